@@ -1,0 +1,28 @@
+// The REQUIRES of backend.h about shapes and types, checked once for all backends. Each returns
+// InvalidArgument naming the op, the argument, what was wanted and what arrived.
+#ifndef LM_ENGINE_BACKEND_CHECK_ARGUMENTS_H_
+#define LM_ENGINE_BACKEND_CHECK_ARGUMENTS_H_
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "engine/backend/backend.h"
+
+namespace lm {
+
+absl::Status CheckLoadMatrix(DType dtype, int64_t rows, int64_t cols, size_t bytes);
+absl::Status CheckEmbed(const WeightMatrix& w, absl::Span<const int32_t> ids, Tensor out);
+absl::Status CheckRmsNorm(Tensor x, Tensor weight, Tensor out);
+absl::Status CheckMatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out);
+absl::Status CheckRopeAndStoreKv(Tensor q, Tensor k, Tensor v, Tensor rope,
+                                 absl::Span<const int64_t> slots, const KvLayer& layer);
+absl::Status CheckAttention(Tensor q, absl::Span<const SequenceSpan> sequences,
+                            const KvLayer& layer, Tensor out);
+// Two or three F32 matrices of one shape.
+absl::Status CheckSameShape(absl::string_view op, Tensor a, Tensor b);
+absl::Status CheckGatherRows(Tensor x, absl::Span<const int32_t> rows, Tensor out);
+absl::Status CheckKvBlock(const KvLayer& layer, int32_t block);
+absl::Status CheckCopyKvBlock(const KvLayer& layer, int32_t from, int32_t to, int32_t tokens);
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_BACKEND_CHECK_ARGUMENTS_H_

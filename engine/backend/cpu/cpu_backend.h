@@ -1,0 +1,76 @@
+// The CPU backend: backend.h over a thread pool and one instruction set's kernels.
+#ifndef LM_ENGINE_BACKEND_CPU_CPU_BACKEND_H_
+#define LM_ENGINE_BACKEND_CPU_CPU_BACKEND_H_
+
+#include <memory>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "engine/backend/backend.h"
+#include "engine/backend/cpu/cpu_kernels.h"
+#include "engine/backend/cpu/onednn_product.h"
+#include "engine/backend/cpu/panel_matrix.h"
+#include "engine/backend/cpu/scratch.h"
+#include "engine/base/cpu_features.h"
+#include "engine/base/thread_pool.h"
+
+namespace lm {
+
+// threads 0: as many as this process may use.
+absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(Isa isa, int threads);
+
+class CpuBackend : public Backend {
+ public:
+  CpuBackend(Isa isa, int threads) : kernels_(GetCpuKernels(isa)), pool_(threads) {}
+
+  absl::string_view name() const override { return "cpu"; }
+
+  absl::StatusOr<Buffer> Allocate(size_t bytes) override;
+  absl::Status Upload(const void* from, void* to, size_t bytes) override;
+  absl::Status Download(const void* from, void* to, size_t bytes) override;
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+  absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(DType dtype, int64_t rows, int64_t cols,
+                                                           Buffer blocks) override;
+
+  absl::Status Embed(const WeightMatrix& w, absl::Span<const int32_t> ids, Tensor out) override;
+  absl::Status RmsNorm(Tensor x, Tensor weight, float eps, Tensor out) override;
+  absl::Status MatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out) override;
+  absl::Status RopeAndStoreKv(Tensor q, Tensor k, Tensor v, Tensor rope, RopePairing pairing,
+                              absl::Span<const int64_t> slots, const KvLayer& layer) override;
+  absl::Status Attention(Tensor q, absl::Span<const SequenceSpan> sequences, const KvLayer& layer,
+                         float scale, Tensor out) override;
+  absl::Status SwiGlu(Tensor gate, Tensor up, Tensor out) override;
+  absl::Status Add(Tensor x, Tensor y) override;
+  absl::Status GatherRows(Tensor x, absl::Span<const int32_t> rows, Tensor out) override;
+  absl::Status CopyKvBlock(const KvLayer& layer, int32_t from, int32_t to, int32_t tokens) override;
+  absl::Status ZeroKvBlock(const KvLayer& layer, int32_t block) override;
+
+ private:
+  absl::Status MatMulQuantized(const PanelMatrix& w, Tensor x, Tensor bias, Tensor out);
+  absl::Status MatMulFloat(const PanelMatrix& w, Tensor x, Tensor bias, Tensor out);
+  absl::Status MatMulFewTokens(const PanelMatrix& w, Tensor x, Tensor bias, Tensor out);
+  // REQUIRES: x.rows is a multiple of OneDnnProduct::kTokens, and oneDNN can be used for all chunks
+  // of w.cols().
+  absl::Status MatMulManyTokens(const PanelMatrix& w, Tensor x, Tensor bias, Tensor out);
+  // nullptr where oneDNN cannot be used for chunks of k.
+  OneDnnProduct* FindOneDnnProduct(int64_t k);
+
+  // Calls body(begin, end) over the rows of a (rows, cols) operation: on the pool where there is
+  // enough to share.
+  void ForRows(int64_t rows, int64_t cols, absl::FunctionRef<void(int64_t, int64_t)> body);
+
+  // Calls body(item, worker) for each item in [0, count), with worker < pool_.num_threads(), one
+  // item at a time to each worker: the index of memory that a worker may use meanwhile.
+  void ForItems(int64_t count, absl::FunctionRef<void(int64_t, int)> body);
+
+  const CpuKernels& kernels_;
+  ThreadPool pool_;
+  Scratch inputs_;   // activations as a product wants them
+  Scratch workers_;  // what each worker needs
+  // By the length of a chunk; the outcome of each trial.
+  absl::flat_hash_map<int64_t, std::unique_ptr<OneDnnProduct>> onednn_;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_BACKEND_CPU_CPU_BACKEND_H_

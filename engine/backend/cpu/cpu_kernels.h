@@ -1,0 +1,132 @@
+// The inner loops of the CPU backend, one table of them per instruction set. Everything above these
+// pointers is the same on every machine; everything below is written once, in terms of sixteen
+// lanes (simd_*.h), and compiled once per instruction set (kernels_*.cc).
+#ifndef LM_ENGINE_BACKEND_CPU_CPU_KERNELS_H_
+#define LM_ENGINE_BACKEND_CPU_CPU_KERNELS_H_
+
+#include <cstdint>
+
+#include "engine/backend/cpu/panel_format.h"
+#include "engine/base/cpu_features.h"
+
+namespace lm {
+
+// 32 activations of one token, quantised, with what the products of a block need beside them: one
+// cache line.
+struct alignas(64) ActivationRecord {
+  int8_t q[32];
+  float s;
+  // What the sums of q_w * q begin with: minus the bias of the codes times the sum of q. One for
+  // the 32 (at 0), or one for each half.
+  int32_t start[2];
+  // s * float(sum of q), likewise.
+  float weighted_sum[2];
+};
+
+// The arrangement of scores in attention: rows this many floats apart.
+inline constexpr int kScoreStride = 256;
+
+// What a float product does with its accumulators.
+enum class Accumulate {
+  kContinue,  // the chain of fma goes on from acc
+  kReplace,   // a chain from 0, stored to acc
+  kAdd,       // a chain from 0, added to acc
+};
+
+// The chain acc[t][i] = fma(w[k][i], x[t][k], acc[t][i]), k ascending; i < 16 * panels.
+struct FloatProduct {
+  DType type;            // of w: F32 or F16; BF16 for 4 packed panels
+  const void* w;         // panel p, step k at w[p * panel_stride + k * k_stride], 16 values
+  int64_t k_stride;      // in values
+  int64_t panel_stride;  // in values
+  int panels;            // 1, 2 or 4
+  const float* x;        // packed: x[k * tokens + t]; else x[t * kScoreStride + k]
+  bool packed;
+  int tokens;  // at least 1; tokens * panels is at most CpuKernels::float_accumulators
+  int64_t k;
+  float* acc;  // rows acc_stride floats apart
+  int64_t acc_stride;
+  Accumulate accumulate;
+  bool prefetch = false;  // w comes from memory, in one run
+};
+
+// acc[t][i] += the products of `num_blocks` blocks of 32, as backend.h specifies them.
+struct QuantizedProduct {
+  const PanelFormat* format;
+  // Blocks codes_step bytes apart, each of CpuKernels::panels panels: as bytes [8][16 rows][4
+  // values]; or packed as the panel has them, for up to CpuKernels::packed_tokens. Eight-bit codes
+  // are the same both ways.
+  const uint8_t* codes;
+  int64_t codes_step;
+  bool packed;
+  bool prefetch;              // the codes come from memory, not from a cache
+  const float* scales;        // [block][panel][format.unpacked_scales][16 rows]
+  const ActivationRecord* x;  // [block][tokens]
+  int tokens;                 // 1 to the tile of the format
+  int64_t num_blocks;
+  float* acc;  // [tokens][panels][16]
+};
+
+// How many tokens and panels of 16 output columns a float product takes at a time.
+struct FloatTile {
+  int tokens;
+  int panels;
+};
+
+struct CpuKernels {
+  // Of float products: the most tokens x panels, and how many panels are best for many tokens.
+  int float_accumulators;
+  int float_panels;
+  // Of quantised products: the panels (1 or 2), and the most tokens.
+  int panels;
+  int quantized_tokens;
+  int half_scale_tokens;
+  int packed_tokens;
+
+  void (*float_product)(const FloatProduct&);
+  void (*quantized_product)(const QuantizedProduct&);
+
+  // Codes of one panel as bytes, biased to be unsigned: blocks [8][16][4], out_step bytes apart.
+  void (*unpack_codes)(const PanelFormat& format, const uint8_t* codes, int64_t num_blocks,
+                       uint8_t* out, int64_t out_step);
+  // Scales of one panel as floats: [format.unpacked_scales][16] a block, out_step floats apart.
+  void (*unpack_scales)(const PanelFormat& format, const uint8_t* scales, int64_t num_blocks,
+                        float* out, int64_t out_step);
+  // x[0, 32 * num_blocks) to records `stride` records apart.
+  void (*quantize_activations)(const PanelFormat& format, const float* x, int64_t num_blocks,
+                               ActivationRecord* out, int64_t stride);
+
+  void (*rms_norm)(const float* x, const float* weight, int64_t n, float eps, float* out);
+  void (*swiglu)(const float* gate, const float* up, int64_t n, float* out);
+  // n values of F16 or BF16, n a multiple of 16, to F32.
+  void (*to_float)(DType dtype, const void* x, int64_t n, float* out);
+  void (*float_to_half)(const float* x, int64_t n, uint16_t* out);
+
+  // Scores of a row, in place: s[i] = exp(scale * s[i] - max), max and the sum of the s[i]
+  // returned.
+  void (*softmax)(float* scores, int n, float scale, float* max, float* sum);
+  // total = total * keep + next * add, both n values.
+  void (*scale_and_add)(float* total, float keep, const float* next, float add, int64_t n);
+  // out = x / divisor.
+  void (*divide)(const float* x, float divisor, int64_t n, float* out);
+
+  // The tile for `tokens` tokens and `panels` >= 1 panels. Few tokens take all panels they can, so
+  // that weights are read in long runs.
+  FloatTile ChooseFloatTile(int64_t tokens, int64_t panels) const {
+    for (int p = 4; p > 1; p /= 2) {
+      if (p <= panels && tokens * p <= float_accumulators) return {static_cast<int>(tokens), p};
+    }
+    int p = float_panels;
+    while (p > panels) p /= 2;
+    // One panel alone has kernels for no more tokens than are best.
+    int most = float_accumulators / (p == 1 ? float_panels : p);
+    return {tokens < most ? static_cast<int>(tokens) : most, p};
+  }
+};
+
+// The table of one instruction set, which this machine must have.
+const CpuKernels& GetCpuKernels(Isa isa);
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_BACKEND_CPU_CPU_KERNELS_H_

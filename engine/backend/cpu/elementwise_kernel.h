@@ -1,0 +1,124 @@
+// RmsNorm, SwiGlu, softmax and their exp. Included by kernels_*.cc after a simd_*.h.
+//
+// Sums run in sixteen lanes (lane i takes the values 16 k + i) that are added in one tree at the
+// end; values beyond the end of a row count as zeros, which changes nothing.
+#ifndef LM_ENGINE_BACKEND_CPU_ELEMENTWISE_KERNEL_H_
+#define LM_ENGINE_BACKEND_CPU_ELEMENTWISE_KERNEL_H_
+
+#include "engine/backend/cpu/cpu_kernels.h"
+
+namespace lm {
+namespace {
+
+// e^x to about one unit in the last place; 0 below -87.3, its value at 88.37 above that.
+// x = n ln 2 + r with |r| <= ln 2 / 2 (ln 2 in two parts, so that r is exact enough), then the
+// Taylor series of e^r to r^7, whose remainder is below 3e-9.
+inline F32x16 Exp(F32x16 x) {
+  constexpr float kLow = -87.3f;
+  // The bound comes first: Max and Min return their second argument where either is NaN.
+  F32x16 y = Min(F32x16::Set(88.37f), Max(F32x16::Set(kLow), x));
+  F32x16 n = Round(y * F32x16::Set(1.44269504f));
+  F32x16 r = MulAdd(n, F32x16::Set(-0.693145752f), y);  // exact: 0.693145752 has 16 bits
+  r = MulAdd(n, F32x16::Set(-1.42860677e-6f), r);
+  F32x16 p = F32x16::Set(1.0f / 5040);
+  p = MulAdd(p, r, F32x16::Set(1.0f / 720));
+  p = MulAdd(p, r, F32x16::Set(1.0f / 120));
+  p = MulAdd(p, r, F32x16::Set(1.0f / 24));
+  p = MulAdd(p, r, F32x16::Set(1.0f / 6));
+  p = MulAdd(p, r, F32x16::Set(0.5f));
+  p = MulAdd(p, r, F32x16::Set(1.0f));
+  p = MulAdd(p, r, F32x16::Set(1.0f));
+  return ZeroBelow(ScaleByPowerOf2(p, n), x, kLow);
+}
+
+// Calls f(i, lanes) for each 16 of n values.
+template <typename F>
+inline void ForSixteens(int64_t n, F f) {
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) f(i, 16);
+  if (i < n) f(i, static_cast<int>(n - i));
+}
+
+inline F32x16 LoadUpTo(const float* p, int lanes, float fill) {
+  return lanes == 16 ? F32x16::Load(p) : F32x16::LoadN(p, lanes, fill);
+}
+
+inline void StoreUpTo(F32x16 x, float* p, int lanes) {
+  if (lanes == 16) {
+    x.Store(p);
+  } else {
+    x.StoreN(p, lanes);
+  }
+}
+
+void RmsNormRow(const float* x, const float* weight, int64_t n, float eps, float* out) {
+  F32x16 sum = F32x16::Zero();
+  ForSixteens(n, [&](int64_t i, int lanes) {
+    F32x16 v = LoadUpTo(x + i, lanes, 0);
+    sum = MulAdd(v, v, sum);
+  });
+  F32x16 scale = F32x16::Set(1.0f / __builtin_sqrtf(ReduceSum(sum) / static_cast<float>(n) + eps));
+  ForSixteens(n, [&](int64_t i, int lanes) {
+    F32x16 v = LoadUpTo(x + i, lanes, 0) * scale;
+    StoreUpTo(v * LoadUpTo(weight + i, lanes, 0), out + i, lanes);
+  });
+}
+
+void SwiGluRow(const float* gate, const float* up, int64_t n, float* out) {
+  F32x16 one = F32x16::Set(1);
+  ForSixteens(n, [&](int64_t i, int lanes) {
+    F32x16 g = LoadUpTo(gate + i, lanes, 0);
+    F32x16 silu = g / (one + Exp(F32x16::Zero() - g));
+    // Below -88 the true value is less than 1e-36, and Exp no longer grows.
+    silu = ZeroBelow(silu, g, -88.0f);
+    StoreUpTo(silu * LoadUpTo(up + i, lanes, 0), out + i, lanes);
+  });
+}
+
+void FloatToHalfRow(const float* x, int64_t n, uint16_t* out) {
+  ForSixteens(n, [&](int64_t i, int lanes) {
+    if (lanes == 16) return F32x16::Load(x + i).StoreHalf(out + i);
+    uint16_t halves[16];
+    F32x16::LoadN(x + i, lanes, 0).StoreHalf(halves);
+    __builtin_memcpy(out + i, halves, lanes * sizeof(uint16_t));
+  });
+}
+
+void Softmax(float* scores, int n, float scale, float* max, float* sum) {
+  constexpr float kMinusInfinity = -__builtin_inff();
+  F32x16 factor = F32x16::Set(scale);
+  F32x16 greatest = F32x16::Set(kMinusInfinity);
+  ForSixteens(n, [&](int64_t i, int lanes) {
+    F32x16 s = LoadUpTo(scores + i, lanes, 0) * factor;
+    StoreUpTo(s, scores + i, lanes);
+    greatest = Max(greatest, LoadUpTo(scores + i, lanes, kMinusInfinity));
+  });
+  *max = ReduceMax(greatest);
+  F32x16 shift = F32x16::Set(*max);
+  F32x16 total = F32x16::Zero();
+  ForSixteens(n, [&](int64_t i, int lanes) {
+    F32x16 weight = Exp(LoadUpTo(scores + i, lanes, kMinusInfinity) - shift);
+    StoreUpTo(weight, scores + i, lanes);
+    total = total + weight;
+  });
+  *sum = ReduceSum(total);
+}
+
+void ScaleAndAdd(float* total, float keep, const float* next, float add, int64_t n) {
+  F32x16 k = F32x16::Set(keep), a = F32x16::Set(add);
+  ForSixteens(n, [&](int64_t i, int lanes) {
+    F32x16 scaled = LoadUpTo(total + i, lanes, 0) * k;
+    StoreUpTo(MulAdd(LoadUpTo(next + i, lanes, 0), a, scaled), total + i, lanes);
+  });
+}
+
+void Divide(const float* x, float divisor, int64_t n, float* out) {
+  F32x16 d = F32x16::Set(divisor);
+  ForSixteens(
+      n, [&](int64_t i, int lanes) { StoreUpTo(LoadUpTo(x + i, lanes, 0) / d, out + i, lanes); });
+}
+
+}  // namespace
+}  // namespace lm
+
+#endif  // LM_ENGINE_BACKEND_CPU_ELEMENTWISE_KERNEL_H_

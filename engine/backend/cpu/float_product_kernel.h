@@ -1,0 +1,105 @@
+// acc[t][i] += sum_k w[k][i] x[t][k] for a tile of tokens and one or two panels of 16 columns: the
+// product with float weights, and both products of attention. Each lane is a chain of fma in
+// ascending k, so a result depends neither on the tile nor on the instruction set.
+//
+// Included by kernels_*.cc after a simd_*.h; names in an unnamed namespace, see there.
+#ifndef LM_ENGINE_BACKEND_CPU_FLOAT_PRODUCT_KERNEL_H_
+#define LM_ENGINE_BACKEND_CPU_FLOAT_PRODUCT_KERNEL_H_
+
+#include "engine/backend/cpu/cpu_kernels.h"
+#include "engine/backend/cpu/prefetch.h"
+
+namespace lm {
+namespace {
+
+template <DType kType>
+inline F32x16 LoadWeights(const void* w, int64_t i) {
+  if constexpr (kType == DType::kF32) return F32x16::Load(static_cast<const float*>(w) + i);
+  if constexpr (kType == DType::kF16) return F32x16::LoadHalf(static_cast<const uint16_t*>(w) + i);
+  if constexpr (kType == DType::kBF16) return F32x16::LoadBf16(static_cast<const uint16_t*>(w) + i);
+}
+
+template <DType kType, bool kPacked, int kTokens, int kNumPanels>
+void MultiplyFloatTile(const FloatProduct& p) {
+  F32x16 acc[kTokens][kNumPanels];
+  auto at_acc = [&](int t, int j) { return p.acc + t * p.acc_stride + 16 * j; };
+  for (int t = 0; t < kTokens; ++t) {
+    for (int j = 0; j < kNumPanels; ++j) acc[t][j] = F32x16::Zero();
+  }
+  if (p.accumulate == Accumulate::kContinue) {
+    for (int t = 0; t < kTokens; ++t) {
+      for (int j = 0; j < kNumPanels; ++j) acc[t][j] = F32x16::Load(at_acc(t, j));
+    }
+  }
+  const float* x = p.x;
+  int64_t at = 0;
+  for (int64_t k = 0; k < p.k; ++k) {
+    F32x16 w[kNumPanels];
+    for (int j = 0; j < kNumPanels; ++j) w[j] = LoadWeights<kType>(p.w, at + j * p.panel_stride);
+    if (p.prefetch) {
+      constexpr int kBytes = kType == DType::kF32 ? 4 : 2;
+      PrefetchAhead(static_cast<const char*>(p.w) + at * kBytes, kNumPanels * 16 * kBytes);
+    }
+    for (int t = 0; t < kTokens; ++t) {
+      F32x16 token = F32x16::Set(x[kPacked ? t : t * kScoreStride]);
+      for (int j = 0; j < kNumPanels; ++j) acc[t][j] = Fma(w[j], token, acc[t][j]);
+    }
+    x += kPacked ? kTokens : 1;
+    at += p.k_stride;
+  }
+  if (p.accumulate == Accumulate::kAdd) {
+    for (int t = 0; t < kTokens; ++t) {
+      for (int j = 0; j < kNumPanels; ++j) acc[t][j] = F32x16::Load(at_acc(t, j)) + acc[t][j];
+    }
+  }
+  for (int t = 0; t < kTokens; ++t) {
+    for (int j = 0; j < kNumPanels; ++j) acc[t][j].Store(at_acc(t, j));
+  }
+}
+
+// Picks the tile's template for a number of tokens in [1, kTokens].
+template <DType kType, bool kPacked, int kNumPanels, int kTokens = kFloatAccumulators / kNumPanels>
+void MultiplyFloatTokens(const FloatProduct& p) {
+  if (p.tokens == kTokens) return MultiplyFloatTile<kType, kPacked, kTokens, kNumPanels>(p);
+  if constexpr (kTokens > 1) MultiplyFloatTokens<kType, kPacked, kNumPanels, kTokens - 1>(p);
+}
+
+template <DType kType, bool kPacked>
+void MultiplyFloatPanels(const FloatProduct& p) {
+  // One panel alone is rare where four are the rule: no more tokens than with four.
+  constexpr int kMostOfOne = kFloatAccumulators / kFloatPanels;
+  switch (p.panels) {
+    case 4:
+      return MultiplyFloatTokens<kType, kPacked, 4>(p);
+    case 2:
+      return MultiplyFloatTokens<kType, kPacked, 2>(p);
+    default:
+      return MultiplyFloatTokens<kType, kPacked, 1, kMostOfOne>(p);
+  }
+}
+
+void MultiplyFloat(const FloatProduct& p) {
+  switch (p.type) {
+    case DType::kF16:
+      return p.packed ? MultiplyFloatPanels<DType::kF16, true>(p)
+                      : MultiplyFloatPanels<DType::kF16, false>(p);
+    case DType::kBF16:
+      return MultiplyFloatTokens<DType::kBF16, true, 4>(p);
+    default:
+      return p.packed ? MultiplyFloatPanels<DType::kF32, true>(p)
+                      : MultiplyFloatPanels<DType::kF32, false>(p);
+  }
+}
+
+void ToFloat(DType dtype, const void* x, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; i += 16) {
+    if (i % 32 == 0) PrefetchAhead(static_cast<const uint16_t*>(x) + i, 64);
+    (dtype == DType::kF16 ? LoadWeights<DType::kF16>(x, i) : LoadWeights<DType::kBF16>(x, i))
+        .Store(out + i);
+  }
+}
+
+}  // namespace
+}  // namespace lm
+
+#endif  // LM_ENGINE_BACKEND_CPU_FLOAT_PRODUCT_KERNEL_H_

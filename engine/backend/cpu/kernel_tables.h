@@ -1,0 +1,16 @@
+// The tables that the kernels_*.cc files define. CMake compiles those that the target processor can
+// have; GetCpuKernels (kernels_x86.cc or kernels_other.cc) picks among them.
+#ifndef LM_ENGINE_BACKEND_CPU_KERNEL_TABLES_H_
+#define LM_ENGINE_BACKEND_CPU_KERNEL_TABLES_H_
+
+#include "engine/backend/cpu/cpu_kernels.h"
+
+namespace lm {
+
+extern const CpuKernels kPortableKernels;
+extern const CpuKernels kAvx2Kernels;
+extern const CpuKernels kAvx512Kernels;
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_BACKEND_CPU_KERNEL_TABLES_H_

@@ -1,0 +1,36 @@
+// The kernels, compiled for plain C++.
+//
+// Only simd and kernel headers may be included here: an inline function of any other header could
+// be compiled with this file's instructions and then serve the whole program.
+#include "engine/backend/cpu/kernel_tables.h"
+#include "engine/backend/cpu/simd_portable.h"
+// After the vectors they are written in:
+#include "engine/backend/cpu/elementwise_kernel.h"
+#include "engine/backend/cpu/float_product_kernel.h"
+#include "engine/backend/cpu/quantized_product_kernel.h"
+#include "engine/backend/cpu/unpack_kernel.h"
+
+namespace lm {
+
+const CpuKernels kPortableKernels = {
+    .float_accumulators = kFloatAccumulators,
+    .float_panels = kFloatPanels,
+    .panels = kPanels,
+    .quantized_tokens = kQuantizedTokens,
+    .half_scale_tokens = kHalfScaleTokens,
+    .packed_tokens = kPackedTokens,
+    .float_product = MultiplyFloat,
+    .quantized_product = MultiplyQuantized,
+    .unpack_codes = UnpackCodes,
+    .unpack_scales = UnpackScales,
+    .quantize_activations = QuantizeActivations,
+    .rms_norm = RmsNormRow,
+    .swiglu = SwiGluRow,
+    .to_float = ToFloat,
+    .float_to_half = FloatToHalfRow,
+    .softmax = Softmax,
+    .scale_and_add = ScaleAndAdd,
+    .divide = Divide,
+};
+
+}  // namespace lm

@@ -1,0 +1,17 @@
+#include "engine/backend/cpu/kernel_tables.h"
+
+namespace lm {
+
+const CpuKernels& GetCpuKernels(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx512Vnni:
+      return kAvx512Kernels;
+    case Isa::kAvx2:
+      return kAvx2Kernels;
+    case Isa::kPortable:
+      return kPortableKernels;
+  }
+  return kPortableKernels;
+}
+
+}  // namespace lm

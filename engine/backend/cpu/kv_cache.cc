@@ -1,0 +1,118 @@
+// Rotary positions, and storing, copying and clearing keys and values (kv_layout.h).
+#include <cstring>
+
+#include "engine/backend/check_arguments.h"
+#include "engine/backend/cpu/cpu_backend.h"
+#include "engine/backend/cpu/kv_layout.h"
+#include "engine/base/status_macros.h"
+
+namespace lm {
+namespace {
+
+// (a, b) -> (a cos - b sin, a sin + b cos) for each pair of a head, each operation rounded.
+template <RopePairing kPairing>
+void RotateHead(const float* rope, int64_t rope_dim, float* head) {
+  int64_t pairs = rope_dim / 2;
+  constexpr bool kAdjacent = kPairing == RopePairing::kAdjacent;
+  for (int64_t i = 0; i < pairs; ++i) {
+    float& a = kAdjacent ? head[2 * i] : head[i];
+    float& b = kAdjacent ? head[2 * i + 1] : head[i + pairs];
+    float cos = rope[2 * i];
+    float sin = rope[2 * i + 1];
+    float rotated = a * cos - b * sin;
+    b = a * sin + b * cos;
+    a = rotated;
+  }
+}
+
+void RotateHeads(const float* rope, int64_t rope_dim, RopePairing pairing, int64_t head_dim,
+                 int64_t cols, float* row) {
+  for (int64_t i = 0; i < cols; i += head_dim) {
+    if (pairing == RopePairing::kAdjacent) {
+      RotateHead<RopePairing::kAdjacent>(rope, rope_dim, row + i);
+    } else {
+      RotateHead<RopePairing::kHalves>(rope, rope_dim, row + i);
+    }
+  }
+}
+
+// Stores a token's key and value of one head.
+template <typename T>
+void StoreToken(const KvLayer& layer, int64_t block, int64_t head, int64_t token, const T* key,
+                const T* value) {
+  T* keys = reinterpret_cast<T*>(KvHead(layer, layer.keys, block, head)) + token;
+  T* values = reinterpret_cast<T*>(KvHead(layer, layer.values, block, head));
+  for (int64_t i = 0; i < layer.head_dim; ++i) keys[i * kKvBlockTokens] = key[i];
+  std::memcpy(values + token * layer.head_dim, value, layer.head_dim * sizeof(T));
+}
+
+// Copies the keys' columns of the first `tokens` tokens.
+template <typename T>
+void CopyKeys(const char* from, char* to, int64_t head_dim, int32_t tokens) {
+  const T* source = reinterpret_cast<const T*>(from);
+  T* target = reinterpret_cast<T*>(to);
+  for (int64_t i = 0; i < head_dim; ++i) {
+    std::memmove(target + i * kKvBlockTokens, source + i * kKvBlockTokens, tokens * sizeof(T));
+  }
+}
+
+}  // namespace
+
+absl::Status CpuBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, Tensor rope,
+                                        RopePairing pairing, absl::Span<const int64_t> slots,
+                                        const KvLayer& layer) {
+  RETURN_IF_ERROR(CheckRopeAndStoreKv(q, k, v, rope, slots, layer));
+  int64_t dim = layer.head_dim;
+  ASSIGN_OR_RETURN(char* memory, inputs_.Get(2 * q.rows * k.cols * sizeof(uint16_t)));
+  auto* all_halves = reinterpret_cast<uint16_t*>(memory);
+  ForRows(q.rows, q.cols + 2 * k.cols, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const float* angles = rope.row<float>(t);
+      RotateHeads(angles, rope.cols, pairing, dim, q.cols, q.row<float>(t));
+      RotateHeads(angles, rope.cols, pairing, dim, k.cols, k.row<float>(t));
+      int64_t block = slots[t] / kKvBlockTokens;
+      int64_t token = slots[t] % kKvBlockTokens;
+      if (layer.dtype == DType::kF32) {
+        for (int64_t h = 0; h < layer.kv_heads; ++h) {
+          StoreToken<float>(layer, block, h, token, k.row<float>(t) + h * dim,
+                            v.row<float>(t) + h * dim);
+        }
+        continue;
+      }
+      uint16_t* keys = all_halves + 2 * t * k.cols;
+      uint16_t* values = keys + k.cols;
+      kernels_.float_to_half(k.row<float>(t), k.cols, keys);
+      kernels_.float_to_half(v.row<float>(t), v.cols, values);
+      for (int64_t h = 0; h < layer.kv_heads; ++h) {
+        StoreToken<uint16_t>(layer, block, h, token, keys + h * dim, values + h * dim);
+      }
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::Status CpuBackend::CopyKvBlock(const KvLayer& layer, int32_t from, int32_t to,
+                                     int32_t tokens) {
+  RETURN_IF_ERROR(CheckCopyKvBlock(layer, from, to, tokens));
+  for (int64_t h = 0; h < layer.kv_heads; ++h) {
+    const char* keys = KvHead(layer, layer.keys, from, h);
+    char* new_keys = KvHead(layer, layer.keys, to, h);
+    if (layer.dtype == DType::kF32) {
+      CopyKeys<float>(keys, new_keys, layer.head_dim, tokens);
+    } else {
+      CopyKeys<uint16_t>(keys, new_keys, layer.head_dim, tokens);
+    }
+    std::memmove(KvHead(layer, layer.values, to, h), KvHead(layer, layer.values, from, h),
+                 RowBytes(layer.dtype, int64_t{tokens} * layer.head_dim));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuBackend::ZeroKvBlock(const KvLayer& layer, int32_t block) {
+  RETURN_IF_ERROR(CheckKvBlock(layer, block));
+  std::memset(KvHead(layer, layer.keys, block, 0), 0, layer.block_bytes());
+  std::memset(KvHead(layer, layer.values, block, 0), 0, layer.block_bytes());
+  return absl::OkStatus();
+}
+
+}  // namespace lm

@@ -1,0 +1,133 @@
+// out = x W^T + bias for block weights, over panels of 16 output columns.
+//
+// A pair of panels is multiplied with all tokens, tile by tile: the pair's weights stay in the
+// nearest caches, the activations stream past.
+#include <algorithm>
+#include <cstring>
+
+#include "engine/backend/cpu/cpu_backend.h"
+#include "engine/backend/cpu/matmul_tiles.h"
+#include "engine/base/status_macros.h"
+
+namespace lm {
+namespace {
+
+// With one tile of tokens weights are used once: unpack as many blocks of codes, or of scales
+// alone, as stay in the L1 cache. Multiples of the eight blocks that share a K type's scales.
+constexpr int64_t kBlocksToUnpack = 8;
+constexpr int64_t kBlocksOfScales = 32;
+
+// A few pages of weights an item keep the hardware's prefetcher going.
+constexpr int64_t kBytesAnItem = 64 * 1024;
+constexpr int64_t kItemsAThread = 4;
+
+}  // namespace
+
+absl::Status CpuBackend::MatMulQuantized(const PanelMatrix& w, Tensor x, Tensor bias, Tensor out) {
+  const PanelFormat& format = w.format();
+  int64_t num_blocks = w.cols() / kActivationBlock;
+  // Eight-bit codes are bytes in memory already. Few tokens take the others as they are: unpacking
+  // them twice costs less than a trip to the cache.
+  bool bytes = format.low_bits == 8;
+  bool packed = !bytes && x.rows <= 2 * kernels_.packed_tokens;
+  bool unpack = !bytes && !packed;
+  Tiles tiles(x.rows, packed               ? kernels_.packed_tokens
+                      : format.half_scales ? kernels_.half_scale_tokens
+                                           : kernels_.quantized_tokens);
+
+  // Activations, as [tile][block][token of the tile].
+  ASSIGN_OR_RETURN(char* memory, inputs_.Get(x.rows * num_blocks * sizeof(ActivationRecord)));
+  auto* records = reinterpret_cast<ActivationRecord*>(memory);
+  ForRows(tiles.count, w.cols() * x.rows / tiles.count, [&](int64_t begin, int64_t end) {
+    for (int64_t tile = begin; tile < end; ++tile) {
+      for (int t = 0; t < tiles.size(tile); ++t) {
+        kernels_.quantize_activations(format, x.row<float>(tiles.begin(tile) + t), num_blocks,
+                                      records + tiles.begin(tile) * num_blocks + t,
+                                      tiles.size(tile));
+      }
+    }
+  });
+
+  int64_t chunk = tiles.count > 1 ? num_blocks : unpack ? kBlocksToUnpack : kBlocksOfScales;
+  chunk = std::min(chunk, num_blocks);
+  int panels = kernels_.panels;
+  int width = panels * kPanelRows;
+  int64_t scales_a_panel = format.unpacked_scales * kPanelRows;
+  struct Parts {
+    uint8_t* codes;  // [block][panel][512]
+    float* scales;   // [block][panel][scales_a_panel]
+    float* sums;     // [token][width]
+  };
+  auto lay_out = [&](ScratchLayout* layout) {
+    return Parts{layout->Take<uint8_t>(unpack ? chunk * panels * kUnpackedBlockBytes : 0),
+                 layout->Take<float>(chunk * panels * scales_a_panel),
+                 layout->Take<float>(kernels_.quantized_tokens * width)};
+  };
+  ScratchLayout measure;
+  lay_out(&measure);
+  ASSIGN_OR_RETURN(char* scratch, workers_.Get(pool_.num_threads() * measure.used()));
+
+  // The blocks from `begin` on of `panels` panels, unpacked.
+  auto unpack_blocks = [&](int64_t first_panel, int64_t begin, int64_t count, const Parts& parts) {
+    for (int p = 0; p < panels; ++p) {
+      kernels_.unpack_scales(
+          format, w.scales(first_panel + p) + begin / format.blocks_per_group * format.scale_step,
+          count, parts.scales + p * scales_a_panel, panels * scales_a_panel);
+      if (!unpack) continue;
+      kernels_.unpack_codes(format, w.codes(first_panel + p) + begin * format.code_step, count,
+                            parts.codes + p * kUnpackedBlockBytes, panels * kUnpackedBlockBytes);
+    }
+  };
+
+  // `panels` panels times all tokens.
+  auto multiply = [&](int64_t first_panel, const Parts& parts) {
+    for (int64_t tile = 0; tile < tiles.count; ++tile) {
+      int tokens = tiles.size(tile);
+      std::memset(parts.sums, 0, tokens * width * sizeof(float));
+      // The results go to as many pages as there are tokens: have them at hand by then.
+      for (int t = 0; t < tokens; ++t) {
+        const float* to = out.row<float>(tiles.begin(tile) + t) + first_panel * kPanelRows;
+        for (int i = 0; i < width; i += 16) __builtin_prefetch(to + i, 1);
+      }
+      for (int64_t begin = 0; begin < num_blocks; begin += chunk) {
+        int64_t count = std::min(chunk, num_blocks - begin);
+        if (tile == 0) unpack_blocks(first_panel, begin, count, parts);
+        kernels_.quantized_product(
+            {.format = &format,
+             .codes = unpack ? parts.codes : w.codes(first_panel) + begin * format.code_step,
+             .codes_step = unpack ? panels * kUnpackedBlockBytes : format.code_step,
+             .packed = packed,
+             .prefetch = !unpack && tile == 0,
+             .scales = parts.scales,
+             .x = records + tiles.begin(tile) * num_blocks + begin * tokens,
+             .tokens = tokens,
+             .num_blocks = count,
+             .acc = parts.sums});
+      }
+      StoreTile(parts.sums, width, first_panel * kPanelRows, tiles.begin(tile), tokens, bias, out);
+    }
+  };
+
+  // An item has as many pairs as make a run of memory worth a thread's turn, and few enough that
+  // every thread gets several.
+  int64_t pairs_an_item =
+      std::clamp<int64_t>(w.num_pairs() / (kItemsAThread * pool_.num_threads()), 1,
+                          std::max<int64_t>(1, kBytesAnItem / w.pair_bytes()));
+  auto item = [&](int64_t i, int worker) {
+    ScratchLayout layout(scratch + worker * measure.used());
+    Parts parts = lay_out(&layout);
+    int64_t end = std::min((i + 1) * pairs_an_item, w.num_pairs()) * kPanelsAPair;
+    for (int64_t first = i * pairs_an_item * kPanelsAPair; first < end; first += panels) {
+      if (first * kPanelRows < w.rows()) multiply(first, parts);
+    }
+  };
+  int64_t items = (w.num_pairs() + pairs_an_item - 1) / pairs_an_item;
+  if (static_cast<int64_t>(w.bytes()) * x.rows < kBytesWorthSharing) {
+    for (int64_t i = 0; i < items; ++i) item(i, 0);
+  } else {
+    ForItems(items, item);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lm

@@ -1,0 +1,41 @@
+// The codes of a panel's block (panel_format.h), a group of four values at a time. Included by
+// kernels_*.cc after a simd_*.h.
+#ifndef LM_ENGINE_BACKEND_CPU_PANEL_CODES_H_
+#define LM_ENGINE_BACKEND_CPU_PANEL_CODES_H_
+
+#include "engine/backend/cpu/panel_format.h"
+
+namespace lm {
+namespace {
+
+// kIq4Values + 128.
+constexpr uint8_t kBiasedIq4Values[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                          129, 141, 153, 166, 181, 197, 217, 241};
+
+template <int kLowBits, int kHighBits, bool kTable>
+struct PanelCodes {
+  static constexpr int kBlockBytes = 64 * (kLowBits + kHighBits);
+
+  // The codes of group g as unsigned bytes, q_w + bias.
+  static inline Bytes64 Load(const uint8_t* block, int g) {
+    Bytes64 code = Bytes64::Load(block + 64 * (g % kLowBits));
+    if constexpr (kLowBits < 8) {
+      code = Extract(code, kLowBits * (g / kLowBits), (1 << kLowBits) - 1);
+    }
+    if constexpr (kHighBits > 0) {
+      Bytes64 high = Bytes64::Load(block + 64 * kLowBits + 64 * (g % kHighBits));
+      high = Extract(high, kHighBits * (g / kHighBits), (1 << kHighBits) - 1);
+      code = Combine(code, high, kLowBits);
+    }
+    if constexpr (kTable) code = Lookup(kBiasedIq4Values, code);
+    return code;
+  }
+};
+
+// What UnpackCodes makes of any of them.
+using ByteCodes = PanelCodes<8, 0, false>;
+
+}  // namespace
+}  // namespace lm
+
+#endif  // LM_ENGINE_BACKEND_CPU_PANEL_CODES_H_

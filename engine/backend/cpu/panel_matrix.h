@@ -1,0 +1,61 @@
+// Weights as the CPU keeps them: sixteen rows side by side.
+#ifndef LM_ENGINE_BACKEND_CPU_PANEL_MATRIX_H_
+#define LM_ENGINE_BACKEND_CPU_PANEL_MATRIX_H_
+
+#include <memory>
+
+#include "engine/backend/backend.h"
+#include "engine/backend/cpu/panel_format.h"
+#include "engine/base/thread_pool.h"
+
+namespace lm {
+
+inline constexpr int kStripRows = 4 * kPanelRows;
+inline constexpr int kPairRows = kPanelsAPair * kPanelRows;
+
+// Float weights: strips of 64 rows, [strip][k][64], in their own type. Block weights: panels of 16
+// rows in pairs (panel_format.h), all pairs' codes, then all pairs' scales. Rows beyond rows() are
+// zeros.
+class PanelMatrix : public WeightMatrix {
+ public:
+  // REQUIRES: CheckLoadMatrix() passed.
+  static absl::StatusOr<std::unique_ptr<PanelMatrix>> Pack(DType dtype, int64_t rows, int64_t cols,
+                                                           const Buffer& blocks, ThreadPool* pool);
+
+  size_t bytes() const override { return buffer_.bytes(); }
+  // REQUIRES: float weights.
+  int64_t num_strips() const { return (rows() + kStripRows - 1) / kStripRows; }
+  // Strip i from step k on.
+  const char* strip(int64_t i, int64_t k) const {
+    return buffer_.chars().data() + RowBytes(dtype(), (i * cols() + k) * kStripRows);
+  }
+
+  // REQUIRES: block weights.
+  const PanelFormat& format() const { return *format_; }
+  int64_t num_pairs() const { return (rows() + kPairRows - 1) / kPairRows; }
+  int64_t pair_bytes() const { return pair_code_bytes_ + pair_scale_bytes_; }
+  // Where panel i's first block and group are.
+  const uint8_t* codes(int64_t i) const {
+    return static_cast<const uint8_t*>(buffer_.data()) + i / kPanelsAPair * pair_code_bytes_ +
+           i % kPanelsAPair * format_->code_bytes;
+  }
+  const uint8_t* scales(int64_t i) const {
+    return codes(num_pairs() * kPanelsAPair) + i / kPanelsAPair * pair_scale_bytes_ +
+           i % kPanelsAPair * format_->group_scale_bytes;
+  }
+
+  // Row `row` as F32.
+  void ReadRow(int64_t row, float* out) const;
+
+ private:
+  using WeightMatrix::WeightMatrix;
+
+  Buffer buffer_;
+  const PanelFormat* format_ = nullptr;
+  int64_t pair_code_bytes_ = 0;
+  int64_t pair_scale_bytes_ = 0;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_BACKEND_CPU_PANEL_MATRIX_H_

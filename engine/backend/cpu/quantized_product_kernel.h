@@ -1,0 +1,165 @@
+// acc[t][i] += sum over blocks of 32 of the integer products of a panel's codes and quantised
+// activations, scaled as backend.h specifies (MatMul): a tile of tokens times one or two panels of
+// 16 columns. Included by kernels_*.cc after a simd_*.h.
+//
+// The codes are unsigned (q_w + bias); a record's `start` takes the bias away. Per token, panel and
+// block: eight dot products of four, one conversion, one product of scales, one fma; one more fma
+// for a minimum.
+#ifndef LM_ENGINE_BACKEND_CPU_QUANTIZED_PRODUCT_KERNEL_H_
+#define LM_ENGINE_BACKEND_CPU_QUANTIZED_PRODUCT_KERNEL_H_
+
+#include "engine/backend/cpu/cpu_kernels.h"
+#include "engine/backend/cpu/panel_codes.h"
+#include "engine/backend/cpu/prefetch.h"
+
+namespace lm {
+namespace {
+
+// sums[t][p] = start + the products of the groups [kBegin, kEnd) of a block.
+template <typename Codes, bool kSigned, int kTokens, int kBegin, int kEnd>
+inline void DotGroups(const uint8_t* codes, const ActivationRecord* x, int half,
+                      I32x16 (*sums)[kPanels]) {
+  for (int t = 0; t < kTokens; ++t) {
+    for (int p = 0; p < kPanels; ++p) sums[t][p] = I32x16::Set(x[t].start[half]);
+  }
+#pragma GCC unroll 8
+  for (int g = kBegin; g < kEnd; ++g) {
+    Bytes64 w[kPanels];
+    for (int p = 0; p < kPanels; ++p) w[p] = Codes::Load(codes + p * Codes::kBlockBytes, g);
+    for (int t = 0; t < kTokens; ++t) {
+      Bytes64 token = Bytes64::Broadcast4(x[t].q + 4 * g);
+      for (int p = 0; p < kPanels; ++p) DotAdd<kSigned>(&sums[t][p], w[p], token);
+    }
+  }
+}
+
+template <typename Codes, bool kSigned, bool kHalfScales, int kMinima, int kTokens>
+void MultiplyQuantizedTile(const QuantizedProduct& args) {
+  constexpr int kScales = 1 + (kHalfScales ? 2 : 0) + kMinima;
+  constexpr int kFirstMin = kScales - kMinima;
+  F32x16 acc[kTokens][kPanels];
+  for (int t = 0; t < kTokens; ++t) {
+    for (int p = 0; p < kPanels; ++p) {
+      acc[t][p] = F32x16::Load(args.acc + (t * kPanels + p) * kPanelRows);
+    }
+  }
+  const uint8_t* codes = args.codes;
+  const float* scales = args.scales;
+  const ActivationRecord* x = args.x;
+  for (int64_t b = 0; b < args.num_blocks; ++b) {
+    auto scale = [&](int p, int i) {
+      return F32x16::Load(scales + (p * kScales + i) * kPanelRows);
+    };
+    if (args.prefetch) PrefetchAhead(codes, kPanels * Codes::kBlockBytes);
+    I32x16 sums[kTokens][kPanels];
+    if constexpr (kHalfScales) {
+      // Scaled sums stay below 2^24, so adding them as floats is exact too.
+      F32x16 first[kTokens][kPanels];
+      DotGroups<Codes, kSigned, kTokens, 0, 4>(codes, x, 0, sums);
+      for (int t = 0; t < kTokens; ++t) {
+        for (int p = 0; p < kPanels; ++p) first[t][p] = sums[t][p].ToFloat() * scale(p, 1);
+      }
+      DotGroups<Codes, kSigned, kTokens, 4, 8>(codes, x, 1, sums);
+      for (int t = 0; t < kTokens; ++t) {
+        F32x16 s = F32x16::Set(x[t].s);
+        for (int p = 0; p < kPanels; ++p) {
+          F32x16 sum = MulAdd(sums[t][p].ToFloat(), scale(p, 2), first[t][p]);
+          acc[t][p] = Fma(sum, scale(p, 0) * s, acc[t][p]);
+        }
+      }
+    } else {
+      DotGroups<Codes, kSigned, kTokens, 0, 8>(codes, x, 0, sums);
+      for (int t = 0; t < kTokens; ++t) {
+        F32x16 s = F32x16::Set(x[t].s);
+        for (int p = 0; p < kPanels; ++p) {
+          acc[t][p] = Fma(sums[t][p].ToFloat(), scale(p, 0) * s, acc[t][p]);
+        }
+      }
+    }
+    for (int m = 0; m < kMinima; ++m) {
+      for (int t = 0; t < kTokens; ++t) {
+        F32x16 weighted_sum = F32x16::Set(x[t].weighted_sum[m]);
+        for (int p = 0; p < kPanels; ++p) {
+          acc[t][p] = Fma(scale(p, kFirstMin + m), weighted_sum, acc[t][p]);
+        }
+      }
+    }
+    codes += args.codes_step;
+    scales += kPanels * kScales * kPanelRows;
+    x += kTokens;
+  }
+  for (int t = 0; t < kTokens; ++t) {
+    for (int p = 0; p < kPanels; ++p) {
+      acc[t][p].Store(args.acc + (t * kPanels + p) * kPanelRows);
+    }
+  }
+}
+
+// Picks the tile's template for a number of tokens in [1, kTokens].
+template <typename Codes, bool kSigned, bool kHalfScales, int kMinima, int kTokens>
+void MultiplyQuantizedTokens(const QuantizedProduct& args) {
+  if (args.tokens == kTokens) {
+    return MultiplyQuantizedTile<Codes, kSigned, kHalfScales, kMinima, kTokens>(args);
+  }
+  if constexpr (kTokens > 1) {
+    MultiplyQuantizedTokens<Codes, kSigned, kHalfScales, kMinima, kTokens - 1>(args);
+  }
+}
+
+// Codes as bytes, any number of tokens.
+void MultiplyByteCodes(const QuantizedProduct& args) {
+  const PanelFormat& format = *args.format;
+  if (format.half_scales && format.minima == 2) {
+    return MultiplyQuantizedTokens<ByteCodes, false, true, 2, kHalfScaleTokens>(args);
+  }
+  if (format.half_scales) {
+    return MultiplyQuantizedTokens<ByteCodes, false, true, 0, kHalfScaleTokens>(args);
+  }
+  if (format.minima == 1) {
+    return MultiplyQuantizedTokens<ByteCodes, false, false, 1, kQuantizedTokens>(args);
+  }
+  if (format.signed_bytes) {
+    return MultiplyQuantizedTokens<ByteCodes, !kBiasedBytes, false, 0, kQuantizedTokens>(args);
+  }
+  MultiplyQuantizedTokens<ByteCodes, false, false, 0, kQuantizedTokens>(args);
+}
+
+// Codes as the panel has them, few tokens.
+void MultiplyPackedCodes(const QuantizedProduct& args) {
+  const PanelFormat& format = *args.format;
+  if (format.table) {
+    return MultiplyQuantizedTokens<PanelCodes<4, 0, true>, !kBiasedBytes, false, 0, kPackedTokens>(
+        args);
+  }
+  switch (format.low_bits + format.high_bits) {
+    case 2:
+      return MultiplyQuantizedTokens<PanelCodes<2, 0, false>, false, true, 2, kPackedTokens>(args);
+    case 3:
+      return MultiplyQuantizedTokens<PanelCodes<2, 1, false>, false, true, 0, kPackedTokens>(args);
+    case 4:
+      if (format.minima == 1) {
+        return MultiplyQuantizedTokens<PanelCodes<4, 0, false>, false, false, 1, kPackedTokens>(
+            args);
+      }
+      return MultiplyQuantizedTokens<PanelCodes<4, 0, false>, false, false, 0, kPackedTokens>(args);
+    case 5:
+      if (format.minima == 1) {
+        return MultiplyQuantizedTokens<PanelCodes<4, 1, false>, false, false, 1, kPackedTokens>(
+            args);
+      }
+      return MultiplyQuantizedTokens<PanelCodes<4, 1, false>, false, false, 0, kPackedTokens>(args);
+    case 6:
+      return MultiplyQuantizedTokens<PanelCodes<4, 2, false>, false, true, 0, kPackedTokens>(args);
+    default:
+      return MultiplyByteCodes(args);
+  }
+}
+
+void MultiplyQuantized(const QuantizedProduct& args) {
+  return args.packed ? MultiplyPackedCodes(args) : MultiplyByteCodes(args);
+}
+
+}  // namespace
+}  // namespace lm
+
+#endif  // LM_ENGINE_BACKEND_CPU_QUANTIZED_PRODUCT_KERNEL_H_

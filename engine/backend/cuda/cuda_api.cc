@@ -1,0 +1,25 @@
+#include "engine/backend/cuda/cuda_api.h"
+
+namespace lm {
+
+const CudaApi& RuntimeApi() {
+  static constexpr CudaApi kApi = {
+      .GetDeviceCount = cudaGetDeviceCount,
+      .GetDeviceProperties = cudaGetDeviceProperties,
+      .SetDevice = cudaSetDevice,
+      .StreamCreateWithFlags = cudaStreamCreateWithFlags,
+      .StreamDestroy = cudaStreamDestroy,
+      .StreamSynchronize = cudaStreamSynchronize,
+      .Malloc = cudaMalloc,
+      .Free = cudaFree,
+      .MemGetInfo = cudaMemGetInfo,
+      .MemcpyAsync = cudaMemcpyAsync,
+      .Memcpy2DAsync = cudaMemcpy2DAsync,
+      .MemsetAsync = cudaMemsetAsync,
+      .LaunchKernel = cudaLaunchKernel,
+      .GetLastError = cudaGetLastError,
+  };
+  return kApi;
+}
+
+}  // namespace lm

@@ -1,0 +1,39 @@
+// The calls of the CUDA runtime that this backend makes, as a table: so that a test can put its own
+// in their place and fail any one of them.
+#ifndef LM_ENGINE_BACKEND_CUDA_CUDA_API_H_
+#define LM_ENGINE_BACKEND_CUDA_CUDA_API_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+namespace lm {
+
+struct CudaApi {
+  cudaError_t (*GetDeviceCount)(int* count);
+  cudaError_t (*GetDeviceProperties)(cudaDeviceProp* properties, int device);
+  cudaError_t (*SetDevice)(int device);
+  cudaError_t (*StreamCreateWithFlags)(cudaStream_t* stream, unsigned flags);
+  cudaError_t (*StreamDestroy)(cudaStream_t stream);
+  cudaError_t (*StreamSynchronize)(cudaStream_t stream);
+  cudaError_t (*Malloc)(void** data, size_t bytes);
+  cudaError_t (*Free)(void* data);
+  cudaError_t (*MemGetInfo)(size_t* free, size_t* total);
+  cudaError_t (*MemcpyAsync)(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                             cudaStream_t stream);
+  cudaError_t (*Memcpy2DAsync)(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                               size_t width, size_t height, cudaMemcpyKind kind,
+                               cudaStream_t stream);
+  cudaError_t (*MemsetAsync)(void* data, int value, size_t bytes, cudaStream_t stream);
+  cudaError_t (*LaunchKernel)(const void* kernel, dim3 grid, dim3 block, void** arguments,
+                              size_t shared_bytes, cudaStream_t stream);
+  // Returns and forgets the last error.
+  cudaError_t (*GetLastError)();
+};
+
+// The runtime itself (linked statically; it looks for the driver at the first call).
+const CudaApi& RuntimeApi();
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_BACKEND_CUDA_CUDA_API_H_

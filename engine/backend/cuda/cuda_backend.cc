@@ -1,0 +1,83 @@
+#include "engine/backend/cuda/cuda_backend.h"
+
+#include "engine/backend/check_arguments.h"
+#include "engine/backend/cuda/cuda_ops.h"
+#include "engine/base/status_macros.h"
+
+namespace lm {
+
+absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(int device, bool exact_products) {
+  return CudaBackend::Create(RuntimeApi(), device, exact_products);
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(const CudaApi& api, int device,
+                                                             bool exact_products) {
+  ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> opened, CudaDevice::Open(api, device));
+  return std::unique_ptr<Backend>(new CudaBackend(std::move(opened), exact_products));
+}
+
+absl::StatusOr<Buffer> CudaBackend::Allocate(size_t bytes) { return device_->Allocate(bytes); }
+
+absl::Status CudaBackend::Upload(const void* from, void* to, size_t bytes) {
+  return device_->Upload(from, to, bytes);
+}
+
+absl::Status CudaBackend::Download(const void* from, void* to, size_t bytes) {
+  return device_->Download(from, to, bytes);
+}
+
+absl::Status CudaBackend::Synchronize() { return device_->Synchronize(); }
+
+absl::StatusOr<std::unique_ptr<WeightMatrix>> CudaBackend::LoadMatrix(DType dtype, int64_t rows,
+                                                                      int64_t cols, Buffer blocks) {
+  RETURN_IF_ERROR(CheckLoadMatrix(dtype, rows, cols, blocks.bytes()));
+  ASSIGN_OR_RETURN(Buffer on_device, device_->Allocate(blocks.bytes()));
+  RETURN_IF_ERROR(device_->Upload(blocks.data(), on_device.data(), blocks.bytes()));
+  return std::make_unique<CudaMatrix>(dtype, rows, cols, std::move(on_device));
+}
+
+absl::Status CudaBackend::Embed(const WeightMatrix& w, absl::Span<const int32_t> ids, Tensor out) {
+  RETURN_IF_ERROR(CheckEmbed(w, ids, out));
+  RETURN_IF_ERROR(device_->Begin());
+  if (ids.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const int32_t* on_device, ids_.Set(device_.get(), ids.data(), ids.size()));
+  const auto& matrix = static_cast<const CudaMatrix&>(w);
+  return device_->Check(cuda::Embed(device_->queue(), matrix.weights(), on_device, ToMatrix(out)),
+                        "Embed");
+}
+
+absl::Status CudaBackend::RmsNorm(Tensor x, Tensor weight, float eps, Tensor out) {
+  RETURN_IF_ERROR(CheckRmsNorm(x, weight, out));
+  RETURN_IF_ERROR(device_->Begin());
+  if (x.rows == 0 || x.cols == 0) return absl::OkStatus();
+  return device_->Check(
+      cuda::RmsNorm(device_->queue(), ToMatrix(x), weight.row<float>(0), eps, ToMatrix(out)),
+      "RmsNorm");
+}
+
+absl::Status CudaBackend::SwiGlu(Tensor gate, Tensor up, Tensor out) {
+  RETURN_IF_ERROR(CheckSameShape("SwiGlu", gate, up));
+  RETURN_IF_ERROR(CheckSameShape("SwiGlu", gate, out));
+  RETURN_IF_ERROR(device_->Begin());
+  if (out.rows == 0 || out.cols == 0) return absl::OkStatus();
+  return device_->Check(cuda::SwiGlu(device_->queue(), ToMatrix(gate), ToMatrix(up), ToMatrix(out)),
+                        "SwiGlu");
+}
+
+absl::Status CudaBackend::Add(Tensor x, Tensor y) {
+  RETURN_IF_ERROR(CheckSameShape("Add", x, y));
+  RETURN_IF_ERROR(device_->Begin());
+  if (x.rows == 0 || x.cols == 0) return absl::OkStatus();
+  return device_->Check(cuda::Add(device_->queue(), ToMatrix(x), ToMatrix(y)), "Add");
+}
+
+absl::Status CudaBackend::GatherRows(Tensor x, absl::Span<const int32_t> rows, Tensor out) {
+  RETURN_IF_ERROR(CheckGatherRows(x, rows, out));
+  RETURN_IF_ERROR(device_->Begin());
+  if (rows.empty() || x.cols == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const int32_t* on_device, ids_.Set(device_.get(), rows.data(), rows.size()));
+  return device_->Check(cuda::GatherRows(device_->queue(), ToMatrix(x), on_device, ToMatrix(out)),
+                        "GatherRows");
+}
+
+}  // namespace lm

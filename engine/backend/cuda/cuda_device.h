@@ -1,0 +1,98 @@
+// One GPU: its memory, its queue of work, and whether it still answers.
+//
+// Errors. Every call of the runtime goes through Check, which names the op and CUDA's error:
+// ResourceExhausted for memory, Unavailable for a device that is lost, Internal for the rest. An
+// error that is still there after it was cleared ("sticky": a fault inside a kernel, a GPU that
+// fell off the bus) has ended this process's work on the device: it is lost, and whatever is asked
+// of it later is Unavailable.
+//
+// One thread at a time.
+#ifndef LM_ENGINE_BACKEND_CUDA_CUDA_DEVICE_H_
+#define LM_ENGINE_BACKEND_CUDA_CUDA_DEVICE_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/backend/cuda/cuda_api.h"
+#include "engine/backend/cuda/kernels.h"
+#include "engine/tensor/buffer.h"
+
+namespace lm {
+
+class CudaDevice {
+ public:
+  // FailedPrecondition, saying why, where GPU number `index` is not to be had.
+  // REQUIRES: `api` outlives the device and all its buffers.
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(const CudaApi& api, int index);
+  ~CudaDevice();
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+  const std::string& name() const { return name_; }  // "cuda:0"
+
+  // To be called before anything is put into the queue: makes the device this thread's current one.
+  // Unavailable where the device is lost.
+  absl::Status Begin();
+  absl::Status Check(cudaError_t error, absl::string_view op);
+  // Where kernels go. REQUIRES: Begin().
+  const cuda::Queue& queue() const { return queue_; }
+
+  // Zeroed memory.
+  absl::StatusOr<Buffer> Allocate(size_t bytes);
+  // Both wait until the bytes are there: the host's memory is the caller's again.
+  absl::Status Upload(const void* from, void* to, size_t bytes);
+  absl::Status Download(const void* from, void* to, size_t bytes);
+  absl::Status Synchronize();
+  // Copies `height` runs of `width` bytes, `pitch` bytes apart, within the device.
+  absl::Status Copy2D(const void* from, void* to, size_t pitch, size_t width, size_t height);
+  absl::Status Zero(void* data, size_t bytes);
+
+ private:
+  CudaDevice(const CudaApi& api, int index);
+
+  absl::Status OutOfMemory(size_t bytes);
+
+  const CudaApi& api_;
+  const int index_;
+  const std::string name_;
+  cuda::Queue queue_;
+  std::string lost_;  // "cuda:0 is lost after …", or empty
+};
+
+// Device memory that grows to what is asked of it and keeps nothing.
+class CudaScratch {
+ public:
+  absl::StatusOr<void*> Reserve(CudaDevice* device, size_t bytes);
+  size_t bytes() const { return buffer_.bytes(); }
+
+ private:
+  Buffer buffer_;
+};
+
+// A small array that an op reads on the device. Every layer of a model passes the same slots and
+// sequences: they are uploaded when they change.
+class CudaArray {
+ public:
+  // The values in device memory.
+  template <typename T>
+  absl::StatusOr<const T*> Set(CudaDevice* device, const T* values, size_t count) {
+    auto data = SetBytes(device, reinterpret_cast<const char*>(values), count * sizeof(T));
+    if (!data.ok()) return data.status();
+    return static_cast<const T*>(*data);
+  }
+
+ private:
+  absl::StatusOr<const void*> SetBytes(CudaDevice* device, const char* bytes, size_t size);
+
+  std::vector<char> uploaded_;
+  CudaScratch memory_;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_BACKEND_CUDA_CUDA_DEVICE_H_

@@ -1,0 +1,21 @@
+// Which GPUs there are, and which of them this build can use.
+#ifndef LM_ENGINE_BACKEND_CUDA_DEVICE_LIST_H_
+#define LM_ENGINE_BACKEND_CUDA_DEVICE_LIST_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/backend/cuda/cuda_api.h"
+#include "engine/backend/cuda/cuda_backend.h"
+
+namespace lm {
+
+absl::StatusOr<std::vector<CudaDeviceInfo>> ListCudaDevices(const CudaApi& api);
+
+// FailedPrecondition, saying why, where GPU number `index` is not there or not usable.
+absl::Status CheckCudaDevice(const CudaApi& api, int index);
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_BACKEND_CUDA_DEVICE_LIST_H_

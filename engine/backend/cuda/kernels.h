@@ -1,0 +1,90 @@
+// Kernels, each put into a queue by a function of this file. They check nothing: backend.h's
+// REQUIRES hold, there is at least one row, and all pointers are the device's.
+//
+// Every one returns what the launch returned; faults inside a kernel show in a later call.
+#ifndef LM_ENGINE_BACKEND_CUDA_KERNELS_H_
+#define LM_ENGINE_BACKEND_CUDA_KERNELS_H_
+
+#include <cstdint>
+
+#include "engine/backend/cuda/cuda_api.h"
+#include "engine/tensor/dtype.h"
+
+namespace lm::cuda {
+
+struct ActivationBlock;
+
+struct Queue {
+  const CudaApi* api;
+  cudaStream_t stream;
+};
+
+// F32 (rows, cols), rows `stride` values apart.
+struct Matrix {
+  float* data;
+  int64_t rows;
+  int64_t cols;
+  int64_t stride;
+};
+
+// W (rows, cols) as the GGUF file has it.
+struct Weights {
+  const void* data;
+  DType dtype;
+  int64_t rows;
+  int64_t cols;
+};
+
+// KvLayer (backend.h): [num_blocks][kv_heads][kKvBlockTokens][head_dim].
+struct KvCacheLayer {
+  void* keys;
+  void* values;
+  bool f16;  // else F32
+  int64_t kv_heads;
+  int64_t head_dim;
+};
+
+// A query row of attention. Its context is the positions [0, context), in the KV blocks
+// blocks[first_block], ...
+struct AttentionRow {
+  int32_t row;
+  int32_t context;
+  int64_t first_block;
+};
+
+cudaError_t Embed(const Queue& queue, const Weights& w, const int32_t* ids, Matrix out);
+cudaError_t RmsNorm(const Queue& queue, Matrix x, const float* weight, float eps, Matrix out);
+cudaError_t SwiGlu(const Queue& queue, Matrix gate, Matrix up, Matrix out);
+cudaError_t Add(const Queue& queue, Matrix x, Matrix y);
+cudaError_t GatherRows(const Queue& queue, Matrix x, const int32_t* rows, Matrix out);
+cudaError_t RopeAndStoreKv(const Queue& queue, Matrix q, Matrix k, Matrix v, Matrix rope,
+                           bool halves, const int64_t* slots, const KvCacheLayer& layer);
+cudaError_t Attention(const Queue& queue, Matrix q, const AttentionRow* rows, int64_t num_rows,
+                      const int32_t* blocks, const KvCacheLayer& layer, float scale, Matrix out);
+
+// Products with quantised weights: first x (T, k) -> blocks (T, k / 32), then out = W x^T + bias.
+// `bias` may be null, here and below.
+int64_t ActivationBytes(int64_t tokens, int64_t cols);
+cudaError_t QuantizeActivations(const Queue& queue, Matrix x, ActivationBlock* blocks);
+cudaError_t MultiplyQuantized(const Queue& queue, const Weights& w, const ActivationBlock* x,
+                              const float* bias, Matrix out);
+// Products with F32, F16 and BF16 weights.
+cudaError_t MultiplyFloat(const Queue& queue, const Weights& w, Matrix x, const float* bias,
+                          Matrix out);
+
+// What the library's products need around them (library_product.h). 16-bit values are BF16 where
+// the weights are, else F16.
+//
+// out[t] = x[t] * factors[t], a power of two (row_factor.cuh); rows [x.rows, padded_rows) are 0.
+cudaError_t PackActivations(const Queue& queue, Matrix x, bool bf16, int64_t padded_rows,
+                            uint16_t* out, float* factors);
+// out = F16 of rows [first_row, first_row + num_rows) of quantised weights.
+cudaError_t DequantizeToF16(const Queue& queue, const Weights& w, int64_t first_row,
+                            int64_t num_rows, uint16_t* out);
+// out[t, j] = product[t, j] / factors[t] + bias[j].  product: rows `stride` values apart.
+cudaError_t StoreProduct(const Queue& queue, const float* product, int64_t stride,
+                         const float* factors, const float* bias, Matrix out);
+
+}  // namespace lm::cuda
+
+#endif  // LM_ENGINE_BACKEND_CUDA_KERNELS_H_

@@ -1,0 +1,14 @@
+#include "engine/backend/cuda/cuda_backend.h"
+
+namespace lm {
+
+absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(int /*device*/,
+                                                           bool /*exact_products*/) {
+  return absl::FailedPreconditionError("this build has no CUDA backend");
+}
+
+absl::StatusOr<std::vector<CudaDeviceInfo>> ListCudaDevices() {
+  return absl::FailedPreconditionError("this build has no CUDA backend");
+}
+
+}  // namespace lm

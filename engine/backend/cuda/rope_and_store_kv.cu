@@ -1,0 +1,50 @@
+// Rotates a row's heads of q and k in place, then stores its k and v in the cache. One block a row.
+#include "engine/backend/cuda/kv_value.cuh"
+#include "engine/backend/cuda/launch.cuh"
+#include "engine/backend/cuda/rope_pair.cuh"
+
+namespace lm::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+__device__ void RotateHeads(const float* rope, int64_t rope_dim, bool halves, int64_t head_dim,
+                            int64_t cols, float* row) {
+  const int64_t pairs = rope_dim / 2;
+  for (int64_t i = threadIdx.x; i < cols / head_dim * pairs; i += kThreads) {
+    const int64_t pair = i % pairs;
+    const PairPlace place = PlaceOfPair(halves, pair, rope_dim);
+    float* first = row + i / pairs * head_dim + place.first;
+    RotatePair(rope[2 * pair], rope[2 * pair + 1], first, first + place.step);
+  }
+}
+
+template <bool kF16>
+__global__ void RopeAndStoreKvKernel(Matrix q, Matrix k, Matrix v, Matrix rope, bool halves,
+                                     const int64_t* slots, KvCacheLayer layer) {
+  const int64_t t = blockIdx.x;
+  const float* angles = rope.data + t * rope.stride;
+  const float* values = v.data + t * v.stride;
+  float* keys = k.data + t * k.stride;
+  RotateHeads(angles, rope.cols, halves, layer.head_dim, q.cols, q.data + t * q.stride);
+  RotateHeads(angles, rope.cols, halves, layer.head_dim, k.cols, keys);
+  __syncthreads();  // a thread stores what others have rotated
+  const int64_t slot = slots[t];
+  for (int64_t i = threadIdx.x; i < k.cols; i += kThreads) {
+    const int64_t at = KvIndex(layer.kv_heads, layer.head_dim, slot / kBlockTokens,
+                               i / layer.head_dim, slot % kBlockTokens) +
+                       i % layer.head_dim;
+    StoreKv<kF16>(keys[i], layer.keys, at);
+    StoreKv<kF16>(values[i], layer.values, at);
+  }
+}
+
+}  // namespace
+
+cudaError_t RopeAndStoreKv(const Queue& queue, Matrix q, Matrix k, Matrix v, Matrix rope,
+                           bool halves, const int64_t* slots, const KvCacheLayer& layer) {
+  auto kernel = layer.f16 ? RopeAndStoreKvKernel<true> : RopeAndStoreKvKernel<false>;
+  return Launch(queue, kernel, Grid(q.rows), kThreads, q, k, v, rope, halves, slots, layer);
+}
+
+}  // namespace lm::cuda

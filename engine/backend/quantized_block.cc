@@ -1,0 +1,209 @@
+#include "engine/backend/quantized_block.h"
+
+#include <cstring>
+
+namespace lm {
+namespace {
+
+uint16_t Load16(const uint8_t* p) {
+  uint16_t value;
+  std::memcpy(&value, p, sizeof(value));
+  return value;
+}
+
+uint32_t Load32(const uint8_t* p) {
+  uint32_t value;
+  std::memcpy(&value, p, sizeof(value));
+  return value;
+}
+
+void SetScales(int scale0, int scale1, QuantizedBlock* out) {
+  out->scale[0] = scale0;
+  out->scale[1] = scale1;
+}
+
+void SetMinima(int min0, int min1, QuantizedBlock* out) {
+  out->min[0] = min0;
+  out->min[1] = min1;
+}
+
+// 16 bytes hold 32 codes: value i in the low half of byte i, value i + 16 in its high half.
+void DecodeNibbles(const uint8_t* bytes, QuantizedBlock* out) {
+  for (int i = 0; i < 16; ++i) {
+    out->codes[i] = bytes[i] & 15;
+    out->codes[i + 16] = bytes[i] >> 4;
+  }
+}
+
+// Bit i of `high` is bit 4 of value i.
+void AddFifthBits(uint32_t high, QuantizedBlock* out) {
+  for (int i = 0; i < 32; ++i) out->codes[i] |= ((high >> i) & 1) << 4;
+}
+
+// Q2_K: scales[16] (scale | min << 4), qs[64], d, dmin.
+// Value 128 n + 32 j + l is bits 2j.. of qs[32 n + l]; so also in Q3_K.
+void DecodeQ2K(const uint8_t* block, int part, QuantizedBlock* out) {
+  const uint8_t* scales = block + 2 * part;
+  const uint8_t* qs = block + 16 + 32 * (part / 4);
+  int shift = 2 * (part % 4);
+  for (int i = 0; i < 32; ++i) out->codes[i] = (qs[i] >> shift) & 3;
+  SetScales(scales[0] & 15, scales[1] & 15, out);
+  SetMinima(scales[0] >> 4, scales[1] >> 4, out);
+  out->d_bits = Load16(block + 80);
+  out->m_bits = Load16(block + 82);
+  out->negate_m = true;
+}
+
+// Q3_K: hmask[32] (bit 4 n + j of byte l is the code's bit 2), qs[64], scales[12], d. The 16 scales
+// have 6 bits and stand for themselves less 32: the low four in bytes 0-7, the high two in 8-11.
+void DecodeQ3K(const uint8_t* block, int part, QuantizedBlock* out) {
+  const uint8_t* qs = block + 32 + 32 * (part / 4);
+  const uint8_t* scales = block + 96;
+  int shift = 2 * (part % 4);
+  for (int i = 0; i < 32; ++i) {
+    out->codes[i] = ((qs[i] >> shift) & 3) | (((block[i] >> part) & 1) << 2);
+  }
+  auto scale = [&](int i) {
+    int low = i < 8 ? scales[i] & 15 : scales[i - 8] >> 4;
+    return (low | (((scales[8 + i % 4] >> (2 * (i / 4))) & 3) << 4)) - 32;
+  };
+  SetScales(scale(2 * part), scale(2 * part + 1), out);
+  out->d_bits = Load16(block + 108);
+}
+
+// Q4_K and Q5_K: d, dmin, scales[12]: eight 6-bit scales and eight 6-bit minima.
+void DecodeScalesAndMinima(const uint8_t* block, int part, QuantizedBlock* out) {
+  const uint8_t* bytes = block + 4;
+  int scale, min;
+  if (part < 4) {
+    scale = bytes[part] & 63;
+    min = bytes[part + 4] & 63;
+  } else {
+    scale = (bytes[part + 4] & 15) | ((bytes[part - 4] >> 6) << 4);
+    min = (bytes[part + 4] >> 4) | ((bytes[part] >> 6) << 4);
+  }
+  SetScales(scale, scale, out);
+  SetMinima(min, min, out);
+  out->d_bits = Load16(block);
+  out->m_bits = Load16(block + 2);
+  out->negate_m = true;
+}
+
+// qs[128] at `qs`: part p is the low (even p) or high halves of the 32 bytes at 32 (p / 2).
+void DecodePairedNibbles(const uint8_t* qs, int part, QuantizedBlock* out) {
+  const uint8_t* bytes = qs + 32 * (part / 2);
+  int shift = 4 * (part % 2);
+  for (int i = 0; i < 32; ++i) out->codes[i] = (bytes[i] >> shift) & 15;
+}
+
+// Q6_K: ql[128], qh[64], scales[16] (int8), d. Value 128 n + 32 j + l: its low four bits in
+// ql[64 n + 32 (j % 2) + l], low half for j < 2; its high two at bit 2j of qh[32 n + l].
+void DecodeQ6K(const uint8_t* block, int part, QuantizedBlock* out) {
+  int n = part / 4;
+  int j = part % 4;
+  const uint8_t* low = block + 64 * n + 32 * (j % 2);
+  const uint8_t* high = block + 128 + 32 * n;
+  const int8_t* scales = reinterpret_cast<const int8_t*>(block + 192) + 2 * part;
+  int low_shift = j < 2 ? 0 : 4;
+  for (int i = 0; i < 32; ++i) {
+    out->codes[i] = ((low[i] >> low_shift) & 15) | (((high[i] >> (2 * j)) & 3) << 4);
+  }
+  SetScales(scales[0], scales[1], out);
+  out->d_bits = Load16(block + 208);
+}
+
+// IQ4_XS: d, scales_h (16 bits), scales_l[4], qs[128]. Scales have 6 bits, less 32.
+void DecodeIq4Xs(const uint8_t* block, int part, QuantizedBlock* out) {
+  int low = (block[4 + part / 2] >> (4 * (part % 2))) & 15;
+  int high = (Load16(block + 2) >> (2 * part)) & 3;
+  int scale = (low | (high << 4)) - 32;
+  SetScales(scale, scale, out);
+  out->d_bits = Load16(block);
+  DecodeNibbles(block + 8 + 16 * part, out);
+}
+
+}  // namespace
+
+const QuantizedTraits& GetQuantizedTraits(DType dtype) {
+  // Indexed by DType from kQ4_0: bits, offset, table, half_scales, minima, block_scales.
+  static constexpr QuantizedTraits kTraits[] = {
+      {4, 8, false, false, 0, false},    // Q4_0
+      {4, 0, false, false, 1, false},    // Q4_1
+      {5, 16, false, false, 0, false},   // Q5_0
+      {5, 0, false, false, 1, false},    // Q5_1
+      {8, 128, false, false, 0, false},  // Q8_0
+      {2, 0, false, true, 2, true},      // Q2_K
+      {3, 4, false, true, 0, true},      // Q3_K
+      {4, 0, false, false, 1, true},     // Q4_K
+      {5, 0, false, false, 1, true},     // Q5_K
+      {6, 32, false, true, 0, true},     // Q6_K
+      {4, 0, true, false, 0, false},     // IQ4_NL
+      {4, 0, true, false, 0, true},      // IQ4_XS
+  };
+  return kTraits[static_cast<int>(dtype) - static_cast<int>(DType::kQ4_0)];
+}
+
+void DecodeQuantizedBlock(DType dtype, const void* row, int64_t index, QuantizedBlock* out) {
+  const DTypeTraits& traits = Traits(dtype);
+  int parts = traits.block_size / 32;
+  int part = static_cast<int>(index % parts);
+  const uint8_t* block = static_cast<const uint8_t*>(row) + index / parts * traits.block_bytes;
+  SetScales(1, 1, out);
+  SetMinima(0, 0, out);
+  out->m_bits = 0;
+  out->negate_m = false;
+  switch (dtype) {
+    case DType::kQ4_0:
+    case DType::kIQ4_NL:
+      out->d_bits = Load16(block);
+      DecodeNibbles(block + 2, out);
+      return;
+    case DType::kQ4_1:
+      out->d_bits = Load16(block);
+      out->m_bits = Load16(block + 2);
+      SetMinima(1, 1, out);
+      DecodeNibbles(block + 4, out);
+      return;
+    case DType::kQ5_0:
+      out->d_bits = Load16(block);
+      DecodeNibbles(block + 6, out);
+      AddFifthBits(Load32(block + 2), out);
+      return;
+    case DType::kQ5_1:
+      out->d_bits = Load16(block);
+      out->m_bits = Load16(block + 2);
+      SetMinima(1, 1, out);
+      DecodeNibbles(block + 8, out);
+      AddFifthBits(Load32(block + 4), out);
+      return;
+    case DType::kQ8_0:
+      out->d_bits = Load16(block);
+      for (int i = 0; i < 32; ++i) out->codes[i] = block[2 + i] ^ 0x80;
+      return;
+    case DType::kQ2_K:
+      DecodeQ2K(block, part, out);
+      return;
+    case DType::kQ3_K:
+      DecodeQ3K(block, part, out);
+      return;
+    case DType::kQ4_K:
+      DecodeScalesAndMinima(block, part, out);
+      DecodePairedNibbles(block + 16, part, out);
+      return;
+    case DType::kQ5_K:
+      DecodeScalesAndMinima(block, part, out);
+      DecodePairedNibbles(block + 48, part, out);
+      for (int i = 0; i < 32; ++i) out->codes[i] |= ((block[16 + i] >> part) & 1) << 4;
+      return;
+    case DType::kQ6_K:
+      DecodeQ6K(block, part, out);
+      return;
+    case DType::kIQ4_XS:
+      DecodeIq4Xs(block, part, out);
+      return;
+    default:
+      return;  // not a block type: the caller's mistake
+  }
+}
+
+}  // namespace lm

@@ -1,0 +1,94 @@
+// Causal attention of one query at a time: chunk by chunk, then the chunks' merge.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "engine/backend/check_arguments.h"
+#include "engine/backend/reference/kv_access.h"
+#include "engine/backend/reference/reference_backend.h"
+#include "engine/base/status_macros.h"
+
+namespace lm {
+namespace {
+
+// What a query has seen of a run of positions: the greatest score, the sum of exp(score - max), and
+// the values weighted by the same.
+struct Partial {
+  float max = -std::numeric_limits<float>::infinity();
+  float sum = 0;
+  std::vector<float> values;
+};
+
+// Positions [begin, end) of one KV head.
+Partial AttendChunk(const float* q, const SequenceSpan& sequence, const KvLayer& layer,
+                    int64_t head, int64_t begin, int64_t end, float scale) {
+  auto offset = [&](int64_t p) {
+    return KvOffset(layer, sequence.blocks[p / kKvBlockTokens], head, p % kKvBlockTokens);
+  };
+  Partial partial;
+  partial.values.resize(layer.head_dim);
+  std::vector<float> scores;
+  for (int64_t p = begin; p < end; ++p) {
+    float dot = 0;
+    for (int64_t i = 0; i < layer.head_dim; ++i) {
+      dot = std::fma(q[i], LoadKv(layer, layer.keys, offset(p) + i), dot);
+    }
+    scores.push_back(dot * scale);
+    partial.max = std::max(partial.max, scores.back());
+  }
+  for (int64_t p = begin; p < end; ++p) {
+    float weight = std::exp(scores[p - begin] - partial.max);
+    partial.sum += weight;
+    for (int64_t i = 0; i < layer.head_dim; ++i) {
+      float& value = partial.values[i];
+      value = std::fma(weight, LoadKv(layer, layer.values, offset(p) + i), value);
+    }
+  }
+  return partial;
+}
+
+void Merge(const Partial& next, Partial* total) {
+  float max = std::max(total->max, next.max);
+  float keep = std::exp(total->max - max);
+  float add = std::exp(next.max - max);
+  total->max = max;
+  total->sum = total->sum * keep + next.sum * add;
+  for (size_t i = 0; i < total->values.size(); ++i) {
+    total->values[i] = total->values[i] * keep + next.values[i] * add;
+  }
+}
+
+}  // namespace
+
+absl::Status ReferenceBackend::Attention(Tensor q, absl::Span<const SequenceSpan> sequences,
+                                         const KvLayer& layer, float scale, Tensor out) {
+  RETURN_IF_ERROR(CheckAttention(q, sequences, layer, out));
+  int64_t dim = layer.head_dim;
+  int64_t heads = q.cols / dim;
+  int64_t group = heads / layer.kv_heads;
+  for (const SequenceSpan& sequence : sequences) {
+    for (int64_t token = 0; token < sequence.num_tokens; ++token) {
+      int64_t row = sequence.first_row + token;
+      int64_t context = sequence.first_position + token + 1;
+      for (int64_t h = 0; h < heads; ++h) {
+        const float* query = q.row<float>(row) + h * dim;
+        Partial total;
+        for (int64_t begin = 0; begin < context; begin += kAttentionChunk) {
+          int64_t end = std::min<int64_t>(begin + kAttentionChunk, context);
+          Partial chunk = AttendChunk(query, sequence, layer, h / group, begin, end, scale);
+          if (begin == 0) {
+            total = std::move(chunk);
+          } else {
+            Merge(chunk, &total);
+          }
+        }
+        float* result = out.row<float>(row) + h * dim;
+        for (int64_t i = 0; i < dim; ++i) result[i] = total.values[i] / total.sum;
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lm

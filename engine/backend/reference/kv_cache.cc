@@ -1,0 +1,73 @@
+// Rotary positions, and the paged cache: [num_blocks][kv_heads][kKvBlockTokens][head_dim].
+#include <cstring>
+
+#include "engine/backend/check_arguments.h"
+#include "engine/backend/reference/kv_access.h"
+#include "engine/backend/reference/reference_backend.h"
+#include "engine/base/status_macros.h"
+
+namespace lm {
+namespace {
+
+// Rotates the pairs of one head in place. cos and sin of pair i are rope[2i] and rope[2i + 1].
+void RotateHead(const float* rope, int64_t rope_dim, RopePairing pairing, float* head) {
+  for (int64_t i = 0; i < rope_dim / 2; ++i) {
+    float* a = pairing == RopePairing::kAdjacent ? head + 2 * i : head + i;
+    float* b = pairing == RopePairing::kAdjacent ? a + 1 : head + i + rope_dim / 2;
+    float cos = rope[2 * i];
+    float sin = rope[2 * i + 1];
+    float rotated_a = *a * cos - *b * sin;
+    float rotated_b = *a * sin + *b * cos;
+    *a = rotated_a;
+    *b = rotated_b;
+  }
+}
+
+}  // namespace
+
+absl::Status ReferenceBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, Tensor rope,
+                                              RopePairing pairing, absl::Span<const int64_t> slots,
+                                              const KvLayer& layer) {
+  RETURN_IF_ERROR(CheckRopeAndStoreKv(q, k, v, rope, slots, layer));
+  int64_t dim = layer.head_dim;
+  for (int64_t t = 0; t < q.rows; ++t) {
+    for (int64_t begin = 0; begin < q.cols; begin += dim) {
+      RotateHead(rope.row<float>(t), rope.cols, pairing, q.row<float>(t) + begin);
+    }
+    for (int64_t h = 0; h < layer.kv_heads; ++h) {
+      float* key = k.row<float>(t) + h * dim;
+      const float* value = v.row<float>(t) + h * dim;
+      RotateHead(rope.row<float>(t), rope.cols, pairing, key);
+      int64_t offset = KvOffset(layer, slots[t] / kKvBlockTokens, h, slots[t] % kKvBlockTokens);
+      for (int64_t i = 0; i < dim; ++i) {
+        StoreKv(layer, layer.keys, offset + i, key[i]);
+        StoreKv(layer, layer.values, offset + i, value[i]);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceBackend::CopyKvBlock(const KvLayer& layer, int32_t from, int32_t to,
+                                           int32_t tokens) {
+  RETURN_IF_ERROR(CheckCopyKvBlock(layer, from, to, tokens));
+  for (int64_t h = 0; h < layer.kv_heads; ++h) {
+    size_t bytes = RowBytes(layer.dtype, int64_t{tokens} * layer.head_dim);
+    int64_t source = RowBytes(layer.dtype, KvOffset(layer, from, h, 0));
+    int64_t target = RowBytes(layer.dtype, KvOffset(layer, to, h, 0));
+    for (void* data : {layer.keys, layer.values}) {
+      std::memmove(static_cast<char*>(data) + target, static_cast<char*>(data) + source, bytes);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceBackend::ZeroKvBlock(const KvLayer& layer, int32_t block) {
+  RETURN_IF_ERROR(CheckKvBlock(layer, block));
+  for (void* data : {layer.keys, layer.values}) {
+    std::memset(static_cast<char*>(data) + block * layer.block_bytes(), 0, layer.block_bytes());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lm

@@ -1,0 +1,88 @@
+#include "engine/backend/reference/reference_backend.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "engine/backend/check_arguments.h"
+#include "engine/base/status_macros.h"
+#include "engine/gguf/block_format.h"
+
+namespace lm {
+
+std::unique_ptr<Backend> CreateReferenceBackend() { return std::make_unique<ReferenceBackend>(); }
+
+absl::StatusOr<Buffer> ReferenceBackend::Allocate(size_t bytes) {
+  return Buffer::AllocateHost(bytes);
+}
+
+absl::Status ReferenceBackend::Upload(const void* from, void* to, size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceBackend::Download(const void* from, void* to, size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<WeightMatrix>> ReferenceBackend::LoadMatrix(DType dtype,
+                                                                           int64_t rows,
+                                                                           int64_t cols,
+                                                                           Buffer blocks) {
+  RETURN_IF_ERROR(CheckLoadMatrix(dtype, rows, cols, blocks.bytes()));
+  return std::make_unique<ReferenceMatrix>(dtype, rows, cols, std::move(blocks));
+}
+
+absl::Status ReferenceBackend::Embed(const WeightMatrix& w, absl::Span<const int32_t> ids,
+                                     Tensor out) {
+  RETURN_IF_ERROR(CheckEmbed(w, ids, out));
+  const auto& matrix = static_cast<const ReferenceMatrix&>(w);
+  for (size_t t = 0; t < ids.size(); ++t) {
+    DequantizeRow(w.dtype(), matrix.row(ids[t]), w.cols(), out.row<float>(t));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceBackend::RmsNorm(Tensor x, Tensor weight, float eps, Tensor out) {
+  RETURN_IF_ERROR(CheckRmsNorm(x, weight, out));
+  const float* gain = weight.row<float>(0);
+  for (int64_t t = 0; t < x.rows; ++t) {
+    const float* in = x.row<float>(t);
+    float* result = out.row<float>(t);
+    double sum = 0;
+    for (int64_t i = 0; i < x.cols; ++i) sum += double{in[i]} * in[i];
+    float scale = 1.0f / std::sqrt(static_cast<float>(sum / x.cols) + eps);
+    for (int64_t i = 0; i < x.cols; ++i) result[i] = in[i] * scale * gain[i];
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceBackend::SwiGlu(Tensor gate, Tensor up, Tensor out) {
+  RETURN_IF_ERROR(CheckSameShape("SwiGlu", gate, up));
+  RETURN_IF_ERROR(CheckSameShape("SwiGlu", gate, out));
+  for (int64_t t = 0; t < gate.rows; ++t) {
+    for (int64_t i = 0; i < gate.cols; ++i) {
+      float g = gate.row<float>(t)[i];
+      out.row<float>(t)[i] = g / (1.0f + std::exp(-g)) * up.row<float>(t)[i];
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceBackend::Add(Tensor x, Tensor y) {
+  RETURN_IF_ERROR(CheckSameShape("Add", x, y));
+  for (int64_t t = 0; t < x.rows; ++t) {
+    for (int64_t i = 0; i < x.cols; ++i) x.row<float>(t)[i] += y.row<float>(t)[i];
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceBackend::GatherRows(Tensor x, absl::Span<const int32_t> rows, Tensor out) {
+  RETURN_IF_ERROR(CheckGatherRows(x, rows, out));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::memcpy(out.row<float>(i), x.row<float>(rows[i]), x.cols * sizeof(float));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lm

@@ -1,0 +1,57 @@
+// The oracle: each op of backend.h as plain loops on one thread, in the order its formula says. To
+// be read, and to compare with; nothing here is fast.
+#ifndef LM_ENGINE_BACKEND_REFERENCE_REFERENCE_BACKEND_H_
+#define LM_ENGINE_BACKEND_REFERENCE_REFERENCE_BACKEND_H_
+
+#include <memory>
+#include <utility>
+
+#include "engine/backend/backend.h"
+
+namespace lm {
+
+// The blocks as the file has them.
+class ReferenceMatrix : public WeightMatrix {
+ public:
+  ReferenceMatrix(DType dtype, int64_t rows, int64_t cols, Buffer blocks)
+      : WeightMatrix(dtype, rows, cols), blocks_(std::move(blocks)) {}
+
+  size_t bytes() const override { return blocks_.bytes(); }
+  const char* row(int64_t i) const {
+    return blocks_.chars().data() + i * RowBytes(dtype(), cols());
+  }
+
+ private:
+  Buffer blocks_;
+};
+
+class ReferenceBackend : public Backend {
+ public:
+  absl::string_view name() const override { return "reference"; }
+
+  absl::StatusOr<Buffer> Allocate(size_t bytes) override;
+  absl::Status Upload(const void* from, void* to, size_t bytes) override;
+  absl::Status Download(const void* from, void* to, size_t bytes) override;
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+  absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(DType dtype, int64_t rows, int64_t cols,
+                                                           Buffer blocks) override;
+
+  absl::Status Embed(const WeightMatrix& w, absl::Span<const int32_t> ids, Tensor out) override;
+  absl::Status RmsNorm(Tensor x, Tensor weight, float eps, Tensor out) override;
+  absl::Status MatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out) override;
+  absl::Status RopeAndStoreKv(Tensor q, Tensor k, Tensor v, Tensor rope, RopePairing pairing,
+                              absl::Span<const int64_t> slots, const KvLayer& layer) override;
+  absl::Status Attention(Tensor q, absl::Span<const SequenceSpan> sequences, const KvLayer& layer,
+                         float scale, Tensor out) override;
+  absl::Status SwiGlu(Tensor gate, Tensor up, Tensor out) override;
+  absl::Status Add(Tensor x, Tensor y) override;
+  absl::Status GatherRows(Tensor x, absl::Span<const int32_t> rows, Tensor out) override;
+  absl::Status CopyKvBlock(const KvLayer& layer, int32_t from, int32_t to, int32_t tokens) override;
+  absl::Status ZeroKvBlock(const KvLayer& layer, int32_t block) override;
+};
+
+std::unique_ptr<Backend> CreateReferenceBackend();
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_BACKEND_REFERENCE_REFERENCE_BACKEND_H_

@@ -1,0 +1,37 @@
+#include "engine/backend/registry.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "engine/backend/cpu/cpu_backend.h"
+#include "engine/backend/cuda/cuda_backend.h"
+#include "engine/backend/reference/reference_backend.h"
+
+namespace lm {
+
+absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(const BackendOptions& options) {
+  if (options.device == "reference") return CreateReferenceBackend();
+  if (options.device == "cpu") return CreateCpuBackend(options.isa, options.threads);
+  if (options.device == "cuda") return CreateCudaBackend(0, options.exact_products);
+  absl::string_view rest = options.device;
+  int device = 0;
+  if (absl::ConsumePrefix(&rest, "cuda:") && !rest.empty() && absl::ascii_isdigit(rest[0]) &&
+      absl::SimpleAtoi(rest, &device)) {
+    return CreateCudaBackend(device, options.exact_products);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("a device must be \"cpu\", \"reference\", \"cuda\" or \"cuda:<n>\", got \"",
+                   absl::CHexEscape(options.device), "\""));
+}
+
+std::vector<BackendOptions> AvailableBackends() {
+  std::vector<BackendOptions> all = {{.device = "reference"}};
+  for (Isa isa : AvailableIsas()) all.push_back({.device = "cpu", .isa = isa});
+  BackendOptions cuda = {.device = "cuda:0"};
+  if (CreateBackend(cuda).ok()) all.push_back(cuda);
+  return all;
+}
+
+}  // namespace lm

@@ -1,0 +1,89 @@
+#include "engine/base/cpu_features.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+namespace lm {
+namespace {
+
+Isa DetectIsa() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+              __builtin_cpu_supports("f16c");
+  bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+                __builtin_cpu_supports("avx512vnni");
+  if (avx512) return Isa::kAvx512Vnni;
+  if (avx2) return Isa::kAvx2;
+#endif
+  return Isa::kPortable;
+}
+
+// CPUs that the cgroup's quota amounts to, rounded up; a large number where there is none.
+int CgroupQuotaCpus() {
+  constexpr int kUnlimited = 1 << 20;
+  std::string quota;
+  double period = 0;
+  std::ifstream v2("/sys/fs/cgroup/cpu.max");
+  if (v2 >> quota >> period && quota != "max" && period > 0) {
+    return std::max(1, static_cast<int>(std::ceil(std::atof(quota.c_str()) / period)));
+  }
+  std::ifstream v1_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+  std::ifstream v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  double microseconds = 0;
+  if (v1_quota >> microseconds && v1_period >> period && microseconds > 0 && period > 0) {
+    return std::max(1, static_cast<int>(std::ceil(microseconds / period)));
+  }
+  return kUnlimited;
+}
+
+}  // namespace
+
+absl::string_view IsaName(Isa isa) {
+  switch (isa) {
+    case Isa::kPortable:
+      return "portable";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512Vnni:
+      return "avx512_vnni";
+  }
+  return "portable";
+}
+
+Isa BestIsa() {
+  static const Isa best = [] {
+    Isa isa = DetectIsa();
+    if (const char* wanted = std::getenv("LM_ISA")) {
+      for (Isa lower : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512Vnni}) {
+        if (IsaName(lower) == wanted) isa = std::min(isa, lower);
+      }
+    }
+    return isa;
+  }();
+  return best;
+}
+
+std::vector<Isa> AvailableIsas() {
+  std::vector<Isa> isas;
+  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512Vnni}) {
+    if (isa <= BestIsa()) isas.push_back(isa);
+  }
+  return isas;
+}
+
+int AvailableCpus() {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  int cpus = sched_getaffinity(0, sizeof(mask), &mask) == 0 ? CPU_COUNT(&mask) : 1;
+  return std::max(1, std::min(cpus, CgroupQuotaCpus()));
+}
+
+}  // namespace lm

@@ -1,0 +1,102 @@
+#include "engine/base/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+
+namespace lm {
+namespace {
+
+absl::Status ErrnoError(int error, const std::string& path) {
+  std::string message = absl::StrCat("'", path, "': ", std::strerror(error));
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::NotFoundError(message);
+    case EACCES:
+    case EPERM:
+      return absl::PermissionDeniedError(message);
+    default:
+      return absl::UnavailableError(message);
+  }
+}
+
+class PosixFile final : public RandomAccessFile {
+ public:
+  PosixFile(int fd, uint64_t size, std::string path)
+      : fd_(fd), size_(size), path_(std::move(path)) {}
+  ~PosixFile() override { close(fd_); }
+
+  uint64_t Size() const override { return size_; }
+  const std::string& path() const override { return path_; }
+
+  absl::Status Read(uint64_t offset, absl::Span<char> out) const override {
+    constexpr size_t kMaxRead = 1 << 30;  // Linux reads at most 2 GiB a call
+    size_t done = 0;
+    while (done < out.size()) {
+      ssize_t n = pread(fd_, out.data() + done, std::min(out.size() - done, kMaxRead),
+                        static_cast<off_t>(offset + done));
+      if (n < 0) {
+        if (errno == EINTR) continue;
+        return absl::UnavailableError(absl::StrCat("reading '", path_, "' at offset ",
+                                                   offset + done, ": ", std::strerror(errno)));
+      }
+      if (n == 0) {
+        return absl::OutOfRangeError(absl::StrCat("'", path_, "' ends at offset ", offset + done,
+                                                  ", wanted ", out.size() - done,
+                                                  " more bytes (was the file cut?)"));
+      }
+      done += static_cast<size_t>(n);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const int fd_;
+  const uint64_t size_;
+  const std::string path_;
+};
+
+absl::Status CheckRegular(const struct stat& info, const std::string& path) {
+  if (S_ISDIR(info.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrCat("'", path, "' is a directory, not a file"));
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrCat("'", path, "' is not a regular file"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenFile(const std::string& path) {
+  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return ErrnoError(errno, path);
+  struct stat info;
+  absl::Status status =
+      fstat(fd, &info) == 0 ? CheckRegular(info, path) : ErrnoError(errno, path);
+  if (!status.ok()) {
+    close(fd);
+    return status;
+  }
+  return std::make_unique<PosixFile>(fd, static_cast<uint64_t>(info.st_size), path);
+}
+
+absl::StatusOr<FileIdentity> IdentifyFile(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) return ErrnoError(errno, path);
+  RETURN_IF_ERROR(CheckRegular(info, path));
+  return FileIdentity{.device = info.st_dev,
+                      .inode = info.st_ino,
+                      .bytes = static_cast<uint64_t>(info.st_size),
+                      .modified_ns = info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec};
+}
+
+}  // namespace lm

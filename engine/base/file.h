@@ -1,0 +1,56 @@
+// Read-only access to a file whose contents we do not control: it may be cut or replaced while it
+// is in use, so it is read with pread and never mapped (a mapped file that shrinks is a SIGBUS).
+//
+//   ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, OpenFile("model.gguf"));
+//   RETURN_IF_ERROR(file->Read(0, absl::MakeSpan(header)));
+#ifndef LM_ENGINE_BASE_FILE_H_
+#define LM_ENGINE_BASE_FILE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace lm {
+
+// Which file a path leads to, whatever it is called; equal for two paths to the same contents.
+struct FileIdentity {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  uint64_t bytes = 0;
+  int64_t modified_ns = 0;
+
+  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const FileIdentity& id) {
+    return H::combine(std::move(h), id.device, id.inode, id.bytes, id.modified_ns);
+  }
+};
+
+// Thread-safe: reads carry their own offset. Tests inject faults with a subclass.
+class RandomAccessFile {
+ public:
+  virtual ~RandomAccessFile() = default;
+
+  // The size in bytes when the file was opened.
+  virtual uint64_t Size() const = 0;
+
+  // Fills `out` with the bytes [offset, offset + out.size()). Interrupted and short reads are
+  // continued. An error names the path, the offset and the reason; a file that ends too early is
+  // OutOfRange.
+  virtual absl::Status Read(uint64_t offset, absl::Span<char> out) const = 0;
+
+  virtual const std::string& path() const = 0;
+};
+
+// NotFound, PermissionDenied or FailedPrecondition (a directory, a device) with the path in it.
+absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenFile(const std::string& path);
+
+absl::StatusOr<FileIdentity> IdentifyFile(const std::string& path);
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_BASE_FILE_H_

@@ -1,0 +1,315 @@
+#include "engine/cache/prefix_tree.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "absl/strings/str_cat.h"
+
+namespace lm {
+
+struct PrefixTree::Node {
+  Node* parent = nullptr;             // null: a root, which has neither block nor tokens
+  const std::string* salt = nullptr;  // a root's
+  int32_t block = -1;
+  int32_t pins = 0;  // leases on this node or a descendant
+  uint64_t last_used = 0;
+  std::vector<int32_t> tokens;
+  std::vector<std::unique_ptr<Node>> children;  // in lexicographic order of their tokens
+  // Its element of leaves_ while it is not listed there: unpinning must not allocate.
+  std::set<std::pair<uint64_t, Node*>>::node_type listing;
+
+  bool IsEvictableLeaf() const { return parent != nullptr && children.empty() && pins == 0; }
+};
+
+namespace {
+
+int64_t CommonPrefix(absl::Span<const int32_t> a, absl::Span<const int32_t> b) {
+  const size_t limit = std::min(a.size(), b.size());
+  size_t n = 0;
+  while (n < limit && a[n] == b[n]) ++n;
+  return static_cast<int64_t>(n);
+}
+
+// The position of the first child whose tokens are not less than `run`.
+template <typename Children>
+auto LowerBound(Children& children, absl::Span<const int32_t> run) {
+  return std::lower_bound(children.begin(), children.end(), run,
+                          [](const auto& child, absl::Span<const int32_t> key) {
+                            return std::lexicographical_compare(
+                                child->tokens.begin(), child->tokens.end(), key.begin(), key.end());
+                          });
+}
+
+}  // namespace
+
+PrefixTree::Lease& PrefixTree::Lease::operator=(Lease&& other) noexcept {
+  if (this == &other) return *this;
+  Truncate(0);
+  tree_ = std::exchange(other.tree_, nullptr);
+  node_ = std::exchange(other.node_, nullptr);
+  blocks_ = std::exchange(other.blocks_, {});
+  tokens_ = std::exchange(other.tokens_, 0);
+  return *this;
+}
+
+void PrefixTree::Lease::Truncate(int64_t tokens) {
+  if (tree_ == nullptr || tokens >= tokens_) return;
+  const size_t keep = (tokens + tree_->block_tokens_ - 1) / tree_->block_tokens_;
+  while (blocks_.size() > keep) {
+    Node* parent = node_->parent;
+    tree_->Unpin(node_);
+    node_ = parent;
+    blocks_.pop_back();
+  }
+  tokens_ = tokens;
+  if (tokens == 0) {
+    tree_ = nullptr;
+    node_ = nullptr;
+  }
+}
+
+PrefixTree::PrefixTree(KvBlockPool* pool, int32_t block_tokens)
+    : pool_(pool), block_tokens_(block_tokens) {
+  assert(block_tokens >= 1);
+}
+
+PrefixTree::~PrefixTree() {
+  // Not by recursion: a long context is a deep tree.
+  std::vector<std::unique_ptr<Node>> doomed;
+  for (auto& [salt, root] : roots_) doomed.push_back(std::move(root));
+  while (!doomed.empty()) {
+    std::unique_ptr<Node> node = std::move(doomed.back());
+    doomed.pop_back();
+    assert(node->pins == 0);
+    if (node->parent != nullptr) pool_->Unref(node->block);
+    for (auto& child : node->children) doomed.push_back(std::move(child));
+  }
+}
+
+PrefixTree::Lease PrefixTree::Match(absl::string_view salt, absl::Span<const int32_t> tokens,
+                                    int64_t limit) {
+  Lease lease;
+  Node* node = FindRoot(salt);
+  if (node == nullptr) return lease;
+  tokens = tokens.subspan(0, std::max<int64_t>(limit, 0));
+  ++clock_;
+  while (lease.tokens_ < static_cast<int64_t>(tokens.size())) {
+    const Neighbour near = FindChild(*node, tokens.subspan(lease.tokens_, block_tokens_));
+    if (near.common_tokens == 0) break;
+    Extend(near.child, near.common_tokens, &lease);
+    node = near.child;
+    if (near.common_tokens < block_tokens_) break;
+  }
+  return lease;
+}
+
+int64_t PrefixTree::MatchLength(absl::string_view salt, absl::Span<const int32_t> tokens) const {
+  const Node* node = FindRoot(salt);
+  int64_t matched = 0;
+  while (node != nullptr && matched < static_cast<int64_t>(tokens.size())) {
+    const Neighbour near = FindChild(*node, tokens.subspan(matched, block_tokens_));
+    matched += near.common_tokens;
+    if (near.common_tokens < block_tokens_) break;
+    node = near.child;
+  }
+  return matched;
+}
+
+PrefixTree::Lease PrefixTree::Insert(absl::string_view salt, absl::Span<const int32_t> tokens,
+                                     absl::Span<const int32_t> blocks) {
+  assert(blocks.size() == (tokens.size() + block_tokens_ - 1) / block_tokens_);
+  Lease lease;
+  if (tokens.empty()) return lease;
+  Node* node = FindOrAddRoot(salt);
+  ++clock_;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const absl::Span<const int32_t> run = tokens.subspan(i * block_tokens_, block_tokens_);
+    const Neighbour near = FindChild(*node, run);
+    const bool known = near.common_tokens == static_cast<int64_t>(run.size());
+    node = known ? near.child : AddRun(node, near, run, blocks[i]);
+    Extend(node, run.size(), &lease);
+  }
+  return lease;
+}
+
+// A run that the tree does not have. Where it goes on from a shorter one that it can replace (the
+// same block, or nobody looks at it), it takes that one's place.
+PrefixTree::Node* PrefixTree::AddRun(Node* parent, const Neighbour& near,
+                                     absl::Span<const int32_t> run, int32_t block) {
+  std::unique_ptr<Node> node;
+  pool_->Ref(block);
+  if (near.child != nullptr &&
+      near.common_tokens == static_cast<int64_t>(near.child->tokens.size()) &&
+      (near.child->pins == 0 || near.child->block == block)) {
+    Unlist(near.child);
+    node = TakeChild(parent, *near.child);
+    pool_->Unref(node->block);
+  } else {
+    Unlist(parent);
+    node = std::make_unique<Node>();
+    node->parent = parent;
+    node->listing = leaves_.extract(leaves_.insert({0, node.get()}).first);
+    ++num_nodes_;
+    ++num_unpinned_;
+  }
+  node->block = block;
+  node->tokens.assign(run.begin(), run.end());
+  Node* added = node.get();
+  AddChild(parent, std::move(node));
+  List(added);
+  return added;
+}
+
+int32_t PrefixTree::Evict(int32_t blocks) {
+  int32_t freed = 0;
+  auto leaf = leaves_.begin();
+  while (freed < blocks && leaf != leaves_.end()) {
+    Node* node = leaf->second;
+    if (pool_->references(node->block) > 1) {
+      ++leaf;
+      continue;
+    }
+    // A parent that becomes a leaf may be as old as any: start again behind what has to stay.
+    ++freed;
+    Remove(node);
+    leaf = leaves_.begin();
+  }
+  return freed;
+}
+
+PrefixTree::Neighbour PrefixTree::FindChild(const Node& node, absl::Span<const int32_t> run) {
+  const auto next = LowerBound(node.children, run);
+  Neighbour best;
+  for (auto it = next == node.children.begin() ? next : next - 1;
+       it != node.children.end() && it <= next; ++it) {
+    const int64_t common = CommonPrefix((*it)->tokens, run);
+    if (common > 0 && common >= best.common_tokens) best = {it->get(), common};
+  }
+  return best;
+}
+
+void PrefixTree::AddChild(Node* node, std::unique_ptr<Node> child) {
+  const auto position = LowerBound(node->children, child->tokens);
+  node->children.insert(position, std::move(child));
+}
+
+std::unique_ptr<PrefixTree::Node> PrefixTree::TakeChild(Node* node, const Node& child) {
+  const auto position = LowerBound(node->children, child.tokens);
+  assert(position != node->children.end() && position->get() == &child);
+  std::unique_ptr<Node> taken = std::move(*position);
+  node->children.erase(position);
+  return taken;
+}
+
+PrefixTree::Node* PrefixTree::FindRoot(absl::string_view salt) const {
+  const auto found = roots_.find(salt);
+  return found == roots_.end() ? nullptr : found->second.get();
+}
+
+PrefixTree::Node* PrefixTree::FindOrAddRoot(absl::string_view salt) {
+  if (Node* root = FindRoot(salt)) return root;
+  const auto added = roots_.emplace(std::string(salt), std::make_unique<Node>()).first;
+  added->second->salt = &added->first;
+  return added->second.get();
+}
+
+void PrefixTree::Remove(Node* leaf) {
+  assert(leaf->IsEvictableLeaf());
+  Node* parent = leaf->parent;
+  Unlist(leaf);
+  pool_->Unref(leaf->block);
+  --num_nodes_;
+  --num_unpinned_;
+  TakeChild(parent, *leaf);
+  if (parent->parent != nullptr) {
+    List(parent);
+  } else if (parent->children.empty()) {
+    roots_.erase(roots_.find(*parent->salt));
+  }
+}
+
+void PrefixTree::Pin(Node* node) {
+  Unlist(node);
+  if (node->pins++ == 0) --num_unpinned_;
+}
+
+void PrefixTree::Unpin(Node* node) {
+  assert(node->pins > 0);
+  if (--node->pins == 0) ++num_unpinned_;
+  List(node);
+}
+
+// Adds a node, valid for `tokens` tokens, to the end of a lease.
+void PrefixTree::Extend(Node* node, int64_t tokens, Lease* lease) {
+  lease->blocks_.push_back(node->block);
+  Pin(node);
+  node->last_used = clock_;
+  lease->tree_ = this;
+  lease->node_ = node;
+  lease->tokens_ += tokens;
+}
+
+void PrefixTree::List(Node* node) {
+  if (!node->IsEvictableLeaf()) return;
+  node->listing.value() = {node->last_used, node};
+  leaves_.insert(std::move(node->listing));
+}
+
+void PrefixTree::Unlist(Node* node) {
+  if (node->IsEvictableLeaf()) node->listing = leaves_.extract({node->last_used, node});
+}
+
+absl::Status PrefixTree::CheckIntegrity() const {
+  auto broken = [](const Node& node, absl::string_view what) {
+    return absl::InternalError(absl::StrCat("prefix tree: the node of KV block ", node.block, " (",
+                                            node.tokens.size(), " tokens) ", what));
+  };
+  int64_t nodes = 0, unpinned = 0, leaves = 0;
+  std::vector<const Node*> open;
+  for (const auto& [salt, root] : roots_) {
+    if (root->salt != &salt || root->parent != nullptr || root->pins != 0) {
+      return absl::InternalError("prefix tree: a root is not as roots are");
+    }
+    if (root->children.empty()) return absl::InternalError("prefix tree: a root has no children");
+    open.push_back(root.get());
+  }
+  while (!open.empty()) {
+    const Node* node = open.back();
+    open.pop_back();
+    const bool is_root = node->parent == nullptr;
+    const int64_t tokens = static_cast<int64_t>(node->tokens.size());
+    if (!is_root) {
+      ++nodes;
+      unpinned += node->pins == 0;
+      leaves += node->IsEvictableLeaf();
+      if (tokens < 1 || tokens > block_tokens_) return broken(*node, "has the wrong length");
+      if (tokens < block_tokens_ && !node->children.empty()) {
+        return broken(*node, "is not full and has children");
+      }
+      if (pool_->references(node->block) < 1) return broken(*node, "has a free block");
+      if (leaves_.contains({node->last_used, const_cast<Node*>(node)}) != node->IsEvictableLeaf()) {
+        return broken(*node, "is listed as a leaf where it is not, or the other way round");
+      }
+    }
+    int64_t child_pins = 0;
+    for (size_t i = 0; i < node->children.size(); ++i) {
+      const Node* child = node->children[i].get();
+      if (child->parent != node) return broken(*child, "has another parent");
+      if (i > 0 && !(node->children[i - 1]->tokens < child->tokens)) {
+        return broken(*child, "is out of order");
+      }
+      child_pins += child->pins;
+      open.push_back(child);
+    }
+    if (!is_root && node->pins < child_pins) return broken(*node, "has fewer pins than below it");
+  }
+  if (nodes != num_nodes_ || unpinned != num_unpinned_ ||
+      leaves != static_cast<int64_t>(leaves_.size())) {
+    return absl::InternalError(absl::StrCat("prefix tree: counted ", nodes, " nodes, ", unpinned,
+                                            " unpinned, ", leaves, " leaves to evict; remembered ",
+                                            num_nodes_, ", ", num_unpinned_, ", ", leaves_.size()));
+  }
+  return pool_->CheckIntegrity();
+}
+
+}  // namespace lm

@@ -1,0 +1,126 @@
+// PrefixTree remembers which KV blocks hold which token prefixes, so that a prompt that begins like
+// an earlier one starts where the two part.
+//
+//   PrefixTree::Lease lease = tree.Match(salt, prompt, prompt.size() - 1);  // pinned while it
+//   lives lease.blocks();                           // KV blocks, valid for lease.tokens() tokens
+//   ...
+//   lease = tree.Insert(salt, tokens, blocks);  // after their KV has been computed
+//
+// A radix tree over tokens. A node is one KV block and the 1 to block_tokens tokens it holds; only
+// a full node has children. Children are kept in lexicographic order of their tokens, so the child
+// with the longest common prefix is a neighbour of the search key. Tokens themselves are compared,
+// never only hashes. Each salt has a tree of its own: what one database cached is invisible to
+// another. Whoever holds a lease keeps its nodes; the rest goes leaf by leaf, least recently used
+// first.
+#ifndef LM_ENGINE_CACHE_PREFIX_TREE_H_
+#define LM_ENGINE_CACHE_PREFIX_TREE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "engine/cache/kv_block_pool.h"
+
+namespace lm {
+
+// Not thread-safe: the engine's thread owns it.
+class PrefixTree {
+  struct Node;
+
+ public:
+  // A pinned match: blocks()[i] holds tokens [i * block_tokens, (i + 1) * block_tokens) of the
+  // prompt; the last one may be valid for fewer (tokens() says), and then belongs to somebody else
+  // beyond that: copy it before writing. Move-only; unpins when it goes.
+  // REQUIRES: the tree outlives its leases.
+  class Lease {
+   public:
+    Lease() = default;
+    Lease(Lease&& other) noexcept { *this = std::move(other); }
+    Lease& operator=(Lease&& other) noexcept;
+    ~Lease() { Truncate(0); }
+
+    absl::Span<const int32_t> blocks() const { return blocks_; }
+    int64_t tokens() const { return tokens_; }
+
+    // Keeps the first `tokens` tokens of the match and unpins the rest.
+    void Truncate(int64_t tokens);
+
+   private:
+    friend class PrefixTree;
+    PrefixTree* tree_ = nullptr;
+    Node* node_ = nullptr;  // the deepest one; its ancestors are pinned too
+    std::vector<int32_t> blocks_;
+    int64_t tokens_ = 0;
+  };
+
+  // REQUIRES: *pool outlives this; block_tokens >= 1.
+  PrefixTree(KvBlockPool* pool, int32_t block_tokens);
+  ~PrefixTree();
+
+  // The longest cached prefix of `tokens`, at most `limit` tokens of it.
+  Lease Match(absl::string_view salt, absl::Span<const int32_t> tokens, int64_t limit);
+
+  // How long that prefix is, without pinning or touching anything.
+  int64_t MatchLength(absl::string_view salt, absl::Span<const int32_t> tokens) const;
+
+  // Remembers that blocks[i] holds the i-th run of block_tokens tokens; the last run may be
+  // shorter. Where the tree has a run already it keeps its own block; for each new one it takes a
+  // reference. A last, short run may still grow: its owner may go on to write behind it, and insert
+  // the longer run later. Returns a lease on all of `tokens`, with the tree's own blocks.
+  // REQUIRES: blocks.size() == ceil(tokens.size() / block_tokens).
+  Lease Insert(absl::string_view salt, absl::Span<const int32_t> tokens,
+               absl::Span<const int32_t> blocks);
+
+  // Drops unpinned leaves, least recently used first, until `blocks` pool blocks have become free
+  // or nothing more can go. Leaves whose block somebody else references too stay: dropping them
+  // frees nothing. Returns how many blocks became free.
+  int32_t Evict(int32_t blocks);
+
+  int64_t num_nodes() const { return num_nodes_; }
+  // Nodes that no lease pins: those that Evict could free now or after their descendants, and those
+  // whose block is also referenced elsewhere.
+  int64_t num_evictable() const { return num_unpinned_; }
+
+  // Internal, saying what, where counts, order, pins or references do not add up.
+  absl::Status CheckIntegrity() const;
+
+ private:
+  // The child of `node` that shares the longest prefix with `run`.
+  struct Neighbour {
+    Node* child = nullptr;
+    int64_t common_tokens = 0;  // 0: no child
+  };
+  static Neighbour FindChild(const Node& node, absl::Span<const int32_t> run);
+  static void AddChild(Node* node, std::unique_ptr<Node> child);
+  static std::unique_ptr<Node> TakeChild(Node* node, const Node& child);
+
+  Node* FindRoot(absl::string_view salt) const;
+  Node* FindOrAddRoot(absl::string_view salt);
+  Node* AddRun(Node* parent, const Neighbour& near, absl::Span<const int32_t> run, int32_t block);
+  void Remove(Node* leaf);
+  void Pin(Node* node);
+  void Unpin(Node* node);  // one node, not its ancestors
+  void Extend(Node* node, int64_t tokens, Lease* lease);
+  // Every node is in leaves_ if and only if it is an unpinned leaf; call after and before a change.
+  void List(Node* node);
+  void Unlist(Node* node);
+
+  KvBlockPool* const pool_;
+  const int32_t block_tokens_;
+  std::map<std::string, std::unique_ptr<Node>, std::less<>> roots_;  // by salt; none is empty
+  std::set<std::pair<uint64_t, Node*>> leaves_;  // unpinned ones, least recently used first
+  uint64_t clock_ = 0;                           // ticks once a Match or Insert
+  int64_t num_nodes_ = 0;
+  int64_t num_unpinned_ = 0;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_CACHE_PREFIX_TREE_H_

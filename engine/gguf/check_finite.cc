@@ -1,0 +1,107 @@
+// Looks for NaN and infinity. A block's integers cannot be either, and no product of a finite F16
+// scale with them leaves F32's range, so of a block only the F16 scales are read. All tests are one
+// on the exponent: all ones is NaN or infinity.
+//
+// Every run is first folded into one word without branches, at the speed of memory; only a run that
+// turns out bad is searched again for the place.
+#include <cassert>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "engine/gguf/block_format.h"
+#include "engine/gguf/block_layout.h"
+
+namespace lm {
+namespace {
+
+// Where a block's F16 scales are: one, or two next to each other.
+struct Scales {
+  int offset;
+  int count;
+};
+
+Scales ScalesOf(DType dtype) {
+  switch (dtype) {
+    case DType::kQ4_1:
+    case DType::kQ5_1:
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+      return {0, 2};
+    case DType::kQ2_K:
+      return {80, 2};
+    case DType::kQ3_K:
+      return {108, 1};
+    case DType::kQ6_K:
+      return {208, 1};
+    default:
+      return {0, 1};
+  }
+}
+
+// The top bit is set where the exponent is all ones: adding its lowest bit then carries out of it.
+template <typename Word, Word kExponent>
+Word Fold(const uint8_t* bytes) {
+  Word word;
+  std::memcpy(&word, bytes, sizeof(word));
+  constexpr Word kLowest = kExponent & (~kExponent + 1);
+  return static_cast<Word>((word & kExponent) + kLowest);
+}
+
+template <typename Word>
+bool TopBit(Word word) {
+  return (word >> (8 * sizeof(Word) - 1)) != 0;
+}
+
+constexpr auto FoldHalf = Fold<uint16_t, 0x7c00>;
+
+template <typename Word, Word kExponent>
+absl::Status CheckValues(const uint8_t* bytes, int64_t values) {
+  Word folded = 0;
+  for (int64_t v = 0; v < values; ++v) folded |= Fold<Word, kExponent>(bytes + v * sizeof(Word));
+  if (!TopBit(folded)) return absl::OkStatus();
+  int64_t v = 0;
+  while (!TopBit(Fold<Word, kExponent>(bytes + v * sizeof(Word)))) ++v;
+  return absl::InvalidArgumentError(absl::StrCat("value ", v, " is NaN or infinite"));
+}
+
+absl::Status CheckScales(DType dtype, const uint8_t* bytes, int64_t values) {
+  const DTypeTraits& traits = Traits(dtype);
+  const Scales scales = ScalesOf(dtype);
+  const int64_t num_blocks = values / traits.block_size;
+  const uint8_t* first = bytes + scales.offset;
+  const int second = 2 * (scales.count - 1);  // offset of the other scale, or of the same again
+  uint16_t folded = 0;
+  for (int64_t b = 0; b < num_blocks; ++b) {
+    const uint8_t* block = first + b * traits.block_bytes;
+    folded |= FoldHalf(block) | FoldHalf(block + second);
+  }
+  if (!TopBit(folded)) return absl::OkStatus();
+  int64_t b = 0;
+  auto bad = [&](int offset) { return TopBit(FoldHalf(first + b * traits.block_bytes + offset)); };
+  while (!bad(0) && !bad(second)) ++b;
+  return absl::InvalidArgumentError(
+      absl::StrCat("the scale of ", traits.name, " block ", b, " (values ", b * traits.block_size,
+                   " to ", (b + 1) * traits.block_size - 1, ") is NaN or infinite"));
+}
+
+}  // namespace
+
+absl::Status CheckFinite(DType dtype, const void* blocks, int64_t values) {
+  const uint8_t* bytes = static_cast<const uint8_t*>(blocks);
+  assert(values % Traits(dtype).block_size == 0);
+  switch (dtype) {
+    case DType::kF32:
+      return CheckValues<uint32_t, 0x7f800000>(bytes, values);
+    case DType::kF16:
+      return CheckValues<uint16_t, 0x7c00>(bytes, values);
+    case DType::kBF16:
+      return CheckValues<uint16_t, 0x7f80>(bytes, values);
+    case DType::kI8:
+    case DType::kI32:
+      return absl::OkStatus();
+    default:
+      return CheckScales(dtype, bytes, values);
+  }
+}
+
+}  // namespace lm

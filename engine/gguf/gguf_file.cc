@@ -1,0 +1,114 @@
+#include "engine/gguf/gguf_file.h"
+
+#include <cassert>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "engine/gguf/gguf_part.h"
+#include "engine/gguf/message.h"
+#include "engine/gguf/split_files.h"
+
+namespace lm {
+namespace {
+
+std::string InQuotes(const RandomAccessFile& file) { return absl::StrCat("'", file.path(), "'"); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
+  ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, OpenFile(path));
+  ASSIGN_OR_RETURN(GgufPart part, ReadGgufPart(*file, 0));
+  absl::StatusOr<SplitPosition> position = SplitPositionOf(part.metadata);
+  if (!position.ok()) return InContext(InQuotes(*file), position.status());
+  if (position->count == 1) {
+    auto gguf = std::unique_ptr<GgufFile>(new GgufFile);
+    RETURN_IF_ERROR(gguf->AddPart(std::move(file), std::move(part), 1));
+    RETURN_IF_ERROR(gguf->Finish());
+    return gguf;
+  }
+  ASSIGN_OR_RETURN(std::vector<std::string> paths, SplitPaths(path, *position));
+  part = GgufPart();  // read again below, in its turn
+  std::vector<std::unique_ptr<RandomAccessFile>> files;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    absl::StatusOr<std::unique_ptr<RandomAccessFile>> opened = OpenFile(paths[i]);
+    if (!opened.ok()) {
+      return InContext(absl::StrCat("part ", i + 1, " of ", paths.size()), opened.status());
+    }
+    files.push_back(*std::move(opened));
+  }
+  return Open(std::move(files));
+}
+
+absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(
+    std::vector<std::unique_ptr<RandomAccessFile>> files) {
+  const int num_parts = static_cast<int>(files.size());
+  if (num_parts == 0) return absl::InvalidArgumentError("no file given");
+  auto gguf = std::unique_ptr<GgufFile>(new GgufFile);
+  for (int i = 0; i < num_parts; ++i) {
+    ASSIGN_OR_RETURN(GgufPart part, ReadGgufPart(*files[i], i));
+    RETURN_IF_ERROR(gguf->AddPart(std::move(files[i]), std::move(part), num_parts));
+  }
+  RETURN_IF_ERROR(gguf->Finish());
+  return gguf;
+}
+
+absl::Status GgufFile::AddPart(std::unique_ptr<RandomAccessFile> file, GgufPart part,
+                               int num_parts) {
+  absl::StatusOr<SplitPosition> position = SplitPositionOf(part.metadata);
+  if (!position.ok()) return InContext(InQuotes(*file), position.status());
+  const int index = static_cast<int>(files_.size());
+  if (position->index != index || position->count != num_parts) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        InQuotes(*file), ": wanted part ", index + 1, " of ", num_parts,
+        ", but its metadata says part ", position->index + 1, " of ", position->count));
+  }
+  if (part.tensors.size() > kMaxTensors - tensors_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(InQuotes(*file), ": more than ", kMaxTensors,
+                                                   " tensors in the parts of the model"));
+  }
+  if (index == 0) {
+    version_ = part.version;
+    metadata_ = std::move(part.metadata);
+  }
+  files_.push_back(std::move(file));
+  std::move(part.tensors.begin(), part.tensors.end(), std::back_inserter(tensors_));
+  return absl::OkStatus();
+}
+
+absl::Status GgufFile::Finish() {
+  if (files_.size() > 1) {
+    absl::Status status = CheckSplitTensors(metadata_, tensors_.size());
+    if (!status.ok()) return InContext(InQuotes(*files_[0]), status);
+  }
+  index_.reserve(tensors_.size());
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (!index_.try_emplace(tensors_[i].name, i).second) {
+      return absl::InvalidArgumentError(absl::StrCat(InQuotes(*files_[tensors_[i].split]),
+                                                     ": tensor ", Quoted(tensors_[i].name),
+                                                     " appears twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+const TensorInfo* GgufFile::FindTensor(absl::string_view name) const {
+  auto it = index_.find(name);
+  return it == index_.end() ? nullptr : &tensors_[it->second];
+}
+
+absl::Status GgufFile::ReadTensor(const TensorInfo& info, absl::Span<char> out) const {
+  assert(out.size() == info.bytes);
+  absl::Status status = files_[info.split]->Read(info.offset, out);
+  if (!status.ok()) return InContext(absl::StrCat("tensor ", Quoted(info.name)), status);
+  return absl::OkStatus();
+}
+
+uint64_t GgufFile::bytes() const {
+  uint64_t sum = 0;
+  for (const std::unique_ptr<RandomAccessFile>& file : files_) sum += file->Size();
+  return sum;
+}
+
+}  // namespace lm

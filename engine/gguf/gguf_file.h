@@ -1,0 +1,73 @@
+// Reads GGUF v2 and v3 model files: metadata, tensor directory, tensor bytes.
+//
+//   ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> gguf, GgufFile::Open("model.gguf"));
+//   ASSIGN_OR_RETURN(std::string arch, gguf->metadata().GetString("general.architecture"));
+//   const TensorInfo* info = gguf->FindTensor("token_embd.weight");
+//   RETURN_IF_ERROR(gguf->ReadTensor(*info, bytes));
+//
+// The file is untrusted input: every count is bounded by the bytes that are left before anything is
+// allocated for it, every size goes through checked_math.h, and each refusal names the key or the
+// tensor and the numbers. A model in several files (name-00001-of-0000N.gguf) is opened by the path
+// of any of them.
+// Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+#ifndef LM_ENGINE_GGUF_GGUF_FILE_H_
+#define LM_ENGINE_GGUF_GGUF_FILE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "engine/base/file.h"
+#include "engine/gguf/metadata.h"
+#include "engine/gguf/tensor_directory.h"
+
+namespace lm {
+
+struct GgufPart;
+
+// Immutable after Open; thread-safe.
+class GgufFile {
+ public:
+  // Opens a model file, or all the parts of a split one given any of them.
+  static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
+  // The same over given files, in order; for tests that inject faults.
+  static absl::StatusOr<std::unique_ptr<GgufFile>> Open(
+      std::vector<std::unique_ptr<RandomAccessFile>> files);
+
+  // Of a split model: the first part's.
+  const Metadata& metadata() const { return metadata_; }
+  const std::vector<TensorInfo>& tensors() const { return tensors_; }
+
+  // nullptr where there is none of that name.
+  const TensorInfo* FindTensor(absl::string_view name) const;
+
+  // Fills `out` with the tensor's bytes. An error names the tensor, the file and the reason.
+  // REQUIRES: out.size() == info.bytes, and info is one of tensors().
+  absl::Status ReadTensor(const TensorInfo& info, absl::Span<char> out) const;
+
+  uint32_t version() const { return version_; }
+  uint64_t bytes() const;  // of all parts
+
+ private:
+  GgufFile() = default;
+
+  // Checks that the part belongs where it is put, and takes its tensors.
+  absl::Status AddPart(std::unique_ptr<RandomAccessFile> file, GgufPart part, int num_parts);
+  // Called when all parts are in.
+  absl::Status Finish();
+
+  std::vector<std::unique_ptr<RandomAccessFile>> files_;
+  uint32_t version_ = 0;
+  Metadata metadata_;
+  std::vector<TensorInfo> tensors_;
+  absl::flat_hash_map<absl::string_view, size_t> index_;  // views of the names in tensors_
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_GGUF_GGUF_FILE_H_

@@ -1,0 +1,64 @@
+#include "engine/gguf/split_files.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/base/status_macros.h"
+
+namespace lm {
+namespace {
+
+constexpr absl::string_view kIndexKey = "split.no";
+constexpr absl::string_view kCountKey = "split.count";
+constexpr absl::string_view kTensorsKey = "split.tensors.count";
+constexpr int64_t kMaxParts = 1024;  // each is an open file
+
+// "-00002-of-00003.gguf"
+std::string Suffix(int index, int count) {
+  return absl::StrFormat("-%05d-of-%05d.gguf", index + 1, count);
+}
+
+}  // namespace
+
+absl::StatusOr<SplitPosition> SplitPositionOf(const Metadata& metadata) {
+  if (!metadata.Has(kCountKey)) return SplitPosition{};
+  ASSIGN_OR_RETURN(int64_t count, metadata.GetInt(kCountKey));
+  if (count == 0) return SplitPosition{};  // written by some converters for "not split"
+  if (count < 0 || count > kMaxParts) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("key \"", kCountKey, "\": wanted 1 to ", kMaxParts, " parts, got ", count));
+  }
+  if (count == 1 && !metadata.Has(kIndexKey)) return SplitPosition{};
+  ASSIGN_OR_RETURN(int64_t index, metadata.GetInt(kIndexKey));
+  if (index < 0 || index >= count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("key \"", kIndexKey, "\": part ", index, " of ", count, ", counted from 0"));
+  }
+  return SplitPosition{static_cast<int>(index), static_cast<int>(count)};
+}
+
+absl::StatusOr<std::vector<std::string>> SplitPaths(const std::string& path,
+                                                    SplitPosition position) {
+  const std::string suffix = Suffix(position.index, position.count);
+  if (!absl::EndsWith(path, suffix)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", path, "' is part ", position.index + 1, " of ", position.count,
+                     " of a split model, but its name does not end in \"", suffix,
+                     "\", so that the other parts cannot be found"));
+  }
+  const std::string stem = path.substr(0, path.size() - suffix.size());
+  std::vector<std::string> paths;
+  for (int i = 0; i < position.count; ++i) paths.push_back(stem + Suffix(i, position.count));
+  return paths;
+}
+
+absl::Status CheckSplitTensors(const Metadata& metadata, size_t num_tensors) {
+  ASSIGN_OR_RETURN(int64_t wanted, metadata.GetInt(kTensorsKey));
+  if (wanted < 0 || static_cast<uint64_t>(wanted) != num_tensors) {
+    return absl::InvalidArgumentError(absl::StrCat("key \"", kTensorsKey, "\" says ", wanted,
+                                                   " tensors, the parts have ", num_tensors));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lm

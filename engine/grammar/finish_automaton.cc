@@ -1,0 +1,278 @@
+#include "engine/grammar/finish_automaton.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+
+namespace lm {
+namespace {
+
+// Lets every edge skip the links: afterwards none leads to a kLink. A link that leads nowhere (its
+// fragment was dropped) becomes dead.
+void ResolveLinks(std::vector<Node>* nodes, std::vector<NodeId>* rule_start) {
+  auto resolve = [nodes](NodeId id) {
+    NodeId target = id;
+    while (target >= 0 && (*nodes)[target].kind == NodeKind::kLink) target = (*nodes)[target].next;
+    if (target < 0) target = 0;                     // node 0 is dead
+    while ((*nodes)[id].kind == NodeKind::kLink) {  // the next search is short
+      NodeId next = (*nodes)[id].next;
+      (*nodes)[id].next = target;
+      if (next < 0 || next == target) break;
+      id = next;
+    }
+    return target;
+  };
+  for (Node& node : *nodes) {
+    if (node.kind == NodeKind::kLink) continue;
+    if (node.next >= 0) node.next = resolve(node.next);
+    if (node.other >= 0) node.other = resolve(node.other);
+  }
+  for (NodeId& start : *rule_start) start = start < 0 ? 0 : resolve(start);
+}
+
+// Who must be looked at again when a node, or a rule, turns out to hold.
+class Dependents {
+ public:
+  Dependents(absl::Span<const Node> nodes, size_t num_rules)
+      : of_node_(nodes.size() + 1), of_rule_(num_rules + 1) {
+    ForEachEdge(
+        nodes, [&](NodeId to, NodeId) { ++of_node_[to + 1]; },
+        [&](RuleId rule, NodeId) { ++of_rule_[rule + 1]; });
+    for (size_t i = 1; i < of_node_.size(); ++i) of_node_[i] += of_node_[i - 1];
+    for (size_t i = 1; i < of_rule_.size(); ++i) of_rule_[i] += of_rule_[i - 1];
+    node_sources_.resize(of_node_.back());
+    rule_sources_.resize(of_rule_.back());
+    std::vector<int32_t> node_fill = of_node_, rule_fill = of_rule_;
+    ForEachEdge(
+        nodes, [&](NodeId to, NodeId from) { node_sources_[node_fill[to]++] = from; },
+        [&](RuleId rule, NodeId from) { rule_sources_[rule_fill[rule]++] = from; });
+  }
+
+  absl::Span<const NodeId> OfNode(NodeId id) const {
+    return absl::MakeConstSpan(node_sources_)
+        .subspan(of_node_[id], of_node_[id + 1] - of_node_[id]);
+  }
+  absl::Span<const NodeId> OfRule(RuleId id) const {
+    return absl::MakeConstSpan(rule_sources_)
+        .subspan(of_rule_[id], of_rule_[id + 1] - of_rule_[id]);
+  }
+
+ private:
+  static void ForEachEdge(absl::Span<const Node> nodes,
+                          absl::FunctionRef<void(NodeId, NodeId)> node_edge,
+                          absl::FunctionRef<void(RuleId, NodeId)> rule_edge) {
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      const NodeId from = static_cast<NodeId>(i);
+      if (nodes[i].kind == NodeKind::kLink) continue;
+      if (nodes[i].next >= 0) node_edge(nodes[i].next, from);
+      if (nodes[i].other >= 0) node_edge(nodes[i].other, from);
+      if (nodes[i].rule >= 0) rule_edge(nodes[i].rule, from);
+    }
+  }
+
+  std::vector<int32_t> of_node_, of_rule_;  // offsets
+  std::vector<NodeId> node_sources_, rule_sources_;
+};
+
+// What holds of a node by what holds of its successors, and of a rule by its start.
+struct Facts {
+  std::vector<bool> node;
+  std::vector<bool> rule;
+};
+
+// The least solution of "node n holds if holds(n, facts so far)".
+Facts Propagate(absl::Span<const Node> nodes, absl::Span<const NodeId> rule_start,
+                const Dependents& dependents,
+                absl::FunctionRef<bool(const Node&, const Facts&)> holds) {
+  Facts facts{std::vector<bool>(nodes.size()), std::vector<bool>(rule_start.size())};
+  absl::flat_hash_map<NodeId, std::vector<RuleId>> starts_at;
+  for (size_t r = 0; r < rule_start.size(); ++r) {
+    starts_at[rule_start[r]].push_back(static_cast<RuleId>(r));
+  }
+  std::vector<NodeId> work;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].kind == NodeKind::kFinal) work.push_back(static_cast<NodeId>(i));
+  }
+  while (!work.empty()) {
+    const NodeId id = work.back();
+    work.pop_back();
+    if (facts.node[id] || !holds(nodes[id], facts)) continue;
+    facts.node[id] = true;
+    for (NodeId from : dependents.OfNode(id)) work.push_back(from);
+    auto rules = starts_at.find(id);
+    if (rules == starts_at.end()) continue;
+    for (RuleId rule : rules->second) {
+      facts.rule[rule] = true;
+      for (NodeId from : dependents.OfRule(rule)) work.push_back(from);
+    }
+  }
+  return facts;
+}
+
+// Can the end of the rule be reached without a byte?
+bool IsNullable(const Node& node, const Facts& nullable) {
+  switch (node.kind) {
+    case NodeKind::kFinal:
+      return true;
+    case NodeKind::kSplit:
+      return nullable.node[node.next] || nullable.node[node.other];
+    case NodeKind::kCall:
+      return nullable.rule[node.rule] && nullable.node[node.other];
+    default:
+      return false;
+  }
+}
+
+// Cuts what cannot be finished.
+void Trim(const Facts& nullable, const Facts& live, std::vector<Node>* nodes) {
+  for (size_t i = 0; i < nodes->size(); ++i) {
+    Node& node = (*nodes)[i];
+    if (!live.node[i]) {
+      node = {};
+    } else if (node.kind == NodeKind::kCall) {
+      const bool skips = nullable.rule[node.rule] && live.node[node.other];
+      const bool calls = live.rule[node.rule] && live.node[node.next];
+      if (!skips) node.other = 0;
+      if (!calls) {
+        node = {NodeKind::kSplit, 0, 0, node.other, 0, -1};
+      }
+    }
+  }
+}
+
+// For each rule, the rules that it may call before its first byte.
+std::vector<std::vector<RuleId>> FirstCalls(absl::Span<const Node> nodes,
+                                            absl::Span<const NodeId> rule_start) {
+  std::vector<std::vector<RuleId>> first_calls(rule_start.size());
+  std::vector<int32_t> seen_by(nodes.size(), -1);
+  std::vector<NodeId> work;
+  for (size_t r = 0; r < rule_start.size(); ++r) {
+    const int32_t rule = static_cast<int32_t>(r);
+    work.push_back(rule_start[r]);
+    while (!work.empty()) {
+      const NodeId id = work.back();
+      work.pop_back();
+      if (seen_by[id] == rule) continue;
+      seen_by[id] = rule;
+      const Node& node = nodes[id];
+      if (node.kind == NodeKind::kSplit) {
+        work.push_back(node.next);
+        work.push_back(node.other);
+      } else if (node.kind == NodeKind::kCall) {
+        first_calls[r].push_back(node.rule);
+        work.push_back(node.other);
+      }
+    }
+    std::sort(first_calls[r].begin(), first_calls[r].end());
+    first_calls[r].erase(std::unique(first_calls[r].begin(), first_calls[r].end()),
+                         first_calls[r].end());
+  }
+  return first_calls;
+}
+
+absl::Status LeftRecursion(absl::Span<const std::pair<RuleId, size_t>> path, RuleId again,
+                           absl::Span<const std::string> rule_names) {
+  std::string text;
+  bool inside = false;
+  int named = 0;
+  for (const auto& [rule, unused] : path) {
+    inside = inside || rule == again;
+    if (!inside) continue;
+    if (++named > 5) {
+      absl::StrAppend(&text, "... -> ");
+      break;
+    }
+    absl::StrAppend(&text, absl::CHexEscape(rule_names[rule].substr(0, 100)), " -> ");
+  }
+  const std::string name = absl::CHexEscape(rule_names[again].substr(0, 100));
+  return absl::InvalidArgumentError(absl::StrCat("rule ", name, " begins with itself (", text, name,
+                                                 "): left recursion is not supported"));
+}
+
+// Callers before callees.
+absl::StatusOr<std::vector<int32_t>> Order(const std::vector<std::vector<RuleId>>& first_calls,
+                                           absl::Span<const std::string> rule_names) {
+  const size_t num_rules = first_calls.size();
+  enum : uint8_t { kNew, kOpen, kDone };
+  std::vector<uint8_t> mark(num_rules, kNew);
+  std::vector<int32_t> order(num_rules);
+  int32_t next_number = static_cast<int32_t>(num_rules);
+  std::vector<std::pair<RuleId, size_t>> path;  // a rule and how many of its calls were followed
+  for (size_t r = 0; r < num_rules; ++r) {
+    if (mark[r] != kNew) continue;
+    path.emplace_back(static_cast<RuleId>(r), 0);
+    mark[r] = kOpen;
+    while (!path.empty()) {
+      auto& [rule, followed] = path.back();
+      if (followed == first_calls[rule].size()) {
+        mark[rule] = kDone;
+        order[rule] = --next_number;
+        path.pop_back();
+        continue;
+      }
+      const RuleId callee = first_calls[rule][followed++];
+      if (mark[callee] == kOpen) return LeftRecursion(path, callee, rule_names);
+      if (mark[callee] == kNew) {
+        mark[callee] = kOpen;
+        path.emplace_back(callee, 0);
+      }
+    }
+  }
+  return order;
+}
+
+void ClassifyBytes(Automaton* automaton) {
+  std::array<bool, 257> begins{};  // a class begins at this byte
+  begins[0] = true;
+  for (const Node& node : automaton->nodes) {
+    if (node.kind != NodeKind::kBytes) continue;
+    begins[node.low] = true;
+    begins[node.high + 1] = true;
+  }
+  for (int byte = 0; byte < 256; ++byte) {
+    if (begins[byte]) automaton->representative.push_back(static_cast<uint8_t>(byte));
+    automaton->class_of_byte[byte] = static_cast<uint8_t>(automaton->representative.size() - 1);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Automaton> FinishAutomaton(std::vector<Node> nodes, std::vector<NodeId> rule_start,
+                                          absl::Span<const std::string> rule_names, RuleId root) {
+  ResolveLinks(&nodes, &rule_start);
+  const Dependents dependents(nodes, rule_start.size());
+  const Facts nullable = Propagate(nodes, rule_start, dependents, IsNullable);
+  const Facts live =
+      Propagate(nodes, rule_start, dependents, [&nullable](const Node& node, const Facts& known) {
+        switch (node.kind) {
+          case NodeKind::kBytes:
+            return static_cast<bool>(known.node[node.next]);
+          case NodeKind::kSplit:
+            return known.node[node.next] || known.node[node.other];
+          case NodeKind::kCall:
+            return (known.rule[node.rule] && known.node[node.next]) ||
+                   (nullable.rule[node.rule] && known.node[node.other]);
+          default:
+            return node.kind == NodeKind::kFinal;
+        }
+      });
+  if (!live.rule[root]) {
+    return absl::InvalidArgumentError("the grammar matches no text at all");
+  }
+  Trim(nullable, live, &nodes);
+  Automaton automaton;
+  ASSIGN_OR_RETURN(automaton.order, Order(FirstCalls(nodes, rule_start), rule_names));
+  automaton.nodes = std::move(nodes);
+  automaton.rule_start = std::move(rule_start);
+  automaton.root = root;
+  ClassifyBytes(&automaton);
+  return automaton;
+}
+
+}  // namespace lm

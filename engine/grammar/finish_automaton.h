@@ -1,0 +1,22 @@
+// From what a builder wrote to what a machine can run: links resolved, dead ends cut, left
+// recursion refused, rules ordered, bytes classified. Linear in the number of nodes; nothing
+// recurses.
+#ifndef LM_ENGINE_GRAMMAR_FINISH_AUTOMATON_H_
+#define LM_ENGINE_GRAMMAR_FINISH_AUTOMATON_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "engine/grammar/automaton.h"
+
+namespace lm {
+
+// REQUIRES: every rule that is called has a start.
+absl::StatusOr<Automaton> FinishAutomaton(std::vector<Node> nodes, std::vector<NodeId> rule_start,
+                                          absl::Span<const std::string> rule_names, RuleId root);
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_GRAMMAR_FINISH_AUTOMATON_H_

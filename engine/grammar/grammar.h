@@ -1,0 +1,105 @@
+// What a model's answer may look like, compiled from one of four notations to one automaton.
+//
+//   ASSIGN_OR_RETURN(std::shared_ptr<const Grammar> grammar,
+//                    CompileJsonSchema(R"({"type": "object",
+//                                          "properties": {"age": {"type": "integer"}},
+//                                          "required": ["age"]})"));
+//   bool ok = grammar->Matches(R"({"age": 42})");                  // true
+//   GrammarMatcher matcher(Constraint::Create(grammar, trie));     // see grammar_matcher.h
+//
+// A grammar is a set of texts. All of them are valid UTF-8 without U+0000. Compilation takes time
+// and memory linear in the input and refuses, with a message that names the place and the limit,
+// what is too large, too deep or not supported; it never recurses deeper than those limits.
+#ifndef LM_ENGINE_GRAMMAR_GRAMMAR_H_
+#define LM_ENGINE_GRAMMAR_GRAMMAR_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "engine/grammar/automaton.h"
+
+namespace lm {
+
+// Bytes of a regular expression, a GBNF grammar or a schema; of all choices together.
+inline constexpr size_t kMaxGrammarText = 1 << 20;
+// Groups within groups; objects and arrays within each other in a schema.
+inline constexpr int kMaxGrammarDepth = 100;
+
+// Immutable; thread-safe.
+class Grammar {
+ public:
+  explicit Grammar(Automaton automaton) : automaton_(std::move(automaton)) {}
+
+  // The whole of `text` is one of the grammar's texts. Takes a machine of its own: for tests and
+  // single checks. ResourceExhausted for a grammar that is ambiguous beyond reason.
+  absl::StatusOr<bool> Matches(absl::string_view text) const;
+
+  const Automaton& automaton() const { return automaton_; }
+
+ private:
+  Automaton automaton_;
+};
+
+// One of these texts, exactly: CompileChoices({"positive", "negative"}).
+// InvalidArgument for no choice, an empty one, or one that is not UTF-8 (with its number).
+absl::StatusOr<std::shared_ptr<const Grammar>> CompileChoices(
+    absl::Span<const absl::string_view> choices);
+
+// A regular expression that the whole text matches: CompileRegex("[A-Z]{2}-\\d+").
+//
+//   x  \n \r \t \f \v  \xHH \uHHHH \u{H…}  \. \* …   one character; any sign may be escaped
+//   .                     any character but newline
+//   [a-zé\d_] [^"]        classes, with ranges of characters
+//   \d \D \w \W \s \S     [0-9], [A-Za-z0-9_], [ \t\n\r\f\v] and everything else
+//   xy  x|y  (x)  (?:x)  (?<name>x)  (?P<name>x)     groups only group
+//   x? x* x+ x{m} x{m,} x{m,n}                       a lazy ? behind these changes nothing
+//   ^ at the beginning and $ at the end              allowed, but implied
+//
+// Look-around, backreferences, \b, \p{…}, flags, possessive and atomic groups are InvalidArgument:
+// "... is not supported, at byte N".
+absl::StatusOr<std::shared_ptr<const Grammar>> CompileRegex(absl::string_view regex);
+
+// The grammar notation of llama.cpp; the answer is what the rule `root` derives.
+//
+//   # a list of one or two names
+//   root ::= name ("," name)?
+//   name ::= [A-Z] [a-z]{1,20}
+//
+// "literals" and [classes] with the escapes \n \r \t \\ \" \[ \] \- \xHH \uHHHH \UHHHHHHHH, `.` for
+// any character, groups, | ? * + {m} {m,} {m,n}, and comments. A rule goes on after `|`, in
+// parentheses and on a line that begins with `|`. InvalidArgument with line and column for syntax,
+// undefined and doubly defined rules; with the rules' names for left recursion. Token references
+// (<think>, <[7]>) are not supported.
+absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(absl::string_view grammar);
+
+// JSON text that is valid against a JSON Schema (draft 2020-12; older drafts' `definitions` and
+// `items` arrays are understood).
+//
+// Form. The JSON is compact: one optional space after each ':' and ',', no other white space.
+// Properties come in the schema's order, additional ones after them. Keys, and strings of `const`
+// and `enum`, are written in one way only; in other strings every escape but \u0000 and lone
+// surrogates is allowed. Numbers have at most 18 digits before the point, 17 behind it and an
+// exponent of two digits; bounded numbers have no exponent and, with a fraction, at most 15 digits.
+// Every text that is produced is valid; not every valid text can be produced.
+//
+// Keywords. type (one or several), enum, const, properties, required, additionalProperties,
+// minProperties, maxProperties, items, prefixItems, minItems, maxItems, minLength, maxLength,
+// pattern, format (date, time, date-time, duration, email, hostname, ipv4, ipv6, uuid, uri),
+// minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf (a whole number to 256, or
+// 0.1, 0.01, …), anyOf, oneOf, allOf, $ref and $defs (recursive too), nullable, true and false.
+// oneOf is a union, like anyOf: that only one of its branches matches is up to the schema.
+// Where `properties` is given and additionalProperties is not, there are no others. Where `type` is
+// missing, keywords that belong to one type imply it.
+//
+// InvalidArgument with the JSON pointer of the place for what is not supported or unknown (not,
+// if, patternProperties, uniqueItems, …); annotations (title, description, default, examples, $id,
+// x-… and the like) are ignored. InvalidArgument too where nothing can be valid.
+absl::StatusOr<std::shared_ptr<const Grammar>> CompileJsonSchema(absl::string_view schema);
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_GRAMMAR_GRAMMAR_H_

@@ -1,0 +1,86 @@
+// Follows one sequence through a grammar: which tokens may come next, and where the text may end.
+//
+//   GrammarMatcher matcher(constraint);
+//   std::vector<uint64_t> mask(constraint->trie().mask_words());
+//   while (!matcher.ended()) {
+//     RETURN_IF_ERROR(matcher.FillMask(absl::MakeSpan(mask)));
+//     int32_t token = Pick(logits, mask);                // mask[token / 64] >> (token % 64) & 1
+//     RETURN_IF_ERROR(matcher.Accept(token));
+//     if (matcher.IsComplete()) break;                   // nothing can follow
+//   }
+//
+// As long as the vocabulary has a token for each single byte, a mask is never empty and every text
+// can be finished. Copies are cheap and independent. Not thread-safe; the constraint is.
+#ifndef LM_ENGINE_GRAMMAR_GRAMMAR_MATCHER_H_
+#define LM_ENGINE_GRAMMAR_GRAMMAR_MATCHER_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "engine/grammar/constraint.h"
+
+namespace lm {
+
+class GrammarMatcher {
+ public:
+  // Accepted tokens that Rollback can take back.
+  static constexpr size_t kMaxRollback = 64;
+  static constexpr size_t kMaxForcedBytes = 1024;
+
+  explicit GrammarMatcher(std::shared_ptr<Constraint> constraint);
+
+  // Sets bit id % 64 of mask[id / 64] for every token that may come next, clears all others. Tokens
+  // that end generation are set where CanEnd(); after one was accepted nothing is set.
+  // InvalidArgument for a mask of another length than mask_words(); FailedPrecondition if no token
+  // of this vocabulary goes on; ResourceExhausted for a grammar ambiguous beyond reason.
+  absl::Status FillMask(absl::Span<uint64_t> mask);
+
+  // Appends a token. InvalidArgument, and nothing changes, if it is not allowed here.
+  absl::Status Accept(int32_t token);
+  // Appends text that is not cut into tokens, all or nothing, like Accept. Counts as one token for
+  // Rollback.
+  absl::Status AcceptBytes(absl::string_view bytes);
+
+  // The text so far is a whole text of the grammar.
+  bool CanEnd() const { return now_.position.can_end; }
+  // ... and the grammar has no longer text that begins with it.
+  bool IsComplete() const { return now_.position.is_complete; }
+  // An end-of-generation token was accepted.
+  bool ended() const { return now_.ended; }
+
+  // The bytes that every text of the grammar has next: what a model need not be asked for. At most
+  // kMaxForcedBytes; can end within a character. Changes nothing.
+  absl::StatusOr<std::string> ForcedBytes();
+  // The tokens of those bytes, as `tokenize` cuts them, that can be appended without asking: a last
+  // token is left to the model where the vocabulary has a longer one that the grammar allows too
+  // (forced `{"na` may become `{"`, `name`). Changes nothing: pass them to Accept.
+  absl::StatusOr<std::vector<int32_t>> ForcedTokens(
+      absl::FunctionRef<std::vector<int32_t>(absl::string_view)> tokenize);
+
+  // Takes back the last n accepted tokens. InvalidArgument if there are fewer (or more than
+  // kMaxRollback ago).
+  absl::Status Rollback(size_t n);
+
+ private:
+  struct Place {
+    Constraint::Position position;
+    bool ended = false;
+  };
+  void Push();
+
+  std::shared_ptr<Constraint> constraint_;
+  Place now_;
+  std::deque<Place> before_;  // before each accepted token, oldest first
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_GRAMMAR_GRAMMAR_MATCHER_H_

@@ -1,0 +1,146 @@
+#include "engine/grammar/json_text.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "engine/base/utf8.h"
+#include "engine/grammar/regex_parser.h"
+#include "engine/grammar/text_form.h"
+
+namespace lm {
+
+Fragment JsonText::Rule(RuleId* rule, absl::string_view name, Fragment (JsonText::*define)()) {
+  if (*rule < 0) {
+    *rule = builder_.AddRule(name);  // known before its body is made, which may call it
+    builder_.Define(*rule, (this->*define)());
+  }
+  return builder_.Call(*rule);
+}
+
+RuleId JsonText::NewRule(absl::string_view name, Fragment body) {
+  const RuleId rule = builder_.AddRule(name);
+  builder_.Define(rule, body);
+  return rule;
+}
+
+Fragment JsonText::Regex(absl::string_view regex) {
+  return ParseRegex(regex, {}, &builder_)->fragment;
+}
+
+Fragment JsonText::Separator(absl::string_view sign) {
+  return builder_.Concat(builder_.Literal(sign), builder_.Optional(builder_.Literal(" ")));
+}
+
+Fragment JsonText::Quoted(Fragment chars) {
+  return builder_.Concat({builder_.Literal("\""), chars, builder_.Literal("\"")});
+}
+
+Fragment JsonText::List(absl::string_view open, RuleId item, absl::string_view close) {
+  const Fragment more = builder_.Star(builder_.Concat(Comma(), builder_.Call(item)));
+  const Fragment items = builder_.Concat(builder_.Call(item), more);
+  return builder_.Concat(
+      {builder_.Literal(open), builder_.Optional(items), builder_.Literal(close)});
+}
+
+Fragment JsonText::DefineAnyValue() {
+  return builder_.Alternate({AnyObject(), AnyArray(), AnyString(), AnyNumber(), Boolean(), Null()});
+}
+
+Fragment JsonText::DefineAnyObject() {
+  const Fragment member = builder_.Concat({AnyString(), Colon(), AnyValue()});
+  return List("{", NewRule("a member", member), "}");
+}
+
+Fragment JsonText::DefineAnyArray() { return List("[", NewRule("an item", AnyValue()), "]"); }
+
+Fragment JsonText::DefineAnyString() { return Quoted(builder_.Star(StringChar())); }
+
+Fragment JsonText::DefineAnyNumber() {
+  return Regex("-?(0|[1-9][0-9]{0,17})(\\.[0-9]{1,17})?([eE][+-]?[0-9]{1,2})?");
+}
+
+Fragment JsonText::DefineAnyInteger() { return Regex("0|-?[1-9][0-9]{0,17}"); }
+
+Fragment JsonText::DefineStringChar() {
+  // Without U+0000 and halves of surrogate pairs.
+  const Fragment escape =
+      Regex(R"(\\(["\\/bfnrt]|u()"
+            R"(000[1-9A-Fa-f]|00[1-9A-Fa-f][0-9A-Fa-f]|0[1-9A-Fa-f][0-9A-Fa-f]{2}|)"
+            R"([1-9A-CEFa-cef][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|)"
+            R"([Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))");
+  return builder_.Alternate({builder_.Class(UnescapedInJson()), escape});
+}
+
+Fragment JsonText::KeyExcept(absl::Span<const std::string> names) {
+  if (names.empty()) return AnyString();
+  // A trie of the names; leaving it anywhere leads to a key of its own.
+  struct TrieNode {
+    bool is_name = false;
+    std::map<uint32_t, size_t> children;
+  };
+  std::vector<TrieNode> trie(1);
+  const CodePointSet key_chars = UnescapedInJson();
+  for (const std::string& name : names) {
+    size_t at = 0;
+    bool is_plain = true;
+    for (size_t pos = 0; pos < name.size() && is_plain;) {
+      const uint32_t c = DecodeUtf8(name, &pos);
+      is_plain = key_chars.Contains(c);
+      auto [child, is_new] = trie[at].children.try_emplace(c, trie.size());
+      const size_t next = child->second;
+      if (is_new) trie.emplace_back();
+      at = next;
+    }
+    trie[at].is_name = trie[at].is_name || is_plain;
+  }
+  const NodeId end = builder_.AddLink();
+  const NodeId quote = builder_.AddBytes('"', '"', end);
+  const Fragment rest = builder_.Star(builder_.Class(key_chars));
+  builder_.Connect(rest.end, quote);
+  std::vector<NodeId> start(trie.size());
+  // The same letters go on at many places: what all others lead to is made once.
+  std::map<std::vector<uint32_t>, NodeId> other_than;
+  for (size_t i = trie.size(); i-- > 0;) {
+    std::vector<NodeId> ways;
+    std::vector<uint32_t> letters;
+    CodePointSet others = key_chars;
+    for (auto [c, child] : trie[i].children) {
+      const CodePointSet one = CodePointSet::Of(c, c).Intersect(key_chars);
+      const Fragment letter = builder_.Class(one);
+      builder_.Connect(letter.end, start[child]);
+      ways.push_back(letter.start);
+      letters.push_back(c);
+      others = others.Minus(one);
+    }
+    auto [other, is_new] = other_than.try_emplace(std::move(letters), -1);
+    if (is_new) {
+      const Fragment letter = builder_.Class(others);
+      builder_.Connect(letter.end, rest.start);
+      other->second = letter.start;
+    }
+    ways.push_back(other->second);
+    if (!trie[i].is_name) ways.push_back(quote);
+    start[i] = builder_.AddFork(ways);
+  }
+  return {builder_.AddBytes('"', '"', start[0]), end};
+}
+
+Fragment JsonText::Value(const SchemaJson& value) {
+  // Recursion is as deep as the schema's text may be.
+  if (!value.is_structured()) return builder_.Literal(value.dump());
+  std::vector<Fragment> parts;
+  for (auto it = value.begin(); it != value.end(); ++it) {
+    if (!parts.empty()) parts.push_back(Comma());
+    if (value.is_object()) {
+      parts.push_back(builder_.Literal(SchemaJson(it.key()).dump()));
+      parts.push_back(Colon());
+    }
+    parts.push_back(Value(*it));
+  }
+  parts.insert(parts.begin(), builder_.Literal(value.is_object() ? "{" : "["));
+  parts.push_back(builder_.Literal(value.is_object() ? "}" : "]"));
+  return builder_.Concat(parts);
+}
+
+}  // namespace lm

@@ -1,0 +1,70 @@
+// The parts that all JSON is made of, as rules of one automaton, made when they are first asked
+// for. grammar.h says which form JSON takes.
+#ifndef LM_ENGINE_GRAMMAR_JSON_TEXT_H_
+#define LM_ENGINE_GRAMMAR_JSON_TEXT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "engine/grammar/automaton_builder.h"
+#include "engine/grammar/schema_document.h"
+
+namespace lm {
+
+class JsonText {
+ public:
+  // REQUIRES: *builder outlives this.
+  explicit JsonText(AutomatonBuilder* builder) : builder_(*builder) {}
+
+  Fragment AnyValue() { return Rule(&any_value_, "any value", &JsonText::DefineAnyValue); }
+  Fragment AnyObject() { return Rule(&any_object_, "any object", &JsonText::DefineAnyObject); }
+  Fragment AnyArray() { return Rule(&any_array_, "any array", &JsonText::DefineAnyArray); }
+  Fragment AnyString() { return Rule(&any_string_, "any string", &JsonText::DefineAnyString); }
+  Fragment AnyNumber() { return Rule(&any_number_, "any number", &JsonText::DefineAnyNumber); }
+  Fragment AnyInteger() { return Rule(&any_integer_, "any integer", &JsonText::DefineAnyInteger); }
+  // One character of a string, with all the ways to escape it.
+  Fragment StringChar() { return Rule(&string_char_, "a character", &JsonText::DefineStringChar); }
+
+  Fragment Boolean() { return builder_.AnyLiteral({"true", "false"}); }
+  Fragment Null() { return builder_.Literal("null"); }
+  Fragment Comma() { return Separator(","); }
+  Fragment Colon() { return Separator(":"); }
+  Fragment Quoted(Fragment chars);
+  // A key that is none of `names`. It has no escapes, so it equals none of them by other means.
+  Fragment KeyExcept(absl::Span<const std::string> names);
+  // This value and no other.
+  Fragment Value(const SchemaJson& value);
+
+  // A regular expression of our own. REQUIRES: it parses.
+  Fragment Regex(absl::string_view regex);
+
+ private:
+  Fragment Rule(RuleId* rule, absl::string_view name, Fragment (JsonText::*define)());
+  Fragment Separator(absl::string_view sign);
+  // open (item (, item)*)? close
+  Fragment List(absl::string_view open, RuleId item, absl::string_view close);
+  RuleId NewRule(absl::string_view name, Fragment body);
+
+  Fragment DefineAnyValue();
+  Fragment DefineAnyObject();
+  Fragment DefineAnyArray();
+  Fragment DefineAnyString();
+  Fragment DefineAnyNumber();
+  Fragment DefineAnyInteger();
+  Fragment DefineStringChar();
+
+  AutomatonBuilder& builder_;
+  RuleId any_value_ = -1;
+  RuleId any_object_ = -1;
+  RuleId any_array_ = -1;
+  RuleId any_string_ = -1;
+  RuleId any_number_ = -1;
+  RuleId any_integer_ = -1;
+  RuleId string_char_ = -1;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_GRAMMAR_JSON_TEXT_H_

@@ -1,0 +1,217 @@
+#include "engine/grammar/number_range.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+
+namespace lm {
+namespace {
+
+constexpr int kMaxExponent = 400;
+
+bool IsZero(const Decimal& d) { return d.whole == "0" && d.fraction.empty(); }
+
+int Sign(int order) { return order < 0 ? -1 : order > 0 ? 1 : 0; }
+
+int CompareMagnitudes(const Decimal& a, const Decimal& b) {
+  if (a.whole.size() != b.whole.size()) return a.whole.size() < b.whole.size() ? -1 : 1;
+  if (int order = a.whole.compare(b.whole); order != 0) return Sign(order);
+  return Sign(a.fraction.compare(b.fraction));  // no zeros at the end: a prefix is less
+}
+
+// Writes the numbers d with low <= d <= high, neither negative, as nodes that end at `end`. A state
+// knows how much of the number is written and whether that is still a prefix of low, of high.
+class MagnitudeWriter {
+ public:
+  MagnitudeWriter(const NumberBound& low, const NumberBound& high, const NumberRange& range,
+                  NodeId end, AutomatonBuilder* builder)
+      : low_(low), high_(high), range_(range), end_(end), builder_(*builder) {}
+
+  NodeId Write() {
+    std::vector<NodeId> ways;
+    const size_t shortest = low_.value.whole.size(), longest = high_.value.whole.size();
+    for (size_t length = shortest; length <= longest; ++length) {
+      ways.push_back(Whole(length, 0, {length == shortest, length == longest, 0}));
+    }
+    return builder_.AddFork(ways);
+  }
+
+ private:
+  struct State {
+    bool at_low;
+    bool at_high;
+    int remainder;
+    auto operator<=>(const State&) const = default;
+  };
+
+  // Digit `pos` of a whole part of `length` digits comes next.
+  NodeId Whole(size_t length, size_t pos, const State& state) {
+    if (pos == length) return BehindWhole(length, state);
+    // Away from the bounds only the number of digits to come matters.
+    const bool at_bound = state.at_low || state.at_high;
+    const std::tuple<size_t, size_t, bool, State> key{at_bound ? length : 0, length - pos, pos == 0,
+                                                      state};
+    if (auto at = whole_.find(key); at != whole_.end()) return at->second;
+    const int least = pos == 0 && length > 1 ? 1 : 0;
+    const NodeId node = Digit(state.at_low ? low_.value.whole[pos] - '0' : least,
+                              state.at_high ? high_.value.whole[pos] - '0' : 9, state,
+                              [&](const State& next) { return Whole(length, pos + 1, next); });
+    whole_[key] = node;
+    return node;
+  }
+
+  // A digit from `least` to `most`; at them the number stays on the bound.
+  template <typename Then>
+  NodeId Digit(int least, int most, const State& state, Then then) {
+    std::vector<NodeId> ways;
+    for (int first = least; first <= most;) {
+      auto after = [&](int digit) {
+        return State{state.at_low && digit == least, state.at_high && digit == most,
+                     (state.remainder * 10 + digit) % range_.multiple_of};
+      };
+      const State next = after(first);
+      int last = first;
+      while (last < most && after(last + 1) == next) ++last;
+      ways.push_back(builder_.AddBytes(static_cast<uint8_t>('0' + first),
+                                       static_cast<uint8_t>('0' + last), then(next)));
+      first = last + 1;
+    }
+    return builder_.AddFork(ways);
+  }
+
+  NodeId BehindWhole(size_t length, const State& state) {
+    std::vector<NodeId> ways;
+    if (state.remainder == 0 && MayStop(0, state)) ways.push_back(end_);
+    const int digits =
+        range_.multiple_of > 1
+            ? 0
+            : std::min(range_.max_fraction_digits, kMaxBoundedDigits - static_cast<int>(length));
+    if (digits > 0) ways.push_back(builder_.AddBytes('.', '.', Fraction(0, digits, state)));
+    return builder_.AddFork(ways);
+  }
+
+  // Digit `pos` behind the point comes next; `left` more may, at most. REQUIRES: left > 0.
+  NodeId Fraction(int pos, int left, const State& state) {
+    const std::tuple<int, int, State> key{pos, left, state};
+    if (auto at = fraction_.find(key); at != fraction_.end()) return at->second;
+    const NodeId node =
+        Digit(state.at_low ? DigitAt(low_, pos) : 0, state.at_high ? DigitAt(high_, pos) : 9, state,
+              [&](const State& next) {
+                std::vector<NodeId> ways;
+                if (MayStop(pos + 1, next)) ways.push_back(end_);
+                if (left > 1) ways.push_back(Fraction(pos + 1, left - 1, next));
+                return builder_.AddFork(ways);
+              });
+    fraction_[key] = node;
+    return node;
+  }
+
+  static int DigitAt(const NumberBound& bound, int pos) {
+    const std::string& digits = bound.value.fraction;
+    return pos < static_cast<int>(digits.size()) ? digits[pos] - '0' : 0;
+  }
+
+  // May the number end with `pos` digits behind the point? What is not written is zeros.
+  bool MayStop(int pos, const State& state) const {
+    auto is_all = [pos](const NumberBound& bound) {
+      return pos >= static_cast<int>(bound.value.fraction.size());
+    };
+    if (state.at_low && !(is_all(low_) && low_.inclusive)) return false;
+    return !state.at_high || !is_all(high_) || high_.inclusive;
+  }
+
+  const NumberBound& low_;
+  const NumberBound& high_;
+  const NumberRange& range_;
+  const NodeId end_;
+  AutomatonBuilder& builder_;
+  std::map<std::tuple<size_t, size_t, bool, State>, NodeId> whole_;
+  std::map<std::tuple<int, int, State>, NodeId> fraction_;
+};
+
+NodeId Magnitudes(NumberBound low, std::optional<NumberBound> high, const NumberRange& range,
+                  NodeId end, AutomatonBuilder* builder) {
+  low.value.negative = false;
+  if (high) high->value.negative = false;
+  const bool low_is_long = low.value.whole.size() > kMaxWholeDigits;
+  if (!high || (high->value.whole.size() > kMaxWholeDigits && !low_is_long)) {
+    const size_t digits = std::max<size_t>(low.value.whole.size(), kMaxWholeDigits);
+    std::string power(digits + 1, '0');
+    power[0] = '1';
+    high = NumberBound{{false, std::move(power), ""}, false};
+  }
+  if (CompareMagnitudes(low.value, high->value) > 0) return builder->AddDead();
+  return MagnitudeWriter(low, *high, range, end, builder).Write();
+}
+
+}  // namespace
+
+std::optional<Decimal> ParseDecimal(absl::string_view text) {
+  Decimal result;
+  if (!text.empty() && text[0] == '-') {
+    result.negative = true;
+    text.remove_prefix(1);
+  }
+  std::string digits;
+  int point = -1, exponent = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '.') {
+      point = static_cast<int>(digits.size());
+    } else if (text[i] == 'e' || text[i] == 'E') {
+      absl::string_view power = text.substr(i + 1);
+      if (!power.empty() && power[0] == '+') power.remove_prefix(1);
+      if (!absl::SimpleAtoi(power, &exponent) || std::abs(exponent) > kMaxExponent) {
+        return std::nullopt;
+      }
+      break;
+    } else {
+      digits.push_back(text[i]);
+    }
+  }
+  if (point < 0) point = static_cast<int>(digits.size());
+  point += exponent;
+  if (point < 0) {
+    digits.insert(0, -point, '0');
+    point = 0;
+  }
+  if (point > static_cast<int>(digits.size())) digits.resize(point, '0');
+  result.whole = digits.substr(0, point);
+  result.fraction = digits.substr(point);
+  result.whole.erase(0, result.whole.find_first_not_of('0'));
+  if (result.whole.empty()) result.whole.push_back('0');
+  result.fraction.erase(result.fraction.find_last_not_of('0') + 1);
+  if (IsZero(result)) result.negative = false;
+  return result;
+}
+
+int Compare(const Decimal& a, const Decimal& b) {
+  if (a.negative != b.negative) return a.negative ? -1 : 1;
+  const int order = CompareMagnitudes(a, b);
+  return a.negative ? -order : order;
+}
+
+Fragment NumbersIn(const NumberRange& range, AutomatonBuilder* builder) {
+  const NodeId end = builder->AddLink();
+  const NumberBound zero{Decimal(), /*inclusive=*/true};
+  const NumberBound above_zero{Decimal(), /*inclusive=*/false};
+  std::vector<NodeId> ways;
+  if (!range.upper || !range.upper->value.negative) {
+    const bool from_zero = !range.lower || range.lower->value.negative;
+    ways.push_back(Magnitudes(from_zero ? zero : *range.lower, range.upper, range, end, builder));
+  }
+  if (!range.lower || range.lower->value.negative) {
+    const bool to_zero = !range.upper || !range.upper->value.negative;
+    ways.push_back(builder->AddBytes(
+        '-', '-',
+        Magnitudes(to_zero ? above_zero : *range.upper, range.lower, range, end, builder)));
+  }
+  return {builder->AddFork(ways), end};
+}
+
+}  // namespace lm

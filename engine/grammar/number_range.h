@@ -1,0 +1,51 @@
+// Decimal numbers between two bounds, digit by digit, as an automaton.
+#ifndef LM_ENGINE_GRAMMAR_NUMBER_RANGE_H_
+#define LM_ENGINE_GRAMMAR_NUMBER_RANGE_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "engine/grammar/automaton_builder.h"
+
+namespace lm {
+
+// Digits that a generated number has at most, before the point and behind it.
+inline constexpr int kMaxWholeDigits = 18;
+inline constexpr int kMaxFractionDigits = 17;
+// Of a number with bounds and a fraction all digits together: so few that a reader who rounds it to
+// a double cannot round it onto a bound or across.
+inline constexpr int kMaxBoundedDigits = 15;
+
+// An exact decimal number. Zero is not negative.
+struct Decimal {
+  bool negative = false;
+  std::string whole = "0";  // no zeros in front
+  std::string fraction;     // no zeros at the end
+};
+
+// From a JSON number such as -12.50e-3; nothing where the exponent is beyond 400.
+std::optional<Decimal> ParseDecimal(absl::string_view text);
+// < 0, 0, > 0 like memcmp.
+int Compare(const Decimal& a, const Decimal& b);
+
+struct NumberBound {
+  Decimal value;
+  bool inclusive = true;
+};
+
+struct NumberRange {
+  std::optional<NumberBound> lower;
+  std::optional<NumberBound> upper;
+  int max_fraction_digits = kMaxFractionDigits;
+  // The number is a multiple of this; above 1 it has no fraction. REQUIRES: >= 1.
+  int multiple_of = 1;
+};
+
+// The numbers of the range, as JSON writes them, without exponent and without -0. Where a bound is
+// missing, numbers of up to kMaxWholeDigits digits.
+Fragment NumbersIn(const NumberRange& range, AutomatonBuilder* builder);
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_GRAMMAR_NUMBER_RANGE_H_

@@ -1,0 +1,192 @@
+#include "engine/grammar/regex_lexer.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "engine/base/utf8.h"
+#include "engine/grammar/automaton_builder.h"
+
+namespace lm {
+namespace {
+
+// \d, \w, \s; empty for other letters.
+CodePointSet Shorthand(char letter) {
+  CodePointSet set;
+  switch (letter) {
+    case 'w':
+      set.Add('a', 'z');
+      set.Add('A', 'Z');
+      set.Add('_');
+      [[fallthrough]];
+    case 'd':
+      set.Add('0', '9');
+      break;
+    case 's':
+      set.Add('\t', '\r');  // \t \n \v \f \r
+      set.Add(' ');
+      break;
+    default:
+      break;
+  }
+  return set;
+}
+
+bool IsOneChar(const CodePointSet& set) {
+  return set.ranges().size() == 1 && set.ranges()[0].low == set.ranges()[0].high;
+}
+
+}  // namespace
+
+absl::Status RegexLexer::Error(absl::string_view what, size_t offset) const {
+  return absl::InvalidArgumentError(absl::StrCat("regex: ", what, ", at byte ", offset));
+}
+
+uint32_t RegexLexer::TakeChar() { return DecodeUtf8(regex_, &pos_); }
+
+absl::StatusOr<uint32_t> RegexLexer::TakeHex(size_t min_digits, size_t max_digits,
+                                             size_t escape_offset) {
+  uint32_t value = 0;
+  size_t digits = 0;
+  for (; digits < max_digits && !AtEnd() && absl::ascii_isxdigit(Peek()); ++digits) {
+    const char c = absl::ascii_tolower(regex_[pos_++]);
+    value = value * 16 + static_cast<uint32_t>(c <= '9' ? c - '0' : c - 'a' + 10);
+  }
+  if (digits < min_digits) return Error("an escape with too few hex digits", escape_offset);
+  return value;
+}
+
+absl::StatusOr<CodePointSet> RegexLexer::TakeEscape() {
+  const size_t offset = pos_++;
+  if (AtEnd()) return Error("a '\\' at the end", offset);
+  const char c = Peek();
+  if (static_cast<uint8_t>(c) >= 0x80) {
+    const uint32_t letter = TakeChar();
+    return CodePointSet::Of(letter, letter);
+  }
+  ++pos_;
+  if (!absl::ascii_isalnum(c)) return CodePointSet::Of(c, c);
+  if (CodePointSet set = Shorthand(c); !set.empty()) return set;
+  if (CodePointSet set = Shorthand(absl::ascii_tolower(c)); !set.empty()) return set.Complement();
+  uint32_t value = 0;
+  switch (c) {
+    case 'n':
+      value = '\n';
+      break;
+    case 'r':
+      value = '\r';
+      break;
+    case 't':
+      value = '\t';
+      break;
+    case 'f':
+      value = '\f';
+      break;
+    case 'v':
+      value = '\v';
+      break;
+    case 'x': {
+      ASSIGN_OR_RETURN(value, TakeHex(2, 2, offset));
+      break;
+    }
+    case 'u':
+      if (Consume("{")) {
+        ASSIGN_OR_RETURN(value, TakeHex(1, 6, offset));
+        if (!Consume("}")) return Error("\\u{ without }", offset);
+      } else {
+        ASSIGN_OR_RETURN(value, TakeHex(4, 4, offset));
+      }
+      break;
+    case 'b':
+    case 'B':
+      return Error(absl::StrCat("the word boundary \\", std::string(1, c), " is not supported"),
+                   offset);
+    case 'A':
+    case 'z':
+    case 'Z':
+    case 'G':
+      return Error(absl::StrCat("the anchor \\", std::string(1, c), " is not supported"), offset);
+    case 'p':
+    case 'P':
+      return Error("a Unicode property (\\p) is not supported", offset);
+    case 'k':
+      return Error("a backreference (\\k) is not supported", offset);
+    default:
+      if (c >= '1' && c <= '9') {
+        return Error(absl::StrCat("a backreference (\\", std::string(1, c), ") is not supported"),
+                     offset);
+      }
+      return Error(absl::StrCat("the escape \\", std::string(1, c), " is not known"), offset);
+  }
+  CodePointSet set = CodePointSet::Of(value, value);
+  if (set.empty()) return Error("an escape that is no character, or is NUL", offset);
+  return set;
+}
+
+absl::StatusOr<CodePointSet> RegexLexer::TakeClass() {
+  const size_t open = pos_++;
+  const bool negated = Consume("^");
+  if (LooksAt("]")) return Error("an empty class (a ']' in it is written \\])", open);
+  CodePointSet set;
+  // One character or, from an escape, perhaps a class.
+  auto take = [&]() -> absl::StatusOr<CodePointSet> {
+    if (Peek() == '\\') {
+      if (LooksAt("\\b")) {  // backspace, in a class
+        pos_ += 2;
+        return CodePointSet::Of('\b', '\b');
+      }
+      return TakeEscape();
+    }
+    if (LooksAt("[:")) return Error("a POSIX class ([:...:]) is not supported", pos_);
+    const uint32_t c = TakeChar();
+    return CodePointSet::Of(c, c);
+  };
+  while (!AtEnd() && Peek() != ']') {
+    const size_t offset = pos_;
+    ASSIGN_OR_RETURN(const CodePointSet low, take());
+    const bool is_range = LooksAt("-") && !LooksAt("-]") && pos_ + 1 < regex_.size();
+    if (!is_range) {
+      set.Add(low);
+      continue;
+    }
+    ++pos_;
+    ASSIGN_OR_RETURN(const CodePointSet high, take());
+    if (!IsOneChar(low) || !IsOneChar(high)) {
+      return Error("a range that does not go from character to character", offset);
+    }
+    const uint32_t from = low.ranges()[0].low, to = high.ranges()[0].low;
+    if (from > to) return Error("a range that goes backwards", offset);
+    set.Add(from, to);
+  }
+  if (!Consume("]")) return Error("a '[' without ']'", open);
+  return negated ? set.Complement() : set;
+}
+
+std::optional<int64_t> RegexLexer::TakeNumber() {
+  if (AtEnd() || !absl::ascii_isdigit(Peek())) return std::nullopt;
+  int64_t value = 0;
+  for (; !AtEnd() && absl::ascii_isdigit(Peek()); ++pos_) {
+    value = std::min(value * 10 + (Peek() - '0'), kMaxRepeat + 1);
+  }
+  return value;
+}
+
+absl::StatusOr<std::optional<RegexLexer::Counts>> RegexLexer::TakeCounts() {
+  const size_t open = pos_++;
+  std::optional<int64_t> min = TakeNumber();
+  std::optional<int64_t> max = min;
+  if (min && Consume(",")) max = TakeNumber();
+  if (!min || !Consume("}")) {
+    pos_ = open;
+    return std::optional<Counts>();
+  }
+  if (*min > kMaxRepeat || max.value_or(0) > kMaxRepeat) {
+    return Error(absl::StrCat("a repetition above the limit ", kMaxRepeat), open);
+  }
+  if (max && *max < *min) return Error("a repetition whose counts go backwards", open);
+  return std::optional<Counts>({*min, max});
+}
+
+}  // namespace lm

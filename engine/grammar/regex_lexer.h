@@ -1,0 +1,56 @@
+// The letters of a regular expression: escapes, classes, counts. RegexParser builds on it.
+#ifndef LM_ENGINE_GRAMMAR_REGEX_LEXER_H_
+#define LM_ENGINE_GRAMMAR_REGEX_LEXER_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/grammar/code_point_set.h"
+
+namespace lm {
+
+class RegexLexer {
+ public:
+  struct Counts {
+    int64_t min;
+    std::optional<int64_t> max;
+  };
+
+  // REQUIRES: valid UTF-8 without U+0000, which outlives this.
+  explicit RegexLexer(absl::string_view regex) : regex_(regex) {}
+
+  bool AtEnd() const { return pos_ == regex_.size(); }
+  size_t pos() const { return pos_; }
+  char Peek() const { return regex_[pos_]; }
+  void Skip(size_t bytes) { pos_ += bytes; }
+  bool LooksAt(absl::string_view text) const { return regex_.substr(pos_, text.size()) == text; }
+  bool Consume(absl::string_view text) {
+    if (!LooksAt(text)) return false;
+    pos_ += text.size();
+    return true;
+  }
+
+  // The character here.
+  uint32_t TakeChar();
+  // What the escape here stands for: one character, or a class such as \d. REQUIRES: at '\'.
+  absl::StatusOr<CodePointSet> TakeEscape();
+  // REQUIRES: at '['.
+  absl::StatusOr<CodePointSet> TakeClass();
+  // {m}, {m,} or {m,n}; nothing, and stays, where the brace is an ordinary character.
+  absl::StatusOr<std::optional<Counts>> TakeCounts();
+
+  absl::Status Error(absl::string_view what, size_t offset) const;
+
+ private:
+  absl::StatusOr<uint32_t> TakeHex(size_t min_digits, size_t max_digits, size_t escape_offset);
+  std::optional<int64_t> TakeNumber();
+
+  absl::string_view regex_;
+  size_t pos_ = 0;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_GRAMMAR_REGEX_LEXER_H_

@@ -1,0 +1,170 @@
+#include "engine/grammar/schema_compiler.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "engine/base/status_macros.h"
+#include "engine/grammar/grammar.h"
+#include "engine/grammar/regex_parser.h"
+#include "engine/grammar/string_formats.h"
+
+namespace lm {
+namespace {
+
+// Members of schemas that may be looked at: combinations of anyOf within allOf can be exponentially
+// many.
+constexpr int64_t kMaxWork = 2'000'000;
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Grammar>> CompileJsonSchema(absl::string_view schema) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<SchemaDocument> document, SchemaDocument::Parse(schema));
+  ASSIGN_OR_RETURN(Automaton automaton, SchemaCompiler(document.get()).Compile());
+  return std::make_shared<const Grammar>(std::move(automaton));
+}
+
+absl::StatusOr<Automaton> SchemaCompiler::Compile() {
+  const RuleId root = RuleOf({{&document_.root()}});
+  while (!queue_.empty()) {
+    const auto [rule, conjunction] = std::move(queue_.front());
+    queue_.pop_front();
+    ASSIGN_OR_RETURN(const Fragment body, BodyOf(conjunction));
+    RETURN_IF_ERROR(builder_.status());
+    builder_.Define(rule, body);
+    if (work_ > kMaxWork) {
+      return document_.Error(*conjunction.back().schema,
+                             "too large: too many combinations of allOf, anyOf and oneOf");
+    }
+  }
+  absl::StatusOr<Automaton> automaton = std::move(builder_).Build(root);
+  if (automaton.ok()) return automaton;
+  return absl::InvalidArgumentError(absl::StrCat("schema: ", automaton.status().message()));
+}
+
+RuleId SchemaCompiler::RuleOf(Conjunction conjunction) {
+  auto [at, is_new] = rules_.try_emplace(conjunction, -1);
+  if (is_new) {
+    at->second = builder_.AddRule(document_.PointerOf(*conjunction.back().schema));
+    queue_.emplace_back(at->second, std::move(conjunction));
+  }
+  return at->second;
+}
+
+absl::StatusOr<Fragment> SchemaCompiler::BodyOf(const Conjunction& conjunction) {
+  ASSIGN_OR_RETURN(const MergedSchema schema, Merge(document_, conjunction, &work_));
+  if (schema.impossible) return builder_.Nothing();
+  if (!schema.choices.empty()) return BranchesOf(schema);
+  if (schema.values) {
+    std::vector<Fragment> values;
+    std::vector<std::string> scalars;
+    for (const SchemaJson* value : *schema.values) {
+      if (value->is_structured()) {
+        values.push_back(json_.Value(*value));
+      } else {
+        scalars.push_back(value->dump());
+      }
+    }
+    values.push_back(builder_.AnyLiteral(std::move(scalars)));
+    return builder_.Alternate(values);
+  }
+  if (schema.parts.empty()) return json_.AnyValue();
+  std::vector<Fragment> kinds;
+  if (schema.kinds & kObject) {
+    ASSIGN_OR_RETURN(const Fragment object, Object(schema));
+    kinds.push_back(object);
+  }
+  if (schema.kinds & kArray) kinds.push_back(Array(schema));
+  if (schema.kinds & kString) {
+    ASSIGN_OR_RETURN(const Fragment string, String(schema));
+    kinds.push_back(string);
+  }
+  if (schema.kinds & (kInteger | kFraction)) {
+    ASSIGN_OR_RETURN(const Fragment number, Number(schema));
+    kinds.push_back(number);
+  }
+  if (schema.kinds & kBoolean) kinds.push_back(json_.Boolean());
+  if (schema.kinds & kNull) kinds.push_back(json_.Null());
+  return builder_.Alternate(kinds);
+}
+
+Fragment SchemaCompiler::BranchesOf(const MergedSchema& schema) {
+  const MergedSchema::Choice& choice = schema.choices.front();
+  // What stands around the choice, which is settled now.
+  Conjunction around = schema.parts;
+  SchemaPart& owner = around[choice.part];
+  (choice.is_one_of ? owner.one_of_settled : owner.any_of_settled) = true;
+  // A schema of nothing but the choice asks for no more.
+  const bool is_bare = std::all_of(
+      owner.schema->items().begin(), owner.schema->items().end(), [&](const auto& member) {
+        return member.key() == (choice.is_one_of ? "oneOf" : "anyOf") || member.key() == "title" ||
+               member.key() == "description";
+      });
+  if (is_bare) around.erase(around.begin() + static_cast<ptrdiff_t>(choice.part));
+  std::vector<Fragment> branches;
+  for (const SchemaJson& branch : *choice.branches) {
+    Conjunction conjunction;
+    for (const SchemaPart& part : around) {
+      if (std::find(conjunction.begin(), conjunction.end(), part) == conjunction.end()) {
+        conjunction.push_back(part);
+      }
+    }
+    conjunction.push_back({&branch});
+    work_ += static_cast<int64_t>(conjunction.size());
+    branches.push_back(builder_.Call(RuleOf(std::move(conjunction))));
+  }
+  return builder_.Alternate(branches);
+}
+
+absl::StatusOr<Fragment> SchemaCompiler::Number(const MergedSchema& schema) {
+  const bool is_integer = (schema.kinds & kFraction) == 0;
+  if (!schema.limits_numbers) return is_integer ? json_.AnyInteger() : json_.AnyNumber();
+  NumberRange range = schema.numbers;
+  if (is_integer) range.max_fraction_digits = 0;
+  return NumbersIn(range, &builder_);
+}
+
+absl::StatusOr<Fragment> SchemaCompiler::String(const MergedSchema& schema) {
+  if (schema.max_length && *schema.max_length < schema.min_length) return builder_.Nothing();
+  const SchemaJson* source = schema.pattern != nullptr ? schema.pattern : schema.format;
+  if (source == nullptr) {
+    if (schema.min_length == 0 && !schema.max_length) return json_.AnyString();
+    return json_.Quoted(builder_.Repeat(json_.StringChar(), schema.min_length, schema.max_length));
+  }
+  if (schema.pattern != nullptr && schema.format != nullptr) {
+    return document_.Error(*schema.pattern, "pattern beside format is not supported");
+  }
+  absl::string_view regex = source->get_ref<const std::string&>();
+  RegexOptions options{TextForm::kJsonString, /*search=*/true};
+  if (schema.format != nullptr) {
+    regex = FormatRegex(regex);
+    options.search = false;
+  }
+  absl::StatusOr<RegexPiece> piece = ParseRegex(regex, options, &builder_);
+  if (!piece.ok()) {
+    return document_.Error(*source, absl::StripPrefix(piece.status().message(), "regex: "));
+  }
+  const uint64_t min = static_cast<uint64_t>(schema.min_length);
+  const uint64_t max =
+      schema.max_length ? static_cast<uint64_t>(*schema.max_length) : kUnboundedChars;
+  if (min <= piece->min_chars && piece->max_chars <= max) return json_.Quoted(piece->fragment);
+  // The lengths say more than the pattern does.
+  const uint64_t least = std::max(min, piece->min_chars), most = std::min(max, piece->max_chars);
+  if (least > most) return builder_.Nothing();
+  if (!piece->unit || least > static_cast<uint64_t>(kMaxRepeat)) {
+    return document_.Error(
+        *source,
+        "minLength and maxLength beside this are not supported: write the lengths into the "
+        "pattern, as in ^[a-z]{2,10}$");
+  }
+  std::optional<int64_t> count;
+  if (most != kUnboundedChars) count = std::min(static_cast<int64_t>(most), kMaxRepeat);
+  return json_.Quoted(builder_.Repeat(ClassIn(options.form, *piece->unit, &builder_),
+                                      static_cast<int64_t>(least), count));
+}
+
+}  // namespace lm

@@ -1,0 +1,63 @@
+// From a SchemaDocument to the rules of an automaton, for CompileJsonSchema.
+//
+// Each place of the schema that describes a value (a property, the items of an array, a branch of
+// anyOf) becomes a rule, named by its JSON pointer. Rules are found by what they ask for, so a
+// recursive schema comes back to a rule that is already there. Bodies wait in a queue: nothing
+// recurses along the schema.
+#ifndef LM_ENGINE_GRAMMAR_SCHEMA_COMPILER_H_
+#define LM_ENGINE_GRAMMAR_SCHEMA_COMPILER_H_
+
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "engine/grammar/automaton_builder.h"
+#include "engine/grammar/json_text.h"
+#include "engine/grammar/merged_schema.h"
+#include "engine/grammar/schema_document.h"
+
+namespace lm {
+
+class SchemaCompiler {
+ public:
+  explicit SchemaCompiler(const SchemaDocument* document)
+      : document_(*document), json_(&builder_) {}
+
+  // Call once. InvalidArgument: see CompileJsonSchema.
+  absl::StatusOr<Automaton> Compile();
+
+ private:
+  // A value that is valid against all of these.
+  RuleId RuleOf(Conjunction conjunction);
+  absl::StatusOr<Fragment> BodyOf(const Conjunction& conjunction);
+  // A union over the branches of the first open anyOf or oneOf.
+  Fragment BranchesOf(const MergedSchema& schema);
+
+  absl::StatusOr<Fragment> Number(const MergedSchema& schema);
+  absl::StatusOr<Fragment> String(const MergedSchema& schema);
+  Fragment Array(const MergedSchema& schema);
+  absl::StatusOr<Fragment> Object(const MergedSchema& schema);
+
+  // A named member of an object that is being written.
+  struct Property {
+    RuleId rule;  // "name": value
+    bool is_required;
+  };
+  // The properties that are named, in their order; *additional is set if there may be others.
+  absl::StatusOr<std::vector<Property>> PropertiesOf(const MergedSchema& schema,
+                                                     std::optional<RuleId>* additional);
+  RuleId MemberRule(Fragment key, RuleId value);
+
+  const SchemaDocument& document_;
+  AutomatonBuilder builder_;
+  JsonText json_;
+  absl::flat_hash_map<Conjunction, RuleId> rules_;
+  std::deque<std::pair<RuleId, Conjunction>> queue_;  // rules without a body
+  int64_t work_ = 0;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_GRAMMAR_SCHEMA_COMPILER_H_

@@ -1,0 +1,162 @@
+#include "engine/grammar/schema_document.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "engine/base/status_macros.h"
+#include "engine/grammar/grammar.h"
+
+namespace lm {
+namespace {
+
+// Looks a text over before it is read into memory.
+class LimitCheck : public nlohmann::json_sax<SchemaJson> {
+ public:
+  const std::string& error() const { return error_; }
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(size_t) override { return Open(); }
+  bool end_object() override { return Close(); }
+  bool start_array(size_t) override { return Open(); }
+  bool end_array() override { return Close(); }
+
+  bool key(string_t& name) override {
+    absl::flat_hash_set<std::string>& keys = keys_.back();
+    if (!keys.insert(name).second) {
+      return Fail(absl::StrCat("the key \"", absl::CHexEscape(name.substr(0, 100)),
+                               "\" is twice in an object"));
+    }
+    if (keys.size() > kMaxSchemaMembers) {
+      return Fail(
+          absl::StrCat("too large: an object with more than ", kMaxSchemaMembers, " members"));
+    }
+    return true;
+  }
+
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& e) override {
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
+    std::string what = e.what();
+    if (size_t bracket = what.find("] "); bracket != what.npos) what.erase(0, bracket + 2);
+    return Fail(absl::StrCat("not JSON: ", absl::CHexEscape(what.substr(0, 200))));
+  }
+
+ private:
+  bool Fail(std::string what) {
+    error_ = std::move(what);
+    return false;
+  }
+  bool Open() {
+    keys_.emplace_back();
+    if (keys_.size() <= kMaxGrammarDepth) return true;
+    return Fail(
+        absl::StrCat("too deep: objects and arrays within each other, limit ", kMaxGrammarDepth));
+  }
+  bool Close() {
+    keys_.pop_back();
+    return true;
+  }
+
+  std::vector<absl::flat_hash_set<std::string>> keys_;  // of the objects that are open
+  std::string error_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SchemaDocument>> SchemaDocument::Parse(absl::string_view text) {
+  if (text.size() > kMaxGrammarText) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("schema: too large: ", text.size(), " bytes, limit ", kMaxGrammarText));
+  }
+  LimitCheck check;
+  if (!SchemaJson::sax_parse(text.begin(), text.end(), &check)) {
+    return absl::InvalidArgumentError(absl::StrCat("schema: ", check.error()));
+  }
+  std::unique_ptr<SchemaDocument> document(new SchemaDocument);
+  document->root_ =
+      SchemaJson::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  std::vector<const SchemaJson*> open = {&document->root_};
+  while (!open.empty()) {
+    const SchemaJson* value = open.back();
+    open.pop_back();
+    if (!value->is_structured()) continue;
+    size_t index = 0;
+    for (auto it = value->begin(); it != value->end(); ++it, ++index) {
+      std::string token = value->is_object()
+                              ? absl::StrReplaceAll(it.key(), {{"~", "~0"}, {"/", "~1"}})
+                              : absl::StrCat(index);
+      document->places_[&*it] = {value, std::move(token)};
+      open.push_back(&*it);
+    }
+  }
+  return document;
+}
+
+absl::StatusOr<const SchemaJson*> SchemaDocument::Resolve(const SchemaJson& where,
+                                                          absl::string_view ref) const {
+  const std::string shown = absl::StrCat("$ref \"", absl::CHexEscape(ref.substr(0, 200)), "\"");
+  if (ref.empty() || ref[0] != '#') {
+    return Error(where, absl::StrCat(shown, " is outside of this schema: not supported"));
+  }
+  ref.remove_prefix(1);
+  if (ref.empty()) return &root_;
+  if (ref[0] != '/') return Error(where, absl::StrCat(shown, " to an anchor is not supported"));
+  std::string pointer;
+  for (size_t i = 0; i < ref.size(); ++i) {
+    const bool is_escape = ref[i] == '%' && i + 2 < ref.size() &&
+                           absl::ascii_isxdigit(ref[i + 1]) && absl::ascii_isxdigit(ref[i + 2]);
+    if (is_escape) {
+      pointer += absl::HexStringToBytes(ref.substr(i + 1, 2));
+      i += 2;
+    } else {
+      pointer.push_back(ref[i]);
+    }
+  }
+  const SchemaJson* target = &root_;
+  for (absl::string_view escaped : absl::StrSplit(absl::string_view(pointer).substr(1), '/')) {
+    const std::string token = absl::StrReplaceAll(escaped, {{"~1", "/"}, {"~0", "~"}});
+    size_t index;
+    if (target->is_object() && target->contains(token)) {
+      target = &target->at(token);
+    } else if (target->is_array() && absl::SimpleAtoi(token, &index) && index < target->size()) {
+      target = &target->at(index);
+    } else {
+      return Error(where, absl::StrCat(shown, " leads nowhere"));
+    }
+  }
+  return target;
+}
+
+std::string SchemaDocument::PointerOf(const SchemaJson& value) const {
+  std::vector<absl::string_view> tokens;
+  for (auto at = places_.find(&value); at != places_.end(); at = places_.find(at->second.parent)) {
+    tokens.push_back(at->second.token);
+  }
+  std::string pointer = "#";
+  for (auto token = tokens.rbegin(); token != tokens.rend(); ++token) {
+    absl::StrAppend(&pointer, "/", *token);
+  }
+  return pointer;
+}
+
+absl::Status SchemaDocument::Error(const SchemaJson& where, absl::string_view what) const {
+  std::string pointer = PointerOf(where);
+  if (pointer.size() > 400) pointer = absl::StrCat("...", pointer.substr(pointer.size() - 400));
+  return absl::InvalidArgumentError(
+      absl::StrCat("schema: ", what, ", at ", absl::CHexEscape(pointer)));
+}
+
+}  // namespace lm

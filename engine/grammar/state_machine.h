@@ -1,0 +1,138 @@
+// Runs an automaton over bytes: a pushdown automaton made deterministic as it goes.
+//
+//   StateMachine machine(grammar->automaton());
+//   StateId state = machine.start();
+//   for (char c : text) state = machine.Next(state, static_cast<uint8_t>(c));
+//   bool matched = state != StateMachine::kNoState && machine.CanEnd(state);
+//
+// HOW IT WORKS
+// A state is a set of frames (node, stack): the nodes that wait for a byte, each with what comes
+// after its rule. A stack is again a set of frames: the places that the rule was called from. Both
+// are interned: equal sets have equal ids, so states cost an int to copy and to compare, and stacks
+// share their tails. All callers of one rule at one position share one stack, which keeps an
+// ambiguous grammar polynomial (a graph-structured stack; Tomita 1985). A call at the very end of a
+// rule hands on its caller's stack, so right recursion does not grow. Without left recursion every
+// stack holds older stacks only.
+//
+// Transitions are computed once for a state and a class of bytes. The machine only grows; its owner
+// looks at bytes() and moves what it needs to a new one with Import.
+//
+// Not thread-safe.
+#ifndef LM_ENGINE_GRAMMAR_STATE_MACHINE_H_
+#define LM_ENGINE_GRAMMAR_STATE_MACHINE_H_
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/types/span.h"
+#include "engine/grammar/automaton.h"
+
+namespace lm {
+
+using StateId = int32_t;
+using StackId = int32_t;
+
+class StateMachine {
+ public:
+  // The state of texts that the grammar does not continue.
+  static constexpr StateId kNoState = -1;
+
+  // REQUIRES: *automaton outlives this.
+  explicit StateMachine(const Automaton* automaton);
+  StateMachine(const StateMachine&) = delete;
+  StateMachine& operator=(const StateMachine&) = delete;
+
+  // The state of the empty text; kNoState if computing it went beyond the limits.
+  StateId start() const { return start_; }
+
+  // The state after one more byte. While exhausted(), kNoState says nothing about the grammar.
+  StateId Next(StateId state, uint8_t byte) {
+    const int byte_class = automaton_.class_of_byte[byte];
+    const StateId known = transitions_[state * num_classes_ + byte_class];
+    return known != kUnknown ? known : ComputeNext(state, byte_class);
+  }
+
+  // The text so far is a whole text of the grammar.
+  bool CanEnd(StateId state) const { return states_[state].can_end; }
+  // ... and none goes on from here.
+  bool IsComplete(StateId state) const {
+    return states_[state].can_end && states_[state].frames.empty();
+  }
+  // The byte that every text of the grammar has next; -1 if there are several, or none.
+  int ForcedByte(StateId state) const { return states_[state].forced_byte; }
+
+  // The state of this machine that stands for `state` of `other`, a machine of the same automaton.
+  StateId Import(const StateMachine& other, StateId state);
+
+  // Computing one state may take at most so much work; a grammar ambiguous beyond reason comes
+  // here. The flag stays until ResetWork.
+  bool exhausted() const { return exhausted_; }
+  // Begins an operation with a budget of its own.
+  void ResetWork();
+
+  int num_states() const { return static_cast<int>(states_.size()); }
+  // Memory in use, about.
+  size_t bytes() const { return bytes_; }
+
+ private:
+  struct Frame {
+    NodeId node;  // kAccept: the end of the text
+    StackId stack;
+    friend bool operator==(const Frame&, const Frame&) = default;
+    friend auto operator<=>(const Frame&, const Frame&) = default;
+    template <typename H>
+    friend H AbslHashValue(H h, const Frame& f) {
+      return H::combine(std::move(h), f.node, f.stack);
+    }
+  };
+  using Frames = std::vector<Frame>;
+  struct State {
+    absl::Span<const Frame> frames;  // sorted; of kBytes nodes only
+    bool can_end;
+    int16_t forced_byte;
+  };
+  // Frames of a state, with whether it can end.
+  using StateKey = std::pair<Frames, bool>;
+
+  static constexpr NodeId kAccept = -1;
+  static constexpr StateId kUnknown = -2;
+
+  StateId ComputeNext(StateId state, int byte_class);
+  // The state reached when all of `seeds` are, before the next byte. Clears *seeds.
+  StateId Close(Frames* seeds);
+  // Follows splits, calls and returns from what is in work_.
+  void Follow(bool in_new_rule);
+  StackId InternStack(Frames frames);
+  StateId InternState(Frames frames, bool can_end);
+  bool Spend(size_t work);
+
+  const Automaton& automaton_;
+  const int num_classes_;
+  StateId start_ = kNoState;
+
+  // Spans point into the keys of the maps, whose storage does not move.
+  absl::flat_hash_map<Frames, StackId> stack_ids_;
+  std::vector<absl::Span<const Frame>> stacks_;
+  absl::flat_hash_map<StateKey, StateId> state_ids_;
+  std::vector<State> states_;
+  std::vector<StateId> transitions_;  // (state, class)
+  size_t bytes_ = 0;
+
+  size_t work_left_ = 0;
+  bool exhausted_ = false;
+
+  // Used by Close, kept for their memory.
+  Frames work_;
+  Frames waiting_;  // the frames of the state that is being made
+  bool can_end_ = false;
+  absl::flat_hash_set<Frame> seen_;
+  std::map<int32_t, std::pair<RuleId, Frames>> calls_;  // by order: rule, who called it
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_GRAMMAR_STATE_MACHINE_H_

@@ -1,0 +1,20 @@
+// The values of a JSON Schema's `format` that strings can be held to.
+#ifndef LM_ENGINE_GRAMMAR_STRING_FORMATS_H_
+#define LM_ENGINE_GRAMMAR_STRING_FORMATS_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace lm {
+
+// A regular expression for strings of that format: all of them valid, the usual ones among them.
+// Empty if the format is not known.
+absl::string_view FormatRegex(absl::string_view format);
+
+// All names, for messages: "date, date-time, ...".
+std::string FormatNames();
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_GRAMMAR_STRING_FORMATS_H_

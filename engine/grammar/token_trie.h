@@ -1,0 +1,78 @@
+// The tokens of a vocabulary as a tree of their bytes, so that one walk finds all that a grammar
+// allows. Built once for a vocabulary; immutable; thread-safe.
+//
+//   std::vector<absl::string_view> bytes = {"a", "ab", "", "b"};     // by token id
+//   ASSIGN_OR_RETURN(std::shared_ptr<const TokenTrie> trie, TokenTrie::Create(bytes, {2}));
+//
+// Nodes are in depth-first order, so a subtree is a range and skipping it is one assignment.
+#ifndef LM_ENGINE_GRAMMAR_TOKEN_TRIE_H_
+#define LM_ENGINE_GRAMMAR_TOKEN_TRIE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace lm {
+
+class TokenTrie {
+ public:
+  struct Node {
+    int32_t subtree_end;   // the first node behind this one's subtree
+    int32_t tokens_begin;  // this node's tokens are [tokens_begin, next node's tokens_begin)
+    int32_t depth;         // bytes from the root; >= 1
+    uint8_t byte;
+  };
+  // A tree: `nodes` ends with one that only closes the last node's tokens.
+  struct Tree {
+    std::vector<Node> nodes;
+    std::vector<int32_t> tokens;
+    int32_t max_depth = 0;
+    int32_t num_nodes() const { return static_cast<int32_t>(nodes.size()) - 1; }
+  };
+
+  // Plain tokens are whole characters, at most kMaxPlainChars of them, none of which is a control
+  // character, '"' or '\'. In the middle of a text grammars tend to allow all of them or none.
+  static constexpr int kMaxPlainChars = 16;
+
+  // token_bytes[id] are the bytes that a token adds to the text; empty for control tokens, which no
+  // grammar ever allows. `end_of_generation` are the tokens that end an answer, whatever their
+  // bytes. InvalidArgument, naming it, for an id outside of the vocabulary; for more than 2^24
+  // tokens.
+  static absl::StatusOr<std::shared_ptr<const TokenTrie>> Create(
+      absl::Span<const absl::string_view> token_bytes, absl::Span<const int32_t> end_of_generation);
+
+  int32_t num_tokens() const { return static_cast<int32_t>(offsets_.size()) - 1; }
+  // The length of a mask: bit id % 64 of word id / 64.
+  size_t mask_words() const { return (static_cast<size_t>(num_tokens()) + 63) / 64; }
+
+  absl::string_view TokenBytes(int32_t id) const {
+    return absl::string_view(bytes_).substr(offsets_[id], offsets_[id + 1] - offsets_[id]);
+  }
+  bool IsEndOfGeneration(int32_t id) const;
+  absl::Span<const int32_t> end_of_generation() const { return end_of_generation_; }
+
+  // All tokens with bytes that do not end generation.
+  const Tree& all() const { return all_; }
+  // Those of them that are not plain, and the mask of those that are.
+  const Tree& special() const { return special_; }
+  const std::vector<uint64_t>& plain_mask() const { return plain_mask_; }
+
+ private:
+  TokenTrie() = default;
+
+  std::string bytes_;
+  std::vector<size_t> offsets_;
+  std::vector<int32_t> end_of_generation_;  // ascending
+  Tree all_;
+  Tree special_;
+  std::vector<uint64_t> plain_mask_;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_GRAMMAR_TOKEN_TRIE_H_

@@ -1,0 +1,142 @@
+#include "engine/model/load_vocabulary.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "engine/text/split_family.h"
+#include "engine/text/token_index.h"
+
+namespace lm {
+namespace {
+
+constexpr absl::string_view kPrefix = "tokenizer.ggml.";
+
+std::string Key(absl::string_view name) { return absl::StrCat(kPrefix, name); }
+
+// Sets *out if the key is there.
+absl::Status ReadString(const Metadata& metadata, absl::string_view key, std::string* out) {
+  if (!metadata.Has(key)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(*out, metadata.GetString(key));
+  return absl::OkStatus();
+}
+
+absl::Status ReadBool(const Metadata& metadata, absl::string_view name, bool* out) {
+  if (!metadata.Has(Key(name))) return absl::OkStatus();
+  ASSIGN_OR_RETURN(*out, metadata.GetBool(Key(name)));
+  return absl::OkStatus();
+}
+
+// Sets *id to the key's value if it is there; otherwise a default outside the vocabulary is none.
+absl::Status ReadTokenId(const Metadata& metadata, absl::string_view name, size_t tokens,
+                         int32_t* id) {
+  if (!metadata.Has(Key(name))) {
+    if (*id >= 0 && static_cast<size_t>(*id) >= tokens) *id = -1;
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(int64_t value, metadata.GetInt(Key(name)));
+  // Some converters write -1 for "none", as a number of 32 unsigned bits.
+  if (value == -1 || value == int64_t{UINT32_MAX}) {
+    *id = -1;
+    return absl::OkStatus();
+  }
+  if (value < 0 || static_cast<uint64_t>(value) >= tokens) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Key(name), " is ", value, ", the vocabulary has ", tokens, " tokens"));
+  }
+  *id = static_cast<int32_t>(value);
+  return absl::OkStatus();
+}
+
+absl::Status ReadTypes(const Metadata& metadata, Vocabulary* vocabulary) {
+  vocabulary->types.assign(vocabulary->tokens.size(), TokenType::kNormal);
+  if (!metadata.Has(Key("token_type"))) return absl::OkStatus();
+  ASSIGN_OR_RETURN(std::vector<int64_t> types, metadata.GetInts(Key("token_type")));
+  vocabulary->types.resize(types.size());
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i] < 1 || types[i] > 6) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Key("token_type"), "[", i, "] is ", types[i], ", wanted 1 to 6"));
+    }
+    vocabulary->types[i] = static_cast<TokenType>(types[i]);
+  }
+  return absl::OkStatus();
+}
+
+// Which markers swallow whitespace is not in the file; it is known of a few models, by their names.
+absl::Status ReadStripping(const Metadata& metadata, Vocabulary* vocabulary) {
+  std::string name;
+  RETURN_IF_ERROR(ReadString(metadata, "general.name", &name));
+  absl::AsciiStrToLower(&name);
+  const bool phi3 = absl::StrContains(name, "phi-3") || absl::StrContains(name, "phi3");
+  const std::string masked = absl::StrContains(vocabulary->pre, "jina-v2-") ? "<mask>"
+                             : absl::StrContains(name, "modern-bert")       ? "[MASK]"
+                                                                            : "";
+  if (!phi3 && masked.empty()) return absl::OkStatus();
+  for (size_t i = 0; i < vocabulary->tokens.size() && i < vocabulary->types.size(); ++i) {
+    const std::string& token = vocabulary->tokens[i];
+    const TokenType type = vocabulary->types[i];
+    const bool special = type == TokenType::kControl || type == TokenType::kUnknown ||
+                         type == TokenType::kUserDefined;
+    if (!masked.empty() && token == masked) {
+      vocabulary->strip_before.push_back(static_cast<int32_t>(i));
+    }
+    if (phi3 && special && token != "<unk>" && token != "<s>" && token != "<|endoftext|>") {
+      vocabulary->strip_after.push_back(static_cast<int32_t>(i));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
+  Vocabulary vocabulary;
+  ASSIGN_OR_RETURN(vocabulary.model, metadata.GetString(Key("model")));
+  RETURN_IF_ERROR(ReadString(metadata, Key("pre"), &vocabulary.pre));
+  if (vocabulary.model == "llama") {
+    vocabulary.bos = 1;
+    vocabulary.eos = 2;
+    vocabulary.unknown = 0;
+    vocabulary.add_bos = true;
+  } else if (vocabulary.model == "gpt2") {
+    vocabulary.bos = 11;
+    vocabulary.eos = 11;
+    ASSIGN_OR_RETURN(SplitFamily family, FindSplitFamily(vocabulary.pre));
+    vocabulary.add_bos = family.adds_bos;
+    vocabulary.add_space_prefix = false;
+  } else {
+    return absl::UnimplementedError(absl::StrCat(Key("model"), " ", QuoteName(vocabulary.model),
+                                                 " is not supported (\"gpt2\" and \"llama\" are)"));
+  }
+
+  ASSIGN_OR_RETURN(absl::Span<const std::string> tokens, metadata.GetStrings(Key("tokens")));
+  vocabulary.tokens.assign(tokens.begin(), tokens.end());
+  RETURN_IF_ERROR(ReadTypes(metadata, &vocabulary));
+  if (vocabulary.model == "llama") {
+    ASSIGN_OR_RETURN(vocabulary.scores, metadata.GetFloats(Key("scores")));
+    RETURN_IF_ERROR(ReadBool(metadata, "add_space_prefix", &vocabulary.add_space_prefix));
+  } else {
+    ASSIGN_OR_RETURN(absl::Span<const std::string> merges, metadata.GetStrings(Key("merges")));
+    vocabulary.merges.assign(merges.begin(), merges.end());
+  }
+
+  const size_t size = vocabulary.tokens.size();
+  RETURN_IF_ERROR(ReadTokenId(metadata, "bos_token_id", size, &vocabulary.bos));
+  RETURN_IF_ERROR(ReadTokenId(metadata, "eos_token_id", size, &vocabulary.eos));
+  RETURN_IF_ERROR(ReadTokenId(metadata, "eot_token_id", size, &vocabulary.eot));
+  RETURN_IF_ERROR(ReadTokenId(metadata, "eom_token_id", size, &vocabulary.eom));
+  RETURN_IF_ERROR(ReadTokenId(metadata, "unknown_token_id", size, &vocabulary.unknown));
+  RETURN_IF_ERROR(ReadTokenId(metadata, "padding_token_id", size, &vocabulary.padding));
+  RETURN_IF_ERROR(ReadBool(metadata, "add_bos_token", &vocabulary.add_bos));
+  RETURN_IF_ERROR(ReadBool(metadata, "add_eos_token", &vocabulary.add_eos));
+  RETURN_IF_ERROR(ReadString(metadata, "tokenizer.chat_template", &vocabulary.chat_template));
+  RETURN_IF_ERROR(ReadStripping(metadata, &vocabulary));
+  return vocabulary;
+}
+
+}  // namespace lm

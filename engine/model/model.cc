@@ -1,0 +1,71 @@
+#include "engine/model/model.h"
+
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "engine/backend/registry.h"
+#include "engine/base/status_macros.h"
+#include "engine/gguf/gguf_file.h"
+#include "engine/model/load_vocabulary.h"
+#include "engine/model/model_config.h"
+#include "engine/model/transformer.h"
+
+namespace lm {
+namespace {
+
+absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
+                                                 const ModelOptions& options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> gguf, GgufFile::Open(path));
+  ASSIGN_OR_RETURN(ModelConfig config, ReadModelConfig(*gguf));
+  if (options.context_length < 0 || options.context_length > config.context_length) {
+    return absl::InvalidArgumentError(absl::StrCat("context_length must be 0 (the model's own) to ",
+                                                   config.context_length, ", got ",
+                                                   options.context_length));
+  }
+  if (options.context_length > 0) config.context_length = options.context_length;
+  ASSIGN_OR_RETURN(Vocabulary vocabulary, LoadVocabulary(gguf->metadata()));
+  ASSIGN_OR_RETURN(ChatTemplate chat_template, ChatTemplate::Create(vocabulary));
+  ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, Tokenizer::Create(std::move(vocabulary)));
+  ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
+                   CreateBackend({.device = options.device, .threads = options.threads}));
+
+  ModelInfo info;
+  info.path = path;
+  info.device = std::string(backend->name());
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<Transformer> transformer,
+      Transformer::Load(*gguf, config, options.kv_bytes, DType::kF16, std::move(backend)));
+  info.architecture = config.architecture;
+  info.name = gguf->metadata()
+                  .GetString("general.name")
+                  .value_or(std::filesystem::path(path).stem().string());
+  info.quantisation = transformer->weights().quantisation;
+  info.parameters = transformer->weights().parameters;
+  info.weight_bytes = transformer->weights().bytes;
+  info.kv_bytes = transformer->kv_block_bytes() * transformer->num_kv_blocks();
+  info.context_length = transformer->context_length();
+  info.vocab_size = transformer->vocab_size();
+  return std::make_unique<Model>(std::move(info), std::move(tokenizer), chat_template,
+                                 std::move(transformer));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Model>> Model::Load(const std::string& path,
+                                                   const ModelOptions& options) {
+  absl::StatusOr<std::unique_ptr<Model>> model = LoadModel(path, options);
+  if (!model.ok() && model.status().message().find(path) == absl::string_view::npos) {
+    return absl::Status(model.status().code(),
+                        absl::StrCat("model '", path, "': ", model.status().message()));
+  }
+  return model;
+}
+
+Model::Model(ModelInfo info, std::unique_ptr<Tokenizer> tokenizer, ChatTemplate chat_template,
+             std::unique_ptr<LanguageModel> language_model)
+    : info_(std::move(info)),
+      tokenizer_(std::move(tokenizer)),
+      chat_template_(chat_template),
+      language_model_(std::move(language_model)) {}
+
+}  // namespace lm

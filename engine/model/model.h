@@ -1,0 +1,62 @@
+// Model: a loaded GGUF, ready to run: tokenizer, chat template, transformer on a backend.
+//
+//   ASSIGN_OR_RETURN(std::unique_ptr<Model> model, Model::Load("model.gguf", {}));
+#ifndef LM_ENGINE_MODEL_MODEL_H_
+#define LM_ENGINE_MODEL_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "engine/model/language_model.h"
+#include "engine/text/chat_template.h"
+#include "engine/text/tokenizer.h"
+
+namespace lm {
+
+struct ModelOptions {
+  std::string device = "cpu";  // as BackendOptions::device
+  int threads = 0;             // 0: as many as this process may use
+  int64_t kv_bytes = 0;        // cap of the KV cache; 0: DefaultKvBytes()
+  int32_t context_length = 0;  // 0: the model's own; more than that is an error
+};
+
+// What lm_models shows.
+struct ModelInfo {
+  std::string path;
+  std::string name;          // general.name, or the file's name
+  std::string architecture;  // "llama", "qwen2"
+  std::string quantisation;  // the type most of the weights have, e.g. "Q8_0"
+  std::string device;
+  int64_t parameters = 0;
+  int64_t weight_bytes = 0;
+  int64_t kv_bytes = 0;  // reserved for the KV cache
+  int32_t context_length = 0;
+  int32_t vocab_size = 0;
+};
+
+// Immutable except for the language model's KV cache.
+class Model {
+ public:
+  static absl::StatusOr<std::unique_ptr<Model>> Load(const std::string& path,
+                                                     const ModelOptions& options);
+  // Assembles a model from parts; for tests with a scripted language model.
+  Model(ModelInfo info, std::unique_ptr<Tokenizer> tokenizer, ChatTemplate chat_template,
+        std::unique_ptr<LanguageModel> language_model);
+
+  const ModelInfo& info() const { return info_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const ChatTemplate& chat_template() const { return chat_template_; }
+  LanguageModel& language_model() { return *language_model_; }
+
+ private:
+  ModelInfo info_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  ChatTemplate chat_template_;
+  std::unique_ptr<LanguageModel> language_model_;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_MODEL_MODEL_H_

@@ -1,0 +1,79 @@
+// Transformer: the forward pass of the llama family (and qwen2), over any backend.
+#ifndef LM_ENGINE_MODEL_TRANSFORMER_H_
+#define LM_ENGINE_MODEL_TRANSFORMER_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/backend/backend.h"
+#include "engine/gguf/gguf_file.h"
+#include "engine/model/kv_cache.h"
+#include "engine/model/language_model.h"
+#include "engine/model/model_config.h"
+#include "engine/model/weights.h"
+
+namespace lm {
+
+class Transformer final : public LanguageModel {
+ public:
+  // Loads the weights and reserves the KV cache. Errors: those of LoadWeights and KvCache::Create.
+  static absl::StatusOr<std::unique_ptr<Transformer>> Load(const GgufFile& gguf,
+                                                           const ModelConfig& config,
+                                                           int64_t kv_bytes, DType kv_dtype,
+                                                           std::unique_ptr<Backend> backend);
+
+  int32_t vocab_size() const override { return static_cast<int32_t>(config_.vocab); }
+  int32_t context_length() const override { return static_cast<int32_t>(config_.context_length); }
+  int32_t num_kv_blocks() const override { return kv_cache_.num_blocks(); }
+  int64_t kv_block_bytes() const override { return kv_cache_.block_bytes(); }
+
+  absl::Status Forward(const Batch& batch, const std::atomic<bool>& cancel,
+                       absl::Span<float> logits) override;
+  absl::Status CopyKvBlock(int32_t from, int32_t to, int32_t tokens) override;
+  absl::Status ZeroKvBlock(int32_t block) override;
+
+  const Weights& weights() const { return weights_; }
+  const Backend& backend() const { return *backend_; }
+
+ private:
+  // Activations of a step, each (rows, its own width) in F32; grown when a step needs more rows.
+  struct Activations {
+    Buffer buffer;
+    int64_t capacity = 0;  // rows
+    Tensor x;              // (T, hidden)             the residual stream
+    Tensor h;              // (T, hidden)             normed input of a sub-layer, then its output
+    Tensor qkv;            // (T, q_cols + 2 kv_cols)
+    Tensor attention;      // (T, q_cols)
+    Tensor gate_up;        // (T, 2 ffn)
+    Tensor ffn;            // (T, ffn)
+    Tensor rope;           // (T, rope_dim)           cos and sin of each token's position
+    Tensor gathered;       // (T, max(hidden, q_cols)) rows whose logits are wanted
+  };
+
+  Transformer(const ModelConfig& config, std::unique_ptr<Backend> backend, Weights weights,
+              KvCache kv_cache);
+
+  absl::Status Reserve(int64_t tokens, int64_t logit_rows);
+  absl::Status UploadRope(const Batch& batch);
+  absl::Status Attend(const LayerWeights& weights, const KvLayer& kv, const Batch& batch);
+  absl::Status FeedForward(const LayerWeights& weights, int64_t rows);
+  absl::Status KeepRows(absl::Span<const int32_t> rows, Tensor* from);
+  absl::Status Head(int64_t rows, absl::Span<float> logits);
+
+  const ModelConfig config_;
+  const std::unique_ptr<Backend> backend_;
+  const Weights weights_;
+  const KvCache kv_cache_;
+  std::vector<double> inverse_frequencies_;  // (rope_dim / 2,) radians a position
+
+  Activations act_;
+  Buffer logits_buffer_;
+  int64_t logits_capacity_ = 0;   // rows
+  std::vector<float> rope_host_;  // (T, rope_dim)
+  std::vector<int64_t> slots_;    // (T,) where each token's K and V go
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_MODEL_TRANSFORMER_H_

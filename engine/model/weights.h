@@ -1,0 +1,74 @@
+// The weights of a llama-like transformer, on their backend.
+#ifndef LM_ENGINE_MODEL_WEIGHTS_H_
+#define LM_ENGINE_MODEL_WEIGHTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/backend/backend.h"
+#include "engine/gguf/gguf_file.h"
+#include "engine/model/model_config.h"
+
+namespace lm {
+
+// A vector (1, n) in F32 on the backend, and its owner.
+struct DeviceVector {
+  Buffer buffer;
+  Tensor tensor;  // empty where there is none
+};
+
+// One or more matrices over the same input, their outputs side by side: q, k and v, or gate and up.
+// Neighbours of one type are stacked into one matrix, so that they are one product.
+class Projection {
+ public:
+  // out (T, rows of all parts) = [x W_0^T + b_0, x W_1^T + b_1, ...]
+  absl::Status Apply(Backend* backend, Tensor x, Tensor out) const;
+
+  int64_t bytes() const;
+
+ private:
+  friend class WeightLoader;
+  struct Part {
+    std::unique_ptr<WeightMatrix> matrix;
+    DeviceVector bias;
+    int64_t first_col;  // of the output
+  };
+  std::vector<Part> parts_;
+};
+
+struct LayerWeights {
+  DeviceVector attention_norm;  // (1, hidden)
+  Projection qkv;               // hidden -> q_cols + 2 * kv_cols
+  Projection attention_output;  // q_cols -> hidden
+  DeviceVector ffn_norm;        // (1, hidden)
+  Projection gate_up;           // hidden -> 2 * ffn
+  Projection down;              // ffn -> hidden
+};
+
+struct Weights {
+  std::unique_ptr<WeightMatrix> embedding;  // (vocab, hidden)
+  std::vector<LayerWeights> layers;
+  DeviceVector output_norm;              // (1, hidden)
+  std::unique_ptr<WeightMatrix> output;  // (vocab, hidden); null where tied to the embedding
+
+  // Llama 3's per-pair divisors of the rotary frequencies (rope_dim / 2,); empty: all 1.
+  std::vector<float> rope_factors;
+
+  int64_t parameters = 0;
+  int64_t bytes = 0;         // as stored in the file
+  std::string quantisation;  // the type that holds most of the bytes
+
+  const WeightMatrix& head() const { return output ? *output : *embedding; }
+};
+
+// Reads every tensor of the file into `backend`. InvalidArgument, naming the tensor, for one that
+// is missing, of the wrong shape (with both shapes), not part of this architecture, or not finite.
+absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, const ModelConfig& config,
+                                    Backend* backend);
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_MODEL_WEIGHTS_H_

@@ -1,0 +1,51 @@
+// BatchCancellation stops a running step when nobody waits for any of its sequences any more.
+//
+// The engine says which requests are in the step; Request::Cancel says that one of them is gone.
+// When all are, the flag that LanguageModel::Forward polls goes up. Cancelling is rare and may look
+// at the whole batch; polling is a relaxed load.
+#ifndef LM_ENGINE_RUNTIME_BATCH_CANCELLATION_H_
+#define LM_ENGINE_RUNTIME_BATCH_CANCELLATION_H_
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+
+namespace lm {
+
+class Request;
+
+// Thread-safe.
+class BatchCancellation {
+ public:
+  // For LanguageModel::Forward.
+  const std::atomic<bool>& flag() const { return flag_; }
+
+  // The step with these requests begins; they stay alive until EndStep.
+  void BeginStep(std::vector<const Request*> requests);
+  void EndStep();
+
+  // A request has just been cancelled (its cancelled() is true already).
+  void OnCancel();
+  // How often OnCancel was called: where it has not changed there is nobody to look for.
+  uint64_t num_cancels() const { return num_cancels_.load(std::memory_order_acquire); }
+
+  // Raises the flag for good.
+  void Stop();
+  bool stopped() const;
+
+ private:
+  void Update() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  std::atomic<bool> flag_{false};
+  std::atomic<uint64_t> num_cancels_{0};
+  mutable absl::Mutex mutex_;
+  std::vector<const Request*> requests_ ABSL_GUARDED_BY(mutex_);
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_RUNTIME_BATCH_CANCELLATION_H_

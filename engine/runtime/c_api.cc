@@ -1,0 +1,188 @@
+// The C API of include/lm/lm.h, over Session. No exception and no C++ type crosses it.
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "engine/base/utf8.h"
+#include "engine/runtime/engine_registry.h"
+#include "engine/runtime/session.h"
+#include "lm/lm.h"
+
+struct lm_error {
+  std::string message;
+};
+
+struct lm_engine {
+  lm::Session session;
+};
+
+namespace {
+
+using lm::Generation;
+using lm::GenerationOptions;
+using lm::ModelOptions;
+using lm::Request;
+using nlohmann::json;
+
+void SetError(const absl::Status& status, lm_error** error) {
+  if (error != nullptr) *error = new lm_error{std::string(status.message())};
+}
+
+// Runs `body`, which returns a StatusOr<T>; on failure sets *error and returns `failed`.
+template <typename T, typename Body>
+T Guarded(lm_error** error, T failed, Body body) {
+  try {
+    absl::StatusOr<T> result = body();
+    if (result.ok()) return *std::move(result);
+    SetError(result.status(), error);
+  } catch (const std::exception& e) {
+    SetError(absl::InternalError(absl::StrCat("unexpected failure: ", e.what())), error);
+  }
+  return failed;
+}
+
+char* CopyString(const std::string& text) {
+  char* copy = static_cast<char*>(std::malloc(text.size() + 1));
+  if (copy != nullptr) std::memcpy(copy, text.c_str(), text.size() + 1);
+  return copy;
+}
+
+absl::StatusOr<absl::string_view> Text(const char* text, const char* what) {
+  if (text == nullptr) return absl::InvalidArgumentError(absl::StrCat(what, " must not be NULL"));
+  absl::string_view view(text);
+  size_t valid = lm::ValidUtf8Prefix(view);
+  if (valid != view.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(what, " is not valid UTF-8 at byte ", valid));
+  }
+  return view;
+}
+
+absl::StatusOr<ModelOptions> ParseModelOptions(const char* text) {
+  ModelOptions options;
+  if (text == nullptr) return options;
+  json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) {
+    return absl::InvalidArgumentError("the options of lm_engine_open must be a JSON object");
+  }
+  for (const auto& [key, value] : object.items()) {
+    if (key == "device") {
+      if (!value.is_string()) return absl::InvalidArgumentError("device must be a string");
+      options.device = value.get<std::string>();
+      continue;
+    }
+    if (key != "threads" && key != "kv_bytes" && key != "context_length") {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "unknown option '", key, "' (device, threads, kv_bytes and context_length are known)"));
+    }
+    if (!value.is_number_integer() || value.get<double>() < 0 ||
+        (key != "kv_bytes" && value.get<double>() > INT32_MAX)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(key, " must be a whole number >= 0, got ", value.dump()));
+    }
+    if (key == "threads") options.threads = value.get<int>();
+    if (key == "kv_bytes") options.kv_bytes = value.get<int64_t>();
+    if (key == "context_length") options.context_length = value.get<int32_t>();
+  }
+  return options;
+}
+
+absl::StatusOr<GenerationOptions> ParseOptions(const char* text) {
+  GenerationOptions options;
+  if (text != nullptr) RETURN_IF_ERROR(lm::ParseGenerationOptions(text, &options));
+  return options;
+}
+
+absl::StatusOr<std::shared_ptr<Request>> Submit(lm_engine* engine, const char* prompt,
+                                                const char* system,
+                                                const GenerationOptions& options) {
+  ASSIGN_OR_RETURN(absl::string_view prompt_text, Text(prompt, "prompt"));
+  absl::string_view system_text;
+  if (system != nullptr) {
+    ASSIGN_OR_RETURN(system_text, Text(system, "system"));
+  }
+  return engine->session.Submit(prompt_text, system_text, options);
+}
+
+absl::StatusOr<char*> Answer(Request& request) {
+  request.WaitFor(absl::InfiniteDuration());
+  const Generation& result = request.result();
+  RETURN_IF_ERROR(result.status);
+  char* copy = CopyString(result.text);
+  if (copy == nullptr) return absl::ResourceExhaustedError("out of memory");
+  return copy;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* lm_version(void) { return LM_VERSION; }
+
+lm_engine* lm_engine_open(const char* path, const char* options, lm_error** error) {
+  return Guarded<lm_engine*>(error, nullptr, [&]() -> absl::StatusOr<lm_engine*> {
+    static std::atomic<uint64_t> handles{0};
+    if (path == nullptr) return absl::InvalidArgumentError("path must not be NULL");
+    ASSIGN_OR_RETURN(ModelOptions model_options, ParseModelOptions(options));
+    ASSIGN_OR_RETURN(std::shared_ptr<lm::Engine> engine, lm::GetEngine(path, model_options));
+    return new lm_engine{lm::Session(std::move(engine), absl::StrCat("lm.h/", ++handles))};
+  });
+}
+
+void lm_engine_close(lm_engine* engine) { delete engine; }
+
+char* lm_generate(lm_engine* engine, const char* prompt, const char* system, const char* options,
+                  lm_error** error) {
+  return Guarded<char*>(error, nullptr, [&]() -> absl::StatusOr<char*> {
+    ASSIGN_OR_RETURN(GenerationOptions parsed, ParseOptions(options));
+    ASSIGN_OR_RETURN(std::shared_ptr<Request> request, Submit(engine, prompt, system, parsed));
+    return Answer(*request);
+  });
+}
+
+int lm_generate_batch(lm_engine* engine, const char* const* prompts, size_t num_prompts,
+                      const char* system, const char* options, char** answers, lm_error** error) {
+  for (size_t i = 0; i < num_prompts; ++i) answers[i] = nullptr;
+  return Guarded<int>(error, static_cast<int>(num_prompts), [&]() -> absl::StatusOr<int> {
+    ASSIGN_OR_RETURN(GenerationOptions parsed, ParseOptions(options));
+    std::vector<absl::StatusOr<std::shared_ptr<Request>>> requests;
+    for (size_t i = 0; i < num_prompts; ++i) {
+      requests.push_back(Submit(engine, prompts[i], system, parsed));
+    }
+    int failures = 0;
+    for (size_t i = 0; i < num_prompts; ++i) {
+      absl::StatusOr<char*> answer =
+          requests[i].ok() ? Answer(**requests[i]) : absl::StatusOr<char*>(requests[i].status());
+      if (answer.ok()) {
+        answers[i] = *answer;
+      } else if (failures++ == 0) {
+        SetError(answer.status(), error);
+      }
+    }
+    return failures;
+  });
+}
+
+int64_t lm_tokenize(lm_engine* engine, const char* text, int32_t* tokens, size_t capacity,
+                    lm_error** error) {
+  return Guarded<int64_t>(error, -1, [&]() -> absl::StatusOr<int64_t> {
+    ASSIGN_OR_RETURN(absl::string_view view, Text(text, "text"));
+    ASSIGN_OR_RETURN(std::vector<int32_t> ids,
+                     engine->session.model().tokenizer().EncodePlain(view));
+    std::copy_n(ids.begin(), std::min(capacity, ids.size()), tokens);
+    return static_cast<int64_t>(ids.size());
+  });
+}
+
+const char* lm_error_message(const lm_error* error) { return error->message.c_str(); }
+void lm_error_free(lm_error* error) { delete error; }
+void lm_string_free(char* string) { std::free(string); }
+
+}  // extern "C"

@@ -1,0 +1,117 @@
+#include "engine/runtime/engine.h"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/backend/backend.h"
+#include "engine/base/status_macros.h"
+
+namespace lm {
+namespace {
+
+int32_t MaxSequenceTokens(const LanguageModel& model) {
+  const int64_t cache_tokens = int64_t{model.num_kv_blocks()} * kKvBlockTokens;
+  return static_cast<int32_t>(std::min<int64_t>(model.context_length(), cache_tokens));
+}
+
+}  // namespace
+
+std::shared_ptr<Engine> Engine::Start(std::unique_ptr<Model> model, const EngineOptions& options) {
+  Engine* engine = new Engine(std::move(model), options);
+  // In a forked child the thread does not exist and its data may be half written: leave both alone.
+  return std::shared_ptr<Engine>(engine, [](Engine* engine) {
+    if (!engine->fork_guard_.forked()) delete engine;
+  });
+}
+
+Engine::Engine(std::unique_ptr<Model> model, const EngineOptions& options)
+    : model_(std::move(model)),
+      options_(options),
+      max_sequence_tokens_(MaxSequenceTokens(model_->language_model())),
+      cancellation_(std::make_shared<BatchCancellation>()),
+      scheduler_(MakeScheduler()) {
+  stats_.kv_blocks_total = model_->language_model().num_kv_blocks();
+  stats_.kv_blocks_free = stats_.kv_blocks_total;
+  stats_.kv_block_bytes = model_->language_model().kv_block_bytes();
+  try {
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::system_error& e) {
+    absl::MutexLock lock(&mutex_);
+    accepting_ = absl::ResourceExhaustedError(
+        absl::StrCat("the engine's thread could not be started: ", e.what()));
+  }
+}
+
+Engine::~Engine() { Stop(); }
+
+void Engine::Stop() {
+  if (fork_guard_.forked()) return;
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+    if (accepting_.ok()) {
+      accepting_ = absl::FailedPreconditionError("the engine has been stopped");
+    }
+  }
+  cancellation_->Stop();
+  absl::call_once(join_once_, [this] {
+    if (thread_.joinable()) thread_.join();
+  });
+}
+
+absl::StatusOr<std::shared_ptr<Request>> Engine::Submit(RequestSpec spec) {
+  if (fork_guard_.forked()) return ForkGuard::Error();
+  RETURN_IF_ERROR(Validate(spec));
+  auto request = std::make_shared<Request>(std::move(spec));
+  request->set_cancellation(cancellation_);
+  absl::MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(accepting_);
+  const int64_t queued = num_waiting_ + static_cast<int64_t>(incoming_.size());
+  if (queued >= options_.max_queued) {
+    return absl::ResourceExhaustedError(absl::StrCat("the engine's queue is full: ", queued,
+                                                     " requests wait, at most ",
+                                                     options_.max_queued, " may"));
+  }
+  incoming_.push_back(request);
+  return request;
+}
+
+absl::Status Engine::Validate(const RequestSpec& spec) const {
+  const LanguageModel& model = model_->language_model();
+  const int32_t vocab_size = model.vocab_size();
+  auto outside = [vocab_size](int32_t token, absl::string_view of) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("token ", token, " of ", of, " is not in the vocabulary of ", vocab_size));
+  };
+  if (spec.prompt.empty()) return absl::InvalidArgumentError("the prompt has no tokens");
+  for (int32_t token : spec.prompt) {
+    if (token < 0 || token >= vocab_size) return outside(token, "the prompt");
+  }
+  RETURN_IF_ERROR(ValidateGenerationOptions(spec.options));
+  for (const auto& [token, bias] : spec.options.logit_bias) {
+    if (token >= vocab_size) return outside(token, "logit_bias");
+  }
+  const int64_t tokens = static_cast<int64_t>(spec.prompt.size());
+  const int64_t for_answer = spec.score_prompt ? 0 : 1;
+  if (tokens + for_answer > max_sequence_tokens_) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "the prompt has ", tokens, " tokens, the ",
+        max_sequence_tokens_ == model.context_length() ? "context" : "KV cache (kv_bytes)",
+        " holds ", max_sequence_tokens_, for_answer ? ", and at least one is for the answer" : ""));
+  }
+  return absl::OkStatus();
+}
+
+EngineStats Engine::Stats() const {
+  if (fork_guard_.forked()) return {};
+  absl::MutexLock lock(&mutex_);
+  EngineStats stats = stats_;
+  stats.queued = num_waiting_ + static_cast<int64_t>(incoming_.size());
+  stats.time_to_first_token = time_to_first_token_.Summary();
+  stats.inter_token_latency = inter_token_latency_.Summary();
+  return stats;
+}
+
+}  // namespace lm

@@ -1,0 +1,123 @@
+// Engine: one thread that runs one model for everybody who asks.
+//
+//   std::shared_ptr<Engine> engine = Engine::Start(std::move(model), {});
+//   auto request = engine->Submit({.prompt = tokens});
+//   if (request.ok()) (*request)->WaitFor(absl::InfiniteDuration());
+//
+// The thread repeats Step(): schedule a batch, run the model over it, sample, hand out what is
+// finished. It sleeps where there is nothing to do.
+#ifndef LM_ENGINE_RUNTIME_ENGINE_H_
+#define LM_ENGINE_RUNTIME_ENGINE_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/call_once.h"
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "engine/model/model.h"
+#include "engine/runtime/batch_cancellation.h"
+#include "engine/runtime/engine_stats.h"
+#include "engine/runtime/fork_guard.h"
+#include "engine/runtime/latency_window.h"
+#include "engine/runtime/request.h"
+#include "engine/runtime/sampler.h"
+#include "engine/runtime/scheduler.h"
+
+namespace lm {
+
+struct EngineOptions {
+  int32_t step_tokens = 512;    // token budget of a step: decodes first, then prefill chunks; >= 1
+  int32_t max_sequences = 64;   // decoding together; >= 1
+  int32_t max_queued = 100000;  // waiting requests beyond which Submit refuses
+  bool prefix_cache = true;
+};
+
+// Thread-safe. In a forked child of its process an engine refuses what would wait for its thread.
+class Engine {
+ public:
+  static std::shared_ptr<Engine> Start(std::unique_ptr<Model> model, const EngineOptions& options);
+  // Cancels what is left, with an error that says so, and joins the thread.
+  ~Engine();
+
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Queues a request. InvalidArgument for an empty prompt, a token outside the vocabulary or an
+  // option out of range; OutOfRange, with both numbers, for a prompt that does not fit the context
+  // (or the KV cache) with at least one token to spare; ResourceExhausted where the queue is full;
+  // FailedPrecondition after Stop or fork.
+  absl::StatusOr<std::shared_ptr<Request>> Submit(RequestSpec spec);
+
+  // What the destructor does; nothing more can be asked after. Idempotent.
+  void Stop();
+
+  const Model& model() const { return *model_; }
+  // The longest sequence, prompt and answer together: the context, or the whole KV cache where that
+  // is less.
+  int32_t max_sequence_tokens() const { return max_sequence_tokens_; }
+  EngineStats Stats() const;
+
+ private:
+  Engine(std::unique_ptr<Model> model, const EngineOptions& options);
+
+  absl::Status Validate(const RequestSpec& spec) const;
+
+  // The engine's thread --------------------------------------------------------------------------
+  struct Finished {
+    std::unique_ptr<Sequence> sequence;
+    Generation result;
+  };
+  void Run();
+  bool WaitForWork();  // false: stop
+  void TakeIncoming();
+  void Step();
+  void DropAbandoned();
+  absl::Status Forward(const StepPlan& plan);
+  void Advance(const StepPlan& plan, absl::Time now);
+  void FailBatch(const StepPlan& plan, const absl::Status& status);
+  void FailAll(const absl::Status& status);
+  void Finish(std::unique_ptr<Sequence> sequence, Generation result);
+  void Deliver();
+  void RecordStep(const StepPlan& plan, absl::Duration took);
+  void RecordToken(absl::Duration latency, bool first);
+  void ReportQueue();
+  void Recover();
+  std::unique_ptr<Scheduler> MakeScheduler() const;
+
+  const std::unique_ptr<Model> model_;
+  const EngineOptions options_;
+  const int32_t max_sequence_tokens_;
+  const ForkGuard fork_guard_;
+  const std::shared_ptr<BatchCancellation> cancellation_;
+
+  // Only the engine's thread touches these.
+  std::unique_ptr<Scheduler> scheduler_;
+  Sampler::Scratch scratch_;
+  std::vector<float> logits_;       // (wanted rows of the step, vocabulary)
+  std::vector<Finished> finished_;  // of this step
+  uint64_t cancels_seen_ = 0;
+  absl::Time next_deadline_ = absl::InfiniteFuture();  // no sequence's is before
+
+  mutable absl::Mutex mutex_;
+  std::deque<std::shared_ptr<Request>> incoming_ ABSL_GUARDED_BY(mutex_);
+  absl::Status accepting_ ABSL_GUARDED_BY(mutex_);  // not OK: why Submit refuses
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t num_waiting_ ABSL_GUARDED_BY(mutex_) = 0;  // in the scheduler, as it was last
+  EngineStats stats_ ABSL_GUARDED_BY(mutex_);        // without what Stats() adds
+  LatencyWindow time_to_first_token_ ABSL_GUARDED_BY(mutex_);
+  LatencyWindow inter_token_latency_ ABSL_GUARDED_BY(mutex_);
+
+  absl::once_flag join_once_;
+  std::thread thread_;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_RUNTIME_ENGINE_H_

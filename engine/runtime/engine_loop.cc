@@ -1,0 +1,285 @@
+// The engine's thread.
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "engine/runtime/engine.h"
+
+namespace lm {
+
+void Engine::Run() {
+  while (WaitForWork()) {
+    try {
+      TakeIncoming();
+      Step();
+    } catch (const std::exception&) {  // memory; the process is somebody else's and must live
+      Recover();
+    }
+  }
+  try {
+    TakeIncoming();
+    FailAll(absl::CancelledError("the engine was stopped"));
+    Deliver();
+  } catch (const std::exception&) {
+    Recover();
+  }
+}
+
+bool Engine::WaitForWork() {
+  absl::MutexLock lock(&mutex_);
+  if (scheduler_->idle()) {
+    auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return stopping_ || !incoming_.empty();
+    };
+    mutex_.Await(absl::Condition(&has_work));
+  }
+  return !stopping_;
+}
+
+void Engine::TakeIncoming() {
+  for (;;) {
+    std::unique_ptr<Sequence> sequence;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (incoming_.empty()) return;
+      sequence =
+          std::make_unique<Sequence>(incoming_.front(), &model_->tokenizer(), max_sequence_tokens_);
+      incoming_.pop_front();
+      ++num_waiting_;
+    }
+    // One that was abandoned while it lay in incoming_ was counted before anybody could look for it.
+    next_deadline_ = sequence->request().abandoned()
+                         ? absl::InfinitePast()
+                         : std::min(next_deadline_, sequence->request().deadline());
+    if (sequence->trivial()) {
+      const FinishReason end = sequence->scoring() ? FinishReason::kStop : FinishReason::kLength;
+      Generation result = sequence->TakeResult(end, absl::Now());
+      Finish(std::move(sequence), std::move(result));
+    } else {
+      scheduler_->Add(std::move(sequence));
+    }
+  }
+}
+
+// Schedules a batch, runs the model over it, samples, and hands out what is finished.
+void Engine::Step() {
+  DropAbandoned();
+  const StepPlan plan = scheduler_->Schedule();
+  ReportQueue();
+  if (!plan.entries.empty()) {
+    const absl::Time start = absl::Now();
+    const absl::Status status = Forward(plan);
+    const absl::Time end = absl::Now();
+    if (status.ok()) {
+      RecordStep(plan, end - start);
+      Advance(plan, end);
+    } else {
+      FailBatch(plan, status);
+    }
+  } else if (!scheduler_->idle()) {
+    FailAll(absl::InternalError("the scheduler found nothing to do although requests wait"));
+  }
+  Deliver();
+}
+
+// Takes out the sequences that nobody waits for any more and those that are out of time.
+void Engine::DropAbandoned() {
+  const absl::Time now = absl::Now();
+  const uint64_t cancels = cancellation_->num_cancels();
+  if (cancels == cancels_seen_ && now < next_deadline_) return;
+  cancels_seen_ = cancels;
+  next_deadline_ = absl::InfiniteFuture();
+  auto dropped = scheduler_->TakeIf([this, now](const Sequence& sequence) {
+    const Request& request = sequence.request();
+    if (request.abandoned() || request.deadline() <= now) return true;
+    next_deadline_ = std::min(next_deadline_, request.deadline());
+    return false;
+  });
+  for (std::unique_ptr<Sequence>& sequence : dropped) {
+    sequence->Expire();  // or it was cancelled before
+    Generation result = sequence->TakeError(sequence->request().AbandonedStatus(), now);
+    Finish(std::move(sequence), std::move(result));
+  }
+}
+
+// Carries out the plan's block operations and computes its tokens; logits_ then has a row for each
+// that the plan wants.
+absl::Status Engine::Forward(const StepPlan& plan) {
+  LanguageModel& model = model_->language_model();
+  for (const BlockOp& op : plan.block_ops) {
+    const absl::Status status =
+        op.from < 0 ? model.ZeroKvBlock(op.to) : model.CopyKvBlock(op.from, op.to, op.tokens);
+    if (status.ok()) continue;
+    scheduler_->DistrustBlocks();
+    return status;
+  }
+  std::vector<int32_t> tokens, logit_rows;
+  std::vector<SequenceSpan> spans;
+  std::vector<const Request*> requests;
+  for (const StepEntry& entry : plan.entries) {
+    const Sequence& sequence = *entry.sequence;
+    const int32_t first_row = static_cast<int32_t>(tokens.size());
+    const auto input = sequence.tokens().subspan(sequence.computed(), entry.num_tokens);
+    tokens.insert(tokens.end(), input.begin(), input.end());
+    spans.push_back({.first_row = first_row,
+                     .num_tokens = entry.num_tokens,
+                     .first_position = sequence.computed(),
+                     .blocks = sequence.block_table().blocks});
+    for (int32_t row = entry.num_tokens - entry.num_logits; row < entry.num_tokens; ++row) {
+      logit_rows.push_back(first_row + row);
+    }
+    requests.push_back(&sequence.request());
+  }
+  logits_.resize(logit_rows.size() * model.vocab_size());
+  cancellation_->BeginStep(std::move(requests));
+  absl::Status status =
+      model.Forward({tokens, spans, logit_rows}, cancellation_->flag(), absl::MakeSpan(logits_));
+  cancellation_->EndStep();
+  return status;
+}
+
+// Takes the step's results: sequences grow by a token, get their scores, or end.
+void Engine::Advance(const StepPlan& plan, absl::Time now) {
+  const int32_t vocab_size = model_->language_model().vocab_size();
+  absl::Span<const float> rows = logits_;
+  auto next_row = [&rows, vocab_size] {
+    const absl::Span<const float> row = rows.subspan(0, vocab_size);
+    rows.remove_prefix(vocab_size);
+    return row;
+  };
+  for (const StepEntry& entry : plan.entries) {
+    Sequence* sequence = entry.sequence;
+    const int32_t first_position = sequence->computed();
+    scheduler_->Commit(entry);
+    absl::Status status;
+    std::optional<FinishReason> end;
+    if (sequence->scoring()) {
+      for (int32_t i = 0; i < entry.num_logits; ++i) {
+        status.Update(sequence->Score(first_position + i, next_row()));
+      }
+      if (sequence->remaining() == 0) end = FinishReason::kStop;
+    } else if (entry.num_logits == 1) {
+      const bool first = sequence->answer_tokens() == 0;
+      auto sampled = sequence->SampleNext(next_row(), now, &scratch_);
+      status = sampled.status();
+      if (sampled.ok()) {
+        end = *sampled;
+        RecordToken(sequence->last_latency(), first);
+      }
+    }
+    if (!status.ok()) {
+      Generation error = sequence->TakeError(status, now);
+      Finish(scheduler_->Finish(sequence, /*keep=*/false), std::move(error));
+    } else if (end) {
+      Generation result = sequence->TakeResult(*end, now);
+      Finish(scheduler_->Finish(sequence, /*keep=*/true), std::move(result));
+    }
+  }
+}
+
+// The forward pass failed, or was cut short because nobody waited for it any more.
+void Engine::FailBatch(const StepPlan& plan, const absl::Status& status) {
+  const bool abandoned =
+      std::all_of(plan.entries.begin(), plan.entries.end(),
+                  [](const StepEntry& e) { return e.sequence->request().abandoned(); });
+  if (abandoned || cancellation_->stopped()) return;  // the next step, or the end, drops them
+  const absl::Time now = absl::Now();
+  for (const StepEntry& entry : plan.entries) {
+    Generation error = entry.sequence->TakeError(status, now);
+    Finish(scheduler_->Finish(entry.sequence, /*keep=*/false), std::move(error));
+  }
+}
+
+void Engine::FailAll(const absl::Status& status) {
+  const absl::Time now = absl::Now();
+  for (auto& sequence : scheduler_->TakeIf([](const Sequence&) { return true; })) {
+    Generation error = sequence->TakeError(status, now);
+    Finish(std::move(sequence), std::move(error));
+  }
+}
+
+void Engine::Finish(std::unique_ptr<Sequence> sequence, Generation result) {
+  finished_.push_back({std::move(sequence), std::move(result)});
+}
+
+// Hands out what is finished, after the statistics tell of it: who waits may look at once.
+void Engine::Deliver() {
+  ReportQueue();
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const Finished& f : finished_) stats_.failed += !f.result.status.ok();
+    stats_.requests += static_cast<int64_t>(finished_.size());
+  }
+  for (Finished& f : finished_) f.sequence->Deliver(std::move(f.result));
+  finished_.clear();
+}
+
+void Engine::ReportQueue() {
+  absl::MutexLock lock(&mutex_);
+  num_waiting_ = scheduler_->num_waiting();
+  stats_.running = scheduler_->num_running();
+  stats_.kv_blocks_free = scheduler_->blocks().num_free();
+  stats_.kv_blocks_cached = scheduler_->blocks().num_cached();
+}
+
+void Engine::RecordStep(const StepPlan& plan, absl::Duration took) {
+  int64_t prefilled = 0, decoded = 0;
+  for (const StepEntry& entry : plan.entries) {
+    (entry.decode ? decoded : prefilled) += entry.num_tokens;
+  }
+  const absl::Duration per_token = took / (prefilled + decoded);
+  absl::MutexLock lock(&mutex_);
+  ++stats_.steps;
+  stats_.decode_steps += decoded > 0;
+  stats_.tokens_prefilled += prefilled;
+  stats_.prefill_time += per_token * prefilled;
+  stats_.decode_time += per_token * decoded;
+  stats_.tokens_reused += plan.tokens_reused;
+  stats_.preemptions += plan.preemptions;
+}
+
+void Engine::RecordToken(absl::Duration latency, bool first) {
+  absl::MutexLock lock(&mutex_);
+  ++stats_.tokens_decoded;
+  (first ? time_to_first_token_ : inter_token_latency_).Add(latency);
+}
+
+std::unique_ptr<Scheduler> Engine::MakeScheduler() const {
+  // Of the memory for logits, what decoding sequences do not need is for prompts being scored.
+  constexpr int64_t kMaxLogitBytes = 64 << 20;
+  const LanguageModel& model = model_->language_model();
+  const int64_t rows = kMaxLogitBytes / (int64_t{model.vocab_size()} * sizeof(float));
+  return std::make_unique<Scheduler>(
+      SchedulerOptions{.step_tokens = options_.step_tokens,
+                       .max_sequences = options_.max_sequences,
+                       .max_scored_rows = static_cast<int32_t>(std::clamp<int64_t>(
+                           rows - options_.max_sequences, 1, options_.step_tokens)),
+                       .num_blocks = model.num_kv_blocks(),
+                       .prefix_cache = options_.prefix_cache});
+}
+
+// An allocation failed somewhere in a step. Whatever was under way is given up (a sequence that
+// goes finishes its request), and the cache begins again with nothing.
+void Engine::Recover() {
+  {
+    absl::MutexLock lock(&mutex_);
+    const int64_t lost = static_cast<int64_t>(finished_.size()) + scheduler_->num_running() +
+                         scheduler_->num_waiting();
+    stats_.requests += lost;
+    stats_.failed += lost;
+  }
+  finished_.clear();
+  scheduler_ = nullptr;
+  while (scheduler_ == nullptr) {
+    try {
+      scheduler_ = MakeScheduler();
+      scheduler_->DistrustBlocks();
+      Deliver();
+    } catch (const std::exception&) {
+      absl::SleepFor(absl::Milliseconds(10));
+    }
+  }
+}
+
+}  // namespace lm

@@ -1,0 +1,78 @@
+// The process's engines, one a loaded model file (and way of loading it), shared by all
+// connections.
+#ifndef LM_ENGINE_RUNTIME_ENGINE_REGISTRY_H_
+#define LM_ENGINE_RUNTIME_ENGINE_REGISTRY_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "engine/base/file.h"
+#include "engine/model/model.h"
+#include "engine/runtime/engine.h"
+
+namespace lm {
+
+// The engine for the file at `path` under these options: a running one where there is one (files
+// are told apart by identity, not by name), else loads the model and starts one. Concurrent first
+// calls for one file load it once. The engine stops when its last shared_ptr goes, and at exit().
+// FailedPrecondition "open the database after fork" in a forked child of a process that has had an
+// engine.
+absl::StatusOr<std::shared_ptr<Engine>> GetEngine(const std::string& path,
+                                                  const ModelOptions& options);
+
+// Those running now; none in a forked child.
+std::vector<std::shared_ptr<Engine>> RunningEngines();
+
+// What the functions above are made of; tests have one of their own. Thread-safe.
+class EngineRegistry {
+ public:
+  using Loader = std::function<absl::StatusOr<std::unique_ptr<Model>>(const std::string& path,
+                                                                      const ModelOptions& options)>;
+  explicit EngineRegistry(Loader loader) : loader_(std::move(loader)) {}
+
+  absl::StatusOr<std::shared_ptr<Engine>> Get(const std::string& path, const ModelOptions& options);
+  std::vector<std::shared_ptr<Engine>> Running();
+  // Stops every engine, whoever holds it, and starts no more.
+  void StopAll();
+
+ private:
+  struct Key {
+    FileIdentity file;
+    ModelOptions options;
+
+    auto Tie() const {
+      return std::make_tuple(file, options.device, options.threads, options.kv_bytes,
+                             options.context_length);
+    }
+    friend bool operator==(const Key& a, const Key& b) { return a.Tie() == b.Tie(); }
+    template <typename H>
+    friend H AbslHashValue(H h, const Key& key) {
+      return H::combine(std::move(h), key.Tie());
+    }
+  };
+  // Shared by those who wait for one loading.
+  struct Slot {
+    bool loading = true;
+    absl::Status status;  // of the loading
+    std::weak_ptr<Engine> engine;
+  };
+  absl::StatusOr<std::shared_ptr<Engine>> Load(const std::string& path, const Key& key);
+
+  const Loader loader_;
+  absl::Mutex mutex_;
+  absl::flat_hash_map<Key, std::shared_ptr<Slot>> slots_ ABSL_GUARDED_BY(mutex_);
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_RUNTIME_ENGINE_REGISTRY_H_

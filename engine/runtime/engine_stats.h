@@ -1,0 +1,40 @@
+// What an engine has done so far; a snapshot for lm_stats.
+#ifndef LM_ENGINE_RUNTIME_ENGINE_STATS_H_
+#define LM_ENGINE_RUNTIME_ENGINE_STATS_H_
+
+#include <cstdint>
+
+#include "absl/time/time.h"
+
+namespace lm {
+
+// Percentiles over the last few thousand observations.
+struct LatencySummary {
+  int64_t count = 0;
+  absl::Duration p50, p95, p99;
+};
+
+struct EngineStats {
+  int64_t requests = 0;          // finished, whatever their end
+  int64_t failed = 0;            // of those, with an error
+  int64_t running = 0;           // now
+  int64_t queued = 0;            // now
+  int64_t tokens_prefilled = 0;  // computed
+  int64_t tokens_reused = 0;     // taken from the prefix cache instead
+  int64_t tokens_decoded = 0;
+  int64_t steps = 0;
+  int64_t decode_steps = 0;     // steps that decoded at least one token
+  absl::Duration prefill_time;  // model time, shared out by tokens in mixed steps
+  absl::Duration decode_time;
+  LatencySummary time_to_first_token;
+  LatencySummary inter_token_latency;
+  int64_t kv_blocks_total = 0;
+  int64_t kv_blocks_free = 0;
+  int64_t kv_blocks_cached = 0;  // held by the prefix tree
+  int64_t kv_block_bytes = 0;
+  int64_t preemptions = 0;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_RUNTIME_ENGINE_STATS_H_

@@ -1,0 +1,52 @@
+#include "engine/runtime/generation_options.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/utf8.h"
+
+namespace lm {
+namespace {
+
+template <typename T>
+absl::Status OutOfRange(absl::string_view name, absl::string_view wanted, T got) {
+  return absl::InvalidArgumentError(absl::StrCat(name, " must be ", wanted, ", got ", got));
+}
+
+}  // namespace
+
+// Comparisons are written so that a NaN fails them.
+absl::Status ValidateGenerationOptions(const GenerationOptions& o) {
+  if (o.max_tokens < 0) return OutOfRange("max_tokens", ">= 0", o.max_tokens);
+  if (!(o.temperature >= 0) || std::isinf(o.temperature)) {
+    return OutOfRange("temperature", ">= 0", o.temperature);
+  }
+  if (o.top_k < 0) return OutOfRange("top_k", ">= 0", o.top_k);
+  if (!(o.top_p > 0 && o.top_p <= 1)) return OutOfRange("top_p", "in (0, 1]", o.top_p);
+  if (!(o.min_p >= 0 && o.min_p <= 1)) return OutOfRange("min_p", "in [0, 1]", o.min_p);
+  if (!(o.repeat_penalty > 0) || std::isinf(o.repeat_penalty)) {
+    return OutOfRange("repeat_penalty", "> 0", o.repeat_penalty);
+  }
+  if (o.timeout_ms < 0) return OutOfRange("timeout_ms", ">= 0", o.timeout_ms);
+  if (o.stop.size() > kMaxStopStrings) {
+    return OutOfRange("stop", absl::StrCat("at most ", kMaxStopStrings, " strings"), o.stop.size());
+  }
+  for (const std::string& stop : o.stop) {
+    if (stop.empty()) return absl::InvalidArgumentError("stop must not hold an empty string");
+    if (stop.size() > kMaxStopBytes) {
+      return OutOfRange("stop", absl::StrCat("of strings of at most ", kMaxStopBytes, " bytes"),
+                        stop.size());
+    }
+    if (const size_t valid = ValidUtf8Prefix(stop); valid < stop.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("stop must be valid UTF-8, byte ", valid, " of one is not"));
+    }
+  }
+  for (const auto& [token, bias] : o.logit_bias) {
+    if (token < 0) return OutOfRange("a token of logit_bias", ">= 0", token);
+    if (!std::isfinite(bias)) return OutOfRange("logit_bias", "finite", bias);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lm

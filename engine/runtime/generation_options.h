@@ -1,0 +1,52 @@
+// GenerationOptions: how an answer is to be made. The JSON form is what SQL's last argument and the
+// C API take; docs of each option are in the README's table.
+#ifndef LM_ENGINE_RUNTIME_GENERATION_OPTIONS_H_
+#define LM_ENGINE_RUNTIME_GENERATION_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace lm {
+
+enum class OnError { kError, kNull, kJson };                     // SQL only
+enum class OnOverflow { kError, kTruncateStart, kTruncateEnd };  // a prompt longer than fits
+
+struct GenerationOptions {
+  std::string model = {};     // a name of lm_models; empty: the connection's default
+  int32_t max_tokens = 256;   // >= 0
+  double temperature = 0;     // >= 0; 0: greedy
+  int32_t top_k = 0;          // >= 0; 0: all
+  double top_p = 1;           // (0, 1]
+  double min_p = 0;           // [0, 1]
+  double repeat_penalty = 1;  // > 0; applies to the last 64 tokens
+  uint64_t seed = 0;
+  std::vector<std::string> stop =
+      {};  // not in the answer; at most kMaxStopStrings, none empty, UTF-8
+  std::vector<std::pair<int32_t, double>> logit_bias = {};  // token id -> added to its logit
+  OnError on_error = OnError::kError;
+  OnOverflow on_overflow = OnOverflow::kError;
+  int64_t timeout_ms = 0;  // 0: none
+};
+
+inline constexpr size_t kMaxStopStrings = 64;
+inline constexpr size_t kMaxStopBytes = 4096;  // of one stop string
+
+// InvalidArgument, naming the option, its range and its value, where one is out of range.
+absl::Status ValidateGenerationOptions(const GenerationOptions& options);
+
+// Overlays the keys of a JSON object on *options; on an error *options stays as it was. Errors:
+// InvalidArgument for text that is not a JSON object (with the byte where it stops being one), a
+// key that is unknown (named, with the nearest known one) or there twice, a wrong type (an integer
+// written as 3.0 is one) or a value out of range ("temperature must be >= 0, got -1"). Options that
+// this version does not have (choices, regex, schema, grammar, cache) are Unimplemented.
+// `stop` is a string or an array of strings; `logit_bias` an object from token ids to numbers.
+absl::Status ParseGenerationOptions(absl::string_view json, GenerationOptions* options);
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_RUNTIME_GENERATION_OPTIONS_H_

@@ -1,0 +1,272 @@
+// The JSON form of GenerationOptions. One table maps each key to the function that takes its value.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "engine/runtime/generation_options.h"
+
+namespace lm {
+namespace {
+
+using nlohmann::json;
+
+// Untrusted text as a message shows it: short, one line, printable.
+std::string Shown(absl::string_view text) {
+  constexpr size_t kMostBytes = 60;
+  std::string shown = absl::Utf8SafeCEscape(text.substr(0, kMostBytes));
+  return text.size() > kMostBytes ? absl::StrCat(shown, "...") : shown;
+}
+
+std::string Described(const json& value) {
+  switch (value.type()) {
+    case json::value_t::null:
+      return "null";
+    case json::value_t::boolean:
+      return value.get<bool>() ? "true" : "false";
+    case json::value_t::string:
+      return absl::StrCat("the string '", Shown(value.get_ref<const std::string&>()), "'");
+    case json::value_t::array:
+      return "an array";
+    case json::value_t::object:
+      return "an object";
+    default:
+      return value.dump();  // a number
+  }
+}
+
+absl::Status WrongType(absl::string_view name, absl::string_view wanted, const json& value) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " must be ", wanted, ", got ", Described(value)));
+}
+
+absl::Status ToString(absl::string_view name, const json& value, std::string* out) {
+  if (!value.is_string()) return WrongType(name, "a string", value);
+  *out = value.get_ref<const std::string&>();
+  return absl::OkStatus();
+}
+
+absl::Status ToDouble(absl::string_view name, const json& value, double* out) {
+  if (!value.is_number()) return WrongType(name, "a number", value);
+  *out = value.get<double>();
+  return absl::OkStatus();
+}
+
+template <typename Integer>
+absl::Status ToInteger(absl::string_view name, const json& value, Integer* out) {
+  if (!value.is_number_integer()) return WrongType(name, "an integer", value);
+  constexpr Integer kLeast = std::numeric_limits<Integer>::min();
+  constexpr Integer kMost = std::numeric_limits<Integer>::max();
+  // JSON integers arrive as uint64 where they are not negative, else as int64.
+  const bool fits =
+      value.is_number_unsigned()
+          ? value.get<uint64_t>() <= static_cast<uint64_t>(kMost)
+          : std::is_signed_v<Integer> && value.get<int64_t>() >= static_cast<int64_t>(kLeast);
+  if (!fits) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " must be between ", kLeast, " and ", kMost, ", got ", value.dump()));
+  }
+  *out = value.get<Integer>();
+  return absl::OkStatus();
+}
+
+template <typename Enum>
+absl::Status ToEnum(absl::string_view name, const json& value,
+                    std::initializer_list<std::pair<absl::string_view, Enum>> choices, Enum* out) {
+  std::string wanted;
+  for (const auto& [word, meaning] : choices) {
+    if (value.is_string() && value.get_ref<const std::string&>() == word) {
+      *out = meaning;
+      return absl::OkStatus();
+    }
+    absl::StrAppend(&wanted, wanted.empty() ? "'" : " or '", word, "'");
+  }
+  return WrongType(name, wanted, value);
+}
+
+absl::Status ToStopStrings(absl::string_view name, const json& value,
+                           std::vector<std::string>* out) {
+  out->clear();
+  if (value.is_string()) {
+    out->push_back(value.get_ref<const std::string&>());
+    return absl::OkStatus();
+  }
+  if (!value.is_array()) return WrongType(name, "a string or an array of strings", value);
+  for (const json& element : value) {
+    RETURN_IF_ERROR(ToString("each element of stop", element, &out->emplace_back()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ToLogitBias(absl::string_view name, const json& value,
+                         std::vector<std::pair<int32_t, double>>* out) {
+  if (!value.is_object()) return WrongType(name, "an object from token ids to numbers", value);
+  out->clear();
+  for (const auto& [key, bias] : value.items()) {
+    int32_t token;
+    const bool digits = !key.empty() && std::all_of(key.begin(), key.end(),
+                                                    [](char c) { return c >= '0' && c <= '9'; });
+    if (!digits || !absl::SimpleAtoi(key, &token)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a key of logit_bias must be a token id, got '", Shown(key), "'"));
+    }
+    RETURN_IF_ERROR(ToDouble(absl::StrCat("logit_bias of token ", token), bias,
+                             &out->emplace_back(token, 0).second));
+  }
+  return absl::OkStatus();
+}
+
+using Options = GenerationOptions;
+struct Key {
+  absl::string_view name;
+  // Null: a later version's.
+  absl::Status (*take)(absl::string_view name, const json& value, Options* options);
+};
+constexpr Key kKeys[] = {
+    {"model",
+     [](absl::string_view n, const json& v, Options* o) { return ToString(n, v, &o->model); }},
+    {"max_tokens", [](absl::string_view n, const json& v,
+                      Options* o) { return ToInteger(n, v, &o->max_tokens); }},
+    {"temperature", [](absl::string_view n, const json& v,
+                       Options* o) { return ToDouble(n, v, &o->temperature); }},
+    {"top_k",
+     [](absl::string_view n, const json& v, Options* o) { return ToInteger(n, v, &o->top_k); }},
+    {"top_p",
+     [](absl::string_view n, const json& v, Options* o) { return ToDouble(n, v, &o->top_p); }},
+    {"min_p",
+     [](absl::string_view n, const json& v, Options* o) { return ToDouble(n, v, &o->min_p); }},
+    {"repeat_penalty", [](absl::string_view n, const json& v,
+                          Options* o) { return ToDouble(n, v, &o->repeat_penalty); }},
+    {"seed",
+     [](absl::string_view n, const json& v, Options* o) { return ToInteger(n, v, &o->seed); }},
+    {"stop",
+     [](absl::string_view n, const json& v, Options* o) { return ToStopStrings(n, v, &o->stop); }},
+    {"logit_bias", [](absl::string_view n, const json& v,
+                      Options* o) { return ToLogitBias(n, v, &o->logit_bias); }},
+    {"on_error",
+     [](absl::string_view n, const json& v, Options* o) {
+       return ToEnum<OnError>(
+           n, v, {{"error", OnError::kError}, {"null", OnError::kNull}, {"json", OnError::kJson}},
+           &o->on_error);
+     }},
+    {"on_overflow",
+     [](absl::string_view n, const json& v, Options* o) {
+       return ToEnum<OnOverflow>(n, v,
+                                 {{"error", OnOverflow::kError},
+                                  {"truncate_start", OnOverflow::kTruncateStart},
+                                  {"truncate_end", OnOverflow::kTruncateEnd}},
+                                 &o->on_overflow);
+     }},
+    {"timeout_ms", [](absl::string_view n, const json& v,
+                      Options* o) { return ToInteger(n, v, &o->timeout_ms); }},
+    {"choices", nullptr},
+    {"regex", nullptr},
+    {"schema", nullptr},
+    {"grammar", nullptr},
+    {"cache", nullptr},
+};
+
+// Levenshtein's distance, of at most the first 40 bytes.
+size_t EditDistance(absl::string_view a, absl::string_view b) {
+  a = a.substr(0, 40);
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+absl::Status UnknownKey(absl::string_view name) {
+  const Key* nearest = nullptr;
+  for (const Key& key : kKeys) {
+    if (key.take == nullptr) continue;
+    if (nearest == nullptr || EditDistance(name, key.name) < EditDistance(name, nearest->name)) {
+      nearest = &key;
+    }
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown option '", Shown(name), "'; the nearest known one is '", nearest->name, "'"));
+}
+
+// Walks the text once for what the document tree does not tell: where an error is, whether a key of
+// the object is there twice, whether something is nested deeper than any option.
+class Checker : public nlohmann::json_sax<json> {
+ public:
+  absl::Status status() const { return status_; }
+
+  bool null() override { return Value(); }
+  bool boolean(bool) override { return Value(); }
+  bool number_integer(number_integer_t) override { return Value(); }
+  bool number_unsigned(number_unsigned_t) override { return Value(); }
+  bool number_float(number_float_t, const string_t&) override { return Value(); }
+  bool string(string_t&) override { return Value(); }
+  bool binary(binary_t&) override { return Value(); }
+  bool start_object(std::size_t) override { return depth_ == 0 ? ++depth_ > 0 : Nest(); }
+  bool start_array(std::size_t) override { return Value() && Nest(); }
+  bool end_object() override { return --depth_ >= 0; }
+  bool end_array() override { return --depth_ >= 0; }
+  bool key(string_t& name) override {
+    if (depth_ != 1 || names_.insert(name).second) return true;
+    return Fail(absl::StrCat("option '", Shown(name), "' is there twice"));
+  }
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception&) override {
+    return Fail(absl::StrCat("options are not valid JSON: the error is at byte ", position));
+  }
+
+ private:
+  bool Value() {
+    return depth_ > 0 || Fail("options must be a JSON object, such as {\"seed\": 1}");
+  }
+  bool Nest() { return ++depth_ <= 4 || Fail("options are nested too deeply"); }
+  bool Fail(absl::string_view message) {
+    if (status_.ok()) status_ = absl::InvalidArgumentError(message);
+    return false;
+  }
+
+  int depth_ = 0;
+  std::set<std::string> names_;
+  absl::Status status_;
+};
+
+}  // namespace
+
+absl::Status ParseGenerationOptions(absl::string_view text, GenerationOptions* options) {
+  Checker checker;
+  json::sax_parse(text.begin(), text.end(), &checker);
+  RETURN_IF_ERROR(checker.status());
+  const json object = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) return absl::InvalidArgumentError("options must be a JSON object");
+
+  GenerationOptions result = *options;
+  for (const auto& [name, value] : object.items()) {
+    const auto key = std::find_if(std::begin(kKeys), std::end(kKeys),
+                                  [&name = name](const Key& k) { return k.name == name; });
+    if (key == std::end(kKeys)) return UnknownKey(name);
+    if (key->take == nullptr) {
+      return absl::UnimplementedError(
+          absl::StrCat("option '", name, "' is not in this version of sqlite-lm"));
+    }
+    RETURN_IF_ERROR(key->take(name, value, &result));
+  }
+  RETURN_IF_ERROR(ValidateGenerationOptions(result));
+  *options = std::move(result);
+  return absl::OkStatus();
+}
+
+}  // namespace lm

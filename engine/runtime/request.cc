@@ -1,0 +1,69 @@
+#include "engine/runtime/request.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace lm {
+
+absl::string_view FinishReasonName(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kContext:
+      return "context";
+    case FinishReason::kError:
+      return "error";
+  }
+  return "error";
+}
+
+Request::Request(RequestSpec spec)
+    : spec_(std::move(spec)),
+      submitted_(absl::Now()),
+      deadline_(spec_.options.timeout_ms > 0
+                    ? submitted_ + absl::Milliseconds(spec_.options.timeout_ms)
+                    : absl::InfiniteFuture()) {}
+
+bool Request::WaitFor(absl::Duration timeout) {
+  const absl::Time until = absl::Now() + timeout;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (mutex_.AwaitWithDeadline(absl::Condition(&done_), std::min(until, deadline_))) return true;
+  }
+  if (until < deadline_) return false;
+  Expire();
+  absl::MutexLock lock(&mutex_);
+  return mutex_.AwaitWithDeadline(absl::Condition(&done_), until);
+}
+
+const Generation& Request::result() const {
+  absl::MutexLock lock(&mutex_);
+  assert(done_);
+  return result_;
+}
+
+void Request::Abandon(State state) {
+  State wanted = State::kWanted;
+  if (!state_.compare_exchange_strong(wanted, state)) return;
+  if (cancellation_ != nullptr) cancellation_->OnCancel();
+}
+
+absl::Status Request::AbandonedStatus() const {
+  if (cancelled()) return absl::CancelledError("the generation was cancelled");
+  return absl::DeadlineExceededError(
+      absl::StrCat("the generation took longer than timeout_ms = ", spec_.options.timeout_ms));
+}
+
+void Request::Finish(Generation result) {
+  absl::MutexLock lock(&mutex_);
+  assert(!done_);
+  result_ = std::move(result);
+  done_ = true;
+}
+
+}  // namespace lm

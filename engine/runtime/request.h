@@ -1,0 +1,108 @@
+// Request: one generation on its way, shared by the thread that waits for it and the engine.
+#ifndef LM_ENGINE_RUNTIME_REQUEST_H_
+#define LM_ENGINE_RUNTIME_REQUEST_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "engine/runtime/batch_cancellation.h"
+#include "engine/runtime/generation_options.h"
+
+namespace lm {
+
+enum class FinishReason {
+  kStop,     // the model ended its answer, or a stop string came
+  kLength,   // max_tokens
+  kContext,  // the context is full
+  kError,    // Result::status says what
+};
+absl::string_view FinishReasonName(FinishReason reason);  // "stop", "length", "context", "error"
+
+// What the engine is asked to do.
+struct RequestSpec {
+  std::vector<int32_t> prompt = {};  // tokens, not empty
+  GenerationOptions options = {};
+  std::string salt = {};  // whose prefix cache
+  // Instead of generating: the log-probability of each prompt token given those before it.
+  bool score_prompt = false;
+};
+
+struct Generation {
+  absl::Status status = {};  // OK, or why there is no answer
+  std::string text = {};     // valid UTF-8
+  FinishReason finish = FinishReason::kError;
+  // The answer's, without the model's end-of-generation token; the ones that spelled a stop string
+  // are among them, although their text is not in `text`.
+  std::vector<int32_t> tokens = {};
+  // score_prompt: natural logs for prompt[1], prompt[2], ...
+  std::vector<float> prompt_logprobs = {};
+  int32_t tokens_in = 0;      // prompt
+  int32_t tokens_cached = 0;  // of those, found in the prefix cache
+  int32_t tokens_out = 0;
+  absl::Duration queued = {};               // submit -> first scheduled
+  absl::Duration time_to_first_token = {};  // submit -> first token
+  absl::Duration total = {};                // submit -> done
+};
+
+// Thread-safe.
+class Request {
+ public:
+  explicit Request(RequestSpec spec);
+
+  // Waits until the answer is there, at most `timeout`. True when it is. Once the request's own
+  // timeout_ms is over, waiting (or the engine, at the end of its step) gives it up: the result is
+  // DeadlineExceeded.
+  bool WaitFor(absl::Duration timeout);
+
+  // Nobody waits any more: the engine drops the request at the next opportunity, in the middle of a
+  // step where nobody else is in it, and finishes it with a Cancelled status. Returns at once.
+  void Cancel() { Abandon(State::kCancelled); }
+  bool cancelled() const { return state_.load(std::memory_order_relaxed) == State::kCancelled; }
+
+  // REQUIRES: WaitFor has returned true.
+  const Generation& result() const;
+
+  const RequestSpec& spec() const { return spec_; }
+  absl::Time submitted() const { return submitted_; }
+
+  // For the engine --------------------------------------------------------------------------------
+
+  // When the request is to be given up; infinitely late where it has no timeout.
+  absl::Time deadline() const { return deadline_; }
+  // Says that the deadline is over, as Cancel says that nobody waits.
+  void Expire() { Abandon(State::kExpired); }
+  // Cancelled or expired, whichever came first.
+  bool abandoned() const { return state_.load(std::memory_order_relaxed) != State::kWanted; }
+  // The status that an abandoned request ends with.
+  absl::Status AbandonedStatus() const;
+
+  // Whom to tell when the request is abandoned. Call before anybody else has the request.
+  void set_cancellation(std::shared_ptr<BatchCancellation> c) { cancellation_ = std::move(c); }
+  // Publishes the result and wakes the waiter. Call once.
+  void Finish(Generation result);
+
+ private:
+  enum class State : uint8_t { kWanted, kCancelled, kExpired };
+  void Abandon(State state);
+
+  const RequestSpec spec_;
+  const absl::Time submitted_;
+  const absl::Time deadline_;
+  std::shared_ptr<BatchCancellation> cancellation_;
+  std::atomic<State> state_{State::kWanted};
+  mutable absl::Mutex mutex_;
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;
+  Generation result_;  // written before done_, constant after
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_RUNTIME_REQUEST_H_

@@ -1,0 +1,127 @@
+#include "engine/runtime/sampler.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/random.h"
+#include "engine/base/status_macros.h"
+
+namespace lm {
+namespace {
+
+// Keeps adjusted logits so small that differences of two are finite.
+constexpr double kGreatestLogit = 1e300;
+double Bounded(double logit) { return std::clamp(logit, -kGreatestLogit, kGreatestLogit); }
+
+// Whether `a` stands before `b`: more weight, or the lower id.
+bool Before(const Sampler::Candidate& a, const Sampler::Candidate& b) {
+  return a.weight != b.weight ? a.weight > b.weight : a.token < b.token;
+}
+
+// For the heap functions, which keep the greatest in front.
+bool After(const Sampler::Candidate& a, const Sampler::Candidate& b) { return Before(b, a); }
+
+int32_t ArgMax(absl::Span<const float> logits) {
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+}  // namespace
+
+absl::Status CheckFinite(absl::Span<const float> logits) {
+  // All ones in the exponent: infinite or NaN. Without a branch, so that the loop vectorises.
+  constexpr uint32_t kExponent = 0x7f800000;
+  uint32_t any = 0;
+  for (float logit : logits) any |= (std::bit_cast<uint32_t>(logit) & kExponent) == kExponent;
+  if (any == 0) return absl::OkStatus();
+  const auto bad =
+      std::find_if(logits.begin(), logits.end(), [](float logit) { return !std::isfinite(logit); });
+  return absl::InternalError(absl::StrCat("the model's logit of token ", bad - logits.begin(),
+                                          " must be finite, got ", *bad));
+}
+
+Sampler::Sampler(const GenerationOptions* options) : options_(*options) {}
+
+absl::StatusOr<int32_t> Sampler::Sample(absl::Span<const float> logits,
+                                        absl::Span<const int32_t> context, Scratch* scratch) const {
+  RETURN_IF_ERROR(CheckFinite(logits));
+  const bool adjusted = options_.repeat_penalty != 1 || !options_.logit_bias.empty();
+  if (options_.temperature == 0 && !adjusted) return ArgMax(logits);
+
+  scratch->resize(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) {
+    (*scratch)[i] = {logits[i], static_cast<int32_t>(i)};
+  }
+  Adjust(context, scratch);
+  if (options_.temperature == 0) {
+    return std::min_element(scratch->begin(), scratch->end(), Before)->token;
+  }
+  return Draw(context.size(), scratch);
+}
+
+void Sampler::Adjust(absl::Span<const int32_t> context, Scratch* logits) const {
+  if (options_.repeat_penalty != 1) {
+    const size_t window = std::min<size_t>(context.size(), kRepeatWindow);
+    std::vector<int32_t> recent(context.end() - window, context.end());
+    std::sort(recent.begin(), recent.end());
+    recent.erase(std::unique(recent.begin(), recent.end()), recent.end());
+    for (int32_t token : recent) {
+      double& logit = (*logits)[token].weight;
+      logit =
+          Bounded(logit > 0 ? logit / options_.repeat_penalty : logit * options_.repeat_penalty);
+    }
+  }
+  for (const auto& [token, bias] : options_.logit_bias) {
+    double& logit = (*logits)[token].weight;
+    logit = Bounded(logit + bias);
+  }
+}
+
+int32_t Sampler::Draw(uint64_t position, Scratch* candidates) const {
+  Scratch& all = *candidates;
+  if (options_.top_k > 0 && static_cast<size_t>(options_.top_k) < all.size()) {
+    std::nth_element(all.begin(), all.begin() + options_.top_k - 1, all.end(), Before);
+    all.resize(options_.top_k);
+    // Which order nth_element leaves is the library's business; sums must not depend on it.
+    std::sort(all.begin(), all.end(), Before);
+  }
+  double greatest = all[0].weight;
+  for (const Candidate& c : all) greatest = std::max(greatest, c.weight);
+  double total = 0;
+  for (Candidate& c : all) {
+    c.weight = std::exp((c.weight - greatest) / options_.temperature);
+    total += c.weight;  // the greatest is exp(0) = 1
+  }
+
+  // top_p and min_p both keep a beginning of the order by probability: take from a heap that long.
+  size_t kept = all.size();
+  if (options_.top_p < 1 || options_.min_p > 0) {
+    std::make_heap(all.begin(), all.end(), After);
+    kept = 0;
+    double mass = 0;
+    // The taken ones gather at the end of the vector, the most probable last.
+    for (auto end = all.end(); end != all.begin(); --end) {
+      const bool full = options_.top_p < 1 && mass >= options_.top_p * total;
+      if (kept > 0 && (full || all.front().weight < options_.min_p)) break;
+      mass += all.front().weight;
+      std::pop_heap(all.begin(), end, After);
+      ++kept;
+    }
+    std::reverse(all.end() - kept, all.end());
+    total = mass;
+  }
+
+  double target = RandomUniform(options_.seed, position) * total;
+  const auto first = all.end() - kept;
+  for (auto it = first; it != all.end(); ++it) {
+    target -= it->weight;
+    if (target < 0) return it->token;
+  }
+  // Rounding left a rest: the last one that has any probability.
+  auto last = all.end() - 1;
+  while (last != first && last->weight == 0) --last;
+  return last->token;
+}
+
+}  // namespace lm

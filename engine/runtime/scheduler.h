@@ -1,0 +1,105 @@
+// Scheduler decides which tokens the next step computes.
+//
+//   scheduler.Add(std::make_unique<Sequence>(...));
+//   const StepPlan plan = scheduler.Schedule();
+//   ... carry out plan.block_ops, run the model over plan.entries ...
+//   for (const StepEntry& entry : plan.entries) scheduler.Commit(entry);
+//
+// One token budget a step: first a token for every sequence that decodes, then prompts, the oldest
+// first and in chunks, then new sequences from the queue. Two rules keep work from being done twice
+// and memory from being an error:
+// - A burst. While a sequence computes a prefix that a waiting one could use, the waiting one is
+//   held back; a moment later it finds the prefix in the tree.
+// - Preemption. Where a sequence needs a block and there is none, the one admitted last gives up
+//   its blocks and waits at the head of the queue, with its tokens kept. The first one always gets
+//   what it needs, so something always goes on.
+#ifndef LM_ENGINE_RUNTIME_SCHEDULER_H_
+#define LM_ENGINE_RUNTIME_SCHEDULER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "engine/runtime/block_manager.h"
+#include "engine/runtime/fair_queue.h"
+#include "engine/runtime/sequence.h"
+
+namespace lm {
+
+struct SchedulerOptions {
+  int32_t step_tokens = 512;
+  int32_t max_sequences = 64;
+  int32_t max_scored_rows = 512;  // tokens of prompts being scored in one step; >= 1
+  int32_t num_blocks = 0;
+  bool prefix_cache = true;
+};
+
+// The tokens [sequence->computed(), + num_tokens) of a sequence.
+struct StepEntry {
+  Sequence* sequence = nullptr;
+  int32_t num_tokens = 0;
+  bool decode = false;     // else a (part of a) prompt
+  int32_t num_logits = 0;  // of the last so many of these tokens the logits are wanted
+};
+
+struct StepPlan {
+  std::vector<BlockOp> block_ops;  // before the forward pass, in this order
+  std::vector<StepEntry> entries;
+  int64_t tokens_reused = 0;  // taken from the prefix cache by the sequences admitted
+  int64_t preemptions = 0;
+};
+
+// What a prefix has to save, in tokens, for a sequence to be held back until it is computed.
+inline constexpr int kLeastHeldPrefix = 32;
+
+// Not thread-safe: the engine's thread owns it.
+class Scheduler {
+ public:
+  explicit Scheduler(const SchedulerOptions& options);
+
+  // Queues a sequence. REQUIRES: it fits into num_blocks alone.
+  void Add(std::unique_ptr<Sequence> sequence);
+
+  // Not empty where there are sequences. The plan's pointers are valid until the sequence is taken.
+  StepPlan Schedule();
+
+  // The entry's tokens have been computed: others may use them from now on.
+  void Commit(const StepEntry& entry);
+  // The plan's block operations failed.
+  void DistrustBlocks() { blocks_.Distrust(); }
+
+  // Ends a running sequence: its blocks go back, to the prefix tree if `keep` (all that it has
+  // computed is right), else to the pool.
+  std::unique_ptr<Sequence> Finish(Sequence* sequence, bool keep);
+  // Ends all sequences, running or waiting, for which `condition` holds.
+  std::vector<std::unique_ptr<Sequence>> TakeIf(absl::FunctionRef<bool(const Sequence&)> condition);
+
+  int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
+  int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  bool idle() const { return running_.empty() && waiting_.size() == 0; }
+  const BlockManager& blocks() const { return blocks_; }
+  absl::Status CheckIntegrity() const;
+
+ private:
+  struct Step;
+  void PlanDecodes(Step* step);
+  void PlanPrompts(Step* step);
+  void AdmitWaiting(Step* step);
+  bool Plan(Sequence* sequence, int32_t num_tokens, Step* step);
+  bool MustWait(const Sequence& sequence) const;
+  bool Admit(Sequence* sequence, Step* step);
+  int64_t AvailableBlocks() const;
+  void Preempt(Sequence* sequence, Step* step);
+
+  const SchedulerOptions options_;
+  BlockManager blocks_;
+  std::vector<std::unique_ptr<Sequence>> running_;  // in the order of their admission
+  FairQueue waiting_;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_RUNTIME_SCHEDULER_H_

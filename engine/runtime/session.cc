@@ -1,0 +1,99 @@
+#include "engine/runtime/session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "engine/base/utf8.h"
+
+namespace lm {
+namespace {
+
+bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
+
+// The part of `text` that its tokens stand for without the first (or last) `drop`, cut between
+// characters.
+absl::string_view WithoutTokens(absl::string_view text, absl::Span<const int32_t> tokens,
+                                size_t drop, bool at_start, const Tokenizer& tokenizer) {
+  const size_t keep = tokens.size() - std::min(drop, tokens.size());
+  const absl::Span<const int32_t> kept =
+      at_start ? tokens.subspan(tokens.size() - keep) : tokens.subspan(0, keep);
+  size_t bytes = 0;
+  for (int32_t token : kept) bytes += tokenizer.TokenBytes(token).size();
+  bytes = std::min(bytes, text.size());  // a tokenizer may put a space in front of the text
+  if (at_start) {
+    size_t begin = text.size() - bytes;
+    while (begin < text.size() && IsContinuation(text[begin])) ++begin;
+    return text.substr(begin);
+  }
+  while (bytes > 0 && bytes < text.size() && IsContinuation(text[bytes])) --bytes;
+  return text.substr(0, bytes);
+}
+
+}  // namespace
+
+Session::Session(std::shared_ptr<Engine> engine, std::string salt)
+    : engine_(std::move(engine)), salt_(std::move(salt)) {}
+
+absl::StatusOr<std::shared_ptr<Request>> Session::Submit(absl::string_view prompt,
+                                                         absl::string_view system,
+                                                         const GenerationOptions& options) const {
+  ASSIGN_OR_RETURN(std::vector<int32_t> tokens, EncodePrompt(prompt, system));
+  const int64_t most = int64_t{engine_->max_sequence_tokens()} - 1;
+  if (options.on_overflow != OnOverflow::kError && static_cast<int64_t>(tokens.size()) > most) {
+    RETURN_IF_ERROR(Truncate(prompt, system, options, &tokens));
+  }
+  return engine_->Submit({.prompt = std::move(tokens), .options = options, .salt = salt_});
+}
+
+absl::Status Session::Truncate(absl::string_view prompt, absl::string_view system,
+                               const GenerationOptions& options,
+                               std::vector<int32_t>* tokens) const {
+  const int64_t context = engine_->max_sequence_tokens();
+  const int64_t answer =
+      std::clamp<int64_t>(options.max_tokens, 1, std::max<int64_t>(context / 2, 1));
+  const int64_t most = context - answer;
+  const bool at_start = options.on_overflow == OnOverflow::kTruncateStart;
+  const Tokenizer& tokenizer = model().tokenizer();
+  // Tokens of the prompt alone, to know what to cut. Encoded again with the template around it the
+  // rest may have a token more or less than counted, hence the loop; each turn takes more away.
+  std::vector<int32_t> own;
+  RETURN_IF_ERROR(tokenizer.Encode({{std::string(prompt), TextKind::kPlain}}, &own));
+  size_t drop = 0;
+  while (static_cast<int64_t>(tokens->size()) > most) {
+    if (drop >= own.size()) {
+      return absl::OutOfRangeError(absl::StrCat("the system prompt and the template alone have ",
+                                                tokens->size(),
+                                                " tokens; with room for the answer at most ", most,
+                                                " of the context's ", context, " may be used"));
+    }
+    drop += tokens->size() - most;
+    ASSIGN_OR_RETURN(*tokens,
+                     EncodePrompt(WithoutTokens(prompt, own, drop, at_start, tokenizer), system));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<Request>> Session::SubmitScoring(absl::string_view text) const {
+  ASSIGN_OR_RETURN(std::vector<int32_t> tokens, model().tokenizer().EncodePlain(text));
+  return engine_->Submit(
+      {.prompt = std::move(tokens), .options = {}, .salt = salt_, .score_prompt = true});
+}
+
+std::string Session::Render(absl::string_view prompt, absl::string_view system) const {
+  std::string text;
+  for (const TextPiece& piece : model().chat_template().Render(system, prompt)) text += piece.text;
+  return text;
+}
+
+absl::StatusOr<std::vector<int32_t>> Session::EncodePrompt(absl::string_view prompt,
+                                                           absl::string_view system) const {
+  std::vector<int32_t> tokens;
+  if (model().chat_template().adds_bos()) tokens.push_back(model().tokenizer().vocabulary().bos);
+  RETURN_IF_ERROR(
+      model().tokenizer().Encode(model().chat_template().Render(system, prompt), &tokens));
+  return tokens;
+}
+
+}  // namespace lm

@@ -1,0 +1,60 @@
+// Session: one client's way to an engine. Text goes in, requests come out; the SQL functions and
+// the C API are both thin over this.
+//
+//   Session session(engine, salt);
+//   ASSIGN_OR_RETURN(std::shared_ptr<Request> request, session.Submit(prompt, system, options));
+#ifndef LM_ENGINE_RUNTIME_SESSION_H_
+#define LM_ENGINE_RUNTIME_SESSION_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/runtime/engine.h"
+
+namespace lm {
+
+// Thread-safe; a value type.
+class Session {
+ public:
+  // `salt` names the prefix cache this client shares with others of the same salt.
+  Session(std::shared_ptr<Engine> engine, std::string salt);
+
+  // Renders the chat template, encodes, applies on_overflow, and queues. Errors: those of
+  // Tokenizer::Encode and Engine::Submit; an overflow names the prompt's tokens and the context's.
+  //
+  // on_overflow = truncate_start or truncate_end takes whole tokens off that end of `prompt`; the
+  // system prompt and the template's words stay (OutOfRange where they alone are too long). It
+  // happens only to a prompt that does not fit, and leaves room for max_tokens, up to half of the
+  // context.
+  absl::StatusOr<std::shared_ptr<Request>> Submit(absl::string_view prompt,
+                                                  absl::string_view system,
+                                                  const GenerationOptions& options) const;
+
+  // Queues the scoring of a plain text (no template); at least one token.
+  absl::StatusOr<std::shared_ptr<Request>> SubmitScoring(absl::string_view text) const;
+
+  // The rendered prompt as one string, control tokens spelled out.
+  std::string Render(absl::string_view prompt, absl::string_view system) const;
+  // The tokens Submit would feed the model, BOS included.
+  absl::StatusOr<std::vector<int32_t>> EncodePrompt(absl::string_view prompt,
+                                                    absl::string_view system) const;
+
+  const Engine& engine() const { return *engine_; }
+  const Model& model() const { return engine_->model(); }
+
+ private:
+  absl::Status Truncate(absl::string_view prompt, absl::string_view system,
+                        const GenerationOptions& options, std::vector<int32_t>* tokens) const;
+
+  std::shared_ptr<Engine> engine_;
+  std::string salt_;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_RUNTIME_SESSION_H_

@@ -1,0 +1,50 @@
+// Element types: plain numbers and GGUF's quantised blocks. A block type stores `block_size`
+// consecutive values of a row in `block_bytes` bytes; plain types are blocks of one.
+#ifndef LM_ENGINE_TENSOR_DTYPE_H_
+#define LM_ENGINE_TENSOR_DTYPE_H_
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+
+namespace lm {
+
+enum class DType : uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kI8,
+  kI32,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kIQ4_NL,
+  kIQ4_XS,
+};
+
+struct DTypeTraits {
+  absl::string_view name;  // as GGUF tools print it, e.g. "Q4_K"
+  int block_size;          // values a block
+  int block_bytes;         // bytes a block
+  bool quantised;
+};
+
+const DTypeTraits& Traits(DType dtype);
+
+// Bytes of a row of `values` values.
+// REQUIRES: values is a multiple of the block size.
+inline int64_t RowBytes(DType dtype, int64_t values) {
+  const DTypeTraits& traits = Traits(dtype);
+  return values / traits.block_size * traits.block_bytes;
+}
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_TENSOR_DTYPE_H_

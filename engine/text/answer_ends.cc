@@ -1,0 +1,93 @@
+#include "engine/text/answer_ends.h"
+
+#include <algorithm>
+
+#include "absl/strings/string_view.h"
+
+namespace lm {
+namespace {
+
+// The end of a turn, an answer or a text.
+constexpr absl::string_view kEnds[] = {
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|flush|>",
+    "<|calls|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "</s>",
+    "<|eom_id|>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<|end_of_text|>",
+    "<eos>",
+    "<turn|>",
+    "[e~[",
+    "<|tool_response>",
+    "<end_of_utterance>",
+    "<｜end▁of▁sentence｜>",
+};
+
+// Fill-in-the-middle: padding, repository and file separators, after which nothing useful comes.
+constexpr absl::string_view kFillInEnds[] = {
+    "<|fim_pad|>",   "<fim-pad>",  "<fim_pad>", "<PAD>",      "[PAD]",        "<|fim_repo|>",
+    "<|repo_name|>", "<fim-repo>", "<REPO>",    "<reponame>", "<|file_sep|>",
+};
+
+// Fill-in-the-middle: the parts of the prompt.
+constexpr absl::string_view kFillInParts[] = {
+    "<|fim_prefix|>",  "<fim-prefix>",    "<fim_prefix>",    "<｜fim▁begin｜>", "<PRE>",
+    "▁<PRE>",          "<|code_prefix|>", "<|prefix|>",      "<|fim_suffix|>",  "<fim-suffix>",
+    "<fim_suffix>",    "<｜fim▁hole｜>",  "<SUF>",           "▁<SUF>",          "<|suffix|>",
+    "<|code_suffix|>", "<|fim_middle|>",  "<fim-middle>",    "<fim_middle>",    "<MID>",
+    "<｜fim▁end｜>",   "▁<MID>",          "<|code_middle|>", "<|middle|>",
+};
+
+template <typename Visit>
+void ForEach(const TokenIndex& index, absl::Span<const absl::string_view> names, Visit visit) {
+  for (absl::string_view name : names) {
+    if (int32_t id = index.Find(name); id >= 0) visit(id);
+  }
+}
+
+}  // namespace
+
+void MarkConventionalControls(const TokenIndex& index, Vocabulary* vocabulary) {
+  auto mark = [vocabulary](int32_t id) { vocabulary->types[id] = TokenType::kControl; };
+  ForEach(index, kEnds, mark);
+  ForEach(index, kFillInEnds, mark);
+  ForEach(index, kFillInParts, mark);
+}
+
+std::vector<int32_t> FindAnswerEnds(const TokenIndex& index, const Vocabulary& vocabulary) {
+  std::vector<int32_t> ids;
+  auto add = [&ids](int32_t id) { ids.push_back(id); };
+  ForEach(index, kEnds, add);
+  ForEach(index, kFillInEnds, add);
+
+  auto has = [&index](absl::string_view name) { return index.Find(name) >= 0; };
+  auto remove = [&](absl::string_view name) {
+    ids.erase(std::remove(ids.begin(), ids.end(), index.Find(name)), ids.end());
+  };
+  // Where a vocabulary has a token for the end of the whole answer, "<|end|>" ends only a part.
+  if ((has("<|return|>") && has("<|call|>")) ||
+      (has("<|flush|>") && (has("<|call|>") || has("<|calls|>")))) {
+    remove("<|end|>");
+  }
+  // There "</s>" is HTML's strike-through.
+  if (has("<|tool_response>")) remove("</s>");
+
+  for (int32_t id : {vocabulary.eos, vocabulary.eot, vocabulary.eom}) {
+    if (id >= 0) ids.push_back(id);
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+}  // namespace lm

@@ -1,0 +1,116 @@
+#include "engine/text/byte_level_bpe.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/base/status_macros.h"
+#include "engine/text/byte_alphabet.h"
+#include "engine/text/split_family.h"
+
+namespace lm {
+namespace {
+
+uint64_t PairKey(int32_t left, int32_t right) {
+  return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
+}
+
+bool MustHaveToken(int byte) {
+  return byte == '\t' || byte == '\n' || byte == '\r' || (byte >= 0x20 && byte <= 0x7e) ||
+         (byte >= 0x80 && byte <= 0xbf);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ByteLevelBpe>> ByteLevelBpe::Create(const Vocabulary& vocabulary,
+                                                                   const TokenIndex& index) {
+  ASSIGN_OR_RETURN(SplitFamily family, FindSplitFamily(vocabulary.pre));
+  auto model = std::unique_ptr<ByteLevelBpe>(new ByteLevelBpe(index));
+  model->whole_pieces_first_ = family.whole_pieces_first;
+  ASSIGN_OR_RETURN(model->splitter_, TextSplitter::Create(family.patterns));
+
+  for (int byte = 0; byte < 256; ++byte) {
+    model->byte_ids_[byte] = index.FindPlain(SpellByte(static_cast<uint8_t>(byte)));
+    if (model->byte_ids_[byte] < 0 && MustHaveToken(byte)) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("tokenizer.ggml.tokens: there is no token for the byte 0x%02x", byte));
+    }
+  }
+
+  if (vocabulary.merges.size() > UINT32_MAX) {
+    return absl::InvalidArgumentError("tokenizer.ggml.merges: more than 2^32 merges");
+  }
+  model->merges_.reserve(vocabulary.merges.size());
+  std::string merged;
+  for (size_t rank = 0; rank < vocabulary.merges.size(); ++rank) {
+    const absl::string_view merge = vocabulary.merges[rank];
+    auto refuse = [&](absl::string_view why) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tokenizer.ggml.merges[", rank, "] is ", QuoteName(merge), ": ", why));
+    };
+    const size_t space = merge.find(' ', 1);
+    if (space == absl::string_view::npos || space + 1 == merge.size()) {
+      return refuse("wanted two tokens with a space between them");
+    }
+    const absl::string_view left = merge.substr(0, space);
+    const absl::string_view right = merge.substr(space + 1);
+    merged.assign(left.data(), left.size());
+    merged.append(right.data(), right.size());
+    for (absl::string_view name : {left, right, absl::string_view(merged)}) {
+      if (index.Find(name) < 0) {
+        return refuse(absl::StrCat("there is no token ", QuoteName(name)));
+      }
+    }
+    // A merge that would take part in spelling a control token never runs.
+    const int32_t left_id = index.FindPlain(left);
+    const int32_t right_id = index.FindPlain(right);
+    const int32_t id = index.FindPlain(merged);
+    if (left_id < 0 || right_id < 0 || id < 0) continue;
+    // Of merges of the same pair the first counts.
+    model->merges_.emplace(PairKey(left_id, right_id), Merge{static_cast<uint32_t>(rank), id});
+  }
+  return model;
+}
+
+absl::Status ByteLevelBpe::Encode(absl::string_view text, bool /*begins*/,
+                                  std::vector<int32_t>* ids) const {
+  std::vector<TextSplitter::Piece> pieces;
+  RETURN_IF_ERROR(splitter_->Split(text, &pieces));
+  SymbolMerger merger;
+  for (const TextSplitter::Piece& piece : pieces) {
+    EncodePiece(text.substr(piece.begin, piece.end - piece.begin), &merger, ids);
+  }
+  return absl::OkStatus();
+}
+
+void ByteLevelBpe::EncodePiece(absl::string_view piece, SymbolMerger* merger,
+                               std::vector<int32_t>* ids) const {
+  constexpr size_t kLongestWholePiece = 1024;
+  if (whole_pieces_first_ && piece.size() <= kLongestWholePiece) {
+    const int32_t id = index_.FindPlain(SpellBytes(piece));
+    if (id >= 0) {
+      ids->push_back(id);
+      return;
+    }
+  }
+  std::vector<Symbol>& symbols = merger->symbols();
+  symbols.clear();
+  for (size_t i = 0; i < piece.size(); ++i) {
+    symbols.push_back(
+        {static_cast<uint32_t>(i), 1, -1, -1, byte_ids_[static_cast<uint8_t>(piece[i])]});
+  }
+  merger->Run([this](const Symbol& left, const Symbol& right, Merge* merge) {
+    auto it = merges_.find(PairKey(left.id, right.id));
+    if (it == merges_.end()) return false;
+    *merge = it->second;
+    return true;
+  });
+  for (int32_t i = 0; i >= 0; i = symbols[i].next) {
+    if (symbols[i].id >= 0) ids->push_back(symbols[i].id);
+  }
+}
+
+std::string ByteLevelBpe::DecodeName(absl::string_view name) const { return UnspellBytes(name); }
+
+}  // namespace lm

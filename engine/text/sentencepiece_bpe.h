@@ -1,0 +1,54 @@
+// SentencePiece-style BPE (tokenizer.ggml.model "llama"): spaces become U+2581, and of all pairs of
+// neighbours that together are a token the one with the highest score merges, beginning with single
+// characters. A character without a token becomes byte tokens.
+//
+// Kudo and Richardson, https://arxiv.org/abs/1808.06226.
+#ifndef LM_ENGINE_TEXT_SENTENCEPIECE_BPE_H_
+#define LM_ENGINE_TEXT_SENTENCEPIECE_BPE_H_
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
+#include "engine/text/symbol_merger.h"
+#include "engine/text/text_model.h"
+#include "engine/text/token_index.h"
+#include "engine/text/vocabulary.h"
+
+namespace lm {
+
+class SentencePieceBpe : public TextModel {
+ public:
+  // InvalidArgument for a vocabulary without a token for each byte that UTF-8 can have.
+  // REQUIRES: vocabulary and index (which was built over it) outlive this.
+  static absl::StatusOr<std::unique_ptr<SentencePieceBpe>> Create(const Vocabulary& vocabulary,
+                                                                  const TokenIndex& index);
+
+  // Where the vocabulary adds a space prefix, a text that `begins` gets one.
+  absl::Status Encode(absl::string_view text, bool begins,
+                      std::vector<int32_t>* ids) const override;
+  std::string DecodeName(absl::string_view name) const override;
+
+ private:
+  struct Chunk;
+
+  SentencePieceBpe(const Vocabulary& vocabulary, const TokenIndex& index)
+      : vocabulary_(vocabulary), index_(index) {}
+
+  void EncodeChunk(Chunk* chunk, std::vector<int32_t>* ids) const;
+
+  const Vocabulary& vocabulary_;
+  const TokenIndex& index_;
+  std::array<int32_t, 256> byte_ids_;
+  size_t longest_ = 0;  // bytes of the longest token's name
+  // The pairs of code points (first << 32 | second) that stand side by side in some token. No merge
+  // can ever cross another pair, so the text falls apart there into chunks that are merged alone.
+  absl::flat_hash_set<uint64_t> joints_;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_TEXT_SENTENCEPIECE_BPE_H_

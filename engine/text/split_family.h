@@ -1,0 +1,26 @@
+// The splits that byte-level BPE vocabularies were trained with, by the name that a model file
+// gives (tokenizer.ggml.pre).
+#ifndef LM_ENGINE_TEXT_SPLIT_FAMILY_H_
+#define LM_ENGINE_TEXT_SPLIT_FAMILY_H_
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace lm {
+
+struct SplitFamily {
+  // PCRE2 patterns, applied one after the other: each splits the pieces that the one before left.
+  absl::Span<const char* const> patterns;
+  // A piece that is a token as it stands is that token, whatever its merges would make.
+  bool whole_pieces_first = false;
+  // What a model file of this family means where it does not say whether to begin with BOS.
+  bool adds_bos = false;
+};
+
+// Unimplemented, naming it, where `name` is not known. The empty name is "default".
+absl::StatusOr<SplitFamily> FindSplitFamily(absl::string_view name);
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_TEXT_SPLIT_FAMILY_H_

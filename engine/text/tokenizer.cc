@@ -1,0 +1,158 @@
+#include "engine/text/tokenizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "engine/base/utf8.h"
+#include "engine/text/answer_ends.h"
+#include "engine/text/byte_level_bpe.h"
+#include "engine/text/sentencepiece_bpe.h"
+#include "engine/text/vocabulary_check.h"
+
+namespace lm {
+namespace {
+
+int HexDigit(char c) { return c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10; }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(Vocabulary vocabulary) {
+  if (vocabulary.model != "gpt2" && vocabulary.model != "llama") {
+    return absl::UnimplementedError(absl::StrCat("tokenizer.ggml.model ",
+                                                 QuoteName(vocabulary.model),
+                                                 " is not supported (\"gpt2\" and \"llama\" are)"));
+  }
+  RETURN_IF_ERROR(CheckVocabulary(vocabulary));
+  auto tokenizer = std::unique_ptr<Tokenizer>(new Tokenizer);
+  Tokenizer& t = *tokenizer;
+  t.vocabulary_ = std::move(vocabulary);
+  RETURN_IF_ERROR(t.index_.Build(&t.vocabulary_));
+  MarkConventionalControls(t.index_, &t.vocabulary_);
+  t.answer_ends_ = FindAnswerEnds(t.index_, t.vocabulary_);
+  for (int32_t id : t.answer_ends_) {
+    const absl::string_view name = t.vocabulary_.tokens[id];
+    if (name.size() > SpecialTokens::kMaxBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("token ", id, " ", QuoteName(name), " ends answers but is too long"));
+    }
+  }
+  if (t.vocabulary_.model == "gpt2") {
+    ASSIGN_OR_RETURN(t.model_, ByteLevelBpe::Create(t.vocabulary_, t.index_));
+  } else {
+    ASSIGN_OR_RETURN(t.model_, SentencePieceBpe::Create(t.vocabulary_, t.index_));
+  }
+  t.vocabulary_.merges = {};
+  t.special_tokens_ = std::make_unique<SpecialTokens>(t.vocabulary_);
+  t.byte_offsets_.reserve(t.vocabulary_.tokens.size() + 1);
+  t.byte_offsets_.push_back(0);
+  for (int32_t id = 0; id < t.size(); ++id) {
+    t.bytes_ += t.BytesOf(id);
+    t.byte_offsets_.push_back(t.bytes_.size());
+  }
+  return tokenizer;
+}
+
+std::string Tokenizer::BytesOf(int32_t id) const {
+  const std::string& name = vocabulary_.tokens[id];
+  switch (vocabulary_.types[id]) {
+    case TokenType::kControl:
+    case TokenType::kUnknown:
+      return "";
+    case TokenType::kUserDefined:
+      return name;
+    case TokenType::kByte:
+      return std::string(1, static_cast<char>(HexDigit(name[3]) << 4 | HexDigit(name[4])));
+    case TokenType::kNormal:
+    case TokenType::kUnused:
+      break;
+  }
+  return model_->DecodeName(name);
+}
+
+absl::Status Tokenizer::Encode(absl::Span<const TextPiece> pieces,
+                               std::vector<int32_t>* ids) const {
+  std::string joined;
+  std::vector<SpecialTokens::Range> markup;
+  for (const TextPiece& piece : pieces) {
+    const size_t valid = ValidUtf8Prefix(piece.text);
+    if (valid != piece.text.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("text is not valid UTF-8: the byte at offset ", valid));
+    }
+    const size_t begin = joined.size();
+    if (piece.text.size() >= kMaxTextBytes - begin) {
+      return absl::InvalidArgumentError(absl::StrCat("text has ", begin + piece.text.size(),
+                                                     " bytes or more, fewer than ", kMaxTextBytes,
+                                                     " can be encoded"));
+    }
+    joined += piece.text;
+    if (piece.kind != TextKind::kMarkup || piece.text.empty()) continue;
+    if (!markup.empty() && markup.back().end == begin) {
+      markup.back().end = joined.size();
+    } else {
+      markup.push_back({begin, joined.size()});
+    }
+  }
+  const absl::string_view text = joined;
+  size_t pos = 0;
+  bool begins = true;
+  for (const SpecialTokens::Match& match : special_tokens_->Find(text, markup)) {
+    if (match.begin > pos) {
+      RETURN_IF_ERROR(model_->Encode(text.substr(pos, match.begin - pos), begins, ids));
+    }
+    ids->push_back(match.id);
+    pos = match.end;
+    begins = true;
+  }
+  if (pos < text.size()) RETURN_IF_ERROR(model_->Encode(text.substr(pos), begins, ids));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int32_t>> Tokenizer::EncodePlain(absl::string_view text) const {
+  std::vector<int32_t> ids;
+  if (vocabulary_.add_bos) ids.push_back(vocabulary_.bos);
+  const TextPiece piece = {std::string(text), TextKind::kPlain};
+  RETURN_IF_ERROR(Encode(absl::MakeConstSpan(&piece, 1), &ids));
+  return ids;
+}
+
+std::string Tokenizer::DecodePlain(absl::Span<const int32_t> ids) const {
+  const bool prefixed = vocabulary_.model == "llama" && vocabulary_.add_space_prefix;
+  std::string text;
+  bool begins = true;
+  for (int32_t id : ids) {
+    if (!Contains(id)) continue;
+    absl::string_view bytes = TokenBytes(id);
+    const TokenType type = vocabulary_.types[id];
+    const bool special = type == TokenType::kUserDefined || IsControl(id);
+    if (prefixed && begins && !special && !bytes.empty() && bytes[0] == ' ') bytes.remove_prefix(1);
+    begins = special;
+    text.append(bytes.data(), bytes.size());
+  }
+  return text;
+}
+
+absl::string_view Tokenizer::TokenBytes(int32_t id) const {
+  if (!Contains(id)) return {};
+  return absl::string_view(bytes_).substr(byte_offsets_[id],
+                                          byte_offsets_[id + 1] - byte_offsets_[id]);
+}
+
+absl::string_view Tokenizer::TokenName(int32_t id) const {
+  return Contains(id) ? absl::string_view(vocabulary_.tokens[id]) : absl::string_view();
+}
+
+bool Tokenizer::IsControl(int32_t id) const {
+  if (!Contains(id)) return false;
+  const TokenType type = vocabulary_.types[id];
+  return type == TokenType::kControl || type == TokenType::kUnknown;
+}
+
+bool Tokenizer::IsEndOfGeneration(int32_t id) const {
+  return std::binary_search(answer_ends_.begin(), answer_ends_.end(), id);
+}
+
+}  // namespace lm

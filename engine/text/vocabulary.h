@@ -1,0 +1,54 @@
+// What a model file says about its vocabulary, as plain data. model/load_vocabulary fills it from a
+// GGUF's tokenizer.* keys; Tokenizer::Create turns it into a tokenizer.
+#ifndef LM_ENGINE_TEXT_VOCABULARY_H_
+#define LM_ENGINE_TEXT_VOCABULARY_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lm {
+
+// A token's role, with GGUF's numbers (tokenizer.ggml.token_type).
+enum class TokenType : uint8_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,      // markers such as <|im_start|>; never produced by row text
+  kUserDefined = 4,  // matched whole in any text before the tokenizer proper runs
+  kUnused = 5,
+  kByte = 6,  // <0x0A> of a SentencePiece vocabulary
+};
+
+struct Vocabulary {
+  // tokenizer.ggml.model: "gpt2" (byte-level BPE) or "llama" (SentencePiece-style BPE by score).
+  std::string model;
+  // tokenizer.ggml.pre: the family of the BPE pre-tokenizer's split, e.g. "llama-bpe".
+  std::string pre;
+
+  std::vector<std::string> tokens;
+  std::vector<TokenType> types;     // as many as tokens
+  std::vector<float> scores;        // as many as tokens for "llama"; else empty
+  std::vector<std::string> merges;  // "left right", best first, for "gpt2"; else empty
+
+  // Token ids, or -1.
+  int32_t bos = -1;
+  int32_t eos = -1;
+  int32_t eot = -1;
+  int32_t eom = -1;
+  int32_t unknown = -1;
+  int32_t padding = -1;
+
+  bool add_bos = false;
+  bool add_eos = false;
+  bool add_space_prefix = true;  // "llama" only
+
+  // Markers that swallow the ASCII whitespace before or after them (few models have any).
+  std::vector<int32_t> strip_before;
+  std::vector<int32_t> strip_after;
+
+  std::string chat_template;  // Jinja source, or empty
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_TEXT_VOCABULARY_H_

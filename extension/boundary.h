@@ -1,0 +1,29 @@
+// The one place where exceptions end: everything SQLite calls runs inside Guarded().
+//
+//   int Next(sqlite3_vtab_cursor* c) noexcept {
+//     return ReportTo(c->pVtab, Guarded([&] { return static_cast<Cursor*>(c)->Next(); }));
+//   }
+#ifndef LM_EXTENSION_BOUNDARY_H_
+#define LM_EXTENSION_BOUNDARY_H_
+
+#include <utility>
+
+#include "absl/status/status.h"
+
+namespace lm {
+
+// Runs body(), which returns an absl::Status; an exception becomes one.
+absl::Status CurrentExceptionAsStatus() noexcept;
+
+template <typename Body>
+absl::Status Guarded(Body&& body) noexcept {
+  try {
+    return std::forward<Body>(body)();
+  } catch (...) {
+    return CurrentExceptionAsStatus();
+  }
+}
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_BOUNDARY_H_

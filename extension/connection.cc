@@ -1,0 +1,92 @@
+#include "extension/connection.h"
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "extension/load_engine.h"
+#include "extension/model_options.h"
+
+namespace lm {
+namespace {
+
+uint64_t NextNumber() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
+}  // namespace
+
+Connection::Connection(sqlite3* db) : db_(db), number_(NextNumber()) {}
+
+void Connection::SetSettings(Settings settings) {
+  settings_ = std::move(settings);
+  DropUnnamed();
+}
+
+void Connection::SetNames(ModelNames names) {
+  names_ = std::move(names);
+  DropUnnamed();
+}
+
+void Connection::DropUnnamed() {
+  std::erase_if(loaded_, [this](const LoadedModel& loaded) {
+    absl::StatusOr<ModelSource> now = names_.Resolve(loaded.reference, settings_);
+    return !now.ok() || now->path != loaded.source.path ||
+           !SameOptions(now->options, loaded.source.options);
+  });
+}
+
+absl::StatusOr<std::shared_ptr<const ModelUse>> Connection::Use(absl::string_view reference) {
+  if (fork_guard_.forked()) return ForkGuard::Error();
+  ASSIGN_OR_RETURN(ModelSource source, names_.Resolve(reference, settings_));
+  auto known = std::find_if(loaded_.begin(), loaded_.end(), [&](const LoadedModel& loaded) {
+    return loaded.reference == reference;
+  });
+  // A file that cannot be looked at any more is still in memory.
+  absl::StatusOr<FileIdentity> identity = IdentifyFile(source.path);
+  if (known == loaded_.end() || known->source.path != source.path ||
+      (identity.ok() && *identity != known->identity)) {
+    ASSIGN_OR_RETURN(std::shared_ptr<Engine> engine, LoadEngine(db_, source.path, source.options));
+    if (known == loaded_.end()) known = loaded_.emplace(loaded_.end());
+    *known = {std::string(reference), source, identity.value_or(FileIdentity()), std::move(engine)};
+  }
+  GenerationOptions defaults;
+  if (settings_.max_tokens.has_value()) {
+    defaults.max_tokens = static_cast<int32_t>(*settings_.max_tokens);
+  }
+  return std::make_shared<const ModelUse>(
+      ModelUse{Session(known->engine, Salt()), std::move(defaults)});
+}
+
+const Engine* Connection::FindLoaded(const ModelSource& source) const {
+  for (const LoadedModel& loaded : loaded_) {
+    if (loaded.source.path == source.path && SameOptions(loaded.source.options, source.options)) {
+      return loaded.engine.get();
+    }
+  }
+  return nullptr;
+}
+
+std::string Connection::NameOf(const Engine& engine) const {
+  for (const LoadedModel& loaded : loaded_) {
+    if (loaded.engine.get() == &engine) return loaded.source.name;
+  }
+  return "";
+}
+
+std::string Connection::Salt() const {
+  if (settings_.salt.has_value()) return absl::StrCat("salt:", *settings_.salt);
+  const char* name = sqlite3_db_filename(db_, "main");
+  // SQLite's own names are absolute; others belong to databases in memory.
+  if (name == nullptr || *name != '/') return absl::StrCat("connection:", number_);
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::canonical(name, error);
+  return absl::StrCat("file:", error ? std::string(name) : path.string());
+}
+
+}  // namespace lm

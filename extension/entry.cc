@@ -1,0 +1,56 @@
+// sqlite3_lm_init: registers everything, and nothing else. Called once for each connection that
+// loads the extension, in any number, from any thread.
+#include "extension/boundary.h"
+#include "extension/host.h"
+#include "extension/registrations.h"
+#include "lm/sqlite.h"
+
+namespace lm {
+namespace {
+
+constexpr int kOldestSqlite = 3031000;  // SQLITE_DIRECTONLY
+
+int Fail(char** message, const char* text) {
+  if (message != nullptr) *message = sqlite3_mprintf("sqlite-lm: %s", text);
+  return SQLITE_ERROR;
+}
+
+// A second load keeps the connection's models and settings.
+bool IsRegistered(sqlite3* db) {
+  sqlite3_stmt* statement = nullptr;
+  int code = sqlite3_prepare_v2(db, "SELECT lm_version(), lm_debug()", -1, &statement, nullptr);
+  sqlite3_finalize(statement);
+  return code == SQLITE_OK;
+}
+
+int RegisterAll(sqlite3* db) {
+  auto connection = std::make_shared<Connection>(db);
+  for (auto register_one :
+       {RegisterGenerate, RegisterTokens, RegisterRender, RegisterLogprobs, RegisterVersion,
+        RegisterEach, RegisterModels, RegisterSettings, RegisterStats}) {
+    int code = register_one(connection);
+    if (code != SQLITE_OK) return code;
+  }
+  return SQLITE_OK;
+}
+
+int Initialize(sqlite3* db, char** message) noexcept {
+  if (sqlite3_libversion_number() < kOldestSqlite) {
+    return Fail(message, "SQLite 3.31 or later is wanted");
+  }
+  if (IsRegistered(db)) return InitResult();
+  int code = SQLITE_ERROR;
+  absl::Status status = Guarded([&] {
+    code = RegisterAll(db);
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return Fail(message, "out of memory");
+  return code == SQLITE_OK ? InitResult() : Fail(message, sqlite3_errmsg(db));
+}
+
+}  // namespace
+}  // namespace lm
+
+extern "C" int sqlite3_lm_init(sqlite3* db, char** message, const sqlite3_api_routines* api) {
+  return lm::AdoptHost(api, message) ? lm::Initialize(db, message) : SQLITE_ERROR;
+}

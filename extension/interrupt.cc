@@ -1,0 +1,40 @@
+#include "extension/interrupt.h"
+
+#include "extension/host.h"
+
+namespace lm {
+namespace {
+
+// The comment is for those who trace their connection.
+constexpr char kProbe[] = "SELECT 1 /* sqlite-lm: interrupted? */";
+
+}  // namespace
+
+bool InterruptPoll::Interrupted() {
+  static const IsInterruptedFunction is_interrupted = FindIsInterrupted();
+  if (is_interrupted != nullptr) return is_interrupted(db_) != 0;
+  if (statement_ == nullptr) {
+    int code = sqlite3_prepare_v2(db_, kProbe, -1, &statement_, nullptr);
+    // The parser notices an interrupt too. Any other failure is an authorizer that forbids it.
+    if (code != SQLITE_OK) return code == SQLITE_INTERRUPT;
+  }
+  sqlite3_step(statement_);
+  return sqlite3_reset(statement_) == SQLITE_INTERRUPT;
+}
+
+absl::Status Await(sqlite3* db, Request& request) {
+  InterruptPoll poll(db);
+  while (!request.WaitFor(kInterruptInterval)) {
+    if (!poll.Interrupted()) continue;
+    request.Cancel();
+    return absl::CancelledError("interrupted");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GenerationStatus(const Generation& generation) {
+  if (!absl::IsCancelled(generation.status)) return generation.status;
+  return absl::UnavailableError(generation.status.message());
+}
+
+}  // namespace lm

@@ -1,0 +1,22 @@
+// GetEngine() that an interrupt ends: reading gigabytes takes a while.
+#ifndef LM_EXTENSION_LOAD_ENGINE_H_
+#define LM_EXTENSION_LOAD_ENGINE_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "engine/runtime/engine_registry.h"
+#include "extension/sqlite_api.h"
+
+namespace lm {
+
+// GetEngine(path, options), on a thread of its own. Cancelled, within a few milliseconds, where the
+// statement on `db` is interrupted meanwhile; the loading then goes on to its end, and what it
+// loaded is let go unless somebody has asked for it again. exit() waits for such a thread.
+absl::StatusOr<std::shared_ptr<Engine>> LoadEngine(sqlite3* db, const std::string& path,
+                                                   const ModelOptions& options);
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_LOAD_ENGINE_H_

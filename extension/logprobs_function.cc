@@ -1,0 +1,48 @@
+// lm_logprobs(text [, options])   JSON: the log-probability of each token given those before it
+//
+//   SELECT lm_logprobs('The quick brown fox');                           -- [null,-4.1,-2.7,...]
+//
+//   -- Which of two sentences does the model find more natural?
+//   SELECT text, (SELECT avg(value) FROM json_each(lm_logprobs(text))) AS mean_logprob
+//     FROM sentences ORDER BY mean_logprob DESC;
+//
+// Natural logarithms, one for each token of lm_tokenize(text), the first of which is null: nothing
+// stands before it. The text is taken as it is, without the chat template. NULL gives NULL.
+#include <cmath>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/base/status_macros.h"
+#include "extension/interrupt.h"
+#include "extension/registrations.h"
+#include "extension/scalar_function.h"
+
+namespace lm {
+namespace {
+
+absl::Status Logprobs(Call& call) {
+  ASSIGN_OR_RETURN(std::optional<std::string> text, call.Text(0, "text"));
+  if (!text.has_value()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(CallOptions options, call.Options(1));
+  ASSIGN_OR_RETURN(std::shared_ptr<Request> request, options.session().SubmitScoring(*text));
+  RETURN_IF_ERROR(Await(call.connection().db(), *request));
+  const Generation& result = request->result();
+  RETURN_IF_ERROR(GenerationStatus(result));
+  std::string json = "[null";
+  for (float logprob : result.prompt_logprobs) {
+    // -Infinity is not JSON; a token that cannot be is as good as one at the edge of F32.
+    absl::StrAppendFormat(&json, ",%.7g", std::fmax(logprob, -3.4e38f));
+  }
+  json += ']';
+  ResultJson(call.context(), json);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int RegisterLogprobs(const std::shared_ptr<Connection>& connection) {
+  return RegisterScalar<&Logprobs>(connection, {"lm_logprobs", 1, 2, kDirectOnly | kReturnsJson});
+}
+
+}  // namespace lm

@@ -1,0 +1,25 @@
+// What entry.cc registers: one function for each file of SQL functions, one for each table. Each
+// returns SQLITE_OK or the code SQLite refused with; calling one again replaces what it registered.
+#ifndef LM_EXTENSION_REGISTRATIONS_H_
+#define LM_EXTENSION_REGISTRATIONS_H_
+
+#include <memory>
+
+#include "extension/connection.h"
+
+namespace lm {
+
+int RegisterGenerate(const std::shared_ptr<Connection>& connection);
+int RegisterTokens(const std::shared_ptr<Connection>& connection);
+int RegisterRender(const std::shared_ptr<Connection>& connection);
+int RegisterLogprobs(const std::shared_ptr<Connection>& connection);
+int RegisterVersion(const std::shared_ptr<Connection>& connection);
+
+int RegisterEach(const std::shared_ptr<Connection>& connection);
+int RegisterModels(const std::shared_ptr<Connection>& connection);
+int RegisterSettings(const std::shared_ptr<Connection>& connection);
+int RegisterStats(const std::shared_ptr<Connection>& connection);
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_REGISTRATIONS_H_

@@ -1,0 +1,153 @@
+#!/usr/bin/python3
+"""Trains the model for a given wall-clock time, with checkpoints.
+
+On CPUs several one-threaded workers share the parameters: each computes the gradient of a batch of its own and applies
+it under a lock, so that a worker whose core is busy with something else holds nobody up.
+"""
+import argparse
+import os
+import time
+
+# Large tensors come and go all the time: without these, each is mapped and zeroed anew by the kernel.
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": "8000000000", "MALLOC_TRIM_THRESHOLD_": "16000000000", "MALLOC_TOP_PAD_": "100000000"}
+
+import torch
+import torch.nn.functional as F
+
+import documents
+import samples
+import tasks
+from chat import Chat
+from model import Config, Llama, visible
+from optimizer import Adam, Muon
+
+TEXT_WEIGHT = 0.3  # of the description's own tokens, beside 1 of an answer's
+WARM_UP = 50  # steps
+
+
+class WeightedCrossEntropy(torch.autograd.Function):
+    """The weighted mean of -log p(target), with one pass of the softmax for both the value and the derivative."""
+
+    @staticmethod
+    def forward(ctx, logits, targets, weights):
+        slope = F.softmax(logits, -1)
+        rows = torch.arange(len(targets), device=targets.device)
+        losses = -slope[rows, targets].float().clamp(min=1e-9).log()
+        slope[rows, targets] -= 1
+        share = weights / weights.sum()
+        ctx.save_for_backward(slope.mul_(share.unsqueeze(1).to(slope.dtype)))
+        return (losses * share).sum(), losses
+
+    @staticmethod
+    def backward(ctx, gradient, _):
+        return ctx.saved_tensors[0] * gradient.to(ctx.saved_tensors[0].dtype), None, None
+
+
+def tensors(group, device):
+    """Pads the samples; returns ids, positions, branches, the flat places that predict, what they predict, is it an answer."""
+    length = -(-max(map(len, group)) // 16) * 16
+    pad = lambda rows, value: torch.tensor([row + [value] * (length - len(row)) for row in rows], device=device)
+    ids = pad([s.ids for s in group], 0)
+    is_answer, is_text = pad([s.is_answer for s in group], False), pad([s.is_text for s in group], False)
+    places = (is_answer | is_text)[:, 1:].nonzero()
+    rows, columns = places[:, 0], places[:, 1]
+    positions, branches = pad([s.positions for s in group], 0), pad([s.branches for s in group], -1)
+    return ids, positions, branches, rows * length + columns, ids[rows, columns + 1], is_answer[rows, columns + 1]
+
+
+def save(path, model, **more):
+    torch.save({"config": model.config.as_dict(), "model": model.state_dict(), **more}, path + ".new")
+    os.replace(path + ".new", path)
+
+
+def work(rank, options, model, optimizers, lock, progress):
+    """progress holds the steps, the tokens and the second at which the training began."""
+    torch.set_num_threads(options.threads)
+    training, _ = documents.load(options.documents)
+    tasks.statistics = tasks.Statistics(training)
+    chat = Chat(options.vocabulary)
+    began = progress[2].item()
+    saved = logged = time.time()
+    losses = []
+    for group in samples.batches(training, chat, options.tokens, options.seed * 2000 + rank):
+        ids, positions, branches, where, targets, answers = tensors(group, options.device)
+        hidden = model(ids, positions, visible(branches))
+        logits = model.logits(hidden.flatten(0, 1)[where])
+        loss, each = WeightedCrossEntropy.apply(logits, targets, torch.where(answers, 1.0, TEXT_WEIGHT))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        losses.append([(each[chosen].sum().item(), chosen.sum().item()) for chosen in (answers, ~answers)])
+        done = (time.time() - began) / (60 * options.minutes)
+        with lock:
+            factor = min((progress[0].item() + 1) / WARM_UP, 1) * max(1 - done, 0)
+            for optimizer in optimizers:
+                optimizer.step(factor)
+            progress[0] += 1
+            progress[1] += sum(map(len, group))
+        for p in model.parameters():
+            p.grad = None
+        now = time.time()
+        if rank == 0 and now - logged > 20:
+            steps, tokens = int(progress[0]), int(progress[1])
+            answer, text = (sum(total for total, _ in kind) / max(sum(n for _, n in kind), 1) for kind in zip(*losses))
+            speed = f"{tokens / 1e6:.2f}M tokens, {tokens / (now - began):.0f}/s"
+            print(f"step {steps}, {speed}, {100 * done:.1f}% done, loss {answer:.3f} of answers, {text:.3f} of text", flush=True)
+            logged, losses = now, []
+        if rank == 0 and now - saved > options.save_every:
+            with lock:
+                save(options.output, model, steps=int(progress[0]), tokens=int(progress[1]))
+            saved = now
+        if done >= 1:
+            break
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("documents")
+    parser.add_argument("vocabulary")
+    parser.add_argument("output", help="the checkpoint to write")
+    parser.add_argument("--minutes", type=float, default=90)
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="1 on a GPU")
+    parser.add_argument("--threads", type=int, default=1, help="of each worker")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--tokens", type=int, default=4096, help="of a batch")
+    parser.add_argument("--adam-rate", type=float, default=0.0015)
+    parser.add_argument("--muon-rate", type=float, default=0.003)
+    for name, default in Config(vocabulary=0).as_dict().items():
+        if name != "vocabulary":
+            parser.add_argument("--" + name.replace("_", "-"), type=type(default), default=default)
+    parser.add_argument("--save-every", type=float, default=120, help="seconds")
+    parser.add_argument("--resume", help="a checkpoint to start from")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+
+    torch.manual_seed(options.seed)
+    shape = {name: getattr(options, name) for name in Config().as_dict() if name != "vocabulary"}
+    model = Llama(Config(vocabulary=len(Chat(options.vocabulary)), **shape)).to(options.device)
+    if options.resume:
+        model.load_state_dict(torch.load(options.resume, map_location=options.device)["model"])
+    print(f"{sum(p.numel() for p in model.parameters()) / 1e6:.2f} million parameters", flush=True)
+    optimizers = [
+        Muon(model.layers.parameters(), options.muon_rate),
+        Adam([model.embedding, model.final_gain], options.adam_rate),
+    ]
+    progress = torch.tensor([0.0, 0.0, time.time()], dtype=torch.float64)
+    context = torch.multiprocessing.get_context("spawn")
+    lock = context.Lock()
+    if options.workers == 1:
+        work(0, options, model, optimizers, lock, progress)
+    else:
+        os.environ.update(MALLOC, OMP_NUM_THREADS=str(options.threads))
+        model.share_memory()
+        for tensor in [progress] + [t for optimizer in optimizers for t in optimizer.state()]:
+            tensor.share_memory_()
+        processes = [context.Process(target=work, args=(rank, options, model, optimizers, lock, progress)) for rank in range(options.workers)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+    save(options.output, model, steps=int(progress[0]), tokens=int(progress[1]))
+
+
+if __name__ == "__main__":
+    main()

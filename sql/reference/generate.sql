@@ -1,0 +1,53 @@
+-- generate(prompt [, system [, options]])  ->  TEXT
+--
+-- The answer of a language model, computed in this process. Load the extension first:
+--   .load build/release/extension/lm0
+-- Lines that begin with an arrow say what the statement before them returns.
+
+-- One call is enough.
+SELECT generate('Write a haiku about autumn.', NULL, '{"max_tokens":20}');
+
+-- Over a table. The system prompt is an argument of its own because all rows share it: the engine
+-- reads it once.
+CREATE TEMP TABLE reviews(id INTEGER PRIMARY KEY, body TEXT);
+INSERT INTO reviews(body) VALUES ('Great phone, weak battery.'), ('Broke after a day.'), (NULL);
+SELECT id, generate(body, 'Label the review: positive, negative or mixed.', '{"max_tokens":4}') AS label
+  FROM reviews;
+
+-- Generating can take long. A SELECT and CREATE TEMP TABLE AS hold no write lock meanwhile, so
+-- generate first, then write.
+CREATE TEMP TABLE labels AS
+  SELECT id, generate(body, 'Label the review: positive, negative or mixed.', '{"max_tokens":4}') AS label
+    FROM reviews;
+SELECT count(*), count(label) FROM labels;
+--> 3|2
+
+-- NULL gives NULL; the empty text is a prompt like any other.
+SELECT generate(NULL) IS NULL, typeof(generate('', NULL, '{"max_tokens":1}'));
+--> 1|text
+
+-- Options are one JSON object: model, max_tokens, temperature (0: the likeliest token each time),
+-- top_k, top_p, min_p, seed, stop, repeat_penalty, logit_bias, on_error, on_overflow, timeout_ms.
+-- A key that does not exist is an error that names it.
+SELECT generate('Name three colours.', NULL, '{"temperature":0.8,"top_p":0.95,"seed":42,"max_tokens":12}')
+     = generate('Name three colours.', NULL, '{"temperature":0.8,"top_p":0.95,"seed":42,"max_tokens":12}')
+    AS same_seed_same_answer;
+--> 1
+SELECT generate('Hello', NULL, '{"temprature":0.8}');
+--! temprature
+
+-- A row that cannot be answered is an error; or NULL, or JSON, if that is asked for.
+SELECT generate(x'00ff');
+--! prompt must be text, got a BLOB of 2 bytes
+SELECT generate(x'00ff', NULL, '{"on_error":"null"}');
+--> NULL
+SELECT generate(x'00ff', NULL, '{"on_error":"json"}') ->> 'error';
+--~ ^prompt must be text
+
+-- A prompt that does not fit into the model's context is an error that names both numbers; cutting
+-- it must be asked for by name.
+SELECT generate(replace(hex(zeroblob(40000)), '0', 'word '));
+--! tokens
+SELECT typeof(generate(replace(hex(zeroblob(40000)), '0', 'word '), NULL,
+                       '{"on_overflow":"truncate_start","max_tokens":2}'));
+--> text

@@ -1,0 +1,31 @@
+-- temp.lm_models(name, path, options, architecture, parameters, quantisation, context, device, bytes)
+--
+-- The models of this connection, by name. A row is checked when it is written and loaded at its
+-- first use; until then the columns from architecture on are NULL.
+
+INSERT INTO temp.lm_models(name, path) VALUES ('small', '$MODEL');
+SELECT name, architecture FROM temp.lm_models WHERE name = 'small';
+--> small|NULL
+SELECT typeof(generate('Hello', NULL, '{"model":"small","max_tokens":2}'));
+--> text
+SELECT name, architecture, quantisation, device FROM temp.lm_models WHERE name = 'small';
+--> small|llama|Q8_0|cpu
+
+-- How it is loaded: device, threads, kv_bytes (of the KV cache), context_length.
+UPDATE temp.lm_models SET options = '{"threads":1,"context_length":64}' WHERE name = 'small';
+SELECT typeof(generate('Hello', NULL, '{"model":"small","max_tokens":2}'));
+--> text
+SELECT context FROM temp.lm_models WHERE name = 'small';
+--> 64
+
+-- The model of those who name none is 'default': a row of that name, else $LM_MODEL, else the model
+-- that ships beside the library. {"model":"/path/to/file.gguf"} needs no row at all.
+INSERT INTO temp.lm_models(name, path) VALUES ('default', '$MODEL');
+SELECT typeof(generate('Hello', NULL, '{"max_tokens":2}'));
+--> text
+
+INSERT INTO temp.lm_models(name, path) VALUES ('typo', '/no/such/file.gguf');
+--! /no/such/file.gguf
+DELETE FROM temp.lm_models WHERE name = 'small';
+SELECT generate('Hello', NULL, '{"model":"small"}');
+--! there is no model named 'small'

@@ -1,0 +1,24 @@
+-- lm_stats: two rows for each running model, one for each phase of its work
+--
+-- prefill reads prompts (tokens_prefilled computed, tokens_reused found in the prefix cache, ttft_*
+-- the time to the first token); decode writes answers (tokens_decoded, itl_* the time between two
+-- tokens, batch_occupancy how many decoded together). Reading it loads nothing.
+
+SELECT count(*) FROM lm_stats;
+--> 0
+CREATE TEMP TABLE notes(body TEXT);
+INSERT INTO notes VALUES ('rain all day'), ('a new bicycle'), ('soup again');
+CREATE TEMP TABLE labels AS
+  SELECT generate(body, 'You are given a note. Say in one word what it is about: weather, food or sport. '
+                     || 'Do not explain, and do not repeat the note. If it is none of them, say other.',
+                  '{"max_tokens":4}') AS label FROM notes;
+SELECT phase, requests, tokens_reused > 0 FROM lm_stats;
+--> prefill|3|1
+--> decode|3|NULL
+
+-- What did the shared system prompt save?
+SELECT round(100.0 * tokens_reused / (tokens_prefilled + tokens_reused)) > 0 FROM lm_stats WHERE phase = 'prefill';
+--> 1
+-- Slow to start, or slow to stream?
+SELECT model, max(ttft_p50_ms) > 0, max(batch_occupancy) FROM lm_stats GROUP BY model;
+--~ ^default\|1\|

@@ -1,0 +1,4 @@
+-- lm_version()  ->  TEXT
+
+SELECT lm_version();
+--~ ^\d+\.\d+\.\d+$

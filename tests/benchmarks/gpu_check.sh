@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# Builds, checks and times the CUDA backend on a machine with an NVIDIA GPU, its driver and a CUDA
+# toolkit. CI has no GPU and does not run this; run it by hand where there is one.
+#
+#   tests/benchmarks/gpu_check.sh [model.gguf ...]      # models to time; by default the one that ships
+#
+# 1. Builds everything, CUDA included.
+# 2. The suite of all backends on cuda:0, and failing CUDA calls.
+# 3. The same suite under compute-sanitizer (memcheck, racecheck), where it is installed.
+# 4. Greedy answers of the model that ships, cuda:0 against cpu, through SQL: 256 prompts one by one
+#    (no product has kLibraryRows rows, so only rounding in attention and norms differs: at most one
+#    answer in twenty may), then all together (long steps use cuBLASLt: differences are counted).
+# 5. lm_bench --device cuda of each model, as JSON, without shares: the ceilings that lm_bench
+#    measures are the CPU's.
+#
+# All output is kept in build/gpu_check/. Exits 1 if a check of 2-4 failed.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+build=build/gpu_check
+models=("$@")
+[ "${#models[@]}" -gt 0 ] || models=(sql/models/debian-notes.gguf)
+failed=0
+
+# check <name> <command ...>: runs it, keeps its output, says how it went.
+check() {
+  local name=$1 begin=$SECONDS
+  shift
+  if "$@" >"$build/$name.log" 2>&1; then
+    echo "ok      $name ($((SECONDS - begin)) s)"
+  else
+    echo "FAILED  $name: see $build/$name.log"
+    failed=1
+  fi
+}
+
+nvidia-smi --query-gpu=index,name,memory.total,driver_version --format=csv
+cmake --preset cuda -B "$build" >/dev/null
+if ! grep -q '^CMAKE_CUDA_COMPILER:[A-Z]*=/' "$build/CMakeCache.txt"; then
+  echo "there is no nvcc: nothing to check" >&2
+  exit 1
+fi
+cmake --build "$build"
+
+tests=$build/tests/engine/backend
+if ! "$tests/backend_test" --gtest_list_tests | grep -q cuda_0; then
+  echo "cuda:0 cannot be used:" >&2
+  sqlite3 :memory: ".load $build/extension/lm0" \
+    "INSERT INTO temp.lm_settings VALUES ('device', 'cuda'); SELECT generate('x');" >&2 || true
+  exit 1
+fi
+check cuda_fault_test "$tests/cuda_fault_test"
+check backend_test "$tests/backend_test" '--gtest_filter=*cuda_0'
+if command -v compute-sanitizer >/dev/null; then
+  for tool in memcheck racecheck; do
+    check "$tool" compute-sanitizer --tool "$tool" --error-exitcode 1 \
+      "$tests/backend_test" '--gtest_filter=*cuda_0'
+  done
+else
+  echo "absent  compute-sanitizer: no memcheck, no racecheck"
+fi
+
+# answers <device> <query>: the query's rows, from a database with the table prompts(id, system, prompt).
+answers() {
+  sqlite3 :memory: ".bail on" ".load $build/extension/lm0" \
+    "INSERT INTO temp.lm_settings VALUES ('device', '$1'), ('max_tokens', 24);" \
+    "CREATE TABLE documents(package, description);" \
+    ".import --csv sql/demo/documents.csv documents" \
+    "CREATE TABLE prompts(id INTEGER PRIMARY KEY, system, prompt);
+     WITH tasks(system) AS (
+       VALUES ('Name the section this package belongs to.'), ('Extract the tags as JSON.'),
+              ('Write a one-line summary of this package.'),
+              ('Is this package a library? Answer yes or no.')),
+     lengths(length) AS (VALUES (80), (160), (240), (100000))
+     INSERT INTO prompts(system, prompt)
+       SELECT system, substr(description, 1, length) FROM tasks, lengths, documents;" \
+    "$2"
+}
+
+# compare <name> <tolerated per cent> <query>
+compare() {
+  answers cpu "$3" >"$build/$1.cpu.txt" || return 1
+  answers cuda "$3" >"$build/$1.cuda.txt" || return 1
+  local all differing
+  all=$(wc -l <"$build/$1.cpu.txt")
+  differing=$(diff "$build/$1.cpu.txt" "$build/$1.cuda.txt" | grep -c '^<' || true)
+  echo "$differing of $all answers differ from the CPU's"
+  diff "$build/$1.cpu.txt" "$build/$1.cuda.txt" | head -6 || true
+  [ "$all" -ge 200 ] && [ "$((100 * differing))" -le "$(($2 * all))" ]
+}
+
+check answers_one_by_one compare answers_one_by_one 5 \
+  "SELECT id, json_quote(generate(prompt, system)) FROM prompts ORDER BY id"
+check answers_together compare answers_together 100 \
+  "SELECT system, e.key, json_quote(e.value)
+   FROM (SELECT system, json_group_array(prompt) AS batch FROM prompts GROUP BY system) AS p
+   JOIN lm_each(p.batch, p.system) AS e ORDER BY 1, 2"
+cat "$build"/answers_*.log
+
+for model in "${models[@]}"; do
+  echo "$model"
+  "$build/tests/benchmarks/lm_bench" "$model" --device cuda --json | tee -a "$build/lm_bench.json"
+done
+exit "$failed"

@@ -1,0 +1,109 @@
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "tests/engine/backend/kv_fixture.h"
+
+namespace lm {
+namespace {
+
+using AttentionTest = BackendTest;
+
+TEST_P(AttentionTest, MatchesReferenceOverRandomShapes) {
+  Random random(20);
+  int32_t group = 0;
+  for (int32_t head_dim : {8, 20, 32, 48, 64, 80, 100, 128, 200}) {
+    KvShape shape{random.Int(0, 3) == 0 ? DType::kF32 : DType::kF16,
+                  static_cast<int32_t>(random.Int(1, 3)), group++ % 8 + 1, head_dim};
+    std::vector<TestContexts::Length> lengths;
+    for (int i = 0; i < 3; ++i) {
+      int64_t context = random.Int(1, 90);
+      lengths.push_back({context, random.Int(1, std::min<int64_t>(context, 20))});
+    }
+    SCOPED_TRACE(absl::StrCat("head_dim=", head_dim, " group=", shape.group));
+    TestContexts contexts(shape, lengths, head_dim);
+    ExpectMatches("Attention", contexts.Attend(reference()), contexts.Attend(backend()));
+  }
+}
+
+TEST_P(AttentionTest, MatchesReferenceAcrossChunks) {
+  for (int64_t context : {255, 256, 257, 600, 1030}) {
+    TestContexts contexts({DType::kF16, 2, 3, 64}, {{context, 5}, {7, 2}}, context);
+    ExpectMatches("Attention", contexts.Attend(reference()), contexts.Attend(backend()));
+  }
+}
+
+TEST_P(AttentionTest, AQueryHasTheSameBitsInEveryBatchOnAnyThreads) {
+  for (DType dtype : {DType::kF16, DType::kF32}) {
+    TestContexts contexts({dtype, 2, 3, 48}, {{530, 40}, {1, 1}, {64, 64}, {300, 1}}, 21);
+    Matrix all = contexts.Attend(backend());
+    Random random(22);
+    for (size_t i = 0; i < contexts.sequences().size(); ++i) {
+      int64_t queries = contexts.sequences()[i].q.rows;
+      for (int64_t begin = 0, count; begin < queries; begin += count) {
+        count = std::min<int64_t>(random.Int(1, 13), queries - begin);
+        ExpectSameBits(all.Rows(contexts.FirstRow(i) + begin, count),
+                       contexts.AttendPart(backend(), i, begin, count));
+      }
+    }
+    for (int threads : {1, 3}) {
+      ExpectSameBits(all, contexts.Attend(WithThreads(threads).get()));
+    }
+  }
+}
+
+TEST_P(AttentionTest, ManyChunksInFewHeadsHaveTheSameBitsOnAnyThreads) {
+  TestContexts contexts({DType::kF16, 1, 4, 64}, {{1500, 1}}, 23);
+  Matrix wanted = contexts.Attend(WithThreads(1).get());
+  ExpectSameBits(wanted, contexts.Attend(WithThreads(2).get()));
+  ExpectSameBits(wanted, contexts.Attend(WithThreads(4).get()));
+  ExpectMatches("Attention", contexts.Attend(reference()), wanted);
+}
+
+TEST_P(AttentionTest, TheFutureDoesNotMatter) {
+  // Positions after a query's own are poisoned: neither its bits nor its batch's may change.
+  TestContexts contexts({DType::kF32, 1, 2, 32}, {{300, 30}}, 24);
+  Matrix clean = contexts.Attend(backend());
+  TestSequence& sequence = contexts.sequences()[0];
+  for (int64_t i = 0; i < sequence.v.cols; ++i) {
+    sequence.v.row(299)[i] = NAN;
+    sequence.k.row(299)[i] = NAN;
+  }
+  Matrix got = contexts.Attend(backend());
+  ExpectSameBits(clean.Rows(0, 29), got.Rows(0, 29));
+  EXPECT_TRUE(std::isnan(got.row(29)[0]));
+}
+
+TEST_P(AttentionTest, WhereABlockLiesDoesNotMatter) {
+  TestContexts contexts({DType::kF16, 2, 2, 64}, {{200, 9}, {150, 4}}, 25);
+  Matrix before = contexts.Attend(backend());
+  std::swap(contexts.sequences()[0].blocks[1], contexts.sequences()[1].blocks[3]);
+  std::swap(contexts.sequences()[0].blocks[0], contexts.sequences()[0].blocks[5]);
+  ExpectSameBits(before, contexts.Attend(backend()));
+}
+
+TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
+  TestContexts contexts({DType::kF32, 1, 1, 16}, {{520, 3}}, 26);
+  for (float& value : contexts.sequences()[0].q.values) value *= 1000;
+  ExpectMatches("Attention", contexts.Attend(reference()), contexts.Attend(backend()));
+}
+
+TEST_P(AttentionTest, RefusesWhatLiesOutside) {
+  DeviceKv kv(backend(), DType::kF16, 2, 1, 32);
+  DeviceMatrix q(backend(), 4, 64), out(backend(), 4, 64), narrow(backend(), 4, 40);
+  std::vector<int32_t> good = {0, 1}, bad = {0, 2};
+  auto attend = [&](Tensor query, SequenceSpan span) {
+    return backend()->Attention(query, {span}, kv.layer(), 1, out.tensor()).code();
+  };
+  EXPECT_EQ(attend(q.tensor(), {0, 4, 60, good}), absl::StatusCode::kOk);
+  for (SequenceSpan span :
+       {SequenceSpan{0, 5, 0, good}, SequenceSpan{-1, 2, 0, good}, SequenceSpan{0, 4, 61, good},
+        SequenceSpan{0, 4, -1, good}, SequenceSpan{0, 4, 0, bad}}) {
+    EXPECT_EQ(attend(q.tensor(), span), absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(attend(narrow.tensor(), {0, 4, 0, good}), absl::StatusCode::kInvalidArgument);
+}
+
+INSTANTIATE_BACKEND_TESTS(AttentionTest);
+
+}  // namespace
+}  // namespace lm

@@ -1,0 +1,172 @@
+#include "tests/engine/backend/backend_fixture.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "absl/strings/str_replace.h"
+#include "engine/base/float16.h"
+#include "engine/base/random.h"
+
+namespace lm {
+namespace {
+
+constexpr float kPaddingValue = 1234.5f;
+
+// The binary16 numbers of a block: byte offset, and how large to make them.
+struct HalfField {
+  DType dtype;
+  int offset;
+  float size;
+};
+constexpr HalfField kHalfFields[] = {
+    {DType::kQ4_0, 0, 0.2f},    {DType::kQ4_1, 0, 0.2f},     {DType::kQ4_1, 2, -1.0f},
+    {DType::kQ5_0, 0, 0.1f},    {DType::kQ5_1, 0, 0.1f},     {DType::kQ5_1, 2, -1.0f},
+    {DType::kQ8_0, 0, 0.01f},   {DType::kQ2_K, 80, 0.05f},   {DType::kQ2_K, 82, 0.05f},
+    {DType::kQ3_K, 108, 0.02f}, {DType::kQ4_K, 0, 0.004f},   {DType::kQ4_K, 2, 0.02f},
+    {DType::kQ5_K, 0, 0.002f},  {DType::kQ5_K, 2, 0.02f},    {DType::kQ6_K, 208, 0.001f},
+    {DType::kIQ4_NL, 0, 0.01f}, {DType::kIQ4_XS, 0, 0.001f},
+};
+
+}  // namespace
+
+Matrix Matrix::Rows(int64_t begin, int64_t count) const {
+  Matrix part(count, cols);
+  std::copy_n(values.begin() + begin * cols, count * cols, part.values.begin());
+  return part;
+}
+
+int64_t Random::Int(int64_t low, int64_t high) {
+  return low + static_cast<int64_t>(RandomBits(seed_, counter_++) % (high - low + 1));
+}
+
+float Random::Normal() {
+  double u = 1.0 - RandomUniform(seed_, counter_++);
+  double angle = 6.283185307179586 * RandomUniform(seed_, counter_++);
+  return static_cast<float>(std::sqrt(-2 * std::log(u)) * std::cos(angle));
+}
+
+Matrix Random::Normals(int64_t rows, int64_t cols) {
+  Matrix matrix(rows, cols);
+  for (float& value : matrix.values) value = Normal();
+  return matrix;
+}
+
+std::vector<DType> WeightTypes() {
+  return {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0,   DType::kQ4_1,
+          DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ2_K,   DType::kQ3_K,
+          DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS};
+}
+
+Buffer RandomWeights(DType dtype, int64_t rows, int64_t cols, Random* random) {
+  Buffer buffer = Buffer::AllocateHost(rows * RowBytes(dtype, cols)).value();
+  char* data = buffer.chars().data();
+  if (!Traits(dtype).quantised) {
+    for (int64_t i = 0; i < rows * cols; ++i) {
+      float value = random->Normal();
+      uint16_t half = dtype == DType::kF16
+                          ? FloatToHalf(value)
+                          : static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
+      if (dtype == DType::kF32) {
+        std::memcpy(data + 4 * i, &value, 4);
+      } else {
+        std::memcpy(data + 2 * i, &half, 2);
+      }
+    }
+    return buffer;
+  }
+  for (size_t i = 0; i < buffer.bytes(); ++i) data[i] = static_cast<char>(random->Int(0, 255));
+  int block_bytes = Traits(dtype).block_bytes;
+  for (size_t block = 0; block < buffer.bytes() / block_bytes; ++block) {
+    for (const HalfField& field : kHalfFields) {
+      if (field.dtype != dtype) continue;
+      uint16_t half = FloatToHalf(field.size * (1 + 0.2f * random->Normal()));
+      std::memcpy(data + block * block_bytes + field.offset, &half, 2);
+    }
+  }
+  return buffer;
+}
+
+Buffer CopyOf(const Buffer& buffer) {
+  Buffer copy = Buffer::AllocateHost(buffer.bytes()).value();
+  std::memcpy(copy.data(), buffer.data(), buffer.bytes());
+  return copy;
+}
+
+DeviceMatrix::DeviceMatrix(Backend* backend, const Matrix& matrix, int64_t padding)
+    : backend_(backend) {
+  int64_t wide = matrix.cols + padding;
+  std::vector<float> values(std::max<int64_t>(matrix.rows * wide, 1), kPaddingValue);
+  for (int64_t i = 0; i < matrix.rows; ++i) {
+    std::copy_n(matrix.values.begin() + i * matrix.cols, matrix.cols, values.begin() + i * wide);
+  }
+  buffer_ = backend->Allocate(values.size() * sizeof(float)).value();
+  EXPECT_TRUE(backend->Upload(values.data(), buffer_.data(), buffer_.bytes()).ok());
+  tensor_ = Tensor(buffer_.data(), DType::kF32, matrix.rows, wide).Cols(0, matrix.cols);
+}
+
+Matrix DeviceMatrix::Download() const {
+  Matrix matrix(tensor_.rows, tensor_.cols);
+  int64_t wide = tensor_.row_bytes / static_cast<int64_t>(sizeof(float));
+  std::vector<float> values(buffer_.bytes() / sizeof(float));
+  EXPECT_TRUE(backend_->Download(buffer_.data(), values.data(), buffer_.bytes()).ok());
+  for (int64_t i = 0; i < tensor_.rows; ++i) {
+    std::copy_n(values.begin() + i * wide, tensor_.cols, matrix.row(i));
+    for (int64_t j = tensor_.cols; j < wide; ++j) {
+      EXPECT_EQ(values[i * wide + j], kPaddingValue) << "written beside row " << i;
+    }
+  }
+  return matrix;
+}
+
+double Tolerance(absl::string_view op) {
+  static constexpr struct {
+    absl::string_view op;
+    double tolerance;
+  } kTolerances[] = {{"RmsNorm", 5e-7}, {"Attention", 2e-6}, {"SwiGlu", 5e-7}};
+  for (const auto& entry : kTolerances) {
+    if (entry.op == op) return entry.tolerance;
+  }
+  return 0;
+}
+
+void ExpectMatches(absl::string_view op, const Matrix& wanted, const Matrix& got) {
+  if (Tolerance(op) == 0) return ExpectSameBits(wanted, got);
+  ASSERT_EQ(wanted.values.size(), got.values.size());
+  double largest = 0;
+  for (float value : wanted.values) largest = std::max(largest, std::abs(double{value}));
+  double worst = 0;
+  for (size_t i = 0; i < got.values.size(); ++i) {
+    double difference = std::abs(double{wanted.values[i]} - got.values[i]);
+    worst = std::isnan(difference) ? INFINITY : std::max(worst, difference);
+  }
+  EXPECT_LE(worst, Tolerance(op) * largest) << op;
+}
+
+void ExpectSameBits(const Matrix& wanted, const Matrix& got) {
+  ASSERT_EQ(wanted.values.size(), got.values.size());
+  for (size_t i = 0; i < got.values.size(); ++i) {
+    ASSERT_EQ(std::bit_cast<uint32_t>(wanted.values[i]), std::bit_cast<uint32_t>(got.values[i]))
+        << "row " << i / wanted.cols << ", column " << i % wanted.cols << ": wanted "
+        << wanted.values[i] << ", got " << got.values[i];
+  }
+}
+
+void BackendTest::SetUp() {
+  backend_ = WithThreads(2);
+  reference_ = CreateBackend({.device = "reference"}).value();
+}
+
+std::unique_ptr<Backend> BackendTest::WithThreads(int threads) {
+  BackendOptions options = GetParam();
+  options.threads = threads;
+  return CreateBackend(options).value();
+}
+
+std::string BackendName(const testing::TestParamInfo<BackendOptions>& info) {
+  if (info.param.device != "cpu") return absl::StrReplaceAll(info.param.device, {{":", "_"}});
+  return info.param.device + "_" + std::string(IsaName(info.param.isa).data());
+}
+
+}  // namespace lm

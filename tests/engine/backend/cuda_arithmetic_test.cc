@@ -1,0 +1,336 @@
+// The arithmetic of the CUDA kernels, compiled for the host: each inline function of
+// engine/backend/cuda/*.cuh, put together as its kernel does, against the reference. What only a
+// GPU can show (indices, barriers, launches) is the business of the suite over AvailableBackends().
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <type_traits>
+
+#include "engine/backend/activation_block.h"
+#include "engine/backend/cuda/dot_block.cuh"
+#include "engine/backend/cuda/float_weight.cuh"
+#include "engine/backend/cuda/kv_value.cuh"
+#include "engine/backend/cuda/online_softmax.cuh"
+#include "engine/backend/cuda/rope_pair.cuh"
+#include "engine/backend/cuda/row_factor.cuh"
+#include "engine/backend/cuda/silu.cuh"
+#include "engine/backend/quantized_block.h"
+#include "engine/gguf/block_format.h"
+#include "tests/engine/backend/backend_fixture.h"
+
+namespace lm {
+namespace {
+
+template <DType kType>
+using Type = std::integral_constant<DType, kType>;
+
+template <typename Function>
+void ForEachQuantizedType(Function function) {
+  auto call = [&](auto... types) {
+    auto one = [&](auto type) {
+      SCOPED_TRACE(std::string(Traits(type()).name.data()));
+      function(type);
+    };
+    (one(types), ...);
+  };
+  call(Type<DType::kQ4_0>(), Type<DType::kQ4_1>(), Type<DType::kQ5_0>(), Type<DType::kQ5_1>(),
+       Type<DType::kQ8_0>(), Type<DType::kQ2_K>(), Type<DType::kQ3_K>(), Type<DType::kQ4_K>(),
+       Type<DType::kQ5_K>(), Type<DType::kQ6_K>(), Type<DType::kIQ4_NL>(), Type<DType::kIQ4_XS>());
+}
+
+uint32_t MaxBits(const float* x, int64_t count) {
+  uint32_t bits = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    bits = std::max(bits, std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu);
+  }
+  return bits;
+}
+
+// As QuantizeActivationsKernel, whose warp takes one value a thread.
+cuda::ActivationBlock QuantizeBlock(const float* x) {
+  cuda::ActivationBlock block = {};
+  cuda::ActivationScale scale = cuda::ScaleActivations(MaxBits(x, 32));
+  block.s = scale.s;
+  for (int i = 0; i < 32; ++i) {
+    int q = cuda::QuantizeActivation(x[i], scale);
+    reinterpret_cast<int8_t*>(block.q)[i] = static_cast<int8_t>(q);
+    block.sum[i / 16] = static_cast<int16_t>(block.sum[i / 16] + q);
+  }
+  return block;
+}
+
+// As MultiplyQuantizedKernel: every block's terms, added in order.
+template <DType kType>
+float DotRow(const uint16_t* row, int64_t cols, const float* x) {
+  float acc = 0;
+  for (int64_t b = 0; b < cols / 32; ++b) {
+    cuda::Term terms[cuda::kNumTerms<kType>];
+    cuda::DotBlock<kType>(cuda::LoadWeightBlock<kType>(row, b), QuantizeBlock(x + 32 * b), terms);
+    for (const cuda::Term& term : terms) acc = fmaf(term.x, term.y, acc);
+  }
+  return acc;
+}
+
+TEST(CudaArithmeticTest, FormatsAreTheOnesOfTheFile) {
+  ForEachQuantizedType([](auto type) {
+    constexpr cuda::WeightFormat kFormat = cuda::kWeightFormat<type()>;
+    const QuantizedTraits& traits = GetQuantizedTraits(type());
+    EXPECT_EQ(kFormat.values, Traits(type()).block_size);
+    EXPECT_EQ(kFormat.bytes, Traits(type()).block_bytes);
+    EXPECT_EQ(kFormat.half_scales, traits.half_scales);
+    EXPECT_EQ(kFormat.minima, traits.minima);
+  });
+}
+
+TEST(CudaArithmeticTest, WeightsAreTheDequantisedOnesToTheBit) {
+  Random random(40);
+  ForEachQuantizedType([&](auto type) {
+    constexpr int64_t kCols = 2048;
+    Buffer blocks = RandomWeights(type(), 1, kCols, &random);
+    const auto* row = static_cast<const uint16_t*>(blocks.data());
+    Matrix wanted(1, kCols), got(1, kCols);
+    DequantizeRow(type(), blocks.data(), kCols, wanted.row(0));
+    for (int64_t i = 0; i < kCols; ++i) {
+      got.row(0)[i] = cuda::DequantizeWeight<type()>(cuda::LoadWeightBlock<type()>(row, i / 32),
+                                                     static_cast<int>(i % 32));
+    }
+    ExpectSameBits(wanted, got);
+  });
+}
+
+TEST(CudaArithmeticTest, QuantizedProductsAreTheReferencesToTheBit) {
+  Random random(41);
+  auto reference = CreateBackend({.device = "reference"}).value();
+  ForEachQuantizedType([&](auto type) {
+    constexpr int64_t kRows = 9, kCols = 1024, kTokens = 5;
+    Buffer blocks = RandomWeights(type(), kRows, kCols, &random);
+    const auto* rows = static_cast<const uint16_t*>(blocks.data());
+    const int64_t row_units = RowBytes(type(), kCols) / 2;
+    Matrix x = random.Normals(kTokens, kCols);
+    for (int64_t i = 0; i < kCols; ++i) x.row(1)[i] *= std::exp2(static_cast<float>(i % 64));
+    std::fill_n(x.row(2), 96, 0.0f);
+    std::fill_n(x.row(3), 32, -2.5f);
+    auto w = reference->LoadMatrix(type(), kRows, kCols, CopyOf(blocks)).value();
+    DeviceMatrix device_x(reference.get(), x), device_out(reference.get(), kTokens, kRows);
+    ASSERT_TRUE(reference->MatMul(*w, device_x.tensor(), {}, device_out.tensor()).ok());
+    Matrix got(kTokens, kRows);
+    for (int64_t t = 0; t < kTokens; ++t) {
+      for (int64_t n = 0; n < kRows; ++n) {
+        got.row(t)[n] = DotRow<type()>(rows + n * row_units, kCols, x.row(t));
+      }
+    }
+    ExpectSameBits(device_out.Download(), got);
+  });
+}
+
+TEST(CudaArithmeticTest, ActivationsAreQuantisedAsDefined) {
+  Random random(42);
+  for (float size : {1.0f, 1e-30f, 3e-37f, 1e-42f, 0.0f, 1e38f, INFINITY, NAN}) {
+    Matrix x = random.Normals(1, 32);
+    for (int i = 0; i < 32; ++i) x.row(0)[i] *= 0.5f;
+    x.row(0)[0] = 254.0f;  // so that the halves below are ties
+    x.row(0)[1] = 1.0f;
+    x.row(0)[2] = -3.0f;
+    for (float& value : x.values) value *= size;
+    int8_t wanted[32];
+    float s = QuantizeActivationBlock(x.row(0), wanted);
+    cuda::ActivationBlock got = QuantizeBlock(x.row(0));
+    EXPECT_TRUE(std::bit_cast<uint32_t>(s) == std::bit_cast<uint32_t>(got.s) ||
+                (std::isnan(s) && std::isnan(got.s)))
+        << size;
+    EXPECT_TRUE(std::equal(wanted, wanted + 32, reinterpret_cast<const int8_t*>(got.q))) << size;
+  }
+}
+
+TEST(CudaArithmeticTest, FloatWeightsAreExact) {
+  Random random(43);
+  auto check = [&](auto type) {
+    constexpr int64_t kCols = 100;
+    Buffer weights = RandomWeights(type(), 1, kCols, &random);
+    Matrix wanted(1, kCols), got(1, kCols);
+    DequantizeRow(type(), weights.data(), kCols, wanted.row(0));
+    for (int64_t i = 0; i < kCols; ++i) {
+      got.row(0)[i] = cuda::LoadFloatWeight<type()>(weights.data(), i);
+    }
+    ExpectSameBits(wanted, got);
+  };
+  check(Type<DType::kF32>());
+  check(Type<DType::kF16>());
+  check(Type<DType::kBF16>());
+}
+
+// As MultiplyFloatKernel, 64 columns at a time.
+TEST(CudaArithmeticTest, FloatProductsAreTheReferencesToTheBit) {
+  static_assert(cuda::kSumChunk == kFloatChunk);
+  Random random(47);
+  auto reference = CreateBackend({.device = "reference"}).value();
+  for (int64_t cols : {1, 63, 255, 256, 257, 512, 700, 1025}) {
+    Buffer weights = RandomWeights(DType::kF16, 1, cols, &random);
+    Matrix x = random.Normals(1, cols);
+    auto w = reference->LoadMatrix(DType::kF16, 1, cols, CopyOf(weights)).value();
+    DeviceMatrix device_x(reference.get(), x), device_out(reference.get(), 1, 1);
+    ASSERT_TRUE(reference->MatMul(*w, device_x.tensor(), {}, device_out.tensor()).ok());
+    cuda::ChunkedSum sum = {};
+    for (int64_t begin = 0; begin < cols; begin += 64) {
+      const int64_t end = begin + 64;
+      for (int64_t i = begin; i < std::min(end, cols); ++i) {
+        float weight = cuda::LoadFloatWeight<DType::kF16>(weights.data(), i);
+        sum.chunk = fmaf(weight, x.row(0)[i], sum.chunk);
+      }
+      if (end % cuda::kSumChunk == 0 || end >= cols) {
+        cuda::EndChunk(end <= cuda::kSumChunk, &sum);
+      }
+    }
+    EXPECT_EQ(device_out.Download().row(0)[0], sum.total) << cols;
+  }
+}
+
+// As RopeAndStoreKvKernel, on one row, in both pairings and both types of cache.
+template <bool kF16>
+void CheckRopeAndStore(RopePairing pairing) {
+  constexpr int64_t kHeads = 4, kKvHeads = 2, kDim = 24, kRopeDim = 16, kSlot = 37;
+  Random random(44);
+  auto reference = CreateBackend({.device = "reference"}).value();
+  Matrix q = random.Normals(1, kHeads * kDim), k = random.Normals(1, kKvHeads * kDim);
+  Matrix v = random.Normals(1, kKvHeads * kDim), rope = random.Normals(1, kRopeDim);
+  KvLayer layer{.dtype = kF16 ? DType::kF16 : DType::kF32,
+                .num_blocks = 2,
+                .kv_heads = kKvHeads,
+                .head_dim = kDim};
+  Buffer memory[4];  // the reference's keys and values, then ours
+  for (Buffer& buffer : memory) buffer = Buffer::AllocateHost(2 * layer.block_bytes()).value();
+  layer.keys = memory[0].data();
+  layer.values = memory[1].data();
+  Matrix wanted_q = q;
+  Matrix wanted_k = k;
+  ASSERT_TRUE(reference
+                  ->RopeAndStoreKv(Tensor(wanted_q.row(0), DType::kF32, 1, wanted_q.cols),
+                                   Tensor(wanted_k.row(0), DType::kF32, 1, k.cols),
+                                   Tensor(v.row(0), DType::kF32, 1, v.cols),
+                                   Tensor(rope.row(0), DType::kF32, 1, kRopeDim), pairing, {kSlot},
+                                   layer)
+                  .ok());
+  for (Matrix* row : {&q, &k}) {
+    for (int64_t i = 0; i < row->cols / kDim * (kRopeDim / 2); ++i) {
+      const int64_t pair = i % (kRopeDim / 2);
+      const cuda::PairPlace place =
+          cuda::PlaceOfPair(pairing == RopePairing::kHalves, pair, kRopeDim);
+      float* first = row->row(0) + i / (kRopeDim / 2) * kDim + place.first;
+      cuda::RotatePair(rope.row(0)[2 * pair], rope.row(0)[2 * pair + 1], first, first + place.step);
+    }
+  }
+  ExpectSameBits(wanted_q, q);
+  ExpectSameBits(wanted_k, k);
+  for (int64_t i = 0; i < k.cols; ++i) {
+    const int64_t at =
+        cuda::KvIndex(kKvHeads, kDim, kSlot / kKvBlockTokens, i / kDim, kSlot % kKvBlockTokens) +
+        i % kDim;
+    cuda::StoreKv<kF16>(k.row(0)[i], memory[2].data(), at);
+    cuda::StoreKv<kF16>(v.row(0)[i], memory[3].data(), at);
+  }
+  EXPECT_EQ(memory[0].chars(), memory[2].chars());
+  EXPECT_EQ(memory[1].chars(), memory[3].chars());
+}
+
+TEST(CudaArithmeticTest, RotatedPairsAndStoredValuesAreTheReferences) {
+  static_assert(cuda::kBlockTokens == kKvBlockTokens);
+  for (RopePairing pairing : {RopePairing::kAdjacent, RopePairing::kHalves}) {
+    CheckRopeAndStore<true>(pairing);
+    CheckRopeAndStore<false>(pairing);
+  }
+}
+
+// As AttentionKernel. (The host's expf is the reference's, so even the bits agree here.)
+TEST(CudaArithmeticTest, AttentionInChunksIsTheReferences) {
+  constexpr int64_t kDim = 20, kContext = 700;
+  constexpr float kScale = 0.3f;
+  Random random(45);
+  auto reference = CreateBackend({.device = "reference"}).value();
+  constexpr int32_t kBlocks = (kContext + kKvBlockTokens - 1) / kKvBlockTokens;
+  Matrix keys = random.Normals(kBlocks * kKvBlockTokens, kDim);
+  Matrix values = random.Normals(kBlocks * kKvBlockTokens, kDim);
+  Matrix q = random.Normals(1, kDim), wanted(1, kDim), got(1, kDim);
+  KvLayer layer{.keys = keys.row(0),
+                .values = values.row(0),
+                .dtype = DType::kF32,
+                .num_blocks = kBlocks,
+                .kv_heads = 1,
+                .head_dim = kDim};
+  std::vector<int32_t> blocks;
+  for (int32_t i = 0; i < kBlocks; ++i) blocks.push_back(kBlocks - 1 - i);
+  ASSERT_TRUE(reference
+                  ->Attention(Tensor(q.row(0), DType::kF32, 1, kDim),
+                              {SequenceSpan{0, 1, kContext - 1, blocks}}, layer, kScale,
+                              Tensor(wanted.row(0), DType::kF32, 1, kDim))
+                  .ok());
+  for (int64_t i = 0; i < kDim; ++i) {
+    cuda::SoftmaxPartial total = {};
+    for (int64_t begin = 0; begin < kContext; begin += kAttentionChunk) {
+      const int64_t end = std::min<int64_t>(begin + kAttentionChunk, kContext);
+      std::vector<float> scores;
+      std::vector<int64_t> places;
+      for (int64_t p = begin; p < end; ++p) {
+        places.push_back(cuda::KvIndex(1, kDim, blocks[p / kKvBlockTokens], 0, p % kKvBlockTokens));
+        float dot = 0;
+        for (int64_t d = 0; d < kDim; ++d) {
+          dot = fmaf(q.row(0)[d], cuda::LoadKv<false>(layer.keys, places.back() + d), dot);
+        }
+        scores.push_back(dot * kScale);
+      }
+      cuda::SoftmaxPartial chunk = {*std::max_element(scores.begin(), scores.end()), 0, 0};
+      for (size_t j = 0; j < scores.size(); ++j) {
+        cuda::AddPosition(expf(scores[j] - chunk.max),
+                          cuda::LoadKv<false>(layer.values, places[j] + i), &chunk);
+      }
+      if (begin == 0) {
+        total = chunk;
+      } else {
+        cuda::MergePartial(chunk, &total);
+      }
+    }
+    got.row(0)[i] = total.value / total.sum;
+  }
+  ExpectSameBits(wanted, got);
+}
+
+TEST(CudaArithmeticTest, SiluIsTheReferences) {
+  Random random(46);
+  auto reference = CreateBackend({.device = "reference"}).value();
+  Matrix gate = random.Normals(1, 200), up = random.Normals(1, 200), wanted(1, 200), got(1, 200);
+  for (float& value : gate.values) value *= 40;
+  auto tensor = [](Matrix& matrix) { return Tensor(matrix.row(0), DType::kF32, 1, matrix.cols); };
+  ASSERT_TRUE(reference->SwiGlu(tensor(gate), tensor(up), tensor(wanted)).ok());
+  for (int i = 0; i < 200; ++i) got.row(0)[i] = cuda::SiluTimes(gate.row(0)[i], up.row(0)[i]);
+  ExpectSameBits(wanted, got);
+}
+
+TEST(CudaArithmeticTest, RowFactorsArePowersOfTwoThatMakeRoomInF16) {
+  for (float largest : {1e-45f, 1e-38f, 1e-20f, 0.5f, 1.0f, 1.9f, 65504.0f, 1e6f, 3e38f}) {
+    float factor = cuda::RowFactor(std::bit_cast<uint32_t>(largest));
+    int exponent;
+    EXPECT_EQ(std::frexp(factor, &exponent), 0.5f) << largest;
+    EXPECT_LT(largest * factor, 4.0f) << largest;
+    EXPECT_EQ(largest * factor / factor, largest);
+    if (largest > 1e-37f) {
+      EXPECT_GE(largest * factor, 1.0f) << largest;
+    }
+  }
+  for (float odd : {0.0f, INFINITY, NAN}) {
+    EXPECT_EQ(cuda::RowFactor(std::bit_cast<uint32_t>(odd)), 1.0f);
+  }
+}
+
+TEST(CudaArithmeticTest, Bf16RoundsToNearestEven) {
+  EXPECT_EQ(cuda::StoreBf16(1.0f), 0x3f80);
+  EXPECT_EQ(cuda::StoreBf16(std::bit_cast<float>(0x3f808000u)), 0x3f80);  // a tie, to even
+  EXPECT_EQ(cuda::StoreBf16(std::bit_cast<float>(0x3f818000u)), 0x3f82);  // a tie, to even
+  EXPECT_EQ(cuda::StoreBf16(std::bit_cast<float>(0x3f808001u)), 0x3f81);
+  EXPECT_EQ(cuda::StoreBf16(-3.4e38f), 0xff80);  // overflow
+  EXPECT_EQ(cuda::StoreBf16(INFINITY), 0x7f80);
+  EXPECT_TRUE(std::isnan(cuda::LoadBf16(cuda::StoreBf16(std::bit_cast<float>(0x7f800001u)))));
+}
+
+}  // namespace
+}  // namespace lm

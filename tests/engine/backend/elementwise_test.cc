@@ -1,0 +1,143 @@
+// Ops that treat every row by itself.
+#include <functional>
+
+#include "engine/gguf/block_format.h"
+#include "tests/engine/backend/backend_fixture.h"
+
+namespace lm {
+namespace {
+
+class ElementwiseTest : public BackendTest {
+ protected:
+  // Runs op(backend, a, b, out) on shapes of all kinds: against the reference, in pieces, and with
+  // other numbers of threads.
+  using Op = std::function<absl::Status(Backend*, Tensor a, Tensor b, Tensor out)>;
+  static Matrix Run(Backend* backend, const Op& op, const Matrix& a, const Matrix& b,
+                    int64_t padding = 0) {
+    DeviceMatrix device_a(backend, a, padding), device_b(backend, b, padding);
+    DeviceMatrix out(backend, a.rows, a.cols, padding);
+    absl::Status status = op(backend, device_a.tensor(), device_b.tensor(), out.tensor());
+    EXPECT_TRUE(status.ok()) << status;
+    return out.Download();
+  }
+
+  void Check(absl::string_view name, bool b_is_vector, float size, const Op& op) {
+    Random random(9);
+    for (int64_t cols : {1, 15, 16, 33, 576, 1000, 8192}) {
+      int64_t rows = random.Int(2, 20);
+      Matrix a = random.Normals(rows, cols);
+      for (float& value : a.values) value *= size;
+      Matrix b = random.Normals(b_is_vector ? 1 : rows, cols);
+      Matrix got = Run(backend(), op, a, b, cols % 7);
+      ExpectMatches(name, Run(reference(), op, a, b), got);
+      for (int64_t i = 0; i < rows; i += 3) {
+        Matrix b_row = b_is_vector ? b : b.Rows(i, 1);
+        ExpectSameBits(got.Rows(i, 1), Run(backend(), op, a.Rows(i, 1), b_row));
+      }
+      for (int threads : {1, 3}) {
+        ExpectSameBits(got, Run(WithThreads(threads).get(), op, a, b));
+      }
+    }
+  }
+};
+
+TEST_P(ElementwiseTest, RmsNormMatchesReference) {
+  Check("RmsNorm", true, 10, [](Backend* backend, Tensor x, Tensor weight, Tensor out) {
+    return backend->RmsNorm(x, weight, 1e-5f, out);
+  });
+}
+
+TEST_P(ElementwiseTest, RmsNormWorksInPlace) {
+  Random random(10);
+  Matrix x = random.Normals(5, 100), weight = random.Normals(1, 100);
+  DeviceMatrix in_place(backend(), x), gain(backend(), weight), out(backend(), 5, 100);
+  ASSERT_TRUE(backend()->RmsNorm(in_place.tensor(), gain.tensor(), 1e-6f, out.tensor()).ok());
+  ASSERT_TRUE(backend()->RmsNorm(in_place.tensor(), gain.tensor(), 1e-6f, in_place.tensor()).ok());
+  ExpectSameBits(out.Download(), in_place.Download());
+}
+
+TEST_P(ElementwiseTest, SwiGluMatchesReference) {
+  for (float size : {1.0f, 30.0f}) {
+    Check("SwiGlu", false, size, [](Backend* backend, Tensor gate, Tensor up, Tensor out) {
+      return backend->SwiGlu(gate, up, out);
+    });
+  }
+}
+
+TEST_P(ElementwiseTest, SwiGluIsAccurateEverywhere) {
+  std::vector<float> gates;
+  for (float g = -120; g <= 120; g += 0.037f) gates.push_back(g);
+  for (float g : {0.0f, -0.0f, 1e-30f, -1e-30f, 3e38f, -3e38f}) gates.push_back(g);
+  Matrix gate(1, gates.size()), up(1, gates.size());
+  gate.values = gates;
+  for (float& value : up.values) value = 1;
+  DeviceMatrix g(backend(), gate), u(backend(), up), out(backend(), 1, gate.cols);
+  ASSERT_TRUE(backend()->SwiGlu(g.tensor(), u.tensor(), out.tensor()).ok());
+  Matrix got = out.Download();
+  for (size_t i = 0; i < gates.size(); ++i) {
+    double x = gates[i];
+    double wanted = x / (1 + std::exp(-x));
+    EXPECT_NEAR(got.values[i], wanted, 3e-7 * std::abs(wanted) + 1e-35) << "silu(" << x << ")";
+  }
+}
+
+TEST_P(ElementwiseTest, SwiGluKeepsPoison) {
+  Matrix gate(1, 20), up(1, 20);
+  for (float& value : up.values) value = 1;
+  gate.values[3] = NAN;
+  up.values[17] = NAN;
+  DeviceMatrix g(backend(), gate), u(backend(), up), out(backend(), 1, 20);
+  ASSERT_TRUE(backend()->SwiGlu(g.tensor(), u.tensor(), out.tensor()).ok());
+  Matrix got = out.Download();
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(std::isnan(got.values[i]), i == 3 || i == 17) << i;
+}
+
+TEST_P(ElementwiseTest, AddMatchesReference) {
+  Random random(11);
+  for (int64_t cols : {1, 17, 576}) {
+    Matrix x = random.Normals(7, cols), y = random.Normals(7, cols);
+    DeviceMatrix device_x(backend(), x, 3), device_y(backend(), y, 5);
+    ASSERT_TRUE(backend()->Add(device_x.tensor(), device_y.tensor()).ok());
+    for (size_t i = 0; i < x.values.size(); ++i) x.values[i] += y.values[i];
+    ExpectSameBits(x, device_x.Download());
+  }
+}
+
+TEST_P(ElementwiseTest, GatherRowsCopiesRows) {
+  Random random(12);
+  Matrix x = random.Normals(9, 37);
+  std::vector<int32_t> rows = {8, 0, 3, 3, 7};
+  DeviceMatrix device_x(backend(), x, 2), out(backend(), rows.size(), 37, 4);
+  ASSERT_TRUE(backend()->GatherRows(device_x.tensor(), rows, out.tensor()).ok());
+  Matrix got = out.Download();
+  for (size_t i = 0; i < rows.size(); ++i) ExpectSameBits(x.Rows(rows[i], 1), got.Rows(i, 1));
+  EXPECT_FALSE(backend()->GatherRows(device_x.tensor(), {9}, out.tensor()).ok());
+  EXPECT_FALSE(backend()->GatherRows(device_x.tensor(), {-1}, out.tensor()).ok());
+}
+
+TEST_P(ElementwiseTest, EmbedReadsRowsOfEveryType) {
+  Random random(13);
+  for (DType dtype : WeightTypes()) {
+    SCOPED_TRACE(std::string(Traits(dtype).name.data()));
+    int64_t cols = Traits(dtype).block_size == 256 ? 512 : 96;
+    constexpr int64_t kVocabulary = 53;
+    Buffer blocks = RandomWeights(dtype, kVocabulary, cols, &random);
+    auto w = backend()->LoadMatrix(dtype, kVocabulary, cols, CopyOf(blocks)).value();
+    std::vector<int32_t> ids = {52, 0, 17, 17, 31, 48};
+    DeviceMatrix out(backend(), ids.size(), cols, 3);
+    ASSERT_TRUE(backend()->Embed(*w, ids, out.tensor()).ok());
+    Matrix wanted(ids.size(), cols);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      DequantizeRow(dtype, blocks.chars().data() + ids[i] * RowBytes(dtype, cols), cols,
+                    wanted.row(i));
+    }
+    ExpectMatches("Embed", wanted, out.Download());
+    EXPECT_FALSE(backend()->Embed(*w, {0, 0, 0, 0, 0, 53}, out.tensor()).ok());
+    EXPECT_FALSE(backend()->Embed(*w, {0, 0, 0, 0, 0, -1}, out.tensor()).ok());
+  }
+}
+
+INSTANTIATE_BACKEND_TESTS(ElementwiseTest);
+
+}  // namespace
+}  // namespace lm

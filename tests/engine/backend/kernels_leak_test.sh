@@ -1,0 +1,18 @@
+#!/bin/sh
+# Usage: kernels_leak_test.sh OBJECT...
+#
+# No file of kernels may define a symbol that the linker shares between files (an inline function, a
+# template): the shared copy could be the one with instructions that this machine lacks.
+status=0
+for object in "$@"; do
+  case $object in
+    *kernels_avx*) ;;
+    *) continue ;;
+  esac
+  shared=$(nm -C --defined-only "$object" | grep -E ' [WVu] ' | grep -v 'DW.ref')
+  if [ -n "$shared" ]; then
+    printf '%s defines shared symbols:\n%s\n' "$object" "$shared"
+    status=1
+  fi
+done
+exit $status

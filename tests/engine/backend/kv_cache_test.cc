@@ -1,0 +1,147 @@
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "tests/engine/backend/kv_fixture.h"
+
+namespace lm {
+namespace {
+
+using KvCacheTest = BackendTest;
+
+// cos and sin of rope_dim / 2 angles a row.
+Matrix RandomRope(int64_t rows, int64_t rope_dim, Random* random) {
+  Matrix rope(rows, rope_dim);
+  for (int64_t i = 0; i < rows * rope_dim / 2; ++i) {
+    float angle = 3 * random->Normal();
+    rope.values[2 * i] = std::cos(angle);
+    rope.values[2 * i + 1] = std::sin(angle);
+  }
+  return rope;
+}
+
+TEST_P(KvCacheTest, RotatesAsTheReferenceToTheBit) {
+  Random random(30);
+  for (RopePairing pairing : {RopePairing::kAdjacent, RopePairing::kHalves}) {
+    for (int32_t head_dim : {8, 20, 64, 80, 128}) {
+      for (int32_t rope_dim : {head_dim, head_dim / 4 * 2, 0}) {
+        SCOPED_TRACE(absl::StrCat("head_dim=", head_dim, " rope_dim=", rope_dim));
+        int64_t rows = random.Int(1, 20);
+        Matrix q = random.Normals(rows, 6 * head_dim), k = random.Normals(rows, 2 * head_dim);
+        Matrix v = random.Normals(rows, 2 * head_dim), rope = RandomRope(rows, rope_dim, &random);
+        std::vector<int64_t> slots;
+        for (int64_t t = 0; t < rows; ++t) slots.push_back((t * 7 + 3) % 64);
+        auto run = [&](Backend* backend, Matrix* q_out) {
+          DeviceKv kv(backend, DType::kF16, 2, 2, head_dim);
+          DeviceMatrix dq(backend, q, 1), dk(backend, k, 2), dv(backend, v, 3), dr(backend, rope);
+          EXPECT_TRUE(backend
+                          ->RopeAndStoreKv(dq.tensor(), dk.tensor(), dv.tensor(), dr.tensor(),
+                                           pairing, slots, kv.layer())
+                          .ok());
+          *q_out = dq.Download();
+          return dk.Download();
+        };
+        Matrix wanted_q(0, 0), got_q(0, 0);
+        Matrix wanted_k = run(reference(), &wanted_q);
+        ExpectMatches("RopeAndStoreKv", wanted_k, run(backend(), &got_q));
+        ExpectMatches("RopeAndStoreKv", wanted_q, got_q);
+      }
+    }
+  }
+}
+
+// What a context of one token answers: its value.
+Matrix ReadValue(Backend* backend, const DeviceKv& kv, std::vector<int32_t> blocks,
+                 int32_t position) {
+  DeviceMatrix q(backend, 1, kv.layer().kv_heads * kv.layer().head_dim);
+  DeviceMatrix out(backend, 1, q.tensor().cols);
+  SequenceSpan span = {0, 1, position, blocks};
+  EXPECT_TRUE(backend->Attention(q.tensor(), {span}, kv.layer(), 1, out.tensor()).ok());
+  return out.Download();
+}
+
+TEST_P(KvCacheTest, StoresValuesInTheTypeOfTheCache) {
+  Random random(31);
+  for (DType dtype : {DType::kF16, DType::kF32}) {
+    DeviceKv kv(backend(), dtype, 3, 2, 20);
+    Matrix k = random.Normals(1, 40), v = random.Normals(1, 40);
+    kv.Store(k, v, {64});  // block 2, token 0
+    Matrix got = ReadValue(backend(), kv, {2}, 0);
+    for (int i = 0; i < 40; ++i) {
+      float wanted = v.values[i];
+      if (dtype == DType::kF16) {
+        // 11 significant bits, to nearest.
+        float unit = std::ldexp(1.0f, std::ilogb(wanted) - 10);
+        wanted = std::nearbyint(wanted / unit) * unit;
+      }
+      EXPECT_EQ(got.values[i], wanted);
+    }
+  }
+}
+
+TEST_P(KvCacheTest, ACopyAnswersAsTheOriginal) {
+  Random random(32);
+  for (DType dtype : {DType::kF16, DType::kF32}) {
+    for (int32_t tokens : {1, 13, 32}) {
+      DeviceKv kv(backend(), dtype, 4, 3, 24);
+      Matrix k = random.Normals(128, 72), v = random.Normals(128, 72);
+      std::vector<int64_t> slots;
+      for (int64_t i = 0; i < 128; ++i) slots.push_back(i);
+      kv.Store(k, v, slots);
+      Matrix wanted = ReadValue(backend(), kv, {3}, tokens - 1);
+      Matrix beyond = tokens < 32 ? v.Rows(32 + tokens, 1) : Matrix(1, 72);
+      ASSERT_TRUE(backend()->CopyKvBlock(kv.layer(), 3, 1, tokens).ok());
+      ExpectSameBits(wanted, ReadValue(backend(), kv, {1}, tokens - 1));
+      if (tokens == 32) continue;
+      // The tokens after the copied ones are the target's own still.
+      std::vector<int64_t> same;
+      for (int64_t i = 0; i < tokens; ++i) same.push_back(2 * 32 + i);
+      kv.Store(k.Rows(96, tokens), v.Rows(96, tokens), same);
+      same.clear();
+      for (int64_t i = tokens; i < 32; ++i) same.push_back(2 * 32 + i);
+      kv.Store(k.Rows(32 + tokens, 32 - tokens), v.Rows(32 + tokens, 32 - tokens), same);
+      ExpectSameBits(ReadValue(backend(), kv, {2}, 31), ReadValue(backend(), kv, {1}, 31));
+    }
+  }
+}
+
+TEST_P(KvCacheTest, AZeroedBlockHoldsNothing) {
+  Random random(33);
+  DeviceKv kv(backend(), DType::kF16, 3, 2, 16);
+  std::vector<int64_t> slots;
+  for (int64_t i = 0; i < 96; ++i) slots.push_back(i);
+  kv.Store(random.Normals(96, 32), random.Normals(96, 32), slots);
+  Matrix first = ReadValue(backend(), kv, {0}, 31), last = ReadValue(backend(), kv, {2}, 31);
+  ASSERT_TRUE(backend()->ZeroKvBlock(kv.layer(), 1).ok());
+  for (float value : ReadValue(backend(), kv, {1}, 31).values) EXPECT_EQ(value, 0);
+  ExpectSameBits(first, ReadValue(backend(), kv, {0}, 31));
+  ExpectSameBits(last, ReadValue(backend(), kv, {2}, 31));
+}
+
+TEST_P(KvCacheTest, RefusesWhatLiesOutside) {
+  DeviceKv kv(backend(), DType::kF16, 2, 1, 16);
+  const KvLayer& layer = kv.layer();
+  EXPECT_FALSE(backend()->ZeroKvBlock(layer, 2).ok());
+  EXPECT_FALSE(backend()->ZeroKvBlock(layer, -1).ok());
+  EXPECT_FALSE(backend()->CopyKvBlock(layer, 0, 2, 1).ok());
+  EXPECT_FALSE(backend()->CopyKvBlock(layer, -1, 0, 1).ok());
+  EXPECT_FALSE(backend()->CopyKvBlock(layer, 0, 1, 33).ok());
+  DeviceMatrix q(backend(), 1, 32), k(backend(), 1, 16), v(backend(), 1, 16),
+      rope(backend(), 1, 16);
+  DeviceMatrix wide(backend(), 1, 18);
+  auto store = [&](Tensor key, Tensor angles, std::vector<int64_t> slots) {
+    return backend()
+        ->RopeAndStoreKv(q.tensor(), key, v.tensor(), angles, RopePairing::kHalves, slots, layer)
+        .ok();
+  };
+  EXPECT_TRUE(store(k.tensor(), rope.tensor(), {63}));
+  EXPECT_FALSE(store(k.tensor(), rope.tensor(), {64}));
+  EXPECT_FALSE(store(k.tensor(), rope.tensor(), {-1}));
+  EXPECT_FALSE(store(k.tensor(), rope.tensor(), {1, 2}));
+  EXPECT_FALSE(store(k.tensor(), wide.tensor(), {1}));
+  EXPECT_FALSE(store(wide.tensor(), rope.tensor(), {1}));
+}
+
+INSTANTIATE_BACKEND_TESTS(KvCacheTest);
+
+}  // namespace
+}  // namespace lm

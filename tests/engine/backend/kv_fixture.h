@@ -1,0 +1,69 @@
+// A paged KV cache with random contexts in it, the same for every backend that is given it.
+#ifndef LM_TESTS_ENGINE_BACKEND_KV_FIXTURE_H_
+#define LM_TESTS_ENGINE_BACKEND_KV_FIXTURE_H_
+
+#include <vector>
+
+#include "tests/engine/backend/backend_fixture.h"
+
+namespace lm {
+
+// Keys and values of one layer in a backend's memory.
+class DeviceKv {
+ public:
+  DeviceKv(Backend* backend, DType dtype, int32_t num_blocks, int32_t kv_heads, int32_t head_dim);
+  const KvLayer& layer() const { return layer_; }
+  // Stores rows of k and v (kv_heads * head_dim columns), not rotated, at the given slots.
+  void Store(const Matrix& k, const Matrix& v, const std::vector<int64_t>& slots);
+
+ private:
+  Backend* backend_;
+  Buffer keys_;
+  Buffer values_;
+  KvLayer layer_;
+};
+
+// One sequence: `context` cached tokens in `blocks`, of which the last `queries` ask.
+struct TestSequence {
+  Matrix k, v;  // (context, kv_heads * head_dim)
+  Matrix q;     // (queries, heads * head_dim)
+  std::vector<int32_t> blocks;
+
+  int64_t context() const { return k.rows; }
+  std::vector<int64_t> Slots() const;
+};
+
+struct KvShape {
+  DType dtype = DType::kF16;
+  int32_t kv_heads = 1;
+  int32_t group = 1;
+  int32_t head_dim = 64;
+};
+
+// Sequences of random contents, in shuffled blocks of a cache of NumBlocks().
+class TestContexts {
+ public:
+  struct Length {
+    int64_t context;
+    int64_t queries;
+  };
+  TestContexts(const KvShape& shape, const std::vector<Length>& lengths, uint64_t seed);
+
+  int32_t NumBlocks() const { return num_blocks_; }
+  std::vector<TestSequence>& sequences() { return sequences_; }
+  // All queries in one batch; those of sequence i begin at FirstRow(i).
+  Matrix Attend(Backend* backend) const;
+  // Only the queries [begin, begin + count) of sequence i, alone.
+  Matrix AttendPart(Backend* backend, size_t i, int64_t begin, int64_t count) const;
+  int64_t FirstRow(size_t i) const;
+
+ private:
+  DeviceKv Fill(Backend* backend) const;
+  KvShape shape_;
+  int32_t num_blocks_ = 0;
+  std::vector<TestSequence> sequences_;
+};
+
+}  // namespace lm
+
+#endif  // LM_TESTS_ENGINE_BACKEND_KV_FIXTURE_H_

@@ -1,0 +1,141 @@
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "tests/engine/backend/backend_fixture.h"
+
+namespace lm {
+namespace {
+
+class MatMulTest : public BackendTest {
+ protected:
+  static std::unique_ptr<WeightMatrix> Load(Backend* backend, DType dtype, int64_t n, int64_t k,
+                                            const Buffer& blocks) {
+    return backend->LoadMatrix(dtype, n, k, CopyOf(blocks)).value();
+  }
+
+  static Matrix Multiply(Backend* backend, const WeightMatrix& w, const Matrix& x,
+                         const Matrix* bias = nullptr, int64_t padding = 0) {
+    DeviceMatrix device_x(backend, x, padding);
+    DeviceMatrix device_out(backend, x.rows, w.rows(), padding);
+    DeviceMatrix device_bias(backend, bias != nullptr ? *bias : Matrix(1, w.rows()));
+    absl::Status status =
+        backend->MatMul(w, device_x.tensor(), bias != nullptr ? device_bias.tensor() : Tensor(),
+                        device_out.tensor());
+    EXPECT_TRUE(status.ok()) << status;
+    return device_out.Download();
+  }
+};
+
+TEST_P(MatMulTest, EveryTypeMatchesReferenceToTheBit) {
+  Random random(2);
+  for (DType dtype : WeightTypes()) {
+    int64_t block = std::max(Traits(dtype).block_size, 32);
+    for (int round = 0; round < 6; ++round) {
+      int64_t n = random.Int(1, 70);
+      int64_t k = block * random.Int(1, 1024 / block);
+      int64_t t = round == 0 ? 1 : random.Int(1, 40);
+      SCOPED_TRACE(absl::StrCat(Traits(dtype).name, " n=", n, " k=", k, " t=", t));
+      Buffer blocks = RandomWeights(dtype, n, k, &random);
+      Matrix x = random.Normals(t, k);
+      Matrix bias = random.Normals(1, n);
+      Matrix* bias_or_none = round % 2 == 0 ? &bias : nullptr;
+      auto wanted = Multiply(reference(), *Load(reference(), dtype, n, k, blocks), x, bias_or_none);
+      auto got = Multiply(backend(), *Load(backend(), dtype, n, k, blocks), x, bias_or_none, round);
+      ExpectMatches("MatMul", wanted, got);
+    }
+  }
+}
+
+TEST_P(MatMulTest, FloatWeightsTakeAnyWidth) {
+  Random random(3);
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (int64_t k : {1, 7, 33, 129}) {
+      int64_t n = random.Int(1, 40);
+      Buffer blocks = RandomWeights(dtype, n, k, &random);
+      Matrix x = random.Normals(random.Int(1, 9), k);
+      ExpectMatches("MatMul", Multiply(reference(), *Load(reference(), dtype, n, k, blocks), x),
+                    Multiply(backend(), *Load(backend(), dtype, n, k, blocks), x));
+    }
+  }
+}
+
+TEST_P(MatMulTest, LongRowsMatchReferenceToTheBit) {
+  Random random(4);
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_K}) {
+    constexpr int64_t kCols = 8192;
+    Buffer blocks = RandomWeights(dtype, 5, kCols, &random);
+    Matrix x = random.Normals(3, kCols);
+    ExpectMatches("MatMul", Multiply(reference(), *Load(reference(), dtype, 5, kCols, blocks), x),
+                  Multiply(backend(), *Load(backend(), dtype, 5, kCols, blocks), x));
+  }
+}
+
+TEST_P(MatMulTest, ARowHasTheSameBitsInEveryBatchOnAnyThreads) {
+  Random random(5);
+  constexpr int64_t kRows = 150;
+  for (DType dtype : WeightTypes()) {
+    SCOPED_TRACE(std::string(Traits(dtype).name.data()));
+    int64_t n = 2 * 33;
+    int64_t k = 512;
+    Buffer blocks = RandomWeights(dtype, n, k, &random);
+    Matrix x = random.Normals(kRows, k);
+    auto w = Load(backend(), dtype, n, k, blocks);
+    Matrix all = Multiply(backend(), *w, x);
+    for (int64_t begin = 0, count; begin < kRows; begin += count) {
+      count = std::min<int64_t>(random.Int(1, 25), kRows - begin);
+      ExpectSameBits(all.Rows(begin, count), Multiply(backend(), *w, x.Rows(begin, count)));
+    }
+    for (int threads : {1, 3}) {
+      auto other = WithThreads(threads);
+      ExpectSameBits(all, Multiply(other.get(), *Load(other.get(), dtype, n, k, blocks), x));
+    }
+  }
+}
+
+TEST_P(MatMulTest, PoisonStaysInItsRow) {
+  Random random(6);
+  for (DType dtype : {DType::kF16, DType::kQ8_0, DType::kQ4_1, DType::kQ2_K}) {
+    Buffer blocks = RandomWeights(dtype, 20, 256, &random);
+    auto w = Load(backend(), dtype, 20, 256, blocks);
+    Matrix x = random.Normals(8, 256);
+    Matrix clean = Multiply(backend(), *w, x);
+    x.row(3)[77] = NAN;
+    x.row(5)[200] = INFINITY;
+    Matrix got = Multiply(backend(), *w, x);
+    for (int64_t t = 0; t < 8; ++t) {
+      if (t == 3 || t == 5) {
+        for (int64_t n = 0; n < 20; ++n) EXPECT_FALSE(std::isfinite(got.row(t)[n]));
+      } else {
+        ExpectSameBits(clean.Rows(t, 1), got.Rows(t, 1));
+      }
+    }
+  }
+}
+
+TEST_P(MatMulTest, NoRowsAreNoWork) {
+  Random random(7);
+  auto w = Load(backend(), DType::kQ8_0, 8, 32, RandomWeights(DType::kQ8_0, 8, 32, &random));
+  EXPECT_EQ(Multiply(backend(), *w, Matrix(0, 32)).values.size(), 0u);
+}
+
+TEST_P(MatMulTest, RefusesWrongShapesByName) {
+  Random random(8);
+  auto w = Load(backend(), DType::kQ8_0, 8, 64, RandomWeights(DType::kQ8_0, 8, 64, &random));
+  DeviceMatrix x(backend(), 2, 64), narrow(backend(), 2, 32), out(backend(), 2, 8);
+  absl::Status status = backend()->MatMul(*w, narrow.tensor(), {}, out.tensor());
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("x must be F32 (any, 64)"));
+  EXPECT_FALSE(backend()->MatMul(*w, x.tensor(), narrow.tensor(), out.tensor()).ok());
+  EXPECT_FALSE(backend()->MatMul(*w, x.tensor(), {}, narrow.tensor()).ok());
+  Buffer few = Buffer::AllocateHost(100).value();
+  EXPECT_FALSE(backend()->LoadMatrix(DType::kQ8_0, 8, 64, CopyOf(few)).ok());
+  EXPECT_FALSE(backend()->LoadMatrix(DType::kI8, 10, 10, CopyOf(few)).ok());
+  EXPECT_FALSE(backend()->LoadMatrix(DType::kQ8_0, 4, 33, CopyOf(few)).ok());
+  EXPECT_FALSE(backend()->LoadMatrix(DType::kF32, 0, 0, Buffer()).ok());
+}
+
+INSTANTIATE_BACKEND_TESTS(MatMulTest);
+
+}  // namespace
+}  // namespace lm

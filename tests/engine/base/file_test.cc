@@ -1,0 +1,64 @@
+#include "engine/base/file.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "engine/base/checked_math.h"
+
+namespace lm {
+namespace {
+
+std::string WriteTemp(const std::string& contents) {
+  std::string path = testing::TempDir() + "/file_test_" + std::to_string(getpid());
+  std::ofstream(path, std::ios::binary) << contents;
+  return path;
+}
+
+TEST(FileTest, ReadsAnyRange) {
+  auto file = OpenFile(WriteTemp("0123456789"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ((*file)->Size(), 10u);
+  char out[4];
+  ASSERT_TRUE((*file)->Read(3, absl::MakeSpan(out)).ok());
+  EXPECT_EQ(std::string(out, 4), "3456");
+}
+
+TEST(FileTest, AFileThatShrinksIsAnErrorWithTheOffset) {
+  std::string path = WriteTemp("0123456789");
+  auto file = OpenFile(path);
+  ASSERT_TRUE(file.ok());
+  ASSERT_EQ(truncate(path.c_str(), 5), 0);
+  char out[10];
+  absl::Status status = (*file)->Read(0, absl::MakeSpan(out));
+  EXPECT_TRUE(absl::IsOutOfRange(status));
+  EXPECT_NE(status.message().find("offset 5"), absl::string_view::npos) << status;
+}
+
+TEST(FileTest, RefusesWhatIsNotAFile) {
+  EXPECT_TRUE(absl::IsNotFound(OpenFile("/no/such/file").status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(OpenFile("/tmp").status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(OpenFile("/dev/null").status()));
+}
+
+TEST(FileTest, IdentityFollowsTheFileNotItsName) {
+  std::string path = WriteTemp("abc");
+  std::string link = path + ".link";
+  unlink(link.c_str());
+  ASSERT_EQ(symlink(path.c_str(), link.c_str()), 0);
+  EXPECT_EQ(*IdentifyFile(path), *IdentifyFile(link));
+  unlink(link.c_str());
+}
+
+TEST(CheckedMathTest, ReportsOverflow) {
+  EXPECT_EQ(CheckedMul(1ull << 33, 1ull << 31), std::nullopt);
+  EXPECT_EQ(CheckedMul(3, 5), 15u);
+  EXPECT_EQ(CheckedAdd(~0ull, 1), std::nullopt);
+  EXPECT_EQ(CheckedAlignUp(33, 32), 64u);
+  EXPECT_EQ(CheckedAlignUp(~0ull - 3, 32), std::nullopt);
+}
+
+}  // namespace
+}  // namespace lm

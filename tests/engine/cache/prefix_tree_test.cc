@@ -1,0 +1,227 @@
+#include "engine/cache/prefix_tree.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <list>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace lm {
+namespace {
+
+constexpr int32_t kBlock = 4;
+
+std::vector<int32_t> Tokens(const std::string& text) { return {text.begin(), text.end()}; }
+
+class PrefixTreeTest : public testing::Test {
+ protected:
+  // Inserts as a sequence does: takes blocks, hands them to the tree, drops its own references.
+  PrefixTree::Lease Insert(const std::string& salt, const std::string& text) {
+    std::vector<int32_t> blocks;
+    for (size_t at = 0; at < text.size(); at += kBlock) blocks.push_back(pool_.Allocate().value());
+    PrefixTree::Lease lease = tree_.Insert(salt, Tokens(text), blocks);
+    for (int32_t block : blocks) pool_.Unref(block);
+    return lease;
+  }
+  int64_t Length(const std::string& salt, const std::string& text) {
+    return tree_.MatchLength(salt, Tokens(text));
+  }
+  void ExpectIntegrity() {
+    const absl::Status status = tree_.CheckIntegrity();
+    ASSERT_TRUE(status.ok()) << status;
+  }
+
+  KvBlockPool pool_{100};
+  PrefixTree tree_{&pool_, kBlock};
+};
+
+TEST_F(PrefixTreeTest, FindsTheLongestPrefix) {
+  Insert("", "abcdefghij");
+  EXPECT_EQ(Length("", "abcdefghij"), 10);
+  EXPECT_EQ(Length("", "abcdefghijk"), 10);
+  EXPECT_EQ(Length("", "abcdefgX"), 7);
+  EXPECT_EQ(Length("", "ab"), 2);
+  EXPECT_EQ(Length("", "Xbcd"), 0);
+  EXPECT_EQ(Length("", ""), 0);
+  const PrefixTree::Lease lease = tree_.Match("", Tokens("abcdefghij"), 9);
+  EXPECT_EQ(lease.tokens(), 9);
+  EXPECT_EQ(lease.blocks().size(), 3u);
+  ExpectIntegrity();
+}
+
+TEST_F(PrefixTreeTest, SaltsDoNotSeeEachOther) {
+  Insert("mine", "abcdefgh");
+  EXPECT_EQ(Length("mine", "abcdefgh"), 8);
+  EXPECT_EQ(Length("yours", "abcdefgh"), 0);
+  EXPECT_EQ(Length("", "abcdefgh"), 0);
+}
+
+TEST_F(PrefixTreeTest, KeepsItsOwnBlockForAKnownRun) {
+  Insert("", "abcdefgh");
+  const int32_t free = pool_.num_free();
+  const PrefixTree::Lease first = tree_.Match("", Tokens("abcdefgh"), 8);
+  const PrefixTree::Lease again = Insert("", "abcdefgh");
+  EXPECT_EQ(first.blocks(), again.blocks());
+  EXPECT_EQ(pool_.num_free(), free);
+  EXPECT_EQ(tree_.num_nodes(), 2);
+}
+
+TEST_F(PrefixTreeTest, AShortRunGrowsInPlace) {
+  const int32_t block = *pool_.Allocate();
+  {
+    const PrefixTree::Lease pinned = tree_.Insert("", Tokens("ab"), {block});
+    tree_.Insert("", Tokens("abc"), {block});  // the same block, written further: although pinned
+    EXPECT_EQ(tree_.num_nodes(), 1);
+    EXPECT_EQ(pinned.tokens(), 2);
+  }
+  EXPECT_EQ(Length("", "abcd"), 3);
+  Insert("", "abcd");  // another block; nobody looks at the old one
+  EXPECT_EQ(tree_.num_nodes(), 1);
+  EXPECT_EQ(pool_.references(block), 1);
+  pool_.Unref(block);
+  ExpectIntegrity();
+}
+
+TEST_F(PrefixTreeTest, APinnedShortRunStaysBesideTheLongerOne) {
+  const PrefixTree::Lease pinned = Insert("", "ab");
+  Insert("", "abcd");
+  EXPECT_EQ(tree_.num_nodes(), 2);
+  EXPECT_EQ(Length("", "abcd"), 4);
+  ExpectIntegrity();
+}
+
+TEST_F(PrefixTreeTest, EvictsTheOldestUnpinnedLeaf) {
+  Insert("", "aaaa");
+  Insert("", "bbbb");
+  Insert("", "cccc");
+  tree_.Match("", Tokens("aaaa"), 4);  // now b is the oldest
+  EXPECT_EQ(tree_.Evict(1), 1);
+  EXPECT_EQ(Length("", "aaaa"), 4);
+  EXPECT_EQ(Length("", "bbbb"), 0);
+  EXPECT_EQ(Length("", "cccc"), 4);
+  ExpectIntegrity();
+}
+
+TEST_F(PrefixTreeTest, ALeaseKeepsItsNodesAndTheirAncestors) {
+  Insert("", "abcdefghijkl");
+  PrefixTree::Lease lease = tree_.Match("", Tokens("abcdefgX"), 8);
+  EXPECT_EQ(lease.tokens(), 7);
+  EXPECT_EQ(tree_.num_evictable(), 1);
+  EXPECT_EQ(tree_.Evict(100), 1);
+  EXPECT_EQ(tree_.num_nodes(), 2);
+  lease.Truncate(4);
+  EXPECT_EQ(lease.blocks().size(), 1u);
+  EXPECT_EQ(tree_.Evict(100), 1);
+  lease = {};
+  EXPECT_EQ(tree_.Evict(100), 1);
+  EXPECT_EQ(pool_.num_free(), pool_.num_blocks());
+  ExpectIntegrity();
+}
+
+TEST_F(PrefixTreeTest, DoesNotEvictWhatFreesNothing) {
+  const int32_t block = *pool_.Allocate();
+  tree_.Insert("", Tokens("ab"), {block});
+  EXPECT_EQ(tree_.Evict(1), 0);
+  EXPECT_EQ(Length("", "ab"), 2);
+  pool_.Unref(block);
+  EXPECT_EQ(tree_.Evict(1), 1);
+  EXPECT_EQ(Length("", "ab"), 0);
+}
+
+TEST_F(PrefixTreeTest, AMovedLeaseUnpinsOnce) {
+  PrefixTree::Lease a = Insert("", "abcd");
+  PrefixTree::Lease b = std::move(a);
+  a = {};
+  EXPECT_EQ(tree_.Evict(1), 0);
+  b = std::move(a);
+  EXPECT_EQ(tree_.Evict(1), 1);
+}
+
+TEST_F(PrefixTreeTest, DeepTreesNeedNoDeepStack) {
+  KvBlockPool pool(200000);
+  PrefixTree tree(&pool, 1);
+  std::vector<int32_t> tokens(200000, 7), blocks;
+  while (std::optional<int32_t> block = pool.Allocate()) blocks.push_back(*block);
+  tree.Insert("", tokens, blocks);
+  for (int32_t block : blocks) pool.Unref(block);
+  EXPECT_EQ(tree.MatchLength("", tokens), 200000);
+}
+
+// The same answers as a list of strings: everything inserted and not evicted matches. Until memory
+// is short nothing is evicted, so the expected length is exact; afterwards it is an upper bound,
+// and what is pinned must still be there.
+TEST_F(PrefixTreeTest, RandomWorkloadAgreesWithAListOfStrings) {
+  for (int seed = 0; seed < 20; ++seed) {
+    std::mt19937 random(seed);
+    const int32_t num_blocks = seed % 2 == 0 ? 4000 : 24;
+    KvBlockPool pool(num_blocks);
+    PrefixTree tree(&pool, kBlock);
+    std::map<std::string, std::vector<std::string>> inserted;
+    struct Pinned {
+      std::string salt, text;
+      PrefixTree::Lease lease;
+    };
+    std::list<Pinned> pinned;
+    bool evicted = false;
+    auto allocate = [&]() -> std::optional<int32_t> {
+      if (pool.num_free() == 0) evicted |= tree.Evict(1 + random() % 3) > 0;
+      return pool.Allocate();
+    };
+    for (int op = 0; op < 400; ++op) {
+      const std::string salt(1, "xyz"[random() % 3]);
+      std::string text(1 + random() % 18, ' ');
+      for (char& c : text) c = "ab"[random() % 5 == 0];
+      if (random() % 2 == 0) {
+        std::vector<int32_t> blocks;
+        for (size_t at = 0; at < text.size(); at += kBlock) {
+          const std::optional<int32_t> block = allocate();
+          if (!block) break;
+          blocks.push_back(*block);
+        }
+        const size_t held = std::min(text.size(), blocks.size() * kBlock);
+        const PrefixTree::Lease lease = tree.Insert(salt, Tokens(text.substr(0, held)), blocks);
+        EXPECT_EQ(lease.tokens(), static_cast<int64_t>(held));
+        if (held > 0) inserted[salt].push_back(text.substr(0, held));
+        for (int32_t block : blocks) pool.Unref(block);
+      } else {
+        const int64_t limit = random() % (text.size() + 1);
+        PrefixTree::Lease lease = tree.Match(salt, Tokens(text), limit);
+        int64_t expected = 0;
+        for (const std::string& known : inserted[salt]) {
+          const auto parting = std::mismatch(text.begin(), text.end(), known.begin(), known.end());
+          expected = std::max<int64_t>(expected, parting.first - text.begin());
+        }
+        expected = std::min(expected, limit);
+        if (evicted) {
+          EXPECT_LE(lease.tokens(), expected);
+        } else {
+          EXPECT_EQ(lease.tokens(), expected) << salt << " " << text;
+        }
+        EXPECT_EQ(lease.blocks().size(), (lease.tokens() + kBlock - 1u) / kBlock);
+        if (random() % 3 == 0) pinned.push_back({salt, text, std::move(lease)});
+      }
+      if (pinned.size() > 3) pinned.pop_front();
+      if (!pinned.empty() && random() % 4 == 0) {
+        PrefixTree::Lease& lease = pinned.back().lease;
+        lease.Truncate(random() % (lease.tokens() + 1));
+      }
+      for (const Pinned& p : pinned) {
+        EXPECT_GE(tree.MatchLength(p.salt, Tokens(p.text)), p.lease.tokens());
+      }
+      const absl::Status status = tree.CheckIntegrity();
+      ASSERT_TRUE(status.ok()) << status << " seed " << seed << " op " << op;
+      ASSERT_EQ(pool.num_free() + tree.num_nodes(), pool.num_blocks());
+    }
+    EXPECT_EQ(evicted, num_blocks == 24);
+    pinned.clear();
+    tree.Evict(num_blocks);
+    EXPECT_EQ(pool.num_free(), num_blocks);
+    EXPECT_EQ(tree.num_nodes(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace lm

@@ -1,0 +1,140 @@
+#include "engine/gguf/block_format.h"
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace lm {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr DType kFloatTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+constexpr DType kBlockTypes[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,   DType::kQ5_1,
+                                 DType::kQ8_0, DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,
+                                 DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS};
+
+struct Golden {
+  std::string blocks;
+  std::vector<float> values;
+};
+
+// ggml's own decoding; tests/testdata/gguf/make_block_golden.py says how the file was made.
+Golden ReadGolden(DType dtype) {
+  std::ifstream file(LM_TESTDATA "/gguf/block_golden.bin", std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  size_t pos = 0;
+  while (pos + 16 <= bytes.size()) {
+    std::string name(bytes.data() + pos, strnlen(bytes.data() + pos, 8));
+    uint32_t sizes[2];  // values, bytes
+    std::memcpy(sizes, bytes.data() + pos + 8, sizeof(sizes));
+    pos += 16;
+    Golden golden{bytes.substr(pos, sizes[1]), std::vector<float>(sizes[0])};
+    pos += sizes[1];
+    std::memcpy(golden.values.data(), bytes.data() + pos, 4 * sizes[0]);
+    pos += 4 * sizes[0];
+    if (Traits(dtype).name == name) return golden;
+  }
+  return {};
+}
+
+class BlockFormatTest : public ::testing::TestWithParam<DType> {};
+
+TEST_P(BlockFormatTest, DecodesWhatGgmlDecodesBitForBit) {
+  Golden golden = ReadGolden(GetParam());
+  ASSERT_FALSE(golden.values.empty());
+  const int64_t values = static_cast<int64_t>(golden.values.size());
+  ASSERT_EQ(static_cast<int64_t>(golden.blocks.size()), RowBytes(GetParam(), values));
+  // One byte off, so that nothing depends on alignment.
+  std::string unaligned = "x" + golden.blocks;
+  std::vector<float> decoded(values + 1, 42.0f);
+  DequantizeRow(GetParam(), unaligned.data() + 1, values, decoded.data());
+  for (int64_t v = 0; v < values; ++v) {
+    ASSERT_EQ(std::bit_cast<uint32_t>(decoded[v]), std::bit_cast<uint32_t>(golden.values[v]))
+        << "value " << v << ": " << decoded[v] << " for " << golden.values[v];
+  }
+  EXPECT_EQ(decoded[values], 42.0f);
+  EXPECT_TRUE(CheckFinite(GetParam(), unaligned.data() + 1, values).ok());
+}
+
+std::string NameOf(const ::testing::TestParamInfo<DType>& info) {
+  return std::string(Traits(info.param).name);
+}
+
+INSTANTIATE_TEST_SUITE_P(Floats, BlockFormatTest, ::testing::Values(DType::kF16, DType::kBF16),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Blocks, BlockFormatTest, ::testing::ValuesIn(kBlockTypes), NameOf);
+
+TEST(BlockFormatTest, F32IsCopied) {
+  const float values[] = {0.0f, -0.0f, 1e-45f, 3.5f};
+  float decoded[4];
+  DequantizeRow(DType::kF32, values, 4, decoded);
+  EXPECT_EQ(std::memcmp(values, decoded, sizeof(values)), 0);
+}
+
+// A block is finite exactly where its decoding is: every bit of the block's front and back, where
+// the scales are, is turned to make NaN and infinity.
+TEST(CheckFiniteTest, FindsWhateverDecodesToNanOrInfinity) {
+  for (DType dtype : kBlockTypes) {
+    const DTypeTraits& traits = Traits(dtype);
+    int bad_places = 0;
+    for (int place = 0; place + 2 <= traits.block_bytes; place += 2) {
+      for (uint16_t half : {0x7c00, 0xfc00, 0x7e00, 0x7c01, 0x7bff}) {
+        std::string blocks(3 * traits.block_bytes, '\x11');
+        std::memcpy(blocks.data() + traits.block_bytes + place, &half, 2);
+        std::vector<float> decoded(3 * traits.block_size);
+        DequantizeRow(dtype, blocks.data(), decoded.size(), decoded.data());
+        bool finite = true;
+        for (float value : decoded) finite &= std::isfinite(value);
+        absl::Status status = CheckFinite(dtype, blocks.data(), decoded.size());
+        EXPECT_EQ(status.ok(), finite) << traits.name << " byte " << place;
+        if (!status.ok()) {
+          EXPECT_THAT(std::string(status.message()), HasSubstr("block 1 (values "));
+          ++bad_places;
+        }
+      }
+    }
+    EXPECT_GE(bad_places, 4) << traits.name;
+  }
+}
+
+TEST(CheckFiniteTest, FindsTheFirstBadValueOfPlainFloats) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (DType dtype : kFloatTypes) {
+    const int bytes = Traits(dtype).block_bytes;
+    for (float bad : {nan, -nan, INFINITY, -INFINITY}) {
+      std::string row(1000 * bytes, '\x11');
+      uint32_t bits = std::bit_cast<uint32_t>(bad);
+      uint16_t half = static_cast<uint16_t>(bits >> 16);  // BF16
+      if (dtype == DType::kF16) half = (half & 0x8000) | (std::isnan(bad) ? 0x7e00 : 0x7c00);
+      for (int place : {777, 999}) {
+        std::memcpy(row.data() + place * bytes,
+                    bytes == 4 ? static_cast<void*>(&bits) : static_cast<void*>(&half), bytes);
+      }
+      EXPECT_TRUE(CheckFinite(dtype, row.data(), 777).ok());
+      EXPECT_EQ(std::string(CheckFinite(dtype, row.data(), 1000).message()),
+                "value 777 is NaN or infinite");
+    }
+  }
+}
+
+TEST(CheckFiniteTest, SaysWhichBlockAndValues) {
+  std::string blocks(5 * 144, '\0');
+  blocks[3 * 144 + 3] = '\x7c';  // dmin of block 3
+  EXPECT_EQ(std::string(CheckFinite(DType::kQ4_K, blocks.data(), 5 * 256).message()),
+            "the scale of Q4_K block 3 (values 768 to 1023) is NaN or infinite");
+  EXPECT_TRUE(CheckFinite(DType::kQ4_K, blocks.data(), 3 * 256).ok());
+  EXPECT_TRUE(CheckFinite(DType::kQ4_K, blocks.data(), 0).ok());
+}
+
+}  // namespace
+}  // namespace lm

@@ -1,0 +1,245 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/grammar/state_machine.h"
+#include "tests/engine/grammar/grammar_testing.h"
+
+namespace lm {
+namespace {
+
+using testing::HasSubstr;
+
+struct Case {
+  std::string regex;
+  std::vector<std::string> accepted;
+  std::vector<std::string> rejected;
+};
+
+TEST(RegexTest, AcceptsAndRejects) {
+  const std::vector<Case> cases = {
+      {"", {""}, {"a"}},
+      {"abc", {"abc"}, {"", "ab", "abcd", "xabc"}},
+      {"^abc$", {"abc"}, {"ab"}},
+      {"^a$|^b$|c", {"a", "b", "c"}, {"", "ab"}},
+      {"a|bc|", {"a", "bc", ""}, {"b", "abc"}},
+      {"a?b*c+", {"c", "acc", "bbbc", "abc"}, {"", "a", "aac"}},
+      {"a??b*?c+?", {"c", "abc"}, {"", "aac"}},
+      {"a{3}", {"aaa"}, {"aa", "aaaa"}},
+      {"a{2,}", {"aa", "aaaaaa"}, {"a", ""}},
+      {"a{2,4}", {"aa", "aaa", "aaaa"}, {"a", "aaaaa"}},
+      {"(ab){2,3}", {"abab", "ababab"}, {"ab", "aba", "abababab"}},
+      {"(a|b){0}x", {"x"}, {"ax"}},
+      {"(a*){3,5}", {"", "a", "aaaaaaaaaaaa"}, {"b"}},
+      {"(a*b?){2}", {"", "a", "ab", "aabaab"}, {"bbb"}},
+      {"(|a){4}b", {"b", "aaaab"}, {"aaaaab"}},
+      {"(a|ab)(c|bcd)(d*)", {"abcd", "acd", "abc", "ac", "abcddd"}, {"ab", "abbb"}},
+      {"(?:x)(?<n>y)(?P<m>z)", {"xyz"}, {"xy"}},
+      {"[a-c]", {"a", "b", "c"}, {"d", "", "A"}},
+      {"[^a-c]", {"d", "\n", "é", "\xf0\x9f\x98\x80"}, {"a", "", std::string(1, '\0')}},
+      {"[-a]", {"-", "a"}, {"b"}},
+      {"[a-]", {"-", "a"}, {"b"}},
+      {"[\\]\\\\^]", {"]", "\\", "^"}, {"["}},
+      {"[\\d_-]+", {"1_-"}, {"a"}},
+      {".", {"a", "é", "日", "\xf0\x9f\x98\x80"}, {"\n", "", "ab", "\xe6\x97", "\xff", "\xc0\xaf"}},
+      {"\\d\\D", {"1a", "0é"}, {"11", "a1", "1"}},
+      {"\\w+\\W", {"aZ_9 ", "a\n"}, {" ", "é "}},
+      {"\\s\\S", {" a", "\t1", "\n\x01"}, {"a ", "  "}},
+      {"\\x41\\u00e9\\u{1F600}", {"Aé\xf0\x9f\x98\x80"}, {"A"}},
+      {"\\.\\*\\(\\)\\/\\-\\ ", {".*()/- "}, {"a*()/- "}},
+      {"\\t\\n\\r\\f\\v", {"\t\n\r\f\v"}, {"tnrfv"}},
+      {"a{,3}b{x}{", {"a{,3}b{x}{"}, {"aaa"}},
+      {"x]}", {"x]}"}, {"x"}},
+      {"[а-яё]+", {"привет", "ё"}, {"hello", "\xd0"}},
+      {"日本?", {"日", "日本"}, {"本"}},
+      {"[A-Z]{2}-\\d{1,3}", {"AB-1", "XY-123"}, {"A-1", "AB-1234", "AB-"}},
+      {"[\\b]", {"\b"}, {"b"}},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.regex);
+    auto grammar = ValueOrDie(CompileRegex(c.regex));
+    for (const std::string& text : c.accepted) EXPECT_TRUE(Accepts(grammar, text)) << text;
+    for (const std::string& text : c.rejected) EXPECT_FALSE(Accepts(grammar, text)) << text;
+  }
+}
+
+TEST(RegexTest, RefusesByNameAndOffset) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"ab(?=c)", "look-around ((?=, (?!, (?<=, (?<!) is not supported, at byte 2"},
+      {"(?<!c)d", "look-around"},
+      {"(?i)a", "flags or another (?...) construct is not supported, at byte 0"},
+      {"(?>a)", "an atomic group (?> is not supported, at byte 0"},
+      {"(a)\\1", "a backreference (\\1) is not supported, at byte 3"},
+      {"\\k<a>", "a backreference (\\k)"},
+      {"a\\b", "the word boundary \\b is not supported, at byte 1"},
+      {"\\Aa", "the anchor \\A is not supported"},
+      {"é\\p{L}", "a Unicode property (\\p) is not supported, at byte 2"},
+      {"\\q", "the escape \\q is not known, at byte 0"},
+      {"a++", "a possessive quantifier is not supported"},
+      {"a**", "nothing to repeat, at byte 2"},
+      {"*a", "nothing to repeat, at byte 0"},
+      {"a|+", "nothing to repeat, at byte 2"},
+      {"^*", "nothing to repeat, at byte 1"},
+      {"(a", "a '(' without ')', at byte 0"},
+      {"a)", "a ')' without '(', at byte 1"},
+      {"[a", "a '[' without ']', at byte 0"},
+      {"[]", "an empty class (a ']' in it is written \\]), at byte 0"},
+      {"[z-a]", "a range that goes backwards, at byte 1"},
+      {"[a-\\d]", "a range that does not go from character to character"},
+      {"[[:alpha:]]", "a POSIX class ([:...:]) is not supported, at byte 1"},
+      {"a{3,2}", "a repetition whose counts go backwards, at byte 1"},
+      {"a{100001}", "a repetition above the limit 100000, at byte 1"},
+      {"a{99999999999999999999999}", "a repetition above the limit"},
+      {"a^b", "a '^' that is not at the beginning is not supported, at byte 1"},
+      {"(^a)", "a '^' that is not at the beginning"},
+      {"(a$)", "a '$' inside a group is not supported, at byte 2"},
+      {"a$b", "a '$' that is not at the end, at byte 1"},
+      {"\\x4", "an escape with too few hex digits, at byte 0"},
+      {"\\u{}", "an escape with too few hex digits"},
+      {"\\u{41", "\\u{ without }"},
+      {"\\ud800", "an escape that is no character, or is NUL"},
+      {"\\x00", "an escape that is no character, or is NUL"},
+      {"\\", "a '\\' at the end, at byte 0"},
+      {"(?<a", "a group name without '>'"},
+      {"a\xff", "not valid UTF-8, at byte 1"},
+      {std::string("a\0b", 3), "a NUL character, at byte 1"},
+      {"[^\\s\\S]", "matches no text at all"},
+  };
+  for (const auto& [regex, message] : cases) {
+    auto grammar = CompileRegex(regex);
+    ASSERT_FALSE(grammar.ok()) << regex;
+    EXPECT_EQ(grammar.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(grammar.status().message()), HasSubstr(message)) << regex;
+  }
+}
+
+TEST(RegexTest, DepthAndSizeHaveLimits) {
+  auto nested = [](int depth) { return std::string(depth, '(') + "a" + std::string(depth, ')'); };
+  EXPECT_TRUE(Accepts(ValueOrDie(CompileRegex(nested(kMaxGrammarDepth))), "a"));
+  EXPECT_THAT(std::string(CompileRegex(nested(kMaxGrammarDepth + 1)).status().message()),
+              HasSubstr("too deep: groups within groups, limit 100, at byte 100"));
+  EXPECT_THAT(std::string(CompileRegex(nested(500000)).status().message()), HasSubstr("too deep"));
+  EXPECT_THAT(std::string(CompileRegex(std::string(kMaxGrammarText + 1, 'a')).status().message()),
+              HasSubstr("too large: 1048577 bytes, limit 1048576"));
+  // Repetition of repetition adds up, it does not multiply.
+  std::string text = "a";
+  for (int i = 0; i < 8; ++i) text = absl::StrCat("(", text, "){1000}");
+  EXPECT_FALSE(Accepts(ValueOrDie(CompileRegex(text)), "aaa"));
+  std::string many;
+  for (int i = 0; i < 12; ++i) many += "(ab){100000}";
+  EXPECT_THAT(std::string(CompileRegex(many).status().message()),
+              HasSubstr("too large: it needs more than 1048576 nodes"));
+  EXPECT_TRUE(CompileRegex(std::string(kMaxGrammarText / 4, 'a')).ok());
+}
+
+// A random expression over a, b, c, as text and as the set of ends it has from each place of a
+// text.
+struct Expression {
+  std::string regex;
+  std::function<std::set<size_t>(absl::string_view text, size_t from)> ends;
+};
+
+Expression Letter(const std::string& regex, const std::string& letters) {
+  return {regex, [letters](absl::string_view text, size_t from) {
+            const bool fits = from < text.size() && letters.find(text[from]) != letters.npos;
+            return fits ? std::set<size_t>{from + 1} : std::set<size_t>{};
+          }};
+}
+
+Expression Sequence(const Expression& x, const Expression& y) {
+  return {x.regex + y.regex, [x, y](absl::string_view text, size_t from) {
+            std::set<size_t> ends;
+            for (size_t middle : x.ends(text, from)) ends.merge(y.ends(text, middle));
+            return ends;
+          }};
+}
+
+Expression Either(const Expression& x, const Expression& y) {
+  return {"(" + x.regex + "|" + y.regex + ")", [x, y](absl::string_view text, size_t from) {
+            std::set<size_t> ends = x.ends(text, from);
+            ends.merge(y.ends(text, from));
+            return ends;
+          }};
+}
+
+// At most kTimes times: no text here is longer.
+constexpr int kTimes = 8;
+Expression Times(const Expression& x, int min, int max, const std::string& suffix) {
+  return {"(?:" + x.regex + ")" + suffix, [x, min, max](absl::string_view text, size_t from) {
+            std::set<size_t> ends, now = {from};
+            for (int n = 0; n <= max; ++n) {
+              if (n >= min) ends.insert(now.begin(), now.end());
+              std::set<size_t> next;
+              for (size_t place : now) next.merge(x.ends(text, place));
+              now = next;
+            }
+            return ends;
+          }};
+}
+
+Expression RandomExpression(std::mt19937* dice, int depth) {
+  auto below = [dice](int n) { return static_cast<int>((*dice)() % n); };
+  if (depth == 0) {
+    const std::vector<Expression> atoms = {
+        Letter("a", "a"),
+        Letter("b", "b"),
+        Letter("c", "c"),
+        Letter(".", "abc"),
+        Letter("[ab]", "ab"),
+        Letter("[^a]", "bc"),
+        {"(?:)", [](absl::string_view, size_t from) { return std::set<size_t>{from}; }}};
+    return atoms[below(atoms.size())];
+  }
+  const Expression x = RandomExpression(dice, depth - 1);
+  switch (below(7)) {
+    case 0:
+    case 1:
+      return Sequence(x, RandomExpression(dice, depth - 1));
+    case 2:
+      return Either(x, RandomExpression(dice, depth - 1));
+    case 3:
+      return Times(x, 0, kTimes, "*");
+    case 4:
+      return Times(x, 1, kTimes, "+");
+    case 5:
+      return Times(x, 0, 1, "?");
+    default: {
+      const int min = below(3), max = min + below(3);
+      return Times(x, min, max, absl::StrCat("{", min, ",", max, "}"));
+    }
+  }
+}
+
+TEST(RegexTest, RandomExpressionsAgreeWithTheDefinition) {
+  std::mt19937 dice(3);
+  std::vector<std::string> texts = {""};
+  for (size_t i = 0; texts.size() < 121; ++i) {  // all up to four letters
+    for (char c : {'a', 'b', 'c'}) texts.push_back(texts[i] + c);
+  }
+  int matches = 0;
+  for (int round = 0; round < 400; ++round) {
+    const Expression expression = RandomExpression(&dice, 1 + dice() % 3);
+    SCOPED_TRACE(expression.regex);
+    auto grammar = ValueOrDie(CompileRegex(expression.regex));
+    StateMachine machine(&grammar->automaton());
+    for (const std::string& text : texts) {
+      StateId state = machine.start();
+      for (char c : text) {
+        if (state != StateMachine::kNoState) state = machine.Next(state, c);
+      }
+      const bool matched = state != StateMachine::kNoState && machine.CanEnd(state);
+      ASSERT_EQ(matched, expression.ends(text, 0).count(text.size()) == 1) << text;
+      matches += matched;
+    }
+  }
+  EXPECT_GT(matches, 5000);
+}
+
+}  // namespace
+}  // namespace lm

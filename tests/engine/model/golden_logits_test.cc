@@ -1,0 +1,123 @@
+// Our logits against llama.cpp's, recorded in tests/testdata/models, on every backend.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "engine/model/model.h"
+#include "tests/engine/model/run_model.h"
+
+namespace lm {
+namespace {
+
+struct Golden {
+  const char* name;
+  double rms;    // of the differences, relative to the spread of a row's logits
+  double worst;  // the largest of them
+};
+
+// Float weights: the peer ran the same weights expanded to F32, so both sides only round
+// differently. Quantised: both sides also round activations to 8 bits, in blocks of their own; the
+// bounds are derived in tests/parity/compare_logits.py (two layers, and one layer for the K-quants'
+// files).
+constexpr Golden kFloat = {nullptr, 1e-4, 1e-3};
+constexpr Golden kTwoLayers = {nullptr, 0.054, 0.32};
+constexpr Golden kOneLayer = {nullptr, 0.040, 0.24};
+
+constexpr Golden Named(const char* name, Golden bounds) {
+  bounds.name = name;
+  return bounds;
+}
+
+constexpr Golden kGolden[] = {
+    Named("llama-spm-untied-f32", kFloat), Named("llama-rope-factors-f16", kFloat),
+    Named("qwen2-bf16", kFloat),           Named("llama-q8_0", kTwoLayers),
+    Named("qwen2-q4_0", kTwoLayers),       Named("llama-q4_1", kTwoLayers),
+    Named("llama-q4_k_m", kOneLayer),      Named("llama-q2_k", kOneLayer),
+    Named("llama-q6_k", kOneLayer),        Named("llama-iq4_xs", kOneLayer),
+};
+
+std::string ModelPath(absl::string_view name, absl::string_view extension) {
+  return absl::StrCat(LM_TESTDATA, "/models/", name, extension);
+}
+
+std::vector<int32_t> GoldenTokens() {
+  std::ifstream file(ModelPath("golden_tokens", ".txt"));
+  std::string line;
+  std::getline(file, line);
+  std::vector<int32_t> tokens;
+  for (absl::string_view id : absl::StrSplit(line, ',')) {
+    tokens.emplace_back();
+    EXPECT_TRUE(absl::SimpleAtoi(id, &tokens.back()));
+  }
+  return tokens;
+}
+
+std::vector<float> ReadFloats(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::copy_n(bytes.data(), values.size() * sizeof(float), reinterpret_cast<char*>(values.data()));
+  return values;
+}
+
+class GoldenLogitsTest : public testing::TestWithParam<std::tuple<Golden, std::string>> {};
+
+TEST_P(GoldenLogitsTest, AgreeWithLlamaCpp) {
+  const auto& [golden, device] = GetParam();
+  auto model =
+      Model::Load(ModelPath(golden.name, ".gguf"), {.device = device, .kv_bytes = 1 << 24});
+  ASSERT_TRUE(model.ok()) << model.status();
+  LanguageModel& language_model = (*model)->language_model();
+  const size_t vocab = language_model.vocab_size();
+  std::vector<int32_t> tokens = GoldenTokens();
+  std::vector<float> expected = ReadFloats(ModelPath(golden.name, ".f32"));
+  const size_t rows = expected.size() / vocab;  // the last ones
+  ASSERT_EQ(rows, 24u);
+
+  TestSequence sequence = MakeSequence(tokens, 0);
+  std::vector<float> actual =
+      Feed(language_model, {&sequence}, {static_cast<int32_t>(tokens.size())});
+
+  double squares = 0;
+  for (size_t row = 0; row < rows; ++row) {
+    const float* want = &expected[row * vocab];
+    const float* got = &actual[(tokens.size() - rows + row) * vocab];
+    double mean = 0, variance = 0;
+    for (size_t i = 0; i < vocab; ++i) mean += want[i] / vocab;
+    for (size_t i = 0; i < vocab; ++i) variance += (want[i] - mean) * (want[i] - mean) / vocab;
+    const double spread = std::sqrt(variance);
+    for (size_t i = 0; i < vocab; ++i) {
+      const double error = (got[i] - want[i]) / spread;
+      squares += error * error;
+      ASSERT_LE(std::abs(error), golden.worst)
+          << "row " << row << ", logit " << i << ": " << got[i] << ", peer " << want[i];
+    }
+    const float* best = std::max_element(want, want + vocab);
+    const float* ours = std::max_element(got, got + vocab);
+    if (best - want != ours - got) {  // only ever a near tie
+      EXPECT_LE((*best - want[ours - got]) / spread, 2 * golden.worst) << "row " << row;
+    }
+  }
+  EXPECT_LE(std::sqrt(squares / static_cast<double>(expected.size())), golden.rms);
+}
+
+std::string TestName(const testing::TestParamInfo<GoldenLogitsTest::ParamType>& info) {
+  std::string name = absl::StrCat(std::get<0>(info.param).name, "_", std::get<1>(info.param));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GoldenLogitsTest,
+                         testing::Combine(testing::ValuesIn(kGolden),
+                                          testing::Values("reference", "cpu")),
+                         TestName);
+
+}  // namespace
+}  // namespace lm

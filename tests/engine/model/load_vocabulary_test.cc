@@ -1,0 +1,118 @@
+#include "engine/model/load_vocabulary.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace lm {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using Strings = std::vector<std::string>;
+using Pairs = std::vector<std::pair<std::string, MetadataValue>>;
+
+// The keys that a vocabulary must have, and `more` of tokenizer.ggml.*; of a key given twice the
+// value in `more` counts.
+Metadata Make(const std::string& model, const Pairs& more) {
+  Metadata metadata;
+  for (const auto& [key, value] : more) {
+    metadata.Insert(key.find('.') == std::string::npos ? "tokenizer.ggml." + key : key, value);
+  }
+  metadata.Insert("tokenizer.ggml.model", model);
+  metadata.Insert("tokenizer.ggml.tokens", Strings{"<unk>", "<s>", "</s>", "a", "b", "ab"});
+  if (model == "llama") {
+    metadata.Insert("tokenizer.ggml.scores", std::vector<double>{0, 0, 0, -1, -2, -3});
+  } else {
+    metadata.Insert("tokenizer.ggml.merges", Strings{"a b"});
+  }
+  return metadata;
+}
+
+TEST(LoadVocabularyTest, FillsInWhatALlamaTokenizerMeansByDefault) {
+  auto v = LoadVocabulary(Make("llama", {}));
+  ASSERT_TRUE(v.ok()) << v.status();
+  EXPECT_EQ(v->model, "llama");
+  EXPECT_EQ(v->tokens.size(), 6u);
+  EXPECT_EQ(v->types, std::vector<TokenType>(6, TokenType::kNormal));
+  EXPECT_THAT(v->scores, ElementsAre(0, 0, 0, -1, -2, -3));
+  EXPECT_EQ(v->bos, 1);
+  EXPECT_EQ(v->eos, 2);
+  EXPECT_EQ(v->unknown, 0);
+  EXPECT_EQ(v->eot, -1);
+  EXPECT_TRUE(v->add_bos);
+  EXPECT_FALSE(v->add_eos);
+  EXPECT_TRUE(v->add_space_prefix);
+}
+
+TEST(LoadVocabularyTest, FillsInWhatAByteLevelTokenizerMeansByDefault) {
+  auto v = LoadVocabulary(Make("gpt2", {}));
+  ASSERT_TRUE(v.ok()) << v.status();
+  EXPECT_THAT(v->merges, ElementsAre("a b"));
+  EXPECT_EQ(v->bos, -1);  // 11 by convention, which these six tokens do not reach
+  EXPECT_EQ(v->eos, -1);
+  EXPECT_FALSE(v->add_bos);
+  EXPECT_FALSE(v->add_space_prefix);
+  EXPECT_TRUE(LoadVocabulary(Make("gpt2", {{"pre", std::string("llama-bpe")}}))->add_bos);
+}
+
+TEST(LoadVocabularyTest, TheFilesOwnValuesCount) {
+  auto v = LoadVocabulary(Make("llama", {{"token_type", std::vector<int64_t>{2, 3, 3, 1, 6, 5}},
+                                         {"bos_token_id", uint64_t{3}},
+                                         {"eos_token_id", uint64_t{4}},
+                                         {"eot_token_id", int64_t{5}},
+                                         {"padding_token_id", uint64_t{4294967295}},
+                                         {"add_bos_token", false},
+                                         {"add_eos_token", true},
+                                         {"add_space_prefix", false},
+                                         {"tokenizer.chat_template", std::string("{{ x }}")}}));
+  ASSERT_TRUE(v.ok()) << v.status();
+  EXPECT_EQ(v->types[4], TokenType::kByte);
+  EXPECT_EQ(v->bos, 3);
+  EXPECT_EQ(v->eos, 4);
+  EXPECT_EQ(v->eot, 5);
+  EXPECT_EQ(v->padding, -1);
+  EXPECT_FALSE(v->add_bos);
+  EXPECT_TRUE(v->add_eos);
+  EXPECT_FALSE(v->add_space_prefix);
+  EXPECT_EQ(v->chat_template, "{{ x }}");
+}
+
+TEST(LoadVocabularyTest, Phi3sMarkersSwallowTheWhitespaceBehindThem) {
+  auto v = LoadVocabulary(Make("llama", {{"general.name", std::string("Phi-3 mini")},
+                                         {"token_type", std::vector<int64_t>{2, 3, 4, 1, 1, 3}}}));
+  ASSERT_TRUE(v.ok()) << v.status();
+  EXPECT_THAT(v->strip_after, ElementsAre(2, 5));
+  EXPECT_THAT(v->strip_before, ElementsAre());
+}
+
+void ExpectRefusal(const Metadata& metadata, absl::StatusCode code, const std::string& message) {
+  auto v = LoadVocabulary(metadata);
+  ASSERT_FALSE(v.ok());
+  EXPECT_EQ(v.status().code(), code) << v.status();
+  EXPECT_THAT(std::string(v.status().message()), HasSubstr(message));
+}
+
+TEST(LoadVocabularyTest, RefusalsNameTheKey) {
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  ExpectRefusal(Metadata(), absl::StatusCode::kNotFound, "tokenizer.ggml.model");
+  ExpectRefusal(Make("bert", {}), absl::StatusCode::kUnimplemented,
+                "tokenizer.ggml.model \"bert\" is not supported");
+  ExpectRefusal(Make("gpt2", {{"pre", std::string("klingon")}}), absl::StatusCode::kUnimplemented,
+                "tokenizer.ggml.pre \"klingon\" is not supported");
+  ExpectRefusal(Make("llama", {{"bos_token_id", uint64_t{6}}}), kInvalid,
+                "tokenizer.ggml.bos_token_id is 6, the vocabulary has 6 tokens");
+  ExpectRefusal(Make("llama", {{"eos_token_id", int64_t{-5}}}), kInvalid,
+                "tokenizer.ggml.eos_token_id is -5");
+  ExpectRefusal(Make("llama", {{"token_type", std::vector<int64_t>{1, 1, 7, 1, 1, 1}}}), kInvalid,
+                "tokenizer.ggml.token_type[2] is 7, wanted 1 to 6");
+  ExpectRefusal(Make("llama", {{"add_bos_token", std::string("yes")}}), kInvalid,
+                "tokenizer.ggml.add_bos_token");
+  ExpectRefusal(Make("llama", {{"tokens", std::string("a")}}), kInvalid, "tokenizer.ggml.tokens");
+}
+
+}  // namespace
+}  // namespace lm

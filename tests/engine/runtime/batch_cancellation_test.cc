@@ -1,0 +1,83 @@
+#include "engine/runtime/batch_cancellation.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "engine/runtime/request.h"
+
+namespace lm {
+namespace {
+
+class BatchCancellationTest : public testing::Test {
+ protected:
+  std::unique_ptr<Request> Make(int64_t timeout_ms = 0) {
+    auto request = std::make_unique<Request>(
+        RequestSpec{.prompt = {1}, .options = {.timeout_ms = timeout_ms}});
+    request->set_cancellation(cancellation_);
+    return request;
+  }
+  std::shared_ptr<BatchCancellation> cancellation_ = std::make_shared<BatchCancellation>();
+};
+
+TEST_F(BatchCancellationTest, TheFlagRisesWithTheLastOne) {
+  auto a = Make(), b = Make();
+  cancellation_->BeginStep({a.get(), b.get()});
+  EXPECT_FALSE(cancellation_->flag());
+  a->Cancel();
+  a->Cancel();
+  EXPECT_FALSE(cancellation_->flag());
+  b->Cancel();
+  EXPECT_TRUE(cancellation_->flag());
+  EXPECT_EQ(cancellation_->num_cancels(), 2u);
+  cancellation_->EndStep();
+  EXPECT_FALSE(cancellation_->flag());
+}
+
+TEST_F(BatchCancellationTest, AStepOfCancelledOnesBeginsRaised) {
+  auto a = Make();
+  a->Cancel();
+  cancellation_->BeginStep({a.get()});
+  EXPECT_TRUE(cancellation_->flag());
+  cancellation_->EndStep();
+}
+
+TEST_F(BatchCancellationTest, StopIsForGood) {
+  cancellation_->Stop();
+  auto a = Make();
+  cancellation_->BeginStep({a.get()});
+  EXPECT_TRUE(cancellation_->flag());
+  cancellation_->EndStep();
+  EXPECT_TRUE(cancellation_->flag());
+}
+
+TEST_F(BatchCancellationTest, WaitingBeyondTheDeadlineGivesUp) {
+  auto a = Make(/*timeout_ms=*/5);
+  cancellation_->BeginStep({a.get()});
+  EXPECT_FALSE(a->WaitFor(absl::Milliseconds(1)));
+  EXPECT_FALSE(a->abandoned());
+  EXPECT_FALSE(a->WaitFor(absl::Milliseconds(20)));
+  EXPECT_TRUE(a->abandoned());
+  EXPECT_FALSE(a->cancelled());
+  EXPECT_TRUE(cancellation_->flag());
+  cancellation_->EndStep();
+  a->Cancel();  // too late to change why it ends
+  EXPECT_EQ(a->AbandonedStatus().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(a->AbandonedStatus().message(), "the generation took longer than timeout_ms = 5");
+}
+
+TEST_F(BatchCancellationTest, FinishWakesTheWaiter) {
+  auto a = Make();
+  std::thread finisher([&] {
+    Generation result;
+    result.text = "done";
+    a->Finish(std::move(result));
+  });
+  EXPECT_TRUE(a->WaitFor(absl::Seconds(20)));
+  EXPECT_EQ(a->result().text, "done");
+  finisher.join();
+  EXPECT_TRUE(a->WaitFor(absl::ZeroDuration()));
+}
+
+}  // namespace
+}  // namespace lm

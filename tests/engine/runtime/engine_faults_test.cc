@@ -1,0 +1,257 @@
+// What an engine does when things go wrong: it says so to those concerned, gives their memory back,
+// and goes on for the others.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <thread>
+
+#include "engine/runtime/engine.h"
+#include "tests/engine/runtime/scripted_model.h"
+
+namespace lm {
+namespace {
+
+class EngineFaultsTest : public testing::Test {
+ protected:
+  void Start(const EngineOptions& options = {}) { engine_ = StartScripted(script_, options); }
+
+  std::shared_ptr<Request> Submit(RequestSpec spec) {
+    return engine_->Submit(std::move(spec)).value();
+  }
+  RequestSpec Long(int32_t first = 1) {
+    RequestSpec spec{.prompt = {first, 2, 3}, .options = {.max_tokens = 1000}};
+    spec.options.logit_bias = {{kImEnd, -1000}};
+    return spec;
+  }
+  void ExpectBaseline() {
+    const EngineStats stats = engine_->Stats();
+    EXPECT_EQ(stats.running, 0);
+    EXPECT_EQ(stats.queued, 0);
+    EXPECT_EQ(stats.kv_blocks_free + stats.kv_blocks_cached, stats.kv_blocks_total);
+    EXPECT_EQ(script_->violation(), "");
+  }
+  // Right, whatever happened before.
+  void ExpectHealthy() {
+    const RequestSpec spec{.prompt = {9, 8, 7}, .options = {.max_tokens = 40}};
+    auto fresh = StartScripted(std::make_shared<Script>());
+    EXPECT_EQ(Generate(*engine_, spec).tokens, Generate(*fresh, spec).tokens);
+    ExpectBaseline();
+  }
+
+  std::shared_ptr<Script> script_ = std::make_shared<Script>();
+  std::shared_ptr<Engine> engine_;
+};
+
+TEST_F(EngineFaultsTest, CancelEndsAForwardPassThatNobodyWaitsFor) {
+  script_->step_time = absl::Seconds(60);
+  Start();
+  auto a = Submit(Long(1)), b = Submit(Long(2));
+  script_->AwaitForward(1);
+  const absl::Time start = absl::Now();
+  a->Cancel();
+  b->Cancel();
+  const Generation result = Await(a);
+  Await(b);
+  EXPECT_LT(absl::Now() - start, absl::Seconds(5));
+  EXPECT_EQ(result.status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(result.finish, FinishReason::kError);
+  EXPECT_EQ(script_->cancelled_forwards, 1);
+  EXPECT_EQ(engine_->Stats().kv_blocks_free, engine_->Stats().kv_blocks_total);
+  EXPECT_EQ(engine_->Stats().failed, 2);
+}
+
+TEST_F(EngineFaultsTest, CancelDoesNotDisturbANeighbour) {
+  Start();
+  script_->Pause();
+  auto a = Submit(Long(1)), b = Submit({.prompt = {5}, .options = {.max_tokens = 30}});
+  script_->AwaitForward(1);
+  a->Cancel();
+  script_->Resume();
+  EXPECT_EQ(Await(a).status.code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(Await(b).status.ok());
+  ExpectHealthy();
+}
+
+TEST_F(EngineFaultsTest, CancelInTheQueue) {
+  Start({.max_sequences = 1});
+  script_->Pause();
+  auto running = Submit({.prompt = {1}, .options = {.max_tokens = 3}});
+  script_->AwaitForward(1);
+  auto waiting = Submit(Long());
+  waiting->Cancel();
+  script_->Resume();
+  EXPECT_EQ(Await(waiting).status.code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(Await(running).status.ok());
+  ExpectHealthy();
+}
+
+// Wherever the engine's thread is just then: a missed one would answer to its end.
+TEST_F(EngineFaultsTest, CancelRightAfterSubmitIsNeverMissed) {
+  Start();
+  auto neighbour = Submit(Long(9));  // keeps the engine stepping
+  for (int i = 0; i < 2000; ++i) {
+    if (neighbour->WaitFor(absl::ZeroDuration())) neighbour = Submit(Long(9));
+    auto request = Submit(Long(i % 256));
+    request->Cancel();
+    ASSERT_EQ(Await(request).status.code(), absl::StatusCode::kCancelled);
+  }
+  neighbour->Cancel();
+  Await(neighbour);
+  ExpectBaseline();
+}
+
+TEST_F(EngineFaultsTest, RandomCancelsBringEveryBlockBack) {
+  script_->num_blocks = 40;
+  Start({.step_tokens = 60});
+  std::mt19937 random(1);
+  std::vector<std::shared_ptr<Request>> requests;
+  for (int i = 0; i < 2000; ++i) {
+    RequestSpec spec{.prompt = std::vector<int32_t>(1 + random() % 200, 'p'),
+                     .options = {.max_tokens = static_cast<int32_t>(random() % 60)},
+                     .salt = std::string(1, 'a' + random() % 2)};
+    spec.prompt.back() = static_cast<int32_t>(random() % 256);
+    requests.push_back(Submit(std::move(spec)));
+    if (random() % 3 != 0) requests[random() % requests.size()]->Cancel();
+    if (random() % 8 == 0) absl::SleepFor(absl::Microseconds(random() % 100));
+  }
+  for (const auto& request : requests) request->Cancel();
+  for (const auto& request : requests) Await(request);
+  ExpectBaseline();
+  ExpectHealthy();
+}
+
+TEST_F(EngineFaultsTest, TimeoutsNameTheMilliseconds) {
+  script_->step_time = absl::Seconds(60);
+  Start();
+  RequestSpec spec = Long();
+  spec.options.timeout_ms = 30;
+  const absl::Time start = absl::Now();
+  auto waited = Submit(spec);
+  const Generation result = Await(waited);
+  EXPECT_LT(absl::Now() - start, absl::Seconds(5));
+  EXPECT_EQ(result.status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(result.status.message(), "the generation took longer than timeout_ms = 30");
+}
+
+TEST_F(EngineFaultsTest, TimeoutsHoldWithoutAWaiterToo) {
+  script_->step_time = absl::Milliseconds(1);
+  Start();
+  RequestSpec spec = Long();
+  spec.options.timeout_ms = 20;
+  auto request = Submit(spec);
+  const absl::Time give_up = absl::Now() + absl::Seconds(10);
+  while (engine_->Stats().requests == 0 && absl::Now() < give_up) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  ASSERT_TRUE(request->WaitFor(absl::ZeroDuration()));
+  EXPECT_EQ(request->result().status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_LT(request->result().total, absl::Seconds(1));
+}
+
+TEST_F(EngineFaultsTest, ATimeoutInTheQueue) {
+  Start({.max_sequences = 1});
+  auto running = Submit(Long());
+  RequestSpec spec = Long(5);
+  spec.options.timeout_ms = 1;
+  EXPECT_EQ(Await(Submit(spec)).status.code(), absl::StatusCode::kDeadlineExceeded);
+  running->Cancel();
+  Await(running);
+  ExpectHealthy();
+}
+
+TEST_F(EngineFaultsTest, ABadRowFailsOnlyItsOwnRequest) {
+  script_->nan_token = 99;
+  Start();
+  script_->Pause();
+  auto bad = Submit({.prompt = {1, 99}}),
+       good = Submit({.prompt = {5}, .options = {.max_tokens = 30}});
+  auto scored = Submit({.prompt = {99, 4, 5}, .score_prompt = true});
+  script_->Resume();
+  for (const auto& request : {bad, scored}) {
+    const Generation result = Await(request);
+    EXPECT_EQ(result.status.code(), absl::StatusCode::kInternal);
+    EXPECT_EQ(result.status.message(), "the model's logit of token 150 must be finite, got nan");
+    EXPECT_EQ(result.text, "");
+    EXPECT_TRUE(result.prompt_logprobs.empty());
+  }
+  EXPECT_TRUE(Await(good).status.ok());
+  ExpectHealthy();
+}
+
+TEST_F(EngineFaultsTest, AFailedForwardFailsItsBatchAndNoMore) {
+  script_->error_token = 99;
+  Start();
+  script_->Pause();
+  auto before = Submit({.prompt = {3}, .options = {.max_tokens = 5}});
+  script_->AwaitForward(1);
+  std::vector<std::shared_ptr<Request>> batch = {Submit({.prompt = {1, 99}}), Submit(Long(5))};
+  script_->Resume();
+  for (const auto& request : batch) {
+    const Generation result = Await(request);
+    EXPECT_EQ(result.status.code(), absl::StatusCode::kInternal);
+    EXPECT_EQ(result.status.message(), "the device failed");
+  }
+  Await(before);
+  ExpectHealthy();
+}
+
+TEST_F(EngineFaultsTest, AFailedBlockOperationFailsItsStep) {
+  Start();
+  RequestSpec spec{.prompt = std::vector<int32_t>(40, 6), .options = {.max_tokens = 2}};
+  Generate(*engine_, spec);
+  script_->block_errors = 1;
+  spec.prompt.back() = 7;
+  EXPECT_EQ(Generate(*engine_, spec).status.message(), "the copy failed");
+  const int64_t zeroed = script_->zeroed;
+  ExpectHealthy();
+  EXPECT_GT(script_->zeroed, zeroed);  // nothing is trusted to be clear any more
+}
+
+TEST_F(EngineFaultsTest, MemoryThatRunsOutIsAnErrorForThoseUnderWay) {
+  Start();
+  for (int n : {1, 2, 5}) {
+    script_->throw_in = n;
+    auto a = Submit(Long(1)), b = Submit(Long(2));
+    for (const auto& request : {a, b}) {
+      const Generation result = Await(request);
+      EXPECT_EQ(result.status.code(), absl::StatusCode::kResourceExhausted) << result.status;
+      a->Cancel();
+      b->Cancel();
+    }
+    ExpectHealthy();
+  }
+}
+
+TEST_F(EngineFaultsTest, TheDestructorCancelsWhatIsLeft) {
+  script_->step_time = absl::Seconds(60);
+  Start({.max_sequences = 1});
+  auto running = Submit(Long()), waiting = Submit(Long());
+  script_->AwaitForward(1);
+  engine_.reset();
+  for (const auto& request : {running, waiting}) {
+    ASSERT_TRUE(request->WaitFor(absl::ZeroDuration()));
+    EXPECT_EQ(request->result().status.message(), "the engine was stopped");
+  }
+  running->Cancel();  // after its engine's end
+}
+
+TEST_F(EngineFaultsTest, NothingIsTakenAfterStop) {
+  Start();
+  engine_->Stop();
+  engine_->Stop();
+  EXPECT_EQ(engine_->Submit({.prompt = {1}}).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(EngineFaultsTest, TenThousandOpenCloseCycles) {
+  script_->num_blocks = 4;
+  for (int i = 0; i < 10000; ++i) {
+    Start();
+    if (i % 4 == 0) Submit({.prompt = {1}, .options = {.max_tokens = 1 + i % 3}});
+    engine_.reset();
+  }
+  EXPECT_EQ(script_->violation(), "");
+}
+
+}  // namespace
+}  // namespace lm

@@ -1,0 +1,188 @@
+#include "engine/runtime/engine_registry.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+#include "tests/engine/runtime/scripted_model.h"
+
+namespace lm {
+namespace {
+
+class EngineRegistryTest : public testing::Test {
+ protected:
+  EngineRegistryTest() {
+    Write(path_, "model");
+    Write(other_path_, "another model");
+  }
+  ~EngineRegistryTest() override {
+    for (const std::string& path : {path_, other_path_, path_ + ".link"}) unlink(path.c_str());
+  }
+  static void Write(const std::string& path, const std::string& text) {
+    std::ofstream(path) << text;
+  }
+  static std::string Path(const std::string& name) {
+    return testing::TempDir() + "/engine_registry_test." + std::to_string(getpid()) + "." + name;
+  }
+
+  std::shared_ptr<Script> script_ = std::make_shared<Script>();
+  std::atomic<int> loads_{0};
+  absl::Duration load_time_;
+  absl::Status load_status_;
+  const std::string path_ = Path("a"), other_path_ = Path("b");
+  EngineRegistry registry_{
+      [this](const std::string&, const ModelOptions&) -> absl::StatusOr<std::unique_ptr<Model>> {
+        ++loads_;
+        absl::SleepFor(load_time_);
+        if (!load_status_.ok()) return load_status_;
+        return MakeScriptedModel(script_);
+      }};
+};
+
+TEST_F(EngineRegistryTest, OneEngineForAFileWhateverItsName) {
+  auto a = registry_.Get(path_, {}).value();
+  ASSERT_EQ(symlink(path_.c_str(), (path_ + ".link").c_str()), 0);
+  EXPECT_EQ(registry_.Get(path_ + ".link", {}).value(), a);
+  EXPECT_NE(registry_.Get(other_path_, {}).value(), a);
+  EXPECT_EQ(registry_.Running().size(), 1u);  // the other one had no user
+  EXPECT_NE(registry_.Get(path_, {.threads = 3}).value(), a);
+  EXPECT_EQ(loads_, 3);
+}
+
+TEST_F(EngineRegistryTest, ConcurrentFirstCallsLoadOnce) {
+  load_time_ = absl::Milliseconds(50);
+  std::vector<std::shared_ptr<Engine>> engines(16);
+  std::vector<std::thread> threads;
+  for (auto& engine : engines) {
+    threads.emplace_back([&] { engine = registry_.Get(path_, {}).value(); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& engine : engines) EXPECT_EQ(engine, engines[0]);
+  EXPECT_EQ(loads_, 1);
+}
+
+TEST_F(EngineRegistryTest, AFailedLoadIsToldToAllAndTriedAgainLater) {
+  load_time_ = absl::Milliseconds(50);
+  load_status_ = absl::DataLossError("broken");
+  std::vector<std::thread> threads;
+  std::atomic<int> failures{0};
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] { failures += registry_.Get(path_, {}).status() == load_status_; });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failures, 4);
+  load_status_ = absl::OkStatus();
+  EXPECT_TRUE(registry_.Get(path_, {}).ok());
+}
+
+TEST_F(EngineRegistryTest, TheLastUserStopsTheEngine) {
+  std::weak_ptr<Engine> engine = registry_.Get(path_, {}).value();
+  EXPECT_TRUE(engine.expired());
+  EXPECT_TRUE(registry_.Running().empty());
+  auto again = registry_.Get(path_, {}).value();
+  EXPECT_EQ(loads_, 2);
+  EXPECT_TRUE(Generate(*again, {.prompt = {1}}).status.ok());
+}
+
+TEST_F(EngineRegistryTest, AReplacedFileIsAnotherModel) {
+  auto old_engine = registry_.Get(path_, {}).value();
+  unlink(path_.c_str());
+  Write(path_, "a newer model");
+  auto new_engine = registry_.Get(path_, {}).value();
+  EXPECT_NE(old_engine, new_engine);
+  EXPECT_EQ(registry_.Running().size(), 2u);
+  EXPECT_TRUE(Generate(*old_engine, {.prompt = {1}}).status.ok());
+}
+
+TEST_F(EngineRegistryTest, AFileThatIsNotThereIsNamed) {
+  const absl::Status status = registry_.Get(path_ + ".none", {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(status.message().find(path_ + ".none"), absl::string_view::npos);
+  EXPECT_FALSE(GetEngine(path_ + ".none", {}).ok());
+}
+
+TEST_F(EngineRegistryTest, StopAllStopsWhatOthersHold) {
+  auto engine = registry_.Get(path_, {}).value();
+  registry_.StopAll();
+  EXPECT_FALSE(engine->Submit({.prompt = {1}}).ok());
+  EXPECT_EQ(registry_.Get(path_, {}).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+// Runs `body` in a forked child; it must end within 20 s. Its exit code.
+template <typename Body>
+int InChild(Body body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    body();
+    _exit(99);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+TEST_F(EngineRegistryTest, AForkedChildGetsAnErrorAndNeverHangs) {
+  EXPECT_FALSE(GetEngine(path_, {}).ok());  // the process has had the registry
+  auto engine = registry_.Get(path_, {}).value();
+  std::atomic<bool> stop{false};
+  std::thread client([&] {
+    while (!stop) Generate(*engine, {.prompt = {1, 2}, .options = {.max_tokens = 20}});
+  });
+  for (int i = 0; i < 50; ++i) {
+    const int code = InChild([&] {
+      const absl::Status get = GetEngine(path_, {}).status();
+      const absl::Status submit = engine->Submit({.prompt = {1}}).status();
+      const bool right =
+          get.code() == absl::StatusCode::kFailedPrecondition &&
+          submit.code() == absl::StatusCode::kFailedPrecondition &&
+          get.message().find("open the database after fork") != absl::string_view::npos &&
+          RunningEngines().empty() && engine->Stats().kv_blocks_total == 0;
+      engine.reset();  // must not wait for a thread that is not there
+      _exit(right ? 0 : 1);
+    });
+    ASSERT_EQ(code, 0);
+  }
+  stop = true;
+  client.join();
+  EXPECT_TRUE(Generate(*engine, {.prompt = {1}}).status.ok());
+}
+
+// exit() in the middle of an answer, engines held by statics and by other threads. The death test
+// runs in a process of its own.
+TEST(EngineExitTest, ExitWhileGeneratingIsClean) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        const std::string path =
+            testing::TempDir() + "/engine_exit_test." + std::to_string(getpid());
+        std::ofstream(path) << "model";
+        static EngineRegistry* registry = new EngineRegistry(
+            [](const std::string&, const ModelOptions&) -> absl::StatusOr<std::unique_ptr<Model>> {
+              return MakeScriptedModel(std::make_shared<Script>());
+            });
+        std::atexit([] { registry->StopAll(); });
+        static std::shared_ptr<Engine> engine = registry->Get(path, {}).value();
+        unlink(path.c_str());
+        for (int i = 0; i < 4; ++i) {
+          std::thread([engine = engine, i] {
+            for (;;) {
+              auto request = engine->Submit({.prompt = {i}, .options = {.max_tokens = 500}});
+              if (!request.ok()) return;
+              (*request)->WaitFor(absl::InfiniteDuration());
+            }
+          }).detach();
+        }
+        absl::SleepFor(absl::Milliseconds(20));
+        std::exit(0);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace lm

@@ -1,0 +1,235 @@
+// The same answers, to the bit, whoever else is in the batch, the cache or the queue; and shared
+// prefixes computed once.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "engine/runtime/engine.h"
+#include "tests/engine/runtime/scripted_model.h"
+
+namespace lm {
+namespace {
+
+constexpr int kRequests = 32;
+constexpr int kPrefix = 400;
+constexpr int kOwn = 40;
+
+std::vector<int32_t> RandomTokens(std::mt19937& random, int count) {
+  std::vector<int32_t> tokens(count);
+  for (int32_t& token : tokens) token = static_cast<int32_t>(random() % 256);
+  return tokens;
+}
+
+// 32 prompts with a common prefix of 400 tokens and 40 of their own that differ from the first.
+std::vector<RequestSpec> Burst(int max_tokens = 24) {
+  std::mt19937 random(17);
+  const std::vector<int32_t> prefix = RandomTokens(random, kPrefix);
+  std::vector<RequestSpec> specs;
+  for (int i = 0; i < kRequests; ++i) {
+    RequestSpec spec{.prompt = prefix, .options = {.max_tokens = max_tokens}, .salt = "s"};
+    spec.prompt.push_back(i);
+    const std::vector<int32_t> own = RandomTokens(random, kOwn - 1);
+    spec.prompt.insert(spec.prompt.end(), own.begin(), own.end());
+    if (i % 2 == 1) {
+      spec.options.temperature = 0.8;
+      spec.options.top_p = 0.9;
+      spec.options.repeat_penalty = 1.1;
+      spec.options.seed = i;
+    }
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+using Answers = std::vector<std::vector<int32_t>>;
+
+// Submits all while the model holds still, so that they meet in the engine.
+Answers RunTogether(Engine& engine, Script& script, const std::vector<RequestSpec>& specs) {
+  script.Pause();
+  std::vector<std::shared_ptr<Request>> requests;
+  for (const RequestSpec& spec : specs) requests.push_back(engine.Submit(spec).value());
+  script.Resume();
+  Answers answers;
+  for (const auto& request : requests) {
+    const Generation result = Await(request);
+    EXPECT_TRUE(result.status.ok()) << result.status;
+    answers.push_back(result.tokens);
+  }
+  EXPECT_EQ(script.violation(), "");
+  return answers;
+}
+
+// What each says alone, with nothing shared.
+const Answers& Expected() {
+  static const Answers* const answers = [] {
+    auto* answers = new Answers;
+    auto script = std::make_shared<Script>();
+    auto engine = StartScripted(script, {.prefix_cache = false});
+    for (const RequestSpec& spec : Burst()) {
+      answers->push_back(Generate(*engine, spec).tokens);
+    }
+    return answers;
+  }();
+  return *answers;
+}
+
+void ExpectBlocksAreBack(const Engine& engine) {
+  const EngineStats stats = engine.Stats();
+  EXPECT_EQ(stats.running, 0);
+  EXPECT_EQ(stats.queued, 0);
+  EXPECT_EQ(stats.kv_blocks_free + stats.kv_blocks_cached, stats.kv_blocks_total);
+}
+
+TEST(EngineSharingTest, TheScriptedModelSaysDifferentThings) {
+  const Answers& answers = Expected();
+  for (int i = 1; i < kRequests; ++i) EXPECT_NE(answers[i], answers[0]);
+  size_t long_ones = 0;
+  for (const auto& answer : answers) long_ones += answer.size() > 10;
+  EXPECT_GT(long_ones, 20u);
+}
+
+TEST(EngineSharingTest, ABurstPrefillsItsCommonPrefixOnce) {
+  auto script = std::make_shared<Script>();
+  auto engine = StartScripted(script);
+  EXPECT_EQ(RunTogether(*engine, *script, Burst()), Expected());
+  const EngineStats stats = engine->Stats();
+  EXPECT_EQ(stats.tokens_prefilled, kPrefix + kRequests * kOwn);
+  EXPECT_EQ(stats.tokens_reused, (kRequests - 1) * kPrefix);
+  EXPECT_EQ(script->copies, kRequests - 1);  // the block in which they part
+  ExpectBlocksAreBack(*engine);
+}
+
+TEST(EngineSharingTest, ABurstThatPartsInItsLastBlockToo) {
+  auto script = std::make_shared<Script>();
+  auto engine = StartScripted(script);
+  auto specs = Burst();
+  for (RequestSpec& spec : specs) spec.prompt.resize(kPrefix + 5);
+  RunTogether(*engine, *script, specs);
+  EXPECT_EQ(engine->Stats().tokens_prefilled, kPrefix + kRequests * 5);
+}
+
+TEST(EngineSharingTest, WarmAnswersAreTheSame) {
+  auto script = std::make_shared<Script>();
+  auto engine = StartScripted(script);
+  RunTogether(*engine, *script, Burst());
+  const int64_t prefilled = engine->Stats().tokens_prefilled;
+  EXPECT_EQ(RunTogether(*engine, *script, Burst()), Expected());
+  EXPECT_EQ(engine->Stats().tokens_prefilled, prefilled + kRequests);  // one token each
+  const Generation again = Generate(*engine, Burst()[3]);
+  EXPECT_EQ(again.tokens, Expected()[3]);
+  EXPECT_EQ(again.tokens_cached, kPrefix + kOwn - 1);
+}
+
+TEST(EngineSharingTest, AConversationGoesOnWhereItsAnswerEnded) {
+  auto script = std::make_shared<Script>();
+  auto engine = StartScripted(script);
+  RequestSpec spec = Burst()[0];
+  const Generation first = Generate(*engine, spec);
+  spec.prompt.insert(spec.prompt.end(), first.tokens.begin(), first.tokens.end());
+  spec.prompt.push_back('?');
+  const Generation next = Generate(*engine, spec);
+  // All but the answer's last token, which was never fed to the model, and the new one.
+  EXPECT_GE(next.tokens_cached, static_cast<int32_t>(spec.prompt.size()) - 2);
+  auto fresh = StartScripted(std::make_shared<Script>());
+  EXPECT_EQ(next.tokens, Generate(*fresh, spec).tokens);
+}
+
+TEST(EngineSharingTest, SmallStepsChangeNothing) {
+  for (int32_t step_tokens : {1, 7, 33, 100}) {
+    auto script = std::make_shared<Script>();
+    auto engine = StartScripted(script, {.step_tokens = step_tokens});
+    EXPECT_EQ(RunTogether(*engine, *script, Burst()), Expected()) << step_tokens;
+    EXPECT_LE(script->most_rows, step_tokens);
+  }
+}
+
+TEST(EngineSharingTest, PreemptionsChangeNothing) {
+  for (bool prefix_cache : {true, false}) {
+    for (int32_t num_blocks : {15, 17, 24, 40}) {
+      auto script = std::make_shared<Script>();
+      script->num_blocks = num_blocks;
+      auto engine = StartScripted(script, {.step_tokens = 64, .prefix_cache = prefix_cache});
+      EXPECT_EQ(RunTogether(*engine, *script, Burst()), Expected()) << num_blocks;
+      ExpectBlocksAreBack(*engine);
+    }
+  }
+}
+
+TEST(EngineSharingTest, LongAnswersPreemptEachOtherAndStayTheSame) {
+  // Short prompts and long answers: admitted together, too big together.
+  std::vector<RequestSpec> specs;
+  for (int i = 0; i < 8; ++i) {
+    specs.push_back({.prompt = {i, i + 1, i + 2}, .options = {.max_tokens = 150}});
+    specs.back().options.logit_bias = {{kImEnd, -1000}};
+  }
+  auto alone = StartScripted(std::make_shared<Script>());
+  Answers expected;
+  for (const RequestSpec& spec : specs) expected.push_back(Generate(*alone, spec).tokens);
+  auto script = std::make_shared<Script>();
+  script->num_blocks = 12;
+  auto engine = StartScripted(script);
+  EXPECT_EQ(RunTogether(*engine, *script, specs), expected);
+  EXPECT_GT(engine->Stats().preemptions, 0);
+  ExpectBlocksAreBack(*engine);
+}
+
+TEST(EngineSharingTest, CancelledNeighboursChangeNothing) {
+  auto script = std::make_shared<Script>();
+  script->num_blocks = 60;
+  auto engine = StartScripted(script, {.step_tokens = 128});
+  std::mt19937 random(3);
+  const auto specs = Burst();
+  for (int round = 0; round < 10; ++round) {
+    std::vector<std::shared_ptr<Request>> requests;
+    for (const RequestSpec& spec : specs) requests.push_back(engine->Submit(spec).value());
+    std::vector<bool> cancelled(specs.size());
+    for (size_t i = 0; i < specs.size(); ++i) {
+      cancelled[i] = random() % 2 == 0;
+      if (cancelled[i]) requests[i]->Cancel();
+      if (random() % 4 == 0) absl::SleepFor(absl::Microseconds(random() % 300));
+    }
+    for (size_t i = 0; i < specs.size(); ++i) {
+      const Generation result = Await(requests[i]);
+      if (cancelled[i] && !result.status.ok()) {
+        EXPECT_EQ(result.status.code(), absl::StatusCode::kCancelled);
+      } else {
+        EXPECT_EQ(result.tokens, Expected()[i]);
+      }
+    }
+  }
+  EXPECT_EQ(script->violation(), "");
+  ExpectBlocksAreBack(*engine);
+}
+
+TEST(EngineSharingTest, SaltsShareNothing) {
+  auto script = std::make_shared<Script>();
+  auto engine = StartScripted(script);
+  RequestSpec spec = Burst()[0];
+  Generate(*engine, spec);
+  spec.salt = "another";
+  const Generation other = Generate(*engine, spec);
+  EXPECT_EQ(other.tokens, Expected()[0]);
+  EXPECT_EQ(other.tokens_cached, 0);
+}
+
+TEST(EngineSharingTest, NoSaltEverSeesAnothersBlocks) {
+  auto script = std::make_shared<Script>();
+  script->tenants = true;
+  script->num_blocks = 20;
+  auto engine = StartScripted(script, {.step_tokens = 50});
+  std::vector<RequestSpec> specs;
+  std::mt19937 random(9);
+  for (int i = 0; i < 60; ++i) {
+    const int32_t tenant = i % 3;
+    RequestSpec spec{.prompt = {tenant}, .options = {.max_tokens = 20}};
+    spec.salt = std::string(1, static_cast<char>('a' + tenant));
+    for (int32_t token : RandomTokens(random, 1 + random() % 200)) spec.prompt.push_back(token);
+    specs.push_back(std::move(spec));
+  }
+  RunTogether(*engine, *script, specs);
+  EXPECT_GT(script->zeroed, 0);
+  ExpectBlocksAreBack(*engine);
+}
+
+}  // namespace
+}  // namespace lm

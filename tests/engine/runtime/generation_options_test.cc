@@ -1,0 +1,139 @@
+#include "engine/runtime/generation_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace lm {
+namespace {
+
+using testing::HasSubstr;
+
+absl::Status Parse(const std::string& json, GenerationOptions* options) {
+  return ParseGenerationOptions(json, options);
+}
+
+// The message of a refusal; the options must not have changed.
+std::string Refusal(const std::string& json,
+                    absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
+  GenerationOptions options;
+  options.max_tokens = 77;
+  const absl::Status status = Parse(json, &options);
+  EXPECT_EQ(status.code(), code) << json << ": " << status;
+  EXPECT_EQ(options.max_tokens, 77);
+  return std::string(status.message());
+}
+
+TEST(GenerationOptionsTest, TakesEveryOption) {
+  GenerationOptions o;
+  const absl::Status status = Parse(R"({"model": "qwen", "max_tokens": 5, "temperature": 0.5,
+      "top_k": 40, "top_p": 0.9, "min_p": 0.05, "repeat_penalty": 1.1,
+      "seed": 18446744073709551615, "stop": ["a", "é"], "logit_bias": {"7": -1.5, "12": 3},
+      "on_error": "json", "on_overflow": "truncate_end", "timeout_ms": 2500})",
+                                    &o);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(o.model, "qwen");
+  EXPECT_EQ(o.max_tokens, 5);
+  EXPECT_EQ(o.temperature, 0.5);
+  EXPECT_EQ(o.top_k, 40);
+  EXPECT_EQ(o.top_p, 0.9);
+  EXPECT_EQ(o.min_p, 0.05);
+  EXPECT_EQ(o.repeat_penalty, 1.1);
+  EXPECT_EQ(o.seed, UINT64_MAX);
+  EXPECT_THAT(o.stop, testing::ElementsAre("a", "é"));
+  EXPECT_THAT(o.logit_bias,
+              testing::UnorderedElementsAre(testing::Pair(7, -1.5), testing::Pair(12, 3.0)));
+  EXPECT_EQ(o.on_error, OnError::kJson);
+  EXPECT_EQ(o.on_overflow, OnOverflow::kTruncateEnd);
+  EXPECT_EQ(o.timeout_ms, 2500);
+}
+
+TEST(GenerationOptionsTest, OverlaysOnlyWhatIsThere) {
+  GenerationOptions o;
+  o.max_tokens = 9;
+  ASSERT_TRUE(Parse(R"({"temperature": 1, "stop": "x"})", &o).ok());
+  EXPECT_EQ(o.max_tokens, 9);
+  EXPECT_EQ(o.temperature, 1);
+  EXPECT_THAT(o.stop, testing::ElementsAre("x"));
+  ASSERT_TRUE(Parse("{}", &o).ok());
+  EXPECT_EQ(o.temperature, 1);
+}
+
+TEST(GenerationOptionsTest, UnknownKeysAreNamedWithTheNearest) {
+  EXPECT_EQ(Refusal(R"({"temprature": 1})"),
+            "unknown option 'temprature'; the nearest known one is 'temperature'");
+  EXPECT_THAT(Refusal(R"({"maxtokens": 1})"), HasSubstr("'max_tokens'"));
+  const std::string endless = Refusal("{\"" + std::string(100000, 'x') + "\": 1}");
+  EXPECT_LT(endless.size(), 200u);
+  EXPECT_THAT(Refusal("{\"a\\n\\u001b[2J\": 1}"), HasSubstr("'a\\n\\033[2J'"));
+}
+
+TEST(GenerationOptionsTest, WrongTypesAreNamed) {
+  EXPECT_EQ(Refusal(R"({"max_tokens": "5"})"), "max_tokens must be an integer, got the string '5'");
+  EXPECT_EQ(Refusal(R"({"max_tokens": 3.0})"), "max_tokens must be an integer, got 3.0");
+  EXPECT_EQ(Refusal(R"({"temperature": null})"), "temperature must be a number, got null");
+  EXPECT_EQ(Refusal(R"({"model": 1})"), "model must be a string, got 1");
+  EXPECT_EQ(Refusal(R"({"stop": {"a": 1}})"),
+            "stop must be a string or an array of strings, got an object");
+  EXPECT_EQ(Refusal(R"({"stop": ["a", true]})"), "each element of stop must be a string, got true");
+  EXPECT_THAT(Refusal(R"({"logit_bias": [1]})"), HasSubstr("got an array"));
+  EXPECT_THAT(Refusal(R"({"logit_bias": {"a": 1}})"), HasSubstr("token id, got 'a'"));
+  EXPECT_THAT(Refusal(R"({"logit_bias": {"+1": 1}})"), HasSubstr("token id, got '+1'"));
+  EXPECT_THAT(Refusal(R"({"logit_bias": {"99999999999": 1}})"), HasSubstr("got '99999999999'"));
+  EXPECT_EQ(Refusal(R"({"logit_bias": {"3": "x"}})"),
+            "logit_bias of token 3 must be a number, got the string 'x'");
+  EXPECT_EQ(Refusal(R"({"on_error": "ignore"})"),
+            "on_error must be 'error' or 'null' or 'json', got the string 'ignore'");
+}
+
+TEST(GenerationOptionsTest, RangesAreHeld) {
+  EXPECT_EQ(Refusal(R"({"temperature": -1})"), "temperature must be >= 0, got -1");
+  EXPECT_EQ(Refusal(R"({"max_tokens": -1})"), "max_tokens must be >= 0, got -1");
+  EXPECT_EQ(Refusal(R"({"max_tokens": 2147483648})"),
+            "max_tokens must be between -2147483648 and 2147483647, got 2147483648");
+  EXPECT_EQ(Refusal(R"({"seed": -1})"), "seed must be between 0 and 18446744073709551615, got -1");
+  EXPECT_EQ(Refusal(R"({"top_p": 0})"), "top_p must be in (0, 1], got 0");
+  EXPECT_EQ(Refusal(R"({"top_p": 1.5})"), "top_p must be in (0, 1], got 1.5");
+  EXPECT_EQ(Refusal(R"({"min_p": -0.1})"), "min_p must be in [0, 1], got -0.1");
+  EXPECT_EQ(Refusal(R"({"repeat_penalty": 0})"), "repeat_penalty must be > 0, got 0");
+  EXPECT_EQ(Refusal(R"({"top_k": -3})"), "top_k must be >= 0, got -3");
+  EXPECT_EQ(Refusal(R"({"timeout_ms": -3})"), "timeout_ms must be >= 0, got -3");
+  EXPECT_EQ(Refusal(R"({"stop": ""})"), "stop must not hold an empty string");
+  std::string many = R"({"stop": ["a")";
+  for (int i = 0; i < 64; ++i) many += R"(, "a")";
+  EXPECT_EQ(Refusal(many + "]}"), "stop must be at most 64 strings, got 65");
+  EXPECT_THAT(Refusal("{\"stop\": \"" + std::string(5000, 'a') + "\"}"), HasSubstr("got 5000"));
+}
+
+TEST(GenerationOptionsTest, NanIsOutOfEveryRange) {
+  for (double GenerationOptions::*field :
+       {&GenerationOptions::temperature, &GenerationOptions::top_p, &GenerationOptions::min_p,
+        &GenerationOptions::repeat_penalty}) {
+    GenerationOptions options;
+    options.*field = std::nan("");
+    EXPECT_FALSE(ValidateGenerationOptions(options).ok());
+  }
+}
+
+TEST(GenerationOptionsTest, WhatIsNotAnObjectIsRefusedWithThePosition) {
+  EXPECT_EQ(Refusal(R"({"seed": 1,})"), "options are not valid JSON: the error is at byte 12");
+  EXPECT_THAT(Refusal(""), HasSubstr("not valid JSON"));
+  EXPECT_THAT(Refusal("{\"a\": \"\xff\"}"), HasSubstr("byte 8"));
+  EXPECT_THAT(Refusal(R"({"temperature": 1e999})"), HasSubstr("not valid JSON"));
+  for (const char* text : {"[]", "1", "\"x\"", "null", "true", "1.5", "[{}]"}) {
+    EXPECT_THAT(Refusal(text), HasSubstr("must be a JSON object"));
+  }
+  EXPECT_EQ(Refusal(R"({"seed": 1, "seed": 2})"), "option 'seed' is there twice");
+  EXPECT_EQ(Refusal("{\"stop\": " + std::string(1000000, '[')), "options are nested too deeply");
+}
+
+TEST(GenerationOptionsTest, LaterVersionsOptionsSaySo) {
+  for (const std::string name : {"choices", "regex", "schema", "grammar", "cache"}) {
+    EXPECT_EQ(Refusal("{\"" + name + "\": 1}", absl::StatusCode::kUnimplemented),
+              "option '" + name + "' is not in this version of sqlite-lm");
+  }
+}
+
+}  // namespace
+}  // namespace lm

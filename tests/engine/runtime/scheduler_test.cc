@@ -1,0 +1,288 @@
+#include "engine/runtime/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+
+#include "engine/backend/backend.h"
+#include "tests/engine/runtime/scripted_model.h"
+
+namespace lm {
+namespace {
+
+constexpr int32_t kSpoken = 'x';  // the token that all answers are made of
+
+class SchedulerTest : public testing::Test {
+ protected:
+  void Make(SchedulerOptions options) {
+    options_ = options;
+    scheduler_ = std::make_unique<Scheduler>(options);
+  }
+
+  // Queues a request that the tests call `id`.
+  void Add(int id, std::vector<int32_t> prompt, int32_t max_tokens = 4,
+           const std::string& salt = "", bool score = false) {
+    auto request = std::make_shared<Request>(RequestSpec{.prompt = std::move(prompt),
+                                                         .options = {.max_tokens = max_tokens},
+                                                         .salt = salt,
+                                                         .score_prompt = score});
+    ids_[request.get()] = id;
+    requests_.push_back(request);
+    scheduler_->Add(std::make_unique<Sequence>(request, &tokenizer(), 100000));
+  }
+
+  int Id(const Sequence& sequence) { return ids_.at(&sequence.request()); }
+
+  // What a step plans: (id, tokens).
+  using Plan = std::vector<std::pair<int, int>>;
+
+  // Schedules, pretends to compute, and lets sequences grow and end.
+  Plan Step() {
+    last_ = scheduler_->Schedule();
+    Plan plan;
+    int32_t tokens = 0;
+    std::set<const Sequence*> seen;
+    for (const StepEntry& entry : last_.entries) {
+      Sequence* s = entry.sequence;
+      EXPECT_TRUE(seen.insert(s).second);
+      EXPECT_GE(entry.num_tokens, 1);
+      EXPECT_LE(entry.num_tokens, s->remaining());
+      EXPECT_GE(static_cast<int64_t>(s->block_table().blocks.size()) * kKvBlockTokens,
+                s->computed() + entry.num_tokens);
+      tokens += entry.num_tokens;
+      plan.push_back({Id(*s), entry.num_tokens});
+    }
+    EXPECT_LE(tokens, options_.step_tokens);
+    EXPECT_LE(scheduler_->num_running(), options_.max_sequences);
+    EXPECT_TRUE(scheduler_->CheckIntegrity().ok()) << scheduler_->CheckIntegrity();
+    const std::vector<StepEntry> entries = last_.entries;
+    for (const StepEntry& entry : entries) Advance(entry);
+    EXPECT_TRUE(scheduler_->CheckIntegrity().ok()) << scheduler_->CheckIntegrity();
+    return plan;
+  }
+
+  void Advance(const StepEntry& entry) {
+    Sequence* s = entry.sequence;
+    computed_ += entry.num_tokens;
+    scheduler_->Commit(entry);
+    if (s->remaining() > 0) return;
+    std::optional<FinishReason> end;
+    if (s->scoring()) {
+      end = FinishReason::kStop;
+    } else {
+      std::vector<float> logits(kVocabSize, 0.0f);
+      logits[kSpoken] = 1;
+      end = s->SampleNext(logits, absl::Now(), &scratch_).value();
+    }
+    if (!end) return;
+    finished_.push_back(Id(*s));
+    Generation result = s->TakeResult(*end, absl::Now());
+    scheduler_->Finish(s, true)->Deliver(std::move(result));
+  }
+
+  int RunToEnd(int most_steps = 100000) {
+    int steps = 0;
+    while (!scheduler_->idle()) {
+      if (Step().empty() || ++steps > most_steps) {
+        ADD_FAILURE() << "stuck after " << steps << " steps";
+        break;
+      }
+    }
+    return steps;
+  }
+
+  static const Tokenizer& tokenizer() {
+    static const Model* const model = MakeScriptedModel(std::make_shared<Script>()).release();
+    return model->tokenizer();
+  }
+  static std::vector<int32_t> Prompt(int32_t size, int32_t token) {
+    return std::vector<int32_t>(size, token);
+  }
+  static std::vector<int32_t> Join(std::vector<int32_t> a, const std::vector<int32_t>& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+  }
+
+  SchedulerOptions options_;
+  std::unique_ptr<Scheduler> scheduler_;
+  StepPlan last_;
+  std::vector<std::shared_ptr<Request>> requests_;
+  std::map<const Request*, int> ids_;
+  std::vector<int> finished_;
+  int64_t computed_ = 0;
+  Sampler::Scratch scratch_;
+};
+
+TEST_F(SchedulerTest, DecodesGoFirstThenChunksOfPrompts) {
+  Make({.step_tokens = 100, .num_blocks = 100});
+  Add(1, Prompt(30, 'a'));
+  EXPECT_EQ(Step(), (Plan{{1, 30}}));
+  Add(2, Prompt(250, 'b'));
+  EXPECT_EQ(Step(), (Plan{{1, 1}, {2, 99}}));
+  Add(3, Prompt(10, 'c'));
+  EXPECT_EQ(Step(), (Plan{{1, 1}, {2, 99}}));
+  EXPECT_EQ(Step(), (Plan{{1, 1}, {2, 52}, {3, 10}}));
+  EXPECT_EQ(finished_, (std::vector<int>{1}));
+  EXPECT_EQ(Step(), (Plan{{2, 1}, {3, 1}}));
+  RunToEnd();
+  EXPECT_EQ(finished_, (std::vector<int>{1, 2, 3}));
+}
+
+TEST_F(SchedulerTest, ABurstComputesItsCommonPrefixOnce) {
+  Make({.step_tokens = 128, .num_blocks = 500});
+  const std::vector<int32_t> prefix = Prompt(300, 'p');
+  for (int i = 0; i < 8; ++i) Add(i, Join(prefix, Prompt(10, 'a' + i)));
+  EXPECT_EQ(Step(), (Plan{{0, 128}}));
+  EXPECT_EQ(Step(), (Plan{{0, 128}}));
+  EXPECT_EQ(Step(), (Plan{{0, 54}}));  // the others wait until this is done
+  EXPECT_EQ(Step().size(), 8u);
+  EXPECT_EQ(last_.tokens_reused, 7 * 300);
+  RunToEnd();
+  EXPECT_EQ(computed_, 300 + 8 * 10 + 8 * 3);  // the last token of an answer is not computed
+}
+
+TEST_F(SchedulerTest, OthersOvertakeWhatIsHeldBack) {
+  Make({.step_tokens = 100, .num_blocks = 500});
+  Add(1, Join(Prompt(90, 'p'), Prompt(5, 'a')));
+  Add(2, Join(Prompt(90, 'p'), Prompt(5, 'b')));
+  Add(3, Prompt(5, 'q'));
+  EXPECT_EQ(Step(), (Plan{{1, 95}, {3, 5}}));
+  EXPECT_EQ(Step(), (Plan{{1, 1}, {3, 1}, {2, 5}}));
+}
+
+TEST_F(SchedulerTest, ShortOrForeignPrefixesHoldNobodyBack) {
+  Make({.step_tokens = 500, .num_blocks = 500});
+  Add(1, Join(Prompt(20, 'p'), Prompt(50, 'a')));
+  Add(2, Join(Prompt(20, 'p'), Prompt(50, 'b')));
+  Add(3, Join(Prompt(20, 'p'), Prompt(50, 'a')), 4, "another salt");
+  EXPECT_EQ(Step(), (Plan{{1, 70}, {3, 70}, {2, 70}}));
+}
+
+TEST_F(SchedulerTest, SaltsTakeTurns) {
+  Make({.step_tokens = 100, .max_sequences = 4, .num_blocks = 500});
+  for (int i = 0; i < 50; ++i) Add(i, Prompt(5, i), 2, "hog");
+  for (int i = 100; i < 103; ++i) Add(i, Prompt(5, i), 2, "small");
+  RunToEnd();
+  const auto place = [this](int id) {
+    return std::find(finished_.begin(), finished_.end(), id) - finished_.begin();
+  };
+  EXPECT_LE(place(102), 6);
+  EXPECT_LT(place(48), place(49));  // within a salt, in order
+}
+
+TEST_F(SchedulerTest, ScoredPromptsAreCutToTheirLogits) {
+  Make({.step_tokens = 100, .max_scored_rows = 40, .num_blocks = 500});
+  Add(1, Prompt(30, 'a'), 4, "", true);
+  Add(2, Prompt(30, 'a'), 4, "", true);
+  EXPECT_EQ(Step(), (Plan{{1, 29}, {2, 11}}));
+  EXPECT_EQ(last_.entries[0].num_logits, 29);
+  EXPECT_EQ(Step(), (Plan{{2, 18}}));
+  EXPECT_TRUE(scheduler_->idle());
+  EXPECT_EQ(scheduler_->blocks().num_free(), 500);
+}
+
+TEST_F(SchedulerTest, TheLastAdmittedGivesWayWhenMemoryEnds) {
+  Make({.step_tokens = 200, .num_blocks = 8});
+  Add(1, Prompt(64, 'a'), 120);
+  Add(2, Prompt(64, 'b'), 100);
+  EXPECT_EQ(Step(), (Plan{{1, 64}, {2, 64}}));
+  int preemptions = 0;
+  while (!scheduler_->idle()) {
+    ASSERT_FALSE(Step().empty());
+    preemptions += static_cast<int>(last_.preemptions);
+  }
+  EXPECT_GE(preemptions, 1);
+  EXPECT_EQ(finished_, (std::vector<int>{1, 2}));
+  EXPECT_EQ(requests_[1]->result().tokens, Prompt(100, kSpoken));
+}
+
+TEST_F(SchedulerTest, NobodyIsAdmittedWhereMemoryIsPromised) {
+  Make({.step_tokens = 32, .num_blocks = 10});
+  Add(1, Prompt(200, 'a'), 2);  // 7 blocks, a chunk of which is taken at first
+  Add(2, Prompt(100, 'b'), 2);
+  EXPECT_EQ(Step(), (Plan{{1, 32}}));
+  while (finished_.empty()) {
+    Step();
+    EXPECT_EQ(last_.preemptions, 0);
+  }
+  RunToEnd();
+  EXPECT_EQ(finished_, (std::vector<int>{1, 2}));
+}
+
+TEST_F(SchedulerTest, CopiesAPartlySharedBlockBeforeItIsWritten) {
+  Make({.step_tokens = 200, .num_blocks = 100});
+  Add(1, Join(Prompt(40, 'p'), Prompt(10, 'a')), 1);
+  RunToEnd();
+  Add(2, Join(Prompt(40, 'p'), Prompt(10, 'b')), 1);
+  EXPECT_EQ(Step(), (Plan{{2, 10}}));
+  ASSERT_EQ(last_.block_ops.size(), 1u);
+  EXPECT_GE(last_.block_ops[0].from, 0);
+  EXPECT_EQ(last_.block_ops[0].tokens, 8);
+}
+
+TEST_F(SchedulerTest, ClearsWhatAnotherSaltHasUsed) {
+  Make({.step_tokens = 200, .num_blocks = 4});
+  Add(1, Prompt(100, 'a'), 1, "one");
+  Step();
+  EXPECT_TRUE(last_.block_ops.empty());  // fresh
+  Add(2, Prompt(100, 'b'), 1, "one");
+  Step();
+  EXPECT_TRUE(last_.block_ops.empty());  // its own salt's
+  Add(3, Prompt(70, 'c'), 1, "two");
+  Step();
+  ASSERT_EQ(last_.block_ops.size(), 3u);
+  for (const BlockOp& op : last_.block_ops) EXPECT_EQ(op.from, -1);
+}
+
+TEST_F(SchedulerTest, WithoutAPrefixCacheNothingIsShared) {
+  Make({.step_tokens = 200, .num_blocks = 20, .prefix_cache = false});
+  for (int i = 0; i < 3; ++i) Add(i, Prompt(60, 'a'), 2);
+  EXPECT_EQ(Step(), (Plan{{0, 60}, {1, 60}, {2, 60}}));
+  RunToEnd();
+  EXPECT_EQ(scheduler_->blocks().num_free(), 20);
+}
+
+// Random arrivals, prefixes, sizes and departures over pools from ample to just enough.
+TEST_F(SchedulerTest, RandomWorkloadsKeepTheRules) {
+  for (int seed = 0; seed < 30; ++seed) {
+    std::mt19937 random(seed);
+    finished_.clear();
+    const int32_t num_blocks = seed % 3 == 0 ? 12 : seed % 3 == 1 ? 30 : 400;
+    Make({.step_tokens = static_cast<int32_t>(8 + random() % 200),
+          .max_sequences = static_cast<int32_t>(1 + random() % 12),
+          .max_scored_rows = static_cast<int32_t>(1 + random() % 50),
+          .num_blocks = num_blocks,
+          .prefix_cache = seed % 5 != 0});
+    int added = 0, dropped = 0;
+    const int total = 60;
+    int steps = 0;
+    while (added < total || !scheduler_->idle()) {
+      while (added < total && random() % 3 != 0) {
+        std::vector<int32_t> prompt = Prompt(random() % 150, 'p');
+        prompt = Join(prompt, Prompt(random() % 100, 'a' + random() % 3));
+        prompt.push_back('q' + random() % 4);
+        const int32_t answer = 1 + random() % 100;
+        ASSERT_LE(prompt.size() + answer, 12u * kKvBlockTokens);
+        Add(added++, prompt, answer, std::string(1, 'A' + random() % 3),
+            random() % 6 == 0 && prompt.size() > 1);
+      }
+      if (scheduler_->idle()) continue;
+      ASSERT_FALSE(Step().empty()) << "seed " << seed;
+      ASSERT_LT(++steps, 20000);
+      if (random() % 20 == 0) {
+        auto taken = scheduler_->TakeIf([&](const Sequence&) { return random() % 10 == 0; });
+        dropped += static_cast<int>(taken.size());
+      }
+      if (HasFailure()) FAIL() << "seed " << seed;
+    }
+    EXPECT_EQ(finished_.size() + dropped, static_cast<size_t>(total));
+    EXPECT_EQ(scheduler_->blocks().num_free() + scheduler_->blocks().num_cached(), num_blocks);
+    EXPECT_EQ(scheduler_->blocks().num_evictable(), scheduler_->blocks().num_cached());
+  }
+}
+
+}  // namespace
+}  // namespace lm

@@ -1,0 +1,109 @@
+// A language model without weights, for tests of what is above it. It keeps a "key and value" for
+// each token in the KV blocks it is told to use, computed from all those before it, and reads them
+// back through the block table for each logit. So whoever shares, copies, clears, drops or
+// recomputes a block wrongly gets other answers, or a violation.
+#ifndef LM_TESTS_ENGINE_RUNTIME_SCRIPTED_MODEL_H_
+#define LM_TESTS_ENGINE_RUNTIME_SCRIPTED_MODEL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "engine/model/model.h"
+#include "engine/runtime/engine.h"
+
+namespace lm {
+
+// Token ids of the tests' vocabulary: a byte is its own token, then the markers.
+inline constexpr int32_t kImStart = 256;
+inline constexpr int32_t kImEnd = 257;  // ends an answer
+inline constexpr int32_t kBos = 258;
+inline constexpr int32_t kVocabSize = 300;
+
+std::vector<int32_t> Bytes(const std::string& text);
+
+// What a test tells the model, and what it saw. Shared, since the engine owns the model. Set the
+// plain fields before the engine starts.
+struct Script {
+  int32_t context_length = 2048;
+  int32_t num_blocks = 512;
+  absl::Duration step_time;          // Forward takes at least so long, unless it is cancelled
+  bool tenants = false;              // a context's first token names its owner: look for strangers
+  int32_t nan_token = -1;            // a context that holds it has a NaN logit
+  int32_t error_token = -1;          // a batch that holds it fails
+  std::atomic<int> block_errors{0};  // so many block operations to come fail
+  std::atomic<int> throw_in{0};      // counts down; Forward throws bad_alloc when it comes to 0
+
+  // Contexts that begin with `prompt` go on with these tokens, then with kImEnd.
+  std::vector<std::pair<std::vector<int32_t>, std::vector<int32_t>>> says;
+
+  // While paused, Forward waits (and still looks at its cancel flag).
+  void Pause();
+  void Resume();
+  void AwaitForward(int64_t entered);  // until Forward has been entered so often
+
+  std::atomic<int64_t> forwards{0};
+  std::atomic<int64_t> cancelled_forwards{0};
+  std::atomic<int64_t> copies{0};
+  std::atomic<int64_t> zeroed{0};
+  std::atomic<int32_t> most_rows{0};    // tokens in one batch
+  std::atomic<int32_t> most_logits{0};  // logit rows in one batch
+  std::string violation() const;        // the first one; empty: none
+  void Violate(const std::string& what);
+
+  mutable absl::Mutex mutex;
+  bool paused ABSL_GUARDED_BY(mutex) = false;
+  std::string first_violation ABSL_GUARDED_BY(mutex);
+};
+
+class ScriptedModel : public LanguageModel {
+ public:
+  explicit ScriptedModel(std::shared_ptr<Script> script);
+
+  int32_t vocab_size() const override { return kVocabSize; }
+  int32_t context_length() const override { return script_->context_length; }
+  int32_t num_kv_blocks() const override { return script_->num_blocks; }
+  int64_t kv_block_bytes() const override { return kKvBlockTokens * sizeof(Slot); }
+  absl::Status Forward(const Batch& batch, const std::atomic<bool>& cancel,
+                       absl::Span<float> logits) override;
+  absl::Status CopyKvBlock(int32_t from, int32_t to, int32_t tokens) override;
+  absl::Status ZeroKvBlock(int32_t block) override;
+
+ private:
+  struct Slot {
+    int32_t token = -1;
+    int32_t position = -1;
+    int32_t owner = -1;
+    uint64_t value = 0;
+  };
+  Slot& At(absl::Span<const int32_t> blocks, int32_t position);
+  bool Linger(const std::atomic<bool>& cancel);
+  void Spoil(const Batch& batch);
+  void CheckBatch(const Batch& batch);
+  void Logits(absl::Span<const int32_t> blocks, int32_t position, uint64_t state,
+              absl::Span<float> row);
+
+  const std::shared_ptr<Script> script_;
+  std::vector<Slot> slots_;
+};
+
+// A model of the tests' vocabulary around a ScriptedModel. `chat_template` as in a GGUF.
+std::unique_ptr<Model> MakeScriptedModel(std::shared_ptr<Script> script,
+                                         const std::string& chat_template = "");
+
+std::shared_ptr<Engine> StartScripted(std::shared_ptr<Script> script,
+                                      const EngineOptions& options = {});
+
+// Submits and waits; the request must be accepted.
+Generation Generate(Engine& engine, RequestSpec spec);
+Generation Await(const std::shared_ptr<Request>& request);
+
+}  // namespace lm
+
+#endif  // LM_TESTS_ENGINE_RUNTIME_SCRIPTED_MODEL_H_

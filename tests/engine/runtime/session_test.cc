@@ -1,0 +1,130 @@
+#include "engine/runtime/session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/engine/runtime/scripted_model.h"
+
+namespace lm {
+namespace {
+
+using testing::HasSubstr;
+
+const char kChatMl[] =
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
+    "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' "
+    "}}{% endif %}";
+
+class SessionTest : public testing::Test {
+ protected:
+  void Start(const std::string& chat_template = "") {
+    session_.emplace(Engine::Start(MakeScriptedModel(script_, chat_template), {}), "salt");
+  }
+  Generation Ask(const std::string& prompt, const std::string& system,
+                 const GenerationOptions& options = {}) {
+    auto request = session_->Submit(prompt, system, options);
+    EXPECT_TRUE(request.ok()) << request.status();
+    if (!request.ok()) return {.status = request.status()};
+    asked_ = (*request)->spec().prompt;
+    return Await(*request);
+  }
+  std::string Asked() const {
+    std::string text;
+    for (int32_t token : asked_) {
+      const absl::string_view bytes = session_->model().tokenizer().TokenBytes(token);
+      text.append(bytes.data(), bytes.size());
+    }
+    return text;
+  }
+
+  std::shared_ptr<Script> script_ = std::make_shared<Script>();
+  std::optional<Session> session_;
+  std::vector<int32_t> asked_;
+};
+
+TEST_F(SessionTest, RendersAndAnswers) {
+  script_->says = {{Bytes("be brief\n\nhello"), Bytes("hi")}};
+  Start();
+  EXPECT_EQ(Ask("hello", "be brief").text, "hi");
+  EXPECT_EQ(session_->Render("hello", "be brief"), "be brief\n\nhello");
+  EXPECT_EQ(session_->EncodePrompt("hello", "be brief").value(), Bytes("be brief\n\nhello"));
+}
+
+TEST_F(SessionTest, MarkupBecomesControlTokensRowTextDoesNot) {
+  Start(kChatMl);
+  const std::vector<int32_t> tokens = session_->EncodePrompt("a<|im_end|>", "").value();
+  EXPECT_EQ(tokens[0], kImStart);
+  EXPECT_EQ(std::count(tokens.begin(), tokens.end(), kImEnd), 1);
+  EXPECT_EQ(session_->Render("hey", ""),
+            "<|im_start|>user\nhey<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST_F(SessionTest, SecondStatementsReuseTheSystemPrompt) {
+  Start(kChatMl);
+  const std::string system(300, 's');
+  EXPECT_EQ(Ask("first", system).tokens_cached, 0);
+  EXPECT_GT(Ask("second", system).tokens_cached, 300);
+}
+
+TEST_F(SessionTest, OverflowIsAnErrorWithBothNumbers) {
+  script_->context_length = 100;
+  Start();
+  const absl::Status status = session_->Submit(std::string(150, 'x'), "", {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("150 tokens, the context holds 100"));
+  EXPECT_TRUE(Ask(std::string(99, 'x'), "").status.ok());
+}
+
+TEST_F(SessionTest, TruncatesWhereAskedByName) {
+  script_->context_length = 100;
+  Start(kChatMl);
+  std::string prompt;
+  for (int i = 0; i < 100; ++i) prompt += "é";  // 200 tokens; a cut must not halve a character
+  prompt += "END";
+  GenerationOptions options{.max_tokens = 11, .on_overflow = OnOverflow::kTruncateStart};
+  EXPECT_TRUE(Ask(prompt, "sys", options).status.ok());
+  EXPECT_LE(asked_.size(), 89u);
+  EXPECT_GE(asked_.size(), 88u);
+  EXPECT_THAT(Asked(), HasSubstr("user\néé"));
+  EXPECT_THAT(Asked(), HasSubstr("éEND\nassistant"));
+  EXPECT_THAT(Asked(), HasSubstr("system\nsys"));
+  options.on_overflow = OnOverflow::kTruncateEnd;
+  options.max_tokens = 1000;
+  EXPECT_TRUE(Ask(prompt, "sys", options).status.ok());
+  EXPECT_LE(asked_.size(), 50u);
+  EXPECT_GE(asked_.size(), 49u);
+  EXPECT_THAT(Asked(), HasSubstr("é\nassistant"));
+}
+
+TEST_F(SessionTest, TruncationLeavesAloneWhatFits) {
+  script_->context_length = 100;
+  Start();
+  const GenerationOptions options{.on_overflow = OnOverflow::kTruncateStart};
+  Ask(std::string(99, 'x'), "", options);
+  EXPECT_EQ(asked_.size(), 99u);
+}
+
+TEST_F(SessionTest, ASystemPromptThatDoesNotFitIsNeverTruncated) {
+  script_->context_length = 100;
+  Start();
+  const GenerationOptions options{.max_tokens = 10, .on_overflow = OnOverflow::kTruncateEnd};
+  const absl::Status status = session_->Submit("short", std::string(150, 's'), options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("152 tokens"));
+}
+
+TEST_F(SessionTest, ScoresPlainText) {
+  Start(kChatMl);
+  auto request = session_->SubmitScoring("<|im_end|>").value();
+  EXPECT_EQ(request->spec().prompt, Bytes("<|im_end|>"));
+  EXPECT_EQ(Await(request).prompt_logprobs.size(), 9u);
+  EXPECT_FALSE(session_->SubmitScoring("").ok());
+}
+
+TEST_F(SessionTest, InvalidUtf8IsAnError) {
+  Start();
+  EXPECT_EQ(session_->Submit("a\xff", "", {}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace lm

@@ -1,0 +1,68 @@
+"""In the child of a process that has run a model, the first call is an error, never a hang."""
+import os
+import signal
+import sqlite3
+import unittest
+
+import harness
+
+
+class ForkTest(unittest.TestCase):
+    def in_child(self, body):
+        """The message that body() returns in a forked child, which has ten seconds."""
+        readable, writable = os.pipe()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)
+            try:
+                message = body()
+            except sqlite3.Error as raised:
+                message = str(raised)
+            os.write(writable, message.encode())
+            os._exit(0)
+        os.close(writable)
+        with os.fdopen(readable) as pipe:
+            message = pipe.read()
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        return message
+
+    def test_the_inherited_connection_says_so(self):
+        connection = harness.connect()
+        harness.value(connection, "SELECT generate('a', NULL, '{\"max_tokens\":1}')")
+        message = self.in_child(lambda: harness.value(connection, "SELECT generate('a')"))
+        self.assertIn("open the database after fork", message)
+        message = self.in_child(lambda: harness.value(connection, "SELECT * FROM lm_each('[\"a\"]')"))
+        self.assertIn("open the database after fork", message)
+
+    def test_a_scan_that_was_begun_before_says_so(self):
+        connection = harness.connect()
+        cursor = connection.execute("SELECT value FROM lm_each('[\"a\",\"b\",\"c\"]', NULL, '{\"max_tokens\":50}')")
+        cursor.fetchone()
+        self.assertIn("open the database after fork", self.in_child(lambda: str(cursor.fetchall())))
+
+    def test_closing_the_inherited_connection_does_not_hang(self):
+        connection = harness.connect()
+        harness.value(connection, "SELECT generate('a', NULL, '{\"max_tokens\":1}')")
+        self.assertEqual(self.in_child(lambda: str(connection.close())), "None")
+        harness.value(connection, "SELECT generate('a', NULL, '{\"max_tokens\":1}')")
+
+    def test_a_child_of_a_process_without_models_is_like_any_other(self):
+        # This process has run models by now, so it takes a fresh one to see.
+        import subprocess
+        import sys
+        script = (
+            "import os, sys; sys.path.insert(0, sys.argv[1]); import harness\n"
+            "c = harness.connect()\n"
+            "pid = os.fork()\n"
+            "if pid == 0:\n"
+            "    d = harness.connect()\n"
+            "    print(harness.value(d, \"SELECT typeof(generate('a', NULL, '{\\\"max_tokens\\\":1}'))\"), flush=True)\n"
+            "    d.close(); os._exit(0)\n"
+            "sys.exit(os.waitpid(pid, 0)[1])\n")
+        done = subprocess.run([sys.executable, "-c", script, os.path.dirname(os.path.abspath(__file__))],
+                              capture_output=True, text=True, timeout=20)
+        self.assertEqual((done.stdout, done.stderr, done.returncode), ("text\n", "", 0))
+
+
+if __name__ == "__main__":
+    unittest.main()

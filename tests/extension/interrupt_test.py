@@ -1,0 +1,145 @@
+"""sqlite3_interrupt() ends a statement within 50 ms, wherever it is, and the engine's pages come back."""
+import os
+import pathlib
+import signal
+import sqlite3
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+import harness
+from slow_model import write_slow_model
+
+PROMISE = 0.050  # seconds
+LONG = "word " * 3000  # 15,000 tokens of the slow model: seconds of prefill
+
+
+class InterruptTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.model = str(pathlib.Path(cls.folder.name) / "slow.gguf")
+        write_slow_model(cls.model)
+        cls.connection = harness.connect()
+        cls.connection.execute("INSERT INTO temp.lm_models(name, path) VALUES ('slow', ?)", (cls.model,))
+        cls.connection.execute("INSERT INTO temp.lm_settings VALUES ('model', 'slow')")
+        harness.value(cls.connection, "SELECT lm_token_count('load it')")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.connection.close()
+        cls.folder.cleanup()
+
+    def latency(self, sql, *parameters, after=0.15):
+        """Seconds from interrupt() to the end of the statement, which must end with an interrupt."""
+        ended, error = [], []
+
+        def run():
+            try:
+                self.connection.execute(sql, parameters).fetchall()
+                error.append("it ended by itself")
+            except sqlite3.OperationalError as raised:
+                error.append(str(raised))
+            ended.append(time.monotonic())
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        time.sleep(after)
+        asked = time.monotonic()
+        self.connection.interrupt()
+        thread.join()
+        self.assertRegex(error[0], "interrupted")
+        return ended[0] - asked
+
+    def assert_prompt(self, latencies):
+        # One late answer may be the machine's; half of them would be ours.
+        self.assertLess(statistics.median(latencies), PROMISE, latencies)
+        self.assertLess(max(latencies), 10 * PROMISE, latencies)
+
+    def assert_engine_idles(self):
+        """Nothing runs any more, and no page is held but the prefix cache's."""
+        sql = "SELECT running + queued, kv_bytes_used - kv_bytes_cached FROM lm_stats WHERE phase = 'decode' AND path = ?"
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            if self.connection.execute(sql, (self.model,)).fetchone() == (0, 0):
+                return
+            time.sleep(0.02)
+        self.fail(str(self.connection.execute(sql, (self.model,)).fetchone()))
+
+    def test_in_a_long_prefill(self):
+        prompts = [f"{i} {LONG}" for i in range(5)]
+        decoded = "SELECT tokens_decoded FROM lm_stats WHERE phase = 'decode' AND path = ?"
+        before = harness.value(self.connection, decoded, self.model)
+        self.assert_prompt([self.latency("SELECT generate(?)", prompt) for prompt in prompts])
+        self.assertEqual(harness.value(self.connection, decoded, self.model), before)
+        self.assert_engine_idles()
+
+    def test_in_a_long_answer(self):
+        options = '{"max_tokens":10000,"temperature":3}'
+        self.assert_prompt([self.latency("SELECT generate('go', NULL, ?)", options) for _ in range(3)])
+        self.assert_engine_idles()
+
+    def test_in_lm_each(self):
+        array = f"SELECT json_group_array(value || ' {LONG}') FROM json_each('[1,2,3,4,5,6,7,8]')"
+        self.assert_prompt([self.latency(f"SELECT * FROM lm_each(({array}))") for _ in range(3)])
+        self.assert_engine_idles()
+
+    def test_while_a_model_is_loaded(self):
+        path = str(pathlib.Path(self.folder.name) / "large.gguf")
+        write_slow_model(path, layers=40)
+        sql = "SELECT generate('go', NULL, json_object('model', ?, 'max_tokens', 10000, 'temperature', 3))"
+        self.assert_prompt([self.latency(sql, path, after=0.02)])
+        self.assertEqual(harness.value(self.connection, "SELECT count(*) FROM lm_stats WHERE path = ?", path), 0)
+
+    def test_in_scoring(self):
+        self.assert_prompt([self.latency("SELECT lm_logprobs(?)", LONG)])
+        self.assert_engine_idles()
+
+    def test_lm_try_does_not_take_it_for_a_rows_failure(self):
+        self.assert_prompt([self.latency("SELECT lm_try(?, NULL, '{\"on_error\":\"json\"}')", LONG)])
+
+    def test_at_any_moment(self):
+        for i in range(20):
+            thread = threading.Thread(target=self.assertRaisesRegex, args=(
+                sqlite3.OperationalError, "interrupted", self.connection.execute, "SELECT generate(?)", (f"{i} {LONG}",)))
+            thread.start()
+            time.sleep(0.001 * i)
+            while thread.is_alive():  # an interrupt before the statement runs is none
+                self.connection.interrupt()
+                time.sleep(0.001)
+        self.assert_engine_idles()
+
+    def test_the_connection_goes_on_afterwards(self):
+        self.latency("SELECT generate(?)", LONG)
+        self.assertEqual(harness.value(self.connection, "SELECT typeof(generate('a', NULL, '{\"max_tokens\":1}'))"), "text")
+
+    def test_an_authorizer_that_forbids_everything_else_is_not_crashed_into(self):
+        connection = harness.connect()
+        connection.execute("INSERT INTO temp.lm_settings VALUES ('model', ?)", (self.model,))
+        connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in (21, 31) else sqlite3.SQLITE_DENY)
+        options = '{"max_tokens":20}'
+        self.assertEqual(harness.value(connection, "SELECT typeof(generate('a', NULL, ?))", options), "text")
+        connection.set_authorizer(None)
+        connection.close()
+
+    def test_ctrl_c_in_the_shell(self):
+        environment = {**os.environ, "LM_MODEL": self.model}
+        script = f".load {harness.LM0}\nSELECT 'ready' || (lm_token_count('x') < 0);\nSELECT generate('{LONG}');\n"
+        with subprocess.Popen(["sqlite3", "-batch", ":memory:"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, env=environment) as shell:
+            shell.stdin.write(script)
+            shell.stdin.flush()
+            self.assertEqual(shell.stdout.readline(), "ready0\n")
+            time.sleep(0.2)
+            asked = time.monotonic()
+            shell.send_signal(signal.SIGINT)
+            self.assertIn("interrupted", shell.stdout.readline())
+            self.assertLess(time.monotonic() - asked, 10 * PROMISE)
+            self.assertEqual(shell.communicate()[0], "")
+
+
+if __name__ == "__main__":
+    unittest.main()

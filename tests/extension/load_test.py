@@ -1,0 +1,190 @@
+"""lm0.so loads wherever SQLite does, any number of times, and lets go of what it held."""
+import gc
+import os
+import pathlib
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+import harness
+
+ANSWER = "SELECT generate('Hello', 'Be brief.', '{\"max_tokens\":4}')"
+BODY_OF_A_PROCESS = """
+import sys, threading
+sys.path.insert(0, sys.argv[1])
+import harness
+def generate():
+    connection = harness.connect()
+    while True:
+        harness.value(connection, "SELECT generate('Hello', NULL, '{\\"max_tokens\\":50}')")
+for _ in range(3):
+    threading.Thread(target=generate, daemon=True).start()
+connection = harness.connect()
+harness.value(connection, "SELECT generate('Hello')")
+"""
+
+
+class LoadTest(unittest.TestCase):
+    def setUp(self):
+        gc.collect()  # connections that Python itself still holds in reference cycles
+
+    def test_in_the_shell(self):
+        done = subprocess.run(["sqlite3", ":memory:", f".load {harness.LM0}", "SELECT lm_version();", ANSWER + " IS NOT NULL;"],
+                              capture_output=True, text=True)
+        self.assertEqual((done.stderr, done.returncode), ("", 0))
+        self.assertRegex(done.stdout, r"^\d+\.\d+\.\d+\n1\n$")
+
+    def test_by_the_sql_function(self):
+        connection = sqlite3.connect(":memory:")
+        connection.enable_load_extension(True)
+        connection.execute("SELECT load_extension(?)", (harness.LM0,))
+        self.assertTrue(harness.value(connection, "SELECT lm_version()"))
+        connection.close()
+
+    def test_a_second_load_keeps_models_and_settings(self):
+        connection = harness.connect()
+        connection.execute("INSERT INTO temp.lm_settings VALUES ('max_tokens', 3)")
+        connection.execute("INSERT INTO temp.lm_models(name, path) VALUES ('m', ?)", (harness.MODEL,))
+        connection.load_extension(harness.LM0)
+        self.assertEqual(harness.value(connection, "SELECT value FROM temp.lm_settings WHERE key = 'max_tokens'"), 3)
+        self.assertEqual(harness.value(connection, "SELECT count(*) FROM temp.lm_models"), 2)
+        connection.close()
+
+    def test_the_last_connection_stops_the_engine(self):
+        first, second, watcher = harness.connect(), harness.connect(), harness.connect()
+        running = "SELECT count(DISTINCT path) FROM lm_stats"
+        harness.value(first, ANSWER)
+        harness.value(second, ANSWER)
+        self.assertEqual(harness.value(watcher, running), 1)
+        first.close()
+        self.assertEqual(harness.value(watcher, running), 1)
+        second.close()
+        self.assertEqual(harness.value(watcher, running), 0)
+        watcher.close()
+
+    def test_a_hundred_connections_from_threads(self):
+        expected = harness.value(harness.connect(), ANSWER)
+        answers = []
+
+        def cycle():
+            for _ in range(10):
+                connection = harness.connect()
+                answers.append(harness.value(connection, ANSWER))
+                connection.close()
+
+        threads = [threading.Thread(target=cycle) for _ in range(10)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(answers, [expected] * 100)
+
+    def test_a_statement_outlives_its_connections_close(self):
+        connection = harness.connect()
+        cursor = connection.execute("SELECT key FROM lm_each('[\"a\",\"b\",\"c\"]', NULL, '{\"max_tokens\":9}')")
+        cursor.fetchone()
+        connection.close()  # sqlite3_close_v2: the statement keeps a zombie
+        self.assertEqual(harness.value(harness.connect(), "SELECT count(*) FROM lm_stats"), 2)
+        del cursor
+        self.assertEqual(harness.value(harness.connect(), "SELECT count(*) FROM lm_stats"), 0)
+
+    def test_a_database_that_is_locked_or_new(self):
+        with tempfile.TemporaryDirectory() as folder:
+            writer = sqlite3.connect(f"{folder}/a.db", isolation_level=None)
+            writer.execute("CREATE TABLE t(x)")
+            writer.execute("BEGIN IMMEDIATE")
+            connection = harness.connect(f"{folder}/a.db", timeout=0)
+            connection.execute("INSERT INTO temp.lm_settings VALUES ('max_tokens', 3)")
+            self.assertEqual(harness.value(connection, "SELECT value FROM temp.lm_settings WHERE key = 'max_tokens'"), 3)
+            writer.execute("ROLLBACK")
+            writer.execute("BEGIN EXCLUSIVE")
+            locked = harness.connect(f"{folder}/a.db", timeout=0)
+            writer.execute("ROLLBACK")
+            locked.execute("INSERT INTO temp.lm_settings VALUES ('max_tokens', 4)")
+            self.assertEqual(harness.value(locked, "SELECT value FROM temp.lm_settings WHERE key = 'max_tokens'"), 4)
+            self.assertEqual(harness.value(locked, "SELECT count(*) FROM main.sqlite_schema"), 1)
+
+    def test_a_process_that_ends_while_it_generates_ends_well(self):
+        for _ in range(5):
+            done = subprocess.run([sys.executable, "-c", BODY_OF_A_PROCESS, os.path.dirname(os.path.abspath(__file__))],
+                                  capture_output=True, text=True, timeout=30)
+            self.assertEqual((done.stderr, done.returncode), ("", 0))
+
+    def test_the_model_beside_the_library_is_the_default(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            shutil.copy(harness.LM0, folder / "lm0.so")
+            environment = {k: v for k, v in os.environ.items() if k != "LM_MODEL"}
+
+            def shell(sql):
+                return subprocess.run(["sqlite3", ":memory:", f".load {folder}/lm0.so", sql], env=environment,
+                                      capture_output=True, text=True)
+
+            without = shell(ANSWER).stderr
+            for way in ("INSERT INTO temp.lm_models", "LM_MODEL", f"debian-notes.gguf into {folder}"):
+                self.assertIn(way, without)
+            self.assertEqual(shell("SELECT count(*) FROM temp.lm_models").stdout, "0\n")
+            (folder / "models").mkdir()
+            for place in (folder / "models", folder):
+                shutil.copy(harness.MODEL, place / "debian-notes.gguf")
+                done = shell(f"SELECT path, ({ANSWER}) IS NOT NULL FROM temp.lm_models")
+                self.assertEqual(done.stdout, f"{place}/debian-notes.gguf|1\n", done.stderr)
+
+    def test_a_model_file_that_is_replaced_is_loaded_anew(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/m.gguf"
+            shutil.copy(harness.MODELS / "llama-q8_0.gguf", path)
+            connection = harness.connect()
+            connection.execute("INSERT INTO temp.lm_models(name, path) VALUES ('m', ?)", (path,))
+            sql = "SELECT generate('x', NULL, '{\"model\":\"m\",\"max_tokens\":2}')"
+            architecture = "SELECT architecture FROM temp.lm_models WHERE name = 'm'"
+            harness.value(connection, sql)
+            self.assertEqual(harness.value(connection, architecture), "llama")
+            os.unlink(path)
+            harness.value(connection, sql)  # still in memory
+            shutil.copy(harness.MODELS / "qwen2-q4_0.gguf", path)
+            harness.value(connection, sql)
+            self.assertEqual(harness.value(connection, architecture), "qwen2")
+            connection.close()
+
+
+class SaltTest(unittest.TestCase):
+    SYSTEM = "You are given a note. Say in one word what it is about. Do not explain. Do not repeat the note. " * 3
+    CACHED = "SELECT lm_try('x', ?, '{\"max_tokens\":1}') ->> 'tokens_cached'"
+
+    def cached(self, connection):
+        return harness.value(connection, self.CACHED, self.SYSTEM)
+
+    def test_one_file_shares_its_cache_and_no_other(self):
+        with tempfile.TemporaryDirectory() as folder:
+            a = harness.connect(f"{folder}/a.db")
+            a.execute("CREATE TABLE t(x)")
+            os.symlink(f"{folder}/a.db", f"{folder}/link.db")
+            self.assertEqual(self.cached(a), 0)
+            self.assertGreater(self.cached(a), 32)
+            self.assertGreater(self.cached(harness.connect(f"{folder}/a.db")), 32)
+            self.assertGreater(self.cached(harness.connect(f"{folder}/link.db")), 32)
+            self.assertEqual(self.cached(harness.connect(f"{folder}/b.db")), 0)
+
+    def test_memory_databases_have_their_own(self):
+        keeper, other = harness.connect(), harness.connect()
+        self.cached(keeper)
+        self.assertGreater(self.cached(keeper), 32)
+        self.assertEqual(self.cached(other), 0)
+
+    def test_a_salt_is_shared_by_name(self):
+        keeper, other = harness.connect(), harness.connect()
+        for connection in (keeper, other):
+            connection.execute("INSERT INTO temp.lm_settings VALUES ('salt', 'ours')")
+        self.cached(keeper)
+        self.assertGreater(self.cached(other), 32)
+        other.execute("INSERT INTO temp.lm_settings VALUES ('salt', 'mine')")
+        self.assertEqual(self.cached(other), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,119 @@
+// Grammars of all four notations: any text is refused with a message that can be shown, or gives a
+// grammar whose masks agree with what may be accepted.
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/random.h"
+#include "engine/grammar/grammar.h"
+#include "engine/grammar/grammar_matcher.h"
+#include "tests/fuzz/fuzz_target.h"
+
+namespace lm {
+namespace {
+
+void Require(bool condition, const char* what) {
+  if (condition) return;
+  std::cerr << "broken: " << what << "\n";
+  std::abort();
+}
+
+// A message can be shown as it is.
+void RequirePrintable(const absl::Status& status) {
+  Require(!status.message().empty() && status.message().size() < 2000, "a message of sane length");
+  for (char c : status.message()) Require(c >= ' ' && c <= '~', "a message in printable ASCII");
+}
+
+// The first byte says which notation the rest is in.
+absl::StatusOr<std::shared_ptr<const Grammar>> Compile(const std::string& input) {
+  const absl::string_view text = absl::string_view(input).substr(1);
+  switch (input[0]) {
+    case 'c': {
+      const size_t half = text.size() / 2;
+      return CompileChoices({text.substr(0, half), text.substr(half)});
+    }
+    case 'r':
+      return CompileRegex(text);
+    case 'g':
+      return CompileGbnf(text);
+    default:
+      return CompileJsonSchema(text);
+  }
+}
+
+// End of generation, every byte, some words.
+std::shared_ptr<const TokenTrie> Trie() {
+  static const auto& trie = *[] {
+    std::vector<std::string> tokens = {""};
+    for (int byte = 0; byte < 256; ++byte) tokens.push_back(std::string(1, byte));
+    for (const char* word : {"ab", "the", " a", "\": ", "{\"", "é", "12", "]}"})
+      tokens.push_back(word);
+    std::vector<absl::string_view> bytes(tokens.begin(), tokens.end());
+    return new std::shared_ptr<const TokenTrie>(*TokenTrie::Create(bytes, {0}));
+  }();
+  return trie;
+}
+
+void Walk(std::shared_ptr<const Grammar> grammar, size_t seed) {
+  auto constraint = Constraint::Create(std::move(grammar), Trie(), /*cache_bytes=*/20000);
+  if (!constraint.ok()) return RequirePrintable(constraint.status());
+  GrammarMatcher matcher(*constraint);
+  std::vector<uint64_t> mask(Trie()->mask_words());
+  for (size_t step = 0; step < 6 && !matcher.IsComplete(); ++step) {
+    absl::Status status = matcher.FillMask(absl::MakeSpan(mask));
+    if (status.code() == absl::StatusCode::kResourceExhausted) return RequirePrintable(status);
+    Require(status.ok(), "some token goes on");
+    Require((mask[0] & 1) == matcher.CanEnd(), "the end is allowed where the text can end");
+    const auto forced = matcher.ForcedBytes();
+    if (!forced.ok()) return RequirePrintable(forced.status());
+    std::vector<int32_t> allowed;
+    for (int32_t token = 1; token < Trie()->num_tokens(); ++token) {
+      const bool is_allowed = mask[token / 64] >> (token % 64) & 1;
+      if (is_allowed) allowed.push_back(token);
+      // Trying all of them would take most of the time.
+      if (RandomBits(seed, step * 1000 + token) % 16 != 0) continue;
+      GrammarMatcher copy = matcher;
+      status = copy.Accept(token);
+      Require(status.code() == absl::StatusCode::kResourceExhausted || status.ok() == is_allowed,
+              "the mask says what is accepted");
+    }
+    Require(!allowed.empty(), "a text that is not complete goes on");
+    status = matcher.Accept(allowed[RandomBits(seed, step) % allowed.size()]);
+    if (status.code() == absl::StatusCode::kResourceExhausted) return RequirePrintable(status);
+    Require(status.ok(), "an allowed token is accepted");
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> FuzzSeeds() {
+  return {
+      "cyesno",
+      "r^[A-Z]{2}-\\d{1,3}(\\.(a|b)+?)*$",
+      "r(?:\\u{1F600}|[^\\w\\s-]|é.){2,}x?",
+      "groot ::= v\nv ::= \"[\" (v (\", \" v)*)? \"]\" | [^\\]\\n]{1,3} # c\n",
+      "groot ::= a | b\na ::= \"x\\u00e9\" b?\nb ::= . | \"y\" a\n",
+      R"(s{"type":"object","properties":{"a":{"type":"integer","minimum":-5,"maximum":120},
+          "b":{"type":"string","maxLength":9},"c":{"enum":["x",1,null]}},"required":["b"]})",
+      R"(s{"$defs":{"n":{"type":"array","items":{"anyOf":[{"$ref":"#/$defs/n"},{"type":"number",
+          "exclusiveMaximum":2.5,"multipleOf":0.1}]},"maxItems":3}},"$ref":"#/$defs/n"})",
+      R"(s{"allOf":[{"properties":{"k":{"format":"date-time"}}},{"additionalProperties":
+          {"pattern":"^a+$","maxLength":4}}],"minProperties":1,"oneOf":[{"required":["k"]},{}]})",
+  };
+}
+
+}  // namespace lm
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const std::string input(reinterpret_cast<const char*>(data), size);
+  auto grammar = lm::Compile(input);
+  if (!grammar.ok()) {
+    lm::RequirePrintable(grammar.status());
+    return 0;
+  }
+  lm::Walk(*std::move(grammar), size);
+  return 0;
+}

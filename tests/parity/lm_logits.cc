@@ -1,0 +1,85 @@
+// Dumps a model's logits, for comparison with another engine's on the same file.
+//
+//   lm_logits MODEL.gguf OUT.f32 1,15,27 [device=cpu] [threads=0] [chunk=512]
+//
+// OUT.f32 gets one row of vocab_size F32 values a token. The tokens are fed in chunks of `chunk`.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "engine/base/status_macros.h"
+#include "engine/model/model.h"
+
+namespace lm {
+namespace {
+
+struct Arguments {
+  std::string model;
+  std::string out;
+  std::vector<int32_t> tokens;
+  ModelOptions options;
+  int32_t chunk = 512;
+};
+
+absl::Status Run(const Arguments& arguments) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Model> model, Model::Load(arguments.model, arguments.options));
+  LanguageModel& language_model = model->language_model();
+  const int32_t count = static_cast<int32_t>(arguments.tokens.size());
+  std::vector<int32_t> blocks((count + kKvBlockTokens - 1) / kKvBlockTokens);
+  if (static_cast<int32_t>(blocks.size()) > language_model.num_kv_blocks()) {
+    return absl::InvalidArgumentError("more tokens than the KV cache holds");
+  }
+  std::iota(blocks.begin(), blocks.end(), 0);
+  const std::atomic<bool> cancel{false};
+  std::ofstream out(arguments.out, std::ios::binary);
+  for (int32_t begin = 0; begin < count; begin += arguments.chunk) {
+    const int32_t tokens = std::min(arguments.chunk, count - begin);
+    std::vector<int32_t> rows(tokens);
+    std::iota(rows.begin(), rows.end(), 0);
+    SequenceSpan span{
+        .first_row = 0, .num_tokens = tokens, .first_position = begin, .blocks = blocks};
+    std::vector<float> logits(static_cast<size_t>(tokens) * language_model.vocab_size());
+    RETURN_IF_ERROR(language_model.Forward(
+        {.tokens = absl::MakeConstSpan(arguments.tokens).subspan(begin, tokens),
+         .sequences = {&span, 1},
+         .logit_rows = rows},
+        cancel, absl::MakeSpan(logits)));
+    out.write(reinterpret_cast<const char*>(logits.data()), logits.size() * sizeof(float));
+  }
+  out.close();
+  return out.good() ? absl::OkStatus() : absl::UnavailableError("cannot write " + arguments.out);
+}
+
+}  // namespace
+}  // namespace lm
+
+int main(int argc, char** argv) {
+  if (argc < 4) {
+    std::fprintf(stderr,
+                 "usage: lm_logits MODEL.gguf OUT.f32 id,id,... [device=] [threads=] [chunk=]\n");
+    return 2;
+  }
+  lm::Arguments arguments;
+  arguments.model = argv[1];
+  arguments.out = argv[2];
+  for (absl::string_view id : absl::StrSplit(argv[3], ',')) {
+    int32_t token;
+    if (!absl::SimpleAtoi(id, &token)) return 2;
+    arguments.tokens.push_back(token);
+  }
+  for (int i = 4; i < argc; ++i) {
+    std::pair<std::string, std::string> option = absl::StrSplit(argv[i], absl::MaxSplits('=', 1));
+    if (option.first == "device") arguments.options.device = option.second;
+    if (option.first == "threads") arguments.options.threads = std::atoi(option.second.c_str());
+    if (option.first == "chunk") arguments.chunk = std::max(1, std::atoi(option.second.c_str()));
+  }
+  absl::Status status = lm::Run(arguments);
+  if (!status.ok()) std::fprintf(stderr, "lm_logits: %s\n", status.ToString().c_str());
+  return status.ok() ? 0 : 1;
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Writes block_golden.bin: quantised blocks and the floats that ggml decodes them to.
+
+    make_block_golden.py LIBGGML_BASE_SO [OUT]
+
+LIBGGML_BASE_SO is llama.cpp's libggml-base.so, called through ctypes (the committed file came from
+the x86-64 Linux one in release 3.22.1 of node-llama-cpp). A record a type, without gaps,
+little-endian:
+
+    char name[8]      padded with zeros
+    uint32 values, uint32 block_bytes
+    block_bytes bytes of blocks, then `values` F32
+
+The first half of the blocks of each type are Gaussian values that ggml quantised; the second half
+are random bytes under finite scales (subnormal, zero and negative ones among them), so that every
+field takes every value.
+"""
+import ctypes
+import random
+import struct
+import sys
+
+# name, values a block, bytes a block, offsets of the block's F16 scales
+TYPES = [
+    ("Q4_0", 32, 18, [0]), ("Q4_1", 32, 20, [0, 2]), ("Q5_0", 32, 22, [0]),
+    ("Q5_1", 32, 24, [0, 2]), ("Q8_0", 32, 34, [0]), ("Q2_K", 256, 84, [80, 82]),
+    ("Q3_K", 256, 110, [108]), ("Q4_K", 256, 144, [0, 2]), ("Q5_K", 256, 176, [0, 2]),
+    ("Q6_K", 256, 210, [208]), ("IQ4_NL", 32, 18, [0]), ("IQ4_XS", 256, 136, [0]),
+]
+SCALES = [0x0000, 0x8000, 0x0001, 0x83ff, 0x0400, 0x7bff, 0xfbff]
+
+
+def main():
+    ggml = ctypes.CDLL(sys.argv[1])
+    out_path = sys.argv[2] if len(sys.argv) > 2 else "block_golden.bin"
+    rng = random.Random(20)
+
+    def scale():
+        half = rng.choice(SCALES) if rng.random() < 0.3 else rng.randrange(0x10000)
+        return half if half & 0x7c00 != 0x7c00 else half & 0x83ff
+
+    def decode(function, blocks, values):
+        out = (ctypes.c_float * values)()
+        getattr(ggml, function)(blocks, out, ctypes.c_int64(values))
+        return bytes(out)
+
+    with open(out_path, "wb") as f:
+        def record(name, values, blocks, floats):
+            f.write(struct.pack("<8sII", name.encode(), values, len(blocks)) + blocks + floats)
+
+        for name, block_values, block_bytes, scales in TYPES:
+            half = 4 if block_values == 32 else 2
+            values = half * block_values
+            source = (ctypes.c_float * values)(*(rng.gauss(0, 0.05) for _ in range(values)))
+            suffix = name.replace("Q", "q") if name.endswith("_K") else name.lower()
+            quantised = ctypes.create_string_buffer(half * block_bytes)
+            getattr(ggml, "quantize_" + suffix)(source, quantised, ctypes.c_int64(1),
+                                                ctypes.c_int64(values), None)
+            noise = bytearray(rng.randbytes(half * block_bytes))
+            for block in range(half):
+                for offset in scales:
+                    struct.pack_into("<H", noise, block * block_bytes + offset, scale())
+            blocks = quantised.raw + bytes(noise)
+            record(name, 2 * values, blocks, decode("dequantize_row_" + suffix, blocks, 2 * values))
+
+        for name, function in [("F16", "ggml_fp16_to_fp32_row"), ("BF16", "ggml_bf16_to_fp32_row")]:
+            mask = 0x7c00 if name == "F16" else 0x7f80
+            words = [h if h & mask != mask else h & 0x83ff for h in
+                     (rng.randrange(0x10000) for _ in range(256))]
+            blocks = struct.pack("<256H", *words)
+            record(name, 256, blocks, decode(function, blocks, 256))
+
+
+main()
