@@ -2,7 +2,7 @@
 import torch
 import torch.nn.functional as F
 
-from model import Config, Llama, Norm, rotate
+from model import Config, Llama, norm, rotate
 
 
 def load(path):
@@ -19,7 +19,7 @@ def advance(model, ids, positions, mask, cache, kind):
     x = F.embedding(ids, model.embedding).to(kind)
     cosine, sine = (table[positions].unsqueeze(2).to(kind) for table in (model.cosine, model.sine))
     for i, layer in enumerate(model.layers):
-        qkv = F.linear(Norm.apply(x, c.epsilon), layer.qkv.to(kind)).view(batch, length, -1, c.head_size)
+        qkv = F.linear(norm(x, c.epsilon), layer.qkv.to(kind)).view(batch, length, -1, c.head_size)
         qk = rotate(qkv[:, :, : c.heads + c.kv_heads], cosine, sine)
         k, v = qk[:, :, c.heads :].transpose(1, 2), qkv[:, :, c.heads + c.kv_heads :].transpose(1, 2)
         if i < len(cache):
@@ -33,9 +33,9 @@ def advance(model, ids, positions, mask, cache, kind):
         weights = F.softmax(scores + mask, -1)
         mixed = (weights @ v.repeat_interleave(group, 1)).transpose(1, 2).reshape(batch, length, -1)
         x = x + F.linear(mixed, layer.attn_output.to(kind))
-        h = Norm.apply(x, c.epsilon)
+        h = norm(x, c.epsilon)
         x = x + F.linear(F.silu(F.linear(h, layer.gate.to(kind))) * F.linear(h, layer.up.to(kind)), layer.down.to(kind))
-    return model.logits(Norm.apply(x[:, -1], c.epsilon).float())
+    return F.linear(norm(x[:, -1], c.epsilon).float(), model.head())
 
 
 @torch.no_grad()

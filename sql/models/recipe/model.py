@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import kernels
+
 
 @dataclass
 class Config:
@@ -26,90 +28,67 @@ class Config:
     as_dict = asdict
 
 
-class Norm(torch.autograd.Function):
-    """x / rms(x), written out because it is run often and memory is slow."""
+@dataclass
+class Batch:
+    """Samples one after the other: sample s has the tokens [starts[s], starts[s + 1]); the last tokens fill up to a multiple of 32.
 
-    @staticmethod
-    def forward(ctx, x, epsilon):
-        scale = (torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32).square_() / x.shape[-1] + epsilon).rsqrt_().to(x.dtype)
-        y = x * scale
-        ctx.save_for_backward(y, scale)
-        return y
+    A token sees those before it in its sample that are of the trunk (branch 0) or of its own branch.
+    """
 
-    @staticmethod
-    def backward(ctx, dy):
-        y, scale = ctx.saved_tensors
-        along = (dy * y).mean(-1, keepdim=True)
-        return torch.addcmul(dy, y, along, value=-1).mul_(scale), None
+    ids: torch.Tensor
+    positions: torch.Tensor
+    branches: torch.Tensor
+    starts: list
 
 
-class SwiGlu(torch.autograd.Function):
-    """silu(gate) * up; torch's own silu in bfloat16 is slow on a CPU, above all its derivative."""
+# --- the same in plain torch, for a GPU or a CPU without AMX ---------------------------------------------------------------
 
-    @staticmethod
-    def forward(ctx, gate, up):
-        sigmoid = torch.sigmoid(gate)
-        silu = gate * sigmoid
-        ctx.save_for_backward(sigmoid, silu, up)
-        return silu * up
 
-    @staticmethod
-    def backward(ctx, dy):
-        sigmoid, silu, up = ctx.saved_tensors
-        slope = torch.addcmul(sigmoid, silu, 1 - sigmoid)
-        return slope.mul_(up).mul_(dy), dy * silu
+def norm(x, epsilon):
+    return x * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + epsilon).to(x.dtype)
 
 
 def rotate(x, cosine, sine):
     """Turns the pairs (i, i + half); the export permutes the rows to llama.cpp's pairs (2i, 2i + 1)."""
     a, b = x.chunk(2, -1)
-    out = torch.empty_like(x)
-    first, second = out.chunk(2, -1)
-    torch.mul(a, cosine, out=first).addcmul_(b, sine, value=-1)
-    torch.mul(b, cosine, out=second).addcmul_(a, sine)
+    return torch.cat((a * cosine - b * sine, b * cosine + a * sine), -1)
+
+
+def attention(qkv, batch, cosine, sine, shape):
+    heads, kv_heads, size = shape
+    cosine, sine = (table[batch.positions].unsqueeze(1).to(qkv.dtype) for table in (cosine, sine))
+    qkv = qkv.view(len(qkv), -1, size)
+    qk, v = rotate(qkv[:, : heads + kv_heads], cosine, sine), qkv[:, heads + kv_heads :]
+    out = torch.zeros(len(qkv), heads * size, dtype=qkv.dtype, device=qkv.device)
+    for first, end in zip(batch.starts, batch.starts[1:]):
+        q = qk[first:end, :heads].transpose(0, 1)
+        k, values = (x.transpose(0, 1).repeat_interleave(heads // kv_heads, 0) for x in (qk[first:end, heads:], v[first:end]))
+        branches = batch.branches[first:end]
+        seen = ((branches.unsqueeze(1) == branches) | (branches == 0)).tril()
+        scores = (q @ k.transpose(1, 2) * size**-0.5).masked_fill(~seen, float("-inf"))
+        out[first:end] = (F.softmax(scores, -1) @ values).transpose(0, 1).reshape(end - first, -1)
     return out
 
 
-class Attention(torch.autograd.Function):
-    """Grouped-query attention on the joined projections of shape (batch, length, heads + 2 kv heads, head size)."""
+def losses(hidden, head, targets, shares):
+    each = F.cross_entropy((hidden @ head.to(hidden.dtype).t()).float(), targets, reduction="none")
+    return (each * shares).sum(), each.detach()
 
-    @staticmethod
-    def forward(ctx, qkv, cosine, sine, mask, heads, kv_heads):
-        batch, length, _, size = qkv.shape
-        ctx.shape = batch, length, heads, kv_heads, size
-        qk = rotate(qkv[:, :, : heads + kv_heads], cosine, sine)
-        q = Attention.by_group(qk[:, :, :heads] * size**-0.5, kv_heads)
-        k = Attention.by_group(qk[:, :, heads:], kv_heads)
-        v = Attention.by_group(qkv[:, :, heads + kv_heads :], kv_heads)
-        scores = torch.bmm(q, k.transpose(1, 2)).view(batch, heads, length, length)
-        weights = F.softmax(scores.add_(mask), -1).view(batch * kv_heads, -1, length)
-        ctx.save_for_backward(q, k, v, weights, cosine, sine)
-        return Attention.by_token(torch.bmm(weights, v), batch, length)
 
-    @staticmethod
-    def backward(ctx, dy):
-        q, k, v, weights, cosine, sine = ctx.saved_tensors
-        batch, length, heads, kv_heads, size = ctx.shape
-        dy = Attention.by_group(dy, kv_heads)
-        dv = torch.bmm(weights.transpose(1, 2), dy)
-        slope = torch.bmm(dy, v.transpose(1, 2))
-        slope = torch._softmax_backward_data(slope, weights, -1, weights.dtype)
-        out = torch.empty(batch, length, heads + 2 * kv_heads, size, dtype=dy.dtype, device=dy.device)
-        dq = Attention.by_token(torch.bmm(slope, k), batch, length).mul_(size**-0.5)
-        dk = Attention.by_token(torch.bmm(slope.transpose(1, 2), q), batch, length)
-        out[:, :, :heads] = rotate(dq, cosine, -sine)
-        out[:, :, heads : heads + kv_heads] = rotate(dk, cosine, -sine)
-        out[:, :, heads + kv_heads :] = Attention.by_token(dv, batch, length)
-        return out, None, None, None, None, None
+class Plain:
+    linear = staticmethod(lambda x, w: F.linear(x, w.to(x.dtype)))
+    norm = staticmethod(norm)
+    swiglu = staticmethod(lambda x: F.silu(x.chunk(2, -1)[0]) * x.chunk(2, -1)[1])
+    attention = staticmethod(attention)
+    losses = staticmethod(losses)
 
-    @staticmethod
-    def by_group(x, kv_heads):
-        batch, length, heads, size = x.shape
-        return x.transpose(1, 2).reshape(batch * kv_heads, heads // kv_heads * length, size)
 
-    @staticmethod
-    def by_token(x, batch, length):
-        return x.view(batch, -1, length, x.shape[-1]).transpose(1, 2).contiguous()
+class Native:
+    linear, norm, swiglu = kernels.Linear.apply, kernels.Norm.apply, kernels.SwiGlu.apply
+    attention, losses = kernels.Attention.apply, kernels.Losses.apply
+
+
+# --- the network ----------------------------------------------------------------------------------------------------------
 
 
 class Layer(nn.Module):
@@ -126,14 +105,12 @@ class Layer(nn.Module):
         for matrix in (self.attn_output, self.down):
             nn.init.normal_(matrix, std=(matrix.shape[1] * 2 * c.layers) ** -0.5)
 
-    def forward(self, x, cosine, sine, mask):
-        c, kind = self.config, x.dtype
-        batch, length, _ = x.shape
-        qkv = F.linear(Norm.apply(x, c.epsilon), self.qkv.to(kind)).view(batch, length, -1, c.head_size)
-        mixed = Attention.apply(qkv, cosine, sine, mask, c.heads, c.kv_heads).view(batch, length, -1)
-        x = x + F.linear(mixed, self.attn_output.to(kind))
-        h = Norm.apply(x, c.epsilon)
-        return x + F.linear(SwiGlu.apply(F.linear(h, self.gate.to(kind)), F.linear(h, self.up.to(kind))), self.down.to(kind))
+    def forward(self, x, batch, cosine, sine, op):
+        c = self.config
+        qkv = op.linear(op.norm(x, c.epsilon), self.qkv)
+        x = x + op.linear(op.attention(qkv, batch, cosine, sine, (c.heads, c.kv_heads, c.head_size)), self.attn_output)
+        both = op.linear(op.norm(x, c.epsilon), torch.cat((self.gate, self.up)))
+        return x + op.linear(op.swiglu(both), self.down)
 
 
 class Llama(nn.Module):
@@ -148,20 +125,13 @@ class Llama(nn.Module):
         self.register_buffer("cosine", angles.cos(), persistent=False)
         self.register_buffer("sine", angles.sin(), persistent=False)
 
-    def forward(self, ids, positions, mask, kind=torch.bfloat16):
-        """The normed hidden states; mask is added to the scores, of shape (batch, 1, length, length)."""
-        x = F.embedding(ids, self.embedding).to(kind)
-        cosine, sine = (table[positions].unsqueeze(2).to(kind) for table in (self.cosine, self.sine))
+    def forward(self, batch, where, targets, shares):
+        """The losses at the places `where`, which predict `targets`: their sum weighted by shares, and each."""
+        op = Native if kernels.native and not self.embedding.is_cuda else Plain
+        x = F.embedding(batch.ids, self.embedding).bfloat16()
         for layer in self.layers:
-            x = layer(x, cosine, sine, mask)
-        return Norm.apply(x, self.config.epsilon)
+            x = layer(x, batch, self.cosine, self.sine, op)
+        return op.losses(op.norm(x[where], self.config.epsilon), self.head(), targets, shares)
 
-    def logits(self, hidden):
-        return F.linear(hidden, (self.embedding * self.final_gain).to(hidden.dtype))
-
-
-def visible(branches, kind=torch.bfloat16):
-    """The additive mask of samples with branches (0 the trunk, -1 padding): a token sees the trunk and its own branch."""
-    same = branches.unsqueeze(1) == branches.unsqueeze(2)
-    seen = (same | (branches == 0).unsqueeze(1)).tril_()
-    return torch.zeros(seen.shape, dtype=kind, device=seen.device).masked_fill_(~seen, -1e4 if kind == torch.bfloat16 else -1e9).unsqueeze(1)
+    def head(self):
+        return self.embedding * self.final_gain

@@ -1,10 +1,14 @@
 """Muon for matrices and Adam for the rest, with the state in memory that several processes may share."""
 import torch
 
+import kernels
+
 
 def orthogonal(matrix, steps=5):
     """About the nearest orthogonal matrix, by Newton-Schulz iteration with Muon's coefficients."""
     a, b, c = 3.4445, -4.7750, 2.0315
+    if kernels.native and not matrix.is_cuda:
+        return kernels.orthogonal(matrix, steps, (a, b, c))
     x = matrix.bfloat16()
     x = x / (x.norm() + 1e-7)
     if tall := x.shape[0] > x.shape[1]:

@@ -155,11 +155,11 @@ def json_tags(document, rng):
 
 def one_task(document, rng):
     draw = rng.random()
-    if draw < 0.35:
+    if draw < 0.4:
         return synopsis(document, rng)
     if draw < 0.63:
         return section(document, rng)
-    if draw < 0.75 and (task := json_tags(document, rng)):
+    if draw < 0.72 and (task := json_tags(document, rng)):
         return task
     return questions(document, rng, 1)[0]
 
@@ -169,15 +169,15 @@ def one_task(document, rng):
 NAMED = ["Package: {name}\n{text}"] * 4 + ["{name}: {text}"] * 2 + ["{name}\n{text}", "{name}\n\n{text}", "package name: {name}\n{text}", "{name} - {text}"]
 
 
-def package_text(document, rng, hides_synopsis):
-    """The user's text: the description, mostly unwrapped, half of the time with the name of the package."""
-    draw = rng.random()
+def package_text(document, rng, hides_synopsis, brief=False):
+    """The user's text: the description, mostly unwrapped, mostly with the name of the package."""
+    draw = rng.random() * (0.5 if brief else 1)
     description = document["description"]
     text = unwrap(description) if rng.random() < 0.75 else description
     if not hides_synopsis and draw < 0.2:
         text = document["synopsis"]
     elif not hides_synopsis and draw < 0.32:
         text = document["synopsis"] + rng.choice(["\n", "\n\n", ". "]) + text
-    if rng.random() < 0.5:
+    if rng.random() < 0.7:
         text = rng.choice(NAMED).format(name=document["package"], text=text)
     return text

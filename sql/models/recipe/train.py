@@ -15,44 +15,37 @@ import torch
 import torch.nn.functional as F
 
 import documents
+import initial
 import samples
 import tasks
 from chat import Chat
-from model import Config, Llama, visible
+from model import Batch, Config, Llama
 from optimizer import Adam, Muon
 
-TEXT_WEIGHT = 0.3  # of the description's own tokens, beside 1 of an answer's
 WARM_UP = 50  # steps
-
-
-class WeightedCrossEntropy(torch.autograd.Function):
-    """The weighted mean of -log p(target), with one pass of the softmax for both the value and the derivative."""
-
-    @staticmethod
-    def forward(ctx, logits, targets, weights):
-        slope = F.softmax(logits, -1)
-        rows = torch.arange(len(targets), device=targets.device)
-        losses = -slope[rows, targets].float().clamp(min=1e-9).log()
-        slope[rows, targets] -= 1
-        share = weights / weights.sum()
-        ctx.save_for_backward(slope.mul_(share.unsqueeze(1).to(slope.dtype)))
-        return (losses * share).sum(), losses
-
-    @staticmethod
-    def backward(ctx, gradient, _):
-        return ctx.saved_tensors[0] * gradient.to(ctx.saved_tensors[0].dtype), None, None
+FALL = 0.5  # of the time, at the end, in which the rates fall to nothing
 
 
 def tensors(group, device):
-    """Pads the samples; returns ids, positions, branches, the flat places that predict, what they predict, is it an answer."""
-    length = -(-max(map(len, group)) // 16) * 16
-    pad = lambda rows, value: torch.tensor([row + [value] * (length - len(row)) for row in rows], device=device)
-    ids = pad([s.ids for s in group], 0)
-    is_answer, is_text = pad([s.is_answer for s in group], False), pad([s.is_text for s in group], False)
-    places = (is_answer | is_text)[:, 1:].nonzero()
-    rows, columns = places[:, 0], places[:, 1]
-    positions, branches = pad([s.positions for s in group], 0), pad([s.branches for s in group], -1)
-    return ids, positions, branches, rows * length + columns, ids[rows, columns + 1], is_answer[rows, columns + 1]
+    """The samples as a batch; the flat places that predict, what they predict, with what weight, and is it an answer."""
+    starts = [0]
+    for sample in group:
+        starts.append(starts[-1] + len(sample))
+    padding = -starts[-1] % 32
+    flat = lambda name, kind: torch.tensor([x for s in group for x in getattr(s, name)] + [0] * padding, dtype=kind, device=device)
+    ids = flat("ids", torch.int64)
+    batch = Batch(ids, flat("positions", torch.int64), flat("branches", torch.int64), starts)
+    weights = flat("weights", torch.float32)
+    places = weights.nonzero()[:, 0]
+    places = F.pad(places, (0, -len(places) % 32))  # the place 0 is no sample's answer: its weight stays 0
+    return batch, (places - 1).clamp(min=0), ids[places], weights[places], flat("is_answer", torch.bool)[places]
+
+
+def texts(options):
+    """The training documents as token ids, for the first word vectors."""
+    training, _ = documents.load(options.documents)
+    chat = Chat(options.vocabulary)
+    return [chat.encode(f"Package: {d['package']}\n{d['section']}\n{d['synopsis']}\n{d['description']}") for d in training]
 
 
 def save(path, model, **more):
@@ -70,16 +63,14 @@ def work(rank, options, model, optimizers, lock, progress):
     saved = logged = time.time()
     losses = []
     for group in samples.batches(training, chat, options.tokens, options.seed * 2000 + rank):
-        ids, positions, branches, where, targets, answers = tensors(group, options.device)
-        hidden = model(ids, positions, visible(branches))
-        logits = model.logits(hidden.flatten(0, 1)[where])
-        loss, each = WeightedCrossEntropy.apply(logits, targets, torch.where(answers, 1.0, TEXT_WEIGHT))
+        batch, where, targets, weights, answers = tensors(group, options.device)
+        loss, each = model(batch, where, targets, weights / weights.sum())
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        losses.append([(each[chosen].sum().item(), chosen.sum().item()) for chosen in (answers, ~answers)])
+        losses.append([(each[chosen].sum().item(), chosen.sum().item()) for chosen in (answers, ~answers & (weights > 0))])
         done = (time.time() - began) / (60 * options.minutes)
         with lock:
-            factor = min((progress[0].item() + 1) / WARM_UP, 1) * max(1 - done, 0)
+            factor = min((progress[0].item() + 1) / WARM_UP, 1) * min(max(1 - done, 0) / FALL, 1)
             for optimizer in optimizers:
                 optimizer.step(factor)
             progress[0] += 1
@@ -111,8 +102,8 @@ def main():
     parser.add_argument("--threads", type=int, default=1, help="of each worker")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tokens", type=int, default=4096, help="of a batch")
-    parser.add_argument("--adam-rate", type=float, default=0.0015)
-    parser.add_argument("--muon-rate", type=float, default=0.003)
+    parser.add_argument("--adam-rate", type=float, default=0.003)
+    parser.add_argument("--muon-rate", type=float, default=0.004)
     for name, default in Config(vocabulary=0).as_dict().items():
         if name != "vocabulary":
             parser.add_argument("--" + name.replace("_", "-"), type=type(default), default=default)
@@ -126,6 +117,8 @@ def main():
     model = Llama(Config(vocabulary=len(Chat(options.vocabulary)), **shape)).to(options.device)
     if options.resume:
         model.load_state_dict(torch.load(options.resume, map_location=options.device)["model"])
+    else:
+        initial.prepare(model, texts(options))
     print(f"{sum(p.numel() for p in model.parameters()) / 1e6:.2f} million parameters", flush=True)
     optimizers = [
         Muon(model.layers.parameters(), options.muon_rate),
