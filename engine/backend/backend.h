@@ -43,6 +43,9 @@ inline constexpr int kKvBlockTokens = 32;
 // [c * kAttentionChunk, (c + 1) * kAttentionChunk).
 inline constexpr int kAttentionChunk = 256;
 
+// The largest head that attention takes.
+inline constexpr int kMaxHeadDim = 256;
+
 // Values of K that share one activation scale in products with quantised weights.
 inline constexpr int kActivationBlock = 32;
 

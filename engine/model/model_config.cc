@@ -4,6 +4,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "engine/backend/backend.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -72,17 +73,17 @@ absl::Status ReadAttention(const KeyReader& keys, ModelConfig* config) {
                      " does not divide '", keys.Key("embedding_length"), "' = ", config->hidden));
   }
   ASSIGN_OR_RETURN(config->head_dim,
-                   keys.IntOr("attention.key_length", 1, 1024, config->hidden / config->heads));
+                   keys.IntOr("attention.key_length", 1, kMaxDim, config->hidden / config->heads));
   ASSIGN_OR_RETURN(int64_t value_length,
-                   keys.IntOr("attention.value_length", 1, 1024, config->head_dim));
+                   keys.IntOr("attention.value_length", 1, kMaxDim, config->head_dim));
   if (value_length != config->head_dim) {
     return absl::UnimplementedError(absl::StrCat(
         "'", keys.Key("attention.value_length"), "' = ", value_length,
         " differs from the key length ", config->head_dim, "; such attention is not supported"));
   }
-  if (config->head_dim < 1 || config->head_dim > 1024 || config->head_dim % 2 != 0) {
+  if (config->head_dim < 1 || config->head_dim > kMaxHeadDim || config->head_dim % 2 != 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the head size must be even and 2 to 1024, got ", config->head_dim));
+        absl::StrCat("the head size must be even and 2 to ", kMaxHeadDim, ", got ", config->head_dim));
   }
   return absl::OkStatus();
 }

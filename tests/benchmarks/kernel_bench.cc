@@ -165,10 +165,10 @@ void BenchMatMul(Backend* backend, const Options& options, const MachineCeilings
 }
 
 // One layer of attention: `sequences` of `context` cached tokens, the last `queries` of each
-// asking.
+// asking; the first `shared` tokens are the same for all.
 void BenchAttention(Backend* backend, const Options& options, const MachineCeilings& ceilings,
                     const char* name, int32_t heads, int32_t kv_heads, int32_t sequences,
-                    int32_t context, int32_t queries) {
+                    int32_t context, int32_t queries, int32_t shared = 0) {
   constexpr int32_t kDim = 64;
   int32_t blocks = (context + kKvBlockTokens - 1) / kKvBlockTokens;
   KvLayer layer = {nullptr, nullptr, DType::kF16, blocks * sequences, kv_heads, kDim};
@@ -182,7 +182,9 @@ void BenchAttention(Backend* backend, const Options& options, const MachineCeili
   std::vector<std::vector<int32_t>> tables(sequences);
   std::vector<SequenceSpan> spans;
   for (int32_t s = 0; s < sequences; ++s) {
-    for (int32_t b = 0; b < blocks; ++b) tables[s].push_back(s * blocks + b);
+    for (int32_t b = 0; b < blocks; ++b) {
+      tables[s].push_back(b < shared / kKvBlockTokens ? b : s * blocks + b);
+    }
     spans.push_back({s * queries, queries, context - queries, tables[s]});
   }
   Tensor in(q.data(), DType::kF32, rows, heads * kDim);
@@ -220,6 +222,9 @@ int Main(int argc, char** argv) {
   }
   BenchAttention(backend->get(), options, ceilings, "135M decode 1 x 1024", 9, 3, 1, 1024, 1);
   BenchAttention(backend->get(), options, ceilings, "135M decode 16 x 512", 9, 3, 16, 512, 1);
+  BenchAttention(backend->get(), options, ceilings, "135M decode 32 x 1056", 9, 3, 32, 1056, 1);
+  BenchAttention(backend->get(), options, ceilings, "135M the same, 1024 shared", 9, 3, 32, 1056, 1,
+                 1024);
   BenchAttention(backend->get(), options, ceilings, "135M prefill 512", 9, 3, 1, 512, 512);
   BenchAttention(backend->get(), options, ceilings, "1B decode 1 x 4096", 32, 8, 1, 4096, 1);
   BenchAttention(backend->get(), options, ceilings, "1B prefill 512 of 2048", 32, 8, 1, 2048, 512);

@@ -1,10 +1,11 @@
-// Causal attention over the paged cache.
+// Causal attention over the paged cache, each shared block read once for all that share it.
 //
-// A query tile is a few consecutive tokens of one sequence times the query heads of one KV head:
-// its rows read each key and value once for all of them. A chunk of 256 positions gives scores
+// The batch's tokens are put in the order of their block tables, so that those which share a prefix
+// are neighbours. A query tile is a few tokens in that order times the query heads of one KV head:
+// its rows read each block together as far as they share it. A chunk of 256 positions gives scores
 // (rows x 256) as products with the transposed keys, softmax weights, and the weighted values as
 // products again (float_product_kernel.h). Each row's numbers are chains of their own, in ascending
-// positions, so they depend on neither the tile nor who computes which chunk.
+// positions, so they depend on neither the tile, nor who shares it, nor who computes which chunk.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -20,22 +21,29 @@
 namespace lm {
 namespace {
 
-static_assert(kScoreStride == kAttentionChunk);
+static_assert(kScoreStride >= kAttentionChunk && kScoreStride >= kMaxHeadDim);
 
 constexpr int kTileRows = 24;
 constexpr int kPanel = 16;
 
-// Rows (token, head of the group) of one tile, tokens outermost.
-struct QueryTile {
+// A token that asks.
+struct Query {
   const SequenceSpan* sequence;
-  int32_t first_token;  // within the sequence's span
-  int32_t tokens;
-  int32_t kv_head;
+  int64_t row;       // in the batch
+  int64_t position;  // in its sequence
+};
 
-  int64_t last_position() const {
-    return int64_t{sequence->first_position} + first_token + tokens - 1;
-  }
-  int num_chunks() const { return static_cast<int>(last_position() / kAttentionChunk) + 1; }
+// Rows (query, head of the group) of one KV head, queries outermost.
+struct QueryTile {
+  absl::Span<const Query> queries;
+  int32_t kv_head;
+  int num_chunks;
+};
+
+// A run of a tile's queries that find the same positions in the same block.
+struct Run {
+  int first, end;  // queries
+  int32_t block;
 };
 
 // What each row of a tile has seen: the greatest score, the sum of exp(score - max), and the values
@@ -51,19 +59,24 @@ class AttentionOp {
   AttentionOp(const CpuKernels& kernels, Tensor q, const KvLayer& layer, float scale, Tensor out)
       : kernels_(kernels), q_(q), layer_(layer), scale_(scale), out_(out) {
     group_ = static_cast<int>(q.cols / layer.head_dim / layer.kv_heads);
-    tile_tokens_ = std::max(1, kTileRows / group_);
-    max_rows_ = tile_tokens_ * group_;
+    tile_queries_ = std::max(1, kTileRows / group_);
+    max_rows_ = tile_queries_ * group_;
     stride_ = (layer.head_dim + kPanel - 1) / kPanel * kPanel;
   }
 
-  std::vector<QueryTile> MakeTiles(absl::Span<const SequenceSpan> sequences) const {
+  // One KV head after the other, so that what a head's tiles share stays in the caches.
+  std::vector<QueryTile> MakeTiles(absl::Span<const Query> queries) const {
     std::vector<QueryTile> tiles;
-    for (const SequenceSpan& sequence : sequences) {
-      for (int32_t token = 0; token < sequence.num_tokens; token += tile_tokens_) {
-        int32_t tokens = std::min(tile_tokens_, sequence.num_tokens - token);
-        for (int32_t head = 0; head < layer_.kv_heads; ++head) {
-          tiles.push_back({&sequence, token, tokens, head});
+    for (int32_t head = 0; head < layer_.kv_heads; ++head) {
+      for (size_t begin = 0, end; begin < queries.size(); begin = end) {
+        int64_t last = 0;
+        for (end = begin; end < queries.size() && end - begin < size_t(tile_queries_) &&
+                          queries[end].sequence->blocks[0] == queries[begin].sequence->blocks[0];
+             ++end) {
+          last = std::max(last, queries[end].position);
         }
+        tiles.push_back({queries.subspan(begin, end - begin), head,
+                         static_cast<int>(last / kAttentionChunk) + 1});
       }
     }
     return tiles;
@@ -76,16 +89,18 @@ class AttentionOp {
 
   // What one worker needs beside partials.
   struct Work {
-    float* queries;  // [row tile][head_dim][rows of it]
+    float* queries;  // [row][kScoreStride], head_dim of each
     float* scores;   // [row][kScoreStride]
     float* tail;     // a block's last value columns, where they are fewer than 16
   };
   Work TakeWork(ScratchLayout* layout) const {
-    return {layout->Take<float>(max_rows_ * layer_.head_dim),
+    return {layout->Take<float>(max_rows_ * kScoreStride),
             layout->Take<float>(max_rows_ * kScoreStride),
             layout->Take<float>(kKvBlockTokens * kPanel)};
   }
 
+  // Gathers the tile's queries into `work`; before the tile's AttendChunk.
+  void LoadQueries(const QueryTile& tile, const Work& work) const;
   // Attends one chunk.
   void AttendChunk(const QueryTile& tile, int chunk, const Work& work, const Partial& out) const;
   // Adds `next` to `total`, which precedes it.
@@ -93,27 +108,25 @@ class AttentionOp {
   void Finish(const QueryTile& tile, const Partial& total) const;
 
  private:
-  int rows(const QueryTile& tile) const { return tile.tokens * group_; }
-  int64_t batch_row(const QueryTile& tile, int row) const {
-    return int64_t{tile.sequence->first_row} + tile.first_token + row / group_;
-  }
+  int rows(const QueryTile& tile) const { return static_cast<int>(tile.queries.size()) * group_; }
   // The head of a tile's row in q and in out.
   float* Head(Tensor matrix, const QueryTile& tile, int row) const {
     int64_t head = int64_t{tile.kv_head} * group_ + row % group_;
-    return matrix.row<float>(batch_row(tile, row)) + head * layer_.head_dim;
+    return matrix.row<float>(tile.queries[row / group_].row) + head * layer_.head_dim;
   }
-  const char* BlockData(const QueryTile& tile, void* data, int64_t position) const {
-    return KvHead(layer_, data, tile.sequence->blocks[position / kKvBlockTokens], tile.kv_head);
+  // Of the `count` positions from `begin` on, those that a query sees.
+  int Visible(const QueryTile& tile, int query, int64_t begin, int count) const {
+    return static_cast<int>(
+        std::clamp<int64_t>(tile.queries[query].position + 1 - begin, 0, count));
   }
-  // Positions of a chunk that a row sees: 0 to kAttentionChunk.
-  int Visible(const QueryTile& tile, int row, int64_t begin) const {
-    int64_t position = int64_t{tile.sequence->first_position} + tile.first_token + row / group_;
-    return static_cast<int>(std::clamp<int64_t>(position + 1 - begin, 0, kAttentionChunk));
-  }
+  // Calls f(run) for the queries that see something of the block of positions from `begin` on.
+  template <typename F>
+  void ForRuns(const QueryTile& tile, int64_t begin, F f) const;
 
   void ComputeScores(const QueryTile& tile, int64_t begin, int visible, const Work& work) const;
-  // values of the rows [first_row, end_row) += weights * V over the chunk's tokens [first, end).
-  void AddValues(const QueryTile& tile, int64_t begin, int first, int end, int first_row,
+  // values of the rows [first_row, end_row) += weights * V over `count` tokens of a block from
+  // `first` on, whose weights are at `token` in the scores.
+  void AddValues(const char* values_of_block, int first, int count, int token, int first_row,
                  int end_row, const Work& work, float* values) const;
 
   const CpuKernels& kernels_;
@@ -122,122 +135,144 @@ class AttentionOp {
   float scale_;
   Tensor out_;
   int group_;
-  int32_t tile_tokens_;
+  int tile_queries_;
   int max_rows_;
   int64_t stride_;
 };
 
-void AttentionOp::ComputeScores(const QueryTile& tile, int64_t begin, int visible,
-                                const Work& work) const {
-  constexpr int kBlockPanels = kKvBlockTokens / kPanel;
-  int64_t dim = layer_.head_dim;
-  int num_rows = rows(tile);
-  FloatTile choice = kernels_.ChooseFloatTile(num_rows, kBlockPanels);
-  for (int first = 0; first < num_rows; first += choice.tokens) {
-    int count = std::min(choice.tokens, num_rows - first);
-    float* queries = work.queries + first * dim;
-    for (int t = 0; t < count; ++t) {
-      const float* head = Head(q_, tile, first + t);
-      for (int64_t i = 0; i < dim; ++i) queries[i * count + t] = head[i];
+template <typename F>
+void AttentionOp::ForRuns(const QueryTile& tile, int64_t begin, F f) const {
+  int count = static_cast<int>(tile.queries.size());
+  size_t index = begin / kKvBlockTokens;
+  for (int first = 0, end; first < count; first = end) {
+    end = first + 1;
+    if (tile.queries[first].position < begin) continue;
+    int32_t block = tile.queries[first].sequence->blocks[index];
+    while (end < count && tile.queries[end].position >= begin &&
+           tile.queries[end].sequence->blocks[index] == block) {
+      ++end;
     }
-  }
-  for (int token = 0; token < visible; token += kKvBlockTokens) {
-    const char* keys = BlockData(tile, layer_.keys, begin + token);
-    for (int first = 0; first < num_rows; first += choice.tokens) {
-      for (int panel = 0; panel < kBlockPanels; panel += choice.panels) {
-        kernels_.float_product({.type = layer_.dtype,
-                                .w = keys + RowBytes(layer_.dtype, panel * kPanel),
-                                .k_stride = kKvBlockTokens,
-                                .panel_stride = kPanel,
-                                .panels = choice.panels,
-                                .x = work.queries + first * dim,
-                                .packed = true,
-                                .tokens = std::min(choice.tokens, num_rows - first),
-                                .k = dim,
-                                .acc = work.scores + first * kScoreStride + token + panel * kPanel,
-                                .acc_stride = kScoreStride,
-                                .accumulate = Accumulate::kReplace});
-      }
-    }
+    f(Run{first, end, block});
   }
 }
 
-void AttentionOp::AddValues(const QueryTile& tile, int64_t begin, int first, int end, int first_row,
-                            int end_row, const Work& work, float* values) const {
+void AttentionOp::LoadQueries(const QueryTile& tile, const Work& work) const {
+  for (int row = 0; row < rows(tile); ++row) {
+    std::memcpy(work.queries + row * kScoreStride, Head(q_, tile, row),
+                layer_.head_dim * sizeof(float));
+  }
+}
+
+void AttentionOp::ComputeScores(const QueryTile& tile, int64_t begin, int visible,
+                                const Work& work) const {
+  constexpr int kBlockPanels = kKvBlockTokens / kPanel;
+  for (int token = 0; token < visible; token += kKvBlockTokens) {
+    ForRuns(tile, begin + token, [&](const Run& run) {
+      const char* keys = KvHead(layer_, layer_.keys, run.block, tile.kv_head);
+      int end_row = run.end * group_;
+      FloatTile choice = kernels_.ChooseFloatTile(end_row - run.first * group_, kBlockPanels);
+      for (int row = run.first * group_; row < end_row; row += choice.tokens) {
+        for (int panel = 0; panel < kBlockPanels; panel += choice.panels) {
+          kernels_.float_product({.type = layer_.dtype,
+                                  .w = keys + RowBytes(layer_.dtype, panel * kPanel),
+                                  .k_stride = kKvBlockTokens,
+                                  .panel_stride = kPanel,
+                                  .panels = choice.panels,
+                                  .x = work.queries + row * kScoreStride,
+                                  .packed = false,
+                                  .tokens = std::min(choice.tokens, end_row - row),
+                                  .k = layer_.head_dim,
+                                  .acc = work.scores + row * kScoreStride + token + panel * kPanel,
+                                  .acc_stride = kScoreStride,
+                                  .accumulate = Accumulate::kReplace});
+        }
+      }
+    });
+  }
+}
+
+void AttentionOp::AddValues(const char* values_of_block, int first, int count, int token,
+                            int first_row, int end_row, const Work& work, float* values) const {
   int64_t dim = layer_.head_dim;
   int full_panels = static_cast<int>(dim / kPanel);
   int tail = static_cast<int>(dim % kPanel);
-  for (int token = first, next; token < end; token = next) {
-    next = std::min(end, (token / kKvBlockTokens + 1) * kKvBlockTokens);
-    int64_t in_block = token % kKvBlockTokens;
-    const char* rows_of_v =
-        BlockData(tile, layer_.values, begin + token) + RowBytes(layer_.dtype, in_block * dim);
-    FloatProduct product = {.type = layer_.dtype,
-                            .w = nullptr,
-                            .k_stride = dim,
-                            .panel_stride = kPanel,
-                            .panels = 1,
-                            .x = nullptr,
-                            .packed = false,
-                            .tokens = 0,
-                            .k = next - token,
-                            .acc = nullptr,
-                            .acc_stride = stride_,
-                            .accumulate = Accumulate::kContinue};
-    auto multiply = [&](int panel, FloatTile choice) {
-      product.panels = choice.panels;
-      for (int row = first_row; row < end_row; row += choice.tokens) {
-        product.tokens = std::min(choice.tokens, end_row - row);
-        product.x = work.scores + row * kScoreStride + token;
-        product.acc = values + row * stride_ + panel * kPanel;
-        kernels_.float_product(product);
-      }
-    };
-    for (int panel = 0; panel < full_panels; panel += product.panels) {
-      product.w = rows_of_v + RowBytes(layer_.dtype, panel * kPanel);
-      multiply(panel, kernels_.ChooseFloatTile(end_row - first_row, full_panels - panel));
+  const char* rows_of_v = values_of_block + RowBytes(layer_.dtype, first * dim);
+  FloatProduct product = {.type = layer_.dtype,
+                          .w = nullptr,
+                          .k_stride = dim,
+                          .panel_stride = kPanel,
+                          .panels = 1,
+                          .x = nullptr,
+                          .packed = false,
+                          .tokens = 0,
+                          .k = count,
+                          .acc = nullptr,
+                          .acc_stride = stride_,
+                          .accumulate = Accumulate::kContinue};
+  auto multiply = [&](int panel, FloatTile choice) {
+    product.panels = choice.panels;
+    for (int row = first_row; row < end_row; row += choice.tokens) {
+      product.tokens = std::min(choice.tokens, end_row - row);
+      product.x = work.scores + row * kScoreStride + token;
+      product.acc = values + row * stride_ + panel * kPanel;
+      kernels_.float_product(product);
     }
-    if (tail == 0) continue;
-    // The last columns, where a vector would reach into the next row: copied out, zeros beside.
-    for (int64_t i = 0; i < product.k; ++i) {
-      int64_t at = i * dim + full_panels * kPanel;
-      for (int j = 0; j < tail; ++j) {
-        work.tail[i * kPanel + j] =
-            layer_.dtype == DType::kF32
-                ? reinterpret_cast<const float*>(rows_of_v)[at + j]
-                : HalfToFloat(reinterpret_cast<const uint16_t*>(rows_of_v)[at + j]);
-      }
-      std::fill(work.tail + i * kPanel + tail, work.tail + (i + 1) * kPanel, 0.0f);
-    }
-    product.type = DType::kF32;
-    product.w = work.tail;
-    product.k_stride = kPanel;
-    multiply(full_panels, kernels_.ChooseFloatTile(end_row - first_row, 1));
+  };
+  for (int panel = 0; panel < full_panels; panel += product.panels) {
+    product.w = rows_of_v + RowBytes(layer_.dtype, panel * kPanel);
+    multiply(panel, kernels_.ChooseFloatTile(end_row - first_row, full_panels - panel));
   }
+  if (tail == 0) return;
+  // The last columns, where a vector would reach into the next row: copied out, zeros beside.
+  for (int64_t i = 0; i < product.k; ++i) {
+    int64_t at = i * dim + full_panels * kPanel;
+    for (int j = 0; j < tail; ++j) {
+      work.tail[i * kPanel + j] =
+          layer_.dtype == DType::kF32
+              ? reinterpret_cast<const float*>(rows_of_v)[at + j]
+              : HalfToFloat(reinterpret_cast<const uint16_t*>(rows_of_v)[at + j]);
+    }
+    std::fill(work.tail + i * kPanel + tail, work.tail + (i + 1) * kPanel, 0.0f);
+  }
+  product.type = DType::kF32;
+  product.w = work.tail;
+  product.k_stride = kPanel;
+  multiply(full_panels, kernels_.ChooseFloatTile(end_row - first_row, 1));
 }
 
 void AttentionOp::AttendChunk(const QueryTile& tile, int chunk, const Work& work,
                               const Partial& out) const {
   int64_t begin = int64_t{chunk} * kAttentionChunk;
-  int num_rows = rows(tile);
-  ComputeScores(tile, begin, Visible(tile, num_rows - 1, begin), work);
-  int first_row = num_rows;  // rows before it see nothing of this chunk
-  for (int row = num_rows - 1; row >= 0; --row) {
-    int visible = Visible(tile, row, begin);
+  int most = 0;  // visible positions of the chunk
+  for (int query = 0; query < static_cast<int>(tile.queries.size()); ++query) {
+    most = std::max(most, Visible(tile, query, begin, kAttentionChunk));
+  }
+  ComputeScores(tile, begin, most, work);
+  for (int row = 0; row < rows(tile); ++row) {
+    int visible = Visible(tile, row / group_, begin, kAttentionChunk);
     out.sum[row] = 0;
     if (visible == 0) continue;
-    first_row = row;
     kernels_.softmax(work.scores + row * kScoreStride, visible, scale_, &out.max[row],
                      &out.sum[row]);
+    std::memset(out.values + row * stride_, 0, stride_ * sizeof(float));
   }
-  std::memset(out.values + first_row * stride_, 0,
-              (num_rows - first_row) * stride_ * sizeof(float));
-  // What all rows see, together; then what later tokens see beyond, row by row: no row may touch
-  // values behind its own position, not even with weight zero.
-  int common = Visible(tile, first_row, begin);
-  AddValues(tile, begin, 0, common, first_row, num_rows, work, out.values);
-  for (int row = first_row; row < num_rows; ++row) {
-    AddValues(tile, begin, common, Visible(tile, row, begin), row, row + 1, work, out.values);
+  // Of each block what all queries of a run see, together; then what later ones see beyond, query
+  // by query: no row may touch values behind its own position, not even with weight zero.
+  for (int token = 0; token < most; token += kKvBlockTokens) {
+    ForRuns(tile, begin + token, [&](const Run& run) {
+      const char* block = KvHead(layer_, layer_.values, run.block, tile.kv_head);
+      int common = kKvBlockTokens;
+      for (int query = run.first; query < run.end; ++query) {
+        common = std::min(common, Visible(tile, query, begin + token, kKvBlockTokens));
+      }
+      AddValues(block, 0, common, token, run.first * group_, run.end * group_, work, out.values);
+      for (int query = run.first; query < run.end; ++query) {
+        int visible = Visible(tile, query, begin + token, kKvBlockTokens);
+        if (visible == common) continue;
+        AddValues(block, common, visible - common, token + common, query * group_,
+                  (query + 1) * group_, work, out.values);
+      }
+    });
   }
 }
 
@@ -261,13 +296,37 @@ void AttentionOp::Finish(const QueryTile& tile, const Partial& total) const {
   }
 }
 
+// The tokens of the batch, those of sequences that share blocks side by side.
+std::vector<Query> SortQueries(absl::Span<const SequenceSpan> sequences) {
+  std::vector<const SequenceSpan*> sorted;
+  int64_t count = 0;
+  for (const SequenceSpan& sequence : sequences) {
+    sorted.push_back(&sequence);
+    count += sequence.num_tokens;
+  }
+  std::stable_sort(sorted.begin(), sorted.end(), [](const SequenceSpan* a, const SequenceSpan* b) {
+    return std::lexicographical_compare(a->blocks.begin(), a->blocks.end(), b->blocks.begin(),
+                                        b->blocks.end());
+  });
+  std::vector<Query> queries;
+  queries.reserve(count);
+  for (const SequenceSpan* sequence : sorted) {
+    for (int32_t i = 0; i < sequence->num_tokens; ++i) {
+      queries.push_back(
+          {sequence, int64_t{sequence->first_row} + i, int64_t{sequence->first_position} + i});
+    }
+  }
+  return queries;
+}
+
 }  // namespace
 
 absl::Status CpuBackend::Attention(Tensor q, absl::Span<const SequenceSpan> sequences,
                                    const KvLayer& layer, float scale, Tensor out) {
   RETURN_IF_ERROR(CheckAttention(q, sequences, layer, out));
   AttentionOp op(kernels_, q, layer, scale, out);
-  std::vector<QueryTile> tiles = op.MakeTiles(sequences);
+  std::vector<Query> queries = SortQueries(sequences);
+  std::vector<QueryTile> tiles = op.MakeTiles(queries);
 
   ScratchLayout measure_work;
   op.TakeWork(&measure_work);
@@ -278,7 +337,7 @@ absl::Status CpuBackend::Attention(Tensor q, absl::Span<const SequenceSpan> sequ
 
   std::vector<std::pair<int, int>> chunks;  // (tile, chunk)
   for (size_t i = 0; i < tiles.size(); ++i) {
-    for (int chunk = 0; chunk < tiles[i].num_chunks(); ++chunk) chunks.push_back({i, chunk});
+    for (int chunk = 0; chunk < tiles[i].num_chunks; ++chunk) chunks.push_back({i, chunk});
   }
   bool too_few_tiles = static_cast<int>(tiles.size()) < 4 * pool_.num_threads();
   if (pool_.num_threads() == 1 || !too_few_tiles || chunks.size() == tiles.size()) {
@@ -286,8 +345,9 @@ absl::Status CpuBackend::Attention(Tensor q, absl::Span<const SequenceSpan> sequ
       ScratchLayout layout(scratch + worker * worker_bytes);
       AttentionOp::Work work = op.TakeWork(&layout);
       Partial total = op.TakePartial(&layout), next = op.TakePartial(&layout);
+      op.LoadQueries(tiles[i], work);
       op.AttendChunk(tiles[i], 0, work, total);
-      for (int chunk = 1; chunk < tiles[i].num_chunks(); ++chunk) {
+      for (int chunk = 1; chunk < tiles[i].num_chunks; ++chunk) {
         op.AttendChunk(tiles[i], chunk, work, next);
         op.Merge(tiles[i], next, total);
       }
@@ -305,13 +365,15 @@ absl::Status CpuBackend::Attention(Tensor q, absl::Span<const SequenceSpan> sequ
   }
   ForItems(chunks.size(), [&](int64_t i, int worker) {
     ScratchLayout layout(scratch + worker * worker_bytes);
-    op.AttendChunk(tiles[chunks[i].first], chunks[i].second, op.TakeWork(&layout), partials[i]);
+    AttentionOp::Work work = op.TakeWork(&layout);
+    op.LoadQueries(tiles[chunks[i].first], work);
+    op.AttendChunk(tiles[chunks[i].first], chunks[i].second, work, partials[i]);
   });
   for (size_t i = 0; i < chunks.size(); ++i) {
     const QueryTile& tile = tiles[chunks[i].first];
     size_t first = i - chunks[i].second;
     if (i > first) op.Merge(tile, partials[i], partials[first]);
-    if (chunks[i].second + 1 == tile.num_chunks()) op.Finish(tile, partials[first]);
+    if (chunks[i].second + 1 == tile.num_chunks) op.Finish(tile, partials[first]);
   }
   return absl::OkStatus();
 }

@@ -23,8 +23,9 @@ struct alignas(64) ActivationRecord {
   float weighted_sum[2];
 };
 
-// The arrangement of scores in attention: rows this many floats apart.
-inline constexpr int kScoreStride = 256;
+// The arrangement of queries and of scores in attention: rows this many floats apart. Not a power
+// of two, which would crowd few sets of the caches.
+inline constexpr int kScoreStride = 256 + 16;
 
 // What a float product does with its accumulators.
 enum class Accumulate {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -79,6 +80,27 @@ TEST_P(AttentionTest, WhereABlockLiesDoesNotMatter) {
   std::swap(contexts.sequences()[0].blocks[1], contexts.sequences()[1].blocks[3]);
   std::swap(contexts.sequences()[0].blocks[0], contexts.sequences()[0].blocks[5]);
   ExpectSameBits(before, contexts.Attend(backend()));
+}
+
+TEST_P(AttentionTest, SharedBlocksGiveTheBitsOfCopies) {
+  // Some share 320 tokens, some 96 of these, one nothing; they decode, or prefill what is their
+  // own.
+  TestContexts contexts({DType::kF16, 2, 3, 64},
+                        {{340, 1}, {400, 1}, {321, 1}, {90, 7}, {600, 30}, {350, 1}, {130, 20}},
+                        27);
+  std::vector<TestSequence>& sequences = contexts.sequences();
+  const int32_t shared_blocks[] = {0, 10, 10, 0, 10, 3, 3};
+  for (size_t i = 1; i < sequences.size(); ++i) {
+    const int64_t values = int64_t{shared_blocks[i]} * kKvBlockTokens * sequences[i].k.cols;
+    std::copy_n(sequences[0].k.values.begin(), values, sequences[i].k.values.begin());
+    std::copy_n(sequences[0].v.values.begin(), values, sequences[i].v.values.begin());
+  }
+  const Matrix copies = contexts.Attend(backend());
+  for (size_t i = 1; i < sequences.size(); ++i) {
+    std::copy_n(sequences[0].blocks.begin(), shared_blocks[i], sequences[i].blocks.begin());
+  }
+  ExpectSameBits(copies, contexts.Attend(backend()));
+  ExpectMatches("Attention", contexts.Attend(reference()), copies);
 }
 
 TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
