@@ -26,6 +26,29 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(const BackendOptions& opt
                    absl::CHexEscape(options.device), "\""));
 }
 
+std::vector<DeviceInfo> ListDevices() {
+  std::vector<DeviceInfo> devices = {{.device = "cpu",
+                                      .name = CpuName(),
+                                      .features = std::string(IsaName(BestIsa())),
+                                      .memory_bytes = PhysicalMemoryBytes(),
+                                      .threads = AvailableCpus()}};
+  absl::StatusOr<std::vector<CudaDeviceInfo>> gpus = ListCudaDevices();
+  if (!gpus.ok()) {
+    devices.push_back({.device = "cuda", .unusable = std::string(gpus.status().message())});
+    return devices;
+  }
+  for (size_t i = 0; i < gpus->size(); ++i) {
+    const CudaDeviceInfo& gpu = (*gpus)[i];
+    devices.push_back(
+        {.device = absl::StrCat("cuda:", i),
+         .name = gpu.name,
+         .features = absl::StrCat("compute ", gpu.compute_major, ".", gpu.compute_minor),
+         .memory_bytes = gpu.memory_bytes,
+         .unusable = gpu.unusable});
+  }
+  return devices;
+}
+
 std::vector<BackendOptions> AvailableBackends() {
   std::vector<BackendOptions> all = {{.device = "reference"}};
   for (Isa isa : AvailableIsas()) all.push_back({.device = "cpu", .isa = isa});

@@ -2,6 +2,7 @@
 #ifndef LM_ENGINE_BACKEND_REGISTRY_H_
 #define LM_ENGINE_BACKEND_REGISTRY_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +24,19 @@ struct BackendOptions {
 // InvalidArgument for a name that is none of these; FailedPrecondition, saying why, where the
 // device is not to be had (built without CUDA, no driver, no GPU).
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(const BackendOptions& options);
+
+// A device as lm_devices shows it, whether or not models can run on it.
+struct DeviceInfo {
+  std::string device = {};    // "cpu", "cuda:0"; "cuda" where no GPU can be looked at
+  std::string name = {};      // "NVIDIA H200"; empty: not known
+  std::string features = {};  // "avx512_vnni", "compute 9.0"
+  int64_t memory_bytes = 0;
+  int threads = 0;            // of a CPU, as many as this process may use
+  std::string unusable = {};  // why, or empty
+};
+
+// The CPU, then what is known of GPUs. Looks for them at each call.
+std::vector<DeviceInfo> ListDevices();
 
 // All that can be created here, "cpu" once an instruction set; the backend tests run over these.
 std::vector<BackendOptions> AvailableBackends();

@@ -1,6 +1,7 @@
 #include "engine/base/cpu_features.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,6 +9,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <string>
+
+#include "absl/strings/match.h"
 
 namespace lm {
 namespace {
@@ -77,6 +80,23 @@ std::vector<Isa> AvailableIsas() {
     if (isa <= BestIsa()) isas.push_back(isa);
   }
   return isas;
+}
+
+std::string CpuName() {
+  constexpr absl::string_view kKey = "model name";
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    const size_t colon = line.find(": ");
+    if (absl::StartsWith(line, kKey) && colon != std::string::npos) {
+      return line.substr(colon + 2);
+    }
+  }
+  return "";
+}
+
+int64_t PhysicalMemoryBytes() {
+  const int64_t pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGE_SIZE);
+  return pages > 0 && page_bytes > 0 ? pages * page_bytes : 0;
 }
 
 int AvailableCpus() {

@@ -2,6 +2,8 @@
 #ifndef LM_ENGINE_BASE_CPU_FEATURES_H_
 #define LM_ENGINE_BASE_CPU_FEATURES_H_
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -23,6 +25,12 @@ Isa BestIsa();
 
 // All that can run here, from kPortable up to BestIsa().
 std::vector<Isa> AvailableIsas();
+
+// The processor's own name; empty where the system does not tell.
+std::string CpuName();
+
+// The machine's memory; 0 where the system does not tell.
+int64_t PhysicalMemoryBytes();
 
 // The CPUs this process may really use: its affinity mask, limited by the cgroup's quota. >= 1.
 int AvailableCpus();

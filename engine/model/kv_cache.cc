@@ -1,17 +1,16 @@
 #include "engine/model/kv_cache.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/cpu_features.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
 
 int64_t KvCache::DefaultBytes() {
   constexpr int64_t kMost = int64_t{2} << 30;
-  int64_t physical = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  const int64_t physical = PhysicalMemoryBytes();
   return physical > 0 ? std::min(kMost, physical / 8) : kMost;
 }
 

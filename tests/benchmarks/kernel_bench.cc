@@ -22,7 +22,7 @@
 #include "engine/backend/registry.h"
 #include "engine/base/float16.h"
 #include "engine/base/random.h"
-#include "tests/benchmarks/machine_ceilings.h"
+#include "engine/backend/machine_ceilings.h"
 
 namespace lm {
 namespace {

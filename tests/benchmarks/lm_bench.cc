@@ -28,7 +28,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/model/model.h"
 #include "engine/runtime/engine.h"
-#include "tests/benchmarks/machine_ceilings.h"
+#include "engine/backend/machine_ceilings.h"
 
 namespace lm {
 namespace {
