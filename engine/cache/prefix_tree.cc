@@ -4,6 +4,7 @@
 #include <cassert>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 
 namespace lm {
 
@@ -13,6 +14,8 @@ struct PrefixTree::Node {
   int32_t block = -1;
   int32_t pins = 0;  // leases on this node or a descendant
   uint64_t last_used = 0;
+  absl::Time last_used_time;
+  int64_t hits = 0;
   std::vector<int32_t> tokens;
   std::vector<std::unique_ptr<Node>> children;  // in lexicographic order of their tokens
   // Its element of leaves_ while it is not listed there: unpinning must not allocate.
@@ -93,10 +96,12 @@ PrefixTree::Lease PrefixTree::Match(absl::string_view salt, absl::Span<const int
   if (node == nullptr) return lease;
   tokens = tokens.subspan(0, std::max<int64_t>(limit, 0));
   ++clock_;
+  now_ = absl::Now();
   while (lease.tokens_ < static_cast<int64_t>(tokens.size())) {
     const Neighbour near = FindChild(*node, tokens.subspan(lease.tokens_, block_tokens_));
     if (near.common_tokens == 0) break;
     Extend(near.child, near.common_tokens, &lease);
+    ++near.child->hits;
     node = near.child;
     if (near.common_tokens < block_tokens_) break;
   }
@@ -122,6 +127,7 @@ PrefixTree::Lease PrefixTree::Insert(absl::string_view salt, absl::Span<const in
   if (tokens.empty()) return lease;
   Node* node = FindOrAddRoot(salt);
   ++clock_;
+  now_ = absl::Now();
   for (size_t i = 0; i < blocks.size(); ++i) {
     const absl::Span<const int32_t> run = tokens.subspan(i * block_tokens_, block_tokens_);
     const Neighbour near = FindChild(*node, run);
@@ -158,6 +164,40 @@ PrefixTree::Node* PrefixTree::AddRun(Node* parent, const Neighbour& near,
   AddChild(parent, std::move(node));
   List(added);
   return added;
+}
+
+std::vector<PrefixTree::Run> PrefixTree::Runs(absl::string_view salt) const {
+  std::vector<Run> runs;
+  struct Open {
+    const Node* first;
+    int64_t parent;
+  };
+  std::vector<Open> open;
+  auto add_children = [&open](const Node& node, int64_t parent) {
+    for (auto child = node.children.rbegin(); child != node.children.rend(); ++child) {
+      open.push_back({child->get(), parent});
+    }
+  };
+  if (const Node* root = FindRoot(salt)) add_children(*root, -1);
+  while (!open.empty()) {
+    const auto [first, parent] = open.back();
+    open.pop_back();
+    Run run{.parent = parent, .hits = first->hits};
+    const Node* last = first;
+    for (const Node* node = first;; node = node->children.front().get()) {
+      last = node;
+      ++run.blocks;
+      run.own_tokens += static_cast<int64_t>(node->tokens.size());
+      const size_t shown = std::min(node->tokens.size(), Run::kShownTokens - run.beginning.size());
+      run.beginning.insert(run.beginning.end(), node->tokens.begin(), node->tokens.begin() + shown);
+      if (node->children.size() != 1) break;
+    }
+    run.tokens = run.own_tokens + (parent < 0 ? 0 : runs[parent].tokens);
+    run.last_used = last->last_used_time;
+    runs.push_back(std::move(run));
+    add_children(*last, static_cast<int64_t>(runs.size()) - 1);
+  }
+  return runs;
 }
 
 int32_t PrefixTree::Evict(int32_t blocks) {
@@ -244,6 +284,7 @@ void PrefixTree::Extend(Node* node, int64_t tokens, Lease* lease) {
   lease->blocks_.push_back(node->block);
   Pin(node);
   node->last_used = clock_;
+  node->last_used_time = now_;
   lease->tree_ = this;
   lease->node_ = node;
   lease->tokens_ += tokens;

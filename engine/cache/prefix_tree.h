@@ -25,6 +25,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "engine/cache/kv_block_pool.h"
 
@@ -83,6 +84,20 @@ class PrefixTree {
   // frees nothing. Returns how many blocks became free.
   int32_t Evict(int32_t blocks);
 
+  // What is cached for a salt: the tree with each chain of nodes that does not fork as one run, a
+  // run before those below it.
+  struct Run {
+    static constexpr size_t kShownTokens = 32;
+    int64_t parent = -1;                  // index of the run it goes on from; -1: none
+    int64_t tokens = 0;                   // of the prefix that ends with this run
+    int64_t own_tokens = 0;               // of this run
+    int64_t blocks = 0;                   // that it has
+    int64_t hits = 0;                     // prompts that were spared the run's first block
+    absl::Time last_used = {};            // by a prompt, or when its last token was added
+    std::vector<int32_t> beginning = {};  // of its own tokens, at most kShownTokens
+  };
+  std::vector<Run> Runs(absl::string_view salt) const;
+
   int64_t num_nodes() const { return num_nodes_; }
   // Nodes that no lease pins: those that Evict could free now or after their descendants, and those
   // whose block is also referenced elsewhere.
@@ -117,6 +132,7 @@ class PrefixTree {
   std::map<std::string, std::unique_ptr<Node>, std::less<>> roots_;  // by salt; none is empty
   std::set<std::pair<uint64_t, Node*>> leaves_;  // unpinned ones, least recently used first
   uint64_t clock_ = 0;                           // ticks once a Match or Insert
+  absl::Time now_;                               // of that one
   int64_t num_nodes_ = 0;
   int64_t num_unpinned_ = 0;
 };

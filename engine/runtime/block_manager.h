@@ -78,6 +78,8 @@ class BlockManager {
   // An operation failed: no block counts as clear any more, whoever gets it.
   void Distrust();
 
+  std::vector<PrefixTree::Run> CachedRuns(absl::string_view salt) const { return tree_.Runs(salt); }
+
   int32_t num_blocks() const { return pool_.num_blocks(); }
   int32_t num_free() const { return pool_.num_free(); }
   int64_t num_cached() const { return tree_.num_nodes(); }

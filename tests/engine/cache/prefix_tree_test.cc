@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
+
 namespace lm {
 namespace {
 
@@ -221,6 +223,45 @@ TEST_F(PrefixTreeTest, RandomWorkloadAgreesWithAListOfStrings) {
     EXPECT_EQ(pool.num_free(), num_blocks);
     EXPECT_EQ(tree.num_nodes(), 0);
   }
+}
+
+TEST_F(PrefixTreeTest, RunsAreThePartsThatDoNotFork) {
+  EXPECT_TRUE(tree_.Runs("").empty());
+  Insert("", "abcdefghijklmn");
+  Insert("", "abcdefghXY");
+  Insert("other", "secret");
+  const absl::Time before = absl::Now();
+  tree_.Match("", Tokens("abcdefghijkl"), 12);
+  const std::vector<PrefixTree::Run> runs = tree_.Runs("");
+  ASSERT_EQ(runs.size(), 3u);
+  // abcd efgh, then XY or ijkl mn.
+  EXPECT_EQ(runs[0].parent, -1);
+  EXPECT_EQ(runs[0].tokens, 8);
+  EXPECT_EQ(runs[0].own_tokens, 8);
+  EXPECT_EQ(runs[0].blocks, 2);
+  EXPECT_EQ(runs[0].hits, 1);
+  EXPECT_EQ(runs[0].beginning, Tokens("abcdefgh"));
+  EXPECT_GE(runs[0].last_used, before);
+  EXPECT_EQ(runs[1].parent, 0);
+  EXPECT_EQ(runs[1].tokens, 10);
+  EXPECT_EQ(runs[1].own_tokens, 2);
+  EXPECT_EQ(runs[1].hits, 0);
+  EXPECT_LE(runs[1].last_used, before);
+  EXPECT_EQ(runs[2].parent, 0);
+  EXPECT_EQ(runs[2].tokens, 14);
+  EXPECT_EQ(runs[2].own_tokens, 6);
+  EXPECT_EQ(runs[2].blocks, 2);
+  EXPECT_EQ(runs[2].hits, 1);
+  EXPECT_EQ(runs[2].beginning, Tokens("ijklmn"));
+}
+
+TEST_F(PrefixTreeTest, ALongRunShowsItsBeginning) {
+  const std::string text(4 * PrefixTree::Run::kShownTokens + 1, 'a');
+  Insert("", text);
+  const std::vector<PrefixTree::Run> runs = tree_.Runs("");
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].own_tokens, static_cast<int64_t>(text.size()));
+  EXPECT_EQ(runs[0].beginning.size(), PrefixTree::Run::kShownTokens);
 }
 
 }  // namespace
