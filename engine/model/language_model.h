@@ -17,6 +17,11 @@ struct Batch {
   absl::Span<const int32_t> tokens;          // (T,)
   absl::Span<const SequenceSpan> sequences;  // cover the rows [0, T), in order, without gaps
   absl::Span<const int32_t> logit_rows;      // ascending rows of the batch whose logits are wanted
+
+  // Ascending rows whose hidden states (what the head multiplies: after the output norm) are
+  // wanted, and where they go: (hidden_rows.size(), hidden_size()), row-major.
+  absl::Span<const int32_t> hidden_rows = {};
+  absl::Span<float> hidden = {};
 };
 
 // One thread at a time, except for the constant getters.
@@ -25,18 +30,19 @@ class LanguageModel {
   virtual ~LanguageModel() = default;
 
   virtual int32_t vocab_size() const = 0;
+  virtual int32_t hidden_size() const = 0;
   // The longest sequence, prompt and answer together, in tokens.
   virtual int32_t context_length() const = 0;
   // KV blocks (of kKvBlockTokens tokens) that this model's cache has.
   virtual int32_t num_kv_blocks() const = 0;
   virtual int64_t kv_block_bytes() const = 0;  // all layers, keys and values
 
-  // Computes the batch's keys and values into the blocks that its sequences list, and the logits of
-  // logit_rows: logits (logit_rows.size(), vocab_size()), row-major.
-  // `cancel` is polled between layers: once it is true, Forward returns Cancelled soon; the KV of
-  // the batch's tokens is then undefined, as after an error. Whether logits are finite is not looked
-  // at: whoever uses a row checks it, so that a bad one fails its own sequence only.
-  // REQUIRES: logits.size() == logit_rows.size() * vocab_size().
+  // Computes the batch's keys and values into the blocks that its sequences list, the logits of
+  // logit_rows: logits (logit_rows.size(), vocab_size()), row-major, and the hidden states asked
+  // for. `cancel` is polled between layers: once it is true, Forward returns Cancelled soon; the KV
+  // of the batch's tokens is then undefined, as after an error. Whether results are finite is not
+  // looked at: whoever uses a row checks it, so that a bad one fails its own sequence only.
+  // REQUIRES: logits.size() == logit_rows.size() * vocab_size(); likewise hidden.
   virtual absl::Status Forward(const Batch& batch, const std::atomic<bool>& cancel,
                                absl::Span<float> logits) = 0;
 

@@ -13,6 +13,25 @@
 namespace lm {
 namespace {
 
+ModelCost CostOf(const Weights& weights) {
+  const WeightMatrix& head = weights.head();
+  ModelCost cost;
+  cost.head_parameters = head.rows() * head.cols();
+  cost.head_bytes = static_cast<int64_t>(head.bytes());
+  // The embedding is looked up, not multiplied; the norms are too small to tell.
+  cost.body_parameters = weights.parameters - cost.head_parameters;
+  if (weights.output != nullptr) {
+    cost.body_parameters -= weights.embedding->rows() * weights.embedding->cols();
+  }
+  for (const LayerWeights& layer : weights.layers) {
+    cost.body_bytes += layer.qkv.bytes() + layer.attention_output.bytes() + layer.gate_up.bytes() +
+                       layer.down.bytes();
+  }
+  cost.integers = weights.quantisation != "F32" && weights.quantisation != "F16" &&
+                  weights.quantisation != "BF16";
+  return cost;
+}
+
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
                                                  const ModelOptions& options) {
   ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> gguf, GgufFile::Open(path));
@@ -45,6 +64,8 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   info.kv_bytes = transformer->kv_block_bytes() * transformer->num_kv_blocks();
   info.context_length = transformer->context_length();
   info.vocab_size = transformer->vocab_size();
+  info.hidden_size = transformer->hidden_size();
+  info.cost = CostOf(transformer->weights());
   return std::make_unique<Model>(std::move(info), std::move(tokenizer), chat_template,
                                  std::move(transformer));
 }

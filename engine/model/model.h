@@ -22,6 +22,15 @@ struct ModelOptions {
   int32_t context_length = 0;  // 0: the model's own; more than that is an error
 };
 
+// What a token costs in the products with the weights.
+struct ModelCost {
+  int64_t body_parameters = 0;  // multiplied for every token
+  int64_t body_bytes = 0;       // that one pass over them reads
+  int64_t head_parameters = 0;  // for every token whose logits are wanted
+  int64_t head_bytes = 0;
+  bool integers = true;  // quantised weights, multiplied as int8; else in F32
+};
+
 // What lm_models shows.
 struct ModelInfo {
   std::string path;
@@ -34,6 +43,8 @@ struct ModelInfo {
   int64_t kv_bytes = 0;  // reserved for the KV cache
   int32_t context_length = 0;
   int32_t vocab_size = 0;
+  int32_t hidden_size = 0;  // numbers of an embedding
+  ModelCost cost = {};
 };
 
 // Immutable except for the language model's KV cache.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "engine/base/status_macros.h"
 
@@ -33,8 +34,11 @@ Transformer::Transformer(const ModelConfig& config, std::unique_ptr<Backend> bac
 absl::Status Transformer::Forward(const Batch& batch, const std::atomic<bool>& cancel,
                                   absl::Span<float> logits) {
   const int64_t tokens = batch.tokens.size();
-  const int64_t wanted = batch.logit_rows.size();
-  RETURN_IF_ERROR(Reserve(tokens, wanted));
+  std::vector<int32_t> kept;  // rows that something is wanted of
+  std::set_union(batch.logit_rows.begin(), batch.logit_rows.end(), batch.hidden_rows.begin(),
+                 batch.hidden_rows.end(), std::back_inserter(kept));
+  const int64_t wanted = kept.size();
+  RETURN_IF_ERROR(Reserve(tokens, batch.logit_rows.size()));
   RETURN_IF_ERROR(UploadRope(batch));
 
   // x = embedding[tokens]
@@ -51,8 +55,8 @@ absl::Status Transformer::Forward(const Batch& batch, const std::atomic<bool>& c
     if (i == config_.layers - 1 && wanted < tokens) {
       // Nobody reads the other rows after the last layer's keys and values are stored.
       if (wanted == 0) break;
-      RETURN_IF_ERROR(KeepRows(batch.logit_rows, &act_.x));
-      RETURN_IF_ERROR(KeepRows(batch.logit_rows, &act_.attention));
+      RETURN_IF_ERROR(KeepRows(kept, &act_.x));
+      RETURN_IF_ERROR(KeepRows(kept, &act_.attention));
       rows = wanted;
     }
     RETURN_IF_ERROR(layer.attention_output.Apply(backend_.get(), act_.attention.Rows(0, rows),
@@ -62,7 +66,7 @@ absl::Status Transformer::Forward(const Batch& batch, const std::atomic<bool>& c
     RETURN_IF_ERROR(FeedForward(layer, rows));
   }
   if (wanted == 0) return backend_->Synchronize();
-  return Head(wanted, logits);
+  return Head(batch, kept, logits);
 }
 
 // attention = attention(rope(W_qkv norm(x))), storing this layer's keys and values.
@@ -96,14 +100,37 @@ absl::Status Transformer::FeedForward(const LayerWeights& weights, int64_t rows)
   return backend_->Add(x, h);
 }
 
-// logits = W_head norm(x), for the first `rows` rows of x.
-absl::Status Transformer::Head(int64_t rows, absl::Span<float> logits) {
+// hidden = norm(x), logits = W_head norm(x). The first rows of x are those of the batch's `kept`.
+absl::Status Transformer::Head(const Batch& batch, absl::Span<const int32_t> kept,
+                               absl::Span<float> logits) {
+  const int64_t rows = kept.size();
   Tensor h = act_.h.Rows(0, rows);
-  Tensor out(logits_buffer_.data(), DType::kF32, rows, config_.vocab);
   RETURN_IF_ERROR(
       backend_->RmsNorm(act_.x.Rows(0, rows), weights_.output_norm.tensor, config_.rms_eps, h));
+  if (!batch.hidden_rows.empty()) {
+    ASSIGN_OR_RETURN(const Tensor hidden, Pick(h, kept, batch.hidden_rows));
+    RETURN_IF_ERROR(
+        backend_->Download(hidden.data, batch.hidden.data(), batch.hidden.size() * sizeof(float)));
+  }
+  if (batch.logit_rows.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(h, Pick(h, kept, batch.logit_rows));
+  Tensor out(logits_buffer_.data(), DType::kF32, h.rows, config_.vocab);
   RETURN_IF_ERROR(backend_->MatMul(weights_.head(), h, /*bias=*/{}, out));
   return backend_->Download(out.data, logits.data(), logits.size() * sizeof(float));
+}
+
+// Of a matrix whose rows are those of the batch's `kept`, the ones of `wanted`, a subset. Valid
+// until the next call.
+absl::StatusOr<Tensor> Transformer::Pick(Tensor from, absl::Span<const int32_t> kept,
+                                         absl::Span<const int32_t> wanted) {
+  if (wanted.size() == kept.size()) return from;
+  std::vector<int32_t> rows;
+  for (size_t i = 0; i < kept.size() && rows.size() < wanted.size(); ++i) {
+    if (kept[i] == wanted[rows.size()]) rows.push_back(static_cast<int32_t>(i));
+  }
+  Tensor picked(act_.gathered.data, DType::kF32, rows.size(), from.cols);
+  RETURN_IF_ERROR(backend_->GatherRows(from, rows, picked));
+  return picked;
 }
 
 // Moves the given rows of a matrix to its top. (Through `gathered`: the two are exchanged.)

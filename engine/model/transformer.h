@@ -24,6 +24,7 @@ class Transformer final : public LanguageModel {
                                                            std::unique_ptr<Backend> backend);
 
   int32_t vocab_size() const override { return static_cast<int32_t>(config_.vocab); }
+  int32_t hidden_size() const override { return static_cast<int32_t>(config_.hidden); }
   int32_t context_length() const override { return static_cast<int32_t>(config_.context_length); }
   int32_t num_kv_blocks() const override { return kv_cache_.num_blocks(); }
   int64_t kv_block_bytes() const override { return kv_cache_.block_bytes(); }
@@ -48,7 +49,7 @@ class Transformer final : public LanguageModel {
     Tensor gate_up;        // (T, 2 ffn)
     Tensor ffn;            // (T, ffn)
     Tensor rope;           // (T, rope_dim)           cos and sin of each token's position
-    Tensor gathered;       // (T, max(hidden, q_cols)) rows whose logits are wanted
+    Tensor gathered;       // (T, max(hidden, q_cols)) rows whose results are wanted
   };
 
   Transformer(const ModelConfig& config, std::unique_ptr<Backend> backend, Weights weights,
@@ -59,7 +60,9 @@ class Transformer final : public LanguageModel {
   absl::Status Attend(const LayerWeights& weights, const KvLayer& kv, const Batch& batch);
   absl::Status FeedForward(const LayerWeights& weights, int64_t rows);
   absl::Status KeepRows(absl::Span<const int32_t> rows, Tensor* from);
-  absl::Status Head(int64_t rows, absl::Span<float> logits);
+  absl::Status Head(const Batch& batch, absl::Span<const int32_t> kept, absl::Span<float> logits);
+  absl::StatusOr<Tensor> Pick(Tensor from, absl::Span<const int32_t> kept,
+                              absl::Span<const int32_t> wanted);
 
   const ModelConfig config_;
   const std::unique_ptr<Backend> backend_;

@@ -31,7 +31,9 @@ Engine::Engine(std::unique_ptr<Model> model, const EngineOptions& options)
       options_(options),
       max_sequence_tokens_(MaxSequenceTokens(model_->language_model())),
       cancellation_(std::make_shared<BatchCancellation>()),
-      scheduler_(MakeScheduler()) {
+      scheduler_(MakeScheduler()),
+      work_meter_(model_->info().cost, model_->language_model().num_kv_blocks(),
+                  model_->language_model().kv_block_bytes()) {
   stats_.kv_blocks_total = model_->language_model().num_kv_blocks();
   stats_.kv_blocks_free = stats_.kv_blocks_total;
   stats_.kv_block_bytes = model_->language_model().kv_block_bytes();
@@ -94,7 +96,7 @@ absl::Status Engine::Validate(const RequestSpec& spec) const {
     if (token >= vocab_size) return outside(token, "logit_bias");
   }
   const int64_t tokens = static_cast<int64_t>(spec.prompt.size());
-  const int64_t for_answer = spec.score_prompt ? 0 : 1;
+  const int64_t for_answer = spec.score_prompt || spec.embed.has_value() ? 0 : 1;
   if (tokens + for_answer > max_sequence_tokens_) {
     return absl::OutOfRangeError(absl::StrCat(
         "the prompt has ", tokens, " tokens, the ",
@@ -112,6 +114,25 @@ EngineStats Engine::Stats() const {
   stats.time_to_first_token = time_to_first_token_.Summary();
   stats.inter_token_latency = inter_token_latency_.Summary();
   return stats;
+}
+
+std::vector<RequestRecord> Engine::RecentRequests(absl::string_view salt) const {
+  if (fork_guard_.forked()) return {};
+  absl::MutexLock lock(&mutex_);
+  return log_.Of(salt);
+}
+
+std::shared_ptr<CacheInspection> Engine::InspectCache(std::string salt) {
+  auto inspection = std::make_shared<CacheInspection>(std::move(salt));
+  if (!fork_guard_.forked()) {
+    absl::MutexLock lock(&mutex_);
+    if (accepting_.ok()) {
+      inspections_.push_back(inspection);
+      return inspection;
+    }
+  }
+  inspection->Finish({});
+  return inspection;
 }
 
 }  // namespace lm

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -23,12 +24,15 @@
 #include "absl/time/time.h"
 #include "engine/model/model.h"
 #include "engine/runtime/batch_cancellation.h"
+#include "engine/runtime/cache_inspection.h"
 #include "engine/runtime/engine_stats.h"
 #include "engine/runtime/fork_guard.h"
 #include "engine/runtime/latency_window.h"
 #include "engine/runtime/request.h"
+#include "engine/runtime/request_log.h"
 #include "engine/runtime/sampler.h"
 #include "engine/runtime/scheduler.h"
+#include "engine/runtime/work_meter.h"
 
 namespace lm {
 
@@ -55,6 +59,9 @@ class Engine {
   // FailedPrecondition after Stop or fork.
   absl::StatusOr<std::shared_ptr<Request>> Submit(RequestSpec spec);
 
+  // Submit's errors that do not depend on what else is going on.
+  absl::Status Validate(const RequestSpec& spec) const;
+
   // What the destructor does; nothing more can be asked after. Idempotent.
   void Stop();
 
@@ -63,11 +70,13 @@ class Engine {
   // is less.
   int32_t max_sequence_tokens() const { return max_sequence_tokens_; }
   EngineStats Stats() const;
+  // The last requests of a salt that are finished, the oldest first.
+  std::vector<RequestRecord> RecentRequests(absl::string_view salt) const;
+  // Asks what the prefix cache holds for a salt; an engine that is stopped answers "nothing".
+  std::shared_ptr<CacheInspection> InspectCache(std::string salt);
 
  private:
   Engine(std::unique_ptr<Model> model, const EngineOptions& options);
-
-  absl::Status Validate(const RequestSpec& spec) const;
 
   // The engine's thread --------------------------------------------------------------------------
   struct Finished {
@@ -78,6 +87,7 @@ class Engine {
   bool WaitForWork();  // false: stop
   void TakeIncoming();
   void Step();
+  void AnswerInspections();
   void DropAbandoned();
   absl::Status Forward(const StepPlan& plan);
   void Advance(const StepPlan& plan, absl::Time now);
@@ -85,7 +95,7 @@ class Engine {
   void FailAll(const absl::Status& status);
   void Finish(std::unique_ptr<Sequence> sequence, Generation result);
   void Deliver();
-  void RecordStep(const StepPlan& plan, absl::Duration took);
+  void RecordStep(const StepPlan& plan, const StepWork& work, absl::Duration took);
   void RecordToken(absl::Duration latency, bool first);
   void ReportQueue();
   void Recover();
@@ -99,18 +109,22 @@ class Engine {
 
   // Only the engine's thread touches these.
   std::unique_ptr<Scheduler> scheduler_;
+  WorkMeter work_meter_;
   Sampler::Scratch scratch_;
   std::vector<float> logits_;       // (wanted rows of the step, vocabulary)
+  std::vector<float> hidden_;       // (wanted rows of the step, hidden_size)
   std::vector<Finished> finished_;  // of this step
   uint64_t cancels_seen_ = 0;
   absl::Time next_deadline_ = absl::InfiniteFuture();  // no sequence's is before
 
   mutable absl::Mutex mutex_;
   std::deque<std::shared_ptr<Request>> incoming_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::shared_ptr<CacheInspection>> inspections_ ABSL_GUARDED_BY(mutex_);
   absl::Status accepting_ ABSL_GUARDED_BY(mutex_);  // not OK: why Submit refuses
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t num_waiting_ ABSL_GUARDED_BY(mutex_) = 0;  // in the scheduler, as it was last
   EngineStats stats_ ABSL_GUARDED_BY(mutex_);        // without what Stats() adds
+  RequestLog log_ ABSL_GUARDED_BY(mutex_);
   LatencyWindow time_to_first_token_ ABSL_GUARDED_BY(mutex_);
   LatencyWindow inter_token_latency_ ABSL_GUARDED_BY(mutex_);
 

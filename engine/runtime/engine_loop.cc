@@ -11,6 +11,7 @@ namespace lm {
 void Engine::Run() {
   while (WaitForWork()) {
     try {
+      AnswerInspections();
       TakeIncoming();
       Step();
     } catch (const std::exception&) {  // memory; the process is somebody else's and must live
@@ -24,17 +25,34 @@ void Engine::Run() {
   } catch (const std::exception&) {
     Recover();
   }
+  absl::MutexLock lock(&mutex_);
+  for (const auto& inspection : inspections_) inspection->Finish({});
+  inspections_.clear();
 }
 
 bool Engine::WaitForWork() {
   absl::MutexLock lock(&mutex_);
   if (scheduler_->idle()) {
     auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return stopping_ || !incoming_.empty();
+      return stopping_ || !incoming_.empty() || !inspections_.empty();
     };
     mutex_.Await(absl::Condition(&has_work));
   }
   return !stopping_;
+}
+
+void Engine::AnswerInspections() {
+  for (;;) {
+    std::shared_ptr<CacheInspection> inspection;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (inspections_.empty()) return;
+      inspection = inspections_.front();
+    }
+    inspection->Finish(scheduler_->blocks().CachedRuns(inspection->salt()));
+    absl::MutexLock lock(&mutex_);
+    inspections_.pop_front();
+  }
 }
 
 void Engine::TakeIncoming() {
@@ -48,7 +66,8 @@ void Engine::TakeIncoming() {
       incoming_.pop_front();
       ++num_waiting_;
     }
-    // One that was abandoned while it lay in incoming_ was counted before anybody could look for it.
+    // One that was abandoned while it lay in incoming_ was counted before anybody could look for
+    // it.
     next_deadline_ = sequence->request().abandoned()
                          ? absl::InfinitePast()
                          : std::min(next_deadline_, sequence->request().deadline());
@@ -68,11 +87,12 @@ void Engine::Step() {
   const StepPlan plan = scheduler_->Schedule();
   ReportQueue();
   if (!plan.entries.empty()) {
+    const StepWork work = work_meter_.Count(plan);
     const absl::Time start = absl::Now();
     const absl::Status status = Forward(plan);
     const absl::Time end = absl::Now();
     if (status.ok()) {
-      RecordStep(plan, end - start);
+      RecordStep(plan, work, end - start);
       Advance(plan, end);
     } else {
       FailBatch(plan, status);
@@ -103,8 +123,8 @@ void Engine::DropAbandoned() {
   }
 }
 
-// Carries out the plan's block operations and computes its tokens; logits_ then has a row for each
-// that the plan wants.
+// Carries out the plan's block operations and computes its tokens; logits_ and hidden_ then have a
+// row for each that the plan wants.
 absl::Status Engine::Forward(const StepPlan& plan) {
   LanguageModel& model = model_->language_model();
   for (const BlockOp& op : plan.block_ops) {
@@ -114,7 +134,7 @@ absl::Status Engine::Forward(const StepPlan& plan) {
     scheduler_->DistrustBlocks();
     return status;
   }
-  std::vector<int32_t> tokens, logit_rows;
+  std::vector<int32_t> tokens, logit_rows, hidden_rows;
   std::vector<SequenceSpan> spans;
   std::vector<const Request*> requests;
   for (const StepEntry& entry : plan.entries) {
@@ -126,27 +146,34 @@ absl::Status Engine::Forward(const StepPlan& plan) {
                      .num_tokens = entry.num_tokens,
                      .first_position = sequence.computed(),
                      .blocks = sequence.block_table().blocks});
-    for (int32_t row = entry.num_tokens - entry.num_logits; row < entry.num_tokens; ++row) {
-      logit_rows.push_back(first_row + row);
-    }
+    const int32_t end = first_row + entry.num_tokens;
+    for (int32_t row = end - entry.num_logits; row < end; ++row) logit_rows.push_back(row);
+    for (int32_t row = end - entry.num_hidden; row < end; ++row) hidden_rows.push_back(row);
     requests.push_back(&sequence.request());
   }
   logits_.resize(logit_rows.size() * model.vocab_size());
+  hidden_.resize(hidden_rows.size() * model.hidden_size());
   cancellation_->BeginStep(std::move(requests));
   absl::Status status =
-      model.Forward({tokens, spans, logit_rows}, cancellation_->flag(), absl::MakeSpan(logits_));
+      model.Forward({tokens, spans, logit_rows, hidden_rows, absl::MakeSpan(hidden_)},
+                    cancellation_->flag(), absl::MakeSpan(logits_));
   cancellation_->EndStep();
   return status;
 }
 
-// Takes the step's results: sequences grow by a token, get their scores, or end.
+// Takes the step's results: sequences grow by a token, get their scores or embeddings, or end.
 void Engine::Advance(const StepPlan& plan, absl::Time now) {
-  const int32_t vocab_size = model_->language_model().vocab_size();
-  absl::Span<const float> rows = logits_;
-  auto next_row = [&rows, vocab_size] {
-    const absl::Span<const float> row = rows.subspan(0, vocab_size);
-    rows.remove_prefix(vocab_size);
+  auto take_row = [](int32_t width, absl::Span<const float>* rows) {
+    const absl::Span<const float> row = rows->subspan(0, width);
+    rows->remove_prefix(width);
     return row;
+  };
+  absl::Span<const float> logits = logits_, hidden = hidden_;
+  auto next_row = [&, width = model_->language_model().vocab_size()] {
+    return take_row(width, &logits);
+  };
+  auto next_hidden = [&, width = model_->language_model().hidden_size()] {
+    return take_row(width, &hidden);
   };
   for (const StepEntry& entry : plan.entries) {
     Sequence* sequence = entry.sequence;
@@ -154,7 +181,12 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
     scheduler_->Commit(entry);
     absl::Status status;
     std::optional<FinishReason> end;
-    if (sequence->scoring()) {
+    if (sequence->embedding()) {
+      for (int32_t i = entry.num_tokens - entry.num_hidden; i < entry.num_tokens; ++i) {
+        status.Update(sequence->Pool(first_position + i, next_hidden()));
+      }
+      if (sequence->remaining() == 0) end = FinishReason::kStop;
+    } else if (sequence->scoring()) {
       for (int32_t i = 0; i < entry.num_logits; ++i) {
         status.Update(sequence->Score(first_position + i, next_row()));
       }
@@ -208,6 +240,7 @@ void Engine::Deliver() {
   ReportQueue();
   {
     absl::MutexLock lock(&mutex_);
+    for (const Finished& f : finished_) log_.Add(f.sequence->request(), f.result);
     for (const Finished& f : finished_) stats_.failed += !f.result.status.ok();
     stats_.requests += static_cast<int64_t>(finished_.size());
   }
@@ -223,7 +256,7 @@ void Engine::ReportQueue() {
   stats_.kv_blocks_cached = scheduler_->blocks().num_cached();
 }
 
-void Engine::RecordStep(const StepPlan& plan, absl::Duration took) {
+void Engine::RecordStep(const StepPlan& plan, const StepWork& work, absl::Duration took) {
   int64_t prefilled = 0, decoded = 0;
   for (const StepEntry& entry : plan.entries) {
     (entry.decode ? decoded : prefilled) += entry.num_tokens;
@@ -235,6 +268,8 @@ void Engine::RecordStep(const StepPlan& plan, absl::Duration took) {
   stats_.tokens_prefilled += prefilled;
   stats_.prefill_time += per_token * prefilled;
   stats_.decode_time += per_token * decoded;
+  stats_.prefill_work += work.prefill;
+  stats_.decode_work += work.decode;
   stats_.tokens_reused += plan.tokens_reused;
   stats_.preemptions += plan.preemptions;
 }

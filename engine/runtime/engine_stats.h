@@ -14,6 +14,18 @@ struct LatencySummary {
   absl::Duration p50, p95, p99;
 };
 
+// What was asked of the machine.
+struct Work {
+  double operations = 0;  // of the products with the weights; a multiply and an add are two
+  double bytes = 0;       // weights and cached keys and values that had to be read
+
+  Work& operator+=(const Work& other) {
+    operations += other.operations;
+    bytes += other.bytes;
+    return *this;
+  }
+};
+
 struct EngineStats {
   int64_t requests = 0;          // finished, whatever their end
   int64_t failed = 0;            // of those, with an error
@@ -26,6 +38,8 @@ struct EngineStats {
   int64_t decode_steps = 0;     // steps that decoded at least one token
   absl::Duration prefill_time;  // model time, shared out by tokens in mixed steps
   absl::Duration decode_time;
+  Work prefill_work;
+  Work decode_work;
   LatencySummary time_to_first_token;
   LatencySummary inter_token_latency;
   int64_t kv_blocks_total = 0;

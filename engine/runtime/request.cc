@@ -29,16 +29,36 @@ Request::Request(RequestSpec spec)
                     ? submitted_ + absl::Milliseconds(spec_.options.timeout_ms)
                     : absl::InfiniteFuture()) {}
 
-bool Request::WaitFor(absl::Duration timeout) {
+bool Request::WaitFor(absl::Duration timeout) { return Wait(absl::Condition(&done_), timeout); }
+
+bool Request::WaitForToken(absl::Duration timeout) {
+  auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return done_ || taken_ < streamed_.size();
+  };
+  return Wait(absl::Condition(&ready), timeout);
+}
+
+bool Request::Wait(const absl::Condition& ready, absl::Duration timeout) {
   const absl::Time until = absl::Now() + timeout;
   {
     absl::MutexLock lock(&mutex_);
-    if (mutex_.AwaitWithDeadline(absl::Condition(&done_), std::min(until, deadline_))) return true;
+    if (mutex_.AwaitWithDeadline(ready, std::min(until, deadline_))) return true;
   }
   if (until < deadline_) return false;
   Expire();
   absl::MutexLock lock(&mutex_);
-  return mutex_.AwaitWithDeadline(absl::Condition(&done_), until);
+  return mutex_.AwaitWithDeadline(ready, until);
+}
+
+std::optional<StreamedToken> Request::TakeToken() {
+  absl::MutexLock lock(&mutex_);
+  if (taken_ == streamed_.size()) return std::nullopt;
+  return std::move(streamed_[taken_++]);
+}
+
+void Request::PublishToken(StreamedToken token) {
+  absl::MutexLock lock(&mutex_);
+  streamed_.push_back(std::move(token));
 }
 
 const Generation& Request::result() const {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,12 @@ enum class FinishReason {
 };
 absl::string_view FinishReasonName(FinishReason reason);  // "stop", "length", "context", "error"
 
+// How the hidden states of a text's tokens become one vector.
+enum class Pooling {
+  kMean,  // their mean
+  kLast,  // the last token's, which has seen all the others
+};
+
 // What the engine is asked to do.
 struct RequestSpec {
   std::vector<int32_t> prompt = {};  // tokens, not empty
@@ -33,6 +40,23 @@ struct RequestSpec {
   std::string salt = {};  // whose prefix cache
   // Instead of generating: the log-probability of each prompt token given those before it.
   bool score_prompt = false;
+  // Instead of generating: the prompt's hidden states, after the model's output norm, as one
+  // vector.
+  std::optional<Pooling> embed = {};
+  // Hands the answer out token by token too: Request::WaitForToken.
+  bool stream = false;
+};
+
+// A token of an answer, as it is made.
+struct StreamedToken {
+  // Negative for a last piece that no token of its own brings: text that was held back (it might
+  // have become a stop string) or a broken character.
+  int32_t token = -1;
+  // What of the answer is certain with this token and was not before; whole characters, maybe none.
+  std::string piece = {};
+  // Natural log of the probability that the model gave it, before temperature and the like.
+  double logprob = 0;
+  absl::Duration since_submission = {};
 };
 
 struct Generation {
@@ -44,6 +68,8 @@ struct Generation {
   std::vector<int32_t> tokens = {};
   // score_prompt: natural logs for prompt[1], prompt[2], ...
   std::vector<float> prompt_logprobs = {};
+  // embed: (hidden_size,), not normalised.
+  std::vector<float> embedding = {};
   int32_t tokens_in = 0;      // prompt
   int32_t tokens_cached = 0;  // of those, found in the prefix cache
   int32_t tokens_out = 0;
@@ -61,6 +87,13 @@ class Request {
   // timeout_ms is over, waiting (or the engine, at the end of its step) gives it up: the result is
   // DeadlineExceeded.
   bool WaitFor(absl::Duration timeout);
+
+  // RequestSpec::stream only. Waits likewise until a token can be taken or the answer is complete;
+  // true when one of them is so.
+  bool WaitForToken(absl::Duration timeout);
+  // The next token of a streamed answer; nullopt where none is there (any more, if the answer is
+  // complete). Where the answer is no error, its pieces together are Generation::text.
+  std::optional<StreamedToken> TakeToken();
 
   // Nobody waits any more: the engine drops the request at the next opportunity, in the middle of a
   // step where nobody else is in it, and finishes it with a Cancelled status. Returns at once.
@@ -86,12 +119,15 @@ class Request {
 
   // Whom to tell when the request is abandoned. Call before anybody else has the request.
   void set_cancellation(std::shared_ptr<BatchCancellation> c) { cancellation_ = std::move(c); }
+  // Hands out a token of a streamed answer.
+  void PublishToken(StreamedToken token);
   // Publishes the result and wakes the waiter. Call once.
   void Finish(Generation result);
 
  private:
   enum class State : uint8_t { kWanted, kCancelled, kExpired };
   void Abandon(State state);
+  bool Wait(const absl::Condition& ready, absl::Duration timeout);
 
   const RequestSpec spec_;
   const absl::Time submitted_;
@@ -100,7 +136,9 @@ class Request {
   std::atomic<State> state_{State::kWanted};
   mutable absl::Mutex mutex_;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
-  Generation result_;  // written before done_, constant after
+  std::vector<StreamedToken> streamed_ ABSL_GUARDED_BY(mutex_);
+  size_t taken_ ABSL_GUARDED_BY(mutex_) = 0;  // of streamed_
+  Generation result_;                         // written before done_, constant after
 };
 
 }  // namespace lm

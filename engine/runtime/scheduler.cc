@@ -79,8 +79,10 @@ bool Scheduler::Plan(Sequence* sequence, int32_t num_tokens, Step* step) {
     if (last == sequence) return false;
   }
   StepEntry entry{.sequence = sequence, .num_tokens = num_tokens, .decode = sequence->decoding()};
-  entry.num_logits =
-      sequence->scoring() ? num_tokens : static_cast<int32_t>(num_tokens == sequence->remaining());
+  const int32_t results = sequence->wants_every_token()
+                              ? num_tokens
+                              : static_cast<int32_t>(num_tokens == sequence->remaining());
+  (sequence->embedding() ? entry.num_hidden : entry.num_logits) = results;
   step->budget -= num_tokens;
   step->plan.entries.push_back(entry);
   return true;
@@ -88,12 +90,14 @@ bool Scheduler::Plan(Sequence* sequence, int32_t num_tokens, Step* step) {
 
 // Whether a running sequence is computing a prefix that this one had better wait for.
 bool Scheduler::MustWait(const Sequence& sequence) const {
-  if (!options_.prefix_cache || sequence.scoring()) return false;
+  if (!options_.prefix_cache || sequence.wants_every_token()) return false;
   const absl::Span<const int32_t> tokens =
       sequence.tokens().subspan(0, sequence.tokens().size() - 1);
   int64_t longest = 0;
   for (const auto& other : running_) {
-    if (other->decoding() || other->scoring() || other->salt() != sequence.salt()) continue;
+    if (other->decoding() || other->wants_every_token() || other->salt() != sequence.salt()) {
+      continue;
+    }
     const absl::Span<const int32_t> theirs = other->tokens();
     const auto parting = std::mismatch(tokens.begin(), tokens.end(), theirs.begin(), theirs.end());
     longest = std::max<int64_t>(longest, parting.first - tokens.begin());
@@ -107,7 +111,7 @@ bool Scheduler::MustWait(const Sequence& sequence) const {
 bool Scheduler::Admit(Sequence* sequence, Step* step) {
   const int64_t num_tokens = static_cast<int64_t>(sequence->tokens().size());
   BlockTable& table = sequence->block_table();
-  const int64_t limit = sequence->scoring() ? 0 : num_tokens - 1;
+  const int64_t limit = sequence->wants_every_token() ? 0 : num_tokens - 1;
   const int64_t matched = blocks_.Match(sequence->salt(), sequence->tokens(), limit, &table);
   int64_t needed = BlocksFor(num_tokens + 1) - matched / kKvBlockTokens;
   for (const auto& other : running_) {
@@ -148,7 +152,7 @@ void Scheduler::Commit(const StepEntry& entry) {
   Sequence* sequence = entry.sequence;
   const int32_t before = sequence->computed();
   sequence->set_computed(before + entry.num_tokens);
-  if (sequence->scoring()) return;
+  if (sequence->wants_every_token()) return;
   // At the end of a prompt the begun block too, for prompts that part in it. While decoding, only
   // what has become full: rarely.
   const bool prompt_ends = !entry.decode && sequence->remaining() == 0;
@@ -165,7 +169,7 @@ std::unique_ptr<Sequence> Scheduler::Finish(Sequence* sequence, bool keep) {
   assert(position != running_.end());
   std::unique_ptr<Sequence> finished = std::move(*position);
   running_.erase(position);
-  if (keep && !sequence->scoring()) {
+  if (keep && !sequence->wants_every_token()) {
     blocks_.Publish(sequence->salt(), sequence->tokens().subspan(0, sequence->computed()),
                     /*partial=*/true, &sequence->block_table());
   }

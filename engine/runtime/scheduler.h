@@ -43,6 +43,7 @@ struct StepEntry {
   int32_t num_tokens = 0;
   bool decode = false;     // else a (part of a) prompt
   int32_t num_logits = 0;  // of the last so many of these tokens the logits are wanted
+  int32_t num_hidden = 0;  // likewise, the hidden states
 };
 
 struct StepPlan {

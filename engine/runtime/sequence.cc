@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -15,6 +16,14 @@ const absl::Status& LostError() {
   static const absl::Status* const error =
       new absl::Status(absl::StatusCode::kResourceExhausted, "the engine ran out of memory");
   return *error;
+}
+
+// Natural log of the probability of `token`. REQUIRES: the logits are finite.
+double LogProbability(absl::Span<const float> logits, int32_t token) {
+  const double greatest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (float logit : logits) sum += std::exp(logit - greatest);
+  return logits[token] - greatest - std::log(sum);
 }
 
 }  // namespace
@@ -65,7 +74,21 @@ absl::StatusOr<std::optional<FinishReason>> Sequence::SampleNext(absl::Span<cons
   ASSIGN_OR_RETURN(const int32_t token, sampler_.Sample(logits, tokens_, scratch));
   if (answer_tokens() == 0) generation_.time_to_first_token = now - request_->submitted();
   last_latency_ = now - std::exchange(last_token_, now);
-  return Append(token);
+  const int32_t before = answer_tokens();
+  const std::optional<FinishReason> finish = Append(token);
+  if (request_->spec().stream && answer_tokens() > before) {
+    Publish(token, LogProbability(logits, token), now);
+  }
+  return finish;
+}
+
+// Streams the token and what it made certain of the text.
+void Sequence::Publish(int32_t token, double logprob, absl::Time now) {
+  request_->PublishToken({.token = token,
+                          .piece = generation_.text.substr(streamed_bytes_),
+                          .logprob = logprob,
+                          .since_submission = now - request_->submitted()});
+  streamed_bytes_ = generation_.text.size();
 }
 
 std::optional<FinishReason> Sequence::Append(int32_t token) {
@@ -86,20 +109,41 @@ std::optional<FinishReason> Sequence::Append(int32_t token) {
 absl::Status Sequence::Score(int32_t position, absl::Span<const float> logits) {
   assert(scoring() && position + 1 < prompt_tokens_);
   RETURN_IF_ERROR(CheckFinite(logits));
-  const double greatest = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (float logit : logits) sum += std::exp(logit - greatest);
-  const double logit = logits[tokens_[position + 1]];
-  generation_.prompt_logprobs.push_back(static_cast<float>(logit - greatest - std::log(sum)));
+  // Computed anew after a preemption it is the same number.
+  if (position < static_cast<int32_t>(generation_.prompt_logprobs.size())) return absl::OkStatus();
+  const double logprob = LogProbability(logits, tokens_[position + 1]);
+  generation_.prompt_logprobs.push_back(static_cast<float>(logprob));
+  return absl::OkStatus();
+}
+
+absl::Status Sequence::Pool(int32_t position, absl::Span<const float> hidden) {
+  assert(embedding());
+  for (float value : hidden) {
+    if (!std::isfinite(value)) {
+      return absl::InternalError(absl::StrCat("the hidden state of token ", position,
+                                              " is not finite; the model's weights are damaged"));
+    }
+  }
+  if (position < pooled_until_) return absl::OkStatus();  // as for Score
+  pooled_until_ = position + 1;
+  pooled_.resize(hidden.size());
+  for (size_t i = 0; i < hidden.size(); ++i) pooled_[i] += hidden[i];
   return absl::OkStatus();
 }
 
 Generation Sequence::TakeResult(FinishReason finish, absl::Time now) {
   Generation result = std::move(generation_);
+  // The mean is of doubles added in the order of the tokens: no batch or chunk can change it.
+  const double rows = request_->spec().embed == Pooling::kMean ? prompt_tokens_ : 1;
+  for (double sum : pooled_) result.embedding.push_back(static_cast<float>(sum / rows));
   // Nothing follows a stop string; every other end releases what was held back. (The replacement
   // character of a cut-off one may itself complete a stop string.)
   if (!stop_matcher_.matched() && !stop_matcher_.Append(detokenizer_.Finish(), &result.text)) {
     stop_matcher_.Flush(&result.text);
+  }
+  if (request_->spec().stream && result.text.size() > streamed_bytes_) {
+    request_->PublishToken({.piece = result.text.substr(streamed_bytes_),
+                            .since_submission = now - request_->submitted()});
   }
   result.finish = finish;
   result.tokens.assign(tokens_.begin() + prompt_tokens_, tokens_.end());

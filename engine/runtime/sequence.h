@@ -38,16 +38,22 @@ class Sequence {
   const Request& request() const { return *request_; }
   absl::string_view salt() const { return request_->spec().salt; }
   bool scoring() const { return request_->spec().score_prompt; }
+  bool embedding() const { return request_->spec().embed.has_value(); }
+  // Whether results of every token of the prompt are wanted, not only of the last one: then a
+  // cached prefix, which has keys and values only, is of no use.
+  bool wants_every_token() const { return scoring() || request_->spec().embed == Pooling::kMean; }
   absl::Span<const int32_t> tokens() const { return tokens_; }
   int32_t computed() const { return computed_; }
   int32_t answer_tokens() const { return static_cast<int32_t>(tokens_.size()) - prompt_tokens_; }
 
-  // Tokens to compute until the next one can be sampled (scoring: until all logits are there).
+  // Tokens to compute until the next one can be sampled (scoring, embedding: until all results are
+  // there).
   int32_t remaining() const;
   // Whether that is the one token sampled last, rather than (a part of) a prompt.
   bool decoding() const { return answer_tokens() > 0 && remaining() == 1; }
   // How the request ends where the model need not run at all: no answer or score is asked for.
   bool trivial() const {
+    if (embedding()) return false;
     return scoring() ? remaining() == 0 : request_->spec().options.max_tokens == 0;
   }
 
@@ -64,8 +70,11 @@ class Sequence {
   // it does.
   absl::StatusOr<std::optional<FinishReason>> SampleNext(absl::Span<const float> logits,
                                                          absl::Time now, Sampler::Scratch* scratch);
-  // Scores token `position` + 1 by the logits of `position`. Call with ascending positions.
+  // Scores token `position` + 1 by the logits of `position`. Call with ascending positions; after a
+  // preemption, from the first one again.
   absl::Status Score(int32_t position, absl::Span<const float> logits);
+  // Adds the hidden state of the token at `position` to the embedding. Call likewise.
+  absl::Status Pool(int32_t position, absl::Span<const float> hidden);
 
   // Since the token before the last, and since submission for the first; after SampleNext.
   absl::Duration last_latency() const { return last_latency_; }
@@ -80,6 +89,7 @@ class Sequence {
 
  private:
   std::optional<FinishReason> Append(int32_t token);
+  void Publish(int32_t token, double logprob, absl::Time now);
 
   const std::shared_ptr<Request> request_;
   const Tokenizer* const tokenizer_;
@@ -92,7 +102,10 @@ class Sequence {
   Sampler sampler_;
   Detokenizer detokenizer_;
   StopMatcher stop_matcher_;
-  Generation generation_;  // text and times as far as they are known
+  Generation generation_;       // text and times as far as they are known
+  size_t streamed_bytes_ = 0;   // of its text
+  std::vector<double> pooled_;  // (hidden_size,) sum of the hidden states of [0, pooled_until_)
+  int32_t pooled_until_ = 0;
   absl::Time last_token_;
   absl::Duration last_latency_;
   bool delivered_ = false;

@@ -38,13 +38,36 @@ Session::Session(std::shared_ptr<Engine> engine, std::string salt)
 
 absl::StatusOr<std::shared_ptr<Request>> Session::Submit(absl::string_view prompt,
                                                          absl::string_view system,
-                                                         const GenerationOptions& options) const {
+                                                         const GenerationOptions& options,
+                                                         bool stream) const {
   ASSIGN_OR_RETURN(std::vector<int32_t> tokens, EncodePrompt(prompt, system));
   const int64_t most = int64_t{engine_->max_sequence_tokens()} - 1;
   if (options.on_overflow != OnOverflow::kError && static_cast<int64_t>(tokens.size()) > most) {
     RETURN_IF_ERROR(Truncate(prompt, system, options, &tokens));
   }
-  return engine_->Submit({.prompt = std::move(tokens), .options = options, .salt = salt_});
+  return Queue({.prompt = std::move(tokens), .options = options, .salt = salt_, .stream = stream});
+}
+
+absl::StatusOr<std::shared_ptr<Request>> Session::SubmitEmbedding(
+    absl::string_view text, Pooling pooling, const GenerationOptions& options) const {
+  const Tokenizer& tokenizer = model().tokenizer();
+  ASSIGN_OR_RETURN(std::vector<int32_t> tokens, tokenizer.EncodePlain(text));
+  const size_t most = engine_->max_sequence_tokens();
+  if (tokens.size() > most && options.on_overflow == OnOverflow::kTruncateEnd) {
+    tokens.resize(most);
+  } else if (tokens.size() > most && options.on_overflow == OnOverflow::kTruncateStart) {
+    const bool has_bos = tokens.front() == tokenizer.vocabulary().bos;
+    tokens.erase(tokens.begin() + has_bos, tokens.end() - (most - has_bos));
+  }
+  if (tokens.empty()) {
+    return absl::InvalidArgumentError("the text has no tokens, and so no embedding");
+  }
+  return Queue({.prompt = std::move(tokens), .options = options, .salt = salt_, .embed = pooling});
+}
+
+absl::StatusOr<std::shared_ptr<Request>> Session::Queue(RequestSpec spec) const {
+  return tally_ != nullptr ? tally_->Take(engine_, std::move(spec))
+                           : engine_->Submit(std::move(spec));
 }
 
 absl::Status Session::Truncate(absl::string_view prompt, absl::string_view system,
@@ -77,8 +100,7 @@ absl::Status Session::Truncate(absl::string_view prompt, absl::string_view syste
 
 absl::StatusOr<std::shared_ptr<Request>> Session::SubmitScoring(absl::string_view text) const {
   ASSIGN_OR_RETURN(std::vector<int32_t> tokens, model().tokenizer().EncodePlain(text));
-  return engine_->Submit(
-      {.prompt = std::move(tokens), .options = {}, .salt = salt_, .score_prompt = true});
+  return Queue({.prompt = std::move(tokens), .options = {}, .salt = salt_, .score_prompt = true});
 }
 
 std::string Session::Render(absl::string_view prompt, absl::string_view system) const {

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/runtime/engine.h"
+#include "engine/runtime/prompt_tally.h"
 
 namespace lm {
 
@@ -30,10 +31,16 @@ class Session {
   // on_overflow = truncate_start or truncate_end takes whole tokens off that end of `prompt`; the
   // system prompt and the template's words stay (OutOfRange where they alone are too long). It
   // happens only to a prompt that does not fit, and leaves room for max_tokens, up to half of the
-  // context.
+  // context. `stream`: as RequestSpec::stream.
   absl::StatusOr<std::shared_ptr<Request>> Submit(absl::string_view prompt,
                                                   absl::string_view system,
-                                                  const GenerationOptions& options) const;
+                                                  const GenerationOptions& options,
+                                                  bool stream = false) const;
+
+  // Queues the embedding of a plain text (no template); at least one token. Of `options`
+  // on_overflow and timeout_ms count; truncation takes tokens off the text until it fits.
+  absl::StatusOr<std::shared_ptr<Request>> SubmitEmbedding(absl::string_view text, Pooling pooling,
+                                                           const GenerationOptions& options) const;
 
   // Queues the scoring of a plain text (no template); at least one token.
   absl::StatusOr<std::shared_ptr<Request>> SubmitScoring(absl::string_view text) const;
@@ -44,6 +51,10 @@ class Session {
   absl::StatusOr<std::vector<int32_t>> EncodePrompt(absl::string_view prompt,
                                                     absl::string_view system) const;
 
+  // From now on Submit and its sisters only take note of what would be asked, and answer at once.
+  // REQUIRES: *tally outlives this and its copies.
+  void set_tally(PromptTally* tally) { tally_ = tally; }
+
   const Engine& engine() const { return *engine_; }
   const Model& model() const { return engine_->model(); }
 
@@ -51,7 +62,10 @@ class Session {
   absl::Status Truncate(absl::string_view prompt, absl::string_view system,
                         const GenerationOptions& options, std::vector<int32_t>* tokens) const;
 
+  absl::StatusOr<std::shared_ptr<Request>> Queue(RequestSpec spec) const;
+
   std::shared_ptr<Engine> engine_;
+  PromptTally* tally_ = nullptr;  // null: requests are made
   std::string salt_;
 };
 

@@ -248,5 +248,39 @@ TEST_F(EngineTest, ManyClientsAtOnce) {
   EXPECT_EQ(answers, 160);
 }
 
+TEST_F(EngineTest, TellsASaltWhatItHasInTheCacheAndWhatItAsked) {
+  script_->says = {{Bytes("mine"), Bytes("abc")}};
+  Start();
+  Generate(*engine_, {.prompt = Bytes("mine"), .salt = "me"});
+  Generate(*engine_,
+           {.prompt = Bytes("secret of another"), .options = {.max_tokens = 1}, .salt = "you"});
+  auto inspect = [this](const std::string& salt) {
+    auto inspection = engine_->InspectCache(salt);
+    EXPECT_TRUE(inspection->WaitFor(absl::Seconds(30)));
+    return inspection->runs();
+  };
+  ASSERT_EQ(inspect("me").size(), 1u);
+  EXPECT_EQ(inspect("me")[0].beginning, Bytes("mineabc"));
+  EXPECT_TRUE(inspect("").empty());
+  ASSERT_EQ(engine_->RecentRequests("me").size(), 1u);
+  EXPECT_EQ(engine_->RecentRequests("me")[0].tokens_out, 3);
+  EXPECT_TRUE(engine_->RecentRequests("").empty());
+
+  engine_->Stop();
+  EXPECT_TRUE(inspect("me").empty());
+}
+
+TEST_F(EngineTest, AnInspectionWaitsForTheStepAndNoLonger) {
+  script_->Pause();
+  Start();
+  auto request = engine_->Submit({.prompt = {1}}).value();
+  script_->AwaitForward(1);
+  auto inspection = engine_->InspectCache("");
+  EXPECT_FALSE(inspection->WaitFor(absl::Milliseconds(20)));
+  std::thread stopper([this] { engine_->Stop(); });
+  EXPECT_TRUE(inspection->WaitFor(absl::Seconds(30)));
+  stopper.join();
+}
+
 }  // namespace
 }  // namespace lm

@@ -65,7 +65,8 @@ bool ScriptedModel::Linger(const std::atomic<bool>& cancel) {
     if (cancel.load(std::memory_order_relaxed)) return false;
     {
       absl::MutexLock lock(&script_->mutex);
-      if (!script_->paused && absl::Now() >= end) return true;
+      const bool held = script_->paused || script_->forwards > script_->most_forwards;
+      if (!held && absl::Now() >= end) return true;
     }
     absl::SleepFor(absl::Microseconds(50));
   }
@@ -125,6 +126,8 @@ absl::Status ScriptedModel::Forward(const Batch& batch, const std::atomic<bool>&
     if (token == script_->error_token) return absl::InternalError("the device failed");
   }
   auto wanted = batch.logit_rows.begin();
+  auto wanted_hidden = batch.hidden_rows.begin();
+  absl::Span<float> hidden = batch.hidden;
   for (const SequenceSpan& s : batch.sequences) {
     uint64_t state = 0;
     for (int32_t p = 0; p < s.first_position; ++p) {
@@ -146,6 +149,14 @@ absl::Status ScriptedModel::Forward(const Batch& batch, const std::atomic<bool>&
         logits.remove_prefix(kVocabSize);
         ++wanted;
       }
+      if (wanted_hidden != batch.hidden_rows.end() && *wanted_hidden == s.first_row + i) {
+        for (int32_t n = 0; n < kHiddenSize; ++n) {
+          hidden[n] = token == script_->nan_token ? std::numeric_limits<float>::quiet_NaN()
+                                                  : static_cast<float>(RandomUniform(state, n));
+        }
+        hidden.remove_prefix(kHiddenSize);
+        ++wanted_hidden;
+      }
     }
     if (!script_->tenants) continue;
     for (int32_t b : s.blocks) {
@@ -156,6 +167,7 @@ absl::Status ScriptedModel::Forward(const Batch& batch, const std::atomic<bool>&
     }
   }
   if (!logits.empty()) script_->Violate("fewer logit rows than room");
+  if (!hidden.empty()) script_->Violate("fewer hidden rows than room");
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -25,6 +26,7 @@ inline constexpr int32_t kImStart = 256;
 inline constexpr int32_t kImEnd = 257;  // ends an answer
 inline constexpr int32_t kBos = 258;
 inline constexpr int32_t kVocabSize = 300;
+inline constexpr int32_t kHiddenSize = 3;
 
 std::vector<int32_t> Bytes(const std::string& text);
 
@@ -48,6 +50,9 @@ struct Script {
   void Resume();
   void AwaitForward(int64_t entered);  // until Forward has been entered so often
 
+  // Later passes than this one wait (and still look at their cancel flag).
+  std::atomic<int64_t> most_forwards{std::numeric_limits<int64_t>::max()};
+
   std::atomic<int64_t> forwards{0};
   std::atomic<int64_t> cancelled_forwards{0};
   std::atomic<int64_t> copies{0};
@@ -67,6 +72,7 @@ class ScriptedModel : public LanguageModel {
   explicit ScriptedModel(std::shared_ptr<Script> script);
 
   int32_t vocab_size() const override { return kVocabSize; }
+  int32_t hidden_size() const override { return kHiddenSize; }
   int32_t context_length() const override { return script_->context_length; }
   int32_t num_kv_blocks() const override { return script_->num_blocks; }
   int64_t kv_block_bytes() const override { return kKvBlockTokens * sizeof(Slot); }

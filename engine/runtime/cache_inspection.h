@@ -1,0 +1,46 @@
+// CacheInspection: what the prefix cache holds for one salt, as the engine's thread sees it between
+// two of its steps.
+//
+//   std::shared_ptr<CacheInspection> inspection = engine->InspectCache(salt);
+//   while (!inspection->WaitFor(absl::Milliseconds(5))) ...
+//   for (const PrefixTree::Run& run : inspection->runs()) ...
+#ifndef LM_ENGINE_RUNTIME_CACHE_INSPECTION_H_
+#define LM_ENGINE_RUNTIME_CACHE_INSPECTION_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "engine/cache/prefix_tree.h"
+
+namespace lm {
+
+// Thread-safe.
+class CacheInspection {
+ public:
+  explicit CacheInspection(std::string salt) : salt_(std::move(salt)) {}
+
+  // True when runs() can be read.
+  bool WaitFor(absl::Duration timeout) const {
+    return done_.WaitForNotificationWithTimeout(timeout);
+  }
+  const std::vector<PrefixTree::Run>& runs() const { return runs_; }
+
+  // For the engine: once.
+  const std::string& salt() const { return salt_; }
+  void Finish(std::vector<PrefixTree::Run> runs) {
+    runs_ = std::move(runs);
+    done_.Notify();
+  }
+
+ private:
+  const std::string salt_;
+  std::vector<PrefixTree::Run> runs_;  // constant once done_
+  absl::Notification done_;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_RUNTIME_CACHE_INSPECTION_H_

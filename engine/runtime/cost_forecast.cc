@@ -1,0 +1,76 @@
+#include "engine/runtime/cost_forecast.h"
+
+#include <algorithm>
+
+namespace lm {
+namespace {
+
+// Less than this says nothing about an engine's speed.
+constexpr int64_t kTellingPrefillTokens = 256;
+constexpr int64_t kTellingDecodeSteps = 16;
+constexpr int64_t kTellingAnswers = 3;
+
+// Of the ceilings, for an engine without a past.
+constexpr double kAssumedShare = 0.4;
+
+double Seconds(absl::Duration d) { return absl::ToDoubleSeconds(d); }
+
+// Seconds that the machine's ceilings allow; 0 where they are not known.
+double AtBest(double operations, double bytes, const MachineCeilings& ceilings, double peak) {
+  if (peak <= 0 || ceilings.read_bytes_per_second <= 0) return 0;
+  return std::max(operations / peak, bytes / ceilings.read_bytes_per_second);
+}
+
+}  // namespace
+
+CostForecast Forecast(const PlannedWork& work, const EngineStats& stats, const ModelCost& cost,
+                      const std::optional<MachineCeilings>& ceilings) {
+  CostForecast forecast;
+  const int64_t answered = stats.time_to_first_token.count;
+  forecast.answer_tokens = work.most_answer_tokens;
+  if (answered >= kTellingAnswers) {
+    const double mean = static_cast<double>(stats.tokens_decoded) / static_cast<double>(answered);
+    forecast.answer_tokens =
+        std::min(work.most_answer_tokens,
+                 static_cast<int64_t>(mean * static_cast<double>(work.answers) + 0.5));
+  }
+  const double prefill_tokens = static_cast<double>(work.prefill_tokens);
+  const double answer_tokens = static_cast<double>(forecast.answer_tokens);
+  const bool prefill_tells =
+      stats.tokens_prefilled >= kTellingPrefillTokens && stats.prefill_time > absl::ZeroDuration();
+  const bool decode_tells =
+      stats.decode_steps >= kTellingDecodeSteps && stats.decode_time > absl::ZeroDuration();
+  forecast.measured = prefill_tells && decode_tells;
+
+  const MachineCeilings known = ceilings.value_or(MachineCeilings());
+  const double peak = cost.integers ? known.int8_ops_per_second : known.fp32_flops_per_second;
+  const double operations = 2.0 * static_cast<double>(cost.body_parameters);
+  if (prefill_tells) {
+    forecast.prefill = stats.prefill_time * (prefill_tokens / stats.tokens_prefilled);
+  } else if (peak > 0) {
+    forecast.prefill = absl::Seconds(operations * prefill_tokens / (peak * kAssumedShare));
+  }
+
+  // Steps of as many sequences as there are answers; the last ones are less full.
+  const double together = static_cast<double>(
+      std::max<int64_t>(1, std::min<int64_t>(work.answers, work.max_sequences)));
+  const double steps = answer_tokens / together;
+  const double head = 2.0 * static_cast<double>(cost.head_parameters);
+  const double step_at_best =
+      AtBest((operations + head) * together, static_cast<double>(cost.body_bytes + cost.head_bytes),
+             known, peak);
+  if (step_at_best > 0) {
+    double share = kAssumedShare;
+    if (decode_tells) {
+      share = AtBest(stats.decode_work.operations, stats.decode_work.bytes, known, peak) /
+              Seconds(stats.decode_time);
+    }
+    if (share > 0) forecast.decode = absl::Seconds(steps * step_at_best / share);
+  } else if (decode_tells && stats.inter_token_latency.count > 0) {
+    forecast.decode =
+        stats.decode_time * (answer_tokens / static_cast<double>(stats.inter_token_latency.count));
+  }
+  return forecast;
+}
+
+}  // namespace lm

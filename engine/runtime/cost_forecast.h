@@ -1,0 +1,42 @@
+// CostForecast: how long requests will take, before they are made.
+//
+// Prefill is bound by arithmetic and decode by memory or arithmetic, whichever takes longer:
+//   prefill  2 x parameters x tokens / (peak operations a second)
+//   a step   max(bytes of weights / bandwidth, 2 x parameters x sequences / peak)
+// divided by the share of these ceilings that the engine has reached so far; where it has done too
+// little to tell, by one that is assumed. On a device whose ceilings are not known only an engine
+// with a past can tell: its tokens a second.
+#ifndef LM_ENGINE_RUNTIME_COST_FORECAST_H_
+#define LM_ENGINE_RUNTIME_COST_FORECAST_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/time/time.h"
+#include "engine/backend/machine_ceilings.h"
+#include "engine/model/model.h"
+#include "engine/runtime/engine_stats.h"
+
+namespace lm {
+
+struct PlannedWork {
+  int64_t prefill_tokens = 0;  // to compute, without what is shared
+  int64_t answers = 0;
+  int64_t most_answer_tokens = 0;  // max_tokens of all answers
+  int32_t max_sequences = 64;      // that decode together
+};
+
+struct CostForecast {
+  int64_t answer_tokens = 0;  // as long as this engine's answers were so far, at most as planned
+  std::optional<absl::Duration> prefill;
+  std::optional<absl::Duration> decode;
+  bool measured = false;  // both by this engine's own past
+};
+
+// `ceilings` where the model's device has known ones.
+CostForecast Forecast(const PlannedWork& work, const EngineStats& stats, const ModelCost& cost,
+                      const std::optional<MachineCeilings>& ceilings);
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_RUNTIME_COST_FORECAST_H_

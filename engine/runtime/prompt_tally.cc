@@ -1,0 +1,82 @@
+#include "engine/runtime/prompt_tally.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "engine/base/status_macros.h"
+
+namespace lm {
+
+absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(const std::shared_ptr<Engine>& engine,
+                                                           RequestSpec spec) {
+  RETURN_IF_ERROR(engine->Validate(spec));
+  num_tokens_ += static_cast<int64_t>(spec.prompt.size());
+  if (num_tokens_ > kMostTokens) {
+    return absl::OutOfRangeError(absl::StrCat("the prompts have more than ", kMostTokens,
+                                              " tokens together; count a part of them"));
+  }
+  auto part = std::find_if(parts_.begin(), parts_.end(),
+                           [&engine](const Part& p) { return p.engine == engine; });
+  if (part == parts_.end()) {
+    part = parts_.insert(parts_.end(), Part{engine, {}, {}});
+  }
+  Prompt prompt{.begin = static_cast<int64_t>(part->tokens.size())};
+  part->tokens.insert(part->tokens.end(), spec.prompt.begin(), spec.prompt.end());
+  prompt.end = static_cast<int64_t>(part->tokens.size());
+  Generation answer;
+  answer.finish = FinishReason::kStop;
+  answer.tokens_in = static_cast<int32_t>(spec.prompt.size());
+  if (spec.embed.has_value()) {
+    answer.embedding.resize(engine->model().info().hidden_size);
+  } else if (spec.score_prompt) {
+    answer.prompt_logprobs.resize(spec.prompt.size() - 1);
+  } else {
+    const int64_t room = int64_t{engine->max_sequence_tokens()} - answer.tokens_in;
+    prompt.max_tokens = static_cast<int32_t>(
+        std::min<int64_t>(spec.options.max_tokens, std::max<int64_t>(room, 0)));
+  }
+  part->prompts.push_back(prompt);
+  auto request = std::make_shared<Request>(std::move(spec));
+  request->Finish(std::move(answer));
+  return request;
+}
+
+std::vector<PromptTally::Totals> PromptTally::Count() const {
+  std::vector<Totals> totals;
+  for (const Part& part : parts_) totals.push_back(Count(part));
+  return totals;
+}
+
+// In lexicographic order a prompt shares most with its neighbour.
+PromptTally::Totals PromptTally::Count(const Part& part) {
+  auto tokens_of = [&part](const Prompt& prompt) {
+    return absl::MakeSpan(part.tokens).subspan(prompt.begin, prompt.end - prompt.begin);
+  };
+  std::vector<Prompt> sorted = part.prompts;
+  std::sort(sorted.begin(), sorted.end(), [&tokens_of](const Prompt& a, const Prompt& b) {
+    const auto left = tokens_of(a), right = tokens_of(b);
+    return std::lexicographical_compare(left.begin(), left.end(), right.begin(), right.end());
+  });
+  Totals totals{.engine = part.engine, .requests = static_cast<int64_t>(sorted.size())};
+  absl::Span<const int32_t> before;
+  bool first = true;
+  for (const Prompt& prompt : sorted) {
+    const absl::Span<const int32_t> tokens = tokens_of(prompt);
+    if (!first && tokens == before) continue;
+    const auto parting = std::mismatch(tokens.begin(), tokens.end(), before.begin(), before.end());
+    ++totals.prompts;
+    totals.tokens += static_cast<int64_t>(tokens.size());
+    // The last token is computed in any case: its logits are wanted.
+    totals.tokens_shared +=
+        std::min<int64_t>(parting.first - tokens.begin(), static_cast<int64_t>(tokens.size()) - 1);
+    totals.most_answer_tokens += prompt.max_tokens;
+    totals.answers += prompt.max_tokens > 0;
+    before = tokens;
+    first = false;
+  }
+  return totals;
+}
+
+}  // namespace lm

@@ -1,0 +1,64 @@
+// PromptTally counts what requests would cost instead of running them.
+//
+//   PromptTally tally;
+//   session.set_tally(&tally);        // from now on Submit takes note, and answers ""
+//   ...
+//   for (const PromptTally::Totals& totals : tally.Count()) ...
+#ifndef LM_ENGINE_RUNTIME_PROMPT_TALLY_H_
+#define LM_ENGINE_RUNTIME_PROMPT_TALLY_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/runtime/engine.h"
+#include "engine/runtime/request.h"
+
+namespace lm {
+
+// Not thread-safe.
+class PromptTally {
+ public:
+  // Of all prompts together: 512 MB.
+  static constexpr int64_t kMostTokens = int64_t{1} << 27;
+
+  // Takes note of a request and returns it answered: with an empty text, or zeros where it scores
+  // or embeds. OutOfRange where the engine would refuse the prompt for its length, or beyond
+  // kMostTokens.
+  absl::StatusOr<std::shared_ptr<Request>> Take(const std::shared_ptr<Engine>& engine,
+                                                RequestSpec spec);
+
+  struct Totals {
+    std::shared_ptr<Engine> engine;
+    int64_t requests = 0;
+    int64_t prompts = 0;        // different ones: equal prompts are generated once
+    int64_t tokens = 0;         // of the different prompts
+    int64_t tokens_shared = 0;  // of those, in a prefix that a prompt before has too
+    int64_t most_answer_tokens = 0;
+    int64_t answers = 0;  // of the different prompts, those that are generated for
+  };
+  // A row for each engine asked, in that order.
+  std::vector<Totals> Count() const;
+  bool empty() const { return parts_.empty(); }
+
+ private:
+  struct Prompt {
+    int64_t begin = 0;  // of tokens
+    int64_t end = 0;
+    int32_t max_tokens = 0;  // of its answer
+  };
+  struct Part {
+    std::shared_ptr<Engine> engine;
+    std::vector<int32_t> tokens;
+    std::vector<Prompt> prompts;
+  };
+  static Totals Count(const Part& part);
+
+  std::vector<Part> parts_;
+  int64_t num_tokens_ = 0;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_RUNTIME_PROMPT_TALLY_H_

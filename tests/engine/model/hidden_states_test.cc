@@ -1,0 +1,110 @@
+// The hidden states that Forward hands out: what the head multiplies, row for row.
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "engine/gguf/gguf_file.h"
+#include "engine/model/model.h"
+#include "tests/engine/model/run_model.h"
+
+namespace lm {
+namespace {
+
+constexpr char kModel[] = LM_TESTDATA "/models/llama-spm-untied-f32.gguf";
+
+std::vector<int32_t> Tokens(int count) {
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < count; ++i) tokens.push_back(3 + (i * 37) % 250);
+  return tokens;
+}
+
+struct Results {
+  std::vector<float> logits;
+  std::vector<float> hidden;
+};
+
+// The tokens [from, from + count) of a sequence; results for the given rows of that batch.
+Results FeedFor(LanguageModel& model, const TestSequence& sequence, int32_t from, int32_t count,
+                const std::vector<int32_t>& logit_rows, const std::vector<int32_t>& hidden_rows) {
+  Results results;
+  results.logits.resize(logit_rows.size() * model.vocab_size());
+  results.hidden.resize(hidden_rows.size() * model.hidden_size());
+  const SequenceSpan span{
+      .first_row = 0, .num_tokens = count, .first_position = from, .blocks = sequence.blocks};
+  const std::atomic<bool> cancel{false};
+  absl::Status status = model.Forward({.tokens = absl::MakeSpan(&sequence.tokens[from], count),
+                                       .sequences = absl::MakeSpan(&span, 1),
+                                       .logit_rows = logit_rows,
+                                       .hidden_rows = hidden_rows,
+                                       .hidden = absl::MakeSpan(results.hidden)},
+                                      cancel, absl::MakeSpan(results.logits));
+  EXPECT_TRUE(status.ok()) << status;
+  return results;
+}
+
+std::vector<float> Rows(const std::vector<float>& all, std::vector<int32_t> rows, int64_t width) {
+  std::vector<float> some;
+  for (int32_t row : rows) {
+    some.insert(some.end(), all.begin() + row * width, all.begin() + (row + 1) * width);
+  }
+  return some;
+}
+
+class HiddenStatesTest : public testing::TestWithParam<const char*> {
+ protected:
+  HiddenStatesTest() {
+    auto model = Model::Load(kModel, {.device = GetParam(), .kv_bytes = 1 << 24});
+    EXPECT_TRUE(model.ok()) << model.status();
+    model_ = *std::move(model);
+  }
+  std::unique_ptr<Model> model_;
+};
+
+TEST_P(HiddenStatesTest, TimesTheHeadAreTheLogits) {
+  LanguageModel& model = model_->language_model();
+  const int64_t width = model.hidden_size(), vocab = model.vocab_size();
+  const TestSequence sequence = MakeSequence(Tokens(5), 0);
+  const Results results = FeedFor(model, sequence, 0, 5, {1, 4}, {1, 4});
+
+  auto gguf = GgufFile::Open(kModel);
+  ASSERT_TRUE(gguf.ok()) << gguf.status();
+  const TensorInfo* head = (*gguf)->FindTensor("output.weight");
+  ASSERT_NE(head, nullptr);
+  std::vector<float> w(vocab * width);
+  ASSERT_TRUE((*gguf)
+                  ->ReadTensor(*head, {reinterpret_cast<char*>(w.data()), w.size() * sizeof(float)})
+                  .ok());
+  for (int64_t row = 0; row < 2; ++row) {
+    for (int64_t token = 0; token < vocab; ++token) {
+      double sum = 0;
+      for (int64_t i = 0; i < width; ++i) {
+        sum += double{w[token * width + i]} * results.hidden[row * width + i];
+      }
+      ASSERT_NEAR(results.logits[row * vocab + token], sum, 1e-4) << row << ", " << token;
+    }
+  }
+}
+
+TEST_P(HiddenStatesTest, AnySubsetOfRowsInAnyChunks) {
+  LanguageModel& model = model_->language_model();
+  const int64_t width = model.hidden_size(), vocab = model.vocab_size();
+  const TestSequence sequence = MakeSequence(Tokens(70), 0);
+  std::vector<int32_t> every(70);
+  std::iota(every.begin(), every.end(), 0);
+  const Results all = FeedFor(model, sequence, 0, 70, every, every);
+
+  const TestSequence other = MakeSequence(Tokens(70), 8);
+  FeedFor(model, other, 0, 30, {}, {});
+  const Results some = FeedFor(model, other, 30, 40, {3, 39}, {0, 3, 17});
+  EXPECT_EQ(some.hidden, Rows(all.hidden, {30, 33, 47}, width));
+  EXPECT_EQ(some.logits, Rows(all.logits, {33, 69}, vocab));
+  const Results hidden_only = FeedFor(model, other, 30, 40, {}, {39});
+  EXPECT_EQ(hidden_only.hidden, Rows(all.hidden, {69}, width));
+  const Results apart = FeedFor(model, other, 30, 40, {5}, {6});
+  EXPECT_EQ(apart.hidden, Rows(all.hidden, {36}, width));
+  EXPECT_EQ(apart.logits, Rows(all.logits, {35}, vocab));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HiddenStatesTest, testing::Values("reference", "cpu"));
+
+}  // namespace
+}  // namespace lm

@@ -1,0 +1,77 @@
+#include "engine/runtime/cost_forecast.h"
+
+#include <gtest/gtest.h>
+
+namespace lm {
+namespace {
+
+constexpr MachineCeilings kMachine = {
+    .read_bytes_per_second = 1e9, .fp32_flops_per_second = 1e11, .int8_ops_per_second = 1e12};
+constexpr ModelCost kModel = {.body_parameters = 100'000'000,
+                              .body_bytes = 90'000'000,
+                              .head_parameters = 10'000'000,
+                              .head_bytes = 10'000'000};
+
+TEST(CostForecastTest, WithoutAPastTheCeilingsAndAnAssumedShareCount) {
+  const CostForecast forecast = Forecast(
+      {.prefill_tokens = 1000, .answers = 1, .most_answer_tokens = 20}, {}, kModel, kMachine);
+  EXPECT_FALSE(forecast.measured);
+  EXPECT_EQ(forecast.answer_tokens, 20);
+  // 2e8 operations a token at 1e12 a second; a step reads 1e8 bytes at 1e9 a second.
+  EXPECT_NEAR(absl::ToDoubleSeconds(forecast.prefill.value()), 0.2 / 0.4, 1e-9);
+  EXPECT_NEAR(absl::ToDoubleSeconds(forecast.decode.value()), 20 * 0.1 / 0.4, 1e-9);
+}
+
+TEST(CostForecastTest, RowsThatDecodeTogetherShareTheWeightsUntilArithmeticBindsThem) {
+  const auto seconds = [](int64_t answers) {
+    return absl::ToDoubleSeconds(
+        Forecast({.answers = answers, .most_answer_tokens = 20 * answers}, {}, kModel, kMachine)
+            .decode.value());
+  };
+  EXPECT_NEAR(seconds(8), seconds(1), 1e-9);
+  // Beyond 64 there are more steps.
+  EXPECT_NEAR(seconds(640), 10 * seconds(64), 1e-9);
+  const ModelCost slow = {.body_parameters = 10'000'000'000, .body_bytes = 1};
+  EXPECT_NEAR(
+      absl::ToDoubleSeconds(
+          Forecast({.answers = 4, .most_answer_tokens = 4}, {}, slow, kMachine).decode.value()),
+      4 * 2e10 / 1e12 / 0.4, 1e-9);
+}
+
+TEST(CostForecastTest, TheEnginesOwnPastCounts) {
+  EngineStats stats;
+  stats.tokens_prefilled = 10000;
+  stats.prefill_time = absl::Seconds(5);
+  stats.decode_steps = 100;
+  stats.decode_time = absl::Seconds(20);  // half of what the bandwidth allows
+  stats.decode_work = {.operations = 0, .bytes = 1e10};
+  stats.time_to_first_token.count = 10;
+  stats.tokens_decoded = 70;
+  const CostForecast forecast = Forecast(
+      {.prefill_tokens = 1000, .answers = 1, .most_answer_tokens = 20}, stats, kModel, kMachine);
+  EXPECT_TRUE(forecast.measured);
+  EXPECT_EQ(forecast.answer_tokens, 7);  // as long as they were
+  EXPECT_NEAR(absl::ToDoubleSeconds(forecast.prefill.value()), 0.5, 1e-9);
+  EXPECT_NEAR(absl::ToDoubleSeconds(forecast.decode.value()), 7 * 0.1 / 0.5, 1e-9);
+  EXPECT_EQ(
+      Forecast({.answers = 2, .most_answer_tokens = 3}, stats, kModel, kMachine).answer_tokens, 3);
+}
+
+TEST(CostForecastTest, WithoutCeilingsOnlyAPastCanTell) {
+  const PlannedWork work = {.prefill_tokens = 100, .answers = 1, .most_answer_tokens = 10};
+  const CostForecast unknown = Forecast(work, {}, kModel, std::nullopt);
+  EXPECT_FALSE(unknown.prefill.has_value());
+  EXPECT_FALSE(unknown.decode.has_value());
+  EngineStats stats;
+  stats.tokens_prefilled = 1000;
+  stats.prefill_time = absl::Seconds(1);
+  stats.decode_steps = 50;
+  stats.decode_time = absl::Seconds(4);
+  stats.inter_token_latency.count = 400;
+  const CostForecast known = Forecast(work, stats, kModel, std::nullopt);
+  EXPECT_NEAR(absl::ToDoubleSeconds(known.prefill.value()), 0.1, 1e-9);
+  EXPECT_NEAR(absl::ToDoubleSeconds(known.decode.value()), 0.1, 1e-9);
+}
+
+}  // namespace
+}  // namespace lm

@@ -1,0 +1,143 @@
+// Requests that embed a text: the same vector whatever the batch, the chunks and the cache do.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/engine/runtime/scripted_model.h"
+
+namespace lm {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<int32_t> Text(int size, int seed) {
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < size; ++i) tokens.push_back((i * 7 + seed * 31) % 256);
+  return tokens;
+}
+
+// Every token's hidden state, from the model itself, one token at a time.
+std::vector<std::vector<float>> HiddenStates(const std::vector<int32_t>& tokens) {
+  ScriptedModel model(std::make_shared<Script>());
+  const std::atomic<bool> cancel{false};
+  const std::vector<int32_t> blocks = {4, 2, 9, 1, 7, 3};
+  std::vector<std::vector<float>> states;
+  for (int32_t p = 0; p < static_cast<int32_t>(tokens.size()); ++p) {
+    const SequenceSpan span{.first_row = 0, .num_tokens = 1, .first_position = p, .blocks = blocks};
+    const int32_t row = 0;
+    std::vector<float>& state = states.emplace_back(kHiddenSize);
+    EXPECT_TRUE(model
+                    .Forward({.tokens = absl::MakeSpan(&tokens[p], 1),
+                              .sequences = absl::MakeSpan(&span, 1),
+                              .logit_rows = {},
+                              .hidden_rows = absl::MakeSpan(&row, 1),
+                              .hidden = absl::MakeSpan(state)},
+                             cancel, {})
+                    .ok());
+  }
+  return states;
+}
+
+std::vector<float> Mean(const std::vector<std::vector<float>>& states) {
+  std::vector<double> sums(kHiddenSize);
+  for (const auto& state : states) {
+    for (int i = 0; i < kHiddenSize; ++i) sums[i] += state[i];
+  }
+  std::vector<float> mean;
+  for (double sum : sums)
+    mean.push_back(static_cast<float>(sum / static_cast<double>(states.size())));
+  return mean;
+}
+
+class EmbeddingTest : public testing::Test {
+ protected:
+  std::vector<float> Embed(const std::vector<int32_t>& text, Pooling pooling) {
+    const Generation result = Generate(*engine_, {.prompt = text, .embed = pooling});
+    EXPECT_TRUE(result.status.ok()) << result.status;
+    EXPECT_EQ(result.tokens_in, static_cast<int32_t>(text.size()));
+    EXPECT_EQ(result.tokens_out, 0);
+    return result.embedding;
+  }
+
+  std::shared_ptr<Script> script_ = std::make_shared<Script>();
+  std::shared_ptr<Engine> engine_;
+};
+
+TEST_F(EmbeddingTest, PoolsTheHiddenStatesOfAllTokensOrTakesTheLast) {
+  engine_ = StartScripted(script_);
+  for (int size : {1, 2, 31, 32, 33, 150}) {
+    const std::vector<int32_t> text = Text(size, size);
+    const auto states = HiddenStates(text);
+    EXPECT_EQ(Embed(text, Pooling::kMean), Mean(states)) << size;
+    EXPECT_EQ(Embed(text, Pooling::kLast), states.back()) << size;
+  }
+}
+
+TEST_F(EmbeddingTest, ChunksNeighboursAndCacheChangeNoBit) {
+  engine_ = StartScripted(script_, {.step_tokens = 17});
+  std::vector<std::shared_ptr<Request>> requests;
+  std::vector<std::vector<float>> expected;
+  for (int i = 0; i < 12; ++i) {
+    const Pooling pooling = i % 2 == 0 ? Pooling::kMean : Pooling::kLast;
+    const std::vector<int32_t> text = Text(5 + 11 * i, i % 3);
+    const auto states = HiddenStates(text);
+    expected.push_back(pooling == Pooling::kMean ? Mean(states) : states.back());
+    requests.push_back(engine_->Submit({.prompt = text, .embed = pooling}).value());
+    engine_->Submit({.prompt = text, .options = {.max_tokens = 5}}).IgnoreError();
+    engine_->Submit({.prompt = text, .score_prompt = true}).IgnoreError();
+  }
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(Await(requests[i]).embedding, expected[i]) << i;
+  }
+  EXPECT_EQ(script_->violation(), "");
+}
+
+TEST_F(EmbeddingTest, TheLastTokensStateUsesACachedPrefix) {
+  engine_ = StartScripted(script_);
+  const std::vector<int32_t> text = Text(100, 1);
+  const auto states = HiddenStates(text);
+  EXPECT_EQ(Embed(text, Pooling::kLast), states.back());
+  const Generation again = Generate(*engine_, {.prompt = text, .embed = Pooling::kLast});
+  EXPECT_EQ(again.tokens_cached, 99);
+  EXPECT_EQ(again.embedding, states.back());
+  const Generation mean = Generate(*engine_, {.prompt = text, .embed = Pooling::kMean});
+  EXPECT_EQ(mean.tokens_cached, 0);
+  EXPECT_EQ(mean.embedding, Mean(states));
+}
+
+TEST_F(EmbeddingTest, PreemptionCountsNoTokenTwice) {
+  script_->num_blocks = 8;
+  engine_ = StartScripted(script_, {.step_tokens = 24});
+  std::vector<std::shared_ptr<Request>> requests;
+  // Answers that grow take blocks away from whoever came last.
+  for (int i = 0; i < 2; ++i) {
+    engine_->Submit({.prompt = Text(3, i), .options = {.max_tokens = 90}}).IgnoreError();
+  }
+  for (int i = 0; i < 6; ++i) {
+    requests.push_back(engine_->Submit({.prompt = Text(100, i), .embed = Pooling::kMean}).value());
+  }
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_EQ(Await(requests[i]).embedding, Mean(HiddenStates(Text(100, i)))) << i;
+  }
+}
+
+TEST_F(EmbeddingTest, FillsTheContextAndNoMore) {
+  script_->context_length = 64;
+  engine_ = StartScripted(script_);
+  EXPECT_EQ(Embed(Text(64, 1), Pooling::kLast).size(), size_t{kHiddenSize});
+  const absl::Status over =
+      engine_->Submit({.prompt = Text(65, 1), .embed = Pooling::kMean}).status();
+  EXPECT_EQ(over.message(), "the prompt has 65 tokens, the context holds 64");
+}
+
+TEST_F(EmbeddingTest, AStateThatIsNoNumberIsAnError) {
+  script_->nan_token = 77;
+  engine_ = StartScripted(script_);
+  const Generation result = Generate(*engine_, {.prompt = {1, 77, 2}, .embed = Pooling::kMean});
+  EXPECT_EQ(result.status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(result.status.message()), HasSubstr("token 1 is not finite"));
+  EXPECT_TRUE(result.embedding.empty());
+  EXPECT_EQ(Embed({1, 2}, Pooling::kMean).size(), size_t{kHiddenSize});
+}
+
+}  // namespace
+}  // namespace lm

@@ -1,0 +1,105 @@
+// Counting what requests would cost, instead of making them.
+#include "engine/runtime/prompt_tally.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/runtime/session.h"
+#include "tests/engine/runtime/scripted_model.h"
+
+namespace lm {
+namespace {
+
+class PromptTallyTest : public testing::Test {
+ protected:
+  void Take(const std::string& prompt, int32_t max_tokens = 10) {
+    auto request =
+        tally_.Take(engine_, {.prompt = Bytes(prompt), .options = {.max_tokens = max_tokens}});
+    ASSERT_TRUE(request.ok()) << request.status();
+    ASSERT_TRUE((*request)->WaitFor(absl::ZeroDuration()));
+    EXPECT_TRUE((*request)->result().status.ok());
+    EXPECT_EQ((*request)->result().text, "");
+  }
+
+  std::shared_ptr<Script> script_ = std::make_shared<Script>();
+  std::shared_ptr<Engine> engine_ = StartScripted(script_);
+  PromptTally tally_;
+};
+
+TEST_F(PromptTallyTest, CountsWhatIsDifferentAndWhatIsShared) {
+  EXPECT_TRUE(tally_.empty());
+  Take("say: one");
+  Take("say: two");
+  Take("say: one");
+  Take("ask");
+  Take("say: twofold", 3);
+  EXPECT_FALSE(tally_.empty());
+  ASSERT_EQ(tally_.Count().size(), 1u);
+  const PromptTally::Totals totals = tally_.Count()[0];
+  EXPECT_EQ(totals.engine, engine_);
+  EXPECT_EQ(totals.requests, 5);
+  EXPECT_EQ(totals.prompts, 4);
+  EXPECT_EQ(totals.tokens, 8 + 8 + 3 + 12);
+  // "say: " of "say: two", all of "say: two" in "say: twofold".
+  EXPECT_EQ(totals.tokens_shared, 5 + 8);
+  EXPECT_EQ(totals.answers, 4);
+  EXPECT_EQ(totals.most_answer_tokens, 10 + 10 + 10 + 3);
+  EXPECT_EQ(engine_->Stats().requests, 0);
+  EXPECT_EQ(script_->forwards, 0);
+}
+
+TEST_F(PromptTallyTest, SharesNoMoreThanTheEngineWould) {
+  // The same prompt twice is one; the engine computes the last token of a prompt in any case.
+  Take("abc");
+  Take("abcd");
+  Take("abc");
+  Take("ab");
+  const PromptTally::Totals totals = tally_.Count()[0];
+  EXPECT_EQ(totals.prompts, 3);
+  EXPECT_EQ(totals.tokens_shared, 0 + 2 + 3);
+}
+
+TEST_F(PromptTallyTest, EachEngineHasItsRow) {
+  Take("one");
+  auto other = StartScripted(std::make_shared<Script>());
+  ASSERT_TRUE(tally_.Take(other, {.prompt = {1}}).ok());
+  Take("two");
+  const std::vector<PromptTally::Totals> totals = tally_.Count();
+  ASSERT_EQ(totals.size(), 2u);
+  EXPECT_EQ(totals[0].prompts, 2);
+  EXPECT_EQ(totals[1].engine, other);
+  EXPECT_EQ(totals[1].prompts, 1);
+}
+
+TEST_F(PromptTallyTest, ScoresAndEmbeddingsHaveNoAnswer) {
+  ASSERT_TRUE(tally_.Take(engine_, {.prompt = {1, 2}, .score_prompt = true}).ok());
+  ASSERT_TRUE(tally_.Take(engine_, {.prompt = {3, 4}, .embed = Pooling::kMean}).ok());
+  const PromptTally::Totals totals = tally_.Count()[0];
+  EXPECT_EQ(totals.prompts, 2);
+  EXPECT_EQ(totals.answers, 0);
+  EXPECT_EQ(totals.most_answer_tokens, 0);
+}
+
+TEST_F(PromptTallyTest, RefusesWhatTheEngineWould) {
+  script_->context_length = 10;
+  engine_ = StartScripted(script_);
+  EXPECT_EQ(tally_.Take(engine_, {.prompt = std::vector<int32_t>(10, 1)}).status().code(),
+            absl::StatusCode::kOutOfRange);
+  EXPECT_TRUE(tally_.empty());
+  Take("abcdefgh", 100);
+  EXPECT_EQ(tally_.Count()[0].most_answer_tokens, 2);  // the rest of the context
+}
+
+TEST_F(PromptTallyTest, ASessionWithATallyAsksNothingOfItsEngine) {
+  Session session(engine_, "");
+  session.set_tally(&tally_);
+  auto request = session.Submit("hello", "be brief", {});
+  ASSERT_TRUE(request.ok());
+  EXPECT_EQ(Await(*request).tokens_in, 15);
+  EXPECT_TRUE(session.SubmitScoring("hello").ok());
+  EXPECT_TRUE(session.SubmitEmbedding("hello", Pooling::kLast, {}).ok());
+  EXPECT_EQ(tally_.Count()[0].requests, 3);
+  EXPECT_EQ(script_->forwards, 0);
+}
+
+}  // namespace
+}  // namespace lm
