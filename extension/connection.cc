@@ -59,8 +59,9 @@ absl::StatusOr<std::shared_ptr<const ModelUse>> Connection::Use(absl::string_vie
   if (settings_.max_tokens.has_value()) {
     defaults.max_tokens = static_cast<int32_t>(*settings_.max_tokens);
   }
-  return std::make_shared<const ModelUse>(
-      ModelUse{Session(known->engine, Salt()), std::move(defaults)});
+  Session session(known->engine, Salt());
+  if (tally_ != nullptr) session.set_tally(tally_);
+  return std::make_shared<const ModelUse>(ModelUse{std::move(session), std::move(defaults)});
 }
 
 const Engine* Connection::FindLoaded(const ModelSource& source) const {
@@ -77,6 +78,11 @@ std::string Connection::NameOf(const Engine& engine) const {
     if (loaded.engine.get() == &engine) return loaded.source.name;
   }
   return "";
+}
+
+std::string Connection::DisplayNameOf(const Engine& engine) const {
+  std::string name = NameOf(engine);
+  return name.empty() ? engine.model().info().name : name;
 }
 
 std::string Connection::Salt() const {

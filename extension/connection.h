@@ -44,10 +44,15 @@ class Connection {
   // the connection.
   absl::StatusOr<std::shared_ptr<const ModelUse>> Use(absl::string_view reference);
 
+  // While it is set, models that Use gives out answer nothing and only take note (lm_explain).
+  void set_tally(PromptTally* tally) { tally_ = tally; }
+
   // The engine that runs `source` for this connection, or nullptr: nothing is loaded.
   const Engine* FindLoaded(const ModelSource& source) const;
   // The name by which this connection knows an engine; empty where it does not.
   std::string NameOf(const Engine& engine) const;
+  // The same, but the file's own name for one that it does not know.
+  std::string DisplayNameOf(const Engine& engine) const;
 
   // Whose prefix cache this connection uses: its database file's, unless the settings name another.
   // One without a file (":memory:", a temporary database) has a cache of its own.
@@ -69,6 +74,7 @@ class Connection {
   Settings settings_;
   ModelNames names_;
   std::vector<LoadedModel> loaded_;
+  PromptTally* tally_ = nullptr;
 };
 
 }  // namespace lm

@@ -27,7 +27,8 @@ int RegisterAll(sqlite3* db) {
   auto connection = std::make_shared<Connection>(db);
   for (auto register_one :
        {RegisterGenerate, RegisterTokens, RegisterRender, RegisterLogprobs, RegisterVersion,
-        RegisterEach, RegisterModels, RegisterSettings, RegisterStats}) {
+        RegisterEach, RegisterEmbed, RegisterStream, RegisterCache, RegisterDevices, RegisterExplain,
+        RegisterRequests, RegisterModels, RegisterSettings, RegisterStats}) {
     int code = register_one(connection);
     if (code != SQLITE_OK) return code;
   }

@@ -1,5 +1,9 @@
 #include "extension/interrupt.h"
 
+#include <optional>
+#include <utility>
+
+#include "engine/base/cpu_features.h"
 #include "extension/host.h"
 
 namespace lm {
@@ -7,6 +11,16 @@ namespace {
 
 // The comment is for those who trace their connection.
 constexpr char kProbe[] = "SELECT 1 /* sqlite-lm: interrupted? */";
+
+absl::Status AwaitPart(sqlite3* db, Request& request, bool (Request::*wait)(absl::Duration)) {
+  InterruptPoll poll(db);
+  while (!(request.*wait)(kInterruptInterval)) {
+    if (!poll.Interrupted()) continue;
+    request.Cancel();
+    return absl::CancelledError("interrupted");
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -23,13 +37,29 @@ bool InterruptPoll::Interrupted() {
 }
 
 absl::Status Await(sqlite3* db, Request& request) {
+  return AwaitPart(db, request, &Request::WaitFor);
+}
+
+absl::Status AwaitToken(sqlite3* db, Request& request) {
+  return AwaitPart(db, request, &Request::WaitForToken);
+}
+
+absl::StatusOr<std::shared_ptr<CacheInspection>> AwaitInspection(sqlite3* db, Engine& engine,
+                                                                 std::string salt) {
   InterruptPoll poll(db);
-  while (!request.WaitFor(kInterruptInterval)) {
-    if (!poll.Interrupted()) continue;
-    request.Cancel();
-    return absl::CancelledError("interrupted");
+  std::shared_ptr<CacheInspection> inspection = engine.InspectCache(std::move(salt));
+  while (!inspection->WaitFor(kInterruptInterval)) {
+    if (poll.Interrupted()) return absl::CancelledError("interrupted");
   }
-  return absl::OkStatus();
+  return inspection;
+}
+
+absl::StatusOr<MachineCeilings> AwaitCeilings(sqlite3* db) {
+  InterruptPoll poll(db);
+  std::optional<MachineCeilings> ceilings =
+      CeilingsOfThisProcess(AvailableCpus(), [&poll] { return poll.Interrupted(); });
+  if (!ceilings.has_value()) return absl::CancelledError("interrupted");
+  return *ceilings;
 }
 
 absl::Status GenerationStatus(const Generation& generation) {

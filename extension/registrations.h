@@ -15,9 +15,16 @@ int RegisterRender(const std::shared_ptr<Connection>& connection);
 int RegisterLogprobs(const std::shared_ptr<Connection>& connection);
 int RegisterVersion(const std::shared_ptr<Connection>& connection);
 
+int RegisterEmbed(const std::shared_ptr<Connection>& connection);
+
+int RegisterStream(const std::shared_ptr<Connection>& connection);
 int RegisterEach(const std::shared_ptr<Connection>& connection);
 int RegisterModels(const std::shared_ptr<Connection>& connection);
 int RegisterSettings(const std::shared_ptr<Connection>& connection);
+int RegisterCache(const std::shared_ptr<Connection>& connection);
+int RegisterExplain(const std::shared_ptr<Connection>& connection);
+int RegisterDevices(const std::shared_ptr<Connection>& connection);
+int RegisterRequests(const std::shared_ptr<Connection>& connection);
 int RegisterStats(const std::shared_ptr<Connection>& connection);
 
 }  // namespace lm

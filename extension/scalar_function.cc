@@ -42,13 +42,11 @@ absl::StatusOr<std::shared_ptr<const ModelUse>> Call::Model(const std::string& r
 
 absl::StatusOr<CallOptions> Call::Options(int i) const {
   ASSIGN_OR_RETURN(std::optional<std::string> json, Text(i, "options"));
-  GenerationOptions named;
-  if (json.has_value()) RETURN_IF_ERROR(ParseGenerationOptions(*json, &named));
-  CallOptions options;
-  ASSIGN_OR_RETURN(options.model, Model(named.model));
-  options.generation = options.model->defaults;
-  if (json.has_value()) RETURN_IF_ERROR(ParseGenerationOptions(*json, &options.generation));
-  return options;
+  return Options(json);
+}
+
+absl::StatusOr<CallOptions> Call::Options(const std::optional<std::string>& json) const {
+  return ReadCallOptions(json, [this](const std::string& reference) { return Model(reference); });
 }
 
 int RegisterScalar(const std::shared_ptr<Connection>& connection, const ScalarSpec& spec,

@@ -18,21 +18,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "extension/boundary.h"
+#include "extension/call_options.h"
 #include "extension/connection.h"
 #include "extension/sqlite_api.h"
 #include "extension/sqlite_status.h"
 #include "extension/sqlite_value.h"
 
 namespace lm {
-
-// The options argument of a call, and the model that it (or the settings) names.
-struct CallOptions {
-  std::shared_ptr<const ModelUse> model;
-  GenerationOptions generation;
-
-  const Session& session() const { return model->session; }
-  const Tokenizer& tokenizer() const { return model->session.model().tokenizer(); }
-};
 
 // One call of a function. Lives as long as the call.
 class Call {
@@ -50,6 +42,8 @@ class Call {
   // The options in argument i, if there is one. The model is the same for the whole statement,
   // whatever happens to lm_models meanwhile.
   absl::StatusOr<CallOptions> Options(int i) const;
+  // The same from a text, for functions that take options of their own out of it first.
+  absl::StatusOr<CallOptions> Options(const std::optional<std::string>& json) const;
 
  private:
   absl::StatusOr<std::shared_ptr<const ModelUse>> Model(const std::string& reference) const;

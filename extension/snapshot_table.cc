@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "extension/boundary.h"
@@ -66,10 +67,13 @@ int Disconnect(sqlite3_vtab* vtab) noexcept {
   return SQLITE_OK;
 }
 
+// idxStr is the set of columns that the statement uses, in decimal.
 int BestIndex(sqlite3_vtab*, sqlite3_index_info* info) noexcept {
   info->estimatedCost = 100;
   info->estimatedRows = 10;
-  return SQLITE_OK;
+  info->idxStr = sqlite3_mprintf("%llu", info->colUsed);
+  info->needToFreeIdxStr = 1;
+  return info->idxStr != nullptr ? SQLITE_OK : SQLITE_NOMEM;
 }
 
 int Open(sqlite3_vtab*, sqlite3_vtab_cursor** out) noexcept {
@@ -82,10 +86,12 @@ int Close(sqlite3_vtab_cursor* cursor) noexcept {
   return SQLITE_OK;
 }
 
-int Filter(sqlite3_vtab_cursor* cursor, int, const char*, int, sqlite3_value**) noexcept {
+int Filter(sqlite3_vtab_cursor* cursor, int, const char* used, int, sqlite3_value**) noexcept {
   return Run(cursor->pVtab, [&]() -> absl::Status {
     Of(cursor)->at = 0;
-    ASSIGN_OR_RETURN(Of(cursor)->rows, Of(cursor->pVtab)->table->Rows());
+    uint64_t columns = ~uint64_t{0};
+    if (used != nullptr && !absl::SimpleAtoi(used, &columns)) columns = ~uint64_t{0};
+    ASSIGN_OR_RETURN(Of(cursor)->rows, Of(cursor->pVtab)->table->RowsFor(columns));
     return absl::OkStatus();
   });
 }

@@ -3,6 +3,7 @@
 #ifndef LM_EXTENSION_SNAPSHOT_TABLE_H_
 #define LM_EXTENSION_SNAPSHOT_TABLE_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -34,6 +35,9 @@ class SnapshotTable {
   // The CREATE TABLE statement for sqlite3_declare_vtab.
   virtual const char* schema() const = 0;
   virtual absl::StatusOr<std::vector<SnapshotRow>> Rows() = 0;
+  // The same for a statement that looks only at the columns of `used` (bit i is column i, the last
+  // bit every later one too): what takes long and is not asked for may stay NULL.
+  virtual absl::StatusOr<std::vector<SnapshotRow>> RowsFor(uint64_t /*used*/) { return Rows(); }
 
   Connection& connection() const { return *connection_; }
 

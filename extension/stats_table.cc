@@ -18,13 +18,25 @@
 // model time; kv_bytes the cache's size, kv_bytes_used what running requests and the prefix cache
 // hold of it, kv_bytes_cached the prefix cache's share.
 //
+// How good is that? arithmetic_percent is the phase's products with the weights per second of model
+// time, against what this machine's processors can do at most; bandwidth_percent the bytes of
+// weights and cache that it had to read, against what its memory gives. These ceilings are
+// measured, in a quarter of a second, when a statement first asks for one of the two columns
+// (lm_devices shows them); they are NULL for a model on another device than the CPU. A model small
+// enough for the caches is read faster than memory gives: more than 100%. `verdict` says what the
+// model's time went to: 'prefill-bound (slow to start)': shared prefixes and shorter
+// prompts help; 'decode-bound (slow to stream)': shorter answers and more rows at a time help.
+//
 // The engines are the process's: other connections' work counts. Reading loads no model; without a
 // running one there are no rows. `model` is the name this connection has for it, else the file's.
+#include <optional>
 #include <string>
 
 #include "absl/time/time.h"
+#include "engine/backend/machine_ceilings.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/engine_registry.h"
+#include "extension/interrupt.h"
 #include "extension/registrations.h"
 #include "extension/snapshot_table.h"
 
@@ -42,20 +54,44 @@ class StatsTable : public SnapshotTable {
            "tokens_decoded INTEGER, seconds REAL, tokens_per_second REAL, ttft_p50_ms REAL, "
            "ttft_p95_ms REAL, ttft_p99_ms REAL, itl_p50_ms REAL, itl_p95_ms REAL, itl_p99_ms REAL, "
            "batch_occupancy REAL, preemptions INTEGER, kv_bytes INTEGER, kv_bytes_used INTEGER, "
-           "kv_bytes_cached INTEGER, path TEXT)";
+           "kv_bytes_cached INTEGER, arithmetic_percent REAL, bandwidth_percent REAL, verdict "
+           "TEXT, "
+           "path TEXT)";
   }
 
-  absl::StatusOr<std::vector<SnapshotRow>> Rows() override {
+  absl::StatusOr<std::vector<SnapshotRow>> Rows() override { return RowsFor(~uint64_t{0}); }
+
+  absl::StatusOr<std::vector<SnapshotRow>> RowsFor(uint64_t used) override {
+    std::optional<MachineCeilings> ceilings;
+    const uint64_t wanted = uint64_t{1} << kArithmeticPercent | uint64_t{1} << kBandwidthPercent;
+    if ((used & wanted) != 0 && !RunningEngines().empty()) {
+      ASSIGN_OR_RETURN(ceilings, AwaitCeilings(connection().db()));
+    }
     std::vector<SnapshotRow> rows;
     for (const std::shared_ptr<Engine>& engine : RunningEngines()) {
       for (bool prefill : {true, false}) {
-        rows.push_back({static_cast<int64_t>(rows.size()) + 1, PhaseRow(*engine, prefill)});
+        rows.push_back(
+            {static_cast<int64_t>(rows.size()) + 1, PhaseRow(*engine, prefill, ceilings)});
       }
     }
     return rows;
   }
 
  private:
+  static constexpr int kArithmeticPercent = 22;
+  static constexpr int kBandwidthPercent = 23;
+
+  // How much of what the machine could have done in this time was done.
+  static Cell Percent(double amount, double ceiling, double seconds) {
+    return ceiling > 0 && seconds > 0 ? Cell(100 * amount / (ceiling * seconds)) : Cell();
+  }
+
+  static Cell Verdict(const EngineStats& stats) {
+    if (stats.prefill_time + stats.decode_time == absl::ZeroDuration()) return Cell();
+    return stats.prefill_time > stats.decode_time ? "prefill-bound (slow to start)"
+                                                  : "decode-bound (slow to stream)";
+  }
+
   static Cell Rate(double amount, double per) { return per > 0 ? Cell(amount / per) : Cell(); }
 
   static void AppendLatency(const LatencySummary& latency, bool applies, std::vector<Cell>* cells) {
@@ -65,7 +101,8 @@ class StatsTable : public SnapshotTable {
     }
   }
 
-  std::vector<Cell> PhaseRow(const Engine& engine, bool prefill) {
+  std::vector<Cell> PhaseRow(const Engine& engine, bool prefill,
+                             const std::optional<MachineCeilings>& ceilings) {
     const EngineStats stats = engine.Stats();
     const ModelInfo& info = engine.model().info();
     // An answer's first token comes with the last step of its prefill; decode steps make the
@@ -73,11 +110,12 @@ class StatsTable : public SnapshotTable {
     const int64_t stepped = stats.inter_token_latency.count;
     const int64_t tokens = prefill ? stats.tokens_prefilled : stepped;
     const double seconds = absl::ToDoubleSeconds(prefill ? stats.prefill_time : stats.decode_time);
-    std::string name = connection().NameOf(engine);
-    if (name.empty()) name = info.name;
-    std::vector<Cell> cells = {name,           std::string(prefill ? "prefill" : "decode"),
-                               stats.requests, stats.failed,
-                               stats.running,  stats.queued};
+    std::vector<Cell> cells = {connection().DisplayNameOf(engine),
+                               std::string(prefill ? "prefill" : "decode"),
+                               stats.requests,
+                               stats.failed,
+                               stats.running,
+                               stats.queued};
     cells.push_back(prefill ? Cell(stats.tokens_prefilled) : Cell());
     cells.push_back(prefill ? Cell(stats.tokens_reused) : Cell());
     cells.push_back(prefill ? Cell() : Cell(stats.tokens_decoded));
@@ -92,6 +130,16 @@ class StatsTable : public SnapshotTable {
     cells.push_back(stats.kv_blocks_total * stats.kv_block_bytes);
     cells.push_back((stats.kv_blocks_total - stats.kv_blocks_free) * stats.kv_block_bytes);
     cells.push_back(stats.kv_blocks_cached * stats.kv_block_bytes);
+    const Work& work = prefill ? stats.prefill_work : stats.decode_work;
+    if (ceilings.has_value() && info.device == "cpu") {
+      const double peak =
+          info.cost.integers ? ceilings->int8_ops_per_second : ceilings->fp32_flops_per_second;
+      cells.push_back(Percent(work.operations, peak, seconds));
+      cells.push_back(Percent(work.bytes, ceilings->read_bytes_per_second, seconds));
+    } else {
+      cells.insert(cells.end(), {Cell(), Cell()});
+    }
+    cells.push_back(Verdict(stats));
     cells.push_back(info.path);
     return cells;
   }

@@ -22,3 +22,9 @@ SELECT round(100.0 * tokens_reused / (tokens_prefilled + tokens_reused)) > 0 FRO
 -- Slow to start, or slow to stream?
 SELECT model, max(ttft_p50_ms) > 0, max(batch_occupancy) FROM lm_stats GROUP BY model;
 --~ ^default\|1\|
+-- How good is that on this machine, and what did the time go to?
+SELECT phase, arithmetic_percent > 0, bandwidth_percent > 0 FROM lm_stats;
+--> prefill|1|1
+--> decode|1|1
+SELECT DISTINCT verdict FROM lm_stats;
+--~ ^(prefill-bound \(slow to start\)|decode-bound \(slow to stream\))$

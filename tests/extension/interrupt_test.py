@@ -98,6 +98,35 @@ class InterruptTest(unittest.TestCase):
         self.assert_prompt([self.latency("SELECT lm_logprobs(?)", LONG)])
         self.assert_engine_idles()
 
+    def test_in_an_embedding(self):
+        self.assert_prompt([self.latency("SELECT lm_embed(?)", LONG)])
+        self.assert_engine_idles()
+
+    def test_in_lm_stream(self):
+        options = '{"max_tokens":10000,"temperature":3}'
+        self.assert_prompt([self.latency("SELECT * FROM lm_stream(?)", LONG)])
+        self.assert_prompt([self.latency("SELECT count(*) FROM lm_stream('go', NULL, ?)", options)])
+        self.assert_engine_idles()
+
+    def test_in_lm_explain(self):
+        rows = "WITH RECURSIVE n(i) AS (VALUES (0) UNION ALL SELECT i + 1 FROM n) SELECT i, ''go '' || i FROM n"
+        self.assert_prompt([self.latency(f"SELECT * FROM lm_explain('{rows}')") for _ in range(3)])
+        self.assertEqual(harness.value(self.connection, "PRAGMA query_only"), 0)
+
+    def test_in_the_tables_that_ask_the_engine(self):
+        # Another connection keeps the engine in a long step.
+        other = harness.connect()
+        other.execute("INSERT INTO temp.lm_settings VALUES ('model', ?)", (self.model,))
+        busy = threading.Thread(target=self.assertRaisesRegex, args=(
+            sqlite3.OperationalError, "interrupted", other.execute, "SELECT generate(?)", (LONG,)))
+        busy.start()
+        sql = "WITH RECURSIVE n(i) AS (VALUES (0) UNION ALL SELECT i + 1 FROM n WHERE i < 1000000) SELECT sum((SELECT count(*) + i FROM lm_cache)) FROM n"
+        self.assert_prompt([self.latency(sql) for _ in range(3)])
+        other.interrupt()
+        busy.join()
+        other.close()
+        self.assert_engine_idles()
+
     def test_lm_try_does_not_take_it_for_a_rows_failure(self):
         self.assert_prompt([self.latency("SELECT lm_try(?, NULL, '{\"on_error\":\"json\"}')", LONG)])
 

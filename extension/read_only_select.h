@@ -1,0 +1,50 @@
+// A SELECT given as a text, run on the same connection: only where it cannot change anything.
+//
+//   ASSIGN_OR_RETURN(ReadOnlySelect select, ReadOnlySelect::Prepare(db, sql, "select_sql"));
+//   for (;;) {
+//     ASSIGN_OR_RETURN(bool row, select.Step());
+//     if (!row) break;
+//     Use(select.column(0));
+//   }
+#ifndef LM_EXTENSION_READ_ONLY_SELECT_H_
+#define LM_EXTENSION_READ_ONLY_SELECT_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "extension/sqlite_api.h"
+
+namespace lm {
+
+// Movable; finalizes its statement when it goes.
+class ReadOnlySelect {
+ public:
+  // InvalidArgument that begins with `what` for a text that is not one statement, that does not
+  // compile, that writes, that gives no rows, or that has parameters, which nobody would bind.
+  static absl::StatusOr<ReadOnlySelect> Prepare(sqlite3* db, const std::string& sql,
+                                                absl::string_view what);
+
+  int num_columns() const { return sqlite3_column_count(statement_.get()); }
+
+  // Goes to the next row; false where there is none. Cancelled on an interrupt; any other failure
+  // of the statement is Aborted with its own words.
+  absl::StatusOr<bool> Step();
+
+  // A value of the row, until the next Step. REQUIRES: 0 <= i < num_columns(); Step gave true.
+  sqlite3_value* column(int i) const { return sqlite3_column_value(statement_.get(), i); }
+
+ private:
+  struct Finalizer {
+    void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+  };
+  using Statement = std::unique_ptr<sqlite3_stmt, Finalizer>;
+  explicit ReadOnlySelect(Statement statement) : statement_(std::move(statement)) {}
+
+  Statement statement_;
+};
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_READ_ONLY_SELECT_H_

@@ -1,0 +1,24 @@
+-- lm_embed(text [, options])  ->  BLOB of float32
+--
+-- The text as a vector: the model's hidden states after the output norm, pooled into one.
+
+-- As many numbers as the model is wide, four bytes each.
+SELECT typeof(lm_embed('rain all day')), length(lm_embed('rain all day')) % 4;
+--> blob|0
+
+-- pooling: "mean" of all tokens (the default) or the "last" one; normalize: to length 1 (the default).
+SELECT lm_embed('rain') = lm_embed('rain', '{"pooling":"mean","normalize":true}'),
+       lm_embed('rain') = lm_embed('rain', '{"pooling":"last"}');
+--> 1|0
+
+-- Any vector extension takes it: sqlite-vec's vec_distance_cosine(lm_embed(a), lm_embed(b)), say.
+CREATE TEMP TABLE notes(id INTEGER PRIMARY KEY, body TEXT, vector BLOB);
+INSERT INTO notes(body) VALUES ('rain all day'), ('a new bicycle'), ('rain all day'), (NULL);
+UPDATE notes SET vector = lm_embed(body);
+SELECT count(vector), count(DISTINCT vector) FROM notes;
+--> 3|2
+
+SELECT lm_embed('');
+--! lm_embed: the text has no tokens|^$
+SELECT lm_embed('rain', '{"pooling":"max"}');
+--! pooling must be 'mean' or 'last', got "max"

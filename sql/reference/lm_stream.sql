@@ -1,0 +1,24 @@
+-- lm_stream(prompt [, system [, options]])  ->  piece, token, logprob, ms
+--
+-- An answer as it is made, one row a token; each row is there before the next token is computed.
+
+SELECT count(*) > 0, min(ms) > 0, max(logprob) <= 0 FROM lm_stream('Name a colour.', NULL, '{"max_tokens":8}');
+--> 1|1|1
+
+-- The pieces together are what generate() returns.
+SELECT group_concat(piece, '') = generate('Name a colour.', NULL, '{"max_tokens":8}')
+  FROM lm_stream('Name a colour.', NULL, '{"max_tokens":8}');
+--> 1
+
+-- How sure was the model, and how long did each token take? The first row's ms is the time to it.
+SELECT count(*) FROM (
+  SELECT piece, exp(logprob) AS p, ms - lag(ms, 1, 0) OVER () AS took
+    FROM lm_stream('Name a colour.', NULL, '{"max_tokens":8}')) WHERE p > 1 OR took <= 0;
+--> 0
+
+-- A LIMIT ends the generation.
+SELECT count(*) FROM (SELECT piece FROM lm_stream('Count to a hundred.') LIMIT 3);
+--> 3
+
+SELECT * FROM lm_stream('Name a colour.', NULL, '{"max_token":8}');
+--! unknown option 'max_token'

@@ -1,0 +1,90 @@
+"""lm_stream gives a row as soon as its token is there, and stops the engine when nobody reads on."""
+import pathlib
+import tempfile
+import time
+import unittest
+
+import harness
+from slow_model import write_slow_model
+
+PROMISE = 0.050  # seconds
+SQL = "SELECT piece, ms FROM lm_stream(?, NULL, '{\"max_tokens\":%d,\"temperature\":3}')"
+
+
+class StreamTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.model = str(pathlib.Path(cls.folder.name) / "slow.gguf")
+        write_slow_model(cls.model)
+        cls.connection = harness.connect()
+        cls.connection.execute("INSERT INTO temp.lm_settings VALUES ('model', ?)", (cls.model,))
+        harness.value(cls.connection, "SELECT lm_token_count('load it')")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.connection.close()
+        cls.folder.cleanup()
+
+    def running(self):
+        return harness.value(self.connection, "SELECT running + queued FROM lm_stats WHERE phase = 'decode' AND path = ?",
+                             self.model)
+
+    def seconds_until_idle(self):
+        begin = time.monotonic()
+        while self.running() > 0:
+            self.assertLess(time.monotonic() - begin, 20)
+            time.sleep(0.001)
+        return time.monotonic() - begin
+
+    def test_a_row_is_there_before_the_next_is_computed(self):
+        begin = time.monotonic()
+        arrived = [(time.monotonic() - begin, ms / 1000) for _, ms in self.connection.execute(SQL % 100, ("go",))]
+        self.assertEqual(len(arrived), 100)
+        # Each arrives when it was made, by the engine's clock: not all of them at the end.
+        late = sorted(at - made for at, made in arrived)
+        self.assertLess(late[50], 0.25 * arrived[-1][0], arrived)
+        self.assertLess(arrived[0][0], 0.5 * arrived[-1][0], arrived)
+
+    def test_reading_no_further_ends_it(self):
+        seconds = []
+        for _ in range(5):
+            cursor = self.connection.execute(SQL % 10000, ("go",))
+            cursor.fetchone()
+            self.assertEqual(self.running(), 1)
+            cursor.close()
+            seconds.append(self.seconds_until_idle())
+        self.assertLess(sorted(seconds)[2], PROMISE, seconds)
+
+    def test_a_limit_ends_it(self):
+        seconds = []
+        for _ in range(5):
+            rows = self.connection.execute(SQL % 10000 + " LIMIT 3", ("go",)).fetchall()
+            self.assertEqual(len(rows), 3)
+            seconds.append(self.seconds_until_idle())
+        self.assertLess(sorted(seconds)[2], PROMISE, seconds)
+
+    def test_closing_the_connection_ends_it(self):
+        other = harness.connect()
+        other.execute("INSERT INTO temp.lm_settings VALUES ('model', ?)", (self.model,))
+        first = other.execute(SQL % 10000, ("go",))
+        first.fetchone()
+        del first
+        other.close()
+        self.assertLess(self.seconds_until_idle(), 10 * PROMISE)
+
+    def test_two_streams_at_once_make_the_bytes_of_one(self):
+        sql = "SELECT piece FROM lm_stream(?, NULL, '{\"max_tokens\":30}')"
+        alone = {prompt: [piece for piece, in self.connection.execute(sql, (prompt,))] for prompt in ("one", "two")}
+        cursors = {prompt: self.connection.execute(sql, (prompt,)) for prompt in alone}
+        together = {prompt: [] for prompt in alone}
+        for _ in range(30):
+            for prompt, cursor in cursors.items():
+                row = cursor.fetchone()
+                if row is not None:
+                    together[prompt].append(row[0])
+        self.assertEqual(together, alone)
+
+
+if __name__ == "__main__":
+    unittest.main()
