@@ -71,9 +71,8 @@ void Engine::TakeIncoming() {
     next_deadline_ = sequence->request().abandoned()
                          ? absl::InfinitePast()
                          : std::min(next_deadline_, sequence->request().deadline());
-    if (sequence->trivial()) {
-      const FinishReason end = sequence->scoring() ? FinishReason::kStop : FinishReason::kLength;
-      Generation result = sequence->TakeResult(end, absl::Now());
+    if (const std::optional<FinishReason> end = sequence->trivial_end()) {
+      Generation result = sequence->TakeResult(*end, absl::Now());
       Finish(std::move(sequence), std::move(result));
     } else {
       scheduler_->Add(std::move(sequence));
@@ -192,7 +191,7 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
       }
       if (sequence->remaining() == 0) end = FinishReason::kStop;
     } else if (entry.num_logits == 1) {
-      const bool first = sequence->answer_tokens() == 0;
+      const bool first = sequence->awaits_first_token();
       auto sampled = sequence->SampleNext(next_row(), now, &scratch_);
       status = sampled.status();
       if (sampled.ok()) {

@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "engine/runtime/batch_cancellation.h"
+#include "engine/runtime/constraint_cache.h"
 #include "engine/runtime/generation_options.h"
 
 namespace lm {
@@ -33,6 +34,12 @@ enum class Pooling {
   kLast,  // the last token's, which has seen all the others
 };
 
+// A token and the natural log of its probability among all of the vocabulary.
+struct TokenLogprob {
+  int32_t token = 0;
+  float logprob = 0;
+};
+
 // What the engine is asked to do.
 struct RequestSpec {
   std::vector<int32_t> prompt = {};  // tokens, not empty
@@ -45,6 +52,10 @@ struct RequestSpec {
   std::optional<Pooling> embed = {};
   // Hands the answer out token by token too: Request::WaitForToken.
   bool stream = false;
+  // Report Generation::first_choices.
+  bool wants_first_choices = false;
+  // options.constraint, compiled for this model; Engine::Submit fills it in.
+  std::shared_ptr<const CompiledConstraint> constraint = {};
 };
 
 // A token of an answer, as it is made.
@@ -54,7 +65,8 @@ struct StreamedToken {
   int32_t token = -1;
   // What of the answer is certain with this token and was not before; whole characters, maybe none.
   std::string piece = {};
-  // Natural log of the probability that the model gave it, before temperature and the like.
+  // Natural log of the probability that the model gave it, before temperature and the like; NaN for
+  // a token that a constraint left no choice about, of which the model was not asked.
   double logprob = 0;
   absl::Duration since_submission = {};
 };
@@ -70,6 +82,9 @@ struct Generation {
   std::vector<float> prompt_logprobs = {};
   // embed: (hidden_size,), not normalised.
   std::vector<float> embedding = {};
+  // wants_first_choices: the tokens that the constraint allowed where the model was first asked, in
+  // ascending order; options such as temperature do not touch their probabilities.
+  std::vector<TokenLogprob> first_choices = {};
   int32_t tokens_in = 0;      // prompt
   int32_t tokens_cached = 0;  // of those, found in the prefix cache
   int32_t tokens_out = 0;

@@ -3,6 +3,10 @@
 //
 //   tokens    [ prompt ............... | answer ...... ]
 //   computed  [ 0, computed() )  have keys and values in the cache
+//
+// Where the answer is constrained, GrammarMatcher's mask goes to the sampler, and tokens that the
+// grammar leaves no choice about are appended without asking: those that every answer begins with
+// when the sequence is made, others together with the sampled token before them.
 #ifndef LM_ENGINE_RUNTIME_SEQUENCE_H_
 #define LM_ENGINE_RUNTIME_SEQUENCE_H_
 
@@ -17,6 +21,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "engine/grammar/grammar_matcher.h"
 #include "engine/runtime/block_manager.h"
 #include "engine/runtime/request.h"
 #include "engine/runtime/sampler.h"
@@ -49,13 +54,13 @@ class Sequence {
   // Tokens to compute until the next one can be sampled (scoring, embedding: until all results are
   // there).
   int32_t remaining() const;
-  // Whether that is the one token sampled last, rather than (a part of) a prompt.
-  bool decoding() const { return answer_tokens() > 0 && remaining() == 1; }
-  // How the request ends where the model need not run at all: no answer or score is asked for.
-  bool trivial() const {
-    if (embedding()) return false;
-    return scoring() ? remaining() == 0 : request_->spec().options.max_tokens == 0;
-  }
+  // Whether that is the token sampled last, with what is forced after it, rather than (a part of) a
+  // prompt.
+  bool decoding() const { return sampled_ && computed_ >= given_tokens_; }
+  // The model has not yet been asked for a token.
+  bool awaits_first_token() const { return !sampled_; }
+  // How the request ends where the model need not run at all.
+  std::optional<FinishReason> trivial_end() const;
 
   BlockTable& block_table() { return block_table_; }
   const BlockTable& block_table() const { return block_table_; }
@@ -70,6 +75,9 @@ class Sequence {
   // it does.
   absl::StatusOr<std::optional<FinishReason>> SampleNext(absl::Span<const float> logits,
                                                          absl::Time now, Sampler::Scratch* scratch);
+  // The tokens of which one comes next, as a mask (see TokenTrie); empty: any. Known before the
+  // forward pass, of whose head nobody reads other logits. Valid until the next token.
+  absl::StatusOr<absl::Span<const uint64_t>> AllowedTokens();
   // Scores token `position` + 1 by the logits of `position`. Call with ascending positions; after a
   // preemption, from the first one again.
   absl::Status Score(int32_t position, absl::Span<const float> logits);
@@ -79,7 +87,8 @@ class Sequence {
   // Since the token before the last, and since submission for the first; after SampleNext.
   absl::Duration last_latency() const { return last_latency_; }
 
-  // The request's result; call one of these, once, when nothing more is to come.
+  // The request's result; call one of these, once, when nothing more is to come. An answer that
+  // ends where its constraint does not is an error.
   Generation TakeResult(FinishReason finish, absl::Time now);
   Generation TakeError(absl::Status status, absl::Time now);
   // Hands the result to whoever waits. Call once.
@@ -88,22 +97,36 @@ class Sequence {
   void Expire() { request_->Expire(); }
 
  private:
-  std::optional<FinishReason> Append(int32_t token);
+  std::optional<FinishReason> Append(int32_t token, double logprob, absl::Time now);
   void Publish(int32_t token, double logprob, absl::Time now);
+  absl::StatusOr<std::vector<int32_t>> AcceptWithForced(int32_t token);
+  // Appends tokens that the grammar has accepted; `sampled` is the first one's logprob, if known.
+  std::optional<FinishReason> AppendConstrained(absl::Span<const int32_t> tokens, double sampled,
+                                                absl::Time now);
+  bool AnswerIsWhole() const;
+  absl::Status CutShort(FinishReason finish) const;
+  void ReportChoices(absl::Span<const float> logits);
 
   const std::shared_ptr<Request> request_;
   const Tokenizer* const tokenizer_;
   const int32_t token_limit_;
   const int32_t prompt_tokens_;
   std::vector<int32_t> tokens_;
+  int32_t given_tokens_;  // the prompt and what every answer begins with
   int32_t computed_ = 0;
   BlockTable block_table_;
 
   Sampler sampler_;
   Detokenizer detokenizer_;
   StopMatcher stop_matcher_;
-  Generation generation_;       // text and times as far as they are known
-  size_t streamed_bytes_ = 0;   // of its text
+  // Stands behind all tokens, and behind those that a limit left out at the end.
+  std::optional<GrammarMatcher> grammar_;
+  std::vector<uint64_t> allowed_;          // empty: not asked for since the last token
+  bool cut_in_forced_ = false;             // a limit came among tokens that had to follow
+  std::optional<FinishReason> start_end_;  // the answer ended before the model was asked
+  bool sampled_ = false;                   // ... it was asked
+  Generation generation_;                  // text and times as far as they are known
+  size_t streamed_bytes_ = 0;              // of its text
   std::vector<double> pooled_;  // (hidden_size,) sum of the hidden states of [0, pooled_until_)
   int32_t pooled_until_ = 0;
   absl::Time last_token_;
