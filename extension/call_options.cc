@@ -13,6 +13,7 @@ absl::StatusOr<CallOptions> ReadCallOptions(
   ASSIGN_OR_RETURN(options.model, use(named.model));
   options.generation = options.model->defaults;
   if (json.has_value()) RETURN_IF_ERROR(ParseGenerationOptions(*json, &options.generation));
+  RETURN_IF_ERROR(options.session().engine().CheckConstraint(options.generation));
   return options;
 }
 
