@@ -9,8 +9,9 @@
 //
 // piece is the text that has become certain with this token: whole characters only, so that it is
 // empty where a token ends within one, or where the text may yet become a stop string. logprob is
-// the natural logarithm of the probability that the model gave the token; ms the milliseconds from
-// the call to the token, the first row's the time to first token.
+// the natural logarithm of the probability that the model gave the token, NULL where a constraint
+// left no choice and the model was not asked; ms the milliseconds from the call to the token, the
+// first row's the time to first token.
 //
 // A row is there before the next token is computed; when the statement ends early (LIMIT, reset, an
 // interrupt), so does the generation. Where text was held back to the end, a last row without a

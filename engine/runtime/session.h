@@ -37,17 +37,17 @@ class Session {
                                                   const GenerationOptions& options,
                                                   bool stream = false) const;
 
-  // Queues the embedding of a plain text (no template); at least one token. Of `options`
-  // on_overflow and timeout_ms count; truncation takes tokens off the text until it fits.
-  absl::StatusOr<std::shared_ptr<Request>> SubmitEmbedding(absl::string_view text, Pooling pooling,
-                                                           const GenerationOptions& options) const;
-
   // The same for who wants Generation::first_choices of a question that stands behind a text: with
   // on_overflow the text is cut, never the question.
   absl::StatusOr<std::shared_ptr<Request>> SubmitChoice(absl::string_view text,
                                                         absl::string_view question,
                                                         absl::string_view system,
                                                         const GenerationOptions& options) const;
+
+  // Queues the embedding of a plain text (no template); at least one token. Of `options`
+  // on_overflow and timeout_ms count; truncation takes tokens off the text until it fits.
+  absl::StatusOr<std::shared_ptr<Request>> SubmitEmbedding(absl::string_view text, Pooling pooling,
+                                                           const GenerationOptions& options) const;
 
   // Queues the scoring of a plain text (no template); at least one token.
   absl::StatusOr<std::shared_ptr<Request>> SubmitScoring(absl::string_view text) const;
