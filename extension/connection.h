@@ -45,7 +45,9 @@ class Connection {
   absl::StatusOr<std::shared_ptr<const ModelUse>> Use(absl::string_view reference);
 
   // While it is set, models that Use gives out answer nothing and only take note (lm_explain).
+  // A function that does more with answers than to return them must refuse to run then.
   void set_tally(PromptTally* tally) { tally_ = tally; }
+  bool only_counts() const { return tally_ != nullptr; }
 
   // The engine that runs `source` for this connection, or nullptr: nothing is loaded.
   const Engine* FindLoaded(const ModelSource& source) const;

@@ -23,7 +23,6 @@
 // too little to tell (256 tokens of prefill, 16 steps of decoding) is taken to reach 40% of the
 // ceilings: basis is 'ceilings'. On a GPU there are no measured ceilings: without a past, NULL.
 // Rows are taken to be submitted together, as lm_query, lm_each and lm_map do.
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,39 +39,18 @@
 namespace lm {
 namespace {
 
-// As long as it lives, the connection's models only take note, and nothing that the query calls can
-// write to a database.
+// Lets a connection's models only take note, as long as it lives.
 class CountOnly {
  public:
-  static absl::StatusOr<std::unique_ptr<CountOnly>> Begin(Connection& connection,
-                                                          PromptTally* tally) {
-    ASSIGN_OR_RETURN(ReadOnlySelect asked,
-                     ReadOnlySelect::Prepare(connection.db(), "PRAGMA query_only", "query"));
-    ASSIGN_OR_RETURN(const bool row, asked.Step());
-    const bool query_only = row && sqlite3_value_int(asked.column(0)) != 0;
-    if (!query_only) RETURN_IF_ERROR(SetQueryOnly(connection.db(), true));
-    return std::unique_ptr<CountOnly>(new CountOnly(connection, tally, query_only));
+  CountOnly(Connection& connection, PromptTally* tally) : connection_(connection) {
+    connection_.set_tally(tally);
   }
-  ~CountOnly() {
-    connection_.set_tally(nullptr);
-    if (!was_query_only_) SetQueryOnly(connection_.db(), false).IgnoreError();
-  }
+  ~CountOnly() { connection_.set_tally(nullptr); }
   CountOnly(const CountOnly&) = delete;
   CountOnly& operator=(const CountOnly&) = delete;
 
  private:
-  CountOnly(Connection& connection, PromptTally* tally, bool was_query_only)
-      : connection_(connection), was_query_only_(was_query_only) {
-    connection_.set_tally(tally);
-  }
-  static absl::Status SetQueryOnly(sqlite3* db, bool on) {
-    const char* sql = on ? "PRAGMA query_only = 1" : "PRAGMA query_only = 0";
-    if (sqlite3_exec(db, sql, nullptr, nullptr, nullptr) == SQLITE_OK) return absl::OkStatus();
-    return absl::AbortedError(sqlite3_errmsg(db));
-  }
-
   Connection& connection_;
-  const bool was_query_only_;
 };
 
 class ExplainCursor : public TableCursor {
@@ -118,8 +96,7 @@ class ExplainCursor : public TableCursor {
     ASSIGN_OR_RETURN(const CallOptions options, ReadCallOptions(json, connection()));
     Session session = options.session();
     session.set_tally(columns);
-    ASSIGN_OR_RETURN(const std::unique_ptr<CountOnly> count_only,
-                     CountOnly::Begin(connection(), calls));
+    const CountOnly count_only(connection(), calls);
     for (int64_t row = 1;; ++row) {
       ASSIGN_OR_RETURN(const bool has_row, select.Step());
       if (!has_row) return absl::OkStatus();
