@@ -1,7 +1,7 @@
 // Backend: the dozen operations a transformer is made of, on one device.
 //
 //   ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, CreateBackend({.device = "cpu"}));
-//   ASSIGN_OR_RETURN(auto w, backend->LoadMatrix(DType::kQ8_0, n, k, std::move(blocks)));
+//   ASSIGN_OR_RETURN(auto w, backend->LoadMatrix(DType::kQ8_0, n, k, blocks));
 //   RETURN_IF_ERROR(backend->MatMul(*w, x, /*bias=*/{}, out));
 //
 // Conventions
@@ -27,6 +27,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -71,6 +72,10 @@ class WeightMatrix {
   int64_t rows_;
   int64_t cols_;
 };
+
+// Where LoadMatrix gets a matrix from: writes the rows [first, first + count), as GGUF has them, to
+// `to`. Called from several threads at once, for every row once.
+using RowReader = absl::FunctionRef<absl::Status(int64_t first, int64_t count, char* to)>;
 
 // One layer's paged keys and values, each [num_blocks][kv_heads][kKvBlockTokens][head_dim]. How a
 // block's values of one KV head are arranged is the backend's own affair (the CPU keeps keys
@@ -122,11 +127,15 @@ class Backend {
   virtual absl::Status Download(const void* from, void* to, size_t bytes) = 0;
   virtual absl::Status Synchronize() = 0;
 
-  // Takes W (rows, cols) as the GGUF file has it: row-major blocks of `dtype` in host memory, and
-  // lays it out as this backend's kernels like it.
-  // REQUIRES: blocks.bytes() == rows * RowBytes(dtype, cols); dtype is not an integer type.
+  // Reads W (rows, cols) as the GGUF file has it, row-major blocks of `dtype`, and lays it out as
+  // this backend's kernels like it. Errors: the reader's, of the lowest rows where there are several.
+  // REQUIRES: dtype is not an integer type.
   virtual absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(DType dtype, int64_t rows,
-                                                                   int64_t cols, Buffer blocks) = 0;
+                                                                   int64_t cols,
+                                                                   RowReader read) = 0;
+  // The same from host memory. REQUIRES: blocks.bytes() == rows * RowBytes(dtype, cols).
+  absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(DType dtype, int64_t rows, int64_t cols,
+                                                           const Buffer& blocks);
 
   // --- operations -------------------------------------------------------------------------------
 

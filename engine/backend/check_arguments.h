@@ -9,7 +9,7 @@
 
 namespace lm {
 
-absl::Status CheckLoadMatrix(DType dtype, int64_t rows, int64_t cols, size_t bytes);
+absl::Status CheckLoadMatrix(DType dtype, int64_t rows, int64_t cols);
 absl::Status CheckEmbed(const WeightMatrix& w, absl::Span<const int32_t> ids, Tensor out);
 absl::Status CheckRmsNorm(Tensor x, Tensor weight, Tensor out);
 absl::Status CheckMatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out);

@@ -19,8 +19,9 @@ void DequantizeRow(DType dtype, const void* blocks, int64_t values, float* out);
 
 // InvalidArgument, naming the first bad block, where a scale (or a plain value) is NaN or infinite.
 // Reads at the speed of memory, so that a whole model can be checked while it loads. OK for integer
-// types. REQUIRES: values is a multiple of the block size.
-absl::Status CheckFinite(DType dtype, const void* blocks, int64_t values);
+// types. Counts from `first`, the place of the first value. REQUIRES: values and first are multiples
+// of the block size.
+absl::Status CheckFinite(DType dtype, const void* blocks, int64_t values, int64_t first = 0);
 
 }  // namespace lm
 

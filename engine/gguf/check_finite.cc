@@ -55,16 +55,16 @@ bool TopBit(Word word) {
 constexpr auto FoldHalf = Fold<uint16_t, 0x7c00>;
 
 template <typename Word, Word kExponent>
-absl::Status CheckValues(const uint8_t* bytes, int64_t values) {
+absl::Status CheckValues(const uint8_t* bytes, int64_t values, int64_t first) {
   Word folded = 0;
   for (int64_t v = 0; v < values; ++v) folded |= Fold<Word, kExponent>(bytes + v * sizeof(Word));
   if (!TopBit(folded)) return absl::OkStatus();
   int64_t v = 0;
   while (!TopBit(Fold<Word, kExponent>(bytes + v * sizeof(Word)))) ++v;
-  return absl::InvalidArgumentError(absl::StrCat("value ", v, " is NaN or infinite"));
+  return absl::InvalidArgumentError(absl::StrCat("value ", first + v, " is NaN or infinite"));
 }
 
-absl::Status CheckScales(DType dtype, const uint8_t* bytes, int64_t values) {
+absl::Status CheckScales(DType dtype, const uint8_t* bytes, int64_t values, int64_t first_value) {
   const DTypeTraits& traits = Traits(dtype);
   const Scales scales = ScalesOf(dtype);
   const int64_t num_blocks = values / traits.block_size;
@@ -79,6 +79,7 @@ absl::Status CheckScales(DType dtype, const uint8_t* bytes, int64_t values) {
   int64_t b = 0;
   auto bad = [&](int offset) { return TopBit(FoldHalf(first + b * traits.block_bytes + offset)); };
   while (!bad(0) && !bad(second)) ++b;
+  b += first_value / traits.block_size;
   return absl::InvalidArgumentError(
       absl::StrCat("the scale of ", traits.name, " block ", b, " (values ", b * traits.block_size,
                    " to ", (b + 1) * traits.block_size - 1, ") is NaN or infinite"));
@@ -86,21 +87,21 @@ absl::Status CheckScales(DType dtype, const uint8_t* bytes, int64_t values) {
 
 }  // namespace
 
-absl::Status CheckFinite(DType dtype, const void* blocks, int64_t values) {
+absl::Status CheckFinite(DType dtype, const void* blocks, int64_t values, int64_t first) {
   const uint8_t* bytes = static_cast<const uint8_t*>(blocks);
   assert(values % Traits(dtype).block_size == 0);
   switch (dtype) {
     case DType::kF32:
-      return CheckValues<uint32_t, 0x7f800000>(bytes, values);
+      return CheckValues<uint32_t, 0x7f800000>(bytes, values, first);
     case DType::kF16:
-      return CheckValues<uint16_t, 0x7c00>(bytes, values);
+      return CheckValues<uint16_t, 0x7c00>(bytes, values, first);
     case DType::kBF16:
-      return CheckValues<uint16_t, 0x7f80>(bytes, values);
+      return CheckValues<uint16_t, 0x7f80>(bytes, values, first);
     case DType::kI8:
     case DType::kI32:
       return absl::OkStatus();
     default:
-      return CheckScales(dtype, bytes, values);
+      return CheckScales(dtype, bytes, values, first);
   }
 }
 

@@ -98,9 +98,10 @@ const TensorInfo* GgufFile::FindTensor(absl::string_view name) const {
   return it == index_.end() ? nullptr : &tensors_[it->second];
 }
 
-absl::Status GgufFile::ReadTensor(const TensorInfo& info, absl::Span<char> out) const {
-  assert(out.size() == info.bytes);
-  absl::Status status = files_[info.split]->Read(info.offset, out);
+absl::Status GgufFile::ReadTensor(const TensorInfo& info, absl::Span<char> out,
+                                  uint64_t begin) const {
+  assert(begin <= info.bytes && out.size() <= info.bytes - begin);
+  absl::Status status = files_[info.split]->Read(info.offset + begin, out);
   if (!status.ok()) return InContext(absl::StrCat("tensor ", Quoted(info.name)), status);
   return absl::OkStatus();
 }

@@ -46,9 +46,9 @@ class GgufFile {
   // nullptr where there is none of that name.
   const TensorInfo* FindTensor(absl::string_view name) const;
 
-  // Fills `out` with the tensor's bytes. An error names the tensor, the file and the reason.
-  // REQUIRES: out.size() == info.bytes, and info is one of tensors().
-  absl::Status ReadTensor(const TensorInfo& info, absl::Span<char> out) const;
+  // Fills `out` with the tensor's bytes from `begin` on. An error names the tensor, the file and the
+  // reason. Thread-safe. REQUIRES: begin + out.size() <= info.bytes, and info is one of tensors().
+  absl::Status ReadTensor(const TensorInfo& info, absl::Span<char> out, uint64_t begin = 0) const;
 
   uint32_t version() const { return version_; }
   uint64_t bytes() const;  // of all parts

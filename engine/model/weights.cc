@@ -1,6 +1,6 @@
 #include "engine/model/weights.h"
 
-#include <array>
+#include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
@@ -34,7 +34,8 @@ class WeightLoader {
 
   absl::StatusOr<std::vector<float>> HostVector(const std::string& name, int64_t size) {
     ASSIGN_OR_RETURN(const TensorInfo* info, Take(name, 1, size));
-    ASSIGN_OR_RETURN(Buffer bytes, Read({info}));
+    std::vector<char> bytes(info->bytes);
+    RETURN_IF_ERROR(ReadRows({info}, 0, 1, bytes.data()));
     std::vector<float> values(size);
     DequantizeRow(info->dtype, bytes.data(), size, values.data());
     return values;
@@ -48,8 +49,7 @@ class WeightLoader {
   absl::StatusOr<std::unique_ptr<WeightMatrix>> Matrix(const std::string& name, int64_t rows,
                                                        int64_t cols) {
     ASSIGN_OR_RETURN(const TensorInfo* info, Take(name, rows, cols));
-    ASSIGN_OR_RETURN(Buffer bytes, Read({info}));
-    return backend_->LoadMatrix(info->dtype, rows, cols, std::move(bytes));
+    return LoadStack({info}, rows, cols);
   }
 
   struct ProjectionPart {
@@ -82,9 +82,7 @@ class WeightLoader {
       if (!bias.empty()) bias.resize(rows);
       Projection::Part part;
       part.first_col = first_col;
-      ASSIGN_OR_RETURN(Buffer bytes, Read(stack));
-      ASSIGN_OR_RETURN(part.matrix,
-                       backend_->LoadMatrix(stack[0]->dtype, rows, cols, std::move(bytes)));
+      ASSIGN_OR_RETURN(part.matrix, LoadStack(stack, rows, cols));
       if (!bias.empty()) {
         ASSIGN_OR_RETURN(part.bias, ToDevice(bias));
       }
@@ -136,23 +134,34 @@ class WeightLoader {
     return info;
   }
 
-  // The bytes of tensors of one type, one after the other.
-  absl::StatusOr<Buffer> Read(const std::vector<const TensorInfo*>& infos) const {
-    uint64_t total = 0;
-    for (const TensorInfo* info : infos) total += info->bytes;
-    ASSIGN_OR_RETURN(Buffer buffer, Buffer::AllocateHost(total));
-    uint64_t offset = 0;
-    for (const TensorInfo* info : infos) {
-      absl::Span<char> bytes = buffer.chars().subspan(offset, info->bytes);
-      RETURN_IF_ERROR(gguf_.ReadTensor(*info, bytes));
-      absl::Status finite = CheckFinite(info->dtype, bytes.data(), info->rows * info->cols);
-      if (!finite.ok()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("tensor '", info->name, "': ", finite.message()));
+  // Tensors of one type and width as one matrix, one below the other.
+  absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadStack(
+      const std::vector<const TensorInfo*>& stack, int64_t rows, int64_t cols) {
+    return backend_->LoadMatrix(
+        stack[0]->dtype, rows, cols,
+        [&](int64_t first, int64_t count, char* to) { return ReadRows(stack, first, count, to); });
+  }
+
+  // The rows [first, first + count) of such a stack. Thread-safe.
+  absl::Status ReadRows(const std::vector<const TensorInfo*>& stack, int64_t first, int64_t count,
+                        char* to) const {
+    for (const TensorInfo* info : stack) {
+      const int64_t rows = std::clamp<int64_t>(info->rows - first, 0, count);
+      if (rows > 0) {
+        const int64_t row_bytes = RowBytes(info->dtype, info->cols);
+        RETURN_IF_ERROR(
+            gguf_.ReadTensor(*info, absl::MakeSpan(to, rows * row_bytes), first * row_bytes));
+        absl::Status finite = CheckFinite(info->dtype, to, rows * info->cols, first * info->cols);
+        if (!finite.ok()) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("tensor '", info->name, "': ", finite.message()));
+        }
+        to += rows * row_bytes;
+        count -= rows;
       }
-      offset += info->bytes;
+      first = std::max<int64_t>(first - info->rows, 0);
     }
-    return buffer;
+    return absl::OkStatus();
   }
 
   absl::StatusOr<DeviceVector> ToDevice(const std::vector<float>& values) {

@@ -1,7 +1,11 @@
 #include "engine/backend/cpu/panel_matrix.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "engine/base/float16.h"
 #include "engine/base/status_macros.h"
 
@@ -22,42 +26,89 @@ void PackFloats(const char* blocks, int64_t rows, int64_t cols, char* out) {
   }
 }
 
+// The error of the lowest rows among those that several threads find. Thread-safe.
+class FirstError {
+ public:
+  void Add(int64_t row, absl::Status status) {
+    absl::MutexLock lock(&mutex_);
+    if (row < row_) {
+      row_ = row;
+      status_ = std::move(status);
+    }
+  }
+  absl::Status status() const {
+    absl::MutexLock lock(&mutex_);
+    return status_;
+  }
+  // Whether there is one of rows before `row`: what comes later need not be done.
+  bool Precedes(int64_t row) const {
+    absl::MutexLock lock(&mutex_);
+    return row_ < row;
+  }
+
+ private:
+  mutable absl::Mutex mutex_;
+  int64_t row_ ABSL_GUARDED_BY(mutex_) = std::numeric_limits<int64_t>::max();
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PanelMatrix>> PanelMatrix::Pack(DType dtype, int64_t rows,
-                                                               int64_t cols, const Buffer& blocks,
+                                                               int64_t cols, RowReader read,
                                                                ThreadPool* pool) {
   std::unique_ptr<PanelMatrix> matrix(new PanelMatrix(dtype, rows, cols));
-  int64_t row_bytes = RowBytes(dtype, cols);
-  if (!Traits(dtype).quantised) {
-    int64_t strips = matrix->num_strips();
-    ASSIGN_OR_RETURN(matrix->buffer_, Buffer::AllocateHost(strips * kStripRows * row_bytes));
-    pool->ParallelFor(strips, [&](int64_t strip) {
-      int64_t first = strip * kStripRows;
-      int64_t count = std::min<int64_t>(kStripRows, rows - first);
-      const char* from = blocks.chars().data() + first * row_bytes;
-      char* to = const_cast<char*>(matrix->strip(strip, 0));
-      if (dtype == DType::kF32) {
-        PackFloats<float>(from, count, cols, to);
-      } else {
-        PackFloats<uint16_t>(from, count, cols, to);
-      }
-    });
-    return matrix;
+  const int64_t row_bytes = RowBytes(dtype, cols);
+  const bool quantised = Traits(dtype).quantised;
+  if (quantised) {
+    matrix->format_ = &GetPanelFormat(dtype);
+    matrix->pair_code_bytes_ = PairCodeBytes(*matrix->format_, cols);
+    matrix->pair_scale_bytes_ = PairScaleBytes(*matrix->format_, cols);
   }
-  matrix->format_ = &GetPanelFormat(dtype);
-  matrix->pair_code_bytes_ = PairCodeBytes(*matrix->format_, cols);
-  matrix->pair_scale_bytes_ = PairScaleBytes(*matrix->format_, cols);
-  ASSIGN_OR_RETURN(matrix->buffer_,
-                   Buffer::AllocateHost(matrix->num_pairs() * matrix->pair_bytes()));
-  pool->ParallelFor((rows + kPanelRows - 1) / kPanelRows, [&](int64_t panel) {
-    int64_t first = panel * kPanelRows;
-    PackPanel(*matrix->format_, blocks.chars().data() + first * row_bytes,
-              std::min<int64_t>(kPanelRows, rows - first), cols,
-              const_cast<uint8_t*>(matrix->codes(panel)),
-              const_cast<uint8_t*>(matrix->scales(panel)));
+  const int64_t bytes = quantised ? matrix->num_pairs() * matrix->pair_bytes()
+                                  : matrix->num_strips() * kStripRows * row_bytes;
+  ASSIGN_OR_RETURN(matrix->buffer_, Buffer::AllocateHost(bytes));
+
+  // Each item reads its rows piece by piece into one buffer.
+  constexpr int64_t kItemsAThread = 4;
+  const int64_t piece_rows = quantised ? kPairRows : kStripRows;
+  const int64_t pieces = (rows + piece_rows - 1) / piece_rows;
+  const int64_t items = std::min<int64_t>(pieces, kItemsAThread * pool->num_threads());
+  FirstError error;
+  pool->ParallelFor(items, [&](int64_t item) {
+    const int64_t begin = pieces * item / items * piece_rows;
+    const int64_t end = std::min(pieces * (item + 1) / items * piece_rows, rows);
+    absl::StatusOr<Buffer> buffer = Buffer::AllocateHost(piece_rows * row_bytes);
+    if (!buffer.ok()) return error.Add(begin, buffer.status());
+    char* blocks = buffer->chars().data();
+    for (int64_t first = begin; first < end && !error.Precedes(first); first += piece_rows) {
+      const int64_t count = std::min(piece_rows, end - first);
+      if (absl::Status status = read(first, count, blocks); !status.ok()) {
+        return error.Add(first, std::move(status));
+      }
+      matrix->PackRows(first, count, blocks);
+    }
   });
+  RETURN_IF_ERROR(error.status());
   return matrix;
+}
+
+void PanelMatrix::PackRows(int64_t first, int64_t count, const char* blocks) {
+  const int64_t row_bytes = RowBytes(dtype(), cols());
+  if (format_ != nullptr) {
+    for (int64_t row = 0; row < count; row += kPanelRows) {
+      const int64_t panel = (first + row) / kPanelRows;
+      PackPanel(*format_, blocks + row * row_bytes, std::min<int64_t>(kPanelRows, count - row),
+                cols(), const_cast<uint8_t*>(codes(panel)), const_cast<uint8_t*>(scales(panel)));
+    }
+    return;
+  }
+  char* to = const_cast<char*>(strip(first / kStripRows, 0));
+  if (dtype() == DType::kF32) {
+    PackFloats<float>(blocks, count, cols(), to);
+  } else {
+    PackFloats<uint16_t>(blocks, count, cols(), to);
+  }
 }
 
 void PanelMatrix::ReadRow(int64_t row, float* out) const {

@@ -18,9 +18,10 @@ inline constexpr int kPairRows = kPanelsAPair * kPanelRows;
 // zeros.
 class PanelMatrix : public WeightMatrix {
  public:
-  // REQUIRES: CheckLoadMatrix() passed.
+  // The pool's threads read and pack a few rows at a time, so that what was read is still in their
+  // caches. REQUIRES: CheckLoadMatrix() passed.
   static absl::StatusOr<std::unique_ptr<PanelMatrix>> Pack(DType dtype, int64_t rows, int64_t cols,
-                                                           const Buffer& blocks, ThreadPool* pool);
+                                                           RowReader read, ThreadPool* pool);
 
   size_t bytes() const override { return buffer_.bytes(); }
   // REQUIRES: float weights.
@@ -49,6 +50,9 @@ class PanelMatrix : public WeightMatrix {
 
  private:
   using WeightMatrix::WeightMatrix;
+
+  // Lays out the rows [first, first + count), a run of whole strips or pairs, or of their beginning.
+  void PackRows(int64_t first, int64_t count, const char* blocks);
 
   Buffer buffer_;
   const PanelFormat* format_ = nullptr;

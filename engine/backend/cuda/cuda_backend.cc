@@ -29,8 +29,11 @@ absl::Status CudaBackend::Download(const void* from, void* to, size_t bytes) {
 absl::Status CudaBackend::Synchronize() { return device_->Synchronize(); }
 
 absl::StatusOr<std::unique_ptr<WeightMatrix>> CudaBackend::LoadMatrix(DType dtype, int64_t rows,
-                                                                      int64_t cols, Buffer blocks) {
-  RETURN_IF_ERROR(CheckLoadMatrix(dtype, rows, cols, blocks.bytes()));
+                                                                      int64_t cols,
+                                                                      RowReader read) {
+  RETURN_IF_ERROR(CheckLoadMatrix(dtype, rows, cols));
+  ASSIGN_OR_RETURN(Buffer blocks, Buffer::AllocateHost(rows * RowBytes(dtype, cols)));
+  RETURN_IF_ERROR(read(0, rows, blocks.chars().data()));
   ASSIGN_OR_RETURN(Buffer on_device, device_->Allocate(blocks.bytes()));
   RETURN_IF_ERROR(device_->Upload(blocks.data(), on_device.data(), blocks.bytes()));
   return std::make_unique<CudaMatrix>(dtype, rows, cols, std::move(on_device));

@@ -28,8 +28,10 @@ absl::Status ReferenceBackend::Download(const void* from, void* to, size_t bytes
 absl::StatusOr<std::unique_ptr<WeightMatrix>> ReferenceBackend::LoadMatrix(DType dtype,
                                                                            int64_t rows,
                                                                            int64_t cols,
-                                                                           Buffer blocks) {
-  RETURN_IF_ERROR(CheckLoadMatrix(dtype, rows, cols, blocks.bytes()));
+                                                                           RowReader read) {
+  RETURN_IF_ERROR(CheckLoadMatrix(dtype, rows, cols));
+  ASSIGN_OR_RETURN(Buffer blocks, Buffer::AllocateHost(rows * RowBytes(dtype, cols)));
+  RETURN_IF_ERROR(read(0, rows, blocks.chars().data()));
   return std::make_unique<ReferenceMatrix>(dtype, rows, cols, std::move(blocks));
 }
 

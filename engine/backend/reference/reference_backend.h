@@ -34,7 +34,7 @@ class ReferenceBackend : public Backend {
   absl::Status Download(const void* from, void* to, size_t bytes) override;
   absl::Status Synchronize() override { return absl::OkStatus(); }
   absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(DType dtype, int64_t rows, int64_t cols,
-                                                           Buffer blocks) override;
+                                                           RowReader read) override;
 
   absl::Status Embed(const WeightMatrix& w, absl::Span<const int32_t> ids, Tensor out) override;
   absl::Status RmsNorm(Tensor x, Tensor weight, float eps, Tensor out) override;
