@@ -1,235 +1,203 @@
-// Measures the engine on one model, each figure beside the ceiling of the machine it runs on.
+// Measures the engine on one model, each figure beside the ceilings of the machine it runs on.
 //
-//   lm_bench MODEL.gguf [--threads N] [--device cpu] [--only load,pp512,tg128,b1,b32,rows64]
-//   [--reps 3] [--json]
+//   lm_bench MODEL.gguf [--threads N] [--only pp512,tg128,b32,rows64,...] [--reps 3] [--json]
+//            [--device cpu] [--kv-mib N]
 //
-// load      seconds until the model is loaded; first_token: until its first token is there
-// pp512     prefill of 512 tokens, tokens/s
-// tg128     decode of 128 tokens, one sequence, tokens/s
-// b1 … b64  that many sequences with 128 tokens of context each (no sharing), 16 steps, tokens/s
-// rows64    64 rows through the engine: 400 shared tokens, 40 own, 16 greedy out; rows/s
-// Medians of `reps` runs. Shares: prefill and batches of the arithmetic ceiling (int8 for quantised
-// weights, fp32 for float ones), single-stream decode of the bandwidth ceiling. Both ceilings are
-// measured in the same run.
+// load           load_s: seconds until the model is loaded; first_token_s: until its first token is
+//                there, the load included; rss_mib: the process after it
+// pp512          prefill of 512 tokens, tokens/s
+// tg128          decode of 128 tokens, one sequence, tokens/s
+// b1 b2 ... b64  that many sequences with 128 tokens of context each (none shared), 16 steps,
+//                tokens/s
+// rows64         64 rows, 400 shared tokens, 40 own, 16 greedy out; rows/s
+// These are the default. Only where they are asked for:
+// lengths        prompts of 128 to 8,192 tokens (--longest): cost of a token against length, with
+//                the KV cache and with everything computed again
+// scaling        1, 2, ..., 64 rows of the rows64 protocol
+// shared         decode step of 32 rows over a 1,024-token prefix, shared against copied, and the
+//                KV memory of both
+// kv             KV bytes a token, predicted and measured, and the waste of blocks
+//
+// All go through the Engine that SQL uses, `shared` through the model beneath it. Medians of `reps`
+// runs. Two shares stand beside each rate: of arithmetic, the operations of the weights' products
+// over the int8 peak (fp32 for float weights); of bandwidth, the bytes of weights (once a step, as
+// the file stores them) and keys and values over the read rate. The ceilings are measured in the
+// same run, and are the CPU's: another device has no shares. --json prints one object: the figures
+// by their names, `ceilings`, and `shares` as {name: [arithmetic, bandwidth]}.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <fstream>
-#include <functional>
-#include <numeric>
-#include <random>
+#include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "engine/base/status_macros.h"
-#include "engine/model/model.h"
-#include "engine/runtime/engine.h"
 #include "engine/backend/machine_ceilings.h"
+#include "engine/base/cpu_features.h"
+#include "engine/base/status_macros.h"
+#include "tests/benchmarks/model_work.h"
+#include "tests/benchmarks/sweeps.h"
+#include "tests/benchmarks/timed_engine.h"
 
 namespace lm {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 struct Arguments {
   std::string model;
   ModelOptions options;
   std::vector<std::string> only;
   int reps = 3;
+  int longest = 8192;
   bool json = false;
 
-  bool Wants(const std::string& name) const {
-    return only.empty() || std::find(only.begin(), only.end(), name) != only.end();
+  bool Names(const std::string& name) const {
+    return std::find(only.begin(), only.end(), name) != only.end();
   }
+  bool Wants(const std::string& name) const { return only.empty() || Names(name); }
 };
 
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-int64_t ResidentMib() {
-  std::ifstream statm("/proc/self/statm");
-  int64_t total = 0, resident = 0;
-  statm >> total >> resident;
-  return resident * 4096 / (1 << 20);
-}
-
-// Feeds sequences of a language model by hand, each in blocks of its own.
-class Feeder {
+// The figures so far, and how they are shown.
+class Report {
  public:
-  explicit Feeder(LanguageModel* model) : model_(*model), random_(1) {}
-
-  int32_t RandomToken() { return 3 + static_cast<int32_t>(random_() % (model_.vocab_size() - 3)); }
-
-  // One step: `tokens` more tokens of each of `sequences` sequences that stand at `position`.
-  absl::Status Step(int sequences, int position, int tokens, int blocks_each) {
-    tokens_.clear();
-    spans_.clear();
-    rows_.clear();
-    blocks_.resize(sequences * blocks_each);
-    std::iota(blocks_.begin(), blocks_.end(), 0);
-    for (int s = 0; s < sequences; ++s) {
-      spans_.push_back(
-          {.first_row = static_cast<int32_t>(tokens_.size()),
-           .num_tokens = tokens,
-           .first_position = position,
-           .blocks = absl::MakeConstSpan(blocks_).subspan(s * blocks_each, blocks_each)});
-      for (int t = 0; t < tokens; ++t) tokens_.push_back(RandomToken());
-      rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
+  // Without ceilings there are no shares.
+  Report(const ModelWork& work, const std::optional<MachineCeilings>& ceilings, bool json)
+      : work_(work), ceilings_(ceilings), json_(json) {
+    if (!ceilings) return;
+    values_["ceilings"] = {{"read_gb_s", ceilings->read_bytes_per_second / 1e9},
+                           {"fp32_gflop_s", ceilings->fp32_flops_per_second / 1e9},
+                           {"int8_gop_s", ceilings->int8_ops_per_second / 1e9}};
+    if (json) return;
+    std::printf("ceilings:");
+    for (const auto& [name, value] : values_["ceilings"].items()) {
+      std::printf(" %s %.1f", name.c_str(), value.get<double>());
     }
-    logits_.resize(rows_.size() * model_.vocab_size());
-    const std::atomic<bool> cancel{false};
-    return model_.Forward({.tokens = tokens_, .sequences = spans_, .logit_rows = rows_}, cancel,
-                          absl::MakeSpan(logits_));
+    std::printf("\n");
+  }
+
+  void Add(const std::string& name, double value, const char* unit) {
+    values_[name] = value;
+    if (!json_) std::printf("%-14s %10.3f %s\n", name.c_str(), value, unit);
+  }
+
+  // A rate whose `rate / per_second` is a number of times a second that `ops` operations are done
+  // and `bytes` bytes are read.
+  void AddRate(const std::string& name, double rate, const char* unit, double times_a_second,
+               double ops, double bytes) {
+    values_[name] = rate;
+    if (!json_) std::printf("%-14s %10.2f %-9s", name.c_str(), rate, unit);
+    if (ceilings_) {
+      const double peak =
+          work_.floats ? ceilings_->fp32_flops_per_second : ceilings_->int8_ops_per_second;
+      const double arithmetic = times_a_second * ops / peak;
+      const double bandwidth = times_a_second * bytes / ceilings_->read_bytes_per_second;
+      values_["shares"][name] = {arithmetic, bandwidth};
+      if (!json_) {
+        std::printf(" %5.1f%% of %s peak, %.1f%% of bandwidth", 100 * arithmetic,
+                    work_.floats ? "fp32" : "int8", 100 * bandwidth);
+      }
+    }
+    if (!json_) std::printf("\n");
+    std::fflush(stdout);
+  }
+
+  // A table, one line a row; or one object.
+  void AddSeries(const std::string& name, const nlohmann::ordered_json& series) {
+    values_[name] = series;
+    if (json_) return;
+    std::printf("%s\n", name.c_str());
+    for (const auto& row : series.is_array() ? series : nlohmann::ordered_json{series}) {
+      for (const auto& [key, value] : row.items()) {
+        std::printf("  %s %s", key.c_str(),
+                    value.is_number_float() ? absl::StrCat(value.get<double>()).c_str()
+                                            : value.dump().c_str());
+      }
+      std::printf("\n");
+    }
+    std::fflush(stdout);
+  }
+
+  void PrintJson() const {
+    if (json_) std::printf("%s\n", values_.dump().c_str());
   }
 
  private:
-  LanguageModel& model_;
-  std::mt19937 random_;
-  std::vector<int32_t> tokens_, blocks_, rows_;
-  std::vector<SequenceSpan> spans_;
-  std::vector<float> logits_;
+  const ModelWork work_;
+  const std::optional<MachineCeilings> ceilings_;
+  const bool json_;
+  nlohmann::ordered_json values_;
 };
 
-constexpr int BlocksFor(int tokens) { return (tokens + kKvBlockTokens - 1) / kKvBlockTokens; }
-
-absl::StatusOr<double> Prefill(LanguageModel* model, int tokens, int reps) {
-  Feeder feeder(model);
-  std::vector<double> rates;
-  for (int r = 0; r <= reps; ++r) {  // the first run warms up
-    auto begin = Clock::now();
-    RETURN_IF_ERROR(feeder.Step(1, 0, tokens, BlocksFor(tokens)));
-    if (r > 0) rates.push_back(tokens / SecondsSince(begin));
-  }
-  return Median(rates);
-}
-
-absl::StatusOr<double> Decode(LanguageModel* model, int sequences, int context, int steps,
-                              int reps) {
-  Feeder feeder(model);
-  const int blocks = BlocksFor(context + steps + 1);
-  if (blocks * sequences > model->num_kv_blocks()) {
-    return absl::ResourceExhaustedError("the KV cache is too small for this batch");
-  }
-  if (context > 0) RETURN_IF_ERROR(feeder.Step(sequences, 0, context, blocks));
-  std::vector<double> rates;
-  for (int r = 0; r < reps; ++r) {
-    RETURN_IF_ERROR(feeder.Step(sequences, context, 1, blocks));
-    auto begin = Clock::now();
-    for (int i = 1; i <= steps; ++i) {
-      RETURN_IF_ERROR(feeder.Step(sequences, context + i, 1, blocks));
-    }
-    rates.push_back(sequences * steps / SecondsSince(begin));
-  }
-  return Median(rates);
-}
-
-// 64 rows through the engine, a new salt each time so that nothing is left of the run before.
-absl::StatusOr<double> Rows(Engine* engine, int reps) {
-  constexpr int kRows = 64, kShared = 400, kOwn = 40, kOut = 16;
-  std::mt19937 random(2);
-  const int32_t vocab = engine->model().info().vocab_size;
-  auto token = [&] { return 3 + static_cast<int32_t>(random() % (vocab - 3)); };
-  std::vector<std::pair<int32_t, double>> no_end;  // random weights may end an answer early
-  for (int32_t id = 0; id < vocab; ++id) {
-    if (engine->model().tokenizer().IsEndOfGeneration(id)) no_end.push_back({id, -1e9});
-  }
-  std::vector<double> rates;
-  for (int r = 0; r < reps; ++r) {
-    std::vector<int32_t> shared(kShared);
-    for (int32_t& id : shared) id = token();
-    auto begin = Clock::now();
-    std::vector<std::shared_ptr<Request>> requests;
-    for (int row = 0; row < kRows; ++row) {
-      RequestSpec spec{.prompt = shared, .salt = absl::StrCat("bench ", r)};
-      for (int i = 0; i < kOwn; ++i) spec.prompt.push_back(token());
-      spec.options.max_tokens = kOut;
-      spec.options.logit_bias = no_end;
-      ASSIGN_OR_RETURN(std::shared_ptr<Request> request, engine->Submit(std::move(spec)));
-      requests.push_back(std::move(request));
-    }
-    for (auto& request : requests) {
-      request->WaitFor(absl::InfiniteDuration());
-      RETURN_IF_ERROR(request->result().status);
-      if (request->result().tokens_out != kOut) return absl::InternalError("a row ended early");
-    }
-    rates.push_back(kRows / SecondsSince(begin));
-  }
-  return Median(rates);
-}
-
 absl::Status Run(const Arguments& arguments) {
-  nlohmann::ordered_json report;
+  ASSIGN_OR_RETURN(const ModelWork work, ReadModelWork(arguments.model));
+  ASSIGN_OR_RETURN(TimedEngine engine, TimedEngine::Load(arguments.model, arguments.options, {}));
+  const int64_t resident = ResidentBytes();
   const int threads = arguments.options.threads > 0 ? arguments.options.threads : AvailableCpus();
-  const MachineCeilings ceilings = MeasureCeilings(threads);
-
-  auto begin = Clock::now();
-  ASSIGN_OR_RETURN(std::unique_ptr<Model> model, Model::Load(arguments.model, arguments.options));
-  const double load_seconds = SecondsSince(begin);
-  const ModelInfo info = model->info();
-  Feeder feeder(&model->language_model());
-  RETURN_IF_ERROR(feeder.Step(1, 0, 1, 1));
-  const double first_token_seconds = SecondsSince(begin);
-
-  const bool floats = info.quantisation[0] == 'F' || info.quantisation[0] == 'B';
-  const double arithmetic = floats ? ceilings.fp32_flops_per_second : ceilings.int8_ops_per_second;
-  const double ops_per_token = 2.0 * static_cast<double>(info.parameters);
+  const ModelInfo& info = engine.engine().model().info();
   if (!arguments.json) {
     std::printf("%s: %s, %.1f M parameters, %.1f MiB, %d threads\n", info.name.c_str(),
-                info.quantisation.c_str(), info.parameters / 1e6, info.weight_bytes / 1048576.0,
-                threads);
-    std::printf("ceilings: %.1f GB/s read, %.0f GFLOP/s fp32, %.0f GOP/s int8\n",
-                ceilings.read_bytes_per_second / 1e9, ceilings.fp32_flops_per_second / 1e9,
-                ceilings.int8_ops_per_second / 1e9);
+                info.quantisation.c_str(), static_cast<double>(info.parameters) / 1e6,
+                (work.body_bytes + work.head_bytes) / 1048576.0, threads);
   }
-  auto record = [&](const std::string& name, double value, const char* unit, double share,
-                    const char* ceiling) {
-    report[name] = value;
-    if (arguments.json) return;
-    std::printf("%-14s %10.2f %-9s", name.c_str(), value, unit);
-    if (share > 0) std::printf(" %5.1f%% of %s", 100 * share, ceiling);
-    std::printf("\n");
-    std::fflush(stdout);
-  };
-  const char* arithmetic_name = floats ? "fp32 peak" : "int8 peak";
-
+  std::optional<MachineCeilings> ceilings;
+  if (arguments.options.device == "cpu") ceilings = MeasureCeilings(threads);
+  Report report(work, ceilings, arguments.json);
   if (arguments.Wants("load")) {
-    record("load_s", load_seconds, "s", 0, "");
-    record("first_token_s", first_token_seconds, "s", 0, "");
-    record("rss_mib", static_cast<double>(ResidentMib()), "MiB", 0, "");
+    report.Add("load_s", engine.load_seconds(), "s");
+    report.Add("first_token_s", engine.first_token_seconds(), "s");
+    report.Add("rss_mib", static_cast<double>(resident) / 1048576.0, "MiB");
   }
-  LanguageModel* language_model = &model->language_model();
+  const double step_bytes = work.body_bytes + work.head_bytes;
   if (arguments.Wants("pp512")) {
-    ASSIGN_OR_RETURN(double rate, Prefill(language_model, 512, arguments.reps));
-    record("pp512", rate, "tokens/s", rate * ops_per_token / arithmetic, arithmetic_name);
+    constexpr int kTokens = 512;
+    ASSIGN_OR_RETURN(double rate, engine.PrefillRate(kTokens, arguments.reps));
+    report.AddRate("pp512", rate, "tokens/s", rate / kTokens,
+                   kTokens * work.body_ops + work.head_ops, step_bytes);
   }
+  const double decode_ops = work.body_ops + work.head_ops;
   if (arguments.Wants("tg128")) {
-    ASSIGN_OR_RETURN(double rate, Decode(language_model, 1, 0, 128, arguments.reps));
-    record("tg128", rate, "tokens/s",
-           rate * static_cast<double>(info.weight_bytes) / ceilings.read_bytes_per_second,
-           "bandwidth");
+    constexpr int kSteps = 128;
+    ASSIGN_OR_RETURN(double rate, engine.DecodeRate(1, 1, kSteps, arguments.reps));
+    report.AddRate("tg128", rate, "tokens/s", rate, decode_ops,
+                   step_bytes + work.kv_bytes * kSteps / 2);
   }
-  for (int batch : {1, 2, 4, 8, 16, 32, 64}) {
-    const std::string name = absl::StrCat("b", batch);
+  for (int rows : {1, 2, 4, 8, 16, 32, 64}) {
+    const std::string name = absl::StrCat("b", rows);
     if (!arguments.Wants(name)) continue;
-    ASSIGN_OR_RETURN(double rate, Decode(language_model, batch, 128, 16, arguments.reps));
-    record(name, rate, "tokens/s", rate * ops_per_token / arithmetic, arithmetic_name);
+    constexpr int kContext = 128, kSteps = 16;
+    ASSIGN_OR_RETURN(double rate, engine.DecodeRate(rows, kContext, kSteps, arguments.reps));
+    report.AddRate(name, rate, "tokens/s", rate / rows, rows * decode_ops,
+                   step_bytes + rows * work.kv_bytes * (kContext + kSteps / 2));
   }
   if (arguments.Wants("rows64")) {
-    std::shared_ptr<Engine> engine = Engine::Start(std::move(model), {});
-    ASSIGN_OR_RETURN(double rate, Rows(engine.get(), arguments.reps));
-    record("rows64", rate, "rows/s", 0, "");
+    constexpr int kRows = 64, kOut = 16;
+    ASSIGN_OR_RETURN(Burst burst, engine.Rows(kRows, arguments.reps));
+    report.AddRate(
+        "rows64", kRows / burst.total, "rows/s", 1 / burst.total,
+        static_cast<double>(burst.tokens_computed) * work.body_ops + kRows * kOut * work.head_ops,
+        static_cast<double>(burst.steps) * step_bytes);
   }
-  if (arguments.json) std::printf("%s\n", report.dump().c_str());
+  if (arguments.Names("lengths")) {
+    ASSIGN_OR_RETURN(auto table, SweepLengths(&engine, arguments.longest));
+    report.AddSeries("lengths", table);
+  }
+  if (arguments.Names("scaling")) {
+    ASSIGN_OR_RETURN(auto table, SweepRows(&engine, arguments.reps));
+    report.AddSeries("scaling", table);
+  }
+  if (arguments.Names("kv")) {
+    ASSIGN_OR_RETURN(auto figures, MeasureKv(&engine, work));
+    report.AddSeries("kv", figures);
+  }
+  if (arguments.Names("shared")) {
+    constexpr int kPrefix = 1024, kRows = 32;
+    ASSIGN_OR_RETURN(auto figures, MeasureSharedPrefix(arguments.model, arguments.options, kPrefix,
+                                                       kRows, arguments.reps));
+    report.AddSeries("shared", figures);
+  }
+  report.PrintJson();
   return absl::OkStatus();
 }
 
@@ -247,8 +215,12 @@ int main(int argc, char** argv) {
       arguments.options.threads = std::atoi(value().c_str());
     } else if (word == "--device") {
       arguments.options.device = value();
+    } else if (word == "--kv-mib") {
+      arguments.options.kv_bytes = std::atoll(value().c_str()) << 20;
     } else if (word == "--reps") {
       arguments.reps = std::max(1, std::atoi(value().c_str()));
+    } else if (word == "--longest") {
+      arguments.longest = std::atoi(value().c_str());
     } else if (word == "--only") {
       arguments.only = absl::StrSplit(value(), ',');
     } else if (word[0] != '-' && arguments.model.empty()) {

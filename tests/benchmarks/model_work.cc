@@ -1,0 +1,44 @@
+#include "tests/benchmarks/model_work.h"
+
+#include <memory>
+
+#include "absl/strings/match.h"
+#include "engine/base/status_macros.h"
+#include "engine/gguf/gguf_file.h"
+#include "engine/model/model_config.h"
+
+namespace lm {
+namespace {
+
+double ProductOps(const TensorInfo& weight) {
+  return 2.0 * static_cast<double>(weight.rows) * static_cast<double>(weight.cols);
+}
+
+bool IsFloat(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+}  // namespace
+
+absl::StatusOr<ModelWork> ReadModelWork(const std::string& path) {
+  ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> gguf, GgufFile::Open(path));
+  ASSIGN_OR_RETURN(ModelConfig config, ReadModelConfig(*gguf));
+  ModelWork work;
+  double float_ops = 0;
+  for (const TensorInfo& tensor : gguf->tensors()) {
+    if (!absl::StartsWith(tensor.name, "blk.") || tensor.rows == 1) continue;
+    work.body_ops += ProductOps(tensor);
+    work.body_bytes += static_cast<double>(tensor.bytes);
+    if (IsFloat(tensor.dtype)) float_ops += ProductOps(tensor);
+  }
+  const TensorInfo* head = gguf->FindTensor("output.weight");
+  if (head == nullptr) head = gguf->FindTensor("token_embd.weight");
+  if (head == nullptr) return absl::InvalidArgumentError("the model has no output matrix");
+  work.head_ops = ProductOps(*head);
+  work.head_bytes = static_cast<double>(head->bytes);
+  work.kv_bytes = 2.0 * static_cast<double>(config.layers * config.kv_cols()) * 2;
+  work.floats = float_ops > work.body_ops / 2;
+  return work;
+}
+
+}  // namespace lm

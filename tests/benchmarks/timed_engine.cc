@@ -1,0 +1,148 @@
+#include "tests/benchmarks/timed_engine.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+
+namespace lm {
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+absl::StatusOr<TimedEngine> TimedEngine::Load(const std::string& path, const ModelOptions& model,
+                                              const EngineOptions& options) {
+  TimedEngine timed;
+  const absl::Time begin = absl::Now();
+  ASSIGN_OR_RETURN(std::unique_ptr<Model> loaded, Model::Load(path, model));
+  timed.load_seconds_ = absl::ToDoubleSeconds(absl::Now() - begin);
+  timed.engine_ = Engine::Start(std::move(loaded), options);
+  RETURN_IF_ERROR(timed.Run({timed.RandomPrompt(1)}, 1).status());
+  timed.first_token_seconds_ = absl::ToDoubleSeconds(absl::Now() - begin);
+  return timed;
+}
+
+int32_t TimedEngine::RandomToken() {
+  return 3 + static_cast<int32_t>(random_() % (engine_->model().info().vocab_size - 3));
+}
+
+Prompt TimedEngine::RandomPrompt(int tokens) {
+  Prompt prompt(tokens);
+  for (int32_t& token : prompt) token = RandomToken();
+  return prompt;
+}
+
+std::vector<Prompt> TimedEngine::RandomPrompts(int count, int tokens) {
+  std::vector<Prompt> prompts(count);
+  for (Prompt& prompt : prompts) prompt = RandomPrompt(tokens);
+  return prompts;
+}
+
+absl::StatusOr<std::shared_ptr<Request>> TimedEngine::Submit(Prompt prompt, int max_tokens) {
+  RequestSpec spec{.prompt = std::move(prompt), .salt = "bench"};
+  spec.options.max_tokens = max_tokens;
+  spec.options.logit_bias = no_end_;
+  return engine_->Submit(std::move(spec));
+}
+
+absl::StatusOr<Burst> TimedEngine::Run(const std::vector<Prompt>& prompts, int max_tokens,
+                                       bool together) {
+  Burst burst;
+  ASSIGN_OR_RETURN(bool complete, TryRun(prompts, max_tokens, together, &burst));
+  if (complete) return burst;
+  for (int32_t id = 0; id < engine_->model().info().vocab_size; ++id) {
+    if (engine_->model().tokenizer().IsEndOfGeneration(id)) no_end_.push_back({id, -1e9});
+  }
+  ASSIGN_OR_RETURN(complete, TryRun(prompts, max_tokens, together, &burst));
+  if (!complete) return absl::InternalError("an answer ended early with its end forbidden");
+  return burst;
+}
+
+// False: an answer ended early.
+absl::StatusOr<bool> TimedEngine::TryRun(const std::vector<Prompt>& prompts, int max_tokens,
+                                         bool together, Burst* burst) {
+  constexpr int kPlugTokens = 512;
+  std::shared_ptr<Request> plug;
+  if (together) {
+    ASSIGN_OR_RETURN(plug, Submit(RandomPrompt(kPlugTokens), 1));
+  }
+  const EngineStats before = engine_->Stats();
+  absl::Time begin = absl::Now();
+  std::vector<std::shared_ptr<Request>> requests;
+  for (const Prompt& prompt : prompts) {
+    ASSIGN_OR_RETURN(std::shared_ptr<Request> request, Submit(prompt, max_tokens));
+    requests.push_back(std::move(request));
+  }
+  if (plug != nullptr) {
+    plug->WaitFor(absl::InfiniteDuration());
+    RETURN_IF_ERROR(plug->result().status);
+    begin = plug->submitted() + plug->result().total;
+  }
+  absl::Time earliest = absl::InfiniteFuture(), latest = absl::InfinitePast();
+  absl::Time end = absl::InfinitePast();
+  *burst = {};
+  for (const auto& request : requests) {
+    request->WaitFor(absl::InfiniteDuration());
+    const Generation& result = request->result();
+    RETURN_IF_ERROR(result.status);
+    if (result.tokens_out != max_tokens) return false;
+    const absl::Time first = request->submitted() + result.time_to_first_token;
+    earliest = std::min(earliest, first);
+    latest = std::max(latest, first);
+    end = std::max(end, request->submitted() + result.total);
+    burst->tokens_decoded += result.tokens_out - 1;
+  }
+  const EngineStats after = engine_->Stats();
+  burst->prefill = absl::ToDoubleSeconds(latest - begin);
+  burst->decode = absl::ToDoubleSeconds(end - latest);
+  burst->total = absl::ToDoubleSeconds(end - begin);
+  burst->stagger = absl::ToDoubleSeconds(latest - earliest);
+  burst->tokens_computed = after.tokens_prefilled - before.tokens_prefilled + burst->tokens_decoded;
+  burst->steps = after.steps - before.steps;
+  return true;
+}
+
+absl::StatusOr<double> TimedEngine::PrefillRate(int tokens, int reps) {
+  std::vector<double> rates;
+  for (int r = 0; r <= reps; ++r) {  // the first run warms up
+    ASSIGN_OR_RETURN(Burst burst, Run({RandomPrompt(tokens)}, 1));
+    if (r > 0) rates.push_back(tokens / burst.prefill);
+  }
+  return Median(rates);
+}
+
+absl::StatusOr<double> TimedEngine::DecodeRate(int rows, int context, int steps, int reps) {
+  const std::vector<Prompt> prompts = RandomPrompts(rows, context);
+  RETURN_IF_ERROR(Run(prompts, 1).status());
+  std::vector<double> rates;
+  for (int r = 0; r < reps; ++r) {
+    ASSIGN_OR_RETURN(Burst burst, Run(prompts, steps + 1, /*together=*/true));
+    if (burst.stagger > 0.1 * burst.decode) {
+      return absl::InternalError(absl::StrCat(rows, " rows did not begin to decode together: ",
+                                              burst.stagger, " s apart in ", burst.decode, " s"));
+    }
+    rates.push_back(static_cast<double>(burst.tokens_decoded) / burst.decode);
+  }
+  return Median(rates);
+}
+
+absl::StatusOr<Burst> TimedEngine::Rows(int count, int reps) {
+  constexpr int kShared = 400, kOwn = 40, kOut = 16;
+  std::vector<Burst> bursts;
+  for (int r = 0; r < reps; ++r) {
+    const Prompt shared = RandomPrompt(kShared);
+    std::vector<Prompt> prompts(count, shared);
+    for (Prompt& prompt : prompts) {
+      for (int i = 0; i < kOwn; ++i) prompt.push_back(RandomToken());
+    }
+    ASSIGN_OR_RETURN(Burst burst, Run(prompts, kOut));
+    bursts.push_back(burst);
+  }
+  std::sort(bursts.begin(), bursts.end(),
+            [](const Burst& a, const Burst& b) { return a.total < b.total; });
+  return bursts[bursts.size() / 2];
+}
+
+}  // namespace lm
