@@ -1,0 +1,231 @@
+// Eight connections on eight threads, all generating at once.
+//
+//   connections_test                                  # answers, threads, idle time
+//   connections_test --throughput MODEL.gguf          # rows/s of 8 connections beside those of one
+//
+// The first is for ThreadSanitizer too; Abseil must then have been built with it, since the
+// sanitizer cannot see into a library's locks.
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <vector>
+
+#include "lm/sqlite.h"
+
+namespace {
+
+constexpr int kConnections = 8;
+constexpr int kPoolThreads = 2;
+constexpr char kSystem[] = "Name the section this package belongs to. Answer with one word.";
+
+using Texts = std::vector<std::string>;
+
+class Connection {
+ public:
+  // `salt`: whose prefix cache.
+  Connection(const std::string& model, const std::string& salt) {
+    Check(sqlite3_open(":memory:", &db_) == SQLITE_OK);
+    Check((sqlite3_lm_init(db_, nullptr, nullptr) & 0xff) == SQLITE_OK);
+    Set("model", model);
+    Set("salt", salt);
+    Column("INSERT OR REPLACE INTO temp.lm_settings VALUES ('threads', 2), ('max_tokens', 12)");
+  }
+  ~Connection() { sqlite3_close(db_); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  void Set(const std::string& key, const std::string& value) {
+    Column("INSERT OR REPLACE INTO temp.lm_settings VALUES (?, ?)", {key, value});
+  }
+  Texts Together(const Texts& prompts) {
+    return Column("SELECT coalesce(error, value) FROM lm_each(?, ?) ORDER BY key",
+                  {nlohmann::json(prompts).dump(), kSystem});
+  }
+  std::string Alone(const std::string& prompt) {
+    return Column("SELECT generate(?, ?)", {prompt, kSystem}).at(0);
+  }
+
+ private:
+  void Check(bool good) {
+    if (!good) throw std::runtime_error(sqlite3_errmsg(db_));
+  }
+
+  // The first column of all rows.
+  Texts Column(const char* sql, const Texts& parameters = {}) {
+    sqlite3_stmt* statement = nullptr;
+    Check(sqlite3_prepare_v2(db_, sql, -1, &statement, nullptr) == SQLITE_OK);
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      sqlite3_bind_text(statement, static_cast<int>(i) + 1, parameters[i].c_str(), -1,
+                        SQLITE_TRANSIENT);
+    }
+    Texts column;
+    int code;
+    while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
+      const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement, 0));
+      column.push_back(text == nullptr ? "" : text);
+    }
+    sqlite3_finalize(statement);
+    Check(code == SQLITE_DONE);
+    return column;
+  }
+
+  sqlite3* db_ = nullptr;
+};
+
+Texts Prompts(int count) {
+  const char* kinds[] = {"library", "game", "editor", "driver", "compiler"};
+  Texts prompts;
+  for (int i = 0; i < count; ++i) {
+    prompts.push_back("Package: tool" + std::to_string(i * 7919) + "\nA " + kinds[i % 5] +
+                      " for people who like " + std::string(1 + i % 11, 'a' + i % 26) + ".");
+  }
+  return prompts;
+}
+
+// Answers of kConnections connections, each on a thread of its own and with its part of the rows.
+// They begin together when all have their engine, and after `when_ready`.
+Texts OnEightThreads(
+    const std::string& model, const std::string& salt, const Texts& prompts, bool together,
+    const std::function<void()>& when_ready = [] {}) {
+  Texts answers(prompts.size());
+  const size_t part = prompts.size() / kConnections;
+  std::atomic<int> ready{0};
+  std::atomic<bool> go{false};
+  std::vector<std::thread> threads;
+  for (int c = 0; c < kConnections; ++c) {
+    threads.emplace_back([&, c] {
+      Connection connection(model, salt);
+      connection.Alone("A game.");
+      if (++ready == kConnections) {
+        when_ready();
+        go = true;
+      }
+      while (!go) std::this_thread::yield();
+      const auto begin = prompts.begin() + c * part;
+      Texts mine(begin, begin + part);
+      if (together) {
+        mine = connection.Together(mine);
+      } else {
+        for (std::string& text : mine) text = connection.Alone(text);
+      }
+      std::copy(mine.begin(), mine.end(), answers.begin() + c * part);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return answers;
+}
+
+int CountThreads() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return static_cast<int>(std::distance(begin(tasks), end(tasks)));
+}
+
+double CpuSeconds() {
+  timespec time;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+class Connections : public testing::TestWithParam<const char*> {
+ protected:
+  const std::string model_ = std::string(LM_TESTDATA "/models/") + GetParam() + ".gguf";
+};
+
+TEST_P(Connections, OnThreadsOfTheirOwnSayWhatOneSays) {
+  const Texts prompts = Prompts(64);
+  const Texts expected = Connection(model_, "one").Together(prompts);
+  ASSERT_EQ(expected.size(), prompts.size());
+  EXPECT_EQ(OnEightThreads(model_, "shared", prompts, true), expected);
+  EXPECT_EQ(OnEightThreads(model_, "shared", prompts, false), expected);
+}
+
+// Nothing forks threads behind SQLite's back: there are those of the host, the engine's own and
+// its pool's, also where a library with an OpenMP runtime does the products.
+TEST_P(Connections, HaveTheirEnginesThreadsAndNoOthers) {
+  const int before = CountThreads();
+  std::atomic<bool> counting{false}, done{false};
+  std::atomic<int> most{0};
+  std::thread watcher([&] {
+    while (!done) {
+      if (counting) most = std::max(most.load(), CountThreads());
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  {
+    Connection keeper(model_, "one");
+    keeper.Alone("A game.");
+    // A connection's first call loads on a thread that ends with it; count after those.
+    OnEightThreads(model_, "shared", Prompts(64), true, [&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      counting = true;
+    });
+    done = true;
+    watcher.join();
+    EXPECT_GT(most, kConnections);
+    EXPECT_LE(most, before + 1 + kConnections + 1 + (kPoolThreads - 1));
+    EXPECT_EQ(CountThreads(), before + 1 + (kPoolThreads - 1));
+
+    // And when there is nothing to do they sleep.
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const double cpu = CpuSeconds();
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    EXPECT_LT(CpuSeconds() - cpu, 0.04);
+  }
+  EXPECT_EQ(CountThreads(), before);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Connections,
+                         testing::Values("llama-q8_0", "llama-rope-factors-f16",
+                                         "llama-spm-untied-f32"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+// Rows a second of one connection and of eight over the same rows, in turns.
+int MeasureThroughput(const std::string& model) {
+  constexpr int kRounds = 5;
+  const Texts prompts = Prompts(64);
+  std::vector<double> one, eight;
+  Connection keeper(model, "keeper");
+  keeper.Alone(prompts[0]);
+  for (int round = 0; round < kRounds; ++round) {
+    const std::string salt = "round " + std::to_string(round);
+    auto seconds = [begin = std::chrono::steady_clock::now()]() mutable {
+      const auto end = std::chrono::steady_clock::now();
+      return std::chrono::duration<double>(end - std::exchange(begin, end)).count();
+    };
+    Connection alone(model, salt + " one");
+    alone.Alone("A game.");
+    seconds();
+    alone.Together(prompts);
+    one.push_back(static_cast<double>(prompts.size()) / seconds());
+    OnEightThreads(model, salt + " eight", prompts, true, [&] { seconds(); });
+    eight.push_back(static_cast<double>(prompts.size()) / seconds());
+  }
+  std::sort(one.begin(), one.end());
+  std::sort(eight.begin(), eight.end());
+  std::printf("1 connection %.1f rows/s, %d connections %.1f rows/s: %.2f times\n",
+              one[kRounds / 2], kConnections, eight[kRounds / 2],
+              eight[kRounds / 2] / one[kRounds / 2]);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::strcmp(argv[1], "--throughput") == 0) return MeasureThroughput(argv[2]);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
