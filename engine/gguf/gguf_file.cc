@@ -1,11 +1,14 @@
 #include "engine/gguf/gguf_file.h"
 
+#include <algorithm>
 #include <cassert>
 #include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/digest.h"
 #include "engine/base/status_macros.h"
+#include "engine/base/thread_pool.h"
 #include "engine/gguf/gguf_part.h"
 #include "engine/gguf/message.h"
 #include "engine/gguf/split_files.h"
@@ -110,6 +113,34 @@ uint64_t GgufFile::bytes() const {
   uint64_t sum = 0;
   for (const std::unique_ptr<RandomAccessFile>& file : files_) sum += file->Size();
   return sum;
+}
+
+absl::StatusOr<std::string> GgufFile::ContentDigest(int num_threads) const {
+  static constexpr uint64_t kPieceBytes = 4 << 20;
+  struct Piece {
+    const RandomAccessFile* file;
+    uint64_t offset;
+    Digest digest;
+    absl::Status status;
+  };
+  std::vector<Piece> pieces;
+  for (const std::unique_ptr<RandomAccessFile>& file : files_) {
+    for (uint64_t offset = 0; offset < file->Size(); offset += kPieceBytes) {
+      pieces.push_back({file.get(), offset, {}, {}});
+    }
+  }
+  ThreadPool(num_threads).ParallelFor(static_cast<int64_t>(pieces.size()), [&pieces](int64_t i) {
+    Piece& piece = pieces[i];
+    std::string bytes(std::min(kPieceBytes, piece.file->Size() - piece.offset), '\0');
+    piece.status = piece.file->Read(piece.offset, absl::MakeSpan(bytes.data(), bytes.size()));
+    piece.digest = DigestOf(bytes, piece.offset);
+  });
+  std::string digests;
+  for (const Piece& piece : pieces) {
+    RETURN_IF_ERROR(piece.status);
+    digests += piece.digest.Hex();
+  }
+  return DigestOf(digests).Hex();
 }
 
 }  // namespace lm

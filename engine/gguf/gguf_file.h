@@ -53,6 +53,11 @@ class GgufFile {
   uint32_t version() const { return version_; }
   uint64_t bytes() const;  // of all parts
 
+  // A name for the contents, all of them: 32 hexadecimal digits (see engine/base/digest.h). Reads
+  // the whole model on so many threads.
+  // REQUIRES: num_threads >= 1.
+  absl::StatusOr<std::string> ContentDigest(int num_threads) const;
+
  private:
   GgufFile() = default;
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/backend/registry.h"
+#include "engine/base/cpu_features.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/gguf_file.h"
 #include "engine/model/load_vocabulary.h"
@@ -54,6 +55,8 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   ASSIGN_OR_RETURN(
       std::unique_ptr<Transformer> transformer,
       Transformer::Load(*gguf, config, options.kv_bytes, DType::kF16, std::move(backend)));
+  const int threads = options.threads > 0 ? options.threads : AvailableCpus();
+  ASSIGN_OR_RETURN(info.digest, gguf->ContentDigest(threads));
   info.architecture = config.architecture;
   info.name = gguf->metadata()
                   .GetString("general.name")

@@ -36,6 +36,7 @@ struct ModelInfo {
   std::string path;
   std::string name;          // general.name, or the file's name
   std::string architecture;  // "llama", "qwen2"
+  std::string digest;        // of the file's contents: the same in every process
   std::string quantisation;  // the type most of the weights have, e.g. "Q8_0"
   std::string device;
   int64_t parameters = 0;

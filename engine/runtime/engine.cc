@@ -64,7 +64,8 @@ void Engine::Stop() {
   });
 }
 
-absl::StatusOr<std::shared_ptr<Request>> Engine::Submit(RequestSpec spec) {
+absl::StatusOr<std::shared_ptr<Request>> Engine::Submit(RequestSpec spec,
+                                                        std::shared_ptr<RequestListener> listener) {
   if (fork_guard_.forked()) return ForkGuard::Error();
   RETURN_IF_ERROR(Validate(spec));
   const bool answers = !spec.score_prompt && !spec.embed.has_value();
@@ -73,6 +74,7 @@ absl::StatusOr<std::shared_ptr<Request>> Engine::Submit(RequestSpec spec) {
   }
   auto request = std::make_shared<Request>(std::move(spec));
   request->set_cancellation(cancellation_);
+  request->set_listener(std::move(listener));
   absl::MutexLock lock(&mutex_);
   RETURN_IF_ERROR(accepting_);
   const int64_t queued = num_waiting_ + static_cast<int64_t>(incoming_.size());

@@ -58,7 +58,9 @@ class Engine {
   // option out of range, or a constraint that does not compile; OutOfRange, with both numbers, for
   // a prompt that does not fit the context (or the KV cache) with at least one token to spare;
   // ResourceExhausted where the queue is full; FailedPrecondition after Stop or fork.
-  absl::StatusOr<std::shared_ptr<Request>> Submit(RequestSpec spec);
+  // `listener`, which may be null, is told of the request's fate.
+  absl::StatusOr<std::shared_ptr<Request>> Submit(
+      RequestSpec spec, std::shared_ptr<RequestListener> listener = nullptr);
 
   // Submit's errors that do not depend on what else is going on.
   absl::Status Validate(const RequestSpec& spec) const;

@@ -47,6 +47,7 @@ struct GenerationOptions {
   double min_p = 0;           // [0, 1]
   double repeat_penalty = 1;  // > 0; applies to the last 64 tokens
   uint64_t seed = 0;
+  bool seeded = false;  // a seed was asked for, be it 0
   std::vector<std::string> stop =
       {};  // not in the answer; at most kMaxStopStrings, none empty, UTF-8
   std::vector<std::pair<int32_t, double>> logit_bias = {};  // token id -> added to its logit
@@ -54,6 +55,9 @@ struct GenerationOptions {
   OnError on_error = OnError::kError;
   OnOverflow on_overflow = OnOverflow::kError;
   int64_t timeout_ms = 0;  // 0: none
+  bool cache = true;       // may be answered from the memo, and remembered there
+
+  friend bool operator==(const GenerationOptions&, const GenerationOptions&) = default;
 };
 
 inline constexpr size_t kMaxStopStrings = 64;
@@ -65,11 +69,11 @@ absl::Status ValidateGenerationOptions(const GenerationOptions& options);
 // Overlays the keys of a JSON object on *options; on an error *options stays as it was. Errors:
 // InvalidArgument for text that is not a JSON object (with the byte where it stops being one), a
 // key that is unknown (named, with the nearest known one) or there twice, a wrong type (an integer
-// written as 3.0 is one) or a value out of range ("temperature must be >= 0, got -1"). Options that
-// this version does not have (cache) are Unimplemented. `stop` is a string or an array of strings;
-// `logit_bias` an object from token ids to numbers; `choices` an array of strings, `regex` and
-// `grammar` strings, `schema` a JSON Schema or a string that holds one. Of these four at most one
-// may be given; whether it compiles is up to ConstraintCache.
+// written as 3.0 is one) or a value out of range ("temperature must be >= 0, got -1").
+// `stop` is a string or an array of strings; `logit_bias` an object from token ids to numbers;
+// `choices` an array of strings, `regex` and `grammar` strings, `schema` a JSON Schema or a string
+// that holds one. Of these four at most one may be given; whether it compiles is up to
+// ConstraintCache.
 absl::Status ParseGenerationOptions(absl::string_view json, GenerationOptions* options);
 
 }  // namespace lm

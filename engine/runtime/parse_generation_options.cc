@@ -56,6 +56,12 @@ absl::Status ToString(absl::string_view name, const json& value, std::string* ou
   return absl::OkStatus();
 }
 
+absl::Status ToBool(absl::string_view name, const json& value, bool* out) {
+  if (!value.is_boolean()) return WrongType(name, "true or false", value);
+  *out = value.get<bool>();
+  return absl::OkStatus();
+}
+
 absl::Status ToDouble(absl::string_view name, const json& value, double* out) {
   if (!value.is_number()) return WrongType(name, "a number", value);
   *out = value.get<double>();
@@ -180,7 +186,10 @@ constexpr Key kKeys[] = {
     {"repeat_penalty", [](absl::string_view n, const json& v,
                           Options* o) { return ToDouble(n, v, &o->repeat_penalty); }},
     {"seed",
-     [](absl::string_view n, const json& v, Options* o) { return ToInteger(n, v, &o->seed); }},
+     [](absl::string_view n, const json& v, Options* o) {
+       o->seeded = true;
+       return ToInteger(n, v, &o->seed);
+     }},
     {"stop",
      [](absl::string_view n, const json& v, Options* o) { return ToStopStrings(n, v, &o->stop); }},
     {"logit_bias", [](absl::string_view n, const json& v,
@@ -207,7 +216,8 @@ constexpr Key kKeys[] = {
     {"schema", ToSchema},
     {"grammar", [](absl::string_view n, const json& v,
                    Options* o) { return ToNotation(n, v, AnswerConstraint::Kind::kGrammar, o); }},
-    {"cache", nullptr},
+    {"cache",
+     [](absl::string_view n, const json& v, Options* o) { return ToBool(n, v, &o->cache); }},
 };
 
 constexpr absl::string_view kConstraints[] = {"choices", "regex", "schema", "grammar"};
@@ -232,7 +242,6 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
 absl::Status UnknownKey(absl::string_view name) {
   const Key* nearest = nullptr;
   for (const Key& key : kKeys) {
-    if (key.take == nullptr) continue;
     if (nearest == nullptr || EditDistance(name, key.name) < EditDistance(name, nearest->name)) {
       nearest = &key;
     }
@@ -299,10 +308,6 @@ absl::Status ParseGenerationOptions(absl::string_view text, GenerationOptions* o
     const auto key = std::find_if(std::begin(kKeys), std::end(kKeys),
                                   [&name = name](const Key& k) { return k.name == name; });
     if (key == std::end(kKeys)) return UnknownKey(name);
-    if (key->take == nullptr) {
-      return absl::UnimplementedError(
-          absl::StrCat("option '", name, "' is not in this version of sqlite-lm"));
-    }
     const bool constrains =
         std::find(std::begin(kConstraints), std::end(kConstraints), name) != std::end(kConstraints);
     if (constrains && !constraint.empty()) {

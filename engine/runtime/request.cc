@@ -40,14 +40,18 @@ bool Request::WaitForToken(absl::Duration timeout) {
 
 bool Request::Wait(const absl::Condition& ready, absl::Duration timeout) {
   const absl::Time until = absl::Now() + timeout;
+  bool is_ready = false;
   {
     absl::MutexLock lock(&mutex_);
-    if (mutex_.AwaitWithDeadline(ready, std::min(until, deadline_))) return true;
+    is_ready = mutex_.AwaitWithDeadline(ready, std::min(until, deadline_));
   }
-  if (until < deadline_) return false;
-  Expire();
-  absl::MutexLock lock(&mutex_);
-  return mutex_.AwaitWithDeadline(ready, until);
+  if (!is_ready && until >= deadline_) {
+    Expire();
+    absl::MutexLock lock(&mutex_);
+    is_ready = mutex_.AwaitWithDeadline(ready, until);
+  }
+  if (is_ready && listener_ != nullptr) listener_->OnCollected(*this);
+  return is_ready;
 }
 
 std::optional<StreamedToken> Request::TakeToken() {
@@ -71,6 +75,7 @@ void Request::Abandon(State state) {
   State wanted = State::kWanted;
   if (!state_.compare_exchange_strong(wanted, state)) return;
   if (cancellation_ != nullptr) cancellation_->OnCancel();
+  if (listener_ != nullptr) listener_->OnAbandoned(*this);
 }
 
 absl::Status Request::AbandonedStatus() const {
@@ -80,10 +85,13 @@ absl::Status Request::AbandonedStatus() const {
 }
 
 void Request::Finish(Generation result) {
-  absl::MutexLock lock(&mutex_);
-  assert(!done_);
-  result_ = std::move(result);
-  done_ = true;
+  {
+    absl::MutexLock lock(&mutex_);
+    assert(!done_);
+    result_ = std::move(result);
+    done_ = true;
+  }
+  if (listener_ != nullptr) listener_->OnFinished(*this);
 }
 
 }  // namespace lm

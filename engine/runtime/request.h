@@ -71,6 +71,20 @@ struct StreamedToken {
   absl::Duration since_submission = {};
 };
 
+class Request;
+
+// Told of a request's fate besides those who wait for it; none of these may throw.
+class RequestListener {
+ public:
+  virtual ~RequestListener() = default;
+  // The result is there. On the thread that made it, after those who wait can see it.
+  virtual void OnFinished(const Request&) noexcept {}
+  // Nobody waits any more, or the deadline is over. On the thread that said so, once.
+  virtual void OnAbandoned(Request&) noexcept {}
+  // A waiter is about to get the result. On its thread.
+  virtual void OnCollected(const Request&) noexcept {}
+};
+
 struct Generation {
   absl::Status status = {};  // OK, or why there is no answer
   std::string text = {};     // valid UTF-8
@@ -132,8 +146,10 @@ class Request {
   // The status that an abandoned request ends with.
   absl::Status AbandonedStatus() const;
 
-  // Whom to tell when the request is abandoned. Call before anybody else has the request.
+  // Whom to tell when the request is abandoned, and whom else of everything. Call before anybody
+  // else has the request.
   void set_cancellation(std::shared_ptr<BatchCancellation> c) { cancellation_ = std::move(c); }
+  void set_listener(std::shared_ptr<RequestListener> listener) { listener_ = std::move(listener); }
   // Hands out a token of a streamed answer.
   void PublishToken(StreamedToken token);
   // Publishes the result and wakes the waiter. Call once.
@@ -148,6 +164,7 @@ class Request {
   const absl::Time submitted_;
   const absl::Time deadline_;
   std::shared_ptr<BatchCancellation> cancellation_;
+  std::shared_ptr<RequestListener> listener_;  // may be null
   std::atomic<State> state_{State::kWanted};
   mutable absl::Mutex mutex_;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;

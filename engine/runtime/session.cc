@@ -33,8 +33,8 @@ absl::string_view WithoutTokens(absl::string_view text, absl::Span<const int32_t
 
 }  // namespace
 
-Session::Session(std::shared_ptr<Engine> engine, std::string salt)
-    : engine_(std::move(engine)), salt_(std::move(salt)) {}
+Session::Session(std::shared_ptr<Engine> engine, std::string salt, std::optional<MemoAccess> memo)
+    : engine_(std::move(engine)), salt_(std::move(salt)), memo_(std::move(memo)) {}
 
 absl::StatusOr<std::shared_ptr<Request>> Session::Submit(absl::string_view prompt,
                                                          absl::string_view system,
@@ -63,8 +63,9 @@ absl::StatusOr<std::shared_ptr<Request>> Session::SubmitEmbedding(
 }
 
 absl::StatusOr<std::shared_ptr<Request>> Session::Queue(RequestSpec spec) const {
-  return tally_ != nullptr ? tally_->Take(engine_, std::move(spec))
-                           : engine_->Submit(std::move(spec));
+  if (tally_ != nullptr) return tally_->Take(engine_, std::move(spec));
+  if (memo_.has_value()) return ProcessMemo().Submit(*engine_, std::move(spec), *memo_);
+  return engine_->Submit(std::move(spec));
 }
 
 absl::StatusOr<std::shared_ptr<Request>> Session::SubmitChoice(

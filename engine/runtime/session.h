@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/runtime/engine.h"
+#include "engine/runtime/memo.h"
 #include "engine/runtime/prompt_tally.h"
 
 namespace lm {
@@ -22,10 +24,13 @@ namespace lm {
 // Thread-safe; a value type.
 class Session {
  public:
-  // `salt` names the prefix cache this client shares with others of the same salt.
-  Session(std::shared_ptr<Engine> engine, std::string salt);
+  // `salt` names the prefix cache this client shares with others of the same salt; `memo` says
+  // whose part of the process's memo it uses: by default none.
+  Session(std::shared_ptr<Engine> engine, std::string salt,
+          std::optional<MemoAccess> memo = std::nullopt);
 
-  // Renders the chat template, encodes, applies on_overflow, and queues. Errors: those of
+  // Renders the chat template, encodes, applies on_overflow, and queues, unless the memo has the
+  // answer or somebody else waits for it already. Errors: those of
   // Tokenizer::Encode and Engine::Submit; an overflow names the prompt's tokens and the context's.
   //
   // on_overflow = truncate_start or truncate_end takes whole tokens off that end of `prompt`; the
@@ -79,6 +84,7 @@ class Session {
   std::shared_ptr<Engine> engine_;
   PromptTally* tally_ = nullptr;  // null: requests are made
   std::string salt_;
+  std::optional<MemoAccess> memo_;
 };
 
 }  // namespace lm

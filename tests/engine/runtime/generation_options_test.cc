@@ -165,12 +165,5 @@ TEST(GenerationOptionsTest, ConstraintsOfTheWrongKindAreNamed) {
   EXPECT_EQ(Refusal(R"({"schema": )" + deep + "1"), "options are nested too deeply");
 }
 
-TEST(GenerationOptionsTest, LaterVersionsOptionsSaySo) {
-  for (const std::string name : {"cache"}) {
-    EXPECT_EQ(Refusal("{\"" + name + "\": 1}", absl::StatusCode::kUnimplemented),
-              "option '" + name + "' is not in this version of sqlite-lm");
-  }
-}
-
 }  // namespace
 }  // namespace lm

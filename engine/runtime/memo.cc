@@ -1,0 +1,282 @@
+#include "engine/runtime/memo.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/status_macros.h"
+
+namespace lm {
+namespace {
+
+constexpr int64_t kProcessMemoBytes = 64 << 20;
+
+Generation ResultOf(const RequestSpec& spec, const RememberedAnswer& answer) {
+  Generation result;
+  result.text = answer.text;
+  result.finish = answer.finish;
+  result.tokens = answer.tokens;
+  result.tokens_in = static_cast<int32_t>(spec.prompt.size());
+  result.tokens_cached = result.tokens_in;  // none of them was computed for this
+  result.tokens_out = static_cast<int32_t>(answer.tokens.size());
+  return result;
+}
+
+// Finishes a request on a thread that must go on whatever happens. A status without a message
+// needs no memory.
+void FinishWith(Request& request, const Generation& result) noexcept {
+  Generation copy;
+  try {
+    copy = result;
+  } catch (...) {
+    copy.status = absl::Status(absl::StatusCode::kResourceExhausted, "");
+  }
+  request.Finish(std::move(copy));
+}
+
+}  // namespace
+
+int64_t RememberedAnswer::bytes() const {
+  return static_cast<int64_t>(sizeof(RememberedAnswer) + text.size() +
+                              tokens.size() * sizeof(int32_t));
+}
+
+// One generation under way, and those who wait for it. It listens to the engine's request.
+class Memo::Flight : public RequestListener, public std::enable_shared_from_this<Flight> {
+ public:
+  Flight(Memo* memo, MemoKey key, std::shared_ptr<MemoStore> store)
+      : memo_(memo), key_(std::move(key)), store_(std::move(store)) {}
+
+  void OnFinished(const Request& work) noexcept override {
+    const Generation& result = work.result();
+    std::vector<std::shared_ptr<Request>> waiting;
+    std::shared_ptr<Request> finished;  // this object's last owner, perhaps
+    {
+      absl::MutexLock lock(&memo_->mutex_);
+      waiting.swap(waiting_);
+      finished.swap(work_);
+      Land();
+      if (result.status.ok()) Keep(result);
+    }
+    for (const std::shared_ptr<Request>& request : waiting) FinishWith(*request, result);
+  }
+
+  // By one who waits for the engine's request itself.
+  void OnCollected(const Request&) noexcept override {
+    if (store_ != nullptr) store_->Flush();
+  }
+
+  // Nobody waits for `request` any more.
+  void Leave(Request& request) noexcept {
+    std::shared_ptr<Request> left, stopped;
+    {
+      absl::MutexLock lock(&memo_->mutex_);
+      auto found = std::find_if(waiting_.begin(), waiting_.end(),
+                                [&](const auto& waiting) { return waiting.get() == &request; });
+      if (found == waiting_.end()) return;  // it has been answered
+      left = std::move(*found);
+      waiting_.erase(found);
+      if (waiting_.empty()) {
+        stopped = std::move(work_);
+        Land();
+      }
+    }
+    Generation result;
+    try {
+      result.status = request.AbandonedStatus();
+    } catch (...) {
+      result.status = absl::Status(absl::StatusCode::kCancelled, "");
+    }
+    request.Finish(std::move(result));
+    if (stopped != nullptr) stopped->Cancel();
+  }
+
+ private:
+  friend class Memo;
+
+  // Nobody can join any more.
+  void Land() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    auto found = memo_->flights_.find(key_);
+    if (found != memo_->flights_.end() && found->second.get() == this) {
+      memo_->flights_.erase(found);
+    }
+  }
+
+  void Keep(const Generation& result) noexcept ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    try {
+      RememberedAnswer answer{result.text, result.finish, result.tokens};
+      if (store_ != nullptr) store_->Add(key_, answer);
+      memo_->Remember(key_, std::move(answer));
+    } catch (...) {  // no memory: then it is not remembered
+    }
+  }
+
+  Memo* const memo_;
+  const MemoKey key_;
+  const std::shared_ptr<MemoStore> store_;
+  // Guarded by memo_->mutex_.
+  std::shared_ptr<Request> work_;
+  std::vector<std::shared_ptr<Request>> waiting_;
+};
+
+namespace {
+
+// Listens to the request of one who waits.
+template <typename Flight>
+class Waiter : public RequestListener {
+ public:
+  Waiter(std::weak_ptr<Flight> flight, std::shared_ptr<MemoStore> store)
+      : flight_(std::move(flight)), store_(std::move(store)) {}
+
+  void OnAbandoned(Request& request) noexcept override {
+    if (std::shared_ptr<Flight> flight = flight_.lock()) flight->Leave(request);
+  }
+  void OnCollected(const Request&) noexcept override {
+    if (store_ != nullptr) store_->Flush();
+  }
+
+ private:
+  const std::weak_ptr<Flight> flight_;
+  const std::shared_ptr<MemoStore> store_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Engine& engine, RequestSpec spec,
+                                                      const MemoAccess& access) {
+  const std::optional<MemoKey> key = MakeMemoKey(engine, spec, access.owner);
+  if (!key.has_value()) return engine.Submit(std::move(spec));
+  const std::string& digest = engine.model().info().digest;
+  // Who has a deadline waits for a generation of his own, in which the engine keeps to it.
+  const bool alone = spec.options.timeout_ms > 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (const RememberedAnswer* answer = Recall(*key)) {
+      ++stats_[digest].hits;
+      return Hit(std::move(spec), *answer);
+    }
+    if (auto flight = flights_.find(*key); flight != flights_.end() && !alone) {
+      ++stats_[digest].shared;
+      return Join(flight->second, std::move(spec));
+    }
+  }
+  std::optional<RememberedAnswer> stored;
+  if (access.store != nullptr) {  // which may have to read a file
+    ASSIGN_OR_RETURN(stored, access.store->Find(*key));
+  }
+  absl::MutexLock lock(&mutex_);
+  if (stored.has_value()) {
+    ++stats_[digest].hits;
+    std::shared_ptr<Request> request = Hit(std::move(spec), *stored);
+    Remember(*key, *std::move(stored));
+    return request;
+  }
+  if (auto flight = flights_.find(*key); flight != flights_.end() && !alone) {
+    ++stats_[digest].shared;
+    return Join(flight->second, std::move(spec));
+  }
+  ++stats_[digest].misses;
+  auto flight = std::make_shared<Flight>(this, *key, access.store);
+  if (alone) return engine.Submit(std::move(spec), std::move(flight));
+  std::shared_ptr<Request> waiting = Join(flight, spec);
+  // The engine may be done with it before this returns, and then waits for the mutex.
+  ASSIGN_OR_RETURN(flight->work_, engine.Submit(std::move(spec), flight));
+  flights_.emplace(*key, flight);
+  return waiting;
+}
+
+std::shared_ptr<Request> Memo::Hit(RequestSpec spec, const RememberedAnswer& answer) {
+  Generation result = ResultOf(spec, answer);
+  auto request = std::make_shared<Request>(std::move(spec));
+  request->Finish(std::move(result));
+  return request;
+}
+
+std::shared_ptr<Request> Memo::Join(const std::shared_ptr<Flight>& flight, RequestSpec spec) {
+  auto request = std::make_shared<Request>(std::move(spec));
+  request->set_listener(
+      std::make_shared<Waiter<Flight>>(std::weak_ptr<Flight>(flight), flight->store_));
+  flight->waiting_.push_back(request);
+  return request;
+}
+
+const RememberedAnswer* Memo::Recall(const MemoKey& key) {
+  auto found = entries_.find(key);
+  if (found == entries_.end()) return nullptr;
+  ++found->second.hits;
+  by_use_.splice(by_use_.begin(), by_use_, found->second.place);
+  return &found->second.answer;
+}
+
+void Memo::Remember(const MemoKey& key, RememberedAnswer answer) {
+  const int64_t bytes = key.bytes() + answer.bytes() + static_cast<int64_t>(sizeof(Entry));
+  if (bytes > max_bytes_ || entries_.contains(key)) return;
+  // Every step either throws and has changed nothing, or cannot throw.
+  std::list<const MemoKey*> place(1);
+  const auto by_id = by_id_.emplace(++last_id_, nullptr).first;
+  try {
+    auto added = entries_.emplace(key, Entry{std::move(answer), last_id_, bytes, 0, place.begin()});
+    place.front() = by_id->second = &added.first->first;
+  } catch (...) {
+    by_id_.erase(by_id);
+    throw;
+  }
+  by_use_.splice(by_use_.begin(), place);
+  bytes_ += bytes;
+  while (bytes_ > max_bytes_) Drop(entries_.find(*by_use_.back()));
+}
+
+void Memo::Drop(EntryMap::iterator entry) {
+  bytes_ -= entry->second.bytes;
+  by_use_.erase(entry->second.place);
+  by_id_.erase(entry->second.id);
+  entries_.erase(entry);
+}
+
+std::vector<MemoEntryInfo> Memo::Entries(absl::string_view owner) const {
+  std::vector<MemoEntryInfo> infos;
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [id, key] : by_id_) {
+    if (key->owner != owner) continue;
+    const Entry& entry = entries_.find(*key)->second;
+    infos.push_back({id, key->model, key->options,
+                     static_cast<int64_t>(key->prompt.size() + entry.answer.tokens.size()),
+                     entry.hits, entry.bytes});
+  }
+  return infos;
+}
+
+int64_t Memo::HitsOf(const MemoKey& key) const {
+  absl::MutexLock lock(&mutex_);
+  auto found = entries_.find(key);
+  return found != entries_.end() ? found->second.hits : 0;
+}
+
+void Memo::Forget(absl::string_view owner, int64_t id) {
+  absl::MutexLock lock(&mutex_);
+  auto found = by_id_.find(id);
+  if (found != by_id_.end() && found->second->owner == owner) Drop(entries_.find(*found->second));
+}
+
+void Memo::Forget(const MemoKey& key) {
+  absl::MutexLock lock(&mutex_);
+  auto found = entries_.find(key);
+  if (found != entries_.end()) Drop(found);
+}
+
+MemoStats Memo::Stats(const std::string& model_digest) const {
+  absl::MutexLock lock(&mutex_);
+  auto found = stats_.find(model_digest);
+  return found != stats_.end() ? found->second : MemoStats();
+}
+
+int64_t Memo::bytes() const {
+  absl::MutexLock lock(&mutex_);
+  return bytes_;
+}
+
+Memo& ProcessMemo() {
+  static Memo* const memo = new Memo(kProcessMemoBytes);
+  return *memo;
+}
+
+}  // namespace lm

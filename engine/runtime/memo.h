@@ -1,0 +1,135 @@
+// Memo: generations that need not be made again.
+//
+//   auto request = memo.Submit(engine, spec, {.owner = "file:/notes.db"});
+//   (*request)->WaitFor(absl::InfiniteDuration());
+//
+// A prompt that was answered before, by the same model with the same options (MemoKey), is answered
+// at once; one that is being generated is waited for instead of being generated twice (single
+// flight), by whichever connection. Only answers are remembered, never errors. What is remembered
+// in memory is bounded by bytes, the longest unused goes first; a MemoStore keeps it for longer.
+//
+// Who asks gets a Request of his own: cancelling it, or its running into its timeout_ms, does not
+// disturb the others who wait for the same generation. The last one to go stops it.
+#ifndef LM_ENGINE_RUNTIME_MEMO_H_
+#define LM_ENGINE_RUNTIME_MEMO_H_
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/node_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "engine/runtime/engine.h"
+#include "engine/runtime/memo_key.h"
+#include "engine/runtime/request.h"
+
+namespace lm {
+
+// An answer as it is kept.
+struct RememberedAnswer {
+  std::string text;
+  FinishReason finish = FinishReason::kStop;
+  std::vector<int32_t> tokens;
+
+  int64_t bytes() const;
+};
+
+// Where answers are kept beyond the process. Thread-safe.
+class MemoStore {
+ public:
+  virtual ~MemoStore() = default;
+
+  // nullopt where there is none (or none that can be believed). An error is one of the store's.
+  virtual absl::StatusOr<std::optional<RememberedAnswer>> Find(const MemoKey& key) = 0;
+  // Takes note of an answer; on the engine's thread, so it must neither wait nor throw.
+  virtual void Add(const MemoKey& key, const RememberedAnswer& answer) noexcept = 0;
+  // Makes what was added durable: called before anybody gets such an answer.
+  virtual void Flush() noexcept = 0;
+};
+
+// Whose part of the memo a client uses.
+struct MemoAccess {
+  std::string owner;  // he sees nobody else's answers
+  std::shared_ptr<MemoStore> store = nullptr;
+};
+
+struct MemoStats {
+  int64_t hits = 0;    // answered from memory or from a store
+  int64_t shared = 0;  // waited for somebody else's generation
+  int64_t misses = 0;
+};
+
+// One remembered generation, as lm_memo shows it.
+struct MemoEntryInfo {
+  int64_t id = 0;
+  std::string model;  // MemoKey's
+  std::string options;
+  int64_t tokens = 0;  // prompt and answer
+  int64_t hits = 0;
+  int64_t bytes = 0;
+};
+
+// Thread-safe.
+class Memo {
+ public:
+  explicit Memo(int64_t max_bytes) : max_bytes_(max_bytes) {}
+
+  // As Engine::Submit, which it calls for what is not remembered. The errors are its, and the
+  // store's.
+  absl::StatusOr<std::shared_ptr<Request>> Submit(Engine& engine, RequestSpec spec,
+                                                  const MemoAccess& access);
+
+  // What is in memory of an owner's.
+  std::vector<MemoEntryInfo> Entries(absl::string_view owner) const;
+  // How often an owner's answer has been used since it came into memory.
+  int64_t HitsOf(const MemoKey& key) const;
+  // Forgets one of Entries(owner), or an answer by its key.
+  void Forget(absl::string_view owner, int64_t id);
+  void Forget(const MemoKey& key);
+
+  // Of a model's generations, by ModelInfo::digest.
+  MemoStats Stats(const std::string& model_digest) const;
+  int64_t bytes() const;
+
+ private:
+  struct Entry {
+    RememberedAnswer answer;
+    int64_t id;
+    int64_t bytes;
+    int64_t hits;
+    std::list<const MemoKey*>::iterator place;
+  };
+  class Flight;
+  using EntryMap = absl::node_hash_map<MemoKey, Entry>;
+
+  std::shared_ptr<Request> Hit(RequestSpec spec, const RememberedAnswer& answer);
+  const RememberedAnswer* Recall(const MemoKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Remember(const MemoKey& key, RememberedAnswer answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Drop(EntryMap::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<Request> Join(const std::shared_ptr<Flight>& flight, RequestSpec spec)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const int64_t max_bytes_;
+  mutable absl::Mutex mutex_;
+  EntryMap entries_ ABSL_GUARDED_BY(mutex_);
+  std::list<const MemoKey*> by_use_ ABSL_GUARDED_BY(mutex_);  // the last one used is in front
+  std::map<int64_t, const MemoKey*> by_id_ ABSL_GUARDED_BY(mutex_);
+  int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_map<MemoKey, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, MemoStats> stats_ ABSL_GUARDED_BY(mutex_);  // by digest
+};
+
+// The process's. Never destroyed.
+Memo& ProcessMemo();
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_RUNTIME_MEMO_H_

@@ -1,0 +1,64 @@
+#include "engine/runtime/memo_key.h"
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+
+namespace lm {
+namespace {
+
+// The options that change an answer. Whoever adds an option meets a compiler error here, and
+// decides what it is.
+std::string OptionsThatMatter(const GenerationOptions& options) {
+  const auto& [model, max_tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, seeded,
+               stop, logit_bias, constraint, on_error, on_overflow, timeout_ms, cache] = options;
+  // The key has the model; the prompt is as on_overflow left it; an error is never remembered.
+  (void)model, (void)on_error, (void)on_overflow, (void)timeout_ms, (void)cache, (void)seeded;
+  nlohmann::ordered_json json;
+  json["max_tokens"] = max_tokens;
+  if (temperature != 0) {  // else nothing is drawn
+    json["temperature"] = temperature;
+    json["seed"] = seed;
+    if (top_k != 0) json["top_k"] = top_k;
+    if (top_p != 1) json["top_p"] = top_p;
+    if (min_p != 0) json["min_p"] = min_p;
+  }
+  if (repeat_penalty != 1) json["repeat_penalty"] = repeat_penalty;
+  if (!stop.empty()) json["stop"] = stop;
+  if (!logit_bias.empty()) json["logit_bias"] = logit_bias;
+  if (constraint.kind != AnswerConstraint::Kind::kNone) {
+    json["constraint"] = {static_cast<int>(constraint.kind), constraint.text};
+  }
+  return json.dump();
+}
+
+}  // namespace
+
+int64_t MemoKey::bytes() const {
+  return static_cast<int64_t>(sizeof(MemoKey) + owner.size() + model.size() + options.size() +
+                              prompt.size() * sizeof(int32_t));
+}
+
+bool Memoizable(const GenerationOptions& options) {
+  return options.cache && (options.temperature == 0 || options.seeded);
+}
+
+std::optional<MemoKey> MakeMemoKey(const Engine& engine, const RequestSpec& spec,
+                                   const std::string& owner) {
+  const bool answers = !spec.score_prompt && !spec.embed.has_value() && !spec.stream &&
+                       !spec.wants_first_choices;
+  if (!answers || !Memoizable(spec.options)) return std::nullopt;
+  const ModelInfo& info = engine.model().info();
+  MemoKey key{.owner = owner,
+              .model = absl::StrCat(info.digest, "/", info.device),
+              .options = OptionsThatMatter(spec.options),
+              .prompt = spec.prompt};
+  // An answer that the end of the context may cut depends on where that is.
+  const int64_t context = engine.max_sequence_tokens();
+  if (static_cast<int64_t>(spec.prompt.size()) + spec.options.max_tokens > context) {
+    absl::StrAppend(&key.model, "/", context);
+  }
+  return key;
+}
+
+}  // namespace lm

@@ -1,0 +1,45 @@
+// MemoKey: everything that an answer depends on. Generations with equal keys have the same answer,
+// byte for byte.
+#ifndef LM_ENGINE_RUNTIME_MEMO_KEY_H_
+#define LM_ENGINE_RUNTIME_MEMO_KEY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "engine/runtime/engine.h"
+#include "engine/runtime/request.h"
+
+namespace lm {
+
+struct MemoKey {
+  std::string owner = {};            // who may know of it: a salt, or a file that keeps it
+  std::string model = {};            // the digest of its contents, and the device it runs on
+  std::string options = {};          // JSON: those that matter
+  std::vector<int32_t> prompt = {};  // tokens, as the model reads them
+
+  int64_t bytes() const;  // memory it takes
+
+  auto Tie() const { return std::tie(owner, model, options, prompt); }
+  friend bool operator==(const MemoKey& a, const MemoKey& b) { return a.Tie() == b.Tie(); }
+  template <typename H>
+  friend H AbslHashValue(H h, const MemoKey& key) {
+    return H::combine(std::move(h), key.Tie());
+  }
+};
+
+// Whether what is generated so may be remembered: at temperature 0 or with a seed of its own, and
+// not with {"cache": false}.
+bool Memoizable(const GenerationOptions& options);
+
+// nullopt for a request that is not memoizable.
+std::optional<MemoKey> MakeMemoKey(const Engine& engine, const RequestSpec& spec,
+                                   const std::string& owner);
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_RUNTIME_MEMO_KEY_H_

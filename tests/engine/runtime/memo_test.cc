@@ -1,0 +1,235 @@
+#include "engine/runtime/memo.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <thread>
+
+#include "tests/engine/runtime/scripted_model.h"
+
+namespace lm {
+namespace {
+
+using testing::ElementsAre;
+
+// A store in memory that tells what it was asked.
+class FakeStore : public MemoStore {
+ public:
+  absl::StatusOr<std::optional<RememberedAnswer>> Find(const MemoKey& key) override {
+    if (!status.ok()) return status;
+    for (const auto& [known, answer] : kept) {
+      if (known == key) return answer;
+    }
+    return std::nullopt;
+  }
+  void Add(const MemoKey& key, const RememberedAnswer& answer) noexcept override {
+    pending.emplace_back(key, answer);
+  }
+  void Flush() noexcept override {
+    for (auto& entry : pending) kept.push_back(std::move(entry));
+    pending.clear();
+  }
+
+  absl::Status status;
+  std::vector<std::pair<MemoKey, RememberedAnswer>> pending, kept;
+};
+
+class MemoTest : public testing::Test {
+ protected:
+  std::shared_ptr<Request> Submit(const std::string& prompt, const GenerationOptions& options = {},
+                                  const std::string& owner = "me") {
+    auto request =
+        memo_.Submit(*engine_, {.prompt = Bytes(prompt), .options = options}, {owner, store_});
+    EXPECT_TRUE(request.ok()) << request.status();
+    return *request;
+  }
+  Generation Ask(const std::string& prompt, const GenerationOptions& options = {},
+                 const std::string& owner = "me") {
+    return Await(Submit(prompt, options, owner));
+  }
+  int64_t generated() const { return engine_->Stats().requests; }
+
+  std::shared_ptr<Script> script_ = std::make_shared<Script>();
+  std::shared_ptr<Engine> engine_ = StartScripted(script_);
+  std::shared_ptr<FakeStore> store_;
+  Memo memo_{1 << 20};
+};
+
+TEST_F(MemoTest, EqualCallsAreOneGeneration) {
+  const Generation first = Ask("hello");
+  const Generation second = Ask("hello");
+  EXPECT_EQ(generated(), 1);
+  EXPECT_EQ(second.text, first.text);
+  EXPECT_EQ(second.tokens, first.tokens);
+  EXPECT_EQ(second.finish, first.finish);
+  EXPECT_EQ(second.tokens_in, first.tokens_in);
+  EXPECT_EQ(second.tokens_cached, second.tokens_in);
+  EXPECT_EQ(second.tokens_out, first.tokens_out);
+  EXPECT_EQ(memo_.Stats("").hits, 1);
+  EXPECT_EQ(memo_.Stats("").misses, 1);
+}
+
+TEST_F(MemoTest, EverythingThatMattersTellsCallsApart) {
+  const GenerationOptions plain{.max_tokens = 8};
+  std::vector<GenerationOptions> others(6, plain);
+  others[0].max_tokens = 9;
+  others[1].repeat_penalty = 1.5;
+  others[2].stop = {"x"};
+  others[3].logit_bias = {{7, 1.0}};
+  others[4].temperature = 1;
+  others[4].seeded = true;
+  others[5] = others[4];
+  others[5].seed = 5;
+  Ask("hello", plain);
+  for (const GenerationOptions& other : others) Ask("hello", other);
+  Ask("hellO", plain);
+  Ask("hello", plain, "somebody else");
+  EXPECT_EQ(generated(), 9);
+}
+
+TEST_F(MemoTest, WhatDoesNotMatterDoesNot) {
+  Ask("hello", {.max_tokens = 8});
+  GenerationOptions same{.max_tokens = 8, .top_k = 3, .seed = 9};  // nothing is drawn at 0
+  same.on_error = OnError::kJson;
+  Ask("hello", same);
+  EXPECT_EQ(generated(), 1);
+}
+
+TEST_F(MemoTest, WhatIsNotToBeRememberedIsNot) {
+  for (int i = 0; i < 2; ++i) {
+    Ask("hello", {.temperature = 1});  // without a seed of its own
+    Ask("hello", {.cache = false});
+  }
+  EXPECT_EQ(generated(), 4);
+  EXPECT_TRUE(memo_.Entries("me").empty());
+}
+
+TEST_F(MemoTest, OneUnderWayIsWaitedFor) {
+  script_->Pause();
+  std::vector<std::shared_ptr<Request>> requests;
+  for (int i = 0; i < 5; ++i) requests.push_back(Submit("hello"));
+  script_->Resume();
+  std::vector<std::string> texts;
+  for (const auto& request : requests) texts.push_back(Await(request).text);
+  EXPECT_EQ(generated(), 1);
+  EXPECT_EQ(std::set<std::string>(texts.begin(), texts.end()).size(), 1u);
+  EXPECT_EQ(memo_.Stats("").shared, 4);
+}
+
+TEST_F(MemoTest, OneWhoLeavesDoesNotDisturbTheOthers) {
+  script_->Pause();
+  const auto leaves = Submit("hello");
+  const auto stays = Submit("hello");
+  leaves->Cancel();
+  EXPECT_TRUE(absl::IsCancelled(Await(leaves).status));
+  script_->Resume();
+  EXPECT_TRUE(Await(stays).status.ok());
+  EXPECT_EQ(generated(), 1);
+}
+
+TEST_F(MemoTest, TheLastOneToLeaveStopsIt) {
+  script_->Pause();
+  const auto one = Submit("hello");
+  const auto two = Submit("hello");
+  script_->AwaitForward(1);
+  one->Cancel();
+  two->Cancel();
+  EXPECT_TRUE(absl::IsCancelled(Await(two).status));
+  script_->Resume();
+  // Whoever comes now does not join what is being stopped.
+  EXPECT_TRUE(Ask("hello").status.ok());
+  EXPECT_GE(script_->cancelled_forwards, 1);
+}
+
+TEST_F(MemoTest, ErrorsAreNotRemembered) {
+  script_->error_token = 'e';
+  EXPECT_FALSE(Ask("e").status.ok());
+  EXPECT_FALSE(Ask("e").status.ok());
+  EXPECT_EQ(generated(), 2);
+  EXPECT_TRUE(memo_.Entries("me").empty());
+  EXPECT_FALSE(memo_.Submit(*engine_, {.prompt = {}}, {"me"}).ok());
+  EXPECT_FALSE(memo_.Submit(*engine_, {.prompt = {}}, {"me"}).ok());
+}
+
+TEST_F(MemoTest, ATimeoutIsItsOwnersOnly) {
+  script_->Pause();
+  const auto patient = Submit("hello");
+  const Generation late = Ask("hello", {.timeout_ms = 1});
+  EXPECT_TRUE(absl::IsDeadlineExceeded(late.status)) << late.status;
+  script_->Resume();
+  EXPECT_TRUE(Await(patient).status.ok());
+}
+
+TEST_F(MemoTest, KeepsWithinItsBytes) {
+  Memo small(8000);
+  auto ask = [&](int i) {
+    auto request = small.Submit(*engine_, {.prompt = Bytes(std::to_string(i))}, {"me"});
+    return Await(*request);
+  };
+  for (int i = 0; i < 100; ++i) {
+    ask(i);
+    ask(0);  // used all the time: it stays
+    EXPECT_LE(small.bytes(), 8000);
+  }
+  EXPECT_GT(small.Entries("me").size(), 1u);
+  EXPECT_EQ(small.Entries("me").front().hits, 100);
+}
+
+TEST_F(MemoTest, EntriesAreTheirOwnersAndCanBeForgotten) {
+  Ask("hello");
+  Ask("hello");
+  Ask("bye", {}, "you");
+  ASSERT_EQ(memo_.Entries("me").size(), 1u);
+  const MemoEntryInfo entry = memo_.Entries("me")[0];
+  EXPECT_EQ(entry.hits, 1);
+  EXPECT_GT(entry.tokens, 5);
+  EXPECT_EQ(entry.options, R"({"max_tokens":256})");
+  memo_.Forget("you", entry.id);
+  EXPECT_EQ(memo_.Entries("me").size(), 1u);
+  memo_.Forget("me", entry.id);
+  EXPECT_TRUE(memo_.Entries("me").empty());
+  Ask("hello");
+  EXPECT_EQ(generated(), 3);
+}
+
+TEST_F(MemoTest, AStoreIsAskedAndToldBeforeAnybodyHasTheAnswer) {
+  store_ = std::make_shared<FakeStore>();
+  const std::string text = Ask("hello").text;
+  ASSERT_EQ(store_->kept.size(), 1u);
+  EXPECT_EQ(store_->kept[0].second.text, text);
+  EXPECT_EQ(store_->kept[0].first.prompt, Bytes("hello"));
+  // Another process begins with what the store has.
+  Memo other(1 << 20);
+  auto request = other.Submit(*engine_, {.prompt = Bytes("hello")}, {"me", store_});
+  EXPECT_EQ(Await(*request).text, text);
+  EXPECT_EQ(generated(), 1);
+  EXPECT_EQ(other.Stats("").hits, 1);
+}
+
+TEST_F(MemoTest, AStoresErrorIsTheCallers) {
+  store_ = std::make_shared<FakeStore>();
+  store_->status = absl::DataLossError("the file is damaged");
+  EXPECT_EQ(memo_.Submit(*engine_, {.prompt = Bytes("a")}, {"me", store_}).status(),
+            store_->status);
+}
+
+TEST_F(MemoTest, ManyThreadsAskTheSameAndCancelAtRandom) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([this, t] {
+      for (int i = 0; i < 200; ++i) {
+        auto request = Submit(std::to_string(i % 7), {.max_tokens = 4});
+        if ((i + t) % 3 == 0) request->Cancel();
+        const Generation result = Await(request);
+        EXPECT_TRUE(result.status.ok() || absl::IsCancelled(result.status)) << result.status;
+        if (i % 50 == 0)
+          memo_.Forget("me", memo_.Entries("me").empty() ? 0 : memo_.Entries("me")[0].id);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace lm
