@@ -20,16 +20,18 @@ struct CallOptions {
   const Tokenizer& tokenizer() const { return model->session.model().tokenizer(); }
 };
 
-// Reads the JSON object `json`, if there is one, over the settings' defaults. `use` finds the model
-// that it names.
+// Reads the JSON object `json`, if there is one, over the settings' defaults; where it has no
+// on_error, that is `on_error`. `use` finds the model that it names.
 absl::StatusOr<CallOptions> ReadCallOptions(
     const std::optional<std::string>& json,
     absl::FunctionRef<absl::StatusOr<std::shared_ptr<const ModelUse>>(const std::string& reference)>
-        use);
+        use,
+    OnError on_error = OnError::kError);
 
 // The same with the connection's model of that name.
 absl::StatusOr<CallOptions> ReadCallOptions(const std::optional<std::string>& json,
-                                            Connection& connection);
+                                            Connection& connection,
+                                            OnError on_error = OnError::kError);
 
 }  // namespace lm
 

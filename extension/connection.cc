@@ -9,7 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "extension/load_engine.h"
+#include "extension/memo_file.h"
 #include "extension/model_options.h"
+#include "extension/tickets.h"
 
 namespace lm {
 namespace {
@@ -21,9 +23,13 @@ uint64_t NextNumber() {
 
 }  // namespace
 
-Connection::Connection(sqlite3* db) : db_(db), number_(NextNumber()) {}
+Connection::Connection(sqlite3* db)
+    : db_(db), number_(NextNumber()), tickets_(std::make_unique<Tickets>()) {}
+
+Connection::~Connection() = default;
 
 void Connection::SetSettings(Settings settings) {
+  if (settings.memo != settings_.memo) memo_.reset();
   settings_ = std::move(settings);
   DropUnnamed();
 }
@@ -55,13 +61,36 @@ absl::StatusOr<std::shared_ptr<const ModelUse>> Connection::Use(absl::string_vie
     if (known == loaded_.end()) known = loaded_.emplace(loaded_.end());
     *known = {std::string(reference), source, identity.value_or(FileIdentity()), std::move(engine)};
   }
+  ASSIGN_OR_RETURN(std::shared_ptr<MemoFile> memo, MemoInUse());
+  MemoAccess access{memo != nullptr ? memo->owner() : Salt(), memo};
   GenerationOptions defaults;
   if (settings_.max_tokens.has_value()) {
     defaults.max_tokens = static_cast<int32_t>(*settings_.max_tokens);
   }
-  Session session(known->engine, Salt());
+  Session session(known->engine, Salt(), std::move(access));
   if (tally_ != nullptr) session.set_tally(tally_);
   return std::make_shared<const ModelUse>(ModelUse{std::move(session), std::move(defaults)});
+}
+
+absl::StatusOr<std::shared_ptr<MemoFile>> Connection::MemoInUse() {
+  if (memo_ == nullptr && settings_.memo.has_value()) {
+    ASSIGN_OR_RETURN(memo_, MemoFile::Open(*settings_.memo));
+  }
+  return memo_;
+}
+
+absl::StatusOr<std::string> Connection::CheckMemo(const std::string& path) {
+  if (fork_guard_.forked()) return ForkGuard::Error();
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  if (error) return absl::InvalidArgumentError(absl::StrCat("memo: ", error.message()));
+  const char* main = sqlite3_db_filename(db_, "main");
+  if (main != nullptr && std::filesystem::equivalent(absolute, main, error)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("memo: '", path, "' is this database; the memo is a file of its own"));
+  }
+  RETURN_IF_ERROR(MemoFile::Open(absolute.string()).status());
+  return absolute.string();
 }
 
 const Engine* Connection::FindLoaded(const ModelSource& source) const {

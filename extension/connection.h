@@ -24,10 +24,22 @@ struct ModelUse {
   GenerationOptions defaults;  // what the settings say, for ParseGenerationOptions to overlay
 };
 
+class LookAhead;
+class MemoFile;
+class Tickets;
+
+// What looking ahead keeps for a connection (look_ahead.h).
+struct LookAheadState {
+  LookAhead* stepping = nullptr;  // whose shadow is being stepped: its calls are no real ones
+  std::vector<const LookAhead*> running;
+  std::string hint;  // for lm_stats; empty: none
+};
+
 // Not thread-safe: SQLite calls one function of a connection at a time.
 class Connection {
  public:
   explicit Connection(sqlite3* db);
+  ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
@@ -56,6 +68,17 @@ class Connection {
   // The same, but the file's own name for one that it does not know.
   std::string DisplayNameOf(const Engine& engine) const;
 
+  // The file that lm_settings('memo') names; null where it names none.
+  absl::StatusOr<std::shared_ptr<MemoFile>> MemoInUse();
+  // Opens `path` as a memo and returns it as an absolute path. FailedPrecondition for a file that
+  // is none, and for this connection's own database.
+  absl::StatusOr<std::string> CheckMemo(const std::string& path);
+
+  LookAheadState& look_ahead() { return look_ahead_; }
+
+  // Of lm_submit() and lm_await().
+  Tickets& tickets() { return *tickets_; }
+
   // Whose prefix cache this connection uses: its database file's, unless the settings name another.
   // One without a file (":memory:", a temporary database) has a cache of its own.
   std::string Salt() const;
@@ -77,6 +100,9 @@ class Connection {
   ModelNames names_;
   std::vector<LoadedModel> loaded_;
   PromptTally* tally_ = nullptr;
+  std::shared_ptr<MemoFile> memo_;  // of settings_.memo, once it was used
+  std::unique_ptr<Tickets> tickets_;
+  LookAheadState look_ahead_;
 };
 
 }  // namespace lm

@@ -1,4 +1,5 @@
-// EachBatch: the prompts of one lm_each() call, on their way through the engine together.
+// EachBatch: the prompts of one lm_each() call, on their way through the engine together
+// (AnswerQueue).
 //
 //   ASSIGN_OR_RETURN(std::unique_ptr<EachBatch> batch, EachBatch::Create(json, system, ...));
 //   for (; !batch->Done(); batch->Next()) {
@@ -16,64 +17,43 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "engine/runtime/fork_guard.h"
-#include "engine/runtime/session.h"
-#include "extension/sqlite_api.h"
+#include "extension/answer_queue.h"
 
 namespace lm {
-
-// The answer to one prompt, or why there is none.
-struct EachResult {
-  bool null_prompt = false;  // then nothing else says anything
-  Generation generation;     // status: never Cancelled
-};
 
 // Not thread-safe. Destroying it cancels what is not answered yet.
 class EachBatch {
  public:
-  // Reads the array and submits all of it; where the engine's queue is full, the rest follows as
-  // places fall free. Errors are the whole call's: an array that is none, or an element that is no
-  // prompt.
+  // Reads the array and sets the first prompts on their way; the others follow as answers come.
+  // Errors are the whole call's: an array that is none, or an element that is no prompt.
   static absl::StatusOr<std::unique_ptr<EachBatch>> Create(absl::string_view json,
-                                                           std::string system, Session session,
-                                                           GenerationOptions options);
-  ~EachBatch();
+                                                           std::string system, CallOptions options);
   EachBatch(const EachBatch&) = delete;
   EachBatch& operator=(const EachBatch&) = delete;
 
-  bool Done() const { return index_ >= rows_.size(); }
+  bool Done() const { return index_ >= prompts_.size(); }
   int64_t index() const { return static_cast<int64_t>(index_); }
-  void Next() { ++index_; }
+  void Next();
 
   // Waits for the answer to the current prompt. Cancelled on an interrupt of `db`'s statement.
   // REQUIRES: !Done().
-  absl::Status AwaitCurrent(sqlite3* db);
+  absl::Status AwaitCurrent(sqlite3* db) { return queue_.AwaitFront(db); }
   // REQUIRES: AwaitCurrent has returned OK for this prompt.
-  const EachResult& current() const { return current_; }
+  const RowAnswer& current() const { return queue_.front(); }
 
-  const GenerationOptions& options() const { return options_; }
+  const GenerationOptions& options() const { return options_->generation; }
 
  private:
-  struct Row {
-    std::optional<std::string> prompt;  // taken away when it is submitted
-    std::shared_ptr<Request> request;   // null: not submitted, or refused
-    absl::Status refused;
-  };
+  EachBatch(std::string system, CallOptions options);
 
-  EachBatch(std::string system, Session session, GenerationOptions options);
-
-  absl::Status Add(int64_t index, absl::string_view text);
-  // Submits what the queue takes.
-  void SubmitMore();
+  void PushMore();
 
   const std::string system_;
-  const Session session_;
-  const GenerationOptions options_;
-  const ForkGuard fork_guard_;
-  std::vector<Row> rows_;
-  size_t submitted_ = 0;  // rows [0, submitted_) are
+  const std::shared_ptr<const CallOptions> options_;
+  std::vector<std::optional<std::string>> prompts_;  // taken away when they are pushed
+  size_t pushed_ = 0;                                // prompts_[0, pushed_) are
   size_t index_ = 0;
-  EachResult current_;
+  AnswerQueue queue_;  // prompts_[index_, pushed_)
 };
 
 }  // namespace lm

@@ -28,7 +28,6 @@
 #include "engine/base/status_macros.h"
 #include "extension/boundary.h"
 #include "extension/each_batch.h"
-#include "extension/generation_json.h"
 #include "extension/registrations.h"
 #include "extension/sqlite_status.h"
 #include "extension/sqlite_value.h"
@@ -40,13 +39,8 @@ constexpr char kName[] = "lm_each";
 
 enum Column {
   kKey,
-  kValue,
-  kError,
-  kFinish,
-  kTokensIn,
-  kTokensCached,
-  kTokensOut,
-  kPrompts,  // hidden: the arguments
+  kAnswer,                                 // the first of its columns
+  kPrompts = kAnswer + kNumAnswerColumns,  // hidden: the arguments
   kSystem,
   kOptions,
   kNumColumns
@@ -72,21 +66,19 @@ int Run(sqlite3_vtab* vtab, Body&& body) noexcept {
 
 int Connect(sqlite3* db, void* data, int, const char* const*, sqlite3_vtab** out,
             char** message) noexcept {
-  return ReportTo(
-      message, kName, Guarded([&]() -> absl::Status {
-        if (sqlite3_declare_vtab(db,
-                                 "CREATE TABLE lm_each(key INTEGER, value TEXT, error TEXT, "
-                                 "finish TEXT, tokens_in INTEGER, tokens_cached INTEGER, "
-                                 "tokens_out INTEGER, prompts HIDDEN, system HIDDEN, "
-                                 "options HIDDEN)") != SQLITE_OK) {
-          return absl::InternalError(sqlite3_errmsg(db));
-        }
-        sqlite3_vtab_config(db, SQLITE_VTAB_DIRECTONLY);
-        auto table = std::make_unique<EachTable>();
-        table->connection = *static_cast<std::shared_ptr<Connection>*>(data);
-        *out = table.release();
-        return absl::OkStatus();
-      }));
+  return ReportTo(message, kName, Guarded([&]() -> absl::Status {
+                    std::string schema =
+                        absl::StrCat("CREATE TABLE lm_each(key INTEGER, ", kAnswerColumns,
+                                     ", prompts HIDDEN, system HIDDEN, options HIDDEN)");
+                    if (sqlite3_declare_vtab(db, schema.c_str()) != SQLITE_OK) {
+                      return absl::InternalError(sqlite3_errmsg(db));
+                    }
+                    sqlite3_vtab_config(db, SQLITE_VTAB_DIRECTONLY);
+                    auto table = std::make_unique<EachTable>();
+                    table->connection = *static_cast<std::shared_ptr<Connection>*>(data);
+                    *out = table.release();
+                    return absl::OkStatus();
+                  }));
 }
 
 int Disconnect(sqlite3_vtab* vtab) noexcept {
@@ -161,15 +153,10 @@ absl::Status Begin(EachCursor* cursor, int given, sqlite3_value** args) {
     ASSIGN_OR_RETURN(argument[i], TextOf(*args++, kArgumentNames[i]));
   }
   if (!argument[0].has_value()) return absl::OkStatus();
-  GenerationOptions named;
-  if (argument[2].has_value()) RETURN_IF_ERROR(ParseGenerationOptions(*argument[2], &named));
-  ASSIGN_OR_RETURN(std::shared_ptr<const ModelUse> model, cursor->connection().Use(named.model));
-  GenerationOptions options = model->defaults;
-  options.on_error = OnError::kNull;
-  if (argument[2].has_value()) RETURN_IF_ERROR(ParseGenerationOptions(*argument[2], &options));
-  RETURN_IF_ERROR(model->session.engine().CheckConstraint(options));
-  ASSIGN_OR_RETURN(cursor->batch, EachBatch::Create(*argument[0], argument[1].value_or(""),
-                                                    model->session, std::move(options)));
+  ASSIGN_OR_RETURN(CallOptions options,
+                   ReadCallOptions(argument[2], cursor->connection(), OnError::kNull));
+  ASSIGN_OR_RETURN(cursor->batch,
+                   EachBatch::Create(*argument[0], argument[1].value_or(""), std::move(options)));
   return AwaitCurrent(cursor);
 }
 
@@ -189,37 +176,14 @@ int Eof(sqlite3_vtab_cursor* cursor) noexcept {
   return Of(cursor)->batch == nullptr || Of(cursor)->batch->Done();
 }
 
-void ResultColumn(const EachBatch& batch, int column, sqlite3_context* context) {
-  const Generation& generation = batch.current().generation;
-  if (column == kKey) return sqlite3_result_int64(context, batch.index());
-  if (batch.current().null_prompt) return;  // NULL
-  bool ok = generation.status.ok();
-  switch (column) {
-    case kValue:
-      if (ok) return ResultText(context, generation.text);
-      if (batch.options().on_error == OnError::kJson) {
-        return ResultJson(context, GenerationJson(generation));
-      }
-      return;
-    case kError: {
-      absl::string_view message = generation.status.message();
-      if (!ok) ResultText(context, message);
-      return;
-    }
-    case kFinish:
-      return ResultText(context, FinishReasonName(ok ? generation.finish : FinishReason::kError));
-    case kTokensIn:
-      return sqlite3_result_int(context, generation.tokens_in);
-    case kTokensCached:
-      return sqlite3_result_int(context, generation.tokens_cached);
-    case kTokensOut:
-      return sqlite3_result_int(context, generation.tokens_out);
-  }
-}
-
 int ReadColumn(sqlite3_vtab_cursor* cursor, sqlite3_context* context, int column) noexcept {
   return Run(cursor->pVtab, [&] {
-    ResultColumn(*Of(cursor)->batch, column, context);
+    const EachBatch& batch = *Of(cursor)->batch;
+    if (column == kKey) {
+      sqlite3_result_int64(context, batch.index());
+    } else {
+      ResultAnswerColumn(context, batch.current(), column - kAnswer, batch.options().on_error);
+    }
     return absl::OkStatus();
   });
 }

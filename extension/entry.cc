@@ -27,9 +27,10 @@ int RegisterAll(sqlite3* db) {
   auto connection = std::make_shared<Connection>(db);
   for (auto register_one :
        {RegisterGenerate, RegisterGenerateJson, RegisterClassify, RegisterJudge, RegisterExtract,
-        RegisterTokens, RegisterRender, RegisterLogprobs, RegisterVersion, RegisterEach,
-        RegisterEmbed, RegisterStream, RegisterCache, RegisterDevices, RegisterExplain,
-        RegisterRequests, RegisterModels, RegisterSettings, RegisterStats}) {
+        RegisterTokens, RegisterRender, RegisterLogprobs, RegisterMap, RegisterPrefetch,
+        RegisterTickets, RegisterVersion, RegisterEach, RegisterQuery, RegisterEmbed, RegisterStream,
+        RegisterCache, RegisterDevices, RegisterExplain, RegisterRequests, RegisterMemo,
+        RegisterModels, RegisterSettings, RegisterStats}) {
     int code = register_one(connection);
     if (code != SQLITE_OK) return code;
   }

@@ -21,73 +21,35 @@
 //
 // The thread that runs the statement submits the prompt to the model's engine and waits; the engine
 // batches what all connections submit. A generation that nobody waits for any more is cancelled.
-#include <string>
+#include <memory>
+#include <utility>
 
 #include "engine/base/status_macros.h"
 #include "extension/generation_json.h"
-#include "extension/interrupt.h"
+#include "extension/look_ahead.h"
+#include "extension/read_row.h"
 #include "extension/registrations.h"
 #include "extension/scalar_function.h"
 
 namespace lm {
 namespace {
 
-// The request for one row. Errors are the row's own.
-absl::StatusOr<std::shared_ptr<Request>> SubmitRow(
-    const absl::StatusOr<std::optional<std::string>>& prompt,
-    const absl::StatusOr<std::optional<std::string>>& system, const CallOptions& options) {
-  RETURN_IF_ERROR(prompt.status());
-  RETURN_IF_ERROR(system.status());
-  return options.session().Submit(**prompt, system->value_or(""), options.generation);
-}
-
 absl::Status Generate(Call& call) {
-  absl::StatusOr<std::optional<std::string>> prompt = call.Text(0, "prompt");
-  if (prompt.ok() && !prompt->has_value()) {
-    sqlite3_result_null(call.context());
-    return absl::OkStatus();
-  }
-  ASSIGN_OR_RETURN(CallOptions options, call.Options(2));
-  absl::StatusOr<std::shared_ptr<Request>> request =
-      SubmitRow(prompt, call.Text(1, "system"), options);
-  absl::Status failure = request.status();
-  if (request.ok()) {
-    RETURN_IF_ERROR(Await(call.connection().db(), **request));
-    failure = GenerationStatus((*request)->result());
-  }
-  if (failure.ok()) {
-    ResultText(call.context(), (*request)->result().text);
-    return absl::OkStatus();
-  }
-  switch (options.generation.on_error) {
-    case OnError::kError:
-      return failure;
-    case OnError::kNull:
-      sqlite3_result_null(call.context());
-      return absl::OkStatus();
-    case OnError::kJson:
-      ResultJson(call.context(),
-                 request.ok() ? GenerationJson((*request)->result()) : FailureJson(failure));
-      return absl::OkStatus();
-  }
-  return failure;
+  ASSIGN_OR_RETURN(RowPrompt row, ReadRow(call));
+  ASSIGN_OR_RETURN(std::optional<PendingAnswer> pending, AwaitRow(call, std::move(row)));
+  if (!pending.has_value()) return absl::OkStatus();
+  return ResultAnswer(call.context(), pending->answer(), pending->on_error());
 }
 
 absl::Status Try(Call& call) {
-  absl::StatusOr<std::optional<std::string>> prompt = call.Text(0, "prompt");
-  if (prompt.ok() && !prompt->has_value()) {
+  ASSIGN_OR_RETURN(RowPrompt row, ReadRow(call));
+  ASSIGN_OR_RETURN(std::optional<PendingAnswer> pending, AwaitRow(call, std::move(row)));
+  if (!pending.has_value()) return absl::OkStatus();
+  if (pending->answer().null_prompt) {
     sqlite3_result_null(call.context());
-    return absl::OkStatus();
+  } else {
+    ResultJson(call.context(), GenerationJson(pending->answer().generation));
   }
-  ASSIGN_OR_RETURN(CallOptions options, call.Options(2));
-  absl::StatusOr<std::shared_ptr<Request>> request =
-      SubmitRow(prompt, call.Text(1, "system"), options);
-  if (!request.ok()) {
-    ResultJson(call.context(), FailureJson(request.status()));
-    return absl::OkStatus();
-  }
-  RETURN_IF_ERROR(Await(call.connection().db(), **request));
-  ResultJson(call.context(), GenerationJson((*request)->result()));
   return absl::OkStatus();
 }
 

@@ -17,12 +17,17 @@ int RegisterExtract(const std::shared_ptr<Connection>& connection);
 int RegisterTokens(const std::shared_ptr<Connection>& connection);
 int RegisterRender(const std::shared_ptr<Connection>& connection);
 int RegisterLogprobs(const std::shared_ptr<Connection>& connection);
+int RegisterMap(const std::shared_ptr<Connection>& connection);
+int RegisterPrefetch(const std::shared_ptr<Connection>& connection);
+int RegisterTickets(const std::shared_ptr<Connection>& connection);
 int RegisterVersion(const std::shared_ptr<Connection>& connection);
 
 int RegisterEmbed(const std::shared_ptr<Connection>& connection);
 
 int RegisterStream(const std::shared_ptr<Connection>& connection);
 int RegisterEach(const std::shared_ptr<Connection>& connection);
+int RegisterQuery(const std::shared_ptr<Connection>& connection);
+int RegisterMemo(const std::shared_ptr<Connection>& connection);
 int RegisterModels(const std::shared_ptr<Connection>& connection);
 int RegisterSettings(const std::shared_ptr<Connection>& connection);
 int RegisterCache(const std::shared_ptr<Connection>& connection);

@@ -35,6 +35,10 @@ class Call {
 
   sqlite3_context* context() const { return context_; }
   Connection& connection() const { return *connection_; }
+  const std::shared_ptr<Connection>& shared_connection() const { return connection_; }
+
+  // REQUIRES: there is such an argument.
+  sqlite3_value* value(int i) const { return args_[i]; }
 
   // The text of argument i (see TextOf); nullopt for NULL, and where there is no such argument.
   absl::StatusOr<std::optional<std::string>> Text(int i, absl::string_view what) const;

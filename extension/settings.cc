@@ -51,6 +51,8 @@ Cell Settings::Get(absl::string_view key) const {
   if (key == "device") return CellOf(device);
   if (key == "kv_bytes") return CellOf(kv_bytes);
   if (key == "max_tokens") return CellOf(max_tokens);
+  if (key == "memo") return CellOf(memo);
+  if (key == "lookahead") return CellOf(lookahead);
   return CellOf(salt);
 }
 
@@ -72,7 +74,16 @@ absl::Status Settings::Set(absl::string_view key, const Cell& value) {
   if (key == "device") return set_text(&device);
   if (key == "kv_bytes") return set_count(std::numeric_limits<int64_t>::max(), &kv_bytes);
   if (key == "max_tokens") return set_count(kMaxInt, &max_tokens);
+  if (key == "memo") return set_text(&memo);
   if (key == "salt") return set_text(&salt);
+  if (key == "lookahead") {
+    const auto* text = std::get_if<std::string>(&value);
+    if (!unset && (text == nullptr || (*text != "on" && *text != "off"))) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("lookahead must be 'on' or 'off', got ", Shown(value)));
+    }
+    return set_text(&lookahead);
+  }
   return absl::InvalidArgumentError(
       absl::StrCat("unknown key '", key, "' (", absl::StrJoin(kKeys, ", "), " are known)"));
 }

@@ -16,15 +16,17 @@ namespace lm {
 
 // A value type; a setting that is absent has its default.
 struct Settings {
-  std::optional<std::string> model;   // a name of lm_models, or a path
-  std::optional<int64_t> threads;     // of the CPU
-  std::optional<std::string> device;  // "cpu", "cuda", ...
-  std::optional<int64_t> kv_bytes;    // cap of a model's KV cache
-  std::optional<int64_t> max_tokens;  // of an answer
-  std::optional<std::string> salt;    // whose prefix cache; default: this database's own
+  std::optional<std::string> model;      // a name of lm_models, or a path
+  std::optional<int64_t> threads;        // of the CPU
+  std::optional<std::string> device;     // "cpu", "cuda", ...
+  std::optional<int64_t> kv_bytes;       // cap of a model's KV cache
+  std::optional<int64_t> max_tokens;     // of an answer
+  std::optional<std::string> memo;       // the file that keeps answers; default: memory only
+  std::optional<std::string> salt;       // whose prefix cache; default: this database's own
+  std::optional<std::string> lookahead;  // "on", "off"; default: on
 
-  static constexpr std::array<absl::string_view, 6> kKeys = {"model",    "threads",    "device",
-                                                             "kv_bytes", "max_tokens", "salt"};
+  static constexpr std::array<absl::string_view, 8> kKeys = {
+      "model", "threads", "device", "kv_bytes", "max_tokens", "memo", "salt", "lookahead"};
 
   // The value of a key; monostate where it is not set.
   // REQUIRES: key is one of kKeys.

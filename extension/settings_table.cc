@@ -10,8 +10,12 @@
 //   device      where models run: 'cpu'
 //   kv_bytes    how much memory a model's KV cache may take
 //   max_tokens  of an answer: 256
+//   memo        the file that remembers generations: an SQLite database of its own, made where
+//               there is none. What is in it is not generated again, in no process. Default: they
+//               are remembered in memory
 //   salt        whose prefix cache this connection uses: that of its database file. Connections
 //               with the same salt share the work done on equal beginnings of prompts
+//   lookahead   'off': generate() does not look at the rows to come ('on')
 //
 // All keys are always there; a value that is NULL has its default. threads, device and kv_bytes
 // act on models loaded from then on. Changes follow transactions.
@@ -74,6 +78,9 @@ class SettingsTable : public WritableTable {
   absl::Status Set(absl::string_view key, const Cell& value) {
     Settings settings = connection().settings();
     RETURN_IF_ERROR(settings.Set(key, value));
+    if (key == "memo" && settings.memo.has_value()) {
+      ASSIGN_OR_RETURN(settings.memo, connection().CheckMemo(*settings.memo));
+    }
     connection().SetSettings(std::move(settings));
     return absl::OkStatus();
   }

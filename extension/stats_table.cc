@@ -54,9 +54,10 @@ class StatsTable : public SnapshotTable {
            "tokens_decoded INTEGER, seconds REAL, tokens_per_second REAL, ttft_p50_ms REAL, "
            "ttft_p95_ms REAL, ttft_p99_ms REAL, itl_p50_ms REAL, itl_p95_ms REAL, itl_p99_ms REAL, "
            "batch_occupancy REAL, preemptions INTEGER, kv_bytes INTEGER, kv_bytes_used INTEGER, "
-           "kv_bytes_cached INTEGER, arithmetic_percent REAL, bandwidth_percent REAL, verdict "
+           "kv_bytes_cached INTEGER, memo_hits INTEGER, arithmetic_percent REAL, bandwidth_percent "
+           "REAL, verdict "
            "TEXT, "
-           "path TEXT)";
+           "path TEXT, hint TEXT)";
   }
 
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override { return RowsFor(~uint64_t{0}); }
@@ -130,6 +131,8 @@ class StatsTable : public SnapshotTable {
     cells.push_back(stats.kv_blocks_total * stats.kv_block_bytes);
     cells.push_back((stats.kv_blocks_total - stats.kv_blocks_free) * stats.kv_block_bytes);
     cells.push_back(stats.kv_blocks_cached * stats.kv_block_bytes);
+    const MemoStats memo = ProcessMemo().Stats(info.digest);
+    cells.push_back(memo.hits + memo.shared);
     const Work& work = prefill ? stats.prefill_work : stats.decode_work;
     if (ceilings.has_value() && info.device == "cpu") {
       const double peak =
@@ -141,6 +144,8 @@ class StatsTable : public SnapshotTable {
     }
     cells.push_back(Verdict(stats));
     cells.push_back(info.path);
+    const std::string& hint = connection().look_ahead().hint;
+    cells.push_back(hint.empty() ? Cell() : Cell(hint));
     return cells;
   }
 };

@@ -3,7 +3,9 @@
 #include <new>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
 #include "extension/boundary.h"
 #include "extension/sqlite_status.h"
 #include "extension/sqlite_value.h"
@@ -13,6 +15,15 @@ namespace lm {
 absl::StatusOr<std::optional<std::string>> TableArguments::Text(int i) const {
   if (values_[i] == nullptr) return std::nullopt;
   return TextOf(values_[i], spec_.arguments[i]);
+}
+
+absl::StatusOr<std::optional<int64_t>> TableArguments::Integer(int i) const {
+  ASSIGN_OR_RETURN(std::optional<std::string> text, Text(i));
+  if (!text.has_value()) return std::nullopt;
+  int64_t value;
+  if (absl::SimpleAtoi(*text, &value)) return value;
+  return absl::InvalidArgumentError(
+      absl::StrCat(spec_.arguments[i], " must be a whole number, got '", *text, "'"));
 }
 
 namespace {

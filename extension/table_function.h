@@ -51,6 +51,8 @@ class TableArguments {
 
   // The text of argument i (see TextOf); nullopt for NULL, and where it is not given.
   absl::StatusOr<std::optional<std::string>> Text(int i) const;
+  // A whole number, however it is written; nullopt as above.
+  absl::StatusOr<std::optional<int64_t>> Integer(int i) const;
 
  private:
   const TableFunctionSpec& spec_;

@@ -36,7 +36,7 @@ class SameBytesTest(unittest.TestCase):
     def test_company_cache_and_threads_change_no_byte(self):
         texts = prompts()
         self.assertEqual(len(texts), 32)
-        for options in ('{"max_tokens":24}', '{"max_tokens":24,"temperature":0.9,"top_p":0.95,"seed":7}'):
+        for options in ('{"max_tokens":24,"cache":false}', '{"max_tokens":24,"cache":false,"temperature":0.9,"top_p":0.95,"seed":7}'):
             expected = []
             for text in texts:  # each in a connection of its own
                 expected += self.alone(self.connect(1), [text], options)

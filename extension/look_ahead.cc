@@ -1,0 +1,242 @@
+#include "extension/look_ahead.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "extension/answer_queue.h"
+#include "extension/busy_statements.h"
+#include "extension/shadow_statement.h"
+
+namespace lm {
+namespace {
+
+// Auxiliary data with a negative index belongs to the run of a statement; the number is arbitrary,
+// so that no other extension hits on it.
+constexpr int kLookAheadIndex = -0x6c6d32;
+
+constexpr size_t kFirstWidth = 8;  // doubled at each call, up to what a batch form keeps under way
+constexpr size_t kMostWidth = AnswerQueue::kMostUnderWay;
+constexpr size_t kSearched = 64;  // hints among which the statement's place must be found
+constexpr size_t kMostHints = 4096;
+constexpr int kRowsAtATime = 1024;  // that the shadow is stepped, whether they have prompts or not
+constexpr size_t kMostSqlBytes = 4 << 20;
+constexpr int kMostScanned = 5'000'000;  // rows a run reads: reading them twice should cost little
+constexpr int64_t kTolerated = 16;       // wrong guesses that are nothing to worry about
+constexpr int64_t kWorthAHint = 16;      // rows that waited one by one
+
+// The look-ahead of the statement that makes the call; nullptr where there is no memory.
+LookAhead* Of(const Call& call) {
+  auto* ahead = static_cast<LookAhead*>(sqlite3_get_auxdata(call.context(), kLookAheadIndex));
+  if (ahead != nullptr) return ahead;
+  auto first = std::make_unique<LookAhead>(call.shared_connection());
+  // May delete it at once: the pointer is SQLite's from here on.
+  sqlite3_set_auxdata(call.context(), kLookAheadIndex, first.release(),
+                      [](void* data) { delete static_cast<LookAhead*>(data); });
+  return static_cast<LookAhead*>(sqlite3_get_auxdata(call.context(), kLookAheadIndex));
+}
+
+std::string ExpandedSql(sqlite3_stmt* statement) {
+  char* text = sqlite3_expanded_sql(statement);
+  std::string sql = text != nullptr ? text : "";
+  sqlite3_free(text);
+  return sql;
+}
+
+// A row with a deadline is not foreseen: in company it could miss one that it keeps alone.
+bool Foreseeable(const RowPrompt& row) {
+  return row.prompt.ok() && row.prompt->has_value() && row.system.ok() &&
+         row.options->generation.timeout_ms == 0;
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<PendingAnswer>> AwaitRow(const Call& call, RowPrompt row) {
+  if (LookAhead* ahead = call.connection().look_ahead().stepping) {
+    sqlite3_result_null(call.context());
+    RETURN_IF_ERROR(ahead->Foresee(std::move(row)));
+    return std::nullopt;
+  }
+  LookAhead* ahead = Foreseeable(row) ? Of(call) : nullptr;
+  PendingAnswer pending =
+      ahead != nullptr ? ahead->Take(std::move(row)) : PendingAnswer(std::move(row));
+  RETURN_IF_ERROR(pending.Await(call.connection().db()));
+  return pending;
+}
+
+LookAhead::RowText::RowText(const RowPrompt& row)
+    : prompt(**row.prompt), system(row.system->value_or("")), options(row.options) {}
+
+bool LookAhead::RowText::operator==(const RowText& other) const {
+  return prompt == other.prompt && system == other.system &&
+         (options == other.options ||
+          (options->generation == other.options->generation &&
+           &options->session().engine() == &other.options->session().engine()));
+}
+
+LookAhead::LookAhead(std::shared_ptr<Connection> connection)
+    : connection_(std::move(connection)), most_hints_(kMostHints) {
+  connection_->look_ahead().running.push_back(this);
+}
+
+LookAhead::~LookAhead() {
+  shadow_.reset();
+  std::erase(connection_->look_ahead().running, this);
+  if (num_serial_ < kWorthAHint) return;
+  try {
+    connection_->look_ahead().hint = absl::StrCat(
+        "a statement called generate() for ", num_serial_,
+        " rows one at a time (no look-ahead: ", off_.ok() ? "unforeseen" : off_.message(),
+        "); lm_map(...) OVER (ROWS BETWEEN CURRENT ROW AND 63 FOLLOWING), lm_query or lm_prefetch "
+        "decode many rows together");
+  } catch (...) {  // no memory, no hint
+  }
+}
+
+PendingAnswer LookAhead::Take(RowPrompt row) {
+  const RowText text(row);
+  std::optional<PendingAnswer> foreseen = TakeHint(text);
+  const bool serial = !foreseen.has_value();
+  PendingAnswer pending = serial ? PendingAnswer(std::move(row)) : *std::move(foreseen);
+  pending.Submit();
+  const bool waits = !pending.Done();
+  num_waits_ += waits;
+  num_serial_ += waits && serial;
+  // One row needs no company, and what is remembered is there at once.
+  if (waits && num_waits_ == 2) {
+    absl::Status begun = Begin(text);
+    if (!begun.ok()) Stop(std::move(begun));
+  }
+  if (shadow_ != nullptr || !hints_.empty()) {
+    width_ = std::clamp(2 * width_, kFirstWidth, kMostWidth);
+    StepShadow();
+    SubmitHints();
+  }
+  last_ = text;
+  return pending;
+}
+
+size_t LookAhead::Find(const RowText& text) const {
+  const auto found = std::find_if(hints_.begin(), hints_.end(),
+                                  [&text](const Hint& hint) { return hint.text == text; });
+  return found - hints_.begin();
+}
+
+std::optional<PendingAnswer> LookAhead::TakeHint(const RowText& text) {
+  if (hints_.empty()) return std::nullopt;
+  const size_t found = Find(text);
+  if (found == hints_.size()) {
+    // SQLite may ask for a row again at once; the memo has it.
+    num_missing_ += !(last_ == text);
+    if (num_missing_ > kTolerated && num_missing_ > num_taken_) {
+      Stop(absl::FailedPreconditionError("its rows could not be foreseen"));
+    }
+    return std::nullopt;
+  }
+  PendingAnswer pending = std::move(hints_[found].pending);
+  DropHints(found + 1);
+  ++num_taken_;
+  num_wrong_ += static_cast<int64_t>(found);
+  if (num_wrong_ > 4 * kTolerated && num_wrong_ > 2 * num_taken_) {
+    Stop(absl::FailedPreconditionError("its rows come in another order than foreseen"));
+  }
+  return pending;
+}
+
+absl::StatusOr<sqlite3_stmt*> LookAhead::FindStatement() {
+  sqlite3_stmt* found = nullptr;
+  for (sqlite3_stmt* statement : BusyStatements(connection_->db())) {
+    const std::vector<const LookAhead*>& running = connection_->look_ahead().running;
+    const bool others = std::any_of(running.begin(), running.end(), [&](const LookAhead* other) {
+      return other->statement() == statement;
+    });
+    if (others || IsShadow(sqlite3_sql(statement)) || !CallsGenerate(sqlite3_sql(statement))) {
+      continue;
+    }
+    if (found != nullptr) {
+      return absl::FailedPreconditionError("several statements that generate run at a time");
+    }
+    found = statement;
+  }
+  if (found == nullptr) return absl::FailedPreconditionError("its text is not known");
+  return found;
+}
+
+// Makes the shadow and steps it to where the statement is: at the row `now`.
+absl::Status LookAhead::Begin(const RowText& now) {
+  ASSIGN_OR_RETURN(sqlite3_stmt * statement, FindStatement());
+  statement_ = statement;
+  if (connection_->settings().lookahead == "off") {
+    return absl::FailedPreconditionError("lm_settings has lookahead 'off'");
+  }
+  const int runs = std::max(sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_RUN, 0), 1);
+  if (sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_FULLSCAN_STEP, 0) / runs > kMostScanned) {
+    return absl::FailedPreconditionError("it reads too many rows");
+  }
+  const std::string sql = ExpandedSql(statement);
+  if (sql.empty() || sql.size() > kMostSqlBytes) {
+    return absl::FailedPreconditionError("its text is too long");
+  }
+  ASSIGN_OR_RETURN(const std::string shadow, ShadowOf(sql));
+  ASSIGN_OR_RETURN(shadow_, PrepareShadow(connection_->db(), shadow));
+  width_ = kSearched;
+  StepShadow();
+  const size_t here = Find(now);
+  if (here == hints_.size()) {
+    return absl::FailedPreconditionError("its rows come in another order than foreseen");
+  }
+  DropHints(here + 1);
+  width_ = 0;
+  return absl::OkStatus();
+}
+
+absl::Status LookAhead::Foresee(RowPrompt row) {
+  if (++num_foreseen_ <= num_skipped_ || !Foreseeable(row)) return absl::OkStatus();
+  if (hints_.size() >= most_hints_) {
+    full_ = true;
+    return absl::ResourceExhaustedError("far enough");
+  }
+  RowText text(row);
+  hints_.push_back({std::move(text), PendingAnswer(std::move(row))});
+  return absl::OkStatus();
+}
+
+void LookAhead::StepShadow() {
+  for (int i = 0; i < kRowsAtATime && shadow_ != nullptr && hints_.size() < width_; ++i) {
+    StepOnce();
+  }
+}
+
+void LookAhead::StepOnce() {
+  connection_->look_ahead().stepping = this;
+  const int code = sqlite3_step(shadow_.get());
+  connection_->look_ahead().stepping = nullptr;
+  if (code == SQLITE_ROW) return;
+  if (!full_)
+    return shadow_.reset();  // it is at its end, or has failed as the statement may yet do
+  full_ = false;
+  sqlite3_reset(shadow_.get());
+  num_skipped_ = std::exchange(num_foreseen_, 0) - 1;
+  most_hints_ *= 2;  // or the rows known already would be read too often
+}
+
+void LookAhead::DropHints(size_t count) {
+  for (size_t i = 0; i < count; ++i) hints_.pop_front();
+  submitted_ -= std::min(submitted_, count);
+}
+
+void LookAhead::SubmitHints() {
+  while (submitted_ < std::min(width_, hints_.size()) && hints_[submitted_].pending.Submit()) {
+    ++submitted_;
+  }
+}
+
+void LookAhead::Stop(absl::Status why) {
+  off_ = std::move(why);
+  shadow_.reset();
+  hints_.clear();
+  submitted_ = 0;
+}
+
+}  // namespace lm

@@ -1,0 +1,240 @@
+#include "extension/shadow_statement.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "absl/types/span.h"
+#include "engine/base/status_macros.h"
+#include "extension/sql_tokens.h"
+
+namespace lm {
+namespace {
+
+using Tokens = std::vector<SqlToken>;
+
+// The comment is for those who trace their connection, and for IsShadow.
+constexpr absl::string_view kMark = "/* sqlite-lm: look-ahead */ ";
+
+// Ours that a shadow may call: the first two know that they are called by one, the others change
+// nothing.
+constexpr absl::string_view kForeseen[] = {"generate", "lm_try"};
+constexpr absl::string_view kHarmless[] = {"lm_token_count", "lm_tokenize", "lm_detokenize",
+                                           "lm_render", "lm_version"};
+
+bool IsOneOf(absl::string_view name, absl::Span<const absl::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Half-open ranges of tokens, and the text from the first to the last of one.
+struct Range {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
+absl::string_view TextOf(const Tokens& tokens, Range range) {
+  if (range.begin >= range.end) return "";
+  const absl::string_view last = tokens[range.end - 1].text;
+  const char* begin = tokens[range.begin].text.data();
+  return {begin, static_cast<size_t>(last.data() + last.size() - begin)};
+}
+
+bool CallsGenerate(const Tokens& tokens, Range range) {
+  for (size_t i = range.begin; i + 1 < range.end; ++i) {
+    if (!tokens[i + 1].Is("(")) continue;
+    for (absl::string_view name : kForeseen) {
+      if (tokens[i].Names(name)) return true;
+    }
+  }
+  return false;
+}
+
+// The first token from `from` on, outside of parentheses, that is one of the words; else the end.
+size_t FindWord(const Tokens& tokens, size_t from, absl::Span<const absl::string_view> words) {
+  for (size_t i = from; i < tokens.size(); ++i) {
+    if (tokens[i].depth != 0) continue;
+    for (absl::string_view word : words) {
+      if (!tokens[i].Is(word)) continue;
+      // IS [NOT] DISTINCT FROM is an operator.
+      if (word == "FROM" && i > 0 && tokens[i - 1].Is("DISTINCT")) continue;
+      // ON belongs to a join, unless it is ON CONFLICT.
+      if (word == "ON" && (i + 1 == tokens.size() || !tokens[i + 1].Is("CONFLICT"))) continue;
+      return i;
+    }
+  }
+  return tokens.size();
+}
+
+// The right sides of SET a = ..., b = ... that generate.
+std::string GeneratingExpressions(const Tokens& tokens, Range assignments) {
+  std::vector<absl::string_view> expressions;
+  size_t begin = assignments.begin;
+  while (begin < assignments.end) {
+    size_t end = begin, equals = assignments.end;
+    for (; end < assignments.end; ++end) {
+      if (tokens[end].depth != 0) continue;
+      if (tokens[end].Is(",")) break;
+      if (tokens[end].Is("=") && equals == assignments.end) equals = end;
+    }
+    const Range expression{std::min(equals + 1, end), end};
+    if (CallsGenerate(tokens, expression)) expressions.push_back(TextOf(tokens, expression));
+    begin = end + 1;
+  }
+  if (expressions.empty()) return "1";
+  std::string list;
+  for (absl::string_view e : expressions) absl::StrAppend(&list, list.empty() ? "" : ", ", e);
+  return list;
+}
+
+std::string ShadowOfUpdate(const Tokens& tokens, absl::string_view with, size_t update) {
+  size_t table = update + 1;
+  if (table + 1 < tokens.size() && tokens[table].Is("OR")) table += 2;
+  const size_t set = FindWord(tokens, table, {"SET"});
+  const size_t from = FindWord(tokens, set, {"FROM", "WHERE", "RETURNING", "ORDER", "LIMIT", ";"});
+  const size_t where = FindWord(tokens, from, {"WHERE", "RETURNING", "ORDER", "LIMIT", ";"});
+  const size_t end = FindWord(tokens, where, {"RETURNING", ";"});
+  std::string shadow =
+      absl::StrCat(with, "SELECT ", GeneratingExpressions(tokens, {std::min(set + 1, from), from}),
+                   " FROM ", TextOf(tokens, {table, set}));
+  if (from < where) absl::StrAppend(&shadow, ", ", TextOf(tokens, {from + 1, where}));
+  return absl::StrCat(shadow, " ", TextOf(tokens, {where, end}));
+}
+
+}  // namespace
+
+bool CallsGenerate(absl::string_view sql) {
+  const Tokens tokens = SqlTokens(sql);
+  return CallsGenerate(tokens, {0, tokens.size()});
+}
+
+bool IsShadow(absl::string_view sql) { return absl::StartsWith(sql, kMark); }
+
+absl::StatusOr<std::string> ShadowOf(absl::string_view sql) {
+  const Tokens tokens = SqlTokens(sql);
+  // WITH ... goes before the SELECT as it does before the statement.
+  const size_t verb = FindWord(
+      tokens, 0, {"SELECT", "VALUES", "INSERT", "REPLACE", "UPDATE", "DELETE", "CREATE", ";"});
+  if (verb == tokens.size()) return absl::UnimplementedError("it is no statement with rows");
+  const std::string with = verb > 0 ? absl::StrCat(TextOf(tokens, {0, verb}), " ") : std::string();
+  const SqlToken& word = tokens[verb];
+  if (word.Is("UPDATE")) return absl::StrCat(kMark, ShadowOfUpdate(tokens, with, verb));
+  if (word.Is("DELETE")) {
+    const size_t end = FindWord(tokens, verb, {"RETURNING", ";"});
+    return absl::StrCat(kMark, with, "SELECT 1 ", TextOf(tokens, {verb + 1, end}));
+  }
+  size_t select = verb;
+  if (!word.Is("SELECT") && !word.Is("VALUES")) {
+    select = FindWord(tokens, verb + 1, {"SELECT", "VALUES", "WITH"});
+    if (select == tokens.size()) return absl::UnimplementedError("it reads no rows");
+  }
+  const size_t end = select == verb ? FindWord(tokens, select, {";"})
+                                    : FindWord(tokens, select, {"ON", "RETURNING", ";"});
+  return absl::StrCat(kMark, with, TextOf(tokens, {select, end}));
+}
+
+namespace {
+
+absl::Status Noticeable(absl::string_view why) { return absl::FailedPreconditionError(why); }
+
+absl::StatusOr<OwnedStatement> Prepare(sqlite3* db, const std::string& sql) {
+  sqlite3_stmt* statement = nullptr;
+  const int code = sqlite3_prepare_v2(db, sql.c_str(), -1, &statement, nullptr);
+  if (code != SQLITE_OK || statement == nullptr) {
+    return Noticeable("what it reads could not be told from its text");
+  }
+  return OwnedStatement(statement);
+}
+
+absl::string_view ColumnText(sqlite3_stmt* row, int column) {
+  const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(row, column));
+  return text == nullptr ? absl::string_view() : absl::string_view(text);
+}
+
+// `call` is what EXPLAIN says of a function: its name, and in parentheses how many arguments it is
+// defined for (-1: any number).
+absl::Status CheckFunction(sqlite3_stmt* list, absl::string_view call, bool aggregate) {
+  const absl::string_view name = call.substr(0, call.rfind('('));
+  if (IsOneOf(name, kForeseen) || IsOneOf(name, kHarmless)) return absl::OkStatus();
+  sqlite3_bind_text64(list, 1, name.data(), name.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
+  int found = 0;
+  bool good = true;
+  while (sqlite3_step(list) == SQLITE_ROW) {
+    ++found;
+    const int flags = sqlite3_column_int(list, 1);
+    // The list says the contrary of what is so of the JSON functions; aggregates are not marked as
+    // deterministic, although SQLite's own are.
+    const bool innocuous = (flags & SQLITE_INNOCUOUS) != 0 || absl::StartsWith(name, "json");
+    const bool deterministic = (flags & SQLITE_DETERMINISTIC) != 0 || aggregate;
+    good = good && sqlite3_column_int(list, 0) != 0 && innocuous && deterministic;
+  }
+  sqlite3_reset(list);
+  if (found > 0 && good) return absl::OkStatus();
+  return Noticeable(
+      absl::StrCat("it calls ", name, "(), which is not built in, deterministic and innocuous"));
+}
+
+bool IsOwnCollation(absl::string_view name) {
+  return name.empty() || name == "B" || name == "BINARY" || name == "NOCASE" || name == "RTRIM";
+}
+
+// The fourth operand of an instruction, where it has collations: k(2,B,-NOCASE) or NOCASE-8.
+absl::Status CheckCollations(absl::string_view opcode, absl::string_view operand) {
+  constexpr absl::string_view kComparing[] = {"Eq", "Ne", "Lt", "Le", "Gt", "Ge", "CollSeq"};
+  if (opcode == "String8") return absl::OkStatus();
+  std::vector<absl::string_view> names;
+  if (absl::ConsumePrefix(&operand, "k(") && absl::ConsumeSuffix(&operand, ")")) {
+    names = absl::StrSplit(operand, ',');
+    names.erase(names.begin());  // their number
+  } else if (IsOneOf(opcode, kComparing)) {
+    for (absl::string_view encoding : {"-8", "-16LE", "-16BE"}) {
+      if (absl::ConsumeSuffix(&operand, encoding)) names = {operand};
+    }
+  }
+  for (absl::string_view name : names) {
+    absl::ConsumePrefix(&name, "-");   // descending
+    absl::ConsumePrefix(&name, "N.");  // NULLS in the other place
+    if (IsOwnCollation(name)) continue;
+    return Noticeable(absl::StrCat("it uses the collation ", name, ", which is not built in"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<OwnedStatement> PrepareShadow(sqlite3* db, const std::string& sql) {
+  ASSIGN_OR_RETURN(OwnedStatement shadow, Prepare(db, sql));
+  if (sqlite3_stmt_readonly(shadow.get()) == 0) return Noticeable("it writes while it reads");
+  ASSIGN_OR_RETURN(OwnedStatement program, Prepare(db, absl::StrCat("EXPLAIN ", sql)));
+  ASSIGN_OR_RETURN(OwnedStatement list,
+                   Prepare(db, "SELECT builtin, flags FROM pragma_function_list WHERE name = ?1"));
+  constexpr int kOpcode = 1, kP4 = 5;
+  int virtual_tables = 0;
+  int code;
+  while ((code = sqlite3_step(program.get())) == SQLITE_ROW) {
+    const std::string opcode(ColumnText(program.get(), kOpcode));
+    const std::string operand(ColumnText(program.get(), kP4));
+    if (absl::StrContains(opcode, "Func") || absl::StartsWith(opcode, "Agg")) {
+      if (operand.empty()) continue;
+      RETURN_IF_ERROR(CheckFunction(list.get(), operand, absl::StartsWith(opcode, "Agg")));
+    } else if (opcode == "VOpen") {
+      ++virtual_tables;
+    } else {
+      RETURN_IF_ERROR(CheckCollations(opcode, operand));
+    }
+  }
+  if (code != SQLITE_DONE) return Noticeable("its program could not be read");
+  if (virtual_tables > 0) {
+    const Tokens tokens = SqlTokens(sql);
+    const auto known = std::count_if(tokens.begin(), tokens.end(), [](const SqlToken& token) {
+      return token.Names("json_each") || token.Names("json_tree");
+    });
+    if (known < virtual_tables) return Noticeable("it reads a virtual table");
+  }
+  return shadow;
+}
+
+}  // namespace lm

@@ -1,0 +1,36 @@
+// The shadow of a statement: a SELECT that reads the rows the statement reads and evaluates the
+// same calls of generate(), in the same order, and does nothing else.
+//
+//   ASSIGN_OR_RETURN(std::string sql, ShadowOf("UPDATE t SET y = generate(x) WHERE y IS NULL"));
+//   // SELECT generate(x) FROM t WHERE y IS NULL
+//   ASSIGN_OR_RETURN(OwnedStatement shadow, PrepareShadow(db, sql));
+#ifndef LM_EXTENSION_SHADOW_STATEMENT_H_
+#define LM_EXTENSION_SHADOW_STATEMENT_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "extension/owned_statement.h"
+
+namespace lm {
+
+// The calls that a shadow is made for.
+bool CallsGenerate(absl::string_view sql);
+
+// A SELECT is its own shadow; INSERT, CREATE TABLE AS, UPDATE and DELETE have one. Unimplemented,
+// with a clause that says why, for others. The result need not be valid SQL: PrepareShadow tells.
+absl::StatusOr<std::string> ShadowOf(absl::string_view sql);
+
+// Prepares a shadow if running it can be noticed by nobody: it must only read, and call nothing but
+// generate(), lm_try() and functions that are built in, deterministic and innocuous; its virtual
+// tables must be json_each or json_tree, its collations SQLite's own. What it calls is read from
+// its bytecode. FailedPrecondition, with a clause that says why, otherwise.
+absl::StatusOr<OwnedStatement> PrepareShadow(sqlite3* db, const std::string& sql);
+
+// Whether a statement of the connection is a shadow.
+bool IsShadow(absl::string_view sql);
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_SHADOW_STATEMENT_H_

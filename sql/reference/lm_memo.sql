@@ -1,0 +1,22 @@
+-- lm_memo(model, options, tokens, hits, bytes)
+--
+-- The generations that are remembered. At temperature 0, or with a seed, an answer is a function of model,
+-- prompt and options, so it is generated once; {"cache": false} opts out.
+
+SELECT generate('one', NULL, '{"max_tokens":4}') = generate('one', NULL, '{"max_tokens":4}');
+--> 1
+SELECT model, options, tokens > 1, hits, bytes > 1 FROM lm_memo;
+--> default|{"max_tokens":4}|1|1|1
+SELECT requests, memo_hits FROM lm_stats WHERE phase = 'decode';
+--> 1|1
+
+DELETE FROM lm_memo;
+SELECT count(*) FROM lm_memo;
+--> 0
+
+-- In a file of its own, answers outlive transactions and processes.
+INSERT INTO temp.lm_settings VALUES ('memo', '$TMP/memo.db');
+SELECT generate('one', NULL, '{"max_tokens":4}') IS NOT NULL;
+--> 1
+SELECT count(*) FROM lm_memo;
+--> 1

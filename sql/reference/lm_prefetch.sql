@@ -1,0 +1,19 @@
+-- lm_prefetch(prompt [, system [, options]])  ->  aggregate, INTEGER: rows that have an answer now
+--
+-- Generates all rows together into the memo. The plain UPDATE that follows finds its answers there: it
+-- generates nothing, and holds its write lock for milliseconds.
+
+CREATE TEMP TABLE reviews(id INTEGER PRIMARY KEY, body TEXT, label TEXT);
+INSERT INTO reviews(body) VALUES ('it flies'), ('it tore'), ('it leaks');
+
+SELECT lm_prefetch(body, 'Label the review.', '{"max_tokens":4}') FROM reviews WHERE label IS NULL;
+--> 3
+UPDATE reviews SET label = generate(body, 'Label the review.', '{"max_tokens":4}') WHERE label IS NULL;
+SELECT count(label) FROM reviews;
+--> 3
+SELECT requests FROM lm_stats WHERE phase = 'decode';
+--> 3
+
+-- What is not remembered cannot be fetched ahead.
+SELECT lm_prefetch(body, NULL, '{"temperature":0.8}') FROM reviews;
+--! nothing would be remembered

@@ -1,0 +1,261 @@
+"""Looking ahead: plain statements decode their rows together, and nobody can tell but by the time.
+
+Each statement runs twice, on a database of its own: with look-ahead and without. Results, changes and what can be done
+afterwards are the same; how many generations were under way at a time is not.
+"""
+import pathlib
+import sqlite3
+import tempfile
+import unittest
+
+import harness
+
+OPTIONS = '{"max_tokens":8,"cache":false}'
+G = f"generate(body, 'You are a poet.', '{OPTIONS}')"
+ROWS = 60
+ALONE = 1.5  # rows in a decode step, on average, of a statement that generates one after the other
+
+
+class LookAheadTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def connect(self, lookahead, name=None):
+        path = str(pathlib.Path(self.folder.name) / (name or f"{lookahead}.db"))
+        connection = harness.connect(path)
+        connection.execute("INSERT INTO temp.lm_settings VALUES ('lookahead', ?)", (lookahead,))
+        connection.execute("CREATE TABLE notes(id INTEGER PRIMARY KEY, kind TEXT, body TEXT, y TEXT)")
+        connection.executemany("INSERT INTO notes(kind, body) VALUES (?, ?)", [
+            ("abc"[i % 3], None if i % 10 == 4 else f"note {i % 50} about the weather") for i in range(ROWS)])
+        connection.execute("CREATE INDEX notes_y ON notes(y)")
+        return connection
+
+    def occupancy(self, connection, run):
+        """What run() returns, and how many rows its decode steps had on average."""
+        sql = ("SELECT tokens_decoded - requests, coalesce((tokens_decoded - requests) / batch_occupancy, 0) "
+               "FROM lm_stats WHERE phase = 'decode'")
+        before = connection.execute(sql).fetchone() or (0, 0)
+        result = run()
+        after = connection.execute(sql).fetchone() or (0, 0)
+        steps = after[1] - before[1]
+        return result, (after[0] - before[0]) / steps if steps else 0
+
+    def both(self, run, foreseen=True):
+        """run(connection) with and without look-ahead: the same result and the same table afterwards."""
+        seen = []
+        for lookahead in ("off", "on"):
+            connection = self.connect(lookahead, f"{lookahead}{id(run)}.db")
+            harness.value(connection, f"SELECT generate('warm up', NULL, '{OPTIONS}')")
+            result, rows = self.occupancy(connection, lambda c=connection: run(c))
+            table = connection.execute("SELECT * FROM notes ORDER BY id").fetchall()
+            seen.append((result, table, rows))
+            # Nothing holds a lock, a cursor or the schema.
+            self.assertFalse(connection.in_transaction)
+            connection.execute("DROP TABLE notes")
+            connection.execute("VACUUM")
+            connection.close()
+        self.assertEqual(seen[0][:2], seen[1][:2])
+        self.assertLess(seen[0][2], ALONE)
+        if foreseen:
+            self.assertGreater(seen[1][2], 2 * ALONE)
+        else:
+            self.assertLess(seen[1][2], ALONE)
+        return seen[1][0]
+
+    def query(self, sql, *parameters, foreseen=True):
+        return self.both(lambda connection: connection.execute(sql, parameters).fetchall(), foreseen)
+
+    def test_select(self):
+        rows = self.query(f"SELECT id, {G} FROM notes")
+        self.assertEqual(len(rows), ROWS)
+        self.assertEqual(sum(answer is None for _, answer in rows), ROWS // 10)
+
+    def test_select_of_many_shapes(self):
+        for sql in (f"SELECT id, {G} FROM notes ORDER BY id DESC",
+                    f"SELECT id, {G} FROM notes WHERE kind <> 'b' ORDER BY kind, id",
+                    f"SELECT id, {G} AS g FROM notes WHERE g IS NOT NULL",
+                    f"SELECT count(*), sum(length({G})) FROM notes",
+                    f"SELECT kind, group_concat({G}, '|') FROM notes GROUP BY kind",
+                    f"SELECT {G} AS g, count(*) FROM notes GROUP BY g ORDER BY g",
+                    f"SELECT id FROM notes WHERE {G} > 'm'",
+                    f"SELECT max(g) FROM (SELECT {G} AS g FROM notes LIMIT 40)",
+                    f"WITH n AS (SELECT * FROM notes WHERE id > 5) SELECT id, {G} FROM n -- and that is all",
+                    f"SELECT n.id, {G} FROM notes n JOIN (SELECT DISTINCT kind FROM notes) k USING (kind)",
+                    f"SELECT id, {G} FROM notes WHERE id < 20 UNION ALL SELECT -id, {G} FROM notes WHERE id < 20",
+                    f"SELECT value, generate('note ' || value, NULL, '{OPTIONS}') FROM json_each('[1,2,3,4,5,6,7,8,9,10,11,12,13,14]')",
+                    f"SELECT id, json_extract(lm_try(lower(body), NULL, '{OPTIONS}'), '$.value') FROM notes",
+                    f"SELECT id, generate({G}) FROM notes LIMIT 20"):
+            with self.subTest(sql=sql):
+                self.query(sql)
+
+    def test_limit_parameters_and_steps(self):
+        self.query(f"SELECT id, {G} FROM notes LIMIT 20 OFFSET 3")
+        self.query("SELECT id, generate(? || body, :system, :options) FROM notes WHERE id BETWEEN ? AND ? + 0.5 LIMIT ?",
+                   "it's ", "You are a poet.", OPTIONS, 5, 40, 30)
+
+        def some(connection):
+            cursor = connection.execute(f"SELECT id, {G} FROM notes")
+            rows = [cursor.fetchone() for _ in range(12)]
+            cursor.close()
+            return rows
+        self.both(some)
+
+    def test_no_more_is_generated_than_a_limit_allows(self):
+        connection = self.connect("on")
+        harness.value(connection, f"SELECT generate('warm up', NULL, '{OPTIONS}')")
+        sql = "SELECT requests FROM lm_stats WHERE phase = 'decode'"
+        before = harness.value(connection, sql)
+        connection.execute(f"SELECT id, {G} FROM notes WHERE body IS NOT NULL LIMIT 9").fetchall()
+        self.assertEqual(harness.value(connection, sql), before + 9)
+
+    def test_update_insert_delete_create(self):
+        self.query(f"UPDATE notes SET y = {G}")
+        self.query(f"UPDATE notes SET kind = 'z', y = {G} WHERE y IS NULL AND id % 2 = 0")
+        self.query(f"UPDATE notes SET y = {G} WHERE y IS NULL RETURNING id, y")
+        self.query(f"WITH k(kind) AS (VALUES ('a'), ('b')) UPDATE OR IGNORE notes AS n SET y = {G} FROM k WHERE n.kind = k.kind")
+        self.query(f"INSERT INTO notes(kind, body) SELECT {G}, 'new' FROM notes WHERE id < 40")
+        self.query(f"INSERT INTO notes(id, body) SELECT id, {G} FROM notes WHERE id < 40 ON CONFLICT(id) DO UPDATE SET y = excluded.body")
+        self.query(f"DELETE FROM notes WHERE {G} > 'm'")
+        self.query(f"CREATE TABLE other AS SELECT id, {G} AS g FROM notes")
+        self.query(f"CREATE TEMP TABLE other AS SELECT id, {G} AS g FROM notes")
+
+    def test_in_a_transaction(self):
+        def run(connection):
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("INSERT INTO notes(kind, body) VALUES ('n', 'not committed yet')")
+            connection.execute("SAVEPOINT s")
+            connection.execute(f"UPDATE notes SET y = {G} WHERE y IS NULL")
+            connection.execute("RELEASE s")
+            connection.execute("ALTER TABLE notes ADD COLUMN z")
+            connection.execute("COMMIT")
+            return connection.execute("PRAGMA integrity_check").fetchall()
+        self.both(run)
+
+    def test_an_update_that_is_rolled_back(self):
+        def run(connection):
+            connection.execute("BEGIN")
+            connection.execute(f"UPDATE notes SET y = {G}")
+            connection.execute("ROLLBACK")
+        self.both(run)
+
+    def test_temp_and_attached_tables(self):
+        def run(connection):
+            connection.execute("CREATE TEMP TABLE t AS SELECT * FROM notes")
+            connection.execute("ATTACH ':memory:' AS aux")
+            connection.execute("CREATE TABLE aux.t AS SELECT id, body FROM notes WHERE id > 30")
+            connection.execute(f"UPDATE temp.t SET y = {G}")
+            rows = connection.execute(f"SELECT a.id, {G.replace('body', 'a.body')}, t.y FROM aux.t a JOIN temp.t t USING (id)").fetchall()
+            connection.execute("DETACH aux")
+            return rows
+        self.both(run)
+
+    def test_the_table_changes_between_rows(self):
+        def run(connection):
+            rows = []
+            for id_, answer in connection.execute(f"SELECT id, {G} FROM notes"):
+                rows.append((id_, answer))
+                connection.execute("UPDATE notes SET body = body || ' (' || ? || ')' WHERE id > ?", (id_, id_))
+                if id_ % 7 == 0:
+                    connection.execute("DELETE FROM notes WHERE id = ?", (id_ + 3,))
+                if id_ == 20:
+                    connection.execute("INSERT INTO notes(id, body) VALUES (1000, 'late')")
+            return rows
+        seen = []
+        for lookahead in ("off", "on"):
+            connection = self.connect(lookahead)
+            seen.append((run(connection), connection.execute("SELECT * FROM notes").fetchall()))
+        self.assertEqual(seen[0], seen[1])
+
+    def test_two_statements_at_a_time(self):
+        def run(connection):
+            one = connection.execute(f"SELECT id, {G} FROM notes")
+            two = connection.execute(f"SELECT id, {G} FROM notes ORDER BY id DESC")
+            rows = []
+            for a, b in zip(one, two):
+                rows.append((a, b))
+            return rows
+        seen = [run(self.connect(lookahead)) for lookahead in ("off", "on")]
+        self.assertEqual(seen[0], seen[1])
+
+    def test_functions_that_are_not_sqlites_are_never_called_by_it(self):
+        calls = []
+
+        def run(connection):
+            calls.clear()
+            connection.create_function("mine", 1, lambda x: calls.append(x) or x)
+            rows = connection.execute(f"SELECT id, mine(id), {G} FROM notes").fetchall()
+            self.assertEqual(len(calls), ROWS)
+            return rows
+        self.both(run, foreseen=False)
+
+        def declared(connection):
+            calls.clear()
+            connection.create_function("lower", 1, lambda x: calls.append(x) or x, deterministic=True)
+            rows = connection.execute(f"SELECT id, lower(id), {G} FROM notes").fetchall()
+            self.assertEqual(len(calls), ROWS)
+            return rows
+        self.both(declared, foreseen=False)
+
+    def test_nor_are_collations_random_or_virtual_tables(self):
+        def collated(connection):
+            connection.create_collation("mine", lambda a, b: (a > b) - (a < b))
+            return connection.execute(f"SELECT id, {G} FROM notes WHERE kind > 'a' COLLATE mine").fetchall()
+        self.both(collated, foreseen=False)
+        self.query(f"SELECT id, {G} FROM notes WHERE random() IS NOT NULL", foreseen=False)
+        self.query(f"SELECT id, {G} FROM notes WHERE changes() >= 0", foreseen=False)
+        self.query(f"SELECT key, generate(value, NULL, '{OPTIONS}') FROM lm_each('[1,2,3,4,5,6,7,8,9,1,2,3]', NULL, '{{\"max_tokens\":1}}')",
+                   foreseen=False)
+
+    def test_errors_come_where_they_would(self):
+        def run(connection):
+            connection.execute("UPDATE notes SET body = x'00' WHERE id = 30")
+            seen = []
+            with self.assertRaises(sqlite3.OperationalError) as raised:
+                for row in connection.execute(f"SELECT id, {G} FROM notes"):
+                    seen.append(row)
+            with self.assertRaises(sqlite3.OperationalError):
+                connection.execute(f"UPDATE notes SET y = {G}")
+            return seen, str(raised.exception)
+        seen, message = self.both(run)
+        self.assertEqual(len(seen), 29)
+        self.assertIn("prompt must be text", message)
+        self.both(lambda connection: connection.execute(
+            f"SELECT id, generate(CASE id WHEN 30 THEN x'00' ELSE body END, NULL, '{OPTIONS[:-1]},\"on_error\":\"null\"}}') FROM notes").fetchall())
+
+    def test_a_deadline_is_not_shared_with_others(self):
+        options = OPTIONS[:-1] + ',"timeout_ms":60000}'
+        self.query(f"SELECT id, generate(body, NULL, '{options}') FROM notes", foreseen=False)
+
+    def test_prepared_statements_that_run_again(self):
+        def run(connection):
+            rows = []
+            for kind in "abcab":
+                rows += connection.execute(f"SELECT id, {G} FROM notes WHERE kind = ?", (kind,)).fetchall()
+            return rows
+        self.both(run)
+
+    def test_an_authorizer_that_forbids_its_means_is_obeyed(self):
+        def run(connection):
+            connection.set_authorizer(lambda action, *rest: sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_PRAGMA else sqlite3.SQLITE_OK)
+            rows = connection.execute(f"SELECT id, {G} FROM notes").fetchall()
+            connection.set_authorizer(None)
+            return rows
+        self.both(run, foreseen=False)
+
+    def test_a_statement_that_could_not_be_foreseen_is_hinted_at(self):
+        connection = self.connect("off")
+        connection.execute(f"SELECT id, {G} FROM notes").fetchall()
+        hint = harness.value(connection, "SELECT hint FROM lm_stats")
+        self.assertRegex(hint, r"generate\(\) for 54 rows one at a time .*lookahead 'off'.*lm_map\(")
+        connection = self.connect("on")
+        connection.execute(f"SELECT id, {G} FROM notes").fetchall()
+        self.assertIsNone(harness.value(connection, "SELECT hint FROM lm_stats"))
+        connection.execute(f"SELECT id, {G} FROM notes WHERE random() IS NOT NULL").fetchall()
+        self.assertIn("random()", harness.value(connection, "SELECT hint FROM lm_stats"))
+
+
+if __name__ == "__main__":
+    unittest.main()

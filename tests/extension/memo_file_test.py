@@ -1,0 +1,207 @@
+"""The memo in a file outlives statements, transactions and processes, and trusts no file."""
+import os
+import pathlib
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import harness
+
+OPTIONS = '{"max_tokens":4}'
+REQUESTS = "SELECT coalesce(sum(requests), 0) FROM lm_stats WHERE phase = 'decode'"
+
+
+class MemoFileTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = str(pathlib.Path(self.folder.name) / "memo.db")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def connect(self, name=":memory:", path=None):
+        connection = harness.connect(name)
+        connection.execute("INSERT INTO temp.lm_settings VALUES ('memo', ?)", (path or self.path,))
+        return connection
+
+    def ask(self, connection, prompt):
+        return harness.value(connection, "SELECT generate(?, NULL, ?)", prompt, OPTIONS)
+
+    def in_new_process(self, script):
+        """Runs a script with a connection `c` that has the memo; what it prints."""
+        head = ("import sys; sys.path.insert(0, sys.argv[1]); import harness\n"
+                "c = harness.connect()\n"
+                "c.execute(\"INSERT INTO temp.lm_settings VALUES ('memo', ?)\", (sys.argv[2],))\n")
+        folder = str(pathlib.Path(__file__).resolve().parent)
+        return subprocess.run([sys.executable, "-c", head + script, folder, self.path], check=True,
+                              capture_output=True, text=True, timeout=60).stdout
+
+    def test_another_process_generates_nothing(self):
+        answer = self.ask(self.connect(), "hello")
+        out = self.in_new_process(
+            f"print(harness.value(c, \"SELECT generate('hello', NULL, '{{\\\"max_tokens\\\":4}}')\"), "
+            f"harness.value(c, \"{REQUESTS}\"), sep='|')")
+        self.assertEqual(out, f"{answer}|0\n")
+
+    def test_connections_of_different_databases_share_it(self):
+        one = self.connect(str(pathlib.Path(self.folder.name) / "one.db"))
+        two = self.connect(str(pathlib.Path(self.folder.name) / "two.db"))
+        answer = self.ask(one, "between us")
+        before = harness.value(one, REQUESTS)
+        self.assertEqual(self.ask(two, "between us"), answer)
+        self.assertEqual(harness.value(one, REQUESTS), before)
+
+    def test_it_is_no_part_of_the_users_transaction(self):
+        connection = self.connect()
+        connection.execute("CREATE TABLE t(x)")
+        connection.execute("BEGIN")
+        connection.execute("INSERT INTO t SELECT generate('kept', NULL, ?)", (OPTIONS,))
+        connection.execute("ROLLBACK")
+        self.assertEqual(harness.value(connection, "SELECT count(*) FROM lm_memo"), 1)
+        self.assertEqual(harness.value(sqlite3.connect(self.path), "SELECT count(*) FROM generations"), 1)
+
+    def test_kill_minus_nine_loses_no_answer_that_anybody_had(self):
+        script = ("for i in range(100000):\n"
+                  "    harness.value(c, \"SELECT generate(?, NULL, '{\\\"max_tokens\\\":1}')\", f'row {i}')\n"
+                  "    print(i, flush=True)\n")
+        head = ("import sys; sys.path.insert(0, sys.argv[1]); import harness\n"
+                "c = harness.connect()\n"
+                "c.execute(\"INSERT INTO temp.lm_settings VALUES ('memo', ?)\", (sys.argv[2],))\n")
+        folder = str(pathlib.Path(__file__).resolve().parent)
+        for i in range(5):
+            path = f"{self.path}{i}"
+            with subprocess.Popen([sys.executable, "-c", head + script, folder, path],
+                                  stdout=subprocess.PIPE, text=True) as child:
+                child.stdout.readline()
+                time.sleep(0.02 * i)
+                os.kill(child.pid, signal.SIGKILL)
+                had = 1 + len(child.stdout.read().splitlines())
+            file = sqlite3.connect(path)
+            self.assertEqual(harness.value(file, "PRAGMA integrity_check"), "ok")
+            self.assertGreaterEqual(harness.value(file, "SELECT count(*) FROM generations"), had)
+
+    def test_lm_memo_lists_and_empties_it(self):
+        connection = self.connect()
+        self.ask(connection, "a")
+        self.ask(connection, "b")
+        self.ask(connection, "b")
+        rows = connection.execute("SELECT model, options, tokens > 1, hits, bytes > 1 FROM lm_memo").fetchall()
+        self.assertEqual(rows, [("default", OPTIONS, 1, 0, 1), ("default", OPTIONS, 1, 1, 1)])
+        connection.execute("DELETE FROM lm_memo WHERE hits = 1")
+        self.assertEqual(harness.value(connection, "SELECT count(*) FROM lm_memo"), 1)
+        connection.execute("DELETE FROM lm_memo")
+        before = harness.value(connection, REQUESTS)
+        self.ask(connection, "a")
+        self.ask(connection, "b")
+        self.assertEqual(harness.value(connection, REQUESTS), before + 2)
+
+    def test_a_setting_that_is_rolled_back_is_forgotten(self):
+        connection = harness.connect()
+        connection.execute("CREATE TABLE t(x)")
+        connection.execute("BEGIN")
+        connection.execute("INSERT INTO temp.lm_settings VALUES ('memo', ?)", (self.path,))
+        connection.execute("ROLLBACK")
+        self.ask(connection, "nobody's file")
+        self.assertEqual(harness.value(sqlite3.connect(self.path), "SELECT count(*) FROM generations"), 0)
+
+    def refusal(self, path):
+        with self.assertRaises(sqlite3.OperationalError) as raised:
+            self.connect(path=path)
+        return str(raised.exception)
+
+    def test_files_that_are_no_memo_are_refused_and_left_alone(self):
+        other = sqlite3.connect(self.path)
+        other.execute("CREATE TABLE generations(id, model)")
+        other.commit()
+        other.close()
+        before = pathlib.Path(self.path).read_bytes()
+        self.assertIn("no memo of this version", self.refusal(self.path))
+        self.assertEqual(pathlib.Path(self.path).read_bytes(), before)
+        text = self.path + ".txt"
+        pathlib.Path(text).write_text("not a database, but long enough to look at. " * 50)
+        self.assertIn("not a database", self.refusal(text))
+        self.assertIn("unable to open", self.refusal("/nowhere/at/all.db"))
+        self.assertIn("unable to open", self.refusal(self.folder.name))
+        database = str(pathlib.Path(self.folder.name) / "mine.db")
+        connection = harness.connect(database)
+        with self.assertRaisesRegex(sqlite3.OperationalError, "this database"):
+            connection.execute("CREATE TABLE t(x)")
+            connection.execute("INSERT INTO temp.lm_settings VALUES ('memo', ?)", (database,))
+
+    def test_a_schema_that_somebody_added_to_is_refused(self):
+        self.ask(self.connect(), "a")
+        for sql in ("CREATE TRIGGER evil AFTER INSERT ON generations BEGIN DELETE FROM generations; END",
+                    "CREATE TABLE more(x)", "DROP INDEX generations_by_hash", "PRAGMA user_version = 7"):
+            with self.subTest(sql=sql):
+                copy = f"{self.path}.{abs(hash(sql))}"
+                with sqlite3.connect(self.path) as source, sqlite3.connect(copy) as target:
+                    source.backup(target)
+                    target.execute(sql)
+                target.close()
+                self.assertRegex(self.refusal(copy), "another schema than ours|no memo of this version")
+
+    def test_rows_that_do_not_fit_their_seal_are_not_believed(self):
+        answer = self.ask(self.connect(), "a")
+        for change in ("answer = 'a lie'", "answer = x'ff'", "answer = CAST(x'ff' AS TEXT)", "tokens = x'0102'",
+                       "finish = 'whenever'", "finish = 'error'", "prompt = 'text'", "seal = seal + 1", "seal = 'x'",
+                       "options = '{}'", "model = 'other'", "tokens = zeroblob(400)"):
+            with self.subTest(change=change):
+                path = f"{self.path}.{abs(hash(change))}"
+                with sqlite3.connect(self.path) as source, sqlite3.connect(path) as target:
+                    source.backup(target)
+                    target.execute(f"UPDATE generations SET {change}")
+                target.close()
+                connection = self.connect(path=path)
+                before = harness.value(connection, REQUESTS)
+                self.assertEqual(self.ask(connection, "a"), answer)
+                self.assertEqual(harness.value(connection, REQUESTS), before + 1)
+                connection.execute("DELETE FROM lm_memo")
+                self.assertEqual(harness.value(sqlite3.connect(path), "SELECT count(*) FROM generations"), 0)
+
+    def test_a_damaged_file_is_an_error_that_names_it(self):
+        connection = self.connect()
+        for i in range(50):
+            self.ask(connection, f"row {i}")
+        connection.close()
+        copy = self.path + ".damaged"
+        data = bytearray(pathlib.Path(self.path).read_bytes())
+        data[4096:] = b"\x55" * (len(data) - 4096)
+        pathlib.Path(copy).write_bytes(data)
+        with self.assertRaisesRegex(sqlite3.OperationalError, "the memo '.*damaged': .*malformed"):
+            self.ask(self.connect(path=copy), "row 7")
+
+    def test_a_file_that_another_process_has_locked_delays_nobody(self):
+        connection = self.connect()
+        self.ask(connection, "first")
+        other = sqlite3.connect(self.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        begun = time.monotonic()
+        for i in range(5):
+            self.ask(connection, f"while locked {i}")
+        self.assertLess(time.monotonic() - begun, 2)
+        other.execute("COMMIT")
+        time.sleep(1.1)
+        self.ask(connection, "after")
+        self.assertEqual(harness.value(other, "SELECT count(*) FROM generations"), 7)
+
+    def test_several_processes_write_one_file(self):
+        script = ("for i in range(40):\n"
+                  "    harness.value(c, \"SELECT generate(?, NULL, '{\\\"max_tokens\\\":1}')\", f'row {i}')\n"
+                  "c.close()\n")
+        head = ("import sys; sys.path.insert(0, sys.argv[1]); import harness\n"
+                "c = harness.connect()\n"
+                "c.execute(\"INSERT INTO temp.lm_settings VALUES ('memo', ?)\", (sys.argv[2],))\n")
+        folder = str(pathlib.Path(__file__).resolve().parent)
+        children = [subprocess.Popen([sys.executable, "-c", head + script, folder, self.path]) for _ in range(3)]
+        self.assertEqual([child.wait(60) for child in children], [0, 0, 0])
+        file = sqlite3.connect(self.path)
+        self.assertEqual(harness.value(file, "SELECT count(DISTINCT prompt) FROM generations"), 40)
+        self.assertEqual(harness.value(file, "PRAGMA integrity_check"), "ok")
+
+
+if __name__ == "__main__":
+    unittest.main()
