@@ -157,9 +157,16 @@ absl::string_view ColumnText(sqlite3_stmt* row, int column) {
 // `call` is what EXPLAIN says of a function: its name, and in parentheses how many arguments it is
 // defined for (-1: any number).
 absl::Status CheckFunction(sqlite3_stmt* list, absl::string_view call, bool aggregate) {
-  const absl::string_view name = call.substr(0, call.rfind('('));
+  const size_t open = call.rfind('(');
+  if (open == absl::string_view::npos) return Noticeable("its program could not be read");
+  const absl::string_view name = call.substr(0, open);
   if (IsOneOf(name, kForeseen) || IsOneOf(name, kHarmless)) return absl::OkStatus();
+  int num_args = 0;
+  if (!absl::SimpleAtoi(absl::StripSuffix(call.substr(name.size() + 1), ")"), &num_args)) {
+    return Noticeable("its program could not be read");
+  }
   sqlite3_bind_text64(list, 1, name.data(), name.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
+  sqlite3_bind_int(list, 2, num_args);
   int found = 0;
   bool good = true;
   while (sqlite3_step(list) == SQLITE_ROW) {
@@ -210,7 +217,9 @@ absl::StatusOr<OwnedStatement> PrepareShadow(sqlite3* db, const std::string& sql
   if (sqlite3_stmt_readonly(shadow.get()) == 0) return Noticeable("it writes while it reads");
   ASSIGN_OR_RETURN(OwnedStatement program, Prepare(db, absl::StrCat("EXPLAIN ", sql)));
   ASSIGN_OR_RETURN(OwnedStatement list,
-                   Prepare(db, "SELECT builtin, flags FROM pragma_function_list WHERE name = ?1"));
+                   Prepare(db,
+                           "SELECT builtin, flags FROM pragma_function_list WHERE name = ?1 "
+                           "AND narg = ?2"));
   constexpr int kOpcode = 1, kP4 = 5;
   int virtual_tables = 0;
   int code;
