@@ -62,6 +62,7 @@ class WatchedModel : public LanguageModel {
       : model_(std::move(model)), inner_(model_->language_model()), book_(*book) {}
 
   int32_t vocab_size() const override { return inner_.vocab_size(); }
+  int32_t hidden_size() const override { return inner_.hidden_size(); }
   int32_t context_length() const override { return inner_.context_length(); }
   int32_t num_kv_blocks() const override { return inner_.num_kv_blocks(); }
   int64_t kv_block_bytes() const override { return inner_.kv_block_bytes(); }
