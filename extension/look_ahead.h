@@ -89,11 +89,12 @@ class LookAhead {
   size_t most_hints_;
   int64_t num_foreseen_ = 0;  // calls that the shadow has made since it began
   int64_t num_skipped_ = 0;   // of those, so many at first are known
-  int64_t num_waits_ = 0;     // calls that had to wait for the model
-  int64_t num_serial_ = 0;    // of those, the ones that nobody had foreseen
-  int64_t num_taken_ = 0;     // hints that were right
-  int64_t num_wrong_ = 0;     // hints that were passed over
-  int64_t num_missing_ = 0;   // calls that no hint was there for
+  int64_t num_calls_ = 0;
+  int64_t num_waits_ = 0;    // calls that had to wait for the model
+  int64_t num_serial_ = 0;   // of those, the ones that nobody had foreseen
+  int64_t num_taken_ = 0;    // hints that were right
+  int64_t num_wrong_ = 0;    // hints that were passed over
+  int64_t num_missing_ = 0;  // calls that no hint was there for
   std::optional<RowText> last_;
 };
 
