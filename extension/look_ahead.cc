@@ -18,7 +18,7 @@ constexpr int kLookAheadIndex = -0x6c6d32;
 
 constexpr size_t kFirstWidth = 8;  // doubled at each call, up to what a batch form keeps under way
 constexpr size_t kMostWidth = AnswerQueue::kMostUnderWay;
-constexpr size_t kSearched = 64;  // hints among which the statement's place must be found
+constexpr int64_t kSearched = 64;  // hints among which the statement's place must be found
 constexpr size_t kMostHints = 4096;
 constexpr int kRowsAtATime = 1024;  // that the shadow is stepped, whether they have prompts or not
 constexpr size_t kMostSqlBytes = 4 << 20;
@@ -180,23 +180,35 @@ absl::Status LookAhead::Begin(const RowText& now) {
     return absl::FailedPreconditionError("its text is too long");
   }
   ASSIGN_OR_RETURN(const std::string shadow, ShadowOf(sql));
-  ASSIGN_OR_RETURN(shadow_, PrepareShadow(connection_->db(), shadow));
-  width_ = kSearched;
-  StepShadow();
-  // Rows may be alike: where the calls so far fit, they are the first ones.
-  const size_t calls = static_cast<size_t>(num_calls_);
-  const bool fits = calls <= hints_.size() && hints_[calls - 1].text == now;
-  const size_t here = fits ? calls - 1 : Find(now);
-  if (here == hints_.size()) {
-    return absl::FailedPreconditionError("its rows come in another order than foreseen");
+  // As many calls ago as the statement has made, as a rule; where SQLite evaluates a call more
+  // often in the statement than in its shadow, nearer to the beginning.
+  const int64_t likely = std::max<int64_t>(num_calls_ - kSearched / 2, 0);
+  for (const int64_t skipped : {likely, int64_t{0}}) {
+    ASSIGN_OR_RETURN(shadow_, PrepareShadow(connection_->db(), shadow));
+    if (FindPlace(now, skipped)) return absl::OkStatus();
   }
+  return absl::FailedPreconditionError("its rows come in another order than foreseen");
+}
+
+// Steps a new shadow to the row `now`, which is not among its first `skipped` calls.
+bool LookAhead::FindPlace(const RowText& now, int64_t skipped) {
+  DropHints(hints_.size());
+  num_foreseen_ = 0;
+  num_skipped_ = skipped;
+  width_ = kSearched;
+  while (shadow_ != nullptr && hints_.size() < width_) StepShadow();
+  // Rows may be alike: where the calls so far fit, they are the first ones.
+  const size_t expected = static_cast<size_t>(num_calls_ - 1 - skipped);
+  const bool fits = expected < hints_.size() && hints_[expected].text == now;
+  const size_t here = fits ? expected : Find(now);
+  if (here == hints_.size()) return false;
   DropHints(here + 1);
   width_ = 0;
-  return absl::OkStatus();
+  return true;
 }
 
 absl::Status LookAhead::Foresee(RowPrompt row) {
-  if (++num_foreseen_ <= num_skipped_ || !Foreseeable(row)) return absl::OkStatus();
+  if (!Foreseeable(row) || ++num_foreseen_ <= num_skipped_) return absl::OkStatus();
   if (hints_.size() >= most_hints_) {
     full_ = true;
     return absl::ResourceExhaustedError("far enough");

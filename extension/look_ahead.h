@@ -67,6 +67,7 @@ class LookAhead {
   };
 
   absl::Status Begin(const RowText& now);
+  bool FindPlace(const RowText& now, int64_t skipped);
   absl::StatusOr<sqlite3_stmt*> FindStatement();
   size_t Find(const RowText& text) const;  // among hints_; their number where it is not
   std::optional<PendingAnswer> TakeHint(const RowText& text);

@@ -232,6 +232,16 @@ class LookAheadTest(unittest.TestCase):
         options = OPTIONS[:-1] + ',"timeout_ms":60000}'
         self.query(f"SELECT id, generate(body, NULL, '{options}') FROM notes", foreseen=False)
 
+    def test_a_statement_whose_first_rows_are_remembered(self):
+        connection = self.connect("on")
+        connection.execute("WITH RECURSIVE n(i) AS (VALUES (0) UNION ALL SELECT i + 1 FROM n WHERE i < 300) "
+                           "INSERT INTO notes(body) SELECT 'row ' || i FROM n")
+        options = '{"max_tokens":8}'
+        connection.execute("SELECT lm_prefetch(body, NULL, ?) FROM notes WHERE id < 250", (options,)).fetchall()
+        sql = "UPDATE notes SET y = generate(body, NULL, ?)"
+        _, rows = self.occupancy(connection, lambda: connection.execute(sql, (options,)))
+        self.assertGreater(rows, 2)
+
     def test_prepared_statements_that_run_again(self):
         def run(connection):
             rows = []
