@@ -74,6 +74,17 @@ std::string Tokenizer::BytesOf(int32_t id) const {
 
 absl::Status Tokenizer::Encode(absl::Span<const TextPiece> pieces,
                                std::vector<int32_t>* ids) const {
+  return EncodePieces(pieces, /*begins=*/true, ids);
+}
+
+absl::Status Tokenizer::EncodeInside(absl::string_view text, std::vector<int32_t>* ids) const {
+  const TextPiece piece = {std::string(text), TextKind::kPlain};
+  return EncodePieces(absl::MakeConstSpan(&piece, 1), /*begins=*/false, ids);
+}
+
+// `begins`: nothing, or a special token, precedes the text.
+absl::Status Tokenizer::EncodePieces(absl::Span<const TextPiece> pieces, bool begins,
+                                     std::vector<int32_t>* ids) const {
   std::string joined;
   std::vector<SpecialTokens::Range> markup;
   for (const TextPiece& piece : pieces) {
@@ -98,7 +109,6 @@ absl::Status Tokenizer::Encode(absl::Span<const TextPiece> pieces,
   }
   const absl::string_view text = joined;
   size_t pos = 0;
-  bool begins = true;
   for (const SpecialTokens::Match& match : special_tokens_->Find(text, markup)) {
     if (match.begin > pos) {
       RETURN_IF_ERROR(model_->Encode(text.substr(pos, match.begin - pos), begins, ids));

@@ -49,6 +49,10 @@ class Tokenizer {
   // the tools it comes from.
   absl::Status Encode(absl::Span<const TextPiece> pieces, std::vector<int32_t>* ids) const;
 
+  // Appends the tokens of a plain text that follows other text without a special token between: the
+  // vocabulary's space prefix is not put before it. Errors as those of Encode.
+  absl::Status EncodeInside(absl::string_view text, std::vector<int32_t>* ids) const;
+
   // What the model is fed for a plain text: BOS where the model adds one, then its tokens.
   absl::StatusOr<std::vector<int32_t>> EncodePlain(absl::string_view text) const;
 
@@ -80,6 +84,8 @@ class Tokenizer {
  private:
   Tokenizer() = default;
   bool Contains(int32_t id) const { return id >= 0 && id < size(); }
+  absl::Status EncodePieces(absl::Span<const TextPiece> pieces, bool begins,
+                            std::vector<int32_t>* ids) const;
   std::string BytesOf(int32_t id) const;
 
   Vocabulary vocabulary_;
