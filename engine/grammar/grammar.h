@@ -91,7 +91,8 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(absl::string_view gra
 // pattern, format (date, time, date-time, duration, email, hostname, ipv4, ipv6, uuid, uri),
 // minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf (a whole number to 256, or
 // 0.1, 0.01, …), anyOf, oneOf, allOf, $ref and $defs (recursive too), nullable, true and false.
-// oneOf is a union, like anyOf: that only one of its branches matches is up to the schema.
+// Of oneOf only one branch may match: branches that are not told apart by type, by const and enum, or
+// by their required properties are refused (write anyOf).
 // Where `properties` is given and additionalProperties is not, there are no others. Where `type` is
 // missing, keywords that belong to one type imply it.
 //
@@ -99,6 +100,10 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(absl::string_view gra
 // if, patternProperties, uniqueItems, …); annotations (title, description, default, examples, $id,
 // x-… and the like) are ignored. InvalidArgument too where nothing can be valid.
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileJsonSchema(absl::string_view schema);
+
+// The same where every property that is named is written, with null where it may also be absent:
+// what is extracted from a text that need not say everything.
+absl::StatusOr<std::shared_ptr<const Grammar>> CompileExtractionSchema(absl::string_view schema);
 
 }  // namespace lm
 

@@ -85,21 +85,24 @@ absl::StatusOr<std::string> GrammarMatcher::ForcedBytes() {
 }
 
 absl::StatusOr<std::vector<int32_t>> GrammarMatcher::ForcedTokens(
-    absl::FunctionRef<std::vector<int32_t>(absl::string_view)> tokenize) {
+    absl::FunctionRef<std::vector<int32_t>(absl::string_view)> tokenize, absl::string_view tail) {
   std::vector<int32_t> tokens;
   if (now_.ended) return tokens;
   Constraint::Position position = now_.position;
   ASSIGN_OR_RETURN(std::string forced, constraint_->SkipForced(&position, kMaxForcedBytes));
+  std::string text = absl::StrCat(tail, forced);
   // Whole characters only: tokenizers take text.
-  if (size_t valid = ValidUtf8Prefix(forced); valid != forced.size()) {
-    forced.resize(valid);
+  if (size_t valid = ValidUtf8Prefix(text); valid != text.size()) {
+    if (valid <= tail.size()) return tokens;
+    text.resize(valid);
     position = now_.position;
-    ASSIGN_OR_RETURN(const bool goes_on, constraint_->Advance(&position, forced));
+    ASSIGN_OR_RETURN(const bool goes_on,
+                     constraint_->Advance(&position, absl::string_view(text).substr(tail.size())));
     if (!goes_on) return absl::InternalError("forced bytes are not allowed");
   }
-  if (forced.empty()) return tokens;
-  absl::string_view rest = forced;
-  for (int32_t token : tokenize(forced)) {
+  if (text.size() == tail.size()) return tokens;
+  absl::string_view rest = text;
+  for (int32_t token : tokenize(text)) {
     const TokenTrie& trie = constraint_->trie();
     if (token < 0 || token >= trie.num_tokens() || trie.IsEndOfGeneration(token)) break;
     const absl::string_view bytes = trie.TokenBytes(token);
@@ -110,6 +113,7 @@ absl::StatusOr<std::vector<int32_t>> GrammarMatcher::ForcedTokens(
     rest.remove_prefix(bytes.size());
     tokens.push_back(token);
   }
+  if (text.size() - rest.size() < tail.size()) tokens.clear();
   return tokens;
 }
 

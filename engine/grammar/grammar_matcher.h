@@ -37,6 +37,9 @@ class GrammarMatcher {
 
   explicit GrammarMatcher(std::shared_ptr<Constraint> constraint);
 
+  // The length of a mask.
+  size_t mask_words() const { return constraint_->trie().mask_words(); }
+
   // Sets bit id % 64 of mask[id / 64] for every token that may come next, clears all others. Tokens
   // that end generation are set where CanEnd(); after one was accepted nothing is set.
   // InvalidArgument for a mask of another length than mask_words(); FailedPrecondition if no token
@@ -62,8 +65,14 @@ class GrammarMatcher {
   // The tokens of those bytes, as `tokenize` cuts them, that can be appended without asking: a last
   // token is left to the model where the vocabulary has a longer one that the grammar allows too
   // (forced `{"na` may become `{"`, `name`). Changes nothing: pass them to Accept.
+  //
+  // `tail` is how the text so far ends, where that may still be cut into other tokens (the model
+  // said
+  // `"`, `na` and `me` are forced: `"name` is one token). The result then stands for the tail too;
+  // it is empty where no cut of both together is certain.
   absl::StatusOr<std::vector<int32_t>> ForcedTokens(
-      absl::FunctionRef<std::vector<int32_t>(absl::string_view)> tokenize);
+      absl::FunctionRef<std::vector<int32_t>(absl::string_view)> tokenize,
+      absl::string_view tail = "");
 
   // Takes back the last n accepted tokens. InvalidArgument if there are fewer (or more than
   // kMaxRollback ago).

@@ -138,18 +138,6 @@ std::optional<uint8_t> KindsNamed(absl::string_view type) {
   return std::nullopt;
 }
 
-uint8_t KindOf(const SchemaJson& value) {
-  if (value.is_null()) return kNull;
-  if (value.is_boolean()) return kBoolean;
-  if (value.is_number_float()) {
-    const double number = value.get<double>();
-    return number == std::floor(number) ? kInteger : kFraction;
-  }
-  if (value.is_number()) return kInteger;
-  if (value.is_string()) return kString;
-  return value.is_array() ? kArray : kObject;
-}
-
 class Merger {
  public:
   Merger(const SchemaDocument& document, int64_t* work) : document_(document), work_(*work) {}
@@ -559,6 +547,18 @@ class Merger {
 };
 
 }  // namespace
+
+uint8_t KindOf(const SchemaJson& value) {
+  if (value.is_null()) return kNull;
+  if (value.is_boolean()) return kBoolean;
+  if (value.is_number_float()) {
+    const double number = value.get<double>();
+    return number == std::floor(number) ? kInteger : kFraction;
+  }
+  if (value.is_number()) return kInteger;
+  if (value.is_string()) return kString;
+  return value.is_array() ? kArray : kObject;
+}
 
 absl::StatusOr<MergedSchema> Merge(const SchemaDocument& document, const Conjunction& conjunction,
                                    int64_t* work) {

@@ -47,6 +47,9 @@ enum ValueKind : uint8_t {
   kAllKinds = 127,
 };
 
+// The one kind of a value; 1.0 is an integer.
+uint8_t KindOf(const SchemaJson& value);
+
 struct MergedSchema {
   struct ArrayPart {
     const SchemaJson* prefix = nullptr;  // an array of schemas, or null

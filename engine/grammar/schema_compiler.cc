@@ -11,6 +11,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/regex_parser.h"
+#include "engine/grammar/schema_branches.h"
 #include "engine/grammar/string_formats.h"
 
 namespace lm {
@@ -20,12 +21,21 @@ namespace {
 // many.
 constexpr int64_t kMaxWork = 2'000'000;
 
+absl::StatusOr<std::shared_ptr<const Grammar>> Compile(absl::string_view schema,
+                                                       bool absent_is_null) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<SchemaDocument> document, SchemaDocument::Parse(schema));
+  ASSIGN_OR_RETURN(Automaton automaton, SchemaCompiler(document.get(), absent_is_null).Compile());
+  return std::make_shared<const Grammar>(std::move(automaton));
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileJsonSchema(absl::string_view schema) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<SchemaDocument> document, SchemaDocument::Parse(schema));
-  ASSIGN_OR_RETURN(Automaton automaton, SchemaCompiler(document.get()).Compile());
-  return std::make_shared<const Grammar>(std::move(automaton));
+  return Compile(schema, /*absent_is_null=*/false);
+}
+
+absl::StatusOr<std::shared_ptr<const Grammar>> CompileExtractionSchema(absl::string_view schema) {
+  return Compile(schema, /*absent_is_null=*/true);
 }
 
 absl::StatusOr<Automaton> SchemaCompiler::Compile() {
@@ -92,7 +102,7 @@ absl::StatusOr<Fragment> SchemaCompiler::BodyOf(const Conjunction& conjunction) 
   return builder_.Alternate(kinds);
 }
 
-Fragment SchemaCompiler::BranchesOf(const MergedSchema& schema) {
+absl::StatusOr<Fragment> SchemaCompiler::BranchesOf(const MergedSchema& schema) {
   const MergedSchema::Choice& choice = schema.choices.front();
   // What stands around the choice, which is settled now.
   Conjunction around = schema.parts;
@@ -106,6 +116,7 @@ Fragment SchemaCompiler::BranchesOf(const MergedSchema& schema) {
       });
   if (is_bare) around.erase(around.begin() + static_cast<ptrdiff_t>(choice.part));
   std::vector<Fragment> branches;
+  std::vector<MergedSchema> merged;  // of a oneOf
   for (const SchemaJson& branch : *choice.branches) {
     Conjunction conjunction;
     for (const SchemaPart& part : around) {
@@ -115,6 +126,18 @@ Fragment SchemaCompiler::BranchesOf(const MergedSchema& schema) {
     }
     conjunction.push_back({&branch});
     work_ += static_cast<int64_t>(conjunction.size());
+    if (choice.is_one_of) {
+      ASSIGN_OR_RETURN(MergedSchema one, Merge(document_, conjunction, &work_));
+      for (size_t i = 0; i < merged.size() && work_ <= kMaxWork; ++i) {
+        ASSIGN_OR_RETURN(const bool apart, AreApart(document_, merged[i], one, &work_));
+        if (apart) continue;
+        return document_.Error(
+            branch, absl::StrCat("a value could match this branch of oneOf and branch ", i,
+                                 " too: tell them apart by type, or by a required property with "
+                                 "const or enum, or write anyOf"));
+      }
+      merged.push_back(std::move(one));
+    }
     branches.push_back(builder_.Call(RuleOf(std::move(conjunction))));
   }
   return builder_.Alternate(branches);

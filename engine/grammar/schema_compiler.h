@@ -22,8 +22,9 @@ namespace lm {
 
 class SchemaCompiler {
  public:
-  explicit SchemaCompiler(const SchemaDocument* document)
-      : document_(*document), json_(&builder_) {}
+  // `absent_is_null`: see CompileExtractionSchema.
+  SchemaCompiler(const SchemaDocument* document, bool absent_is_null)
+      : document_(*document), absent_is_null_(absent_is_null), json_(&builder_) {}
 
   // Call once. InvalidArgument: see CompileJsonSchema.
   absl::StatusOr<Automaton> Compile();
@@ -33,7 +34,7 @@ class SchemaCompiler {
   RuleId RuleOf(Conjunction conjunction);
   absl::StatusOr<Fragment> BodyOf(const Conjunction& conjunction);
   // A union over the branches of the first open anyOf or oneOf.
-  Fragment BranchesOf(const MergedSchema& schema);
+  absl::StatusOr<Fragment> BranchesOf(const MergedSchema& schema);
 
   absl::StatusOr<Fragment> Number(const MergedSchema& schema);
   absl::StatusOr<Fragment> String(const MergedSchema& schema);
@@ -48,9 +49,10 @@ class SchemaCompiler {
   // The properties that are named, in their order; *additional is set if there may be others.
   absl::StatusOr<std::vector<Property>> PropertiesOf(const MergedSchema& schema,
                                                      std::optional<RuleId>* additional);
-  RuleId MemberRule(Fragment key, RuleId value);
+  RuleId MemberRule(Fragment key, Fragment value);
 
   const SchemaDocument& document_;
+  const bool absent_is_null_;
   AutomatonBuilder builder_;
   JsonText json_;
   absl::flat_hash_map<Conjunction, RuleId> rules_;

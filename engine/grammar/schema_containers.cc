@@ -62,9 +62,9 @@ Fragment SchemaCompiler::Array(const MergedSchema& schema) {
   return {builder_.AddBytes('[', '[', place), end};
 }
 
-RuleId SchemaCompiler::MemberRule(Fragment key, RuleId value) {
+RuleId SchemaCompiler::MemberRule(Fragment key, Fragment value) {
   const RuleId rule = builder_.AddRule("a member");
-  builder_.Define(rule, builder_.Concat({key, json_.Colon(), builder_.Call(value)}));
+  builder_.Define(rule, builder_.Concat({key, json_.Colon(), value}));
   return rule;
 }
 
@@ -112,7 +112,10 @@ absl::StatusOr<std::vector<SchemaCompiler::Property>> SchemaCompiler::Properties
   std::vector<Property> properties;
   for (const std::string& name : names) {
     const Fragment key = builder_.Literal(SchemaJson(name).dump());
-    properties.push_back({MemberRule(key, value_rule(&name)), required.contains(name)});
+    Fragment value = builder_.Call(value_rule(&name));
+    const bool is_required = required.contains(name);
+    if (absent_is_null_ && !is_required) value = builder_.Alternate({value, json_.Null()});
+    properties.push_back({MemberRule(key, value), is_required || absent_is_null_});
   }
   // Closed where only properties are listed.
   const bool is_open = says_additional || !has_properties;
@@ -121,7 +124,9 @@ absl::StatusOr<std::vector<SchemaCompiler::Property>> SchemaCompiler::Properties
         return part.additional != nullptr && part.additional->is_boolean() &&
                !part.additional->get<bool>();
       });
-  if (is_open && !is_false) *additional = MemberRule(json_.KeyExcept(names), value_rule(nullptr));
+  if (is_open && !is_false) {
+    *additional = MemberRule(json_.KeyExcept(names), builder_.Call(value_rule(nullptr)));
+  }
   return properties;
 }
 

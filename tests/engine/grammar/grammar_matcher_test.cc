@@ -214,6 +214,23 @@ TEST(GrammarMatcherTest, ForcedTokensLeaveTheBoundaryToTheModel) {
   GrammarMatcher half(Bind(ValueOrDie(CompileRegex("[éè]")), trie));
   EXPECT_EQ(*half.ForcedBytes(), "\xc3");
   EXPECT_TRUE(half.ForcedTokens(tokenize)->empty());
+  // The text's tail may be cut anew together with what is forced: the token before was `{`.
+  GrammarMatcher inside(Bind(ValueOrDie(CompileRegex("\\{(\"name\":[0-9]\\})?")), trie));
+  ASSERT_TRUE(inside.AcceptBytes("{\"").ok());
+  EXPECT_THAT(texts(*inside.ForcedTokens(tokenize)), ElementsAre("name", "\":"));
+  EXPECT_THAT(texts(*inside.ForcedTokens(tokenize, "\"")), ElementsAre("\"", "name", "\":"));
+  EXPECT_THAT(texts(*inside.ForcedTokens(tokenize, "{\"")), ElementsAre("{\"", "name", "\":"));
+  // Nothing is certain about a tail that a longer token could take in, and nothing follows it here.
+  GrammarMatcher either(Bind(ValueOrDie(CompileRegex("nam(e|es)[ab]")), trie));
+  ASSERT_TRUE(either.AcceptBytes("n").ok());
+  EXPECT_TRUE(either.ForcedTokens(tokenize, "n")->empty());
+  ASSERT_TRUE(either.AcceptBytes("amea").ok());
+  EXPECT_TRUE(either.ForcedTokens(tokenize, "a")->empty());
+  // A tail that begins within a character is no text.
+  GrammarMatcher accent(Bind(ValueOrDie(CompileRegex("éx")), trie));
+  ASSERT_TRUE(accent.AcceptBytes("é").ok());
+  EXPECT_TRUE(accent.ForcedTokens(tokenize, "\xa9")->empty());
+  EXPECT_THAT(texts(*accent.ForcedTokens(tokenize, "é")), ElementsAre("é", "x"));
   // A tokenizer that makes something else of it is not believed.
   EXPECT_TRUE(
       closed.ForcedTokens([](absl::string_view) {

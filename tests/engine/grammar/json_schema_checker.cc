@@ -107,10 +107,9 @@ class Checker {
       return std::find(argument.begin(), argument.end(), value) != argument.end();
     if (keyword == "const") return argument == value;
     if (keyword == "anyOf" || keyword == "oneOf") {
-      for (const json& branch : argument) {
-        if (Fits(branch, value)) return true;
-      }
-      return false;
+      const auto matches = std::count_if(argument.begin(), argument.end(),
+                                         [&](const json& branch) { return Fits(branch, value); });
+      return keyword == "oneOf" ? matches == 1 : matches > 0;
     }
     if (keyword == "allOf") {
       for (const json& branch : argument) {

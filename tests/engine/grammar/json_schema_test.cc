@@ -524,6 +524,57 @@ nlohmann::ordered_json RandomSchema(std::mt19937* dice, int depth) {
   return schema;
 }
 
+TEST(JsonSchemaTest, TheBranchesOfOneOfAreToldApart) {
+  const std::string apart[] = {
+      R"([{"type": "string"}, {"type": "integer"}, {"type": ["null", "boolean"]}, {"type": "array"}])",
+      R"([{"const": "a"}, {"enum": ["b", 1]}, {"type": "array"}])",
+      R"([{"type": "integer", "maximum": 5}, {"type": "number", "exclusiveMinimum": 5}])",
+      R"([{"properties": {"k": {"const": 1}, "v": {}}, "required": ["k"]},
+          {"properties": {"k": {"enum": [2, 3]}}, "required": ["k"]}])",
+      R"([{"properties": {"k": {"type": "string"}}, "required": ["k"]},
+          {"properties": {"k": {"type": "integer"}}, "required": ["k"]}])",
+      R"([{"properties": {"mail": {}}, "required": ["mail"]},
+          {"properties": {"phone": {}}, "required": ["phone"]}])",
+      R"([{"properties": {"a": {}}, "required": ["a"], "additionalProperties": false},
+          {"properties": {"a": {}, "b": {}}, "required": ["b"]}])",
+      R"([{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}])"};
+  const std::string defs = R"("$defs": {"a": {"type": "boolean"}, "b": {"const": null}})";
+  for (const std::string& branches : apart) {
+    EXPECT_TRUE(CompileJsonSchema("{\"oneOf\": " + branches + ", " + defs + "}").ok()) << branches;
+  }
+  const std::string not_apart[] = {
+      R"([{"type": "integer"}, {"type": "number"}])",
+      R"([{"const": 1}, {"enum": ["b", 1.0]}])",
+      R"([{"type": "null"}, {"type": "string", "format": "date"}, {"type": "string"}])",
+      R"([{"type": "integer", "maximum": 5}, {"type": "number", "minimum": 5}])",
+      R"([{"properties": {"k": {"const": 1}}}, {"properties": {"k": {"const": 2}}}])",
+      R"([{"properties": {"a": {}}, "required": ["a"]},
+          {"properties": {"a": {}, "b": {}}, "required": ["b"]}])",
+      R"([{"properties": {"a": {}}, "additionalProperties": {}, "required": ["a"]},
+          {"properties": {"b": {}}, "required": ["b"]}])",
+      R"([{"$ref": "#/$defs/a"}, {}])"};
+  for (const std::string& branches : not_apart) {
+    const auto grammar = CompileJsonSchema("{\"oneOf\": " + branches + ", " + defs + "}");
+    EXPECT_THAT(std::string(grammar.status().message()),
+                HasSubstr("schema: a value could match this branch of oneOf and branch"))
+        << branches;
+  }
+}
+
+TEST(JsonSchemaTest, AnExtractionHasEveryProperty) {
+  const auto grammar = ValueOrDie(CompileExtractionSchema(
+      R"({"properties": {"a": {"type": "integer"}, "b": {"type": "array", "maxItems": 1, "items":
+          {"properties": {"c": {"const": 1}}}}, "d": {"enum": ["x"]}}, "required": ["d"]})"));
+  for (const char* text : {R"({"a":1,"b":[{"c":1}],"d":"x"})", R"({"a":null,"b":null,"d":"x"})",
+                           R"({"a": null, "b": [{"c": null}], "d": "x"})"}) {
+    EXPECT_TRUE(Accepts(grammar, text)) << text;
+  }
+  for (const char* text : {"null", "{}", R"({"a":1,"d":"x"})", R"({"a":1,"b":[],"d":null})",
+                           R"({"a":1,"b":[null],"d":"x"})", R"({"a":1,"b":[{}],"d":"x"})"}) {
+    EXPECT_FALSE(Accepts(grammar, text)) << text;
+  }
+}
+
 TEST(JsonSchemaTest, RandomSchemasGenerateOnlyWhatIsValid) {
   const auto trie = TrieOf(SomeVocabulary());
   std::mt19937 dice(23);

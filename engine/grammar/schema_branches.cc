@@ -1,0 +1,117 @@
+#include "engine/grammar/schema_branches.h"
+
+#include <algorithm>
+#include <string>
+
+#include "engine/base/status_macros.h"
+
+namespace lm {
+namespace {
+
+bool ClosedByFalse(const MergedSchema::ObjectPart& part) {
+  return part.additional != nullptr && part.additional->is_boolean() &&
+         !part.additional->get<bool>();
+}
+
+bool Requires(const MergedSchema& schema, const std::string& name) {
+  return std::find(schema.required.begin(), schema.required.end(), name) != schema.required.end();
+}
+
+// What a member of this name must be valid against, as far as `properties` say.
+Conjunction PropertyOf(const MergedSchema& schema, const std::string& name) {
+  Conjunction conjunction;
+  for (const MergedSchema::ObjectPart& part : schema.objects) {
+    if (part.properties == nullptr || !part.properties->contains(name)) continue;
+    const SchemaPart property{&part.properties->at(name)};
+    if (std::find(conjunction.begin(), conjunction.end(), property) == conjunction.end()) {
+      conjunction.push_back(property);
+    }
+  }
+  return conjunction;
+}
+
+// Whether the compiler never writes such a member: see SchemaCompiler::PropertiesOf.
+bool NeverWrites(const MergedSchema& schema, const std::string& name) {
+  if (Requires(schema, name) || !PropertyOf(schema, name).empty()) return false;
+  bool has_properties = false, says_additional = false;
+  for (const MergedSchema::ObjectPart& part : schema.objects) {
+    if (ClosedByFalse(part)) return true;
+    has_properties = has_properties || part.properties != nullptr;
+    says_additional = says_additional || part.additional != nullptr;
+  }
+  return has_properties && !says_additional;
+}
+
+// Whether no object with such a member is valid.
+bool Forbids(const MergedSchema& schema, const std::string& name) {
+  return std::any_of(schema.objects.begin(), schema.objects.end(),
+                     [&name](const MergedSchema::ObjectPart& part) {
+                       return ClosedByFalse(part) &&
+                              (part.properties == nullptr || !part.properties->contains(name));
+                     });
+}
+
+bool HaveOtherValues(const MergedSchema& a, const MergedSchema& b, int64_t* work) {
+  for (const SchemaJson* one : *a.values) {
+    *work += static_cast<int64_t>(b.values->size());
+    for (const SchemaJson* other : *b.values) {
+      if (*one == *other) return false;
+    }
+  }
+  return true;
+}
+
+bool HaveOtherNumbers(const NumberRange& a, const NumberRange& b) {
+  if (!a.lower || !b.upper) return false;
+  const int order = Compare(a.lower->value, b.upper->value);
+  return order > 0 || (order == 0 && !(a.lower->inclusive && b.upper->inclusive));
+}
+
+uint8_t KindsOf(const MergedSchema& schema) {
+  if (!schema.values) return schema.kinds;
+  uint8_t kinds = 0;
+  for (const SchemaJson* value : *schema.values) kinds |= KindOf(*value);
+  return kinds & schema.kinds;
+}
+
+// By their types, values and ranges alone. An anyOf that is still open only takes more away.
+bool AreApartAtOnce(const MergedSchema& a, const MergedSchema& b, int64_t* work) {
+  if (a.impossible || b.impossible) return true;
+  const uint8_t common = KindsOf(a) & KindsOf(b);
+  if (common == 0) return true;
+  if (a.values && b.values) return HaveOtherValues(a, b, work);
+  return (common & ~(kInteger | kFraction)) == 0 &&
+         (HaveOtherNumbers(a.numbers, b.numbers) || HaveOtherNumbers(b.numbers, a.numbers));
+}
+
+// Whether no object that is written for `a` is valid against `b`.
+absl::StatusOr<bool> NeverFits(const SchemaDocument& document, const MergedSchema& a,
+                               const MergedSchema& b, int64_t* work) {
+  for (const std::string& name : b.required) {
+    if (NeverWrites(a, name)) return true;
+  }
+  for (const std::string& name : a.required) {
+    if (Forbids(b, name)) return true;
+    const Conjunction in_a = PropertyOf(a, name), in_b = PropertyOf(b, name);
+    if (in_a.empty() || in_b.empty()) continue;
+    ASSIGN_OR_RETURN(const MergedSchema value_in_a, Merge(document, in_a, work));
+    ASSIGN_OR_RETURN(const MergedSchema value_in_b, Merge(document, in_b, work));
+    if (AreApartAtOnce(value_in_a, value_in_b, work)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<bool> AreApart(const SchemaDocument& document, const MergedSchema& a,
+                              const MergedSchema& b, int64_t* work) {
+  if (AreApartAtOnce(a, b, work)) return true;
+  const bool both_objects = (a.kinds & b.kinds) == kObject && !a.values && !b.values &&
+                            a.choices.empty() && b.choices.empty();
+  if (!both_objects) return false;
+  ASSIGN_OR_RETURN(const bool a_apart, NeverFits(document, a, b, work));
+  if (!a_apart) return false;
+  return NeverFits(document, b, a, work);
+}
+
+}  // namespace lm

@@ -1,0 +1,24 @@
+// Tells the branches of a oneOf apart: a value may match only one of them, and an automaton that is
+// their union would not see that it matches two.
+#ifndef LM_ENGINE_GRAMMAR_SCHEMA_BRANCHES_H_
+#define LM_ENGINE_GRAMMAR_SCHEMA_BRANCHES_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "engine/grammar/merged_schema.h"
+#include "engine/grammar/schema_document.h"
+
+namespace lm {
+
+// Whether it is certain that no value that SchemaCompiler writes for one of the two schemas is
+// valid against the other. It is where they are of different types, or have other values (const,
+// enum); for objects also where one has a required property that the other does not know, or for
+// which the other has a value of another type or other values. (An "a" or "b" that only a pattern
+// or a range keeps apart is not looked into.) Errors: as Merge.
+absl::StatusOr<bool> AreApart(const SchemaDocument& document, const MergedSchema& a,
+                              const MergedSchema& b, int64_t* work);
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_GRAMMAR_SCHEMA_BRANCHES_H_
