@@ -31,6 +31,7 @@ Engine::Engine(std::unique_ptr<Model> model, const EngineOptions& options)
       options_(options),
       max_sequence_tokens_(MaxSequenceTokens(model_->language_model())),
       cancellation_(std::make_shared<BatchCancellation>()),
+      constraints_(std::make_unique<ConstraintCache>(&model_->tokenizer())),
       scheduler_(MakeScheduler()) {
   stats_.kv_blocks_total = model_->language_model().num_kv_blocks();
   stats_.kv_blocks_free = stats_.kv_blocks_total;
@@ -64,6 +65,9 @@ void Engine::Stop() {
 absl::StatusOr<std::shared_ptr<Request>> Engine::Submit(RequestSpec spec) {
   if (fork_guard_.forked()) return ForkGuard::Error();
   RETURN_IF_ERROR(Validate(spec));
+  if (spec.options.constraint.kind != AnswerConstraint::Kind::kNone) {
+    ASSIGN_OR_RETURN(spec.constraint, constraints_->Get(spec.options.constraint));
+  }
   auto request = std::make_shared<Request>(std::move(spec));
   request->set_cancellation(cancellation_);
   absl::MutexLock lock(&mutex_);
@@ -76,6 +80,12 @@ absl::StatusOr<std::shared_ptr<Request>> Engine::Submit(RequestSpec spec) {
   }
   incoming_.push_back(request);
   return request;
+}
+
+absl::Status Engine::CheckConstraint(const GenerationOptions& options) const {
+  if (fork_guard_.forked()) return ForkGuard::Error();
+  if (options.constraint.kind == AnswerConstraint::Kind::kNone) return absl::OkStatus();
+  return constraints_->Get(options.constraint).status();
 }
 
 absl::Status Engine::Validate(const RequestSpec& spec) const {

@@ -23,6 +23,7 @@
 #include "absl/time/time.h"
 #include "engine/model/model.h"
 #include "engine/runtime/batch_cancellation.h"
+#include "engine/runtime/constraint_cache.h"
 #include "engine/runtime/engine_stats.h"
 #include "engine/runtime/fork_guard.h"
 #include "engine/runtime/latency_window.h"
@@ -50,13 +51,17 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // Queues a request. InvalidArgument for an empty prompt, a token outside the vocabulary or an
-  // option out of range; OutOfRange, with both numbers, for a prompt that does not fit the context
-  // (or the KV cache) with at least one token to spare; ResourceExhausted where the queue is full;
-  // FailedPrecondition after Stop or fork.
+  // option out of range, or a constraint that does not compile; OutOfRange, with both numbers, for
+  // a prompt that does not fit the context (or the KV cache) with at least one token to spare;
+  // ResourceExhausted where the queue is full; FailedPrecondition after Stop or fork.
   absl::StatusOr<std::shared_ptr<Request>> Submit(RequestSpec spec);
 
   // What the destructor does; nothing more can be asked after. Idempotent.
   void Stop();
+
+  // InvalidArgument where the constraint of the options, if any, does not compile: what Submit
+  // would say of every request. What was compiled is kept.
+  absl::Status CheckConstraint(const GenerationOptions& options) const;
 
   const Model& model() const { return *model_; }
   // The longest sequence, prompt and answer together: the context, or the whole KV cache where that
@@ -96,6 +101,7 @@ class Engine {
   const int32_t max_sequence_tokens_;
   const ForkGuard fork_guard_;
   const std::shared_ptr<BatchCancellation> cancellation_;
+  const std::unique_ptr<ConstraintCache> constraints_;
 
   // Only the engine's thread touches these.
   std::unique_ptr<Scheduler> scheduler_;

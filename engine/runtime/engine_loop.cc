@@ -48,13 +48,13 @@ void Engine::TakeIncoming() {
       incoming_.pop_front();
       ++num_waiting_;
     }
-    // One that was abandoned while it lay in incoming_ was counted before anybody could look for it.
+    // One that was abandoned while it lay in incoming_ was counted before anybody could look for
+    // it.
     next_deadline_ = sequence->request().abandoned()
                          ? absl::InfinitePast()
                          : std::min(next_deadline_, sequence->request().deadline());
-    if (sequence->trivial()) {
-      const FinishReason end = sequence->scoring() ? FinishReason::kStop : FinishReason::kLength;
-      Generation result = sequence->TakeResult(end, absl::Now());
+    if (const std::optional<FinishReason> end = sequence->trivial_end()) {
+      Generation result = sequence->TakeResult(*end, absl::Now());
       Finish(std::move(sequence), std::move(result));
     } else {
       scheduler_->Add(std::move(sequence));
@@ -160,7 +160,7 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
       }
       if (sequence->remaining() == 0) end = FinishReason::kStop;
     } else if (entry.num_logits == 1) {
-      const bool first = sequence->answer_tokens() == 0;
+      const bool first = sequence->awaits_first_token();
       auto sampled = sequence->SampleNext(next_row(), now, &scratch_);
       status = sampled.status();
       if (sampled.ok()) {

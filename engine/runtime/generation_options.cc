@@ -15,6 +15,23 @@ absl::Status OutOfRange(absl::string_view name, absl::string_view wanted, T got)
 
 }  // namespace
 
+absl::string_view ConstraintName(AnswerConstraint::Kind kind) {
+  switch (kind) {
+    case AnswerConstraint::Kind::kNone:
+      return "none";
+    case AnswerConstraint::Kind::kChoices:
+      return "choices";
+    case AnswerConstraint::Kind::kRegex:
+      return "regex";
+    case AnswerConstraint::Kind::kSchema:
+    case AnswerConstraint::Kind::kExtraction:
+      return "schema";
+    case AnswerConstraint::Kind::kGrammar:
+      return "grammar";
+  }
+  return "none";
+}
+
 // Comparisons are written so that a NaN fails them.
 absl::Status ValidateGenerationOptions(const GenerationOptions& o) {
   if (o.max_tokens < 0) return OutOfRange("max_tokens", ">= 0", o.max_tokens);
@@ -41,6 +58,11 @@ absl::Status ValidateGenerationOptions(const GenerationOptions& o) {
       return absl::InvalidArgumentError(
           absl::StrCat("stop must be valid UTF-8, byte ", valid, " of one is not"));
     }
+  }
+  if (!o.stop.empty() && o.constraint.kind != AnswerConstraint::Kind::kNone) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("stop cannot be combined with ", ConstraintName(o.constraint.kind),
+                     ": a stop string could end the answer before it is whole"));
   }
   for (const auto& [token, bias] : o.logit_bias) {
     if (token < 0) return OutOfRange("a token of logit_bias", ">= 0", token);

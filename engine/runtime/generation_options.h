@@ -16,6 +16,28 @@ namespace lm {
 enum class OnError { kError, kNull, kJson };                     // SQL only
 enum class OnOverflow { kError, kTruncateStart, kTruncateEnd };  // a prompt longer than fits
 
+// What an answer must look like, in one of four notations (see engine/grammar/grammar.h).
+struct AnswerConstraint {
+  enum class Kind {
+    kNone,
+    kChoices,
+    kRegex,
+    kSchema,
+    kGrammar,
+    kExtraction,  // a schema whose absent properties are null; no option of its own
+  };
+  Kind kind = Kind::kNone;
+  std::string text = {};  // kChoices: a JSON array of strings; else the notation's own
+
+  friend bool operator==(const AnswerConstraint&, const AnswerConstraint&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const AnswerConstraint& c) {
+    return H::combine(std::move(h), c.kind, c.text);
+  }
+};
+// What users call it: "choices", "regex", "schema", "grammar".
+absl::string_view ConstraintName(AnswerConstraint::Kind kind);
+
 struct GenerationOptions {
   std::string model = {};     // a name of lm_models; empty: the connection's default
   int32_t max_tokens = 256;   // >= 0
@@ -28,6 +50,7 @@ struct GenerationOptions {
   std::vector<std::string> stop =
       {};  // not in the answer; at most kMaxStopStrings, none empty, UTF-8
   std::vector<std::pair<int32_t, double>> logit_bias = {};  // token id -> added to its logit
+  AnswerConstraint constraint = {};                         // not together with stop
   OnError on_error = OnError::kError;
   OnOverflow on_overflow = OnOverflow::kError;
   int64_t timeout_ms = 0;  // 0: none
@@ -43,8 +66,10 @@ absl::Status ValidateGenerationOptions(const GenerationOptions& options);
 // InvalidArgument for text that is not a JSON object (with the byte where it stops being one), a
 // key that is unknown (named, with the nearest known one) or there twice, a wrong type (an integer
 // written as 3.0 is one) or a value out of range ("temperature must be >= 0, got -1"). Options that
-// this version does not have (choices, regex, schema, grammar, cache) are Unimplemented.
-// `stop` is a string or an array of strings; `logit_bias` an object from token ids to numbers.
+// this version does not have (cache) are Unimplemented. `stop` is a string or an array of strings;
+// `logit_bias` an object from token ids to numbers; `choices` an array of strings, `regex` and
+// `grammar` strings, `schema` a JSON Schema or a string that holds one. Of these four at most one
+// may be given; whether it compiles is up to ConstraintCache.
 absl::Status ParseGenerationOptions(absl::string_view json, GenerationOptions* options);
 
 }  // namespace lm

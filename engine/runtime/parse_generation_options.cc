@@ -12,12 +12,14 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/grammar/grammar.h"
 #include "engine/runtime/generation_options.h"
 
 namespace lm {
 namespace {
 
-using nlohmann::json;
+// Ordered: a schema's properties keep their order.
+using json = nlohmann::ordered_json;
 
 // Untrusted text as a message shows it: short, one line, printable.
 std::string Shown(absl::string_view text) {
@@ -125,6 +127,38 @@ absl::Status ToLogitBias(absl::string_view name, const json& value,
 }
 
 using Options = GenerationOptions;
+
+absl::Status SetConstraint(AnswerConstraint::Kind kind, std::string text, Options* options) {
+  options->constraint = {kind, std::move(text)};
+  return absl::OkStatus();
+}
+
+absl::Status ToChoices(absl::string_view name, const json& value, Options* options) {
+  constexpr absl::string_view kWanted = "an array of strings";
+  if (!value.is_array()) return WrongType(name, kWanted, value);
+  for (const json& choice : value) {
+    if (!choice.is_string()) return WrongType("each element of choices", "a string", choice);
+  }
+  return SetConstraint(AnswerConstraint::Kind::kChoices, value.dump(), options);
+}
+
+absl::Status ToSchema(absl::string_view name, const json& value, Options* options) {
+  if (value.is_string()) {
+    return SetConstraint(AnswerConstraint::Kind::kSchema, value.get<std::string>(), options);
+  }
+  if (!value.is_object() && !value.is_boolean()) {
+    return WrongType(name, "a JSON Schema, or a string that holds one", value);
+  }
+  return SetConstraint(AnswerConstraint::Kind::kSchema, value.dump(), options);
+}
+
+absl::Status ToNotation(absl::string_view name, const json& value, AnswerConstraint::Kind kind,
+                        Options* options) {
+  std::string text;
+  RETURN_IF_ERROR(ToString(name, value, &text));
+  return SetConstraint(kind, std::move(text), options);
+}
+
 struct Key {
   absl::string_view name;
   // Null: a later version's.
@@ -167,12 +201,16 @@ constexpr Key kKeys[] = {
      }},
     {"timeout_ms", [](absl::string_view n, const json& v,
                       Options* o) { return ToInteger(n, v, &o->timeout_ms); }},
-    {"choices", nullptr},
-    {"regex", nullptr},
-    {"schema", nullptr},
-    {"grammar", nullptr},
+    {"choices", ToChoices},
+    {"regex", [](absl::string_view n, const json& v,
+                 Options* o) { return ToNotation(n, v, AnswerConstraint::Kind::kRegex, o); }},
+    {"schema", ToSchema},
+    {"grammar", [](absl::string_view n, const json& v,
+                   Options* o) { return ToNotation(n, v, AnswerConstraint::Kind::kGrammar, o); }},
     {"cache", nullptr},
 };
+
+constexpr absl::string_view kConstraints[] = {"choices", "regex", "schema", "grammar"};
 
 // Levenshtein's distance, of at most the first 40 bytes.
 size_t EditDistance(absl::string_view a, absl::string_view b) {
@@ -216,7 +254,7 @@ class Checker : public nlohmann::json_sax<json> {
   bool number_float(number_float_t, const string_t&) override { return Value(); }
   bool string(string_t&) override { return Value(); }
   bool binary(binary_t&) override { return Value(); }
-  bool start_object(std::size_t) override { return depth_ == 0 ? ++depth_ > 0 : Nest(); }
+  bool start_object(std::size_t) override { return Nest(); }
   bool start_array(std::size_t) override { return Value() && Nest(); }
   bool end_object() override { return --depth_ >= 0; }
   bool end_array() override { return --depth_ >= 0; }
@@ -233,11 +271,13 @@ class Checker : public nlohmann::json_sax<json> {
   bool Value() {
     return depth_ > 0 || Fail("options must be a JSON object, such as {\"seed\": 1}");
   }
-  bool Nest() { return ++depth_ <= 4 || Fail("options are nested too deeply"); }
+  bool Nest() { return ++depth_ <= kMaxDepth || Fail("options are nested too deeply"); }
   bool Fail(absl::string_view message) {
     if (status_.ok()) status_ = absl::InvalidArgumentError(message);
     return false;
   }
+
+  static constexpr int kMaxDepth = kMaxGrammarDepth + 1;  // a schema, and the options around it
 
   int depth_ = 0;
   std::set<std::string> names_;
@@ -254,6 +294,7 @@ absl::Status ParseGenerationOptions(absl::string_view text, GenerationOptions* o
   if (!object.is_object()) return absl::InvalidArgumentError("options must be a JSON object");
 
   GenerationOptions result = *options;
+  std::string constraint;  // the option that set it
   for (const auto& [name, value] : object.items()) {
     const auto key = std::find_if(std::begin(kKeys), std::end(kKeys),
                                   [&name = name](const Key& k) { return k.name == name; });
@@ -262,6 +303,13 @@ absl::Status ParseGenerationOptions(absl::string_view text, GenerationOptions* o
       return absl::UnimplementedError(
           absl::StrCat("option '", name, "' is not in this version of sqlite-lm"));
     }
+    const bool constrains =
+        std::find(std::begin(kConstraints), std::end(kConstraints), name) != std::end(kConstraints);
+    if (constrains && !constraint.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(constraint, " and ", name, " cannot be combined: an answer follows one"));
+    }
+    if (constrains) constraint = name;
     RETURN_IF_ERROR(key->take(name, value, &result));
   }
   RETURN_IF_ERROR(ValidateGenerationOptions(result));

@@ -14,6 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "engine/runtime/batch_cancellation.h"
+#include "engine/runtime/constraint_cache.h"
 #include "engine/runtime/generation_options.h"
 
 namespace lm {
@@ -26,6 +27,12 @@ enum class FinishReason {
 };
 absl::string_view FinishReasonName(FinishReason reason);  // "stop", "length", "context", "error"
 
+// A token and the natural log of its probability among all of the vocabulary.
+struct TokenLogprob {
+  int32_t token = 0;
+  float logprob = 0;
+};
+
 // What the engine is asked to do.
 struct RequestSpec {
   std::vector<int32_t> prompt = {};  // tokens, not empty
@@ -33,6 +40,10 @@ struct RequestSpec {
   std::string salt = {};  // whose prefix cache
   // Instead of generating: the log-probability of each prompt token given those before it.
   bool score_prompt = false;
+  // Report Generation::first_choices.
+  bool wants_first_choices = false;
+  // options.constraint, compiled for this model; Engine::Submit fills it in.
+  std::shared_ptr<const CompiledConstraint> constraint = {};
 };
 
 struct Generation {
@@ -44,6 +55,9 @@ struct Generation {
   std::vector<int32_t> tokens = {};
   // score_prompt: natural logs for prompt[1], prompt[2], ...
   std::vector<float> prompt_logprobs = {};
+  // wants_first_choices: the tokens that the constraint allowed where the model was first asked, in
+  // ascending order; options such as temperature do not touch their probabilities.
+  std::vector<TokenLogprob> first_choices = {};
   int32_t tokens_in = 0;      // prompt
   int32_t tokens_cached = 0;  // of those, found in the prefix cache
   int32_t tokens_out = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/random.h"
@@ -27,6 +28,39 @@ int32_t ArgMax(absl::Span<const float> logits) {
   return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
+// Calls take(token) for every bit of the mask, in ascending order.
+template <typename Take>
+void ForEachAllowed(absl::Span<const uint64_t> allowed, Take take) {
+  for (size_t word = 0; word < allowed.size(); ++word) {
+    for (uint64_t bits = allowed[word]; bits != 0; bits &= bits - 1) {
+      take(static_cast<int32_t>(word * 64 + std::countr_zero(bits)));
+    }
+  }
+}
+
+// A string of a schema allows nearly all of a large vocabulary, so the greatest of a word's logits
+// is found without a branch. REQUIRES: logits are finite.
+int32_t AllowedArgMax(absl::Span<const float> logits, absl::Span<const uint64_t> allowed) {
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  float greatest = kNone;
+  size_t best = 0;  // the word it is in
+  for (size_t word = 0; word < allowed.size(); ++word) {
+    const uint64_t bits = allowed[word];
+    if (bits == 0) continue;
+    const absl::Span<const float> own = logits.subspan(word * 64, 64);
+    float most = kNone;
+    for (size_t i = 0; i < own.size(); ++i) most = std::max(most, bits >> i & 1 ? own[i] : kNone);
+    if (most > greatest) {
+      greatest = most;
+      best = word;
+    }
+  }
+  for (uint64_t bits = allowed[best];; bits &= bits - 1) {
+    const size_t token = best * 64 + std::countr_zero(bits);
+    if (logits[token] == greatest) return static_cast<int32_t>(token);
+  }
+}
+
 }  // namespace
 
 absl::Status CheckFinite(absl::Span<const float> logits) {
@@ -44,14 +78,22 @@ absl::Status CheckFinite(absl::Span<const float> logits) {
 Sampler::Sampler(const GenerationOptions* options) : options_(*options) {}
 
 absl::StatusOr<int32_t> Sampler::Sample(absl::Span<const float> logits,
-                                        absl::Span<const int32_t> context, Scratch* scratch) const {
+                                        absl::Span<const int32_t> context,
+                                        absl::Span<const uint64_t> allowed,
+                                        Scratch* scratch) const {
   RETURN_IF_ERROR(CheckFinite(logits));
   const bool adjusted = options_.repeat_penalty != 1 || !options_.logit_bias.empty();
-  if (options_.temperature == 0 && !adjusted) return ArgMax(logits);
+  if (options_.temperature == 0 && !adjusted) {
+    return allowed.empty() ? ArgMax(logits) : AllowedArgMax(logits, allowed);
+  }
 
-  scratch->resize(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) {
-    (*scratch)[i] = {logits[i], static_cast<int32_t>(i)};
+  scratch->clear();
+  if (allowed.empty()) {
+    for (size_t i = 0; i < logits.size(); ++i) {
+      scratch->push_back({logits[i], static_cast<int32_t>(i)});
+    }
+  } else {
+    ForEachAllowed(allowed, [&](int32_t token) { scratch->push_back({logits[token], token}); });
   }
   Adjust(context, scratch);
   if (options_.temperature == 0) {
@@ -61,20 +103,25 @@ absl::StatusOr<int32_t> Sampler::Sample(absl::Span<const float> logits,
 }
 
 void Sampler::Adjust(absl::Span<const int32_t> context, Scratch* logits) const {
+  // Calls change(logit) where the token is a candidate; they stand in ascending order.
+  auto adjust = [logits](int32_t token, auto change) {
+    const auto at = std::lower_bound(logits->begin(), logits->end(), token,
+                                     [](const Candidate& c, int32_t t) { return c.token < t; });
+    if (at != logits->end() && at->token == token) at->weight = Bounded(change(at->weight));
+  };
   if (options_.repeat_penalty != 1) {
     const size_t window = std::min<size_t>(context.size(), kRepeatWindow);
     std::vector<int32_t> recent(context.end() - window, context.end());
     std::sort(recent.begin(), recent.end());
     recent.erase(std::unique(recent.begin(), recent.end()), recent.end());
     for (int32_t token : recent) {
-      double& logit = (*logits)[token].weight;
-      logit =
-          Bounded(logit > 0 ? logit / options_.repeat_penalty : logit * options_.repeat_penalty);
+      adjust(token, [this](double logit) {
+        return logit > 0 ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
+      });
     }
   }
   for (const auto& [token, bias] : options_.logit_bias) {
-    double& logit = (*logits)[token].weight;
-    logit = Bounded(logit + bias);
+    adjust(token, [bias = bias](double logit) { return logit + bias; });
   }
 }
 

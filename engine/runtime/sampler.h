@@ -38,9 +38,10 @@ class Sampler {
   //   top_p           of those, the fewest most probable ones whose sum reaches top_p
   //   min_p           of those, the ones with at least min_p times the greatest probability
   // and one of the rest by the random number of (seed, context.size()). Ties go to the lower id.
-  // Internal where a logit is not finite.
+  // Where `allowed` is not empty, it is a mask (see TokenTrie) and all other tokens do not exist.
+  // Internal where a logit is not finite. REQUIRES: the mask has a bit set.
   absl::StatusOr<int32_t> Sample(absl::Span<const float> logits, absl::Span<const int32_t> context,
-                                 Scratch* scratch) const;
+                                 absl::Span<const uint64_t> allowed, Scratch* scratch) const;
 
  private:
   void Adjust(absl::Span<const int32_t> context, Scratch* logits) const;

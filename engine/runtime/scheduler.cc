@@ -35,7 +35,8 @@ StepPlan Scheduler::Schedule() {
 // Planning may preempt, which takes sequences off the end of running_ (the planned one included).
 void Scheduler::PlanDecodes(Step* step) {
   for (size_t i = 0; i < running_.size() && step->budget > 0; ++i) {
-    if (running_[i]->decoding()) Plan(running_[i].get(), 1, step);
+    Sequence* sequence = running_[i].get();
+    if (sequence->decoding()) Plan(sequence, sequence->remaining(), step);
   }
 }
 

@@ -5,7 +5,10 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/base/utf8.h"
 
 namespace lm {
 namespace {
@@ -17,6 +20,13 @@ const absl::Status& LostError() {
   return *error;
 }
 
+double LogSumExp(absl::Span<const float> logits) {
+  const double greatest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (float logit : logits) sum += std::exp(logit - greatest);
+  return greatest + std::log(sum);
+}
+
 }  // namespace
 
 Sequence::Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer,
@@ -26,6 +36,7 @@ Sequence::Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer,
       token_limit_(token_limit),
       prompt_tokens_(static_cast<int32_t>(request_->spec().prompt.size())),
       tokens_(request_->spec().prompt),
+      given_tokens_(prompt_tokens_),
       sampler_(&request_->spec().options),
       detokenizer_(tokenizer),
       stop_matcher_(request_->spec().options.stop),
@@ -33,6 +44,15 @@ Sequence::Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer,
   generation_.tokens_in = prompt_tokens_;
   generation_.queued = absl::InfiniteDuration();  // not yet admitted
   LostError();
+  if (const CompiledConstraint* constraint = request_->spec().constraint.get()) {
+    grammar_ = constraint->begin;
+    if (request_->spec().options.max_tokens > 0) {
+      start_end_ = AppendConstrained(constraint->start);
+    } else {
+      cut_in_forced_ = !constraint->start.empty();
+    }
+    given_tokens_ = static_cast<int32_t>(tokens_.size());
+  }
 }
 
 Sequence::~Sequence() {
@@ -52,20 +72,75 @@ int32_t Sequence::remaining() const {
   return static_cast<int32_t>(tokens_.size()) - computed_ - (scoring() ? 1 : 0);
 }
 
+std::optional<FinishReason> Sequence::trivial_end() const {
+  if (scoring()) return remaining() == 0 ? std::optional(FinishReason::kStop) : std::nullopt;
+  if (request_->spec().options.max_tokens == 0) return FinishReason::kLength;
+  return start_end_;
+}
+
 void Sequence::OnAdmitted(int32_t cached_tokens, absl::Time now) {
   if (generation_.queued != absl::InfiniteDuration()) return;
   generation_.queued = now - request_->submitted();
-  generation_.tokens_cached = cached_tokens;
+  // What every answer begins with may have been cached too.
+  generation_.tokens_cached = std::min(cached_tokens, prompt_tokens_);
 }
 
 absl::StatusOr<std::optional<FinishReason>> Sequence::SampleNext(absl::Span<const float> logits,
                                                                  absl::Time now,
                                                                  Sampler::Scratch* scratch) {
   assert(remaining() == 0 && !scoring());
-  ASSIGN_OR_RETURN(const int32_t token, sampler_.Sample(logits, tokens_, scratch));
-  if (answer_tokens() == 0) generation_.time_to_first_token = now - request_->submitted();
+  ASSIGN_OR_RETURN(const absl::Span<const uint64_t> allowed, AllowedTokens());
+  ASSIGN_OR_RETURN(const int32_t token, sampler_.Sample(logits, tokens_, allowed, scratch));
+  if (!sampled_) {
+    sampled_ = true;
+    generation_.time_to_first_token = now - request_->submitted();
+    if (request_->spec().wants_first_choices) ReportChoices(logits);
+  }
   last_latency_ = now - std::exchange(last_token_, now);
-  return Append(token);
+  if (!grammar_) return Append(token);
+  if (tokenizer_->IsEndOfGeneration(token)) return FinishReason::kStop;
+  ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, AcceptWithForced(token));
+  return AppendConstrained(tokens);
+}
+
+absl::StatusOr<absl::Span<const uint64_t>> Sequence::AllowedTokens() {
+  if (grammar_ && allowed_.empty()) {
+    std::vector<uint64_t> mask(grammar_->mask_words());
+    RETURN_IF_ERROR(grammar_->FillMask(absl::MakeSpan(mask)));
+    allowed_ = std::move(mask);
+  }
+  return absl::MakeConstSpan(allowed_);
+}
+
+// The sampled token and those that must follow it, cut as the tokenizer cuts their common text: the
+// sampled one, not computed yet, may become another.
+absl::StatusOr<std::vector<int32_t>> Sequence::AcceptWithForced(int32_t token) {
+  allowed_.clear();
+  RETURN_IF_ERROR(grammar_->Accept(token));
+  auto tokenize = [this](absl::string_view text) { return AnswerTokens(*tokenizer_, text); };
+  const absl::string_view own = tokenizer_->TokenBytes(token);
+  ASSIGN_OR_RETURN(std::vector<int32_t> tokens, grammar_->ForcedTokens(tokenize, own));
+  if (tokens.empty()) {
+    ASSIGN_OR_RETURN(tokens, grammar_->ForcedTokens(tokenize));
+    tokens.insert(tokens.begin(), token);
+  }
+  std::string text;
+  for (int32_t t : tokens) absl::StrAppend(&text, tokenizer_->TokenBytes(t));
+  if (text.size() > own.size()) {
+    RETURN_IF_ERROR(grammar_->AcceptBytes(absl::string_view(text).substr(own.size())));
+  }
+  return tokens;
+}
+
+// Appends tokens that the grammar has accepted. Among them no answer can end but behind the last.
+std::optional<FinishReason> Sequence::AppendConstrained(absl::Span<const int32_t> tokens) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const std::optional<FinishReason> finish = Append(tokens[i]);
+    if (!finish || (i + 1 == tokens.size() && AnswerIsWhole())) continue;
+    cut_in_forced_ = i + 1 < tokens.size();
+    return finish;
+  }
+  return AnswerIsWhole() ? std::optional(FinishReason::kStop) : std::nullopt;
 }
 
 std::optional<FinishReason> Sequence::Append(int32_t token) {
@@ -83,18 +158,29 @@ std::optional<FinishReason> Sequence::Append(int32_t token) {
   return finish;
 }
 
+// Nothing can follow.
+bool Sequence::AnswerIsWhole() const { return grammar_->IsComplete(); }
+
+void Sequence::ReportChoices(absl::Span<const float> logits) {
+  const double total = LogSumExp(logits);
+  for (int32_t token = 0; token < static_cast<int32_t>(logits.size()); ++token) {
+    const bool any = allowed_.empty();
+    const size_t word = token / 64;
+    if (!any && (word >= allowed_.size() || (allowed_[word] >> (token % 64) & 1) == 0)) continue;
+    generation_.first_choices.push_back({token, static_cast<float>(logits[token] - total)});
+  }
+}
+
 absl::Status Sequence::Score(int32_t position, absl::Span<const float> logits) {
   assert(scoring() && position + 1 < prompt_tokens_);
   RETURN_IF_ERROR(CheckFinite(logits));
-  const double greatest = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (float logit : logits) sum += std::exp(logit - greatest);
   const double logit = logits[tokens_[position + 1]];
-  generation_.prompt_logprobs.push_back(static_cast<float>(logit - greatest - std::log(sum)));
+  generation_.prompt_logprobs.push_back(static_cast<float>(logit - LogSumExp(logits)));
   return absl::OkStatus();
 }
 
 Generation Sequence::TakeResult(FinishReason finish, absl::Time now) {
+  if (grammar_ && (cut_in_forced_ || !grammar_->CanEnd())) return TakeError(CutShort(finish), now);
   Generation result = std::move(generation_);
   // Nothing follows a stop string; every other end releases what was held back. (The replacement
   // character of a cut-off one may itself complete a stop string.)
@@ -107,6 +193,19 @@ Generation Sequence::TakeResult(FinishReason finish, absl::Time now) {
   result.total = now - request_->submitted();
   result.queued = std::min(result.queued, result.total);
   return result;
+}
+
+// Why an answer that stands in the middle of its grammar ends there.
+absl::Status Sequence::CutShort(FinishReason finish) const {
+  constexpr size_t kShownBytes = 60;
+  absl::string_view shown = absl::string_view(generation_.text).substr(0, kShownBytes);
+  shown = shown.substr(0, ValidUtf8Prefix(shown));
+  const GenerationOptions& options = request_->spec().options;
+  return absl::OutOfRangeError(absl::StrCat(
+      finish == FinishReason::kContext ? absl::StrCat("the context of ", token_limit_, " tokens")
+                                       : absl::StrCat("max_tokens = ", options.max_tokens),
+      " ended the answer before it was whole by its ", ConstraintName(options.constraint.kind),
+      "; it begins with '", absl::Utf8SafeCHexEscape(shown), "'"));
 }
 
 Generation Sequence::TakeError(absl::Status status, absl::Time now) {

@@ -3,6 +3,10 @@
 //
 //   tokens    [ prompt ............... | answer ...... ]
 //   computed  [ 0, computed() )  have keys and values in the cache
+//
+// Where the answer is constrained, GrammarMatcher's mask goes to the sampler, and tokens that the
+// grammar leaves no choice about are appended without asking: those that every answer begins with
+// when the sequence is made, others together with the sampled token before them.
 #ifndef LM_ENGINE_RUNTIME_SEQUENCE_H_
 #define LM_ENGINE_RUNTIME_SEQUENCE_H_
 
@@ -17,6 +21,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "engine/grammar/grammar_matcher.h"
 #include "engine/runtime/block_manager.h"
 #include "engine/runtime/request.h"
 #include "engine/runtime/sampler.h"
@@ -44,12 +49,13 @@ class Sequence {
 
   // Tokens to compute until the next one can be sampled (scoring: until all logits are there).
   int32_t remaining() const;
-  // Whether that is the one token sampled last, rather than (a part of) a prompt.
-  bool decoding() const { return answer_tokens() > 0 && remaining() == 1; }
-  // How the request ends where the model need not run at all: no answer or score is asked for.
-  bool trivial() const {
-    return scoring() ? remaining() == 0 : request_->spec().options.max_tokens == 0;
-  }
+  // Whether that is the token sampled last, with what is forced after it, rather than (a part of) a
+  // prompt.
+  bool decoding() const { return sampled_ && computed_ >= given_tokens_; }
+  // The model has not yet been asked for a token.
+  bool awaits_first_token() const { return !sampled_; }
+  // How the request ends where the model need not run at all.
+  std::optional<FinishReason> trivial_end() const;
 
   BlockTable& block_table() { return block_table_; }
   const BlockTable& block_table() const { return block_table_; }
@@ -64,13 +70,17 @@ class Sequence {
   // it does.
   absl::StatusOr<std::optional<FinishReason>> SampleNext(absl::Span<const float> logits,
                                                          absl::Time now, Sampler::Scratch* scratch);
+  // The tokens of which one comes next, as a mask (see TokenTrie); empty: any. Known before the
+  // forward pass, of whose head nobody reads other logits. Valid until the next token.
+  absl::StatusOr<absl::Span<const uint64_t>> AllowedTokens();
   // Scores token `position` + 1 by the logits of `position`. Call with ascending positions.
   absl::Status Score(int32_t position, absl::Span<const float> logits);
 
   // Since the token before the last, and since submission for the first; after SampleNext.
   absl::Duration last_latency() const { return last_latency_; }
 
-  // The request's result; call one of these, once, when nothing more is to come.
+  // The request's result; call one of these, once, when nothing more is to come. An answer that
+  // ends where its constraint does not is an error.
   Generation TakeResult(FinishReason finish, absl::Time now);
   Generation TakeError(absl::Status status, absl::Time now);
   // Hands the result to whoever waits. Call once.
@@ -80,18 +90,30 @@ class Sequence {
 
  private:
   std::optional<FinishReason> Append(int32_t token);
+  absl::StatusOr<std::vector<int32_t>> AcceptWithForced(int32_t token);
+  std::optional<FinishReason> AppendConstrained(absl::Span<const int32_t> tokens);
+  bool AnswerIsWhole() const;
+  absl::Status CutShort(FinishReason finish) const;
+  void ReportChoices(absl::Span<const float> logits);
 
   const std::shared_ptr<Request> request_;
   const Tokenizer* const tokenizer_;
   const int32_t token_limit_;
   const int32_t prompt_tokens_;
   std::vector<int32_t> tokens_;
+  int32_t given_tokens_;  // the prompt and what every answer begins with
   int32_t computed_ = 0;
   BlockTable block_table_;
 
   Sampler sampler_;
   Detokenizer detokenizer_;
   StopMatcher stop_matcher_;
+  std::optional<GrammarMatcher>
+      grammar_;                    // stands behind all tokens, and those left out at the end
+  std::vector<uint64_t> allowed_;  // empty: not asked for since the last token
+  bool cut_in_forced_ = false;     // a limit came among tokens that had to follow
+  std::optional<FinishReason> start_end_;  // the answer ended before the model was asked
+  bool sampled_ = false;
   Generation generation_;  // text and times as far as they are known
   absl::Time last_token_;
   absl::Duration last_latency_;

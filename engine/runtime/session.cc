@@ -39,16 +39,31 @@ Session::Session(std::shared_ptr<Engine> engine, std::string salt)
 absl::StatusOr<std::shared_ptr<Request>> Session::Submit(absl::string_view prompt,
                                                          absl::string_view system,
                                                          const GenerationOptions& options) const {
-  ASSIGN_OR_RETURN(std::vector<int32_t> tokens, EncodePrompt(prompt, system));
-  const int64_t most = int64_t{engine_->max_sequence_tokens()} - 1;
-  if (options.on_overflow != OnOverflow::kError && static_cast<int64_t>(tokens.size()) > most) {
-    RETURN_IF_ERROR(Truncate(prompt, system, options, &tokens));
-  }
-  return engine_->Submit({.prompt = std::move(tokens), .options = options, .salt = salt_});
+  ASSIGN_OR_RETURN(RequestSpec spec, MakeSpec(prompt, /*suffix=*/"", system, options));
+  return engine_->Submit(std::move(spec));
 }
 
-absl::Status Session::Truncate(absl::string_view prompt, absl::string_view system,
-                               const GenerationOptions& options,
+absl::StatusOr<std::shared_ptr<Request>> Session::SubmitChoice(
+    absl::string_view text, absl::string_view question, absl::string_view system,
+    const GenerationOptions& options) const {
+  ASSIGN_OR_RETURN(RequestSpec spec, MakeSpec(text, question, system, options));
+  spec.wants_first_choices = true;
+  return engine_->Submit(std::move(spec));
+}
+
+absl::StatusOr<RequestSpec> Session::MakeSpec(absl::string_view prompt, absl::string_view suffix,
+                                              absl::string_view system,
+                                              const GenerationOptions& options) const {
+  ASSIGN_OR_RETURN(std::vector<int32_t> tokens, EncodePrompt(absl::StrCat(prompt, suffix), system));
+  const int64_t most = int64_t{engine_->max_sequence_tokens()} - 1;
+  if (options.on_overflow != OnOverflow::kError && static_cast<int64_t>(tokens.size()) > most) {
+    RETURN_IF_ERROR(Truncate(prompt, suffix, system, options, &tokens));
+  }
+  return RequestSpec{.prompt = std::move(tokens), .options = options, .salt = salt_};
+}
+
+absl::Status Session::Truncate(absl::string_view prompt, absl::string_view suffix,
+                               absl::string_view system, const GenerationOptions& options,
                                std::vector<int32_t>* tokens) const {
   const int64_t context = engine_->max_sequence_tokens();
   const int64_t answer =
@@ -69,8 +84,10 @@ absl::Status Session::Truncate(absl::string_view prompt, absl::string_view syste
                                                 " of the context's ", context, " may be used"));
     }
     drop += tokens->size() - most;
-    ASSIGN_OR_RETURN(*tokens,
-                     EncodePrompt(WithoutTokens(prompt, own, drop, at_start, tokenizer), system));
+    ASSIGN_OR_RETURN(
+        *tokens,
+        EncodePrompt(absl::StrCat(WithoutTokens(prompt, own, drop, at_start, tokenizer), suffix),
+                     system));
   }
   return absl::OkStatus();
 }

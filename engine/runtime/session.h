@@ -35,6 +35,13 @@ class Session {
                                                   absl::string_view system,
                                                   const GenerationOptions& options) const;
 
+  // The same for who wants Generation::first_choices of a question that stands behind a text: with
+  // on_overflow the text is cut, never the question.
+  absl::StatusOr<std::shared_ptr<Request>> SubmitChoice(absl::string_view text,
+                                                        absl::string_view question,
+                                                        absl::string_view system,
+                                                        const GenerationOptions& options) const;
+
   // Queues the scoring of a plain text (no template); at least one token.
   absl::StatusOr<std::shared_ptr<Request>> SubmitScoring(absl::string_view text) const;
 
@@ -48,8 +55,13 @@ class Session {
   const Model& model() const { return engine_->model(); }
 
  private:
-  absl::Status Truncate(absl::string_view prompt, absl::string_view system,
-                        const GenerationOptions& options, std::vector<int32_t>* tokens) const;
+  // `suffix` goes behind the prompt and stays where that is cut.
+  absl::StatusOr<RequestSpec> MakeSpec(absl::string_view prompt, absl::string_view suffix,
+                                       absl::string_view system,
+                                       const GenerationOptions& options) const;
+  absl::Status Truncate(absl::string_view prompt, absl::string_view suffix,
+                        absl::string_view system, const GenerationOptions& options,
+                        std::vector<int32_t>* tokens) const;
 
   std::shared_ptr<Engine> engine_;
   std::string salt_;

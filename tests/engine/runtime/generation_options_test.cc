@@ -128,8 +128,45 @@ TEST(GenerationOptionsTest, WhatIsNotAnObjectIsRefusedWithThePosition) {
   EXPECT_EQ(Refusal("{\"stop\": " + std::string(1000000, '[')), "options are nested too deeply");
 }
 
+TEST(GenerationOptionsTest, AConstraintIsKeptAsItWasWritten) {
+  using Kind = AnswerConstraint::Kind;
+  const std::pair<std::string, AnswerConstraint> cases[] = {
+      {R"({"choices": ["b", "a\"", "ü"]})", {Kind::kChoices, R"(["b","a\"","ü"])"}},
+      {R"({"regex": "[a-z]+"})", {Kind::kRegex, "[a-z]+"}},
+      {R"({"grammar": "root ::= \"x\""})", {Kind::kGrammar, "root ::= \"x\""}},
+      {R"({"schema": {"type": "object", "properties": {"z": {}, "a": {}}}})",
+       {Kind::kSchema, R"({"type":"object","properties":{"z":{},"a":{}}})"}},
+      {R"({"schema": "{\"z\": 1, \"a\": 2}"})", {Kind::kSchema, R"({"z": 1, "a": 2})"}},
+      {R"({"schema": true})", {Kind::kSchema, "true"}}};
+  for (const auto& [json, constraint] : cases) {
+    GenerationOptions o;
+    const absl::Status status = Parse(json, &o);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(o.constraint.kind, constraint.kind) << json;
+    EXPECT_EQ(o.constraint.text, constraint.text) << json;
+  }
+}
+
+TEST(GenerationOptionsTest, ConstraintsOfTheWrongKindAreNamed) {
+  EXPECT_EQ(Refusal(R"({"choices": "a"})"),
+            "choices must be an array of strings, got the string 'a'");
+  EXPECT_EQ(Refusal(R"({"choices": ["a", 1]})"), "each element of choices must be a string, got 1");
+  EXPECT_EQ(Refusal(R"({"regex": 1})"), "regex must be a string, got 1");
+  EXPECT_EQ(Refusal(R"({"grammar": ["a"]})"), "grammar must be a string, got an array");
+  EXPECT_EQ(Refusal(R"({"schema": []})"),
+            "schema must be a JSON Schema, or a string that holds one, got an array");
+  EXPECT_EQ(Refusal(R"({"regex": "a", "choices": ["a"]})"),
+            "regex and choices cannot be combined: an answer follows one");
+  EXPECT_EQ(Refusal(R"({"stop": "a", "schema": {}})"),
+            "stop cannot be combined with schema: a stop string could end the answer before it is "
+            "whole");
+  std::string deep;
+  for (int i = 0; i < 200; ++i) deep += R"({"items":)";
+  EXPECT_EQ(Refusal(R"({"schema": )" + deep + "1"), "options are nested too deeply");
+}
+
 TEST(GenerationOptionsTest, LaterVersionsOptionsSaySo) {
-  for (const std::string name : {"choices", "regex", "schema", "grammar", "cache"}) {
+  for (const std::string name : {"cache"}) {
     EXPECT_EQ(Refusal("{\"" + name + "\": 1}", absl::StatusCode::kUnimplemented),
               "option '" + name + "' is not in this version of sqlite-lm");
   }

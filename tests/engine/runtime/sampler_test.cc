@@ -11,9 +11,9 @@ namespace lm {
 namespace {
 
 int32_t Pick(const GenerationOptions& options, const std::vector<float>& logits,
-             const std::vector<int32_t>& context = {}) {
+             const std::vector<int32_t>& context = {}, const std::vector<uint64_t>& allowed = {}) {
   Sampler::Scratch scratch;
-  const auto token = Sampler(&options).Sample(logits, context, &scratch);
+  const auto token = Sampler(&options).Sample(logits, context, allowed, &scratch);
   EXPECT_TRUE(token.ok()) << token.status();
   return token.value_or(-1);
 }
@@ -56,7 +56,7 @@ TEST(SamplerTest, LogitsThatAreNotFiniteAreAnError) {
                     -std::numeric_limits<float>::infinity()}) {
     std::vector<float> logits(100, 1.0f);
     logits[37] = bad;
-    const auto token = Sampler(&options).Sample(logits, {}, &scratch);
+    const auto token = Sampler(&options).Sample(logits, {}, {}, &scratch);
     EXPECT_EQ(token.status().code(), absl::StatusCode::kInternal);
     EXPECT_NE(token.status().message().find("token 37"), absl::string_view::npos);
   }
@@ -162,6 +162,28 @@ TEST(SamplerTest, FiltersDoNotChangeTheProportions) {
       Count({.temperature = 1, .top_p = 0.7, .seed = 3}, LogOf({0.1, 0.5, 0.15, 0.25}), draws);
   EXPECT_NEAR(counts[1], draws * 2.0 / 3, 300);
   EXPECT_NEAR(counts[3], draws * 1.0 / 3, 300);
+}
+
+TEST(SamplerTest, WhatTheMaskExcludesDoesNotExist) {
+  std::vector<float> logits(130, 0.0f);
+  logits[3] = 9;
+  logits[70] = 5;
+  logits[129] = 5;
+  const std::vector<uint64_t> allowed = {uint64_t{1} << 1, uint64_t{1} << 6, uint64_t{1} << 1};
+  EXPECT_EQ(Pick({}, logits), 3);
+  EXPECT_EQ(Pick({}, logits, {}, allowed), 70);  // of equals, the lowest
+  EXPECT_EQ(Pick({.logit_bias = {{3, 50.0}, {129, 1.0}}}, logits, {}, allowed), 129);
+  EXPECT_EQ(Pick({.repeat_penalty = 10}, logits, {70, 3}, allowed), 129);
+  EXPECT_EQ(Pick({.temperature = 1, .top_k = 1}, logits, {}, allowed), 70);
+  std::map<int32_t, int> counts;
+  std::vector<int32_t> context;
+  for (int i = 0; i < 4000; ++i, context.push_back(0)) {
+    ++counts[Pick({.temperature = 5, .seed = 4}, logits, context, allowed)];
+  }
+  EXPECT_EQ(counts.size(), 3u);
+  const double sum = 1 + 2 * std::exp(1);
+  EXPECT_NEAR(counts[1], 4000 / sum, 120);
+  EXPECT_NEAR(counts[70], 4000 * std::exp(1) / sum, 120);
 }
 
 TEST(SamplerTest, ExtremeTemperaturesAreHarmless) {

@@ -96,6 +96,23 @@ TEST_F(SessionTest, TruncatesWhereAskedByName) {
   EXPECT_THAT(Asked(), HasSubstr("é\nassistant"));
 }
 
+TEST_F(SessionTest, AQuestionBehindTheTextIsNotCut) {
+  script_->context_length = 100;
+  Start();
+  GenerationOptions options{.max_tokens = 11,
+                            .constraint = {AnswerConstraint::Kind::kRegex, "[ab]"}};
+  const std::string text(150, 'x');
+  EXPECT_EQ(session_->SubmitChoice(text, "really?", "", options).status().code(),
+            absl::StatusCode::kOutOfRange);
+  for (OnOverflow side : {OnOverflow::kTruncateStart, OnOverflow::kTruncateEnd}) {
+    options.on_overflow = side;
+    auto request = session_->SubmitChoice(text, "really?", "", options);
+    ASSERT_TRUE(request.ok()) << request.status();
+    EXPECT_EQ((*request)->spec().prompt, Bytes(std::string(82, 'x') + "really?"));
+    EXPECT_EQ(Await(*request).first_choices.size(), 2u);
+  }
+}
+
 TEST_F(SessionTest, TruncationLeavesAloneWhatFits) {
   script_->context_length = 100;
   Start();
