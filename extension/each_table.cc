@@ -167,6 +167,7 @@ absl::Status Begin(EachCursor* cursor, int given, sqlite3_value** args) {
   GenerationOptions options = model->defaults;
   options.on_error = OnError::kNull;
   if (argument[2].has_value()) RETURN_IF_ERROR(ParseGenerationOptions(*argument[2], &options));
+  RETURN_IF_ERROR(model->session.engine().CheckConstraint(options));
   ASSIGN_OR_RETURN(cursor->batch, EachBatch::Create(*argument[0], argument[1].value_or(""),
                                                     model->session, std::move(options)));
   return AwaitCurrent(cursor);

@@ -26,8 +26,9 @@ bool IsRegistered(sqlite3* db) {
 int RegisterAll(sqlite3* db) {
   auto connection = std::make_shared<Connection>(db);
   for (auto register_one :
-       {RegisterGenerate, RegisterTokens, RegisterRender, RegisterLogprobs, RegisterVersion,
-        RegisterEach, RegisterModels, RegisterSettings, RegisterStats}) {
+       {RegisterGenerate, RegisterGenerateJson, RegisterClassify, RegisterJudge, RegisterExtract,
+        RegisterTokens, RegisterRender, RegisterLogprobs, RegisterVersion, RegisterEach,
+        RegisterModels, RegisterSettings, RegisterStats}) {
     int code = register_one(connection);
     if (code != SQLITE_OK) return code;
   }

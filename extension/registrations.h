@@ -10,6 +10,10 @@
 namespace lm {
 
 int RegisterGenerate(const std::shared_ptr<Connection>& connection);
+int RegisterGenerateJson(const std::shared_ptr<Connection>& connection);
+int RegisterClassify(const std::shared_ptr<Connection>& connection);
+int RegisterJudge(const std::shared_ptr<Connection>& connection);
+int RegisterExtract(const std::shared_ptr<Connection>& connection);
 int RegisterTokens(const std::shared_ptr<Connection>& connection);
 int RegisterRender(const std::shared_ptr<Connection>& connection);
 int RegisterLogprobs(const std::shared_ptr<Connection>& connection);

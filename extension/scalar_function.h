@@ -47,6 +47,11 @@ class Call {
   // The text of argument i (see TextOf); nullopt for NULL, and where there is no such argument.
   absl::StatusOr<std::optional<std::string>> Text(int i, absl::string_view what) const;
 
+  // The same for a text that cannot be NULL. REQUIRES: there is such an argument and it is not
+  // NULL.
+  absl::StatusOr<std::string> RowText(int i, absl::string_view what) const;
+  bool IsNull(int i) const { return sqlite3_value_type(args_[i]) == SQLITE_NULL; }
+
   // The options in argument i, if there is one. The model is the same for the whole statement,
   // whatever happens to lm_models meanwhile.
   absl::StatusOr<CallOptions> Options(int i) const;

@@ -1,0 +1,37 @@
+-- generate_json(prompt, schema [, system [, options]])  ->  JSON
+--
+-- An answer that is valid against a JSON Schema, or an error: the model can write nothing else.
+
+SELECT generate_json('A red bicycle, 240 euros.',
+  '{"type":"object",
+    "properties":{"thing":{"type":"string","maxLength":20},
+                  "price":{"type":"number","minimum":0,"maximum":100000},
+                  "condition":{"enum":["new","used",null]}},
+    "required":["thing","price","condition"]}',
+  'Describe the offer as JSON with thing, price and condition.') AS offer;
+--~ ^\{"thing": ?".*", ?"price": ?[0-9.]+, ?"condition": ?("new"|"used"|null)\}$
+
+-- It is JSON to SQLite.
+SELECT json_type(offer, '$.price') IN ('integer', 'real')
+  FROM (SELECT generate_json('A red bicycle, 240 euros.', '{"properties":{"price":{"type":"integer","minimum":0,"maximum":999}},"required":["price"]}') AS offer);
+--> 1
+
+-- Dates, patterns, lists; branches and definitions.
+SELECT generate_json('Call me on Tuesday.', '{"type":"string","format":"date"}') AS day;
+--~ ^"\d{4}-\d{2}-\d{2}"$
+SELECT generate_json('Part AB-12.', '{"type":"string","pattern":"^[A-Z]{2}-[0-9]{2}$"}') AS part;
+--~ ^"[A-Z]{2}-[0-9]{2}"$
+SELECT json_array_length(generate_json('red, green', '{"type":"array","items":{"$ref":"#/$defs/colour"},"minItems":1,"maxItems":3,
+                                                      "$defs":{"colour":{"anyOf":[{"const":"red"},{"const":"green"},{"type":"null"}]}}}')) BETWEEN 1 AND 3 AS colours;
+--> 1
+
+-- The schema constrains, it is not shown: say what the fields mean in `system`. The same constraint is there for every function
+-- that takes options, besides three more: choices, regex and grammar (GBNF).
+SELECT generate('A red bicycle, 240 euros.', 'What is the price?', '{"regex":"[0-9]{1,5} (euros|dollars)"}');
+--~ ^[0-9]{1,5} (euros|dollars)$
+
+-- Half an object is an error, not an answer; so is a schema with a mistake in it.
+SELECT generate_json('x', '{"type":"string","minLength":40}', NULL, '{"max_tokens":3}');
+--! max_tokens = 3 ended the answer before it was whole by its schema
+SELECT generate_json('x', '{"properties":{"price":{"type":"nummer"}}}');
+--! type must be null, boolean, .*at #/properties/price/type

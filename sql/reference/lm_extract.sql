@@ -1,0 +1,20 @@
+-- lm_extract(text, schema [, options])  ->  JSON
+--
+-- What the text says, in the schema's fields; null where it does not tell. A field in `required` is never null.
+
+CREATE TEMP TABLE notes(id INTEGER PRIMARY KEY, body TEXT);
+INSERT INTO notes(body) VALUES ('Ada Lovelace, born in London in 1815.'), ('Nobody knows when Homer lived.');
+
+CREATE TEMP TABLE people AS
+  SELECT id, lm_extract(body, '{"type":"object",
+    "properties":{"name":{"type":"string","maxLength":30,"description":"of the person"},
+                  "born":{"type":"integer","minimum":-3000,"maximum":2100,"description":"a year"}},
+    "required":["name"]}') AS fields
+    FROM notes;
+SELECT id, json_type(fields, '$.name'), json_type(fields, '$.born') IN ('integer', 'null') FROM people;
+--> 1|text|1
+--> 2|text|1
+
+-- As columns.
+SELECT count(*) FROM (SELECT id, fields ->> 'name' AS name, fields ->> 'born' AS born FROM people);
+--> 2

@@ -1,0 +1,18 @@
+-- lm_if(text, question [, options])  ->  0 or 1
+--
+-- Whether the model says yes. It decides by the logits of yes and no, without a decode step.
+
+CREATE TEMP TABLE letters(id INTEGER PRIMARY KEY, body TEXT);
+INSERT INTO letters(body) VALUES ('The lamp broke after a day.'), ('Do you ship to Norway?'), (NULL);
+
+SELECT id, lm_if(body, 'Does the writer ask something?') AS asks FROM letters;
+--~ ^1\|[01]$
+--~ ^2\|[01]$
+--> 3|NULL
+SELECT count(*) BETWEEN 0 AND 2 FROM letters WHERE lm_if(body, 'Does the writer complain?');
+--> 1
+
+-- How sure it is: lm_score. Several questions about one text read the text once.
+SELECT id, lm_if(body, 'Is it short?') IN (0, 1), lm_if(body, 'Is it long?') IN (0, 1), lm_score(body, 'It is short.') BETWEEN 0 AND 1
+  FROM letters WHERE id = 1;
+--> 1|1|1|1
