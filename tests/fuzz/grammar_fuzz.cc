@@ -38,6 +38,8 @@ absl::StatusOr<std::shared_ptr<const Grammar>> Compile(const std::string& input)
       return CompileRegex(text);
     case 'g':
       return CompileGbnf(text);
+    case 'e':
+      return CompileExtractionSchema(text);
     default:
       return CompileJsonSchema(text);
   }
@@ -100,7 +102,11 @@ std::vector<std::string> FuzzSeeds() {
       R"(s{"$defs":{"n":{"type":"array","items":{"anyOf":[{"$ref":"#/$defs/n"},{"type":"number",
           "exclusiveMaximum":2.5,"multipleOf":0.1}]},"maxItems":3}},"$ref":"#/$defs/n"})",
       R"(s{"allOf":[{"properties":{"k":{"format":"date-time"}}},{"additionalProperties":
-          {"pattern":"^a+$","maxLength":4}}],"minProperties":1,"oneOf":[{"required":["k"]},{}]})",
+          {"pattern":"^a+$","maxLength":4}}],"minProperties":1,"anyOf":[{"required":["k"]},{}]})",
+      R"(s{"oneOf":[{"properties":{"k":{"const":"a"}},"required":["k"]},{"properties":{"k":{"enum":
+          ["b",2]},"v":{}},"required":["k","v"],"additionalProperties":false},{"maximum":3}]})",
+      R"(e{"properties":{"a":{"items":{"properties":{"b":{"type":"boolean"}}}},"c":{"$ref":"#/$defs/d"}},
+          "required":["c"],"$defs":{"d":{"enum":[1,"x"]}}})",
   };
 }
 
