@@ -26,11 +26,12 @@ bool IsRegistered(sqlite3* db) {
 int RegisterAll(sqlite3* db) {
   auto connection = std::make_shared<Connection>(db);
   for (auto register_one :
-       {RegisterGenerate, RegisterGenerateJson, RegisterClassify, RegisterJudge, RegisterExtract,
-        RegisterTokens, RegisterRender, RegisterLogprobs, RegisterMap, RegisterPrefetch,
-        RegisterTickets, RegisterVersion, RegisterEach, RegisterQuery, RegisterEmbed, RegisterStream,
-        RegisterCache, RegisterDevices, RegisterExplain, RegisterRequests, RegisterMemo,
-        RegisterModels, RegisterSettings, RegisterStats}) {
+       {RegisterGenerate, RegisterGenerateJson, RegisterClassify, RegisterJudge,   RegisterExtract,
+        RegisterTokens,   RegisterRender,       RegisterLogprobs, RegisterMap,     RegisterPrefetch,
+        RegisterTickets,  RegisterVersion,      RegisterEach,     RegisterQuery,   RegisterEmbed,
+        RegisterStream,   RegisterCache,        RegisterDevices,  RegisterExplain, RegisterRequests,
+        RegisterMemo,     RegisterDocuments,    RegisterChunks,   RegisterJobs,    RegisterRun,
+        RegisterModels,   RegisterSettings,     RegisterStats}) {
     int code = register_one(connection);
     if (code != SQLITE_OK) return code;
   }

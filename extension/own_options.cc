@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace lm {
 namespace {
@@ -24,6 +25,7 @@ absl::StatusOr<OwnOptions> OwnOptions::Take(const std::optional<std::string>& te
                                             std::initializer_list<absl::string_view> keys) {
   OwnOptions own;
   own.rest_ = text;
+  for (absl::string_view key : keys) own.keys_.emplace_back(key);
   if (!text.has_value()) return own;
   int deepest = 0;
   std::set<std::string> names;
@@ -55,6 +57,17 @@ absl::StatusOr<OwnOptions> OwnOptions::Take(const std::optional<std::string>& te
   // Written anew only where it must be, so that messages count the user's own bytes.
   if (!own.taken_.empty()) own.rest_ = object.dump();
   return own;
+}
+
+absl::Status OwnOptions::CheckNoOthers() const {
+  if (!rest_.has_value()) return absl::OkStatus();
+  const json object = json::parse(*rest_, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) {
+    return absl::InvalidArgumentError("options must be a JSON object, such as {\"chunk\": 64}");
+  }
+  if (object.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("unknown option '", object.begin().key(), "'; ",
+                                                 absl::StrJoin(keys_, ", "), " are known"));
 }
 
 const json* OwnOptions::Find(const std::string& key) const {

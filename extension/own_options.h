@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -36,12 +37,17 @@ class OwnOptions {
   absl::StatusOr<bool> Bool(const std::string& key, bool otherwise) const;
   absl::StatusOr<std::optional<std::string>> Text(const std::string& key) const;
 
+  // InvalidArgument, naming it, where there is any other key, or no object. For functions that take
+  // none of generate()'s options.
+  absl::Status CheckNoOthers() const;
+
   bool Has(const std::string& key) const { return taken_.contains(key); }
 
  private:
   // nullptr where the key is not there, or null.
   const nlohmann::json* Find(const std::string& key) const;
 
+  std::vector<std::string> keys_;
   nlohmann::json taken_ = nlohmann::json::object();
   std::optional<std::string> rest_;
 };

@@ -9,6 +9,7 @@
 
 namespace lm {
 
+int RegisterDocuments(const std::shared_ptr<Connection>& connection);
 int RegisterGenerate(const std::shared_ptr<Connection>& connection);
 int RegisterGenerateJson(const std::shared_ptr<Connection>& connection);
 int RegisterClassify(const std::shared_ptr<Connection>& connection);
@@ -28,6 +29,9 @@ int RegisterStream(const std::shared_ptr<Connection>& connection);
 int RegisterEach(const std::shared_ptr<Connection>& connection);
 int RegisterQuery(const std::shared_ptr<Connection>& connection);
 int RegisterMemo(const std::shared_ptr<Connection>& connection);
+int RegisterChunks(const std::shared_ptr<Connection>& connection);
+int RegisterJobs(const std::shared_ptr<Connection>& connection);
+int RegisterRun(const std::shared_ptr<Connection>& connection);
 int RegisterModels(const std::shared_ptr<Connection>& connection);
 int RegisterSettings(const std::shared_ptr<Connection>& connection);
 int RegisterCache(const std::shared_ptr<Connection>& connection);

@@ -273,12 +273,22 @@ int RegisterWritableTable(const std::shared_ptr<Connection>& connection, const c
   static constexpr sqlite3_module kModule = WritableModule();
   int code = Register(connection, name, &kModule, factory);
   if (code != SQLITE_OK) return code;
-  // The first table, even one in temp, settles a new database's encoding: that is for its owner.
-  if (!HasContent(connection->db())) return SQLITE_OK;
-  std::string create =
-      absl::StrCat("CREATE VIRTUAL TABLE IF NOT EXISTS temp.", name, " USING ", name);
-  sqlite3_exec(connection->db(), create.c_str(), nullptr, nullptr, nullptr);
+  CreateInTemp(connection->db(), name);
   return SQLITE_OK;
+}
+
+int RegisterStandInTable(const std::shared_ptr<Connection>& connection, const char* name,
+                         TableFactory factory) {
+  static constexpr sqlite3_module kModule = WritableModule();
+  return Register(connection, name, &kModule, factory);
+}
+
+bool CreateInTemp(sqlite3* db, const char* name) {
+  const bool there = sqlite3_table_column_metadata(db, "temp", name, nullptr, nullptr, nullptr,
+                                                   nullptr, nullptr, nullptr) == SQLITE_OK;
+  if (there || !HasContent(db)) return false;
+  std::string create = absl::StrCat("CREATE VIRTUAL TABLE temp.", name, " USING ", name);
+  return sqlite3_exec(db, create.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK;
 }
 
 }  // namespace lm

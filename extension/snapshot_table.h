@@ -82,6 +82,17 @@ int RegisterReadOnlyTable(const std::shared_ptr<Connection>& connection, const c
 int RegisterWritableTable(const std::shared_ptr<Connection>& connection, const char* name,
                           TableFactory factory);
 
+// Registers a writable, DIRECTONLY table that exists by its name alone, until the main database has
+// a table of that name.
+// REQUIRES: the factory makes a WritableTable.
+int RegisterStandInTable(const std::shared_ptr<Connection>& connection, const char* name,
+                         TableFactory factory);
+
+// Creates temp.<name> of the module of that name, if the main database has any content: the first
+// table, even one in temp, settles a new database's encoding, and that is for its owner. True where
+// it was not there before.
+bool CreateInTemp(sqlite3* db, const char* name);
+
 }  // namespace lm
 
 #endif  // LM_EXTENSION_SNAPSHOT_TABLE_H_

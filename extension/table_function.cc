@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "extension/boundary.h"
+#include "extension/snapshot_table.h"
 #include "extension/sqlite_status.h"
 #include "extension/sqlite_value.h"
 
@@ -176,15 +177,36 @@ constexpr sqlite3_module Module() {
   return module;
 }
 
+// One that CREATE VIRTUAL TABLE takes as well.
+constexpr sqlite3_module TemporaryModule() {
+  sqlite3_module module = Module();
+  module.xCreate = Connect;
+  module.xDestroy = Disconnect;
+  return module;
+}
+
+int Register(const std::shared_ptr<Connection>& connection, const TableFunctionSpec* spec,
+             const sqlite3_module* module) {
+  auto* data = new (std::nothrow) ModuleData{connection, spec};
+  if (data == nullptr) return SQLITE_NOMEM;
+  return sqlite3_create_module_v2(connection->db(), spec->name, module, data,
+                                  [](void* p) { delete static_cast<ModuleData*>(p); });
+}
+
 }  // namespace
 
 int RegisterTableFunction(const std::shared_ptr<Connection>& connection,
                           const TableFunctionSpec* spec) {
   static constexpr sqlite3_module kModule = Module();
-  auto* data = new (std::nothrow) ModuleData{connection, spec};
-  if (data == nullptr) return SQLITE_NOMEM;
-  return sqlite3_create_module_v2(connection->db(), spec->name, &kModule, data,
-                                  [](void* p) { delete static_cast<ModuleData*>(p); });
+  return Register(connection, spec, &kModule);
+}
+
+int RegisterTemporaryTableFunction(const std::shared_ptr<Connection>& connection,
+                                   const TableFunctionSpec* spec) {
+  static constexpr sqlite3_module kModule = TemporaryModule();
+  int code = Register(connection, spec, &kModule);
+  if (code == SQLITE_OK) CreateInTemp(connection->db(), spec->name);
+  return code;
 }
 
 }  // namespace lm

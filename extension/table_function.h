@@ -92,6 +92,11 @@ std::unique_ptr<TableCursor> MakeCursor(Connection& connection) {
 int RegisterTableFunction(const std::shared_ptr<Connection>& connection,
                           const TableFunctionSpec* spec);
 
+// The same in temp, where a statement on it takes no lock on the main database; by its name alone
+// where temp does not have it yet (see snapshot_table.h).
+int RegisterTemporaryTableFunction(const std::shared_ptr<Connection>& connection,
+                                   const TableFunctionSpec* spec);
+
 }  // namespace lm
 
 #endif  // LM_EXTENSION_TABLE_FUNCTION_H_

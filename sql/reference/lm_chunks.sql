@@ -1,0 +1,37 @@
+-- lm_chunks(text [, max_tokens [, overlap [, options]]])  ->  n, chunk, start, tokens
+--
+-- A long text in pieces that a model can take. They end with paragraphs, sentences or words, and have at most `max_tokens`
+-- tokens (256 unless given). With `overlap`, a piece repeats about that many tokens of the one before.
+
+CREATE TEMP TABLE article(id INTEGER PRIMARY KEY, body TEXT);
+INSERT INTO article(body) VALUES
+  ('The fox came at night. It took two hens.
+
+In the morning the dog found the hole in the fence. We mended it. The fox came back the next night, and went away hungry.');
+
+SELECT n, chunk FROM article, lm_chunks(body, 70);
+--> 1|The fox came at night. It took two hens.\n\n
+--> 2|In the morning the dog found the hole in the fence. We mended it. 
+--> 3|The fox came back the next night, and went away hungry.
+
+-- Nothing is left out, and nothing is longer than it was asked for.
+SELECT group_concat(chunk, '') = body, max(tokens) <= 70 FROM article, lm_chunks(body, 70) GROUP BY id;
+--> 1|1
+
+-- start is where it stands in the text.
+SELECT count(*) FROM article, lm_chunks(body, 25) WHERE substr(body, start, length(chunk)) <> chunk;
+--> 0
+
+-- Each piece for itself, with a sentence of the one before.
+SELECT n, generate(chunk, 'What happens here?', '{"max_tokens":4}') IS NOT NULL FROM article, lm_chunks(body, 70, 30);
+--~ ^1\|1$
+--~ ^2\|1$
+--~ ^3\|1$
+--~ ^4\|1$
+
+SELECT * FROM lm_chunks(NULL);
+--0
+SELECT * FROM lm_chunks('a text', 0);
+--! max_tokens must be from 1 to \d+, got 0
+SELECT * FROM lm_chunks('a text', 10, 10);
+--! overlap must be from 0 to 9, got 10

@@ -1,0 +1,40 @@
+-- lm_jobs(name, query, target, system, options, model, total)
+-- lm_job_rows(number, job, id, prompt, system, state, value, error, finish, tokens_in, tokens_cached, tokens_out,
+--             attempts, worker, lease)
+--
+-- Jobs, and their rows. The first INSERT into lm_jobs makes both tables in the main database; they are ordinary tables,
+-- and any program can read them. lm_run() works on them.
+--   query    SELECT id, prompt [, system]: asked once, when the job first runs
+--   target   an INSERT, UPDATE or DELETE that takes an answer: :id, :value, :error; NULL: answers stay in lm_job_rows
+--   system   the system prompt of rows without one of their own
+--   options  those of generate()
+--   model, total   set by lm_run()
+
+SELECT count(*) FROM lm_jobs;
+--> 0
+INSERT INTO lm_jobs(name, query, options) VALUES
+  ('animals', 'SELECT 1, ''What barks?'' UNION ALL SELECT 2, NULL UNION ALL SELECT 3, x''00''', '{"max_tokens":2}');
+SELECT type, name FROM sqlite_master WHERE tbl_name LIKE 'lm_job%' AND sql IS NOT NULL ORDER BY name;
+--> table|lm_job_rows
+--> index|lm_job_rows_by_state
+--> table|lm_jobs
+--> trigger|lm_jobs_delete
+
+SELECT max(total), max(done), max(failed) FROM lm_run('animals');
+--> 3|2|1
+SELECT id, state, value IS NULL, error, attempts FROM lm_job_rows WHERE job = 'animals';
+--> 1|done|0|NULL|1
+--> 2|done|1|NULL|1
+--> 3|failed|1|prompt must be text, got a BLOB of 1 bytes (CAST(x AS TEXT) if it is text)|1
+
+-- What is to be done again is what you say.
+UPDATE lm_job_rows SET prompt = 'What meows?', state = 'waiting' WHERE job = 'animals' AND state = 'failed';
+SELECT max(total), max(done), max(failed) FROM lm_run('animals');
+--> 3|3|0
+
+-- A job goes with its rows.
+DELETE FROM lm_jobs WHERE name = 'animals';
+SELECT count(*) FROM lm_job_rows;
+--> 0
+INSERT INTO lm_jobs(name) VALUES ('empty');
+--! NOT NULL constraint failed: lm_jobs.query

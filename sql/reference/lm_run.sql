@@ -1,0 +1,42 @@
+-- lm_run(job [, options])  ->  total, done, failed, cached, rows_per_second, tokens_per_second, eta_seconds, seconds
+--
+-- Runs a job of lm_jobs, or goes on with it: a row of progress a second, and one at the end. What is answered is
+-- committed together with the row's state and what the job's target does with it, again and again, and while the model
+-- works no lock is held. Killed and run again, it goes on where it was; several processes may run the same job at once.
+--
+-- options
+--   chunk        rows under way and not committed (128): what a kill may cost
+--   max_errors   how many rows may fail before the run ends with an error; no limit unless given
+--   retry        true: rows that failed before are tried again
+--   progress_ms  the least time between two rows of the result (1000)
+
+--@ open file notes.db
+CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT, short TEXT);
+INSERT INTO notes(body) VALUES ('rain all day'), ('a new bicycle'), ('bread, butter, jam');
+INSERT INTO lm_jobs(name, query, system, target, options) VALUES ('shorten',
+  'SELECT id, body FROM notes WHERE short IS NULL',
+  'Say in one word what the note is about.',
+  'UPDATE notes SET short = :value WHERE id = :id',
+  '{"max_tokens":4}');
+
+SELECT max(total), max(done), max(failed), max(cached), min(eta_seconds) FROM lm_run('shorten');
+--> 3|3|0|0|0.0
+SELECT count(short) FROM notes;
+--> 3
+-- Done is done.
+SELECT max(total), max(done), max(rows_per_second) FROM lm_run('shorten');
+--> 3|3|0.0
+
+-- A row that fails does not stop the others. Then once more, with the reason gone.
+INSERT INTO notes(id, body) VALUES (4, 'an owl'), (5, x'00');
+INSERT INTO lm_jobs(name, query, target, options) SELECT 'more', query, target, options FROM lm_jobs;
+SELECT max(total), max(done), max(failed) FROM lm_run('more');
+--> 2|1|1
+UPDATE lm_job_rows SET prompt = 'a fox' WHERE job = 'more' AND state = 'failed';
+SELECT max(total), max(done), max(failed) FROM lm_run('more', '{"retry":true}');
+--> 2|2|0
+
+SELECT * FROM lm_run('lost');
+--! there is no job named 'lost'; lm_jobs has 'shorten', 'more'
+SELECT * FROM lm_run('more', '{"chunks":3}');
+--! unknown option 'chunks'; chunk, max_errors, retry, progress_ms are known

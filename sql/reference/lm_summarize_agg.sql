@@ -1,0 +1,20 @@
+-- lm_summarize_agg(text [, options])  ->  TEXT, an aggregate
+--
+-- What the rows of a group say, in short: lm_agg() with the instruction of lm_summarize(), and its options.
+
+CREATE TEMP TABLE log(day INTEGER, line TEXT);
+WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n LIMIT 300)
+  INSERT INTO log SELECT n / 100, 'At ' || n || ' the pump was switched off.' FROM n;
+
+SELECT day, typeof(lm_summarize_agg(line, '{"max_tokens":8}')) FROM log GROUP BY day HAVING count(*) > 1;
+--> 0|text
+--> 1|text
+--> 2|text
+
+-- All rows of a group are one text.
+SELECT lm_summarize_agg(line, '{"max_tokens":8}') = lm_summarize(group_concat(line, char(10, 10)), '{"max_tokens":8}')
+  FROM (SELECT line FROM log LIMIT 3);
+--> 1
+
+SELECT lm_summarize_agg(line, '{"instruction":"Which pump?","max_tokens":4}') IS NOT NULL FROM log WHERE day = 2;
+--> 1

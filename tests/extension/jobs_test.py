@@ -1,0 +1,234 @@
+"""A job outlives what happens to it: kill -9 at any moment, several processes at once, other writers, interrupts.
+
+JOB_ROWS and JOB_KILLS make it longer than CI has time for:
+    JOB_ROWS=500 JOB_KILLS=20 LM0=... LM_MODEL=... python3 tests/extension/jobs_test.py
+"""
+import csv
+import os
+import pathlib
+import random
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import harness
+from slow_model import write_slow_model
+
+ROWS = int(os.environ.get("JOB_ROWS", "96"))
+KILLS = int(os.environ.get("JOB_KILLS", "3"))
+CHUNK = 16
+ROOT = harness.MODELS.parents[2]
+MODEL = ROOT / "sql" / "models" / "debian-notes.gguf"
+RUN = f"SELECT * FROM lm_run('label', '{{\"chunk\":{CHUNK},\"progress_ms\":0}}')"
+WORKER = f"""
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.enable_load_extension(True)
+db.load_extension({harness.LM0!r})
+for row in db.execute(sys.argv[2]):
+    print(*row, flush=True)
+"""
+
+
+def texts():
+    with open(ROOT / "sql" / "demo" / "documents.csv", newline="", encoding="utf-8") as file:
+        documents = [text for _, text in csv.reader(file)]
+    return [f"{i}: {documents[i % len(documents)][i % 97:][:300]}" for i in range(ROWS)]
+
+
+class JobsTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def make(self, name, journal="wal", system="Write a one-line summary of this package.", **job):
+        """A database with a table of notes and a job over it."""
+        path = str(self.folder / name)
+        db = harness.connect(path)
+        self.addCleanup(db.close)
+        db.execute(f"PRAGMA journal_mode = {journal}").fetchall()
+        db.execute("CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT, short TEXT, stored INTEGER DEFAULT 0)")
+        db.executemany("INSERT INTO notes(body) VALUES (?)", [(text,) for text in texts()])
+        db.execute("CREATE TABLE log(at REAL)")
+        job = {"name": "label", "query": "SELECT id, body FROM notes", "system": system, "options": '{"max_tokens":16}',
+               "target": "UPDATE notes SET short = :value, stored = stored + 1 WHERE id = :id", **job}
+        db.execute(f"INSERT INTO lm_jobs({', '.join(job)}) VALUES ({', '.join('?' * len(job))})", tuple(job.values()))
+        return path, db
+
+    def worker(self, path, sql=RUN, **options):
+        worker = subprocess.Popen([sys.executable, "-c", WORKER, path, sql], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  text=True, env={**os.environ, "LM_MODEL": str(MODEL)}, **options)
+        self.addCleanup(worker.wait)
+        self.addCleanup(worker.kill)
+        self.addCleanup(worker.stdout.close)
+        self.addCleanup(worker.stderr.close)
+        return worker
+
+    def finish(self, worker):
+        out, error = worker.communicate(timeout=100)
+        self.assertEqual((worker.returncode, error), (0, ""))
+        return [line.split() for line in out.splitlines()]
+
+    def check(self, db):
+        self.assertEqual(harness.value(db, "PRAGMA integrity_check"), "ok")
+        # What is done is done with all of it.
+        self.assertEqual(harness.value(db, """SELECT count(*) FROM notes JOIN lm_job_rows AS r USING (id)
+            WHERE (r.state = 'done') IS NOT (stored = 1) OR stored > 1 OR short IS NOT r.value"""), 0)
+
+    def result(self, db):
+        return db.execute("SELECT id, short FROM notes ORDER BY id").fetchall()
+
+    def write_all_along(self, path, stop, waits):
+        """Commits a row again and again; waits gets the longest it took."""
+        db = sqlite3.connect(path, isolation_level=None, timeout=20)
+        while not stop.is_set():
+            began = time.monotonic()
+            db.execute("INSERT INTO log VALUES (?)", (began,))
+            waits.append(time.monotonic() - began)
+            time.sleep(0.005)
+        db.close()
+
+    def test_kill_at_any_moment(self):
+        path, db = self.make("unbroken.db")
+        began = time.monotonic()
+        self.finish(self.worker(path))
+        took = time.monotonic() - began
+        expected = self.result(db)
+        self.assertEqual(harness.value(db, "SELECT sum(attempts) FROM lm_job_rows"), ROWS)
+        self.assertGreater(len({short for _, short in expected}), ROWS // 4)
+        for journal in ("wal", "delete"):
+            with self.subTest(journal=journal):
+                path, db = self.make(f"{journal}.db", journal)
+                stop, waits = threading.Event(), []
+                writer = threading.Thread(target=self.write_all_along, args=(path, stop, waits))
+                writer.start()
+                try:
+                    for _ in range(KILLS):
+                        worker = self.worker(path)
+                        time.sleep(random.uniform(0, took / 2))
+                        worker.kill()
+                        worker.wait()
+                        self.check(db)
+                    rows = self.finish(self.worker(path))
+                finally:
+                    stop.set()
+                    writer.join()
+                self.check(db)
+                self.assertEqual(rows[-1][:3], [str(ROWS), str(ROWS), "0"])
+                self.assertEqual(self.result(db), expected)
+                repeated = harness.value(db, "SELECT sum(attempts) - count(*) FROM lm_job_rows")
+                self.assertLessEqual(repeated, KILLS * CHUNK)
+                self.assertGreater(len(waits), 20)
+                self.assertEqual(harness.value(db, "SELECT count(*) FROM log"), len(waits))
+                print(f"{journal}: {KILLS} kills, {repeated} of {ROWS} rows generated again; another writer's longest "
+                      f"commit {max(waits):.3f} s of {len(waits)}", file=sys.stderr)
+                self.assertLess(max(waits), 5)
+
+    def test_several_processes_share_the_rows(self):
+        for journal in ("wal", "delete"):
+            path, db = self.make(f"shared-{journal}.db", journal)
+            workers = [self.worker(path) for _ in range(3)]
+            ends = [self.finish(worker)[-1] for worker in workers]
+            self.assertEqual([end[:3] for end in ends], [[str(ROWS), str(ROWS), "0"]] * 3)
+            self.check(db)
+            self.assertEqual(harness.value(db, "SELECT max(attempts) FROM lm_job_rows"), 1)
+
+    def test_claims_of_a_silent_worker_run_out(self):
+        path, db = self.make("silent.db")
+        self.finish(self.worker(path, "SELECT * FROM lm_run('label', '{\"progress_ms\":0}') LIMIT 1"))
+        lease = int(1000 * (time.time() + 2))
+        db.execute("UPDATE lm_job_rows SET state = 'running', worker = 'elsewhere', lease = ? WHERE state <> 'done' AND "
+                   "number > ?", (lease, ROWS - 8))
+        self.finish(self.worker(path))
+        self.assertGreaterEqual(time.time() * 1000, lease)
+        self.check(db)
+
+    def test_an_unfinished_run_gives_its_rows_back(self):
+        path, db = self.make("limit.db")
+        self.finish(self.worker(path, RUN + " LIMIT 1"))
+        states = dict(db.execute("SELECT state, count(*) FROM lm_job_rows GROUP BY 1"))
+        self.assertEqual(set(states) - {"done"}, {"waiting"})
+        self.check(db)
+
+    def test_interrupt(self):
+        path, db = self.make("interrupt.db", query="SELECT id, body || hex(zeroblob(2000)) FROM notes")
+        slow = str(self.folder / "slow.gguf")
+        write_slow_model(slow)
+        db.execute("INSERT INTO temp.lm_settings VALUES ('model', ?)", (slow,))
+        harness.value(db, "SELECT lm_token_count('load it')")
+        for _ in range(3):
+            timer = threading.Timer(0.4, db.interrupt)
+            timer.start()
+            with self.assertRaisesRegex(sqlite3.OperationalError, "interrupted"):
+                db.execute(RUN).fetchall()
+            timer.join()
+            self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_rows WHERE state = 'running'"), 0)
+            self.check(db)
+
+    def test_a_statement_that_reads_is_in_the_way_of_a_rollback_journal_only(self):
+        for journal in ("wal", "delete"):
+            path, db = self.make(f"reader-{journal}.db", journal)
+            db.execute("INSERT INTO temp.lm_settings VALUES ('model', ?)", (str(MODEL),))
+            reader = db.execute("SELECT id FROM notes")
+            reader.fetchone()
+            if journal == "wal":
+                db.execute(RUN).fetchall()
+            else:
+                with self.assertRaisesRegex(sqlite3.OperationalError, "journal_mode delete nothing can be committed"):
+                    db.execute(RUN).fetchall()
+            reader.close()
+
+    def test_refusals(self):
+        path, db = self.make("refusals.db")
+        for before, sql, message in (
+                ("BEGIN", RUN, "from within a transaction"),
+                ("", f"CREATE TABLE t AS {RUN}", "inside a statement that writes"),
+                ("", "SELECT * FROM lm_run('nobody')", "no job named 'nobody'; lm_jobs has 'label'")):
+            if before:
+                db.execute(before)
+            with self.assertRaisesRegex(sqlite3.OperationalError, message):
+                db.execute(sql).fetchall()
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+        db.execute("PRAGMA locking_mode = exclusive").fetchall()
+        db.execute("INSERT INTO log VALUES (1)")
+        with self.assertRaisesRegex(sqlite3.OperationalError, "locking_mode = exclusive"):
+            db.execute(RUN).fetchall()
+
+    def test_one_bad_row_in_1000(self):
+        model = {"on_error": None, "null": None, "json": None, "error": None}
+        for on_error in model:
+            with self.subTest(on_error=on_error):
+                path = str(self.folder / f"bad-{on_error}.db")
+                db = harness.connect(path)
+                db.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, body, answer)")
+                db.execute("""INSERT INTO t(id, body) SELECT value, CASE value WHEN 700 THEN x'00' ELSE 'n' || value END
+                              FROM (WITH RECURSIVE c(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM c LIMIT 1000)
+                                    SELECT value FROM c)""")
+                policy = "" if on_error == "on_error" else f', "on_error":"{on_error}"'
+                db.execute("INSERT INTO lm_jobs(name, query, target, options) VALUES ('j', 'SELECT id, body FROM t', "
+                           "'UPDATE t SET answer = :value WHERE id = :id', ?)", ('{"max_tokens":2' + policy + "}",))
+                if on_error == "error":
+                    with self.assertRaisesRegex(sqlite3.OperationalError, "1 rows failed.*id 700: prompt must be text, got a BLOB"):
+                        db.execute("SELECT * FROM lm_run('j')").fetchall()
+                    self.assertGreater(harness.value(db, "SELECT count(answer) FROM t"), 500)
+                    continue
+                end = db.execute("SELECT total, done, failed FROM lm_run('j')").fetchall()[-1]
+                self.assertEqual(end, (1000, 999, 1))
+                self.assertEqual(harness.value(db, "SELECT count(answer) FROM t WHERE id <> 700"), 999)
+                bad = harness.value(db, "SELECT answer FROM t WHERE id = 700")
+                self.assertEqual(bad is not None and '"error":"prompt must be text' in bad, on_error == "json")
+                # Mended, and once more.
+                db.execute("UPDATE lm_job_rows SET prompt = 'mended' WHERE id = 700")
+                end = db.execute("SELECT total, done, failed FROM lm_run('j', '{\"retry\":true}')").fetchall()[-1]
+                self.assertEqual(end, (1000, 1000, 0))
+                db.close()
+
+
+if __name__ == "__main__":
+    unittest.main()
