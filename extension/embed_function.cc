@@ -135,7 +135,7 @@ absl::Status Embed(Call& call) {
 }  // namespace
 
 int RegisterEmbed(const std::shared_ptr<Connection>& connection) {
-  return RegisterScalar<&Embed>(connection, {"lm_embed", 1, 2, kDirectOnly});
+  return RegisterScalar<&Embed>(connection, {"lm_embed", 1, 2, kDirectOnly | kReturnsJson});
 }
 
 }  // namespace lm
