@@ -20,6 +20,10 @@ int InitResult();
 using IsInterruptedFunction = int (*)(sqlite3*);
 IsInterruptedFunction FindIsInterrupted();
 
+// sqlite3_progress_handler, or nullptr where the host was built with SQLITE_OMIT_PROGRESS_CALLBACK.
+using ProgressHandlerFunction = void (*)(sqlite3*, int, int (*)(void*), void*);
+ProgressHandlerFunction FindProgressHandler();
+
 }  // namespace lm
 
 #endif  // LM_EXTENSION_HOST_H_

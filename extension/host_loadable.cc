@@ -35,4 +35,6 @@ IsInterruptedFunction FindIsInterrupted() {
   return *reinterpret_cast<const IsInterruptedFunction*>(&sqlite3_api->value_encoding + 1);
 }
 
+ProgressHandlerFunction FindProgressHandler() { return sqlite3_api->progress_handler; }
+
 }  // namespace lm

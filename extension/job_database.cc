@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/base/status_macros.h"
+#include "extension/host.h"
 #include "extension/statement.h"
 
 namespace lm {
@@ -54,10 +55,13 @@ absl::Status JobDatabase::OpenOwn(const char* path) {
     return status;
   }
   db_ = own;
-  // What runs on this connection ends with the statement that asked for it.
-  sqlite3_progress_handler(
-      db_, kInstructionsPerPoll,
-      [](void* self) { return static_cast<JobDatabase*>(self)->Interrupted() ? 1 : 0; }, this);
+  // What runs on this connection ends with the statement that asked for it. Where the host cannot
+  // say so, an interrupt waits for the end of the step.
+  if (const ProgressHandlerFunction progress_handler = FindProgressHandler()) {
+    progress_handler(
+        db_, kInstructionsPerPoll,
+        [](void* self) { return static_cast<JobDatabase*>(self)->Interrupted() ? 1 : 0; }, this);
+  }
   // With a rollback journal, reading waits for others' commits, too.
   sqlite3_busy_handler(
       db_,
