@@ -153,6 +153,7 @@ class InterruptTest(unittest.TestCase):
         connection.set_authorizer(None)
         connection.close()
 
+    @harness.needs_shell
     def test_ctrl_c_in_the_shell(self):
         environment = {**os.environ, "LM_MODEL": self.model}
         script = f".load {harness.LM0}\nSELECT 'ready' || (lm_token_count('x') < 0);\nSELECT generate('{LONG}');\n"

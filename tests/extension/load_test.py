@@ -32,11 +32,19 @@ class LoadTest(unittest.TestCase):
     def setUp(self):
         gc.collect()  # connections that Python itself still holds in reference cycles
 
+    @harness.needs_shell
     def test_in_the_shell(self):
         done = subprocess.run(["sqlite3", ":memory:", f".load {harness.LM0}", "SELECT lm_version();", ANSWER + " IS NOT NULL;"],
                               capture_output=True, text=True)
         self.assertEqual((done.stderr, done.returncode), ("", 0))
         self.assertRegex(done.stdout, r"^\d+\.\d+\.\d+\n1\n$")
+
+    @unittest.skipUnless("LM_SQLITE_LIBRARY_DIR" in os.environ, "over the system's SQLite")
+    def test_over_the_sqlite_that_was_asked_for(self):
+        with open("/proc/self/maps") as maps:
+            loaded = {line.split(maxsplit=5)[5].strip() for line in maps if "libsqlite3" in line}
+        self.assertEqual({os.path.realpath(os.path.dirname(path)) for path in loaded},
+                         {os.path.realpath(os.environ["LM_SQLITE_LIBRARY_DIR"])})
 
     def test_by_the_sql_function(self):
         connection = sqlite3.connect(":memory:")
@@ -114,6 +122,7 @@ class LoadTest(unittest.TestCase):
                                   capture_output=True, text=True, timeout=30)
             self.assertEqual((done.stderr, done.returncode), ("", 0))
 
+    @harness.needs_shell
     def test_the_model_beside_the_library_is_the_default(self):
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)

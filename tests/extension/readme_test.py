@@ -5,7 +5,6 @@ NODE names Node 22.13 or later; CMake runs NodeTest only where it has found one.
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -41,7 +40,7 @@ class ShellAndPythonTest(Snippet):
         self.assertEqual((ran.returncode, ran.stderr), (0, ""))
         self.assertRegex(ran.stdout, r"\w+ \w+")
 
-    @unittest.skipUnless(shutil.which("sqlite3"), "needs the sqlite3 shell")
+    @harness.needs_shell
     def test_overnight(self):
         ran = subprocess.run(["bash", ROOT / "sql" / "demo" / "overnight.sh", "48", "1"], text=True, capture_output=True,
                              timeout=100, env={**self.environment, "PYTHON": sys.executable, "LM0": harness.LM0, "LM_DEMO_FOLDER": str(self.folder)})
@@ -49,7 +48,7 @@ class ShellAndPythonTest(Snippet):
         self.assertRegex(ran.stdout, r"killed: \d+ of 48 summaries are there, integrity ok")
         self.assertRegex(ran.stdout, r"summaries 100% █+ 48/48  ")
 
-    @unittest.skipUnless(shutil.which("sqlite3"), "needs the sqlite3 shell")
+    @harness.needs_shell
     def test_summarize(self):
         ran = subprocess.run(["sqlite3", "-bail", ":memory:", f".load {harness.LM0}", ".read sql/demo/summarize.sql"], text=True,
                              capture_output=True, timeout=100, env=self.environment, cwd=ROOT)
