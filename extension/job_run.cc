@@ -22,11 +22,6 @@ constexpr absl::Duration kPoll = absl::Milliseconds(2);
 // What the end of an interrupted statement may take.
 constexpr absl::Duration kPatienceAtTheEnd = absl::Milliseconds(20);
 
-// A generation computes its prompt's last token at least.
-bool WasRemembered(const Generation& generation) {
-  return generation.tokens_in > 0 && generation.tokens_cached == generation.tokens_in;
-}
-
 }  // namespace
 
 JobRun::JobRun(const JobRunOptions& options, std::unique_ptr<JobDatabase> database,
@@ -113,7 +108,7 @@ absl::Status JobRun::Commit(absl::Duration patience, bool claim) {
         for (auto row = rows_.begin(); row != rows_.end(); ++row) {
           if (!row->answer.Done()) continue;
           ASSIGN_OR_RETURN(JobAnswer answer, TakeAnswer(*row));
-          const bool remembered = WasRemembered(answer.generation);
+          const bool remembered = answer.generation.remembered;
           cached += remembered;
           tokens_out += remembered ? 0 : answer.generation.tokens_out;
           ASSIGN_OR_RETURN(const JobStore::Outcome outcome,

@@ -16,32 +16,34 @@ namespace {
 // In the file's header, where file(1) and SQLite's tools look: "LMmo", and the version of what
 // follows.
 constexpr int kApplicationId = 0x4c4d6d6f;
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr char kTable[] =
     "CREATE TABLE generations(id INTEGER PRIMARY KEY, hash INTEGER NOT NULL, model TEXT NOT NULL, "
     "options TEXT NOT NULL, prompt BLOB NOT NULL, answer TEXT NOT NULL, tokens BLOB NOT NULL, "
-    "finish TEXT NOT NULL, seal INTEGER NOT NULL)";
+    "finish TEXT NOT NULL, seal INTEGER NOT NULL, choices BLOB NOT NULL)";
 constexpr char kIndex[] = "CREATE INDEX generations_by_hash ON generations(hash)";
 // The columns that ReadEntry reads.
 constexpr char kFind[] =
-    "SELECT id, model, options, prompt, answer, tokens, finish, seal FROM generations "
+    "SELECT id, model, options, prompt, answer, tokens, finish, seal, choices FROM generations "
     "WHERE hash = ?1";
 constexpr char kList[] =
-    "SELECT id, model, options, prompt, answer, tokens, finish, seal FROM generations ORDER BY id";
+    "SELECT id, model, options, prompt, answer, tokens, finish, seal, choices FROM generations "
+    "ORDER BY id";
 constexpr char kGet[] =
-    "SELECT id, model, options, prompt, answer, tokens, finish, seal FROM generations "
+    "SELECT id, model, options, prompt, answer, tokens, finish, seal, choices FROM generations "
     "WHERE id = ?1";
 constexpr char kInsert[] =
-    "INSERT INTO generations(hash, model, options, prompt, answer, tokens, finish, seal) "
-    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    "INSERT INTO generations(hash, model, options, prompt, answer, tokens, finish, seal, choices) "
+    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 constexpr char kDelete[] = "DELETE FROM generations WHERE id = ?1";
 
 constexpr int kBusyMs = 100;
 constexpr absl::Duration kBusyPause = absl::Seconds(1);
 constexpr size_t kMostPending = 100000;
 
-absl::string_view AsBytes(const std::vector<int32_t>& tokens) {
-  return {reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(int32_t)};
+template <typename T>
+absl::string_view AsBytes(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
 // The fields' digest, each with its length, so that no two lists of fields read the same.
@@ -55,7 +57,7 @@ int64_t HashOf(const MemoKey& key) { return Hash({key.model, key.options, AsByte
 
 int64_t SealOf(const MemoKey& key, const RememberedAnswer& answer) {
   return Hash({key.model, key.options, AsBytes(key.prompt), answer.text, AsBytes(answer.tokens),
-               FinishReasonName(answer.finish)});
+               FinishReasonName(answer.finish), AsBytes(answer.first_choices)});
 }
 
 absl::string_view BytesAt(sqlite3_stmt* row, int column) {
@@ -63,13 +65,14 @@ absl::string_view BytesAt(sqlite3_stmt* row, int column) {
   return {data, data == nullptr ? 0 : static_cast<size_t>(sqlite3_column_bytes(row, column))};
 }
 
-bool ReadTokens(sqlite3_stmt* row, int column, std::vector<int32_t>* tokens) {
+template <typename T>
+bool ReadValues(sqlite3_stmt* row, int column, std::vector<T>* values) {
   const absl::string_view bytes = BytesAt(row, column);
-  if (sqlite3_column_type(row, column) != SQLITE_BLOB || bytes.size() % sizeof(int32_t) != 0) {
+  if (sqlite3_column_type(row, column) != SQLITE_BLOB || bytes.size() % sizeof(T) != 0) {
     return false;
   }
-  tokens->resize(bytes.size() / sizeof(int32_t));
-  if (!bytes.empty()) std::memcpy(tokens->data(), bytes.data(), bytes.size());
+  values->resize(bytes.size() / sizeof(T));
+  if (!bytes.empty()) std::memcpy(values->data(), bytes.data(), bytes.size());
   return true;
 }
 
@@ -85,8 +88,9 @@ std::optional<std::pair<MemoKey, RememberedAnswer>> ReadEntry(sqlite3_stmt* row)
   RememberedAnswer answer;
   std::string finish;
   if (!ReadText(row, 1, &key.model) || !ReadText(row, 2, &key.options) ||
-      !ReadTokens(row, 3, &key.prompt) || !ReadText(row, 4, &answer.text) ||
-      !ReadTokens(row, 5, &answer.tokens) || !ReadText(row, 6, &finish)) {
+      !ReadValues(row, 3, &key.prompt) || !ReadText(row, 4, &answer.text) ||
+      !ReadValues(row, 5, &answer.tokens) || !ReadText(row, 6, &finish) ||
+      !ReadValues(row, 8, &answer.first_choices)) {
     return std::nullopt;
   }
   for (FinishReason reason : {FinishReason::kStop, FinishReason::kLength, FinishReason::kContext}) {
@@ -331,6 +335,7 @@ absl::Status MemoFile::Write(const std::vector<Entry>& entries) {
     BindBlob(insert, 6, AsBytes(answer.tokens));
     BindText(insert, 7, FinishReasonName(answer.finish));
     sqlite3_bind_int64(insert, 8, SealOf(key, answer));
+    BindBlob(insert, 9, AsBytes(answer.first_choices));
     if (const int code = sqlite3_step(insert); code != SQLITE_DONE) {
       status = Error(code);
       break;

@@ -15,6 +15,8 @@ Generation ResultOf(const RequestSpec& spec, const RememberedAnswer& answer) {
   result.text = answer.text;
   result.finish = answer.finish;
   result.tokens = answer.tokens;
+  result.first_choices = answer.first_choices;
+  result.remembered = true;
   result.tokens_in = static_cast<int32_t>(spec.prompt.size());
   result.tokens_cached = result.tokens_in;  // none of them was computed for this
   result.tokens_out = static_cast<int32_t>(answer.tokens.size());
@@ -37,7 +39,8 @@ void FinishWith(Request& request, const Generation& result) noexcept {
 
 int64_t RememberedAnswer::bytes() const {
   return static_cast<int64_t>(sizeof(RememberedAnswer) + text.size() +
-                              tokens.size() * sizeof(int32_t));
+                              tokens.size() * sizeof(int32_t) +
+                              first_choices.size() * sizeof(TokenLogprob));
 }
 
 // One generation under way, and those who wait for it. It listens to the engine's request.
@@ -103,7 +106,7 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
 
   void Keep(const Generation& result) noexcept ABSL_NO_THREAD_SAFETY_ANALYSIS {
     try {
-      RememberedAnswer answer{result.text, result.finish, result.tokens};
+      RememberedAnswer answer{result.text, result.finish, result.tokens, result.first_choices};
       if (store_ != nullptr) store_->Add(key_, answer);
       memo_->Remember(key_, std::move(answer));
     } catch (...) {  // no memory: then it is not remembered

@@ -37,6 +37,7 @@ struct RememberedAnswer {
   std::string text;
   FinishReason finish = FinishReason::kStop;
   std::vector<int32_t> tokens;
+  std::vector<TokenLogprob> first_choices = {};  // of a request that wanted them
 
   int64_t bytes() const;
 };

@@ -9,7 +9,7 @@ namespace {
 
 // The options that change an answer. Whoever adds an option meets a compiler error here, and
 // decides what it is.
-std::string OptionsThatMatter(const GenerationOptions& options) {
+std::string OptionsThatMatter(const GenerationOptions& options, bool first_choices) {
   const auto& [model, max_tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, seeded,
                stop, logit_bias, constraint, on_error, on_overflow, timeout_ms, cache] = options;
   // The key has the model; the prompt is as on_overflow left it; an error is never remembered.
@@ -29,6 +29,7 @@ std::string OptionsThatMatter(const GenerationOptions& options) {
   if (constraint.kind != AnswerConstraint::Kind::kNone) {
     json["constraint"] = {static_cast<int>(constraint.kind), constraint.text};
   }
+  if (first_choices) json["first_choices"] = true;
   return json.dump();
 }
 
@@ -45,13 +46,12 @@ bool Memoizable(const GenerationOptions& options) {
 
 std::optional<MemoKey> MakeMemoKey(const Engine& engine, const RequestSpec& spec,
                                    const std::string& owner) {
-  const bool answers = !spec.score_prompt && !spec.embed.has_value() && !spec.stream &&
-                       !spec.wants_first_choices;
+  const bool answers = !spec.score_prompt && !spec.embed.has_value() && !spec.stream;
   if (!answers || !Memoizable(spec.options)) return std::nullopt;
   const ModelInfo& info = engine.model().info();
   MemoKey key{.owner = owner,
               .model = absl::StrCat(info.digest, "/", info.device),
-              .options = OptionsThatMatter(spec.options),
+              .options = OptionsThatMatter(spec.options, spec.wants_first_choices),
               .prompt = spec.prompt};
   // An answer that the end of the context may cut depends on where that is.
   const int64_t context = engine.max_sequence_tokens();

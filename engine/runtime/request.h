@@ -99,6 +99,7 @@ struct Generation {
   // wants_first_choices: the tokens that the constraint allowed where the model was first asked, in
   // ascending order; options such as temperature do not touch their probabilities.
   std::vector<TokenLogprob> first_choices = {};
+  bool remembered = false;    // the memo had it: nothing was computed
   int32_t tokens_in = 0;      // prompt
   int32_t tokens_cached = 0;  // of those, found in the prefix cache
   int32_t tokens_out = 0;

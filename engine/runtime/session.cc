@@ -73,6 +73,11 @@ absl::StatusOr<std::shared_ptr<Request>> Session::SubmitChoice(
     const GenerationOptions& options) const {
   ASSIGN_OR_RETURN(RequestSpec spec, MakeSpec(text, question, system, options));
   spec.wants_first_choices = true;
+  // The choices come before any sampling: without it, the request is the same for the memo.
+  const GenerationOptions none;
+  spec.options.temperature = none.temperature;
+  spec.options.repeat_penalty = none.repeat_penalty;
+  spec.options.logit_bias = none.logit_bias;
   return Queue(std::move(spec));
 }
 

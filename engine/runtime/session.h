@@ -43,7 +43,7 @@ class Session {
                                                   bool stream = false) const;
 
   // The same for who wants Generation::first_choices of a question that stands behind a text: with
-  // on_overflow the text is cut, never the question.
+  // on_overflow the text is cut, never the question. Options of sampling change nothing.
   absl::StatusOr<std::shared_ptr<Request>> SubmitChoice(absl::string_view text,
                                                         absl::string_view question,
                                                         absl::string_view system,

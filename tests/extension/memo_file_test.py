@@ -47,6 +47,13 @@ class MemoFileTest(unittest.TestCase):
             f"harness.value(c, \"{REQUESTS}\"), sep='|')")
         self.assertEqual(out, f"{answer}|0\n")
 
+    def test_a_score_is_the_same_number_in_another_process(self):
+        score = harness.value(self.connect(), "SELECT lm_score('rain', 'It is wet.')")
+        out = self.in_new_process(
+            f"print(harness.value(c, \"SELECT lm_score('rain', 'It is wet.')\"), "
+            f"harness.value(c, \"{REQUESTS}\"), sep='|')")
+        self.assertEqual(out, f"{score!r}|0\n")
+
     def test_connections_of_different_databases_share_it(self):
         one = self.connect(str(pathlib.Path(self.folder.name) / "one.db"))
         two = self.connect(str(pathlib.Path(self.folder.name) / "two.db"))
@@ -148,7 +155,8 @@ class MemoFileTest(unittest.TestCase):
         answer = self.ask(self.connect(), "a")
         for change in ("answer = 'a lie'", "answer = x'ff'", "answer = CAST(x'ff' AS TEXT)", "tokens = x'0102'",
                        "finish = 'whenever'", "finish = 'error'", "prompt = 'text'", "seal = seal + 1", "seal = 'x'",
-                       "options = '{}'", "model = 'other'", "tokens = zeroblob(400)"):
+                       "options = '{}'", "model = 'other'", "tokens = zeroblob(400)", "choices = zeroblob(8)",
+                       "choices = zeroblob(7)", "choices = 'x'"):
             with self.subTest(change=change):
                 path = f"{self.path}.{abs(hash(change))}"
                 with sqlite3.connect(self.path) as source, sqlite3.connect(path) as target:

@@ -88,6 +88,30 @@ TEST_F(MemoTest, EverythingThatMattersTellsCallsApart) {
   EXPECT_EQ(generated(), 9);
 }
 
+TEST_F(MemoTest, FirstChoicesAreRememberedToTheBit) {
+  const GenerationOptions options{.max_tokens = 8,
+                                  .constraint = {AnswerConstraint::Kind::kRegex, "[ab]"}};
+  auto ask = [&](bool wants) {
+    auto request = memo_.Submit(
+        *engine_, {.prompt = Bytes("?"), .options = options, .wants_first_choices = wants}, {"me"});
+    EXPECT_TRUE(request.ok()) << request.status();
+    return Await(*request);
+  };
+  const Generation first = ask(true);
+  const Generation second = ask(true);
+  EXPECT_EQ(generated(), 1);
+  EXPECT_FALSE(first.remembered);
+  EXPECT_TRUE(second.remembered);
+  ASSERT_EQ(first.first_choices.size(), 2u);
+  ASSERT_EQ(second.first_choices.size(), 2u);
+  for (int i : {0, 1}) {
+    EXPECT_EQ(second.first_choices[i].token, first.first_choices[i].token);
+    EXPECT_EQ(second.first_choices[i].logprob, first.first_choices[i].logprob);
+  }
+  EXPECT_TRUE(ask(false).first_choices.empty());  // another question
+  EXPECT_EQ(generated(), 2);
+}
+
 TEST_F(MemoTest, WhatDoesNotMatterDoesNot) {
   Ask("hello", {.max_tokens = 8});
   GenerationOptions same{.max_tokens = 8, .top_k = 3, .seed = 9};  // nothing is drawn at 0
