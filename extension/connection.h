@@ -59,6 +59,7 @@ class Connection {
   // While it is set, models that Use gives out answer nothing and only take note (lm_explain).
   // A function that does more with answers than to return them must refuse to run then.
   void set_tally(PromptTally* tally) { tally_ = tally; }
+  PromptTally* tally() const { return tally_; }
   bool only_counts() const { return tally_ != nullptr; }
 
   // The engine that runs `source` for this connection, or nullptr: nothing is loaded.

@@ -5,17 +5,19 @@
 //   SELECT * FROM lm_explain('SELECT id, generate(body, ''Label it.'') FROM reviews');
 //   SELECT rows, tokens, seconds FROM lm_explain('SELECT id, body, ''Label it.'' FROM reviews');
 //
-// The query is run to its end, with every call that would generate answered by an empty text at
-// once (scores and embeddings by zeros): each is a row counted. A query without such a call is read
-// as lm_query reads it: its columns are id, prompt and system (with one column, only the prompt),
-// and `options` are the options of those prompts. Only a SELECT will do: anything that could write
-// is refused, and so are parameters. A query that goes on differently for other answers (WHERE
-// generate(...) = 'yes') is counted as the empty answers let it go on.
+// The query is run to its end, with every call that would generate answered at once: by an empty
+// text, the first label (lm_classify, choices), JSON's null (generate_json, lm_extract, a schema),
+// 0 (lm_if), 0.5 (lm_score) or zeros (lm_embed, lm_logprobs). Each is a row counted. A query
+// without such a call is read as lm_query reads it: its columns are id, prompt and system (with one
+// column, only the prompt), and `options` are the options of those prompts. Only a SELECT will do:
+// anything that could write is refused (lm_run too), and so are parameters. A query that goes on
+// differently for other answers (WHERE generate(...) = 'yes') is counted as these let it go on.
 //
 // A row for each model: rows asked for, different prompts (equal ones are generated once), their
 // tokens, and how many of these are in a prefix that another prompt has too and need not be
 // computed again. answer_tokens is what the answers will take: as long as this engine's were until
-// now, else max_tokens, which is also the most that is counted for one.
+// now, else max_tokens, which is also the most that is counted for one (of
+// choices, the longest; for lm_if and lm_score none).
 //
 // Seconds come from the engine's own past, where basis is 'measured': the share of this machine's
 // arithmetic and bandwidth (lm_stats has the percentages) that it has reached in prefill and in
@@ -42,15 +44,17 @@ namespace {
 // Lets a connection's models only take note, as long as it lives.
 class CountOnly {
  public:
-  CountOnly(Connection& connection, PromptTally* tally) : connection_(connection) {
+  CountOnly(Connection& connection, PromptTally* tally)
+      : connection_(connection), before_(connection.tally()) {
     connection_.set_tally(tally);
   }
-  ~CountOnly() { connection_.set_tally(nullptr); }
+  ~CountOnly() { connection_.set_tally(before_); }
   CountOnly(const CountOnly&) = delete;
   CountOnly& operator=(const CountOnly&) = delete;
 
  private:
   Connection& connection_;
+  PromptTally* const before_;  // of an lm_explain() around this one
 };
 
 class ExplainCursor : public TableCursor {

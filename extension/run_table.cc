@@ -104,6 +104,10 @@ class RunCursor : public TableCursor {
     ASSIGN_OR_RETURN(std::optional<std::string> name, args.Text(0));
     ASSIGN_OR_RETURN(std::optional<std::string> json, args.Text(1));
     if (!name.has_value()) return absl::InvalidArgumentError("job is NULL");
+    if (connection().only_counts()) {
+      return absl::FailedPreconditionError(
+          "it writes, which a query under lm_explain may not: explain the job's own query");
+    }
     ASSIGN_OR_RETURN(const JobRunOptions options, ReadOptions(json));
     // Where temp has no lm_run yet, this is main's, which holds a read lock while it runs.
     const bool late = CreateInTemp(connection().db(), "lm_run");

@@ -1,11 +1,13 @@
 #include "engine/runtime/prompt_tally.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "engine/base/status_macros.h"
+#include "engine/runtime/constraint_cache.h"
 
 namespace lm {
 
@@ -20,7 +22,7 @@ absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(const std::shared_ptr
   auto part = std::find_if(parts_.begin(), parts_.end(),
                            [&engine](const Part& p) { return p.engine == engine; });
   if (part == parts_.end()) {
-    part = parts_.insert(parts_.end(), Part{engine, {}, {}});
+    part = parts_.insert(parts_.end(), Part{engine, {}, {}, {}});
   }
   Prompt prompt{.begin = static_cast<int64_t>(part->tokens.size())};
   part->tokens.insert(part->tokens.end(), spec.prompt.begin(), spec.prompt.end());
@@ -35,12 +37,47 @@ absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(const std::shared_ptr
   } else {
     const int64_t room = int64_t{engine->max_sequence_tokens()} - answer.tokens_in;
     prompt.max_tokens = static_cast<int32_t>(
-        std::min<int64_t>(spec.options.max_tokens, std::max<int64_t>(room, 0)));
+        std::min<int64_t>(Answer(spec, &*part, &answer.text), std::max<int64_t>(room, 0)));
   }
   part->prompts.push_back(prompt);
   auto request = std::make_shared<Request>(std::move(spec));
   request->Finish(std::move(answer));
   return request;
+}
+
+int32_t PromptTally::Answer(const RequestSpec& spec, Part* part, std::string* text) {
+  if (spec.wants_first_choices) return 0;  // they come with the prompt's last token
+  const auto& [kind, constraint] = spec.options.constraint;
+  switch (kind) {
+    case AnswerConstraint::Kind::kChoices:
+      if (part->choices.json != constraint) {
+        part->choices = ReadChoices(constraint, part->engine->model().tokenizer());
+      }
+      *text = part->choices.first;
+      return std::min(spec.options.max_tokens, part->choices.most_tokens);
+    case AnswerConstraint::Kind::kSchema:
+    case AnswerConstraint::Kind::kExtraction:
+      *text = "null";
+      break;
+    case AnswerConstraint::Kind::kNone:
+    case AnswerConstraint::Kind::kRegex:
+    case AnswerConstraint::Kind::kGrammar:
+      break;
+  }
+  return spec.options.max_tokens;
+}
+
+PromptTally::Choices PromptTally::ReadChoices(const std::string& json, const Tokenizer& tokenizer) {
+  Choices choices{.json = json};
+  const auto array = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  for (const nlohmann::json& element : array) {
+    if (!element.is_string()) continue;
+    const std::string& choice = element.get_ref<const std::string&>();
+    if (choices.first.empty()) choices.first = choice;
+    choices.most_tokens =
+        std::max(choices.most_tokens, static_cast<int32_t>(AnswerTokens(tokenizer, choice).size()));
+  }
+  return choices;
 }
 
 std::vector<PromptTally::Totals> PromptTally::Count() const {

@@ -1,7 +1,7 @@
 // PromptTally counts what requests would cost instead of running them.
 //
 //   PromptTally tally;
-//   session.set_tally(&tally);        // from now on Submit takes note, and answers ""
+//   session.set_tally(&tally);        // from now on Submit takes note, and answers at once
 //   ...
 //   for (const PromptTally::Totals& totals : tally.Count()) ...
 #ifndef LM_ENGINE_RUNTIME_PROMPT_TALLY_H_
@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -23,9 +24,9 @@ class PromptTally {
   // Of all prompts together: 512 MB.
   static constexpr int64_t kMostTokens = int64_t{1} << 27;
 
-  // Takes note of a request and returns it answered: with an empty text, or zeros where it scores
-  // or embeds. OutOfRange where the engine would refuse the prompt for its length, or beyond
-  // kMostTokens.
+  // Takes note of a request and returns it answered: with an empty text, the first of its choices,
+  // the JSON null where a schema asks for JSON, or zeros where it scores or embeds. OutOfRange
+  // where the engine would refuse the prompt for its length, or beyond kMostTokens.
   absl::StatusOr<std::shared_ptr<Request>> Take(const std::shared_ptr<Engine>& engine,
                                                 RequestSpec spec);
 
@@ -36,7 +37,7 @@ class PromptTally {
     int64_t tokens = 0;         // of the different prompts
     int64_t tokens_shared = 0;  // of those, in a prefix that a prompt before has too
     int64_t most_answer_tokens = 0;
-    int64_t answers = 0;  // of the different prompts, those that are generated for
+    int64_t answers = 0;  // of the different prompts, those whose answers take more than a prefill
   };
   // A row for each engine asked, in that order.
   std::vector<Totals> Count() const;
@@ -48,12 +49,21 @@ class PromptTally {
     int64_t end = 0;
     int32_t max_tokens = 0;  // of its answer
   };
+  struct Choices {
+    std::string json = "";
+    std::string first = "";
+    int32_t most_tokens = 0;  // of any of them
+  };
   struct Part {
     std::shared_ptr<Engine> engine;
     std::vector<int32_t> tokens;
     std::vector<Prompt> prompts;
+    Choices choices;  // the last ones asked for
   };
   static Totals Count(const Part& part);
+  static Choices ReadChoices(const std::string& json, const Tokenizer& tokenizer);
+  // The text of an answer, and the most tokens that it may have.
+  static int32_t Answer(const RequestSpec& spec, Part* part, std::string* text);
 
   std::vector<Part> parts_;
   int64_t num_tokens_ = 0;

@@ -16,6 +16,10 @@ SELECT rows, prompts, answer_tokens
   FROM lm_explain('SELECT id, body, ''Say it in one word.'' FROM reviews', '{"max_tokens":5}');
 --> 4|3|15
 
+-- A yes or no takes no decoding at all.
+SELECT answer_tokens, decode_seconds FROM lm_explain('SELECT id, lm_if(body, ''Is it praise?'') FROM reviews');
+--> 0|0.0
+
 -- Nothing has been generated, and nothing can be written.
 SELECT sum(requests) FROM lm_stats;
 --> 0

@@ -70,6 +70,31 @@ TEST_F(PromptTallyTest, EachEngineHasItsRow) {
   EXPECT_EQ(totals[1].prompts, 1);
 }
 
+TEST_F(PromptTallyTest, AConstrainedAnswerIsOneThatCouldBe) {
+  auto answer = [this](AnswerConstraint constraint) {
+    const GenerationOptions options{.max_tokens = 10, .constraint = std::move(constraint)};
+    auto request = tally_.Take(engine_, {.prompt = {1, 2}, .options = options});
+    return request.ok() ? (*request)->result().text : std::string(request.status().message());
+  };
+  using Kind = AnswerConstraint::Kind;
+  EXPECT_EQ(answer({Kind::kSchema, R"({"type":"object"})"}), "null");
+  EXPECT_EQ(answer({Kind::kExtraction, R"({"type":"object"})"}), "null");
+  EXPECT_EQ(answer({Kind::kChoices, R"(["good","bad"])"}), "good");
+  EXPECT_EQ(answer({Kind::kRegex, "[0-9]+"}), "");
+}
+
+TEST_F(PromptTallyTest, ChoicesAreNoLongerThanTheLongest) {
+  const GenerationOptions options{
+      .max_tokens = 10, .constraint = {AnswerConstraint::Kind::kChoices, R"(["no","maybe"])"}};
+  ASSERT_TRUE(tally_.Take(engine_, {.prompt = {1}, .options = options}).ok());
+  ASSERT_TRUE(
+      tally_.Take(engine_, {.prompt = {2}, .options = options, .wants_first_choices = true}).ok());
+  const PromptTally::Totals totals = tally_.Count()[0];
+  EXPECT_EQ(totals.prompts, 2);
+  EXPECT_EQ(totals.answers, 1);
+  EXPECT_EQ(totals.most_answer_tokens, 5);  // a token a byte
+}
+
 TEST_F(PromptTallyTest, ScoresAndEmbeddingsHaveNoAnswer) {
   ASSERT_TRUE(tally_.Take(engine_, {.prompt = {1, 2}, .score_prompt = true}).ok());
   ASSERT_TRUE(tally_.Take(engine_, {.prompt = {3, 4}, .embed = Pooling::kMean}).ok());
