@@ -13,14 +13,16 @@
 // user's part. Labels that differ in their first token cost no decode step.
 //
 // A NULL text gives NULL. Labels that are none, or of another type, are errors that name them.
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
-#include "extension/constrained_row.h"
+#include "extension/constrained_options.h"
 #include "extension/labels.h"
+#include "extension/look_ahead.h"
 #include "extension/registrations.h"
 
 namespace lm {
@@ -32,15 +34,15 @@ absl::Status Classify(Call& call) {
   ASSIGN_OR_RETURN(const std::vector<Label> labels, ParseLabels(json));
   ASSIGN_OR_RETURN(const std::optional<std::string> instruction, call.Text(2, "instruction"));
   ASSIGN_OR_RETURN(
-      const CallOptions options,
+      std::shared_ptr<const CallOptions> options,
       ConstrainedOptions(call, 3, {AnswerConstraint::Kind::kChoices, ChoicesOf(labels)}));
   std::string system = instruction.has_value() && !instruction->empty()
                            ? absl::StrCat(*instruction, " Answer with one of: ")
                            : "Classify the text as one of ";
   absl::StrAppend(&system, NamesOf(labels), ".", DescriptionsOf(labels));
-  const ConstrainedRow row{.text = call.RowText(0, "text"), .system = std::move(system)};
-  ASSIGN_OR_RETURN(const Generation answer, Ask(call, row, options));
-  return ResultAnswer(call, answer, options, AnswerType::kText);
+  return AnswerRow(
+      call,
+      {.prompt = call.Text(0, "text"), .system = std::move(system), .options = std::move(options)});
 }
 
 }  // namespace

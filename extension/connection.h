@@ -32,7 +32,9 @@ class Tickets;
 struct LookAheadState {
   LookAhead* stepping = nullptr;  // whose shadow is being stepped: its calls are no real ones
   std::vector<const LookAhead*> running;
-  std::string hint;  // for lm_stats; empty: none
+  // For lm_stats.
+  int64_t num_foreseen = 0;  // calls whose answers were under way before they were made
+  std::string hint;          // empty: none
 };
 
 // Not thread-safe: SQLite calls one function of a connection at a time.

@@ -17,14 +17,16 @@
 // without tokens is an error.
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
-#include "extension/generation_json.h"
-#include "extension/interrupt.h"
+#include "extension/look_ahead.h"
 #include "extension/registrations.h"
 #include "extension/scalar_function.h"
 
@@ -90,24 +92,9 @@ void Normalize(std::vector<float>* vector) {
   for (float& value : *vector) value = static_cast<float>(value / length);
 }
 
-// Errors are the row's own, and an interrupt.
-absl::StatusOr<std::vector<float>> EmbedText(Call& call,
-                                             const absl::StatusOr<std::optional<std::string>>& text,
-                                             const CallOptions& options,
-                                             const EmbedOptions& embed) {
-  RETURN_IF_ERROR(text.status());
-  ASSIGN_OR_RETURN(std::shared_ptr<Request> request,
-                   options.session().SubmitEmbedding(**text, embed.pooling, options.generation));
-  RETURN_IF_ERROR(Await(call.connection().db(), *request));
-  RETURN_IF_ERROR(GenerationStatus(request->result()));
-  std::vector<float> vector = request->result().embedding;
-  if (embed.normalize) Normalize(&vector);
-  return vector;
-}
-
 absl::Status Embed(Call& call) {
-  absl::StatusOr<std::optional<std::string>> text = call.Text(0, "text");
-  if (text.ok() && !text->has_value()) {
+  RowPrompt row{.prompt = call.Text(0, "text")};
+  if (row.prompt.ok() && !row.prompt->has_value()) {
     sqlite3_result_null(call.context());
     return absl::OkStatus();
   }
@@ -115,21 +102,19 @@ absl::Status Embed(Call& call) {
   EmbedOptions embed;
   if (json.has_value()) RETURN_IF_ERROR(TakeEmbedOptions(&*json, &embed));
   ASSIGN_OR_RETURN(CallOptions options, call.Options(json));
-  const absl::StatusOr<std::vector<float>> vector = EmbedText(call, text, options, embed);
-  if (vector.ok()) {
-    sqlite3_result_blob64(call.context(), vector->data(), vector->size() * sizeof(float),
+  row.options = std::make_shared<const CallOptions>(std::move(options));
+  row.embed = embed.pooling;
+  ASSIGN_OR_RETURN(const std::optional<PendingAnswer> pending, AwaitRow(call, std::move(row)));
+  if (!pending.has_value()) return absl::OkStatus();
+  const Generation& answer = pending->answer().generation;
+  if (answer.status.ok()) {
+    std::vector<float> vector = answer.embedding;
+    if (embed.normalize) Normalize(&vector);
+    sqlite3_result_blob64(call.context(), vector.data(), vector.size() * sizeof(float),
                           SQLITE_TRANSIENT);
     return absl::OkStatus();
   }
-  if (absl::IsCancelled(vector.status()) || options.generation.on_error == OnError::kError) {
-    return vector.status();
-  }
-  if (options.generation.on_error == OnError::kJson) {
-    ResultJson(call.context(), FailureJson(vector.status()));
-  } else {
-    sqlite3_result_null(call.context());
-  }
-  return absl::OkStatus();
+  return ResultAnswer(call.context(), pending->answer(), pending->on_error());
 }
 
 }  // namespace

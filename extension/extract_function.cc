@@ -15,6 +15,7 @@
 // A schema whose top is no object with properties is shown to it as it is.
 //
 // The value has the JSON subtype. A NULL text gives NULL.
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -24,7 +25,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "engine/base/status_macros.h"
-#include "extension/constrained_row.h"
+#include "extension/constrained_options.h"
+#include "extension/look_ahead.h"
 #include "extension/registrations.h"
 
 namespace lm {
@@ -61,11 +63,13 @@ std::string ExtractionPrompt(const std::string& schema) {
 absl::Status Extract(Call& call) {
   if (call.IsNull(0)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string schema, NeededText(call, 1, "schema"));
-  ASSIGN_OR_RETURN(const CallOptions options,
+  ASSIGN_OR_RETURN(std::shared_ptr<const CallOptions> options,
                    ConstrainedOptions(call, 2, {AnswerConstraint::Kind::kExtraction, schema}));
-  const ConstrainedRow row{.text = call.RowText(0, "text"), .system = ExtractionPrompt(schema)};
-  ASSIGN_OR_RETURN(const Generation answer, Ask(call, row, options));
-  return ResultAnswer(call, answer, options, AnswerType::kJson);
+  return AnswerRow(call,
+                   {.prompt = call.Text(0, "text"),
+                    .system = ExtractionPrompt(schema),
+                    .options = std::move(options)},
+                   AnswerType::kJson);
 }
 
 }  // namespace

@@ -36,9 +36,7 @@ namespace {
 
 absl::Status Generate(Call& call) {
   ASSIGN_OR_RETURN(RowPrompt row, ReadRow(call));
-  ASSIGN_OR_RETURN(std::optional<PendingAnswer> pending, AwaitRow(call, std::move(row)));
-  if (!pending.has_value()) return absl::OkStatus();
-  return ResultAnswer(call.context(), pending->answer(), pending->on_error());
+  return AnswerRow(call, std::move(row));
 }
 
 absl::Status Try(Call& call) {

@@ -22,11 +22,13 @@
 // The value has the JSON subtype. An answer that max_tokens or the context would cut off is an
 // error of that row (see on_error), never half an object. A NULL prompt gives NULL; a NULL schema
 // is an error, like one that does not compile.
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "engine/base/status_macros.h"
-#include "extension/constrained_row.h"
+#include "extension/constrained_options.h"
+#include "extension/look_ahead.h"
 #include "extension/registrations.h"
 
 namespace lm {
@@ -36,17 +38,13 @@ absl::Status GenerateJson(Call& call) {
   if (call.IsNull(0)) return absl::OkStatus();
   ASSIGN_OR_RETURN(std::string schema, NeededText(call, 1, "schema"));
   ASSIGN_OR_RETURN(
-      const CallOptions options,
+      std::shared_ptr<const CallOptions> options,
       ConstrainedOptions(call, 3, {AnswerConstraint::Kind::kSchema, std::move(schema)}));
-  ConstrainedRow row{.text = call.RowText(0, "prompt"), .system = ""};
-  const absl::StatusOr<std::optional<std::string>> system = call.Text(2, "system");
-  if (system.ok()) {
-    row.system = system->value_or("");
-  } else if (row.text.ok()) {
-    row.text = system.status();
-  }
-  ASSIGN_OR_RETURN(const Generation answer, Ask(call, row, options));
-  return ResultAnswer(call, answer, options, AnswerType::kJson);
+  return AnswerRow(call,
+                   {.prompt = call.Text(0, "prompt"),
+                    .system = call.Text(2, "system"),
+                    .options = std::move(options)},
+                   AnswerType::kJson);
 }
 
 }  // namespace

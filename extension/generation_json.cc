@@ -29,10 +29,4 @@ std::string GenerationJson(const Generation& generation) {
   return Dump(object);
 }
 
-std::string FailureJson(const absl::Status& status) {
-  Generation generation;
-  generation.status = status;
-  return GenerationJson(generation);
-}
-
 }  // namespace lm

@@ -5,16 +5,12 @@
 
 #include <string>
 
-#include "absl/status/status.h"
 #include "engine/runtime/request.h"
 
 namespace lm {
 
-// Of a generation that is over, well or not.
+// Of a generation that is over, well or not, or that never began.
 std::string GenerationJson(const Generation& generation);
-
-// Of one that never began.
-std::string FailureJson(const absl::Status& status);
 
 }  // namespace lm
 

@@ -15,12 +15,14 @@
 //
 // A NULL text gives NULL.
 #include <cmath>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
-#include "extension/constrained_row.h"
+#include "extension/constrained_options.h"
+#include "extension/look_ahead.h"
 #include "extension/registrations.h"
 
 namespace lm {
@@ -40,14 +42,19 @@ double ProbabilityOfYes(const Generation& answer, const Tokenizer& tokenizer) {
 // Asks, and hands the probability of a yes to `result`.
 template <typename Result>
 absl::Status Judge(Call& call, std::string question, Result result) {
-  ASSIGN_OR_RETURN(const CallOptions options,
+  ASSIGN_OR_RETURN(std::shared_ptr<const CallOptions> options,
                    ConstrainedOptions(call, 2, {AnswerConstraint::Kind::kChoices, kYesOrNo}));
-  const ConstrainedRow row{.text = call.RowText(0, "text"),
-                           .system = "You answer yes or no.",
-                           .question = std::move(question)};
-  ASSIGN_OR_RETURN(const Generation answer, Ask(call, row, options));
-  if (!answer.status.ok()) return ResultAnswer(call, answer, options, AnswerType::kText);
-  result(ProbabilityOfYes(answer, options.tokenizer()));
+  ASSIGN_OR_RETURN(const std::optional<PendingAnswer> pending,
+                   AwaitRow(call, {.prompt = call.Text(0, "text"),
+                                   .system = "You answer yes or no.",
+                                   .options = options,
+                                   .question = std::move(question)}));
+  if (!pending.has_value()) return absl::OkStatus();
+  const Generation& answer = pending->answer().generation;
+  if (!answer.status.ok()) {
+    return ResultAnswer(call.context(), pending->answer(), pending->on_error());
+  }
+  result(ProbabilityOfYes(answer, options->tokenizer()));
   return absl::OkStatus();
 }
 

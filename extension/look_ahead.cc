@@ -30,7 +30,7 @@ constexpr int64_t kWorthAHint = 16;      // rows that waited one by one
 LookAhead* Of(const Call& call) {
   auto* ahead = static_cast<LookAhead*>(sqlite3_get_auxdata(call.context(), kLookAheadIndex));
   if (ahead != nullptr) return ahead;
-  auto first = std::make_unique<LookAhead>(call.shared_connection());
+  auto first = std::make_unique<LookAhead>(call.shared_connection(), call.function());
   // May delete it at once: the pointer is SQLite's from here on.
   sqlite3_set_auxdata(call.context(), kLookAheadIndex, first.release(),
                       [](void* data) { delete static_cast<LookAhead*>(data); });
@@ -58,25 +58,37 @@ absl::StatusOr<std::optional<PendingAnswer>> AwaitRow(const Call& call, RowPromp
     RETURN_IF_ERROR(ahead->Foresee(std::move(row)));
     return std::nullopt;
   }
-  LookAhead* ahead = Foreseeable(row) ? Of(call) : nullptr;
+  const bool alone = call.connection().only_counts() || !Foreseeable(row);
+  LookAhead* ahead = alone ? nullptr : Of(call);
   PendingAnswer pending =
       ahead != nullptr ? ahead->Take(std::move(row)) : PendingAnswer(std::move(row));
   RETURN_IF_ERROR(pending.Await(call.connection().db()));
   return pending;
 }
 
+absl::Status AnswerRow(const Call& call, RowPrompt row, AnswerType type) {
+  ASSIGN_OR_RETURN(const std::optional<PendingAnswer> pending, AwaitRow(call, std::move(row)));
+  if (!pending.has_value()) return absl::OkStatus();
+  return ResultAnswer(call.context(), pending->answer(), pending->on_error(), type);
+}
+
 LookAhead::RowText::RowText(const RowPrompt& row)
-    : prompt(**row.prompt), system(row.system->value_or("")), options(row.options) {}
+    : prompt(**row.prompt),
+      system(row.system->value_or("")),
+      question(row.question),
+      embed(row.embed),
+      options(row.options) {}
 
 bool LookAhead::RowText::operator==(const RowText& other) const {
-  return prompt == other.prompt && system == other.system &&
+  return prompt == other.prompt && system == other.system && question == other.question &&
+         embed == other.embed &&
          (options == other.options ||
           (options->generation == other.options->generation &&
            &options->session().engine() == &other.options->session().engine()));
 }
 
-LookAhead::LookAhead(std::shared_ptr<Connection> connection)
-    : connection_(std::move(connection)), most_hints_(kMostHints) {
+LookAhead::LookAhead(std::shared_ptr<Connection> connection, std::string function)
+    : connection_(std::move(connection)), function_(std::move(function)), most_hints_(kMostHints) {
   connection_->look_ahead().running.push_back(this);
 }
 
@@ -85,11 +97,13 @@ LookAhead::~LookAhead() {
   std::erase(connection_->look_ahead().running, this);
   if (num_serial_ < kWorthAHint) return;
   try {
+    const bool embeds = function_ == "lm_embed";
     connection_->look_ahead().hint = absl::StrCat(
-        "a statement called generate() for ", num_serial_,
-        " rows one at a time (no look-ahead: ", off_.ok() ? "unforeseen" : off_.message(),
-        "); lm_map(...) OVER (ROWS BETWEEN CURRENT ROW AND 63 FOLLOWING), lm_query or lm_prefetch "
-        "decode many rows together");
+        "a statement called ", function_, "() for ", num_serial_,
+        " rows one at a time (no look-ahead: ", off_.ok() ? "unforeseen" : off_.message(), ")",
+        embeds ? ""
+               : "; lm_map(...) OVER (ROWS BETWEEN CURRENT ROW AND 63 FOLLOWING), lm_query or "
+                 "lm_prefetch decode many rows together, with generate()'s options");
   } catch (...) {  // no memory, no hint
   }
 }
@@ -101,11 +115,11 @@ PendingAnswer LookAhead::Take(RowPrompt row) {
   const bool serial = !foreseen.has_value();
   PendingAnswer pending = serial ? PendingAnswer(std::move(row)) : *std::move(foreseen);
   pending.Submit();
-  const bool waits = !pending.Done();
-  num_waits_ += waits;
-  num_serial_ += waits && serial;
+  const bool asked = pending.NeedsModel();
+  num_asked_ += asked;
+  num_serial_ += asked && serial;
   // One row needs no company, and what is remembered is there at once.
-  if (waits && num_waits_ == 2) {
+  if (asked && num_asked_ == 2) {
     absl::Status begun = Begin(text);
     if (!begun.ok()) Stop(std::move(begun));
   }
@@ -138,6 +152,7 @@ std::optional<PendingAnswer> LookAhead::TakeHint(const RowText& text) {
   PendingAnswer pending = std::move(hints_[found].pending);
   DropHints(found + 1);
   ++num_taken_;
+  connection_->look_ahead().num_foreseen += pending.submitted();
   num_wrong_ += static_cast<int64_t>(found);
   if (num_wrong_ > 4 * kTolerated && num_wrong_ > 2 * num_taken_) {
     Stop(absl::FailedPreconditionError("its rows come in another order than foreseen"));

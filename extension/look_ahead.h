@@ -1,4 +1,5 @@
-// LookAhead: lets a plain statement that calls generate() row by row decode many rows together.
+// LookAhead: lets a plain statement that calls generate() row by row decode many rows together, and
+// so for lm_classify(), lm_embed() and all others that ask the model one thing for each row.
 //
 //   UPDATE reviews SET label = generate(body, 'Label the review.') WHERE label IS NULL;
 //
@@ -33,10 +34,14 @@ namespace lm {
 // call was a shadow's: its result is NULL, and has been set. An error is the statement's.
 absl::StatusOr<std::optional<PendingAnswer>> AwaitRow(const Call& call, RowPrompt row);
 
+// The same, and the answer is the call's result, or what on_error wants of a row that failed.
+absl::Status AnswerRow(const Call& call, RowPrompt row, AnswerType type = AnswerType::kText);
+
 // Not thread-safe.
 class LookAhead {
  public:
-  explicit LookAhead(std::shared_ptr<Connection> connection);
+  // `function`: the one that the statement has called first.
+  LookAhead(std::shared_ptr<Connection> connection, std::string function);
   ~LookAhead();
   LookAhead(const LookAhead&) = delete;
   LookAhead& operator=(const LookAhead&) = delete;
@@ -56,6 +61,8 @@ class LookAhead {
   struct RowText {
     std::string prompt;
     std::string system;
+    std::string question;
+    std::optional<Pooling> embed;
     std::shared_ptr<const CallOptions> options;
 
     explicit RowText(const RowPrompt& row);
@@ -78,6 +85,7 @@ class LookAhead {
   void Stop(absl::Status why);
 
   const std::shared_ptr<Connection> connection_;
+  const std::string function_;
   const sqlite3_stmt* statement_ = nullptr;
   absl::Status off_;        // why there is no looking ahead (any more); OK: it may be, or is
   OwnedStatement shadow_;   // null: not begun, or over
@@ -91,7 +99,7 @@ class LookAhead {
   int64_t num_foreseen_ = 0;  // calls that the shadow has made since it began
   int64_t num_skipped_ = 0;   // of those, so many at first are known
   int64_t num_calls_ = 0;
-  int64_t num_waits_ = 0;    // calls that had to wait for the model
+  int64_t num_asked_ = 0;    // calls whose answers the model had to make
   int64_t num_serial_ = 0;   // of those, the ones that nobody had foreseen
   int64_t num_taken_ = 0;    // hints that were right
   int64_t num_wrong_ = 0;    // hints that were passed over

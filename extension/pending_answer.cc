@@ -6,6 +6,20 @@
 #include "extension/interrupt.h"
 
 namespace lm {
+namespace {
+
+// REQUIRES: the row has a prompt.
+absl::StatusOr<std::shared_ptr<Request>> SubmitRow(const RowPrompt& row) {
+  const Session& session = row.options->session();
+  const GenerationOptions& options = row.options->generation;
+  const std::string& prompt = **row.prompt;
+  if (row.embed.has_value()) return session.SubmitEmbedding(prompt, *row.embed, options);
+  const std::string system = row.system->value_or("");
+  if (row.question.empty()) return session.Submit(prompt, system, options);
+  return session.SubmitChoice(prompt, row.question, system, options);
+}
+
+}  // namespace
 
 PendingAnswer::~PendingAnswer() {
   // In a forked child, whose locks this takes may never be let go.
@@ -26,8 +40,7 @@ bool PendingAnswer::Submit() {
   } else if (!row_.system.ok()) {
     Refuse(row_.system.status());
   } else {
-    absl::StatusOr<std::shared_ptr<Request>> request = row_.options->session().Submit(
-        **row_.prompt, row_.system->value_or(""), row_.options->generation);
+    absl::StatusOr<std::shared_ptr<Request>> request = SubmitRow(row_);
     if (absl::IsResourceExhausted(request.status())) {
       answer_.generation.status = request.status();
       return false;
@@ -42,6 +55,12 @@ bool PendingAnswer::Submit() {
   row_.prompt = std::nullopt;
   row_.system = std::nullopt;
   return true;
+}
+
+bool PendingAnswer::NeedsModel() const {
+  if (!submitted_) return true;
+  if (request_ == nullptr) return false;
+  return !request_->WaitFor(absl::ZeroDuration()) || !request_->result().remembered;
 }
 
 bool PendingAnswer::Done(absl::Duration wait) {

@@ -25,7 +25,11 @@ struct RowPrompt {
   // nullopt: the answer is NULL. An error is the row's failure.
   absl::StatusOr<std::optional<std::string>> prompt = std::nullopt;
   absl::StatusOr<std::optional<std::string>> system = std::nullopt;
-  std::shared_ptr<const CallOptions> options;  // may be null where the prompt is NULL
+  std::shared_ptr<const CallOptions> options = {};  // may be null where the prompt is NULL
+  // Where there is one, it stands behind the prompt, and the answer has its first_choices.
+  std::string question = "";
+  // Instead of an answer: the prompt's embedding, of which the system prompt is no part.
+  std::optional<Pooling> embed = {};
 };
 
 // Not thread-safe. Destroying it cancels what nobody has waited for.
@@ -44,6 +48,10 @@ class PendingAnswer {
   // Whether Await() would return at once, or does after so long. A row that is not submitted is not
   // done.
   bool Done(absl::Duration wait = absl::ZeroDuration());
+
+  // Whether the answer is the model's to make: neither remembered nor none. REQUIRES: Submit() was
+  // called.
+  bool NeedsModel() const;
 
   // Waits for the answer. One that could not be submitted is tried once more; a queue that is still
   // full is then its answer. Cancelled on an interrupt of `db`'s statement, FailedPrecondition in a

@@ -5,13 +5,14 @@
 
 namespace lm {
 
-absl::Status ResultAnswer(sqlite3_context* context, const RowAnswer& answer, OnError on_error) {
+absl::Status ResultAnswer(sqlite3_context* context, const RowAnswer& answer, OnError on_error,
+                          AnswerType type) {
   if (answer.null_prompt) {
     sqlite3_result_null(context);
     return absl::OkStatus();
   }
   if (answer.generation.status.ok()) {
-    ResultText(context, answer.generation.text);
+    (type == AnswerType::kJson ? ResultJson : ResultText)(context, answer.generation.text);
     return absl::OkStatus();
   }
   switch (on_error) {

@@ -15,9 +15,12 @@ struct RowAnswer {
   Generation generation;
 };
 
+enum class AnswerType { kText, kJson };
+
 // The result of a scalar function: the text, or what `on_error` wants of a row that failed. With
 // OnError::kError that is the returned status.
-absl::Status ResultAnswer(sqlite3_context* context, const RowAnswer& answer, OnError on_error);
+absl::Status ResultAnswer(sqlite3_context* context, const RowAnswer& answer, OnError on_error,
+                          AnswerType type = AnswerType::kText);
 
 // Columns that every table of answers has, in this order.
 enum AnswerColumn {

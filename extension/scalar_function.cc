@@ -21,11 +21,6 @@ absl::StatusOr<std::optional<std::string>> Call::Text(int i, absl::string_view w
   return TextOf(args_[i], what);
 }
 
-absl::StatusOr<std::string> Call::RowText(int i, absl::string_view what) const {
-  ASSIGN_OR_RETURN(std::optional<std::string> text, Text(i, what));
-  return text.value_or("");
-}
-
 absl::StatusOr<std::shared_ptr<const ModelUse>> Call::Model(const std::string& reference) const {
   auto* pinned = static_cast<PinnedModels*>(sqlite3_get_auxdata(context_, kPinIndex));
   if (pinned != nullptr) {

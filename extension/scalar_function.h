@@ -26,6 +26,12 @@
 
 namespace lm {
 
+// What SQLite keeps with a function.
+struct ScalarFunction {
+  const char* name;
+  std::shared_ptr<Connection> connection;
+};
+
 // One call of a function. Lives as long as the call.
 class Call {
  public:
@@ -34,6 +40,9 @@ class Call {
       : context_(context), connection_(connection), num_args_(num_args), args_(args) {}
 
   sqlite3_context* context() const { return context_; }
+  const char* function() const {
+    return static_cast<ScalarFunction*>(sqlite3_user_data(context_))->name;
+  }
   Connection& connection() const { return *connection_; }
   const std::shared_ptr<Connection>& shared_connection() const { return connection_; }
 
@@ -43,9 +52,6 @@ class Call {
   // The text of argument i (see TextOf); nullopt for NULL, and where there is no such argument.
   absl::StatusOr<std::optional<std::string>> Text(int i, absl::string_view what) const;
 
-  // The same for a text that cannot be NULL. REQUIRES: there is such an argument and it is not
-  // NULL.
-  absl::StatusOr<std::string> RowText(int i, absl::string_view what) const;
   bool IsNull(int i) const { return sqlite3_value_type(args_[i]) == SQLITE_NULL; }
 
   // The options in argument i, if there is one. The model is the same for the whole statement,
@@ -75,11 +81,6 @@ struct ScalarSpec {
 inline constexpr int kDirectOnly = SQLITE_DIRECTONLY;
 // SQLITE_RESULT_SUBTYPE of SQLite 3.45 for functions that return JSON; ignored before.
 inline constexpr int kReturnsJson = 0x001000000;
-
-struct ScalarFunction {
-  const char* name;
-  std::shared_ptr<Connection> connection;
-};
 
 int RegisterScalar(const std::shared_ptr<Connection>& connection, const ScalarSpec& spec,
                    void (*function)(sqlite3_context*, int, sqlite3_value**));

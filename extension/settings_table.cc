@@ -15,7 +15,7 @@
 //               are remembered in memory
 //   salt        whose prefix cache this connection uses: that of its database file. Connections
 //               with the same salt share the work done on equal beginnings of prompts
-//   lookahead   'off': generate() does not look at the rows to come ('on')
+//   lookahead   'off': generate() and the like do not look at the rows to come ('on')
 //
 // All keys are always there; a value that is NULL has its default. threads, device and kv_bytes
 // act on models loaded from then on. Changes follow transactions.

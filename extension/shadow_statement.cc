@@ -20,9 +20,10 @@ using Tokens = std::vector<SqlToken>;
 // The comment is for those who trace their connection, and for IsShadow.
 constexpr absl::string_view kMark = "/* sqlite-lm: look-ahead */ ";
 
-// Ours that a shadow may call: the first two know that they are called by one, the others change
+// Ours that a shadow may call: the first know that they are called by one, the others change
 // nothing.
-constexpr absl::string_view kForeseen[] = {"generate", "lm_try"};
+constexpr absl::string_view kForeseen[] = {"generate",   "generate_json", "lm_try",   "lm_classify",
+                                           "lm_extract", "lm_if",         "lm_score", "lm_embed"};
 constexpr absl::string_view kHarmless[] = {"lm_token_count", "lm_tokenize", "lm_detokenize",
                                            "lm_render", "lm_version"};
 

@@ -1,5 +1,5 @@
 // The shadow of a statement: a SELECT that reads the rows the statement reads and evaluates the
-// same calls of generate(), in the same order, and does nothing else.
+// same calls of generate() and its sisters, in the same order, and does nothing else.
 //
 //   ASSIGN_OR_RETURN(std::string sql, ShadowOf("UPDATE t SET y = generate(x) WHERE y IS NULL"));
 //   // SELECT generate(x) FROM t WHERE y IS NULL
@@ -23,9 +23,9 @@ bool CallsGenerate(absl::string_view sql);
 absl::StatusOr<std::string> ShadowOf(absl::string_view sql);
 
 // Prepares a shadow if running it can be noticed by nobody: it must only read, and call nothing but
-// generate(), lm_try() and functions that are built in, deterministic and innocuous; its virtual
-// tables must be json_each or json_tree, its collations SQLite's own. What it calls is read from
-// its bytecode. FailedPrecondition, with a clause that says why, otherwise.
+// what is ours (generate() and others that ask the model one thing) or built in, deterministic and
+// innocuous; its virtual tables must be json_each or json_tree, its collations SQLite's own. What
+// it calls is read from its bytecode. FailedPrecondition, with a clause that says why, otherwise.
 absl::StatusOr<OwnedStatement> PrepareShadow(sqlite3* db, const std::string& sql);
 
 // Whether a statement of the connection is a shadow.

@@ -29,6 +29,9 @@
 //
 // The engines are the process's: other connections' work counts. Reading loads no model; without a
 // running one there are no rows. `model` is the name this connection has for it, else the file's.
+// The last two are this connection's own: `foreseen`, how many calls of generate() and the like
+// found their answer under way, because look-ahead had seen them coming; and `hint`, what the last
+// statement that had to ask row by row could do better.
 #include <optional>
 #include <string>
 
@@ -55,9 +58,7 @@ class StatsTable : public SnapshotTable {
            "ttft_p95_ms REAL, ttft_p99_ms REAL, itl_p50_ms REAL, itl_p95_ms REAL, itl_p99_ms REAL, "
            "batch_occupancy REAL, preemptions INTEGER, kv_bytes INTEGER, kv_bytes_used INTEGER, "
            "kv_bytes_cached INTEGER, memo_hits INTEGER, arithmetic_percent REAL, bandwidth_percent "
-           "REAL, verdict "
-           "TEXT, "
-           "path TEXT, hint TEXT)";
+           "REAL, verdict TEXT, path TEXT, foreseen INTEGER, hint TEXT)";
   }
 
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override { return RowsFor(~uint64_t{0}); }
@@ -144,6 +145,7 @@ class StatsTable : public SnapshotTable {
     }
     cells.push_back(Verdict(stats));
     cells.push_back(info.path);
+    cells.push_back(connection().look_ahead().num_foreseen);
     const std::string& hint = connection().look_ahead().hint;
     cells.push_back(hint.empty() ? Cell() : Cell(hint));
     return cells;
