@@ -16,7 +16,8 @@ namespace {
 // so that no other extension hits on it.
 constexpr int kLookAheadIndex = -0x6c6d32;
 
-constexpr size_t kFirstWidth = 8;  // doubled at each call, up to what a batch form keeps under way
+// Of a SELECT; doubled at each call, up to what a batch form keeps under way.
+constexpr size_t kFirstWidth = 8;
 constexpr size_t kMostWidth = AnswerQueue::kMostUnderWay;
 constexpr int64_t kSearched = 64;  // hints among which the statement's place must be found
 constexpr size_t kMostHints = 4096;
@@ -118,8 +119,8 @@ PendingAnswer LookAhead::Take(RowPrompt row) {
   const bool asked = pending.NeedsModel();
   num_asked_ += asked;
   num_serial_ += asked && serial;
-  // One row needs no company, and what is remembered is there at once.
-  if (asked && num_asked_ == 2) {
+  if (asked && !begun_ && IsTimeToBegin()) {
+    begun_ = true;
     absl::Status begun = Begin(text);
     if (!begun.ok()) Stop(std::move(begun));
   }
@@ -160,7 +161,14 @@ std::optional<PendingAnswer> LookAhead::TakeHint(const RowText& text) {
   return pending;
 }
 
-absl::StatusOr<sqlite3_stmt*> LookAhead::FindStatement() {
+// One row needs no company, and what is remembered is there at once.
+bool LookAhead::IsTimeToBegin() const {
+  if (num_asked_ > 1) return true;
+  const absl::StatusOr<sqlite3_stmt*> statement = FindStatement();
+  return statement.ok() && sqlite3_stmt_readonly(*statement) == 0;
+}
+
+absl::StatusOr<sqlite3_stmt*> LookAhead::FindStatement() const {
   sqlite3_stmt* found = nullptr;
   for (sqlite3_stmt* statement : BusyStatements(connection_->db())) {
     const std::vector<const LookAhead*>& running = connection_->look_ahead().running;
@@ -200,7 +208,9 @@ absl::Status LookAhead::Begin(const RowText& now) {
   const int64_t likely = std::max<int64_t>(num_calls_ - kSearched / 2, 0);
   for (const int64_t skipped : {likely, int64_t{0}}) {
     ASSIGN_OR_RETURN(shadow_, PrepareShadow(connection_->db(), shadow));
-    if (FindPlace(now, skipped)) return absl::OkStatus();
+    if (!FindPlace(now, skipped)) continue;
+    width_ = sqlite3_stmt_readonly(statement) != 0 ? 0 : kMostWidth;
+    return absl::OkStatus();
   }
   return absl::FailedPreconditionError("its rows come in another order than foreseen");
 }
@@ -218,7 +228,6 @@ bool LookAhead::FindPlace(const RowText& now, int64_t skipped) {
   const size_t here = fits ? expected : Find(now);
   if (here == hints_.size()) return false;
   DropHints(here + 1);
-  width_ = 0;
   return true;
 }
 

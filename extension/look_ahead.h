@@ -10,6 +10,10 @@
 // exactly the same prompt, system prompt, options and model: a wrong guess costs time and changes
 // nothing.
 //
+// What writes runs to its end, so all of its rows will be wanted: its shadow begins with the first
+// row that has to wait, and runs as far ahead as a batch form would. A SELECT may be left after any
+// row: it begins with the second one, and runs further ahead with each.
+//
 // One object belongs to one run of one statement: SQLite destroys it when that is reset, before
 // locks are let go and a transaction is committed; the shadow, its cursors and its hints go with
 // it.
@@ -73,9 +77,10 @@ class LookAhead {
     PendingAnswer pending;
   };
 
+  bool IsTimeToBegin() const;
   absl::Status Begin(const RowText& now);
   bool FindPlace(const RowText& now, int64_t skipped);
-  absl::StatusOr<sqlite3_stmt*> FindStatement();
+  absl::StatusOr<sqlite3_stmt*> FindStatement() const;
   size_t Find(const RowText& text) const;  // among hints_; their number where it is not
   std::optional<PendingAnswer> TakeHint(const RowText& text);
   void StepShadow();
@@ -87,6 +92,7 @@ class LookAhead {
   const std::shared_ptr<Connection> connection_;
   const std::string function_;
   const sqlite3_stmt* statement_ = nullptr;
+  bool begun_ = false;
   absl::Status off_;        // why there is no looking ahead (any more); OK: it may be, or is
   OwnedStatement shadow_;   // null: not begun, or over
   std::deque<Hint> hints_;  // of the rows to come, in the shadow's order
