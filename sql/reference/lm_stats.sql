@@ -16,6 +16,10 @@ SELECT phase, requests, tokens_reused > 0 FROM lm_stats;
 --> prefill|3|1
 --> decode|3|NULL
 
+-- A statement's rows are seen coming, and decode together. (What writes runs to its end: only its first row was not foreseen.)
+SELECT DISTINCT foreseen, hint FROM lm_stats;
+--> 2|NULL
+
 -- What did the shared system prompt save?
 SELECT round(100.0 * tokens_reused / (tokens_prefilled + tokens_reused)) > 0 FROM lm_stats WHERE phase = 'prefill';
 --> 1

@@ -1,7 +1,8 @@
 """Looking ahead: plain statements decode their rows together, and nobody can tell but by the time.
 
 Each statement runs twice, on a database of its own: with look-ahead and without. Results, changes and what can be done
-afterwards are the same; how many generations were under way at a time is not.
+afterwards are the same; how many calls found their answer under way (lm_stats.foreseen) is not. That is counted and not
+timed: how many rows a decode step then has depends on whose thread the machine lets run.
 """
 import pathlib
 import sqlite3
@@ -13,17 +14,16 @@ import harness
 OPTIONS = '{"max_tokens":8,"cache":false}'
 G = f"generate(body, 'You are a poet.', '{OPTIONS}')"
 ROWS = 60
-ALONE = 1.5  # rows in a decode step, on average, of a statement that generates one after the other
+LABELS = '["dry","wet"]'
+SCHEMA = '{"type":"object","required":["dry"],"properties":{"dry":{"type":"boolean"}}}'
+PLAIN = '{"cache":false}'
+# All others that ask the model one thing for each row.
+SISTERS = [f"lm_classify(body, '{LABELS}', NULL, '{PLAIN}')", f"generate_json(body, '{SCHEMA}', 'Say JSON.', '{PLAIN}')",
+           f"lm_extract(body, '{SCHEMA}', '{PLAIN}')", f"lm_if(body, 'Does it rain?', '{PLAIN}')",
+           f"lm_score(body, 'It rains.', '{PLAIN}')", "lm_embed(body)", "lm_embed(body, '{\"pooling\":\"last\"}')"]
 
 
 class LookAheadTest(unittest.TestCase):
-    most_together = 0  # rows in a decode step, of the statements that were to be foreseen
-
-    @classmethod
-    def tearDownClass(cls):
-        # How many depends on the machine's load and the model's speed, statement by statement.
-        assert cls.most_together > 2, f"no statement decoded more than {cls.most_together} rows together"
-
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
 
@@ -40,40 +40,46 @@ class LookAheadTest(unittest.TestCase):
         connection.execute("CREATE INDEX notes_y ON notes(y)")
         return connection
 
-    def occupancy(self, connection, run):
-        """What run() returns, and how many rows its decode steps had on average."""
-        sql = ("SELECT tokens_decoded - requests, coalesce((tokens_decoded - requests) / batch_occupancy, 0) "
-               "FROM lm_stats WHERE phase = 'decode'")
-        before = connection.execute(sql).fetchone() or (0, 0)
+    def counted(self, connection, run):
+        """What run() returns, how many requests the model had meanwhile, and how many calls were foreseen."""
+        sql = "SELECT requests, foreseen FROM lm_stats WHERE phase = 'decode'"
+        before = connection.execute(sql).fetchone()
         result = run()
-        after = connection.execute(sql).fetchone() or (0, 0)
-        steps = after[1] - before[1]
-        return result, (after[0] - before[0]) / steps if steps else 0
+        after = connection.execute(sql).fetchone()
+        return result, after[0] - before[0], after[1] - before[1]
 
-    def both(self, run, foreseen=True):
-        """run(connection) with and without look-ahead: the same result and the same table afterwards."""
+    def both(self, run, foreseen=True, alone=2):
+        """run(connection) with and without look-ahead: the same result and the same table afterwards.
+
+        All calls but `alone` are foreseen, or none; foreseen=None says nothing of that.
+        """
         seen = []
         for lookahead in ("off", "on"):
             connection = self.connect(lookahead, f"{lookahead}{id(run)}.db")
             harness.value(connection, f"SELECT generate('warm up', NULL, '{OPTIONS}')")
-            result, rows = self.occupancy(connection, lambda c=connection: run(c))
+            result, asked, known = self.counted(connection, lambda c=connection: run(c))
             table = connection.execute("SELECT * FROM notes ORDER BY id").fetchall()
-            seen.append((result, table, rows))
+            seen.append((result, table, asked, known))
             # Nothing holds a lock, a cursor or the schema.
             self.assertFalse(connection.in_transaction)
             connection.execute("DROP TABLE notes")
             connection.execute("VACUUM")
             connection.close()
         self.assertEqual(seen[0][:2], seen[1][:2])
-        self.assertLess(seen[0][2], ALONE)
+        self.assertEqual(seen[0][3], 0)
+        asked, known = seen[0][2], seen[1][3]
         if foreseen:
-            type(self).most_together = max(type(self).most_together, seen[1][2])
+            self.assertGreater(asked, alone)
+            self.assertGreaterEqual(known, asked - alone)
         elif foreseen is False:
-            self.assertLess(seen[1][2], ALONE)
+            self.assertEqual(known, 0)
         return seen[1][0]
 
-    def query(self, sql, *parameters, foreseen=True):
-        return self.both(lambda connection: connection.execute(sql, parameters).fetchall(), foreseen)
+    def query(self, sql, *parameters, foreseen=True, alone=None):
+        """The first row of what writes, and the first two of a SELECT, are alone."""
+        if alone is None:
+            alone = 2 if sql.startswith("SELECT") or " SELECT id, " in sql and sql.startswith("WITH n") else 1
+        return self.both(lambda connection: connection.execute(sql, parameters).fetchall(), foreseen, alone)
 
     def test_select(self):
         rows = self.query(f"SELECT id, {G} FROM notes")
@@ -85,7 +91,6 @@ class LookAheadTest(unittest.TestCase):
                     f"SELECT id, {G} FROM notes WHERE kind <> 'b' ORDER BY kind, id",
                     f"SELECT count(*), sum(length({G})) FROM notes",
                     f"SELECT kind, group_concat({G}, '|') FROM notes GROUP BY kind",
-                    f"SELECT {G} AS g, count(*) FROM notes GROUP BY g ORDER BY g",
                     f"SELECT id FROM notes WHERE {G} > 'm'",
                     f"SELECT max(g) FROM (SELECT {G} AS g FROM notes LIMIT 40)",
                     f"WITH n AS (SELECT * FROM notes WHERE id > 5) SELECT id, {G} FROM n -- and that is all",
@@ -95,6 +100,20 @@ class LookAheadTest(unittest.TestCase):
                     f"SELECT id, json_extract(lm_try(lower(body), NULL, '{OPTIONS}'), '$.value') FROM notes"):
             with self.subTest(sql=sql):
                 self.query(sql)
+        # SQLite calls it again for some rows that begin a group.
+        self.query(f"SELECT {G} AS g, count(*) FROM notes GROUP BY g ORDER BY g", alone=4)
+
+    def test_all_that_ask_one_thing_for_a_row(self):
+        for call in SISTERS:
+            with self.subTest(call=call):
+                rows = self.query(f"SELECT id, {call} FROM notes")
+                self.assertEqual(sum(answer is None for _, answer in rows), ROWS // 10)
+                self.query(f"UPDATE notes SET y = {call}")
+        self.query(f"SELECT id FROM notes WHERE {SISTERS[3]}")
+        self.query(f"INSERT INTO notes(body) SELECT {SISTERS[1]} FROM notes ORDER BY id DESC LIMIT 20")
+        self.query(f"SELECT {SISTERS[0]}, {SISTERS[4]}, {G} FROM notes")
+        self.query(f"SELECT lm_if(body, 'Does it rain?', '{PLAIN}'), lm_if(body, 'Is it dry?', '{PLAIN}') FROM notes")
+        self.query(f"SELECT id FROM notes ORDER BY {SISTERS[4]} DESC LIMIT 5")
 
     def test_what_depends_on_an_answer_is_not_foreseen_and_not_changed(self):
         self.query(f"SELECT id, generate({G}) FROM notes LIMIT 20", foreseen=None)
@@ -142,14 +161,14 @@ class LookAheadTest(unittest.TestCase):
             connection.execute("ALTER TABLE notes ADD COLUMN z")
             connection.execute("COMMIT")
             return connection.execute("PRAGMA integrity_check").fetchall()
-        self.both(run)
+        self.both(run, alone=1)
 
     def test_an_update_that_is_rolled_back(self):
         def run(connection):
             connection.execute("BEGIN")
             connection.execute(f"UPDATE notes SET y = {G}")
             connection.execute("ROLLBACK")
-        self.both(run)
+        self.both(run, alone=1)
 
     def test_temp_and_attached_tables(self):
         def run(connection):
@@ -160,7 +179,7 @@ class LookAheadTest(unittest.TestCase):
             rows = connection.execute(f"SELECT a.id, {G.replace('body', 'a.body')}, t.y FROM aux.t a JOIN temp.t t USING (id)").fetchall()
             connection.execute("DETACH aux")
             return rows
-        self.both(run)
+        self.both(run, alone=3)  # an UPDATE and a SELECT
 
     def test_the_table_changes_between_rows(self):
         def run(connection):
@@ -229,7 +248,7 @@ class LookAheadTest(unittest.TestCase):
             with self.assertRaises(sqlite3.OperationalError):
                 connection.execute(f"UPDATE notes SET y = {G}")
             return seen, str(raised.exception)
-        seen, message = self.both(run)
+        seen, message = self.both(run, alone=3)  # a SELECT and an UPDATE
         self.assertGreaterEqual(len(seen), 28)  # Python's cursor is a row ahead of who reads it
         self.assertIn("prompt must be text", message)
         self.both(lambda connection: connection.execute(
@@ -246,8 +265,9 @@ class LookAheadTest(unittest.TestCase):
         options = '{"max_tokens":8}'
         connection.execute("SELECT lm_prefetch(body, NULL, ?) FROM notes WHERE id < 250", (options,)).fetchall()
         sql = "UPDATE notes SET y = generate(body, NULL, ?)"
-        _, rows = self.occupancy(connection, lambda: connection.execute(sql, (options,)))
-        self.assertGreater(rows, 2)
+        _, asked, known = self.counted(connection, lambda: connection.execute(sql, (options,)))
+        self.assertGreater(asked, 50)
+        self.assertEqual(known, asked - 1)
 
     def test_prepared_statements_that_run_again(self):
         def run(connection):
@@ -255,7 +275,7 @@ class LookAheadTest(unittest.TestCase):
             for kind in "abcab":
                 rows += connection.execute(f"SELECT id, {G} FROM notes WHERE kind = ?", (kind,)).fetchall()
             return rows
-        self.both(run)
+        self.both(run, alone=5 * 2)
 
     def test_an_authorizer_that_forbids_its_means_is_obeyed(self):
         def run(connection):
@@ -266,22 +286,18 @@ class LookAheadTest(unittest.TestCase):
         self.both(run, foreseen=False)
 
     def test_a_statement_that_could_not_be_foreseen_is_hinted_at(self):
-        def hint_after(connection, sql):
-            # On a busy machine this thread may find every answer there without waiting, and then nothing was lost.
-            for _ in range(20):
-                connection.execute(sql).fetchall()
-                hint = harness.value(connection, "SELECT hint FROM lm_stats")
-                if hint is not None:
-                    return hint
-            self.fail(f"no hint after {sql}")
-
         connection = self.connect("off")
-        hint = hint_after(connection, f"SELECT id, {G} FROM notes")
-        self.assertRegex(hint, r"generate\(\) for \d+ rows one at a time .*lookahead 'off'.*lm_map\(")
+        connection.execute(f"SELECT id, {G} FROM notes").fetchall()
+        hint = harness.value(connection, "SELECT hint FROM lm_stats")
+        self.assertRegex(hint, r"generate\(\) for 54 rows one at a time .*lookahead 'off'.*lm_map\(")
+        connection.execute(f"UPDATE notes SET y = {SISTERS[0]}")
+        hint = harness.value(connection, "SELECT hint FROM lm_stats")
+        self.assertRegex(hint, r"lm_classify\(\) for 54 rows one at a time")
         connection = self.connect("on")
         connection.execute(f"SELECT id, {G} FROM notes").fetchall()
         self.assertIsNone(harness.value(connection, "SELECT hint FROM lm_stats"))
-        self.assertIn("random()", hint_after(connection, f"SELECT id, {G} FROM notes WHERE random() IS NOT NULL"))
+        connection.execute(f"SELECT id, {G} FROM notes WHERE random() IS NOT NULL").fetchall()
+        self.assertIn("random()", harness.value(connection, "SELECT hint FROM lm_stats"))
 
 
 if __name__ == "__main__":
