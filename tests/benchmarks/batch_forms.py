@@ -35,9 +35,14 @@ FORMS = {
                             "AS ticket FROM documents) SELECT id, lm_await(ticket) AS value FROM asked"],
     "lm_each": ["CREATE TEMP TABLE out AS SELECT key + 1 AS id, value FROM lm_each((SELECT json_group_array(text) FROM documents), "
                 ":system, :options)"],
+    "lm_run": ["INSERT INTO lm_jobs(name, query, target, options) VALUES ('bench', format('SELECT id, text, %Q FROM documents', :system), "
+               "'UPDATE documents SET summary = :value WHERE id = :id', :options)", "SELECT * FROM lm_run('bench')"],
     "lm_query": ["CREATE TEMP TABLE out AS SELECT id, value FROM lm_query('SELECT id, text, ''' || :system || ''' FROM documents', :options)"],
 }
 BASELINE = "lm_each"
+# Tokens prefilled, tokens that decode steps made, decode steps. An answer's first token comes with its prompt.
+COUNTERS = """SELECT p.tokens_prefilled, d.tokens_decoded - d.requests, coalesce((d.tokens_decoded - d.requests) / d.batch_occupancy, 0)
+              FROM lm_stats AS p JOIN lm_stats AS d USING (model) WHERE p.phase = 'prefill' AND d.phase = 'decode'"""
 
 
 def packages(rows):
@@ -66,16 +71,17 @@ def run_once(arguments, form):
         connection.execute("COMMIT")
         connection.execute("SELECT generate('warm up', NULL, '{\"max_tokens\":2}')").fetchall()
         values = {"system": SYSTEM, "options": json.dumps({"max_tokens": arguments.max_tokens})}
+        before = connection.execute(COUNTERS).fetchone()
         begun = time.monotonic()
         for sql in FORMS[form]:
             connection.execute(sql, values).fetchall()
         seconds = time.monotonic() - begun
         made = connection.execute("SELECT count(*) FROM sqlite_temp_master WHERE name = 'out'").fetchone()[0]
         answers = connection.execute("SELECT value FROM out ORDER BY id" if made else "SELECT summary FROM documents ORDER BY id").fetchall()
-        rows, = connection.execute("SELECT batch_occupancy FROM lm_stats WHERE phase = 'decode'").fetchone()
+        prefilled, decoded, steps = (now - then for now, then in zip(connection.execute(COUNTERS).fetchone(), before))
     digest = hashlib.sha256(json.dumps(answers).encode()).hexdigest()[:12]
     print(json.dumps({"seconds": seconds, "rows": len(answers), "answered": sum(a is not None for a, in answers),
-                      "together": rows, "digest": digest}))
+                      "prefilled": prefilled, "together": decoded / steps, "steps": round(steps), "digest": digest}))
 
 
 def main():
@@ -102,11 +108,12 @@ def main():
                        "--max-tokens", str(arguments.max_tokens), "--once", form]
             results[form].append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
     baseline = statistics.median(r["seconds"] for r in results[BASELINE])
-    print("| form | seconds | rows/s | beside lm_each | rows in a decode step | answers |\n|---|---|---|---|---|---|")
+    print("| form | seconds | rows/s | beside lm_each | decode steps | rows in one | tokens prefilled | answers |\n|---|---|---|---|---|---|---|---|")
     for form, runs in results.items():
         seconds = statistics.median(r["seconds"] for r in runs)
-        print(f"| {form} | {seconds:.2f} | {runs[0]['rows'] / seconds:.1f} | {seconds / baseline:.2f} | {runs[0]['together']:.1f} "
-              f"| {' '.join(sorted({r['digest'] for r in runs}))} |")
+        steps = statistics.median(r["steps"] for r in runs)
+        print(f"| {form} | {seconds:.2f} | {runs[0]['rows'] / seconds:.1f} | {seconds / baseline:.2f} | {steps:.0f} "
+              f"| {runs[0]['together']:.1f} | {runs[0]['prefilled']} | {' '.join(sorted({r['digest'] for r in runs}))} |")
     digests = {r["digest"] for runs in results.values() for r in runs}
     answered = {r["answered"] for runs in results.values() for r in runs}
     print(f"\n{runs[0]['rows']} rows, {min(answered)} answered; " + ("all answers are the same bytes." if len(digests) == 1 else
