@@ -8,10 +8,10 @@
 //     SELECT id, value, error FROM lm_query('SELECT id, body FROM reviews WHERE label IS NULL');
 //
 // The SELECT has the columns id (any value, handed through), prompt and, if you like, system: what
-// rows have in common, which is computed once. It is read as the answers come, some hundred rows
-// ahead, so it may have any number of rows. Within those, prompts with a common beginning are
-// submitted one after the other. Rows come in the SELECT's order, or, with {"order":"finished"},
-// each as soon as it is done. All other options are generate()'s.
+// rows have in common, which is computed once. It is read as the answers come, 256 rows ahead at
+// first and up to 4096 later, so it may have any number of rows. Within those, prompts with a
+// common beginning are submitted one after the other. Rows come in the SELECT's order, or, with
+// {"order":"finished"}, each as soon as it is done. All other options are generate()'s.
 //
 // It must be a single SELECT (WITH, VALUES) without parameters; what could write is refused. A NULL
 // prompt has the value NULL. A prompt that fails has the value NULL and says why in `error`, and
@@ -49,6 +49,7 @@ class QueryCursor : public TableCursor {
     waiting_.clear();
     select_.reset();
     rowid_ = 0;
+    window_ = kFirstWindow;
     ASSIGN_OR_RETURN(std::optional<std::string> sql, args.Text(0));
     if (!sql.has_value()) return absl::OkStatus();
     ASSIGN_OR_RETURN(std::optional<std::string> json, args.Text(1));
@@ -90,8 +91,11 @@ class QueryCursor : public TableCursor {
   int64_t rowid() const override { return rowid_; }
 
  private:
-  // So many rows are read, and sorted, at a time; so many at least are under way.
-  static constexpr size_t kRowsRead = AnswerQueue::kMostUnderWay;
+  // So many rows are read, and sorted, at a time: each time twice as many, so that the first ones
+  // come soon, and prefixes that the cache has no room for together are computed seldom.
+  static constexpr size_t kFirstWindow = AnswerQueue::kMostUnderWay;
+  static constexpr size_t kMostWindow = 4096;
+  static constexpr size_t kMostWindowBytes = 16 << 20;  // of prompts
 
   struct Row {
     OwnedValue id;
@@ -114,19 +118,25 @@ class QueryCursor : public TableCursor {
   }
 
   absl::Status ReadMore() {
-    while (select_.has_value() && rows_.size() < kRowsRead) {
+    while (select_.has_value() && rows_.size() < kFirstWindow) {
       std::vector<std::list<Row>::iterator> read;
-      for (size_t i = 0; i < kRowsRead; ++i) {
+      for (size_t bytes = 0; read.size() < window_ && bytes < kMostWindowBytes;) {
         ASSIGN_OR_RETURN(std::optional<QueryRow> row, select_->Next());
         if (!row.has_value()) {
           select_.reset();
           break;
         }
         read.push_back(rows_.insert(rows_.end(), MakeRow(*std::move(row))));
+        bytes += read.back()->place.size();
       }
+      window_ = std::min(2 * window_, kMostWindow);
       std::stable_sort(read.begin(), read.end(),
                        [](const auto& a, const auto& b) { return a->place < b->place; });
       waiting_.insert(waiting_.end(), read.begin(), read.end());
+      // Those that will be finished first are to be found first.
+      for (const auto& row : read) {
+        if (as_finished_) rows_.splice(rows_.end(), rows_, row);
+      }
     }
     for (; !waiting_.empty() && waiting_.front()->pending.Submit(); waiting_.pop_front()) {
       waiting_.front()->place = {};
@@ -163,6 +173,7 @@ class QueryCursor : public TableCursor {
   std::optional<QueryRows> select_;  // while it may have more rows
   std::shared_ptr<const CallOptions> options_;
   bool as_finished_ = false;
+  size_t window_ = kFirstWindow;
   std::list<Row> rows_;                           // the current one is in front
   std::deque<std::list<Row>::iterator> waiting_;  // not submitted yet
   int64_t rowid_ = 0;
