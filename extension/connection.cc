@@ -10,7 +10,6 @@
 #include "engine/base/status_macros.h"
 #include "extension/load_engine.h"
 #include "extension/memo_file.h"
-#include "extension/model_options.h"
 #include "extension/tickets.h"
 
 namespace lm {
@@ -42,8 +41,7 @@ void Connection::SetNames(ModelNames names) {
 void Connection::DropUnnamed() {
   std::erase_if(loaded_, [this](const LoadedModel& loaded) {
     absl::StatusOr<ModelSource> now = names_.Resolve(loaded.reference, settings_);
-    return !now.ok() || now->path != loaded.source.path ||
-           !SameOptions(now->options, loaded.source.options);
+    return !now.ok() || now->path != loaded.source.path || now->options != loaded.source.options;
   });
 }
 
@@ -95,7 +93,7 @@ absl::StatusOr<std::string> Connection::CheckMemo(const std::string& path) {
 
 const Engine* Connection::FindLoaded(const ModelSource& source) const {
   for (const LoadedModel& loaded : loaded_) {
-    if (loaded.source.path == source.path && SameOptions(loaded.source.options, source.options)) {
+    if (loaded.source.path == source.path && loaded.source.options == source.options) {
       return loaded.engine.get();
     }
   }

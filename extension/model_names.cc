@@ -13,7 +13,6 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/gguf_file.h"
-#include "extension/model_options.h"
 
 namespace lm {
 namespace {
@@ -65,7 +64,7 @@ absl::Status ModelNames::Put(NamedModel model) {
                                                  " (INSERT OR REPLACE takes its place)"));
   }
   ModelOptions checked;
-  if (!model.options.empty()) RETURN_IF_ERROR(OverlayModelOptions(model.options, &checked));
+  if (!model.options.empty()) RETURN_IF_ERROR(ParseModelOptions(model.options, &checked));
   std::error_code error;
   model.path = std::filesystem::absolute(model.path, error).string();
   if (error) return absl::InvalidArgumentError(absl::StrCat("path: ", error.message()));
@@ -106,7 +105,7 @@ absl::StatusOr<ModelSource> ModelNames::Resolve(absl::string_view reference,
   if (const NamedModel* model = Find(name)) {
     source.path = model->path;
     if (!model->options.empty()) {
-      RETURN_IF_ERROR(OverlayModelOptions(model->options, &source.options));
+      RETURN_IF_ERROR(ParseModelOptions(model->options, &source.options));
     }
     return source;
   }

@@ -10,10 +10,10 @@
 //   SELECT name, path, architecture, bytes FROM temp.lm_models;
 //
 // A row is checked when it is written: the file must open as a GGUF, and `options` be a JSON object
-// of device, threads, kv_bytes and context_length, which go before lm_settings. The model is loaded
-// at its first use. Until then the columns from `architecture` on are NULL; reading them loads
-// nothing. Names belong to the connection, weights to the process: two connections that name one
-// file share its weights. The last one to let go frees them.
+// of device, threads, kv_bytes, kv_type and context_length, which go before lm_settings. The model
+// is loaded at its first use. Until then the columns from `architecture` on are NULL; reading them
+// loads nothing. Names belong to the connection, weights to the process: two connections that name
+// one file share its weights. The last one to let go frees them.
 //
 // The row 'default' is there even if nobody has written it, where $LM_MODEL or a model beside the
 // library provides it; an INSERT of that name takes its place. Changes follow transactions.

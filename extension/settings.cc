@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/status_macros.h"
 
 namespace lm {
 namespace {
@@ -50,6 +51,7 @@ Cell Settings::Get(absl::string_view key) const {
   if (key == "threads") return CellOf(threads);
   if (key == "device") return CellOf(device);
   if (key == "kv_bytes") return CellOf(kv_bytes);
+  if (key == "kv_type") return CellOf(kv_type);
   if (key == "max_tokens") return CellOf(max_tokens);
   if (key == "memo") return CellOf(memo);
   if (key == "lookahead") return CellOf(lookahead);
@@ -73,6 +75,13 @@ absl::Status Settings::Set(absl::string_view key, const Cell& value) {
   if (key == "threads") return set_count(kMaxInt, &threads);
   if (key == "device") return set_text(&device);
   if (key == "kv_bytes") return set_count(std::numeric_limits<int64_t>::max(), &kv_bytes);
+  if (key == "kv_type") {
+    std::optional<std::string> name;
+    if (!unset) RETURN_IF_ERROR(SetText(key, value, &name));
+    if (name.has_value()) RETURN_IF_ERROR(ParseKvType(*name).status());
+    kv_type = std::move(name);
+    return absl::OkStatus();
+  }
   if (key == "max_tokens") return set_count(kMaxInt, &max_tokens);
   if (key == "memo") return set_text(&memo);
   if (key == "salt") return set_text(&salt);
@@ -93,6 +102,7 @@ ModelOptions Settings::LoadingOptions() const {
   if (device.has_value()) options.device = *device;
   if (threads.has_value()) options.threads = static_cast<int>(*threads);
   if (kv_bytes.has_value()) options.kv_bytes = *kv_bytes;
+  if (kv_type.has_value()) options.kv_type = ParseKvType(*kv_type).value();
   return options;
 }
 

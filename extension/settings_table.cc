@@ -9,6 +9,8 @@
 //   threads     of the CPU a model runs on: as many as this process may use
 //   device      where models run: 'cpu'
 //   kv_bytes    how much memory a model's KV cache may take
+//   kv_type     of the KV cache's values: 'f16'; 'int8' keeps twice the tokens in the same bytes
+//               and changes answers a little; 'f32'
 //   max_tokens  of an answer: 256
 //   memo        the file that remembers generations: an SQLite database of its own, made where
 //               there is none. What is in it is not generated again, in no process. Default: they
@@ -17,8 +19,8 @@
 //               with the same salt share the work done on equal beginnings of prompts
 //   lookahead   'off': generate() and the like do not look at the rows to come ('on')
 //
-// All keys are always there; a value that is NULL has its default. threads, device and kv_bytes
-// act on models loaded from then on. Changes follow transactions.
+// All keys are always there; a value that is NULL has its default. threads, device, kv_bytes
+// and kv_type act on models loaded from then on. Changes follow transactions.
 #include <algorithm>
 #include <string>
 

@@ -59,7 +59,8 @@ ordered_json Engines() {
                        {"quantisation", info.quantisation},
                        {"device", info.device},
                        {"weight_bytes", info.weight_bytes},
-                       {"kv_bytes", info.kv_bytes}});
+                       {"kv_bytes", info.kv_bytes},
+                       {"kv_type", std::string(KvTypeName(info.kv_type))}});
   }
   return engines;
 }

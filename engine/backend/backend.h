@@ -80,18 +80,24 @@ using RowReader = absl::FunctionRef<absl::Status(int64_t first, int64_t count, c
 // One layer's paged keys and values, each [num_blocks][kv_heads][kKvBlockTokens][head_dim]. How a
 // block's values of one KV head are arranged is the backend's own affair (the CPU keeps keys
 // transposed); only its ops read them, and a block can be copied as bytes.
+//
+// kI8: a token's key of one head (its value alike) is x ~ s * q with one scale s and int8 codes q,
+// found as for the activations of MatMul but over the whole head. The F32 scales of a block's
+// tokens, of one KV head, stand behind their codes.
 struct KvLayer {
   void* keys = nullptr;
   void* values = nullptr;
-  DType dtype = DType::kF16;  // kF16 or kF32
+  DType dtype = DType::kF16;  // kF16, kF32 or kI8
   int32_t num_blocks = 0;
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
 
-  // Bytes of one block's keys (its values take as many).
-  int64_t block_bytes() const {
-    return RowBytes(dtype, int64_t{kv_heads} * kKvBlockTokens * head_dim);
+  // Bytes of one block's keys of one KV head (its values take as many), and of all heads.
+  int64_t head_bytes() const {
+    const int64_t scales = dtype == DType::kI8 ? kKvBlockTokens * sizeof(float) : 0;
+    return RowBytes(dtype, int64_t{kKvBlockTokens} * head_dim) + scales;
   }
+  int64_t block_bytes() const { return kv_heads * head_bytes(); }
 };
 
 // The tokens of one sequence within a batch: rows [first_row, first_row + num_tokens), at the
@@ -128,8 +134,8 @@ class Backend {
   virtual absl::Status Synchronize() = 0;
 
   // Reads W (rows, cols) as the GGUF file has it, row-major blocks of `dtype`, and lays it out as
-  // this backend's kernels like it. Errors: the reader's, of the lowest rows where there are several.
-  // REQUIRES: dtype is not an integer type.
+  // this backend's kernels like it. Errors: the reader's, of the lowest rows where there are
+  // several. REQUIRES: dtype is not an integer type.
   virtual absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(DType dtype, int64_t rows,
                                                                    int64_t cols,
                                                                    RowReader read) = 0;
@@ -149,9 +155,9 @@ class Backend {
 
   // out = x W^T + bias.  W (n, k), x (T, k), bias (1, n) or empty, out (T, n).
   //
-  // Float weights (F32, F16, BF16): exact weights times x in F32, in chunks of kFloatChunk values of
-  // K. A chunk's sum is acc = fma(w[n, i], x[t, i], acc) in ascending i from acc = 0; the sums of
-  // the chunks are added in ascending order.
+  // Float weights (F32, F16, BF16): exact weights times x in F32, in chunks of kFloatChunk values
+  // of K. A chunk's sum is acc = fma(w[n, i], x[t, i], acc) in ascending i from acc = 0; the sums
+  // of the chunks are added in ascending order.
   //
   // Quantised weights: each run of 32 values of x[t] becomes int8, q = round-half-even(x * (127 /
   // max|x|)), s = max|x| / 127, all in F32. (All q = 0 and s = 0 where 127 / max|x| overflows; all
@@ -182,7 +188,8 @@ class Backend {
   // Reduced chunk by chunk (kAttentionChunk absolute positions): each chunk gives (max m, sum l of
   // exp(s - m), sum of exp(s - m) v); chunks are merged in ascending order. A chunk's three numbers
   // depend on nothing but the query and the cached values, so they are the same whoever shares
-  // them. REQUIRES: the sequences' rows are disjoint; their K and V up to p are stored.
+  // them. In a cache of kI8, q . k is (q . codes) * s, and exp(s - m) v is (exp(s - m) * s) codes.
+  // REQUIRES: the sequences' rows are disjoint; their K and V up to p are stored.
   virtual absl::Status Attention(Tensor q, absl::Span<const SequenceSpan> sequences,
                                  const KvLayer& layer, float scale, Tensor out) = 0;
 

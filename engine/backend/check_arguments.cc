@@ -20,12 +20,13 @@ absl::Status CheckF32(absl::string_view op, absl::string_view argument, Tensor t
 }
 
 absl::Status CheckLayer(absl::string_view op, const KvLayer& layer) {
-  bool right = (layer.dtype == DType::kF16 || layer.dtype == DType::kF32) &&
-               layer.keys != nullptr && layer.values != nullptr && layer.num_blocks > 0 &&
-               layer.kv_heads > 0 && layer.head_dim > 0 && layer.head_dim <= kMaxHeadDim;
+  bool right =
+      (layer.dtype == DType::kF16 || layer.dtype == DType::kF32 || layer.dtype == DType::kI8) &&
+      layer.keys != nullptr && layer.values != nullptr && layer.num_blocks > 0 &&
+      layer.kv_heads > 0 && layer.head_dim > 0 && layer.head_dim <= kMaxHeadDim;
   if (right) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      op, ": a KV layer must be F16 or F32 with blocks, heads and a head size of 1 to ",
+      op, ": a KV layer must be F16, F32 or I8 with blocks, heads and a head size of 1 to ",
       kMaxHeadDim, ", got ", Traits(layer.dtype).name, " with ", layer.num_blocks, ", ",
       layer.kv_heads, " and ", layer.head_dim));
 }

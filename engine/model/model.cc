@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   info.device = std::string(backend->name());
   ASSIGN_OR_RETURN(
       std::unique_ptr<Transformer> transformer,
-      Transformer::Load(*gguf, config, options.kv_bytes, DType::kF16, std::move(backend)));
+      Transformer::Load(*gguf, config, options.kv_bytes, options.kv_type, std::move(backend)));
   const int threads = options.threads > 0 ? options.threads : AvailableCpus();
   ASSIGN_OR_RETURN(info.digest, gguf->ContentDigest(threads));
   info.architecture = config.architecture;
@@ -65,6 +65,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   info.parameters = transformer->weights().parameters;
   info.weight_bytes = transformer->weights().bytes;
   info.kv_bytes = transformer->kv_block_bytes() * transformer->num_kv_blocks();
+  info.kv_type = options.kv_type;
   info.context_length = transformer->context_length();
   info.vocab_size = transformer->vocab_size();
   info.hidden_size = transformer->hidden_size();

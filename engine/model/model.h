@@ -10,17 +10,11 @@
 
 #include "absl/status/statusor.h"
 #include "engine/model/language_model.h"
+#include "engine/model/model_options.h"
 #include "engine/text/chat_template.h"
 #include "engine/text/tokenizer.h"
 
 namespace lm {
-
-struct ModelOptions {
-  std::string device = "cpu";  // as BackendOptions::device
-  int threads = 0;             // 0: as many as this process may use
-  int64_t kv_bytes = 0;        // cap of the KV cache; 0: DefaultKvBytes()
-  int32_t context_length = 0;  // 0: the model's own; more than that is an error
-};
 
 // What a token costs in the products with the weights.
 struct ModelCost {
@@ -42,6 +36,7 @@ struct ModelInfo {
   int64_t parameters = 0;
   int64_t weight_bytes = 0;
   int64_t kv_bytes = 0;  // reserved for the KV cache
+  DType kv_type = DType::kF16;
   int32_t context_length = 0;
   int32_t vocab_size = 0;
   int32_t hidden_size = 0;  // numbers of an embedding

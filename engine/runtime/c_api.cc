@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
@@ -30,7 +28,6 @@ using lm::Generation;
 using lm::GenerationOptions;
 using lm::ModelOptions;
 using lm::Request;
-using nlohmann::json;
 
 void SetError(const absl::Status& status, lm_error** error) {
   if (error != nullptr) *error = new lm_error{std::string(status.message())};
@@ -63,35 +60,6 @@ absl::StatusOr<absl::string_view> Text(const char* text, const char* what) {
     return absl::InvalidArgumentError(absl::StrCat(what, " is not valid UTF-8 at byte ", valid));
   }
   return view;
-}
-
-absl::StatusOr<ModelOptions> ParseModelOptions(const char* text) {
-  ModelOptions options;
-  if (text == nullptr) return options;
-  json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) {
-    return absl::InvalidArgumentError("the options of lm_engine_open must be a JSON object");
-  }
-  for (const auto& [key, value] : object.items()) {
-    if (key == "device") {
-      if (!value.is_string()) return absl::InvalidArgumentError("device must be a string");
-      options.device = value.get<std::string>();
-      continue;
-    }
-    if (key != "threads" && key != "kv_bytes" && key != "context_length") {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "unknown option '", key, "' (device, threads, kv_bytes and context_length are known)"));
-    }
-    if (!value.is_number_integer() || value.get<double>() < 0 ||
-        (key != "kv_bytes" && value.get<double>() > INT32_MAX)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(key, " must be a whole number >= 0, got ", value.dump()));
-    }
-    if (key == "threads") options.threads = value.get<int>();
-    if (key == "kv_bytes") options.kv_bytes = value.get<int64_t>();
-    if (key == "context_length") options.context_length = value.get<int32_t>();
-  }
-  return options;
 }
 
 absl::StatusOr<GenerationOptions> ParseOptions(const char* text) {
@@ -130,7 +98,8 @@ lm_engine* lm_engine_open(const char* path, const char* options, lm_error** erro
   return Guarded<lm_engine*>(error, nullptr, [&]() -> absl::StatusOr<lm_engine*> {
     static std::atomic<uint64_t> handles{0};
     if (path == nullptr) return absl::InvalidArgumentError("path must not be NULL");
-    ASSIGN_OR_RETURN(ModelOptions model_options, ParseModelOptions(options));
+    ModelOptions model_options;
+    if (options != nullptr) RETURN_IF_ERROR(lm::ParseModelOptions(options, &model_options));
     ASSIGN_OR_RETURN(std::shared_ptr<lm::Engine> engine, lm::GetEngine(path, model_options));
     return new lm_engine{lm::Session(std::move(engine), absl::StrCat("lm.h/", ++handles))};
   });

@@ -49,14 +49,10 @@ class EngineRegistry {
     FileIdentity file;
     ModelOptions options;
 
-    auto Tie() const {
-      return std::make_tuple(file, options.device, options.threads, options.kv_bytes,
-                             options.context_length);
-    }
-    friend bool operator==(const Key& a, const Key& b) { return a.Tie() == b.Tie(); }
+    bool operator==(const Key&) const = default;
     template <typename H>
     friend H AbslHashValue(H h, const Key& key) {
-      return H::combine(std::move(h), key.Tie());
+      return H::combine(std::move(h), key.file, key.options);
     }
   };
   // Shared by those who wait for one loading.

@@ -53,6 +53,7 @@ std::optional<MemoKey> MakeMemoKey(const Engine& engine, const RequestSpec& spec
               .model = absl::StrCat(info.digest, "/", info.device),
               .options = OptionsThatMatter(spec.options, spec.wants_first_choices),
               .prompt = spec.prompt};
+  if (info.kv_type != DType::kF16) absl::StrAppend(&key.model, "/", KvTypeName(info.kv_type));
   // An answer that the end of the context may cut depends on where that is.
   const int64_t context = engine.max_sequence_tokens();
   if (static_cast<int64_t>(spec.prompt.size()) + spec.options.max_tokens > context) {

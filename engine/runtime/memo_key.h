@@ -18,7 +18,7 @@ namespace lm {
 
 struct MemoKey {
   std::string owner = {};            // who may know of it: a salt, or a file that keeps it
-  std::string model = {};            // the digest of its contents, and the device it runs on
+  std::string model = {};            // the digest of its contents, its device and KV type
   std::string options = {};          // JSON: those that matter
   std::vector<int32_t> prompt = {};  // tokens, as the model reads them
 

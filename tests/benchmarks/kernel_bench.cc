@@ -19,10 +19,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "engine/backend/machine_ceilings.h"
 #include "engine/backend/registry.h"
 #include "engine/base/float16.h"
 #include "engine/base/random.h"
-#include "engine/backend/machine_ceilings.h"
 
 namespace lm {
 namespace {

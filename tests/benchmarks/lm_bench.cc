@@ -1,7 +1,7 @@
 // Measures the engine on one model, each figure beside the ceilings of the machine it runs on.
 //
 //   lm_bench MODEL.gguf [--threads N] [--only pp512,tg128,b32,rows64,...] [--reps 3] [--json]
-//            [--device cpu] [--kv-mib N]
+//            [--device cpu] [--kv-mib N] [--kv-type f16]
 //
 // load           load_s: seconds until the model is loaded; first_token_s: until its first token is
 //                there, the load included; rss_mib: the process after it
@@ -131,7 +131,7 @@ class Report {
 };
 
 absl::Status Run(const Arguments& arguments) {
-  ASSIGN_OR_RETURN(const ModelWork work, ReadModelWork(arguments.model));
+  ASSIGN_OR_RETURN(const ModelWork work, ReadModelWork(arguments.model, arguments.options.kv_type));
   ASSIGN_OR_RETURN(TimedEngine engine, TimedEngine::Load(arguments.model, arguments.options, {}));
   const int64_t resident = ResidentBytes();
   const int threads = arguments.options.threads > 0 ? arguments.options.threads : AvailableCpus();
@@ -217,6 +217,13 @@ int main(int argc, char** argv) {
       arguments.options.device = value();
     } else if (word == "--kv-mib") {
       arguments.options.kv_bytes = std::atoll(value().c_str()) << 20;
+    } else if (word == "--kv-type") {
+      absl::StatusOr<lm::DType> type = lm::ParseKvType(value());
+      if (!type.ok()) {
+        std::fprintf(stderr, "lm_bench: %s\n", std::string(type.status().message()).c_str());
+        return 2;
+      }
+      arguments.options.kv_type = *type;
     } else if (word == "--reps") {
       arguments.reps = std::max(1, std::atoi(value().c_str()));
     } else if (word == "--longest") {

@@ -20,7 +20,7 @@ bool IsFloat(DType dtype) {
 
 }  // namespace
 
-absl::StatusOr<ModelWork> ReadModelWork(const std::string& path) {
+absl::StatusOr<ModelWork> ReadModelWork(const std::string& path, DType kv_type) {
   ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> gguf, GgufFile::Open(path));
   ASSIGN_OR_RETURN(ModelConfig config, ReadModelConfig(*gguf));
   ModelWork work;
@@ -36,7 +36,10 @@ absl::StatusOr<ModelWork> ReadModelWork(const std::string& path) {
   if (head == nullptr) return absl::InvalidArgumentError("the model has no output matrix");
   work.head_ops = ProductOps(*head);
   work.head_bytes = static_cast<double>(head->bytes);
-  work.kv_bytes = 2.0 * static_cast<double>(config.layers * config.kv_cols()) * 2;
+  const KvLayer layer{.dtype = kv_type,
+                      .kv_heads = static_cast<int32_t>(config.kv_heads),
+                      .head_dim = static_cast<int32_t>(config.head_dim)};
+  work.kv_bytes = 2.0 * static_cast<double>(config.layers * layer.block_bytes()) / kKvBlockTokens;
   work.floats = float_ops > work.body_ops / 2;
   return work;
 }

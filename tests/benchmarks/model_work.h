@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "engine/tensor/dtype.h"
 
 namespace lm {
 
@@ -14,11 +15,11 @@ struct ModelWork {
   double head_ops = 0;    // a row of logits
   double body_bytes = 0;  // weights as the file stores them, read once a step
   double head_bytes = 0;
-  double kv_bytes = 0;  // a token of context: 2 x layers x KV heads x head size x 2 bytes (F16)
+  double kv_bytes = 0;  // a token of context: 2 x layers x KV heads x head size x bytes a value
   bool floats = false;  // most weights are F32, F16 or BF16
 };
 
-absl::StatusOr<ModelWork> ReadModelWork(const std::string& path);
+absl::StatusOr<ModelWork> ReadModelWork(const std::string& path, DType kv_type);
 
 }  // namespace lm
 

@@ -4,8 +4,7 @@
     tests/parity/compare_answers.py --lm0 build/release/extension/lm0 --peer /path/to/peer --model MODEL.gguf PROMPTS.db [--rows 200]
 
 PROMPTS.db has tables with the columns prompt and system (heldout.db of sql/models/recipe is one); rows are drawn from all of them.
-The peer is a program `greedy MODEL FILE N` that reads prompts separated by the byte 0x1E, with control tokens spelled out, and
-prints for each: the answer, 0x1F, the smallest gap between its two best logits, 0x1F, all gaps with commas, 0x1E.
+The peer is llama_cpp_greedy.cc, whose head says how it is built.
 
 Where an answer differs, the gap at the first differing token is printed: with quantised weights both engines round activations to
 8 bits in their own ways, and a token whose two best logits lie closer than that may fall either way.

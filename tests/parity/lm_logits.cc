@@ -1,6 +1,6 @@
 // Dumps a model's logits, for comparison with another engine's on the same file.
 //
-//   lm_logits MODEL.gguf OUT.f32 1,15,27 [device=cpu] [threads=0] [chunk=512]
+//   lm_logits MODEL.gguf OUT.f32 1,15,27 [device=cpu] [threads=0] [kv_type=f16] [chunk=512]
 //
 // OUT.f32 gets one row of vocab_size F32 values a token. The tokens are fed in chunks of `chunk`.
 #include <algorithm>
@@ -62,7 +62,7 @@ absl::Status Run(const Arguments& arguments) {
 int main(int argc, char** argv) {
   if (argc < 4) {
     std::fprintf(stderr,
-                 "usage: lm_logits MODEL.gguf OUT.f32 id,id,... [device=] [threads=] [chunk=]\n");
+                 "usage: lm_logits MODEL.gguf OUT.f32 id,id,... [device=] [threads=] [kv_type=] [chunk=]\n");
     return 2;
   }
   lm::Arguments arguments;
@@ -77,6 +77,14 @@ int main(int argc, char** argv) {
     std::pair<std::string, std::string> option = absl::StrSplit(argv[i], absl::MaxSplits('=', 1));
     if (option.first == "device") arguments.options.device = option.second;
     if (option.first == "threads") arguments.options.threads = std::atoi(option.second.c_str());
+    if (option.first == "kv_type") {
+      absl::StatusOr<lm::DType> type = lm::ParseKvType(option.second);
+      if (!type.ok()) {
+        std::fprintf(stderr, "lm_logits: %s\n", std::string(type.status().message()).c_str());
+        return 2;
+      }
+      arguments.options.kv_type = *type;
+    }
     if (option.first == "chunk") arguments.chunk = std::max(1, std::atoi(option.second.c_str()));
   }
   absl::Status status = lm::Run(arguments);

@@ -124,6 +124,8 @@ class AttentionOp {
   void ForRuns(const QueryTile& tile, int64_t begin, F f) const;
 
   void ComputeScores(const QueryTile& tile, int64_t begin, int visible, const Work& work) const;
+  // Multiplies a run's scores of a block, which begin at `token`, by the scales of its tokens.
+  void ScaleByTokens(char* head, const Run& run, int token, const Work& work) const;
   // values of the rows [first_row, end_row) += weights * V over `count` tokens of a block from
   // `first` on, whose weights are at `token` in the scores.
   void AddValues(const char* values_of_block, int first, int count, int token, int first_row,
@@ -139,6 +141,12 @@ class AttentionOp {
   int max_rows_;
   int64_t stride_;
 };
+
+float LoadKvValue(DType dtype, const char* values, int64_t i) {
+  if (dtype == DType::kF32) return reinterpret_cast<const float*>(values)[i];
+  if (dtype == DType::kI8) return reinterpret_cast<const int8_t*>(values)[i];
+  return HalfToFloat(reinterpret_cast<const uint16_t*>(values)[i]);
+}
 
 template <typename F>
 void AttentionOp::ForRuns(const QueryTile& tile, int64_t begin, F f) const {
@@ -168,7 +176,7 @@ void AttentionOp::ComputeScores(const QueryTile& tile, int64_t begin, int visibl
   constexpr int kBlockPanels = kKvBlockTokens / kPanel;
   for (int token = 0; token < visible; token += kKvBlockTokens) {
     ForRuns(tile, begin + token, [&](const Run& run) {
-      const char* keys = KvHead(layer_, layer_.keys, run.block, tile.kv_head);
+      char* keys = KvHead(layer_, layer_.keys, run.block, tile.kv_head);
       int end_row = run.end * group_;
       FloatTile choice = kernels_.ChooseFloatTile(end_row - run.first * group_, kBlockPanels);
       for (int row = run.first * group_; row < end_row; row += choice.tokens) {
@@ -187,7 +195,15 @@ void AttentionOp::ComputeScores(const QueryTile& tile, int64_t begin, int visibl
                                   .accumulate = Accumulate::kReplace});
         }
       }
+      if (layer_.dtype == DType::kI8) ScaleByTokens(keys, run, token, work);
     });
+  }
+}
+
+void AttentionOp::ScaleByTokens(char* head, const Run& run, int token, const Work& work) const {
+  const float* scales = KvScales(layer_, head);
+  for (int row = run.first * group_; row < run.end * group_; ++row) {
+    kernels_.multiply(work.scores + row * kScoreStride + token, scales, kKvBlockTokens);
   }
 }
 
@@ -227,10 +243,7 @@ void AttentionOp::AddValues(const char* values_of_block, int first, int count, i
   for (int64_t i = 0; i < product.k; ++i) {
     int64_t at = i * dim + full_panels * kPanel;
     for (int j = 0; j < tail; ++j) {
-      work.tail[i * kPanel + j] =
-          layer_.dtype == DType::kF32
-              ? reinterpret_cast<const float*>(rows_of_v)[at + j]
-              : HalfToFloat(reinterpret_cast<const uint16_t*>(rows_of_v)[at + j]);
+      work.tail[i * kPanel + j] = LoadKvValue(layer_.dtype, rows_of_v, at + j);
     }
     std::fill(work.tail + i * kPanel + tail, work.tail + (i + 1) * kPanel, 0.0f);
   }
@@ -260,7 +273,8 @@ void AttentionOp::AttendChunk(const QueryTile& tile, int chunk, const Work& work
   // by query: no row may touch values behind its own position, not even with weight zero.
   for (int token = 0; token < most; token += kKvBlockTokens) {
     ForRuns(tile, begin + token, [&](const Run& run) {
-      const char* block = KvHead(layer_, layer_.values, run.block, tile.kv_head);
+      char* block = KvHead(layer_, layer_.values, run.block, tile.kv_head);
+      if (layer_.dtype == DType::kI8) ScaleByTokens(block, run, token, work);
       int common = kKvBlockTokens;
       for (int query = run.first; query < run.end; ++query) {
         common = std::min(common, Visible(tile, query, begin + token, kKvBlockTokens));

@@ -36,7 +36,7 @@ enum class Accumulate {
 
 // The chain acc[t][i] = fma(w[k][i], x[t][k], acc[t][i]), k ascending; i < 16 * panels.
 struct FloatProduct {
-  DType type;            // of w: F32 or F16; BF16 for 4 packed panels
+  DType type;            // of w: F32 or F16; I8 if not packed; BF16 for 4 packed panels
   const void* w;         // panel p, step k at w[p * panel_stride + k * k_stride], 16 values
   int64_t k_stride;      // in values
   int64_t panel_stride;  // in values
@@ -102,12 +102,16 @@ struct CpuKernels {
   // n values of F16 or BF16, n a multiple of 16, to F32.
   void (*to_float)(DType dtype, const void* x, int64_t n, float* out);
   void (*float_to_half)(const float* x, int64_t n, uint16_t* out);
+  // QuantizeToInt8 (quantize_to_int8.h).
+  float (*quantize_to_int8)(const float* x, int64_t n, int8_t* q);
 
   // Scores of a row, in place: s[i] = exp(scale * s[i] - max), max and the sum of the s[i]
   // returned.
   void (*softmax)(float* scores, int n, float scale, float* max, float* sum);
   // total = total * keep + next * add, both n values.
   void (*scale_and_add)(float* total, float keep, const float* next, float add, int64_t n);
+  // x *= y.
+  void (*multiply)(float* x, const float* y, int64_t n);
   // out = x / divisor.
   void (*divide)(const float* x, float divisor, int64_t n, float* out);
 

@@ -1,4 +1,5 @@
-// RmsNorm, SwiGlu, softmax and their exp. Included by kernels_*.cc after a simd_*.h.
+// RmsNorm, SwiGlu, softmax and their exp, and the types of the KV cache. Included by kernels_*.cc
+// after a simd_*.h.
 //
 // Sums run in sixteen lanes (lane i takes the values 16 k + i) that are added in one tree at the
 // end; values beyond the end of a row count as zeros, which changes nothing.
@@ -84,6 +85,29 @@ void FloatToHalfRow(const float* x, int64_t n, uint16_t* out) {
   });
 }
 
+float QuantizeToInt8Row(const float* x, int64_t n, int8_t* q) {
+  uint32_t max_bits = 0;  // of the magnitudes, which order as their bits do, with NaN on top
+  for (int64_t i = 0; i < n; ++i) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, x + i, sizeof(bits));
+    bits &= 0x7fffffffu;
+    max_bits = bits > max_bits ? bits : max_bits;
+    q[i] = 0;
+  }
+  if (max_bits >= 0x7f800000u) return __builtin_nanf("");
+  float max;
+  __builtin_memcpy(&max, &max_bits, sizeof(max));
+  float inverse = 127.0f / max;
+  if (inverse == __builtin_inff()) return 0.0f;
+  F32x16 factor = F32x16::Set(inverse);
+  ForSixteens(n, [&](int64_t i, int lanes) {
+    float rounded[16];
+    Round(LoadUpTo(x + i, lanes, 0) * factor).Store(rounded);
+    for (int lane = 0; lane < lanes; ++lane) q[i + lane] = static_cast<int8_t>(rounded[lane]);
+  });
+  return max / 127.0f;
+}
+
 void Softmax(float* scores, int n, float scale, float* max, float* sum) {
   constexpr float kMinusInfinity = -__builtin_inff();
   F32x16 factor = F32x16::Set(scale);
@@ -109,6 +133,12 @@ void ScaleAndAdd(float* total, float keep, const float* next, float add, int64_t
   ForSixteens(n, [&](int64_t i, int lanes) {
     F32x16 scaled = LoadUpTo(total + i, lanes, 0) * k;
     StoreUpTo(MulAdd(LoadUpTo(next + i, lanes, 0), a, scaled), total + i, lanes);
+  });
+}
+
+void Multiply(float* x, const float* y, int64_t n) {
+  ForSixteens(n, [&](int64_t i, int lanes) {
+    StoreUpTo(LoadUpTo(x + i, lanes, 0) * LoadUpTo(y + i, lanes, 0), x + i, lanes);
   });
 }
 

@@ -16,6 +16,7 @@ template <DType kType>
 inline F32x16 LoadWeights(const void* w, int64_t i) {
   if constexpr (kType == DType::kF32) return F32x16::Load(static_cast<const float*>(w) + i);
   if constexpr (kType == DType::kF16) return F32x16::LoadHalf(static_cast<const uint16_t*>(w) + i);
+  if constexpr (kType == DType::kI8) return F32x16::LoadI8(static_cast<const int8_t*>(w) + i);
   if constexpr (kType == DType::kBF16) return F32x16::LoadBf16(static_cast<const uint16_t*>(w) + i);
 }
 
@@ -37,7 +38,7 @@ void MultiplyFloatTile(const FloatProduct& p) {
     F32x16 w[kNumPanels];
     for (int j = 0; j < kNumPanels; ++j) w[j] = LoadWeights<kType>(p.w, at + j * p.panel_stride);
     if (p.prefetch) {
-      constexpr int kBytes = kType == DType::kF32 ? 4 : 2;
+      constexpr int kBytes = kType == DType::kF32 ? 4 : kType == DType::kI8 ? 1 : 2;
       PrefetchAhead(static_cast<const char*>(p.w) + at * kBytes, kNumPanels * 16 * kBytes);
     }
     for (int t = 0; t < kTokens; ++t) {
@@ -83,6 +84,8 @@ void MultiplyFloat(const FloatProduct& p) {
     case DType::kF16:
       return p.packed ? MultiplyFloatPanels<DType::kF16, true>(p)
                       : MultiplyFloatPanels<DType::kF16, false>(p);
+    case DType::kI8:
+      return MultiplyFloatPanels<DType::kI8, false>(p);
     case DType::kBF16:
       return MultiplyFloatTokens<DType::kBF16, true, 4>(p);
     default:

@@ -28,8 +28,10 @@ const CpuKernels kPortableKernels = {
     .swiglu = SwiGluRow,
     .to_float = ToFloat,
     .float_to_half = FloatToHalfRow,
+    .quantize_to_int8 = QuantizeToInt8Row,
     .softmax = Softmax,
     .scale_and_add = ScaleAndAdd,
+    .multiply = Multiply,
     .divide = Divide,
 };
 

@@ -46,6 +46,14 @@ void StoreToken(const KvLayer& layer, int64_t block, int64_t head, int64_t token
   std::memcpy(values + token * layer.head_dim, value, layer.head_dim * sizeof(T));
 }
 
+// The same in int8, with the scales that belong to the codes.
+void StoreScaledToken(const KvLayer& layer, int64_t block, int64_t head, int64_t token,
+                      const int8_t* key, float key_scale, const int8_t* value, float value_scale) {
+  StoreToken<int8_t>(layer, block, head, token, key, value);
+  KvScales(layer, KvHead(layer, layer.keys, block, head))[token] = key_scale;
+  KvScales(layer, KvHead(layer, layer.values, block, head))[token] = value_scale;
+}
+
 // Copies the keys' columns of the first `tokens` tokens.
 template <typename T>
 void CopyKeys(const char* from, char* to, int64_t head_dim, int32_t tokens) {
@@ -79,6 +87,15 @@ absl::Status CpuBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, Tensor rop
         }
         continue;
       }
+      if (layer.dtype == DType::kI8) {
+        int8_t key[kMaxHeadDim], value[kMaxHeadDim];
+        for (int64_t h = 0; h < layer.kv_heads; ++h) {
+          float key_scale = kernels_.quantize_to_int8(k.row<float>(t) + h * dim, dim, key);
+          float value_scale = kernels_.quantize_to_int8(v.row<float>(t) + h * dim, dim, value);
+          StoreScaledToken(layer, block, h, token, key, key_scale, value, value_scale);
+        }
+        continue;
+      }
       uint16_t* keys = all_halves + 2 * t * k.cols;
       uint16_t* values = keys + k.cols;
       kernels_.float_to_half(k.row<float>(t), k.cols, keys);
@@ -95,15 +112,20 @@ absl::Status CpuBackend::CopyKvBlock(const KvLayer& layer, int32_t from, int32_t
                                      int32_t tokens) {
   RETURN_IF_ERROR(CheckCopyKvBlock(layer, from, to, tokens));
   for (int64_t h = 0; h < layer.kv_heads; ++h) {
-    const char* keys = KvHead(layer, layer.keys, from, h);
+    char* keys = KvHead(layer, layer.keys, from, h);
     char* new_keys = KvHead(layer, layer.keys, to, h);
+    char* values = KvHead(layer, layer.values, from, h);
+    char* new_values = KvHead(layer, layer.values, to, h);
     if (layer.dtype == DType::kF32) {
       CopyKeys<float>(keys, new_keys, layer.head_dim, tokens);
-    } else {
+    } else if (layer.dtype == DType::kF16) {
       CopyKeys<uint16_t>(keys, new_keys, layer.head_dim, tokens);
+    } else {
+      CopyKeys<int8_t>(keys, new_keys, layer.head_dim, tokens);
+      std::memmove(KvScales(layer, new_keys), KvScales(layer, keys), tokens * sizeof(float));
+      std::memmove(KvScales(layer, new_values), KvScales(layer, values), tokens * sizeof(float));
     }
-    std::memmove(KvHead(layer, layer.values, to, h), KvHead(layer, layer.values, from, h),
-                 RowBytes(layer.dtype, int64_t{tokens} * layer.head_dim));
+    std::memmove(new_values, values, RowBytes(layer.dtype, int64_t{tokens} * layer.head_dim));
   }
   return absl::OkStatus();
 }

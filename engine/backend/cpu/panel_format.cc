@@ -93,6 +93,36 @@ int ReadCode(const PanelFormat& format, int row, int i, const uint8_t* codes) {
   return code | ((upper & ((1 << format.high_bits) - 1)) << format.low_bits);
 }
 
+// Types whose GGUF block is d (and m) and codes of 8 or 4 bits, nothing else: a word of the block
+// is a word of the panel, except that bytes are biased there.
+bool IsPlain(const PanelFormat& format) {
+  return format.block_scale_bytes == 0 && format.high_bits == 0;
+}
+
+template <int kWords, int kHalves>
+void PackPlainPanel(const PanelFormat& format, const char* blocks, int64_t rows, int64_t cols,
+                    uint8_t* codes, uint8_t* scales) {
+  constexpr uint32_t kBias = kWords == 8 ? 0x80808080u : 0;
+  constexpr int64_t kBlockBytes = 2 * kHalves + 4 * kWords;
+  const int64_t num_blocks = cols / 32;
+  for (int64_t b = 0; b < num_blocks; ++b) {
+    for (int64_t row = 0; row < rows; ++row) {
+      const char* block = blocks + (row * num_blocks + b) * kBlockBytes;
+      for (int half = 0; half < kHalves; ++half) {
+        std::memcpy(scales + half * kHalfBytes + 2 * row, block + 2 * half, 2);
+      }
+      uint32_t words[kWords];
+      std::memcpy(words, block + 2 * kHalves, sizeof(words));
+      for (int i = 0; i < kWords; ++i) {
+        const uint32_t word = words[i] ^ kBias;
+        std::memcpy(codes + 4 * (kPanelRows * i + row), &word, 4);
+      }
+    }
+    codes += format.code_step;
+    scales += format.scale_step;
+  }
+}
+
 int64_t RoundUpToLine(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 void StoreHalf(uint16_t bits, int row, uint8_t* out) { std::memcpy(out + 2 * row, &bits, 2); }
@@ -126,6 +156,12 @@ int64_t PairScaleBytes(const PanelFormat& format, int64_t cols) {
 
 void PackPanel(const PanelFormat& format, const char* blocks, int64_t rows, int64_t cols,
                uint8_t* codes, uint8_t* scales) {
+  if (IsPlain(format)) {
+    auto pack = format.low_bits == 8 ? PackPlainPanel<8, 1>
+                : format.minima > 0  ? PackPlainPanel<4, 2>
+                                     : PackPlainPanel<4, 1>;
+    return pack(format, blocks, rows, cols, codes, scales);
+  }
   int64_t row_bytes = RowBytes(format.dtype, cols);
   int head_bytes = format.minima > 0 ? 2 * kHalfBytes : kHalfBytes;
   uint8_t row_codes[kPanelRows][32] = {};

@@ -25,11 +25,12 @@ __device__ float MaxOverBlock(float value, float* scratch) {
   return value;
 }
 
-template <bool kF16>
+template <DType kType>
 __global__ void AttentionKernel(Matrix q, const AttentionRow* rows, const int32_t* blocks,
                                 KvCacheLayer layer, float scale, Matrix out) {
   __shared__ float weights[kThreads];
-  __shared__ int64_t places[kThreads];  // of the positions' keys and values in the cache
+  __shared__ float scaled[kThreads];   // weights times the values' scales
+  __shared__ int64_t heads[kThreads];  // where the positions' blocks have this head
   __shared__ float scratch[kThreads / kWarp];
 
   const AttentionRow row = rows[blockIdx.x];
@@ -48,23 +49,30 @@ __global__ void AttentionKernel(Matrix q, const AttentionRow* rows, const int32_
       const int64_t p = begin + threadIdx.x;
       __syncthreads();  // the chunk before has been read
       float score = -INFINITY;
+      float value_scale = 1.0f;
       if (threadIdx.x < positions) {
         const int32_t block = blocks[row.first_block + p / kBlockTokens];
-        const int64_t place = KvIndex(layer.kv_heads, dim, block, kv_head, p % kBlockTokens);
+        const int64_t offset = KvHeadOffset<kType>(layer.kv_heads, dim, block, kv_head);
+        const char* keys = static_cast<const char*>(layer.keys) + offset;
+        const char* values = static_cast<const char*>(layer.values) + offset;
         float dot = 0;
         for (int64_t d = 0; d < dim; ++d) {
-          dot = fmaf(query[d], LoadKv<kF16>(layer.keys, place + d), dot);
+          dot = fmaf(query[d], LoadKv<kType>(keys, dim, p % kBlockTokens, d), dot);
         }
-        score = dot * scale;
-        places[threadIdx.x] = place;
+        score = dot * LoadKvScale<kType>(keys, dim, p % kBlockTokens) * scale;
+        value_scale = LoadKvScale<kType>(values, dim, p % kBlockTokens);
+        heads[threadIdx.x] = offset;
       }
       const float max = MaxOverBlock(score, scratch);
       weights[threadIdx.x] = expf(score - max);
+      scaled[threadIdx.x] = weights[threadIdx.x] * value_scale;
       __syncthreads();
       if (i < dim) {
         SoftmaxPartial chunk = {max, 0.0f, 0.0f};
         for (int j = 0; j < positions; ++j) {
-          AddPosition(weights[j], LoadKv<kF16>(layer.values, places[j] + i), &chunk);
+          const char* values = static_cast<const char*>(layer.values) + heads[j];
+          AddPosition(weights[j], scaled[j], LoadKv<kType>(values, dim, j % kBlockTokens, i),
+                      &chunk);
         }
         if (begin == 0) {
           total = chunk;
@@ -81,7 +89,9 @@ __global__ void AttentionKernel(Matrix q, const AttentionRow* rows, const int32_
 
 cudaError_t Attention(const Queue& queue, Matrix q, const AttentionRow* rows, int64_t num_rows,
                       const int32_t* blocks, const KvCacheLayer& layer, float scale, Matrix out) {
-  auto kernel = layer.f16 ? AttentionKernel<true> : AttentionKernel<false>;
+  auto kernel = layer.dtype == DType::kF16  ? AttentionKernel<DType::kF16>
+                : layer.dtype == DType::kI8 ? AttentionKernel<DType::kI8>
+                                            : AttentionKernel<DType::kF32>;
   return Launch(queue, kernel, Grid(num_rows, q.cols / layer.head_dim), kThreads, q, rows, blocks,
                 layer, scale, out);
 }

@@ -75,7 +75,7 @@ inline cuda::Matrix ToMatrix(Tensor tensor) {
 }
 
 inline cuda::KvCacheLayer ToCacheLayer(const KvLayer& layer) {
-  return {layer.keys, layer.values, layer.dtype == DType::kF16, layer.kv_heads, layer.head_dim};
+  return {layer.keys, layer.values, layer.dtype, layer.kv_heads, layer.head_dim};
 }
 
 }  // namespace lm

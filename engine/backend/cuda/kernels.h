@@ -35,11 +35,11 @@ struct Weights {
   int64_t cols;
 };
 
-// KvLayer (backend.h): [num_blocks][kv_heads][kKvBlockTokens][head_dim].
+// KvLayer (backend.h), arranged as kv_value.cuh says.
 struct KvCacheLayer {
   void* keys;
   void* values;
-  bool f16;  // else F32
+  DType dtype;  // kF16, kF32 or kI8
   int64_t kv_heads;
   int64_t head_dim;
 };

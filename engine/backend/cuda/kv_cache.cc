@@ -22,12 +22,15 @@ absl::Status CudaBackend::CopyKvBlock(const KvLayer& layer, int32_t from, int32_
   RETURN_IF_ERROR(CheckCopyKvBlock(layer, from, to, tokens));
   RETURN_IF_ERROR(device_->Begin());
   if (tokens == 0 || from == to) return absl::OkStatus();
-  const size_t pitch = RowBytes(layer.dtype, int64_t{kKvBlockTokens} * layer.head_dim);
-  const size_t width = RowBytes(layer.dtype, int64_t{tokens} * layer.head_dim);
+  const int64_t pitch = layer.head_bytes();
+  const int64_t width = RowBytes(layer.dtype, int64_t{tokens} * layer.head_dim);
+  const int64_t scales = RowBytes(layer.dtype, int64_t{kKvBlockTokens} * layer.head_dim);
   for (void* data : {layer.keys, layer.values}) {
-    char* blocks = static_cast<char*>(data);
-    RETURN_IF_ERROR(device_->Copy2D(blocks + from * layer.block_bytes(),
-                                    blocks + to * layer.block_bytes(), pitch, width,
+    char* source = static_cast<char*>(data) + from * layer.block_bytes();
+    char* target = static_cast<char*>(data) + to * layer.block_bytes();
+    RETURN_IF_ERROR(device_->Copy2D(source, target, pitch, width, layer.kv_heads));
+    if (layer.dtype != DType::kI8) continue;
+    RETURN_IF_ERROR(device_->Copy2D(source + scales, target + scales, pitch, tokens * sizeof(float),
                                     layer.kv_heads));
   }
   return absl::OkStatus();

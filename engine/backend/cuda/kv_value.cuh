@@ -1,36 +1,69 @@
-// One value of the paged cache: [num_blocks][kv_heads][kKvBlockTokens][head_dim], F16 or F32.
+// The paged cache (backend.h, KvLayer): [num_blocks][kv_heads][kBlockTokens][head_dim], in int8 the
+// tokens' scales behind each head of a block.
 #ifndef LM_ENGINE_BACKEND_CUDA_KV_VALUE_H_
 #define LM_ENGINE_BACKEND_CUDA_KV_VALUE_H_
 
+#include "engine/backend/cuda/dot_block.cuh"
 #include "engine/backend/cuda/host_device.cuh"
+#include "engine/tensor/dtype.h"
 
 namespace lm::cuda {
 
 // Tokens a KV block holds (backend.h's kKvBlockTokens, which device code does not include).
 inline constexpr int kBlockTokens = 32;
 
-// Index of the first value of a token's head.
-LM_HOST_DEVICE int64_t KvIndex(int64_t kv_heads, int64_t head_dim, int64_t block, int64_t head,
-                               int64_t token) {
-  return ((block * kv_heads + head) * kBlockTokens + token) * head_dim;
+// Bytes from the start of the cache to a head of a block.
+template <DType kType>
+LM_HOST_DEVICE int64_t KvHeadOffset(int64_t kv_heads, int64_t head_dim, int64_t block,
+                                    int64_t head) {
+  constexpr int64_t kBytes = kType == DType::kF32 ? 4 : kType == DType::kF16 ? 2 : 1;
+  constexpr int64_t kScales = kType == DType::kI8 ? kBlockTokens * sizeof(float) : 0;
+  return (block * kv_heads + head) * (kBlockTokens * head_dim * kBytes + kScales);
 }
 
-template <bool kF16>
-LM_HOST_DEVICE float LoadKv(const void* data, int64_t i) {
-  if constexpr (kF16) {
-    return LoadF16(static_cast<const uint16_t*>(data)[i]);
+// Value i of a token, without its scale. `head` is a head of a block, here and below.
+template <DType kType>
+LM_HOST_DEVICE float LoadKv(const void* head, int64_t head_dim, int64_t token, int64_t i) {
+  const int64_t at = token * head_dim + i;
+  if constexpr (kType == DType::kF16) return LoadF16(static_cast<const uint16_t*>(head)[at]);
+  if constexpr (kType == DType::kI8) return static_cast<const int8_t*>(head)[at];
+  return static_cast<const float*>(head)[at];
+}
+
+// A token's scale: 1 where the cache is not int8.
+template <DType kType>
+LM_HOST_DEVICE float LoadKvScale(const void* head, int64_t head_dim, int64_t token) {
+  if constexpr (kType != DType::kI8) return 1.0f;
+  const char* scales = static_cast<const char*>(head) + kBlockTokens * head_dim;
+  return reinterpret_cast<const float*>(scales)[token];
+}
+
+// Stores one value. REQUIRES: the cache is not int8.
+template <DType kType>
+LM_HOST_DEVICE void StoreKv(float value, int64_t head_dim, int64_t token, int64_t i, void* head) {
+  static_assert(kType != DType::kI8);
+  const int64_t at = token * head_dim + i;
+  if constexpr (kType == DType::kF16) {
+    static_cast<uint16_t*>(head)[at] = StoreF16(value);
   } else {
-    return static_cast<const float*>(data)[i];
+    static_cast<float*>(head)[at] = value;
   }
 }
 
-template <bool kF16>
-LM_HOST_DEVICE void StoreKv(float value, void* data, int64_t i) {
-  if constexpr (kF16) {
-    static_cast<uint16_t*>(data)[i] = StoreF16(value);
-  } else {
-    static_cast<float*>(data)[i] = value;
+// Stores a token's values in int8: QuantizeToInt8 of quantize_to_int8.h.
+LM_HOST_DEVICE void StoreKvInt8(const float* x, int64_t head_dim, int64_t token, void* head) {
+  uint32_t max_bits = 0;
+  for (int64_t i = 0; i < head_dim; ++i) {
+    const uint32_t bits = FloatToBits(x[i]) & 0x7fffffffu;
+    max_bits = bits > max_bits ? bits : max_bits;
   }
+  const ActivationScale scale = ScaleActivations(max_bits);
+  int8_t* q = static_cast<int8_t*>(head) + token * head_dim;
+  for (int64_t i = 0; i < head_dim; ++i) {
+    q[i] = static_cast<int8_t>(QuantizeActivation(x[i], scale));
+  }
+  char* scales = static_cast<char*>(head) + kBlockTokens * head_dim;
+  reinterpret_cast<float*>(scales)[token] = scale.s;
 }
 
 }  // namespace lm::cuda

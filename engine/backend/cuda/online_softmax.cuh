@@ -14,10 +14,10 @@ struct SoftmaxPartial {
   float value;
 };
 
-// Adds a position of weight exp(score - max).
-LM_HOST_DEVICE void AddPosition(float weight, float value, SoftmaxPartial* partial) {
+// Adds a position of weight exp(score - max); `scaled` is the weight times the scale of the value.
+LM_HOST_DEVICE void AddPosition(float weight, float scaled, float value, SoftmaxPartial* partial) {
   partial->sum += weight;
-  partial->value = fmaf(weight, value, partial->value);
+  partial->value = fmaf(scaled, value, partial->value);
 }
 
 // Adds the positions that come after those of `total`.

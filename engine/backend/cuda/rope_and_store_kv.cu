@@ -19,7 +19,7 @@ __device__ void RotateHeads(const float* rope, int64_t rope_dim, bool halves, in
   }
 }
 
-template <bool kF16>
+template <DType kType>
 __global__ void RopeAndStoreKvKernel(Matrix q, Matrix k, Matrix v, Matrix rope, bool halves,
                                      const int64_t* slots, KvCacheLayer layer) {
   const int64_t t = blockIdx.x;
@@ -30,12 +30,20 @@ __global__ void RopeAndStoreKvKernel(Matrix q, Matrix k, Matrix v, Matrix rope, 
   RotateHeads(angles, rope.cols, halves, layer.head_dim, k.cols, keys);
   __syncthreads();  // a thread stores what others have rotated
   const int64_t slot = slots[t];
-  for (int64_t i = threadIdx.x; i < k.cols; i += kThreads) {
-    const int64_t at = KvIndex(layer.kv_heads, layer.head_dim, slot / kBlockTokens,
-                               i / layer.head_dim, slot % kBlockTokens) +
-                       i % layer.head_dim;
-    StoreKv<kF16>(keys[i], layer.keys, at);
-    StoreKv<kF16>(values[i], layer.values, at);
+  const int64_t dim = layer.head_dim, block = slot / kBlockTokens, token = slot % kBlockTokens;
+  auto head_of = [&](void* data, int64_t head) {
+    return static_cast<char*>(data) + KvHeadOffset<kType>(layer.kv_heads, dim, block, head);
+  };
+  if constexpr (kType == DType::kI8) {
+    for (int64_t h = threadIdx.x; h < layer.kv_heads; h += kThreads) {
+      StoreKvInt8(keys + h * dim, dim, token, head_of(layer.keys, h));
+      StoreKvInt8(values + h * dim, dim, token, head_of(layer.values, h));
+    }
+  } else {
+    for (int64_t i = threadIdx.x; i < k.cols; i += kThreads) {
+      StoreKv<kType>(keys[i], dim, token, i % dim, head_of(layer.keys, i / dim));
+      StoreKv<kType>(values[i], dim, token, i % dim, head_of(layer.values, i / dim));
+    }
   }
 }
 
@@ -43,7 +51,9 @@ __global__ void RopeAndStoreKvKernel(Matrix q, Matrix k, Matrix v, Matrix rope, 
 
 cudaError_t RopeAndStoreKv(const Queue& queue, Matrix q, Matrix k, Matrix v, Matrix rope,
                            bool halves, const int64_t* slots, const KvCacheLayer& layer) {
-  auto kernel = layer.f16 ? RopeAndStoreKvKernel<true> : RopeAndStoreKvKernel<false>;
+  auto kernel = layer.dtype == DType::kF16  ? RopeAndStoreKvKernel<DType::kF16>
+                : layer.dtype == DType::kI8 ? RopeAndStoreKvKernel<DType::kI8>
+                                            : RopeAndStoreKvKernel<DType::kF32>;
   return Launch(queue, kernel, Grid(q.rows), kThreads, q, k, v, rope, halves, slots, layer);
 }
 

@@ -23,26 +23,29 @@ struct Partial {
 // Positions [begin, end) of one KV head.
 Partial AttendChunk(const float* q, const SequenceSpan& sequence, const KvLayer& layer,
                     int64_t head, int64_t begin, int64_t end, float scale) {
-  auto offset = [&](int64_t p) {
-    return KvOffset(layer, sequence.blocks[p / kKvBlockTokens], head, p % kKvBlockTokens);
+  auto head_at = [&](void* data, int64_t p) {
+    return KvHeadOfBlock(layer, data, sequence.blocks[p / kKvBlockTokens], head);
   };
   Partial partial;
   partial.values.resize(layer.head_dim);
   std::vector<float> scores;
   for (int64_t p = begin; p < end; ++p) {
+    const KvHeadOfBlock keys = head_at(layer.keys, p);
+    const int64_t token = p % kKvBlockTokens;
     float dot = 0;
-    for (int64_t i = 0; i < layer.head_dim; ++i) {
-      dot = std::fma(q[i], LoadKv(layer, layer.keys, offset(p) + i), dot);
-    }
-    scores.push_back(dot * scale);
+    for (int64_t i = 0; i < layer.head_dim; ++i) dot = std::fma(q[i], keys.Value(token, i), dot);
+    scores.push_back(dot * keys.Scale(token) * scale);
     partial.max = std::max(partial.max, scores.back());
   }
   for (int64_t p = begin; p < end; ++p) {
     float weight = std::exp(scores[p - begin] - partial.max);
     partial.sum += weight;
+    const KvHeadOfBlock values = head_at(layer.values, p);
+    const int64_t token = p % kKvBlockTokens;
+    weight *= values.Scale(token);
     for (int64_t i = 0; i < layer.head_dim; ++i) {
       float& value = partial.values[i];
-      value = std::fma(weight, LoadKv(layer, layer.values, offset(p) + i), value);
+      value = std::fma(weight, values.Value(token, i), value);
     }
   }
   return partial;

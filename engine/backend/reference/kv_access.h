@@ -1,31 +1,37 @@
-// One value of the paged cache, in the reference's arrangement.
+// The paged cache in the reference's arrangement: [num_blocks][kv_heads][kKvBlockTokens][head_dim],
+// the tokens' scales behind each head of a block where the cache is int8.
 #ifndef LM_ENGINE_BACKEND_REFERENCE_KV_ACCESS_H_
 #define LM_ENGINE_BACKEND_REFERENCE_KV_ACCESS_H_
 
 #include <cstdint>
 
 #include "engine/backend/backend.h"
-#include "engine/base/float16.h"
 
 namespace lm {
 
-// Index of the first value of a token's head: values, not bytes.
-inline int64_t KvOffset(const KvLayer& layer, int64_t block, int64_t head, int64_t token) {
-  return ((block * layer.kv_heads + head) * kKvBlockTokens + token) * layer.head_dim;
-}
+// One head of a block, keys or values.
+class KvHeadOfBlock {
+ public:
+  KvHeadOfBlock(const KvLayer& layer, void* data, int64_t block, int64_t head)
+      : dtype_(layer.dtype),
+        dim_(layer.head_dim),
+        codes_(static_cast<char*>(data) + (block * layer.kv_heads + head) * layer.head_bytes()) {}
 
-inline float LoadKv(const KvLayer& layer, const void* data, int64_t i) {
-  if (layer.dtype == DType::kF32) return static_cast<const float*>(data)[i];
-  return HalfToFloat(static_cast<const uint16_t*>(data)[i]);
-}
+  // Value i of a token without its scale, and the scale: 1 unless the cache is int8.
+  float Value(int64_t token, int64_t i) const;
+  float Scale(int64_t token) const;
+  // Stores a token's head_dim values.
+  void Store(int64_t token, const float* values);
+  // Copies the first `tokens` tokens.
+  void CopyFrom(const KvHeadOfBlock& other, int64_t tokens);
 
-inline void StoreKv(const KvLayer& layer, void* data, int64_t i, float value) {
-  if (layer.dtype == DType::kF32) {
-    static_cast<float*>(data)[i] = value;
-  } else {
-    static_cast<uint16_t*>(data)[i] = FloatToHalf(value);
-  }
-}
+ private:
+  float* scales() const { return reinterpret_cast<float*>(codes_ + kKvBlockTokens * dim_); }
+
+  DType dtype_;
+  int64_t dim_;
+  char* codes_;
+};
 
 }  // namespace lm
 

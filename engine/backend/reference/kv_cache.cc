@@ -1,4 +1,4 @@
-// Rotary positions, and the paged cache: [num_blocks][kv_heads][kKvBlockTokens][head_dim].
+// Rotary positions, and storing, copying and clearing keys and values (kv_access.h).
 #include <cstring>
 
 #include "engine/backend/check_arguments.h"
@@ -38,11 +38,9 @@ absl::Status ReferenceBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, Tens
       float* key = k.row<float>(t) + h * dim;
       const float* value = v.row<float>(t) + h * dim;
       RotateHead(rope.row<float>(t), rope.cols, pairing, key);
-      int64_t offset = KvOffset(layer, slots[t] / kKvBlockTokens, h, slots[t] % kKvBlockTokens);
-      for (int64_t i = 0; i < dim; ++i) {
-        StoreKv(layer, layer.keys, offset + i, key[i]);
-        StoreKv(layer, layer.values, offset + i, value[i]);
-      }
+      const int64_t block = slots[t] / kKvBlockTokens, token = slots[t] % kKvBlockTokens;
+      KvHeadOfBlock(layer, layer.keys, block, h).Store(token, key);
+      KvHeadOfBlock(layer, layer.values, block, h).Store(token, value);
     }
   }
   return absl::OkStatus();
@@ -52,11 +50,8 @@ absl::Status ReferenceBackend::CopyKvBlock(const KvLayer& layer, int32_t from, i
                                            int32_t tokens) {
   RETURN_IF_ERROR(CheckCopyKvBlock(layer, from, to, tokens));
   for (int64_t h = 0; h < layer.kv_heads; ++h) {
-    size_t bytes = RowBytes(layer.dtype, int64_t{tokens} * layer.head_dim);
-    int64_t source = RowBytes(layer.dtype, KvOffset(layer, from, h, 0));
-    int64_t target = RowBytes(layer.dtype, KvOffset(layer, to, h, 0));
     for (void* data : {layer.keys, layer.values}) {
-      std::memmove(static_cast<char*>(data) + target, static_cast<char*>(data) + source, bytes);
+      KvHeadOfBlock(layer, data, to, h).CopyFrom(KvHeadOfBlock(layer, data, from, h), tokens);
     }
   }
   return absl::OkStatus();

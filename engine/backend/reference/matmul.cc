@@ -3,8 +3,8 @@
 #include <cmath>
 #include <vector>
 
-#include "engine/backend/activation_block.h"
 #include "engine/backend/check_arguments.h"
+#include "engine/backend/quantize_to_int8.h"
 #include "engine/backend/quantized_block.h"
 #include "engine/backend/reference/reference_backend.h"
 #include "engine/base/float16.h"
@@ -60,7 +60,7 @@ void MultiplyQuantized(const ReferenceMatrix& w, Tensor x, Tensor out) {
   for (int64_t t = 0; t < x.rows; ++t) {
     for (int64_t b = 0; b < num_blocks; ++b) {
       ActivationBlock& block = blocks[t * num_blocks + b];
-      block.s = QuantizeActivationBlock(x.row<float>(t) + b * kActivationBlock, block.q);
+      block.s = QuantizeToInt8(x.row<float>(t) + b * kActivationBlock, kActivationBlock, block.q);
     }
   }
   for (int64_t n = 0; n < w.rows(); ++n) {

@@ -13,8 +13,9 @@ TEST_P(AttentionTest, MatchesReferenceOverRandomShapes) {
   Random random(20);
   int32_t group = 0;
   for (int32_t head_dim : {8, 20, 32, 48, 64, 80, 100, 128, 200}) {
-    KvShape shape{random.Int(0, 3) == 0 ? DType::kF32 : DType::kF16,
-                  static_cast<int32_t>(random.Int(1, 3)), group++ % 8 + 1, head_dim};
+    constexpr DType kTypes[] = {DType::kF16, DType::kI8, DType::kF32};
+    KvShape shape{kTypes[random.Int(0, 2)], static_cast<int32_t>(random.Int(1, 3)), group++ % 8 + 1,
+                  head_dim};
     std::vector<TestContexts::Length> lengths;
     for (int i = 0; i < 3; ++i) {
       int64_t context = random.Int(1, 90);
@@ -28,13 +29,15 @@ TEST_P(AttentionTest, MatchesReferenceOverRandomShapes) {
 
 TEST_P(AttentionTest, MatchesReferenceAcrossChunks) {
   for (int64_t context : {255, 256, 257, 600, 1030}) {
-    TestContexts contexts({DType::kF16, 2, 3, 64}, {{context, 5}, {7, 2}}, context);
-    ExpectMatches("Attention", contexts.Attend(reference()), contexts.Attend(backend()));
+    for (DType dtype : {DType::kF16, DType::kI8}) {
+      TestContexts contexts({dtype, 2, 3, 64}, {{context, 5}, {7, 2}}, context);
+      ExpectMatches("Attention", contexts.Attend(reference()), contexts.Attend(backend()));
+    }
   }
 }
 
 TEST_P(AttentionTest, AQueryHasTheSameBitsInEveryBatchOnAnyThreads) {
-  for (DType dtype : {DType::kF16, DType::kF32}) {
+  for (DType dtype : {DType::kF16, DType::kF32, DType::kI8}) {
     TestContexts contexts({dtype, 2, 3, 48}, {{530, 40}, {1, 1}, {64, 64}, {300, 1}}, 21);
     Matrix all = contexts.Attend(backend());
     Random random(22);
@@ -85,22 +88,24 @@ TEST_P(AttentionTest, WhereABlockLiesDoesNotMatter) {
 TEST_P(AttentionTest, SharedBlocksGiveTheBitsOfCopies) {
   // Some share 320 tokens, some 96 of these, one nothing; they decode, or prefill what is their
   // own.
-  TestContexts contexts({DType::kF16, 2, 3, 64},
-                        {{340, 1}, {400, 1}, {321, 1}, {90, 7}, {600, 30}, {350, 1}, {130, 20}},
-                        27);
-  std::vector<TestSequence>& sequences = contexts.sequences();
-  const int32_t shared_blocks[] = {0, 10, 10, 0, 10, 3, 3};
-  for (size_t i = 1; i < sequences.size(); ++i) {
-    const int64_t values = int64_t{shared_blocks[i]} * kKvBlockTokens * sequences[i].k.cols;
-    std::copy_n(sequences[0].k.values.begin(), values, sequences[i].k.values.begin());
-    std::copy_n(sequences[0].v.values.begin(), values, sequences[i].v.values.begin());
+  for (DType dtype : {DType::kF16, DType::kI8}) {
+    TestContexts contexts({dtype, 2, 3, 64},
+                          {{340, 1}, {400, 1}, {321, 1}, {90, 7}, {600, 30}, {350, 1}, {130, 20}},
+                          27);
+    std::vector<TestSequence>& sequences = contexts.sequences();
+    const int32_t shared_blocks[] = {0, 10, 10, 0, 10, 3, 3};
+    for (size_t i = 1; i < sequences.size(); ++i) {
+      const int64_t values = int64_t{shared_blocks[i]} * kKvBlockTokens * sequences[i].k.cols;
+      std::copy_n(sequences[0].k.values.begin(), values, sequences[i].k.values.begin());
+      std::copy_n(sequences[0].v.values.begin(), values, sequences[i].v.values.begin());
+    }
+    const Matrix copies = contexts.Attend(backend());
+    for (size_t i = 1; i < sequences.size(); ++i) {
+      std::copy_n(sequences[0].blocks.begin(), shared_blocks[i], sequences[i].blocks.begin());
+    }
+    ExpectSameBits(copies, contexts.Attend(backend()));
+    ExpectMatches("Attention", contexts.Attend(reference()), copies);
   }
-  const Matrix copies = contexts.Attend(backend());
-  for (size_t i = 1; i < sequences.size(); ++i) {
-    std::copy_n(sequences[0].blocks.begin(), shared_blocks[i], sequences[i].blocks.begin());
-  }
-  ExpectSameBits(copies, contexts.Attend(backend()));
-  ExpectMatches("Attention", contexts.Attend(reference()), copies);
 }
 
 TEST_P(AttentionTest, LargeScoresDoNotOverflow) {

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <type_traits>
 
-#include "engine/backend/activation_block.h"
 #include "engine/backend/cuda/dot_block.cuh"
 #include "engine/backend/cuda/float_weight.cuh"
 #include "engine/backend/cuda/kv_value.cuh"
@@ -16,9 +16,10 @@
 #include "engine/backend/cuda/rope_pair.cuh"
 #include "engine/backend/cuda/row_factor.cuh"
 #include "engine/backend/cuda/silu.cuh"
+#include "engine/backend/quantize_to_int8.h"
 #include "engine/backend/quantized_block.h"
 #include "engine/gguf/block_format.h"
-#include "tests/engine/backend/backend_fixture.h"
+#include "tests/engine/backend/kv_fixture.h"
 
 namespace lm {
 namespace {
@@ -135,7 +136,7 @@ TEST(CudaArithmeticTest, ActivationsAreQuantisedAsDefined) {
     x.row(0)[2] = -3.0f;
     for (float& value : x.values) value *= size;
     int8_t wanted[32];
-    float s = QuantizeActivationBlock(x.row(0), wanted);
+    float s = QuantizeToInt8(x.row(0), kActivationBlock, wanted);
     cuda::ActivationBlock got = QuantizeBlock(x.row(0));
     EXPECT_TRUE(std::bit_cast<uint32_t>(s) == std::bit_cast<uint32_t>(got.s) ||
                 (std::isnan(s) && std::isnan(got.s)))
@@ -187,18 +188,15 @@ TEST(CudaArithmeticTest, FloatProductsAreTheReferencesToTheBit) {
   }
 }
 
-// As RopeAndStoreKvKernel, on one row, in both pairings and both types of cache.
-template <bool kF16>
+// As RopeAndStoreKvKernel, on one row, in both pairings and all types of cache.
+template <DType kType>
 void CheckRopeAndStore(RopePairing pairing) {
   constexpr int64_t kHeads = 4, kKvHeads = 2, kDim = 24, kRopeDim = 16, kSlot = 37;
   Random random(44);
   auto reference = CreateBackend({.device = "reference"}).value();
   Matrix q = random.Normals(1, kHeads * kDim), k = random.Normals(1, kKvHeads * kDim);
   Matrix v = random.Normals(1, kKvHeads * kDim), rope = random.Normals(1, kRopeDim);
-  KvLayer layer{.dtype = kF16 ? DType::kF16 : DType::kF32,
-                .num_blocks = 2,
-                .kv_heads = kKvHeads,
-                .head_dim = kDim};
+  KvLayer layer{.dtype = kType, .num_blocks = 2, .kv_heads = kKvHeads, .head_dim = kDim};
   Buffer memory[4];  // the reference's keys and values, then ours
   for (Buffer& buffer : memory) buffer = Buffer::AllocateHost(2 * layer.block_bytes()).value();
   layer.keys = memory[0].data();
@@ -223,12 +221,20 @@ void CheckRopeAndStore(RopePairing pairing) {
   }
   ExpectSameBits(wanted_q, q);
   ExpectSameBits(wanted_k, k);
-  for (int64_t i = 0; i < k.cols; ++i) {
-    const int64_t at =
-        cuda::KvIndex(kKvHeads, kDim, kSlot / kKvBlockTokens, i / kDim, kSlot % kKvBlockTokens) +
-        i % kDim;
-    cuda::StoreKv<kF16>(k.row(0)[i], memory[2].data(), at);
-    cuda::StoreKv<kF16>(v.row(0)[i], memory[3].data(), at);
+  constexpr int64_t kBlock = kSlot / kKvBlockTokens, kToken = kSlot % kKvBlockTokens;
+  for (int64_t h = 0; h < kKvHeads; ++h) {
+    const int64_t offset = cuda::KvHeadOffset<kType>(kKvHeads, kDim, kBlock, h);
+    for (auto [row, data] : {std::pair(&k, &memory[2]), std::pair(&v, &memory[3])}) {
+      const float* values = row->row(0) + h * kDim;
+      char* head = data->chars().data() + offset;
+      if constexpr (kType == DType::kI8) {
+        cuda::StoreKvInt8(values, kDim, kToken, head);
+      } else {
+        for (int64_t i = 0; i < kDim; ++i) {
+          cuda::StoreKv<kType>(values[i], kDim, kToken, i, head);
+        }
+      }
+    }
   }
   EXPECT_EQ(memory[0].chars(), memory[2].chars());
   EXPECT_EQ(memory[1].chars(), memory[3].chars());
@@ -237,52 +243,57 @@ void CheckRopeAndStore(RopePairing pairing) {
 TEST(CudaArithmeticTest, RotatedPairsAndStoredValuesAreTheReferences) {
   static_assert(cuda::kBlockTokens == kKvBlockTokens);
   for (RopePairing pairing : {RopePairing::kAdjacent, RopePairing::kHalves}) {
-    CheckRopeAndStore<true>(pairing);
-    CheckRopeAndStore<false>(pairing);
+    CheckRopeAndStore<DType::kF16>(pairing);
+    CheckRopeAndStore<DType::kF32>(pairing);
+    CheckRopeAndStore<DType::kI8>(pairing);
   }
 }
 
 // As AttentionKernel. (The host's expf is the reference's, so even the bits agree here.)
-TEST(CudaArithmeticTest, AttentionInChunksIsTheReferences) {
+template <DType kType>
+void CheckAttention() {
   constexpr int64_t kDim = 20, kContext = 700;
   constexpr float kScale = 0.3f;
   Random random(45);
   auto reference = CreateBackend({.device = "reference"}).value();
   constexpr int32_t kBlocks = (kContext + kKvBlockTokens - 1) / kKvBlockTokens;
-  Matrix keys = random.Normals(kBlocks * kKvBlockTokens, kDim);
-  Matrix values = random.Normals(kBlocks * kKvBlockTokens, kDim);
+  DeviceKv kv(reference.get(), kType, kBlocks, 1, kDim);
+  std::vector<int64_t> slots(kBlocks * kKvBlockTokens);
+  std::iota(slots.begin(), slots.end(), 0);
+  kv.Store(random.Normals(slots.size(), kDim), random.Normals(slots.size(), kDim), slots);
   Matrix q = random.Normals(1, kDim), wanted(1, kDim), got(1, kDim);
-  KvLayer layer{.keys = keys.row(0),
-                .values = values.row(0),
-                .dtype = DType::kF32,
-                .num_blocks = kBlocks,
-                .kv_heads = 1,
-                .head_dim = kDim};
   std::vector<int32_t> blocks;
   for (int32_t i = 0; i < kBlocks; ++i) blocks.push_back(kBlocks - 1 - i);
   ASSERT_TRUE(reference
                   ->Attention(Tensor(q.row(0), DType::kF32, 1, kDim),
-                              {SequenceSpan{0, 1, kContext - 1, blocks}}, layer, kScale,
+                              {SequenceSpan{0, 1, kContext - 1, blocks}}, kv.layer(), kScale,
                               Tensor(wanted.row(0), DType::kF32, 1, kDim))
                   .ok());
+  const char* keys = static_cast<const char*>(kv.layer().keys);
+  const char* values = static_cast<const char*>(kv.layer().values);
+  auto offset = [&](int64_t p) {
+    return cuda::KvHeadOffset<kType>(1, kDim, blocks[p / kKvBlockTokens], 0);
+  };
   for (int64_t i = 0; i < kDim; ++i) {
     cuda::SoftmaxPartial total = {};
     for (int64_t begin = 0; begin < kContext; begin += kAttentionChunk) {
       const int64_t end = std::min<int64_t>(begin + kAttentionChunk, kContext);
       std::vector<float> scores;
-      std::vector<int64_t> places;
       for (int64_t p = begin; p < end; ++p) {
-        places.push_back(cuda::KvIndex(1, kDim, blocks[p / kKvBlockTokens], 0, p % kKvBlockTokens));
+        const int64_t token = p % kKvBlockTokens;
         float dot = 0;
         for (int64_t d = 0; d < kDim; ++d) {
-          dot = fmaf(q.row(0)[d], cuda::LoadKv<false>(layer.keys, places.back() + d), dot);
+          dot = fmaf(q.row(0)[d], cuda::LoadKv<kType>(keys + offset(p), kDim, token, d), dot);
         }
-        scores.push_back(dot * kScale);
+        scores.push_back(dot * cuda::LoadKvScale<kType>(keys + offset(p), kDim, token) * kScale);
       }
       cuda::SoftmaxPartial chunk = {*std::max_element(scores.begin(), scores.end()), 0, 0};
-      for (size_t j = 0; j < scores.size(); ++j) {
-        cuda::AddPosition(expf(scores[j] - chunk.max),
-                          cuda::LoadKv<false>(layer.values, places[j] + i), &chunk);
+      for (int64_t p = begin; p < end; ++p) {
+        const int64_t token = p % kKvBlockTokens;
+        const float weight = expf(scores[p - begin] - chunk.max);
+        cuda::AddPosition(weight,
+                          weight * cuda::LoadKvScale<kType>(values + offset(p), kDim, token),
+                          cuda::LoadKv<kType>(values + offset(p), kDim, token, i), &chunk);
       }
       if (begin == 0) {
         total = chunk;
@@ -293,6 +304,12 @@ TEST(CudaArithmeticTest, AttentionInChunksIsTheReferences) {
     got.row(0)[i] = total.value / total.sum;
   }
   ExpectSameBits(wanted, got);
+}
+
+TEST(CudaArithmeticTest, AttentionInChunksIsTheReferences) {
+  CheckAttention<DType::kF32>();
+  CheckAttention<DType::kF16>();
+  CheckAttention<DType::kI8>();
 }
 
 TEST(CudaArithmeticTest, SiluIsTheReferences) {

@@ -61,7 +61,7 @@ Matrix ReadValue(Backend* backend, const DeviceKv& kv, std::vector<int32_t> bloc
 
 TEST_P(KvCacheTest, StoresValuesInTheTypeOfTheCache) {
   Random random(31);
-  for (DType dtype : {DType::kF16, DType::kF32}) {
+  for (DType dtype : {DType::kF16, DType::kF32, DType::kI8}) {
     DeviceKv kv(backend(), dtype, 3, 2, 20);
     Matrix k = random.Normals(1, 40), v = random.Normals(1, 40);
     kv.Store(k, v, {64});  // block 2, token 0
@@ -72,6 +72,13 @@ TEST_P(KvCacheTest, StoresValuesInTheTypeOfTheCache) {
         // 11 significant bits, to nearest.
         float unit = std::ldexp(1.0f, std::ilogb(wanted) - 10);
         wanted = std::nearbyint(wanted / unit) * unit;
+      } else if (dtype == DType::kI8) {
+        // 127 steps to the largest of the head.
+        float max = 0;
+        for (int j = i / 20 * 20; j < i / 20 * 20 + 20; ++j) {
+          max = std::max(max, std::abs(v.values[j]));
+        }
+        wanted = max / 127.0f * std::nearbyint(wanted * (127.0f / max));
       }
       EXPECT_EQ(got.values[i], wanted);
     }
@@ -80,7 +87,7 @@ TEST_P(KvCacheTest, StoresValuesInTheTypeOfTheCache) {
 
 TEST_P(KvCacheTest, ACopyAnswersAsTheOriginal) {
   Random random(32);
-  for (DType dtype : {DType::kF16, DType::kF32}) {
+  for (DType dtype : {DType::kF16, DType::kF32, DType::kI8}) {
     for (int32_t tokens : {1, 13, 32}) {
       DeviceKv kv(backend(), dtype, 4, 3, 24);
       Matrix k = random.Normals(128, 72), v = random.Normals(128, 72);
@@ -100,6 +107,23 @@ TEST_P(KvCacheTest, ACopyAnswersAsTheOriginal) {
       for (int64_t i = tokens; i < 32; ++i) same.push_back(2 * 32 + i);
       kv.Store(k.Rows(32 + tokens, 32 - tokens), v.Rows(32 + tokens, 32 - tokens), same);
       ExpectSameBits(ReadValue(backend(), kv, {2}, 31), ReadValue(backend(), kv, {1}, 31));
+    }
+  }
+}
+
+TEST_P(KvCacheTest, Int8KeepsWhatIsNotFiniteToItsTokenAndHead) {
+  Random random(34);
+  for (float bad : {NAN, INFINITY, -INFINITY}) {
+    DeviceKv kv(backend(), DType::kI8, 1, 2, 16);
+    Matrix k = random.Normals(2, 32), v = random.Normals(2, 32);
+    for (int i = 0; i < 16; ++i) v.row(0)[i] = 0;  // a head of zeros stays zero
+    v.row(1)[5] = bad;
+    kv.Store(k, v, {0, 1});
+    Matrix first = ReadValue(backend(), kv, {0}, 0), both = ReadValue(backend(), kv, {0}, 1);
+    for (int i = 0; i < 16; ++i) {
+      EXPECT_EQ(first.values[i], 0);
+      EXPECT_TRUE(std::isnan(both.values[i])) << bad;
+      EXPECT_TRUE(std::isfinite(both.values[16 + i]));
     }
   }
 }

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "engine/backend/activation_block.h"
+#include "engine/backend/quantize_to_int8.h"
 #include "engine/base/float16.h"
 #include "engine/gguf/block_format.h"
 #include "tests/engine/backend/backend_fixture.h"
@@ -42,7 +42,7 @@ TEST(ActivationBlockTest, RoundsToNearestOfAScaleOfTheLargest) {
   x[5] = 3.0f;  // half way between 1 and 2: to even
   x[6] = 200.0f;
   int8_t q[32];
-  EXPECT_EQ(QuantizeActivationBlock(x, q), 2.0f);
+  EXPECT_EQ(QuantizeToInt8(x, 32, q), 2.0f);
   EXPECT_EQ(q[3], -127);
   EXPECT_EQ(q[4], 0);
   EXPECT_EQ(q[5], 2);
@@ -54,7 +54,7 @@ TEST(ActivationBlockTest, ZeroAndTinyBlocksAreZero) {
   for (float value : {0.0f, 1e-45f, 3e-37f}) {
     float x[32] = {value};
     int8_t q[32];
-    EXPECT_EQ(QuantizeActivationBlock(x, q), 0.0f);
+    EXPECT_EQ(QuantizeToInt8(x, 32, q), 0.0f);
     EXPECT_EQ(q[0], 0);
   }
 }
@@ -63,7 +63,7 @@ TEST(ActivationBlockTest, OneBadValuePoisonsTheBlock) {
   for (float value : {INFINITY, -INFINITY, NAN}) {
     float x[32] = {1.0f, value};
     int8_t q[32];
-    EXPECT_TRUE(std::isnan(QuantizeActivationBlock(x, q)));
+    EXPECT_TRUE(std::isnan(QuantizeToInt8(x, 32, q)));
     EXPECT_EQ(q[0], 0);
   }
 }

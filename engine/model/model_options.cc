@@ -1,9 +1,7 @@
-#include "extension/model_options.h"
+#include "engine/model/model_options.h"
 
-#include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
@@ -12,6 +10,9 @@ namespace lm {
 namespace {
 
 using nlohmann::json;
+
+constexpr std::pair<absl::string_view, DType> kKvTypes[] = {
+    {"f16", DType::kF16}, {"int8", DType::kI8}, {"f32", DType::kF32}};
 
 std::string Shown(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -28,38 +29,53 @@ absl::Status ReadCount(const std::string& key, const json& value, Integer* out) 
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> ReadText(const std::string& key, const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  return absl::InvalidArgumentError(
+      absl::StrCat("options: ", key, " must be a string, got ", Shown(value)));
+}
+
 }  // namespace
 
-absl::Status OverlayModelOptions(absl::string_view text, ModelOptions* options) {
+absl::StatusOr<DType> ParseKvType(absl::string_view name) {
+  for (const auto& [known, type] : kKvTypes) {
+    if (known == name) return type;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("kv_type must be 'f16', 'int8' or 'f32', got '", name, "'"));
+}
+
+absl::string_view KvTypeName(DType type) {
+  for (const auto& [name, known] : kKvTypes) {
+    if (known == type) return name;
+  }
+  return "";
+}
+
+absl::Status ParseModelOptions(absl::string_view text, ModelOptions* options) {
   json object = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) {
     return absl::InvalidArgumentError("options must be a JSON object such as {\"threads\": 4}");
   }
   for (const auto& [key, value] : object.items()) {
     if (key == "device") {
-      if (!value.is_string()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("options: device must be a string, got ", Shown(value)));
-      }
-      options->device = value.get<std::string>();
+      ASSIGN_OR_RETURN(options->device, ReadText(key, value));
     } else if (key == "threads") {
       RETURN_IF_ERROR(ReadCount(key, value, &options->threads));
     } else if (key == "kv_bytes") {
       RETURN_IF_ERROR(ReadCount(key, value, &options->kv_bytes));
+    } else if (key == "kv_type") {
+      ASSIGN_OR_RETURN(std::string name, ReadText(key, value));
+      ASSIGN_OR_RETURN(options->kv_type, ParseKvType(name));
     } else if (key == "context_length") {
       RETURN_IF_ERROR(ReadCount(key, value, &options->context_length));
     } else {
       return absl::InvalidArgumentError(
           absl::StrCat("options: unknown key '", key,
-                       "' (device, threads, kv_bytes and context_length are known)"));
+                       "' (device, threads, kv_bytes, kv_type and context_length are known)"));
     }
   }
   return absl::OkStatus();
-}
-
-bool SameOptions(const ModelOptions& a, const ModelOptions& b) {
-  return a.device == b.device && a.threads == b.threads && a.kv_bytes == b.kv_bytes &&
-         a.context_length == b.context_length;
 }
 
 }  // namespace lm

@@ -1,0 +1,41 @@
+#include "engine/backend/reference/kv_access.h"
+
+#include <cstring>
+
+#include "engine/backend/quantize_to_int8.h"
+#include "engine/base/float16.h"
+
+namespace lm {
+
+float KvHeadOfBlock::Value(int64_t token, int64_t i) const {
+  const int64_t at = token * dim_ + i;
+  if (dtype_ == DType::kF32) return reinterpret_cast<const float*>(codes_)[at];
+  if (dtype_ == DType::kI8) return reinterpret_cast<const int8_t*>(codes_)[at];
+  return HalfToFloat(reinterpret_cast<const uint16_t*>(codes_)[at]);
+}
+
+float KvHeadOfBlock::Scale(int64_t token) const {
+  return dtype_ == DType::kI8 ? scales()[token] : 1.0f;
+}
+
+void KvHeadOfBlock::Store(int64_t token, const float* values) {
+  const int64_t first = token * dim_;
+  if (dtype_ == DType::kI8) {
+    scales()[token] = QuantizeToInt8(values, dim_, reinterpret_cast<int8_t*>(codes_) + first);
+    return;
+  }
+  for (int64_t i = 0; i < dim_; ++i) {
+    if (dtype_ == DType::kF32) {
+      reinterpret_cast<float*>(codes_)[first + i] = values[i];
+    } else {
+      reinterpret_cast<uint16_t*>(codes_)[first + i] = FloatToHalf(values[i]);
+    }
+  }
+}
+
+void KvHeadOfBlock::CopyFrom(const KvHeadOfBlock& other, int64_t tokens) {
+  std::memmove(codes_, other.codes_, RowBytes(dtype_, tokens * dim_));
+  if (dtype_ == DType::kI8) std::memmove(scales(), other.scales(), tokens * sizeof(float));
+}
+
+}  // namespace lm

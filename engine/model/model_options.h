@@ -1,0 +1,42 @@
+// How a model is loaded, and the JSON form of it: the `options` of a row of lm_models and of
+// lm_engine_open.
+#ifndef LM_ENGINE_MODEL_MODEL_OPTIONS_H_
+#define LM_ENGINE_MODEL_MODEL_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/tensor/dtype.h"
+
+namespace lm {
+
+struct ModelOptions {
+  std::string device = "cpu";    // as BackendOptions::device
+  int threads = 0;               // 0: as many as this process may use
+  int64_t kv_bytes = 0;          // cap of the KV cache; 0: KvCache::DefaultBytes()
+  DType kv_type = DType::kF16;   // of the KV cache's values: kF16, kI8 or kF32
+  int32_t context_length = 0;    // 0: the model's own; more than that is an error
+
+  bool operator==(const ModelOptions&) const = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const ModelOptions& options) {
+    return H::combine(std::move(h), options.device, options.threads, options.kv_bytes,
+                      options.kv_type, options.context_length);
+  }
+};
+
+// Overlays the keys of a JSON object (device, threads, kv_bytes, kv_type, context_length) on
+// *options. InvalidArgument, naming it, for an unknown key, a wrong type or a value out of range.
+absl::Status ParseModelOptions(absl::string_view json, ModelOptions* options);
+
+// "f16", "int8", "f32", and back. InvalidArgument for any other name.
+absl::StatusOr<DType> ParseKvType(absl::string_view name);
+absl::string_view KvTypeName(DType type);
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_MODEL_MODEL_OPTIONS_H_
