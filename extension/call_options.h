@@ -20,18 +20,24 @@ struct CallOptions {
   const Tokenizer& tokenizer() const { return model->session.model().tokenizer(); }
 };
 
-// Reads the JSON object `json`, if there is one, over the settings' defaults; where it has no
-// on_error, that is `on_error`. `use` finds the model that it names.
+// What a function's options are where neither they nor the settings say so.
+struct CallDefaults {
+  OnError on_error = OnError::kError;
+  Priority priority = Priority::kBatch;
+};
+
+// Reads the JSON object `json`, if there is one, over the settings' and the function's defaults.
+// `use` finds the model that it names.
 absl::StatusOr<CallOptions> ReadCallOptions(
     const std::optional<std::string>& json,
     absl::FunctionRef<absl::StatusOr<std::shared_ptr<const ModelUse>>(const std::string& reference)>
         use,
-    OnError on_error = OnError::kError);
+    const CallDefaults& defaults = {});
 
 // The same with the connection's model of that name.
 absl::StatusOr<CallOptions> ReadCallOptions(const std::optional<std::string>& json,
                                             Connection& connection,
-                                            OnError on_error = OnError::kError);
+                                            const CallDefaults& defaults = {});
 
 }  // namespace lm
 

@@ -153,8 +153,8 @@ absl::Status Begin(EachCursor* cursor, int given, sqlite3_value** args) {
     ASSIGN_OR_RETURN(argument[i], TextOf(*args++, kArgumentNames[i]));
   }
   if (!argument[0].has_value()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(CallOptions options,
-                   ReadCallOptions(argument[2], cursor->connection(), OnError::kNull));
+  ASSIGN_OR_RETURN(CallOptions options, ReadCallOptions(argument[2], cursor->connection(),
+                                                        {.on_error = OnError::kNull}));
   ASSIGN_OR_RETURN(cursor->batch,
                    EachBatch::Create(*argument[0], argument[1].value_or(""), std::move(options)));
   return AwaitCurrent(cursor);

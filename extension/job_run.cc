@@ -52,7 +52,8 @@ absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Begin(Connection& connection, ab
 
 absl::Status JobRun::ReadJobOptions(Connection& connection) {
   const std::optional<std::string>& json = store_->job().options;
-  absl::StatusOr<CallOptions> options = ReadCallOptions(json, connection, OnError::kNull);
+  absl::StatusOr<CallOptions> options =
+      ReadCallOptions(json, connection, {.on_error = OnError::kNull});
   if (!options.ok()) {
     return absl::Status(options.status().code(),
                         absl::StrCat("the job's options: ", options.status().message()));

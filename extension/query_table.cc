@@ -61,7 +61,7 @@ class QueryCursor : public TableCursor {
     }
     as_finished_ = order == "finished";
     ASSIGN_OR_RETURN(CallOptions options,
-                     ReadCallOptions(own.rest(), connection(), OnError::kNull));
+                     ReadCallOptions(own.rest(), connection(), {.on_error = OnError::kNull}));
     options_ = std::make_shared<const CallOptions>(std::move(options));
     ASSIGN_OR_RETURN(QueryRows select, QueryRows::Prepare(connection().db(), *sql));
     select_ = std::move(select);

@@ -7,7 +7,8 @@
 //
 //   model       the name (or path) of the model where the options name none: 'default'
 //   threads     of the CPU a model runs on: as many as this process may use
-//   device      where models run: 'cpu'
+//   device      where models run: 'cpu'; 'cuda', 'cuda:1', 'auto' (a GPU if there is one), or several
+//               that share the layers, 'cuda:0,cuda:1' or 'cuda:0=20,cpu' (the first 20 on the GPU)
 //   kv_bytes    how much memory a model's KV cache may take
 //   kv_type     of the KV cache's values: 'f16'; 'int8' keeps twice the tokens in the same bytes
 //               and changes answers a little; 'f32'

@@ -49,7 +49,8 @@ class StreamCursor : public TableCursor {
     if (prompt.ok() && !prompt->has_value()) return absl::OkStatus();
     absl::StatusOr<std::optional<std::string>> system = args.Text(1);
     ASSIGN_OR_RETURN(std::optional<std::string> json, args.Text(2));
-    ASSIGN_OR_RETURN(options_, ReadCallOptions(json, connection()));
+    ASSIGN_OR_RETURN(options_,
+                     ReadCallOptions(json, connection(), {.priority = Priority::kInteractive}));
     absl::Status refused = prompt.status();
     refused.Update(system.status());
     if (refused.ok()) {

@@ -3,10 +3,12 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/backend/registry.h"
 #include "engine/base/cpu_features.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/gguf_file.h"
+#include "engine/model/device_plan.h"
 #include "engine/model/load_vocabulary.h"
 #include "engine/model/model_config.h"
 #include "engine/model/transformer.h"
@@ -21,7 +23,7 @@ ModelCost CostOf(const Weights& weights) {
   cost.head_bytes = static_cast<int64_t>(head.bytes());
   // The embedding is looked up, not multiplied; the norms are too small to tell.
   cost.body_parameters = weights.parameters - cost.head_parameters;
-  if (weights.output != nullptr) {
+  if (!weights.tied) {
     cost.body_parameters -= weights.embedding->rows() * weights.embedding->cols();
   }
   for (const LayerWeights& layer : weights.layers) {
@@ -46,15 +48,23 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   ASSIGN_OR_RETURN(Vocabulary vocabulary, LoadVocabulary(gguf->metadata()));
   ASSIGN_OR_RETURN(ChatTemplate chat_template, ChatTemplate::Create(vocabulary));
   ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, Tokenizer::Create(std::move(vocabulary)));
-  ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
-                   CreateBackend({.device = options.device, .threads = options.threads}));
+  ASSIGN_OR_RETURN(const std::vector<DeviceLayers> plan,
+                   PlanDevices(options.device, config.layers));
+  std::vector<Transformer::Part> parts;
+  std::vector<absl::string_view> devices;
+  for (const DeviceLayers& run : plan) {
+    ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
+                     CreateBackend({.device = run.device, .threads = options.threads}));
+    devices.push_back(backend->name());
+    parts.push_back({std::move(backend), run.first, run.end});
+  }
 
   ModelInfo info;
   info.path = path;
-  info.device = std::string(backend->name());
+  info.device = absl::StrJoin(devices, ",");
   ASSIGN_OR_RETURN(
       std::unique_ptr<Transformer> transformer,
-      Transformer::Load(*gguf, config, options.kv_bytes, options.kv_type, std::move(backend)));
+      Transformer::Load(*gguf, config, options.kv_bytes, options.kv_type, std::move(parts)));
   const int threads = options.threads > 0 ? options.threads : AvailableCpus();
   ASSIGN_OR_RETURN(info.digest, gguf->ContentDigest(threads));
   info.architecture = config.architecture;
@@ -79,6 +89,11 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
 absl::StatusOr<std::unique_ptr<Model>> Model::Load(const std::string& path,
                                                    const ModelOptions& options) {
   absl::StatusOr<std::unique_ptr<Model>> model = LoadModel(path, options);
+  if (options.device == "auto" && absl::IsResourceExhausted(model.status())) {
+    ModelOptions on_cpu = options;
+    on_cpu.device = "cpu";
+    model = LoadModel(path, on_cpu);
+  }
   if (!model.ok() && model.status().message().find(path) == absl::string_view::npos) {
     return absl::Status(model.status().code(),
                         absl::StrCat("model '", path, "': ", model.status().message()));

@@ -1,4 +1,6 @@
-// Transformer: the forward pass of the llama family (and qwen2), over any backend.
+// Transformer: the forward pass of the llama family (and qwen2), over any backend, or over several:
+// each has a run of the layers, with their weights and KV cache, and hands its rows of the residual
+// stream to the next.
 #ifndef LM_ENGINE_MODEL_TRANSFORMER_H_
 #define LM_ENGINE_MODEL_TRANSFORMER_H_
 
@@ -17,17 +19,25 @@ namespace lm {
 
 class Transformer final : public LanguageModel {
  public:
-  // Loads the weights and reserves the KV cache. Errors: those of LoadWeights and KvCache::Create.
+  // The layers [first, end) on a backend.
+  struct Part {
+    std::unique_ptr<Backend> backend;
+    int64_t first = 0;
+    int64_t end = 0;
+  };
+
+  // Loads the weights and reserves the KV cache. `parts` are in the order of the layers, and have
+  // each once. Errors: those of LoadWeights and KvCache.
   static absl::StatusOr<std::unique_ptr<Transformer>> Load(const GgufFile& gguf,
                                                            const ModelConfig& config,
                                                            int64_t kv_bytes, DType kv_dtype,
-                                                           std::unique_ptr<Backend> backend);
+                                                           std::vector<Part> parts);
 
   int32_t vocab_size() const override { return static_cast<int32_t>(config_.vocab); }
   int32_t hidden_size() const override { return static_cast<int32_t>(config_.hidden); }
   int32_t context_length() const override { return static_cast<int32_t>(config_.context_length); }
-  int32_t num_kv_blocks() const override { return kv_cache_.num_blocks(); }
-  int64_t kv_block_bytes() const override { return kv_cache_.block_bytes(); }
+  int32_t num_kv_blocks() const override { return stages_[0].kv_cache.layers()[0].num_blocks; }
+  int64_t kv_block_bytes() const override;
 
   absl::Status Forward(const Batch& batch, const std::atomic<bool>& cancel,
                        absl::Span<float> logits) override;
@@ -35,7 +45,6 @@ class Transformer final : public LanguageModel {
   absl::Status ZeroKvBlock(int32_t block) override;
 
   const Weights& weights() const { return weights_; }
-  const Backend& backend() const { return *backend_; }
 
  private:
   // Activations of a step, each (rows, its own width) in F32; grown when a step needs more rows.
@@ -52,29 +61,40 @@ class Transformer final : public LanguageModel {
     Tensor gathered;       // (T, max(hidden, q_cols)) rows whose results are wanted
   };
 
-  Transformer(const ModelConfig& config, std::unique_ptr<Backend> backend, Weights weights,
-              KvCache kv_cache);
+  struct Stage {
+    std::unique_ptr<Backend> backend;
+    int64_t first = 0;
+    int64_t end = 0;
+    KvCache kv_cache = {};
+    Activations act = {};
+  };
 
-  absl::Status Reserve(int64_t tokens, int64_t logit_rows);
-  absl::Status UploadRope(const Batch& batch);
-  absl::Status Attend(const LayerWeights& weights, const KvLayer& kv, const Batch& batch);
-  absl::Status FeedForward(const LayerWeights& weights, int64_t rows);
-  absl::Status KeepRows(absl::Span<const int32_t> rows, Tensor* from);
+  Transformer(const ModelConfig& config, std::vector<Stage> stages, Weights weights);
+
+  void ComputeRope(const Batch& batch);
+  absl::Status ReserveLogits(int64_t rows);
+  absl::Status Reserve(int64_t tokens, Stage* stage);
+  absl::Status Hand(int64_t tokens, Stage* from, Stage* to);
+  absl::Status RunLayers(const Batch& batch, absl::Span<const int32_t> kept,
+                         const std::atomic<bool>& cancel, Stage* stage);
+  absl::Status Attend(const LayerWeights& weights, const KvLayer& kv, const Batch& batch,
+                      Stage* stage);
+  absl::Status FeedForward(const LayerWeights& weights, int64_t rows, Stage* stage);
+  absl::Status KeepRows(absl::Span<const int32_t> rows, Tensor* from, Stage* stage);
   absl::Status Head(const Batch& batch, absl::Span<const int32_t> kept, absl::Span<float> logits);
   absl::StatusOr<Tensor> Pick(Tensor from, absl::Span<const int32_t> kept,
                               absl::Span<const int32_t> wanted);
 
   const ModelConfig config_;
-  const std::unique_ptr<Backend> backend_;
+  std::vector<Stage> stages_;  // before the weights, whose memory is the backends'
   const Weights weights_;
-  const KvCache kv_cache_;
   std::vector<double> inverse_frequencies_;  // (rope_dim / 2,) radians a position
 
-  Activations act_;
-  Buffer logits_buffer_;
+  Buffer logits_buffer_;          // the last stage's
   int64_t logits_capacity_ = 0;   // rows
   std::vector<float> rope_host_;  // (T, rope_dim)
   std::vector<int64_t> slots_;    // (T,) where each token's K and V go
+  std::vector<float> handed_;     // (T, hidden) between two stages
 };
 
 }  // namespace lm

@@ -30,6 +30,9 @@ class WeightLoader {
  public:
   WeightLoader(const GgufFile& gguf, Backend* backend) : gguf_(gguf), backend_(backend) {}
 
+  // Where the tensors go from now on.
+  void set_backend(Backend* backend) { backend_ = backend; }
+
   bool Has(const std::string& name) const { return gguf_.FindTensor(name) != nullptr; }
 
   absl::StatusOr<std::vector<float>> HostVector(const std::string& name, int64_t size) {
@@ -174,7 +177,7 @@ class WeightLoader {
   }
 
   const GgufFile& gguf_;
-  Backend* const backend_;
+  Backend* backend_;
   absl::flat_hash_set<std::string> taken_;
   absl::flat_hash_map<DType, int64_t> bytes_by_type_;
   int64_t parameters_ = 0;
@@ -208,18 +211,23 @@ absl::StatusOr<LayerWeights> LoadLayer(const ModelConfig& config, int64_t index,
 }  // namespace
 
 absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, const ModelConfig& config,
-                                    Backend* backend) {
-  WeightLoader loader(gguf, backend);
+                                    absl::FunctionRef<Backend*(int64_t layer)> backend_of) {
+  Backend* const first = backend_of(0);
+  Backend* const last = backend_of(config.layers - 1);
+  WeightLoader loader(gguf, first);
   Weights weights;
   ASSIGN_OR_RETURN(weights.embedding,
                    loader.Matrix("token_embd.weight", config.vocab, config.hidden));
   for (int64_t i = 0; i < config.layers; ++i) {
+    loader.set_backend(backend_of(i));
     ASSIGN_OR_RETURN(LayerWeights layer, LoadLayer(config, i, &loader));
     weights.layers.push_back(std::move(layer));
   }
   ASSIGN_OR_RETURN(weights.output_norm, loader.Vector("output_norm.weight", config.hidden));
-  if (loader.Has("output.weight")) {
-    ASSIGN_OR_RETURN(weights.output, loader.Matrix("output.weight", config.vocab, config.hidden));
+  weights.tied = !loader.Has("output.weight");
+  if (!weights.tied || first != last) {
+    const char* name = weights.tied ? "token_embd.weight" : "output.weight";
+    ASSIGN_OR_RETURN(weights.output, loader.Matrix(name, config.vocab, config.hidden));
   }
   if (loader.Has("rope_freqs.weight")) {
     ASSIGN_OR_RETURN(weights.rope_factors,

@@ -1,4 +1,4 @@
-// The weights of a llama-like transformer, on their backend.
+// The weights of a llama-like transformer, each on the backend that uses it.
 #ifndef LM_ENGINE_MODEL_WEIGHTS_H_
 #define LM_ENGINE_MODEL_WEIGHTS_H_
 
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "engine/backend/backend.h"
 #include "engine/gguf/gguf_file.h"
@@ -52,7 +53,8 @@ struct Weights {
   std::unique_ptr<WeightMatrix> embedding;  // (vocab, hidden)
   std::vector<LayerWeights> layers;
   DeviceVector output_norm;              // (1, hidden)
-  std::unique_ptr<WeightMatrix> output;  // (vocab, hidden); null where tied to the embedding
+  std::unique_ptr<WeightMatrix> output;  // (vocab, hidden); null where the embedding serves
+  bool tied = false;                     // the file has one matrix for both
 
   // Llama 3's per-pair divisors of the rotary frequencies (rope_dim / 2,); empty: all 1.
   std::vector<float> rope_factors;
@@ -64,10 +66,12 @@ struct Weights {
   const WeightMatrix& head() const { return output ? *output : *embedding; }
 };
 
-// Reads every tensor of the file into `backend`. InvalidArgument, naming the tensor, for one that
-// is missing, of the wrong shape (with both shapes), not part of this architecture, or not finite.
+// Reads every tensor of the file into the backend of its layer; the embedding into the first
+// layer's, the output norm and head into the last one's. InvalidArgument, naming the tensor, for
+// one that is missing, of the wrong shape (with both shapes), not part of this architecture, or not
+// finite.
 absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, const ModelConfig& config,
-                                    Backend* backend);
+                                    absl::FunctionRef<Backend*(int64_t layer)> backend_of);
 
 }  // namespace lm
 

@@ -33,6 +33,7 @@
 #include "engine/runtime/request_log.h"
 #include "engine/runtime/sampler.h"
 #include "engine/runtime/scheduler.h"
+#include "engine/runtime/step_pacer.h"
 #include "engine/runtime/work_meter.h"
 
 namespace lm {
@@ -41,6 +42,9 @@ struct EngineOptions {
   int32_t step_tokens = 512;    // token budget of a step: decodes first, then prefill chunks; >= 1
   int32_t max_sequences = 64;   // decoding together; >= 1
   int32_t max_queued = 100000;  // waiting requests beyond which Submit refuses
+  // The time between two tokens of an answer that prompts of others shall not stretch further.
+  absl::Duration interactive_itl = absl::Milliseconds(50);
+  absl::Duration batch_itl = absl::InfiniteDuration();
   bool prefix_cache = true;
 };
 
@@ -102,6 +106,7 @@ class Engine {
   void FailAll(const absl::Status& status);
   void Finish(std::unique_ptr<Sequence> sequence, Generation result);
   void Deliver();
+  PromptLimits MakePromptLimits() const;
   void RecordStep(const StepPlan& plan, const StepWork& work, absl::Duration took);
   void RecordToken(absl::Duration latency, bool first);
   void ReportQueue();
@@ -118,6 +123,7 @@ class Engine {
   // Only the engine's thread touches these.
   std::unique_ptr<Scheduler> scheduler_;
   WorkMeter work_meter_;
+  StepPacer pacer_;
   Sampler::Scratch scratch_;
   std::vector<float> logits_;       // (wanted rows of the step, vocabulary)
   std::vector<float> hidden_;       // (wanted rows of the step, hidden_size)

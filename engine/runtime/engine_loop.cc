@@ -83,7 +83,7 @@ void Engine::TakeIncoming() {
 // Schedules a batch, runs the model over it, samples, and hands out what is finished.
 void Engine::Step() {
   DropAbandoned();
-  const StepPlan plan = scheduler_->Schedule();
+  const StepPlan plan = scheduler_->Schedule(MakePromptLimits());
   ReportQueue();
   if (!plan.entries.empty()) {
     const StepWork work = work_meter_.Count(plan);
@@ -255,11 +255,20 @@ void Engine::ReportQueue() {
   stats_.kv_blocks_cached = scheduler_->blocks().num_cached();
 }
 
+PromptLimits Engine::MakePromptLimits() const {
+  auto tokens = [this](absl::Duration itl) {
+    return pacer_.PromptTokens(itl, options_.step_tokens);
+  };
+  return {.beside_interactive = tokens(options_.interactive_itl),
+          .beside_batch = tokens(options_.batch_itl)};
+}
+
 void Engine::RecordStep(const StepPlan& plan, const StepWork& work, absl::Duration took) {
   int64_t prefilled = 0, decoded = 0;
   for (const StepEntry& entry : plan.entries) {
     (entry.decode ? decoded : prefilled) += entry.num_tokens;
   }
+  pacer_.Record(static_cast<int32_t>(prefilled), took);
   const absl::Duration per_token = took / (prefilled + decoded);
   absl::MutexLock lock(&mutex_);
   ++stats_.steps;

@@ -1,8 +1,18 @@
 #include "engine/runtime/fair_queue.h"
 
+#include <iterator>
 #include <utility>
 
 namespace lm {
+namespace {
+
+// In tokens.
+int32_t LongestAnswer(const Sequence& sequence) {
+  const bool answers = !sequence.scoring() && !sequence.embedding();
+  return answers ? sequence.request().spec().options.max_tokens : 0;
+}
+
+}  // namespace
 
 FairQueue::Lane& FairQueue::LaneOf(const Sequence& sequence) {
   std::string salt(sequence.salt());
@@ -15,7 +25,15 @@ FairQueue::Lane& FairQueue::LaneOf(const Sequence& sequence) {
 
 void FairQueue::PushBack(std::unique_ptr<Sequence> sequence) {
   Lane& lane = LaneOf(*sequence);
-  lane.waiting.push_back(std::move(sequence));
+  auto place = lane.waiting.end();
+  const int32_t longest = LongestAnswer(*sequence);
+  while (place != lane.waiting.begin()) {
+    const Sequence& before = **std::prev(place);
+    const absl::Duration older = sequence->request().submitted() - before.request().submitted();
+    if (LongestAnswer(before) >= longest || older > kOvertaking) break;
+    --place;
+  }
+  lane.waiting.insert(place, std::move(sequence));
   ++size_;
 }
 

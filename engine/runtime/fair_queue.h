@@ -1,5 +1,7 @@
 // FairQueue: sequences that wait, first come first served within a salt, and in turn between salts,
-// so that one database with a thousand rows does not keep another one's single row waiting.
+// so that one database with a thousand rows does not keep another one's single row waiting. Of rows
+// that came within a second, those that may give longer answers go first: what begins last should
+// not be what takes longest.
 #ifndef LM_ENGINE_RUNTIME_FAIR_QUEUE_H_
 #define LM_ENGINE_RUNTIME_FAIR_QUEUE_H_
 
@@ -12,6 +14,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
 #include "engine/runtime/sequence.h"
 
 namespace lm {
@@ -22,6 +25,8 @@ class FairQueue {
   // How many sequences of one salt a scan looks at: beyond the ones that are held back, others may
   // overtake, but a scan of a long queue must stay cheap.
   static constexpr size_t kLookAhead = 256;
+  // How much older a sequence may be that one with a longer answer overtakes.
+  static constexpr absl::Duration kOvertaking = absl::Seconds(1);
 
   void PushBack(std::unique_ptr<Sequence> sequence);
   // The next one to be taken, of all salts: it was taken before.

@@ -15,6 +15,7 @@ namespace lm {
 
 enum class OnError { kError, kNull, kJson };                     // SQL only
 enum class OnOverflow { kError, kTruncateStart, kTruncateEnd };  // a prompt longer than fits
+enum class Priority { kBatch, kInteractive };                    // which goes before kBatch
 
 // What an answer must look like, in one of four notations (see engine/grammar/grammar.h).
 struct AnswerConstraint {
@@ -56,6 +57,7 @@ struct GenerationOptions {
   OnOverflow on_overflow = OnOverflow::kError;
   int64_t timeout_ms = 0;  // 0: none
   bool cache = true;       // may be answered from the memo, and remembered there
+  Priority priority = Priority::kBatch;
 
   friend bool operator==(const GenerationOptions&, const GenerationOptions&) = default;
 };

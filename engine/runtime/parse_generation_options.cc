@@ -208,6 +208,12 @@ constexpr Key kKeys[] = {
                                   {"truncate_end", OnOverflow::kTruncateEnd}},
                                  &o->on_overflow);
      }},
+    {"priority",
+     [](absl::string_view n, const json& v, Options* o) {
+       return ToEnum<Priority>(
+           n, v, {{"batch", Priority::kBatch}, {"interactive", Priority::kInteractive}},
+           &o->priority);
+     }},
     {"timeout_ms", [](absl::string_view n, const json& v,
                       Options* o) { return ToInteger(n, v, &o->timeout_ms); }},
     {"choices", ToChoices},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 #include <utility>
 
 #include "engine/backend/backend.h"
@@ -19,50 +20,76 @@ Scheduler::Scheduler(const SchedulerOptions& options)
 
 void Scheduler::Add(std::unique_ptr<Sequence> sequence) {
   assert(sequence->remaining() > 0);
-  waiting_.PushBack(std::move(sequence));
+  FairQueue& queue = QueueOf(*sequence);
+  queue.PushBack(std::move(sequence));
 }
 
-StepPlan Scheduler::Schedule() {
+StepPlan Scheduler::Schedule(const PromptLimits& limits) {
   Step step;
   step.budget = options_.step_tokens;
-  PlanDecodes(&step);
-  PlanPrompts(&step);
-  AdmitWaiting(&step);
+  PlanDecodes(limits, &step);
+  const size_t most = options_.max_sequences;
+  PlanPrompts(Priority::kInteractive, &step);
+  const bool room = AdmitWaiting(&interactive_waiting_, most + kInteractiveSeats, &step);
+  PlanPrompts(Priority::kBatch, &step);
+  if (room) AdmitWaiting(&batch_waiting_, most, &step);
   step.plan.block_ops = blocks_.TakeOps();
   return std::move(step.plan);
 }
 
 // Planning may preempt, which takes sequences off the end of running_ (the planned one included).
-void Scheduler::PlanDecodes(Step* step) {
+void Scheduler::PlanDecodes(const PromptLimits& limits, Step* step) {
+  int32_t prompt_tokens = std::numeric_limits<int32_t>::max();
   for (size_t i = 0; i < running_.size() && step->budget > 0; ++i) {
     Sequence* sequence = running_[i].get();
-    if (sequence->decoding()) Plan(sequence, sequence->remaining(), step);
+    if (!sequence->decoding()) continue;
+    prompt_tokens = std::min(
+        prompt_tokens, sequence->interactive() ? limits.beside_interactive : limits.beside_batch);
+    Plan(sequence, sequence->remaining(), step);
+  }
+  step->budget = std::min(step->budget, prompt_tokens);
+}
+
+void Scheduler::PlanPrompts(Priority priority, Step* step) {
+  for (size_t i = 0; i < running_.size() && step->budget > 0; ++i) {
+    Sequence* sequence = running_[i].get();
+    if (sequence->decoding() || sequence->priority() != priority) continue;
+    Plan(sequence, sequence->remaining(), step);
   }
 }
 
-void Scheduler::PlanPrompts(Step* step) {
-  for (size_t i = 0; i < running_.size() && step->budget > 0; ++i) {
-    Sequence* sequence = running_[i].get();
-    if (!sequence->decoding()) Plan(sequence, sequence->remaining(), step);
-  }
-}
-
-void Scheduler::AdmitWaiting(Step* step) {
-  const size_t most = std::min(options_.max_sequences, options_.step_tokens);
-  waiting_.BeginScan();
+// False where memory is short: then nobody may overtake, else a long prompt would wait for ever.
+bool Scheduler::AdmitWaiting(FairQueue* waiting, size_t most, Step* step) {
+  most = std::min<size_t>(most, options_.step_tokens);
+  waiting->BeginScan();
   while (step->budget > 0 && running_.size() < most) {
     std::unique_ptr<Sequence> next =
-        waiting_.TakeNext([this](const Sequence& s) { return !MustWait(s); });
-    if (next == nullptr) return;
-    if (!Admit(next.get(), step)) {
-      // Nobody may overtake: else a long prompt would wait for memory for ever.
-      waiting_.PushFront(std::move(next));
-      return;
+        waiting->TakeNext([this](const Sequence& s) { return !MustWait(s); });
+    if (next == nullptr) return true;
+    if (!MakeRoomFor(next.get(), step)) {
+      waiting->PushFront(std::move(next));
+      return false;
     }
     Sequence* sequence = next.get();
-    running_.push_back(std::move(next));
-    if (!Plan(sequence, sequence->remaining(), step)) return;
+    const auto end_of_class =
+        sequence->interactive()
+            ? std::find_if(running_.begin(), running_.end(),
+                           [](const auto& running) { return !running->interactive(); })
+            : running_.end();
+    running_.insert(end_of_class, std::move(next));
+    if (!Plan(sequence, sequence->remaining(), step)) return false;
   }
+  return true;
+}
+
+// Admits a waiting sequence; batch ones make room for an interactive one.
+bool Scheduler::MakeRoomFor(Sequence* sequence, Step* step) {
+  while (!Admit(sequence, step)) {
+    const bool room = sequence->interactive() && !running_.back()->interactive();
+    if (!room) return false;
+    Preempt(running_.back().get(), step);
+  }
+  return true;
 }
 
 // Plans up to `num_tokens` tokens of a running sequence. False where it had to be preempted itself.
@@ -144,7 +171,7 @@ void Scheduler::Preempt(Sequence* sequence, Step* step) {
                 [sequence](const StepEntry& e) { return e.sequence == sequence; });
   blocks_.Release(&sequence->block_table());
   sequence->OnPreempted();
-  waiting_.PushFront(std::move(running_.back()));
+  QueueOf(*sequence).PushFront(std::move(running_.back()));
   running_.pop_back();
   ++step->plan.preemptions;
 }
@@ -180,7 +207,8 @@ std::unique_ptr<Sequence> Scheduler::Finish(Sequence* sequence, bool keep) {
 
 std::vector<std::unique_ptr<Sequence>> Scheduler::TakeIf(
     absl::FunctionRef<bool(const Sequence&)> condition) {
-  std::vector<std::unique_ptr<Sequence>> taken = waiting_.TakeIf(condition);
+  std::vector<std::unique_ptr<Sequence>> taken = interactive_waiting_.TakeIf(condition);
+  for (auto& sequence : batch_waiting_.TakeIf(condition)) taken.push_back(std::move(sequence));
   std::vector<Sequence*> doomed;
   for (const auto& sequence : running_) {
     if (condition(*sequence)) doomed.push_back(sequence.get());

@@ -6,17 +6,20 @@
 //   for (const StepEntry& entry : plan.entries) scheduler.Commit(entry);
 //
 // One token budget a step: first a token for every sequence that decodes, then prompts, the oldest
-// first and in chunks, then new sequences from the queue. Two rules keep work from being done twice
-// and memory from being an error:
+// first and in chunks, then new sequences from the queue; interactive prompts and sequences before
+// any of batch.
+// Two rules keep work from being done twice and memory from being an error:
 // - A burst. While a sequence computes a prefix that a waiting one could use, the waiting one is
 //   held back; a moment later it finds the prefix in the tree.
 // - Preemption. Where a sequence needs a block and there is none, the one admitted last gives up
-//   its blocks and waits at the head of the queue, with its tokens kept. The first one always gets
-//   what it needs, so something always goes on.
+//   its blocks and waits at the head of the queue, with its tokens kept; a batch one where there is
+//   one, also for an interactive sequence to get in. The first one always gets what it needs, so
+//   something always goes on.
 #ifndef LM_ENGINE_RUNTIME_SCHEDULER_H_
 #define LM_ENGINE_RUNTIME_SCHEDULER_H_
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -31,7 +34,7 @@ namespace lm {
 
 struct SchedulerOptions {
   int32_t step_tokens = 512;
-  int32_t max_sequences = 64;
+  int32_t max_sequences = 64;     // and kInteractiveSeats more for interactive ones
   int32_t max_scored_rows = 512;  // tokens of prompts being scored in one step; >= 1
   int32_t num_blocks = 0;
   bool prefix_cache = true;
@@ -53,6 +56,16 @@ struct StepPlan {
   int64_t preemptions = 0;
 };
 
+// Tokens of prompts that a step may have beside decoding sequences, so that these get their next
+// token in time; at least 1.
+struct PromptLimits {
+  int32_t beside_interactive = std::numeric_limits<int32_t>::max();
+  int32_t beside_batch = std::numeric_limits<int32_t>::max();
+};
+
+// Sequences that interactive requests may run beyond max_sequences.
+inline constexpr int32_t kInteractiveSeats = 8;
+
 // What a prefix has to save, in tokens, for a sequence to be held back until it is computed.
 inline constexpr int kLeastHeldPrefix = 32;
 
@@ -65,7 +78,8 @@ class Scheduler {
   void Add(std::unique_ptr<Sequence> sequence);
 
   // Not empty where there are sequences. The plan's pointers are valid until the sequence is taken.
-  StepPlan Schedule();
+  // Beside decoding sequences the step has at most so many tokens of prompts.
+  StepPlan Schedule(const PromptLimits& limits = {});
 
   // The entry's tokens have been computed: others may use them from now on.
   void Commit(const StepEntry& entry);
@@ -79,26 +93,34 @@ class Scheduler {
   std::vector<std::unique_ptr<Sequence>> TakeIf(absl::FunctionRef<bool(const Sequence&)> condition);
 
   int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
-  int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
-  bool idle() const { return running_.empty() && waiting_.size() == 0; }
+  int64_t num_waiting() const {
+    return static_cast<int64_t>(interactive_waiting_.size() + batch_waiting_.size());
+  }
+  bool idle() const { return running_.empty() && num_waiting() == 0; }
   const BlockManager& blocks() const { return blocks_; }
   absl::Status CheckIntegrity() const;
 
  private:
   struct Step;
-  void PlanDecodes(Step* step);
-  void PlanPrompts(Step* step);
-  void AdmitWaiting(Step* step);
+  void PlanDecodes(const PromptLimits& limits, Step* step);
+  void PlanPrompts(Priority priority, Step* step);
+  bool AdmitWaiting(FairQueue* waiting, size_t most, Step* step);
   bool Plan(Sequence* sequence, int32_t num_tokens, Step* step);
   bool MustWait(const Sequence& sequence) const;
   bool Admit(Sequence* sequence, Step* step);
+  bool MakeRoomFor(Sequence* sequence, Step* step);
+  FairQueue& QueueOf(const Sequence& sequence) {
+    return sequence.interactive() ? interactive_waiting_ : batch_waiting_;
+  }
   int64_t AvailableBlocks() const;
   void Preempt(Sequence* sequence, Step* step);
 
   const SchedulerOptions options_;
   BlockManager blocks_;
-  std::vector<std::unique_ptr<Sequence>> running_;  // in the order of their admission
-  FairQueue waiting_;
+  // Interactive ones, then batch ones, each in the order of their admission.
+  std::vector<std::unique_ptr<Sequence>> running_;
+  FairQueue interactive_waiting_;
+  FairQueue batch_waiting_;
 };
 
 }  // namespace lm

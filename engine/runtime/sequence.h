@@ -42,6 +42,8 @@ class Sequence {
 
   const Request& request() const { return *request_; }
   absl::string_view salt() const { return request_->spec().salt; }
+  Priority priority() const { return request_->spec().options.priority; }
+  bool interactive() const { return priority() == Priority::kInteractive; }
   bool scoring() const { return request_->spec().score_prompt; }
   bool embedding() const { return request_->spec().embed.has_value(); }
   // Whether results of every token of the prompt are wanted, not only of the last one: then a

@@ -7,9 +7,11 @@
 #include <iterator>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "absl/types/span.h"
 #include "engine/model/model.h"
 #include "tests/engine/model/run_model.h"
 
@@ -110,13 +112,21 @@ TEST_P(GoldenLogitsTest, AgreeWithLlamaCpp) {
 
 std::string TestName(const testing::TestParamInfo<GoldenLogitsTest::ParamType>& info) {
   std::string name = absl::StrCat(std::get<0>(info.param).name, "_", std::get<1>(info.param));
-  std::replace(name.begin(), name.end(), '-', '_');
+  for (char& c : name) {
+    if (!absl::ascii_isalnum(c)) c = '_';
+  }
   return name;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenLogitsTest,
                          testing::Combine(testing::ValuesIn(kGolden),
                                           testing::Values("reference", "cpu")),
+                         TestName);
+
+// The first six have two layers: one on each device.
+INSTANTIATE_TEST_SUITE_P(Shared, GoldenLogitsTest,
+                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 6)),
+                                          testing::Values("cpu,reference", "reference=1,cpu")),
                          TestName);
 
 }  // namespace

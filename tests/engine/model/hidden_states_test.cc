@@ -104,7 +104,8 @@ TEST_P(HiddenStatesTest, AnySubsetOfRowsInAnyChunks) {
   EXPECT_EQ(apart.logits, Rows(all.logits, {35}, vocab));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, HiddenStatesTest, testing::Values("reference", "cpu"));
+INSTANTIATE_TEST_SUITE_P(All, HiddenStatesTest,
+                         testing::Values("reference", "cpu", "cpu,reference"));
 
 }  // namespace
 }  // namespace lm

@@ -201,6 +201,28 @@ TEST(EngineSharingTest, CancelledNeighboursChangeNothing) {
   ExpectBlocksAreBack(*engine);
 }
 
+TEST(EngineSharingTest, AnInteractiveRequestOvertakesABatch) {
+  auto script = std::make_shared<Script>();
+  script->num_blocks = 60;  // of which the 32 rows want more
+  auto engine = StartScripted(script, {.step_tokens = 64, .max_sequences = 8});
+  script->Pause();
+  const std::vector<RequestSpec> specs = Burst();
+  std::vector<std::shared_ptr<Request>> batch;
+  for (const RequestSpec& spec : specs) batch.push_back(engine->Submit(spec).value());
+  RequestSpec urgent = specs[5];
+  urgent.options.priority = Priority::kInteractive;
+  urgent.salt = "somebody else";
+  const auto request = engine->Submit(urgent).value();
+  script->Resume();
+  EXPECT_EQ(Await(request).tokens, Expected()[5]);
+  int finished = 0;
+  for (const auto& other : batch) finished += other->WaitFor(absl::ZeroDuration());
+  EXPECT_LT(finished, kRequests);
+  for (int i = 0; i < kRequests; ++i) EXPECT_EQ(Await(batch[i]).tokens, Expected()[i]);
+  EXPECT_EQ(script->violation(), "");
+  ExpectBlocksAreBack(*engine);
+}
+
 TEST(EngineSharingTest, SaltsShareNothing) {
   auto script = std::make_shared<Script>();
   auto engine = StartScripted(script);

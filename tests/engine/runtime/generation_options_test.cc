@@ -30,7 +30,8 @@ TEST(GenerationOptionsTest, TakesEveryOption) {
   const absl::Status status = Parse(R"({"model": "qwen", "max_tokens": 5, "temperature": 0.5,
       "top_k": 40, "top_p": 0.9, "min_p": 0.05, "repeat_penalty": 1.1,
       "seed": 18446744073709551615, "stop": ["a", "é"], "logit_bias": {"7": -1.5, "12": 3},
-      "on_error": "json", "on_overflow": "truncate_end", "timeout_ms": 2500})",
+      "on_error": "json", "on_overflow": "truncate_end", "timeout_ms": 2500,
+      "priority": "interactive"})",
                                     &o);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(o.model, "qwen");
@@ -47,6 +48,7 @@ TEST(GenerationOptionsTest, TakesEveryOption) {
   EXPECT_EQ(o.on_error, OnError::kJson);
   EXPECT_EQ(o.on_overflow, OnOverflow::kTruncateEnd);
   EXPECT_EQ(o.timeout_ms, 2500);
+  EXPECT_EQ(o.priority, Priority::kInteractive);
 }
 
 TEST(GenerationOptionsTest, OverlaysOnlyWhatIsThere) {

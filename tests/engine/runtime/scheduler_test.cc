@@ -24,14 +24,18 @@ class SchedulerTest : public testing::Test {
 
   // Queues a request that the tests call `id`.
   void Add(int id, std::vector<int32_t> prompt, int32_t max_tokens = 4,
-           const std::string& salt = "", bool score = false) {
-    auto request = std::make_shared<Request>(RequestSpec{.prompt = std::move(prompt),
-                                                         .options = {.max_tokens = max_tokens},
-                                                         .salt = salt,
-                                                         .score_prompt = score});
+           const std::string& salt = "", bool score = false, Priority priority = Priority::kBatch) {
+    RequestSpec spec{.prompt = std::move(prompt), .salt = salt, .score_prompt = score};
+    spec.options.max_tokens = max_tokens;
+    spec.options.priority = priority;
+    auto request = std::make_shared<Request>(std::move(spec));
     ids_[request.get()] = id;
     requests_.push_back(request);
     scheduler_->Add(std::make_unique<Sequence>(request, &tokenizer(), 100000));
+  }
+
+  void AddInteractive(int id, std::vector<int32_t> prompt, int32_t max_tokens = 4) {
+    Add(id, std::move(prompt), max_tokens, "", false, Priority::kInteractive);
   }
 
   int Id(const Sequence& sequence) { return ids_.at(&sequence.request()); }
@@ -40,8 +44,8 @@ class SchedulerTest : public testing::Test {
   using Plan = std::vector<std::pair<int, int>>;
 
   // Schedules, pretends to compute, and lets sequences grow and end.
-  Plan Step() {
-    last_ = scheduler_->Schedule();
+  Plan Step(const PromptLimits& limits = {}) {
+    last_ = scheduler_->Schedule(limits);
     Plan plan;
     int32_t tokens = 0;
     std::set<const Sequence*> seen;
@@ -56,7 +60,7 @@ class SchedulerTest : public testing::Test {
       plan.push_back({Id(*s), entry.num_tokens});
     }
     EXPECT_LE(tokens, options_.step_tokens);
-    EXPECT_LE(scheduler_->num_running(), options_.max_sequences);
+    EXPECT_LE(scheduler_->num_running(), options_.max_sequences + kInteractiveSeats);
     EXPECT_TRUE(scheduler_->CheckIntegrity().ok()) << scheduler_->CheckIntegrity();
     const std::vector<StepEntry> entries = last_.entries;
     for (const StepEntry& entry : entries) Advance(entry);
@@ -245,6 +249,55 @@ TEST_F(SchedulerTest, WithoutAPrefixCacheNothingIsShared) {
   EXPECT_EQ(scheduler_->blocks().num_free(), 20);
 }
 
+TEST_F(SchedulerTest, LongerAnswersBeginFirst) {
+  Make({.step_tokens = 100, .max_sequences = 2, .num_blocks = 500});
+  for (int i = 0; i < 6; ++i) Add(i, Prompt(5, i), i % 2 == 0 ? 2 : 9);
+  EXPECT_EQ(Step(), (Plan{{1, 5}, {3, 5}}));
+  RunToEnd();
+  EXPECT_EQ(finished_, (std::vector<int>{1, 3, 0, 2, 4, 5}));
+}
+
+TEST_F(SchedulerTest, InteractiveOnesGoFirstAndHaveSeatsOfTheirOwn) {
+  Make({.step_tokens = 100, .max_sequences = 3, .num_blocks = 500});
+  for (int i = 0; i < 8; ++i) Add(i, Prompt(10, i), 50);
+  EXPECT_EQ(Step(), (Plan{{0, 10}, {1, 10}, {2, 10}}));
+  AddInteractive(100, Prompt(60, 'i'));
+  AddInteractive(101, Prompt(60, 'j'));
+  EXPECT_EQ(Step(), (Plan{{0, 1}, {1, 1}, {2, 1}, {100, 60}, {101, 37}}));
+  EXPECT_EQ(Step(), (Plan{{100, 1}, {0, 1}, {1, 1}, {2, 1}, {101, 23}}));
+  RunToEnd();
+  EXPECT_EQ(finished_[0], 100);
+  EXPECT_EQ(finished_[1], 101);
+}
+
+TEST_F(SchedulerTest, BatchOnesGiveTheirMemoryToAnInteractiveOne) {
+  Make({.step_tokens = 400, .num_blocks = 10});
+  Add(1, Prompt(110, 'a'), 30);
+  Add(2, Prompt(110, 'b'), 30);
+  EXPECT_EQ(Step(), (Plan{{1, 110}, {2, 110}}));
+  AddInteractive(3, Prompt(120, 'c'), 3);
+  EXPECT_EQ(Step(), (Plan{{1, 1}, {3, 120}}));
+  EXPECT_EQ(last_.preemptions, 1);
+  RunToEnd();
+  EXPECT_EQ(finished_, (std::vector<int>{3, 1, 2}));
+  EXPECT_EQ(requests_[1]->result().tokens, Prompt(30, kSpoken));
+}
+
+TEST_F(SchedulerTest, PromptsLeaveDecodingOnesTheirTime) {
+  Make({.step_tokens = 400, .num_blocks = 100});
+  const PromptLimits limits = {.beside_interactive = 32, .beside_batch = 100};
+  Add(1, Prompt(10, 'a'), 3);
+  EXPECT_EQ(Step(limits), (Plan{{1, 10}}));
+  Add(2, Prompt(900, 'b'), 2);
+  EXPECT_EQ(Step(limits), (Plan{{1, 1}, {2, 100}}));
+  AddInteractive(3, Prompt(20, 'c'), 3);
+  EXPECT_EQ(Step(limits), (Plan{{1, 1}, {3, 20}, {2, 80}}));
+  EXPECT_EQ(Step(limits), (Plan{{3, 1}, {2, 32}}));
+  EXPECT_EQ(Step(limits), (Plan{{3, 1}, {2, 32}}));
+  EXPECT_EQ(Step(limits), (Plan{{2, 400}}));  // nobody decodes
+  RunToEnd();
+}
+
 // Random arrivals, prefixes, sizes and departures over pools from ample to just enough.
 TEST_F(SchedulerTest, RandomWorkloadsKeepTheRules) {
   for (int seed = 0; seed < 30; ++seed) {
@@ -267,7 +320,8 @@ TEST_F(SchedulerTest, RandomWorkloadsKeepTheRules) {
         const int32_t answer = 1 + random() % 100;
         ASSERT_LE(prompt.size() + answer, 12u * kKvBlockTokens);
         Add(added++, prompt, answer, std::string(1, 'A' + random() % 3),
-            random() % 6 == 0 && prompt.size() > 1);
+            random() % 6 == 0 && prompt.size() > 1,
+            random() % 5 == 0 ? Priority::kInteractive : Priority::kBatch);
       }
       if (scheduler_->idle()) continue;
       ASSERT_FALSE(Step().empty()) << "seed " << seed;

@@ -1,0 +1,70 @@
+#include "engine/model/device_plan.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "engine/backend/registry.h"
+
+namespace lm {
+namespace {
+
+std::string FirstUsable() {
+  for (const DeviceInfo& info : ListDevices()) {
+    if (info.device != "cpu" && info.unusable.empty()) return info.device;
+  }
+  return "cpu";
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<DeviceLayers>> PlanDevices(absl::string_view devices, int64_t layers) {
+  if (devices == "auto") return std::vector<DeviceLayers>{{FirstUsable(), 0, layers}};
+  auto error = [&](const auto&... why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device \"", absl::CHexEscape(devices), "\": ", why...));
+  };
+  std::vector<std::pair<std::string, std::optional<int64_t>>> parts;
+  int64_t left = layers, sharing = 0;
+  for (absl::string_view part : absl::StrSplit(devices, ',')) {
+    std::pair<std::string, std::string> sides = absl::StrSplit(part, absl::MaxSplits('=', 1));
+    if (sides.first.empty()) return error("a device has no name");
+    std::optional<int64_t> count;
+    if (part.find('=') != absl::string_view::npos) {
+      int64_t number;
+      if (!absl::SimpleAtoi(sides.second, &number) || number < 1 || number > layers) {
+        return error("the layers of ", sides.first, " must be 1 to ", layers, ", got '",
+                     absl::CHexEscape(sides.second), "'");
+      }
+      count = number;
+      left -= number;
+    } else {
+      ++sharing;
+    }
+    parts.emplace_back(std::move(sides.first), count);
+  }
+  if (left < sharing || (sharing == 0 && left != 0)) {
+    return error("the model has ", layers, " layers, ", layers - left, " are given to devices",
+                 sharing > 0 ? absl::StrCat(", and ", sharing, " want some of the rest") : "");
+  }
+  std::vector<DeviceLayers> plan;
+  int64_t next = 0;
+  for (auto& [device, count] : parts) {
+    int64_t own = 0;
+    if (count.has_value()) {
+      own = *count;
+    } else {
+      own = (left + sharing - 1) / sharing;
+      left -= own;
+      --sharing;
+    }
+    plan.push_back({std::move(device), next, next + own});
+    next += own;
+  }
+  return plan;
+}
+
+}  // namespace lm

@@ -1,0 +1,33 @@
+// Which layers of a model run on which device.
+//
+//   "cuda:0"           all of them
+//   "cuda:0,cuda:1"    as many on each, one after the other
+//   "cuda:0=20,cpu"    the first 20 on the GPU, the others on the CPU
+//   "auto"             on the first GPU that can be used, else (or where it is too small) on the CPU
+#ifndef LM_ENGINE_MODEL_DEVICE_PLAN_H_
+#define LM_ENGINE_MODEL_DEVICE_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace lm {
+
+// The layers [first, end) on a device (as BackendOptions::device), of which there are some.
+struct DeviceLayers {
+  std::string device;
+  int64_t first = 0;
+  int64_t end = 0;
+};
+
+// In the order of the layers, all of them once. InvalidArgument, with the numbers, where the text
+// is no such list, or does not come out at `layers` layers. Devices are not looked at, except by
+// "auto".
+absl::StatusOr<std::vector<DeviceLayers>> PlanDevices(absl::string_view devices, int64_t layers);
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_MODEL_DEVICE_PLAN_H_
