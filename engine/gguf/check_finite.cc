@@ -64,18 +64,25 @@ absl::Status CheckValues(const uint8_t* bytes, int64_t values, int64_t first) {
   return absl::InvalidArgumentError(absl::StrCat("value ", first + v, " is NaN or infinite"));
 }
 
+// One scale a block, or two next to each other.
+template <int kCount>
+uint16_t FoldScales(const uint8_t* first, int64_t num_blocks, int64_t block_bytes) {
+  uint16_t folded = 0;
+  for (int64_t b = 0; b < num_blocks; ++b) {
+    for (int i = 0; i < kCount; ++i) folded |= FoldHalf(first + b * block_bytes + 2 * i);
+  }
+  return folded;
+}
+
 absl::Status CheckScales(DType dtype, const uint8_t* bytes, int64_t values, int64_t first_value) {
   const DTypeTraits& traits = Traits(dtype);
   const Scales scales = ScalesOf(dtype);
   const int64_t num_blocks = values / traits.block_size;
   const uint8_t* first = bytes + scales.offset;
-  const int second = 2 * (scales.count - 1);  // offset of the other scale, or of the same again
-  uint16_t folded = 0;
-  for (int64_t b = 0; b < num_blocks; ++b) {
-    const uint8_t* block = first + b * traits.block_bytes;
-    folded |= FoldHalf(block) | FoldHalf(block + second);
-  }
+  const uint16_t folded = scales.count == 1 ? FoldScales<1>(first, num_blocks, traits.block_bytes)
+                                            : FoldScales<2>(first, num_blocks, traits.block_bytes);
   if (!TopBit(folded)) return absl::OkStatus();
+  const int second = 2 * (scales.count - 1);  // offset of the other scale, or of the same again
   int64_t b = 0;
   auto bad = [&](int offset) { return TopBit(FoldHalf(first + b * traits.block_bytes + offset)); };
   while (!bad(0) && !bad(second)) ++b;
