@@ -1,5 +1,6 @@
 """lm_stream gives a row as soon as its token is there, and stops the engine when nobody reads on."""
 import pathlib
+import statistics
 import tempfile
 import time
 import unittest
@@ -8,6 +9,7 @@ import harness
 from slow_model import write_slow_model
 
 PROMISE = 0.050  # seconds
+STEPS = 4  # of the engine, where those take longer: on a busy machine, under a sanitizer
 SQL = "SELECT piece, ms FROM lm_stream(?, NULL, '{\"max_tokens\":%d,\"temperature\":3}')"
 
 
@@ -37,6 +39,11 @@ class StreamTest(unittest.TestCase):
             time.sleep(0.001)
         return time.monotonic() - begin
 
+    def assert_prompt(self, seconds):
+        made = [ms / 1000 for _, ms in self.connection.execute(SQL % 30, ("go on",))]
+        step = statistics.median(after - before for before, after in zip(made, made[1:]))
+        self.assertLess(statistics.median(seconds), max(PROMISE, STEPS * step), (seconds, step))
+
     def test_a_row_is_there_before_the_next_is_computed(self):
         begin = time.monotonic()
         arrived = [(time.monotonic() - begin, ms / 1000) for _, ms in self.connection.execute(SQL % 100, ("go",))]
@@ -54,7 +61,7 @@ class StreamTest(unittest.TestCase):
             self.assertEqual(self.running(), 1)
             cursor.close()
             seconds.append(self.seconds_until_idle())
-        self.assertLess(sorted(seconds)[2], PROMISE, seconds)
+        self.assert_prompt(seconds)
 
     def test_a_limit_ends_it(self):
         seconds = []
@@ -62,7 +69,7 @@ class StreamTest(unittest.TestCase):
             rows = self.connection.execute(SQL % 10000 + " LIMIT 3", ("go",)).fetchall()
             self.assertEqual(len(rows), 3)
             seconds.append(self.seconds_until_idle())
-        self.assertLess(sorted(seconds)[2], PROMISE, seconds)
+        self.assert_prompt(seconds)
 
     def test_closing_the_connection_ends_it(self):
         other = harness.connect()
