@@ -1,3 +1,7 @@
+# tests/run.sh asan                      memory, undefined behaviour; leaks in the C++ tests
+# cmake --preset tsan -Dabsl_DIR=...     races, over an Abseil installed with -fsanitize=thread: into the
+#                                        locks of another one the sanitizer cannot see
+#
 # What the tests of a build with LM_SANITIZE need: LM_SANITIZER_RUNTIMES, the libraries to preload into
 # a host that was not built so, LM_SANITIZER_ENVIRONMENT for every test, and more time.
 set(LM_SANITIZER_RUNTIMES)
@@ -17,5 +21,5 @@ if(LM_SANITIZE MATCHES "undefined")
 endif()
 if(LM_SANITIZE MATCHES "thread")
   list(APPEND LM_SANITIZER_RUNTIMES libtsan.so)
-  list(APPEND LM_SANITIZER_ENVIRONMENT TSAN_OPTIONS=halt_on_error=0:second_deadlock_stack=1)
+  list(APPEND LM_SANITIZER_ENVIRONMENT TSAN_OPTIONS=second_deadlock_stack=1:suppressions=${CMAKE_CURRENT_SOURCE_DIR}/tsan.suppressions)
 endif()
