@@ -10,11 +10,13 @@
 //   g++ -O2 -std=c++20 -ILLAMA/include -ILLAMA/ggml/include tests/parity/llama_cpp_greedy.cc -o
 //   greedy LIBLLAMA LIBGGML LIBGGML_BASE
 // LLAMA_CPP_BACKEND names the CPU library to load, where ggml was built with loadable ones.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "llama.h"
