@@ -60,7 +60,9 @@ struct QuantizedProduct {
   const uint8_t* codes;
   int64_t codes_step;
   bool packed;
-  bool prefetch;              // the codes come from memory, not from a cache
+  // What will be read next, or null: for each block of the product, prefetch_bytes of it.
+  const uint8_t* prefetch;
+  int prefetch_bytes;
   const float* scales;        // [block][panel][format.unpacked_scales][16 rows]
   const ActivationRecord* x;  // [block][tokens]
   int tokens;                 // 1 to the tile of the format

@@ -7,6 +7,7 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/matmul_tiles.h"
+#include "engine/backend/cpu/prefetch.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -27,9 +28,9 @@ absl::Status CpuBackend::MatMulQuantized(const PanelMatrix& w, Tensor x, Tensor 
   const PanelFormat& format = w.format();
   int64_t num_blocks = w.cols() / kActivationBlock;
   // Eight-bit codes are bytes in memory already. Few tokens take the others as they are: unpacking
-  // them twice costs less than a trip to the cache.
+  // them four times costs less than a trip to the cache.
   bool bytes = format.low_bits == 8;
-  bool packed = !bytes && x.rows <= 2 * kernels_.packed_tokens;
+  bool packed = !bytes && x.rows <= 4 * kernels_.packed_tokens;
   bool unpack = !bytes && !packed;
   Tiles tiles(x.rows, packed               ? kernels_.packed_tokens
                       : format.half_scales ? kernels_.half_scale_tokens
@@ -79,8 +80,26 @@ absl::Status CpuBackend::MatMulQuantized(const PanelMatrix& w, Tensor x, Tensor 
     }
   };
 
-  // `panels` panels times all tokens.
-  auto multiply = [&](int64_t first_panel, const Parts& parts) {
+  // With several tiles a pair's codes are asked for while the pair before is multiplied, so many
+  // bytes for each block of each tile.
+  constexpr int64_t kLine = 64;
+  const int64_t code_bytes = w.pair_code_bytes();
+  const int64_t spread_bytes =
+      (code_bytes / (tiles.count * num_blocks) + kLine - 1) / kLine * kLine;
+  auto prefetch = [&](int64_t first_panel, int64_t next_panel, int64_t tile, int64_t block) {
+    if (tiles.count == 1) {
+      return unpack ? nullptr
+                    : w.codes(first_panel) + block * format.code_step + kPrefetchDistance;
+    }
+    const int64_t at = (tile * num_blocks + block) * spread_bytes;
+    return next_panel < 0 || at >= code_bytes ? nullptr : w.codes(next_panel) + at;
+  };
+  const int prefetch_bytes =
+      static_cast<int>(tiles.count == 1 ? panels * format.code_bytes : spread_bytes);
+
+  // `panels` panels times all tokens. next_panel begins the pair whose turn comes next, or is -1.
+  auto multiply = [&](int64_t first_panel, int64_t next_panel, const Parts& parts) {
+    if (next_panel >= 0) Prefetch(w.scales(next_panel), static_cast<int>(w.pair_scale_bytes()));
     for (int64_t tile = 0; tile < tiles.count; ++tile) {
       int tokens = tiles.size(tile);
       std::memset(parts.sums, 0, tokens * width * sizeof(float));
@@ -97,7 +116,8 @@ absl::Status CpuBackend::MatMulQuantized(const PanelMatrix& w, Tensor x, Tensor 
              .codes = unpack ? parts.codes : w.codes(first_panel) + begin * format.code_step,
              .codes_step = unpack ? panels * kUnpackedBlockBytes : format.code_step,
              .packed = packed,
-             .prefetch = !unpack && tile == 0,
+             .prefetch = prefetch(first_panel, next_panel, tile, begin),
+             .prefetch_bytes = prefetch_bytes,
              .scales = parts.scales,
              .x = records + tiles.begin(tile) * num_blocks + begin * tokens,
              .tokens = tokens,
@@ -116,9 +136,19 @@ absl::Status CpuBackend::MatMulQuantized(const PanelMatrix& w, Tensor x, Tensor 
   auto item = [&](int64_t i, int worker) {
     ScratchLayout layout(scratch + worker * measure.used());
     Parts parts = lay_out(&layout);
-    int64_t end = std::min((i + 1) * pairs_an_item, w.num_pairs()) * kPanelsAPair;
-    for (int64_t first = i * pairs_an_item * kPanelsAPair; first < end; first += panels) {
-      if (first * kPanelRows < w.rows()) multiply(first, parts);
+    const int64_t first_pair = i * pairs_an_item;
+    const int64_t end_pair = std::min(first_pair + pairs_an_item, w.num_pairs());
+    // Most likely the other threads take the items up to there.
+    const int64_t next_item = first_pair + pairs_an_item * pool_.num_threads();
+    for (int64_t pair = first_pair; pair < end_pair; ++pair) {
+      const int64_t next_pair = pair + 1 < end_pair ? pair + 1 : next_item;
+      for (int64_t p = 0; p < kPanelsAPair; p += panels) {
+        const int64_t panel = pair * kPanelsAPair + p;
+        const bool last = p + panels == kPanelsAPair && next_pair < w.num_pairs();
+        if (panel * kPanelRows < w.rows()) {
+          multiply(panel, last ? next_pair * kPanelsAPair : -1, parts);
+        }
+      }
     }
   };
   int64_t items = (w.num_pairs() + pairs_an_item - 1) / pairs_an_item;

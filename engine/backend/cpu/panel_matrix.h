@@ -35,6 +35,8 @@ class PanelMatrix : public WeightMatrix {
   const PanelFormat& format() const { return *format_; }
   int64_t num_pairs() const { return (rows() + kPairRows - 1) / kPairRows; }
   int64_t pair_bytes() const { return pair_code_bytes_ + pair_scale_bytes_; }
+  int64_t pair_code_bytes() const { return pair_code_bytes_; }
+  int64_t pair_scale_bytes() const { return pair_scale_bytes_; }
   // Where panel i's first block and group are.
   const uint8_t* codes(int64_t i) const {
     return static_cast<const uint8_t*>(buffer_.data()) + i / kPanelsAPair * pair_code_bytes_ +

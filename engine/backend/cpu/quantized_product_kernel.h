@@ -46,11 +46,15 @@ void MultiplyQuantizedTile(const QuantizedProduct& args) {
   const uint8_t* codes = args.codes;
   const float* scales = args.scales;
   const ActivationRecord* x = args.x;
+  const uint8_t* next = args.prefetch;
   for (int64_t b = 0; b < args.num_blocks; ++b) {
     auto scale = [&](int p, int i) {
       return F32x16::Load(scales + (p * kScales + i) * kPanelRows);
     };
-    if (args.prefetch) PrefetchAhead(codes, kPanels * Codes::kBlockBytes);
+    if (next != nullptr) {
+      Prefetch(next, args.prefetch_bytes);
+      next += args.prefetch_bytes;
+    }
     I32x16 sums[kTokens][kPanels];
     if constexpr (kHalfScales) {
       // Scaled sums stay below 2^24, so adding them as floats is exact too.
