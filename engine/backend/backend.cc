@@ -24,4 +24,32 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> Backend::LoadMatrix(DType dtype, i
   });
 }
 
+absl::Status Backend::Project(const WeightMatrix& w, const ProductInput& input, Tensor bias,
+                              ProductResult result, Tensor out) {
+  RETURN_IF_ERROR(CheckProject(w, input, bias, out));
+  Tensor x = input.x;
+  if (input.kind != ProductInput::Kind::kPlain) {
+    ASSIGN_OR_RETURN(x, Intermediate(input.rows(), input.cols(), &input_));
+  }
+  if (input.kind == ProductInput::Kind::kNormed) {
+    RETURN_IF_ERROR(RmsNorm(input.x, input.norm, input.eps, x));
+  } else if (input.kind == ProductInput::Kind::kGated) {
+    RETURN_IF_ERROR(SwiGlu(input.x.Cols(0, x.cols), input.x.Cols(x.cols, x.cols), x));
+  }
+  if (result == ProductResult::kReplaces) return MatMul(w, x, bias, out);
+  ASSIGN_OR_RETURN(const Tensor product, Intermediate(out.rows, out.cols, &result_));
+  RETURN_IF_ERROR(MatMul(w, x, bias, product));
+  return Add(out, product);
+}
+
+// A matrix in the buffer, which grows where it must.
+absl::StatusOr<Tensor> Backend::Intermediate(int64_t rows, int64_t cols, Buffer* buffer) {
+  const size_t bytes = rows * cols * sizeof(float);
+  if (bytes > buffer->bytes()) {
+    *buffer = Buffer();
+    ASSIGN_OR_RETURN(*buffer, Allocate(bytes));
+  }
+  return Tensor(buffer->data(), DType::kF32, rows, cols);
+}
+
 }  // namespace lm

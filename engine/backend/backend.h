@@ -111,6 +111,34 @@ struct SequenceSpan {
   absl::Span<const int32_t> blocks;
 };
 
+// The input of a product, made row by row as the product comes to need it.
+struct ProductInput {
+  enum class Kind {
+    kPlain,   // x
+    kNormed,  // RmsNorm(x, norm, eps)
+    kGated,   // SwiGlu of x's left and right half
+  };
+
+  static ProductInput Plain(Tensor x) { return {.kind = Kind::kPlain, .x = x}; }
+  static ProductInput Normed(Tensor x, Tensor norm, float eps) {
+    return {.kind = Kind::kNormed, .x = x, .norm = norm, .eps = eps};
+  }
+  static ProductInput Gated(Tensor gate_up) { return {.kind = Kind::kGated, .x = gate_up}; }
+
+  int64_t rows() const { return x.rows; }
+  int64_t cols() const { return kind == Kind::kGated ? x.cols / 2 : x.cols; }
+  Kind kind = Kind::kPlain;
+  Tensor x = {};
+  Tensor norm = {};
+  float eps = 0;
+};
+
+// What a product does with its result.
+enum class ProductResult {
+  kReplaces,  // out = result
+  kIsAdded,   // out += result
+};
+
 // How rotary position embedding pairs a head's values: value i of a pair with its partner.
 enum class RopePairing {
   kAdjacent,  // (2i, 2i + 1): the llama family
@@ -173,6 +201,11 @@ class Backend {
   // The bias is added last: out = acc + bias.
   virtual absl::Status MatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out) = 0;
 
+  // MatMul of what the input stands for, to `out` or added to it: in one pass over the activations
+  // where the backend can, with the bits of the ops one after the other. Here they are that.
+  virtual absl::Status Project(const WeightMatrix& w, const ProductInput& input, Tensor bias,
+                               ProductResult result, Tensor out);
+
   // Rotates the first rope_dim = rope.cols values of each head of q (T, heads * head_dim) and
   // k (T, kv_heads * head_dim), in place, then stores k and v (T, kv_heads * head_dim) in the
   // cache: row t at block slots[t] / kKvBlockTokens, token slots[t] % kKvBlockTokens. rope (T,
@@ -209,6 +242,11 @@ class Backend {
 
   // Sets a block to zero, before another owner may see it.
   virtual absl::Status ZeroKvBlock(const KvLayer& layer, int32_t block) = 0;
+
+ private:
+  absl::StatusOr<Tensor> Intermediate(int64_t rows, int64_t cols, Buffer* buffer);
+
+  Buffer input_, result_;  // of Project, between its ops
 };
 
 }  // namespace lm

@@ -76,6 +76,17 @@ absl::Status CheckMatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor ou
   return CheckF32("MatMul", "out", out, x.rows, w.rows());
 }
 
+absl::Status CheckProject(const WeightMatrix& w, const ProductInput& input, Tensor bias,
+                          Tensor out) {
+  const int64_t cols = w.cols() * (input.kind == ProductInput::Kind::kGated ? 2 : 1);
+  RETURN_IF_ERROR(CheckF32("Project", "the input", input.x, -1, cols));
+  if (input.kind == ProductInput::Kind::kNormed) {
+    RETURN_IF_ERROR(CheckF32("Project", "norm", input.norm, 1, cols));
+  }
+  if (!bias.empty()) RETURN_IF_ERROR(CheckF32("Project", "bias", bias, 1, w.rows()));
+  return CheckF32("Project", "out", out, input.rows(), w.rows());
+}
+
 absl::Status CheckRopeAndStoreKv(Tensor q, Tensor k, Tensor v, Tensor rope,
                                  absl::Span<const int64_t> slots, const KvLayer& layer) {
   constexpr absl::string_view kOp = "RopeAndStoreKv";

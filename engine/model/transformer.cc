@@ -88,9 +88,9 @@ absl::Status Transformer::RunLayers(const Batch& batch, absl::Span<const int32_t
       RETURN_IF_ERROR(KeepRows(kept, &act.attention, stage));
       rows = kept.size();
     }
-    RETURN_IF_ERROR(
-        layer.attention_output.Apply(backend, act.attention.Rows(0, rows), act.h.Rows(0, rows)));
-    RETURN_IF_ERROR(backend->Add(act.x.Rows(0, rows), act.h.Rows(0, rows)));
+    RETURN_IF_ERROR(layer.attention_output.Apply(backend,
+                                                 ProductInput::Plain(act.attention.Rows(0, rows)),
+                                                 ProductResult::kIsAdded, act.x.Rows(0, rows)));
     // x += W_down swiglu(W_gate_up norm(x))
     RETURN_IF_ERROR(FeedForward(layer, rows, stage));
   }
@@ -111,10 +111,10 @@ absl::Status Transformer::Attend(const LayerWeights& weights, const KvLayer& kv,
   Backend* backend = stage->backend.get();
   const int64_t tokens = batch.tokens.size();
   Tensor x = stage->act.x.Rows(0, tokens);
-  Tensor h = stage->act.h.Rows(0, tokens);
   Tensor qkv = stage->act.qkv.Rows(0, tokens);
-  RETURN_IF_ERROR(backend->RmsNorm(x, weights.attention_norm.tensor, config_.rms_eps, h));
-  RETURN_IF_ERROR(weights.qkv.Apply(backend, h, qkv));
+  RETURN_IF_ERROR(weights.qkv.Apply(
+      backend, ProductInput::Normed(x, weights.attention_norm.tensor, config_.rms_eps),
+      ProductResult::kReplaces, qkv));
   Tensor q = qkv.Cols(0, config_.q_cols());
   Tensor k = qkv.Cols(config_.q_cols(), config_.kv_cols());
   Tensor v = qkv.Cols(config_.q_cols() + config_.kv_cols(), config_.kv_cols());
@@ -127,15 +127,11 @@ absl::Status Transformer::Attend(const LayerWeights& weights, const KvLayer& kv,
 absl::Status Transformer::FeedForward(const LayerWeights& weights, int64_t rows, Stage* stage) {
   Backend* backend = stage->backend.get();
   Tensor x = stage->act.x.Rows(0, rows);
-  Tensor h = stage->act.h.Rows(0, rows);
   Tensor gate_up = stage->act.gate_up.Rows(0, rows);
-  Tensor ffn = stage->act.ffn.Rows(0, rows);
-  RETURN_IF_ERROR(backend->RmsNorm(x, weights.ffn_norm.tensor, config_.rms_eps, h));
-  RETURN_IF_ERROR(weights.gate_up.Apply(backend, h, gate_up));
-  RETURN_IF_ERROR(
-      backend->SwiGlu(gate_up.Cols(0, config_.ffn), gate_up.Cols(config_.ffn, config_.ffn), ffn));
-  RETURN_IF_ERROR(weights.down.Apply(backend, ffn, h));
-  return backend->Add(x, h);
+  RETURN_IF_ERROR(weights.gate_up.Apply(
+      backend, ProductInput::Normed(x, weights.ffn_norm.tensor, config_.rms_eps),
+      ProductResult::kReplaces, gate_up));
+  return weights.down.Apply(backend, ProductInput::Gated(gate_up), ProductResult::kIsAdded, x);
 }
 
 // hidden = norm(x), logits = W_head norm(x), on the last stage. The first rows of x are those of
@@ -145,7 +141,7 @@ absl::Status Transformer::Head(const Batch& batch, absl::Span<const int32_t> kep
   Backend* backend = stages_.back().backend.get();
   const Activations& act = stages_.back().act;
   const int64_t rows = kept.size();
-  Tensor h = act.h.Rows(0, rows);
+  Tensor h = act.hidden.Rows(0, rows);
   RETURN_IF_ERROR(
       backend->RmsNorm(act.x.Rows(0, rows), weights_.output_norm.tensor, config_.rms_eps, h));
   if (!batch.hidden_rows.empty()) {
@@ -220,13 +216,12 @@ absl::Status Transformer::Reserve(int64_t tokens, Stage* stage) {
   const int64_t rows = std::max(tokens, 2 * act.capacity);
   const std::pair<Tensor*, int64_t> wants[] = {
       {&act.x, config_.hidden},
-      {&act.h, config_.hidden},
       {&act.qkv, config_.q_cols() + 2 * config_.kv_cols()},
       {&act.attention, config_.q_cols()},
       {&act.gate_up, 2 * config_.ffn},
-      {&act.ffn, config_.ffn},
       {&act.rope, config_.rope_dim},
       {&act.gathered, std::max(config_.hidden, config_.q_cols())},
+      {&act.hidden, config_.hidden},
   };
   constexpr int64_t kAlignment = 64;
   int64_t bytes = 0;

@@ -52,13 +52,12 @@ class Transformer final : public LanguageModel {
     Buffer buffer;
     int64_t capacity = 0;  // rows
     Tensor x;              // (T, hidden)             the residual stream
-    Tensor h;              // (T, hidden)             normed input of a sub-layer, then its output
     Tensor qkv;            // (T, q_cols + 2 kv_cols)
     Tensor attention;      // (T, q_cols)
     Tensor gate_up;        // (T, 2 ffn)
-    Tensor ffn;            // (T, ffn)
     Tensor rope;           // (T, rope_dim)           cos and sin of each token's position
     Tensor gathered;       // (T, max(hidden, q_cols)) rows whose results are wanted
+    Tensor hidden;         // (T, hidden)             the output norm of these
   };
 
   struct Stage {

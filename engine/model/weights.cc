@@ -11,10 +11,11 @@
 
 namespace lm {
 
-absl::Status Projection::Apply(Backend* backend, Tensor x, Tensor out) const {
+absl::Status Projection::Apply(Backend* backend, const ProductInput& x, ProductResult result,
+                               Tensor out) const {
   for (const Part& part : parts_) {
-    RETURN_IF_ERROR(backend->MatMul(*part.matrix, x, part.bias.tensor,
-                                    out.Cols(part.first_col, part.matrix->rows())));
+    RETURN_IF_ERROR(backend->Project(*part.matrix, x, part.bias.tensor, result,
+                                     out.Cols(part.first_col, part.matrix->rows())));
   }
   return absl::OkStatus();
 }

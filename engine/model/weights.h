@@ -25,8 +25,9 @@ struct DeviceVector {
 // Neighbours of one type are stacked into one matrix, so that they are one product.
 class Projection {
  public:
-  // out (T, rows of all parts) = [x W_0^T + b_0, x W_1^T + b_1, ...]
-  absl::Status Apply(Backend* backend, Tensor x, Tensor out) const;
+  // out (T, rows of all parts) = [x W_0^T + b_0, x W_1^T + b_1, ...], or that is added to it.
+  absl::Status Apply(Backend* backend, const ProductInput& x, ProductResult result,
+                     Tensor out) const;
 
   int64_t bytes() const;
 

@@ -8,12 +8,6 @@
 #include "engine/base/status_macros.h"
 
 namespace lm {
-namespace {
-
-// Values below which a loop over rows is done by the time another thread has woken.
-constexpr int64_t kValuesWorthSharing = 32 * 1024;
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(Isa isa, int threads) {
   return std::make_unique<CpuBackend>(isa, threads > 0 ? threads : AvailableCpus());
@@ -40,8 +34,7 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> CpuBackend::LoadMatrix(DType dtype
 void CpuBackend::ForRows(int64_t rows, int64_t cols,
                          absl::FunctionRef<void(int64_t, int64_t)> body) {
   if (rows * cols < kValuesWorthSharing) return body(0, rows);
-  // A few pieces a thread, so that a thread that is held up does not hold up the others.
-  int64_t pieces = std::min<int64_t>(rows, 4 * pool_.num_threads());
+  int64_t pieces = std::min<int64_t>(rows, kPiecesAThread * pool_.num_threads());
   pool_.ParallelFor(pieces, [&](int64_t i) { body(rows * i / pieces, rows * (i + 1) / pieces); });
 }
 

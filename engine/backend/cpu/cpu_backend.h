@@ -35,6 +35,8 @@ class CpuBackend : public Backend {
   absl::Status Embed(const WeightMatrix& w, absl::Span<const int32_t> ids, Tensor out) override;
   absl::Status RmsNorm(Tensor x, Tensor weight, float eps, Tensor out) override;
   absl::Status MatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out) override;
+  absl::Status Project(const WeightMatrix& w, const ProductInput& input, Tensor bias,
+                       ProductResult result, Tensor out) override;
   absl::Status RopeAndStoreKv(Tensor q, Tensor k, Tensor v, Tensor rope, RopePairing pairing,
                               absl::Span<const int64_t> slots, const KvLayer& layer) override;
   absl::Status Attention(Tensor q, absl::Span<const SequenceSpan> sequences, const KvLayer& layer,
@@ -46,14 +48,33 @@ class CpuBackend : public Backend {
   absl::Status ZeroKvBlock(const KvLayer& layer, int32_t block) override;
 
  private:
-  absl::Status MatMulQuantized(const PanelMatrix& w, Tensor x, Tensor bias, Tensor out);
-  absl::Status MatMulFloat(const PanelMatrix& w, Tensor x, Tensor bias, Tensor out);
-  absl::Status MatMulFewTokens(const PanelMatrix& w, Tensor x, Tensor bias, Tensor out);
-  // REQUIRES: x.rows is a multiple of OneDnnProduct::kTokens, and oneDNN can be used for all chunks
-  // of w.cols().
-  absl::Status MatMulManyTokens(const PanelMatrix& w, Tensor x, Tensor bias, Tensor out);
+  // A product, with what is around it.
+  struct ProductArguments {
+    const PanelMatrix& w;
+    ProductInput input;
+    Tensor bias;
+    ProductResult result;
+    Tensor out;
+
+    ProductArguments Rows(int64_t begin, int64_t count) const;
+  };
+  absl::Status MultiplyQuantized(const ProductArguments& args);
+  absl::Status MultiplyFloat(const ProductArguments& args);
+  absl::Status MultiplyFewTokens(const ProductArguments& args);
+  // REQUIRES: the rows are a multiple of OneDnnProduct::kTokens, and oneDNN can be used for all
+  // chunks of w.cols().
+  absl::Status MultiplyManyTokens(const ProductArguments& args);
+  // Calls body(t, values) for every row of a product's input, on the pool where there is enough to
+  // share.
+  absl::Status ForInputRows(const ProductInput& input,
+                            absl::FunctionRef<void(int64_t, const float*)> body);
   // nullptr where oneDNN cannot be used for chunks of k.
   OneDnnProduct* FindOneDnnProduct(int64_t k);
+
+  // Values below which a loop over rows is done by the time another thread has woken.
+  static constexpr int64_t kValuesWorthSharing = 32 * 1024;
+  // So that a thread that is held up does not hold up the others.
+  static constexpr int64_t kPiecesAThread = 4;
 
   // Calls body(begin, end) over the rows of a (rows, cols) operation: on the pool where there is
   // enough to share.
@@ -65,6 +86,7 @@ class CpuBackend : public Backend {
 
   const CpuKernels& kernels_;
   ThreadPool pool_;
+  Scratch rows_;     // a row of a product's input for each worker
   Scratch inputs_;   // activations as a product wants them
   Scratch workers_;  // what each worker needs
   // By the length of a chunk; the outcome of each trial.

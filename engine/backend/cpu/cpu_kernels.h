@@ -51,7 +51,7 @@ struct FloatProduct {
   bool prefetch = false;  // w comes from memory, in one run
 };
 
-// acc[t][i] += the products of `num_blocks` blocks of 32, as backend.h specifies them.
+// The products of `num_blocks` blocks of 32 as backend.h specifies them, accumulated in acc[t][i].
 struct QuantizedProduct {
   const PanelFormat* format;
   // Blocks codes_step bytes apart, each of CpuKernels::panels panels: as bytes [8][16 rows][4
@@ -67,7 +67,9 @@ struct QuantizedProduct {
   const ActivationRecord* x;  // [block][tokens]
   int tokens;                 // 1 to the tile of the format
   int64_t num_blocks;
-  float* acc;  // [tokens][panels][16]
+  float* acc;  // [tokens][panels][16], rows acc_stride floats apart
+  int64_t acc_stride;
+  Accumulate accumulate;
 };
 
 // How many tokens and panels of 16 output columns a float product takes at a time.

@@ -1,3 +1,7 @@
+// Products: what is common to those of block weights (matmul_quantized.cc) and of floats
+// (matmul_float.cc).
+#include <algorithm>
+
 #include "engine/backend/check_arguments.h"
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/base/status_macros.h"
@@ -6,10 +10,58 @@ namespace lm {
 
 absl::Status CpuBackend::MatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out) {
   RETURN_IF_ERROR(CheckMatMul(w, x, bias, out));
-  if (x.rows == 0) return absl::OkStatus();
-  const auto& matrix = static_cast<const PanelMatrix&>(w);
-  if (Traits(w.dtype()).quantised) return MatMulQuantized(matrix, x, bias, out);
-  return MatMulFloat(matrix, x, bias, out);
+  return Project(w, ProductInput::Plain(x), bias, ProductResult::kReplaces, out);
+}
+
+absl::Status CpuBackend::Project(const WeightMatrix& w, const ProductInput& input, Tensor bias,
+                                 ProductResult result, Tensor out) {
+  RETURN_IF_ERROR(CheckProject(w, input, bias, out));
+  if (input.rows() == 0) return absl::OkStatus();
+  const ProductArguments args = {static_cast<const PanelMatrix&>(w), input, bias, result, out};
+  return Traits(w.dtype()).quantised ? MultiplyQuantized(args) : MultiplyFloat(args);
+}
+
+CpuBackend::ProductArguments CpuBackend::ProductArguments::Rows(int64_t begin,
+                                                                int64_t count) const {
+  ProductArguments part = {w, input, bias, result, out.Rows(begin, count)};
+  part.input.x = input.x.Rows(begin, count);
+  return part;
+}
+
+absl::Status CpuBackend::ForInputRows(const ProductInput& input,
+                                      absl::FunctionRef<void(int64_t, const float*)> body) {
+  const int64_t rows = input.rows(), cols = input.cols();
+  char* memory = nullptr;
+  if (input.kind != ProductInput::Kind::kPlain) {
+    ASSIGN_OR_RETURN(memory, rows_.Get(pool_.num_threads() * cols * sizeof(float)));
+  }
+  auto run = [&](int64_t begin, int64_t end, int worker) {
+    float* made = reinterpret_cast<float*>(memory) + worker * cols;
+    for (int64_t t = begin; t < end; ++t) {
+      const float* x = input.x.row<float>(t);
+      switch (input.kind) {
+        case ProductInput::Kind::kPlain:
+          body(t, x);
+          continue;
+        case ProductInput::Kind::kNormed:
+          kernels_.rms_norm(x, input.norm.row<float>(0), cols, input.eps, made);
+          break;
+        case ProductInput::Kind::kGated:
+          kernels_.swiglu(x, x + cols, cols, made);
+          break;
+      }
+      body(t, made);
+    }
+  };
+  if (rows * input.x.cols < kValuesWorthSharing) {
+    run(0, rows, 0);
+    return absl::OkStatus();
+  }
+  const int64_t pieces = std::min<int64_t>(rows, kPiecesAThread * pool_.num_threads());
+  ForItems(pieces, [&](int64_t i, int worker) {
+    run(rows * i / pieces, rows * (i + 1) / pieces, worker);
+  });
+  return absl::OkStatus();
 }
 
 }  // namespace lm

@@ -1,4 +1,4 @@
-// out = x W^T + bias for float weights. K goes by in chunks of kFloatChunk, as backend.h has it;
+// Products with float weights. K goes by in chunks of kFloatChunk, as backend.h has it;
 // for each, all tiles of tokens, so that a chunk's weights stay in the nearest caches and 16-bit
 // ones are converted once.
 //
@@ -22,21 +22,22 @@ OneDnnProduct* CpuBackend::FindOneDnnProduct(int64_t k) {
   return entry->second.get();
 }
 
-absl::Status CpuBackend::MatMulFloat(const PanelMatrix& w, Tensor x, Tensor bias, Tensor out) {
-  int64_t many = x.rows / OneDnnProduct::kTokens * OneDnnProduct::kTokens;
+absl::Status CpuBackend::MultiplyFloat(const ProductArguments& args) {
+  const PanelMatrix& w = args.w;
+  const int64_t rows = args.out.rows;
+  int64_t many = rows / OneDnnProduct::kTokens * OneDnnProduct::kTokens;
   // Chunks of K: all whole but the last.
   int64_t tail = w.cols() % kFloatChunk;
   bool usable = many > 0 && (w.cols() < kFloatChunk || FindOneDnnProduct(kFloatChunk) != nullptr) &&
                 (tail == 0 || FindOneDnnProduct(tail) != nullptr);
   if (!usable) many = 0;
-  if (many > 0) {
-    RETURN_IF_ERROR(MatMulManyTokens(w, x.Rows(0, many), bias, out.Rows(0, many)));
-  }
-  if (many == x.rows) return absl::OkStatus();
-  return MatMulFewTokens(w, x.Rows(many, x.rows - many), bias, out.Rows(many, x.rows - many));
+  if (many > 0) RETURN_IF_ERROR(MultiplyManyTokens(args.Rows(0, many)));
+  return many < rows ? MultiplyFewTokens(args.Rows(many, rows - many)) : absl::OkStatus();
 }
 
-absl::Status CpuBackend::MatMulManyTokens(const PanelMatrix& w, Tensor x, Tensor bias, Tensor out) {
+absl::Status CpuBackend::MultiplyManyTokens(const ProductArguments& args) {
+  const PanelMatrix& w = args.w;
+  const int64_t rows = args.out.rows;
   constexpr int64_t kXStride = OneDnnProduct::kXStride;
   int64_t num_chunks = (w.cols() + kFloatChunk - 1) / kFloatChunk;
   auto chunk_size = [&](int64_t chunk) {
@@ -48,16 +49,14 @@ absl::Status CpuBackend::MatMulManyTokens(const PanelMatrix& w, Tensor x, Tensor
   }
 
   // Activations, as [chunk][token][kXStride].
-  ASSIGN_OR_RETURN(char* memory, inputs_.Get(num_chunks * x.rows * kXStride * sizeof(float)));
+  ASSIGN_OR_RETURN(char* memory, inputs_.Get(num_chunks * rows * kXStride * sizeof(float)));
   float* packed = reinterpret_cast<float*>(memory);
-  ForRows(x.rows, w.cols(), [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) {
-      for (int64_t chunk = 0; chunk < num_chunks; ++chunk) {
-        std::memcpy(packed + (chunk * x.rows + t) * kXStride, x.row<float>(t) + chunk * kFloatChunk,
-                    chunk_size(chunk) * sizeof(float));
-      }
+  RETURN_IF_ERROR(ForInputRows(args.input, [&](int64_t t, const float* values) {
+    for (int64_t chunk = 0; chunk < num_chunks; ++chunk) {
+      std::memcpy(packed + (chunk * rows + t) * kXStride, values + chunk * kFloatChunk,
+                  chunk_size(chunk) * sizeof(float));
     }
-  });
+  }));
 
   struct Parts {
     float* weights;  // a chunk of a strip, where it is not F32 in memory
@@ -66,7 +65,7 @@ absl::Status CpuBackend::MatMulManyTokens(const PanelMatrix& w, Tensor x, Tensor
   bool convert = w.dtype() != DType::kF32;
   auto lay_out = [&](ScratchLayout* layout) {
     return Parts{layout->Take<float>(convert ? kFloatChunk * kStripRows : 0),
-                 layout->Take<float>(x.rows * kStripRows)};
+                 layout->Take<float>(rows * kStripRows)};
   };
   ScratchLayout measure;
   lay_out(&measure);
@@ -82,37 +81,36 @@ absl::Status CpuBackend::MatMulManyTokens(const PanelMatrix& w, Tensor x, Tensor
         kernels_.to_float(w.dtype(), from, chunk_size(chunk) * kStripRows, parts.weights);
         weights = parts.weights;
       }
-      for (int64_t t = 0; t < x.rows; t += OneDnnProduct::kTokens) {
-        if (!products[chunk]->Multiply(worker, chunk > 0, packed + (chunk * x.rows + t) * kXStride,
+      for (int64_t t = 0; t < rows; t += OneDnnProduct::kTokens) {
+        if (!products[chunk]->Multiply(worker, chunk > 0, packed + (chunk * rows + t) * kXStride,
                                        weights, parts.sums + t * kStripRows)) {
           failed.store(true, std::memory_order_relaxed);
         }
       }
     }
-    StoreTile(parts.sums, kStripRows, strip * kStripRows, 0, x.rows, bias, out);
+    StoreTile(parts.sums, kStripRows, strip * kStripRows, 0, rows, args.bias, args.result,
+              args.out);
   });
   if (failed.load()) return absl::InternalError("MatMul: oneDNN failed");
   return absl::OkStatus();
 }
 
-absl::Status CpuBackend::MatMulFewTokens(const PanelMatrix& w, Tensor x, Tensor bias, Tensor out) {
-  FloatTile choice = kernels_.ChooseFloatTile(x.rows, kStripRows / kPanelRows);
-  Tiles tiles(x.rows, choice.tokens);
+absl::Status CpuBackend::MultiplyFewTokens(const ProductArguments& args) {
+  const PanelMatrix& w = args.w;
+  const int64_t rows = args.out.rows;
+  FloatTile choice = kernels_.ChooseFloatTile(rows, kStripRows / kPanelRows);
+  Tiles tiles(rows, choice.tokens);
   int64_t k = w.cols();
 
   // Activations, as [tile][k][token of the tile].
-  ASSIGN_OR_RETURN(char* memory, inputs_.Get(x.rows * k * sizeof(float)));
+  ASSIGN_OR_RETURN(char* memory, inputs_.Get(rows * k * sizeof(float)));
   float* packed = reinterpret_cast<float*>(memory);
-  ForRows(tiles.count, k * x.rows / tiles.count, [&](int64_t begin, int64_t end) {
-    for (int64_t tile = begin; tile < end; ++tile) {
-      int size = tiles.size(tile);
-      float* to = packed + tiles.begin(tile) * k;
-      for (int t = 0; t < size; ++t) {
-        const float* from = x.row<float>(tiles.begin(tile) + t);
-        for (int64_t i = 0; i < k; ++i) to[i * size + t] = from[i];
-      }
-    }
-  });
+  RETURN_IF_ERROR(ForInputRows(args.input, [&](int64_t t, const float* values) {
+    const int64_t tile = tiles.of(t), first = tiles.begin(tile);
+    const int size = tiles.size(tile);
+    float* to = packed + first * k + (t - first);
+    for (int64_t i = 0; i < k; ++i) to[i * size] = values[i];
+  }));
 
   // With several tiles 16-bit weights are worth converting first; BF16 has kernels for few tokens.
   bool convert = w.dtype() != DType::kF32 &&
@@ -123,7 +121,7 @@ absl::Status CpuBackend::MatMulFewTokens(const PanelMatrix& w, Tensor x, Tensor 
   };
   auto lay_out = [&](ScratchLayout* layout) {
     return Parts{layout->Take<float>(convert ? kFloatChunk * kStripRows : 0),
-                 layout->Take<float>(x.rows * kStripRows)};
+                 layout->Take<float>(rows * kStripRows)};
   };
   ScratchLayout measure;
   lay_out(&measure);
@@ -162,9 +160,10 @@ absl::Status CpuBackend::MatMulFewTokens(const PanelMatrix& w, Tensor x, Tensor 
         }
       }
     }
-    StoreTile(parts.sums, kStripRows, strip * kStripRows, 0, x.rows, bias, out);
+    StoreTile(parts.sums, kStripRows, strip * kStripRows, 0, rows, args.bias, args.result,
+              args.out);
   };
-  if (static_cast<int64_t>(w.bytes()) * x.rows < kBytesWorthSharing) {
+  if (static_cast<int64_t>(w.bytes()) * rows < kBytesWorthSharing) {
     for (int64_t strip = 0; strip < w.num_strips(); ++strip) multiply_strip(strip, 0);
   } else {
     ForItems(w.num_strips(), multiply_strip);

@@ -1,9 +1,8 @@
-// out = x W^T + bias for block weights, over panels of 16 output columns.
+// Products with block weights, over panels of 16 output columns.
 //
 // A pair of panels is multiplied with all tokens, tile by tile: the pair's weights stay in the
 // nearest caches, the activations stream past.
 #include <algorithm>
-#include <cstring>
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/matmul_tiles.h"
@@ -24,30 +23,28 @@ constexpr int64_t kItemsAThread = 4;
 
 }  // namespace
 
-absl::Status CpuBackend::MatMulQuantized(const PanelMatrix& w, Tensor x, Tensor bias, Tensor out) {
+absl::Status CpuBackend::MultiplyQuantized(const ProductArguments& args) {
+  const PanelMatrix& w = args.w;
+  const Tensor out = args.out;
   const PanelFormat& format = w.format();
   int64_t num_blocks = w.cols() / kActivationBlock;
   // Eight-bit codes are bytes in memory already. Few tokens take the others as they are: unpacking
   // them four times costs less than a trip to the cache.
   bool bytes = format.low_bits == 8;
-  bool packed = !bytes && x.rows <= 4 * kernels_.packed_tokens;
+  bool packed = !bytes && out.rows <= 4 * kernels_.packed_tokens;
   bool unpack = !bytes && !packed;
-  Tiles tiles(x.rows, packed               ? kernels_.packed_tokens
+  Tiles tiles(out.rows, packed               ? kernels_.packed_tokens
                       : format.half_scales ? kernels_.half_scale_tokens
                                            : kernels_.quantized_tokens);
 
   // Activations, as [tile][block][token of the tile].
-  ASSIGN_OR_RETURN(char* memory, inputs_.Get(x.rows * num_blocks * sizeof(ActivationRecord)));
+  ASSIGN_OR_RETURN(char* memory, inputs_.Get(out.rows * num_blocks * sizeof(ActivationRecord)));
   auto* records = reinterpret_cast<ActivationRecord*>(memory);
-  ForRows(tiles.count, w.cols() * x.rows / tiles.count, [&](int64_t begin, int64_t end) {
-    for (int64_t tile = begin; tile < end; ++tile) {
-      for (int t = 0; t < tiles.size(tile); ++t) {
-        kernels_.quantize_activations(format, x.row<float>(tiles.begin(tile) + t), num_blocks,
-                                      records + tiles.begin(tile) * num_blocks + t,
-                                      tiles.size(tile));
-      }
-    }
-  });
+  RETURN_IF_ERROR(ForInputRows(args.input, [&](int64_t t, const float* values) {
+    const int64_t tile = tiles.of(t), first = tiles.begin(tile);
+    kernels_.quantize_activations(format, values, num_blocks,
+                                  records + first * num_blocks + (t - first), tiles.size(tile));
+  }));
 
   int64_t chunk = tiles.count > 1 ? num_blocks : unpack ? kBlocksToUnpack : kBlocksOfScales;
   chunk = std::min(chunk, num_blocks);
@@ -100,12 +97,16 @@ absl::Status CpuBackend::MatMulQuantized(const PanelMatrix& w, Tensor x, Tensor 
   // `panels` panels times all tokens. next_panel begins the pair whose turn comes next, or is -1.
   auto multiply = [&](int64_t first_panel, int64_t next_panel, const Parts& parts) {
     if (next_panel >= 0) Prefetch(w.scales(next_panel), static_cast<int>(w.pair_scale_bytes()));
+    // Results go straight to `out` where the kernel has no more to do about them.
+    const int64_t column = first_panel * kPanelRows;
+    const bool added = args.result == ProductResult::kIsAdded;
+    const bool direct = args.bias.empty() && column + width <= out.cols &&
+                        (!added || chunk == num_blocks);
     for (int64_t tile = 0; tile < tiles.count; ++tile) {
       int tokens = tiles.size(tile);
-      std::memset(parts.sums, 0, tokens * width * sizeof(float));
       // The results go to as many pages as there are tokens: have them at hand by then.
       for (int t = 0; t < tokens; ++t) {
-        const float* to = out.row<float>(tiles.begin(tile) + t) + first_panel * kPanelRows;
+        const float* to = out.row<float>(tiles.begin(tile) + t) + column;
         for (int i = 0; i < width; i += 16) __builtin_prefetch(to + i, 1);
       }
       for (int64_t begin = 0; begin < num_blocks; begin += chunk) {
@@ -122,9 +123,14 @@ absl::Status CpuBackend::MatMulQuantized(const PanelMatrix& w, Tensor x, Tensor 
              .x = records + tiles.begin(tile) * num_blocks + begin * tokens,
              .tokens = tokens,
              .num_blocks = count,
-             .acc = parts.sums});
+             .acc = direct ? out.row<float>(tiles.begin(tile)) + column : parts.sums,
+             .acc_stride = direct ? out.row_bytes / int64_t{sizeof(float)} : width,
+             .accumulate = begin > 0         ? Accumulate::kContinue
+                           : direct && added ? Accumulate::kAdd
+                                             : Accumulate::kReplace});
       }
-      StoreTile(parts.sums, width, first_panel * kPanelRows, tiles.begin(tile), tokens, bias, out);
+      if (direct) continue;
+      StoreTile(parts.sums, width, column, tiles.begin(tile), tokens, args.bias, args.result, out);
     }
   };
 
@@ -152,7 +158,7 @@ absl::Status CpuBackend::MatMulQuantized(const PanelMatrix& w, Tensor x, Tensor 
     }
   };
   int64_t items = (w.num_pairs() + pairs_an_item - 1) / pairs_an_item;
-  if (static_cast<int64_t>(w.bytes()) * x.rows < kBytesWorthSharing) {
+  if (static_cast<int64_t>(w.bytes()) * out.rows < kBytesWorthSharing) {
     for (int64_t i = 0; i < items; ++i) item(i, 0);
   } else {
     ForItems(items, item);

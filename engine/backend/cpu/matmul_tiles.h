@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "engine/backend/backend.h"
 #include "engine/tensor/tensor.h"
 
 namespace lm {
@@ -19,23 +20,29 @@ struct Tiles {
   Tiles(int64_t tokens, int64_t most) : tokens(tokens), count((tokens + most - 1) / most) {}
   int64_t begin(int64_t i) const { return tokens * i / count; }
   int size(int64_t i) const { return static_cast<int>(begin(i + 1) - begin(i)); }
+  // The tile of token t.
+  int64_t of(int64_t t) const { return ((t + 1) * count - 1) / tokens; }
   int64_t tokens;
   int64_t count;
 };
 
 // Adds the bias to the sums [tokens][width] of the columns from `first` on, and stores those that
-// exist.
+// exist, or adds them to what is there.
 inline void StoreTile(const float* sums, int64_t width, int64_t first, int64_t first_token,
-                      int64_t tokens, Tensor bias, Tensor out) {
+                      int64_t tokens, Tensor bias, ProductResult result, Tensor out) {
   int64_t count = std::min<int64_t>(width, out.cols - first);
+  const float* b = bias.empty() ? nullptr : bias.row<float>(0) + first;
   for (int64_t t = 0; t < tokens; ++t) {
     float* to = out.row<float>(first_token + t) + first;
     const float* from = sums + t * width;
-    if (bias.empty()) {
-      std::memcpy(to, from, count * sizeof(float));
-    } else {
-      const float* b = bias.row<float>(0) + first;
+    if (result == ProductResult::kIsAdded && b != nullptr) {
+      for (int64_t i = 0; i < count; ++i) to[i] += from[i] + b[i];
+    } else if (result == ProductResult::kIsAdded) {
+      for (int64_t i = 0; i < count; ++i) to[i] += from[i];
+    } else if (b != nullptr) {
       for (int64_t i = 0; i < count; ++i) to[i] = from[i] + b[i];
+    } else {
+      std::memcpy(to, from, count * sizeof(float));
     }
   }
 }

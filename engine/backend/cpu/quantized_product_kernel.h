@@ -1,6 +1,6 @@
-// acc[t][i] += sum over blocks of 32 of the integer products of a panel's codes and quantised
-// activations, scaled as backend.h specifies (MatMul): a tile of tokens times one or two panels of
-// 16 columns. Included by kernels_*.cc after a simd_*.h.
+// Sums over blocks of 32 of the integer products of a panel's codes and quantised activations,
+// scaled as backend.h specifies (MatMul): a tile of tokens times one or two panels of 16 columns.
+// Included by kernels_*.cc after a simd_*.h.
 //
 // The codes are unsigned (q_w + bias); a record's `start` takes the bias away. Per token, panel and
 // block: eight dot products of four, one conversion, one product of scales, one fma; one more fma
@@ -38,9 +38,13 @@ void MultiplyQuantizedTile(const QuantizedProduct& args) {
   constexpr int kScales = 1 + (kHalfScales ? 2 : 0) + kMinima;
   constexpr int kFirstMin = kScales - kMinima;
   F32x16 acc[kTokens][kPanels];
+  auto at_acc = [&](int t, int p) { return args.acc + t * args.acc_stride + p * kPanelRows; };
   for (int t = 0; t < kTokens; ++t) {
-    for (int p = 0; p < kPanels; ++p) {
-      acc[t][p] = F32x16::Load(args.acc + (t * kPanels + p) * kPanelRows);
+    for (int p = 0; p < kPanels; ++p) acc[t][p] = F32x16::Zero();
+  }
+  if (args.accumulate == Accumulate::kContinue) {
+    for (int t = 0; t < kTokens; ++t) {
+      for (int p = 0; p < kPanels; ++p) acc[t][p] = F32x16::Load(at_acc(t, p));
     }
   }
   const uint8_t* codes = args.codes;
@@ -92,10 +96,13 @@ void MultiplyQuantizedTile(const QuantizedProduct& args) {
     scales += kPanels * kScales * kPanelRows;
     x += kTokens;
   }
-  for (int t = 0; t < kTokens; ++t) {
-    for (int p = 0; p < kPanels; ++p) {
-      acc[t][p].Store(args.acc + (t * kPanels + p) * kPanelRows);
+  if (args.accumulate == Accumulate::kAdd) {
+    for (int t = 0; t < kTokens; ++t) {
+      for (int p = 0; p < kPanels; ++p) acc[t][p] = F32x16::Load(at_acc(t, p)) + acc[t][p];
     }
+  }
+  for (int t = 0; t < kTokens; ++t) {
+    for (int p = 0; p < kPanels; ++p) acc[t][p].Store(at_acc(t, p));
   }
 }
 

@@ -93,6 +93,53 @@ TEST_P(MatMulTest, ARowHasTheSameBitsInEveryBatchOnAnyThreads) {
   }
 }
 
+// Of every kind of input and result, in batches of every size, with and without bias.
+TEST_P(MatMulTest, ProjectHasTheBitsOfTheOpsItIsMadeOf) {
+  Random random(9);
+  for (DType dtype : WeightTypes()) {
+    for (int round = 0; round < 12; ++round) {
+      const int64_t block = std::max(Traits(dtype).block_size, 32);
+      const int64_t n = round % 2 == 0 ? 64 : random.Int(1, 70);
+      const int64_t k = block * random.Int(1, 2048 / block);
+      const int64_t t = round < 2 ? 1 : random.Int(1, round == 5 ? 300 : 40);
+      const auto kind = static_cast<ProductInput::Kind>(round % 3);
+      const bool adds = round % 4 >= 2, has_bias = round >= 8;
+      SCOPED_TRACE(absl::StrCat(Traits(dtype).name, " n=", n, " k=", k, " t=", t, " kind ",
+                                round % 3, adds ? " added" : "", has_bias ? " bias" : ""));
+      auto w = Load(backend(), dtype, n, k, RandomWeights(dtype, n, k, &random));
+      const bool gated = kind == ProductInput::Kind::kGated;
+      DeviceMatrix x(backend(), random.Normals(t, gated ? 2 * k : k), round);
+      DeviceMatrix norm(backend(), random.Normals(1, k)), bias(backend(), random.Normals(1, n));
+      const Tensor bias_or_none = has_bias ? bias.tensor() : Tensor();
+      const Matrix before = random.Normals(t, n);
+      DeviceMatrix wanted(backend(), before, round), got(backend(), before, round);
+
+      DeviceMatrix made(backend(), t, k), product(backend(), t, n);
+      constexpr float kEps = 1e-5f;
+      Tensor input = made.tensor();
+      if (kind == ProductInput::Kind::kPlain) input = x.tensor();
+      if (kind == ProductInput::Kind::kNormed) {
+        ASSERT_TRUE(backend()->RmsNorm(x.tensor(), norm.tensor(), kEps, input).ok());
+      } else if (gated) {
+        ASSERT_TRUE(
+            backend()->SwiGlu(x.tensor().Cols(0, k), x.tensor().Cols(k, k), input).ok());
+      }
+      if (adds) {
+        ASSERT_TRUE(backend()->MatMul(*w, input, bias_or_none, product.tensor()).ok());
+        ASSERT_TRUE(backend()->Add(wanted.tensor(), product.tensor()).ok());
+      } else {
+        ASSERT_TRUE(backend()->MatMul(*w, input, bias_or_none, wanted.tensor()).ok());
+      }
+
+      const absl::Status status = backend()->Project(
+          *w, {.kind = kind, .x = x.tensor(), .norm = norm.tensor(), .eps = kEps}, bias_or_none,
+          adds ? ProductResult::kIsAdded : ProductResult::kReplaces, got.tensor());
+      ASSERT_TRUE(status.ok()) << status;
+      ExpectSameBits(wanted.Download(), got.Download());
+    }
+  }
+}
+
 TEST_P(MatMulTest, PoisonStaysInItsRow) {
   Random random(6);
   for (DType dtype : {DType::kF16, DType::kQ8_0, DType::kQ4_1, DType::kQ2_K}) {
@@ -128,6 +175,12 @@ TEST_P(MatMulTest, RefusesWrongShapesByName) {
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("x must be F32 (any, 64)"));
   EXPECT_FALSE(backend()->MatMul(*w, x.tensor(), narrow.tensor(), out.tensor()).ok());
   EXPECT_FALSE(backend()->MatMul(*w, x.tensor(), {}, narrow.tensor()).ok());
+  auto project = [&](const ProductInput& input) {
+    return backend()->Project(*w, input, {}, ProductResult::kIsAdded, out.tensor()).ok();
+  };
+  EXPECT_TRUE(project(ProductInput::Plain(x.tensor())));
+  EXPECT_FALSE(project(ProductInput::Gated(x.tensor())));
+  EXPECT_FALSE(project(ProductInput::Normed(x.tensor(), narrow.tensor(), 1)));
   Buffer few = Buffer::AllocateHost(100).value();
   EXPECT_FALSE(backend()->LoadMatrix(DType::kQ8_0, 8, 64, CopyOf(few)).ok());
   EXPECT_FALSE(backend()->LoadMatrix(DType::kI8, 10, 10, CopyOf(few)).ok());
