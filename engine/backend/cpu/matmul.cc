@@ -58,9 +58,8 @@ absl::Status CpuBackend::ForInputRows(const ProductInput& input,
     return absl::OkStatus();
   }
   const int64_t pieces = std::min<int64_t>(rows, kPiecesAThread * pool_.num_threads());
-  ForItems(pieces, [&](int64_t i, int worker) {
-    run(rows * i / pieces, rows * (i + 1) / pieces, worker);
-  });
+  ForItems(pieces,
+           [&](int64_t i, int worker) { run(rows * i / pieces, rows * (i + 1) / pieces, worker); });
   return absl::OkStatus();
 }
 

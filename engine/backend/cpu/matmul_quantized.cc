@@ -34,8 +34,8 @@ absl::Status CpuBackend::MultiplyQuantized(const ProductArguments& args) {
   bool packed = !bytes && out.rows <= 4 * kernels_.packed_tokens;
   bool unpack = !bytes && !packed;
   Tiles tiles(out.rows, packed               ? kernels_.packed_tokens
-                      : format.half_scales ? kernels_.half_scale_tokens
-                                           : kernels_.quantized_tokens);
+                        : format.half_scales ? kernels_.half_scale_tokens
+                                             : kernels_.quantized_tokens);
 
   // Activations, as [tile][block][token of the tile].
   ASSIGN_OR_RETURN(char* memory, inputs_.Get(out.rows * num_blocks * sizeof(ActivationRecord)));
@@ -85,8 +85,7 @@ absl::Status CpuBackend::MultiplyQuantized(const ProductArguments& args) {
       (code_bytes / (tiles.count * num_blocks) + kLine - 1) / kLine * kLine;
   auto prefetch = [&](int64_t first_panel, int64_t next_panel, int64_t tile, int64_t block) {
     if (tiles.count == 1) {
-      return unpack ? nullptr
-                    : w.codes(first_panel) + block * format.code_step + kPrefetchDistance;
+      return unpack ? nullptr : w.codes(first_panel) + block * format.code_step + kPrefetchDistance;
     }
     const int64_t at = (tile * num_blocks + block) * spread_bytes;
     return next_panel < 0 || at >= code_bytes ? nullptr : w.codes(next_panel) + at;
@@ -100,8 +99,8 @@ absl::Status CpuBackend::MultiplyQuantized(const ProductArguments& args) {
     // Results go straight to `out` where the kernel has no more to do about them.
     const int64_t column = first_panel * kPanelRows;
     const bool added = args.result == ProductResult::kIsAdded;
-    const bool direct = args.bias.empty() && column + width <= out.cols &&
-                        (!added || chunk == num_blocks);
+    const bool direct =
+        args.bias.empty() && column + width <= out.cols && (!added || chunk == num_blocks);
     for (int64_t tile = 0; tile < tiles.count; ++tile) {
       int tokens = tiles.size(tile);
       // The results go to as many pages as there are tokens: have them at hand by then.

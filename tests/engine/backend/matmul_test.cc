@@ -121,8 +121,7 @@ TEST_P(MatMulTest, ProjectHasTheBitsOfTheOpsItIsMadeOf) {
       if (kind == ProductInput::Kind::kNormed) {
         ASSERT_TRUE(backend()->RmsNorm(x.tensor(), norm.tensor(), kEps, input).ok());
       } else if (gated) {
-        ASSERT_TRUE(
-            backend()->SwiGlu(x.tensor().Cols(0, k), x.tensor().Cols(k, k), input).ok());
+        ASSERT_TRUE(backend()->SwiGlu(x.tensor().Cols(0, k), x.tensor().Cols(k, k), input).ok());
       }
       if (adds) {
         ASSERT_TRUE(backend()->MatMul(*w, input, bias_or_none, product.tensor()).ok());
