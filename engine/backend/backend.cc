@@ -24,6 +24,12 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> Backend::LoadMatrix(DType dtype, i
   });
 }
 
+absl::Status Backend::MatMulColumns(const WeightMatrix& w, Tensor x,
+                                    absl::Span<const uint64_t> wanted, Tensor out) {
+  RETURN_IF_ERROR(CheckMatMulColumns(w, x, wanted, out));
+  return MatMul(w, x, /*bias=*/{}, out);
+}
+
 absl::Status Backend::Project(const WeightMatrix& w, const ProductInput& input, Tensor bias,
                               ProductResult result, Tensor out) {
   RETURN_IF_ERROR(CheckProject(w, input, bias, out));

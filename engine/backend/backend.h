@@ -154,6 +154,8 @@ class Backend {
 
   // --- memory -----------------------------------------------------------------------------------
 
+  // Whether this backend's memory is the host's: then its ops take tensors anywhere in that.
+  virtual bool uses_host_memory() const { return false; }
   // Zeroed memory of this device. ResourceExhausted where there is not enough.
   virtual absl::StatusOr<Buffer> Allocate(size_t bytes) = 0;
   // Host -> device, and back. Download waits for the ops before it.
@@ -200,6 +202,11 @@ class Backend {
   // the portable, AVX2 and AVX-512 kernels and the reference give the same bits.
   // The bias is added last: out = acc + bias.
   virtual absl::Status MatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out) = 0;
+
+  // MatMul without bias, of the columns [64 i, 64 i + 64) for each i with wanted[i] != 0: the
+  // others may be left as they are. REQUIRES: wanted.size() == ceil(w.rows() / 64).
+  virtual absl::Status MatMulColumns(const WeightMatrix& w, Tensor x,
+                                     absl::Span<const uint64_t> wanted, Tensor out);
 
   // MatMul of what the input stands for, to `out` or added to it: in one pass over the activations
   // where the backend can, with the bits of the ops one after the other. Here they are that.

@@ -76,6 +76,15 @@ absl::Status CheckMatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor ou
   return CheckF32("MatMul", "out", out, x.rows, w.rows());
 }
 
+absl::Status CheckMatMulColumns(const WeightMatrix& w, Tensor x, absl::Span<const uint64_t> wanted,
+                                Tensor out) {
+  RETURN_IF_ERROR(CheckMatMul(w, x, /*bias=*/{}, out));
+  const int64_t words = (w.rows() + 63) / 64;
+  if (static_cast<int64_t>(wanted.size()) == words) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("MatMulColumns: wanted must have ", words, " words, got ", wanted.size()));
+}
+
 absl::Status CheckProject(const WeightMatrix& w, const ProductInput& input, Tensor bias,
                           Tensor out) {
   const int64_t cols = w.cols() * (input.kind == ProductInput::Kind::kGated ? 2 : 1);

@@ -13,6 +13,8 @@ absl::Status CheckLoadMatrix(DType dtype, int64_t rows, int64_t cols);
 absl::Status CheckEmbed(const WeightMatrix& w, absl::Span<const int32_t> ids, Tensor out);
 absl::Status CheckRmsNorm(Tensor x, Tensor weight, Tensor out);
 absl::Status CheckMatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out);
+absl::Status CheckMatMulColumns(const WeightMatrix& w, Tensor x, absl::Span<const uint64_t> wanted,
+                                Tensor out);
 absl::Status CheckProject(const WeightMatrix& w, const ProductInput& input, Tensor bias,
                           Tensor out);
 absl::Status CheckRopeAndStoreKv(Tensor q, Tensor k, Tensor v, Tensor rope,

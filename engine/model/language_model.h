@@ -18,6 +18,10 @@ struct Batch {
   absl::Span<const SequenceSpan> sequences;  // cover the rows [0, T), in order, without gaps
   absl::Span<const int32_t> logit_rows;      // ascending rows of the batch whose logits are wanted
 
+  // Logits are wanted of the tokens [64 i, 64 i + 64) for each i with wanted_logits[i] != 0 (a mask
+  // of tokens has such words); empty: all.
+  absl::Span<const uint64_t> wanted_logits = {};
+
   // Ascending rows whose hidden states (what the head multiplies: after the output norm) are
   // wanted, and where they go: (hidden_rows.size(), hidden_size()), row-major.
   absl::Span<const int32_t> hidden_rows = {};

@@ -52,7 +52,6 @@ absl::Status Transformer::Forward(const Batch& batch, const std::atomic<bool>& c
   std::vector<int32_t> kept;  // rows that something is wanted of
   std::set_union(batch.logit_rows.begin(), batch.logit_rows.end(), batch.hidden_rows.begin(),
                  batch.hidden_rows.end(), std::back_inserter(kept));
-  RETURN_IF_ERROR(ReserveLogits(batch.logit_rows.size()));
   ComputeRope(batch);
   for (size_t i = 0; i < stages_.size(); ++i) {
     Stage* stage = &stages_[i];
@@ -151,8 +150,16 @@ absl::Status Transformer::Head(const Batch& batch, absl::Span<const int32_t> kep
   }
   if (batch.logit_rows.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(h, Pick(h, kept, batch.logit_rows));
-  Tensor out(logits_buffer_.data(), DType::kF32, h.rows, config_.vocab);
-  RETURN_IF_ERROR(backend->MatMul(weights_.head(), h, /*bias=*/{}, out));
+  Tensor out(logits.data(), DType::kF32, h.rows, config_.vocab);
+  auto multiply = [&] {
+    return batch.wanted_logits.empty()
+               ? backend->MatMul(weights_.head(), h, /*bias=*/{}, out)
+               : backend->MatMulColumns(weights_.head(), h, batch.wanted_logits, out);
+  };
+  if (backend->uses_host_memory()) return multiply();
+  RETURN_IF_ERROR(ReserveLogits(h.rows));
+  out.data = logits_buffer_.data();
+  RETURN_IF_ERROR(multiply());
   return backend->Download(out.data, logits.data(), logits.size() * sizeof(float));
 }
 

@@ -101,6 +101,7 @@ class Engine {
   void AnswerInspections();
   void DropAbandoned();
   absl::Status Forward(const StepPlan& plan);
+  std::vector<uint64_t> WantedLogits(const StepPlan& plan) const;
   void Advance(const StepPlan& plan, absl::Time now);
   void FailBatch(const StepPlan& plan, const absl::Status& status);
   void FailAll(const absl::Status& status);

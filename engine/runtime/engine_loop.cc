@@ -152,12 +152,33 @@ absl::Status Engine::Forward(const StepPlan& plan) {
   }
   logits_.resize(logit_rows.size() * model.vocab_size());
   hidden_.resize(hidden_rows.size() * model.hidden_size());
+  const std::vector<uint64_t> wanted_logits = WantedLogits(plan);
   cancellation_->BeginStep(std::move(requests));
-  absl::Status status =
-      model.Forward({tokens, spans, logit_rows, hidden_rows, absl::MakeSpan(hidden_)},
-                    cancellation_->flag(), absl::MakeSpan(logits_));
+  absl::Status status = model.Forward({.tokens = tokens,
+                                       .sequences = spans,
+                                       .logit_rows = logit_rows,
+                                       .wanted_logits = wanted_logits,
+                                       .hidden_rows = hidden_rows,
+                                       .hidden = absl::MakeSpan(hidden_)},
+                                      cancellation_->flag(), absl::MakeSpan(logits_));
   cancellation_->EndStep();
   return status;
+}
+
+// The tokens that any sequence of the step allows next, as Batch has them; empty where one needs
+// all logits.
+std::vector<uint64_t> Engine::WantedLogits(const StepPlan& plan) const {
+  std::vector<uint64_t> wanted((model_->language_model().vocab_size() + 63) / 64);
+  for (const StepEntry& entry : plan.entries) {
+    if (entry.num_logits == 0) continue;
+    if (entry.sequence->needs_all_logits()) return {};
+    const auto allowed = entry.sequence->AllowedTokens();
+    if (!allowed.ok() || allowed->empty()) return {};  // sampling reports the error
+    for (size_t i = 0; i < std::min(wanted.size(), allowed->size()); ++i) {
+      wanted[i] |= (*allowed)[i];
+    }
+  }
+  return wanted;
 }
 
 // Takes the step's results: sequences grow by a token, get their scores or embeddings, or end.

@@ -39,7 +39,8 @@ class Sampler {
   //   min_p           of those, the ones with at least min_p times the greatest probability
   // and one of the rest by the random number of (seed, context.size()). Ties go to the lower id.
   // Where `allowed` is not empty, it is a mask (see TokenTrie) and all other tokens do not exist.
-  // Internal where a logit is not finite. REQUIRES: the mask has a bit set.
+  // Internal where a logit is not finite, of those that are looked at: where there is a mask, the
+  // words of 64 in which it allows a token. REQUIRES: the mask has a bit set.
   absl::StatusOr<int32_t> Sample(absl::Span<const float> logits, absl::Span<const int32_t> context,
                                  absl::Span<const uint64_t> allowed, Scratch* scratch) const;
 
@@ -50,8 +51,10 @@ class Sampler {
   const GenerationOptions& options_;
 };
 
-// Internal, naming the first bad one, where a logit is NaN or infinite.
-absl::Status CheckFinite(absl::Span<const float> logits);
+// Internal, naming the first bad one, where one of `count` logits from `first` on is NaN or
+// infinite.
+absl::Status CheckFinite(absl::Span<const float> logits, size_t first = 0,
+                         size_t count = absl::Span<const float>::npos);
 
 }  // namespace lm
 

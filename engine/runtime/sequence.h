@@ -78,8 +78,13 @@ class Sequence {
   absl::StatusOr<std::optional<FinishReason>> SampleNext(absl::Span<const float> logits,
                                                          absl::Time now, Sampler::Scratch* scratch);
   // The tokens of which one comes next, as a mask (see TokenTrie); empty: any. Known before the
-  // forward pass, of whose head nobody reads other logits. Valid until the next token.
+  // forward pass. Valid until the next token.
   absl::StatusOr<absl::Span<const uint64_t>> AllowedTokens();
+  // Whether logits of other tokens are read too: for probabilities.
+  bool needs_all_logits() const {
+    const RequestSpec& spec = request_->spec();
+    return !grammar_ || spec.stream || spec.wants_first_choices;
+  }
   // Scores token `position` + 1 by the logits of `position`. Call with ascending positions; after a
   // preemption, from the first one again.
   absl::Status Score(int32_t position, absl::Span<const float> logits);

@@ -25,6 +25,7 @@ class CpuBackend : public Backend {
 
   absl::string_view name() const override { return "cpu"; }
 
+  bool uses_host_memory() const override { return true; }
   absl::StatusOr<Buffer> Allocate(size_t bytes) override;
   absl::Status Upload(const void* from, void* to, size_t bytes) override;
   absl::Status Download(const void* from, void* to, size_t bytes) override;
@@ -35,6 +36,8 @@ class CpuBackend : public Backend {
   absl::Status Embed(const WeightMatrix& w, absl::Span<const int32_t> ids, Tensor out) override;
   absl::Status RmsNorm(Tensor x, Tensor weight, float eps, Tensor out) override;
   absl::Status MatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out) override;
+  absl::Status MatMulColumns(const WeightMatrix& w, Tensor x, absl::Span<const uint64_t> wanted,
+                             Tensor out) override;
   absl::Status Project(const WeightMatrix& w, const ProductInput& input, Tensor bias,
                        ProductResult result, Tensor out) override;
   absl::Status RopeAndStoreKv(Tensor q, Tensor k, Tensor v, Tensor rope, RopePairing pairing,
@@ -55,9 +58,12 @@ class CpuBackend : public Backend {
     Tensor bias;
     ProductResult result;
     Tensor out;
+    absl::Span<const uint64_t> wanted = {};  // see MatMulColumns; empty: all
 
+    bool Wants(int64_t column) const { return wanted.empty() || wanted[column / 64] != 0; }
     ProductArguments Rows(int64_t begin, int64_t count) const;
   };
+  absl::Status Multiply(const ProductArguments& args);
   absl::Status MultiplyQuantized(const ProductArguments& args);
   absl::Status MultiplyFloat(const ProductArguments& args);
   absl::Status MultiplyFewTokens(const ProductArguments& args);

@@ -13,18 +13,37 @@ absl::Status CpuBackend::MatMul(const WeightMatrix& w, Tensor x, Tensor bias, Te
   return Project(w, ProductInput::Plain(x), bias, ProductResult::kReplaces, out);
 }
 
+absl::Status CpuBackend::MatMulColumns(const WeightMatrix& w, Tensor x,
+                                       absl::Span<const uint64_t> wanted, Tensor out) {
+  RETURN_IF_ERROR(CheckMatMulColumns(w, x, wanted, out));
+  return Multiply({.w = static_cast<const PanelMatrix&>(w),
+                   .input = ProductInput::Plain(x),
+                   .bias = {},
+                   .result = ProductResult::kReplaces,
+                   .out = out,
+                   .wanted = wanted});
+}
+
 absl::Status CpuBackend::Project(const WeightMatrix& w, const ProductInput& input, Tensor bias,
                                  ProductResult result, Tensor out) {
   RETURN_IF_ERROR(CheckProject(w, input, bias, out));
-  if (input.rows() == 0) return absl::OkStatus();
-  const ProductArguments args = {static_cast<const PanelMatrix&>(w), input, bias, result, out};
-  return Traits(w.dtype()).quantised ? MultiplyQuantized(args) : MultiplyFloat(args);
+  return Multiply({.w = static_cast<const PanelMatrix&>(w),
+                   .input = input,
+                   .bias = bias,
+                   .result = result,
+                   .out = out});
+}
+
+absl::Status CpuBackend::Multiply(const ProductArguments& args) {
+  if (args.out.rows == 0) return absl::OkStatus();
+  return Traits(args.w.dtype()).quantised ? MultiplyQuantized(args) : MultiplyFloat(args);
 }
 
 CpuBackend::ProductArguments CpuBackend::ProductArguments::Rows(int64_t begin,
                                                                 int64_t count) const {
-  ProductArguments part = {w, input, bias, result, out.Rows(begin, count)};
+  ProductArguments part = *this;
   part.input.x = input.x.Rows(begin, count);
+  part.out = out.Rows(begin, count);
   return part;
 }
 

@@ -72,6 +72,7 @@ absl::Status CpuBackend::MultiplyManyTokens(const ProductArguments& args) {
   ASSIGN_OR_RETURN(char* scratch, workers_.Get(pool_.num_threads() * measure.used()));
   std::atomic<bool> failed{false};
   ForItems(w.num_strips(), [&](int64_t strip, int worker) {
+    if (!args.Wants(strip * kStripRows)) return;
     ScratchLayout layout(scratch + worker * measure.used());
     Parts parts = lay_out(&layout);
     for (int64_t chunk = 0; chunk < num_chunks; ++chunk) {
@@ -128,6 +129,7 @@ absl::Status CpuBackend::MultiplyFewTokens(const ProductArguments& args) {
   ASSIGN_OR_RETURN(char* scratch, workers_.Get(pool_.num_threads() * measure.used()));
 
   auto multiply_strip = [&](int64_t strip, int worker) {
+    if (!args.Wants(strip * kStripRows)) return;
     ScratchLayout layout(scratch + worker * measure.used());
     Parts parts = lay_out(&layout);
     for (int64_t begin = 0; begin < k; begin += kFloatChunk) {

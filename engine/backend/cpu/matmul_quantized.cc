@@ -146,6 +146,7 @@ absl::Status CpuBackend::MultiplyQuantized(const ProductArguments& args) {
     // Most likely the other threads take the items up to there.
     const int64_t next_item = first_pair + pairs_an_item * pool_.num_threads();
     for (int64_t pair = first_pair; pair < end_pair; ++pair) {
+      if (!args.Wants(pair * kPairRows)) continue;
       const int64_t next_pair = pair + 1 < end_pair ? pair + 1 : next_item;
       for (int64_t p = 0; p < kPanelsAPair; p += panels) {
         const int64_t panel = pair * kPanelsAPair + p;

@@ -68,10 +68,7 @@ inline F32x16 Round(F32x16 a) {
   return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
 // a * 2^n for whole n in [-126, 127].
-inline F32x16 ScaleByPowerOf2(F32x16 a, F32x16 n) {
-  __m512i exponent = _mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127));
-  return a * F32x16{_mm512_castsi512_ps(_mm512_slli_epi32(exponent, 23))};
-}
+inline F32x16 ScaleByPowerOf2(F32x16 a, F32x16 n) { return {_mm512_scalef_ps(a.v, n.v)}; }
 // `a` where x >= limit, 0 elsewhere; a too where x is NaN.
 inline F32x16 ZeroBelow(F32x16 a, F32x16 x, float limit) {
   return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, _mm512_set1_ps(limit), _CMP_NLT_UQ), a.v)};

@@ -139,6 +139,29 @@ TEST_P(MatMulTest, ProjectHasTheBitsOfTheOpsItIsMadeOf) {
   }
 }
 
+TEST_P(MatMulTest, WantedColumnsHaveTheBitsOfTheWholeProduct) {
+  Random random(10);
+  for (DType dtype : WeightTypes()) {
+    for (int64_t t : {1, 9, 130}) {
+      SCOPED_TRACE(absl::StrCat(Traits(dtype).name, " t=", t));
+      constexpr int64_t kRows = 5 * 64 + 17, kCols = 512;
+      auto w = Load(backend(), dtype, kRows, kCols, RandomWeights(dtype, kRows, kCols, &random));
+      const Matrix x = random.Normals(t, kCols);
+      const std::vector<uint64_t> wanted = {0, 1, 0, uint64_t{1} << 63, 0, 4};
+      DeviceMatrix device_x(backend(), x), out(backend(), t, kRows);
+      ASSERT_TRUE(backend()->MatMulColumns(*w, device_x.tensor(), wanted, out.tensor()).ok());
+      Matrix all = Multiply(backend(), *w, x), got = out.Download();
+      for (int64_t row = 0; row < t; ++row) {
+        for (int64_t n = 0; n < kRows; ++n) {
+          if (wanted[n / 64] == 0) got.row(row)[n] = all.row(row)[n];
+        }
+      }
+      ExpectSameBits(all, got);
+      EXPECT_FALSE(backend()->MatMulColumns(*w, device_x.tensor(), {}, out.tensor()).ok());
+    }
+  }
+}
+
 TEST_P(MatMulTest, PoisonStaysInItsRow) {
   Random random(6);
   for (DType dtype : {DType::kF16, DType::kQ8_0, DType::kQ4_1, DType::kQ2_K}) {

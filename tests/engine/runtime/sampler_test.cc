@@ -47,6 +47,8 @@ TEST(SamplerTest, GreedyTakesTheGreatestAndTheLowestOfEquals) {
   EXPECT_EQ(Pick({}, {1, 3, 3, 0, 3}), 1);
   EXPECT_EQ(Pick({.logit_bias = {{4, 0.0}}}, {1, 3, 3, 0, 3}), 1);
   EXPECT_EQ(Pick({}, {-5}), 0);
+  EXPECT_EQ(Pick({}, {-3, -1, -2, -1}), 1);
+  EXPECT_EQ(Pick({}, {-1, -0.0f, 0, 0}), 1);
 }
 
 TEST(SamplerTest, LogitsThatAreNotFiniteAreAnError) {
@@ -59,6 +61,14 @@ TEST(SamplerTest, LogitsThatAreNotFiniteAreAnError) {
     const auto token = Sampler(&options).Sample(logits, {}, {}, &scratch);
     EXPECT_EQ(token.status().code(), absl::StatusCode::kInternal);
     EXPECT_NE(token.status().message().find("token 37"), absl::string_view::npos);
+  }
+  // With a mask, in the words that allow a token; the others may not have been computed.
+  for (size_t bad = 0; bad < 200; ++bad) {
+    std::vector<float> logits(200, 1.0f);
+    logits[bad] = NAN;
+    const std::vector<uint64_t> allowed = {0, 5, 0, 1};
+    const bool looked_at = allowed[bad / 64] != 0;
+    EXPECT_EQ(Sampler(&options).Sample(logits, {}, allowed, &scratch).ok(), !looked_at) << bad;
   }
   EXPECT_TRUE(CheckFinite({std::numeric_limits<float>::max(), 1e-45f, -0.0f}).ok());
 }
