@@ -50,12 +50,8 @@ void AddFifthBits(uint32_t high, QuantizedBlock* out) {
 }
 
 // Q2_K: scales[16] (scale | min << 4), qs[64], d, dmin.
-// Value 128 n + 32 j + l is bits 2j.. of qs[32 n + l]; so also in Q3_K.
-void DecodeQ2K(const uint8_t* block, int part, QuantizedBlock* out) {
+void DecodeQ2KScales(const uint8_t* block, int part, QuantizedBlock* out) {
   const uint8_t* scales = block + 2 * part;
-  const uint8_t* qs = block + 16 + 32 * (part / 4);
-  int shift = 2 * (part % 4);
-  for (int i = 0; i < 32; ++i) out->codes[i] = (qs[i] >> shift) & 3;
   SetScales(scales[0] & 15, scales[1] & 15, out);
   SetMinima(scales[0] >> 4, scales[1] >> 4, out);
   out->d_bits = Load16(block + 80);
@@ -63,15 +59,10 @@ void DecodeQ2K(const uint8_t* block, int part, QuantizedBlock* out) {
   out->negate_m = true;
 }
 
-// Q3_K: hmask[32] (bit 4 n + j of byte l is the code's bit 2), qs[64], scales[12], d. The 16 scales
-// have 6 bits and stand for themselves less 32: the low four in bytes 0-7, the high two in 8-11.
-void DecodeQ3K(const uint8_t* block, int part, QuantizedBlock* out) {
-  const uint8_t* qs = block + 32 + 32 * (part / 4);
+// Q3_K: hmask[32], qs[64], scales[12], d. The 16 scales have 6 bits and stand for themselves less
+// 32: the low four in bytes 0-7, the high two in 8-11.
+void DecodeQ3KScales(const uint8_t* block, int part, QuantizedBlock* out) {
   const uint8_t* scales = block + 96;
-  int shift = 2 * (part % 4);
-  for (int i = 0; i < 32; ++i) {
-    out->codes[i] = ((qs[i] >> shift) & 3) | (((block[i] >> part) & 1) << 2);
-  }
   auto scale = [&](int i) {
     int low = i < 8 ? scales[i] & 15 : scales[i - 8] >> 4;
     return (low | (((scales[8 + i % 4] >> (2 * (i / 4))) & 3) << 4)) - 32;
@@ -80,7 +71,8 @@ void DecodeQ3K(const uint8_t* block, int part, QuantizedBlock* out) {
   out->d_bits = Load16(block + 108);
 }
 
-// Q4_K and Q5_K: d, dmin, scales[12]: eight 6-bit scales and eight 6-bit minima.
+// Q4_K and Q5_K: d, dmin, scales[12]: eight 6-bit scales and eight 6-bit minima; qh[32] of Q5_K;
+// qs[128].
 void DecodeScalesAndMinima(const uint8_t* block, int part, QuantizedBlock* out) {
   const uint8_t* bytes = block + 4;
   int scale, min;
@@ -98,38 +90,35 @@ void DecodeScalesAndMinima(const uint8_t* block, int part, QuantizedBlock* out) 
   out->negate_m = true;
 }
 
-// qs[128] at `qs`: part p is the low (even p) or high halves of the 32 bytes at 32 (p / 2).
-void DecodePairedNibbles(const uint8_t* qs, int part, QuantizedBlock* out) {
-  const uint8_t* bytes = qs + 32 * (part / 2);
-  int shift = 4 * (part % 2);
-  for (int i = 0; i < 32; ++i) out->codes[i] = (bytes[i] >> shift) & 15;
-}
-
-// Q6_K: ql[128], qh[64], scales[16] (int8), d. Value 128 n + 32 j + l: its low four bits in
-// ql[64 n + 32 (j % 2) + l], low half for j < 2; its high two at bit 2j of qh[32 n + l].
-void DecodeQ6K(const uint8_t* block, int part, QuantizedBlock* out) {
-  int n = part / 4;
-  int j = part % 4;
-  const uint8_t* low = block + 64 * n + 32 * (j % 2);
-  const uint8_t* high = block + 128 + 32 * n;
+// Q6_K: ql[128], qh[64], scales[16] (int8), d.
+void DecodeQ6KScales(const uint8_t* block, int part, QuantizedBlock* out) {
   const int8_t* scales = reinterpret_cast<const int8_t*>(block + 192) + 2 * part;
-  int low_shift = j < 2 ? 0 : 4;
-  for (int i = 0; i < 32; ++i) {
-    out->codes[i] = ((low[i] >> low_shift) & 15) | (((high[i] >> (2 * j)) & 3) << 4);
-  }
   SetScales(scales[0], scales[1], out);
   out->d_bits = Load16(block + 208);
 }
 
 // IQ4_XS: d, scales_h (16 bits), scales_l[4], qs[128]. Scales have 6 bits, less 32.
-void DecodeIq4Xs(const uint8_t* block, int part, QuantizedBlock* out) {
+void DecodeIq4XsScales(const uint8_t* block, int part, QuantizedBlock* out) {
   int low = (block[4 + part / 2] >> (4 * (part % 2))) & 15;
   int high = (Load16(block + 2) >> (2 * part)) & 3;
   int scale = (low | (high << 4)) - 32;
   SetScales(scale, scale, out);
   out->d_bits = Load16(block);
-  DecodeNibbles(block + 8 + 16 * part, out);
 }
+
+// The GGUF block that has the 32 weights of a row with this index, and which part of it they are.
+struct BlockPart {
+  BlockPart(DType dtype, const void* row, int64_t index) {
+    const DTypeTraits& traits = Traits(dtype);
+    constexpr int64_t kParts = 8;  // of a block of 256; the other blocks have 32 weights
+    const bool whole = traits.block_size == 32;
+    part = whole ? 0 : static_cast<int>(index % kParts);
+    block =
+        static_cast<const uint8_t*>(row) + (whole ? index : index / kParts) * traits.block_bytes;
+  }
+  const uint8_t* block;
+  int part;
+};
 
 }  // namespace
 
@@ -152,11 +141,36 @@ const QuantizedTraits& GetQuantizedTraits(DType dtype) {
   return kTraits[static_cast<int>(dtype) - static_cast<int>(DType::kQ4_0)];
 }
 
-void DecodeQuantizedBlock(DType dtype, const void* row, int64_t index, QuantizedBlock* out) {
-  const DTypeTraits& traits = Traits(dtype);
-  int parts = traits.block_size / 32;
-  int part = static_cast<int>(index % parts);
-  const uint8_t* block = static_cast<const uint8_t*>(row) + index / parts * traits.block_bytes;
+CodePlanes FindCodePlanes(DType dtype, const void* row, int64_t index) {
+  const auto [block, part] = BlockPart(dtype, row, index);
+  const int quarter = part % 4;
+  switch (dtype) {
+    case DType::kQ2_K:
+      return {.low = block + 16 + 32 * (part / 4), .low_shift = 2 * quarter};
+    case DType::kQ3_K:
+      return {.low = block + 32 + 32 * (part / 4),
+              .high = block,
+              .low_shift = 2 * quarter,
+              .high_shift = part};
+    case DType::kQ4_K:
+      return {.low = block + 16 + 32 * (part / 2), .low_shift = 4 * (part % 2)};
+    case DType::kQ5_K:
+      return {.low = block + 48 + 32 * (part / 2),
+              .high = block + 16,
+              .low_shift = 4 * (part % 2),
+              .high_shift = part};
+    case DType::kQ6_K:
+      return {.low = block + 64 * (part / 4) + 32 * (part % 2),
+              .high = block + 128 + 32 * (part / 4),
+              .low_shift = 4 * (quarter / 2),
+              .high_shift = 2 * quarter};
+    default:
+      return {};
+  }
+}
+
+void DecodeQuantizedScales(DType dtype, const void* row, int64_t index, QuantizedBlock* out) {
+  const auto [block, part] = BlockPart(dtype, row, index);
   SetScales(1, 1, out);
   SetMinima(0, 0, out);
   out->m_bits = 0;
@@ -164,54 +178,65 @@ void DecodeQuantizedBlock(DType dtype, const void* row, int64_t index, Quantized
   switch (dtype) {
     case DType::kQ4_0:
     case DType::kIQ4_NL:
+    case DType::kQ5_0:
+    case DType::kQ8_0:
       out->d_bits = Load16(block);
-      DecodeNibbles(block + 2, out);
       return;
     case DType::kQ4_1:
-      out->d_bits = Load16(block);
-      out->m_bits = Load16(block + 2);
-      SetMinima(1, 1, out);
-      DecodeNibbles(block + 4, out);
-      return;
-    case DType::kQ5_0:
-      out->d_bits = Load16(block);
-      DecodeNibbles(block + 6, out);
-      AddFifthBits(Load32(block + 2), out);
-      return;
     case DType::kQ5_1:
       out->d_bits = Load16(block);
       out->m_bits = Load16(block + 2);
       SetMinima(1, 1, out);
-      DecodeNibbles(block + 8, out);
-      AddFifthBits(Load32(block + 4), out);
-      return;
-    case DType::kQ8_0:
-      out->d_bits = Load16(block);
-      for (int i = 0; i < 32; ++i) out->codes[i] = block[2 + i] ^ 0x80;
       return;
     case DType::kQ2_K:
-      DecodeQ2K(block, part, out);
-      return;
+      return DecodeQ2KScales(block, part, out);
     case DType::kQ3_K:
-      DecodeQ3K(block, part, out);
-      return;
+      return DecodeQ3KScales(block, part, out);
     case DType::kQ4_K:
-      DecodeScalesAndMinima(block, part, out);
-      DecodePairedNibbles(block + 16, part, out);
-      return;
     case DType::kQ5_K:
-      DecodeScalesAndMinima(block, part, out);
-      DecodePairedNibbles(block + 48, part, out);
-      for (int i = 0; i < 32; ++i) out->codes[i] |= ((block[16 + i] >> part) & 1) << 4;
-      return;
+      return DecodeScalesAndMinima(block, part, out);
     case DType::kQ6_K:
-      DecodeQ6K(block, part, out);
-      return;
+      return DecodeQ6KScales(block, part, out);
     case DType::kIQ4_XS:
-      DecodeIq4Xs(block, part, out);
-      return;
+      return DecodeIq4XsScales(block, part, out);
     default:
       return;  // not a block type: the caller's mistake
+  }
+}
+
+void DecodeQuantizedBlock(DType dtype, const void* row, int64_t index, QuantizedBlock* out) {
+  DecodeQuantizedScales(dtype, row, index, out);
+  const auto [block, part] = BlockPart(dtype, row, index);
+  switch (dtype) {
+    case DType::kQ4_0:
+    case DType::kIQ4_NL:
+      return DecodeNibbles(block + 2, out);
+    case DType::kQ4_1:
+      return DecodeNibbles(block + 4, out);
+    case DType::kQ5_0:
+      DecodeNibbles(block + 6, out);
+      return AddFifthBits(Load32(block + 2), out);
+    case DType::kQ5_1:
+      DecodeNibbles(block + 8, out);
+      return AddFifthBits(Load32(block + 4), out);
+    case DType::kQ8_0:
+      for (int i = 0; i < 32; ++i) out->codes[i] = block[2 + i] ^ 0x80;
+      return;
+    case DType::kIQ4_XS:
+      return DecodeNibbles(block + 8 + 16 * part, out);
+    default:
+      break;
+  }
+  const CodePlanes planes = FindCodePlanes(dtype, row, index);
+  const int code_bits = GetQuantizedTraits(dtype).code_bits;
+  const int low_bits = code_bits < 4 ? 2 : 4;
+  for (int i = 0; i < 32; ++i) {
+    out->codes[i] = (planes.low[i] >> planes.low_shift) & ((1 << low_bits) - 1);
+  }
+  if (planes.high == nullptr) return;
+  for (int i = 0; i < 32; ++i) {
+    const int high = (planes.high[i] >> planes.high_shift) & ((1 << (code_bits - low_bits)) - 1);
+    out->codes[i] |= high << low_bits;
   }
 }
 

@@ -123,6 +123,32 @@ void PackPlainPanel(const PanelFormat& format, const char* blocks, int64_t rows,
   }
 }
 
+// One plane of a row's 32 codes, which lie in byte i from bit `shift` on: words of four bytes, of
+// each line the row's own.
+template <int kBits>
+void PackRowPlane(const uint8_t* bytes, int shift, uint8_t* out) {
+  constexpr uint32_t kMask = ((1u << kBits) - 1) * 0x01010101u;
+  uint32_t words[kGroups];
+  std::memcpy(words, bytes, sizeof(words));
+  for (int line = 0; line < kBits; ++line) {
+    uint32_t word = 0;
+    for (int group = line; group < kGroups; group += kBits) {
+      word |= ((words[group] >> shift) & kMask) << (kBits * (group / kBits));
+    }
+    std::memcpy(out + 64 * line, &word, sizeof(word));
+  }
+}
+
+void PackRowPlanes(const PanelFormat& format, const CodePlanes& planes, int row, uint8_t* codes) {
+  auto pack = [&](int bits, const uint8_t* bytes, int shift, uint8_t* plane) {
+    auto pack_plane = bits == 4 ? PackRowPlane<4> : bits == 2 ? PackRowPlane<2> : PackRowPlane<1>;
+    pack_plane(bytes, shift, plane + 4 * row);
+  };
+  pack(format.low_bits, planes.low, planes.low_shift, codes);
+  if (planes.high == nullptr) return;
+  pack(format.high_bits, planes.high, planes.high_shift, codes + 64 * format.low_bits);
+}
+
 int64_t RoundUpToLine(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 void StoreHalf(uint16_t bits, int row, uint8_t* out) { std::memcpy(out + 2 * row, &bits, 2); }
@@ -164,14 +190,24 @@ void PackPanel(const PanelFormat& format, const char* blocks, int64_t rows, int6
   }
   int64_t row_bytes = RowBytes(format.dtype, cols);
   int head_bytes = format.minima > 0 ? 2 * kHalfBytes : kHalfBytes;
+  const bool in_planes = FindCodePlanes(format.dtype, blocks, 0).low != nullptr;
   uint8_t row_codes[kPanelRows][32] = {};
   for (int64_t b = 0; b < cols / 32; ++b) {
     uint8_t* group = scales + b / format.blocks_per_group * format.scale_step;
     uint8_t* own = group + head_bytes + b % format.blocks_per_group * format.block_scale_bytes;
+    CodePlanes planes = FindCodePlanes(format.dtype, blocks, b);  // of the first row
     for (int row = 0; row < rows; ++row) {
       QuantizedBlock block;
-      DecodeQuantizedBlock(format.dtype, blocks + row * row_bytes, b, &block);
-      std::memcpy(row_codes[row], block.codes, sizeof(block.codes));
+      const char* from = blocks + row * row_bytes;
+      if (in_planes) {
+        DecodeQuantizedScales(format.dtype, from, b, &block);
+        PackRowPlanes(format, planes, row, codes);
+        planes.low += row_bytes;
+        if (planes.high != nullptr) planes.high += row_bytes;
+      } else {
+        DecodeQuantizedBlock(format.dtype, from, b, &block);
+        std::memcpy(row_codes[row], block.codes, sizeof(block.codes));
+      }
       StoreHalf(block.d_bits, row, group);
       if (format.minima > 0) StoreHalf(block.m_bits, row, group + kHalfBytes);
       if (format.block_scale_bytes == 0) continue;
@@ -184,7 +220,7 @@ void PackPanel(const PanelFormat& format, const char* blocks, int64_t rows, int6
       if (format.half_scales) own[kPanelRows + row] = static_cast<uint8_t>(block.scale[1]);
       if (format.minima == 1) own[kPanelRows + row] = static_cast<uint8_t>(block.min[0]);
     }
-    PackCodes(format, row_codes, codes);
+    if (!in_planes) PackCodes(format, row_codes, codes);
     codes += format.code_step;
   }
 }
