@@ -78,7 +78,7 @@ class CpuBackend : public Backend {
   OneDnnProduct* FindOneDnnProduct(int64_t k);
 
   // Values below which a loop over rows is done by the time another thread has woken.
-  static constexpr int64_t kValuesWorthSharing = 32 * 1024;
+  static constexpr int64_t kValuesWorthSharing = 8 * 1024;
   // So that a thread that is held up does not hold up the others.
   static constexpr int64_t kPiecesAThread = 4;
 
