@@ -1,0 +1,107 @@
+#include "tests/benchmarks/kernel_work.h"
+
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+#include "engine/base/float16.h"
+#include "engine/base/random.h"
+
+namespace lm {
+
+double Clock::Now() const {
+  timespec time;
+  clock_gettime(cpu ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  double seconds = static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  return cpu ? seconds / threads : seconds;
+}
+
+Buffer RandomBlocks(DType dtype, int64_t n, int64_t k) {
+  Buffer buffer = Buffer::AllocateHost(n * RowBytes(dtype, k)).value();
+  auto* words = static_cast<uint16_t*>(buffer.data());
+  uint16_t small = dtype == DType::kBF16 ? 0x3c00 : FloatToHalf(0.01f);
+  for (size_t i = 0; i < buffer.bytes() / 2; ++i) {
+    // No exponent of all ones in any 16 bits, so no infinity and no NaN in any type.
+    uint64_t bits = RandomBits(1, i / 4) >> (16 * (i % 4));
+    words[i] = static_cast<uint16_t>((bits & 0x83ff) | (small & 0x3c00));
+  }
+  return buffer;
+}
+
+size_t ColdCopies(size_t bytes) {
+  constexpr size_t kColdBytes = size_t{384} << 20;
+  return std::clamp<size_t>(kColdBytes / bytes, 1, 64);
+}
+
+std::vector<std::unique_ptr<WeightMatrix>> LoadColdCopies(Backend* backend, DType dtype,
+                                                          const WeightShape& shape,
+                                                          const Buffer& blocks) {
+  std::vector<std::unique_ptr<WeightMatrix>> weights;
+  for (size_t i = ColdCopies(blocks.bytes()); i > 0; --i) {
+    Buffer copy = Buffer::AllocateHost(blocks.bytes()).value();
+    std::memcpy(copy.data(), blocks.data(), blocks.bytes());
+    weights.push_back(backend->LoadMatrix(dtype, shape.n, shape.k, std::move(copy)).value());
+  }
+  return weights;
+}
+
+int64_t ProductsAtATime(const WeightShape& shape, int64_t tokens, size_t copies) {
+  return std::clamp<int64_t>(20'000'000 / (shape.n * shape.k * tokens), 1, copies);
+}
+
+double MatMulSeconds(Backend* backend, const std::vector<std::unique_ptr<WeightMatrix>>& weights,
+                     const WeightShape& shape, int64_t tokens, const Clock& clock, double window) {
+  Buffer x = backend->Allocate(tokens * shape.k * 4).value();
+  Buffer out = backend->Allocate(tokens * shape.n * 4).value();
+  std::vector<float> values(tokens * shape.k);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = RandomUniform(2, i) - 0.5;
+  (void)backend->Upload(values.data(), x.data(), x.bytes());
+  Tensor in(x.data(), DType::kF32, tokens, shape.k);
+  Tensor result(out.data(), DType::kF32, tokens, shape.n);
+  int64_t batch = ProductsAtATime(shape, tokens, weights.size());
+  double seconds = clock.BestSeconds(
+      [&](int run) {
+        for (int64_t i = 0; i < batch; ++i) {
+          (void)backend->MatMul(*weights[(run * batch + i) % weights.size()], in, {}, result);
+        }
+        (void)backend->Synchronize();
+      },
+      window);
+  return seconds / batch;
+}
+
+AttentionSpeed MeasureAttention(Backend* backend, const AttentionWork& work, const Clock& clock,
+                                double window) {
+  constexpr int32_t kDim = 64;
+  int32_t blocks = (work.context + kKvBlockTokens - 1) / kKvBlockTokens;
+  KvLayer layer = {nullptr, nullptr, DType::kF16, blocks * work.sequences, work.kv_heads, kDim};
+  Buffer keys = backend->Allocate(layer.num_blocks * layer.block_bytes()).value();
+  Buffer values = backend->Allocate(layer.num_blocks * layer.block_bytes()).value();
+  layer.keys = keys.data();
+  layer.values = values.data();
+  int64_t rows = int64_t{work.sequences} * work.queries;
+  Buffer q = backend->Allocate(rows * work.heads * kDim * 4).value();
+  Buffer out = backend->Allocate(q.bytes()).value();
+  std::vector<std::vector<int32_t>> tables(work.sequences);
+  std::vector<SequenceSpan> spans;
+  for (int32_t s = 0; s < work.sequences; ++s) {
+    for (int32_t b = 0; b < blocks; ++b) {
+      tables[s].push_back(b < work.shared / kKvBlockTokens ? b : s * blocks + b);
+    }
+    spans.push_back({s * work.queries, work.queries, work.context - work.queries, tables[s]});
+  }
+  Tensor in(q.data(), DType::kF32, rows, work.heads * kDim);
+  Tensor result(out.data(), DType::kF32, rows, work.heads * kDim);
+  double seconds = clock.BestSeconds(
+      [&](int) {
+        (void)backend->Attention(in, spans, layer, 0.125f, result);
+        (void)backend->Synchronize();
+      },
+      window);
+  // Positions seen, all queries.
+  double seen = work.queries * (work.context - (work.queries - 1) / 2.0) * work.sequences;
+  return {seconds, 2.0 * layer.num_blocks * layer.block_bytes() / seconds,
+          4.0 * work.heads * kDim * seen / seconds};
+}
+
+}  // namespace lm
