@@ -44,6 +44,33 @@ TEST_F(ConstrainedEngineTest, TheModelChoosesAmongWhatIsAllowed) {
   EXPECT_EQ(script_->forwards, 2);
 }
 
+TEST_F(ConstrainedEngineTest, TheHeadIsAskedForNoMoreThanIsRead) {
+  // Letters only: the other words of 64 tokens get NaN, which nobody may read.
+  const std::string choices = R"(["positive", "neutral", "negative"])";
+  EXPECT_EQ(Say("negative", Choices(choices)).text, "negative");
+  EXPECT_EQ(script_->some_logits, 2);
+  EXPECT_EQ(script_->all_logits, 0);
+  // Probabilities need all.
+  for (const bool stream : {true, false}) {
+    script_->all_logits = script_->some_logits = 0;
+    RequestSpec spec{.prompt = Bytes("say:"), .options = Choices(choices)};
+    spec.stream = stream;
+    spec.wants_first_choices = !stream;
+    EXPECT_EQ(Generate(*engine_, std::move(spec)).text, "negative");
+    EXPECT_GE(script_->all_logits, 1);
+    EXPECT_EQ(script_->some_logits, 0);
+  }
+  // So does one unconstrained neighbour, for its steps.
+  script_->all_logits = script_->some_logits = 0;
+  script_->Pause();
+  auto free = engine_->Submit({.prompt = Bytes("free"), .options = {.max_tokens = 3}}).value();
+  auto bound = engine_->Submit({.prompt = Bytes("say:"), .options = Choices(choices)}).value();
+  script_->Resume();
+  EXPECT_TRUE(Await(free).status.ok());
+  EXPECT_EQ(Await(bound).text, "negative");
+  EXPECT_GE(script_->all_logits, 3);
+}
+
 TEST_F(ConstrainedEngineTest, ALabelThatTheFirstTokenDecidesEndsAtPrefill) {
   const Generation result = Say("no", Choices(R"(["yes", "no"])"));
   EXPECT_EQ(result.text, "no");

@@ -81,6 +81,15 @@ void ScriptedModel::Spoil(const Batch& batch) {
   }
 }
 
+void ScriptedModel::SpoilUnwanted(absl::Span<const uint64_t> wanted, absl::Span<float> logits) {
+  ++(wanted.empty() ? script_->all_logits : script_->some_logits);
+  if (wanted.empty()) return;
+  if (wanted.size() != (kVocabSize + 63) / 64) script_->Violate("a mask of another length");
+  for (int32_t token = 0; token < kVocabSize; ++token) {
+    if (wanted[token / 64] == 0) logits[token] = std::numeric_limits<float>::quiet_NaN();
+  }
+}
+
 void ScriptedModel::CheckBatch(const Batch& batch) {
   int32_t row = 0;
   std::map<int32_t, int> writers;
@@ -146,6 +155,7 @@ absl::Status ScriptedModel::Forward(const Batch& batch, const std::atomic<bool>&
       state = RandomBits(state, value);
       if (wanted != batch.logit_rows.end() && *wanted == s.first_row + i) {
         Logits(s.blocks, p, state, logits.subspan(0, kVocabSize));
+        SpoilUnwanted(batch.wanted_logits, logits.subspan(0, kVocabSize));
         logits.remove_prefix(kVocabSize);
         ++wanted;
       }

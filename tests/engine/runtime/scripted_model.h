@@ -59,6 +59,8 @@ struct Script {
   std::atomic<int64_t> zeroed{0};
   std::atomic<int32_t> most_rows{0};    // tokens in one batch
   std::atomic<int32_t> most_logits{0};  // logit rows in one batch
+  std::atomic<int64_t> all_logits{0};   // logit rows of batches that want the logits of all tokens
+  std::atomic<int64_t> some_logits{0};  // ... of some; the others get NaN
   std::string violation() const;        // the first one; empty: none
   void Violate(const std::string& what);
 
@@ -91,6 +93,7 @@ class ScriptedModel : public LanguageModel {
   Slot& At(absl::Span<const int32_t> blocks, int32_t position);
   bool Linger(const std::atomic<bool>& cancel);
   void Spoil(const Batch& batch);
+  void SpoilUnwanted(absl::Span<const uint64_t> wanted, absl::Span<float> logits);
   void CheckBatch(const Batch& batch);
   void Logits(absl::Span<const int32_t> blocks, int32_t position, uint64_t state,
               absl::Span<float> row);
