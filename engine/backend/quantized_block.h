@@ -40,23 +40,6 @@ struct QuantizedBlock {
 // Decodes the weights [32 * index, 32 * index + 32) of a row that begins at `row`.
 void DecodeQuantizedBlock(DType dtype, const void* row, int64_t index, QuantizedBlock* out);
 
-// Where 32 codes of a type lie whose blocks have them in two planes of 32 bytes: byte i has the low
-// bits of code i from bit low_shift on, and its other bits from high_shift on. A code has 2 or 4
-// low bits, and up to two others.
-struct CodePlanes {
-  const uint8_t* low = nullptr;
-  const uint8_t* high = nullptr;  // null: there are no others
-  int low_shift = 0;
-  int high_shift = 0;
-};
-
-// The planes of the codes [32 * index, 32 * index + 32) of a row; `low` is null where the type has
-// no such planes (all but Q2_K to Q6_K).
-CodePlanes FindCodePlanes(DType dtype, const void* row, int64_t index);
-
-// DecodeQuantizedBlock without the codes.
-void DecodeQuantizedScales(DType dtype, const void* row, int64_t index, QuantizedBlock* out);
-
 }  // namespace lm
 
 #endif  // LM_ENGINE_BACKEND_QUANTIZED_BLOCK_H_

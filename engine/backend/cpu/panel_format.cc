@@ -3,7 +3,7 @@
 #include <array>
 #include <cstring>
 
-#include "engine/backend/quantized_block.h"
+#include "engine/backend/quantized_block_layout.h"
 #include "engine/base/float16.h"
 
 namespace lm {
@@ -48,41 +48,6 @@ Place PlaceOf(int bits, int group, int row, int j) {
   return {64 * (group % lines) + 4 * row + j, bits * (group / lines)};
 }
 
-// A byte's mask in each byte of a word.
-uint64_t Everywhere(int mask) { return 0x0101010101010101u * static_cast<uint64_t>(mask); }
-
-// One plane: (code >> drop) & mask of `bits` bits, of the eight groups' lines.
-void PackPlane(const uint64_t (*lines)[8], int drop, int bits, uint8_t* out) {
-  for (int line = 0; line < bits; ++line) {
-    uint64_t words[8] = {};
-    for (int group = line; group < kGroups; group += bits) {
-      for (int i = 0; i < 8; ++i) {
-        uint64_t field = (lines[group][i] >> drop) & Everywhere((1 << bits) - 1);
-        words[i] |= field << (bits * (group / bits));
-      }
-    }
-    std::memcpy(out + 64 * line, words, sizeof(words));
-  }
-}
-
-// The codes of 32 values of 16 rows.
-void PackCodes(const PanelFormat& format, const uint8_t (*rows)[32], uint8_t* codes) {
-  uint64_t lines[kGroups][8];
-  for (int group = 0; group < kGroups; ++group) {
-    char* line = reinterpret_cast<char*>(lines[group]);
-    for (int row = 0; row < kPanelRows; ++row) {
-      std::memcpy(line + 4 * row, rows[row] + 4 * group, 4);
-    }
-  }
-  if (format.low_bits == 8) {
-    std::memcpy(codes, lines, sizeof(lines));
-    return;
-  }
-  PackPlane(lines, 0, format.low_bits, codes);
-  if (format.high_bits == 0) return;
-  PackPlane(lines, format.low_bits, format.high_bits, codes + 64 * format.low_bits);
-}
-
 int ReadCode(const PanelFormat& format, int row, int i, const uint8_t* codes) {
   int group = i / 4;
   Place low = PlaceOf(format.low_bits, group, row, i % 4);
@@ -93,17 +58,24 @@ int ReadCode(const PanelFormat& format, int row, int i, const uint8_t* codes) {
   return code | ((upper & ((1 << format.high_bits) - 1)) << format.low_bits);
 }
 
-// Types whose GGUF block is d (and m) and codes of 8 or 4 bits, nothing else: a word of the block
-// is a word of the panel, except that bytes are biased there.
-bool IsPlain(const PanelFormat& format) {
-  return format.block_scale_bytes == 0 && format.high_bits == 0;
+// Bit 4 g + j of the fifth bits to bit g of byte j.
+uint32_t SpreadFifthBits(uint32_t bits) {
+  uint32_t word = 0;
+  for (int group = 0; group < kGroups; ++group) {
+    const uint32_t four = (bits >> (4 * group)) & 15;
+    word |= ((four * 0x00204081u) & 0x01010101u) << group;  // bit j to byte j
+  }
+  return word;
 }
 
-template <int kWords, int kHalves>
+// Types of 32 weights a block, which is d (and m), maybe a word of fifth bits, and codes of 8 or 4
+// bits: a word of the block is a word of the panel, except that bytes are biased there.
+template <int kWords, int kHalves, bool kFifthBits = false>
 void PackPlainPanel(const PanelFormat& format, const char* blocks, int64_t rows, int64_t cols,
                     uint8_t* codes, uint8_t* scales) {
   constexpr uint32_t kBias = kWords == 8 ? 0x80808080u : 0;
-  constexpr int64_t kBlockBytes = 2 * kHalves + 4 * kWords;
+  constexpr int64_t kHeadBytes = 2 * kHalves + (kFifthBits ? 4 : 0);
+  constexpr int64_t kBlockBytes = kHeadBytes + 4 * kWords;
   const int64_t num_blocks = cols / 32;
   for (int64_t b = 0; b < num_blocks; ++b) {
     for (int64_t row = 0; row < rows; ++row) {
@@ -112,10 +84,16 @@ void PackPlainPanel(const PanelFormat& format, const char* blocks, int64_t rows,
         std::memcpy(scales + half * kHalfBytes + 2 * row, block + 2 * half, 2);
       }
       uint32_t words[kWords];
-      std::memcpy(words, block + 2 * kHalves, sizeof(words));
+      std::memcpy(words, block + kHeadBytes, sizeof(words));
       for (int i = 0; i < kWords; ++i) {
         const uint32_t word = words[i] ^ kBias;
         std::memcpy(codes + 4 * (kPanelRows * i + row), &word, 4);
+      }
+      if constexpr (kFifthBits) {
+        uint32_t bits;
+        std::memcpy(&bits, block + 2 * kHalves, sizeof(bits));
+        const uint32_t word = SpreadFifthBits(bits);
+        std::memcpy(codes + 4 * (kPanelRows * kWords + row), &word, 4);
       }
     }
     codes += format.code_step;
@@ -139,16 +117,6 @@ void PackRowPlane(const uint8_t* bytes, int shift, uint8_t* out) {
   }
 }
 
-void PackRowPlanes(const PanelFormat& format, const CodePlanes& planes, int row, uint8_t* codes) {
-  auto pack = [&](int bits, const uint8_t* bytes, int shift, uint8_t* plane) {
-    auto pack_plane = bits == 4 ? PackRowPlane<4> : bits == 2 ? PackRowPlane<2> : PackRowPlane<1>;
-    pack_plane(bytes, shift, plane + 4 * row);
-  };
-  pack(format.low_bits, planes.low, planes.low_shift, codes);
-  if (planes.high == nullptr) return;
-  pack(format.high_bits, planes.high, planes.high_shift, codes + 64 * format.low_bits);
-}
-
 int64_t RoundUpToLine(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 void StoreHalf(uint16_t bits, int row, uint8_t* out) { std::memcpy(out + 2 * row, &bits, 2); }
@@ -157,6 +125,82 @@ float ReadHalf(int row, const uint8_t* in) {
   uint16_t bits;
   std::memcpy(&bits, in + 2 * row, 2);
   return HalfToFloat(bits);
+}
+
+// Types of 256 weights a block: of each row one block after the other, its eight parts to as many
+// blocks of the panel.
+template <DType kType, int kLowBits, int kHighBits>
+void PackGroupPanel(const PanelFormat& format, const char* blocks, int64_t rows, int64_t cols,
+                    uint8_t* codes, uint8_t* scales) {
+  constexpr int kParts = 8;
+  const int64_t row_bytes = RowBytes(kType, cols), num_groups = cols / (32 * kParts);
+  const int head_bytes = format.minima > 0 ? 2 * kHalfBytes : kHalfBytes;
+  for (int64_t group = 0; group < num_groups; ++group) {
+    for (int row = 0; row < rows; ++row) {
+      const auto* block = reinterpret_cast<const uint8_t*>(blocks + row * row_bytes) +
+                          group * (row_bytes / num_groups);
+#pragma GCC unroll 8
+      for (int part = 0; part < kParts; ++part) {
+        uint8_t* to = codes + part * format.code_step + 4 * row;
+        const CodePlanes planes = FindCodePlanes(kType, block, part);
+        if constexpr (kType == DType::kIQ4_XS) {
+          for (int i = 0; i < 4; ++i) std::memcpy(to + 64 * i, planes.nibbles + 4 * i, 4);
+        } else {
+          PackRowPlane<kLowBits>(planes.low, planes.low_shift, to);
+        }
+        if constexpr (kHighBits > 0) {
+          PackRowPlane<kHighBits>(planes.high, planes.high_shift, to + 64 * kLowBits);
+        }
+        QuantizedBlock own;
+        DecodeQuantizedScales(kType, block, part, &own);
+        if (part == 0) StoreHalf(own.d_bits, row, scales);
+        if (part == 0 && format.minima > 0) StoreHalf(own.m_bits, row, scales + kHalfBytes);
+        uint8_t* first = scales + head_bytes + part * format.block_scale_bytes + row;
+        uint8_t* second = first + kPanelRows;
+        if (format.minima == 2) {
+          *first = static_cast<uint8_t>(own.scale[0] | (own.min[0] << 4));
+          *second = static_cast<uint8_t>(own.scale[1] | (own.min[1] << 4));
+          continue;
+        }
+        *first = static_cast<uint8_t>(own.scale[0]);
+        if (format.half_scales) *second = static_cast<uint8_t>(own.scale[1]);
+        if (format.minima == 1) *second = static_cast<uint8_t>(own.min[0]);
+      }
+    }
+    codes += kParts * format.code_step;
+    scales += format.scale_step;
+  }
+}
+
+using PackFunction = void (*)(const PanelFormat& format, const char* blocks, int64_t rows,
+                              int64_t cols, uint8_t* codes, uint8_t* scales);
+
+PackFunction FindPackFunction(DType dtype) {
+  switch (dtype) {
+    case DType::kQ4_0:
+    case DType::kIQ4_NL:
+      return PackPlainPanel<4, 1>;
+    case DType::kQ4_1:
+      return PackPlainPanel<4, 2>;
+    case DType::kQ5_0:
+      return PackPlainPanel<4, 1, true>;
+    case DType::kQ5_1:
+      return PackPlainPanel<4, 2, true>;
+    case DType::kQ2_K:
+      return PackGroupPanel<DType::kQ2_K, 2, 0>;
+    case DType::kQ3_K:
+      return PackGroupPanel<DType::kQ3_K, 2, 1>;
+    case DType::kQ4_K:
+      return PackGroupPanel<DType::kQ4_K, 4, 0>;
+    case DType::kQ5_K:
+      return PackGroupPanel<DType::kQ5_K, 4, 1>;
+    case DType::kQ6_K:
+      return PackGroupPanel<DType::kQ6_K, 4, 2>;
+    case DType::kIQ4_XS:
+      return PackGroupPanel<DType::kIQ4_XS, 4, 0>;
+    default:
+      return PackPlainPanel<8, 1>;  // Q8_0
+  }
 }
 
 }  // namespace
@@ -182,47 +226,7 @@ int64_t PairScaleBytes(const PanelFormat& format, int64_t cols) {
 
 void PackPanel(const PanelFormat& format, const char* blocks, int64_t rows, int64_t cols,
                uint8_t* codes, uint8_t* scales) {
-  if (IsPlain(format)) {
-    auto pack = format.low_bits == 8 ? PackPlainPanel<8, 1>
-                : format.minima > 0  ? PackPlainPanel<4, 2>
-                                     : PackPlainPanel<4, 1>;
-    return pack(format, blocks, rows, cols, codes, scales);
-  }
-  int64_t row_bytes = RowBytes(format.dtype, cols);
-  int head_bytes = format.minima > 0 ? 2 * kHalfBytes : kHalfBytes;
-  const bool in_planes = FindCodePlanes(format.dtype, blocks, 0).low != nullptr;
-  uint8_t row_codes[kPanelRows][32] = {};
-  for (int64_t b = 0; b < cols / 32; ++b) {
-    uint8_t* group = scales + b / format.blocks_per_group * format.scale_step;
-    uint8_t* own = group + head_bytes + b % format.blocks_per_group * format.block_scale_bytes;
-    CodePlanes planes = FindCodePlanes(format.dtype, blocks, b);  // of the first row
-    for (int row = 0; row < rows; ++row) {
-      QuantizedBlock block;
-      const char* from = blocks + row * row_bytes;
-      if (in_planes) {
-        DecodeQuantizedScales(format.dtype, from, b, &block);
-        PackRowPlanes(format, planes, row, codes);
-        planes.low += row_bytes;
-        if (planes.high != nullptr) planes.high += row_bytes;
-      } else {
-        DecodeQuantizedBlock(format.dtype, from, b, &block);
-        std::memcpy(row_codes[row], block.codes, sizeof(block.codes));
-      }
-      StoreHalf(block.d_bits, row, group);
-      if (format.minima > 0) StoreHalf(block.m_bits, row, group + kHalfBytes);
-      if (format.block_scale_bytes == 0) continue;
-      if (format.minima == 2) {
-        own[row] = static_cast<uint8_t>(block.scale[0] | (block.min[0] << 4));
-        own[kPanelRows + row] = static_cast<uint8_t>(block.scale[1] | (block.min[1] << 4));
-        continue;
-      }
-      own[row] = static_cast<uint8_t>(block.scale[0]);
-      if (format.half_scales) own[kPanelRows + row] = static_cast<uint8_t>(block.scale[1]);
-      if (format.minima == 1) own[kPanelRows + row] = static_cast<uint8_t>(block.min[0]);
-    }
-    if (!in_planes) PackCodes(format, row_codes, codes);
-    codes += format.code_step;
-  }
+  FindPackFunction(format.dtype)(format, blocks, rows, cols, codes, scales);
 }
 
 void ReadPanelRow(const PanelFormat& format, const uint8_t* codes, const uint8_t* scales, int row,
