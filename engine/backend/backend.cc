@@ -1,5 +1,6 @@
 #include "engine/backend/backend.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -48,12 +49,13 @@ absl::Status Backend::Project(const WeightMatrix& w, const ProductInput& input, 
   return Add(out, product);
 }
 
-// A matrix in the buffer, which grows where it must.
+// A matrix in the buffer, which at least doubles where it must grow.
 absl::StatusOr<Tensor> Backend::Intermediate(int64_t rows, int64_t cols, Buffer* buffer) {
   const size_t bytes = rows * cols * sizeof(float);
   if (bytes > buffer->bytes()) {
+    const size_t grown = std::max(bytes, 2 * buffer->bytes());
     *buffer = Buffer();
-    ASSIGN_OR_RETURN(*buffer, Allocate(bytes));
+    ASSIGN_OR_RETURN(*buffer, Allocate(grown));
   }
   return Tensor(buffer->data(), DType::kF32, rows, cols);
 }

@@ -19,7 +19,7 @@ struct Batch {
   absl::Span<const int32_t> logit_rows;      // ascending rows of the batch whose logits are wanted
 
   // Logits are wanted of the tokens [64 i, 64 i + 64) for each i with wanted_logits[i] != 0 (a mask
-  // of tokens has such words); empty: all.
+  // of tokens has such words), the others may be anything; empty: of all.
   absl::Span<const uint64_t> wanted_logits = {};
 
   // Ascending rows whose hidden states (what the head multiplies: after the output norm) are

@@ -25,7 +25,8 @@ struct DeviceVector {
 // Neighbours of one type are stacked into one matrix, so that they are one product.
 class Projection {
  public:
-  // out (T, rows of all parts) = [x W_0^T + b_0, x W_1^T + b_1, ...], or that is added to it.
+  // out (T, rows of all parts) = [x W_0^T + b_0, x W_1^T + b_1, ...], or that is added to it. Parts
+  // of several types make the input each for itself.
   absl::Status Apply(Backend* backend, const ProductInput& x, ProductResult result,
                      Tensor out) const;
 

@@ -100,7 +100,7 @@ class Engine {
   void Step();
   void AnswerInspections();
   void DropAbandoned();
-  absl::Status Forward(const StepPlan& plan);
+  absl::Status Forward(const StepPlan& plan, absl::Span<const uint64_t> wanted_logits);
   std::vector<uint64_t> WantedLogits(const StepPlan& plan) const;
   void Advance(const StepPlan& plan, absl::Time now);
   void FailBatch(const StepPlan& plan, const absl::Status& status);

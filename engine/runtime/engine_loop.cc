@@ -87,8 +87,9 @@ void Engine::Step() {
   ReportQueue();
   if (!plan.entries.empty()) {
     const StepWork work = work_meter_.Count(plan);
+    const std::vector<uint64_t> wanted_logits = WantedLogits(plan);
     const absl::Time start = absl::Now();
-    const absl::Status status = Forward(plan);
+    const absl::Status status = Forward(plan, wanted_logits);
     const absl::Time end = absl::Now();
     if (status.ok()) {
       RecordStep(plan, work, end - start);
@@ -124,7 +125,7 @@ void Engine::DropAbandoned() {
 
 // Carries out the plan's block operations and computes its tokens; logits_ and hidden_ then have a
 // row for each that the plan wants.
-absl::Status Engine::Forward(const StepPlan& plan) {
+absl::Status Engine::Forward(const StepPlan& plan, absl::Span<const uint64_t> wanted_logits) {
   LanguageModel& model = model_->language_model();
   for (const BlockOp& op : plan.block_ops) {
     const absl::Status status =
@@ -152,7 +153,6 @@ absl::Status Engine::Forward(const StepPlan& plan) {
   }
   logits_.resize(logit_rows.size() * model.vocab_size());
   hidden_.resize(hidden_rows.size() * model.hidden_size());
-  const std::vector<uint64_t> wanted_logits = WantedLogits(plan);
   cancellation_->BeginStep(std::move(requests));
   absl::Status status = model.Forward({.tokens = tokens,
                                        .sequences = spans,

@@ -8,6 +8,7 @@
 #include "absl/functional/function_ref.h"
 #include "engine/backend/backend.h"
 #include "engine/backend/cpu/cpu_kernels.h"
+#include "engine/backend/cpu/matmul_tiles.h"
 #include "engine/backend/cpu/onednn_product.h"
 #include "engine/backend/cpu/panel_matrix.h"
 #include "engine/backend/cpu/scratch.h"
@@ -71,8 +72,8 @@ class CpuBackend : public Backend {
   // chunks of w.cols().
   absl::Status MultiplyManyTokens(const ProductArguments& args);
   // Calls body(t, values) for every row of a product's input, on the pool where there is enough to
-  // share.
-  absl::Status ForInputRows(const ProductInput& input,
+  // share; those of a tile on one thread.
+  absl::Status ForInputRows(const ProductInput& input, const Tiles& tiles,
                             absl::FunctionRef<void(int64_t, const float*)> body);
   // nullptr where oneDNN cannot be used for chunks of k.
   OneDnnProduct* FindOneDnnProduct(int64_t k);

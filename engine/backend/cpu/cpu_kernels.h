@@ -60,9 +60,11 @@ struct QuantizedProduct {
   const uint8_t* codes;
   int64_t codes_step;
   bool packed;
-  // What will be read next, or null: for each block of the product, prefetch_bytes of it.
+  // What will be read next, or null: for each block of the product, prefetch_bytes of it, this many
+  // bytes farther on.
   const uint8_t* prefetch;
   int prefetch_bytes;
+  int64_t prefetch_step;
   const float* scales;        // [block][panel][format.unpacked_scales][16 rows]
   const ActivationRecord* x;  // [block][tokens]
   int tokens;                 // 1 to the tile of the format

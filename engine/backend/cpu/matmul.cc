@@ -47,7 +47,7 @@ CpuBackend::ProductArguments CpuBackend::ProductArguments::Rows(int64_t begin,
   return part;
 }
 
-absl::Status CpuBackend::ForInputRows(const ProductInput& input,
+absl::Status CpuBackend::ForInputRows(const ProductInput& input, const Tiles& tiles,
                                       absl::FunctionRef<void(int64_t, const float*)> body) {
   const int64_t rows = input.rows(), cols = input.cols();
   char* memory = nullptr;
@@ -55,7 +55,7 @@ absl::Status CpuBackend::ForInputRows(const ProductInput& input,
     ASSIGN_OR_RETURN(memory, rows_.Get(pool_.num_threads() * cols * sizeof(float)));
   }
   auto run = [&](int64_t begin, int64_t end, int worker) {
-    float* made = reinterpret_cast<float*>(memory) + worker * cols;
+    float* made = memory == nullptr ? nullptr : reinterpret_cast<float*>(memory) + worker * cols;
     for (int64_t t = begin; t < end; ++t) {
       const float* x = input.x.row<float>(t);
       switch (input.kind) {
@@ -76,9 +76,10 @@ absl::Status CpuBackend::ForInputRows(const ProductInput& input,
     run(0, rows, 0);
     return absl::OkStatus();
   }
-  const int64_t pieces = std::min<int64_t>(rows, kPiecesAThread * pool_.num_threads());
-  ForItems(pieces,
-           [&](int64_t i, int worker) { run(rows * i / pieces, rows * (i + 1) / pieces, worker); });
+  const int64_t pieces = std::min<int64_t>(tiles.count, kPiecesAThread * pool_.num_threads());
+  ForItems(pieces, [&](int64_t i, int worker) {
+    run(tiles.begin(tiles.count * i / pieces), tiles.begin(tiles.count * (i + 1) / pieces), worker);
+  });
   return absl::OkStatus();
 }
 

@@ -51,7 +51,7 @@ absl::Status CpuBackend::MultiplyManyTokens(const ProductArguments& args) {
   // Activations, as [chunk][token][kXStride].
   ASSIGN_OR_RETURN(char* memory, inputs_.Get(num_chunks * rows * kXStride * sizeof(float)));
   float* packed = reinterpret_cast<float*>(memory);
-  RETURN_IF_ERROR(ForInputRows(args.input, [&](int64_t t, const float* values) {
+  RETURN_IF_ERROR(ForInputRows(args.input, Tiles(rows, 1), [&](int64_t t, const float* values) {
     for (int64_t chunk = 0; chunk < num_chunks; ++chunk) {
       std::memcpy(packed + (chunk * rows + t) * kXStride, values + chunk * kFloatChunk,
                   chunk_size(chunk) * sizeof(float));
@@ -106,7 +106,7 @@ absl::Status CpuBackend::MultiplyFewTokens(const ProductArguments& args) {
   // Activations, as [tile][k][token of the tile].
   ASSIGN_OR_RETURN(char* memory, inputs_.Get(rows * k * sizeof(float)));
   float* packed = reinterpret_cast<float*>(memory);
-  RETURN_IF_ERROR(ForInputRows(args.input, [&](int64_t t, const float* values) {
+  RETURN_IF_ERROR(ForInputRows(args.input, tiles, [&](int64_t t, const float* values) {
     const int64_t tile = tiles.of(t), first = tiles.begin(tile);
     const int size = tiles.size(tile);
     float* to = packed + first * k + (t - first);

@@ -40,7 +40,7 @@ absl::Status CpuBackend::MultiplyQuantized(const ProductArguments& args) {
   // Activations, as [tile][block][token of the tile].
   ASSIGN_OR_RETURN(char* memory, inputs_.Get(out.rows * num_blocks * sizeof(ActivationRecord)));
   auto* records = reinterpret_cast<ActivationRecord*>(memory);
-  RETURN_IF_ERROR(ForInputRows(args.input, [&](int64_t t, const float* values) {
+  RETURN_IF_ERROR(ForInputRows(args.input, Tiles(out.rows, 1), [&](int64_t t, const float* values) {
     const int64_t tile = tiles.of(t), first = tiles.begin(tile);
     kernels_.quantize_activations(format, values, num_blocks,
                                   records + first * num_blocks + (t - first), tiles.size(tile));
@@ -81,8 +81,7 @@ absl::Status CpuBackend::MultiplyQuantized(const ProductArguments& args) {
   // bytes for each block of each tile.
   constexpr int64_t kLine = 64;
   const int64_t code_bytes = w.pair_code_bytes();
-  const int64_t spread_bytes =
-      (code_bytes / (tiles.count * num_blocks) + kLine - 1) / kLine * kLine;
+  const int64_t spread_bytes = (code_bytes / (tiles.count * num_blocks) / kLine + 1) * kLine;
   auto prefetch = [&](int64_t first_panel, int64_t next_panel, int64_t tile, int64_t block) {
     if (tiles.count == 1) {
       return unpack ? nullptr : w.codes(first_panel) + block * format.code_step + kPrefetchDistance;
@@ -118,6 +117,7 @@ absl::Status CpuBackend::MultiplyQuantized(const ProductArguments& args) {
              .packed = packed,
              .prefetch = prefetch(first_panel, next_panel, tile, begin),
              .prefetch_bytes = prefetch_bytes,
+             .prefetch_step = tiles.count == 1 ? format.code_step : spread_bytes,
              .scales = parts.scales,
              .x = records + tiles.begin(tile) * num_blocks + begin * tokens,
              .tokens = tokens,

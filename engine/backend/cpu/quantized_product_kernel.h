@@ -57,7 +57,7 @@ void MultiplyQuantizedTile(const QuantizedProduct& args) {
     };
     if (next != nullptr) {
       Prefetch(next, args.prefetch_bytes);
-      next += args.prefetch_bytes;
+      next += args.prefetch_step;
     }
     I32x16 sums[kTokens][kPanels];
     if constexpr (kHalfScales) {
