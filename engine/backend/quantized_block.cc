@@ -7,9 +7,6 @@
 namespace lm {
 namespace {
 
-using quantized_block_internal::Load16;
-using quantized_block_internal::Load32;
-
 // 16 bytes hold 32 codes: value i in the low half of byte i, value i + 16 in its high half.
 void DecodeNibbles(const uint8_t* bytes, QuantizedBlock* out) {
   for (int i = 0; i < 16; ++i) {
@@ -78,10 +75,10 @@ void DecodeQuantizedBlock(DType dtype, const void* row, int64_t index, Quantized
       return DecodeNibbles(block + 4, out);
     case DType::kQ5_0:
       DecodeNibbles(block + 6, out);
-      return AddFifthBits(Load32(block + 2), out);
+      return AddFifthBits(LoadU32(block + 2), out);
     case DType::kQ5_1:
       DecodeNibbles(block + 8, out);
-      return AddFifthBits(Load32(block + 4), out);
+      return AddFifthBits(LoadU32(block + 4), out);
     case DType::kQ8_0:
       for (int i = 0; i < 32; ++i) out->codes[i] = block[2 + i] ^ 0x80;
       return;

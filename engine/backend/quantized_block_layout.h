@@ -4,9 +4,9 @@
 #define LM_ENGINE_BACKEND_QUANTIZED_BLOCK_LAYOUT_H_
 
 #include <cstdint>
-#include <cstring>
 
 #include "engine/backend/quantized_block.h"
+#include "engine/gguf/block_layout.h"
 
 namespace lm {
 
@@ -21,20 +21,6 @@ struct CodePlanes {
   int low_shift = 0;
   int high_shift = 0;
 };
-
-namespace quantized_block_internal {
-
-inline uint16_t Load16(const uint8_t* p) {
-  uint16_t value;
-  std::memcpy(&value, p, sizeof(value));
-  return value;
-}
-
-inline uint32_t Load32(const uint8_t* p) {
-  uint32_t value;
-  std::memcpy(&value, p, sizeof(value));
-  return value;
-}
 
 inline void SetScales(int scale0, int scale1, QuantizedBlock* out) {
   out->scale[0] = scale0;
@@ -51,8 +37,8 @@ inline void DecodeQ2KScales(const uint8_t* block, int part, QuantizedBlock* out)
   const uint8_t* scales = block + 2 * part;
   SetScales(scales[0] & 15, scales[1] & 15, out);
   SetMinima(scales[0] >> 4, scales[1] >> 4, out);
-  out->d_bits = Load16(block + 80);
-  out->m_bits = Load16(block + 82);
+  out->d_bits = LoadU16(block + 80);
+  out->m_bits = LoadU16(block + 82);
   out->negate_m = true;
 }
 
@@ -65,7 +51,7 @@ inline void DecodeQ3KScales(const uint8_t* block, int part, QuantizedBlock* out)
     return (low | (((scales[8 + i % 4] >> (2 * (i / 4))) & 3) << 4)) - 32;
   };
   SetScales(scale(2 * part), scale(2 * part + 1), out);
-  out->d_bits = Load16(block + 108);
+  out->d_bits = LoadU16(block + 108);
 }
 
 // Q4_K and Q5_K: d, dmin, scales[12]: eight 6-bit scales and eight 6-bit minima; qh[32] of Q5_K;
@@ -82,8 +68,8 @@ inline void DecodeScalesAndMinima(const uint8_t* block, int part, QuantizedBlock
   }
   SetScales(scale, scale, out);
   SetMinima(min, min, out);
-  out->d_bits = Load16(block);
-  out->m_bits = Load16(block + 2);
+  out->d_bits = LoadU16(block);
+  out->m_bits = LoadU16(block + 2);
   out->negate_m = true;
 }
 
@@ -91,19 +77,17 @@ inline void DecodeScalesAndMinima(const uint8_t* block, int part, QuantizedBlock
 inline void DecodeQ6KScales(const uint8_t* block, int part, QuantizedBlock* out) {
   const int8_t* scales = reinterpret_cast<const int8_t*>(block + 192) + 2 * part;
   SetScales(scales[0], scales[1], out);
-  out->d_bits = Load16(block + 208);
+  out->d_bits = LoadU16(block + 208);
 }
 
 // IQ4_XS: d, scales_h (16 bits), scales_l[4], qs[128]. Scales have 6 bits, less 32.
 inline void DecodeIq4XsScales(const uint8_t* block, int part, QuantizedBlock* out) {
   int low = (block[4 + part / 2] >> (4 * (part % 2))) & 15;
-  int high = (Load16(block + 2) >> (2 * part)) & 3;
+  int high = (LoadU16(block + 2) >> (2 * part)) & 3;
   int scale = (low | (high << 4)) - 32;
   SetScales(scale, scale, out);
-  out->d_bits = Load16(block);
+  out->d_bits = LoadU16(block);
 }
-
-}  // namespace quantized_block_internal
 
 // REQUIRES: a type with 256 weights a block; 0 <= part < 8.
 inline CodePlanes FindCodePlanes(DType dtype, const uint8_t* block, int part) {
@@ -138,7 +122,6 @@ inline CodePlanes FindCodePlanes(DType dtype, const uint8_t* block, int part) {
 // All of a block's part but the codes. Blocks of 32 weights have the part 0 only.
 inline void DecodeQuantizedScales(DType dtype, const uint8_t* block, int part,
                                   QuantizedBlock* out) {
-  using namespace quantized_block_internal;  // NOLINT
   SetScales(1, 1, out);
   SetMinima(0, 0, out);
   out->m_bits = 0;
@@ -148,12 +131,12 @@ inline void DecodeQuantizedScales(DType dtype, const uint8_t* block, int part,
     case DType::kIQ4_NL:
     case DType::kQ5_0:
     case DType::kQ8_0:
-      out->d_bits = Load16(block);
+      out->d_bits = LoadU16(block);
       return;
     case DType::kQ4_1:
     case DType::kQ5_1:
-      out->d_bits = Load16(block);
-      out->m_bits = Load16(block + 2);
+      out->d_bits = LoadU16(block);
+      out->m_bits = LoadU16(block + 2);
       SetMinima(1, 1, out);
       return;
     case DType::kQ2_K:
