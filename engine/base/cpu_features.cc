@@ -11,23 +11,10 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "engine/base/processor.h"
 
 namespace lm {
 namespace {
-
-Isa DetectIsa() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-              __builtin_cpu_supports("f16c");
-  bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-                __builtin_cpu_supports("avx512vnni");
-  if (avx512) return Isa::kAvx512Vnni;
-  if (avx2) return Isa::kAvx2;
-#endif
-  return Isa::kPortable;
-}
 
 // CPUs that the cgroup's quota amounts to, rounded up; a large number where there is none.
 int CgroupQuotaCpus() {

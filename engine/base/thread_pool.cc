@@ -2,6 +2,8 @@
 
 #include <system_error>
 
+#include "engine/base/processor.h"
+
 namespace lm {
 namespace {
 
@@ -9,17 +11,11 @@ namespace {
 // than anything a person or a neighbouring process would notice.
 constexpr int kSpins = 400;
 
-inline void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
 // Waits until `value` differs from `old`: spins first, then sleeps.
 void WaitForChange(const std::atomic<uint32_t>& value, uint32_t old) {
   for (int i = 0; i < kSpins; ++i) {
     if (value.load(std::memory_order_acquire) != old) return;
-    Pause();
+    PauseInSpin();
   }
   value.wait(old, std::memory_order_acquire);
 }

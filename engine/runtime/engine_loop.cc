@@ -168,10 +168,13 @@ absl::Status Engine::Forward(const StepPlan& plan, absl::Span<const uint64_t> wa
 // The tokens that any sequence of the step allows next, as Batch has them; empty where one needs
 // all logits.
 std::vector<uint64_t> Engine::WantedLogits(const StepPlan& plan) const {
+  const bool all = std::any_of(plan.entries.begin(), plan.entries.end(), [](const StepEntry& e) {
+    return e.num_logits > 0 && e.sequence->needs_all_logits();
+  });
+  if (all) return {};
   std::vector<uint64_t> wanted((model_->language_model().vocab_size() + 63) / 64);
   for (const StepEntry& entry : plan.entries) {
     if (entry.num_logits == 0) continue;
-    if (entry.sequence->needs_all_logits()) return {};
     const auto allowed = entry.sequence->AllowedTokens();
     if (!allowed.ok() || allowed->empty()) return {};  // sampling reports the error
     for (size_t i = 0; i < std::min(wanted.size(), allowed->size()); ++i) {

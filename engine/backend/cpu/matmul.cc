@@ -10,7 +10,11 @@ namespace lm {
 
 absl::Status CpuBackend::MatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out) {
   RETURN_IF_ERROR(CheckMatMul(w, x, bias, out));
-  return Project(w, ProductInput::Plain(x), bias, ProductResult::kReplaces, out);
+  return Multiply({.w = static_cast<const PanelMatrix&>(w),
+                   .input = ProductInput::Plain(x),
+                   .bias = bias,
+                   .result = ProductResult::kReplaces,
+                   .out = out});
 }
 
 absl::Status CpuBackend::MatMulColumns(const WeightMatrix& w, Tensor x,
