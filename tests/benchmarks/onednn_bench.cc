@@ -43,13 +43,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "engine/backend/machine_ceilings.h"
 #include "engine/backend/registry.h"
+#include "tests/benchmarks/comparison.h"
 #include "tests/benchmarks/kernel_work.h"
 
 namespace lm {
@@ -141,69 +139,6 @@ bool ParseOptions(int argc, char** argv, Options* options) {
   return true;
 }
 
-struct Result {
-  std::string product, shape;
-  int64_t rows;
-  double ops;
-  double theirs = 0, ours = 0;  // seconds; theirs 0: oneDNN has no such product but its reference
-  std::string implementation = {};
-};
-
-const char* Winner(const Result& result) {
-  if (result.theirs == 0 || result.theirs > 1.1 * result.ours) return "ours";
-  return result.ours > 1.1 * result.theirs ? "oneDNN" : "even";
-}
-
-void PrintLine(const Options& options, const Result& r) {
-  FILE* file = options.markdown ? stderr : stdout;
-  std::string theirs = "      none                     ";
-  if (r.theirs > 0) {
-    theirs = absl::StrFormat("%10.1f us %8.1f Gop/s", r.theirs * 1e6, r.ops / r.theirs / 1e9);
-  }
-  absl::FPrintF(file, "%-16s %-9s M=%-4d oneDNN %s  ours %10.1f us %8.1f Gop/s  %-6s  %s\n",
-                r.product, r.shape, r.rows, theirs, r.ours * 1e6, r.ops / r.ours / 1e9, Winner(r),
-                r.implementation);
-  std::fflush(file);
-}
-
-// One row for each product and shape, one column for each M; results come in that order.
-void PrintTable(const std::vector<Result>& results) {
-  if (results.empty()) return;
-  std::vector<int64_t> columns;
-  for (const Result& r : results) {
-    if (std::find(columns.begin(), columns.end(), r.rows) == columns.end()) {
-      columns.push_back(r.rows);
-    }
-  }
-  std::string head = "| oneDNN : ours, Gop/s |", rule = "|---|";
-  for (int64_t rows : columns) {
-    absl::StrAppend(&head, " M=", rows, " |");
-    rule += "---|";
-  }
-  std::printf("\n%s oneDNN's implementation |\n%s---|\n", head.c_str(), rule.c_str());
-  for (size_t begin = 0, end; begin < results.size(); begin = end) {
-    const Result& first = results[begin];
-    std::string line = absl::StrCat("| ", first.product, ", ", first.shape, " |");
-    std::vector<std::string> implementations;
-    for (end = begin; end < results.size() && results[end].product == first.product &&
-                      results[end].shape == first.shape;
-         ++end) {
-      const Result& r = results[end];
-      auto figure = [&](double seconds, absl::string_view name) {
-        std::string text =
-            seconds > 0 ? absl::StrFormat("%.0f", r.ops / seconds / 1e9) : std::string("none");
-        return Winner(r) == name ? absl::StrCat("**", text, "**") : text;
-      };
-      absl::StrAppend(&line, " ", figure(r.theirs, "oneDNN"), " : ", figure(r.ours, "ours"), " |");
-      if (std::find(implementations.begin(), implementations.end(), r.implementation) ==
-          implementations.end()) {
-        implementations.push_back(r.implementation);
-      }
-    }
-    std::printf("%s %s |\n", line.c_str(), absl::StrJoin(implementations, ", ").c_str());
-  }
-}
-
 // (batch, m, k) x (batch, k, n) of types x, w -> out.
 struct MatMulSize {
   int64_t batch, m, k, n;
@@ -226,9 +161,9 @@ class OneDnn {
   // Multiplies x (tokens, k) by cold weights (n, k) and sets the fields of `result` that are
   // oneDNN's. With by_blocks, the products of each 32 values of K.
   void TimeWeights(const MatMulTypes& types, const WeightShape& shape, int64_t tokens,
-                   bool by_blocks, Result* result);
+                   bool by_blocks, Comparison* result);
   // Multiplies x (rows, k) by (k, n), `heads` times, plain and in the caches.
-  void TimePlain(const MatMulSize& size, Result* result);
+  void TimePlain(const MatMulSize& size, Comparison* result);
 
  private:
   using Arguments = std::unordered_map<int, memory>;
@@ -236,7 +171,7 @@ class OneDnn {
   // The primitive for weights packed as it likes, or plain ones; nullopt where there is only the
   // reference, which is for checking and would take minutes.
   std::optional<dnnl::matmul::primitive_desc> Find(const MatMulTypes& types, const MatMulSize& size,
-                                                   bool packed, Result* result);
+                                                   bool packed, Comparison* result);
   memory Random(const memory::desc& desc);
   // Makes packed_: the pieces of one product's weights, then those of the next copy. Kept while
   // they are asked for in the same form.
@@ -251,7 +186,7 @@ class OneDnn {
 
 std::optional<dnnl::matmul::primitive_desc> OneDnn::Find(const MatMulTypes& types,
                                                          const MatMulSize& size, bool packed,
-                                                         Result* result) {
+                                                         Comparison* result) {
   memory::desc w = Plain(size, size.k, size.n, types.w);
   if (packed) w = memory::desc(w.dims(), types.w, memory::format_tag::any);
   dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(Plain(size, size.m, size.k, types.x), w,
@@ -292,7 +227,7 @@ void OneDnn::PackWeights(const memory::desc& packed, Type type, const MatMulSize
 }
 
 void OneDnn::TimeWeights(const MatMulTypes& types, const WeightShape& shape, int64_t tokens,
-                         bool by_blocks, Result* result) {
+                         bool by_blocks, Comparison* result) {
   MatMulSize piece = {1, tokens, shape.k, shape.n};
   if (by_blocks) {
     constexpr int64_t kBlock = 32, kMostTokens = 128, kMostBlocks = 64, kColumns = 64;
@@ -340,7 +275,7 @@ void OneDnn::TimeWeights(const MatMulTypes& types, const WeightShape& shape, int
                    batch;
 }
 
-void OneDnn::TimePlain(const MatMulSize& size, Result* result) {
+void OneDnn::TimePlain(const MatMulSize& size, Comparison* result) {
   auto desc = Find({Type::f32, Type::f32, Type::f32}, size, /*packed=*/false, result);
   if (!desc) return;
   dnnl::matmul primitive(*desc);
@@ -366,9 +301,9 @@ struct WeightProducts {
   std::vector<Form> forms;
 };
 
-std::vector<Result> BenchWeights(Backend* backend, const Options& options,
-                                 const WeightProducts& products) {
-  std::vector<std::vector<Result>> by_form(products.forms.size());
+std::vector<Comparison> BenchWeights(Backend* backend, const Options& options,
+                                     const WeightProducts& products) {
+  std::vector<std::vector<Comparison>> by_form(products.forms.size());
   for (const WeightShape& shape : kWeightShapes) {
     if (!absl::StrContains(shape.name, options.shapes)) continue;
     if (absl::StrContains(shape.name, "head")) continue;  // it is as "up" is, and large
@@ -379,21 +314,22 @@ std::vector<Result> BenchWeights(Backend* backend, const Options& options,
       double ours = MatMulSeconds(backend, weights, shape, tokens, options.clock, options.window);
       for (size_t i = 0; i < onednn.size(); ++i) {
         const Form& form = products.forms[i];
-        Result result = {form.name, shape.name, tokens, 2.0 * shape.n * shape.k * tokens, 0, ours};
+        Comparison result = {form.name, shape.name, tokens, 2.0 * shape.n * shape.k * tokens,
+                             0,         ours};
         onednn[i].TimeWeights(form.types, shape, tokens, form.by_blocks, &result);
-        PrintLine(options, result);
+        PrintLine(result, options.markdown ? stderr : stdout);
         by_form[i].push_back(std::move(result));
       }
     }
   }
-  std::vector<Result> all;
+  std::vector<Comparison> all;
   for (auto& results : by_form) std::move(results.begin(), results.end(), std::back_inserter(all));
   return all;
 }
 
-std::vector<Result> BenchAttention(Backend* backend, const Options& options) {
+std::vector<Comparison> BenchAttention(Backend* backend, const Options& options) {
   constexpr int kHeads = 8, kGroup = 4, kDim = 64, kChunk = 256;
-  std::vector<Result> all;
+  std::vector<Comparison> all;
   for (const char* product : {"scores", "values"}) {
     for (int rows : {24, 128, 512}) {
       MatMulSize size = {kHeads, rows, kDim, kChunk};
@@ -402,9 +338,9 @@ std::vector<Result> BenchAttention(Backend* backend, const Options& options) {
       AttentionSpeed ours =
           MeasureAttention(backend, {kHeads * kGroup, kHeads, 1, 1024, rows / kGroup},
                            options.clock, options.window);
-      Result result = {"attention", product, rows, ops, 0, ops / ours.flops_per_second};
+      Comparison result = {"attention", product, rows, ops, 0, ops / ours.flops_per_second};
       OneDnn(options).TimePlain(size, &result);
-      PrintLine(options, result);
+      PrintLine(result, options.markdown ? stderr : stdout);
       all.push_back(std::move(result));
     }
   }
@@ -448,10 +384,10 @@ int Main(int argc, char** argv) {
   if ((effective & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16) {
     weights.push_back({DType::kF16, {{"F16", {Type::bf16, Type::bf16, Type::f32}}}});
   }
-  std::vector<Result> all;
+  std::vector<Comparison> all;
   for (const WeightProducts& products : weights) {
     if (!options.Wants(Traits(products.dtype).name)) continue;
-    std::vector<Result> results = BenchWeights(backend->get(), options, products);
+    std::vector<Comparison> results = BenchWeights(backend->get(), options, products);
     std::move(results.begin(), results.end(), std::back_inserter(all));
   }
   if (options.markdown) PrintTable(all);
