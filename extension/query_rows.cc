@@ -1,11 +1,9 @@
 #include "extension/query_rows.h"
 
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
-#include "extension/sql_tokens.h"
 #include "extension/sqlite_value.h"
 
 namespace lm {
@@ -35,12 +33,6 @@ absl::StatusOr<std::optional<std::string>> TextColumn(const ReadOnlySelect& sele
 }  // namespace
 
 absl::StatusOr<QueryRows> QueryRows::Prepare(sqlite3* db, const std::string& sql) {
-  // BEGIN, PRAGMA and others count as read-only too.
-  const std::vector<SqlToken> tokens = SqlTokens(sql);
-  if (tokens.empty()) return Refused("it is empty");
-  if (!tokens[0].Is("SELECT") && !tokens[0].Is("WITH") && !tokens[0].Is("VALUES")) {
-    return Refused(absl::StrCat("it begins with ", tokens[0].text));
-  }
   ASSIGN_OR_RETURN(ReadOnlySelect select, ReadOnlySelect::Prepare(db, sql, kWhat));
   const int columns = select.num_columns();
   if (columns < 2 || columns > 3) return Refused(absl::StrCat("it has ", columns, " columns"));

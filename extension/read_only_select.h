@@ -1,4 +1,4 @@
-// A SELECT given as a text, run on the same connection: only where it cannot change anything.
+// A SELECT given as a text (given_statement.h), run on the same connection.
 //
 //   ASSIGN_OR_RETURN(ReadOnlySelect select, ReadOnlySelect::Prepare(db, sql, "select_sql"));
 //   for (;;) {
@@ -9,21 +9,20 @@
 #ifndef LM_EXTENSION_READ_ONLY_SELECT_H_
 #define LM_EXTENSION_READ_ONLY_SELECT_H_
 
-#include <memory>
-#include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "extension/sqlite_api.h"
+#include "extension/statement.h"
 
 namespace lm {
 
 // Movable; finalizes its statement when it goes.
 class ReadOnlySelect {
  public:
-  // InvalidArgument that begins with `what` for a text that is not one statement, that does not
-  // compile, that writes, that gives no rows, or that has parameters, which nobody would bind.
-  static absl::StatusOr<ReadOnlySelect> Prepare(sqlite3* db, const std::string& sql,
+  // PrepareGivenSelect's errors; InvalidArgument begins with `what`.
+  static absl::StatusOr<ReadOnlySelect> Prepare(sqlite3* db, absl::string_view sql,
                                                 absl::string_view what);
 
   int num_columns() const { return sqlite3_column_count(statement_.get()); }
@@ -33,13 +32,9 @@ class ReadOnlySelect {
   absl::StatusOr<bool> Step();
 
   // A value of the row, until the next Step. REQUIRES: 0 <= i < num_columns(); Step gave true.
-  sqlite3_value* column(int i) const { return sqlite3_column_value(statement_.get(), i); }
+  sqlite3_value* column(int i) const { return statement_.Value(i); }
 
  private:
-  struct Finalizer {
-    void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
-  };
-  using Statement = std::unique_ptr<sqlite3_stmt, Finalizer>;
   explicit ReadOnlySelect(Statement statement) : statement_(std::move(statement)) {}
 
   Statement statement_;

@@ -24,4 +24,4 @@ SELECT answer_tokens, decode_seconds FROM lm_explain('SELECT id, lm_if(body, ''I
 SELECT sum(requests) FROM lm_stats;
 --> 0
 SELECT * FROM lm_explain('DELETE FROM reviews');
---! select_sql must be a SELECT: it may not write
+--! select_sql must be a SELECT: it begins with DELETE
