@@ -24,8 +24,10 @@ absl::StatusOr<std::string> ShadowOf(absl::string_view sql);
 
 // Prepares a shadow if running it can be noticed by nobody: it must only read, and call nothing but
 // what is ours (generate() and others that ask the model one thing) or built in, deterministic and
-// innocuous; its virtual tables must be json_each or json_tree, its collations SQLite's own. What
-// it calls is read from its bytecode. FailedPrecondition, with a clause that says why, otherwise.
+// innocuous; its virtual tables must be the functions json_each, json_tree or lm_chunks (by any
+// name, told apart as objects), its collations SQLite's own. All that is read from its bytecode.
+// A host that puts a module of its own in the place of json_each must keep it as harmless.
+// FailedPrecondition, with a clause that says why, otherwise.
 absl::StatusOr<OwnedStatement> PrepareShadow(sqlite3* db, const std::string& sql);
 
 // Whether a statement of the connection is a shadow.
