@@ -2,10 +2,12 @@
 
 #include <cmath>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "engine/backend/backend.h"
 #include "engine/base/status_macros.h"
+#include "engine/model/other_keys.h"
 
 namespace lm {
 namespace {
@@ -14,17 +16,22 @@ namespace {
 constexpr int64_t kMaxDim = int64_t{1} << 24;
 constexpr int64_t kMaxLayers = 4096;
 
-// Reads the keys of one architecture: Int("block_count") is "<arch>.block_count".
+// Reads the keys of one architecture: Int("block_count") is "<arch>.block_count". Takes note of every
+// key that is asked for.
 class KeyReader {
  public:
   KeyReader(const Metadata& metadata, std::string architecture)
       : metadata_(metadata), architecture_(std::move(architecture)) {}
 
   std::string Key(absl::string_view name) const { return absl::StrCat(architecture_, ".", name); }
-  bool Has(absl::string_view name) const { return metadata_.Has(Key(name)); }
+  bool Has(absl::string_view name) { return metadata_.Has(Asked(name)); }
 
-  absl::StatusOr<int64_t> Int(absl::string_view name, int64_t low, int64_t high) const {
-    ASSIGN_OR_RETURN(int64_t value, metadata_.GetInt(Key(name)));
+  absl::StatusOr<std::string> String(absl::string_view name) {
+    return metadata_.GetString(Asked(name));
+  }
+
+  absl::StatusOr<int64_t> Int(absl::string_view name, int64_t low, int64_t high) {
+    ASSIGN_OR_RETURN(int64_t value, metadata_.GetInt(Asked(name)));
     if (value < low || value > high) {
       return absl::InvalidArgumentError(
           absl::StrCat("'", Key(name), "' must be ", low, " to ", high, ", got ", value));
@@ -33,14 +40,14 @@ class KeyReader {
   }
 
   absl::StatusOr<int64_t> IntOr(absl::string_view name, int64_t low, int64_t high,
-                                int64_t otherwise) const {
+                                int64_t otherwise) {
     if (!Has(name)) return otherwise;
     return Int(name, low, high);
   }
 
   // A finite number > 0.
-  absl::StatusOr<double> Positive(absl::string_view name) const {
-    ASSIGN_OR_RETURN(double value, metadata_.GetFloat(Key(name)));
+  absl::StatusOr<double> Positive(absl::string_view name) {
+    ASSIGN_OR_RETURN(double value, metadata_.GetFloat(Asked(name)));
     if (!std::isfinite(value) || value <= 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("'", Key(name), "' must be a finite number > 0, got ", value));
@@ -48,17 +55,37 @@ class KeyReader {
     return value;
   }
 
-  absl::StatusOr<double> PositiveOr(absl::string_view name, double otherwise) const {
+  absl::StatusOr<double> PositiveOr(absl::string_view name, double otherwise) {
     if (!Has(name)) return otherwise;
     return Positive(name);
   }
 
+  absl::StatusOr<double> NotNegativeOr(absl::string_view name, double otherwise) {
+    if (!Has(name)) return otherwise;
+    ASSIGN_OR_RETURN(double value, metadata_.GetFloat(Asked(name)));
+    if (!std::isfinite(value) || value < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", Key(name), "' must be a finite number >= 0, got ", value));
+    }
+    return value;
+  }
+
+  // An error for a key of the architecture that was not asked for and matters.
+  absl::Status CheckTheOthers() const { return CheckOtherKeys(metadata_, architecture_, asked_); }
+
  private:
+  std::string Asked(absl::string_view name) {
+    std::string key = Key(name);
+    asked_.insert(key);
+    return key;
+  }
+
   const Metadata& metadata_;
   const std::string architecture_;
+  absl::flat_hash_set<std::string> asked_;
 };
 
-absl::Status ReadAttention(const KeyReader& keys, ModelConfig* config) {
+absl::Status ReadAttention(KeyReader& keys, ModelConfig* config) {
   ASSIGN_OR_RETURN(config->heads, keys.Int("attention.head_count", 1, kMaxDim));
   ASSIGN_OR_RETURN(config->kv_heads,
                    keys.IntOr("attention.head_count_kv", 1, kMaxDim, config->heads));
@@ -85,10 +112,17 @@ absl::Status ReadAttention(const KeyReader& keys, ModelConfig* config) {
     return absl::InvalidArgumentError(
         absl::StrCat("the head size must be even and 2 to ", kMaxHeadDim, ", got ", config->head_dim));
   }
+  // A window that no context outgrows hides nothing; 0 is none.
+  ASSIGN_OR_RETURN(int64_t window, keys.IntOr("attention.sliding_window", 0, int64_t{1} << 40, 0));
+  if (window > 0 && window < config->context_length) {
+    return absl::UnimplementedError(absl::StrCat(
+        "'", keys.Key("attention.sliding_window"), "' = ", window, ", and the context has ",
+        config->context_length, " tokens; attention to a window is not supported"));
+  }
   return absl::OkStatus();
 }
 
-absl::Status ReadRope(const Metadata& metadata, const KeyReader& keys, ModelConfig* config) {
+absl::Status ReadRope(KeyReader& keys, ModelConfig* config) {
   ASSIGN_OR_RETURN(config->rope_dim,
                    keys.IntOr("rope.dimension_count", 2, config->head_dim, config->head_dim));
   if (config->rope_dim % 2 != 0) {
@@ -96,19 +130,20 @@ absl::Status ReadRope(const Metadata& metadata, const KeyReader& keys, ModelConf
                                                    "' must be even, got ", config->rope_dim));
   }
   ASSIGN_OR_RETURN(config->rope_base, keys.PositiveOr("rope.freq_base", 10000));
-  std::string scaling = "none";
+  // As llama.cpp reads them: without a type a factor is linear, and 0 is no factor; "scale_linear" is
+  // what converters wrote before.
+  std::string scaling = "linear";
   if (keys.Has("rope.scaling.type")) {
-    ASSIGN_OR_RETURN(scaling, metadata.GetString(keys.Key("rope.scaling.type")));
-  } else if (keys.Has("rope.scale_linear")) {
-    ASSIGN_OR_RETURN(config->rope_scale, keys.Positive("rope.scale_linear"));
+    ASSIGN_OR_RETURN(scaling, keys.String("rope.scaling.type"));
   }
-  if (scaling == "linear") {
-    ASSIGN_OR_RETURN(config->rope_scale, keys.Positive("rope.scaling.factor"));
-  } else if (scaling != "none") {
+  if (scaling != "linear" && scaling != "none") {
     return absl::UnimplementedError(absl::StrCat("'", keys.Key("rope.scaling.type"), "' = '",
-                                                 absl::CHexEscape(scaling),
+                                                 absl::CHexEscape(scaling.substr(0, 64)),
                                                  "' is not supported (none and linear are)"));
   }
+  ASSIGN_OR_RETURN(const double old_factor, keys.NotNegativeOr("rope.scale_linear", 0));
+  ASSIGN_OR_RETURN(const double factor, keys.NotNegativeOr("rope.scaling.factor", old_factor));
+  if (scaling == "linear" && factor > 0) config->rope_scale = factor;
   return absl::OkStatus();
 }
 
@@ -140,7 +175,7 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const GgufFile& gguf) {
   ASSIGN_OR_RETURN(double eps, keys.Positive("attention.layer_norm_rms_epsilon"));
   config.rms_eps = static_cast<float>(eps);
   RETURN_IF_ERROR(ReadAttention(keys, &config));
-  RETURN_IF_ERROR(ReadRope(metadata, keys, &config));
+  RETURN_IF_ERROR(ReadRope(keys, &config));
   if (config.q_cols() > kMaxDim) {
     return absl::InvalidArgumentError(absl::StrCat("heads x head size = ", config.heads, " x ",
                                                    config.head_dim, " is more than ", kMaxDim));
@@ -155,6 +190,7 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const GgufFile& gguf) {
                                                    " but the vocabulary has ", config.vocab,
                                                    " tokens"));
   }
+  RETURN_IF_ERROR(keys.CheckTheOthers());
   return config;
 }
 

@@ -34,8 +34,9 @@ struct ModelConfig {
   int64_t kv_cols() const { return kv_heads * head_dim; }
 };
 
-// Unimplemented for an architecture (or a variant of one: experts, other rope scaling) that is not
-// known, naming it; InvalidArgument, naming the key and the numbers, for a shape that cannot be.
+// Unimplemented for an architecture (or a variant of one: experts, other rope scaling, any key of its
+// own that asks for more than is computed) that is not known, naming it; InvalidArgument, naming the
+// key and the numbers, for a shape that cannot be.
 absl::StatusOr<ModelConfig> ReadModelConfig(const GgufFile& gguf);
 
 }  // namespace lm

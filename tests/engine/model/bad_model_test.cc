@@ -3,88 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <functional>
+#include <initializer_list>
 #include <limits>
-#include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "engine/model/model.h"
-#include "tests/engine/gguf/gguf_builder.h"
+#include "tests/engine/model/small_model.h"
 
 namespace lm {
 namespace {
-
-// A llama of one layer whose parts can be changed or left out before it is written.
-struct SmallModel {
-  using Write = std::function<void(GgufBuilder&, const std::string& key)>;
-  struct TensorSpec {
-    std::vector<uint64_t> dims;  // contiguous dimension first
-    float value = 0.5f;
-  };
-
-  template <typename T>
-  void Set(const std::string& key, T value) {
-    keys[key] = [value](GgufBuilder& builder, const std::string& k) { builder.Add(k, value); };
-  }
-
-  SmallModel() {
-    Set("general.architecture", std::string("llama"));
-    Set("llama.block_count", uint32_t{1});
-    Set("llama.embedding_length", uint32_t{32});
-    Set("llama.feed_forward_length", uint32_t{48});
-    Set("llama.context_length", uint32_t{64});
-    Set("llama.attention.head_count", uint32_t{4});
-    Set("llama.attention.head_count_kv", uint32_t{2});
-    Set("llama.attention.layer_norm_rms_epsilon", 1e-5f);
-    Set("tokenizer.ggml.model", std::string("llama"));
-    std::vector<std::string> tokens = {"<unk>", "<s>", "</s>"};
-    std::vector<int32_t> types = {2, 3, 3};
-    for (int byte = 0; byte < 256; ++byte) {
-      char name[8];
-      std::snprintf(name, sizeof(name), "<0x%02X>", byte);
-      tokens.push_back(name);
-      types.push_back(6);
-    }
-    Set("tokenizer.ggml.tokens", tokens);
-    Set("tokenizer.ggml.token_type", types);
-    Set("tokenizer.ggml.scores", std::vector<float>(tokens.size(), 0.0f));
-    tensors["token_embd.weight"] = {{32, 259}};
-    tensors["output_norm.weight"] = {{32}};
-    tensors["blk.0.attn_norm.weight"] = {{32}};
-    tensors["blk.0.ffn_norm.weight"] = {{32}};
-    tensors["blk.0.attn_q.weight"] = {{32, 32}};
-    tensors["blk.0.attn_k.weight"] = {{32, 16}};
-    tensors["blk.0.attn_v.weight"] = {{32, 16}};
-    tensors["blk.0.attn_output.weight"] = {{32, 32}};
-    tensors["blk.0.ffn_gate.weight"] = {{32, 48}};
-    tensors["blk.0.ffn_up.weight"] = {{32, 48}};
-    tensors["blk.0.ffn_down.weight"] = {{48, 32}};
-  }
-
-  absl::StatusOr<std::unique_ptr<Model>> Load(ModelOptions options = {.kv_bytes = 1 << 20}) const {
-    GgufBuilder builder;
-    for (const auto& [key, write] : keys) write(builder, key);
-    for (const auto& [name, spec] : tensors) {
-      uint64_t count = 1;
-      for (uint64_t dim : spec.dims) count *= dim;
-      std::vector<float> values(count, 0.5f);
-      values[count / 2] = spec.value;
-      builder.AddTensor(name, kGgmlF32, spec.dims, Bytes(values));
-    }
-    const std::string path = testing::TempDir() + "/bad_model_test_" +
-                             testing::UnitTest::GetInstance()->current_test_info()->name() +
-                             ".gguf";
-    std::ofstream(path, std::ios::binary) << builder.Build();
-    auto model = Model::Load(path, options);
-    std::filesystem::remove(path);
-    return model;
-  }
-
-  std::map<std::string, Write> keys;
-  std::map<std::string, TensorSpec> tensors;
-};
 
 // The error has every one of these words in it.
 void ExpectRefused(const SmallModel& model, std::initializer_list<const char*> words,
@@ -169,9 +97,73 @@ TEST(BadModelTest, NumbersThatAreNotNumbers) {
 }
 
 TEST(BadModelTest, RopeScalingThatWeDoNotHave) {
-  SmallModel model;
-  model.Set("llama.rope.scaling.type", std::string("yarn"));
-  ExpectRefused(model, {"llama.rope.scaling.type", "yarn"});
+  for (const char* type : {"yarn", "longrope", "dynamic"}) {
+    SmallModel model;
+    model.Set("llama.rope.scaling.type", std::string(type));
+    ExpectRefused(model, {"llama.rope.scaling.type", type});
+  }
+  for (const char* key : {"llama.rope.scaling.factor", "llama.rope.scale_linear"}) {
+    for (float value : {-1.0f, std::numeric_limits<float>::quiet_NaN()}) {
+      SmallModel model;
+      model.Set(key, value);
+      ExpectRefused(model, {key});
+    }
+  }
+}
+
+// Each of these changes what llama.cpp, or the model's author, computes.
+TEST(BadModelTest, KeysOfTheArchitectureThatAskForMoreAreNamed) {
+  auto refused = [](const std::string& key, auto value, const char* text) {
+    SmallModel model;
+    model.Set(key, value);
+    SCOPED_TRACE(key);
+    ExpectRefused(model, {key.c_str(), text});
+  };
+  refused("llama.attention.causal", false, "false");
+  refused("llama.attention.clamp_kqv", 8.0f, "8");
+  refused("llama.attention.max_alibi_bias", 8.0f, "8");
+  refused("llama.attention.scale", 0.25f, "0.25");
+  refused("llama.attention.sliding_window", uint32_t{63}, "63");
+  refused("llama.attn_logit_softcapping", 50.0f, "50");
+  refused("llama.final_logit_softcapping", 30.0f, "30");
+  refused("llama.logit_scale", 0.0625f, "0.0625");
+  refused("llama.embedding_scale", 12.0f, "12");
+  refused("llama.residual_scale", 0.22f, "0.22");
+  refused("llama.nextn_predict_layers", uint32_t{1}, "1");
+  refused("llama.expert_used_count", uint32_t{2}, "2");
+  refused("llama.rope.scaling.attn_factor", 1.2f, "1.2");
+  refused("llama.rope.scaling.yarn_attn_factor", 0.0f, "0");
+  refused("llama.rope.scaling.yarn_ext_factor", 1.0f, "1");
+  refused("llama.rope.dimension_sections", std::vector<int32_t>{1, 1, 1, 1}, "an array of 4");
+  refused("llama.hidden_activation", std::string("relu\n"), "'relu\\n'");
+  refused("llama.something.of_tomorrow", uint32_t{0}, "0");
+  refused("llama.", uint32_t{0}, "0");
+}
+
+TEST(BadModelTest, KeysThatAskForNothingAreRead) {
+  auto loads = [](const std::string& key, auto value) {
+    SmallModel model;
+    model.Set(key, value);
+    EXPECT_TRUE(model.Load().ok()) << key << ": " << model.Load().status();
+  };
+  loads("llama.attention.causal", true);
+  loads("llama.attention.clamp_kqv", 0.0f);
+  loads("llama.attention.layer_norm_epsilon", 1e-5f);
+  loads("llama.attention.sliding_window", uint32_t{0});
+  loads("llama.attention.sliding_window", uint32_t{64});
+  loads("llama.expert_used_count", uint32_t{0});
+  loads("llama.logit_scale", 0.0f);
+  loads("llama.logit_scale", 1.0f);
+  loads("llama.pooling_type", uint32_t{3});
+  loads("llama.rope.scaling.original_context_length", uint32_t{32});
+  loads("llama.rope.scaling.finetuned", true);
+  loads("llama.rope.scaling.attn_factor", 1.0f);
+  loads("llama.rope.scaling.yarn_ext_factor", -1.0f);
+  loads("llama.tensor_data_layout", std::string("Meta AI original pth"));
+  // Not of its own name space.
+  loads("general.finetune", std::string("Instruct"));
+  loads("llamas.attention.clamp_kqv", 8.0f);
+  loads("qwen2.attention.clamp_kqv", 8.0f);
 }
 
 TEST(BadModelTest, MissingTensorsAreNamed) {

@@ -38,11 +38,12 @@ constexpr Golden Named(const char* name, Golden bounds) {
 }
 
 constexpr Golden kGolden[] = {
-    Named("llama-spm-untied-f32", kFloat), Named("llama-rope-factors-f16", kFloat),
-    Named("qwen2-bf16", kFloat),           Named("llama-q8_0", kTwoLayers),
-    Named("qwen2-q4_0", kTwoLayers),       Named("llama-q4_1", kTwoLayers),
-    Named("llama-q4_k_m", kOneLayer),      Named("llama-q2_k", kOneLayer),
-    Named("llama-q6_k", kOneLayer),        Named("llama-iq4_xs", kOneLayer),
+    Named("llama-spm-untied-f32", kFloat),  Named("llama-rope-factors-f16", kFloat),
+    Named("llama-linear-rope-f32", kFloat), Named("qwen2-bf16", kFloat),
+    Named("llama-q8_0", kTwoLayers),        Named("qwen2-q4_0", kTwoLayers),
+    Named("llama-q4_1", kTwoLayers),        Named("llama-q4_k_m", kOneLayer),
+    Named("llama-q2_k", kOneLayer),         Named("llama-q6_k", kOneLayer),
+    Named("llama-iq4_xs", kOneLayer),
 };
 
 std::string ModelPath(absl::string_view name, absl::string_view extension) {
@@ -123,9 +124,9 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenLogitsTest,
                                           testing::Values("reference", "cpu")),
                          TestName);
 
-// The first six have two layers: one on each device.
+// The first seven have two layers: one on each device.
 INSTANTIATE_TEST_SUITE_P(Shared, GoldenLogitsTest,
-                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 6)),
+                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 7)),
                                           testing::Values("cpu,reference", "reference=1,cpu")),
                          TestName);
 

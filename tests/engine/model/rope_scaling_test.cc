@@ -1,0 +1,89 @@
+// "Linear" scaling divides the positions, under each of the names that files have for it.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tests/engine/model/run_model.h"
+#include "tests/engine/model/small_model.h"
+
+namespace lm {
+namespace {
+
+constexpr char kType[] = "llama.rope.scaling.type";
+constexpr char kFactor[] = "llama.rope.scaling.factor";
+constexpr char kOldFactor[] = "llama.rope.scale_linear";
+
+// A model with weights that differ from each other, so that positions matter.
+SmallModel Varied() {
+  SmallModel model;
+  model.fill = [](const std::string& name, uint64_t i) {
+    if (name == "rope_freqs.weight") return 4.0f;
+    const float value = std::sin(static_cast<float>(name.size() + 7 * i));
+    return name.ends_with("norm.weight") ? value + 2 : value;
+  };
+  return model;
+}
+
+std::vector<float> Logits(const SmallModel& model) {
+  auto loaded = model.Load({.device = "reference", .kv_bytes = 1 << 20});
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  if (!loaded.ok()) return {};
+  std::vector<int32_t> tokens(40);
+  std::iota(tokens.begin(), tokens.end(), 100);
+  TestSequence sequence = MakeSequence(tokens, 0);
+  return Feed((*loaded)->language_model(), {&sequence}, {40});
+}
+
+TEST(RopeScalingTest, LinearDividesThePositions) {
+  // Llama 3's divisors of the frequencies, all 4: the same angles by another way.
+  SmallModel divided = Varied();
+  divided.tensors["rope_freqs.weight"] = {{4}};
+  const std::vector<float> expected = Logits(divided);
+  ASSERT_NE(expected, Logits(Varied()));
+
+  SmallModel linear = Varied();
+  linear.Set(kType, std::string("linear"));
+  linear.Set(kFactor, 4.0f);
+  EXPECT_EQ(Logits(linear), expected);
+}
+
+TEST(RopeScalingTest, AFactorWithoutATypeIsLinear) {
+  SmallModel linear = Varied();
+  linear.Set(kType, std::string("linear"));
+  linear.Set(kFactor, 4.0f);
+  const std::vector<float> expected = Logits(linear);
+  SmallModel no_type = Varied();
+  no_type.Set(kFactor, 4.0f);
+  EXPECT_EQ(Logits(no_type), expected);
+  SmallModel old_key = Varied();
+  old_key.Set(kOldFactor, 4.0f);
+  EXPECT_EQ(Logits(old_key), expected);
+  old_key.Set(kType, std::string("linear"));
+  EXPECT_EQ(Logits(old_key), expected);
+  SmallModel both = Varied();
+  both.Set(kFactor, 4.0f);
+  both.Set(kOldFactor, 8.0f);
+  EXPECT_EQ(Logits(both), expected);
+}
+
+TEST(RopeScalingTest, NoneAndZeroAndOneScaleNothing) {
+  const std::vector<float> expected = Logits(Varied());
+  for (float factor : {0.0f, 1.0f}) {
+    SmallModel model = Varied();
+    model.Set(kFactor, factor);
+    EXPECT_EQ(Logits(model), expected) << factor;
+  }
+  SmallModel none = Varied();
+  none.Set(kType, std::string("none"));
+  none.Set(kFactor, 4.0f);
+  EXPECT_EQ(Logits(none), expected);
+  SmallModel no_factor = Varied();
+  no_factor.Set(kType, std::string("linear"));
+  EXPECT_EQ(Logits(no_factor), expected);
+}
+
+}  // namespace
+}  // namespace lm
