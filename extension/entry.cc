@@ -3,6 +3,7 @@
 #include "extension/boundary.h"
 #include "extension/host.h"
 #include "extension/registrations.h"
+#include "extension/snapshot_table.h"
 #include "lm/sqlite.h"
 
 namespace lm {
@@ -35,6 +36,7 @@ int RegisterAll(sqlite3* db) {
     int code = register_one(connection);
     if (code != SQLITE_OK) return code;
   }
+  CreateInTemp(db, {"lm_memo", "lm_models", "lm_run", "lm_settings"});
   return SQLITE_OK;
 }
 

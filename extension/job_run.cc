@@ -9,11 +9,11 @@
 #include "extension/boundary.h"
 #include "extension/generation_json.h"
 #include "extension/interrupt.h"
+#include "extension/statement.h"
 
 namespace lm {
 namespace {
 
-constexpr absl::Duration kLease = absl::Seconds(30);
 // Answers wait so long for others to be committed with; a claim is renewed as often.
 constexpr absl::Duration kCommitInterval = absl::Seconds(1);
 // How often a run that has no rows looks after those of others.
@@ -32,16 +32,42 @@ JobRun::JobRun(const JobRunOptions& options, std::unique_ptr<JobDatabase> databa
       user_(user),
       max_errors_(options.max_errors) {}
 
+absl::StatusOr<std::unique_ptr<JobRun>> JobRun::FindIn(sqlite3* user, const std::string& schema,
+                                                       absl::string_view job,
+                                                       const JobRunOptions& options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<JobDatabase> database, JobDatabase::Open(user, schema));
+  ASSIGN_OR_RETURN(std::unique_ptr<JobStore> store, JobStore::Open(database.get(), job));
+  return std::unique_ptr<JobRun>(new JobRun(options, std::move(database), std::move(store), user));
+}
+
+// In the order in which SQLite itself looks for a table without a database's name.
+absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Find(sqlite3* user, absl::string_view job,
+                                                     const JobRunOptions& options) {
+  if (options.database.has_value()) return FindIn(user, *options.database, job, options);
+  absl::StatusOr<std::unique_ptr<JobRun>> found = FindIn(user, "main", job, options);
+  if (!absl::IsNotFound(found.status())) return found;
+  constexpr int kFirstAttached = 2, kNumber = 0, kName = 1;
+  ASSIGN_OR_RETURN(Statement databases, Statement::Prepare(user, "PRAGMA database_list"));
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, databases.Step());
+    if (!row) return found;
+    if (databases.Integer(kNumber) < kFirstAttached) continue;
+    ASSIGN_OR_RETURN(const std::string schema, databases.Text(kName));
+    // One that cannot be looked at may belong to anybody.
+    absl::StatusOr<std::unique_ptr<JobRun>> here = FindIn(user, schema, job, options);
+    if (here.ok()) return here;
+  }
+}
+
 absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Begin(Connection& connection, absl::string_view job,
                                                       const JobRunOptions& options) {
-  ASSIGN_OR_RETURN(std::unique_ptr<JobDatabase> database, JobDatabase::Open(connection.db()));
-  ASSIGN_OR_RETURN(std::unique_ptr<JobStore> store, JobStore::Open(database.get(), job));
-  std::unique_ptr<JobRun> run(
-      new JobRun(options, std::move(database), std::move(store), connection.db()));
+  ASSIGN_OR_RETURN(std::unique_ptr<JobRun> run, Find(connection.db(), job, options));
+  RETURN_IF_ERROR(run->database_->CheckUsersLocks());
+  RETURN_IF_ERROR(run->store_->Prepare());
   RETURN_IF_ERROR(run->ReadJobOptions(connection));
   RETURN_IF_ERROR(run->store_->Plan(run->call_->session().model().info().name));
   RETURN_IF_ERROR(run->database_->Transact([&]() -> absl::Status {
-    RETURN_IF_ERROR(run->store_->Recover(absl::Now()));
+    RETURN_IF_ERROR(run->store_->Recover(absl::Now(), options.lease));
     return options.retry ? run->store_->Retry() : absl::OkStatus();
   }));
   ASSIGN_OR_RETURN(const JobCounts counts, run->store_->Counts());
@@ -119,12 +145,17 @@ absl::Status JobRun::Commit(absl::Duration patience, bool claim) {
         }
         if (!claim || failed_ + failed > max_errors_) return absl::OkStatus();
         const absl::Time now = absl::Now();
-        RETURN_IF_ERROR(store_->Recover(now));
+        RETURN_IF_ERROR(store_->Recover(now, options_.lease));
         const int64_t left = static_cast<int64_t>(rows_.size() - taken.size());
-        return store_->Claim(options_.chunk - left, now + kLease, &claimed);
+        RETURN_IF_ERROR(store_->Claim(options_.chunk - left, now + options_.lease, &claimed));
+        none_waits_ = claimed.empty() && options_.chunk > left;
+        return absl::OkStatus();
       },
       patience));
-  for (auto row : taken) rows_.erase(row);
+  for (auto row : taken) {
+    store_->SetAside(row->number);
+    rows_.erase(row);
+  }
   failed_ += failed;
   cached_ += cached;
   tokens_out_ += tokens_out;
@@ -145,7 +176,7 @@ void JobRun::Submit(std::vector<JobRow> claimed) {
 
 absl::StatusOr<JobProgress> JobRun::Progress(absl::Time now) {
   ASSIGN_OR_RETURN(const JobCounts counts, store_->Counts());
-  over_ = counts.waiting + counts.running == 0;
+  over_ = rows_.empty() && none_waits_ && counts.awaited == 0;
   return JobProgress{.counts = counts,
                      .finished = counts.done + counts.failed - finished_before_,
                      .cached = cached_,
@@ -174,6 +205,12 @@ absl::StatusOr<std::optional<JobProgress>> JobRun::Advance() {
     if (!rows_.empty() && !due) continue;
     ASSIGN_OR_RETURN(JobProgress progress, Progress(now));
     if (!over_ && !due) continue;
+    if (over_ && progress.counts.unknown > 0) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("job '", store_->job().name, "': ", progress.counts.unknown,
+                       " rows of lm_job_rows have a state such as '", progress.counts.stranger,
+                       "'; waiting, running, done and failed are known. The others are done with"));
+    }
     last_report_ = now;
     return progress;
   }

@@ -35,6 +35,9 @@ struct JobRunOptions {
   int64_t max_errors = INT64_MAX;
   bool retry = false;
   absl::Duration progress = absl::Seconds(1);  // at least between two reports
+  absl::Duration lease = absl::Seconds(30);    // of a claim that is not renewed
+  // Of the user's databases, the one that has the job; nullopt: the first that does.
+  std::optional<std::string> database = {};
 };
 
 struct JobProgress {
@@ -69,6 +72,12 @@ class JobRun {
   JobRun(const JobRunOptions& options, std::unique_ptr<JobDatabase> database,
          std::unique_ptr<JobStore> store, sqlite3* user);
 
+  // The job in one of the user's databases.
+  static absl::StatusOr<std::unique_ptr<JobRun>> FindIn(sqlite3* user, const std::string& schema,
+                                                        absl::string_view job,
+                                                        const JobRunOptions& options);
+  static absl::StatusOr<std::unique_ptr<JobRun>> Find(sqlite3* user, absl::string_view job,
+                                                      const JobRunOptions& options);
   absl::Status ReadJobOptions(Connection& connection);
   // Whether it is time to commit what has been answered, or to show that this run is alive.
   bool IsTimeToCommit(int64_t num_answered, absl::Time now) const;
@@ -92,6 +101,7 @@ class JobRun {
   int64_t cached_ = 0;
   int64_t tokens_out_ = 0;
   int64_t finished_before_ = 0;  // of the job, when the run began
+  bool none_waits_ = false;      // that this run may claim
   absl::Time began_;
   absl::Time last_commit_ = absl::InfinitePast();
   absl::Time last_report_;

@@ -8,28 +8,59 @@
 //   UPDATE lm_job_rows SET state = 'waiting' WHERE job = 'shorten' AND value = '';    -- once more
 //   DELETE FROM lm_jobs WHERE name = 'shorten';                       -- the job, and its rows
 //
-// Both are ordinary tables of the main database, which any program can read. The first INSERT into
-// lm_jobs makes them; until then the names stand for tables without rows. run_table.cc explains
-// the columns of lm_jobs; lm_job_rows has for each row of the query
+// Both are ordinary tables, which any program can read. The first INSERT into lm_jobs makes them,
+// in the main database or, with INSERT INTO a.lm_jobs, in the attached one named; until then the
+// names stand for tables without rows. run_table.cc explains the columns of lm_jobs; lm_job_rows
+// has for each row of the query
 //   number                  its place
 //   job, id, prompt, system what the query gave
 //   state                   waiting, running, done, failed
 //   value, error, finish, tokens_in, tokens_cached, tokens_out     as lm_each()
 //   attempts                how often a run has claimed it
 //   worker, lease           who has claimed it, and until when (milliseconds since 1970)
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "extension/busy_statements.h"
 #include "extension/job_store.h"
 #include "extension/registrations.h"
 #include "extension/snapshot_table.h"
+#include "extension/sql_tokens.h"
 #include "extension/statement.h"
 
 namespace lm {
 namespace {
+
+// The database that an INSERT INTO lm_jobs, which runs on `db`, names; "main" where it names none.
+// One virtual table stands for lm_jobs in all databases, and SQLite does not tell it which was
+// meant, but the statement's text does.
+absl::StatusOr<std::string> SchemaOfInsert(sqlite3* db) {
+  std::optional<std::string> schema;
+  for (sqlite3_stmt* statement : BusyStatements(db)) {
+    const std::vector<SqlToken> tokens = SqlTokens(sqlite3_sql(statement));
+    for (size_t i = 1; i < tokens.size(); ++i) {
+      if (!tokens[i].Names("lm_jobs")) continue;
+      const bool named = i >= 3 && tokens[i - 1].Is(".");
+      if (!tokens[named ? i - 3 : i - 1].Is("INTO")) continue;
+      const std::string found = named ? tokens[i - 2].Name() : "main";
+      if (schema.has_value() && !absl::EqualsIgnoreCase(*schema, found)) {
+        return absl::FailedPreconditionError(
+            "several statements insert into lm_jobs of several databases at a time");
+      }
+      schema = found;
+    }
+  }
+  if (schema.has_value() && absl::EqualsIgnoreCase(*schema, "temp")) {
+    return absl::FailedPreconditionError(
+        "jobs are kept in a database that lasts: main, or an attached one");
+  }
+  return schema.value_or("main");
+}
 
 // Has no rows ever: its first INSERT goes to the table that takes its place.
 class JobsTable : public WritableTable {
@@ -45,13 +76,14 @@ class JobsTable : public WritableTable {
 
   absl::StatusOr<int64_t> Insert(absl::Span<const Cell> cells, OnConflict on_conflict) override {
     sqlite3* db = connection().db();
-    RETURN_IF_ERROR(CreateJobTables(db));
+    ASSIGN_OR_RETURN(const std::string schema, SchemaOfInsert(db));
+    RETURN_IF_ERROR(CreateJobTables(db, schema));
     const char* verb = on_conflict == OnConflict::kIgnore    ? "INSERT OR IGNORE"
                        : on_conflict == OnConflict::kReplace ? "INSERT OR REPLACE"
                                                              : "INSERT";
-    ASSIGN_OR_RETURN(
-        Statement insert,
-        Statement::Prepare(db, absl::StrCat(verb, " INTO main.lm_jobs VALUES (?,?,?,?,?,?,?)")));
+    ASSIGN_OR_RETURN(Statement insert,
+                     Statement::Prepare(db, absl::StrCat(verb, " INTO ", QuotedName(schema),
+                                                         ".lm_jobs VALUES (?,?,?,?,?,?,?)")));
     for (size_t i = 0; i < cells.size(); ++i) {
       insert.BindCell(static_cast<int>(i) + 1, cells[i]);
     }
@@ -60,7 +92,7 @@ class JobsTable : public WritableTable {
     if (!inserted.ok() && constraint) return absl::AlreadyExistsError(inserted.message());
     RETURN_IF_ERROR(inserted);
     const int64_t rowid = sqlite3_changes(db) > 0 ? sqlite3_last_insert_rowid(db) : 0;
-    CreateInTemp(db, "lm_run");
+    CreateInTemp(db, {"lm_run"});
     return rowid;
   }
   absl::Status Update(int64_t, absl::Span<const Cell>, OnConflict) override {
@@ -90,7 +122,7 @@ class JobRowsTable : public SnapshotTable {
 }  // namespace
 
 int RegisterJobs(const std::shared_ptr<Connection>& connection) {
-  int code = RegisterStandInTable(connection, "lm_jobs", &MakeTable<JobsTable>);
+  int code = RegisterWritableTable(connection, "lm_jobs", &MakeTable<JobsTable>);
   if (code != SQLITE_OK) return code;
   return RegisterReadOnlyTable(connection, "lm_job_rows", &MakeTable<JobRowsTable>);
 }

@@ -1,6 +1,7 @@
 #include "extension/snapshot_table.h"
 
 #include <algorithm>
+#include <iterator>
 #include <new>
 
 #include "absl/strings/numbers.h"
@@ -8,6 +9,7 @@
 #include "engine/base/status_macros.h"
 #include "extension/boundary.h"
 #include "extension/sqlite_status.h"
+#include "extension/statement.h"
 
 namespace lm {
 namespace {
@@ -251,13 +253,17 @@ int Register(const std::shared_ptr<Connection>& connection, const char* name,
                                   [](void* p) { delete static_cast<ModuleData*>(p); });
 }
 
-// Whether the main database has a first page.
+// Whether the main database has a first page. False where it cannot be read now.
 bool HasContent(sqlite3* db) {
-  sqlite3_stmt* statement = nullptr;
-  sqlite3_prepare_v2(db, "PRAGMA main.page_count", -1, &statement, nullptr);
-  bool has = sqlite3_step(statement) == SQLITE_ROW && sqlite3_column_int64(statement, 0) > 0;
-  sqlite3_finalize(statement);
-  return has;
+  absl::StatusOr<Statement> count = Statement::Prepare(db, "PRAGMA main.page_count");
+  if (!count.ok()) return false;
+  const absl::StatusOr<bool> row = count->Step();
+  return row.ok() && *row && count->Integer(0) > 0;
+}
+
+bool IsInTemp(sqlite3* db, const char* name) {
+  return sqlite3_table_column_metadata(db, "temp", name, nullptr, nullptr, nullptr, nullptr,
+                                       nullptr, nullptr) == SQLITE_OK;
 }
 
 }  // namespace
@@ -271,24 +277,18 @@ int RegisterReadOnlyTable(const std::shared_ptr<Connection>& connection, const c
 int RegisterWritableTable(const std::shared_ptr<Connection>& connection, const char* name,
                           TableFactory factory) {
   static constexpr sqlite3_module kModule = WritableModule();
-  int code = Register(connection, name, &kModule, factory);
-  if (code != SQLITE_OK) return code;
-  CreateInTemp(connection->db(), name);
-  return SQLITE_OK;
-}
-
-int RegisterStandInTable(const std::shared_ptr<Connection>& connection, const char* name,
-                         TableFactory factory) {
-  static constexpr sqlite3_module kModule = WritableModule();
   return Register(connection, name, &kModule, factory);
 }
 
-bool CreateInTemp(sqlite3* db, const char* name) {
-  const bool there = sqlite3_table_column_metadata(db, "temp", name, nullptr, nullptr, nullptr,
-                                                   nullptr, nullptr, nullptr) == SQLITE_OK;
-  if (there || !HasContent(db)) return false;
-  std::string create = absl::StrCat("CREATE VIRTUAL TABLE temp.", name, " USING ", name);
-  return sqlite3_exec(db, create.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK;
+bool CreateInTemp(sqlite3* db, std::initializer_list<const char*> names) {
+  std::vector<const char*> missing;
+  std::copy_if(names.begin(), names.end(), std::back_inserter(missing),
+               [db](const char* name) { return !IsInTemp(db, name); });
+  if (missing.empty() || !HasContent(db)) return false;
+  return std::all_of(missing.begin(), missing.end(), [db](const char* name) {
+    return Execute(db, absl::StrCat("CREATE VIRTUAL TABLE temp.", name, " USING ", name).c_str())
+        .ok();
+  });
 }
 
 }  // namespace lm

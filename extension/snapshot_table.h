@@ -4,6 +4,7 @@
 #define LM_EXTENSION_SNAPSHOT_TABLE_H_
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <utility>
@@ -73,25 +74,19 @@ std::unique_ptr<SnapshotTable> MakeTable(std::shared_ptr<Connection> connection)
 int RegisterReadOnlyTable(const std::shared_ptr<Connection>& connection, const char* name,
                           TableFactory factory);
 
-// Registers a writable, DIRECTONLY table and creates it in temp. There it can be written whatever
-// state the main database is in, read-only or locked by another process. Where temp does not have
-// it (the main database is new, or cannot be read now, or a transaction is rolled back around
-// this), the name temp.<name> leads to it all the same, and only writing it needs a lock on the
-// main database.
+// Registers a writable, DIRECTONLY table that exists by its name alone, unless or until a database
+// has a table of that name (CreateInTemp).
 // REQUIRES: the factory makes a WritableTable.
 int RegisterWritableTable(const std::shared_ptr<Connection>& connection, const char* name,
                           TableFactory factory);
 
-// Registers a writable, DIRECTONLY table that exists by its name alone, until the main database has
-// a table of that name.
-// REQUIRES: the factory makes a WritableTable.
-int RegisterStandInTable(const std::shared_ptr<Connection>& connection, const char* name,
-                         TableFactory factory);
-
-// Creates temp.<name> of the module of that name, if the main database has any content: the first
-// table, even one in temp, settles a new database's encoding, and that is for its owner. True where
-// it was not there before.
-bool CreateInTemp(sqlite3* db, const char* name);
+// Creates temp.<name> of the module of that name, for each of them, if the main database has any
+// content: the first table, even one in temp, settles a new database's encoding, and that is for
+// its owner. There a table can be written whatever state the main database is in, read-only or
+// locked by another process. Where temp does not have it (the main database is new, or cannot be
+// read now, or a transaction is rolled back around this), the name temp.<name> leads to it all the
+// same, and only writing it needs a lock on the main database. True where one was made.
+bool CreateInTemp(sqlite3* db, std::initializer_list<const char*> names);
 
 }  // namespace lm
 

@@ -1,9 +1,9 @@
 #include "extension/sql_tokens.h"
 
-#include <string>
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 
 namespace lm {
 namespace {
@@ -41,16 +41,20 @@ bool SqlToken::Is(absl::string_view word) const {
   return kind != Kind::kQuotedName && absl::EqualsIgnoreCase(text, word);
 }
 
-bool SqlToken::Names(absl::string_view name) const {
-  if (kind == Kind::kWord) return absl::EqualsIgnoreCase(text, name);
-  if (kind != Kind::kQuotedName) return false;
+std::string SqlToken::Name() const {
+  if (kind == Kind::kWord) return std::string(text);
+  if (kind != Kind::kQuotedName) return "";
   const char quote = text[0];
   std::string inner;
   for (size_t i = 1; i + 1 < text.size(); ++i) {
     inner += text[i];
     if (quote != '[' && text[i] == quote) ++i;
   }
-  return absl::EqualsIgnoreCase(inner, name);
+  return inner;
+}
+
+bool SqlToken::Names(absl::string_view name) const {
+  return kind != Kind::kOther && absl::EqualsIgnoreCase(Name(), name);
 }
 
 std::vector<SqlToken> SqlTokens(absl::string_view sql) {
@@ -88,6 +92,10 @@ std::vector<SqlToken> SqlTokens(absl::string_view sql) {
     sql.remove_prefix(bytes);
   }
   return tokens;
+}
+
+std::string QuotedName(absl::string_view name) {
+  return absl::StrCat("\"", absl::StrReplaceAll(name, {{"\"", "\"\""}}), "\"");
 }
 
 }  // namespace lm

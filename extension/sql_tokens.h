@@ -8,6 +8,7 @@
 #define LM_EXTENSION_SQL_TOKENS_H_
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -26,10 +27,15 @@ struct SqlToken {
   bool Is(absl::string_view word) const;
   // A name, with whatever quotes or none.
   bool Names(absl::string_view name) const;
+  // That name, without its quotes; empty where it is none.
+  std::string Name() const;
 };
 
 // Without white space and comments. The tokens refer to `sql`.
 std::vector<SqlToken> SqlTokens(absl::string_view sql);
+
+// The name as a statement writes it, whatever characters it has: "a ""b""".
+std::string QuotedName(absl::string_view name);
 
 }  // namespace lm
 

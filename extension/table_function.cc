@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "extension/boundary.h"
-#include "extension/snapshot_table.h"
 #include "extension/sqlite_status.h"
 #include "extension/sqlite_value.h"
 
@@ -204,9 +203,7 @@ int RegisterTableFunction(const std::shared_ptr<Connection>& connection,
 int RegisterTemporaryTableFunction(const std::shared_ptr<Connection>& connection,
                                    const TableFunctionSpec* spec) {
   static constexpr sqlite3_module kModule = TemporaryModule();
-  int code = Register(connection, spec, &kModule);
-  if (code == SQLITE_OK) CreateInTemp(connection->db(), spec->name);
-  return code;
+  return Register(connection, spec, &kModule);
 }
 
 }  // namespace lm

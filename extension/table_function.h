@@ -92,8 +92,8 @@ std::unique_ptr<TableCursor> MakeCursor(Connection& connection) {
 int RegisterTableFunction(const std::shared_ptr<Connection>& connection,
                           const TableFunctionSpec* spec);
 
-// The same in temp, where a statement on it takes no lock on the main database; by its name alone
-// where temp does not have it yet (see snapshot_table.h).
+// The same, of which CreateInTemp (snapshot_table.h) can make a table in temp, where a statement on
+// it takes no lock on the main database; by its name alone until then.
 int RegisterTemporaryTableFunction(const std::shared_ptr<Connection>& connection,
                                    const TableFunctionSpec* spec);
 

@@ -2,8 +2,8 @@
 -- lm_job_rows(number, job, id, prompt, system, state, value, error, finish, tokens_in, tokens_cached, tokens_out,
 --             attempts, worker, lease)
 --
--- Jobs, and their rows. The first INSERT into lm_jobs makes both tables in the main database; they are ordinary tables,
--- and any program can read them. lm_run() works on them.
+-- Jobs, and their rows. The first INSERT into lm_jobs makes both tables in the main database (INSERT INTO a.lm_jobs: in
+-- the attached database a); they are ordinary tables, and any program can read them. lm_run() works on them.
 --   query    SELECT id, prompt [, system]: asked once, when the job first runs
 --   target   an INSERT, UPDATE or DELETE that takes an answer: :id, :value, :error; NULL: answers stay in lm_job_rows
 --   system   the system prompt of rows without one of their own

@@ -9,6 +9,11 @@
 --   max_errors   how many rows may fail before the run ends with an error; no limit unless given
 --   retry        true: rows that failed before are tried again
 --   progress_ms  the least time between two rows of the result (1000)
+--   lease_ms     after how long without a sign of life another run's claims are void (30000)
+--   database     which database has the job: main, or an attached one; unless given, the first that does
+--
+-- The job's statements run on a connection of their own, which behaves as yours does: the same foreign keys, triggers and
+-- limits. An authorizer is asked what it allows before the job begins; hooks of the host do not see the job.
 
 --@ open file notes.db
 CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT, short TEXT);
@@ -39,4 +44,4 @@ SELECT max(total), max(done), max(failed) FROM lm_run('more', '{"retry":true}');
 SELECT * FROM lm_run('lost');
 --! there is no job named 'lost'; lm_jobs has 'shorten', 'more'
 SELECT * FROM lm_run('more', '{"chunks":3}');
---! unknown option 'chunks'; chunk, max_errors, retry, progress_ms are known
+--! unknown option 'chunks'; chunk, max_errors, retry, progress_ms, lease_ms, database are known

@@ -1,0 +1,355 @@
+"""What a job may do and what it may not: its own connection keeps to the rules of the user's, and it ends."""
+import os
+import pathlib
+import sqlite3
+import tempfile
+import unittest
+
+import harness
+
+OPTIONS = '{"max_tokens":2}'
+
+
+class JobRulesTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def open(self, name="notes.db", journal="wal", script=""):
+        db = harness.connect(name if name == ":memory:" else str(self.folder / name))
+        self.addCleanup(db.close)
+        if name != ":memory:":
+            db.execute(f"PRAGMA journal_mode = {journal}").fetchall()
+        db.executescript("""
+            CREATE TABLE t(id INTEGER PRIMARY KEY, body TEXT, answer TEXT, secret TEXT DEFAULT 'hush');
+            INSERT INTO t(body) VALUES ('a dog'), ('a cat'), ('an owl');""" + script)
+        return db
+
+    def add(self, db, name="j", query="SELECT id, body FROM t", target="UPDATE t SET answer = :value WHERE id = :id",
+            table="lm_jobs"):
+        db.execute(f"INSERT INTO {table}(name, query, target, options) VALUES (?, ?, ?, ?)", (name, query, target, OPTIONS))
+
+    def run_job(self, db, name="j", options=None):
+        """total, done, failed at the end."""
+        return db.execute("SELECT total, done, failed FROM lm_run(?, ?)", (name, options)).fetchall()[-1]
+
+    def refused(self, db, message, name="j", options=None):
+        with self.assertRaisesRegex(sqlite3.OperationalError, message):
+            self.run_job(db, name, options)
+
+
+class InheritanceTest(JobRulesTest):
+    def test_foreign_keys(self):
+        for on in (1, 0):
+            with self.subTest(foreign_keys=on):
+                db = self.open(f"keys{on}.db", script="CREATE TABLE child(parent REFERENCES t(id)); INSERT INTO child VALUES (1);")
+                db.execute(f"PRAGMA foreign_keys = {on}")
+                self.add(db, target="DELETE FROM t WHERE id = :id")
+                self.assertEqual(self.run_job(db), (3, 2, 1) if on else (3, 3, 0))
+                self.assertEqual(harness.value(db, "SELECT count(*) FROM pragma_foreign_key_check"), 0 if on else 1)
+                if on:
+                    self.assertEqual(harness.value(db, "SELECT error FROM lm_job_rows WHERE state = 'failed'"),
+                                     "the job's target: FOREIGN KEY constraint failed")
+
+    def test_recursive_triggers(self):
+        for on in (1, 0):
+            with self.subTest(recursive_triggers=on):
+                db = self.open(f"triggers{on}.db", script="""
+                    CREATE TABLE n(x); CREATE TRIGGER r AFTER INSERT ON n WHEN new.x < 5 BEGIN INSERT INTO n VALUES (new.x + 1); END;""")
+                db.execute(f"PRAGMA recursive_triggers = {on}")
+                self.add(db, query="SELECT 1, 'a'", target="INSERT INTO n VALUES (:id)")
+                self.assertEqual(self.run_job(db), (1, 1, 0))
+                self.assertEqual(harness.value(db, "SELECT max(x) FROM n"), 5 if on else 2)
+
+    def test_check_constraints(self):
+        for ignored in (1, 0):
+            with self.subTest(ignored=ignored):
+                db = self.open(f"checks{ignored}.db", script="CREATE TABLE c(x CHECK (x > 1));")
+                db.execute(f"PRAGMA ignore_check_constraints = {ignored}")
+                self.add(db, target="INSERT INTO c VALUES (:id)")
+                self.assertEqual(self.run_job(db), (3, 3, 0) if ignored else (3, 2, 1))
+
+    def test_query_only(self):
+        db = self.open()
+        self.add(db, target="DELETE FROM t WHERE id = :id")
+        db.execute("PRAGMA query_only = ON")
+        self.refused(db, "PRAGMA query_only is on")
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM t"), 3)
+
+    def test_limits(self):
+        db = self.open()
+        self.add(db, target="UPDATE t SET answer = :value || :value || :value || :value WHERE id = :id OR id = -1")
+        db.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 3)
+        self.refused(db, "Expression tree is too large")
+
+    def test_the_file_is_trusted_less(self):
+        for query in ("SELECT load_extension('x'), 'a'",):
+            db = self.open()
+            self.add(db, query=query)
+            self.refused(db, "not authorized")
+
+
+class AuthorizerTest(JobRulesTest):
+    def test_attached(self):
+        deny, ignore = sqlite3.SQLITE_DENY, sqlite3.SQLITE_IGNORE
+        for verdict, message in ((deny, "query uses t.secret, which this connection's authorizer forbids"),
+                                 (ignore, "query uses t.secret, which this connection's authorizer hides"), (None, None)):
+            with self.subTest(verdict=verdict):
+                self.open(f"{verdict}.db").close()
+                db = self.open(":memory:")
+                db.execute("ATTACH ? AS a", (str(self.folder / f"{verdict}.db"),))
+                self.add(db, query="SELECT id, secret FROM t", table="a.lm_jobs")
+                self.guard(db, **({} if verdict is None else {"READ_t_secret": verdict}))
+                if verdict is None:
+                    self.assertEqual(self.run_job(db), (3, 3, 0))
+                else:
+                    self.refused(db, message)
+
+    def guard(self, db, **verdicts):
+        """Answers for SQLITE_<action>_<table>_<column>; all else is allowed."""
+        actions = {sqlite3.SQLITE_READ: "READ", sqlite3.SQLITE_UPDATE: "UPDATE", sqlite3.SQLITE_INSERT: "INSERT",
+                   sqlite3.SQLITE_DELETE: "DELETE", sqlite3.SQLITE_PRAGMA: "PRAGMA"}
+
+        def authorize(action, first, second, database, view):
+            key = "_".join(part for part in (actions.get(action), first, second) if part)
+            return verdicts.get(key, sqlite3.SQLITE_OK)
+
+        db.set_authorizer(authorize)
+
+    def check(self, verdicts, message, **job):
+        with self.subTest(verdicts=verdicts, job=job):
+            db = self.open(f"guard{len(os.listdir(self.folder))}.db", script="""
+                CREATE VIEW v AS SELECT id, secret FROM t;
+                CREATE TABLE log(x); CREATE TRIGGER a AFTER UPDATE ON t BEGIN INSERT INTO log VALUES (new.secret); END;""")
+            self.add(db, **job)
+            self.guard(db, **verdicts)
+            if message is None:
+                self.assertEqual(self.run_job(db), (3, 3, 0))
+            else:
+                self.refused(db, message)
+            db.set_authorizer(None)
+            # Nothing was read into a prompt, nothing written.
+            self.assertEqual(harness.value(db, "SELECT count(answer) FROM t"), 3 if message is None else 0)
+            if message is not None:
+                self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_rows"), 0)
+
+    def test_denied(self):
+        deny = sqlite3.SQLITE_DENY
+        self.check({"READ_t_other": deny}, None)
+        self.check({"READ_t_secret": deny}, "query does what this connection's authorizer forbids: access to t.secret",
+                   query="SELECT id, secret FROM t")
+        self.check({"READ_t_secret": deny}, "access to v.secret|access to t.secret", query="SELECT id, secret FROM v")
+        self.check({"UPDATE_t_answer": deny}, "target does what this connection's authorizer forbids")
+        self.check({"INSERT_log": deny}, "target does what this connection's authorizer forbids")
+        self.check({"DELETE_t": deny}, "target does what .* forbids", target="DELETE FROM t WHERE id = :id")
+        self.check({"UPDATE_lm_job_rows_value": deny}, "forbids")
+        self.check({"READ_lm_jobs_query": deny}, "forbids")
+        self.check({"PRAGMA_query_only": deny}, "forbids to ask for PRAGMA query_only")
+
+    def test_hidden(self):
+        ignore = sqlite3.SQLITE_IGNORE
+        self.check({"READ_t_other": ignore}, None)
+        self.check({"READ_t_secret": ignore}, "query uses t.secret, which this connection's authorizer hides",
+                   query="SELECT id, secret FROM t")
+        self.check({"READ_t_secret": ignore}, "query uses t.secret", query="SELECT id, secret FROM v")
+        self.check({"READ_t_id": ignore}, "query uses t.id", query="SELECT rowid, body FROM t")
+        self.check({"UPDATE_t_answer": ignore}, "target uses t.answer")
+        self.check({"INSERT_log": ignore}, "target uses log")
+
+
+class StorageTest(JobRulesTest):
+    def test_an_answer_that_does_not_fit_is_a_failure(self):
+        for name in (":memory:", "small.db"):
+            with self.subTest(name=name):
+                db = self.open(name)
+                db.execute("INSERT INTO lm_jobs(name, query, target, options) VALUES ('j', 'SELECT id, body FROM t', "
+                           "'UPDATE t SET answer = :value WHERE id = :id', '{\"max_tokens\":120}')")
+                db.execute("SELECT generate('a dog')")
+                before = db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 250)
+                try:
+                    end = self.run_job(db)
+                finally:
+                    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, before)
+                self.assertEqual(end[0], 3)
+                self.assertGreater(end[2], 0)
+                for state, value, error, answer in db.execute("SELECT state, value, error, answer FROM lm_job_rows JOIN t USING (id)"):
+                    self.assertEqual(value, answer)
+                    self.assertEqual(state, "failed" if value is None else "done")
+                    if state == "failed":
+                        self.assertRegex(error, "the answer of .* bytes cannot be stored")
+                # With room, once more.
+                self.assertEqual(self.run_job(db, options='{"retry":true}'), (3, 3, 0))
+                self.assertEqual(harness.value(db, "SELECT count(*) FROM t JOIN lm_job_rows USING (id) WHERE answer = value"), 3)
+
+    def test_another_file_in_its_place(self):
+        for journal in ("wal", "delete"):
+            with self.subTest(journal=journal):
+                path, kept = self.folder / f"{journal}.db", self.folder / f"{journal}-kept.db"
+                db = self.open(path.name, journal)
+                self.add(db)
+                other = self.open("other.db", "delete", "UPDATE t SET body = 'of another'")
+                self.add(other)
+                other.close()
+                path.rename(kept)
+                (self.folder / "other.db").rename(path)
+                self.refused(db, "is another file than the one that this connection has open")
+                path.unlink()
+                self.refused(db, "unable to open|is another file than the one")
+                kept.rename(path)
+                self.assertEqual(self.run_job(db), (3, 3, 0))
+
+    def test_attached_databases(self):
+        main = self.open("main.db")
+        self.open("a.db").close()
+        self.open("b b.db").close()
+        main.execute("ATTACH ? AS a", (str(self.folder / "a.db"),))
+        main.execute("ATTACH ? AS \"b \"\"b\"", (str(self.folder / "b b.db"),))
+        main.execute("ATTACH ':memory:' AS m")
+        main.execute("CREATE TABLE m.only(id, body, answer)")
+        main.execute("INSERT INTO m.only VALUES (7, 'x', NULL)")
+        tables = "SELECT count(*) FROM {}.sqlite_master WHERE name LIKE 'lm_job%'"
+        self.add(main, "in a", table="a.lm_jobs")
+        self.assertEqual(harness.value(main, tables.format("a")), 4)
+        self.assertEqual(harness.value(main, tables.format("main")), 0)
+        self.add(main, "in b", table='"b ""b".lm_jobs')
+        self.add(main, "in m", table="m.lm_jobs", query="SELECT id, body FROM only", target="UPDATE only SET answer = :value")
+        self.assertEqual(main.execute("SELECT name FROM lm_jobs").fetchall(), [("in a",)])
+        self.assertEqual(self.run_job(main, "in a"), (3, 3, 0))
+        self.assertEqual(self.run_job(main, "in b"), (3, 3, 0))
+        self.assertEqual(self.run_job(main, "in m"), (1, 1, 0))
+        self.assertEqual(harness.value(main, "SELECT count(answer) FROM m.only"), 1)
+        for schema, answers in (("main", 0), ("a", 3), ('"b ""b"', 3)):
+            self.assertEqual(harness.value(main, f"SELECT count(answer) FROM {schema}.t"), answers)
+        # main comes first; another must be named.
+        self.add(main, "in a", table="main.lm_jobs")
+        self.assertEqual(self.run_job(main, "in a"), (3, 3, 0))
+        self.assertEqual(harness.value(main, "SELECT count(answer) FROM main.t"), 3)
+        self.assertEqual(self.run_job(main, "in a", '{"database":"a"}'), (3, 3, 0))
+        self.refused(main, "no job named 'in b'; lm_jobs has 'in a'", "in b", '{"database":"a"}')
+        self.refused(main, "there is no database named 'c'", "in a", '{"database":"c"}')
+        fresh = self.open("fresh.db")
+        with self.assertRaisesRegex(sqlite3.OperationalError, "jobs are kept in a database that lasts"):
+            self.add(fresh, table="temp.lm_jobs")
+
+    def test_a_database_in_memory_reaches_no_further(self):
+        db = self.open(":memory:", script="CREATE TEMP TABLE own(x); CREATE TABLE log(x);")
+        db.execute("ATTACH ':memory:' AS a")
+        db.execute("CREATE TABLE a.elsewhere(x)")
+        db.create_function("host", 1, lambda x: x)
+        for target, message in (
+                ("INSERT INTO temp.lm_settings VALUES ('salt', :value)", "writes to a virtual table"),
+                ("INSERT INTO own VALUES (:value)", "writes to another database"),
+                ("INSERT INTO elsewhere VALUES (:value)", "writes to another database"),
+                ("UPDATE t SET answer = host(:value) WHERE id = :id", r"calls host\(\)"),
+                ("UPDATE t SET answer = generate(:value) WHERE id = :id", r"calls generate\(\)")):
+            with self.subTest(target=target):
+                db.execute("DELETE FROM lm_jobs")
+                self.add(db, target=target)
+                self.refused(db, f"the job's target {message}, which a job of a database in memory may not")
+        db.execute("DELETE FROM lm_jobs")
+        self.add(db, query="SELECT id, host(body) FROM t")
+        self.refused(db, r"the job's query calls host\(\)")
+        db.execute("DELETE FROM lm_jobs")
+        self.add(db, target="INSERT INTO log SELECT upper(json_extract(json_array(:value), '$[0]'))")
+        self.assertEqual(self.run_job(db), (3, 3, 0))
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM log"), 3)
+
+    def test_words_that_act_when_prepared(self):
+        for name in (":memory:", "words.db"):
+            with self.subTest(name=name):
+                db = self.open(name)
+                before = os.environ.get("SQLITE_TMPDIR")
+                for i, text in enumerate(("PRAGMA foreign_keys = ON", "EXPLAIN PRAGMA foreign_keys = ON",
+                                          "/* SELECT */ PRAGMA foreign_keys = ON", "SELECT 1, 2; PRAGMA foreign_keys = ON",
+                                          "; PRAGMA foreign_keys = ON")):
+                    self.add(db, f"query {i}", query=text)
+                    self.refused(db, "the job's query must be", f"query {i}")
+                    self.add(db, f"target {i}", target=text)
+                    self.refused(db, "the job's target must be", f"target {i}")
+                self.assertEqual(harness.value(db, "PRAGMA foreign_keys"), 0)
+                self.assertEqual(os.environ.get("SQLITE_TMPDIR"), before)
+
+
+class EndTest(JobRulesTest):
+    def test_targets_and_triggers_that_set_rows_back(self):
+        self.check_ends("INSERT INTO t(body) SELECT 'x'", target="UPDATE lm_job_rows SET state = 'waiting' WHERE id = :id",
+                        end=(3, 0, 0))
+
+    def test_triggers_that_add_rows(self):
+        self.check_ends("""CREATE TRIGGER more AFTER UPDATE OF state ON lm_job_rows WHEN new.state = 'done' BEGIN
+                             INSERT INTO lm_job_rows(job, id, prompt) VALUES (new.job, new.id + 100, 'again'); END""",
+                        end=(6, 3, 0), again=(9, 6, 0))
+
+    def check_ends(self, script, end, again=None, **job):
+        for name in (":memory:", "ends.db"):
+            with self.subTest(name=name):
+                db = self.open(name)
+                self.add(db, **job)
+                db.execute(script)
+                first = self.run_job(db)
+                if script.startswith("INSERT"):
+                    self.assertEqual(first[1:], end[1:])
+                else:
+                    self.assertEqual(first, end)
+                if again is not None:
+                    self.assertEqual(self.run_job(db), again)
+
+    def test_a_state_that_nobody_knows(self):
+        db = self.open()
+        self.add(db)
+        self.assertEqual(self.run_job(db), (3, 3, 0))
+        with self.assertRaisesRegex(sqlite3.IntegrityError, "CHECK constraint failed"):
+            db.execute("UPDATE lm_job_rows SET state = 'paused' WHERE id = 1")
+        db.execute("PRAGMA ignore_check_constraints = ON")
+        db.execute("UPDATE lm_job_rows SET state = 'paused' WHERE id = 1")
+        db.execute("UPDATE lm_job_rows SET state = 'waiting' WHERE id = 2")
+        self.refused(db, "1 rows of lm_job_rows have a state such as 'paused'; waiting, running, done and failed are known")
+        self.assertEqual(db.execute("SELECT state FROM lm_job_rows ORDER BY id").fetchall(), [("paused",), ("done",), ("done",)])
+
+    def test_a_claim_whose_clock_is_ahead(self):
+        db = self.open()
+        self.add(db)
+        self.assertEqual(self.run_job(db), (3, 3, 0))
+        db.execute("""UPDATE lm_job_rows SET state = 'running', worker = '7.7.elsewhere#1',
+                      lease = (julianday('now') + 365 - 2440587.5) * 86400000 WHERE id = 2""")
+        db.execute("UPDATE lm_job_rows SET state = 'running', worker = NULL, lease = NULL WHERE id = 3")
+        self.assertEqual(self.run_job(db, options='{"lease_ms":3000}'), (3, 3, 0))
+
+    def test_a_job_that_is_deleted_or_replaced(self):
+        db = self.open(script="INSERT INTO t(body) SELECT 'a note ' || value FROM json_each('[1,2,3,4,5,6,7,8,9]');")
+        for end, message in (("DELETE FROM lm_jobs", "job 'j' was deleted while it ran"),
+                             ("UPDATE lm_jobs SET total = NULL", "job 'j' was replaced by another while it ran")):
+            with self.subTest(end=end):
+                db.execute("DELETE FROM lm_jobs")
+                self.add(db)
+                rows = db.execute("SELECT * FROM lm_run('j', '{\"chunk\":1,\"progress_ms\":0}')")
+                rows.fetchone()
+                other = sqlite3.connect(self.folder / "notes.db", isolation_level=None)
+                other.execute(end)
+                other.close()
+                with self.assertRaisesRegex(sqlite3.OperationalError, message):
+                    rows.fetchall()
+
+    def test_no_job_in_an_empty_file(self):
+        db = harness.connect(str(self.folder / "empty.db"))
+        self.addCleanup(db.close)
+        self.refused(db, "there is no job named 'j': INSERT INTO lm_jobs")
+
+    def test_loaded_while_another_has_the_file(self):
+        first = self.open(journal="delete")
+        self.add(first)
+        first.execute("BEGIN EXCLUSIVE")
+        db = harness.connect(str(self.folder / "notes.db"), timeout=0.2)
+        self.addCleanup(db.close)
+        first.execute("ROLLBACK")
+        try:
+            end = self.run_job(db)
+        except sqlite3.OperationalError as error:  # this time main's own lm_run was used
+            self.assertRegex(str(error), "because the database was empty or locked; it is there now: run the statement once more")
+            end = self.run_job(db)
+        self.assertEqual(end, (3, 3, 0))
+
+
+if __name__ == "__main__":
+    unittest.main()
