@@ -1,6 +1,7 @@
 """What a job may do and what it may not: its own connection keeps to the rules of the user's, and it ends."""
 import os
 import pathlib
+import resource
 import sqlite3
 import tempfile
 import unittest
@@ -181,6 +182,33 @@ class StorageTest(JobRulesTest):
                 # With room, once more.
                 self.assertEqual(self.run_job(db, options='{"retry":true}'), (3, 3, 0))
                 self.assertEqual(harness.value(db, "SELECT count(*) FROM t JOIN lm_job_rows USING (id) WHERE answer = value"), 3)
+
+    def test_a_full_disk(self):
+        for journal in ("wal", "delete"):
+            with self.subTest(journal=journal):
+                db = self.open(f"full-{journal}.db", journal)
+                path = self.folder / f"full-{journal}.db"
+                db.execute("INSERT INTO t(body) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 200) "
+                           "SELECT 'note ' || i || ' ' || hex(zeroblob(4)) FROM n")
+                db.execute("INSERT INTO lm_jobs(name, query, target, options) VALUES ('j', 'SELECT id, body FROM t', "
+                           "'UPDATE t SET answer = :value || hex(zeroblob(2000)) WHERE id = :id', ?)", (OPTIONS,))
+                rows = db.execute("SELECT done FROM lm_run('j', '{\"chunk\":16,\"progress_ms\":0}')")
+                rows.fetchone()  # planned, and begun
+                before = resource.getrlimit(resource.RLIMIT_FSIZE)
+                full = max(file.stat().st_size for file in self.folder.glob(path.name + "*"))
+                resource.setrlimit(resource.RLIMIT_FSIZE, (full + 65536, before[1]))
+                try:
+                    with self.assertRaisesRegex(sqlite3.OperationalError, "lm_run: (disk I/O error|database or disk is full)"):
+                        rows.fetchall()
+                finally:
+                    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+                done = harness.value(db, "SELECT count(*) FROM lm_job_rows WHERE state = 'done'")
+                self.assertEqual(done, harness.value(db, "SELECT count(answer) FROM t"))
+                self.assertLess(done, 203)
+                # With room again, the job goes on where it was.
+                self.assertEqual(self.run_job(db), (203, 203, 0))
+                self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_rows WHERE attempts > 2"), 0)
+                self.assertEqual(harness.value(db, "PRAGMA integrity_check"), "ok")
 
     def test_another_file_in_its_place(self):
         for journal in ("wal", "delete"):
