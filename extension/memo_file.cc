@@ -35,6 +35,9 @@ constexpr char kGet[] =
 constexpr char kInsert[] =
     "INSERT INTO generations(hash, model, options, prompt, answer, tokens, finish, seal, choices) "
     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+// Of one key there is one row: another one could not be believed, or was another process's.
+constexpr char kReplace[] =
+    "DELETE FROM generations WHERE hash = ?1 AND model = ?2 AND options = ?3 AND prompt = ?4";
 constexpr char kDelete[] = "DELETE FROM generations WHERE id = ?1";
 
 constexpr int kBusyMs = 100;
@@ -160,6 +163,7 @@ MemoFile::MemoFile(std::string path) : path_(std::move(path)), owner_("memo:" + 
 MemoFile::~MemoFile() {
   if (fork_guard_.forked()) {  // the parent's connection, and its locks
     find_.release();
+    replace_.release();
     insert_.release();
     db_.release();
     return;
@@ -168,6 +172,7 @@ MemoFile::~MemoFile() {
   next_write_ = absl::InfinitePast();
   WritePending();
   find_.reset();
+  replace_.reset();
   insert_.reset();
 }
 
@@ -214,6 +219,7 @@ absl::Status MemoFile::Prepare() {
   RETURN_IF_ERROR(Run("PRAGMA journal_mode = WAL"));
   RETURN_IF_ERROR(Run("PRAGMA synchronous = NORMAL"));
   ASSIGN_OR_RETURN(find_, Statement(kFind));
+  ASSIGN_OR_RETURN(replace_, Statement(kReplace));
   ASSIGN_OR_RETURN(insert_, Statement(kInsert));
   return absl::OkStatus();
 }
@@ -326,11 +332,17 @@ absl::Status MemoFile::Write(const std::vector<Entry>& entries) {
   absl::Status status;
   for (const auto& [key, answer] : entries) {
     sqlite3_stmt* insert = insert_.get();
-    Resetter resetter(insert);
-    sqlite3_bind_int64(insert, 1, HashOf(key));
-    BindText(insert, 2, key.model);
-    BindText(insert, 3, key.options);
-    BindBlob(insert, 4, AsBytes(key.prompt));
+    Resetter resetter(insert), replace_resetter(replace_.get());
+    for (sqlite3_stmt* statement : {replace_.get(), insert}) {
+      sqlite3_bind_int64(statement, 1, HashOf(key));
+      BindText(statement, 2, key.model);
+      BindText(statement, 3, key.options);
+      BindBlob(statement, 4, AsBytes(key.prompt));
+    }
+    if (const int code = sqlite3_step(replace_.get()); code != SQLITE_DONE) {
+      status = Error(code);
+      break;
+    }
     BindText(insert, 5, answer.text);
     BindBlob(insert, 6, AsBytes(answer.tokens));
     BindText(insert, 7, FinishReasonName(answer.finish));

@@ -8,7 +8,9 @@
 // number of processes may use one file. Those who name the same file share what is in it.
 //
 // The file is untrusted input: one with any other schema than ours is refused, its triggers and
-// views are never run, and a row that does not fit its own seal counts as absent.
+// views are never run, and a row that does not fit its own seal counts as absent. The seal is a
+// digest without a key: it notices damage. Against forgery there is CanBeAnswer: who may write the
+// file chooses among the answers that the model could have given, and nothing beyond.
 #ifndef LM_EXTENSION_MEMO_FILE_H_
 #define LM_EXTENSION_MEMO_FILE_H_
 
@@ -76,6 +78,7 @@ class MemoFile : public MemoStore {
   absl::Mutex mutex_;  // of the connection
   std::unique_ptr<sqlite3, Closer> db_ ABSL_GUARDED_BY(mutex_);
   OwnedStatement find_ ABSL_GUARDED_BY(mutex_);
+  OwnedStatement replace_ ABSL_GUARDED_BY(mutex_);
   OwnedStatement insert_ ABSL_GUARDED_BY(mutex_);
   absl::Time next_write_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);  // not OK: why the file cannot be used any more

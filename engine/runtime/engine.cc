@@ -88,9 +88,14 @@ absl::StatusOr<std::shared_ptr<Request>> Engine::Submit(RequestSpec spec,
 }
 
 absl::Status Engine::CheckConstraint(const GenerationOptions& options) const {
+  return CompiledConstraintOf(options).status();
+}
+
+absl::StatusOr<std::shared_ptr<const CompiledConstraint>> Engine::CompiledConstraintOf(
+    const GenerationOptions& options) const {
   if (fork_guard_.forked()) return ForkGuard::Error();
-  if (options.constraint.kind == AnswerConstraint::Kind::kNone) return absl::OkStatus();
-  return constraints_->Get(options.constraint).status();
+  if (options.constraint.kind == AnswerConstraint::Kind::kNone) return nullptr;
+  return constraints_->Get(options.constraint);
 }
 
 absl::Status Engine::Validate(const RequestSpec& spec) const {

@@ -75,6 +75,9 @@ class Engine {
   // InvalidArgument where the constraint of the options, if any, does not compile: what Submit
   // would say of every request. What was compiled is kept.
   absl::Status CheckConstraint(const GenerationOptions& options) const;
+  // The same, with the constraint; null where the options have none.
+  absl::StatusOr<std::shared_ptr<const CompiledConstraint>> CompiledConstraintOf(
+      const GenerationOptions& options) const;
 
   const Model& model() const { return *model_; }
   // The longest sequence, prompt and answer together: the context, or the whole KV cache where that

@@ -37,12 +37,6 @@ void FinishWith(Request& request, const Generation& result) noexcept {
 
 }  // namespace
 
-int64_t RememberedAnswer::bytes() const {
-  return static_cast<int64_t>(sizeof(RememberedAnswer) + text.size() +
-                              tokens.size() * sizeof(int32_t) +
-                              first_choices.size() * sizeof(TokenLogprob));
-}
-
 // One generation under way, and those who wait for it. It listens to the engine's request.
 class Memo::Flight : public RequestListener, public std::enable_shared_from_this<Flight> {
  public:
@@ -165,6 +159,7 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Engine& engine, RequestSpe
   std::optional<RememberedAnswer> stored;
   if (access.store != nullptr) {  // which may have to read a file
     ASSIGN_OR_RETURN(stored, access.store->Find(*key));
+    if (stored.has_value() && !CanBeAnswer(engine, spec, *stored)) stored.reset();
   }
   absl::MutexLock lock(&mutex_);
   if (stored.has_value()) {

@@ -28,26 +28,18 @@
 #include "absl/synchronization/mutex.h"
 #include "engine/runtime/engine.h"
 #include "engine/runtime/memo_key.h"
+#include "engine/runtime/remembered_answer.h"
 #include "engine/runtime/request.h"
 
 namespace lm {
-
-// An answer as it is kept.
-struct RememberedAnswer {
-  std::string text;
-  FinishReason finish = FinishReason::kStop;
-  std::vector<int32_t> tokens;
-  std::vector<TokenLogprob> first_choices = {};  // of a request that wanted them
-
-  int64_t bytes() const;
-};
 
 // Where answers are kept beyond the process. Thread-safe.
 class MemoStore {
  public:
   virtual ~MemoStore() = default;
 
-  // nullopt where there is none (or none that can be believed). An error is one of the store's.
+  // nullopt where there is none. An error is one of the store's. The answer is used only if it can
+  // be one (CanBeAnswer); else there will be another one for the same key.
   virtual absl::StatusOr<std::optional<RememberedAnswer>> Find(const MemoKey& key) = 0;
   // Takes note of an answer; on the engine's thread, so it must neither wait nor throw.
   virtual void Add(const MemoKey& key, const RememberedAnswer& answer) noexcept = 0;

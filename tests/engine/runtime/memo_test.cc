@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <set>
 #include <thread>
 
@@ -230,6 +231,97 @@ TEST_F(MemoTest, AStoreIsAskedAndToldBeforeAnybodyHasTheAnswer) {
   EXPECT_EQ(Await(*request).text, text);
   EXPECT_EQ(generated(), 1);
   EXPECT_EQ(other.Stats("").hits, 1);
+}
+
+// A store is a file that anybody may have written.
+TEST_F(MemoTest, AStoredAnswerThatCannotBeOneIsGeneratedAnew) {
+  const GenerationOptions yes_or_no{
+      .max_tokens = 8, .constraint = {AnswerConstraint::Kind::kChoices, R"(["yes","no"])"}};
+  const GenerationOptions stops{.max_tokens = 8, .stop = {"ab"}};
+  const GenerationOptions plain{.max_tokens = 3};
+  struct Case {
+    GenerationOptions options;
+    std::string text;
+    std::vector<int32_t> tokens;
+    FinishReason finish = FinishReason::kStop;
+    bool possible = false;
+  };
+  using enum FinishReason;
+  const std::vector<Case> cases = {
+      {plain, "abc", Bytes("abc"), kLength, true},
+      {plain, "ab", Bytes("ab"), kStop, true},
+      {plain, "", {}, kStop, true},
+      {plain, "abd", Bytes("abc"), kLength},             // other tokens than its text
+      {plain, "ab", Bytes("ab"), kLength},               // ends too early
+      {plain, "abcd", Bytes("abcd"), kLength},           // too long
+      {plain, "ab", Bytes("ab"), kContext},              // the context is not full
+      {plain, "ab", Bytes("ab"), kError},                // an error
+      {plain, "", {0x40000000}},                         // no token
+      {plain, "", {-1}},                                 //
+      {plain, "", {kVocabSize}},                         //
+      {plain, "", {kImEnd}},                             // ends an answer and is no part of it
+      {plain, "\xff", {0xff}},                           // no text
+      {plain, "\xef\xbf\xbd", {0xff}, kStop, true},      // as the engine would write it
+      {stops, "x", Bytes("xab"), kStop, true},           //
+      {stops, "xab", Bytes("xab"), kStop},               // the stop string is no part of it
+      {stops, "x", Bytes("xabc"), kStop},                // nothing comes after it
+      {stops, "x", Bytes("xab"), kLength},               //
+      {yes_or_no, "yes", Bytes("yes"), kStop, true},     //
+      {yes_or_no, "no", Bytes("no"), kStop, true},       //
+      {yes_or_no, "maybe", Bytes("maybe"), kStop},       // no choice
+      {yes_or_no, "ye", Bytes("ye"), kStop},             // half of one
+      {yes_or_no, "", {}, kStop},                        //
+      {yes_or_no, "yes", {'y', 'e', kBos, 's'}, kStop},  // a control token within
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(testing::Message() << c.text << " " << testing::PrintToString(c.tokens));
+    store_ = std::make_shared<FakeStore>();
+    Ask("hello", c.options, "keeper");
+    ASSERT_EQ(store_->kept.size(), 1u);
+    store_->kept[0].first.owner = "me";
+    store_->kept[0].second = {c.text, c.finish, c.tokens};
+    const int64_t before = generated();
+    Memo other(1 << 20);
+    auto request =
+        other.Submit(*engine_, {.prompt = Bytes("hello"), .options = c.options}, {"me", store_});
+    ASSERT_TRUE(request.ok());
+    EXPECT_EQ(Await(*request).remembered, c.possible);
+    EXPECT_EQ(generated(), before + (c.possible ? 0 : 1));
+    memo_.Forget("keeper", memo_.Entries("keeper")[0].id);
+  }
+}
+
+TEST_F(MemoTest, StoredChoicesAreThoseOfTheConstraint) {
+  const RequestSpec spec{
+      .prompt = Bytes("?"),
+      .options = {.max_tokens = 8,
+                  .constraint = {AnswerConstraint::Kind::kChoices, R"(["yes","no"])"}},
+      .wants_first_choices = true};
+  const std::vector<TokenLogprob> good = {{'n', -1}, {'y', -2}};
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<std::vector<TokenLogprob>> bad = {
+      {},
+      {{'n', -1}},
+      {{'y', -2}, {'n', -1}},
+      {{'n', -1}, {'y', -2}, {'z', -3}},
+      {{'n', -1}, {0x40000000, -2}},
+      {{'n', -1}, {-1, -2}},
+      {{'n', -1}, {0, -2}},
+      {{'n', -1}, {kImEnd, -2}},
+      {{'n', -1}, {'y', nan}},
+      {{'n', -1}, {'y', -std::numeric_limits<float>::infinity()}},
+      {{'n', -1}, {'y', 0.5}},
+      {{'n', -0.1f}, {'y', -0.1f}},  // more than one together
+  };
+  auto can_be = [&](const RequestSpec& asked, const std::vector<TokenLogprob>& choices) {
+    return CanBeAnswer(*engine_, asked, {"no", FinishReason::kStop, Bytes("no"), choices});
+  };
+  EXPECT_TRUE(can_be(spec, good));
+  for (const auto& choices : bad) EXPECT_FALSE(can_be(spec, choices));
+  RequestSpec without = spec;
+  without.wants_first_choices = false;
+  EXPECT_TRUE(can_be(without, {}));
+  EXPECT_FALSE(can_be(without, good));
 }
 
 TEST_F(MemoTest, AStoresErrorIsTheCallers) {

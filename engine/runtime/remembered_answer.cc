@@ -1,0 +1,115 @@
+#include "engine/runtime/remembered_answer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "engine/grammar/grammar_matcher.h"
+#include "engine/runtime/constraint_cache.h"
+#include "engine/runtime/stop_matcher.h"
+#include "engine/text/detokenizer.h"
+#include "engine/text/tokenizer.h"
+
+namespace lm {
+namespace {
+
+constexpr double kRounding = 1e-3;  // of the sum of all probabilities
+
+bool EndsWhereItSays(const Engine& engine, const RequestSpec& spec,
+                     const RememberedAnswer& answer) {
+  const int64_t tokens = static_cast<int64_t>(answer.tokens.size());
+  const int64_t together = tokens + static_cast<int64_t>(spec.prompt.size());
+  if (tokens > spec.options.max_tokens || together > engine.max_sequence_tokens()) return false;
+  switch (answer.finish) {
+    case FinishReason::kStop:
+      return true;
+    case FinishReason::kLength:
+      return tokens == spec.options.max_tokens;
+    case FinishReason::kContext:
+      return together == engine.max_sequence_tokens();
+    case FinishReason::kError:
+      break;
+  }
+  return false;
+}
+
+// The text is made of the tokens as Sequence makes it.
+bool SpellsItsText(const Tokenizer& tokenizer, const RequestSpec& spec,
+                   const RememberedAnswer& answer) {
+  Detokenizer detokenizer(&tokenizer);
+  StopMatcher stop(spec.options.stop);
+  std::string text;
+  for (int32_t token : answer.tokens) {
+    if (token < 0 || token >= tokenizer.size()) return false;
+    if (tokenizer.IsEndOfGeneration(token)) return false;
+    if (stop.matched()) return false;
+    stop.Append(detokenizer.Append(token), &text);
+  }
+  if (stop.matched() && answer.finish != FinishReason::kStop) return false;
+  if (!stop.matched() && !stop.Append(detokenizer.Finish(), &text)) stop.Flush(&text);
+  return text == answer.text;
+}
+
+// `constraint` is null where there is none.
+bool FollowsConstraint(const Tokenizer& tokenizer, const CompiledConstraint* constraint,
+                       const RememberedAnswer& answer) {
+  if (constraint == nullptr) return true;
+  const std::vector<int32_t>& start = constraint->start;
+  const std::vector<int32_t>& tokens = answer.tokens;
+  if (tokens.size() < start.size() || !std::equal(start.begin(), start.end(), tokens.begin())) {
+    return false;
+  }
+  GrammarMatcher matcher = constraint->begin;
+  for (size_t i = start.size(); i < tokens.size(); ++i) {
+    const absl::string_view bytes = tokenizer.TokenBytes(tokens[i]);
+    if (bytes.empty() || !matcher.AcceptBytes(bytes).ok()) return false;
+  }
+  return matcher.CanEnd();
+}
+
+bool HasItsChoices(int32_t vocab_size, const RequestSpec& spec,
+                   const CompiledConstraint* constraint, const RememberedAnswer& answer) {
+  const std::vector<TokenLogprob>& choices = answer.first_choices;
+  if (!spec.wants_first_choices) return choices.empty();
+  // There are none where the model was not asked at all.
+  const size_t given = constraint != nullptr ? constraint->start.size() : 0;
+  if (choices.empty()) return answer.tokens.size() == given;
+  std::vector<uint64_t> allowed((vocab_size + 63) / 64, ~uint64_t{0});
+  if (constraint != nullptr) {
+    GrammarMatcher matcher = constraint->begin;
+    allowed.assign(matcher.mask_words(), 0);
+    if (!matcher.FillMask(absl::MakeSpan(allowed)).ok()) return false;
+  }
+  size_t at = 0;
+  double sum = 0;
+  for (int32_t token = 0; token < vocab_size; ++token) {
+    const size_t word = token / 64;
+    if (word >= allowed.size() || (allowed[word] >> (token % 64) & 1) == 0) continue;
+    if (at == choices.size() || choices[at].token != token) return false;
+    const float logprob = choices[at].logprob;
+    if (!std::isfinite(logprob) || logprob > 0) return false;
+    sum += std::exp(double{logprob});
+    ++at;
+  }
+  return at == choices.size() && sum <= 1 + kRounding;
+}
+
+}  // namespace
+
+int64_t RememberedAnswer::bytes() const {
+  return static_cast<int64_t>(sizeof(RememberedAnswer) + text.size() +
+                              tokens.size() * sizeof(int32_t) +
+                              first_choices.size() * sizeof(TokenLogprob));
+}
+
+bool CanBeAnswer(const Engine& engine, const RequestSpec& spec, const RememberedAnswer& answer) {
+  if (!EndsWhereItSays(engine, spec, answer)) return false;
+  const Tokenizer& tokenizer = engine.model().tokenizer();
+  if (!SpellsItsText(tokenizer, spec, answer)) return false;
+  const absl::StatusOr<std::shared_ptr<const CompiledConstraint>> constraint =
+      engine.CompiledConstraintOf(spec.options);
+  return constraint.ok() && FollowsConstraint(tokenizer, constraint->get(), answer) &&
+         HasItsChoices(tokenizer.size(), spec, constraint->get(), answer);
+}
+
+}  // namespace lm

@@ -1,0 +1,31 @@
+// RememberedAnswer: an answer as the memo keeps it, and what one from elsewhere is held to.
+#ifndef LM_ENGINE_RUNTIME_REMEMBERED_ANSWER_H_
+#define LM_ENGINE_RUNTIME_REMEMBERED_ANSWER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/runtime/engine.h"
+#include "engine/runtime/request.h"
+
+namespace lm {
+
+struct RememberedAnswer {
+  std::string text;
+  FinishReason finish = FinishReason::kStop;
+  std::vector<int32_t> tokens;
+  std::vector<TokenLogprob> first_choices = {};  // of a request that wanted them
+
+  int64_t bytes() const;
+};
+
+// Whether the engine can have given `answer` to `spec`: its tokens are the vocabulary's, they spell
+// its text, follow the constraint and end where `finish` says, and its first choices are those that
+// the constraint allows, with probabilities. So a label is one of the labels and JSON fits its
+// schema whoever wrote it down; which of the possible answers it is, the model alone could tell.
+bool CanBeAnswer(const Engine& engine, const RequestSpec& spec, const RememberedAnswer& answer);
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_RUNTIME_REMEMBERED_ANSWER_H_
