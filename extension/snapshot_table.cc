@@ -55,8 +55,8 @@ int Connect(sqlite3* db, void* data, int, const char* const* args, sqlite3_vtab*
                     if (sqlite3_declare_vtab(db, table->table->schema()) != SQLITE_OK) {
                       return absl::InternalError(sqlite3_errmsg(db));
                     }
+                    sqlite3_vtab_config(db, SQLITE_VTAB_DIRECTONLY);
                     if (dynamic_cast<WritableTable*>(table->table.get()) != nullptr) {
-                      sqlite3_vtab_config(db, SQLITE_VTAB_DIRECTONLY);
                       sqlite3_vtab_config(db, SQLITE_VTAB_CONSTRAINT_SUPPORT, 1);
                     }
                     *out = table.release();

@@ -1,5 +1,7 @@
 // Virtual tables whose rows are taken all at once when a scan begins: few rows, no constraints. A
-// table says what its rows are; SQLite's side of it is here once.
+// table says what its rows are; SQLite's side of it is here once. All are DIRECTONLY: what a process
+// does and what its machine is is not for the views and triggers that a file brings along. (Views
+// of the temp schema are its owner's, and may read them.)
 #ifndef LM_EXTENSION_SNAPSHOT_TABLE_H_
 #define LM_EXTENSION_SNAPSHOT_TABLE_H_
 
@@ -74,7 +76,7 @@ std::unique_ptr<SnapshotTable> MakeTable(std::shared_ptr<Connection> connection)
 int RegisterReadOnlyTable(const std::shared_ptr<Connection>& connection, const char* name,
                           TableFactory factory);
 
-// Registers a writable, DIRECTONLY table that exists by its name alone, unless or until a database
+// Registers a writable table that exists by its name alone, unless or until a database
 // has a table of that name (CreateInTemp).
 // REQUIRES: the factory makes a WritableTable.
 int RegisterWritableTable(const std::shared_ptr<Connection>& connection, const char* name,

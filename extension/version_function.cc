@@ -84,7 +84,7 @@ absl::Status Debug(Call& call) {
 int RegisterVersion(const std::shared_ptr<Connection>& connection) {
   int code = RegisterScalar<&Version>(connection, {"lm_version", 0, 0, 0});
   if (code != SQLITE_OK) return code;
-  return RegisterScalar<&Debug>(connection, {"lm_debug", 0, 0, kReturnsJson});
+  return RegisterScalar<&Debug>(connection, {"lm_debug", 0, 0, kDirectOnly | kReturnsJson});
 }
 
 }  // namespace lm
