@@ -12,8 +12,7 @@
 namespace lm {
 
 // GetEngine(path, options), on a thread of its own. Cancelled, within a few milliseconds, where the
-// statement on `db` is interrupted meanwhile; the loading then goes on to its end, and what it
-// loaded is let go unless somebody has asked for it again. exit() waits for such a thread.
+// statement on `db` is interrupted meanwhile; the loading then ends soon, too.
 absl::StatusOr<std::shared_ptr<Engine>> LoadEngine(sqlite3* db, const std::string& path,
                                                    const ModelOptions& options);
 

@@ -42,7 +42,7 @@ bool LooksLikePath(absl::string_view reference) {
 absl::StatusOr<std::string> FindDefaultModel() {
   const char* variable = std::getenv("LM_MODEL");
   if (variable != nullptr && *variable != '\0') return std::string(variable);
-  static const std::filesystem::path folder = OwnFolder();
+  static const auto& folder = *new std::filesystem::path(OwnFolder());  // never destroyed
   for (const std::filesystem::path& candidate :
        {folder / kShippedModel, folder / "models" / kShippedModel}) {
     std::error_code error;

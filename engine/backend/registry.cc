@@ -8,6 +8,7 @@
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cuda/cuda_backend.h"
 #include "engine/backend/reference/reference_backend.h"
+#include "engine/base/exit_guard.h"
 
 namespace lm {
 
@@ -27,6 +28,8 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(const BackendOptions& opt
 }
 
 std::vector<DeviceInfo> ListDevices() {
+  const ExitGuard guard;  // CUDA's driver has exit handlers
+  if (!guard.allowed()) return {};
   std::vector<DeviceInfo> devices = {{.device = "cpu",
                                       .name = CpuName(),
                                       .features = std::string(IsaName(BestIsa())),
@@ -50,6 +53,8 @@ std::vector<DeviceInfo> ListDevices() {
 }
 
 std::vector<BackendOptions> AvailableBackends() {
+  const ExitGuard guard;
+  if (!guard.allowed()) return {};
   std::vector<BackendOptions> all = {{.device = "reference"}};
   for (Isa isa : AvailableIsas()) all.push_back({.device = "cpu", .isa = isa});
   BackendOptions cuda = {.device = "cuda:0"};

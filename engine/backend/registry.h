@@ -35,7 +35,8 @@ struct DeviceInfo {
   std::string unusable = {};  // why, or empty
 };
 
-// The CPU, then what is known of GPUs. Looks for them at each call.
+// The CPU, then what is known of GPUs. Looks for them at each call. (Nothing once exit() has
+// begun.)
 std::vector<DeviceInfo> ListDevices();
 
 // All that can be created here, "cpu" once an instruction set; the backend tests run over these.

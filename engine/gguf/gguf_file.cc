@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/cancellable_file.h"
 #include "engine/base/digest.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/thread_pool.h"
@@ -18,10 +19,18 @@ namespace {
 
 std::string InQuotes(const RandomAccessFile& file) { return absl::StrCat("'", file.path(), "'"); }
 
+absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenPart(const std::string& path,
+                                                           const std::atomic<bool>* cancel) {
+  ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, OpenFile(path));
+  if (cancel == nullptr) return file;
+  return MakeCancellable(std::move(file), *cancel);
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
-  ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, OpenFile(path));
+absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path,
+                                                         const std::atomic<bool>* cancel) {
+  ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, OpenPart(path, cancel));
   ASSIGN_OR_RETURN(GgufPart part, ReadGgufPart(*file, 0));
   absl::StatusOr<SplitPosition> position = SplitPositionOf(part.metadata);
   if (!position.ok()) return InContext(InQuotes(*file), position.status());
@@ -35,7 +44,7 @@ absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path
   part = GgufPart();  // read again below, in its turn
   std::vector<std::unique_ptr<RandomAccessFile>> files;
   for (size_t i = 0; i < paths.size(); ++i) {
-    absl::StatusOr<std::unique_ptr<RandomAccessFile>> opened = OpenFile(paths[i]);
+    absl::StatusOr<std::unique_ptr<RandomAccessFile>> opened = OpenPart(paths[i], cancel);
     if (!opened.ok()) {
       return InContext(absl::StrCat("part ", i + 1, " of ", paths.size()), opened.status());
     }

@@ -13,6 +13,7 @@
 #ifndef LM_ENGINE_GGUF_GGUF_FILE_H_
 #define LM_ENGINE_GGUF_GGUF_FILE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -33,8 +34,10 @@ struct GgufPart;
 // Immutable after Open; thread-safe.
 class GgufFile {
  public:
-  // Opens a model file, or all the parts of a split one given any of them.
-  static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
+  // Opens a model file, or all the parts of a split one given any of them. Once `cancel`, where
+  // there is one, is set, all reading of it is Cancelled. REQUIRES: *cancel outlives the result.
+  static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path,
+                                                        const std::atomic<bool>* cancel = nullptr);
   // The same over given files, in order; for tests that inject faults.
   static absl::StatusOr<std::unique_ptr<GgufFile>> Open(
       std::vector<std::unique_ptr<RandomAccessFile>> files);
@@ -46,8 +49,9 @@ class GgufFile {
   // nullptr where there is none of that name.
   const TensorInfo* FindTensor(absl::string_view name) const;
 
-  // Fills `out` with the tensor's bytes from `begin` on. An error names the tensor, the file and the
-  // reason. Thread-safe. REQUIRES: begin + out.size() <= info.bytes, and info is one of tensors().
+  // Fills `out` with the tensor's bytes from `begin` on. An error names the tensor, the file and
+  // the reason. Thread-safe. REQUIRES: begin + out.size() <= info.bytes, and info is one of
+  // tensors().
   absl::Status ReadTensor(const TensorInfo& info, absl::Span<char> out, uint64_t begin = 0) const;
 
   uint32_t version() const { return version_; }

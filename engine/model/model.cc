@@ -36,8 +36,9 @@ ModelCost CostOf(const Weights& weights) {
 }
 
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
-                                                 const ModelOptions& options) {
-  ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> gguf, GgufFile::Open(path));
+                                                 const ModelOptions& options,
+                                                 const std::atomic<bool>& cancel) {
+  ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> gguf, GgufFile::Open(path, &cancel));
   ASSIGN_OR_RETURN(ModelConfig config, ReadModelConfig(*gguf));
   if (options.context_length < 0 || options.context_length > config.context_length) {
     return absl::InvalidArgumentError(absl::StrCat("context_length must be 0 (the model's own) to ",
@@ -88,11 +89,18 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Load(const std::string& path,
                                                    const ModelOptions& options) {
-  absl::StatusOr<std::unique_ptr<Model>> model = LoadModel(path, options);
+  const std::atomic<bool> never{false};
+  return Load(path, options, never);
+}
+
+absl::StatusOr<std::unique_ptr<Model>> Model::Load(const std::string& path,
+                                                   const ModelOptions& options,
+                                                   const std::atomic<bool>& cancel) {
+  absl::StatusOr<std::unique_ptr<Model>> model = LoadModel(path, options, cancel);
   if (options.device == "auto" && absl::IsResourceExhausted(model.status())) {
     ModelOptions on_cpu = options;
     on_cpu.device = "cpu";
-    model = LoadModel(path, on_cpu);
+    model = LoadModel(path, on_cpu, cancel);
   }
   if (!model.ok() && model.status().message().find(path) == absl::string_view::npos) {
     return absl::Status(model.status().code(),

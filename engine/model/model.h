@@ -4,6 +4,7 @@
 #ifndef LM_ENGINE_MODEL_MODEL_H_
 #define LM_ENGINE_MODEL_MODEL_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -46,6 +47,10 @@ struct ModelInfo {
 // Immutable except for the language model's KV cache.
 class Model {
  public:
+  // Cancelled, soon, once `cancel` is set.
+  static absl::StatusOr<std::unique_ptr<Model>> Load(const std::string& path,
+                                                     const ModelOptions& options,
+                                                     const std::atomic<bool>& cancel);
   static absl::StatusOr<std::unique_ptr<Model>> Load(const std::string& path,
                                                      const ModelOptions& options);
   // Assembles a model from parts; for tests with a scripted language model.

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/backend/backend.h"
+#include "engine/base/exit_guard.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -22,7 +23,11 @@ std::shared_ptr<Engine> Engine::Start(std::unique_ptr<Model> model, const Engine
   Engine* engine = new Engine(std::move(model), options);
   // In a forked child the thread does not exist and its data may be half written: leave both alone.
   return std::shared_ptr<Engine>(engine, [](Engine* engine) {
-    if (!engine->fork_guard_.forked()) delete engine;
+    if (engine->fork_guard_.forked()) return;
+    // Once exit() has begun, what the model would give back may be gone, and its thread has
+    // stopped.
+    ExitGuard guard;
+    if (guard.allowed()) delete engine;
   });
 }
 
@@ -51,6 +56,13 @@ Engine::~Engine() { Stop(); }
 
 void Engine::Stop() {
   if (fork_guard_.forked()) return;
+  AskToStop();
+  absl::call_once(join_once_, [this] {
+    if (thread_.joinable()) thread_.join();
+  });
+}
+
+void Engine::AskToStop() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
@@ -59,9 +71,6 @@ void Engine::Stop() {
     }
   }
   cancellation_->Stop();
-  absl::call_once(join_once_, [this] {
-    if (thread_.joinable()) thread_.join();
-  });
 }
 
 absl::StatusOr<std::shared_ptr<Request>> Engine::Submit(RequestSpec spec,

@@ -69,7 +69,8 @@ class Engine {
   // Submit's errors that do not depend on what else is going on.
   absl::Status Validate(const RequestSpec& spec) const;
 
-  // What the destructor does; nothing more can be asked after. Idempotent.
+  // What the destructor does, and what exit() has every engine do; nothing more can be asked after.
+  // Idempotent.
   void Stop();
 
   // InvalidArgument where the constraint of the options, if any, does not compile: what Submit
@@ -98,6 +99,7 @@ class Engine {
     Generation result;
   };
   void Run();
+  void AskToStop();    // from any thread
   bool WaitForWork();  // false: stop
   void TakeIncoming();
   void Step();

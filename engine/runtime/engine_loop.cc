@@ -4,11 +4,14 @@
 #include <optional>
 #include <utility>
 
+#include "engine/base/exit_guard.h"
 #include "engine/runtime/engine.h"
 
 namespace lm {
 
 void Engine::Run() {
+  ExitGuard guard([](void* engine) { static_cast<Engine*>(engine)->AskToStop(); }, this);
+  if (!guard.allowed()) AskToStop();
   while (WaitForWork()) {
     try {
       AnswerInspections();

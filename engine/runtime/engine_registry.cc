@@ -1,24 +1,23 @@
 #include "engine/runtime/engine_registry.h"
 
-#include <atomic>
-#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/exit_guard.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/fork_guard.h"
 
 namespace lm {
 
 absl::StatusOr<std::shared_ptr<Engine>> EngineRegistry::Get(const std::string& path,
-                                                            const ModelOptions& options) {
+                                                            const ModelOptions& options,
+                                                            std::atomic<bool>& cancel) {
   ASSIGN_OR_RETURN(const FileIdentity identity, IdentifyFile(path));
   const Key key{identity, options};
   for (;;) {
     std::shared_ptr<Slot> slot;
     {
       absl::MutexLock lock(&mutex_);
-      if (stopped_) return absl::FailedPreconditionError("the process is about to exit");
       std::shared_ptr<Slot>& known = slots_[key];
       const bool first = known == nullptr || (!known->loading && known->engine.expired());
       if (first) known = std::make_shared<Slot>();
@@ -26,12 +25,16 @@ absl::StatusOr<std::shared_ptr<Engine>> EngineRegistry::Get(const std::string& p
       if (!first) {
         mutex_.Await(absl::Condition(
             +[](Slot* s) { return !s->loading; }, slot.get()));
+        // One that is cancelled was so by who loaded it, and one that came and went has been there
+        // while this thread slept: then it is this one's turn.
+        if (cancel) return absl::CancelledError("the loading of the model was cancelled");
+        if (absl::IsCancelled(slot->status)) continue;
         RETURN_IF_ERROR(slot->status);
         if (std::shared_ptr<Engine> engine = slot->engine.lock()) return engine;
-        continue;  // it came and went while this thread slept
+        continue;
       }
     }
-    absl::StatusOr<std::shared_ptr<Engine>> engine = Load(path, key);
+    absl::StatusOr<std::shared_ptr<Engine>> engine = Load(path, key, cancel);
     absl::MutexLock lock(&mutex_);
     slot->loading = false;
     slot->status = engine.status();
@@ -39,20 +42,24 @@ absl::StatusOr<std::shared_ptr<Engine>> EngineRegistry::Get(const std::string& p
     absl::erase_if(slots_, [](const auto& entry) {
       return !entry.second->loading && entry.second->engine.expired();
     });
-    if (engine.ok() && stopped_) (*engine)->Stop();
     return engine;
   }
 }
 
 absl::StatusOr<std::shared_ptr<Engine>> EngineRegistry::Load(const std::string& path,
-                                                             const Key& key) {
-  ASSIGN_OR_RETURN(std::unique_ptr<Model> model, loader_(path, key.options));
+                                                             const Key& key,
+                                                             std::atomic<bool>& cancel) {
+  ExitGuard guard([](void* flag) { static_cast<std::atomic<bool>*>(flag)->store(true); }, &cancel);
+  if (!guard.allowed()) return ExitGuard::Error();
+  absl::StatusOr<std::unique_ptr<Model>> model = loader_(path, key.options, cancel);
+  if (absl::IsCancelled(model.status()) && ExitGuard::exit_begun()) return ExitGuard::Error();
+  RETURN_IF_ERROR(model.status());
   ASSIGN_OR_RETURN(const FileIdentity now, IdentifyFile(path));
   if (now != key.file) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, ": was replaced or changed while it was being loaded"));
   }
-  return Engine::Start(std::move(model), EngineOptions{});
+  return Engine::Start(*std::move(model), EngineOptions{});
 }
 
 std::vector<std::shared_ptr<Engine>> EngineRegistry::Running() {
@@ -64,41 +71,37 @@ std::vector<std::shared_ptr<Engine>> EngineRegistry::Running() {
   return running;
 }
 
-void EngineRegistry::StopAll() {
-  {
-    absl::MutexLock lock(&mutex_);
-    stopped_ = true;
-  }
-  for (const std::shared_ptr<Engine>& engine : Running()) engine->Stop();
-}
-
 namespace {
 
 // The process that the registry below belongs to; 0 before the first call. Looked at before any
 // lock, which in a forked child may be held by a thread that does not exist.
 std::atomic<pid_t> registry_owner{0};
 
-// Never destroyed: engines may end after static destructors have run.
+// Never destroyed: other threads go on while exit() does its work.
 EngineRegistry& Registry() {
-  static EngineRegistry* const registry = [] {
-    auto* made = new EngineRegistry(&Model::Load);
-    std::atexit([] {
-      if (registry_owner.load() == getpid()) Registry().StopAll();
-    });
-    return made;
-  }();
-  return *registry;
+  static auto& registry = *new EngineRegistry(
+      [](const std::string& path, const ModelOptions& options, const std::atomic<bool>& cancel) {
+        return Model::Load(path, options, cancel);
+      });
+  return registry;
 }
 
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Engine>> GetEngine(const std::string& path,
                                                   const ModelOptions& options) {
+  std::atomic<bool> cancel{false};
+  return GetEngine(path, options, cancel);
+}
+
+absl::StatusOr<std::shared_ptr<Engine>> GetEngine(const std::string& path,
+                                                  const ModelOptions& options,
+                                                  std::atomic<bool>& cancel) {
   pid_t owner = 0;
   if (!registry_owner.compare_exchange_strong(owner, getpid()) && owner != getpid()) {
     return ForkGuard::Error();
   }
-  return Registry().Get(path, options);
+  return Registry().Get(path, options, cancel);
 }
 
 std::vector<std::shared_ptr<Engine>> RunningEngines() {

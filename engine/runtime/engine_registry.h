@@ -3,6 +3,7 @@
 #ifndef LM_ENGINE_RUNTIME_ENGINE_REGISTRY_H_
 #define LM_ENGINE_RUNTIME_ENGINE_REGISTRY_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,7 +26,11 @@ namespace lm {
 // are told apart by identity, not by name), else loads the model and starts one. Concurrent first
 // calls for one file load it once. The engine stops when its last shared_ptr goes, and at exit().
 // FailedPrecondition "open the database after fork" in a forked child of a process that has had an
-// engine.
+// engine. Cancelled, soon, once `cancel` is set, by the caller or by exit(), while this loads;
+// others who wait for the same file then load it themselves.
+absl::StatusOr<std::shared_ptr<Engine>> GetEngine(const std::string& path,
+                                                  const ModelOptions& options,
+                                                  std::atomic<bool>& cancel);
 absl::StatusOr<std::shared_ptr<Engine>> GetEngine(const std::string& path,
                                                   const ModelOptions& options);
 
@@ -35,14 +40,13 @@ std::vector<std::shared_ptr<Engine>> RunningEngines();
 // What the functions above are made of; tests have one of their own. Thread-safe.
 class EngineRegistry {
  public:
-  using Loader = std::function<absl::StatusOr<std::unique_ptr<Model>>(const std::string& path,
-                                                                      const ModelOptions& options)>;
+  using Loader = std::function<absl::StatusOr<std::unique_ptr<Model>>(
+      const std::string& path, const ModelOptions& options, const std::atomic<bool>& cancel)>;
   explicit EngineRegistry(Loader loader) : loader_(std::move(loader)) {}
 
-  absl::StatusOr<std::shared_ptr<Engine>> Get(const std::string& path, const ModelOptions& options);
+  absl::StatusOr<std::shared_ptr<Engine>> Get(const std::string& path, const ModelOptions& options,
+                                              std::atomic<bool>& cancel);
   std::vector<std::shared_ptr<Engine>> Running();
-  // Stops every engine, whoever holds it, and starts no more.
-  void StopAll();
 
  private:
   struct Key {
@@ -61,12 +65,12 @@ class EngineRegistry {
     absl::Status status;  // of the loading
     std::weak_ptr<Engine> engine;
   };
-  absl::StatusOr<std::shared_ptr<Engine>> Load(const std::string& path, const Key& key);
+  absl::StatusOr<std::shared_ptr<Engine>> Load(const std::string& path, const Key& key,
+                                               std::atomic<bool>& cancel);
 
   const Loader loader_;
   absl::Mutex mutex_;
   absl::flat_hash_map<Key, std::shared_ptr<Slot>> slots_ ABSL_GUARDED_BY(mutex_);
-  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace lm

@@ -97,8 +97,12 @@ MachineCeilings MeasureCeilings(int threads, Isa isa, absl::Duration each,
 
 std::optional<MachineCeilings> CeilingsOfThisProcess(int threads,
                                                      absl::FunctionRef<bool()> give_up) {
-  static absl::Mutex mutex(absl::kConstInit);
-  static auto& known = *new std::map<int, MachineCeilings>();  // by threads; never destroyed
+  struct Known {
+    absl::Mutex mutex;
+    std::map<int, MachineCeilings> by_threads;
+  };
+  static Known& process = *new Known;  // never destroyed
+  auto& [mutex, known] = process;
   const absl::Duration each = absl::Milliseconds(40);
   while (!mutex.TryLock()) {
     if (give_up()) return std::nullopt;

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/base/exit_guard.h"
 #include "engine/base/random.h"
 
 namespace lm {
@@ -145,6 +146,7 @@ std::unique_ptr<OneDnnProduct> OneDnnProduct::Create(int64_t k, int workers,
   for (bool add : {false, true}) {
     if (!SameBits(product.get(), kernels, k, add)) return nullptr;
   }
+  ExitGuard::StayAheadOf(ExitGuard::Library::kOneDnn);
   return product;
 }
 

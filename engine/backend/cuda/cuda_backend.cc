@@ -2,12 +2,16 @@
 
 #include "engine/backend/check_arguments.h"
 #include "engine/backend/cuda/cuda_ops.h"
+#include "engine/base/exit_guard.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(int device, bool exact_products) {
-  return CudaBackend::Create(RuntimeApi(), device, exact_products);
+  absl::StatusOr<std::unique_ptr<Backend>> backend =
+      CudaBackend::Create(RuntimeApi(), device, exact_products);
+  ExitGuard::StayAheadOf(ExitGuard::Library::kCuda);
+  return backend;
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(const CudaApi& api, int device,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/exit_guard.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -43,6 +44,7 @@ void LibraryProduct::Open() {
   tried_ = true;
   absl::StatusOr<CublasLt> lt = CublasLt::Open(CublasLt::Names());
   if (!lt.ok() || lt->Create(&handle_) != CUBLAS_STATUS_SUCCESS) return;
+  ExitGuard::StayAheadOf(ExitGuard::Library::kCublasLt);
   lt_ = *lt;
 }
 

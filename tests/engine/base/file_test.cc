@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "engine/base/cancellable_file.h"
 #include "engine/base/checked_math.h"
 
 namespace lm {
@@ -24,6 +25,18 @@ TEST(FileTest, ReadsAnyRange) {
   char out[4];
   ASSERT_TRUE((*file)->Read(3, absl::MakeSpan(out)).ok());
   EXPECT_EQ(std::string(out, 4), "3456");
+}
+
+TEST(FileTest, ACancelledFileReadsNoMore) {
+  const std::string contents(3 << 20, 'x');
+  std::atomic<bool> cancel{false};
+  auto file = MakeCancellable(OpenFile(WriteTemp(contents)).value(), cancel);
+  EXPECT_EQ(file->Size(), contents.size());
+  std::string out(contents.size() - 5, ' ');
+  ASSERT_TRUE(file->Read(5, absl::MakeSpan(out.data(), out.size())).ok());
+  EXPECT_EQ(out, contents.substr(5));
+  cancel = true;
+  EXPECT_TRUE(absl::IsCancelled(file->Read(0, absl::MakeSpan(out.data(), 1))));
 }
 
 TEST(FileTest, AFileThatShrinksIsAnErrorWithTheOffset) {

@@ -36,21 +36,30 @@ class EngineRegistryTest : public testing::Test {
   absl::Status load_status_;
   const std::string path_ = Path("a"), other_path_ = Path("b");
   EngineRegistry registry_{
-      [this](const std::string&, const ModelOptions&) -> absl::StatusOr<std::unique_ptr<Model>> {
+      [this](const std::string&, const ModelOptions&,
+             const std::atomic<bool>& cancel) -> absl::StatusOr<std::unique_ptr<Model>> {
         ++loads_;
-        absl::SleepFor(load_time_);
+        const absl::Time end = absl::Now() + load_time_;
+        while (absl::Now() < end && !cancel) absl::SleepFor(absl::Milliseconds(1));
+        if (cancel) return absl::CancelledError("told to stop");
         if (!load_status_.ok()) return load_status_;
         return MakeScriptedModel(script_);
       }};
+
+  absl::StatusOr<std::shared_ptr<Engine>> Get(const std::string& path,
+                                              const ModelOptions& options = {}) {
+    std::atomic<bool> cancel{false};
+    return registry_.Get(path, options, cancel);
+  }
 };
 
 TEST_F(EngineRegistryTest, OneEngineForAFileWhateverItsName) {
-  auto a = registry_.Get(path_, {}).value();
+  auto a = Get(path_).value();
   ASSERT_EQ(symlink(path_.c_str(), (path_ + ".link").c_str()), 0);
-  EXPECT_EQ(registry_.Get(path_ + ".link", {}).value(), a);
-  EXPECT_NE(registry_.Get(other_path_, {}).value(), a);
+  EXPECT_EQ(Get(path_ + ".link").value(), a);
+  EXPECT_NE(Get(other_path_).value(), a);
   EXPECT_EQ(registry_.Running().size(), 1u);  // the other one had no user
-  EXPECT_NE(registry_.Get(path_, {.threads = 3}).value(), a);
+  EXPECT_NE(Get(path_, {.threads = 3}).value(), a);
   EXPECT_EQ(loads_, 3);
 }
 
@@ -59,7 +68,7 @@ TEST_F(EngineRegistryTest, ConcurrentFirstCallsLoadOnce) {
   std::vector<std::shared_ptr<Engine>> engines(16);
   std::vector<std::thread> threads;
   for (auto& engine : engines) {
-    threads.emplace_back([&] { engine = registry_.Get(path_, {}).value(); });
+    threads.emplace_back([&] { engine = Get(path_).value(); });
   }
   for (std::thread& thread : threads) thread.join();
   for (const auto& engine : engines) EXPECT_EQ(engine, engines[0]);
@@ -72,45 +81,56 @@ TEST_F(EngineRegistryTest, AFailedLoadIsToldToAllAndTriedAgainLater) {
   std::vector<std::thread> threads;
   std::atomic<int> failures{0};
   for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] { failures += registry_.Get(path_, {}).status() == load_status_; });
+    threads.emplace_back([&] { failures += Get(path_).status() == load_status_; });
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failures, 4);
   load_status_ = absl::OkStatus();
-  EXPECT_TRUE(registry_.Get(path_, {}).ok());
+  EXPECT_TRUE(Get(path_).ok());
 }
 
 TEST_F(EngineRegistryTest, TheLastUserStopsTheEngine) {
-  std::weak_ptr<Engine> engine = registry_.Get(path_, {}).value();
+  std::weak_ptr<Engine> engine = Get(path_).value();
   EXPECT_TRUE(engine.expired());
   EXPECT_TRUE(registry_.Running().empty());
-  auto again = registry_.Get(path_, {}).value();
+  auto again = Get(path_).value();
   EXPECT_EQ(loads_, 2);
   EXPECT_TRUE(Generate(*again, {.prompt = {1}}).status.ok());
 }
 
 TEST_F(EngineRegistryTest, AReplacedFileIsAnotherModel) {
-  auto old_engine = registry_.Get(path_, {}).value();
+  auto old_engine = Get(path_).value();
   unlink(path_.c_str());
   Write(path_, "a newer model");
-  auto new_engine = registry_.Get(path_, {}).value();
+  auto new_engine = Get(path_).value();
   EXPECT_NE(old_engine, new_engine);
   EXPECT_EQ(registry_.Running().size(), 2u);
   EXPECT_TRUE(Generate(*old_engine, {.prompt = {1}}).status.ok());
 }
 
 TEST_F(EngineRegistryTest, AFileThatIsNotThereIsNamed) {
-  const absl::Status status = registry_.Get(path_ + ".none", {}).status();
+  const absl::Status status = Get(path_ + ".none").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_NE(status.message().find(path_ + ".none"), absl::string_view::npos);
   EXPECT_FALSE(GetEngine(path_ + ".none", {}).ok());
 }
 
-TEST_F(EngineRegistryTest, StopAllStopsWhatOthersHold) {
-  auto engine = registry_.Get(path_, {}).value();
-  registry_.StopAll();
-  EXPECT_FALSE(engine->Submit({.prompt = {1}}).ok());
-  EXPECT_EQ(registry_.Get(path_, {}).status().code(), absl::StatusCode::kFailedPrecondition);
+TEST_F(EngineRegistryTest, OneWhoIsCancelledLeavesTheLoadingToTheNext) {
+  load_time_ = absl::InfiniteDuration();
+  std::atomic<bool> cancel{false};
+  absl::Status first, second;
+  std::thread impatient([&] { first = registry_.Get(path_, {}, cancel).status(); });
+  while (loads_ == 0) absl::SleepFor(absl::Milliseconds(1));
+  std::atomic<bool> cancel_second{false};
+  std::thread patient([&] { second = registry_.Get(path_, {}, cancel_second).status(); });
+  absl::SleepFor(absl::Milliseconds(20));
+  load_time_ = absl::ZeroDuration();  // of the next one
+  cancel = true;
+  impatient.join();
+  patient.join();
+  EXPECT_TRUE(absl::IsCancelled(first)) << first;
+  EXPECT_TRUE(second.ok()) << second;
+  EXPECT_EQ(loads_, 2);
 }
 
 // Runs `body` in a forked child; it must end within 20 s. Its exit code.
@@ -129,7 +149,7 @@ int InChild(Body body) {
 
 TEST_F(EngineRegistryTest, AForkedChildGetsAnErrorAndNeverHangs) {
   EXPECT_FALSE(GetEngine(path_, {}).ok());  // the process has had the registry
-  auto engine = registry_.Get(path_, {}).value();
+  auto engine = Get(path_).value();
   std::atomic<bool> stop{false};
   std::thread client([&] {
     while (!stop) Generate(*engine, {.prompt = {1, 2}, .options = {.max_tokens = 20}});
@@ -163,11 +183,12 @@ TEST(EngineExitTest, ExitWhileGeneratingIsClean) {
             testing::TempDir() + "/engine_exit_test." + std::to_string(getpid());
         std::ofstream(path) << "model";
         static EngineRegistry* registry = new EngineRegistry(
-            [](const std::string&, const ModelOptions&) -> absl::StatusOr<std::unique_ptr<Model>> {
+            [](const std::string&, const ModelOptions&,
+               const std::atomic<bool>&) -> absl::StatusOr<std::unique_ptr<Model>> {
               return MakeScriptedModel(std::make_shared<Script>());
             });
-        std::atexit([] { registry->StopAll(); });
-        static std::shared_ptr<Engine> engine = registry->Get(path, {}).value();
+        std::atomic<bool> cancel{false};
+        static std::shared_ptr<Engine> engine = registry->Get(path, {}, cancel).value();
         unlink(path.c_str());
         for (int i = 0; i < 4; ++i) {
           std::thread([engine = engine, i] {
@@ -182,6 +203,37 @@ TEST(EngineExitTest, ExitWhileGeneratingIsClean) {
         std::exit(0);
       },
       testing::ExitedWithCode(0), "");
+}
+
+// exit() while a model loads: the loading is told to stop.
+TEST(EngineExitTest, ExitWhileLoadingIsQuick) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const absl::Time start = absl::Now();
+  EXPECT_EXIT(
+      {
+        const std::string path =
+            testing::TempDir() + "/engine_exit_test." + std::to_string(getpid());
+        std::ofstream(path) << "model";
+        static std::atomic<bool> loading{false};
+        static EngineRegistry* registry = new EngineRegistry(
+            [](const std::string&, const ModelOptions&,
+               const std::atomic<bool>& cancel) -> absl::StatusOr<std::unique_ptr<Model>> {
+              loading = true;
+              while (!cancel) absl::SleepFor(absl::Milliseconds(1));
+              return absl::CancelledError("told to stop");
+            });
+        std::thread([path] {
+          std::atomic<bool> cancel{false};
+          const absl::Status status = registry->Get(path, {}, cancel).status();
+          if (absl::IsFailedPrecondition(status)) absl::SleepFor(absl::Hours(1));
+          _exit(1);  // it has another error
+        }).detach();
+        while (!loading) absl::SleepFor(absl::Milliseconds(1));
+        unlink(path.c_str());
+        std::exit(0);
+      },
+      testing::ExitedWithCode(0), "");
+  EXPECT_LT(absl::Now() - start, absl::Seconds(30));
 }
 
 }  // namespace
