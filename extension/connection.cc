@@ -6,8 +6,10 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "extension/attach_check.h"
 #include "extension/load_engine.h"
 #include "extension/memo_file.h"
 #include "extension/tickets.h"
@@ -59,7 +61,7 @@ absl::StatusOr<std::shared_ptr<const ModelUse>> Connection::Use(absl::string_vie
     if (known == loaded_.end()) known = loaded_.emplace(loaded_.end());
     *known = {std::string(reference), source, identity.value_or(FileIdentity()), std::move(engine)};
   }
-  ASSIGN_OR_RETURN(std::shared_ptr<MemoFile> memo, MemoInUse());
+  const std::shared_ptr<MemoFile> memo = MemoInUse();
   MemoAccess access{memo != nullptr ? memo->owner() : Salt(), memo};
   GenerationOptions defaults;
   if (settings_.max_tokens.has_value()) {
@@ -70,25 +72,37 @@ absl::StatusOr<std::shared_ptr<const ModelUse>> Connection::Use(absl::string_vie
   return std::make_shared<const ModelUse>(ModelUse{std::move(session), std::move(defaults)});
 }
 
-absl::StatusOr<std::shared_ptr<MemoFile>> Connection::MemoInUse() {
-  if (memo_ == nullptr && settings_.memo.has_value()) {
-    ASSIGN_OR_RETURN(memo_, MemoFile::Open(*settings_.memo));
+std::shared_ptr<MemoFile> Connection::MemoInUse() {
+  if (memo_ == nullptr && settings_.memo.has_value()) memo_ = MemoFile::Of(*settings_.memo);
+  if (memo_ != nullptr) {
+    memo_->set_max_bytes(settings_.memo_bytes.value_or(MemoFile::kDefaultBytes));
   }
   return memo_;
 }
 
 absl::StatusOr<std::string> Connection::CheckMemo(const std::string& path) {
   if (fork_guard_.forked()) return ForkGuard::Error();
+  // Names that are something else where SQLite opens a database.
+  const bool no_path =
+      path == ":memory:" || absl::StartsWith(path, "file:") || path.find('\0') != std::string::npos;
+  if (no_path) {
+    return absl::InvalidArgumentError(absl::StrCat("memo must be the path of a file, got '",
+                                                   path.substr(0, path.find('\0')),
+                                                   "' (NULL keeps answers in memory)"));
+  }
   std::error_code error;
   const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  std::filesystem::path real;
+  if (!error) real = std::filesystem::weakly_canonical(absolute, error);
   if (error) return absl::InvalidArgumentError(absl::StrCat("memo: ", error.message()));
   const char* main = sqlite3_db_filename(db_, "main");
-  if (main != nullptr && std::filesystem::equivalent(absolute, main, error)) {
+  if (main != nullptr && std::filesystem::equivalent(real, main, error)) {
     return absl::FailedPreconditionError(
         absl::StrCat("memo: '", path, "' is this database; the memo is a file of its own"));
   }
-  RETURN_IF_ERROR(MemoFile::Open(absolute.string()).status());
-  return absolute.string();
+  RETURN_IF_ERROR(CheckMayAttach(db_, real.string()));
+  RETURN_IF_ERROR(MemoFile::Of(real.string())->Open());
+  return real.string();
 }
 
 const Engine* Connection::FindLoaded(const ModelSource& source) const {

@@ -72,9 +72,10 @@ class Connection {
   std::string DisplayNameOf(const Engine& engine) const;
 
   // The file that lm_settings('memo') names; null where it names none.
-  absl::StatusOr<std::shared_ptr<MemoFile>> MemoInUse();
-  // Opens `path` as a memo and returns it as an absolute path. FailedPrecondition for a file that
-  // is none, and for this connection's own database.
+  std::shared_ptr<MemoFile> MemoInUse();
+  // Opens `path` as a memo and returns it as an absolute path without symbolic links.
+  // InvalidArgument for what is no path of a file, FailedPrecondition for a file that is no memo
+  // and for this connection's own database, PermissionDenied where it may not ATTACH the file.
   absl::StatusOr<std::string> CheckMemo(const std::string& path);
 
   LookAheadState& look_ahead() { return look_ahead_; }

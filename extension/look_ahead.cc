@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "extension/answer_queue.h"
@@ -94,7 +95,7 @@ LookAhead::LookAhead(std::shared_ptr<Connection> connection, std::string functio
 }
 
 LookAhead::~LookAhead() {
-  shadow_.reset();
+  shadow_ = Statement();
   std::erase(connection_->look_ahead().running, this);
   if (num_serial_ < kWorthAHint) return;
   try {
@@ -124,7 +125,7 @@ PendingAnswer LookAhead::Take(RowPrompt row) {
     absl::Status begun = Begin(text);
     if (!begun.ok()) Stop(std::move(begun));
   }
-  if (shadow_ != nullptr || !hints_.empty()) {
+  if (shadow_.prepared() || !hints_.empty()) {
     width_ = std::clamp(2 * width_, kFirstWidth, kMostWidth);
     StepShadow();
     SubmitHints();
@@ -221,7 +222,7 @@ bool LookAhead::FindPlace(const RowText& now, int64_t skipped) {
   num_foreseen_ = 0;
   num_skipped_ = skipped;
   width_ = kSearched;
-  while (shadow_ != nullptr && hints_.size() < width_) StepShadow();
+  while (shadow_.prepared() && hints_.size() < width_) StepShadow();
   // Rows may be alike: where the calls so far fit, they are the first ones.
   const size_t expected = static_cast<size_t>(num_calls_ - 1 - skipped);
   const bool fits = expected < hints_.size() && hints_[expected].text == now;
@@ -243,20 +244,22 @@ absl::Status LookAhead::Foresee(RowPrompt row) {
 }
 
 void LookAhead::StepShadow() {
-  for (int i = 0; i < kRowsAtATime && shadow_ != nullptr && hints_.size() < width_; ++i) {
+  for (int i = 0; i < kRowsAtATime && shadow_.prepared() && hints_.size() < width_; ++i) {
     StepOnce();
   }
 }
 
 void LookAhead::StepOnce() {
   connection_->look_ahead().stepping = this;
-  const int code = sqlite3_step(shadow_.get());
-  connection_->look_ahead().stepping = nullptr;
-  if (code == SQLITE_ROW) return;
-  if (!full_)
-    return shadow_.reset();  // it is at its end, or has failed as the statement may yet do
+  absl::Cleanup stepped = [this] { connection_->look_ahead().stepping = nullptr; };
+  const absl::StatusOr<bool> row = shadow_.Step();
+  std::move(stepped).Invoke();
+  if (row.ok() && *row) return;
+  if (!full_) {  // it is at its end, or has failed as the statement may yet do
+    shadow_ = Statement();
+    return;
+  }
   full_ = false;
-  sqlite3_reset(shadow_.get());
   num_skipped_ = std::exchange(num_foreseen_, 0) - 1;
   most_hints_ *= 2;  // or the rows known already would be read too often
 }
@@ -274,7 +277,7 @@ void LookAhead::SubmitHints() {
 
 void LookAhead::Stop(absl::Status why) {
   off_ = std::move(why);
-  shadow_.reset();
+  shadow_ = Statement();
   hints_.clear();
   submitted_ = 0;
 }

@@ -28,9 +28,9 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "extension/owned_statement.h"
 #include "extension/pending_answer.h"
 #include "extension/scalar_function.h"
+#include "extension/statement.h"
 
 namespace lm {
 
@@ -94,7 +94,7 @@ class LookAhead {
   const sqlite3_stmt* statement_ = nullptr;
   bool begun_ = false;
   absl::Status off_;        // why there is no looking ahead (any more); OK: it may be, or is
-  OwnedStatement shadow_;   // null: not begun, or over
+  Statement shadow_;        // not prepared: not begun, or over
   std::deque<Hint> hints_;  // of the rows to come, in the shadow's order
   size_t submitted_ = 0;    // hints_[0, submitted_) are
   size_t width_ = 0;        // so many are to be under way

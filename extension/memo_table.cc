@@ -12,8 +12,13 @@
 //
 // In memory, 64 MiB are for all connections of the process together, and the longest unused answer
 // goes first; a connection sees those of its own database (or salt). With lm_settings('memo') these
-// are the answers in that file, for all who name it. A row of the file whose model is empty is not
-// ours, or damaged: it is never used. Forgetting does not follow ROLLBACK.
+// are the answers in that file, for all who name it: at most 'memo_bytes' of them (1 GiB), of which
+// the oldest go first. A row of the file whose model is empty is not ours, or damaged: it is never
+// used. Forgetting does not follow ROLLBACK.
+//
+// The file is a cache: while it cannot be read or written (a lock, a full disk), answers are given
+// without it, and lm_stats.hint says why. An answer is in the file before it is given, or else
+// waits for the disk until the connection is closed.
 #include <string>
 
 #include "absl/strings/match.h"
@@ -37,7 +42,7 @@ class MemoTable : public WritableTable {
   }
 
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override {
-    ASSIGN_OR_RETURN(const std::shared_ptr<MemoFile> file, connection().MemoInUse());
+    const std::shared_ptr<MemoFile> file = connection().MemoInUse();
     std::vector<MemoEntryInfo> entries;
     if (file != nullptr) {
       ASSIGN_OR_RETURN(entries, file->Entries());
@@ -55,7 +60,7 @@ class MemoTable : public WritableTable {
   absl::StatusOr<int64_t> Insert(absl::Span<const Cell>, OnConflict) override { return Refused(); }
   absl::Status Update(int64_t, absl::Span<const Cell>, OnConflict) override { return Refused(); }
   absl::Status Delete(int64_t rowid) override {
-    ASSIGN_OR_RETURN(const std::shared_ptr<MemoFile> file, connection().MemoInUse());
+    const std::shared_ptr<MemoFile> file = connection().MemoInUse();
     if (file != nullptr) return file->Forget(rowid);
     ProcessMemo().Forget(connection().Salt(), rowid);
     return absl::OkStatus();

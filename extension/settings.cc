@@ -54,6 +54,7 @@ Cell Settings::Get(absl::string_view key) const {
   if (key == "kv_type") return CellOf(kv_type);
   if (key == "max_tokens") return CellOf(max_tokens);
   if (key == "memo") return CellOf(memo);
+  if (key == "memo_bytes") return CellOf(memo_bytes);
   if (key == "lookahead") return CellOf(lookahead);
   return CellOf(salt);
 }
@@ -84,6 +85,7 @@ absl::Status Settings::Set(absl::string_view key, const Cell& value) {
   }
   if (key == "max_tokens") return set_count(kMaxInt, &max_tokens);
   if (key == "memo") return set_text(&memo);
+  if (key == "memo_bytes") return set_count(std::numeric_limits<int64_t>::max(), &memo_bytes);
   if (key == "salt") return set_text(&salt);
   if (key == "lookahead") {
     const auto* text = std::get_if<std::string>(&value);

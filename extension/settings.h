@@ -23,12 +23,13 @@ struct Settings {
   std::optional<std::string> kv_type;    // "f16", "int8", "f32": of the cache's values
   std::optional<int64_t> max_tokens;     // of an answer
   std::optional<std::string> memo;       // the file that keeps answers; default: memory only
+  std::optional<int64_t> memo_bytes;     // what it may hold
   std::optional<std::string> salt;       // whose prefix cache; default: this database's own
   std::optional<std::string> lookahead;  // "on", "off"; default: on
 
-  static constexpr std::array<absl::string_view, 9> kKeys = {"model",    "threads", "device",
-                                                             "kv_bytes", "kv_type", "max_tokens",
-                                                             "memo",     "salt",    "lookahead"};
+  static constexpr std::array<absl::string_view, 10> kKeys = {
+      "model",      "threads", "device",     "kv_bytes", "kv_type",
+      "max_tokens", "memo",    "memo_bytes", "salt",     "lookahead"};
 
   // The value of a key; monostate where it is not set.
   // REQUIRES: key is one of kKeys.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -156,23 +157,22 @@ namespace {
 
 absl::Status Noticeable(absl::string_view why) { return absl::FailedPreconditionError(why); }
 
-absl::StatusOr<OwnedStatement> Prepare(sqlite3* db, const std::string& sql) {
-  sqlite3_stmt* statement = nullptr;
-  const int code = sqlite3_prepare_v2(db, sql.c_str(), -1, &statement, nullptr);
-  if (code != SQLITE_OK || statement == nullptr) {
-    return Noticeable("what it reads could not be told from its text");
-  }
-  return OwnedStatement(statement);
+absl::StatusOr<Statement> Prepare(sqlite3* db, absl::string_view sql) {
+  absl::StatusOr<Statement> statement = Statement::Prepare(db, sql);
+  if (!statement.ok()) return Noticeable("what it reads could not be told from its text");
+  return statement;
 }
 
-absl::string_view ColumnText(sqlite3_stmt* row, int column) {
-  const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(row, column));
-  return text == nullptr ? absl::string_view() : absl::string_view(text);
+// The next row, if there is one.
+absl::StatusOr<bool> Step(Statement& statement) {
+  absl::StatusOr<bool> row = statement.Step();
+  if (!row.ok()) return Noticeable("its program could not be read");
+  return row;
 }
 
 // `call` is what EXPLAIN says of a function: its name, and in parentheses how many arguments it is
 // defined for (-1: any number).
-absl::Status CheckFunction(sqlite3_stmt* list, absl::string_view call, bool aggregate) {
+absl::Status CheckFunction(Statement& list, absl::string_view call, bool aggregate) {
   const size_t open = call.rfind('(');
   if (open == absl::string_view::npos) return Noticeable("its program could not be read");
   const absl::string_view name = call.substr(0, open);
@@ -181,20 +181,20 @@ absl::Status CheckFunction(sqlite3_stmt* list, absl::string_view call, bool aggr
   if (!absl::SimpleAtoi(absl::StripSuffix(call.substr(name.size() + 1), ")"), &num_args)) {
     return Noticeable("its program could not be read");
   }
-  sqlite3_bind_text64(list, 1, name.data(), name.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
-  sqlite3_bind_int(list, 2, num_args);
+  list.Bind(1, name).Bind(2, num_args);
   int found = 0;
   bool good = true;
-  while (sqlite3_step(list) == SQLITE_ROW) {
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, Step(list));
+    if (!row) break;
     ++found;
-    const int flags = sqlite3_column_int(list, 1);
+    const int64_t flags = list.Integer(1);
     // The list says the contrary of what is so of the JSON functions; aggregates are not marked as
     // deterministic, although SQLite's own are.
     const bool innocuous = (flags & SQLITE_INNOCUOUS) != 0 || absl::StartsWith(name, "json");
     const bool deterministic = (flags & SQLITE_DETERMINISTIC) != 0 || aggregate;
-    good = good && sqlite3_column_int(list, 0) != 0 && innocuous && deterministic;
+    good = good && list.Integer(0) != 0 && innocuous && deterministic;
   }
-  sqlite3_reset(list);
   if (found > 0 && good) return absl::OkStatus();
   return Noticeable(
       absl::StrCat("it calls ", name, "(), which is not built in, deterministic and innocuous"));
@@ -232,17 +232,17 @@ constexpr int kOpcode = 1, kP4 = 5;  // columns of EXPLAIN
 
 // The virtual tables that a program opens, each by the address of its object in the connection.
 // They are distinct as long as the program lives, which keeps them open.
-absl::StatusOr<std::set<std::string>> OpenedTables(sqlite3_stmt* program) {
+absl::StatusOr<std::set<std::string>> OpenedTables(Statement& program) {
   std::set<std::string> tables;
-  int code;
-  while ((code = sqlite3_step(program)) == SQLITE_ROW) {
-    if (ColumnText(program, kOpcode) != "VOpen") continue;
-    const absl::string_view table = ColumnText(program, kP4);
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, Step(program));
+    if (!row) return tables;
+    ASSIGN_OR_RETURN(const std::string opcode, program.Text(kOpcode));
+    if (opcode != "VOpen") continue;
+    ASSIGN_OR_RETURN(std::string table, program.Text(kP4));
     if (!absl::StartsWith(table, "vtab:")) return Noticeable("its program could not be read");
-    tables.emplace(table);
+    tables.insert(std::move(table));
   }
-  if (code != SQLITE_DONE) return Noticeable("its program could not be read");
-  return tables;
 }
 
 // Takes from `tables` those that change nothing. A name or an alias in the statement's text says
@@ -251,13 +251,13 @@ absl::StatusOr<std::set<std::string>> OpenedTables(sqlite3_stmt* program) {
 // function; and what has its address is the function, whatever the statement calls it.
 absl::Status RemoveHarmless(sqlite3* db, std::set<std::string>* tables) {
   for (const auto& [call, columns] : kHarmlessTables) {
-    absl::StatusOr<OwnedStatement> probe =
+    absl::StatusOr<Statement> probe =
         Prepare(db, absl::StrCat("EXPLAIN SELECT ", columns, " FROM main.", call));
-    absl::StatusOr<OwnedStatement> again =
+    absl::StatusOr<Statement> again =
         Prepare(db, absl::StrCat("EXPLAIN SELECT ", columns, " FROM temp.", call));
     if (!probe.ok() || !again.ok()) continue;
-    ASSIGN_OR_RETURN(const std::set<std::string> table, OpenedTables(probe->get()));
-    ASSIGN_OR_RETURN(const std::set<std::string> same, OpenedTables(again->get()));
+    ASSIGN_OR_RETURN(const std::set<std::string> table, OpenedTables(*probe));
+    ASSIGN_OR_RETURN(const std::set<std::string> same, OpenedTables(*again));
     if (table.size() == 1 && table == same) tables->erase(*table.begin());
     if (tables->empty()) break;
   }
@@ -266,28 +266,27 @@ absl::Status RemoveHarmless(sqlite3* db, std::set<std::string>* tables) {
 
 }  // namespace
 
-absl::StatusOr<OwnedStatement> PrepareShadow(sqlite3* db, const std::string& sql) {
-  ASSIGN_OR_RETURN(OwnedStatement shadow, Prepare(db, sql));
+absl::StatusOr<Statement> PrepareShadow(sqlite3* db, const std::string& sql) {
+  ASSIGN_OR_RETURN(Statement shadow, Prepare(db, sql));
   if (sqlite3_stmt_readonly(shadow.get()) == 0) return Noticeable("it writes while it reads");
-  ASSIGN_OR_RETURN(OwnedStatement program, Prepare(db, absl::StrCat("EXPLAIN ", sql)));
-  ASSIGN_OR_RETURN(OwnedStatement list,
+  ASSIGN_OR_RETURN(Statement program, Prepare(db, absl::StrCat("EXPLAIN ", sql)));
+  ASSIGN_OR_RETURN(Statement list,
                    Prepare(db,
                            "SELECT builtin, flags FROM pragma_function_list WHERE name = ?1 "
                            "AND narg = ?2"));
-  int code;
-  while ((code = sqlite3_step(program.get())) == SQLITE_ROW) {
-    const std::string opcode(ColumnText(program.get(), kOpcode));
-    const std::string operand(ColumnText(program.get(), kP4));
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, Step(program));
+    if (!row) break;
+    ASSIGN_OR_RETURN(const std::string opcode, program.Text(kOpcode));
+    ASSIGN_OR_RETURN(const std::string operand, program.Text(kP4));
     if (absl::StrContains(opcode, "Func") || absl::StartsWith(opcode, "Agg")) {
       if (operand.empty()) continue;
-      RETURN_IF_ERROR(CheckFunction(list.get(), operand, absl::StartsWith(opcode, "Agg")));
+      RETURN_IF_ERROR(CheckFunction(list, operand, absl::StartsWith(opcode, "Agg")));
     } else {
       RETURN_IF_ERROR(CheckCollations(opcode, operand));
     }
   }
-  if (code != SQLITE_DONE) return Noticeable("its program could not be read");
-  sqlite3_reset(program.get());
-  ASSIGN_OR_RETURN(std::set<std::string> virtual_tables, OpenedTables(program.get()));
+  ASSIGN_OR_RETURN(std::set<std::string> virtual_tables, OpenedTables(program));
   if (!virtual_tables.empty()) RETURN_IF_ERROR(RemoveHarmless(db, &virtual_tables));
   if (!virtual_tables.empty()) return Noticeable("it reads a virtual table");
   return shadow;

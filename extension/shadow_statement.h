@@ -3,7 +3,7 @@
 //
 //   ASSIGN_OR_RETURN(std::string sql, ShadowOf("UPDATE t SET y = generate(x) WHERE y IS NULL"));
 //   // SELECT generate(x) FROM t WHERE y IS NULL
-//   ASSIGN_OR_RETURN(OwnedStatement shadow, PrepareShadow(db, sql));
+//   ASSIGN_OR_RETURN(Statement shadow, PrepareShadow(db, sql));
 #ifndef LM_EXTENSION_SHADOW_STATEMENT_H_
 #define LM_EXTENSION_SHADOW_STATEMENT_H_
 
@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "extension/owned_statement.h"
+#include "extension/statement.h"
 
 namespace lm {
 
@@ -28,7 +28,7 @@ absl::StatusOr<std::string> ShadowOf(absl::string_view sql);
 // name, told apart as objects), its collations SQLite's own. All that is read from its bytecode.
 // A host that puts a module of its own in the place of json_each must keep it as harmless.
 // FailedPrecondition, with a clause that says why, otherwise.
-absl::StatusOr<OwnedStatement> PrepareShadow(sqlite3* db, const std::string& sql);
+absl::StatusOr<Statement> PrepareShadow(sqlite3* db, const std::string& sql);
 
 // Whether a statement of the connection is a shadow.
 bool IsShadow(absl::string_view sql);

@@ -31,15 +31,17 @@
 // running one there are no rows. `model` is the name this connection has for it, else the file's.
 // The last two are this connection's own: `foreseen`, how many calls of generate() and the like
 // found their answer under way, because look-ahead had seen them coming; and `hint`, what the last
-// statement that had to ask row by row could do better.
+// statement that had to ask row by row could do better, or what is wrong with the memo's file.
 #include <optional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "engine/backend/machine_ceilings.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/engine_registry.h"
 #include "extension/interrupt.h"
+#include "extension/memo_file.h"
 #include "extension/registrations.h"
 #include "extension/snapshot_table.h"
 
@@ -146,7 +148,11 @@ class StatsTable : public SnapshotTable {
     cells.push_back(Verdict(stats));
     cells.push_back(info.path);
     cells.push_back(connection().look_ahead().num_foreseen);
-    const std::string& hint = connection().look_ahead().hint;
+    std::string hint = connection().look_ahead().hint;
+    if (const std::shared_ptr<MemoFile> file = connection().MemoInUse()) {
+      const std::string trouble = file->Trouble();
+      if (!trouble.empty()) hint = hint.empty() ? trouble : absl::StrCat(trouble, "; ", hint);
+    }
     cells.push_back(hint.empty() ? Cell() : Cell(hint));
     return cells;
   }

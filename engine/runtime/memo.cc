@@ -52,13 +52,17 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
       waiting.swap(waiting_);
       finished.swap(work_);
       Land();
-      if (result.status.ok()) Keep(result);
+      Keep(result);
     }
     for (const std::shared_ptr<Request>& request : waiting) FinishWith(*request, result);
   }
 
-  // By one who waits for the engine's request itself.
-  void OnCollected(const Request&) noexcept override {
+  // By one who waits for the engine's request itself, and may be faster than its thread.
+  void OnCollected(const Request& work) noexcept override {
+    {
+      absl::MutexLock lock(&memo_->mutex_);
+      Keep(work.result());
+    }
     if (store_ != nullptr) store_->Flush();
   }
 
@@ -99,6 +103,7 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
   }
 
   void Keep(const Generation& result) noexcept ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    if (!result.status.ok() || std::exchange(kept_, true)) return;
     try {
       RememberedAnswer answer{result.text, result.finish, result.tokens, result.first_choices};
       if (store_ != nullptr) store_->Add(key_, answer);
@@ -113,6 +118,7 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
   // Guarded by memo_->mutex_.
   std::shared_ptr<Request> work_;
   std::vector<std::shared_ptr<Request>> waiting_;
+  bool kept_ = false;
 };
 
 namespace {
@@ -145,20 +151,25 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Engine& engine, RequestSpe
   const std::string& digest = engine.model().info().digest;
   // Who has a deadline waits for a generation of his own, in which the engine keeps to it.
   const bool alone = spec.options.timeout_ms > 0;
+  std::shared_ptr<Request> hit;
   {
     absl::MutexLock lock(&mutex_);
     if (const RememberedAnswer* answer = Recall(*key)) {
       ++stats_[digest].hits;
-      return Hit(std::move(spec), *answer);
-    }
-    if (auto flight = flights_.find(*key); flight != flights_.end() && !alone) {
+      hit = Hit(std::move(spec), *answer);
+    } else if (auto flight = flights_.find(*key); flight != flights_.end() && !alone) {
       ++stats_[digest].shared;
       return Join(flight->second, std::move(spec));
     }
   }
+  if (hit != nullptr) {
+    // Those who waited for it may not have collected it yet.
+    if (access.store != nullptr) access.store->Flush();
+    return hit;
+  }
   std::optional<RememberedAnswer> stored;
   if (access.store != nullptr) {  // which may have to read a file
-    ASSIGN_OR_RETURN(stored, access.store->Find(*key));
+    stored = access.store->Find(*key);
     if (stored.has_value() && !CanBeAnswer(engine, spec, *stored)) stored.reset();
   }
   absl::MutexLock lock(&mutex_);

@@ -38,12 +38,12 @@ class MemoStore {
  public:
   virtual ~MemoStore() = default;
 
-  // nullopt where there is none. An error is one of the store's. The answer is used only if it can
-  // be one (CanBeAnswer); else there will be another one for the same key.
-  virtual absl::StatusOr<std::optional<RememberedAnswer>> Find(const MemoKey& key) = 0;
+  // nullopt where there is none, or the store cannot tell. The answer is used only if it can be one
+  // (CanBeAnswer); else there will be another one for the same key.
+  virtual std::optional<RememberedAnswer> Find(const MemoKey& key) = 0;
   // Takes note of an answer; on the engine's thread, so it must neither wait nor throw.
   virtual void Add(const MemoKey& key, const RememberedAnswer& answer) noexcept = 0;
-  // Makes what was added durable: called before anybody gets such an answer.
+  // Makes what was added durable, if the store can: called before anybody gets such an answer.
   virtual void Flush() noexcept = 0;
 };
 
@@ -74,8 +74,7 @@ class Memo {
  public:
   explicit Memo(int64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // As Engine::Submit, which it calls for what is not remembered. The errors are its, and the
-  // store's.
+  // As Engine::Submit, which it calls for what is not remembered.
   absl::StatusOr<std::shared_ptr<Request>> Submit(Engine& engine, RequestSpec spec,
                                                   const MemoAccess& access);
 

@@ -4,11 +4,12 @@
 --   model       a name of lm_models, or a path      threads     of the CPU
 --   device      cpu                                 max_tokens  of an answer: 256
 --   kv_bytes    cap of a model's KV cache           kv_type     of its values: f16, int8, f32
---   memo        the file that keeps answers         salt        whose prefix cache: the database file's
+--   memo        the file that keeps answers         memo_bytes  what it may hold: 1 GiB
+--   salt        whose prefix cache: the database file's
 --   lookahead   'on', 'off': whether generate() looks ahead
 
 SELECT group_concat(key) FROM temp.lm_settings;
---> model,threads,device,kv_bytes,kv_type,max_tokens,memo,salt,lookahead
+--> model,threads,device,kv_bytes,kv_type,max_tokens,memo,memo_bytes,salt,lookahead
 INSERT INTO temp.lm_settings VALUES ('max_tokens', 5);
 SELECT lm_try('Tell me a story.') ->> 'tokens_out' <= 5;
 --> 1

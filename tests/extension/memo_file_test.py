@@ -139,6 +139,44 @@ class MemoFileTest(unittest.TestCase):
             connection.execute("CREATE TABLE t(x)")
             connection.execute("INSERT INTO temp.lm_settings VALUES ('memo', ?)", (database,))
 
+    def test_what_is_no_path_is_refused(self):
+        folder = os.getcwd()
+        before = sorted(os.listdir(folder))
+        for path in (":memory:", "file:memo.db", "file:memo.db?mode=memory", "a\0b"):
+            with self.subTest(path=path):
+                self.assertRegex(self.refusal(path), "must be the path of a file|NUL")
+        with self.assertRaisesRegex(sqlite3.OperationalError, "not empty"):
+            harness.connect().execute("INSERT INTO temp.lm_settings VALUES ('memo', '')")
+        self.assertEqual(sorted(os.listdir(folder)), before)
+
+    def test_who_may_not_attach_a_file_may_not_make_it_the_memo(self):
+        path = self.path + "it's"
+        asked = []
+        for verdict in (sqlite3.SQLITE_DENY, sqlite3.SQLITE_IGNORE, sqlite3.SQLITE_OK):
+            connection = harness.connect()
+
+            def authorize(action, name, *_):
+                if action != sqlite3.SQLITE_ATTACH:
+                    return sqlite3.SQLITE_OK
+                asked.append(name)
+                return verdict
+            connection.set_authorizer(authorize)
+            sql = "INSERT INTO temp.lm_settings VALUES ('memo', ?)"
+            if verdict == sqlite3.SQLITE_OK:
+                connection.execute(sql, (path,))
+            else:
+                with self.assertRaisesRegex(sqlite3.DatabaseError, "not authorized"):
+                    connection.execute(sql, (path,))
+                self.assertFalse(os.path.exists(path))
+        self.assertTrue(os.path.exists(path))
+        self.assertEqual(asked, [os.path.realpath(path)] * 3)
+        if hasattr(connection, "setlimit"):  # Python 3.11
+            connection.set_authorizer(None)
+            connection.setlimit(7, 0)  # SQLITE_LIMIT_ATTACHED
+            with self.assertRaisesRegex(sqlite3.OperationalError, "SQLITE_LIMIT_ATTACHED is 0"):
+                connection.execute("UPDATE temp.lm_settings SET value = ? WHERE key = 'memo'", (self.path,))
+            self.assertFalse(os.path.exists(self.path))
+
     def test_a_schema_that_somebody_added_to_is_refused(self):
         self.ask(self.connect(), "a")
         for sql in ("CREATE TRIGGER evil AFTER INSERT ON generations BEGIN DELETE FROM generations; END",
@@ -170,7 +208,7 @@ class MemoFileTest(unittest.TestCase):
                 connection.execute("DELETE FROM lm_memo")
                 self.assertEqual(harness.value(sqlite3.connect(path), "SELECT count(*) FROM generations"), 0)
 
-    def test_a_damaged_file_is_an_error_that_names_it(self):
+    def test_a_damaged_file_is_named_and_done_without(self):
         connection = self.connect()
         for i in range(50):
             self.ask(connection, f"row {i}")
@@ -179,8 +217,11 @@ class MemoFileTest(unittest.TestCase):
         data = bytearray(pathlib.Path(self.path).read_bytes())
         data[4096:] = b"\x55" * (len(data) - 4096)
         pathlib.Path(copy).write_bytes(data)
+        damaged = self.connect(path=copy)
+        self.assertEqual(self.ask(damaged, "row 7"), self.ask(harness.connect(), "row 7"))
+        self.assertRegex(harness.value(damaged, "SELECT hint FROM lm_stats"), "the memo '.*damaged': .*malformed.* without it")
         with self.assertRaisesRegex(sqlite3.OperationalError, "the memo '.*damaged': .*malformed"):
-            self.ask(self.connect(path=copy), "row 7")
+            damaged.execute("SELECT * FROM lm_memo").fetchall()
 
     def test_a_file_that_another_process_has_locked_delays_nobody(self):
         connection = self.connect()

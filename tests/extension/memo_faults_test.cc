@@ -1,0 +1,316 @@
+// The memo is a cache: whatever becomes of its disk, answers are given, the hint of lm_stats says
+// what is wrong, and when the disk is well again the file is used again.
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lm/sqlite.h"
+
+namespace {
+
+// What the disk under files whose name has "memo" does: its `fail_at`-th change from now on, and
+// the `failures` - 1 after it, fail with `code`.
+struct Disk {
+  int code = SQLITE_FULL;
+  int64_t fail_at = 0;  // 0: never
+  int64_t failures = 0;
+  int64_t changes = 0;
+
+  void Fail(int with, int64_t at = 1, int64_t times = INT64_MAX / 2) {
+    code = with, fail_at = at, failures = times, changes = 0;
+  }
+  void Recover() { fail_at = 0; }
+  int Change() {
+    ++changes;
+    const bool fails = fail_at > 0 && changes >= fail_at && changes < fail_at + failures;
+    return fails ? code : SQLITE_OK;
+  }
+};
+Disk disk;
+
+// A VFS over the system's own, whose files report their changes to `disk`.
+struct File {
+  sqlite3_file base;
+  bool watched;
+  sqlite3_file* real() { return reinterpret_cast<sqlite3_file*>(this + 1); }
+};
+File* Of(sqlite3_file* file) { return reinterpret_cast<File*>(file); }
+sqlite3_vfs* RealVfs() {
+  static sqlite3_vfs* const real = sqlite3_vfs_find("unix");
+  return real;
+}
+
+template <auto kMethod, typename... Args>
+int Pass(sqlite3_file* file, Args... args) {
+  sqlite3_file* real = Of(file)->real();
+  return (real->pMethods->*kMethod)(real, args...);
+}
+template <auto kMethod, typename... Args>
+int PassChange(sqlite3_file* file, Args... args) {
+  if (Of(file)->watched) {
+    if (const int code = disk.Change(); code != SQLITE_OK) return code;
+  }
+  return Pass<kMethod>(file, args...);
+}
+void Barrier(sqlite3_file* file) {
+  sqlite3_file* real = Of(file)->real();
+  real->pMethods->xShmBarrier(real);
+}
+int Close(sqlite3_file* file) {
+  sqlite3_file* real = Of(file)->real();
+  return real->pMethods != nullptr ? real->pMethods->xClose(real) : SQLITE_OK;
+}
+
+const sqlite3_io_methods* Methods() {
+  using M = sqlite3_io_methods;
+  static const M methods = {
+      .iVersion = 3,
+      .xClose = Close,
+      .xRead = Pass<&M::xRead, void*, int, sqlite3_int64>,
+      .xWrite = PassChange<&M::xWrite, const void*, int, sqlite3_int64>,
+      .xTruncate = PassChange<&M::xTruncate, sqlite3_int64>,
+      .xSync = PassChange<&M::xSync, int>,
+      .xFileSize = Pass<&M::xFileSize, sqlite3_int64*>,
+      .xLock = Pass<&M::xLock, int>,
+      .xUnlock = Pass<&M::xUnlock, int>,
+      .xCheckReservedLock = Pass<&M::xCheckReservedLock, int*>,
+      .xFileControl = Pass<&M::xFileControl, int, void*>,
+      .xSectorSize = Pass<&M::xSectorSize>,
+      .xDeviceCharacteristics = Pass<&M::xDeviceCharacteristics>,
+      .xShmMap = Pass<&M::xShmMap, int, int, int, void volatile**>,
+      .xShmLock = Pass<&M::xShmLock, int, int, int>,
+      .xShmBarrier = Barrier,
+      .xShmUnmap = Pass<&M::xShmUnmap, int>,
+      .xFetch = Pass<&M::xFetch, sqlite3_int64, int, void**>,
+      .xUnfetch = Pass<&M::xUnfetch, sqlite3_int64, void*>,
+  };
+  return &methods;
+}
+
+int Open(sqlite3_vfs*, const char* name, sqlite3_file* file, int flags, int* out) {
+  File* opened = Of(file);
+  opened->watched = name != nullptr && std::strstr(name, "memo") != nullptr;
+  opened->base.pMethods = nullptr;
+  if (opened->watched && (flags & SQLITE_OPEN_CREATE) != 0) {
+    const int code = disk.Change();
+    if (code != SQLITE_OK) return code == SQLITE_FULL ? SQLITE_CANTOPEN : code;
+  }
+  const int code = RealVfs()->xOpen(RealVfs(), name, opened->real(), flags, out);
+  if (code == SQLITE_OK) opened->base.pMethods = Methods();
+  return code;
+}
+
+void RegisterVfs() {
+  static sqlite3_vfs vfs = [] {
+    sqlite3_vfs over = *RealVfs();
+    over.szOsFile += static_cast<int>(sizeof(File));
+    over.zName = "faulty";
+    over.pNext = nullptr;
+    over.xOpen = Open;
+    return over;
+  }();
+  sqlite3_vfs_register(&vfs, 1);
+}
+
+class Connection {
+ public:
+  explicit Connection(const std::string& path) {
+    Check(sqlite3_open(path.c_str(), &db_) == SQLITE_OK);
+    Check((sqlite3_lm_init(db_, nullptr, nullptr) & 0xff) == SQLITE_OK);
+    Value("INSERT OR REPLACE INTO temp.lm_settings VALUES ('model', '" LM_TESTDATA
+          "/models/llama-q8_0.gguf'), ('max_tokens', 4)");
+  }
+  ~Connection() { sqlite3_close(db_); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // The first value of the first row; empty for NULL and for none.
+  std::string Value(const std::string& sql) {
+    sqlite3_stmt* statement = nullptr;
+    Check(sqlite3_prepare_v2(db_, sql.c_str(), -1, &statement, nullptr) == SQLITE_OK);
+    std::string value;
+    int code = sqlite3_step(statement);
+    if (code == SQLITE_ROW) {
+      const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement, 0));
+      value = text != nullptr ? text : "";
+      while (code == SQLITE_ROW) code = sqlite3_step(statement);
+    }
+    const std::string message = sqlite3_errmsg(db_);
+    sqlite3_finalize(statement);
+    if (code != SQLITE_DONE) throw std::runtime_error(message);
+    return value;
+  }
+  void SetMemo(const std::string& path) {
+    Value("INSERT OR REPLACE INTO temp.lm_settings VALUES ('memo', '" + path + "')");
+  }
+  std::string Ask(int i) { return Value("SELECT generate('row " + std::to_string(i) + "')"); }
+  std::string Hint() { return Value("SELECT hint FROM lm_stats"); }
+
+ private:
+  void Check(bool good) {
+    if (!good) throw std::runtime_error(sqlite3_errmsg(db_));
+  }
+
+  sqlite3* db_ = nullptr;
+};
+
+// Longer than the memo waits before it tries again.
+void Wait() { std::this_thread::sleep_for(std::chrono::milliseconds(1100)); }
+
+class MemoFaultsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    RegisterVfs();
+    disk = Disk();
+    static int num_tests = 0;  // the process remembers what it has read from a path
+    folder_ = std::filesystem::temp_directory_path() /
+              ("faults." + std::to_string(getpid()) + "." + std::to_string(++num_tests));
+    std::filesystem::create_directory(folder_);
+    path_ = folder_ / "memo.db";
+    Connection without(":memory:");
+    for (int i = 0; i < 12; ++i) answers_.push_back(without.Ask(i));
+  }
+  void TearDown() override {
+    disk.Recover();
+    std::filesystem::remove_all(folder_);
+  }
+
+  int Rows(const std::string& path) {
+    Connection file(path);
+    EXPECT_EQ(file.Value("PRAGMA integrity_check"), "ok");
+    return std::stoi(file.Value("SELECT count(*) FROM generations"));
+  }
+
+  std::filesystem::path folder_;
+  std::string path_;
+  std::vector<std::string> answers_;
+};
+
+TEST_F(MemoFaultsTest, AFullDiskStopsNobody) {
+  Connection user(":memory:");
+  user.SetMemo(path_);
+  EXPECT_EQ(user.Ask(0), answers_[0]);
+  EXPECT_EQ(user.Hint(), "");
+  disk.Fail(SQLITE_FULL);
+  for (int i = 1; i < 5; ++i) EXPECT_EQ(user.Ask(i), answers_[i]);
+  EXPECT_NE(user.Hint().find("memo.db': database or disk is full; answers are given without it, "
+                             "4 wait to be written"),
+            std::string::npos)
+      << user.Hint();
+  // Reading goes on meanwhile, in this process and in others.
+  Connection other(":memory:");
+  other.SetMemo(path_);
+  EXPECT_EQ(other.Ask(0), answers_[0]);
+  disk.Recover();
+  Wait();
+  EXPECT_EQ(user.Ask(5), answers_[5]);
+  EXPECT_EQ(user.Hint(), "");
+  EXPECT_EQ(Rows(path_), 6);
+}
+
+TEST_F(MemoFaultsTest, AnyOneFailureLosesNoAnswer) {
+  int failed = 0;
+  for (const int code : {SQLITE_FULL, SQLITE_IOERR_WRITE}) {
+    for (int64_t at = 1; at <= 16; ++at) {
+      SCOPED_TRACE(testing::Message() << "change " << at << " fails with " << code);
+      const std::string path =
+          folder_ / ("memo" + std::to_string(code) + "." + std::to_string(at) + ".db");
+      {
+        Connection user(":memory:");
+        user.SetMemo(path);
+        disk.Fail(code, at, 1);
+        for (int i = 0; i < 6; ++i) EXPECT_EQ(user.Ask(i), answers_[i]);
+        failed += !user.Hint().empty();
+        disk.Recover();
+      }  // what has waited is written
+      EXPECT_EQ(Rows(path), 6);
+    }
+  }
+  EXPECT_GT(failed, 4);
+}
+
+TEST_F(MemoFaultsTest, AFileThatCannotBeOpenedAnyMoreStopsNobody) {
+  Connection user(":memory:");
+  user.SetMemo(path_);
+  EXPECT_EQ(user.Ask(0), answers_[0]);
+  std::filesystem::remove(path_);
+  disk.Fail(SQLITE_CANTOPEN);
+  for (int i = 1; i < 4; ++i) EXPECT_EQ(user.Ask(i), answers_[i]);
+  EXPECT_NE(user.Hint().find("unable to open"), std::string::npos) << user.Hint();
+  EXPECT_THROW(user.Value("SELECT count(*) FROM lm_memo"), std::runtime_error);
+  disk.Recover();
+  Wait();
+  EXPECT_EQ(user.Ask(4), answers_[4]);
+  EXPECT_EQ(user.Hint(), "");
+  EXPECT_EQ(Rows(path_), 4);
+}
+
+TEST_F(MemoFaultsTest, ADiskThatIsFullWhenTheMemoIsSetIsAnError) {
+  disk.Fail(SQLITE_FULL);
+  Connection user(":memory:");
+  EXPECT_THROW(user.SetMemo(path_), std::runtime_error);
+  EXPECT_EQ(user.Ask(0), answers_[0]);
+}
+
+TEST_F(MemoFaultsTest, ADeletedOrReplacedFileIsOpenedAnew) {
+  Connection user(":memory:");
+  user.SetMemo(path_);
+  for (int i = 0; i < 3; ++i) user.Ask(i);
+  std::filesystem::remove(path_);
+  EXPECT_EQ(user.Ask(3), answers_[3]);
+  EXPECT_EQ(user.Ask(0), answers_[0]);  // the process still has it
+  EXPECT_EQ(Rows(path_), 1);
+  EXPECT_EQ(user.Value("SELECT count(*) FROM lm_memo"), "1");
+  // Another memo in its place.
+  const std::string other_path = folder_ / "other memo.db";
+  {
+    Connection other(":memory:");
+    other.SetMemo(other_path);
+    for (int i = 4; i < 8; ++i) other.Ask(i);
+  }
+  std::filesystem::rename(other_path, path_);
+  const std::string requests = "SELECT requests FROM lm_stats";
+  const std::string before = user.Value(requests);
+  for (int i = 4; i < 8; ++i) EXPECT_EQ(user.Ask(i), answers_[i]);
+  EXPECT_EQ(user.Value(requests), before) << user.Hint();
+  EXPECT_EQ(Rows(path_), 4);
+  // And what is no memo is left alone.
+  const std::string text = "something else, long enough to be looked at. ";
+  std::filesystem::remove(path_);
+  std::ofstream(path_) << text << text << text;
+  EXPECT_EQ(user.Ask(9), answers_[9]);
+  EXPECT_NE(user.Hint().find("not a database"), std::string::npos) << user.Hint();
+  EXPECT_EQ(std::filesystem::file_size(path_), 3 * text.size());
+  EXPECT_EQ(user.Hint(), user.Hint());
+}
+
+// Oldest first, and the file never grows beyond its bound by more than an answer.
+TEST_F(MemoFaultsTest, TheFileIsBoundedByBytes) {
+  Connection user(":memory:");
+  user.SetMemo(path_);
+  user.Value("INSERT OR REPLACE INTO temp.lm_settings VALUES ('memo_bytes', 100000)");
+  const std::string filler(300, 'x');
+  for (int i = 0; i < 120; ++i) {
+    user.Value("SELECT generate('" + std::to_string(i) + filler + "')");
+  }
+  const int rows = std::stoi(user.Value("SELECT count(*) FROM lm_memo"));
+  EXPECT_GT(rows, 3);
+  EXPECT_LT(rows, 90);
+  user.Value("INSERT OR REPLACE INTO temp.lm_settings VALUES ('memo', NULL)");
+  EXPECT_EQ(Rows(path_), rows);
+  EXPECT_LT(std::filesystem::file_size(path_), 100000u + 30000u);
+  Connection file(path_);
+  EXPECT_EQ(file.Value("SELECT max(id) FROM generations"), "120");  // the last one stayed
+  EXPECT_EQ(file.Value("SELECT max(id) - min(id) + 1 - count(*) FROM generations"), "0");
+}
+
+}  // namespace
