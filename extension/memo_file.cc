@@ -155,8 +155,14 @@ absl::Status MemoFile::EnsureOpen() {
   }
   if (db_ != nullptr) return absl::OkStatus();
   if (absl::Now() < next_open_) return not_open_;
+  // What is opened by half is closed, whichever way this ends.
+  absl::Cleanup close = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { Close(); };
   absl::Status opened = Prepare();
-  if (!opened.ok()) CloseForAWhile(opened);
+  if (opened.ok()) {
+    std::move(close).Cancel();
+  } else {
+    CloseForAWhile(opened);
+  }
   return opened;
 }
 
@@ -312,7 +318,8 @@ void MemoFile::WritePending() {
   if (status.ok()) {
     not_written_ -= static_cast<int64_t>(rows.size());
     std::move(put_back).Cancel();
-  } else if (absl::IsInternal(status)) {  // neither a lock nor a full disk: perhaps the file itself
+  } else if (!absl::IsUnavailable(status) && !absl::IsResourceExhausted(status)) {
+    // Neither a lock nor a full disk: perhaps the file itself.
     CloseForAWhile(status);
   }
 }
@@ -320,17 +327,16 @@ void MemoFile::WritePending() {
 absl::Status MemoFile::Write(const std::list<MemoRow>& rows) {
   sqlite3* db = db_.get();
   RETURN_IF_ERROR(Execute(db, "BEGIN IMMEDIATE"));
-  absl::Status status;
+  absl::Cleanup roll_back = [db] {
+    if (sqlite3_get_autocommit(db) == 0) sqlite3_exec(db, "ROLLBACK", nullptr, nullptr, nullptr);
+  };
   for (const MemoRow& row : rows) {
-    status = WriteRow(row);
-    // A row that no file takes (it is too long) must not be in the way of the others.
-    if (absl::IsInvalidArgument(status)) status = absl::OkStatus();
-    if (!status.ok()) break;
+    // A row that no file takes must not be in the way of the others.
+    if (BytesOf(row) > sqlite3_limit(db, SQLITE_LIMIT_LENGTH, -1)) continue;
+    RETURN_IF_ERROR(WriteRow(row));
   }
-  if (status.ok()) status = MakeRoom();
-  if (status.ok()) status = Execute(db, "COMMIT");
-  if (!status.ok() && sqlite3_get_autocommit(db) == 0) Execute(db, "ROLLBACK").IgnoreError();
-  return status;
+  RETURN_IF_ERROR(MakeRoom());
+  return Execute(db, "COMMIT");
 }
 
 absl::Status MemoFile::WriteRow(const MemoRow& row) {

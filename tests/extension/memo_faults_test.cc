@@ -290,7 +290,22 @@ TEST_F(MemoFaultsTest, ADeletedOrReplacedFileIsOpenedAnew) {
   EXPECT_EQ(user.Ask(9), answers_[9]);
   EXPECT_NE(user.Hint().find("not a database"), std::string::npos) << user.Hint();
   EXPECT_EQ(std::filesystem::file_size(path_), 3 * text.size());
-  EXPECT_EQ(user.Hint(), user.Hint());
+}
+
+// As another program can do to it at any time.
+TEST_F(MemoFaultsTest, ASchemaThatIsChangedWhileTheFileIsOpenIsNotWrittenTo) {
+  Connection user(":memory:");
+  user.SetMemo(path_);
+  EXPECT_EQ(user.Ask(0), answers_[0]);
+  {
+    Connection other(path_);
+    other.Value("DROP TABLE generations");
+  }
+  for (int i = 1; i < 4; ++i) EXPECT_EQ(user.Ask(i), answers_[i]);
+  EXPECT_NE(user.Hint().find("no such table"), std::string::npos) << user.Hint();
+  Wait();
+  EXPECT_EQ(user.Ask(4), answers_[4]);
+  EXPECT_NE(user.Hint().find("another schema than ours"), std::string::npos) << user.Hint();
 }
 
 // Oldest first, and the file never grows beyond its bound by more than an answer.
