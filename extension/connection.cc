@@ -54,12 +54,13 @@ absl::StatusOr<std::shared_ptr<const ModelUse>> Connection::Use(absl::string_vie
     return loaded.reference == reference;
   });
   // A file that cannot be looked at any more is still in memory.
-  absl::StatusOr<FileIdentity> identity = IdentifyFile(source.path);
+  absl::StatusOr<ModelIdentity> identity = IdentifyModel(source.path);
   if (known == loaded_.end() || known->source.path != source.path ||
-      (identity.ok() && *identity != known->identity)) {
+      (identity.ok() && IsReplaced(known->identity, *identity))) {
     ASSIGN_OR_RETURN(std::shared_ptr<Engine> engine, LoadEngine(db_, source.path, source.options));
     if (known == loaded_.end()) known = loaded_.emplace(loaded_.end());
-    *known = {std::string(reference), source, identity.value_or(FileIdentity()), std::move(engine)};
+    *known = {std::string(reference), source, identity.value_or(ModelIdentity()),
+              std::move(engine)};
   }
   const std::shared_ptr<MemoFile> memo = MemoInUse();
   MemoAccess access{memo != nullptr ? memo->owner() : Salt(), memo};

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "engine/base/file.h"
+#include "engine/gguf/split_files.h"
 #include "engine/runtime/fork_guard.h"
 #include "engine/runtime/session.h"
 #include "extension/model_names.h"
@@ -91,7 +91,7 @@ class Connection {
   struct LoadedModel {
     std::string reference;
     ModelSource source;
-    FileIdentity identity;
+    ModelIdentity identity;
     std::shared_ptr<Engine> engine;
   };
 

@@ -1,5 +1,8 @@
 #include "engine/gguf/split_files.h"
 
+#include <cstdio>
+#include <optional>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -16,6 +19,19 @@ constexpr int64_t kMaxParts = 1024;  // each is an open file
 // "-00002-of-00003.gguf"
 std::string Suffix(int index, int count) {
   return absl::StrFormat("-%05d-of-%05d.gguf", index + 1, count);
+}
+
+// What a part's name says of its position; nothing where it is not such a name.
+std::optional<SplitPosition> PositionInName(const std::string& path) {
+  const size_t size = Suffix(0, 1).size();
+  int number = 0, count = 0;
+  if (path.size() < size ||
+      std::sscanf(path.c_str() + path.size() - size, "-%5d-of-%5d.gguf", &number, &count) != 2 ||
+      number < 1 || number > count || count > kMaxParts ||
+      !absl::EndsWith(path, Suffix(number - 1, count))) {
+    return std::nullopt;
+  }
+  return SplitPosition{number - 1, count};
 }
 
 }  // namespace
@@ -59,6 +75,26 @@ absl::Status CheckSplitTensors(const Metadata& metadata, size_t num_tensors) {
                                                    " tensors, the parts have ", num_tensors));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<ModelIdentity> IdentifyModel(const std::string& path) {
+  ASSIGN_OR_RETURN(const FileIdentity own, IdentifyFile(path));
+  const std::optional<SplitPosition> position = PositionInName(path);
+  if (!position.has_value()) return ModelIdentity{own};
+  ASSIGN_OR_RETURN(const std::vector<std::string> paths, SplitPaths(path, *position));
+  ModelIdentity identity;
+  for (const std::string& part : paths) {
+    identity.push_back(IdentifyFile(part).value_or(FileIdentity()));
+  }
+  return identity;
+}
+
+bool IsReplaced(const ModelIdentity& loaded, const ModelIdentity& now) {
+  if (loaded.size() != now.size()) return true;
+  for (size_t i = 0; i < now.size(); ++i) {
+    if (now[i] != loaded[i] && now[i] != FileIdentity()) return true;
+  }
+  return false;
 }
 
 }  // namespace lm

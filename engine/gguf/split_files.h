@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/file.h"
 #include "engine/gguf/metadata.h"
 
 namespace lm {
@@ -27,6 +28,16 @@ absl::StatusOr<std::vector<std::string>> SplitPaths(const std::string& path,
 
 // Checks split.tensors.count of a part against the number of tensors in all of them.
 absl::Status CheckSplitTensors(const Metadata& metadata, size_t num_tensors);
+
+// Which files a model is made of: one, or all parts of a split one. The files of a name that only
+// looks like a part's may be missing; they are FileIdentity().
+using ModelIdentity = std::vector<FileIdentity>;
+
+// By the name alone, given any part; nothing is read. Fails as IdentifyFile(path) does.
+absl::StatusOr<ModelIdentity> IdentifyModel(const std::string& path);
+
+// Whether there is another file now where `loaded` was. One that is only gone is still in memory.
+bool IsReplaced(const ModelIdentity& loaded, const ModelIdentity& now);
 
 }  // namespace lm
 

@@ -18,7 +18,11 @@ BlockTable::~BlockTable() {
 }
 
 BlockManager::BlockManager(int32_t num_blocks, bool share)
-    : share_(share), pool_(num_blocks), tree_(&pool_, kKvBlockTokens), owners_(num_blocks) {}
+    : share_(share),
+      pool_(num_blocks),
+      tree_(&pool_, kKvBlockTokens),
+      owners_(num_blocks),
+      distrusted_(num_blocks, false) {}
 
 int64_t BlockManager::Match(absl::string_view salt, absl::Span<const int32_t> tokens, int64_t limit,
                             BlockTable* table) {
@@ -91,7 +95,7 @@ bool BlockManager::SharesTail(const BlockTable& table) const {
 
 std::vector<BlockOp> BlockManager::TakeOps() { return std::exchange(ops_, {}); }
 
-void BlockManager::Distrust() { distrusted_ = true; }
+void BlockManager::Distrust() { distrusted_.assign(distrusted_.size(), true); }
 
 std::optional<int32_t> BlockManager::Allocate(absl::string_view salt) {
   if (pool_.num_free() == 0) tree_.Evict(1);
@@ -99,7 +103,8 @@ std::optional<int32_t> BlockManager::Allocate(absl::string_view salt) {
   if (!block) return block;
   std::optional<std::string>& owner = owners_[*block];
   const bool foreign = owner.has_value() && *owner != salt;
-  if (foreign || distrusted_) ops_.push_back({.from = -1, .to = *block, .tokens = 0});
+  if (foreign || distrusted_[*block]) ops_.push_back({.from = -1, .to = *block, .tokens = 0});
+  distrusted_[*block] = false;
   if (!owner.has_value() || foreign) owner = std::string(salt);
   return block;
 }

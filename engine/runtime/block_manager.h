@@ -75,7 +75,8 @@ class BlockManager {
 
   // What is to be done, in this order, before the next forward pass.
   std::vector<BlockOp> TakeOps();
-  // An operation failed: no block counts as clear any more, whoever gets it.
+  // An operation failed: what any block holds is not known, until it is cleared for who gets it
+  // next.
   void Distrust();
 
   std::vector<PrefixTree::Run> CachedRuns(absl::string_view salt) const { return tree_.Runs(salt); }
@@ -95,8 +96,8 @@ class BlockManager {
   PrefixTree tree_;
   // Whose data a block may hold; empty optional: nobody's, it is zero as at first.
   std::vector<std::optional<std::string>> owners_;
+  std::vector<bool> distrusted_;  // blocks that may hold anybody's data, whatever owners_ says
   std::vector<BlockOp> ops_;
-  bool distrusted_ = false;
 };
 
 }  // namespace lm

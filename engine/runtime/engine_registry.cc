@@ -12,7 +12,7 @@ namespace lm {
 absl::StatusOr<std::shared_ptr<Engine>> EngineRegistry::Get(const std::string& path,
                                                             const ModelOptions& options,
                                                             std::atomic<bool>& cancel) {
-  ASSIGN_OR_RETURN(const FileIdentity identity, IdentifyFile(path));
+  ASSIGN_OR_RETURN(const ModelIdentity identity, IdentifyModel(path));
   const Key key{identity, options};
   for (;;) {
     std::shared_ptr<Slot> slot;
@@ -54,8 +54,8 @@ absl::StatusOr<std::shared_ptr<Engine>> EngineRegistry::Load(const std::string& 
   absl::StatusOr<std::unique_ptr<Model>> model = loader_(path, key.options, cancel);
   if (absl::IsCancelled(model.status()) && ExitGuard::exit_begun()) return ExitGuard::Error();
   RETURN_IF_ERROR(model.status());
-  ASSIGN_OR_RETURN(const FileIdentity now, IdentifyFile(path));
-  if (now != key.file) {
+  ASSIGN_OR_RETURN(const ModelIdentity now, IdentifyModel(path));
+  if (now != key.files) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, ": was replaced or changed while it was being loaded"));
   }

@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "engine/base/file.h"
+#include "engine/gguf/split_files.h"
 #include "engine/model/model.h"
 #include "engine/runtime/engine.h"
 
@@ -50,13 +50,13 @@ class EngineRegistry {
 
  private:
   struct Key {
-    FileIdentity file;
+    ModelIdentity files;
     ModelOptions options;
 
     bool operator==(const Key&) const = default;
     template <typename H>
     friend H AbslHashValue(H h, const Key& key) {
-      return H::combine(std::move(h), key.file, key.options);
+      return H::combine(std::move(h), key.files, key.options);
     }
   };
   // Shared by those who wait for one loading.

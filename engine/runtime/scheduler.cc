@@ -11,8 +11,18 @@ namespace lm {
 
 struct Scheduler::Step {
   StepPlan plan;
-  int32_t budget = 0;  // tokens
+  int32_t budget = 0;                                          // tokens
+  int32_t prompt_limit = std::numeric_limits<int32_t>::max();  // of them for prompts
   int32_t scored_rows = 0;
+
+  int32_t prompt_budget() const { return std::min(budget, prompt_limit); }
+
+  // Counts what an entry takes; with `sign` -1, takes that back.
+  void Count(const StepEntry& entry, int32_t sign) {
+    budget -= sign * entry.num_tokens;
+    if (!entry.decode) prompt_limit -= sign * entry.num_tokens;
+    if (entry.sequence->scoring()) scored_rows += sign * entry.num_tokens;
+  }
 };
 
 Scheduler::Scheduler(const SchedulerOptions& options)
@@ -39,19 +49,18 @@ StepPlan Scheduler::Schedule(const PromptLimits& limits) {
 
 // Planning may preempt, which takes sequences off the end of running_ (the planned one included).
 void Scheduler::PlanDecodes(const PromptLimits& limits, Step* step) {
-  int32_t prompt_tokens = std::numeric_limits<int32_t>::max();
   for (size_t i = 0; i < running_.size() && step->budget > 0; ++i) {
     Sequence* sequence = running_[i].get();
     if (!sequence->decoding()) continue;
-    prompt_tokens = std::min(
-        prompt_tokens, sequence->interactive() ? limits.beside_interactive : limits.beside_batch);
+    step->prompt_limit =
+        std::min(step->prompt_limit,
+                 sequence->interactive() ? limits.beside_interactive : limits.beside_batch);
     Plan(sequence, sequence->remaining(), step);
   }
-  step->budget = std::min(step->budget, prompt_tokens);
 }
 
 void Scheduler::PlanPrompts(Priority priority, Step* step) {
-  for (size_t i = 0; i < running_.size() && step->budget > 0; ++i) {
+  for (size_t i = 0; i < running_.size() && step->prompt_budget() > 0; ++i) {
     Sequence* sequence = running_[i].get();
     if (sequence->decoding() || sequence->priority() != priority) continue;
     Plan(sequence, sequence->remaining(), step);
@@ -62,7 +71,7 @@ void Scheduler::PlanPrompts(Priority priority, Step* step) {
 bool Scheduler::AdmitWaiting(FairQueue* waiting, size_t most, Step* step) {
   most = std::min<size_t>(most, options_.step_tokens);
   waiting->BeginScan();
-  while (step->budget > 0 && running_.size() < most) {
+  while (step->prompt_budget() > 0 && running_.size() < most) {
     std::unique_ptr<Sequence> next =
         waiting->TakeNext([this](const Sequence& s) { return !MustWait(s); });
     if (next == nullptr) return true;
@@ -94,11 +103,10 @@ bool Scheduler::MakeRoomFor(Sequence* sequence, Step* step) {
 
 // Plans up to `num_tokens` tokens of a running sequence. False where it had to be preempted itself.
 bool Scheduler::Plan(Sequence* sequence, int32_t num_tokens, Step* step) {
-  num_tokens = std::min(num_tokens, step->budget);
+  num_tokens = std::min(num_tokens, sequence->decoding() ? step->budget : step->prompt_budget());
   if (sequence->scoring()) {
     num_tokens = std::min(num_tokens, options_.max_scored_rows - step->scored_rows);
     if (num_tokens == 0) return true;
-    step->scored_rows += num_tokens;
   }
   while (!blocks_.Grow(sequence->salt(), sequence->computed() + num_tokens,
                        &sequence->block_table())) {
@@ -111,7 +119,7 @@ bool Scheduler::Plan(Sequence* sequence, int32_t num_tokens, Step* step) {
                               ? num_tokens
                               : static_cast<int32_t>(num_tokens == sequence->remaining());
   (sequence->embedding() ? entry.num_hidden : entry.num_logits) = results;
-  step->budget -= num_tokens;
+  step->Count(entry, 1);
   step->plan.entries.push_back(entry);
   return true;
 }
@@ -167,8 +175,11 @@ int64_t Scheduler::AvailableBlocks() const {
 
 void Scheduler::Preempt(Sequence* sequence, Step* step) {
   assert(running_.back().get() == sequence);
-  std::erase_if(step->plan.entries,
-                [sequence](const StepEntry& e) { return e.sequence == sequence; });
+  std::erase_if(step->plan.entries, [sequence, step](const StepEntry& entry) {
+    if (entry.sequence != sequence) return false;
+    step->Count(entry, -1);  // others may have it
+    return true;
+  });
   blocks_.Release(&sequence->block_table());
   sequence->OnPreempted();
   QueueOf(*sequence).PushFront(std::move(running_.back()));

@@ -106,6 +106,38 @@ TEST_F(SplitFilesTest, AFileThatOnlyLooksSplitIsOneModel) {
   EXPECT_TRUE(GgufFile::Open(path).ok());
 }
 
+TEST_F(SplitFilesTest, TheIdentityIsThatOfAllParts) {
+  std::vector<std::string> paths;
+  for (int i = 0; i < 3; ++i) {
+    paths.push_back(Write(absl::StrCat("m-0000", i + 1, "-of-00003.gguf"), Part(i, 3, 3)));
+  }
+  const ModelIdentity first = IdentifyModel(paths[0]).value();
+  EXPECT_EQ(IdentifyModel(paths[2]).value(), first);  // by the path of any
+  for (const std::string& path : paths) {
+    const ModelIdentity before = IdentifyModel(paths[0]).value();
+    std::filesystem::remove(path);
+    if (path != paths[0]) {
+      const ModelIdentity without = IdentifyModel(paths[0]).value();
+      EXPECT_NE(without, before);
+      EXPECT_FALSE(IsReplaced(before, without));  // it is still in memory
+    }
+    Write(std::filesystem::path(path).filename(), Part(0, 3, 33333333));
+    const ModelIdentity after = IdentifyModel(paths[0]).value();
+    EXPECT_NE(after, before) << path;
+    EXPECT_TRUE(IsReplaced(before, after)) << path;
+  }
+  EXPECT_FALSE(IdentifyModel(Path("none-00001-of-00002.gguf")).ok());
+  // Not split, whatever they are called.
+  for (const char* name : {"m.gguf", "x-00001-of-00002.gguf", "x-00000-of-00000.gguf",
+                           "x-00003-of-00002.gguf", "-00001-of-99999.gguf"}) {
+    const ModelIdentity one = IdentifyModel(Write(name, "x")).value();
+    EXPECT_EQ(one, IdentifyModel(Path(name)).value());
+    EXPECT_FALSE(IsReplaced(one, one));
+    Write(name, "xy");
+    EXPECT_TRUE(IsReplaced(one, IdentifyModel(Path(name)).value())) << name;
+  }
+}
+
 TEST_F(SplitFilesTest, PartsInTheWrongPlaceAreRefused) {
   EXPECT_EQ(OpenParts({Part(0, 2, 2), Part(1, 2, 2)}), "");
   EXPECT_EQ(OpenParts({Part(1, 2, 2), Part(0, 2, 2)}),

@@ -108,6 +108,29 @@ TEST_F(EngineRegistryTest, AReplacedFileIsAnotherModel) {
   EXPECT_TRUE(Generate(*old_engine, {.prompt = {1}}).status.ok());
 }
 
+TEST_F(EngineRegistryTest, ASplitModelIsAllItsParts) {
+  const std::string first = Path("s-00001-of-00002.gguf"), second = Path("s-00002-of-00002.gguf");
+  Write(first, "part 1");
+  Write(second, "part 2");
+  auto old_engine = Get(first).value();
+  EXPECT_EQ(Get(second).value(), old_engine);
+  unlink(second.c_str());
+  Write(second, "another part 2");
+  auto new_engine = Get(first).value();
+  EXPECT_NE(new_engine, old_engine);
+  EXPECT_EQ(loads_, 2);
+  // Changed under the loading.
+  load_time_ = absl::Milliseconds(200);
+  absl::Status changed;
+  std::thread loading([&] { changed = Get(first, {.threads = 3}).status(); });
+  while (loads_ < 3) absl::SleepFor(absl::Milliseconds(1));
+  Write(second, "a third one");
+  loading.join();
+  EXPECT_TRUE(absl::IsFailedPrecondition(changed)) << changed;
+  unlink(first.c_str());
+  unlink(second.c_str());
+}
+
 TEST_F(EngineRegistryTest, AFileThatIsNotThereIsNamed) {
   const absl::Status status = Get(path_ + ".none").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);

@@ -241,6 +241,21 @@ TEST_F(SchedulerTest, ClearsWhatAnotherSaltHasUsed) {
   for (const BlockOp& op : last_.block_ops) EXPECT_EQ(op.from, -1);
 }
 
+TEST_F(SchedulerTest, DistrustedBlocksAreClearedOnceEach) {
+  Make({.step_tokens = 200, .num_blocks = 4});
+  Add(1, Prompt(100, 'a'), 1, "one");
+  scheduler_->DistrustBlocks();
+  Step();
+  ASSERT_EQ(last_.block_ops.size(), 4u);
+  for (const BlockOp& op : last_.block_ops) EXPECT_EQ(op.from, -1);
+  Add(2, Prompt(100, 'b'), 1, "one");
+  Step();
+  EXPECT_TRUE(last_.block_ops.empty());  // its own salt's, and known to be
+  Add(3, Prompt(70, 'c'), 1, "two");
+  Step();
+  EXPECT_EQ(last_.block_ops.size(), 3u);
+}
+
 TEST_F(SchedulerTest, WithoutAPrefixCacheNothingIsShared) {
   Make({.step_tokens = 200, .num_blocks = 20, .prefix_cache = false});
   for (int i = 0; i < 3; ++i) Add(i, Prompt(60, 'a'), 2);
@@ -281,6 +296,21 @@ TEST_F(SchedulerTest, BatchOnesGiveTheirMemoryToAnInteractiveOne) {
   RunToEnd();
   EXPECT_EQ(finished_, (std::vector<int>{3, 1, 2}));
   EXPECT_EQ(requests_[1]->result().tokens, Prompt(30, kSpoken));
+}
+
+TEST_F(SchedulerTest, WhatAPreemptedOneHadOfTheStepIsForOthers) {
+  for (const int32_t limit : {1000, 50}) {  // tokens of prompts beside decoding ones
+    Make({.step_tokens = 121, .num_blocks = 10});
+    Add(1, Prompt(110, 'a'), 30);
+    Add(2, Prompt(110, 'b'), 30);
+    EXPECT_EQ(Step(), (Plan{{1, 110}, {2, 11}}));
+    EXPECT_EQ(Step(), (Plan{{1, 1}, {2, 99}}));
+    AddInteractive(3, Prompt(120, 'c'), 3);
+    EXPECT_EQ(Step({.beside_interactive = limit, .beside_batch = limit}),
+              (Plan{{1, 1}, {3, std::min(limit, 120)}}));
+    EXPECT_EQ(last_.preemptions, 1);
+    RunToEnd();
+  }
 }
 
 TEST_F(SchedulerTest, PromptsLeaveDecodingOnesTheirTime) {
