@@ -1,6 +1,7 @@
 #include "engine/grammar/constraint.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "engine/base/status_macros.h"
@@ -9,11 +10,22 @@
 namespace lm {
 namespace {
 
-absl::Status Exhausted() {
-  return absl::ResourceExhaustedError(
-      "the grammar is too ambiguous: too many ways to read the text so far; remove alternatives "
-      "that match the same text");
-}
+// An operation's turn on a machine.
+class Turn {
+ public:
+  Turn(StateMachine* machine, int64_t* work) : machine_(*machine), work_(work) {
+    machine_.Resume(work != nullptr ? *work : std::numeric_limits<int64_t>::max());
+  }
+  ~Turn() {
+    if (work_ != nullptr) *work_ = machine_.work_left();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  StateMachine& machine_;
+  int64_t* const work_;
+};
 
 void SetPosition(StateMachine* machine, StateId state, Constraint::Position* position) {
   position->state = state;
@@ -25,19 +37,26 @@ void SetPosition(StateMachine* machine, StateId state, Constraint::Position* pos
 
 absl::StatusOr<std::shared_ptr<Constraint>> Constraint::Create(
     std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie,
-    size_t cache_bytes) {
+    size_t cache_bytes, size_t operation_bytes) {
   std::shared_ptr<Constraint> constraint(
-      new Constraint(std::move(grammar), std::move(trie), cache_bytes));
-  if (constraint->Start().state == StateMachine::kNoState) return Exhausted();
+      new Constraint(std::move(grammar), std::move(trie), cache_bytes, operation_bytes));
+  absl::MutexLock lock(&constraint->mutex_);
+  RETURN_IF_ERROR(constraint->cache_->status());
   return constraint;
 }
 
 Constraint::Constraint(std::shared_ptr<const Grammar> grammar,
-                       std::shared_ptr<const TokenTrie> trie, size_t cache_bytes)
+                       std::shared_ptr<const TokenTrie> trie, size_t cache_bytes,
+                       size_t operation_bytes)
     : grammar_(std::move(grammar)),
       trie_(std::move(trie)),
       cache_bytes_(cache_bytes),
-      cache_(std::make_shared<Cache>(&grammar_->automaton(), trie_.get())) {}
+      operation_bytes_(operation_bytes),
+      cache_(NewCache()) {}
+
+std::shared_ptr<Constraint::Cache> Constraint::NewCache() const {
+  return std::make_shared<Cache>(&grammar_->automaton(), trie_.get(), operation_bytes_);
+}
 
 Constraint::Position Constraint::Start() {
   absl::MutexLock lock(&mutex_);
@@ -48,60 +67,66 @@ Constraint::Position Constraint::Start() {
   return position;
 }
 
-Constraint::Cache& Constraint::Enter(Position* position) {
-  if (cache_->bytes() > cache_bytes_) {
-    cache_ = std::make_shared<Cache>(&grammar_->automaton(), trie_.get());
-  }
-  if (position->cache != cache_) {
-    position->state = cache_->machine().Import(position->cache->machine(), position->state);
-    position->cache = cache_;
-  }
-  cache_->machine().ResetWork();
-  return *cache_;
+void Constraint::Settle(Position* position) {
+  absl::MutexLock lock(&mutex_);
+  if (cache_->bytes() > cache_bytes_) cache_ = NewCache();
+  if (position->cache == cache_) return;
+  position->state = cache_->machine().Import(position->cache->machine(), position->state);
+  position->cache = cache_;
 }
 
-absl::Status Constraint::FillMask(Position* position, absl::Span<uint64_t> mask) {
+absl::StatusOr<Constraint::MaskCost> Constraint::FillMask(const Position& position,
+                                                          absl::Span<uint64_t> mask,
+                                                          int64_t* work) {
   absl::MutexLock lock(&mutex_);
-  Cache& cache = Enter(position);
-  const absl::Span<const uint64_t> found = cache.Mask(position->state);
-  if (found.size() != mask.size()) return Exhausted();
+  Cache& cache = *position.cache;
+  const Turn turn(&cache.machine(), work);
+  absl::Span<const uint64_t> found;
+  MaskCost cost{.digest = cache.machine().Digest(position.state)};
+  RETURN_IF_ERROR(cache.Mask(position.state, &found, &cost.visited));
   std::copy(found.begin(), found.end(), mask.begin());
-  return absl::OkStatus();
+  return cost;
 }
 
-absl::StatusOr<bool> Constraint::Advance(Position* position, absl::string_view bytes) {
+absl::StatusOr<bool> Constraint::Advance(Position* position, absl::string_view bytes,
+                                         int64_t* work) {
   absl::MutexLock lock(&mutex_);
-  StateMachine& machine = Enter(position).machine();
+  Cache& cache = *position->cache;
+  const Turn turn(&cache.machine(), work);
+  RETURN_IF_ERROR(cache.BeginSteps());
   StateId state = position->state;
   for (char c : bytes) {
-    state = machine.Next(state, static_cast<uint8_t>(c));
-    if (machine.exhausted()) return Exhausted();
-    if (state == StateMachine::kNoState) return false;
+    state = cache.Step(state, static_cast<uint8_t>(c));
+    if (state != StateMachine::kNoState) continue;
+    RETURN_IF_ERROR(cache.status());
+    return false;
   }
-  SetPosition(&machine, state, position);
+  SetPosition(&cache.machine(), state, position);
   return true;
 }
 
-absl::StatusOr<std::string> Constraint::SkipForced(Position* position, size_t limit) {
+absl::StatusOr<std::string> Constraint::SkipForced(Position* position, size_t limit,
+                                                   int64_t* work) {
   absl::MutexLock lock(&mutex_);
-  StateMachine& machine = Enter(position).machine();
+  Cache& cache = *position->cache;
+  const Turn turn(&cache.machine(), work);
+  RETURN_IF_ERROR(cache.BeginSteps());
   std::string bytes;
   StateId state = position->state;
   while (bytes.size() < limit) {
-    const int byte = machine.ForcedByte(state);
+    const int byte = cache.machine().ForcedByte(state);
     if (byte < 0) break;
-    const StateId next = machine.Next(state, static_cast<uint8_t>(byte));
-    if (machine.exhausted()) return Exhausted();
+    const StateId next = cache.Step(state, static_cast<uint8_t>(byte));
+    RETURN_IF_ERROR(cache.status());
     state = next;
     bytes.push_back(static_cast<char>(byte));
   }
-  SetPosition(&machine, state, position);
+  SetPosition(&cache.machine(), state, position);
   return bytes;
 }
 
-absl::StatusOr<bool> Constraint::SomeTokenGoesOn(Position position, absl::string_view tail) {
-  absl::MutexLock lock(&mutex_);
-  StateMachine& machine = Enter(&position).machine();
+absl::StatusOr<bool> Constraint::SomeTokenGoesOn(const Position& position, absl::string_view tail,
+                                                 int64_t* work) {
   const TokenTrie::Tree& tree = trie_->all();
   // Down to the node of `tail`: the first of its subtree's nodes is the next one.
   int32_t i = 0, end = tree.num_nodes();
@@ -111,12 +136,16 @@ absl::StatusOr<bool> Constraint::SomeTokenGoesOn(Position position, absl::string
     end = tree.nodes[i].subtree_end;
     ++i;
   }
+  absl::MutexLock lock(&mutex_);
+  Cache& cache = *position.cache;
+  const Turn turn(&cache.machine(), work);
+  RETURN_IF_ERROR(cache.BeginSteps());
   std::vector<StateId> path(tree.max_depth + 1, position.state);
   while (i < end) {
     const TokenTrie::Node& node = tree.nodes[i];
-    const StateId next = machine.Next(path[node.depth - 1], node.byte);
-    if (machine.exhausted()) return Exhausted();
+    const StateId next = cache.Step(path[node.depth - 1], node.byte);
     if (next == StateMachine::kNoState) {
+      RETURN_IF_ERROR(cache.status());
       i = node.subtree_end;
       continue;
     }

@@ -4,7 +4,12 @@
 //   ASSIGN_OR_RETURN(std::shared_ptr<Constraint> constraint, Constraint::Create(grammar, trie));
 //   GrammarMatcher a(constraint), b(constraint);
 //
-// Thread-safe: one lock, held while a mask is computed (a fraction of a millisecond).
+// What is hard to compute is computed in turns. An operation takes *work (about a nanosecond each)
+// and subtracts what it did; where that was not enough it is Unavailable, and the same call goes on
+// where this one stopped. Null is no limit. How large an operation may be altogether is a limit on
+// the grammar: ResourceExhausted, whoever computed what before.
+//
+// Thread-safe: one lock, held for a turn.
 #ifndef LM_ENGINE_GRAMMAR_CONSTRAINT_H_
 #define LM_ENGINE_GRAMMAR_CONSTRAINT_H_
 
@@ -28,15 +33,21 @@ namespace lm {
 class Constraint {
  public:
   static constexpr size_t kDefaultCacheBytes = 64 << 20;
+  // States that one mask, or one step over a text, may visit: far beyond what grammars need that
+  // somebody means. The masks of one text together may visit kOperationsOfText times as much, some
+  // ten seconds of work.
+  static constexpr size_t kDefaultOperationBytes = 256 << 20;
+  static constexpr size_t kOperationsOfText = 8;
 
   // Beyond `cache_bytes` of states and masks a new cache is begun; the old one goes with the last
   // matcher that still stands in it. ResourceExhausted where the grammar's beginning is ambiguous
   // beyond reason.
   static absl::StatusOr<std::shared_ptr<Constraint>> Create(
       std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie,
-      size_t cache_bytes = kDefaultCacheBytes);
+      size_t cache_bytes = kDefaultCacheBytes, size_t operation_bytes = kDefaultOperationBytes);
 
   const TokenTrie& trie() const { return *trie_; }
+  size_t text_bytes() const { return kOperationsOfText * operation_bytes_; }
 
   // What follows is for GrammarMatcher.
 
@@ -50,24 +61,33 @@ class Constraint {
   };
 
   Position Start();
-  // Sets *mask to the tokens that go on from there. ResourceExhausted as above.
-  absl::Status FillMask(Position* position, absl::Span<uint64_t> mask);
+  // Moves *position to the cache that is in use. Between the turns of one operation it stays where
+  // it is, or what was computed would be lost.
+  void Settle(Position* position);
+  // Sets *mask to the tokens that go on from there. The digest tells places of the grammar apart;
+  // `visited` is how many bytes of states were looked at: equal for equal places.
+  struct MaskCost {
+    uint64_t digest = 0;
+    size_t visited = 0;
+  };
+  absl::StatusOr<MaskCost> FillMask(const Position& position, absl::Span<uint64_t> mask,
+                                    int64_t* work);
   // Moves over `bytes`; false, and *position stays, if the grammar does not continue with them.
-  absl::StatusOr<bool> Advance(Position* position, absl::string_view bytes);
+  absl::StatusOr<bool> Advance(Position* position, absl::string_view bytes, int64_t* work);
   // The bytes, at most `limit`, that every text has next. Moves *position behind them.
-  absl::StatusOr<std::string> SkipForced(Position* position, size_t limit);
+  absl::StatusOr<std::string> SkipForced(Position* position, size_t limit, int64_t* work);
   // Is there a token that begins with `tail` and goes on with bytes allowed at `position`?
-  absl::StatusOr<bool> SomeTokenGoesOn(Position position, absl::string_view tail);
+  absl::StatusOr<bool> SomeTokenGoesOn(const Position& position, absl::string_view tail,
+                                       int64_t* work);
 
  private:
   Constraint(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie,
-             size_t cache_bytes);
-  // Moves *position to the cache that is in use, and begins an operation there.
-  Cache& Enter(Position* position) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
+             size_t cache_bytes, size_t operation_bytes);
+  std::shared_ptr<Cache> NewCache() const;
   const std::shared_ptr<const Grammar> grammar_;
   const std::shared_ptr<const TokenTrie> trie_;
   const size_t cache_bytes_;
+  const size_t operation_bytes_;
 
   absl::Mutex mutex_;
   std::shared_ptr<Cache> cache_ ABSL_GUARDED_BY(mutex_);

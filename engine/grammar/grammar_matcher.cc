@@ -9,13 +9,23 @@
 #include "engine/base/utf8.h"
 
 namespace lm {
+namespace {
+
+// What of text_bytes() a mask must visit to be counted, so that long answers are free.
+constexpr size_t kLeastShare = 2048;
+
+}  // namespace
 
 GrammarMatcher::GrammarMatcher(std::shared_ptr<Constraint> constraint)
     : constraint_(std::move(constraint)) {
   now_.position = constraint_->Start();
 }
 
-absl::Status GrammarMatcher::FillMask(absl::Span<uint64_t> mask) {
+void GrammarMatcher::Begin() {
+  if (!under_way_) constraint_->Settle(&now_.position);
+}
+
+absl::Status GrammarMatcher::FillMask(absl::Span<uint64_t> mask, int64_t* work) {
   const size_t words = constraint_->trie().mask_words();
   if (mask.size() != words) {
     return absl::InvalidArgumentError(
@@ -25,7 +35,12 @@ absl::Status GrammarMatcher::FillMask(absl::Span<uint64_t> mask) {
     std::fill(mask.begin(), mask.end(), 0);
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(constraint_->FillMask(&now_.position, mask));
+  Begin();
+  const absl::StatusOr<Constraint::MaskCost> cost =
+      constraint_->FillMask(now_.position, mask, work);
+  End(cost.status());
+  RETURN_IF_ERROR(cost.status());
+  RETURN_IF_ERROR(Charge(*cost));
   for (uint64_t word : mask) {
     if (word != 0) return absl::OkStatus();
   }
@@ -33,7 +48,21 @@ absl::Status GrammarMatcher::FillMask(absl::Span<uint64_t> mask) {
       "no token of this model's vocabulary goes on with the grammar here");
 }
 
-absl::Status GrammarMatcher::Accept(int32_t token) {
+absl::Status GrammarMatcher::Charge(const Constraint::MaskCost& cost) {
+  if (cost.visited <= constraint_->text_bytes() / kLeastShare) return absl::OkStatus();
+  if (std::find(costly_.begin(), costly_.end(), cost.digest) != costly_.end()) {
+    return absl::OkStatus();
+  }
+  costly_.push_back(cost.digest);
+  charged_ += cost.visited;
+  if (charged_ <= constraint_->text_bytes()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the grammar is too ambiguous: to follow this text took more than ",
+                   constraint_->text_bytes() >> 10,
+                   " KiB of states; remove alternatives and counts that match the same text"));
+}
+
+absl::Status GrammarMatcher::Accept(int32_t token, int64_t* work) {
   const TokenTrie& trie = constraint_->trie();
   if (token < 0 || token >= trie.num_tokens()) {
     return absl::InvalidArgumentError(absl::StrCat("token ", token, " is not in the vocabulary of ",
@@ -55,16 +84,17 @@ absl::Status GrammarMatcher::Accept(int32_t token) {
   if (bytes.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("token ", token, " is a control token"));
   }
-  return AcceptBytes(bytes);
+  return AcceptBytes(bytes, work);
 }
 
-absl::Status GrammarMatcher::AcceptBytes(absl::string_view bytes) {
+absl::Status GrammarMatcher::AcceptBytes(absl::string_view bytes, int64_t* work) {
+  Begin();
   Constraint::Position next = now_.position;
-  bool goes_on = false;
-  if (!now_.ended) {
-    ASSIGN_OR_RETURN(goes_on, constraint_->Advance(&next, bytes));
-  }
-  if (!goes_on) {
+  absl::StatusOr<bool> goes_on = false;
+  if (!now_.ended) goes_on = constraint_->Advance(&next, bytes, work);
+  End(goes_on.status());
+  RETURN_IF_ERROR(goes_on.status());
+  if (!*goes_on) {
     return absl::InvalidArgumentError(absl::StrCat("\"", absl::CHexEscape(bytes.substr(0, 100)),
                                                    "\" is not allowed by the grammar here"));
   }
@@ -78,26 +108,41 @@ void GrammarMatcher::Push() {
   if (before_.size() > kMaxRollback) before_.pop_front();
 }
 
-absl::StatusOr<std::string> GrammarMatcher::ForcedBytes() {
+absl::StatusOr<std::string> GrammarMatcher::ForcedBytes(int64_t* work) {
   if (now_.ended) return std::string();
+  Begin();
   Constraint::Position position = now_.position;
-  return constraint_->SkipForced(&position, kMaxForcedBytes);
+  absl::StatusOr<std::string> bytes = constraint_->SkipForced(&position, kMaxForcedBytes, work);
+  End(bytes.status());
+  return bytes;
 }
 
 absl::StatusOr<std::vector<int32_t>> GrammarMatcher::ForcedTokens(
-    absl::FunctionRef<std::vector<int32_t>(absl::string_view)> tokenize, absl::string_view tail) {
+    absl::FunctionRef<std::vector<int32_t>(absl::string_view)> tokenize, absl::string_view tail,
+    int64_t* work) {
+  if (now_.ended) return std::vector<int32_t>();
+  Begin();
+  absl::StatusOr<std::vector<int32_t>> tokens = FindForcedTokens(tokenize, tail, work);
+  End(tokens.status());
+  return tokens;
+}
+
+// Begins from the start in each turn: of what it finds, only the states are kept.
+absl::StatusOr<std::vector<int32_t>> GrammarMatcher::FindForcedTokens(
+    absl::FunctionRef<std::vector<int32_t>(absl::string_view)> tokenize, absl::string_view tail,
+    int64_t* work) {
   std::vector<int32_t> tokens;
-  if (now_.ended) return tokens;
   Constraint::Position position = now_.position;
-  ASSIGN_OR_RETURN(std::string forced, constraint_->SkipForced(&position, kMaxForcedBytes));
+  ASSIGN_OR_RETURN(std::string forced, constraint_->SkipForced(&position, kMaxForcedBytes, work));
   std::string text = absl::StrCat(tail, forced);
   // Whole characters only: tokenizers take text.
   if (size_t valid = ValidUtf8Prefix(text); valid != text.size()) {
     if (valid <= tail.size()) return tokens;
     text.resize(valid);
     position = now_.position;
-    ASSIGN_OR_RETURN(const bool goes_on,
-                     constraint_->Advance(&position, absl::string_view(text).substr(tail.size())));
+    ASSIGN_OR_RETURN(
+        const bool goes_on,
+        constraint_->Advance(&position, absl::string_view(text).substr(tail.size()), work));
     if (!goes_on) return absl::InternalError("forced bytes are not allowed");
   }
   if (text.size() == tail.size()) return tokens;
@@ -108,7 +153,7 @@ absl::StatusOr<std::vector<int32_t>> GrammarMatcher::ForcedTokens(
     const absl::string_view bytes = trie.TokenBytes(token);
     if (bytes.empty() || rest.substr(0, bytes.size()) != bytes) break;
     // Could the model have wanted a longer token from here on?
-    ASSIGN_OR_RETURN(const bool longer, constraint_->SomeTokenGoesOn(position, rest));
+    ASSIGN_OR_RETURN(const bool longer, constraint_->SomeTokenGoesOn(position, rest, work));
     if (longer) break;
     rest.remove_prefix(bytes.size());
     tokens.push_back(token);

@@ -9,6 +9,10 @@
 //     if (matcher.IsComplete()) break;                   // nothing can follow
 //   }
 //
+// A grammar can make one of these calls long. With `work` (see Constraint; null: no limit) it may
+// be Unavailable: the same call, and no other, is made again later and goes on where this one
+// stopped.
+//
 // As long as the vocabulary has a token for each single byte, a mask is never empty and every text
 // can be finished. Copies are cheap and independent. Not thread-safe; the constraint is.
 #ifndef LM_ENGINE_GRAMMAR_GRAMMAR_MATCHER_H_
@@ -43,14 +47,15 @@ class GrammarMatcher {
   // Sets bit id % 64 of mask[id / 64] for every token that may come next, clears all others. Tokens
   // that end generation are set where CanEnd(); after one was accepted nothing is set.
   // InvalidArgument for a mask of another length than mask_words(); FailedPrecondition if no token
-  // of this vocabulary goes on; ResourceExhausted for a grammar ambiguous beyond reason.
-  absl::Status FillMask(absl::Span<uint64_t> mask);
+  // of this vocabulary goes on; ResourceExhausted for a grammar ambiguous beyond reason, here or
+  // in the masks until here together.
+  absl::Status FillMask(absl::Span<uint64_t> mask, int64_t* work = nullptr);
 
   // Appends a token. InvalidArgument, and nothing changes, if it is not allowed here.
-  absl::Status Accept(int32_t token);
+  absl::Status Accept(int32_t token, int64_t* work = nullptr);
   // Appends text that is not cut into tokens, all or nothing, like Accept. Counts as one token for
   // Rollback.
-  absl::Status AcceptBytes(absl::string_view bytes);
+  absl::Status AcceptBytes(absl::string_view bytes, int64_t* work = nullptr);
 
   // The text so far is a whole text of the grammar.
   bool CanEnd() const { return now_.position.can_end; }
@@ -61,7 +66,7 @@ class GrammarMatcher {
 
   // The bytes that every text of the grammar has next: what a model need not be asked for. At most
   // kMaxForcedBytes; can end within a character. Changes nothing.
-  absl::StatusOr<std::string> ForcedBytes();
+  absl::StatusOr<std::string> ForcedBytes(int64_t* work = nullptr);
   // The tokens of those bytes, as `tokenize` cuts them, that can be appended without asking: a last
   // token is left to the model where the vocabulary has a longer one that the grammar allows too
   // (forced `{"na` may become `{"`, `name`). Changes nothing: pass them to Accept.
@@ -72,7 +77,7 @@ class GrammarMatcher {
   // it is empty where no cut of both together is certain.
   absl::StatusOr<std::vector<int32_t>> ForcedTokens(
       absl::FunctionRef<std::vector<int32_t>(absl::string_view)> tokenize,
-      absl::string_view tail = "");
+      absl::string_view tail = "", int64_t* work = nullptr);
 
   // Takes back the last n accepted tokens. InvalidArgument if there are fewer (or more than
   // kMaxRollback ago).
@@ -84,9 +89,21 @@ class GrammarMatcher {
     bool ended = false;
   };
   void Push();
+  // Before an operation, and behind it.
+  void Begin();
+  void End(const absl::Status& status) { under_way_ = absl::IsUnavailable(status); }
+  absl::StatusOr<std::vector<int32_t>> FindForcedTokens(
+      absl::FunctionRef<std::vector<int32_t>(absl::string_view)> tokenize, absl::string_view tail,
+      int64_t* work);
+  // Counts a mask towards what one text may take altogether.
+  absl::Status Charge(const Constraint::MaskCost& cost);
 
   std::shared_ptr<Constraint> constraint_;
   Place now_;
+  bool under_way_ = false;  // an operation was Unavailable
+  // The places whose masks were costly, and the sum of that.
+  std::vector<uint64_t> costly_;
+  size_t charged_ = 0;
   std::deque<Place> before_;  // before each accepted token, oldest first
 };
 

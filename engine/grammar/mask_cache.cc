@@ -1,11 +1,19 @@
 #include "engine/grammar/mask_cache.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
 
 namespace lm {
 namespace {
 
 constexpr StateId kUnknown = -2;
+
+// Work, of StateMachine's, for a node of a tree, and after how many of them it is counted.
+constexpr int64_t kNodeWork = 5;
+constexpr int32_t kCountedNodes = 4096;
 
 void SetBit(int32_t token, absl::Span<uint64_t> mask) {
   mask[token / 64] |= uint64_t{1} << (token % 64);
@@ -13,50 +21,131 @@ void SetBit(int32_t token, absl::Span<uint64_t> mask) {
 
 }  // namespace
 
-absl::Span<const uint64_t> Constraint::Cache::Mask(StateId state) {
-  const size_t words = trie_.mask_words();
+absl::Status Constraint::Cache::StatusOf(Outcome outcome) const {
+  switch (outcome) {
+    case Outcome::kStateTooLarge:
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the grammar is too ambiguous: more than ", StateMachine::kMaxFrames,
+          " ways to read the text so far; remove alternatives that match the same text"));
+    case Outcome::kTooManyStates:
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the grammar is too ambiguous: what may come next takes more than ",
+                       operation_bytes_ >> 10,
+                       " KiB of states; remove alternatives and counts that match the same text"));
+    case Outcome::kNotAsked:
+    case Outcome::kKnown:
+      break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Constraint::Cache::status() const {
+  if (machine_.paused()) return absl::Status(absl::StatusCode::kUnavailable, "");
+  return StatusOf(machine_.exhausted() ? Outcome::kStateTooLarge
+                  : too_many_states_   ? Outcome::kTooManyStates
+                                       : Outcome::kKnown);
+}
+
+void Constraint::Cache::BeginOperation() {
+  ++operation_;
+  visited_ = 0;
+  too_many_states_ = false;
+}
+
+absl::Status Constraint::Cache::BeginSteps() {
+  while (walk_.has_value()) RETURN_IF_ERROR(FinishWalk());
+  BeginOperation();
+  return absl::OkStatus();
+}
+
+StateId Constraint::Cache::Step(StateId state, uint8_t byte) {
+  const StateId next = machine_.Next(state, byte);
+  if (next == StateMachine::kNoState) return next;
+  if (static_cast<size_t>(next) >= visits_.size()) visits_.resize(machine_.num_states());
+  if (visits_[next] == operation_) return next;
+  visits_[next] = operation_;
+  visited_ += machine_.StateBytes(next);
+  too_many_states_ = visited_ > operation_bytes_;
+  return too_many_states_ ? StateMachine::kNoState : next;
+}
+
+absl::Status Constraint::Cache::Mask(StateId state, absl::Span<const uint64_t>* mask,
+                                     size_t* visited) {
   if (static_cast<size_t>(state) >= masks_.size()) masks_.resize(machine_.num_states());
-  if (masks_[state] == nullptr) {
-    auto mask = std::make_unique<uint64_t[]>(words);
-    ComputeMask(state, absl::MakeSpan(mask.get(), words));
-    if (machine_.exhausted()) return {};
-    masks_[state] = std::move(mask);
-    mask_bytes_ += words * sizeof(uint64_t);
+  while (masks_[state].outcome == Outcome::kNotAsked) {
+    if (!walk_.has_value()) {
+      Walk walk{.state = state};
+      walk.mask = std::make_unique<uint64_t[]>(trie_.mask_words());
+      walk_ = std::move(walk);
+      BeginOperation();
+    }
+    RETURN_IF_ERROR(FinishWalk());
   }
-  return absl::MakeConstSpan(masks_[state].get(), words);
+  const Entry& entry = masks_[state];
+  RETURN_IF_ERROR(StatusOf(entry.outcome));
+  *mask = absl::MakeConstSpan(entry.mask.get(), trie_.mask_words());
+  *visited = entry.visited;
+  return absl::OkStatus();
 }
 
-void Constraint::Cache::ComputeMask(StateId state, absl::Span<uint64_t> mask) {
-  // Inside a string or another free text this saves most of the walk.
-  if (AllowsAllPlain(state)) {
-    std::copy(trie_.plain_mask().begin(), trie_.plain_mask().end(), mask.begin());
-    Walk(trie_.special(), state, mask);
+absl::Status Constraint::Cache::FinishWalk() {
+  Walk& walk = *walk_;
+  if (walk.tree == nullptr) {
+    // Inside a string or another free text this saves most of the walk.
+    const bool plain = AllowsAllPlain(walk.state);
+    if (machine_.paused()) return status();
+    walk.tree = plain ? &trie_.special() : &trie_.all();
+    walk.path.assign(walk.tree->max_depth + 1, walk.state);
+    if (plain) std::copy(trie_.plain_mask().begin(), trie_.plain_mask().end(), walk.mask.get());
+  }
+  if (!machine_.exhausted()) GoOn(&walk);
+  if (machine_.paused() && walk.node < walk.tree->num_nodes()) return status();
+  const absl::Span<uint64_t> mask = absl::MakeSpan(walk.mask.get(), trie_.mask_words());
+  if (machine_.CanEnd(walk.state)) {
+    for (int32_t token : trie_.end_of_generation()) SetBit(token, mask);
+  }
+  Entry& entry = masks_[walk.state];
+  entry.visited = visited_;
+  entry.outcome = Outcome::kKnown;
+  if (machine_.exhausted()) {
+    entry.outcome = Outcome::kStateTooLarge;
+    machine_.Resume(machine_.work_left());
+  } else if (too_many_states_) {
+    entry.outcome = Outcome::kTooManyStates;
   } else {
-    Walk(trie_.all(), state, mask);
+    entry.mask = std::move(walk.mask);
+    mask_bytes_ += mask.size() * sizeof(uint64_t);
   }
-  if (!machine_.CanEnd(state)) return;
-  for (int32_t token : trie_.end_of_generation()) SetBit(token, mask);
+  walk_.reset();
+  return absl::OkStatus();
 }
 
-void Constraint::Cache::Walk(const TokenTrie::Tree& tree, StateId state,
-                             absl::Span<uint64_t> mask) {
-  path_.resize(tree.max_depth + 1);  // the state after each byte of the current branch
-  path_[0] = state;
+void Constraint::Cache::GoOn(Walk* walk) {
+  const TokenTrie::Tree& tree = *walk->tree;
+  const absl::Span<uint64_t> mask = absl::MakeSpan(walk->mask.get(), trie_.mask_words());
   const int32_t num_nodes = tree.num_nodes();
-  for (int32_t i = 0; i < num_nodes;) {
+  int32_t i = walk->node;
+  int32_t uncounted = 0;
+  while (i < num_nodes) {
     const TokenTrie::Node& node = tree.nodes[i];
-    const StateId next = machine_.Next(path_[node.depth - 1], node.byte);
-    if (next == StateMachine::kNoState) {
-      if (machine_.exhausted()) return;
+    const StateId next = Step(walk->path[node.depth - 1], node.byte);
+    if (next != StateMachine::kNoState) {
+      walk->path[node.depth] = next;
+      for (int32_t t = node.tokens_begin; t < tree.nodes[i + 1].tokens_begin; ++t) {
+        SetBit(tree.tokens[t], mask);
+      }
+      ++i;
+    } else if (machine_.stopped() || too_many_states_) {
+      break;
+    } else {
       i = node.subtree_end;
-      continue;
     }
-    path_[node.depth] = next;
-    for (int32_t t = node.tokens_begin; t < tree.nodes[i + 1].tokens_begin; ++t) {
-      SetBit(tree.tokens[t], mask);
-    }
-    ++i;
+    if (++uncounted < kCountedNodes) continue;
+    uncounted = 0;
+    if (!machine_.Spend(kCountedNodes * kNodeWork)) break;
   }
+  machine_.Spend(uncounted * kNodeWork);
+  walk->node = i;
 }
 
 bool Constraint::Cache::AllowsAllPlain(StateId state) {
@@ -75,7 +164,7 @@ StateId Constraint::Cache::AfterPlain(StateId state) {
   }
   if (after_plain_[state] == kUnknown) {
     const StateId next = ComputeAfterPlain(state);
-    if (machine_.exhausted()) return StateMachine::kNoState;
+    if (machine_.stopped()) return StateMachine::kNoState;
     after_plain_[state] = next;
   }
   return after_plain_[state];

@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "engine/grammar/constraint.h"
 #include "engine/grammar/state_machine.h"
@@ -14,22 +16,56 @@
 
 namespace lm {
 
+// An operation is a mask, or steps from one state to others. It may visit `operation_bytes` of
+// states: counted anew for each operation, so that its end does not depend on what was computed
+// before. A mask is computed in turns, each of the work that the machine was given (see
+// StateMachine::Resume); one that was begun is finished before anything else is done here, whoever
+// asks.
+//
 // Not thread-safe.
 class Constraint::Cache {
  public:
   // REQUIRES: both outlive this.
-  Cache(const Automaton* automaton, const TokenTrie* trie) : machine_(automaton), trie_(*trie) {}
+  Cache(const Automaton* automaton, const TokenTrie* trie, size_t operation_bytes)
+      : machine_(automaton), trie_(*trie), operation_bytes_(operation_bytes) {}
 
   StateMachine& machine() { return machine_; }
   size_t bytes() const { return machine_.bytes() + mask_bytes_; }
 
-  // The mask of `state`; empty if the machine is exhausted. Valid until the next call.
-  absl::Span<const uint64_t> Mask(StateId state);
+  // Sets *mask to that of `state`, valid until the next call, and *visited to the bytes of the
+  // states that are visited for it. Unavailable where the machine paused; ResourceExhausted.
+  absl::Status Mask(StateId state, absl::Span<const uint64_t>* mask, size_t* visited);
+
+  // Begins an operation of steps. Unavailable where the machine paused before.
+  absl::Status BeginSteps();
+  // As StateMachine::Next; kNoState also where the status is not OK.
+  StateId Step(StateId state, uint8_t byte);
+  // Unavailable where the machine paused, ResourceExhausted where the operation has become too
+  // large.
+  absl::Status status() const;
 
  private:
-  void ComputeMask(StateId state, absl::Span<uint64_t> mask);
-  // Adds the tokens of `tree` that go on from `state`.
-  void Walk(const TokenTrie::Tree& tree, StateId state, absl::Span<uint64_t> mask);
+  enum class Outcome : uint8_t { kNotAsked, kKnown, kStateTooLarge, kTooManyStates };
+  struct Entry {
+    Outcome outcome = Outcome::kNotAsked;
+    std::unique_ptr<uint64_t[]> mask;
+    size_t visited = 0;
+  };
+  // A mask that is being computed: `tree` was walked up to `node`.
+  struct Walk {
+    StateId state = StateMachine::kNoState;
+    const TokenTrie::Tree* tree = nullptr;  // null: not chosen yet
+    int32_t node = 0;
+    std::vector<StateId> path = {};  // the state after each byte of the current branch
+    std::unique_ptr<uint64_t[]> mask = nullptr;
+  };
+
+  absl::Status StatusOf(Outcome outcome) const;
+  void BeginOperation();
+  // Goes on with *walk_ to its end.
+  absl::Status FinishWalk();
+  // Adds the tokens of walk->tree that go on. Returns where the status is not OK.
+  void GoOn(Walk* walk);
   // All plain tokens go on from `state`. (May say no where they do.)
   bool AllowsAllPlain(StateId state);
   // The one state that every plain character leads to; kNoState if there is none such.
@@ -40,10 +76,16 @@ class Constraint::Cache {
 
   StateMachine machine_;
   const TokenTrie& trie_;
-  std::vector<std::unique_ptr<uint64_t[]>> masks_;  // by state; null where not asked for
-  std::vector<StateId> after_plain_;                // by state; kUnknown
+  const size_t operation_bytes_;
+  std::vector<Entry> masks_;          // by state
+  std::vector<StateId> after_plain_;  // by state; kUnknown
   size_t mask_bytes_ = 0;
-  std::vector<StateId> path_;  // for Walk
+  std::optional<Walk> walk_;
+
+  uint32_t operation_ = 0;
+  size_t visited_ = 0;            // by the operation, in bytes
+  std::vector<uint32_t> visits_;  // by state: the last operation that counted it
+  bool too_many_states_ = false;
 };
 
 }  // namespace lm

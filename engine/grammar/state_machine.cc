@@ -1,14 +1,16 @@
 #include "engine/grammar/state_machine.h"
 
 #include <algorithm>
+#include <limits>
+
+#include "engine/base/random.h"
 
 namespace lm {
 namespace {
 
-// Frames that one operation may look at (some tenths of a second).
-constexpr size_t kMaxWork = 20'000'000;
-// Frames of one state or stack.
-constexpr size_t kMaxFrames = 1 << 15;
+// Work for a frame that is looked at: it is hashed and sorted.
+constexpr int64_t kFrameWork = 150;
+constexpr int64_t kStateWork = 1000;
 // What a map node and its bookkeeping cost besides the frames.
 constexpr size_t kEntryBytes = 96;
 
@@ -16,7 +18,6 @@ constexpr size_t kEntryBytes = 96;
 
 StateMachine::StateMachine(const Automaton* automaton)
     : automaton_(*automaton), num_classes_(automaton->num_classes()) {
-  ResetWork();
   const StackId bottom = InternStack({{kAccept, 0}});
   Frames seeds;
   const NodeId root = automaton_.rule_start[automaton_.root];
@@ -24,18 +25,26 @@ StateMachine::StateMachine(const Automaton* automaton)
   start_ = Close(&seeds);
 }
 
-void StateMachine::ResetWork() {
-  work_left_ = kMaxWork;
+void StateMachine::Resume(int64_t work) {
+  work_left_ = work;
+  paused_ = false;
   exhausted_ = false;
 }
 
-bool StateMachine::Spend(size_t work) {
-  if (work_left_ < work) {
-    exhausted_ = true;
-    return false;
+bool StateMachine::Look(size_t frames) {
+  looked_at_ += frames;
+  exhausted_ = exhausted_ || looked_at_ > kMaxStateWork / kFrameWork;
+  return !exhausted_;
+}
+
+// A sum, so that the order, which is that of this machine's numbers, does not matter.
+uint64_t StateMachine::DigestOf(absl::Span<const Frame> frames) const {
+  uint64_t digest = 0;
+  for (const Frame& frame : frames) {
+    const uint64_t below = frame.node == kAccept ? 0 : stacks_[frame.stack].digest;
+    digest += RandomBits(below, static_cast<uint64_t>(frame.node));
   }
-  work_left_ -= work;
-  return true;
+  return digest;
 }
 
 StackId StateMachine::InternStack(Frames frames) {
@@ -43,7 +52,7 @@ StackId StateMachine::InternStack(Frames frames) {
   frames.erase(std::unique(frames.begin(), frames.end()), frames.end());
   auto [at, is_new] = stack_ids_.try_emplace(std::move(frames), stacks_.size());
   if (is_new) {
-    stacks_.push_back(at->first);
+    stacks_.push_back({at->first, DigestOf(at->first)});
     bytes_ += kEntryBytes + at->first.size() * sizeof(Frame);
   }
   return at->second;
@@ -59,24 +68,44 @@ StateId StateMachine::InternState(Frames frames, bool can_end) {
       const Node& node = automaton_.nodes[frame.node];
       if (node.low != forced || node.high != forced) forced = -1;
     }
-    states_.push_back({kept, can_end, static_cast<int16_t>(forced)});
+    const size_t own =
+        sizeof(State) + kEntryBytes + kept.size() * sizeof(Frame) + num_classes_ * sizeof(StateId);
+    // With the stacks that it stands on: most are made for it.
+    stacks_of_state_.clear();
+    for (const Frame& frame : kept) stacks_of_state_.push_back(frame.stack);
+    std::sort(stacks_of_state_.begin(), stacks_of_state_.end());
+    size_t below = 0;
+    for (size_t i = 0; i < stacks_of_state_.size(); ++i) {
+      if (i > 0 && stacks_of_state_[i] == stacks_of_state_[i - 1]) continue;
+      below += kEntryBytes + stacks_[stacks_of_state_[i]].frames.size() * sizeof(Frame);
+    }
+    states_.push_back(
+        {kept, can_end, static_cast<int16_t>(forced),
+         static_cast<uint32_t>(std::min<size_t>(own + below, std::numeric_limits<uint32_t>::max())),
+         DigestOf(kept) + can_end});
     transitions_.resize(transitions_.size() + num_classes_, kUnknown);
-    bytes_ += kEntryBytes + kept.size() * sizeof(Frame) + num_classes_ * sizeof(StateId);
+    bytes_ += own;
   }
   return at->second;
 }
 
 StateId StateMachine::ComputeNext(StateId state, int byte_class) {
+  const size_t at = size_t{static_cast<uint32_t>(state)} * num_classes_ + byte_class;
+  if (transitions_[at] == kTooLarge) exhausted_ = true;
+  if (work_left_ <= 0) paused_ = true;
+  if (stopped()) return kNoState;
+  looked_at_ = 0;
   const absl::Span<const Frame> frames = states_[state].frames;
-  if (!Spend(frames.size() + 1)) return kNoState;
   const uint8_t byte = automaton_.representative[byte_class];
   Frames seeds;
   for (const Frame& frame : frames) {
     const Node& node = automaton_.nodes[frame.node];
     if (node.low <= byte && byte <= node.high) seeds.push_back({node.next, frame.stack});
   }
+  work_left_ -= kStateWork + static_cast<int64_t>(frames.size());
   const StateId next = seeds.empty() ? kNoState : Close(&seeds);
-  if (!exhausted_) transitions_[state * num_classes_ + byte_class] = next;
+  work_left_ -= kFrameWork * static_cast<int64_t>(looked_at_);
+  transitions_[at] = exhausted_ ? kTooLarge : next;
   return next;
 }
 
@@ -90,7 +119,7 @@ void StateMachine::Follow(bool in_new_rule) {
     }
     const Node& node = automaton_.nodes[frame.node];
     if (node.kind == NodeKind::kDead || !seen_.insert(frame).second) continue;
-    if (!Spend(1)) return;
+    if (!Look(1)) return;
     switch (node.kind) {
       case NodeKind::kBytes:
         waiting_.push_back(frame);
@@ -104,8 +133,8 @@ void StateMachine::Follow(bool in_new_rule) {
         auto& [rule, callers] = calls_[automaton_.order[node.rule]];
         rule = node.rule;
         if (automaton_.nodes[node.next].kind == NodeKind::kFinal) {
-          const absl::Span<const Frame> tail = stacks_[frame.stack];
-          if (!Spend(tail.size())) return;
+          const absl::Span<const Frame> tail = stacks_[frame.stack].frames;
+          if (!Look(tail.size())) return;
           callers.insert(callers.end(), tail.begin(), tail.end());
         } else {
           callers.push_back({node.next, frame.stack});
@@ -115,7 +144,8 @@ void StateMachine::Follow(bool in_new_rule) {
       case NodeKind::kFinal: {
         // A rule that ends where it began was gone around by its callers already.
         if (in_new_rule) break;
-        const absl::Span<const Frame> callers = stacks_[frame.stack];
+        const absl::Span<const Frame> callers = stacks_[frame.stack].frames;
+        if (!Look(callers.size())) return;
         work_.insert(work_.end(), callers.begin(), callers.end());
         break;
       }
@@ -137,7 +167,10 @@ StateId StateMachine::Close(Frames* seeds) {
   while (!calls_.empty() && !exhausted_) {
     auto [rule, callers] = std::move(calls_.begin()->second);
     calls_.erase(calls_.begin());
-    if (callers.size() > kMaxFrames) exhausted_ = true;
+    if (callers.size() > kMaxFrames) {
+      exhausted_ = true;
+      break;
+    }
     work_.push_back({automaton_.rule_start[rule], InternStack(std::move(callers))});
     Follow(/*in_new_rule=*/true);
   }
@@ -161,7 +194,7 @@ StateId StateMachine::Import(const StateMachine& other, StateId state) {
     }
   };
   need(other.states_[state].frames);
-  for (size_t i = 0; i < needed.size(); ++i) need(other.stacks_[needed[i]]);
+  for (size_t i = 0; i < needed.size(); ++i) need(other.stacks_[needed[i]].frames);
   std::sort(needed.begin(), needed.end());
   absl::flat_hash_map<StackId, StackId> moved;
   auto move = [&](absl::Span<const Frame> frames) {
@@ -171,7 +204,7 @@ StateId StateMachine::Import(const StateMachine& other, StateId state) {
     }
     return result;
   };
-  for (StackId stack : needed) moved[stack] = InternStack(move(other.stacks_[stack]));
+  for (StackId stack : needed) moved[stack] = InternStack(move(other.stacks_[stack].frames));
   return InternState(move(other.states_[state].frames), other.states_[state].can_end);
 }
 

@@ -17,11 +17,16 @@
 // Transitions are computed once for a state and a class of bytes. The machine only grows; its owner
 // looks at bytes() and moves what it needs to a new one with Import.
 //
+// TIME. A machine works in turns: it has the work that Resume gave it, and pauses where that is
+// spent. What is known stays known, so a computation that is begun again is quickly where it was.
+// How large one state may be is a limit on the grammar, the same whatever was computed before.
+//
 // Not thread-safe.
 #ifndef LM_ENGINE_GRAMMAR_STATE_MACHINE_H_
 #define LM_ENGINE_GRAMMAR_STATE_MACHINE_H_
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <utility>
 #include <vector>
@@ -40,6 +45,10 @@ class StateMachine {
  public:
   // The state of texts that the grammar does not continue.
   static constexpr StateId kNoState = -1;
+  // Frames of one state or stack.
+  static constexpr size_t kMaxFrames = 1 << 15;
+  // What computing one state may take, of Resume's work, and so by how much a turn can be too long.
+  static constexpr int64_t kMaxStateWork = 20'000'000;
 
   // REQUIRES: *automaton outlives this.
   explicit StateMachine(const Automaton* automaton);
@@ -49,11 +58,12 @@ class StateMachine {
   // The state of the empty text; kNoState if computing it went beyond the limits.
   StateId start() const { return start_; }
 
-  // The state after one more byte. While exhausted(), kNoState says nothing about the grammar.
+  // The state after one more byte. While stopped(), kNoState says nothing about the grammar.
   StateId Next(StateId state, uint8_t byte) {
     const int byte_class = automaton_.class_of_byte[byte];
-    const StateId known = transitions_[state * num_classes_ + byte_class];
-    return known != kUnknown ? known : ComputeNext(state, byte_class);
+    const StateId known =
+        transitions_[size_t{static_cast<uint32_t>(state)} * num_classes_ + byte_class];
+    return known >= kNoState ? known : ComputeNext(state, byte_class);
   }
 
   // The text so far is a whole text of the grammar.
@@ -68,11 +78,28 @@ class StateMachine {
   // The state of this machine that stands for `state` of `other`, a machine of the same automaton.
   StateId Import(const StateMachine& other, StateId state);
 
-  // Computing one state may take at most so much work; a grammar ambiguous beyond reason comes
-  // here. The flag stays until ResetWork.
+  // About what a state takes in memory, and in proportion to it in time: a number of the grammar,
+  // the same in every machine.
+  size_t StateBytes(StateId state) const { return states_[state].bytes; }
+  // Equal for the states of two machines that stand for the same place of the grammar.
+  uint64_t Digest(StateId state) const { return states_[state].digest; }
+
+  // A state, or what there is to follow on the way to it, is larger than kMaxFrames and
+  // kMaxStateWork allow: the grammar is ambiguous beyond reason. Until Resume.
   bool exhausted() const { return exhausted_; }
-  // Begins an operation with a budget of its own.
-  void ResetWork();
+  // The work was spent. Until Resume.
+  bool paused() const { return paused_; }
+  bool stopped() const { return exhausted_ || paused_; }
+  // Goes on with so much work, about a nanosecond each: a state is begun where some is left. Before
+  // the first call there is no limit.
+  void Resume(int64_t work);
+  int64_t work_left() const { return work_left_; }
+  // Counts work that the machine's owner has done; false, and paused(), where none is left.
+  bool Spend(int64_t work) {
+    work_left_ -= work;
+    paused_ = paused_ || work_left_ <= 0;
+    return !paused_;
+  }
 
   int num_states() const { return static_cast<int>(states_.size()); }
   // Memory in use, about.
@@ -94,12 +121,19 @@ class StateMachine {
     absl::Span<const Frame> frames;  // sorted; of kBytes nodes only
     bool can_end;
     int16_t forced_byte;
+    uint32_t bytes;
+    uint64_t digest;
+  };
+  struct Stack {
+    absl::Span<const Frame> frames;
+    uint64_t digest;
   };
   // Frames of a state, with whether it can end.
   using StateKey = std::pair<Frames, bool>;
 
   static constexpr NodeId kAccept = -1;
   static constexpr StateId kUnknown = -2;
+  static constexpr StateId kTooLarge = -3;
 
   StateId ComputeNext(StateId state, int byte_class);
   // The state reached when all of `seeds` are, before the next byte. Clears *seeds.
@@ -108,7 +142,9 @@ class StateMachine {
   void Follow(bool in_new_rule);
   StackId InternStack(Frames frames);
   StateId InternState(Frames frames, bool can_end);
-  bool Spend(size_t work);
+  // Counts towards kMaxStateWork.
+  bool Look(size_t frames);
+  uint64_t DigestOf(absl::Span<const Frame> frames) const;
 
   const Automaton& automaton_;
   const int num_classes_;
@@ -116,17 +152,20 @@ class StateMachine {
 
   // Spans point into the keys of the maps, whose storage does not move.
   absl::flat_hash_map<Frames, StackId> stack_ids_;
-  std::vector<absl::Span<const Frame>> stacks_;
+  std::vector<Stack> stacks_;
   absl::flat_hash_map<StateKey, StateId> state_ids_;
   std::vector<State> states_;
   std::vector<StateId> transitions_;  // (state, class)
   size_t bytes_ = 0;
 
-  size_t work_left_ = 0;
+  int64_t work_left_ = std::numeric_limits<int64_t>::max();
+  bool paused_ = false;
   bool exhausted_ = false;
+  size_t looked_at_ = 0;  // frames, for the state that is being made
 
   // Used by Close, kept for their memory.
   Frames work_;
+  std::vector<StackId> stacks_of_state_;
   Frames waiting_;  // the frames of the state that is being made
   bool can_end_ = false;
   absl::flat_hash_set<Frame> seen_;

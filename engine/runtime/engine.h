@@ -46,6 +46,8 @@ struct EngineOptions {
   absl::Duration interactive_itl = absl::Milliseconds(50);
   absl::Duration batch_itl = absl::InfiniteDuration();
   bool prefix_cache = true;
+  int64_t grammar_work =
+      10'000'000;  // what constraints may take of a step; about a nanosecond each
 };
 
 // Thread-safe. In a forked child of its process an engine refuses what would wait for its thread.
@@ -105,6 +107,9 @@ class Engine {
   void Step();
   void AnswerInspections();
   void DropAbandoned();
+  void FollowGrammars();
+  void EndSequence(Sequence* sequence, const absl::StatusOr<std::optional<FinishReason>>& end,
+                   absl::Time now);
   absl::Status Forward(const StepPlan& plan, absl::Span<const uint64_t> wanted_logits);
   std::vector<uint64_t> WantedLogits(const StepPlan& plan) const;
   void Advance(const StepPlan& plan, absl::Time now);

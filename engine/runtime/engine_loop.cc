@@ -86,6 +86,7 @@ void Engine::TakeIncoming() {
 // Schedules a batch, runs the model over it, samples, and hands out what is finished.
 void Engine::Step() {
   DropAbandoned();
+  FollowGrammars();
   const StepPlan plan = scheduler_->Schedule(MakePromptLimits());
   ReportQueue();
   if (!plan.entries.empty()) {
@@ -100,7 +101,7 @@ void Engine::Step() {
     } else {
       FailBatch(plan, status);
     }
-  } else if (!scheduler_->idle()) {
+  } else if (!scheduler_->idle() && scheduler_->num_following() == 0) {
     FailAll(absl::InternalError("the scheduler found nothing to do although requests wait"));
   }
   Deliver();
@@ -123,6 +124,26 @@ void Engine::DropAbandoned() {
     sequence->Expire();  // or it was cancelled before
     Generation result = sequence->TakeError(sequence->request().AbandonedStatus(), now);
     Finish(std::move(sequence), std::move(result));
+  }
+}
+
+// Gives those that wait for their grammars a turn.
+void Engine::FollowGrammars() {
+  const std::vector<Scheduler::FollowedToEnd> ended = scheduler_->FollowGrammars();
+  if (ended.empty()) return;
+  const absl::Time now = absl::Now();
+  for (const auto& [sequence, end] : ended) EndSequence(sequence, end, now);
+}
+
+// Finishes a running sequence where its answer, or an error, says so.
+void Engine::EndSequence(Sequence* sequence, const absl::StatusOr<std::optional<FinishReason>>& end,
+                         absl::Time now) {
+  if (!end.ok()) {
+    Generation error = sequence->TakeError(end.status(), now);
+    Finish(scheduler_->Finish(sequence, /*keep=*/false), std::move(error));
+  } else if (end->has_value()) {
+    Generation result = sequence->TakeResult(**end, now);
+    Finish(scheduler_->Finish(sequence, /*keep=*/true), std::move(result));
   }
 }
 
@@ -206,7 +227,7 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
     const int32_t first_position = sequence->computed();
     scheduler_->Commit(entry);
     absl::Status status;
-    std::optional<FinishReason> end;
+    absl::StatusOr<std::optional<FinishReason>> end = std::optional<FinishReason>();
     if (sequence->embedding()) {
       for (int32_t i = entry.num_tokens - entry.num_hidden; i < entry.num_tokens; ++i) {
         status.Update(sequence->Pool(first_position + i, next_hidden()));
@@ -219,20 +240,11 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
       if (sequence->remaining() == 0) end = FinishReason::kStop;
     } else if (entry.num_logits == 1) {
       const bool first = sequence->awaits_first_token();
-      auto sampled = sequence->SampleNext(next_row(), now, &scratch_);
-      status = sampled.status();
-      if (sampled.ok()) {
-        end = *sampled;
-        RecordToken(sequence->last_latency(), first);
-      }
+      end = sequence->SampleNext(next_row(), now, &scratch_, scheduler_->grammar_work());
+      if (end.ok()) RecordToken(sequence->last_latency(), first);
     }
-    if (!status.ok()) {
-      Generation error = sequence->TakeError(status, now);
-      Finish(scheduler_->Finish(sequence, /*keep=*/false), std::move(error));
-    } else if (end) {
-      Generation result = sequence->TakeResult(*end, now);
-      Finish(scheduler_->Finish(sequence, /*keep=*/true), std::move(result));
-    }
+    if (!status.ok()) end = status;
+    EndSequence(sequence, end, now);
   }
 }
 
@@ -326,7 +338,8 @@ std::unique_ptr<Scheduler> Engine::MakeScheduler() const {
                        .max_scored_rows = static_cast<int32_t>(std::clamp<int64_t>(
                            rows - options_.max_sequences, 1, options_.step_tokens)),
                        .num_blocks = model.num_kv_blocks(),
-                       .prefix_cache = options_.prefix_cache});
+                       .prefix_cache = options_.prefix_cache,
+                       .grammar_work = options_.grammar_work});
 }
 
 // An allocation failed somewhere in a step. Whatever was under way is given up (a sequence that

@@ -34,15 +34,62 @@ void Scheduler::Add(std::unique_ptr<Sequence> sequence) {
   queue.PushBack(std::move(sequence));
 }
 
+std::vector<Scheduler::FollowedToEnd> Scheduler::FollowGrammars() {
+  grammar_work_ = options_.grammar_work;
+  std::vector<Sequence*> waiting;
+  for (const auto& sequence : running_) {
+    if (sequence->waited_for_work() > 0) waiting.push_back(sequence.get());
+  }
+  std::stable_sort(waiting.begin(), waiting.end(), [](const Sequence* a, const Sequence* b) {
+    return a->waited_for_work() < b->waited_for_work();
+  });
+  // A part is left for those that do not wait yet.
+  const int64_t all_turns = options_.grammar_work / 2;
+  const int64_t turn = std::max<int64_t>(all_turns / 4, 1);
+  std::vector<FollowedToEnd> ended;
+  for (Sequence* sequence : waiting) {
+    if (options_.grammar_work - grammar_work_ >= all_turns) break;
+    int64_t work = turn;
+    FollowedToEnd followed{.sequence = sequence, .end = sequence->Follow(&work)};
+    grammar_work_ -= turn - work;
+    if (!followed.end.ok() || followed.end->has_value()) ended.push_back(std::move(followed));
+  }
+  return ended;
+}
+
+int64_t Scheduler::num_following() const {
+  return std::count_if(running_.begin(), running_.end(),
+                       [](const auto& sequence) { return sequence->waited_for_work() > 0; });
+}
+
+// Whether the sequence may have its last token computed; it gets its first turn here.
+bool Scheduler::IsReady(Sequence* sequence) {
+  if (sequence->ready()) return true;
+  if (sequence->waited_for_work() > 0) return false;
+  const int64_t turn = std::max<int64_t>(std::min(grammar_work_, options_.grammar_work / 4), 0);
+  int64_t work = turn;
+  sequence->Follow(&work).IgnoreError();  // no token is pending: it ends nothing
+  grammar_work_ -= turn - work;
+  return sequence->ready();
+}
+
 StepPlan Scheduler::Schedule(const PromptLimits& limits) {
   Step step;
   step.budget = options_.step_tokens;
+  step.plan.tokens_reused = std::exchange(tokens_reused_, 0);
+  step.plan.preemptions = std::exchange(preemptions_, 0);
   PlanDecodes(limits, &step);
   const size_t most = options_.max_sequences;
   PlanPrompts(Priority::kInteractive, &step);
   const bool room = AdmitWaiting(&interactive_waiting_, most + kInteractiveSeats, &step);
   PlanPrompts(Priority::kBatch, &step);
   if (room) AdmitWaiting(&batch_waiting_, most, &step);
+  // What a plan without tokens has to say is said by the next.
+  if (step.plan.entries.empty()) {
+    tokens_reused_ = step.plan.tokens_reused;
+    preemptions_ = step.plan.preemptions;
+    return {};
+  }
   step.plan.block_ops = blocks_.TakeOps();
   return std::move(step.plan);
 }
@@ -51,7 +98,7 @@ StepPlan Scheduler::Schedule(const PromptLimits& limits) {
 void Scheduler::PlanDecodes(const PromptLimits& limits, Step* step) {
   for (size_t i = 0; i < running_.size() && step->budget > 0; ++i) {
     Sequence* sequence = running_[i].get();
-    if (!sequence->decoding()) continue;
+    if (!sequence->decoding() || !IsReady(sequence)) continue;
     step->prompt_limit =
         std::min(step->prompt_limit,
                  sequence->interactive() ? limits.beside_interactive : limits.beside_batch);
@@ -104,6 +151,10 @@ bool Scheduler::MakeRoomFor(Sequence* sequence, Step* step) {
 // Plans up to `num_tokens` tokens of a running sequence. False where it had to be preempted itself.
 bool Scheduler::Plan(Sequence* sequence, int32_t num_tokens, Step* step) {
   num_tokens = std::min(num_tokens, sequence->decoding() ? step->budget : step->prompt_budget());
+  if (num_tokens >= sequence->remaining() && !IsReady(sequence)) {
+    num_tokens = sequence->remaining() - 1;
+  }
+  if (num_tokens <= 0) return true;
   if (sequence->scoring()) {
     num_tokens = std::min(num_tokens, options_.max_scored_rows - step->scored_rows);
     if (num_tokens == 0) return true;

@@ -15,16 +15,21 @@
 //   its blocks and waits at the head of the queue, with its tokens kept; a batch one where there is
 //   one, also for an interactive sequence to get in. The first one always gets what it needs, so
 //   something always goes on.
+// And one keeps a hard constraint from being everybody's: what grammars are followed takes a step
+// no more than SchedulerOptions::grammar_work. A sequence that needs more waits, with its last
+// token left out, and gets turns of later steps; those that have had the least come first.
 #ifndef LM_ENGINE_RUNTIME_SCHEDULER_H_
 #define LM_ENGINE_RUNTIME_SCHEDULER_H_
 
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "engine/runtime/block_manager.h"
 #include "engine/runtime/fair_queue.h"
@@ -38,6 +43,7 @@ struct SchedulerOptions {
   int32_t max_scored_rows = 512;  // tokens of prompts being scored in one step; >= 1
   int32_t num_blocks = 0;
   bool prefix_cache = true;
+  int64_t grammar_work = 10'000'000;  // in a step, see GrammarMatcher: about 10 ms
 };
 
 // The tokens [sequence->computed(), + num_tokens) of a sequence.
@@ -77,8 +83,19 @@ class Scheduler {
   // Queues a sequence. REQUIRES: it fits into num_blocks alone.
   void Add(std::unique_ptr<Sequence> sequence);
 
-  // Not empty where there are sequences. The plan's pointers are valid until the sequence is taken.
-  // Beside decoding sequences the step has at most so many tokens of prompts.
+  // Begins a step with turns for the sequences that wait for their grammars. Those of them that
+  // came to an end, and it.
+  struct FollowedToEnd {
+    Sequence* sequence = nullptr;
+    absl::StatusOr<std::optional<FinishReason>> end;
+  };
+  std::vector<FollowedToEnd> FollowGrammars();
+  // What grammars may still take of this step.
+  int64_t* grammar_work() { return &grammar_work_; }
+
+  // Not empty where there are sequences and not all wait for their grammars. The plan's pointers
+  // are valid until the sequence is taken. Beside decoding sequences the step has at most so many
+  // tokens of prompts.
   StepPlan Schedule(const PromptLimits& limits = {});
 
   // The entry's tokens have been computed: others may use them from now on.
@@ -96,6 +113,8 @@ class Scheduler {
   int64_t num_waiting() const {
     return static_cast<int64_t>(interactive_waiting_.size() + batch_waiting_.size());
   }
+  // Of the running ones, those that wait for their grammars.
+  int64_t num_following() const;
   bool idle() const { return running_.empty() && num_waiting() == 0; }
   const BlockManager& blocks() const { return blocks_; }
   absl::Status CheckIntegrity() const;
@@ -106,6 +125,7 @@ class Scheduler {
   void PlanPrompts(Priority priority, Step* step);
   bool AdmitWaiting(FairQueue* waiting, size_t most, Step* step);
   bool Plan(Sequence* sequence, int32_t num_tokens, Step* step);
+  bool IsReady(Sequence* sequence);
   bool MustWait(const Sequence& sequence) const;
   bool Admit(Sequence* sequence, Step* step);
   bool MakeRoomFor(Sequence* sequence, Step* step);
@@ -119,6 +139,9 @@ class Scheduler {
   BlockManager blocks_;
   // Interactive ones, then batch ones, each in the order of their admission.
   std::vector<std::unique_ptr<Sequence>> running_;
+  int64_t grammar_work_ = 0;   // left of this step's
+  int64_t tokens_reused_ = 0;  // of plans without tokens, for the next
+  int64_t preemptions_ = 0;
   FairQueue interactive_waiting_;
   FairQueue batch_waiting_;
 };

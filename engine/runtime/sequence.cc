@@ -97,8 +97,9 @@ void Sequence::OnAdmitted(int32_t cached_tokens, absl::Time now) {
 
 absl::StatusOr<std::optional<FinishReason>> Sequence::SampleNext(absl::Span<const float> logits,
                                                                  absl::Time now,
-                                                                 Sampler::Scratch* scratch) {
-  assert(remaining() == 0 && !scoring());
+                                                                 Sampler::Scratch* scratch,
+                                                                 int64_t* work) {
+  assert(remaining() == 0 && !scoring() && ready());
   ASSIGN_OR_RETURN(const absl::Span<const uint64_t> allowed, AllowedTokens());
   ASSIGN_OR_RETURN(const int32_t token, sampler_.Sample(logits, tokens_, allowed, scratch));
   if (!sampled_) {
@@ -110,8 +111,34 @@ absl::StatusOr<std::optional<FinishReason>> Sequence::SampleNext(absl::Span<cons
   const double logprob = request_->spec().stream ? LogProbability(logits, token) : kNotAsked;
   if (!grammar_) return Append(token, logprob, now);
   if (tokenizer_->IsEndOfGeneration(token)) return FinishReason::kStop;
-  ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, AcceptWithForced(token));
-  return AppendConstrained(tokens, tokens[0] == token ? logprob : kNotAsked, now);
+  allowed_.clear();
+  pending_ = Pending{.token = token, .logprob = logprob};
+  return AppendPending(now, work);
+}
+
+absl::StatusOr<std::optional<FinishReason>> Sequence::AppendPending(absl::Time now, int64_t* work) {
+  const absl::StatusOr<std::vector<int32_t>> tokens = AcceptWithForced(work);
+  waits_ = absl::IsUnavailable(tokens.status());
+  if (waits_) return std::optional<FinishReason>();
+  RETURN_IF_ERROR(tokens.status());
+  const Pending sampled = *std::exchange(pending_, std::nullopt);
+  return AppendConstrained(*tokens, (*tokens)[0] == sampled.token ? sampled.logprob : kNotAsked,
+                           now);
+}
+
+absl::StatusOr<std::optional<FinishReason>> Sequence::Follow(int64_t* work) {
+  const int64_t before = *work;
+  absl::StatusOr<std::optional<FinishReason>> end = std::optional<FinishReason>();
+  if (pending_) end = AppendPending(absl::Now(), work);
+  if (end.ok() && !end->has_value() && !ready() && !pending_) {
+    std::vector<uint64_t> mask(grammar_->mask_words());
+    const absl::Status status = grammar_->FillMask(absl::MakeSpan(mask), work);
+    waits_ = absl::IsUnavailable(status);
+    if (status.ok()) allowed_ = std::move(mask);
+    if (!waits_) grammar_status_ = status;
+  }
+  followed_ += before - *work;
+  return end;
 }
 
 // Streams the token and what it made certain of the text.
@@ -123,33 +150,33 @@ void Sequence::Publish(int32_t token, double logprob, absl::Time now) {
   streamed_bytes_ = generation_.text.size();
 }
 
-absl::StatusOr<absl::Span<const uint64_t>> Sequence::AllowedTokens() {
-  if (grammar_ && allowed_.empty()) {
-    std::vector<uint64_t> mask(grammar_->mask_words());
-    RETURN_IF_ERROR(grammar_->FillMask(absl::MakeSpan(mask)));
-    allowed_ = std::move(mask);
-  }
+absl::StatusOr<absl::Span<const uint64_t>> Sequence::AllowedTokens() const {
+  RETURN_IF_ERROR(grammar_status_);
   return absl::MakeConstSpan(allowed_);
 }
 
 // The sampled token and those that must follow it, cut as the tokenizer cuts their common text: the
 // sampled one, not computed yet, may become another.
-absl::StatusOr<std::vector<int32_t>> Sequence::AcceptWithForced(int32_t token) {
-  allowed_.clear();
-  RETURN_IF_ERROR(grammar_->Accept(token));
+absl::StatusOr<std::vector<int32_t>> Sequence::AcceptWithForced(int64_t* work) {
+  Pending& sampled = *pending_;
+  if (!sampled.accepted) RETURN_IF_ERROR(grammar_->Accept(sampled.token, work));
+  sampled.accepted = true;
   auto tokenize = [this](absl::string_view text) { return AnswerTokens(*tokenizer_, text); };
-  const absl::string_view own = tokenizer_->TokenBytes(token);
-  ASSIGN_OR_RETURN(std::vector<int32_t> tokens, grammar_->ForcedTokens(tokenize, own));
-  if (tokens.empty()) {
-    ASSIGN_OR_RETURN(tokens, grammar_->ForcedTokens(tokenize));
-    tokens.insert(tokens.begin(), token);
+  const absl::string_view own = tokenizer_->TokenBytes(sampled.token);
+  if (!sampled.cut_with_forced) {
+    ASSIGN_OR_RETURN(sampled.tokens, grammar_->ForcedTokens(tokenize, own, work));
+    sampled.cut_with_forced = true;
+  }
+  if (sampled.tokens.empty()) {
+    ASSIGN_OR_RETURN(sampled.tokens, grammar_->ForcedTokens(tokenize, /*tail=*/"", work));
+    sampled.tokens.insert(sampled.tokens.begin(), sampled.token);
   }
   std::string text;
-  for (int32_t t : tokens) absl::StrAppend(&text, tokenizer_->TokenBytes(t));
+  for (int32_t t : sampled.tokens) absl::StrAppend(&text, tokenizer_->TokenBytes(t));
   if (text.size() > own.size()) {
-    RETURN_IF_ERROR(grammar_->AcceptBytes(absl::string_view(text).substr(own.size())));
+    RETURN_IF_ERROR(grammar_->AcceptBytes(absl::string_view(text).substr(own.size()), work));
   }
-  return tokens;
+  return sampled.tokens;
 }
 
 // No answer can end among these tokens but behind the last.

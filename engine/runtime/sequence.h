@@ -6,7 +6,9 @@
 //
 // Where the answer is constrained, GrammarMatcher's mask goes to the sampler, and tokens that the
 // grammar leaves no choice about are appended without asking: those that every answer begins with
-// when the sequence is made, others together with the sampled token before them.
+// when the sequence is made, others together with the sampled token before them. Both can take long
+// for some grammars: such a sequence is not ready(), and sits out steps until its turns of Follow
+// have come to an end. When that is changes nothing about the answer.
 #ifndef LM_ENGINE_RUNTIME_SEQUENCE_H_
 #define LM_ENGINE_RUNTIME_SEQUENCE_H_
 
@@ -73,13 +75,25 @@ class Sequence {
   void OnAdmitted(int32_t cached_tokens, absl::Time now);
   void OnPreempted() { computed_ = 0; }
 
-  // Picks the next token from the logits of the last one, and appends it. How the answer ends, if
-  // it does.
+  // Picks the next token from the logits of the last one, and appends it, as far as *work (see
+  // GrammarMatcher) reaches: else the sequence is not ready(). How the answer ends, if it does.
+  // REQUIRES: ready().
   absl::StatusOr<std::optional<FinishReason>> SampleNext(absl::Span<const float> logits,
-                                                         absl::Time now, Sampler::Scratch* scratch);
-  // The tokens of which one comes next, as a mask (see TokenTrie); empty: any. Known before the
-  // forward pass. Valid until the next token.
-  absl::StatusOr<absl::Span<const uint64_t>> AllowedTokens();
+                                                         absl::Time now, Sampler::Scratch* scratch,
+                                                         int64_t* work);
+  // All is known that the next token is sampled by, but its logits. Until then the last of tokens()
+  // is not to be computed: what Follow appends may come behind it.
+  bool ready() const {
+    return !grammar_ || (!pending_ && (!allowed_.empty() || !grammar_status_.ok()));
+  }
+  // Goes on with the grammar until ready() or *work is spent. How the answer ends, if it does.
+  absl::StatusOr<std::optional<FinishReason>> Follow(int64_t* work);
+  // The work of that, so far, where it has been asked for in vain: the sequence waits for more.
+  // 0: it does not wait.
+  int64_t waited_for_work() const { return waits_ ? followed_ + 1 : 0; }
+  // The tokens of which one comes next, as a mask (see TokenTrie); empty: any. Valid until the next
+  // token. REQUIRES: ready().
+  absl::StatusOr<absl::Span<const uint64_t>> AllowedTokens() const;
   // Whether logits of other tokens are read too: for probabilities.
   bool needs_all_logits() const {
     const RequestSpec& spec = request_->spec();
@@ -106,7 +120,8 @@ class Sequence {
  private:
   std::optional<FinishReason> Append(int32_t token, double logprob, absl::Time now);
   void Publish(int32_t token, double logprob, absl::Time now);
-  absl::StatusOr<std::vector<int32_t>> AcceptWithForced(int32_t token);
+  absl::StatusOr<std::optional<FinishReason>> AppendPending(absl::Time now, int64_t* work);
+  absl::StatusOr<std::vector<int32_t>> AcceptWithForced(int64_t* work);
   // Appends tokens that the grammar has accepted; `sampled` is the first one's logprob, if known.
   std::optional<FinishReason> AppendConstrained(absl::Span<const int32_t> tokens, double sampled,
                                                 absl::Time now);
@@ -128,7 +143,19 @@ class Sequence {
   StopMatcher stop_matcher_;
   // Stands behind all tokens, and behind those that a limit left out at the end.
   std::optional<GrammarMatcher> grammar_;
-  std::vector<uint64_t> allowed_;          // empty: not asked for since the last token
+  std::vector<uint64_t> allowed_;  // empty: not known since the last token
+  absl::Status grammar_status_;    // why it will not be known
+  // A token that was sampled and is not appended yet, and how far the grammar is with it.
+  struct Pending {
+    int32_t token = 0;
+    double logprob = 0;
+    bool accepted = false;
+    bool cut_with_forced = false;      // asked how its text is cut together with what is forced
+    std::vector<int32_t> tokens = {};  // to be appended; empty: not known
+  };
+  std::optional<Pending> pending_;
+  bool waits_ = false;                     // a turn of Follow was not enough
+  int64_t followed_ = 0;                   // work of Follow
   bool cut_in_forced_ = false;             // a limit came among tokens that had to follow
   std::optional<FinishReason> start_end_;  // the answer ended before the model was asked
   bool sampled_ = false;                   // ... it was asked

@@ -277,6 +277,84 @@ TEST(GrammarMatcherTest, AmbiguityBeyondReasonIsAnError) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
+// Calls until it is not Unavailable; how often it was.
+template <typename Call>
+int Turns(int64_t work_each, Call call) {
+  int turns = 0;
+  for (;; ++turns) {
+    int64_t work = work_each;
+    if (!absl::IsUnavailable(call(&work))) return turns;
+    // At least something was done: this comes to an end.
+    EXPECT_LE(work, 0);
+  }
+}
+
+TEST(GrammarMatcherTest, TurnsMakeTheSameAsOneCall) {
+  const auto trie = TrieOf(LargeVocabulary(20000));
+  const auto grammar = ValueOrDie(CompileRegex("((.{0,20}a){0,9}[^x]{0,20}b){1,9} the end"));
+  // One with caches of nothing: between the turns of one call a place must stay in its cache.
+  GrammarMatcher whole(Bind(grammar, trie)), pieces(Bind(grammar, trie, 0));
+  std::mt19937 dice(5);
+  int turns = 0;
+  for (int step = 0; step < 12; ++step) {
+    std::vector<uint64_t> mask(trie->mask_words()), other(trie->mask_words());
+    ASSERT_TRUE(whole.FillMask(absl::MakeSpan(mask)).ok());
+    turns += Turns(100'000, [&](int64_t* work) {
+      const absl::Status status = pieces.FillMask(absl::MakeSpan(other), work);
+      EXPECT_TRUE(status.ok() || absl::IsUnavailable(status)) << status;
+      return status;
+    });
+    ASSERT_EQ(mask, other);
+    std::vector<int32_t> allowed;
+    for (int32_t id = 2; id < trie->num_tokens(); ++id) {
+      if (mask[id / 64] >> (id % 64) & 1) allowed.push_back(id);
+    }
+    const int32_t token = allowed[dice() % allowed.size()];
+    ASSERT_TRUE(whole.Accept(token).ok());
+    Turns(1000, [&](int64_t* work) { return pieces.Accept(token, work); });
+    ASSERT_EQ(whole.CanEnd(), pieces.CanEnd());
+    Turns(1000, [&](int64_t* work) {
+      const auto forced = pieces.ForcedBytes(work);
+      EXPECT_TRUE(!forced.ok() || *forced == *whole.ForcedBytes());
+      return forced.status();
+    });
+  }
+  EXPECT_GT(turns, 50);
+}
+
+// What is too much is so whatever other rows have computed before.
+TEST(GrammarMatcherTest, LimitsDoNotDependOnTheCache) {
+  const auto trie = TrieOf(LargeVocabulary(5000));
+  const auto grammar = ValueOrDie(CompileRegex("((.{0,40}a){0,40}.{0,40}b){0,40}"));
+  const std::string text = "bab aaa the a bb ab";
+  auto bind = [&](size_t cache_bytes, size_t operation_bytes) {
+    return ValueOrDie(Constraint::Create(grammar, trie, cache_bytes, operation_bytes));
+  };
+  // The error that following `text` ends with, and after how many bytes.
+  auto follow = [&](const std::shared_ptr<Constraint>& constraint) {
+    GrammarMatcher matcher(constraint);
+    std::vector<uint64_t> mask(trie->mask_words());
+    for (size_t i = 0; i < text.size(); ++i) {
+      absl::Status status = matcher.FillMask(absl::MakeSpan(mask));
+      if (status.ok()) status = matcher.Accept(ByteToken(text[i]));
+      if (!status.ok()) return std::to_string(i) + ": " + std::string(status.message());
+    }
+    return std::string("whole");
+  };
+  EXPECT_EQ(follow(bind(64 << 20, 256 << 20)), "whole");
+  for (size_t operation_bytes : {10'000u, 100'000u, 400'000u, 1'000'000u, 3'000'000u}) {
+    const auto kept = bind(64 << 20, operation_bytes);
+    const std::string first = follow(kept);
+    EXPECT_EQ(follow(kept), first);
+    EXPECT_EQ(follow(kept), first);
+    EXPECT_EQ(follow(bind(0, operation_bytes)), first);
+    if (operation_bytes < 100'000) {
+      EXPECT_THAT(first, HasSubstr("what may come next takes more than 9 KiB of states"));
+    }
+  }
+  EXPECT_THAT(follow(bind(64 << 20, 2'500'000)), HasSubstr("to follow this text took more than"));
+}
+
 TEST(GrammarMatcherTest, OneConstraintServesManyThreads) {
   const auto trie = TrieOf(SomeVocabulary());
   const auto grammar = SomeGrammars()[7];

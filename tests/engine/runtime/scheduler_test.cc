@@ -79,7 +79,7 @@ class SchedulerTest : public testing::Test {
     } else {
       std::vector<float> logits(kVocabSize, 0.0f);
       logits[kSpoken] = 1;
-      end = s->SampleNext(logits, absl::Now(), &scratch_).value();
+      end = s->SampleNext(logits, absl::Now(), &scratch_, scheduler_->grammar_work()).value();
     }
     if (!end) return;
     finished_.push_back(Id(*s));
