@@ -9,8 +9,8 @@
 namespace lm {
 
 struct PrefixTree::Node {
-  Node* parent = nullptr;             // null: a root, which has neither block nor tokens
-  const std::string* salt = nullptr;  // a root's
+  Node* parent = nullptr;  // null: a root, which has neither block nor tokens
+  Tenant* tenant = nullptr;
   int32_t block = -1;
   int32_t pins = 0;  // leases on this node or a descendant
   uint64_t last_used = 0;
@@ -18,10 +18,18 @@ struct PrefixTree::Node {
   int64_t hits = 0;
   std::vector<int32_t> tokens;
   std::vector<std::unique_ptr<Node>> children;  // in lexicographic order of their tokens
-  // Its element of leaves_ while it is not listed there: unpinning must not allocate.
-  std::set<std::pair<uint64_t, Node*>>::node_type listing;
+  // Its element of the tenant's leaves while it is not listed there: unpinning must not allocate.
+  Leaves::node_type listing;
 
   bool IsEvictableLeaf() const { return parent != nullptr && children.empty() && pins == 0; }
+};
+
+// What one salt has.
+struct PrefixTree::Tenant {
+  const std::string* salt = nullptr;  // the key in tenants_
+  Node root;
+  Leaves leaves;  // unpinned ones, least recently used first
+  int64_t num_nodes = 0;
 };
 
 namespace {
@@ -79,12 +87,14 @@ PrefixTree::PrefixTree(KvBlockPool* pool, int32_t block_tokens)
 PrefixTree::~PrefixTree() {
   // Not by recursion: a long context is a deep tree.
   std::vector<std::unique_ptr<Node>> doomed;
-  for (auto& [salt, root] : roots_) doomed.push_back(std::move(root));
+  for (auto& [salt, tenant] : tenants_) {
+    for (auto& child : tenant->root.children) doomed.push_back(std::move(child));
+  }
   while (!doomed.empty()) {
     std::unique_ptr<Node> node = std::move(doomed.back());
     doomed.pop_back();
     assert(node->pins == 0);
-    if (node->parent != nullptr) pool_->Unref(node->block);
+    pool_->Unref(node->block);
     for (auto& child : node->children) doomed.push_back(std::move(child));
   }
 }
@@ -154,8 +164,10 @@ PrefixTree::Node* PrefixTree::AddRun(Node* parent, const Neighbour& near,
     Unlist(parent);
     node = std::make_unique<Node>();
     node->parent = parent;
-    node->listing = leaves_.extract(leaves_.insert({0, node.get()}).first);
-    ++num_nodes_;
+    node->tenant = parent->tenant;
+    Leaves& leaves = parent->tenant->leaves;
+    node->listing = leaves.extract(leaves.insert({0, node.get()}).first);
+    Count(parent->tenant, 1);
     ++num_unpinned_;
   }
   node->block = block;
@@ -200,19 +212,23 @@ std::vector<PrefixTree::Run> PrefixTree::Runs(absl::string_view salt) const {
   return runs;
 }
 
+PrefixTree::Node* PrefixTree::NextToGo() const {
+  for (auto tenant = by_size_.rbegin(); tenant != by_size_.rend(); ++tenant) {
+    for (const auto& [last_used, leaf] : tenant->second->leaves) {
+      if (pool_->references(leaf->block) == 1) return leaf;
+    }
+  }
+  return nullptr;
+}
+
 int32_t PrefixTree::Evict(int32_t blocks) {
   int32_t freed = 0;
-  auto leaf = leaves_.begin();
-  while (freed < blocks && leaf != leaves_.end()) {
-    Node* node = leaf->second;
-    if (pool_->references(node->block) > 1) {
-      ++leaf;
-      continue;
-    }
-    // A parent that becomes a leaf may be as old as any: start again behind what has to stay.
+  while (freed < blocks) {
+    // Asked anew: another salt may be the largest, and a parent that became a leaf as old as any.
+    Node* leaf = NextToGo();
+    if (leaf == nullptr) break;
+    Remove(leaf);
     ++freed;
-    Remove(node);
-    leaf = leaves_.begin();
   }
   return freed;
 }
@@ -242,29 +258,47 @@ std::unique_ptr<PrefixTree::Node> PrefixTree::TakeChild(Node* node, const Node& 
 }
 
 PrefixTree::Node* PrefixTree::FindRoot(absl::string_view salt) const {
-  const auto found = roots_.find(salt);
-  return found == roots_.end() ? nullptr : found->second.get();
+  const auto found = tenants_.find(salt);
+  return found == tenants_.end() ? nullptr : &found->second->root;
 }
 
 PrefixTree::Node* PrefixTree::FindOrAddRoot(absl::string_view salt) {
   if (Node* root = FindRoot(salt)) return root;
-  const auto added = roots_.emplace(std::string(salt), std::make_unique<Node>()).first;
-  added->second->salt = &added->first;
-  return added->second.get();
+  auto tenant = std::make_unique<Tenant>();
+  Tenant* const added = tenant.get();
+  added->root.tenant = added;
+  const auto size = by_size_.emplace(0, added).first;
+  try {
+    added->salt = &tenants_.emplace(std::string(salt), std::move(tenant)).first->first;
+  } catch (...) {
+    by_size_.erase(size);
+    throw;
+  }
+  return &added->root;
+}
+
+void PrefixTree::Count(Tenant* tenant, int64_t change) {
+  auto size = by_size_.extract({tenant->num_nodes, tenant});  // inserted again it is not allocated
+  tenant->num_nodes += change;
+  num_nodes_ += change;
+  size.value().first = tenant->num_nodes;
+  by_size_.insert(std::move(size));
 }
 
 void PrefixTree::Remove(Node* leaf) {
   assert(leaf->IsEvictableLeaf());
   Node* parent = leaf->parent;
+  Tenant* tenant = leaf->tenant;
   Unlist(leaf);
   pool_->Unref(leaf->block);
-  --num_nodes_;
+  Count(tenant, -1);
   --num_unpinned_;
   TakeChild(parent, *leaf);
   if (parent->parent != nullptr) {
     List(parent);
   } else if (parent->children.empty()) {
-    roots_.erase(roots_.find(*parent->salt));
+    by_size_.erase({0, tenant});
+    tenants_.erase(tenants_.find(*tenant->salt));
   }
 }
 
@@ -293,11 +327,12 @@ void PrefixTree::Extend(Node* node, int64_t tokens, Lease* lease) {
 void PrefixTree::List(Node* node) {
   if (!node->IsEvictableLeaf()) return;
   node->listing.value() = {node->last_used, node};
-  leaves_.insert(std::move(node->listing));
+  node->tenant->leaves.insert(std::move(node->listing));
 }
 
 void PrefixTree::Unlist(Node* node) {
-  if (node->IsEvictableLeaf()) node->listing = leaves_.extract({node->last_used, node});
+  if (!node->IsEvictableLeaf()) return;
+  node->listing = node->tenant->leaves.extract({node->last_used, node});
 }
 
 absl::Status PrefixTree::CheckIntegrity() const {
@@ -305,14 +340,21 @@ absl::Status PrefixTree::CheckIntegrity() const {
     return absl::InternalError(absl::StrCat("prefix tree: the node of KV block ", node.block, " (",
                                             node.tokens.size(), " tokens) ", what));
   };
-  int64_t nodes = 0, unpinned = 0, leaves = 0;
+  int64_t nodes = 0, unpinned = 0, leaves = 0, listed = 0, counted = 0;
   std::vector<const Node*> open;
-  for (const auto& [salt, root] : roots_) {
-    if (root->salt != &salt || root->parent != nullptr || root->pins != 0) {
+  for (const auto& [salt, tenant] : tenants_) {
+    const Node& root = tenant->root;
+    if (tenant->salt != &salt || root.tenant != tenant.get() || root.parent != nullptr ||
+        root.pins != 0) {
       return absl::InternalError("prefix tree: a root is not as roots are");
     }
-    if (root->children.empty()) return absl::InternalError("prefix tree: a root has no children");
-    open.push_back(root.get());
+    if (root.children.empty()) return absl::InternalError("prefix tree: a root has no children");
+    if (!by_size_.contains({tenant->num_nodes, tenant.get()})) {
+      return absl::InternalError("prefix tree: a salt is not found by its size");
+    }
+    listed += static_cast<int64_t>(tenant->leaves.size());
+    counted += tenant->num_nodes;
+    open.push_back(&root);
   }
   while (!open.empty()) {
     const Node* node = open.back();
@@ -328,7 +370,8 @@ absl::Status PrefixTree::CheckIntegrity() const {
         return broken(*node, "is not full and has children");
       }
       if (pool_->references(node->block) < 1) return broken(*node, "has a free block");
-      if (leaves_.contains({node->last_used, const_cast<Node*>(node)}) != node->IsEvictableLeaf()) {
+      if (node->tenant->leaves.contains({node->last_used, const_cast<Node*>(node)}) !=
+          node->IsEvictableLeaf()) {
         return broken(*node, "is listed as a leaf where it is not, or the other way round");
       }
     }
@@ -336,6 +379,7 @@ absl::Status PrefixTree::CheckIntegrity() const {
     for (size_t i = 0; i < node->children.size(); ++i) {
       const Node* child = node->children[i].get();
       if (child->parent != node) return broken(*child, "has another parent");
+      if (child->tenant != node->tenant) return broken(*child, "has another salt");
       if (i > 0 && !(node->children[i - 1]->tokens < child->tokens)) {
         return broken(*child, "is out of order");
       }
@@ -344,11 +388,11 @@ absl::Status PrefixTree::CheckIntegrity() const {
     }
     if (!is_root && node->pins < child_pins) return broken(*node, "has fewer pins than below it");
   }
-  if (nodes != num_nodes_ || unpinned != num_unpinned_ ||
-      leaves != static_cast<int64_t>(leaves_.size())) {
+  if (nodes != num_nodes_ || nodes != counted || unpinned != num_unpinned_ || leaves != listed ||
+      by_size_.size() != tenants_.size()) {
     return absl::InternalError(absl::StrCat("prefix tree: counted ", nodes, " nodes, ", unpinned,
                                             " unpinned, ", leaves, " leaves to evict; remembered ",
-                                            num_nodes_, ", ", num_unpinned_, ", ", leaves_.size()));
+                                            num_nodes_, ", ", num_unpinned_, ", ", listed));
   }
   return pool_->CheckIntegrity();
 }

@@ -10,8 +10,9 @@
 // a full node has children. Children are kept in lexicographic order of their tokens, so the child
 // with the longest common prefix is a neighbour of the search key. Tokens themselves are compared,
 // never only hashes. Each salt has a tree of its own: what one database cached is invisible to
-// another. Whoever holds a lease keeps its nodes; the rest goes leaf by leaf, least recently used
-// first.
+// another. Whoever holds a lease keeps its nodes; the rest goes leaf by leaf: of the salt that has
+// the most nodes, least recently used first. So each of n salts keeps an n-th of what is cached,
+// however much the others ask for, and a salt alone may have everything.
 #ifndef LM_ENGINE_CACHE_PREFIX_TREE_H_
 #define LM_ENGINE_CACHE_PREFIX_TREE_H_
 
@@ -34,6 +35,7 @@ namespace lm {
 // Not thread-safe: the engine's thread owns it.
 class PrefixTree {
   struct Node;
+  struct Tenant;
 
  public:
   // A pinned match: blocks()[i] holds tokens [i * block_tokens, (i + 1) * block_tokens) of the
@@ -79,9 +81,9 @@ class PrefixTree {
   Lease Insert(absl::string_view salt, absl::Span<const int32_t> tokens,
                absl::Span<const int32_t> blocks);
 
-  // Drops unpinned leaves, least recently used first, until `blocks` pool blocks have become free
-  // or nothing more can go. Leaves whose block somebody else references too stay: dropping them
-  // frees nothing. Returns how many blocks became free.
+  // Drops unpinned leaves, of the largest salt and least recently used first, until `blocks` pool
+  // blocks have become free or nothing more can go. Leaves whose block somebody else references too
+  // stay: dropping them frees nothing. Returns how many blocks became free.
   int32_t Evict(int32_t blocks);
 
   // What is cached for a salt: the tree with each chain of nodes that does not fork as one run, a
@@ -118,21 +120,27 @@ class PrefixTree {
 
   Node* FindRoot(absl::string_view salt) const;
   Node* FindOrAddRoot(absl::string_view salt);
+  // The leaf that goes next; null where none can.
+  Node* NextToGo() const;
+  // Counts a node of the tenant that comes or goes.
+  void Count(Tenant* tenant, int64_t change);
   Node* AddRun(Node* parent, const Neighbour& near, absl::Span<const int32_t> run, int32_t block);
   void Remove(Node* leaf);
   void Pin(Node* node);
   void Unpin(Node* node);  // one node, not its ancestors
   void Extend(Node* node, int64_t tokens, Lease* lease);
-  // Every node is in leaves_ if and only if it is an unpinned leaf; call after and before a change.
+  // Every node is in its tenant's leaves if and only if it is an unpinned leaf; call after and
+  // before a change.
   void List(Node* node);
   void Unlist(Node* node);
 
   KvBlockPool* const pool_;
   const int32_t block_tokens_;
-  std::map<std::string, std::unique_ptr<Node>, std::less<>> roots_;  // by salt; none is empty
-  std::set<std::pair<uint64_t, Node*>> leaves_;  // unpinned ones, least recently used first
-  uint64_t clock_ = 0;                           // ticks once a Match or Insert
-  absl::Time now_;                               // of that one
+  using Leaves = std::set<std::pair<uint64_t, Node*>>;                   // by last_used
+  std::map<std::string, std::unique_ptr<Tenant>, std::less<>> tenants_;  // by salt; none is empty
+  std::set<std::pair<int64_t, Tenant*>> by_size_;
+  uint64_t clock_ = 0;  // ticks once a Match or Insert
+  absl::Time now_;      // of that one
   int64_t num_nodes_ = 0;
   int64_t num_unpinned_ = 0;
 };

@@ -107,6 +107,73 @@ TEST_F(PrefixTreeTest, EvictsTheOldestUnpinnedLeaf) {
   ExpectIntegrity();
 }
 
+TEST_F(PrefixTreeTest, EvictsFromTheSaltThatHasTheMost) {
+  Insert("small", "aaaa");  // the oldest
+  Insert("large", "bbbb");
+  Insert("large", "cccc");
+  EXPECT_EQ(tree_.Evict(1), 1);
+  EXPECT_EQ(Length("small", "aaaa"), 4);
+  EXPECT_EQ(Length("large", "bbbb"), 0);
+  ExpectIntegrity();
+}
+
+TEST_F(PrefixTreeTest, ASaltAloneMayHaveEverything) {
+  for (char c = 'A'; c < 'A' + 100 / 2; ++c) Insert("", std::string(2 * kBlock, c));
+  EXPECT_EQ(pool_.num_free(), 0);
+  EXPECT_EQ(tree_.num_nodes(), 100);
+}
+
+TEST_F(PrefixTreeTest, WhatIsPinnedMakesASaltLargeButStays) {
+  const PrefixTree::Lease pinned = Insert("large", "aaaabbbbcccc");
+  Insert("small", "dddd");
+  EXPECT_EQ(tree_.Evict(1), 1);  // there is nothing else
+  EXPECT_EQ(Length("large", "aaaabbbbcccc"), 12);
+  EXPECT_EQ(Length("small", "dddd"), 0);
+  ExpectIntegrity();
+}
+
+// However much some ask for, each of n salts keeps an n-th; checked against what each had before.
+TEST_F(PrefixTreeTest, RandomFloodsLeaveEachSaltItsShare) {
+  const std::vector<std::string> salts = {"a", "b", "c", "d"};
+  for (int seed = 0; seed < 20; ++seed) {
+    std::mt19937 random(seed);
+    KvBlockPool pool(40);
+    PrefixTree tree(&pool, kBlock);
+    auto sizes = [&] {
+      std::map<std::string, int64_t> sizes;
+      for (const std::string& salt : salts) {
+        for (const PrefixTree::Run& run : tree.Runs(salt)) sizes[salt] += run.blocks;
+      }
+      return sizes;
+    };
+    for (int op = 0; op < 600; ++op) {
+      // One floods, by turns; the others ask now and then.
+      const std::string& salt = salts[random() % 10 == 0 ? random() % 4 : op / 150];
+      std::string text(kBlock * (1 + random() % 4), ' ');
+      for (char& c : text) c = static_cast<char>('a' + random() % 3);
+      std::vector<int32_t> blocks;
+      for (size_t at = 0; at < text.size(); at += kBlock) {
+        if (pool.num_free() == 0) {
+          std::map<std::string, int64_t> before = sizes();
+          ASSERT_EQ(tree.Evict(1), 1);
+          int64_t most = 0;
+          for (const auto& [unused, size] : before) most = std::max(most, size);
+          for (const auto& [other, size] : sizes()) {
+            EXPECT_TRUE(size == before[other] || before[other] == most) << other;
+            before.erase(other);
+          }
+          for (const auto& [gone, size] : before) EXPECT_EQ(size, most) << gone;
+        }
+        blocks.push_back(pool.Allocate().value());
+      }
+      tree.Insert(salt, Tokens(text), blocks);
+      for (int32_t block : blocks) pool.Unref(block);
+      const absl::Status status = tree.CheckIntegrity();
+      ASSERT_TRUE(status.ok()) << status << " seed " << seed << " op " << op;
+    }
+  }
+}
+
 TEST_F(PrefixTreeTest, ALeaseKeepsItsNodesAndTheirAncestors) {
   Insert("", "abcdefghijkl");
   PrefixTree::Lease lease = tree_.Match("", Tokens("abcdefgX"), 8);

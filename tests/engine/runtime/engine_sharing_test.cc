@@ -234,6 +234,23 @@ TEST(EngineSharingTest, SaltsShareNothing) {
   EXPECT_EQ(other.tokens_cached, 0);
 }
 
+TEST(EngineSharingTest, AFloodOfOneSaltLeavesAnothersPrefix) {
+  auto script = std::make_shared<Script>();
+  script->num_blocks = 100;
+  auto engine = StartScripted(script);
+  std::mt19937 random(42);
+  const RequestSpec mine{
+      .prompt = RandomTokens(random, 498), .options = {.max_tokens = 1}, .salt = "A"};
+  EXPECT_EQ(Generate(*engine, mine).tokens_cached, 0);
+  for (int i = 0; i < 300; ++i) {
+    const RequestSpec other{
+        .prompt = RandomTokens(random, 200), .options = {.max_tokens = 1}, .salt = "B"};
+    ASSERT_TRUE(Generate(*engine, other).status.ok());
+  }
+  EXPECT_EQ(Generate(*engine, mine).tokens_cached, 497);
+  EXPECT_EQ(script->violation(), "");
+}
+
 TEST(EngineSharingTest, NoSaltEverSeesAnothersBlocks) {
   auto script = std::make_shared<Script>();
   script->tenants = true;
