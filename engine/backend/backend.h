@@ -179,8 +179,10 @@ class Backend {
   // REQUIRES: 0 <= ids[t] < W.rows().
   virtual absl::Status Embed(const WeightMatrix& w, absl::Span<const int32_t> ids, Tensor out) = 0;
 
-  // out[t, i] = x[t, i] * weight[i] / sqrt(mean_i(x[t, i]^2) + eps).  x, out (T, n); weight (1, n).
-  // out may be x.
+  // A row is groups of n values, each normed by itself (one group is the whole row; one a head is
+  // "QK-norm"), over the values j of a group:
+  //   out[t, g n + i] = x[t, g n + i] * weight[i] / sqrt(mean_j(x[t, g n + j]^2) + eps).
+  // x, out (T, groups * n); weight (1, n). out may be x.  (Zhang and Sennrich 2019.)
   virtual absl::Status RmsNorm(Tensor x, Tensor weight, float eps, Tensor out) = 0;
 
   // out = x W^T + bias.  W (n, k), x (T, k), bias (1, n) or empty, out (T, n).

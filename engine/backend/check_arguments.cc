@@ -66,7 +66,11 @@ absl::Status CheckEmbed(const WeightMatrix& w, absl::Span<const int32_t> ids, Te
 
 absl::Status CheckRmsNorm(Tensor x, Tensor weight, Tensor out) {
   RETURN_IF_ERROR(CheckF32("RmsNorm", "x", x, -1, -1));
-  RETURN_IF_ERROR(CheckF32("RmsNorm", "weight", weight, 1, x.cols));
+  RETURN_IF_ERROR(CheckF32("RmsNorm", "weight", weight, 1, -1));
+  if (weight.cols < 1 || x.cols % weight.cols != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("RmsNorm: a row of ", x.cols, " values is not groups of ", weight.cols));
+  }
   return CheckF32("RmsNorm", "out", out, x.rows, x.cols);
 }
 

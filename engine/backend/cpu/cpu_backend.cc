@@ -61,7 +61,10 @@ absl::Status CpuBackend::RmsNorm(Tensor x, Tensor weight, float eps, Tensor out)
   RETURN_IF_ERROR(CheckRmsNorm(x, weight, out));
   ForRows(x.rows, x.cols, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      kernels_.rms_norm(x.row<float>(t), weight.row<float>(0), x.cols, eps, out.row<float>(t));
+      for (int64_t group = 0; group < x.cols; group += weight.cols) {
+        kernels_.rms_norm(x.row<float>(t) + group, weight.row<float>(0), weight.cols, eps,
+                          out.row<float>(t) + group);
+      }
     }
   });
   return absl::OkStatus();

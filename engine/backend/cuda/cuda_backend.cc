@@ -58,7 +58,8 @@ absl::Status CudaBackend::RmsNorm(Tensor x, Tensor weight, float eps, Tensor out
   RETURN_IF_ERROR(device_->Begin());
   if (x.rows == 0 || x.cols == 0) return absl::OkStatus();
   return device_->Check(
-      cuda::RmsNorm(device_->queue(), ToMatrix(x), weight.row<float>(0), eps, ToMatrix(out)),
+      cuda::RmsNorm(device_->queue(), ToMatrix(x), weight.row<float>(0), weight.cols, eps,
+                    ToMatrix(out)),
       "RmsNorm");
 }
 

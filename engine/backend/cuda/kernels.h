@@ -53,7 +53,8 @@ struct AttentionRow {
 };
 
 cudaError_t Embed(const Queue& queue, const Weights& w, const int32_t* ids, Matrix out);
-cudaError_t RmsNorm(const Queue& queue, Matrix x, const float* weight, float eps, Matrix out);
+cudaError_t RmsNorm(const Queue& queue, Matrix x, const float* weight, int64_t n, float eps,
+                    Matrix out);  // groups of n values
 cudaError_t SwiGlu(const Queue& queue, Matrix gate, Matrix up, Matrix out);
 cudaError_t Add(const Queue& queue, Matrix x, Matrix y);
 cudaError_t GatherRows(const Queue& queue, Matrix x, const int32_t* rows, Matrix out);

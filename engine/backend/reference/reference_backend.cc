@@ -48,13 +48,16 @@ absl::Status ReferenceBackend::Embed(const WeightMatrix& w, absl::Span<const int
 absl::Status ReferenceBackend::RmsNorm(Tensor x, Tensor weight, float eps, Tensor out) {
   RETURN_IF_ERROR(CheckRmsNorm(x, weight, out));
   const float* gain = weight.row<float>(0);
+  const int64_t n = weight.cols;
   for (int64_t t = 0; t < x.rows; ++t) {
-    const float* in = x.row<float>(t);
-    float* result = out.row<float>(t);
-    double sum = 0;
-    for (int64_t i = 0; i < x.cols; ++i) sum += double{in[i]} * in[i];
-    float scale = 1.0f / std::sqrt(static_cast<float>(sum / x.cols) + eps);
-    for (int64_t i = 0; i < x.cols; ++i) result[i] = in[i] * scale * gain[i];
+    for (int64_t group = 0; group < x.cols; group += n) {
+      const float* in = x.row<float>(t) + group;
+      float* result = out.row<float>(t) + group;
+      double sum = 0;
+      for (int64_t i = 0; i < n; ++i) sum += double{in[i]} * in[i];
+      float scale = 1.0f / std::sqrt(static_cast<float>(sum / n) + eps);
+      for (int64_t i = 0; i < n; ++i) result[i] = in[i] * scale * gain[i];
+    }
   }
   return absl::OkStatus();
 }

@@ -1,4 +1,5 @@
 // Ops that treat every row by itself.
+#include <algorithm>
 #include <functional>
 
 #include "engine/gguf/block_format.h"
@@ -54,6 +55,36 @@ TEST_P(ElementwiseTest, RmsNormWorksInPlace) {
   ASSERT_TRUE(backend()->RmsNorm(in_place.tensor(), gain.tensor(), 1e-6f, out.tensor()).ok());
   ASSERT_TRUE(backend()->RmsNorm(in_place.tensor(), gain.tensor(), 1e-6f, in_place.tensor()).ok());
   ExpectSameBits(out.Download(), in_place.Download());
+}
+
+TEST_P(ElementwiseTest, RmsNormOfGroupsIsThatOfEachAlone) {
+  Random random(12);
+  for (int64_t n : {1, 16, 80, 128}) {
+    const int64_t rows = 4, groups = 3;
+    Matrix x = random.Normals(rows, groups * n), weight = random.Normals(1, n);
+    DeviceMatrix device_x(backend(), x, 5), gain(backend(), weight),
+        out(backend(), rows, x.cols, 9);
+    ASSERT_TRUE(backend()->RmsNorm(device_x.tensor(), gain.tensor(), 1e-6f, out.tensor()).ok());
+    const Matrix got = out.Download();
+    for (int64_t t = 0; t < rows; ++t) {
+      for (int64_t g = 0; g < groups; ++g) {
+        Matrix part(1, n), one(1, n);
+        std::copy_n(&x.values[t * x.cols + g * n], n, part.values.begin());
+        std::copy_n(&got.values[t * x.cols + g * n], n, one.values.begin());
+        DeviceMatrix alone(backend(), part), result(backend(), 1, n);
+        ASSERT_TRUE(backend()->RmsNorm(alone.tensor(), gain.tensor(), 1e-6f, result.tensor()).ok());
+        ExpectSameBits(one, result.Download());
+      }
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, RmsNormRefusesWhatIsNoGroups) {
+  Matrix x(2, 10), weight(1, 4);
+  DeviceMatrix device_x(backend(), x), gain(backend(), weight);
+  const absl::Status status =
+      backend()->RmsNorm(device_x.tensor(), gain.tensor(), 1e-6f, device_x.tensor());
+  EXPECT_EQ(status.message(), "RmsNorm: a row of 10 values is not groups of 4");
 }
 
 TEST_P(ElementwiseTest, SwiGluMatchesReference) {
