@@ -31,6 +31,7 @@ ALLOWED = {
     "engine/grammar": BASE,
     "engine/cache": BASE,
     "engine/model": MODEL,
+    "engine/model/families": MODEL | {"engine/model"},
     "engine/runtime": MODEL | {"engine/model", "include/lm"},
     "extension": MODEL | {"engine/model", "engine/runtime", "include/lm"},
 }

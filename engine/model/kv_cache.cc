@@ -9,10 +9,19 @@
 namespace lm {
 namespace {
 
-KvLayer LayerOf(const ModelConfig& config, DType dtype) {
+KvLayer LayerOf(const AttentionSpec& attention, int32_t num_blocks, DType dtype) {
   return {.dtype = dtype,
-          .kv_heads = static_cast<int32_t>(config.kv_heads),
-          .head_dim = static_cast<int32_t>(config.head_dim)};
+          .num_blocks = num_blocks,
+          .kv_heads = static_cast<int32_t>(attention.kv_heads),
+          .head_dim = static_cast<int32_t>(attention.head_dim)};
+}
+
+// Of one block in all the layers, keys and values.
+int64_t BlockBytes(absl::Span<const LayerSpec> layers, DType dtype) {
+  int64_t bytes = 0;
+  for (const LayerSpec& layer : layers)
+    bytes += 2 * LayerOf(layer.attention, 1, dtype).block_bytes();
+  return bytes;
 }
 
 }  // namespace
@@ -23,12 +32,12 @@ int64_t KvCache::DefaultBytes() {
   return physical > 0 ? std::min(kMost, physical / 8) : kMost;
 }
 
-absl::StatusOr<int32_t> KvCache::NumBlocks(const ModelConfig& config, int64_t bytes, DType dtype) {
+absl::StatusOr<int32_t> KvCache::NumBlocks(const ModelSpec& spec, int64_t bytes, DType dtype) {
   constexpr int64_t kMaxSequences = 64;
   if (bytes == 0) bytes = DefaultBytes();
-  const int64_t block_bytes = config.layers * 2 * LayerOf(config, dtype).block_bytes();
+  const int64_t block_bytes = BlockBytes(spec.layers, dtype);
   const int64_t useful =
-      (config.context_length + kKvBlockTokens - 1) / kKvBlockTokens * kMaxSequences;
+      (spec.context_length + kKvBlockTokens - 1) / kKvBlockTokens * kMaxSequences;
   const int64_t blocks = std::min({bytes / block_bytes, useful, int64_t{1} << 30});
   if (blocks < 1) {
     return absl::InvalidArgumentError(
@@ -38,16 +47,16 @@ absl::StatusOr<int32_t> KvCache::NumBlocks(const ModelConfig& config, int64_t by
   return static_cast<int32_t>(blocks);
 }
 
-absl::StatusOr<KvCache> KvCache::Create(const ModelConfig& config, int64_t first, int64_t end,
+absl::StatusOr<KvCache> KvCache::Create(const ModelSpec& spec, int64_t first, int64_t end,
                                         int32_t num_blocks, DType dtype, Backend* backend) {
   KvCache cache;
   cache.first_ = first;
-  KvLayer layer = LayerOf(config, dtype);
-  layer.num_blocks = num_blocks;
-  const int64_t bytes = num_blocks * layer.block_bytes();  // keys of a layer
-  ASSIGN_OR_RETURN(cache.buffer_, backend->Allocate((end - first) * 2 * bytes));
+  const auto layers = absl::MakeConstSpan(spec.layers).subspan(first, end - first);
+  ASSIGN_OR_RETURN(cache.buffer_, backend->Allocate(num_blocks * BlockBytes(layers, dtype)));
   char* next = static_cast<char*>(cache.buffer_.data());
-  for (int64_t i = first; i < end; ++i) {
+  for (const LayerSpec& described : layers) {
+    KvLayer layer = LayerOf(described.attention, num_blocks, dtype);
+    const int64_t bytes = num_blocks * layer.block_bytes();  // of its keys
     layer.keys = next;
     layer.values = next + bytes;
     next += 2 * bytes;
@@ -57,7 +66,9 @@ absl::StatusOr<KvCache> KvCache::Create(const ModelConfig& config, int64_t first
 }
 
 int64_t KvCache::block_bytes() const {
-  return static_cast<int64_t>(layers_.size()) * 2 * layers_[0].block_bytes();
+  int64_t bytes = 0;
+  for (const KvLayer& layer : layers_) bytes += 2 * layer.block_bytes();
+  return bytes;
 }
 
 }  // namespace lm

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/backend/backend.h"
-#include "engine/model/model_config.h"
+#include "engine/model/model_spec.h"
 
 namespace lm {
 
@@ -20,11 +20,11 @@ class KvCache {
   // As many blocks as fit in `bytes` (0: DefaultBytes()) for all layers, but no more than 64
   // sequences of the full context need. InvalidArgument, with both numbers, where not even one
   // block fits.
-  static absl::StatusOr<int32_t> NumBlocks(const ModelConfig& config, int64_t bytes, DType dtype);
+  static absl::StatusOr<int32_t> NumBlocks(const ModelSpec& spec, int64_t bytes, DType dtype);
 
   // That many blocks for the layers [first, end). Host memory is committed only when a block is
   // first written.
-  static absl::StatusOr<KvCache> Create(const ModelConfig& config, int64_t first, int64_t end,
+  static absl::StatusOr<KvCache> Create(const ModelSpec& spec, int64_t first, int64_t end,
                                         int32_t num_blocks, DType dtype, Backend* backend);
 
   // 2 GiB, or an eighth of the machine's memory where that is less.

@@ -10,7 +10,7 @@
 #include "engine/gguf/gguf_file.h"
 #include "engine/model/device_plan.h"
 #include "engine/model/load_vocabulary.h"
-#include "engine/model/model_config.h"
+#include "engine/model/model_spec.h"
 #include "engine/model/transformer.h"
 
 namespace lm {
@@ -39,18 +39,18 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
                                                  const ModelOptions& options,
                                                  const std::atomic<bool>& cancel) {
   ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> gguf, GgufFile::Open(path, &cancel));
-  ASSIGN_OR_RETURN(ModelConfig config, ReadModelConfig(*gguf));
-  if (options.context_length < 0 || options.context_length > config.context_length) {
+  ASSIGN_OR_RETURN(ModelSpec spec, DescribeModel(*gguf));
+  if (options.context_length < 0 || options.context_length > spec.context_length) {
     return absl::InvalidArgumentError(absl::StrCat("context_length must be 0 (the model's own) to ",
-                                                   config.context_length, ", got ",
+                                                   spec.context_length, ", got ",
                                                    options.context_length));
   }
-  if (options.context_length > 0) config.context_length = options.context_length;
+  if (options.context_length > 0) spec.context_length = options.context_length;
   ASSIGN_OR_RETURN(Vocabulary vocabulary, LoadVocabulary(gguf->metadata()));
   ASSIGN_OR_RETURN(ChatTemplate chat_template, ChatTemplate::Create(vocabulary));
   ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, Tokenizer::Create(std::move(vocabulary)));
   ASSIGN_OR_RETURN(const std::vector<DeviceLayers> plan,
-                   PlanDevices(options.device, config.layers));
+                   PlanDevices(options.device, spec.num_layers()));
   std::vector<Transformer::Part> parts;
   std::vector<absl::string_view> devices;
   for (const DeviceLayers& run : plan) {
@@ -65,10 +65,10 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   info.device = absl::StrJoin(devices, ",");
   ASSIGN_OR_RETURN(
       std::unique_ptr<Transformer> transformer,
-      Transformer::Load(*gguf, config, options.kv_bytes, options.kv_type, std::move(parts)));
+      Transformer::Load(*gguf, spec, options.kv_bytes, options.kv_type, std::move(parts)));
   const int threads = options.threads > 0 ? options.threads : AvailableCpus();
   ASSIGN_OR_RETURN(info.digest, gguf->ContentDigest(threads));
-  info.architecture = config.architecture;
+  info.architecture = spec.architecture;
   info.name = gguf->metadata()
                   .GetString("general.name")
                   .value_or(std::filesystem::path(path).stem().string());

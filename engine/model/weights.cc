@@ -187,52 +187,58 @@ class WeightLoader {
 
 namespace {
 
-absl::StatusOr<LayerWeights> LoadLayer(const ModelConfig& config, int64_t index,
-                                       WeightLoader* loader) {
+absl::StatusOr<LayerWeights> LoadLayer(const ModelSpec& spec, int64_t index, WeightLoader* loader) {
   auto name = [index](absl::string_view part) { return absl::StrCat("blk.", index, ".", part); };
-  const bool qkv_bias = config.architecture == "qwen2";
+  const AttentionSpec& attention = spec.layers[index].attention;
+  const int64_t ffn = spec.layers[index].feed_forward.width;
   LayerWeights layer;
-  ASSIGN_OR_RETURN(layer.attention_norm, loader->Vector(name("attn_norm.weight"), config.hidden));
-  ASSIGN_OR_RETURN(layer.qkv, loader->LoadProjection({{name("attn_q"), config.q_cols()},
-                                                      {name("attn_k"), config.kv_cols()},
-                                                      {name("attn_v"), config.kv_cols()}},
-                                                     config.hidden, qkv_bias));
+  ASSIGN_OR_RETURN(layer.attention_norm, loader->Vector(name("attn_norm.weight"), spec.hidden));
+  ASSIGN_OR_RETURN(layer.qkv, loader->LoadProjection({{name("attn_q"), attention.q_cols()},
+                                                      {name("attn_k"), attention.kv_cols()},
+                                                      {name("attn_v"), attention.kv_cols()}},
+                                                     spec.hidden, attention.biases));
+  if (attention.head_norms) {
+    ASSIGN_OR_RETURN(layer.q_norm, loader->Vector(name("attn_q_norm.weight"), attention.head_dim));
+    ASSIGN_OR_RETURN(layer.k_norm, loader->Vector(name("attn_k_norm.weight"), attention.head_dim));
+  }
   ASSIGN_OR_RETURN(layer.attention_output,
-                   loader->LoadProjection({{name("attn_output"), config.hidden}}, config.q_cols(),
+                   loader->LoadProjection({{name("attn_output"), spec.hidden}}, attention.q_cols(),
                                           /*needs_bias=*/false));
-  ASSIGN_OR_RETURN(layer.ffn_norm, loader->Vector(name("ffn_norm.weight"), config.hidden));
-  ASSIGN_OR_RETURN(layer.gate_up, loader->LoadProjection({{name("ffn_gate"), config.ffn},
-                                                          {name("ffn_up"), config.ffn}},
-                                                         config.hidden, /*needs_bias=*/false));
-  ASSIGN_OR_RETURN(layer.down, loader->LoadProjection({{name("ffn_down"), config.hidden}},
-                                                      config.ffn, /*needs_bias=*/false));
+  ASSIGN_OR_RETURN(layer.ffn_norm, loader->Vector(name("ffn_norm.weight"), spec.hidden));
+  ASSIGN_OR_RETURN(layer.gate_up,
+                   loader->LoadProjection({{name("ffn_gate"), ffn}, {name("ffn_up"), ffn}},
+                                          spec.hidden, /*needs_bias=*/false));
+  ASSIGN_OR_RETURN(layer.down, loader->LoadProjection({{name("ffn_down"), spec.hidden}}, ffn,
+                                                      /*needs_bias=*/false));
   return layer;
 }
 
 }  // namespace
 
-absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, const ModelConfig& config,
+absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, const ModelSpec& spec,
                                     absl::FunctionRef<Backend*(int64_t layer)> backend_of) {
   Backend* const first = backend_of(0);
-  Backend* const last = backend_of(config.layers - 1);
+  Backend* const last = backend_of(spec.num_layers() - 1);
   WeightLoader loader(gguf, first);
   Weights weights;
-  ASSIGN_OR_RETURN(weights.embedding,
-                   loader.Matrix("token_embd.weight", config.vocab, config.hidden));
-  for (int64_t i = 0; i < config.layers; ++i) {
+  ASSIGN_OR_RETURN(weights.embedding, loader.Matrix("token_embd.weight", spec.vocab, spec.hidden));
+  for (int64_t i = 0; i < spec.num_layers(); ++i) {
     loader.set_backend(backend_of(i));
-    ASSIGN_OR_RETURN(LayerWeights layer, LoadLayer(config, i, &loader));
+    ASSIGN_OR_RETURN(LayerWeights layer, LoadLayer(spec, i, &loader));
     weights.layers.push_back(std::move(layer));
   }
-  ASSIGN_OR_RETURN(weights.output_norm, loader.Vector("output_norm.weight", config.hidden));
+  ASSIGN_OR_RETURN(weights.output_norm, loader.Vector("output_norm.weight", spec.hidden));
   weights.tied = !loader.Has("output.weight");
   if (!weights.tied || first != last) {
     const char* name = weights.tied ? "token_embd.weight" : "output.weight";
-    ASSIGN_OR_RETURN(weights.output, loader.Matrix(name, config.vocab, config.hidden));
+    ASSIGN_OR_RETURN(weights.output, loader.Matrix(name, spec.vocab, spec.hidden));
+  }
+  if (spec.output_bias && loader.Has("output.bias")) {
+    ASSIGN_OR_RETURN(weights.output_bias, loader.Vector("output.bias", spec.vocab));
   }
   if (loader.Has("rope_freqs.weight")) {
     ASSIGN_OR_RETURN(weights.rope_factors,
-                     loader.HostVector("rope_freqs.weight", config.rope_dim / 2));
+                     loader.HostVector("rope_freqs.weight", spec.rope.dim / 2));
     for (float factor : weights.rope_factors) {
       if (!(factor > 0)) {
         return absl::InvalidArgumentError(
@@ -240,7 +246,7 @@ absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, const ModelConfig& con
       }
     }
   }
-  RETURN_IF_ERROR(loader.CheckAllTaken(config.architecture));
+  RETURN_IF_ERROR(loader.CheckAllTaken(spec.architecture));
   weights.parameters = loader.parameters();
   weights.bytes = loader.bytes();
   weights.quantisation = loader.MostCommonType();

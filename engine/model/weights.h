@@ -1,4 +1,4 @@
-// The weights of a llama-like transformer, each on the backend that uses it.
+// The weights of a transformer, each on the backend that uses it.
 #ifndef LM_ENGINE_MODEL_WEIGHTS_H_
 #define LM_ENGINE_MODEL_WEIGHTS_H_
 
@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "engine/backend/backend.h"
 #include "engine/gguf/gguf_file.h"
-#include "engine/model/model_config.h"
+#include "engine/model/model_spec.h"
 
 namespace lm {
 
@@ -45,6 +45,7 @@ class Projection {
 struct LayerWeights {
   DeviceVector attention_norm;  // (1, hidden)
   Projection qkv;               // hidden -> q_cols + 2 * kv_cols
+  DeviceVector q_norm, k_norm;  // (1, head_dim), of each head; empty: none
   Projection attention_output;  // q_cols -> hidden
   DeviceVector ffn_norm;        // (1, hidden)
   Projection gate_up;           // hidden -> 2 * ffn
@@ -56,9 +57,10 @@ struct Weights {
   std::vector<LayerWeights> layers;
   DeviceVector output_norm;              // (1, hidden)
   std::unique_ptr<WeightMatrix> output;  // (vocab, hidden); null where the embedding serves
+  DeviceVector output_bias;              // (1, vocab); empty: none
   bool tied = false;                     // the file has one matrix for both
 
-  // Llama 3's per-pair divisors of the rotary frequencies (rope_dim / 2,); empty: all 1.
+  // Per-pair divisors of the rotary frequencies (rope.dim / 2,); empty: all 1.
   std::vector<float> rope_factors;
 
   int64_t parameters = 0;
@@ -72,7 +74,7 @@ struct Weights {
 // layer's, the output norm and head into the last one's. InvalidArgument, naming the tensor, for
 // one that is missing, of the wrong shape (with both shapes), not part of this architecture, or not
 // finite.
-absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, const ModelConfig& config,
+absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, const ModelSpec& spec,
                                     absl::FunctionRef<Backend*(int64_t layer)> backend_of);
 
 }  // namespace lm

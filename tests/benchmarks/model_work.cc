@@ -5,7 +5,7 @@
 #include "absl/strings/match.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/gguf_file.h"
-#include "engine/model/model_config.h"
+#include "engine/model/model_spec.h"
 
 namespace lm {
 namespace {
@@ -22,7 +22,7 @@ bool IsFloat(DType dtype) {
 
 absl::StatusOr<ModelWork> ReadModelWork(const std::string& path, DType kv_type) {
   ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> gguf, GgufFile::Open(path));
-  ASSIGN_OR_RETURN(ModelConfig config, ReadModelConfig(*gguf));
+  ASSIGN_OR_RETURN(const ModelSpec spec, DescribeModel(*gguf));
   ModelWork work;
   double float_ops = 0;
   for (const TensorInfo& tensor : gguf->tensors()) {
@@ -36,10 +36,14 @@ absl::StatusOr<ModelWork> ReadModelWork(const std::string& path, DType kv_type) 
   if (head == nullptr) return absl::InvalidArgumentError("the model has no output matrix");
   work.head_ops = ProductOps(*head);
   work.head_bytes = static_cast<double>(head->bytes);
-  const KvLayer layer{.dtype = kv_type,
-                      .kv_heads = static_cast<int32_t>(config.kv_heads),
-                      .head_dim = static_cast<int32_t>(config.head_dim)};
-  work.kv_bytes = 2.0 * static_cast<double>(config.layers * layer.block_bytes()) / kKvBlockTokens;
+  double block_bytes = 0;
+  for (const LayerSpec& layer : spec.layers) {
+    const KvLayer kv{.dtype = kv_type,
+                     .kv_heads = static_cast<int32_t>(layer.attention.kv_heads),
+                     .head_dim = static_cast<int32_t>(layer.attention.head_dim)};
+    block_bytes += 2.0 * static_cast<double>(kv.block_bytes());
+  }
+  work.kv_bytes = block_bytes / kKvBlockTokens;
   work.floats = float_ops > work.body_ops / 2;
   return work;
 }

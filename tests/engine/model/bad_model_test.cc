@@ -94,10 +94,19 @@ TEST(BadModelTest, NumbersThatAreNotNumbers) {
       ExpectRefused(model, {key});
     }
   }
+  SmallModel yarn;
+  yarn.Set("llama.rope.scaling.type", std::string("yarn"));
+  for (const char* key : {"llama.rope.scaling.yarn_beta_fast", "llama.rope.scaling.attn_factor"}) {
+    SmallModel model = yarn;
+    model.Set(key, 0.0f);
+    ExpectRefused(model, {key});
+  }
+  yarn.Set("llama.rope.freq_base", 1.0f);
+  ExpectRefused(yarn, {"llama.rope.freq_base", "must be > 1 for YaRN"});
 }
 
 TEST(BadModelTest, RopeScalingThatWeDoNotHave) {
-  for (const char* type : {"yarn", "longrope", "dynamic"}) {
+  for (const char* type : {"longrope", "dynamic", ""}) {
     SmallModel model;
     model.Set("llama.rope.scaling.type", std::string(type));
     ExpectRefused(model, {"llama.rope.scaling.type", type});

@@ -38,11 +38,19 @@ constexpr Golden Named(const char* name, Golden bounds) {
 }
 
 constexpr Golden kGolden[] = {
-    Named("llama-spm-untied-f32", kFloat),  Named("llama-rope-factors-f16", kFloat),
-    Named("llama-linear-rope-f32", kFloat), Named("qwen2-bf16", kFloat),
-    Named("llama-q8_0", kTwoLayers),        Named("qwen2-q4_0", kTwoLayers),
-    Named("llama-q4_1", kTwoLayers),        Named("llama-q4_k_m", kOneLayer),
-    Named("llama-q2_k", kOneLayer),         Named("llama-q6_k", kOneLayer),
+    Named("llama-spm-untied-f32", kFloat),
+    Named("llama-rope-factors-f16", kFloat),
+    Named("llama-linear-rope-f32", kFloat),
+    Named("llama-yarn-f32", kFloat),
+    Named("qwen2-bf16", kFloat),
+    Named("qwen3-f32", kFloat),
+    Named("qwen3-q8_0", kTwoLayers),
+    Named("llama-q8_0", kTwoLayers),
+    Named("qwen2-q4_0", kTwoLayers),
+    Named("llama-q4_1", kTwoLayers),
+    Named("llama-q4_k_m", kOneLayer),
+    Named("llama-q2_k", kOneLayer),
+    Named("llama-q6_k", kOneLayer),
     Named("llama-iq4_xs", kOneLayer),
 };
 
@@ -124,9 +132,9 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenLogitsTest,
                                           testing::Values("reference", "cpu")),
                          TestName);
 
-// The first seven have two layers: one on each device.
+// The first ten have two layers: one on each device.
 INSTANTIATE_TEST_SUITE_P(Shared, GoldenLogitsTest,
-                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 7)),
+                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 10)),
                                           testing::Values("cpu,reference", "reference=1,cpu")),
                          TestName);
 

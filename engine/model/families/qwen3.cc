@@ -1,0 +1,18 @@
+// "qwen3": Qwen3 dense, Qwen3-Embedding (Yang et al. 2025, arXiv 2505.09388).
+//
+// Differs from llama: each head of q and k is normed before it turns (blk.N.attn_q_norm.weight,
+// attn_k_norm.weight, one gain for all heads); the halves of a head turn together; the head size is
+// a key of its own (128, whatever hidden / heads is).
+#include "engine/base/status_macros.h"
+#include "engine/model/families.h"
+
+namespace lm {
+
+absl::Status DescribeQwen3(KeyReader& keys, ModelSpec* spec) {
+  RETURN_IF_ERROR(DescribeStandardBlocks(keys, spec));
+  spec->rope.pairing = RopePairing::kHalves;
+  for (LayerSpec& layer : spec->layers) layer.attention.head_norms = true;
+  return absl::OkStatus();
+}
+
+}  // namespace lm

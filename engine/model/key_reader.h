@@ -1,0 +1,59 @@
+// KeyReader: the metadata of one architecture: Int("block_count") is "<architecture>.block_count".
+//
+//   KeyReader keys(gguf.metadata(), "llama");
+//   ASSIGN_OR_RETURN(spec.hidden, keys.Int("embedding_length", 1, kMaxDim));
+//   RETURN_IF_ERROR(keys.CheckTheOthers());
+//
+// It takes note of every key that is asked for, so that at the end none is left that matters.
+#ifndef LM_ENGINE_MODEL_KEY_READER_H_
+#define LM_ENGINE_MODEL_KEY_READER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/gguf/metadata.h"
+
+namespace lm {
+
+// Wider than any real model; small enough that products of two of them fit in 64 bits.
+inline constexpr int64_t kMaxDim = int64_t{1} << 24;
+
+// Errors are InvalidArgument and name the key, what was wanted and what is there.
+class KeyReader {
+ public:
+  // REQUIRES: `metadata` outlives it.
+  KeyReader(const Metadata& metadata, std::string architecture)
+      : metadata_(metadata), architecture_(std::move(architecture)) {}
+
+  const std::string& architecture() const { return architecture_; }
+  // The key's full name.
+  std::string Key(absl::string_view name) const;
+  bool Has(absl::string_view name);
+
+  absl::StatusOr<std::string> String(absl::string_view name);
+  absl::StatusOr<int64_t> Int(absl::string_view name, int64_t low, int64_t high);
+  absl::StatusOr<int64_t> IntOr(absl::string_view name, int64_t low, int64_t high,
+                                int64_t otherwise);
+  // A finite number > 0.
+  absl::StatusOr<double> Positive(absl::string_view name);
+  absl::StatusOr<double> PositiveOr(absl::string_view name, double otherwise);
+  absl::StatusOr<double> NotNegativeOr(absl::string_view name, double otherwise);
+
+  // Unimplemented for a key of the architecture that was not asked for and matters.
+  absl::Status CheckTheOthers() const;
+
+ private:
+  std::string Asked(absl::string_view name);
+
+  const Metadata& metadata_;
+  const std::string architecture_;
+  absl::flat_hash_set<std::string> asked_;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_MODEL_KEY_READER_H_
