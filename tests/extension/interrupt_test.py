@@ -13,6 +13,7 @@ import unittest
 import harness
 from slow_model import write_slow_model
 
+SQLITE_INTERRUPT = 9
 PROMISE = 0.050  # seconds
 LONG = "word " * 3000  # 15,000 tokens of the slow model: seconds of prefill
 
@@ -48,7 +49,7 @@ class InterruptTest(unittest.TestCase):
         Without those in which its thread was ready to go on and a busy machine did not let it; those
         in which it slept or waited for another thread, the engine's for one, are ours.
         """
-        ended, error, queued = [], [], []
+        ended, error, code, queued = [], [], [], []
 
         def run():
             try:
@@ -56,6 +57,7 @@ class InterruptTest(unittest.TestCase):
                 error.append("it ended by itself")
             except sqlite3.OperationalError as raised:
                 error.append(str(raised))
+                code.append(getattr(raised, "sqlite_errorcode", SQLITE_INTERRUPT))  # Python 3.11
             ended.append(time.monotonic())
             queued.append(seconds_queued(threading.get_native_id()))
 
@@ -67,6 +69,7 @@ class InterruptTest(unittest.TestCase):
         asked = time.monotonic()
         thread.join()
         self.assertRegex(error[0], "interrupted")
+        self.assertEqual(code, [SQLITE_INTERRUPT])
         self.assertLess(ended[0] - asked, 20 * PROMISE)  # on any machine; a prefill takes longer
         return ended[0] - asked - (queued[0] - before)
 
@@ -109,6 +112,11 @@ class InterruptTest(unittest.TestCase):
         sql = "SELECT generate('go', NULL, json_object('model', ?, 'max_tokens', 10000, 'temperature', 3))"
         self.assert_prompt([self.latency(sql, path, after=0.02)])
         self.assertEqual(harness.value(self.connection, "SELECT count(*) FROM lm_stats WHERE path = ?", path), 0)
+
+    def test_in_lm_explain(self):
+        numbers = "WITH RECURSIVE c(x) AS (VALUES(1) UNION ALL SELECT x + 1 FROM c LIMIT 10000000) SELECT x, "
+        for prompt in ("'prompt ' || x FROM c", "generate('prompt ' || x) FROM c"):
+            self.assert_prompt([self.latency("SELECT * FROM lm_explain(?)", numbers + prompt) for _ in range(3)])
 
     def test_in_scoring(self):
         self.assert_prompt([self.latency("SELECT lm_logprobs(?)", LONG)])

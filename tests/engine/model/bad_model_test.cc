@@ -2,6 +2,7 @@
 // numbers.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <initializer_list>
 #include <limits>
@@ -204,6 +205,12 @@ TEST(BadModelTest, PoisonedWeightsAreNamed) {
     model.tensors[name].value = std::numeric_limits<float>::quiet_NaN();
     ExpectRefused(model, {name.c_str()});
   }
+}
+
+TEST(BadModelTest, ALoadingThatIsCancelledEnds) {
+  const std::string path = std::string(LM_TESTDATA) + "/models/llama-q8_0.gguf";
+  const std::atomic<bool> cancel{true};
+  EXPECT_TRUE(absl::IsCancelled(Model::Load(path, {.kv_bytes = 1 << 20}, cancel).status()));
 }
 
 TEST(BadModelTest, OptionsBeyondTheModel) {
