@@ -1,10 +1,10 @@
 #include "extension/memo_file.h"
 
 #include <cstdio>
+#include <map>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/base/status_macros.h"
@@ -39,7 +39,7 @@ constexpr char kPages[] =
 // The process's files.
 struct AllFiles {
   absl::Mutex mutex;
-  absl::flat_hash_map<std::string, std::weak_ptr<MemoFile>> by_path ABSL_GUARDED_BY(mutex);
+  std::map<std::string, std::weak_ptr<MemoFile>> by_path ABSL_GUARDED_BY(mutex);
 };
 AllFiles& Files() {
   static AllFiles* const files = new AllFiles();
@@ -70,7 +70,7 @@ std::shared_ptr<MemoFile> MemoFile::Of(const std::string& path) {
   if (auto known = files.by_path.find(path); known != files.by_path.end()) {
     if (std::shared_ptr<MemoFile> file = known->second.lock()) return file;
   }
-  absl::erase_if(files.by_path, [](const auto& entry) { return entry.second.expired(); });
+  std::erase_if(files.by_path, [](const auto& entry) { return entry.second.expired(); });
   std::shared_ptr<MemoFile> file(new MemoFile(path));
   files.by_path[path] = file;
   return file;
