@@ -72,12 +72,19 @@ absl::Status PendingAnswer::Await(sqlite3* db) {
   // Where even this one finds no room, its answer is that there is none: those who come with one
   // prompt at a time do not wait in line for a queue of 100,000 to move.
   if (!Submit()) submitted_ = true;
+  // Of this kind only an interrupt is, while it was submitted.
+  if (absl::IsCancelled(answer_.generation.status)) return answer_.generation.status;
   if (request_ == nullptr) return absl::OkStatus();
   RETURN_IF_ERROR(lm::Await(db, *request_));
+  Collect();
+  return absl::OkStatus();
+}
+
+void PendingAnswer::Collect() {
+  if (request_ == nullptr || !request_->WaitFor(absl::ZeroDuration())) return;
   answer_.generation = request_->result();
   answer_.generation.status = GenerationStatus(answer_.generation);
   request_.reset();
-  return absl::OkStatus();
 }
 
 }  // namespace lm

@@ -53,6 +53,9 @@ class PendingAnswer {
   // called.
   bool NeedsModel() const;
 
+  // Where the answer is there, keeps it and nothing else.
+  void Collect();
+
   // Waits for the answer. One that could not be submitted is tried once more; a queue that is still
   // full is then its answer. Cancelled on an interrupt of `db`'s statement, FailedPrecondition in a
   // forked child.

@@ -10,9 +10,10 @@
 // row by row, which is generate() with more words.
 //
 // A ticket belongs to its statement and is gone when that ends; what nobody has awaited by then is
-// cancelled. It can be awaited more than once. lm_await gives what generate() would have given: an
-// error, or NULL or a JSON object where lm_submit's options ask for it. NULL prompts have the
-// ticket NULL, whose answer is NULL.
+// cancelled. A connection may have 100,000 tickets at a time, and 256 MiB of prompts in them: for
+// more rows there is lm_query. A ticket can be awaited more than once. lm_await gives what
+// generate() would have given: an error, or NULL or a JSON object where lm_submit's options ask for
+// it. NULL prompts have the ticket NULL, whose answer is NULL.
 #include <memory>
 #include <utility>
 
@@ -54,7 +55,7 @@ absl::Status Submit(Call& call) {
     if (tickets == nullptr) return absl::ResourceExhaustedError("out of memory");
   }
   tickets->issued.push_back(0);
-  tickets->issued.back() = call.connection().tickets().Issue(std::move(row));
+  ASSIGN_OR_RETURN(tickets->issued.back(), call.connection().tickets().Issue(std::move(row)));
   sqlite3_result_int64(call.context(), tickets->issued.back());
   return absl::OkStatus();
 }

@@ -8,15 +8,23 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
 #include "extension/pending_answer.h"
 
 namespace lm {
 
-// Of one connection; numbers are not used twice. Not thread-safe.
+// Of one connection; numbers are not used twice. So that a table of any size is no matter of
+// memory, few of them are requests at the engine at a time; the others are their texts, and those
+// are bounded. Not thread-safe.
 class Tickets {
  public:
-  // Submits the row, or, where the engine's queue is full, as soon as an answer has come.
-  int64_t Issue(RowPrompt row);
+  static constexpr size_t kMaxTickets = 100'000;
+  static constexpr size_t kMaxBytes = 256 << 20;  // of prompts and system prompts
+  static constexpr size_t kMaxUnderWay = 1024;
+
+  // Submits the row, or, where enough are under way or the engine's queue is full, as soon as
+  // another ticket is awaited. ResourceExhausted beyond the limits, naming the one.
+  absl::StatusOr<int64_t> Issue(RowPrompt row);
   // nullptr where there is no such ticket (any more).
   PendingAnswer* Find(int64_t ticket);
   // Submits what could not be submitted yet, as far as there is room.
@@ -25,9 +33,16 @@ class Tickets {
   void Withdraw(const std::vector<int64_t>& tickets);
 
  private:
+  struct Ticket {
+    std::unique_ptr<PendingAnswer> pending;
+    size_t bytes = 0;
+  };
+
   int64_t last_ = 0;
-  absl::flat_hash_map<int64_t, std::unique_ptr<PendingAnswer>> answers_;
+  absl::flat_hash_map<int64_t, Ticket> tickets_;
+  size_t bytes_ = 0;  // of all tickets_
   std::deque<int64_t> not_submitted_;
+  std::deque<int64_t> under_way_;  // submitted; the first is not known to be done
 };
 
 }  // namespace lm

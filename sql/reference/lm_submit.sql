@@ -2,7 +2,8 @@
 -- lm_await(ticket)  ->  TEXT
 --
 -- One part of a statement asks, another waits. A MATERIALIZED CTE is computed as a whole first, so all
--- of its rows are under way before the first answer is waited for.
+-- of its rows are under way before the first answer is waited for. A connection may have 100,000 tickets at
+-- a time; lm_query takes a table of any size.
 
 CREATE TEMP TABLE reviews(id INTEGER PRIMARY KEY, body TEXT);
 INSERT INTO reviews(body) VALUES ('it flies'), ('it tore'), (NULL);
