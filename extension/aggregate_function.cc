@@ -27,6 +27,7 @@ void Step(sqlite3_context* context, int num_args, sqlite3_value** args) noexcept
   if (group == nullptr) return sqlite3_result_error_nomem(context);
   if (group->failed) return;
   absl::Status status = Guarded([&] {
+    const InterruptScope scope(function->connection->db());
     if (group->aggregate == nullptr) group->aggregate = function->factory().release();
     Call call(context, function->connection, num_args, args);
     return group->aggregate->Step(call);
@@ -44,6 +45,7 @@ void Final(sqlite3_context* context) noexcept {
   group->aggregate = nullptr;
   if (aggregate == nullptr || group->failed) return;
   absl::Status status = Guarded([&] {
+    const InterruptScope scope(function->connection->db());
     Call call(context, function->connection, 0, nullptr);
     return aggregate->Final(call);
   });

@@ -28,6 +28,7 @@
 #include "engine/base/status_macros.h"
 #include "extension/boundary.h"
 #include "extension/each_batch.h"
+#include "extension/interrupt.h"
 #include "extension/registrations.h"
 #include "extension/sqlite_status.h"
 #include "extension/sqlite_value.h"
@@ -61,7 +62,10 @@ EachCursor* Of(sqlite3_vtab_cursor* cursor) { return static_cast<EachCursor*>(cu
 
 template <typename Body>
 int Run(sqlite3_vtab* vtab, Body&& body) noexcept {
-  return ReportTo(vtab, kName, Guarded(std::forward<Body>(body)));
+  return ReportTo(vtab, kName, Guarded([&] {
+                    const InterruptScope scope(static_cast<EachTable*>(vtab)->connection->db());
+                    return body();
+                  }));
 }
 
 int Connect(sqlite3* db, void* data, int, const char* const*, sqlite3_vtab** out,

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "engine/backend/machine_ceilings.h"
+#include "engine/base/checkpoint.h"
 #include "engine/runtime/engine.h"
 #include "engine/runtime/request.h"
 #include "extension/sqlite_api.h"
@@ -38,6 +39,18 @@ class InterruptPoll {
  private:
   sqlite3* const db_;
   sqlite3_stmt* statement_ = nullptr;
+};
+
+// While it lives, long computations on its thread stop where the statement on `db` is interrupted.
+// Around everything that SQLite calls.
+class InterruptScope {
+ public:
+  explicit InterruptScope(sqlite3* db)
+      : poll_(db), scope_([this] { return poll_.Interrupted(); }) {}
+
+ private:
+  InterruptPoll poll_;
+  CheckpointScope scope_;
 };
 
 // Waits until `request` has its result, or until the statement on `db` is interrupted: then the

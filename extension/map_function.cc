@@ -89,6 +89,7 @@ void Run(sqlite3_context* context, Body&& body) noexcept {
   absl::Status status = Guarded([&]() -> absl::Status {
     MapWindow** window = WindowOf(context, true);
     if (window == nullptr) return absl::ResourceExhaustedError("out of memory");
+    const InterruptScope scope(self->connection->db());
     if (*window == nullptr) *window = new MapWindow();
     return body(**window, self->connection);
   });

@@ -20,6 +20,7 @@
 #include "extension/boundary.h"
 #include "extension/call_options.h"
 #include "extension/connection.h"
+#include "extension/interrupt.h"
 #include "extension/sqlite_api.h"
 #include "extension/sqlite_status.h"
 #include "extension/sqlite_value.h"
@@ -92,6 +93,7 @@ int RegisterScalar(const std::shared_ptr<Connection>& connection, const ScalarSp
                         [](sqlite3_context* context, int num_args, sqlite3_value** args) noexcept {
                           auto* self = static_cast<ScalarFunction*>(sqlite3_user_data(context));
                           absl::Status status = Guarded([&] {
+                            const InterruptScope scope(self->connection->db());
                             Call call(context, self->connection, num_args, args);
                             return kBody(call);
                           });

@@ -27,7 +27,8 @@
 // model's time went to: 'prefill-bound (slow to start)': shared prefixes and shorter
 // prompts help; 'decode-bound (slow to stream)': shorter answers and more rows at a time help.
 //
-// The engines are the process's: other connections' work counts. Reading loads no model; without a
+// The engines are the process's, and so are all these figures: totals of every database's work. What
+// is this database's alone is in lm_requests and lm_cache. Reading loads no model; without a
 // running one there are no rows. `model` is the name this connection has for it, else the file's.
 // The last two are this connection's own: `foreseen`, how many calls of generate() and the like
 // found their answer under way, because look-ahead had seen them coming; and `hint`, what the last

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "extension/boundary.h"
+#include "extension/interrupt.h"
 #include "extension/sqlite_status.h"
 #include "extension/sqlite_value.h"
 
@@ -48,7 +49,10 @@ TableCursor& Of(sqlite3_vtab_cursor* cursor) { return *static_cast<Cursor*>(curs
 
 template <typename Body>
 int Run(sqlite3_vtab* vtab, Body&& body) noexcept {
-  return ReportTo(vtab, Of(vtab)->spec->name, Guarded(std::forward<Body>(body)));
+  return ReportTo(vtab, Of(vtab)->spec->name, Guarded([&] {
+                    const InterruptScope scope(Of(vtab)->connection->db());
+                    return body();
+                  }));
 }
 
 int NumArguments(const TableFunctionSpec& spec) {

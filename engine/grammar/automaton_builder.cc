@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/finish_automaton.h"
 #include "engine/grammar/utf8_ranges.h"
@@ -22,6 +23,8 @@ NodeId AutomatonBuilder::AddNode(const Node& node) {
         absl::StrCat("the grammar is too large: it needs more than ", kMaxNodes, " nodes"));
     return 0;
   }
+  if (nodes_.size() % 4096 == 0 && status_.ok()) status_ = Checkpoint();
+  if (absl::IsCancelled(status_)) return 0;
   nodes_.push_back(node);
   return static_cast<NodeId>(nodes_.size() - 1);
 }

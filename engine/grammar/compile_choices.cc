@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 #include "engine/grammar/automaton_builder.h"
@@ -15,6 +16,7 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileChoices(
   size_t bytes = 0;
   std::vector<std::string> texts;
   for (size_t i = 0; i < choices.size(); ++i) {
+    if (i % 1024 == 0) RETURN_IF_ERROR(Checkpoint());
     const absl::string_view choice = choices[i];
     const std::string name = absl::StrCat("choice ", i + 1, " of ", choices.size());
     if (choice.empty()) return absl::InvalidArgumentError(absl::StrCat(name, " is empty"));

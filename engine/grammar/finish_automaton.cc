@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -99,7 +100,9 @@ Facts Propagate(absl::Span<const Node> nodes, absl::Span<const NodeId> rule_star
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (nodes[i].kind == NodeKind::kFinal) work.push_back(static_cast<NodeId>(i));
   }
+  uint32_t steps = 0;
   while (!work.empty()) {
+    if (++steps % 4096 == 0 && Interrupted()) break;
     const NodeId id = work.back();
     work.pop_back();
     if (facts.node[id] || !holds(nodes[id], facts)) continue;
@@ -153,6 +156,7 @@ std::vector<std::vector<RuleId>> FirstCalls(absl::Span<const Node> nodes,
   std::vector<int32_t> seen_by(nodes.size(), -1);
   std::vector<NodeId> work;
   for (size_t r = 0; r < rule_start.size(); ++r) {
+    if (r % 256 == 0 && Interrupted()) break;
     const int32_t rule = static_cast<int32_t>(r);
     work.push_back(rule_start[r]);
     while (!work.empty()) {
@@ -262,16 +266,19 @@ absl::StatusOr<Automaton> FinishAutomaton(std::vector<Node> nodes, std::vector<N
             return node.kind == NodeKind::kFinal;
         }
       });
+  RETURN_IF_ERROR(Checkpoint());
   if (!live.rule[root]) {
     return absl::InvalidArgumentError("the grammar matches no text at all");
   }
   Trim(nullable, live, &nodes);
+  RETURN_IF_ERROR(Checkpoint());
   Automaton automaton;
   ASSIGN_OR_RETURN(automaton.order, Order(FirstCalls(nodes, rule_start), rule_names));
   automaton.nodes = std::move(nodes);
   automaton.rule_start = std::move(rule_start);
   automaton.root = root;
   ClassifyBytes(&automaton);
+  RETURN_IF_ERROR(Checkpoint());
   return automaton;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/constraint.h"
 #include "engine/grammar/grammar.h"
@@ -14,11 +15,15 @@ namespace {
 
 using Kind = AnswerConstraint::Kind;
 
+// Work of a grammar between two checkpoints.
+constexpr int64_t kCheckedWork = 5'000'000;
+
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileChoiceList(absl::string_view text) {
   const auto list = nlohmann::json::parse(text.begin(), text.end(), nullptr,
                                           /*allow_exceptions=*/false);
   if (!list.is_array()) return absl::InvalidArgumentError("choices must be an array of strings");
   std::vector<absl::string_view> choices;
+  RETURN_IF_ERROR(Checkpoint());
   for (const auto& choice : list) {
     if (!choice.is_string()) {
       return absl::InvalidArgumentError("choices must be an array of strings");
@@ -82,9 +87,16 @@ absl::StatusOr<std::shared_ptr<const CompiledConstraint>> ConstraintCache::Compi
   ASSIGN_OR_RETURN(std::shared_ptr<Constraint> bound,
                    Constraint::Create(std::move(grammar), std::move(trie), kMaxBytesEach));
   GrammarMatcher matcher(std::move(bound));
-  ASSIGN_OR_RETURN(std::vector<int32_t> start, matcher.ForcedTokens([this](absl::string_view text) {
-    return AnswerTokens(tokenizer_, text);
-  }));
+  auto tokenize = [this](absl::string_view text) { return AnswerTokens(tokenizer_, text); };
+  absl::StatusOr<std::vector<int32_t>> forced;
+  do {
+    RETURN_IF_ERROR(Checkpoint());
+    int64_t work = kCheckedWork;
+    forced = matcher.ForcedTokens(tokenize, /*tail=*/"", &work);
+  } while (absl::IsUnavailable(forced.status()));
+  RETURN_IF_ERROR(Checkpoint());  // which leaves tokens out
+  RETURN_IF_ERROR(forced.status());
+  std::vector<int32_t> start = *std::move(forced);
   for (int32_t token : start) RETURN_IF_ERROR(matcher.Accept(token));
   return std::make_shared<const CompiledConstraint>(
       CompiledConstraint{std::move(matcher), std::move(start)});

@@ -5,12 +5,18 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/text/byte_alphabet.h"
 #include "engine/text/split_family.h"
 
 namespace lm {
 namespace {
+
+// Pieces between two checkpoints.
+constexpr size_t kCheckedPieces = 1024;
+// Bytes of a long piece between two.
+constexpr size_t kCheckedBytes = 1 << 14;
 
 uint64_t PairKey(int32_t left, int32_t right) {
   return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
@@ -78,7 +84,9 @@ absl::Status ByteLevelBpe::Encode(absl::string_view text, bool /*begins*/,
   std::vector<TextSplitter::Piece> pieces;
   RETURN_IF_ERROR(splitter_->Split(text, &pieces));
   SymbolMerger merger;
+  size_t number = 0;
   for (const TextSplitter::Piece& piece : pieces) {
+    if (++number % kCheckedPieces == 0) RETURN_IF_ERROR(Checkpoint());
     EncodePiece(text.substr(piece.begin, piece.end - piece.begin), &merger, ids);
   }
   return absl::OkStatus();
@@ -97,6 +105,7 @@ void ByteLevelBpe::EncodePiece(absl::string_view piece, SymbolMerger* merger,
   std::vector<Symbol>& symbols = merger->symbols();
   symbols.clear();
   for (size_t i = 0; i < piece.size(); ++i) {
+    if (i % kCheckedBytes == kCheckedBytes - 1 && Interrupted()) return;
     symbols.push_back(
         {static_cast<uint32_t>(i), 1, -1, -1, byte_ids_[static_cast<uint8_t>(piece[i])]});
   }
@@ -106,6 +115,7 @@ void ByteLevelBpe::EncodePiece(absl::string_view piece, SymbolMerger* merger,
     *merge = it->second;
     return true;
   });
+  if (symbols.size() > kCheckedBytes && Interrupted()) return;
   for (int32_t i = 0; i >= 0; i = symbols[i].next) {
     if (symbols[i].id >= 0) ids->push_back(symbols[i].id);
   }

@@ -6,6 +6,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "engine/base/checkpoint.h"
+#include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 
 namespace lm {
@@ -82,7 +84,9 @@ absl::Status SentencePieceBpe::Encode(absl::string_view text, bool begins,
     previous = c;
   };
   if (begins && vocabulary_.add_space_prefix && !text.empty()) add(kSpaceCodePoint, kSpace);
+  uint32_t characters = 0;
   for (size_t pos = 0; pos < text.size();) {
+    if (++characters % 4096 == 0) RETURN_IF_ERROR(Checkpoint());
     const size_t begin = pos;
     const uint32_t c = DecodeUtf8(text, &pos);
     if (c == ' ') {
@@ -106,6 +110,7 @@ void SentencePieceBpe::EncodeChunk(Chunk* chunk, std::vector<int32_t>* ids) cons
     merge->priority = PriorityOf(vocabulary_.scores[merge->id]);
     return true;
   });
+  if (symbols.size() > 4096 && Interrupted()) return;
   for (int32_t i = 0; i >= 0; i = symbols[i].next) {
     const absl::string_view piece = text.substr(symbols[i].begin, symbols[i].size);
     const int32_t id = symbols[i].id >= 0 ? symbols[i].id : index_.FindPlain(piece);

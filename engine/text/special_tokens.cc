@@ -5,8 +5,15 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "engine/base/checkpoint.h"
 
 namespace lm {
+namespace {
+
+// Of the text, between two checkpoints. Find stops, unfinished, where it is interrupted.
+constexpr size_t kCheckedBytes = 1 << 16;
+
+}  // namespace
 
 SpecialTokens::SpecialTokens(const Vocabulary& vocabulary) : nodes_(1, -1) {
   is_control_.resize(vocabulary.tokens.size());
@@ -110,6 +117,7 @@ void SpecialTokens::Add(absl::string_view text, Range range, bool controls,
 void SpecialTokens::NoteLengths(absl::string_view text, Range gap, bool controls, Lengths* lengths,
                                 int* unseen) const {
   for (size_t begin = gap.begin; begin<gap.end&& * unseen> 0; ++begin) {
+    if (begin % kCheckedBytes == 0 && Interrupted()) return;
     uint32_t node = 0;
     for (size_t pos = begin; pos < gap.end; ++pos) {
       node = Child(node, static_cast<uint8_t>(text[pos]));
@@ -126,6 +134,7 @@ void SpecialTokens::AddOfLength(absl::string_view text, Range gap, size_t length
                                 std::vector<Match>* matches) const {
   size_t free = gap.begin;  // where the last match ended
   for (size_t begin = gap.begin; begin + length <= gap.end;) {
+    if (begin % kCheckedBytes == 0 && Interrupted()) return;
     uint32_t node = 0;
     for (size_t pos = begin; pos < begin + length; ++pos) {
       node = Child(node, static_cast<uint8_t>(text[pos]));

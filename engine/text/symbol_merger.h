@@ -2,13 +2,15 @@
 // the best one does (the leftmost among equals), until none is left.
 //
 // Candidates wait in a queue; one that a later merge has made stale is recognised by its size and
-// skipped when it comes up. O(n log n) time, no recursion.
+// skipped when it comes up. O(n log n) time, no recursion. Stops, unfinished, where it is
+// interrupted (base/checkpoint.h).
 #ifndef LM_ENGINE_TEXT_SYMBOL_MERGER_H_
 #define LM_ENGINE_TEXT_SYMBOL_MERGER_H_
 
 #include <cstdint>
 #include <vector>
 
+#include "engine/base/checkpoint.h"
 #include "engine/text/merge_queue.h"
 
 namespace lm {
@@ -38,13 +40,16 @@ class SymbolMerger {
   void Run(FindMerge find) {
     const int32_t n = static_cast<int32_t>(symbols_.size());
     queue_.Clear(/*large=*/n > kLargeText);
+    uint32_t steps = 0;
+    auto stopped = [&steps] { return ++steps % kCheckedSteps == 0 && Interrupted(); };
     for (int32_t i = 0; i < n; ++i) {
+      if (stopped()) return;
       symbols_[i].previous = i - 1;
       symbols_[i].next = i + 1 < n ? i + 1 : -1;
     }
-    for (int32_t i = 0; i + 1 < n; ++i) Push(i, find);
+    for (int32_t i = 0; i + 1 < n && !stopped(); ++i) Push(i, find);
     MergeQueue::Candidate candidate;
-    while (queue_.Pop(&candidate)) {
+    while (!stopped() && queue_.Pop(&candidate)) {
       const int32_t left = static_cast<int32_t>(candidate.order & 0xffffffffu);
       if (symbols_[left].size == 0 || symbols_[left].next < 0) continue;
       // A symbol only ever grows to the right, so while both live the border between them stays:
@@ -64,6 +69,7 @@ class SymbolMerger {
  private:
   // Symbols from which on a queue of every candidate no longer fits a cache.
   static constexpr int32_t kLargeText = 4096;
+  static constexpr uint32_t kCheckedSteps = 4096;
 
   template <typename FindMerge>
   void Push(int32_t left, FindMerge& find) {

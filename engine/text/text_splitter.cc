@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/text/unicode_supplement.h"
 
@@ -75,6 +76,8 @@ absl::Status TextSplitter::Split(absl::string_view text, std::vector<Piece>* pie
   const PCRE2_SIZE* match = pcre2_get_ovector_pointer(data.get());
 
   pieces->push_back({0, static_cast<uint32_t>(text.size())});
+  constexpr size_t kCheckedMatches = 1024;  // between two checkpoints
+  size_t matches = 0;
   std::vector<Piece> coarser;
   for (const Pattern& pattern : patterns_) {
     std::swap(coarser, *pieces);
@@ -85,6 +88,7 @@ absl::Status TextSplitter::Split(absl::string_view text, std::vector<Piece>* pie
       const PCRE2_SIZE size = whole.end - whole.begin;
       PCRE2_SIZE pos = 0;
       while (pos < size) {
+        if (++matches % kCheckedMatches == 0) RETURN_IF_ERROR(Checkpoint());
         int rc = pcre2_match(pattern.code.get(), begin, size, pos, PCRE2_NO_UTF_CHECK, data.get(),
                              context.get());
         if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {

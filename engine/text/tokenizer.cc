@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 #include "engine/text/answer_ends.h"
@@ -107,9 +108,12 @@ absl::Status Tokenizer::EncodePieces(absl::Span<const TextPiece> pieces, bool be
       markup.push_back({begin, joined.size()});
     }
   }
+  RETURN_IF_ERROR(Checkpoint());
   const absl::string_view text = joined;
   size_t pos = 0;
-  for (const SpecialTokens::Match& match : special_tokens_->Find(text, markup)) {
+  const std::vector<SpecialTokens::Match> matches = special_tokens_->Find(text, markup);
+  RETURN_IF_ERROR(Checkpoint());
+  for (const SpecialTokens::Match& match : matches) {
     if (match.begin > pos) {
       RETURN_IF_ERROR(model_->Encode(text.substr(pos, match.begin - pos), begins, ids));
     }
@@ -118,7 +122,7 @@ absl::Status Tokenizer::EncodePieces(absl::Span<const TextPiece> pieces, bool be
     begins = true;
   }
   if (pos < text.size()) RETURN_IF_ERROR(model_->Encode(text.substr(pos), begins, ids));
-  return absl::OkStatus();
+  return Checkpoint();
 }
 
 absl::StatusOr<std::vector<int32_t>> Tokenizer::EncodePlain(absl::string_view text) const {
