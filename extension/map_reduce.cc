@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<MapReduce>> MapReduce::Create(sqlite3* db, MapRed
 
 absl::StatusOr<int32_t> MapReduce::RoomFor(const std::string& system) const {
   ASSIGN_OR_RETURN(const std::vector<int32_t> frame,
-                   task_.options.session().EncodePrompt("", system));
+                   task_.options.session().EncodePrompt("", system, task_.options.generation));
   const int64_t room =
       int64_t{context_} - answer_tokens_ - static_cast<int64_t>(frame.size()) - kSlack;
   if (room >= kLeastPart) return static_cast<int32_t>(room);
@@ -95,7 +95,8 @@ absl::StatusOr<size_t> MapReduce::PartEnd(const Stage& stage, absl::string_view 
                      NextChunk(task_.options.tokenizer(), text, TextChunk(), limits));
     // The same text may have a few tokens more between the template's words.
     ASSIGN_OR_RETURN(const std::vector<int32_t> prompt,
-                     task_.options.session().EncodePrompt(part.Of(text), stage.system));
+                     task_.options.session().EncodePrompt(part.Of(text), stage.system,
+                                                          task_.options.generation));
     const int64_t excess = static_cast<int64_t>(prompt.size()) + answer_tokens_ - context_;
     if (excess <= 0 || limits.tokens == 1) return part.end;
     limits.tokens = static_cast<int32_t>(std::max<int64_t>(limits.tokens - excess, 1));

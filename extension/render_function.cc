@@ -23,7 +23,9 @@ absl::Status Render(Call& call) {
   if (!prompt.has_value()) return absl::OkStatus();
   ASSIGN_OR_RETURN(std::optional<std::string> system, call.Text(1, "system"));
   ASSIGN_OR_RETURN(CallOptions options, call.Options(2));
-  ResultText(call.context(), options.session().Render(*prompt, system.value_or("")));
+  ASSIGN_OR_RETURN(const std::string text,
+                   options.session().Render(*prompt, system.value_or(""), options.generation));
+  ResultText(call.context(), text);
   return absl::OkStatus();
 }
 

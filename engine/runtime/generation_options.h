@@ -52,6 +52,7 @@ struct GenerationOptions {
   std::vector<std::string> stop =
       {};  // not in the answer; at most kMaxStopStrings, none empty, UTF-8
   std::vector<std::pair<int32_t, double>> logit_bias = {};  // token id -> added to its logit
+  std::string template_args = {};  // a JSON object, what the chat template may ask for; or empty
   AnswerConstraint constraint = {};                         // not together with stop
   OnError on_error = OnError::kError;
   OnOverflow on_overflow = OnOverflow::kError;
@@ -73,7 +74,7 @@ absl::Status ValidateGenerationOptions(const GenerationOptions& options);
 // key that is unknown (named, with the nearest known one) or there twice, a wrong type (an integer
 // written as 3.0 is one) or a value out of range ("temperature must be >= 0, got -1").
 // `stop` is a string or an array of strings; `logit_bias` an object from token ids to numbers;
-// `choices` an array of strings, `regex` and `grammar` strings, `schema` a JSON Schema or a string
+// `template_args` an object; `choices` an array of strings, `regex` and `grammar` strings, `schema` a JSON Schema or a string
 // that holds one. Of these four at most one may be given; whether it compiles is up to
 // ConstraintCache.
 absl::Status ParseGenerationOptions(absl::string_view json, GenerationOptions* options);

@@ -14,6 +14,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/grammar/grammar.h"
 #include "engine/runtime/generation_options.h"
+#include "engine/text/json_value.h"
 
 namespace lm {
 namespace {
@@ -132,6 +133,16 @@ absl::Status ToLogitBias(absl::string_view name, const json& value,
   return absl::OkStatus();
 }
 
+absl::Status ToTemplateArgs(absl::string_view name, const json& value, std::string* out) {
+  if (!value.is_object()) return WrongType(name, "an object", value);
+  std::string text = value.dump();
+  if (absl::Status status = ParseJsonValue(text).status(); !status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": ", status.message()));
+  }
+  *out = std::move(text);
+  return absl::OkStatus();
+}
+
 using Options = GenerationOptions;
 
 absl::Status SetConstraint(AnswerConstraint::Kind kind, std::string text, Options* options) {
@@ -216,6 +227,8 @@ constexpr Key kKeys[] = {
      }},
     {"timeout_ms", [](absl::string_view n, const json& v,
                       Options* o) { return ToInteger(n, v, &o->timeout_ms); }},
+    {"template_args", [](absl::string_view n, const json& v,
+                         Options* o) { return ToTemplateArgs(n, v, &o->template_args); }},
     {"choices", ToChoices},
     {"regex", [](absl::string_view n, const json& v,
                  Options* o) { return ToNotation(n, v, AnswerConstraint::Kind::kRegex, o); }},

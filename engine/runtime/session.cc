@@ -4,8 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
+#include "engine/text/json_value.h"
 
 namespace lm {
 namespace {
@@ -84,7 +87,8 @@ absl::StatusOr<std::shared_ptr<Request>> Session::SubmitChoice(
 absl::StatusOr<RequestSpec> Session::MakeSpec(absl::string_view prompt, absl::string_view suffix,
                                               absl::string_view system,
                                               const GenerationOptions& options) const {
-  ASSIGN_OR_RETURN(std::vector<int32_t> tokens, EncodePrompt(absl::StrCat(prompt, suffix), system));
+  ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
+                   EncodePrompt(absl::StrCat(prompt, suffix), system, options));
   const int64_t most = int64_t{engine_->max_sequence_tokens()} - 1;
   if (options.on_overflow != OnOverflow::kError && static_cast<int64_t>(tokens.size()) > most) {
     RETURN_IF_ERROR(Truncate(prompt, suffix, system, options, &tokens));
@@ -117,7 +121,7 @@ absl::Status Session::Truncate(absl::string_view prompt, absl::string_view suffi
     ASSIGN_OR_RETURN(
         *tokens,
         EncodePrompt(absl::StrCat(WithoutTokens(prompt, own, drop, at_start, tokenizer), suffix),
-                     system));
+                     system, options));
   }
   return absl::OkStatus();
 }
@@ -127,18 +131,32 @@ absl::StatusOr<std::shared_ptr<Request>> Session::SubmitScoring(absl::string_vie
   return Queue({.prompt = std::move(tokens), .options = {}, .salt = salt_, .score_prompt = true});
 }
 
-std::string Session::Render(absl::string_view prompt, absl::string_view system) const {
-  std::string text;
-  for (const TextPiece& piece : model().chat_template().Render(system, prompt)) text += piece.text;
-  return text;
+absl::StatusOr<RenderedChat> Session::RenderChat(absl::string_view prompt, absl::string_view system,
+                                                 const GenerationOptions& options) const {
+  ChatOptions chat;
+  chat.now = absl::ToCivilSecond(absl::Now(), absl::LocalTimeZone());
+  if (!options.template_args.empty()) {
+    ASSIGN_OR_RETURN(const TemplateValue args, ParseJsonValue(options.template_args));
+    for (const auto& [name, value] : args.entries()) {
+      chat.template_args.emplace_back(std::string(name.text().bytes()), value);
+    }
+  }
+  return model().chat_template().Render(system, prompt, chat);
+}
+
+absl::StatusOr<std::string> Session::Render(absl::string_view prompt, absl::string_view system,
+                                            const GenerationOptions& options) const {
+  ASSIGN_OR_RETURN(const RenderedChat rendered, RenderChat(prompt, system, options));
+  return rendered.Text();
 }
 
 absl::StatusOr<std::vector<int32_t>> Session::EncodePrompt(absl::string_view prompt,
-                                                           absl::string_view system) const {
+                                                           absl::string_view system,
+                                                           const GenerationOptions& options) const {
+  ASSIGN_OR_RETURN(const RenderedChat rendered, RenderChat(prompt, system, options));
   std::vector<int32_t> tokens;
-  if (model().chat_template().adds_bos()) tokens.push_back(model().tokenizer().vocabulary().bos);
-  RETURN_IF_ERROR(
-      model().tokenizer().Encode(model().chat_template().Render(system, prompt), &tokens));
+  if (rendered.adds_bos) tokens.push_back(model().tokenizer().vocabulary().bos);
+  RETURN_IF_ERROR(model().tokenizer().Encode(rendered.pieces, &tokens));
   return tokens;
 }
 

@@ -18,6 +18,7 @@
 #include "engine/runtime/engine.h"
 #include "engine/runtime/memo.h"
 #include "engine/runtime/prompt_tally.h"
+#include "engine/text/chat_template.h"
 
 namespace lm {
 
@@ -30,7 +31,7 @@ class Session {
           std::optional<MemoAccess> memo = std::nullopt);
 
   // Renders the chat template, encodes, applies on_overflow, and queues, unless the memo has the
-  // answer or somebody else waits for it already. Errors: those of
+  // answer or somebody else waits for it already. Errors: those of ChatTemplate::Render,
   // Tokenizer::Encode and Engine::Submit; an overflow names the prompt's tokens and the context's.
   //
   // on_overflow = truncate_start or truncate_end takes whole tokens off that end of `prompt`; the
@@ -57,11 +58,14 @@ class Session {
   // Queues the scoring of a plain text (no template); at least one token.
   absl::StatusOr<std::shared_ptr<Request>> SubmitScoring(absl::string_view text) const;
 
-  // The rendered prompt as one string, control tokens spelled out.
-  std::string Render(absl::string_view prompt, absl::string_view system) const;
+  // The rendered prompt as one string, control tokens spelled out. Of `options` here and below,
+  // template_args count. A template that asks for the date is given today's.
+  absl::StatusOr<std::string> Render(absl::string_view prompt, absl::string_view system,
+                                     const GenerationOptions& options) const;
   // The tokens Submit would feed the model, BOS included.
   absl::StatusOr<std::vector<int32_t>> EncodePrompt(absl::string_view prompt,
-                                                    absl::string_view system) const;
+                                                    absl::string_view system,
+                                                    const GenerationOptions& options) const;
 
   // From now on Submit and its sisters only take note of what would be asked, and answer at once.
   // REQUIRES: *tally outlives this and its copies.
@@ -78,6 +82,9 @@ class Session {
   absl::Status Truncate(absl::string_view prompt, absl::string_view suffix,
                         absl::string_view system, const GenerationOptions& options,
                         std::vector<int32_t>* tokens) const;
+
+  absl::StatusOr<RenderedChat> RenderChat(absl::string_view prompt, absl::string_view system,
+                                          const GenerationOptions& options) const;
 
   absl::StatusOr<std::shared_ptr<Request>> Queue(RequestSpec spec) const;
 

@@ -1,111 +1,153 @@
 #include "engine/text/chat_template.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "engine/base/status_macros.h"
-#include "engine/text/template_program.h"
+#include "engine/text/template_parser.h"
+#include "engine/text/template_renderer.h"
 #include "engine/text/token_index.h"
 
 namespace lm {
 namespace {
 
-constexpr absl::string_view kSystemBegin = "<|im_start|>system\n";
-constexpr absl::string_view kUserBegin = "<|im_start|>user\n";
-constexpr absl::string_view kEnd = "<|im_end|>\n";
-constexpr absl::string_view kAssistantBegin = "<|im_start|>assistant\n";
+std::string NameOf(const Vocabulary& vocabulary, int32_t id) {
+  const bool known = id >= 0 && static_cast<size_t>(id) < vocabulary.tokens.size();
+  return known ? vocabulary.tokens[id] : "";
+}
 
-using Segments = std::vector<TemplateSegment>;
+TemplateValue RoleValue(const std::string& role) {
+  for (absl::string_view known : {"system", "user", "assistant", "tool", "developer"}) {
+    if (role == known) return TemplateValue::Template(role);
+  }
+  return TemplateValue::Input(role);
+}
 
-TemplateSegment Text(std::string text) { return {TemplateSegment::Kind::kText, std::move(text)}; }
+TemplateValue MessageValue(const ChatMessage& message) {
+  static const auto& kRole = *new TemplateValue(TemplateValue::Template("role"));
+  static const auto& kContent = *new TemplateValue(TemplateValue::Template("content"));
+  TemplateValue::Entries entries;
+  entries.reserve(2 + message.others.size());
+  entries.emplace_back(kRole, RoleValue(message.role));
+  entries.emplace_back(kContent, message.content);
+  entries.insert(entries.end(), message.others.begin(), message.others.end());
+  return TemplateValue::Dict(std::move(entries));
+}
 
-// Takes BOS from the front.
-bool TakeBos(Segments* segments) {
-  if (segments->empty() || segments->front().kind != TemplateSegment::Kind::kBos) return false;
-  segments->erase(segments->begin());
+// What the template's first words say of BOS: taken from their beginning, so that the caller's BOS
+// is the only one.
+bool TakeBos(const std::string& bos, std::vector<TextPiece>* pieces) {
+  if (bos.empty() || pieces->empty() || pieces->front().kind != TextKind::kMarkup) return false;
+  std::string& first = pieces->front().text;
+  if (!absl::StartsWith(first, bos)) return false;
+  first.erase(0, bos.size());
+  if (first.empty()) pieces->erase(pieces->begin());
   return true;
 }
 
-// Whether a conversation without a system message comes out as ChatML, and with which default.
-bool MatchDefault(const Segments& segments, std::string* default_system) {
-  const TemplateSegment user = {TemplateSegment::Kind::kUser, ""};
-  if (segments.size() != 3 || segments[0].kind != TemplateSegment::Kind::kText ||
-      !(segments[1] == user) || !(segments[2] == Text(absl::StrCat(kEnd, kAssistantBegin)))) {
-    return false;
-  }
-  absl::string_view head = segments[0].text;
-  if (!absl::ConsumeSuffix(&head, kUserBegin)) return false;
-  if (head.empty()) return true;
-  if (!absl::ConsumePrefix(&head, kSystemBegin) || !absl::ConsumeSuffix(&head, kEnd)) return false;
-  *default_system = std::string(head);
-  return !head.empty() && !absl::StrContains(head, "<|im_");
+bool SaysBos(const std::string& bos, const std::vector<TextPiece>& pieces) {
+  return !bos.empty() && !pieces.empty() && pieces.front().kind == TextKind::kMarkup &&
+         absl::StrContains(pieces.front().text, bos);
 }
 
-absl::Status Refuse(absl::string_view source, absl::string_view why) {
-  return absl::UnimplementedError(absl::StrCat("the model's chat template, which begins ",
-                                               QuoteName(source), ", is not supported: ", why));
-}
+bool IsSystem(const ChatMessage& message) { return message.role == "system"; }
 
 }  // namespace
 
+std::string RenderedChat::Text() const {
+  std::string text;
+  for (const TextPiece& piece : pieces) text += piece.text;
+  return text;
+}
+
 absl::StatusOr<ChatTemplate> ChatTemplate::Create(const Vocabulary& vocabulary) {
-  const std::string& source = vocabulary.chat_template;
-  if (source.empty()) return ChatTemplate(Kind::kPlain, vocabulary.add_bos);
-
-  absl::StatusOr<Segments> with_system = RunTemplate(source, /*with_system=*/true);
-  if (!with_system.ok()) return Refuse(source, with_system.status().message());
-  absl::StatusOr<Segments> without = RunTemplate(source, /*with_system=*/false);
-  if (!without.ok()) return Refuse(source, without.status().message());
-
-  const bool bos = TakeBos(&*with_system);
-  if (TakeBos(&*without) != bos) return Refuse(source, "it sometimes begins with BOS");
-  if (bos && vocabulary.bos < 0) {
-    return Refuse(source, "it begins with BOS, which the vocabulary does not name");
+  ChatTemplate chat;
+  chat.add_bos_ = vocabulary.add_bos;
+  chat.bos_ = NameOf(vocabulary, vocabulary.bos);
+  chat.eos_ = NameOf(vocabulary, vocabulary.eos);
+  chat.unknown_ = NameOf(vocabulary, vocabulary.unknown);
+  chat.padding_ = NameOf(vocabulary, vocabulary.padding);
+  if (vocabulary.chat_template.empty()) return chat;
+  absl::StatusOr<TemplateTree> tree = ParseTemplate(vocabulary.chat_template);
+  if (!tree.ok()) {
+    return absl::UnimplementedError(absl::StrCat("the model's chat template, which begins ",
+                                                 QuoteName(vocabulary.chat_template),
+                                                 ", is not supported: ", tree.status().message()));
   }
-  const Segments chat_ml = {Text(std::string(kSystemBegin)),
-                            {TemplateSegment::Kind::kSystem, ""},
-                            Text(absl::StrCat(kEnd, kUserBegin)),
-                            {TemplateSegment::Kind::kUser, ""},
-                            Text(absl::StrCat(kEnd, kAssistantBegin))};
-  ChatTemplate chat(Kind::kChatMl, bos || vocabulary.add_bos);
-  if (*with_system != chat_ml || !MatchDefault(*without, &chat.default_system_)) {
-    return Refuse(source, "it is not ChatML");
-  }
+  chat.tree_ = std::make_shared<const TemplateTree>(*std::move(tree));
   return chat;
 }
 
-std::vector<TextPiece> ChatTemplate::Render(absl::string_view system,
-                                            absl::string_view prompt) const {
-  std::vector<TextPiece> pieces;
-  auto markup = [&pieces](std::string text) {
-    pieces.push_back({std::move(text), TextKind::kMarkup});
-  };
-  auto plain = [&pieces](absl::string_view text) {
-    pieces.push_back({std::string(text), TextKind::kPlain});
-  };
-  if (kind_ == Kind::kPlain) {
-    if (!system.empty()) {
-      plain(system);
-      plain("\n\n");
+absl::StatusOr<RenderedChat> ChatTemplate::Render(absl::string_view system,
+                                                  absl::string_view prompt,
+                                                  const ChatOptions& options) const {
+  std::vector<ChatMessage> messages;
+  if (!system.empty()) messages.push_back({"system", TemplateValue::Input(system), {}});
+  messages.push_back({"user", TemplateValue::Input(prompt), {}});
+  return Render(messages, options);
+}
+
+absl::StatusOr<RenderedChat> ChatTemplate::Render(absl::Span<const ChatMessage> messages,
+                                                  const ChatOptions& options) const {
+  if (tree_ == nullptr) {
+    RenderedChat plain;
+    plain.adds_bos = add_bos_;
+    for (const ChatMessage& message : messages) {
+      if (!message.content.Is(TemplateValue::Kind::kString)) {
+        return absl::InvalidArgumentError("the model has no chat template: contents must be texts");
+      }
+      if (!plain.pieces.empty()) plain.pieces.push_back({"\n\n", TextKind::kPlain});
+      plain.pieces.push_back({std::string(message.content.text().bytes()), TextKind::kPlain});
     }
-    plain(prompt);
-    return pieces;
+    return plain;
   }
-  if (!system.empty()) {
-    markup(std::string(kSystemBegin));
-    plain(system);
-    markup(absl::StrCat(kEnd, kUserBegin));
-  } else if (!default_system_.empty()) {
-    markup(absl::StrCat(kSystemBegin, default_system_, kEnd, kUserBegin));
-  } else {
-    markup(std::string(kUserBegin));
+  absl::StatusOr<RenderedChat> rendered = RenderTree(messages, options);
+  if (rendered.ok()) return rendered;
+  if (!absl::IsFailedPrecondition(rendered.status())) {
+    return absl::InvalidArgumentError(absl::StrCat("the model's chat template cannot be followed: ",
+                                                   rendered.status().message()));
   }
-  plain(prompt);
-  markup(absl::StrCat(kEnd, kAssistantBegin));
-  return pieces;
+  std::string message = absl::StrCat("the model's chat template refuses the conversation: ",
+                                     rendered.status().message());
+  if (std::any_of(messages.begin(), messages.end(), IsSystem)) {
+    std::vector<ChatMessage> others(messages.begin(), messages.end());
+    others.erase(std::remove_if(others.begin(), others.end(), IsSystem), others.end());
+    if (RenderTree(others, options).ok()) {
+      message += " (it has no place for a system prompt: put the instruction into the prompt)";
+    }
+  }
+  return absl::InvalidArgumentError(message);
+}
+
+absl::StatusOr<RenderedChat> ChatTemplate::RenderTree(absl::Span<const ChatMessage> messages,
+                                                      const ChatOptions& options) const {
+  TemplateValue::List list;
+  list.reserve(messages.size());
+  for (const ChatMessage& message : messages) list.push_back(MessageValue(message));
+  TemplateInput input;
+  input.now = options.now;
+  input.variables = {
+      {"messages", TemplateValue::Sequence(TemplateValue::Kind::kList, std::move(list))},
+      {"tools", options.tools},
+      {"documents", TemplateValue::None()},
+      {"add_generation_prompt", TemplateValue::Bool(options.add_generation_prompt)},
+  };
+  const std::pair<const char*, const std::string&> tokens[] = {
+      {"bos_token", bos_}, {"eos_token", eos_}, {"unk_token", unknown_}, {"pad_token", padding_}};
+  for (const auto& [name, token] : tokens) {
+    if (!token.empty()) input.variables.emplace_back(name, TemplateValue::Template(token));
+  }
+  input.variables.insert(input.variables.end(), options.template_args.begin(),
+                         options.template_args.end());
+  ASSIGN_OR_RETURN(const TemplateText text, RenderTemplate(*tree_, input));
+  RenderedChat rendered;
+  rendered.pieces = text.Pieces();
+  const bool says_bos = SaysBos(bos_, rendered.pieces);
+  rendered.adds_bos = TakeBos(bos_, &rendered.pieces) || (add_bos_ && !says_bos);
+  return rendered;
 }
 
 }  // namespace lm

@@ -1,51 +1,86 @@
-// Turns a system prompt and a user's prompt into what the model was trained to read.
+// Turns a conversation into what the model was trained to read.
 //
 //   ASSIGN_OR_RETURN(ChatTemplate chat, ChatTemplate::Create(vocabulary));
-//   std::vector<TextPiece> pieces = chat.Render(system, prompt);
+//   ASSIGN_OR_RETURN(RenderedChat rendered, chat.Render(system, prompt, {}));
+//   if (rendered.adds_bos) ids.push_back(vocabulary.bos);
+//   RETURN_IF_ERROR(tokenizer.Encode(rendered.pieces, &ids));
 //
-// Known today: ChatML, and the plain prompt for models without a template. A template that makes
-// something else of a conversation, or that template_program.h cannot follow, is an error that says
-// so, never a guess.
+// The template is the model file's own, written in Jinja; see template_renderer.h. Of every
+// character of the outcome it is known whether the template or the conversation said it.
 #ifndef LM_ENGINE_TEXT_CHAT_TEMPLATE_H_
 #define LM_ENGINE_TEXT_CHAT_TEMPLATE_H_
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "engine/text/tokenizer.h"
+#include "absl/time/civil_time.h"
+#include "absl/types/span.h"
+#include "engine/text/template_value.h"
+#include "engine/text/text_piece.h"
 #include "engine/text/vocabulary.h"
 
 namespace lm {
 
+struct TemplateTree;
+
+struct ChatMessage {
+  std::string role;               // "system", "user", "assistant", "tool", ...
+  TemplateValue content;          // mostly TemplateValue::Input(text)
+  TemplateValue::Entries others;  // "tool_calls", "reasoning_content", ...
+};
+
+struct ChatOptions {
+  bool add_generation_prompt = true;  // begin the assistant's turn
+  TemplateValue tools = TemplateValue::None();
+  // What else the template may ask for: enable_thinking, reasoning_effort, ...
+  std::vector<std::pair<std::string, TemplateValue>> template_args;
+  absl::CivilSecond now;  // what the template takes for today
+};
+
+struct RenderedChat {
+  // kMarkup what the template says, kPlain what comes from the conversation and the options.
+  std::vector<TextPiece> pieces;
+  // Whether BOS goes before the pieces: the vocabulary or the template asks for it. It is not among
+  // them, and so never comes twice.
+  bool adds_bos = false;
+
+  std::string Text() const;
+};
+
 // A value type; thread-safe.
 class ChatTemplate {
  public:
-  enum class Kind { kPlain, kChatMl };
-
-  // Unimplemented, with the template's first words and the reason, where it is neither known form.
+  // Unimplemented, with the template's first words, the line and the construct, for a template that
+  // is not understood.
   static absl::StatusOr<ChatTemplate> Create(const Vocabulary& vocabulary);
 
-  // kPlain: system (if any), a blank line, prompt. kChatMl, in one line:
-  //   <|im_start|>system\n{system}<|im_end|>\n
-  //   <|im_start|>user\n{prompt}<|im_end|>\n
-  //   <|im_start|>assistant\n
-  // Where `system` is empty its message is the template's default, or left out if that is empty.
-  // BOS is not among the pieces: see adds_bos().
-  std::vector<TextPiece> Render(absl::string_view system, absl::string_view prompt) const;
-
-  Kind kind() const { return kind_; }
-  // What the template says where the conversation has no system message; often empty.
-  const std::string& default_system() const { return default_system_; }
-  // Whether BOS goes before the pieces, once: the vocabulary or the template asks for it.
-  bool adds_bos() const { return adds_bos_; }
+  // The same conversation and options give the same pieces, always. Without a template: the
+  // messages with a blank line between each two. InvalidArgument where the template refuses the
+  // conversation, with its own words, or cannot be followed.
+  //
+  // A role may be part of a control token ("<|" + role + "|>") if it is one that everybody knows;
+  // other roles are plain text, as contents are.
+  absl::StatusOr<RenderedChat> Render(absl::Span<const ChatMessage> messages,
+                                      const ChatOptions& options) const;
+  // A system message, left out where empty, and a user's.
+  absl::StatusOr<RenderedChat> Render(absl::string_view system, absl::string_view prompt,
+                                      const ChatOptions& options) const;
 
  private:
-  ChatTemplate(Kind kind, bool adds_bos) : kind_(kind), adds_bos_(adds_bos) {}
-  Kind kind_;
-  bool adds_bos_;
-  std::string default_system_;
+  ChatTemplate() = default;
+  absl::StatusOr<RenderedChat> RenderTree(absl::Span<const ChatMessage> messages,
+                                          const ChatOptions& options) const;
+
+  std::shared_ptr<const TemplateTree> tree_;  // null: no template
+  std::string bos_;                           // the tokens' names; empty where there is none
+  std::string eos_;
+  std::string unknown_;
+  std::string padding_;
+  bool add_bos_ = false;
 };
 
 }  // namespace lm

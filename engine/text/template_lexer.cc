@@ -1,171 +1,379 @@
 #include "engine/text/template_lexer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "engine/base/status_macros.h"
+#include "engine/base/utf8.h"
 #include "engine/text/token_index.h"
+#include "engine/text/unicode_characters.h"
 
 namespace lm {
 namespace {
 
-constexpr absl::string_view kSpaces = " \t\n\v\f\r";
+using Kind = TemplateToken::Kind;
 
-// Where the tag that begins at `open` ends: the position of its closing braces, outside of strings.
-size_t FindClose(absl::string_view source, size_t open, absl::string_view close) {
-  char quote = 0;
-  for (size_t pos = open + 2; pos < source.size(); ++pos) {
-    const char c = source[pos];
-    if (quote != 0) {
-      if (c == '\\') {
-        ++pos;
-      } else if (c == quote) {
-        quote = 0;
+constexpr size_t kMaxSourceBytes = 1 << 20;
+
+bool IsNameByte(char c) {
+  return absl::ascii_isalnum(c) || c == '_' || static_cast<unsigned char>(c) >= 0x80;
+}
+
+// Line ends become \n, and one at the very end goes.
+std::string Normalised(absl::string_view source) {
+  std::string text;
+  text.reserve(source.size());
+  for (size_t i = 0; i < source.size(); ++i) {
+    const bool carriage_return = source[i] == '\r';
+    text.push_back(carriage_return ? '\n' : source[i]);
+    if (carriage_return && i + 1 < source.size() && source[i + 1] == '\n') ++i;
+  }
+  if (absl::EndsWith(text, "\n")) text.pop_back();
+  return text;
+}
+
+void StripRight(absl::string_view* text) {
+  size_t end = 0;
+  for (size_t pos = 0; pos < text->size();) {
+    if (!IsUnicodeSpace(DecodeUtf8(*text, &pos))) end = pos;
+  }
+  *text = text->substr(0, end);
+}
+
+class Lexer {
+ public:
+  explicit Lexer(absl::string_view source) : source_(source) {}
+
+  absl::StatusOr<std::vector<TemplateToken>> Run() {
+    while (pos_ < source_.size()) {
+      const size_t open = FindOpen();
+      absl::string_view text = source_.substr(pos_, open - pos_);
+      if (open == source_.size()) {
+        AddText(text);
+        pos_ = open;
+        break;
       }
-    } else if (close != "#}" && (c == '\'' || c == '"')) {
-      quote = c;
-    } else if (absl::StartsWith(source.substr(pos), close)) {
-      return pos;
+      const char kind = source_[open + 1];
+      const char sign = open + 2 < source_.size() ? source_[open + 2] : 0;
+      StripBefore(sign, kind != '{', &text);
+      AddText(text);
+      CountLines(open);
+      pos_ = open + 2;
+      if (sign == '-' || sign == '+') ++pos_;
+      if (kind == '#') {
+        RETURN_IF_ERROR(Comment());
+      } else if (kind == '%' && TakeRawBegin()) {
+        RETURN_IF_ERROR(Raw());
+      } else {
+        RETURN_IF_ERROR(Tag(kind == '{'));
+      }
+    }
+    Add(Kind::kEnd, "");
+    return std::move(tokens_);
+  }
+
+ private:
+  void Add(Kind kind, absl::string_view text) {
+    tokens_.push_back({kind, std::string(text), line_});
+  }
+  void AddText(absl::string_view text) {
+    if (!text.empty()) Add(Kind::kText, text);
+  }
+  absl::Status Error(absl::string_view what) const {
+    return absl::UnimplementedError(absl::StrCat("line ", line_, ": ", what));
+  }
+  absl::string_view Rest() const { return source_.substr(pos_); }
+  // line_ is that of counted_.
+  void CountLines(size_t to) {
+    line_ += static_cast<int>(std::count(source_.begin() + counted_, source_.begin() + to, '\n'));
+    counted_ = to;
+  }
+  bool Take(absl::string_view what) {
+    if (!absl::StartsWith(Rest(), what)) return false;
+    pos_ += what.size();
+    return true;
+  }
+  void SkipSpace() {
+    while (pos_ < source_.size()) {
+      size_t next = pos_;
+      if (!IsUnicodeSpace(DecodeUtf8(source_, &next))) return;
+      pos_ = next;
     }
   }
-  return absl::string_view::npos;
-}
 
-// Removes spaces and tabs from the end of `text` if nothing else stands on its last line.
-// `first_line` says whether the text begins where a line does.
-void StripLineStart(bool first_line, std::string* text) {
-  const size_t end = text->find_last_not_of(" \t");
-  if (end == std::string::npos ? first_line : (*text)[end] == '\n') text->resize(end + 1);
-}
+  size_t FindOpen() const {
+    size_t open = pos_;
+    for (;; ++open) {
+      open = source_.find('{', open);
+      if (open == absl::string_view::npos || open + 1 == source_.size()) return source_.size();
+      const char kind = source_[open + 1];
+      if (kind == '{' || kind == '%' || kind == '#') return open;
+    }
+  }
+
+  // The text in front of a tag, by the tag's sign; `block` where lstrip_blocks speaks of it.
+  void StripBefore(char sign, bool block, absl::string_view* text) const {
+    if (sign == '-') {
+      StripRight(text);
+    } else if (sign != '+' && block) {
+      const size_t line = text->rfind('\n') + 1;  // npos + 1 is 0
+      if (line == 0 && !line_starts_) return;
+      absl::string_view head = text->substr(0, line);
+      absl::string_view tail = text->substr(line);
+      StripRight(&tail);
+      if (tail.empty()) *text = head;
+    }
+  }
+
+  // Behind a tag that ends at pos_ - 2 with `sign`: what of the text goes, and whether a line
+  // starts.
+  void EndTag(char sign, bool block) {
+    const size_t before = pos_;
+    if (sign == '-') {
+      SkipSpace();
+    } else if (block && sign != '+') {
+      Take("\n");
+    }
+    line_starts_ = pos_ > before && source_[pos_ - 1] == '\n';
+  }
+
+  absl::Status Comment() {
+    const size_t close = source_.find("#}", pos_);
+    if (close == absl::string_view::npos) return Error("a comment that is not closed");
+    const char sign = close > pos_ ? source_[close - 1] : 0;
+    pos_ = close + 2;
+    EndTag(sign, /*block=*/true);
+    return absl::OkStatus();
+  }
+
+  // `raw %}` behind the brace that is open.
+  bool TakeRawBegin() {
+    const size_t before = pos_;
+    SkipSpace();
+    if (Take("raw")) {
+      SkipSpace();
+      const bool minus = Take("-%}");
+      if (minus || Take("%}")) {
+        if (minus) SkipSpace();
+        line_starts_ = pos_ > 0 && source_[pos_ - 1] == '\n';
+        return true;
+      }
+    }
+    pos_ = before;
+    return false;
+  }
+
+  absl::Status Raw() {
+    const size_t begin = pos_;
+    for (size_t open = begin;; ++open) {
+      open = source_.find("{%", open);
+      if (open == absl::string_view::npos) return Error("a raw block that is not closed");
+      pos_ = open + 2;
+      const char sign = pos_ < source_.size() ? source_[pos_] : 0;
+      if (sign == '-' || sign == '+') ++pos_;
+      SkipSpace();
+      if (!Take("endraw")) continue;
+      SkipSpace();
+      const char end_sign = pos_ < source_.size() ? source_[pos_] : 0;
+      if (end_sign == '-' || end_sign == '+') ++pos_;
+      if (!Take("%}")) continue;
+      absl::string_view text = source_.substr(begin, open - begin);
+      StripBefore(sign, /*block=*/true, &text);
+      AddText(text);
+      CountLines(open);
+      EndTag(end_sign, /*block=*/true);
+      return absl::OkStatus();
+    }
+  }
+
+  // The tokens up to the end of the tag, closing braces that belong to opened ones aside.
+  absl::Status Tag(bool output) {
+    Add(output ? Kind::kOutputBegin : Kind::kStatementBegin, "");
+    const absl::string_view close = output ? "}}" : "%}";
+    std::string open;  // the brackets that wait for their partners
+    for (;;) {
+      SkipSpace();
+      CountLines(pos_);
+      if (pos_ == source_.size()) return Error("a tag that is not closed");
+      if (open.empty()) {
+        const char sign = source_[pos_];
+        const bool signed_end = sign == '-' || (sign == '+' && !output);
+        if (signed_end && absl::StartsWith(source_.substr(pos_ + 1), close)) {
+          pos_ += 3;
+          Add(output ? Kind::kOutputEnd : Kind::kStatementEnd, "");
+          EndTag(sign, !output);
+          return absl::OkStatus();
+        }
+        if (Take(close)) {
+          Add(output ? Kind::kOutputEnd : Kind::kStatementEnd, "");
+          EndTag(0, !output);
+          return absl::OkStatus();
+        }
+      }
+      const char c = source_[pos_];
+      if (c == '\'' || c == '"') {
+        RETURN_IF_ERROR(String(c));
+      } else if (absl::ascii_isdigit(c)) {
+        RETURN_IF_ERROR(Number());
+      } else if (IsNameByte(c)) {
+        const size_t begin = pos_;
+        while (pos_ < source_.size() && IsNameByte(source_[pos_])) ++pos_;
+        Add(Kind::kName, source_.substr(begin, pos_ - begin));
+      } else {
+        RETURN_IF_ERROR(Operator(&open));
+      }
+    }
+  }
+
+  absl::Status Operator(std::string* open) {
+    for (absl::string_view two : {"==", "!=", ">=", "<=", "//", "**"}) {
+      if (!Take(two)) continue;
+      Add(Kind::kOperator, two);
+      return absl::OkStatus();
+    }
+    const char c = source_[pos_];
+    if (!absl::StrContains("+-/*%~[](){}><=.:|,;", c)) {
+      return Error(absl::StrCat(QuoteName(Rest().substr(0, 8)), " there"));
+    }
+    if (c == '(' || c == '[' || c == '{') open->push_back(c);
+    if (c == ')' || c == ']' || c == '}') {
+      const char partner = c == ')' ? '(' : c == ']' ? '[' : '{';
+      if (open->empty() || open->back() != partner) {
+        return Error(absl::StrCat(QuoteName(Rest().substr(0, 1)), " there"));
+      }
+      open->pop_back();
+    }
+    Add(Kind::kOperator, Rest().substr(0, 1));
+    ++pos_;
+    return absl::OkStatus();
+  }
+
+  void Digits(std::string* digits) {
+    while (pos_ < source_.size() && (absl::ascii_isdigit(source_[pos_]) || source_[pos_] == '_')) {
+      if (source_[pos_] != '_') digits->push_back(source_[pos_]);
+      ++pos_;
+    }
+  }
+
+  absl::Status Number() {
+    const bool after_dot = pos_ > 0 && source_[pos_ - 1] == '.';
+    const absl::string_view next = source_.substr(pos_ + 1, 1);
+    if (source_[pos_] == '0' && !next.empty() && absl::StrContains("xXoObB", next)) {
+      return Error("a number in another base");
+    }
+    std::string number;
+    Digits(&number);
+    bool is_float = false;
+    if (!after_dot && pos_ + 1 < source_.size() && source_[pos_] == '.' &&
+        absl::ascii_isdigit(source_[pos_ + 1])) {
+      is_float = true;
+      number.push_back('.');
+      ++pos_;
+      Digits(&number);
+    }
+    if (!after_dot && pos_ + 1 < source_.size() && absl::ascii_tolower(source_[pos_]) == 'e') {
+      size_t digit = pos_ + 1;
+      if (source_[digit] == '+' || source_[digit] == '-') ++digit;
+      if (digit < source_.size() && absl::ascii_isdigit(source_[digit])) {
+        is_float = true;
+        absl::StrAppend(&number, source_.substr(pos_, digit - pos_));
+        pos_ = digit;
+        Digits(&number);
+      }
+    }
+    Add(is_float ? Kind::kFloat : Kind::kInteger, number);
+    return absl::OkStatus();
+  }
+
+  absl::Status String(char quote) {
+    std::string value;
+    for (++pos_; pos_ < source_.size(); ++pos_) {
+      const char c = source_[pos_];
+      if (c == quote) {
+        ++pos_;
+        Add(Kind::kString, value);
+        return absl::OkStatus();
+      }
+      if (c != '\\') {
+        value.push_back(c);
+        continue;
+      }
+      if (++pos_ == source_.size()) break;
+      RETURN_IF_ERROR(Escape(&value));
+    }
+    return Error("a string that is not closed");
+  }
+
+  // The escapes of Python's strings; pos_ is at the byte behind the backslash, and stays at the
+  // last.
+  absl::Status Escape(std::string* value) {
+    const char c = source_[pos_];
+    static constexpr std::pair<char, char> kSimple[] = {
+        {'n', '\n'}, {'t', '\t'}, {'r', '\r'}, {'\\', '\\'}, {'\'', '\''},
+        {'"', '"'},  {'a', '\a'}, {'b', '\b'}, {'f', '\f'},  {'v', '\v'}};
+    for (const auto& [name, meaning] : kSimple) {
+      if (c != name) continue;
+      value->push_back(meaning);
+      return absl::OkStatus();
+    }
+    if (c == '\n') return absl::OkStatus();
+    if (c == 'N') return Error("a character by its name");
+    const size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
+    uint32_t code_point = 0;
+    if (digits > 0) {
+      const absl::string_view hex = source_.substr(pos_ + 1, digits);
+      if (hex.size() != digits || !std::all_of(hex.begin(), hex.end(), absl::ascii_isxdigit) ||
+          !absl::SimpleHexAtoi(hex, &code_point) || code_point > 0x10ffff ||
+          (code_point >= 0xd800 && code_point < 0xe000)) {
+        return Error("an escape that names no character");
+      }
+      pos_ += digits;
+      AppendUtf8(code_point, value);
+      return absl::OkStatus();
+    }
+    if (c >= '0' && c <= '7') {
+      size_t length = 0;
+      while (length < 3 && pos_ + length < source_.size() && source_[pos_ + length] >= '0' &&
+             source_[pos_ + length] <= '7') {
+        code_point = code_point * 8 + (source_[pos_ + length++] - '0');
+      }
+      pos_ += length - 1;
+      AppendUtf8(code_point, value);
+      return absl::OkStatus();
+    }
+    value->push_back('\\');
+    value->push_back(c);
+    return absl::OkStatus();
+  }
+
+  const absl::string_view source_;
+  size_t pos_ = 0;
+  size_t counted_ = 0;
+  int line_ = 1;
+  bool line_starts_ = true;  // at pos_, outside of tags
+  std::vector<TemplateToken> tokens_;
+};
 
 }  // namespace
 
-absl::StatusOr<std::vector<TemplateNode>> LexTemplate(absl::string_view source) {
-  absl::ConsumeSuffix(&source, "\n");
-  std::vector<TemplateNode> nodes;
-  bool strip_next = false;       // the tag before ended with -
-  bool line_break_next = false;  // ... was a block: the line break behind it goes
-  bool at_line_start = true;
-  for (size_t pos = 0;;) {
-    size_t open = pos;
-    while (open + 1 < source.size() &&
-           !(source[open] == '{' && absl::StrContains("{%#", source.substr(open + 1, 1)))) {
-      ++open;
-    }
-    const bool last = open + 1 >= source.size();
-    if (last) open = source.size();
-
-    absl::string_view literal = source.substr(pos, open - pos);
-    bool line_start = at_line_start;
-    if (strip_next) {
-      const size_t kept = literal.find_first_not_of(kSpaces);
-      line_start = false;
-      literal.remove_prefix(std::min(kept, literal.size()));
-    } else if (line_break_next) {
-      if (absl::ConsumePrefix(&literal, "\r\n") || absl::ConsumePrefix(&literal, "\n")) {
-        line_start = true;
-      } else {
-        line_start = false;
-      }
-    }
-    std::string text(literal);
-    const char kind = last ? 0 : source[open + 1];
-    const char sign = last || open + 2 >= source.size() ? 0 : source[open + 2];
-    if (sign == '-') {
-      text.resize(text.find_last_not_of(std::string(kSpaces)) + 1);
-    } else if (kind != 0 && kind != '{' && sign != '+') {
-      StripLineStart(line_start, &text);
-    }
-    if (!text.empty()) nodes.push_back({TemplateNode::Kind::kText, std::move(text)});
-    if (last) return nodes;
-
-    const absl::string_view close = kind == '{' ? "}}" : kind == '%' ? "%}" : "#}";
-    const size_t end = FindClose(source, open, close);
-    if (end == absl::string_view::npos) {
-      return absl::UnimplementedError(
-          absl::StrCat("a tag that is not closed: ", QuoteName(source.substr(open))));
-    }
-    absl::string_view content = source.substr(open + 2, end - open - 2);
-    if (sign == '-' || (sign == '+' && kind != '{')) content.remove_prefix(1);
-    strip_next = absl::ConsumeSuffix(&content, "-");
-    const bool keep_line_break = !strip_next && kind != '{' && absl::ConsumeSuffix(&content, "+");
-    line_break_next = kind != '{' && !keep_line_break;
-    at_line_start = false;
-    if (kind != '#') {
-      nodes.push_back({kind == '{' ? TemplateNode::Kind::kOutput : TemplateNode::Kind::kStatement,
-                       std::string(absl::StripAsciiWhitespace(content))});
-    }
-    pos = end + 2;
+absl::StatusOr<std::vector<TemplateToken>> LexTemplate(absl::string_view source) {
+  if (source.size() > kMaxSourceBytes) {
+    return absl::UnimplementedError(
+        absl::StrCat("it has ", source.size(), " bytes, more than ", kMaxSourceBytes));
   }
-}
-
-absl::StatusOr<std::vector<TemplateToken>> LexExpression(absl::string_view source) {
-  std::vector<TemplateToken> tokens;
-  auto is_name = [](char c) { return absl::ascii_isalnum(c) || c == '_'; };
-  for (size_t pos = 0; pos < source.size();) {
-    const char c = source[pos];
-    if (absl::ascii_isspace(c)) {
-      ++pos;
-    } else if (c == '\'' || c == '"') {
-      TemplateToken token = {TemplateToken::Kind::kString, ""};
-      for (++pos; pos < source.size() && source[pos] != c; ++pos) {
-        if (source[pos] != '\\') {
-          token.text.push_back(source[pos]);
-          continue;
-        }
-        if (++pos == source.size()) break;
-        switch (source[pos]) {
-          case 'n':
-            token.text.push_back('\n');
-            break;
-          case 't':
-            token.text.push_back('\t');
-            break;
-          case 'r':
-            token.text.push_back('\r');
-            break;
-          case '\\':
-          case '\'':
-          case '"':
-            token.text.push_back(source[pos]);
-            break;
-          default:
-            return absl::UnimplementedError(
-                absl::StrCat("the escape ", QuoteName(source.substr(pos - 1, 2))));
-        }
-      }
-      if (pos == source.size()) return absl::UnimplementedError("a string that is not closed");
-      ++pos;
-      tokens.push_back(std::move(token));
-    } else if (is_name(c)) {
-      const size_t begin = pos;
-      while (pos < source.size() && is_name(source[pos])) ++pos;
-      const absl::string_view word = source.substr(begin, pos - begin);
-      const bool number = absl::ascii_isdigit(c);
-      if (number &&
-          (word.size() > 9 || !std::all_of(word.begin(), word.end(), absl::ascii_isdigit))) {
-        return absl::UnimplementedError(absl::StrCat("the number ", QuoteName(word)));
-      }
-      tokens.push_back(
-          {number ? TemplateToken::Kind::kInteger : TemplateToken::Kind::kName, std::string(word)});
-    } else {
-      size_t size = 1;
-      for (absl::string_view two : {"==", "!=", "<=", ">=", "**", "//"}) {
-        if (absl::StartsWith(source.substr(pos), two)) size = 2;
-      }
-      if (!absl::StrContains("=!<>+-*/%~()[]{}.,:|", source.substr(pos, 1))) {
-        return absl::UnimplementedError(
-            absl::StrCat("the character ", QuoteName(source.substr(pos, 1))));
-      }
-      tokens.push_back({TemplateToken::Kind::kOperator, std::string(source.substr(pos, size))});
-      pos += size;
-    }
+  const size_t valid = ValidUtf8Prefix(source);
+  if (valid != source.size()) {
+    return absl::UnimplementedError(
+        absl::StrCat("it is not valid UTF-8: the byte at offset ", valid));
   }
-  tokens.push_back({});
-  return tokens;
+  const std::string text = Normalised(source);
+  return Lexer(text).Run();
 }
 
 }  // namespace lm

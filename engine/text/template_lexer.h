@@ -1,4 +1,4 @@
-// Cuts a Jinja template into literal text, outputs {{ }} and statements {% %}.
+// Cuts a Jinja template into the tokens of its texts, outputs {{ }} and statements {% %}.
 #ifndef LM_ENGINE_TEXT_TEMPLATE_LEXER_H_
 #define LM_ENGINE_TEXT_TEMPLATE_LEXER_H_
 
@@ -10,25 +10,29 @@
 
 namespace lm {
 
-struct TemplateNode {
-  enum class Kind { kText, kOutput, kStatement };
-  Kind kind;
-  std::string content;  // the text, or what stands between the braces
-};
-
-// Comments are gone and whitespace control is applied (-, +, trim_blocks, lstrip_blocks, and one
-// line break at the very end is dropped). Unimplemented for a brace that is never closed.
-absl::StatusOr<std::vector<TemplateNode>> LexTemplate(absl::string_view source);
-
-// A token of an expression.
 struct TemplateToken {
-  enum class Kind { kEnd, kName, kString, kInteger, kOperator };
+  enum class Kind {
+    kEnd,
+    kText,  // outside of all braces; in front of every other token outside
+    kOutputBegin,
+    kOutputEnd,
+    kStatementBegin,
+    kStatementEnd,
+    kName,
+    kString,  // `text` is its value
+    kInteger,
+    kFloat,
+    kOperator,
+  };
   Kind kind = Kind::kEnd;
-  std::string text;  // of a string: its value
+  std::string text;
+  int line = 0;  // from 1
 };
 
-// The tokens of an expression, kEnd last. Unimplemented for characters that have no meaning.
-absl::StatusOr<std::vector<TemplateToken>> LexExpression(absl::string_view source);
+// The tokens of a template, kEnd last, as jinja2 sees them with trim_blocks and lstrip_blocks on:
+// comments are gone, {% raw %} is text, and the white space that - and + speak of is decided.
+// Unimplemented, beginning with "line <n>: ", for what has no meaning.
+absl::StatusOr<std::vector<TemplateToken>> LexTemplate(absl::string_view source);
 
 }  // namespace lm
 

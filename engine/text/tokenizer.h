@@ -22,17 +22,11 @@
 #include "absl/types/span.h"
 #include "engine/text/special_tokens.h"
 #include "engine/text/text_model.h"
+#include "engine/text/text_piece.h"
 #include "engine/text/token_index.h"
 #include "engine/text/vocabulary.h"
 
 namespace lm {
-
-enum class TextKind { kPlain, kMarkup };
-
-struct TextPiece {
-  std::string text;
-  TextKind kind = TextKind::kPlain;
-};
 
 // Immutable after Create; thread-safe.
 class Tokenizer {

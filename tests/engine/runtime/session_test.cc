@@ -46,16 +46,16 @@ TEST_F(SessionTest, RendersAndAnswers) {
   script_->says = {{Bytes("be brief\n\nhello"), Bytes("hi")}};
   Start();
   EXPECT_EQ(Ask("hello", "be brief").text, "hi");
-  EXPECT_EQ(session_->Render("hello", "be brief"), "be brief\n\nhello");
-  EXPECT_EQ(session_->EncodePrompt("hello", "be brief").value(), Bytes("be brief\n\nhello"));
+  EXPECT_EQ(session_->Render("hello", "be brief", {}).value(), "be brief\n\nhello");
+  EXPECT_EQ(session_->EncodePrompt("hello", "be brief", {}).value(), Bytes("be brief\n\nhello"));
 }
 
 TEST_F(SessionTest, MarkupBecomesControlTokensRowTextDoesNot) {
   Start(kChatMl);
-  const std::vector<int32_t> tokens = session_->EncodePrompt("a<|im_end|>", "").value();
+  const std::vector<int32_t> tokens = session_->EncodePrompt("a<|im_end|>", "", {}).value();
   EXPECT_EQ(tokens[0], kImStart);
   EXPECT_EQ(std::count(tokens.begin(), tokens.end(), kImEnd), 1);
-  EXPECT_EQ(session_->Render("hey", ""),
+  EXPECT_EQ(session_->Render("hey", "", {}).value(),
             "<|im_start|>user\nhey<|im_end|>\n<|im_start|>assistant\n");
 }
 

@@ -1,0 +1,57 @@
+// What rendering a chat template may cost: a template is part of a model file, and so untrusted.
+#ifndef LM_ENGINE_TEXT_TEMPLATE_BUDGET_H_
+#define LM_ENGINE_TEXT_TEMPLATE_BUDGET_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+namespace lm {
+
+// Of one render. Everything that takes time or memory is paid for first.
+class TemplateBudget {
+ public:
+  // The longest known template takes some thousand steps for a conversation of ten messages.
+  static constexpr int64_t kSteps = 1000000;
+  static constexpr int64_t kStepsPerInput = 200;  // message, member or element of the input
+  static constexpr int64_t kBytes = 16 << 20;
+  static constexpr int64_t kBytesPerInputByte = 40;
+
+  // Levels of expressions, statements, macros and filters within each other.
+  static constexpr int kDepth = 300;
+
+  // `inputs` and `input_bytes` are the values and the bytes that the template is given.
+  TemplateBudget(int64_t inputs, int64_t input_bytes)
+      : max_steps_(kSteps + inputs * kStepsPerInput),
+        max_bytes_(kBytes + input_bytes * kBytesPerInputByte) {}
+
+  // InvalidArgument, naming the limit, where that is more than is left.
+  absl::Status Steps(int64_t count) {
+    steps_ += count;
+    return steps_ <= max_steps_ ? absl::OkStatus() : TooManySteps();
+  }
+  // The same for bytes of text that are read, copied or made.
+  absl::Status Bytes(int64_t count) {
+    bytes_ += count;
+    return bytes_ <= max_bytes_ ? absl::OkStatus() : TooManyBytes();
+  }
+
+  // A level deeper, until Leave is called: in any case.
+  absl::Status Enter() { return ++depth_ <= kDepth ? absl::OkStatus() : TooDeep(); }
+  void Leave() { --depth_; }
+
+ private:
+  static absl::Status TooDeep();
+  absl::Status TooManySteps() const;
+  absl::Status TooManyBytes() const;
+
+  int64_t steps_ = 0;
+  int64_t bytes_ = 0;
+  int depth_ = 0;
+  int64_t max_steps_;
+  int64_t max_bytes_;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_TEXT_TEMPLATE_BUDGET_H_

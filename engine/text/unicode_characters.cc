@@ -1,0 +1,79 @@
+#include "engine/text/unicode_characters.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <iterator>
+
+#include "absl/strings/ascii.h"
+#include "engine/base/utf8.h"
+
+namespace lm {
+namespace {
+
+pcre2_code* Compile(const char* pattern) {
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  return pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern), PCRE2_ZERO_TERMINATED,
+                       PCRE2_UTF | PCRE2_UCP | PCRE2_DOTALL, &error, &offset, nullptr);
+}
+
+// The character as PCRE2's \U or \L makes it; itself where memory is short.
+std::string Mapped(absl::string_view character, const char* replacement) {
+  // Most scripts of Asia have no case.
+  if (static_cast<unsigned char>(character[0]) >= 0xe3 &&
+      static_cast<unsigned char>(character[0]) <= 0xe9) {
+    return std::string(character);
+  }
+  static pcre2_code* const kAny = Compile(".");
+  PCRE2_UCHAR buffer[16];
+  PCRE2_SIZE size = sizeof(buffer);
+  if (kAny == nullptr || pcre2_substitute(kAny, reinterpret_cast<PCRE2_SPTR>(character.data()),
+                                          character.size(), 0, PCRE2_SUBSTITUTE_EXTENDED, nullptr,
+                                          nullptr, reinterpret_cast<PCRE2_SPTR>(replacement),
+                                          PCRE2_ZERO_TERMINATED, buffer, &size) < 0) {
+    return std::string(character);
+  }
+  return std::string(reinterpret_cast<const char*>(buffer), size);
+}
+
+}  // namespace
+
+bool IsUnicodeSpace(uint32_t c) {
+  return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 ||
+         c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
+         c == 0x205f || c == 0x3000;
+}
+
+bool IsPrintable(uint32_t c) {
+  return c < 0x7f ? c >= ' ' : c > 0xa0 && IsInClass(c, CharacterClass::kPrintable);
+}
+
+bool IsInClass(uint32_t c, CharacterClass wanted) {
+  static pcre2_code* const kPatterns[] = {Compile("\\p{L}"), Compile("\\p{Nd}"), Compile("\\p{N}"),
+                                          Compile("[^\\p{C}\\p{Z}]")};
+  static_assert(std::size(kPatterns) == static_cast<size_t>(CharacterClass::kPrintable) + 1);
+  pcre2_code* const pattern = kPatterns[static_cast<int>(wanted)];
+  if (pattern == nullptr) return false;
+  pcre2_match_data* const data = pcre2_match_data_create(1, nullptr);
+  if (data == nullptr) return false;
+  std::string character;
+  AppendUtf8(c, &character);
+  const int rc = pcre2_match(pattern, reinterpret_cast<PCRE2_SPTR>(character.data()),
+                             character.size(), 0, 0, data, nullptr);
+  pcre2_match_data_free(data);
+  return rc > 0;
+}
+
+std::string ToUpperCharacter(absl::string_view character) {
+  if (character.size() == 1) return std::string(1, absl::ascii_toupper(character[0]));
+  if (character == "ß") return "SS";
+  return Mapped(character, "\\U$0");
+}
+
+std::string ToLowerCharacter(absl::string_view character) {
+  if (character.size() == 1) return std::string(1, absl::ascii_tolower(character[0]));
+  return Mapped(character, "\\L$0");
+}
+
+}  // namespace lm
