@@ -42,10 +42,10 @@ struct ChatOptions {
 };
 
 struct RenderedChat {
-  // kMarkup what the template says, kPlain what comes from the conversation and the options.
+  // kMarkup what the template says, kInput what comes from the conversation and the options.
   std::vector<TextPiece> pieces;
   // Whether BOS goes before the pieces: the vocabulary or the template asks for it. It is not among
-  // them, and so never comes twice.
+  // them, and so never comes twice. (Without a template all is kPlain.)
   bool adds_bos = false;
 
   std::string Text() const;

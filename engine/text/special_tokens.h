@@ -1,5 +1,5 @@
 // Finds the tokens that are matched whole, before the tokenizer proper sees the text: control
-// tokens in markup, user-defined ones everywhere.
+// tokens in markup, user-defined ones everywhere, but for input those that look like markup.
 #ifndef LM_ENGINE_TEXT_SPECIAL_TOKENS_H_
 #define LM_ENGINE_TEXT_SPECIAL_TOKENS_H_
 
@@ -38,37 +38,52 @@ class SpecialTokens {
 
   // The matches in `text`, in order, without overlaps. Control and unknown tokens count only where
   // they lie inside one of the `markup` ranges, and there no user-defined token that begins or ends
-  // outside can take their place.
-  // REQUIRES: the ranges are in order, apart from each other and inside the text.
-  std::vector<Match> Find(absl::string_view text, absl::Span<const Range> markup) const;
+  // outside can take their place. The same holds of user-defined tokens that look like markup and
+  // the `open` ranges.
+  // REQUIRES: the ranges of each kind are in order, apart from each other and inside the text;
+  // those of markup lie inside open ones.
+  std::vector<Match> Find(absl::string_view text, absl::Span<const Range> markup,
+                          absl::Span<const Range> open) const;
+  // With all of the text open.
+  std::vector<Match> Find(absl::string_view text, absl::Span<const Range> markup) const {
+    const Range all = {0, text.size()};
+    return Find(text, markup, absl::MakeConstSpan(&all, 1));
+  }
 
  private:
   using Lengths = std::array<bool, kMaxBytes + 1>;
+  // A search for one class finds those before it too.
+  enum Class : uint8_t { kUserDefined, kMarkupLike, kControl, kNumClasses };
 
   void Insert(absl::string_view name, int32_t id);
   uint32_t Child(uint32_t node, uint8_t byte) const;
-  // Adds the matches in `range` outside of those already in *matches, which stay in order.
-  void Add(absl::string_view text, Range range, bool controls, std::vector<Match>* matches) const;
+  // Adds the matches in `range` outside of those already in *matches, which are in it and stay in
+  // order.
+  void Add(absl::string_view text, Range range, Class most, std::vector<Match>* matches) const;
+  // Adds the tokens of class `wanted` in `ranges`, which no other token there can take the place
+  // of.
+  void AddOnly(absl::string_view text, absl::Span<const Range> ranges, Class wanted,
+               std::vector<Match>* matches) const;
   // Which lengths of names occur in `gap`; *unseen counts those that have not occurred yet, and
   // with none left there is no need to look on.
-  void NoteLengths(absl::string_view text, Range gap, bool controls, Lengths* lengths,
+  void NoteLengths(absl::string_view text, Range gap, Class most, Lengths* lengths,
                    int* unseen) const;
-  void AddOfLength(absl::string_view text, Range gap, size_t length, bool controls,
+  void AddOfLength(absl::string_view text, Range gap, size_t length, Class most,
                    std::vector<Match>* matches) const;
 
   // Whether a name ends at `node` that is looked for.
-  bool Counts(uint32_t node, bool controls) const;
+  bool Counts(uint32_t node, Class most) const;
 
   // A trie over the names; node 0 is the root. Each node has the id of the name that ends there,
   // or -1.
   std::vector<int32_t> nodes_;
   std::array<uint32_t, 256> first_{};                 // the root's children
   absl::flat_hash_map<uint64_t, uint32_t> children_;  // node << 8 | byte -> node
-  std::vector<bool> is_control_;                      // by id; unknown tokens too
+  std::vector<Class> classes_;                        // by id; of those that have a name here
   std::vector<bool> strip_before_;
   std::vector<bool> strip_after_;
-  int num_lengths_ = 0;               // how many different ones the names have
-  int num_user_defined_lengths_ = 0;  // ... those of user-defined tokens
+  std::array<int, kNumClasses> num_lengths_{};  // how many different ones the names up to it have
+  std::array<bool, kNumClasses> has_{};         // whether there is a token of the class
 };
 
 }  // namespace lm

@@ -122,7 +122,7 @@ Result ToInt(const Value& value, const Arguments& arguments, Budget*) {
   if (value.Is(Kind::kFloat)) {
     number = value.number();
   } else if (value.Is(Kind::kString)) {
-    const bool from_input = value.text().WholeKind() == TextKind::kPlain;
+    const bool from_input = value.text().WholeKind() == TextKind::kInput;
     int64_t integer = 0;
     if (absl::SimpleAtoi(value.text().bytes(), &integer)) {
       return Value::Integer(integer).FromInput(from_input);

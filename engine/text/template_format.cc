@@ -86,7 +86,7 @@ absl::StatusOr<TemplateText> Convert(const Conversion& conversion, const Templat
     return Invalid(
         absl::StrCat("%", std::string(1, conversion.letter), " of a '", value.TypeName(), "'"));
   }
-  const TextKind kind = value.from_input() ? TextKind::kPlain : TextKind::kMarkup;
+  const TextKind kind = value.from_input() ? TextKind::kInput : TextKind::kMarkup;
   std::string digits;
   switch (conversion.letter) {
     case 'd':

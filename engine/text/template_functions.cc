@@ -3,9 +3,11 @@
 #include <array>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "engine/base/status_macros.h"
+#include "engine/base/utf8.h"
 
 namespace lm {
 namespace {
@@ -63,7 +65,12 @@ Result Raise(const TemplateArguments& arguments, TemplateBudget* budget) {
     RETURN_IF_ERROR(AppendString(*message, budget, &text));
   }
   constexpr size_t kMost = 500;
-  return absl::FailedPreconditionError(text.bytes().substr(0, kMost));
+  std::string words(text.bytes().substr(0, kMost));
+  words.resize(ValidUtf8Prefix(words));
+  for (char& c : words) {
+    if (absl::ascii_iscntrl(c)) c = ' ';  // a message is one line
+  }
+  return absl::FailedPreconditionError(words);
 }
 
 // The names are English whatever the process's locale is.

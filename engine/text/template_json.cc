@@ -55,7 +55,7 @@ class Writer {
   }
 
  private:
-  void Plain(absl::string_view text) { out_.Append(text, TextKind::kPlain); }
+  void Plain(absl::string_view text) { out_.Append(text, TextKind::kInput); }
 
   static std::string Number(double number) {
     if (std::isnan(number)) return "NaN";

@@ -26,7 +26,7 @@ void TemplateText::Append(const TemplateText& other, size_t begin, size_t end) {
 
 TextKind TemplateText::WholeKind() const {
   for (const Run& run : runs_) {
-    if (run.kind == TextKind::kPlain) return TextKind::kPlain;
+    if (run.kind == TextKind::kInput) return TextKind::kInput;
   }
   return TextKind::kMarkup;
 }

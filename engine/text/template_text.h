@@ -1,7 +1,7 @@
 // A string of a chat template that knows of every byte whether the template or the input said it.
 //
 //   TemplateText text("<|im_start|>", TextKind::kMarkup);
-//   text.Append(row, TextKind::kPlain);
+//   text.Append(row, TextKind::kInput);
 //   std::vector<TextPiece> pieces = text.Pieces();
 //
 // Every operation on strings is made of Append, so no operation can lose the origin.
@@ -34,7 +34,7 @@ class TemplateText {
   bool empty() const { return bytes_.empty(); }
   // REQUIRES: byte < size().
   TextKind KindAt(size_t byte) const { return runs_[RunAt(byte)].kind; }
-  // kPlain if any byte is the input's.
+  // kInput if any byte is the input's.
   TextKind WholeKind() const;
   TemplateText Part(size_t begin, size_t end) const;
   // Neighbours differ in kind; no piece is empty.

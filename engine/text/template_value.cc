@@ -31,7 +31,7 @@ absl::Status AppendQuoted(const TemplateText& text, TemplateBudget* budget, Temp
   const absl::string_view bytes = text.bytes();
   RETURN_IF_ERROR(budget->Bytes(2 * bytes.size()));
   const char quote = absl::StrContains(bytes, '\'') && !absl::StrContains(bytes, '"') ? '"' : '\'';
-  out->Append(absl::string_view(&quote, 1), TextKind::kPlain);
+  out->Append(absl::string_view(&quote, 1), TextKind::kInput);
   for (size_t pos = 0; pos < bytes.size();) {
     const size_t begin = pos;
     const uint32_t c = DecodeUtf8(bytes, &pos);
@@ -55,32 +55,32 @@ absl::Status AppendQuoted(const TemplateText& text, TemplateBudget* budget, Temp
       out->Append(absl::StrFormat("\\U%08x", c), kind);
     }
   }
-  out->Append(absl::string_view(&quote, 1), TextKind::kPlain);
+  out->Append(absl::string_view(&quote, 1), TextKind::kInput);
   return absl::OkStatus();
 }
 
 absl::Status AppendList(const TemplateValue& value, TemplateBudget* budget, TemplateText* out) {
   const bool tuple = value.Is(Kind::kTuple);
-  out->Append(tuple ? "(" : "[", TextKind::kPlain);
+  out->Append(tuple ? "(" : "[", TextKind::kInput);
   const TemplateValue::List& list = value.list();
   for (size_t i = 0; i < list.size(); ++i) {
-    if (i > 0) out->Append(", ", TextKind::kPlain);
+    if (i > 0) out->Append(", ", TextKind::kInput);
     RETURN_IF_ERROR(AppendRepr(list[i], budget, out));
   }
-  out->Append(!tuple ? "]" : list.size() == 1 ? ",)" : ")", TextKind::kPlain);
+  out->Append(!tuple ? "]" : list.size() == 1 ? ",)" : ")", TextKind::kInput);
   return absl::OkStatus();
 }
 
 absl::Status AppendDict(const TemplateValue& value, TemplateBudget* budget, TemplateText* out) {
   absl::string_view separator = "{";
   for (const auto& [key, element] : value.entries()) {
-    out->Append(separator, TextKind::kPlain);
+    out->Append(separator, TextKind::kInput);
     separator = ", ";
     RETURN_IF_ERROR(AppendRepr(key, budget, out));
-    out->Append(": ", TextKind::kPlain);
+    out->Append(": ", TextKind::kInput);
     RETURN_IF_ERROR(AppendRepr(element, budget, out));
   }
-  out->Append(value.entries().empty() ? "{}" : "}", TextKind::kPlain);
+  out->Append(value.entries().empty() ? "{}" : "}", TextKind::kInput);
   return absl::OkStatus();
 }
 
@@ -125,7 +125,7 @@ TemplateValue TemplateValue::Template(absl::string_view text) {
 }
 
 TemplateValue TemplateValue::Input(absl::string_view text) {
-  return String(TemplateText(text, TextKind::kPlain));
+  return String(TemplateText(text, TextKind::kInput));
 }
 
 TemplateValue TemplateValue::Sequence(Kind kind, List elements) {
@@ -344,7 +344,7 @@ absl::Status AppendString(const TemplateValue& value, TemplateBudget* budget, Te
 absl::Status AppendRepr(const TemplateValue& value, TemplateBudget* budget, TemplateText* out) {
   RETURN_IF_ERROR(budget->Steps(1));
   RETURN_IF_ERROR(budget->Bytes(16));
-  const TextKind kind = value.from_input() ? TextKind::kPlain : TextKind::kMarkup;
+  const TextKind kind = value.from_input() ? TextKind::kInput : TextKind::kMarkup;
   switch (value.kind()) {
     case Kind::kUndefined:
       return absl::OkStatus();

@@ -2,13 +2,18 @@
 #ifndef LM_ENGINE_TEXT_TEXT_PIECE_H_
 #define LM_ENGINE_TEXT_TEXT_PIECE_H_
 
+#include <cstdint>
 #include <string>
 
 namespace lm {
 
-// kMarkup: a chat template's own words, in which control tokens are recognised. kPlain: everything
-// else, in which they never are, whatever it spells.
-enum class TextKind : bool { kPlain, kMarkup };
+// Which tokens are recognised by their names. User-defined ones are ordinary pieces of text, but
+// for those that look like markup ("<think>", "<tool_call>"): between them a model reads its
+// template's structure.
+//   kMarkup  a chat template's own words: all
+//   kInput   somebody's text within a template: user-defined ones that do not look like markup
+//   kPlain   a text of its own, as other tools encode it: all user-defined ones
+enum class TextKind : uint8_t { kPlain, kMarkup, kInput };
 
 struct TextPiece {
   std::string text;

@@ -16,6 +16,15 @@
 namespace lm {
 namespace {
 
+// Appends a range, or lengthens the last where they touch.
+void Extend(SpecialTokens::Range range, std::vector<SpecialTokens::Range>* ranges) {
+  if (!ranges->empty() && ranges->back().end == range.begin) {
+    ranges->back().end = range.end;
+  } else {
+    ranges->push_back(range);
+  }
+}
+
 int HexDigit(char c) { return c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10; }
 
 }  // namespace
@@ -88,6 +97,7 @@ absl::Status Tokenizer::EncodePieces(absl::Span<const TextPiece> pieces, bool be
                                      std::vector<int32_t>* ids) const {
   std::string joined;
   std::vector<SpecialTokens::Range> markup;
+  std::vector<SpecialTokens::Range> open;
   for (const TextPiece& piece : pieces) {
     const size_t valid = ValidUtf8Prefix(piece.text);
     if (valid != piece.text.size()) {
@@ -101,17 +111,15 @@ absl::Status Tokenizer::EncodePieces(absl::Span<const TextPiece> pieces, bool be
                                                      " can be encoded"));
     }
     joined += piece.text;
-    if (piece.kind != TextKind::kMarkup || piece.text.empty()) continue;
-    if (!markup.empty() && markup.back().end == begin) {
-      markup.back().end = joined.size();
-    } else {
-      markup.push_back({begin, joined.size()});
-    }
+    if (piece.text.empty()) continue;
+    const SpecialTokens::Range range = {begin, joined.size()};
+    if (piece.kind == TextKind::kMarkup) Extend(range, &markup);
+    if (piece.kind != TextKind::kInput) Extend(range, &open);
   }
   RETURN_IF_ERROR(Checkpoint());
   const absl::string_view text = joined;
   size_t pos = 0;
-  const std::vector<SpecialTokens::Match> matches = special_tokens_->Find(text, markup);
+  const std::vector<SpecialTokens::Match> matches = special_tokens_->Find(text, markup, open);
   RETURN_IF_ERROR(Checkpoint());
   for (const SpecialTokens::Match& match : matches) {
     if (match.begin > pos) {

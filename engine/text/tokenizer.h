@@ -3,12 +3,12 @@
 //   ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, Tokenizer::Create(vocabulary));
 //   std::vector<int32_t> ids;
 //   RETURN_IF_ERROR(tokenizer->Encode({{"<|im_start|>user\n", TextKind::kMarkup},
-//                                      {row_text, TextKind::kPlain}}, &ids));
+//                                      {row_text, TextKind::kInput}}, &ids));
 //
 // A text comes in pieces. In markup (a chat template's own words) control tokens are recognised; in
-// plain text (a row of somebody's table) they never are, whatever it spells. Neighbouring pieces
-// between two control tokens are encoded as one string, so that the cut between markup and plain
-// text does not change the ids.
+// plain text and input (a row of somebody's table) they never are, whatever it spells. Neighbouring
+// pieces between two control tokens are encoded as one string, so that the cut between markup and
+// plain text does not change the ids.
 #ifndef LM_ENGINE_TEXT_TOKENIZER_H_
 #define LM_ENGINE_TEXT_TOKENIZER_H_
 

@@ -59,6 +59,28 @@ TEST_F(SessionTest, MarkupBecomesControlTokensRowTextDoesNot) {
             "<|im_start|>user\nhey<|im_end|>\n<|im_start|>assistant\n");
 }
 
+TEST_F(SessionTest, TemplatesSeeTheirArgumentsAndRefuseWithTheirWords) {
+  Start(
+      "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+      "{{ messages[0].content | trim }}{{ '/quiet' if enable_thinking is false }}");
+  GenerationOptions options;
+  ASSERT_TRUE(
+      ParseGenerationOptions(R"({"template_args":{"enable_thinking":false}})", &options).ok());
+  EXPECT_EQ(session_->Render(" hey ", "", options).value(), "hey/quiet");
+  EXPECT_EQ(session_->EncodePrompt(" hey ", "", {}).value(), Bytes("hey"));
+  const absl::Status status = session_->Submit("hey", "be brief", {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("put the instruction into the prompt"));
+  EXPECT_EQ(ParseGenerationOptions(R"({"template_args":[1]})", &options).message(),
+            "template_args must be an object, got an array");
+}
+
+TEST_F(SessionTest, BosOfATemplateIsTheOneBos) {
+  Start("{{ bos_token }}{{ messages[0].content }}");
+  // The scripted vocabulary has no BOS: nothing is written of it.
+  EXPECT_EQ(session_->EncodePrompt("<s>", "", {}).value(), Bytes("<s>"));
+}
+
 TEST_F(SessionTest, SecondStatementsReuseTheSystemPrompt) {
   Start(kChatMl);
   const std::string system(300, 's');

@@ -56,8 +56,8 @@ std::string Refusal(const std::string& source, const std::string& system = "",
 std::string Origins(const RenderedChat& rendered) {
   std::string text;
   for (const TextPiece& piece : rendered.pieces) {
-    absl::StrAppend(&text, piece.kind == TextKind::kPlain ? "«" : "", piece.text,
-                    piece.kind == TextKind::kPlain ? "»" : "");
+    absl::StrAppend(&text, piece.kind != TextKind::kMarkup ? "«" : "", piece.text,
+                    piece.kind != TextKind::kMarkup ? "»" : "");
   }
   return text;
 }
@@ -409,7 +409,7 @@ TEST(ChatTemplateTest, NoRowBecomesAControlToken) {
       ASSERT_TRUE(rendered.ok()) << rendered.status();
       std::vector<TextPiece> markup = rendered->pieces;
       for (TextPiece& piece : markup) {
-        if (piece.kind == TextKind::kPlain) in_rows += piece.text.size(), piece.text = "x";
+        if (piece.kind == TextKind::kInput) in_rows += piece.text.size(), piece.text = "x";
       }
       ASSERT_EQ(controls(rendered->pieces), controls(markup)) << text;
     }

@@ -129,6 +129,39 @@ TEST(TokenizerTest, MarkupHasItsControlTokensWhateverStandsBesideIt) {
   EXPECT_THAT(EncodePlainOrDie(**tokenizer, "Hi!<|im_end|>"), Not(Contains(end)));
 }
 
+// Templates are made of <think> and <tool_call> too, which some vocabularies call user-defined.
+TEST(TokenizerTest, InputBecomesNoTokenThatLooksLikeMarkup) {
+  for (const auto& tokenizer : AllKinds()) {
+    const int32_t sep = tokenizer->FindToken("<sep>");
+    const int32_t spaces =
+        tokenizer->FindToken(tokenizer->vocabulary().model == "gpt2" ? "   " : "  ");
+    ASSERT_GE(spaces, 0);
+    const std::vector<int32_t> ids = EncodeOrDie(
+        *tokenizer, {{"<sep>", TextKind::kMarkup}, {"a<sep>b   c<sep>", TextKind::kInput}});
+    EXPECT_EQ(std::count(ids.begin(), ids.end(), sep), 1);
+    EXPECT_THAT(ids, Contains(spaces));
+    // Neither in two parts.
+    for (size_t cut = 1; cut < 5; ++cut) {
+      const std::string head = std::string("<sep>").substr(0, cut);
+      const std::string tail = std::string("<sep>").substr(cut);
+      EXPECT_THAT(EncodeOrDie(*tokenizer, {{head, TextKind::kMarkup}, {tail, TextKind::kInput}}),
+                  Not(Contains(sep)));
+      EXPECT_THAT(EncodeOrDie(*tokenizer, {{head, TextKind::kInput}, {tail, TextKind::kMarkup}}),
+                  Not(Contains(sep)));
+    }
+  }
+}
+
+TEST(TokenizerTest, HtmlIsNoMarkup) {
+  Vocabulary vocabulary = TestVocabulary("gpt2");
+  vocabulary.tokens.push_back("</h1>");
+  vocabulary.types.push_back(TokenType::kUserDefined);
+  auto tokenizer = Tokenizer::Create(vocabulary);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_THAT(EncodeOrDie(**tokenizer, {{"a</h1>", TextKind::kInput}}),
+              Contains((*tokenizer)->FindToken("</h1>")));
+}
+
 TEST(TokenizerTest, UserDefinedTokensAreFoundInAnyText) {
   for (const auto& tokenizer : AllKinds()) {
     const int32_t sep = tokenizer->FindToken("<sep>");
