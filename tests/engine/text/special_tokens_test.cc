@@ -56,7 +56,7 @@ TEST(SpecialTokensTest, FindsWhatTheDefinitionFinds) {
   std::mt19937 random(1);
   auto word = [&random](int longest) {
     std::string text;
-    for (int i = random() % longest; i >= 0; --i) text.push_back("ab<"[random() % 3]);
+    for (int i = random() % longest; i >= 0; --i) text.push_back("ab<>"[random() % 4]);
     return text;
   };
   for (int round = 0; round < 20000; ++round) {
@@ -87,6 +87,27 @@ TEST(SpecialTokensTest, ControlTokensLieInsideOneStretchOfMarkup) {
   EXPECT_EQ(Find(tokens, text, {{1, 5}, {6, 12}}),
             (std::vector<Found>{{0, 1, 1}, {6, 7, 1}, {7, 12, 0}}));
   EXPECT_EQ(Find(tokens, text, {}), (std::vector<Found>{{0, 1, 1}, {6, 7, 1}}));
+}
+
+TEST(SpecialTokensTest, WhatLooksLikeMarkupLiesInsideOneOpenStretch) {
+  Vocabulary vocabulary;
+  vocabulary.tokens = {"<end>", "<tool>", "x"};
+  vocabulary.types = {TokenType::kControl, TokenType::kUserDefined, TokenType::kUserDefined};
+  const SpecialTokens tokens(vocabulary);
+  const std::string text = "<tool>x<end><tool>";
+  auto find = [&](const std::vector<SpecialTokens::Range>& markup,
+                  const std::vector<SpecialTokens::Range>& open) {
+    std::vector<Found> found;
+    for (const auto& match : tokens.Find(text, markup, open)) {
+      found.push_back({match.begin, match.end, match.id});
+    }
+    return found;
+  };
+  EXPECT_EQ(find({{0, 18}}, {{0, 18}}),
+            (std::vector<Found>{{0, 6, 1}, {6, 7, 2}, {7, 12, 0}, {12, 18, 1}}));
+  EXPECT_EQ(find({{7, 12}}, {{7, 18}}), (std::vector<Found>{{6, 7, 2}, {7, 12, 0}, {12, 18, 1}}));
+  EXPECT_EQ(find({}, {{0, 5}, {12, 18}}), (std::vector<Found>{{6, 7, 2}, {12, 18, 1}}));
+  EXPECT_EQ(find({}, {}), (std::vector<Found>{{6, 7, 2}}));
 }
 
 }  // namespace
