@@ -9,14 +9,14 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "engine/base/out_of_memory.h"
 
 namespace lm {
 
 // Runs body(), which returns an absl::Status; an exception becomes one.
-absl::Status CurrentExceptionAsStatus() noexcept;
-
 template <typename Body>
 absl::Status Guarded(Body&& body) noexcept {
+  ReadyToThrow();
   try {
     return std::forward<Body>(body)();
   } catch (...) {

@@ -18,13 +18,13 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 #include "extension/look_ahead.h"
 #include "extension/registrations.h"
@@ -44,42 +44,32 @@ struct EmbedOptions {
 // ParseGenerationOptions to refuse.
 absl::Status TakeEmbedOptions(std::string* json, EmbedOptions* options) {
   int depth = 0;
-  auto watch = [&depth](int d, nlohmann::json::parse_event_t, nlohmann::json&) {
-    depth = std::max(depth, d);
-    return true;
-  };
-  nlohmann::json object = nlohmann::json::parse(*json, watch, /*allow_exceptions=*/false);
-  if (!object.is_object()) return absl::OkStatus();
+  const std::optional<Json> object = Json::Parse(*json, &depth);
   if (depth > kDeepestOptions) {
     return absl::InvalidArgumentError(
         absl::StrCat("options are nested ", depth, " deep, ", kDeepestOptions, " is the most"));
   }
-  auto shown = [](const nlohmann::json& value) {
-    return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  };
-  bool taken = false;
-  if (auto pooling = object.find("pooling"); pooling != object.end()) {
-    if (*pooling == "mean") {
-      options->pooling = Pooling::kMean;
-    } else if (*pooling == "last") {
-      options->pooling = Pooling::kLast;
+  if (!object || !object->is_object()) return absl::OkStatus();
+  Json rest = Json::MakeObject();
+  for (const auto& [name, value] : object->members()) {
+    if (name == "pooling") {
+      const bool known = value == Json("mean") || value == Json("last");
+      if (!known) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("pooling must be 'mean' or 'last', got ", value.Dump()));
+      }
+      options->pooling = value.string() == "mean" ? Pooling::kMean : Pooling::kLast;
+    } else if (name == "normalize") {
+      if (!value.is_boolean()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("normalize must be true or false, got ", value.Dump()));
+      }
+      options->normalize = value.boolean();
     } else {
-      return absl::InvalidArgumentError(
-          absl::StrCat("pooling must be 'mean' or 'last', got ", shown(*pooling)));
+      rest.Add(name, value);
     }
-    object.erase(pooling);
-    taken = true;
   }
-  if (auto normalize = object.find("normalize"); normalize != object.end()) {
-    if (!normalize->is_boolean()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("normalize must be true or false, got ", shown(*normalize)));
-    }
-    options->normalize = normalize->get<bool>();
-    object.erase(normalize);
-    taken = true;
-  }
-  if (taken) *json = object.dump();
+  if (rest.size() < object->size()) *json = rest.Dump();
   return absl::OkStatus();
 }
 

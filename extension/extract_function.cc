@@ -16,7 +16,7 @@
 //
 // The value has the JSON subtype. A NULL text gives NULL.
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
+#include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 #include "extension/constrained_options.h"
 #include "extension/look_ahead.h"
@@ -41,17 +42,16 @@ std::string Listed(const std::vector<std::string>& names) {
 
 // REQUIRES: the schema compiles.
 std::string ExtractionPrompt(const std::string& schema) {
-  const auto document = nlohmann::ordered_json::parse(schema, nullptr, /*allow_exceptions=*/false);
+  const std::optional<Json> document = Json::Parse(schema);
+  const Json* properties = document ? document->Find("properties") : nullptr;
   std::vector<std::string> names;
   std::string descriptions;
-  if (document.is_object() && document.contains("properties")) {
-    for (const auto& [name, property] : document["properties"].items()) {
+  if (properties != nullptr && properties->is_object()) {
+    for (const auto& [name, property] : properties->members()) {
       names.push_back(name);
-      if (!property.is_object()) continue;
-      const auto description = property.find("description");
-      if (description == property.end() || !description->is_string()) continue;
-      absl::StrAppend(&descriptions, "\n- ", name, ": ",
-                      description->template get_ref<const std::string&>());
+      const Json* description = property.Find("description");
+      if (description == nullptr || !description->is_string()) continue;
+      absl::StrAppend(&descriptions, "\n- ", name, ": ", description->string());
     }
   }
   if (names.empty()) {

@@ -1,32 +1,20 @@
 #include "extension/generation_json.h"
 
-#include <nlohmann/json.hpp>
-
+#include "engine/base/json.h"
 #include "extension/interrupt.h"
 
 namespace lm {
-namespace {
-
-using nlohmann::ordered_json;
-
-std::string Dump(const ordered_json& object) {
-  return object.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-}
-
-}  // namespace
 
 std::string GenerationJson(const Generation& generation) {
   absl::Status status = GenerationStatus(generation);
-  ordered_json object;
-  object["value"] = status.ok() ? ordered_json(generation.text) : ordered_json(nullptr);
-  object["error"] =
-      status.ok() ? ordered_json(nullptr) : ordered_json(std::string(status.message()));
-  object["finish"] =
-      std::string(FinishReasonName(status.ok() ? generation.finish : FinishReason::kError));
-  object["tokens_in"] = generation.tokens_in;
-  object["tokens_cached"] = generation.tokens_cached;
-  object["tokens_out"] = generation.tokens_out;
-  return Dump(object);
+  Json object = Json::MakeObject();
+  object.Add("value", status.ok() ? Json(generation.text) : Json());
+  object.Add("error", status.ok() ? Json() : Json(status.message()));
+  object.Add("finish", FinishReasonName(status.ok() ? generation.finish : FinishReason::kError));
+  object.Add("tokens_in", generation.tokens_in);
+  object.Add("tokens_cached", generation.tokens_cached);
+  object.Add("tokens_out", generation.tokens_out);
+  return object.Dump();
 }
 
 }  // namespace lm

@@ -1,5 +1,7 @@
 #include "extension/interrupt.h"
 
+#include "engine/base/status_macros.h"
+
 #include <optional>
 #include <utility>
 
@@ -51,6 +53,7 @@ absl::StatusOr<std::shared_ptr<CacheInspection>> AwaitInspection(sqlite3* db, En
   while (!inspection->WaitFor(kInterruptInterval)) {
     if (poll.Interrupted()) return absl::CancelledError("interrupted");
   }
+  RETURN_IF_ERROR(inspection->status());
   return inspection;
 }
 

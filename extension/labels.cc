@@ -2,10 +2,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/hash_map.h"
+#include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -74,7 +75,7 @@ class LabelReader : public nlohmann::json_sax<json> {
   bool begun_ = false;
   bool in_object_ = false;
   std::vector<Label> labels_;
-  absl::flat_hash_set<std::string> names_;
+  HashSet<std::string> names_;
   absl::Status status_;
 };
 
@@ -95,9 +96,9 @@ absl::StatusOr<std::vector<Label>> ParseLabels(absl::string_view text) {
 }
 
 std::string ChoicesOf(const std::vector<Label>& labels) {
-  json names = json::array();
-  for (const Label& label : labels) names.push_back(label.name);
-  return names.dump();
+  Json names = Json::MakeArray();
+  for (const Label& label : labels) names.Append(label.name);
+  return names.Dump();
 }
 
 std::string NamesOf(const std::vector<Label>& labels) {

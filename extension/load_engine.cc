@@ -39,6 +39,7 @@ absl::StatusOr<std::shared_ptr<Engine>> LoadEngine(sqlite3* db, const std::strin
   auto loading = std::make_shared<Loading>();
   try {
     std::thread([loading, path, options]() mutable {
+      ReadyToThrow();
       Load(path, options, loading.get());
       loading.reset();  // and with it an engine that nobody waits for
     }).detach();

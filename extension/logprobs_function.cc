@@ -8,11 +8,12 @@
 //
 // Natural logarithms, one for each token of lm_tokenize(text), the first of which is null: nothing
 // stands before it. The text is taken as it is, without the chat template. NULL gives NULL.
+#include <charconv>
 #include <cmath>
+#include <iterator>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "engine/base/status_macros.h"
 #include "extension/interrupt.h"
 #include "extension/registrations.h"
@@ -32,7 +33,10 @@ absl::Status Logprobs(Call& call) {
   std::string json = "[null";
   for (float logprob : result.prompt_logprobs) {
     // -Infinity is not JSON; a token that cannot be is as good as one at the edge of F32.
-    absl::StrAppendFormat(&json, ",%.7g", std::fmax(logprob, -3.4e38f));
+    char digits[32];
+    const auto end = std::to_chars(digits, std::end(digits), std::fmax(logprob, -3.4e38f),
+                                   std::chars_format::general, 7);
+    absl::StrAppend(&json, ",", absl::string_view(digits, end.ptr - digits));
   }
   json += ']';
   ResultJson(call.context(), json);

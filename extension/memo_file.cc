@@ -7,6 +7,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {

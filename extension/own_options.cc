@@ -1,7 +1,6 @@
 #include "extension/own_options.h"
 
 #include <algorithm>
-#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -9,14 +8,10 @@
 namespace lm {
 namespace {
 
-using nlohmann::json;
-
 constexpr int kDeepest = 100;  // to write an object back as text takes stack for each level
 
-absl::Status WrongType(const std::string& key, absl::string_view wanted, const json& value) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(key, " must be ", wanted, ", got ",
-                   value.dump(-1, ' ', false, json::error_handler_t::replace)));
+absl::Status WrongType(const std::string& key, absl::string_view wanted, const Json& value) {
+  return absl::InvalidArgumentError(absl::StrCat(key, " must be ", wanted, ", got ", value.Dump()));
 }
 
 }  // namespace
@@ -28,78 +23,67 @@ absl::StatusOr<OwnOptions> OwnOptions::Take(const std::optional<std::string>& te
   for (absl::string_view key : keys) own.keys_.emplace_back(key);
   if (!text.has_value()) return own;
   int deepest = 0;
-  std::set<std::string> names;
-  std::string twice;
-  auto watch = [&](int depth, json::parse_event_t event, json& value) {
-    deepest = std::max(deepest, depth);
-    if (event == json::parse_event_t::key && depth == 1) {
-      const auto& name = value.get_ref<const std::string&>();
-      if (!names.insert(name).second) twice = name;
-    }
-    return true;
-  };
-  json object = json::parse(*text, watch, /*allow_exceptions=*/false);
-  if (!object.is_object()) return own;
+  const std::optional<Json> object = Json::Parse(*text, &deepest);
   if (deepest > kDeepest) {
     return absl::InvalidArgumentError(
         absl::StrCat("options are nested ", deepest, " deep, ", kDeepest, " is the most"));
   }
-  for (absl::string_view view : keys) {
-    const std::string key(view);
-    auto found = object.find(key);
-    if (found == object.end()) continue;
-    if (twice == key) {
-      return absl::InvalidArgumentError(absl::StrCat("option '", key, "' is there twice"));
+  if (!object || !object->is_object()) return own;
+  Json rest = Json::MakeObject();
+  for (const auto& [name, value] : object->members()) {
+    const bool is_own = std::find(keys.begin(), keys.end(), name) != keys.end();
+    if (is_own && own.taken_.Has(name)) {
+      return absl::InvalidArgumentError(absl::StrCat("option '", name, "' is there twice"));
     }
-    own.taken_[key] = std::move(*found);
-    object.erase(found);
+    (is_own ? own.taken_ : rest).Add(name, value);
   }
   // Written anew only where it must be, so that messages count the user's own bytes.
-  if (!own.taken_.empty()) own.rest_ = object.dump();
+  if (own.taken_.size() > 0) own.rest_ = rest.Dump();
   return own;
 }
 
 absl::Status OwnOptions::CheckNoOthers() const {
   if (!rest_.has_value()) return absl::OkStatus();
-  const json object = json::parse(*rest_, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) {
+  const std::optional<Json> object = Json::Parse(*rest_);
+  if (!object || !object->is_object()) {
     return absl::InvalidArgumentError("options must be a JSON object, such as {\"chunk\": 64}");
   }
-  if (object.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("unknown option '", object.begin().key(), "'; ",
+  if (object->size() == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("unknown option '",
+                                                 object->members().front().first, "'; ",
                                                  absl::StrJoin(keys_, ", "), " are known"));
 }
 
-const json* OwnOptions::Find(const std::string& key) const {
-  auto found = taken_.find(key);
-  return found == taken_.end() || found->is_null() ? nullptr : &*found;
+const Json* OwnOptions::Find(const std::string& key) const {
+  const Json* found = taken_.Find(key);
+  return found == nullptr || found->is_null() ? nullptr : found;
 }
 
 absl::StatusOr<int64_t> OwnOptions::Integer(const std::string& key, int64_t otherwise,
                                             int64_t least, int64_t most) const {
-  const json* value = Find(key);
+  const Json* value = Find(key);
   if (value == nullptr) return otherwise;
   const std::string wanted = absl::StrCat("a whole number from ", least, " to ", most);
-  if (!value->is_number_integer()) return WrongType(key, wanted, *value);
-  const bool huge = value->is_number_unsigned() && value->get<uint64_t>() > INT64_MAX;
-  if (huge || value->get<int64_t>() < least || value->get<int64_t>() > most) {
+  if (!value->is_integer()) return WrongType(key, wanted, *value);
+  const bool huge = value->is_unsigned() && value->unsigned_integer() > INT64_MAX;
+  if (huge || value->integer() < least || value->integer() > most) {
     return WrongType(key, wanted, *value);
   }
-  return value->get<int64_t>();
+  return value->integer();
 }
 
 absl::StatusOr<bool> OwnOptions::Bool(const std::string& key, bool otherwise) const {
-  const json* value = Find(key);
+  const Json* value = Find(key);
   if (value == nullptr) return otherwise;
   if (!value->is_boolean()) return WrongType(key, "true or false", *value);
-  return value->get<bool>();
+  return value->boolean();
 }
 
 absl::StatusOr<std::optional<std::string>> OwnOptions::Text(const std::string& key) const {
-  const json* value = Find(key);
+  const Json* value = Find(key);
   if (value == nullptr) return std::nullopt;
   if (!value->is_string()) return WrongType(key, "a string", *value);
-  return value->get<std::string>();
+  return value->string();
 }
 
 }  // namespace lm

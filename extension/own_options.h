@@ -9,13 +9,13 @@
 
 #include <cstdint>
 #include <initializer_list>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "engine/base/json.h"
 
 namespace lm {
 
@@ -41,14 +41,14 @@ class OwnOptions {
   // none of generate()'s options.
   absl::Status CheckNoOthers() const;
 
-  bool Has(const std::string& key) const { return taken_.contains(key); }
+  bool Has(const std::string& key) const { return taken_.Has(key); }
 
  private:
   // nullptr where the key is not there, or null.
-  const nlohmann::json* Find(const std::string& key) const;
+  const Json* Find(const std::string& key) const;
 
   std::vector<std::string> keys_;
-  nlohmann::json taken_ = nlohmann::json::object();
+  Json taken_ = Json::MakeObject();
   std::optional<std::string> rest_;
 };
 

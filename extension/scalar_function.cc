@@ -2,7 +2,7 @@
 
 #include <new>
 
-#include "absl/container/flat_hash_map.h"
+#include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -12,7 +12,7 @@ namespace {
 // auxiliary data with a negative index among all calls of a statement; the number is arbitrary, so
 // that no other extension hits on it.
 constexpr int kPinIndex = -0x6c6d30;
-using PinnedModels = absl::flat_hash_map<std::string, std::shared_ptr<const ModelUse>>;
+using PinnedModels = HashMap<std::string, std::shared_ptr<const ModelUse>>;
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/max_threads.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -73,7 +74,7 @@ absl::Status Settings::Set(absl::string_view key, const Cell& value) {
     return absl::OkStatus();
   };
   if (key == "model") return set_text(&model);
-  if (key == "threads") return set_count(kMaxInt, &threads);
+  if (key == "threads") return set_count(kMaxThreads, &threads);
   if (key == "device") return set_text(&device);
   if (key == "kv_bytes") return set_count(std::numeric_limits<int64_t>::max(), &kv_bytes);
   if (key == "kv_type") {

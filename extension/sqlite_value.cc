@@ -1,7 +1,6 @@
 #include "extension/sqlite_value.h"
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 
@@ -16,8 +15,8 @@ absl::Status CheckText(absl::string_view text, absl::string_view what) {
   }
   if (valid < text.size()) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("%s is not valid UTF-8 at byte %d of %d (0x%02x)", what, valid, text.size(),
-                        static_cast<uint8_t>(text[valid])));
+        absl::StrCat(what, " is not valid UTF-8 at byte ", valid, " of ", text.size(), " (0x",
+                     absl::Hex(static_cast<uint8_t>(text[valid]), absl::kZeroPad2), ")"));
   }
   return absl::OkStatus();
 }

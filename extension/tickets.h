@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "engine/base/hash_map.h"
 #include "extension/pending_answer.h"
 
 namespace lm {
@@ -39,7 +39,7 @@ class Tickets {
   };
 
   int64_t last_ = 0;
-  absl::flat_hash_map<int64_t, Ticket> tickets_;
+  HashMap<int64_t, Ticket> tickets_;
   size_t bytes_ = 0;  // of all tickets_
   std::deque<int64_t> not_submitted_;
   std::deque<int64_t> under_way_;  // submitted; the first is not known to be done

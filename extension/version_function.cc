@@ -11,11 +11,12 @@
 //     backends   ["cpu","reference"]
 //     models     {"default":"..."}      names and paths, none of them loaded by this
 //     engines    [{"model":"...", ...}] those running in this process now
-#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "engine/backend/registry.h"
 #include "engine/base/cpu_features.h"
+#include "engine/base/json.h"
 #include "engine/runtime/engine_registry.h"
 #include "extension/registrations.h"
 #include "extension/scalar_function.h"
@@ -24,58 +25,62 @@
 namespace lm {
 namespace {
 
-using nlohmann::ordered_json;
-
 absl::Status Version(Call& call) {
   ResultText(call.context(), lm_version());
   return absl::OkStatus();
 }
 
-ordered_json Backends() {
-  ordered_json names = ordered_json::array();
+Json Backends() {
+  Json names = Json::MakeArray();
   for (const BackendOptions& backend : AvailableBackends()) {
-    if (names.empty() || names.back() != backend.device) names.push_back(backend.device);
+    if (names.size() == 0 || names.array().back() != Json(backend.device)) {
+      names.Append(backend.device);
+    }
   }
   return names;
 }
 
-ordered_json Models(const Connection& connection) {
-  ordered_json models = ordered_json::object();
-  for (const NamedModel& model : connection.names().models()) models[model.name] = model.path;
-  if (!models.contains("default")) {
+Json Models(const Connection& connection) {
+  Json models = Json::MakeObject();
+  for (const NamedModel& model : connection.names().models()) models.Add(model.name, model.path);
+  if (!models.Has("default")) {
     absl::StatusOr<std::string> path = FindDefaultModel();
-    models["default"] = path.ok() ? ordered_json(*path) : ordered_json(nullptr);
+    models.Add("default", path.ok() ? Json(*path) : Json());
   }
   return models;
 }
 
-ordered_json Engines() {
-  ordered_json engines = ordered_json::array();
+Json Engines() {
+  Json engines = Json::MakeArray();
   for (const std::shared_ptr<Engine>& engine : RunningEngines()) {
     const ModelInfo& info = engine->model().info();
-    engines.push_back({{"model", info.name},
-                       {"path", info.path},
-                       {"architecture", info.architecture},
-                       {"quantisation", info.quantisation},
-                       {"device", info.device},
-                       {"weight_bytes", info.weight_bytes},
-                       {"kv_bytes", info.kv_bytes},
-                       {"kv_type", std::string(KvTypeName(info.kv_type))}});
+    Json one = Json::MakeObject();
+    one.Add("model", info.name);
+    one.Add("path", info.path);
+    one.Add("architecture", info.architecture);
+    one.Add("quantisation", info.quantisation);
+    one.Add("device", info.device);
+    one.Add("weight_bytes", info.weight_bytes);
+    one.Add("kv_bytes", info.kv_bytes);
+    one.Add("kv_type", KvTypeName(info.kv_type));
+    engines.Append(std::move(one));
   }
   return engines;
 }
 
 absl::Status Debug(Call& call) {
-  ordered_json report;
-  report["version"] = lm_version();
-  report["build"] = "g++ " __VERSION__;
-  report["isa"] = std::string(IsaName(BestIsa()));
-  report["threads"] = AvailableCpus();
-  report["sqlite"] = {{"running", sqlite3_libversion()}, {"compiled", SQLITE_VERSION}};
-  report["backends"] = Backends();
-  report["models"] = Models(call.connection());
-  report["engines"] = Engines();
-  ResultJson(call.context(), report.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+  Json sqlite = Json::MakeObject();
+  sqlite.Add("running", sqlite3_libversion()).Add("compiled", SQLITE_VERSION);
+  Json report = Json::MakeObject();
+  report.Add("version", lm_version());
+  report.Add("build", "g++ " __VERSION__);
+  report.Add("isa", IsaName(BestIsa()));
+  report.Add("threads", AvailableCpus());
+  report.Add("sqlite", std::move(sqlite));
+  report.Add("backends", Backends());
+  report.Add("models", Models(call.connection()));
+  report.Add("engines", Engines());
+  ResultJson(call.context(), report.Dump());
   return absl::OkStatus();
 }
 

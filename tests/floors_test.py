@@ -46,6 +46,8 @@ PRIVATE_HEADERS = [
     (re.compile(r"^(cuda|cublas|cub/|thrust/)"), {"engine/backend/cuda"}),
     (re.compile(r"immintrin|arm_neon"), {"engine/backend/cpu"}),
     (re.compile(r"pcre2"), {"engine/text", "engine/grammar"}),
+    # Broken by an allocation that fails: engine/base/hash_map.h.
+    (re.compile(r"absl/container/.*(hash|btree)|absl/strings/str_format"), set()),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 CONDITIONAL = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif)\b(.*)")
@@ -98,13 +100,14 @@ class FloorsTest(unittest.TestCase):
             for folder, text in {
                 "engine/base": '#include "engine/tensor/tensor.h"\n',
                 "engine/cache": '#include "engine/backend/backend.h"\n',
+                "engine/text": '#include "absl/container/flat_hash_map.h"\n',
                 "engine/runtime": "#include <sqlite3.h>\n#ifdef LM_CUDA\n",
                 "extension": '#include "engine/runtime/engine.h"\n',
                 "engine/attic": "\n",
             }.items():
                 (root / folder).mkdir(parents=True)
                 (root / folder / "x.cc").write_text(text)
-            self.assertEqual(len(list(breaches(root))), 5)
+            self.assertEqual(len(list(breaches(root))), 6)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_cat.h"
 
 namespace lm {
 namespace {
@@ -51,6 +51,8 @@ Digest DigestOf(absl::string_view bytes, uint64_t seed) {
   return {Fold(a ^ kRoots[1], b ^ kRoots[3]) + lanes[3], Fold(b + lanes[0], a ^ kRoots[0])};
 }
 
-std::string Digest::Hex() const { return absl::StrFormat("%016x%016x", high, low); }
+std::string Digest::Hex() const {
+  return absl::StrCat(absl::Hex(high, absl::kZeroPad16), absl::Hex(low, absl::kZeroPad16));
+}
 
 }  // namespace lm

@@ -1,7 +1,11 @@
 #include "engine/base/thread_pool.h"
 
+#include <exception>
+#include <new>
 #include <system_error>
+#include <utility>
 
+#include "engine/base/out_of_memory.h"
 #include "engine/base/processor.h"
 
 namespace lm {
@@ -26,13 +30,18 @@ struct ThreadPool::Loop {
   absl::FunctionRef<void(int64_t)> body;
   int64_t count;
   std::atomic<int64_t> next{0};
+  std::atomic<bool> failed{false};
+  std::exception_ptr failure;  // of whoever set `failed`; read when all have left the loop
 };
 
 ThreadPool::ThreadPool(int num_threads) {
+  workers_.reserve(num_threads - 1);
   for (int i = 1; i < num_threads; ++i) {
     try {
       workers_.emplace_back([this] { WorkerMain(); });
     } catch (const std::system_error&) {
+      break;
+    } catch (const std::bad_alloc&) {  // of std::thread's own
       break;
     }
   }
@@ -49,11 +58,18 @@ void ThreadPool::RunLoop(Loop* loop) {
   for (;;) {
     int64_t i = loop->next.fetch_add(1, std::memory_order_relaxed);
     if (i >= loop->count) return;
-    loop->body(i);
+    try {
+      loop->body(i);
+    } catch (...) {
+      loop->next.store(loop->count, std::memory_order_relaxed);
+      if (!loop->failed.exchange(true)) loop->failure = std::current_exception();
+      return;
+    }
   }
 }
 
 void ThreadPool::WorkerMain() {
+  ReadyToThrow();
   uint32_t seen = 0;
   for (;;) {
     WaitForChange(generation_, seen);
@@ -74,7 +90,7 @@ void ThreadPool::ParallelFor(int64_t count, absl::FunctionRef<void(int64_t)> bod
     return;
   }
   absl::MutexLock lock(&loop_mutex_);
-  Loop loop{body, count};
+  Loop loop{body, count, {}, {}, {}};
   loop_.store(&loop);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
@@ -83,6 +99,7 @@ void ThreadPool::ParallelFor(int64_t count, absl::FunctionRef<void(int64_t)> bod
   for (uint32_t inside; (inside = workers_inside_.load()) != 0;) {
     WaitForChange(workers_inside_, inside);
   }
+  if (loop.failure != nullptr) std::rethrow_exception(std::move(loop.failure));
 }
 
 }  // namespace lm

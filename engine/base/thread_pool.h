@@ -35,6 +35,7 @@ class ThreadPool {
   // Calls body(i) once for each i in [0, count), from several threads, and returns when all are
   // done. Which thread runs which i is not defined; results must not depend on it. Loops from
   // different threads run one after the other. `body` must not call ParallelFor of the same pool.
+  // What it throws comes out here, once (the first one's), and then not every i has been run.
   void ParallelFor(int64_t count, absl::FunctionRef<void(int64_t)> body);
 
  private:

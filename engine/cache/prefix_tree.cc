@@ -85,17 +85,22 @@ PrefixTree::PrefixTree(KvBlockPool* pool, int32_t block_tokens)
 }
 
 PrefixTree::~PrefixTree() {
-  // Not by recursion: a long context is a deep tree.
-  std::vector<std::unique_ptr<Node>> doomed;
+  // From the leaves up, and not by recursion: a long context is a deep tree.
   for (auto& [salt, tenant] : tenants_) {
-    for (auto& child : tenant->root.children) doomed.push_back(std::move(child));
-  }
-  while (!doomed.empty()) {
-    std::unique_ptr<Node> node = std::move(doomed.back());
-    doomed.pop_back();
-    assert(node->pins == 0);
-    pool_->Unref(node->block);
-    for (auto& child : node->children) doomed.push_back(std::move(child));
+    Node* node = &tenant->root;
+    while (node != nullptr) {
+      if (!node->children.empty()) {
+        node = node->children.back().get();
+        continue;
+      }
+      assert(node->pins == 0);
+      Node* parent = node->parent;
+      if (parent != nullptr) {
+        pool_->Unref(node->block);
+        parent->children.pop_back();
+      }
+      node = parent;
+    }
   }
 }
 

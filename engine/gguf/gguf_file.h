@@ -19,11 +19,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/base/file.h"
+#include "engine/base/hash_map.h"
 #include "engine/gguf/metadata.h"
 #include "engine/gguf/tensor_directory.h"
 
@@ -74,7 +74,7 @@ class GgufFile {
   uint32_t version_ = 0;
   Metadata metadata_;
   std::vector<TensorInfo> tensors_;
-  absl::flat_hash_map<absl::string_view, size_t> index_;  // views of the names in tensors_
+  HashMap<absl::string_view, size_t> index_;  // views of the names in tensors_
 };
 
 }  // namespace lm

@@ -52,7 +52,7 @@ absl::Status WrongType(absl::string_view key, absl::string_view wanted, const Me
 
 // The value of `key`, which must be a T.
 template <typename T>
-absl::StatusOr<const T*> Find(const absl::flat_hash_map<std::string, MetadataValue>& values,
+absl::StatusOr<const T*> Find(const HashMap<std::string, MetadataValue>& values,
                               absl::string_view key, absl::string_view wanted) {
   auto it = values.find(key);
   if (it == values.end()) return NoSuchKey(key);

@@ -7,10 +7,10 @@
 #include <variant>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "engine/base/hash_map.h"
 
 namespace lm {
 
@@ -39,13 +39,13 @@ class Metadata {
   absl::StatusOr<std::vector<float>> GetFloats(absl::string_view key) const;
 
   // All pairs, for listings.
-  const absl::flat_hash_map<std::string, MetadataValue>& values() const { return values_; }
+  const HashMap<std::string, MetadataValue>& values() const { return values_; }
 
   // Adds a pair. False, and nothing changes, where the key is there already.
   bool Insert(std::string key, MetadataValue value);
 
  private:
-  absl::flat_hash_map<std::string, MetadataValue> values_;
+  HashMap<std::string, MetadataValue> values_;
 };
 
 }  // namespace lm

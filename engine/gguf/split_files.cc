@@ -5,7 +5,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -18,7 +17,8 @@ constexpr int64_t kMaxParts = 1024;  // each is an open file
 
 // "-00002-of-00003.gguf"
 std::string Suffix(int index, int count) {
-  return absl::StrFormat("-%05d-of-%05d.gguf", index + 1, count);
+  return absl::StrCat("-", absl::Dec(index + 1, absl::kZeroPad5), "-of-",
+                      absl::Dec(count, absl::kZeroPad5), ".gguf");
 }
 
 // What a part's name says of its position; nothing where it is not such a name.

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/checkpoint.h"
+#include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -92,7 +92,7 @@ Facts Propagate(absl::Span<const Node> nodes, absl::Span<const NodeId> rule_star
                 const Dependents& dependents,
                 absl::FunctionRef<bool(const Node&, const Facts&)> holds) {
   Facts facts{std::vector<bool>(nodes.size()), std::vector<bool>(rule_start.size())};
-  absl::flat_hash_map<NodeId, std::vector<RuleId>> starts_at;
+  HashMap<NodeId, std::vector<RuleId>> starts_at;
   for (size_t r = 0; r < rule_start.size(); ++r) {
     starts_at[rule_start[r]].push_back(static_cast<RuleId>(r));
   }

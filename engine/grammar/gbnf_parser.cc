@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 #include "engine/grammar/automaton_builder.h"
@@ -309,8 +309,8 @@ class GbnfParser {
   const absl::string_view text_;
   size_t pos_ = 0;
   AutomatonBuilder builder_;
-  absl::flat_hash_map<std::string, RuleId> rules_;
-  absl::flat_hash_map<std::string, size_t> first_use_;
+  HashMap<std::string, RuleId> rules_;
+  HashMap<std::string, size_t> first_use_;
 };
 
 }  // namespace

@@ -128,15 +128,20 @@ Fragment JsonText::KeyExcept(absl::Span<const std::string> names) {
 
 Fragment JsonText::Value(const SchemaJson& value) {
   // Recursion is as deep as the schema's text may be.
-  if (!value.is_structured()) return builder_.Literal(value.dump());
+  if (!value.is_structured()) return builder_.Literal(value.Dump());
   std::vector<Fragment> parts;
-  for (auto it = value.begin(); it != value.end(); ++it) {
+  auto add = [&](const SchemaJson& part, const std::string* name) {
     if (!parts.empty()) parts.push_back(Comma());
-    if (value.is_object()) {
-      parts.push_back(builder_.Literal(SchemaJson(it.key()).dump()));
+    if (name != nullptr) {
+      parts.push_back(builder_.Literal(JsonString(*name)));
       parts.push_back(Colon());
     }
-    parts.push_back(Value(*it));
+    parts.push_back(Value(part));
+  };
+  if (value.is_object()) {
+    for (const auto& [name, member] : value.members()) add(member, &name);
+  } else {
+    for (const SchemaJson& element : value.array()) add(element, nullptr);
   }
   parts.insert(parts.begin(), builder_.Literal(value.is_object() ? "{" : "["));
   parts.push_back(builder_.Literal(value.is_object() ? "}" : "]"));

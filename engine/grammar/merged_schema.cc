@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 #include "engine/grammar/automaton_builder.h"
@@ -53,9 +52,9 @@ struct KeywordInfo {
   uint8_t kinds;  // what it speaks about; 0: anything, or nothing
 };
 
-const absl::flat_hash_map<std::string, KeywordInfo>& Keywords() {
+const HashMap<std::string, KeywordInfo>& Keywords() {
   constexpr uint8_t kNumbers = kInteger | kFraction;
-  static const auto& keywords = *new absl::flat_hash_map<std::string, KeywordInfo>({
+  static const auto& keywords = *new HashMap<std::string, KeywordInfo>({
       {"$ref", {Keyword::kExpand, 0}},
       {"allOf", {Keyword::kExpand, 0}},
       {"type", {Keyword::kType, 0}},
@@ -158,7 +157,7 @@ class Merger {
       size_t followed = 0;
     };
     std::vector<Open> path;
-    absl::flat_hash_set<const SchemaJson*> on_path;
+    HashSet<const SchemaJson*> on_path;
     auto open = [&](const SchemaPart& part) -> absl::Status {
       if (!on_path.insert(part.schema).second) {
         return document_.Error(*part.schema, "a schema that refers to itself");
@@ -187,21 +186,20 @@ class Merger {
     std::vector<const SchemaJson*> targets;
     if (!schema.is_object()) return targets;
     work_ += 1 + static_cast<int64_t>(schema.size());
-    if (auto ref = schema.find("$ref"); ref != schema.end()) {
+    if (const SchemaJson* ref = schema.Find("$ref"); ref != nullptr) {
       if (!ref->is_string()) return document_.Error(*ref, "$ref must be a string");
-      ASSIGN_OR_RETURN(const SchemaJson* target,
-                       document_.Resolve(*ref, ref->get_ref<const std::string&>()));
+      ASSIGN_OR_RETURN(const SchemaJson* target, document_.Resolve(*ref, ref->string()));
       targets.push_back(target);
     }
-    if (auto all = schema.find("allOf"); all != schema.end()) {
+    if (const SchemaJson* all = schema.Find("allOf"); all != nullptr) {
       RETURN_IF_ERROR(CheckBranches("allOf", *all));
-      for (const SchemaJson& member : *all) targets.push_back(&member);
+      for (const SchemaJson& member : all->array()) targets.push_back(&member);
     }
     return targets;
   }
 
   absl::Status CheckBranches(absl::string_view keyword, const SchemaJson& branches) {
-    if (branches.is_array() && !branches.empty()) return absl::OkStatus();
+    if (branches.is_array() && branches.size() > 0) return absl::OkStatus();
     return document_.Error(branches,
                            absl::StrCat(keyword, " must be an array of at least one schema"));
   }
@@ -209,8 +207,8 @@ class Merger {
   absl::Status AddPart(const SchemaPart& part) {
     const SchemaJson& schema = *part.schema;
     if (schema.is_boolean()) {
-      merged_.impossible = merged_.impossible || !schema.get<bool>();
-      if (!schema.get<bool>()) merged_.parts.push_back(part);
+      merged_.impossible = merged_.impossible || !schema.boolean();
+      if (!schema.boolean()) merged_.parts.push_back(part);
       return absl::OkStatus();
     }
     if (!schema.is_object())
@@ -223,8 +221,8 @@ class Merger {
     part_asks_ = false;
     nullable_ = false;
     part_kinds_ = kAllKinds;
-    for (auto it = schema.begin(); it != schema.end(); ++it) {
-      RETURN_IF_ERROR(AddKeyword(it.key(), it.value()));
+    for (const auto& [name, value] : schema.members()) {
+      RETURN_IF_ERROR(AddKeyword(name, value));
     }
     if (nullable_ && part_kinds_ != kAllKinds) part_kinds_ |= kNull;
     merged_.kinds &= part_kinds_;
@@ -267,12 +265,12 @@ class Merger {
         return AddType(value);
       case Keyword::kNullable:
         if (!value.is_boolean()) return document_.Error(value, "nullable must be a boolean");
-        nullable_ = value.get<bool>();
+        nullable_ = value.boolean();
         return absl::OkStatus();
       case Keyword::kEnum: {
         if (!value.is_array()) return document_.Error(value, "enum must be an array");
         std::vector<const SchemaJson*> values;
-        for (const SchemaJson& one : value) values.push_back(&one);
+        for (const SchemaJson& one : value.array()) values.push_back(&one);
         AddValues(values);
         return absl::OkStatus();
       }
@@ -313,8 +311,8 @@ class Merger {
         return absl::OkStatus();
       case Keyword::kAdditionalItems:
         // Speaks only where `items` is an array.
-        if (auto items = part_.schema->find("items");
-            items != part_.schema->end() && items->is_array()) {
+        if (const SchemaJson* items = part_.schema->Find("items");
+            items != nullptr && items->is_array()) {
           array_.rest = &value;
         }
         return absl::OkStatus();
@@ -323,7 +321,7 @@ class Merger {
       case Keyword::kMaxItems:
         return AddMost(name, value, &merged_.max_items);
       case Keyword::kUniqueItems:
-        if (value.is_boolean() && !value.get<bool>()) return absl::OkStatus();
+        if (value.is_boolean() && !value.boolean()) return absl::OkStatus();
         return document_.Error(value, "keyword \"uniqueItems\" is not supported");
       case Keyword::kProperties:
         if (!value.is_object()) return document_.Error(value, "properties must be an object");
@@ -349,13 +347,13 @@ class Merger {
     uint8_t kinds = 0;
     auto add = [&](const SchemaJson& type) {
       std::optional<uint8_t> named;
-      if (type.is_string()) named = KindsNamed(type.get_ref<const std::string&>());
+      if (type.is_string()) named = KindsNamed(type.string());
       kinds |= named.value_or(0);
       return named.has_value();
     };
-    bool valid = value.is_array() ? !value.empty() : add(value);
+    bool valid = value.is_array() ? value.size() > 0 : add(value);
     if (value.is_array()) {
-      for (const SchemaJson& type : value) valid = valid && add(type);
+      for (const SchemaJson& type : value.array()) valid = valid && add(type);
     }
     if (!valid) {
       return document_.Error(value,
@@ -387,7 +385,7 @@ class Merger {
     if (!value.is_number()) {
       return document_.Error(value, absl::StrCat(name, " must be a number"));
     }
-    std::optional<Decimal> decimal = ParseDecimal(value.dump());
+    std::optional<Decimal> decimal = ParseDecimal(value.Dump());
     if (!decimal) return document_.Error(value, absl::StrCat(name, " has too great an exponent"));
     return *std::move(decimal);
   }
@@ -435,13 +433,12 @@ class Merger {
   }
 
   absl::StatusOr<int64_t> CountOf(absl::string_view name, const SchemaJson& value) {
-    const bool is_whole =
-        value.is_number_unsigned() || (value.is_number_float() && value.get<double>() >= 0 &&
-                                       value.get<double>() == std::floor(value.get<double>()));
+    const bool is_whole = value.is_unsigned() || (value.is_float() && value.number() >= 0 &&
+                                                  value.number() == std::floor(value.number()));
     if (!is_whole) {
       return document_.Error(value, absl::StrCat(name, " must be a whole number, not negative"));
     }
-    return static_cast<int64_t>(std::min<double>(value.get<double>(), 1e15));
+    return static_cast<int64_t>(std::min<double>(value.number(), 1e15));
   }
 
   absl::Status AddLeast(absl::string_view name, const SchemaJson& value, int64_t* least) {
@@ -472,7 +469,7 @@ class Merger {
 
   absl::Status AddFormat(absl::string_view name, const SchemaJson& value) {
     if (!value.is_string()) return document_.Error(value, "format must be a string");
-    const std::string& format = value.get_ref<const std::string&>();
+    const std::string& format = value.string();
     // OpenAPI's formats of numbers.
     if (format == "float" || format == "double") return absl::OkStatus();
     if (format == "int32" || format == "int64") {
@@ -494,10 +491,10 @@ class Merger {
   absl::Status AddRequired(const SchemaJson& value) {
     bool valid = value.is_array();
     if (valid) {
-      for (const SchemaJson& name : value) {
+      for (const SchemaJson& name : value.array()) {
         valid = valid && name.is_string();
         if (!valid) break;
-        const std::string& text = name.get_ref<const std::string&>();
+        const std::string& text = name.string();
         if (required_.insert(text).second) merged_.required.push_back(text);
       }
     }
@@ -529,8 +526,8 @@ class Merger {
   int64_t& work_;
   MergedSchema merged_;
   Conjunction expanded_;
-  absl::flat_hash_set<SchemaPart> seen_;
-  absl::flat_hash_set<std::string> required_;
+  HashSet<SchemaPart> seen_;
+  HashSet<std::string> required_;
   bool has_type_ = false;
   uint8_t implied_kinds_ = 0;
   const SchemaJson* asserted_ = nullptr;  // some keyword that speaks about one kind of values
@@ -551,8 +548,8 @@ class Merger {
 uint8_t KindOf(const SchemaJson& value) {
   if (value.is_null()) return kNull;
   if (value.is_boolean()) return kBoolean;
-  if (value.is_number_float()) {
-    const double number = value.get<double>();
+  if (value.is_float()) {
+    const double number = value.number();
     return number == std::floor(number) ? kInteger : kFraction;
   }
   if (value.is_number()) return kInteger;

@@ -9,8 +9,7 @@ namespace lm {
 namespace {
 
 bool ClosedByFalse(const MergedSchema::ObjectPart& part) {
-  return part.additional != nullptr && part.additional->is_boolean() &&
-         !part.additional->get<bool>();
+  return part.additional != nullptr && part.additional->is_boolean() && !part.additional->boolean();
 }
 
 bool Requires(const MergedSchema& schema, const std::string& name) {
@@ -21,8 +20,8 @@ bool Requires(const MergedSchema& schema, const std::string& name) {
 Conjunction PropertyOf(const MergedSchema& schema, const std::string& name) {
   Conjunction conjunction;
   for (const MergedSchema::ObjectPart& part : schema.objects) {
-    if (part.properties == nullptr || !part.properties->contains(name)) continue;
-    const SchemaPart property{&part.properties->at(name)};
+    if (part.properties == nullptr || !part.properties->Has(name)) continue;
+    const SchemaPart property{part.properties->Find(name)};
     if (std::find(conjunction.begin(), conjunction.end(), property) == conjunction.end()) {
       conjunction.push_back(property);
     }
@@ -44,11 +43,10 @@ bool NeverWrites(const MergedSchema& schema, const std::string& name) {
 
 // Whether no object with such a member is valid.
 bool Forbids(const MergedSchema& schema, const std::string& name) {
-  return std::any_of(schema.objects.begin(), schema.objects.end(),
-                     [&name](const MergedSchema::ObjectPart& part) {
-                       return ClosedByFalse(part) &&
-                              (part.properties == nullptr || !part.properties->contains(name));
-                     });
+  return std::any_of(
+      schema.objects.begin(), schema.objects.end(), [&name](const MergedSchema::ObjectPart& part) {
+        return ClosedByFalse(part) && (part.properties == nullptr || !part.properties->Has(name));
+      });
 }
 
 bool HaveOtherValues(const MergedSchema& a, const MergedSchema& b, int64_t* work) {

@@ -76,7 +76,7 @@ absl::StatusOr<Fragment> SchemaCompiler::BodyOf(const Conjunction& conjunction) 
       if (value->is_structured()) {
         values.push_back(json_.Value(*value));
       } else {
-        scalars.push_back(value->dump());
+        scalars.push_back(value->Dump());
       }
     }
     values.push_back(builder_.AnyLiteral(std::move(scalars)));
@@ -110,14 +110,14 @@ absl::StatusOr<Fragment> SchemaCompiler::BranchesOf(const MergedSchema& schema) 
   (choice.is_one_of ? owner.one_of_settled : owner.any_of_settled) = true;
   // A schema of nothing but the choice asks for no more.
   const bool is_bare = std::all_of(
-      owner.schema->items().begin(), owner.schema->items().end(), [&](const auto& member) {
-        return member.key() == (choice.is_one_of ? "oneOf" : "anyOf") || member.key() == "title" ||
-               member.key() == "description";
+      owner.schema->members().begin(), owner.schema->members().end(), [&](const auto& member) {
+        return member.first == (choice.is_one_of ? "oneOf" : "anyOf") || member.first == "title" ||
+               member.first == "description";
       });
   if (is_bare) around.erase(around.begin() + static_cast<ptrdiff_t>(choice.part));
   std::vector<Fragment> branches;
   std::vector<MergedSchema> merged;  // of a oneOf
-  for (const SchemaJson& branch : *choice.branches) {
+  for (const SchemaJson& branch : choice.branches->array()) {
     Conjunction conjunction;
     for (const SchemaPart& part : around) {
       if (std::find(conjunction.begin(), conjunction.end(), part) == conjunction.end()) {
@@ -161,7 +161,7 @@ absl::StatusOr<Fragment> SchemaCompiler::String(const MergedSchema& schema) {
   if (schema.pattern != nullptr && schema.format != nullptr) {
     return document_.Error(*schema.pattern, "pattern beside format is not supported");
   }
-  absl::string_view regex = source->get_ref<const std::string&>();
+  absl::string_view regex = source->string();
   RegexOptions options{TextForm::kJsonString, /*search=*/true};
   if (schema.format != nullptr) {
     regex = FormatRegex(regex);

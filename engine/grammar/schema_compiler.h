@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "engine/base/hash_map.h"
 #include "engine/grammar/automaton_builder.h"
 #include "engine/grammar/json_text.h"
 #include "engine/grammar/merged_schema.h"
@@ -55,7 +55,7 @@ class SchemaCompiler {
   const bool absent_is_null_;
   AutomatonBuilder builder_;
   JsonText json_;
-  absl::flat_hash_map<Conjunction, RuleId> rules_;
+  HashMap<Conjunction, RuleId> rules_;
   std::deque<std::pair<RuleId, Conjunction>> queue_;  // rules without a body
   int64_t work_ = 0;
 };

@@ -5,8 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
+#include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/schema_compiler.h"
 
@@ -24,7 +23,7 @@ Fragment SchemaCompiler::Array(const MergedSchema& schema) {
       const size_t own = part.prefix == nullptr ? 0 : part.prefix->size();
       work_ += 1;
       if (i < own) {
-        conjunction.push_back({&part.prefix->at(i)});
+        conjunction.push_back({&part.prefix->array()[i]});
       } else if (part.rest != nullptr) {
         conjunction.push_back({part.rest});
       }
@@ -72,20 +71,20 @@ absl::StatusOr<std::vector<SchemaCompiler::Property>> SchemaCompiler::Properties
     const MergedSchema& schema, std::optional<RuleId>* additional) {
   // The schemas that each part has for each name.
   std::vector<std::string> names;
-  absl::flat_hash_set<std::string> named;
-  std::vector<absl::flat_hash_map<std::string, const SchemaJson*>> by_name(schema.objects.size());
+  HashSet<std::string> named;
+  std::vector<HashMap<std::string, const SchemaJson*>> by_name(schema.objects.size());
   bool has_properties = false, says_additional = false;
   for (size_t i = 0; i < schema.objects.size(); ++i) {
     const MergedSchema::ObjectPart& part = schema.objects[i];
     says_additional = says_additional || part.additional != nullptr;
     if (part.properties == nullptr) continue;
     has_properties = true;
-    for (const auto& [name, property] : part.properties->items()) {
+    for (const auto& [name, property] : part.properties->members()) {
       by_name[i][name] = &property;
       if (named.insert(name).second) names.push_back(name);
     }
   }
-  const absl::flat_hash_set<std::string> required(schema.required.begin(), schema.required.end());
+  const HashSet<std::string> required(schema.required.begin(), schema.required.end());
   for (const std::string& name : schema.required) {
     if (named.insert(name).second) names.push_back(name);
   }
@@ -111,7 +110,7 @@ absl::StatusOr<std::vector<SchemaCompiler::Property>> SchemaCompiler::Properties
   };
   std::vector<Property> properties;
   for (const std::string& name : names) {
-    const Fragment key = builder_.Literal(SchemaJson(name).dump());
+    const Fragment key = builder_.Literal(JsonString(name));
     Fragment value = builder_.Call(value_rule(&name));
     const bool is_required = required.contains(name);
     if (absent_is_null_ && !is_required) value = builder_.Alternate({value, json_.Null()});
@@ -122,7 +121,7 @@ absl::StatusOr<std::vector<SchemaCompiler::Property>> SchemaCompiler::Properties
   const bool is_false = std::any_of(
       schema.objects.begin(), schema.objects.end(), [](const MergedSchema::ObjectPart& part) {
         return part.additional != nullptr && part.additional->is_boolean() &&
-               !part.additional->get<bool>();
+               !part.additional->boolean();
       });
   if (is_open && !is_false) {
     *additional = MemberRule(json_.KeyExcept(names), builder_.Call(value_rule(nullptr)));

@@ -1,16 +1,17 @@
 #include "engine/grammar/schema_document.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/grammar.h"
 
@@ -18,7 +19,7 @@ namespace lm {
 namespace {
 
 // Looks a text over before it is read into memory.
-class LimitCheck : public nlohmann::json_sax<SchemaJson> {
+class LimitCheck : public nlohmann::json_sax<nlohmann::json> {
  public:
   const std::string& error() const { return error_; }
 
@@ -35,7 +36,7 @@ class LimitCheck : public nlohmann::json_sax<SchemaJson> {
   bool end_array() override { return Close(); }
 
   bool key(string_t& name) override {
-    absl::flat_hash_set<std::string>& keys = keys_.back();
+    HashSet<std::string>& keys = keys_.back();
     if (!keys.insert(name).second) {
       return Fail(absl::StrCat("the key \"", absl::CHexEscape(name.substr(0, 100)),
                                "\" is twice in an object"));
@@ -70,7 +71,7 @@ class LimitCheck : public nlohmann::json_sax<SchemaJson> {
     return true;
   }
 
-  std::vector<absl::flat_hash_set<std::string>> keys_;  // of the objects that are open
+  std::vector<HashSet<std::string>> keys_;  // of the objects that are open
   std::string error_;
 };
 
@@ -82,24 +83,25 @@ absl::StatusOr<std::unique_ptr<SchemaDocument>> SchemaDocument::Parse(absl::stri
         absl::StrCat("schema: too large: ", text.size(), " bytes, limit ", kMaxGrammarText));
   }
   LimitCheck check;
-  if (!SchemaJson::sax_parse(text.begin(), text.end(), &check)) {
+  if (!nlohmann::json::sax_parse(text.begin(), text.end(), &check)) {
     return absl::InvalidArgumentError(absl::StrCat("schema: ", check.error()));
   }
   std::unique_ptr<SchemaDocument> document(new SchemaDocument);
-  document->root_ =
-      SchemaJson::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  document->root_ = *Json::Parse(text);
   std::vector<const SchemaJson*> open = {&document->root_};
   while (!open.empty()) {
     const SchemaJson* value = open.back();
     open.pop_back();
-    if (!value->is_structured()) continue;
-    size_t index = 0;
-    for (auto it = value->begin(); it != value->end(); ++it, ++index) {
-      std::string token = value->is_object()
-                              ? absl::StrReplaceAll(it.key(), {{"~", "~0"}, {"/", "~1"}})
-                              : absl::StrCat(index);
-      document->places_[&*it] = {value, std::move(token)};
-      open.push_back(&*it);
+    auto add = [&](const SchemaJson& part, std::string token) {
+      document->places_[&part] = {value, std::move(token)};
+      open.push_back(&part);
+    };
+    if (value->is_array()) {
+      for (size_t i = 0; i < value->size(); ++i) add(value->array()[i], absl::StrCat(i));
+    } else if (value->is_object()) {
+      for (const auto& [name, member] : value->members()) {
+        add(member, absl::StrReplaceAll(name, {{"~", "~0"}, {"/", "~1"}}));
+      }
     }
   }
   return document;
@@ -129,10 +131,10 @@ absl::StatusOr<const SchemaJson*> SchemaDocument::Resolve(const SchemaJson& wher
   for (absl::string_view escaped : absl::StrSplit(absl::string_view(pointer).substr(1), '/')) {
     const std::string token = absl::StrReplaceAll(escaped, {{"~1", "/"}, {"~0", "~"}});
     size_t index;
-    if (target->is_object() && target->contains(token)) {
-      target = &target->at(token);
+    if (const SchemaJson* member = target->Find(token); member != nullptr) {
+      target = member;
     } else if (target->is_array() && absl::SimpleAtoi(token, &index) && index < target->size()) {
-      target = &target->at(index);
+      target = &target->array()[index];
     } else {
       return Error(where, absl::StrCat(shown, " leads nowhere"));
     }

@@ -8,18 +8,18 @@
 #define LM_ENGINE_GRAMMAR_SCHEMA_DOCUMENT_H_
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "engine/base/hash_map.h"
+#include "engine/base/json.h"
 
 namespace lm {
 
-using SchemaJson = nlohmann::ordered_json;
+using SchemaJson = Json;
 
-// Members of one object. (nlohmann's ordered objects look keys up one by one.)
+// Members of one object: a Json looks them up one by one.
 inline constexpr size_t kMaxSchemaMembers = 2000;
 
 // Immutable; thread-safe.
@@ -47,7 +47,7 @@ class SchemaDocument {
   SchemaDocument() = default;
 
   SchemaJson root_;
-  absl::flat_hash_map<const SchemaJson*, Place> places_;  // all but the root
+  HashMap<const SchemaJson*, Place> places_;  // all but the root
 };
 
 }  // namespace lm

@@ -187,7 +187,7 @@ StateId StateMachine::Import(const StateMachine& other, StateId state) {
   // The stacks that the state stands on, each before those that hold it: a stack's frames are older
   // than itself.
   std::vector<StackId> needed;
-  absl::flat_hash_set<StackId> found;
+  HashSet<StackId> found;
   auto need = [&](absl::Span<const Frame> frames) {
     for (const Frame& frame : frames) {
       if (frame.node != kAccept && found.insert(frame.stack).second) needed.push_back(frame.stack);
@@ -196,7 +196,7 @@ StateId StateMachine::Import(const StateMachine& other, StateId state) {
   need(other.states_[state].frames);
   for (size_t i = 0; i < needed.size(); ++i) need(other.stacks_[needed[i]].frames);
   std::sort(needed.begin(), needed.end());
-  absl::flat_hash_map<StackId, StackId> moved;
+  HashMap<StackId, StackId> moved;
   auto move = [&](absl::Span<const Frame> frames) {
     Frames result(frames.begin(), frames.end());
     for (Frame& frame : result) {

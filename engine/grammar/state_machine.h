@@ -31,9 +31,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/types/span.h"
+#include "engine/base/hash_map.h"
 #include "engine/grammar/automaton.h"
 
 namespace lm {
@@ -151,9 +150,9 @@ class StateMachine {
   StateId start_ = kNoState;
 
   // Spans point into the keys of the maps, whose storage does not move.
-  absl::flat_hash_map<Frames, StackId> stack_ids_;
+  HashMap<Frames, StackId> stack_ids_;
   std::vector<Stack> stacks_;
-  absl::flat_hash_map<StateKey, StateId> state_ids_;
+  HashMap<StateKey, StateId> state_ids_;
   std::vector<State> states_;
   std::vector<StateId> transitions_;  // (state, class)
   size_t bytes_ = 0;
@@ -168,7 +167,7 @@ class StateMachine {
   std::vector<StackId> stacks_of_state_;
   Frames waiting_;  // the frames of the state that is being made
   bool can_end_ = false;
-  absl::flat_hash_set<Frame> seen_;
+  HashSet<Frame> seen_;
   std::map<int32_t, std::pair<RuleId, Frames>> calls_;  // by order: rule, who called it
 };
 

@@ -11,10 +11,10 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "engine/base/hash_map.h"
 #include "engine/gguf/metadata.h"
 
 namespace lm {
@@ -51,7 +51,7 @@ class KeyReader {
 
   const Metadata& metadata_;
   const std::string architecture_;
-  absl::flat_hash_set<std::string> asked_;
+  HashSet<std::string> asked_;
 };
 
 }  // namespace lm

@@ -1,38 +1,34 @@
 #include "engine/model/model_options.h"
 
 #include <limits>
-#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/json.h"
+#include "engine/base/max_threads.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
 namespace {
 
-using nlohmann::json;
-
 constexpr std::pair<absl::string_view, DType> kKvTypes[] = {
     {"f16", DType::kF16}, {"int8", DType::kI8}, {"f32", DType::kF32}};
 
-std::string Shown(const json& value) {
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
 template <typename Integer>
-absl::Status ReadCount(const std::string& key, const json& value, Integer* out) {
-  constexpr uint64_t kMax = std::numeric_limits<Integer>::max();
-  if (!value.is_number_unsigned() || value.get<uint64_t>() > kMax) {
+absl::Status ReadCount(const std::string& key, const Json& value, Integer* out,
+                       uint64_t most = std::numeric_limits<Integer>::max()) {
+  if (!value.is_unsigned() || value.unsigned_integer() > most) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "options: ", key, " must be a whole number from 0 to ", kMax, ", got ", Shown(value)));
+        "options: ", key, " must be a whole number from 0 to ", most, ", got ", value.Dump()));
   }
-  *out = static_cast<Integer>(value.get<uint64_t>());
+  *out = static_cast<Integer>(value.unsigned_integer());
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ReadText(const std::string& key, const json& value) {
-  if (value.is_string()) return value.get<std::string>();
+absl::StatusOr<std::string> ReadText(const std::string& key, const Json& value) {
+  if (value.is_string()) return value.string();
   return absl::InvalidArgumentError(
-      absl::StrCat("options: ", key, " must be a string, got ", Shown(value)));
+      absl::StrCat("options: ", key, " must be a string, got ", value.Dump()));
 }
 
 }  // namespace
@@ -53,15 +49,15 @@ absl::string_view KvTypeName(DType type) {
 }
 
 absl::Status ParseModelOptions(absl::string_view text, ModelOptions* options) {
-  json object = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) {
+  const std::optional<Json> object = Json::Parse(text);
+  if (!object || !object->is_object()) {
     return absl::InvalidArgumentError("options must be a JSON object such as {\"threads\": 4}");
   }
-  for (const auto& [key, value] : object.items()) {
+  for (const auto& [key, value] : object->members()) {
     if (key == "device") {
       ASSIGN_OR_RETURN(options->device, ReadText(key, value));
     } else if (key == "threads") {
-      RETURN_IF_ERROR(ReadCount(key, value, &options->threads));
+      RETURN_IF_ERROR(ReadCount(key, value, &options->threads, kMaxThreads));
     } else if (key == "kv_bytes") {
       RETURN_IF_ERROR(ReadCount(key, value, &options->kv_bytes));
     } else if (key == "kv_type") {

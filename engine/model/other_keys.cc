@@ -105,7 +105,7 @@ std::string ValueText(const MetadataValue& value) {
 }  // namespace
 
 absl::Status CheckOtherKeys(const Metadata& metadata, absl::string_view architecture,
-                            const absl::flat_hash_set<std::string>& read) {
+                            const HashSet<std::string>& read) {
   const std::string prefix = absl::StrCat(architecture, ".");
   const std::pair<const std::string, MetadataValue>* first = nullptr;
   for (const auto& pair : metadata.values()) {

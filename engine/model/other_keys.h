@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "engine/base/hash_map.h"
 #include "engine/gguf/metadata.h"
 
 namespace lm {
@@ -15,7 +15,7 @@ namespace lm {
 // Unimplemented, with its value, for the first (in alphabetical order) key "<architecture>.…" of
 // the file that is neither in `read` (full names) nor known to ask for nothing.
 absl::Status CheckOtherKeys(const Metadata& metadata, absl::string_view architecture,
-                            const absl::flat_hash_set<std::string>& read);
+                            const HashSet<std::string>& read);
 
 }  // namespace lm
 

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/block_format.h"
 
@@ -179,8 +178,8 @@ class WeightLoader {
 
   const GgufFile& gguf_;
   Backend* backend_;
-  absl::flat_hash_set<std::string> taken_;
-  absl::flat_hash_map<DType, int64_t> bytes_by_type_;
+  HashSet<std::string> taken_;
+  HashMap<DType, int64_t> bytes_by_type_;
   int64_t parameters_ = 0;
   int64_t bytes_ = 0;
 };

@@ -7,15 +7,9 @@
 
 namespace lm {
 
-void BatchCancellation::BeginStep(std::vector<const Request*> requests) {
+void BatchCancellation::SetStep(std::vector<const Request*> requests) {
   absl::MutexLock lock(&mutex_);
-  requests_ = std::move(requests);
-  Update();
-}
-
-void BatchCancellation::EndStep() {
-  absl::MutexLock lock(&mutex_);
-  requests_.clear();
+  requests_.swap(requests);
   Update();
 }
 

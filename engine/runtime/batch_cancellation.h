@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -23,9 +24,20 @@ class BatchCancellation {
   // For LanguageModel::Forward.
   const std::atomic<bool>& flag() const { return flag_; }
 
-  // The step with these requests begins; they stay alive until EndStep.
-  void BeginStep(std::vector<const Request*> requests);
-  void EndStep();
+  // A step with these requests, as long as it lives; they live longer.
+  class Step {
+   public:
+    Step(BatchCancellation* cancellation, std::vector<const Request*> requests)
+        : cancellation_(cancellation) {
+      cancellation_->SetStep(std::move(requests));
+    }
+    ~Step() { cancellation_->SetStep({}); }
+    Step(const Step&) = delete;
+    Step& operator=(const Step&) = delete;
+
+   private:
+    BatchCancellation* const cancellation_;
+  };
 
   // A request has just been cancelled (its cancelled() is true already).
   void OnCancel();
@@ -37,6 +49,7 @@ class BatchCancellation {
   bool stopped() const;
 
  private:
+  void SetStep(std::vector<const Request*> requests);
   void Update() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   std::atomic<bool> flag_{false};

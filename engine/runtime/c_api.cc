@@ -2,12 +2,12 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/out_of_memory.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 #include "engine/runtime/engine_registry.h"
@@ -29,20 +29,39 @@ using lm::GenerationOptions;
 using lm::ModelOptions;
 using lm::Request;
 
-void SetError(const absl::Status& status, lm_error** error) {
-  if (error != nullptr) *error = new lm_error{std::string(status.message())};
+// The error where there is no memory for one; lm_error_free leaves it alone.
+const lm_error& OutOfMemoryError() {
+  static const lm_error* const error = new lm_error{"out of memory"};
+  return *error;
+}
+const lm_error& made_at_load = OutOfMemoryError();
+
+void SetError(const absl::Status& status, lm_error** error) noexcept {
+  if (error == nullptr) return;
+  try {
+    *error = new lm_error{std::string(status.message())};
+  } catch (...) {
+    *error = const_cast<lm_error*>(&made_at_load);
+  }
+}
+
+// What `body` returns, a StatusOr<T>; an exception becomes a status.
+template <typename T, typename Body>
+absl::StatusOr<T> Caught(Body body) noexcept {
+  lm::ReadyToThrow();
+  try {
+    return body();
+  } catch (...) {
+    return lm::CurrentExceptionAsStatus();
+  }
 }
 
 // Runs `body`, which returns a StatusOr<T>; on failure sets *error and returns `failed`.
 template <typename T, typename Body>
-T Guarded(lm_error** error, T failed, Body body) {
-  try {
-    absl::StatusOr<T> result = body();
-    if (result.ok()) return *std::move(result);
-    SetError(result.status(), error);
-  } catch (const std::exception& e) {
-    SetError(absl::InternalError(absl::StrCat("unexpected failure: ", e.what())), error);
-  }
+T Guarded(lm_error** error, T failed, Body body) noexcept {
+  absl::StatusOr<T> result = Caught<T>(std::move(body));
+  if (result.ok()) return *std::move(result);
+  SetError(result.status(), error);
   return failed;
 }
 
@@ -84,7 +103,7 @@ absl::StatusOr<char*> Answer(Request& request) {
   const Generation& result = request.result();
   RETURN_IF_ERROR(result.status);
   char* copy = CopyString(result.text);
-  if (copy == nullptr) return absl::ResourceExhaustedError("out of memory");
+  if (copy == nullptr) return lm::OutOfMemory();
   return copy;
 }
 
@@ -121,14 +140,17 @@ int lm_generate_batch(lm_engine* engine, const char* const* prompts, size_t num_
   for (size_t i = 0; i < num_prompts; ++i) answers[i] = nullptr;
   return Guarded<int>(error, static_cast<int>(num_prompts), [&]() -> absl::StatusOr<int> {
     ASSIGN_OR_RETURN(GenerationOptions parsed, ParseOptions(options));
-    std::vector<absl::StatusOr<std::shared_ptr<Request>>> requests;
+    std::vector<absl::StatusOr<std::shared_ptr<Request>>> requests(num_prompts);
     for (size_t i = 0; i < num_prompts; ++i) {
-      requests.push_back(Submit(engine, prompts[i], system, parsed));
+      requests[i] = Caught<std::shared_ptr<Request>>(
+          [&] { return Submit(engine, prompts[i], system, parsed); });
     }
     int failures = 0;
     for (size_t i = 0; i < num_prompts; ++i) {
-      absl::StatusOr<char*> answer =
-          requests[i].ok() ? Answer(**requests[i]) : absl::StatusOr<char*>(requests[i].status());
+      const absl::StatusOr<char*> answer = Caught<char*>([&]() -> absl::StatusOr<char*> {
+        RETURN_IF_ERROR(requests[i].status());
+        return Answer(**requests[i]);
+      });
       if (answer.ok()) {
         answers[i] = *answer;
       } else if (failures++ == 0) {
@@ -151,7 +173,9 @@ int64_t lm_tokenize(lm_engine* engine, const char* text, int32_t* tokens, size_t
 }
 
 const char* lm_error_message(const lm_error* error) { return error->message.c_str(); }
-void lm_error_free(lm_error* error) { delete error; }
+void lm_error_free(lm_error* error) {
+  if (error != &made_at_load) delete error;
+}
 void lm_string_free(char* string) { std::free(string); }
 
 }  // extern "C"

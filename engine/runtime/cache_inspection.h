@@ -3,6 +3,7 @@
 //
 //   std::shared_ptr<CacheInspection> inspection = engine->InspectCache(salt);
 //   while (!inspection->WaitFor(absl::Milliseconds(5))) ...
+//   RETURN_IF_ERROR(inspection->status());
 //   for (const PrefixTree::Run& run : inspection->runs()) ...
 #ifndef LM_ENGINE_RUNTIME_CACHE_INSPECTION_H_
 #define LM_ENGINE_RUNTIME_CACHE_INSPECTION_H_
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "engine/cache/prefix_tree.h"
@@ -26,18 +28,20 @@ class CacheInspection {
   bool WaitFor(absl::Duration timeout) const {
     return done_.WaitForNotificationWithTimeout(timeout);
   }
-  const std::vector<PrefixTree::Run>& runs() const { return runs_; }
+  // OK, or why there are no runs.
+  const absl::Status& status() const { return runs_.status(); }
+  const std::vector<PrefixTree::Run>& runs() const { return *runs_; }
 
   // For the engine: once.
   const std::string& salt() const { return salt_; }
-  void Finish(std::vector<PrefixTree::Run> runs) {
+  void Finish(absl::StatusOr<std::vector<PrefixTree::Run>> runs) {
     runs_ = std::move(runs);
     done_.Notify();
   }
 
  private:
   const std::string salt_;
-  std::vector<PrefixTree::Run> runs_;  // constant once done_
+  absl::StatusOr<std::vector<PrefixTree::Run>> runs_;  // constant once done_
   absl::Notification done_;
 };
 

@@ -1,10 +1,10 @@
 #include "engine/runtime/constraint_cache.h"
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/checkpoint.h"
+#include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/constraint.h"
 #include "engine/grammar/grammar.h"
@@ -19,16 +19,16 @@ using Kind = AnswerConstraint::Kind;
 constexpr int64_t kCheckedWork = 5'000'000;
 
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileChoiceList(absl::string_view text) {
-  const auto list = nlohmann::json::parse(text.begin(), text.end(), nullptr,
-                                          /*allow_exceptions=*/false);
-  if (!list.is_array()) return absl::InvalidArgumentError("choices must be an array of strings");
+  const std::optional<Json> list = Json::Parse(text);
+  if (!list || !list->is_array())
+    return absl::InvalidArgumentError("choices must be an array of strings");
   std::vector<absl::string_view> choices;
   RETURN_IF_ERROR(Checkpoint());
-  for (const auto& choice : list) {
+  for (const Json& choice : list->array()) {
     if (!choice.is_string()) {
       return absl::InvalidArgumentError("choices must be an array of strings");
     }
-    choices.push_back(choice.get_ref<const std::string&>());
+    choices.push_back(choice.string());
   }
   return CompileChoices(choices);
 }

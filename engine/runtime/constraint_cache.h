@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "engine/base/hash_map.h"
 #include "engine/grammar/grammar_matcher.h"
 #include "engine/runtime/generation_options.h"
 #include "engine/text/tokenizer.h"
@@ -58,7 +58,7 @@ class ConstraintCache {
   absl::Mutex mutex_;
   std::shared_ptr<const TokenTrie> trie_ ABSL_GUARDED_BY(mutex_);  // made at the first use
   std::list<Entry> entries_ ABSL_GUARDED_BY(mutex_);               // the last used first
-  absl::flat_hash_map<AnswerConstraint, std::list<Entry>::iterator> index_ ABSL_GUARDED_BY(mutex_);
+  HashMap<AnswerConstraint, std::list<Entry>::iterator> index_ ABSL_GUARDED_BY(mutex_);
 };
 
 // The tokens of `text`, as they stand inside an answer; empty where it cannot be encoded.

@@ -19,10 +19,17 @@ int32_t MaxSequenceTokens(const LanguageModel& model) {
 
 }  // namespace
 
-std::shared_ptr<Engine> Engine::Start(std::unique_ptr<Model> model, const EngineOptions& options) {
-  Engine* engine = new Engine(std::move(model), options);
+absl::StatusOr<std::shared_ptr<Engine>> Engine::Start(std::unique_ptr<Model> model,
+                                                      const EngineOptions& options) {
+  auto engine = std::unique_ptr<Engine>(new Engine(std::move(model), options));
+  try {
+    engine->thread_ = std::thread([engine = engine.get()] { engine->Run(); });
+  } catch (const std::system_error& e) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the engine's thread could not be started: ", e.what()));
+  }
   // In a forked child the thread does not exist and its data may be half written: leave both alone.
-  return std::shared_ptr<Engine>(engine, [](Engine* engine) {
+  return std::shared_ptr<Engine>(engine.release(), [](Engine* engine) {
     if (engine->fork_guard_.forked()) return;
     // Once exit() has begun, what the model would give back may be gone, and its thread has
     // stopped.
@@ -43,13 +50,6 @@ Engine::Engine(std::unique_ptr<Model> model, const EngineOptions& options)
   stats_.kv_blocks_total = model_->language_model().num_kv_blocks();
   stats_.kv_blocks_free = stats_.kv_blocks_total;
   stats_.kv_block_bytes = model_->language_model().kv_block_bytes();
-  try {
-    thread_ = std::thread([this] { Run(); });
-  } catch (const std::system_error& e) {
-    absl::MutexLock lock(&mutex_);
-    accepting_ = absl::ResourceExhaustedError(
-        absl::StrCat("the engine's thread could not be started: ", e.what()));
-  }
 }
 
 Engine::~Engine() { Stop(); }
@@ -67,7 +67,7 @@ void Engine::AskToStop() {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
     if (accepting_.ok()) {
-      accepting_ = absl::FailedPreconditionError("the engine has been stopped");
+      accepting_ = stopped_;
     }
   }
   cancellation_->Stop();
@@ -158,7 +158,7 @@ std::shared_ptr<CacheInspection> Engine::InspectCache(std::string salt) {
       return inspection;
     }
   }
-  inspection->Finish({});
+  inspection->Finish(std::vector<PrefixTree::Run>());
   return inspection;
 }
 

@@ -1,6 +1,6 @@
 // Engine: one thread that runs one model for everybody who asks.
 //
-//   std::shared_ptr<Engine> engine = Engine::Start(std::move(model), {});
+//   ASSIGN_OR_RETURN(std::shared_ptr<Engine> engine, Engine::Start(std::move(model), {}));
 //   auto request = engine->Submit({.prompt = tokens});
 //   if (request.ok()) (*request)->WaitFor(absl::InfiniteDuration());
 //
@@ -53,7 +53,9 @@ struct EngineOptions {
 // Thread-safe. In a forked child of its process an engine refuses what would wait for its thread.
 class Engine {
  public:
-  static std::shared_ptr<Engine> Start(std::unique_ptr<Model> model, const EngineOptions& options);
+  // ResourceExhausted where the system gives no thread.
+  static absl::StatusOr<std::shared_ptr<Engine>> Start(std::unique_ptr<Model> model,
+                                                       const EngineOptions& options);
   // Cancels what is left, with an error that says so, and joins the thread.
   ~Engine();
 
@@ -121,18 +123,20 @@ class Engine {
   void RecordStep(const StepPlan& plan, const StepWork& work, absl::Duration took);
   void RecordToken(absl::Duration latency, bool first);
   void ReportQueue();
-  void Recover();
+  void GiveUp() noexcept;
+  void Recover() noexcept;
   std::unique_ptr<Scheduler> MakeScheduler() const;
 
   const std::unique_ptr<Model> model_;
   const EngineOptions options_;
   const int32_t max_sequence_tokens_;
   const ForkGuard fork_guard_;
+  const absl::Status stopped_ = absl::FailedPreconditionError("the engine has been stopped");
   const std::shared_ptr<BatchCancellation> cancellation_;
   const std::unique_ptr<ConstraintCache> constraints_;
 
   // Only the engine's thread touches these.
-  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<Scheduler> scheduler_;  // null: there was no memory for it, and the engine stops
   WorkMeter work_meter_;
   StepPacer pacer_;
   Sampler::Scratch scratch_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/exit_guard.h"
+#include "engine/base/out_of_memory.h"
 #include "engine/runtime/engine.h"
 
 namespace lm {
@@ -12,30 +13,30 @@ namespace lm {
 void Engine::Run() {
   ExitGuard guard([](void* engine) { static_cast<Engine*>(engine)->AskToStop(); }, this);
   if (!guard.allowed()) AskToStop();
+  ReadyToThrow();
   while (WaitForWork()) {
     try {
       AnswerInspections();
       TakeIncoming();
       Step();
-    } catch (const std::exception&) {  // memory; the process is somebody else's and must live
+    } catch (...) {  // memory; the process is somebody else's and must live
       Recover();
     }
   }
-  try {
-    TakeIncoming();
-    FailAll(absl::CancelledError("the engine was stopped"));
-    Deliver();
-  } catch (const std::exception&) {
-    Recover();
+  if (scheduler_ != nullptr) {
+    try {
+      TakeIncoming();
+      FailAll(absl::CancelledError("the engine was stopped"));
+      Deliver();
+    } catch (...) {
+    }
   }
-  absl::MutexLock lock(&mutex_);
-  for (const auto& inspection : inspections_) inspection->Finish({});
-  inspections_.clear();
+  GiveUp();
 }
 
 bool Engine::WaitForWork() {
   absl::MutexLock lock(&mutex_);
-  if (scheduler_->idle()) {
+  if (scheduler_ != nullptr && scheduler_->idle()) {
     auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return stopping_ || !incoming_.empty() || !inspections_.empty();
     };
@@ -52,9 +53,12 @@ void Engine::AnswerInspections() {
       if (inspections_.empty()) return;
       inspection = inspections_.front();
     }
-    inspection->Finish(scheduler_->blocks().CachedRuns(inspection->salt()));
-    absl::MutexLock lock(&mutex_);
-    inspections_.pop_front();
+    std::vector<PrefixTree::Run> runs = scheduler_->blocks().CachedRuns(inspection->salt());
+    {
+      absl::MutexLock lock(&mutex_);
+      inspections_.pop_front();
+    }
+    inspection->Finish(std::move(runs));
   }
 }
 
@@ -177,16 +181,14 @@ absl::Status Engine::Forward(const StepPlan& plan, absl::Span<const uint64_t> wa
   }
   logits_.resize(logit_rows.size() * model.vocab_size());
   hidden_.resize(hidden_rows.size() * model.hidden_size());
-  cancellation_->BeginStep(std::move(requests));
-  absl::Status status = model.Forward({.tokens = tokens,
-                                       .sequences = spans,
-                                       .logit_rows = logit_rows,
-                                       .wanted_logits = wanted_logits,
-                                       .hidden_rows = hidden_rows,
-                                       .hidden = absl::MakeSpan(hidden_)},
-                                      cancellation_->flag(), absl::MakeSpan(logits_));
-  cancellation_->EndStep();
-  return status;
+  const BatchCancellation::Step step(cancellation_.get(), std::move(requests));
+  return model.Forward({.tokens = tokens,
+                        .sequences = spans,
+                        .logit_rows = logit_rows,
+                        .wanted_logits = wanted_logits,
+                        .hidden_rows = hidden_rows,
+                        .hidden = absl::MakeSpan(hidden_)},
+                       cancellation_->flag(), absl::MakeSpan(logits_));
 }
 
 // The tokens that any sequence of the step allows next, as Batch has them; empty where one needs
@@ -342,26 +344,63 @@ std::unique_ptr<Scheduler> Engine::MakeScheduler() const {
                        .grammar_work = options_.grammar_work});
 }
 
-// An allocation failed somewhere in a step. Whatever was under way is given up (a sequence that
-// goes finishes its request), and the cache begins again with nothing.
-void Engine::Recover() {
+// Ends, with an error, all that is under way or waits, without an allocation: a sequence that goes
+// finishes its request.
+void Engine::GiveUp() noexcept {
   {
     absl::MutexLock lock(&mutex_);
-    const int64_t lost = static_cast<int64_t>(finished_.size()) + scheduler_->num_running() +
-                         scheduler_->num_waiting();
+    int64_t lost = static_cast<int64_t>(finished_.size() + incoming_.size());
+    if (scheduler_ != nullptr) lost += scheduler_->num_running() + scheduler_->num_waiting();
     stats_.requests += lost;
     stats_.failed += lost;
+    num_waiting_ = 0;
   }
   finished_.clear();
   scheduler_ = nullptr;
-  while (scheduler_ == nullptr) {
+  for (;;) {
+    std::shared_ptr<Request> request;
+    std::shared_ptr<CacheInspection> inspection;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!incoming_.empty()) {
+        request = std::move(incoming_.front());
+        incoming_.pop_front();
+      } else if (!inspections_.empty()) {
+        inspection = std::move(inspections_.front());
+        inspections_.pop_front();
+      } else {
+        return;
+      }
+    }
+    if (request != nullptr) {
+      Generation lost;
+      lost.status = OutOfMemory();
+      request->Finish(std::move(lost));
+    } else {
+      inspection->Finish(OutOfMemory());
+    }
+  }
+}
+
+// An allocation failed somewhere. Nobody waits until there is memory again: requests fail until
+// then, and the cache begins again with nothing.
+void Engine::Recover() noexcept {
+  for (;;) {
+    GiveUp();
     try {
       scheduler_ = MakeScheduler();
       scheduler_->DistrustBlocks();
-      Deliver();
-    } catch (const std::exception&) {
-      absl::SleepFor(absl::Milliseconds(10));
+      ReportQueue();
+      return;
+    } catch (...) {
+      scheduler_ = nullptr;
     }
+    absl::MutexLock lock(&mutex_);
+    auto wanted = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return stopping_ || !incoming_.empty() || !inspections_.empty();
+    };
+    mutex_.AwaitWithTimeout(absl::Condition(&wanted), absl::Milliseconds(10));
+    if (stopping_) return;
   }
 }
 

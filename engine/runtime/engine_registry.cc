@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/exit_guard.h"
+#include "engine/base/out_of_memory.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/fork_guard.h"
 
@@ -18,10 +19,11 @@ absl::StatusOr<std::shared_ptr<Engine>> EngineRegistry::Get(const std::string& p
     std::shared_ptr<Slot> slot;
     {
       absl::MutexLock lock(&mutex_);
-      std::shared_ptr<Slot>& known = slots_[key];
-      const bool first = known == nullptr || (!known->loading && known->engine.expired());
-      if (first) known = std::make_shared<Slot>();
-      slot = known;
+      const auto known = slots_.find(key);
+      const bool first =
+          known == slots_.end() || (!known->second->loading && known->second->engine.expired());
+      slot = first ? std::make_shared<Slot>() : known->second;
+      if (first) slots_.insert_or_assign(key, slot);
       if (!first) {
         mutex_.Await(absl::Condition(
             +[](Slot* s) { return !s->loading; }, slot.get()));
@@ -34,12 +36,17 @@ absl::StatusOr<std::shared_ptr<Engine>> EngineRegistry::Get(const std::string& p
         continue;
       }
     }
-    absl::StatusOr<std::shared_ptr<Engine>> engine = Load(path, key, cancel);
+    absl::StatusOr<std::shared_ptr<Engine>> engine = OutOfMemory();
+    try {
+      engine = Load(path, key, cancel);
+    } catch (...) {  // others may wait for the slot
+      engine = CurrentExceptionAsStatus();
+    }
     absl::MutexLock lock(&mutex_);
     slot->loading = false;
     slot->status = engine.status();
     if (engine.ok()) slot->engine = *engine;
-    absl::erase_if(slots_, [](const auto& entry) {
+    std::erase_if(slots_, [](const auto& entry) {
       return !entry.second->loading && entry.second->engine.expired();
     });
     return engine;

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "engine/base/hash_map.h"
 #include "engine/gguf/split_files.h"
 #include "engine/model/model.h"
 #include "engine/runtime/engine.h"
@@ -70,7 +70,7 @@ class EngineRegistry {
 
   const Loader loader_;
   absl::Mutex mutex_;
-  absl::flat_hash_map<Key, std::shared_ptr<Slot>> slots_ ABSL_GUARDED_BY(mutex_);
+  HashMap<Key, std::shared_ptr<Slot>> slots_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace lm

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
+#include "engine/base/hash_map.h"
 #include "engine/runtime/sequence.h"
 
 namespace lm {
@@ -51,7 +51,7 @@ class FairQueue {
   Lane& LaneOf(const Sequence& sequence);
 
   std::list<Lane> lanes_;  // whose turn it is first
-  absl::flat_hash_map<std::string, std::list<Lane>::iterator> by_salt_;
+  HashMap<std::string, std::list<Lane>::iterator> by_salt_;
   size_t size_ = 0;
 };
 

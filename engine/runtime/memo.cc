@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/base/out_of_memory.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -23,14 +24,13 @@ Generation ResultOf(const RequestSpec& spec, const RememberedAnswer& answer) {
   return result;
 }
 
-// Finishes a request on a thread that must go on whatever happens. A status without a message
-// needs no memory.
+// Finishes a request on a thread that must go on whatever happens.
 void FinishWith(Request& request, const Generation& result) noexcept {
   Generation copy;
   try {
     copy = result;
   } catch (...) {
-    copy.status = absl::Status(absl::StatusCode::kResourceExhausted, "");
+    copy.status = OutOfMemory();
   }
   request.Finish(std::move(copy));
 }
@@ -85,7 +85,7 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
     try {
       result.status = request.AbandonedStatus();
     } catch (...) {
-      result.status = absl::Status(absl::StatusCode::kCancelled, "");
+      result.status = OutOfMemory();
     }
     request.Finish(std::move(result));
     if (stopped != nullptr) stopped->Cancel();

@@ -22,10 +22,9 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/node_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "engine/base/hash_map.h"
 #include "engine/runtime/engine.h"
 #include "engine/runtime/memo_key.h"
 #include "engine/runtime/remembered_answer.h"
@@ -99,7 +98,7 @@ class Memo {
     std::list<const MemoKey*>::iterator place;
   };
   class Flight;
-  using EntryMap = absl::node_hash_map<MemoKey, Entry>;
+  using EntryMap = HashMap<MemoKey, Entry>;
 
   std::shared_ptr<Request> Hit(RequestSpec spec, const RememberedAnswer& answer);
   const RememberedAnswer* Recall(const MemoKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -115,8 +114,8 @@ class Memo {
   std::map<int64_t, const MemoKey*> by_id_ ABSL_GUARDED_BY(mutex_);
   int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::flat_hash_map<MemoKey, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<std::string, MemoStats> stats_ ABSL_GUARDED_BY(mutex_);  // by digest
+  HashMap<MemoKey, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mutex_);
+  HashMap<std::string, MemoStats> stats_ ABSL_GUARDED_BY(mutex_);  // by digest
 };
 
 // The process's. Never destroyed.

@@ -1,8 +1,9 @@
 #include "engine/runtime/memo_key.h"
 
-#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/json.h"
 
 namespace lm {
 namespace {
@@ -17,23 +18,34 @@ std::string OptionsThatMatter(const GenerationOptions& options, bool first_choic
   (void)model, (void)on_error, (void)on_overflow, (void)timeout_ms, (void)cache, (void)seeded;
   (void)priority;
   (void)template_args;  // the prompt is as the template made it with them
-  nlohmann::ordered_json json;
-  json["max_tokens"] = max_tokens;
+  Json json = Json::MakeObject();
+  json.Add("max_tokens", max_tokens);
   if (temperature != 0) {  // else nothing is drawn
-    json["temperature"] = temperature;
-    json["seed"] = seed;
-    if (top_k != 0) json["top_k"] = top_k;
-    if (top_p != 1) json["top_p"] = top_p;
-    if (min_p != 0) json["min_p"] = min_p;
+    json.Add("temperature", temperature);
+    json.Add("seed", seed);
+    if (top_k != 0) json.Add("top_k", top_k);
+    if (top_p != 1) json.Add("top_p", top_p);
+    if (min_p != 0) json.Add("min_p", min_p);
   }
-  if (repeat_penalty != 1) json["repeat_penalty"] = repeat_penalty;
-  if (!stop.empty()) json["stop"] = stop;
-  if (!logit_bias.empty()) json["logit_bias"] = logit_bias;
+  if (repeat_penalty != 1) json.Add("repeat_penalty", repeat_penalty);
+  if (!stop.empty()) {
+    Json strings = Json::MakeArray();
+    for (const std::string& one : stop) strings.Append(one);
+    json.Add("stop", std::move(strings));
+  }
+  if (!logit_bias.empty()) {
+    Json pairs = Json::MakeArray();
+    for (const auto& [token, bias] : logit_bias) {
+      pairs.Append(Json::MakeArray().Append(token).Append(bias));
+    }
+    json.Add("logit_bias", std::move(pairs));
+  }
   if (constraint.kind != AnswerConstraint::Kind::kNone) {
-    json["constraint"] = {static_cast<int>(constraint.kind), constraint.text};
+    json.Add("constraint",
+             Json::MakeArray().Append(static_cast<int>(constraint.kind)).Append(constraint.text));
   }
-  if (first_choices) json["first_choices"] = true;
-  return json.dump();
+  if (first_choices) json.Add("first_choices", true);
+  return json.Dump();
 }
 
 }  // namespace

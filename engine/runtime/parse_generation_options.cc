@@ -11,6 +11,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/grammar.h"
 #include "engine/runtime/generation_options.h"
@@ -19,9 +20,6 @@
 namespace lm {
 namespace {
 
-// Ordered: a schema's properties keep their order.
-using json = nlohmann::ordered_json;
-
 // Untrusted text as a message shows it: short, one line, printable.
 std::string Shown(absl::string_view text) {
   constexpr size_t kMostBytes = 60;
@@ -29,70 +27,59 @@ std::string Shown(absl::string_view text) {
   return text.size() > kMostBytes ? absl::StrCat(shown, "...") : shown;
 }
 
-std::string Described(const json& value) {
-  switch (value.type()) {
-    case json::value_t::null:
-      return "null";
-    case json::value_t::boolean:
-      return value.get<bool>() ? "true" : "false";
-    case json::value_t::string:
-      return absl::StrCat("the string '", Shown(value.get_ref<const std::string&>()), "'");
-    case json::value_t::array:
-      return "an array";
-    case json::value_t::object:
-      return "an object";
-    default:
-      return value.dump();  // a number
-  }
+std::string Described(const Json& value) {
+  if (value.is_string()) return absl::StrCat("the string '", Shown(value.string()), "'");
+  if (value.is_array()) return "an array";
+  return value.is_object() ? "an object" : value.Dump();
 }
 
-absl::Status WrongType(absl::string_view name, absl::string_view wanted, const json& value) {
+absl::Status WrongType(absl::string_view name, absl::string_view wanted, const Json& value) {
   return absl::InvalidArgumentError(
       absl::StrCat(name, " must be ", wanted, ", got ", Described(value)));
 }
 
-absl::Status ToString(absl::string_view name, const json& value, std::string* out) {
+absl::Status ToString(absl::string_view name, const Json& value, std::string* out) {
   if (!value.is_string()) return WrongType(name, "a string", value);
-  *out = value.get_ref<const std::string&>();
+  *out = value.string();
   return absl::OkStatus();
 }
 
-absl::Status ToBool(absl::string_view name, const json& value, bool* out) {
+absl::Status ToBool(absl::string_view name, const Json& value, bool* out) {
   if (!value.is_boolean()) return WrongType(name, "true or false", value);
-  *out = value.get<bool>();
+  *out = value.boolean();
   return absl::OkStatus();
 }
 
-absl::Status ToDouble(absl::string_view name, const json& value, double* out) {
+absl::Status ToDouble(absl::string_view name, const Json& value, double* out) {
   if (!value.is_number()) return WrongType(name, "a number", value);
-  *out = value.get<double>();
+  *out = value.number();
   return absl::OkStatus();
 }
 
 template <typename Integer>
-absl::Status ToInteger(absl::string_view name, const json& value, Integer* out) {
-  if (!value.is_number_integer()) return WrongType(name, "an integer", value);
+absl::Status ToInteger(absl::string_view name, const Json& value, Integer* out) {
+  if (!value.is_integer()) return WrongType(name, "an integer", value);
   constexpr Integer kLeast = std::numeric_limits<Integer>::min();
   constexpr Integer kMost = std::numeric_limits<Integer>::max();
   // JSON integers arrive as uint64 where they are not negative, else as int64.
-  const bool fits =
-      value.is_number_unsigned()
-          ? value.get<uint64_t>() <= static_cast<uint64_t>(kMost)
-          : std::is_signed_v<Integer> && value.get<int64_t>() >= static_cast<int64_t>(kLeast);
+  const bool fits = value.is_unsigned() ? value.unsigned_integer() <= static_cast<uint64_t>(kMost)
+                                        : std::is_signed_v<Integer> &&
+                                              value.integer() >= static_cast<int64_t>(kLeast);
   if (!fits) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, " must be between ", kLeast, " and ", kMost, ", got ", value.dump()));
+        absl::StrCat(name, " must be between ", kLeast, " and ", kMost, ", got ", value.Dump()));
   }
-  *out = value.get<Integer>();
+  *out = static_cast<Integer>(value.is_unsigned() ? value.unsigned_integer()
+                                                  : static_cast<uint64_t>(value.integer()));
   return absl::OkStatus();
 }
 
 template <typename Enum>
-absl::Status ToEnum(absl::string_view name, const json& value,
+absl::Status ToEnum(absl::string_view name, const Json& value,
                     std::initializer_list<std::pair<absl::string_view, Enum>> choices, Enum* out) {
   std::string wanted;
   for (const auto& [word, meaning] : choices) {
-    if (value.is_string() && value.get_ref<const std::string&>() == word) {
+    if (value.is_string() && value.string() == word) {
       *out = meaning;
       return absl::OkStatus();
     }
@@ -101,25 +88,25 @@ absl::Status ToEnum(absl::string_view name, const json& value,
   return WrongType(name, wanted, value);
 }
 
-absl::Status ToStopStrings(absl::string_view name, const json& value,
+absl::Status ToStopStrings(absl::string_view name, const Json& value,
                            std::vector<std::string>* out) {
   out->clear();
   if (value.is_string()) {
-    out->push_back(value.get_ref<const std::string&>());
+    out->push_back(value.string());
     return absl::OkStatus();
   }
   if (!value.is_array()) return WrongType(name, "a string or an array of strings", value);
-  for (const json& element : value) {
+  for (const Json& element : value.array()) {
     RETURN_IF_ERROR(ToString("each element of stop", element, &out->emplace_back()));
   }
   return absl::OkStatus();
 }
 
-absl::Status ToLogitBias(absl::string_view name, const json& value,
+absl::Status ToLogitBias(absl::string_view name, const Json& value,
                          std::vector<std::pair<int32_t, double>>* out) {
   if (!value.is_object()) return WrongType(name, "an object from token ids to numbers", value);
   out->clear();
-  for (const auto& [key, bias] : value.items()) {
+  for (const auto& [key, bias] : value.members()) {
     int32_t token;
     const bool digits = !key.empty() && std::all_of(key.begin(), key.end(),
                                                     [](char c) { return c >= '0' && c <= '9'; });
@@ -133,9 +120,9 @@ absl::Status ToLogitBias(absl::string_view name, const json& value,
   return absl::OkStatus();
 }
 
-absl::Status ToTemplateArgs(absl::string_view name, const json& value, std::string* out) {
+absl::Status ToTemplateArgs(absl::string_view name, const Json& value, std::string* out) {
   if (!value.is_object()) return WrongType(name, "an object", value);
-  std::string text = value.dump();
+  std::string text = value.Dump();
   if (absl::Status status = ParseJsonValue(text).status(); !status.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": ", status.message()));
   }
@@ -150,26 +137,26 @@ absl::Status SetConstraint(AnswerConstraint::Kind kind, std::string text, Option
   return absl::OkStatus();
 }
 
-absl::Status ToChoices(absl::string_view name, const json& value, Options* options) {
+absl::Status ToChoices(absl::string_view name, const Json& value, Options* options) {
   constexpr absl::string_view kWanted = "an array of strings";
   if (!value.is_array()) return WrongType(name, kWanted, value);
-  for (const json& choice : value) {
+  for (const Json& choice : value.array()) {
     if (!choice.is_string()) return WrongType("each element of choices", "a string", choice);
   }
-  return SetConstraint(AnswerConstraint::Kind::kChoices, value.dump(), options);
+  return SetConstraint(AnswerConstraint::Kind::kChoices, value.Dump(), options);
 }
 
-absl::Status ToSchema(absl::string_view name, const json& value, Options* options) {
+absl::Status ToSchema(absl::string_view name, const Json& value, Options* options) {
   if (value.is_string()) {
-    return SetConstraint(AnswerConstraint::Kind::kSchema, value.get<std::string>(), options);
+    return SetConstraint(AnswerConstraint::Kind::kSchema, value.string(), options);
   }
   if (!value.is_object() && !value.is_boolean()) {
     return WrongType(name, "a JSON Schema, or a string that holds one", value);
   }
-  return SetConstraint(AnswerConstraint::Kind::kSchema, value.dump(), options);
+  return SetConstraint(AnswerConstraint::Kind::kSchema, value.Dump(), options);
 }
 
-absl::Status ToNotation(absl::string_view name, const json& value, AnswerConstraint::Kind kind,
+absl::Status ToNotation(absl::string_view name, const Json& value, AnswerConstraint::Kind kind,
                         Options* options) {
   std::string text;
   RETURN_IF_ERROR(ToString(name, value, &text));
@@ -179,40 +166,40 @@ absl::Status ToNotation(absl::string_view name, const json& value, AnswerConstra
 struct Key {
   absl::string_view name;
   // Null: a later version's.
-  absl::Status (*take)(absl::string_view name, const json& value, Options* options);
+  absl::Status (*take)(absl::string_view name, const Json& value, Options* options);
 };
 constexpr Key kKeys[] = {
     {"model",
-     [](absl::string_view n, const json& v, Options* o) { return ToString(n, v, &o->model); }},
-    {"max_tokens", [](absl::string_view n, const json& v,
+     [](absl::string_view n, const Json& v, Options* o) { return ToString(n, v, &o->model); }},
+    {"max_tokens", [](absl::string_view n, const Json& v,
                       Options* o) { return ToInteger(n, v, &o->max_tokens); }},
-    {"temperature", [](absl::string_view n, const json& v,
+    {"temperature", [](absl::string_view n, const Json& v,
                        Options* o) { return ToDouble(n, v, &o->temperature); }},
     {"top_k",
-     [](absl::string_view n, const json& v, Options* o) { return ToInteger(n, v, &o->top_k); }},
+     [](absl::string_view n, const Json& v, Options* o) { return ToInteger(n, v, &o->top_k); }},
     {"top_p",
-     [](absl::string_view n, const json& v, Options* o) { return ToDouble(n, v, &o->top_p); }},
+     [](absl::string_view n, const Json& v, Options* o) { return ToDouble(n, v, &o->top_p); }},
     {"min_p",
-     [](absl::string_view n, const json& v, Options* o) { return ToDouble(n, v, &o->min_p); }},
-    {"repeat_penalty", [](absl::string_view n, const json& v,
+     [](absl::string_view n, const Json& v, Options* o) { return ToDouble(n, v, &o->min_p); }},
+    {"repeat_penalty", [](absl::string_view n, const Json& v,
                           Options* o) { return ToDouble(n, v, &o->repeat_penalty); }},
     {"seed",
-     [](absl::string_view n, const json& v, Options* o) {
+     [](absl::string_view n, const Json& v, Options* o) {
        o->seeded = true;
        return ToInteger(n, v, &o->seed);
      }},
     {"stop",
-     [](absl::string_view n, const json& v, Options* o) { return ToStopStrings(n, v, &o->stop); }},
-    {"logit_bias", [](absl::string_view n, const json& v,
+     [](absl::string_view n, const Json& v, Options* o) { return ToStopStrings(n, v, &o->stop); }},
+    {"logit_bias", [](absl::string_view n, const Json& v,
                       Options* o) { return ToLogitBias(n, v, &o->logit_bias); }},
     {"on_error",
-     [](absl::string_view n, const json& v, Options* o) {
+     [](absl::string_view n, const Json& v, Options* o) {
        return ToEnum<OnError>(
            n, v, {{"error", OnError::kError}, {"null", OnError::kNull}, {"json", OnError::kJson}},
            &o->on_error);
      }},
     {"on_overflow",
-     [](absl::string_view n, const json& v, Options* o) {
+     [](absl::string_view n, const Json& v, Options* o) {
        return ToEnum<OnOverflow>(n, v,
                                  {{"error", OnOverflow::kError},
                                   {"truncate_start", OnOverflow::kTruncateStart},
@@ -220,23 +207,23 @@ constexpr Key kKeys[] = {
                                  &o->on_overflow);
      }},
     {"priority",
-     [](absl::string_view n, const json& v, Options* o) {
+     [](absl::string_view n, const Json& v, Options* o) {
        return ToEnum<Priority>(
            n, v, {{"batch", Priority::kBatch}, {"interactive", Priority::kInteractive}},
            &o->priority);
      }},
-    {"timeout_ms", [](absl::string_view n, const json& v,
+    {"timeout_ms", [](absl::string_view n, const Json& v,
                       Options* o) { return ToInteger(n, v, &o->timeout_ms); }},
-    {"template_args", [](absl::string_view n, const json& v,
+    {"template_args", [](absl::string_view n, const Json& v,
                          Options* o) { return ToTemplateArgs(n, v, &o->template_args); }},
     {"choices", ToChoices},
-    {"regex", [](absl::string_view n, const json& v,
+    {"regex", [](absl::string_view n, const Json& v,
                  Options* o) { return ToNotation(n, v, AnswerConstraint::Kind::kRegex, o); }},
     {"schema", ToSchema},
-    {"grammar", [](absl::string_view n, const json& v,
+    {"grammar", [](absl::string_view n, const Json& v,
                    Options* o) { return ToNotation(n, v, AnswerConstraint::Kind::kGrammar, o); }},
     {"cache",
-     [](absl::string_view n, const json& v, Options* o) { return ToBool(n, v, &o->cache); }},
+     [](absl::string_view n, const Json& v, Options* o) { return ToBool(n, v, &o->cache); }},
 };
 
 constexpr absl::string_view kConstraints[] = {"choices", "regex", "schema", "grammar"};
@@ -271,7 +258,7 @@ absl::Status UnknownKey(absl::string_view name) {
 
 // Walks the text once for what the document tree does not tell: where an error is, whether a key of
 // the object is there twice, whether something is nested deeper than any option.
-class Checker : public nlohmann::json_sax<json> {
+class Checker : public nlohmann::json_sax<nlohmann::json> {
  public:
   absl::Status status() const { return status_; }
 
@@ -316,14 +303,15 @@ class Checker : public nlohmann::json_sax<json> {
 
 absl::Status ParseGenerationOptions(absl::string_view text, GenerationOptions* options) {
   Checker checker;
-  json::sax_parse(text.begin(), text.end(), &checker);
+  nlohmann::json::sax_parse(text.begin(), text.end(), &checker);
   RETURN_IF_ERROR(checker.status());
-  const json object = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) return absl::InvalidArgumentError("options must be a JSON object");
+  const std::optional<Json> object = Json::Parse(text);
+  if (!object || !object->is_object())
+    return absl::InvalidArgumentError("options must be a JSON object");
 
   GenerationOptions result = *options;
   std::string constraint;  // the option that set it
-  for (const auto& [name, value] : object.items()) {
+  for (const auto& [name, value] : object->members()) {
     const auto key = std::find_if(std::begin(kKeys), std::end(kKeys),
                                   [&name = name](const Key& k) { return k.name == name; });
     if (key == std::end(kKeys)) return UnknownKey(name);

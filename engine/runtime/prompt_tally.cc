@@ -1,11 +1,11 @@
 #include "engine/runtime/prompt_tally.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/constraint_cache.h"
 
@@ -69,10 +69,11 @@ int32_t PromptTally::Answer(const RequestSpec& spec, Part* part, std::string* te
 
 PromptTally::Choices PromptTally::ReadChoices(const std::string& json, const Tokenizer& tokenizer) {
   Choices choices{.json = json};
-  const auto array = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
-  for (const nlohmann::json& element : array) {
+  const std::optional<Json> array = Json::Parse(json);
+  if (!array || !array->is_array()) return choices;
+  for (const Json& element : array->array()) {
     if (!element.is_string()) continue;
-    const std::string& choice = element.get_ref<const std::string&>();
+    const std::string& choice = element.string();
     if (choices.first.empty()) choices.first = choice;
     choices.most_tokens =
         std::max(choices.most_tokens, static_cast<int32_t>(AnswerTokens(tokenizer, choice).size()));

@@ -8,18 +8,12 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/out_of_memory.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 
 namespace lm {
 namespace {
-
-// Made in advance: it is needed when there is no memory for a message.
-const absl::Status& LostError() {
-  static const absl::Status* const error =
-      new absl::Status(absl::StatusCode::kResourceExhausted, "the engine ran out of memory");
-  return *error;
-}
 
 // The logprob of a token that the model had no choice about.
 constexpr double kNotAsked = std::numeric_limits<double>::quiet_NaN();
@@ -52,7 +46,6 @@ Sequence::Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer,
       last_token_(request_->submitted()) {
   generation_.tokens_in = prompt_tokens_;
   generation_.queued = absl::InfiniteDuration();  // not yet admitted
-  LostError();
   if (const CompiledConstraint* constraint = request_->spec().constraint.get()) {
     grammar_ = constraint->begin;
     if (request_->spec().options.max_tokens > 0) {
@@ -67,7 +60,7 @@ Sequence::Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer,
 Sequence::~Sequence() {
   if (delivered_) return;
   Generation lost;
-  lost.status = LostError();
+  lost.status = OutOfMemory();
   Deliver(std::move(lost));
 }
 

@@ -4,7 +4,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/text/byte_alphabet.h"
@@ -40,14 +39,15 @@ absl::StatusOr<std::unique_ptr<ByteLevelBpe>> ByteLevelBpe::Create(const Vocabul
     model->byte_ids_[byte] = index.FindPlain(SpellByte(static_cast<uint8_t>(byte)));
     if (model->byte_ids_[byte] < 0 && MustHaveToken(byte)) {
       return absl::InvalidArgumentError(
-          absl::StrFormat("tokenizer.ggml.tokens: there is no token for the byte 0x%02x", byte));
+          absl::StrCat("tokenizer.ggml.tokens: there is no token for the byte 0x",
+                       absl::Hex(byte, absl::kZeroPad2)));
     }
   }
 
   if (vocabulary.merges.size() > UINT32_MAX) {
     return absl::InvalidArgumentError("tokenizer.ggml.merges: more than 2^32 merges");
   }
-  model->merges_.reserve(vocabulary.merges.size());
+  model->merges_.Reserve(vocabulary.merges.size());
   std::string merged;
   for (size_t rank = 0; rank < vocabulary.merges.size(); ++rank) {
     const absl::string_view merge = vocabulary.merges[rank];
@@ -74,7 +74,7 @@ absl::StatusOr<std::unique_ptr<ByteLevelBpe>> ByteLevelBpe::Create(const Vocabul
     const int32_t id = index.FindPlain(merged);
     if (left_id < 0 || right_id < 0 || id < 0) continue;
     // Of merges of the same pair the first counts.
-    model->merges_.emplace(PairKey(left_id, right_id), Merge{static_cast<uint32_t>(rank), id});
+    model->merges_.Insert(PairKey(left_id, right_id), Merge{static_cast<uint32_t>(rank), id});
   }
   return model;
 }
@@ -110,9 +110,9 @@ void ByteLevelBpe::EncodePiece(absl::string_view piece, SymbolMerger* merger,
         {static_cast<uint32_t>(i), 1, -1, -1, byte_ids_[static_cast<uint8_t>(piece[i])]});
   }
   merger->Run([this](const Symbol& left, const Symbol& right, Merge* merge) {
-    auto it = merges_.find(PairKey(left.id, right.id));
-    if (it == merges_.end()) return false;
-    *merge = it->second;
+    const Merge* known = merges_.Find(PairKey(left.id, right.id));
+    if (known == nullptr) return false;
+    *merge = *known;
     return true;
   });
   if (symbols.size() > kCheckedBytes && Interrupted()) return;

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "absl/container/flat_hash_set.h"
+#include "engine/base/hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "engine/text/token_index.h"
 
@@ -68,7 +68,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     bool object;
     Value::List list;
     Value::Entries entries;
-    absl::flat_hash_set<std::string> names;
+    HashSet<std::string> names;
   };
 
   bool Open(bool object) {

@@ -2,10 +2,10 @@
 #ifndef LM_ENGINE_TEXT_MERGE_QUEUE_H_
 #define LM_ENGINE_TEXT_MERGE_QUEUE_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
-
-#include "absl/container/btree_map.h"
 
 namespace lm {
 
@@ -32,7 +32,7 @@ class MergeQueue {
   std::vector<Candidate> due_;   // a heap
   std::vector<Candidate> list_;  // ascending from next_ on: those that waited for due_priority_
   size_t next_ = 0;
-  absl::btree_map<uint32_t, std::vector<Candidate>> waiting_;
+  std::map<uint32_t, std::vector<Candidate>> waiting_;
 };
 
 }  // namespace lm

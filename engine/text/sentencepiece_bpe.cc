@@ -4,7 +4,8 @@
 #include <cstring>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_format.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
@@ -41,19 +42,21 @@ absl::StatusOr<std::unique_ptr<SentencePieceBpe>> SentencePieceBpe::Create(
     const Vocabulary& vocabulary, const TokenIndex& index) {
   auto model = std::unique_ptr<SentencePieceBpe>(new SentencePieceBpe(vocabulary, index));
   for (int byte = 0; byte < 256; ++byte) {
-    int32_t id = index.Find(absl::StrFormat("<0x%02X>", byte));
+    const std::string name = absl::StrCat(
+        "<0x", absl::AsciiStrToUpper(absl::StrCat(absl::Hex(byte, absl::kZeroPad2))), ">");
+    int32_t id = index.Find(name);
     if (id >= 0 && vocabulary.types[id] != TokenType::kByte) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "tokenizer.ggml.token_type[%d] is %d for \"<0x%02X>\", wanted %d (byte)", id,
-          static_cast<int>(vocabulary.types[id]), byte, static_cast<int>(TokenType::kByte)));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tokenizer.ggml.token_type[", id, "] is ", static_cast<int>(vocabulary.types[id]),
+          " for \"", name, "\", wanted ", static_cast<int>(TokenType::kByte), " (byte)"));
     }
     if (id < 0) {
       const char self = static_cast<char>(byte);
       id = index.FindPlain(absl::string_view(&self, 1));
     }
     if (id < 0 && IsUtf8Byte(byte)) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "tokenizer.ggml.tokens: there is no token \"<0x%02X>\" for that byte", byte));
+      return absl::InvalidArgumentError(
+          absl::StrCat("tokenizer.ggml.tokens: there is no token \"", name, "\" for that byte"));
     }
     model->byte_ids_[byte] = id;
   }
@@ -64,7 +67,7 @@ absl::StatusOr<std::unique_ptr<SentencePieceBpe>> SentencePieceBpe::Create(
     uint32_t previous = DecodeUtf8(name, &pos);
     while (pos < name.size()) {
       const uint32_t c = DecodeUtf8(name, &pos);
-      model->joints_.insert(Joint(previous, c));
+      model->joints_.Insert(Joint(previous, c));
       previous = c;
     }
   }
@@ -77,7 +80,7 @@ absl::Status SentencePieceBpe::Encode(absl::string_view text, bool begins,
   std::vector<Symbol>& symbols = chunk.merger.symbols();
   uint32_t previous = 0;
   auto add = [&](uint32_t c, absl::string_view bytes) {
-    if (!symbols.empty() && !joints_.contains(Joint(previous, c))) EncodeChunk(&chunk, ids);
+    if (!symbols.empty() && !joints_.Contains(Joint(previous, c))) EncodeChunk(&chunk, ids);
     symbols.push_back({static_cast<uint32_t>(chunk.text.size()),
                        static_cast<uint32_t>(bytes.size()), -1, -1, -1});
     chunk.text.append(bytes.data(), bytes.size());

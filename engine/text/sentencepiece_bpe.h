@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
+#include "engine/base/integer_map.h"
 #include "engine/text/symbol_merger.h"
 #include "engine/text/text_model.h"
 #include "engine/text/token_index.h"
@@ -46,7 +46,7 @@ class SentencePieceBpe : public TextModel {
   size_t longest_ = 0;  // bytes of the longest token's name
   // The pairs of code points (first << 32 | second) that stand side by side in some token. No merge
   // can ever cross another pair, so the text falls apart there into chunks that are merged alone.
-  absl::flat_hash_set<uint64_t> joints_;
+  IntegerSet joints_;
 };
 
 }  // namespace lm

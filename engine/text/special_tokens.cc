@@ -68,7 +68,7 @@ void SpecialTokens::Insert(absl::string_view name, int32_t id) {
       if (node == 0) {
         first_[byte] = child;
       } else {
-        children_[uint64_t{node} << 8 | byte] = child;
+        children_.Insert(uint64_t{node} << 8 | byte, child);
       }
     }
     node = child;
@@ -78,8 +78,8 @@ void SpecialTokens::Insert(absl::string_view name, int32_t id) {
 
 uint32_t SpecialTokens::Child(uint32_t node, uint8_t byte) const {
   if (node == 0) return first_[byte];
-  auto it = children_.find(uint64_t{node} << 8 | byte);
-  return it == children_.end() ? 0 : it->second;
+  const uint32_t* child = children_.Find(uint64_t{node} << 8 | byte);
+  return child == nullptr ? 0 : *child;
 }
 
 std::vector<SpecialTokens::Match> SpecialTokens::Find(absl::string_view text,

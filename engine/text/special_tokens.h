@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "engine/base/integer_map.h"
 #include "engine/text/vocabulary.h"
 
 namespace lm {
@@ -77,9 +77,9 @@ class SpecialTokens {
   // A trie over the names; node 0 is the root. Each node has the id of the name that ends there,
   // or -1.
   std::vector<int32_t> nodes_;
-  std::array<uint32_t, 256> first_{};                 // the root's children
-  absl::flat_hash_map<uint64_t, uint32_t> children_;  // node << 8 | byte -> node
-  std::vector<Class> classes_;                        // by id; of those that have a name here
+  std::array<uint32_t, 256> first_{};  // the root's children
+  IntegerMap<uint32_t> children_;      // node << 8 | byte -> node
+  std::vector<Class> classes_;         // by id; of those that have a name here
   std::vector<bool> strip_before_;
   std::vector<bool> strip_after_;
   std::array<int, kNumClasses> num_lengths_{};  // how many different ones the names up to it have

@@ -2,9 +2,9 @@
 
 #include <iterator>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/hash_map.h"
 #include "engine/text/token_index.h"
 
 namespace lm {
@@ -115,7 +115,7 @@ constexpr const char* kDeepSeekCoder[] = {kLineBreak, kDeepSeekCoderWord, kDeepS
                                           kDeepSeekWide, kDigit};
 constexpr const char* kDeepSeekV3[] = {kUpToThreeDigits, kDeepSeekV3Kana, kDeepSeekV3Words};
 
-using Table = absl::flat_hash_map<absl::string_view, SplitFamily>;
+using Table = HashMap<absl::string_view, SplitFamily>;
 
 const Table& Families() {
   static const Table* const kTable = [] {

@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "engine/base/printed.h"
 #include "engine/base/status_macros.h"
 #include "engine/text/template_operators.h"
 #include "engine/text/template_strings.h"
@@ -92,15 +92,14 @@ absl::StatusOr<TemplateText> Convert(const Conversion& conversion, const Templat
     case 'd':
     case 'i':
       digits = value.is_integer() ? absl::StrCat(value.integer())
-                                  : absl::StrFormat("%.0f", std::trunc(value.number()));
+                                  : Printed("%.0f", std::trunc(value.number()));
       break;
     case 'x':
       if (!value.is_integer() || value.integer() < 0) return Invalid("%x of this number");
-      digits = absl::StrFormat("%x", value.integer());
+      digits = Printed("%llx", static_cast<unsigned long long>(value.integer()));
       break;
     case 'f':
-      digits = absl::StrFormat("%.*f", conversion.precision < 0 ? 6 : conversion.precision,
-                               value.number());
+      digits = Printed("%.*f", conversion.precision < 0 ? 6 : conversion.precision, value.number());
       break;
     default:
       return Invalid(

@@ -5,7 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "engine/base/printed.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 
@@ -88,25 +88,25 @@ std::string DatePart(char letter, absl::CivilSecond now) {
     case 'Y':
       return absl::StrCat(now.year());
     case 'y':
-      return absl::StrFormat("%02d", now.year() % 100);
+      return Printed("%02d", static_cast<int>(now.year() % 100));
     case 'm':
-      return absl::StrFormat("%02d", now.month());
+      return Printed("%02d", now.month());
     case 'd':
-      return absl::StrFormat("%02d", now.day());
+      return Printed("%02d", now.day());
     case 'e':
-      return absl::StrFormat("%2d", now.day());
+      return Printed("%2d", now.day());
     case 'H':
-      return absl::StrFormat("%02d", now.hour());
+      return Printed("%02d", now.hour());
     case 'I':
-      return absl::StrFormat("%02d", hour12);
+      return Printed("%02d", hour12);
     case 'M':
-      return absl::StrFormat("%02d", now.minute());
+      return Printed("%02d", now.minute());
     case 'S':
-      return absl::StrFormat("%02d", now.second());
+      return Printed("%02d", now.second());
     case 'p':
       return now.hour() < 12 ? "AM" : "PM";
     case 'j':
-      return absl::StrFormat("%03d", absl::GetYearDay(now));
+      return Printed("%03d", absl::GetYearDay(now));
     case 'B':
       return std::string(month);
     case 'b':
@@ -121,9 +121,9 @@ std::string DatePart(char letter, absl::CivilSecond now) {
     case 'w':
       return absl::StrCat((weekday + 1) % 7);
     case 'F':
-      return absl::StrFormat("%d-%02d-%02d", now.year(), now.month(), now.day());
+      return Printed("%lld-%02d-%02d", static_cast<long long>(now.year()), now.month(), now.day());
     case 'T':
-      return absl::StrFormat("%02d:%02d:%02d", now.hour(), now.minute(), now.second());
+      return Printed("%02d:%02d:%02d", now.hour(), now.minute(), now.second());
     case '%':
       return "%";
     default:

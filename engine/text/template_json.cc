@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "engine/base/printed.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 
@@ -15,9 +15,9 @@ namespace {
 using Kind = TemplateValue::Kind;
 
 std::string Escaped(uint32_t c) {
-  if (c < 0x10000) return absl::StrFormat("\\u%04x", c);
-  return absl::StrFormat("\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10),
-                         0xdc00 + ((c - 0x10000) & 0x3ff));
+  if (c < 0x10000) return Printed("\\u%04x", c);
+  return Printed("\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10),
+                 0xdc00 + ((c - 0x10000) & 0x3ff));
 }
 
 class Writer {

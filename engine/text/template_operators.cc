@@ -8,7 +8,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 #include "engine/text/template_strings.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "engine/base/hash_map.h"
 #include "engine/text/template_call.h"
 #include "engine/text/template_value.h"
 
@@ -106,7 +106,7 @@ struct TemplateStatement {
 struct TemplateTree {
   TemplateBlock body;
   std::vector<std::string> names;
-  absl::flat_hash_map<std::string, int32_t> name_ids;
+  HashMap<std::string, int32_t> name_ids;
 };
 
 }  // namespace lm

@@ -8,7 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "engine/base/printed.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 #include "engine/text/unicode_characters.h"
@@ -48,11 +48,11 @@ absl::Status AppendQuoted(const TemplateText& text, TemplateBudget* budget, Temp
     } else if (IsPrintable(c)) {
       out->Append(text, begin, pos);
     } else if (c < 0x100) {
-      out->Append(absl::StrFormat("\\x%02x", c), kind);
+      out->Append(Printed("\\x%02x", c), kind);
     } else if (c < 0x10000) {
-      out->Append(absl::StrFormat("\\u%04x", c), kind);
+      out->Append(Printed("\\u%04x", c), kind);
     } else {
-      out->Append(absl::StrFormat("\\U%08x", c), kind);
+      out->Append(Printed("\\U%08x", c), kind);
     }
   }
   out->Append(absl::string_view(&quote, 1), TextKind::kInput);

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "engine/base/hash_map.h"
 #include "engine/text/vocabulary.h"
 
 namespace lm {
@@ -31,7 +31,7 @@ class TokenIndex {
 
  private:
   const Vocabulary* vocabulary_ = nullptr;
-  absl::flat_hash_map<absl::string_view, int32_t> ids_;
+  HashMap<absl::string_view, int32_t> ids_;
 };
 
 // A token's name for an error message: quoted, escaped, at most 40 bytes of it.

@@ -18,7 +18,7 @@ absl::StatusOr<TimedEngine> TimedEngine::Load(const std::string& path, const Mod
   const absl::Time begin = absl::Now();
   ASSIGN_OR_RETURN(std::unique_ptr<Model> loaded, Model::Load(path, model));
   timed.load_seconds_ = absl::ToDoubleSeconds(absl::Now() - begin);
-  timed.engine_ = Engine::Start(std::move(loaded), options);
+  ASSIGN_OR_RETURN(timed.engine_, Engine::Start(std::move(loaded), options));
   RETURN_IF_ERROR(timed.Run({timed.RandomPrompt(1)}, 1).status());
   timed.first_token_seconds_ = absl::ToDoubleSeconds(absl::Now() - begin);
   return timed;

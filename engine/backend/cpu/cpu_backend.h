@@ -4,7 +4,6 @@
 
 #include <memory>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "engine/backend/backend.h"
 #include "engine/backend/cpu/cpu_kernels.h"
@@ -13,6 +12,7 @@
 #include "engine/backend/cpu/panel_matrix.h"
 #include "engine/backend/cpu/scratch.h"
 #include "engine/base/cpu_features.h"
+#include "engine/base/hash_map.h"
 #include "engine/base/thread_pool.h"
 
 namespace lm {
@@ -97,7 +97,7 @@ class CpuBackend : public Backend {
   Scratch inputs_;   // activations as a product wants them
   Scratch workers_;  // what each worker needs
   // By the length of a chunk; the outcome of each trial.
-  absl::flat_hash_map<int64_t, std::unique_ptr<OneDnnProduct>> onednn_;
+  HashMap<int64_t, std::unique_ptr<OneDnnProduct>> onednn_;
 };
 
 }  // namespace lm

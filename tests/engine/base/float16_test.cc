@@ -20,7 +20,7 @@ TEST(Float16Test, EveryHalfSurvivesTheRoundTrip) {
 }
 
 TEST(Float16Test, RoundsToNearestEven) {
-  EXPECT_EQ(FloatToHalf(1.0f + 0x1p-11f), FloatToHalf(1.0f));                 // tie, even below
+  EXPECT_EQ(FloatToHalf(1.0f + 0x1p-11f), FloatToHalf(1.0f));                // tie, even below
   EXPECT_EQ(HalfToFloat(FloatToHalf(1.0f + 3 * 0x1p-11f)), 1.0f + 0x1p-9f);  // tie, even above
   EXPECT_EQ(HalfToFloat(FloatToHalf(65504.0f)), 65504.0f);
   EXPECT_EQ(FloatToHalf(65520.0f), 0x7c00);  // rounds to infinity

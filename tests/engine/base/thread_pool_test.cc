@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
+#include <new>
 #include <numeric>
 
 namespace lm {
@@ -43,6 +45,21 @@ TEST(ThreadPoolTest, LoopsOfDifferentCallersDoNotMix) {
     });
   }
   for (auto& caller : callers) caller.join();
+}
+
+TEST(ThreadPoolTest, WhatABodyThrowsComesOutOnce) {
+  ThreadPool pool(4);
+  for (int loop = 0; loop < 200; ++loop) {
+    EXPECT_THROW(pool.ParallelFor(64, [](int64_t) { throw std::bad_alloc(); }), std::bad_alloc);
+    EXPECT_THROW(pool.ParallelFor(64,
+                                  [](int64_t i) {
+                                    if (i == 63) throw std::bad_alloc();
+                                  }),
+                 std::bad_alloc);
+    std::atomic<int64_t> sum{0};
+    pool.ParallelFor(100, [&](int64_t i) { sum.fetch_add(i); });
+    ASSERT_EQ(sum.load(), 4950);
+  }
 }
 
 TEST(ThreadPoolTest, SleepingWorkersWakeUpForWorkAndForTheEnd) {

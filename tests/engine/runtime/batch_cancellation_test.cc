@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "engine/runtime/request.h"
 
@@ -17,12 +20,16 @@ class BatchCancellationTest : public testing::Test {
     request->set_cancellation(cancellation_);
     return request;
   }
+  void Begin(std::vector<const Request*> requests) {
+    step_.emplace(cancellation_.get(), std::move(requests));
+  }
   std::shared_ptr<BatchCancellation> cancellation_ = std::make_shared<BatchCancellation>();
+  std::optional<BatchCancellation::Step> step_;
 };
 
 TEST_F(BatchCancellationTest, TheFlagRisesWithTheLastOne) {
   auto a = Make(), b = Make();
-  cancellation_->BeginStep({a.get(), b.get()});
+  Begin({a.get(), b.get()});
   EXPECT_FALSE(cancellation_->flag());
   a->Cancel();
   a->Cancel();
@@ -30,37 +37,37 @@ TEST_F(BatchCancellationTest, TheFlagRisesWithTheLastOne) {
   b->Cancel();
   EXPECT_TRUE(cancellation_->flag());
   EXPECT_EQ(cancellation_->num_cancels(), 2u);
-  cancellation_->EndStep();
+  step_.reset();
   EXPECT_FALSE(cancellation_->flag());
 }
 
 TEST_F(BatchCancellationTest, AStepOfCancelledOnesBeginsRaised) {
   auto a = Make();
   a->Cancel();
-  cancellation_->BeginStep({a.get()});
+  Begin({a.get()});
   EXPECT_TRUE(cancellation_->flag());
-  cancellation_->EndStep();
+  step_.reset();
 }
 
 TEST_F(BatchCancellationTest, StopIsForGood) {
   cancellation_->Stop();
   auto a = Make();
-  cancellation_->BeginStep({a.get()});
+  Begin({a.get()});
   EXPECT_TRUE(cancellation_->flag());
-  cancellation_->EndStep();
+  step_.reset();
   EXPECT_TRUE(cancellation_->flag());
 }
 
 TEST_F(BatchCancellationTest, WaitingBeyondTheDeadlineGivesUp) {
   auto a = Make(/*timeout_ms=*/5);
-  cancellation_->BeginStep({a.get()});
+  Begin({a.get()});
   EXPECT_FALSE(a->WaitFor(absl::Milliseconds(1)));
   EXPECT_FALSE(a->abandoned());
   EXPECT_FALSE(a->WaitFor(absl::Milliseconds(20)));
   EXPECT_TRUE(a->abandoned());
   EXPECT_FALSE(a->cancelled());
   EXPECT_TRUE(cancellation_->flag());
-  cancellation_->EndStep();
+  step_.reset();
   a->Cancel();  // too late to change why it ends
   EXPECT_EQ(a->AbandonedStatus().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(a->AbandonedStatus().message(), "the generation took longer than timeout_ms = 5");

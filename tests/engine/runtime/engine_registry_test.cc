@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <new>
 #include <thread>
 
 #include "tests/engine/runtime/scripted_model.h"
@@ -34,6 +35,7 @@ class EngineRegistryTest : public testing::Test {
   std::atomic<int> loads_{0};
   absl::Duration load_time_;
   absl::Status load_status_;
+  bool no_memory_ = false;
   const std::string path_ = Path("a"), other_path_ = Path("b");
   EngineRegistry registry_{
       [this](const std::string&, const ModelOptions&,
@@ -42,6 +44,7 @@ class EngineRegistryTest : public testing::Test {
         const absl::Time end = absl::Now() + load_time_;
         while (absl::Now() < end && !cancel) absl::SleepFor(absl::Milliseconds(1));
         if (cancel) return absl::CancelledError("told to stop");
+        if (no_memory_) throw std::bad_alloc();
         if (!load_status_.ok()) return load_status_;
         return MakeScriptedModel(script_);
       }};
@@ -52,6 +55,16 @@ class EngineRegistryTest : public testing::Test {
     return registry_.Get(path, options, cancel);
   }
 };
+
+TEST_F(EngineRegistryTest, MemoryThatRunsOutWhileLoadingLeavesNobodyWaiting) {
+  no_memory_ = true;
+  load_time_ = absl::Milliseconds(20);
+  std::thread other([this] { EXPECT_FALSE(Get(path_).ok()); });
+  EXPECT_EQ(Get(path_).status().message(), "out of memory");
+  other.join();
+  no_memory_ = false;
+  EXPECT_TRUE(Get(path_).ok());
+}
 
 TEST_F(EngineRegistryTest, OneEngineForAFileWhateverItsName) {
   auto a = Get(path_).value();

@@ -106,9 +106,10 @@ std::shared_ptr<Engine> StartWatched(const std::string& path, const ModelOptions
   ModelInfo info = (*model)->info();
   const ChatTemplate chat_template = (*model)->chat_template();
   return Engine::Start(
-      std::make_unique<Model>(std::move(info), *std::move(tokenizer), chat_template,
-                              std::make_unique<WatchedModel>(*std::move(model), book)),
-      engine_options);
+             std::make_unique<Model>(std::move(info), *std::move(tokenizer), chat_template,
+                                     std::make_unique<WatchedModel>(*std::move(model), book)),
+             engine_options)
+      .value();
 }
 
 class SameBits : public testing::TestWithParam<std::string> {

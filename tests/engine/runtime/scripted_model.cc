@@ -253,7 +253,7 @@ std::unique_ptr<Model> MakeScriptedModel(std::shared_ptr<Script> script,
 
 std::shared_ptr<Engine> StartScripted(std::shared_ptr<Script> script,
                                       const EngineOptions& options) {
-  return Engine::Start(MakeScriptedModel(std::move(script)), options);
+  return Engine::Start(MakeScriptedModel(std::move(script)), options).value();
 }
 
 Generation Generate(Engine& engine, RequestSpec spec) {

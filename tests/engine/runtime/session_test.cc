@@ -18,7 +18,7 @@ const char kChatMl[] =
 class SessionTest : public testing::Test {
  protected:
   void Start(const std::string& chat_template = "") {
-    session_.emplace(Engine::Start(MakeScriptedModel(script_, chat_template), {}), "salt");
+    session_.emplace(Engine::Start(MakeScriptedModel(script_, chat_template), {}).value(), "salt");
   }
   Generation Ask(const std::string& prompt, const std::string& system,
                  const GenerationOptions& options = {}) {

@@ -260,7 +260,7 @@ TEST(ChatTemplateTest, LimitsHoldAndAreNamed) {
       {repeated("{% set x = 'ab' %}", "{% set x = x + x %}", 60, ""), "handles more than 16"},
       {repeated("{% set x = [1] %}", "{% set x = x + x %}", 60, ""), "takes more than 100"},
       {repeated("{% set x = [1] %}", "{% set x = [x, x] %}", 60, "{{ x }}"),
-       "handles more than 16"},
+       "takes more than 100"},
       {repeated("{% set x = [1] %}", "{% set x = [x, x] %}", 60, "{% set y = [1] %}{{ x == y }}"),
        ""},
       {repeated("{% set x = [1] %}{% set y = [1] %}", "{% set x = [x, x] %}{% set y = [y, y] %}",

@@ -1,0 +1,59 @@
+#include "engine/base/json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace lm {
+namespace {
+
+TEST(JsonTest, WritesWhatItRead) {
+  for (const char* text :
+       {"null", "true", "false", "0", "-7", "18446744073709551615", "-9223372036854775808", "1.5",
+        "1e+300", "\"\"", "\"a\\\"\\n\\u0001é\"", "[]", "{}", "[1,[2,[]],{\"b\":1,\"a\":null}]"}) {
+    const std::optional<Json> value = Json::Parse(text);
+    ASSERT_TRUE(value.has_value()) << text;
+    EXPECT_EQ(value->Dump(), text);
+  }
+  EXPECT_EQ(Json("\xff").Dump(), "\"\xEF\xBF\xBD\"");
+}
+
+TEST(JsonTest, RefusesWhatIsNoJson) {
+  for (const char* text : {"", "[", "[1,]", "{\"a\"}", "nul", "1 2", "\"\xff\"", "'a'"}) {
+    EXPECT_FALSE(Json::Parse(text).has_value()) << text;
+  }
+}
+
+TEST(JsonTest, TellsADepthThatItDoesNotRead) {
+  auto nested = [](int depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  int depth = 0;
+  EXPECT_TRUE(Json::Parse(nested(Json::kDeepest), &depth).has_value());
+  EXPECT_EQ(depth, Json::kDeepest);
+  EXPECT_FALSE(Json::Parse(nested(Json::kDeepest + 1), &depth).has_value());
+  EXPECT_EQ(depth, Json::kDeepest + 1);
+  EXPECT_FALSE(Json::Parse(nested(1000000), &depth).has_value());
+  EXPECT_EQ(depth, 1000000);
+  EXPECT_EQ(Json::Parse("[[1],[[2]],3]", &depth)->Dump(), "[[1],[[2]],3]");
+  EXPECT_EQ(depth, 3);
+}
+
+TEST(JsonTest, FindsTheLastMemberOfAName) {
+  const Json object = *Json::Parse(R"({"a":1,"b":2,"a":3})");
+  EXPECT_EQ(*object.Find("a"), Json(3));
+  EXPECT_EQ(object.Find("c"), nullptr);
+  EXPECT_EQ(Json(1).Find("a"), nullptr);
+}
+
+TEST(JsonTest, ComparesNumbersByValue) {
+  EXPECT_EQ(Json(1), Json(1.0));
+  EXPECT_EQ(Json(-1), Json(-1.0));
+  EXPECT_NE(Json(1), Json(-1));
+  EXPECT_NE(Json(1), Json(true));
+  EXPECT_NE(Json("1"), Json(1));
+  EXPECT_EQ(*Json::Parse("[1,{\"a\":2}]"), *Json::Parse("[1.0, {\"a\": 2}]"));
+  EXPECT_NE(*Json::Parse(R"({"a":1,"b":2})"), *Json::Parse(R"({"b":2,"a":1})"));
+}
+
+}  // namespace
+}  // namespace lm

@@ -1,0 +1,736 @@
+/* Fails the n-th allocation of a process, for every n: malloc and its kin, and so operator new and
+ * SQLite's own, on whichever thread it is made.
+ *
+ *   nth_allocation_test LM0.so MODEL.gguf SCENARIO once|on|limit [N]
+ *
+ * `once` fails the n-th allocation only, `on` that one and all after it; `limit` sets RLIMIT_AS a
+ * little higher for each n instead. Each n has a child process of its own, forked before there is a
+ * thread. A child does the scenario's armed steps, of which each must give the right answer or an
+ * error; then there is memory again, and every step must work. No child may end by a signal or by
+ * exit() of somebody else, hang, keep memory, or give another answer without an error. With N: only
+ * that point, in this process, for a debugger.
+ *
+ * LM_FAULT_POINTS says how many points of a scenario are tried, evenly spread ("all": each of
+ * them). Everything, an hour of one core:
+ *
+ *   LM_FAULT_POINTS=all ctest --test-dir build/release -R fault_ --timeout 3600
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <link.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <sqlite3.h>
+
+#include "lm/lm.h"
+
+/* ---- the allocator ---- */
+
+static atomic_long count; /* of allocations since arming */
+static atomic_long fail_at;
+static atomic_bool fail_later;
+static atomic_bool armed;
+
+static bool Fails(void) {
+  if (!atomic_load_explicit(&armed, memory_order_relaxed)) return false;
+  const long n = atomic_fetch_add(&count, 1) + 1;
+  return fail_later ? n >= fail_at : n == fail_at;
+}
+
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+
+static void* Refuse(void) {
+  errno = ENOMEM;
+  return NULL;
+}
+
+/* The dynamic linker's. A thread's storage for a library that was loaded later is taken with malloc
+ * when the thread first uses it, and glibc ends the process where that fails: not ours to test. */
+static uintptr_t linker_begin, linker_end;
+
+static int FindLinker(struct dl_phdr_info* info, size_t size, void* data) {
+  (void)size, (void)data;
+  if (info->dlpi_addr == 0 || info->dlpi_addr != getauxval(AT_BASE)) return 0;
+  linker_begin = info->dlpi_addr;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr)* part = &info->dlpi_phdr[i];
+    if (part->p_type == PT_LOAD) linker_end = linker_begin + part->p_vaddr + part->p_memsz;
+  }
+  return 1;
+}
+
+void* malloc(size_t bytes) {
+  const uintptr_t caller = (uintptr_t)__builtin_return_address(0);
+  if (caller >= linker_begin && caller < linker_end) return __libc_malloc(bytes);
+  return Fails() ? Refuse() : __libc_malloc(bytes);
+}
+void* calloc(size_t n, size_t bytes) { return Fails() ? Refuse() : __libc_calloc(n, bytes); }
+void* realloc(void* old, size_t bytes) { return Fails() ? Refuse() : __libc_realloc(old, bytes); }
+void* memalign(size_t alignment, size_t bytes) {
+  return Fails() ? Refuse() : __libc_memalign(alignment, bytes);
+}
+void* aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
+int posix_memalign(void** out, size_t alignment, size_t bytes) {
+  void* block = memalign(alignment, bytes);
+  if (block == NULL) return ENOMEM;
+  *out = block;
+  return 0;
+}
+
+/* ---- what a scenario is made of ---- */
+
+enum { kMaxSteps = 32, kTextBytes = 8192 };
+
+/* How an answer may differ from the right one without an error of the statement. */
+typedef enum {
+  kExact,
+  kRows,  /* rows key, value, error: a value may be missing where its error says why */
+  kDone,  /* only that it works */
+  kHold,  /* a statement that is left at its first row */
+  kClose, /* the connection or engine */
+  kLoad,
+} Rule;
+
+typedef struct {
+  const char* text; /* SQL, or the options of a call of the C API */
+  Rule rule;
+} Step;
+
+typedef struct {
+  const char* name;
+  Step setup[8];
+  Step armed[16];
+  Step after[10]; /* with memory again */
+  bool again;     /* then the armed ones, too */
+  bool exits;     /* armed until the process is gone */
+} Scenario;
+
+/* Of a child, or of the run that counts; in memory that all processes share. */
+typedef struct {
+  long allocations;
+  size_t kept_bytes;
+  int num_outcomes;
+  bool reached_exit;
+  char failure[1024];
+  char step[256];
+  struct {
+    char text[kTextBytes];
+  } outcomes[kMaxSteps * 2];
+} Report;
+
+static Report* right; /* of the run in which nothing fails */
+static Report* report;
+static int outcome;
+static bool counting;
+
+static void Fail(const char* format, ...) {
+  if (report->failure[0] != '\0') return;
+  va_list args;
+  va_start(args, format);
+  vsnprintf(report->failure, sizeof report->failure, format, args);
+  va_end(args);
+}
+
+/* The text of one answer, of bounded length, without an allocation. */
+typedef struct {
+  char text[kTextBytes];
+  size_t used;
+} Text;
+
+static void Add(Text* text, const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  const int bytes =
+      vsnprintf(text->text + text->used, sizeof text->text - text->used, format, args);
+  va_end(args);
+  if (bytes > 0) text->used += (size_t)bytes;
+  if (text->used >= sizeof text->text) abort(); /* kTextBytes is too small for the scenario */
+}
+
+/* A line of kRows: key, value and error between tabs. */
+static bool RowMayBe(const char* line, size_t bytes) {
+  const char* value = memchr(line, '\t', bytes);
+  if (value == NULL) return false;
+  const char* error = memchr(value + 1, '\t', bytes - (value + 1 - line));
+  if (error == NULL) return false;
+  const bool no_value = error - (value + 1) == 4 && memcmp(value + 1, "NULL", 4) == 0;
+  const size_t error_bytes = bytes - (error + 1 - line);
+  return no_value && error_bytes > 0 && !(error_bytes == 4 && memcmp(error + 1, "NULL", 4) == 0);
+}
+
+static bool Matches(const char* got, const char* want, Rule rule) {
+  if (rule != kRows) return strcmp(got, want) == 0;
+  while (*got != '\0' && *want != '\0') {
+    const size_t got_bytes = strcspn(got, "\n"), want_bytes = strcspn(want, "\n");
+    const bool same = got_bytes == want_bytes && memcmp(got, want, got_bytes) == 0;
+    const size_t key_bytes = strcspn(want, "\t") + 1;
+    if (!same && (strncmp(got, want, key_bytes) != 0 || !RowMayBe(got, got_bytes))) return false;
+    got += got_bytes + (got[got_bytes] != '\0');
+    want += want_bytes + (want[want_bytes] != '\0');
+  }
+  return *got == *want;
+}
+
+/* Takes the outcome of a step: its answer, or the error it gave (else NULL). */
+static void Take(const Step* step, const char* what, const Text* answer, const char* error) {
+  if (outcome == kMaxSteps * 2) abort();
+  char* place = right->outcomes[outcome++].text;
+  if (counting) {
+    if (error != NULL) Fail("%s: fails although nothing else does: %s", what, error);
+    memcpy(place, answer->text, sizeof answer->text);
+    return;
+  }
+  if (error != NULL) {
+    if (!armed) Fail("%s: still fails with memory again: %s", what, error);
+    if (error[0] == '\0') Fail("%s: an error without a text", what);
+    return;
+  }
+  if (step->rule != kDone && !Matches(answer->text, place, armed ? step->rule : kExact)) {
+    if (armed || step->rule != kRows || !Matches(answer->text, place, kRows)) {
+      Fail("%s: without an error\n--- got\n%.300s--- instead of\n%.300s", what, answer->text,
+           place);
+    }
+  }
+}
+
+static void Arm(long n, bool later) {
+  fail_at = n > 0 ? n : LONG_MAX;
+  fail_later = later;
+  count = 0;
+  armed = true;
+}
+
+/* ---- through SQL ---- */
+
+static const char* library;
+static const char* model;
+static sqlite3* db;
+
+static const char* OpenDatabase(void) {
+  if (db != NULL) return NULL;
+  if (sqlite3_open("fault.db", &db) == SQLITE_OK) {
+    sqlite3_busy_timeout(db, 1000);
+    if (sqlite3_enable_load_extension(db, 1) == SQLITE_OK) return NULL;
+  }
+  sqlite3_close(db);
+  db = NULL;
+  return "the database cannot be opened";
+}
+
+static const char* RunSql(const char* sql, bool hold, Text* answer) {
+  static char error[512];
+  sqlite3_stmt* statement = NULL;
+  int code = SQLITE_OK;
+  error[0] = '\0';
+  while (code == SQLITE_OK && *sql != '\0') {
+    code = sqlite3_prepare_v2(db, sql, -1, &statement, &sql);
+    if (code != SQLITE_OK || statement == NULL) break;
+    while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
+      const int columns = sqlite3_column_count(statement);
+      for (int i = 0; i < columns; ++i) {
+        const bool null = sqlite3_column_type(statement, i) == SQLITE_NULL;
+        const char* text = null ? "NULL" : (const char*)sqlite3_column_text(statement, i);
+        if (text == NULL) { /* SQLite's own copy could not be made */
+          snprintf(error, sizeof error, "out of memory");
+          sqlite3_finalize(statement);
+          return error;
+        }
+        Add(answer, "%s%s", text, i + 1 < columns ? "\t" : "\n");
+      }
+      if (hold) return NULL;
+    }
+    if (code != SQLITE_DONE) {
+      snprintf(error, sizeof error, "%d: %s", code, sqlite3_errmsg(db));
+    }
+    sqlite3_finalize(statement);
+    code = code == SQLITE_DONE ? SQLITE_OK : code;
+  }
+  if (code == SQLITE_OK) return NULL;
+  if (error[0] == '\0') snprintf(error, sizeof error, "%d: %s", code, sqlite3_errmsg(db));
+  return error;
+}
+
+static const char* LoadExtension(void) {
+  static char error[512];
+  const char* failed = OpenDatabase();
+  if (failed != NULL) return failed;
+  char* message = NULL;
+  if (sqlite3_load_extension(db, library, "sqlite3_lm_init", &message) == SQLITE_OK) return NULL;
+  snprintf(error, sizeof error, "%s", message != NULL ? message : "out of memory");
+  sqlite3_free(message);
+  return error;
+}
+
+static void RunSqlStep(const Step* step) {
+  Text answer = {.used = 0};
+  const char* error = NULL;
+  snprintf(report->step, sizeof report->step, "%s%.200s", armed ? "" : "(unarmed) ",
+           step->rule == kClose  ? "close"
+           : step->rule == kLoad ? "load"
+                                 : step->text);
+  if (step->rule == kClose) {
+    if (db != NULL && sqlite3_close(db) != SQLITE_OK) Fail("close: %s", sqlite3_errmsg(db));
+    db = NULL;
+  } else if (step->rule == kLoad) {
+    error = LoadExtension();
+  } else {
+    error = OpenDatabase();
+    if (error == NULL) error = RunSql(step->text, step->rule == kHold, &answer);
+  }
+  Take(step, report->step, &answer, error);
+}
+
+#define FEW "'{\"max_tokens\":5}'"
+#define SETTINGS                                                       \
+  {                                                                    \
+    "INSERT INTO temp.lm_settings(key, value) VALUES ('threads', 3), " \
+    "('kv_bytes', 400000)",                                            \
+        kExact                                                         \
+  }
+#define TABLE                                                                              \
+  {                                                                                        \
+    "CREATE TABLE t(id INTEGER PRIMARY KEY, body TEXT, y TEXT);"                           \
+    "INSERT INTO t(body) VALUES ('rain'), ('sun'), ('snow'), ('wind'), ('hail'), ('fog')", \
+        kExact                                                                             \
+  }
+#define WARM \
+  { "SELECT generate('warm', NULL, " FEW ")", kExact }
+
+static const Scenario kSqlScenarios[] = {
+    {.name = "sql_load",
+     .armed = {{NULL, kLoad},
+               SETTINGS,
+               {"SELECT generate('rain', 'A poet.', " FEW ")", kExact},
+               {NULL, kClose}},
+     .again = true},
+    {.name = "sql_generate",
+     .setup = {{NULL, kLoad}, SETTINGS, WARM},
+     .armed = {{"SELECT generate('rain', 'A poet.', '{\"max_tokens\":5,\"temperature\":0.8,"
+                "\"seed\":3,\"top_p\":0.9,\"stop\":[\"zz\"]}')",
+                kExact},
+               {"SELECT lm_classify('rain', '[\"wet\",\"dry\"]')", kExact},
+               {"SELECT lm_if('rain', 'Is it wet?'), lm_score('rain', 'wet')", kExact},
+               {"SELECT lm_token_count('a few words'), lm_tokenize('rain'), lm_render('x', 'y')",
+                kExact},
+               {"SELECT lm_detokenize(lm_tokenize('rain')), hex(lm_embed('rain'))", kExact},
+               {"SELECT generate('rain', NULL, '{\"max_tokens\":4,\"cache\":false}')", kExact},
+               {NULL, kClose}},
+     .after = {{NULL, kLoad}, SETTINGS, WARM},
+     .again = true},
+    {.name = "sql_constraint",
+     .setup = {{NULL, kLoad}, SETTINGS, WARM},
+     .armed =
+         {{"SELECT generate('a', NULL, '{\"max_tokens\":30,\"regex\":\"(ab|cd){1,3}[x-z]?\"}')",
+           kExact},
+          {"SELECT generate_json('a', '{\"type\":\"object\",\"properties\":{\"k\":{\"enum\":"
+           "[\"red\",\"blue\"]},\"n\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":12}},"
+           "\"required\":[\"k\",\"n\"],\"additionalProperties\":false}', NULL, "
+           "'{\"max_tokens\":60}')",
+           kExact},
+          {"SELECT generate('a', NULL, '{\"max_tokens\":20,\"grammar\":\"root ::= [ab] "
+           "tail\\ntail ::= \\\"c\\\" | \\\"d\\\" tail?\"}')",
+           kExact},
+          {NULL, kClose}},
+     .after = {{NULL, kLoad}, SETTINGS, WARM},
+     .again = true},
+    {.name = "sql_rows",
+     .setup = {{NULL, kLoad}, SETTINGS, WARM, TABLE},
+     .armed = {{"SELECT key, value, error FROM lm_each('[\"rain\",\"sun\",\"snow\",\"wind\"]', "
+                "'A poet.', " FEW ")",
+                kRows},
+               {"SELECT id, generate(body, NULL, '{\"max_tokens\":4}') FROM t", kExact},
+               {"UPDATE t SET y = lm_classify(body, '[\"wet\",\"dry\"]')", kExact},
+               {"SELECT id, value, error FROM lm_query('SELECT id, body FROM t', " FEW ")", kRows},
+               {"SELECT id, lm_map(body, NULL, '{\"max_tokens\":3}') OVER (ORDER BY id ROWS "
+                "BETWEEN CURRENT ROW AND 3 FOLLOWING) FROM t",
+                kExact},
+               {NULL, kClose}},
+     .after = {{NULL, kLoad}, SETTINGS, WARM},
+     .again = true},
+    {.name = "sql_documents",
+     .setup = {{NULL, kLoad}, SETTINGS, WARM, TABLE},
+     .armed = {{"SELECT lm_summarize(replace(hex(zeroblob(150)), '0', 'word '), "
+                "'{\"max_tokens\":6}')",
+                kExact},
+               {"SELECT lm_agg(body, 'What is this?', '{\"max_tokens\":6}') FROM t", kExact},
+               {"SELECT n, start, tokens FROM lm_chunks('One. Two. Three four five.', 6, 1)",
+                kExact},
+               {"SELECT group_concat(piece, '') FROM lm_stream('rain', NULL, " FEW ")", kExact},
+               {"SELECT lm_prefetch(body, NULL, " FEW ") FROM t", kExact},
+               {"WITH s AS MATERIALIZED (SELECT lm_submit('sun', NULL, " FEW ") AS ticket) "
+                "SELECT lm_await(ticket) FROM s",
+                kExact},
+               {NULL, kClose}},
+     .after = {{NULL, kLoad}, SETTINGS, WARM},
+     .again = true},
+    {.name = "sql_tables",
+     .setup = {{NULL, kLoad}, SETTINGS, WARM},
+     .armed = {{"SELECT count(*) FROM lm_models", kExact},
+               {"SELECT count(*) > 0 FROM lm_settings", kExact},
+               {"SELECT count(*) FROM lm_stats", kExact},
+               {"SELECT count(*) > 0 FROM lm_requests", kExact},
+               {"SELECT count(*) > 0 FROM lm_cache", kExact},
+               {"SELECT count(*) > 0 FROM lm_memo", kExact},
+               {"SELECT length(lm_debug()) > 0, length(lm_version()) > 0", kExact},
+               {"SELECT length(lm_logprobs('rain')) > 0", kExact},
+               {NULL, kClose}},
+     .after = {{NULL, kLoad}, SETTINGS, WARM},
+     .again = true},
+#define JOB                                                                                \
+  {                                                                                        \
+    "INSERT INTO lm_jobs(name, query, target, options) SELECT 'fill', "                    \
+    "'SELECT id, body FROM t WHERE y IS NULL', 'UPDATE t SET y = :value WHERE id = :id', " \
+    "'{\"max_tokens\":4}' WHERE NOT EXISTS (SELECT 1 FROM lm_jobs WHERE name = 'fill')",   \
+        kExact                                                                             \
+  }
+#define RUN_JOB \
+  { "SELECT max(total) FROM lm_run('fill')", kDone }
+    {.name = "sql_job",
+     .setup = {{NULL, kLoad}, SETTINGS, WARM, TABLE},
+     .armed = {JOB, RUN_JOB, {NULL, kClose}},
+     .after = {{NULL, kLoad},
+               SETTINGS,
+               JOB,
+               RUN_JOB,
+               {"SELECT t.id, t.y, j.error FROM t LEFT JOIN lm_job_rows j ON j.job = 'fill' AND "
+                "j.id = t.id ORDER BY t.id",
+                kRows},
+               {"SELECT count(*) FROM lm_job_rows WHERE state NOT IN ('done', 'failed')", kExact},
+               {"PRAGMA integrity_check", kExact}}},
+#define MEMO \
+  { "INSERT INTO temp.lm_settings(key, value) VALUES ('memo', 'memo.db')", kExact }
+    {.name = "sql_memo",
+     .setup = {{NULL, kLoad}, SETTINGS, WARM},
+     .armed = {MEMO,
+               {"SELECT generate('rain', 'A poet.', " FEW ")", kExact},
+               {"SELECT generate('rain', 'A poet.', " FEW ")", kExact},
+               {"SELECT key, value, error FROM lm_each('[\"rain\",\"sun\"]', NULL, " FEW ")",
+                kRows},
+               {NULL, kClose}},
+     .after = {{NULL, kLoad},
+               SETTINGS,
+               MEMO,
+               {"SELECT generate('rain', 'A poet.', " FEW ")", kExact},
+               {"SELECT key, value, error FROM lm_each('[\"rain\",\"sun\"]', NULL, " FEW ")",
+                kRows}}},
+    {.name = "sql_exit",
+     .setup = {{NULL, kLoad},
+               SETTINGS,
+               MEMO,
+               WARM,
+               {"SELECT key FROM lm_each('[\"a\",\"b\",\"c\"]', NULL, '{\"max_tokens\":30}')",
+                kHold}},
+     .exits = true},
+};
+
+/* ---- through the C API ---- */
+
+static struct {
+  lm_engine* (*open)(const char*, const char*, lm_error**);
+  void (*close)(lm_engine*);
+  char* (*generate)(lm_engine*, const char*, const char*, const char*, lm_error**);
+  int (*batch)(lm_engine*, const char* const*, size_t, const char*, const char*, char**,
+               lm_error**);
+  int64_t (*tokenize)(lm_engine*, const char*, int32_t*, size_t, lm_error**);
+  const char* (*message)(const lm_error*);
+  void (*free_error)(lm_error*);
+  void (*free_string)(char*);
+} lm;
+static lm_engine* engine;
+
+/* The error's text; frees it. */
+static const char* MessageOf(lm_error* error, const char* missing) {
+  static char text[512];
+  if (error == NULL) return missing;
+  snprintf(text, sizeof text, "%s", lm.message(error));
+  lm.free_error(error);
+  return text;
+}
+
+#define OPEN \
+  { "open", kLoad }
+#define OPENED                                                                                \
+  if (engine == NULL) engine = lm.open(model, "{\"threads\":3,\"kv_bytes\":400000}", &error); \
+  if (engine == NULL) return MessageOf(error, "")
+
+static const char* Generate(const char* options, Text* answer) {
+  lm_error* error = NULL;
+  OPENED;
+  char* text = lm.generate(engine, "rain", "A poet.", options, &error);
+  if (text == NULL) return MessageOf(error, "");
+  if (error != NULL) Fail("generate: an error beside an answer");
+  Add(answer, "%s\n", text);
+  lm.free_string(text);
+  return NULL;
+}
+
+static const char* Batch(Text* answer) {
+  static const char* const kPrompts[] = {"rain", "sun", "snow", "wind"};
+  char* answers[4];
+  lm_error* error = NULL;
+  OPENED;
+  const int failures =
+      lm.batch(engine, kPrompts, 4, "A poet.", "{\"max_tokens\":5}", answers, &error);
+  int missing = 0;
+  for (int i = 0; i < 4; ++i) {
+    missing += answers[i] == NULL;
+    Add(answer, "%d\t%s\t%s\n", i, answers[i] != NULL ? answers[i] : "NULL",
+        answers[i] != NULL ? "NULL" : "failed");
+    lm.free_string(answers[i]);
+  }
+  if (failures != missing) Fail("batch: %d failures, %d answers missing", failures, missing);
+  if ((failures > 0) != (error != NULL))
+    Fail("batch: %d failures, %s", failures, MessageOf(error, "no error"));
+  lm.free_error(error);
+  return NULL;
+}
+
+static const char* Tokenize(Text* answer) {
+  int32_t tokens[32];
+  lm_error* error = NULL;
+  OPENED;
+  const int64_t n = lm.tokenize(engine, "a few words", tokens, 32, &error);
+  if (n < 0) return MessageOf(error, "");
+  for (int i = 0; i < n; ++i) Add(answer, "%d ", tokens[i]);
+  return NULL;
+}
+
+static void RunCStep(const Step* step) {
+  Text answer = {.used = 0};
+  const char* error = NULL;
+  snprintf(report->step, sizeof report->step, "%s%s", armed ? "" : "(unarmed) ",
+           step->rule == kClose ? "close" : step->text);
+  if (step->rule == kClose) {
+    lm.close(engine);
+    engine = NULL;
+  } else if (step->rule == kLoad) {
+    lm_error* why = NULL;
+    if (engine == NULL) engine = lm.open(model, "{\"threads\":3,\"kv_bytes\":400000}", &why);
+    if (engine == NULL) error = MessageOf(why, "");
+  } else if (strcmp(step->text, "batch") == 0) {
+    error = Batch(&answer);
+  } else if (strcmp(step->text, "tokenize") == 0) {
+    error = Tokenize(&answer);
+  } else {
+    error = Generate(step->text, &answer);
+  }
+  Take(step, report->step, &answer, error);
+}
+
+static const Scenario kCScenarios[] = {
+    {.name = "c_load",
+     .armed = {OPEN, {"{\"max_tokens\":3}", kExact}, {NULL, kClose}},
+     .again = true},
+    {.name = "c_generate",
+     .setup = {OPEN},
+     .armed = {{"{\"max_tokens\":6}", kExact},
+               {"{\"max_tokens\":6,\"temperature\":0.9,\"top_k\":5,\"seed\":2,\"stop\":[\"q\"]}",
+                kExact},
+               {"{\"max_tokens\":20,\"regex\":\"[ab]{2,4}c?\"}", kExact},
+               {"{\"max_tokens\":20,\"choices\":[\"red\",\"blue\"]}", kExact},
+               {"{\"max_tokens\":40,\"schema\":{\"type\":\"array\",\"items\":{\"enum\":[1,2]},"
+                "\"maxItems\":2}}",
+                kExact},
+               {NULL, kClose}},
+     .again = true},
+    {.name = "c_batch",
+     .setup = {OPEN},
+     .armed = {{"batch", kRows}, {"tokenize", kExact}, {"batch", kRows}, {NULL, kClose}},
+     .again = true},
+    {.name = "c_exit", .setup = {OPEN, {"{\"max_tokens\":6}", kExact}}, .exits = true},
+};
+
+static bool BindC(void* handle) {
+  *(void**)&lm.open = dlsym(handle, "lm_engine_open");
+  *(void**)&lm.close = dlsym(handle, "lm_engine_close");
+  *(void**)&lm.generate = dlsym(handle, "lm_generate");
+  *(void**)&lm.batch = dlsym(handle, "lm_generate_batch");
+  *(void**)&lm.tokenize = dlsym(handle, "lm_tokenize");
+  *(void**)&lm.message = dlsym(handle, "lm_error_message");
+  *(void**)&lm.free_error = dlsym(handle, "lm_error_free");
+  *(void**)&lm.free_string = dlsym(handle, "lm_string_free");
+  return lm.open != NULL && lm.free_string != NULL;
+}
+
+/* ---- a child ---- */
+
+static bool through_sql;
+
+static void RunSteps(const Step* steps, int num_steps) {
+  for (int i = 0; i < num_steps; ++i) {
+    if (steps[i].text == NULL && steps[i].rule == kExact) return; /* the end of the list */
+    (through_sql ? RunSqlStep : RunCStep)(&steps[i]);
+  }
+}
+#define RUN_STEPS(steps) RunSteps(steps, sizeof(steps) / sizeof((steps)[0]))
+
+static rlim_t AddressSpace(void) {
+  char text[64] = {0};
+  int file = open("/proc/self/statm", O_RDONLY);
+  if (file < 0 || read(file, text, sizeof text - 1) <= 0) return 0;
+  close(file);
+  return strtoull(text, NULL, 10) * (rlim_t)sysconf(_SC_PAGESIZE);
+}
+
+static void SetLimit(rlim_t bytes) {
+  struct rlimit limit;
+  getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = bytes;
+  setrlimit(RLIMIT_AS, &limit);
+}
+
+/* Registered before any other handler of exit(), and so the last of them. */
+static void NoteCount(void) {
+  if (report != NULL && armed) report->allocations = count;
+}
+
+/* Point `n` of the scenario; 0: nothing fails. */
+static void RunPoint(const Scenario* scenario, const char* mode, long n) {
+  static const long kLimitStep = 96 << 10;
+  const bool limited = strcmp(mode, "limit") == 0 && n > 0;
+  counting = n == 0;
+  outcome = 0;
+  for (int i = 0; i < 3; ++i) {
+    static const char* const kFiles[] = {"fault.db", "memo.db", "memo.db-journal"};
+    unlink(kFiles[i]);
+  }
+  RUN_STEPS(scenario->setup);
+  Arm(limited ? 0 : n, strcmp(mode, "on") == 0);
+  if (limited) SetLimit(AddressSpace() + (rlim_t)(n - 1) * kLimitStep);
+  RUN_STEPS(scenario->armed);
+  if (scenario->exits) {
+    report->reached_exit = true;
+    return; /* with all open */
+  }
+  if (limited) SetLimit(RLIM_INFINITY);
+  NoteCount();
+  armed = false;
+  RUN_STEPS(scenario->after);
+  if (scenario->again) RUN_STEPS(scenario->armed);
+  const Step last = {NULL, kClose};
+  (through_sql ? RunSqlStep : RunCStep)(&last);
+  report->kept_bytes = mallinfo2().uordblks + mallinfo2().hblkhd;
+  if (!counting && report->kept_bytes > right->kept_bytes + (64 << 10)) {
+    Fail("%zu bytes are kept, %zu where nothing fails", report->kept_bytes, right->kept_bytes);
+  }
+  report->reached_exit = true;
+}
+
+/* What the n-th allocation's failing did, into *report. */
+static bool TryPoint(const Scenario* scenario, const char* mode, long n) {
+  memset(report, 0, offsetof(Report, outcomes));
+  fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(8);
+    if (getenv("LM_FAULT_VERBOSE") == NULL) dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+    RunPoint(scenario, mode, n);
+    exit(0);
+  }
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child) abort();
+  if (WIFSIGNALED(status)) {
+    const int signal = WTERMSIG(status);
+    report->failure[0] = '\0';
+    Fail("%s%s in: %s", signal == SIGALRM ? "hang" : "signal ",
+         signal == SIGALRM ? "" : strsignal(signal), report->reached_exit ? "exit" : report->step);
+  } else if (WEXITSTATUS(status) != 0 || !report->reached_exit) {
+    Fail("the process ended itself, status %d, in: %s", WEXITSTATUS(status), report->step);
+  }
+  return report->failure[0] == '\0';
+}
+
+static void* Shared(size_t bytes) {
+  void* memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) abort();
+  return memory;
+}
+
+static const Scenario* FindScenario(const char* name) {
+  for (size_t i = 0; i < sizeof kSqlScenarios / sizeof kSqlScenarios[0]; ++i) {
+    through_sql = true;
+    if (strcmp(kSqlScenarios[i].name, name) == 0) return &kSqlScenarios[i];
+  }
+  for (size_t i = 0; i < sizeof kCScenarios / sizeof kCScenarios[0]; ++i) {
+    through_sql = false;
+    if (strcmp(kCScenarios[i].name, name) == 0) return &kCScenarios[i];
+  }
+  return NULL;
+}
+
+int main(int argc, char** argv) {
+  const Scenario* scenario = argc >= 5 ? FindScenario(argv[3]) : NULL;
+  if (scenario == NULL) {
+    fprintf(stderr, "usage: nth_allocation_test LM0.so MODEL.gguf SCENARIO once|on|limit [N]\n");
+    return 2;
+  }
+  atexit(NoteCount);
+  dl_iterate_phdr(FindLinker, NULL);
+  library = realpath(argv[1], NULL);
+  model = realpath(argv[2], NULL);
+  void* handle = library != NULL ? dlopen(library, RTLD_NOW) : NULL;
+  if (model == NULL || handle == NULL || !BindC(handle) || setenv("LM_MODEL", model, 1) != 0) {
+    fprintf(stderr, "%s\n", handle == NULL ? dlerror() : "no such model");
+    return 2;
+  }
+  char directory[] = "/tmp/nth_allocation_XXXXXX";
+  if (mkdtemp(directory) == NULL || chdir(directory) != 0) return 2;
+
+  const char* mode = argv[4];
+  right = Shared(sizeof *right);
+  report = right;
+  if (!TryPoint(scenario, mode, 0)) {
+    printf("%s: %s\n", scenario->name, right->failure);
+    return 1;
+  }
+  report = Shared(sizeof *report);
+  if (argc > 5) {
+    RunPoint(scenario, mode, atol(argv[5]));
+    printf("%s\n", report->failure);
+    return report->failure[0] != '\0';
+  }
+
+  const char* wanted = getenv("LM_FAULT_POINTS");
+  if (right->allocations == 0) {
+    printf("%s: no allocation was seen\n", scenario->name);
+    return 1;
+  }
+  const bool all = wanted != NULL && strcmp(wanted, "all") == 0;
+  /* Threads make a point more or less from run to run. */
+  const long points =
+      strcmp(mode, "limit") == 0 ? 90 : right->allocations + right->allocations / 50;
+  const long tried = all ? points : wanted != NULL ? atol(wanted) : 40;
+  const long stride = tried >= points ? 1 : points / tried;
+  long runs = 0, failures = 0;
+  for (long n = 1; n <= points; n += stride, ++runs) {
+    if (TryPoint(scenario, mode, n)) continue;
+    ++failures;
+    printf("%s %s %ld: %s\n", scenario->name, mode, n, report->failure);
+  }
+  printf("%s %s: %ld of %ld points, %ld failures\n", scenario->name, mode, runs, points, failures);
+  if (chdir("/") == 0) {
+    char command[sizeof directory + 16];
+    snprintf(command, sizeof command, "rm -rf %s", directory);
+    if (system(command) != 0) return 2;
+  }
+  return failures == 0 ? 0 : 1;
+}
