@@ -12,6 +12,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/text/template_operators.h"
 #include "engine/text/template_strings.h"
+#include "engine/text/token_index.h"
 
 namespace lm {
 namespace {
@@ -83,8 +84,8 @@ absl::StatusOr<TemplateText> Convert(const Conversion& conversion, const Templat
       break;
   }
   if (!value.is_number()) {
-    return Invalid(
-        absl::StrCat("%", std::string(1, conversion.letter), " of a '", value.TypeName(), "'"));
+    return Invalid(absl::StrCat("the conversion ", QuoteName(std::string(1, conversion.letter)),
+                                " of a '", value.TypeName(), "'"));
   }
   const TextKind kind = value.from_input() ? TextKind::kInput : TextKind::kMarkup;
   std::string digits;
@@ -102,8 +103,8 @@ absl::StatusOr<TemplateText> Convert(const Conversion& conversion, const Templat
       digits = Printed("%.*f", conversion.precision < 0 ? 6 : conversion.precision, value.number());
       break;
     default:
-      return Invalid(
-          absl::StrCat("the conversion %", std::string(1, conversion.letter), " is not supported"));
+      return Invalid(absl::StrCat("the conversion ", QuoteName(std::string(1, conversion.letter)),
+                                  " is not supported"));
   }
   if (conversion.plus && digits[0] != '-') digits.insert(0, 1, '+');
   const size_t width = conversion.width;

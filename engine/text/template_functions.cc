@@ -8,6 +8,7 @@
 #include "engine/base/printed.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
+#include "engine/text/token_index.h"
 
 namespace lm {
 namespace {
@@ -147,7 +148,8 @@ Result Date(const TemplateArguments& arguments, absl::CivilSecond now) {
     if (bare) ++i;
     std::string part = DatePart(bytes[i], now);
     if (part.empty()) {
-      return Invalid(absl::StrCat("strftime_now with %", bytes.substr(i, 1), " is not supported"));
+      return Invalid(absl::StrCat("strftime_now with % and ", QuoteName(bytes.substr(i, 1)),
+                                  " is not supported"));
     }
     while (bare && part.size() > 1 && (part[0] == '0' || part[0] == ' ')) part.erase(0, 1);
     text.Append(part, TextKind::kMarkup);

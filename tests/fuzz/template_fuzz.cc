@@ -32,7 +32,7 @@ void RenderOnce(const ChatTemplate& chat, const std::vector<ChatMessage>& messag
   const auto rendered = chat.Render(messages, options);
   if (!rendered.ok()) return RequireShowable(rendered.status());
   for (const TextPiece& piece : rendered->pieces) {
-    Require(piece.kind == TextKind::kInput || !absl::StrContains(piece.text, kRow),
+    Require(piece.kind != TextKind::kMarkup || !absl::StrContains(piece.text, kRow),
             "a row's characters are plain");
   }
 }
