@@ -41,8 +41,9 @@ std::string OptionsThatMatter(const GenerationOptions& options, bool first_choic
     json.Add("logit_bias", std::move(pairs));
   }
   if (constraint.kind != AnswerConstraint::Kind::kNone) {
-    json.Add("constraint",
-             Json::MakeArray().Append(static_cast<int>(constraint.kind)).Append(constraint.text));
+    Json pair = Json::MakeArray();
+    pair.Append(static_cast<int>(constraint.kind)).Append(constraint.text);
+    json.Add("constraint", std::move(pair));
   }
   if (first_choices) json.Add("first_choices", true);
   return json.Dump();
