@@ -1,9 +1,12 @@
 // sqlite3_lm_init: registers everything, and nothing else. Called once for each connection that
 // loads the extension, in any number, from any thread.
-#include "extension/boundary.h"
-#include "extension/host.h"
-#include "extension/registrations.h"
-#include "extension/snapshot_table.h"
+#include "extension/connection/connection.h"
+#include "extension/connection/snapshot_table.h"
+#include "extension/functions/functions.h"
+#include "extension/host/boundary.h"
+#include "extension/host/host.h"
+#include "extension/host/statement.h"
+#include "extension/tables/tables.h"
 #include "lm/sqlite.h"
 
 namespace lm {
@@ -18,10 +21,7 @@ int Fail(char** message, const char* text) {
 
 // A second load keeps the connection's models and settings.
 bool IsRegistered(sqlite3* db) {
-  sqlite3_stmt* statement = nullptr;
-  int code = sqlite3_prepare_v2(db, "SELECT lm_version(), lm_debug()", -1, &statement, nullptr);
-  sqlite3_finalize(statement);
-  return code == SQLITE_OK;
+  return Statement::Prepare(db, "SELECT lm_version(), lm_debug()").ok();
 }
 
 int RegisterAll(sqlite3* db) {
@@ -44,10 +44,9 @@ int Initialize(sqlite3* db, char** message) noexcept {
   if (sqlite3_libversion_number() < kOldestSqlite) {
     return Fail(message, "SQLite 3.31 or later is wanted");
   }
-  if (IsRegistered(db)) return InitResult();
   int code = SQLITE_ERROR;
   absl::Status status = Guarded([&] {
-    code = RegisterAll(db);
+    code = IsRegistered(db) ? SQLITE_OK : RegisterAll(db);
     return absl::OkStatus();
   });
   if (!status.ok()) return Fail(message, "out of memory");

@@ -1,6 +1,6 @@
 """Holds the includes of the source tree to the floors of the house.
 
-A folder includes only from its own floor downward; sqlite3 headers stay in extension/, oneDNN's and
+A folder includes only from its own floor downward; sqlite3 headers stay in extension/host/, oneDNN's and
 CUDA's in their backends, and nothing above the backends is compiled conditionally.
 
     python3 tests/floors_test.py          # from anywhere; exits 1 with a line for each breach
@@ -19,6 +19,8 @@ TENSOR = BASE | {"engine/tensor"}
 DEVICES = TENSOR | {"engine/gguf", "engine/backend"}
 TEXT = BASE | {"engine/text"}
 MODEL = DEVICES | TEXT | {"engine/grammar", "engine/cache"}
+ENGINE = MODEL | {"engine/model", "engine/runtime"}
+BATCH = ENGINE | {"extension/host", "extension/connection"}
 ALLOWED = {
     "engine/base": set(),
     "engine/tensor": BASE,
@@ -33,7 +35,15 @@ ALLOWED = {
     "engine/model": MODEL,
     "engine/model/families": MODEL | {"engine/model"},
     "engine/runtime": MODEL | {"engine/model", "include/lm"},
-    "extension": MODEL | {"engine/model", "engine/runtime", "include/lm"},
+    # The rooms of the SQL side, from the lowest up; entry.cc, at the door, sees all.
+    "extension/host": BASE,
+    "extension/memo": ENGINE | {"extension/host"},
+    "extension/connection": ENGINE | {"extension/host", "extension/memo"},
+    "extension/batch": BATCH,
+    "extension/jobs": BATCH | {"extension/batch"},
+    "extension/functions": BATCH | {"extension/batch", "include/lm"},
+    "extension/tables": BATCH | {"extension/batch", "extension/memo", "extension/jobs"},
+    "extension": BATCH | {"extension/functions", "extension/tables", "include/lm"},
 }
 # The registry makes backends of every kind, so it alone sees into their folders.
 REGISTRY = "engine/backend/registry.cc"
@@ -41,7 +51,7 @@ BACKENDS = {"engine/backend/reference", "engine/backend/cpu", "engine/backend/cu
 
 # header pattern -> the only folders that may include it.
 PRIVATE_HEADERS = [
-    (re.compile(r"^sqlite3(ext)?\.h$"), {"extension", "include/lm"}),
+    (re.compile(r"^sqlite3(ext)?\.h$"), {"extension/host", "include/lm"}),
     (re.compile(r"dnnl"), {"engine/backend/cpu"}),
     (re.compile(r"^(cuda|cublas|cub/|thrust/)"), {"engine/backend/cuda"}),
     (re.compile(r"immintrin|arm_neon"), {"engine/backend/cpu"}),
@@ -51,7 +61,13 @@ PRIVATE_HEADERS = [
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 CONDITIONAL = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif)\b(.*)")
-HARMLESS = re.compile(r"_H_\s*$|__cplusplus|__GNUC__|__x86_64__|SQLITE_CORE")
+HARMLESS = re.compile(r"_H_\s*$|__cplusplus|__GNUC__|__x86_64__")
+
+# The table that a program gets which links SQLite: a routine that it lacks would be a null pointer.
+TABLE = "extension/host/host_linked.cc"
+ROUTINE = re.compile(r"\bsqlite3_(\w+)\b(?=\s*\()|&sqlite3_(\w+)\b")
+# Not in the table: the table itself, our own, and what host.h finds.
+NO_ROUTINES = {"api", "lm_init", "is_interrupted", "progress_handler"}
 
 
 def folder_of(path):
@@ -90,6 +106,17 @@ def breaches(root):
                     yield f"{name}:{number}: {folder} must not include {header}"
 
 
+def routines_missing(root):
+    """The routines of SQLite that extension/ calls and that TABLE does not set."""
+    called = set()
+    for path in (root / "extension").rglob("*"):
+        if path.suffix in {".h", ".cc"} and str(path.relative_to(root)) != TABLE:
+            called |= {a or b for a, b in ROUTINE.findall(path.read_text())}
+    table = (root / TABLE).read_text()
+    there = set(re.findall(r"SET\((\w+)\)", table)) | set(re.findall(r"= sqlite3_(\w+);", table))
+    return sorted(called - there - NO_ROUTINES)
+
+
 class FloorsTest(unittest.TestCase):
     def test_the_tree_keeps_its_floors(self):
         self.assertEqual(list(breaches(ROOT)), [])
@@ -102,12 +129,25 @@ class FloorsTest(unittest.TestCase):
                 "engine/cache": '#include "engine/backend/backend.h"\n',
                 "engine/text": '#include "absl/container/flat_hash_map.h"\n',
                 "engine/runtime": "#include <sqlite3.h>\n#ifdef LM_CUDA\n",
-                "extension": '#include "engine/runtime/engine.h"\n',
+                "extension/host": '#include "extension/batch/look_ahead.h"\n',
+                "extension/batch": '#include "engine/runtime/engine.h"\n',
                 "engine/attic": "\n",
             }.items():
                 (root / folder).mkdir(parents=True)
                 (root / folder / "x.cc").write_text(text)
-            self.assertEqual(len(list(breaches(root))), 6)
+            self.assertEqual(len(list(breaches(root))), 7)
+
+    def test_a_linked_sqlite_has_every_routine(self):
+        self.assertEqual(routines_missing(ROOT), [])
+
+    def test_a_missing_routine_is_seen(self):
+        with tempfile.TemporaryDirectory() as name:
+            root = pathlib.Path(name)
+            (root / TABLE).parent.mkdir(parents=True)
+            (root / TABLE).write_text("SET(step);\nroutines.interruptx = sqlite3_interrupt;\n")
+            (root / "extension/x.cc").write_text(
+                "sqlite3_step(s); sqlite3_interrupt(db); sqlite3_reset(s); f(&sqlite3_free);\n")
+            self.assertEqual(routines_missing(root), ["free", "reset"])
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@
 // A host that is short of memory lives on, and so must everything in it. The rules, everywhere in
 // engine/ and extension/:
 // - Memory that cannot be had is a std::bad_alloc. It goes up through our code to the border where
-//   our code was called (extension/boundary.h, engine/runtime/c_api.cc) or a thread of ours began,
+//   our code was called (extension/host/boundary.h, engine/runtime/c_api.cc) or a thread of ours began,
 //   and is an error there, whose text was made in advance.
 // - What outlives the call is either not changed or changed whole: build aside, then swap, or take
 //   what needs memory first and let the rest be noexcept. What was begun is ended by a destructor.

@@ -1,0 +1,60 @@
+// AnswerQueue: submit many prompts, keep a number of them under way, take the answers in order.
+//
+//   AnswerQueue queue;
+//   while (rows.Next() || !queue.empty()) {
+//     while (queue.HasRoom() && rows.Next()) queue.Push({.prompt = ..., .options = options});
+//     RETURN_IF_ERROR(queue.AwaitFront(db));
+//     Use(queue.front());
+//     queue.Pop();
+//   }
+//
+// Whoever has many rows and wants them decoded together goes through this: it bounds what is under
+// way (and what is in memory) however many rows come, gets along with an engine whose queue is
+// full, and cancels what is left when it is destroyed.
+#ifndef LM_EXTENSION_BATCH_ANSWER_QUEUE_H_
+#define LM_EXTENSION_BATCH_ANSWER_QUEUE_H_
+
+#include <cstddef>
+#include <deque>
+
+#include "absl/status/status.h"
+#include "extension/batch/pending_answer.h"
+
+namespace lm {
+
+// Not thread-safe.
+class AnswerQueue {
+ public:
+  // Several times what an engine decodes together, so that one long answer at the front does not
+  // leave it idle.
+  static constexpr size_t kMostUnderWay = 256;
+
+  explicit AnswerQueue(size_t most_under_way = kMostUnderWay) : most_(most_under_way) {}
+
+  bool empty() const { return rows_.empty(); }
+  size_t size() const { return rows_.size(); }
+  bool HasRoom() const { return rows_.size() < most_; }
+
+  // Submits the row, or, where the engine's queue is full, as soon as an answer has come. Never
+  // fails: a prompt that is refused is answered so.
+  void Push(RowPrompt row);
+
+  // Waits for the oldest row's answer. Cancelled on an interrupt.
+  // REQUIRES: !empty().
+  absl::Status AwaitFront(sqlite3* db);
+  // REQUIRES: AwaitFront has returned OK for it.
+  const RowAnswer& front() const { return rows_.front().answer(); }
+  OnError front_on_error() const { return rows_.front().on_error(); }
+  void Pop();
+
+ private:
+  void SubmitMore();
+
+  const size_t most_;
+  std::deque<PendingAnswer> rows_;
+  size_t submitted_ = 0;  // rows_[0, submitted_) are
+};
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_BATCH_ANSWER_QUEUE_H_

@@ -1,0 +1,37 @@
+// What this room keeps for a connection.
+#ifndef LM_EXTENSION_BATCH_BATCH_STATE_H_
+#define LM_EXTENSION_BATCH_BATCH_STATE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "extension/batch/tickets.h"
+#include "extension/connection/connection.h"
+
+namespace lm {
+
+class LookAhead;
+
+struct BatchState : ConnectionExtra {
+  // Of lm_submit() and lm_await().
+  Tickets tickets;
+
+  // Of look_ahead.h.
+  LookAhead* stepping = nullptr;  // whose shadow is being stepped: its calls are no real ones
+  std::vector<const LookAhead*> running;
+
+  // For lm_stats.
+  int64_t num_foreseen = 0;  // calls whose answers were under way before they were made
+  std::string hint;          // empty: none
+};
+
+// The connection's, made by the first who asks.
+inline BatchState& BatchOf(Connection& connection) {
+  if (connection.extra() == nullptr) connection.extra() = std::make_unique<BatchState>();
+  return static_cast<BatchState&>(*connection.extra());
+}
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_BATCH_BATCH_STATE_H_

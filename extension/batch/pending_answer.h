@@ -1,0 +1,82 @@
+// PendingAnswer: one row's prompt on its way to its answer.
+//
+//   PendingAnswer pending({.prompt = "Name a colour.", .system = "", .options = options});
+//   pending.Submit();                            // may be too early: then Await() does it
+//   ...
+//   RETURN_IF_ERROR(pending.Await(db));
+//   return ResultAnswer(context, pending.answer(), pending.on_error());
+//
+// For many rows, AnswerQueue keeps a number of these under way.
+#ifndef LM_EXTENSION_BATCH_PENDING_ANSWER_H_
+#define LM_EXTENSION_BATCH_PENDING_ANSWER_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "extension/batch/row_answer.h"
+#include "extension/connection/call_options.h"
+
+namespace lm {
+
+struct RowPrompt {
+  // nullopt: the answer is NULL. An error is the row's failure.
+  absl::StatusOr<std::optional<std::string>> prompt = std::nullopt;
+  absl::StatusOr<std::optional<std::string>> system = std::nullopt;
+  std::shared_ptr<const CallOptions> options = {};  // may be null where the prompt is NULL
+  // Where there is one, it stands behind the prompt, and the answer has its first_choices.
+  std::string question = "";
+  // Instead of an answer: the prompt's embedding, of which the system prompt is no part.
+  std::optional<Pooling> embed = {};
+};
+
+// Not thread-safe. Destroying it cancels what nobody has waited for.
+class PendingAnswer {
+ public:
+  explicit PendingAnswer(RowPrompt row) : row_(std::move(row)) {}
+  ~PendingAnswer();
+  PendingAnswer(PendingAnswer&&) = default;
+  PendingAnswer& operator=(PendingAnswer&&) = delete;
+
+  // Hands the prompt to the engine, once. False where the engine's queue is full: to be tried again
+  // after some other answer has come. A row that can have no answer needs none: that is true.
+  bool Submit();
+  bool submitted() const { return submitted_; }
+
+  // Whether Await() would return at once, or does after so long. A row that is not submitted is not
+  // done.
+  bool Done(absl::Duration wait = absl::ZeroDuration());
+
+  // Whether the answer is the model's to make: neither remembered nor none. REQUIRES: Submit() was
+  // called.
+  bool NeedsModel() const;
+
+  // Where the answer is there, keeps it and nothing else.
+  void Collect();
+
+  // Waits for the answer. One that could not be submitted is tried once more; a queue that is still
+  // full is then its answer. Cancelled on an interrupt of `db`'s statement, FailedPrecondition in a
+  // forked child.
+  absl::Status Await(sqlite3* db);
+  // REQUIRES: Await() has returned OK.
+  const RowAnswer& answer() const { return answer_; }
+
+  OnError on_error() const {
+    return row_.options != nullptr ? row_.options->generation.on_error : OnError::kError;
+  }
+
+ private:
+  void Refuse(absl::Status status);
+
+  RowPrompt row_;  // its texts are gone once they are submitted
+  const ForkGuard fork_guard_;
+  bool submitted_ = false;
+  std::shared_ptr<Request> request_;  // null: not submitted, or answered
+  RowAnswer answer_;
+};
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_BATCH_PENDING_ANSWER_H_

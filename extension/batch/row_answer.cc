@@ -1,0 +1,57 @@
+#include "extension/batch/row_answer.h"
+
+#include "extension/batch/generation_json.h"
+#include "extension/host/sqlite_value.h"
+
+namespace lm {
+
+absl::Status ResultAnswer(sqlite3_context* context, const RowAnswer& answer, OnError on_error,
+                          AnswerType type) {
+  if (answer.null_prompt) {
+    sqlite3_result_null(context);
+    return absl::OkStatus();
+  }
+  if (answer.generation.status.ok()) {
+    (type == AnswerType::kJson ? ResultJson : ResultText)(context, answer.generation.text);
+    return absl::OkStatus();
+  }
+  switch (on_error) {
+    case OnError::kError:
+      break;
+    case OnError::kNull:
+      sqlite3_result_null(context);
+      return absl::OkStatus();
+    case OnError::kJson:
+      ResultJson(context, GenerationJson(answer.generation));
+      return absl::OkStatus();
+  }
+  return answer.generation.status;
+}
+
+void ResultAnswerColumn(sqlite3_context* context, const RowAnswer& answer, int column,
+                        OnError on_error) {
+  if (answer.null_prompt) return;  // NULL
+  const Generation& generation = answer.generation;
+  const bool ok = generation.status.ok();
+  switch (column) {
+    case kAnswerValue:
+      if (ok) return ResultText(context, generation.text);
+      if (on_error == OnError::kJson) return ResultJson(context, GenerationJson(generation));
+      return;
+    case kAnswerError: {
+      absl::string_view message = generation.status.message();
+      if (!ok) ResultText(context, message);
+      return;
+    }
+    case kAnswerFinish:
+      return ResultText(context, FinishReasonName(ok ? generation.finish : FinishReason::kError));
+    case kAnswerTokensIn:
+      return sqlite3_result_int(context, generation.tokens_in);
+    case kAnswerTokensCached:
+      return sqlite3_result_int(context, generation.tokens_cached);
+    case kAnswerTokensOut:
+      return sqlite3_result_int(context, generation.tokens_out);
+  }
+}
+
+}  // namespace lm

@@ -1,0 +1,45 @@
+// RowAnswer: what became of one row's prompt, and the ways in which SQL shows it.
+#ifndef LM_EXTENSION_BATCH_ROW_ANSWER_H_
+#define LM_EXTENSION_BATCH_ROW_ANSWER_H_
+
+#include "absl/status/status.h"
+#include "engine/runtime/generation_options.h"
+#include "engine/runtime/request.h"
+#include "extension/host/sqlite_api.h"
+
+namespace lm {
+
+struct RowAnswer {
+  bool null_prompt = false;  // then the answer is NULL, and nothing else says anything
+  // Its status is never Cancelled: an interrupt is the statement's, not a row's.
+  Generation generation;
+};
+
+enum class AnswerType { kText, kJson };
+
+// The result of a scalar function: the text, or what `on_error` wants of a row that failed. With
+// OnError::kError that is the returned status.
+absl::Status ResultAnswer(sqlite3_context* context, const RowAnswer& answer, OnError on_error,
+                          AnswerType type = AnswerType::kText);
+
+// Columns that every table of answers has, in this order.
+enum AnswerColumn {
+  kAnswerValue,
+  kAnswerError,
+  kAnswerFinish,
+  kAnswerTokensIn,
+  kAnswerTokensCached,
+  kAnswerTokensOut,
+  kNumAnswerColumns
+};
+inline constexpr char kAnswerColumns[] =
+    "value TEXT, error TEXT, finish TEXT, tokens_in INTEGER, tokens_cached INTEGER, "
+    "tokens_out INTEGER";
+
+// With OnError::kJson, the value of a row that failed is lm_try's object; else it is NULL.
+void ResultAnswerColumn(sqlite3_context* context, const RowAnswer& answer, int column,
+                        OnError on_error);
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_BATCH_ROW_ANSWER_H_

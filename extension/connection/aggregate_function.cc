@@ -1,0 +1,70 @@
+#include "extension/connection/aggregate_function.h"
+
+#include <new>
+
+namespace lm {
+namespace {
+
+struct AggregateFunction {
+  const char* name;
+  std::shared_ptr<Connection> connection;
+  AggregateFactory factory;
+};
+
+// What SQLite keeps for a group, zeroed at first.
+struct Group {
+  Aggregate* aggregate;
+  bool failed;
+};
+
+AggregateFunction* FunctionOf(sqlite3_context* context) {
+  return static_cast<AggregateFunction*>(sqlite3_user_data(context));
+}
+
+void Step(sqlite3_context* context, int num_args, sqlite3_value** args) noexcept {
+  AggregateFunction* function = FunctionOf(context);
+  auto* group = static_cast<Group*>(sqlite3_aggregate_context(context, sizeof(Group)));
+  if (group == nullptr) return sqlite3_result_error_nomem(context);
+  if (group->failed) return;
+  absl::Status status = Guarded([&] {
+    const InterruptScope scope(function->connection->db());
+    if (group->aggregate == nullptr) group->aggregate = function->factory().release();
+    Call call(context, function->connection, num_args, args);
+    return group->aggregate->Step(call);
+  });
+  if (status.ok()) return;
+  group->failed = true;
+  ResultError(context, function->name, status);
+}
+
+void Final(sqlite3_context* context) noexcept {
+  AggregateFunction* function = FunctionOf(context);
+  auto* group = static_cast<Group*>(sqlite3_aggregate_context(context, 0));
+  if (group == nullptr) return;
+  std::unique_ptr<Aggregate> aggregate(group->aggregate);
+  group->aggregate = nullptr;
+  if (aggregate == nullptr || group->failed) return;
+  absl::Status status = Guarded([&] {
+    const InterruptScope scope(function->connection->db());
+    Call call(context, function->connection, 0, nullptr);
+    return aggregate->Final(call);
+  });
+  if (!status.ok()) ResultError(context, function->name, status);
+}
+
+}  // namespace
+
+int RegisterAggregate(const std::shared_ptr<Connection>& connection, const ScalarSpec& spec,
+                      AggregateFactory factory) {
+  for (int num_args = spec.min_args; num_args <= spec.max_args; ++num_args) {
+    auto* data = new (std::nothrow) AggregateFunction{spec.name, connection, factory};
+    if (data == nullptr) return SQLITE_NOMEM;
+    int code = sqlite3_create_function_v2(
+        connection->db(), spec.name, num_args, SQLITE_UTF8 | spec.flags, data, nullptr, Step, Final,
+        [](void* p) { delete static_cast<AggregateFunction*>(p); });
+    if (code != SQLITE_OK) return code;
+  }
+  return SQLITE_OK;
+}
+
+}  // namespace lm

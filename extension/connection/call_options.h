@@ -1,0 +1,44 @@
+// The options argument of a function, and the model that it names.
+#ifndef LM_EXTENSION_CONNECTION_CALL_OPTIONS_H_
+#define LM_EXTENSION_CONNECTION_CALL_OPTIONS_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "extension/connection/connection.h"
+
+namespace lm {
+
+struct CallOptions {
+  std::shared_ptr<const ModelUse> model;
+  GenerationOptions generation;
+
+  const Session& session() const { return model->session; }
+  const Tokenizer& tokenizer() const { return model->session.model().tokenizer(); }
+};
+
+// What a function's options are where neither they nor the settings say so.
+struct CallDefaults {
+  OnError on_error = OnError::kError;
+  Priority priority = Priority::kBatch;
+};
+
+// Reads the JSON object `json`, if there is one, over the settings' and the function's defaults.
+// `use` finds the model that it names.
+absl::StatusOr<CallOptions> ReadCallOptions(
+    const std::optional<std::string>& json,
+    absl::FunctionRef<absl::StatusOr<std::shared_ptr<const ModelUse>>(const std::string& reference)>
+        use,
+    const CallDefaults& defaults = {});
+
+// The same with the connection's model of that name.
+absl::StatusOr<CallOptions> ReadCallOptions(const std::optional<std::string>& json,
+                                            Connection& connection,
+                                            const CallDefaults& defaults = {});
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_CONNECTION_CALL_OPTIONS_H_

@@ -1,0 +1,138 @@
+#include "extension/connection/connection.h"
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "extension/connection/load_engine.h"
+#include "extension/host/attach_check.h"
+#include "extension/memo/memo_file.h"
+
+namespace lm {
+namespace {
+
+uint64_t NextNumber() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
+}  // namespace
+
+Connection::Connection(sqlite3* db) : db_(db), number_(NextNumber()) {}
+
+Connection::~Connection() = default;
+
+void Connection::SetSettings(Settings settings) {
+  if (settings.memo != settings_.memo) memo_.reset();
+  settings_ = std::move(settings);
+  DropUnnamed();
+}
+
+void Connection::SetNames(ModelNames names) {
+  names_ = std::move(names);
+  DropUnnamed();
+}
+
+void Connection::DropUnnamed() {
+  std::erase_if(loaded_, [this](const LoadedModel& loaded) {
+    absl::StatusOr<ModelSource> now = names_.Resolve(loaded.reference, settings_);
+    return !now.ok() || now->path != loaded.source.path || now->options != loaded.source.options;
+  });
+}
+
+absl::StatusOr<std::shared_ptr<const ModelUse>> Connection::Use(absl::string_view reference) {
+  if (fork_guard_.forked()) return ForkGuard::Error();
+  ASSIGN_OR_RETURN(ModelSource source, names_.Resolve(reference, settings_));
+  auto known = std::find_if(loaded_.begin(), loaded_.end(), [&](const LoadedModel& loaded) {
+    return loaded.reference == reference;
+  });
+  // A file that cannot be looked at any more is still in memory.
+  absl::StatusOr<ModelIdentity> identity = IdentifyModel(source.path);
+  if (known == loaded_.end() || known->source.path != source.path ||
+      (identity.ok() && IsReplaced(known->identity, *identity))) {
+    ASSIGN_OR_RETURN(std::shared_ptr<Engine> engine, LoadEngine(db_, source.path, source.options));
+    if (known == loaded_.end()) known = loaded_.emplace(loaded_.end());
+    *known = {std::string(reference), source, identity.value_or(ModelIdentity()),
+              std::move(engine)};
+  }
+  const std::shared_ptr<MemoFile> memo = MemoInUse();
+  MemoAccess access{memo != nullptr ? memo->owner() : Salt(), memo};
+  GenerationOptions defaults;
+  if (settings_.max_tokens.has_value()) {
+    defaults.max_tokens = static_cast<int32_t>(*settings_.max_tokens);
+  }
+  Session session(known->engine, Salt(), std::move(access));
+  if (tally_ != nullptr) session.set_tally(tally_);
+  return std::make_shared<const ModelUse>(ModelUse{std::move(session), std::move(defaults)});
+}
+
+std::shared_ptr<MemoFile> Connection::MemoInUse() {
+  if (memo_ == nullptr && settings_.memo.has_value()) memo_ = MemoFile::Of(*settings_.memo);
+  if (memo_ != nullptr) {
+    memo_->set_max_bytes(settings_.memo_bytes.value_or(MemoFile::kDefaultBytes));
+  }
+  return memo_;
+}
+
+absl::StatusOr<std::string> Connection::CheckMemo(const std::string& path) {
+  if (fork_guard_.forked()) return ForkGuard::Error();
+  // Names that are something else where SQLite opens a database.
+  const bool no_path =
+      path == ":memory:" || absl::StartsWith(path, "file:") || path.find('\0') != std::string::npos;
+  if (no_path) {
+    return absl::InvalidArgumentError(absl::StrCat("memo must be the path of a file, got '",
+                                                   path.substr(0, path.find('\0')),
+                                                   "' (NULL keeps answers in memory)"));
+  }
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  std::filesystem::path real;
+  if (!error) real = std::filesystem::weakly_canonical(absolute, error);
+  if (error) return absl::InvalidArgumentError(absl::StrCat("memo: ", error.message()));
+  const char* main = sqlite3_db_filename(db_, "main");
+  if (main != nullptr && std::filesystem::equivalent(real, main, error)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("memo: '", path, "' is this database; the memo is a file of its own"));
+  }
+  RETURN_IF_ERROR(CheckMayAttach(db_, real.string()));
+  RETURN_IF_ERROR(MemoFile::Of(real.string())->Open());
+  return real.string();
+}
+
+const Engine* Connection::FindLoaded(const ModelSource& source) const {
+  for (const LoadedModel& loaded : loaded_) {
+    if (loaded.source.path == source.path && loaded.source.options == source.options) {
+      return loaded.engine.get();
+    }
+  }
+  return nullptr;
+}
+
+std::string Connection::NameOf(const Engine& engine) const {
+  for (const LoadedModel& loaded : loaded_) {
+    if (loaded.engine.get() == &engine) return loaded.source.name;
+  }
+  return "";
+}
+
+std::string Connection::DisplayNameOf(const Engine& engine) const {
+  std::string name = NameOf(engine);
+  return name.empty() ? engine.model().info().name : name;
+}
+
+std::string Connection::Salt() const {
+  if (settings_.salt.has_value()) return absl::StrCat("salt:", *settings_.salt);
+  const char* name = sqlite3_db_filename(db_, "main");
+  // SQLite's own names are absolute; others belong to databases in memory.
+  if (name == nullptr || *name != '/') return absl::StrCat("connection:", number_);
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::canonical(name, error);
+  return absl::StrCat("file:", error ? std::string(name) : path.string());
+}
+
+}  // namespace lm

@@ -1,0 +1,105 @@
+// Connection: what the extension keeps for one sqlite3*. Every function and table registered there
+// shares it; it goes when SQLite has dropped the last of them, at the end of sqlite3_close().
+#ifndef LM_EXTENSION_CONNECTION_CONNECTION_H_
+#define LM_EXTENSION_CONNECTION_CONNECTION_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/gguf/split_files.h"
+#include "engine/runtime/fork_guard.h"
+#include "engine/runtime/session.h"
+#include "extension/connection/model_names.h"
+#include "extension/connection/settings.h"
+#include "extension/host/sqlite_api.h"
+
+namespace lm {
+
+// A loaded model as one statement uses it.
+struct ModelUse {
+  Session session;
+  GenerationOptions defaults;  // what the settings say, for ParseGenerationOptions to overlay
+};
+
+class MemoFile;
+
+// What a room that a connection knows nothing of keeps for it (batch/batch_state.h).
+struct ConnectionExtra {
+  virtual ~ConnectionExtra() = default;
+};
+
+// Not thread-safe: SQLite calls one function of a connection at a time.
+class Connection {
+ public:
+  explicit Connection(sqlite3* db);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  sqlite3* db() const { return db_; }
+
+  const Settings& settings() const { return settings_; }
+  const ModelNames& names() const { return names_; }
+  // What is no longer named is let go; the engine stops if no other connection uses it.
+  void SetSettings(Settings settings);
+  void SetNames(ModelNames names);
+
+  // The model called `reference` (see ModelNames::Resolve), loaded if it is not. A file that was
+  // replaced since is loaded anew. FailedPrecondition in a forked child of the process that opened
+  // the connection.
+  absl::StatusOr<std::shared_ptr<const ModelUse>> Use(absl::string_view reference);
+
+  // While it is set, models that Use gives out answer nothing and only take note (lm_explain).
+  // A function that does more with answers than to return them must refuse to run then.
+  void set_tally(PromptTally* tally) { tally_ = tally; }
+  PromptTally* tally() const { return tally_; }
+  bool only_counts() const { return tally_ != nullptr; }
+
+  // The engine that runs `source` for this connection, or nullptr: nothing is loaded.
+  const Engine* FindLoaded(const ModelSource& source) const;
+  // The name by which this connection knows an engine; empty where it does not.
+  std::string NameOf(const Engine& engine) const;
+  // The same, but the file's own name for one that it does not know.
+  std::string DisplayNameOf(const Engine& engine) const;
+
+  // The file that lm_settings('memo') names; null where it names none.
+  std::shared_ptr<MemoFile> MemoInUse();
+  // Opens `path` as a memo and returns it as an absolute path without symbolic links.
+  // InvalidArgument for what is no path of a file, FailedPrecondition for a file that is no memo
+  // and for this connection's own database, PermissionDenied where it may not ATTACH the file.
+  absl::StatusOr<std::string> CheckMemo(const std::string& path);
+
+  // Null until somebody puts something there; goes with the connection.
+  std::unique_ptr<ConnectionExtra>& extra() { return extra_; }
+
+  // Whose prefix cache this connection uses: its database file's, unless the settings name another.
+  // One without a file (":memory:", a temporary database) has a cache of its own.
+  std::string Salt() const;
+
+ private:
+  struct LoadedModel {
+    std::string reference;
+    ModelSource source;
+    ModelIdentity identity;
+    std::shared_ptr<Engine> engine;
+  };
+
+  void DropUnnamed();
+
+  sqlite3* const db_;
+  const uint64_t number_;  // of this connection in the process
+  const ForkGuard fork_guard_;
+  Settings settings_;
+  ModelNames names_;
+  std::vector<LoadedModel> loaded_;
+  PromptTally* tally_ = nullptr;
+  std::shared_ptr<MemoFile> memo_;  // of settings_.memo, once it was used
+  std::unique_ptr<ConnectionExtra> extra_;
+};
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_CONNECTION_CONNECTION_H_

@@ -1,0 +1,128 @@
+#include "extension/connection/model_names.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "engine/base/status_macros.h"
+#include "engine/gguf/gguf_file.h"
+
+namespace lm {
+namespace {
+
+constexpr char kDefaultName[] = "default";
+constexpr char kShippedModel[] = "debian-notes.gguf";
+
+// The folder of the library (or the program) that this code is part of.
+std::filesystem::path OwnFolder() {
+  Dl_info info;
+  if (dladdr(reinterpret_cast<void*>(&OwnFolder), &info) == 0 || info.dli_fname == nullptr) {
+    return ".";
+  }
+  std::error_code error;
+  std::filesystem::path own = std::filesystem::canonical(info.dli_fname, error);
+  // A program found through PATH gives only its name here.
+  if (error) own = std::filesystem::read_symlink("/proc/self/exe", error);
+  return own.parent_path();
+}
+
+bool LooksLikePath(absl::string_view reference) {
+  return absl::StrContains(reference, '/') || absl::EndsWithIgnoreCase(reference, ".gguf");
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FindDefaultModel() {
+  const char* variable = std::getenv("LM_MODEL");
+  if (variable != nullptr && *variable != '\0') return std::string(variable);
+  static const auto& folder = *new std::filesystem::path(OwnFolder());  // never destroyed
+  for (const std::filesystem::path& candidate :
+       {folder / kShippedModel, folder / "models" / kShippedModel}) {
+    std::error_code error;
+    if (std::filesystem::is_regular_file(candidate, error)) return candidate.string();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "there is no model to run; name one by INSERT INTO temp.lm_models(name, path) VALUES "
+      "('default', '/path/to/model.gguf'), or by the environment variable LM_MODEL, or put ",
+      kShippedModel, " into ", folder.string()));
+}
+
+absl::Status ModelNames::Put(NamedModel model) {
+  if (model.name.empty()) return absl::InvalidArgumentError("name must not be empty");
+  if (model.path.empty()) return absl::InvalidArgumentError("path must not be empty");
+  const NamedModel* namesake = Find(model.name);
+  if (namesake != nullptr && namesake->rowid != model.rowid) {
+    return absl::AlreadyExistsError(absl::StrCat("there is a model named '", model.name,
+                                                 "' already, at ", namesake->path,
+                                                 " (INSERT OR REPLACE takes its place)"));
+  }
+  ModelOptions checked;
+  if (!model.options.empty()) RETURN_IF_ERROR(ParseModelOptions(model.options, &checked));
+  std::error_code error;
+  model.path = std::filesystem::absolute(model.path, error).string();
+  if (error) return absl::InvalidArgumentError(absl::StrCat("path: ", error.message()));
+  RETURN_IF_ERROR(GgufFile::Open(model.path).status());
+  auto at = std::lower_bound(models_.begin(), models_.end(), model.rowid,
+                             [](const NamedModel& m, int64_t rowid) { return m.rowid < rowid; });
+  if (at != models_.end() && at->rowid == model.rowid) {
+    *at = std::move(model);
+  } else {
+    models_.insert(at, std::move(model));
+  }
+  return absl::OkStatus();
+}
+
+void ModelNames::Remove(int64_t rowid) {
+  std::erase_if(models_, [rowid](const NamedModel& model) { return model.rowid == rowid; });
+}
+
+const NamedModel* ModelNames::Find(absl::string_view name) const {
+  auto found = std::find_if(models_.begin(), models_.end(),
+                            [name](const NamedModel& model) { return model.name == name; });
+  return found != models_.end() ? &*found : nullptr;
+}
+
+const NamedModel* ModelNames::Find(int64_t rowid) const {
+  auto found = std::find_if(models_.begin(), models_.end(),
+                            [rowid](const NamedModel& model) { return model.rowid == rowid; });
+  return found != models_.end() ? &*found : nullptr;
+}
+
+int64_t ModelNames::NextRowid() const { return models_.empty() ? 1 : models_.back().rowid + 1; }
+
+absl::StatusOr<ModelSource> ModelNames::Resolve(absl::string_view reference,
+                                                const Settings& settings) const {
+  std::string name(reference);
+  if (name.empty()) name = settings.model.value_or(kDefaultName);
+  ModelSource source = {.name = name, .path = "", .options = settings.LoadingOptions()};
+  if (const NamedModel* model = Find(name)) {
+    source.path = model->path;
+    if (!model->options.empty()) {
+      RETURN_IF_ERROR(ParseModelOptions(model->options, &source.options));
+    }
+    return source;
+  }
+  if (name == kDefaultName) {
+    ASSIGN_OR_RETURN(source.path, FindDefaultModel());
+    return source;
+  }
+  if (LooksLikePath(name)) {
+    source.path = name;
+    return source;
+  }
+  std::string known = absl::StrJoin(models_, ", ", [](std::string* out, const NamedModel& model) {
+    absl::StrAppend(out, "'", model.name, "'");
+  });
+  return absl::NotFoundError(absl::StrCat("there is no model named '", name, "' (lm_models has ",
+                                          known.empty() ? "none" : known,
+                                          "; a path has a '/' in it or ends in .gguf)"));
+}
+
+}  // namespace lm

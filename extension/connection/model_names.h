@@ -1,0 +1,61 @@
+// What temp.lm_models holds: the names of a connection's models. Nothing is loaded here.
+#ifndef LM_EXTENSION_CONNECTION_MODEL_NAMES_H_
+#define LM_EXTENSION_CONNECTION_MODEL_NAMES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/model/model.h"
+#include "extension/connection/settings.h"
+
+namespace lm {
+
+// A model as registered.
+struct NamedModel {
+  int64_t rowid = 0;
+  std::string name;
+  std::string path;     // absolute
+  std::string options;  // JSON, or empty
+};
+
+// Where a name leads, and how the file there is to be loaded.
+struct ModelSource {
+  std::string name;
+  std::string path;
+  ModelOptions options;
+};
+
+// The model of those who name none, where neither lm_models nor the settings say otherwise:
+// $LM_MODEL, else debian-notes.gguf in the folder of this library (of the program, where it is
+// linked statically) or in that folder's models/. FailedPrecondition, with the ways to name a
+// model, where there is none.
+absl::StatusOr<std::string> FindDefaultModel();
+
+// A value type: transactions keep copies of it.
+class ModelNames {
+ public:
+  // Adds a model, or replaces the one with its rowid. Checks that the file opens as a GGUF and that
+  // the options are known; AlreadyExists for a name that another row has.
+  absl::Status Put(NamedModel model);
+  void Remove(int64_t rowid);
+
+  const NamedModel* Find(absl::string_view name) const;
+  const NamedModel* Find(int64_t rowid) const;
+  const std::vector<NamedModel>& models() const { return models_; }
+  int64_t NextRowid() const;
+
+  // The model called `reference`: a name, else a path (with a '/' in it, or ending in .gguf), else
+  // an error that lists the names. Empty: the default one.
+  absl::StatusOr<ModelSource> Resolve(absl::string_view reference, const Settings& settings) const;
+
+ private:
+  std::vector<NamedModel> models_;
+};
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_CONNECTION_MODEL_NAMES_H_

@@ -1,0 +1,65 @@
+#include "extension/connection/scalar_function.h"
+
+#include <new>
+
+#include "engine/base/hash_map.h"
+#include "engine/base/status_macros.h"
+
+namespace lm {
+namespace {
+
+// The models that the functions of one statement use, kept until it is reset. SQLite shares
+// auxiliary data with a negative index among all calls of a statement; the number is arbitrary, so
+// that no other extension hits on it.
+constexpr int kPinIndex = -0x6c6d30;
+using PinnedModels = HashMap<std::string, std::shared_ptr<const ModelUse>>;
+
+}  // namespace
+
+absl::StatusOr<std::optional<std::string>> Call::Text(int i, absl::string_view what) const {
+  if (i >= num_args_) return std::nullopt;
+  return TextOf(args_[i], what);
+}
+
+absl::StatusOr<std::shared_ptr<const ModelUse>> Call::Model(const std::string& reference) const {
+  auto* pinned = static_cast<PinnedModels*>(sqlite3_get_auxdata(context_, kPinIndex));
+  if (pinned != nullptr) {
+    auto found = pinned->find(reference);
+    if (found != pinned->end()) return found->second;
+  }
+  ASSIGN_OR_RETURN(std::shared_ptr<const ModelUse> use, connection_->Use(reference));
+  if (pinned != nullptr) {
+    pinned->emplace(reference, use);
+  } else {
+    auto first = std::make_unique<PinnedModels>();
+    first->emplace(reference, use);
+    // May delete it at once: the pointer is SQLite's from here on.
+    sqlite3_set_auxdata(context_, kPinIndex, first.release(),
+                        [](void* data) { delete static_cast<PinnedModels*>(data); });
+  }
+  return use;
+}
+
+absl::StatusOr<CallOptions> Call::Options(int i) const {
+  ASSIGN_OR_RETURN(std::optional<std::string> json, Text(i, "options"));
+  return Options(json);
+}
+
+absl::StatusOr<CallOptions> Call::Options(const std::optional<std::string>& json) const {
+  return ReadCallOptions(json, [this](const std::string& reference) { return Model(reference); });
+}
+
+int RegisterScalar(const std::shared_ptr<Connection>& connection, const ScalarSpec& spec,
+                   void (*function)(sqlite3_context*, int, sqlite3_value**)) {
+  for (int num_args = spec.min_args; num_args <= spec.max_args; ++num_args) {
+    auto* data = new (std::nothrow) ScalarFunction{spec.name, connection};
+    if (data == nullptr) return SQLITE_NOMEM;
+    int code = sqlite3_create_function_v2(
+        connection->db(), spec.name, num_args, SQLITE_UTF8 | spec.flags, data, function, nullptr,
+        nullptr, [](void* p) { delete static_cast<ScalarFunction*>(p); });
+    if (code != SQLITE_OK) return code;
+  }
+  return SQLITE_OK;
+}
+
+}  // namespace lm

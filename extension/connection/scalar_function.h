@@ -1,0 +1,106 @@
+// Scalar SQL functions as C++ functions from a Call to a Status.
+//
+//   absl::Status TokenCount(Call& call) {
+//     ASSIGN_OR_RETURN(std::optional<std::string> text, call.Text(0, "text"));
+//     ...
+//     sqlite3_result_int64(call.context(), count);
+//     return absl::OkStatus();
+//   }
+//   RegisterScalar<&TokenCount>(connection, {.name = "lm_token_count", .min_args = 1, ...});
+#ifndef LM_EXTENSION_CONNECTION_SCALAR_FUNCTION_H_
+#define LM_EXTENSION_CONNECTION_SCALAR_FUNCTION_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "extension/connection/call_options.h"
+#include "extension/connection/connection.h"
+#include "extension/host/boundary.h"
+#include "extension/host/interrupt.h"
+#include "extension/host/sqlite_api.h"
+#include "extension/host/sqlite_status.h"
+#include "extension/host/sqlite_value.h"
+
+namespace lm {
+
+// What SQLite keeps with a function.
+struct ScalarFunction {
+  const char* name;
+  std::shared_ptr<Connection> connection;
+};
+
+// One call of a function. Lives as long as the call.
+class Call {
+ public:
+  Call(sqlite3_context* context, const std::shared_ptr<Connection>& connection, int num_args,
+       sqlite3_value** args)
+      : context_(context), connection_(connection), num_args_(num_args), args_(args) {}
+
+  sqlite3_context* context() const { return context_; }
+  const char* function() const {
+    return static_cast<ScalarFunction*>(sqlite3_user_data(context_))->name;
+  }
+  Connection& connection() const { return *connection_; }
+  const std::shared_ptr<Connection>& shared_connection() const { return connection_; }
+
+  // REQUIRES: there is such an argument.
+  sqlite3_value* value(int i) const { return args_[i]; }
+
+  // The text of argument i (see TextOf); nullopt for NULL, and where there is no such argument.
+  absl::StatusOr<std::optional<std::string>> Text(int i, absl::string_view what) const;
+
+  bool IsNull(int i) const { return sqlite3_value_type(args_[i]) == SQLITE_NULL; }
+
+  // The options in argument i, if there is one. The model is the same for the whole statement,
+  // whatever happens to lm_models meanwhile.
+  absl::StatusOr<CallOptions> Options(int i) const;
+  // The same from a text, for functions that take options of their own out of it first.
+  absl::StatusOr<CallOptions> Options(const std::optional<std::string>& json) const;
+
+ private:
+  absl::StatusOr<std::shared_ptr<const ModelUse>> Model(const std::string& reference) const;
+
+  sqlite3_context* const context_;
+  const std::shared_ptr<Connection>& connection_;
+  const int num_args_;
+  sqlite3_value** const args_;
+};
+
+struct ScalarSpec {
+  const char* name;
+  int min_args;
+  int max_args;
+  int flags;
+};
+
+// Everything that loads a model or generates: not to be called from views and triggers that a
+// stranger's database brings along.
+inline constexpr int kDirectOnly = SQLITE_DIRECTONLY;
+// SQLITE_RESULT_SUBTYPE of SQLite 3.45 for functions that return JSON; ignored before.
+inline constexpr int kReturnsJson = 0x001000000;
+
+int RegisterScalar(const std::shared_ptr<Connection>& connection, const ScalarSpec& spec,
+                   void (*function)(sqlite3_context*, int, sqlite3_value**));
+
+// kBody sets a result or returns an error.
+template <absl::Status (*kBody)(Call&)>
+int RegisterScalar(const std::shared_ptr<Connection>& connection, const ScalarSpec& spec) {
+  return RegisterScalar(connection, spec,
+                        [](sqlite3_context* context, int num_args, sqlite3_value** args) noexcept {
+                          auto* self = static_cast<ScalarFunction*>(sqlite3_user_data(context));
+                          absl::Status status = Guarded([&] {
+                            const InterruptScope scope(self->connection->db());
+                            Call call(context, self->connection, num_args, args);
+                            return kBody(call);
+                          });
+                          if (!status.ok()) ResultError(context, self->name, status);
+                        });
+}
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_CONNECTION_SCALAR_FUNCTION_H_

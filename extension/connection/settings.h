@@ -1,0 +1,48 @@
+// What temp.lm_settings holds: a connection's defaults.
+#ifndef LM_EXTENSION_CONNECTION_SETTINGS_H_
+#define LM_EXTENSION_CONNECTION_SETTINGS_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "engine/model/model.h"
+#include "extension/host/sqlite_value.h"
+
+namespace lm {
+
+// A value type; a setting that is absent has its default.
+struct Settings {
+  std::optional<std::string> model;      // a name of lm_models, or a path
+  std::optional<int64_t> threads;        // of the CPU
+  std::optional<std::string> device;     // "cpu", "cuda", ...
+  std::optional<int64_t> kv_bytes;       // cap of a model's KV cache
+  std::optional<std::string> kv_type;    // "f16", "int8", "f32": of the cache's values
+  std::optional<int64_t> max_tokens;     // of an answer
+  std::optional<std::string> memo;       // the file that keeps answers; default: memory only
+  std::optional<int64_t> memo_bytes;     // what it may hold
+  std::optional<std::string> salt;       // whose prefix cache; default: this database's own
+  std::optional<std::string> lookahead;  // "on", "off"; default: on
+
+  static constexpr std::array<absl::string_view, 10> kKeys = {
+      "model",      "threads", "device",     "kv_bytes", "kv_type",
+      "max_tokens", "memo",    "memo_bytes", "salt",     "lookahead"};
+
+  // The value of a key; monostate where it is not set.
+  // REQUIRES: key is one of kKeys.
+  Cell Get(absl::string_view key) const;
+
+  // Sets a key, or, with monostate, gives it its default back. InvalidArgument for an unknown key,
+  // a wrong type or a value out of range; all are named.
+  absl::Status Set(absl::string_view key, const Cell& value);
+
+  // How a model is loaded that says nothing else itself.
+  ModelOptions LoadingOptions() const;
+};
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_CONNECTION_SETTINGS_H_

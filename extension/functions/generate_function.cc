@@ -1,0 +1,62 @@
+// generate(prompt [, system [, options]])   TEXT: the model's answer
+// lm_try(prompt [, system [, options]])     JSON: the answer, or why there is none, and its counts
+//
+//   SELECT generate('Write a haiku about autumn.');
+//   SELECT id, generate(body, 'Label the review: positive, negative or mixed.') FROM reviews;
+//   SELECT generate('Name three colours.', NULL, '{"max_tokens":20,"temperature":0.7,"seed":1}');
+//   SELECT try->>'value', try->>'error' FROM (SELECT lm_try(body, 'Summarise.') AS try FROM notes);
+//
+// `system` is the part of the prompt that all rows share: the engine reads it once. `options` is a
+// JSON object; an unknown key or a wrong type is an error that names it.
+//
+// A NULL prompt gives NULL. A row that cannot be answered (a BLOB, invalid UTF-8, a prompt longer
+// than the context) ends the statement with an error; with {"on_error":"null"} it gives NULL, with
+// {"on_error":"json"} the object that lm_try returns:
+//   {"value":null,"error":"prompt ...","finish":"error","tokens_in":0,"tokens_cached":0,
+//    "tokens_out":0}
+// Options that are wrong and a model that cannot be loaded are mistakes of the statement, not of a
+// row: they are errors in any case. So is sqlite3_interrupt.
+//
+// HOW IT WORKS
+//
+// The thread that runs the statement submits the prompt to the model's engine and waits; the engine
+// batches what all connections submit. A generation that nobody waits for any more is cancelled.
+#include <memory>
+#include <utility>
+
+#include "engine/base/status_macros.h"
+#include "extension/batch/generation_json.h"
+#include "extension/batch/look_ahead.h"
+#include "extension/batch/read_row.h"
+#include "extension/connection/scalar_function.h"
+#include "extension/functions/functions.h"
+
+namespace lm {
+namespace {
+
+absl::Status Generate(Call& call) {
+  ASSIGN_OR_RETURN(RowPrompt row, ReadRow(call));
+  return AnswerRow(call, std::move(row));
+}
+
+absl::Status Try(Call& call) {
+  ASSIGN_OR_RETURN(RowPrompt row, ReadRow(call));
+  ASSIGN_OR_RETURN(std::optional<PendingAnswer> pending, AwaitRow(call, std::move(row)));
+  if (!pending.has_value()) return absl::OkStatus();
+  if (pending->answer().null_prompt) {
+    sqlite3_result_null(call.context());
+  } else {
+    ResultJson(call.context(), GenerationJson(pending->answer().generation));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int RegisterGenerate(const std::shared_ptr<Connection>& connection) {
+  int code = RegisterScalar<&Generate>(connection, {"generate", 1, 3, kDirectOnly | kReturnsJson});
+  if (code != SQLITE_OK) return code;
+  return RegisterScalar<&Try>(connection, {"lm_try", 1, 3, kDirectOnly | kReturnsJson});
+}
+
+}  // namespace lm

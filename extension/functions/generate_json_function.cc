@@ -1,0 +1,57 @@
+// generate_json(prompt, schema [, system [, options]])   JSON: an answer that is valid against the
+//                                                         schema, or an error
+//
+//   SELECT generate_json('A red bicycle, 240 euros.',
+//     '{"type":"object","required":["thing","price"],"properties":
+//        {"thing":{"type":"string","maxLength":40},"price":{"type":"number","minimum":0}}}',
+//     'Describe the offer as JSON with thing and price.');
+//   SELECT answer->>'price' FROM (SELECT generate_json(body, :schema, :system) AS answer FROM
+//   offers);
+//
+// The schema is JSON Schema, draft 2020-12: type, enum, const, properties, required,
+// additionalProperties, min/maxProperties, items, prefixItems, min/maxItems, min/maxLength,
+// pattern, format (date, time, date-time, duration, email, hostname, ipv4, ipv6, uuid, uri),
+// minimum, maximum (and exclusive), multipleOf, anyOf, oneOf, allOf, $ref and $defs. What it does
+// not support (not, if, patternProperties, uniqueItems, ...) and what is larger or deeper than its
+// caps is an error that names the place, as in "..., at #/properties/price/type". Where
+// `properties` is given and additionalProperties is not, there are no others.
+//
+// The schema says which texts the model can write; the model is not shown it. Say in `system` what
+// the fields mean, with their names: it is the part that all rows share.
+//
+// The value has the JSON subtype. An answer that max_tokens or the context would cut off is an
+// error of that row (see on_error), never half an object. A NULL prompt gives NULL; a NULL schema
+// is an error, like one that does not compile.
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "engine/base/status_macros.h"
+#include "extension/batch/look_ahead.h"
+#include "extension/functions/constrained_options.h"
+#include "extension/functions/functions.h"
+
+namespace lm {
+namespace {
+
+absl::Status GenerateJson(Call& call) {
+  if (call.IsNull(0)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(std::string schema, NeededText(call, 1, "schema"));
+  ASSIGN_OR_RETURN(
+      std::shared_ptr<const CallOptions> options,
+      ConstrainedOptions(call, 3, {AnswerConstraint::Kind::kSchema, std::move(schema)}));
+  return AnswerRow(call,
+                   {.prompt = call.Text(0, "prompt"),
+                    .system = call.Text(2, "system"),
+                    .options = std::move(options)},
+                   AnswerType::kJson);
+}
+
+}  // namespace
+
+int RegisterGenerateJson(const std::shared_ptr<Connection>& connection) {
+  return RegisterScalar<&GenerateJson>(connection,
+                                       {"generate_json", 2, 4, kDirectOnly | kReturnsJson});
+}
+
+}  // namespace lm

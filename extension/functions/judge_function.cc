@@ -1,0 +1,83 @@
+// lm_if(text, question [, options])       INTEGER: 1 where the model says yes, else 0
+// lm_score(text, criterion [, options])   REAL: how probable a yes is, from 0 to 1
+//
+//   SELECT id FROM letters WHERE lm_if(body, 'Does the writer ask for a refund?');
+//   SELECT id, body FROM letters ORDER BY lm_score(body, 'The writer is angry.') DESC LIMIT 10;
+//
+// The model is told to answer yes or no, reads the text, and behind it
+//   {question} Answer yes or no.        or        Yes or no: {criterion}
+// so that several questions about one text read it once. Instead of an answer, the logits of yes
+// and no are compared: one pass over the prompt, no decode step, no sampling. lm_score is
+//   p(yes) / (p(yes) + p(no))
+// where the probabilities are those of all tokens that begin one of these words, upper case or
+// lower (the first letter decides), and lm_if says whether it is more than a half. Options of
+// sampling change nothing; on_overflow cuts the text, never the question.
+//
+// A NULL text gives NULL.
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "extension/batch/look_ahead.h"
+#include "extension/functions/constrained_options.h"
+#include "extension/functions/functions.h"
+
+namespace lm {
+namespace {
+
+constexpr char kYesOrNo[] = R"(["yes","no","Yes","No"])";
+
+double ProbabilityOfYes(const Generation& answer, const Tokenizer& tokenizer) {
+  double yes = 0, no = 0;
+  for (const TokenLogprob& choice : answer.first_choices) {
+    const char first = tokenizer.TokenBytes(choice.token)[0];
+    (first == 'y' || first == 'Y' ? yes : no) += std::exp(double{choice.logprob});
+  }
+  return yes + no > 0 ? yes / (yes + no) : 0.5;
+}
+
+// Asks, and hands the probability of a yes to `result`.
+template <typename Result>
+absl::Status Judge(Call& call, std::string question, Result result) {
+  ASSIGN_OR_RETURN(std::shared_ptr<const CallOptions> options,
+                   ConstrainedOptions(call, 2, {AnswerConstraint::Kind::kChoices, kYesOrNo}));
+  ASSIGN_OR_RETURN(const std::optional<PendingAnswer> pending,
+                   AwaitRow(call, {.prompt = call.Text(0, "text"),
+                                   .system = "You answer yes or no.",
+                                   .options = options,
+                                   .question = std::move(question)}));
+  if (!pending.has_value()) return absl::OkStatus();
+  const Generation& answer = pending->answer().generation;
+  if (!answer.status.ok()) {
+    return ResultAnswer(call.context(), pending->answer(), pending->on_error());
+  }
+  result(ProbabilityOfYes(answer, options->tokenizer()));
+  return absl::OkStatus();
+}
+
+absl::Status If(Call& call) {
+  if (call.IsNull(0)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string question, NeededText(call, 1, "question"));
+  return Judge(call, absl::StrCat("\n\n", question, " Answer yes or no."),
+               [&call](double yes) { sqlite3_result_int(call.context(), yes > 0.5); });
+}
+
+absl::Status Score(Call& call) {
+  if (call.IsNull(0)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string criterion, NeededText(call, 1, "criterion"));
+  return Judge(call, absl::StrCat("\n\nYes or no: ", criterion),
+               [&call](double yes) { sqlite3_result_double(call.context(), yes); });
+}
+
+}  // namespace
+
+int RegisterJudge(const std::shared_ptr<Connection>& connection) {
+  int code = RegisterScalar<&If>(connection, {"lm_if", 2, 3, kDirectOnly | kReturnsJson});
+  if (code != SQLITE_OK) return code;
+  return RegisterScalar<&Score>(connection, {"lm_score", 2, 3, kDirectOnly | kReturnsJson});
+}
+
+}  // namespace lm

@@ -1,0 +1,52 @@
+// lm_logprobs(text [, options])   JSON: the log-probability of each token given those before it
+//
+//   SELECT lm_logprobs('The quick brown fox');                           -- [null,-4.1,-2.7,...]
+//
+//   -- Which of two sentences does the model find more natural?
+//   SELECT text, (SELECT avg(value) FROM json_each(lm_logprobs(text))) AS mean_logprob
+//     FROM sentences ORDER BY mean_logprob DESC;
+//
+// Natural logarithms, one for each token of lm_tokenize(text), the first of which is null: nothing
+// stands before it. The text is taken as it is, without the chat template. NULL gives NULL.
+#include <charconv>
+#include <cmath>
+#include <iterator>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "extension/connection/await.h"
+#include "extension/connection/scalar_function.h"
+#include "extension/functions/functions.h"
+
+namespace lm {
+namespace {
+
+absl::Status Logprobs(Call& call) {
+  ASSIGN_OR_RETURN(std::optional<std::string> text, call.Text(0, "text"));
+  if (!text.has_value()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(CallOptions options, call.Options(1));
+  ASSIGN_OR_RETURN(std::shared_ptr<Request> request, options.session().SubmitScoring(*text));
+  RETURN_IF_ERROR(Await(call.connection().db(), *request));
+  const Generation& result = request->result();
+  RETURN_IF_ERROR(GenerationStatus(result));
+  std::string json = "[null";
+  for (float logprob : result.prompt_logprobs) {
+    // -Infinity is not JSON; a token that cannot be is as good as one at the edge of F32.
+    char digits[32];
+    const auto end = std::to_chars(digits, std::end(digits), std::fmax(logprob, -3.4e38f),
+                                   std::chars_format::general, 7);
+    absl::StrAppend(&json, ",", absl::string_view(digits, end.ptr - digits));
+  }
+  json += ']';
+  ResultJson(call.context(), json);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int RegisterLogprobs(const std::shared_ptr<Connection>& connection) {
+  return RegisterScalar<&Logprobs>(connection, {"lm_logprobs", 1, 2, kDirectOnly | kReturnsJson});
+}
+
+}  // namespace lm

@@ -1,0 +1,136 @@
+// lm_map(prompt [, system [, options]]) OVER (ROWS BETWEEN CURRENT ROW AND 63 FOLLOWING)
+//   TEXT: generate()'s answer for the row, with up to 64 rows decoded together
+//
+//   SELECT id, lm_map(body, 'Label the review.') OVER (ROWS BETWEEN CURRENT ROW AND 63 FOLLOWING)
+//     FROM reviews;
+//
+//   -- Rows with a common beginning one after the other share more of their prompts.
+//   SELECT id, lm_map(body, manual) OVER (ORDER BY manual ROWS BETWEEN CURRENT ROW AND 63
+//   FOLLOWING)
+//     FROM questions;
+//
+// The frame is how far SQLite steps ahead: the rows of it are submitted before the current row's
+// answer is asked for. Any number of FOLLOWING rows will do, UNBOUNDED FOLLOWING too. A frame that
+// gives a row the answers of others (the default one, PRECEDING, EXCLUDE, FILTER) is an error that
+// says which frame to write. NULL, errors and options are generate()'s.
+//
+// HOW IT WORKS
+//
+// xStep submits a row, xValue waits for the oldest one, xInverse lets it go: for a frame that
+// begins with the current row, the oldest one is the current one. SQLite says nothing of the frame,
+// but the statement's text does (window_frame.h); counting the calls is the second line of defence.
+// xFinal ends the partition: what is still under way is cancelled then, for nobody waits any more.
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "engine/base/status_macros.h"
+#include "extension/batch/answer_queue.h"
+#include "extension/batch/read_row.h"
+#include "extension/connection/scalar_function.h"
+#include "extension/functions/functions.h"
+#include "extension/functions/window_frame.h"
+#include "extension/host/busy_statements.h"
+
+namespace lm {
+namespace {
+
+constexpr char kName[] = "lm_map";
+
+// The rows of one partition that are in the frame.
+class MapWindow {
+ public:
+  absl::Status Step(Call& row) {
+    if (num_steps_++ == 0) RETURN_IF_ERROR(CheckStatement(row.connection().db()));
+    ASSIGN_OR_RETURN(RowPrompt prompt, ReadRow(row));
+    queue_.Push(std::move(prompt));
+    return absl::OkStatus();
+  }
+
+  absl::Status Value(Call& call) {
+    if (num_values_++ != num_inverses_ || queue_.empty()) {
+      return WrongFrame("this frame does not begin with the current row");
+    }
+    RETURN_IF_ERROR(queue_.AwaitFront(call.connection().db()));
+    return ResultAnswer(call.context(), queue_.front(), queue_.front_on_error());
+  }
+
+  absl::Status Inverse() {
+    if (++num_inverses_ > num_values_ || queue_.empty()) {
+      return WrongFrame("this frame does not begin with the current row");
+    }
+    queue_.Pop();
+    return absl::OkStatus();
+  }
+
+ private:
+  static absl::Status CheckStatement(sqlite3* db) {
+    for (sqlite3_stmt* statement : BusyStatements(db)) {
+      RETURN_IF_ERROR(CheckFrames(sqlite3_sql(statement), kName));
+    }
+    return absl::OkStatus();
+  }
+
+  AnswerQueue queue_;
+  int64_t num_steps_ = 0;
+  int64_t num_values_ = 0;
+  int64_t num_inverses_ = 0;
+};
+
+// SQLite's memory for a partition, zeroed at first.
+MapWindow** WindowOf(sqlite3_context* context, bool create) {
+  return static_cast<MapWindow**>(
+      sqlite3_aggregate_context(context, create ? sizeof(MapWindow*) : 0));
+}
+
+template <typename Body>
+void Run(sqlite3_context* context, Body&& body) noexcept {
+  auto* self = static_cast<ScalarFunction*>(sqlite3_user_data(context));
+  absl::Status status = Guarded([&]() -> absl::Status {
+    MapWindow** window = WindowOf(context, true);
+    if (window == nullptr) return absl::ResourceExhaustedError("out of memory");
+    const InterruptScope scope(self->connection->db());
+    if (*window == nullptr) *window = new MapWindow();
+    return body(**window, self->connection);
+  });
+  if (!status.ok()) ResultError(context, self->name, status);
+}
+
+void Step(sqlite3_context* context, int num_args, sqlite3_value** args) noexcept {
+  Run(context, [&](MapWindow& window, const std::shared_ptr<Connection>& connection) {
+    Call call(context, connection, num_args, args);
+    return window.Step(call);
+  });
+}
+
+void Value(sqlite3_context* context) noexcept {
+  Run(context, [&](MapWindow& window, const std::shared_ptr<Connection>& connection) {
+    Call call(context, connection, 0, nullptr);
+    return window.Value(call);
+  });
+}
+
+void Inverse(sqlite3_context* context, int, sqlite3_value**) noexcept {
+  Run(context, [](MapWindow& window, const auto&) { return window.Inverse(); });
+}
+
+void Final(sqlite3_context* context) noexcept {
+  MapWindow** window = WindowOf(context, false);
+  if (window != nullptr) delete std::exchange(*window, nullptr);
+}
+
+}  // namespace
+
+int RegisterMap(const std::shared_ptr<Connection>& connection) {
+  for (int num_args = 1; num_args <= 3; ++num_args) {
+    auto* data = new (std::nothrow) ScalarFunction{kName, connection};
+    if (data == nullptr) return SQLITE_NOMEM;
+    int code = sqlite3_create_window_function(
+        connection->db(), kName, num_args, SQLITE_UTF8 | kDirectOnly | kReturnsJson, data, Step,
+        Final, Value, Inverse, [](void* p) { delete static_cast<ScalarFunction*>(p); });
+    if (code != SQLITE_OK) return code;
+  }
+  return SQLITE_OK;
+}
+
+}  // namespace lm

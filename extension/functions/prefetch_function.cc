@@ -1,0 +1,65 @@
+// lm_prefetch(prompt [, system [, options]])   aggregate, INTEGER: how many rows it has answers for
+//
+//   SELECT lm_prefetch(body, 'Label the review.') FROM reviews WHERE label IS NULL;
+//   UPDATE reviews SET label = generate(body, 'Label the review.') WHERE label IS NULL;
+//
+// Generates all rows together and leaves the answers in the memo, where the same call of generate()
+// finds them: the UPDATE is quick then, and holds its write lock for milliseconds instead of for as
+// long as the model takes. prompt, system and options must be the same in both.
+//
+// NULL prompts need no answer. A prompt that fails ends the statement with its error; with
+// {"on_error":"null"} or "json" it is left for generate() to report. Options under which nothing is
+// remembered (a temperature without a seed, {"cache":false}) are an error. A group without rows has
+// the result NULL. The memo in memory has room for tens of thousands of short answers; with
+// lm_settings('memo') it is a file and has room for all.
+#include "engine/base/status_macros.h"
+#include "extension/batch/answer_queue.h"
+#include "extension/batch/read_row.h"
+#include "extension/connection/aggregate_function.h"
+#include "extension/functions/functions.h"
+
+namespace lm {
+namespace {
+
+class Prefetch : public Aggregate {
+ public:
+  absl::Status Step(Call& row) override {
+    ASSIGN_OR_RETURN(RowPrompt prompt, ReadRow(row));
+    if (prompt.options == nullptr) return absl::OkStatus();  // NULL
+    if (!Memoizable(prompt.options->generation)) {
+      return absl::InvalidArgumentError(
+          "nothing would be remembered: temperature 0 or a seed, and no \"cache\": false, are "
+          "wanted");
+    }
+    if (!queue_.HasRoom()) RETURN_IF_ERROR(TakeFront(row.connection().db()));
+    queue_.Push(std::move(prompt));
+    return absl::OkStatus();
+  }
+
+  absl::Status Final(Call& call) override {
+    while (!queue_.empty()) RETURN_IF_ERROR(TakeFront(call.connection().db()));
+    sqlite3_result_int64(call.context(), answered_);
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status TakeFront(sqlite3* db) {
+    RETURN_IF_ERROR(queue_.AwaitFront(db));
+    const absl::Status& status = queue_.front().generation.status;
+    if (!status.ok() && queue_.front_on_error() == OnError::kError) return status;
+    answered_ += status.ok();
+    queue_.Pop();
+    return absl::OkStatus();
+  }
+
+  AnswerQueue queue_;
+  int64_t answered_ = 0;
+};
+
+}  // namespace
+
+int RegisterPrefetch(const std::shared_ptr<Connection>& connection) {
+  return RegisterAggregate<Prefetch>(connection, {"lm_prefetch", 1, 3, kDirectOnly});
+}
+
+}  // namespace lm

@@ -1,0 +1,87 @@
+// lm_token_count(text [, options])   INTEGER: how many tokens the model is fed for a text
+// lm_tokenize(text [, options])      JSON: those tokens' ids, BOS included where the model adds one
+// lm_detokenize(ids [, options])     TEXT: what a JSON array of ids stands for
+//
+//   SELECT lm_token_count('How much is the fish?');
+//   SELECT lm_tokenize('Hello');
+//   SELECT lm_detokenize(lm_tokenize('Hello'));                          -- Hello
+//   SELECT id FROM notes WHERE lm_token_count(body) > 900;
+//   SELECT lm_token_count('Hello', '{"model":"/models/qwen.gguf"}');
+//
+// The text is taken as it is: it is not put into the chat template (lm_render shows that), and
+// "<|im_end|>" in it is ten characters, not a control token. NULL gives NULL. Control tokens stand
+// for no text; bytes that form no character become U+FFFD.
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "engine/base/status_macros.h"
+#include "engine/text/detokenizer.h"
+#include "extension/connection/scalar_function.h"
+#include "extension/functions/functions.h"
+#include "extension/host/flat_array.h"
+
+namespace lm {
+namespace {
+
+// The ids of argument 0, or nullopt for NULL.
+absl::StatusOr<std::optional<std::vector<int32_t>>> Encode(Call& call) {
+  ASSIGN_OR_RETURN(std::optional<std::string> text, call.Text(0, "text"));
+  if (!text.has_value()) return std::nullopt;
+  ASSIGN_OR_RETURN(CallOptions options, call.Options(1));
+  return options.tokenizer().EncodePlain(*text);
+}
+
+absl::Status TokenCount(Call& call) {
+  ASSIGN_OR_RETURN(std::optional<std::vector<int32_t>> ids, Encode(call));
+  if (ids.has_value()) sqlite3_result_int64(call.context(), static_cast<int64_t>(ids->size()));
+  return absl::OkStatus();
+}
+
+absl::Status Tokenize(Call& call) {
+  ASSIGN_OR_RETURN(std::optional<std::vector<int32_t>> ids, Encode(call));
+  if (ids.has_value()) {
+    ResultJson(call.context(), absl::StrCat("[", absl::StrJoin(*ids, ","), "]"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Detokenize(Call& call) {
+  ASSIGN_OR_RETURN(std::optional<std::string> ids, call.Text(0, "ids"));
+  if (!ids.has_value()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(CallOptions options, call.Options(1));
+  const Tokenizer& tokenizer = options.tokenizer();
+  Detokenizer detokenizer(&tokenizer);
+  std::string text;
+  RETURN_IF_ERROR(
+      ReadFlatArray(*ids, "ids", [&](int64_t index, const ArrayElement& element) -> absl::Status {
+        bool integer = element.kind == ArrayElement::Kind::kInteger;
+        if (!integer || element.integer < 0 || element.integer >= tokenizer.size()) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              "ids[", index, "] must be a token from 0 to ", tokenizer.size() - 1, ", got ",
+              element.kind == ArrayElement::Kind::kNull ? "null" : element.text));
+        }
+        text += detokenizer.Append(static_cast<int32_t>(element.integer));
+        return absl::OkStatus();
+      }));
+  text += detokenizer.Finish();
+  // The space that a SentencePiece vocabulary puts before every text is not part of it.
+  const Vocabulary& vocabulary = tokenizer.vocabulary();
+  bool added_space = vocabulary.model == "llama" && vocabulary.add_space_prefix;
+  if (added_space && !text.empty() && text.front() == ' ') text.erase(0, 1);
+  ResultText(call.context(), text);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int RegisterTokens(const std::shared_ptr<Connection>& connection) {
+  int code = RegisterScalar<&TokenCount>(connection, {"lm_token_count", 1, 2, kDirectOnly});
+  if (code != SQLITE_OK) return code;
+  code = RegisterScalar<&Tokenize>(connection, {"lm_tokenize", 1, 2, kDirectOnly | kReturnsJson});
+  if (code != SQLITE_OK) return code;
+  return RegisterScalar<&Detokenize>(connection, {"lm_detokenize", 1, 2, kDirectOnly});
+}
+
+}  // namespace lm

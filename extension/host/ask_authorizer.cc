@@ -1,0 +1,142 @@
+#include "extension/host/ask_authorizer.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "engine/base/status_macros.h"
+#include "extension/host/sql_tokens.h"
+#include "extension/host/statement.h"
+
+namespace lm {
+namespace {
+
+// What a statement does to a database: SQLITE_READ, _UPDATE (with a column), _INSERT or _DELETE.
+struct Action {
+  int code;
+  std::string table;
+  std::string column;
+
+  bool operator<(const Action& other) const {
+    return std::tie(code, table, column) < std::tie(other.code, other.table, other.column);
+  }
+};
+
+struct Recorder {
+  std::set<Action> actions;
+  bool full = false;  // an action is missing, for want of memory
+};
+
+int Record(void* data, int code, const char* table, const char* column, const char* schema,
+           const char*) noexcept {
+  auto* recorder = static_cast<Recorder*>(data);
+  const bool of_interest = code == SQLITE_READ || code == SQLITE_UPDATE || code == SQLITE_INSERT ||
+                           code == SQLITE_DELETE;
+  if (!of_interest || schema == nullptr || absl::string_view(schema) != "main") return SQLITE_OK;
+  // A table that is named and of which no column is read.
+  if (code == SQLITE_READ && (column == nullptr || *column == '\0')) return SQLITE_OK;
+  try {
+    recorder->actions.insert({code, table, column != nullptr ? column : ""});
+    return SQLITE_OK;
+  } catch (...) {
+    recorder->full = true;
+    return SQLITE_DENY;
+  }
+}
+
+// All that the authorizer of `db` is asked while `sql` is compiled there.
+absl::StatusOr<std::set<Action>> ActionsOf(sqlite3* db, const std::string& sql) {
+  Recorder recorder;
+  RETURN_IF_ERROR(StatusOf(db, sqlite3_set_authorizer(db, &Record, &recorder)));
+  const absl::Status prepared = Statement::Prepare(db, sql).status();
+  sqlite3_set_authorizer(db, nullptr, nullptr);
+  if (recorder.full) return absl::ResourceExhaustedError("out of memory");
+  RETURN_IF_ERROR(prepared);
+  return std::move(recorder.actions);
+}
+
+absl::StatusOr<bool> IsTable(sqlite3* db, const std::string& name) {
+  ASSIGN_OR_RETURN(
+      Statement find,
+      Statement::Prepare(db, "SELECT 1 FROM main.sqlite_master WHERE type = 'table' AND name = ?"));
+  return find.Bind(1, name).Step();
+}
+
+// Whether the program of `sql` has one of the instructions. SQLITE_IGNORE leaves them out.
+absl::StatusOr<bool> HasInstruction(sqlite3* db, const std::string& sql,
+                                    absl::Span<const absl::string_view> opcodes) {
+  constexpr int kOpcode = 1;
+  ASSIGN_OR_RETURN(Statement program, Statement::Prepare(db, absl::StrCat("EXPLAIN ", sql)));
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, program.Step());
+    if (!row) return false;
+    ASSIGN_OR_RETURN(const std::string opcode, program.Text(kOpcode));
+    if (std::find(opcodes.begin(), opcodes.end(), opcode) != opcodes.end()) return true;
+  }
+}
+
+// Whether the user's connection does it: false where its authorizer leaves it out, PermissionDenied
+// where it denies it.
+absl::StatusOr<bool> IsDone(sqlite3* user, absl::string_view schema, const Action& action) {
+  const std::string table = absl::StrCat(QuotedName(schema), ".", QuotedName(action.table));
+  const std::string column = QuotedName(action.column);
+  switch (action.code) {
+    case SQLITE_READ:
+      return HasInstruction(user, absl::StrCat("SELECT ", column, " FROM ", table),
+                            {"Column", "VColumn", "Rowid", "IdxRowid"});
+    case SQLITE_UPDATE:
+      return HasInstruction(user, absl::StrCat("UPDATE ", table, " SET ", column, " = ?1"),
+                            {"Variable"});
+    case SQLITE_INSERT:
+      return HasInstruction(user, absl::StrCat("INSERT INTO ", table, " DEFAULT VALUES"),
+                            {"Insert", "IdxInsert", "VUpdate"});
+    default:  // SQLITE_IGNORE does not keep from deleting
+      RETURN_IF_ERROR(Statement::Prepare(user, absl::StrCat("DELETE FROM ", table)).status());
+      return true;
+  }
+}
+
+// The statement as a whole, with its views and triggers. Only where it means the same tables to the
+// user's connection: a name alone is of main there.
+absl::Status AskForAll(sqlite3* user, const std::string& sql) {
+  const absl::Status asked = Statement::Prepare(user, sql).status();
+  if (absl::IsPermissionDenied(asked)) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("does what this connection's authorizer forbids: ", asked.message()));
+  }
+  if (absl::IsInvalidArgument(asked)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("does not compile on this connection itself: ", asked.message()));
+  }
+  return asked;
+}
+
+}  // namespace
+
+absl::Status AskAuthorizer(sqlite3* user, absl::string_view schema, sqlite3* own,
+                           const std::string& sql) {
+  ASSIGN_OR_RETURN(const std::set<Action> actions, ActionsOf(own, sql));
+  const bool as_a_whole = absl::EqualsIgnoreCase(schema, "main");
+  if (as_a_whole) RETURN_IF_ERROR(AskForAll(user, sql));
+  for (const Action& action : actions) {
+    ASSIGN_OR_RETURN(const bool table, IsTable(own, action.table));
+    if (!table) continue;
+    const absl::StatusOr<bool> done = IsDone(user, schema, action);
+    const bool denied = absl::IsPermissionDenied(done.status());
+    // By itself it may be denied where it is not as part of a view, a trigger or the statement; and
+    // some tables cannot be written so.
+    if (absl::IsInvalidArgument(done.status()) || (denied && as_a_whole)) continue;
+    if (!denied) RETURN_IF_ERROR(done.status());
+    if (!denied && *done) continue;
+    return absl::PermissionDeniedError(
+        absl::StrCat("uses ", action.table, action.column.empty() ? "" : ".", action.column,
+                     ", which this connection's authorizer ", denied ? "forbids" : "hides"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lm

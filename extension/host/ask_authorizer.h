@@ -1,0 +1,29 @@
+// An authorizer (sqlite3_set_authorizer) belongs to one connection: it can neither be read nor
+// copied to another. But it can be asked, by compiling there what is to be run elsewhere.
+//
+//   RETURN_IF_ERROR(AskAuthorizer(user, "main", own, "SELECT id, body FROM notes"));
+//
+// Errors are in words that go on after the text's name, as given_statement.h has them.
+#ifndef LM_EXTENSION_HOST_ASK_AUTHORIZER_H_
+#define LM_EXTENSION_HOST_ASK_AUTHORIZER_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "extension/host/sqlite_api.h"
+
+namespace lm {
+
+// OK where `user` may do all that `sql` does on `own`, whose "main" is the database that `user`
+// calls `schema`. PermissionDenied where its authorizer denies something (SQLITE_DENY) or would
+// silently leave it out (SQLITE_IGNORE for a column or a table); InvalidArgument where `user`
+// cannot compile it and so cannot be asked, or `own` cannot. Nothing is run. An authorizer that
+// answers SQLITE_IGNORE for one of SQLite's own functions, or that judges a statement by more than
+// what it is asked, cannot be followed.
+absl::Status AskAuthorizer(sqlite3* user, absl::string_view schema, sqlite3* own,
+                           const std::string& sql);
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_HOST_ASK_AUTHORIZER_H_

@@ -1,0 +1,42 @@
+// SQL text as tokens, for those few places that must look at how a statement is written. It is
+// SQLite's lexer and no parser; the text is one that SQLite has parsed.
+//
+//   std::vector<SqlToken> tokens = SqlTokens("SELECT \"a b\" FROM t -- and so on");
+//   tokens[0].Is("select");     // case does not matter
+//   tokens[1].Names("a b");     // a name, quoted or not
+#ifndef LM_EXTENSION_HOST_SQL_TOKENS_H_
+#define LM_EXTENSION_HOST_SQL_TOKENS_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace lm {
+
+struct SqlToken {
+  enum class Kind { kWord, kQuotedName, kOther };
+
+  Kind kind = Kind::kOther;
+  absl::string_view text;  // as it is written, within the statement's text
+  int depth = 0;           // how many parentheses are open around it (its own are not)
+  size_t match = 0;  // of a parenthesis: the index of its partner, or of itself if it has none
+
+  // A keyword, unquoted, or a symbol.
+  bool Is(absl::string_view word) const;
+  // A name, with whatever quotes or none.
+  bool Names(absl::string_view name) const;
+  // That name, without its quotes; empty where it is none.
+  std::string Name() const;
+};
+
+// Without white space and comments. The tokens refer to `sql`.
+std::vector<SqlToken> SqlTokens(absl::string_view sql);
+
+// The name as a statement writes it, whatever characters it has: "a ""b""".
+std::string QuotedName(absl::string_view name);
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_HOST_SQL_TOKENS_H_

@@ -1,0 +1,37 @@
+// Arguments in, results out, with their types checked.
+#ifndef LM_EXTENSION_HOST_SQLITE_VALUE_H_
+#define LM_EXTENSION_HOST_SQLITE_VALUE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "extension/host/sqlite_api.h"
+
+namespace lm {
+
+// The text of `value`; nullopt for NULL. Numbers are taken as SQL writes them. A BLOB, a NUL
+// character or invalid UTF-8 is InvalidArgument that begins with `what` and says where.
+absl::StatusOr<std::optional<std::string>> TextOf(sqlite3_value* value, absl::string_view what);
+
+// The same checks for a text that comes from elsewhere, such as an element of a JSON array.
+absl::Status CheckText(absl::string_view text, absl::string_view what);
+
+// A value of a virtual table's row.
+using Cell = std::variant<std::monostate, int64_t, double, std::string>;
+
+void ResultCell(sqlite3_context* context, const Cell& cell);
+
+// SQLITE_TOOBIG where the text exceeds the connection's SQLITE_LIMIT_LENGTH.
+// REQUIRES: text is valid UTF-8.
+void ResultText(sqlite3_context* context, absl::string_view text);
+
+// Text with the subtype that json() and its family take as JSON.
+void ResultJson(sqlite3_context* context, absl::string_view json);
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_HOST_SQLITE_VALUE_H_

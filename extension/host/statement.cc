@@ -1,0 +1,146 @@
+#include "extension/host/statement.h"
+
+#include <utility>
+
+#include "engine/base/status_macros.h"
+
+namespace lm {
+
+namespace {
+
+// What the connection says of its last call, where that is the one that gave `code`.
+absl::string_view Message(sqlite3* db, int code) {
+  const bool told = db != nullptr && (sqlite3_errcode(db) & 0xff) == (code & 0xff);
+  return told ? sqlite3_errmsg(db) : sqlite3_errstr(code);
+}
+
+}  // namespace
+
+absl::Status StatusOf(sqlite3* db, int code) {
+  switch (code & 0xff) {
+    case SQLITE_OK:
+    case SQLITE_ROW:
+    case SQLITE_DONE:
+      return absl::OkStatus();
+    case SQLITE_INTERRUPT:
+      return absl::CancelledError("interrupted");
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return absl::UnavailableError(Message(db, code));
+    case SQLITE_NOMEM:
+    case SQLITE_FULL:
+      return absl::ResourceExhaustedError(Message(db, code));
+    case SQLITE_AUTH:
+      return absl::PermissionDeniedError(Message(db, code));
+    case SQLITE_ERROR:
+    case SQLITE_CONSTRAINT:
+    case SQLITE_MISMATCH:
+    case SQLITE_TOOBIG:
+    case SQLITE_RANGE:
+      return absl::InvalidArgumentError(Message(db, code));
+    default:
+      return absl::InternalError(Message(db, code));
+  }
+}
+
+absl::Status Execute(sqlite3* db, const char* sql) {
+  return StatusOf(db, sqlite3_exec(db, sql, nullptr, nullptr, nullptr));
+}
+
+absl::StatusOr<Statement> Statement::Prepare(sqlite3* db, absl::string_view sql, unsigned flags) {
+  Statement statement;
+  sqlite3_stmt* prepared = nullptr;
+  const char* tail = nullptr;
+  const int code =
+      sqlite3_prepare_v3(db, sql.data(), static_cast<int>(sql.size()), flags, &prepared, &tail);
+  statement.statement_.reset(prepared);
+  if (code != SQLITE_OK) return StatusOf(db, code);
+  if (prepared == nullptr) return absl::InvalidArgumentError("there is no statement");
+  statement.tail_ = std::string(sql.substr(tail - sql.data()));
+  return statement;
+}
+
+Statement& Statement::Bound(int position, int code) {
+  if (code == SQLITE_OK || position == 0 || !not_bound_.ok()) return *this;
+  not_bound_ = StatusOf(sqlite3_db_handle(get()), code);
+  return *this;
+}
+
+Statement& Statement::Bind(int position, int64_t value) {
+  return Bound(position, sqlite3_bind_int64(get(), position, value));
+}
+
+Statement& Statement::Bind(int position, absl::string_view text) {
+  // A null pointer would be NULL.
+  const char* data = text.data() != nullptr ? text.data() : "";
+  return Bound(position, sqlite3_bind_text64(get(), position, data, text.size(), SQLITE_TRANSIENT,
+                                             SQLITE_UTF8));
+}
+
+Statement& Statement::BindBlob(int position, absl::string_view bytes) {
+  const char* data = bytes.data() != nullptr ? bytes.data() : "";
+  return Bound(position,
+               sqlite3_bind_blob64(get(), position, data, bytes.size(), SQLITE_TRANSIENT));
+}
+
+Statement& Statement::Bind(int position, sqlite3_value* value) {
+  return Bound(position, sqlite3_bind_value(get(), position, value));
+}
+
+Statement& Statement::BindCell(int position, const Cell& cell) {
+  if (const auto* integer = std::get_if<int64_t>(&cell)) return Bind(position, *integer);
+  if (const auto* text = std::get_if<std::string>(&cell)) return Bind(position, *text);
+  if (const auto* real = std::get_if<double>(&cell)) {
+    return Bound(position, sqlite3_bind_double(get(), position, *real));
+  }
+  return BindNull(position);
+}
+
+Statement& Statement::BindNull(int position) {
+  return Bound(position, sqlite3_bind_null(get(), position));
+}
+
+absl::StatusOr<bool> Statement::Step() {
+  if (!not_bound_.ok()) {
+    Reset();
+    return std::exchange(not_bound_, absl::OkStatus());
+  }
+  const int code = sqlite3_step(get());
+  if (code == SQLITE_ROW) return true;
+  absl::Status status = StatusOf(sqlite3_db_handle(get()), code);
+  Reset();
+  if (!status.ok()) return status;
+  return false;
+}
+
+absl::Status Statement::Run() {
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, Step());
+    if (!row) return absl::OkStatus();
+  }
+}
+
+absl::StatusOr<std::optional<std::string>> Statement::CheckedText(int column,
+                                                                  absl::string_view what) const {
+  // SQLite lets only a copy be read as a value.
+  OwnedValue copy(sqlite3_value_dup(Value(column)));
+  if (copy == nullptr) return absl::ResourceExhaustedError("out of memory");
+  return TextOf(copy.get(), what);
+}
+
+absl::StatusOr<std::string> Statement::Text(int column) const {
+  const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(get(), column));
+  if (text != nullptr) return std::string(text, sqlite3_column_bytes(get(), column));
+  if (IsNull(column)) return "";
+  return absl::ResourceExhaustedError("out of memory");
+}
+
+absl::StatusOr<std::string> Statement::Blob(int column) const {
+  const auto* bytes = static_cast<const char*>(sqlite3_column_blob(get(), column));
+  if (bytes != nullptr) return std::string(bytes, sqlite3_column_bytes(get(), column));
+  // Zero bytes are a null pointer as well.
+  if (sqlite3_errcode(sqlite3_db_handle(get())) != SQLITE_NOMEM) return "";
+  return absl::ResourceExhaustedError("out of memory");
+}
+
+}  // namespace lm

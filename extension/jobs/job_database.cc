@@ -1,0 +1,177 @@
+#include "extension/jobs/job_database.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
+#include "engine/base/status_macros.h"
+#include "extension/host/ask_authorizer.h"
+#include "extension/host/host.h"
+#include "extension/host/inherit_settings.h"
+#include "extension/host/sql_tokens.h"
+#include "extension/host/statement.h"
+#include "extension/jobs/job_reach.h"
+
+namespace lm {
+namespace {
+
+constexpr int kVersionWithTransactionState = 3034000;
+constexpr absl::Duration kRetry = absl::Milliseconds(2);
+constexpr int kInstructionsPerPoll = 20000;  // of SQLite's bytecode: less than a millisecond
+
+int TransactionState(sqlite3* db, const char* schema) {
+  if (sqlite3_libversion_number() < kVersionWithTransactionState) return SQLITE_TXN_NONE;
+  return sqlite3_txn_state(db, schema);
+}
+
+absl::StatusOr<std::string> FirstValue(sqlite3* db, absl::string_view sql) {
+  ASSIGN_OR_RETURN(Statement statement, Statement::Prepare(db, sql));
+  ASSIGN_OR_RETURN(const bool row, statement.Step());
+  if (!row) return "";
+  return statement.Text(0);
+}
+
+// Whether the path of a file that is open leads elsewhere by now. False where the VFS cannot tell.
+bool HasMoved(sqlite3* db, const char* schema) {
+  int moved = 0;
+  const int code = sqlite3_file_control(db, schema, SQLITE_FCNTL_HAS_MOVED, &moved);
+  return code == SQLITE_OK && moved != 0;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<JobDatabase>> JobDatabase::Open(sqlite3* user, std::string schema) {
+  if (sqlite3_get_autocommit(user) == 0) {
+    return absl::FailedPreconditionError("cannot run a job from within a transaction: it commits");
+  }
+  switch (sqlite3_db_readonly(user, schema.c_str())) {
+    case -1:
+      return absl::NotFoundError(absl::StrCat("there is no database named '", schema, "'"));
+    case 1:
+      return absl::FailedPreconditionError("the database is read-only: a job keeps its rows there");
+  }
+  std::unique_ptr<JobDatabase> database(new JobDatabase(user, std::move(schema)));
+  // SQLite's own names are absolute; others belong to databases in memory.
+  const char* path = sqlite3_db_filename(user, database->schema_.c_str());
+  if (path != nullptr && *path == '/') RETURN_IF_ERROR(database->OpenOwn(path));
+  return database;
+}
+
+std::string JobDatabase::Sql(absl::string_view sql) const {
+  return absl::StrReplaceAll(sql, {{"{db}", own() ? "main" : QuotedName(schema_)}});
+}
+
+absl::Status JobDatabase::CheckFile() const {
+  if (!own() || (!HasMoved(db_, "main") && !HasMoved(user_, schema_.c_str()))) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("'", sqlite3_db_filename(user_, schema_.c_str()),
+                   "' is another file than the one that this connection has open: it was renamed, "
+                   "replaced or deleted"));
+}
+
+absl::Status JobDatabase::CheckAllowed(const std::string& sql) {
+  return own() ? AskAuthorizer(user_, schema_, db_, sql) : CheckReach(db_, schema_, sql);
+}
+
+absl::Status JobDatabase::OpenOwn(const char* path) {
+  ASSIGN_OR_RETURN(
+      const std::string locking,
+      FirstValue(user_, absl::StrCat("PRAGMA ", QuotedName(schema_), ".locking_mode")));
+  if (absl::EqualsIgnoreCase(locking, "exclusive")) {
+    return absl::FailedPreconditionError(
+        "this connection has the database for itself (PRAGMA locking_mode = exclusive): a job "
+        "needs a second one");
+  }
+  sqlite3_vfs* vfs = nullptr;
+  sqlite3_file_control(user_, schema_.c_str(), SQLITE_FCNTL_VFS_POINTER, &vfs);
+  sqlite3* own = nullptr;
+  const int code = sqlite3_open_v2(path, &own, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
+                                   vfs != nullptr ? vfs->zName : nullptr);
+  if (code != SQLITE_OK) {
+    absl::Status status = absl::FailedPreconditionError(
+        absl::StrCat("cannot open '", path, "' a second time: ", sqlite3_errmsg(own)));
+    sqlite3_close(own);
+    return status;
+  }
+  db_ = own;
+  RETURN_IF_ERROR(CheckFile());
+  RETURN_IF_ERROR(InheritSettings(user_, schema_, own));
+  // What runs on this connection ends with the statement that asked for it. Where the host cannot
+  // say so, an interrupt waits for the end of the step.
+  if (const ProgressHandlerFunction progress_handler = FindProgressHandler()) {
+    progress_handler(
+        db_, kInstructionsPerPoll,
+        [](void* self) { return static_cast<JobDatabase*>(self)->Interrupted() ? 1 : 0; }, this);
+  }
+  // With a rollback journal, reading waits for others' commits, too.
+  sqlite3_busy_handler(
+      db_,
+      [](void* self, int times_before) {
+        return static_cast<JobDatabase*>(self)->WaitForLock(times_before) ? 1 : 0;
+      },
+      this);
+  return absl::OkStatus();
+}
+
+JobDatabase::~JobDatabase() {
+  if (own()) sqlite3_close_v2(db_);
+}
+
+absl::Status JobDatabase::CheckUsersLocks() {
+  const int state = TransactionState(user_, schema_.c_str());
+  if (state == SQLITE_TXN_WRITE) {
+    return absl::FailedPreconditionError(
+        "cannot run a job inside a statement that writes the database: it commits");
+  }
+  if (!own()) return absl::OkStatus();
+  if (state == SQLITE_TXN_NONE) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string journal, FirstValue(db_, "PRAGMA main.journal_mode"));
+  if (absl::EqualsIgnoreCase(journal, "wal")) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "this connection is reading the database, in this statement or another one that has not "
+      "ended, and with journal_mode ",
+      journal, " nothing can be committed meanwhile"));
+}
+
+bool JobDatabase::WaitForLock(int times_before) {
+  if (!wait_for_locks_ || times_before * kRetry >= kMostWait || Interrupted()) return false;
+  absl::SleepFor(kRetry);
+  return true;
+}
+
+absl::Status JobDatabase::ExecutePatiently(const char* sql, absl::Time until) {
+  for (;;) {
+    wait_for_locks_ = false;  // the waiting is done here
+    absl::Status status = Execute(db_, sql);
+    wait_for_locks_ = true;
+    if (!absl::IsUnavailable(status)) return status;
+    if (Interrupted()) return absl::CancelledError("interrupted");
+    // The user may have begun to read since.
+    RETURN_IF_ERROR(CheckUsersLocks());
+    if (absl::Now() >= until) return status;
+    absl::SleepFor(kRetry);
+  }
+}
+
+absl::Status JobDatabase::Transact(absl::FunctionRef<absl::Status()> body,
+                                   absl::Duration patience) {
+  const absl::Time until = absl::Now() + patience;
+  RETURN_IF_ERROR(CheckFile());
+  RETURN_IF_ERROR(ExecutePatiently("BEGIN IMMEDIATE", until));
+  absl::Status status = body();
+  // A trigger or an ON CONFLICT ROLLBACK of the job's target.
+  if (sqlite3_get_autocommit(db_) != 0) {
+    return status.ok() ? absl::AbortedError("the transaction was rolled back by a statement in it")
+                       : status;
+  }
+  // Readers are waited for, too: in a rollback journal a commit needs the database alone.
+  if (status.ok()) status = ExecutePatiently("COMMIT", until);
+  if (!status.ok() && sqlite3_get_autocommit(db_) == 0) {
+    sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
+  }
+  return status;
+}
+
+}  // namespace lm

@@ -1,0 +1,82 @@
+// JobDatabase: the connection on which a job reads its query and writes its answers.
+//
+//   ASSIGN_OR_RETURN(std::unique_ptr<JobDatabase> database, JobDatabase::Open(db, "main"));
+//   RETURN_IF_ERROR(database->Transact([&] { return Claim(database->db()); }));
+//
+// What a statement writes on its own connection becomes part of that connection's locks: while the
+// SELECT on lm_run() runs, nothing of it could be let go. So a database with a file is opened a
+// second time; the connection does what the user's would (inherit_settings.h). A database in memory
+// has but one connection; there, transactions are those of the user's.
+#ifndef LM_EXTENSION_JOBS_JOB_DATABASE_H_
+#define LM_EXTENSION_JOBS_JOB_DATABASE_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "extension/host/interrupt.h"
+#include "extension/host/sqlite_api.h"
+
+namespace lm {
+
+// Not thread-safe; used while a statement of the user's connection runs.
+class JobDatabase {
+ public:
+  // How long another writer is waited for before that is an error.
+  static constexpr absl::Duration kMostWait = absl::Minutes(10);
+
+  // The database that `user` calls `schema`. FailedPrecondition inside a transaction, where `user`
+  // can only read, and where the database's file is no longer where it was opened.
+  static absl::StatusOr<std::unique_ptr<JobDatabase>> Open(sqlite3* user, std::string schema);
+  ~JobDatabase();
+  JobDatabase(const JobDatabase&) = delete;
+  JobDatabase& operator=(const JobDatabase&) = delete;
+
+  sqlite3* db() const { return db_; }
+  // Whether it is a connection of its own.
+  bool own() const { return db_ != user_; }
+  // What db() calls the database, for use in a statement: {db} of `sql` is replaced by it.
+  std::string Sql(absl::string_view sql) const;
+  // What the user calls it.
+  const std::string& schema() const { return schema_; }
+
+  // FailedPrecondition where `user` itself holds a lock that commits would wait for.
+  absl::Status CheckUsersLocks();
+  // PermissionDenied where `sql` would do on db() what the user's authorizer forbids, or reach
+  // beyond the database. In words that go on after its name.
+  absl::Status CheckAllowed(const std::string& sql);
+  // Of the user's statement.
+  bool Interrupted() { return poll_.Interrupted(); }
+
+  // Runs `body` between BEGIN IMMEDIATE and COMMIT, or ROLLBACK where it fails. Other writers are
+  // waited for, at most `patience`; an interrupt ends the waiting with Cancelled.
+  absl::Status Transact(absl::FunctionRef<absl::Status()> body,
+                        absl::Duration patience = kMostWait);
+
+ private:
+  JobDatabase(sqlite3* user, std::string schema)
+      : user_(user), schema_(std::move(schema)), db_(user), poll_(user) {}
+
+  absl::Status OpenOwn(const char* path);
+  // FailedPrecondition where the user's file, or ours, was renamed, replaced or deleted.
+  absl::Status CheckFile() const;
+  // For SQLite, which asks whether a statement that found a lock is to try again.
+  bool WaitForLock(int times_before);
+  // Repeats `sql` while others hold the lock.
+  absl::Status ExecutePatiently(const char* sql, absl::Time until);
+
+  sqlite3* const user_;
+  const std::string schema_;
+  sqlite3* db_;
+  InterruptPoll poll_;
+  bool wait_for_locks_ = true;
+};
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_JOBS_JOB_DATABASE_H_

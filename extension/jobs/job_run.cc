@@ -1,0 +1,220 @@
+#include "extension/jobs/job_run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "engine/base/status_macros.h"
+#include "extension/batch/generation_json.h"
+#include "extension/host/boundary.h"
+#include "extension/host/interrupt.h"
+#include "extension/host/statement.h"
+
+namespace lm {
+namespace {
+
+// Answers wait so long for others to be committed with; a claim is renewed as often.
+constexpr absl::Duration kCommitInterval = absl::Seconds(1);
+// How often a run that has no rows looks after those of others.
+constexpr absl::Duration kPollForOthers = absl::Milliseconds(100);
+constexpr absl::Duration kPoll = absl::Milliseconds(2);
+// What the end of an interrupted statement may take.
+constexpr absl::Duration kPatienceAtTheEnd = absl::Milliseconds(20);
+
+}  // namespace
+
+JobRun::JobRun(const JobRunOptions& options, std::unique_ptr<JobDatabase> database,
+               std::unique_ptr<JobStore> store, sqlite3* user)
+    : options_(options),
+      database_(std::move(database)),
+      store_(std::move(store)),
+      user_(user),
+      max_errors_(options.max_errors) {}
+
+absl::StatusOr<std::unique_ptr<JobRun>> JobRun::FindIn(sqlite3* user, const std::string& schema,
+                                                       absl::string_view job,
+                                                       const JobRunOptions& options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<JobDatabase> database, JobDatabase::Open(user, schema));
+  ASSIGN_OR_RETURN(std::unique_ptr<JobStore> store, JobStore::Open(database.get(), job));
+  return std::unique_ptr<JobRun>(new JobRun(options, std::move(database), std::move(store), user));
+}
+
+// In the order in which SQLite itself looks for a table without a database's name.
+absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Find(sqlite3* user, absl::string_view job,
+                                                     const JobRunOptions& options) {
+  if (options.database.has_value()) return FindIn(user, *options.database, job, options);
+  absl::StatusOr<std::unique_ptr<JobRun>> found = FindIn(user, "main", job, options);
+  if (!absl::IsNotFound(found.status())) return found;
+  constexpr int kFirstAttached = 2, kNumber = 0, kName = 1;
+  ASSIGN_OR_RETURN(Statement databases, Statement::Prepare(user, "PRAGMA database_list"));
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, databases.Step());
+    if (!row) return found;
+    if (databases.Integer(kNumber) < kFirstAttached) continue;
+    ASSIGN_OR_RETURN(const std::string schema, databases.Text(kName));
+    // One that cannot be looked at may belong to anybody.
+    absl::StatusOr<std::unique_ptr<JobRun>> here = FindIn(user, schema, job, options);
+    if (here.ok()) return here;
+  }
+}
+
+absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Begin(Connection& connection, absl::string_view job,
+                                                      const JobRunOptions& options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<JobRun> run, Find(connection.db(), job, options));
+  RETURN_IF_ERROR(run->database_->CheckUsersLocks());
+  RETURN_IF_ERROR(run->store_->Prepare());
+  RETURN_IF_ERROR(run->ReadJobOptions(connection));
+  RETURN_IF_ERROR(run->store_->Plan(run->call_->session().model().info().name));
+  RETURN_IF_ERROR(run->database_->Transact([&]() -> absl::Status {
+    RETURN_IF_ERROR(run->store_->Recover(absl::Now(), options.lease));
+    return options.retry ? run->store_->Retry() : absl::OkStatus();
+  }));
+  ASSIGN_OR_RETURN(const JobCounts counts, run->store_->Counts());
+  run->finished_before_ = counts.done + counts.failed;
+  run->began_ = run->last_report_ = absl::Now();
+  return run;
+}
+
+absl::Status JobRun::ReadJobOptions(Connection& connection) {
+  const std::optional<std::string>& json = store_->job().options;
+  absl::StatusOr<CallOptions> options =
+      ReadCallOptions(json, connection, {.on_error = OnError::kNull});
+  if (!options.ok()) {
+    return absl::Status(options.status().code(),
+                        absl::StrCat("the job's options: ", options.status().message()));
+  }
+  if (options->generation.on_error == OnError::kError) max_errors_ = 0;
+  call_ = std::make_shared<const CallOptions>(*std::move(options));
+  return absl::OkStatus();
+}
+
+JobRun::~JobRun() {
+  if (fork_guard_.forked() || rows_.empty()) return;
+  // Without exceptions, and whatever comes of it: claims run out.
+  Guarded([this] { return Commit(kPatienceAtTheEnd, /*claim=*/false); }).IgnoreError();
+  Guarded([this] {
+    return database_->Transact([this] { return store_->Release(); }, kPatienceAtTheEnd);
+  }).IgnoreError();
+}
+
+int64_t JobRun::CountAnswered() {
+  // A full queue of the engine may have room again.
+  return std::count_if(rows_.begin(), rows_.end(),
+                       [](Row& row) { return row.answer.Submit() && row.answer.Done(); });
+}
+
+bool JobRun::IsTimeToCommit(int64_t num_answered, absl::Time now) const {
+  if (num_answered >= std::max<int64_t>(options_.chunk / 2, 1)) return true;
+  if (rows_.empty()) return now - last_commit_ >= kPollForOthers;
+  return num_answered == static_cast<int64_t>(rows_.size()) ||
+         now - last_commit_ >= kCommitInterval;
+}
+
+absl::StatusOr<JobAnswer> JobRun::TakeAnswer(Row& row) {
+  RETURN_IF_ERROR(row.answer.Await(user_));  // it is there
+  const RowAnswer& answer = row.answer.answer();
+  JobAnswer taken = {.generation = answer.generation, .null_prompt = answer.null_prompt};
+  if (answer.null_prompt) return taken;
+  if (answer.generation.status.ok()) {
+    taken.value = answer.generation.text;
+  } else if (call_->generation.on_error == OnError::kJson) {
+    taken.value = GenerationJson(answer.generation);
+  } else {
+    taken.store = false;
+  }
+  return taken;
+}
+
+absl::Status JobRun::Commit(absl::Duration patience, bool claim) {
+  std::vector<std::list<Row>::iterator> taken;
+  std::vector<JobRow> claimed;
+  int64_t failed = 0, cached = 0, tokens_out = 0;
+  RETURN_IF_ERROR(database_->Transact(
+      [&]() -> absl::Status {
+        for (auto row = rows_.begin(); row != rows_.end(); ++row) {
+          if (!row->answer.Done()) continue;
+          ASSIGN_OR_RETURN(JobAnswer answer, TakeAnswer(*row));
+          const bool remembered = answer.generation.remembered;
+          cached += remembered;
+          tokens_out += remembered ? 0 : answer.generation.tokens_out;
+          ASSIGN_OR_RETURN(const JobStore::Outcome outcome,
+                           store_->Complete(row->number, std::move(answer)));
+          failed += outcome == JobStore::Outcome::kFailed;
+          taken.push_back(row);
+        }
+        if (!claim || failed_ + failed > max_errors_) return absl::OkStatus();
+        const absl::Time now = absl::Now();
+        RETURN_IF_ERROR(store_->Recover(now, options_.lease));
+        const int64_t left = static_cast<int64_t>(rows_.size() - taken.size());
+        RETURN_IF_ERROR(store_->Claim(options_.chunk - left, now + options_.lease, &claimed));
+        none_waits_ = claimed.empty() && options_.chunk > left;
+        return absl::OkStatus();
+      },
+      patience));
+  for (auto row : taken) {
+    store_->SetAside(row->number);
+    rows_.erase(row);
+  }
+  failed_ += failed;
+  cached_ += cached;
+  tokens_out_ += tokens_out;
+  last_commit_ = absl::Now();
+  Submit(std::move(claimed));
+  return absl::OkStatus();
+}
+
+void JobRun::Submit(std::vector<JobRow> claimed) {
+  for (JobRow& row : claimed) {
+    if (row.system.ok() && !row.system->has_value()) row.system = store_->job().system;
+    PendingAnswer answer(
+        {.prompt = std::move(row.prompt), .system = std::move(row.system), .options = call_});
+    answer.Submit();
+    rows_.push_back({row.number, std::move(answer)});
+  }
+}
+
+absl::StatusOr<JobProgress> JobRun::Progress(absl::Time now) {
+  ASSIGN_OR_RETURN(const JobCounts counts, store_->Counts());
+  over_ = rows_.empty() && none_waits_ && counts.awaited == 0;
+  return JobProgress{.counts = counts,
+                     .finished = counts.done + counts.failed - finished_before_,
+                     .cached = cached_,
+                     .tokens_out = tokens_out_,
+                     .elapsed = now - began_};
+}
+
+absl::StatusOr<std::optional<JobProgress>> JobRun::Advance() {
+  if (fork_guard_.forked()) return ForkGuard::Error();
+  while (!over_) {
+    if (database_->Interrupted()) return absl::CancelledError("interrupted");
+    if (!IsTimeToCommit(CountAnswered(), absl::Now())) {
+      absl::SleepFor(kPoll);
+      continue;
+    }
+    RETURN_IF_ERROR(Commit(JobDatabase::kMostWait, /*claim=*/true));
+    if (failed_ > max_errors_) {
+      ASSIGN_OR_RETURN(const std::string last, store_->LastFailure());
+      return absl::AbortedError(absl::StrCat("job '", store_->job().name, "' stopped: ", failed_,
+                                             " rows failed, max_errors is ", max_errors_, "; ",
+                                             last));
+    }
+    // The end is always reported; until then, not too often.
+    const absl::Time now = absl::Now();
+    const bool due = now - last_report_ >= options_.progress;
+    if (!rows_.empty() && !due) continue;
+    ASSIGN_OR_RETURN(JobProgress progress, Progress(now));
+    if (!over_ && !due) continue;
+    if (over_ && progress.counts.unknown > 0) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("job '", store_->job().name, "': ", progress.counts.unknown,
+                       " rows of lm_job_rows have a state such as '", progress.counts.stranger,
+                       "'; waiting, running, done and failed are known. The others are done with"));
+    }
+    last_report_ = now;
+    return progress;
+  }
+  return std::nullopt;
+}
+
+}  // namespace lm

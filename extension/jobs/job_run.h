@@ -1,0 +1,113 @@
+// JobRun: one run of a job: claim rows, generate, commit, and again, until the job is done.
+//
+//   ASSIGN_OR_RETURN(std::unique_ptr<JobRun> run, JobRun::Begin(connection, "label", {}));
+//   for (;;) {
+//     ASSIGN_OR_RETURN(std::optional<JobProgress> progress, run->Advance());
+//     if (!progress.has_value()) break;
+//     Show(*progress);
+//   }
+//
+// run_table.cc says what a job is and what is guaranteed of it.
+#ifndef LM_EXTENSION_JOBS_JOB_RUN_H_
+#define LM_EXTENSION_JOBS_JOB_RUN_H_
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "engine/runtime/fork_guard.h"
+#include "extension/batch/pending_answer.h"
+#include "extension/connection/call_options.h"
+#include "extension/jobs/job_database.h"
+#include "extension/jobs/job_store.h"
+
+namespace lm {
+
+struct JobRunOptions {
+  int64_t chunk = 128;  // most rows that are claimed and not committed
+  int64_t max_errors = INT64_MAX;
+  bool retry = false;
+  absl::Duration progress = absl::Seconds(1);  // at least between two reports
+  absl::Duration lease = absl::Seconds(30);    // of a claim that is not renewed
+  // Of the user's databases, the one that has the job; nullopt: the first that does.
+  std::optional<std::string> database = {};
+};
+
+struct JobProgress {
+  JobCounts counts;        // of the job
+  int64_t finished = 0;    // rows of the job, by whomever, since this run began
+  int64_t cached = 0;      // of this run, without a generation
+  int64_t tokens_out = 0;  // of this run
+  absl::Duration elapsed = {};
+};
+
+// Not thread-safe; used while one statement runs. Destroying it commits what is answered and gives
+// the other rows back, if no other writer is in the way; if one is, their claims run out.
+class JobRun {
+ public:
+  // Plans the job, if this is its first run. Errors: those of JobDatabase and JobStore, and of the
+  // job's options.
+  static absl::StatusOr<std::unique_ptr<JobRun>> Begin(Connection& connection,
+                                                       absl::string_view job,
+                                                       const JobRunOptions& options);
+  ~JobRun();
+
+  // Works until there is something to report; nullopt once the end has been. Aborted where more
+  // rows have failed than max_errors; what was answered is committed then.
+  absl::StatusOr<std::optional<JobProgress>> Advance();
+
+ private:
+  struct Row {
+    int64_t number;
+    PendingAnswer answer;
+  };
+
+  JobRun(const JobRunOptions& options, std::unique_ptr<JobDatabase> database,
+         std::unique_ptr<JobStore> store, sqlite3* user);
+
+  // The job in one of the user's databases.
+  static absl::StatusOr<std::unique_ptr<JobRun>> FindIn(sqlite3* user, const std::string& schema,
+                                                        absl::string_view job,
+                                                        const JobRunOptions& options);
+  static absl::StatusOr<std::unique_ptr<JobRun>> Find(sqlite3* user, absl::string_view job,
+                                                      const JobRunOptions& options);
+  absl::Status ReadJobOptions(Connection& connection);
+  // Whether it is time to commit what has been answered, or to show that this run is alive.
+  bool IsTimeToCommit(int64_t num_answered, absl::Time now) const;
+  int64_t CountAnswered();
+  // In one transaction: answers that have come, new claims.
+  absl::Status Commit(absl::Duration patience, bool claim);
+  absl::StatusOr<JobAnswer> TakeAnswer(Row& row);
+  void Submit(std::vector<JobRow> claimed);
+  absl::StatusOr<JobProgress> Progress(absl::Time now);
+
+  const JobRunOptions options_;
+  const std::unique_ptr<JobDatabase> database_;
+  const std::unique_ptr<JobStore> store_;
+  sqlite3* const user_;
+  const ForkGuard fork_guard_;
+  std::shared_ptr<const CallOptions> call_;
+  int64_t max_errors_ = INT64_MAX;
+
+  std::list<Row> rows_;  // claimed by this run
+  int64_t failed_ = 0;   // by this run
+  int64_t cached_ = 0;
+  int64_t tokens_out_ = 0;
+  int64_t finished_before_ = 0;  // of the job, when the run began
+  bool none_waits_ = false;      // that this run may claim
+  absl::Time began_;
+  absl::Time last_commit_ = absl::InfinitePast();
+  absl::Time last_report_;
+  bool over_ = false;
+};
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_JOBS_JOB_RUN_H_

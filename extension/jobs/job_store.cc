@@ -1,0 +1,453 @@
+#include "extension/jobs/job_store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "engine/base/status_macros.h"
+#include "engine/base/utf8.h"
+#include "extension/host/given_statement.h"
+#include "extension/host/sql_tokens.h"
+
+namespace lm {
+namespace {
+
+constexpr char kSchema[] = R"(
+CREATE TABLE IF NOT EXISTS {db}.lm_jobs(
+  name TEXT PRIMARY KEY NOT NULL,
+  query TEXT NOT NULL,  -- SELECT id, prompt [, system]: asked once, when the job first runs
+  target TEXT,          -- INSERT, UPDATE or DELETE that takes an answer: :id, :value, :error
+  system TEXT,          -- the system prompt of rows without one of their own
+  options TEXT,         -- as for generate()
+  model TEXT,           -- set by lm_run(): the model that the job was begun with
+  total INTEGER         -- set by lm_run(): the number of rows
+);
+CREATE TABLE IF NOT EXISTS {db}.lm_job_rows(
+  number INTEGER PRIMARY KEY,
+  job TEXT NOT NULL,
+  id NOT NULL,
+  prompt TEXT,
+  system TEXT,
+  state TEXT NOT NULL DEFAULT 'waiting' CHECK(state IN ('waiting', 'running', 'done', 'failed')),
+  value TEXT,
+  error TEXT,
+  finish TEXT,
+  tokens_in INTEGER,
+  tokens_cached INTEGER,
+  tokens_out INTEGER,
+  attempts INTEGER NOT NULL DEFAULT 0,
+  worker TEXT,    -- who has claimed a running row
+  lease INTEGER,  -- and until when, in milliseconds since 1970
+  UNIQUE(job, id)
+);
+CREATE INDEX IF NOT EXISTS {db}.lm_job_rows_by_state ON lm_job_rows(job, state);
+CREATE TRIGGER IF NOT EXISTS {db}.lm_jobs_delete AFTER DELETE ON lm_jobs
+  BEGIN DELETE FROM lm_job_rows WHERE job = old.name; END;
+)";
+
+absl::StatusOr<std::optional<std::string>> OptionalText(const Statement& row, int column) {
+  if (row.IsNull(column)) return std::nullopt;
+  return row.Text(column);
+}
+
+// An error in words that go on after the name of what it is about.
+absl::Status InWordsOf(absl::string_view what, const absl::Status& status) {
+  if (status.ok() || absl::IsCancelled(status) || absl::IsUnavailable(status)) return status;
+  return absl::Status(status.code(), absl::StrCat(what, " ", status.message()));
+}
+
+// At most `bytes` of a text, whole characters.
+absl::string_view Head(absl::string_view text, size_t bytes) {
+  return text.substr(0, ValidUtf8Prefix(text.substr(0, bytes)));
+}
+
+}  // namespace
+
+absl::Status CreateJobTables(sqlite3* db, absl::string_view schema) {
+  return Execute(db, absl::StrReplaceAll(kSchema, {{"{db}", QuotedName(schema)}}).c_str());
+}
+
+absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(JobDatabase* database,
+                                                         absl::string_view name) {
+  std::unique_ptr<JobStore> store(new JobStore(database));
+  RETURN_IF_ERROR(store->Load(name));
+  return store;
+}
+
+absl::Status JobStore::Prepare() {
+  // Of what lm_run() itself does to the tables, too.
+  for (const char* own : {"SELECT * FROM {db}.lm_jobs, {db}.lm_job_rows",
+                          "UPDATE {db}.lm_job_rows SET state = 'running', value = NULL"}) {
+    RETURN_IF_ERROR(database_.CheckAllowed(database_.Sql(own)));
+  }
+  RETURN_IF_ERROR(InWordsOf("the job's query", PrepareQuery().status()));
+  RETURN_IF_ERROR(InWordsOf("the job's query", database_.CheckAllowed(job_.query)));
+  return InWordsOf("the job's target", PrepareTarget());
+}
+
+absl::StatusOr<Statement> JobStore::Make(absl::string_view sql) {
+  return Statement::Prepare(database_.db(), database_.Sql(sql));
+}
+
+absl::Status JobStore::Load(absl::string_view name) {
+  ASSIGN_OR_RETURN(Statement exists,
+                   Make("SELECT 1 FROM {db}.sqlite_master WHERE lower(name) = 'lm_jobs'"));
+  ASSIGN_OR_RETURN(const bool has_table, exists.Step());
+  exists.Reset();
+  std::vector<std::string> names;
+  if (has_table) {
+    ASSIGN_OR_RETURN(Statement jobs,
+                     Make("SELECT name, query, target, system, options FROM {db}.lm_jobs"));
+    for (;;) {
+      ASSIGN_OR_RETURN(const bool row, jobs.Step());
+      if (!row) break;
+      ASSIGN_OR_RETURN(std::string found, jobs.Text(0));
+      names.push_back(std::move(found));
+      if (names.back() != name) continue;
+      job_.name = names.back();
+      ASSIGN_OR_RETURN(job_.query, jobs.Text(1));
+      ASSIGN_OR_RETURN(job_.target, OptionalText(jobs, 2));
+      ASSIGN_OR_RETURN(job_.system, OptionalText(jobs, 3));
+      ASSIGN_OR_RETURN(job_.options, OptionalText(jobs, 4));
+      return absl::OkStatus();
+    }
+  }
+  return absl::NotFoundError(absl::StrCat(
+      "there is no job named '", name, "'",
+      names.empty() ? ": INSERT INTO lm_jobs(name, query, target) makes one"
+                    : absl::StrCat("; lm_jobs has '", absl::StrJoin(names, "', '"), "'")));
+}
+
+// Only what changes rows: a job comes with the database file, and is no way to more than that.
+absl::Status JobStore::PrepareTarget() {
+  if (!job_.target.has_value()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(target_, PrepareGivenChange(database_.db(), *job_.target));
+  RETURN_IF_ERROR(database_.CheckAllowed(*job_.target));
+  for (int i = 1; i <= sqlite3_bind_parameter_count(target_.get()); ++i) {
+    const char* name = sqlite3_bind_parameter_name(target_.get(), i);
+    const absl::string_view known = name != nullptr ? name + 1 : "";
+    if (known == "id" || known == "value" || known == "error") continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "has the parameter ", name != nullptr ? name : "?", "; :id, :value and :error are known"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> JobStore::IsPlanned(absl::string_view model) {
+  ASSIGN_OR_RETURN(Statement planned, Make("SELECT total, model FROM {db}.lm_jobs WHERE name = ?"));
+  ASSIGN_OR_RETURN(const bool there, planned.Bind(1, job_.name).Step());
+  if (!there) return absl::NotFoundError(absl::StrCat("job '", job_.name, "' was deleted"));
+  if (planned.IsNull(0)) return false;
+  ASSIGN_OR_RETURN(const std::string begun_with, planned.Text(1));
+  if (planned.IsNull(1) || begun_with == model) return true;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "job '", job_.name, "' was begun with the model ", begun_with, ", this connection's is ",
+      model, " (UPDATE lm_jobs SET model = NULL to go on with another)"));
+}
+
+// Somebody may delete the job while it runs, or put another one in its place.
+absl::Status JobStore::CheckThere() {
+  ASSIGN_OR_RETURN(
+      Statement * there,
+      Prepared(&there_, "SELECT total, query FROM {db}.lm_jobs WHERE name = ? LIMIT 1"));
+  ASSIGN_OR_RETURN(const bool found, there->Bind(1, job_.name).Step());
+  if (!found) {
+    return absl::NotFoundError(absl::StrCat("job '", job_.name, "' was deleted while it ran"));
+  }
+  ASSIGN_OR_RETURN(const std::string query, there->Text(1));
+  const bool replaced = there->IsNull(0) || query != job_.query;
+  there->Reset();
+  if (!replaced) return absl::OkStatus();
+  return absl::NotFoundError(
+      absl::StrCat("job '", job_.name, "' was replaced by another while it ran"));
+}
+
+absl::StatusOr<Statement> JobStore::PrepareQuery() {
+  ASSIGN_OR_RETURN(Statement query, PrepareGivenSelect(database_.db(), job_.query));
+  const int columns = sqlite3_column_count(query.get());
+  if (columns < 2 || columns > 3) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("must have the columns id, prompt and perhaps system, got ", columns));
+  }
+  return query;
+}
+
+absl::Status JobStore::ReadQuery(Statement* insert) {
+  sqlite3* db = database_.db();
+  ASSIGN_OR_RETURN(Statement query, PrepareQuery());
+  const int columns = sqlite3_column_count(query.get());
+  for (int64_t number = 1;; ++number) {
+    ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return absl::OkStatus();
+    if (query.IsNull(0)) {
+      return absl::InvalidArgumentError(absl::StrCat("row ", number, " has the id NULL"));
+    }
+    for (int column = 0; column < columns; ++column) insert->Bind(column + 1, query.Value(column));
+    absl::Status inserted = insert->Run();
+    if (!inserted.ok() && sqlite3_extended_errcode(db) == SQLITE_CONSTRAINT_UNIQUE) {
+      ASSIGN_OR_RETURN(const std::string id, query.Text(0));
+      return absl::InvalidArgumentError(
+          absl::StrCat("row ", number, " has the id ", id, ", as an earlier one"));
+    }
+    RETURN_IF_ERROR(inserted);
+  }
+}
+
+absl::Status JobStore::Plan(absl::string_view model) {
+  sqlite3* db = database_.db();
+  ASSIGN_OR_RETURN(const bool planned, IsPlanned(model));
+  if (planned) return absl::OkStatus();
+  if (database_.own()) {
+    // First to a table that nobody else sees: the query may take its time.
+    RETURN_IF_ERROR(Execute(db, "CREATE TEMP TABLE lm_plan(id UNIQUE, prompt TEXT, system TEXT)"));
+    ASSIGN_OR_RETURN(Statement insert,
+                     Statement::Prepare(db, "INSERT INTO temp.lm_plan VALUES (?, ?, ?)"));
+    RETURN_IF_ERROR(Execute(db, "BEGIN"));
+    absl::Status read = ReadQuery(&insert);
+    RETURN_IF_ERROR(InWordsOf("the job\'s query:", read));
+    RETURN_IF_ERROR(Execute(db, "COMMIT"));
+  }
+  absl::Status status = database_.Transact([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const bool by_another, IsPlanned(model));
+    if (by_another) return absl::OkStatus();
+    // A job of that name that was replaced.
+    ASSIGN_OR_RETURN(Statement clear, Make("DELETE FROM {db}.lm_job_rows WHERE job = ?"));
+    RETURN_IF_ERROR(clear.Bind(1, job_.name).Run());
+    if (database_.own()) {
+      ASSIGN_OR_RETURN(Statement copy, Make("INSERT INTO {db}.lm_job_rows(job, id, prompt, system) "
+                                            "SELECT ?, * FROM temp.lm_plan ORDER BY rowid"));
+      RETURN_IF_ERROR(copy.Bind(1, job_.name).Run());
+    } else {
+      ASSIGN_OR_RETURN(Statement insert,
+                       Make("INSERT INTO {db}.lm_job_rows(id, prompt, system, job) "
+                            "VALUES (?1, ?2, ?3, ?4)"));
+      RETURN_IF_ERROR(InWordsOf("the job\'s query:", ReadQuery(&insert.Bind(4, job_.name))));
+    }
+    ASSIGN_OR_RETURN(Statement settle,
+                     Make("UPDATE {db}.lm_jobs SET model = ?2, total = (SELECT count(*) "
+                          "FROM {db}.lm_job_rows WHERE job = ?1) WHERE name = ?1"));
+    return settle.Bind(1, job_.name).Bind(2, model).Run();
+  });
+  if (database_.own()) status.Update(Execute(db, "DROP TABLE temp.lm_plan"));
+  return status;
+}
+
+absl::StatusOr<Statement*> JobStore::Prepared(Statement* statement, absl::string_view sql) {
+  if (!statement->prepared()) {
+    ASSIGN_OR_RETURN(*statement, Make(sql));
+  }
+  statement->Reset();  // an error may have left it in the middle
+  return statement;
+}
+
+absl::Status JobStore::Claim(int64_t most, absl::Time lease, std::vector<JobRow>* rows) {
+  RETURN_IF_ERROR(CheckThere());
+  if (!last_.has_value()) {
+    ASSIGN_OR_RETURN(Statement last,
+                     Make("SELECT coalesce(max(number), 0) FROM {db}.lm_job_rows WHERE job = ?"));
+    RETURN_IF_ERROR(last.Bind(1, job_.name).Step().status());
+    last_ = last.Integer(0);
+  }
+  const int64_t until = absl::ToUnixMillis(lease);
+  ASSIGN_OR_RETURN(Statement * renew,
+                   Prepared(&renew_,
+                            "UPDATE {db}.lm_job_rows SET lease = ?3 "
+                            "WHERE job = ?1 AND state = 'running' AND worker = ?2"));
+  RETURN_IF_ERROR(renew->Bind(1, job_.name).Bind(2, worker_.name()).Bind(3, until).Run());
+  ASSIGN_OR_RETURN(Statement * waiting,
+                   Prepared(&select_waiting_,
+                            "SELECT number, prompt, system FROM {db}.lm_job_rows WHERE job = ?1 "
+                            "AND state = 'waiting' AND number <= ?2 ORDER BY number"));
+  waiting->Bind(1, job_.name).Bind(2, *last_);
+  const size_t first = rows->size();
+  while (rows->size() < first + most) {
+    ASSIGN_OR_RETURN(const bool row, waiting->Step());
+    if (!row) break;
+    if (answered_.contains(waiting->Integer(0))) continue;
+    rows->push_back({waiting->Integer(0), waiting->CheckedText(1, "prompt"),
+                     waiting->CheckedText(2, "system")});
+  }
+  waiting->Reset();
+  ASSIGN_OR_RETURN(Statement * claim,
+                   Prepared(&claim_,
+                            "UPDATE {db}.lm_job_rows SET state = 'running', worker = ?2, "
+                            "lease = ?3, attempts = attempts + 1 WHERE number = ?1"));
+  for (size_t i = first; i < rows->size(); ++i) {
+    claim->Bind(1, (*rows)[i].number).Bind(2, worker_.name()).Bind(3, until);
+    RETURN_IF_ERROR(claim->Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobStore::WriteAnswer(int64_t number, const JobAnswer& answer) {
+  ASSIGN_OR_RETURN(Statement * complete,
+                   Prepared(&complete_,
+                            "UPDATE {db}.lm_job_rows SET state = ?2, value = ?3, error = ?4, "
+                            "finish = ?5, tokens_in = ?6, tokens_cached = ?7, tokens_out = ?8, "
+                            "worker = NULL, lease = NULL WHERE number = ?1"));
+  const Generation& generation = answer.generation;
+  const bool ok = generation.status.ok();
+  complete->Bind(1, number).Bind(2, ok ? "done" : "failed");
+  complete->BindNull(3).BindNull(4).BindNull(5);
+  if (answer.value.has_value()) complete->Bind(3, *answer.value);
+  if (!ok) complete->Bind(4, generation.status.message());
+  if (!answer.null_prompt) {
+    complete->Bind(5, FinishReasonName(ok ? generation.finish : FinishReason::kError));
+  }
+  complete->Bind(6, int64_t{generation.tokens_in});
+  complete->Bind(7, int64_t{generation.tokens_cached});
+  complete->Bind(8, int64_t{generation.tokens_out});
+  return complete->Run();
+}
+
+absl::Status JobStore::RunTarget(int64_t number, const JobAnswer& answer) {
+  auto position = [this](absl::string_view name) {
+    for (char mark : {':', '@', '$'}) {
+      const std::string full = absl::StrCat(std::string(1, mark), name);
+      const int found = sqlite3_bind_parameter_index(target_.get(), full.c_str());
+      if (found > 0) return found;
+    }
+    return 0;
+  };
+  auto bind = [&](absl::string_view name, const std::optional<std::string>& text) {
+    if (text.has_value()) {
+      target_.Bind(position(name), *text);
+    } else {
+      target_.BindNull(position(name));
+    }
+  };
+  ASSIGN_OR_RETURN(Statement * owned,
+                   Prepared(&select_owned_, "SELECT id FROM {db}.lm_job_rows WHERE number = ?"));
+  ASSIGN_OR_RETURN(const bool there, owned->Bind(1, number).Step());
+  if (!there) return absl::InternalError("its row is gone");
+  target_.Bind(position("id"), owned->Value(0));
+  owned->Reset();
+  bind("value", answer.value);
+  const absl::Status& status = answer.generation.status;
+  bind("error", status.ok() ? std::nullopt : std::optional<std::string>(status.message()));
+  return target_.Run();
+}
+
+absl::StatusOr<JobStore::Outcome> JobStore::Complete(int64_t number, JobAnswer answer) {
+  ASSIGN_OR_RETURN(Statement * mine,
+                   Prepared(&select_mine_,
+                            "SELECT 1 FROM {db}.lm_job_rows "
+                            "WHERE number = ? AND job = ? AND worker = ? AND state = 'running'"));
+  mine->Bind(1, number).Bind(2, job_.name).Bind(3, worker_.name());
+  ASSIGN_OR_RETURN(const bool owned, mine->Step());
+  mine->Reset();
+  if (!owned) return Outcome::kLost;
+  absl::Status written = WriteAnswer(number, answer);
+  if (absl::IsInvalidArgument(written)) {
+    // Longer than SQLITE_LIMIT_LENGTH lets a row be, or against a constraint that somebody added.
+    const int most = sqlite3_limit(database_.db(), SQLITE_LIMIT_LENGTH, -1);
+    const size_t bytes = answer.value.has_value() ? answer.value->size() : 0;
+    const std::string why =
+        absl::StrCat("the answer of ", bytes, " bytes cannot be stored: ", written.message());
+    answer.value.reset();
+    answer.store = false;
+    answer.generation.status = absl::InvalidArgumentError(Head(why, most / 4));
+    written = WriteAnswer(number, answer);
+  }
+  RETURN_IF_ERROR(written);
+  if (target_.prepared() && answer.store) {
+    absl::Status applied = InWordsOf("the job\'s target:", RunTarget(number, answer));
+    if (!applied.ok()) {
+      // One that rolled the transaction back has undone more than this row.
+      const bool undone = sqlite3_get_autocommit(database_.db()) != 0;
+      if (undone || !absl::IsInvalidArgument(applied)) return applied;
+      answer.generation.status = std::move(applied);
+      RETURN_IF_ERROR(WriteAnswer(number, answer));
+    }
+  }
+  return answer.generation.status.ok() ? Outcome::kDone : Outcome::kFailed;
+}
+
+absl::Status JobStore::Release() {
+  ASSIGN_OR_RETURN(Statement release, Make("UPDATE {db}.lm_job_rows SET state = 'waiting', "
+                                           "worker = NULL, lease = NULL "
+                                           "WHERE job = ? AND state = 'running' AND worker = ?"));
+  return release.Bind(1, job_.name).Bind(2, worker_.name()).Run();
+}
+
+absl::Status JobStore::Recover(absl::Time now, absl::Duration lease) {
+  ASSIGN_OR_RETURN(Statement others,
+                   Make("SELECT coalesce(worker, ''), max(lease) FROM {db}.lm_job_rows WHERE "
+                        "job = ? AND state = 'running' AND worker IS NOT ? GROUP BY worker"));
+  ASSIGN_OR_RETURN(Statement give_back,
+                   Make("UPDATE {db}.lm_job_rows SET state = 'waiting', "
+                        "worker = NULL, lease = NULL "
+                        "WHERE job = ? AND state = 'running' AND coalesce(worker, '') = ?"));
+  std::vector<std::string> gone;
+  std::map<std::string, Claimed> seen;
+  const auto tick = std::chrono::steady_clock::now();
+  others.Bind(1, job_.name).Bind(2, worker_.name());
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, others.Step());
+    if (!row) break;
+    ASSIGN_OR_RETURN(std::string worker, others.Text(0));
+    Claimed claimed{others.Integer(1), tick};
+    const auto before = others_.find(worker);
+    if (before != others_.end() && before->second.lease == claimed.lease) claimed = before->second;
+    const bool silent = absl::FromChrono(tick - claimed.since) >= lease;
+    if (silent || claimed.lease < absl::ToUnixMillis(now) || JobWorker::IsGone(worker)) {
+      gone.push_back(worker);
+    }
+    seen.emplace(std::move(worker), claimed);
+  }
+  others_ = std::move(seen);
+  for (const std::string& worker : gone) {
+    RETURN_IF_ERROR(give_back.Bind(1, job_.name).Bind(2, worker).Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobStore::Retry() {
+  ASSIGN_OR_RETURN(Statement retry, Make("UPDATE {db}.lm_job_rows SET state = 'waiting' "
+                                         "WHERE job = ? AND state = 'failed'"));
+  return retry.Bind(1, job_.name).Run();
+}
+
+absl::StatusOr<JobCounts> JobStore::Counts() {
+  ASSIGN_OR_RETURN(Statement * counts,
+                   Prepared(&counts_,
+                            "SELECT state, count(*), sum(number <= ?2) FROM {db}.lm_job_rows "
+                            "WHERE job = ?1 GROUP BY state"));
+  counts->Bind(1, job_.name).Bind(2, last_.value_or(0));
+  JobCounts result;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, counts->Step());
+    if (!row) return result;
+    ASSIGN_OR_RETURN(std::string state, counts->Text(0));
+    const int64_t count = counts->Integer(1);
+    if (state == "waiting") {
+      result.waiting = count;
+    } else if (state == "running") {
+      result.running = count;
+      result.awaited = counts->Integer(2);
+    } else if (state == "done") {
+      result.done = count;
+    } else if (state == "failed") {
+      result.failed = count;
+    } else {
+      result.unknown += count;
+      result.stranger = std::move(state);
+    }
+  }
+}
+
+absl::StatusOr<std::string> JobStore::LastFailure() {
+  ASSIGN_OR_RETURN(Statement failure,
+                   Make("SELECT id, error FROM {db}.lm_job_rows WHERE "
+                        "job = ? AND state = 'failed' ORDER BY number DESC LIMIT 1"));
+  ASSIGN_OR_RETURN(const bool row, failure.Bind(1, job_.name).Step());
+  if (!row) return "";
+  ASSIGN_OR_RETURN(const std::string id, failure.Text(0));
+  ASSIGN_OR_RETURN(const std::string error, failure.Text(1));
+  return absl::StrCat("id ", id, ": ", error);
+}
+
+}  // namespace lm

@@ -1,0 +1,157 @@
+// JobStore: a job as its database holds it, in the tables lm_jobs and lm_job_rows.
+//
+//   ASSIGN_OR_RETURN(std::unique_ptr<JobStore> store, JobStore::Open(database, "label"));
+//   RETURN_IF_ERROR(store->Prepare());
+//   RETURN_IF_ERROR(store->Plan(model));                               // once for each job
+//   database->Transact([&] {
+//     store->Complete(row, answer); ...                                // what has been answered
+//     return store->Claim(64, lease, &rows);                           // what is to be done next
+//   });
+//
+// Every row of the job is there from the beginning, with its prompt:
+//
+//   waiting -> running -> done        by Claim and Complete
+//                      -> failed      and back to waiting by Retry
+//                      -> waiting     by Release, or by Recover where its worker is gone
+//
+// A store works on the rows that were there when it was made, on each once: what a trigger or
+// another program adds, or lets wait again, is for the next run.
+#ifndef LM_EXTENSION_JOBS_JOB_STORE_H_
+#define LM_EXTENSION_JOBS_JOB_STORE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "engine/runtime/request.h"
+#include "extension/host/statement.h"
+#include "extension/jobs/job_database.h"
+#include "extension/jobs/job_worker.h"
+
+namespace lm {
+
+// Makes the tables in the database that `db` calls `schema`, where they are not there yet.
+absl::Status CreateJobTables(sqlite3* db, absl::string_view schema);
+
+// A row of lm_jobs.
+struct Job {
+  std::string name;
+  std::string query;
+  std::optional<std::string> target;
+  std::optional<std::string> system;
+  std::optional<std::string> options;
+};
+
+struct JobRow {
+  int64_t number = 0;  // its place in the job
+  // Errors are the row's: a prompt that is no text.
+  absl::StatusOr<std::optional<std::string>> prompt = std::nullopt;
+  absl::StatusOr<std::optional<std::string>> system = std::nullopt;  // nullopt: the job's
+};
+
+struct JobCounts {
+  int64_t waiting = 0;
+  int64_t running = 0;
+  int64_t done = 0;
+  int64_t failed = 0;
+  int64_t unknown = 0;   // rows whose state is none of these
+  int64_t awaited = 0;   // of those that run, the ones that this store's run is to wait for
+  std::string stranger;  // a state that is none of these
+
+  int64_t total() const { return waiting + running + done + failed + unknown; }
+};
+
+// What became of a row.
+struct JobAnswer {
+  Generation generation = {};
+  bool null_prompt = false;
+  std::optional<std::string> value = {};  // for lm_job_rows and the target
+  bool store = true;                      // the target takes it
+};
+
+// One worker's view of one job. Methods are to be called inside JobDatabase::Transact, unless they
+// say that they begin a transaction themselves. Not thread-safe.
+class JobStore {
+ public:
+  // NotFound, with the names of those there are, where there is no such job. REQUIRES: *database
+  // outlives it.
+  static absl::StatusOr<std::unique_ptr<JobStore>> Open(JobDatabase* database,
+                                                        absl::string_view name);
+
+  const Job& job() const { return job_; }
+
+  // Looks at the job's query and target: InvalidArgument where one of them is none,
+  // PermissionDenied where the user's connection may not do what it does.
+  absl::Status Prepare();
+
+  // Reads the query and writes down its rows, if nobody has done it yet. Other writers are kept
+  // waiting only while the rows are copied. `model` is written down as well: FailedPrecondition
+  // where the job was begun with another. Begins a transaction.
+  absl::Status Plan(absl::string_view model);
+
+  // Gives this worker up to `most` waiting rows, in the query's order, and renews its claims.
+  // NotFound where the job was deleted or replaced meanwhile.
+  absl::Status Claim(int64_t most, absl::Time lease, std::vector<JobRow>* rows);
+  // Writes down an answer and lets the target take it; an answer that the table or the target
+  // refuses is a failure. kLost: the row is another worker's by now, and nothing was written.
+  enum class Outcome { kDone, kFailed, kLost };
+  absl::StatusOr<Outcome> Complete(int64_t number, JobAnswer answer);
+  // Once Complete has been committed: this store does not claim the row again.
+  void SetAside(int64_t number) { answered_.insert(number); }
+  // Gives back what this worker has claimed.
+  absl::Status Release();
+  // Gives back what workers have claimed that are gone, or did not renew it in time: by their own
+  // clock, or for as long as a `lease` has by this process's.
+  absl::Status Recover(absl::Time now, absl::Duration lease);
+  // Lets failed rows wait again.
+  absl::Status Retry();
+
+  // These two need no transaction.
+  absl::StatusOr<JobCounts> Counts();
+  // "id 7: ...": a row that failed, the last there is; empty where none has.
+  absl::StatusOr<std::string> LastFailure();
+
+ private:
+  explicit JobStore(JobDatabase* database) : database_(*database) {}
+
+  absl::Status Load(absl::string_view name);
+  absl::StatusOr<Statement> PrepareQuery();
+  absl::Status PrepareTarget();
+  absl::Status CheckThere();
+  absl::StatusOr<bool> IsPlanned(absl::string_view model);
+  // Copies the rows of the query to `insert` (id, prompt, system).
+  absl::Status ReadQuery(Statement* insert);
+  absl::Status WriteAnswer(int64_t number, const JobAnswer& answer);
+  absl::Status RunTarget(int64_t number, const JobAnswer& answer);
+  absl::StatusOr<Statement> Make(absl::string_view sql);
+  absl::StatusOr<Statement*> Prepared(Statement* statement, absl::string_view sql);
+
+  JobDatabase& database_;
+  JobWorker worker_;
+  Job job_;
+  Statement target_;  // not prepared: there is none
+  Statement there_, select_waiting_, claim_, renew_, select_mine_, select_owned_, complete_,
+      counts_;
+
+  std::optional<int64_t> last_;           // the number of the last row that this store works on
+  std::unordered_set<int64_t> answered_;  // of those, the ones it is done with
+  // The claims of others as they were last seen to change.
+  struct Claimed {
+    int64_t lease = 0;
+    std::chrono::steady_clock::time_point since;
+  };
+  std::map<std::string, Claimed> others_;
+};
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_JOBS_JOB_STORE_H_

@@ -1,0 +1,187 @@
+// lm_explain(select_sql [, options]): what a query would ask of the model; nothing is generated
+//   -> model, rows, prompts, tokens, tokens_shared, answer_tokens, prefill_seconds, decode_seconds,
+//      seconds, basis
+//
+//   SELECT * FROM lm_explain('SELECT id, generate(body, ''Label it.'') FROM reviews');
+//   SELECT rows, tokens, seconds FROM lm_explain('SELECT id, body, ''Label it.'' FROM reviews');
+//
+// The query is run to its end, with every call that would generate answered at once: by an empty
+// text, the first label (lm_classify, choices), JSON's null (generate_json, lm_extract, a schema),
+// 0 (lm_if), 0.5 (lm_score) or zeros (lm_embed, lm_logprobs). Each is a row counted. A query
+// without such a call is read as lm_query reads it: its columns are id, prompt and system (with one
+// column, only the prompt), and `options` are the options of those prompts. Only a SELECT will do:
+// anything that could write is refused (lm_run too), and so are parameters. A query that goes on
+// differently for other answers (WHERE generate(...) = 'yes') is counted as these let it go on.
+//
+// A row for each model: rows asked for, different prompts (equal ones are generated once), their
+// tokens, and how many of these are in a prefix that another prompt has too and need not be
+// computed again. answer_tokens is what the answers will take: as long as this engine's were until
+// now, else max_tokens, which is also the most that is counted for one (of
+// choices, the longest; for lm_if and lm_score none).
+//
+// Seconds come from the engine's own past, where basis is 'measured': the share of this machine's
+// arithmetic and bandwidth (lm_stats has the percentages) that it has reached in prefill and in
+// decode, applied to these tokens, with up to 64 rows decoding together. An engine that has done
+// too little to tell (256 tokens of prefill, 16 steps of decoding) is taken to reach 40% of the
+// ceilings: basis is 'ceilings'. On a GPU there are no measured ceilings: without a past, NULL.
+// Rows are taken to be submitted together, as lm_query, lm_each and lm_map do.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "engine/runtime/cost_forecast.h"
+#include "extension/connection/await.h"
+#include "extension/connection/table_function.h"
+#include "extension/host/read_only_select.h"
+#include "extension/host/sqlite_value.h"
+#include "extension/tables/tables.h"
+
+namespace lm {
+namespace {
+
+// Lets a connection's models only take note, as long as it lives.
+class CountOnly {
+ public:
+  CountOnly(Connection& connection, PromptTally* tally)
+      : connection_(connection), before_(connection.tally()) {
+    connection_.set_tally(tally);
+  }
+  ~CountOnly() { connection_.set_tally(before_); }
+  CountOnly(const CountOnly&) = delete;
+  CountOnly& operator=(const CountOnly&) = delete;
+
+ private:
+  Connection& connection_;
+  PromptTally* const before_;  // of an lm_explain() around this one
+};
+
+class ExplainCursor : public TableCursor {
+ public:
+  using TableCursor::TableCursor;
+
+  absl::Status Filter(const TableArguments& args) override {
+    at_ = 0;
+    rows_.clear();
+    ASSIGN_OR_RETURN(std::optional<std::string> sql, args.Text(0));
+    ASSIGN_OR_RETURN(std::optional<std::string> json, args.Text(1));
+    if (!sql.has_value()) return absl::OkStatus();
+    PromptTally calls, columns;
+    RETURN_IF_ERROR(RunQuery(*sql, json, &calls, &columns));
+    const PromptTally& tally = calls.empty() ? columns : calls;
+    for (const PromptTally::Totals& totals : tally.Count()) {
+      ASSIGN_OR_RETURN(std::vector<Cell> cells, CellsOf(totals));
+      rows_.push_back(std::move(cells));
+    }
+    return absl::OkStatus();
+  }
+
+  bool Eof() const override { return at_ >= rows_.size(); }
+
+  absl::Status Next() override {
+    ++at_;
+    return absl::OkStatus();
+  }
+
+  absl::Status Column(int column, sqlite3_context* context) override {
+    ResultCell(context, rows_[at_][column]);
+    return absl::OkStatus();
+  }
+
+  int64_t rowid() const override { return static_cast<int64_t>(at_); }
+
+ private:
+  // Counts what the query's calls ask for, or, where it has none, its rows as prompts.
+  absl::Status RunQuery(const std::string& sql, const std::optional<std::string>& json,
+                        PromptTally* calls, PromptTally* columns) {
+    ASSIGN_OR_RETURN(ReadOnlySelect select,
+                     ReadOnlySelect::Prepare(connection().db(), sql, "select_sql"));
+    ASSIGN_OR_RETURN(const CallOptions options, ReadCallOptions(json, connection()));
+    Session session = options.session();
+    session.set_tally(columns);
+    const CountOnly count_only(connection(), calls);
+    for (int64_t row = 1;; ++row) {
+      ASSIGN_OR_RETURN(const bool has_row, select.Step());
+      if (!has_row) return absl::OkStatus();
+      if (calls->empty()) RETURN_IF_ERROR(TakePrompt(select, row, session, options.generation));
+    }
+  }
+
+  static absl::Status TakePrompt(const ReadOnlySelect& select, int64_t row, const Session& session,
+                                 const GenerationOptions& options) {
+    const int columns = select.num_columns();
+    if (columns > 3) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "select_sql must call a function that generates, or have the columns prompt; "
+          "id, prompt; or id, prompt, system; got ",
+          columns, " columns"));
+    }
+    const int first = columns == 1 ? 0 : 1;
+    auto named = [row](const absl::Status& status) {
+      return absl::Status(status.code(), absl::StrCat("row ", row, ": ", status.message()));
+    };
+    absl::StatusOr<std::optional<std::string>> prompt = TextOf(select.column(first), "prompt");
+    if (!prompt.ok()) return named(prompt.status());
+    if (!prompt->has_value()) return absl::OkStatus();
+    absl::StatusOr<std::optional<std::string>> system;
+    system = std::optional<std::string>();
+    if (columns == 3) system = TextOf(select.column(2), "system");
+    if (!system.ok()) return named(system.status());
+    absl::Status taken = session.Submit(**prompt, system->value_or(""), options).status();
+    return taken.ok() ? taken : named(taken);
+  }
+
+  absl::StatusOr<std::vector<Cell>> CellsOf(const PromptTally::Totals& totals) {
+    const ModelInfo& info = totals.engine->model().info();
+    std::optional<MachineCeilings> ceilings;
+    if (info.device == "cpu") {
+      ASSIGN_OR_RETURN(ceilings, AwaitCeilings(connection().db()));
+    }
+    const CostForecast forecast = Forecast({.prefill_tokens = totals.tokens - totals.tokens_shared,
+                                            .answers = totals.answers,
+                                            .most_answer_tokens = totals.most_answer_tokens},
+                                           totals.engine->Stats(), info.cost, ceilings);
+    auto seconds = [](const std::optional<absl::Duration>& d) {
+      return d.has_value() ? Cell(absl::ToDoubleSeconds(*d)) : Cell();
+    };
+    std::optional<absl::Duration> both;
+    if (forecast.prefill.has_value() && forecast.decode.has_value()) {
+      both = *forecast.prefill + *forecast.decode;
+    }
+    return std::vector<Cell>{connection().DisplayNameOf(*totals.engine),
+                             totals.requests,
+                             totals.prompts,
+                             totals.tokens,
+                             totals.tokens_shared,
+                             forecast.answer_tokens,
+                             seconds(forecast.prefill),
+                             seconds(forecast.decode),
+                             seconds(both),
+                             std::string(forecast.measured ? "measured" : "ceilings")};
+  }
+
+  std::vector<std::vector<Cell>> rows_;
+  size_t at_ = 0;
+};
+
+constexpr TableFunctionSpec kSpec = {
+    .name = "lm_explain",
+    .columns =
+        "model TEXT, rows INTEGER, prompts INTEGER, tokens INTEGER, tokens_shared INTEGER, "
+        "answer_tokens INTEGER, prefill_seconds REAL, decode_seconds REAL, seconds REAL, "
+        "basis TEXT",
+    .num_columns = 10,
+    .arguments = {"select_sql", "options"},
+    .missing = "a query is missing: lm_explain(select_sql)",
+    .estimated_rows = 1,
+    .open = &MakeCursor<ExplainCursor>,
+};
+
+}  // namespace
+
+int RegisterExplain(const std::shared_ptr<Connection>& connection) {
+  return RegisterTableFunction(connection, &kSpec);
+}
+
+}  // namespace lm

@@ -1,0 +1,142 @@
+// temp.lm_models(name, path, options, architecture, parameters, quantisation, context, device,
+//                bytes): the models of this connection, by name
+//
+//   INSERT INTO temp.lm_models(name, path) VALUES ('qwen', '/models/qwen2.5-0.5b-q8_0.gguf');
+//   INSERT INTO temp.lm_models(name, path, options)
+//     VALUES ('default', '/models/big.gguf', '{"threads":8,"kv_bytes":4000000000}');
+//   SELECT generate('Hello', NULL, '{"model":"qwen"}'), generate('Hello');
+//   UPDATE temp.lm_models SET path = '/models/qwen2.gguf' WHERE name = 'qwen';
+//   DELETE FROM temp.lm_models WHERE name = 'qwen';
+//   SELECT name, path, architecture, bytes FROM temp.lm_models;
+//
+// A row is checked when it is written: the file must open as a GGUF, and `options` be a JSON object
+// of device, threads, kv_bytes, kv_type and context_length, which go before lm_settings. The model
+// is loaded at its first use. Until then the columns from `architecture` on are NULL; reading them
+// loads nothing. Names belong to the connection, weights to the process: two connections that name
+// one file share its weights. The last one to let go frees them.
+//
+// The row 'default' is there even if nobody has written it, where $LM_MODEL or a model beside the
+// library provides it; an INSERT of that name takes its place. Changes follow transactions.
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "extension/connection/snapshot_table.h"
+#include "extension/tables/tables.h"
+
+namespace lm {
+namespace {
+
+enum Column { kName, kPath, kOptions, kArchitecture, kNumColumns = 9 };
+
+// The row that is there unless somebody writes it.
+constexpr int64_t kImplicitDefault = 0;
+
+class ModelsTable : public WritableTable {
+ public:
+  using WritableTable::WritableTable;
+
+  const char* name() const override { return "lm_models"; }
+  const char* schema() const override {
+    return "CREATE TABLE lm_models(name TEXT, path TEXT, options TEXT, architecture TEXT, "
+           "parameters INTEGER, quantisation TEXT, context INTEGER, device TEXT, bytes INTEGER)";
+  }
+
+  absl::StatusOr<std::vector<SnapshotRow>> Rows() override {
+    std::vector<SnapshotRow> rows;
+    if (connection().names().Find("default") == nullptr) {
+      absl::StatusOr<std::string> path = FindDefaultModel();
+      if (path.ok()) rows.push_back(RowOf({kImplicitDefault, "default", *path, ""}));
+    }
+    for (const NamedModel& model : connection().names().models()) rows.push_back(RowOf(model));
+    return rows;
+  }
+
+  absl::StatusOr<int64_t> Insert(absl::Span<const Cell> cells, OnConflict on_conflict) override {
+    ASSIGN_OR_RETURN(NamedModel model, ModelOf(cells));
+    ModelNames names = connection().names();
+    model.rowid = names.NextRowid();
+    const int64_t rowid = model.rowid;
+    if (const NamedModel* namesake = names.Find(model.name)) {
+      if (on_conflict == OnConflict::kIgnore) return 0;
+      if (on_conflict == OnConflict::kReplace) names.Remove(namesake->rowid);
+    }
+    RETURN_IF_ERROR(names.Put(std::move(model)));
+    connection().SetNames(std::move(names));
+    return rowid;
+  }
+
+  absl::Status Update(int64_t rowid, absl::Span<const Cell> cells,
+                      OnConflict on_conflict) override {
+    if (rowid == kImplicitDefault) return Insert(cells, on_conflict).status();
+    ASSIGN_OR_RETURN(NamedModel model, ModelOf(cells));
+    model.rowid = rowid;
+    ModelNames names = connection().names();
+    const NamedModel* namesake = names.Find(model.name);
+    if (namesake != nullptr && namesake->rowid != rowid) {
+      if (on_conflict == OnConflict::kIgnore) return absl::OkStatus();
+      if (on_conflict == OnConflict::kReplace) names.Remove(namesake->rowid);
+    }
+    RETURN_IF_ERROR(names.Put(std::move(model)));
+    connection().SetNames(std::move(names));
+    return absl::OkStatus();
+  }
+
+  absl::Status Delete(int64_t rowid) override {
+    if (rowid == kImplicitDefault) {
+      return absl::InvalidArgumentError(
+          "'default' has not been inserted here: $LM_MODEL or the model beside the library "
+          "provides it (INSERT one of that name to replace it)");
+    }
+    ModelNames names = connection().names();
+    names.Remove(rowid);
+    connection().SetNames(std::move(names));
+    return absl::OkStatus();
+  }
+
+  std::shared_ptr<const void> Save() const override {
+    return std::make_shared<const ModelNames>(connection().names());
+  }
+  void Restore(const void* saved) override {
+    connection().SetNames(*static_cast<const ModelNames*>(saved));
+  }
+
+ private:
+  SnapshotRow RowOf(const NamedModel& model) {
+    SnapshotRow row = {model.rowid, {model.name, model.path}};
+    row.cells.push_back(model.options.empty() ? Cell() : Cell(model.options));
+    absl::StatusOr<ModelSource> source =
+        connection().names().Resolve(model.name, connection().settings());
+    const Engine* engine = source.ok() ? connection().FindLoaded(*source) : nullptr;
+    if (engine != nullptr) {
+      const ModelInfo& info = engine->model().info();
+      row.cells.insert(row.cells.end(),
+                       {info.architecture, info.parameters, info.quantisation,
+                        int64_t{info.context_length}, info.device, info.weight_bytes});
+    }
+    row.cells.resize(kNumColumns);
+    return row;
+  }
+
+  // The columns that can be written. The others may be given only as they are now (as UPDATE does).
+  absl::StatusOr<NamedModel> ModelOf(absl::Span<const Cell> cells) {
+    NamedModel model;
+    const auto* name = std::get_if<std::string>(&cells[kName]);
+    const auto* path = std::get_if<std::string>(&cells[kPath]);
+    const auto* options = std::get_if<std::string>(&cells[kOptions]);
+    if (name == nullptr) return absl::InvalidArgumentError("name must be a text");
+    if (path == nullptr) return absl::InvalidArgumentError("path must be a text");
+    if (options == nullptr && !std::holds_alternative<std::monostate>(cells[kOptions])) {
+      return absl::InvalidArgumentError("options must be a JSON object or NULL");
+    }
+    return NamedModel{0, *name, *path, options != nullptr ? *options : ""};
+  }
+};
+
+}  // namespace
+
+int RegisterModels(const std::shared_ptr<Connection>& connection) {
+  return RegisterWritableTable(connection, "lm_models", &MakeTable<ModelsTable>);
+}
+
+}  // namespace lm

@@ -1,0 +1,230 @@
+// lm_run(job [, options]): runs a job that is stored in the database, or goes on with it
+//   -> total, done, failed, cached, rows_per_second, tokens_per_second, eta_seconds, seconds
+//
+//   INSERT INTO lm_jobs(name, query, system, target) VALUES ('label',
+//     'SELECT id, body FROM reviews WHERE label IS NULL',
+//     'Label the review: positive, negative or mixed.',
+//     'UPDATE reviews SET label = :value WHERE id = :id');
+//   SELECT * FROM lm_run('label');                             -- a row a second, one at the end
+//   SELECT id, error FROM lm_job_rows WHERE job = 'label' AND state = 'failed';
+//   SELECT * FROM lm_run('label', '{"retry":true}');           -- those once more
+//   DELETE FROM lm_jobs WHERE name = 'label';                  -- and its rows with it
+//
+// A job is a row of lm_jobs. The first INSERT into lm_jobs makes that table and lm_job_rows; from
+// then on they are ordinary tables of the main database (INSERT INTO a.lm_jobs: of the attached
+// database a), for any program to read. A job belongs to the database that holds it.
+//   query    SELECT id, prompt [, system]; every id once. It is asked when the job first runs, and
+//            its rows are kept in lm_job_rows: later changes of the source do not change the job
+//   target   one INSERT, UPDATE or DELETE that takes an answer: :id, :value (the answer), :error.
+//            NULL: the answers stay in lm_job_rows.value, where they are in any case
+//   system   the system prompt of all rows that have none of their own
+//   options  those of generate(), the same for all rows
+//
+// WHAT IS GUARANTEED
+//
+// An answer, its row's state and what the target does with it are one transaction: a row is done
+// with all of that, or not at all, whatever dies in between. Running a job again goes on where it
+// was. Each row is answered by one run, and its answer stored once, however many runs and processes
+// work on the job at the same time. A run ends when all rows that it has found are done or failed;
+// those that others have claimed are waited for, and taken over where their process has ended or
+// has been silent for `lease_ms`. What is added while it runs, or set back to 'waiting' after it
+// was answered (by a trigger, say), is for the next run. At most `chunk` rows are claimed by a run
+// and not committed yet: that much may have to be generated again after a kill. An answer that
+// cannot be stored is a failure of its row. Other writers wait for one commit at most; while the
+// model works the database is not locked at all. (The query's rows are copied in one transaction,
+// too.)
+//
+// WHAT A JOB MAY DO
+//
+// It runs on a connection of its own to the same file, which behaves as yours does
+// (inherit_settings.h): foreign keys, triggers, checks, limits and how the file is written. Its
+// query and target know the tables of that file and SQLite's own functions, and neither temporary
+// nor attached tables nor what other extensions have registered. They come with the file, so they
+// are trusted less than you: load_extension() and writable schemas are off, DEFENSIVE is on. With
+// PRAGMA query_only nothing is run. A file that was renamed, replaced or deleted since it was
+// opened is refused.
+//
+// An authorizer (sqlite3_set_authorizer) cannot be copied to another connection. It is asked on
+// yours, before the job begins, whether it allows what the job's statements do there, and its
+// denial is the job's error; so is a column or table that it would hide (SQLITE_IGNORE), and a
+// PRAGMA whose value may not be known. What it makes of one of SQLite's own functions
+// (SQLITE_IGNORE) cannot be followed. Hooks of the host (update, commit, trace) do not see the job.
+//
+// A database in memory has only your connection, and the guarantees hold as far as they can be put
+// to a test there; a job then may write to ordinary tables of that database only, and call SQLite's
+// own functions. Not inside a transaction; and with a rollback journal not while another statement
+// of the same connection reads the database.
+//
+// A row that fails is 'failed' in lm_job_rows, with its error, and the others go on; the target is
+// not run for it. With "on_error":"json" in the job's options it is, with lm_try's object as the
+// :value; with "on_error":"error" the first failure ends the run. An answer that the target refuses
+// (a constraint) is a failure of its row. A NULL prompt has the answer NULL.
+//
+// options of the run:
+//   chunk       rows under way and not committed; 128. Commits come with every half of it, or
+//               every second
+//   max_errors  how many rows may fail before the run ends with an error; no limit unless given
+//   retry       true: rows that failed before are tried again
+//   progress_ms the least time between two rows of the result; 1000
+//   lease_ms    after how long without a sign of life another run's claims are void; 30000
+//   database    which of the databases (main, or an attached one) has the job; unless given, the
+//               first one that does
+//
+// total, done and failed count the job's rows; cached are those of this run that needed no
+// generation. The rates are this run's: rows of the job (others' too), tokens generated.
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "engine/base/status_macros.h"
+#include "extension/connection/own_options.h"
+#include "extension/connection/snapshot_table.h"
+#include "extension/connection/table_function.h"
+#include "extension/jobs/job_run.h"
+#include "extension/tables/tables.h"
+
+namespace lm {
+namespace {
+
+enum Column {
+  kTotal,
+  kDone,
+  kFailed,
+  kCached,
+  kRowsPerSecond,
+  kTokensPerSecond,
+  kEtaSeconds,
+  kSeconds,
+  kNumColumns
+};
+
+constexpr int64_t kMost = 1000000;
+
+absl::StatusOr<JobRunOptions> ReadOptions(const std::optional<std::string>& json) {
+  ASSIGN_OR_RETURN(OwnOptions own, OwnOptions::Take(json, {"chunk", "max_errors", "retry",
+                                                           "progress_ms", "lease_ms", "database"}));
+  RETURN_IF_ERROR(own.CheckNoOthers());
+  JobRunOptions options;
+  ASSIGN_OR_RETURN(options.chunk, own.Integer("chunk", options.chunk, 1, kMost));
+  ASSIGN_OR_RETURN(options.max_errors, own.Integer("max_errors", options.max_errors, 0, INT64_MAX));
+  ASSIGN_OR_RETURN(options.retry, own.Bool("retry", options.retry));
+  ASSIGN_OR_RETURN(const int64_t progress_ms, own.Integer("progress_ms", 1000, 0, INT32_MAX));
+  options.progress = absl::Milliseconds(progress_ms);
+  ASSIGN_OR_RETURN(const int64_t lease_ms, own.Integer("lease_ms", 30000, 3000, INT32_MAX));
+  options.lease = absl::Milliseconds(lease_ms);
+  ASSIGN_OR_RETURN(options.database, own.Text("database"));
+  return options;
+}
+
+class RunCursor : public TableCursor {
+ public:
+  using TableCursor::TableCursor;
+
+  absl::Status Filter(const TableArguments& args) override {
+    run_.reset();
+    row_.reset();
+    rowid_ = 0;
+    ASSIGN_OR_RETURN(std::optional<std::string> name, args.Text(0));
+    ASSIGN_OR_RETURN(std::optional<std::string> json, args.Text(1));
+    if (!name.has_value()) return absl::InvalidArgumentError("job is NULL");
+    if (connection().only_counts()) {
+      return absl::FailedPreconditionError(
+          "it writes, which a query under lm_explain may not: explain the job's own query");
+    }
+    ASSIGN_OR_RETURN(const JobRunOptions options, ReadOptions(json));
+    // Where temp has no lm_run yet, this is main's, which holds a read lock while it runs.
+    const bool late = CreateInTemp(connection().db(), {"lm_run"});
+    absl::StatusOr<std::unique_ptr<JobRun>> run = JobRun::Begin(connection(), *name, options);
+    if (late && absl::IsFailedPrecondition(run.status())) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(run.status().message(),
+                       " (temp.lm_run could not be made when the extension was loaded, because the "
+                       "database was empty or locked; it is there now: run the statement once "
+                       "more)"));
+    }
+    RETURN_IF_ERROR(run.status());
+    run_ = *std::move(run);
+    return Advance();
+  }
+
+  bool Eof() const override { return !row_.has_value(); }
+  absl::Status Next() override {
+    ++rowid_;
+    return Advance();
+  }
+  int64_t rowid() const override { return rowid_; }
+
+  absl::Status Column(int column, sqlite3_context* context) override {
+    const double seconds = absl::ToDoubleSeconds(row_->elapsed);
+    auto rate = [&](int64_t count) {
+      if (seconds > 0) sqlite3_result_double(context, static_cast<double>(count) / seconds);
+    };
+    switch (column) {
+      case kTotal:
+        sqlite3_result_int64(context, row_->counts.total());
+        break;
+      case kDone:
+        sqlite3_result_int64(context, row_->counts.done);
+        break;
+      case kFailed:
+        sqlite3_result_int64(context, row_->counts.failed);
+        break;
+      case kCached:
+        sqlite3_result_int64(context, row_->cached);
+        break;
+      case kRowsPerSecond:
+        rate(row_->finished);
+        break;
+      case kTokensPerSecond:
+        rate(row_->tokens_out);
+        break;
+      case kEtaSeconds: {
+        const int64_t left = row_->counts.waiting + row_->counts.running;
+        if (left == 0) {
+          sqlite3_result_double(context, 0);
+        } else if (row_->finished > 0) {
+          sqlite3_result_double(
+              context, seconds * static_cast<double>(left) / static_cast<double>(row_->finished));
+        }
+        break;
+      }
+      case kSeconds:
+        sqlite3_result_double(context, seconds);
+        break;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Advance() {
+    row_.reset();
+    ASSIGN_OR_RETURN(row_, run_->Advance());
+    if (!row_.has_value()) run_.reset();
+    return absl::OkStatus();
+  }
+
+  std::unique_ptr<JobRun> run_;
+  std::optional<JobProgress> row_;
+  int64_t rowid_ = 0;
+};
+
+constexpr TableFunctionSpec kSpec = {
+    .name = "lm_run",
+    .columns =
+        "total INTEGER, done INTEGER, failed INTEGER, cached INTEGER, "
+        "rows_per_second REAL, tokens_per_second REAL, eta_seconds REAL, seconds REAL",
+    .num_columns = kNumColumns,
+    .arguments = {"job", "options"},
+    .missing = "the name of a job is missing: lm_run(job)",
+    .open = &MakeCursor<RunCursor>,
+};
+
+}  // namespace
+
+int RegisterRun(const std::shared_ptr<Connection>& connection) {
+  return RegisterTemporaryTableFunction(connection, &kSpec);
+}
+
+}  // namespace lm

@@ -1,0 +1,169 @@
+// lm_stats: what each running model has done so far, one row for each of its two phases
+//
+//   SELECT model, phase, requests, tokens_prefilled, tokens_reused, tokens_decoded,
+//          round(tokens_per_second) AS speed FROM lm_stats;
+//
+//   -- How much of the prompts did the shared prefix save?
+//   SELECT 100 * tokens_reused / (tokens_prefilled + tokens_reused) || '%'
+//     FROM lm_stats WHERE phase = 'prefill';
+//
+//   -- Is it slow to start, or slow to stream?
+//   SELECT max(ttft_p50_ms), max(itl_p50_ms) FROM lm_stats;
+//
+// Prefill reads the prompt: its tokens are computed (tokens_prefilled) or found in the prefix cache
+// (tokens_reused); the time a user feels is that to the first token (ttft_*). Decode writes the
+// answer: tokens_decoded, and the time between two tokens (itl_*); batch_occupancy is how many
+// sequences a decode step served on average. Columns of the other phase are NULL; those of the
+// whole engine (requests, failed, running, queued, preemptions, kv_*) are in both rows. seconds is
+// model time; kv_bytes the cache's size, kv_bytes_used what running requests and the prefix cache
+// hold of it, kv_bytes_cached the prefix cache's share.
+//
+// How good is that? arithmetic_percent is the phase's products with the weights per second of model
+// time, against what this machine's processors can do at most; bandwidth_percent the bytes of
+// weights and cache that it had to read, against what its memory gives. These ceilings are
+// measured, in a quarter of a second, when a statement first asks for one of the two columns
+// (lm_devices shows them); they are NULL for a model on another device than the CPU. A model small
+// enough for the caches is read faster than memory gives: more than 100%. `verdict` says what the
+// model's time went to: 'prefill-bound (slow to start)': shared prefixes and shorter
+// prompts help; 'decode-bound (slow to stream)': shorter answers and more rows at a time help.
+//
+// The engines are the process's, and so are all these figures: totals of every database's work.
+// What is this database's alone is in lm_requests and lm_cache. Reading loads no model; without a
+// running one there are no rows. `model` is the name this connection has for it, else the file's.
+// The last two are this connection's own: `foreseen`, how many calls of generate() and the like
+// found their answer under way, because look-ahead had seen them coming; and `hint`, what the last
+// statement that had to ask row by row could do better, or what is wrong with the memo's file.
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "engine/backend/machine_ceilings.h"
+#include "engine/base/status_macros.h"
+#include "engine/runtime/engine_registry.h"
+#include "extension/batch/batch_state.h"
+#include "extension/connection/await.h"
+#include "extension/connection/snapshot_table.h"
+#include "extension/memo/memo_file.h"
+#include "extension/tables/tables.h"
+
+namespace lm {
+namespace {
+
+class StatsTable : public SnapshotTable {
+ public:
+  using SnapshotTable::SnapshotTable;
+
+  const char* name() const override { return "lm_stats"; }
+  const char* schema() const override {
+    return "CREATE TABLE lm_stats(model TEXT, phase TEXT, requests INTEGER, failed INTEGER, "
+           "running INTEGER, queued INTEGER, tokens_prefilled INTEGER, tokens_reused INTEGER, "
+           "tokens_decoded INTEGER, seconds REAL, tokens_per_second REAL, ttft_p50_ms REAL, "
+           "ttft_p95_ms REAL, ttft_p99_ms REAL, itl_p50_ms REAL, itl_p95_ms REAL, itl_p99_ms REAL, "
+           "batch_occupancy REAL, preemptions INTEGER, kv_bytes INTEGER, kv_bytes_used INTEGER, "
+           "kv_bytes_cached INTEGER, memo_hits INTEGER, arithmetic_percent REAL, bandwidth_percent "
+           "REAL, verdict TEXT, path TEXT, foreseen INTEGER, hint TEXT)";
+  }
+
+  absl::StatusOr<std::vector<SnapshotRow>> Rows() override { return RowsFor(~uint64_t{0}); }
+
+  absl::StatusOr<std::vector<SnapshotRow>> RowsFor(uint64_t used) override {
+    std::optional<MachineCeilings> ceilings;
+    const uint64_t wanted = uint64_t{1} << kArithmeticPercent | uint64_t{1} << kBandwidthPercent;
+    if ((used & wanted) != 0 && !RunningEngines().empty()) {
+      ASSIGN_OR_RETURN(ceilings, AwaitCeilings(connection().db()));
+    }
+    std::vector<SnapshotRow> rows;
+    for (const std::shared_ptr<Engine>& engine : RunningEngines()) {
+      for (bool prefill : {true, false}) {
+        rows.push_back(
+            {static_cast<int64_t>(rows.size()) + 1, PhaseRow(*engine, prefill, ceilings)});
+      }
+    }
+    return rows;
+  }
+
+ private:
+  static constexpr int kArithmeticPercent = 22;
+  static constexpr int kBandwidthPercent = 23;
+
+  // How much of what the machine could have done in this time was done.
+  static Cell Percent(double amount, double ceiling, double seconds) {
+    return ceiling > 0 && seconds > 0 ? Cell(100 * amount / (ceiling * seconds)) : Cell();
+  }
+
+  static Cell Verdict(const EngineStats& stats) {
+    if (stats.prefill_time + stats.decode_time == absl::ZeroDuration()) return Cell();
+    return stats.prefill_time > stats.decode_time ? "prefill-bound (slow to start)"
+                                                  : "decode-bound (slow to stream)";
+  }
+
+  static Cell Rate(double amount, double per) { return per > 0 ? Cell(amount / per) : Cell(); }
+
+  static void AppendLatency(const LatencySummary& latency, bool applies, std::vector<Cell>* cells) {
+    for (absl::Duration value : {latency.p50, latency.p95, latency.p99}) {
+      bool known = applies && latency.count > 0;
+      cells->push_back(known ? Cell(absl::ToDoubleMilliseconds(value)) : Cell());
+    }
+  }
+
+  std::vector<Cell> PhaseRow(const Engine& engine, bool prefill,
+                             const std::optional<MachineCeilings>& ceilings) {
+    const EngineStats stats = engine.Stats();
+    const ModelInfo& info = engine.model().info();
+    // An answer's first token comes with the last step of its prefill; decode steps make the
+    // others.
+    const int64_t stepped = stats.inter_token_latency.count;
+    const int64_t tokens = prefill ? stats.tokens_prefilled : stepped;
+    const double seconds = absl::ToDoubleSeconds(prefill ? stats.prefill_time : stats.decode_time);
+    std::vector<Cell> cells = {connection().DisplayNameOf(engine),
+                               std::string(prefill ? "prefill" : "decode"),
+                               stats.requests,
+                               stats.failed,
+                               stats.running,
+                               stats.queued};
+    cells.push_back(prefill ? Cell(stats.tokens_prefilled) : Cell());
+    cells.push_back(prefill ? Cell(stats.tokens_reused) : Cell());
+    cells.push_back(prefill ? Cell() : Cell(stats.tokens_decoded));
+    cells.push_back(seconds);
+    cells.push_back(Rate(static_cast<double>(tokens), seconds));
+    AppendLatency(stats.time_to_first_token, prefill, &cells);
+    AppendLatency(stats.inter_token_latency, !prefill, &cells);
+    cells.push_back(
+        prefill ? Cell()
+                : Rate(static_cast<double>(stepped), static_cast<double>(stats.decode_steps)));
+    cells.push_back(stats.preemptions);
+    cells.push_back(stats.kv_blocks_total * stats.kv_block_bytes);
+    cells.push_back((stats.kv_blocks_total - stats.kv_blocks_free) * stats.kv_block_bytes);
+    cells.push_back(stats.kv_blocks_cached * stats.kv_block_bytes);
+    const MemoStats memo = ProcessMemo().Stats(info.digest);
+    cells.push_back(memo.hits + memo.shared);
+    const Work& work = prefill ? stats.prefill_work : stats.decode_work;
+    if (ceilings.has_value() && info.device == "cpu") {
+      const double peak =
+          info.cost.integers ? ceilings->int8_ops_per_second : ceilings->fp32_flops_per_second;
+      cells.push_back(Percent(work.operations, peak, seconds));
+      cells.push_back(Percent(work.bytes, ceilings->read_bytes_per_second, seconds));
+    } else {
+      cells.insert(cells.end(), {Cell(), Cell()});
+    }
+    cells.push_back(Verdict(stats));
+    cells.push_back(info.path);
+    cells.push_back(BatchOf(connection()).num_foreseen);
+    std::string hint = BatchOf(connection()).hint;
+    if (const std::shared_ptr<MemoFile> file = connection().MemoInUse()) {
+      const std::string trouble = file->Trouble();
+      if (!trouble.empty()) hint = hint.empty() ? trouble : absl::StrCat(trouble, "; ", hint);
+    }
+    cells.push_back(hint.empty() ? Cell() : Cell(hint));
+    return cells;
+  }
+};
+
+}  // namespace
+
+int RegisterStats(const std::shared_ptr<Connection>& connection) {
+  return RegisterReadOnlyTable(connection, "lm_stats", &MakeTable<StatsTable>);
+}
+
+}  // namespace lm

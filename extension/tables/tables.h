@@ -1,0 +1,29 @@
+// What entry.cc registers of this room: one function for each table. Each returns SQLITE_OK or the
+// code SQLite refused with; calling one again replaces what it registered.
+#ifndef LM_EXTENSION_TABLES_TABLES_H_
+#define LM_EXTENSION_TABLES_TABLES_H_
+
+#include <memory>
+
+namespace lm {
+
+class Connection;
+
+int RegisterEach(const std::shared_ptr<Connection>& connection);
+int RegisterQuery(const std::shared_ptr<Connection>& connection);
+int RegisterStream(const std::shared_ptr<Connection>& connection);
+int RegisterExplain(const std::shared_ptr<Connection>& connection);
+int RegisterChunks(const std::shared_ptr<Connection>& connection);
+int RegisterModels(const std::shared_ptr<Connection>& connection);
+int RegisterSettings(const std::shared_ptr<Connection>& connection);
+int RegisterMemo(const std::shared_ptr<Connection>& connection);
+int RegisterCache(const std::shared_ptr<Connection>& connection);
+int RegisterDevices(const std::shared_ptr<Connection>& connection);
+int RegisterRequests(const std::shared_ptr<Connection>& connection);
+int RegisterStats(const std::shared_ptr<Connection>& connection);
+int RegisterJobs(const std::shared_ptr<Connection>& connection);
+int RegisterRun(const std::shared_ptr<Connection>& connection);
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_TABLES_TABLES_H_
