@@ -15,7 +15,8 @@
 // - Destructors, noexcept functions and catch blocks allocate nothing.
 // So some parts of our libraries are of no use here. Abseil's hash tables and B-trees are broken,
 // beyond being destroyed, by an allocation that fails while they grow; absl::StrFormat and
-// nlohmann's containers allocate in destructors (see Json). std's containers keep to the rules.
+// nlohmann's containers allocate in destructors (see Json), and a std::variant's copy that fails is
+// destroyed all the same (see Variant). std's containers keep to the rules.
 #ifndef LM_ENGINE_BASE_HASH_MAP_H_
 #define LM_ENGINE_BASE_HASH_MAP_H_
 

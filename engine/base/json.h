@@ -18,10 +18,10 @@
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "engine/base/variant.h"
 
 namespace lm {
 
@@ -104,7 +104,7 @@ class Json {
   }
   void DumpTo(std::string* text) const;
 
-  std::variant<std::monostate, bool, int64_t, uint64_t, double, std::string, Array, Object> value_;
+  Variant<std::monostate, bool, int64_t, uint64_t, double, std::string, Array, Object> value_;
 };
 
 // `text` in quotes, as JSON writes it.

@@ -4,21 +4,21 @@
 
 #include <cstdint>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/base/hash_map.h"
+#include "engine/base/variant.h"
 
 namespace lm {
 
 // One metadata value. Integers of every width are widened; arrays are typed and flat (GGUF's nested
 // arrays are refused: no known key has one).
-using MetadataValue = std::variant<bool, int64_t, uint64_t, double, std::string, std::vector<bool>,
-                                   std::vector<int64_t>, std::vector<uint64_t>, std::vector<double>,
-                                   std::vector<std::string>>;
+using MetadataValue =
+    Variant<bool, int64_t, uint64_t, double, std::string, std::vector<bool>, std::vector<int64_t>,
+            std::vector<uint64_t>, std::vector<double>, std::vector<std::string>>;
 
 // Getters return NotFound for an absent key and InvalidArgument for one of the wrong type; both
 // name the key, and the second what was wanted and what is there.

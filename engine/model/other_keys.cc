@@ -4,7 +4,6 @@
 #include <iterator>
 #include <optional>
 #include <type_traits>
-#include <variant>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <variant>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "engine/base/variant.h"
 #include "extension/host/sqlite_api.h"
 
 namespace lm {
@@ -21,7 +21,7 @@ absl::StatusOr<std::optional<std::string>> TextOf(sqlite3_value* value, absl::st
 absl::Status CheckText(absl::string_view text, absl::string_view what);
 
 // A value of a virtual table's row.
-using Cell = std::variant<std::monostate, int64_t, double, std::string>;
+using Cell = Variant<std::monostate, int64_t, double, std::string>;
 
 void ResultCell(sqlite3_context* context, const Cell& cell);
 

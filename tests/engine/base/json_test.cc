@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "tests/engine/base/failing_allocation.h"
+
 namespace lm {
 namespace {
 
@@ -53,6 +55,33 @@ TEST(JsonTest, ComparesNumbersByValue) {
   EXPECT_NE(Json("1"), Json(1));
   EXPECT_EQ(*Json::Parse("[1,{\"a\":2}]"), *Json::Parse("[1.0, {\"a\": 2}]"));
   EXPECT_NE(*Json::Parse(R"({"a":1,"b":2})"), *Json::Parse(R"({"b":2,"a":1})"));
+}
+
+TEST(JsonTest, AnyAllocationMayFail) {
+  const std::string text(40, 'x'), other(50, 'y');  // longer than a string holds in itself
+  Json pair = Json::MakeArray();
+  pair.Append(1).Append(text);
+  Json object = Json::MakeObject();
+  object.Add(text, pair).Add(other, Json::MakeArray().Append(pair).Append(other));
+  EXPECT_EQ(FailEachAllocation([&] { const Json copy = pair; }), 2);
+  EXPECT_GT(
+      FailEachAllocation([&] { Json::MakeObject().Add(text, Json::MakeArray().Append(object)); }),
+      10);
+  EXPECT_GT(FailEachAllocation([&] {
+              Json value = pair;
+              Json same = value;
+              same = object;
+              value.Append(same);
+              EXPECT_EQ(value.array()[2], object);
+            }),
+            20);
+  const std::string line = object.Dump();
+  EXPECT_GT(FailEachAllocation([&] {
+              const std::optional<Json> read = Json::Parse(line);
+              ASSERT_TRUE(read.has_value());
+              EXPECT_EQ(read->Dump(), line);
+            }),
+            20);
 }
 
 }  // namespace
