@@ -34,6 +34,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <sqlite3.h>
@@ -635,24 +636,70 @@ static void RunPoint(const Scenario* scenario, const char* mode, long n) {
   report->reached_exit = true;
 }
 
-/* What the n-th allocation's failing did, into *report. */
-static bool TryPoint(const Scenario* scenario, const char* mode, long n) {
-  memset(report, 0, offsetof(Report, outcomes));
-  fflush(stdout);
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(8);
-    if (getenv("LM_FAULT_VERBOSE") == NULL) dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
-    RunPoint(scenario, mode, n);
-    exit(0);
+/* Far beyond what a point takes where others have the machine: some 0.1 s of its own. */
+enum { kPatienceSeconds = 60, kLastPatienceSeconds = 240 };
+
+/* True where `child` ended within `seconds`; else it is still there. */
+static bool Ends(pid_t child, int seconds, int* status) {
+  sigset_t child_ends;
+  sigemptyset(&child_ends);
+  sigaddset(&child_ends, SIGCHLD);
+  const time_t begin = time(NULL);
+  for (;;) {
+    const pid_t ended = waitpid(child, status, WNOHANG);
+    if (ended == child) return true;
+    if (ended != 0) abort();
+    const time_t left = begin + seconds - time(NULL);
+    if (left <= 0) return false;
+    const struct timespec patience = {.tv_sec = left};
+    sigtimedwait(&child_ends, NULL, &patience);
   }
+}
+
+/* What the threads of `child` are doing, where there is a debugger. */
+static void PrintStacks(pid_t child) {
+  char command[160];
+  snprintf(command, sizeof command,
+           "gdb -p %d -batch -ex 'thread apply all backtrace 24' 2>/dev/null | grep '^[T#]'",
+           (int)child);
+  if (system(command) != 0) printf("(no debugger to print the stacks with)\n");
+}
+
+/* What the n-th allocation's failing did, into *report. A point that does not end is tried once
+ * more, with more time, before it is said to hang. */
+static bool TryPoint(const Scenario* scenario, const char* mode, long n) {
   int status = 0;
-  if (child < 0 || waitpid(child, &status, 0) != child) abort();
-  if (WIFSIGNALED(status)) {
-    const int signal = WTERMSIG(status);
+  bool hangs = true;
+  for (int try = 0; hangs && try < 2; ++try) {
+    memset(report, 0, offsetof(Report, outcomes));
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child < 0) abort();
+    if (child == 0) {
+      sigset_t none;
+      sigemptyset(&none);
+      sigprocmask(SIG_SETMASK, &none, NULL);
+      if (getenv("LM_FAULT_VERBOSE") == NULL) dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+      RunPoint(scenario, mode, n);
+      exit(0);
+    }
+    hangs = !Ends(child, try == 0 ? kPatienceSeconds : kLastPatienceSeconds, &status);
+    if (!hangs) break;
+    if (try == 1) {
+      printf("%s %s %ld does not end; its threads:\n", scenario->name, mode, n);
+      fflush(stdout);
+      PrintStacks(child);
+    }
+    kill(child, SIGKILL);
+    if (waitpid(child, &status, 0) != child) abort();
+  }
+  const char* where = report->reached_exit ? "exit" : report->step;
+  if (hangs) {
     report->failure[0] = '\0';
-    Fail("%s%s in: %s", signal == SIGALRM ? "hang" : "signal ",
-         signal == SIGALRM ? "" : strsignal(signal), report->reached_exit ? "exit" : report->step);
+    Fail("hang in: %s", where);
+  } else if (WIFSIGNALED(status)) {
+    report->failure[0] = '\0';
+    Fail("signal %s in: %s", strsignal(WTERMSIG(status)), where);
   } else if (WEXITSTATUS(status) != 0 || !report->reached_exit) {
     Fail("the process ended itself, status %d, in: %s", WEXITSTATUS(status), report->step);
   }
@@ -683,6 +730,10 @@ int main(int argc, char** argv) {
     fprintf(stderr, "usage: nth_allocation_test LM0.so MODEL.gguf SCENARIO once|on|limit [N]\n");
     return 2;
   }
+  sigset_t child_ends; /* waited for, not handled */
+  sigemptyset(&child_ends);
+  sigaddset(&child_ends, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &child_ends, NULL);
   atexit(NoteCount);
   dl_iterate_phdr(FindLinker, NULL);
   library = realpath(argv[1], NULL);
@@ -692,8 +743,11 @@ int main(int argc, char** argv) {
     fprintf(stderr, "%s\n", handle == NULL ? dlerror() : "no such model");
     return 2;
   }
-  char directory[] = "/tmp/nth_allocation_XXXXXX";
-  if (mkdtemp(directory) == NULL || chdir(directory) != 0) return 2;
+  /* In memory where there is such a place: each child writes a database, and syncs it. */
+  char shared[] = "/dev/shm/nth_allocation_XXXXXX", temporary[] = "/tmp/nth_allocation_XXXXXX";
+  const char* directory = mkdtemp(shared);
+  if (directory == NULL) directory = mkdtemp(temporary);
+  if (directory == NULL || chdir(directory) != 0) return 2;
 
   const char* mode = argv[4];
   right = Shared(sizeof *right);
@@ -728,7 +782,7 @@ int main(int argc, char** argv) {
   }
   printf("%s %s: %ld of %ld points, %ld failures\n", scenario->name, mode, runs, points, failures);
   if (chdir("/") == 0) {
-    char command[sizeof directory + 16];
+    char command[sizeof shared + 16];
     snprintf(command, sizeof command, "rm -rf %s", directory);
     if (system(command) != 0) return 2;
   }
