@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/read_json.h"
 
 namespace lm {
 namespace {
@@ -78,7 +79,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 
 std::optional<Json> Json::Parse(absl::string_view text, int* depth) {
   Builder builder;
-  const bool valid = nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
+  const bool valid = ReadJson(text, &builder);
   if (depth != nullptr) *depth = builder.deepest();
   if (!valid || builder.deepest() > kDeepest) return std::nullopt;
   return builder.TakeResult();
@@ -165,6 +166,11 @@ bool operator==(const Json& a, const Json& b) {
   return a.value_ == b.value_;
 }
 
-std::string JsonString(absl::string_view text) { return DumpScalar(std::string(text)); }
+std::string JsonString(absl::string_view text) {
+  const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
+    return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+  });
+  return plain ? absl::StrCat("\"", text, "\"") : DumpScalar(std::string(text));
+}
 
 }  // namespace lm

@@ -1,6 +1,7 @@
 #include "engine/base/utf8.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace lm {
 namespace {
@@ -43,11 +44,24 @@ size_t MatchOne(absl::string_view text, bool* complete) {
   return n;
 }
 
+// The number of bytes before the first that is not ASCII, eight at a time.
+size_t AsciiPrefix(absl::string_view text) {
+  size_t n = 0;
+  for (uint64_t bytes; n + sizeof bytes <= text.size(); n += sizeof bytes) {
+    std::memcpy(&bytes, text.data() + n, sizeof bytes);
+    if ((bytes & 0x8080808080808080) != 0) break;
+  }
+  while (n < text.size() && static_cast<uint8_t>(text[n]) < 0x80) ++n;
+  return n;
+}
+
 }  // namespace
 
 size_t ValidUtf8Prefix(absl::string_view text) {
   size_t pos = 0;
   while (pos < text.size()) {
+    pos += AsciiPrefix(text.substr(pos));
+    if (pos == text.size()) break;
     bool complete;
     size_t n = MatchOne(text.substr(pos), &complete);
     if (!complete) return pos;

@@ -83,23 +83,29 @@ Fragment AutomatonBuilder::Literal(absl::string_view text) {
 
 Fragment AutomatonBuilder::AnyLiteral(std::vector<std::string> texts) {
   std::sort(texts.begin(), texts.end());
-  // A trie; a node's children are made after it.
+  // A trie; a node's children are made after it. 0 is no child.
   struct TrieNode {
+    uint8_t byte = 0;
     bool is_text = false;
-    std::vector<std::pair<uint8_t, size_t>> children;
+    size_t first_child = 0, last_child = 0, next_sibling = 0;
   };
   std::vector<TrieNode> trie(1);
+  size_t number = 0;
   for (const std::string& text : texts) {
+    if (++number % 1024 == 0 && status_.ok()) status_ = Checkpoint();
+    if (absl::IsCancelled(status_)) return Nothing();
     size_t at = 0;
     for (char c : text) {
       const uint8_t byte = static_cast<uint8_t>(c);
       // Sorted texts: an existing child can only be the last one.
-      if (trie[at].children.empty() || trie[at].children.back().first != byte) {
+      const size_t last = trie[at].last_child;
+      if (last == 0 || trie[last].byte != byte) {
         if (trie.size() > kMaxNodes) break;
-        trie[at].children.emplace_back(byte, trie.size());
-        trie.emplace_back();
+        (last == 0 ? trie[at].first_child : trie[last].next_sibling) = trie.size();
+        trie[at].last_child = trie.size();
+        trie.emplace_back().byte = byte;
       }
-      at = trie[at].children.back().second;
+      at = trie[at].last_child;
     }
     trie[at].is_text = true;
   }
@@ -109,7 +115,9 @@ Fragment AutomatonBuilder::AnyLiteral(std::vector<std::string> texts) {
   std::vector<NodeId> ways;
   for (size_t i = trie.size(); i-- > 0;) {
     ways.clear();
-    for (auto [byte, child] : trie[i].children) ways.push_back(AddBytes(byte, byte, start[child]));
+    for (size_t child = trie[i].first_child; child != 0; child = trie[child].next_sibling) {
+      ways.push_back(AddBytes(trie[child].byte, trie[child].byte, start[child]));
+    }
     if (trie[i].is_text) ways.push_back(end);
     start[i] = AddFork(ways);
   }

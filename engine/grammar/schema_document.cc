@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "engine/base/hash_map.h"
+#include "engine/base/read_json.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/grammar.h"
 
@@ -83,11 +85,13 @@ absl::StatusOr<std::unique_ptr<SchemaDocument>> SchemaDocument::Parse(absl::stri
         absl::StrCat("schema: too large: ", text.size(), " bytes, limit ", kMaxGrammarText));
   }
   LimitCheck check;
-  if (!nlohmann::json::sax_parse(text.begin(), text.end(), &check)) {
+  if (!ReadJson(text, &check)) {
     return absl::InvalidArgumentError(absl::StrCat("schema: ", check.error()));
   }
   std::unique_ptr<SchemaDocument> document(new SchemaDocument);
-  document->root_ = *Json::Parse(text);
+  std::optional<Json> root = Json::Parse(text);
+  if (!root.has_value()) return absl::CancelledError("interrupted");
+  document->root_ = *std::move(root);
   std::vector<const SchemaJson*> open = {&document->root_};
   while (!open.empty()) {
     const SchemaJson* value = open.back();

@@ -115,13 +115,6 @@ absl::Status Engine::Validate(const RequestSpec& spec) const {
         absl::StrCat("token ", token, " of ", of, " is not in the vocabulary of ", vocab_size));
   };
   if (spec.prompt.empty()) return absl::InvalidArgumentError("the prompt has no tokens");
-  for (int32_t token : spec.prompt) {
-    if (token < 0 || token >= vocab_size) return outside(token, "the prompt");
-  }
-  RETURN_IF_ERROR(ValidateGenerationOptions(spec.options));
-  for (const auto& [token, bias] : spec.options.logit_bias) {
-    if (token >= vocab_size) return outside(token, "logit_bias");
-  }
   const int64_t tokens = static_cast<int64_t>(spec.prompt.size());
   const int64_t for_answer = spec.score_prompt || spec.embed.has_value() ? 0 : 1;
   if (tokens + for_answer > max_sequence_tokens_) {
@@ -129,6 +122,13 @@ absl::Status Engine::Validate(const RequestSpec& spec) const {
         "the prompt has ", tokens, " tokens, the ",
         max_sequence_tokens_ == model.context_length() ? "context" : "KV cache (kv_bytes)",
         " holds ", max_sequence_tokens_, for_answer ? ", and at least one is for the answer" : ""));
+  }
+  for (int32_t token : spec.prompt) {
+    if (token < 0 || token >= vocab_size) return outside(token, "the prompt");
+  }
+  RETURN_IF_ERROR(ValidateGenerationOptions(spec.options));
+  for (const auto& [token, bias] : spec.options.logit_bias) {
+    if (token >= vocab_size) return outside(token, "logit_bias");
   }
   return absl::OkStatus();
 }

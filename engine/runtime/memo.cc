@@ -146,6 +146,7 @@ class Waiter : public RequestListener {
 
 absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Engine& engine, RequestSpec spec,
                                                       const MemoAccess& access) {
+  RETURN_IF_ERROR(engine.Validate(spec));  // before a prompt of any length becomes a key
   const std::optional<MemoKey> key = MakeMemoKey(engine, spec, access.owner);
   if (!key.has_value()) return engine.Submit(std::move(spec));
   const std::string& digest = engine.model().info().digest;

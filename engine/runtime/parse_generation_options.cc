@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/json.h"
+#include "engine/base/read_json.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/grammar.h"
 #include "engine/runtime/generation_options.h"
@@ -303,7 +304,7 @@ class Checker : public nlohmann::json_sax<nlohmann::json> {
 
 absl::Status ParseGenerationOptions(absl::string_view text, GenerationOptions* options) {
   Checker checker;
-  nlohmann::json::sax_parse(text.begin(), text.end(), &checker);
+  ReadJson(text, &checker);
   RETURN_IF_ERROR(checker.status());
   const std::optional<Json> object = Json::Parse(text);
   if (!object || !object->is_object())

@@ -102,7 +102,7 @@ void ByteLevelBpe::EncodePiece(absl::string_view piece, SymbolMerger* merger,
       return;
     }
   }
-  std::vector<Symbol>& symbols = merger->symbols();
+  GrowingArray<Symbol>& symbols = merger->symbols();
   symbols.clear();
   for (size_t i = 0; i < piece.size(); ++i) {
     if (i % kCheckedBytes == kCheckedBytes - 1 && Interrupted()) return;
@@ -116,7 +116,9 @@ void ByteLevelBpe::EncodePiece(absl::string_view piece, SymbolMerger* merger,
     return true;
   });
   if (symbols.size() > kCheckedBytes && Interrupted()) return;
+  uint32_t tokens = 0;
   for (int32_t i = 0; i >= 0; i = symbols[i].next) {
+    if (++tokens % kCheckedBytes == 0 && Interrupted()) return;
     if (symbols[i].id >= 0) ids->push_back(symbols[i].id);
   }
 }

@@ -105,7 +105,7 @@ absl::StatusOr<RenderedChat> ChatTemplate::Render(absl::Span<const ChatMessage> 
     return plain;
   }
   absl::StatusOr<RenderedChat> rendered = RenderTree(messages, options);
-  if (rendered.ok()) return rendered;
+  if (rendered.ok() || absl::IsCancelled(rendered.status())) return rendered;
   if (!absl::IsFailedPrecondition(rendered.status())) {
     return absl::InvalidArgumentError(absl::StrCat("the model's chat template cannot be followed: ",
                                                    rendered.status().message()));

@@ -7,8 +7,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/base/hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/hash_map.h"
+#include "engine/base/read_json.h"
 #include "engine/text/token_index.h"
 
 namespace lm {
@@ -102,7 +103,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 
 absl::StatusOr<TemplateValue> ParseJsonValue(absl::string_view json) {
   Builder builder;
-  nlohmann::json::sax_parse(json.begin(), json.end(), &builder);
+  ReadJson(json, &builder);
   return builder.Finish();
 }
 

@@ -5,7 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <vector>
+
+#include "engine/text/growing_array.h"
 
 namespace lm {
 
@@ -29,10 +30,10 @@ class MergeQueue {
  private:
   // Candidates up to this priority go into due_, others into waiting_.
   uint32_t due_priority_ = UINT32_MAX;
-  std::vector<Candidate> due_;   // a heap
-  std::vector<Candidate> list_;  // ascending from next_ on: those that waited for due_priority_
+  GrowingArray<Candidate> due_;   // a heap
+  GrowingArray<Candidate> list_;  // ascending from next_ on: those that waited for due_priority_
   size_t next_ = 0;
-  std::map<uint32_t, std::vector<Candidate>> waiting_;
+  std::map<uint32_t, GrowingArray<Candidate>> waiting_;
 };
 
 }  // namespace lm

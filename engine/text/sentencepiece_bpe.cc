@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<SentencePieceBpe>> SentencePieceBpe::Create(
 absl::Status SentencePieceBpe::Encode(absl::string_view text, bool begins,
                                       std::vector<int32_t>* ids) const {
   Chunk chunk;
-  std::vector<Symbol>& symbols = chunk.merger.symbols();
+  GrowingArray<Symbol>& symbols = chunk.merger.symbols();
   uint32_t previous = 0;
   auto add = [&](uint32_t c, absl::string_view bytes) {
     if (!symbols.empty() && !joints_.Contains(Joint(previous, c))) EncodeChunk(&chunk, ids);
@@ -104,7 +104,7 @@ absl::Status SentencePieceBpe::Encode(absl::string_view text, bool begins,
 
 void SentencePieceBpe::EncodeChunk(Chunk* chunk, std::vector<int32_t>* ids) const {
   const absl::string_view text = chunk->text;
-  std::vector<Symbol>& symbols = chunk->merger.symbols();
+  GrowingArray<Symbol>& symbols = chunk->merger.symbols();
   chunk->merger.Run([&](const Symbol& left, const Symbol& right, Merge* merge) {
     const size_t size = size_t{left.size} + right.size;
     if (size > longest_) return false;
@@ -114,7 +114,9 @@ void SentencePieceBpe::EncodeChunk(Chunk* chunk, std::vector<int32_t>* ids) cons
     return true;
   });
   if (symbols.size() > 4096 && Interrupted()) return;
+  uint32_t tokens = 0;
   for (int32_t i = 0; i >= 0; i = symbols[i].next) {
+    if (++tokens % 4096 == 0 && Interrupted()) return;
     const absl::string_view piece = text.substr(symbols[i].begin, symbols[i].size);
     const int32_t id = symbols[i].id >= 0 ? symbols[i].id : index_.FindPlain(piece);
     if (id >= 0) {

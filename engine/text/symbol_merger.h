@@ -8,9 +8,9 @@
 #define LM_ENGINE_TEXT_SYMBOL_MERGER_H_
 
 #include <cstdint>
-#include <vector>
 
 #include "engine/base/checkpoint.h"
+#include "engine/text/growing_array.h"
 #include "engine/text/merge_queue.h"
 
 namespace lm {
@@ -31,8 +31,8 @@ struct Merge {
 
 class SymbolMerger {
  public:
-  // The text's symbols in order: fill begin, size and id. The vector keeps its memory between runs.
-  std::vector<Symbol>& symbols() { return symbols_; }
+  // The text's symbols in order: fill begin, size and id. The array keeps its memory between runs.
+  GrowingArray<Symbol>& symbols() { return symbols_; }
 
   // Merges in place. find(left, right, &merge) tells whether two symbols may merge, and how. What
   // remains is the chain from symbols()[0] along `next`.
@@ -81,7 +81,7 @@ class SymbolMerger {
         {uint64_t{merge.priority} << 32 | static_cast<uint32_t>(left), a.size + b.size, merge.id});
   }
 
-  std::vector<Symbol> symbols_;
+  GrowingArray<Symbol> symbols_;
   MergeQueue queue_;
 };
 

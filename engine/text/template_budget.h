@@ -5,10 +5,12 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "engine/base/checkpoint.h"
 
 namespace lm {
 
-// Of one render. Everything that takes time or memory is paid for first.
+// Of one render. Everything that takes time or memory is paid for first, and so this is where a
+// render has its checkpoints (base/checkpoint.h).
 class TemplateBudget {
  public:
   // The longest known template takes some thousand steps for a conversation of ten messages.
@@ -28,12 +30,12 @@ class TemplateBudget {
   // InvalidArgument, naming the limit, where that is more than is left.
   absl::Status Steps(int64_t count) {
     steps_ += count;
-    return steps_ <= max_steps_ ? absl::OkStatus() : TooManySteps();
+    return steps_ <= max_steps_ ? Work(count) : TooManySteps();
   }
   // The same for bytes of text that are read, copied or made.
   absl::Status Bytes(int64_t count) {
     bytes_ += count;
-    return bytes_ <= max_bytes_ ? absl::OkStatus() : TooManyBytes();
+    return bytes_ <= max_bytes_ ? Work(count) : TooManyBytes();
   }
 
   // A level deeper, until Leave is called: in any case.
@@ -41,12 +43,22 @@ class TemplateBudget {
   void Leave() { --depth_; }
 
  private:
+  static constexpr int64_t kCheckedWork = 1 << 15;
+
+  absl::Status Work(int64_t count) {
+    unchecked_ += count;
+    if (unchecked_ < kCheckedWork) return absl::OkStatus();
+    unchecked_ = 0;
+    return Checkpoint();
+  }
+
   static absl::Status TooDeep();
   absl::Status TooManySteps() const;
   absl::Status TooManyBytes() const;
 
   int64_t steps_ = 0;
   int64_t bytes_ = 0;
+  int64_t unchecked_ = 0;  // both, since the last checkpoint
   int depth_ = 0;
   int64_t max_steps_;
   int64_t max_bytes_;

@@ -99,6 +99,7 @@ absl::Status Tokenizer::EncodePieces(absl::Span<const TextPiece> pieces, bool be
   std::vector<SpecialTokens::Range> markup;
   std::vector<SpecialTokens::Range> open;
   for (const TextPiece& piece : pieces) {
+    RETURN_IF_ERROR(Checkpoint());
     const size_t valid = ValidUtf8Prefix(piece.text);
     if (valid != piece.text.size()) {
       return absl::InvalidArgumentError(

@@ -26,8 +26,7 @@ void Step(sqlite3_context* context, int num_args, sqlite3_value** args) noexcept
   auto* group = static_cast<Group*>(sqlite3_aggregate_context(context, sizeof(Group)));
   if (group == nullptr) return sqlite3_result_error_nomem(context);
   if (group->failed) return;
-  absl::Status status = Guarded([&] {
-    const InterruptScope scope(function->connection->db());
+  absl::Status status = GuardedInterruptibly(function->connection->db(), [&] {
     if (group->aggregate == nullptr) group->aggregate = function->factory().release();
     Call call(context, function->connection, num_args, args);
     return group->aggregate->Step(call);
@@ -44,8 +43,7 @@ void Final(sqlite3_context* context) noexcept {
   std::unique_ptr<Aggregate> aggregate(group->aggregate);
   group->aggregate = nullptr;
   if (aggregate == nullptr || group->failed) return;
-  absl::Status status = Guarded([&] {
-    const InterruptScope scope(function->connection->db());
+  absl::Status status = GuardedInterruptibly(function->connection->db(), [&] {
     Call call(context, function->connection, 0, nullptr);
     return aggregate->Final(call);
   });

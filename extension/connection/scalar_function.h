@@ -92,8 +92,7 @@ int RegisterScalar(const std::shared_ptr<Connection>& connection, const ScalarSp
   return RegisterScalar(connection, spec,
                         [](sqlite3_context* context, int num_args, sqlite3_value** args) noexcept {
                           auto* self = static_cast<ScalarFunction*>(sqlite3_user_data(context));
-                          absl::Status status = Guarded([&] {
-                            const InterruptScope scope(self->connection->db());
+                          absl::Status status = GuardedInterruptibly(self->connection->db(), [&] {
                             Call call(context, self->connection, num_args, args);
                             return kBody(call);
                           });

@@ -49,10 +49,8 @@ TableCursor& Of(sqlite3_vtab_cursor* cursor) { return *static_cast<Cursor*>(curs
 
 template <typename Body>
 int Run(sqlite3_vtab* vtab, Body&& body) noexcept {
-  return ReportTo(vtab, Of(vtab)->spec->name, Guarded([&] {
-                    const InterruptScope scope(Of(vtab)->connection->db());
-                    return body();
-                  }));
+  return ReportTo(vtab, Of(vtab)->spec->name,
+                  GuardedInterruptibly(Of(vtab)->connection->db(), std::forward<Body>(body)));
 }
 
 int NumArguments(const TableFunctionSpec& spec) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/hash_map.h"
 #include "engine/base/json.h"
+#include "engine/base/read_json.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -83,7 +84,7 @@ class LabelReader : public nlohmann::json_sax<json> {
 
 absl::StatusOr<std::vector<Label>> ParseLabels(absl::string_view text) {
   LabelReader reader;
-  json::sax_parse(text.begin(), text.end(), &reader);
+  ReadJson(text, &reader);
   RETURN_IF_ERROR(reader.status());
   std::vector<Label> labels = reader.TakeLabels();
   if (labels.empty()) return Mistake("labels must not be empty");

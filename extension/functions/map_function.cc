@@ -86,10 +86,9 @@ MapWindow** WindowOf(sqlite3_context* context, bool create) {
 template <typename Body>
 void Run(sqlite3_context* context, Body&& body) noexcept {
   auto* self = static_cast<ScalarFunction*>(sqlite3_user_data(context));
-  absl::Status status = Guarded([&]() -> absl::Status {
+  absl::Status status = GuardedInterruptibly(self->connection->db(), [&]() -> absl::Status {
     MapWindow** window = WindowOf(context, true);
     if (window == nullptr) return absl::ResourceExhaustedError("out of memory");
-    const InterruptScope scope(self->connection->db());
     if (*window == nullptr) *window = new MapWindow();
     return body(**window, self->connection);
   });

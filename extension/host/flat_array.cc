@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/read_json.h"
 
 namespace lm {
 namespace {
@@ -81,7 +82,7 @@ class Reader : public nlohmann::json_sax<json> {
 absl::Status ReadFlatArray(absl::string_view text, absl::string_view what,
                            absl::FunctionRef<absl::Status(int64_t, ArrayElement)> take) {
   Reader reader(what, take);
-  json::sax_parse(text.begin(), text.end(), &reader);
+  ReadJson(text, &reader);
   return reader.status();
 }
 

@@ -2,8 +2,12 @@
 #ifndef LM_EXTENSION_HOST_INTERRUPT_H_
 #define LM_EXTENSION_HOST_INTERRUPT_H_
 
+#include <utility>
+
 #include "absl/time/time.h"
 #include "engine/base/checkpoint.h"
+#include "engine/base/status_macros.h"
+#include "extension/host/boundary.h"
 #include "extension/host/statement.h"
 
 namespace lm {
@@ -30,17 +34,19 @@ class InterruptPoll {
   Statement probe_;
 };
 
-// While it lives, long computations on its thread stop where the statement on `db` is interrupted.
-// Around everything that SQLite calls.
-class InterruptScope {
- public:
-  explicit InterruptScope(sqlite3* db)
-      : poll_(db), scope_([this] { return poll_.Interrupted(); }) {}
-
- private:
-  InterruptPoll poll_;
-  CheckpointScope scope_;
-};
+// Guarded(body), for everything that may take long: computations on this thread stop where the
+// statement on `db` is interrupted. What then went wrong may come of what was left unfinished: the
+// error is Cancelled.
+template <typename Body>
+absl::Status GuardedInterruptibly(sqlite3* db, Body&& body) noexcept {
+  return Guarded([&]() -> absl::Status {
+    InterruptPoll poll(db);
+    const CheckpointScope scope([&poll] { return poll.Interrupted(); });
+    absl::Status status = std::forward<Body>(body)();
+    if (!status.ok()) RETURN_IF_ERROR(Checkpoint());
+    return status;
+  });
+}
 
 }  // namespace lm
 

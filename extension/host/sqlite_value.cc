@@ -1,6 +1,7 @@
 #include "extension/host/sqlite_value.h"
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 
@@ -36,6 +37,7 @@ absl::StatusOr<std::optional<std::string>> TextOf(sqlite3_value* value, absl::st
   }
   std::string copy(text, sqlite3_value_bytes(value));
   RETURN_IF_ERROR(CheckText(copy, what));
+  RETURN_IF_ERROR(Checkpoint());
   return copy;
 }
 

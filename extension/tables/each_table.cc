@@ -62,10 +62,9 @@ EachCursor* Of(sqlite3_vtab_cursor* cursor) { return static_cast<EachCursor*>(cu
 
 template <typename Body>
 int Run(sqlite3_vtab* vtab, Body&& body) noexcept {
-  return ReportTo(vtab, kName, Guarded([&] {
-                    const InterruptScope scope(static_cast<EachTable*>(vtab)->connection->db());
-                    return body();
-                  }));
+  return ReportTo(vtab, kName,
+                  GuardedInterruptibly(static_cast<EachTable*>(vtab)->connection->db(),
+                                       std::forward<Body>(body)));
 }
 
 int Connect(sqlite3* db, void* data, int, const char* const*, sqlite3_vtab** out,

@@ -53,7 +53,7 @@ class LongInputsTest(unittest.TestCase):
     def statements(self, dice):
         text = words(dice, MEGABYTES << 20)
         letters = "a" * (MEGABYTES << 20)
-        choices = [f"{dice.random()} of the many {i}" for i in range(40000)]
+        choices = [f"{dice.random():.4f} of many {i}" for i in range(40000)]  # a million bytes are the limit
         schema = {"type": "object", "properties": {f"property {i}": {"type": "string", "maxLength": 400} for i in range(900)}}
         options = "SELECT generate('x', NULL, ?)"
         fresh = lambda key, value: (json.dumps({"max_tokens": 1, "on_error": "null", key: value}),)

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <thread>
 
+#include "engine/base/checkpoint.h"
 #include "tests/engine/base/failing_allocation.h"
 
 namespace lm {
@@ -55,6 +57,23 @@ TEST(JsonTest, ComparesNumbersByValue) {
   EXPECT_NE(Json("1"), Json(1));
   EXPECT_EQ(*Json::Parse("[1,{\"a\":2}]"), *Json::Parse("[1.0, {\"a\": 2}]"));
   EXPECT_NE(*Json::Parse(R"({"a":1,"b":2})"), *Json::Parse(R"({"b":2,"a":1})"));
+}
+
+TEST(JsonTest, QuotesWhatHasToBe) {
+  EXPECT_EQ(JsonString(""), R"("")");
+  EXPECT_EQ(JsonString("plain ~ text"), R"("plain ~ text")");
+  EXPECT_EQ(JsonString("\x7f"), "\"\x7f\"");
+  EXPECT_EQ(JsonString("a\"b\\c\n"), R"("a\"b\\c\n")");
+}
+
+TEST(JsonTest, IsReadNoFurtherThanAnInterrupt) {
+  const std::string text = "[\"" + std::string(1 << 20, 'x') + "\"]";
+  int questions = 0;
+  CheckpointScope scope([&] { return ++questions == 1; });
+  std::this_thread::sleep_for(2 * kCheckpointInterval);
+  EXPECT_EQ(Json::Parse(text), std::nullopt);
+  EXPECT_EQ(questions, 1);
+  EXPECT_EQ(Json::Parse("1"), std::nullopt);  // it stays so
 }
 
 TEST(JsonTest, AnyAllocationMayFail) {

@@ -12,6 +12,12 @@ TEST(Utf8Test, FindsTheFirstBadByte) {
   EXPECT_EQ(ValidUtf8Prefix("\xed\xa0\x80"), 0u);      // surrogate
   EXPECT_EQ(ValidUtf8Prefix("\xf4\x90\x80\x80"), 0u);  // above U+10FFFF
   EXPECT_EQ(ValidUtf8Prefix("x\xe2\x82"), 1u);         // cut short
+  for (size_t bad = 0; bad < 40; ++bad) {
+    std::string text(40, 'x');
+    text[bad] = '\x80';
+    EXPECT_EQ(ValidUtf8Prefix(text), bad);
+    EXPECT_EQ(ValidUtf8Prefix(text.substr(0, bad)), bad);
+  }
 }
 
 TEST(Utf8Test, EveryScalarValueSurvivesTheRoundTrip) {

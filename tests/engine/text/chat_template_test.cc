@@ -16,6 +16,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/checkpoint.h"
 #include "engine/text/json_value.h"
 #include "engine/text/tokenizer.h"
 #include "test_vocabulary.h"
@@ -259,8 +260,7 @@ TEST(ChatTemplateTest, LimitsHoldAndAreNamed) {
       {nested(2, "{{ messages[0].content * 1000 }}"), "handles more than 16"},
       {repeated("{% set x = 'ab' %}", "{% set x = x + x %}", 60, ""), "handles more than 16"},
       {repeated("{% set x = [1] %}", "{% set x = x + x %}", 60, ""), "takes more than 100"},
-      {repeated("{% set x = [1] %}", "{% set x = [x, x] %}", 60, "{{ x }}"),
-       "takes more than 100"},
+      {repeated("{% set x = [1] %}", "{% set x = [x, x] %}", 60, "{{ x }}"), "takes more than 100"},
       {repeated("{% set x = [1] %}", "{% set x = [x, x] %}", 60, "{% set y = [1] %}{{ x == y }}"),
        ""},
       {repeated("{% set x = [1] %}{% set y = [1] %}", "{% set x = [x, x] %}{% set y = [y, y] %}",
@@ -289,6 +289,17 @@ TEST(ChatTemplateTest, LimitsHoldAndAreNamed) {
     }
     EXPECT_THAT(Refusal(source, "", "x"), HasSubstr(limit)) << source.substr(0, 200);
   }
+}
+
+TEST(ChatTemplateTest, StopsWhereItIsInterrupted) {
+  auto chat = Create("{% for i in range(100000) %}{{ messages[0].content }}{% endfor %}");
+  ASSERT_TRUE(chat.ok());
+  bool interrupted = false;
+  CheckpointScope scope([&interrupted] { return interrupted = true; });
+  // By the budget alone 16 MB are made.
+  const absl::Status status = chat->Render("", std::string(1000, 'x'), {}).status();
+  EXPECT_TRUE(absl::IsCancelled(status)) << status;
+  EXPECT_TRUE(interrupted);
 }
 
 TEST(ChatTemplateTest, LongTextsAreRenderedWhatTheirSize) {

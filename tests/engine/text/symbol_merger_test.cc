@@ -32,7 +32,7 @@ std::vector<int32_t> MergeSlowly(std::vector<int32_t> ids, const Rules& rules) {
 
 std::vector<int32_t> MergeFast(const std::vector<int32_t>& ids, const Rules& rules,
                                SymbolMerger* merger) {
-  std::vector<Symbol>& symbols = merger->symbols();
+  GrowingArray<Symbol>& symbols = merger->symbols();
   symbols.clear();
   for (size_t i = 0; i < ids.size(); ++i) {
     symbols.push_back({static_cast<uint32_t>(i), 1, -1, -1, ids[i]});
