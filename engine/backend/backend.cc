@@ -25,6 +25,13 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> Backend::LoadMatrix(DType dtype, i
   });
 }
 
+absl::Status Backend::BeginStep(const StepTables* tables) {
+  RETURN_IF_ERROR(IndexStep(tables, &index_));
+  absl::Status placed = PlaceStep();
+  if (!placed.ok()) index_.tables = nullptr;  // it has not begun
+  return placed;
+}
+
 absl::Status Backend::MatMulColumns(const WeightMatrix& w, Tensor x,
                                     absl::Span<const uint64_t> wanted, Tensor out) {
   RETURN_IF_ERROR(CheckMatMulColumns(w, x, wanted, out));
@@ -41,7 +48,8 @@ absl::Status Backend::Project(const WeightMatrix& w, const ProductInput& input, 
   if (input.kind == ProductInput::Kind::kNormed) {
     RETURN_IF_ERROR(RmsNorm(input.x, input.norm, input.eps, x));
   } else if (input.kind == ProductInput::Kind::kGated) {
-    RETURN_IF_ERROR(SwiGlu(input.x.Cols(0, x.cols), input.x.Cols(x.cols, x.cols), x));
+    RETURN_IF_ERROR(GatedActivation(input.activation, input.x.Cols(0, x.cols),
+                                    input.x.Cols(x.cols, x.cols), x));
   }
   if (result == ProductResult::kReplaces) return MatMul(w, x, bias, out);
   ASSIGN_OR_RETURN(const Tensor product, Intermediate(out.rows, out.cols, &result_));

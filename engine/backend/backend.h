@@ -1,13 +1,16 @@
-// Backend: the dozen operations a transformer is made of, on one device.
+// Backend: the operations that language models are made of, on one device.
 //
 //   ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, CreateBackend({.device = "cpu"}));
 //   ASSIGN_OR_RETURN(auto w, backend->LoadMatrix(DType::kQ8_0, n, k, blocks));
-//   RETURN_IF_ERROR(backend->MatMul(*w, x, /*bias=*/{}, out));
+//   RETURN_IF_ERROR(backend->BeginStep(tables));
+//   RETURN_IF_ERROR(backend->Embed(*w, /*scale=*/1, x));
 //
 // Conventions
 // - Activations are F32 matrices, one row a token: T tokens. Views may be column slices of wider
 //   matrices (row_bytes > cols * 4), so that one product can feed several consumers.
 // - Tensors passed to ops lie in the backend's memory (Allocate); Spans lie in host memory.
+// - What the tokens of a step are and where their contexts lie is told once, by BeginStep, for all
+//   layers: the ops that say "the step's" refer to it.
 // - Ops run in the order they are called. On a device with a queue they may return before they have
 //   finished; Synchronize or Download waits.
 // - A returned error leaves the outputs undefined and the backend usable, unless the device is
@@ -16,10 +19,8 @@
 //
 // Numbers that are the same every time
 // - No result depends on T, on where in a batch a token stands, on the number of threads, or on
-//   which KV blocks hold a context. Each op says what it sums in which order; an implementation may
-//   choose its own order (a device's answers are compared with the reference within tolerances),
-//   but one order for all shapes.
-// - Products with quantised weights are specified to the bit, see MatMul.
+//   which KV blocks hold a context. Each backend says by its NumericContract what it sums in which
+//   order: one order for all shapes.
 #ifndef LM_ENGINE_BACKEND_BACKEND_H_
 #define LM_ENGINE_BACKEND_BACKEND_H_
 
@@ -32,13 +33,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "engine/backend/activation.h"
+#include "engine/backend/numeric_contract.h"
+#include "engine/backend/step_tables.h"
 #include "engine/tensor/buffer.h"
 #include "engine/tensor/tensor.h"
 
 namespace lm {
-
-// Tokens a KV block holds.
-inline constexpr int kKvBlockTokens = 32;
 
 // Positions that attention reduces at a time: chunk c covers the absolute positions
 // [c * kAttentionChunk, (c + 1) * kAttentionChunk).
@@ -46,12 +47,6 @@ inline constexpr int kAttentionChunk = 256;
 
 // The largest head that attention takes.
 inline constexpr int kMaxHeadDim = 256;
-
-// Values of K that share one activation scale in products with quantised weights.
-inline constexpr int kActivationBlock = 32;
-
-// Values of K that are summed at a time in products with float weights.
-inline constexpr int kFloatChunk = 256;
 
 // A weight matrix W (rows, cols) in a backend's own layout. Immutable; made by LoadMatrix.
 class WeightMatrix {
@@ -77,13 +72,14 @@ class WeightMatrix {
 // `to`. Called from several threads at once, for every row once.
 using RowReader = absl::FunctionRef<absl::Status(int64_t first, int64_t count, char* to)>;
 
-// One layer's paged keys and values, each [num_blocks][kv_heads][kKvBlockTokens][head_dim]. How a
-// block's values of one KV head are arranged is the backend's own affair (the CPU keeps keys
-// transposed); only its ops read them, and a block can be copied as bytes.
+// One layer's paged keys and values: a block of either is [kv_heads][kKvBlockTokens][head_dim],
+// block b of the keys begins at keys + b * block_stride. How a block's values of one KV head are
+// arranged is the backend's own affair (the CPU keeps keys transposed); only its ops read them, and
+// a block can be copied as bytes.
 //
 // kI8: a token's key of one head (its value alike) is x ~ s * q with one scale s and int8 codes q,
-// found as for the activations of MatMul but over the whole head. The F32 scales of a block's
-// tokens, of one KV head, stand behind their codes.
+// found as for the activations of products (numeric_contract.h) but over the whole head. The F32
+// scales of a block's tokens, of one KV head, stand behind their codes.
 struct KvLayer {
   void* keys = nullptr;
   void* values = nullptr;
@@ -91,6 +87,8 @@ struct KvLayer {
   int32_t num_blocks = 0;
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
+  int64_t block_stride = 0;  // bytes
+  int32_t cache_class = 0;   // whose block tables lead to it (StepTables::blocks)
 
   // Bytes of one block's keys of one KV head (its values take as many), and of all heads.
   int64_t head_bytes() const {
@@ -100,15 +98,11 @@ struct KvLayer {
   int64_t block_bytes() const { return kv_heads * head_bytes(); }
 };
 
-// The tokens of one sequence within a batch: rows [first_row, first_row + num_tokens), at the
-// absolute positions [first_position, first_position + num_tokens). Position p of the sequence's
-// context lies in KV block blocks[p / kKvBlockTokens], at p % kKvBlockTokens. Sequences that share
-// a prefix list the same leading blocks.
-struct SequenceSpan {
-  int32_t first_row = 0;
-  int32_t num_tokens = 0;
-  int32_t first_position = 0;
-  absl::Span<const int32_t> blocks;
+// One layer's recurrent states of one kind: F32, the one in slot s at data + s * slot_stride.
+struct StateLayer {
+  float* data = nullptr;
+  int64_t slot_stride = 0;  // values
+  int32_t num_slots = 0;
 };
 
 // The input of a product, made row by row as the product comes to need it.
@@ -116,14 +110,16 @@ struct ProductInput {
   enum class Kind {
     kPlain,   // x
     kNormed,  // RmsNorm(x, norm, eps)
-    kGated,   // SwiGlu of x's left and right half
+    kGated,   // GatedActivation of x's left and right half
   };
 
   static ProductInput Plain(Tensor x) { return {.kind = Kind::kPlain, .x = x}; }
   static ProductInput Normed(Tensor x, Tensor norm, float eps) {
     return {.kind = Kind::kNormed, .x = x, .norm = norm, .eps = eps};
   }
-  static ProductInput Gated(Tensor gate_up) { return {.kind = Kind::kGated, .x = gate_up}; }
+  static ProductInput Gated(Tensor gate_up, Activation activation) {
+    return {.kind = Kind::kGated, .x = gate_up, .activation = activation};
+  }
 
   int64_t rows() const { return x.rows; }
   int64_t cols() const { return kind == Kind::kGated ? x.cols / 2 : x.cols; }
@@ -131,6 +127,7 @@ struct ProductInput {
   Tensor x = {};
   Tensor norm = {};
   float eps = 0;
+  Activation activation = Activation::kSilu;
 };
 
 // What a product does with its result.
@@ -145,6 +142,31 @@ enum class RopePairing {
   kHalves,    // (i, i + rope_dim / 2): "NEOX"; qwen2
 };
 
+// How queries and keys turn with their positions: by one of StepTables::ropes.
+struct Rope {
+  int32_t table = -1;  // -1: not at all
+  RopePairing pairing = RopePairing::kAdjacent;
+};
+
+struct AttentionOptions {
+  float scale = 1;     // of q . k
+  int32_t window = 0;  // positions that a token sees, itself included; 0: all
+  float softcap = 0;   // scores become softcap * tanh(score / softcap); 0: they stay
+  Tensor sinks = {};   // (1, heads): a score of each head that has no value; empty: none
+};
+
+// The gated delta rule's inputs (Yang et al. 2024, arXiv 2412.06464), a row a token.
+struct DeltaRuleInputs {
+  Tensor q, k;     // (T, key_heads * key_dim)
+  Tensor v;        // (T, heads * value_dim)
+  Tensor alpha;    // (T, heads)
+  Tensor beta;     // (T, heads)
+  Tensor dt_bias;  // (1, heads)
+  Tensor a;        // (1, heads), not positive
+  int32_t heads = 0;
+  int32_t key_heads = 0;  // divides heads
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -156,6 +178,7 @@ class Backend {
 
   // Whether this backend's memory is the host's: then its ops take tensors anywhere in that.
   virtual bool uses_host_memory() const { return false; }
+  virtual NumericContract numeric_contract() const = 0;
   // Zeroed memory of this device. ResourceExhausted where there is not enough.
   virtual absl::StatusOr<Buffer> Allocate(size_t bytes) = 0;
   // Host -> device, and back. Download waits for the ops before it.
@@ -175,9 +198,13 @@ class Backend {
 
   // --- operations -------------------------------------------------------------------------------
 
-  // out[t] = W[ids[t]] as F32.  W (vocabulary, hidden), out (T, hidden).
-  // REQUIRES: 0 <= ids[t] < W.rows().
-  virtual absl::Status Embed(const WeightMatrix& w, absl::Span<const int32_t> ids, Tensor out) = 0;
+  // Begins a step: what the ops below refer to until the next one begins. Nothing of it is looked
+  // at again per layer. InvalidArgument where the tables do not fit each other (CheckStepTables).
+  // REQUIRES: *tables stays as it is meanwhile.
+  absl::Status BeginStep(const StepTables* tables);
+
+  // out[t] = scale * W[the step's token t] as F32.  W (vocabulary, hidden), out (T, hidden).
+  virtual absl::Status Embed(const WeightMatrix& w, float scale, Tensor out) = 0;
 
   // A row is groups of n values, each normed by itself (one group is the whole row; one a head is
   // "QK-norm"), over the values j of a group:
@@ -186,23 +213,6 @@ class Backend {
   virtual absl::Status RmsNorm(Tensor x, Tensor weight, float eps, Tensor out) = 0;
 
   // out = x W^T + bias.  W (n, k), x (T, k), bias (1, n) or empty, out (T, n).
-  //
-  // Float weights (F32, F16, BF16): exact weights times x in F32, in chunks of kFloatChunk values
-  // of K. A chunk's sum is acc = fma(w[n, i], x[t, i], acc) in ascending i from acc = 0; the sums
-  // of the chunks are added in ascending order.
-  //
-  // Quantised weights: each run of 32 values of x[t] becomes int8, q = round-half-even(x * (127 /
-  // max|x|)), s = max|x| / 127, all in F32. (All q = 0 and s = 0 where 127 / max|x| overflows; all
-  // q = 0 and s = NaN where a value is infinite or NaN.) A weight is d * scale * q_w, plus m * min
-  // for some types, with integers q_w, scale and min (quantized_block.h). For each 32 weights
-  //   acc = fma(float(sum of q_w * q), (d * scale) * s, acc), the sum exact in int32;
-  // where two sub-blocks of 16 share the 32 (Q2_K Q3_K Q6_K) their scales are multiplied into it:
-  //   acc = fma(float(scale_0 * sum_0 + scale_1 * sum_1), d * s, acc);
-  // and for types with minima (Q4_1 Q5_1 Q4_K Q5_K; Q2_K twice, for its two sub-blocks in order)
-  //   acc = fma(m * min, s * float(sum of q), acc).
-  // Blocks are taken in ascending order from acc = 0, for every T and on every instruction set, so
-  // the portable, AVX2 and AVX-512 kernels and the reference give the same bits.
-  // The bias is added last: out = acc + bias.
   virtual absl::Status MatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out) = 0;
 
   // MatMul without bias, of the columns [64 i, 64 i + 64) for each i with wanted[i] != 0: the
@@ -215,46 +225,70 @@ class Backend {
   virtual absl::Status Project(const WeightMatrix& w, const ProductInput& input, Tensor bias,
                                ProductResult result, Tensor out);
 
-  // Rotates the first rope_dim = rope.cols values of each head of q (T, heads * head_dim) and
-  // k (T, kv_heads * head_dim), in place, then stores k and v (T, kv_heads * head_dim) in the
-  // cache: row t at block slots[t] / kKvBlockTokens, token slots[t] % kKvBlockTokens. rope (T,
-  // rope_dim): cos and sin of pair i at [2i] and [2i + 1];
+  // Rotates the first rope_dim values of each head of q (T, heads * head_dim) and k (T, kv_heads *
+  // head_dim), in place, by the step's rope table; then stores k and v (T, kv_heads * head_dim) in
+  // the cache, each token at its position of the step's block tables:
   //   (a, b) -> (a cos - b sin, a sin + b cos), each product and sum rounded in F32.
-  virtual absl::Status RopeAndStoreKv(Tensor q, Tensor k, Tensor v, Tensor rope,
-                                      RopePairing pairing, absl::Span<const int64_t> slots,
+  virtual absl::Status RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope& rope,
                                       const KvLayer& layer) = 0;
 
-  // Causal attention over the paged cache with grouped queries: query head h reads KV head
-  // h / (heads / kv_heads). For a token at position p, over its sequence's positions j = 0..p:
-  //   out = sum_j softmax_j(scale * q . k_j) v_j.     q, out (T, heads * head_dim), F32
+  // Causal attention of the step's sequences over the paged cache with grouped queries: query head
+  // h reads KV head h / (heads / kv_heads). For a token at position p, over the positions j of its
+  // sequence that it sees, max(0, p - window + 1) <= j <= p:
+  //   out = sum_j softmax_j(cap(scale * q . k_j)) v_j.    q, out (T, heads * head_dim), F32
+  // With sinks s the weights of head h are exp(score_j) / (exp(s_h) + sum_j exp(score_j)).
   // Reduced chunk by chunk (kAttentionChunk absolute positions): each chunk gives (max m, sum l of
-  // exp(s - m), sum of exp(s - m) v); chunks are merged in ascending order. A chunk's three numbers
-  // depend on nothing but the query and the cached values, so they are the same whoever shares
-  // them. In a cache of kI8, q . k is (q . codes) * s, and exp(s - m) v is (exp(s - m) * s) codes.
-  // REQUIRES: the sequences' rows are disjoint; their K and V up to p are stored.
-  virtual absl::Status Attention(Tensor q, absl::Span<const SequenceSpan> sequences,
-                                 const KvLayer& layer, float scale, Tensor out) = 0;
+  // exp(s - m), sum of exp(s - m) v); chunks are merged in ascending order, a sink last. A chunk's
+  // three numbers depend on nothing but the query and the cached values, so they are the same
+  // whoever shares them. In a cache of kI8, q . k is (q . codes) * s, and exp(s - m) v is (exp(s -
+  // m) * s) codes.
+  // REQUIRES: K and V of the positions seen are stored.
+  virtual absl::Status Attention(Tensor q, const KvLayer& layer, const AttentionOptions& options,
+                                 Tensor out) = 0;
 
-  // out[t, i] = silu(gate[t, i]) * up[t, i], silu(x) = x / (1 + exp(-x)).  All (T, n).
-  virtual absl::Status SwiGlu(Tensor gate, Tensor up, Tensor out) = 0;
+  // Convolves each channel with the inputs before it in its sequence, then silu:
+  //   out[t, c] = silu(sum_j weight[j, c] * x[t - width + 1 + j, c]), j < width, ascending from 0;
+  // inputs before the step are in the sequence's state, (width - 1, C), zeros before position 0.
+  // The state becomes the last width - 1 inputs.  x, out (T, C), not the same; weight (width, C).
+  virtual absl::Status CausalConv(Tensor x, Tensor weight, const StateLayer& layer, Tensor out) = 0;
+
+  // For each sequence and head h, whose state S (key_dim, value_dim) is zero before position 0, for
+  // the tokens in order, with q and k of key head h mod key_heads:
+  //   S = exp(softplus(alpha + dt_bias) a) S;  d = sigmoid(beta) (v - S^T k);  S = S + k d^T;
+  //   out = S^T q.       out (T, heads * value_dim); a slot's state [heads][key_dim][value_dim]
+  virtual absl::Status DeltaRule(const DeltaRuleInputs& inputs, const StateLayer& layer,
+                                 Tensor out) = 0;
+
+  // out[t, i] = activation(gate[t, i]) * up[t, i].  All (T, n); out may be one of the others.
+  virtual absl::Status GatedActivation(Activation activation, Tensor gate, Tensor up,
+                                       Tensor out) = 0;
 
   // x += y.  Both (T, n).
   virtual absl::Status Add(Tensor x, Tensor y) = 0;
 
-  // out[i] = x[rows[i]].  x (T, n), out (rows.size(), n).
-  virtual absl::Status GatherRows(Tensor x, absl::Span<const int32_t> rows, Tensor out) = 0;
+  // out[i] = x[rows[i]], rows = the step's row list of that number.  x (any, n), out (rows, n).
+  virtual absl::Status GatherRows(Tensor x, int32_t list, Tensor out) = 0;
 
   // Copies the first `tokens` tokens of block `from` to block `to` (copy-on-write of a shared,
   // partly filled block), keys and values, all KV heads.
   virtual absl::Status CopyKvBlock(const KvLayer& layer, int32_t from, int32_t to,
                                    int32_t tokens) = 0;
 
-  // Sets a block to zero, before another owner may see it.
-  virtual absl::Status ZeroKvBlock(const KvLayer& layer, int32_t block) = 0;
+  // Bytes of this backend's memory: a copy to others that do not overlap, and zeros.
+  virtual absl::Status Copy(const void* from, void* to, size_t bytes) = 0;
+  virtual absl::Status Zero(void* data, size_t bytes) = 0;
+
+ protected:
+  // The step that has begun. REQUIRES: one has.
+  const StepTables& step() const { return *index_.tables; }
+  const StepIndex& step_index() const { return index_; }
+  // Puts it where the device finds it.
+  virtual absl::Status PlaceStep() { return absl::OkStatus(); }
 
  private:
   absl::StatusOr<Tensor> Intermediate(int64_t rows, int64_t cols, Buffer* buffer);
 
+  StepIndex index_;
   Buffer input_, result_;  // of Project, between its ops
 };
 

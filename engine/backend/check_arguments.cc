@@ -19,21 +19,60 @@ absl::Status CheckF32(absl::string_view op, absl::string_view argument, Tensor t
                    tensor.data == nullptr ? " without data" : ""));
 }
 
-absl::Status CheckLayer(absl::string_view op, const KvLayer& layer) {
+absl::Status CheckStep(absl::string_view op, const StepIndex& step) {
+  if (step.tables != nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(op, ": no step has begun"));
+}
+
+absl::Status CheckLayerShape(absl::string_view op, const KvLayer& layer) {
   bool right =
       (layer.dtype == DType::kF16 || layer.dtype == DType::kF32 || layer.dtype == DType::kI8) &&
       layer.keys != nullptr && layer.values != nullptr && layer.num_blocks > 0 &&
-      layer.kv_heads > 0 && layer.head_dim > 0 && layer.head_dim <= kMaxHeadDim;
+      layer.kv_heads > 0 && layer.head_dim > 0 && layer.head_dim <= kMaxHeadDim &&
+      layer.block_stride >= layer.block_bytes();
   if (right) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       op, ": a KV layer must be F16, F32 or I8 with blocks, heads and a head size of 1 to ",
-      kMaxHeadDim, ", got ", Traits(layer.dtype).name, " with ", layer.num_blocks, ", ",
-      layer.kv_heads, " and ", layer.head_dim));
+      kMaxHeadDim, ", its blocks ", layer.block_bytes(), " bytes apart or more, got ",
+      Traits(layer.dtype).name, " with ", layer.num_blocks, ", ", layer.kv_heads, ", ",
+      layer.head_dim, " and ", layer.block_stride));
+}
+
+// The layer, and that the step's block tables of its class lead into it.
+absl::Status CheckLayer(absl::string_view op, const StepIndex& step, const KvLayer& layer) {
+  RETURN_IF_ERROR(CheckStep(op, step));
+  RETURN_IF_ERROR(CheckLayerShape(op, layer));
+  if (layer.cache_class < 0 || layer.cache_class >= static_cast<int32_t>(step.last_block.size())) {
+    return absl::InvalidArgumentError(absl::StrCat(op, ": the step has block tables of ",
+                                                   step.last_block.size(), " classes, got class ",
+                                                   layer.cache_class));
+  }
+  const int32_t last = step.last_block[layer.cache_class];
+  if (last < layer.num_blocks) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(op, ": blocks must be in [0, ", layer.num_blocks, "), got ", last));
+}
+
+// That each sequence of the step has a slot of at least `size` values.
+absl::Status CheckStates(absl::string_view op, const StepIndex& step, const StateLayer& layer,
+                         int64_t size) {
+  RETURN_IF_ERROR(CheckStep(op, step));
+  if (layer.data == nullptr || layer.slot_stride < size || step.last_state >= layer.num_slots) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(op, ": the states must be ", size, " values and up to slot ", step.last_state,
+                     ", got ", layer.slot_stride, " values in ", layer.num_slots, " slots"));
+  }
+  for (const StepSequence& sequence : step.tables->sequences) {
+    if (sequence.state < 0) {
+      return absl::InvalidArgumentError(absl::StrCat(op, ": a sequence has no state"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 // A query matrix has a whole number of heads to each KV head.
-absl::Status CheckQuery(absl::string_view op, Tensor q, const KvLayer& layer) {
-  RETURN_IF_ERROR(CheckF32(op, "q", q, -1, -1));
+absl::Status CheckQuery(absl::string_view op, Tensor q, int64_t rows, const KvLayer& layer) {
+  RETURN_IF_ERROR(CheckF32(op, "q", q, rows, -1));
   int64_t kv_cols = int64_t{layer.kv_heads} * layer.head_dim;
   if (q.cols > 0 && q.cols % kv_cols == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -54,14 +93,13 @@ absl::Status CheckLoadMatrix(DType dtype, int64_t rows, int64_t cols) {
                    "a multiple of ", traits.block_size, ", got (", rows, ", ", cols, ")"));
 }
 
-absl::Status CheckEmbed(const WeightMatrix& w, absl::Span<const int32_t> ids, Tensor out) {
-  for (int32_t id : ids) {
-    if (id < 0 || id >= w.rows()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("Embed: ids must be in [0, ", w.rows(), "), got ", id));
-    }
+absl::Status CheckEmbed(const StepIndex& step, const WeightMatrix& w, Tensor out) {
+  RETURN_IF_ERROR(CheckStep("Embed", step));
+  if (step.last_token >= w.rows()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Embed: ids must be in [0, ", w.rows(), "), got ", step.last_token));
   }
-  return CheckF32("Embed", "out", out, static_cast<int64_t>(ids.size()), w.cols());
+  return CheckF32("Embed", "out", out, static_cast<int64_t>(step.tables->tokens.size()), w.cols());
 }
 
 absl::Status CheckRmsNorm(Tensor x, Tensor weight, Tensor out) {
@@ -100,62 +138,74 @@ absl::Status CheckProject(const WeightMatrix& w, const ProductInput& input, Tens
   return CheckF32("Project", "out", out, input.rows(), w.rows());
 }
 
-absl::Status CheckRopeAndStoreKv(Tensor q, Tensor k, Tensor v, Tensor rope,
-                                 absl::Span<const int64_t> slots, const KvLayer& layer) {
+absl::Status CheckRopeAndStoreKv(const StepIndex& step, Tensor q, Tensor k, Tensor v,
+                                 const Rope& rope, const KvLayer& layer) {
   constexpr absl::string_view kOp = "RopeAndStoreKv";
-  RETURN_IF_ERROR(CheckLayer(kOp, layer));
-  RETURN_IF_ERROR(CheckQuery(kOp, q, layer));
+  RETURN_IF_ERROR(CheckLayer(kOp, step, layer));
+  const int64_t tokens = static_cast<int64_t>(step.tables->tokens.size());
+  RETURN_IF_ERROR(CheckQuery(kOp, q, tokens, layer));
   int64_t kv_cols = int64_t{layer.kv_heads} * layer.head_dim;
-  RETURN_IF_ERROR(CheckF32(kOp, "k", k, q.rows, kv_cols));
-  RETURN_IF_ERROR(CheckF32(kOp, "v", v, q.rows, kv_cols));
-  RETURN_IF_ERROR(CheckF32(kOp, "rope", rope, q.rows, -1));
-  if (rope.cols % 2 != 0 || rope.cols > layer.head_dim) {
-    return absl::InvalidArgumentError(absl::StrCat(kOp,
-                                                   ": rope must have an even number of at most ",
-                                                   layer.head_dim, " columns, got ", rope.cols));
-  }
-  if (static_cast<int64_t>(slots.size()) != q.rows) {
+  RETURN_IF_ERROR(CheckF32(kOp, "k", k, tokens, kv_cols));
+  RETURN_IF_ERROR(CheckF32(kOp, "v", v, tokens, kv_cols));
+  if (rope.table < 0) return absl::OkStatus();
+  const auto& ropes = step.tables->ropes;
+  if (rope.table >= static_cast<int32_t>(ropes.size())) {
     return absl::InvalidArgumentError(
-        absl::StrCat(kOp, ": ", q.rows, " rows need as many slots, got ", slots.size()));
+        absl::StrCat(kOp, ": the step has ", ropes.size(), " rope tables, got ", rope.table));
   }
-  int64_t num_slots = int64_t{layer.num_blocks} * kKvBlockTokens;
-  for (int64_t slot : slots) {
-    if (slot < 0 || slot >= num_slots) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(kOp, ": slots must be in [0, ", num_slots, "), got ", slot));
-    }
+  if (ropes[rope.table].dim > layer.head_dim) {
+    return absl::InvalidArgumentError(absl::StrCat(kOp, ": rope must have at most ", layer.head_dim,
+                                                   " columns, got ", ropes[rope.table].dim));
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckAttention(Tensor q, absl::Span<const SequenceSpan> sequences,
-                            const KvLayer& layer, Tensor out) {
+absl::Status CheckAttention(const StepIndex& step, Tensor q, const KvLayer& layer,
+                            const AttentionOptions& options, Tensor out) {
   constexpr absl::string_view kOp = "Attention";
-  RETURN_IF_ERROR(CheckLayer(kOp, layer));
-  RETURN_IF_ERROR(CheckQuery(kOp, q, layer));
-  RETURN_IF_ERROR(CheckF32(kOp, "out", out, q.rows, q.cols));
-  for (const SequenceSpan& sequence : sequences) {
-    int64_t end_row = int64_t{sequence.first_row} + sequence.num_tokens;
-    if (sequence.first_row < 0 || sequence.num_tokens < 0 || end_row > q.rows) {
-      return absl::InvalidArgumentError(absl::StrCat(kOp, ": rows must be in [0, ", q.rows,
-                                                     "), got [", sequence.first_row, ", ", end_row,
-                                                     ")"));
-    }
-    int64_t context = int64_t{sequence.first_position} + sequence.num_tokens;
-    int64_t room = static_cast<int64_t>(sequence.blocks.size()) * kKvBlockTokens;
-    if (sequence.first_position < 0 || context > room) {
-      return absl::InvalidArgumentError(absl::StrCat(kOp, ": positions must be in [0, ", room,
-                                                     "), got [", sequence.first_position, ", ",
-                                                     context, ")"));
-    }
-    for (int32_t block : sequence.blocks) {
-      if (block < 0 || block >= layer.num_blocks) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(kOp, ": blocks must be in [0, ", layer.num_blocks, "), got ", block));
-      }
-    }
+  RETURN_IF_ERROR(CheckLayer(kOp, step, layer));
+  RETURN_IF_ERROR(CheckQuery(kOp, q, static_cast<int64_t>(step.tables->tokens.size()), layer));
+  if (options.window < 0 || !(options.softcap >= 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(kOp, ": window and softcap must be >= 0, got ",
+                                                   options.window, " and ", options.softcap));
   }
-  return absl::OkStatus();
+  if (!options.sinks.empty()) {
+    RETURN_IF_ERROR(CheckF32(kOp, "sinks", options.sinks, 1, q.cols / layer.head_dim));
+  }
+  return CheckF32(kOp, "out", out, q.rows, q.cols);
+}
+
+absl::Status CheckCausalConv(const StepIndex& step, Tensor x, Tensor weight,
+                             const StateLayer& layer, Tensor out) {
+  constexpr absl::string_view kOp = "CausalConv";
+  RETURN_IF_ERROR(CheckF32(kOp, "weight", weight, -1, -1));
+  RETURN_IF_ERROR(CheckStates(kOp, step, layer, (weight.rows - 1) * weight.cols));
+  const int64_t tokens = static_cast<int64_t>(step.tables->tokens.size());
+  RETURN_IF_ERROR(CheckF32(kOp, "x", x, tokens, weight.cols));
+  return CheckF32(kOp, "out", out, tokens, weight.cols);
+}
+
+absl::Status CheckDeltaRule(const StepIndex& step, const DeltaRuleInputs& inputs,
+                            const StateLayer& layer, Tensor out) {
+  constexpr absl::string_view kOp = "DeltaRule";
+  const int64_t heads = inputs.heads, key_heads = inputs.key_heads;
+  if (heads < 1 || key_heads < 1 || heads % key_heads != 0 || inputs.q.cols % key_heads != 0 ||
+      inputs.v.cols % heads != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kOp, ": ", inputs.q.cols, " columns of q and ", inputs.v.cols, " of v are not those of ",
+        key_heads, " key heads and ", heads, " heads, a multiple of them"));
+  }
+  RETURN_IF_ERROR(
+      CheckStates(kOp, step, layer, heads * (inputs.q.cols / key_heads) * (inputs.v.cols / heads)));
+  const int64_t tokens = static_cast<int64_t>(step.tables->tokens.size());
+  RETURN_IF_ERROR(CheckF32(kOp, "q", inputs.q, tokens, -1));
+  RETURN_IF_ERROR(CheckF32(kOp, "k", inputs.k, tokens, inputs.q.cols));
+  RETURN_IF_ERROR(CheckF32(kOp, "v", inputs.v, tokens, -1));
+  RETURN_IF_ERROR(CheckF32(kOp, "alpha", inputs.alpha, tokens, heads));
+  RETURN_IF_ERROR(CheckF32(kOp, "beta", inputs.beta, tokens, heads));
+  RETURN_IF_ERROR(CheckF32(kOp, "dt_bias", inputs.dt_bias, 1, heads));
+  RETURN_IF_ERROR(CheckF32(kOp, "a", inputs.a, 1, heads));
+  return CheckF32(kOp, "out", out, tokens, inputs.v.cols);
 }
 
 absl::Status CheckSameShape(absl::string_view op, Tensor a, Tensor b) {
@@ -163,27 +213,29 @@ absl::Status CheckSameShape(absl::string_view op, Tensor a, Tensor b) {
   return CheckF32(op, "the other matrix", b, a.rows, a.cols);
 }
 
-absl::Status CheckGatherRows(Tensor x, absl::Span<const int32_t> rows, Tensor out) {
-  RETURN_IF_ERROR(CheckF32("GatherRows", "x", x, -1, -1));
-  for (int32_t row : rows) {
-    if (row < 0 || row >= x.rows) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("GatherRows: rows must be in [0, ", x.rows, "), got ", row));
-    }
+absl::Status CheckGatherRows(const StepIndex& step, Tensor x, int32_t list, Tensor out) {
+  constexpr absl::string_view kOp = "GatherRows";
+  RETURN_IF_ERROR(CheckStep(kOp, step));
+  RETURN_IF_ERROR(CheckF32(kOp, "x", x, -1, -1));
+  if (list < 0 || list >= static_cast<int32_t>(step.last_row.size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kOp, ": the step has ", step.last_row.size(), " row lists, got ", list));
   }
-  return CheckF32("GatherRows", "out", out, static_cast<int64_t>(rows.size()), x.cols);
-}
-
-absl::Status CheckKvBlock(const KvLayer& layer, int32_t block) {
-  RETURN_IF_ERROR(CheckLayer("KvBlock", layer));
-  if (block >= 0 && block < layer.num_blocks) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("KvBlock: blocks must be in [0, ", layer.num_blocks, "), got ", block));
+  if (step.last_row[list] >= x.rows) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kOp, ": rows must be in [0, ", x.rows, "), got ", step.last_row[list]));
+  }
+  return CheckF32(kOp, "out", out, static_cast<int64_t>(step.tables->row_lists[list].size()),
+                  x.cols);
 }
 
 absl::Status CheckCopyKvBlock(const KvLayer& layer, int32_t from, int32_t to, int32_t tokens) {
-  RETURN_IF_ERROR(CheckKvBlock(layer, from));
-  RETURN_IF_ERROR(CheckKvBlock(layer, to));
+  RETURN_IF_ERROR(CheckLayerShape("CopyKvBlock", layer));
+  for (int32_t block : {from, to}) {
+    if (block >= 0 && block < layer.num_blocks) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("CopyKvBlock: blocks must be in [0, ", layer.num_blocks, "), got ", block));
+  }
   if (tokens >= 0 && tokens <= kKvBlockTokens) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("CopyKvBlock: tokens must be in [0, ", kKvBlockTokens, "], got ", tokens));

@@ -10,21 +10,24 @@
 namespace lm {
 
 absl::Status CheckLoadMatrix(DType dtype, int64_t rows, int64_t cols);
-absl::Status CheckEmbed(const WeightMatrix& w, absl::Span<const int32_t> ids, Tensor out);
+absl::Status CheckEmbed(const StepIndex& step, const WeightMatrix& w, Tensor out);
 absl::Status CheckRmsNorm(Tensor x, Tensor weight, Tensor out);
 absl::Status CheckMatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out);
 absl::Status CheckMatMulColumns(const WeightMatrix& w, Tensor x, absl::Span<const uint64_t> wanted,
                                 Tensor out);
 absl::Status CheckProject(const WeightMatrix& w, const ProductInput& input, Tensor bias,
                           Tensor out);
-absl::Status CheckRopeAndStoreKv(Tensor q, Tensor k, Tensor v, Tensor rope,
-                                 absl::Span<const int64_t> slots, const KvLayer& layer);
-absl::Status CheckAttention(Tensor q, absl::Span<const SequenceSpan> sequences,
-                            const KvLayer& layer, Tensor out);
+absl::Status CheckRopeAndStoreKv(const StepIndex& step, Tensor q, Tensor k, Tensor v,
+                                 const Rope& rope, const KvLayer& layer);
+absl::Status CheckAttention(const StepIndex& step, Tensor q, const KvLayer& layer,
+                            const AttentionOptions& options, Tensor out);
+absl::Status CheckCausalConv(const StepIndex& step, Tensor x, Tensor weight,
+                             const StateLayer& layer, Tensor out);
+absl::Status CheckDeltaRule(const StepIndex& step, const DeltaRuleInputs& inputs,
+                            const StateLayer& layer, Tensor out);
 // Two or three F32 matrices of one shape.
 absl::Status CheckSameShape(absl::string_view op, Tensor a, Tensor b);
-absl::Status CheckGatherRows(Tensor x, absl::Span<const int32_t> rows, Tensor out);
-absl::Status CheckKvBlock(const KvLayer& layer, int32_t block);
+absl::Status CheckGatherRows(const StepIndex& step, Tensor x, int32_t list, Tensor out);
 absl::Status CheckCopyKvBlock(const KvLayer& layer, int32_t from, int32_t to, int32_t tokens);
 
 }  // namespace lm

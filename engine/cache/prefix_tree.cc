@@ -12,8 +12,12 @@ struct PrefixTree::Node {
   Node* parent = nullptr;  // null: a root, which has neither block nor tokens
   Tenant* tenant = nullptr;
   int32_t block = -1;
-  int32_t pins = 0;  // leases on this node or a descendant
+  std::vector<int32_t> windowed;  // a block of each class, or -1
+  int32_t state = -1;             // snapshot at its end
+  int32_t pins = 0;               // leases on this node or a descendant
   uint64_t last_used = 0;
+  uint64_t seen = 0;  // when a match last had it in its window
+  uint64_t state_used = 0;
   absl::Time last_used_time;
   int64_t hits = 0;
   std::vector<int32_t> tokens;
@@ -28,7 +32,9 @@ struct PrefixTree::Node {
 struct PrefixTree::Tenant {
   const std::string* salt = nullptr;  // the key in tenants_
   Node root;
-  Leaves leaves;  // unpinned ones, least recently used first
+  Leaves leaves;                 // unpinned ones, least recently used first
+  std::vector<Leaves> windowed;  // of each class, nodes that have a block
+  Leaves states;                 // nodes that have one
   int64_t num_nodes = 0;
 };
 
@@ -51,7 +57,25 @@ auto LowerBound(Children& children, absl::Span<const int32_t> run) {
                           });
 }
 
+// Gives an element another time, without an allocation.
+template <typename Set, typename Element>
+void Touch(Set* set, Element from, uint64_t to) {
+  auto handle = set->extract(from);
+  handle.value().first = to;
+  set->insert(std::move(handle));
+}
+
 }  // namespace
+
+void PrefixTree::Holdings::Take(int32_t block) {
+  pool->Ref(block);
+  num_held += held[block]++ == 0;
+}
+
+void PrefixTree::Holdings::Drop(int32_t block) {
+  pool->Unref(block);
+  num_held -= --held[block] == 0;
+}
 
 PrefixTree::Lease& PrefixTree::Lease::operator=(Lease&& other) noexcept {
   if (this == &other) return *this;
@@ -59,7 +83,10 @@ PrefixTree::Lease& PrefixTree::Lease::operator=(Lease&& other) noexcept {
   tree_ = std::exchange(other.tree_, nullptr);
   node_ = std::exchange(other.node_, nullptr);
   blocks_ = std::exchange(other.blocks_, {});
+  windowed_ = std::exchange(other.windowed_, {});
   tokens_ = std::exchange(other.tokens_, 0);
+  state_ = std::exchange(other.state_, -1);
+  known_ = std::exchange(other.known_, 0);
   return *this;
 }
 
@@ -72,16 +99,20 @@ void PrefixTree::Lease::Truncate(int64_t tokens) {
     node_ = parent;
     blocks_.pop_back();
   }
+  for (std::vector<int32_t>& blocks : windowed_) blocks.resize(std::min(blocks.size(), keep));
   tokens_ = tokens;
+  state_ = -1;
   if (tokens == 0) {
     tree_ = nullptr;
     node_ = nullptr;
   }
 }
 
-PrefixTree::PrefixTree(KvBlockPool* pool, int32_t block_tokens)
-    : pool_(pool), block_tokens_(block_tokens) {
+PrefixTree::PrefixTree(KvBlockPool* pool, int32_t block_tokens, std::vector<WindowedPool> windowed,
+                       KvBlockPool* states)
+    : blocks_(pool), block_tokens_(block_tokens), states_(states) {
   assert(block_tokens >= 1);
+  for (const WindowedPool& c : windowed) windowed_.push_back({Holdings(c.pool), c.window});
 }
 
 PrefixTree::~PrefixTree() {
@@ -96,7 +127,11 @@ PrefixTree::~PrefixTree() {
       assert(node->pins == 0);
       Node* parent = node->parent;
       if (parent != nullptr) {
-        pool_->Unref(node->block);
+        for (size_t c = 0; c < windowed_.size(); ++c) {
+          if (node->windowed[c] >= 0) windowed_[c].blocks.Drop(node->windowed[c]);
+        }
+        if (node->state >= 0) states_.Drop(node->state);
+        blocks_.Drop(node->block);
         parent->children.pop_back();
       }
       node = parent;
@@ -104,53 +139,153 @@ PrefixTree::~PrefixTree() {
   }
 }
 
+// Down the tree as far as the tokens go, and back to where what is needed is there.
+PrefixTree::Path PrefixTree::Walk(absl::string_view salt, absl::Span<const int32_t> tokens) const {
+  const bool recurrent = states_.pool != nullptr;
+  Path path;
+  // Of each windowed class, the first of the nodes in a row that have blocks, up to the present
+  // one.
+  std::vector<size_t> begins(windowed_.size(), 0);
+  // Whether a match may end behind `tokens` tokens, the last of which are `node`'s.
+  auto usable = [&](const Node& node, int64_t tokens) {
+    for (size_t c = 0; c < windowed_.size(); ++c) {
+      const size_t begin = node.windowed[c] < 0 ? path.nodes.size() + 1 : begins[c];
+      const int64_t least = static_cast<int64_t>(begin) * block_tokens_ + windowed_[c].window - 1;
+      if (begin > 0 && tokens < least) return false;
+    }
+    return true;
+  };
+  auto use = [&path](Node* node, int64_t tokens) {
+    path.depth = path.nodes.size();
+    path.last = node;
+    path.tokens = tokens;
+  };
+  const Node* node = FindRoot(salt);
+  while (node != nullptr && path.known < static_cast<int64_t>(tokens.size())) {
+    const absl::Span<const int32_t> run = tokens.subspan(path.known, block_tokens_);
+    const Neighbour near = FindChild(*node, run);
+    if (near.common_tokens == 0) break;
+    if (Node* snapshot = recurrent ? FindSnapshot(*node, run) : nullptr) {
+      const int64_t end = path.known + static_cast<int64_t>(snapshot->tokens.size());
+      if (usable(*snapshot, end)) use(snapshot, end);
+    } else if (!recurrent && usable(*near.child, path.known + near.common_tokens)) {
+      use(near.child, path.known + near.common_tokens);
+    }
+    path.known += near.common_tokens;
+    path.nodes.push_back(near.child);
+    for (size_t c = 0; c < windowed_.size(); ++c) {
+      if (near.child->windowed[c] < 0) begins[c] = path.nodes.size();
+    }
+    if (near.common_tokens < block_tokens_) break;
+    node = near.child;
+  }
+  return path;
+}
+
+// The longest child with a snapshot whose tokens are the beginning of `run`, or all of it.
+PrefixTree::Node* PrefixTree::FindSnapshot(const Node& node, absl::Span<const int32_t> run) const {
+  for (size_t length = run.size(); length > 0; --length) {
+    const absl::Span<const int32_t> beginning = run.subspan(0, length);
+    const auto child = LowerBound(node.children, beginning);
+    if (child != node.children.end() && (*child)->state >= 0 &&
+        absl::MakeConstSpan((*child)->tokens) == beginning) {
+      return child->get();
+    }
+  }
+  return nullptr;
+}
+
 PrefixTree::Lease PrefixTree::Match(absl::string_view salt, absl::Span<const int32_t> tokens,
                                     int64_t limit) {
   Lease lease;
-  Node* node = FindRoot(salt);
-  if (node == nullptr) return lease;
-  tokens = tokens.subspan(0, std::max<int64_t>(limit, 0));
   ++clock_;
   now_ = absl::Now();
-  while (lease.tokens_ < static_cast<int64_t>(tokens.size())) {
-    const Neighbour near = FindChild(*node, tokens.subspan(lease.tokens_, block_tokens_));
-    if (near.common_tokens == 0) break;
-    Extend(near.child, near.common_tokens, &lease);
-    ++near.child->hits;
-    node = near.child;
-    if (near.common_tokens < block_tokens_) break;
+  const Path path = Walk(salt, tokens.subspan(0, std::max<int64_t>(limit, 0)));
+  lease.known_ = path.known;
+  lease.windowed_.resize(windowed_.size());
+  auto node_at = [&path](size_t i) { return i < path.depth ? path.nodes[i] : path.last; };
+  for (size_t i = 0; lease.tokens_ < path.tokens; ++i) {
+    Node* node = node_at(i);
+    Extend(node, std::min<int64_t>(block_tokens_, path.tokens - lease.tokens_), &lease);
+    ++node->hits;
+  }
+  for (size_t c = 0; c < windowed_.size(); ++c) {
+    std::vector<int32_t>& blocks = lease.windowed_[c];
+    const int64_t first = std::max<int64_t>(path.tokens - windowed_[c].window + 1, 0);
+    blocks.assign(lease.blocks_.size(), -1);
+    for (size_t i = first / block_tokens_; i < blocks.size(); ++i) {
+      Node* node = node_at(i);
+      blocks[i] = node->windowed[c];
+      if (blocks[i] < 0) continue;  // the last token alone is seen
+      for (size_t other = 0; other < windowed_.size(); ++other) {
+        if (node->windowed[other] < 0) continue;
+        Touch(&node->tenant->windowed[other], std::make_pair(node->seen, node), clock_);
+      }
+      node->seen = clock_;
+    }
+  }
+  if (states_.pool != nullptr && path.last != nullptr) {
+    lease.state_ = path.last->state;
+    Touch(&path.last->tenant->states, std::make_pair(path.last->state_used, path.last), clock_);
+    path.last->state_used = clock_;
   }
   return lease;
 }
 
 int64_t PrefixTree::MatchLength(absl::string_view salt, absl::Span<const int32_t> tokens) const {
-  const Node* node = FindRoot(salt);
-  int64_t matched = 0;
-  while (node != nullptr && matched < static_cast<int64_t>(tokens.size())) {
-    const Neighbour near = FindChild(*node, tokens.subspan(matched, block_tokens_));
-    matched += near.common_tokens;
-    if (near.common_tokens < block_tokens_) break;
-    node = near.child;
-  }
-  return matched;
+  return Walk(salt, tokens).tokens;
 }
 
 PrefixTree::Lease PrefixTree::Insert(absl::string_view salt, absl::Span<const int32_t> tokens,
-                                     absl::Span<const int32_t> blocks) {
+                                     absl::Span<const int32_t> blocks, const Additions& additions) {
   assert(blocks.size() == (tokens.size() + block_tokens_ - 1) / block_tokens_);
   Lease lease;
   if (tokens.empty()) return lease;
   Node* node = FindOrAddRoot(salt);
   ++clock_;
   now_ = absl::Now();
+  lease.windowed_.resize(windowed_.size());
   for (size_t i = 0; i < blocks.size(); ++i) {
     const absl::Span<const int32_t> run = tokens.subspan(i * block_tokens_, block_tokens_);
+    const bool last = i + 1 == blocks.size();
     const Neighbour near = FindChild(*node, run);
-    const bool known = near.common_tokens == static_cast<int64_t>(run.size());
+    // A snapshot needs a run that ends where it stands.
+    const bool known = near.common_tokens == static_cast<int64_t>(run.size()) &&
+                       (!last || additions.state < 0 || near.child->tokens.size() == run.size());
     node = known ? near.child : AddRun(node, near, run, blocks[i]);
+    Attach(node, additions, i, last);
     Extend(node, run.size(), &lease);
   }
   return lease;
+}
+
+// Gives a node what it lacks of the additions to the block of that index.
+void PrefixTree::Attach(Node* node, const Additions& additions, size_t index, bool last) {
+  for (size_t c = 0; c < additions.windowed.size(); ++c) {
+    const int32_t block = additions.windowed[c][index];
+    if (block < 0 || node->windowed[c] >= 0) continue;
+    node->tenant->windowed[c].insert({node->seen, node});
+    windowed_[c].blocks.Take(block);
+    node->windowed[c] = block;
+  }
+  if (last && additions.state >= 0 && node->state < 0) {
+    node->tenant->states.insert({clock_, node});
+    states_.Take(additions.state);
+    node->state = additions.state;
+    node->state_used = clock_;
+  }
+}
+
+void PrefixTree::DropWindowed(Node* node, size_t c) {
+  if (node->windowed[c] < 0) return;
+  node->tenant->windowed[c].erase({node->seen, node});
+  windowed_[c].blocks.Drop(std::exchange(node->windowed[c], -1));
+}
+
+void PrefixTree::DropState(Node* node) {
+  if (node->state < 0) return;
+  node->tenant->states.erase({node->state_used, node});
+  states_.Drop(std::exchange(node->state, -1));
 }
 
 // A run that the tree does not have. Where it goes on from a shorter one that it can replace (the
@@ -158,24 +293,29 @@ PrefixTree::Lease PrefixTree::Insert(absl::string_view salt, absl::Span<const in
 PrefixTree::Node* PrefixTree::AddRun(Node* parent, const Neighbour& near,
                                      absl::Span<const int32_t> run, int32_t block) {
   std::unique_ptr<Node> node;
-  pool_->Ref(block);
+  blocks_.Take(block);
   if (near.child != nullptr &&
       near.common_tokens == static_cast<int64_t>(near.child->tokens.size()) &&
+      near.child->tokens.size() < run.size() && near.child->state < 0 &&
       (near.child->pins == 0 || near.child->block == block)) {
     Unlist(near.child);
     node = TakeChild(parent, *near.child);
-    pool_->Unref(node->block);
+    // Its windowed blocks lack what the run has more.
+    for (size_t c = 0; c < windowed_.size(); ++c) DropWindowed(node.get(), c);
+    blocks_.Drop(node->block);
   } else {
     Unlist(parent);
     node = std::make_unique<Node>();
     node->parent = parent;
     node->tenant = parent->tenant;
+    node->windowed.assign(windowed_.size(), -1);
     Leaves& leaves = parent->tenant->leaves;
     node->listing = leaves.extract(leaves.insert({0, node.get()}).first);
     Count(parent->tenant, 1);
     ++num_unpinned_;
   }
   node->block = block;
+  node->seen = clock_;
   node->tokens.assign(run.begin(), run.end());
   Node* added = node.get();
   AddChild(parent, std::move(node));
@@ -220,22 +360,59 @@ std::vector<PrefixTree::Run> PrefixTree::Runs(absl::string_view salt) const {
 PrefixTree::Node* PrefixTree::NextToGo() const {
   for (auto tenant = by_size_.rbegin(); tenant != by_size_.rend(); ++tenant) {
     for (const auto& [last_used, leaf] : tenant->second->leaves) {
-      if (pool_->references(leaf->block) == 1) return leaf;
+      if (blocks_.Alone(leaf->block)) return leaf;
     }
   }
   return nullptr;
 }
 
 int32_t PrefixTree::Evict(int32_t blocks) {
-  int32_t freed = 0;
-  while (freed < blocks) {
+  const int32_t before = blocks_.pool->num_free();
+  while (blocks_.pool->num_free() - before < blocks) {
     // Asked anew: another salt may be the largest, and a parent that became a leaf as old as any.
     Node* leaf = NextToGo();
     if (leaf == nullptr) break;
     Remove(leaf);
-    ++freed;
   }
-  return freed;
+  return blocks_.pool->num_free() - before;
+}
+
+bool PrefixTree::EvictWindowed(size_t c) {
+  const Holdings& held = windowed_[c].blocks;
+  const int32_t before = held.pool->num_free();
+  while (held.pool->num_free() == before) {
+    Node* oldest = nullptr;
+    for (auto tenant = by_size_.rbegin(); tenant != by_size_.rend() && !oldest; ++tenant) {
+      for (const auto& [seen, node] : tenant->second->windowed[c]) {
+        if (!held.Alone(node->windowed[c])) continue;
+        oldest = node;
+        break;
+      }
+    }
+    if (oldest == nullptr) return false;
+    DropWindowed(oldest, c);
+  }
+  return true;
+}
+
+bool PrefixTree::EvictState() {
+  const int32_t before = states_.pool->num_free();
+  while (states_.pool->num_free() == before) {
+    Node* oldest = nullptr;
+    for (auto tenant = by_size_.rbegin(); tenant != by_size_.rend() && !oldest; ++tenant) {
+      const Leaves& states = tenant->second->states;
+      if (!states.empty()) oldest = states.begin()->second;
+    }
+    if (oldest == nullptr) return false;
+    DropState(oldest);
+  }
+  return true;
+}
+
+void PrefixTree::ForgetStates() {
+  for (auto& [salt, tenant] : tenants_) {
+    while (!tenant->states.empty()) DropState(tenant->states.begin()->second);
+  }
 }
 
 PrefixTree::Neighbour PrefixTree::FindChild(const Node& node, absl::Span<const int32_t> run) {
@@ -272,6 +449,7 @@ PrefixTree::Node* PrefixTree::FindOrAddRoot(absl::string_view salt) {
   auto tenant = std::make_unique<Tenant>();
   Tenant* const added = tenant.get();
   added->root.tenant = added;
+  added->windowed.resize(windowed_.size());
   const auto size = by_size_.emplace(0, added).first;
   try {
     added->salt = &tenants_.emplace(std::string(salt), std::move(tenant)).first->first;
@@ -295,7 +473,9 @@ void PrefixTree::Remove(Node* leaf) {
   Node* parent = leaf->parent;
   Tenant* tenant = leaf->tenant;
   Unlist(leaf);
-  pool_->Unref(leaf->block);
+  for (size_t c = 0; c < windowed_.size(); ++c) DropWindowed(leaf, c);
+  DropState(leaf);
+  blocks_.Drop(leaf->block);
   Count(tenant, -1);
   --num_unpinned_;
   TakeChild(parent, *leaf);
@@ -374,7 +554,17 @@ absl::Status PrefixTree::CheckIntegrity() const {
       if (tokens < block_tokens_ && !node->children.empty()) {
         return broken(*node, "is not full and has children");
       }
-      if (pool_->references(node->block) < 1) return broken(*node, "has a free block");
+      if (blocks_.pool->references(node->block) < 1) return broken(*node, "has a free block");
+      for (size_t c = 0; c < windowed_.size(); ++c) {
+        if (node->tenant->windowed[c].contains({node->seen, const_cast<Node*>(node)}) !=
+            (node->windowed[c] >= 0)) {
+          return broken(*node, "is listed with a windowed block where it has none, or not");
+        }
+      }
+      if (node->tenant->states.contains({node->state_used, const_cast<Node*>(node)}) !=
+          (node->state >= 0)) {
+        return broken(*node, "is listed with a snapshot where it has none, or not");
+      }
       if (node->tenant->leaves.contains({node->last_used, const_cast<Node*>(node)}) !=
           node->IsEvictableLeaf()) {
         return broken(*node, "is listed as a leaf where it is not, or the other way round");
@@ -399,7 +589,13 @@ absl::Status PrefixTree::CheckIntegrity() const {
                                             " unpinned, ", leaves, " leaves to evict; remembered ",
                                             num_nodes_, ", ", num_unpinned_, ", ", listed));
   }
-  return pool_->CheckIntegrity();
+  for (const WindowedClass& c : windowed_) {
+    if (absl::Status status = c.blocks.pool->CheckIntegrity(); !status.ok()) return status;
+  }
+  if (states_.pool != nullptr) {
+    if (absl::Status status = states_.pool->CheckIntegrity(); !status.ok()) return status;
+  }
+  return blocks_.pool->CheckIntegrity();
 }
 
 }  // namespace lm

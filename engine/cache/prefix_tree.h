@@ -13,9 +13,17 @@
 // another. Whoever holds a lease keeps its nodes; the rest goes leaf by leaf: of the salt that has
 // the most nodes, least recently used first. So each of n salts keeps an n-th of what is cached,
 // however much the others ask for, and a salt alone may have everything.
+//
+// A model may remember more than full attention's keys and values, and a node then has more:
+// - a block of each windowed class. Those go by themselves, the longest unused first: a node
+// without
+//   one is still a node, and a match ends where all blocks of its window are there.
+// - a snapshot of the recurrent state at its end. A recurrent model's match ends at a snapshot; a
+//   run that has one is never replaced by a longer one, but stays beside it.
 #ifndef LM_ENGINE_CACHE_PREFIX_TREE_H_
 #define LM_ENGINE_CACHE_PREFIX_TREE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -51,6 +59,12 @@ class PrefixTree {
 
     absl::Span<const int32_t> blocks() const { return blocks_; }
     int64_t tokens() const { return tokens_; }
+    // Of a windowed class, as blocks(); -1 where there was none, or no token behind sees it.
+    const std::vector<int32_t>& windowed(size_t c) const { return windowed_[c]; }
+    // The snapshot at the end of a match; -1: none.
+    int32_t state() const { return state_; }
+    // Tokens of the prompt that the tree has runs of, used or not.
+    int64_t known() const { return known_; }
 
     // Keeps the first `tokens` tokens of the match and unpins the rest.
     void Truncate(int64_t tokens);
@@ -60,11 +74,26 @@ class PrefixTree {
     PrefixTree* tree_ = nullptr;
     Node* node_ = nullptr;  // the deepest one; its ancestors are pinned too
     std::vector<int32_t> blocks_;
+    std::vector<std::vector<int32_t>> windowed_;
     int64_t tokens_ = 0;
+    int32_t state_ = -1;
+    int64_t known_ = 0;
   };
 
-  // REQUIRES: *pool outlives this; block_tokens >= 1.
-  PrefixTree(KvBlockPool* pool, int32_t block_tokens);
+  // What belongs to blocks beside those of full attention.
+  struct WindowedPool {
+    KvBlockPool* pool = nullptr;
+    int64_t window = 0;  // > 0
+  };
+  struct Additions {
+    absl::Span<const std::vector<int32_t>> windowed;  // of each class, as the blocks; -1: none
+    int32_t state = -1;                               // a snapshot at the end of the tokens
+  };
+
+  // `states`, where not null, says that the model is recurrent.
+  // REQUIRES: the pools outlive this; block_tokens >= 1.
+  PrefixTree(KvBlockPool* pool, int32_t block_tokens, std::vector<WindowedPool> windowed = {},
+             KvBlockPool* states = nullptr);
   ~PrefixTree();
 
   // The longest cached prefix of `tokens`, at most `limit` tokens of it.
@@ -77,14 +106,25 @@ class PrefixTree {
   // shorter. Where the tree has a run already it keeps its own block; for each new one it takes a
   // reference. A last, short run may still grow: its owner may go on to write behind it, and insert
   // the longer run later. Returns a lease on all of `tokens`, with the tree's own blocks.
+  // Of the additions too it takes references, to those that it lacks.
   // REQUIRES: blocks.size() == ceil(tokens.size() / block_tokens).
   Lease Insert(absl::string_view salt, absl::Span<const int32_t> tokens,
-               absl::Span<const int32_t> blocks);
+               absl::Span<const int32_t> blocks, const Additions& additions);
+  Lease Insert(absl::string_view salt, absl::Span<const int32_t> tokens,
+               absl::Span<const int32_t> blocks) {
+    return Insert(salt, tokens, blocks, Additions());
+  }
 
   // Drops unpinned leaves, of the largest salt and least recently used first, until `blocks` pool
   // blocks have become free or nothing more can go. Leaves whose block somebody else references too
   // stay: dropping them frees nothing. Returns how many blocks became free.
   int32_t Evict(int32_t blocks);
+  // Drops what nobody else references, of the largest salt and least recently used first: a block
+  // of a windowed class, a snapshot. False where there is none.
+  bool EvictWindowed(size_t c);
+  bool EvictState();
+  // Drops all snapshots.
+  void ForgetStates();
 
   // What is cached for a salt: the tree with each chain of nodes that does not fork as one run, a
   // run before those below it.
@@ -101,14 +141,53 @@ class PrefixTree {
   std::vector<Run> Runs(absl::string_view salt) const;
 
   int64_t num_nodes() const { return num_nodes_; }
-  // Nodes that no lease pins: those that Evict could free now or after their descendants, and those
-  // whose block is also referenced elsewhere.
-  int64_t num_evictable() const { return num_unpinned_; }
+  // Blocks, each once.
+  int64_t num_blocks() const { return blocks_.num_held; }
+  int64_t num_windowed(size_t c) const { return windowed_[c].blocks.num_held; }
+  int64_t num_states() const { return states_.num_held; }
+  // Blocks of nodes that no lease pins: those that Evict could free now or after their descendants,
+  // and those that are also referenced elsewhere.
+  int64_t num_evictable() const {
+    return std::max<int64_t>(num_unpinned_ - (num_nodes_ - blocks_.num_held), 0);
+  }
 
   // Internal, saying what, where counts, order, pins or references do not add up.
   absl::Status CheckIntegrity() const;
 
  private:
+  // The tree's references to a pool.
+  struct Holdings {
+    explicit Holdings(KvBlockPool* pool) : pool(pool), held(pool ? pool->num_blocks() : 0) {}
+    void Take(int32_t block);
+    void Drop(int32_t block);
+    // Nobody else has one.
+    bool Alone(int32_t block) const { return pool->references(block) == held[block]; }
+
+    KvBlockPool* pool;
+    std::vector<int32_t> held;  // of each block
+    int64_t num_held = 0;       // blocks
+  };
+  struct WindowedClass {
+    Holdings blocks;
+    int64_t window;
+  };
+  using Leaves = std::set<std::pair<uint64_t, Node*>>;  // by when they were used last
+
+  // How far a walk down the tree came. What may be used of it are the first `depth` nodes and
+  // `last` below them, which has the snapshot of a recurrent model: `tokens` tokens.
+  struct Path {
+    std::vector<Node*> nodes;
+    int64_t known = 0;  // tokens of all of them
+    size_t depth = 0;
+    Node* last = nullptr;
+    int64_t tokens = 0;
+  };
+  Path Walk(absl::string_view salt, absl::Span<const int32_t> tokens) const;
+  Node* FindSnapshot(const Node& node, absl::Span<const int32_t> run) const;
+  void DropWindowed(Node* node, size_t c);
+  void DropState(Node* node);
+  void Attach(Node* node, const Additions& additions, size_t index, bool last);
+
   // The child of `node` that shares the longest prefix with `run`.
   struct Neighbour {
     Node* child = nullptr;
@@ -134,9 +213,10 @@ class PrefixTree {
   void List(Node* node);
   void Unlist(Node* node);
 
-  KvBlockPool* const pool_;
+  Holdings blocks_;
   const int32_t block_tokens_;
-  using Leaves = std::set<std::pair<uint64_t, Node*>>;                   // by last_used
+  std::vector<WindowedClass> windowed_;
+  Holdings states_;
   std::map<std::string, std::unique_ptr<Tenant>, std::less<>> tenants_;  // by salt; none is empty
   std::set<std::pair<int64_t, Tenant*>> by_size_;
   uint64_t clock_ = 0;  // ticks once a Match or Insert

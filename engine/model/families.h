@@ -14,12 +14,18 @@ namespace lm {
 
 // What the families below have in common, uniform over the layers: the sizes, heads, rope and norms
 // under the names that all converters use. Refuses variants that none of them computes (mixtures of
-// experts, windows, other rope scalings), naming the key.
+// experts, other rope scalings), naming the key; and windows, which a family reads itself with
+// ReadWindow where it has them.
 absl::Status DescribeStandardBlocks(KeyReader& keys, ModelSpec* spec);
+// The window, in tokens; 0 where there is none, or the context does not outgrow it.
+absl::StatusOr<int64_t> ReadWindow(KeyReader& keys, int64_t context_length);
+absl::Status RefuseWindow(KeyReader& keys, int64_t context_length);
 
+absl::Status DescribeGemma3(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeLlama(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeQwen2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeQwen3(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeQwen35(KeyReader& keys, ModelSpec* spec);
 
 }  // namespace lm
 

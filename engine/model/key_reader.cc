@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/base/variant.h"
 #include "engine/model/other_keys.h"
 
 namespace lm {
@@ -61,6 +62,29 @@ absl::StatusOr<double> KeyReader::NotNegativeOr(absl::string_view name, double o
         absl::StrCat("'", Key(name), "' must be a finite number >= 0, got ", value));
   }
   return value;
+}
+
+bool KeyReader::IsArray(absl::string_view name) {
+  const auto found = metadata_.values().find(Asked(name));
+  return found != metadata_.values().end() &&
+         (std::holds_alternative<std::vector<bool>>(found->second) ||
+          std::holds_alternative<std::vector<int64_t>>(found->second) ||
+          std::holds_alternative<std::vector<uint64_t>>(found->second));
+}
+
+absl::StatusOr<std::vector<bool>> KeyReader::Bools(absl::string_view name, int64_t count) {
+  std::vector<bool> values;
+  if (!Has(name)) return values;
+  const MetadataValue& value = metadata_.values().find(Key(name))->second;
+  if (const auto* bools = std::get_if<std::vector<bool>>(&value)) {
+    values = *bools;
+  } else {
+    ASSIGN_OR_RETURN(const std::vector<int64_t> ints, metadata_.GetInts(Key(name)));
+    for (int64_t i : ints) values.push_back(i != 0);
+  }
+  if (static_cast<int64_t>(values.size()) == count) return values;
+  return absl::InvalidArgumentError(absl::StrCat("'", Key(name), "' must have a value for each of ",
+                                                 count, " layers, got ", values.size()));
 }
 
 absl::Status KeyReader::CheckTheOthers() const {

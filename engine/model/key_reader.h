@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -42,6 +43,9 @@ class KeyReader {
   absl::StatusOr<double> Positive(absl::string_view name);
   absl::StatusOr<double> PositiveOr(absl::string_view name, double otherwise);
   absl::StatusOr<double> NotNegativeOr(absl::string_view name, double otherwise);
+  // An array of `count` booleans or of integers (0 is false); empty where there is no such key.
+  absl::StatusOr<std::vector<bool>> Bools(absl::string_view name, int64_t count);
+  bool IsArray(absl::string_view name);
 
   // Unimplemented for a key of the architecture that was not asked for and matters.
   absl::Status CheckTheOthers() const;

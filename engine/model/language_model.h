@@ -1,31 +1,78 @@
 // LanguageModel: what the runtime needs of a model, and no more. Transformer is the real one; tests
 // of the scheduler and the engine use a scripted one.
+//
+//   ModelStep step;
+//   step.tables.blocks.resize(model.cache().classes.size());
+//   step.tables.Append(tokens, count, /*first_position=*/0);  ... and its blocks
+//   step.logit_rows = {count - 1};
+//   RETURN_IF_ERROR(model.Launch(std::move(step)));
+//   RETURN_IF_ERROR(model.Await(cancel, &results));
 #ifndef LM_ENGINE_MODEL_LANGUAGE_MODEL_H_
 #define LM_ENGINE_MODEL_LANGUAGE_MODEL_H_
 
 #include <atomic>
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
-#include "absl/types/span.h"
-#include "engine/backend/backend.h"
+#include "engine/backend/step_tables.h"
 
 namespace lm {
 
-// One step's work: T tokens of several sequences.
-struct Batch {
-  absl::Span<const int32_t> tokens;          // (T,)
-  absl::Span<const SequenceSpan> sequences;  // cover the rows [0, T), in order, without gaps
-  absl::Span<const int32_t> logit_rows;      // ascending rows of the batch whose logits are wanted
+// A class of attention layers, whose keys and values share block tables.
+struct CacheClass {
+  int64_t window = 0;  // tokens that a token sees, itself included; 0: all, class 0 and no other
+  int32_t num_blocks = 0;  // of kKvBlockTokens tokens
+  int64_t block_bytes = 0;
+};
 
+// How much a model remembers.
+struct CacheShape {
+  std::vector<CacheClass> classes = {};
+  int32_t num_states = 0;   // slots of recurrent state
+  int64_t state_bytes = 0;  // of a slot; 0: the model has none
+
+  bool recurrent() const { return state_bytes > 0; }
+  int64_t bytes() const {
+    int64_t sum = num_states * state_bytes;
+    for (const CacheClass& c : classes) sum += c.num_blocks * c.block_bytes;
+    return sum;
+  }
+};
+
+// An operation on the cache.
+struct CacheOp {
+  enum class Kind {
+    kCopyBlock,  // the first `tokens` tokens of block `from` to block `to`
+    kZeroBlock,  // clears block `to`, before another owner may use it
+    kCopyState,  // slot `from` to slot `to`
+  };
+  Kind kind = Kind::kCopyBlock;
+  int32_t cache_class = 0;
+  int32_t from = -1;
+  int32_t to = 0;
+  int32_t tokens = 0;
+};
+
+// One step's work, as a value that is complete before anything runs. Of the tables the model adds
+// ropes and row lists itself.
+struct ModelStep {
+  std::vector<CacheOp> cache_ops = {};  // before the tokens are computed, in this order
+  StepTables tables = {};
+  std::vector<int32_t> logit_rows = {};  // ascending rows whose logits are wanted
   // Logits are wanted of the tokens [64 i, 64 i + 64) for each i with wanted_logits[i] != 0 (a mask
   // of tokens has such words), the others may be anything; empty: of all.
-  absl::Span<const uint64_t> wanted_logits = {};
-
+  std::vector<uint64_t> wanted_logits = {};
   // Ascending rows whose hidden states (what the head multiplies: after the output norm) are
-  // wanted, and where they go: (hidden_rows.size(), hidden_size()), row-major.
-  absl::Span<const int32_t> hidden_rows = {};
-  absl::Span<float> hidden = {};
+  // wanted.
+  std::vector<int32_t> hidden_rows = {};
+};
+
+struct StepResults {
+  std::vector<float> logits;  // (logit_rows.size(), vocab_size())
+  std::vector<float> hidden;  // (hidden_rows.size(), hidden_size())
+  // Where it is false what the cache's blocks hold is not known: one of cache_ops failed.
+  bool cache_ops_done = false;
 };
 
 // One thread at a time, except for the constant getters.
@@ -37,23 +84,17 @@ class LanguageModel {
   virtual int32_t hidden_size() const = 0;
   // The longest sequence, prompt and answer together, in tokens.
   virtual int32_t context_length() const = 0;
-  // KV blocks (of kKvBlockTokens tokens) that this model's cache has.
-  virtual int32_t num_kv_blocks() const = 0;
-  virtual int64_t kv_block_bytes() const = 0;  // all layers, keys and values
+  virtual const CacheShape& cache() const = 0;
 
-  // Computes the batch's keys and values into the blocks that its sequences list, the logits of
-  // logit_rows: logits (logit_rows.size(), vocab_size()), row-major, and the hidden states asked
-  // for. `cancel` is polled between layers: once it is true, Forward returns Cancelled soon; the KV
-  // of the batch's tokens is then undefined, as after an error. Whether results are finite is not
-  // looked at: whoever uses a row checks it, so that a bad one fails its own sequence only.
-  // REQUIRES: logits.size() == logit_rows.size() * vocab_size(); likewise hidden.
-  virtual absl::Status Forward(const Batch& batch, const std::atomic<bool>& cancel,
-                               absl::Span<float> logits) = 0;
+  // Takes a step. It may begin to run, but need not before Await: a step at a time.
+  virtual absl::Status Launch(ModelStep step) = 0;
 
-  // Copies the first `tokens` tokens of a block to another one, all layers.
-  virtual absl::Status CopyKvBlock(int32_t from, int32_t to, int32_t tokens) = 0;
-  // Clears a block, before another owner may use it.
-  virtual absl::Status ZeroKvBlock(int32_t block) = 0;
+  // Carries the launched step out: its cache ops, then its tokens, whose keys, values and states go
+  // to the blocks and slots that its sequences list; and waits for the results. `cancel` is polled
+  // between layers: once it is true, Await returns Cancelled soon; the KV of the step's tokens and
+  // the states of its sequences are then undefined, as after an error. Whether results are finite
+  // is not looked at: whoever uses a row checks it, so that a bad one fails its own sequence only.
+  virtual absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) = 0;
 };
 
 }  // namespace lm

@@ -27,8 +27,8 @@ ModelCost CostOf(const Weights& weights) {
     cost.body_parameters -= weights.embedding->rows() * weights.embedding->cols();
   }
   for (const LayerWeights& layer : weights.layers) {
-    cost.body_bytes += layer.qkv.bytes() + layer.attention_output.bytes() + layer.gate_up.bytes() +
-                       layer.down.bytes();
+    cost.body_bytes += layer.mixer_input.bytes() + layer.mixer_output.bytes() +
+                       layer.gate_up.bytes() + layer.down.bytes();
   }
   cost.integers = weights.quantisation != "F32" && weights.quantisation != "F16" &&
                   weights.quantisation != "BF16";
@@ -75,7 +75,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   info.quantisation = transformer->weights().quantisation;
   info.parameters = transformer->weights().parameters;
   info.weight_bytes = transformer->weights().bytes;
-  info.kv_bytes = transformer->kv_block_bytes() * transformer->num_kv_blocks();
+  info.kv_bytes = transformer->cache().bytes();
   info.kv_type = options.kv_type;
   info.context_length = transformer->context_length();
   info.vocab_size = transformer->vocab_size();

@@ -61,6 +61,7 @@ class Model {
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const ChatTemplate& chat_template() const { return chat_template_; }
   LanguageModel& language_model() { return *language_model_; }
+  const LanguageModel& language_model() const { return *language_model_; }
 
  private:
   ModelInfo info_;

@@ -17,7 +17,7 @@ namespace lm {
 struct ModelOptions {
   std::string device = "cpu";   // as PlanDevices (device_plan.h)
   int threads = 0;              // 0: as many as this process may use
-  int64_t kv_bytes = 0;         // cap of the KV cache; 0: KvCache::DefaultBytes()
+  int64_t kv_bytes = 0;         // cap of the KV cache; 0: DefaultCacheBytes()
   DType kv_type = DType::kF16;  // of the KV cache's values: kF16, kI8 or kF32
   int32_t context_length = 0;   // 0: the model's own; more than that is an error
 

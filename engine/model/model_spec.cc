@@ -18,9 +18,8 @@ struct Family {
 };
 
 constexpr Family kFamilies[] = {
-    {"llama", &DescribeLlama},
-    {"qwen2", &DescribeQwen2},
-    {"qwen3", &DescribeQwen3},
+    {"gemma3", &DescribeGemma3}, {"llama", &DescribeLlama},   {"qwen2", &DescribeQwen2},
+    {"qwen3", &DescribeQwen3},   {"qwen35", &DescribeQwen35},
 };
 
 // What all families have: the vocabulary.
@@ -36,6 +35,19 @@ absl::Status DescribeVocabulary(const Metadata& metadata, KeyReader& keys, Model
 }
 
 }  // namespace
+
+int64_t MixerInputCols(const LayerSpec& layer) {
+  if (const DeltaNetSpec* net = layer.delta_net()) {
+    return net->conv_cols() + net->value_cols() + 2 * net->heads;
+  }
+  const AttentionSpec& attention = *layer.attention();
+  return attention.q_cols() + attention.gate_cols() + 2 * attention.kv_cols();
+}
+
+int64_t MixerOutputCols(const LayerSpec& layer) {
+  const DeltaNetSpec* net = layer.delta_net();
+  return net != nullptr ? net->value_cols() : layer.attention()->q_cols();
+}
 
 absl::StatusOr<ModelSpec> DescribeModel(const GgufFile& gguf) {
   ModelSpec spec;

@@ -1,15 +1,20 @@
 // ModelSpec: what a model computes, as a value. A family (families.h) fills it from the keys of a
-// file; WeightLoader, KvCache and Transformer walk its layers and never ask for the family.
+// file; WeightLoader, CacheSpec and Transformer walk its layers and never ask for the family.
 //
 //   ASSIGN_OR_RETURN(ModelSpec spec, DescribeModel(*gguf));
-//   for (const LayerSpec& layer : spec.layers) Reserve(layer.attention.q_cols());
+//   for (const LayerSpec& layer : spec.layers) Reserve(MixerInputCols(layer));
 //
-// A layer i, on the residual stream x (T, hidden), every norm an RMS norm:
-//   q, k, v = W_q norm(x), W_k norm(x), W_v norm(x)  [+ biases]
-//   q, k    = each head normed                       [head_norms]
-//   q, k    = turned by their positions              (ModelSpec::rope)
-//   x      += W_o attention(q, k, v)                 scale * q . k
-//   x      += W_down (silu(W_gate norm(x)) * W_up norm(x))
+// A layer, on the residual stream x (T, hidden), every norm an RMS norm:
+//   x += post(W_o mixer(norm(x)))                       [post: a norm]     post_norms
+//   x += post(W_down (act(W_gate n) * W_up n)), n = norm(x)
+// The mixer is attention:
+//   q, k, v = W_q n, W_k n, W_v n  [+ biases];  q, k = each head normed    [head_norms]
+//   q, k    = turned by their positions                                    [rope]
+//   out     = attention(q, k, v)  [* sigmoid(W_gate n)]                    [output_gate]
+// or the gated delta rule (Yang et al. 2024, arXiv 2412.06464):
+//   q, k, v = CausalConv(W_qkv n);  q, k = each head scaled to length 1, q / sqrt(key_dim)
+//   o       = DeltaRule(q, k, v, W_alpha n, W_beta n)
+//   out     = each head of o normed, * silu(W_z n)
 #ifndef LM_ENGINE_MODEL_MODEL_SPEC_H_
 #define LM_ENGINE_MODEL_MODEL_SPEC_H_
 
@@ -21,6 +26,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/backend/backend.h"
+#include "engine/base/variant.h"
 #include "engine/gguf/gguf_file.h"
 
 namespace lm {
@@ -50,20 +56,45 @@ struct AttentionSpec {
   int64_t head_dim = 0;  // even
   bool biases = false;   // q, k and v must have them; otherwise they may
   bool head_norms = false;
-  float scale = 0;
+  bool output_gate = false;  // W_q has, behind each head's rows, as many of its gate
+  float scale = 0;           // of q . k
+  int32_t rope = 0;          // of ModelSpec::ropes; -1: positions do not turn
+  int64_t window = 0;        // positions a token sees, itself included; 0: all
 
   int64_t q_cols() const { return heads * head_dim; }
   int64_t kv_cols() const { return kv_heads * head_dim; }
-  int64_t qkv_cols() const { return q_cols() + 2 * kv_cols(); }
+  int64_t gate_cols() const { return output_gate ? q_cols() : 0; }
+};
+
+struct DeltaNetSpec {
+  int64_t heads = 0;      // of values
+  int64_t key_heads = 0;  // divides heads; head h has key head h mod key_heads
+  int64_t key_dim = 0;
+  int64_t value_dim = 0;
+  int64_t conv_width = 0;  // tokens that the convolution sees
+
+  int64_t key_cols() const { return key_heads * key_dim; }
+  int64_t value_cols() const { return heads * value_dim; }
+  int64_t conv_cols() const { return 2 * key_cols() + value_cols(); }
+  // Values of recurrent state.
+  int64_t conv_state() const { return (conv_width - 1) * conv_cols(); }
+  int64_t rule_state() const { return heads * key_dim * value_dim; }
 };
 
 struct FeedForwardSpec {
   int64_t width = 0;
+  Activation activation = Activation::kSilu;
 };
 
 struct LayerSpec {
-  AttentionSpec attention;
+  Variant<AttentionSpec, DeltaNetSpec> mixer;
   FeedForwardSpec feed_forward;
+  const char* feed_forward_norm = "ffn_norm";  // the tensor's name
+  bool post_norms = false;                     // what is added to x is normed first ("sandwich")
+
+  const AttentionSpec* attention() const { return std::get_if<AttentionSpec>(&mixer); }
+  AttentionSpec* attention() { return std::get_if<AttentionSpec>(&mixer); }
+  const DeltaNetSpec* delta_net() const { return std::get_if<DeltaNetSpec>(&mixer); }
 };
 
 struct ModelSpec {
@@ -72,8 +103,10 @@ struct ModelSpec {
   int64_t vocab = 0;
   int64_t context_length = 0;
   float rms_eps = 0;
-  RopeSpec rope;
+  float embedding_scale = 1;
+  std::vector<RopeSpec> ropes;    // the first one has the file's factors, where there are some
   bool output_bias = false;       // the logits may have one ("output.bias")
+  int64_t skipped_blocks = 0;     // of the file, behind the layers: their tensors are not read
   std::vector<LayerSpec> layers;  // at least one
 
   int64_t num_layers() const { return static_cast<int64_t>(layers.size()); }
@@ -86,6 +119,10 @@ struct ModelSpec {
     return most;
   }
 };
+
+// Columns of what a mixer's first product makes of x, and of what goes into its last.
+int64_t MixerInputCols(const LayerSpec& layer);
+int64_t MixerOutputCols(const LayerSpec& layer);
 
 // Reads and checks it. Unimplemented for an architecture (or a variant of one: experts, other rope
 // scaling, any key of its own that asks for more than is computed) that is not known, naming it;

@@ -3,11 +3,25 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 
 #include "engine/base/status_macros.h"
+#include "engine/model/cache_spec.h"
 #include "engine/model/rope.h"
 
 namespace lm {
+namespace {
+
+// The row lists of a step.
+enum RowList : int32_t {
+  kKept,        // rows that something is wanted of, ascending
+  kAllKept,     // 0, 1, ..., as many
+  kKeptLogits,  // of the kept rows, those whose logits are wanted
+  kKeptHidden,  // ... whose hidden states are
+  kNumRowLists,
+};
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(const GgufFile& gguf,
                                                                const ModelSpec& spec,
@@ -23,143 +37,219 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(const GgufFile& g
     return stage->backend.get();
   };
   ASSIGN_OR_RETURN(Weights weights, LoadWeights(gguf, spec, backend_of));
-  ASSIGN_OR_RETURN(const int32_t num_blocks, KvCache::NumBlocks(spec, kv_bytes, kv_dtype));
+  ASSIGN_OR_RETURN(const CacheSpec cache, PlanCache(spec, kv_bytes, kv_dtype));
   for (Stage& stage : stages) {
-    ASSIGN_OR_RETURN(stage.kv_cache, KvCache::Create(spec, stage.first, stage.end, num_blocks,
-                                                     kv_dtype, stage.backend.get()));
+    ASSIGN_OR_RETURN(stage.cache,
+                     LayerCache::Create(spec, cache, stage.first, stage.end, stage.backend.get()));
   }
-  return std::unique_ptr<Transformer>(new Transformer(spec, std::move(stages), std::move(weights)));
+  return std::unique_ptr<Transformer>(
+      new Transformer(spec, cache.shape, std::move(stages), std::move(weights)));
 }
 
-Transformer::Transformer(const ModelSpec& spec, std::vector<Stage> stages, Weights weights)
-    : spec_(spec),
-      stages_(std::move(stages)),
-      weights_(std::move(weights)),
-      frequencies_(RopeFrequencies(spec_.rope, weights_.rope_factors)) {}
-
-int64_t Transformer::kv_block_bytes() const {
-  int64_t bytes = 0;
-  for (const Stage& stage : stages_) bytes += stage.kv_cache.block_bytes();
-  return bytes;
+Transformer::Transformer(const ModelSpec& spec, const CacheShape& cache, std::vector<Stage> stages,
+                         Weights weights)
+    : spec_(spec), cache_(cache), stages_(std::move(stages)), weights_(std::move(weights)) {
+  for (size_t i = 0; i < spec_.ropes.size(); ++i) {
+    const absl::Span<const float> factors =
+        i == 0 ? absl::MakeConstSpan(weights_.rope_factors) : absl::Span<const float>();
+    frequencies_.push_back(RopeFrequencies(spec_.ropes[i], factors));
+  }
 }
 
-absl::Status Transformer::Forward(const Batch& batch, const std::atomic<bool>& cancel,
-                                  absl::Span<float> logits) {
-  const int64_t tokens = batch.tokens.size();
-  std::vector<int32_t> kept;  // rows that something is wanted of
-  std::set_union(batch.logit_rows.begin(), batch.logit_rows.end(), batch.hidden_rows.begin(),
-                 batch.hidden_rows.end(), std::back_inserter(kept));
-  ComputeRope(batch);
+absl::Status Transformer::Launch(ModelStep step) {
+  step_ = std::move(step);
+  FillRopes();
+  ListRows();
+  return absl::OkStatus();
+}
+
+absl::Status Transformer::Await(const std::atomic<bool>& cancel, StepResults* results) {
+  results->cache_ops_done = false;
+  RETURN_IF_ERROR(ApplyCacheOps());
+  results->cache_ops_done = true;
+  const int64_t tokens = static_cast<int64_t>(step_.tables.tokens.size());
+  results->logits.resize(step_.logit_rows.size() * spec_.vocab);
+  results->hidden.resize(step_.hidden_rows.size() * spec_.hidden);
   for (size_t i = 0; i < stages_.size(); ++i) {
     Stage* stage = &stages_[i];
     RETURN_IF_ERROR(Reserve(tokens, stage));
-    RETURN_IF_ERROR(stage->backend->Upload(rope_host_.data(), stage->act.rope.data,
-                                           rope_host_.size() * sizeof(float)));
+    RETURN_IF_ERROR(stage->backend->BeginStep(&step_.tables));
     // x = embedding[tokens], or what the layers before have made of it
-    RETURN_IF_ERROR(i == 0 ? stage->backend->Embed(*weights_.embedding, batch.tokens,
+    RETURN_IF_ERROR(i == 0 ? stage->backend->Embed(*weights_.embedding, spec_.embedding_scale,
                                                    stage->act.x.Rows(0, tokens))
-                           : Hand(tokens, &stages_[i - 1], stage));
-    RETURN_IF_ERROR(RunLayers(batch, kept, cancel, stage));
+                           : Hand(&stages_[i - 1], stage));
+    RETURN_IF_ERROR(RunLayers(cancel, stage));
   }
-  if (kept.empty()) return stages_.back().backend->Synchronize();
-  return Head(batch, kept, logits);
+  if (kept_ == 0) return stages_.back().backend->Synchronize();
+  return Head(results);
 }
 
-absl::Status Transformer::RunLayers(const Batch& batch, absl::Span<const int32_t> kept,
-                                    const std::atomic<bool>& cancel, Stage* stage) {
-  Backend* backend = stage->backend.get();
-  Activations& act = stage->act;
-  int64_t rows = batch.tokens.size();
+absl::Status Transformer::ApplyCacheOps() {
+  for (const CacheOp& op : step_.cache_ops) {
+    for (const Stage& stage : stages_) {
+      RETURN_IF_ERROR(stage.cache.Apply(op, stage.backend.get()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Transformer::RunLayers(const std::atomic<bool>& cancel, Stage* stage) {
+  int64_t rows = static_cast<int64_t>(step_.tables.tokens.size());
   for (int64_t i = stage->first; i < stage->end; ++i) {
     if (cancel.load(std::memory_order_relaxed)) {
       return absl::CancelledError("the generation was cancelled");
     }
-    const LayerSpec& spec = spec_.layers[i];
     const LayerWeights& layer = weights_.layers[i];
-    Tensor attention = act.attention.Cols(0, spec.attention.q_cols());
-    // x += W_o attention(rope(W_qkv norm(x)))
-    RETURN_IF_ERROR(Attend(spec.attention, layer, stage->kv_cache.layer(i), batch, stage));
-    if (i == spec_.num_layers() - 1 && static_cast<int64_t>(kept.size()) < rows) {
+    ASSIGN_OR_RETURN(Tensor mixed, Mix(i, stage));
+    if (i == spec_.num_layers() - 1 && kept_ < rows) {
       // Nobody reads the other rows after the last layer's keys and values are stored.
-      if (kept.empty()) break;
-      RETURN_IF_ERROR(KeepRows(kept, act.x, stage));
-      RETURN_IF_ERROR(KeepRows(kept, attention, stage));
-      rows = kept.size();
+      if (kept_ == 0) break;
+      RETURN_IF_ERROR(KeepRows(stage->act.x, stage));
+      RETURN_IF_ERROR(KeepRows(mixed, stage));
+      rows = kept_;
     }
-    RETURN_IF_ERROR(layer.attention_output.Apply(backend,
-                                                 ProductInput::Plain(attention.Rows(0, rows)),
-                                                 ProductResult::kIsAdded, act.x.Rows(0, rows)));
-    // x += W_down swiglu(W_gate_up norm(x))
-    RETURN_IF_ERROR(FeedForward(spec.feed_forward, layer, rows, stage));
+    RETURN_IF_ERROR(AddToResidual(layer.mixer_output, ProductInput::Plain(mixed.Rows(0, rows)),
+                                  layer.post_mixer_norm, stage));
+    RETURN_IF_ERROR(FeedForward(spec_.layers[i], layer, rows, stage));
   }
   return absl::OkStatus();
 }
 
 // Moves the residual stream from a stage that has finished to the next, through host memory.
-absl::Status Transformer::Hand(int64_t tokens, Stage* from, Stage* to) {
-  handed_.resize(tokens * spec_.hidden);
+absl::Status Transformer::Hand(Stage* from, Stage* to) {
+  handed_.resize(step_.tables.tokens.size() * spec_.hidden);
   const size_t bytes = handed_.size() * sizeof(float);
   RETURN_IF_ERROR(from->backend->Download(from->act.x.data, handed_.data(), bytes));
   return to->backend->Upload(handed_.data(), to->act.x.data, bytes);
 }
 
-// attention = attention(rope(W_qkv norm(x))), storing this layer's keys and values.
-absl::Status Transformer::Attend(const AttentionSpec& spec, const LayerWeights& weights,
-                                 const KvLayer& kv, const Batch& batch, Stage* stage) {
+// What the layer's mixer makes of x, before its last product.
+absl::StatusOr<Tensor> Transformer::Mix(int64_t index, Stage* stage) {
+  const LayerSpec& spec = spec_.layers[index];
+  const LayerWeights& weights = weights_.layers[index];
+  const int64_t tokens = static_cast<int64_t>(step_.tables.tokens.size());
+  const Tensor x = stage->act.x.Rows(0, tokens);
+  RETURN_IF_ERROR(weights.mixer_input.Apply(
+      stage->backend.get(), ProductInput::Normed(x, weights.mixer_norm.tensor, spec_.rms_eps),
+      ProductResult::kReplaces,
+      stage->act.mixer_input.Rows(0, tokens).Cols(0, MixerInputCols(spec))));
+  if (const DeltaNetSpec* net = spec.delta_net()) {
+    return ApplyDeltaNet(*net, weights, stage->cache.conv_state(index),
+                         stage->cache.rule_state(index), stage);
+  }
+  return Attend(*spec.attention(), weights, stage->cache.kv(index), stage);
+}
+
+absl::StatusOr<Tensor> Transformer::Attend(const AttentionSpec& spec, const LayerWeights& weights,
+                                           const KvLayer& kv, Stage* stage) {
   Backend* backend = stage->backend.get();
-  const int64_t tokens = batch.tokens.size();
-  Tensor x = stage->act.x.Rows(0, tokens);
-  Tensor qkv = stage->act.qkv.Rows(0, tokens).Cols(0, spec.qkv_cols());
-  RETURN_IF_ERROR(weights.qkv.Apply(
-      backend, ProductInput::Normed(x, weights.attention_norm.tensor, spec_.rms_eps),
-      ProductResult::kReplaces, qkv));
-  Tensor q = qkv.Cols(0, spec.q_cols());
-  Tensor k = qkv.Cols(spec.q_cols(), spec.kv_cols());
-  Tensor v = qkv.Cols(spec.q_cols() + spec.kv_cols(), spec.kv_cols());
+  const int64_t tokens = static_cast<int64_t>(step_.tables.tokens.size());
+  Tensor input = stage->act.mixer_input.Rows(0, tokens);
+  auto take = [&input, used = int64_t{0}](int64_t cols) mutable {
+    return input.Cols(std::exchange(used, used + cols), cols);
+  };
+  const Tensor q = take(spec.q_cols()), gate = take(spec.gate_cols());
+  const Tensor k = take(spec.kv_cols()), v = take(spec.kv_cols());
   if (spec.head_norms) {
     RETURN_IF_ERROR(backend->RmsNorm(q, weights.q_norm.tensor, spec_.rms_eps, q));
     RETURN_IF_ERROR(backend->RmsNorm(k, weights.k_norm.tensor, spec_.rms_eps, k));
   }
-  RETURN_IF_ERROR(backend->RopeAndStoreKv(q, k, v, stage->act.rope.Rows(0, tokens),
-                                          spec_.rope.pairing, slots_, kv));
-  return backend->Attention(q, batch.sequences, kv, spec.scale,
-                            stage->act.attention.Rows(0, tokens).Cols(0, spec.q_cols()));
+  Rope rope = {.table = spec.rope};
+  if (spec.rope >= 0) rope.pairing = spec_.ropes[spec.rope].pairing;
+  RETURN_IF_ERROR(backend->RopeAndStoreKv(q, k, v, rope, kv));
+  const Tensor out = stage->act.mixed.Rows(0, tokens).Cols(0, spec.q_cols());
+  RETURN_IF_ERROR(backend->Attention(
+      q, kv, {.scale = spec.scale, .window = static_cast<int32_t>(spec.window)}, out));
+  if (spec.output_gate) {
+    RETURN_IF_ERROR(backend->GatedActivation(Activation::kSigmoid, gate, out, out));
+  }
+  return out;
 }
 
-absl::Status Transformer::FeedForward(const FeedForwardSpec& spec, const LayerWeights& weights,
-                                      int64_t rows, Stage* stage) {
+absl::StatusOr<Tensor> Transformer::ApplyDeltaNet(const DeltaNetSpec& spec,
+                                                  const LayerWeights& weights,
+                                                  const StateLayer& conv, const StateLayer& rule,
+                                                  Stage* stage) {
   Backend* backend = stage->backend.get();
-  Tensor x = stage->act.x.Rows(0, rows);
-  Tensor gate_up = stage->act.gate_up.Rows(0, rows).Cols(0, 2 * spec.width);
-  RETURN_IF_ERROR(weights.gate_up.Apply(
-      backend, ProductInput::Normed(x, weights.ffn_norm.tensor, spec_.rms_eps),
-      ProductResult::kReplaces, gate_up));
-  return weights.down.Apply(backend, ProductInput::Gated(gate_up), ProductResult::kIsAdded, x);
+  const DeltaNetWeights& net = weights.delta_net;
+  const int64_t tokens = static_cast<int64_t>(step_.tables.tokens.size());
+  Tensor input = stage->act.mixer_input.Rows(0, tokens);
+  auto take = [&input, used = int64_t{0}](int64_t cols) mutable {
+    return input.Cols(std::exchange(used, used + cols), cols);
+  };
+  const Tensor qkv = take(spec.conv_cols()), z = take(spec.value_cols());
+  const Tensor alpha = take(spec.heads), beta = take(spec.heads);
+  const Tensor convolved = stage->act.mixed.Rows(0, tokens).Cols(0, spec.conv_cols());
+  RETURN_IF_ERROR(backend->CausalConv(qkv, net.conv.tensor, conv, convolved));
+  const Tensor q = convolved.Cols(0, spec.key_cols());
+  const Tensor k = convolved.Cols(spec.key_cols(), spec.key_cols());
+  const Tensor v = convolved.Cols(2 * spec.key_cols(), spec.value_cols());
+  // x / sqrt(sum of squares + eps), times the gains' sqrt(key_dim)
+  const float eps = spec_.rms_eps / static_cast<float>(spec.key_dim);
+  RETURN_IF_ERROR(backend->RmsNorm(q, net.q_gain.tensor, eps, q));
+  RETURN_IF_ERROR(backend->RmsNorm(k, net.k_gain.tensor, eps, k));
+  RETURN_IF_ERROR(backend->DeltaRule({.q = q,
+                                      .k = k,
+                                      .v = v,
+                                      .alpha = alpha,
+                                      .beta = beta,
+                                      .dt_bias = net.dt_bias.tensor,
+                                      .a = net.a.tensor,
+                                      .heads = static_cast<int32_t>(spec.heads),
+                                      .key_heads = static_cast<int32_t>(spec.key_heads)},
+                                     rule, v));
+  RETURN_IF_ERROR(backend->RmsNorm(v, net.output_norm.tensor, spec_.rms_eps, v));
+  RETURN_IF_ERROR(backend->GatedActivation(Activation::kSilu, z, v, v));
+  return v;
 }
 
-// hidden = norm(x), logits = W_head norm(x), on the last stage. The first rows of x are those of
-// the batch's `kept`.
-absl::Status Transformer::Head(const Batch& batch, absl::Span<const int32_t> kept,
-                               absl::Span<float> logits) {
+absl::Status Transformer::FeedForward(const LayerSpec& spec, const LayerWeights& weights,
+                                      int64_t rows, Stage* stage) {
+  const int64_t width = spec.feed_forward.width;
+  Tensor x = stage->act.x.Rows(0, rows);
+  Tensor gate_up = stage->act.gate_up.Rows(0, rows).Cols(0, 2 * width);
+  RETURN_IF_ERROR(weights.gate_up.Apply(
+      stage->backend.get(), ProductInput::Normed(x, weights.ffn_norm.tensor, spec_.rms_eps),
+      ProductResult::kReplaces, gate_up));
+  return AddToResidual(weights.down, ProductInput::Gated(gate_up, spec.feed_forward.activation),
+                       weights.post_ffn_norm, stage);
+}
+
+// x += the projection of the input, normed if there is a norm for it.
+absl::Status Transformer::AddToResidual(const Projection& projection, const ProductInput& input,
+                                        const DeviceVector& post_norm, Stage* stage) {
+  Backend* backend = stage->backend.get();
+  const Tensor x = stage->act.x.Rows(0, input.rows());
+  if (post_norm.tensor.empty()) {
+    return projection.Apply(backend, input, ProductResult::kIsAdded, x);
+  }
+  const Tensor added = stage->act.hidden.Rows(0, input.rows());
+  RETURN_IF_ERROR(projection.Apply(backend, input, ProductResult::kReplaces, added));
+  RETURN_IF_ERROR(backend->RmsNorm(added, post_norm.tensor, spec_.rms_eps, added));
+  return backend->Add(x, added);
+}
+
+// hidden = norm(x), logits = W_head norm(x), on the last stage. The first rows of x are the kept.
+absl::Status Transformer::Head(StepResults* results) {
   Backend* backend = stages_.back().backend.get();
   const Activations& act = stages_.back().act;
-  const int64_t rows = kept.size();
-  Tensor h = act.hidden.Rows(0, rows);
+  Tensor h = act.hidden.Rows(0, kept_);
   RETURN_IF_ERROR(
-      backend->RmsNorm(act.x.Rows(0, rows), weights_.output_norm.tensor, spec_.rms_eps, h));
-  if (!batch.hidden_rows.empty()) {
-    ASSIGN_OR_RETURN(const Tensor hidden, Pick(h, kept, batch.hidden_rows));
-    RETURN_IF_ERROR(
-        backend->Download(hidden.data, batch.hidden.data(), batch.hidden.size() * sizeof(float)));
+      backend->RmsNorm(act.x.Rows(0, kept_), weights_.output_norm.tensor, spec_.rms_eps, h));
+  if (!step_.hidden_rows.empty()) {
+    ASSIGN_OR_RETURN(const Tensor hidden, Pick(h, kKeptHidden));
+    RETURN_IF_ERROR(backend->Download(hidden.data, results->hidden.data(),
+                                      results->hidden.size() * sizeof(float)));
   }
-  if (batch.logit_rows.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(h, Pick(h, kept, batch.logit_rows));
+  if (step_.logit_rows.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(h, Pick(h, kKeptLogits));
+  std::vector<float>& logits = results->logits;
   Tensor out(logits.data(), DType::kF32, h.rows, spec_.vocab);
   auto multiply = [&] {
     const Tensor bias = weights_.output_bias.tensor;
-    return batch.wanted_logits.empty() || !bias.empty()
+    return step_.wanted_logits.empty() || !bias.empty()
                ? backend->MatMul(weights_.head(), h, bias, out)
-               : backend->MatMulColumns(weights_.head(), h, batch.wanted_logits, out);
+               : backend->MatMulColumns(weights_.head(), h, step_.wanted_logits, out);
   };
   if (backend->uses_host_memory()) return multiply();
   RETURN_IF_ERROR(ReserveLogits(h.rows));
@@ -168,47 +258,58 @@ absl::Status Transformer::Head(const Batch& batch, absl::Span<const int32_t> kep
   return backend->Download(out.data, logits.data(), logits.size() * sizeof(float));
 }
 
-// Of the last stage's matrix whose rows are those of the batch's `kept`, the ones of `wanted`, a
-// subset. Valid until the next call.
-absl::StatusOr<Tensor> Transformer::Pick(Tensor from, absl::Span<const int32_t> kept,
-                                         absl::Span<const int32_t> wanted) {
-  if (wanted.size() == kept.size()) return from;
-  std::vector<int32_t> rows;
-  for (size_t i = 0; i < kept.size() && rows.size() < wanted.size(); ++i) {
-    if (kept[i] == wanted[rows.size()]) rows.push_back(static_cast<int32_t>(i));
-  }
+// Of the last stage's matrix whose rows are the kept ones, those of the list, a subset. Valid until
+// the next call.
+absl::StatusOr<Tensor> Transformer::Pick(Tensor from, int32_t list) {
+  const int64_t rows = static_cast<int64_t>(step_.tables.row_lists[list].size());
+  if (rows == kept_) return from;
   Stage& stage = stages_.back();
-  Tensor picked(stage.act.gathered.data, DType::kF32, rows.size(), from.cols);
-  RETURN_IF_ERROR(stage.backend->GatherRows(from, rows, picked));
+  Tensor picked(stage.act.gathered.data, DType::kF32, rows, from.cols);
+  RETURN_IF_ERROR(stage.backend->GatherRows(from, list, picked));
   return picked;
 }
 
-// Moves the given rows of a matrix to its top, through `gathered`.
-absl::Status Transformer::KeepRows(absl::Span<const int32_t> rows, Tensor from, Stage* stage) {
-  Tensor gathered(stage->act.gathered.data, DType::kF32, rows.size(), from.cols);
-  RETURN_IF_ERROR(stage->backend->GatherRows(from, rows, gathered));
-  std::vector<int32_t> all(rows.size());
-  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int32_t>(i);
-  return stage->backend->GatherRows(gathered, all, from.Rows(0, rows.size()));
+// Moves the kept rows of a matrix to its top, through `gathered`.
+absl::Status Transformer::KeepRows(Tensor from, Stage* stage) {
+  Tensor gathered(stage->act.gathered.data, DType::kF32, kept_, from.cols);
+  RETURN_IF_ERROR(stage->backend->GatherRows(from, kKept, gathered));
+  return stage->backend->GatherRows(gathered, kAllKept, from.Rows(0, kept_));
 }
 
-// Where each token's K and V go, and its position's angles.
-void Transformer::ComputeRope(const Batch& batch) {
-  const int64_t pairs = spec_.rope.dim / 2;
-  const int64_t tokens = batch.tokens.size();
-  rope_host_.resize(tokens * spec_.rope.dim);
-  slots_.resize(tokens);
-  for (const SequenceSpan& sequence : batch.sequences) {
-    for (int32_t t = 0; t < sequence.num_tokens; ++t) {
-      const int64_t position = sequence.first_position + t;
-      const int64_t row = sequence.first_row + t;
-      slots_[row] = int64_t{sequence.blocks[position / kKvBlockTokens]} * kKvBlockTokens +
-                    position % kKvBlockTokens;
-      float* out = &rope_host_[row * spec_.rope.dim];
-      for (int64_t i = 0; i < pairs; ++i) {
-        const double angle = static_cast<double>(position) * frequencies_[i];
-        out[2 * i] = static_cast<float>(spec_.rope.magnitude * std::cos(angle));
-        out[2 * i + 1] = static_cast<float>(spec_.rope.magnitude * std::sin(angle));
+void Transformer::ListRows() {
+  std::vector<std::vector<int32_t>>& lists = step_.tables.row_lists;
+  lists.assign(kNumRowLists, {});
+  std::vector<int32_t>& kept = lists[kKept];
+  std::set_union(step_.logit_rows.begin(), step_.logit_rows.end(), step_.hidden_rows.begin(),
+                 step_.hidden_rows.end(), std::back_inserter(kept));
+  kept_ = static_cast<int64_t>(kept.size());
+  lists[kAllKept].resize(kept.size());
+  std::iota(lists[kAllKept].begin(), lists[kAllKept].end(), 0);
+  auto place = [&kept](const std::vector<int32_t>& wanted, std::vector<int32_t>* list) {
+    for (size_t i = 0; i < kept.size() && list->size() < wanted.size(); ++i) {
+      if (kept[i] == wanted[list->size()]) list->push_back(static_cast<int32_t>(i));
+    }
+  };
+  place(step_.logit_rows, &lists[kKeptLogits]);
+  place(step_.hidden_rows, &lists[kKeptHidden]);
+}
+
+// The angles of each token's position, for each rope.
+void Transformer::FillRopes() {
+  std::vector<RopeTable>& ropes = step_.tables.ropes;
+  ropes.resize(spec_.ropes.size());
+  for (size_t r = 0; r < ropes.size(); ++r) {
+    const RopeSpec& spec = spec_.ropes[r];
+    ropes[r].dim = static_cast<int32_t>(spec.dim);
+    ropes[r].angles.resize(step_.tables.tokens.size() * spec.dim);
+    float* out = ropes[r].angles.data();
+    for (const StepSequence& sequence : step_.tables.sequences) {
+      for (int32_t p = sequence.first_position; p < sequence.context(); ++p) {
+        for (const double frequency : frequencies_[r]) {
+          const double angle = static_cast<double>(p) * frequency;
+          *out++ = static_cast<float>(spec.magnitude * std::cos(angle));
+          *out++ = static_cast<float>(spec.magnitude * std::sin(angle));
+        }
       }
     }
   }
@@ -226,14 +327,15 @@ absl::Status Transformer::Reserve(int64_t tokens, Stage* stage) {
   Activations& act = stage->act;
   if (tokens <= act.capacity) return absl::OkStatus();
   const int64_t rows = std::max(tokens, 2 * act.capacity);
-  const int64_t q_cols = spec_.Widest([](const LayerSpec& l) { return l.attention.q_cols(); });
+  const int64_t mixed = spec_.Widest([](const LayerSpec& l) {
+    return l.delta_net() != nullptr ? l.delta_net()->conv_cols() : MixerOutputCols(l);
+  });
   const std::pair<Tensor*, int64_t> wants[] = {
       {&act.x, spec_.hidden},
-      {&act.qkv, spec_.Widest([](const LayerSpec& l) { return l.attention.qkv_cols(); })},
-      {&act.attention, q_cols},
+      {&act.mixer_input, spec_.Widest(MixerInputCols)},
+      {&act.mixed, mixed},
       {&act.gate_up, spec_.Widest([](const LayerSpec& l) { return 2 * l.feed_forward.width; })},
-      {&act.rope, spec_.rope.dim},
-      {&act.gathered, std::max(spec_.hidden, q_cols)},
+      {&act.gathered, std::max(spec_.hidden, mixed)},
       {&act.hidden, spec_.hidden},
   };
   constexpr int64_t kAlignment = 64;
@@ -246,24 +348,6 @@ absl::Status Transformer::Reserve(int64_t tokens, Stage* stage) {
     *tensor = Tensor(next, DType::kF32, rows, cols);
     int64_t size = rows * cols * sizeof(float);
     next += (size + kAlignment - 1) / kAlignment * kAlignment;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Transformer::CopyKvBlock(int32_t from, int32_t to, int32_t tokens) {
-  for (const Stage& stage : stages_) {
-    for (const KvLayer& layer : stage.kv_cache.layers()) {
-      RETURN_IF_ERROR(stage.backend->CopyKvBlock(layer, from, to, tokens));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Transformer::ZeroKvBlock(int32_t block) {
-  for (const Stage& stage : stages_) {
-    for (const KvLayer& layer : stage.kv_cache.layers()) {
-      RETURN_IF_ERROR(stage.backend->ZeroKvBlock(layer, block));
-    }
   }
   return absl::OkStatus();
 }

@@ -1,17 +1,19 @@
-// Transformer: the forward pass that a ModelSpec describes, over any backend, or over several: each
-// has a run of the layers, with their weights and KV cache, and hands its rows of the residual
-// stream to the next.
+// Transformer: a LanguageModel that walks the layers of a ModelSpec (model_spec.h has the
+// formulas).
 #ifndef LM_ENGINE_MODEL_TRANSFORMER_H_
 #define LM_ENGINE_MODEL_TRANSFORMER_H_
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "engine/backend/backend.h"
 #include "engine/gguf/gguf_file.h"
-#include "engine/model/kv_cache.h"
 #include "engine/model/language_model.h"
+#include "engine/model/layer_cache.h"
 #include "engine/model/model_spec.h"
 #include "engine/model/weights.h"
 
@@ -26,8 +28,8 @@ class Transformer final : public LanguageModel {
     int64_t end = 0;
   };
 
-  // Loads the weights and reserves the KV cache. `parts` are in the order of the layers, and have
-  // each once. Errors: those of LoadWeights and KvCache.
+  // Loads the weights and reserves the cache. `parts` are in the order of the layers, and have each
+  // once. Errors: those of LoadWeights and PlanCache.
   static absl::StatusOr<std::unique_ptr<Transformer>> Load(const GgufFile& gguf,
                                                            const ModelSpec& spec, int64_t kv_bytes,
                                                            DType kv_dtype, std::vector<Part> parts);
@@ -35,13 +37,10 @@ class Transformer final : public LanguageModel {
   int32_t vocab_size() const override { return static_cast<int32_t>(spec_.vocab); }
   int32_t hidden_size() const override { return static_cast<int32_t>(spec_.hidden); }
   int32_t context_length() const override { return static_cast<int32_t>(spec_.context_length); }
-  int32_t num_kv_blocks() const override { return stages_[0].kv_cache.layers()[0].num_blocks; }
-  int64_t kv_block_bytes() const override;
+  const CacheShape& cache() const override { return cache_; }
 
-  absl::Status Forward(const Batch& batch, const std::atomic<bool>& cancel,
-                       absl::Span<float> logits) override;
-  absl::Status CopyKvBlock(int32_t from, int32_t to, int32_t tokens) override;
-  absl::Status ZeroKvBlock(int32_t block) override;
+  absl::Status Launch(ModelStep step) override;
+  absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override;
 
   const Weights& weights() const { return weights_; }
 
@@ -52,49 +51,56 @@ class Transformer final : public LanguageModel {
     int64_t capacity = 0;  // rows
     Tensor x;              // (T, hidden)             the residual stream
     // Each of these three is as wide as the widest layer's; a layer uses its first columns.
-    Tensor qkv;        // (T, q_cols + 2 kv_cols)
-    Tensor attention;  // (T, q_cols)
-    Tensor gate_up;    // (T, 2 ffn)
-    Tensor rope;       // (T, rope.dim)                cos and sin of each token's position
-    Tensor gathered;   // (T, max(hidden, q_cols))     rows whose results are wanted
-    Tensor hidden;     // (T, hidden)             the output norm of these
+    Tensor mixer_input;  // (T, MixerInputCols)
+    Tensor mixed;        // (T, MixerOutputCols, or what a delta net convolves)
+    Tensor gate_up;      // (T, 2 ffn)
+    Tensor gathered;     // (T, max(hidden, mixed))  rows whose results are wanted
+    Tensor hidden;       // (T, hidden)              the output norm of these; what is to be normed
   };
 
   struct Stage {
     std::unique_ptr<Backend> backend;
     int64_t first = 0;
     int64_t end = 0;
-    KvCache kv_cache = {};
+    LayerCache cache = {};
     Activations act = {};
   };
 
-  Transformer(const ModelSpec& spec, std::vector<Stage> stages, Weights weights);
+  Transformer(const ModelSpec& spec, const CacheShape& cache, std::vector<Stage> stages,
+              Weights weights);
 
-  void ComputeRope(const Batch& batch);
+  absl::Status ApplyCacheOps();
+  void FillRopes();
+  void ListRows();
   absl::Status ReserveLogits(int64_t rows);
   absl::Status Reserve(int64_t tokens, Stage* stage);
-  absl::Status Hand(int64_t tokens, Stage* from, Stage* to);
-  absl::Status RunLayers(const Batch& batch, absl::Span<const int32_t> kept,
-                         const std::atomic<bool>& cancel, Stage* stage);
-  absl::Status Attend(const AttentionSpec& spec, const LayerWeights& weights, const KvLayer& kv,
-                      const Batch& batch, Stage* stage);
-  absl::Status FeedForward(const FeedForwardSpec& spec, const LayerWeights& weights, int64_t rows,
+  absl::Status Hand(Stage* from, Stage* to);
+  absl::Status RunLayers(const std::atomic<bool>& cancel, Stage* stage);
+  absl::StatusOr<Tensor> Mix(int64_t index, Stage* stage);
+  absl::StatusOr<Tensor> Attend(const AttentionSpec& spec, const LayerWeights& weights,
+                                const KvLayer& kv, Stage* stage);
+  absl::StatusOr<Tensor> ApplyDeltaNet(const DeltaNetSpec& spec, const LayerWeights& weights,
+                                       const StateLayer& conv, const StateLayer& rule,
+                                       Stage* stage);
+  absl::Status FeedForward(const LayerSpec& spec, const LayerWeights& weights, int64_t rows,
                            Stage* stage);
-  absl::Status KeepRows(absl::Span<const int32_t> rows, Tensor from, Stage* stage);
-  absl::Status Head(const Batch& batch, absl::Span<const int32_t> kept, absl::Span<float> logits);
-  absl::StatusOr<Tensor> Pick(Tensor from, absl::Span<const int32_t> kept,
-                              absl::Span<const int32_t> wanted);
+  absl::Status AddToResidual(const Projection& projection, const ProductInput& input,
+                             const DeviceVector& post_norm, Stage* stage);
+  absl::Status KeepRows(Tensor from, Stage* stage);
+  absl::Status Head(StepResults* results);
+  absl::StatusOr<Tensor> Pick(Tensor from, int32_t list);
 
   const ModelSpec spec_;
+  const CacheShape cache_;
   std::vector<Stage> stages_;  // before the weights, whose memory is the backends'
   const Weights weights_;
-  const std::vector<double> frequencies_;  // (rope.dim / 2,) radians a position
+  std::vector<std::vector<double>> frequencies_;  // of each rope, (dim / 2,) radians a position
 
-  Buffer logits_buffer_;          // the last stage's
-  int64_t logits_capacity_ = 0;   // rows
-  std::vector<float> rope_host_;  // (T, rope.dim)
-  std::vector<int64_t> slots_;    // (T,) where each token's K and V go
-  std::vector<float> handed_;     // (T, hidden) between two stages
+  ModelStep step_;               // that was launched
+  int64_t kept_ = 0;             // rows of it that something is wanted of
+  Buffer logits_buffer_;         // the last stage's
+  int64_t logits_capacity_ = 0;  // rows
+  std::vector<float> handed_;    // (T, hidden) between two stages
 };
 
 }  // namespace lm

@@ -42,14 +42,24 @@ class Projection {
   std::vector<Part> parts_;
 };
 
+// Of a delta net.
+struct DeltaNetWeights {
+  DeviceVector conv;            // (conv_width, conv_cols): of each tap, all channels
+  DeviceVector dt_bias, a;      // (1, heads)
+  DeviceVector output_norm;     // (1, value_dim), of each head
+  DeviceVector q_gain, k_gain;  // (1, key_dim): make lengths of what RmsNorm gives
+};
+
 struct LayerWeights {
-  DeviceVector attention_norm;  // (1, hidden)
-  Projection qkv;               // hidden -> q_cols + 2 * kv_cols
+  DeviceVector mixer_norm;      // (1, hidden)
+  Projection mixer_input;       // hidden -> MixerInputCols: q, gate, k, v; or q k v, z, alpha, beta
   DeviceVector q_norm, k_norm;  // (1, head_dim), of each head; empty: none
-  Projection attention_output;  // q_cols -> hidden
-  DeviceVector ffn_norm;        // (1, hidden)
-  Projection gate_up;           // hidden -> 2 * ffn
-  Projection down;              // ffn -> hidden
+  DeltaNetWeights delta_net;
+  Projection mixer_output;                      // MixerOutputCols -> hidden
+  DeviceVector post_mixer_norm, post_ffn_norm;  // (1, hidden); empty: none
+  DeviceVector ffn_norm;                        // (1, hidden)
+  Projection gate_up;                           // hidden -> 2 * ffn
+  Projection down;                              // ffn -> hidden
 };
 
 struct Weights {
@@ -60,7 +70,7 @@ struct Weights {
   DeviceVector output_bias;              // (1, vocab); empty: none
   bool tied = false;                     // the file has one matrix for both
 
-  // Per-pair divisors of the rotary frequencies (rope.dim / 2,); empty: all 1.
+  // Per-pair divisors of the first rope's frequencies (dim / 2,); empty: all 1.
   std::vector<float> rope_factors;
 
   int64_t parameters = 0;

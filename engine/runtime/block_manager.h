@@ -1,8 +1,8 @@
-// BlockManager gives sequences their KV blocks: from the prefix tree what is computed already, from
-// the pool the rest, from the tree's oldest leaves when the pool is empty.
+// BlockManager gives sequences their part of the cache: from the prefix tree what is computed
+// already, from the pools the rest, from the tree's oldest leaves when a pool is empty.
 //
 // It moves no memory itself: what has to be copied or cleared it notes down, in order, and the
-// engine carries it out before the next forward pass. Until then no block it hands out is read.
+// engine has it carried out before the next step's tokens. Until then nothing it hands out is read.
 #ifndef LM_ENGINE_RUNTIME_BLOCK_MANAGER_H_
 #define LM_ENGINE_RUNTIME_BLOCK_MANAGER_H_
 
@@ -16,15 +16,19 @@
 #include "absl/types/span.h"
 #include "engine/cache/kv_block_pool.h"
 #include "engine/cache/prefix_tree.h"
+#include "engine/model/language_model.h"
 
 namespace lm {
 
 class BlockManager;
 
-// A sequence's blocks: blocks[i] holds its tokens [i * kKvBlockTokens, (i + 1) * kKvBlockTokens).
-//   [0, lease.blocks().size())  full blocks of the prefix tree, pinned by the lease: only read
-//   [.., blocks.size())         the sequence's own, one reference each; the next tokens go there
-// Gives them back when it goes.
+// A sequence's blocks of each class: blocks[c][i] holds its tokens [i * kKvBlockTokens, (i + 1) *
+// kKvBlockTokens).
+//   blocks[0], full attention's:
+//     [0, lease.blocks().size())  full blocks of the prefix tree, pinned by the lease: only read
+//     [.., blocks[0].size())      the sequence's own, one reference each; the next tokens go there
+//   blocks[c], a window's: one reference each; -1 for what no token will see again
+// And its slot of recurrent state. Gives them back when it goes.
 struct BlockTable {
   BlockTable() = default;
   BlockTable(const BlockTable&) = delete;
@@ -33,39 +37,37 @@ struct BlockTable {
 
   BlockManager* manager = nullptr;  // null: empty
   PrefixTree::Lease lease;
-  std::vector<int32_t> blocks;
+  std::vector<std::vector<int32_t>> blocks;
+  int32_t state = -1;
 };
-
-// Copies the first `tokens` tokens of block `from` to `to`; or, where from is -1, clears `to`.
-struct BlockOp {
-  int32_t from = -1;
-  int32_t to = 0;
-  int32_t tokens = 0;
-};
-
-// How many blocks `tokens` tokens need.
-int32_t BlocksFor(int64_t tokens);
 
 // Not thread-safe: the engine's thread owns it. REQUIRES: outlives every BlockTable it filled.
 class BlockManager {
  public:
   // Without `share`, nothing is ever found in or put into the prefix tree.
-  BlockManager(int32_t num_blocks, bool share);
+  BlockManager(const CacheShape& shape, bool share);
 
   // Begins an empty table with the longest cached prefix of `tokens`, `limit` tokens of it at most.
   // Returns its length. The lease may end in the middle of a block: call Adopt before Grow.
   int64_t Match(absl::string_view salt, absl::Span<const int32_t> tokens, int64_t limit,
                 BlockTable* table);
-  // Makes a matched table writable: a partly matched last block becomes a copy. Returns how many
-  // tokens of the match are kept (without the partly matched block where there is none free).
-  int64_t Adopt(absl::string_view salt, BlockTable* table);
+  // Makes a matched table writable: a partly matched last block becomes a copy, a matched snapshot
+  // the sequence's state. Returns how many tokens of the match are kept: without the partly matched
+  // block, or none, where there is no memory for a copy. Nothing where there is no slot for a
+  // state.
+  std::optional<int64_t> Adopt(absl::string_view salt, BlockTable* table);
   // Takes blocks until the table has room for `tokens` tokens, evicting where it must. False where
   // memory ends before; the table keeps what it got.
   bool Grow(absl::string_view salt, int64_t tokens, BlockTable* table);
   // Puts the computed `tokens` into the tree and lets the table use the tree's blocks for the full
   // ones. The last, partial block is put there too if `partial`; the sequence may write on in it.
+  // With `snapshot`, so is a copy of its state, if there is memory for one. REQUIRES: then partial.
   void Publish(absl::string_view salt, absl::Span<const int32_t> tokens, bool partial,
-               BlockTable* table);
+               bool snapshot, BlockTable* table);
+  // Gives back what no token from position `computed` on sees.
+  void LeaveBehind(int64_t computed, BlockTable* table);
+  // Gives back what tokens from position `tokens` on had. REQUIRES: they are not the lease's.
+  void Truncate(int64_t tokens, BlockTable* table);
   void Release(BlockTable* table);
 
   // Tokens that Match would find.
@@ -73,31 +75,46 @@ class BlockManager {
   // Whether the tree holds the table's last block too, which then Evict would not free.
   bool SharesTail(const BlockTable& table) const;
 
-  // What is to be done, in this order, before the next forward pass.
-  std::vector<BlockOp> TakeOps();
+  // What is to be done, in this order, before the next step's tokens.
+  std::vector<CacheOp> TakeOps();
   // An operation failed: what any block holds is not known, until it is cleared for who gets it
   // next.
   void Distrust();
 
   std::vector<PrefixTree::Run> CachedRuns(absl::string_view salt) const { return tree_.Runs(salt); }
 
-  int32_t num_blocks() const { return pool_.num_blocks(); }
-  int32_t num_free() const { return pool_.num_free(); }
-  int64_t num_cached() const { return tree_.num_nodes(); }
+  const CacheShape& shape() const { return shape_; }
+  // Of full attention.
+  int32_t num_blocks() const { return pools_[0].num_blocks(); }
+  int32_t num_free() const { return pools_[0].num_free(); }
+  int64_t num_cached() const { return tree_.num_blocks(); }
   int64_t num_evictable() const { return tree_.num_evictable(); }
+  // Slots that Adopt could get.
+  int64_t num_free_states() const { return states_.num_free() + tree_.num_states(); }
+  // Bytes of all classes and states: that are free, and that the tree holds.
+  int64_t free_bytes() const;
+  int64_t cached_bytes() const;
   // Internal where blocks are lost. REQUIRES: all tables in use are listed.
   absl::Status CheckIntegrity(absl::Span<const BlockTable* const> tables) const;
 
  private:
-  std::optional<int32_t> Allocate(absl::string_view salt);
+  // Whose data a class's blocks may hold.
+  struct Owners {
+    std::vector<std::optional<std::string>> owner;  // empty: nobody's, it is zero as at first
+    std::vector<bool> distrusted;                   // may hold anybody's, whatever `owner` says
+  };
+  std::vector<PrefixTree::WindowedPool> WindowedPools();
+  std::optional<int32_t> Allocate(size_t cache_class, absl::string_view salt);
+  std::optional<int32_t> AllocateState();
+  bool CopyTail(absl::string_view salt, int32_t tokens, BlockTable* table);
 
+  const CacheShape shape_;
   const bool share_;
-  KvBlockPool pool_;
+  std::vector<KvBlockPool> pools_;  // of each class
+  KvBlockPool states_;
   PrefixTree tree_;
-  // Whose data a block may hold; empty optional: nobody's, it is zero as at first.
-  std::vector<std::optional<std::string>> owners_;
-  std::vector<bool> distrusted_;  // blocks that may hold anybody's data, whatever owners_ says
-  std::vector<BlockOp> ops_;
+  std::vector<Owners> owners_;
+  std::vector<CacheOp> ops_;
 };
 
 }  // namespace lm

@@ -13,7 +13,7 @@ namespace lm {
 namespace {
 
 int32_t MaxSequenceTokens(const LanguageModel& model) {
-  const int64_t cache_tokens = int64_t{model.num_kv_blocks()} * kKvBlockTokens;
+  const int64_t cache_tokens = int64_t{model.cache().classes[0].num_blocks} * kKvBlockTokens;
   return static_cast<int32_t>(std::min<int64_t>(model.context_length(), cache_tokens));
 }
 
@@ -45,11 +45,13 @@ Engine::Engine(std::unique_ptr<Model> model, const EngineOptions& options)
       cancellation_(std::make_shared<BatchCancellation>()),
       constraints_(std::make_unique<ConstraintCache>(&model_->tokenizer())),
       scheduler_(MakeScheduler()),
-      work_meter_(model_->info().cost, model_->language_model().num_kv_blocks(),
-                  model_->language_model().kv_block_bytes()) {
-  stats_.kv_blocks_total = model_->language_model().num_kv_blocks();
+      work_meter_(model_->info().cost, model_->language_model().cache()) {
+  const CacheShape& cache = model_->language_model().cache();
+  stats_.kv_blocks_total = cache.classes[0].num_blocks;
   stats_.kv_blocks_free = stats_.kv_blocks_total;
-  stats_.kv_block_bytes = model_->language_model().kv_block_bytes();
+  for (const CacheClass& c : cache.classes) stats_.kv_block_bytes += c.block_bytes;
+  stats_.kv_bytes_total = cache.bytes();
+  stats_.kv_bytes_free = stats_.kv_bytes_total;
 }
 
 Engine::~Engine() { Stop(); }

@@ -112,7 +112,8 @@ class Engine {
   void FollowGrammars();
   void EndSequence(Sequence* sequence, const absl::StatusOr<std::optional<FinishReason>>& end,
                    absl::Time now);
-  absl::Status Forward(const StepPlan& plan, absl::Span<const uint64_t> wanted_logits);
+  absl::Status RunModel(const StepPlan& plan);
+  ModelStep MakeModelStep(const StepPlan& plan) const;
   std::vector<uint64_t> WantedLogits(const StepPlan& plan) const;
   void Advance(const StepPlan& plan, absl::Time now);
   void FailBatch(const StepPlan& plan, const absl::Status& status);
@@ -140,8 +141,7 @@ class Engine {
   WorkMeter work_meter_;
   StepPacer pacer_;
   Sampler::Scratch scratch_;
-  std::vector<float> logits_;       // (wanted rows of the step, vocabulary)
-  std::vector<float> hidden_;       // (wanted rows of the step, hidden_size)
+  StepResults results_;             // of the step
   std::vector<Finished> finished_;  // of this step
   uint64_t cancels_seen_ = 0;
   absl::Time next_deadline_ = absl::InfiniteFuture();  // no sequence's is before

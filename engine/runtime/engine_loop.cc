@@ -69,7 +69,8 @@ void Engine::TakeIncoming() {
       absl::MutexLock lock(&mutex_);
       if (incoming_.empty()) return;
       sequence =
-          std::make_unique<Sequence>(incoming_.front(), &model_->tokenizer(), max_sequence_tokens_);
+          std::make_unique<Sequence>(incoming_.front(), &model_->tokenizer(), max_sequence_tokens_,
+                                     model_->language_model().cache().recurrent());
       incoming_.pop_front();
       ++num_waiting_;
     }
@@ -95,9 +96,8 @@ void Engine::Step() {
   ReportQueue();
   if (!plan.entries.empty()) {
     const StepWork work = work_meter_.Count(plan);
-    const std::vector<uint64_t> wanted_logits = WantedLogits(plan);
     const absl::Time start = absl::Now();
-    const absl::Status status = Forward(plan, wanted_logits);
+    const absl::Status status = RunModel(plan);
     const absl::Time end = absl::Now();
     if (status.ok()) {
       RecordStep(plan, work, end - start);
@@ -151,48 +151,44 @@ void Engine::EndSequence(Sequence* sequence, const absl::StatusOr<std::optional<
   }
 }
 
-// Carries out the plan's block operations and computes its tokens; logits_ and hidden_ then have a
-// row for each that the plan wants.
-absl::Status Engine::Forward(const StepPlan& plan, absl::Span<const uint64_t> wanted_logits) {
+// Runs the model over the plan; results_ then has a row for each that the plan wants.
+absl::Status Engine::RunModel(const StepPlan& plan) {
   LanguageModel& model = model_->language_model();
-  for (const BlockOp& op : plan.block_ops) {
-    const absl::Status status =
-        op.from < 0 ? model.ZeroKvBlock(op.to) : model.CopyKvBlock(op.from, op.to, op.tokens);
-    if (status.ok()) continue;
-    scheduler_->DistrustBlocks();
-    return status;
-  }
-  std::vector<int32_t> tokens, logit_rows, hidden_rows;
-  std::vector<SequenceSpan> spans;
   std::vector<const Request*> requests;
-  for (const StepEntry& entry : plan.entries) {
-    const Sequence& sequence = *entry.sequence;
-    const int32_t first_row = static_cast<int32_t>(tokens.size());
-    const auto input = sequence.tokens().subspan(sequence.computed(), entry.num_tokens);
-    tokens.insert(tokens.end(), input.begin(), input.end());
-    spans.push_back({.first_row = first_row,
-                     .num_tokens = entry.num_tokens,
-                     .first_position = sequence.computed(),
-                     .blocks = sequence.block_table().blocks});
-    const int32_t end = first_row + entry.num_tokens;
-    for (int32_t row = end - entry.num_logits; row < end; ++row) logit_rows.push_back(row);
-    for (int32_t row = end - entry.num_hidden; row < end; ++row) hidden_rows.push_back(row);
-    requests.push_back(&sequence.request());
-  }
-  logits_.resize(logit_rows.size() * model.vocab_size());
-  hidden_.resize(hidden_rows.size() * model.hidden_size());
+  for (const StepEntry& entry : plan.entries) requests.push_back(&entry.sequence->request());
   const BatchCancellation::Step step(cancellation_.get(), std::move(requests));
-  return model.Forward({.tokens = tokens,
-                        .sequences = spans,
-                        .logit_rows = logit_rows,
-                        .wanted_logits = wanted_logits,
-                        .hidden_rows = hidden_rows,
-                        .hidden = absl::MakeSpan(hidden_)},
-                       cancellation_->flag(), absl::MakeSpan(logits_));
+  absl::Status status = model.Launch(MakeModelStep(plan));
+  results_.cache_ops_done = false;
+  if (status.ok()) status = model.Await(cancellation_->flag(), &results_);
+  if (!results_.cache_ops_done) scheduler_->DistrustBlocks();
+  return status;
 }
 
-// The tokens that any sequence of the step allows next, as Batch has them; empty where one needs
-// all logits.
+ModelStep Engine::MakeModelStep(const StepPlan& plan) const {
+  ModelStep step;
+  step.cache_ops = plan.cache_ops;
+  step.wanted_logits = WantedLogits(plan);
+  step.tables.blocks.resize(model_->language_model().cache().classes.size());
+  for (const StepEntry& entry : plan.entries) {
+    const Sequence& sequence = *entry.sequence;
+    const BlockTable& table = sequence.block_table();
+    step.tables.Append(sequence.tokens().data() + sequence.computed(), entry.num_tokens,
+                       sequence.computed(), table.state);
+    // A table may have room for more.
+    const int32_t used = BlocksFor(sequence.computed() + entry.num_tokens);
+    for (size_t c = 0; c < table.blocks.size(); ++c) {
+      step.tables.blocks[c].insert(step.tables.blocks[c].end(), table.blocks[c].begin(),
+                                   table.blocks[c].begin() + used);
+    }
+    const int32_t end = static_cast<int32_t>(step.tables.tokens.size());
+    for (int32_t row = end - entry.num_logits; row < end; ++row) step.logit_rows.push_back(row);
+    for (int32_t row = end - entry.num_hidden; row < end; ++row) step.hidden_rows.push_back(row);
+  }
+  return step;
+}
+
+// The tokens that any sequence of the step allows next, as ModelStep has them; empty where one
+// needs all logits.
 std::vector<uint64_t> Engine::WantedLogits(const StepPlan& plan) const {
   const bool all = std::any_of(plan.entries.begin(), plan.entries.end(), [](const StepEntry& e) {
     return e.num_logits > 0 && e.sequence->needs_all_logits();
@@ -217,7 +213,7 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
     rows->remove_prefix(width);
     return row;
   };
-  absl::Span<const float> logits = logits_, hidden = hidden_;
+  absl::Span<const float> logits = results_.logits, hidden = results_.hidden;
   auto next_row = [&, width = model_->language_model().vocab_size()] {
     return take_row(width, &logits);
   };
@@ -227,7 +223,7 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
   for (const StepEntry& entry : plan.entries) {
     Sequence* sequence = entry.sequence;
     const int32_t first_position = sequence->computed();
-    scheduler_->Commit(entry);
+    scheduler_->Commit(entry, entry.num_tokens);
     absl::Status status;
     absl::StatusOr<std::optional<FinishReason>> end = std::optional<FinishReason>();
     if (sequence->embedding()) {
@@ -294,6 +290,8 @@ void Engine::ReportQueue() {
   stats_.running = scheduler_->num_running();
   stats_.kv_blocks_free = scheduler_->blocks().num_free();
   stats_.kv_blocks_cached = scheduler_->blocks().num_cached();
+  stats_.kv_bytes_free = scheduler_->blocks().free_bytes();
+  stats_.kv_bytes_cached = scheduler_->blocks().cached_bytes();
 }
 
 PromptLimits Engine::MakePromptLimits() const {
@@ -339,7 +337,7 @@ std::unique_ptr<Scheduler> Engine::MakeScheduler() const {
                        .max_sequences = options_.max_sequences,
                        .max_scored_rows = static_cast<int32_t>(std::clamp<int64_t>(
                            rows - options_.max_sequences, 1, options_.step_tokens)),
-                       .num_blocks = model.num_kv_blocks(),
+                       .cache = model.cache(),
                        .prefix_cache = options_.prefix_cache,
                        .grammar_work = options_.grammar_work});
 }

@@ -42,10 +42,13 @@ struct EngineStats {
   Work decode_work;
   LatencySummary time_to_first_token;
   LatencySummary inter_token_latency;
-  int64_t kv_blocks_total = 0;
+  int64_t kv_blocks_total = 0;   // of full attention
   int64_t kv_blocks_free = 0;
   int64_t kv_blocks_cached = 0;  // held by the prefix tree
-  int64_t kv_block_bytes = 0;
+  int64_t kv_block_bytes = 0;    // a block of each class
+  int64_t kv_bytes_total = 0;    // of all classes, and states
+  int64_t kv_bytes_free = 0;
+  int64_t kv_bytes_cached = 0;
   int64_t preemptions = 0;
 };
 

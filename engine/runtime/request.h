@@ -45,6 +45,9 @@ struct RequestSpec {
   std::vector<int32_t> prompt = {};  // tokens, not empty
   GenerationOptions options = {};
   std::string salt = {};  // whose prefix cache
+  // Positions in the prompt, ascending, where others are likely to part from it: a recurrent model
+  // keeps its state there. Nothing of the answer depends on them.
+  std::vector<int32_t> borders = {};
   // Instead of generating: the log-probability of each prompt token given those before it.
   bool score_prompt = false;
   // Instead of generating: the prompt's hidden states, after the model's output norm, as one

@@ -25,8 +25,24 @@ struct Scheduler::Step {
   }
 };
 
+namespace {
+
+// Beside its window a sequence has the tokens of a step, and blocks are begun at both ends.
+int32_t MostTokens(const SchedulerOptions& options) {
+  int64_t most = options.step_tokens;
+  for (const CacheClass& c : options.cache.classes) {
+    if (c.window == 0) continue;
+    most = std::min(most, (int64_t{c.num_blocks} - 2) * kKvBlockTokens - c.window);
+  }
+  return static_cast<int32_t>(std::max<int64_t>(most, 1));
+}
+
+}  // namespace
+
 Scheduler::Scheduler(const SchedulerOptions& options)
-    : options_(options), blocks_(options.num_blocks, options.prefix_cache) {}
+    : options_(options),
+      most_tokens_(MostTokens(options)),
+      blocks_(options.cache, options.prefix_cache) {}
 
 void Scheduler::Add(std::unique_ptr<Sequence> sequence) {
   assert(sequence->remaining() > 0);
@@ -90,7 +106,7 @@ StepPlan Scheduler::Schedule(const PromptLimits& limits) {
     preemptions_ = step.plan.preemptions;
     return {};
   }
-  step.plan.block_ops = blocks_.TakeOps();
+  step.plan.cache_ops = blocks_.TakeOps();
   return std::move(step.plan);
 }
 
@@ -154,6 +170,10 @@ bool Scheduler::Plan(Sequence* sequence, int32_t num_tokens, Step* step) {
   if (num_tokens >= sequence->remaining() && !IsReady(sequence)) {
     num_tokens = sequence->remaining() - 1;
   }
+  num_tokens = std::min(num_tokens, most_tokens_);
+  if (const std::optional<int32_t> snapshot = sequence->next_snapshot()) {
+    num_tokens = std::min(num_tokens, *snapshot - sequence->computed());
+  }
   if (num_tokens <= 0) return true;
   if (sequence->scoring()) {
     num_tokens = std::min(num_tokens, options_.max_scored_rows - step->scored_rows);
@@ -176,7 +196,7 @@ bool Scheduler::Plan(Sequence* sequence, int32_t num_tokens, Step* step) {
 }
 
 // Whether a running sequence is computing a prefix that this one had better wait for.
-bool Scheduler::MustWait(const Sequence& sequence) const {
+bool Scheduler::MustWait(const Sequence& sequence) {
   if (!options_.prefix_cache || sequence.wants_every_token()) return false;
   const absl::Span<const int32_t> tokens =
       sequence.tokens().subspan(0, sequence.tokens().size() - 1);
@@ -187,7 +207,9 @@ bool Scheduler::MustWait(const Sequence& sequence) const {
     }
     const absl::Span<const int32_t> theirs = other->tokens();
     const auto parting = std::mismatch(tokens.begin(), tokens.end(), theirs.begin(), theirs.end());
-    longest = std::max<int64_t>(longest, parting.first - tokens.begin());
+    int64_t common = parting.first - tokens.begin();
+    if (options_.cache.recurrent()) common = other->SnapshotFor(static_cast<int32_t>(common));
+    longest = std::max<int64_t>(longest, common);
   }
   if (longest < kLeastHeldPrefix) return false;
   return longest - blocks_.MatchLength(sequence.salt(), tokens) >= kLeastHeldPrefix;
@@ -203,17 +225,45 @@ bool Scheduler::Admit(Sequence* sequence, Step* step) {
   int64_t needed = BlocksFor(num_tokens + 1) - matched / kKvBlockTokens;
   for (const auto& other : running_) {
     const int64_t wanted = BlocksFor(static_cast<int64_t>(other->tokens().size()) + 1) -
-                           static_cast<int64_t>(other->block_table().blocks.size());
+                           static_cast<int64_t>(other->block_table().blocks[0].size());
     needed += std::max<int64_t>(wanted, 0) + 1;
   }
-  if (!running_.empty() && AvailableBlocks() < needed) {
+  const bool no_state = options_.cache.recurrent() && blocks_.num_free_states() == 0;
+  if (!running_.empty() &&
+      (AvailableBlocks() < needed || no_state || !HasRoomInWindows(*sequence))) {
     blocks_.Release(&table);
     return false;
   }
-  const int64_t cached = blocks_.Adopt(sequence->salt(), &table);
-  sequence->set_computed(static_cast<int32_t>(cached));
-  sequence->OnAdmitted(static_cast<int32_t>(cached), absl::Now());
-  step->plan.tokens_reused += cached;
+  const int64_t known = table.lease.known();
+  const std::optional<int64_t> cached = blocks_.Adopt(sequence->salt(), &table);
+  if (!cached) {
+    blocks_.Release(&table);
+    return false;
+  }
+  // Where others that come behind this one will part from what is known, too.
+  if (options_.cache.recurrent() && options_.prefix_cache && !sequence->wants_every_token() &&
+      known - *cached >= kLeastHeldPrefix) {
+    sequence->AddSnapshot(static_cast<int32_t>(known));
+  }
+  sequence->set_computed(static_cast<int32_t>(*cached));
+  sequence->OnAdmitted(static_cast<int32_t>(*cached), absl::Now());
+  step->plan.tokens_reused += *cached;
+  return true;
+}
+
+// Blocks of a windowed class that the sequence may come to have at once.
+int64_t Scheduler::WindowBlocks(const CacheClass& c, const Sequence& sequence) const {
+  return std::min<int64_t>(BlocksFor(c.window + most_tokens_) + 1,
+                           BlocksFor(static_cast<int64_t>(sequence.tokens().size()) + 1) + 1);
+}
+
+bool Scheduler::HasRoomInWindows(const Sequence& sequence) const {
+  for (const CacheClass& c : options_.cache.classes) {
+    if (c.window == 0) continue;
+    int64_t needed = WindowBlocks(c, sequence);
+    for (const auto& other : running_) needed += WindowBlocks(c, *other);
+    if (needed > c.num_blocks) return false;
+  }
   return true;
 }
 
@@ -238,18 +288,24 @@ void Scheduler::Preempt(Sequence* sequence, Step* step) {
   ++step->plan.preemptions;
 }
 
-void Scheduler::Commit(const StepEntry& entry) {
+void Scheduler::Commit(const StepEntry& entry, int32_t accepted) {
+  assert(accepted >= 1 && accepted <= entry.num_tokens);
   Sequence* sequence = entry.sequence;
   const int32_t before = sequence->computed();
-  sequence->set_computed(before + entry.num_tokens);
-  if (sequence->wants_every_token()) return;
+  sequence->set_computed(before + accepted);
+  BlockTable& table = sequence->block_table();
+  if (accepted < entry.num_tokens) blocks_.Truncate(sequence->computed(), &table);
   // At the end of a prompt the begun block too, for prompts that part in it. While decoding, only
   // what has become full: rarely.
   const bool prompt_ends = !entry.decode && sequence->remaining() == 0;
-  if (prompt_ends || before / kKvBlockTokens != sequence->computed() / kKvBlockTokens) {
+  const bool snapshot = sequence->TakeSnapshotPoint();
+  if (!sequence->wants_every_token() &&
+      (prompt_ends || snapshot ||
+       before / kKvBlockTokens != sequence->computed() / kKvBlockTokens)) {
     blocks_.Publish(sequence->salt(), sequence->tokens().subspan(0, sequence->computed()),
-                    prompt_ends, &sequence->block_table());
+                    prompt_ends || snapshot, snapshot, &table);
   }
+  blocks_.LeaveBehind(sequence->computed(), &table);
 }
 
 std::unique_ptr<Sequence> Scheduler::Finish(Sequence* sequence, bool keep) {
@@ -261,7 +317,7 @@ std::unique_ptr<Sequence> Scheduler::Finish(Sequence* sequence, bool keep) {
   running_.erase(position);
   if (keep && !sequence->wants_every_token()) {
     blocks_.Publish(sequence->salt(), sequence->tokens().subspan(0, sequence->computed()),
-                    /*partial=*/true, &sequence->block_table());
+                    /*partial=*/true, /*snapshot=*/false, &sequence->block_table());
   }
   blocks_.Release(&sequence->block_table());
   return finished;

@@ -2,15 +2,16 @@
 //
 //   scheduler.Add(std::make_unique<Sequence>(...));
 //   const StepPlan plan = scheduler.Schedule();
-//   ... carry out plan.block_ops, run the model over plan.entries ...
-//   for (const StepEntry& entry : plan.entries) scheduler.Commit(entry);
+//   ... carry out plan.cache_ops, run the model over plan.entries ...
+//   for (const StepEntry& entry : plan.entries) scheduler.Commit(entry, entry.num_tokens);
 //
 // One token budget a step: first a token for every sequence that decodes, then prompts, the oldest
 // first and in chunks, then new sequences from the queue; interactive prompts and sequences before
 // any of batch.
 // Two rules keep work from being done twice and memory from being an error:
 // - A burst. While a sequence computes a prefix that a waiting one could use, the waiting one is
-//   held back; a moment later it finds the prefix in the tree.
+//   held back; a moment later it finds the prefix in the tree. In a recurrent model the one that
+//   computes stops where the two part, so that a snapshot of its state can be taken there.
 // - Preemption. Where a sequence needs a block and there is none, the one admitted last gives up
 //   its blocks and waits at the head of the queue, with its tokens kept; a batch one where there is
 //   one, also for an interactive sequence to get in. The first one always gets what it needs, so
@@ -41,7 +42,7 @@ struct SchedulerOptions {
   int32_t step_tokens = 512;
   int32_t max_sequences = 64;     // and kInteractiveSeats more for interactive ones
   int32_t max_scored_rows = 512;  // tokens of prompts being scored in one step; >= 1
-  int32_t num_blocks = 0;
+  CacheShape cache;
   bool prefix_cache = true;
   int64_t grammar_work = 10'000'000;  // in a step, see GrammarMatcher: about 10 ms
 };
@@ -56,7 +57,7 @@ struct StepEntry {
 };
 
 struct StepPlan {
-  std::vector<BlockOp> block_ops;  // before the forward pass, in this order
+  std::vector<CacheOp> cache_ops;  // before the tokens are computed, in this order
   std::vector<StepEntry> entries;
   int64_t tokens_reused = 0;  // taken from the prefix cache by the sequences admitted
   int64_t preemptions = 0;
@@ -80,7 +81,7 @@ class Scheduler {
  public:
   explicit Scheduler(const SchedulerOptions& options);
 
-  // Queues a sequence. REQUIRES: it fits into num_blocks alone.
+  // Queues a sequence. REQUIRES: it fits into the cache alone.
   void Add(std::unique_ptr<Sequence> sequence);
 
   // Begins a step with turns for the sequences that wait for their grammars. Those of them that
@@ -98,8 +99,10 @@ class Scheduler {
   // tokens of prompts.
   StepPlan Schedule(const PromptLimits& limits = {});
 
-  // The entry's tokens have been computed: others may use them from now on.
-  void Commit(const StepEntry& entry);
+  // The entry's tokens have been computed, and the first `accepted` of them stay: others may use
+  // those from now on. (A decode entry may have tokens that were guessed.) REQUIRES: accepted >= 1;
+  // all of them where the entry is a prompt's or the model recurrent.
+  void Commit(const StepEntry& entry, int32_t accepted);
   // The plan's block operations failed.
   void DistrustBlocks() { blocks_.Distrust(); }
 
@@ -126,16 +129,19 @@ class Scheduler {
   bool AdmitWaiting(FairQueue* waiting, size_t most, Step* step);
   bool Plan(Sequence* sequence, int32_t num_tokens, Step* step);
   bool IsReady(Sequence* sequence);
-  bool MustWait(const Sequence& sequence) const;
+  bool MustWait(const Sequence& sequence);
   bool Admit(Sequence* sequence, Step* step);
   bool MakeRoomFor(Sequence* sequence, Step* step);
   FairQueue& QueueOf(const Sequence& sequence) {
     return sequence.interactive() ? interactive_waiting_ : batch_waiting_;
   }
   int64_t AvailableBlocks() const;
+  bool HasRoomInWindows(const Sequence& sequence) const;
+  int64_t WindowBlocks(const CacheClass& c, const Sequence& sequence) const;
   void Preempt(Sequence* sequence, Step* step);
 
   const SchedulerOptions options_;
+  const int32_t most_tokens_;  // of a sequence in a step: what windowed classes have room for
   BlockManager blocks_;
   // Interactive ones, then batch ones, each in the order of their admission.
   std::vector<std::unique_ptr<Sequence>> running_;

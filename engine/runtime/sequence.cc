@@ -33,8 +33,9 @@ double LogProbability(absl::Span<const float> logits, int32_t token) {
 }  // namespace
 
 Sequence::Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer,
-                   int32_t token_limit)
+                   int32_t token_limit, bool recurrent)
     : request_(std::move(request)),
+      recurrent_(recurrent),
       tokenizer_(tokenizer),
       token_limit_(token_limit),
       prompt_tokens_(static_cast<int32_t>(request_->spec().prompt.size())),
@@ -46,6 +47,7 @@ Sequence::Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer,
       last_token_(request_->submitted()) {
   generation_.tokens_in = prompt_tokens_;
   generation_.queued = absl::InfiniteDuration();  // not yet admitted
+  if (recurrent_ && !wants_every_token()) snapshots_ = request_->spec().borders;
   if (const CompiledConstraint* constraint = request_->spec().constraint.get()) {
     grammar_ = constraint->begin;
     if (request_->spec().options.max_tokens > 0) {
@@ -86,6 +88,40 @@ void Sequence::OnAdmitted(int32_t cached_tokens, absl::Time now) {
   generation_.queued = now - request_->submitted();
   // What every answer begins with may have been cached too.
   generation_.tokens_cached = std::min(cached_tokens, prompt_tokens_);
+}
+
+void Sequence::OnPreempted() {
+  computed_ = 0;
+  if (recurrent_) snapshots_ = request_->spec().borders;
+}
+
+std::optional<int32_t> Sequence::next_snapshot() const {
+  const auto next = std::upper_bound(snapshots_.begin(), snapshots_.end(), computed_);
+  return next == snapshots_.end() ? std::nullopt : std::optional(*next);
+}
+
+void Sequence::AddSnapshot(int32_t position) {
+  const auto at = std::lower_bound(snapshots_.begin(), snapshots_.end(), position);
+  if (at == snapshots_.end() || *at != position) snapshots_.insert(at, position);
+}
+
+int32_t Sequence::SnapshotFor(int32_t common) {
+  constexpr int32_t kWorthOne = 32;  // tokens
+  const auto behind = std::upper_bound(snapshots_.begin(), snapshots_.end(), common);
+  const int32_t planned = behind == snapshots_.begin() ? 0 : behind[-1];
+  if (common > computed_ && common - std::max(planned, computed_) >= kWorthOne &&
+      common < given_tokens_) {
+    AddSnapshot(common);
+    return common;
+  }
+  return planned > computed_ ? planned : 0;
+}
+
+bool Sequence::TakeSnapshotPoint() {
+  const auto behind = std::upper_bound(snapshots_.begin(), snapshots_.end(), computed_);
+  const bool here = behind != snapshots_.begin() && behind[-1] == computed_;
+  snapshots_.erase(snapshots_.begin(), behind);
+  return here;
 }
 
 absl::StatusOr<std::optional<FinishReason>> Sequence::SampleNext(absl::Span<const float> logits,

@@ -36,9 +36,10 @@ namespace lm {
 // Not thread-safe: the engine's thread owns it.
 class Sequence {
  public:
-  // Prompt and answer have at most `token_limit` tokens together.
-  // REQUIRES: *tokenizer outlives this.
-  Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer, int32_t token_limit);
+  // Prompt and answer have at most `token_limit` tokens together; `recurrent`: the model has
+  // states. REQUIRES: *tokenizer outlives this.
+  Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer, int32_t token_limit,
+           bool recurrent = false);
   // Finishes the request, with an error, where nothing was delivered: no waiter is forgotten.
   ~Sequence();
 
@@ -71,9 +72,19 @@ class Sequence {
 
   // For the scheduler: keys and values of [0, computed) are in the block table.
   void set_computed(int32_t computed) { computed_ = computed; }
+
+  // Where snapshots of a recurrent model's state are to be taken: at the request's borders, and
+  // where the scheduler wants them. The next one's position.
+  std::optional<int32_t> next_snapshot() const;
+  void AddSnapshot(int32_t position);
+  // The position of a snapshot, yet to be taken, for who shares the first `common` tokens: one that
+  // is planned, or a new one where that saves more. 0: there will be none.
+  int32_t SnapshotFor(int32_t common);
+  // Whether computed() is such a position; it is done with then.
+  bool TakeSnapshotPoint();
   // The first admission, with this many tokens from the cache, or a later one after a preemption.
   void OnAdmitted(int32_t cached_tokens, absl::Time now);
-  void OnPreempted() { computed_ = 0; }
+  void OnPreempted();
 
   // Picks the next token from the logits of the last one, and appends it, as far as *work (see
   // GrammarMatcher) reaches: else the sequence is not ready(). How the answer ends, if it does.
@@ -130,12 +141,14 @@ class Sequence {
   void ReportChoices(absl::Span<const float> logits);
 
   const std::shared_ptr<Request> request_;
+  const bool recurrent_;
   const Tokenizer* const tokenizer_;
   const int32_t token_limit_;
   const int32_t prompt_tokens_;
   std::vector<int32_t> tokens_;
   int32_t given_tokens_;  // the prompt and what every answer begins with
   int32_t computed_ = 0;
+  std::vector<int32_t> snapshots_;  // positions yet to be reached, ascending
   BlockTable block_table_;
 
   Sampler sampler_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -93,7 +94,29 @@ absl::StatusOr<RequestSpec> Session::MakeSpec(absl::string_view prompt, absl::st
   if (options.on_overflow != OnOverflow::kError && static_cast<int64_t>(tokens.size()) > most) {
     RETURN_IF_ERROR(Truncate(prompt, suffix, system, options, &tokens));
   }
-  return RequestSpec{.prompt = std::move(tokens), .options = options, .salt = salt_};
+  std::vector<int32_t> borders;
+  if (model().language_model().cache().recurrent()) {
+    ASSIGN_OR_RETURN(borders, FindBorders(tokens, prompt, system, options));
+  }
+  return RequestSpec{.prompt = std::move(tokens),
+                     .options = options,
+                     .salt = salt_,
+                     .borders = std::move(borders)};
+}
+
+// Where the text of the prompt begins: what is before it is the same for all prompts.
+absl::StatusOr<std::vector<int32_t>> Session::FindBorders(absl::Span<const int32_t> tokens,
+                                                          absl::string_view prompt,
+                                                          absl::string_view system,
+                                                          const GenerationOptions& options) const {
+  const absl::string_view other = absl::StartsWith(prompt, "a") ? "b" : "a";
+  ASSIGN_OR_RETURN(const std::vector<int32_t> others, EncodePrompt(other, system, options));
+  const auto parting = std::mismatch(tokens.begin(), tokens.end(), others.begin(), others.end());
+  const int32_t common = static_cast<int32_t>(parting.first - tokens.begin());
+  if (common < kLeastHeldPrefix || common == static_cast<int32_t>(tokens.size())) {
+    return std::vector<int32_t>();
+  }
+  return std::vector<int32_t>{common};
 }
 
 absl::Status Session::Truncate(absl::string_view prompt, absl::string_view suffix,

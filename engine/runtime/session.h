@@ -75,6 +75,10 @@ class Session {
   const Model& model() const { return engine_->model(); }
 
  private:
+  absl::StatusOr<std::vector<int32_t>> FindBorders(absl::Span<const int32_t> tokens,
+                                                   absl::string_view prompt,
+                                                   absl::string_view system,
+                                                   const GenerationOptions& options) const;
   // `suffix` goes behind the prompt and stays where that is cut.
   absl::StatusOr<RequestSpec> MakeSpec(absl::string_view prompt, absl::string_view suffix,
                                        absl::string_view system,

@@ -12,7 +12,7 @@ StepWork WorkMeter::Count(const StepPlan& plan) {
     (entry.decode ? decoded : prefilled) += entry.num_tokens;
     work.operations += 2.0 * static_cast<double>(cost_.body_parameters) * entry.num_tokens +
                        2.0 * static_cast<double>(cost_.head_parameters) * entry.num_logits;
-    work.bytes += BlocksRead(*entry.sequence) * static_cast<double>(kv_block_bytes_);
+    work.bytes += CacheRead(*entry.sequence);
     head |= entry.num_logits > 0;
   }
   const double weights = static_cast<double>(cost_.body_bytes + (head ? cost_.head_bytes : 0));
@@ -24,15 +24,19 @@ StepWork WorkMeter::Count(const StepPlan& plan) {
   return step;
 }
 
-// Blocks of the sequence's context that no sequence before it in this step has.
-double WorkMeter::BlocksRead(const Sequence& sequence) {
-  double blocks = 0;
-  for (int32_t block : sequence.block_table().blocks) {
-    if (read_in_[block] == step_) continue;
-    read_in_[block] = step_;
-    ++blocks;
+// Bytes of the sequence's state, and of the blocks of its context that no sequence before it in
+// this step has.
+double WorkMeter::CacheRead(const Sequence& sequence) {
+  const BlockTable& table = sequence.block_table();
+  double bytes = table.state < 0 ? 0 : static_cast<double>(cache_.state_bytes);
+  for (size_t c = 0; c < table.blocks.size(); ++c) {
+    for (int32_t block : table.blocks[c]) {
+      if (block < 0 || read_in_[c][block] == step_) continue;
+      read_in_[c][block] = step_;
+      bytes += static_cast<double>(cache_.classes[c].block_bytes);
+    }
   }
-  return blocks;
+  return bytes;
 }
 
 }  // namespace lm

@@ -21,18 +21,19 @@ struct StepWork {
 // Not thread-safe.
 class WorkMeter {
  public:
-  WorkMeter(const ModelCost& cost, int32_t num_kv_blocks, int64_t kv_block_bytes)
-      : cost_(cost), kv_block_bytes_(kv_block_bytes), read_in_(num_kv_blocks) {}
+  WorkMeter(const ModelCost& cost, const CacheShape& cache) : cost_(cost), cache_(cache) {
+    for (const CacheClass& c : cache.classes) read_in_.emplace_back(c.num_blocks);
+  }
 
   // Call once a step. A KV block that several sequences share counts once.
   StepWork Count(const StepPlan& plan);
 
  private:
-  double BlocksRead(const Sequence& sequence);
+  double CacheRead(const Sequence& sequence);
 
   const ModelCost cost_;
-  const int64_t kv_block_bytes_;
-  std::vector<uint64_t> read_in_;  // the last step that read a block
+  const CacheShape cache_;
+  std::vector<std::vector<uint64_t>> read_in_;  // the last step that read a block of a class
   uint64_t step_ = 0;
 };
 

@@ -133,9 +133,9 @@ class StatsTable : public SnapshotTable {
         prefill ? Cell()
                 : Rate(static_cast<double>(stepped), static_cast<double>(stats.decode_steps)));
     cells.push_back(stats.preemptions);
-    cells.push_back(stats.kv_blocks_total * stats.kv_block_bytes);
-    cells.push_back((stats.kv_blocks_total - stats.kv_blocks_free) * stats.kv_block_bytes);
-    cells.push_back(stats.kv_blocks_cached * stats.kv_block_bytes);
+    cells.push_back(stats.kv_bytes_total);
+    cells.push_back(stats.kv_bytes_total - stats.kv_bytes_free);
+    cells.push_back(stats.kv_bytes_cached);
     const MemoStats memo = ProcessMemo().Stats(info.digest);
     cells.push_back(memo.hits + memo.shared);
     const Work& work = prefill ? stats.prefill_work : stats.decode_work;

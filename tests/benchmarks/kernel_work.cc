@@ -74,7 +74,8 @@ AttentionSpeed MeasureAttention(Backend* backend, const AttentionWork& work, con
                                 double window) {
   constexpr int32_t kDim = 64;
   int32_t blocks = (work.context + kKvBlockTokens - 1) / kKvBlockTokens;
-  KvLayer layer = {nullptr, nullptr, DType::kF16, blocks * work.sequences, work.kv_heads, kDim};
+  KvLayer layer = {.num_blocks = blocks * work.sequences, .kv_heads = work.kv_heads, .head_dim = kDim};
+  layer.block_stride = layer.block_bytes();
   Buffer keys = backend->Allocate(layer.num_blocks * layer.block_bytes()).value();
   Buffer values = backend->Allocate(layer.num_blocks * layer.block_bytes()).value();
   layer.keys = keys.data();
@@ -82,19 +83,21 @@ AttentionSpeed MeasureAttention(Backend* backend, const AttentionWork& work, con
   int64_t rows = int64_t{work.sequences} * work.queries;
   Buffer q = backend->Allocate(rows * work.heads * kDim * 4).value();
   Buffer out = backend->Allocate(q.bytes()).value();
-  std::vector<std::vector<int32_t>> tables(work.sequences);
-  std::vector<SequenceSpan> spans;
+  StepTables step;
+  step.blocks.resize(1);
+  const std::vector<int32_t> tokens(work.queries);
   for (int32_t s = 0; s < work.sequences; ++s) {
+    step.Append(tokens.data(), work.queries, work.context - work.queries);
     for (int32_t b = 0; b < blocks; ++b) {
-      tables[s].push_back(b < work.shared / kKvBlockTokens ? b : s * blocks + b);
+      step.blocks[0].push_back(b < work.shared / kKvBlockTokens ? b : s * blocks + b);
     }
-    spans.push_back({s * work.queries, work.queries, work.context - work.queries, tables[s]});
   }
+  (void)backend->BeginStep(&step);
   Tensor in(q.data(), DType::kF32, rows, work.heads * kDim);
   Tensor result(out.data(), DType::kF32, rows, work.heads * kDim);
   double seconds = clock.BestSeconds(
       [&](int) {
-        (void)backend->Attention(in, spans, layer, 0.125f, result);
+        (void)backend->Attention(in, layer, {.scale = 0.125f}, result);
         (void)backend->Synchronize();
       },
       window);

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/gguf_file.h"
+#include "engine/model/cache_spec.h"
 #include "engine/model/model_spec.h"
 
 namespace lm {
@@ -38,10 +39,8 @@ absl::StatusOr<ModelWork> ReadModelWork(const std::string& path, DType kv_type) 
   work.head_bytes = static_cast<double>(head->bytes);
   double block_bytes = 0;
   for (const LayerSpec& layer : spec.layers) {
-    const KvLayer kv{.dtype = kv_type,
-                     .kv_heads = static_cast<int32_t>(layer.attention.kv_heads),
-                     .head_dim = static_cast<int32_t>(layer.attention.head_dim)};
-    block_bytes += 2.0 * static_cast<double>(kv.block_bytes());
+    if (layer.attention() == nullptr) continue;
+    block_bytes += 2.0 * static_cast<double>(KvLayerOf(*layer.attention(), kv_type).block_bytes());
   }
   work.kv_bytes = block_bytes / kKvBlockTokens;
   work.floats = float_ops > work.body_ops / 2;

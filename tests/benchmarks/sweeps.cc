@@ -6,6 +6,7 @@
 #include <chrono>
 #include <fstream>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
@@ -33,16 +34,15 @@ class PrefixRows {
     }
   }
 
-  // Each row has all its blocks to itself, the prefix's copied from `shared`.
-  absl::Status PlaceCopies(const std::vector<int32_t>& shared, int32_t own_blocks) {
+  // Each row has all its blocks to itself, the prefix's copied from `shared` by the next step.
+  void PlaceCopies(const std::vector<int32_t>& shared, int32_t own_blocks) {
     for (std::vector<int32_t>& blocks : blocks_) {
       blocks.clear();
       AppendFresh(static_cast<int32_t>(shared.size()) + own_blocks, &blocks);
       for (size_t i = 0; i < shared.size(); ++i) {
-        RETURN_IF_ERROR(model_.CopyKvBlock(shared[i], blocks[i], kKvBlockTokens));
+        copies_.push_back({.from = shared[i], .to = blocks[i], .tokens = kKvBlockTokens});
       }
     }
-    return absl::OkStatus();
   }
 
   void AppendFresh(int32_t count, std::vector<int32_t>* blocks) {
@@ -51,28 +51,21 @@ class PrefixRows {
   int32_t blocks_used() const { return next_block_; }
 
   absl::Status FeedPrefix(const std::vector<int32_t>& tokens, const std::vector<int32_t>& blocks) {
-    logits_.resize(model_.vocab_size());
-    const SequenceSpan span{
-        .first_row = 0, .num_tokens = prefix_, .first_position = 0, .blocks = blocks};
-    const int32_t last = prefix_ - 1;
-    return model_.Forward({tokens, {&span, 1}, {&last, 1}}, cancel_, absl::MakeSpan(logits_));
+    ModelStep step;
+    Append(tokens.data(), prefix_, 0, blocks, &step);
+    return Run(std::move(step));
   }
 
   // One decode step of all rows, row r fed the token r + step.
-  absl::Status Step(int step) {
-    std::vector<int32_t> tokens, logit_rows;
-    std::vector<SequenceSpan> spans;
+  absl::Status Step(int step_number) {
+    ModelStep step;
+    step.cache_ops = std::exchange(copies_, {});
     for (size_t r = 0; r < blocks_.size(); ++r) {
-      const int32_t row = static_cast<int32_t>(r);
-      tokens.push_back(3 + (row + step) % (model_.vocab_size() - 3));
-      logit_rows.push_back(row);
-      spans.push_back({.first_row = row,
-                       .num_tokens = 1,
-                       .first_position = prefix_ + step,
-                       .blocks = blocks_[r]});
+      const int32_t token =
+          3 + (static_cast<int32_t>(r) + step_number) % (model_.vocab_size() - 3);
+      Append(&token, 1, prefix_ + step_number, blocks_[r], &step);
     }
-    logits_.resize(tokens.size() * model_.vocab_size());
-    return model_.Forward({tokens, spans, logit_rows}, cancel_, absl::MakeSpan(logits_));
+    return Run(std::move(step));
   }
 
   // Seconds of the median step.
@@ -89,15 +82,32 @@ class PrefixRows {
     return Median(times);
   }
 
-  const std::vector<float>& logits() const { return logits_; }
+  // Of the last step, (rows, vocabulary).
+  const std::vector<float>& logits() const { return results_.logits; }
 
  private:
+  // Appends tokens whose last logits are wanted.
+  static void Append(const int32_t* tokens, int32_t count, int32_t first_position,
+                     const std::vector<int32_t>& blocks, ModelStep* step) {
+    step->tables.blocks.resize(1);
+    step->tables.Append(tokens, count, first_position);
+    step->tables.blocks[0].insert(step->tables.blocks[0].end(), blocks.begin(),
+                                  blocks.begin() + BlocksFor(first_position + count));
+    step->logit_rows.push_back(static_cast<int32_t>(step->tables.tokens.size()) - 1);
+  }
+
+  absl::Status Run(ModelStep step) {
+    RETURN_IF_ERROR(model_.Launch(std::move(step)));
+    return model_.Await(cancel_, &results_);
+  }
+
   LanguageModel& model_;
   const int32_t prefix_;
   const std::atomic<bool> cancel_{false};
   int32_t next_block_ = 0;
   std::vector<std::vector<int32_t>> blocks_;  // of each row
-  std::vector<float> logits_;                 // of the last step, (rows, vocabulary)
+  std::vector<CacheOp> copies_;               // to be made
+  StepResults results_;
 };
 
 }  // namespace
@@ -152,10 +162,13 @@ absl::StatusOr<Json> MeasureSharedPrefix(const std::string& path, const ModelOpt
   }
   ASSIGN_OR_RETURN(std::unique_ptr<Model> model, Model::Load(path, options));
   LanguageModel& language_model = model->language_model();
+  if (language_model.cache().classes.size() > 1 || language_model.cache().recurrent()) {
+    return absl::UnimplementedError("only models of full attention can be measured so");
+  }
   const int32_t needed = rows * (prefix_blocks + own_blocks) + prefix_blocks;
-  if (needed > language_model.num_kv_blocks()) {
+  if (needed > language_model.cache().classes[0].num_blocks) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "the copies need ", needed, " KV blocks, the cache has ", language_model.num_kv_blocks()));
+        "the copies need ", needed, " KV blocks, the cache has ", language_model.cache().classes[0].num_blocks));
   }
   std::vector<int32_t> tokens(prefix);
   std::iota(tokens.begin(), tokens.end(), 3);
@@ -170,11 +183,11 @@ absl::StatusOr<Json> MeasureSharedPrefix(const std::string& path, const ModelOpt
   ASSIGN_OR_RETURN(double shared_step, layout.TimeSteps(kSteps, reps));
   const std::vector<float> shared_logits = layout.logits();
 
-  RETURN_IF_ERROR(layout.PlaceCopies(shared, own_blocks));
+  layout.PlaceCopies(shared, own_blocks);
   const int32_t copies_used = layout.blocks_used() - shared_used;
   ASSIGN_OR_RETURN(double copies_step, layout.TimeSteps(kSteps, reps));
 
-  const double block_mib = static_cast<double>(language_model.kv_block_bytes()) / 1048576.0;
+  const double block_mib = static_cast<double>(language_model.cache().classes[0].block_bytes) / 1048576.0;
   return Json{{"prefix", prefix},
               {"rows", rows},
               {"shared_step_ms", Milliseconds(shared_step)},

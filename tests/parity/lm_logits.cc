@@ -31,26 +31,31 @@ absl::Status Run(const Arguments& arguments) {
   ASSIGN_OR_RETURN(std::unique_ptr<Model> model, Model::Load(arguments.model, arguments.options));
   LanguageModel& language_model = model->language_model();
   const int32_t count = static_cast<int32_t>(arguments.tokens.size());
-  std::vector<int32_t> blocks((count + kKvBlockTokens - 1) / kKvBlockTokens);
-  if (static_cast<int32_t>(blocks.size()) > language_model.num_kv_blocks()) {
-    return absl::InvalidArgumentError("more tokens than the KV cache holds");
+  const CacheShape& cache = language_model.cache();
+  for (const CacheClass& c : cache.classes) {
+    if (BlocksFor(count) > c.num_blocks) {
+      return absl::InvalidArgumentError("more tokens than the KV cache holds");
+    }
   }
-  std::iota(blocks.begin(), blocks.end(), 0);
   const std::atomic<bool> cancel{false};
   std::ofstream out(arguments.out, std::ios::binary);
+  StepResults results;
   for (int32_t begin = 0; begin < count; begin += arguments.chunk) {
     const int32_t tokens = std::min(arguments.chunk, count - begin);
-    std::vector<int32_t> rows(tokens);
-    std::iota(rows.begin(), rows.end(), 0);
-    SequenceSpan span{
-        .first_row = 0, .num_tokens = tokens, .first_position = begin, .blocks = blocks};
-    std::vector<float> logits(static_cast<size_t>(tokens) * language_model.vocab_size());
-    RETURN_IF_ERROR(language_model.Forward(
-        {.tokens = absl::MakeConstSpan(arguments.tokens).subspan(begin, tokens),
-         .sequences = {&span, 1},
-         .logit_rows = rows},
-        cancel, absl::MakeSpan(logits)));
-    out.write(reinterpret_cast<const char*>(logits.data()), logits.size() * sizeof(float));
+    ModelStep step;
+    step.tables.blocks.resize(cache.classes.size());
+    step.tables.Append(arguments.tokens.data() + begin, tokens, begin,
+                       cache.recurrent() ? 0 : -1);
+    for (std::vector<int32_t>& blocks : step.tables.blocks) {
+      blocks.resize(BlocksFor(begin + tokens));
+      std::iota(blocks.begin(), blocks.end(), 0);
+    }
+    step.logit_rows.resize(tokens);
+    std::iota(step.logit_rows.begin(), step.logit_rows.end(), 0);
+    RETURN_IF_ERROR(language_model.Launch(std::move(step)));
+    RETURN_IF_ERROR(language_model.Await(cancel, &results));
+    out.write(reinterpret_cast<const char*>(results.logits.data()),
+              static_cast<std::streamsize>(results.logits.size() * sizeof(float)));
   }
   out.close();
   return out.good() ? absl::OkStatus() : absl::UnavailableError("cannot write " + arguments.out);

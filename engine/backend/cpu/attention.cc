@@ -26,18 +26,14 @@ static_assert(kScoreStride >= kAttentionChunk && kScoreStride >= kMaxHeadDim);
 constexpr int kTileRows = 24;
 constexpr int kPanel = 16;
 
-// A token that asks.
-struct Query {
-  const SequenceSpan* sequence;
-  int64_t row;       // in the batch
-  int64_t position;  // in its sequence
-};
+using Query = AttentionQuery;
 
 // Rows (query, head of the group) of one KV head, queries outermost.
 struct QueryTile {
   absl::Span<const Query> queries;
   int32_t kv_head;
-  int num_chunks;
+  int first_chunk;  // that a query sees
+  int end_chunk;
 };
 
 // A run of a tile's queries that find the same positions in the same block.
@@ -47,7 +43,7 @@ struct Run {
 };
 
 // What each row of a tile has seen: the greatest score, the sum of exp(score - max), and the values
-// weighted by the same, in rows of `stride`. A row that has seen nothing has sum 0.
+// weighted by the same, in rows of `stride`. A row that has seen nothing has sum 0 and no more.
 struct Partial {
   float* max;
   float* sum;
@@ -56,8 +52,9 @@ struct Partial {
 
 class AttentionOp {
  public:
-  AttentionOp(const CpuKernels& kernels, Tensor q, const KvLayer& layer, float scale, Tensor out)
-      : kernels_(kernels), q_(q), layer_(layer), scale_(scale), out_(out) {
+  AttentionOp(const CpuKernels& kernels, Tensor q, const KvLayer& layer,
+              const AttentionOptions& options, Tensor out)
+      : kernels_(kernels), q_(q), layer_(layer), options_(options), out_(out) {
     group_ = static_cast<int>(q.cols / layer.head_dim / layer.kv_heads);
     tile_queries_ = std::max(1, kTileRows / group_);
     max_rows_ = tile_queries_ * group_;
@@ -69,13 +66,15 @@ class AttentionOp {
     std::vector<QueryTile> tiles;
     for (int32_t head = 0; head < layer_.kv_heads; ++head) {
       for (size_t begin = 0, end; begin < queries.size(); begin = end) {
-        int64_t last = 0;
+        int64_t first = queries[begin].position, last = 0;
         for (end = begin; end < queries.size() && end - begin < size_t(tile_queries_) &&
-                          queries[end].sequence->blocks[0] == queries[begin].sequence->blocks[0];
+                          queries[end].blocks[0] == queries[begin].blocks[0];
              ++end) {
+          first = std::min(first, FirstSeen(queries[end]));
           last = std::max(last, queries[end].position);
         }
         tiles.push_back({queries.subspan(begin, end - begin), head,
+                         static_cast<int>(first / kAttentionChunk),
                          static_cast<int>(last / kAttentionChunk) + 1});
       }
     }
@@ -108,16 +107,28 @@ class AttentionOp {
   void Finish(const QueryTile& tile, const Partial& total) const;
 
  private:
+  void AddSink(const QueryTile& tile, int row, const Partial& total) const;
   int rows(const QueryTile& tile) const { return static_cast<int>(tile.queries.size()) * group_; }
   // The head of a tile's row in q and in out.
   float* Head(Tensor matrix, const QueryTile& tile, int row) const {
     int64_t head = int64_t{tile.kv_head} * group_ + row % group_;
     return matrix.row<float>(tile.queries[row / group_].row) + head * layer_.head_dim;
   }
-  // Of the `count` positions from `begin` on, those that a query sees.
+  // The first position that a query sees.
+  int64_t FirstSeen(const Query& query) const {
+    return options_.window == 0 ? 0 : std::max<int64_t>(query.position + 1 - options_.window, 0);
+  }
+  // Of the `count` positions from `begin` on, how many come before those that a query sees, and
+  // before those behind them.
+  int Hidden(const QueryTile& tile, int query, int64_t begin, int count) const {
+    return static_cast<int>(std::clamp<int64_t>(FirstSeen(tile.queries[query]) - begin, 0, count));
+  }
   int Visible(const QueryTile& tile, int query, int64_t begin, int count) const {
     return static_cast<int>(
         std::clamp<int64_t>(tile.queries[query].position + 1 - begin, 0, count));
+  }
+  bool Sees(const Query& query, int64_t begin) const {
+    return query.position >= begin && FirstSeen(query) < begin + kKvBlockTokens;
   }
   // Calls f(run) for the queries that see something of the block of positions from `begin` on.
   template <typename F>
@@ -134,7 +145,7 @@ class AttentionOp {
   const CpuKernels& kernels_;
   Tensor q_;
   const KvLayer& layer_;
-  float scale_;
+  const AttentionOptions& options_;
   Tensor out_;
   int group_;
   int tile_queries_;
@@ -154,10 +165,10 @@ void AttentionOp::ForRuns(const QueryTile& tile, int64_t begin, F f) const {
   size_t index = begin / kKvBlockTokens;
   for (int first = 0, end; first < count; first = end) {
     end = first + 1;
-    if (tile.queries[first].position < begin) continue;
-    int32_t block = tile.queries[first].sequence->blocks[index];
-    while (end < count && tile.queries[end].position >= begin &&
-           tile.queries[end].sequence->blocks[index] == block) {
+    if (!Sees(tile.queries[first], begin)) continue;
+    int32_t block = tile.queries[first].blocks[index];
+    while (end < count && Sees(tile.queries[end], begin) &&
+           tile.queries[end].blocks[index] == block) {
       ++end;
     }
     f(Run{first, end, block});
@@ -263,10 +274,18 @@ void AttentionOp::AttendChunk(const QueryTile& tile, int chunk, const Work& work
   ComputeScores(tile, begin, most, work);
   for (int row = 0; row < rows(tile); ++row) {
     int visible = Visible(tile, row / group_, begin, kAttentionChunk);
+    int hidden = Hidden(tile, row / group_, begin, kAttentionChunk);
     out.sum[row] = 0;
-    if (visible == 0) continue;
-    kernels_.softmax(work.scores + row * kScoreStride, visible, scale_, &out.max[row],
-                     &out.sum[row]);
+    if (visible <= hidden) continue;
+    float* scores = work.scores + row * kScoreStride;
+    float scale = options_.scale;
+    if (options_.softcap > 0) {
+      kernels_.softcap(scores + hidden, visible - hidden, scale, options_.softcap);
+      scale = 1;
+    }
+    kernels_.softmax(scores + hidden, visible - hidden, scale, &out.max[row], &out.sum[row]);
+    // Values that the window hides, in the block where it begins, count for nothing.
+    std::fill(scores + hidden / kKvBlockTokens * kKvBlockTokens, scores + hidden, 0.0f);
     std::memset(out.values + row * stride_, 0, stride_ * sizeof(float));
   }
   // Of each block what all queries of a run see, together; then what later ones see beyond, query
@@ -293,6 +312,13 @@ void AttentionOp::AttendChunk(const QueryTile& tile, int chunk, const Work& work
 void AttentionOp::Merge(const QueryTile& tile, const Partial& next, const Partial& total) const {
   for (int row = 0; row < rows(tile); ++row) {
     if (next.sum[row] == 0) continue;
+    if (total.sum[row] == 0) {  // what came before lies behind the window
+      total.max[row] = next.max[row];
+      total.sum[row] = next.sum[row];
+      std::memcpy(total.values + row * stride_, next.values + row * stride_,
+                  stride_ * sizeof(float));
+      continue;
+    }
     float max = std::max(total.max[row], next.max[row]);
     float keep = std::exp(total.max[row] - max);
     float add = std::exp(next.max[row] - max);
@@ -305,42 +331,56 @@ void AttentionOp::Merge(const QueryTile& tile, const Partial& next, const Partia
 
 void AttentionOp::Finish(const QueryTile& tile, const Partial& total) const {
   for (int row = 0; row < rows(tile); ++row) {
+    if (!options_.sinks.empty()) AddSink(tile, row, total);
     kernels_.divide(total.values + row * stride_, total.sum[row], layer_.head_dim,
                     Head(out_, tile, row));
   }
 }
 
-// The tokens of the batch, those of sequences that share blocks side by side.
-std::vector<Query> SortQueries(absl::Span<const SequenceSpan> sequences) {
-  std::vector<const SequenceSpan*> sorted;
-  int64_t count = 0;
-  for (const SequenceSpan& sequence : sequences) {
-    sorted.push_back(&sequence);
-    count += sequence.num_tokens;
-  }
-  std::stable_sort(sorted.begin(), sorted.end(), [](const SequenceSpan* a, const SequenceSpan* b) {
-    return std::lexicographical_compare(a->blocks.begin(), a->blocks.end(), b->blocks.begin(),
-                                        b->blocks.end());
-  });
-  std::vector<Query> queries;
-  queries.reserve(count);
-  for (const SequenceSpan* sequence : sorted) {
-    for (int32_t i = 0; i < sequence->num_tokens; ++i) {
-      queries.push_back(
-          {sequence, int64_t{sequence->first_row} + i, int64_t{sequence->first_position} + i});
-    }
-  }
-  return queries;
+// Merges the score of the row's head that has no value.
+void AttentionOp::AddSink(const QueryTile& tile, int row, const Partial& total) const {
+  const float sink = options_.sinks.row<float>(0)[tile.kv_head * group_ + row % group_];
+  const float max = std::max(total.max[row], sink);
+  const float keep = std::exp(total.max[row] - max);
+  total.sum[row] = total.sum[row] * keep + std::exp(sink - max);
+  float* values = total.values + row * stride_;
+  kernels_.scale_and_add(values, keep, values, 0, stride_);
 }
 
 }  // namespace
 
-absl::Status CpuBackend::Attention(Tensor q, absl::Span<const SequenceSpan> sequences,
-                                   const KvLayer& layer, float scale, Tensor out) {
-  RETURN_IF_ERROR(CheckAttention(q, sequences, layer, out));
-  AttentionOp op(kernels_, q, layer, scale, out);
-  std::vector<Query> queries = SortQueries(sequences);
-  std::vector<QueryTile> tiles = op.MakeTiles(queries);
+// Those of sequences that share blocks side by side.
+const std::vector<AttentionQuery>& CpuBackend::SortedQueries(int32_t cache_class) {
+  if (sorted_.size() <= static_cast<size_t>(cache_class)) sorted_.resize(cache_class + 1);
+  SortedClass& sorted = sorted_[cache_class];
+  if (sorted.step == step_index().serial) return sorted.queries;
+  const int32_t* blocks = step().blocks[cache_class].data();
+  std::vector<const StepSequence*> sequences;
+  for (const StepSequence& sequence : step().sequences) sequences.push_back(&sequence);
+  auto table = [blocks](const StepSequence& s) {
+    return absl::MakeConstSpan(blocks + s.first_block, BlocksFor(s.context()));
+  };
+  std::stable_sort(
+      sequences.begin(), sequences.end(), [&](const StepSequence* a, const StepSequence* b) {
+        const auto of_a = table(*a), of_b = table(*b);
+        return std::lexicographical_compare(of_a.begin(), of_a.end(), of_b.begin(), of_b.end());
+      });
+  sorted.queries.clear();
+  for (const StepSequence* sequence : sequences) {
+    for (int32_t i = 0; i < sequence->num_tokens; ++i) {
+      sorted.queries.push_back({blocks + sequence->first_block, int64_t{sequence->first_row} + i,
+                                int64_t{sequence->first_position} + i});
+    }
+  }
+  sorted.step = step_index().serial;
+  return sorted.queries;
+}
+
+absl::Status CpuBackend::Attention(Tensor q, const KvLayer& layer, const AttentionOptions& options,
+                                   Tensor out) {
+  RETURN_IF_ERROR(CheckAttention(step_index(), q, layer, options, out));
+  AttentionOp op(kernels_, q, layer, options, out);
+  std::vector<QueryTile> tiles = op.MakeTiles(SortedQueries(layer.cache_class));
 
   ScratchLayout measure_work;
   op.TakeWork(&measure_work);
@@ -351,7 +391,9 @@ absl::Status CpuBackend::Attention(Tensor q, absl::Span<const SequenceSpan> sequ
 
   std::vector<std::pair<int, int>> chunks;  // (tile, chunk)
   for (size_t i = 0; i < tiles.size(); ++i) {
-    for (int chunk = 0; chunk < tiles[i].num_chunks; ++chunk) chunks.push_back({i, chunk});
+    for (int chunk = tiles[i].first_chunk; chunk < tiles[i].end_chunk; ++chunk) {
+      chunks.push_back({i, chunk});
+    }
   }
   bool too_few_tiles = static_cast<int>(tiles.size()) < 4 * pool_.num_threads();
   if (pool_.num_threads() == 1 || !too_few_tiles || chunks.size() == tiles.size()) {
@@ -360,8 +402,8 @@ absl::Status CpuBackend::Attention(Tensor q, absl::Span<const SequenceSpan> sequ
       AttentionOp::Work work = op.TakeWork(&layout);
       Partial total = op.TakePartial(&layout), next = op.TakePartial(&layout);
       op.LoadQueries(tiles[i], work);
-      op.AttendChunk(tiles[i], 0, work, total);
-      for (int chunk = 1; chunk < tiles[i].num_chunks; ++chunk) {
+      op.AttendChunk(tiles[i], tiles[i].first_chunk, work, total);
+      for (int chunk = tiles[i].first_chunk + 1; chunk < tiles[i].end_chunk; ++chunk) {
         op.AttendChunk(tiles[i], chunk, work, next);
         op.Merge(tiles[i], next, total);
       }
@@ -385,9 +427,9 @@ absl::Status CpuBackend::Attention(Tensor q, absl::Span<const SequenceSpan> sequ
   });
   for (size_t i = 0; i < chunks.size(); ++i) {
     const QueryTile& tile = tiles[chunks[i].first];
-    size_t first = i - chunks[i].second;
+    size_t first = i - (chunks[i].second - tile.first_chunk);
     if (i > first) op.Merge(tile, partials[i], partials[first]);
-    if (chunks[i].second + 1 == tile.num_chunks) op.Finish(tile, partials[first]);
+    if (chunks[i].second + 1 == tile.end_chunk) op.Finish(tile, partials[first]);
   }
   return absl::OkStatus();
 }

@@ -48,11 +48,25 @@ void CpuBackend::ForItems(int64_t count, absl::FunctionRef<void(int64_t, int)> b
   });
 }
 
-absl::Status CpuBackend::Embed(const WeightMatrix& w, absl::Span<const int32_t> ids, Tensor out) {
-  RETURN_IF_ERROR(CheckEmbed(w, ids, out));
+absl::Status CpuBackend::Copy(const void* from, void* to, size_t bytes) {
+  return Upload(from, to, bytes);
+}
+
+absl::Status CpuBackend::Zero(void* data, size_t bytes) {
+  if (bytes > 0) std::memset(data, 0, bytes);
+  return absl::OkStatus();
+}
+
+absl::Status CpuBackend::Embed(const WeightMatrix& w, float scale, Tensor out) {
+  RETURN_IF_ERROR(CheckEmbed(step_index(), w, out));
   const auto& matrix = static_cast<const PanelMatrix&>(w);
   ForRows(out.rows, out.cols, [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) matrix.ReadRow(ids[t], out.row<float>(t));
+    for (int64_t t = begin; t < end; ++t) {
+      float* row = out.row<float>(t);
+      matrix.ReadRow(step().tokens[t], row);
+      if (scale == 1) continue;
+      for (int64_t i = 0; i < out.cols; ++i) row[i] *= scale;
+    }
   });
   return absl::OkStatus();
 }
@@ -70,12 +84,14 @@ absl::Status CpuBackend::RmsNorm(Tensor x, Tensor weight, float eps, Tensor out)
   return absl::OkStatus();
 }
 
-absl::Status CpuBackend::SwiGlu(Tensor gate, Tensor up, Tensor out) {
-  RETURN_IF_ERROR(CheckSameShape("SwiGlu", gate, up));
-  RETURN_IF_ERROR(CheckSameShape("SwiGlu", gate, out));
+absl::Status CpuBackend::GatedActivation(Activation activation, Tensor gate, Tensor up,
+                                         Tensor out) {
+  RETURN_IF_ERROR(CheckSameShape("GatedActivation", gate, up));
+  RETURN_IF_ERROR(CheckSameShape("GatedActivation", gate, out));
   ForRows(gate.rows, gate.cols, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      kernels_.swiglu(gate.row<float>(t), up.row<float>(t), gate.cols, out.row<float>(t));
+      kernels_.gated_activation(activation, gate.row<float>(t), up.row<float>(t), gate.cols,
+                                out.row<float>(t));
     }
   });
   return absl::OkStatus();
@@ -93,8 +109,9 @@ absl::Status CpuBackend::Add(Tensor x, Tensor y) {
   return absl::OkStatus();
 }
 
-absl::Status CpuBackend::GatherRows(Tensor x, absl::Span<const int32_t> rows, Tensor out) {
-  RETURN_IF_ERROR(CheckGatherRows(x, rows, out));
+absl::Status CpuBackend::GatherRows(Tensor x, int32_t list, Tensor out) {
+  RETURN_IF_ERROR(CheckGatherRows(step_index(), x, list, out));
+  const std::vector<int32_t>& rows = step().row_lists[list];
   for (size_t i = 0; i < rows.size(); ++i) {
     std::memcpy(out.row<float>(i), x.row<float>(rows[i]), x.cols * sizeof(float));
   }

@@ -17,6 +17,13 @@
 
 namespace lm {
 
+// A token that asks, in attention.
+struct AttentionQuery {
+  const int32_t* blocks;  // of its sequence
+  int64_t row;            // in the step
+  int64_t position;       // in its sequence
+};
+
 // threads 0: as many as this process may use.
 absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(Isa isa, int threads);
 
@@ -27,6 +34,7 @@ class CpuBackend : public Backend {
   absl::string_view name() const override { return "cpu"; }
 
   bool uses_host_memory() const override { return true; }
+  NumericContract numeric_contract() const override { return NumericContract::kExactBlocks; }
   absl::StatusOr<Buffer> Allocate(size_t bytes) override;
   absl::Status Upload(const void* from, void* to, size_t bytes) override;
   absl::Status Download(const void* from, void* to, size_t bytes) override;
@@ -34,22 +42,26 @@ class CpuBackend : public Backend {
   absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(DType dtype, int64_t rows, int64_t cols,
                                                            RowReader read) override;
 
-  absl::Status Embed(const WeightMatrix& w, absl::Span<const int32_t> ids, Tensor out) override;
+  absl::Status Embed(const WeightMatrix& w, float scale, Tensor out) override;
   absl::Status RmsNorm(Tensor x, Tensor weight, float eps, Tensor out) override;
   absl::Status MatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out) override;
   absl::Status MatMulColumns(const WeightMatrix& w, Tensor x, absl::Span<const uint64_t> wanted,
                              Tensor out) override;
   absl::Status Project(const WeightMatrix& w, const ProductInput& input, Tensor bias,
                        ProductResult result, Tensor out) override;
-  absl::Status RopeAndStoreKv(Tensor q, Tensor k, Tensor v, Tensor rope, RopePairing pairing,
-                              absl::Span<const int64_t> slots, const KvLayer& layer) override;
-  absl::Status Attention(Tensor q, absl::Span<const SequenceSpan> sequences, const KvLayer& layer,
-                         float scale, Tensor out) override;
-  absl::Status SwiGlu(Tensor gate, Tensor up, Tensor out) override;
+  absl::Status RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope& rope,
+                              const KvLayer& layer) override;
+  absl::Status Attention(Tensor q, const KvLayer& layer, const AttentionOptions& options,
+                         Tensor out) override;
+  absl::Status CausalConv(Tensor x, Tensor weight, const StateLayer& layer, Tensor out) override;
+  absl::Status DeltaRule(const DeltaRuleInputs& inputs, const StateLayer& layer,
+                         Tensor out) override;
+  absl::Status GatedActivation(Activation activation, Tensor gate, Tensor up, Tensor out) override;
   absl::Status Add(Tensor x, Tensor y) override;
-  absl::Status GatherRows(Tensor x, absl::Span<const int32_t> rows, Tensor out) override;
+  absl::Status GatherRows(Tensor x, int32_t list, Tensor out) override;
   absl::Status CopyKvBlock(const KvLayer& layer, int32_t from, int32_t to, int32_t tokens) override;
-  absl::Status ZeroKvBlock(const KvLayer& layer, int32_t block) override;
+  absl::Status Copy(const void* from, void* to, size_t bytes) override;
+  absl::Status Zero(void* data, size_t bytes) override;
 
  private:
   // A product, with what is around it.
@@ -75,6 +87,8 @@ class CpuBackend : public Backend {
   // share; those of a tile on one thread.
   absl::Status ForInputRows(const ProductInput& input, const Tiles& tiles,
                             absl::FunctionRef<void(int64_t, const float*)> body);
+  // The step's tokens in the order in which attention takes those of a class of the cache.
+  const std::vector<AttentionQuery>& SortedQueries(int32_t cache_class);
   // nullptr where oneDNN cannot be used for chunks of k.
   OneDnnProduct* FindOneDnnProduct(int64_t k);
 
@@ -96,6 +110,11 @@ class CpuBackend : public Backend {
   Scratch rows_;     // a row of a product's input for each worker
   Scratch inputs_;   // activations as a product wants them
   Scratch workers_;  // what each worker needs
+  struct SortedClass {
+    int64_t step = 0;  // its serial
+    std::vector<AttentionQuery> queries;
+  };
+  std::vector<SortedClass> sorted_;  // by class
   // By the length of a chunk; the outcome of each trial.
   HashMap<int64_t, std::unique_ptr<OneDnnProduct>> onednn_;
 };

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "engine/backend/activation.h"
 #include "engine/backend/cpu/panel_format.h"
 #include "engine/base/cpu_features.h"
 
@@ -74,6 +75,22 @@ struct QuantizedProduct {
   Accumulate accumulate;
 };
 
+// DeltaRule for one head of one sequence, of `lanes` <= 16 neighbouring columns of v.
+struct DeltaRulePanelOp {
+  int64_t tokens;
+  int64_t key_dim;
+  int lanes;
+  // Rows of the step: token t's at + t * stride.
+  const float *q, *k, *v;
+  int64_t q_stride, k_stride, v_stride;
+  // Of each token: what the state is multiplied by, and the part of the difference that is learnt.
+  const float *decay, *learnt;
+  float* state;  // row i at + i * state_stride
+  int64_t state_stride;
+  float* out;
+  int64_t out_stride;
+};
+
 // How many tokens and panels of 16 output columns a float product takes at a time.
 struct FloatTile {
   int tokens;
@@ -104,13 +121,20 @@ struct CpuKernels {
                                ActivationRecord* out, int64_t stride);
 
   void (*rms_norm)(const float* x, const float* weight, int64_t n, float eps, float* out);
-  void (*swiglu)(const float* gate, const float* up, int64_t n, float* out);
+  void (*gated_activation)(Activation activation, const float* gate, const float* up, int64_t n,
+                           float* out);
+  // One token of CausalConv: rows[j] are the inputs of n channels, oldest first; weight (width, n).
+  void (*conv_silu)(const float* const* rows, const float* weight, int64_t weight_stride, int width,
+                    int64_t n, float* out);
+  void (*delta_rule)(const DeltaRulePanelOp&);
   // n values of F16 or BF16, n a multiple of 16, to F32.
   void (*to_float)(DType dtype, const void* x, int64_t n, float* out);
   void (*float_to_half)(const float* x, int64_t n, uint16_t* out);
   // QuantizeToInt8 (quantize_to_int8.h).
   float (*quantize_to_int8)(const float* x, int64_t n, int8_t* q);
 
+  // s[i] = cap * tanh(scale * s[i] / cap).
+  void (*softcap)(float* scores, int n, float scale, float cap);
   // Scores of a row, in place: s[i] = exp(scale * s[i] - max), max and the sum of the s[i]
   // returned.
   void (*softmax)(float* scores, int n, float scale, float* max, float* sum);

@@ -1,5 +1,5 @@
-// RmsNorm, SwiGlu, softmax and their exp, and the types of the KV cache. Included by kernels_*.cc
-// after a simd_*.h.
+// Norms, activations, softmax and their exp, recurrences, and the types of the KV cache. Included
+// by kernels_*.cc after a simd_*.h.
 //
 // Sums run in sixteen lanes (lane i takes the values 16 k + i) that are added in one tree at the
 // end; values beyond the end of a row count as zeros, which changes nothing.
@@ -65,15 +65,85 @@ void RmsNormRow(const float* x, const float* weight, int64_t n, float eps, float
   });
 }
 
-void SwiGluRow(const float* gate, const float* up, int64_t n, float* out) {
-  F32x16 one = F32x16::Set(1);
+// x / (1 + exp(-z)): 0 where z is so low that Exp no longer grows.
+inline F32x16 TimesSigmoid(F32x16 x, F32x16 z) {
+  // Below -88 the true value is less than 1e-36.
+  return ZeroBelow(x / (F32x16::Set(1) + Exp(F32x16::Zero() - z)), z, -88.0f);
+}
+
+inline F32x16 Activate(Activation activation, F32x16 x) {
+  switch (activation) {
+    case Activation::kSilu:
+      return TimesSigmoid(x, x);
+    case Activation::kGeluTanh: {
+      F32x16 cubic = x * x * x * F32x16::Set(0.044715f);
+      return TimesSigmoid(x, (x + cubic) * F32x16::Set(1.5957691216057308f));  // 2 sqrt(2 / pi)
+    }
+    case Activation::kSigmoid:
+      break;
+  }
+  return TimesSigmoid(F32x16::Set(1), x);
+}
+
+void GatedActivationRow(Activation activation, const float* gate, const float* up, int64_t n,
+                        float* out) {
   ForSixteens(n, [&](int64_t i, int lanes) {
-    F32x16 g = LoadUpTo(gate + i, lanes, 0);
-    F32x16 silu = g / (one + Exp(F32x16::Zero() - g));
-    // Below -88 the true value is less than 1e-36, and Exp no longer grows.
-    silu = ZeroBelow(silu, g, -88.0f);
-    StoreUpTo(silu * LoadUpTo(up + i, lanes, 0), out + i, lanes);
+    F32x16 active = Activate(activation, LoadUpTo(gate + i, lanes, 0));
+    StoreUpTo(active * LoadUpTo(up + i, lanes, 0), out + i, lanes);
   });
+}
+
+void ConvSilu(const float* const* rows, const float* weight, int64_t weight_stride, int width,
+              int64_t n, float* out) {
+  ForSixteens(n, [&](int64_t i, int lanes) {
+    F32x16 sum = F32x16::Zero();
+    for (int j = 0; j < width; ++j) {
+      sum = MulAdd(LoadUpTo(weight + j * weight_stride + i, lanes, 0),
+                   LoadUpTo(rows[j] + i, lanes, 0), sum);
+    }
+    StoreUpTo(TimesSigmoid(sum, sum), out + i, lanes);
+  });
+}
+
+// Four sums over the rows of the state, i mod 4 each, added as a tree.
+void DeltaRulePanel(const DeltaRulePanelOp& op) {
+  const int64_t dim = op.key_dim;
+  auto row = [&op](int64_t i) { return op.state + i * op.state_stride; };
+  for (int64_t t = 0; t < op.tokens; ++t) {
+    const float* q = op.q + t * op.q_stride;
+    const float* k = op.k + t * op.k_stride;
+    F32x16 decay = F32x16::Set(op.decay[t]);
+    F32x16 sums[4] = {F32x16::Zero(), F32x16::Zero(), F32x16::Zero(), F32x16::Zero()};
+    auto read = [&](int64_t i, F32x16& sum) {
+      F32x16 s = LoadUpTo(row(i), op.lanes, 0) * decay;
+      sum = MulAdd(s, F32x16::Set(k[i]), sum);
+    };
+    int64_t i = 0;
+    for (; i + 4 <= dim; i += 4) {
+      read(i, sums[0]);
+      read(i + 1, sums[1]);
+      read(i + 2, sums[2]);
+      read(i + 3, sums[3]);
+    }
+    for (; i < dim; ++i) read(i, sums[i % 4]);
+    F32x16 known = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    F32x16 change =
+        (LoadUpTo(op.v + t * op.v_stride, op.lanes, 0) - known) * F32x16::Set(op.learnt[t]);
+    for (F32x16& sum : sums) sum = F32x16::Zero();
+    auto write = [&](int64_t i, F32x16& sum) {
+      F32x16 s = MulAdd(F32x16::Set(k[i]), change, LoadUpTo(row(i), op.lanes, 0) * decay);
+      StoreUpTo(s, row(i), op.lanes);
+      sum = MulAdd(s, F32x16::Set(q[i]), sum);
+    };
+    for (i = 0; i + 4 <= dim; i += 4) {
+      write(i, sums[0]);
+      write(i + 1, sums[1]);
+      write(i + 2, sums[2]);
+      write(i + 3, sums[3]);
+    }
+    for (; i < dim; ++i) write(i, sums[i % 4]);
+    StoreUpTo((sums[0] + sums[1]) + (sums[2] + sums[3]), op.out + t * op.out_stride, op.lanes);
+  }
 }
 
 void FloatToHalfRow(const float* x, int64_t n, uint16_t* out) {
@@ -106,6 +176,16 @@ float QuantizeToInt8Row(const float* x, int64_t n, int8_t* q) {
     for (int lane = 0; lane < lanes; ++lane) q[i + lane] = static_cast<int8_t>(rounded[lane]);
   });
   return max / 127.0f;
+}
+
+void Softcap(float* scores, int n, float scale, float cap) {
+  F32x16 one = F32x16::Set(1), two = F32x16::Set(2), factor = F32x16::Set(scale / cap);
+  F32x16 bound = F32x16::Set(cap);
+  ForSixteens(n, [&](int64_t i, int lanes) {
+    F32x16 x = LoadUpTo(scores + i, lanes, 0) * factor;
+    F32x16 tanh = one - two / (one + Exp(x + x));
+    StoreUpTo(tanh * bound, scores + i, lanes);
+  });
 }
 
 void Softmax(float* scores, int n, float scale, float* max, float* sum) {

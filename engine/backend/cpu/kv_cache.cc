@@ -66,18 +66,21 @@ void CopyKeys(const char* from, char* to, int64_t head_dim, int32_t tokens) {
 
 }  // namespace
 
-absl::Status CpuBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, Tensor rope,
-                                        RopePairing pairing, absl::Span<const int64_t> slots,
+absl::Status CpuBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope& rope,
                                         const KvLayer& layer) {
-  RETURN_IF_ERROR(CheckRopeAndStoreKv(q, k, v, rope, slots, layer));
+  RETURN_IF_ERROR(CheckRopeAndStoreKv(step_index(), q, k, v, rope, layer));
+  const std::vector<int64_t>& slots = step_index().slots[layer.cache_class];
+  const RopeTable* table = rope.table < 0 ? nullptr : &step().ropes[rope.table];
   int64_t dim = layer.head_dim;
   ASSIGN_OR_RETURN(char* memory, inputs_.Get(2 * q.rows * k.cols * sizeof(uint16_t)));
   auto* all_halves = reinterpret_cast<uint16_t*>(memory);
   ForRows(q.rows, q.cols + 2 * k.cols, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      const float* angles = rope.row<float>(t);
-      RotateHeads(angles, rope.cols, pairing, dim, q.cols, q.row<float>(t));
-      RotateHeads(angles, rope.cols, pairing, dim, k.cols, k.row<float>(t));
+      if (table != nullptr) {
+        const float* angles = table->angles.data() + t * table->dim;
+        RotateHeads(angles, table->dim, rope.pairing, dim, q.cols, q.row<float>(t));
+        RotateHeads(angles, table->dim, rope.pairing, dim, k.cols, k.row<float>(t));
+      }
       int64_t block = slots[t] / kKvBlockTokens;
       int64_t token = slots[t] % kKvBlockTokens;
       if (layer.dtype == DType::kF32) {
@@ -127,13 +130,6 @@ absl::Status CpuBackend::CopyKvBlock(const KvLayer& layer, int32_t from, int32_t
     }
     std::memmove(new_values, values, RowBytes(layer.dtype, int64_t{tokens} * layer.head_dim));
   }
-  return absl::OkStatus();
-}
-
-absl::Status CpuBackend::ZeroKvBlock(const KvLayer& layer, int32_t block) {
-  RETURN_IF_ERROR(CheckKvBlock(layer, block));
-  std::memset(KvHead(layer, layer.keys, block, 0), 0, layer.block_bytes());
-  std::memset(KvHead(layer, layer.values, block, 0), 0, layer.block_bytes());
   return absl::OkStatus();
 }
 

@@ -13,7 +13,7 @@ namespace lm {
 
 // The first byte of a block's keys or values of one head.
 inline char* KvHead(const KvLayer& layer, void* data, int64_t block, int64_t head) {
-  return static_cast<char*>(data) + (block * layer.kv_heads + head) * layer.head_bytes();
+  return static_cast<char*>(data) + block * layer.block_stride + head * layer.head_bytes();
 }
 
 // The tokens' scales behind the codes of one head. REQUIRES: the layer's type is kI8.

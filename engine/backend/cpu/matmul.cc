@@ -70,7 +70,7 @@ absl::Status CpuBackend::ForInputRows(const ProductInput& input, const Tiles& ti
           kernels_.rms_norm(x, input.norm.row<float>(0), cols, input.eps, made);
           break;
         case ProductInput::Kind::kGated:
-          kernels_.swiglu(x, x + cols, cols, made);
+          kernels_.gated_activation(input.activation, x, x + cols, cols, made);
           break;
       }
       body(t, made);

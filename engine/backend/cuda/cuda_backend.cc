@@ -43,33 +43,42 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> CudaBackend::LoadMatrix(DType dtyp
   return std::make_unique<CudaMatrix>(dtype, rows, cols, std::move(on_device));
 }
 
-absl::Status CudaBackend::Embed(const WeightMatrix& w, absl::Span<const int32_t> ids, Tensor out) {
-  RETURN_IF_ERROR(CheckEmbed(w, ids, out));
+absl::Status CudaBackend::Copy(const void* from, void* to, size_t bytes) {
+  return device_->Copy(from, to, bytes);
+}
+
+absl::Status CudaBackend::Zero(void* data, size_t bytes) { return device_->Zero(data, bytes); }
+
+absl::Status CudaBackend::PlaceStep() { return placed_.Place(device_.get(), step(), step_index()); }
+
+absl::Status CudaBackend::Embed(const WeightMatrix& w, float scale, Tensor out) {
+  RETURN_IF_ERROR(CheckEmbed(step_index(), w, out));
   RETURN_IF_ERROR(device_->Begin());
-  if (ids.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const int32_t* on_device, ids_.Set(device_.get(), ids.data(), ids.size()));
+  if (out.rows == 0) return absl::OkStatus();
   const auto& matrix = static_cast<const CudaMatrix&>(w);
-  return device_->Check(cuda::Embed(device_->queue(), matrix.weights(), on_device, ToMatrix(out)),
-                        "Embed");
+  return device_->Check(
+      cuda::Embed(device_->queue(), matrix.weights(), placed_.tokens(), scale, ToMatrix(out)),
+      "Embed");
 }
 
 absl::Status CudaBackend::RmsNorm(Tensor x, Tensor weight, float eps, Tensor out) {
   RETURN_IF_ERROR(CheckRmsNorm(x, weight, out));
   RETURN_IF_ERROR(device_->Begin());
   if (x.rows == 0 || x.cols == 0) return absl::OkStatus();
-  return device_->Check(
-      cuda::RmsNorm(device_->queue(), ToMatrix(x), weight.row<float>(0), weight.cols, eps,
-                    ToMatrix(out)),
-      "RmsNorm");
+  return device_->Check(cuda::RmsNorm(device_->queue(), ToMatrix(x), weight.row<float>(0),
+                                      weight.cols, eps, ToMatrix(out)),
+                        "RmsNorm");
 }
 
-absl::Status CudaBackend::SwiGlu(Tensor gate, Tensor up, Tensor out) {
-  RETURN_IF_ERROR(CheckSameShape("SwiGlu", gate, up));
-  RETURN_IF_ERROR(CheckSameShape("SwiGlu", gate, out));
+absl::Status CudaBackend::GatedActivation(Activation activation, Tensor gate, Tensor up,
+                                          Tensor out) {
+  RETURN_IF_ERROR(CheckSameShape("GatedActivation", gate, up));
+  RETURN_IF_ERROR(CheckSameShape("GatedActivation", gate, out));
   RETURN_IF_ERROR(device_->Begin());
   if (out.rows == 0 || out.cols == 0) return absl::OkStatus();
-  return device_->Check(cuda::SwiGlu(device_->queue(), ToMatrix(gate), ToMatrix(up), ToMatrix(out)),
-                        "SwiGlu");
+  return device_->Check(cuda::GatedActivation(device_->queue(), activation, ToMatrix(gate),
+                                              ToMatrix(up), ToMatrix(out)),
+                        "GatedActivation");
 }
 
 absl::Status CudaBackend::Add(Tensor x, Tensor y) {
@@ -79,13 +88,13 @@ absl::Status CudaBackend::Add(Tensor x, Tensor y) {
   return device_->Check(cuda::Add(device_->queue(), ToMatrix(x), ToMatrix(y)), "Add");
 }
 
-absl::Status CudaBackend::GatherRows(Tensor x, absl::Span<const int32_t> rows, Tensor out) {
-  RETURN_IF_ERROR(CheckGatherRows(x, rows, out));
+absl::Status CudaBackend::GatherRows(Tensor x, int32_t list, Tensor out) {
+  RETURN_IF_ERROR(CheckGatherRows(step_index(), x, list, out));
   RETURN_IF_ERROR(device_->Begin());
-  if (rows.empty() || x.cols == 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const int32_t* on_device, ids_.Set(device_.get(), rows.data(), rows.size()));
-  return device_->Check(cuda::GatherRows(device_->queue(), ToMatrix(x), on_device, ToMatrix(out)),
-                        "GatherRows");
+  if (out.rows == 0 || out.cols == 0) return absl::OkStatus();
+  return device_->Check(
+      cuda::GatherRows(device_->queue(), ToMatrix(x), placed_.row_list(list), ToMatrix(out)),
+      "GatherRows");
 }
 
 }  // namespace lm

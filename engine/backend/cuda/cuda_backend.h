@@ -1,20 +1,24 @@
 // The door to the CUDA backend. CMake chooses what is behind it: no_cuda_backend.cc where the build
 // has no CUDA.
 //
-// Its numbers. RopeAndStoreKv, Add, GatherRows and Embed give the reference's bits, and so do all
-// products whose x has fewer than kLibraryRows rows, with quantised and with float weights: the
-// orders are backend.h's. RmsNorm, SwiGlu and Attention have one order for all shapes, and differ
-// from the reference by the device's expf and by the order of RmsNorm's sum.
+// Its numbers (numeric_contract.h: kRowInvariant).
+//
+// RopeAndStoreKv, Add, GatherRows, Embed and the copies give the reference's bits, and so do all
+// products whose x has fewer than kLibraryRows rows, with quantised and with float weights: their
+// sums are kExactBlocks'. The other ops have the reference's orders for all shapes, and differ from
+// it only by the device's functions: GatedActivation and CausalConv by expf, DeltaRule by log1pf
+// too, Attention by tanhf where scores are capped. RmsNorm has an order of its own for its sum, in
+// F64 (rms_norm.cu).
 //
 // Products of kLibraryRows rows or more go to cuBLASLt, if it is installed: in F16 (BF16 where the
-// weights are) with F32 sums, and without the int8 activations of MatMul's specification. They are
-// closer to the exact product than the specification is, but not the same bits. So backend.h's
-// promise that nothing depends on T is kept on a GPU only below kLibraryRows: whether a prompt is
-// prefilled in one long step or in short ones, or beside others, changes low bits, and a near tie
-// between two tokens can fall the other way. Among themselves the library's products do not depend
-// on T: they are made in panels of a fixed number of rows by one algorithm a matrix. With
-// `exact_products` the backend's own kernels make all products, several times slower in prefill,
-// and the promise holds. F32 weights never go to the library.
+// weights are) with F32 sums, and without int8 activations. They are closer to the exact product
+// than kExactBlocks is, but not the same bits. So backend.h's promise that nothing depends on T is
+// kept on a GPU only below kLibraryRows: whether a prompt is prefilled in one long step or in short
+// ones, or beside others, changes low bits, and a near tie between two tokens can fall the other
+// way. Among themselves the library's products do not depend on T: they are made in panels of a
+// fixed number of rows by one algorithm a matrix. With `exact_products` the backend's own kernels
+// make all products, several times slower in prefill, and the promise holds. F32 weights never go
+// to the library.
 #ifndef LM_ENGINE_BACKEND_CUDA_CUDA_BACKEND_H_
 #define LM_ENGINE_BACKEND_CUDA_CUDA_BACKEND_H_
 

@@ -1,7 +1,5 @@
 #include "engine/backend/cuda/cuda_device.h"
 
-#include <cstring>
-
 #include "absl/strings/str_cat.h"
 #include "engine/backend/cuda/device_list.h"
 #include "engine/base/status_macros.h"
@@ -96,6 +94,12 @@ absl::Status CudaDevice::Synchronize() {
   return Check(api_.StreamSynchronize(queue_.stream), "Synchronize");
 }
 
+absl::Status CudaDevice::Copy(const void* from, void* to, size_t bytes) {
+  RETURN_IF_ERROR(Begin());
+  if (bytes == 0) return absl::OkStatus();
+  return Check(api_.MemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, queue_.stream), "Copy");
+}
+
 absl::Status CudaDevice::Copy2D(const void* from, void* to, size_t pitch, size_t width,
                                 size_t height) {
   RETURN_IF_ERROR(Begin());
@@ -106,6 +110,7 @@ absl::Status CudaDevice::Copy2D(const void* from, void* to, size_t pitch, size_t
 
 absl::Status CudaDevice::Zero(void* data, size_t bytes) {
   RETURN_IF_ERROR(Begin());
+  if (bytes == 0) return absl::OkStatus();
   return Check(api_.MemsetAsync(data, 0, bytes, queue_.stream), "cudaMemsetAsync");
 }
 
@@ -116,18 +121,6 @@ absl::StatusOr<void*> CudaScratch::Reserve(CudaDevice* device, size_t bytes) {
     ASSIGN_OR_RETURN(buffer_, device->Allocate(bytes));
   }
   return buffer_.data();
-}
-
-absl::StatusOr<const void*> CudaArray::SetBytes(CudaDevice* device, const char* bytes,
-                                                size_t size) {
-  if (size > memory_.bytes()) uploaded_.clear();
-  ASSIGN_OR_RETURN(void* data, memory_.Reserve(device, size));
-  bool same = uploaded_.size() == size && (size == 0 || memcmp(uploaded_.data(), bytes, size) == 0);
-  if (same) return data;
-  uploaded_.clear();
-  RETURN_IF_ERROR(device->Upload(bytes, data, size));
-  uploaded_.assign(bytes, bytes + size);
-  return data;
 }
 
 }  // namespace lm

@@ -12,8 +12,6 @@
 
 #include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -48,7 +46,8 @@ class CudaDevice {
   absl::Status Upload(const void* from, void* to, size_t bytes);
   absl::Status Download(const void* from, void* to, size_t bytes);
   absl::Status Synchronize();
-  // Copies `height` runs of `width` bytes, `pitch` bytes apart, within the device.
+  // Within the device; the second, `height` runs of `width` bytes, `pitch` bytes apart.
+  absl::Status Copy(const void* from, void* to, size_t bytes);
   absl::Status Copy2D(const void* from, void* to, size_t pitch, size_t width, size_t height);
   absl::Status Zero(void* data, size_t bytes);
 
@@ -72,25 +71,6 @@ class CudaScratch {
 
  private:
   Buffer buffer_;
-};
-
-// A small array that an op reads on the device. Every layer of a model passes the same slots and
-// sequences: they are uploaded when they change.
-class CudaArray {
- public:
-  // The values in device memory.
-  template <typename T>
-  absl::StatusOr<const T*> Set(CudaDevice* device, const T* values, size_t count) {
-    auto data = SetBytes(device, reinterpret_cast<const char*>(values), count * sizeof(T));
-    if (!data.ok()) return data.status();
-    return static_cast<const T*>(*data);
-  }
-
- private:
-  absl::StatusOr<const void*> SetBytes(CudaDevice* device, const char* bytes, size_t size);
-
-  std::vector<char> uploaded_;
-  CudaScratch memory_;
 };
 
 }  // namespace lm

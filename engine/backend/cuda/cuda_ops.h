@@ -1,5 +1,5 @@
 // CudaBackend: backend.h's ops on one GPU. What its numbers are is said in cuda_backend.h; the
-// kernels are in kernels.h, the arithmetic of each in a .cuh beside it.
+// kernels are in kernels.h, their arithmetic in the .cuh beside it.
 #ifndef LM_ENGINE_BACKEND_CUDA_CUDA_OPS_H_
 #define LM_ENGINE_BACKEND_CUDA_CUDA_OPS_H_
 
@@ -10,6 +10,7 @@
 #include "engine/backend/cuda/cuda_device.h"
 #include "engine/backend/cuda/kernels.h"
 #include "engine/backend/cuda/library_product.h"
+#include "engine/backend/cuda/placed_step.h"
 
 namespace lm {
 
@@ -35,6 +36,7 @@ class CudaBackend : public Backend {
 
   absl::string_view name() const override { return device_->name(); }
 
+  NumericContract numeric_contract() const override { return NumericContract::kRowInvariant; }
   absl::StatusOr<Buffer> Allocate(size_t bytes) override;
   absl::Status Upload(const void* from, void* to, size_t bytes) override;
   absl::Status Download(const void* from, void* to, size_t bytes) override;
@@ -42,18 +44,25 @@ class CudaBackend : public Backend {
   absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(DType dtype, int64_t rows, int64_t cols,
                                                            RowReader read) override;
 
-  absl::Status Embed(const WeightMatrix& w, absl::Span<const int32_t> ids, Tensor out) override;
+  absl::Status Embed(const WeightMatrix& w, float scale, Tensor out) override;
   absl::Status RmsNorm(Tensor x, Tensor weight, float eps, Tensor out) override;
   absl::Status MatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out) override;
-  absl::Status RopeAndStoreKv(Tensor q, Tensor k, Tensor v, Tensor rope, RopePairing pairing,
-                              absl::Span<const int64_t> slots, const KvLayer& layer) override;
-  absl::Status Attention(Tensor q, absl::Span<const SequenceSpan> sequences, const KvLayer& layer,
-                         float scale, Tensor out) override;
-  absl::Status SwiGlu(Tensor gate, Tensor up, Tensor out) override;
+  absl::Status RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope& rope,
+                              const KvLayer& layer) override;
+  absl::Status Attention(Tensor q, const KvLayer& layer, const AttentionOptions& options,
+                         Tensor out) override;
+  absl::Status CausalConv(Tensor x, Tensor weight, const StateLayer& layer, Tensor out) override;
+  absl::Status DeltaRule(const DeltaRuleInputs& inputs, const StateLayer& layer,
+                         Tensor out) override;
+  absl::Status GatedActivation(Activation activation, Tensor gate, Tensor up, Tensor out) override;
   absl::Status Add(Tensor x, Tensor y) override;
-  absl::Status GatherRows(Tensor x, absl::Span<const int32_t> rows, Tensor out) override;
+  absl::Status GatherRows(Tensor x, int32_t list, Tensor out) override;
   absl::Status CopyKvBlock(const KvLayer& layer, int32_t from, int32_t to, int32_t tokens) override;
-  absl::Status ZeroKvBlock(const KvLayer& layer, int32_t block) override;
+  absl::Status Copy(const void* from, void* to, size_t bytes) override;
+  absl::Status Zero(void* data, size_t bytes) override;
+
+ protected:
+  absl::Status PlaceStep() override;
 
  private:
   CudaBackend(std::unique_ptr<CudaDevice> device, bool exact_products)
@@ -63,10 +72,7 @@ class CudaBackend : public Backend {
   const bool exact_products_;
   LibraryProduct library_;
   CudaScratch activations_;  // int8 blocks
-  CudaArray ids_;            // of Embed and GatherRows
-  CudaArray slots_;
-  CudaArray attention_rows_;
-  CudaArray attention_blocks_;
+  PlacedStep placed_;
 };
 
 inline cuda::Matrix ToMatrix(Tensor tensor) {
@@ -75,7 +81,8 @@ inline cuda::Matrix ToMatrix(Tensor tensor) {
 }
 
 inline cuda::KvCacheLayer ToCacheLayer(const KvLayer& layer) {
-  return {layer.keys, layer.values, layer.dtype, layer.kv_heads, layer.head_dim};
+  return {layer.keys,     layer.values,   layer.dtype,
+          layer.kv_heads, layer.head_dim, layer.block_stride};
 }
 
 }  // namespace lm

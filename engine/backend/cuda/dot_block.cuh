@@ -1,5 +1,5 @@
-// The product of 32 quantised weights and 32 quantised activations, as backend.h specifies it to
-// the bit (MatMul): a few terms x * y that are added in order with fmaf.
+// The product of 32 quantised weights and 32 quantised activations, as numeric_contract.h specifies
+// it to the bit (MatMul): a few terms x * y that are added in order with fmaf.
 #ifndef LM_ENGINE_BACKEND_CUDA_DOT_BLOCK_H_
 #define LM_ENGINE_BACKEND_CUDA_DOT_BLOCK_H_
 

@@ -1,6 +1,7 @@
-// Ops that treat every value by itself: SwiGlu, Add, GatherRows. One block a row and 1024 columns.
+// Ops that treat every value by itself: GatedActivation, Add, GatherRows. One block a row and 1024
+// columns.
 #include "engine/backend/cuda/launch.cuh"
-#include "engine/backend/cuda/silu.cuh"
+#include "engine/backend/cuda/op_arithmetic.cuh"
 
 namespace lm::cuda {
 namespace {
@@ -20,10 +21,10 @@ dim3 GridOver(const Matrix& matrix) {
   return Grid(matrix.rows, DivideUp(matrix.cols, kColsPerBlock));
 }
 
-__global__ void SwiGluKernel(Matrix gate, Matrix up, Matrix out) {
+__global__ void GatedActivationKernel(Activation activation, Matrix gate, Matrix up, Matrix out) {
   ForEachValue(out, [&](int64_t row, int64_t i) {
     out.data[row * out.stride + i] =
-        SiluTimes(gate.data[row * gate.stride + i], up.data[row * up.stride + i]);
+        Activate(activation, gate.data[row * gate.stride + i]) * up.data[row * up.stride + i];
   });
 }
 
@@ -40,8 +41,9 @@ __global__ void GatherRowsKernel(Matrix x, const int32_t* rows, Matrix out) {
 
 }  // namespace
 
-cudaError_t SwiGlu(const Queue& queue, Matrix gate, Matrix up, Matrix out) {
-  return Launch(queue, SwiGluKernel, GridOver(out), kThreads, gate, up, out);
+cudaError_t GatedActivation(const Queue& queue, Activation activation, Matrix gate, Matrix up,
+                            Matrix out) {
+  return Launch(queue, GatedActivationKernel, GridOver(out), kThreads, activation, gate, up, out);
 }
 
 cudaError_t Add(const Queue& queue, Matrix x, Matrix y) {

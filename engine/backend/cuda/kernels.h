@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "engine/backend/activation.h"
 #include "engine/backend/cuda/cuda_api.h"
 #include "engine/tensor/dtype.h"
 
@@ -42,26 +43,65 @@ struct KvCacheLayer {
   DType dtype;  // kF16, kF32 or kI8
   int64_t kv_heads;
   int64_t head_dim;
+  int64_t block_stride;
 };
 
-// A query row of attention. Its context is the positions [0, context), in the KV blocks
-// blocks[first_block], ...
-struct AttentionRow {
-  int32_t row;
-  int32_t context;
-  int64_t first_block;
+// StateLayer (backend.h).
+struct States {
+  float* data;
+  int64_t slot_stride;  // values
 };
 
-cudaError_t Embed(const Queue& queue, const Weights& w, const int32_t* ids, Matrix out);
+// A sequence of the step: StepSequence (step_tables.h).
+struct Sequence {
+  int32_t first_row;
+  int32_t num_tokens;
+  int32_t first_position;
+  int32_t first_block;
+  int32_t state;
+};
+
+// Whose the rows of the step are.
+struct StepRows {
+  const Sequence* sequences;
+  int64_t num_sequences;
+  const int32_t* sequence_of_row;
+};
+
+struct AttentionScores {
+  float scale;
+  int32_t window;      // 0: none
+  float softcap;       // 0: none
+  const float* sinks;  // one a head, or null
+};
+
+// DeltaRuleInputs (backend.h).
+struct DeltaRows {
+  Matrix q, k, v, alpha, beta;
+  const float* dt_bias;
+  const float* a;
+  int64_t heads;
+  int64_t key_heads;
+};
+
+// out[t] = scale * W[ids[t]]
+cudaError_t Embed(const Queue& queue, const Weights& w, const int32_t* ids, float scale,
+                  Matrix out);
 cudaError_t RmsNorm(const Queue& queue, Matrix x, const float* weight, int64_t n, float eps,
                     Matrix out);  // groups of n values
-cudaError_t SwiGlu(const Queue& queue, Matrix gate, Matrix up, Matrix out);
+cudaError_t GatedActivation(const Queue& queue, Activation activation, Matrix gate, Matrix up,
+                            Matrix out);
 cudaError_t Add(const Queue& queue, Matrix x, Matrix y);
 cudaError_t GatherRows(const Queue& queue, Matrix x, const int32_t* rows, Matrix out);
+// rope (T, rope_dim): nothing turns where it has no columns.
 cudaError_t RopeAndStoreKv(const Queue& queue, Matrix q, Matrix k, Matrix v, Matrix rope,
                            bool halves, const int64_t* slots, const KvCacheLayer& layer);
-cudaError_t Attention(const Queue& queue, Matrix q, const AttentionRow* rows, int64_t num_rows,
-                      const int32_t* blocks, const KvCacheLayer& layer, float scale, Matrix out);
+cudaError_t Attention(const Queue& queue, Matrix q, const StepRows& step, const int32_t* blocks,
+                      const KvCacheLayer& layer, const AttentionScores& scores, Matrix out);
+cudaError_t CausalConv(const Queue& queue, Matrix x, Matrix weight, const StepRows& step,
+                       const States& states, Matrix out);
+cudaError_t DeltaRule(const Queue& queue, const DeltaRows& inputs, const StepRows& step,
+                      const States& states, Matrix out);
 
 // Products with quantised weights: first x (T, k) -> blocks (T, k / 32), then out = W x^T + bias.
 // `bias` may be null, here and below.
@@ -76,7 +116,7 @@ cudaError_t MultiplyFloat(const Queue& queue, const Weights& w, Matrix x, const 
 // What the library's products need around them (library_product.h). 16-bit values are BF16 where
 // the weights are, else F16.
 //
-// out[t] = x[t] * factors[t], a power of two (row_factor.cuh); rows [x.rows, padded_rows) are 0.
+// out[t] = x[t] * factors[t], a power of two (float_product.cuh); rows [x.rows, padded_rows) are 0.
 cudaError_t PackActivations(const Queue& queue, Matrix x, bool bf16, int64_t padded_rows,
                             uint16_t* out, float* factors);
 // out = F16 of rows [first_row, first_row + num_rows) of quantised weights.

@@ -1,4 +1,4 @@
-// The paged cache (backend.h, KvLayer): [num_blocks][kv_heads][kBlockTokens][head_dim], in int8 the
+// A block of the paged cache (backend.h, KvLayer): [kv_heads][kBlockTokens][head_dim], in int8 the
 // tokens' scales behind each head of a block.
 #ifndef LM_ENGINE_BACKEND_CUDA_KV_VALUE_H_
 #define LM_ENGINE_BACKEND_CUDA_KV_VALUE_H_
@@ -9,16 +9,16 @@
 
 namespace lm::cuda {
 
-// Tokens a KV block holds (backend.h's kKvBlockTokens, which device code does not include).
+// Tokens a KV block holds (step_tables.h's kKvBlockTokens, which device code does not include).
 inline constexpr int kBlockTokens = 32;
 
-// Bytes from the start of the cache to a head of a block.
+// Bytes from the start of the cache, whose blocks are block_stride apart, to a head of a block.
 template <DType kType>
-LM_HOST_DEVICE int64_t KvHeadOffset(int64_t kv_heads, int64_t head_dim, int64_t block,
+LM_HOST_DEVICE int64_t KvHeadOffset(int64_t block_stride, int64_t head_dim, int64_t block,
                                     int64_t head) {
   constexpr int64_t kBytes = kType == DType::kF32 ? 4 : kType == DType::kF16 ? 2 : 1;
   constexpr int64_t kScales = kType == DType::kI8 ? kBlockTokens * sizeof(float) : 0;
-  return (block * kv_heads + head) * (kBlockTokens * head_dim * kBytes + kScales);
+  return block * block_stride + head * (kBlockTokens * head_dim * kBytes + kScales);
 }
 
 // Value i of a token, without its scale. `head` is a head of a block, here and below.

@@ -1,6 +1,6 @@
 // What surrounds the library's products: activations to 16 bits, sums back to rows of F32.
+#include "engine/backend/cuda/float_product.cuh"
 #include "engine/backend/cuda/launch.cuh"
-#include "engine/backend/cuda/row_factor.cuh"
 
 namespace lm::cuda {
 namespace {

@@ -1,10 +1,10 @@
-// out = W x^T + bias for plain W: acc = fmaf(w[n, i], x[t, i], acc), i ascending, as backend.h
-// says.
+// out = W x^T + bias for plain W: acc = fmaf(w[n, i], x[t, i], acc), i ascending, as
+// numeric_contract.h says.
 //
 // A thread block makes 32 rows of W times 32 tokens, 64 columns at a time through shared memory. A
 // thread keeps the sums of one row of W and four tokens, each in its own register: nothing is added
 // across threads, so the order is the same for every T.
-#include "engine/backend/cuda/float_weight.cuh"
+#include "engine/backend/cuda/float_product.cuh"
 #include "engine/backend/cuda/launch.cuh"
 
 namespace lm::cuda {

@@ -1,4 +1,4 @@
-// out = W x^T + bias for quantised W, to the bit as backend.h specifies it.
+// out = W x^T + bias for quantised W, to the bit as numeric_contract.h specifies it.
 //
 // A warp makes one row of W times a tile of tokens. Its threads take 32 blocks of 32 weights at a
 // time, one each, and leave each block's terms in shared memory; then one thread a token adds them

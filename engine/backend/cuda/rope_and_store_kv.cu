@@ -1,7 +1,7 @@
 // Rotates a row's heads of q and k in place, then stores its k and v in the cache. One block a row.
 #include "engine/backend/cuda/kv_value.cuh"
 #include "engine/backend/cuda/launch.cuh"
-#include "engine/backend/cuda/rope_pair.cuh"
+#include "engine/backend/cuda/op_arithmetic.cuh"
 
 namespace lm::cuda {
 namespace {
@@ -32,7 +32,7 @@ __global__ void RopeAndStoreKvKernel(Matrix q, Matrix k, Matrix v, Matrix rope, 
   const int64_t slot = slots[t];
   const int64_t dim = layer.head_dim, block = slot / kBlockTokens, token = slot % kBlockTokens;
   auto head_of = [&](void* data, int64_t head) {
-    return static_cast<char*>(data) + KvHeadOffset<kType>(layer.kv_heads, dim, block, head);
+    return static_cast<char*>(data) + KvHeadOffset<kType>(layer.block_stride, dim, block, head);
   };
   if constexpr (kType == DType::kI8) {
     for (int64_t h = threadIdx.x; h < layer.kv_heads; h += kThreads) {

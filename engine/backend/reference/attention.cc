@@ -20,11 +20,11 @@ struct Partial {
   std::vector<float> values;
 };
 
-// Positions [begin, end) of one KV head.
-Partial AttendChunk(const float* q, const SequenceSpan& sequence, const KvLayer& layer,
-                    int64_t head, int64_t begin, int64_t end, float scale) {
+// Positions [begin, end) of one KV head; `blocks` is the sequence's table.
+Partial AttendChunk(const float* q, const int32_t* blocks, const KvLayer& layer, int64_t head,
+                    int64_t begin, int64_t end, const AttentionOptions& options) {
   auto head_at = [&](void* data, int64_t p) {
-    return KvHeadOfBlock(layer, data, sequence.blocks[p / kKvBlockTokens], head);
+    return KvHeadOfBlock(layer, data, blocks[p / kKvBlockTokens], head);
   };
   Partial partial;
   partial.values.resize(layer.head_dim);
@@ -34,7 +34,9 @@ Partial AttendChunk(const float* q, const SequenceSpan& sequence, const KvLayer&
     const int64_t token = p % kKvBlockTokens;
     float dot = 0;
     for (int64_t i = 0; i < layer.head_dim; ++i) dot = std::fma(q[i], keys.Value(token, i), dot);
-    scores.push_back(dot * keys.Scale(token) * scale);
+    float score = dot * keys.Scale(token) * options.scale;
+    if (options.softcap > 0) score = options.softcap * std::tanh(score / options.softcap);
+    scores.push_back(score);
     partial.max = std::max(partial.max, scores.back());
   }
   for (int64_t p = begin; p < end; ++p) {
@@ -64,27 +66,34 @@ void Merge(const Partial& next, Partial* total) {
 
 }  // namespace
 
-absl::Status ReferenceBackend::Attention(Tensor q, absl::Span<const SequenceSpan> sequences,
-                                         const KvLayer& layer, float scale, Tensor out) {
-  RETURN_IF_ERROR(CheckAttention(q, sequences, layer, out));
+absl::Status ReferenceBackend::Attention(Tensor q, const KvLayer& layer,
+                                         const AttentionOptions& options, Tensor out) {
+  RETURN_IF_ERROR(CheckAttention(step_index(), q, layer, options, out));
   int64_t dim = layer.head_dim;
   int64_t heads = q.cols / dim;
   int64_t group = heads / layer.kv_heads;
-  for (const SequenceSpan& sequence : sequences) {
+  for (const StepSequence& sequence : step().sequences) {
+    const int32_t* blocks = step().blocks[layer.cache_class].data() + sequence.first_block;
     for (int64_t token = 0; token < sequence.num_tokens; ++token) {
       int64_t row = sequence.first_row + token;
       int64_t context = sequence.first_position + token + 1;
+      int64_t first = options.window > 0 ? std::max<int64_t>(context - options.window, 0) : 0;
       for (int64_t h = 0; h < heads; ++h) {
         const float* query = q.row<float>(row) + h * dim;
         Partial total;
-        for (int64_t begin = 0; begin < context; begin += kAttentionChunk) {
-          int64_t end = std::min<int64_t>(begin + kAttentionChunk, context);
-          Partial chunk = AttendChunk(query, sequence, layer, h / group, begin, end, scale);
-          if (begin == 0) {
+        for (int64_t begin = first; begin < context;) {
+          int64_t end = std::min<int64_t>((begin / kAttentionChunk + 1) * kAttentionChunk, context);
+          Partial chunk = AttendChunk(query, blocks, layer, h / group, begin, end, options);
+          if (begin == first) {
             total = std::move(chunk);
           } else {
             Merge(chunk, &total);
           }
+          begin = end;
+        }
+        if (!options.sinks.empty()) {
+          Partial sink = {options.sinks.row<float>(0)[h], 1, std::vector<float>(dim)};
+          Merge(sink, &total);
         }
         float* result = out.row<float>(row) + h * dim;
         for (int64_t i = 0; i < dim; ++i) result[i] = total.values[i] / total.sum;

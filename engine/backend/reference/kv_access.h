@@ -1,4 +1,4 @@
-// The paged cache in the reference's arrangement: [num_blocks][kv_heads][kKvBlockTokens][head_dim],
+// A block of the paged cache in the reference's arrangement: [kv_heads][kKvBlockTokens][head_dim],
 // the tokens' scales behind each head of a block where the cache is int8.
 #ifndef LM_ENGINE_BACKEND_REFERENCE_KV_ACCESS_H_
 #define LM_ENGINE_BACKEND_REFERENCE_KV_ACCESS_H_
@@ -15,7 +15,7 @@ class KvHeadOfBlock {
   KvHeadOfBlock(const KvLayer& layer, void* data, int64_t block, int64_t head)
       : dtype_(layer.dtype),
         dim_(layer.head_dim),
-        codes_(static_cast<char*>(data) + (block * layer.kv_heads + head) * layer.head_bytes()) {}
+        codes_(static_cast<char*>(data) + block * layer.block_stride + head * layer.head_bytes()) {}
 
   // Value i of a token without its scale, and the scale: 1 unless the cache is int8.
   float Value(int64_t token, int64_t i) const;

@@ -1,6 +1,4 @@
 // Rotary positions, and storing, copying and clearing keys and values (kv_access.h).
-#include <cstring>
-
 #include "engine/backend/check_arguments.h"
 #include "engine/backend/reference/kv_access.h"
 #include "engine/backend/reference/reference_backend.h"
@@ -25,19 +23,22 @@ void RotateHead(const float* rope, int64_t rope_dim, RopePairing pairing, float*
 
 }  // namespace
 
-absl::Status ReferenceBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, Tensor rope,
-                                              RopePairing pairing, absl::Span<const int64_t> slots,
+absl::Status ReferenceBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope& rope,
                                               const KvLayer& layer) {
-  RETURN_IF_ERROR(CheckRopeAndStoreKv(q, k, v, rope, slots, layer));
+  RETURN_IF_ERROR(CheckRopeAndStoreKv(step_index(), q, k, v, rope, layer));
+  const std::vector<int64_t>& slots = step_index().slots[layer.cache_class];
   int64_t dim = layer.head_dim;
   for (int64_t t = 0; t < q.rows; ++t) {
-    for (int64_t begin = 0; begin < q.cols; begin += dim) {
-      RotateHead(rope.row<float>(t), rope.cols, pairing, q.row<float>(t) + begin);
-    }
+    auto rotate = [&](float* head) {
+      if (rope.table < 0) return;
+      const RopeTable& table = step().ropes[rope.table];
+      RotateHead(table.angles.data() + t * table.dim, table.dim, rope.pairing, head);
+    };
+    for (int64_t begin = 0; begin < q.cols; begin += dim) rotate(q.row<float>(t) + begin);
     for (int64_t h = 0; h < layer.kv_heads; ++h) {
       float* key = k.row<float>(t) + h * dim;
       const float* value = v.row<float>(t) + h * dim;
-      RotateHead(rope.row<float>(t), rope.cols, pairing, key);
+      rotate(key);
       const int64_t block = slots[t] / kKvBlockTokens, token = slots[t] % kKvBlockTokens;
       KvHeadOfBlock(layer, layer.keys, block, h).Store(token, key);
       KvHeadOfBlock(layer, layer.values, block, h).Store(token, value);
@@ -53,14 +54,6 @@ absl::Status ReferenceBackend::CopyKvBlock(const KvLayer& layer, int32_t from, i
     for (void* data : {layer.keys, layer.values}) {
       KvHeadOfBlock(layer, data, to, h).CopyFrom(KvHeadOfBlock(layer, data, from, h), tokens);
     }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReferenceBackend::ZeroKvBlock(const KvLayer& layer, int32_t block) {
-  RETURN_IF_ERROR(CheckKvBlock(layer, block));
-  for (void* data : {layer.keys, layer.values}) {
-    std::memset(static_cast<char*>(data) + block * layer.block_bytes(), 0, layer.block_bytes());
   }
   return absl::OkStatus();
 }

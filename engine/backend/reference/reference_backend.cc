@@ -8,6 +8,18 @@
 #include "engine/gguf/block_format.h"
 
 namespace lm {
+namespace {
+
+float Activate(Activation activation, float x) {
+  float z = x;
+  if (activation == Activation::kGeluTanh) {
+    constexpr float kTwiceRootOf2OverPi = 1.5957691216057308f;
+    z = kTwiceRootOf2OverPi * (x + 0.044715f * x * x * x);
+  }
+  return (activation == Activation::kSigmoid ? 1.0f : x) / (1.0f + std::exp(-z));
+}
+
+}  // namespace
 
 std::unique_ptr<Backend> CreateReferenceBackend() { return std::make_unique<ReferenceBackend>(); }
 
@@ -35,12 +47,22 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> ReferenceBackend::LoadMatrix(DType
   return std::make_unique<ReferenceMatrix>(dtype, rows, cols, std::move(blocks));
 }
 
-absl::Status ReferenceBackend::Embed(const WeightMatrix& w, absl::Span<const int32_t> ids,
-                                     Tensor out) {
-  RETURN_IF_ERROR(CheckEmbed(w, ids, out));
+absl::Status ReferenceBackend::Copy(const void* from, void* to, size_t bytes) {
+  return Upload(from, to, bytes);
+}
+
+absl::Status ReferenceBackend::Zero(void* data, size_t bytes) {
+  if (bytes > 0) std::memset(data, 0, bytes);
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceBackend::Embed(const WeightMatrix& w, float scale, Tensor out) {
+  RETURN_IF_ERROR(CheckEmbed(step_index(), w, out));
   const auto& matrix = static_cast<const ReferenceMatrix&>(w);
-  for (size_t t = 0; t < ids.size(); ++t) {
-    DequantizeRow(w.dtype(), matrix.row(ids[t]), w.cols(), out.row<float>(t));
+  for (int64_t t = 0; t < out.rows; ++t) {
+    float* row = out.row<float>(t);
+    DequantizeRow(w.dtype(), matrix.row(step().tokens[t]), w.cols(), row);
+    for (int64_t i = 0; i < out.cols; ++i) row[i] *= scale;
   }
   return absl::OkStatus();
 }
@@ -62,13 +84,13 @@ absl::Status ReferenceBackend::RmsNorm(Tensor x, Tensor weight, float eps, Tenso
   return absl::OkStatus();
 }
 
-absl::Status ReferenceBackend::SwiGlu(Tensor gate, Tensor up, Tensor out) {
-  RETURN_IF_ERROR(CheckSameShape("SwiGlu", gate, up));
-  RETURN_IF_ERROR(CheckSameShape("SwiGlu", gate, out));
+absl::Status ReferenceBackend::GatedActivation(Activation activation, Tensor gate, Tensor up,
+                                               Tensor out) {
+  RETURN_IF_ERROR(CheckSameShape("GatedActivation", gate, up));
+  RETURN_IF_ERROR(CheckSameShape("GatedActivation", gate, out));
   for (int64_t t = 0; t < gate.rows; ++t) {
     for (int64_t i = 0; i < gate.cols; ++i) {
-      float g = gate.row<float>(t)[i];
-      out.row<float>(t)[i] = g / (1.0f + std::exp(-g)) * up.row<float>(t)[i];
+      out.row<float>(t)[i] = Activate(activation, gate.row<float>(t)[i]) * up.row<float>(t)[i];
     }
   }
   return absl::OkStatus();
@@ -82,8 +104,9 @@ absl::Status ReferenceBackend::Add(Tensor x, Tensor y) {
   return absl::OkStatus();
 }
 
-absl::Status ReferenceBackend::GatherRows(Tensor x, absl::Span<const int32_t> rows, Tensor out) {
-  RETURN_IF_ERROR(CheckGatherRows(x, rows, out));
+absl::Status ReferenceBackend::GatherRows(Tensor x, int32_t list, Tensor out) {
+  RETURN_IF_ERROR(CheckGatherRows(step_index(), x, list, out));
+  const std::vector<int32_t>& rows = step().row_lists[list];
   for (size_t i = 0; i < rows.size(); ++i) {
     std::memcpy(out.row<float>(i), x.row<float>(rows[i]), x.cols * sizeof(float));
   }

@@ -29,6 +29,7 @@ class ReferenceBackend : public Backend {
  public:
   absl::string_view name() const override { return "reference"; }
 
+  NumericContract numeric_contract() const override { return NumericContract::kExactBlocks; }
   absl::StatusOr<Buffer> Allocate(size_t bytes) override;
   absl::Status Upload(const void* from, void* to, size_t bytes) override;
   absl::Status Download(const void* from, void* to, size_t bytes) override;
@@ -36,18 +37,22 @@ class ReferenceBackend : public Backend {
   absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(DType dtype, int64_t rows, int64_t cols,
                                                            RowReader read) override;
 
-  absl::Status Embed(const WeightMatrix& w, absl::Span<const int32_t> ids, Tensor out) override;
+  absl::Status Embed(const WeightMatrix& w, float scale, Tensor out) override;
   absl::Status RmsNorm(Tensor x, Tensor weight, float eps, Tensor out) override;
   absl::Status MatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out) override;
-  absl::Status RopeAndStoreKv(Tensor q, Tensor k, Tensor v, Tensor rope, RopePairing pairing,
-                              absl::Span<const int64_t> slots, const KvLayer& layer) override;
-  absl::Status Attention(Tensor q, absl::Span<const SequenceSpan> sequences, const KvLayer& layer,
-                         float scale, Tensor out) override;
-  absl::Status SwiGlu(Tensor gate, Tensor up, Tensor out) override;
+  absl::Status RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope& rope,
+                              const KvLayer& layer) override;
+  absl::Status Attention(Tensor q, const KvLayer& layer, const AttentionOptions& options,
+                         Tensor out) override;
+  absl::Status CausalConv(Tensor x, Tensor weight, const StateLayer& layer, Tensor out) override;
+  absl::Status DeltaRule(const DeltaRuleInputs& inputs, const StateLayer& layer,
+                         Tensor out) override;
+  absl::Status GatedActivation(Activation activation, Tensor gate, Tensor up, Tensor out) override;
   absl::Status Add(Tensor x, Tensor y) override;
-  absl::Status GatherRows(Tensor x, absl::Span<const int32_t> rows, Tensor out) override;
+  absl::Status GatherRows(Tensor x, int32_t list, Tensor out) override;
   absl::Status CopyKvBlock(const KvLayer& layer, int32_t from, int32_t to, int32_t tokens) override;
-  absl::Status ZeroKvBlock(const KvLayer& layer, int32_t block) override;
+  absl::Status Copy(const void* from, void* to, size_t bytes) override;
+  absl::Status Zero(void* data, size_t bytes) override;
 };
 
 std::unique_ptr<Backend> CreateReferenceBackend();

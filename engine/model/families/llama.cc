@@ -10,7 +10,8 @@ namespace lm {
 
 absl::Status DescribeLlama(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(DescribeStandardBlocks(keys, spec));
-  spec->rope.pairing = RopePairing::kAdjacent;
+  RETURN_IF_ERROR(RefuseWindow(keys, spec->context_length));
+  spec->ropes[0].pairing = RopePairing::kAdjacent;
   return absl::OkStatus();
 }
 

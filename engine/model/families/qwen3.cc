@@ -10,8 +10,9 @@ namespace lm {
 
 absl::Status DescribeQwen3(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(DescribeStandardBlocks(keys, spec));
-  spec->rope.pairing = RopePairing::kHalves;
-  for (LayerSpec& layer : spec->layers) layer.attention.head_norms = true;
+  RETURN_IF_ERROR(RefuseWindow(keys, spec->context_length));
+  spec->ropes[0].pairing = RopePairing::kHalves;
+  for (LayerSpec& layer : spec->layers) layer.attention()->head_norms = true;
   return absl::OkStatus();
 }
 

@@ -39,13 +39,6 @@ absl::Status ReadAttention(KeyReader& keys, const ModelSpec& spec, AttentionSpec
     return absl::InvalidArgumentError(absl::StrCat("the head size must be even and 2 to ",
                                                    kMaxHeadDim, ", got ", attention->head_dim));
   }
-  // A window that no context outgrows hides nothing; 0 is none.
-  ASSIGN_OR_RETURN(int64_t window, keys.IntOr("attention.sliding_window", 0, int64_t{1} << 40, 0));
-  if (window > 0 && window < spec.context_length) {
-    return absl::UnimplementedError(absl::StrCat(
-        "'", keys.Key("attention.sliding_window"), "' = ", window, ", and the context has ",
-        spec.context_length, " tokens; attention to a window is not supported"));
-  }
   if (attention->q_cols() > kMaxDim) {
     return absl::InvalidArgumentError(absl::StrCat("heads x head size = ", attention->heads, " x ",
                                                    attention->head_dim, " is more than ", kMaxDim));
@@ -58,8 +51,8 @@ absl::Status ReadAttention(KeyReader& keys, const ModelSpec& spec, AttentionSpec
 // a multiplier m of the logarithm by the ratio of that for 1 and for m (DeepSeek's variant).
 absl::Status ReadYarn(KeyReader& keys, int64_t context_length, RopeSpec* rope) {
   if (!(rope->base > 1)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "'", keys.Key("rope.freq_base"), "' must be > 1 for YaRN, got ", rope->base));
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", keys.Key("rope.freq_base"), "' must be > 1 for YaRN, got ", rope->base));
   }
   YarnSpec yarn;
   ASSIGN_OR_RETURN(const int64_t original, keys.IntOr("rope.scaling.original_context_length", 1,
@@ -105,6 +98,19 @@ absl::Status ReadRope(KeyReader& keys, int64_t head_dim, int64_t context_length,
 
 }  // namespace
 
+absl::StatusOr<int64_t> ReadWindow(KeyReader& keys, int64_t context_length) {
+  ASSIGN_OR_RETURN(int64_t window, keys.IntOr("attention.sliding_window", 0, int64_t{1} << 40, 0));
+  return window < context_length ? window : 0;
+}
+
+absl::Status RefuseWindow(KeyReader& keys, int64_t context_length) {
+  ASSIGN_OR_RETURN(const int64_t window, ReadWindow(keys, context_length));
+  if (window == 0) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(
+      "'", keys.Key("attention.sliding_window"), "' = ", window, ", and the context has ",
+      context_length, " tokens; attention to a window is not supported in this architecture"));
+}
+
 absl::Status DescribeStandardBlocks(KeyReader& keys, ModelSpec* spec) {
   ASSIGN_OR_RETURN(int64_t experts, keys.IntOr("expert_count", 0, kMaxDim, 0));
   if (experts > 0) {
@@ -112,14 +118,17 @@ absl::Status DescribeStandardBlocks(KeyReader& keys, ModelSpec* spec) {
                                                  ": mixtures of experts are not supported"));
   }
   LayerSpec layer;
+  AttentionSpec attention;
   ASSIGN_OR_RETURN(const int64_t layers, keys.Int("block_count", 1, kMaxLayers));
   ASSIGN_OR_RETURN(spec->hidden, keys.Int("embedding_length", 1, kMaxDim));
   ASSIGN_OR_RETURN(layer.feed_forward.width, keys.Int("feed_forward_length", 1, kMaxDim));
   ASSIGN_OR_RETURN(spec->context_length, keys.Int("context_length", 1, int64_t{1} << 30));
   ASSIGN_OR_RETURN(double eps, keys.Positive("attention.layer_norm_rms_epsilon"));
   spec->rms_eps = static_cast<float>(eps);
-  RETURN_IF_ERROR(ReadAttention(keys, *spec, &layer.attention));
-  RETURN_IF_ERROR(ReadRope(keys, layer.attention.head_dim, spec->context_length, &spec->rope));
+  RETURN_IF_ERROR(ReadAttention(keys, *spec, &attention));
+  RETURN_IF_ERROR(
+      ReadRope(keys, attention.head_dim, spec->context_length, &spec->ropes.emplace_back()));
+  layer.mixer = attention;
   spec->layers.assign(layers, layer);
   return absl::OkStatus();
 }

@@ -114,20 +114,88 @@ TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
   ExpectMatches("Attention", contexts.Attend(reference()), contexts.Attend(backend()));
 }
 
+TEST_P(AttentionTest, WindowsMatchReference) {
+  Random random(28);
+  for (int32_t window : {1, 2, 31, 32, 33, 100, 255, 256, 257, 1000}) {
+    for (DType dtype : {DType::kF16, DType::kI8}) {
+      TestContexts contexts({dtype, 2, static_cast<int32_t>(random.Int(1, 4)), 64},
+                            {{700, 40}, {33, 33}, {300, 1}}, window);
+      contexts.options().window = window;
+      SCOPED_TRACE(absl::StrCat("window=", window));
+      ExpectMatches("Attention", contexts.Attend(reference()), contexts.Attend(backend()));
+    }
+  }
+}
+
+TEST_P(AttentionTest, AWindowsQueryHasTheSameBitsInEveryBatchOnAnyThreads) {
+  for (int32_t window : {40, 300}) {
+    TestContexts contexts({DType::kF16, 2, 3, 48}, {{530, 40}, {1, 1}, {64, 64}, {300, 1}}, 29);
+    contexts.options().window = window;
+    Matrix all = contexts.Attend(backend());
+    for (size_t i = 0; i < contexts.sequences().size(); ++i) {
+      int64_t queries = contexts.sequences()[i].q.rows;
+      for (int64_t begin = 0, count; begin < queries; begin += count) {
+        count = std::min<int64_t>(7, queries - begin);
+        ExpectSameBits(all.Rows(contexts.FirstRow(i) + begin, count),
+                       contexts.AttendPart(backend(), i, begin, count));
+      }
+    }
+    for (int threads : {1, 3}) {
+      ExpectSameBits(all, contexts.Attend(WithThreads(threads).get()));
+    }
+  }
+}
+
+TEST_P(AttentionTest, BlocksBehindTheWindowNeedNotBeThere) {
+  TestContexts contexts({DType::kF16, 2, 2, 64}, {{700, 5}, {400, 1}, {650, 3}}, 30);
+  contexts.options().window = 90;
+  const Matrix before = contexts.Attend(backend());
+  for (TestSequence& sequence : contexts.sequences()) {
+    // Of all queries, as the first one sees the earliest.
+    const int64_t seen = sequence.context() - sequence.q.rows + 1 - 90;
+    for (int64_t i = 0; i < seen / kKvBlockTokens; ++i) sequence.blocks[i] = -1;
+  }
+  ExpectSameBits(before, contexts.AttendInFilled(backend()));
+}
+
+TEST_P(AttentionTest, SoftcapAndSinksMatchReference) {
+  for (float softcap : {0.0f, 3.0f, 50.0f}) {
+    TestContexts contexts({DType::kF16, 2, 3, 64}, {{300, 9}, {20, 20}, {257, 1}}, 31);
+    contexts.options().softcap = softcap;
+    for (TestSequence& sequence : contexts.sequences()) {
+      for (float& value : sequence.q.values) value *= 4;
+    }
+    const Matrix without = contexts.Attend(backend());
+    ExpectMatches("CappedAttention", contexts.Attend(reference()), without);
+    Random random(32);
+    contexts.set_sinks(random.Normals(1, 6));
+    contexts.options().window = 50;
+    ExpectMatches("CappedAttention", contexts.Attend(reference()), contexts.Attend(backend()));
+  }
+}
+
 TEST_P(AttentionTest, RefusesWhatLiesOutside) {
   DeviceKv kv(backend(), DType::kF16, 2, 1, 32);
   DeviceMatrix q(backend(), 4, 64), out(backend(), 4, 64), narrow(backend(), 4, 40);
-  std::vector<int32_t> good = {0, 1}, bad = {0, 2};
-  auto attend = [&](Tensor query, SequenceSpan span) {
-    return backend()->Attention(query, {span}, kv.layer(), 1, out.tensor()).code();
+  auto attend = [&](Tensor query, int32_t first_row, int32_t tokens, int32_t position,
+                    std::vector<int32_t> blocks) {
+    StepTables step;
+    step.blocks = {std::move(blocks)};
+    step.tokens.resize(tokens);
+    step.sequences = {{.first_row = first_row, .num_tokens = tokens, .first_position = position}};
+    const absl::Status status = backend()->BeginStep(&step);
+    if (!status.ok()) return status.code();
+    return backend()->Attention(query, kv.layer(), {}, out.tensor()).code();
   };
-  EXPECT_EQ(attend(q.tensor(), {0, 4, 60, good}), absl::StatusCode::kOk);
-  for (SequenceSpan span :
-       {SequenceSpan{0, 5, 0, good}, SequenceSpan{-1, 2, 0, good}, SequenceSpan{0, 4, 61, good},
-        SequenceSpan{0, 4, -1, good}, SequenceSpan{0, 4, 0, bad}}) {
-    EXPECT_EQ(attend(q.tensor(), span), absl::StatusCode::kInvalidArgument);
-  }
-  EXPECT_EQ(attend(narrow.tensor(), {0, 4, 0, good}), absl::StatusCode::kInvalidArgument);
+  constexpr auto kRefused = absl::StatusCode::kInvalidArgument;
+  EXPECT_EQ(attend(q.tensor(), 0, 4, 60, {0, 1}), absl::StatusCode::kOk);
+  EXPECT_EQ(attend(q.tensor(), 0, 5, 0, {0, 1}), kRefused);  // q has four rows
+  EXPECT_EQ(attend(q.tensor(), -1, 4, 0, {0, 1}), kRefused);
+  EXPECT_EQ(attend(q.tensor(), 0, 4, 61, {0, 1}), kRefused);  // beyond the blocks
+  EXPECT_EQ(attend(q.tensor(), 0, 4, -1, {0, 1}), kRefused);
+  EXPECT_EQ(attend(q.tensor(), 0, 4, 60, {0, 2}), kRefused);  // no such block
+  EXPECT_EQ(attend(q.tensor(), 0, 4, 60, {0, -1}), kRefused);
+  EXPECT_EQ(attend(narrow.tensor(), 0, 4, 0, {0}), kRefused);
 }
 
 INSTANTIATE_BACKEND_TESTS(AttentionTest);

@@ -10,12 +10,9 @@
 #include <type_traits>
 
 #include "engine/backend/cuda/dot_block.cuh"
-#include "engine/backend/cuda/float_weight.cuh"
+#include "engine/backend/cuda/float_product.cuh"
 #include "engine/backend/cuda/kv_value.cuh"
-#include "engine/backend/cuda/online_softmax.cuh"
-#include "engine/backend/cuda/rope_pair.cuh"
-#include "engine/backend/cuda/row_factor.cuh"
-#include "engine/backend/cuda/silu.cuh"
+#include "engine/backend/cuda/op_arithmetic.cuh"
 #include "engine/backend/quantize_to_int8.h"
 #include "engine/backend/quantized_block.h"
 #include "engine/gguf/block_format.h"
@@ -197,18 +194,20 @@ void CheckRopeAndStore(RopePairing pairing) {
   Matrix q = random.Normals(1, kHeads * kDim), k = random.Normals(1, kKvHeads * kDim);
   Matrix v = random.Normals(1, kKvHeads * kDim), rope = random.Normals(1, kRopeDim);
   KvLayer layer{.dtype = kType, .num_blocks = 2, .kv_heads = kKvHeads, .head_dim = kDim};
+  layer.block_stride = layer.block_bytes();
   Buffer memory[4];  // the reference's keys and values, then ours
   for (Buffer& buffer : memory) buffer = Buffer::AllocateHost(2 * layer.block_bytes()).value();
   layer.keys = memory[0].data();
   layer.values = memory[1].data();
   Matrix wanted_q = q;
   Matrix wanted_k = k;
+  const StepTables step = StepAt({kSlot}, {kRopeDim, rope.values});
+  ASSERT_TRUE(reference->BeginStep(&step).ok());
   ASSERT_TRUE(reference
                   ->RopeAndStoreKv(Tensor(wanted_q.row(0), DType::kF32, 1, wanted_q.cols),
                                    Tensor(wanted_k.row(0), DType::kF32, 1, k.cols),
                                    Tensor(v.row(0), DType::kF32, 1, v.cols),
-                                   Tensor(rope.row(0), DType::kF32, 1, kRopeDim), pairing, {kSlot},
-                                   layer)
+                                   {.table = 0, .pairing = pairing}, layer)
                   .ok());
   for (Matrix* row : {&q, &k}) {
     for (int64_t i = 0; i < row->cols / kDim * (kRopeDim / 2); ++i) {
@@ -223,7 +222,7 @@ void CheckRopeAndStore(RopePairing pairing) {
   ExpectSameBits(wanted_k, k);
   constexpr int64_t kBlock = kSlot / kKvBlockTokens, kToken = kSlot % kKvBlockTokens;
   for (int64_t h = 0; h < kKvHeads; ++h) {
-    const int64_t offset = cuda::KvHeadOffset<kType>(kKvHeads, kDim, kBlock, h);
+    const int64_t offset = cuda::KvHeadOffset<kType>(layer.block_stride, kDim, kBlock, h);
     for (auto [row, data] : {std::pair(&k, &memory[2]), std::pair(&v, &memory[3])}) {
       const float* values = row->row(0) + h * kDim;
       char* head = data->chars().data() + offset;
@@ -264,15 +263,17 @@ void CheckAttention() {
   Matrix q = random.Normals(1, kDim), wanted(1, kDim), got(1, kDim);
   std::vector<int32_t> blocks;
   for (int32_t i = 0; i < kBlocks; ++i) blocks.push_back(kBlocks - 1 - i);
+  StepTables step;
+  AppendSequence(1, kContext - 1, blocks, &step);
+  ASSERT_TRUE(reference->BeginStep(&step).ok());
   ASSERT_TRUE(reference
-                  ->Attention(Tensor(q.row(0), DType::kF32, 1, kDim),
-                              {SequenceSpan{0, 1, kContext - 1, blocks}}, kv.layer(), kScale,
+                  ->Attention(Tensor(q.row(0), DType::kF32, 1, kDim), kv.layer(), {.scale = kScale},
                               Tensor(wanted.row(0), DType::kF32, 1, kDim))
                   .ok());
   const char* keys = static_cast<const char*>(kv.layer().keys);
   const char* values = static_cast<const char*>(kv.layer().values);
   auto offset = [&](int64_t p) {
-    return cuda::KvHeadOffset<kType>(1, kDim, blocks[p / kKvBlockTokens], 0);
+    return cuda::KvHeadOffset<kType>(kv.layer().block_stride, kDim, blocks[p / kKvBlockTokens], 0);
   };
   for (int64_t i = 0; i < kDim; ++i) {
     cuda::SoftmaxPartial total = {};
@@ -312,15 +313,20 @@ TEST(CudaArithmeticTest, AttentionInChunksIsTheReferences) {
   CheckAttention<DType::kI8>();
 }
 
-TEST(CudaArithmeticTest, SiluIsTheReferences) {
+TEST(CudaArithmeticTest, ActivationsAreTheReferences) {
   Random random(46);
   auto reference = CreateBackend({.device = "reference"}).value();
   Matrix gate = random.Normals(1, 200), up = random.Normals(1, 200), wanted(1, 200), got(1, 200);
   for (float& value : gate.values) value *= 40;
   auto tensor = [](Matrix& matrix) { return Tensor(matrix.row(0), DType::kF32, 1, matrix.cols); };
-  ASSERT_TRUE(reference->SwiGlu(tensor(gate), tensor(up), tensor(wanted)).ok());
-  for (int i = 0; i < 200; ++i) got.row(0)[i] = cuda::SiluTimes(gate.row(0)[i], up.row(0)[i]);
-  ExpectSameBits(wanted, got);
+  for (Activation activation : {Activation::kSilu, Activation::kGeluTanh, Activation::kSigmoid}) {
+    ASSERT_TRUE(
+        reference->GatedActivation(activation, tensor(gate), tensor(up), tensor(wanted)).ok());
+    for (int i = 0; i < 200; ++i) {
+      got.row(0)[i] = cuda::Activate(activation, gate.row(0)[i]) * up.row(0)[i];
+    }
+    ExpectSameBits(wanted, got);
+  }
 }
 
 TEST(CudaArithmeticTest, RowFactorsArePowersOfTwoThatMakeRoomInF16) {

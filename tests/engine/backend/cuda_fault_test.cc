@@ -5,11 +5,13 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <set>
 
 #include "engine/backend/cuda/cublas_lt.h"
 #include "engine/backend/cuda/cuda_ops.h"
 #include "engine/backend/cuda/device_list.h"
+#include "engine/backend/cuda/placed_step.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -113,6 +115,18 @@ constexpr CudaApi kFakeApi = {
     .GetLastError = [] { return cudaSuccess; },
 };
 
+// A step of one sequence, with two classes of the cache and two ropes.
+StepTables StepOf(int32_t tokens) {
+  StepTables step;
+  step.blocks = {{2, 1}, {0, 2}};
+  step.blocks[0].resize(BlocksFor(20 + tokens));
+  step.blocks[1].resize(BlocksFor(20 + tokens));
+  step.Append(std::vector<int32_t>(tokens, 3).data(), tokens, /*first_position=*/20, /*state=*/1);
+  for (int32_t dim : {64, 32}) step.ropes.push_back({dim, std::vector<float>(tokens * dim)});
+  step.row_lists = {std::vector<int32_t>(tokens, 0), {}};
+  return step;
+}
+
 // Every function of the interface once, over a batch of `tokens`.
 absl::Status RunEveryOp(Backend* backend, int32_t tokens) {
   constexpr int64_t kCols = 256, kVocabulary = 5;
@@ -121,35 +135,48 @@ absl::Status RunEveryOp(Backend* backend, int32_t tokens) {
     return Tensor(static_cast<float*>(memory.data()) + i * (tokens + 1) * kCols, DType::kF32,
                   tokens, kCols);
   };
-  KvLayer layer{.num_blocks = 3, .kv_heads = 4, .head_dim = 64};
-  ASSIGN_OR_RETURN(Buffer kv, backend->Allocate(2 * 3 * layer.block_bytes()));
+  const Tensor vector(memory.data(), DType::kF32, 1, kCols);
+  const StepTables step = StepOf(tokens);
+  RETURN_IF_ERROR(backend->BeginStep(&step));
+  KvLayer layer{.num_blocks = 3, .kv_heads = 4, .head_dim = 64, .cache_class = 1};
+  layer.block_stride = 2 * layer.block_bytes();
+  ASSIGN_OR_RETURN(Buffer kv, backend->Allocate(3 * layer.block_stride));
   layer.keys = kv.data();
-  layer.values = kv.chars().data() + 3 * layer.block_bytes();
+  layer.values = kv.chars().data() + layer.block_bytes();
   for (DType dtype : {DType::kQ4_K, DType::kF16}) {
     ASSIGN_OR_RETURN(Buffer blocks, Buffer::AllocateHost(kVocabulary * RowBytes(dtype, kCols)));
     ASSIGN_OR_RETURN(auto w, backend->LoadMatrix(dtype, kVocabulary, kCols, std::move(blocks)));
-    std::vector<int32_t> ids(tokens, 3);
-    RETURN_IF_ERROR(backend->Embed(*w, ids, matrix(0)));
-    RETURN_IF_ERROR(backend->MatMul(*w, matrix(0),
-                                    Tensor(memory.data(), DType::kF32, 1, kVocabulary),
+    RETURN_IF_ERROR(backend->Embed(*w, 1, matrix(0)));
+    RETURN_IF_ERROR(backend->MatMul(*w, matrix(0), vector.Cols(0, kVocabulary),
                                     matrix(1).Cols(0, kVocabulary)));
   }
   float weight = 1;
   RETURN_IF_ERROR(backend->Upload(&weight, memory.data(), sizeof(weight)));
-  RETURN_IF_ERROR(
-      backend->RmsNorm(matrix(0), Tensor(memory.data(), DType::kF32, 1, kCols), 1e-5f, matrix(1)));
-  std::vector<int64_t> slots(tokens, 40);
-  RETURN_IF_ERROR(backend->RopeAndStoreKv(matrix(1), matrix(2), matrix(3), matrix(4).Cols(0, 64),
-                                          RopePairing::kHalves, slots, layer));
-  std::vector<int32_t> blocks = {2, 1};
-  RETURN_IF_ERROR(
-      backend->Attention(matrix(1), {SequenceSpan{0, tokens, 20, blocks}}, layer, 1, matrix(5)));
-  RETURN_IF_ERROR(backend->SwiGlu(matrix(5), matrix(6), matrix(7)));
+  RETURN_IF_ERROR(backend->RmsNorm(matrix(0), vector, 1e-5f, matrix(1)));
+  RETURN_IF_ERROR(backend->RopeAndStoreKv(matrix(1), matrix(2), matrix(3),
+                                          {.table = 1, .pairing = RopePairing::kHalves}, layer));
+  RETURN_IF_ERROR(backend->Attention(
+      matrix(1), layer, {.window = 8, .softcap = 30, .sinks = vector.Cols(0, 4)}, matrix(5)));
+  ASSIGN_OR_RETURN(Buffer state, backend->Allocate(2 * 64 * kCols * sizeof(float)));
+  const StateLayer states = {static_cast<float*>(state.data()), 64 * kCols, 2};
+  const Tensor conv(memory.data(), DType::kF32, 4, kCols);
+  RETURN_IF_ERROR(backend->CausalConv(matrix(1), conv, states, matrix(5)));
+  RETURN_IF_ERROR(backend->DeltaRule({.q = matrix(1).Cols(0, 128),
+                                      .k = matrix(1).Cols(128, 128),
+                                      .v = matrix(2),
+                                      .alpha = matrix(3).Cols(0, 4),
+                                      .beta = matrix(3).Cols(4, 4),
+                                      .dt_bias = vector.Cols(0, 4),
+                                      .a = vector.Cols(4, 4),
+                                      .heads = 4,
+                                      .key_heads = 2},
+                                     states, matrix(5)));
+  RETURN_IF_ERROR(backend->GatedActivation(Activation::kGeluTanh, matrix(5), matrix(6), matrix(7)));
   RETURN_IF_ERROR(backend->Add(matrix(0), matrix(7)));
-  std::vector<int32_t> rows(tokens, 0);
-  RETURN_IF_ERROR(backend->GatherRows(matrix(0), rows, matrix(6)));
+  RETURN_IF_ERROR(backend->GatherRows(matrix(0), 0, matrix(6)));
   RETURN_IF_ERROR(backend->CopyKvBlock(layer, 0, 1, 13));
-  RETURN_IF_ERROR(backend->ZeroKvBlock(layer, 1));
+  RETURN_IF_ERROR(backend->Copy(kv.data(), kv.chars().data() + 100, 100));
+  RETURN_IF_ERROR(backend->Zero(kv.data(), layer.block_stride));
   RETURN_IF_ERROR(backend->Download(memory.data(), &weight, sizeof(weight)));
   return backend->Synchronize();
 }
@@ -225,6 +252,95 @@ TEST(CudaFaultTest, AnEmptyBatchLaunchesNothing) {
   EXPECT_EQ(fake.launches, 0);
   EXPECT_TRUE(RunEveryOp(backend.get(), 1).ok());
   EXPECT_GT(fake.launches, 0);
+}
+
+TEST(CudaFaultTest, AStepThatIsNotPlacedHasNotBegun) {
+  const StepTables small = StepOf(1), large = StepOf(40);
+  for (int n = 1;; ++n) {
+    SCOPED_TRACE(n);
+    fake = {};
+    auto backend = CudaBackend::Create(kFakeApi, 0, false).value();
+    Buffer memory = backend->Allocate(40 * sizeof(float)).value();
+    const Tensor rows(memory.data(), DType::kF32, 40, 1);
+    ASSERT_TRUE(backend->BeginStep(&small).ok());
+    fake = {.fail_at = n, .error = cudaErrorMemoryAllocation, .memory = fake.memory};
+    const absl::Status status = backend->BeginStep(&large);
+    if (status.ok()) {
+      EXPECT_GT(n, 10);
+      break;
+    }
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(backend->GatherRows(rows, 0, rows).code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(fake.launches, 0);
+  }
+}
+
+// The values of a table in device memory, which is the host's here.
+template <typename T>
+std::vector<T> At(const T* values, size_t count) {
+  return {values, values + count};
+}
+
+TEST(PlacedStepTest, TablesHoldTheStepAndStayWhereTheyAre) {
+  fake = {};
+  auto device = CudaDevice::Open(kFakeApi, 0).value();
+  PlacedStep placed;
+  auto place = [&](const StepTables& step) {
+    StepIndex index;
+    ASSERT_TRUE(IndexStep(&step, &index).ok());
+    ASSERT_TRUE(placed.Place(device.get(), step, index).ok());
+    const size_t tokens = step.tokens.size();
+    EXPECT_EQ(At(placed.tokens(), tokens), step.tokens);
+    ASSERT_EQ(placed.rows().num_sequences, static_cast<int64_t>(step.sequences.size()));
+    for (size_t i = 0; i < step.sequences.size(); ++i) {
+      const StepSequence& wanted = step.sequences[i];
+      const cuda::Sequence& got = placed.rows().sequences[i];
+      EXPECT_EQ(std::vector({got.first_row, got.num_tokens, got.first_position, got.first_block,
+                             got.state}),
+                std::vector({wanted.first_row, wanted.num_tokens, wanted.first_position,
+                             wanted.first_block, wanted.state}));
+      for (int32_t t = 0; t < wanted.num_tokens; ++t) {
+        EXPECT_EQ(placed.rows().sequence_of_row[wanted.first_row + t], static_cast<int32_t>(i));
+      }
+    }
+    for (int32_t c = 0; c < 2; ++c) {
+      EXPECT_EQ(At(placed.slots(c), tokens), index.slots[c]);
+      EXPECT_EQ(At(placed.blocks(c), step.blocks[c].size()), step.blocks[c]);
+    }
+    for (int32_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(At(placed.row_list(i), step.row_lists[i].size()), step.row_lists[i]);
+      const cuda::Matrix rope = placed.rope(i);
+      EXPECT_EQ(std::vector({rope.rows, rope.cols, rope.stride}),
+                std::vector({int64_t(tokens), int64_t{step.ropes[i].dim}, rope.cols}));
+      EXPECT_EQ(At(rope.data, tokens * rope.cols), step.ropes[i].angles);
+    }
+    EXPECT_EQ(placed.rope(-1).cols, 0);
+  };
+  auto addresses = [&] {
+    return std::vector<const void*>{
+        placed.tokens(),     placed.rows().sequences, placed.rows().sequence_of_row,
+        placed.slots(0),     placed.blocks(0),        placed.slots(1),
+        placed.blocks(1),    placed.row_list(0),      placed.row_list(1),
+        placed.rope(0).data, placed.rope(1).data};
+  };
+  StepTables large = StepOf(70);
+  std::iota(large.tokens.begin(), large.tokens.end(), 5);
+  std::iota(large.ropes[1].angles.begin(), large.ropes[1].angles.end(), 0.5f);
+  large.row_lists[1] = {7, 0, 9};
+  StepTables two = StepOf(3);
+  for (std::vector<int32_t>& blocks : two.blocks) blocks.push_back(0);
+  two.Append(std::vector<int32_t>{8, 9}.data(), 2, 0);
+  for (RopeTable& rope : two.ropes) rope.angles.resize(5 * rope.dim, -1.0f);
+  place(StepOf(1));
+  place(two);
+  place(large);
+  const std::vector<const void*> before = addresses();
+  for (const StepTables& step : {two, StepOf(0), StepOf(69), large}) {
+    const size_t buffers = fake.memory.size();
+    place(step);
+    EXPECT_EQ(addresses(), before);
+    EXPECT_EQ(fake.memory.size(), buffers);
+  }
 }
 
 TEST(CudaDeviceListTest, SaysWhyADeviceIsNotUsed) {

@@ -87,40 +87,56 @@ TEST_P(ElementwiseTest, RmsNormRefusesWhatIsNoGroups) {
   EXPECT_EQ(status.message(), "RmsNorm: a row of 10 values is not groups of 4");
 }
 
-TEST_P(ElementwiseTest, SwiGluMatchesReference) {
-  for (float size : {1.0f, 30.0f}) {
-    Check("SwiGlu", false, size, [](Backend* backend, Tensor gate, Tensor up, Tensor out) {
-      return backend->SwiGlu(gate, up, out);
-    });
+constexpr Activation kActivations[] = {Activation::kSilu, Activation::kGeluTanh,
+                                       Activation::kSigmoid};
+
+TEST_P(ElementwiseTest, GatedActivationMatchesReference) {
+  for (Activation activation : kActivations) {
+    for (float size : {1.0f, 30.0f}) {
+      Check("GatedActivation", false, size,
+            [activation](Backend* backend, Tensor gate, Tensor up, Tensor out) {
+              return backend->GatedActivation(activation, gate, up, out);
+            });
+    }
   }
 }
 
-TEST_P(ElementwiseTest, SwiGluIsAccurateEverywhere) {
+TEST_P(ElementwiseTest, GatedActivationIsAccurateEverywhere) {
   std::vector<float> gates;
   for (float g = -120; g <= 120; g += 0.037f) gates.push_back(g);
   for (float g : {0.0f, -0.0f, 1e-30f, -1e-30f, 3e38f, -3e38f}) gates.push_back(g);
   Matrix gate(1, gates.size()), up(1, gates.size());
   gate.values = gates;
   for (float& value : up.values) value = 1;
-  DeviceMatrix g(backend(), gate), u(backend(), up), out(backend(), 1, gate.cols);
-  ASSERT_TRUE(backend()->SwiGlu(g.tensor(), u.tensor(), out.tensor()).ok());
-  Matrix got = out.Download();
-  for (size_t i = 0; i < gates.size(); ++i) {
-    double x = gates[i];
-    double wanted = x / (1 + std::exp(-x));
-    EXPECT_NEAR(got.values[i], wanted, 3e-7 * std::abs(wanted) + 1e-35) << "silu(" << x << ")";
+  for (Activation activation : kActivations) {
+    DeviceMatrix g(backend(), gate), u(backend(), up), out(backend(), 1, gate.cols);
+    ASSERT_TRUE(backend()->GatedActivation(activation, g.tensor(), u.tensor(), out.tensor()).ok());
+    Matrix got = out.Download();
+    for (size_t i = 0; i < gates.size(); ++i) {
+      const double x = gates[i];
+      double z = x, slope = 1;  // of z: by how much its rounding grows
+      if (activation == Activation::kGeluTanh) {
+        z = 2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+        slope = 1 + std::min(std::abs(z), 90.0);
+      }
+      const double wanted = (activation == Activation::kSigmoid ? 1 : x) / (1 + std::exp(-z));
+      EXPECT_NEAR(got.values[i], wanted, 3e-7 * slope * std::abs(wanted) + 1e-35)
+          << static_cast<int>(activation) << " of " << x;
+    }
   }
 }
 
-TEST_P(ElementwiseTest, SwiGluKeepsPoison) {
+TEST_P(ElementwiseTest, GatedActivationWorksInPlaceAndKeepsPoison) {
   Matrix gate(1, 20), up(1, 20);
   for (float& value : up.values) value = 1;
   gate.values[3] = NAN;
   up.values[17] = NAN;
-  DeviceMatrix g(backend(), gate), u(backend(), up), out(backend(), 1, 20);
-  ASSERT_TRUE(backend()->SwiGlu(g.tensor(), u.tensor(), out.tensor()).ok());
-  Matrix got = out.Download();
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(std::isnan(got.values[i]), i == 3 || i == 17) << i;
+  for (Activation activation : kActivations) {
+    DeviceMatrix g(backend(), gate), u(backend(), up);
+    ASSERT_TRUE(backend()->GatedActivation(activation, g.tensor(), u.tensor(), u.tensor()).ok());
+    Matrix got = u.Download();
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(std::isnan(got.values[i]), i == 3 || i == 17) << i;
+  }
 }
 
 TEST_P(ElementwiseTest, AddMatchesReference) {
@@ -137,13 +153,18 @@ TEST_P(ElementwiseTest, AddMatchesReference) {
 TEST_P(ElementwiseTest, GatherRowsCopiesRows) {
   Random random(12);
   Matrix x = random.Normals(9, 37);
-  std::vector<int32_t> rows = {8, 0, 3, 3, 7};
+  const std::vector<int32_t> rows = {8, 0, 3, 3, 7};
+  const StepTables step = {.row_lists = {{0}, rows, {9, 0, 0, 0, 0}}};
+  ASSERT_TRUE(backend()->BeginStep(&step).ok());
   DeviceMatrix device_x(backend(), x, 2), out(backend(), rows.size(), 37, 4);
-  ASSERT_TRUE(backend()->GatherRows(device_x.tensor(), rows, out.tensor()).ok());
+  ASSERT_TRUE(backend()->GatherRows(device_x.tensor(), 1, out.tensor()).ok());
   Matrix got = out.Download();
   for (size_t i = 0; i < rows.size(); ++i) ExpectSameBits(x.Rows(rows[i], 1), got.Rows(i, 1));
-  EXPECT_FALSE(backend()->GatherRows(device_x.tensor(), {9}, out.tensor()).ok());
-  EXPECT_FALSE(backend()->GatherRows(device_x.tensor(), {-1}, out.tensor()).ok());
+  for (int32_t list : {-1, 0, 2, 3}) {  // 0 is of another length, 2 has row 9
+    EXPECT_FALSE(backend()->GatherRows(device_x.tensor(), list, out.tensor()).ok()) << list;
+  }
+  const StepTables negative = {.row_lists = {{-1}}};
+  EXPECT_FALSE(backend()->BeginStep(&negative).ok());
 }
 
 TEST_P(ElementwiseTest, EmbedReadsRowsOfEveryType) {
@@ -155,16 +176,25 @@ TEST_P(ElementwiseTest, EmbedReadsRowsOfEveryType) {
     Buffer blocks = RandomWeights(dtype, kVocabulary, cols, &random);
     auto w = backend()->LoadMatrix(dtype, kVocabulary, cols, CopyOf(blocks)).value();
     std::vector<int32_t> ids = {52, 0, 17, 17, 31, 48};
+    auto embed = [&](std::vector<int32_t> tokens, float scale, Tensor out) {
+      StepTables step;
+      step.Append(tokens.data(), static_cast<int32_t>(tokens.size()), 0);
+      const absl::Status status = backend()->BeginStep(&step);
+      return status.ok() ? backend()->Embed(*w, scale, out) : status;
+    };
     DeviceMatrix out(backend(), ids.size(), cols, 3);
-    ASSERT_TRUE(backend()->Embed(*w, ids, out.tensor()).ok());
+    ASSERT_TRUE(embed(ids, 1, out.tensor()).ok());
     Matrix wanted(ids.size(), cols);
     for (size_t i = 0; i < ids.size(); ++i) {
       DequantizeRow(dtype, blocks.chars().data() + ids[i] * RowBytes(dtype, cols), cols,
                     wanted.row(i));
     }
     ExpectMatches("Embed", wanted, out.Download());
-    EXPECT_FALSE(backend()->Embed(*w, {0, 0, 0, 0, 0, 53}, out.tensor()).ok());
-    EXPECT_FALSE(backend()->Embed(*w, {0, 0, 0, 0, 0, -1}, out.tensor()).ok());
+    ASSERT_TRUE(embed(ids, 2.5f, out.tensor()).ok());
+    for (float& value : wanted.values) value *= 2.5f;
+    ExpectMatches("Embed", wanted, out.Download());
+    EXPECT_FALSE(embed({0, 0, 0, 0, 0, 53}, 1, out.tensor()).ok());
+    EXPECT_FALSE(embed({0, 0, 0, 0, 0, -1}, 1, out.tensor()).ok());
   }
 }
 

@@ -32,10 +32,12 @@ TEST_P(KvCacheTest, RotatesAsTheReferenceToTheBit) {
         for (int64_t t = 0; t < rows; ++t) slots.push_back((t * 7 + 3) % 64);
         auto run = [&](Backend* backend, Matrix* q_out) {
           DeviceKv kv(backend, DType::kF16, 2, 2, head_dim);
-          DeviceMatrix dq(backend, q, 1), dk(backend, k, 2), dv(backend, v, 3), dr(backend, rope);
+          DeviceMatrix dq(backend, q, 1), dk(backend, k, 2), dv(backend, v, 3);
+          const StepTables step = StepAt(slots, {rope_dim, rope.values});
+          EXPECT_TRUE(backend->BeginStep(&step).ok());
           EXPECT_TRUE(backend
-                          ->RopeAndStoreKv(dq.tensor(), dk.tensor(), dv.tensor(), dr.tensor(),
-                                           pairing, slots, kv.layer())
+                          ->RopeAndStoreKv(dq.tensor(), dk.tensor(), dv.tensor(),
+                                           {.table = 0, .pairing = pairing}, kv.layer())
                           .ok());
           *q_out = dq.Download();
           return dk.Download();
@@ -54,8 +56,10 @@ Matrix ReadValue(Backend* backend, const DeviceKv& kv, std::vector<int32_t> bloc
                  int32_t position) {
   DeviceMatrix q(backend, 1, kv.layer().kv_heads * kv.layer().head_dim);
   DeviceMatrix out(backend, 1, q.tensor().cols);
-  SequenceSpan span = {0, 1, position, blocks};
-  EXPECT_TRUE(backend->Attention(q.tensor(), {span}, kv.layer(), 1, out.tensor()).ok());
+  StepTables step;
+  AppendSequence(1, position, blocks, &step);
+  EXPECT_TRUE(backend->BeginStep(&step).ok());
+  EXPECT_TRUE(backend->Attention(q.tensor(), kv.layer(), {}, out.tensor()).ok());
   return out.Download();
 }
 
@@ -135,7 +139,7 @@ TEST_P(KvCacheTest, AZeroedBlockHoldsNothing) {
   for (int64_t i = 0; i < 96; ++i) slots.push_back(i);
   kv.Store(random.Normals(96, 32), random.Normals(96, 32), slots);
   Matrix first = ReadValue(backend(), kv, {0}, 31), last = ReadValue(backend(), kv, {2}, 31);
-  ASSERT_TRUE(backend()->ZeroKvBlock(kv.layer(), 1).ok());
+  ASSERT_TRUE(kv.ZeroBlock(1).ok());
   for (float value : ReadValue(backend(), kv, {1}, 31).values) EXPECT_EQ(value, 0);
   ExpectSameBits(first, ReadValue(backend(), kv, {0}, 31));
   ExpectSameBits(last, ReadValue(backend(), kv, {2}, 31));
@@ -144,25 +148,36 @@ TEST_P(KvCacheTest, AZeroedBlockHoldsNothing) {
 TEST_P(KvCacheTest, RefusesWhatLiesOutside) {
   DeviceKv kv(backend(), DType::kF16, 2, 1, 16);
   const KvLayer& layer = kv.layer();
-  EXPECT_FALSE(backend()->ZeroKvBlock(layer, 2).ok());
-  EXPECT_FALSE(backend()->ZeroKvBlock(layer, -1).ok());
   EXPECT_FALSE(backend()->CopyKvBlock(layer, 0, 2, 1).ok());
   EXPECT_FALSE(backend()->CopyKvBlock(layer, -1, 0, 1).ok());
   EXPECT_FALSE(backend()->CopyKvBlock(layer, 0, 1, 33).ok());
   DeviceMatrix q(backend(), 1, 32), k(backend(), 1, 16), v(backend(), 1, 16),
-      rope(backend(), 1, 16);
-  DeviceMatrix wide(backend(), 1, 18);
-  auto store = [&](Tensor key, Tensor angles, std::vector<int64_t> slots) {
-    return backend()
-        ->RopeAndStoreKv(q.tensor(), key, v.tensor(), angles, RopePairing::kHalves, slots, layer)
-        .ok();
+      wide(backend(), 1, 18);
+  auto store = [&](Tensor key, int32_t rope_dim, std::vector<int64_t> slots) {
+    const int64_t rows = static_cast<int64_t>(slots.size());
+    const StepTables step = StepAt(slots, {rope_dim, std::vector<float>(rows * rope_dim)});
+    return backend()->BeginStep(&step).ok() &&
+           backend()->RopeAndStoreKv(q.tensor(), key, v.tensor(), {.table = 0}, layer).ok();
   };
-  EXPECT_TRUE(store(k.tensor(), rope.tensor(), {63}));
-  EXPECT_FALSE(store(k.tensor(), rope.tensor(), {64}));
-  EXPECT_FALSE(store(k.tensor(), rope.tensor(), {-1}));
-  EXPECT_FALSE(store(k.tensor(), rope.tensor(), {1, 2}));
-  EXPECT_FALSE(store(k.tensor(), wide.tensor(), {1}));
-  EXPECT_FALSE(store(wide.tensor(), rope.tensor(), {1}));
+  EXPECT_TRUE(store(k.tensor(), 16, {63}));
+  EXPECT_FALSE(store(k.tensor(), 16, {64}));    // no such block
+  EXPECT_FALSE(store(k.tensor(), 16, {1, 2}));  // one row
+  EXPECT_FALSE(store(k.tensor(), 18, {1}));
+  EXPECT_FALSE(store(wide.tensor(), 16, {1}));
+  EXPECT_FALSE(
+      backend()->RopeAndStoreKv(q.tensor(), k.tensor(), v.tensor(), {.table = 1}, layer).ok());
+}
+
+TEST_P(KvCacheTest, BytesAreCopiedAndZeroed) {
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6};
+  Buffer buffer = backend()->Allocate(values.size() * sizeof(float)).value();
+  auto* data = static_cast<char*>(buffer.data());
+  ASSERT_TRUE(backend()->Upload(values.data(), data, buffer.bytes()).ok());
+  ASSERT_TRUE(backend()->Copy(data, data + 12, 8).ok());
+  ASSERT_TRUE(backend()->Zero(data + 4, 4).ok());
+  std::vector<float> got(6);
+  ASSERT_TRUE(backend()->Download(data, got.data(), buffer.bytes()).ok());
+  EXPECT_EQ(got, (std::vector<float>{1, 0, 3, 1, 2, 6}));
 }
 
 INSTANTIATE_BACKEND_TESTS(KvCacheTest);

@@ -1,6 +1,7 @@
 #include "tests/engine/backend/kv_fixture.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace lm {
@@ -8,21 +9,52 @@ namespace lm {
 DeviceKv::DeviceKv(Backend* backend, DType dtype, int32_t num_blocks, int32_t kv_heads,
                    int32_t head_dim)
     : backend_(backend) {
-  layer_ = {nullptr, nullptr, dtype, num_blocks, kv_heads, head_dim};
-  keys_ = backend->Allocate(num_blocks * layer_.block_bytes()).value();
-  values_ = backend->Allocate(num_blocks * layer_.block_bytes()).value();
-  layer_.keys = keys_.data();
-  layer_.values = values_.data();
+  layer_ = {.dtype = dtype, .num_blocks = num_blocks, .kv_heads = kv_heads, .head_dim = head_dim};
+  // Block-major: a block's keys, something else, its values, something else.
+  constexpr int64_t kBetween = 64;
+  layer_.block_stride = 2 * (layer_.block_bytes() + kBetween);
+  memory_ = backend->Allocate(num_blocks * layer_.block_stride).value();
+  layer_.keys = memory_.data();
+  layer_.values = static_cast<char*>(memory_.data()) + layer_.block_stride / 2;
 }
 
 void DeviceKv::Store(const Matrix& k, const Matrix& v, const std::vector<int64_t>& slots) {
-  // A rope without columns rotates nothing.
   DeviceMatrix q(backend_, Matrix(k.rows, k.cols)), device_k(backend_, k, 2), device_v(backend_, v);
-  DeviceMatrix rope(backend_, Matrix(k.rows, 0));
-  absl::Status status =
-      backend_->RopeAndStoreKv(q.tensor(), device_k.tensor(), device_v.tensor(), rope.tensor(),
-                               RopePairing::kHalves, slots, layer_);
+  const StepTables step = StepAt(slots);
+  absl::Status status = backend_->BeginStep(&step);
+  if (status.ok()) {
+    status = backend_->RopeAndStoreKv(q.tensor(), device_k.tensor(), device_v.tensor(),
+                                      /*rope=*/{}, layer_);
+  }
   EXPECT_TRUE(status.ok()) << status;
+}
+
+absl::Status DeviceKv::ZeroBlock(int32_t block) {
+  return backend_->Zero(static_cast<char*>(memory_.data()) + block * layer_.block_stride,
+                        layer_.block_stride);
+}
+
+void AppendSequence(int32_t count, int32_t first_position, const std::vector<int32_t>& blocks,
+                    StepTables* step) {
+  const std::vector<int32_t> tokens(count);
+  step->blocks.resize(std::max<size_t>(step->blocks.size(), 1));
+  step->Append(tokens.data(), count, first_position);
+  step->blocks[0].insert(step->blocks[0].end(), blocks.begin(), blocks.end());
+  // A table may have room for more; the step's has not.
+  const StepSequence& sequence = step->sequences.back();
+  step->blocks[0].resize(std::min<size_t>(step->blocks[0].size(),
+                                          sequence.first_block + BlocksFor(sequence.context())));
+}
+
+StepTables StepAt(const std::vector<int64_t>& slots, RopeTable rope) {
+  StepTables step;
+  step.blocks.resize(1);
+  for (int64_t slot : slots) {
+    AppendSequence(1, static_cast<int32_t>(slot % kKvBlockTokens),
+                   {static_cast<int32_t>(slot / kKvBlockTokens)}, &step);
+  }
+  step.ropes.push_back(std::move(rope));
+  return step;
 }
 
 std::vector<int64_t> TestSequence::Slots() const {
@@ -35,6 +67,7 @@ std::vector<int64_t> TestSequence::Slots() const {
 
 TestContexts::TestContexts(const KvShape& shape, const std::vector<Length>& lengths, uint64_t seed)
     : shape_(shape) {
+  options_.scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
   Random random(seed);
   int64_t kv_cols = int64_t{shape.kv_heads} * shape.head_dim;
   for (const Length& length : lengths) {
@@ -52,12 +85,15 @@ TestContexts::TestContexts(const KvShape& shape, const std::vector<Length>& leng
       sequence.blocks.push_back(free.back());
       free.pop_back();
     }
+    blocks_made_.push_back(sequence.blocks);
   }
 }
 
-DeviceKv TestContexts::Fill(Backend* backend) const {
+DeviceKv TestContexts::Fill(Backend* backend, bool as_made) const {
   DeviceKv kv(backend, shape_.dtype, num_blocks_, shape_.kv_heads, shape_.head_dim);
-  for (const TestSequence& sequence : sequences_) {
+  for (size_t i = 0; i < sequences_.size(); ++i) {
+    TestSequence sequence = sequences_[i];
+    if (as_made) sequence.blocks = blocks_made_[i];
     kv.Store(sequence.k, sequence.v, sequence.Slots());
   }
   return kv;
@@ -69,37 +105,52 @@ int64_t TestContexts::FirstRow(size_t i) const {
   return row;
 }
 
-Matrix TestContexts::Attend(Backend* backend) const {
-  Matrix q(FirstRow(sequences_.size()), sequences_[0].q.cols);
-  std::vector<SequenceSpan> spans;
-  for (size_t i = 0; i < sequences_.size(); ++i) {
-    const TestSequence& sequence = sequences_[i];
-    std::copy(sequence.q.values.begin(), sequence.q.values.end(), q.row(FirstRow(i)));
-    spans.push_back({static_cast<int32_t>(FirstRow(i)), static_cast<int32_t>(sequence.q.rows),
-                     static_cast<int32_t>(sequence.context() - sequence.q.rows), sequence.blocks});
+Matrix TestContexts::Run(Backend* backend, const StepTables& step, const Matrix& q, int64_t padding,
+                         bool as_made) const {
+  DeviceKv kv = Fill(backend, as_made);
+  DeviceMatrix device_q(backend, q, padding), out(backend, q.rows, q.cols, padding);
+  DeviceMatrix sinks(backend, sinks_);
+  AttentionOptions options = options_;
+  if (sinks_.cols > 0) options.sinks = sinks.tensor();
+  absl::Status status = backend->BeginStep(&step);
+  if (status.ok()) {
+    status = backend->Attention(device_q.tensor(), kv.layer(), options, out.tensor());
   }
-  DeviceKv kv = Fill(backend);
-  DeviceMatrix device_q(backend, q, 5), out(backend, q.rows, q.cols, 3);
-  float scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim));
-  absl::Status status =
-      backend->Attention(device_q.tensor(), spans, kv.layer(), scale, out.tensor());
   EXPECT_TRUE(status.ok()) << status;
   return out.Download();
 }
 
+StepTables TestContexts::AllQueries(Matrix* q) const {
+  StepTables step;
+  for (size_t i = 0; i < sequences_.size(); ++i) {
+    const TestSequence& sequence = sequences_[i];
+    std::copy(sequence.q.values.begin(), sequence.q.values.end(), q->row(FirstRow(i)));
+    AppendSequence(static_cast<int32_t>(sequence.q.rows),
+                   static_cast<int32_t>(sequence.context() - sequence.q.rows), sequence.blocks,
+                   &step);
+  }
+  return step;
+}
+
+Matrix TestContexts::Attend(Backend* backend) const {
+  Matrix q(FirstRow(sequences_.size()), sequences_[0].q.cols);
+  const StepTables step = AllQueries(&q);
+  return Run(backend, step, q, 5);
+}
+
+Matrix TestContexts::AttendInFilled(Backend* backend) const {
+  Matrix q(FirstRow(sequences_.size()), sequences_[0].q.cols);
+  const StepTables step = AllQueries(&q);
+  return Run(backend, step, q, 5, /*as_made=*/true);
+}
+
 Matrix TestContexts::AttendPart(Backend* backend, size_t i, int64_t begin, int64_t count) const {
   const TestSequence& sequence = sequences_[i];
-  Matrix q = sequence.q.Rows(begin, count);
-  DeviceKv kv = Fill(backend);
-  DeviceMatrix device_q(backend, q), out(backend, q.rows, q.cols);
-  SequenceSpan span = {0, static_cast<int32_t>(count),
-                       static_cast<int32_t>(sequence.context() - sequence.q.rows + begin),
-                       sequence.blocks};
-  float scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim));
-  absl::Status status =
-      backend->Attention(device_q.tensor(), {span}, kv.layer(), scale, out.tensor());
-  EXPECT_TRUE(status.ok()) << status;
-  return out.Download();
+  StepTables step;
+  AppendSequence(static_cast<int32_t>(count),
+                 static_cast<int32_t>(sequence.context() - sequence.q.rows + begin),
+                 sequence.blocks, &step);
+  return Run(backend, step, sequence.q.Rows(begin, count), 0);
 }
 
 }  // namespace lm

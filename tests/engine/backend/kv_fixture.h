@@ -15,13 +15,20 @@ class DeviceKv {
   const KvLayer& layer() const { return layer_; }
   // Stores rows of k and v (kv_heads * head_dim columns), not rotated, at the given slots.
   void Store(const Matrix& k, const Matrix& v, const std::vector<int64_t>& slots);
+  absl::Status ZeroBlock(int32_t block);
 
  private:
   Backend* backend_;
-  Buffer keys_;
-  Buffer values_;
+  Buffer memory_;
   KvLayer layer_;
 };
+
+// A step whose rows go to these slots, each a sequence of its own, with one rope table.
+StepTables StepAt(const std::vector<int64_t>& slots, RopeTable rope = {});
+
+// Appends a sequence of `count` tokens to the step, with its block table in the first class.
+void AppendSequence(int32_t count, int32_t first_position, const std::vector<int32_t>& blocks,
+                    StepTables* step);
 
 // One sequence: `context` cached tokens in `blocks`, of which the last `queries` ask.
 struct TestSequence {
@@ -51,17 +58,28 @@ class TestContexts {
 
   int32_t NumBlocks() const { return num_blocks_; }
   std::vector<TestSequence>& sequences() { return sequences_; }
+  // Of Attend and AttendPart; its scale is set for the shape. Sinks are made on the backend.
+  AttentionOptions& options() { return options_; }
+  void set_sinks(Matrix sinks) { sinks_ = std::move(sinks); }
   // All queries in one batch; those of sequence i begin at FirstRow(i).
   Matrix Attend(Backend* backend) const;
   // Only the queries [begin, begin + count) of sequence i, alone.
   Matrix AttendPart(Backend* backend, size_t i, int64_t begin, int64_t count) const;
+  // Attend, over what lay where the tables said when they were made.
+  Matrix AttendInFilled(Backend* backend) const;
   int64_t FirstRow(size_t i) const;
 
  private:
-  DeviceKv Fill(Backend* backend) const;
+  DeviceKv Fill(Backend* backend, bool as_made = false) const;
+  StepTables AllQueries(Matrix* q) const;
+  Matrix Run(Backend* backend, const StepTables& step, const Matrix& q, int64_t padding,
+             bool as_made = false) const;
   KvShape shape_;
+  AttentionOptions options_;
+  Matrix sinks_{0, 0};
   int32_t num_blocks_ = 0;
   std::vector<TestSequence> sequences_;
+  std::vector<std::vector<int32_t>> blocks_made_;
 };
 
 }  // namespace lm

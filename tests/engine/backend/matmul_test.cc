@@ -110,6 +110,7 @@ TEST_P(MatMulTest, ProjectHasTheBitsOfTheOpsItIsMadeOf) {
                                 round % 3, adds ? " added" : "", has_bias ? " bias" : ""));
       auto w = Load(backend(), dtype, n, k, RandomWeights(dtype, n, k, &random));
       const bool gated = kind == ProductInput::Kind::kGated;
+      const auto activation = round % 2 == 0 ? Activation::kSilu : Activation::kGeluTanh;
       DeviceMatrix x(backend(), random.Normals(t, gated ? 2 * k : k), round);
       DeviceMatrix norm(backend(), random.Normals(1, k)), bias(backend(), random.Normals(1, n));
       const Tensor bias_or_none = has_bias ? bias.tensor() : Tensor();
@@ -123,7 +124,10 @@ TEST_P(MatMulTest, ProjectHasTheBitsOfTheOpsItIsMadeOf) {
       if (kind == ProductInput::Kind::kNormed) {
         ASSERT_TRUE(backend()->RmsNorm(x.tensor(), norm.tensor(), kEps, input).ok());
       } else if (gated) {
-        ASSERT_TRUE(backend()->SwiGlu(x.tensor().Cols(0, k), x.tensor().Cols(k, k), input).ok());
+        ASSERT_TRUE(
+            backend()
+                ->GatedActivation(activation, x.tensor().Cols(0, k), x.tensor().Cols(k, k), input)
+                .ok());
       }
       if (adds) {
         ASSERT_TRUE(backend()->MatMul(*w, input, bias_or_none, product.tensor()).ok());
@@ -133,8 +137,13 @@ TEST_P(MatMulTest, ProjectHasTheBitsOfTheOpsItIsMadeOf) {
       }
 
       const absl::Status status = backend()->Project(
-          *w, {.kind = kind, .x = x.tensor(), .norm = norm.tensor(), .eps = kEps}, bias_or_none,
-          adds ? ProductResult::kIsAdded : ProductResult::kReplaces, got.tensor());
+          *w,
+          {.kind = kind,
+           .x = x.tensor(),
+           .norm = norm.tensor(),
+           .eps = kEps,
+           .activation = activation},
+          bias_or_none, adds ? ProductResult::kIsAdded : ProductResult::kReplaces, got.tensor());
       ASSERT_TRUE(status.ok()) << status;
       ExpectSameBits(wanted.Download(), got.Download());
     }
@@ -203,7 +212,7 @@ TEST_P(MatMulTest, RefusesWrongShapesByName) {
     return backend()->Project(*w, input, {}, ProductResult::kIsAdded, out.tensor()).ok();
   };
   EXPECT_TRUE(project(ProductInput::Plain(x.tensor())));
-  EXPECT_FALSE(project(ProductInput::Gated(x.tensor())));
+  EXPECT_FALSE(project(ProductInput::Gated(x.tensor(), Activation::kSilu)));
   EXPECT_FALSE(project(ProductInput::Normed(x.tensor(), narrow.tensor(), 1)));
   Buffer few = Buffer::AllocateHost(100).value();
   EXPECT_FALSE(backend()->LoadMatrix(DType::kQ8_0, 8, 64, CopyOf(few)).ok());

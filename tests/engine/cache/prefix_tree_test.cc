@@ -331,5 +331,115 @@ TEST_F(PrefixTreeTest, ALongRunShowsItsBeginning) {
   EXPECT_EQ(runs[0].beginning.size(), PrefixTree::Run::kShownTokens);
 }
 
+// A model with a window of 6 tokens, and with states.
+class RichPrefixTreeTest : public testing::Test {
+ protected:
+  // As a sequence would: with a block of both classes for each run, and maybe a snapshot at the
+  // end.
+  PrefixTree::Lease Insert(PrefixTree* tree, const std::string& text, bool snapshot = false) {
+    std::vector<int32_t> blocks;
+    std::vector<std::vector<int32_t>> windowed(1);
+    for (size_t at = 0; at < text.size(); at += kBlock) {
+      blocks.push_back(pool_.Allocate().value());
+      windowed[0].push_back(windowed_.Allocate().value());
+    }
+    const int32_t state = snapshot ? states_.Allocate().value() : -1;
+    PrefixTree::Lease lease =
+        tree->Insert("", Tokens(text), blocks, {.windowed = windowed, .state = state});
+    for (int32_t block : blocks) pool_.Unref(block);
+    for (int32_t block : windowed[0]) windowed_.Unref(block);
+    if (snapshot) states_.Unref(state);
+    EXPECT_TRUE(tree->CheckIntegrity().ok()) << tree->CheckIntegrity();
+    return lease;
+  }
+
+  KvBlockPool pool_{100}, windowed_{100}, states_{10};
+  PrefixTree windows_{&pool_, kBlock, {{&windowed_, 6}}};
+  PrefixTree recurrent_{&pool_, kBlock, {{&windowed_, 6}}, &states_};
+};
+
+TEST_F(RichPrefixTreeTest, AMatchEndsWhereItsWindowIsThere) {
+  const std::string text = "abcdefghijklmnopqrst";  // five runs
+  Insert(&windows_, text);
+  {
+    const PrefixTree::Lease all = windows_.Match("", Tokens(text), 20);
+    EXPECT_EQ(all.tokens(), 20);
+    // The next token, at 20, sees 15 and what follows it.
+    EXPECT_EQ(all.windowed(0)[2], -1);
+    EXPECT_GE(all.windowed(0)[3], 0);
+    EXPECT_GE(all.windowed(0)[4], 0);
+  }
+  // The three that this match did not see are the oldest.
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(windows_.EvictWindowed(0));
+  EXPECT_EQ(windows_.num_windowed(0), 2);
+  EXPECT_EQ(windows_.MatchLength("", Tokens(text)), 20);
+  EXPECT_EQ(windows_.MatchLength("", Tokens("abcdefghijklmnopqrXX")), 18);
+  EXPECT_EQ(windows_.MatchLength("", Tokens("abcdefghijklmnopXXXX")), 0);  // 16 sees 11
+  EXPECT_EQ(windows_.MatchLength("", Tokens("abcd")), 0);
+  EXPECT_EQ(windows_.Match("", Tokens("abcdefghijklmnopXXXX"), 20).known(), 16);
+  // Computed again, they are there again; the tree keeps its own of the rest.
+  Insert(&windows_, text.substr(0, 16));
+  EXPECT_EQ(windows_.MatchLength("", Tokens("abcdefghijklmnopXXXX")), 16);
+  EXPECT_EQ(windows_.num_windowed(0), 5);
+  EXPECT_EQ(windows_.num_nodes(), 5);
+}
+
+TEST_F(RichPrefixTreeTest, AWindowedBlockThatASequenceHoldsStays) {
+  Insert(&windows_, "abcdefgh");
+  const PrefixTree::Lease lease = windows_.Match("", Tokens("abcdefgh"), 8);
+  for (int32_t block : lease.windowed(0)) windowed_.Ref(block);
+  EXPECT_FALSE(windows_.EvictWindowed(0));
+  for (int32_t block : lease.windowed(0)) windowed_.Unref(block);
+  EXPECT_TRUE(windows_.EvictWindowed(0));
+}
+
+TEST_F(RichPrefixTreeTest, ARecurrentMatchEndsAtASnapshot) {
+  Insert(&recurrent_, "abcdefghij");
+  EXPECT_EQ(recurrent_.MatchLength("", Tokens("abcdefghij")), 0);
+  EXPECT_EQ(recurrent_.Match("", Tokens("abcdefghXX"), 10).known(), 8);
+  Insert(&recurrent_, "abcdef", /*snapshot=*/true);
+  // A short run beside the longer one, which it does not replace, and the other way round.
+  EXPECT_EQ(recurrent_.num_nodes(), 4);
+  EXPECT_EQ(recurrent_.num_states(), 1);
+  EXPECT_EQ(recurrent_.MatchLength("", Tokens("abcdefghij")), 6);
+  EXPECT_EQ(recurrent_.MatchLength("", Tokens("abcdefXX")), 6);
+  EXPECT_EQ(recurrent_.MatchLength("", Tokens("abcdeXXX")), 0);
+  Insert(&recurrent_, "abcdefgXYZ");
+  Insert(&recurrent_, "abcdefg000");
+  EXPECT_EQ(recurrent_.MatchLength("", Tokens("abcdefgXYZ")), 6);
+  EXPECT_EQ(recurrent_.MatchLength("", Tokens("abcdefg")), 6);
+  Insert(&recurrent_, "abcdefgh", /*snapshot=*/true);  // of a run that is known
+  EXPECT_EQ(recurrent_.MatchLength("", Tokens("abcdefghij")), 8);
+  EXPECT_EQ(recurrent_.MatchLength("", Tokens("abcdefg")), 6);
+  const PrefixTree::Lease lease = recurrent_.Match("", Tokens("abcdefghij"), 7);
+  EXPECT_EQ(lease.tokens(), 6);
+  EXPECT_GE(lease.state(), 0);
+  EXPECT_EQ(lease.blocks().size(), 2u);
+}
+
+TEST_F(RichPrefixTreeTest, TheOldestSnapshotGoesFirst) {
+  for (const char* text : {"aaaaaa", "bbbbbb", "cccccc"}) {
+    Insert(&recurrent_, text, /*snapshot=*/true);
+  }
+  recurrent_.Match("", Tokens("aaaaaa"), 6);
+  EXPECT_TRUE(recurrent_.EvictState());
+  EXPECT_EQ(recurrent_.MatchLength("", Tokens("bbbbbb")), 0);
+  EXPECT_EQ(recurrent_.MatchLength("", Tokens("aaaaaa")), 6);
+  recurrent_.ForgetStates();
+  EXPECT_EQ(states_.num_free(), 10);
+  EXPECT_FALSE(recurrent_.EvictState());
+  EXPECT_TRUE(recurrent_.CheckIntegrity().ok());
+}
+
+TEST_F(RichPrefixTreeTest, WhatALeafHasGoesWithIt) {
+  Insert(&recurrent_, "abcdef", /*snapshot=*/true);
+  Insert(&recurrent_, "abcdefgh");
+  EXPECT_GT(recurrent_.Evict(100), 0);
+  EXPECT_EQ(recurrent_.num_nodes(), 0);
+  EXPECT_EQ(pool_.num_free(), 100);
+  EXPECT_EQ(windowed_.num_free(), 100);
+  EXPECT_EQ(states_.num_free(), 10);
+}
+
 }  // namespace
 }  // namespace lm

@@ -48,6 +48,7 @@ TEST_P(ForwardInvarianceTest, ChunksBatchesBlocksAndThreadsChangeNoBit) {
     int32_t next_block = 5;
     for (const auto& prompt : prompts) {
       sequences.push_back(MakeSequence(prompt, next_block));
+      sequences.back().state = static_cast<int32_t>(sequences.size()) * 3 % 5;
       std::shuffle(sequences.back().blocks.begin(), sequences.back().blocks.end(), random);
       next_block += static_cast<int32_t>(sequences.back().blocks.size());
     }
@@ -85,7 +86,8 @@ TEST_P(ForwardInvarianceTest, ChunksBatchesBlocksAndThreadsChangeNoBit) {
 INSTANTIATE_TEST_SUITE_P(All, ForwardInvarianceTest,
                          testing::Values("llama-q8_0", "qwen2-q4_0", "llama-q4_k_m", "llama-q6_k",
                                          "llama-rope-factors-f16", "llama-spm-untied-f32",
-                                         "qwen2-bf16"),
+                                         "qwen2-bf16", "gemma3-q8_0", "gemma3-f32", "qwen35-q8_0",
+                                         "qwen35-f32"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

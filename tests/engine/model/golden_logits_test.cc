@@ -29,7 +29,10 @@ struct Golden {
 // bounds are derived in tests/parity/compare_logits.py (two layers, and one layer for the K-quants'
 // files).
 constexpr Golden kFloat = {nullptr, 1e-4, 1e-3};
+// The peer looks GELU up in a table of 16-bit floats.
+constexpr Golden kGelu = {nullptr, 2e-3, 1.5e-2};
 constexpr Golden kTwoLayers = {nullptr, 0.054, 0.32};
+constexpr Golden kSixLayers = {nullptr, 0.094, 0.56};  // sqrt(3) times as far
 constexpr Golden kOneLayer = {nullptr, 0.040, 0.24};
 
 constexpr Golden Named(const char* name, Golden bounds) {
@@ -45,6 +48,10 @@ constexpr Golden kGolden[] = {
     Named("qwen2-bf16", kFloat),
     Named("qwen3-f32", kFloat),
     Named("qwen3-q8_0", kTwoLayers),
+    Named("gemma3-f32", kGelu),
+    Named("gemma3-q8_0", kSixLayers),
+    Named("qwen35-f32", kFloat),
+    Named("qwen35-q8_0", kSixLayers),
     Named("llama-q8_0", kTwoLayers),
     Named("qwen2-q4_0", kTwoLayers),
     Named("llama-q4_1", kTwoLayers),
@@ -132,9 +139,9 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenLogitsTest,
                                           testing::Values("reference", "cpu")),
                          TestName);
 
-// The first ten have two layers: one on each device.
+// The first fourteen have two layers or more: one on the first device, the others on the second.
 INSTANTIATE_TEST_SUITE_P(Shared, GoldenLogitsTest,
-                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 10)),
+                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 14)),
                                           testing::Values("cpu,reference", "reference=1,cpu")),
                          TestName);
 

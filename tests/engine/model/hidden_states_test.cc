@@ -1,4 +1,4 @@
-// The hidden states that Forward hands out: what the head multiplies, row for row.
+// The hidden states that a step hands out: what the head multiplies, row for row.
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
@@ -17,28 +17,14 @@ std::vector<int32_t> Tokens(int count) {
   return tokens;
 }
 
-struct Results {
-  std::vector<float> logits;
-  std::vector<float> hidden;
-};
-
 // The tokens [from, from + count) of a sequence; results for the given rows of that batch.
-Results FeedFor(LanguageModel& model, const TestSequence& sequence, int32_t from, int32_t count,
-                const std::vector<int32_t>& logit_rows, const std::vector<int32_t>& hidden_rows) {
-  Results results;
-  results.logits.resize(logit_rows.size() * model.vocab_size());
-  results.hidden.resize(hidden_rows.size() * model.hidden_size());
-  const SequenceSpan span{
-      .first_row = 0, .num_tokens = count, .first_position = from, .blocks = sequence.blocks};
-  const std::atomic<bool> cancel{false};
-  absl::Status status = model.Forward({.tokens = absl::MakeSpan(&sequence.tokens[from], count),
-                                       .sequences = absl::MakeSpan(&span, 1),
-                                       .logit_rows = logit_rows,
-                                       .hidden_rows = hidden_rows,
-                                       .hidden = absl::MakeSpan(results.hidden)},
-                                      cancel, absl::MakeSpan(results.logits));
-  EXPECT_TRUE(status.ok()) << status;
-  return results;
+StepResults FeedFor(LanguageModel& model, TestSequence sequence, int32_t from, int32_t count,
+                    const std::vector<int32_t>& logit_rows,
+                    const std::vector<int32_t>& hidden_rows) {
+  ModelStep step{.logit_rows = logit_rows, .hidden_rows = hidden_rows};
+  sequence.computed = from;
+  Append(sequence, count, model, &step);
+  return RunStep(model, std::move(step));
 }
 
 std::vector<float> Rows(const std::vector<float>& all, std::vector<int32_t> rows, int64_t width) {
@@ -63,7 +49,7 @@ TEST_P(HiddenStatesTest, TimesTheHeadAreTheLogits) {
   LanguageModel& model = model_->language_model();
   const int64_t width = model.hidden_size(), vocab = model.vocab_size();
   const TestSequence sequence = MakeSequence(Tokens(5), 0);
-  const Results results = FeedFor(model, sequence, 0, 5, {1, 4}, {1, 4});
+  const StepResults results = FeedFor(model, sequence, 0, 5, {1, 4}, {1, 4});
 
   auto gguf = GgufFile::Open(kModel);
   ASSERT_TRUE(gguf.ok()) << gguf.status();
@@ -90,16 +76,16 @@ TEST_P(HiddenStatesTest, AnySubsetOfRowsInAnyChunks) {
   const TestSequence sequence = MakeSequence(Tokens(70), 0);
   std::vector<int32_t> every(70);
   std::iota(every.begin(), every.end(), 0);
-  const Results all = FeedFor(model, sequence, 0, 70, every, every);
+  const StepResults all = FeedFor(model, sequence, 0, 70, every, every);
 
   const TestSequence other = MakeSequence(Tokens(70), 8);
   FeedFor(model, other, 0, 30, {}, {});
-  const Results some = FeedFor(model, other, 30, 40, {3, 39}, {0, 3, 17});
+  const StepResults some = FeedFor(model, other, 30, 40, {3, 39}, {0, 3, 17});
   EXPECT_EQ(some.hidden, Rows(all.hidden, {30, 33, 47}, width));
   EXPECT_EQ(some.logits, Rows(all.logits, {33, 69}, vocab));
-  const Results hidden_only = FeedFor(model, other, 30, 40, {}, {39});
+  const StepResults hidden_only = FeedFor(model, other, 30, 40, {}, {39});
   EXPECT_EQ(hidden_only.hidden, Rows(all.hidden, {69}, width));
-  const Results apart = FeedFor(model, other, 30, 40, {5}, {6});
+  const StepResults apart = FeedFor(model, other, 30, 40, {5}, {6});
   EXPECT_EQ(apart.hidden, Rows(all.hidden, {36}, width));
   EXPECT_EQ(apart.logits, Rows(all.logits, {35}, vocab));
 }

@@ -6,42 +6,55 @@
 
 #include <atomic>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "engine/model/language_model.h"
 
 namespace lm {
 
-// A sequence being fed piece by piece: its tokens, how many have been computed, and its blocks.
+// A sequence being fed piece by piece: its tokens, how many have been computed, its blocks (of
+// every class of the cache) and its slot of recurrent state.
 struct TestSequence {
   std::vector<int32_t> tokens;
   std::vector<int32_t> blocks;
   int32_t computed = 0;
+  int32_t state = 0;
 };
+
+// Appends the next `count` tokens of a sequence to a step.
+inline void Append(const TestSequence& sequence, int32_t count, const LanguageModel& model,
+                   ModelStep* step) {
+  const CacheShape& cache = model.cache();
+  step->tables.blocks.resize(cache.classes.size());
+  step->tables.Append(sequence.tokens.data() + sequence.computed, count, sequence.computed,
+                      cache.recurrent() ? sequence.state : -1);
+  const int32_t used = BlocksFor(sequence.computed + count);
+  for (std::vector<int32_t>& blocks : step->tables.blocks) {
+    blocks.insert(blocks.end(), sequence.blocks.begin(), sequence.blocks.begin() + used);
+  }
+}
+
+inline StepResults RunStep(LanguageModel& model, ModelStep step) {
+  const std::atomic<bool> cancel{false};
+  StepResults results;
+  absl::Status status = model.Launch(std::move(step));
+  if (status.ok()) status = model.Await(cancel, &results);
+  EXPECT_TRUE(status.ok()) << status;
+  return results;
+}
 
 // Feeds `count[i]` more tokens of each sequence in one batch and returns the logits of every row.
 inline std::vector<float> Feed(LanguageModel& model, std::vector<TestSequence*> sequences,
                                std::vector<int32_t> counts) {
-  std::vector<int32_t> tokens;
-  std::vector<SequenceSpan> spans;
+  ModelStep step;
   for (size_t i = 0; i < sequences.size(); ++i) {
-    TestSequence& sequence = *sequences[i];
-    spans.push_back({.first_row = static_cast<int32_t>(tokens.size()),
-                     .num_tokens = counts[i],
-                     .first_position = sequence.computed,
-                     .blocks = sequence.blocks});
-    auto begin = sequence.tokens.begin() + sequence.computed;
-    tokens.insert(tokens.end(), begin, begin + counts[i]);
-    sequence.computed += counts[i];
+    Append(*sequences[i], counts[i], model, &step);
+    sequences[i]->computed += counts[i];
   }
-  std::vector<int32_t> rows(tokens.size());
-  std::iota(rows.begin(), rows.end(), 0);
-  std::vector<float> logits(rows.size() * model.vocab_size());
-  const std::atomic<bool> cancel{false};
-  absl::Status status = model.Forward({.tokens = tokens, .sequences = spans, .logit_rows = rows},
-                                      cancel, absl::MakeSpan(logits));
-  EXPECT_TRUE(status.ok()) << status;
-  return logits;
+  step.logit_rows.resize(step.tables.tokens.size());
+  std::iota(step.logit_rows.begin(), step.logit_rows.end(), 0);
+  return RunStep(model, std::move(step)).logits;
 }
 
 // A sequence of `tokens` in blocks first_block, first_block + 1, ...

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/engine/model/run_model.h"
 #include "tests/engine/runtime/scripted_model.h"
 
 namespace lm {
@@ -18,21 +19,12 @@ std::vector<int32_t> Text(int size, int seed) {
 // Every token's hidden state, from the model itself, one token at a time.
 std::vector<std::vector<float>> HiddenStates(const std::vector<int32_t>& tokens) {
   ScriptedModel model(std::make_shared<Script>());
-  const std::atomic<bool> cancel{false};
-  const std::vector<int32_t> blocks = {4, 2, 9, 1, 7, 3};
+  TestSequence sequence{.tokens = tokens, .blocks = {4, 2, 9, 1, 7, 3}};
   std::vector<std::vector<float>> states;
-  for (int32_t p = 0; p < static_cast<int32_t>(tokens.size()); ++p) {
-    const SequenceSpan span{.first_row = 0, .num_tokens = 1, .first_position = p, .blocks = blocks};
-    const int32_t row = 0;
-    std::vector<float>& state = states.emplace_back(kHiddenSize);
-    EXPECT_TRUE(model
-                    .Forward({.tokens = absl::MakeSpan(&tokens[p], 1),
-                              .sequences = absl::MakeSpan(&span, 1),
-                              .logit_rows = {},
-                              .hidden_rows = absl::MakeSpan(&row, 1),
-                              .hidden = absl::MakeSpan(state)},
-                             cancel, {})
-                    .ok());
+  for (; sequence.computed < static_cast<int32_t>(tokens.size()); ++sequence.computed) {
+    ModelStep step{.hidden_rows = {0}};
+    Append(sequence, 1, model, &step);
+    states.push_back(RunStep(model, std::move(step)).hidden);
   }
   return states;
 }

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "absl/strings/str_cat.h"
 #include "engine/runtime/engine.h"
 #include "tests/engine/runtime/scripted_model.h"
 
@@ -153,6 +154,104 @@ TEST(EngineSharingTest, PreemptionsChangeNothing) {
       ExpectBlocksAreBack(*engine);
     }
   }
+}
+
+TEST(EngineSharingTest, WindowsAndStatesChangeNothing) {
+  const std::vector<std::vector<int64_t>> windows = {{}, {1}, {40}, {100, 33}};
+  for (const std::vector<int64_t>& of_classes : windows) {
+    for (int32_t num_states : {0, 2, 5, 80}) {
+      for (int32_t num_blocks : {20, 60, 300}) {
+        for (bool prefix_cache : {true, false}) {
+          auto script = std::make_shared<Script>();
+          script->windows = of_classes;
+          script->num_states = num_states;
+          script->num_blocks = num_blocks;
+          auto engine = StartScripted(script, {.step_tokens = 64, .prefix_cache = prefix_cache});
+          SCOPED_TRACE(absl::StrCat(of_classes.size(), " windows, ", num_states, " states, ",
+                                    num_blocks, " blocks, cache ", prefix_cache));
+          EXPECT_EQ(RunTogether(*engine, *script, Burst()), Expected());
+          EXPECT_EQ(RunTogether(*engine, *script, Burst()), Expected());
+          ExpectBlocksAreBack(*engine);
+        }
+      }
+    }
+  }
+}
+
+TEST(EngineSharingTest, AWindowsMemoryIsThatOfItsWindow) {
+  auto script = std::make_shared<Script>();
+  script->windows = {64};
+  script->context_length = 10000;
+  auto engine = StartScripted(script, {.step_tokens = 64, .prefix_cache = false});
+  std::mt19937 random(4);
+  RequestSpec spec{.prompt = RandomTokens(random, 3000), .options = {.max_tokens = 200}};
+  spec.options.logit_bias = {{kImEnd, -1000}};
+  script->most_forwards = 48;  // one before its first token
+  auto request = engine->Submit(spec).value();
+  script->AwaitForward(49);
+  const EngineStats stats = engine->Stats();
+  const int64_t block = stats.kv_block_bytes / 2;
+  const int64_t full = (stats.kv_blocks_total - stats.kv_blocks_free) * block;
+  const int64_t windowed = stats.kv_bytes_total - stats.kv_bytes_free - full;
+  EXPECT_GE(full / block, 93);
+  EXPECT_LE(windowed / block, 5);  // the window's, and a step's
+  script->most_forwards = 1 << 20;
+  EXPECT_TRUE(Await(request).status.ok());
+}
+
+TEST(EngineSharingTest, ABurstInARecurrentModelSharesItsCommonPrefix) {
+  for (bool borders : {true, false}) {
+    auto script = std::make_shared<Script>();
+    script->num_states = 100;
+    script->windows = {50};
+    auto engine = StartScripted(script);
+    std::vector<RequestSpec> specs = Burst();
+    for (RequestSpec& spec : specs) {
+      if (borders) spec.borders = {kPrefix};
+    }
+    EXPECT_EQ(RunTogether(*engine, *script, specs), Expected());
+    // The first one is under way before the others come: where its template ends it knows, where
+    // they part from it it does not.
+    const int prefixes = borders ? 1 : 2;
+    EXPECT_EQ(engine->Stats().tokens_prefilled, prefixes * kPrefix + kRequests * kOwn);
+    EXPECT_EQ(engine->Stats().tokens_reused, (kRequests - prefixes) * kPrefix);
+    // Whoever comes later begins there too.
+    const Generation later = Generate(*engine, specs[7]);
+    EXPECT_EQ(later.tokens, Expected()[7]);
+    EXPECT_EQ(later.tokens_cached, kPrefix);
+  }
+}
+
+TEST(EngineSharingTest, ARecurrentModelLearnsWhereItsPromptsPart) {
+  auto script = std::make_shared<Script>();
+  script->num_states = 20;
+  auto engine = StartScripted(script);
+  const auto specs = Burst();
+  EXPECT_EQ(Generate(*engine, specs[0]).tokens_cached, 0);
+  EXPECT_EQ(Generate(*engine, specs[1]).tokens_cached, 0);  // takes a snapshot where it parts
+  for (int i = 2; i < 6; ++i) {
+    const Generation next = Generate(*engine, specs[i]);
+    EXPECT_EQ(next.tokens_cached, kPrefix);
+    EXPECT_EQ(next.tokens, Expected()[i]);
+  }
+  EXPECT_EQ(script->violation(), "");
+}
+
+TEST(EngineSharingTest, RowsOfARecurrentModelWaitForAState) {
+  auto script = std::make_shared<Script>();
+  script->num_states = 3;
+  auto engine = StartScripted(script);
+  std::vector<RequestSpec> specs = Burst();
+  script->Pause();
+  std::vector<std::shared_ptr<Request>> requests;
+  for (const RequestSpec& spec : specs) requests.push_back(engine->Submit(spec).value());
+  script->Resume();
+  for (int i = 0; i < kRequests; ++i) {
+    EXPECT_LE(engine->Stats().running, 3);
+    EXPECT_EQ(Await(requests[i]).tokens, Expected()[i]);
+  }
+  const EngineStats stats = engine->Stats();
+  EXPECT_EQ(stats.kv_bytes_free + stats.kv_bytes_cached, stats.kv_bytes_total);
 }
 
 TEST(EngineSharingTest, LongAnswersPreemptEachOtherAndStayTheSame) {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "engine/base/utf8.h"
+#include "tests/engine/model/run_model.h"
 #include "tests/engine/runtime/scripted_model.h"
 
 namespace lm {
@@ -109,17 +110,9 @@ TEST_F(EngineTest, ScoresAPrompt) {
 
   // The same through the model itself, one token at a time.
   ScriptedModel model(std::make_shared<Script>());
-  const std::atomic<bool> cancel{false};
-  const std::vector<int32_t> blocks = {3, 1, 2};
-  for (int32_t p = 0; p + 1 < static_cast<int32_t>(prompt.size()); ++p) {
-    std::vector<float> logits(kVocabSize);
-    const SequenceSpan span{.first_row = 0, .num_tokens = 1, .first_position = p, .blocks = blocks};
-    const int32_t row = 0;
-    ASSERT_TRUE(model
-                    .Forward({absl::MakeSpan(&prompt[p], 1), absl::MakeSpan(&span, 1),
-                              absl::MakeSpan(&row, 1)},
-                             cancel, absl::MakeSpan(logits))
-                    .ok());
+  TestSequence sequence{.tokens = prompt, .blocks = {3, 1, 2}};
+  for (size_t p = 0; p + 1 < prompt.size(); ++p) {
+    const std::vector<float> logits = Feed(model, {&sequence}, {1});
     double sum = 0;
     for (float l : logits) sum += std::exp(double{l});
     EXPECT_FLOAT_EQ(result.prompt_logprobs[p],

@@ -57,7 +57,7 @@ class GrammarTurnsTest : public testing::Test {
     for (const auto& followed : scheduler->FollowGrammars()) end(followed.sequence, followed.end);
     const StepPlan plan = scheduler->Schedule();
     for (const StepEntry& entry : plan.entries) {
-      scheduler->Commit(entry);
+      scheduler->Commit(entry, entry.num_tokens);
       planned_.push_back(&entry.sequence->request());
       if (entry.num_logits == 0) continue;
       const std::vector<float> logits(kVocabSize);
@@ -83,7 +83,7 @@ TEST_F(GrammarTurnsTest, OthersDecodeInEveryStepAndNoStepTakesMoreThanItsShare) 
   for (const AnswerConstraint& hard : HardConstraints()) {
     SCOPED_TRACE(hard.text.substr(0, 60));
     requests_.clear();
-    Scheduler scheduler({.num_blocks = 1000, .grammar_work = kStepWork});
+    Scheduler scheduler({.cache = CacheOf(1000), .grammar_work = kStepWork});
     scheduler.Add(MakeSequence({1, 2, 3}, 100000));
     scheduler.Add(MakeSequence({4, 5, 6}, 12, hard));
     scheduler.Add(MakeSequence({7, 8, 9}, 100000, {Kind::kRegex, "[a-c]{3}[a-z0-9]*"}));
@@ -101,7 +101,7 @@ TEST_F(GrammarTurnsTest, OthersDecodeInEveryStepAndNoStepTakesMoreThanItsShare) 
 }
 
 TEST_F(GrammarTurnsTest, ThoseThatHadTheLeastComeFirst) {
-  Scheduler scheduler({.num_blocks = 1000, .grammar_work = kStepWork});
+  Scheduler scheduler({.cache = CacheOf(1000), .grammar_work = kStepWork});
   const std::vector<AnswerConstraint> hard = HardConstraints();
   for (int i = 0; i < 20; ++i) {
     AnswerConstraint own = hard[0];

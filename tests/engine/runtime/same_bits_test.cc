@@ -32,10 +32,13 @@ namespace lm {
 namespace {
 
 int num_prompts = 24;
-std::vector<std::string> models = {
-    LM_TESTDATA "/models/llama-q8_0.gguf", LM_TESTDATA "/models/llama-q4_k_m.gguf",
-    LM_TESTDATA "/models/llama-rope-factors-f16.gguf", LM_TESTDATA "/models/qwen2-q4_0.gguf",
-    LM_SOURCE_DIR "/sql/models/debian-notes.gguf"};
+std::vector<std::string> models = {LM_TESTDATA "/models/llama-q8_0.gguf",
+                                   LM_TESTDATA "/models/llama-q4_k_m.gguf",
+                                   LM_TESTDATA "/models/llama-rope-factors-f16.gguf",
+                                   LM_TESTDATA "/models/qwen2-q4_0.gguf",
+                                   LM_TESTDATA "/models/gemma3-f32.gguf",
+                                   LM_TESTDATA "/models/qwen35-q8_0.gguf",
+                                   LM_SOURCE_DIR "/sql/models/debian-notes.gguf"};
 
 // Digests of rows of logits, with the position of their token.
 struct LogitBook {
@@ -64,23 +67,21 @@ class WatchedModel : public LanguageModel {
   int32_t vocab_size() const override { return inner_.vocab_size(); }
   int32_t hidden_size() const override { return inner_.hidden_size(); }
   int32_t context_length() const override { return inner_.context_length(); }
-  int32_t num_kv_blocks() const override { return inner_.num_kv_blocks(); }
-  int64_t kv_block_bytes() const override { return inner_.kv_block_bytes(); }
-  absl::Status CopyKvBlock(int32_t from, int32_t to, int32_t tokens) override {
-    return inner_.CopyKvBlock(from, to, tokens);
-  }
-  absl::Status ZeroKvBlock(int32_t block) override { return inner_.ZeroKvBlock(block); }
+  const CacheShape& cache() const override { return inner_.cache(); }
 
-  absl::Status Forward(const Batch& batch, const std::atomic<bool>& cancel,
-                       absl::Span<float> logits) override {
-    absl::Status status = inner_.Forward(batch, cancel, logits);
+  absl::Status Launch(ModelStep step) override {
+    step_ = step;
+    return inner_.Launch(std::move(step));
+  }
+  absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override {
+    absl::Status status = inner_.Await(cancel, results);
     if (!status.ok()) return status;
-    auto span = batch.sequences.begin();
-    for (size_t i = 0; i < batch.logit_rows.size(); ++i) {
-      while (batch.logit_rows[i] >= span->first_row + span->num_tokens) ++span;
-      const int32_t position = span->first_position + batch.logit_rows[i] - span->first_row;
-      const uint64_t digest =
-          Digest(position, absl::MakeConstSpan(logits).subspan(i * vocab_size(), vocab_size()));
+    auto sequence = step_.tables.sequences.begin();
+    for (size_t i = 0; i < step_.logit_rows.size(); ++i) {
+      while (step_.logit_rows[i] >= sequence->first_row + sequence->num_tokens) ++sequence;
+      const int32_t position = sequence->first_position + step_.logit_rows[i] - sequence->first_row;
+      const uint64_t digest = Digest(
+          position, absl::MakeConstSpan(results->logits).subspan(i * vocab_size(), vocab_size()));
       ++book_.seen;
       if (book_.recording) {
         book_.rows.insert(digest);
@@ -95,6 +96,7 @@ class WatchedModel : public LanguageModel {
   const std::unique_ptr<Model> model_;
   LanguageModel& inner_;
   LogitBook& book_;
+  ModelStep step_;
 };
 
 std::shared_ptr<Engine> StartWatched(const std::string& path, const ModelOptions& options,
@@ -120,8 +122,8 @@ class SameBits : public testing::TestWithParam<std::string> {
     expected_.resize(num_prompts);
     {
       auto engine = StartWatched(GetParam(), {.threads = 1}, {.prefix_cache = false}, &book_);
-      const EngineStats stats = engine->Stats();
-      block_bytes_ = stats.kv_block_bytes;
+      block_bytes_ = engine->Stats().kv_block_bytes;
+      state_bytes_ = engine->model().language_model().cache().state_bytes;
       MakeSpecs(*engine);
       for (int i = 0; i < num_prompts; ++i) expected_[i] = Await(engine->Submit(specs_[i]).value());
       for (const Generation& g : expected_) ASSERT_TRUE(g.status.ok()) << g.status;
@@ -152,6 +154,10 @@ class SameBits : public testing::TestWithParam<std::string> {
       const bool grows = i % 4 == 0;
       RequestSpec spec{.salt = "s"};
       if (!grows) spec.prompt = prefixes[random_() % prefixes.size()];
+      // What a template would say, of some.
+      if (i % 3 == 0 && !spec.prompt.empty()) {
+        spec.borders.push_back(static_cast<int32_t>(spec.prompt.size()));
+      }
       const std::vector<int32_t> own = tokens(1 + random_() % (grows ? 10 : 60));
       spec.prompt.insert(spec.prompt.end(), own.begin(), own.end());
       spec.options.max_tokens = grows ? kLongestAnswer : 1 + random_() % 16;
@@ -224,7 +230,7 @@ class SameBits : public testing::TestWithParam<std::string> {
 
   std::mt19937 random_{5};
   LogitBook book_;
-  int64_t block_bytes_ = 0;
+  int64_t block_bytes_ = 0, state_bytes_ = 0;
   std::vector<RequestSpec> specs_;
   std::vector<Generation> expected_;
   int64_t comparisons_ = 0, differences_ = 0, interrupted_ = 0, preemptions_ = 0;
@@ -247,7 +253,8 @@ TEST_P(SameBits, InAnyCompanyWithAnyCacheThreadsAndSteps) {
         RunBatches(*engine, absl::StrCat("beside interrupted ones", with), "t", true);
       }
       // Memory for the longest and little more.
-      const int64_t kv_bytes = (BlocksFor(longest) + 2) * block_bytes_;
+      int64_t kv_bytes = (BlocksFor(longest) + 2) * block_bytes_;
+      if (state_bytes_ > 0) kv_bytes = 2 * kv_bytes + 6 * state_bytes_;  // half is for states
       for (bool prefix_cache : {true, false}) {
         auto engine =
             StartWatched(GetParam(), {.threads = threads, .kv_bytes = kv_bytes},

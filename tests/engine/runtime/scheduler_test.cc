@@ -54,7 +54,7 @@ class SchedulerTest : public testing::Test {
       EXPECT_TRUE(seen.insert(s).second);
       EXPECT_GE(entry.num_tokens, 1);
       EXPECT_LE(entry.num_tokens, s->remaining());
-      EXPECT_GE(static_cast<int64_t>(s->block_table().blocks.size()) * kKvBlockTokens,
+      EXPECT_GE(static_cast<int64_t>(s->block_table().blocks[0].size()) * kKvBlockTokens,
                 s->computed() + entry.num_tokens);
       tokens += entry.num_tokens;
       plan.push_back({Id(*s), entry.num_tokens});
@@ -71,7 +71,7 @@ class SchedulerTest : public testing::Test {
   void Advance(const StepEntry& entry) {
     Sequence* s = entry.sequence;
     computed_ += entry.num_tokens;
-    scheduler_->Commit(entry);
+    scheduler_->Commit(entry, entry.num_tokens);
     if (s->remaining() > 0) return;
     std::optional<FinishReason> end;
     if (s->scoring()) {
@@ -121,7 +121,7 @@ class SchedulerTest : public testing::Test {
 };
 
 TEST_F(SchedulerTest, DecodesGoFirstThenChunksOfPrompts) {
-  Make({.step_tokens = 100, .num_blocks = 100});
+  Make({.step_tokens = 100, .cache = CacheOf(100)});
   Add(1, Prompt(30, 'a'));
   EXPECT_EQ(Step(), (Plan{{1, 30}}));
   Add(2, Prompt(250, 'b'));
@@ -136,7 +136,7 @@ TEST_F(SchedulerTest, DecodesGoFirstThenChunksOfPrompts) {
 }
 
 TEST_F(SchedulerTest, ABurstComputesItsCommonPrefixOnce) {
-  Make({.step_tokens = 128, .num_blocks = 500});
+  Make({.step_tokens = 128, .cache = CacheOf(500)});
   const std::vector<int32_t> prefix = Prompt(300, 'p');
   for (int i = 0; i < 8; ++i) Add(i, Join(prefix, Prompt(10, 'a' + i)));
   EXPECT_EQ(Step(), (Plan{{0, 128}}));
@@ -149,7 +149,7 @@ TEST_F(SchedulerTest, ABurstComputesItsCommonPrefixOnce) {
 }
 
 TEST_F(SchedulerTest, OthersOvertakeWhatIsHeldBack) {
-  Make({.step_tokens = 100, .num_blocks = 500});
+  Make({.step_tokens = 100, .cache = CacheOf(500)});
   Add(1, Join(Prompt(90, 'p'), Prompt(5, 'a')));
   Add(2, Join(Prompt(90, 'p'), Prompt(5, 'b')));
   Add(3, Prompt(5, 'q'));
@@ -158,7 +158,7 @@ TEST_F(SchedulerTest, OthersOvertakeWhatIsHeldBack) {
 }
 
 TEST_F(SchedulerTest, ShortOrForeignPrefixesHoldNobodyBack) {
-  Make({.step_tokens = 500, .num_blocks = 500});
+  Make({.step_tokens = 500, .cache = CacheOf(500)});
   Add(1, Join(Prompt(20, 'p'), Prompt(50, 'a')));
   Add(2, Join(Prompt(20, 'p'), Prompt(50, 'b')));
   Add(3, Join(Prompt(20, 'p'), Prompt(50, 'a')), 4, "another salt");
@@ -166,7 +166,7 @@ TEST_F(SchedulerTest, ShortOrForeignPrefixesHoldNobodyBack) {
 }
 
 TEST_F(SchedulerTest, SaltsTakeTurns) {
-  Make({.step_tokens = 100, .max_sequences = 4, .num_blocks = 500});
+  Make({.step_tokens = 100, .max_sequences = 4, .cache = CacheOf(500)});
   for (int i = 0; i < 50; ++i) Add(i, Prompt(5, i), 2, "hog");
   for (int i = 100; i < 103; ++i) Add(i, Prompt(5, i), 2, "small");
   RunToEnd();
@@ -178,7 +178,7 @@ TEST_F(SchedulerTest, SaltsTakeTurns) {
 }
 
 TEST_F(SchedulerTest, ScoredPromptsAreCutToTheirLogits) {
-  Make({.step_tokens = 100, .max_scored_rows = 40, .num_blocks = 500});
+  Make({.step_tokens = 100, .max_scored_rows = 40, .cache = CacheOf(500)});
   Add(1, Prompt(30, 'a'), 4, "", true);
   Add(2, Prompt(30, 'a'), 4, "", true);
   EXPECT_EQ(Step(), (Plan{{1, 29}, {2, 11}}));
@@ -189,7 +189,7 @@ TEST_F(SchedulerTest, ScoredPromptsAreCutToTheirLogits) {
 }
 
 TEST_F(SchedulerTest, TheLastAdmittedGivesWayWhenMemoryEnds) {
-  Make({.step_tokens = 200, .num_blocks = 8});
+  Make({.step_tokens = 200, .cache = CacheOf(8)});
   Add(1, Prompt(64, 'a'), 120);
   Add(2, Prompt(64, 'b'), 100);
   EXPECT_EQ(Step(), (Plan{{1, 64}, {2, 64}}));
@@ -204,7 +204,7 @@ TEST_F(SchedulerTest, TheLastAdmittedGivesWayWhenMemoryEnds) {
 }
 
 TEST_F(SchedulerTest, NobodyIsAdmittedWhereMemoryIsPromised) {
-  Make({.step_tokens = 32, .num_blocks = 10});
+  Make({.step_tokens = 32, .cache = CacheOf(10)});
   Add(1, Prompt(200, 'a'), 2);  // 7 blocks, a chunk of which is taken at first
   Add(2, Prompt(100, 'b'), 2);
   EXPECT_EQ(Step(), (Plan{{1, 32}}));
@@ -217,47 +217,47 @@ TEST_F(SchedulerTest, NobodyIsAdmittedWhereMemoryIsPromised) {
 }
 
 TEST_F(SchedulerTest, CopiesAPartlySharedBlockBeforeItIsWritten) {
-  Make({.step_tokens = 200, .num_blocks = 100});
+  Make({.step_tokens = 200, .cache = CacheOf(100)});
   Add(1, Join(Prompt(40, 'p'), Prompt(10, 'a')), 1);
   RunToEnd();
   Add(2, Join(Prompt(40, 'p'), Prompt(10, 'b')), 1);
   EXPECT_EQ(Step(), (Plan{{2, 10}}));
-  ASSERT_EQ(last_.block_ops.size(), 1u);
-  EXPECT_GE(last_.block_ops[0].from, 0);
-  EXPECT_EQ(last_.block_ops[0].tokens, 8);
+  ASSERT_EQ(last_.cache_ops.size(), 1u);
+  EXPECT_GE(last_.cache_ops[0].from, 0);
+  EXPECT_EQ(last_.cache_ops[0].tokens, 8);
 }
 
 TEST_F(SchedulerTest, ClearsWhatAnotherSaltHasUsed) {
-  Make({.step_tokens = 200, .num_blocks = 4});
+  Make({.step_tokens = 200, .cache = CacheOf(4)});
   Add(1, Prompt(100, 'a'), 1, "one");
   Step();
-  EXPECT_TRUE(last_.block_ops.empty());  // fresh
+  EXPECT_TRUE(last_.cache_ops.empty());  // fresh
   Add(2, Prompt(100, 'b'), 1, "one");
   Step();
-  EXPECT_TRUE(last_.block_ops.empty());  // its own salt's
+  EXPECT_TRUE(last_.cache_ops.empty());  // its own salt's
   Add(3, Prompt(70, 'c'), 1, "two");
   Step();
-  ASSERT_EQ(last_.block_ops.size(), 3u);
-  for (const BlockOp& op : last_.block_ops) EXPECT_EQ(op.from, -1);
+  ASSERT_EQ(last_.cache_ops.size(), 3u);
+  for (const CacheOp& op : last_.cache_ops) EXPECT_EQ(op.from, -1);
 }
 
 TEST_F(SchedulerTest, DistrustedBlocksAreClearedOnceEach) {
-  Make({.step_tokens = 200, .num_blocks = 4});
+  Make({.step_tokens = 200, .cache = CacheOf(4)});
   Add(1, Prompt(100, 'a'), 1, "one");
   scheduler_->DistrustBlocks();
   Step();
-  ASSERT_EQ(last_.block_ops.size(), 4u);
-  for (const BlockOp& op : last_.block_ops) EXPECT_EQ(op.from, -1);
+  ASSERT_EQ(last_.cache_ops.size(), 4u);
+  for (const CacheOp& op : last_.cache_ops) EXPECT_EQ(op.from, -1);
   Add(2, Prompt(100, 'b'), 1, "one");
   Step();
-  EXPECT_TRUE(last_.block_ops.empty());  // its own salt's, and known to be
+  EXPECT_TRUE(last_.cache_ops.empty());  // its own salt's, and known to be
   Add(3, Prompt(70, 'c'), 1, "two");
   Step();
-  EXPECT_EQ(last_.block_ops.size(), 3u);
+  EXPECT_EQ(last_.cache_ops.size(), 3u);
 }
 
 TEST_F(SchedulerTest, WithoutAPrefixCacheNothingIsShared) {
-  Make({.step_tokens = 200, .num_blocks = 20, .prefix_cache = false});
+  Make({.step_tokens = 200, .cache = CacheOf(20), .prefix_cache = false});
   for (int i = 0; i < 3; ++i) Add(i, Prompt(60, 'a'), 2);
   EXPECT_EQ(Step(), (Plan{{0, 60}, {1, 60}, {2, 60}}));
   RunToEnd();
@@ -265,7 +265,7 @@ TEST_F(SchedulerTest, WithoutAPrefixCacheNothingIsShared) {
 }
 
 TEST_F(SchedulerTest, LongerAnswersBeginFirst) {
-  Make({.step_tokens = 100, .max_sequences = 2, .num_blocks = 500});
+  Make({.step_tokens = 100, .max_sequences = 2, .cache = CacheOf(500)});
   for (int i = 0; i < 6; ++i) Add(i, Prompt(5, i), i % 2 == 0 ? 2 : 9);
   EXPECT_EQ(Step(), (Plan{{1, 5}, {3, 5}}));
   RunToEnd();
@@ -273,7 +273,7 @@ TEST_F(SchedulerTest, LongerAnswersBeginFirst) {
 }
 
 TEST_F(SchedulerTest, InteractiveOnesGoFirstAndHaveSeatsOfTheirOwn) {
-  Make({.step_tokens = 100, .max_sequences = 3, .num_blocks = 500});
+  Make({.step_tokens = 100, .max_sequences = 3, .cache = CacheOf(500)});
   for (int i = 0; i < 8; ++i) Add(i, Prompt(10, i), 50);
   EXPECT_EQ(Step(), (Plan{{0, 10}, {1, 10}, {2, 10}}));
   AddInteractive(100, Prompt(60, 'i'));
@@ -286,7 +286,7 @@ TEST_F(SchedulerTest, InteractiveOnesGoFirstAndHaveSeatsOfTheirOwn) {
 }
 
 TEST_F(SchedulerTest, BatchOnesGiveTheirMemoryToAnInteractiveOne) {
-  Make({.step_tokens = 400, .num_blocks = 10});
+  Make({.step_tokens = 400, .cache = CacheOf(10)});
   Add(1, Prompt(110, 'a'), 30);
   Add(2, Prompt(110, 'b'), 30);
   EXPECT_EQ(Step(), (Plan{{1, 110}, {2, 110}}));
@@ -300,7 +300,7 @@ TEST_F(SchedulerTest, BatchOnesGiveTheirMemoryToAnInteractiveOne) {
 
 TEST_F(SchedulerTest, WhatAPreemptedOneHadOfTheStepIsForOthers) {
   for (const int32_t limit : {1000, 50}) {  // tokens of prompts beside decoding ones
-    Make({.step_tokens = 121, .num_blocks = 10});
+    Make({.step_tokens = 121, .cache = CacheOf(10)});
     Add(1, Prompt(110, 'a'), 30);
     Add(2, Prompt(110, 'b'), 30);
     EXPECT_EQ(Step(), (Plan{{1, 110}, {2, 11}}));
@@ -314,7 +314,7 @@ TEST_F(SchedulerTest, WhatAPreemptedOneHadOfTheStepIsForOthers) {
 }
 
 TEST_F(SchedulerTest, PromptsLeaveDecodingOnesTheirTime) {
-  Make({.step_tokens = 400, .num_blocks = 100});
+  Make({.step_tokens = 400, .cache = CacheOf(100)});
   const PromptLimits limits = {.beside_interactive = 32, .beside_batch = 100};
   Add(1, Prompt(10, 'a'), 3);
   EXPECT_EQ(Step(limits), (Plan{{1, 10}}));
@@ -337,7 +337,7 @@ TEST_F(SchedulerTest, RandomWorkloadsKeepTheRules) {
     Make({.step_tokens = static_cast<int32_t>(8 + random() % 200),
           .max_sequences = static_cast<int32_t>(1 + random() % 12),
           .max_scored_rows = static_cast<int32_t>(1 + random() % 50),
-          .num_blocks = num_blocks,
+          .cache = CacheOf(num_blocks),
           .prefix_cache = seed % 5 != 0});
     int added = 0, dropped = 0;
     const int total = 60;

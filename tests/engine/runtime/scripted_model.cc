@@ -51,11 +51,28 @@ void Script::Violate(const std::string& what) {
 }
 
 ScriptedModel::ScriptedModel(std::shared_ptr<Script> script)
-    : script_(std::move(script)), slots_(int64_t{script_->num_blocks} * kKvBlockTokens) {}
+    : script_(std::move(script)), states_(script_->num_states) {
+  constexpr int64_t kBlockBytes = kKvBlockTokens * sizeof(Slot);
+  cache_.classes.push_back({.num_blocks = script_->num_blocks, .block_bytes = kBlockBytes});
+  for (int64_t window : script_->windows) {
+    cache_.classes.push_back(
+        {.window = window, .num_blocks = script_->num_blocks, .block_bytes = kBlockBytes});
+  }
+  for (const CacheClass& c : cache_.classes) {
+    slots_.emplace_back(int64_t{c.num_blocks} * kKvBlockTokens);
+  }
+  cache_.num_states = script_->num_states;
+  if (script_->num_states > 0) cache_.state_bytes = sizeof(State);
+}
 
-ScriptedModel::Slot& ScriptedModel::At(absl::Span<const int32_t> blocks, int32_t position) {
-  return slots_[int64_t{blocks[position / kKvBlockTokens]} * kKvBlockTokens +
-                position % kKvBlockTokens];
+const int32_t* ScriptedModel::Blocks(const StepSequence& sequence, size_t cache_class) const {
+  return step_.tables.blocks[cache_class].data() + sequence.first_block;
+}
+
+ScriptedModel::Slot& ScriptedModel::At(const int32_t* blocks, int32_t position,
+                                       size_t cache_class) {
+  return slots_[cache_class][int64_t{blocks[position / kKvBlockTokens]} * kKvBlockTokens +
+                             position % kKvBlockTokens];
 }
 
 // False when it was cancelled.
@@ -72,16 +89,19 @@ bool ScriptedModel::Linger(const std::atomic<bool>& cancel) {
   }
 }
 
-// What a forward pass that did not end leaves behind.
-void ScriptedModel::Spoil(const Batch& batch) {
-  for (const SequenceSpan& s : batch.sequences) {
-    for (int32_t i = 0; i < s.num_tokens; ++i) {
-      At(s.blocks, s.first_position + i) = {.token = -2, .position = -2, .owner = -1, .value = 99};
+// What a step that did not end leaves behind.
+void ScriptedModel::Spoil() {
+  for (const StepSequence& s : step_.tables.sequences) {
+    for (size_t c = 0; c < slots_.size(); ++c) {
+      for (int32_t p = s.first_position; p < s.context(); ++p) {
+        At(Blocks(s, c), p, c) = {.token = -2, .position = -2, .owner = -1, .value = 99};
+      }
     }
   }
 }
 
-void ScriptedModel::SpoilUnwanted(absl::Span<const uint64_t> wanted, absl::Span<float> logits) {
+void ScriptedModel::SpoilUnwanted(absl::Span<float> logits) {
+  const std::vector<uint64_t>& wanted = step_.wanted_logits;
   ++(wanted.empty() ? script_->all_logits : script_->some_logits);
   if (wanted.empty()) return;
   if (wanted.size() != (kVocabSize + 63) / 64) script_->Violate("a mask of another length");
@@ -90,76 +110,148 @@ void ScriptedModel::SpoilUnwanted(absl::Span<const uint64_t> wanted, absl::Span<
   }
 }
 
-void ScriptedModel::CheckBatch(const Batch& batch) {
-  int32_t row = 0;
-  std::map<int32_t, int> writers;
-  for (const SequenceSpan& s : batch.sequences) {
-    if (s.first_row != row || s.num_tokens < 1) script_->Violate("rows with gaps");
-    row += s.num_tokens;
-    const int32_t end = s.first_position + s.num_tokens;
-    if (end > script_->context_length) script_->Violate("longer than the context");
-    if (static_cast<int64_t>(s.blocks.size()) * kKvBlockTokens < end) {
-      return script_->Violate("too few blocks");
+void ScriptedModel::CheckStep() {
+  StepIndex index;
+  const absl::Status status = IndexStep(&step_.tables, &index);
+  if (!status.ok()) return script_->Violate(std::string(status.message()));
+  std::set<int32_t> states;
+  for (size_t c = 0; c < slots_.size(); ++c) {
+    if (index.last_block[c] >= cache_.classes[c].num_blocks) {
+      return script_->Violate("no such block");
     }
-    for (int32_t block : s.blocks) {
-      if (block < 0 || block >= script_->num_blocks) return script_->Violate("no such block");
+    std::map<int32_t, int> writers;
+    for (const StepSequence& s : step_.tables.sequences) {
+      if (s.num_tokens < 1) script_->Violate("a sequence without tokens");
+      if (s.context() > script_->context_length) script_->Violate("longer than the context");
+      for (int32_t b = s.first_position / kKvBlockTokens; b <= (s.context() - 1) / kKvBlockTokens;
+           ++b) {
+        if (writers[Blocks(s, c)[b]]++ > 0) script_->Violate("two sequences write one block");
+      }
     }
-    for (int32_t b = s.first_position / kKvBlockTokens; b <= (end - 1) / kKvBlockTokens; ++b) {
-      if (writers[s.blocks[b]]++ > 0) script_->Violate("two sequences write one block");
+    // Nobody reads a block in the step in which another sequence writes it.
+    for (const StepSequence& s : step_.tables.sequences) {
+      for (int32_t b = 0; b < s.first_position / kKvBlockTokens; ++b) {
+        if (writers.contains(Blocks(s, c)[b])) {
+          script_->Violate("a block is read while it is written");
+        }
+      }
     }
   }
-  // Nobody reads a block in the step in which another sequence writes it.
-  for (const SequenceSpan& s : batch.sequences) {
-    for (int32_t b = 0; b < s.first_position / kKvBlockTokens; ++b) {
-      if (writers.contains(s.blocks[b])) script_->Violate("a block is read while it is written");
+  for (const StepSequence& s : step_.tables.sequences) {
+    if ((s.state >= 0) != cache_.recurrent() || s.state >= cache_.num_states) {
+      script_->Violate("no such state");
     }
+    if (s.state >= 0 && !states.insert(s.state).second) script_->Violate("two have one state");
   }
-  if (row != static_cast<int32_t>(batch.tokens.size())) script_->Violate("rows not covered");
-  script_->most_rows = std::max(script_->most_rows.load(), row);
+  script_->most_rows =
+      std::max(script_->most_rows.load(), static_cast<int32_t>(step_.tables.tokens.size()));
   script_->most_logits =
-      std::max(script_->most_logits.load(), static_cast<int32_t>(batch.logit_rows.size()));
+      std::max(script_->most_logits.load(), static_cast<int32_t>(step_.logit_rows.size()));
 }
 
-absl::Status ScriptedModel::Forward(const Batch& batch, const std::atomic<bool>& cancel,
-                                    absl::Span<float> logits) {
+// The state before the sequence's first token of the step, from its keys and values; a recurrent
+// model's own must be the same.
+uint64_t ScriptedModel::ReadContext(const StepSequence& s) {
+  uint64_t state = 0;
+  for (int32_t p = 0; p < s.first_position; ++p) {
+    const Slot& slot = At(Blocks(s), p);
+    if (slot.position != p) {
+      script_->Violate(absl::StrCat("position ", p, " reads position ", slot.position));
+    }
+    state = RandomBits(state, slot.value);
+  }
+  if (cache_.recurrent() && s.first_position > 0) {
+    const State& own = states_[s.state];
+    if (own.tokens != s.first_position || own.value != state) {
+      script_->Violate(
+          absl::StrCat("at ", s.first_position, " the state is one of ", own.tokens, " tokens"));
+    }
+  }
+  return state;
+}
+
+// Looks at what a token at `position` sees of each window.
+void ScriptedModel::ReadWindows(const StepSequence& s, int32_t position) {
+  for (size_t c = 1; c < slots_.size(); ++c) {
+    const int64_t window = cache_.classes[c].window;
+    for (int64_t p = std::max<int64_t>(position - window + 1, 0); p <= position; ++p) {
+      if (Blocks(s, c)[p / kKvBlockTokens] < 0) {
+        return script_->Violate(absl::StrCat("position ", p, " is gone at ", position));
+      }
+      const Slot& slot = At(Blocks(s, c), static_cast<int32_t>(p), c);
+      if (slot.position != p || slot.value != At(Blocks(s), static_cast<int32_t>(p)).value) {
+        return script_->Violate(absl::StrCat("position ", p, " of a window reads position ",
+                                             slot.position, " at ", position));
+      }
+    }
+  }
+}
+
+void ScriptedModel::CheckOwner(const StepSequence& s, int32_t owner) {
+  for (size_t c = 0; c < slots_.size(); ++c) {
+    for (int32_t b = 0; b < BlocksFor(s.context()); ++b) {
+      const int64_t block = Blocks(s, c)[b];
+      for (int32_t i = 0; block >= 0 && i < kKvBlockTokens; ++i) {
+        const Slot& slot = slots_[c][block * kKvBlockTokens + i];
+        if (slot.owner != -1 && slot.owner != owner) script_->Violate("another owner's data");
+      }
+    }
+  }
+}
+
+absl::Status ScriptedModel::Launch(ModelStep step) {
+  step_ = std::move(step);
+  return absl::OkStatus();
+}
+
+absl::Status ScriptedModel::Await(const std::atomic<bool>& cancel, StepResults* results) {
+  results->cache_ops_done = false;
+  for (const CacheOp& op : step_.cache_ops) {
+    const absl::Status status = ApplyCacheOp(op);
+    if (!status.ok()) return status;
+  }
+  results->cache_ops_done = true;
+  results->logits.assign(step_.logit_rows.size() * kVocabSize, 0);
+  results->hidden.assign(step_.hidden_rows.size() * kHiddenSize, 0);
   ++script_->forwards;
-  CheckBatch(batch);
+  CheckStep();
   if (!script_->violation().empty()) return absl::InternalError(script_->violation());
-  Spoil(batch);
+  std::vector<uint64_t> begin;
+  for (const StepSequence& s : step_.tables.sequences) begin.push_back(ReadContext(s));
+  Spoil();
   if (!Linger(cancel)) {
     ++script_->cancelled_forwards;
     return absl::CancelledError("cancelled");
   }
   if (script_->throw_in > 0 && --script_->throw_in == 0) throw std::bad_alloc();
-  for (int32_t token : batch.tokens) {
+  for (int32_t token : step_.tables.tokens) {
     if (token == script_->error_token) return absl::InternalError("the device failed");
   }
-  auto wanted = batch.logit_rows.begin();
-  auto wanted_hidden = batch.hidden_rows.begin();
-  absl::Span<float> hidden = batch.hidden;
-  for (const SequenceSpan& s : batch.sequences) {
-    uint64_t state = 0;
-    for (int32_t p = 0; p < s.first_position; ++p) {
-      const Slot& slot = At(s.blocks, p);
-      if (slot.position != p) {
-        script_->Violate(absl::StrCat("position ", p, " reads position ", slot.position));
-      }
-      state = RandomBits(state, slot.value);
-    }
-    const int32_t owner = s.first_position == 0 ? batch.tokens[s.first_row] : At(s.blocks, 0).token;
+  auto wanted = step_.logit_rows.begin();
+  auto wanted_hidden = step_.hidden_rows.begin();
+  absl::Span<float> logits = absl::MakeSpan(results->logits);
+  absl::Span<float> hidden = absl::MakeSpan(results->hidden);
+  for (size_t n = 0; n < begin.size(); ++n) {
+    const StepSequence& s = step_.tables.sequences[n];
+    uint64_t state = begin[n];
+    const int32_t owner =
+        s.first_position == 0 ? step_.tables.tokens[s.first_row] : At(Blocks(s), 0).token;
     for (int32_t i = 0; i < s.num_tokens; ++i) {
       const int32_t p = s.first_position + i;
-      const int32_t token = batch.tokens[s.first_row + i];
+      const int32_t token = step_.tables.tokens[s.first_row + i];
       const uint64_t value = RandomBits(state, token + 1000 * p);
-      At(s.blocks, p) = {token, p, owner, value};
+      for (size_t c = 0; c < slots_.size(); ++c) {
+        At(Blocks(s, c), p, c) = {token, p, owner, value};
+      }
+      ReadWindows(s, p);
       state = RandomBits(state, value);
-      if (wanted != batch.logit_rows.end() && *wanted == s.first_row + i) {
-        Logits(s.blocks, p, state, logits.subspan(0, kVocabSize));
-        SpoilUnwanted(batch.wanted_logits, logits.subspan(0, kVocabSize));
+      if (wanted != step_.logit_rows.end() && *wanted == s.first_row + i) {
+        Logits(Blocks(s), p, state, logits.subspan(0, kVocabSize));
+        SpoilUnwanted(logits.subspan(0, kVocabSize));
         logits.remove_prefix(kVocabSize);
         ++wanted;
       }
-      if (wanted_hidden != batch.hidden_rows.end() && *wanted_hidden == s.first_row + i) {
+      if (wanted_hidden != step_.hidden_rows.end() && *wanted_hidden == s.first_row + i) {
         for (int32_t n = 0; n < kHiddenSize; ++n) {
           hidden[n] = token == script_->nan_token ? std::numeric_limits<float>::quiet_NaN()
                                                   : static_cast<float>(RandomUniform(state, n));
@@ -168,20 +260,15 @@ absl::Status ScriptedModel::Forward(const Batch& batch, const std::atomic<bool>&
         ++wanted_hidden;
       }
     }
-    if (!script_->tenants) continue;
-    for (int32_t b : s.blocks) {
-      for (int32_t i = 0; i < kKvBlockTokens; ++i) {
-        const Slot& slot = slots_[int64_t{b} * kKvBlockTokens + i];
-        if (slot.owner != -1 && slot.owner != owner) script_->Violate("another owner's data");
-      }
-    }
+    if (cache_.recurrent()) states_[s.state] = {s.context(), owner, state};
+    if (script_->tenants) CheckOwner(s, owner);
   }
   if (!logits.empty()) script_->Violate("fewer logit rows than room");
   if (!hidden.empty()) script_->Violate("fewer hidden rows than room");
   return absl::OkStatus();
 }
 
-void ScriptedModel::Logits(absl::Span<const int32_t> blocks, int32_t position, uint64_t state,
+void ScriptedModel::Logits(const int32_t* blocks, int32_t position, uint64_t state,
                            absl::Span<float> row) {
   for (int32_t i = 0; i < kVocabSize; ++i) {
     row[i] = static_cast<float>(RandomUniform(state, i) * 8 - 4);
@@ -202,23 +289,26 @@ void ScriptedModel::Logits(absl::Span<const int32_t> blocks, int32_t position, u
   }
 }
 
-absl::Status ScriptedModel::CopyKvBlock(int32_t from, int32_t to, int32_t tokens) {
+absl::Status ScriptedModel::ApplyCacheOp(const CacheOp& op) {
   if (script_->block_errors > 0 && script_->block_errors-- > 0) {
-    return absl::InternalError("the copy failed");
+    return absl::InternalError(op.kind == CacheOp::Kind::kZeroBlock ? "the clearing failed"
+                                                                    : "the copy failed");
+  }
+  if (op.kind == CacheOp::Kind::kCopyState) {
+    ++script_->state_copies;
+    states_[op.to] = states_[op.from];
+    return absl::OkStatus();
+  }
+  std::vector<Slot>& slots = slots_[op.cache_class];
+  const auto to = slots.begin() + int64_t{op.to} * kKvBlockTokens;
+  if (op.kind == CacheOp::Kind::kZeroBlock) {
+    ++script_->zeroed;
+    std::fill_n(to, kKvBlockTokens, Slot{});
+    return absl::OkStatus();
   }
   ++script_->copies;
-  if (from == to) script_->Violate("a block is copied to itself");
-  std::copy_n(slots_.begin() + int64_t{from} * kKvBlockTokens, tokens,
-              slots_.begin() + int64_t{to} * kKvBlockTokens);
-  return absl::OkStatus();
-}
-
-absl::Status ScriptedModel::ZeroKvBlock(int32_t block) {
-  if (script_->block_errors > 0 && script_->block_errors-- > 0) {
-    return absl::InternalError("the clearing failed");
-  }
-  ++script_->zeroed;
-  std::fill_n(slots_.begin() + int64_t{block} * kKvBlockTokens, kKvBlockTokens, Slot{});
+  if (op.from == op.to) script_->Violate("a block is copied to itself");
+  std::copy_n(slots.begin() + int64_t{op.from} * kKvBlockTokens, op.tokens, to);
   return absl::OkStatus();
 }
 

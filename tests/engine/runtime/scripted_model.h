@@ -30,11 +30,16 @@ inline constexpr int32_t kHiddenSize = 3;
 
 std::vector<int32_t> Bytes(const std::string& text);
 
+// A cache of full attention with so many blocks.
+inline CacheShape CacheOf(int32_t blocks) { return {.classes = {{.num_blocks = blocks}}}; }
+
 // What a test tells the model, and what it saw. Shared, since the engine owns the model. Set the
 // plain fields before the engine starts.
 struct Script {
   int32_t context_length = 2048;
   int32_t num_blocks = 512;
+  std::vector<int64_t> windows;      // of windowed classes of the cache, each with as many blocks
+  int32_t num_states = 0;            // slots of recurrent state; 0: the model has none
   absl::Duration step_time;          // Forward takes at least so long, unless it is cancelled
   bool tenants = false;              // a context's first token names its owner: look for strangers
   int32_t nan_token = -1;            // a context that holds it has a NaN logit
@@ -57,6 +62,7 @@ struct Script {
   std::atomic<int64_t> cancelled_forwards{0};
   std::atomic<int64_t> copies{0};
   std::atomic<int64_t> zeroed{0};
+  std::atomic<int64_t> state_copies{0};
   std::atomic<int32_t> most_rows{0};    // tokens in one batch
   std::atomic<int32_t> most_logits{0};  // logit rows in one batch
   std::atomic<int64_t> all_logits{0};   // logit rows of batches that want the logits of all tokens
@@ -76,12 +82,9 @@ class ScriptedModel : public LanguageModel {
   int32_t vocab_size() const override { return kVocabSize; }
   int32_t hidden_size() const override { return kHiddenSize; }
   int32_t context_length() const override { return script_->context_length; }
-  int32_t num_kv_blocks() const override { return script_->num_blocks; }
-  int64_t kv_block_bytes() const override { return kKvBlockTokens * sizeof(Slot); }
-  absl::Status Forward(const Batch& batch, const std::atomic<bool>& cancel,
-                       absl::Span<float> logits) override;
-  absl::Status CopyKvBlock(int32_t from, int32_t to, int32_t tokens) override;
-  absl::Status ZeroKvBlock(int32_t block) override;
+  const CacheShape& cache() const override { return cache_; }
+  absl::Status Launch(ModelStep step) override;
+  absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override;
 
  private:
   struct Slot {
@@ -90,16 +93,29 @@ class ScriptedModel : public LanguageModel {
     int32_t owner = -1;
     uint64_t value = 0;
   };
-  Slot& At(absl::Span<const int32_t> blocks, int32_t position);
+  // The state behind a sequence's first `tokens` tokens.
+  struct State {
+    int32_t tokens = -1;
+    int32_t owner = -1;
+    uint64_t value = 0;
+  };
+  absl::Status ApplyCacheOp(const CacheOp& op);
+  const int32_t* Blocks(const StepSequence& sequence, size_t cache_class = 0) const;
+  Slot& At(const int32_t* blocks, int32_t position, size_t cache_class = 0);
   bool Linger(const std::atomic<bool>& cancel);
-  void Spoil(const Batch& batch);
-  void SpoilUnwanted(absl::Span<const uint64_t> wanted, absl::Span<float> logits);
-  void CheckBatch(const Batch& batch);
-  void Logits(absl::Span<const int32_t> blocks, int32_t position, uint64_t state,
-              absl::Span<float> row);
+  void Spoil();
+  void SpoilUnwanted(absl::Span<float> logits);
+  void CheckStep();
+  uint64_t ReadContext(const StepSequence& sequence);
+  void ReadWindows(const StepSequence& sequence, int32_t position);
+  void CheckOwner(const StepSequence& sequence, int32_t owner);
+  void Logits(const int32_t* blocks, int32_t position, uint64_t state, absl::Span<float> row);
 
   const std::shared_ptr<Script> script_;
-  std::vector<Slot> slots_;
+  CacheShape cache_;
+  std::vector<std::vector<Slot>> slots_;  // of each class
+  std::vector<State> states_;
+  ModelStep step_;
 };
 
 // A model of the tests' vocabulary around a ScriptedModel. `chat_template` as in a GGUF.

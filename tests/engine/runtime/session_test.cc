@@ -88,6 +88,20 @@ TEST_F(SessionTest, SecondStatementsReuseTheSystemPrompt) {
   EXPECT_GT(Ask("second", system).tokens_cached, 300);
 }
 
+TEST_F(SessionTest, ARecurrentModelReusesTheSystemPromptFromTheSecondRowOn) {
+  script_->num_states = 4;
+  Start(kChatMl);
+  const std::string system = "This is a system prompt of more than one block of tokens.";
+  EXPECT_EQ(Ask("first row", system).tokens_cached, 0);
+  // <|im_start|>system ... <|im_end|> <|im_start|>user, all that is before the row's own text.
+  const int32_t border = static_cast<int32_t>(system.size()) + 8 + 2 + 6;
+  EXPECT_EQ(Ask("second row", system).tokens_cached, border);
+  EXPECT_EQ(Ask("and a third", system).tokens_cached, border);
+  EXPECT_EQ(Ask("", system).tokens_cached, border);
+  EXPECT_EQ(Ask("a row", "Another system prompt of more than one block.").tokens_cached, 0);
+  EXPECT_EQ(script_->violation(), "");
+}
+
 TEST_F(SessionTest, OverflowIsAnErrorWithBothNumbers) {
   script_->context_length = 100;
   Start();

@@ -13,7 +13,7 @@ class WorkMeterTest : public testing::Test {
   void Add(std::vector<int32_t> blocks, StepEntry entry) {
     auto request = std::make_shared<Request>(RequestSpec{.prompt = {1, 2, 3}});
     sequences_.push_back(std::make_unique<Sequence>(request, &model_->tokenizer(), 100));
-    sequences_.back()->block_table().blocks = std::move(blocks);
+    sequences_.back()->block_table().blocks = {std::move(blocks)};
     entry.sequence = sequences_.back().get();
     plan_.entries.push_back(entry);
   }
@@ -23,8 +23,7 @@ class WorkMeterTest : public testing::Test {
   StepPlan plan_;
   WorkMeter meter_{
       {.body_parameters = 1000, .body_bytes = 1200, .head_parameters = 50, .head_bytes = 60},
-      /*num_kv_blocks=*/10,
-      /*kv_block_bytes=*/100};
+      {.classes = {{.num_blocks = 10, .block_bytes = 100}}}};
 };
 
 TEST_F(WorkMeterTest, AStepReadsTheWeightsOnce) {

@@ -1,0 +1,99 @@
+// Ops with a state of fixed size for each sequence. Their work is shared by rows (CausalConv), or
+// by sequence, head and 16 columns (DeltaRule), whose state then stays in the cache of one core for
+// all tokens of a prompt.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "engine/backend/check_arguments.h"
+#include "engine/backend/cpu/cpu_backend.h"
+#include "engine/base/status_macros.h"
+
+namespace lm {
+
+absl::Status CpuBackend::CausalConv(Tensor x, Tensor weight, const StateLayer& layer, Tensor out) {
+  RETURN_IF_ERROR(CheckCausalConv(step_index(), x, weight, layer, out));
+  const int64_t before = weight.rows - 1, channels = weight.cols;
+  const int64_t weight_stride = weight.row_bytes / static_cast<int64_t>(sizeof(float));
+  const int64_t state_bytes = before * channels * sizeof(float);
+  ASSIGN_OR_RETURN(char* memory, inputs_.Get(state_bytes + channels * sizeof(float)));
+  float* zeros = reinterpret_cast<float*>(memory + state_bytes);
+  std::fill(zeros, zeros + channels, 0.0f);
+  for (const StepSequence& sequence : step().sequences) {
+    float* state = layer.data + sequence.state * layer.slot_stride;
+    // Input `i` of the sequence's tokens in this step; the ones before are negative.
+    auto input = [&](int64_t i) -> const float* {
+      if (i >= 0) return x.row<float>(sequence.first_row + i);
+      return sequence.first_position == 0 ? zeros : state + (before + i) * channels;
+    };
+    ForRows(sequence.num_tokens, channels, [&](int64_t begin, int64_t end) {
+      std::vector<const float*> rows(weight.rows);
+      for (int64_t t = begin; t < end; ++t) {
+        for (int64_t j = 0; j <= before; ++j) rows[j] = input(t - before + j);
+        kernels_.conv_silu(rows.data(), weight.row<float>(0), weight_stride,
+                           static_cast<int>(weight.rows), channels,
+                           out.row<float>(sequence.first_row + t));
+      }
+    });
+    // By way of scratch: some of the next state may be of this one.
+    for (int64_t i = 0; i < before; ++i) {
+      std::memcpy(memory + i * channels * sizeof(float), input(sequence.num_tokens - before + i),
+                  channels * sizeof(float));
+    }
+    std::memcpy(state, memory, state_bytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuBackend::DeltaRule(const DeltaRuleInputs& in, const StateLayer& layer, Tensor out) {
+  RETURN_IF_ERROR(CheckDeltaRule(step_index(), in, layer, out));
+  constexpr int64_t kLanes = 16;
+  const int64_t key_dim = in.q.cols / in.key_heads, dim = in.v.cols / in.heads;
+  const int64_t panels = (dim + kLanes - 1) / kLanes;
+  const int64_t tokens = in.q.rows;
+  auto stride = [](Tensor t) { return t.row_bytes / static_cast<int64_t>(sizeof(float)); };
+
+  // Both gates of every head, tokens side by side.
+  ASSIGN_OR_RETURN(char* memory, inputs_.Get(2 * in.heads * tokens * sizeof(float)));
+  float* decay = reinterpret_cast<float*>(memory);
+  float* learnt = decay + in.heads * tokens;
+  for (int64_t t = 0; t < tokens; ++t) {
+    for (int64_t h = 0; h < in.heads; ++h) {
+      const float rate = in.alpha.row<float>(t)[h] + in.dt_bias.row<float>(0)[h];
+      const float softplus = rate > 20 ? rate : std::log1p(std::exp(rate));
+      decay[h * tokens + t] = std::exp(softplus * in.a.row<float>(0)[h]);
+      learnt[h * tokens + t] = 1.0f / (1.0f + std::exp(-in.beta.row<float>(t)[h]));
+    }
+  }
+
+  const int64_t per_sequence = in.heads * panels;
+  ForItems(static_cast<int64_t>(step().sequences.size()) * per_sequence, [&](int64_t item, int) {
+    const StepSequence& sequence = step().sequences[item / per_sequence];
+    const int64_t h = item % per_sequence / panels, first = item % panels * kLanes;
+    const int64_t row = sequence.first_row, key = h % in.key_heads * key_dim;
+    const int lanes = static_cast<int>(std::min(kLanes, dim - first));
+    float* state = layer.data + sequence.state * layer.slot_stride + h * key_dim * dim + first;
+    if (sequence.first_position == 0) {
+      for (int64_t i = 0; i < key_dim; ++i) std::fill_n(state + i * dim, lanes, 0.0f);
+    }
+    if (sequence.num_tokens == 0) return;
+    kernels_.delta_rule({.tokens = sequence.num_tokens,
+                         .key_dim = key_dim,
+                         .lanes = lanes,
+                         .q = in.q.row<float>(row) + key,
+                         .k = in.k.row<float>(row) + key,
+                         .v = in.v.row<float>(row) + h * dim + first,
+                         .q_stride = stride(in.q),
+                         .k_stride = stride(in.k),
+                         .v_stride = stride(in.v),
+                         .decay = decay + h * tokens + row,
+                         .learnt = learnt + h * tokens + row,
+                         .state = state,
+                         .state_stride = dim,
+                         .out = out.row<float>(row) + h * dim + first,
+                         .out_stride = stride(out)});
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace lm

@@ -1,0 +1,74 @@
+// The arithmetic of the ops that are no products, a value at a time: activations, rotary pairs, and
+// attention's bookkeeping. (The device's expf, tanhf and log1pf are within one or two units of the
+// last place.)
+#ifndef LM_ENGINE_BACKEND_CUDA_OP_ARITHMETIC_H_
+#define LM_ENGINE_BACKEND_CUDA_OP_ARITHMETIC_H_
+
+#include "engine/backend/activation.h"
+#include "engine/backend/cuda/host_device.cuh"
+
+namespace lm::cuda {
+
+// What a gate's value goes through (activation.h).
+LM_HOST_DEVICE float Activate(Activation activation, float x) {
+  float z = x;
+  if (activation == Activation::kGeluTanh) {
+    z = 1.5957691216057308f * (x + 0.044715f * x * x * x);  // 2 sqrt(2 / pi)
+  }
+  const float divisor = 1.0f + expf(-z);
+  return (activation == Activation::kSigmoid ? 1.0f : x) / divisor;
+}
+
+// log(1 + exp(x)).
+LM_HOST_DEVICE float Softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
+
+// (a, b) -> (a cos - b sin, a sin + b cos), each product and sum rounded.
+LM_HOST_DEVICE void RotatePair(float cos, float sin, float* a, float* b) {
+  const float rotated_a = *a * cos - *b * sin;
+  const float rotated_b = *a * sin + *b * cos;
+  *a = rotated_a;
+  *b = rotated_b;
+}
+
+// Where pair i of a head lies: its first value, and how far on its second is.
+struct PairPlace {
+  int64_t first;
+  int64_t step;
+};
+LM_HOST_DEVICE PairPlace PlaceOfPair(bool halves, int64_t i, int64_t rope_dim) {
+  return halves ? PairPlace{i, rope_dim / 2} : PairPlace{2 * i, 1};
+}
+
+// A score of attention from q . k.
+LM_HOST_DEVICE float CappedScore(float dot, float scale, float softcap) {
+  const float score = dot * scale;
+  return softcap > 0.0f ? softcap * tanhf(score / softcap) : score;
+}
+
+// What a query has seen of a run of positions (backend.h, Attention): the greatest score, the sum
+// of exp(score - max), and one of the values weighted by the same.
+struct SoftmaxPartial {
+  float max;
+  float sum;
+  float value;
+};
+
+// Adds a position of weight exp(score - max); `scaled` is the weight times the scale of the value.
+LM_HOST_DEVICE void AddPosition(float weight, float scaled, float value, SoftmaxPartial* partial) {
+  partial->sum += weight;
+  partial->value = fmaf(scaled, value, partial->value);
+}
+
+// Adds the positions that come after those of `total`.
+LM_HOST_DEVICE void MergePartial(const SoftmaxPartial& next, SoftmaxPartial* total) {
+  const float max = fmaxf(total->max, next.max);
+  const float keep = expf(total->max - max);
+  const float add = expf(next.max - max);
+  total->max = max;
+  total->sum = total->sum * keep + next.sum * add;
+  total->value = total->value * keep + next.value * add;
+}
+
+}  // namespace lm::cuda
+
+#endif  // LM_ENGINE_BACKEND_CUDA_OP_ARITHMETIC_H_

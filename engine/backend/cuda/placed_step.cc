@@ -1,0 +1,79 @@
+#include "engine/backend/cuda/placed_step.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/types/span.h"
+#include "engine/base/status_macros.h"
+
+namespace lm {
+namespace {
+
+constexpr size_t kAlignment = 16;
+
+template <typename T>
+absl::Span<const char> BytesOf(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+// At least twice the old room, so that tables which grow a little every so often seldom move.
+size_t Grown(size_t room, size_t bytes) {
+  const size_t least = std::max(bytes, 2 * room);
+  return (least + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+absl::Status PlacedStep::Place(CudaDevice* device, const StepTables& tables,
+                               const StepIndex& index) {
+  sequences_.clear();
+  sequence_of_row_.clear();
+  for (const StepSequence& s : tables.sequences) {
+    sequence_of_row_.insert(sequence_of_row_.end(), s.num_tokens,
+                            static_cast<int32_t>(sequences_.size()));
+    sequences_.push_back({s.first_row, s.num_tokens, s.first_position, s.first_block, s.state});
+  }
+  std::vector<absl::Span<const char>> parts = {BytesOf(tables.tokens), BytesOf(sequences_),
+                                               BytesOf(sequence_of_row_)};
+  for (size_t i = 0; i < tables.blocks.size(); ++i) {
+    parts.push_back(BytesOf(index.slots[i]));
+    parts.push_back(BytesOf(tables.blocks[i]));
+  }
+  first_list_ = static_cast<int32_t>(parts.size());
+  for (const std::vector<int32_t>& list : tables.row_lists) parts.push_back(BytesOf(list));
+
+  rooms_.resize(std::max(rooms_.size(), parts.size()));
+  begins_.clear();
+  size_t end = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].size() > rooms_[i]) rooms_[i] = Grown(rooms_[i], parts[i].size());
+    begins_.push_back(end);
+    end += rooms_[i];
+  }
+  packed_.resize(std::max(packed_.size(), end));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    std::copy(parts[i].begin(), parts[i].end(), packed_.begin() + begins_[i]);
+  }
+  ASSIGN_OR_RETURN(void* piece, memory_.Reserve(device, end));
+  piece_ = piece;
+  RETURN_IF_ERROR(device->Upload(packed_.data(), piece, end));
+  return PlaceRopes(device, tables);
+}
+
+absl::Status PlacedStep::PlaceRopes(CudaDevice* device, const StepTables& tables) {
+  const int64_t rows = static_cast<int64_t>(tables.tokens.size());
+  if (ropes_.size() < tables.ropes.size()) ropes_.resize(tables.ropes.size());
+  for (size_t i = 0; i < tables.ropes.size(); ++i) {
+    const RopeTable& rope = tables.ropes[i];
+    const absl::Span<const char> bytes = BytesOf(rope.angles);
+    CudaScratch& memory = ropes_[i].memory;
+    const bool grows = bytes.size() > memory.bytes();
+    ASSIGN_OR_RETURN(void* angles,
+                     memory.Reserve(device, grows ? Grown(memory.bytes(), bytes.size()) : 0));
+    ropes_[i].angles = {static_cast<float*>(angles), rows, rope.dim, rope.dim};
+    RETURN_IF_ERROR(device->Upload(bytes.data(), angles, bytes.size()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lm

@@ -1,0 +1,75 @@
+// PlacedStep: the tables of a step (step_tables.h) in a device's memory, where kernels find them.
+//
+// A table stays at its address from step to step until one of them needs more room than ever
+// before: so what is put into the queue for one step can be captured and put there again for the
+// next. All but the ropes lie in one piece of memory, which takes one upload.
+#ifndef LM_ENGINE_BACKEND_CUDA_PLACED_STEP_H_
+#define LM_ENGINE_BACKEND_CUDA_PLACED_STEP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/backend/cuda/cuda_device.h"
+#include "engine/backend/cuda/kernels.h"
+#include "engine/backend/step_tables.h"
+
+namespace lm {
+
+class PlacedStep {
+ public:
+  // Puts the step's tables in the place of those of the step before.
+  absl::Status Place(CudaDevice* device, const StepTables& tables, const StepIndex& index);
+
+  // Of the step that was placed last. REQUIRES: that returned OK.
+  const int32_t* tokens() const { return At<int32_t>(kTokens); }
+  cuda::StepRows rows() const {
+    return {At<cuda::Sequence>(kSequences), static_cast<int64_t>(sequences_.size()),
+            At<int32_t>(kSequenceOfRow)};
+  }
+  // Of a class of the cache: the rows' slots, and the block tables.
+  const int64_t* slots(int32_t cache_class) const {
+    return At<int64_t>(kFirstClass + 2 * cache_class);
+  }
+  const int32_t* blocks(int32_t cache_class) const {
+    return At<int32_t>(kFirstClass + 2 * cache_class + 1);
+  }
+  const int32_t* row_list(int32_t list) const { return At<int32_t>(first_list_ + list); }
+  // Angles (T, dim); of table -1, none: without columns.
+  cuda::Matrix rope(int32_t table) const {
+    return table < 0 ? cuda::Matrix{} : ropes_[table].angles;
+  }
+
+ private:
+  // The parts of the piece, in order: these, two for each class, the row lists.
+  enum : int32_t { kTokens, kSequences, kSequenceOfRow, kFirstClass };
+
+  struct PlacedRope {
+    CudaScratch memory;
+    cuda::Matrix angles = {};
+  };
+
+  absl::Status PlaceRopes(CudaDevice* device, const StepTables& tables);
+
+  template <typename T>
+  const T* At(int32_t part) const {
+    return reinterpret_cast<const T*>(static_cast<const char*>(piece_) + begins_[part]);
+  }
+
+  CudaScratch memory_;
+  const void* piece_ = nullptr;
+  std::vector<size_t> begins_;  // of the parts in the piece
+  std::vector<size_t> rooms_;   // their bytes at most
+  int32_t first_list_ = 0;
+  std::vector<PlacedRope> ropes_;
+
+  // On the host, to upload from.
+  std::vector<cuda::Sequence> sequences_;
+  std::vector<int32_t> sequence_of_row_;
+  std::vector<char> packed_;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_BACKEND_CUDA_PLACED_STEP_H_

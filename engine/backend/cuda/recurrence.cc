@@ -1,0 +1,32 @@
+// Ops with a state of fixed size for each sequence.
+#include "engine/backend/check_arguments.h"
+#include "engine/backend/cuda/cuda_ops.h"
+#include "engine/base/status_macros.h"
+
+namespace lm {
+
+absl::Status CudaBackend::CausalConv(Tensor x, Tensor weight, const StateLayer& layer, Tensor out) {
+  RETURN_IF_ERROR(CheckCausalConv(step_index(), x, weight, layer, out));
+  RETURN_IF_ERROR(device_->Begin());
+  if (x.rows == 0 || x.cols == 0) return absl::OkStatus();
+  return device_->Check(
+      cuda::CausalConv(device_->queue(), ToMatrix(x), ToMatrix(weight), placed_.rows(),
+                       {layer.data, layer.slot_stride}, ToMatrix(out)),
+      "CausalConv");
+}
+
+absl::Status CudaBackend::DeltaRule(const DeltaRuleInputs& inputs, const StateLayer& layer,
+                                    Tensor out) {
+  RETURN_IF_ERROR(CheckDeltaRule(step_index(), inputs, layer, out));
+  RETURN_IF_ERROR(device_->Begin());
+  if (out.rows == 0 || out.cols == 0) return absl::OkStatus();
+  const cuda::DeltaRows rows = {
+      ToMatrix(inputs.q),     ToMatrix(inputs.k),    ToMatrix(inputs.v),
+      ToMatrix(inputs.alpha), ToMatrix(inputs.beta), inputs.dt_bias.row<float>(0),
+      inputs.a.row<float>(0), inputs.heads,          inputs.key_heads};
+  return device_->Check(cuda::DeltaRule(device_->queue(), rows, placed_.rows(),
+                                        {layer.data, layer.slot_stride}, ToMatrix(out)),
+                        "DeltaRule");
+}
+
+}  // namespace lm

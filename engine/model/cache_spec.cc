@@ -1,0 +1,114 @@
+#include "engine/model/cache_spec.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/cpu_features.h"
+
+namespace lm {
+namespace {
+
+// Sequences that run at once, at most, and more: those of EngineOptions and kInteractiveSeats.
+constexpr int64_t kSequences = 72;
+constexpr int64_t kSnapshots = 64;
+// Sequences of the full context beyond which more blocks are of no use.
+constexpr int64_t kFullSequences = 64;
+// Tokens of a sequence that a step may compute, beside its window.
+constexpr int64_t kStepTokens = 512;
+
+void AddLayer(const LayerSpec& layer, DType dtype, CacheSpec* cache) {
+  const AttentionSpec* attention = layer.attention();
+  if (attention == nullptr) {
+    const DeltaNetSpec& net = *layer.delta_net();
+    cache->shape.state_bytes +=
+        static_cast<int64_t>((net.conv_state() + net.rule_state()) * sizeof(float));
+    return cache->class_of.push_back(-1);
+  }
+  std::vector<CacheClass>& classes = cache->shape.classes;
+  auto found = std::find_if(classes.begin(), classes.end(), [attention](const CacheClass& c) {
+    return c.window == attention->window;
+  });
+  if (found == classes.end()) found = classes.insert(found, {.window = attention->window});
+  cache->class_of.push_back(static_cast<int32_t>(found - classes.begin()));
+  found->block_bytes += 2 * KvLayerOf(*attention, dtype).block_bytes();
+}
+
+}  // namespace
+
+int64_t DefaultCacheBytes() {
+  constexpr int64_t kMost = int64_t{2} << 30;
+  const int64_t physical = PhysicalMemoryBytes();
+  return physical > 0 ? std::min(kMost, physical / 8) : kMost;
+}
+
+KvLayer KvLayerOf(const AttentionSpec& attention, DType dtype) {
+  return {.dtype = dtype,
+          .kv_heads = static_cast<int32_t>(attention.kv_heads),
+          .head_dim = static_cast<int32_t>(attention.head_dim)};
+}
+
+absl::StatusOr<CacheSpec> PlanCache(const ModelSpec& spec, int64_t bytes, DType dtype) {
+  if (bytes == 0) bytes = DefaultCacheBytes();
+  CacheSpec cache;
+  cache.dtype = dtype;
+  cache.shape.classes.emplace_back();  // the full one
+  for (const LayerSpec& layer : spec.layers) AddLayer(layer, dtype, &cache);
+  CacheShape& shape = cache.shape;
+
+  int64_t left = bytes, least = 0;
+  if (shape.state_bytes > 0) {
+    // One runs, one is kept.
+    const int64_t slots =
+        std::clamp<int64_t>(bytes / 2 / shape.state_bytes, 2, kSequences + kSnapshots);
+    shape.num_states = static_cast<int32_t>(slots);
+    left -= slots * shape.state_bytes;
+    least += 2 * shape.state_bytes;
+  }
+  // Blocks of a windowed class that one sequence needs, and that all can use.
+  auto needed = [&](const CacheClass& c) -> int64_t {
+    return c.window == 0 ? 1 : BlocksFor(std::min(c.window, spec.context_length)) + 2;
+  };
+  const int64_t full = int64_t{BlocksFor(spec.context_length)} * kFullSequences;
+  auto useful = [&](const CacheClass& c) {
+    if (c.window == 0) return full;
+    return std::min<int64_t>(full, kSequences * (BlocksFor(c.window + kStepTokens) + 2));
+  };
+  for (const CacheClass& c : shape.classes) least += needed(c) * c.block_bytes;
+  if (left < 0 || bytes < least) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "kv_bytes = ", bytes, " holds no KV block: this model needs ", least, " bytes for ",
+        shape.state_bytes > 0 ? "two states and " : "", "the first ", kKvBlockTokens, " tokens"));
+  }
+  // Level by level: what a class cannot use is the others'.
+  std::vector<CacheClass*> open;
+  for (CacheClass& c : shape.classes) {
+    if (c.block_bytes > 0) {
+      open.push_back(&c);
+    } else {
+      c.num_blocks = static_cast<int32_t>(full);
+    }
+  }
+  std::sort(open.begin(), open.end(),
+            [&](const CacheClass* a, const CacheClass* b) { return useful(*a) < useful(*b); });
+  for (size_t i = 0; i < open.size(); ++i) {
+    int64_t level_bytes = 0, later = 0;  // a block of each that is left; what the others need
+    for (size_t j = i; j < open.size(); ++j) {
+      level_bytes += open[j]->block_bytes;
+      if (j > i) later += needed(*open[j]) * open[j]->block_bytes;
+    }
+    const int64_t most = std::max<int64_t>((left - later) / open[i]->block_bytes, 0);
+    const int64_t blocks = std::min(
+        {std::max(left / level_bytes, needed(*open[i])), most, useful(*open[i]), int64_t{1} << 30});
+    open[i]->num_blocks = static_cast<int32_t>(blocks);
+    left -= blocks * open[i]->block_bytes;
+  }
+  for (const CacheClass& c : shape.classes) {
+    if (c.num_blocks >= needed(c)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("kv_bytes = ", bytes, " holds ", c.num_blocks,
+                                                   " KV blocks of ", c.block_bytes,
+                                                   " bytes, a sequence needs ", needed(c)));
+  }
+  return cache;
+}
+
+}  // namespace lm

@@ -1,0 +1,42 @@
+// CacheSpec: what a model remembers of a sequence, in classes of layers that are alike.
+//
+//   class 0          keys and values of the layers that see everything (where there are none its
+//                    blocks are empty, and only numbers)
+//   windowed classes those of the layers that see a window, by its length; they give blocks back
+//                    once no token can see them any more
+//   states           what recurrent layers keep: of fixed size, one slot a sequence
+//
+// One budget holds all of it. Recurrent models get half of it for states, at most one for each
+// sequence that may run and kSnapshots more. Of the rest each class has as many blocks as the
+// others, except that a windowed one has no more than the windows of all sequences.
+#ifndef LM_ENGINE_MODEL_CACHE_SPEC_H_
+#define LM_ENGINE_MODEL_CACHE_SPEC_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/model/language_model.h"
+#include "engine/model/model_spec.h"
+
+namespace lm {
+
+struct CacheSpec {
+  std::vector<int32_t> class_of;  // of each layer; -1: it has no keys and values
+  DType dtype = DType::kF16;
+  CacheShape shape;  // how much there is of it
+};
+
+// The keys and values of an attention layer, without where they lie.
+KvLayer KvLayerOf(const AttentionSpec& attention, DType dtype);
+
+// For `bytes` (0: DefaultCacheBytes()), keys and values as `dtype`. InvalidArgument, with both
+// numbers, where that is less than the least that a sequence needs.
+absl::StatusOr<CacheSpec> PlanCache(const ModelSpec& spec, int64_t bytes, DType dtype);
+
+// 2 GiB, or an eighth of the machine's memory where that is less.
+int64_t DefaultCacheBytes();
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_MODEL_CACHE_SPEC_H_

@@ -1,0 +1,79 @@
+#include "engine/model/layer_cache.h"
+
+#include "engine/base/status_macros.h"
+
+namespace lm {
+
+absl::StatusOr<LayerCache> LayerCache::Create(const ModelSpec& spec, const CacheSpec& cache,
+                                              int64_t first, int64_t end, Backend* backend) {
+  LayerCache memory;
+  memory.first_ = first;
+  memory.layers_.resize(end - first);
+  const std::vector<CacheClass>& classes = cache.shape.classes;
+  memory.blocks_.resize(classes.size());
+  for (int64_t i = first; i < end; ++i) {
+    if (cache.class_of[i] >= 0) {
+      memory.blocks_[cache.class_of[i]].bytes +=
+          2 * KvLayerOf(*spec.layers[i].attention(), cache.dtype).block_bytes();
+    } else {
+      const DeltaNetSpec& net = *spec.layers[i].delta_net();
+      memory.states_.bytes += (net.conv_state() + net.rule_state()) * sizeof(float);
+    }
+  }
+  for (size_t c = 0; c < classes.size(); ++c) {
+    Arena& arena = memory.blocks_[c];
+    if (arena.bytes == 0) continue;  // other backends have its layers
+    ASSIGN_OR_RETURN(arena.buffer, backend->Allocate(classes[c].num_blocks * arena.bytes));
+  }
+  if (memory.states_.bytes > 0) {
+    ASSIGN_OR_RETURN(memory.states_.buffer,
+                     backend->Allocate(cache.shape.num_states * memory.states_.bytes));
+  }
+
+  std::vector<int64_t> used(classes.size());  // of a block
+  int64_t used_states = 0;
+  for (int64_t i = first; i < end; ++i) {
+    Layer& layer = memory.layers_[i - first];
+    if (const int32_t c = cache.class_of[i]; c >= 0) {
+      layer.kv = KvLayerOf(*spec.layers[i].attention(), cache.dtype);
+      layer.kv.cache_class = c;
+      layer.kv.num_blocks = classes[c].num_blocks;
+      layer.kv.block_stride = memory.blocks_[c].bytes;
+      layer.kv.keys = memory.blocks_[c].piece(0) + used[c];
+      layer.kv.values = memory.blocks_[c].piece(0) + used[c] + layer.kv.block_bytes();
+      used[c] += 2 * layer.kv.block_bytes();
+      continue;
+    }
+    const DeltaNetSpec& net = *spec.layers[i].delta_net();
+    auto take = [&](int64_t values) {
+      StateLayer state = {.data = reinterpret_cast<float*>(memory.states_.piece(0) + used_states),
+                          .slot_stride = memory.states_.bytes / int64_t{sizeof(float)},
+                          .num_slots = cache.shape.num_states};
+      used_states += values * static_cast<int64_t>(sizeof(float));
+      return state;
+    };
+    layer.conv = take(net.conv_state());
+    layer.rule = take(net.rule_state());
+  }
+  return memory;
+}
+
+absl::Status LayerCache::Apply(const CacheOp& op, Backend* backend) const {
+  if (op.kind == CacheOp::Kind::kCopyState) {
+    if (states_.bytes == 0) return absl::OkStatus();
+    return backend->Copy(states_.piece(op.from), states_.piece(op.to), states_.bytes);
+  }
+  const Arena& arena = blocks_[op.cache_class];
+  if (arena.bytes == 0) return absl::OkStatus();
+  if (op.kind == CacheOp::Kind::kZeroBlock) return backend->Zero(arena.piece(op.to), arena.bytes);
+  if (op.tokens == kKvBlockTokens) {
+    return backend->Copy(arena.piece(op.from), arena.piece(op.to), arena.bytes);
+  }
+  for (const Layer& layer : layers_) {
+    if (layer.kv.keys == nullptr || layer.kv.cache_class != op.cache_class) continue;
+    RETURN_IF_ERROR(backend->CopyKvBlock(layer.kv, op.from, op.to, op.tokens));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lm

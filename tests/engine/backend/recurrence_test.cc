@@ -1,0 +1,185 @@
+// CausalConv and DeltaRule: against the reference, and the same bits however a sequence is cut into
+// steps, whoever else is in them, and with any number of threads.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "absl/strings/str_cat.h"
+#include "tests/engine/backend/backend_fixture.h"
+
+namespace lm {
+namespace {
+
+constexpr int32_t kSlots = 8;
+
+Matrix Ones(int64_t cols, float value) {
+  Matrix ones(1, cols);
+  std::fill(ones.values.begin(), ones.values.end(), value);
+  return ones;
+}
+
+// A sequence's inputs, a row a token, and how far it has come.
+struct Feed {
+  Matrix inputs;
+  int32_t slot;
+  int32_t done = 0;
+};
+
+class RecurrenceTest : public BackendTest {
+ protected:
+  // Puts rows of `inputs` through an op that has states of `size` values.
+  using Op = std::function<absl::Status(Backend*, Tensor in, const StateLayer&, Tensor out)>;
+  class Runner {
+   public:
+    Runner(Backend* backend, int64_t size, int64_t out_cols, Op op)
+        : backend_(backend), out_cols_(out_cols), op_(std::move(op)) {
+      // Beside a layer's state lies another's; what lay in a slot before must not matter.
+      const int64_t stride = size + 5;
+      std::vector<float> junk(kSlots * stride, 99.0f);
+      memory_ = backend->Allocate(junk.size() * sizeof(float)).value();
+      EXPECT_TRUE(backend->Upload(junk.data(), memory_.data(), memory_.bytes()).ok());
+      layer_ = {static_cast<float*>(memory_.data()), stride, kSlots};
+    }
+
+    // counts[i] more rows of each sequence in one step.
+    Matrix Run(const std::vector<Feed*>& feeds, const std::vector<int32_t>& counts) {
+      StepTables step;
+      Matrix in(0, feeds[0]->inputs.cols);
+      for (size_t i = 0; i < feeds.size(); ++i) {
+        const std::vector<int32_t> tokens(counts[i]);
+        step.Append(tokens.data(), counts[i], feeds[i]->done, feeds[i]->slot);
+        const Matrix rows = feeds[i]->inputs.Rows(feeds[i]->done, counts[i]);
+        in.values.insert(in.values.end(), rows.values.begin(), rows.values.end());
+        in.rows += counts[i];
+        feeds[i]->done += counts[i];
+      }
+      DeviceMatrix device_in(backend_, in, 3), out(backend_, in.rows, out_cols_, 2);
+      absl::Status status = backend_->BeginStep(&step);
+      if (status.ok()) status = op_(backend_, device_in.tensor(), layer_, out.tensor());
+      EXPECT_TRUE(status.ok()) << status;
+      return out.Download();
+    }
+
+   private:
+    Backend* const backend_;
+    const int64_t out_cols_;
+    const Op op_;
+    Buffer memory_;
+    StateLayer layer_;
+  };
+
+  void Check(absl::string_view name, int64_t in_cols, int64_t out_cols, int64_t size,
+             const Op& op) {
+    Random random(in_cols);
+    std::vector<Feed> feeds;
+    for (int32_t i = 0; i < 3; ++i) {
+      feeds.push_back({random.Normals(random.Int(1, 30), in_cols), (i * 3 + 1) % kSlots});
+    }
+    std::vector<Matrix> wanted;
+    for (Feed feed : feeds) {
+      const int32_t rows = static_cast<int32_t>(feed.inputs.rows);
+      Feed again = feed;
+      Matrix expected = Runner(reference(), size, out_cols, op).Run({&again}, {rows});
+      wanted.push_back(Runner(backend(), size, out_cols, op).Run({&feed}, {rows}));
+      ExpectMatches(name, expected, wanted.back());
+    }
+    for (int threads : {1, 3}) {
+      auto backend = WithThreads(threads);
+      Runner runner(backend.get(), size, out_cols, op);
+      std::vector<Feed> again = feeds;
+      for (;;) {
+        std::vector<Feed*> batch;
+        std::vector<int32_t> counts;
+        for (Feed& feed : again) {
+          const int64_t left = feed.inputs.rows - feed.done;
+          if (left == 0) continue;
+          batch.push_back(&feed);
+          counts.push_back(static_cast<int32_t>(random.Int(1, std::min<int64_t>(left, 9))));
+        }
+        if (batch.empty()) break;
+        std::vector<int32_t> before;
+        for (Feed* feed : batch) before.push_back(feed->done);
+        const Matrix got = runner.Run(batch, counts);
+        int64_t row = 0;
+        for (size_t i = 0; i < batch.size(); ++i) {
+          ExpectSameBits(wanted[batch[i] - again.data()].Rows(before[i], counts[i]),
+                         got.Rows(row, counts[i]));
+          row += counts[i];
+        }
+      }
+    }
+  }
+};
+
+TEST_P(RecurrenceTest, CausalConvMatchesReferenceInAnySteps) {
+  for (int64_t width : {2, 4, 7}) {
+    for (int64_t channels : {1, 15, 48, 100, 1300}) {
+      SCOPED_TRACE(absl::StrCat("width=", width, " channels=", channels));
+      const Matrix weight = Random(width).Normals(width, channels);
+      Check("CausalConv", channels, channels, (width - 1) * channels,
+            [&](Backend* backend, Tensor in, const StateLayer& layer, Tensor out) {
+              DeviceMatrix device_weight(backend, weight);
+              return backend->CausalConv(in, device_weight.tensor(), layer, out);
+            });
+    }
+  }
+}
+
+TEST_P(RecurrenceTest, DeltaRuleMatchesReferenceInAnySteps) {
+  struct Shape {
+    int32_t heads, key_heads;
+    int64_t key_dim, dim;
+  };
+  for (const Shape& s : {Shape{1, 1, 1, 1}, Shape{2, 1, 7, 16}, Shape{4, 2, 16, 20},
+                         Shape{6, 3, 33, 40}, Shape{2, 2, 128, 128}, Shape{1, 1, 160, 24}}) {
+    SCOPED_TRACE(absl::StrCat(s.heads, " heads, ", s.key_dim, " x ", s.dim));
+    Random random(s.key_dim);
+    const Matrix dt_bias = random.Normals(1, s.heads);
+    Matrix a = random.Normals(1, s.heads);
+    for (float& value : a.values) value = -std::abs(value);
+    const int64_t keys = s.key_heads * s.key_dim, values = s.heads * s.dim;
+    Check("DeltaRule", 2 * keys + values + 2 * s.heads, values, s.heads * s.key_dim * s.dim,
+          [&](Backend* backend, Tensor in, const StateLayer& layer, Tensor out) {
+            DeviceMatrix device_bias(backend, dt_bias), device_a(backend, a);
+            DeviceMatrix gain(backend, Ones(s.key_dim, 1 / std::sqrt(float(s.key_dim))));
+            const Tensor q = in.Cols(0, keys), k = in.Cols(keys, keys);
+            // Of length 1, as a model's are: the state stays bounded.
+            for (Tensor t : {q, k}) {
+              absl::Status status = backend->RmsNorm(t, gain.tensor(), 1e-6f, t);
+              if (!status.ok()) return status;
+            }
+            return backend->DeltaRule({.q = q,
+                                       .k = k,
+                                       .v = in.Cols(2 * keys, values),
+                                       .alpha = in.Cols(2 * keys + values, s.heads),
+                                       .beta = in.Cols(2 * keys + values + s.heads, s.heads),
+                                       .dt_bias = device_bias.tensor(),
+                                       .a = device_a.tensor(),
+                                       .heads = s.heads,
+                                       .key_heads = s.key_heads},
+                                      layer, out);
+          });
+  }
+}
+
+TEST_P(RecurrenceTest, RefusesWhatHasNoState) {
+  DeviceMatrix x(backend(), 1, 8), weight(backend(), 4, 8), out(backend(), 1, 8);
+  Buffer memory = backend()->Allocate(2 * 24 * sizeof(float)).value();
+  const StateLayer layer = {static_cast<float*>(memory.data()), 24, 2};
+  auto convolve = [&](int32_t slot, const StateLayer& states) {
+    StepTables step;
+    const int32_t token = 0;
+    step.Append(&token, 1, 0, slot);
+    return backend()->BeginStep(&step).ok() &&
+           backend()->CausalConv(x.tensor(), weight.tensor(), states, out.tensor()).ok();
+  };
+  EXPECT_TRUE(convolve(1, layer));
+  EXPECT_FALSE(convolve(-1, layer));
+  EXPECT_FALSE(convolve(2, layer));
+  EXPECT_FALSE(convolve(1, {layer.data, 23, 2}));
+}
+
+INSTANTIATE_BACKEND_TESTS(RecurrenceTest);
+
+}  // namespace
+}  // namespace lm
