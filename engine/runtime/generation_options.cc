@@ -44,6 +44,11 @@ absl::Status ValidateGenerationOptions(const GenerationOptions& o) {
   if (!(o.repeat_penalty > 0) || std::isinf(o.repeat_penalty)) {
     return OutOfRange("repeat_penalty", "> 0", o.repeat_penalty);
   }
+  if (o.messages && o.on_overflow != OnOverflow::kError) {
+    return absl::InvalidArgumentError(
+        "on_overflow must be 'error' where the prompt is messages: which of them to cut is not "
+        "known");
+  }
   if (o.timeout_ms < 0) return OutOfRange("timeout_ms", ">= 0", o.timeout_ms);
   if (o.stop.size() > kMaxStopStrings) {
     return OutOfRange("stop", absl::StrCat("at most ", kMaxStopStrings, " strings"), o.stop.size());

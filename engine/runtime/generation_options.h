@@ -15,7 +15,8 @@ namespace lm {
 
 enum class OnError { kError, kNull, kJson };                     // SQL only
 enum class OnOverflow { kError, kTruncateStart, kTruncateEnd };  // a prompt longer than fits
-enum class Priority { kBatch, kInteractive };                    // which goes before kBatch
+enum class Thinking { kDrop, kKeep };          // whether reasoning before an answer is part of it
+enum class Priority { kBatch, kInteractive };  // which goes before kBatch
 
 // What an answer must look like, in one of four notations (see engine/grammar/grammar.h).
 struct AnswerConstraint {
@@ -52,8 +53,10 @@ struct GenerationOptions {
   std::vector<std::string> stop =
       {};  // not in the answer; at most kMaxStopStrings, none empty, UTF-8
   std::vector<std::pair<int32_t, double>> logit_bias = {};  // token id -> added to its logit
-  std::string template_args = {};  // a JSON object, what the chat template may ask for; or empty
-  AnswerConstraint constraint = {};                         // not together with stop
+  bool messages = false;  // the prompt is a JSON array of {role, content}
+  Thinking thinking = Thinking::kDrop;
+  std::string template_args = {};    // a JSON object, what the chat template may ask for; or empty
+  AnswerConstraint constraint = {};  // not together with stop
   OnError on_error = OnError::kError;
   OnOverflow on_overflow = OnOverflow::kError;
   int64_t timeout_ms = 0;  // 0: none
@@ -74,9 +77,9 @@ absl::Status ValidateGenerationOptions(const GenerationOptions& options);
 // key that is unknown (named, with the nearest known one) or there twice, a wrong type (an integer
 // written as 3.0 is one) or a value out of range ("temperature must be >= 0, got -1").
 // `stop` is a string or an array of strings; `logit_bias` an object from token ids to numbers;
-// `template_args` an object; `choices` an array of strings, `regex` and `grammar` strings, `schema` a JSON Schema or a string
-// that holds one. Of these four at most one may be given; whether it compiles is up to
-// ConstraintCache.
+// `template_args` an object; `thinking` is "drop" or "keep", `messages` a boolean; `choices` an
+// array of strings, `regex` and `grammar` strings, `schema` a JSON Schema or a string that holds
+// one. Of these four at most one may be given; whether it compiles is up to ConstraintCache.
 absl::Status ParseGenerationOptions(absl::string_view json, GenerationOptions* options);
 
 }  // namespace lm

@@ -12,12 +12,12 @@ namespace {
 // decides what it is.
 std::string OptionsThatMatter(const GenerationOptions& options, bool first_choices) {
   const auto& [model, max_tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, seeded,
-               stop, logit_bias, template_args, constraint, on_error, on_overflow, timeout_ms, cache, priority] =
+               stop, logit_bias, messages, thinking, template_args, constraint, on_error, on_overflow, timeout_ms, cache, priority] =
       options;
   // The key has the model; the prompt is as on_overflow left it; an error is never remembered.
   (void)model, (void)on_error, (void)on_overflow, (void)timeout_ms, (void)cache, (void)seeded;
   (void)priority;
-  (void)template_args;  // the prompt is as the template made it with them
+  (void)messages, (void)template_args;  // the prompt is as the template made it with them
   Json json = Json::MakeObject();
   json.Add("max_tokens", max_tokens);
   if (temperature != 0) {  // else nothing is drawn
@@ -45,6 +45,7 @@ std::string OptionsThatMatter(const GenerationOptions& options, bool first_choic
     pair.Append(static_cast<int>(constraint.kind)).Append(constraint.text);
     json.Add("constraint", std::move(pair));
   }
+  if (thinking == Thinking::kKeep) json.Add("thinking", "keep");
   if (first_choices) json.Add("first_choices", true);
   return json.Dump();
 }

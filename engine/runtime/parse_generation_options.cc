@@ -215,6 +215,13 @@ constexpr Key kKeys[] = {
      }},
     {"timeout_ms", [](absl::string_view n, const Json& v,
                       Options* o) { return ToInteger(n, v, &o->timeout_ms); }},
+    {"messages",
+     [](absl::string_view n, const Json& v, Options* o) { return ToBool(n, v, &o->messages); }},
+    {"thinking",
+     [](absl::string_view n, const Json& v, Options* o) {
+       return ToEnum<Thinking>(n, v, {{"drop", Thinking::kDrop}, {"keep", Thinking::kKeep}},
+                               &o->thinking);
+     }},
     {"template_args", [](absl::string_view n, const Json& v,
                          Options* o) { return ToTemplateArgs(n, v, &o->template_args); }},
     {"choices", ToChoices},

@@ -5,9 +5,8 @@
 #include <memory>
 
 #include "engine/grammar/grammar_matcher.h"
+#include "engine/runtime/answer_text.h"
 #include "engine/runtime/constraint_cache.h"
-#include "engine/runtime/stop_matcher.h"
-#include "engine/text/detokenizer.h"
 #include "engine/text/tokenizer.h"
 
 namespace lm {
@@ -36,17 +35,16 @@ bool EndsWhereItSays(const Engine& engine, const RequestSpec& spec,
 // The text is made of the tokens as Sequence makes it.
 bool SpellsItsText(const Tokenizer& tokenizer, const RequestSpec& spec,
                    const RememberedAnswer& answer) {
-  Detokenizer detokenizer(&tokenizer);
-  StopMatcher stop(spec.options.stop);
+  AnswerText made(&tokenizer, spec);
   std::string text;
   for (int32_t token : answer.tokens) {
     if (token < 0 || token >= tokenizer.size()) return false;
     if (tokenizer.IsEndOfGeneration(token)) return false;
-    if (stop.matched()) return false;
-    stop.Append(detokenizer.Append(token), &text);
+    if (made.stopped()) return false;
+    made.Append(token, &text);
   }
-  if (stop.matched() && answer.finish != FinishReason::kStop) return false;
-  if (!stop.matched() && !stop.Append(detokenizer.Finish(), &text)) stop.Flush(&text);
+  if (made.stopped() && answer.finish != FinishReason::kStop) return false;
+  made.Finish(&text);
   return text == answer.text;
 }
 

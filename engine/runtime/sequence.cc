@@ -42,8 +42,7 @@ Sequence::Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer,
       tokens_(request_->spec().prompt),
       given_tokens_(prompt_tokens_),
       sampler_(&request_->spec().options),
-      detokenizer_(tokenizer),
-      stop_matcher_(request_->spec().options.stop),
+      answer_text_(tokenizer, request_->spec()),
       last_token_(request_->submitted()) {
   generation_.tokens_in = prompt_tokens_;
   generation_.queued = absl::InfiniteDuration();  // not yet admitted
@@ -223,7 +222,7 @@ std::optional<FinishReason> Sequence::AppendConstrained(absl::Span<const int32_t
 std::optional<FinishReason> Sequence::Append(int32_t token, double logprob, absl::Time now) {
   if (tokenizer_->IsEndOfGeneration(token)) return FinishReason::kStop;
   tokens_.push_back(token);
-  const bool stopped = stop_matcher_.Append(detokenizer_.Append(token), &generation_.text);
+  const bool stopped = answer_text_.Append(token, &generation_.text);
   if (request_->spec().stream) Publish(token, logprob, now);
   if (stopped) return FinishReason::kStop;
   std::optional<FinishReason> finish;
@@ -279,11 +278,7 @@ Generation Sequence::TakeResult(FinishReason finish, absl::Time now) {
   // The mean is of doubles added in the order of the tokens: no batch or chunk can change it.
   const double rows = request_->spec().embed == Pooling::kMean ? prompt_tokens_ : 1;
   for (double sum : pooled_) result.embedding.push_back(static_cast<float>(sum / rows));
-  // Nothing follows a stop string; every other end releases what was held back. (The replacement
-  // character of a cut-off one may itself complete a stop string.)
-  if (!stop_matcher_.matched() && !stop_matcher_.Append(detokenizer_.Finish(), &result.text)) {
-    stop_matcher_.Flush(&result.text);
-  }
+  answer_text_.Finish(&result.text);
   if (request_->spec().stream && result.text.size() > streamed_bytes_) {
     request_->PublishToken({.piece = result.text.substr(streamed_bytes_),
                             .since_submission = now - request_->submitted()});

@@ -24,11 +24,10 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "engine/grammar/grammar_matcher.h"
+#include "engine/runtime/answer_text.h"
 #include "engine/runtime/block_manager.h"
 #include "engine/runtime/request.h"
 #include "engine/runtime/sampler.h"
-#include "engine/runtime/stop_matcher.h"
-#include "engine/text/detokenizer.h"
 #include "engine/text/tokenizer.h"
 
 namespace lm {
@@ -152,8 +151,7 @@ class Sequence {
   BlockTable block_table_;
 
   Sampler sampler_;
-  Detokenizer detokenizer_;
-  StopMatcher stop_matcher_;
+  AnswerText answer_text_;
   // Stands behind all tokens, and behind those that a limit left out at the end.
   std::optional<GrammarMatcher> grammar_;
   std::vector<uint64_t> allowed_;  // empty: not known since the last token

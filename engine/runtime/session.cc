@@ -35,6 +35,63 @@ absl::string_view WithoutTokens(absl::string_view text, absl::Span<const int32_t
   return text.substr(0, bytes);
 }
 
+// The message of a JSON object; `number` is its place, from 1 on.
+absl::StatusOr<ChatMessage> ReadMessage(const TemplateValue& object, size_t number) {
+  auto wrong = [number](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "message ", number, " of the prompt must be an object with a role and a content, ", what));
+  };
+  if (!object.Is(TemplateValue::Kind::kDict)) return wrong(absl::StrCat("got ", object.TypeName()));
+  ChatMessage message;
+  bool has_role = false, has_content = false;
+  for (const auto& [name, value] : object.entries()) {
+    if (name.text().bytes() == "role") {
+      if (!value.Is(TemplateValue::Kind::kString)) return wrong("its role is not a string");
+      message.role = std::string(value.text().bytes());
+      has_role = true;
+    } else if (name.text().bytes() == "content") {
+      message.content = value;
+      has_content = true;
+    } else {
+      message.others.emplace_back(name, value);
+    }
+  }
+  if (!has_role) return wrong("it has no role");
+  if (!has_content) return wrong("it has no content");
+  return message;
+}
+
+// The messages of a prompt: a user's, or those of a JSON array; behind a system prompt.
+absl::StatusOr<std::vector<ChatMessage>> ReadConversation(absl::string_view prompt,
+                                                          absl::string_view system,
+                                                          const GenerationOptions& options) {
+  std::vector<ChatMessage> messages;
+  if (!system.empty()) messages.push_back({"system", TemplateValue::Input(system), {}});
+  if (!options.messages) {
+    messages.push_back({"user", TemplateValue::Input(prompt), {}});
+    return messages;
+  }
+  const absl::StatusOr<TemplateValue> json = ParseJsonValue(prompt);
+  if (!json.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the prompt must be a JSON array of messages: ", json.status().message()));
+  }
+  if (!json->Is(TemplateValue::Kind::kList) || json->list().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the prompt must be a JSON array of messages, got ",
+                     json->Is(TemplateValue::Kind::kList) ? "an empty one" : json->TypeName()));
+  }
+  for (size_t i = 0; i < json->list().size(); ++i) {
+    ASSIGN_OR_RETURN(ChatMessage message, ReadMessage(json->list()[i], i + 1));
+    if (message.role == "system" && !system.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "message ", i + 1, " of the prompt is a system message, and there is a system prompt"));
+    }
+    messages.push_back(std::move(message));
+  }
+  return messages;
+}
+
 }  // namespace
 
 Session::Session(std::shared_ptr<Engine> engine, std::string salt, std::optional<MemoAccess> memo)
@@ -88,15 +145,20 @@ absl::StatusOr<std::shared_ptr<Request>> Session::SubmitChoice(
 absl::StatusOr<RequestSpec> Session::MakeSpec(absl::string_view prompt, absl::string_view suffix,
                                               absl::string_view system,
                                               const GenerationOptions& options) const {
-  ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
-                   EncodePrompt(absl::StrCat(prompt, suffix), system, options));
+  if (options.messages && !suffix.empty()) {
+    return absl::InvalidArgumentError("messages are for generate and its like, not for a question");
+  }
+  ASSIGN_OR_RETURN(std::vector<ChatMessage> messages,
+                   ReadConversation(absl::StrCat(prompt, suffix), system, options));
+  ASSIGN_OR_RETURN(std::vector<int32_t> tokens, EncodeChat(messages, options));
   const int64_t most = int64_t{engine_->max_sequence_tokens()} - 1;
-  if (options.on_overflow != OnOverflow::kError && static_cast<int64_t>(tokens.size()) > most) {
+  if (options.on_overflow != OnOverflow::kError && !options.messages &&
+      static_cast<int64_t>(tokens.size()) > most) {
     RETURN_IF_ERROR(Truncate(prompt, suffix, system, options, &tokens));
   }
   std::vector<int32_t> borders;
   if (model().language_model().cache().recurrent()) {
-    ASSIGN_OR_RETURN(borders, FindBorders(tokens, prompt, system, options));
+    ASSIGN_OR_RETURN(borders, FindBorders(tokens, std::move(messages), options));
   }
   return RequestSpec{.prompt = std::move(tokens),
                      .options = options,
@@ -104,13 +166,15 @@ absl::StatusOr<RequestSpec> Session::MakeSpec(absl::string_view prompt, absl::st
                      .borders = std::move(borders)};
 }
 
-// Where the text of the prompt begins: what is before it is the same for all prompts.
+// Where the text of the last message begins: what is before it is the same for all prompts.
 absl::StatusOr<std::vector<int32_t>> Session::FindBorders(absl::Span<const int32_t> tokens,
-                                                          absl::string_view prompt,
-                                                          absl::string_view system,
+                                                          std::vector<ChatMessage> messages,
                                                           const GenerationOptions& options) const {
-  const absl::string_view other = absl::StartsWith(prompt, "a") ? "b" : "a";
-  ASSIGN_OR_RETURN(const std::vector<int32_t> others, EncodePrompt(other, system, options));
+  TemplateValue& last = messages.back().content;
+  const bool begins_so =
+      last.Is(TemplateValue::Kind::kString) && absl::StartsWith(last.text().bytes(), "a");
+  last = TemplateValue::Input(begins_so ? "b" : "a");
+  ASSIGN_OR_RETURN(const std::vector<int32_t> others, EncodeChat(messages, options));
   const auto parting = std::mismatch(tokens.begin(), tokens.end(), others.begin(), others.end());
   const int32_t common = static_cast<int32_t>(parting.first - tokens.begin());
   if (common < kLeastHeldPrefix || common == static_cast<int32_t>(tokens.size())) {
@@ -154,7 +218,7 @@ absl::StatusOr<std::shared_ptr<Request>> Session::SubmitScoring(absl::string_vie
   return Queue({.prompt = std::move(tokens), .options = {}, .salt = salt_, .score_prompt = true});
 }
 
-absl::StatusOr<RenderedChat> Session::RenderChat(absl::string_view prompt, absl::string_view system,
+absl::StatusOr<RenderedChat> Session::RenderChat(absl::Span<const ChatMessage> messages,
                                                  const GenerationOptions& options) const {
   ChatOptions chat;
   chat.now = absl::ToCivilSecond(absl::Now(), absl::LocalTimeZone());
@@ -164,23 +228,32 @@ absl::StatusOr<RenderedChat> Session::RenderChat(absl::string_view prompt, absl:
       chat.template_args.emplace_back(std::string(name.text().bytes()), value);
     }
   }
-  return model().chat_template().Render(system, prompt, chat);
+  return model().chat_template().Render(messages, chat);
+}
+
+absl::StatusOr<std::vector<int32_t>> Session::EncodeChat(absl::Span<const ChatMessage> messages,
+                                                         const GenerationOptions& options) const {
+  ASSIGN_OR_RETURN(const RenderedChat rendered, RenderChat(messages, options));
+  std::vector<int32_t> tokens;
+  if (rendered.adds_bos) tokens.push_back(model().tokenizer().vocabulary().bos);
+  RETURN_IF_ERROR(model().tokenizer().Encode(rendered.pieces, &tokens));
+  return tokens;
 }
 
 absl::StatusOr<std::string> Session::Render(absl::string_view prompt, absl::string_view system,
                                             const GenerationOptions& options) const {
-  ASSIGN_OR_RETURN(const RenderedChat rendered, RenderChat(prompt, system, options));
+  ASSIGN_OR_RETURN(const std::vector<ChatMessage> messages,
+                   ReadConversation(prompt, system, options));
+  ASSIGN_OR_RETURN(const RenderedChat rendered, RenderChat(messages, options));
   return rendered.Text();
 }
 
 absl::StatusOr<std::vector<int32_t>> Session::EncodePrompt(absl::string_view prompt,
                                                            absl::string_view system,
                                                            const GenerationOptions& options) const {
-  ASSIGN_OR_RETURN(const RenderedChat rendered, RenderChat(prompt, system, options));
-  std::vector<int32_t> tokens;
-  if (rendered.adds_bos) tokens.push_back(model().tokenizer().vocabulary().bos);
-  RETURN_IF_ERROR(model().tokenizer().Encode(rendered.pieces, &tokens));
-  return tokens;
+  ASSIGN_OR_RETURN(const std::vector<ChatMessage> messages,
+                   ReadConversation(prompt, system, options));
+  return EncodeChat(messages, options);
 }
 
 }  // namespace lm

@@ -30,6 +30,10 @@ class Session {
   Session(std::shared_ptr<Engine> engine, std::string salt,
           std::optional<MemoAccess> memo = std::nullopt);
 
+  // The prompt is a user's message; with GenerationOptions::messages a JSON array of messages, each
+  // an object with a role and a content, that come behind the system prompt (InvalidArgument where
+  // it is not, or has a system message beside `system`).
+  //
   // Renders the chat template, encodes, applies on_overflow, and queues, unless the memo has the
   // answer or somebody else waits for it already. Errors: those of ChatTemplate::Render,
   // Tokenizer::Encode and Engine::Submit; an overflow names the prompt's tokens and the context's.
@@ -76,8 +80,7 @@ class Session {
 
  private:
   absl::StatusOr<std::vector<int32_t>> FindBorders(absl::Span<const int32_t> tokens,
-                                                   absl::string_view prompt,
-                                                   absl::string_view system,
+                                                   std::vector<ChatMessage> messages,
                                                    const GenerationOptions& options) const;
   // `suffix` goes behind the prompt and stays where that is cut.
   absl::StatusOr<RequestSpec> MakeSpec(absl::string_view prompt, absl::string_view suffix,
@@ -87,8 +90,10 @@ class Session {
                         absl::string_view system, const GenerationOptions& options,
                         std::vector<int32_t>* tokens) const;
 
-  absl::StatusOr<RenderedChat> RenderChat(absl::string_view prompt, absl::string_view system,
+  absl::StatusOr<RenderedChat> RenderChat(absl::Span<const ChatMessage> messages,
                                           const GenerationOptions& options) const;
+  absl::StatusOr<std::vector<int32_t>> EncodeChat(absl::Span<const ChatMessage> messages,
+                                                  const GenerationOptions& options) const;
 
   absl::StatusOr<std::shared_ptr<Request>> Queue(RequestSpec spec) const;
 

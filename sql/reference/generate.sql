@@ -27,8 +27,9 @@ SELECT generate(NULL) IS NULL, typeof(generate('', NULL, '{"max_tokens":1}'));
 --> 1|text
 
 -- Options are one JSON object: model, max_tokens, temperature (0: the likeliest token each time),
--- top_k, top_p, min_p, seed, stop, repeat_penalty, logit_bias, template_args, on_error, on_overflow, timeout_ms,
+-- top_k, top_p, min_p, seed, stop, repeat_penalty, logit_bias, messages, thinking, template_args, on_error, on_overflow, timeout_ms,
 -- priority ('interactive' goes before 'batch').
+-- With "messages" the prompt is a conversation; with "thinking":"keep" an answer has its reasoning.
 -- A key that does not exist is an error that names it.
 SELECT generate('Name three colours.', NULL, '{"temperature":0.8,"top_p":0.95,"seed":42,"max_tokens":12}')
      = generate('Name three colours.', NULL, '{"temperature":0.8,"top_p":0.95,"seed":42,"max_tokens":12}')
@@ -36,6 +37,13 @@ SELECT generate('Name three colours.', NULL, '{"temperature":0.8,"top_p":0.95,"s
 --> 1
 SELECT generate('Hello', NULL, '{"temprature":0.8}');
 --! temprature
+
+SELECT generate(json_array(json_object('role', 'user', 'content', 'Hello'),
+                           json_object('role', 'assistant', 'content', 'Hi.'),
+                           json_object('role', 'user', 'content', 'Bye')), 'Be brief.', '{"messages":true,"max_tokens":4}') IS NOT NULL;
+--> 1
+SELECT generate('Hello', NULL, '{"messages":true}');
+--! the prompt must be a JSON array of messages
 
 -- A row that cannot be answered is an error; or NULL, or JSON, if that is asked for.
 SELECT generate(x'00ff');

@@ -88,6 +88,64 @@ TEST_F(SessionTest, SecondStatementsReuseTheSystemPrompt) {
   EXPECT_GT(Ask("second", system).tokens_cached, 300);
 }
 
+TEST_F(SessionTest, APromptMayBeMessages) {
+  Start(kChatMl);
+  GenerationOptions options;
+  ASSERT_TRUE(ParseGenerationOptions(R"({"messages":true})", &options).ok());
+  const std::string talk = R"([{"role":"user","content":"hi<|im_end|>"},
+      {"role":"assistant","content":"hello"},{"role":"user","content":"bye"}])";
+  EXPECT_EQ(session_->Render(talk, "be brief", options).value(),
+            "<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\nhi<|im_end|><|im_end|>\n"
+            "<|im_start|>assistant\nhello<|im_end|>\n<|im_start|>user\nbye<|im_end|>\n"
+            "<|im_start|>assistant\n");
+  // Markup in a message is text.
+  const std::vector<int32_t> tokens = session_->EncodePrompt(talk, "", options).value();
+  EXPECT_EQ(std::count(tokens.begin(), tokens.end(), kImEnd), 3);
+  EXPECT_TRUE(Ask(talk, "", options).status.ok());
+
+  auto error = [&](const std::string& prompt, const std::string& system = "") {
+    return std::string(session_->Submit(prompt, system, options).status().message());
+  };
+  EXPECT_THAT(error("hi"), HasSubstr("the prompt must be a JSON array of messages"));
+  EXPECT_THAT(error("{}"), HasSubstr("must be a JSON array of messages, got dict"));
+  EXPECT_THAT(error("[]"), HasSubstr("got an empty one"));
+  EXPECT_THAT(error(R"([{"role":"user","content":"a"},7])"), HasSubstr("message 2 of the prompt"));
+  EXPECT_THAT(error(R"([{"content":"a"}])"), HasSubstr("it has no role"));
+  EXPECT_THAT(error(R"([{"role":"user"}])"), HasSubstr("it has no content"));
+  EXPECT_THAT(error(R"([{"role":1,"content":""}])"), HasSubstr("its role is not a string"));
+  EXPECT_THAT(error(R"([{"role":"system","content":"x"}])", "y"),
+              HasSubstr("message 1 of the prompt is a system message, and there is a system"));
+  EXPECT_THAT(std::string(session_->SubmitChoice(talk, "?", "", options).status().message()),
+              HasSubstr("not for a question"));
+  EXPECT_THAT(
+      std::string(ParseGenerationOptions(R"({"on_overflow":"truncate_end"})", &options).message()),
+      HasSubstr("on_overflow must be 'error'"));
+}
+
+TEST_F(SessionTest, ReasoningIsDroppedUnlessItIsWanted) {
+  script_->says = {{Bytes("ask"), Bytes("<think>\nhm\n</think>\n\nYes. No.")},
+                   {Bytes("never"), Bytes("<think>for ever")},
+                   {Bytes("begun<think>\n"), Bytes("hm</think>Yes.")}};
+  Start();
+  const Generation dropped = Ask("ask", "");
+  EXPECT_EQ(dropped.text, "Yes. No.");
+  EXPECT_EQ(dropped.tokens_out, 29);  // all are counted
+  GenerationOptions options;
+  ASSERT_TRUE(ParseGenerationOptions(R"({"thinking":"keep"})", &options).ok());
+  EXPECT_EQ(Ask("ask", "", options).text, "<think>\nhm\n</think>\n\nYes. No.");
+  EXPECT_EQ(Ask("never", "").text, "");
+  EXPECT_EQ(Ask("begun<think>\n", "").text, "Yes.");
+  // A stop string is looked for in the answer.
+  GenerationOptions stop;
+  stop.stop = {"hm", "."};
+  EXPECT_EQ(Ask("ask", "", stop).text, "Yes");
+  // A constraint leaves no room for reasoning: its text is the answer.
+  GenerationOptions choice;
+  choice.constraint = {AnswerConstraint::Kind::kChoices, R"(["<think>a"])"};
+  EXPECT_EQ(Ask("begun<think>\n", "", choice).text, "<think>a");
+  EXPECT_FALSE(ParseGenerationOptions(R"({"thinking":"yes"})", &options).ok());
+}
+
 TEST_F(SessionTest, ARecurrentModelReusesTheSystemPromptFromTheSecondRowOn) {
   script_->num_states = 4;
   Start(kChatMl);

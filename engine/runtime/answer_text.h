@@ -1,0 +1,38 @@
+// AnswerText: the text that an answer's tokens make: decoded, without the reasoning where that is
+// dropped, up to a stop string.
+#ifndef LM_ENGINE_RUNTIME_ANSWER_TEXT_H_
+#define LM_ENGINE_RUNTIME_ANSWER_TEXT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/runtime/request.h"
+#include "engine/runtime/stop_matcher.h"
+#include "engine/text/detokenizer.h"
+#include "engine/text/thinking_filter.h"
+#include "engine/text/tokenizer.h"
+
+namespace lm {
+
+class AnswerText {
+ public:
+  // REQUIRES: *tokenizer outlives this.
+  AnswerText(const Tokenizer* tokenizer, const RequestSpec& spec);
+
+  // Appends what a token makes certain to *text. True: a stop string has ended the answer.
+  bool Append(int32_t token, std::string* text);
+  // The rest, where no stop string has ended it.
+  void Finish(std::string* text);
+
+  bool stopped() const { return stop_.matched(); }
+
+ private:
+  Detokenizer detokenizer_;
+  std::optional<ThinkingFilter> thinking_;
+  StopMatcher stop_;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_RUNTIME_ANSWER_TEXT_H_
