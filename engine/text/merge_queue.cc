@@ -9,9 +9,6 @@ namespace {
 bool IsLater(const MergeQueue::Candidate& a, const MergeQueue::Candidate& b) {
   return a.order > b.order;
 }
-bool IsEarlier(const MergeQueue::Candidate& a, const MergeQueue::Candidate& b) {
-  return a.order < b.order;
-}
 
 }  // namespace
 
@@ -26,7 +23,7 @@ void MergeQueue::Clear(bool large) {
 void MergeQueue::Push(const Candidate& candidate) {
   const uint32_t priority = static_cast<uint32_t>(candidate.order >> 32);
   if (priority > due_priority_) {
-    waiting_[priority].push_back(candidate);
+    waiting_[priority].push_back({static_cast<uint32_t>(candidate.order), candidate.size});
     return;
   }
   due_.push_back(candidate);
@@ -41,13 +38,19 @@ bool MergeQueue::Pop(Candidate* candidate) {
     list_ = std::move(first->second);
     next_ = 0;
     waiting_.erase(first);
-    if (!std::is_sorted(list_.begin(), list_.end(), IsEarlier)) {
-      std::sort(list_.begin(), list_.end(), IsEarlier);
+    auto is_earlier = [](const Waiting& a, const Waiting& b) { return a.left < b.left; };
+    if (!std::is_sorted(list_.begin(), list_.end(), is_earlier)) {
+      std::sort(list_.begin(), list_.end(), is_earlier);
     }
   }
-  if (due_.empty() || (next_ < list_.size() && IsEarlier(list_[next_], due_.front()))) {
-    *candidate = list_[next_++];
-    return true;
+  if (next_ < list_.size()) {
+    const Waiting& first = list_[next_];
+    const uint64_t order = uint64_t{due_priority_} << 32 | first.left;
+    if (due_.empty() || order < due_.front().order) {
+      *candidate = {order, first.size, kUnknown};
+      ++next_;
+      return true;
+    }
   }
   *candidate = due_.front();
   std::pop_heap(due_.begin(), due_.end(), IsLater);

@@ -19,8 +19,9 @@ class MergeQueue {
   struct Candidate {
     uint64_t order;  // priority << 32 | index of the left symbol; the lowest goes first
     uint32_t size;   // bytes of both symbols together
-    int32_t id;      // of the merged token
+    int32_t id;      // of the merged token, or kUnknown where it waited in a list
   };
+  static constexpr int32_t kUnknown = -1;
 
   void Clear(bool large);
   void Push(const Candidate& candidate);
@@ -28,12 +29,19 @@ class MergeQueue {
   bool Pop(Candidate* candidate);
 
  private:
+  // A candidate without what can be found again: 10 million of them are freed within an interrupt's
+  // time.
+  struct Waiting {
+    uint32_t left;
+    uint32_t size;
+  };
+
   // Candidates up to this priority go into due_, others into waiting_.
   uint32_t due_priority_ = UINT32_MAX;
-  GrowingArray<Candidate> due_;   // a heap
-  GrowingArray<Candidate> list_;  // ascending from next_ on: those that waited for due_priority_
+  GrowingArray<Candidate> due_;  // a heap
+  GrowingArray<Waiting> list_;   // ascending from next_ on: those that waited for due_priority_
   size_t next_ = 0;
-  std::map<uint32_t, GrowingArray<Candidate>> waiting_;
+  std::map<uint32_t, GrowingArray<Waiting>> waiting_;
 };
 
 }  // namespace lm

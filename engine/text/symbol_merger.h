@@ -56,6 +56,11 @@ class SymbolMerger {
       // the pair is the one that was queued exactly if its size is.
       Symbol& right = symbols_[symbols_[left].next];
       if (symbols_[left].size + right.size != candidate.size) continue;
+      if (candidate.id == MergeQueue::kUnknown) {
+        Merge merge;
+        if (!find(symbols_[left], right, &merge)) continue;
+        candidate.id = merge.id;
+      }
       symbols_[left].size = candidate.size;
       symbols_[left].id = candidate.id;
       symbols_[left].next = right.next;
