@@ -145,6 +145,12 @@ EngineStats Engine::Stats() const {
   return stats;
 }
 
+RequestCounts Engine::CountsOf(absl::string_view salt) const {
+  if (fork_guard_.forked()) return {};
+  absl::MutexLock lock(&mutex_);
+  return counts_.Get(salt);
+}
+
 std::vector<RequestRecord> Engine::RecentRequests(absl::string_view salt) const {
   if (fork_guard_.forked()) return {};
   absl::MutexLock lock(&mutex_);

@@ -31,6 +31,7 @@
 #include "engine/runtime/latency_window.h"
 #include "engine/runtime/request.h"
 #include "engine/runtime/request_log.h"
+#include "engine/runtime/salt_counts.h"
 #include "engine/runtime/sampler.h"
 #include "engine/runtime/scheduler.h"
 #include "engine/runtime/step_pacer.h"
@@ -89,6 +90,7 @@ class Engine {
   // is less.
   int32_t max_sequence_tokens() const { return max_sequence_tokens_; }
   EngineStats Stats() const;
+  RequestCounts CountsOf(absl::string_view salt) const;
   // The last requests of a salt that are finished, the oldest first.
   std::vector<RequestRecord> RecentRequests(absl::string_view salt) const;
   // Asks what the prefix cache holds for a salt; an engine that is stopped answers "nothing".
@@ -119,6 +121,7 @@ class Engine {
   void FailBatch(const StepPlan& plan, const absl::Status& status);
   void FailAll(const absl::Status& status);
   void Finish(std::unique_ptr<Sequence> sequence, Generation result);
+  static void Count(const Finished& finished, RequestCounts* counts);
   void Deliver();
   PromptLimits MakePromptLimits() const;
   void RecordStep(const StepPlan& plan, const StepWork& work, absl::Duration took);
@@ -154,6 +157,7 @@ class Engine {
   int64_t num_waiting_ ABSL_GUARDED_BY(mutex_) = 0;  // in the scheduler, as it was last
   EngineStats stats_ ABSL_GUARDED_BY(mutex_);        // without what Stats() adds
   RequestLog log_ ABSL_GUARDED_BY(mutex_);
+  SaltCounts<RequestCounts> counts_ ABSL_GUARDED_BY(mutex_);
   LatencyWindow time_to_first_token_ ABSL_GUARDED_BY(mutex_);
   LatencyWindow inter_token_latency_ ABSL_GUARDED_BY(mutex_);
 

@@ -276,12 +276,26 @@ void Engine::Deliver() {
   ReportQueue();
   {
     absl::MutexLock lock(&mutex_);
-    for (const Finished& f : finished_) log_.Add(f.sequence->request(), f.result);
+    for (const Finished& f : finished_) {
+      log_.Add(f.sequence->request(), f.result);
+      Count(f, &counts_.Of(f.sequence->salt()));
+    }
     for (const Finished& f : finished_) stats_.failed += !f.result.status.ok();
     stats_.requests += static_cast<int64_t>(finished_.size());
   }
   for (Finished& f : finished_) f.sequence->Deliver(std::move(f.result));
   finished_.clear();
+}
+
+void Engine::Count(const Finished& finished, RequestCounts* counts) {
+  const Generation& result = finished.result;
+  const int64_t computed =
+      std::min<int64_t>(finished.sequence->computed(), result.tokens_in) - result.tokens_cached;
+  ++counts->requests;
+  counts->failed += !result.status.ok();
+  counts->tokens_prefilled += std::max<int64_t>(computed, 0);
+  counts->tokens_reused += result.tokens_cached;
+  counts->tokens_decoded += result.tokens_out;
 }
 
 void Engine::ReportQueue() {

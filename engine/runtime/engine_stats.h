@@ -26,6 +26,15 @@ struct Work {
   }
 };
 
+// Of the requests of one salt that have ended.
+struct RequestCounts {
+  int64_t requests = 0;
+  int64_t failed = 0;            // of those, with an error
+  int64_t tokens_prefilled = 0;  // of their prompts, computed
+  int64_t tokens_reused = 0;     // of their prompts, found in the prefix cache
+  int64_t tokens_decoded = 0;    // of their answers
+};
+
 struct EngineStats {
   int64_t requests = 0;          // finished, whatever their end
   int64_t failed = 0;            // of those, with an error

@@ -150,16 +150,17 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Engine& engine, RequestSpe
   const std::optional<MemoKey> key = MakeMemoKey(engine, spec, access.owner);
   if (!key.has_value()) return engine.Submit(std::move(spec));
   const std::string& digest = engine.model().info().digest;
+  const std::string salt = spec.salt;
   // Who has a deadline waits for a generation of his own, in which the engine keeps to it.
   const bool alone = spec.options.timeout_ms > 0;
   std::shared_ptr<Request> hit;
   {
     absl::MutexLock lock(&mutex_);
     if (const RememberedAnswer* answer = Recall(*key)) {
-      ++stats_[digest].hits;
+      ++stats_[digest].Of(salt).hits;
       hit = Hit(std::move(spec), *answer);
     } else if (auto flight = flights_.find(*key); flight != flights_.end() && !alone) {
-      ++stats_[digest].shared;
+      ++stats_[digest].Of(salt).shared;
       return Join(flight->second, std::move(spec));
     }
   }
@@ -175,16 +176,16 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Engine& engine, RequestSpe
   }
   absl::MutexLock lock(&mutex_);
   if (stored.has_value()) {
-    ++stats_[digest].hits;
+    ++stats_[digest].Of(salt).hits;
     std::shared_ptr<Request> request = Hit(std::move(spec), *stored);
     Remember(*key, *std::move(stored));
     return request;
   }
   if (auto flight = flights_.find(*key); flight != flights_.end() && !alone) {
-    ++stats_[digest].shared;
+    ++stats_[digest].Of(salt).shared;
     return Join(flight->second, std::move(spec));
   }
-  ++stats_[digest].misses;
+  ++stats_[digest].Of(salt).misses;
   auto flight = std::make_shared<Flight>(this, *key, access.store);
   if (alone) return engine.Submit(std::move(spec), std::move(flight));
   std::shared_ptr<Request> waiting = Join(flight, spec);
@@ -273,10 +274,10 @@ void Memo::Forget(const MemoKey& key) {
   if (found != entries_.end()) Drop(found);
 }
 
-MemoStats Memo::Stats(const std::string& model_digest) const {
+MemoStats Memo::Stats(const std::string& model_digest, absl::string_view salt) const {
   absl::MutexLock lock(&mutex_);
   auto found = stats_.find(model_digest);
-  return found != stats_.end() ? found->second : MemoStats();
+  return found != stats_.end() ? found->second.Get(salt) : MemoStats();
 }
 
 int64_t Memo::bytes() const {

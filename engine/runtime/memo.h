@@ -29,6 +29,7 @@
 #include "engine/runtime/memo_key.h"
 #include "engine/runtime/remembered_answer.h"
 #include "engine/runtime/request.h"
+#include "engine/runtime/salt_counts.h"
 
 namespace lm {
 
@@ -85,8 +86,8 @@ class Memo {
   void Forget(absl::string_view owner, int64_t id);
   void Forget(const MemoKey& key);
 
-  // Of a model's generations, by ModelInfo::digest.
-  MemoStats Stats(const std::string& model_digest) const;
+  // Of what a salt asked of a model, by ModelInfo::digest.
+  MemoStats Stats(const std::string& model_digest, absl::string_view salt) const;
   int64_t bytes() const;
 
  private:
@@ -115,7 +116,7 @@ class Memo {
   int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   HashMap<MemoKey, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mutex_);
-  HashMap<std::string, MemoStats> stats_ ABSL_GUARDED_BY(mutex_);  // by digest
+  HashMap<std::string, SaltCounts<MemoStats>> stats_ ABSL_GUARDED_BY(mutex_);  // by digest
 };
 
 // The process's. Never destroyed.

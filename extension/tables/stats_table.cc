@@ -1,4 +1,4 @@
-// lm_stats: what each running model has done so far, one row for each of its two phases
+// lm_stats: what each running model has done for this database, one row for each of its two phases
 //
 //   SELECT model, phase, requests, tokens_prefilled, tokens_reused, tokens_decoded,
 //          round(tokens_per_second) AS speed FROM lm_stats;
@@ -13,10 +13,16 @@
 // Prefill reads the prompt: its tokens are computed (tokens_prefilled) or found in the prefix cache
 // (tokens_reused); the time a user feels is that to the first token (ttft_*). Decode writes the
 // answer: tokens_decoded, and the time between two tokens (itl_*); batch_occupancy is how many
-// sequences a decode step served on average. Columns of the other phase are NULL; those of the
-// whole engine (requests, failed, running, queued, preemptions, kv_*) are in both rows. seconds is
-// model time; kv_bytes the cache's size, kv_bytes_used what running requests and the prefix cache
-// hold of it, kv_bytes_cached the prefix cache's share.
+// sequences a decode step served on average. Columns of the other phase are NULL; those of no phase
+// (requests, failed, running, queued, preemptions, kv_*, memo_hits) are in both rows.
+//
+// What was asked is counted for each database: requests, failed, tokens_prefilled, tokens_reused,
+// tokens_decoded and memo_hits are of this database's requests that have ended (of all that share
+// its `salt`, see lm_settings), as lm_requests lists the last of them. The engine that serves them
+// is the process's, and so is what tells how it is doing, whoever keeps it busy: running, queued,
+// seconds (of model time), tokens_per_second, ttft_*, itl_*, batch_occupancy, preemptions, kv_bytes
+// (the cache's size), kv_bytes_used (what running requests and the prefix cache hold of it),
+// kv_bytes_cached (the prefix cache's share; this database's is in lm_cache), and all below.
 //
 // How good is that? arithmetic_percent is the phase's products with the weights per second of model
 // time, against what this machine's processors can do at most; bandwidth_percent the bytes of
@@ -27,9 +33,8 @@
 // model's time went to: 'prefill-bound (slow to start)': shared prefixes and shorter
 // prompts help; 'decode-bound (slow to stream)': shorter answers and more rows at a time help.
 //
-// The engines are the process's, and so are all these figures: totals of every database's work.
-// What is this database's alone is in lm_requests and lm_cache. Reading loads no model; without a
-// running one there are no rows. `model` is the name this connection has for it, else the file's.
+// Reading loads no model; without a running one there are no rows. `model` is the name this
+// connection has for it, else the file's.
 // The last two are this connection's own: `foreseen`, how many calls of generate() and the like
 // found their answer under way, because look-ahead had seen them coming; and `hint`, what the last
 // statement that had to ask row by row could do better, or what is wrong with the memo's file.
@@ -110,6 +115,8 @@ class StatsTable : public SnapshotTable {
   std::vector<Cell> PhaseRow(const Engine& engine, bool prefill,
                              const std::optional<MachineCeilings>& ceilings) {
     const EngineStats stats = engine.Stats();
+    const std::string salt = connection().Salt();
+    const RequestCounts own = engine.CountsOf(salt);
     const ModelInfo& info = engine.model().info();
     // An answer's first token comes with the last step of its prefill; decode steps make the
     // others.
@@ -118,13 +125,13 @@ class StatsTable : public SnapshotTable {
     const double seconds = absl::ToDoubleSeconds(prefill ? stats.prefill_time : stats.decode_time);
     std::vector<Cell> cells = {connection().DisplayNameOf(engine),
                                std::string(prefill ? "prefill" : "decode"),
-                               stats.requests,
-                               stats.failed,
+                               own.requests,
+                               own.failed,
                                stats.running,
                                stats.queued};
-    cells.push_back(prefill ? Cell(stats.tokens_prefilled) : Cell());
-    cells.push_back(prefill ? Cell(stats.tokens_reused) : Cell());
-    cells.push_back(prefill ? Cell() : Cell(stats.tokens_decoded));
+    cells.push_back(prefill ? Cell(own.tokens_prefilled) : Cell());
+    cells.push_back(prefill ? Cell(own.tokens_reused) : Cell());
+    cells.push_back(prefill ? Cell() : Cell(own.tokens_decoded));
     cells.push_back(seconds);
     cells.push_back(Rate(static_cast<double>(tokens), seconds));
     AppendLatency(stats.time_to_first_token, prefill, &cells);
@@ -136,7 +143,7 @@ class StatsTable : public SnapshotTable {
     cells.push_back(stats.kv_bytes_total);
     cells.push_back(stats.kv_bytes_total - stats.kv_bytes_free);
     cells.push_back(stats.kv_bytes_cached);
-    const MemoStats memo = ProcessMemo().Stats(info.digest);
+    const MemoStats memo = ProcessMemo().Stats(info.digest, salt);
     cells.push_back(memo.hits + memo.shared);
     const Work& work = prefill ? stats.prefill_work : stats.decode_work;
     if (ceilings.has_value() && info.device == "cpu") {

@@ -2,7 +2,8 @@
 --
 -- prefill reads prompts (tokens_prefilled computed, tokens_reused found in the prefix cache, ttft_*
 -- the time to the first token); decode writes answers (tokens_decoded, itl_* the time between two
--- tokens, batch_occupancy how many decoded together). Reading it loads nothing.
+-- tokens, batch_occupancy how many decoded together). requests, failed, tokens_* and memo_hits are this database's; the rest is
+-- the engine's, whichever database keeps it busy. Reading it loads nothing.
 
 SELECT count(*) FROM lm_stats;
 --> 0

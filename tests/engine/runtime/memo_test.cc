@@ -73,8 +73,8 @@ TEST_F(MemoTest, EqualCallsAreOneGeneration) {
   EXPECT_EQ(second.tokens_in, first.tokens_in);
   EXPECT_EQ(second.tokens_cached, second.tokens_in);
   EXPECT_EQ(second.tokens_out, first.tokens_out);
-  EXPECT_EQ(memo_.Stats("").hits, 1);
-  EXPECT_EQ(memo_.Stats("").misses, 1);
+  EXPECT_EQ(memo_.Stats("", "").hits, 1);
+  EXPECT_EQ(memo_.Stats("", "").misses, 1);
 }
 
 TEST_F(MemoTest, EverythingThatMattersTellsCallsApart) {
@@ -145,7 +145,7 @@ TEST_F(MemoTest, OneUnderWayIsWaitedFor) {
   for (const auto& request : requests) texts.push_back(Await(request).text);
   EXPECT_EQ(generated(), 1);
   EXPECT_EQ(std::set<std::string>(texts.begin(), texts.end()).size(), 1u);
-  EXPECT_EQ(memo_.Stats("").shared, 4);
+  EXPECT_EQ(memo_.Stats("", "").shared, 4);
 }
 
 TEST_F(MemoTest, OneWhoLeavesDoesNotDisturbTheOthers) {
@@ -236,7 +236,7 @@ TEST_F(MemoTest, AStoreIsAskedAndToldBeforeAnybodyHasTheAnswer) {
   auto request = other.Submit(*engine_, {.prompt = Bytes("hello")}, {"me", store_});
   EXPECT_EQ(Await(*request).text, text);
   EXPECT_EQ(generated(), 1);
-  EXPECT_EQ(other.Stats("").hits, 1);
+  EXPECT_EQ(other.Stats("", "").hits, 1);
 }
 
 // A store is a file that anybody may have written.
