@@ -227,6 +227,24 @@ TEST_F(SchedulerTest, CopiesAPartlySharedBlockBeforeItIsWritten) {
   EXPECT_EQ(last_.cache_ops[0].tokens, 8);
 }
 
+TEST_F(SchedulerTest, WhatIsNotAcceptedGivesItsBlocksBack) {
+  Make({.step_tokens = 200, .cache = CacheOf(20)});
+  Add(1, Prompt(100, 'a'), 4);
+  const StepPlan plan = scheduler_->Schedule();
+  ASSERT_EQ(plan.entries.size(), 1u);
+  StepEntry guessed = plan.entries[0];
+  Sequence* sequence = guessed.sequence;
+  EXPECT_EQ(sequence->block_table().blocks[0].size(), 4u);
+  guessed.decode = true;
+  scheduler_->Commit(guessed, 40);
+  EXPECT_EQ(sequence->computed(), 40);
+  EXPECT_EQ(sequence->block_table().blocks[0].size(), 2u);
+  EXPECT_EQ(scheduler_->blocks().num_free(), 18);
+  EXPECT_TRUE(scheduler_->CheckIntegrity().ok()) << scheduler_->CheckIntegrity();
+  RunToEnd();  // the rest is computed again
+  EXPECT_EQ(finished_, (std::vector<int>{1}));
+}
+
 TEST_F(SchedulerTest, ClearsWhatAnotherSaltHasUsed) {
   Make({.step_tokens = 200, .cache = CacheOf(4)});
   Add(1, Prompt(100, 'a'), 1, "one");
