@@ -56,6 +56,12 @@ class LongInputsTest(unittest.TestCase):
         choices = [f"{dice.random():.4f} of many {i}" for i in range(40000)]  # a million bytes are the limit
         schema = {"type": "object", "properties": {f"property {i}": {"type": "string", "maxLength": 400} for i in range(900)}}
         options = "SELECT generate('x', NULL, ?)"
+
+        def load():
+            self.connection.execute("INSERT OR REPLACE INTO temp.lm_settings(key, value) VALUES ('kv_bytes', ?)",
+                                    (dice.randint(8 << 20, 16 << 20),))  # an engine that is not there yet
+            return "SELECT lm_token_count('x', json_object('model', ?))", (self.large_model,)
+
         fresh = lambda key, value: (json.dumps({"max_tokens": 1, "on_error": "null", key: value}),)
         return {
             "lm_token_count, words": lambda: ("SELECT lm_token_count(?)", (text,)),
@@ -68,7 +74,7 @@ class LongInputsTest(unittest.TestCase):
             "choices, 40,000": lambda: (options, fresh("choices", choices + [str(dice.random())])),
             "regex": lambda: (options, fresh("regex", f"(a{{1,900}}b){{{dice.randint(100, 400)}}}c")),
             "schema": lambda: (options, fresh("schema", {**schema, "title": str(dice.random())})),
-            "a model is loaded": lambda: ("SELECT lm_token_count('x', json_object('model', ?))", (self.large_model,)),
+            "a model is loaded": load,
             "lm_run": lambda: ("SELECT * FROM lm_run('label')", ()),
         }
 
