@@ -56,6 +56,7 @@ PRIVATE_HEADERS = [
     (re.compile(r"^(cuda|cublas|cub/|thrust/)"), {"engine/backend/cuda"}),
     (re.compile(r"immintrin|arm_neon"), {"engine/backend/cpu"}),
     (re.compile(r"pcre2"), {"engine/text", "engine/grammar"}),
+    (re.compile(r"nlohmann"), {"engine/base"}),
     # Broken by an allocation that fails: engine/base/hash_map.h.
     (re.compile(r"absl/container/.*(hash|btree)|absl/strings/str_format"), set()),
     (re.compile(r"^variant$"), {"engine/base"}),

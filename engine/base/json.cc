@@ -1,10 +1,12 @@
 #include "engine/base/json.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "engine/base/read_json.h"
+#include "engine/base/checkpoint.h"
 
 namespace lm {
 namespace {
@@ -16,27 +18,86 @@ std::string DumpScalar(T value) {
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// Makes a value of the parser's events.
-class Builder : public nlohmann::json_sax<nlohmann::json> {
+// A place in a text. What is behind the next checkpoint is not seen before that is passed.
+class CheckedPlace {
  public:
-  bool null() override { return Take(nullptr); }
-  bool boolean(bool value) override { return Take(value); }
-  bool number_integer(number_integer_t value) override { return Take(value); }
-  bool number_unsigned(number_unsigned_t value) override { return Take(value); }
-  bool number_float(number_float_t value, const string_t&) override { return Take(value); }
-  bool string(string_t& value) override { return Take(std::move(value)); }
-  bool binary(binary_t&) override { return false; }
-  bool start_object(std::size_t) override { return Open(Json::MakeObject()); }
-  bool start_array(std::size_t) override { return Open(Json::MakeArray()); }
-  bool end_object() override { return Close(); }
-  bool end_array() override { return Close(); }
-  bool key(string_t& name) override {
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  CheckedPlace(const char* at, const char* end) : at_(at), next_(at), end_(end) {}
+
+  reference operator*() const { return *at_; }
+  CheckedPlace& operator++() {
+    ++at_;
+    return *this;
+  }
+  // REQUIRES: the other is the text's end.
+  bool operator==(const CheckedPlace&) const { return at_ == next_ && Ends(); }
+
+ private:
+  static constexpr std::ptrdiff_t kCheckedBytes = 1 << 14;
+
+  bool Ends() const {
+    if (at_ == end_ || Interrupted()) return true;
+    next_ = at_ + std::min(kCheckedBytes, end_ - at_);
+    return false;
+  }
+
+  const char* at_;
+  mutable const char* next_;  // moved by the question whether the text ends here
+  const char* end_;
+};
+
+// nlohmann's events as ours.
+class Adapter : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  explicit Adapter(JsonEvents* events) : events_(*events) {}
+
+  bool null() override { return events_.Null(); }
+  bool boolean(bool value) override { return events_.Bool(value); }
+  bool number_integer(number_integer_t value) override { return events_.Integer(value); }
+  bool number_unsigned(number_unsigned_t value) override { return events_.Unsigned(value); }
+  bool number_float(number_float_t value, const string_t& text) override {
+    return events_.Real(value, text);
+  }
+  bool string(string_t& value) override { return events_.String(std::move(value)); }
+  bool binary(binary_t&) override { return false; }  // no JSON text has it
+  bool start_object(std::size_t) override { return events_.BeginObject(); }
+  bool start_array(std::size_t) override { return events_.BeginArray(); }
+  bool end_object() override { return events_.EndObject(); }
+  bool end_array() override { return events_.EndArray(); }
+  bool key(string_t& name) override { return events_.Key(std::move(name)); }
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception& error) override {
+    events_.SyntaxError(position, error.what());
+    return false;
+  }
+
+ private:
+  JsonEvents& events_;
+};
+
+// Makes a value of the events.
+class Builder : public JsonEvents {
+ public:
+  bool Null() override { return Take(nullptr); }
+  bool Bool(bool value) override { return Take(value); }
+  bool Integer(int64_t value) override { return Take(value); }
+  bool Unsigned(uint64_t value) override { return Take(value); }
+  bool Real(double value, const std::string&) override { return Take(value); }
+  bool String(std::string value) override { return Take(std::move(value)); }
+  bool BeginArray() override { return Open(Json::MakeArray()); }
+  bool EndArray() override { return Close(); }
+  bool BeginObject() override { return Open(Json::MakeObject()); }
+  bool Key(std::string name) override {
     if (depth_ <= Json::kDeepest) open_.back().name = std::move(name);
     return true;
   }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
-    return false;
-  }
+  bool EndObject() override { return Close(); }
+  void SyntaxError(size_t, absl::string_view) override {}
 
   int deepest() const { return deepest_; }
   Json TakeResult() { return std::move(result_); }
@@ -164,6 +225,13 @@ bool operator==(const Json& a, const Json& b) {
     return (a.is_float() || b.is_float()) && a.number() == b.number();
   }
   return a.value_ == b.value_;
+}
+
+bool ReadJson(absl::string_view text, JsonEvents* events) {
+  Adapter adapter(events);
+  const char* const end = text.data() + text.size();
+  return nlohmann::json::sax_parse(CheckedPlace(text.data(), end), CheckedPlace(end, end),
+                                   &adapter);
 }
 
 std::string JsonString(absl::string_view text) {

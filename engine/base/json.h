@@ -1,5 +1,6 @@
 // Json: a JSON value, of a bounded depth, that keeps to the rules of hash_map.h where memory runs
-// out. (nlohmann's own values allocate when they are destroyed; its parser is under this one.)
+// out. (nlohmann's own values allocate when they are destroyed; its parser, which is under this
+// one, is known to json.cc alone.)
 //
 //   const std::optional<Json> options = Json::Parse(R"({"seed":1})");
 //   if (options && options->is_object()) const Json* seed = options->Find("seed");
@@ -109,6 +110,32 @@ class Json {
 
 // `text` in quotes, as JSON writes it.
 std::string JsonString(absl::string_view text);
+
+// What a text says, event by event, for those who want no tree of it, or to look it over first.
+// Each returns whether to go on.
+class JsonEvents {
+ public:
+  virtual ~JsonEvents() = default;
+
+  virtual bool Null() = 0;
+  virtual bool Bool(bool value) = 0;
+  virtual bool Integer(int64_t value) = 0;  // negative
+  virtual bool Unsigned(uint64_t value) = 0;
+  // What has a fraction or an exponent, or is beyond 64 bits; `text` is how it is written.
+  virtual bool Real(double value, const std::string& text) = 0;
+  virtual bool String(std::string value) = 0;
+  virtual bool BeginArray() = 0;
+  virtual bool EndArray() = 0;
+  virtual bool BeginObject() = 0;
+  virtual bool Key(std::string name) = 0;
+  virtual bool EndObject() = 0;
+  // `position` counts the bytes read, the offending one included; `what` says more.
+  virtual void SyntaxError(size_t position, absl::string_view what) = 0;
+};
+
+// False where the text is no JSON, or where an event did not want to go on. With checkpoints
+// (checkpoint.h): where the thread's scope is interrupted the text ends, in a syntax error.
+bool ReadJson(absl::string_view text, JsonEvents* events);
 
 }  // namespace lm
 

@@ -1,7 +1,6 @@
 #include "engine/grammar/schema_document.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,7 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "engine/base/hash_map.h"
-#include "engine/base/read_json.h"
+#include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/grammar.h"
 
@@ -21,23 +20,22 @@ namespace lm {
 namespace {
 
 // Looks a text over before it is read into memory.
-class LimitCheck : public nlohmann::json_sax<nlohmann::json> {
+class LimitCheck : public JsonEvents {
  public:
   const std::string& error() const { return error_; }
 
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool start_object(size_t) override { return Open(); }
-  bool end_object() override { return Close(); }
-  bool start_array(size_t) override { return Open(); }
-  bool end_array() override { return Close(); }
+  bool Null() override { return true; }
+  bool Bool(bool) override { return true; }
+  bool Integer(int64_t) override { return true; }
+  bool Unsigned(uint64_t) override { return true; }
+  bool Real(double, const std::string&) override { return true; }
+  bool String(std::string) override { return true; }
+  bool BeginArray() override { return Open(); }
+  bool EndArray() override { return Close(); }
+  bool BeginObject() override { return Open(); }
+  bool EndObject() override { return Close(); }
 
-  bool key(string_t& name) override {
+  bool Key(std::string name) override {
     HashSet<std::string>& keys = keys_.back();
     if (!keys.insert(name).second) {
       return Fail(absl::StrCat("the key \"", absl::CHexEscape(name.substr(0, 100)),
@@ -50,11 +48,10 @@ class LimitCheck : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& e) override {
+  void SyntaxError(size_t, absl::string_view what) override {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
-    std::string what = e.what();
-    if (size_t bracket = what.find("] "); bracket != what.npos) what.erase(0, bracket + 2);
-    return Fail(absl::StrCat("not JSON: ", absl::CHexEscape(what.substr(0, 200))));
+    if (size_t bracket = what.find("] "); bracket != what.npos) what.remove_prefix(bracket + 2);
+    Fail(absl::StrCat("not JSON: ", absl::CHexEscape(what.substr(0, 200))));
   }
 
  private:

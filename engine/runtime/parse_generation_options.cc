@@ -6,13 +6,10 @@
 #include <set>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/json.h"
-#include "engine/base/read_json.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/grammar.h"
 #include "engine/runtime/generation_options.h"
@@ -266,28 +263,26 @@ absl::Status UnknownKey(absl::string_view name) {
 
 // Walks the text once for what the document tree does not tell: where an error is, whether a key of
 // the object is there twice, whether something is nested deeper than any option.
-class Checker : public nlohmann::json_sax<nlohmann::json> {
+class Checker : public JsonEvents {
  public:
   absl::Status status() const { return status_; }
 
-  bool null() override { return Value(); }
-  bool boolean(bool) override { return Value(); }
-  bool number_integer(number_integer_t) override { return Value(); }
-  bool number_unsigned(number_unsigned_t) override { return Value(); }
-  bool number_float(number_float_t, const string_t&) override { return Value(); }
-  bool string(string_t&) override { return Value(); }
-  bool binary(binary_t&) override { return Value(); }
-  bool start_object(std::size_t) override { return Nest(); }
-  bool start_array(std::size_t) override { return Value() && Nest(); }
-  bool end_object() override { return --depth_ >= 0; }
-  bool end_array() override { return --depth_ >= 0; }
-  bool key(string_t& name) override {
+  bool Null() override { return Value(); }
+  bool Bool(bool) override { return Value(); }
+  bool Integer(int64_t) override { return Value(); }
+  bool Unsigned(uint64_t) override { return Value(); }
+  bool Real(double, const std::string&) override { return Value(); }
+  bool String(std::string) override { return Value(); }
+  bool BeginArray() override { return Value() && Nest(); }
+  bool EndArray() override { return --depth_ >= 0; }
+  bool BeginObject() override { return Nest(); }
+  bool EndObject() override { return --depth_ >= 0; }
+  bool Key(std::string name) override {
     if (depth_ != 1 || names_.insert(name).second) return true;
     return Fail(absl::StrCat("option '", Shown(name), "' is there twice"));
   }
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::detail::exception&) override {
-    return Fail(absl::StrCat("options are not valid JSON: the error is at byte ", position));
+  void SyntaxError(size_t position, absl::string_view) override {
+    Fail(absl::StrCat("options are not valid JSON: the error is at byte ", position));
   }
 
  private:

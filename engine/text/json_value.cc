@@ -5,11 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
 #include "engine/base/hash_map.h"
-#include "engine/base/read_json.h"
+#include "engine/base/json.h"
 #include "engine/text/token_index.h"
 
 namespace lm {
@@ -18,50 +16,46 @@ namespace {
 using Value = TemplateValue;
 
 // Makes the values while the text is read.
-class Builder : public nlohmann::json_sax<nlohmann::json> {
+class Builder : public JsonEvents {
  public:
   absl::StatusOr<Value> Finish() {
     if (!status_.ok()) return status_;
     return std::move(result_);
   }
 
-  bool null() override { return Add(Value::None().FromInput()); }
-  bool boolean(bool value) override { return Add(Value::Bool(value).FromInput()); }
-  bool number_integer(number_integer_t value) override {
-    return Add(Value::Integer(value).FromInput());
-  }
-  bool number_unsigned(number_unsigned_t value) override {
+  bool Null() override { return Add(Value::None().FromInput()); }
+  bool Bool(bool value) override { return Add(Value::Bool(value).FromInput()); }
+  bool Integer(int64_t value) override { return Add(Value::Integer(value).FromInput()); }
+  bool Unsigned(uint64_t value) override {
     if (value > uint64_t{INT64_MAX}) return Fail("a number beyond 64 bits");
     return Add(Value::Integer(static_cast<int64_t>(value)).FromInput());
   }
-  bool number_float(number_float_t value, const string_t& text) override {
-    if (text.find_first_of(".eE") == string_t::npos) return Fail("a number beyond 64 bits");
+  bool Real(double value, const std::string& text) override {
+    if (text.find_first_of(".eE") == std::string::npos) return Fail("a number beyond 64 bits");
     return Add(Value::Float(value).FromInput());
   }
-  bool string(string_t& value) override { return Add(Value::Input(value)); }
-  bool binary(binary_t&) override { return Fail("it is not JSON"); }
-  bool start_object(std::size_t) override { return Open(/*object=*/true); }
-  bool start_array(std::size_t) override { return Open(/*object=*/false); }
-  bool key(string_t& name) override {
+  bool String(std::string value) override { return Add(Value::Input(value)); }
+  bool BeginObject() override { return Open(/*object=*/true); }
+  bool BeginArray() override { return Open(/*object=*/false); }
+  bool Key(std::string name) override {
     if (!open_.back().names.insert(name).second) {
       return Fail(absl::StrCat("the key ", QuoteName(name), " is there twice"));
     }
     open_.back().entries.emplace_back(Value::Input(name), Value());
     return true;
   }
-  bool end_object() override {
+  bool EndObject() override {
     Value value = Value::Dict(std::move(open_.back().entries));
     open_.pop_back();
     return Add(std::move(value));
   }
-  bool end_array() override {
+  bool EndArray() override {
     Value value = Value::Sequence(Value::Kind::kList, std::move(open_.back().list));
     open_.pop_back();
     return Add(std::move(value));
   }
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::detail::exception&) override {
-    return Fail(absl::StrCat("it is not valid JSON: the error is at byte ", position));
+  void SyntaxError(size_t position, absl::string_view) override {
+    Fail(absl::StrCat("it is not valid JSON: the error is at byte ", position));
   }
 
  private:

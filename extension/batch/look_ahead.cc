@@ -251,10 +251,12 @@ void LookAhead::StepShadow() {
 }
 
 void LookAhead::StepOnce() {
-  BatchOf(*connection_).stepping = this;
-  absl::Cleanup stepped = [this] { BatchOf(*connection_).stepping = nullptr; };
-  const absl::StatusOr<bool> row = shadow_.Step();
-  std::move(stepped).Invoke();
+  BatchState& batch = BatchOf(*connection_);
+  batch.stepping = this;
+  const absl::StatusOr<bool> row = [&] {
+    const absl::Cleanup stepped = [&batch] { batch.stepping = nullptr; };
+    return shadow_.Step();
+  }();
   if (row.ok() && *row) return;
   if (!full_) {  // it is at its end, or has failed as the statement may yet do
     shadow_ = Statement();

@@ -1,53 +1,45 @@
 #include "extension/functions/labels.h"
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/hash_map.h"
 #include "engine/base/json.h"
-#include "engine/base/read_json.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
 namespace {
-
-using nlohmann::json;
 
 constexpr absl::string_view kWanted =
     "labels must be a JSON array of strings, or an object from labels to descriptions";
 
 absl::Status Mistake(absl::string_view what) { return absl::InvalidArgumentError(what); }
 
-// The parser's events; each returns whether to go on.
-class LabelReader : public nlohmann::json_sax<json> {
+class LabelReader : public JsonEvents {
  public:
   absl::Status status() const { return status_; }
   std::vector<Label> TakeLabels() { return std::move(labels_); }
 
-  bool null() override { return in_object_ || Refuse("null"); }
-  bool boolean(bool value) override { return Refuse(value ? "true" : "false"); }
-  bool number_integer(number_integer_t value) override { return Refuse(absl::StrCat(value)); }
-  bool number_unsigned(number_unsigned_t value) override { return Refuse(absl::StrCat(value)); }
-  bool number_float(number_float_t, const string_t& text) override { return Refuse(text); }
-  bool binary(binary_t&) override { return Refuse("binary data"); }
-  bool string(string_t& value) override {
+  bool Null() override { return in_object_ || Refuse("null"); }
+  bool Bool(bool value) override { return Refuse(value ? "true" : "false"); }
+  bool Integer(int64_t value) override { return Refuse(absl::StrCat(value)); }
+  bool Unsigned(uint64_t value) override { return Refuse(absl::StrCat(value)); }
+  bool Real(double, const std::string& text) override { return Refuse(text); }
+  bool String(std::string value) override {
     if (!begun_) return Refuse("a single string");
     if (!in_object_) return Add(std::move(value));
     labels_.back().description = std::move(value);
     return true;
   }
-  bool start_array(std::size_t) override { return begun_ ? Refuse("an array") : (begun_ = true); }
-  bool start_object(std::size_t) override {
+  bool BeginArray() override { return begun_ ? Refuse("an array") : (begun_ = true); }
+  bool BeginObject() override {
     return begun_ ? Refuse("an object") : (begun_ = in_object_ = true);
   }
-  bool key(string_t& name) override { return Add(std::move(name)); }
-  bool end_array() override { return true; }
-  bool end_object() override { return true; }
-  bool parse_error(std::size_t position, const std::string&, const json::exception&) override {
+  bool Key(std::string name) override { return Add(std::move(name)); }
+  bool EndArray() override { return true; }
+  bool EndObject() override { return true; }
+  void SyntaxError(size_t position, absl::string_view) override {
     status_ = Mistake(absl::StrCat(kWanted, ": a syntax error at byte ", position - 1));
-    return false;
   }
 
  private:

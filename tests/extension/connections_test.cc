@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "lm/sqlite.h"
+#include "tests/testdata.h"
 
 namespace {
 

@@ -23,6 +23,7 @@
 #include "engine/base/digest.h"
 #include "engine/base/utf8.h"
 #include "lm/sqlite.h"
+#include "tests/testdata.h"
 
 namespace {
 

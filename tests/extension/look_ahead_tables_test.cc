@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lm/sqlite.h"
+#include "tests/testdata.h"
 
 namespace {
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lm/sqlite.h"
+#include "tests/testdata.h"
 
 namespace {
 

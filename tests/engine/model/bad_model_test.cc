@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/engine/model/small_model.h"
+#include "tests/testdata.h"
 
 namespace lm {
 namespace {

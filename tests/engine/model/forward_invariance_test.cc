@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/model/model.h"
 #include "tests/engine/model/run_model.h"
+#include "tests/testdata.h"
 
 namespace lm {
 namespace {

@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "engine/model/model.h"
 #include "tests/engine/model/run_model.h"
+#include "tests/testdata.h"
 
 namespace lm {
 namespace {

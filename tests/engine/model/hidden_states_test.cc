@@ -5,6 +5,7 @@
 #include "engine/gguf/gguf_file.h"
 #include "engine/model/model.h"
 #include "tests/engine/model/run_model.h"
+#include "tests/testdata.h"
 
 namespace lm {
 namespace {

@@ -27,6 +27,7 @@
 #include "engine/model/model.h"
 #include "engine/runtime/block_manager.h"
 #include "engine/runtime/engine.h"
+#include "tests/testdata.h"
 
 namespace lm {
 namespace {

@@ -20,6 +20,7 @@
 #include "engine/text/json_value.h"
 #include "engine/text/tokenizer.h"
 #include "test_vocabulary.h"
+#include "tests/testdata.h"
 
 namespace lm {
 namespace {

@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "engine/base/utf8.h"
+#include "tests/testdata.h"
 
 namespace lm {
 namespace {

@@ -1,0 +1,35 @@
+# Precompiled headers: what nearly every file includes is parsed once for all libraries, and once,
+# with GoogleTest, for all tests. Only headers from outside of this tree, so that no change here
+# builds everything anew. Files include what they use all the same: -DLM_PCH=OFF compiles without.
+option(LM_PCH "Precompile the headers of the C++ library, Abseil and GoogleTest" ON)
+
+set(LM_PCH_HEADERS
+  <algorithm> <array> <atomic> <chrono> <cmath> <cstddef> <cstdint> <cstring> <deque> <functional>
+  <limits> <map> <memory> <mutex> <optional> <set> <string> <thread> <tuple> <utility> <variant>
+  <vector>
+  <absl/functional/function_ref.h> <absl/status/status.h> <absl/status/statusor.h>
+  <absl/strings/match.h> <absl/strings/numbers.h> <absl/strings/str_cat.h>
+  <absl/strings/str_join.h> <absl/strings/str_split.h> <absl/strings/string_view.h>
+  <absl/synchronization/mutex.h> <absl/time/clock.h> <absl/time/time.h> <absl/types/span.h>)
+
+# lm_precompile(<target> [<header> ...]): with those headers too. The first target that asks for a
+# set of headers compiles it; the others must have the same compiler options.
+function(lm_precompile target)
+  if(NOT LM_PCH)
+    return()
+  endif()
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "EXECUTABLE" AND NOT ARGN)
+    target_compile_options(${target} PRIVATE -fPIC)  # as the libraries, not -fPIE
+  endif()
+  string(MAKE_C_IDENTIFIER "LM_PCH_OF_${ARGN}" key)
+  get_property(first GLOBAL PROPERTY ${key})
+  if(first)
+    target_precompile_headers(${target} REUSE_FROM ${first})
+  else()
+    target_precompile_headers(${target} PRIVATE ${LM_PCH_HEADERS} ${ARGN})
+    set_property(GLOBAL PROPERTY ${key} ${target})
+  endif()
+  # For compiler caches, which hash what the preprocessor writes.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
+endfunction()
