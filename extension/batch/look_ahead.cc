@@ -9,7 +9,7 @@
 #include "extension/batch/answer_queue.h"
 #include "extension/batch/batch_state.h"
 #include "extension/batch/shadow_statement.h"
-#include "extension/host/busy_statements.h"
+#include "extension/host/statement.h"
 
 namespace lm {
 namespace {

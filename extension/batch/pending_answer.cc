@@ -4,6 +4,7 @@
 
 #include "engine/base/status_macros.h"
 #include "extension/connection/await.h"
+#include "extension/connection/scalar_function.h"
 
 namespace lm {
 namespace {
@@ -85,6 +86,14 @@ void PendingAnswer::Collect() {
   answer_.generation = request_->result();
   answer_.generation.status = GenerationStatus(answer_.generation);
   request_.reset();
+}
+
+absl::StatusOr<RowPrompt> ReadRow(const Call& call) {
+  RowPrompt row{.prompt = call.Text(0, "prompt"), .system = call.Text(1, "system")};
+  if (row.prompt.ok() && !row.prompt->has_value()) return row;
+  ASSIGN_OR_RETURN(CallOptions options, call.Options(2));
+  row.options = std::make_shared<const CallOptions>(std::move(options));
+  return row;
 }
 
 }  // namespace lm

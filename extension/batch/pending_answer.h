@@ -32,6 +32,13 @@ struct RowPrompt {
   std::optional<Pooling> embed = {};
 };
 
+class Call;
+
+// The arguments that every function of a row has: (prompt [, system [, options]]). What is wrong
+// with the prompt or the system prompt is the row's failure; an error is the statement's. A NULL
+// prompt needs no options, nor a model.
+absl::StatusOr<RowPrompt> ReadRow(const Call& call);
+
 // Not thread-safe. Destroying it cancels what nobody has waited for.
 class PendingAnswer {
  public:

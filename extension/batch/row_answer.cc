@@ -1,6 +1,7 @@
 #include "extension/batch/row_answer.h"
 
-#include "extension/batch/generation_json.h"
+#include "engine/base/json.h"
+#include "extension/connection/await.h"
 #include "extension/host/sqlite_value.h"
 
 namespace lm {
@@ -52,6 +53,18 @@ void ResultAnswerColumn(sqlite3_context* context, const RowAnswer& answer, int c
     case kAnswerTokensOut:
       return sqlite3_result_int(context, generation.tokens_out);
   }
+}
+
+std::string GenerationJson(const Generation& generation) {
+  absl::Status status = GenerationStatus(generation);
+  Json object = Json::MakeObject();
+  object.Add("value", status.ok() ? Json(generation.text) : Json());
+  object.Add("error", status.ok() ? Json() : Json(status.message()));
+  object.Add("finish", FinishReasonName(status.ok() ? generation.finish : FinishReason::kError));
+  object.Add("tokens_in", generation.tokens_in);
+  object.Add("tokens_cached", generation.tokens_cached);
+  object.Add("tokens_out", generation.tokens_out);
+  return object.Dump();
 }
 
 }  // namespace lm

@@ -2,6 +2,8 @@
 #ifndef LM_EXTENSION_BATCH_ROW_ANSWER_H_
 #define LM_EXTENSION_BATCH_ROW_ANSWER_H_
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "engine/runtime/generation_options.h"
 #include "engine/runtime/request.h"
@@ -39,6 +41,11 @@ inline constexpr char kAnswerColumns[] =
 // With OnError::kJson, the value of a row that failed is lm_try's object; else it is NULL.
 void ResultAnswerColumn(sqlite3_context* context, const RowAnswer& answer, int column,
                         OnError on_error);
+
+// The JSON object in which lm_try, and on_error 'json', report a generation that is over, well or
+// not, or that never began:
+//   {"value":"Lily","error":null,"finish":"stop","tokens_in":12,"tokens_cached":8,"tokens_out":2}
+std::string GenerationJson(const Generation& generation);
 
 }  // namespace lm
 

@@ -14,7 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "extension/connection/connection.h"
+#include "extension/connection/virtual_table.h"
 #include "extension/host/sqlite_value.h"
 
 namespace lm {
@@ -27,25 +27,17 @@ struct SnapshotRow {
 // What INSERT does about a name that is taken.
 enum class OnConflict { kFail, kIgnore, kReplace };
 
-// One virtual table of one connection.
-class SnapshotTable {
+class SnapshotTable : public VirtualTable {
  public:
-  explicit SnapshotTable(std::shared_ptr<Connection> connection)
-      : connection_(std::move(connection)) {}
-  virtual ~SnapshotTable() = default;
+  using VirtualTable::VirtualTable;
 
-  virtual const char* name() const = 0;
-  // The CREATE TABLE statement for sqlite3_declare_vtab.
-  virtual const char* schema() const = 0;
   virtual absl::StatusOr<std::vector<SnapshotRow>> Rows() = 0;
   // The same for a statement that looks only at the columns of `used` (bit i is column i, the last
   // bit every later one too): what takes long and is not asked for may stay NULL.
   virtual absl::StatusOr<std::vector<SnapshotRow>> RowsFor(uint64_t /*used*/) { return Rows(); }
 
-  Connection& connection() const { return *connection_; }
-
- private:
-  const std::shared_ptr<Connection> connection_;
+  absl::StatusOr<bool> BestIndex(sqlite3_index_info* info) final;
+  std::unique_ptr<VirtualCursor> Open() final;
 };
 
 // One that can be written. Its state follows transactions and savepoints: SQLite has it saved
@@ -63,6 +55,18 @@ class WritableTable : public SnapshotTable {
 
   virtual std::shared_ptr<const void> Save() const = 0;
   virtual void Restore(const void* saved) = 0;
+
+  bool resolves_conflicts() const final { return true; }
+
+ private:
+  friend struct TableWriting;
+
+  // The state before a savepoint; -1 is the transaction's beginning.
+  struct SavedState {
+    int savepoint;
+    std::shared_ptr<const void> state;
+  };
+  std::vector<SavedState> saved_;  // ascending savepoints
 };
 
 // Makes a connection's table for each use; `Table` is constructed from the connection.

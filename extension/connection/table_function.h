@@ -1,5 +1,5 @@
 // Table-valued functions as C++ cursors. A function says what its columns and arguments are and
-// what a scan of it does; SQLite's side of it is here once.
+// what a scan of it does.
 //
 //   class StreamCursor : public TableCursor {
 //     absl::Status Filter(const TableArguments& args) override;  // lm_stream('Tell me a story.')
@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "extension/connection/call_options.h"
 #include "extension/connection/connection.h"
+#include "extension/connection/virtual_table.h"
 #include "extension/host/sqlite_api.h"
 
 namespace lm {
@@ -38,7 +39,8 @@ struct TableFunctionSpec {
   int required = 1;
   const char* missing;  // the error where one of those is not
   int64_t estimated_rows = 100;
-  std::unique_ptr<class TableCursor> (*open)(Connection& connection);
+  int ascending = -2;  // the column in whose order the rows come; -2: none
+  std::unique_ptr<VirtualCursor> (*open)(Connection& connection, const TableFunctionSpec& spec);
 };
 
 // What the function was called with, as long as Filter runs.
@@ -59,36 +61,34 @@ class TableArguments {
   const std::array<sqlite3_value*, kMostTableArguments> values_;
 };
 
-// One scan after another over what the function gives. An exception is caught outside.
-class TableCursor {
+// One scan after another over what the function gives.
+class TableCursor : public VirtualCursor {
  public:
-  explicit TableCursor(Connection& connection) : connection_(connection) {}
-  virtual ~TableCursor() = default;
-  TableCursor(const TableCursor&) = delete;
-  TableCursor& operator=(const TableCursor&) = delete;
+  TableCursor(Connection& connection, const TableFunctionSpec& spec)
+      : connection_(connection), spec_(spec) {}
 
   // Begins a scan, on its first row if there is one.
   virtual absl::Status Filter(const TableArguments& args) = 0;
-  virtual bool Eof() const = 0;
-  // The other three REQUIRE: !Eof().
-  virtual absl::Status Next() = 0;
-  // Sets the column's value; leaves it for NULL.
-  virtual absl::Status Column(int column, sqlite3_context* context) = 0;
-  virtual int64_t rowid() const = 0;
+  // Column(), of one that is no argument.
+  virtual absl::Status Value(int column, sqlite3_context* context) = 0;
+
+  absl::Status Begin(int plan, const char* text, sqlite3_value** args) final;
+  absl::Status Column(int column, sqlite3_context* context) final;
 
  protected:
   Connection& connection() const { return connection_; }
 
  private:
   Connection& connection_;
+  const TableFunctionSpec& spec_;
 };
 
 template <typename Cursor>
-std::unique_ptr<TableCursor> MakeCursor(Connection& connection) {
-  return std::make_unique<Cursor>(connection);
+std::unique_ptr<VirtualCursor> MakeCursor(Connection& connection, const TableFunctionSpec& spec) {
+  return std::make_unique<Cursor>(connection, spec);
 }
 
-// Registers a DIRECTONLY function. REQUIRES: *spec lives for ever.
+// REQUIRES: *spec lives for ever.
 int RegisterTableFunction(const std::shared_ptr<Connection>& connection,
                           const TableFunctionSpec* spec);
 

@@ -25,9 +25,9 @@
 #include <utility>
 
 #include "engine/base/status_macros.h"
-#include "extension/batch/generation_json.h"
 #include "extension/batch/look_ahead.h"
-#include "extension/batch/read_row.h"
+#include "extension/batch/pending_answer.h"
+#include "extension/batch/row_answer.h"
 #include "extension/connection/scalar_function.h"
 #include "extension/functions/functions.h"
 

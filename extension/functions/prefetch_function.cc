@@ -14,8 +14,9 @@
 // lm_settings('memo') it is a file and has room for all.
 #include "engine/base/status_macros.h"
 #include "extension/batch/answer_queue.h"
-#include "extension/batch/read_row.h"
+#include "extension/batch/pending_answer.h"
 #include "extension/connection/aggregate_function.h"
+#include "extension/connection/scalar_function.h"
 #include "extension/functions/functions.h"
 
 namespace lm {

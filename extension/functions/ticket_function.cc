@@ -20,7 +20,8 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "extension/batch/batch_state.h"
-#include "extension/batch/read_row.h"
+#include "extension/batch/pending_answer.h"
+#include "extension/connection/scalar_function.h"
 #include "extension/functions/functions.h"
 
 namespace lm {

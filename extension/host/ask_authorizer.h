@@ -24,6 +24,10 @@ namespace lm {
 absl::Status AskAuthorizer(sqlite3* user, absl::string_view schema, sqlite3* own,
                            const std::string& sql);
 
+// OK where `db` may ATTACH the file: what a setting or a function opens on its behalf is held to
+// the same authorizer and limit. PermissionDenied otherwise. Nothing is opened.
+absl::Status CheckMayAttach(sqlite3* db, const std::string& path);
+
 }  // namespace lm
 
 #endif  // LM_EXTENSION_HOST_ASK_AUTHORIZER_H_

@@ -59,6 +59,13 @@ absl::StatusOr<Statement> PrepareGivenSelect(sqlite3* db, absl::string_view sql)
   return statement;
 }
 
+absl::StatusOr<Statement> PrepareSelectArgument(sqlite3* db, absl::string_view sql,
+                                                absl::string_view name) {
+  absl::StatusOr<Statement> statement = PrepareGivenSelect(db, sql);
+  if (!absl::IsInvalidArgument(statement.status())) return statement;
+  return Refused(absl::StrCat(name, " ", statement.status().message()));
+}
+
 absl::StatusOr<Statement> PrepareGivenChange(sqlite3* db, absl::string_view sql) {
   ASSIGN_OR_RETURN(Statement statement,
                    PrepareOnly(db, sql, {"INSERT", "REPLACE", "UPDATE", "DELETE", "WITH"},

@@ -23,6 +23,10 @@ namespace lm {
 // One SELECT (VALUES, WITH ... SELECT) that only reads, with no parameters: nobody would bind them.
 absl::StatusOr<Statement> PrepareGivenSelect(sqlite3* db, absl::string_view sql);
 
+// The same of a function's argument, whose name the errors begin with.
+absl::StatusOr<Statement> PrepareSelectArgument(sqlite3* db, absl::string_view sql,
+                                                absl::string_view name);
+
 // One INSERT, REPLACE, UPDATE or DELETE (WITH ... before it).
 absl::StatusOr<Statement> PrepareGivenChange(sqlite3* db, absl::string_view sql);
 

@@ -3,6 +3,7 @@
 #define LM_EXTENSION_HOST_SQLITE_VALUE_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -12,6 +13,11 @@
 #include "extension/host/sqlite_api.h"
 
 namespace lm {
+
+struct ValueDeleter {
+  void operator()(sqlite3_value* value) const { sqlite3_value_free(value); }
+};
+using OwnedValue = std::unique_ptr<sqlite3_value, ValueDeleter>;
 
 // The text of `value`; nullopt for NULL. Numbers are taken as SQL writes them. A BLOB, a NUL
 // character or invalid UTF-8 is InvalidArgument that begins with `what` and says where.

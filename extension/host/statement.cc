@@ -143,4 +143,13 @@ absl::StatusOr<std::string> Statement::Blob(int column) const {
   return absl::ResourceExhaustedError("out of memory");
 }
 
+std::vector<sqlite3_stmt*> BusyStatements(sqlite3* db) {
+  std::vector<sqlite3_stmt*> busy;
+  for (sqlite3_stmt* s = sqlite3_next_stmt(db, nullptr); s != nullptr;
+       s = sqlite3_next_stmt(db, s)) {
+    if (sqlite3_stmt_busy(s) != 0 && sqlite3_sql(s) != nullptr) busy.push_back(s);
+  }
+  return busy;
+}
+
 }  // namespace lm

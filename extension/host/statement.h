@@ -10,11 +10,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "extension/host/owned_statement.h"
 #include "extension/host/sqlite_api.h"
 #include "extension/host/sqlite_value.h"
 
@@ -73,10 +73,18 @@ class Statement {
  private:
   Statement& Bound(int position, int code);
 
-  OwnedStatement statement_;
+  struct Finalizer {
+    void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+  };
+  std::unique_ptr<sqlite3_stmt, Finalizer> statement_;
   std::string tail_;
   absl::Status not_bound_;  // the first error of a Bind since the last Step
 };
+
+// The statements of a connection that are in the middle of a run and have a text. SQLite does not
+// tell a function which of them calls it; where only one comes into question, that is the one.
+// REQUIRES: called on the thread that uses the connection.
+std::vector<sqlite3_stmt*> BusyStatements(sqlite3* db);
 
 }  // namespace lm
 

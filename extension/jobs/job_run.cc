@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/base/status_macros.h"
-#include "extension/batch/generation_json.h"
+#include "extension/batch/row_answer.h"
 #include "extension/host/boundary.h"
 #include "extension/host/interrupt.h"
 #include "extension/host/statement.h"

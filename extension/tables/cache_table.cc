@@ -36,7 +36,7 @@ class CacheTable : public SnapshotTable {
   using SnapshotTable::SnapshotTable;
 
   const char* name() const override { return "lm_cache"; }
-  const char* schema() const override {
+  std::string Schema() const override {
     return "CREATE TABLE lm_cache(model TEXT, prefix INTEGER, parent INTEGER, tokens INTEGER, "
            "own_tokens INTEGER, bytes INTEGER, hits INTEGER, last_used TEXT, text TEXT)";
   }

@@ -89,7 +89,7 @@ class ChunksCursor : public TableCursor {
     return absl::OkStatus();
   }
 
-  absl::Status Column(int column, sqlite3_context* context) override {
+  absl::Status Value(int column, sqlite3_context* context) override {
     switch (column) {
       case kN:
         sqlite3_result_int64(context, n_);

@@ -25,7 +25,7 @@ class DevicesTable : public SnapshotTable {
   using SnapshotTable::SnapshotTable;
 
   const char* name() const override { return "lm_devices"; }
-  const char* schema() const override {
+  std::string Schema() const override {
     return "CREATE TABLE lm_devices(device TEXT, name TEXT, features TEXT, threads INTEGER, "
            "memory_bytes INTEGER, usable INTEGER, reason TEXT, read_bytes_per_second REAL, "
            "fp32_flops_per_second REAL, int8_ops_per_second REAL)";

@@ -34,7 +34,7 @@
 #include "engine/runtime/cost_forecast.h"
 #include "extension/connection/await.h"
 #include "extension/connection/table_function.h"
-#include "extension/host/read_only_select.h"
+#include "extension/host/given_statement.h"
 #include "extension/host/sqlite_value.h"
 #include "extension/tables/tables.h"
 
@@ -84,7 +84,7 @@ class ExplainCursor : public TableCursor {
     return absl::OkStatus();
   }
 
-  absl::Status Column(int column, sqlite3_context* context) override {
+  absl::Status Value(int column, sqlite3_context* context) override {
     ResultCell(context, rows_[at_][column]);
     return absl::OkStatus();
   }
@@ -95,8 +95,7 @@ class ExplainCursor : public TableCursor {
   // Counts what the query's calls ask for, or, where it has none, its rows as prompts.
   absl::Status RunQuery(const std::string& sql, const std::optional<std::string>& json,
                         PromptTally* calls, PromptTally* columns) {
-    ASSIGN_OR_RETURN(ReadOnlySelect select,
-                     ReadOnlySelect::Prepare(connection().db(), sql, "select_sql"));
+    ASSIGN_OR_RETURN(Statement select, PrepareSelectArgument(connection().db(), sql, "select_sql"));
     ASSIGN_OR_RETURN(const CallOptions options, ReadCallOptions(json, connection()));
     Session session = options.session();
     session.set_tally(columns);
@@ -108,9 +107,9 @@ class ExplainCursor : public TableCursor {
     }
   }
 
-  static absl::Status TakePrompt(const ReadOnlySelect& select, int64_t row, const Session& session,
+  static absl::Status TakePrompt(const Statement& select, int64_t row, const Session& session,
                                  const GenerationOptions& options) {
-    const int columns = select.num_columns();
+    const int columns = sqlite3_column_count(select.get());
     if (columns > 3) {
       return absl::InvalidArgumentError(absl::StrCat(
           "select_sql must call a function that generates, or have the columns prompt; "
@@ -121,12 +120,12 @@ class ExplainCursor : public TableCursor {
     auto named = [row](const absl::Status& status) {
       return absl::Status(status.code(), absl::StrCat("row ", row, ": ", status.message()));
     };
-    absl::StatusOr<std::optional<std::string>> prompt = TextOf(select.column(first), "prompt");
+    absl::StatusOr<std::optional<std::string>> prompt = select.CheckedText(first, "prompt");
     if (!prompt.ok()) return named(prompt.status());
     if (!prompt->has_value()) return absl::OkStatus();
     absl::StatusOr<std::optional<std::string>> system;
     system = std::optional<std::string>();
-    if (columns == 3) system = TextOf(select.column(2), "system");
+    if (columns == 3) system = select.CheckedText(2, "system");
     if (!system.ok()) return named(system.status());
     absl::Status taken = session.Submit(**prompt, system->value_or(""), options).status();
     return taken.ok() ? taken : named(taken);

@@ -27,7 +27,6 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "extension/connection/snapshot_table.h"
-#include "extension/host/busy_statements.h"
 #include "extension/host/sql_tokens.h"
 #include "extension/host/statement.h"
 #include "extension/jobs/job_store.h"
@@ -68,7 +67,7 @@ class JobsTable : public WritableTable {
   using WritableTable::WritableTable;
 
   const char* name() const override { return "lm_jobs"; }
-  const char* schema() const override {
+  std::string Schema() const override {
     return "CREATE TABLE lm_jobs(name TEXT, query TEXT, target TEXT, system TEXT, options TEXT, "
            "model TEXT, total INTEGER)";
   }
@@ -110,7 +109,7 @@ class JobRowsTable : public SnapshotTable {
   using SnapshotTable::SnapshotTable;
 
   const char* name() const override { return "lm_job_rows"; }
-  const char* schema() const override {
+  std::string Schema() const override {
     return "CREATE TABLE lm_job_rows(number INTEGER, job TEXT, id, prompt TEXT, system TEXT, "
            "state TEXT, value TEXT, error TEXT, finish TEXT, tokens_in INTEGER, "
            "tokens_cached INTEGER, tokens_out INTEGER, attempts INTEGER, worker TEXT, "

@@ -36,7 +36,7 @@ class MemoTable : public WritableTable {
   using WritableTable::WritableTable;
 
   const char* name() const override { return "lm_memo"; }
-  const char* schema() const override {
+  std::string Schema() const override {
     return "CREATE TABLE lm_memo(model TEXT, options TEXT, tokens INTEGER, hits INTEGER, "
            "bytes INTEGER)";
   }

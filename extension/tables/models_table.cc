@@ -37,7 +37,7 @@ class ModelsTable : public WritableTable {
   using WritableTable::WritableTable;
 
   const char* name() const override { return "lm_models"; }
-  const char* schema() const override {
+  std::string Schema() const override {
     return "CREATE TABLE lm_models(name TEXT, path TEXT, options TEXT, architecture TEXT, "
            "parameters INTEGER, quantisation TEXT, context INTEGER, device TEXT, bytes INTEGER)";
   }

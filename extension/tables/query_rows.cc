@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
-#include "extension/host/sqlite_value.h"
+#include "extension/host/given_statement.h"
 
 namespace lm {
 namespace {
@@ -16,25 +16,11 @@ absl::Status Refused(absl::string_view why) {
       absl::StrCat(kWhat, " must be one SELECT id, prompt [, system] that only reads: ", why));
 }
 
-// A value of its own: SQLite does not let one be read that still belongs to the row.
-absl::StatusOr<OwnedValue> Column(const ReadOnlySelect& select, int i) {
-  OwnedValue value(sqlite3_value_dup(select.column(i)));
-  if (value == nullptr) return absl::ResourceExhaustedError("out of memory");
-  return value;
-}
-
-absl::StatusOr<std::optional<std::string>> TextColumn(const ReadOnlySelect& select, int i,
-                                                      absl::string_view what) {
-  if (i >= select.num_columns()) return std::nullopt;
-  ASSIGN_OR_RETURN(const OwnedValue value, Column(select, i));
-  return TextOf(value.get(), what);
-}
-
 }  // namespace
 
 absl::StatusOr<QueryRows> QueryRows::Prepare(sqlite3* db, const std::string& sql) {
-  ASSIGN_OR_RETURN(ReadOnlySelect select, ReadOnlySelect::Prepare(db, sql, kWhat));
-  const int columns = select.num_columns();
+  ASSIGN_OR_RETURN(Statement select, PrepareSelectArgument(db, sql, kWhat));
+  const int columns = sqlite3_column_count(select.get());
   if (columns < 2 || columns > 3) return Refused(absl::StrCat("it has ", columns, " columns"));
   return QueryRows(std::move(select));
 }
@@ -48,9 +34,11 @@ absl::StatusOr<std::optional<QueryRow>> QueryRows::Next() {
     return std::nullopt;
   }
   QueryRow row;
-  ASSIGN_OR_RETURN(row.id, Column(*select_, 0));
-  row.prompt = TextColumn(*select_, 1, "prompt");
-  row.system = TextColumn(*select_, 2, "system");
+  // A value of its own: SQLite does not let one be read that still belongs to the row.
+  row.id.reset(sqlite3_value_dup(select_->Value(0)));
+  if (row.id == nullptr) return absl::ResourceExhaustedError("out of memory");
+  row.prompt = select_->CheckedText(1, "prompt");
+  if (sqlite3_column_count(select_->get()) > 2) row.system = select_->CheckedText(2, "system");
   return row;
 }
 

@@ -14,8 +14,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "extension/host/owned_statement.h"
-#include "extension/host/read_only_select.h"
+#include "extension/host/sqlite_value.h"
+#include "extension/host/statement.h"
 
 namespace lm {
 
@@ -38,9 +38,9 @@ class QueryRows {
   absl::StatusOr<std::optional<QueryRow>> Next();
 
  private:
-  explicit QueryRows(ReadOnlySelect select) : select_(std::move(select)) {}
+  explicit QueryRows(Statement select) : select_(std::move(select)) {}
 
-  std::optional<ReadOnlySelect> select_;  // while it may have more rows
+  std::optional<Statement> select_;  // while it may have more rows
 };
 
 }  // namespace lm

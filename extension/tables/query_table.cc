@@ -77,7 +77,7 @@ class QueryCursor : public TableCursor {
     return AwaitCurrent();
   }
 
-  absl::Status Column(int column, sqlite3_context* context) override {
+  absl::Status Value(int column, sqlite3_context* context) override {
     const Row& row = rows_.front();
     if (column == kId) {
       sqlite3_result_value(context, row.id.get());

@@ -29,7 +29,7 @@ class RequestsTable : public SnapshotTable {
   using SnapshotTable::SnapshotTable;
 
   const char* name() const override { return "lm_requests"; }
-  const char* schema() const override {
+  std::string Schema() const override {
     return "CREATE TABLE lm_requests(model TEXT, request INTEGER, kind TEXT, submitted TEXT, "
            "finish TEXT, error TEXT, tokens_in INTEGER, tokens_cached INTEGER, tokens_out INTEGER, "
            "queued_ms REAL, ttft_ms REAL, itl_ms REAL, total_ms REAL)";

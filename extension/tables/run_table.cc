@@ -156,7 +156,7 @@ class RunCursor : public TableCursor {
   }
   int64_t rowid() const override { return rowid_; }
 
-  absl::Status Column(int column, sqlite3_context* context) override {
+  absl::Status Value(int column, sqlite3_context* context) override {
     const double seconds = absl::ToDoubleSeconds(row_->elapsed);
     auto rate = [&](int64_t count) {
       if (seconds > 0) sqlite3_result_double(context, static_cast<double>(count) / seconds);

@@ -41,7 +41,7 @@ class SettingsTable : public WritableTable {
   using WritableTable::WritableTable;
 
   const char* name() const override { return "lm_settings"; }
-  const char* schema() const override { return "CREATE TABLE lm_settings(key TEXT, value)"; }
+  std::string Schema() const override { return "CREATE TABLE lm_settings(key TEXT, value)"; }
 
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override {
     std::vector<SnapshotRow> rows;

@@ -60,7 +60,7 @@ class StatsTable : public SnapshotTable {
   using SnapshotTable::SnapshotTable;
 
   const char* name() const override { return "lm_stats"; }
-  const char* schema() const override {
+  std::string Schema() const override {
     return "CREATE TABLE lm_stats(model TEXT, phase TEXT, requests INTEGER, failed INTEGER, "
            "running INTEGER, queued INTEGER, tokens_prefilled INTEGER, tokens_reused INTEGER, "
            "tokens_decoded INTEGER, seconds REAL, tokens_per_second REAL, ttft_p50_ms REAL, "

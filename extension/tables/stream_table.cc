@@ -25,7 +25,7 @@
 #include "absl/time/time.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/fork_guard.h"
-#include "extension/batch/generation_json.h"
+#include "extension/batch/row_answer.h"
 #include "extension/connection/await.h"
 #include "extension/connection/table_function.h"
 #include "extension/host/sqlite_value.h"
@@ -73,7 +73,7 @@ class StreamCursor : public TableCursor {
     return request_ != nullptr ? Advance() : absl::OkStatus();
   }
 
-  absl::Status Column(int column, sqlite3_context* context) override {
+  absl::Status Value(int column, sqlite3_context* context) override {
     const bool has_token = row_->token.token >= 0;
     if (column == kPiece && row_->failure_json) {
       ResultJson(context, row_->token.piece);
