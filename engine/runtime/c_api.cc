@@ -10,7 +10,7 @@
 #include "engine/base/out_of_memory.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
-#include "engine/runtime/engine_registry.h"
+#include "engine/runtime/generator_registry.h"
 #include "engine/runtime/session.h"
 #include "lm/lm.h"
 
@@ -119,8 +119,9 @@ lm_engine* lm_engine_open(const char* path, const char* options, lm_error** erro
     if (path == nullptr) return absl::InvalidArgumentError("path must not be NULL");
     ModelOptions model_options;
     if (options != nullptr) RETURN_IF_ERROR(lm::ParseModelOptions(options, &model_options));
-    ASSIGN_OR_RETURN(std::shared_ptr<lm::Engine> engine, lm::GetEngine(path, model_options));
-    return new lm_engine{lm::Session(std::move(engine), absl::StrCat("lm.h/", ++handles))};
+    ASSIGN_OR_RETURN(std::shared_ptr<lm::Generator> generator,
+                     lm::GetGenerator(path, model_options));
+    return new lm_engine{lm::Session(std::move(generator), absl::StrCat("lm.h/", ++handles))};
   });
 }
 
@@ -165,8 +166,8 @@ int64_t lm_tokenize(lm_engine* engine, const char* text, int32_t* tokens, size_t
                     lm_error** error) {
   return Guarded<int64_t>(error, -1, [&]() -> absl::StatusOr<int64_t> {
     ASSIGN_OR_RETURN(absl::string_view view, Text(text, "text"));
-    ASSIGN_OR_RETURN(std::vector<int32_t> ids,
-                     engine->session.model().tokenizer().EncodePlain(view));
+    ASSIGN_OR_RETURN(const lm::Tokenizer* tokenizer, engine->session.generator().tokenizer());
+    ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer->EncodePlain(view));
     std::copy_n(ids.begin(), std::min(capacity, ids.size()), tokens);
     return static_cast<int64_t>(ids.size());
   });

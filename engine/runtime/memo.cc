@@ -11,16 +11,16 @@ namespace {
 
 constexpr int64_t kProcessMemoBytes = 64 << 20;
 
-Generation ResultOf(const RequestSpec& spec, const RememberedAnswer& answer) {
+Generation ResultOf(const RememberedAnswer& answer) {
   Generation result;
   result.text = answer.text;
   result.finish = answer.finish;
   result.tokens = answer.tokens;
   result.first_choices = answer.first_choices;
   result.remembered = true;
-  result.tokens_in = static_cast<int32_t>(spec.prompt.size());
+  result.tokens_in = answer.tokens_in;
   result.tokens_cached = result.tokens_in;  // none of them was computed for this
-  result.tokens_out = static_cast<int32_t>(answer.tokens.size());
+  result.tokens_out = answer.tokens_out;
   return result;
 }
 
@@ -37,7 +37,7 @@ void FinishWith(Request& request, const Generation& result) noexcept {
 
 }  // namespace
 
-// One generation under way, and those who wait for it. It listens to the engine's request.
+// One generation under way, and those who wait for it. It listens to the generator's request.
 class Memo::Flight : public RequestListener, public std::enable_shared_from_this<Flight> {
  public:
   Flight(Memo* memo, MemoKey key, std::shared_ptr<MemoStore> store)
@@ -57,7 +57,7 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
     for (const std::shared_ptr<Request>& request : waiting) FinishWith(*request, result);
   }
 
-  // By one who waits for the engine's request itself, and may be faster than its thread.
+  // By one who waits for the generator's request itself, and may be faster than its thread.
   void OnCollected(const Request& work) noexcept override {
     {
       absl::MutexLock lock(&memo_->mutex_);
@@ -105,7 +105,8 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
   void Keep(const Generation& result) noexcept ABSL_NO_THREAD_SAFETY_ANALYSIS {
     if (!result.status.ok() || std::exchange(kept_, true)) return;
     try {
-      RememberedAnswer answer{result.text, result.finish, result.tokens, result.first_choices};
+      RememberedAnswer answer{result.text,          result.finish,    result.tokens,
+                              result.first_choices, result.tokens_in, result.tokens_out};
       if (store_ != nullptr) store_->Add(key_, answer);
       memo_->Remember(key_, std::move(answer));
     } catch (...) {  // no memory: then it is not remembered
@@ -144,14 +145,14 @@ class Waiter : public RequestListener {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Engine& engine, RequestSpec spec,
+absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, RequestSpec spec,
                                                       const MemoAccess& access) {
-  RETURN_IF_ERROR(engine.Validate(spec));  // before a prompt of any length becomes a key
-  const std::optional<MemoKey> key = MakeMemoKey(engine, spec, access.owner);
-  if (!key.has_value()) return engine.Submit(std::move(spec));
-  const std::string& digest = engine.model().info().digest;
+  RETURN_IF_ERROR(generator.Validate(spec));  // before a prompt of any length becomes a key
+  const std::optional<MemoKey> key = MakeMemoKey(generator, spec, access.owner);
+  if (!key.has_value()) return generator.Submit(std::move(spec));
+  const std::string& digest = generator.info().digest;
   const std::string salt = spec.salt;
-  // Who has a deadline waits for a generation of his own, in which the engine keeps to it.
+  // Who has a deadline waits for a generation of his own, which keeps to it.
   const bool alone = spec.options.timeout_ms > 0;
   std::shared_ptr<Request> hit;
   {
@@ -172,7 +173,7 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Engine& engine, RequestSpe
   std::optional<RememberedAnswer> stored;
   if (access.store != nullptr) {  // which may have to read a file
     stored = access.store->Find(*key);
-    if (stored.has_value() && !CanBeAnswer(engine, spec, *stored)) stored.reset();
+    if (stored.has_value() && !generator.CanBeAnswer(spec, *stored)) stored.reset();
   }
   absl::MutexLock lock(&mutex_);
   if (stored.has_value()) {
@@ -187,16 +188,16 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Engine& engine, RequestSpe
   }
   ++stats_[digest].Of(salt).misses;
   auto flight = std::make_shared<Flight>(this, *key, access.store);
-  if (alone) return engine.Submit(std::move(spec), std::move(flight));
+  if (alone) return generator.Submit(std::move(spec), std::move(flight));
   std::shared_ptr<Request> waiting = Join(flight, spec);
-  // The engine may be done with it before this returns, and then waits for the mutex.
-  ASSIGN_OR_RETURN(flight->work_, engine.Submit(std::move(spec), flight));
+  // It may be done before this returns, and then waits for the mutex.
+  ASSIGN_OR_RETURN(flight->work_, generator.Submit(std::move(spec), flight));
   flights_.emplace(*key, flight);
   return waiting;
 }
 
 std::shared_ptr<Request> Memo::Hit(RequestSpec spec, const RememberedAnswer& answer) {
-  Generation result = ResultOf(spec, answer);
+  Generation result = ResultOf(answer);
   auto request = std::make_shared<Request>(std::move(spec));
   request->Finish(std::move(result));
   return request;
@@ -250,8 +251,8 @@ std::vector<MemoEntryInfo> Memo::Entries(absl::string_view owner) const {
     if (key->owner != owner) continue;
     const Entry& entry = entries_.find(*key)->second;
     infos.push_back({id, key->model, key->options,
-                     static_cast<int64_t>(key->prompt.size() + entry.answer.tokens.size()),
-                     entry.hits, entry.bytes});
+                     int64_t{entry.answer.tokens_in} + entry.answer.tokens_out, entry.hits,
+                     entry.bytes});
   }
   return infos;
 }

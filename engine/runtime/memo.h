@@ -1,6 +1,6 @@
 // Memo: generations that need not be made again.
 //
-//   auto request = memo.Submit(engine, spec, {.owner = "file:/notes.db"});
+//   auto request = memo.Submit(generator, spec, {.owner = "file:/notes.db"});
 //   (*request)->WaitFor(absl::InfiniteDuration());
 //
 // A prompt that was answered before, by the same model with the same options (MemoKey), is answered
@@ -25,7 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "engine/base/hash_map.h"
-#include "engine/runtime/engine.h"
+#include "engine/runtime/generator.h"
 #include "engine/runtime/memo_key.h"
 #include "engine/runtime/remembered_answer.h"
 #include "engine/runtime/request.h"
@@ -39,9 +39,9 @@ class MemoStore {
   virtual ~MemoStore() = default;
 
   // nullopt where there is none, or the store cannot tell. The answer is used only if it can be one
-  // (CanBeAnswer); else there will be another one for the same key.
+  // (Generator::CanBeAnswer); else there will be another one for the same key.
   virtual std::optional<RememberedAnswer> Find(const MemoKey& key) = 0;
-  // Takes note of an answer; on the engine's thread, so it must neither wait nor throw.
+  // Takes note of an answer; on the generator's thread, so it must neither wait nor throw.
   virtual void Add(const MemoKey& key, const RememberedAnswer& answer) noexcept = 0;
   // Makes what was added durable, if the store can: called before anybody gets such an answer.
   virtual void Flush() noexcept = 0;
@@ -74,8 +74,8 @@ class Memo {
  public:
   explicit Memo(int64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // As Engine::Submit, which it calls for what is not remembered.
-  absl::StatusOr<std::shared_ptr<Request>> Submit(Engine& engine, RequestSpec spec,
+  // As Generator::Submit, which it calls for what is not remembered.
+  absl::StatusOr<std::shared_ptr<Request>> Submit(Generator& generator, RequestSpec spec,
                                                   const MemoAccess& access);
 
   // What is in memory of an owner's.

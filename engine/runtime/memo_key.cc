@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/json.h"
+#include "engine/runtime/generator.h"
 
 namespace lm {
 namespace {
@@ -12,8 +13,8 @@ namespace {
 // decides what it is.
 std::string OptionsThatMatter(const GenerationOptions& options, bool first_choices) {
   const auto& [model, max_tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, seeded,
-               stop, logit_bias, messages, thinking, template_args, constraint, on_error, on_overflow, timeout_ms, cache, priority] =
-      options;
+               stop, logit_bias, messages, thinking, template_args, constraint, on_error,
+               on_overflow, timeout_ms, cache, priority] = options;
   // The key has the model; the prompt is as on_overflow left it; an error is never remembered.
   (void)model, (void)on_error, (void)on_overflow, (void)timeout_ms, (void)cache, (void)seeded;
   (void)priority;
@@ -54,25 +55,23 @@ std::string OptionsThatMatter(const GenerationOptions& options, bool first_choic
 
 int64_t MemoKey::bytes() const {
   return static_cast<int64_t>(sizeof(MemoKey) + owner.size() + model.size() + options.size() +
-                              prompt.size() * sizeof(int32_t));
+                              prompt.size());
 }
 
 bool Memoizable(const GenerationOptions& options) {
   return options.cache && (options.temperature == 0 || options.seeded);
 }
 
-std::optional<MemoKey> MakeMemoKey(const Engine& engine, const RequestSpec& spec,
+std::optional<MemoKey> MakeMemoKey(const Generator& generator, const RequestSpec& spec,
                                    const std::string& owner) {
   const bool answers = !spec.score_prompt && !spec.embed.has_value() && !spec.stream;
-  if (!answers || !Memoizable(spec.options)) return std::nullopt;
-  const ModelInfo& info = engine.model().info();
+  if (!answers || spec.text.empty() || !Memoizable(spec.options)) return std::nullopt;
   MemoKey key{.owner = owner,
-              .model = absl::StrCat(info.digest, "/", info.device),
+              .model = generator.identity(),
               .options = OptionsThatMatter(spec.options, spec.wants_first_choices),
-              .prompt = spec.prompt};
-  if (info.kv_type != DType::kF16) absl::StrAppend(&key.model, "/", KvTypeName(info.kv_type));
+              .prompt = spec.text};
   // An answer that the end of the context may cut depends on where that is.
-  const int64_t context = engine.max_sequence_tokens();
+  const int64_t context = generator.max_sequence_tokens();
   if (static_cast<int64_t>(spec.prompt.size()) + spec.options.max_tokens > context) {
     absl::StrAppend(&key.model, "/", context);
   }

@@ -9,18 +9,18 @@
 #include <string>
 #include <tuple>
 #include <utility>
-#include <vector>
 
-#include "engine/runtime/engine.h"
 #include "engine/runtime/request.h"
 
 namespace lm {
 
+class Generator;
+
 struct MemoKey {
-  std::string owner = {};            // who may know of it: a salt, or a file that keeps it
-  std::string model = {};            // the digest of its contents, its device and KV type
-  std::string options = {};          // JSON: those that matter
-  std::vector<int32_t> prompt = {};  // tokens, as the model reads them
+  std::string owner = {};    // who may know of it: a salt, or a file that keeps it
+  std::string model = {};    // Generator::identity
+  std::string options = {};  // JSON: those that matter
+  std::string prompt = {};   // RequestSpec::text
 
   int64_t bytes() const;  // memory it takes
 
@@ -37,7 +37,7 @@ struct MemoKey {
 bool Memoizable(const GenerationOptions& options);
 
 // nullopt for a request that is not memoizable.
-std::optional<MemoKey> MakeMemoKey(const Engine& engine, const RequestSpec& spec,
+std::optional<MemoKey> MakeMemoKey(const Generator& generator, const RequestSpec& spec,
                                    const std::string& owner);
 
 }  // namespace lm

@@ -11,18 +11,18 @@
 
 namespace lm {
 
-absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(const std::shared_ptr<Engine>& engine,
-                                                           RequestSpec spec) {
-  RETURN_IF_ERROR(engine->Validate(spec));
+absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(
+    const std::shared_ptr<Generator>& generator, RequestSpec spec) {
+  RETURN_IF_ERROR(generator->Validate(spec));
   num_tokens_ += static_cast<int64_t>(spec.prompt.size());
   if (num_tokens_ > kMostTokens) {
     return absl::OutOfRangeError(absl::StrCat("the prompts have more than ", kMostTokens,
                                               " tokens together; count a part of them"));
   }
   auto part = std::find_if(parts_.begin(), parts_.end(),
-                           [&engine](const Part& p) { return p.engine == engine; });
+                           [&generator](const Part& p) { return p.generator == generator; });
   if (part == parts_.end()) {
-    part = parts_.insert(parts_.end(), Part{engine, {}, {}, {}});
+    part = parts_.insert(parts_.end(), Part{generator, {}, {}, {}});
   }
   Prompt prompt{.begin = static_cast<int64_t>(part->tokens.size())};
   part->tokens.insert(part->tokens.end(), spec.prompt.begin(), spec.prompt.end());
@@ -31,11 +31,11 @@ absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(const std::shared_ptr
   answer.finish = FinishReason::kStop;
   answer.tokens_in = static_cast<int32_t>(spec.prompt.size());
   if (spec.embed.has_value()) {
-    answer.embedding.resize(engine->model().info().hidden_size);
+    answer.embedding.resize(generator->info().hidden_size);
   } else if (spec.score_prompt) {
     answer.prompt_logprobs.resize(spec.prompt.size() - 1);
   } else {
-    const int64_t room = int64_t{engine->max_sequence_tokens()} - answer.tokens_in;
+    const int64_t room = int64_t{generator->max_sequence_tokens()} - answer.tokens_in;
     prompt.max_tokens = static_cast<int32_t>(
         std::min<int64_t>(Answer(spec, &*part, &answer.text), std::max<int64_t>(room, 0)));
   }
@@ -51,7 +51,7 @@ int32_t PromptTally::Answer(const RequestSpec& spec, Part* part, std::string* te
   switch (kind) {
     case AnswerConstraint::Kind::kChoices:
       if (part->choices.json != constraint) {
-        part->choices = ReadChoices(constraint, part->engine->model().tokenizer());
+        part->choices = ReadChoices(constraint, part->generator->tokenizer().value_or(nullptr));
       }
       *text = part->choices.first;
       return std::min(spec.options.max_tokens, part->choices.most_tokens);
@@ -67,7 +67,7 @@ int32_t PromptTally::Answer(const RequestSpec& spec, Part* part, std::string* te
   return spec.options.max_tokens;
 }
 
-PromptTally::Choices PromptTally::ReadChoices(const std::string& json, const Tokenizer& tokenizer) {
+PromptTally::Choices PromptTally::ReadChoices(const std::string& json, const Tokenizer* tokenizer) {
   Choices choices{.json = json};
   const std::optional<Json> array = Json::Parse(json);
   if (!array || !array->is_array()) return choices;
@@ -75,8 +75,10 @@ PromptTally::Choices PromptTally::ReadChoices(const std::string& json, const Tok
     if (!element.is_string()) continue;
     const std::string& choice = element.string();
     if (choices.first.empty()) choices.first = choice;
-    choices.most_tokens =
-        std::max(choices.most_tokens, static_cast<int32_t>(AnswerTokens(tokenizer, choice).size()));
+    // Without a tokenizer: a token has a byte at least.
+    const size_t tokens =
+        tokenizer != nullptr ? AnswerTokens(*tokenizer, choice).size() : choice.size();
+    choices.most_tokens = std::max(choices.most_tokens, static_cast<int32_t>(tokens));
   }
   return choices;
 }
@@ -97,7 +99,7 @@ PromptTally::Totals PromptTally::Count(const Part& part) {
     const auto left = tokens_of(a), right = tokens_of(b);
     return std::lexicographical_compare(left.begin(), left.end(), right.begin(), right.end());
   });
-  Totals totals{.engine = part.engine, .requests = static_cast<int64_t>(sorted.size())};
+  Totals totals{.generator = part.generator, .requests = static_cast<int64_t>(sorted.size())};
   absl::Span<const int32_t> before;
   bool first = true;
   for (const Prompt& prompt : sorted) {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "engine/runtime/engine.h"
+#include "engine/runtime/generator.h"
 #include "engine/runtime/request.h"
 
 namespace lm {
@@ -26,12 +26,12 @@ class PromptTally {
 
   // Takes note of a request and returns it answered: with an empty text, the first of its choices,
   // the JSON null where a schema asks for JSON, or zeros where it scores or embeds. OutOfRange
-  // where the engine would refuse the prompt for its length, or beyond kMostTokens.
-  absl::StatusOr<std::shared_ptr<Request>> Take(const std::shared_ptr<Engine>& engine,
+  // where the generator would refuse the prompt for its length, or beyond kMostTokens.
+  absl::StatusOr<std::shared_ptr<Request>> Take(const std::shared_ptr<Generator>& generator,
                                                 RequestSpec spec);
 
   struct Totals {
-    std::shared_ptr<Engine> engine;
+    std::shared_ptr<Generator> generator;
     int64_t requests = 0;
     int64_t prompts = 0;        // different ones: equal prompts are generated once
     int64_t tokens = 0;         // of the different prompts
@@ -39,7 +39,7 @@ class PromptTally {
     int64_t most_answer_tokens = 0;
     int64_t answers = 0;  // of the different prompts, those whose answers take more than a prefill
   };
-  // A row for each engine asked, in that order.
+  // A row for each generator asked, in that order.
   std::vector<Totals> Count() const;
   bool empty() const { return parts_.empty(); }
 
@@ -55,13 +55,13 @@ class PromptTally {
     int32_t most_tokens = 0;  // of any of them
   };
   struct Part {
-    std::shared_ptr<Engine> engine;
+    std::shared_ptr<Generator> generator;
     std::vector<int32_t> tokens;
     std::vector<Prompt> prompts;
     Choices choices;  // the last ones asked for
   };
   static Totals Count(const Part& part);
-  static Choices ReadChoices(const std::string& json, const Tokenizer& tokenizer);
+  static Choices ReadChoices(const std::string& json, const Tokenizer* tokenizer);
   // The text of an answer, and the most tokens that it may have.
   static int32_t Answer(const RequestSpec& spec, Part* part, std::string* text);
 

@@ -7,6 +7,7 @@
 #include "engine/grammar/grammar_matcher.h"
 #include "engine/runtime/answer_text.h"
 #include "engine/runtime/constraint_cache.h"
+#include "engine/runtime/engine.h"
 #include "engine/text/tokenizer.h"
 
 namespace lm {
@@ -17,7 +18,9 @@ constexpr double kRounding = 1e-3;  // of the sum of all probabilities
 bool EndsWhereItSays(const Engine& engine, const RequestSpec& spec,
                      const RememberedAnswer& answer) {
   const int64_t tokens = static_cast<int64_t>(answer.tokens.size());
-  const int64_t together = tokens + static_cast<int64_t>(spec.prompt.size());
+  const int64_t prompt = static_cast<int64_t>(spec.prompt.size());
+  const int64_t together = tokens + prompt;
+  if (answer.tokens_in != prompt || answer.tokens_out != tokens) return false;
   if (tokens > spec.options.max_tokens || together > engine.max_sequence_tokens()) return false;
   switch (answer.finish) {
     case FinishReason::kStop:
@@ -65,13 +68,14 @@ bool FollowsConstraint(const Tokenizer& tokenizer, const CompiledConstraint* con
   return matcher.CanEnd();
 }
 
-bool HasItsChoices(int32_t vocab_size, const RequestSpec& spec,
+bool HasItsChoices(const Tokenizer& tokenizer, const RequestSpec& spec,
                    const CompiledConstraint* constraint, const RememberedAnswer& answer) {
-  const std::vector<TokenLogprob>& choices = answer.first_choices;
+  const std::vector<FirstChoice>& choices = answer.first_choices;
   if (!spec.wants_first_choices) return choices.empty();
   // There are none where the model was not asked at all.
   const size_t given = constraint != nullptr ? constraint->start.size() : 0;
   if (choices.empty()) return answer.tokens.size() == given;
+  const int32_t vocab_size = tokenizer.size();
   std::vector<uint64_t> allowed((vocab_size + 63) / 64, ~uint64_t{0});
   if (constraint != nullptr) {
     GrammarMatcher matcher = constraint->begin;
@@ -83,7 +87,7 @@ bool HasItsChoices(int32_t vocab_size, const RequestSpec& spec,
   for (int32_t token = 0; token < vocab_size; ++token) {
     const size_t word = token / 64;
     if (word >= allowed.size() || (allowed[word] >> (token % 64) & 1) == 0) continue;
-    if (at == choices.size() || choices[at].token != token) return false;
+    if (at == choices.size() || choices[at].text != tokenizer.TokenBytes(token)) return false;
     const float logprob = choices[at].logprob;
     if (!std::isfinite(logprob) || logprob > 0) return false;
     sum += std::exp(double{logprob});
@@ -97,7 +101,7 @@ bool HasItsChoices(int32_t vocab_size, const RequestSpec& spec,
 int64_t RememberedAnswer::bytes() const {
   return static_cast<int64_t>(sizeof(RememberedAnswer) + text.size() +
                               tokens.size() * sizeof(int32_t) +
-                              first_choices.size() * sizeof(TokenLogprob));
+                              first_choices.size() * sizeof(FirstChoice));
 }
 
 bool CanBeAnswer(const Engine& engine, const RequestSpec& spec, const RememberedAnswer& answer) {
@@ -107,7 +111,7 @@ bool CanBeAnswer(const Engine& engine, const RequestSpec& spec, const Remembered
   const absl::StatusOr<std::shared_ptr<const CompiledConstraint>> constraint =
       engine.CompiledConstraintOf(spec.options);
   return constraint.ok() && FollowsConstraint(tokenizer, constraint->get(), answer) &&
-         HasItsChoices(tokenizer.size(), spec, constraint->get(), answer);
+         HasItsChoices(tokenizer, spec, constraint->get(), answer);
 }
 
 }  // namespace lm

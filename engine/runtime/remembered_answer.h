@@ -6,16 +6,19 @@
 #include <string>
 #include <vector>
 
-#include "engine/runtime/engine.h"
 #include "engine/runtime/request.h"
 
 namespace lm {
 
+class Engine;
+
 struct RememberedAnswer {
   std::string text;
   FinishReason finish = FinishReason::kStop;
-  std::vector<int32_t> tokens;
-  std::vector<TokenLogprob> first_choices = {};  // of a request that wanted them
+  std::vector<int32_t> tokens;                  // where the generator tells them
+  std::vector<FirstChoice> first_choices = {};  // of a request that wanted them
+  int32_t tokens_in = 0;                        // of the prompt
+  int32_t tokens_out = 0;
 
   int64_t bytes() const;
 };

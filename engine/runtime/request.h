@@ -34,15 +34,19 @@ enum class Pooling {
   kLast,  // the last token's, which has seen all the others
 };
 
-// A token and the natural log of its probability among all of the vocabulary.
-struct TokenLogprob {
-  int32_t token = 0;
+// How an answer may begin: the bytes of a token (maybe not whole characters), and the natural log
+// of its probability among all of the vocabulary.
+struct FirstChoice {
+  std::string text = {};
   float logprob = 0;
 };
 
-// What the engine is asked to do.
+// What a generator is asked to do, as it has read it.
 struct RequestSpec {
-  std::vector<int32_t> prompt = {};  // tokens, not empty
+  std::vector<int32_t> prompt = {};  // tokens; not empty where an engine of this process answers
+  // The prompt in a text form that is its alone: what the memo knows it by. Empty where it is not
+  // to know it.
+  std::string text = {};
   GenerationOptions options = {};
   std::string salt = {};  // whose prefix cache
   // Positions in the prompt, ascending, where others are likely to part from it: a recurrent model
@@ -100,8 +104,8 @@ struct Generation {
   // embed: (hidden_size,), not normalised.
   std::vector<float> embedding = {};
   // wants_first_choices: the tokens that the constraint allowed where the model was first asked, in
-  // ascending order; options such as temperature do not touch their probabilities.
-  std::vector<TokenLogprob> first_choices = {};
+  // ascending order of their numbers; options such as temperature do not touch their probabilities.
+  std::vector<FirstChoice> first_choices = {};
   bool remembered = false;    // the memo had it: nothing was computed
   int32_t tokens_in = 0;      // prompt
   int32_t tokens_cached = 0;  // of those, found in the prefix cache

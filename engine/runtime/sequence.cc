@@ -243,7 +243,8 @@ void Sequence::ReportChoices(absl::Span<const float> logits) {
     const bool any = allowed_.empty();
     const size_t word = token / 64;
     if (!any && (word >= allowed_.size() || (allowed_[word] >> (token % 64) & 1) == 0)) continue;
-    generation_.first_choices.push_back({token, static_cast<float>(logits[token] - total)});
+    generation_.first_choices.push_back(
+        {std::string(tokenizer_->TokenBytes(token)), static_cast<float>(logits[token] - total)});
   }
 }
 

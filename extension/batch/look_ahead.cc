@@ -85,9 +85,8 @@ LookAhead::RowText::RowText(const RowPrompt& row)
 bool LookAhead::RowText::operator==(const RowText& other) const {
   return prompt == other.prompt && system == other.system && question == other.question &&
          embed == other.embed &&
-         (options == other.options ||
-          (options->generation == other.options->generation &&
-           &options->session().engine() == &other.options->session().engine()));
+         (options == other.options || (options->generation == other.options->generation &&
+                                       &options->generator() == &other.options->generator()));
 }
 
 LookAhead::LookAhead(std::shared_ptr<Connection> connection, std::string function)

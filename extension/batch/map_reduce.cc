@@ -24,7 +24,7 @@ constexpr size_t kMostStages = 24;
 MapReduce::MapReduce(sqlite3* db, MapReduceTask task)
     : db_(db),
       task_(std::move(task)),
-      context_(task_.options.session().engine().max_sequence_tokens()),
+      context_(task_.options.generator().max_sequence_tokens()),
       answer_tokens_(std::min(std::max(task_.options.generation.max_tokens, 1), context_ / 2)) {
   total_.finish = FinishReason::kStop;
 }
@@ -43,19 +43,24 @@ absl::StatusOr<std::unique_ptr<MapReduce>> MapReduce::Create(sqlite3* db, MapRed
 }
 
 absl::StatusOr<int32_t> MapReduce::RoomFor(const std::string& system) const {
-  ASSIGN_OR_RETURN(const std::vector<int32_t> frame,
-                   task_.options.session().EncodePrompt("", system, task_.options.generation));
-  const int64_t room =
-      int64_t{context_} - answer_tokens_ - static_cast<int64_t>(frame.size()) - kSlack;
+  ASSIGN_OR_RETURN(const int64_t frame, CountTokens("", system));
+  const int64_t room = int64_t{context_} - answer_tokens_ - frame - kSlack;
   if (room >= kLeastPart) return static_cast<int32_t>(room);
   return absl::OutOfRangeError(absl::StrCat(
-      "the instruction and the template have ", frame.size(), " tokens, the answer up to ",
-      answer_tokens_, ": too little of the context's ", context_, " is left for the text"));
+      "the instruction and the template have ", frame, " tokens, the answer up to ", answer_tokens_,
+      ": too little of the context's ", context_, " is left for the text"));
+}
+
+absl::StatusOr<int64_t> MapReduce::CountTokens(absl::string_view prompt,
+                                               absl::string_view system) const {
+  return task_.options.generator().CountTokens(
+      {.prompt = prompt, .system = system, .options = task_.options.generation});
 }
 
 absl::StatusOr<int32_t> MapReduce::CountTokens(absl::string_view text) const {
-  ASSIGN_OR_RETURN(const std::vector<int32_t> ids, task_.options.tokenizer().EncodePlain(text));
-  return static_cast<int32_t>(ids.size());
+  ASSIGN_OR_RETURN(const int64_t tokens,
+                   task_.options.generator().CountTokens({.task = Task::kScore, .prompt = text}));
+  return static_cast<int32_t>(tokens);
 }
 
 absl::StatusOr<std::unique_ptr<MapReduce::Stage>> MapReduce::MakeStage(size_t number) const {
@@ -90,14 +95,12 @@ absl::Status MapReduce::AddTo(size_t number, absl::string_view text) {
 }
 
 absl::StatusOr<size_t> MapReduce::PartEnd(const Stage& stage, absl::string_view text) const {
+  ASSIGN_OR_RETURN(const Tokenizer* tokenizer, task_.options.tokenizer());
   for (ChunkLimits limits = {.tokens = stage.part_tokens};;) {
-    ASSIGN_OR_RETURN(const TextChunk part,
-                     NextChunk(task_.options.tokenizer(), text, TextChunk(), limits));
+    ASSIGN_OR_RETURN(const TextChunk part, NextChunk(*tokenizer, text, TextChunk(), limits));
     // The same text may have a few tokens more between the template's words.
-    ASSIGN_OR_RETURN(const std::vector<int32_t> prompt,
-                     task_.options.session().EncodePrompt(part.Of(text), stage.system,
-                                                          task_.options.generation));
-    const int64_t excess = static_cast<int64_t>(prompt.size()) + answer_tokens_ - context_;
+    ASSIGN_OR_RETURN(const int64_t prompt, CountTokens(part.Of(text), stage.system));
+    const int64_t excess = prompt + answer_tokens_ - context_;
     if (excess <= 0 || limits.tokens == 1) return part.end;
     limits.tokens = static_cast<int32_t>(std::max<int64_t>(limits.tokens - excess, 1));
   }

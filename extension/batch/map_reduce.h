@@ -68,6 +68,8 @@ class MapReduce {
   // The tokens that a part of a text may have beside this system prompt.
   absl::StatusOr<int32_t> RoomFor(const std::string& system) const;
   absl::StatusOr<int32_t> CountTokens(absl::string_view text) const;
+  // Of a prompt with all that is around it.
+  absl::StatusOr<int64_t> CountTokens(absl::string_view prompt, absl::string_view system) const;
   absl::StatusOr<std::unique_ptr<Stage>> MakeStage(size_t number) const;
   absl::Status AddTo(size_t stage, absl::string_view text);
   // Submits parts as long as there is more text than one; with `rest`, what is left as well.

@@ -11,13 +11,16 @@ namespace {
 
 // REQUIRES: the row has a prompt.
 absl::StatusOr<std::shared_ptr<Request>> SubmitRow(const RowPrompt& row) {
-  const Session& session = row.options->session();
-  const GenerationOptions& options = row.options->generation;
-  const std::string& prompt = **row.prompt;
-  if (row.embed.has_value()) return session.SubmitEmbedding(prompt, *row.embed, options);
-  const std::string system = row.system->value_or("");
-  if (row.question.empty()) return session.Submit(prompt, system, options);
-  return session.SubmitChoice(prompt, row.question, system, options);
+  TextRequest request{.prompt = **row.prompt, .options = row.options->generation};
+  if (row.embed.has_value()) {
+    request.task = Task::kEmbed;
+    request.pooling = *row.embed;
+  } else {
+    if (row.system->has_value()) request.system = **row.system;
+    if (!row.question.empty()) request.task = Task::kChoose;
+    request.question = row.question;
+  }
+  return row.options->session().Submit(std::move(request));
 }
 
 }  // namespace

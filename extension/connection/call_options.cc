@@ -16,7 +16,7 @@ absl::StatusOr<CallOptions> ReadCallOptions(
   options.generation.on_error = defaults.on_error;
   options.generation.priority = defaults.priority;
   if (json.has_value()) RETURN_IF_ERROR(ParseGenerationOptions(*json, &options.generation));
-  RETURN_IF_ERROR(options.session().engine().CheckConstraint(options.generation));
+  RETURN_IF_ERROR(options.generator().CheckConstraint(options.generation));
   return options;
 }
 

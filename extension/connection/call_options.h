@@ -17,7 +17,8 @@ struct CallOptions {
   GenerationOptions generation;
 
   const Session& session() const { return model->session; }
-  const Tokenizer& tokenizer() const { return model->session.model().tokenizer(); }
+  const Generator& generator() const { return model->session.generator(); }
+  absl::StatusOr<const Tokenizer*> tokenizer() const { return generator().tokenizer(); }
 };
 
 // What a function's options are where neither they nor the settings say so.

@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "engine/base/status_macros.h"
-#include "engine/runtime/engine_registry.h"
+#include "engine/runtime/generator_registry.h"
 #include "extension/host/ask_authorizer.h"
 #include "extension/host/boundary.h"
 #include "extension/host/interrupt.h"
@@ -29,35 +29,35 @@ struct Loading {
   std::atomic<bool> cancel{false};
   absl::Mutex mutex;
   bool done ABSL_GUARDED_BY(mutex) = false;
-  absl::StatusOr<std::shared_ptr<Engine>> engine ABSL_GUARDED_BY(mutex);
+  absl::StatusOr<std::shared_ptr<Generator>> generator ABSL_GUARDED_BY(mutex);
 };
 
 void Load(const std::string& path, const ModelOptions& options, Loading* loading) noexcept {
-  absl::StatusOr<std::shared_ptr<Engine>> engine;
+  absl::StatusOr<std::shared_ptr<Generator>> generator;
   absl::Status status = Guarded([&] {
-    engine = GetEngine(path, options, loading->cancel);
-    return engine.status();
+    generator = GetGenerator(path, options, loading->cancel);
+    return generator.status();
   });
-  if (!status.ok()) engine = status;
+  if (!status.ok()) generator = status;
   absl::MutexLock lock(&loading->mutex);
-  loading->engine = std::move(engine);
+  loading->generator = std::move(generator);
   loading->done = true;
 }
 
-// GetEngine(path, options), on a thread of its own: reading gigabytes takes a while. Cancelled,
+// GetGenerator(path, options), on a thread of its own: reading gigabytes takes a while. Cancelled,
 // within a few milliseconds, where the statement on `db` is interrupted meanwhile; the loading then
 // ends soon, too.
-absl::StatusOr<std::shared_ptr<Engine>> LoadEngine(sqlite3* db, const std::string& path,
-                                                   const ModelOptions& options) {
+absl::StatusOr<std::shared_ptr<Generator>> LoadGenerator(sqlite3* db, const std::string& path,
+                                                         const ModelOptions& options) {
   auto loading = std::make_shared<Loading>();
   try {
     std::thread([loading, path, options]() mutable {
       ReadyToThrow();
       Load(path, options, loading.get());
-      loading.reset();  // and with it an engine that nobody waits for
+      loading.reset();  // and with it a model that nobody waits for
     }).detach();
   } catch (const std::system_error&) {  // no more threads: then without one
-    return GetEngine(path, options);
+    return GetGenerator(path, options);
   }
   InterruptPoll poll(db);
   absl::MutexLock lock(&loading->mutex);
@@ -66,7 +66,7 @@ absl::StatusOr<std::shared_ptr<Engine>> LoadEngine(sqlite3* db, const std::strin
     loading->cancel = true;
     return absl::CancelledError("interrupted");
   }
-  return std::move(loading->engine);
+  return std::move(loading->generator);
 }
 
 uint64_t NextNumber() {
@@ -108,10 +108,11 @@ absl::StatusOr<std::shared_ptr<const ModelUse>> Connection::Use(absl::string_vie
   absl::StatusOr<ModelIdentity> identity = IdentifyModel(source.path);
   if (known == loaded_.end() || known->source.path != source.path ||
       (identity.ok() && IsReplaced(known->identity, *identity))) {
-    ASSIGN_OR_RETURN(std::shared_ptr<Engine> engine, LoadEngine(db_, source.path, source.options));
+    ASSIGN_OR_RETURN(std::shared_ptr<Generator> generator,
+                     LoadGenerator(db_, source.path, source.options));
     if (known == loaded_.end()) known = loaded_.emplace(loaded_.end());
     *known = {std::string(reference), source, identity.value_or(ModelIdentity()),
-              std::move(engine)};
+              std::move(generator)};
   }
   const std::shared_ptr<MemoFile> memo = MemoInUse();
   MemoAccess access{memo != nullptr ? memo->owner() : Salt(), memo};
@@ -119,7 +120,7 @@ absl::StatusOr<std::shared_ptr<const ModelUse>> Connection::Use(absl::string_vie
   if (settings_.max_tokens.has_value()) {
     defaults.max_tokens = static_cast<int32_t>(*settings_.max_tokens);
   }
-  Session session(known->engine, Salt(), std::move(access));
+  Session session(known->generator, Salt(), std::move(access));
   if (tally_ != nullptr) session.set_tally(tally_);
   return std::make_shared<const ModelUse>(ModelUse{std::move(session), std::move(defaults)});
 }
@@ -157,25 +158,25 @@ absl::StatusOr<std::string> Connection::CheckMemo(const std::string& path) {
   return real.string();
 }
 
-const Engine* Connection::FindLoaded(const ModelSource& source) const {
+const Generator* Connection::FindLoaded(const ModelSource& source) const {
   for (const LoadedModel& loaded : loaded_) {
     if (loaded.source.path == source.path && loaded.source.options == source.options) {
-      return loaded.engine.get();
+      return loaded.generator.get();
     }
   }
   return nullptr;
 }
 
-std::string Connection::NameOf(const Engine& engine) const {
+std::string Connection::NameOf(const Generator& generator) const {
   for (const LoadedModel& loaded : loaded_) {
-    if (loaded.engine.get() == &engine) return loaded.source.name;
+    if (loaded.generator.get() == &generator) return loaded.source.name;
   }
   return "";
 }
 
-std::string Connection::DisplayNameOf(const Engine& engine) const {
-  std::string name = NameOf(engine);
-  return name.empty() ? engine.model().info().name : name;
+std::string Connection::DisplayNameOf(const Generator& generator) const {
+  std::string name = NameOf(generator);
+  return name.empty() ? generator.info().name : name;
 }
 
 std::string Connection::Salt() const {

@@ -43,7 +43,7 @@ class Connection {
 
   const Settings& settings() const { return settings_; }
   const ModelNames& names() const { return names_; }
-  // What is no longer named is let go; the engine stops if no other connection uses it.
+  // What is no longer named is let go; the model goes if no other connection uses it.
   void SetSettings(Settings settings);
   void SetNames(ModelNames names);
 
@@ -58,12 +58,12 @@ class Connection {
   PromptTally* tally() const { return tally_; }
   bool only_counts() const { return tally_ != nullptr; }
 
-  // The engine that runs `source` for this connection, or nullptr: nothing is loaded.
-  const Engine* FindLoaded(const ModelSource& source) const;
-  // The name by which this connection knows an engine; empty where it does not.
-  std::string NameOf(const Engine& engine) const;
+  // Who answers for `source` in this connection, or nullptr: nothing is loaded.
+  const Generator* FindLoaded(const ModelSource& source) const;
+  // The name by which this connection knows a generator; empty where it does not.
+  std::string NameOf(const Generator& generator) const;
   // The same, but the file's own name for one that it does not know.
-  std::string DisplayNameOf(const Engine& engine) const;
+  std::string DisplayNameOf(const Generator& generator) const;
 
   // The file that lm_settings('memo') names; null where it names none.
   std::shared_ptr<MemoFile> MemoInUse();
@@ -84,7 +84,7 @@ class Connection {
     std::string reference;
     ModelSource source;
     ModelIdentity identity;
-    std::shared_ptr<Engine> engine;
+    std::shared_ptr<Generator> generator;
   };
 
   void DropUnnamed();

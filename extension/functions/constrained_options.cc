@@ -25,7 +25,7 @@ absl::StatusOr<std::shared_ptr<const CallOptions>> ConstrainedOptions(const Call
   }
   options.generation.constraint = std::move(constraint);
   RETURN_IF_ERROR(ValidateGenerationOptions(options.generation));
-  RETURN_IF_ERROR(options.session().engine().CheckConstraint(options.generation));
+  RETURN_IF_ERROR(options.generator().CheckConstraint(options.generation));
   return std::make_shared<const CallOptions>(std::move(options));
 }
 

@@ -30,10 +30,10 @@ namespace {
 
 constexpr char kYesOrNo[] = R"(["yes","no","Yes","No"])";
 
-double ProbabilityOfYes(const Generation& answer, const Tokenizer& tokenizer) {
+double ProbabilityOfYes(const Generation& answer) {
   double yes = 0, no = 0;
-  for (const TokenLogprob& choice : answer.first_choices) {
-    const char first = tokenizer.TokenBytes(choice.token)[0];
+  for (const FirstChoice& choice : answer.first_choices) {
+    const char first = choice.text[0];
     (first == 'y' || first == 'Y' ? yes : no) += std::exp(double{choice.logprob});
   }
   return yes + no > 0 ? yes / (yes + no) : 0.5;
@@ -54,7 +54,7 @@ absl::Status Judge(Call& call, std::string question, Result result) {
   if (!answer.status.ok()) {
     return ResultAnswer(call.context(), pending->answer(), pending->on_error());
   }
-  result(ProbabilityOfYes(answer, options->tokenizer()));
+  result(ProbabilityOfYes(answer));
   return absl::OkStatus();
 }
 

@@ -26,7 +26,8 @@ absl::Status Logprobs(Call& call) {
   ASSIGN_OR_RETURN(std::optional<std::string> text, call.Text(0, "text"));
   if (!text.has_value()) return absl::OkStatus();
   ASSIGN_OR_RETURN(CallOptions options, call.Options(1));
-  ASSIGN_OR_RETURN(std::shared_ptr<Request> request, options.session().SubmitScoring(*text));
+  ASSIGN_OR_RETURN(std::shared_ptr<Request> request,
+                   options.session().Submit({.task = Task::kScore, .prompt = *text}));
   RETURN_IF_ERROR(Await(call.connection().db(), *request));
   const Generation& result = request->result();
   RETURN_IF_ERROR(GenerationStatus(result));

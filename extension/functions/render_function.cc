@@ -22,9 +22,11 @@ absl::Status Render(Call& call) {
   ASSIGN_OR_RETURN(std::optional<std::string> prompt, call.Text(0, "prompt"));
   if (!prompt.has_value()) return absl::OkStatus();
   ASSIGN_OR_RETURN(std::optional<std::string> system, call.Text(1, "system"));
+  if (!system.has_value()) system.emplace();
   ASSIGN_OR_RETURN(CallOptions options, call.Options(2));
   ASSIGN_OR_RETURN(const std::string text,
-                   options.session().Render(*prompt, system.value_or(""), options.generation));
+                   options.generator().Render(
+                       {.prompt = *prompt, .system = *system, .options = options.generation}));
   ResultText(call.context(), text);
   return absl::OkStatus();
 }

@@ -30,7 +30,8 @@ absl::StatusOr<std::optional<std::vector<int32_t>>> Encode(Call& call) {
   ASSIGN_OR_RETURN(std::optional<std::string> text, call.Text(0, "text"));
   if (!text.has_value()) return std::nullopt;
   ASSIGN_OR_RETURN(CallOptions options, call.Options(1));
-  return options.tokenizer().EncodePlain(*text);
+  ASSIGN_OR_RETURN(const Tokenizer* tokenizer, options.tokenizer());
+  return tokenizer->EncodePlain(*text);
 }
 
 absl::Status TokenCount(Call& call) {
@@ -51,15 +52,15 @@ absl::Status Detokenize(Call& call) {
   ASSIGN_OR_RETURN(std::optional<std::string> ids, call.Text(0, "ids"));
   if (!ids.has_value()) return absl::OkStatus();
   ASSIGN_OR_RETURN(CallOptions options, call.Options(1));
-  const Tokenizer& tokenizer = options.tokenizer();
-  Detokenizer detokenizer(&tokenizer);
+  ASSIGN_OR_RETURN(const Tokenizer* tokenizer, options.tokenizer());
+  Detokenizer detokenizer(tokenizer);
   std::string text;
   RETURN_IF_ERROR(
       ReadFlatArray(*ids, "ids", [&](int64_t index, const ArrayElement& element) -> absl::Status {
         bool integer = element.kind == ArrayElement::Kind::kInteger;
-        if (!integer || element.integer < 0 || element.integer >= tokenizer.size()) {
+        if (!integer || element.integer < 0 || element.integer >= tokenizer->size()) {
           return absl::InvalidArgumentError(absl::StrCat(
-              "ids[", index, "] must be a token from 0 to ", tokenizer.size() - 1, ", got ",
+              "ids[", index, "] must be a token from 0 to ", tokenizer->size() - 1, ", got ",
               element.kind == ArrayElement::Kind::kNull ? "null" : element.text));
         }
         text += detokenizer.Append(static_cast<int32_t>(element.integer));
@@ -67,7 +68,7 @@ absl::Status Detokenize(Call& call) {
       }));
   text += detokenizer.Finish();
   // The space that a SentencePiece vocabulary puts before every text is not part of it.
-  const Vocabulary& vocabulary = tokenizer.vocabulary();
+  const Vocabulary& vocabulary = tokenizer->vocabulary();
   bool added_space = vocabulary.model == "llama" && vocabulary.add_space_prefix;
   if (added_space && !text.empty() && text.front() == ' ') text.erase(0, 1);
   ResultText(call.context(), text);

@@ -17,7 +17,7 @@
 #include "engine/backend/registry.h"
 #include "engine/base/cpu_features.h"
 #include "engine/base/json.h"
-#include "engine/runtime/engine_registry.h"
+#include "engine/runtime/generator_registry.h"
 #include "extension/connection/scalar_function.h"
 #include "extension/functions/functions.h"
 #include "lm/lm.h"
@@ -52,8 +52,8 @@ Json Models(const Connection& connection) {
 
 Json Engines() {
   Json engines = Json::MakeArray();
-  for (const std::shared_ptr<Engine>& engine : RunningEngines()) {
-    const ModelInfo& info = engine->model().info();
+  for (const std::shared_ptr<Generator>& generator : RunningGenerators()) {
+    const ModelInfo& info = generator->info();
     Json one = Json::MakeObject();
     one.Add("model", info.name);
     one.Add("path", info.path);

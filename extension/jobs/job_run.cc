@@ -65,7 +65,7 @@ absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Begin(Connection& connection, ab
   RETURN_IF_ERROR(run->database_->CheckUsersLocks());
   RETURN_IF_ERROR(run->store_->Prepare());
   RETURN_IF_ERROR(run->ReadJobOptions(connection));
-  RETURN_IF_ERROR(run->store_->Plan(run->call_->session().model().info().name));
+  RETURN_IF_ERROR(run->store_->Plan(run->call_->generator().info().name));
   RETURN_IF_ERROR(run->database_->Transact([&]() -> absl::Status {
     RETURN_IF_ERROR(run->store_->Recover(absl::Now(), options.lease));
     return options.retry ? run->store_->Retry() : absl::OkStatus();

@@ -16,15 +16,16 @@ namespace {
 // In the file's header, where file(1) and SQLite's tools look: "LMmo", and the version of what
 // follows.
 constexpr int kApplicationId = 0x4c4d6d6f;
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 
 #define LM_MEMO_KEY "hash = ?1 AND model = ?2 AND options = ?3 AND prompt = ?4"
-#define LM_MEMO_COLUMNS "model, options, prompt, answer, tokens, finish, seal, choices"
+#define LM_MEMO_COLUMNS \
+  "model, options, prompt, answer, tokens, finish, seal, choices, tokens_in, tokens_out"
 constexpr char kFind[] = "SELECT id, " LM_MEMO_COLUMNS " FROM generations WHERE " LM_MEMO_KEY;
 constexpr char kList[] = "SELECT id, " LM_MEMO_COLUMNS " FROM generations ORDER BY id";
 constexpr char kGet[] = "SELECT id, " LM_MEMO_COLUMNS " FROM generations WHERE id = ?1";
 constexpr char kInsert[] = "INSERT INTO generations(hash, " LM_MEMO_COLUMNS
-                           ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+                           ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 // Of one key there is one row: another one could not be believed, or was another process's.
 constexpr char kReplace[] = "DELETE FROM generations WHERE " LM_MEMO_KEY;
 #undef LM_MEMO_COLUMNS
@@ -379,7 +380,7 @@ absl::StatusOr<std::vector<MemoEntryInfo>> MemoFile::Entries() {
       key.owner = owner_;
       info.model = key.model;
       info.options = key.options;
-      info.tokens = static_cast<int64_t>(key.prompt.size() + answer.tokens.size());
+      info.tokens = int64_t{answer.tokens_in} + answer.tokens_out;
       info.hits = ProcessMemo().HitsOf(key);
       info.bytes = BytesOf(*entry);
     }

@@ -24,18 +24,19 @@ using MemoRow = std::pair<MemoKey, RememberedAnswer>;
 
 inline constexpr char kMemoTable[] =
     "CREATE TABLE generations(id INTEGER PRIMARY KEY, hash INTEGER NOT NULL, model TEXT NOT NULL, "
-    "options TEXT NOT NULL, prompt BLOB NOT NULL, answer TEXT NOT NULL, tokens BLOB NOT NULL, "
-    "finish TEXT NOT NULL, seal INTEGER NOT NULL, choices BLOB NOT NULL)";
+    "options TEXT NOT NULL, prompt TEXT NOT NULL, answer TEXT NOT NULL, tokens BLOB NOT NULL, "
+    "finish TEXT NOT NULL, seal INTEGER NOT NULL, choices BLOB NOT NULL, "
+    "tokens_in INTEGER NOT NULL, tokens_out INTEGER NOT NULL)";
 inline constexpr char kMemoIndex[] = "CREATE INDEX generations_by_hash ON generations(hash)";
 
 // Parameters 1 to 4: hash, model, options, prompt.
 void BindMemoKey(Statement& statement, const MemoKey& key);
-// Parameters 1 to 9: the same, and answer, tokens, finish, seal, choices.
+// Parameters 1 to 11: the same, and answer, tokens, finish, seal, choices, tokens_in, tokens_out.
 void BindMemoRow(Statement& statement, const MemoKey& key, const RememberedAnswer& answer);
 
 // Of a statement with the columns id, model, options, prompt, answer, tokens, finish, seal,
-// choices. nullopt for a row that we did not write, or that has changed since. The key has no
-// owner. ResourceExhausted where there is no memory for it.
+// choices, tokens_in, tokens_out. nullopt for a row that we did not write, or that has changed
+// since. The key has no owner. ResourceExhausted where there is no memory for it.
 absl::StatusOr<std::optional<MemoRow>> ReadMemoRow(const Statement& row);
 
 }  // namespace lm

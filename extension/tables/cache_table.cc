@@ -14,7 +14,8 @@
 #include <string>
 
 #include "engine/base/status_macros.h"
-#include "engine/runtime/engine_registry.h"
+#include "engine/runtime/engine.h"
+#include "engine/runtime/generator_registry.h"
 #include "engine/text/detokenizer.h"
 #include "extension/connection/await.h"
 #include "extension/connection/snapshot_table.h"
@@ -43,7 +44,9 @@ class CacheTable : public SnapshotTable {
 
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override {
     std::vector<SnapshotRow> rows;
-    for (const std::shared_ptr<Engine>& engine : RunningEngines()) {
+    for (const std::shared_ptr<Generator>& generator : RunningGenerators()) {
+      const std::shared_ptr<Engine>& engine = generator->engine();
+      if (engine == nullptr) continue;
       ASSIGN_OR_RETURN(const std::shared_ptr<CacheInspection> inspection,
                        AwaitInspection(connection().db(), *engine, connection().Salt()));
       const int64_t block_bytes = engine->Stats().kv_block_bytes;
@@ -52,7 +55,7 @@ class CacheTable : public SnapshotTable {
         const int64_t number = static_cast<int64_t>(rows.size()) + 1;
         rows.push_back(
             {number,
-             {connection().DisplayNameOf(*engine), number,
+             {connection().DisplayNameOf(*generator), number,
               run.parent < 0 ? Cell() : Cell(first + run.parent), run.tokens, run.own_tokens,
               run.blocks * block_bytes, run.hits, Timestamp(run.last_used),
               TextOf(run.beginning, engine->model().tokenizer())}});

@@ -82,7 +82,8 @@ class ChunksCursor : public TableCursor {
       chunk_.begin = text_.size();
       return absl::OkStatus();
     }
-    ASSIGN_OR_RETURN(chunk_, NextChunk(options_.tokenizer(), text_, last, limits_));
+    ASSIGN_OR_RETURN(const Tokenizer* tokenizer, options_.tokenizer());
+    ASSIGN_OR_RETURN(chunk_, NextChunk(*tokenizer, text_, last, limits_));
     const absl::string_view text = text_;
     start_ += CountCharacters(text.substr(last.begin, chunk_.begin - last.begin));
     ++n_;

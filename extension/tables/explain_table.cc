@@ -32,6 +32,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/cost_forecast.h"
+#include "engine/runtime/engine.h"
 #include "extension/connection/await.h"
 #include "extension/connection/table_function.h"
 #include "extension/host/given_statement.h"
@@ -132,15 +133,17 @@ class ExplainCursor : public TableCursor {
   }
 
   absl::StatusOr<std::vector<Cell>> CellsOf(const PromptTally::Totals& totals) {
-    const ModelInfo& info = totals.engine->model().info();
+    const ModelInfo& info = totals.generator->info();
     std::optional<MachineCeilings> ceilings;
     if (info.device == "cpu") {
       ASSIGN_OR_RETURN(ceilings, AwaitCeilings(connection().db()));
     }
-    const CostForecast forecast = Forecast({.prefill_tokens = totals.tokens - totals.tokens_shared,
-                                            .answers = totals.answers,
-                                            .most_answer_tokens = totals.most_answer_tokens},
-                                           totals.engine->Stats(), info.cost, ceilings);
+    const std::shared_ptr<Engine>& engine = totals.generator->engine();
+    const CostForecast forecast =
+        Forecast({.prefill_tokens = totals.tokens - totals.tokens_shared,
+                  .answers = totals.answers,
+                  .most_answer_tokens = totals.most_answer_tokens},
+                 engine != nullptr ? engine->Stats() : EngineStats(), info.cost, ceilings);
     auto seconds = [](const std::optional<absl::Duration>& d) {
       return d.has_value() ? Cell(absl::ToDoubleSeconds(*d)) : Cell();
     };
@@ -148,7 +151,7 @@ class ExplainCursor : public TableCursor {
     if (forecast.prefill.has_value() && forecast.decode.has_value()) {
       both = *forecast.prefill + *forecast.decode;
     }
-    return std::vector<Cell>{connection().DisplayNameOf(*totals.engine),
+    return std::vector<Cell>{connection().DisplayNameOf(*totals.generator),
                              totals.requests,
                              totals.prompts,
                              totals.tokens,

@@ -23,7 +23,7 @@
 
 #include "absl/strings/match.h"
 #include "engine/base/status_macros.h"
-#include "engine/runtime/engine_registry.h"
+#include "engine/runtime/generator_registry.h"
 #include "extension/connection/snapshot_table.h"
 #include "extension/memo/memo_file.h"
 #include "extension/tables/tables.h"
@@ -76,10 +76,10 @@ class MemoTable : public WritableTable {
 
   // The name of a running model with that digest, else the digest.
   std::string NameOf(const std::string& model) {
-    for (const std::shared_ptr<Engine>& engine : RunningEngines()) {
-      const ModelInfo& info = engine->model().info();
+    for (const std::shared_ptr<Generator>& generator : RunningGenerators()) {
+      const ModelInfo& info = generator->info();
       if (!absl::StartsWith(model, info.digest)) continue;
-      const std::string name = connection().NameOf(*engine);
+      const std::string name = connection().NameOf(*generator);
       return name.empty() ? info.name : name;
     }
     return model;

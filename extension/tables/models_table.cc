@@ -107,9 +107,9 @@ class ModelsTable : public WritableTable {
     row.cells.push_back(model.options.empty() ? Cell() : Cell(model.options));
     absl::StatusOr<ModelSource> source =
         connection().names().Resolve(model.name, connection().settings());
-    const Engine* engine = source.ok() ? connection().FindLoaded(*source) : nullptr;
-    if (engine != nullptr) {
-      const ModelInfo& info = engine->model().info();
+    const Generator* generator = source.ok() ? connection().FindLoaded(*source) : nullptr;
+    if (generator != nullptr) {
+      const ModelInfo& info = generator->info();
       row.cells.insert(row.cells.end(),
                        {info.architecture, info.parameters, info.quantisation,
                         int64_t{info.context_length}, info.device, info.weight_bytes});

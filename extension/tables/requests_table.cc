@@ -16,7 +16,8 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "engine/runtime/engine_registry.h"
+#include "engine/runtime/engine.h"
+#include "engine/runtime/generator_registry.h"
 #include "extension/connection/snapshot_table.h"
 #include "extension/tables/tables.h"
 #include "extension/tables/timestamp.h"
@@ -42,8 +43,10 @@ class RequestsTable : public SnapshotTable {
     };
     std::vector<Entry> entries;
     const std::string salt = connection().Salt();
-    for (const std::shared_ptr<Engine>& engine : RunningEngines()) {
-      const std::string model = connection().DisplayNameOf(*engine);
+    for (const std::shared_ptr<Generator>& generator : RunningGenerators()) {
+      const std::shared_ptr<Engine>& engine = generator->engine();
+      if (engine == nullptr) continue;
+      const std::string model = connection().DisplayNameOf(*generator);
       for (RequestRecord& record : engine->RecentRequests(salt)) {
         entries.push_back({model, std::move(record)});
       }

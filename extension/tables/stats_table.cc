@@ -45,7 +45,8 @@
 #include "absl/time/time.h"
 #include "engine/backend/machine_ceilings.h"
 #include "engine/base/status_macros.h"
-#include "engine/runtime/engine_registry.h"
+#include "engine/runtime/engine.h"
+#include "engine/runtime/generator_registry.h"
 #include "extension/batch/batch_state.h"
 #include "extension/connection/await.h"
 #include "extension/connection/snapshot_table.h"
@@ -75,14 +76,15 @@ class StatsTable : public SnapshotTable {
   absl::StatusOr<std::vector<SnapshotRow>> RowsFor(uint64_t used) override {
     std::optional<MachineCeilings> ceilings;
     const uint64_t wanted = uint64_t{1} << kArithmeticPercent | uint64_t{1} << kBandwidthPercent;
-    if ((used & wanted) != 0 && !RunningEngines().empty()) {
+    if ((used & wanted) != 0 && !RunningGenerators().empty()) {
       ASSIGN_OR_RETURN(ceilings, AwaitCeilings(connection().db()));
     }
     std::vector<SnapshotRow> rows;
-    for (const std::shared_ptr<Engine>& engine : RunningEngines()) {
+    for (const std::shared_ptr<Generator>& generator : RunningGenerators()) {
+      if (generator->engine() == nullptr) continue;
       for (bool prefill : {true, false}) {
         rows.push_back(
-            {static_cast<int64_t>(rows.size()) + 1, PhaseRow(*engine, prefill, ceilings)});
+            {static_cast<int64_t>(rows.size()) + 1, PhaseRow(*generator, prefill, ceilings)});
       }
     }
     return rows;
@@ -112,18 +114,19 @@ class StatsTable : public SnapshotTable {
     }
   }
 
-  std::vector<Cell> PhaseRow(const Engine& engine, bool prefill,
+  std::vector<Cell> PhaseRow(const Generator& generator, bool prefill,
                              const std::optional<MachineCeilings>& ceilings) {
+    const Engine& engine = *generator.engine();
     const EngineStats stats = engine.Stats();
     const std::string salt = connection().Salt();
     const RequestCounts own = engine.CountsOf(salt);
-    const ModelInfo& info = engine.model().info();
+    const ModelInfo& info = generator.info();
     // An answer's first token comes with the last step of its prefill; decode steps make the
     // others.
     const int64_t stepped = stats.inter_token_latency.count;
     const int64_t tokens = prefill ? stats.tokens_prefilled : stepped;
     const double seconds = absl::ToDoubleSeconds(prefill ? stats.prefill_time : stats.decode_time);
-    std::vector<Cell> cells = {connection().DisplayNameOf(engine),
+    std::vector<Cell> cells = {connection().DisplayNameOf(generator),
                                std::string(prefill ? "prefill" : "decode"),
                                own.requests,
                                own.failed,

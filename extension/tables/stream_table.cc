@@ -54,8 +54,10 @@ class StreamCursor : public TableCursor {
     absl::Status refused = prompt.status();
     refused.Update(system.status());
     if (refused.ok()) {
-      auto request = options_.session().Submit(**prompt, system->value_or(""), options_.generation,
-                                               /*stream=*/true);
+      auto request = options_.session().Submit({.prompt = **prompt,
+                                                .system = system->value_or(""),
+                                                .options = options_.generation,
+                                                .stream = true});
       refused = request.status();
       if (request.ok()) request_ = *std::move(request);
     }

@@ -136,12 +136,13 @@ class Connection {
 
 // A row of the file: its fields as bytes.
 struct Row {
-  std::string id, model, options, prompt, answer, tokens, finish, choices;
+  std::string id, model, options, prompt, answer, tokens, finish, choices, tokens_in, tokens_out;
 
   // As memo_file.cc computes it.
   int64_t Seal() const {
     std::string all;
-    for (const std::string& field : {model, options, prompt, answer, tokens, finish, choices}) {
+    for (const std::string& field :
+         {model, options, prompt, answer, tokens, finish, choices, tokens_in, tokens_out}) {
       absl::StrAppend(&all, field.size(), ":", field);
     }
     return static_cast<int64_t>(lm::DigestOf(all).low);
@@ -149,8 +150,8 @@ struct Row {
 };
 
 template <typename T>
-void Replace(std::string* bytes, size_t i, T value) {
-  std::memcpy(bytes->data() + i * sizeof(T), &value, sizeof(T));
+void Replace(std::string* bytes, size_t at, T value) {
+  std::memcpy(bytes->data() + at, &value, sizeof(T));
 }
 
 class Forger {
@@ -161,10 +162,11 @@ class Forger {
   void Forge(std::vector<Row>* rows) {
     Row& row = (*rows)[Below(rows->size())];
     const Row& other = (*rows)[Below(rows->size())];
-    switch (Below(12)) {
+    switch (Below(13)) {
       case 0:  // another row's answer, whole
         row.answer = other.answer, row.tokens = other.tokens, row.finish = other.finish;
         if (Below(2) == 0) row.choices = other.choices;
+        if (Below(2) == 0) row.tokens_out = other.tokens_out;
         break;
       case 1:
         row.answer = Pick({"a lie", "", "wet and dry", "{\"wet\":1}", "{}", "\xff\xfe",
@@ -177,27 +179,30 @@ class Forger {
         for (size_t n = 1 + Below(4); n > 0; --n) Append(&row.tokens, Token());
         break;
       case 4:
-        if (!row.tokens.empty()) Replace(&row.tokens, Below(row.tokens.size() / 4), Token());
+        if (!row.tokens.empty()) Replace(&row.tokens, 4 * Below(row.tokens.size() / 4), Token());
         break;
       case 5:
         row.finish = Pick({"stop", "length", "context", "error", "whenever"});
         break;
       case 6:
-        if (!row.choices.empty()) Replace(&row.choices, 2 * Below(row.choices.size() / 8), Token());
+        if (!row.choices.empty()) Replace(&row.choices, Choice(row.choices), Token());
         break;
       case 7:
         if (!row.choices.empty()) {
-          Replace(&row.choices, 2 * Below(row.choices.size() / 8) + 1, Logprob());
+          Replace(&row.choices, Choice(row.choices) + 4, Logprob());
         }
         break;
       case 8:
         for (size_t n = 1 + Below(3); n > 0; --n) {
-          Append(&row.choices, Token());
+          const std::string text = Pick({"y", "n", "yes", "", "\xff", std::string(300, 'y')});
+          Append(&row.choices, static_cast<uint32_t>(text.size()));
           Append(&row.choices, Logprob());
+          row.choices += text;
         }
         break;
       case 9:
-        row.choices = row.choices.substr(0, 8 * Below(row.choices.size() / 8 + 1));
+        row.choices = row.choices.substr(
+            0, Below(2) == 0 ? Choice(row.choices) : Below(row.choices.size() + 1));
         break;
       case 10: {  // any tokens
         row.tokens.clear();
@@ -205,6 +210,9 @@ class Forger {
           Append(&row.tokens, static_cast<int32_t>(Below(400)));
         break;
       }
+      case 11:
+        (Below(2) == 0 ? row.tokens_in : row.tokens_out) = std::to_string(Token());
+        break;
       default: {  // any bytes
         std::string& field = *Pick({&row.tokens, &row.choices, &row.answer});
         if (!field.empty()) field[Below(field.size())] = static_cast<char>(Below(256));
@@ -213,6 +221,18 @@ class Forger {
   }
 
  private:
+  // Where one of the choices begins: the size of its text, its logprob, its text.
+  size_t Choice(const std::string& choices) {
+    std::vector<size_t> begins = {0};
+    for (size_t at = 0; choices.size() - at > 8;) {
+      uint32_t size = 0;
+      std::memcpy(&size, &choices[at], sizeof(size));
+      if (choices.size() - at - 8 <= size) break;
+      at += 8 + size;
+      begins.push_back(at);
+    }
+    return begins[Below(begins.size())];
+  }
   size_t Below(size_t n) { return n == 0 ? 0 : random_() % n; }
   template <typename T>
   T Pick(const std::vector<T>& from) {
@@ -254,9 +274,9 @@ class ForgedMemoTest : public testing::Test {
       }
     }
     Connection file(path);
-    for (auto& v : file.Rows("SELECT id, model, options, prompt, answer, tokens, finish, choices "
-                             "FROM generations")) {
-      rows_.push_back({v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]});
+    for (auto& v : file.Rows("SELECT id, model, options, prompt, answer, tokens, finish, choices, "
+                             "tokens_in, tokens_out FROM generations")) {
+      rows_.push_back({v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]});
     }
     ASSERT_EQ(rows_.size(), answers_.size());
     file.Rows("PRAGMA journal_mode = DELETE");
@@ -272,6 +292,7 @@ class ForgedMemoTest : public testing::Test {
     file.Rows("BEGIN");
     for (const Row& row : rows) {
       file.Rows(absl::StrCat("UPDATE generations SET seal = ", row.Seal(),
+                             ", tokens_in = ", row.tokens_in, ", tokens_out = ", row.tokens_out,
                              ", answer = CAST(?1 AS TEXT), finish = ?2, tokens = ?3, choices = ?4 "
                              "WHERE id = ",
                              row.id),

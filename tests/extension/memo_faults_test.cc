@@ -317,8 +317,8 @@ TEST_F(MemoFaultsTest, ASchemaThatIsChangedWhileTheFileIsOpenIsNotWrittenTo) {
 TEST_F(MemoFaultsTest, TheFileIsBoundedByBytes) {
   Connection user(":memory:");
   user.SetMemo(path_);
-  user.Value("INSERT OR REPLACE INTO temp.lm_settings VALUES ('memo_bytes', 100000)");
-  const std::string filler(300, 'x');
+  user.Value("INSERT OR REPLACE INTO temp.lm_settings VALUES ('memo_bytes', 60000)");
+  const std::string filler(400, 'x');
   for (int i = 0; i < 120; ++i) {
     user.Value("SELECT generate('" + std::to_string(i) + filler + "')");
   }
@@ -327,7 +327,7 @@ TEST_F(MemoFaultsTest, TheFileIsBoundedByBytes) {
   EXPECT_LT(rows, 90);
   user.Value("INSERT OR REPLACE INTO temp.lm_settings VALUES ('memo', NULL)");
   EXPECT_EQ(Rows(path_), rows);
-  EXPECT_LT(std::filesystem::file_size(path_), 100000u + 30000u);
+  EXPECT_LT(std::filesystem::file_size(path_), 60000u + 30000u);
   Connection file(path_);
   EXPECT_EQ(file.Value("SELECT max(id) FROM generations"), "120");  // the last one stayed
   EXPECT_EQ(file.Value("SELECT max(id) - min(id) + 1 - count(*) FROM generations"), "0");

@@ -219,8 +219,8 @@ TEST_F(ConstrainedEngineTest, ReportsTheProbabilitiesOfTheFirstChoices) {
       Generate(*engine_, {.prompt = {1, 2, 3}, .options = options, .wants_first_choices = true});
   EXPECT_EQ(result.text, "no");
   ASSERT_EQ(result.first_choices.size(), 2u);
-  EXPECT_EQ(result.first_choices[0].token, 'n');
-  EXPECT_EQ(result.first_choices[1].token, 'y');
+  EXPECT_EQ(result.first_choices[0].text, "n");
+  EXPECT_EQ(result.first_choices[1].text, "y");
   const std::vector<int32_t> scored = {1, 2, 3, 'y'};
   const Generation score = Generate(*engine_, {.prompt = scored, .score_prompt = true});
   EXPECT_FLOAT_EQ(result.first_choices[1].logprob, score.prompt_logprobs[2]);

@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 
+#include "engine/runtime/local_generator.h"
 #include "tests/engine/runtime/scripted_model.h"
 
 namespace lm {
@@ -42,12 +43,15 @@ class FakeStore : public MemoStore {
   std::vector<std::pair<MemoKey, RememberedAnswer>> pending, kept;
 };
 
+RequestSpec Spec(const std::string& prompt, const GenerationOptions& options = {}) {
+  return {.prompt = Bytes(prompt), .text = prompt, .options = options};
+}
+
 class MemoTest : public testing::Test {
  protected:
   std::shared_ptr<Request> Submit(const std::string& prompt, const GenerationOptions& options = {},
                                   const std::string& owner = "me") {
-    auto request =
-        memo_.Submit(*engine_, {.prompt = Bytes(prompt), .options = options}, {owner, store_});
+    auto request = memo_.Submit(generator_, Spec(prompt, options), {owner, store_});
     EXPECT_TRUE(request.ok()) << request.status();
     return *request;
   }
@@ -59,6 +63,7 @@ class MemoTest : public testing::Test {
 
   std::shared_ptr<Script> script_ = std::make_shared<Script>();
   std::shared_ptr<Engine> engine_ = StartScripted(script_);
+  LocalGenerator generator_{engine_};
   std::shared_ptr<FakeStore> store_;
   Memo memo_{1 << 20};
 };
@@ -99,8 +104,9 @@ TEST_F(MemoTest, FirstChoicesAreRememberedToTheBit) {
   const GenerationOptions options{.max_tokens = 8,
                                   .constraint = {AnswerConstraint::Kind::kRegex, "[ab]"}};
   auto ask = [&](bool wants) {
-    auto request = memo_.Submit(
-        *engine_, {.prompt = Bytes("?"), .options = options, .wants_first_choices = wants}, {"me"});
+    RequestSpec spec = Spec("?", options);
+    spec.wants_first_choices = wants;
+    auto request = memo_.Submit(generator_, spec, {"me"});
     EXPECT_TRUE(request.ok()) << request.status();
     return Await(*request);
   };
@@ -112,7 +118,7 @@ TEST_F(MemoTest, FirstChoicesAreRememberedToTheBit) {
   ASSERT_EQ(first.first_choices.size(), 2u);
   ASSERT_EQ(second.first_choices.size(), 2u);
   for (int i : {0, 1}) {
-    EXPECT_EQ(second.first_choices[i].token, first.first_choices[i].token);
+    EXPECT_EQ(second.first_choices[i].text, first.first_choices[i].text);
     EXPECT_EQ(second.first_choices[i].logprob, first.first_choices[i].logprob);
   }
   EXPECT_TRUE(ask(false).first_choices.empty());  // another question
@@ -179,8 +185,8 @@ TEST_F(MemoTest, ErrorsAreNotRemembered) {
   EXPECT_FALSE(Ask("e").status.ok());
   EXPECT_EQ(generated(), 2);
   EXPECT_TRUE(memo_.Entries("me").empty());
-  EXPECT_FALSE(memo_.Submit(*engine_, {.prompt = {}}, {"me"}).ok());
-  EXPECT_FALSE(memo_.Submit(*engine_, {.prompt = {}}, {"me"}).ok());
+  EXPECT_FALSE(memo_.Submit(generator_, {.prompt = {}}, {"me"}).ok());
+  EXPECT_FALSE(memo_.Submit(generator_, {.prompt = {}}, {"me"}).ok());
 }
 
 TEST_F(MemoTest, ATimeoutIsItsOwnersOnly) {
@@ -196,7 +202,7 @@ TEST_F(MemoTest, ATimeoutIsItsOwnersOnly) {
 TEST_F(MemoTest, KeepsWithinItsBytes) {
   Memo small(8000);
   auto ask = [&](int i) {
-    auto request = small.Submit(*engine_, {.prompt = Bytes(std::to_string(i))}, {"me"});
+    auto request = small.Submit(generator_, Spec(std::to_string(i)), {"me"});
     return Await(*request);
   };
   for (int i = 0; i < 100; ++i) {
@@ -230,10 +236,11 @@ TEST_F(MemoTest, AStoreIsAskedAndToldBeforeAnybodyHasTheAnswer) {
   const std::string text = Ask("hello").text;
   ASSERT_EQ(store_->kept.size(), 1u);
   EXPECT_EQ(store_->kept[0].second.text, text);
-  EXPECT_EQ(store_->kept[0].first.prompt, Bytes("hello"));
+  EXPECT_EQ(store_->kept[0].first.prompt, "hello");
+  EXPECT_EQ(store_->kept[0].second.tokens_in, 5);
   // Another process begins with what the store has.
   Memo other(1 << 20);
-  auto request = other.Submit(*engine_, {.prompt = Bytes("hello")}, {"me", store_});
+  auto request = other.Submit(generator_, Spec("hello"), {"me", store_});
   EXPECT_EQ(Await(*request).text, text);
   EXPECT_EQ(generated(), 1);
   EXPECT_EQ(other.Stats("", "").hits, 1);
@@ -285,11 +292,11 @@ TEST_F(MemoTest, AStoredAnswerThatCannotBeOneIsGeneratedAnew) {
     Ask("hello", c.options, "keeper");
     ASSERT_EQ(store_->kept.size(), 1u);
     store_->kept[0].first.owner = "me";
-    store_->kept[0].second = {c.text, c.finish, c.tokens};
+    store_->kept[0].second = {c.text, c.finish, c.tokens,
+                              {},     5,        static_cast<int32_t>(c.tokens.size())};
     const int64_t before = generated();
     Memo other(1 << 20);
-    auto request =
-        other.Submit(*engine_, {.prompt = Bytes("hello"), .options = c.options}, {"me", store_});
+    auto request = other.Submit(generator_, Spec("hello", c.options), {"me", store_});
     ASSERT_TRUE(request.ok());
     EXPECT_EQ(Await(*request).remembered, c.possible);
     EXPECT_EQ(generated(), before + (c.possible ? 0 : 1));
@@ -303,24 +310,24 @@ TEST_F(MemoTest, StoredChoicesAreThoseOfTheConstraint) {
       .options = {.max_tokens = 8,
                   .constraint = {AnswerConstraint::Kind::kChoices, R"(["yes","no"])"}},
       .wants_first_choices = true};
-  const std::vector<TokenLogprob> good = {{'n', -1}, {'y', -2}};
+  const std::vector<FirstChoice> good = {{"n", -1}, {"y", -2}};
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<std::vector<TokenLogprob>> bad = {
+  const std::vector<std::vector<FirstChoice>> bad = {
       {},
-      {{'n', -1}},
-      {{'y', -2}, {'n', -1}},
-      {{'n', -1}, {'y', -2}, {'z', -3}},
-      {{'n', -1}, {0x40000000, -2}},
-      {{'n', -1}, {-1, -2}},
-      {{'n', -1}, {0, -2}},
-      {{'n', -1}, {kImEnd, -2}},
-      {{'n', -1}, {'y', nan}},
-      {{'n', -1}, {'y', -std::numeric_limits<float>::infinity()}},
-      {{'n', -1}, {'y', 0.5}},
-      {{'n', -0.1f}, {'y', -0.1f}},  // more than one together
+      {{"n", -1}},
+      {{"y", -2}, {"n", -1}},
+      {{"n", -1}, {"y", -2}, {"z", -3}},
+      {{"n", -1}, {"no", -2}},
+      {{"n", -1}, {"", -2}},
+      {{"n", -1}, {std::string(1, '\0'), -2}},
+      {{"n", -1}, {"\xff", -2}},
+      {{"n", -1}, {"y", nan}},
+      {{"n", -1}, {"y", -std::numeric_limits<float>::infinity()}},
+      {{"n", -1}, {"y", 0.5}},
+      {{"n", -0.1f}, {"y", -0.1f}},  // more than one together
   };
-  auto can_be = [&](const RequestSpec& asked, const std::vector<TokenLogprob>& choices) {
-    return CanBeAnswer(*engine_, asked, {"no", FinishReason::kStop, Bytes("no"), choices});
+  auto can_be = [&](const RequestSpec& asked, const std::vector<FirstChoice>& choices) {
+    return generator_.CanBeAnswer(asked, {"no", FinishReason::kStop, Bytes("no"), choices, 1, 2});
   };
   EXPECT_TRUE(can_be(spec, good));
   for (const auto& choices : bad) EXPECT_FALSE(can_be(spec, choices));

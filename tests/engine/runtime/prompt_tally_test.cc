@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/runtime/local_generator.h"
 #include "engine/runtime/session.h"
 #include "tests/engine/runtime/scripted_model.h"
 
@@ -13,7 +14,7 @@ class PromptTallyTest : public testing::Test {
  protected:
   void Take(const std::string& prompt, int32_t max_tokens = 10) {
     auto request =
-        tally_.Take(engine_, {.prompt = Bytes(prompt), .options = {.max_tokens = max_tokens}});
+        tally_.Take(generator_, {.prompt = Bytes(prompt), .options = {.max_tokens = max_tokens}});
     ASSERT_TRUE(request.ok()) << request.status();
     ASSERT_TRUE((*request)->WaitFor(absl::ZeroDuration()));
     EXPECT_TRUE((*request)->result().status.ok());
@@ -21,7 +22,7 @@ class PromptTallyTest : public testing::Test {
   }
 
   std::shared_ptr<Script> script_ = std::make_shared<Script>();
-  std::shared_ptr<Engine> engine_ = StartScripted(script_);
+  std::shared_ptr<Generator> generator_ = std::make_shared<LocalGenerator>(StartScripted(script_));
   PromptTally tally_;
 };
 
@@ -35,7 +36,7 @@ TEST_F(PromptTallyTest, CountsWhatIsDifferentAndWhatIsShared) {
   EXPECT_FALSE(tally_.empty());
   ASSERT_EQ(tally_.Count().size(), 1u);
   const PromptTally::Totals totals = tally_.Count()[0];
-  EXPECT_EQ(totals.engine, engine_);
+  EXPECT_EQ(totals.generator, generator_);
   EXPECT_EQ(totals.requests, 5);
   EXPECT_EQ(totals.prompts, 4);
   EXPECT_EQ(totals.tokens, 8 + 8 + 3 + 12);
@@ -43,7 +44,7 @@ TEST_F(PromptTallyTest, CountsWhatIsDifferentAndWhatIsShared) {
   EXPECT_EQ(totals.tokens_shared, 5 + 8);
   EXPECT_EQ(totals.answers, 4);
   EXPECT_EQ(totals.most_answer_tokens, 10 + 10 + 10 + 3);
-  EXPECT_EQ(engine_->Stats().requests, 0);
+  EXPECT_EQ(generator_->engine()->Stats().requests, 0);
   EXPECT_EQ(script_->forwards, 0);
 }
 
@@ -58,22 +59,23 @@ TEST_F(PromptTallyTest, SharesNoMoreThanTheEngineWould) {
   EXPECT_EQ(totals.tokens_shared, 0 + 2 + 3);
 }
 
-TEST_F(PromptTallyTest, EachEngineHasItsRow) {
+TEST_F(PromptTallyTest, EachGeneratorHasItsRow) {
   Take("one");
-  auto other = StartScripted(std::make_shared<Script>());
+  std::shared_ptr<Generator> other =
+      std::make_shared<LocalGenerator>(StartScripted(std::make_shared<Script>()));
   ASSERT_TRUE(tally_.Take(other, {.prompt = {1}}).ok());
   Take("two");
   const std::vector<PromptTally::Totals> totals = tally_.Count();
   ASSERT_EQ(totals.size(), 2u);
   EXPECT_EQ(totals[0].prompts, 2);
-  EXPECT_EQ(totals[1].engine, other);
+  EXPECT_EQ(totals[1].generator, other);
   EXPECT_EQ(totals[1].prompts, 1);
 }
 
 TEST_F(PromptTallyTest, AConstrainedAnswerIsOneThatCouldBe) {
   auto answer = [this](AnswerConstraint constraint) {
     const GenerationOptions options{.max_tokens = 10, .constraint = std::move(constraint)};
-    auto request = tally_.Take(engine_, {.prompt = {1, 2}, .options = options});
+    auto request = tally_.Take(generator_, {.prompt = {1, 2}, .options = options});
     return request.ok() ? (*request)->result().text : std::string(request.status().message());
   };
   using Kind = AnswerConstraint::Kind;
@@ -86,9 +88,10 @@ TEST_F(PromptTallyTest, AConstrainedAnswerIsOneThatCouldBe) {
 TEST_F(PromptTallyTest, ChoicesAreNoLongerThanTheLongest) {
   const GenerationOptions options{
       .max_tokens = 10, .constraint = {AnswerConstraint::Kind::kChoices, R"(["no","maybe"])"}};
-  ASSERT_TRUE(tally_.Take(engine_, {.prompt = {1}, .options = options}).ok());
+  ASSERT_TRUE(tally_.Take(generator_, {.prompt = {1}, .options = options}).ok());
   ASSERT_TRUE(
-      tally_.Take(engine_, {.prompt = {2}, .options = options, .wants_first_choices = true}).ok());
+      tally_.Take(generator_, {.prompt = {2}, .options = options, .wants_first_choices = true})
+          .ok());
   const PromptTally::Totals totals = tally_.Count()[0];
   EXPECT_EQ(totals.prompts, 2);
   EXPECT_EQ(totals.answers, 1);
@@ -96,8 +99,8 @@ TEST_F(PromptTallyTest, ChoicesAreNoLongerThanTheLongest) {
 }
 
 TEST_F(PromptTallyTest, ScoresAndEmbeddingsHaveNoAnswer) {
-  ASSERT_TRUE(tally_.Take(engine_, {.prompt = {1, 2}, .score_prompt = true}).ok());
-  ASSERT_TRUE(tally_.Take(engine_, {.prompt = {3, 4}, .embed = Pooling::kMean}).ok());
+  ASSERT_TRUE(tally_.Take(generator_, {.prompt = {1, 2}, .score_prompt = true}).ok());
+  ASSERT_TRUE(tally_.Take(generator_, {.prompt = {3, 4}, .embed = Pooling::kMean}).ok());
   const PromptTally::Totals totals = tally_.Count()[0];
   EXPECT_EQ(totals.prompts, 2);
   EXPECT_EQ(totals.answers, 0);
@@ -106,8 +109,8 @@ TEST_F(PromptTallyTest, ScoresAndEmbeddingsHaveNoAnswer) {
 
 TEST_F(PromptTallyTest, RefusesWhatTheEngineWould) {
   script_->context_length = 10;
-  engine_ = StartScripted(script_);
-  EXPECT_EQ(tally_.Take(engine_, {.prompt = std::vector<int32_t>(10, 1)}).status().code(),
+  generator_ = std::make_shared<LocalGenerator>(StartScripted(script_));
+  EXPECT_EQ(tally_.Take(generator_, {.prompt = std::vector<int32_t>(10, 1)}).status().code(),
             absl::StatusCode::kOutOfRange);
   EXPECT_TRUE(tally_.empty());
   Take("abcdefgh", 100);
@@ -115,13 +118,13 @@ TEST_F(PromptTallyTest, RefusesWhatTheEngineWould) {
 }
 
 TEST_F(PromptTallyTest, ASessionWithATallyAsksNothingOfItsEngine) {
-  Session session(engine_, "");
+  Session session(generator_, "");
   session.set_tally(&tally_);
   auto request = session.Submit("hello", "be brief", {});
   ASSERT_TRUE(request.ok());
   EXPECT_EQ(Await(*request).tokens_in, 15);
-  EXPECT_TRUE(session.SubmitScoring("hello").ok());
-  EXPECT_TRUE(session.SubmitEmbedding("hello", Pooling::kLast, {}).ok());
+  EXPECT_TRUE(session.Submit({.task = Task::kScore, .prompt = "hello"}).ok());
+  EXPECT_TRUE(session.Submit({.task = Task::kEmbed, .prompt = "hello"}).ok());
   EXPECT_EQ(tally_.Count()[0].requests, 3);
   EXPECT_EQ(script_->forwards, 0);
 }

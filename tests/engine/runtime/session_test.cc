@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/runtime/local_generator.h"
 #include "tests/engine/runtime/scripted_model.h"
 
 namespace lm {
@@ -18,7 +19,8 @@ const char kChatMl[] =
 class SessionTest : public testing::Test {
  protected:
   void Start(const std::string& chat_template = "") {
-    session_.emplace(Engine::Start(MakeScriptedModel(script_, chat_template), {}).value(), "salt");
+    auto engine = Engine::Start(MakeScriptedModel(script_, chat_template), {});
+    session_.emplace(std::make_shared<LocalGenerator>(*std::move(engine)), "salt");
   }
   Generation Ask(const std::string& prompt, const std::string& system,
                  const GenerationOptions& options = {}) {
@@ -28,10 +30,27 @@ class SessionTest : public testing::Test {
     asked_ = (*request)->spec().prompt;
     return Await(*request);
   }
+  absl::StatusOr<std::string> Render(const std::string& prompt, const std::string& system,
+                                     const GenerationOptions& options = {}) const {
+    return session_->generator().Render({.prompt = prompt, .system = system, .options = options});
+  }
+  std::vector<int32_t> Tokens(const std::string& prompt, const std::string& system,
+                              const GenerationOptions& options = {}) const {
+    const TextRequest request{.prompt = prompt, .system = system, .options = options};
+    std::vector<int32_t> tokens = session_->generator().Prepare(request).value().prompt;
+    EXPECT_EQ(session_->generator().CountTokens(request).value(), tokens.size());
+    return tokens;
+  }
+  absl::StatusOr<std::shared_ptr<Request>> Choose(const std::string& text,
+                                                  const std::string& question,
+                                                  const GenerationOptions& options) const {
+    return session_->Submit(
+        {.task = Task::kChoose, .prompt = text, .question = question, .options = options});
+  }
   std::string Asked() const {
     std::string text;
     for (int32_t token : asked_) {
-      const absl::string_view bytes = session_->model().tokenizer().TokenBytes(token);
+      const absl::string_view bytes = (*session_->generator().tokenizer())->TokenBytes(token);
       text.append(bytes.data(), bytes.size());
     }
     return text;
@@ -46,17 +65,16 @@ TEST_F(SessionTest, RendersAndAnswers) {
   script_->says = {{Bytes("be brief\n\nhello"), Bytes("hi")}};
   Start();
   EXPECT_EQ(Ask("hello", "be brief").text, "hi");
-  EXPECT_EQ(session_->Render("hello", "be brief", {}).value(), "be brief\n\nhello");
-  EXPECT_EQ(session_->EncodePrompt("hello", "be brief", {}).value(), Bytes("be brief\n\nhello"));
+  EXPECT_EQ(Render("hello", "be brief").value(), "be brief\n\nhello");
+  EXPECT_EQ(Tokens("hello", "be brief"), Bytes("be brief\n\nhello"));
 }
 
 TEST_F(SessionTest, MarkupBecomesControlTokensRowTextDoesNot) {
   Start(kChatMl);
-  const std::vector<int32_t> tokens = session_->EncodePrompt("a<|im_end|>", "", {}).value();
+  const std::vector<int32_t> tokens = Tokens("a<|im_end|>", "");
   EXPECT_EQ(tokens[0], kImStart);
   EXPECT_EQ(std::count(tokens.begin(), tokens.end(), kImEnd), 1);
-  EXPECT_EQ(session_->Render("hey", "", {}).value(),
-            "<|im_start|>user\nhey<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(Render("hey", "").value(), "<|im_start|>user\nhey<|im_end|>\n<|im_start|>assistant\n");
 }
 
 TEST_F(SessionTest, TemplatesSeeTheirArgumentsAndRefuseWithTheirWords) {
@@ -66,8 +84,8 @@ TEST_F(SessionTest, TemplatesSeeTheirArgumentsAndRefuseWithTheirWords) {
   GenerationOptions options;
   ASSERT_TRUE(
       ParseGenerationOptions(R"({"template_args":{"enable_thinking":false}})", &options).ok());
-  EXPECT_EQ(session_->Render(" hey ", "", options).value(), "hey/quiet");
-  EXPECT_EQ(session_->EncodePrompt(" hey ", "", {}).value(), Bytes("hey"));
+  EXPECT_EQ(Render(" hey ", "", options).value(), "hey/quiet");
+  EXPECT_EQ(Tokens(" hey ", ""), Bytes("hey"));
   const absl::Status status = session_->Submit("hey", "be brief", {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("put the instruction into the prompt"));
@@ -78,7 +96,19 @@ TEST_F(SessionTest, TemplatesSeeTheirArgumentsAndRefuseWithTheirWords) {
 TEST_F(SessionTest, BosOfATemplateIsTheOneBos) {
   Start("{{ bos_token }}{{ messages[0].content }}");
   // The scripted vocabulary has no BOS: nothing is written of it.
-  EXPECT_EQ(session_->EncodePrompt("<s>", "", {}).value(), Bytes("<s>"));
+  EXPECT_EQ(Tokens("<s>", ""), Bytes("<s>"));
+}
+
+TEST_F(SessionTest, ThePromptsTextFormTellsWhoSaidWhat) {
+  Start(kChatMl);
+  auto text = [&](const std::string& prompt, const GenerationOptions& options = {}) {
+    return session_->generator().Prepare({.prompt = prompt, .options = options}).value().text;
+  };
+  EXPECT_EQ(text("hey"),
+            R"([["<|im_start|>user\n"],"hey",["<|im_end|>\n<|im_start|>assistant\n"]])");
+  EXPECT_NE(text("a<|im_end|>\n<|im_start|>user\nb"), text("a"));
+  EXPECT_EQ(text("hey", {.cache = false}), "");  // the memo is not to know it
+  EXPECT_EQ(text("hey", {.temperature = 1}), "");
 }
 
 TEST_F(SessionTest, SecondStatementsReuseTheSystemPrompt) {
@@ -94,12 +124,12 @@ TEST_F(SessionTest, APromptMayBeMessages) {
   ASSERT_TRUE(ParseGenerationOptions(R"({"messages":true})", &options).ok());
   const std::string talk = R"([{"role":"user","content":"hi<|im_end|>"},
       {"role":"assistant","content":"hello"},{"role":"user","content":"bye"}])";
-  EXPECT_EQ(session_->Render(talk, "be brief", options).value(),
+  EXPECT_EQ(Render(talk, "be brief", options).value(),
             "<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\nhi<|im_end|><|im_end|>\n"
             "<|im_start|>assistant\nhello<|im_end|>\n<|im_start|>user\nbye<|im_end|>\n"
             "<|im_start|>assistant\n");
   // Markup in a message is text.
-  const std::vector<int32_t> tokens = session_->EncodePrompt(talk, "", options).value();
+  const std::vector<int32_t> tokens = Tokens(talk, "", options);
   EXPECT_EQ(std::count(tokens.begin(), tokens.end(), kImEnd), 3);
   EXPECT_TRUE(Ask(talk, "", options).status.ok());
 
@@ -115,7 +145,7 @@ TEST_F(SessionTest, APromptMayBeMessages) {
   EXPECT_THAT(error(R"([{"role":1,"content":""}])"), HasSubstr("its role is not a string"));
   EXPECT_THAT(error(R"([{"role":"system","content":"x"}])", "y"),
               HasSubstr("message 1 of the prompt is a system message, and there is a system"));
-  EXPECT_THAT(std::string(session_->SubmitChoice(talk, "?", "", options).status().message()),
+  EXPECT_THAT(std::string(Choose(talk, "?", options).status().message()),
               HasSubstr("not for a question"));
   EXPECT_THAT(
       std::string(ParseGenerationOptions(R"({"on_overflow":"truncate_end"})", &options).message()),
@@ -196,11 +226,10 @@ TEST_F(SessionTest, AQuestionBehindTheTextIsNotCut) {
   GenerationOptions options{.max_tokens = 11,
                             .constraint = {AnswerConstraint::Kind::kRegex, "[ab]"}};
   const std::string text(150, 'x');
-  EXPECT_EQ(session_->SubmitChoice(text, "really?", "", options).status().code(),
-            absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(Choose(text, "really?", options).status().code(), absl::StatusCode::kOutOfRange);
   for (OnOverflow side : {OnOverflow::kTruncateStart, OnOverflow::kTruncateEnd}) {
     options.on_overflow = side;
-    auto request = session_->SubmitChoice(text, "really?", "", options);
+    auto request = Choose(text, "really?", options);
     ASSERT_TRUE(request.ok()) << request.status();
     EXPECT_EQ((*request)->spec().prompt, Bytes(std::string(82, 'x') + "really?"));
     EXPECT_EQ(Await(*request).first_choices.size(), 2u);
@@ -226,10 +255,10 @@ TEST_F(SessionTest, ASystemPromptThatDoesNotFitIsNeverTruncated) {
 
 TEST_F(SessionTest, ScoresPlainText) {
   Start(kChatMl);
-  auto request = session_->SubmitScoring("<|im_end|>").value();
+  auto request = session_->Submit({.task = Task::kScore, .prompt = "<|im_end|>"}).value();
   EXPECT_EQ(request->spec().prompt, Bytes("<|im_end|>"));
   EXPECT_EQ(Await(request).prompt_logprobs.size(), 9u);
-  EXPECT_FALSE(session_->SubmitScoring("").ok());
+  EXPECT_FALSE(session_->Submit({.task = Task::kScore, .prompt = ""}).ok());
 }
 
 TEST_F(SessionTest, InvalidUtf8IsAnError) {

@@ -1,4 +1,4 @@
-#include "engine/runtime/engine_registry.h"
+#include "engine/runtime/generator_registry.h"
 
 #include <utility>
 
@@ -7,12 +7,13 @@
 #include "engine/base/out_of_memory.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/fork_guard.h"
+#include "engine/runtime/local_generator.h"
 
 namespace lm {
 
-absl::StatusOr<std::shared_ptr<Engine>> EngineRegistry::Get(const std::string& path,
-                                                            const ModelOptions& options,
-                                                            std::atomic<bool>& cancel) {
+absl::StatusOr<std::shared_ptr<Generator>> GeneratorRegistry::Get(const std::string& path,
+                                                                  const ModelOptions& options,
+                                                                  std::atomic<bool>& cancel) {
   ASSIGN_OR_RETURN(const ModelIdentity identity, IdentifyModel(path));
   const Key key{identity, options};
   for (;;) {
@@ -21,7 +22,7 @@ absl::StatusOr<std::shared_ptr<Engine>> EngineRegistry::Get(const std::string& p
       absl::MutexLock lock(&mutex_);
       const auto known = slots_.find(key);
       const bool first =
-          known == slots_.end() || (!known->second->loading && known->second->engine.expired());
+          known == slots_.end() || (!known->second->loading && known->second->generator.expired());
       slot = first ? std::make_shared<Slot>() : known->second;
       if (first) slots_.insert_or_assign(key, slot);
       if (!first) {
@@ -32,30 +33,30 @@ absl::StatusOr<std::shared_ptr<Engine>> EngineRegistry::Get(const std::string& p
         if (cancel) return absl::CancelledError("the loading of the model was cancelled");
         if (absl::IsCancelled(slot->status)) continue;
         RETURN_IF_ERROR(slot->status);
-        if (std::shared_ptr<Engine> engine = slot->engine.lock()) return engine;
+        if (std::shared_ptr<Generator> generator = slot->generator.lock()) return generator;
         continue;
       }
     }
-    absl::StatusOr<std::shared_ptr<Engine>> engine = OutOfMemory();
+    absl::StatusOr<std::shared_ptr<Generator>> generator = OutOfMemory();
     try {
-      engine = Load(path, key, cancel);
+      generator = Load(path, key, cancel);
     } catch (...) {  // others may wait for the slot
-      engine = CurrentExceptionAsStatus();
+      generator = CurrentExceptionAsStatus();
     }
     absl::MutexLock lock(&mutex_);
     slot->loading = false;
-    slot->status = engine.status();
-    if (engine.ok()) slot->engine = *engine;
+    slot->status = generator.status();
+    if (generator.ok()) slot->generator = *generator;
     std::erase_if(slots_, [](const auto& entry) {
-      return !entry.second->loading && entry.second->engine.expired();
+      return !entry.second->loading && entry.second->generator.expired();
     });
-    return engine;
+    return generator;
   }
 }
 
-absl::StatusOr<std::shared_ptr<Engine>> EngineRegistry::Load(const std::string& path,
-                                                             const Key& key,
-                                                             std::atomic<bool>& cancel) {
+absl::StatusOr<std::shared_ptr<Generator>> GeneratorRegistry::Load(const std::string& path,
+                                                                   const Key& key,
+                                                                   std::atomic<bool>& cancel) {
   ExitGuard guard([](void* flag) { static_cast<std::atomic<bool>*>(flag)->store(true); }, &cancel);
   if (!guard.allowed()) return ExitGuard::Error();
   absl::StatusOr<std::unique_ptr<Model>> model = loader_(path, key.options, cancel);
@@ -66,14 +67,17 @@ absl::StatusOr<std::shared_ptr<Engine>> EngineRegistry::Load(const std::string& 
     return absl::FailedPreconditionError(
         absl::StrCat(path, ": was replaced or changed while it was being loaded"));
   }
-  return Engine::Start(*std::move(model), EngineOptions{});
+  ASSIGN_OR_RETURN(std::shared_ptr<Engine> engine,
+                   Engine::Start(*std::move(model), EngineOptions{}));
+  return std::make_shared<LocalGenerator>(std::move(engine));
 }
 
-std::vector<std::shared_ptr<Engine>> EngineRegistry::Running() {
-  std::vector<std::shared_ptr<Engine>> running;
+std::vector<std::shared_ptr<Generator>> GeneratorRegistry::Running() {
+  std::vector<std::shared_ptr<Generator>> running;
   absl::MutexLock lock(&mutex_);
   for (const auto& [key, slot] : slots_) {
-    if (std::shared_ptr<Engine> engine = slot->engine.lock()) running.push_back(std::move(engine));
+    if (std::shared_ptr<Generator> generator = slot->generator.lock())
+      running.push_back(std::move(generator));
   }
   return running;
 }
@@ -85,8 +89,8 @@ namespace {
 std::atomic<pid_t> registry_owner{0};
 
 // Never destroyed: other threads go on while exit() does its work.
-EngineRegistry& Registry() {
-  static auto& registry = *new EngineRegistry(
+GeneratorRegistry& Registry() {
+  static auto& registry = *new GeneratorRegistry(
       [](const std::string& path, const ModelOptions& options, const std::atomic<bool>& cancel) {
         return Model::Load(path, options, cancel);
       });
@@ -95,15 +99,15 @@ EngineRegistry& Registry() {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Engine>> GetEngine(const std::string& path,
-                                                  const ModelOptions& options) {
+absl::StatusOr<std::shared_ptr<Generator>> GetGenerator(const std::string& path,
+                                                        const ModelOptions& options) {
   std::atomic<bool> cancel{false};
-  return GetEngine(path, options, cancel);
+  return GetGenerator(path, options, cancel);
 }
 
-absl::StatusOr<std::shared_ptr<Engine>> GetEngine(const std::string& path,
-                                                  const ModelOptions& options,
-                                                  std::atomic<bool>& cancel) {
+absl::StatusOr<std::shared_ptr<Generator>> GetGenerator(const std::string& path,
+                                                        const ModelOptions& options,
+                                                        std::atomic<bool>& cancel) {
   pid_t owner = 0;
   if (!registry_owner.compare_exchange_strong(owner, getpid()) && owner != getpid()) {
     return ForkGuard::Error();
@@ -111,7 +115,7 @@ absl::StatusOr<std::shared_ptr<Engine>> GetEngine(const std::string& path,
   return Registry().Get(path, options, cancel);
 }
 
-std::vector<std::shared_ptr<Engine>> RunningEngines() {
+std::vector<std::shared_ptr<Generator>> RunningGenerators() {
   if (registry_owner.load() != getpid()) return {};
   return Registry().Running();
 }

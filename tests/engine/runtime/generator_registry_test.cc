@@ -1,4 +1,4 @@
-#include "engine/runtime/engine_registry.h"
+#include "engine/runtime/generator_registry.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -15,20 +15,20 @@
 namespace lm {
 namespace {
 
-class EngineRegistryTest : public testing::Test {
+class GeneratorRegistryTest : public testing::Test {
  protected:
-  EngineRegistryTest() {
+  GeneratorRegistryTest() {
     Write(path_, "model");
     Write(other_path_, "another model");
   }
-  ~EngineRegistryTest() override {
+  ~GeneratorRegistryTest() override {
     for (const std::string& path : {path_, other_path_, path_ + ".link"}) unlink(path.c_str());
   }
   static void Write(const std::string& path, const std::string& text) {
     std::ofstream(path) << text;
   }
   static std::string Path(const std::string& name) {
-    return testing::TempDir() + "/engine_registry_test." + std::to_string(getpid()) + "." + name;
+    return testing::TempDir() + "/generator_registry_test." + std::to_string(getpid()) + "." + name;
   }
 
   std::shared_ptr<Script> script_ = std::make_shared<Script>();
@@ -37,7 +37,7 @@ class EngineRegistryTest : public testing::Test {
   absl::Status load_status_;
   bool no_memory_ = false;
   const std::string path_ = Path("a"), other_path_ = Path("b");
-  EngineRegistry registry_{
+  GeneratorRegistry registry_{
       [this](const std::string&, const ModelOptions&,
              const std::atomic<bool>& cancel) -> absl::StatusOr<std::unique_ptr<Model>> {
         ++loads_;
@@ -49,14 +49,14 @@ class EngineRegistryTest : public testing::Test {
         return MakeScriptedModel(script_);
       }};
 
-  absl::StatusOr<std::shared_ptr<Engine>> Get(const std::string& path,
-                                              const ModelOptions& options = {}) {
+  absl::StatusOr<std::shared_ptr<Generator>> Get(const std::string& path,
+                                                 const ModelOptions& options = {}) {
     std::atomic<bool> cancel{false};
     return registry_.Get(path, options, cancel);
   }
 };
 
-TEST_F(EngineRegistryTest, MemoryThatRunsOutWhileLoadingLeavesNobodyWaiting) {
+TEST_F(GeneratorRegistryTest, MemoryThatRunsOutWhileLoadingLeavesNobodyWaiting) {
   no_memory_ = true;
   load_time_ = absl::Milliseconds(20);
   std::thread other([this] { EXPECT_FALSE(Get(path_).ok()); });
@@ -66,7 +66,7 @@ TEST_F(EngineRegistryTest, MemoryThatRunsOutWhileLoadingLeavesNobodyWaiting) {
   EXPECT_TRUE(Get(path_).ok());
 }
 
-TEST_F(EngineRegistryTest, OneEngineForAFileWhateverItsName) {
+TEST_F(GeneratorRegistryTest, OneEngineForAFileWhateverItsName) {
   auto a = Get(path_).value();
   ASSERT_EQ(symlink(path_.c_str(), (path_ + ".link").c_str()), 0);
   EXPECT_EQ(Get(path_ + ".link").value(), a);
@@ -76,19 +76,19 @@ TEST_F(EngineRegistryTest, OneEngineForAFileWhateverItsName) {
   EXPECT_EQ(loads_, 3);
 }
 
-TEST_F(EngineRegistryTest, ConcurrentFirstCallsLoadOnce) {
+TEST_F(GeneratorRegistryTest, ConcurrentFirstCallsLoadOnce) {
   load_time_ = absl::Milliseconds(50);
-  std::vector<std::shared_ptr<Engine>> engines(16);
+  std::vector<std::shared_ptr<Generator>> generators(16);
   std::vector<std::thread> threads;
-  for (auto& engine : engines) {
-    threads.emplace_back([&] { engine = Get(path_).value(); });
+  for (auto& generator : generators) {
+    threads.emplace_back([&] { generator = Get(path_).value(); });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const auto& engine : engines) EXPECT_EQ(engine, engines[0]);
+  for (const auto& generator : generators) EXPECT_EQ(generator, generators[0]);
   EXPECT_EQ(loads_, 1);
 }
 
-TEST_F(EngineRegistryTest, AFailedLoadIsToldToAllAndTriedAgainLater) {
+TEST_F(GeneratorRegistryTest, AFailedLoadIsToldToAllAndTriedAgainLater) {
   load_time_ = absl::Milliseconds(50);
   load_status_ = absl::DataLossError("broken");
   std::vector<std::thread> threads;
@@ -102,35 +102,35 @@ TEST_F(EngineRegistryTest, AFailedLoadIsToldToAllAndTriedAgainLater) {
   EXPECT_TRUE(Get(path_).ok());
 }
 
-TEST_F(EngineRegistryTest, TheLastUserStopsTheEngine) {
-  std::weak_ptr<Engine> engine = Get(path_).value();
-  EXPECT_TRUE(engine.expired());
+TEST_F(GeneratorRegistryTest, TheLastUserStopsTheEngine) {
+  std::weak_ptr<Generator> generator = Get(path_).value();
+  EXPECT_TRUE(generator.expired());
   EXPECT_TRUE(registry_.Running().empty());
   auto again = Get(path_).value();
   EXPECT_EQ(loads_, 2);
-  EXPECT_TRUE(Generate(*again, {.prompt = {1}}).status.ok());
+  EXPECT_TRUE(Generate(*again->engine(), {.prompt = {1}}).status.ok());
 }
 
-TEST_F(EngineRegistryTest, AReplacedFileIsAnotherModel) {
-  auto old_engine = Get(path_).value();
+TEST_F(GeneratorRegistryTest, AReplacedFileIsAnotherModel) {
+  auto old_generator = Get(path_).value();
   unlink(path_.c_str());
   Write(path_, "a newer model");
-  auto new_engine = Get(path_).value();
-  EXPECT_NE(old_engine, new_engine);
+  auto new_generator = Get(path_).value();
+  EXPECT_NE(old_generator, new_generator);
   EXPECT_EQ(registry_.Running().size(), 2u);
-  EXPECT_TRUE(Generate(*old_engine, {.prompt = {1}}).status.ok());
+  EXPECT_TRUE(Generate(*old_generator->engine(), {.prompt = {1}}).status.ok());
 }
 
-TEST_F(EngineRegistryTest, ASplitModelIsAllItsParts) {
+TEST_F(GeneratorRegistryTest, ASplitModelIsAllItsParts) {
   const std::string first = Path("s-00001-of-00002.gguf"), second = Path("s-00002-of-00002.gguf");
   Write(first, "part 1");
   Write(second, "part 2");
-  auto old_engine = Get(first).value();
-  EXPECT_EQ(Get(second).value(), old_engine);
+  auto old_generator = Get(first).value();
+  EXPECT_EQ(Get(second).value(), old_generator);
   unlink(second.c_str());
   Write(second, "another part 2");
-  auto new_engine = Get(first).value();
-  EXPECT_NE(new_engine, old_engine);
+  auto new_generator = Get(first).value();
+  EXPECT_NE(new_generator, old_generator);
   EXPECT_EQ(loads_, 2);
   // Changed under the loading.
   load_time_ = absl::Milliseconds(200);
@@ -144,14 +144,14 @@ TEST_F(EngineRegistryTest, ASplitModelIsAllItsParts) {
   unlink(second.c_str());
 }
 
-TEST_F(EngineRegistryTest, AFileThatIsNotThereIsNamed) {
+TEST_F(GeneratorRegistryTest, AFileThatIsNotThereIsNamed) {
   const absl::Status status = Get(path_ + ".none").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_NE(status.message().find(path_ + ".none"), absl::string_view::npos);
-  EXPECT_FALSE(GetEngine(path_ + ".none", {}).ok());
+  EXPECT_FALSE(GetGenerator(path_ + ".none", {}).ok());
 }
 
-TEST_F(EngineRegistryTest, OneWhoIsCancelledLeavesTheLoadingToTheNext) {
+TEST_F(GeneratorRegistryTest, OneWhoIsCancelledLeavesTheLoadingToTheNext) {
   load_time_ = absl::InfiniteDuration();
   std::atomic<bool> cancel{false};
   absl::Status first, second;
@@ -183,30 +183,30 @@ int InChild(Body body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-TEST_F(EngineRegistryTest, AForkedChildGetsAnErrorAndNeverHangs) {
-  EXPECT_FALSE(GetEngine(path_, {}).ok());  // the process has had the registry
-  auto engine = Get(path_).value();
+TEST_F(GeneratorRegistryTest, AForkedChildGetsAnErrorAndNeverHangs) {
+  EXPECT_FALSE(GetGenerator(path_, {}).ok());  // the process has had the registry
+  auto generator = Get(path_).value();
   std::atomic<bool> stop{false};
   std::thread client([&] {
-    while (!stop) Generate(*engine, {.prompt = {1, 2}, .options = {.max_tokens = 20}});
+    while (!stop) Generate(*generator->engine(), {.prompt = {1, 2}, .options = {.max_tokens = 20}});
   });
   for (int i = 0; i < 50; ++i) {
     const int code = InChild([&] {
-      const absl::Status get = GetEngine(path_, {}).status();
-      const absl::Status submit = engine->Submit({.prompt = {1}}).status();
+      const absl::Status get = GetGenerator(path_, {}).status();
+      const absl::Status submit = generator->Submit({.prompt = {1}}).status();
       const bool right =
           get.code() == absl::StatusCode::kFailedPrecondition &&
           submit.code() == absl::StatusCode::kFailedPrecondition &&
           get.message().find("open the database after fork") != absl::string_view::npos &&
-          RunningEngines().empty() && engine->Stats().kv_blocks_total == 0;
-      engine.reset();  // must not wait for a thread that is not there
+          RunningGenerators().empty() && generator->engine()->Stats().kv_blocks_total == 0;
+      generator.reset();  // must not wait for a thread that is not there
       _exit(right ? 0 : 1);
     });
     ASSERT_EQ(code, 0);
   }
   stop = true;
   client.join();
-  EXPECT_TRUE(Generate(*engine, {.prompt = {1}}).status.ok());
+  EXPECT_TRUE(Generate(*generator->engine(), {.prompt = {1}}).status.ok());
 }
 
 // exit() in the middle of an answer, engines held by statics and by other threads. The death test
@@ -218,18 +218,18 @@ TEST(EngineExitTest, ExitWhileGeneratingIsClean) {
         const std::string path =
             testing::TempDir() + "/engine_exit_test." + std::to_string(getpid());
         std::ofstream(path) << "model";
-        static EngineRegistry* registry = new EngineRegistry(
+        static GeneratorRegistry* registry = new GeneratorRegistry(
             [](const std::string&, const ModelOptions&,
                const std::atomic<bool>&) -> absl::StatusOr<std::unique_ptr<Model>> {
               return MakeScriptedModel(std::make_shared<Script>());
             });
         std::atomic<bool> cancel{false};
-        static std::shared_ptr<Engine> engine = registry->Get(path, {}, cancel).value();
+        static std::shared_ptr<Generator> generator = registry->Get(path, {}, cancel).value();
         unlink(path.c_str());
         for (int i = 0; i < 4; ++i) {
-          std::thread([engine = engine, i] {
+          std::thread([generator = generator, i] {
             for (;;) {
-              auto request = engine->Submit({.prompt = {i}, .options = {.max_tokens = 500}});
+              auto request = generator->Submit({.prompt = {i}, .options = {.max_tokens = 500}});
               if (!request.ok()) return;
               (*request)->WaitFor(absl::InfiniteDuration());
             }
@@ -251,7 +251,7 @@ TEST(EngineExitTest, ExitWhileLoadingIsQuick) {
             testing::TempDir() + "/engine_exit_test." + std::to_string(getpid());
         std::ofstream(path) << "model";
         static std::atomic<bool> loading{false};
-        static EngineRegistry* registry = new EngineRegistry(
+        static GeneratorRegistry* registry = new GeneratorRegistry(
             [](const std::string&, const ModelOptions&,
                const std::atomic<bool>& cancel) -> absl::StatusOr<std::unique_ptr<Model>> {
               loading = true;

@@ -1,0 +1,100 @@
+// Generator: who answers. Text goes in and requests come out; how the text is rendered and read,
+// and where it is computed, is the generator's own affair. LocalGenerator is the one over an engine
+// of this process.
+//
+//   ASSIGN_OR_RETURN(RequestSpec spec, generator.Prepare({.prompt = "Name a colour."}));
+//   ASSIGN_OR_RETURN(std::shared_ptr<Request> request, generator.Submit(std::move(spec)));
+//   request->WaitFor(absl::InfiniteDuration());
+//
+// What is above (sessions, memo, look-ahead, jobs, tables) knows nothing else of who answers.
+#ifndef LM_ENGINE_RUNTIME_GENERATOR_H_
+#define LM_ENGINE_RUNTIME_GENERATOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/model/model.h"
+#include "engine/runtime/generation_options.h"
+#include "engine/runtime/remembered_answer.h"
+#include "engine/runtime/request.h"
+
+namespace lm {
+
+class Engine;
+
+enum class Task {
+  kGenerate,
+  kChoose,  // kGenerate, with Generation::first_choices
+  kEmbed,   // Generation::embedding of the prompt, a plain text without a template
+  kScore,   // Generation::prompt_logprobs of the prompt, likewise
+};
+
+// What is asked, as text. The views outlive the call that they are given to.
+struct TextRequest {
+  Task task = Task::kGenerate;
+  // A user's message; with GenerationOptions::messages a JSON array of messages, each an object
+  // with a role and a content, that come behind the system prompt.
+  absl::string_view prompt = {};
+  absl::string_view question = {};  // stands behind the prompt, and stays where that is cut
+  absl::string_view system = {};
+  GenerationOptions options = {};
+  Pooling pooling = Pooling::kMean;  // kEmbed
+  bool stream = false;               // kGenerate: as RequestSpec::stream
+  absl::string_view salt = {};       // whose prefix cache
+};
+
+// Thread-safe.
+class Generator {
+ public:
+  virtual ~Generator() = default;
+
+  // Of the model, as lm_models shows it.
+  virtual const ModelInfo& info() const = 0;
+  // What an answer depends on besides the request, the same in every process: MemoKey::model.
+  virtual std::string identity() const = 0;
+  // The longest sequence, prompt and answer together.
+  virtual int32_t max_sequence_tokens() const = 0;
+
+  // Reads the text: renders the chat template, encodes, applies on_overflow; no work is begun.
+  // InvalidArgument for messages that are none (named), a system message beside `system`, or what
+  // the template or the tokenizer refuses; OutOfRange, with both numbers, for a prompt that does
+  // not fit.
+  //
+  // on_overflow = truncate_start or truncate_end takes whole tokens off that end of `prompt`; the
+  // system prompt, the question and the template's words stay (OutOfRange where they alone are too
+  // long). It happens only to a prompt that does not fit, and leaves room for max_tokens, up to
+  // half of the context.
+  virtual absl::StatusOr<RequestSpec> Prepare(const TextRequest& request) const = 0;
+
+  // The prompt as one string, control tokens spelled out.
+  virtual absl::StatusOr<std::string> Render(const TextRequest& request) const = 0;
+  // The tokens of the prompt as Prepare makes it, BOS and template included, before on_overflow;
+  // an estimate where the tokenizer is elsewhere.
+  virtual absl::StatusOr<int64_t> CountTokens(const TextRequest& request) const = 0;
+
+  // Queues what Prepare made. `listener`, which may be null, is told of the request's fate.
+  // ResourceExhausted where too many wait; what else is wrong with the request; FailedPrecondition
+  // where nothing is answered any more.
+  virtual absl::StatusOr<std::shared_ptr<Request>> Submit(
+      RequestSpec spec, std::shared_ptr<RequestListener> listener = nullptr) = 0;
+  // Submit's errors that do not depend on what else is going on.
+  virtual absl::Status Validate(const RequestSpec& spec) const = 0;
+  // InvalidArgument where the options' constraint, if any, does not compile.
+  virtual absl::Status CheckConstraint(const GenerationOptions& options) const = 0;
+  // Whether it can have given `answer` to `spec`, be it from a file that anybody may have written.
+  virtual bool CanBeAnswer(const RequestSpec& spec, const RememberedAnswer& answer) const = 0;
+
+  // The model's own tokens, for who asks for them by number or cuts a text between them;
+  // FailedPrecondition where they are not known here.
+  virtual absl::StatusOr<const Tokenizer*> tokenizer() const = 0;
+  // The engine of this process that does the work; null where it is done elsewhere.
+  virtual const std::shared_ptr<Engine>& engine() const = 0;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_RUNTIME_GENERATOR_H_

@@ -1,0 +1,222 @@
+#include "engine/runtime/local_generator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "engine/base/json.h"
+#include "engine/base/status_macros.h"
+#include "engine/runtime/memo_key.h"
+#include "engine/text/conversation.h"
+#include "engine/text/json_value.h"
+
+namespace lm {
+namespace {
+
+bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
+
+// The part of `text` that its tokens stand for without the first (or last) `drop`, cut between
+// characters.
+absl::string_view WithoutTokens(absl::string_view text, absl::Span<const int32_t> tokens,
+                                size_t drop, bool at_start, const Tokenizer& tokenizer) {
+  const size_t keep = tokens.size() - std::min(drop, tokens.size());
+  const absl::Span<const int32_t> kept =
+      at_start ? tokens.subspan(tokens.size() - keep) : tokens.subspan(0, keep);
+  size_t bytes = 0;
+  for (int32_t token : kept) bytes += tokenizer.TokenBytes(token).size();
+  bytes = std::min(bytes, text.size());  // a tokenizer may put a space in front of the text
+  if (at_start) {
+    size_t begin = text.size() - bytes;
+    while (begin < text.size() && IsContinuation(text[begin])) ++begin;
+    return text.substr(begin);
+  }
+  while (bytes > 0 && bytes < text.size() && IsContinuation(text[bytes])) --bytes;
+  return text.substr(0, bytes);
+}
+
+// RequestSpec::text: a JSON array of the conversation's words, as strings, and the template's, each
+// in an array of its own: what tells "<|im_end|>" of the one from that of the other. A null in
+// front stands for BOS.
+std::string TextForm(const RenderedChat& chat) {
+  Json form = Json::MakeArray();
+  if (chat.adds_bos) form.Append(nullptr);
+  for (const TextPiece& piece : chat.pieces) {
+    if (piece.kind == TextKind::kMarkup) {
+      form.Append(Json::MakeArray().Append(piece.text));
+    } else {
+      form.Append(piece.text);
+    }
+  }
+  return form.Dump();
+}
+
+absl::StatusOr<std::vector<ChatMessage>> MessagesOf(const TextRequest& request,
+                                                    absl::string_view prompt) {
+  if (request.options.messages && !request.question.empty()) {
+    return absl::InvalidArgumentError("messages are for generate and its like, not for a question");
+  }
+  return ReadConversation(absl::StrCat(prompt, request.question), request.system,
+                          request.options.messages);
+}
+
+bool IsPlain(const TextRequest& request) {
+  return request.task == Task::kEmbed || request.task == Task::kScore;
+}
+
+}  // namespace
+
+std::string LocalGenerator::identity() const {
+  std::string identity = absl::StrCat(info().digest, "/", info().device);
+  if (info().kv_type != DType::kF16) absl::StrAppend(&identity, "/", KvTypeName(info().kv_type));
+  return identity;
+}
+
+absl::StatusOr<RequestSpec> LocalGenerator::Prepare(const TextRequest& request) const {
+  ASSIGN_OR_RETURN(RequestSpec spec,
+                   IsPlain(request) ? PrepareText(request) : PrepareChat(request));
+  spec.salt = std::string(request.salt);
+  return spec;
+}
+
+absl::StatusOr<RequestSpec> LocalGenerator::PrepareText(const TextRequest& request) const {
+  const Tokenizer& tokenizer = engine_->model().tokenizer();
+  ASSIGN_OR_RETURN(std::vector<int32_t> tokens, tokenizer.EncodePlain(request.prompt));
+  if (request.task == Task::kScore) {
+    return RequestSpec{.prompt = std::move(tokens), .score_prompt = true};
+  }
+  const size_t most = max_sequence_tokens();
+  if (tokens.size() > most && request.options.on_overflow == OnOverflow::kTruncateEnd) {
+    tokens.resize(most);
+  } else if (tokens.size() > most && request.options.on_overflow == OnOverflow::kTruncateStart) {
+    const bool has_bos = tokens.front() == tokenizer.vocabulary().bos;
+    tokens.erase(tokens.begin() + has_bos, tokens.end() - (most - has_bos));
+  }
+  if (tokens.empty()) {
+    return absl::InvalidArgumentError("the text has no tokens, and so no embedding");
+  }
+  return RequestSpec{
+      .prompt = std::move(tokens), .options = request.options, .embed = request.pooling};
+}
+
+absl::StatusOr<RequestSpec> LocalGenerator::PrepareChat(const TextRequest& request) const {
+  GenerationOptions options = request.options;
+  if (request.task == Task::kChoose) {
+    // The choices come before any sampling: without it, the request is the same for the memo.
+    const GenerationOptions none;
+    options.temperature = none.temperature;
+    options.repeat_penalty = none.repeat_penalty;
+    options.logit_bias = none.logit_bias;
+  }
+  ASSIGN_OR_RETURN(std::vector<ChatMessage> messages, MessagesOf(request, request.prompt));
+  ASSIGN_OR_RETURN(Prompt prompt, Encode(messages, options));
+  if (options.on_overflow != OnOverflow::kError && !options.messages &&
+      static_cast<int64_t>(prompt.tokens.size()) >= max_sequence_tokens()) {
+    ASSIGN_OR_RETURN(prompt, Truncate(request, std::move(prompt)));
+  }
+  std::vector<int32_t> borders;
+  if (engine_->model().language_model().cache().recurrent()) {
+    ASSIGN_OR_RETURN(borders, FindBorders(prompt.tokens, std::move(messages), options));
+  }
+  return RequestSpec{.prompt = std::move(prompt.tokens),
+                     .text = std::move(prompt.text),
+                     .options = std::move(options),
+                     .borders = std::move(borders),
+                     .stream = request.stream,
+                     .wants_first_choices = request.task == Task::kChoose};
+}
+
+// Where the text of the last message begins: what is before it is the same for all prompts.
+absl::StatusOr<std::vector<int32_t>> LocalGenerator::FindBorders(
+    absl::Span<const int32_t> tokens, std::vector<ChatMessage> messages,
+    const GenerationOptions& options) const {
+  TemplateValue& last = messages.back().content;
+  const bool begins_so =
+      last.Is(TemplateValue::Kind::kString) && absl::StartsWith(last.text().bytes(), "a");
+  last = TemplateValue::Input(begins_so ? "b" : "a");
+  ASSIGN_OR_RETURN(const Prompt other, Encode(messages, options));
+  const auto parting =
+      std::mismatch(tokens.begin(), tokens.end(), other.tokens.begin(), other.tokens.end());
+  const int32_t common = static_cast<int32_t>(parting.first - tokens.begin());
+  if (common < kLeastHeldPrefix || common == static_cast<int32_t>(tokens.size())) {
+    return std::vector<int32_t>();
+  }
+  return std::vector<int32_t>{common};
+}
+
+absl::StatusOr<LocalGenerator::Prompt> LocalGenerator::Truncate(const TextRequest& request,
+                                                                Prompt prompt) const {
+  const int64_t context = max_sequence_tokens();
+  const int64_t answer =
+      std::clamp<int64_t>(request.options.max_tokens, 1, std::max<int64_t>(context / 2, 1));
+  const int64_t most = context - answer;
+  const bool at_start = request.options.on_overflow == OnOverflow::kTruncateStart;
+  const Tokenizer& tokenizer = engine_->model().tokenizer();
+  // Tokens of the text alone, to know what to cut. Encoded again with the template around it the
+  // rest may have a token more or less than counted, hence the loop; each turn takes more away.
+  std::vector<int32_t> own;
+  RETURN_IF_ERROR(tokenizer.Encode({{std::string(request.prompt), TextKind::kPlain}}, &own));
+  size_t drop = 0;
+  while (static_cast<int64_t>(prompt.tokens.size()) > most) {
+    if (drop >= own.size()) {
+      return absl::OutOfRangeError(absl::StrCat("the system prompt and the template alone have ",
+                                                prompt.tokens.size(),
+                                                " tokens; with room for the answer at most ", most,
+                                                " of the context's ", context, " may be used"));
+    }
+    drop += prompt.tokens.size() - most;
+    ASSIGN_OR_RETURN(
+        const std::vector<ChatMessage> messages,
+        MessagesOf(request, WithoutTokens(request.prompt, own, drop, at_start, tokenizer)));
+    ASSIGN_OR_RETURN(prompt, Encode(messages, request.options));
+  }
+  return prompt;
+}
+
+absl::StatusOr<RenderedChat> LocalGenerator::RenderChat(absl::Span<const ChatMessage> messages,
+                                                        const GenerationOptions& options) const {
+  ChatOptions chat;
+  chat.now = absl::ToCivilSecond(absl::Now(), absl::LocalTimeZone());
+  if (!options.template_args.empty()) {
+    ASSIGN_OR_RETURN(const TemplateValue args, ParseJsonValue(options.template_args));
+    for (const auto& [name, value] : args.entries()) {
+      chat.template_args.emplace_back(std::string(name.text().bytes()), value);
+    }
+  }
+  return engine_->model().chat_template().Render(messages, chat);
+}
+
+absl::StatusOr<LocalGenerator::Prompt> LocalGenerator::Encode(
+    absl::Span<const ChatMessage> messages, const GenerationOptions& options) const {
+  ASSIGN_OR_RETURN(const RenderedChat rendered, RenderChat(messages, options));
+  Prompt prompt;
+  const Tokenizer& tokenizer = engine_->model().tokenizer();
+  if (rendered.adds_bos) prompt.tokens.push_back(tokenizer.vocabulary().bos);
+  RETURN_IF_ERROR(tokenizer.Encode(rendered.pieces, &prompt.tokens));
+  if (Memoizable(options)) prompt.text = TextForm(rendered);
+  return prompt;
+}
+
+absl::StatusOr<std::string> LocalGenerator::Render(const TextRequest& request) const {
+  ASSIGN_OR_RETURN(const std::vector<ChatMessage> messages, MessagesOf(request, request.prompt));
+  ASSIGN_OR_RETURN(const RenderedChat rendered, RenderChat(messages, request.options));
+  return rendered.Text();
+}
+
+absl::StatusOr<int64_t> LocalGenerator::CountTokens(const TextRequest& request) const {
+  if (IsPlain(request)) {
+    ASSIGN_OR_RETURN(const std::vector<int32_t> tokens,
+                     engine_->model().tokenizer().EncodePlain(request.prompt));
+    return static_cast<int64_t>(tokens.size());
+  }
+  ASSIGN_OR_RETURN(const std::vector<ChatMessage> messages, MessagesOf(request, request.prompt));
+  ASSIGN_OR_RETURN(const Prompt prompt, Encode(messages, request.options));
+  return static_cast<int64_t>(prompt.tokens.size());
+}
+
+bool LocalGenerator::CanBeAnswer(const RequestSpec& spec, const RememberedAnswer& answer) const {
+  return lm::CanBeAnswer(*engine_, spec, answer);
+}
+
+}  // namespace lm
