@@ -32,11 +32,11 @@ int RegisterAll(sqlite3* db) {
         RegisterTickets,  RegisterVersion,      RegisterEach,     RegisterQuery,   RegisterEmbed,
         RegisterStream,   RegisterCache,        RegisterDevices,  RegisterExplain, RegisterRequests,
         RegisterMemo,     RegisterDocuments,    RegisterChunks,   RegisterJobs,    RegisterRun,
-        RegisterModels,   RegisterSettings,     RegisterStats}) {
+        RegisterModels,   RegisterSettings,     RegisterStats,    RegisterRunning}) {
     int code = register_one(connection);
     if (code != SQLITE_OK) return code;
   }
-  CreateInTemp(db, {"lm_memo", "lm_models", "lm_run", "lm_settings"});
+  CreateInTemp(db, {"lm_memo", "lm_models", "lm_run", "lm_running", "lm_settings"});
   return SQLITE_OK;
 }
 

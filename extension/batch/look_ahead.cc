@@ -63,8 +63,12 @@ absl::StatusOr<std::optional<PendingAnswer>> AwaitRow(const Call& call, RowPromp
   }
   const bool alone = call.connection().only_counts() || !Foreseeable(row);
   LookAhead* ahead = alone ? nullptr : Of(call);
+  const int64_t foreseen = BatchOf(call.connection()).num_foreseen;
   PendingAnswer pending =
       ahead != nullptr ? ahead->Take(std::move(row)) : PendingAnswer(std::move(row));
+  if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) {
+    work->CountForeseen(BatchOf(call.connection()).num_foreseen - foreseen);
+  }
   RETURN_IF_ERROR(pending.Await(call.connection().db()));
   return pending;
 }
@@ -99,15 +103,27 @@ LookAhead::~LookAhead() {
   std::erase(BatchOf(*connection_).running, this);
   if (num_serial_ < kWorthAHint) return;
   try {
-    const bool embeds = function_ == "lm_embed";
-    BatchOf(*connection_).hint = absl::StrCat(
-        "a statement called ", function_, "() for ", num_serial_,
-        " rows one at a time (no look-ahead: ", off_.ok() ? "unforeseen" : off_.message(), ")",
-        embeds ? ""
-               : "; lm_map(...) OVER (ROWS BETWEEN CURRENT ROW AND 63 FOLLOWING), lm_query or "
-                 "lm_prefetch decode many rows together, with generate()'s options");
+    BatchOf(*connection_).hint = Slowness();
   } catch (...) {  // no memory, no hint
   }
+}
+
+std::string LookAhead::Slowness() const {
+  const bool embeds = function_ == "lm_embed";
+  return absl::StrCat(
+      "a statement called ", function_, "() for ", num_serial_,
+      " rows one at a time (no look-ahead: ", off_.ok() ? "unforeseen" : off_.message(), ")",
+      embeds ? ""
+             : "; lm_map(...) OVER (ROWS BETWEEN CURRENT ROW AND 63 FOLLOWING), lm_query or "
+               "lm_prefetch decode many rows together, with generate()'s options");
+}
+
+void LookAhead::Warn() const {
+  const std::shared_ptr<RunningWork> work = StatementCall::Work();
+  if (work == nullptr) return;
+  work->SetHint(Slowness());
+  sqlite3_log(SQLITE_WARNING, "sqlite-lm: %s() is answered row by row (%s): %s", function_.c_str(),
+              off_.ok() ? "unforeseen" : std::string(off_.message()).c_str(), work->sql().c_str());
 }
 
 PendingAnswer LookAhead::Take(RowPrompt row) {
@@ -120,6 +136,7 @@ PendingAnswer LookAhead::Take(RowPrompt row) {
   const bool asked = pending.NeedsModel();
   num_asked_ += asked;
   num_serial_ += asked && serial;
+  if (asked && serial && num_serial_ == kWorthAHint) Warn();
   if (asked && !begun_ && IsTimeToBegin()) {
     begun_ = true;
     absl::Status begun = Begin(text);

@@ -88,6 +88,8 @@ class LookAhead {
   void DropHints(size_t count);  // from the front
   void StepOnce();
   void Stop(absl::Status why);
+  std::string Slowness() const;
+  void Warn() const;  // that rows are answered one by one
 
   const std::shared_ptr<Connection> connection_;
   const std::string function_;

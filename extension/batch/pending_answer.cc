@@ -5,6 +5,7 @@
 #include "engine/base/status_macros.h"
 #include "extension/connection/await.h"
 #include "extension/connection/scalar_function.h"
+#include "extension/connection/statement_call.h"
 
 namespace lm {
 namespace {
@@ -78,9 +79,16 @@ absl::Status PendingAnswer::Await(sqlite3* db) {
   if (!Submit()) submitted_ = true;
   // Of this kind only an interrupt is, while it was submitted.
   if (absl::IsCancelled(answer_.generation.status)) return answer_.generation.status;
-  if (request_ == nullptr) return absl::OkStatus();
-  RETURN_IF_ERROR(lm::Await(db, *request_));
-  Collect();
+  if (request_ != nullptr) {
+    RETURN_IF_ERROR(lm::Await(db, *request_));
+    Collect();
+  }
+  if (std::exchange(counted_, true)) return absl::OkStatus();
+  if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) {
+    const Generation& generation = answer_.generation;
+    work->CountAnswer(answer_.null_prompt || generation.status.ok(),
+                      generation.remembered ? 0 : generation.tokens_out);
+  }
   return absl::OkStatus();
 }
 

@@ -80,6 +80,7 @@ class PendingAnswer {
   RowPrompt row_;  // its texts are gone once they are submitted
   const ForkGuard fork_guard_;
   bool submitted_ = false;
+  bool counted_ = false;              // for lm_running
   std::shared_ptr<Request> request_;  // null: not submitted, or answered
   RowAnswer answer_;
 };

@@ -1,6 +1,7 @@
 #include "extension/connection/aggregate_function.h"
 
 #include <new>
+#include <utility>
 
 namespace lm {
 namespace {
@@ -11,9 +12,14 @@ struct AggregateFunction {
   AggregateFactory factory;
 };
 
+struct GroupState {
+  std::unique_ptr<Aggregate> aggregate;
+  std::shared_ptr<RunningWork> work;  // of the statement; a result is asked for without auxdata
+};
+
 // What SQLite keeps for a group, zeroed at first.
 struct Group {
-  Aggregate* aggregate;
+  GroupState* state;
   bool failed;
 };
 
@@ -26,11 +32,16 @@ void Step(sqlite3_context* context, int num_args, sqlite3_value** args) noexcept
   auto* group = static_cast<Group*>(sqlite3_aggregate_context(context, sizeof(Group)));
   if (group == nullptr) return sqlite3_result_error_nomem(context);
   if (group->failed) return;
-  absl::Status status = GuardedInterruptibly(function->connection->db(), [&] {
-    if (group->aggregate == nullptr) group->aggregate = function->factory().release();
-    Call call(context, function->connection, num_args, args);
-    return group->aggregate->Step(call);
-  });
+  absl::Status status = RunForStatement(
+      *function->connection, function->name,
+      [context](bool make) { return KeptWork(context, make); },
+      [&] {
+        if (group->state == nullptr) group->state = new GroupState{function->factory(), nullptr};
+        Call call(context, function->connection, num_args, args);
+        const absl::Status stepped = group->state->aggregate->Step(call);
+        group->state->work = StatementCall::Work();
+        return stepped;
+      });
   if (status.ok()) return;
   group->failed = true;
   ResultError(context, function->name, status);
@@ -40,13 +51,14 @@ void Final(sqlite3_context* context) noexcept {
   AggregateFunction* function = FunctionOf(context);
   auto* group = static_cast<Group*>(sqlite3_aggregate_context(context, 0));
   if (group == nullptr) return;
-  std::unique_ptr<Aggregate> aggregate(group->aggregate);
-  group->aggregate = nullptr;
-  if (aggregate == nullptr || group->failed) return;
-  absl::Status status = GuardedInterruptibly(function->connection->db(), [&] {
-    Call call(context, function->connection, 0, nullptr);
-    return aggregate->Final(call);
-  });
+  const std::unique_ptr<GroupState> state(std::exchange(group->state, nullptr));
+  if (state == nullptr || group->failed) return;
+  absl::Status status = RunForStatement(
+      *function->connection, function->name, [&state](bool) { return &state->work; },
+      [&] {
+        Call call(context, function->connection, 0, nullptr);
+        return state->aggregate->Final(call);
+      });
   if (!status.ok()) ResultError(context, function->name, status);
 }
 

@@ -5,12 +5,15 @@
 
 #include "engine/base/cpu_features.h"
 #include "engine/base/status_macros.h"
+#include "extension/connection/statement_call.h"
 #include "extension/host/interrupt.h"
 
 namespace lm {
 namespace {
 
 absl::Status AwaitPart(sqlite3* db, Request& request, bool (Request::*wait)(absl::Duration)) {
+  const std::shared_ptr<RunningWork> work = StatementCall::Work();
+  const WaitingFor model(work.get(), "model");
   InterruptPoll poll(db);
   while (!(request.*wait)(kInterruptInterval)) {
     if (!poll.Interrupted()) continue;

@@ -45,10 +45,15 @@ void Load(const std::string& path, const ModelOptions& options, Loading* loading
 }
 
 // GetGenerator(path, options), on a thread of its own: reading gigabytes takes a while. Cancelled,
-// within a few milliseconds, where the statement on `db` is interrupted meanwhile; the loading then
-// ends soon, too.
-absl::StatusOr<std::shared_ptr<Generator>> LoadGenerator(sqlite3* db, const std::string& path,
+// within a few milliseconds, where the statement on the owner's connection is interrupted
+// meanwhile; the loading then ends soon, too.
+absl::StatusOr<std::shared_ptr<Generator>> LoadGenerator(const WorkOwner& owner,
+                                                         const std::string& path,
                                                          const ModelOptions& options) {
+  const std::shared_ptr<RunningWork> statement = StatementCall::Work();
+  const WaitingFor load(statement.get(), "load");
+  const std::shared_ptr<RunningWork> work = RunningWork::Begin(WorkKind::kLoad, owner, path);
+  const CancelFlagScope flag(&work->cancelled());
   auto loading = std::make_shared<Loading>();
   try {
     std::thread([loading, path, options]() mutable {
@@ -59,11 +64,12 @@ absl::StatusOr<std::shared_ptr<Generator>> LoadGenerator(sqlite3* db, const std:
   } catch (const std::system_error&) {  // no more threads: then without one
     return GetGenerator(path, options);
   }
-  InterruptPoll poll(db);
+  InterruptPoll poll(owner.db);
   absl::MutexLock lock(&loading->mutex);
   while (!loading->mutex.AwaitWithTimeout(absl::Condition(&loading->done), kInterruptInterval)) {
     if (!poll.Interrupted()) continue;
     loading->cancel = true;
+    if (work->cancelled()) return work->CancelledStatus();
     return absl::CancelledError("interrupted");
   }
   return std::move(loading->generator);
@@ -109,7 +115,7 @@ absl::StatusOr<std::shared_ptr<const ModelUse>> Connection::Use(absl::string_vie
   if (known == loaded_.end() || known->source.path != source.path ||
       (identity.ok() && IsReplaced(known->identity, *identity))) {
     ASSIGN_OR_RETURN(std::shared_ptr<Generator> generator,
-                     LoadGenerator(db_, source.path, source.options));
+                     LoadGenerator(work_owner(), source.path, source.options));
     if (known == loaded_.end()) known = loaded_.emplace(loaded_.end());
     *known = {std::string(reference), source, identity.value_or(ModelIdentity()),
               std::move(generator)};

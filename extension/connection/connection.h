@@ -14,6 +14,7 @@
 #include "engine/runtime/session.h"
 #include "extension/connection/model_names.h"
 #include "extension/connection/settings.h"
+#include "extension/connection/statement_call.h"
 #include "extension/host/sqlite_api.h"
 
 namespace lm {
@@ -72,6 +73,10 @@ class Connection {
   // and for this connection's own database, PermissionDenied where it may not ATTACH the file.
   absl::StatusOr<std::string> CheckMemo(const std::string& path);
 
+  // For lm_running.
+  WorkOwner work_owner() const { return {.db = db_, .connection = number_, .salt = Salt()}; }
+  RunningStatements& running() { return running_; }
+
   // Null until somebody puts something there; goes with the connection.
   std::unique_ptr<ConnectionExtra>& extra() { return extra_; }
 
@@ -97,6 +102,7 @@ class Connection {
   std::vector<LoadedModel> loaded_;
   PromptTally* tally_ = nullptr;
   std::shared_ptr<MemoFile> memo_;  // of settings_.memo, once it was used
+  RunningStatements running_;
   std::unique_ptr<ConnectionExtra> extra_;
 };
 

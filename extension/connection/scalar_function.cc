@@ -12,9 +12,20 @@ namespace {
 // auxiliary data with a negative index among all calls of a statement; the number is arbitrary, so
 // that no other extension hits on it.
 constexpr int kPinIndex = -0x6c6d30;
+constexpr int kWorkIndex = -0x6c6d33;
 using PinnedModels = HashMap<std::string, std::shared_ptr<const ModelUse>>;
 
 }  // namespace
+
+std::shared_ptr<RunningWork>* KeptWork(sqlite3_context* context, bool make) {
+  using Work = std::shared_ptr<RunningWork>;
+  auto* kept = static_cast<Work*>(sqlite3_get_auxdata(context, kWorkIndex));
+  if (kept != nullptr || !make) return kept;
+  sqlite3_set_auxdata(context, kWorkIndex, new Work(),
+                      [](void* data) { delete static_cast<Work*>(data); });
+  // Null where there was no memory for it: then it is deleted.
+  return static_cast<Work*>(sqlite3_get_auxdata(context, kWorkIndex));
+}
 
 absl::StatusOr<std::optional<std::string>> Call::Text(int i, absl::string_view what) const {
   if (i >= num_args_) return std::nullopt;

@@ -19,6 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "extension/connection/call_options.h"
 #include "extension/connection/connection.h"
+#include "extension/connection/statement_call.h"
 #include "extension/host/boundary.h"
 #include "extension/host/interrupt.h"
 #include "extension/host/sqlite_api.h"
@@ -32,6 +33,10 @@ struct ScalarFunction {
   const char* name;
   std::shared_ptr<Connection> connection;
 };
+
+// Where the record of the statement that calls is kept: with its auxiliary data.
+// REQUIRES: `context` is that of a scalar function, or of an aggregate's step.
+std::shared_ptr<RunningWork>* KeptWork(sqlite3_context* context, bool make);
 
 // One call of a function. Lives as long as the call.
 class Call {
@@ -89,15 +94,17 @@ int RegisterScalar(const std::shared_ptr<Connection>& connection, const ScalarSp
 // kBody sets a result or returns an error.
 template <absl::Status (*kBody)(Call&)>
 int RegisterScalar(const std::shared_ptr<Connection>& connection, const ScalarSpec& spec) {
-  return RegisterScalar(connection, spec,
-                        [](sqlite3_context* context, int num_args, sqlite3_value** args) noexcept {
-                          auto* self = static_cast<ScalarFunction*>(sqlite3_user_data(context));
-                          absl::Status status = GuardedInterruptibly(self->connection->db(), [&] {
-                            Call call(context, self->connection, num_args, args);
-                            return kBody(call);
-                          });
-                          if (!status.ok()) ResultError(context, self->name, status);
-                        });
+  return RegisterScalar(
+      connection, spec, [](sqlite3_context* context, int num_args, sqlite3_value** args) noexcept {
+        auto* self = static_cast<ScalarFunction*>(sqlite3_user_data(context));
+        absl::Status status = RunForStatement(
+            *self->connection, self->name, [context](bool make) { return KeptWork(context, make); },
+            [&] {
+              Call call(context, self->connection, num_args, args);
+              return kBody(call);
+            });
+        if (!status.ok()) ResultError(context, self->name, status);
+      });
 }
 
 }  // namespace lm

@@ -1,5 +1,6 @@
 #include "extension/connection/virtual_table.h"
 
+#include "extension/connection/statement_call.h"
 #include "extension/host/boundary.h"
 
 namespace lm {
@@ -7,11 +8,23 @@ namespace {
 
 struct CursorHandle : sqlite3_vtab_cursor {
   std::unique_ptr<VirtualCursor> cursor;
+  std::shared_ptr<RunningWork> work;
 };
 
 VirtualTable& Of(sqlite3_vtab* vtab) { return *static_cast<VirtualTableHandle*>(vtab)->table; }
 VirtualCursor& Of(sqlite3_vtab_cursor* cursor) {
   return *static_cast<CursorHandle*>(cursor)->cursor;
+}
+
+// RunFor as a call of the statement that the cursor belongs to.
+template <typename Body>
+int RunForCursor(sqlite3_vtab_cursor* cursor, Body&& body) noexcept {
+  VirtualTable& table = Of(cursor->pVtab);
+  auto* work = &static_cast<CursorHandle*>(cursor)->work;
+  return ReportTo(cursor->pVtab, table.name(),
+                  RunForStatement(
+                      table.connection(), table.name(), [work](bool) { return work; },
+                      std::forward<Body>(body)));
 }
 
 int Connect(sqlite3* db, void* data, int, const char* const* args, sqlite3_vtab** out,
@@ -63,17 +76,17 @@ int Close(sqlite3_vtab_cursor* cursor) noexcept {
 
 int Filter(sqlite3_vtab_cursor* cursor, int plan, const char* text, int,
            sqlite3_value** args) noexcept {
-  return RunFor(cursor->pVtab, [&] { return Of(cursor).Begin(plan, text, args); });
+  return RunForCursor(cursor, [&] { return Of(cursor).Begin(plan, text, args); });
 }
 
 int Next(sqlite3_vtab_cursor* cursor) noexcept {
-  return RunFor(cursor->pVtab, [&] { return Of(cursor).Next(); });
+  return RunForCursor(cursor, [&] { return Of(cursor).Next(); });
 }
 
 int Eof(sqlite3_vtab_cursor* cursor) noexcept { return Of(cursor).Eof(); }
 
 int Column(sqlite3_vtab_cursor* cursor, sqlite3_context* context, int column) noexcept {
-  return RunFor(cursor->pVtab, [&] { return Of(cursor).Column(column, context); });
+  return RunForCursor(cursor, [&] { return Of(cursor).Column(column, context); });
 }
 
 int Rowid(sqlite3_vtab_cursor* cursor, sqlite3_int64* rowid) noexcept {

@@ -30,6 +30,9 @@ absl::Status Logprobs(Call& call) {
                    options.session().Submit({.task = Task::kScore, .prompt = *text}));
   RETURN_IF_ERROR(Await(call.connection().db(), *request));
   const Generation& result = request->result();
+  if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) {
+    work->CountAnswer(result.status.ok(), 0);
+  }
   RETURN_IF_ERROR(GenerationStatus(result));
   std::string json = "[null";
   for (float logprob : result.prompt_logprobs) {

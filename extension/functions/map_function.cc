@@ -139,6 +139,9 @@ class MapWindow {
     return ResultAnswer(call.context(), queue_.front(), queue_.front_on_error());
   }
 
+  // The statement's record: a value is asked for without auxiliary data.
+  std::shared_ptr<RunningWork>* work() { return &work_; }
+
   absl::Status Inverse() {
     if (++num_inverses_ > num_values_ || queue_.empty()) {
       return WrongFrame("this frame does not begin with the current row");
@@ -156,6 +159,7 @@ class MapWindow {
   }
 
   AnswerQueue queue_;
+  std::shared_ptr<RunningWork> work_;
   int64_t num_steps_ = 0;
   int64_t num_values_ = 0;
   int64_t num_inverses_ = 0;
@@ -170,12 +174,15 @@ MapWindow** WindowOf(sqlite3_context* context, bool create) {
 template <typename Body>
 void Run(sqlite3_context* context, Body&& body) noexcept {
   auto* self = static_cast<ScalarFunction*>(sqlite3_user_data(context));
-  absl::Status status = GuardedInterruptibly(self->connection->db(), [&]() -> absl::Status {
-    MapWindow** window = WindowOf(context, true);
-    if (window == nullptr) return absl::ResourceExhaustedError("out of memory");
-    if (*window == nullptr) *window = new MapWindow();
-    return body(**window, self->connection);
-  });
+  MapWindow** window = WindowOf(context, true);
+  if (window == nullptr) return sqlite3_result_error_nomem(context);
+  absl::Status status = RunForStatement(
+      *self->connection, self->name,
+      [window](bool) { return *window != nullptr ? (*window)->work() : nullptr; },
+      [&]() -> absl::Status {
+        if (*window == nullptr) *window = new MapWindow();
+        return body(**window, self->connection);
+      });
   if (!status.ok()) ResultError(context, self->name, status);
 }
 

@@ -10,9 +10,20 @@ namespace {
 // The comment is for those who trace their connection.
 constexpr char kProbe[] = "SELECT 1 /* sqlite-lm: interrupted? */";
 
+thread_local const CancelFlagScope* flags = nullptr;
+
 }  // namespace
 
+CancelFlagScope::CancelFlagScope(const std::atomic<bool>* flag) : flag_(flag), outer_(flags) {
+  flags = this;
+}
+
+CancelFlagScope::~CancelFlagScope() { flags = outer_; }
+
 bool InterruptPoll::Interrupted() noexcept {
+  for (const CancelFlagScope* scope = flags; scope != nullptr; scope = scope->outer_) {
+    if (*scope->flag_) return true;
+  }
   static const IsInterruptedFunction is_interrupted = FindIsInterrupted();
   if (is_interrupted != nullptr) return is_interrupted(db_) != 0;
   // The parser notices an interrupt too. Any other failure is an authorizer that forbids the probe.

@@ -2,6 +2,7 @@
 #ifndef LM_EXTENSION_HOST_INTERRUPT_H_
 #define LM_EXTENSION_HOST_INTERRUPT_H_
 
+#include <atomic>
 #include <utility>
 
 #include "absl/time/time.h"
@@ -32,6 +33,22 @@ class InterruptPoll {
  private:
   sqlite3* const db_;
   Statement probe_;
+};
+
+// Another's wish that what this thread does be ended: while it lives and its flag is set, every
+// InterruptPoll of its thread finds an interrupt.
+class CancelFlagScope {
+ public:
+  explicit CancelFlagScope(const std::atomic<bool>* flag);
+  ~CancelFlagScope();
+  CancelFlagScope(const CancelFlagScope&) = delete;
+  CancelFlagScope& operator=(const CancelFlagScope&) = delete;
+
+ private:
+  friend class InterruptPoll;
+
+  const std::atomic<bool>* const flag_;
+  const CancelFlagScope* const outer_;
 };
 
 // Guarded(body), for everything that may take long: computations on this thread stop where the

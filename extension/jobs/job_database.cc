@@ -5,6 +5,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "engine/base/status_macros.h"
+#include "extension/connection/statement_call.h"
 #include "extension/host/ask_authorizer.h"
 #include "extension/host/host.h"
 #include "extension/host/inherit_settings.h"
@@ -147,6 +148,8 @@ absl::Status JobDatabase::ExecutePatiently(const char* sql, absl::Time until) {
     absl::Status status = Execute(db_, sql);
     wait_for_locks_ = true;
     if (!absl::IsUnavailable(status)) return status;
+    const std::shared_ptr<RunningWork> work = StatementCall::Work();
+    const WaitingFor lock(work.get(), "lock");
     if (Interrupted()) return absl::CancelledError("interrupted");
     // The user may have begun to read since.
     RETURN_IF_ERROR(CheckUsersLocks());

@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "engine/base/status_macros.h"
 #include "extension/batch/row_answer.h"
+#include "extension/connection/statement_call.h"
 #include "extension/host/boundary.h"
 #include "extension/host/interrupt.h"
 #include "extension/host/statement.h"
@@ -62,6 +63,8 @@ absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Find(sqlite3* user, absl::string
 absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Begin(Connection& connection, absl::string_view job,
                                                       const JobRunOptions& options) {
   ASSIGN_OR_RETURN(std::unique_ptr<JobRun> run, Find(connection.db(), job, options));
+  run->work_ = StatementCall::Work();
+  if (run->work_ != nullptr) run->work_->BecomeJob(std::string(job));
   RETURN_IF_ERROR(run->database_->CheckUsersLocks());
   RETURN_IF_ERROR(run->store_->Prepare());
   RETURN_IF_ERROR(run->ReadJobOptions(connection));
@@ -72,6 +75,7 @@ absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Begin(Connection& connection, ab
   }));
   ASSIGN_OR_RETURN(const JobCounts counts, run->store_->Counts());
   run->finished_before_ = counts.done + counts.failed;
+  run->Show(counts);
   run->began_ = run->last_report_ = absl::Now();
   return run;
 }
@@ -174,8 +178,14 @@ void JobRun::Submit(std::vector<JobRow> claimed) {
   }
 }
 
+void JobRun::Show(const JobCounts& counts) {
+  if (work_ == nullptr) return;
+  work_->SetJobCounts(counts.total(), counts.done, counts.failed, finished_before_);
+}
+
 absl::StatusOr<JobProgress> JobRun::Progress(absl::Time now) {
   ASSIGN_OR_RETURN(const JobCounts counts, store_->Counts());
+  Show(counts);
   over_ = rows_.empty() && none_waits_ && counts.awaited == 0;
   return JobProgress{.counts = counts,
                      .finished = counts.done + counts.failed - finished_before_,
@@ -189,6 +199,7 @@ absl::StatusOr<std::optional<JobProgress>> JobRun::Advance() {
   while (!over_) {
     if (database_->Interrupted()) return absl::CancelledError("interrupted");
     if (!IsTimeToCommit(CountAnswered(), absl::Now())) {
+      const WaitingFor waiting(work_.get(), rows_.empty() ? "others" : "model");
       absl::SleepFor(kPoll);
       continue;
     }

@@ -86,6 +86,7 @@ class JobRun {
   absl::Status Commit(absl::Duration patience, bool claim);
   absl::StatusOr<JobAnswer> TakeAnswer(Row& row);
   void Submit(std::vector<JobRow> claimed);
+  void Show(const JobCounts& counts);  // in lm_running
   absl::StatusOr<JobProgress> Progress(absl::Time now);
 
   const JobRunOptions options_;
@@ -93,6 +94,7 @@ class JobRun {
   const std::unique_ptr<JobStore> store_;
   sqlite3* const user_;
   const ForkGuard fork_guard_;
+  std::shared_ptr<RunningWork> work_;  // for lm_running; may be null
   std::shared_ptr<const CallOptions> call_;
   int64_t max_errors_ = INT64_MAX;
 

@@ -56,6 +56,9 @@ class EachCursor : public TableCursor {
                      ReadCallOptions(json, connection(), {.on_error = OnError::kNull}));
     options_ = std::make_shared<const CallOptions>(std::move(options));
     RETURN_IF_ERROR(ReadPrompts(*prompts));
+    if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) {
+      work->AnnounceRows(static_cast<int64_t>(prompts_.size()));
+    }
     PushMore();
     return AwaitCurrent();
   }

@@ -124,6 +124,9 @@ class QueryCursor : public TableCursor {
         ASSIGN_OR_RETURN(std::optional<QueryRow> row, select_->Next());
         if (!row.has_value()) {
           select_.reset();
+          if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) {
+            work->AnnounceRows(rowid_ + static_cast<int64_t>(rows_.size()));
+          }
           break;
         }
         read.push_back(rows_.insert(rows_.end(), MakeRow(*std::move(row))));

@@ -110,6 +110,9 @@ class StreamCursor : public TableCursor {
     if (fork_guard_.forked()) return ForkGuard::Error();
     RETURN_IF_ERROR(AwaitToken(connection().db(), *request_));
     if (std::optional<StreamedToken> token = request_->TakeToken()) {
+      if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) {
+        work->CountAnswer(/*ok=*/true, token->token >= 0 ? 1 : 0);
+      }
       row_ = Row{.token = *std::move(token)};
       return absl::OkStatus();
     }

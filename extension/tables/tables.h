@@ -21,6 +21,7 @@ int RegisterCache(const std::shared_ptr<Connection>& connection);
 int RegisterDevices(const std::shared_ptr<Connection>& connection);
 int RegisterRequests(const std::shared_ptr<Connection>& connection);
 int RegisterStats(const std::shared_ptr<Connection>& connection);
+int RegisterRunning(const std::shared_ptr<Connection>& connection);
 int RegisterJobs(const std::shared_ptr<Connection>& connection);
 int RegisterRun(const std::shared_ptr<Connection>& connection);
 

@@ -1,0 +1,190 @@
+#include "extension/connection/running_work.h"
+
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "engine/base/utf8.h"
+#include "engine/runtime/fork_guard.h"
+
+namespace lm {
+namespace {
+
+// What waits asks every 5 ms whether it is cancelled.
+constexpr absl::Duration kMostWait = absl::Milliseconds(25);
+constexpr absl::Duration kPoll = absl::Milliseconds(1);
+constexpr size_t kMostSqlBytes = 64 << 10;
+
+}  // namespace
+
+// What is in it is alive: a work takes itself out before it goes.
+class WorkList {
+ public:
+  // The process's; a forked child has one of its own, for the lock of the other may never be let
+  // go. Never destroyed.
+  static WorkList& Instance() {
+    static std::atomic<WorkList*> instance{new WorkList()};
+    WorkList* list = instance;
+    if (!list->forked()) return *list;
+    auto* own = new WorkList();
+    if (instance.compare_exchange_strong(list, own)) return *own;
+    delete own;
+    return *list;
+  }
+
+  bool forked() const { return fork_guard_.forked(); }
+
+  void Add(RunningWork* work) {
+    absl::MutexLock lock(&mutex_);
+    works_.emplace(last_ + 1, work);
+    work->id_ = ++last_;
+  }
+
+  void Remove(const RunningWork& work) {
+    absl::MutexLock lock(&mutex_);
+    works_.erase(work.id_);
+  }
+
+  std::vector<WorkInfo> All(absl::string_view salt) {
+    absl::MutexLock lock(&mutex_);
+    std::vector<WorkInfo> all;
+    for (const auto& [id, work] : works_) {
+      if (work->owner_.salt == salt) all.push_back(work->Info());
+    }
+    return all;
+  }
+
+  // Whether there is nothing left to do for its end. It has `insisted`: the connection is
+  // interrupted.
+  bool Cancel(int64_t id, const WorkOwner& canceller, bool insist) {
+    absl::MutexLock lock(&mutex_);
+    const auto found = works_.find(id);
+    if (found == works_.end() || found->second->owner_.salt != canceller.salt) return true;
+    RunningWork& work = *found->second;
+    {
+      absl::MutexLock work_lock(&work.mutex_);
+      if (!work.cancelled_) work.cancelled_by_ = canceller.connection;
+      work.cancelled_ = true;
+      if (work.responded_) return true;
+    }
+    // One's own: it goes on, and ends, when this statement is over.
+    if (work.owner_.db == canceller.db) return true;
+    if (insist) sqlite3_interrupt(work.owner_.db);  // open, since the work is here
+    return insist;
+  }
+
+ private:
+  WorkList() = default;
+
+  const ForkGuard fork_guard_;
+  absl::Mutex mutex_;
+  int64_t last_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<int64_t, RunningWork*> works_ ABSL_GUARDED_BY(mutex_);
+};
+
+absl::string_view WorkKindName(WorkKind kind) {
+  switch (kind) {
+    case WorkKind::kStatement:
+      return "statement";
+    case WorkKind::kJob:
+      return "job";
+    case WorkKind::kLoad:
+      return "load";
+  }
+  return "";
+}
+
+RunningWork::RunningWork(WorkList* list, WorkKind kind, WorkOwner owner, std::string text)
+    : list_(list),
+      owner_(std::move(owner)),
+      sql_(kind == WorkKind::kLoad
+               ? ""
+               : text.substr(0, ValidUtf8Prefix(absl::string_view(text).substr(0, kMostSqlBytes)))),
+      began_(absl::Now()),
+      kind_(kind),
+      name_(kind == WorkKind::kLoad ? std::move(text) : "") {}
+
+std::shared_ptr<RunningWork> RunningWork::Begin(WorkKind kind, WorkOwner owner, std::string text) {
+  WorkList& list = WorkList::Instance();
+  std::shared_ptr<RunningWork> work(
+      new RunningWork(&list, kind, std::move(owner), std::move(text)));
+  list.Add(work.get());
+  return work;
+}
+
+RunningWork::~RunningWork() {
+  if (!list_->forked()) list_->Remove(*this);
+}
+
+std::vector<WorkInfo> RunningWork::All(absl::string_view salt) {
+  return WorkList::Instance().All(salt);
+}
+
+void RunningWork::Cancel(int64_t id, const WorkOwner& canceller) {
+  WorkList& list = WorkList::Instance();
+  const absl::Time until = absl::Now() + kMostWait;
+  while (!list.Cancel(id, canceller, /*insist=*/absl::Now() >= until)) absl::SleepFor(kPoll);
+}
+
+absl::Status RunningWork::CancelledStatus() {
+  absl::MutexLock lock(&mutex_);
+  responded_ = true;
+  return absl::AbortedError(absl::StrCat("cancelled by connection ", cancelled_by_,
+                                         ", which deleted it from lm_running"));
+}
+
+void RunningWork::CountAnswer(bool ok, int64_t tokens) {
+  absl::MutexLock lock(&mutex_);
+  ++(ok ? counts_.done : counts_.failed);
+  counts_.tokens += tokens;
+}
+
+void RunningWork::CountForeseen(int64_t count) {
+  absl::MutexLock lock(&mutex_);
+  counts_.foreseen += count;
+}
+
+void RunningWork::AnnounceRows(int64_t rows) {
+  absl::MutexLock lock(&mutex_);
+  counts_.total = announced_ ? std::nullopt : std::optional<int64_t>(rows);
+  announced_ = true;
+}
+
+void RunningWork::SetHint(std::string hint) {
+  absl::MutexLock lock(&mutex_);
+  hint_ = std::move(hint);
+}
+
+void RunningWork::BecomeJob(std::string name) {
+  absl::MutexLock lock(&mutex_);
+  kind_ = WorkKind::kJob;
+  name_ = std::move(name);
+}
+
+void RunningWork::SetJobCounts(int64_t total, int64_t done, int64_t failed, int64_t before) {
+  absl::MutexLock lock(&mutex_);
+  counts_.total = total;
+  counts_.done = done;
+  counts_.failed = failed;
+  counts_.before = before;
+}
+
+WorkInfo RunningWork::Info() const {
+  absl::MutexLock lock(&mutex_);
+  WorkInfo info = {.id = id_,
+                   .connection = owner_.connection,
+                   .kind = kind_,
+                   .sql = sql_,
+                   .name = name_,
+                   .hint = hint_,
+                   .counts = counts_,
+                   .began = began_,
+                   .elapsed = absl::Now() - began_,
+                   .waiting_for = waiting_for_};
+  // Other functions of the statement ask, too.
+  if (counts_.total < counts_.done + counts_.failed) info.counts.total.reset();
+  return info;
+}
+
+}  // namespace lm

@@ -1,0 +1,143 @@
+// RunningWork: what runs in this process, for lm_running: who it belongs to, how far it is, and a
+// flag by which somebody else can end it.
+//
+//   auto work = RunningWork::Begin(WorkKind::kLoad, {.db = db, .connection = 3, .salt = salt},
+//   path);
+//   ...
+//   if (work->cancelled()) return work->CancelledStatus();
+//
+// A statement's record is made by statement_call.h and lives until the statement is reset.
+#ifndef LM_EXTENSION_CONNECTION_RUNNING_WORK_H_
+#define LM_EXTENSION_CONNECTION_RUNNING_WORK_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "extension/host/sqlite_api.h"
+
+namespace lm {
+
+enum class WorkKind { kStatement, kJob, kLoad };
+absl::string_view WorkKindName(WorkKind kind);  // "statement", "job", "load"
+
+// Whose work it is. `salt` says who may see it: see Connection::Salt().
+struct WorkOwner {
+  sqlite3* db = nullptr;
+  uint64_t connection = 0;  // its number in the process
+  std::string salt;
+};
+
+// How far it is. Of a statement: the answers that it has been given.
+struct WorkCounts {
+  std::optional<int64_t> total;  // where it is known
+  int64_t done = 0;
+  int64_t failed = 0;
+  int64_t before = 0;    // of those, what was so when it began
+  int64_t foreseen = 0;  // answers that look-ahead had asked for
+  int64_t tokens = 0;    // generated for it
+};
+
+// What others see of it at one moment.
+struct WorkInfo {
+  int64_t id = 0;
+  uint64_t connection = 0;
+  WorkKind kind = WorkKind::kStatement;
+  std::string sql;   // of a statement
+  std::string name;  // of a job, or a model's file
+  std::string hint;  // what makes it slow; empty: nothing is known
+  WorkCounts counts;
+  absl::Time began;
+  absl::Duration elapsed;
+  const char* waiting_for = nullptr;  // nullptr: it is SQLite's or its host's turn
+};
+
+class WorkList;  // of all in the process
+
+// Thread-safe. REQUIRES: destroyed while its owner's connection is still open.
+class RunningWork {
+ public:
+  static std::shared_ptr<RunningWork> Begin(WorkKind kind, WorkOwner owner, std::string text);
+  ~RunningWork();
+  RunningWork(const RunningWork&) = delete;
+  RunningWork& operator=(const RunningWork&) = delete;
+
+  // What runs in this process for `salt`, the oldest first.
+  static std::vector<WorkInfo> All(absl::string_view salt);
+  // Ends the work of that number, if it is one of `canceller`'s salt: it is asked to, and where
+  // that takes it longer than a moment (it may be deep in SQLite), its connection is interrupted.
+  static void Cancel(int64_t id, const WorkOwner& canceller);
+
+  const std::atomic<bool>& cancelled() const { return cancelled_; }
+  // Says who has cancelled it. Not Cancelled, which is an interrupt by its own host, for which
+  // SQLite may roll back more than the statement. REQUIRES: cancelled().
+  absl::Status CancelledStatus();
+
+  // What it waits for, a literal; nullptr: nothing of ours.
+  void set_waiting_for(const char* what) { waiting_for_ = what; }
+  const char* waiting_for() const { return waiting_for_; }
+
+  void CountAnswer(bool ok, int64_t tokens);
+  void CountForeseen(int64_t count);
+  // A scan that knows its rows begins. With a second one (there is one for each row of another
+  // table, perhaps) nobody knows any more how many there will be.
+  void AnnounceRows(int64_t rows);
+  void SetHint(std::string hint);
+  // A statement that turns out to run a job.
+  void BecomeJob(std::string name);
+  void SetJobCounts(int64_t total, int64_t done, int64_t failed, int64_t before);
+
+  const std::string& sql() const { return sql_; }
+
+ private:
+  friend class WorkList;
+
+  RunningWork(WorkList* list, WorkKind kind, WorkOwner owner, std::string text);
+  WorkInfo Info() const;
+  WorkList* const list_;
+  const WorkOwner owner_;
+  const std::string sql_;
+  const absl::Time began_;
+  int64_t id_ = 0;  // constant once it is listed
+  std::atomic<bool> cancelled_{false};
+  std::atomic<const char*> waiting_for_{nullptr};
+  mutable absl::Mutex mutex_;
+  WorkKind kind_ ABSL_GUARDED_BY(mutex_);
+  std::string name_ ABSL_GUARDED_BY(mutex_);
+  std::string hint_ ABSL_GUARDED_BY(mutex_);
+  WorkCounts counts_ ABSL_GUARDED_BY(mutex_);
+  bool announced_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t cancelled_by_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool responded_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// Says what a work waits for, as long as it lives.
+class WaitingFor {
+ public:
+  // `work` may be null.
+  WaitingFor(RunningWork* work, const char* what)
+      : work_(work), before_(work != nullptr ? work->waiting_for() : nullptr) {
+    if (work_ != nullptr) work_->set_waiting_for(what);
+  }
+  ~WaitingFor() {
+    if (work_ != nullptr) work_->set_waiting_for(before_);
+  }
+  WaitingFor(const WaitingFor&) = delete;
+  WaitingFor& operator=(const WaitingFor&) = delete;
+
+ private:
+  RunningWork* const work_;
+  const char* const before_;
+};
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_CONNECTION_RUNNING_WORK_H_

@@ -1,0 +1,85 @@
+#include "extension/connection/statement_call.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "extension/connection/connection.h"
+#include "extension/host/sql_tokens.h"
+#include "extension/host/statement.h"
+
+namespace lm {
+namespace {
+
+thread_local StatementCall* innermost = nullptr;
+
+bool Names(absl::string_view sql, absl::string_view function) {
+  const std::vector<SqlToken> tokens = SqlTokens(sql);
+  return std::any_of(tokens.begin(), tokens.end(),
+                     [function](const SqlToken& token) { return token.Names(function); });
+}
+
+// Those that we prepare ourselves say so.
+bool IsOurs(absl::string_view sql) { return absl::StrContains(sql, "/* sqlite-lm: "); }
+
+}  // namespace
+
+std::shared_ptr<RunningWork> RunningStatements::Of(Connection& connection,
+                                                   absl::string_view function) {
+  std::erase_if(known_, [](const Known& known) { return known.work.expired(); });
+  std::vector<sqlite3_stmt*> candidates = BusyStatements(connection.db());
+  std::erase_if(candidates, [](sqlite3_stmt* s) { return IsOurs(sqlite3_sql(s)); });
+  // In the text, unless it is a view that calls.
+  auto named = std::stable_partition(
+      candidates.begin(), candidates.end(),
+      [function](sqlite3_stmt* s) { return Names(sqlite3_sql(s), function); });
+  if (named != candidates.begin()) candidates.erase(named, candidates.end());
+  // Of several, one that is not known yet: the others have found theirs.
+  sqlite3_stmt* statement = nullptr;
+  std::shared_ptr<RunningWork> work;
+  for (sqlite3_stmt* candidate : candidates) {
+    const auto known = std::find_if(known_.begin(), known_.end(),
+                                    [&](const Known& k) { return k.statement == candidate; });
+    if (statement != nullptr && known != known_.end()) continue;
+    statement = candidate;
+    work = known != known_.end() ? known->work.lock() : nullptr;
+    if (work == nullptr) break;
+  }
+  if (work != nullptr) return work;
+  work = RunningWork::Begin(WorkKind::kStatement, connection.work_owner(),
+                            statement != nullptr ? sqlite3_sql(statement) : "");
+  known_.push_back({statement, work});
+  return work;
+}
+
+StatementCall::StatementCall(Connection& connection, absl::string_view function, WorkKeeper keeper)
+    : connection_(connection), function_(function), keeper_(keeper), outer_(innermost) {
+  const std::shared_ptr<RunningWork>* kept = keeper_(/*make=*/false);
+  if (kept != nullptr && *kept != nullptr) Attach(*kept);
+  innermost = this;
+}
+
+StatementCall::~StatementCall() { innermost = outer_; }
+
+void StatementCall::Attach(std::shared_ptr<RunningWork> work) {
+  work_ = std::move(work);
+  flag_.emplace(&work_->cancelled());
+}
+
+std::shared_ptr<RunningWork> StatementCall::Work() {
+  StatementCall* call = innermost;
+  if (call == nullptr || call->work_ != nullptr) return call != nullptr ? call->work_ : nullptr;
+  std::shared_ptr<RunningWork>* kept = call->keeper_(/*make=*/true);
+  if (kept == nullptr) return nullptr;
+  *kept = call->connection_.running().Of(call->connection_, call->function_);
+  call->Attach(*kept);
+  return call->work_;
+}
+
+sqlite3* StatementCall::db() const { return connection_.db(); }
+
+absl::Status StatementCall::Concluded(absl::Status status) const {
+  if (!cancelled()) return status;
+  return work_->CancelledStatus();
+}
+
+}  // namespace lm

@@ -1,0 +1,88 @@
+// StatementCall: a call by SQLite of something that may take long, as one statement's. What waits
+// below it finds the statement's record for lm_running here, and a statement that somebody cancels
+// there ends with an error that says so.
+//
+//   absl::Status status = RunForStatement(connection, "generate", keeper, [&] { return ...; });
+//
+// The record is made at the first call that has to wait, or has rows to count; short functions have
+// none.
+#ifndef LM_EXTENSION_CONNECTION_STATEMENT_CALL_H_
+#define LM_EXTENSION_CONNECTION_STATEMENT_CALL_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "extension/connection/running_work.h"
+#include "extension/host/boundary.h"
+#include "extension/host/interrupt.h"
+#include "extension/host/sqlite_api.h"
+
+namespace lm {
+
+class Connection;
+
+// The records of a connection's statements. Not thread-safe.
+class RunningStatements {
+ public:
+  // That of the statement that calls `function`, as far as can be told: SQLite does not say which
+  // one calls. Functions of one statement share it.
+  std::shared_ptr<RunningWork> Of(Connection& connection, absl::string_view function);
+
+ private:
+  struct Known {
+    sqlite3_stmt* statement;
+    std::weak_ptr<RunningWork> work;
+  };
+  std::vector<Known> known_;
+};
+
+// Where a record is kept as long as its statement runs. Asked without `make`, null where there is
+// no place yet; with it, null where there is no memory for one.
+using WorkKeeper = absl::FunctionRef<std::shared_ptr<RunningWork>*(bool make)>;
+
+class StatementCall {
+ public:
+  StatementCall(Connection& connection, absl::string_view function, WorkKeeper keeper);
+  ~StatementCall();
+  StatementCall(const StatementCall&) = delete;
+  StatementCall& operator=(const StatementCall&) = delete;
+
+  // Of the call that this thread is in, the innermost one; null outside of any.
+  static std::shared_ptr<RunningWork> Work();
+
+  // What is to become of a call that ended with `status`.
+  absl::Status Concluded(absl::Status status) const;
+  sqlite3* db() const;
+  bool cancelled() const { return work_ != nullptr && work_->cancelled(); }
+
+ private:
+  void Attach(std::shared_ptr<RunningWork> work);
+
+  Connection& connection_;
+  const absl::string_view function_;
+  const WorkKeeper keeper_;
+  StatementCall* const outer_;
+  std::shared_ptr<RunningWork> work_;
+  std::optional<CancelFlagScope> flag_;
+};
+
+// GuardedInterruptibly(body) as a call of the statement.
+template <typename Body>
+absl::Status RunForStatement(Connection& connection, absl::string_view function, WorkKeeper keeper,
+                             Body&& body) noexcept {
+  return Guarded([&]() -> absl::Status {
+    const StatementCall call(connection, function, keeper);
+    if (call.cancelled()) return call.Concluded(absl::OkStatus());
+    return call.Concluded(GuardedInterruptibly(call.db(), std::forward<Body>(body)));
+  });
+}
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_CONNECTION_STATEMENT_CALL_H_

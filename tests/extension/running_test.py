@@ -1,0 +1,231 @@
+"""lm_running shows what other connections of the same database have under way, and DELETE ends it."""
+import os
+import pathlib
+import sqlite3
+import tempfile
+import threading
+import time
+import unittest
+
+import harness
+from slow_model import write_slow_model
+
+LONG = "word " * 600  # about a second of the slow model
+
+
+class Statement(threading.Thread):
+    """Runs a statement on its connection; `error` is what it failed with."""
+
+    def __init__(self, connection, sql, *parameters):
+        super().__init__()
+        self.connection, self.sql, self.parameters = connection, sql, parameters
+        self.rows, self.error, self.ended = None, None, None
+        self.start()
+
+    def run(self):
+        try:
+            self.rows = self.connection.execute(self.sql, self.parameters).fetchall()
+        except sqlite3.Error as raised:
+            self.error = raised
+        self.ended = time.monotonic()
+
+
+class RunningTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.model = str(pathlib.Path(cls.folder.name) / "slow.gguf")
+        write_slow_model(cls.model)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def setUp(self):
+        self.path = os.path.join(self.folder.name, self.id().split(".")[-1] + ".db")
+        self.worker, self.watcher = self.connect(), None
+        self.worker.execute("CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT, answer TEXT)")
+        self.worker.execute(
+            "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 2000) "
+            "INSERT INTO notes(body) SELECT 'note ' || i FROM n")
+        self.watcher = self.connect()
+
+    def tearDown(self):
+        self.worker.close()
+        self.watcher.close()
+
+    def connect(self, model=True):
+        connection = harness.connect(self.path)
+        if model:
+            connection.execute("INSERT INTO temp.lm_models(name, path) VALUES ('default', ?)", (self.model,))
+            connection.execute("INSERT INTO temp.lm_settings VALUES ('max_tokens', 3)")
+        return connection
+
+    def running(self, condition="1"):
+        """The rows that show, once some do for which `condition` holds."""
+        for _ in range(2000):
+            cursor = self.watcher.execute(f"SELECT * FROM lm_running WHERE {condition}")
+            names = [column[0] for column in cursor.description]
+            rows = [dict(zip(names, row)) for row in cursor]
+            if rows:
+                return rows
+            time.sleep(0.01)
+        self.fail(f"nothing runs with {condition}")
+
+    def assert_cancelled(self, statement, name):
+        statement.join()
+        self.assertRegex(str(statement.error), rf"^{name}: cancelled by connection \d+, which deleted it from lm_running")
+
+    def test_an_update_is_seen_and_ended_from_another_connection(self):
+        sql = "UPDATE notes SET answer = generate(body)"
+        self.worker.execute("BEGIN")
+        self.worker.execute("INSERT INTO notes(body) VALUES ('kept')")
+        update = Statement(self.worker, sql)
+        row = self.running("done > 20")[0]
+        self.assertEqual((row["kind"], row["sql"], row["total"], row["eta_seconds"]), ("statement", sql, None, None))
+        self.assertEqual(row["waiting_for"], "model")
+        self.assertEqual(row["failed"], 0)
+        self.assertGreater(row["foreseen"], 0)
+        self.assertLessEqual(row["foreseen"], row["done"] + 1)
+        self.assertGreater(row["tokens_per_second"], 0)
+        self.assertGreater(row["seconds"], 0)
+        self.assertIsNone(row["hint"])
+        later = self.running(f"done > {row['done']}")[0]
+        self.assertEqual(later["id"], row["id"])
+        asked = time.monotonic()
+        self.watcher.execute("DELETE FROM lm_running WHERE id = ?", (row["id"],))
+        self.assert_cancelled(update, "generate")
+        self.assertLess(update.ended - asked, 1)  # on any machine; the rest would take many
+        self.assertEqual(self.watcher.execute("SELECT * FROM lm_running").fetchall(), [])
+        # The transaction goes on.
+        self.assertTrue(self.worker.in_transaction)
+        self.worker.execute("COMMIT")
+        self.assertEqual(harness.value(self.worker, "SELECT count(*) FROM notes WHERE body = 'kept'"), 1)
+        self.assertEqual(harness.value(self.worker, "SELECT count(answer) FROM notes"), 0)
+
+    def test_every_form_is_seen_by_its_own_text(self):
+        rows = "(SELECT json_group_array(body) FROM notes)"
+        forms = {
+            f"SELECT count(value) FROM lm_each({rows})": "lm_each",
+            "SELECT count(value) FROM lm_query('SELECT id, body FROM notes')": "lm_query",
+            "SELECT count(piece) FROM lm_stream('a', NULL, '{\"max_tokens\":4000}')": "lm_stream",
+            "SELECT lm_prefetch(body) FROM notes": "lm_prefetch",
+            "SELECT count(y) FROM (SELECT lm_map(body) OVER (ROWS BETWEEN CURRENT ROW AND 63 FOLLOWING) AS y FROM notes)":
+                "lm_map",
+            "WITH s AS MATERIALIZED (SELECT lm_submit(body) AS t FROM notes) SELECT count(lm_await(t)) FROM s": "lm_await",
+            "SELECT lm_summarize_agg(body, '{\"part_tokens\":40}') FROM notes": "lm_summarize_agg",
+            "SELECT count(lm_classify(body, '[\"a\",\"b\"]')) FROM notes": "lm_classify",
+            "SELECT count(lm_embed(body)) FROM notes": "lm_embed",
+            "SELECT count(lm_logprobs(body)) FROM notes": "lm_logprobs",
+        }
+        for sql, name in forms.items():
+            with self.subTest(name):
+                statement = Statement(self.worker, sql)
+                row = self.running("done > 2 AND kind = 'statement'")[0]
+                self.watcher.execute("DELETE FROM lm_running")
+                self.assert_cancelled(statement, name)
+                self.assertEqual(row["sql"], sql)
+                self.assertEqual(row["total"], 2000 if name == "lm_each" else None)
+                self.assertEqual(row["eta_seconds"] is not None, name == "lm_each")
+                self.assertIsInstance(statement.error, sqlite3.OperationalError)
+
+    def test_a_job_shows_its_rows_and_keeps_what_is_done(self):
+        self.worker.execute(
+            "INSERT INTO lm_jobs(name, query, target) VALUES ('fill', 'SELECT id, body FROM notes',"
+            " 'UPDATE notes SET answer = :value WHERE id = :id')")
+        job = Statement(self.worker, "SELECT * FROM lm_run(?)", "fill")
+        row = self.running("kind = 'job' AND done > 0")[0]
+        self.assertEqual((row["name"], row["total"]), ("fill", 2000))
+        self.assertEqual(row["sql"], "SELECT * FROM lm_run(?)")
+        self.watcher.execute("DELETE FROM lm_running WHERE name = 'fill'")
+        self.assert_cancelled(job, "lm_run")
+        states = dict(self.watcher.execute("SELECT state, count(*) FROM lm_job_rows GROUP BY state"))
+        self.assertEqual(set(states) - {"done"}, {"waiting"})
+
+    def test_a_load_is_a_row_of_its_own(self):
+        fifo = os.path.join(self.folder.name, "big.gguf")
+        write_slow_model(fifo, layers=60)
+        self.worker.execute("INSERT INTO temp.lm_models(name, path) VALUES ('big', ?)", (fifo,))
+        statement = Statement(self.worker, "SELECT lm_token_count('x', '{\"model\":\"big\"}')")
+        load = self.running("kind = 'load'")[0]
+        self.assertEqual((load["name"], load["sql"], load["done"]), (fifo, None, None))
+        waiting = self.watcher.execute("SELECT sql FROM lm_running WHERE waiting_for = 'load'").fetchall()
+        self.watcher.execute("DELETE FROM lm_running WHERE kind = 'load'")
+        if not waiting:  # it was over by then
+            statement.join()
+            return
+        self.assertEqual(waiting, [(statement.sql,)])
+        statement.join()
+        self.assertRegex(str(statement.error), "cancelled by connection")
+
+    def test_serial_rows_show_why(self):
+        self.worker.create_function("mine", 1, lambda text: text)
+        statement = Statement(self.worker, "SELECT count(generate(mine(body))) FROM notes")
+        row = self.running("hint IS NOT NULL")[0]
+        self.assertRegex(row["hint"], r"generate\(\) for 16 rows one at a time \(no look-ahead: .*mine")
+        self.assertEqual(row["foreseen"], 0)
+        self.watcher.execute("DELETE FROM lm_running")
+        self.assert_cancelled(statement, "generate")
+
+    def test_deep_in_sqlite_it_is_interrupted(self):
+        # After its one answer, SQLite counts for itself, for a long time.
+        statement = Statement(
+            self.worker, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+            "SELECT (SELECT generate('one')), (SELECT count(*) FROM n)")
+        self.running("done > 0 AND waiting_for IS NULL")
+        asked = time.monotonic()
+        self.watcher.execute("DELETE FROM lm_running")
+        statement.join()
+        self.assertLess(statement.ended - asked, 1)
+        self.assertEqual(str(statement.error), "interrupted")
+
+    def test_databases_do_not_see_each_other(self):
+        other = harness.connect(":memory:")
+        statement = Statement(self.worker, "SELECT count(generate(body)) FROM notes")
+        row = self.running("done > 0")[0]
+        self.assertEqual(other.execute("SELECT * FROM lm_running").fetchall(), [])
+        other.execute("INSERT INTO temp.lm_settings VALUES ('salt', 'ours')")
+        self.assertEqual(other.execute("SELECT * FROM lm_running").fetchall(), [])
+        other.execute("DELETE FROM lm_running")
+        self.running(f"done > {row['done']}")
+        self.watcher.execute("DELETE FROM lm_running")
+        self.assert_cancelled(statement, "generate")
+        other.close()
+
+    def test_ones_own_statement_ends_when_it_goes_on(self):
+        cursor = self.worker.execute("SELECT generate(body) FROM notes")
+        cursor.fetchone()
+        mine = self.worker.execute("SELECT id, sql, waiting_for FROM lm_running").fetchall()
+        self.assertEqual([row[1:] for row in mine], [("SELECT generate(body) FROM notes", None)])
+        self.worker.execute("DELETE FROM lm_running")
+        with self.assertRaisesRegex(sqlite3.OperationalError, "generate: cancelled by connection"):
+            cursor.fetchall()
+        self.assertEqual(self.worker.execute("SELECT * FROM lm_running").fetchall(), [])
+
+    def test_only_delete_writes(self):
+        for sql in ("INSERT INTO lm_running(sql) VALUES ('x')", "UPDATE lm_running SET done = 1"):
+            statement = Statement(self.worker, "SELECT count(generate(body)) FROM notes") if "UPDATE" in sql else None
+            if statement:
+                self.running("done > 0")
+            with self.assertRaisesRegex(sqlite3.OperationalError, "DELETE ends it"):
+                self.watcher.execute(sql)
+            self.watcher.execute("DELETE FROM lm_running")
+            if statement:
+                statement.join()
+
+    def test_ten_cancels_are_prompt(self):
+        latencies = []
+        for _ in range(10):
+            statement = Statement(self.worker, "SELECT generate(?, NULL, '{\"cache\":false}')", LONG)
+            row = self.running()[0]
+            asked = time.monotonic()
+            self.watcher.execute("DELETE FROM lm_running WHERE id = ?", (row["id"],))
+            self.assert_cancelled(statement, "generate")
+            latencies.append(statement.ended - asked)
+        # Half of them may be the machine's; a prefill takes far longer.
+        self.assertLess(sorted(latencies)[2], 0.05, latencies)
+        self.assertLess(max(latencies), 0.5, latencies)
+
+
+if __name__ == "__main__":
+    unittest.main()
