@@ -57,6 +57,23 @@ absl::Status Backend::Project(const WeightMatrix& w, const ProductInput& input, 
   return Add(out, product);
 }
 
+absl::Status Backend::Sample(Tensor logits, absl::Span<const SamplingRow> rows,
+                             std::vector<absl::StatusOr<int32_t>>* tokens) {
+  std::vector<float> brought;
+  tokens->clear();
+  for (const SamplingRow& row : rows) {
+    const Tensor one = logits.Rows(row.row, 1);
+    const float* values = static_cast<const float*>(one.data);
+    if (!uses_host_memory()) {
+      brought.resize(one.cols);
+      RETURN_IF_ERROR(Download(one.data, brought.data(), one.cols * sizeof(float)));
+      values = brought.data();
+    }
+    tokens->push_back(SampleToken({values, static_cast<size_t>(one.cols)}, row));
+  }
+  return absl::OkStatus();
+}
+
 // A matrix in the buffer, which at least doubles where it must grow.
 absl::StatusOr<Tensor> Backend::Intermediate(int64_t rows, int64_t cols, Buffer* buffer) {
   const size_t bytes = rows * cols * sizeof(float);

@@ -35,6 +35,7 @@
 #include "absl/types/span.h"
 #include "engine/backend/activation.h"
 #include "engine/backend/numeric_contract.h"
+#include "engine/backend/sampling.h"
 #include "engine/backend/step_tables.h"
 #include "engine/tensor/buffer.h"
 #include "engine/tensor/tensor.h"
@@ -268,6 +269,12 @@ class Backend {
 
   // out[i] = x[rows[i]], rows = the step's row list of that number.  x (any, n), out (rows, n).
   virtual absl::Status GatherRows(Tensor x, int32_t list, Tensor out) = 0;
+
+  // The token that SampleToken picks from each of the rows' logits, or its error: tokens[i] is that
+  // of rows[i], whose `row` is one of `logits` (any, vocabulary). Here it is done on the host, to
+  // which a device's rows are brought. Waits for the ops before it.
+  virtual absl::Status Sample(Tensor logits, absl::Span<const SamplingRow> rows,
+                              std::vector<absl::StatusOr<int32_t>>* tokens);
 
   // Copies the first `tokens` tokens of block `from` to block `to` (copy-on-write of a shared,
   // partly filled block), keys and values, all KV heads.

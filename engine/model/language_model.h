@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/backend/sampling.h"
 #include "engine/backend/step_tables.h"
 
 namespace lm {
@@ -60,8 +62,13 @@ struct ModelStep {
   std::vector<CacheOp> cache_ops = {};  // before the tokens are computed, in this order
   StepTables tables = {};
   std::vector<int32_t> logit_rows = {};  // ascending rows whose logits are wanted
-  // Logits are wanted of the tokens [64 i, 64 i + 64) for each i with wanted_logits[i] != 0 (a mask
-  // of tokens has such words), the others may be anything; empty: of all.
+  // Rows, ascending, after which the next token is wanted: where that is all, their logits stay
+  // where they are computed. A row may be one of logit_rows too. Their views are the caller's, and
+  // stay until Await has returned.
+  std::vector<SamplingRow> samples = {};
+  // Of these rows and those logits are computed of the tokens [64 i, 64 i + 64) for each i with
+  // wanted_logits[i] != 0 (a mask of tokens has such words), the others may be anything; empty: of
+  // all.
   std::vector<uint64_t> wanted_logits = {};
   // Ascending rows whose hidden states (what the head multiplies: after the output norm) are
   // wanted.
@@ -71,6 +78,8 @@ struct ModelStep {
 struct StepResults {
   std::vector<float> logits;  // (logit_rows.size(), vocab_size())
   std::vector<float> hidden;  // (hidden_rows.size(), hidden_size())
+  // Of each of `samples`: a token, or an error that is this row's own.
+  std::vector<absl::StatusOr<int32_t>> tokens;
   // Where it is false what the cache's blocks hold is not known: one of cache_ops failed.
   bool cache_ops_done = false;
 };

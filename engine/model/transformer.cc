@@ -16,7 +16,7 @@ namespace {
 enum RowList : int32_t {
   kKept,        // rows that something is wanted of, ascending
   kAllKept,     // 0, 1, ..., as many
-  kKeptLogits,  // of the kept rows, those whose logits are wanted
+  kKeptLogits,  // of the kept rows, those that logits are computed of: logit_rows, and the others
   kKeptHidden,  // ... whose hidden states are
   kNumRowLists,
 };
@@ -70,6 +70,7 @@ absl::Status Transformer::Await(const std::atomic<bool>& cancel, StepResults* re
   const int64_t tokens = static_cast<int64_t>(step_.tables.tokens.size());
   results->logits.resize(step_.logit_rows.size() * spec_.vocab);
   results->hidden.resize(step_.hidden_rows.size() * spec_.hidden);
+  results->tokens.clear();
   for (size_t i = 0; i < stages_.size(); ++i) {
     Stage* stage = &stages_[i];
     RETURN_IF_ERROR(Reserve(tokens, stage));
@@ -241,28 +242,31 @@ absl::Status Transformer::Head(StepResults* results) {
     RETURN_IF_ERROR(backend->Download(hidden.data, results->hidden.data(),
                                       results->hidden.size() * sizeof(float)));
   }
-  if (step_.logit_rows.empty()) return absl::OkStatus();
+  if (head_rows_ == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(h, Pick(h, kKeptLogits));
-  std::vector<float>& logits = results->logits;
-  Tensor out(logits.data(), DType::kF32, h.rows, spec_.vocab);
-  auto multiply = [&] {
-    const Tensor bias = weights_.output_bias.tensor;
-    return step_.wanted_logits.empty() || !bias.empty()
-               ? backend->MatMul(weights_.head(), h, bias, out)
-               : backend->MatMulColumns(weights_.head(), h, step_.wanted_logits, out);
-  };
-  if (backend->uses_host_memory()) return multiply();
-  RETURN_IF_ERROR(ReserveLogits(h.rows));
-  out.data = logits_buffer_.data();
-  RETURN_IF_ERROR(multiply());
-  return backend->Download(out.data, logits.data(), logits.size() * sizeof(float));
+  std::vector<float>& read = results->logits;
+  Tensor logits(read.data(), DType::kF32, head_rows_, spec_.vocab);
+  const bool in_place = backend->uses_host_memory() && step_.samples.empty();
+  if (!in_place) {
+    RETURN_IF_ERROR(ReserveLogits(head_rows_));
+    logits.data = logits_buffer_.data();
+  }
+  const Tensor bias = weights_.output_bias.tensor;
+  RETURN_IF_ERROR(step_.wanted_logits.empty() || !bias.empty()
+                      ? backend->MatMul(weights_.head(), h, bias, logits)
+                      : backend->MatMulColumns(weights_.head(), h, step_.wanted_logits, logits));
+  if (!in_place && !read.empty()) {
+    RETURN_IF_ERROR(backend->Download(logits.data, read.data(), read.size() * sizeof(float)));
+  }
+  return backend->Sample(logits, step_.samples, &results->tokens);
 }
 
 // Of the last stage's matrix whose rows are the kept ones, those of the list, a subset. Valid until
 // the next call.
 absl::StatusOr<Tensor> Transformer::Pick(Tensor from, int32_t list) {
-  const int64_t rows = static_cast<int64_t>(step_.tables.row_lists[list].size());
-  if (rows == kept_) return from;
+  const std::vector<int32_t>& picks = step_.tables.row_lists[list];
+  if (picks == step_.tables.row_lists[kAllKept]) return from;
+  const int64_t rows = static_cast<int64_t>(picks.size());
   Stage& stage = stages_.back();
   Tensor picked(stage.act.gathered.data, DType::kF32, rows, from.cols);
   RETURN_IF_ERROR(stage.backend->GatherRows(from, list, picked));
@@ -280,18 +284,29 @@ void Transformer::ListRows() {
   std::vector<std::vector<int32_t>>& lists = step_.tables.row_lists;
   lists.assign(kNumRowLists, {});
   std::vector<int32_t>& kept = lists[kKept];
-  std::set_union(step_.logit_rows.begin(), step_.logit_rows.end(), step_.hidden_rows.begin(),
-                 step_.hidden_rows.end(), std::back_inserter(kept));
+  const std::vector<int32_t>& read = step_.logit_rows;
+  kept = read;
+  for (const SamplingRow& sample : step_.samples) kept.push_back(sample.row);
+  kept.insert(kept.end(), step_.hidden_rows.begin(), step_.hidden_rows.end());
+  std::sort(kept.begin(), kept.end());
+  kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
   kept_ = static_cast<int64_t>(kept.size());
   lists[kAllKept].resize(kept.size());
   std::iota(lists[kAllKept].begin(), lists[kAllKept].end(), 0);
-  auto place = [&kept](const std::vector<int32_t>& wanted, std::vector<int32_t>* list) {
-    for (size_t i = 0; i < kept.size() && list->size() < wanted.size(); ++i) {
-      if (kept[i] == wanted[list->size()]) list->push_back(static_cast<int32_t>(i));
-    }
+  auto among = [](const std::vector<int32_t>& rows, int32_t row) {
+    return static_cast<int32_t>(std::lower_bound(rows.begin(), rows.end(), row) - rows.begin());
   };
-  place(step_.logit_rows, &lists[kKeptLogits]);
-  place(step_.hidden_rows, &lists[kKeptHidden]);
+  for (int32_t row : step_.hidden_rows) lists[kKeptHidden].push_back(among(kept, row));
+  std::vector<int32_t>& head = lists[kKeptLogits];
+  for (int32_t row : read) head.push_back(among(kept, row));
+  for (SamplingRow& sample : step_.samples) {  // from now on a row of the logits
+    const int32_t row = sample.row;
+    sample.row = among(read, row);
+    if (sample.row < static_cast<int32_t>(read.size()) && read[sample.row] == row) continue;
+    sample.row = static_cast<int32_t>(head.size());
+    head.push_back(among(kept, row));
+  }
+  head_rows_ = static_cast<int64_t>(head.size());
 }
 
 // The angles of each token's position, for each rope.

@@ -98,6 +98,7 @@ class Transformer final : public LanguageModel {
 
   ModelStep step_;               // that was launched
   int64_t kept_ = 0;             // rows of it that something is wanted of
+  int64_t head_rows_ = 0;        // of those, the ones that logits are computed of
   Buffer logits_buffer_;         // the last stage's
   int64_t logits_capacity_ = 0;  // rows
   std::vector<float> handed_;    // (T, hidden) between two stages

@@ -32,7 +32,6 @@
 #include "engine/runtime/request.h"
 #include "engine/runtime/request_log.h"
 #include "engine/runtime/salt_counts.h"
-#include "engine/runtime/sampler.h"
 #include "engine/runtime/scheduler.h"
 #include "engine/runtime/step_pacer.h"
 #include "engine/runtime/work_meter.h"
@@ -143,7 +142,6 @@ class Engine {
   std::unique_ptr<Scheduler> scheduler_;  // null: there was no memory for it, and the engine stops
   WorkMeter work_meter_;
   StepPacer pacer_;
-  Sampler::Scratch scratch_;
   StepResults results_;             // of the step
   std::vector<Finished> finished_;  // of this step
   uint64_t cancels_seen_ = 0;

@@ -151,7 +151,16 @@ void Engine::EndSequence(Sequence* sequence, const absl::StatusOr<std::optional<
   }
 }
 
-// Runs the model over the plan; results_ then has a row for each that the plan wants.
+namespace {
+
+// The rows at the entry's end whose logits are read here.
+int32_t LogitsRead(const StepEntry& entry) {
+  return entry.samples ? static_cast<int32_t>(entry.sequence->reads_logits()) : entry.num_logits;
+}
+
+}  // namespace
+
+// Runs the model over the plan; results_ then has what it wants.
 absl::Status Engine::RunModel(const StepPlan& plan) {
   LanguageModel& model = model_->language_model();
   std::vector<const Request*> requests;
@@ -181,8 +190,14 @@ ModelStep Engine::MakeModelStep(const StepPlan& plan) const {
                                    table.blocks[c].begin() + used);
     }
     const int32_t end = static_cast<int32_t>(step.tables.tokens.size());
-    for (int32_t row = end - entry.num_logits; row < end; ++row) step.logit_rows.push_back(row);
     for (int32_t row = end - entry.num_hidden; row < end; ++row) step.hidden_rows.push_back(row);
+    const int32_t num_logits = LogitsRead(entry);
+    for (int32_t row = end - num_logits; row < end; ++row) step.logit_rows.push_back(row);
+    if (!entry.samples) continue;
+    absl::StatusOr<SamplingRow> sample = sequence.NextSample();
+    if (!sample.ok()) continue;  // Advance reports it
+    sample->row = end - 1;
+    step.samples.push_back(*sample);
   }
   return step;
 }
@@ -191,12 +206,12 @@ ModelStep Engine::MakeModelStep(const StepPlan& plan) const {
 // needs all logits.
 std::vector<uint64_t> Engine::WantedLogits(const StepPlan& plan) const {
   const bool all = std::any_of(plan.entries.begin(), plan.entries.end(), [](const StepEntry& e) {
-    return e.num_logits > 0 && e.sequence->needs_all_logits();
+    return e.num_logits > 0 || (e.samples && e.sequence->needs_all_logits());
   });
   if (all) return {};
   std::vector<uint64_t> wanted((model_->language_model().vocab_size() + 63) / 64);
   for (const StepEntry& entry : plan.entries) {
-    if (entry.num_logits == 0) continue;
+    if (!entry.samples) continue;
     const auto allowed = entry.sequence->AllowedTokens();
     if (!allowed.ok() || allowed->empty()) return {};  // sampling reports the error
     for (size_t i = 0; i < std::min(wanted.size(), allowed->size()); ++i) {
@@ -214,6 +229,7 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
     return row;
   };
   absl::Span<const float> logits = results_.logits, hidden = results_.hidden;
+  auto picked = results_.tokens.begin();
   auto next_row = [&, width = model_->language_model().vocab_size()] {
     return take_row(width, &logits);
   };
@@ -236,9 +252,13 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
         status.Update(sequence->Score(first_position + i, next_row()));
       }
       if (sequence->remaining() == 0) end = FinishReason::kStop;
-    } else if (entry.num_logits == 1) {
+    } else if (entry.samples) {
       const bool first = sequence->awaits_first_token();
-      end = sequence->SampleNext(next_row(), now, &scratch_, scheduler_->grammar_work());
+      const absl::Span<const float> row =
+          sequence->reads_logits() ? next_row() : absl::Span<const float>();
+      const absl::Status known = sequence->AllowedTokens().status();
+      end = sequence->TakeSample(known.ok() ? *picked++ : known, row, now,
+                                 scheduler_->grammar_work());
       if (end.ok()) RecordToken(sequence->last_latency(), first);
     }
     if (!status.ok()) end = status;

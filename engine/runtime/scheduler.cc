@@ -186,10 +186,14 @@ bool Scheduler::Plan(Sequence* sequence, int32_t num_tokens, Step* step) {
     if (last == sequence) return false;
   }
   StepEntry entry{.sequence = sequence, .num_tokens = num_tokens, .decode = sequence->decoding()};
-  const int32_t results = sequence->wants_every_token()
-                              ? num_tokens
-                              : static_cast<int32_t>(num_tokens == sequence->remaining());
-  (sequence->embedding() ? entry.num_hidden : entry.num_logits) = results;
+  const bool last = num_tokens == sequence->remaining();
+  if (sequence->embedding()) {
+    entry.num_hidden = sequence->wants_every_token() ? num_tokens : static_cast<int32_t>(last);
+  } else if (sequence->scoring()) {
+    entry.num_logits = num_tokens;
+  } else {
+    entry.samples = last;
+  }
   step->Count(entry, 1);
   step->plan.entries.push_back(entry);
   return true;

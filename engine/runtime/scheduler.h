@@ -52,7 +52,8 @@ struct StepEntry {
   Sequence* sequence = nullptr;
   int32_t num_tokens = 0;
   bool decode = false;     // else a (part of a) prompt
-  int32_t num_logits = 0;  // of the last so many of these tokens the logits are wanted
+  bool samples = false;    // a token is picked behind the last of these
+  int32_t num_logits = 0;  // of the last so many of these tokens the logits are wanted (scoring)
   int32_t num_hidden = 0;  // likewise, the hidden states
 };
 

@@ -41,7 +41,6 @@ Sequence::Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer,
       prompt_tokens_(static_cast<int32_t>(request_->spec().prompt.size())),
       tokens_(request_->spec().prompt),
       given_tokens_(prompt_tokens_),
-      sampler_(&request_->spec().options),
       answer_text_(tokenizer, request_->spec()),
       last_token_(request_->submitted()) {
   generation_.tokens_in = prompt_tokens_;
@@ -123,13 +122,25 @@ bool Sequence::TakeSnapshotPoint() {
   return here;
 }
 
-absl::StatusOr<std::optional<FinishReason>> Sequence::SampleNext(absl::Span<const float> logits,
-                                                                 absl::Time now,
-                                                                 Sampler::Scratch* scratch,
-                                                                 int64_t* work) {
-  assert(remaining() == 0 && !scoring() && ready());
+absl::StatusOr<SamplingRow> Sequence::NextSample() const {
   ASSIGN_OR_RETURN(const absl::Span<const uint64_t> allowed, AllowedTokens());
-  ASSIGN_OR_RETURN(const int32_t token, sampler_.Sample(logits, tokens_, allowed, scratch));
+  const GenerationOptions& options = request_->spec().options;
+  return SamplingRow{.options = {.repeat_penalty = options.repeat_penalty,
+                                 .logit_bias = options.logit_bias,
+                                 .temperature = options.temperature,
+                                 .top_k = options.top_k,
+                                 .top_p = options.top_p,
+                                 .min_p = options.min_p,
+                                 .seed = options.seed},
+                     .context = tokens_,
+                     .allowed = allowed};
+}
+
+absl::StatusOr<std::optional<FinishReason>> Sequence::TakeSample(
+    const absl::StatusOr<int32_t>& picked, absl::Span<const float> logits, absl::Time now,
+    int64_t* work) {
+  assert(remaining() == 0 && !scoring() && ready());
+  ASSIGN_OR_RETURN(const int32_t token, picked);
   if (!sampled_) {
     sampled_ = true;
     generation_.time_to_first_token = now - request_->submitted();

@@ -27,7 +27,6 @@
 #include "engine/runtime/answer_text.h"
 #include "engine/runtime/block_manager.h"
 #include "engine/runtime/request.h"
-#include "engine/runtime/sampler.h"
 #include "engine/text/tokenizer.h"
 
 namespace lm {
@@ -85,12 +84,20 @@ class Sequence {
   void OnAdmitted(int32_t cached_tokens, absl::Time now);
   void OnPreempted();
 
-  // Picks the next token from the logits of the last one, and appends it, as far as *work (see
-  // GrammarMatcher) reaches: else the sequence is not ready(). How the answer ends, if it does.
-  // REQUIRES: ready().
-  absl::StatusOr<std::optional<FinishReason>> SampleNext(absl::Span<const float> logits,
-                                                         absl::Time now, Sampler::Scratch* scratch,
-                                                         int64_t* work);
+  // How the next token is to be picked from the logits of the last one; its views are valid until
+  // it is taken. The grammar's error where what it allows is not known. REQUIRES: ready().
+  absl::StatusOr<SamplingRow> NextSample() const;
+  // Whether TakeSample reads those logits too.
+  bool reads_logits() const {
+    const RequestSpec& spec = request_->spec();
+    return spec.stream || (spec.wants_first_choices && !sampled_);
+  }
+  // Appends the token that was picked so, as far as *work (see GrammarMatcher) reaches: else the
+  // sequence is not ready(). `logits` may be empty unless reads_logits(). How the answer ends, if
+  // it does. REQUIRES: ready().
+  absl::StatusOr<std::optional<FinishReason>> TakeSample(const absl::StatusOr<int32_t>& picked,
+                                                         absl::Span<const float> logits,
+                                                         absl::Time now, int64_t* work);
   // All is known that the next token is sampled by, but its logits. Until then the last of tokens()
   // is not to be computed: what Follow appends may come behind it.
   bool ready() const {
@@ -104,7 +111,7 @@ class Sequence {
   // The tokens of which one comes next, as a mask (see TokenTrie); empty: any. Valid until the next
   // token. REQUIRES: ready().
   absl::StatusOr<absl::Span<const uint64_t>> AllowedTokens() const;
-  // Whether logits of other tokens are read too: for probabilities.
+  // Whether logits of tokens that are not allowed are read too: for probabilities.
   bool needs_all_logits() const {
     const RequestSpec& spec = request_->spec();
     return !grammar_ || spec.stream || spec.wants_first_choices;
@@ -115,7 +122,7 @@ class Sequence {
   // Adds the hidden state of the token at `position` to the embedding. Call likewise.
   absl::Status Pool(int32_t position, absl::Span<const float> hidden);
 
-  // Since the token before the last, and since submission for the first; after SampleNext.
+  // Since the token before the last, and since submission for the first; after TakeSample.
   absl::Duration last_latency() const { return last_latency_; }
 
   // The request's result; call one of these, once, when nothing more is to come. An answer that
@@ -150,7 +157,6 @@ class Sequence {
   std::vector<int32_t> snapshots_;  // positions yet to be reached, ascending
   BlockTable block_table_;
 
-  Sampler sampler_;
   AnswerText answer_text_;
   // Stands behind all tokens, and behind those that a limit left out at the end.
   std::optional<GrammarMatcher> grammar_;

@@ -8,12 +8,13 @@ StepWork WorkMeter::Count(const StepPlan& plan) {
   double prefilled = 0, decoded = 0;
   bool head = false;
   for (const StepEntry& entry : plan.entries) {
+    const int32_t rows = entry.num_logits + entry.samples;  // through the head
     Work& work = entry.decode ? step.decode : step.prefill;
     (entry.decode ? decoded : prefilled) += entry.num_tokens;
     work.operations += 2.0 * static_cast<double>(cost_.body_parameters) * entry.num_tokens +
-                       2.0 * static_cast<double>(cost_.head_parameters) * entry.num_logits;
+                       2.0 * static_cast<double>(cost_.head_parameters) * rows;
     work.bytes += CacheRead(*entry.sequence);
-    head |= entry.num_logits > 0;
+    head |= rows > 0;
   }
   const double weights = static_cast<double>(cost_.body_bytes + (head ? cost_.head_bytes : 0));
   const double tokens = prefilled + decoded;

@@ -59,10 +59,15 @@ class GrammarTurnsTest : public testing::Test {
     for (const StepEntry& entry : plan.entries) {
       scheduler->Commit(entry, entry.num_tokens);
       planned_.push_back(&entry.sequence->request());
-      if (entry.num_logits == 0) continue;
-      const std::vector<float> logits(kVocabSize);
+      if (!entry.samples) continue;
+      absl::StatusOr<int32_t> token = 0;
+      if (const auto sample = entry.sequence->NextSample(); sample.ok()) {
+        token = SampleToken(std::vector<float>(kVocabSize), *sample);
+      } else {
+        token = sample.status();
+      }
       end(entry.sequence,
-          entry.sequence->SampleNext(logits, absl::Now(), &scratch_, scheduler->grammar_work()));
+          entry.sequence->TakeSample(token, {}, absl::Now(), scheduler->grammar_work()));
     }
     EXPECT_TRUE(scheduler->CheckIntegrity().ok());
     return kStepWork - *scheduler->grammar_work();
@@ -76,7 +81,6 @@ class GrammarTurnsTest : public testing::Test {
   ConstraintCache constraints_{&model_->tokenizer()};
   std::vector<std::shared_ptr<Request>> requests_;
   std::vector<const Request*> planned_;
-  Sampler::Scratch scratch_;
 };
 
 TEST_F(GrammarTurnsTest, OthersDecodeInEveryStepAndNoStepTakesMoreThanItsShare) {

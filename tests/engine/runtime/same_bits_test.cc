@@ -70,19 +70,30 @@ class WatchedModel : public LanguageModel {
   int32_t context_length() const override { return inner_.context_length(); }
   const CacheShape& cache() const override { return inner_.cache(); }
 
+  // Reads the logits of the rows that tokens are picked from, too.
   absl::Status Launch(ModelStep step) override {
+    asked_ = step.logit_rows;
+    for (const SamplingRow& sample : step.samples) step.logit_rows.push_back(sample.row);
+    std::sort(step.logit_rows.begin(), step.logit_rows.end());
+    step.logit_rows.erase(std::unique(step.logit_rows.begin(), step.logit_rows.end()),
+                          step.logit_rows.end());
     step_ = step;
     return inner_.Launch(std::move(step));
   }
   absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override {
     absl::Status status = inner_.Await(cancel, results);
     if (!status.ok()) return status;
+    std::vector<float> asked;
     auto sequence = step_.tables.sequences.begin();
     for (size_t i = 0; i < step_.logit_rows.size(); ++i) {
       while (step_.logit_rows[i] >= sequence->first_row + sequence->num_tokens) ++sequence;
       const int32_t position = sequence->first_position + step_.logit_rows[i] - sequence->first_row;
-      const uint64_t digest = Digest(
-          position, absl::MakeConstSpan(results->logits).subspan(i * vocab_size(), vocab_size()));
+      const absl::Span<const float> row =
+          absl::MakeConstSpan(results->logits).subspan(i * vocab_size(), vocab_size());
+      if (std::binary_search(asked_.begin(), asked_.end(), step_.logit_rows[i])) {
+        asked.insert(asked.end(), row.begin(), row.end());
+      }
+      const uint64_t digest = Digest(position, row);
       ++book_.seen;
       if (book_.recording) {
         book_.rows.insert(digest);
@@ -90,6 +101,7 @@ class WatchedModel : public LanguageModel {
         book_.strangers += !book_.rows.contains(digest);
       }
     }
+    results->logits = std::move(asked);
     return status;
   }
 
@@ -98,6 +110,7 @@ class WatchedModel : public LanguageModel {
   LanguageModel& inner_;
   LogitBook& book_;
   ModelStep step_;
+  std::vector<int32_t> asked_;  // the rows whose logits the engine reads
 };
 
 std::shared_ptr<Engine> StartWatched(const std::string& path, const ModelOptions& options,

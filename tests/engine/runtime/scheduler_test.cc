@@ -77,9 +77,7 @@ class SchedulerTest : public testing::Test {
     if (s->scoring()) {
       end = FinishReason::kStop;
     } else {
-      std::vector<float> logits(kVocabSize, 0.0f);
-      logits[kSpoken] = 1;
-      end = s->SampleNext(logits, absl::Now(), &scratch_, scheduler_->grammar_work()).value();
+      end = s->TakeSample(kSpoken, {}, absl::Now(), scheduler_->grammar_work()).value();
     }
     if (!end) return;
     finished_.push_back(Id(*s));
@@ -117,7 +115,6 @@ class SchedulerTest : public testing::Test {
   std::map<const Request*, int> ids_;
   std::vector<int> finished_;
   int64_t computed_ = 0;
-  Sampler::Scratch scratch_;
 };
 
 TEST_F(SchedulerTest, DecodesGoFirstThenChunksOfPrompts) {

@@ -146,7 +146,8 @@ void ScriptedModel::CheckStep() {
   script_->most_rows =
       std::max(script_->most_rows.load(), static_cast<int32_t>(step_.tables.tokens.size()));
   script_->most_logits =
-      std::max(script_->most_logits.load(), static_cast<int32_t>(step_.logit_rows.size()));
+      std::max(script_->most_logits.load(),
+               static_cast<int32_t>(step_.logit_rows.size() + step_.samples.size()));
 }
 
 // The state before the sequence's first token of the step, from its keys and values; a recurrent
@@ -212,6 +213,7 @@ absl::Status ScriptedModel::Await(const std::atomic<bool>& cancel, StepResults* 
   }
   results->cache_ops_done = true;
   results->logits.assign(step_.logit_rows.size() * kVocabSize, 0);
+  results->tokens.clear();
   results->hidden.assign(step_.hidden_rows.size() * kHiddenSize, 0);
   ++script_->forwards;
   CheckStep();
@@ -229,6 +231,7 @@ absl::Status ScriptedModel::Await(const std::atomic<bool>& cancel, StepResults* 
   }
   auto wanted = step_.logit_rows.begin();
   auto wanted_hidden = step_.hidden_rows.begin();
+  auto sample = step_.samples.begin();
   absl::Span<float> logits = absl::MakeSpan(results->logits);
   absl::Span<float> hidden = absl::MakeSpan(results->hidden);
   for (size_t n = 0; n < begin.size(); ++n) {
@@ -245,9 +248,16 @@ absl::Status ScriptedModel::Await(const std::atomic<bool>& cancel, StepResults* 
       }
       ReadWindows(s, p);
       state = RandomBits(state, value);
-      if (wanted != step_.logit_rows.end() && *wanted == s.first_row + i) {
-        Logits(Blocks(s), p, state, logits.subspan(0, kVocabSize));
-        SpoilUnwanted(logits.subspan(0, kVocabSize));
+      const bool read = wanted != step_.logit_rows.end() && *wanted == s.first_row + i;
+      const bool sampled = sample != step_.samples.end() && sample->row == s.first_row + i;
+      std::vector<float> row(read || sampled ? kVocabSize : 0);
+      if (!row.empty()) {
+        Logits(Blocks(s), p, state, absl::MakeSpan(row));
+        SpoilUnwanted(absl::MakeSpan(row));
+      }
+      if (sampled) results->tokens.push_back(SampleToken(row, *sample++));
+      if (read) {
+        std::copy(row.begin(), row.end(), logits.begin());
         logits.remove_prefix(kVocabSize);
         ++wanted;
       }
@@ -264,6 +274,7 @@ absl::Status ScriptedModel::Await(const std::atomic<bool>& cancel, StepResults* 
     if (script_->tenants) CheckOwner(s, owner);
   }
   if (!logits.empty()) script_->Violate("fewer logit rows than room");
+  if (sample != step_.samples.end()) script_->Violate("fewer samples than wanted");
   if (!hidden.empty()) script_->Violate("fewer hidden rows than room");
   return absl::OkStatus();
 }

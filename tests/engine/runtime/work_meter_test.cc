@@ -27,8 +27,8 @@ class WorkMeterTest : public testing::Test {
 };
 
 TEST_F(WorkMeterTest, AStepReadsTheWeightsOnce) {
-  Add({0}, {.num_tokens = 1, .decode = true, .num_logits = 1});
-  Add({1, 2}, {.num_tokens = 1, .decode = true, .num_logits = 1});
+  Add({0}, {.num_tokens = 1, .decode = true, .samples = true});
+  Add({1, 2}, {.num_tokens = 1, .decode = true, .samples = true});
   const StepWork work = meter_.Count(plan_);
   EXPECT_EQ(work.decode.operations, 2 * (2 * 1000 + 2 * 50));
   EXPECT_EQ(work.decode.bytes, 1200 + 60 + 3 * 100);
@@ -37,15 +37,15 @@ TEST_F(WorkMeterTest, AStepReadsTheWeightsOnce) {
 }
 
 TEST_F(WorkMeterTest, ASharedBlockIsReadOnceAStep) {
-  Add({7, 8, 1}, {.num_tokens = 1, .decode = true, .num_logits = 1});
-  Add({7, 8, 2}, {.num_tokens = 1, .decode = true, .num_logits = 1});
+  Add({7, 8, 1}, {.num_tokens = 1, .decode = true, .samples = true});
+  Add({7, 8, 2}, {.num_tokens = 1, .decode = true, .samples = true});
   for (int step = 0; step < 3; ++step) {
     EXPECT_EQ(meter_.Count(plan_).decode.bytes, 1200 + 60 + 4 * 100);
   }
 }
 
 TEST_F(WorkMeterTest, AMixedStepSharesTheWeightsByTokens) {
-  Add({1}, {.num_tokens = 1, .decode = true, .num_logits = 1});
+  Add({1}, {.num_tokens = 1, .decode = true, .samples = true});
   Add({2}, {.num_tokens = 3});
   const StepWork work = meter_.Count(plan_);
   EXPECT_EQ(work.decode.bytes, 1260.0 / 4 + 100);

@@ -1,4 +1,4 @@
-#include "engine/runtime/sampler.h"
+#include "engine/backend/sampling.h"
 
 #include <algorithm>
 #include <bit>
@@ -16,13 +16,19 @@ namespace {
 constexpr double kGreatestLogit = 1e300;
 double Bounded(double logit) { return std::clamp(logit, -kGreatestLogit, kGreatestLogit); }
 
+struct Candidate {
+  double weight;  // a logit at first, then a probability that is not normalised
+  int32_t token;
+};
+using Candidates = std::vector<Candidate>;
+
 // Whether `a` stands before `b`: more weight, or the lower id.
-bool Before(const Sampler::Candidate& a, const Sampler::Candidate& b) {
+bool Before(const Candidate& a, const Candidate& b) {
   return a.weight != b.weight ? a.weight > b.weight : a.token < b.token;
 }
 
 // For the heap functions, which keep the greatest in front.
-bool After(const Sampler::Candidate& a, const Sampler::Candidate& b) { return Before(b, a); }
+bool After(const Candidate& a, const Candidate& b) { return Before(b, a); }
 
 // The first of the greatest. The magnitude's bits, complemented where the number is negative, order
 // as the numbers do, and the greatest of integers is found by a loop that vectorises.
@@ -70,6 +76,75 @@ int32_t AllowedArgMax(absl::Span<const float> logits, absl::Span<const uint64_t>
   }
 }
 
+void Adjust(const SamplingOptions& options, absl::Span<const int32_t> context, Candidates* logits) {
+  // Calls change(logit) where the token is a candidate; they stand in ascending order.
+  auto adjust = [logits](int32_t token, auto change) {
+    const auto at = std::lower_bound(logits->begin(), logits->end(), token,
+                                     [](const Candidate& c, int32_t t) { return c.token < t; });
+    if (at != logits->end() && at->token == token) at->weight = Bounded(change(at->weight));
+  };
+  if (options.repeat_penalty != 1) {
+    const size_t window = std::min<size_t>(context.size(), kRepeatWindow);
+    std::vector<int32_t> recent(context.end() - window, context.end());
+    std::sort(recent.begin(), recent.end());
+    recent.erase(std::unique(recent.begin(), recent.end()), recent.end());
+    for (int32_t token : recent) {
+      adjust(token, [&options](double logit) {
+        return logit > 0 ? logit / options.repeat_penalty : logit * options.repeat_penalty;
+      });
+    }
+  }
+  for (const auto& [token, bias] : options.logit_bias) {
+    adjust(token, [bias = bias](double logit) { return logit + bias; });
+  }
+}
+
+int32_t Draw(const SamplingOptions& options, uint64_t position, Candidates* candidates) {
+  Candidates& all = *candidates;
+  if (options.top_k > 0 && static_cast<size_t>(options.top_k) < all.size()) {
+    std::nth_element(all.begin(), all.begin() + options.top_k - 1, all.end(), Before);
+    all.resize(options.top_k);
+    // Which order nth_element leaves is the library's business; sums must not depend on it.
+    std::sort(all.begin(), all.end(), Before);
+  }
+  double greatest = all[0].weight;
+  for (const Candidate& c : all) greatest = std::max(greatest, c.weight);
+  double total = 0;
+  for (Candidate& c : all) {
+    c.weight = std::exp((c.weight - greatest) / options.temperature);
+    total += c.weight;  // the greatest is exp(0) = 1
+  }
+
+  // top_p and min_p both keep a beginning of the order by probability: take from a heap that long.
+  size_t kept = all.size();
+  if (options.top_p < 1 || options.min_p > 0) {
+    std::make_heap(all.begin(), all.end(), After);
+    kept = 0;
+    double mass = 0;
+    // The taken ones gather at the end of the vector, the most probable last.
+    for (auto end = all.end(); end != all.begin(); --end) {
+      const bool full = options.top_p < 1 && mass >= options.top_p * total;
+      if (kept > 0 && (full || all.front().weight < options.min_p)) break;
+      mass += all.front().weight;
+      std::pop_heap(all.begin(), end, After);
+      ++kept;
+    }
+    std::reverse(all.end() - kept, all.end());
+    total = mass;
+  }
+
+  double target = RandomUniform(options.seed, position) * total;
+  const auto first = all.end() - kept;
+  for (auto it = first; it != all.end(); ++it) {
+    target -= it->weight;
+    if (target < 0) return it->token;
+  }
+  // Rounding left a rest: the last one that has any probability.
+  auto last = all.end() - 1;
+  while (last != first && last->weight == 0) --last;
+  return last->token;
+}
+
 }  // namespace
 
 absl::Status CheckFinite(absl::Span<const float> all, size_t first, size_t count) {
@@ -85,103 +160,32 @@ absl::Status CheckFinite(absl::Span<const float> all, size_t first, size_t count
                                           " must be finite, got ", *bad));
 }
 
-Sampler::Sampler(const GenerationOptions* options) : options_(*options) {}
-
-absl::StatusOr<int32_t> Sampler::Sample(absl::Span<const float> logits,
-                                        absl::Span<const int32_t> context,
-                                        absl::Span<const uint64_t> allowed,
-                                        Scratch* scratch) const {
+absl::StatusOr<int32_t> SampleToken(absl::Span<const float> logits, const SamplingRow& row) {
+  const SamplingOptions& options = row.options;
+  const absl::Span<const uint64_t> allowed = row.allowed;
   if (allowed.empty()) RETURN_IF_ERROR(CheckFinite(logits));
   for (size_t word = 0; word < allowed.size(); ++word) {
     if (allowed[word] != 0) RETURN_IF_ERROR(CheckFinite(logits, 64 * word, 64));
   }
-  const bool adjusted = options_.repeat_penalty != 1 || !options_.logit_bias.empty();
-  if (options_.temperature == 0 && !adjusted) {
+  const bool adjusted = options.repeat_penalty != 1 || !options.logit_bias.empty();
+  if (options.temperature == 0 && !adjusted) {
     return allowed.empty() ? ArgMax(logits) : AllowedArgMax(logits, allowed);
   }
 
-  scratch->clear();
+  Candidates candidates;
   if (allowed.empty()) {
+    candidates.reserve(logits.size());
     for (size_t i = 0; i < logits.size(); ++i) {
-      scratch->push_back({logits[i], static_cast<int32_t>(i)});
+      candidates.push_back({logits[i], static_cast<int32_t>(i)});
     }
   } else {
-    ForEachAllowed(allowed, [&](int32_t token) { scratch->push_back({logits[token], token}); });
+    ForEachAllowed(allowed, [&](int32_t token) { candidates.push_back({logits[token], token}); });
   }
-  Adjust(context, scratch);
-  if (options_.temperature == 0) {
-    return std::min_element(scratch->begin(), scratch->end(), Before)->token;
+  Adjust(options, row.context, &candidates);
+  if (options.temperature == 0) {
+    return std::min_element(candidates.begin(), candidates.end(), Before)->token;
   }
-  return Draw(context.size(), scratch);
-}
-
-void Sampler::Adjust(absl::Span<const int32_t> context, Scratch* logits) const {
-  // Calls change(logit) where the token is a candidate; they stand in ascending order.
-  auto adjust = [logits](int32_t token, auto change) {
-    const auto at = std::lower_bound(logits->begin(), logits->end(), token,
-                                     [](const Candidate& c, int32_t t) { return c.token < t; });
-    if (at != logits->end() && at->token == token) at->weight = Bounded(change(at->weight));
-  };
-  if (options_.repeat_penalty != 1) {
-    const size_t window = std::min<size_t>(context.size(), kRepeatWindow);
-    std::vector<int32_t> recent(context.end() - window, context.end());
-    std::sort(recent.begin(), recent.end());
-    recent.erase(std::unique(recent.begin(), recent.end()), recent.end());
-    for (int32_t token : recent) {
-      adjust(token, [this](double logit) {
-        return logit > 0 ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
-      });
-    }
-  }
-  for (const auto& [token, bias] : options_.logit_bias) {
-    adjust(token, [bias = bias](double logit) { return logit + bias; });
-  }
-}
-
-int32_t Sampler::Draw(uint64_t position, Scratch* candidates) const {
-  Scratch& all = *candidates;
-  if (options_.top_k > 0 && static_cast<size_t>(options_.top_k) < all.size()) {
-    std::nth_element(all.begin(), all.begin() + options_.top_k - 1, all.end(), Before);
-    all.resize(options_.top_k);
-    // Which order nth_element leaves is the library's business; sums must not depend on it.
-    std::sort(all.begin(), all.end(), Before);
-  }
-  double greatest = all[0].weight;
-  for (const Candidate& c : all) greatest = std::max(greatest, c.weight);
-  double total = 0;
-  for (Candidate& c : all) {
-    c.weight = std::exp((c.weight - greatest) / options_.temperature);
-    total += c.weight;  // the greatest is exp(0) = 1
-  }
-
-  // top_p and min_p both keep a beginning of the order by probability: take from a heap that long.
-  size_t kept = all.size();
-  if (options_.top_p < 1 || options_.min_p > 0) {
-    std::make_heap(all.begin(), all.end(), After);
-    kept = 0;
-    double mass = 0;
-    // The taken ones gather at the end of the vector, the most probable last.
-    for (auto end = all.end(); end != all.begin(); --end) {
-      const bool full = options_.top_p < 1 && mass >= options_.top_p * total;
-      if (kept > 0 && (full || all.front().weight < options_.min_p)) break;
-      mass += all.front().weight;
-      std::pop_heap(all.begin(), end, After);
-      ++kept;
-    }
-    std::reverse(all.end() - kept, all.end());
-    total = mass;
-  }
-
-  double target = RandomUniform(options_.seed, position) * total;
-  const auto first = all.end() - kept;
-  for (auto it = first; it != all.end(); ++it) {
-    target -= it->weight;
-    if (target < 0) return it->token;
-  }
-  // Rounding left a rest: the last one that has any probability.
-  auto last = all.end() - 1;
-  while (last != first && last->weight == 0) --last;
-  return last->token;
+  return Draw(options, row.context.size(), &candidates);
 }
 
 }  // namespace lm

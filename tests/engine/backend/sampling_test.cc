@@ -1,4 +1,4 @@
-#include "engine/runtime/sampler.h"
+#include "engine/backend/sampling.h"
 
 #include <gtest/gtest.h>
 
@@ -10,16 +10,16 @@
 namespace lm {
 namespace {
 
-int32_t Pick(const GenerationOptions& options, const std::vector<float>& logits,
+int32_t Pick(const SamplingOptions& options, const std::vector<float>& logits,
              const std::vector<int32_t>& context = {}, const std::vector<uint64_t>& allowed = {}) {
-  Sampler::Scratch scratch;
-  const auto token = Sampler(&options).Sample(logits, context, allowed, &scratch);
+  const auto token =
+      SampleToken(logits, {.options = options, .context = context, .allowed = allowed});
   EXPECT_TRUE(token.ok()) << token.status();
   return token.value_or(-1);
 }
 
 // How often each token comes at positions 0, 1, 2, ...
-std::map<int32_t, int> Count(const GenerationOptions& options, const std::vector<float>& logits,
+std::map<int32_t, int> Count(const SamplingOptions& options, const std::vector<float>& logits,
                              int draws) {
   std::map<int32_t, int> counts;
   std::vector<int32_t> context;
@@ -30,7 +30,7 @@ std::map<int32_t, int> Count(const GenerationOptions& options, const std::vector
   return counts;
 }
 
-std::vector<int32_t> Kept(const GenerationOptions& options, const std::vector<float>& logits) {
+std::vector<int32_t> Kept(const SamplingOptions& options, const std::vector<float>& logits) {
   std::vector<int32_t> tokens;
   for (const auto& [token, count] : Count(options, logits, 2000)) tokens.push_back(token);
   return tokens;
@@ -42,7 +42,7 @@ std::vector<float> LogOf(const std::vector<double>& probabilities) {
   return logits;
 }
 
-TEST(SamplerTest, GreedyTakesTheGreatestAndTheLowestOfEquals) {
+TEST(SamplingTest, GreedyTakesTheGreatestAndTheLowestOfEquals) {
   EXPECT_EQ(Pick({}, {1, 3, 2}), 1);
   EXPECT_EQ(Pick({}, {1, 3, 3, 0, 3}), 1);
   EXPECT_EQ(Pick({.logit_bias = {{4, 0.0}}}, {1, 3, 3, 0, 3}), 1);
@@ -51,14 +51,12 @@ TEST(SamplerTest, GreedyTakesTheGreatestAndTheLowestOfEquals) {
   EXPECT_EQ(Pick({}, {-1, -0.0f, 0, 0}), 1);
 }
 
-TEST(SamplerTest, LogitsThatAreNotFiniteAreAnError) {
-  Sampler::Scratch scratch;
-  const GenerationOptions options;
+TEST(SamplingTest, LogitsThatAreNotFiniteAreAnError) {
   for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                     -std::numeric_limits<float>::infinity()}) {
     std::vector<float> logits(100, 1.0f);
     logits[37] = bad;
-    const auto token = Sampler(&options).Sample(logits, {}, {}, &scratch);
+    const auto token = SampleToken(logits, {});
     EXPECT_EQ(token.status().code(), absl::StatusCode::kInternal);
     EXPECT_NE(token.status().message().find("token 37"), absl::string_view::npos);
   }
@@ -68,18 +66,18 @@ TEST(SamplerTest, LogitsThatAreNotFiniteAreAnError) {
     logits[bad] = NAN;
     const std::vector<uint64_t> allowed = {0, 5, 0, 1};
     const bool looked_at = allowed[bad / 64] != 0;
-    EXPECT_EQ(Sampler(&options).Sample(logits, {}, allowed, &scratch).ok(), !looked_at) << bad;
+    EXPECT_EQ(SampleToken(logits, {.allowed = allowed}).ok(), !looked_at) << bad;
   }
   EXPECT_TRUE(CheckFinite({std::numeric_limits<float>::max(), 1e-45f, -0.0f}).ok());
 }
 
-TEST(SamplerTest, BiasIsAdded) {
+TEST(SamplingTest, BiasIsAdded) {
   EXPECT_EQ(Pick({.logit_bias = {{0, 2.5}}}, {1, 3, 2}), 0);
   EXPECT_EQ(Pick({.logit_bias = {{1, -1e308}, {1, -1e308}}}, {1, 3, 2}), 2);
 }
 
-TEST(SamplerTest, RepeatPenaltyLooksAtTheLast64Tokens) {
-  GenerationOptions options{.repeat_penalty = 2};
+TEST(SamplingTest, RepeatPenaltyLooksAtTheLast64Tokens) {
+  SamplingOptions options{.repeat_penalty = 2};
   EXPECT_EQ(Pick(options, {4, 3}, {0}), 1);
   EXPECT_EQ(Pick(options, {4, 3}, {0, 1}), 0);
   EXPECT_EQ(Pick(options, {-1, -1.5}, {0}), 1);  // a negative logit goes down too
@@ -93,17 +91,17 @@ TEST(SamplerTest, RepeatPenaltyLooksAtTheLast64Tokens) {
   EXPECT_EQ(Pick(options, {4, 3}, {1}), 1);
 }
 
-TEST(SamplerTest, DependsOnSeedAndPositionOnly) {
+TEST(SamplingTest, DependsOnSeedAndPositionOnly) {
   std::vector<float> logits(500);
   std::mt19937 random(1);
   for (float& l : logits) l = std::uniform_real_distribution<float>(-3, 3)(random);
-  GenerationOptions options{.temperature = 1, .seed = 7};
+  SamplingOptions options{.temperature = 1, .seed = 7};
   std::vector<int32_t> first, again, other;
   for (int position = 0; position < 50; ++position) {
     const std::vector<int32_t> context(position, 3), another(position, 4);
     first.push_back(Pick(options, logits, context));
     again.push_back(Pick(options, logits, another));
-    GenerationOptions reseeded = options;
+    SamplingOptions reseeded = options;
     reseeded.seed = 8;
     other.push_back(Pick(reseeded, logits, context));
   }
@@ -112,12 +110,12 @@ TEST(SamplerTest, DependsOnSeedAndPositionOnly) {
   EXPECT_NE(first, std::vector<int32_t>(50, first[0]));
 }
 
-TEST(SamplerTest, FrequenciesFollowTheDistribution) {
+TEST(SamplingTest, FrequenciesFollowTheDistribution) {
   const std::vector<float> logits = {1.0f, 0.0f, -1.0f, 2.0f, 0.5f};
   for (double temperature : {0.5, 1.0, 2.0}) {
     for (int32_t top_k : {0, 5, 3}) {
       const int draws = 20000;
-      const GenerationOptions options{.temperature = temperature, .top_k = top_k, .seed = 11};
+      const SamplingOptions options{.temperature = temperature, .top_k = top_k, .seed = 11};
       std::map<int32_t, int> counts = Count(options, logits, draws);
       std::vector<double> expected;
       double sum = 0;
@@ -140,14 +138,14 @@ TEST(SamplerTest, FrequenciesFollowTheDistribution) {
   }
 }
 
-TEST(SamplerTest, TopKKeepsTheKGreatestTiesToTheLowerId) {
+TEST(SamplingTest, TopKKeepsTheKGreatestTiesToTheLowerId) {
   const std::vector<float> logits = {1, 2, 2, 2, 0};
   EXPECT_EQ(Kept({.temperature = 1, .top_k = 2}, logits), (std::vector<int32_t>{1, 2}));
   EXPECT_EQ(Kept({.temperature = 1, .top_k = 1}, logits), (std::vector<int32_t>{1}));
   EXPECT_EQ(Kept({.temperature = 1, .top_k = 99}, logits), (std::vector<int32_t>{0, 1, 2, 3, 4}));
 }
 
-TEST(SamplerTest, TopPKeepsTheFewestThatReachIt) {
+TEST(SamplingTest, TopPKeepsTheFewestThatReachIt) {
   const std::vector<float> logits = LogOf({0.1, 0.5, 0.15, 0.25});
   EXPECT_EQ(Kept({.temperature = 1, .top_p = 0.4}, logits), (std::vector<int32_t>{1}));
   EXPECT_EQ(Kept({.temperature = 1, .top_p = 0.6}, logits), (std::vector<int32_t>{1, 3}));
@@ -157,7 +155,7 @@ TEST(SamplerTest, TopPKeepsTheFewestThatReachIt) {
   EXPECT_EQ(Kept({.temperature = 1, .top_k = 2, .top_p = 0.65}, logits), (std::vector<int32_t>{1}));
 }
 
-TEST(SamplerTest, MinPKeepsWhatIsNotTooUnlikely) {
+TEST(SamplingTest, MinPKeepsWhatIsNotTooUnlikely) {
   const std::vector<float> logits = LogOf({0.1, 0.5, 0.15, 0.25});
   EXPECT_EQ(Kept({.temperature = 1, .min_p = 0.29}, logits), (std::vector<int32_t>{1, 2, 3}));
   EXPECT_EQ(Kept({.temperature = 1, .min_p = 0.45}, logits), (std::vector<int32_t>{1, 3}));
@@ -166,7 +164,7 @@ TEST(SamplerTest, MinPKeepsWhatIsNotTooUnlikely) {
             (std::vector<int32_t>{1, 3}));
 }
 
-TEST(SamplerTest, FiltersDoNotChangeTheProportions) {
+TEST(SamplingTest, FiltersDoNotChangeTheProportions) {
   const int draws = 20000;
   auto counts =
       Count({.temperature = 1, .top_p = 0.7, .seed = 3}, LogOf({0.1, 0.5, 0.15, 0.25}), draws);
@@ -174,7 +172,7 @@ TEST(SamplerTest, FiltersDoNotChangeTheProportions) {
   EXPECT_NEAR(counts[3], draws * 1.0 / 3, 300);
 }
 
-TEST(SamplerTest, WhatTheMaskExcludesDoesNotExist) {
+TEST(SamplingTest, WhatTheMaskExcludesDoesNotExist) {
   std::vector<float> logits(130, 0.0f);
   logits[3] = 9;
   logits[70] = 5;
@@ -196,7 +194,7 @@ TEST(SamplerTest, WhatTheMaskExcludesDoesNotExist) {
   EXPECT_NEAR(counts[70], 4000 * std::exp(1) / sum, 120);
 }
 
-TEST(SamplerTest, ExtremeTemperaturesAreHarmless) {
+TEST(SamplingTest, ExtremeTemperaturesAreHarmless) {
   EXPECT_EQ(Pick({.temperature = 1e-300}, {1, 3, 2}), 1);
   const auto counts = Count({.temperature = 1e300}, {-100, 100}, 1000);
   EXPECT_EQ(counts.size(), 2u);

@@ -1,4 +1,4 @@
-// The hidden states that a step hands out: what the head multiplies, row for row.
+// What a step hands out: hidden states (what the head multiplies), logits and tokens, row for row.
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
@@ -20,9 +20,9 @@ std::vector<int32_t> Tokens(int count) {
 
 // The tokens [from, from + count) of a sequence; results for the given rows of that batch.
 StepResults FeedFor(LanguageModel& model, TestSequence sequence, int32_t from, int32_t count,
-                    const std::vector<int32_t>& logit_rows,
-                    const std::vector<int32_t>& hidden_rows) {
-  ModelStep step{.logit_rows = logit_rows, .hidden_rows = hidden_rows};
+                    const std::vector<int32_t>& logit_rows, const std::vector<int32_t>& hidden_rows,
+                    const std::vector<SamplingRow>& samples = {}) {
+  ModelStep step{.logit_rows = logit_rows, .samples = samples, .hidden_rows = hidden_rows};
   sequence.computed = from;
   Append(sequence, count, model, &step);
   return RunStep(model, std::move(step));
@@ -36,9 +36,9 @@ std::vector<float> Rows(const std::vector<float>& all, std::vector<int32_t> rows
   return some;
 }
 
-class HiddenStatesTest : public testing::TestWithParam<const char*> {
+class StepResultsTest : public testing::TestWithParam<const char*> {
  protected:
-  HiddenStatesTest() {
+  StepResultsTest() {
     auto model = Model::Load(kModel, {.device = GetParam(), .kv_bytes = 1 << 24});
     EXPECT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
@@ -46,7 +46,7 @@ class HiddenStatesTest : public testing::TestWithParam<const char*> {
   std::unique_ptr<Model> model_;
 };
 
-TEST_P(HiddenStatesTest, TimesTheHeadAreTheLogits) {
+TEST_P(StepResultsTest, TimesTheHeadAreTheLogits) {
   LanguageModel& model = model_->language_model();
   const int64_t width = model.hidden_size(), vocab = model.vocab_size();
   const TestSequence sequence = MakeSequence(Tokens(5), 0);
@@ -71,7 +71,7 @@ TEST_P(HiddenStatesTest, TimesTheHeadAreTheLogits) {
   }
 }
 
-TEST_P(HiddenStatesTest, AnySubsetOfRowsInAnyChunks) {
+TEST_P(StepResultsTest, AnySubsetOfRowsInAnyChunks) {
   LanguageModel& model = model_->language_model();
   const int64_t width = model.hidden_size(), vocab = model.vocab_size();
   const TestSequence sequence = MakeSequence(Tokens(70), 0);
@@ -91,7 +91,51 @@ TEST_P(HiddenStatesTest, AnySubsetOfRowsInAnyChunks) {
   EXPECT_EQ(apart.logits, Rows(all.logits, {35}, vocab));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, HiddenStatesTest,
+TEST_P(StepResultsTest, TokensArePickedFromTheLogitsOfTheirRows) {
+  LanguageModel& model = model_->language_model();
+  const int64_t vocab = model.vocab_size();
+  const TestSequence sequence = MakeSequence(Tokens(40), 0);
+  std::vector<int32_t> every(40);
+  std::iota(every.begin(), every.end(), 0);
+  const StepResults all = FeedFor(model, sequence, 0, 40, every, {});
+  const std::vector<uint64_t> allowed((vocab + 63) / 64, 0x1010101010101010);
+  auto samples = [&](const std::vector<int32_t>& rows) {
+    std::vector<SamplingRow> samples;
+    for (int32_t row : rows) {
+      samples.push_back({.row = row});
+      if (row % 3 == 1) samples.back().allowed = allowed;
+      if (row % 3 == 2) samples.back().options = {.temperature = 2, .seed = 5};
+    }
+    return samples;
+  };
+  auto picked = [&](const std::vector<int32_t>& rows) {
+    std::vector<absl::StatusOr<int32_t>> tokens;
+    for (const SamplingRow& sample : samples(rows)) {
+      tokens.push_back(
+          SampleToken(absl::MakeConstSpan(all.logits).subspan(sample.row * vocab, vocab), sample));
+    }
+    return tokens;
+  };
+  const std::vector<std::vector<int32_t>> cases[] = {
+      // rows that are sampled, read, and whose hidden states are wanted
+      {{39}, {}, {}},
+      {{0, 1, 2, 20, 39}, {}, {}},
+      {{4, 5, 6}, {5}, {}},
+      {{4, 30}, {3, 4, 38}, {}},
+      {{7, 8}, {8, 9}, {0, 8, 39}},
+      {{}, {1}, {1}},
+      {every, {0, 39}, every},
+  };
+  for (const auto& rows : cases) {
+    SCOPED_TRACE(testing::PrintToString(rows));
+    const StepResults results = FeedFor(model, sequence, 0, 40, rows[1], rows[2], samples(rows[0]));
+    EXPECT_EQ(results.tokens, picked(rows[0]));
+    EXPECT_EQ(results.logits, Rows(all.logits, rows[1], vocab));
+    EXPECT_EQ(results.hidden.size(), rows[2].size() * model.hidden_size());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StepResultsTest,
                          testing::Values("reference", "cpu", "cpu,reference"));
 
 }  // namespace
