@@ -3,11 +3,15 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "engine/backend/registry.h"
+#include "engine/base/status_macros.h"
 
 namespace lm {
 namespace {
@@ -19,7 +23,47 @@ std::string FirstUsable() {
   return "cpu";
 }
 
+// Of one that is no CPU; cuda is cuda:0.
+absl::Status CheckGpu(absl::string_view device) {
+  std::vector<std::string> usable;
+  std::string why;
+  for (const DeviceInfo& info : ListDevices()) {
+    if (info.unusable.empty()) {
+      usable.push_back(info.device);
+    } else if (why.empty()) {
+      why = info.unusable;
+    }
+    const bool is_this = info.device == device || (device == "cuda" && info.device == "cuda:0");
+    if (is_this && info.unusable.empty()) return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("device '", device, "' cannot be used here", why.empty() ? "" : " (", why,
+                   why.empty() ? "" : ")", "; lm_devices has ", absl::StrJoin(usable, ", ")));
+}
+
+bool IsCuda(absl::string_view device) {
+  if (!absl::ConsumePrefix(&device, "cuda")) return false;
+  int number;
+  return device.empty() || (absl::ConsumePrefix(&device, ":") && !device.empty() &&
+                            absl::ascii_isdigit(device[0]) && absl::SimpleAtoi(device, &number));
+}
+
 }  // namespace
+
+absl::Status CheckDevices(absl::string_view devices) {
+  if (devices == "auto") return absl::OkStatus();
+  for (absl::string_view part : absl::StrSplit(devices, ',')) {
+    const absl::string_view device = part.substr(0, part.find('='));
+    if (device == "cpu" || device == "reference") continue;
+    if (!IsCuda(device)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a device must be 'auto', 'cpu', 'reference', 'cuda' or 'cuda:<n>', got '",
+                       absl::CHexEscape(device), "'"));
+    }
+    RETURN_IF_ERROR(CheckGpu(device));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::vector<DeviceLayers>> PlanDevices(absl::string_view devices, int64_t layers) {
   if (devices == "auto") return std::vector<DeviceLayers>{{FirstUsable(), 0, layers}};

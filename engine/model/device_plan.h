@@ -29,6 +29,10 @@ struct DeviceLayers {
 // "auto".
 absl::StatusOr<std::vector<DeviceLayers>> PlanDevices(absl::string_view devices, int64_t layers);
 
+// Whether such a list can be had here, before there is a model: InvalidArgument for a name that is
+// no device's, FailedPrecondition, saying why, for a GPU that is not there or cannot be used.
+absl::Status CheckDevices(absl::string_view devices);
+
 }  // namespace lm
 
 #endif  // LM_ENGINE_MODEL_DEVICE_PLAN_H_

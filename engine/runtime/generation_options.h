@@ -82,6 +82,9 @@ absl::Status ValidateGenerationOptions(const GenerationOptions& options);
 // one. Of these four at most one may be given; whether it compiles is up to ConstraintCache.
 absl::Status ParseGenerationOptions(absl::string_view json, GenerationOptions* options);
 
+// Whether ParseGenerationOptions knows the key.
+bool IsGenerationOption(absl::string_view name);
+
 }  // namespace lm
 
 #endif  // LM_ENGINE_RUNTIME_GENERATION_OPTIONS_H_

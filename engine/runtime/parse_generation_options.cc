@@ -304,6 +304,11 @@ class Checker : public JsonEvents {
 
 }  // namespace
 
+bool IsGenerationOption(absl::string_view name) {
+  return std::any_of(std::begin(kKeys), std::end(kKeys),
+                     [name](const Key& key) { return key.name == name; });
+}
+
 absl::Status ParseGenerationOptions(absl::string_view text, GenerationOptions* options) {
   Checker checker;
   ReadJson(text, &checker);

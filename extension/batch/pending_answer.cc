@@ -4,6 +4,7 @@
 
 #include "engine/base/status_macros.h"
 #include "extension/connection/await.h"
+#include "extension/connection/own_options.h"
 #include "extension/connection/scalar_function.h"
 #include "extension/connection/statement_call.h"
 
@@ -17,7 +18,7 @@ absl::StatusOr<std::shared_ptr<Request>> SubmitRow(const RowPrompt& row) {
     request.task = Task::kEmbed;
     request.pooling = *row.embed;
   } else {
-    if (row.system->has_value()) request.system = **row.system;
+    request.system = row.options->SystemOf(*row.system);
     if (!row.question.empty()) request.task = Task::kChoose;
     request.question = row.question;
   }
@@ -102,6 +103,9 @@ void PendingAnswer::Collect() {
 absl::StatusOr<RowPrompt> ReadRow(const Call& call) {
   RowPrompt row{.prompt = call.Text(0, "prompt"), .system = call.Text(1, "system")};
   if (row.prompt.ok() && !row.prompt->has_value()) return row;
+  if (row.system.ok() && row.system->has_value()) {
+    RETURN_IF_ERROR(CheckNotOptions(**row.system, "system"));
+  }
   ASSIGN_OR_RETURN(CallOptions options, call.Options(2));
   row.options = std::make_shared<const CallOptions>(std::move(options));
   return row;

@@ -1,20 +1,45 @@
 #include "extension/connection/call_options.h"
 
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
+namespace {
+
+// ParseGenerationOptions, whose error says so where an option is no option but a setting.
+absl::Status Parse(absl::string_view json, GenerationOptions* options) {
+  absl::Status status = ParseGenerationOptions(json, options);
+  if (status.ok()) return status;
+  const std::optional<Json> object = Json::Parse(json);
+  if (!object || !object->is_object()) return status;
+  for (const auto& [name, value] : object->members()) {
+    const bool setting =
+        std::find(Settings::kKeys.begin(), Settings::kKeys.end(), name) != Settings::kKeys.end();
+    if (!setting || IsGenerationOption(name)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", name, "' is a setting of the connection, no option of a call: INSERT INTO ",
+        "temp.lm_settings VALUES ('", name, "', ...)"));
+  }
+  return status;
+}
+
+}  // namespace
 
 absl::StatusOr<CallOptions> ReadCallOptions(
     const std::optional<std::string>& json,
     absl::FunctionRef<absl::StatusOr<std::shared_ptr<const ModelUse>>(const std::string&)> use,
     const CallDefaults& defaults) {
   GenerationOptions named;
-  if (json.has_value()) RETURN_IF_ERROR(ParseGenerationOptions(*json, &named));
+  if (json.has_value()) RETURN_IF_ERROR(Parse(*json, &named));
   CallOptions options;
   ASSIGN_OR_RETURN(options.model, use(named.model));
-  options.generation = options.model->defaults;
   options.generation.on_error = defaults.on_error;
   options.generation.priority = defaults.priority;
+  const std::string& settings = options.model->options;
+  if (!settings.empty()) RETURN_IF_ERROR(ParseGenerationOptions(settings, &options.generation));
   if (json.has_value()) RETURN_IF_ERROR(ParseGenerationOptions(*json, &options.generation));
   RETURN_IF_ERROR(options.generator().CheckConstraint(options.generation));
   return options;

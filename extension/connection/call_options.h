@@ -8,6 +8,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "extension/connection/connection.h"
 
 namespace lm {
@@ -18,6 +19,11 @@ struct CallOptions {
 
   const Session& session() const { return model->session; }
   const Generator& generator() const { return model->session.generator(); }
+  // The system prompt of a call: the one it gives, if it does, else the settings'. Refers to
+  // either.
+  absl::string_view SystemOf(const std::optional<std::string>& given) const {
+    return given.has_value() ? absl::string_view(*given) : model->system;
+  }
   absl::StatusOr<const Tokenizer*> tokenizer() const { return generator().tokenizer(); }
 };
 

@@ -122,13 +122,10 @@ absl::StatusOr<std::shared_ptr<const ModelUse>> Connection::Use(absl::string_vie
   }
   const std::shared_ptr<MemoFile> memo = MemoInUse();
   MemoAccess access{memo != nullptr ? memo->owner() : Salt(), memo};
-  GenerationOptions defaults;
-  if (settings_.max_tokens.has_value()) {
-    defaults.max_tokens = static_cast<int32_t>(*settings_.max_tokens);
-  }
   Session session(known->generator, Salt(), std::move(access));
   if (tally_ != nullptr) session.set_tally(tally_);
-  return std::make_shared<const ModelUse>(ModelUse{std::move(session), std::move(defaults)});
+  return std::make_shared<const ModelUse>(
+      ModelUse{std::move(session), settings_.OptionsJson(), settings_.system.value_or("")});
 }
 
 std::shared_ptr<MemoFile> Connection::MemoInUse() {
@@ -186,7 +183,10 @@ std::string Connection::DisplayNameOf(const Generator& generator) const {
 }
 
 std::string Connection::Salt() const {
-  if (settings_.salt.has_value()) return absl::StrCat("salt:", *settings_.salt);
+  return settings_.salt.has_value() ? absl::StrCat("salt:", *settings_.salt) : OwnSalt();
+}
+
+std::string Connection::OwnSalt() const {
   const char* name = sqlite3_db_filename(db_, "main");
   // SQLite's own names are absolute; others belong to databases in memory.
   if (name == nullptr || *name != '/') return absl::StrCat("connection:", number_);

@@ -22,7 +22,8 @@ namespace lm {
 // A loaded model as one statement uses it.
 struct ModelUse {
   Session session;
-  GenerationOptions defaults;  // what the settings say, for ParseGenerationOptions to overlay
+  std::string options = {};  // the settings' defaults for calls, as JSON; empty: none
+  std::string system = {};   // the system prompt of calls that give none
 };
 
 class MemoFile;
@@ -83,6 +84,8 @@ class Connection {
   // Whose prefix cache this connection uses: its database file's, unless the settings name another.
   // One without a file (":memory:", a temporary database) has a cache of its own.
   std::string Salt() const;
+  // The same, whatever the settings say.
+  std::string OwnSalt() const;
 
  private:
   struct LoadedModel {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/gguf_file.h"
+#include "engine/model/device_plan.h"
 
 namespace lm {
 namespace {
@@ -65,6 +66,7 @@ absl::Status ModelNames::Put(NamedModel model) {
   }
   ModelOptions checked;
   if (!model.options.empty()) RETURN_IF_ERROR(ParseModelOptions(model.options, &checked));
+  RETURN_IF_ERROR(CheckDevices(checked.device));
   std::error_code error;
   model.path = std::filesystem::absolute(model.path, error).string();
   if (error) return absl::InvalidArgumentError(absl::StrCat("path: ", error.message()));

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/runtime/generation_options.h"
+#include "extension/connection/settings.h"
 
 namespace lm {
 namespace {
@@ -15,6 +19,21 @@ absl::Status WrongType(const std::string& key, absl::string_view wanted, const J
 }
 
 }  // namespace
+
+absl::Status CheckNotOptions(absl::string_view text, absl::string_view what) {
+  if (!absl::StartsWith(absl::StripLeadingAsciiWhitespace(text), "{")) return absl::OkStatus();
+  int deepest = 0;
+  const std::optional<Json> object = Json::Parse(text, &deepest);
+  if (!object || !object->is_object() || object->size() == 0) return absl::OkStatus();
+  for (const auto& [name, value] : object->members()) {
+    const bool setting =
+        std::find(Settings::kKeys.begin(), Settings::kKeys.end(), name) != Settings::kKeys.end();
+    if (!setting && !IsGenerationOption(name)) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "these are options in the place of `", what, "`: {'", object->members().front().first,
+      "': ...}; options are the last argument, after ", what, " (NULL for none)"));
+}
 
 absl::StatusOr<OwnOptions> OwnOptions::Take(const std::optional<std::string>& text,
                                             std::initializer_list<absl::string_view> keys) {

@@ -19,6 +19,10 @@
 
 namespace lm {
 
+// InvalidArgument where what stands in the place of `what`, a text for the model, is a JSON object
+// of nothing but options and settings: they are one argument too early.
+absl::Status CheckNotOptions(absl::string_view text, absl::string_view what);
+
 // A value type.
 class OwnOptions {
  public:

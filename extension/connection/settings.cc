@@ -1,12 +1,20 @@
 #include "extension/connection/settings.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/cpu_features.h"
+#include "engine/base/json.h"
 #include "engine/base/max_threads.h"
 #include "engine/base/status_macros.h"
+#include "engine/model/cache_spec.h"
+#include "engine/model/device_plan.h"
+#include "engine/runtime/generation_options.h"
+#include "extension/connection/own_options.h"
+#include "extension/memo/memo_file.h"
 
 namespace lm {
 namespace {
@@ -53,15 +61,39 @@ Cell Settings::Get(absl::string_view key) const {
   if (key == "device") return CellOf(device);
   if (key == "kv_bytes") return CellOf(kv_bytes);
   if (key == "kv_type") return CellOf(kv_type);
-  if (key == "max_tokens") return CellOf(max_tokens);
   if (key == "memo") return CellOf(memo);
   if (key == "memo_bytes") return CellOf(memo_bytes);
   if (key == "lookahead") return CellOf(lookahead);
-  return CellOf(salt);
+  if (key == "salt") return CellOf(salt);
+  if (key == "system") return CellOf(system);
+  const auto option = options.find(key);
+  return option != options.end() ? option->second : Cell();
+}
+
+Cell Settings::Default(absl::string_view key) {
+  const ModelOptions loading;
+  const GenerationOptions generation;
+  if (key == "model") return "default";
+  if (key == "threads") return int64_t{AvailableCpus()};
+  if (key == "device") return loading.device;
+  if (key == "kv_bytes") return DefaultCacheBytes();
+  if (key == "kv_type") return std::string(KvTypeName(loading.kv_type));
+  if (key == "memo_bytes") return MemoFile::kDefaultBytes;
+  if (key == "lookahead") return "on";
+  if (key == "max_tokens") return int64_t{generation.max_tokens};
+  if (key == "temperature") return generation.temperature;
+  if (key == "top_k") return int64_t{generation.top_k};
+  if (key == "top_p") return generation.top_p;
+  if (key == "min_p") return generation.min_p;
+  if (key == "seed") return static_cast<int64_t>(generation.seed);
+  if (key == "repeat_penalty") return generation.repeat_penalty;
+  if (key == "thinking") return "drop";
+  if (key == "on_overflow" || key == "on_error") return "error";
+  if (key == "timeout_ms") return generation.timeout_ms;
+  return Cell();
 }
 
 absl::Status Settings::Set(absl::string_view key, const Cell& value) {
-  constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
   bool unset = std::holds_alternative<std::monostate>(value);
   auto set_text = [&](std::optional<std::string>* out) {
     if (!unset) return SetText(key, value, out);
@@ -75,7 +107,13 @@ absl::Status Settings::Set(absl::string_view key, const Cell& value) {
   };
   if (key == "model") return set_text(&model);
   if (key == "threads") return set_count(kMaxThreads, &threads);
-  if (key == "device") return set_text(&device);
+  if (key == "device") {
+    std::optional<std::string> name;
+    if (!unset) RETURN_IF_ERROR(SetText(key, value, &name));
+    if (name.has_value()) RETURN_IF_ERROR(CheckDevices(*name));
+    device = std::move(name);
+    return absl::OkStatus();
+  }
   if (key == "kv_bytes") return set_count(std::numeric_limits<int64_t>::max(), &kv_bytes);
   if (key == "kv_type") {
     std::optional<std::string> name;
@@ -84,7 +122,6 @@ absl::Status Settings::Set(absl::string_view key, const Cell& value) {
     kv_type = std::move(name);
     return absl::OkStatus();
   }
-  if (key == "max_tokens") return set_count(kMaxInt, &max_tokens);
   if (key == "memo") return set_text(&memo);
   if (key == "memo_bytes") return set_count(std::numeric_limits<int64_t>::max(), &memo_bytes);
   if (key == "salt") return set_text(&salt);
@@ -96,8 +133,51 @@ absl::Status Settings::Set(absl::string_view key, const Cell& value) {
     }
     return set_text(&lookahead);
   }
+  if (key == "system") {
+    const auto* text = std::get_if<std::string>(&value);
+    if (!unset && text == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("system must be a text, got ", Shown(value)));
+    }
+    if (text != nullptr) RETURN_IF_ERROR(CheckNotOptions(*text, "system"));
+    system = unset ? std::nullopt : std::optional<std::string>(*text);
+    return absl::OkStatus();
+  }
+  if (std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end()) return SetOption(key, value);
+  if (IsGenerationOption(key)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", key, "' belongs in a call's options, as in generate(prompt, NULL, '{\"", key,
+        "\":...}'); as a default for all calls, ", absl::StrJoin(kKeys, ", "), " are known"));
+  }
   return absl::InvalidArgumentError(
       absl::StrCat("unknown key '", key, "' (", absl::StrJoin(kKeys, ", "), " are known)"));
+}
+
+absl::Status Settings::SetOption(absl::string_view key, const Cell& value) {
+  Settings changed;
+  changed.options = options;
+  changed.options.erase(std::string(key));
+  if (!std::holds_alternative<std::monostate>(value)) {
+    changed.options.emplace(key, value);
+    GenerationOptions checked;
+    RETURN_IF_ERROR(ParseGenerationOptions(changed.OptionsJson(), &checked));
+  }
+  options = std::move(changed.options);
+  return absl::OkStatus();
+}
+
+std::string Settings::OptionsJson() const {
+  if (options.empty()) return "";
+  Json object = Json::MakeObject();
+  for (const auto& [key, value] : options) {
+    if (const auto* integer = std::get_if<int64_t>(&value)) {
+      object.Add(key, Json(*integer));
+    } else if (const auto* real = std::get_if<double>(&value)) {
+      object.Add(key, Json(*real));
+    } else {
+      object.Add(key, Json(std::get<std::string>(value)));
+    }
+  }
+  return object.Dump();
 }
 
 ModelOptions Settings::LoadingOptions() const {

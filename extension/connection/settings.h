@@ -4,6 +4,8 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -21,26 +23,39 @@ struct Settings {
   std::optional<std::string> device;     // "cpu", "cuda", ...
   std::optional<int64_t> kv_bytes;       // cap of a model's KV cache
   std::optional<std::string> kv_type;    // "f16", "int8", "f32": of the cache's values
-  std::optional<int64_t> max_tokens;     // of an answer
   std::optional<std::string> memo;       // the file that keeps answers; default: memory only
   std::optional<int64_t> memo_bytes;     // what it may hold
   std::optional<std::string> salt;       // whose prefix cache; default: this database's own
   std::optional<std::string> lookahead;  // "on", "off"; default: on
+  std::optional<std::string> system;     // the system prompt of calls that give none
+  // generate()'s options that are set, by their names: what the options of a call do not say.
+  std::map<std::string, Cell, std::less<>> options;
 
-  static constexpr std::array<absl::string_view, 10> kKeys = {
-      "model",      "threads", "device",     "kv_bytes", "kv_type",
-      "max_tokens", "memo",    "memo_bytes", "salt",     "lookahead"};
+  static constexpr std::array<absl::string_view, 21> kKeys = {
+      "model",       "threads",  "device",    "kv_bytes", "kv_type",        "memo",
+      "memo_bytes",  "salt",     "lookahead", "system",   "max_tokens",     "temperature",
+      "top_k",       "top_p",    "min_p",     "seed",     "repeat_penalty", "thinking",
+      "on_overflow", "on_error", "timeout_ms"};
 
   // The value of a key; monostate where it is not set.
   // REQUIRES: key is one of kKeys.
   Cell Get(absl::string_view key) const;
+  // What holds where it is not set; monostate for none, and for `salt`, which the connection knows.
+  static Cell Default(absl::string_view key);
 
   // Sets a key, or, with monostate, gives it its default back. InvalidArgument for an unknown key,
-  // a wrong type or a value out of range; all are named.
+  // a wrong type or a value out of range; all are named. FailedPrecondition for a device that is
+  // not to be had here.
   absl::Status Set(absl::string_view key, const Cell& value);
+
+  // `options` as ParseGenerationOptions takes them; empty where there are none.
+  std::string OptionsJson() const;
 
   // How a model is loaded that says nothing else itself.
   ModelOptions LoadingOptions() const;
+
+ private:
+  absl::Status SetOption(absl::string_view key, const Cell& value);
 };
 
 }  // namespace lm

@@ -28,6 +28,9 @@ class SnapshotCursor : public VirtualCursor {
     return absl::OkStatus();
   }
   absl::Status Column(int column, sqlite3_context* context) override {
+    // Left alone, so that Write can tell that it is not to be changed.
+    const bool fixed = column >= table_.num_writable();
+    if (fixed && sqlite3_vtab_nochange(context) != 0) return absl::OkStatus();
     ResultCell(context, rows_[at_].cells[column]);
     return absl::OkStatus();
   }
@@ -64,17 +67,34 @@ OnConflict ConflictPolicy(sqlite3* db) {
   }
 }
 
+// The name of a column in a CREATE TABLE of ours.
+absl::string_view ColumnName(absl::string_view schema, size_t column) {
+  schema.remove_prefix(schema.find('(') + 1);
+  for (size_t i = 0; i < column; ++i) schema.remove_prefix(schema.find(',') + 2);
+  return schema.substr(0, schema.find_first_of(" ,)"));
+}
+
 // args: DELETE has the rowid; INSERT and UPDATE the old rowid (NULL for INSERT), the new one, and
 // the columns.
 absl::Status Write(WritableTable& table, absl::Span<sqlite3_value*> args, sqlite3_int64* rowid) {
   if (args.size() == 1) return table.Delete(sqlite3_value_int64(args[0]));
+  const bool insert = sqlite3_value_type(args[0]) == SQLITE_NULL;
+  const absl::Span<sqlite3_value*> values = args.subspan(2);
   std::vector<Cell> cells;
-  for (sqlite3_value* value : args.subspan(2)) {
-    ASSIGN_OR_RETURN(Cell cell, CellOf(value));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const bool given = insert ? sqlite3_value_type(values[i]) != SQLITE_NULL
+                              : sqlite3_value_nochange(values[i]) == 0;
+    if (given && i >= static_cast<size_t>(table.num_writable())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the column ", ColumnName(table.Schema(), i), " cannot be written; ",
+                       ColumnName(table.Schema(), 0), " to ",
+                       ColumnName(table.Schema(), table.num_writable() - 1), " can"));
+    }
+    ASSIGN_OR_RETURN(Cell cell, CellOf(values[i]));
     cells.push_back(std::move(cell));
   }
   const OnConflict policy = ConflictPolicy(table.connection().db());
-  if (sqlite3_value_type(args[0]) != SQLITE_NULL) {
+  if (!insert) {
     return table.Update(sqlite3_value_int64(args[0]), cells, policy);
   }
   ASSIGN_OR_RETURN(int64_t inserted, table.Insert(cells, policy));

@@ -36,6 +36,9 @@ class SnapshotTable : public VirtualTable {
   // bit every later one too): what takes long and is not asked for may stay NULL.
   virtual absl::StatusOr<std::vector<SnapshotRow>> RowsFor(uint64_t /*used*/) { return Rows(); }
 
+  // So many columns at first can be written. What is given for another is refused by name.
+  virtual int num_writable() const { return 0; }
+
   absl::StatusOr<bool> BestIndex(sqlite3_index_info* info) final;
   std::unique_ptr<VirtualCursor> Open() final;
 };

@@ -27,6 +27,7 @@
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 #include "extension/batch/look_ahead.h"
+#include "extension/connection/own_options.h"
 #include "extension/functions/constrained_options.h"
 #include "extension/functions/functions.h"
 
@@ -145,6 +146,7 @@ absl::Status Classify(Call& call) {
   ASSIGN_OR_RETURN(const std::string json, NeededText(call, 1, "labels"));
   ASSIGN_OR_RETURN(const std::vector<Label> labels, ParseLabels(json));
   ASSIGN_OR_RETURN(const std::optional<std::string> instruction, call.Text(2, "instruction"));
+  if (instruction.has_value()) RETURN_IF_ERROR(CheckNotOptions(*instruction, "instruction"));
   ASSIGN_OR_RETURN(
       std::shared_ptr<const CallOptions> options,
       ConstrainedOptions(call, 3, {AnswerConstraint::Kind::kChoices, ChoicesOf(labels)}));

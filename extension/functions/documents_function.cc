@@ -116,6 +116,7 @@ class DocumentAggregate : public Aggregate {
     if (has_instruction_) {
       ASSIGN_OR_RETURN(instruction, row.Text(1, "instruction"));
       if (!instruction.has_value()) return absl::InvalidArgumentError("instruction is NULL");
+      if (work_ == nullptr) RETURN_IF_ERROR(CheckNotOptions(*instruction, "instruction"));
     }
     ASSIGN_OR_RETURN(std::optional<std::string> options,
                      row.Text(has_instruction_ ? 2 : 1, "options"));

@@ -28,6 +28,7 @@
 
 #include "engine/base/status_macros.h"
 #include "extension/batch/look_ahead.h"
+#include "extension/connection/own_options.h"
 #include "extension/functions/constrained_options.h"
 #include "extension/functions/functions.h"
 
@@ -37,12 +38,14 @@ namespace {
 absl::Status GenerateJson(Call& call) {
   if (call.IsNull(0)) return absl::OkStatus();
   ASSIGN_OR_RETURN(std::string schema, NeededText(call, 1, "schema"));
+  absl::StatusOr<std::optional<std::string>> system = call.Text(2, "system");
+  if (system.ok() && system->has_value()) RETURN_IF_ERROR(CheckNotOptions(**system, "system"));
   ASSIGN_OR_RETURN(
       std::shared_ptr<const CallOptions> options,
       ConstrainedOptions(call, 3, {AnswerConstraint::Kind::kSchema, std::move(schema)}));
   return AnswerRow(call,
                    {.prompt = call.Text(0, "prompt"),
-                    .system = call.Text(2, "system"),
+                    .system = std::move(system),
                     .options = std::move(options)},
                    AnswerType::kJson);
 }

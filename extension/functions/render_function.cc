@@ -12,6 +12,7 @@
 #include <string>
 
 #include "engine/base/status_macros.h"
+#include "extension/connection/own_options.h"
 #include "extension/connection/scalar_function.h"
 #include "extension/functions/functions.h"
 
@@ -22,11 +23,12 @@ absl::Status Render(Call& call) {
   ASSIGN_OR_RETURN(std::optional<std::string> prompt, call.Text(0, "prompt"));
   if (!prompt.has_value()) return absl::OkStatus();
   ASSIGN_OR_RETURN(std::optional<std::string> system, call.Text(1, "system"));
-  if (!system.has_value()) system.emplace();
+  if (system.has_value()) RETURN_IF_ERROR(CheckNotOptions(*system, "system"));
   ASSIGN_OR_RETURN(CallOptions options, call.Options(2));
-  ASSIGN_OR_RETURN(const std::string text,
-                   options.generator().Render(
-                       {.prompt = *prompt, .system = *system, .options = options.generation}));
+  ASSIGN_OR_RETURN(
+      const std::string text,
+      options.generator().Render(
+          {.prompt = *prompt, .system = options.SystemOf(system), .options = options.generation}));
   ResultText(call.context(), text);
   return absl::OkStatus();
 }

@@ -28,6 +28,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "extension/batch/answer_queue.h"
+#include "extension/connection/own_options.h"
 #include "extension/connection/table_function.h"
 #include "extension/host/flat_array.h"
 #include "extension/host/sqlite_value.h"
@@ -51,7 +52,8 @@ class EachCursor : public TableCursor {
     ASSIGN_OR_RETURN(std::optional<std::string> system, args.Text(1));
     ASSIGN_OR_RETURN(std::optional<std::string> json, args.Text(2));
     if (!prompts.has_value()) return absl::OkStatus();
-    system_ = std::move(system).value_or("");
+    if (system.has_value()) RETURN_IF_ERROR(CheckNotOptions(*system, "system"));
+    system_ = std::move(system);
     ASSIGN_OR_RETURN(CallOptions options,
                      ReadCallOptions(json, connection(), {.on_error = OnError::kNull}));
     options_ = std::make_shared<const CallOptions>(std::move(options));
@@ -122,7 +124,7 @@ class EachCursor : public TableCursor {
     return absl::Status(status.code(), absl::StrCat("prompts[", index_, "]: ", status.message()));
   }
 
-  std::string system_;
+  std::optional<std::string> system_;
   std::shared_ptr<const CallOptions> options_;
   std::vector<std::optional<std::string>> prompts_;  // taken away when they are pushed
   size_t pushed_ = 0;                                // prompts_[0, pushed_) are

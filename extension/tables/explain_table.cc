@@ -104,12 +104,12 @@ class ExplainCursor : public TableCursor {
     for (int64_t row = 1;; ++row) {
       ASSIGN_OR_RETURN(const bool has_row, select.Step());
       if (!has_row) return absl::OkStatus();
-      if (calls->empty()) RETURN_IF_ERROR(TakePrompt(select, row, session, options.generation));
+      if (calls->empty()) RETURN_IF_ERROR(TakePrompt(select, row, session, options));
     }
   }
 
   static absl::Status TakePrompt(const Statement& select, int64_t row, const Session& session,
-                                 const GenerationOptions& options) {
+                                 const CallOptions& options) {
     const int columns = sqlite3_column_count(select.get());
     if (columns > 3) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -128,7 +128,8 @@ class ExplainCursor : public TableCursor {
     system = std::optional<std::string>();
     if (columns == 3) system = select.CheckedText(2, "system");
     if (!system.ok()) return named(system.status());
-    absl::Status taken = session.Submit(**prompt, system->value_or(""), options).status();
+    absl::Status taken =
+        session.Submit(**prompt, options.SystemOf(*system), options.generation).status();
     return taken.ok() ? taken : named(taken);
   }
 

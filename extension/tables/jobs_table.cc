@@ -71,6 +71,7 @@ class JobsTable : public WritableTable {
     return "CREATE TABLE lm_jobs(name TEXT, query TEXT, target TEXT, system TEXT, options TEXT, "
            "model TEXT, total INTEGER)";
   }
+  int num_writable() const override { return 7; }
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override { return std::vector<SnapshotRow>(); }
 
   absl::StatusOr<int64_t> Insert(absl::Span<const Cell> cells, OnConflict on_conflict) override {

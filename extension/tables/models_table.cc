@@ -7,16 +7,19 @@
 //   SELECT generate('Hello', NULL, '{"model":"qwen"}'), generate('Hello');
 //   UPDATE temp.lm_models SET path = '/models/qwen2.gguf' WHERE name = 'qwen';
 //   DELETE FROM temp.lm_models WHERE name = 'qwen';
+//   INSERT INTO temp.lm_models VALUES ('qwen', '/models/qwen2.5-0.5b-q8_0.gguf');
 //   SELECT name, path, architecture, bytes FROM temp.lm_models;
 //
+// The columns from `options` on are hidden: SELECT * and INSERT without names mean the first two.
 // A row is checked when it is written: the file must open as a GGUF, and `options` be a JSON object
 // of device, threads, kv_bytes, kv_type and context_length, which go before lm_settings. The model
 // is loaded at its first use. Until then the columns from `architecture` on are NULL; reading them
-// loads nothing. Names belong to the connection, weights to the process: two connections that name
-// one file share its weights. The last one to let go frees them.
+// loads nothing; writing them is refused. Names belong to the connection, weights to the process:
+// two connections that name one file share its weights. The last one to let go frees them.
 //
 // The row 'default' is there even if nobody has written it, where $LM_MODEL or a model beside the
-// library provides it; an INSERT of that name takes its place. Changes follow transactions.
+// library provides it; an INSERT of that name takes its place, and DELETE gives it back. Changes
+// follow transactions.
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -38,9 +41,11 @@ class ModelsTable : public WritableTable {
 
   const char* name() const override { return "lm_models"; }
   std::string Schema() const override {
-    return "CREATE TABLE lm_models(name TEXT, path TEXT, options TEXT, architecture TEXT, "
-           "parameters INTEGER, quantisation TEXT, context INTEGER, device TEXT, bytes INTEGER)";
+    return "CREATE TABLE lm_models(name TEXT, path TEXT, options TEXT HIDDEN, "
+           "architecture TEXT HIDDEN, parameters INTEGER HIDDEN, quantisation TEXT HIDDEN, "
+           "context INTEGER HIDDEN, device TEXT HIDDEN, bytes INTEGER HIDDEN)";
   }
+  int num_writable() const override { return kArchitecture; }
 
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override {
     std::vector<SnapshotRow> rows;
@@ -83,11 +88,8 @@ class ModelsTable : public WritableTable {
   }
 
   absl::Status Delete(int64_t rowid) override {
-    if (rowid == kImplicitDefault) {
-      return absl::InvalidArgumentError(
-          "'default' has not been inserted here: $LM_MODEL or the model beside the library "
-          "provides it (INSERT one of that name to replace it)");
-    }
+    // It is what is there when nobody has written it.
+    if (rowid == kImplicitDefault) return absl::OkStatus();
     ModelNames names = connection().names();
     names.Remove(rowid);
     connection().SetNames(std::move(names));
@@ -118,7 +120,7 @@ class ModelsTable : public WritableTable {
     return row;
   }
 
-  // The columns that can be written. The others may be given only as they are now (as UPDATE does).
+  // The columns that can be written.
   absl::StatusOr<NamedModel> ModelOf(absl::Span<const Cell> cells) {
     NamedModel model;
     const auto* name = std::get_if<std::string>(&cells[kName]);

@@ -1,6 +1,6 @@
-// temp.lm_settings(key, value): this connection's defaults
+// temp.lm_settings(key, value, default_value, source): this connection's defaults
 //
-//   SELECT key, value FROM temp.lm_settings;
+//   SELECT key, value, default_value, source FROM temp.lm_settings;
 //   INSERT INTO temp.lm_settings VALUES ('max_tokens', 100);        -- sets it, whatever it was
 //   UPDATE temp.lm_settings SET value = 4 WHERE key = 'threads';
 //   DELETE FROM temp.lm_settings WHERE key = 'max_tokens';          -- back to the default
@@ -8,21 +8,29 @@
 //   model       the name (or path) of the model where the options name none: 'default'
 //   threads     of the CPU a model runs on: as many as this process may use
 //   device      where models run: 'cpu'; 'cuda', 'cuda:1', 'auto' (a GPU if there is one), or
-//   several
-//               that share the layers, 'cuda:0,cuda:1' or 'cuda:0=20,cpu' (the first 20 on the GPU)
+//               several that share the layers, 'cuda:0,cuda:1' or 'cuda:0=20,cpu' (the first 20 on
+//               the GPU). A GPU that is not there is refused
 //   kv_bytes    how much memory a model's KV cache may take
 //   kv_type     of the KV cache's values: 'f16'; 'int8' keeps twice the tokens in the same bytes
 //               and changes answers a little; 'f32'
-//   max_tokens  of an answer: 256
 //   memo        the file that remembers generations: an SQLite database of its own, made where
 //               there is none. What is in it is not generated again, in no process. Default: they
 //               are remembered in memory
+//   memo_bytes  how much it may hold
 //   salt        whose prefix cache this connection uses: that of its database file. Connections
 //               with the same salt share the work done on equal beginnings of prompts
 //   lookahead   'off': generate() and the like do not look at the rows to come ('on')
+//   system      the system prompt of generate(), generate_json(), lm_each() and others that take
+//               one, where it is not given or NULL ('' is an empty one)
+//   max_tokens, temperature, top_k, top_p, min_p, seed, repeat_penalty, thinking, on_overflow,
+//   on_error, timeout_ms     generate()'s options, for calls whose own do not have them. Without a
+//               setting of on_error, tables of answers and jobs go on at a row's failure ('null')
 //
-// All keys are always there; a value that is NULL has its default. threads, device, kv_bytes
-// and kv_type act on models loaded from then on. Changes follow transactions.
+// All keys are always there. `value` is what holds: what was set, with the source 'lm_settings', or
+// the default (source 'default', and 'database' for its own salt). A NULL value sets it to the
+// default. default_value and source are hidden: SELECT * shows key and value, and INSERT without
+// names takes these two. threads, device, kv_bytes and kv_type act on models loaded from then on.
+// Changes follow transactions.
 #include <algorithm>
 #include <string>
 
@@ -41,13 +49,21 @@ class SettingsTable : public WritableTable {
   using WritableTable::WritableTable;
 
   const char* name() const override { return "lm_settings"; }
-  std::string Schema() const override { return "CREATE TABLE lm_settings(key TEXT, value)"; }
+  std::string Schema() const override {
+    return "CREATE TABLE lm_settings(key TEXT, value, default_value HIDDEN, source TEXT HIDDEN)";
+  }
+  int num_writable() const override { return 2; }
 
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override {
     std::vector<SnapshotRow> rows;
     for (absl::string_view key : Settings::kKeys) {
-      rows.push_back({static_cast<int64_t>(rows.size()) + 1,
-                      {std::string(key), connection().settings().Get(key)}});
+      const Cell set = connection().settings().Get(key);
+      const bool is_set = !std::holds_alternative<std::monostate>(set);
+      const Cell otherwise = key == "salt" ? Cell(connection().OwnSalt()) : Settings::Default(key);
+      const char* source = is_set ? "lm_settings" : key == "salt" ? "database" : "default";
+      rows.push_back(
+          {static_cast<int64_t>(rows.size()) + 1,
+           {std::string(key), is_set ? set : otherwise, otherwise, std::string(source)}});
     }
     return rows;
   }

@@ -27,6 +27,7 @@
 #include "engine/runtime/fork_guard.h"
 #include "extension/batch/row_answer.h"
 #include "extension/connection/await.h"
+#include "extension/connection/own_options.h"
 #include "extension/connection/table_function.h"
 #include "extension/host/sqlite_value.h"
 #include "extension/tables/tables.h"
@@ -48,6 +49,7 @@ class StreamCursor : public TableCursor {
     absl::StatusOr<std::optional<std::string>> prompt = args.Text(0);
     if (prompt.ok() && !prompt->has_value()) return absl::OkStatus();
     absl::StatusOr<std::optional<std::string>> system = args.Text(1);
+    if (system.ok() && system->has_value()) RETURN_IF_ERROR(CheckNotOptions(**system, "system"));
     ASSIGN_OR_RETURN(std::optional<std::string> json, args.Text(2));
     ASSIGN_OR_RETURN(options_,
                      ReadCallOptions(json, connection(), {.priority = Priority::kInteractive}));
@@ -55,7 +57,7 @@ class StreamCursor : public TableCursor {
     refused.Update(system.status());
     if (refused.ok()) {
       auto request = options_.session().Submit({.prompt = **prompt,
-                                                .system = system->value_or(""),
+                                                .system = options_.SystemOf(*system),
                                                 .options = options_.generation,
                                                 .stream = true});
       refused = request.status();

@@ -1,22 +1,39 @@
--- temp.lm_settings(key, value)
+-- temp.lm_settings(key, value, default_value, source)
 --
--- This connection's defaults. All keys are always there; NULL is the default.
+-- This connection's defaults. All keys are always there; `value` is what holds. default_value and
+-- source ('lm_settings', 'default', 'database') are hidden: SELECT * shows the first two.
 --   model       a name of lm_models, or a path      threads     of the CPU
---   device      cpu                                 max_tokens  of an answer: 256
---   kv_bytes    cap of a model's KV cache           kv_type     of its values: f16, int8, f32
---   memo        the file that keeps answers         memo_bytes  what it may hold: 1 GiB
---   salt        whose prefix cache: the database file's
+--   device      cpu, cuda:0, ...                    memo        the file that keeps answers
+--   kv_bytes    cap of a model's KV cache           memo_bytes  what it may hold: 1 GiB
+--   kv_type     of its values: f16, int8, f32       salt        whose prefix cache: the database file's
 --   lookahead   'on', 'off': whether generate() looks ahead
+--   system      the system prompt of calls that give none
+--   max_tokens, temperature, top_k, top_p, min_p, seed, repeat_penalty, thinking, on_overflow,
+--   on_error, timeout_ms     as in the options of a call, which go before them
 
 SELECT group_concat(key) FROM temp.lm_settings;
---> model,threads,device,kv_bytes,kv_type,max_tokens,memo,memo_bytes,salt,lookahead
+--> model,threads,device,kv_bytes,kv_type,memo,memo_bytes,salt,lookahead,system,max_tokens,temperature,top_k,top_p,min_p,seed,repeat_penalty,thinking,on_overflow,on_error,timeout_ms
+SELECT value, default_value, source FROM temp.lm_settings WHERE key = 'max_tokens';
+--> 256|256|default
 INSERT INTO temp.lm_settings VALUES ('max_tokens', 5);
 SELECT lm_try('Tell me a story.') ->> 'tokens_out' <= 5;
 --> 1
 UPDATE temp.lm_settings SET value = 3 WHERE key = 'max_tokens';
 DELETE FROM temp.lm_settings WHERE key = 'max_tokens';
 SELECT value FROM temp.lm_settings WHERE key = 'max_tokens';
---> NULL
+--> 256
+
+-- What all calls of this connection have in common.
+INSERT INTO temp.lm_settings VALUES ('system', 'Say it in one word.'), ('temperature', 0.7), ('seed', 1);
+SELECT lm_render('rain all day') = lm_render('rain all day', 'Say it in one word.');
+--> 1
+SELECT key, value, source FROM temp.lm_settings WHERE source = 'lm_settings';
+--> system|Say it in one word.|lm_settings
+--> temperature|0.7|lm_settings
+--> seed|1|lm_settings
+DELETE FROM temp.lm_settings;
+SELECT generate('Hello', NULL, '{"threads":2}');
+--! 'threads' is a setting of the connection, no option of a call
 
 -- A cache of int8 holds twice the tokens in the same bytes.
 INSERT INTO temp.lm_settings VALUES ('kv_type', 'int8');
