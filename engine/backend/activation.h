@@ -3,11 +3,17 @@
 
 namespace lm {
 
-// What a gate's values go through.
+// What a value x goes through, before it is multiplied where it is a gate.
 enum class Activation {
   kSilu,      // x / (1 + exp(-x))
   kGeluTanh,  // x / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3): 0.5 x (1 + tanh u)
   kSigmoid,   // 1 / (1 + exp(-x))
+  kIdentity,  // x
+  kRelu,      // max(x, 0)
+  kRelu2,     // max(x, 0)^2 (So et al. 2021, arXiv 2109.08668)
+  // Of a gate only, which is bounded, as is what it multiplies (gpt-oss):
+  //   g / (1 + exp(-1.702 g)) * (u + 1), g = min(x, 7), u = clamp(up, -7, 7)
+  kSwigluOai,
 };
 
 }  // namespace lm

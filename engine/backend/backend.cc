@@ -46,7 +46,9 @@ absl::Status Backend::Project(const WeightMatrix& w, const ProductInput& input, 
     ASSIGN_OR_RETURN(x, Intermediate(input.rows(), input.cols(), &input_));
   }
   if (input.kind == ProductInput::Kind::kNormed) {
-    RETURN_IF_ERROR(RmsNorm(input.x, input.norm, input.eps, x));
+    RETURN_IF_ERROR(Normalize(input.x, input.norm, x));
+  } else if (input.kind == ProductInput::Kind::kActivated) {
+    RETURN_IF_ERROR(GatedActivation(input.activation, input.x, {}, x));
   } else if (input.kind == ProductInput::Kind::kGated) {
     RETURN_IF_ERROR(GatedActivation(input.activation, input.x.Cols(0, x.cols),
                                     input.x.Cols(x.cols, x.cols), x));
@@ -54,7 +56,20 @@ absl::Status Backend::Project(const WeightMatrix& w, const ProductInput& input, 
   if (result == ProductResult::kReplaces) return MatMul(w, x, bias, out);
   ASSIGN_OR_RETURN(const Tensor product, Intermediate(out.rows, out.cols, &result_));
   RETURN_IF_ERROR(MatMul(w, x, bias, product));
-  return Add(out, product);
+  return Add(out, product, /*scale=*/1);
+}
+
+absl::Status Backend::Route(Tensor logits, const Router& router, ExpertRoutes* routes) {
+  RETURN_IF_ERROR(CheckRoute(logits, router));
+  const int64_t stride = logits.row_bytes / static_cast<int64_t>(sizeof(float));
+  const float* host = logits.row<float>(0);
+  if (!uses_host_memory() && logits.rows > 0) {
+    logits_.resize((logits.rows - 1) * stride + logits.cols);
+    RETURN_IF_ERROR(Download(logits.data, logits_.data(), logits_.size() * sizeof(float)));
+    host = logits_.data();
+  }
+  RouteRows(host, stride, logits.rows, logits.cols, router, routes);
+  return absl::OkStatus();
 }
 
 absl::Status Backend::Sample(Tensor logits, absl::Span<const SamplingRow> rows,

@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -34,9 +35,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/backend/activation.h"
+#include "engine/backend/expert_routes.h"
 #include "engine/backend/numeric_contract.h"
 #include "engine/backend/sampling.h"
 #include "engine/backend/step_tables.h"
+#include "engine/backend/window.h"
 #include "engine/tensor/buffer.h"
 #include "engine/tensor/tensor.h"
 
@@ -46,8 +49,8 @@ namespace lm {
 // [c * kAttentionChunk, (c + 1) * kAttentionChunk).
 inline constexpr int kAttentionChunk = 256;
 
-// The largest head that attention takes.
-inline constexpr int kMaxHeadDim = 256;
+// The longest key or value that attention takes.
+inline constexpr int kMaxHeadDim = 576;
 
 // A weight matrix W (rows, cols) in a backend's own layout. Immutable; made by LoadMatrix.
 class WeightMatrix {
@@ -73,10 +76,10 @@ class WeightMatrix {
 // `to`. Called from several threads at once, for every row once.
 using RowReader = absl::FunctionRef<absl::Status(int64_t first, int64_t count, char* to)>;
 
-// One layer's paged keys and values: a block of either is [kv_heads][kKvBlockTokens][head_dim],
-// block b of the keys begins at keys + b * block_stride. How a block's values of one KV head are
-// arranged is the backend's own affair (the CPU keeps keys transposed); only its ops read them, and
-// a block can be copied as bytes.
+// One layer's paged keys and values: a block of keys is [kv_heads][kKvBlockTokens][key_dim], one of
+// values has value_dim instead; block b of the keys begins at keys + b * block_stride. How a
+// block's values of one KV head are arranged is the backend's own affair (the CPU keeps keys
+// transposed); only its ops read them, and a block can be copied as bytes.
 //
 // kI8: a token's key of one head (its value alike) is x ~ s * q with one scale s and int8 codes q,
 // found as for the activations of products (numeric_contract.h) but over the whole head. The F32
@@ -87,16 +90,19 @@ struct KvLayer {
   DType dtype = DType::kF16;  // kF16, kF32 or kI8
   int32_t num_blocks = 0;
   int32_t kv_heads = 0;
-  int32_t head_dim = 0;
+  int32_t key_dim = 0;
+  int32_t value_dim = 0;
   int64_t block_stride = 0;  // bytes
   int32_t cache_class = 0;   // whose block tables lead to it (StepTables::blocks)
 
-  // Bytes of one block's keys of one KV head (its values take as many), and of all heads.
-  int64_t head_bytes() const {
+  // Bytes of one block's keys or values of one KV head, `dim` values a token.
+  int64_t HeadBytes(int64_t dim) const {
     const int64_t scales = dtype == DType::kI8 ? kKvBlockTokens * sizeof(float) : 0;
-    return RowBytes(dtype, int64_t{kKvBlockTokens} * head_dim) + scales;
+    return RowBytes(dtype, int64_t{kKvBlockTokens} * dim) + scales;
   }
-  int64_t block_bytes() const { return kv_heads * head_bytes(); }
+  // Of all heads.
+  int64_t keys_bytes() const { return kv_heads * HeadBytes(key_dim); }
+  int64_t values_bytes() const { return kv_heads * HeadBytes(value_dim); }
 };
 
 // One layer's recurrent states of one kind: F32, the one in slot s at data + s * slot_stride.
@@ -106,17 +112,37 @@ struct StateLayer {
   int32_t num_slots = 0;
 };
 
+enum class NormKind {
+  kRms,    // x / sqrt(mean(x^2) + eps)                               (Zhang and Sennrich 2019)
+  kLayer,  // (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps)       (Ba et al. 2016)
+};
+
+// A norm of groups of values, times `weight`, plus `bias`.
+struct Norm {
+  NormKind kind = NormKind::kRms;
+  Tensor weight = {};  // (1, m)
+  Tensor bias = {};    // (1, m), or empty
+  float eps = 0;
+  int64_t group = 0;  // values of a group, divides m; 0: m
+
+  int64_t group_size() const { return group == 0 ? weight.cols : group; }
+};
+
 // The input of a product, made row by row as the product comes to need it.
 struct ProductInput {
   enum class Kind {
-    kPlain,   // x
-    kNormed,  // RmsNorm(x, norm, eps)
-    kGated,   // GatedActivation of x's left and right half
+    kPlain,      // x
+    kNormed,     // Normalize(x, norm): one group a row
+    kActivated,  // Activate(x)
+    kGated,      // GatedActivation of x's left and right half
   };
 
   static ProductInput Plain(Tensor x) { return {.kind = Kind::kPlain, .x = x}; }
-  static ProductInput Normed(Tensor x, Tensor norm, float eps) {
-    return {.kind = Kind::kNormed, .x = x, .norm = norm, .eps = eps};
+  static ProductInput Normed(Tensor x, const Norm& norm) {
+    return {.kind = Kind::kNormed, .x = x, .norm = norm};
+  }
+  static ProductInput Activated(Tensor x, Activation activation) {
+    return {.kind = Kind::kActivated, .x = x, .activation = activation};
   }
   static ProductInput Gated(Tensor gate_up, Activation activation) {
     return {.kind = Kind::kGated, .x = gate_up, .activation = activation};
@@ -126,8 +152,7 @@ struct ProductInput {
   int64_t cols() const { return kind == Kind::kGated ? x.cols / 2 : x.cols; }
   Kind kind = Kind::kPlain;
   Tensor x = {};
-  Tensor norm = {};
-  float eps = 0;
+  Norm norm = {};
   Activation activation = Activation::kSilu;
 };
 
@@ -150,10 +175,13 @@ struct Rope {
 };
 
 struct AttentionOptions {
-  float scale = 1;     // of q . k
-  int32_t window = 0;  // positions that a token sees, itself included; 0: all
-  float softcap = 0;   // scores become softcap * tanh(score / softcap); 0: they stay
-  Tensor sinks = {};   // (1, heads): a score of each head that has no value; empty: none
+  float scale = 1;  // of q . k
+  Window window = {};
+  float softcap = 0;  // scores become softcap * tanh(score / softcap); 0: they stay
+  // (1, heads): slope * |p - j| is taken from each score of the head, after the cap (ALiBi: Press
+  // et al. 2021, arXiv 2108.12409); empty: none.
+  Tensor slopes = {};
+  Tensor sinks = {};  // (1, heads): a score of each head that has no value; empty: none
 };
 
 // The gated delta rule's inputs (Yang et al. 2024, arXiv 2412.06464), a row a token.
@@ -166,6 +194,7 @@ struct DeltaRuleInputs {
   Tensor a;        // (1, heads), not positive
   int32_t heads = 0;
   int32_t key_heads = 0;  // divides heads
+  bool grouped = false;   // heads that are neighbours share a key head
 };
 
 class Backend {
@@ -208,10 +237,13 @@ class Backend {
   virtual absl::Status Embed(const WeightMatrix& w, float scale, Tensor out) = 0;
 
   // A row is groups of n values, each normed by itself (one group is the whole row; one a head is
-  // "QK-norm"), over the values j of a group:
-  //   out[t, g n + i] = x[t, g n + i] * weight[i] / sqrt(mean_j(x[t, g n + j]^2) + eps).
-  // x, out (T, groups * n); weight (1, n). out may be x.  (Zhang and Sennrich 2019.)
-  virtual absl::Status RmsNorm(Tensor x, Tensor weight, float eps, Tensor out) = 0;
+  // "QK-norm"), which gives y; then
+  //   out[t, i] = y[t, i] * weight[i mod m] + bias[i mod m].
+  // x, out (T, groups * n), a multiple of m. out may be x.
+  virtual absl::Status Normalize(Tensor x, const Norm& norm, Tensor out) = 0;
+  absl::Status RmsNorm(Tensor x, Tensor weight, float eps, Tensor out) {
+    return Normalize(x, {.weight = weight, .eps = eps}, out);
+  }
 
   // out = x W^T + bias.  W (n, k), x (T, k), bias (1, n) or empty, out (T, n).
   virtual absl::Status MatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out) = 0;
@@ -226,17 +258,18 @@ class Backend {
   virtual absl::Status Project(const WeightMatrix& w, const ProductInput& input, Tensor bias,
                                ProductResult result, Tensor out);
 
-  // Rotates the first rope_dim values of each head of q (T, heads * head_dim) and k (T, kv_heads *
-  // head_dim), in place, by the step's rope table; then stores k and v (T, kv_heads * head_dim) in
+  // Rotates the first rope_dim values of each head of q (T, heads * key_dim) and k (T, kv_heads *
+  // key_dim), in place, by the step's rope table; then stores k and v (T, kv_heads * value_dim) in
   // the cache, each token at its position of the step's block tables:
   //   (a, b) -> (a cos - b sin, a sin + b cos), each product and sum rounded in F32.
   virtual absl::Status RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope& rope,
                                       const KvLayer& layer) = 0;
 
-  // Causal attention of the step's sequences over the paged cache with grouped queries: query head
-  // h reads KV head h / (heads / kv_heads). For a token at position p, over the positions j of its
-  // sequence that it sees, max(0, p - window + 1) <= j <= p:
-  //   out = sum_j softmax_j(cap(scale * q . k_j)) v_j.    q, out (T, heads * head_dim), F32
+  // Attention of the step's sequences over the paged cache with grouped queries: query head h reads
+  // KV head h / (heads / kv_heads). For a token at position p, over the positions j of its sequence
+  // that it sees (window.h; what is not causal has the whole sequence in the step or before it):
+  //   out = sum_j softmax_j(cap(scale * q . k_j) - slope_h |p - j|) v_j.
+  //   q (T, heads * key_dim), out (T, heads * value_dim), F32
   // With sinks s the weights of head h are exp(score_j) / (exp(s_h) + sum_j exp(score_j)).
   // Reduced chunk by chunk (kAttentionChunk absolute positions): each chunk gives (max m, sum l of
   // exp(s - m), sum of exp(s - m) v); chunks are merged in ascending order, a sink last. A chunk's
@@ -247,25 +280,43 @@ class Backend {
   virtual absl::Status Attention(Tensor q, const KvLayer& layer, const AttentionOptions& options,
                                  Tensor out) = 0;
 
-  // Convolves each channel with the inputs before it in its sequence, then silu:
-  //   out[t, c] = silu(sum_j weight[j, c] * x[t - width + 1 + j, c]), j < width, ascending from 0;
+  // Convolves each channel with the inputs before it in its sequence:
+  //   out[t, c] = act(sum_j weight[j, c] * x[t - width + 1 + j, c]), j < width, ascending from 0;
+  // act is kSilu or kIdentity;
   // inputs before the step are in the sequence's state, (width - 1, C), zeros before position 0.
   // The state becomes the last width - 1 inputs.  x, out (T, C), not the same; weight (width, C).
-  virtual absl::Status CausalConv(Tensor x, Tensor weight, const StateLayer& layer, Tensor out) = 0;
+  virtual absl::Status CausalConv(Tensor x, Tensor weight, Activation activation,
+                                  const StateLayer& layer, Tensor out) = 0;
 
   // For each sequence and head h, whose state S (key_dim, value_dim) is zero before position 0, for
-  // the tokens in order, with q and k of key head h mod key_heads:
+  // the tokens in order, with q and k of key head h mod key_heads, or h / (heads / key_heads)
+  // where they are grouped:
   //   S = exp(softplus(alpha + dt_bias) a) S;  d = sigmoid(beta) (v - S^T k);  S = S + k d^T;
   //   out = S^T q.       out (T, heads * value_dim); a slot's state [heads][key_dim][value_dim]
   virtual absl::Status DeltaRule(const DeltaRuleInputs& inputs, const StateLayer& layer,
                                  Tensor out) = 0;
 
-  // out[t, i] = activation(gate[t, i]) * up[t, i].  All (T, n); out may be one of the others.
+  // out[t, i] = activation(gate[t, i]) * up[t, i], and without the factor where `up` is empty.  All
+  // (T, n); out may be one of the others.
   virtual absl::Status GatedActivation(Activation activation, Tensor gate, Tensor up,
                                        Tensor out) = 0;
 
-  // x += y.  Both (T, n).
-  virtual absl::Status Add(Tensor x, Tensor y) = 0;
+  // x += scale * y, the product rounded.  Both (T, n).
+  virtual absl::Status Add(Tensor x, Tensor y, float scale) = 0;
+
+  // x = scale * x, or cap * tanh(scale * x / cap) where cap > 0.  (T, n)
+  virtual absl::Status ScaleAndCap(Tensor x, float scale, float cap) = 0;
+
+  // x[t, i] *= activation(factors[t]).  x (T, n), factors (T, 1)
+  virtual absl::Status ScaleRows(Tensor x, Tensor factors, Activation activation) = 0;
+
+  // Chooses the experts of each row of logits (T, experts), see expert_routes.h. The routes are the
+  // host's: on a device it waits for the ops before it.
+  absl::Status Route(Tensor logits, const Router& router, ExpertRoutes* routes);
+  // out[slot] = x[the slot's row].  x (T, n), out (slots, n)
+  virtual absl::Status GatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out) = 0;
+  // out[t] = sum_j weight[t, j] * y[slot[t, j]], j ascending.  y (slots, n), out (T, n)
+  virtual absl::Status CombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out) = 0;
 
   // out[i] = x[rows[i]], rows = the step's row list of that number.  x (any, n), out (rows, n).
   virtual absl::Status GatherRows(Tensor x, int32_t list, Tensor out) = 0;
@@ -296,7 +347,8 @@ class Backend {
   absl::StatusOr<Tensor> Intermediate(int64_t rows, int64_t cols, Buffer* buffer);
 
   StepIndex index_;
-  Buffer input_, result_;  // of Project, between its ops
+  Buffer input_, result_;      // of Project, between its ops
+  std::vector<float> logits_;  // of Route, on the host
 };
 
 }  // namespace lm

@@ -1,5 +1,7 @@
 #include "engine/backend/check_arguments.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 
@@ -28,14 +30,15 @@ absl::Status CheckLayerShape(absl::string_view op, const KvLayer& layer) {
   bool right =
       (layer.dtype == DType::kF16 || layer.dtype == DType::kF32 || layer.dtype == DType::kI8) &&
       layer.keys != nullptr && layer.values != nullptr && layer.num_blocks > 0 &&
-      layer.kv_heads > 0 && layer.head_dim > 0 && layer.head_dim <= kMaxHeadDim &&
-      layer.block_stride >= layer.block_bytes();
+      layer.kv_heads > 0 && layer.key_dim > 0 && layer.key_dim <= kMaxHeadDim &&
+      layer.value_dim > 0 && layer.value_dim <= kMaxHeadDim &&
+      layer.block_stride >= std::max(layer.keys_bytes(), layer.values_bytes());
   if (right) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      op, ": a KV layer must be F16, F32 or I8 with blocks, heads and a head size of 1 to ",
-      kMaxHeadDim, ", its blocks ", layer.block_bytes(), " bytes apart or more, got ",
-      Traits(layer.dtype).name, " with ", layer.num_blocks, ", ", layer.kv_heads, ", ",
-      layer.head_dim, " and ", layer.block_stride));
+      op, ": a KV layer must be F16, F32 or I8 with blocks, heads, keys and values of 1 to ",
+      kMaxHeadDim, ", its blocks ", std::max(layer.keys_bytes(), layer.values_bytes()),
+      " bytes apart or more, got ", Traits(layer.dtype).name, " with ", layer.num_blocks, ", ",
+      layer.kv_heads, ", ", layer.key_dim, ", ", layer.value_dim, " and ", layer.block_stride));
 }
 
 // The layer, and that the step's block tables of its class lead into it.
@@ -73,7 +76,7 @@ absl::Status CheckStates(absl::string_view op, const StepIndex& step, const Stat
 // A query matrix has a whole number of heads to each KV head.
 absl::Status CheckQuery(absl::string_view op, Tensor q, int64_t rows, const KvLayer& layer) {
   RETURN_IF_ERROR(CheckF32(op, "q", q, rows, -1));
-  int64_t kv_cols = int64_t{layer.kv_heads} * layer.head_dim;
+  int64_t kv_cols = int64_t{layer.kv_heads} * layer.key_dim;
   if (q.cols > 0 && q.cols % kv_cols == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(op, ": q must have a multiple of ", kv_cols, " columns, got ", q.cols));
@@ -102,14 +105,17 @@ absl::Status CheckEmbed(const StepIndex& step, const WeightMatrix& w, Tensor out
   return CheckF32("Embed", "out", out, static_cast<int64_t>(step.tables->tokens.size()), w.cols());
 }
 
-absl::Status CheckRmsNorm(Tensor x, Tensor weight, Tensor out) {
-  RETURN_IF_ERROR(CheckF32("RmsNorm", "x", x, -1, -1));
-  RETURN_IF_ERROR(CheckF32("RmsNorm", "weight", weight, 1, -1));
-  if (weight.cols < 1 || x.cols % weight.cols != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("RmsNorm: a row of ", x.cols, " values is not groups of ", weight.cols));
+absl::Status CheckNormalize(Tensor x, const Norm& norm, Tensor out) {
+  constexpr absl::string_view kOp = "Normalize";
+  RETURN_IF_ERROR(CheckF32(kOp, "x", x, -1, -1));
+  RETURN_IF_ERROR(CheckF32(kOp, "weight", norm.weight, 1, -1));
+  const int64_t m = norm.weight.cols, n = norm.group_size();
+  if (!norm.bias.empty()) RETURN_IF_ERROR(CheckF32(kOp, "bias", norm.bias, 1, m));
+  if (m < 1 || x.cols % m != 0 || n < 1 || m % n != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kOp, ": a row of ", x.cols, " values is not groups of ", n, " with weights of ", m));
   }
-  return CheckF32("RmsNorm", "out", out, x.rows, x.cols);
+  return CheckF32(kOp, "out", out, x.rows, x.cols);
 }
 
 absl::Status CheckMatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out) {
@@ -132,7 +138,11 @@ absl::Status CheckProject(const WeightMatrix& w, const ProductInput& input, Tens
   const int64_t cols = w.cols() * (input.kind == ProductInput::Kind::kGated ? 2 : 1);
   RETURN_IF_ERROR(CheckF32("Project", "the input", input.x, -1, cols));
   if (input.kind == ProductInput::Kind::kNormed) {
-    RETURN_IF_ERROR(CheckF32("Project", "norm", input.norm, 1, cols));
+    RETURN_IF_ERROR(CheckF32("Project", "norm", input.norm.weight, 1, cols));
+    RETURN_IF_ERROR(CheckNormalize(input.x, input.norm, input.x));
+    if (input.norm.group_size() != cols) {
+      return absl::InvalidArgumentError("Project: the norm of an input is of whole rows");
+    }
   }
   if (!bias.empty()) RETURN_IF_ERROR(CheckF32("Project", "bias", bias, 1, w.rows()));
   return CheckF32("Project", "out", out, input.rows(), w.rows());
@@ -144,17 +154,16 @@ absl::Status CheckRopeAndStoreKv(const StepIndex& step, Tensor q, Tensor k, Tens
   RETURN_IF_ERROR(CheckLayer(kOp, step, layer));
   const int64_t tokens = static_cast<int64_t>(step.tables->tokens.size());
   RETURN_IF_ERROR(CheckQuery(kOp, q, tokens, layer));
-  int64_t kv_cols = int64_t{layer.kv_heads} * layer.head_dim;
-  RETURN_IF_ERROR(CheckF32(kOp, "k", k, tokens, kv_cols));
-  RETURN_IF_ERROR(CheckF32(kOp, "v", v, tokens, kv_cols));
+  RETURN_IF_ERROR(CheckF32(kOp, "k", k, tokens, int64_t{layer.kv_heads} * layer.key_dim));
+  RETURN_IF_ERROR(CheckF32(kOp, "v", v, tokens, int64_t{layer.kv_heads} * layer.value_dim));
   if (rope.table < 0) return absl::OkStatus();
   const auto& ropes = step.tables->ropes;
   if (rope.table >= static_cast<int32_t>(ropes.size())) {
     return absl::InvalidArgumentError(
         absl::StrCat(kOp, ": the step has ", ropes.size(), " rope tables, got ", rope.table));
   }
-  if (ropes[rope.table].dim > layer.head_dim) {
-    return absl::InvalidArgumentError(absl::StrCat(kOp, ": rope must have at most ", layer.head_dim,
+  if (ropes[rope.table].dim > layer.key_dim) {
+    return absl::InvalidArgumentError(absl::StrCat(kOp, ": rope must have at most ", layer.key_dim,
                                                    " columns, got ", ropes[rope.table].dim));
   }
   return absl::OkStatus();
@@ -165,19 +174,22 @@ absl::Status CheckAttention(const StepIndex& step, Tensor q, const KvLayer& laye
   constexpr absl::string_view kOp = "Attention";
   RETURN_IF_ERROR(CheckLayer(kOp, step, layer));
   RETURN_IF_ERROR(CheckQuery(kOp, q, static_cast<int64_t>(step.tables->tokens.size()), layer));
-  if (options.window < 0 || !(options.softcap >= 0)) {
+  if (options.window.size < 0 || !(options.softcap >= 0)) {
     return absl::InvalidArgumentError(absl::StrCat(kOp, ": window and softcap must be >= 0, got ",
-                                                   options.window, " and ", options.softcap));
+                                                   options.window.size, " and ", options.softcap));
   }
-  if (!options.sinks.empty()) {
-    RETURN_IF_ERROR(CheckF32(kOp, "sinks", options.sinks, 1, q.cols / layer.head_dim));
-  }
-  return CheckF32(kOp, "out", out, q.rows, q.cols);
+  const int64_t heads = q.cols / layer.key_dim;
+  if (!options.slopes.empty()) RETURN_IF_ERROR(CheckF32(kOp, "slopes", options.slopes, 1, heads));
+  if (!options.sinks.empty()) RETURN_IF_ERROR(CheckF32(kOp, "sinks", options.sinks, 1, heads));
+  return CheckF32(kOp, "out", out, q.rows, heads * layer.value_dim);
 }
 
-absl::Status CheckCausalConv(const StepIndex& step, Tensor x, Tensor weight,
+absl::Status CheckCausalConv(const StepIndex& step, Tensor x, Tensor weight, Activation activation,
                              const StateLayer& layer, Tensor out) {
   constexpr absl::string_view kOp = "CausalConv";
+  if (activation != Activation::kSilu && activation != Activation::kIdentity) {
+    return absl::InvalidArgumentError("CausalConv: the activation must be kSilu or kIdentity");
+  }
   RETURN_IF_ERROR(CheckF32(kOp, "weight", weight, -1, -1));
   RETURN_IF_ERROR(CheckStates(kOp, step, layer, (weight.rows - 1) * weight.cols));
   const int64_t tokens = static_cast<int64_t>(step.tables->tokens.size());
@@ -206,6 +218,40 @@ absl::Status CheckDeltaRule(const StepIndex& step, const DeltaRuleInputs& inputs
   RETURN_IF_ERROR(CheckF32(kOp, "dt_bias", inputs.dt_bias, 1, heads));
   RETURN_IF_ERROR(CheckF32(kOp, "a", inputs.a, 1, heads));
   return CheckF32(kOp, "out", out, tokens, inputs.v.cols);
+}
+
+absl::Status CheckScaleRows(Tensor x, Tensor factors) {
+  RETURN_IF_ERROR(CheckF32("ScaleRows", "x", x, -1, -1));
+  return CheckF32("ScaleRows", "factors", factors, x.rows, 1);
+}
+
+absl::Status CheckRoute(Tensor logits, const Router& router) {
+  RETURN_IF_ERROR(CheckF32("Route", "logits", logits, -1, -1));
+  const int64_t experts = logits.cols, groups = router.groups;
+  const bool grouped = groups >= 1 && experts % groups == 0 && router.chosen_groups >= 1 &&
+                       router.chosen_groups <= groups;
+  const int64_t open = grouped ? experts / groups * router.chosen_groups : 0;
+  if (router.chosen < 1 || router.chosen > open) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Route: ", router.chosen, " experts cannot be chosen from ", experts, " in ",
+                     router.chosen_groups, " of ", groups, " groups"));
+  }
+  for (absl::Span<const float> values : {router.bias, router.scales}) {
+    if (values.empty() || static_cast<int64_t>(values.size()) == experts) continue;
+    return absl::InvalidArgumentError(absl::StrCat("Route: there must be a number for each of ",
+                                                   experts, " experts, got ", values.size()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckGatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out) {
+  RETURN_IF_ERROR(CheckF32("GatherSlots", "x", x, routes.num_rows(), -1));
+  return CheckF32("GatherSlots", "out", out, routes.num_slots(), x.cols);
+}
+
+absl::Status CheckCombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out) {
+  RETURN_IF_ERROR(CheckF32("CombineSlots", "y", y, routes.num_slots(), -1));
+  return CheckF32("CombineSlots", "out", out, routes.num_rows(), y.cols);
 }
 
 absl::Status CheckSameShape(absl::string_view op, Tensor a, Tensor b) {

@@ -11,7 +11,7 @@ namespace lm {
 
 absl::Status CheckLoadMatrix(DType dtype, int64_t rows, int64_t cols);
 absl::Status CheckEmbed(const StepIndex& step, const WeightMatrix& w, Tensor out);
-absl::Status CheckRmsNorm(Tensor x, Tensor weight, Tensor out);
+absl::Status CheckNormalize(Tensor x, const Norm& norm, Tensor out);
 absl::Status CheckMatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out);
 absl::Status CheckMatMulColumns(const WeightMatrix& w, Tensor x, absl::Span<const uint64_t> wanted,
                                 Tensor out);
@@ -21,10 +21,14 @@ absl::Status CheckRopeAndStoreKv(const StepIndex& step, Tensor q, Tensor k, Tens
                                  const Rope& rope, const KvLayer& layer);
 absl::Status CheckAttention(const StepIndex& step, Tensor q, const KvLayer& layer,
                             const AttentionOptions& options, Tensor out);
-absl::Status CheckCausalConv(const StepIndex& step, Tensor x, Tensor weight,
+absl::Status CheckCausalConv(const StepIndex& step, Tensor x, Tensor weight, Activation activation,
                              const StateLayer& layer, Tensor out);
 absl::Status CheckDeltaRule(const StepIndex& step, const DeltaRuleInputs& inputs,
                             const StateLayer& layer, Tensor out);
+absl::Status CheckScaleRows(Tensor x, Tensor factors);
+absl::Status CheckRoute(Tensor logits, const Router& router);
+absl::Status CheckGatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out);
+absl::Status CheckCombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out);
 // Two or three F32 matrices of one shape.
 absl::Status CheckSameShape(absl::string_view op, Tensor a, Tensor b);
 absl::Status CheckGatherRows(const StepIndex& step, Tensor x, int32_t list, Tensor out);

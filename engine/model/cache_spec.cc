@@ -19,9 +19,7 @@ constexpr int64_t kStepTokens = 512;
 void AddLayer(const LayerSpec& layer, DType dtype, CacheSpec* cache) {
   const AttentionSpec* attention = layer.attention();
   if (attention == nullptr) {
-    const DeltaNetSpec& net = *layer.delta_net();
-    cache->shape.state_bytes +=
-        static_cast<int64_t>((net.conv_state() + net.rule_state()) * sizeof(float));
+    cache->shape.state_bytes += StatesOf(layer).bytes();
     return cache->class_of.push_back(-1);
   }
   std::vector<CacheClass>& classes = cache->shape.classes;
@@ -30,7 +28,8 @@ void AddLayer(const LayerSpec& layer, DType dtype, CacheSpec* cache) {
   });
   if (found == classes.end()) found = classes.insert(found, {.window = attention->window});
   cache->class_of.push_back(static_cast<int32_t>(found - classes.begin()));
-  found->block_bytes += 2 * KvLayerOf(*attention, dtype).block_bytes();
+  const KvLayer layer_kv = KvLayerOf(*attention, dtype);
+  found->block_bytes += layer_kv.keys_bytes() + layer_kv.values_bytes();
 }
 
 }  // namespace
@@ -44,7 +43,8 @@ int64_t DefaultCacheBytes() {
 KvLayer KvLayerOf(const AttentionSpec& attention, DType dtype) {
   return {.dtype = dtype,
           .kv_heads = static_cast<int32_t>(attention.kv_heads),
-          .head_dim = static_cast<int32_t>(attention.head_dim)};
+          .key_dim = static_cast<int32_t>(attention.key_dim),
+          .value_dim = static_cast<int32_t>(attention.value_dim)};
 }
 
 absl::StatusOr<CacheSpec> PlanCache(const ModelSpec& spec, int64_t bytes, DType dtype) {

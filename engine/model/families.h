@@ -6,26 +6,79 @@
 #ifndef LM_ENGINE_MODEL_FAMILIES_H_
 #define LM_ENGINE_MODEL_FAMILIES_H_
 
+#include <vector>
+
 #include "absl/status/status.h"
 #include "engine/model/key_reader.h"
 #include "engine/model/model_spec.h"
 
 namespace lm {
 
-// What the families below have in common, uniform over the layers: the sizes, heads, rope and norms
-// under the names that all converters use. Refuses variants that none of them computes (mixtures of
-// experts, other rope scalings), naming the key; and windows, which a family reads itself with
-// ReadWindow where it has them.
-absl::Status DescribeStandardBlocks(KeyReader& keys, ModelSpec* spec);
+// What the families below have in common: the sizes, heads, rope and norms under the names that all
+// converters use, as the layers of a llama. Blocks that predict further tokens
+// (nextn_predict_layers) are no layers. A layer without KV heads is the family's to describe.
+// Windows a family reads itself where it has them, experts with DescribeExperts.
+absl::Status DescribeStandardBlocks(KeyReader& keys, ModelSpec* spec,
+                                    NormKind norm = NormKind::kRms);
+
 // The window, in tokens; 0 where there is none, or the context does not outgrow it.
 absl::StatusOr<int64_t> ReadWindow(KeyReader& keys, int64_t context_length);
 absl::Status RefuseWindow(KeyReader& keys, int64_t context_length);
+// Whether each layer has the window: as the file says, or all of `period` but the last.
+absl::StatusOr<std::vector<bool>> ReadWindowPattern(KeyReader& keys, int64_t layers,
+                                                    int64_t period);
+// The rope has LongRoPE's factors, where the file has them. (Not every converter wrote the type.)
+void UseLongRope(RopeSpec* rope);
 
+// What a file need not say of its experts.
+struct ExpertDefaults {
+  RouterGate gate = RouterGate::kSoftmax;
+  bool normalised = true;
+  bool shared = false;  // there may be an expert that sees every row
+  bool shared_gate = false;
+};
+// Gives the layers behind leading_dense_block_count experts in the place of their feed-forward,
+// where the file has some.
+absl::Status DescribeExperts(KeyReader& keys, const ExpertDefaults& defaults, ModelSpec* spec);
+
+absl::Status DescribeArcee(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeCohere2(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeCommandR(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeDots1(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeErnie45(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeExaone4(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeExaoneMoe(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeFalcon(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeGemma(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeGemma2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGemma3(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeGlm4(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeGlm4Moe(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeGpt2(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeGptNeoX(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeGptOss(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeGranite(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeGraniteSwa(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeLfm2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeLlama(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeMellum(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeMiniCpm(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeMiniMaxM2(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeMistral3(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeNemotron(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeOlmo2(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeOlmoe(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribePhi2(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribePhi3(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeQwen2(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeQwen2Moe(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeQwen3(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeQwen35(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeQwen3Next(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeSeedOss(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeSmolLm3(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeStableLm(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeStarCoder2(KeyReader& keys, ModelSpec* spec);
 
 }  // namespace lm
 

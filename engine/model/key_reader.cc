@@ -87,6 +87,34 @@ absl::StatusOr<std::vector<bool>> KeyReader::Bools(absl::string_view name, int64
                                                  count, " layers, got ", values.size()));
 }
 
+absl::StatusOr<bool> KeyReader::BoolOr(absl::string_view name, bool otherwise) {
+  if (!Has(name)) return otherwise;
+  const MetadataValue& value = metadata_.values().find(Key(name))->second;
+  if (const bool* flag = std::get_if<bool>(&value)) return *flag;
+  ASSIGN_OR_RETURN(const int64_t number, Int(name, 0, 1));
+  return number != 0;
+}
+
+absl::StatusOr<std::vector<int64_t>> KeyReader::IntsOr(absl::string_view name, int64_t count,
+                                                       int64_t low, int64_t high,
+                                                       int64_t otherwise) {
+  if (!IsArray(name)) {
+    ASSIGN_OR_RETURN(const int64_t value, IntOr(name, low, high, otherwise));
+    return std::vector<int64_t>(count, value);
+  }
+  ASSIGN_OR_RETURN(const std::vector<int64_t> values, metadata_.GetInts(Key(name)));
+  if (static_cast<int64_t>(values.size()) != count) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", Key(name), "' must have a value for each of ", count, " layers, got ", values.size()));
+  }
+  for (int64_t value : values) {
+    if (value >= low && value <= high) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", Key(name), "' must be ", low, " to ", high, ", got ", value));
+  }
+  return values;
+}
+
 absl::Status KeyReader::CheckTheOthers() const {
   return CheckOtherKeys(metadata_, architecture_, asked_);
 }

@@ -9,6 +9,7 @@
 #define LM_ENGINE_MODEL_KEY_READER_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,11 @@ inline constexpr int64_t kMaxDim = int64_t{1} << 24;
 class KeyReader {
  public:
   // REQUIRES: `metadata` outlives it.
-  KeyReader(const Metadata& metadata, std::string architecture)
-      : metadata_(metadata), architecture_(std::move(architecture)) {}
+  KeyReader(const Metadata& metadata, std::string architecture,
+            std::function<bool(absl::string_view name)> has_tensor = nullptr)
+      : metadata_(metadata),
+        architecture_(std::move(architecture)),
+        has_tensor_(std::move(has_tensor)) {}
 
   const std::string& architecture() const { return architecture_; }
   // The key's full name.
@@ -46,6 +50,13 @@ class KeyReader {
   // An array of `count` booleans or of integers (0 is false); empty where there is no such key.
   absl::StatusOr<std::vector<bool>> Bools(absl::string_view name, int64_t count);
   bool IsArray(absl::string_view name);
+  absl::StatusOr<bool> BoolOr(absl::string_view name, bool otherwise);
+  // A number for each of `count` layers: an array of them, or one for all.
+  absl::StatusOr<std::vector<int64_t>> IntsOr(absl::string_view name, int64_t count, int64_t low,
+                                              int64_t high, int64_t otherwise);
+
+  // Whether the file has the tensor: some variants of an architecture differ in nothing else.
+  bool HasTensor(absl::string_view name) const { return has_tensor_ && has_tensor_(name); }
 
   // Unimplemented for a key of the architecture that was not asked for and matters.
   absl::Status CheckTheOthers() const;
@@ -55,6 +66,7 @@ class KeyReader {
 
   const Metadata& metadata_;
   const std::string architecture_;
+  const std::function<bool(absl::string_view name)> has_tensor_;
   HashSet<std::string> asked_;
 };
 

@@ -13,11 +13,10 @@ absl::StatusOr<LayerCache> LayerCache::Create(const ModelSpec& spec, const Cache
   memory.blocks_.resize(classes.size());
   for (int64_t i = first; i < end; ++i) {
     if (cache.class_of[i] >= 0) {
-      memory.blocks_[cache.class_of[i]].bytes +=
-          2 * KvLayerOf(*spec.layers[i].attention(), cache.dtype).block_bytes();
+      const KvLayer kv = KvLayerOf(*spec.layers[i].attention(), cache.dtype);
+      memory.blocks_[cache.class_of[i]].bytes += kv.keys_bytes() + kv.values_bytes();
     } else {
-      const DeltaNetSpec& net = *spec.layers[i].delta_net();
-      memory.states_.bytes += (net.conv_state() + net.rule_state()) * sizeof(float);
+      memory.states_.bytes += StatesOf(spec.layers[i]).bytes();
     }
   }
   for (size_t c = 0; c < classes.size(); ++c) {
@@ -40,11 +39,11 @@ absl::StatusOr<LayerCache> LayerCache::Create(const ModelSpec& spec, const Cache
       layer.kv.num_blocks = classes[c].num_blocks;
       layer.kv.block_stride = memory.blocks_[c].bytes;
       layer.kv.keys = memory.blocks_[c].piece(0) + used[c];
-      layer.kv.values = memory.blocks_[c].piece(0) + used[c] + layer.kv.block_bytes();
-      used[c] += 2 * layer.kv.block_bytes();
+      layer.kv.values = memory.blocks_[c].piece(0) + used[c] + layer.kv.keys_bytes();
+      used[c] += layer.kv.keys_bytes() + layer.kv.values_bytes();
       continue;
     }
-    const DeltaNetSpec& net = *spec.layers[i].delta_net();
+    const StateSizes sizes = StatesOf(spec.layers[i]);
     auto take = [&](int64_t values) {
       StateLayer state = {.data = reinterpret_cast<float*>(memory.states_.piece(0) + used_states),
                           .slot_stride = memory.states_.bytes / int64_t{sizeof(float)},
@@ -52,8 +51,8 @@ absl::StatusOr<LayerCache> LayerCache::Create(const ModelSpec& spec, const Cache
       used_states += values * static_cast<int64_t>(sizeof(float));
       return state;
     };
-    layer.conv = take(net.conv_state());
-    layer.rule = take(net.rule_state());
+    layer.conv = take(sizes.conv);
+    layer.rule = take(sizes.rule);
   }
   return memory;
 }

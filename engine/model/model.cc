@@ -16,7 +16,7 @@
 namespace lm {
 namespace {
 
-ModelCost CostOf(const Weights& weights) {
+ModelCost CostOf(const ModelSpec& spec, const Weights& weights) {
   const WeightMatrix& head = weights.head();
   ModelCost cost;
   cost.head_parameters = head.rows() * head.cols();
@@ -26,9 +26,13 @@ ModelCost CostOf(const Weights& weights) {
   if (!weights.tied) {
     cost.body_parameters -= weights.embedding->rows() * weights.embedding->cols();
   }
-  for (const LayerWeights& layer : weights.layers) {
-    cost.body_bytes += layer.mixer_input.bytes() + layer.mixer_output.bytes() +
-                       layer.gate_up.bytes() + layer.down.bytes();
+  for (int64_t i = 0; i < spec.num_layers(); ++i) {
+    const FeedForwardSpec& feed_forward = spec.layers[i].feed_forward;
+    cost.body_bytes += weights.layers[i].bytes_a_token(spec.layers[i]);
+    if (!feed_forward.experts.has_value()) continue;
+    const ExpertSpec& experts = *feed_forward.experts;
+    cost.body_parameters -= (experts.count - experts.router.chosen) * spec.hidden *
+                            (feed_forward.InputCols(experts.width) + experts.width);
   }
   cost.integers = weights.quantisation != "F32" && weights.quantisation != "F16" &&
                   weights.quantisation != "BF16";
@@ -80,7 +84,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   info.context_length = transformer->context_length();
   info.vocab_size = transformer->vocab_size();
   info.hidden_size = transformer->hidden_size();
-  info.cost = CostOf(transformer->weights());
+  info.cost = CostOf(spec, transformer->weights());
   return std::make_unique<Model>(std::move(info), std::move(tokenizer), chat_template,
                                  std::move(transformer));
 }

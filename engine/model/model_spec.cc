@@ -17,10 +17,58 @@ struct Family {
   absl::Status (*describe)(KeyReader& keys, ModelSpec* spec);
 };
 
+// clang-format off
 constexpr Family kFamilies[] = {
-    {"gemma3", &DescribeGemma3}, {"llama", &DescribeLlama},   {"qwen2", &DescribeQwen2},
-    {"qwen3", &DescribeQwen3},   {"qwen35", &DescribeQwen35},
+    {"arcee", &DescribeArcee},
+    {"bailingmoe2", &DescribeDots1},
+    {"cohere2", &DescribeCohere2},
+    {"command-r", &DescribeCommandR},
+    {"dots1", &DescribeDots1},
+    {"ernie4_5", &DescribeErnie45},
+    {"ernie4_5-moe", &DescribeErnie45},
+    {"exaone-moe", &DescribeExaoneMoe},
+    {"exaone4", &DescribeExaone4},
+    {"falcon", &DescribeFalcon},
+    {"gemma", &DescribeGemma},
+    {"gemma2", &DescribeGemma2},
+    {"gemma3", &DescribeGemma3},
+    {"glm4", &DescribeGlm4},
+    {"glm4moe", &DescribeGlm4Moe},
+    {"gpt-oss", &DescribeGptOss},
+    {"gpt2", &DescribeGpt2},
+    {"gptneox", &DescribeGptNeoX},
+    {"gptoss", &DescribeGptOss},  // as Ollama calls it
+    {"granite", &DescribeGranite},
+    {"granite_swa", &DescribeGraniteSwa},
+    {"granitemoe", &DescribeGranite},
+    {"internlm2", &DescribeLlama},
+    {"lfm2", &DescribeLfm2},
+    {"lfm2moe", &DescribeLfm2},
+    {"llama", &DescribeLlama},
+    {"mellum", &DescribeMellum},
+    {"minicpm", &DescribeMiniCpm},
+    {"minimax-m2", &DescribeMiniMaxM2},
+    {"mistral3", &DescribeMistral3},
+    {"nemotron", &DescribeNemotron},
+    {"olmo2", &DescribeOlmo2},
+    {"olmoe", &DescribeOlmoe},
+    {"phi2", &DescribePhi2},
+    {"phi3", &DescribePhi3},
+    {"phimoe", &DescribePhi3},
+    {"qwen2", &DescribeQwen2},
+    {"qwen2moe", &DescribeQwen2Moe},
+    {"qwen3", &DescribeQwen3},
+    {"qwen35", &DescribeQwen35},
+    {"qwen35moe", &DescribeQwen35},
+    {"qwen3moe", &DescribeQwen3},
+    {"qwen3next", &DescribeQwen3Next},
+    {"seed_oss", &DescribeSeedOss},
+    {"smollm3", &DescribeSmolLm3},
+    {"stablelm", &DescribeStableLm},
+    {"starcoder", &DescribeGpt2},
+    {"starcoder2", &DescribeStarCoder2},
 };
+// clang-format on
 
 // What all families have: the vocabulary.
 absl::Status DescribeVocabulary(const Metadata& metadata, KeyReader& keys, ModelSpec* spec) {
@@ -40,13 +88,21 @@ int64_t MixerInputCols(const LayerSpec& layer) {
   if (const DeltaNetSpec* net = layer.delta_net()) {
     return net->conv_cols() + net->value_cols() + 2 * net->heads;
   }
+  if (const ShortConvSpec* conv = layer.short_conv()) return 3 * conv->channels;
   const AttentionSpec& attention = *layer.attention();
-  return attention.q_cols() + attention.gate_cols() + 2 * attention.kv_cols();
+  return attention.q_cols() + attention.gate_cols() + attention.k_cols() + attention.v_cols();
 }
 
 int64_t MixerOutputCols(const LayerSpec& layer) {
-  const DeltaNetSpec* net = layer.delta_net();
-  return net != nullptr ? net->value_cols() : layer.attention()->q_cols();
+  if (const DeltaNetSpec* net = layer.delta_net()) return net->value_cols();
+  if (const ShortConvSpec* conv = layer.short_conv()) return conv->channels;
+  return layer.attention()->out_cols();
+}
+
+StateSizes StatesOf(const LayerSpec& layer) {
+  if (const DeltaNetSpec* net = layer.delta_net()) return {net->conv_state(), net->rule_state()};
+  if (const ShortConvSpec* conv = layer.short_conv()) return {conv->conv_state(), 0};
+  return {};
 }
 
 absl::StatusOr<ModelSpec> DescribeModel(const GgufFile& gguf) {
@@ -61,8 +117,14 @@ absl::StatusOr<ModelSpec> DescribeModel(const GgufFile& gguf) {
         absl::StrCat("model architecture '", absl::CHexEscape(spec.architecture.substr(0, 64)),
                      "' is not supported (known: ", absl::StrJoin(kFamilies, ", ", name), ")"));
   }
-  KeyReader keys(gguf.metadata(), spec.architecture);
+  KeyReader keys(gguf.metadata(), spec.architecture,
+                 [&gguf](absl::string_view name) { return gguf.FindTensor(name) != nullptr; });
   RETURN_IF_ERROR(family->describe(keys, &spec));
+  for (const LayerSpec& layer : spec.layers) {
+    if (layer.attention() == nullptr || layer.attention()->kv_heads > 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", keys.Key("attention.head_count_kv"), "' must be 1 or more, got 0"));
+  }
   RETURN_IF_ERROR(DescribeVocabulary(gguf.metadata(), keys, &spec));
   RETURN_IF_ERROR(keys.CheckTheOthers());
   return spec;

@@ -4,17 +4,24 @@
 //   ASSIGN_OR_RETURN(ModelSpec spec, DescribeModel(*gguf));
 //   for (const LayerSpec& layer : spec.layers) Reserve(MixerInputCols(layer));
 //
-// A layer, on the residual stream x (T, hidden), every norm an RMS norm:
-//   x += post(W_o mixer(norm(x)))                       [post: a norm]     post_norms
-//   x += post(W_down (act(W_gate n) * W_up n)), n = norm(x)
+// A layer, on the residual stream x (T, hidden); [.]: where there is one, named as its field
+//   x += r post(W_o mixer(norm(x)))                                        [post_mixer_norm]
+//   x += r post(feed_forward(norm(x)))                                     [post_feed_forward_norm]
+// or both of the same x, before either is added                            [parallel].
 // The mixer is attention:
-//   q, k, v = W_q n, W_k n, W_v n  [+ biases];  q, k = each head normed    [head_norms]
+//   q, k, v = W_q n, W_k n, W_v n  [+ biases];  q, k = normed              [head_norm]
 //   q, k    = turned by their positions                                    [rope]
+//   q       = q (1 + beta ln(floor(position / length) + 1))                [temperature]
 //   out     = attention(q, k, v)  [* sigmoid(W_gate n)]                    [output_gate]
 // or the gated delta rule (Yang et al. 2024, arXiv 2412.06464):
 //   q, k, v = CausalConv(W_qkv n);  q, k = each head scaled to length 1, q / sqrt(key_dim)
 //   o       = DeltaRule(q, k, v, W_alpha n, W_beta n)
 //   out     = each head of o normed, * silu(W_z n)
+// or a short convolution (LFM2, arXiv 2511.23404):
+//   b, c, u = W_in n;  out = c * CausalConv(b * u)
+// The feed-forward is W_down (act(W_gate n) * W_up n), or W_down act(W_up n)         [not gated],
+// or a sum of such ones, the experts that a router chooses (expert_routes.h):        [experts]
+//   sum_e w_e expert_e(n)  [+ shared(n)  [* sigmoid(W_shared_gate n)]]
 #ifndef LM_ENGINE_MODEL_MODEL_SPEC_H_
 #define LM_ENGINE_MODEL_MODEL_SPEC_H_
 
@@ -42,33 +49,54 @@ struct YarnSpec {
 
 // Rotary positions: how fast a head's pairs turn, see rope.h.
 struct RopeSpec {
-  int64_t dim = 0;  // leading values of a head that turn; even, <= head_dim
+  int64_t dim = 0;  // leading values of a head that turn; even, <= key_dim
   double base = 0;
   double scale = 1;                   // positions are divided by it
   std::optional<YarnSpec> yarn = {};  // for some of the pairs only
   double magnitude = 1;               // what cos and sin are multiplied by
   RopePairing pairing = RopePairing::kAdjacent;
+  // Tensors that divide the pairs' speeds, where the file has them: for contexts of more than
+  // original_context tokens the second, if there is one (LongRoPE: Ding et al. 2024, arXiv
+  // 2402.13753).
+  const char* factors = nullptr;
+  const char* long_factors = nullptr;
+  int64_t original_context = 0;
+};
+
+// What norms q and k.
+enum class HeadNorm {
+  kNone,
+  kEach,     // each head, with one gain for all
+  kOwnGain,  // each head, with a gain of its own
+  kWhole,    // all heads together
 };
 
 struct AttentionSpec {
-  int64_t heads = 0;     // of queries
-  int64_t kv_heads = 0;  // divides heads
-  int64_t head_dim = 0;  // even
-  bool biases = false;   // q, k and v must have them; otherwise they may
-  bool head_norms = false;
+  int64_t heads = 0;      // of queries
+  int64_t kv_heads = 0;   // divides heads
+  int64_t key_dim = 0;    // of a head of q and k
+  int64_t value_dim = 0;  // of v
+  bool biases = false;    // q, k and v must have them; otherwise they may
+  HeadNorm head_norm = HeadNorm::kNone;
   bool output_gate = false;  // W_q has, behind each head's rows, as many of its gate
+  bool tempered = false;     // by ModelSpec::temperature
+  bool sinks = false;        // "attn_sinks": a score of each head that has no value
   float scale = 0;           // of q . k
+  float softcap = 0;         // of scores; 0: none
   int32_t rope = 0;          // of ModelSpec::ropes; -1: positions do not turn
   int64_t window = 0;        // positions a token sees, itself included; 0: all
 
-  int64_t q_cols() const { return heads * head_dim; }
-  int64_t kv_cols() const { return kv_heads * head_dim; }
-  int64_t gate_cols() const { return output_gate ? q_cols() : 0; }
+  int64_t q_cols() const { return heads * key_dim; }
+  int64_t k_cols() const { return kv_heads * key_dim; }
+  int64_t v_cols() const { return kv_heads * value_dim; }
+  int64_t out_cols() const { return heads * value_dim; }
+  int64_t gate_cols() const { return output_gate ? out_cols() : 0; }
 };
 
 struct DeltaNetSpec {
   int64_t heads = 0;      // of values
-  int64_t key_heads = 0;  // divides heads; head h has key head h mod key_heads
+  int64_t key_heads = 0;  // divides heads
+  bool grouped = false;   // head h has key head h / (heads / key_heads), else h mod key_heads
   int64_t key_dim = 0;
   int64_t value_dim = 0;
   int64_t conv_width = 0;  // tokens that the convolution sees
@@ -81,20 +109,51 @@ struct DeltaNetSpec {
   int64_t rule_state() const { return heads * key_dim * value_dim; }
 };
 
+struct ShortConvSpec {
+  int64_t width = 0;     // tokens that the convolution sees
+  int64_t channels = 0;  // hidden
+
+  int64_t conv_state() const { return (width - 1) * channels; }
+};
+
+struct ExpertSpec {
+  int64_t count = 0;
+  int64_t width = 0;         // of each
+  Router router;             // its spans are the weights'
+  int64_t shared_width = 0;  // of the expert that sees every row; 0: none
+  bool shared_gate = false;
+};
+
 struct FeedForwardSpec {
   int64_t width = 0;
   Activation activation = Activation::kSilu;
+  bool gated = true;
+  std::optional<ExpertSpec> experts = {};  // in its place
+
+  // Columns that `width` makes of what a first product gives.
+  int64_t InputCols(int64_t of_width) const { return gated ? 2 * of_width : of_width; }
 };
 
+// The norms are tensors of these names, null where there is none.
 struct LayerSpec {
-  Variant<AttentionSpec, DeltaNetSpec> mixer;
+  Variant<AttentionSpec, DeltaNetSpec, ShortConvSpec> mixer;
   FeedForwardSpec feed_forward;
-  const char* feed_forward_norm = "ffn_norm";  // the tensor's name
-  bool post_norms = false;                     // what is added to x is normed first ("sandwich")
+  const char* mixer_norm = "attn_norm";
+  const char* feed_forward_norm = "ffn_norm";
+  const char* post_mixer_norm = nullptr;
+  const char* post_feed_forward_norm = nullptr;
+  bool parallel = false;
+  float residual_scale = 1;  // r
 
   const AttentionSpec* attention() const { return std::get_if<AttentionSpec>(&mixer); }
   AttentionSpec* attention() { return std::get_if<AttentionSpec>(&mixer); }
   const DeltaNetSpec* delta_net() const { return std::get_if<DeltaNetSpec>(&mixer); }
+  const ShortConvSpec* short_conv() const { return std::get_if<ShortConvSpec>(&mixer); }
+};
+
+struct Temperature {
+  double beta = 0;
+  int64_t length = 1;
 };
 
 struct ModelSpec {
@@ -102,10 +161,17 @@ struct ModelSpec {
   int64_t hidden = 0;
   int64_t vocab = 0;
   int64_t context_length = 0;
-  float rms_eps = 0;
+  NormKind norm = NormKind::kRms;  // of all norms; their biases are optional
+  float norm_eps = 0;
   float embedding_scale = 1;
-  std::vector<RopeSpec> ropes;    // the first one has the file's factors, where there are some
-  bool output_bias = false;       // the logits may have one ("output.bias")
+  // "position_embd", of so many positions, is added to the embedding; 0: it is not.
+  int64_t learned_positions = 0;
+  std::vector<RopeSpec> ropes;
+  Temperature temperature;
+  const char* output_norm = "output_norm";  // the tensor's name
+  bool output_bias = false;                 // the logits may have one ("output.bias")
+  float logit_scale = 1;
+  float logit_softcap = 0;        // 0: none
   int64_t skipped_blocks = 0;     // of the file, behind the layers: their tensors are not read
   std::vector<LayerSpec> layers;  // at least one
 
@@ -120,12 +186,21 @@ struct ModelSpec {
   }
 };
 
+// Values of a layer's recurrent states; zeros where it has none.
+struct StateSizes {
+  int64_t conv = 0;  // the convolution's last inputs
+  int64_t rule = 0;  // the delta rule's matrices
+
+  int64_t bytes() const { return (conv + rule) * static_cast<int64_t>(sizeof(float)); }
+};
+StateSizes StatesOf(const LayerSpec& layer);
+
 // Columns of what a mixer's first product makes of x, and of what goes into its last.
 int64_t MixerInputCols(const LayerSpec& layer);
 int64_t MixerOutputCols(const LayerSpec& layer);
 
-// Reads and checks it. Unimplemented for an architecture (or a variant of one: experts, other rope
-// scaling, any key of its own that asks for more than is computed) that is not known, naming it;
+// Reads and checks it. Unimplemented for an architecture (or a variant of one: other rope scaling,
+// any key of its own that asks for more than is computed) that is not known, naming it;
 // InvalidArgument, naming the key and the numbers, for a shape that cannot be.
 absl::StatusOr<ModelSpec> DescribeModel(const GgufFile& gguf);
 

@@ -12,11 +12,14 @@
 namespace lm {
 namespace {
 
-// Keys that say nothing about the graph of a dense llama or qwen2, whatever their value.
+// Keys that say nothing about the graph of a model whose family does not read them, whatever their
+// value.
 constexpr absl::string_view kSilent[] = {
     "attention.group_norm_epsilon",  // the norms are RMS norms
     "attention.group_norm_groups",
     "attention.layer_norm_epsilon",
+    "attention.layer_norm_rms_epsilon",  // they are layer norms
+    "classifier.output_labels",              // names
     "pooling_type",                          // lm_embed asks its caller
     "rope.scaling.finetuned",                // how it was trained
     "rope.scaling.original_context_length",  // of YaRN and LongRoPE, as the next three
@@ -43,6 +46,7 @@ constexpr Neutral kNeutral[] = {
     {"attn_logit_softcapping", 0},
     {"embedding_length_out", 0},
     {"embedding_scale", 0, 1},
+    {"expert_count", 0},
     {"expert_group_count", 0},
     {"expert_group_used_count", 0},
     {"expert_shared_count", 0},

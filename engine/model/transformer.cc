@@ -18,8 +18,20 @@ enum RowList : int32_t {
   kAllKept,     // 0, 1, ..., as many
   kKeptLogits,  // of the kept rows, those that logits are computed of: logit_rows, and the others
   kKeptHidden,  // ... whose hidden states are
+  kPositions,   // of the tokens, where these have weights
   kNumRowLists,
 };
+
+// The input of a product: x normed, if there is a norm for it.
+ProductInput Normed(Tensor x, const DeviceNorm& norm) {
+  return norm.empty() ? ProductInput::Plain(x) : ProductInput::Normed(x, norm.norm);
+}
+
+// What goes into a feed-forward's last product.
+ProductInput Active(const FeedForwardSpec& spec, Tensor between) {
+  return spec.gated ? ProductInput::Gated(between, spec.activation)
+                    : ProductInput::Activated(between, spec.activation);
+}
 
 }  // namespace
 
@@ -50,9 +62,7 @@ Transformer::Transformer(const ModelSpec& spec, const CacheShape& cache, std::ve
                          Weights weights)
     : spec_(spec), cache_(cache), stages_(std::move(stages)), weights_(std::move(weights)) {
   for (size_t i = 0; i < spec_.ropes.size(); ++i) {
-    const absl::Span<const float> factors =
-        i == 0 ? absl::MakeConstSpan(weights_.rope_factors) : absl::Span<const float>();
-    frequencies_.push_back(RopeFrequencies(spec_.ropes[i], factors));
+    frequencies_.push_back(RopeFrequencies(spec_.ropes[i], weights_.rope_factors[i]));
   }
 }
 
@@ -60,6 +70,7 @@ absl::Status Transformer::Launch(ModelStep step) {
   step_ = std::move(step);
   FillRopes();
   ListRows();
+  ListPositions();
   return absl::OkStatus();
 }
 
@@ -79,6 +90,11 @@ absl::Status Transformer::Await(const std::atomic<bool>& cancel, StepResults* re
     RETURN_IF_ERROR(i == 0 ? stage->backend->Embed(*weights_.embedding, spec_.embedding_scale,
                                                    stage->act.x.Rows(0, tokens))
                            : Hand(&stages_[i - 1], stage));
+    if (i == 0 && spec_.learned_positions > 0) RETURN_IF_ERROR(PlacePositions(stage));
+    if (!temperatures_.empty()) {
+      RETURN_IF_ERROR(stage->backend->Upload(temperatures_.data(), stage->act.temperature.data,
+                                             temperatures_.size() * sizeof(float)));
+    }
     RETURN_IF_ERROR(RunLayers(cancel, stage));
   }
   if (kept_ == 0) return stages_.back().backend->Synchronize();
@@ -109,11 +125,24 @@ absl::Status Transformer::RunLayers(const std::atomic<bool>& cancel, Stage* stag
       RETURN_IF_ERROR(KeepRows(mixed, stage));
       rows = kept_;
     }
-    RETURN_IF_ERROR(AddToResidual(layer.mixer_output, ProductInput::Plain(mixed.Rows(0, rows)),
-                                  layer.post_mixer_norm, stage));
-    RETURN_IF_ERROR(FeedForward(spec_.layers[i], layer, rows, stage));
+    const LayerSpec& spec = spec_.layers[i];
+    auto add_mixed = [&] {
+      return AddToResidual(layer.mixer_output, ProductInput::Plain(mixed.Rows(0, rows)),
+                           layer.post_mixer_norm, spec.residual_scale, stage);
+    };
+    if (!spec.parallel) RETURN_IF_ERROR(add_mixed());
+    RETURN_IF_ERROR(FeedForward(spec, layer, rows, stage));
+    if (spec.parallel) RETURN_IF_ERROR(add_mixed());
   }
   return absl::OkStatus();
+}
+
+// x += the positions' embedding.
+absl::Status Transformer::PlacePositions(Stage* stage) {
+  const int64_t tokens = static_cast<int64_t>(step_.tables.tokens.size());
+  const Tensor embedding = stage->act.hidden.Rows(0, tokens);
+  RETURN_IF_ERROR(stage->backend->GatherRows(weights_.positions.tensor, kPositions, embedding));
+  return stage->backend->Add(stage->act.x.Rows(0, tokens), embedding, /*scale=*/1);
 }
 
 // Moves the residual stream from a stage that has finished to the next, through host memory.
@@ -131,12 +160,14 @@ absl::StatusOr<Tensor> Transformer::Mix(int64_t index, Stage* stage) {
   const int64_t tokens = static_cast<int64_t>(step_.tables.tokens.size());
   const Tensor x = stage->act.x.Rows(0, tokens);
   RETURN_IF_ERROR(weights.mixer_input.Apply(
-      stage->backend.get(), ProductInput::Normed(x, weights.mixer_norm.tensor, spec_.rms_eps),
-      ProductResult::kReplaces,
+      stage->backend.get(), Normed(x, weights.mixer_norm), ProductResult::kReplaces,
       stage->act.mixer_input.Rows(0, tokens).Cols(0, MixerInputCols(spec))));
   if (const DeltaNetSpec* net = spec.delta_net()) {
     return ApplyDeltaNet(*net, weights, stage->cache.conv_state(index),
                          stage->cache.rule_state(index), stage);
+  }
+  if (const ShortConvSpec* conv = spec.short_conv()) {
+    return ApplyShortConv(*conv, weights, stage->cache.conv_state(index), stage);
   }
   return Attend(*spec.attention(), weights, stage->cache.kv(index), stage);
 }
@@ -150,20 +181,42 @@ absl::StatusOr<Tensor> Transformer::Attend(const AttentionSpec& spec, const Laye
     return input.Cols(std::exchange(used, used + cols), cols);
   };
   const Tensor q = take(spec.q_cols()), gate = take(spec.gate_cols());
-  const Tensor k = take(spec.kv_cols()), v = take(spec.kv_cols());
-  if (spec.head_norms) {
-    RETURN_IF_ERROR(backend->RmsNorm(q, weights.q_norm.tensor, spec_.rms_eps, q));
-    RETURN_IF_ERROR(backend->RmsNorm(k, weights.k_norm.tensor, spec_.rms_eps, k));
+  const Tensor k = take(spec.k_cols()), v = take(spec.v_cols());
+  if (spec.head_norm != HeadNorm::kNone) {
+    RETURN_IF_ERROR(backend->Normalize(q, weights.q_norm.norm, q));
+    RETURN_IF_ERROR(backend->Normalize(k, weights.k_norm.norm, k));
   }
   Rope rope = {.table = spec.rope};
   if (spec.rope >= 0) rope.pairing = spec_.ropes[spec.rope].pairing;
   RETURN_IF_ERROR(backend->RopeAndStoreKv(q, k, v, rope, kv));
-  const Tensor out = stage->act.mixed.Rows(0, tokens).Cols(0, spec.q_cols());
-  RETURN_IF_ERROR(backend->Attention(
-      q, kv, {.scale = spec.scale, .window = static_cast<int32_t>(spec.window)}, out));
+  if (spec.tempered) {
+    RETURN_IF_ERROR(
+        backend->ScaleRows(q, stage->act.temperature.Rows(0, tokens), Activation::kIdentity));
+  }
+  const Tensor out = stage->act.mixed.Rows(0, tokens).Cols(0, spec.out_cols());
+  RETURN_IF_ERROR(backend->Attention(q, kv,
+                                     {.scale = spec.scale,
+                                      .window = {.size = static_cast<int32_t>(spec.window)},
+                                      .softcap = spec.softcap,
+                                      .sinks = weights.sinks.tensor},
+                                     out));
   if (spec.output_gate) {
     RETURN_IF_ERROR(backend->GatedActivation(Activation::kSigmoid, gate, out, out));
   }
+  return out;
+}
+
+absl::StatusOr<Tensor> Transformer::ApplyShortConv(const ShortConvSpec& spec,
+                                                   const LayerWeights& weights,
+                                                   const StateLayer& conv, Stage* stage) {
+  Backend* backend = stage->backend.get();
+  const int64_t tokens = static_cast<int64_t>(step_.tables.tokens.size()), n = spec.channels;
+  const Tensor input = stage->act.mixer_input.Rows(0, tokens);
+  const Tensor b = input.Cols(0, n), c = input.Cols(n, n), u = input.Cols(2 * n, n);
+  const Tensor out = stage->act.mixed.Rows(0, tokens).Cols(0, n);
+  RETURN_IF_ERROR(backend->GatedActivation(Activation::kIdentity, b, u, b));
+  RETURN_IF_ERROR(backend->CausalConv(b, weights.conv.tensor, Activation::kIdentity, conv, out));
+  RETURN_IF_ERROR(backend->GatedActivation(Activation::kIdentity, c, out, out));
   return out;
 }
 
@@ -179,14 +232,15 @@ absl::StatusOr<Tensor> Transformer::ApplyDeltaNet(const DeltaNetSpec& spec,
     return input.Cols(std::exchange(used, used + cols), cols);
   };
   const Tensor qkv = take(spec.conv_cols()), z = take(spec.value_cols());
-  const Tensor alpha = take(spec.heads), beta = take(spec.heads);
+  const Tensor beta = take(spec.heads), alpha = take(spec.heads);
   const Tensor convolved = stage->act.mixed.Rows(0, tokens).Cols(0, spec.conv_cols());
-  RETURN_IF_ERROR(backend->CausalConv(qkv, net.conv.tensor, conv, convolved));
+  RETURN_IF_ERROR(
+      backend->CausalConv(qkv, weights.conv.tensor, Activation::kSilu, conv, convolved));
   const Tensor q = convolved.Cols(0, spec.key_cols());
   const Tensor k = convolved.Cols(spec.key_cols(), spec.key_cols());
   const Tensor v = convolved.Cols(2 * spec.key_cols(), spec.value_cols());
   // x / sqrt(sum of squares + eps), times the gains' sqrt(key_dim)
-  const float eps = spec_.rms_eps / static_cast<float>(spec.key_dim);
+  const float eps = spec_.norm_eps / static_cast<float>(spec.key_dim);
   RETURN_IF_ERROR(backend->RmsNorm(q, net.q_gain.tensor, eps, q));
   RETURN_IF_ERROR(backend->RmsNorm(k, net.k_gain.tensor, eps, k));
   RETURN_IF_ERROR(backend->DeltaRule({.q = q,
@@ -197,37 +251,97 @@ absl::StatusOr<Tensor> Transformer::ApplyDeltaNet(const DeltaNetSpec& spec,
                                       .dt_bias = net.dt_bias.tensor,
                                       .a = net.a.tensor,
                                       .heads = static_cast<int32_t>(spec.heads),
-                                      .key_heads = static_cast<int32_t>(spec.key_heads)},
+                                      .key_heads = static_cast<int32_t>(spec.key_heads),
+                                      .grouped = spec.grouped},
                                      rule, v));
-  RETURN_IF_ERROR(backend->RmsNorm(v, net.output_norm.tensor, spec_.rms_eps, v));
+  RETURN_IF_ERROR(backend->RmsNorm(v, net.output_norm.tensor, spec_.norm_eps, v));
   RETURN_IF_ERROR(backend->GatedActivation(Activation::kSilu, z, v, v));
   return v;
 }
 
 absl::Status Transformer::FeedForward(const LayerSpec& spec, const LayerWeights& weights,
                                       int64_t rows, Stage* stage) {
-  const int64_t width = spec.feed_forward.width;
-  Tensor x = stage->act.x.Rows(0, rows);
-  Tensor gate_up = stage->act.gate_up.Rows(0, rows).Cols(0, 2 * width);
-  RETURN_IF_ERROR(weights.gate_up.Apply(
-      stage->backend.get(), ProductInput::Normed(x, weights.ffn_norm.tensor, spec_.rms_eps),
-      ProductResult::kReplaces, gate_up));
-  return AddToResidual(weights.down, ProductInput::Gated(gate_up, spec.feed_forward.activation),
-                       weights.post_ffn_norm, stage);
+  const FeedForwardSpec& own = spec.feed_forward;
+  Backend* backend = stage->backend.get();
+  const Tensor x = stage->act.x.Rows(0, rows);
+  if (own.experts.has_value()) {
+    ASSIGN_OR_RETURN(const Tensor mixed, MixExperts(own, weights, rows, stage));
+    if (!weights.post_feed_forward_norm.empty()) {
+      RETURN_IF_ERROR(backend->Normalize(mixed, weights.post_feed_forward_norm.norm, mixed));
+    }
+    return backend->Add(x, mixed, spec.residual_scale);
+  }
+  const Tensor gate_up = stage->act.gate_up.Rows(0, rows).Cols(0, own.InputCols(own.width));
+  RETURN_IF_ERROR(weights.feed_forward.input.Apply(backend, Normed(x, weights.feed_forward_norm),
+                                                   ProductResult::kReplaces, gate_up));
+  return AddToResidual(weights.feed_forward.down, Active(own, gate_up),
+                       weights.post_feed_forward_norm, spec.residual_scale, stage);
 }
 
-// x += the projection of the input, normed if there is a norm for it.
+// What the experts make of x, in act.hidden: those of every row first one expert's rows after the
+// other's, each with one product for all of them.
+absl::StatusOr<Tensor> Transformer::MixExperts(const FeedForwardSpec& spec,
+                                               const LayerWeights& weights, int64_t rows,
+                                               Stage* stage) {
+  Backend* backend = stage->backend.get();
+  Activations& act = stage->act;
+  const ExpertSpec& own = *spec.experts;
+  const ExpertWeights& experts = weights.experts;
+  const Tensor n = act.normed.Rows(0, rows), out = act.hidden.Rows(0, rows);
+  RETURN_IF_ERROR(backend->Normalize(act.x.Rows(0, rows), weights.feed_forward_norm.norm, n));
+  const Tensor logits = act.router.Rows(0, rows).Cols(0, own.count);
+  RETURN_IF_ERROR(
+      experts.router.Apply(backend, ProductInput::Plain(n), ProductResult::kReplaces, logits));
+  Router router = own.router;
+  router.bias = experts.choice_bias;
+  RETURN_IF_ERROR(backend->Route(logits, router, &routes_));
+  const int64_t slots = routes_.num_slots();
+  const Tensor of_slots(act.slots.data, DType::kF32, slots, spec_.hidden);
+  const Tensor gate_up(act.slot_gate_up.data, DType::kF32, slots, spec.InputCols(own.width));
+  RETURN_IF_ERROR(backend->GatherSlots(n, routes_, of_slots));
+  for (int64_t e = 0; e < own.count; ++e) {
+    const int64_t begin = routes_.begin[e], count = routes_.begin[e + 1] - begin;
+    if (count == 0) continue;
+    const Tensor x = of_slots.Rows(begin, count), between = gate_up.Rows(begin, count);
+    RETURN_IF_ERROR(experts.experts[e].input.Apply(backend, ProductInput::Plain(x),
+                                                   ProductResult::kReplaces, between));
+    RETURN_IF_ERROR(
+        experts.experts[e].down.Apply(backend, Active(spec, between), ProductResult::kReplaces, x));
+  }
+  RETURN_IF_ERROR(backend->CombineSlots(of_slots, routes_, out));
+  if (own.shared_width == 0) return out;
+
+  const Tensor between = act.gate_up.Rows(0, rows).Cols(0, spec.InputCols(own.shared_width));
+  RETURN_IF_ERROR(experts.shared.input.Apply(backend, ProductInput::Plain(n),
+                                             ProductResult::kReplaces, between));
+  if (!own.shared_gate) {
+    RETURN_IF_ERROR(
+        experts.shared.down.Apply(backend, Active(spec, between), ProductResult::kIsAdded, out));
+    return out;
+  }
+  const Tensor shared = act.shared.Rows(0, rows),
+               gate = act.router.Rows(0, rows).Cols(own.count, 1);
+  RETURN_IF_ERROR(
+      experts.shared.down.Apply(backend, Active(spec, between), ProductResult::kReplaces, shared));
+  RETURN_IF_ERROR(
+      experts.shared_gate.Apply(backend, ProductInput::Plain(n), ProductResult::kReplaces, gate));
+  RETURN_IF_ERROR(backend->ScaleRows(shared, gate, Activation::kSigmoid));
+  RETURN_IF_ERROR(backend->Add(out, shared, /*scale=*/1));
+  return out;
+}
+
+// x += scale times the projection of the input, normed first if there is a norm for it.
 absl::Status Transformer::AddToResidual(const Projection& projection, const ProductInput& input,
-                                        const DeviceVector& post_norm, Stage* stage) {
+                                        const DeviceNorm& post_norm, float scale, Stage* stage) {
   Backend* backend = stage->backend.get();
   const Tensor x = stage->act.x.Rows(0, input.rows());
-  if (post_norm.tensor.empty()) {
+  if (post_norm.empty() && scale == 1) {
     return projection.Apply(backend, input, ProductResult::kIsAdded, x);
   }
   const Tensor added = stage->act.hidden.Rows(0, input.rows());
   RETURN_IF_ERROR(projection.Apply(backend, input, ProductResult::kReplaces, added));
-  RETURN_IF_ERROR(backend->RmsNorm(added, post_norm.tensor, spec_.rms_eps, added));
-  return backend->Add(x, added);
+  if (!post_norm.empty()) RETURN_IF_ERROR(backend->Normalize(added, post_norm.norm, added));
+  return backend->Add(x, added, scale);
 }
 
 // hidden = norm(x), logits = W_head norm(x), on the last stage. The first rows of x are the kept.
@@ -235,8 +349,7 @@ absl::Status Transformer::Head(StepResults* results) {
   Backend* backend = stages_.back().backend.get();
   const Activations& act = stages_.back().act;
   Tensor h = act.hidden.Rows(0, kept_);
-  RETURN_IF_ERROR(
-      backend->RmsNorm(act.x.Rows(0, kept_), weights_.output_norm.tensor, spec_.rms_eps, h));
+  RETURN_IF_ERROR(backend->Normalize(act.x.Rows(0, kept_), weights_.output_norm.norm, h));
   if (!step_.hidden_rows.empty()) {
     ASSIGN_OR_RETURN(const Tensor hidden, Pick(h, kKeptHidden));
     RETURN_IF_ERROR(backend->Download(hidden.data, results->hidden.data(),
@@ -255,6 +368,9 @@ absl::Status Transformer::Head(StepResults* results) {
   RETURN_IF_ERROR(step_.wanted_logits.empty() || !bias.empty()
                       ? backend->MatMul(weights_.head(), h, bias, logits)
                       : backend->MatMulColumns(weights_.head(), h, step_.wanted_logits, logits));
+  if (spec_.logit_scale != 1 || spec_.logit_softcap > 0) {
+    RETURN_IF_ERROR(backend->ScaleAndCap(logits, spec_.logit_scale, spec_.logit_softcap));
+  }
   if (!in_place && !read.empty()) {
     RETURN_IF_ERROR(backend->Download(logits.data, read.data(), read.size() * sizeof(float)));
   }
@@ -309,6 +425,19 @@ void Transformer::ListRows() {
   head_rows_ = static_cast<int64_t>(head.size());
 }
 
+// What else depends on the tokens' positions.
+void Transformer::ListPositions() {
+  temperatures_.clear();
+  for (const StepSequence& sequence : step_.tables.sequences) {
+    for (int32_t p = sequence.first_position; p < sequence.context(); ++p) {
+      if (spec_.learned_positions > 0) step_.tables.row_lists[kPositions].push_back(p);
+      if (spec_.temperature.beta == 0) continue;
+      const double turns = static_cast<double>(p / spec_.temperature.length);
+      temperatures_.push_back(static_cast<float>(1 + spec_.temperature.beta * std::log(turns + 1)));
+    }
+  }
+}
+
 // The angles of each token's position, for each rope.
 void Transformer::FillRopes() {
   std::vector<RopeTable>& ropes = step_.tables.ropes;
@@ -345,13 +474,33 @@ absl::Status Transformer::Reserve(int64_t tokens, Stage* stage) {
   const int64_t mixed = spec_.Widest([](const LayerSpec& l) {
     return l.delta_net() != nullptr ? l.delta_net()->conv_cols() : MixerOutputCols(l);
   });
+  // The most that `width` gives for any mixture of experts.
+  auto widest = [this](auto width) {
+    return spec_.Widest([&](const LayerSpec& l) {
+      return l.feed_forward.experts.has_value() ? width(l.feed_forward) : 0;
+    });
+  };
+  const int64_t of_experts = widest([this](const FeedForwardSpec&) { return spec_.hidden; });
   const std::pair<Tensor*, int64_t> wants[] = {
       {&act.x, spec_.hidden},
       {&act.mixer_input, spec_.Widest(MixerInputCols)},
       {&act.mixed, mixed},
-      {&act.gate_up, spec_.Widest([](const LayerSpec& l) { return 2 * l.feed_forward.width; })},
+      {&act.gate_up, spec_.Widest([](const LayerSpec& l) {
+         const FeedForwardSpec& f = l.feed_forward;
+         return f.InputCols(f.experts.has_value() ? f.experts->shared_width : f.width);
+       })},
       {&act.gathered, std::max(spec_.hidden, mixed)},
       {&act.hidden, spec_.hidden},
+      {&act.temperature, spec_.temperature.beta != 0 ? 1 : 0},
+      {&act.normed, of_experts},
+      {&act.shared, of_experts},
+      {&act.router, widest([](const FeedForwardSpec& f) { return f.experts->count + 1; })},
+      {&act.slots, widest([this](const FeedForwardSpec& f) {
+         return f.experts->router.chosen * spec_.hidden;
+       })},
+      {&act.slot_gate_up, widest([](const FeedForwardSpec& f) {
+         return f.experts->router.chosen * f.InputCols(f.experts->width);
+       })},
   };
   constexpr int64_t kAlignment = 64;
   int64_t bytes = 0;

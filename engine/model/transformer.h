@@ -53,9 +53,15 @@ class Transformer final : public LanguageModel {
     // Each of these three is as wide as the widest layer's; a layer uses its first columns.
     Tensor mixer_input;  // (T, MixerInputCols)
     Tensor mixed;        // (T, MixerOutputCols, or what a delta net convolves)
-    Tensor gate_up;      // (T, 2 ffn)
+    Tensor gate_up;      // (T, what a feed-forward's first product gives)
     Tensor gathered;     // (T, max(hidden, mixed))  rows whose results are wanted
     Tensor hidden;       // (T, hidden)              the output norm of these; what is to be normed
+    Tensor temperature;  // (T, 1)
+    // Of mixtures of experts.
+    Tensor normed, shared;  // (T, hidden)
+    Tensor router;          // (T, experts + 1)
+    Tensor slots;           // (T, chosen * hidden)  of each slot its row, then its result
+    Tensor slot_gate_up;    // (T, chosen * what an expert's first product gives)
   };
 
   struct Stage {
@@ -72,6 +78,7 @@ class Transformer final : public LanguageModel {
   absl::Status ApplyCacheOps();
   void FillRopes();
   void ListRows();
+  void ListPositions();
   absl::Status ReserveLogits(int64_t rows);
   absl::Status Reserve(int64_t tokens, Stage* stage);
   absl::Status Hand(Stage* from, Stage* to);
@@ -82,10 +89,15 @@ class Transformer final : public LanguageModel {
   absl::StatusOr<Tensor> ApplyDeltaNet(const DeltaNetSpec& spec, const LayerWeights& weights,
                                        const StateLayer& conv, const StateLayer& rule,
                                        Stage* stage);
+  absl::StatusOr<Tensor> ApplyShortConv(const ShortConvSpec& spec, const LayerWeights& weights,
+                                        const StateLayer& conv, Stage* stage);
   absl::Status FeedForward(const LayerSpec& spec, const LayerWeights& weights, int64_t rows,
                            Stage* stage);
+  absl::StatusOr<Tensor> MixExperts(const FeedForwardSpec& spec, const LayerWeights& weights,
+                                    int64_t rows, Stage* stage);
   absl::Status AddToResidual(const Projection& projection, const ProductInput& input,
-                             const DeviceVector& post_norm, Stage* stage);
+                             const DeviceNorm& post_norm, float scale, Stage* stage);
+  absl::Status PlacePositions(Stage* stage);
   absl::Status KeepRows(Tensor from, Stage* stage);
   absl::Status Head(StepResults* results);
   absl::StatusOr<Tensor> Pick(Tensor from, int32_t list);
@@ -96,12 +108,14 @@ class Transformer final : public LanguageModel {
   const Weights weights_;
   std::vector<std::vector<double>> frequencies_;  // of each rope, (dim / 2,) radians a position
 
-  ModelStep step_;               // that was launched
-  int64_t kept_ = 0;             // rows of it that something is wanted of
-  int64_t head_rows_ = 0;        // of those, the ones that logits are computed of
-  Buffer logits_buffer_;         // the last stage's
-  int64_t logits_capacity_ = 0;  // rows
-  std::vector<float> handed_;    // (T, hidden) between two stages
+  ModelStep step_;                   // that was launched
+  std::vector<float> temperatures_;  // of its tokens
+  ExpertRoutes routes_;              // of the layer that runs
+  int64_t kept_ = 0;                 // rows of it that something is wanted of
+  int64_t head_rows_ = 0;            // of those, the ones that logits are computed of
+  Buffer logits_buffer_;             // the last stage's
+  int64_t logits_capacity_ = 0;      // rows
+  std::vector<float> handed_;        // (T, hidden) between two stages
 };
 
 }  // namespace lm

@@ -28,6 +28,15 @@ int64_t Projection::bytes() const {
   return total;
 }
 
+int64_t LayerWeights::bytes_a_token(const LayerSpec& spec) const {
+  int64_t total = mixer_input.bytes() + mixer_output.bytes() + feed_forward.bytes();
+  if (experts.experts.empty()) return total;
+  int64_t all = 0;
+  for (const FeedForwardWeights& expert : experts.experts) all += expert.bytes();
+  total += experts.router.bytes() + experts.shared.bytes() + experts.shared_gate.bytes();
+  return total + all / spec.feed_forward.experts->count * spec.feed_forward.experts->router.chosen;
+}
+
 // Takes tensors from the file by name, checks their shape, and keeps count of what was taken.
 class WeightLoader {
  public:
@@ -37,14 +46,29 @@ class WeightLoader {
   void set_backend(Backend* backend) { backend_ = backend; }
 
   bool Has(const std::string& name) const { return gguf_.FindTensor(name) != nullptr; }
+  // 0 where there is no such tensor.
+  int64_t RowsOf(const std::string& name) const {
+    const TensorInfo* info = gguf_.FindTensor(name);
+    return info == nullptr ? 0 : info->rows;
+  }
 
   absl::StatusOr<std::vector<float>> HostVector(const std::string& name, int64_t size) {
-    ASSIGN_OR_RETURN(const TensorInfo* info, Take(name, 1, size));
-    std::vector<char> bytes(info->bytes);
-    RETURN_IF_ERROR(ReadRows({{info, 0, 1}}, 0, 1, bytes.data()));
-    std::vector<float> values(size);
-    DequantizeRow(info->dtype, bytes.data(), size, values.data());
-    return values;
+    return HostRow(name, 1, 0, size);
+  }
+
+  // Row `row` of a (rows, cols) tensor.
+  absl::StatusOr<std::vector<float>> HostRow(const std::string& name, int64_t rows, int64_t row,
+                                             int64_t cols) {
+    ASSIGN_OR_RETURN(const TensorInfo* info, Take(name, rows, cols));
+    return ReadFloats(*info, row, 1);
+  }
+
+  // A tensor's values, all rows one after the other, as a (1, rows * cols) vector.
+  absl::StatusOr<DeviceVector> Flat(const std::string& name, int64_t rows, int64_t cols,
+                                    bool as_matrix = false) {
+    ASSIGN_OR_RETURN(const TensorInfo* info, Take(name, rows, cols));
+    ASSIGN_OR_RETURN(std::vector<float> values, ReadFloats(*info, 0, rows));
+    return ToDevice(values, as_matrix ? rows : 1);
   }
 
   absl::StatusOr<DeviceVector> Vector(const std::string& name, int64_t size) {
@@ -58,12 +82,17 @@ class WeightLoader {
     return LoadStack({{info, 0, rows}}, rows, cols);
   }
 
+  // Rows of the tensor "<prefix>.weight", and of "<prefix>.bias" where there is one.
   struct ProjectionPart {
-    std::string prefix;  // "<prefix>.weight", and "<prefix>.bias" where there is one
+    std::string prefix;
     int64_t rows;
     // Of the file's rows in runs of this many, every other run comes first: the even ones, then the
     // odd. 0: the rows as they are.
     int64_t interleaved = 0;
+    // The tensor is this many of such matrices, one below the other, of which this is number
+    // `index`.
+    int64_t count = 1;
+    int64_t index = 0;
   };
 
   absl::StatusOr<Projection> LoadProjection(absl::Span<const ProjectionPart> parts, int64_t cols,
@@ -79,15 +108,16 @@ class WeightLoader {
         std::string weight_name = part.prefix + ".weight";
         const TensorInfo* info = gguf_.FindTensor(weight_name);
         if (info != nullptr && !stack.empty() && info->dtype != stack[0].info->dtype) break;
-        ASSIGN_OR_RETURN(info, Take(weight_name, part.rows, cols));
-        AddRows(*info, part.interleaved, &stack);
+        ASSIGN_OR_RETURN(info, Take(weight_name, part.count * part.rows, cols));
+        AddRows(*info, part, &stack);
         if (needs_bias || Has(part.prefix + ".bias")) {
           if (part.interleaved > 0) {
             return absl::UnimplementedError(
                 absl::StrCat("tensor '", part.prefix, ".bias' is not supported"));
           }
           bias.resize(rows);  // zeros for the parts before that have none
-          ASSIGN_OR_RETURN(std::vector<float> values, HostVector(part.prefix + ".bias", part.rows));
+          ASSIGN_OR_RETURN(std::vector<float> values,
+                           HostRow(part.prefix + ".bias", part.count, part.index, part.rows));
           bias.insert(bias.end(), values.begin(), values.end());
         }
         rows += part.rows;
@@ -116,16 +146,47 @@ class WeightLoader {
     return vector;
   }
 
+  // A norm with (rows, cols) gains, and a bias where there is one.
+  absl::StatusOr<DeviceNorm> LoadNorm(const std::string& prefix, const ModelSpec& spec,
+                                      int64_t rows, int64_t cols) {
+    DeviceNorm norm;
+    ASSIGN_OR_RETURN(norm.weight, Flat(prefix + ".weight", rows, cols));
+    if (Has(prefix + ".bias")) {
+      ASSIGN_OR_RETURN(norm.bias, Flat(prefix + ".bias", rows, cols));
+    }
+    norm.norm = {.kind = spec.norm,
+                 .weight = norm.weight.tensor,
+                 .bias = norm.bias.tensor,
+                 .eps = spec.norm_eps};
+    return norm;
+  }
+
+  // Divisors of a rope's frequencies; none where the file has none.
+  absl::StatusOr<std::vector<float>> RopeFactors(const RopeSpec& rope, int64_t context_length) {
+    const bool is_long = rope.long_factors != nullptr && context_length > rope.original_context;
+    const char* tensor = is_long ? rope.long_factors : rope.factors;
+    // The other one is of no use.
+    for (const char* other : {rope.factors, rope.long_factors}) {
+      if (other != nullptr) taken_.insert(absl::StrCat(other, ".weight"));
+    }
+    std::vector<float> factors;
+    if (tensor == nullptr || !Has(absl::StrCat(tensor, ".weight"))) return factors;
+    ASSIGN_OR_RETURN(factors, HostVector(absl::StrCat(tensor, ".weight"), rope.dim / 2));
+    for (float factor : factors) {
+      if (!(factor > 0)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("tensor '", tensor, ".weight' must be > 0, got ", factor));
+      }
+    }
+    return factors;
+  }
+
   // A (rows, cols) tensor of the file, its columns as rows.
   absl::StatusOr<DeviceVector> Transposed(const std::string& name, int64_t rows, int64_t cols) {
     ASSIGN_OR_RETURN(const TensorInfo* info, Take(name, rows, cols));
-    std::vector<char> bytes(info->bytes);
-    RETURN_IF_ERROR(ReadRows({{info, 0, rows}}, 0, rows, bytes.data()));
-    std::vector<float> values(rows * cols), row(cols);
-    for (int64_t i = 0; i < rows; ++i) {
-      DequantizeRow(info->dtype, bytes.data() + i * RowBytes(info->dtype, cols), cols, row.data());
-      for (int64_t j = 0; j < cols; ++j) values[j * rows + i] = row[j];
-    }
+    ASSIGN_OR_RETURN(const std::vector<float> read, ReadFloats(*info, 0, rows));
+    std::vector<float> values(rows * cols);
+    for (int64_t i = 0; i < rows * cols; ++i) values[i % cols * rows + i / cols] = read[i];
     return ToDevice(values, cols);
   }
 
@@ -186,13 +247,28 @@ class WeightLoader {
     int64_t count;
   };
 
-  static void AddRows(const TensorInfo& info, int64_t interleaved, std::vector<Rows>* stack) {
-    if (interleaved == 0) return stack->push_back({&info, 0, info.rows});
+  static void AddRows(const TensorInfo& info, const ProjectionPart& part,
+                      std::vector<Rows>* stack) {
+    const int64_t run = part.interleaved;
+    if (run == 0) return stack->push_back({&info, part.index * part.rows, part.rows});
     for (int64_t odd : {0, 1}) {
-      for (int64_t first = odd * interleaved; first < info.rows; first += 2 * interleaved) {
-        stack->push_back({&info, first, interleaved});
+      for (int64_t first = odd * run; first < part.rows; first += 2 * run) {
+        stack->push_back({&info, first, run});
       }
     }
+  }
+
+  absl::StatusOr<std::vector<float>> ReadFloats(const TensorInfo& info, int64_t first,
+                                                int64_t count) const {
+    const int64_t row_bytes = RowBytes(info.dtype, info.cols);
+    std::vector<char> bytes(count * row_bytes);
+    RETURN_IF_ERROR(ReadRows({{&info, first, count}}, 0, count, bytes.data()));
+    std::vector<float> values(count * info.cols);
+    for (int64_t i = 0; i < count; ++i) {
+      DequantizeRow(info.dtype, bytes.data() + i * row_bytes, info.cols,
+                    values.data() + i * info.cols);
+    }
+    return values;
   }
 
   // Rows of tensors of one type and width as one matrix, one below the other.
@@ -243,59 +319,91 @@ class LayerLoader {
 
   absl::StatusOr<LayerWeights> Load() {
     LayerWeights layer;
-    const int64_t ffn = layer_.feed_forward.width;
-    ASSIGN_OR_RETURN(layer.mixer_norm, Norm("attn_norm"));
-    RETURN_IF_ERROR(layer_.delta_net() != nullptr ? LoadDeltaNet(*layer_.delta_net(), &layer)
-                                                  : LoadAttention(*layer_.attention(), &layer));
-    ASSIGN_OR_RETURN(layer.ffn_norm, Norm(layer_.feed_forward_norm));
-    if (layer_.post_norms) {
-      ASSIGN_OR_RETURN(layer.post_mixer_norm, Norm("post_attention_norm"));
-      ASSIGN_OR_RETURN(layer.post_ffn_norm, Norm("post_ffw_norm"));
+    ASSIGN_OR_RETURN(layer.mixer_norm, LoadNorm(layer_.mixer_norm));
+    RETURN_IF_ERROR(LoadMixer(&layer));
+    ASSIGN_OR_RETURN(layer.post_mixer_norm, LoadNorm(layer_.post_mixer_norm));
+    ASSIGN_OR_RETURN(layer.feed_forward_norm, LoadNorm(layer_.feed_forward_norm));
+    ASSIGN_OR_RETURN(layer.post_feed_forward_norm, LoadNorm(layer_.post_feed_forward_norm));
+    if (layer_.feed_forward.experts.has_value()) {
+      ASSIGN_OR_RETURN(layer.experts, LoadExperts(*layer_.feed_forward.experts));
+    } else {
+      ASSIGN_OR_RETURN(layer.feed_forward, LoadFeedForward(layer_.feed_forward.width, ""));
     }
-    ASSIGN_OR_RETURN(layer.gate_up,
-                     loader_.LoadProjection({{Name("ffn_gate"), ffn}, {Name("ffn_up"), ffn}},
-                                            spec_.hidden, /*needs_bias=*/false));
-    ASSIGN_OR_RETURN(layer.down, loader_.LoadProjection({{Name("ffn_down"), spec_.hidden}}, ffn,
-                                                        /*needs_bias=*/false));
     return layer;
   }
 
  private:
+  using Part = WeightLoader::ProjectionPart;
+
   std::string Name(absl::string_view part) const { return absl::StrCat("blk.", index_, ".", part); }
-  absl::StatusOr<DeviceVector> Norm(absl::string_view part) {
-    return loader_.Vector(absl::StrCat(Name(part), ".weight"), spec_.hidden);
+
+  // Of the residual stream; empty where the name is null.
+  absl::StatusOr<DeviceNorm> LoadNorm(const char* part) {
+    if (part == nullptr) return DeviceNorm();
+    return loader_.LoadNorm(Name(part), spec_, 1, spec_.hidden);
+  }
+
+  absl::Status LoadMixer(LayerWeights* layer) {
+    if (const DeltaNetSpec* net = layer_.delta_net()) return LoadDeltaNet(*net, layer);
+    if (const ShortConvSpec* conv = layer_.short_conv()) return LoadShortConv(*conv, layer);
+    return LoadAttention(*layer_.attention(), layer);
   }
 
   absl::Status LoadAttention(const AttentionSpec& attention, LayerWeights* layer) {
     const int64_t q_rows = attention.q_cols() + attention.gate_cols();
+    std::vector<Part> parts = {
+        {Name("attn_q"), q_rows, attention.output_gate ? attention.key_dim : 0},
+        {Name("attn_k"), attention.k_cols()},
+        {Name("attn_v"), attention.v_cols()}};
+    if (loader_.Has(Name("attn_qkv.weight"))) {  // q, k and v in one
+      parts = {{Name("attn_qkv"), q_rows + attention.k_cols() + attention.v_cols()}};
+    }
     ASSIGN_OR_RETURN(layer->mixer_input,
-                     loader_.LoadProjection(
-                         {{Name("attn_q"), q_rows, attention.output_gate ? attention.head_dim : 0},
-                          {Name("attn_k"), attention.kv_cols()},
-                          {Name("attn_v"), attention.kv_cols()}},
-                         spec_.hidden, attention.biases));
-    if (attention.head_norms) {
-      ASSIGN_OR_RETURN(layer->q_norm,
-                       loader_.Vector(Name("attn_q_norm.weight"), attention.head_dim));
-      ASSIGN_OR_RETURN(layer->k_norm,
-                       loader_.Vector(Name("attn_k_norm.weight"), attention.head_dim));
+                     loader_.LoadProjection(parts, spec_.hidden, attention.biases));
+    ASSIGN_OR_RETURN(layer->q_norm, LoadHeadNorm("attn_q_norm", attention, attention.heads));
+    ASSIGN_OR_RETURN(layer->k_norm, LoadHeadNorm("attn_k_norm", attention, attention.kv_heads));
+    if (attention.sinks) {
+      ASSIGN_OR_RETURN(layer->sinks, loader_.Vector(Name("attn_sinks.weight"), attention.heads));
     }
     ASSIGN_OR_RETURN(layer->mixer_output,
                      loader_.LoadProjection({{Name("attn_output"), spec_.hidden}},
-                                            attention.q_cols(), /*needs_bias=*/false));
+                                            attention.out_cols(), /*needs_bias=*/false));
     return absl::OkStatus();
   }
 
+  absl::StatusOr<DeviceNorm> LoadHeadNorm(const char* part, const AttentionSpec& attention,
+                                          int64_t heads) {
+    const int64_t dim = attention.key_dim;
+    switch (attention.head_norm) {
+      case HeadNorm::kNone:
+        break;
+      case HeadNorm::kEach:
+        return loader_.LoadNorm(Name(part), spec_, 1, dim);
+      case HeadNorm::kWhole:
+        return loader_.LoadNorm(Name(part), spec_, 1, heads * dim);
+      case HeadNorm::kOwnGain: {
+        ASSIGN_OR_RETURN(DeviceNorm norm, loader_.LoadNorm(Name(part), spec_, heads, dim));
+        norm.norm.group = dim;
+        return norm;
+      }
+    }
+    return DeviceNorm();
+  }
+
   absl::Status LoadDeltaNet(const DeltaNetSpec& net, LayerWeights* layer) {
+    std::vector<Part> parts = {{Name("attn_qkv"), net.conv_cols()},
+                               {Name("attn_gate"), net.value_cols()}};
+    if (loader_.Has(Name("ssm_ba.weight"))) {  // both of each key head in turn
+      parts.push_back({Name("ssm_ba"), 2 * net.heads, net.heads / net.key_heads});
+    } else {
+      parts.push_back({Name("ssm_beta"), net.heads});
+      parts.push_back({Name("ssm_alpha"), net.heads});
+    }
     ASSIGN_OR_RETURN(layer->mixer_input,
-                     loader_.LoadProjection({{Name("attn_qkv"), net.conv_cols()},
-                                             {Name("attn_gate"), net.value_cols()},
-                                             {Name("ssm_alpha"), net.heads},
-                                             {Name("ssm_beta"), net.heads}},
-                                            spec_.hidden, /*needs_bias=*/false));
+                     loader_.LoadProjection(parts, spec_.hidden, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(layer->conv, loader_.Transposed(Name("ssm_conv1d.weight"), net.conv_cols(),
+                                                     net.conv_width));
     DeltaNetWeights& weights = layer->delta_net;
-    ASSIGN_OR_RETURN(weights.conv, loader_.Transposed(Name("ssm_conv1d.weight"), net.conv_cols(),
-                                                      net.conv_width));
     ASSIGN_OR_RETURN(weights.dt_bias, loader_.Vector(Name("ssm_dt.bias"), net.heads));
     ASSIGN_OR_RETURN(weights.a, loader_.Vector(Name("ssm_a"), net.heads));
     ASSIGN_OR_RETURN(weights.output_norm, loader_.Vector(Name("ssm_norm.weight"), net.value_dim));
@@ -308,6 +416,71 @@ class LayerLoader {
                      loader_.LoadProjection({{Name("ssm_out"), spec_.hidden}}, net.value_cols(),
                                             /*needs_bias=*/false));
     return absl::OkStatus();
+  }
+
+  absl::Status LoadShortConv(const ShortConvSpec& conv, LayerWeights* layer) {
+    ASSIGN_OR_RETURN(layer->mixer_input,
+                     loader_.LoadProjection({{Name("shortconv.in_proj"), 3 * conv.channels}},
+                                            spec_.hidden, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(layer->conv,
+                     loader_.Transposed(Name("shortconv.conv.weight"), conv.channels, conv.width));
+    ASSIGN_OR_RETURN(layer->mixer_output,
+                     loader_.LoadProjection({{Name("shortconv.out_proj"), spec_.hidden}},
+                                            conv.channels, /*needs_bias=*/false));
+    return absl::OkStatus();
+  }
+
+  // Number `index` of `count` feed-forwards in the tensors ffn_*<suffix>. Gate and up may be one
+  // tensor: ffn_gate_up, or ffn_up of twice the rows.
+  absl::StatusOr<FeedForwardWeights> LoadFeedForward(int64_t width, absl::string_view suffix,
+                                                     int64_t count = 1, int64_t index = 0) {
+    auto part = [&](absl::string_view name, int64_t rows) {
+      return Part{Name(absl::StrCat(name, suffix)), rows, 0, count, index};
+    };
+    auto rows_of = [&](absl::string_view name) {
+      return loader_.RowsOf(Name(absl::StrCat(name, suffix, ".weight")));
+    };
+    std::vector<Part> input = {part("ffn_up", width)};
+    if (layer_.feed_forward.gated) {
+      if (rows_of("ffn_gate_up") > 0) {
+        input = {part("ffn_gate_up", 2 * width)};
+      } else if (rows_of("ffn_gate") == 0 && rows_of("ffn_up") == count * 2 * width) {
+        input = {part("ffn_up", 2 * width)};
+      } else {
+        input = {part("ffn_gate", width), part("ffn_up", width)};
+      }
+    }
+    FeedForwardWeights weights;
+    ASSIGN_OR_RETURN(weights.input,
+                     loader_.LoadProjection(input, spec_.hidden, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(weights.down, loader_.LoadProjection({part("ffn_down", spec_.hidden)}, width,
+                                                          /*needs_bias=*/false));
+    return weights;
+  }
+
+  absl::StatusOr<ExpertWeights> LoadExperts(const ExpertSpec& spec) {
+    ExpertWeights weights;
+    ASSIGN_OR_RETURN(weights.router,
+                     loader_.LoadProjection({{Name("ffn_gate_inp"), spec.count}}, spec_.hidden,
+                                            /*needs_bias=*/false));
+    if (loader_.Has(Name("exp_probs_b.bias"))) {
+      ASSIGN_OR_RETURN(weights.choice_bias,
+                       loader_.HostVector(Name("exp_probs_b.bias"), spec.count));
+    }
+    for (int64_t e = 0; e < spec.count; ++e) {
+      ASSIGN_OR_RETURN(FeedForwardWeights expert,
+                       LoadFeedForward(spec.width, "_exps", spec.count, e));
+      weights.experts.push_back(std::move(expert));
+    }
+    if (spec.shared_width > 0) {
+      ASSIGN_OR_RETURN(weights.shared, LoadFeedForward(spec.shared_width, "_shexp"));
+    }
+    if (spec.shared_gate) {
+      ASSIGN_OR_RETURN(weights.shared_gate,
+                       loader_.LoadProjection({{Name("ffn_gate_inp_shexp"), 1}}, spec_.hidden,
+                                              /*needs_bias=*/false));
+    }
+    return weights;
   }
 
   const ModelSpec& spec_;
@@ -325,12 +498,16 @@ absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, const ModelSpec& spec,
   WeightLoader loader(gguf, first);
   Weights weights;
   ASSIGN_OR_RETURN(weights.embedding, loader.Matrix("token_embd.weight", spec.vocab, spec.hidden));
+  if (spec.learned_positions > 0) {
+    ASSIGN_OR_RETURN(weights.positions, loader.Flat("position_embd.weight", spec.learned_positions,
+                                                    spec.hidden, /*as_matrix=*/true));
+  }
   for (int64_t i = 0; i < spec.num_layers(); ++i) {
     loader.set_backend(backend_of(i));
     ASSIGN_OR_RETURN(LayerWeights layer, LayerLoader(spec, i, &loader).Load());
     weights.layers.push_back(std::move(layer));
   }
-  ASSIGN_OR_RETURN(weights.output_norm, loader.Vector("output_norm.weight", spec.hidden));
+  ASSIGN_OR_RETURN(weights.output_norm, loader.LoadNorm(spec.output_norm, spec, 1, spec.hidden));
   weights.tied = !loader.Has("output.weight");
   if (!weights.tied || first != last) {
     const char* name = weights.tied ? "token_embd.weight" : "output.weight";
@@ -339,15 +516,9 @@ absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, const ModelSpec& spec,
   if (spec.output_bias && loader.Has("output.bias")) {
     ASSIGN_OR_RETURN(weights.output_bias, loader.Vector("output.bias", spec.vocab));
   }
-  if (loader.Has("rope_freqs.weight")) {
-    ASSIGN_OR_RETURN(weights.rope_factors,
-                     loader.HostVector("rope_freqs.weight", spec.ropes[0].dim / 2));
-    for (float factor : weights.rope_factors) {
-      if (!(factor > 0)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("tensor 'rope_freqs.weight' must be > 0, got ", factor));
-      }
-    }
+  for (const RopeSpec& rope : spec.ropes) {
+    ASSIGN_OR_RETURN(std::vector<float> factors, loader.RopeFactors(rope, spec.context_length));
+    weights.rope_factors.push_back(std::move(factors));
   }
   RETURN_IF_ERROR(loader.CheckAllTaken(spec.architecture, spec.num_layers(), spec.skipped_blocks));
   weights.parameters = loader.parameters();

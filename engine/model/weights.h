@@ -42,36 +42,63 @@ class Projection {
   std::vector<Part> parts_;
 };
 
+// A norm, and its owner. Without a weight there is none.
+struct DeviceNorm {
+  DeviceVector weight, bias;
+  Norm norm = {};
+
+  bool empty() const { return norm.weight.empty(); }
+};
+
 // Of a delta net.
 struct DeltaNetWeights {
-  DeviceVector conv;            // (conv_width, conv_cols): of each tap, all channels
   DeviceVector dt_bias, a;      // (1, heads)
   DeviceVector output_norm;     // (1, value_dim), of each head
   DeviceVector q_gain, k_gain;  // (1, key_dim): make lengths of what RmsNorm gives
 };
 
+// hidden -> gate and up, or up alone, side by side -> hidden
+struct FeedForwardWeights {
+  Projection input, down;
+
+  int64_t bytes() const { return input.bytes() + down.bytes(); }
+};
+
+struct ExpertWeights {
+  Projection router;               // hidden -> experts
+  std::vector<float> choice_bias;  // of each expert, or none
+  std::vector<FeedForwardWeights> experts;
+  FeedForwardWeights shared;
+  Projection shared_gate;  // hidden -> 1
+};
+
 struct LayerWeights {
-  DeviceVector mixer_norm;      // (1, hidden)
-  Projection mixer_input;       // hidden -> MixerInputCols: q, gate, k, v; or q k v, z, alpha, beta
-  DeviceVector q_norm, k_norm;  // (1, head_dim), of each head; empty: none
+  DeviceNorm mixer_norm;      // of hidden, as the others below; empty: none
+  Projection mixer_input;     // hidden -> MixerInputCols: q, gate, k, v; or q k v, z, beta, alpha
+  DeviceNorm q_norm, k_norm;  // of heads
+  DeviceVector sinks;         // (1, heads)
+  DeviceVector conv;          // (conv width, channels): of each tap, all channels
   DeltaNetWeights delta_net;
-  Projection mixer_output;                      // MixerOutputCols -> hidden
-  DeviceVector post_mixer_norm, post_ffn_norm;  // (1, hidden); empty: none
-  DeviceVector ffn_norm;                        // (1, hidden)
-  Projection gate_up;                           // hidden -> 2 * ffn
-  Projection down;                              // ffn -> hidden
+  Projection mixer_output;  // MixerOutputCols -> hidden
+  DeviceNorm post_mixer_norm, feed_forward_norm, post_feed_forward_norm;
+  FeedForwardWeights feed_forward;
+  ExpertWeights experts;
+
+  // That the products of one token read.
+  int64_t bytes_a_token(const LayerSpec& spec) const;
 };
 
 struct Weights {
   std::unique_ptr<WeightMatrix> embedding;  // (vocab, hidden)
+  DeviceVector positions;                   // (context, hidden); empty: none
   std::vector<LayerWeights> layers;
-  DeviceVector output_norm;              // (1, hidden)
+  DeviceNorm output_norm;
   std::unique_ptr<WeightMatrix> output;  // (vocab, hidden); null where the embedding serves
   DeviceVector output_bias;              // (1, vocab); empty: none
   bool tied = false;                     // the file has one matrix for both
 
-  // Per-pair divisors of the first rope's frequencies (dim / 2,); empty: all 1.
-  std::vector<float> rope_factors;
+  // Of each rope, per-pair divisors of its frequencies (dim / 2,); empty: all 1.
+  std::vector<std::vector<float>> rope_factors;
 
   int64_t parameters = 0;
   int64_t bytes = 0;         // as stored in the file

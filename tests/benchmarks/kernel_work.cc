@@ -74,10 +74,13 @@ AttentionSpeed MeasureAttention(Backend* backend, const AttentionWork& work, con
                                 double window) {
   constexpr int32_t kDim = 64;
   int32_t blocks = (work.context + kKvBlockTokens - 1) / kKvBlockTokens;
-  KvLayer layer = {.num_blocks = blocks * work.sequences, .kv_heads = work.kv_heads, .head_dim = kDim};
-  layer.block_stride = layer.block_bytes();
-  Buffer keys = backend->Allocate(layer.num_blocks * layer.block_bytes()).value();
-  Buffer values = backend->Allocate(layer.num_blocks * layer.block_bytes()).value();
+  KvLayer layer = {.num_blocks = blocks * work.sequences,
+                   .kv_heads = work.kv_heads,
+                   .key_dim = kDim,
+                   .value_dim = kDim};
+  layer.block_stride = layer.keys_bytes();
+  Buffer keys = backend->Allocate(layer.num_blocks * layer.keys_bytes()).value();
+  Buffer values = backend->Allocate(layer.num_blocks * layer.keys_bytes()).value();
   layer.keys = keys.data();
   layer.values = values.data();
   int64_t rows = int64_t{work.sequences} * work.queries;
@@ -103,7 +106,7 @@ AttentionSpeed MeasureAttention(Backend* backend, const AttentionWork& work, con
       window);
   // Positions seen, all queries.
   double seen = work.queries * (work.context - (work.queries - 1) / 2.0) * work.sequences;
-  return {seconds, 2.0 * layer.num_blocks * layer.block_bytes() / seconds,
+  return {seconds, 2.0 * layer.num_blocks * layer.keys_bytes() / seconds,
           4.0 * work.heads * kDim * seen / seconds};
 }
 

@@ -40,7 +40,8 @@ absl::StatusOr<ModelWork> ReadModelWork(const std::string& path, DType kv_type) 
   double block_bytes = 0;
   for (const LayerSpec& layer : spec.layers) {
     if (layer.attention() == nullptr) continue;
-    block_bytes += 2.0 * static_cast<double>(KvLayerOf(*layer.attention(), kv_type).block_bytes());
+    const KvLayer kv = KvLayerOf(*layer.attention(), kv_type);
+    block_bytes += static_cast<double>(kv.keys_bytes() + kv.values_bytes());
   }
   work.kv_bytes = block_bytes / kKvBlockTokens;
   work.floats = float_ops > work.body_ops / 2;

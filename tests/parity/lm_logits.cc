@@ -1,6 +1,6 @@
 // Dumps a model's logits, for comparison with another engine's on the same file.
 //
-//   lm_logits MODEL.gguf OUT.f32 1,15,27 [device=cpu] [threads=0] [kv_type=f16] [chunk=512]
+//   lm_logits MODEL.gguf OUT.f32 1,15,27 [device=cpu] [threads=0] [kv_type=f16] [chunk=512] [context=0]
 //
 // OUT.f32 gets one row of vocab_size F32 values a token. The tokens are fed in chunks of `chunk`.
 #include <algorithm>
@@ -67,7 +67,7 @@ absl::Status Run(const Arguments& arguments) {
 int main(int argc, char** argv) {
   if (argc < 4) {
     std::fprintf(stderr,
-                 "usage: lm_logits MODEL.gguf OUT.f32 id,id,... [device=] [threads=] [kv_type=] [chunk=]\n");
+                 "usage: lm_logits MODEL.gguf OUT.f32 id,id,... [device=] [threads=] [kv_type=] [chunk=] [context=]\n");
     return 2;
   }
   lm::Arguments arguments;
@@ -89,6 +89,9 @@ int main(int argc, char** argv) {
         return 2;
       }
       arguments.options.kv_type = *type;
+    }
+    if (option.first == "context") {
+      arguments.options.context_length = std::atoi(option.second.c_str());
     }
     if (option.first == "chunk") arguments.chunk = std::max(1, std::atoi(option.second.c_str()));
   }

@@ -1,4 +1,4 @@
-// Causal attention over the paged cache, each shared block read once for all that share it.
+// Attention over the paged cache, each shared block read once for all that share it.
 //
 // The batch's tokens are put in the order of their block tables, so that those which share a prefix
 // are neighbours. A query tile is a few tokens in that order times the query heads of one KV head:
@@ -55,10 +55,10 @@ class AttentionOp {
   AttentionOp(const CpuKernels& kernels, Tensor q, const KvLayer& layer,
               const AttentionOptions& options, Tensor out)
       : kernels_(kernels), q_(q), layer_(layer), options_(options), out_(out) {
-    group_ = static_cast<int>(q.cols / layer.head_dim / layer.kv_heads);
+    group_ = static_cast<int>(q.cols / layer.key_dim / layer.kv_heads);
     tile_queries_ = std::max(1, kTileRows / group_);
     max_rows_ = tile_queries_ * group_;
-    stride_ = (layer.head_dim + kPanel - 1) / kPanel * kPanel;
+    stride_ = (layer.value_dim + kPanel - 1) / kPanel * kPanel;
   }
 
   // One KV head after the other, so that what a head's tiles share stays in the caches.
@@ -66,12 +66,13 @@ class AttentionOp {
     std::vector<QueryTile> tiles;
     for (int32_t head = 0; head < layer_.kv_heads; ++head) {
       for (size_t begin = 0, end; begin < queries.size(); begin = end) {
-        int64_t first = queries[begin].position, last = 0;
+        int64_t first = queries[begin].position, last = 0;  // seen
         for (end = begin; end < queries.size() && end - begin < size_t(tile_queries_) &&
                           queries[end].blocks[0] == queries[begin].blocks[0];
              ++end) {
-          first = std::min(first, FirstSeen(queries[end]));
-          last = std::max(last, queries[end].position);
+          const SeenRange seen = Seen(queries[end]);
+          first = std::min(first, seen.first);
+          last = std::max(last, seen.end - 1);
         }
         tiles.push_back({queries.subspan(begin, end - begin), head,
                          static_cast<int>(first / kAttentionChunk),
@@ -88,7 +89,7 @@ class AttentionOp {
 
   // What one worker needs beside partials.
   struct Work {
-    float* queries;  // [row][kScoreStride], head_dim of each
+    float* queries;  // [row][kScoreStride], key_dim of each
     float* scores;   // [row][kScoreStride]
     float* tail;     // a block's last value columns, where they are fewer than 16
   };
@@ -109,26 +110,27 @@ class AttentionOp {
  private:
   void AddSink(const QueryTile& tile, int row, const Partial& total) const;
   int rows(const QueryTile& tile) const { return static_cast<int>(tile.queries.size()) * group_; }
-  // The head of a tile's row in q and in out.
-  float* Head(Tensor matrix, const QueryTile& tile, int row) const {
-    int64_t head = int64_t{tile.kv_head} * group_ + row % group_;
-    return matrix.row<float>(tile.queries[row / group_].row) + head * layer_.head_dim;
+  int64_t HeadOf(const QueryTile& tile, int row) const {
+    return int64_t{tile.kv_head} * group_ + row % group_;
   }
-  // The first position that a query sees.
-  int64_t FirstSeen(const Query& query) const {
-    return options_.window == 0 ? 0 : std::max<int64_t>(query.position + 1 - options_.window, 0);
+  // The head of a tile's row in q, or in out: of `dim` values.
+  float* Head(Tensor matrix, int64_t dim, const QueryTile& tile, int row) const {
+    return matrix.row<float>(tile.queries[row / group_].row) + HeadOf(tile, row) * dim;
+  }
+  SeenRange Seen(const Query& query) const {
+    return SeenBy(options_.window, query.position, query.context);
   }
   // Of the `count` positions from `begin` on, how many come before those that a query sees, and
   // before those behind them.
   int Hidden(const QueryTile& tile, int query, int64_t begin, int count) const {
-    return static_cast<int>(std::clamp<int64_t>(FirstSeen(tile.queries[query]) - begin, 0, count));
+    return static_cast<int>(std::clamp<int64_t>(Seen(tile.queries[query]).first - begin, 0, count));
   }
   int Visible(const QueryTile& tile, int query, int64_t begin, int count) const {
-    return static_cast<int>(
-        std::clamp<int64_t>(tile.queries[query].position + 1 - begin, 0, count));
+    return static_cast<int>(std::clamp<int64_t>(Seen(tile.queries[query]).end - begin, 0, count));
   }
   bool Sees(const Query& query, int64_t begin) const {
-    return query.position >= begin && FirstSeen(query) < begin + kKvBlockTokens;
+    const SeenRange seen = Seen(query);
+    return seen.end > begin && seen.first < begin + kKvBlockTokens;
   }
   // Calls f(run) for the queries that see something of the block of positions from `begin` on.
   template <typename F>
@@ -136,7 +138,11 @@ class AttentionOp {
 
   void ComputeScores(const QueryTile& tile, int64_t begin, int visible, const Work& work) const;
   // Multiplies a run's scores of a block, which begin at `token`, by the scales of its tokens.
-  void ScaleByTokens(char* head, const Run& run, int token, const Work& work) const;
+  void ScaleByTokens(const float* scales, const Run& run, int token, const Work& work) const;
+  // scores = scale * scores, less what the row's slope takes for the distance; of the positions
+  // from `first` on.
+  void Slope(const QueryTile& tile, int row, int64_t first, int count, float scale,
+             float* scores) const;
   // values of the rows [first_row, end_row) += weights * V over `count` tokens of a block from
   // `first` on, whose weights are at `token` in the scores.
   void AddValues(const char* values_of_block, int first, int count, int token, int first_row,
@@ -177,8 +183,8 @@ void AttentionOp::ForRuns(const QueryTile& tile, int64_t begin, F f) const {
 
 void AttentionOp::LoadQueries(const QueryTile& tile, const Work& work) const {
   for (int row = 0; row < rows(tile); ++row) {
-    std::memcpy(work.queries + row * kScoreStride, Head(q_, tile, row),
-                layer_.head_dim * sizeof(float));
+    std::memcpy(work.queries + row * kScoreStride, Head(q_, layer_.key_dim, tile, row),
+                layer_.key_dim * sizeof(float));
   }
 }
 
@@ -187,7 +193,7 @@ void AttentionOp::ComputeScores(const QueryTile& tile, int64_t begin, int visibl
   constexpr int kBlockPanels = kKvBlockTokens / kPanel;
   for (int token = 0; token < visible; token += kKvBlockTokens) {
     ForRuns(tile, begin + token, [&](const Run& run) {
-      char* keys = KvHead(layer_, layer_.keys, run.block, tile.kv_head);
+      char* keys = KeysOfHead(layer_, run.block, tile.kv_head);
       int end_row = run.end * group_;
       FloatTile choice = kernels_.ChooseFloatTile(end_row - run.first * group_, kBlockPanels);
       for (int row = run.first * group_; row < end_row; row += choice.tokens) {
@@ -200,27 +206,38 @@ void AttentionOp::ComputeScores(const QueryTile& tile, int64_t begin, int visibl
                                   .x = work.queries + row * kScoreStride,
                                   .packed = false,
                                   .tokens = std::min(choice.tokens, end_row - row),
-                                  .k = layer_.head_dim,
+                                  .k = layer_.key_dim,
                                   .acc = work.scores + row * kScoreStride + token + panel * kPanel,
                                   .acc_stride = kScoreStride,
                                   .accumulate = Accumulate::kReplace});
         }
       }
-      if (layer_.dtype == DType::kI8) ScaleByTokens(keys, run, token, work);
+      if (layer_.dtype == DType::kI8) {
+        ScaleByTokens(KvScales(keys, layer_.key_dim), run, token, work);
+      }
     });
   }
 }
 
-void AttentionOp::ScaleByTokens(char* head, const Run& run, int token, const Work& work) const {
-  const float* scales = KvScales(layer_, head);
+void AttentionOp::ScaleByTokens(const float* scales, const Run& run, int token,
+                                const Work& work) const {
   for (int row = run.first * group_; row < run.end * group_; ++row) {
     kernels_.multiply(work.scores + row * kScoreStride + token, scales, kKvBlockTokens);
   }
 }
 
+void AttentionOp::Slope(const QueryTile& tile, int row, int64_t first, int count, float scale,
+                        float* scores) const {
+  const float slope = options_.slopes.row<float>(0)[HeadOf(tile, row)];
+  const int64_t ahead = tile.queries[row / group_].position - first;
+  for (int i = 0; i < count; ++i) {
+    scores[i] = scores[i] * scale - slope * static_cast<float>(std::abs(ahead - i));
+  }
+}
+
 void AttentionOp::AddValues(const char* values_of_block, int first, int count, int token,
                             int first_row, int end_row, const Work& work, float* values) const {
-  int64_t dim = layer_.head_dim;
+  int64_t dim = layer_.value_dim;
   int full_panels = static_cast<int>(dim / kPanel);
   int tail = static_cast<int>(dim % kPanel);
   const char* rows_of_v = values_of_block + RowBytes(layer_.dtype, first * dim);
@@ -283,6 +300,10 @@ void AttentionOp::AttendChunk(const QueryTile& tile, int chunk, const Work& work
       kernels_.softcap(scores + hidden, visible - hidden, scale, options_.softcap);
       scale = 1;
     }
+    if (!options_.slopes.empty()) {
+      Slope(tile, row, begin + hidden, visible - hidden, scale, scores + hidden);
+      scale = 1;
+    }
     kernels_.softmax(scores + hidden, visible - hidden, scale, &out.max[row], &out.sum[row]);
     // Values that the window hides, in the block where it begins, count for nothing.
     std::fill(scores + hidden / kKvBlockTokens * kKvBlockTokens, scores + hidden, 0.0f);
@@ -292,8 +313,10 @@ void AttentionOp::AttendChunk(const QueryTile& tile, int chunk, const Work& work
   // by query: no row may touch values behind its own position, not even with weight zero.
   for (int token = 0; token < most; token += kKvBlockTokens) {
     ForRuns(tile, begin + token, [&](const Run& run) {
-      char* block = KvHead(layer_, layer_.values, run.block, tile.kv_head);
-      if (layer_.dtype == DType::kI8) ScaleByTokens(block, run, token, work);
+      char* block = ValuesOfHead(layer_, run.block, tile.kv_head);
+      if (layer_.dtype == DType::kI8) {
+        ScaleByTokens(KvScales(block, layer_.value_dim), run, token, work);
+      }
       int common = kKvBlockTokens;
       for (int query = run.first; query < run.end; ++query) {
         common = std::min(common, Visible(tile, query, begin + token, kKvBlockTokens));
@@ -332,14 +355,14 @@ void AttentionOp::Merge(const QueryTile& tile, const Partial& next, const Partia
 void AttentionOp::Finish(const QueryTile& tile, const Partial& total) const {
   for (int row = 0; row < rows(tile); ++row) {
     if (!options_.sinks.empty()) AddSink(tile, row, total);
-    kernels_.divide(total.values + row * stride_, total.sum[row], layer_.head_dim,
-                    Head(out_, tile, row));
+    kernels_.divide(total.values + row * stride_, total.sum[row], layer_.value_dim,
+                    Head(out_, layer_.value_dim, tile, row));
   }
 }
 
 // Merges the score of the row's head that has no value.
 void AttentionOp::AddSink(const QueryTile& tile, int row, const Partial& total) const {
-  const float sink = options_.sinks.row<float>(0)[tile.kv_head * group_ + row % group_];
+  const float sink = options_.sinks.row<float>(0)[HeadOf(tile, row)];
   const float max = std::max(total.max[row], sink);
   const float keep = std::exp(total.max[row] - max);
   total.sum[row] = total.sum[row] * keep + std::exp(sink - max);
@@ -369,7 +392,7 @@ const std::vector<AttentionQuery>& CpuBackend::SortedQueries(int32_t cache_class
   for (const StepSequence* sequence : sequences) {
     for (int32_t i = 0; i < sequence->num_tokens; ++i) {
       sorted.queries.push_back({blocks + sequence->first_block, int64_t{sequence->first_row} + i,
-                                int64_t{sequence->first_position} + i});
+                                int64_t{sequence->first_position} + i, sequence->context()});
     }
   }
   sorted.step = step_index().serial;

@@ -71,14 +71,23 @@ absl::Status CpuBackend::Embed(const WeightMatrix& w, float scale, Tensor out) {
   return absl::OkStatus();
 }
 
-absl::Status CpuBackend::RmsNorm(Tensor x, Tensor weight, float eps, Tensor out) {
-  RETURN_IF_ERROR(CheckRmsNorm(x, weight, out));
+void CpuBackend::NormRow(const Norm& norm, const float* x, int64_t cols, float* out) const {
+  const int64_t n = norm.group_size();
+  const auto normalize = norm.kind == NormKind::kRms ? kernels_.rms_norm : kernels_.layer_norm;
+  for (int64_t group = 0; group < cols; group += n) {
+    const int64_t at = group % norm.weight.cols;
+    normalize(x + group, norm.weight.row<float>(0) + at, n, norm.eps, out + group);
+    if (!norm.bias.empty()) {
+      kernels_.add_scaled(out + group, norm.bias.row<float>(0) + at, 1, n);
+    }
+  }
+}
+
+absl::Status CpuBackend::Normalize(Tensor x, const Norm& norm, Tensor out) {
+  RETURN_IF_ERROR(CheckNormalize(x, norm, out));
   ForRows(x.rows, x.cols, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      for (int64_t group = 0; group < x.cols; group += weight.cols) {
-        kernels_.rms_norm(x.row<float>(t) + group, weight.row<float>(0), weight.cols, eps,
-                          out.row<float>(t) + group);
-      }
+      NormRow(norm, x.row<float>(t), x.cols, out.row<float>(t));
     }
   });
   return absl::OkStatus();
@@ -86,24 +95,75 @@ absl::Status CpuBackend::RmsNorm(Tensor x, Tensor weight, float eps, Tensor out)
 
 absl::Status CpuBackend::GatedActivation(Activation activation, Tensor gate, Tensor up,
                                          Tensor out) {
-  RETURN_IF_ERROR(CheckSameShape("GatedActivation", gate, up));
+  if (!up.empty()) RETURN_IF_ERROR(CheckSameShape("GatedActivation", gate, up));
   RETURN_IF_ERROR(CheckSameShape("GatedActivation", gate, out));
   ForRows(gate.rows, gate.cols, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      kernels_.gated_activation(activation, gate.row<float>(t), up.row<float>(t), gate.cols,
+      const float* factors = up.empty() ? nullptr : up.row<float>(t);
+      kernels_.gated_activation(activation, gate.row<float>(t), factors, gate.cols,
                                 out.row<float>(t));
     }
   });
   return absl::OkStatus();
 }
 
-absl::Status CpuBackend::Add(Tensor x, Tensor y) {
+absl::Status CpuBackend::Add(Tensor x, Tensor y, float scale) {
   RETURN_IF_ERROR(CheckSameShape("Add", x, y));
   ForRows(x.rows, x.cols, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      float* to = x.row<float>(t);
-      const float* from = y.row<float>(t);
-      for (int64_t i = 0; i < x.cols; ++i) to[i] += from[i];
+      kernels_.add_scaled(x.row<float>(t), y.row<float>(t), scale, x.cols);
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::Status CpuBackend::ScaleAndCap(Tensor x, float scale, float cap) {
+  RETURN_IF_ERROR(CheckSameShape("ScaleAndCap", x, x));
+  ForRows(x.rows, x.cols, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      if (cap > 0) {
+        kernels_.softcap(x.row<float>(t), static_cast<int>(x.cols), scale, cap);
+      } else {
+        kernels_.scale(x.row<float>(t), scale, x.cols);
+      }
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::Status CpuBackend::ScaleRows(Tensor x, Tensor factors, Activation activation) {
+  RETURN_IF_ERROR(CheckScaleRows(x, factors));
+  ForRows(x.rows, x.cols, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      float factor;
+      kernels_.gated_activation(activation, factors.row<float>(t), nullptr, 1, &factor);
+      kernels_.scale(x.row<float>(t), factor, x.cols);
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::Status CpuBackend::GatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out) {
+  RETURN_IF_ERROR(CheckGatherSlots(x, routes, out));
+  ForRows(out.rows, out.cols, [&](int64_t begin, int64_t end) {
+    for (int64_t slot = begin; slot < end; ++slot) {
+      std::memcpy(out.row<float>(slot), x.row<float>(routes.rows[slot]), x.cols * sizeof(float));
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::Status CpuBackend::CombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out) {
+  RETURN_IF_ERROR(CheckCombineSlots(y, routes, out));
+  const int32_t chosen = routes.chosen;
+  ForRows(out.rows, out.cols * chosen, [&](int64_t begin, int64_t end) {
+    std::vector<const float*> rows(chosen);
+    for (int64_t t = begin; t < end; ++t) {
+      for (int32_t j = 0; j < chosen; ++j) {
+        rows[j] = y.row<float>(routes.slots[t * chosen + j]);
+      }
+      kernels_.weighted_sum(rows.data(), &routes.weights[t * chosen], chosen, out.cols,
+                            out.row<float>(t));
     }
   });
   return absl::OkStatus();

@@ -22,6 +22,7 @@ struct AttentionQuery {
   const int32_t* blocks;  // of its sequence
   int64_t row;            // in the step
   int64_t position;       // in its sequence
+  int64_t context;        // of its sequence
 };
 
 // threads 0: as many as this process may use.
@@ -43,7 +44,7 @@ class CpuBackend : public Backend {
                                                            RowReader read) override;
 
   absl::Status Embed(const WeightMatrix& w, float scale, Tensor out) override;
-  absl::Status RmsNorm(Tensor x, Tensor weight, float eps, Tensor out) override;
+  absl::Status Normalize(Tensor x, const Norm& norm, Tensor out) override;
   absl::Status MatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out) override;
   absl::Status MatMulColumns(const WeightMatrix& w, Tensor x, absl::Span<const uint64_t> wanted,
                              Tensor out) override;
@@ -53,11 +54,16 @@ class CpuBackend : public Backend {
                               const KvLayer& layer) override;
   absl::Status Attention(Tensor q, const KvLayer& layer, const AttentionOptions& options,
                          Tensor out) override;
-  absl::Status CausalConv(Tensor x, Tensor weight, const StateLayer& layer, Tensor out) override;
+  absl::Status CausalConv(Tensor x, Tensor weight, Activation activation, const StateLayer& layer,
+                          Tensor out) override;
   absl::Status DeltaRule(const DeltaRuleInputs& inputs, const StateLayer& layer,
                          Tensor out) override;
   absl::Status GatedActivation(Activation activation, Tensor gate, Tensor up, Tensor out) override;
-  absl::Status Add(Tensor x, Tensor y) override;
+  absl::Status Add(Tensor x, Tensor y, float scale) override;
+  absl::Status ScaleAndCap(Tensor x, float scale, float cap) override;
+  absl::Status ScaleRows(Tensor x, Tensor factors, Activation activation) override;
+  absl::Status GatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out) override;
+  absl::Status CombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out) override;
   absl::Status GatherRows(Tensor x, int32_t list, Tensor out) override;
   absl::Status CopyKvBlock(const KvLayer& layer, int32_t from, int32_t to, int32_t tokens) override;
   absl::Status Copy(const void* from, void* to, size_t bytes) override;
@@ -76,6 +82,8 @@ class CpuBackend : public Backend {
     bool Wants(int64_t column) const { return wanted.empty() || wanted[column / 64] != 0; }
     ProductArguments Rows(int64_t begin, int64_t count) const;
   };
+  // Normalize of a row of `cols` values.
+  void NormRow(const Norm& norm, const float* x, int64_t cols, float* out) const;
   absl::Status Multiply(const ProductArguments& args);
   absl::Status MultiplyQuantized(const ProductArguments& args);
   absl::Status MultiplyFloat(const ProductArguments& args);

@@ -26,7 +26,7 @@ struct alignas(64) ActivationRecord {
 
 // The arrangement of queries and of scores in attention: rows this many floats apart. Not a power
 // of two, which would crowd few sets of the caches.
-inline constexpr int kScoreStride = 256 + 16;
+inline constexpr int kScoreStride = 576 + 16;
 
 // What a float product does with its accumulators.
 enum class Accumulate {
@@ -120,12 +120,15 @@ struct CpuKernels {
   void (*quantize_activations)(const PanelFormat& format, const float* x, int64_t num_blocks,
                                ActivationRecord* out, int64_t stride);
 
+  // Norms of n values, times `weight`.
   void (*rms_norm)(const float* x, const float* weight, int64_t n, float eps, float* out);
+  void (*layer_norm)(const float* x, const float* weight, int64_t n, float eps, float* out);
+  // `up` may be null.
   void (*gated_activation)(Activation activation, const float* gate, const float* up, int64_t n,
                            float* out);
   // One token of CausalConv: rows[j] are the inputs of n channels, oldest first; weight (width, n).
-  void (*conv_silu)(const float* const* rows, const float* weight, int64_t weight_stride, int width,
-                    int64_t n, float* out);
+  void (*conv)(const float* const* rows, const float* weight, int64_t weight_stride, int width,
+               int64_t n, bool silu, float* out);
   void (*delta_rule)(const DeltaRulePanelOp&);
   // n values of F16 or BF16, n a multiple of 16, to F32.
   void (*to_float)(DType dtype, const void* x, int64_t n, float* out);
@@ -140,6 +143,12 @@ struct CpuKernels {
   void (*softmax)(float* scores, int n, float scale, float* max, float* sum);
   // total = total * keep + next * add, both n values.
   void (*scale_and_add)(float* total, float keep, const float* next, float add, int64_t n);
+  // x += scale * y, x *= scale.
+  void (*add_scaled)(float* x, const float* y, float scale, int64_t n);
+  void (*scale)(float* x, float scale, int64_t n);
+  // out = sum_j weights[j] * rows[j], j ascending.
+  void (*weighted_sum)(const float* const* rows, const float* weights, int count, int64_t n,
+                       float* out);
   // x *= y.
   void (*multiply)(float* x, const float* y, int64_t n);
   // out = x / divisor.

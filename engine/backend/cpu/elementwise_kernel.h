@@ -65,43 +65,90 @@ void RmsNormRow(const float* x, const float* weight, int64_t n, float eps, float
   });
 }
 
+void LayerNormRow(const float* x, const float* weight, int64_t n, float eps, float* out) {
+  const float count = static_cast<float>(n);
+  F32x16 sum = F32x16::Zero();
+  ForSixteens(n, [&](int64_t i, int lanes) { sum = sum + LoadUpTo(x + i, lanes, 0); });
+  const float mean_value = ReduceSum(sum) / count;
+  F32x16 mean = F32x16::Set(mean_value);
+  sum = F32x16::Zero();
+  ForSixteens(n, [&](int64_t i, int lanes) {
+    F32x16 v = LoadUpTo(x + i, lanes, mean_value) - mean;
+    sum = MulAdd(v, v, sum);
+  });
+  F32x16 scale = F32x16::Set(1.0f / __builtin_sqrtf(ReduceSum(sum) / count + eps));
+  ForSixteens(n, [&](int64_t i, int lanes) {
+    F32x16 v = (LoadUpTo(x + i, lanes, 0) - mean) * scale;
+    StoreUpTo(v * LoadUpTo(weight + i, lanes, 0), out + i, lanes);
+  });
+}
+
 // x / (1 + exp(-z)): 0 where z is so low that Exp no longer grows.
 inline F32x16 TimesSigmoid(F32x16 x, F32x16 z) {
   // Below -88 the true value is less than 1e-36.
   return ZeroBelow(x / (F32x16::Set(1) + Exp(F32x16::Zero() - z)), z, -88.0f);
 }
 
-inline F32x16 Activate(Activation activation, F32x16 x) {
-  switch (activation) {
-    case Activation::kSilu:
-      return TimesSigmoid(x, x);
-    case Activation::kGeluTanh: {
-      F32x16 cubic = x * x * x * F32x16::Set(0.044715f);
-      return TimesSigmoid(x, (x + cubic) * F32x16::Set(1.5957691216057308f));  // 2 sqrt(2 / pi)
-    }
-    case Activation::kSigmoid:
-      break;
-  }
-  return TimesSigmoid(F32x16::Set(1), x);
+inline F32x16 GeluTanh(F32x16 x) {
+  F32x16 cubic = x * x * x * F32x16::Set(0.044715f);
+  return TimesSigmoid(x, (x + cubic) * F32x16::Set(1.5957691216057308f));  // 2 sqrt(2 / pi)
 }
 
-void GatedActivationRow(Activation activation, const float* gate, const float* up, int64_t n,
-                        float* out) {
+// max(x, 0), NaN where x is.
+inline F32x16 Relu(F32x16 x) { return Max(F32x16::Zero(), x); }
+
+template <typename F>
+inline void GateRow(const float* gate, const float* up, int64_t n, float* out, F activate) {
+  if (up == nullptr) {
+    return ForSixteens(n, [&](int64_t i, int lanes) {
+      StoreUpTo(activate(LoadUpTo(gate + i, lanes, 0)), out + i, lanes);
+    });
+  }
   ForSixteens(n, [&](int64_t i, int lanes) {
-    F32x16 active = Activate(activation, LoadUpTo(gate + i, lanes, 0));
+    F32x16 active = activate(LoadUpTo(gate + i, lanes, 0));
     StoreUpTo(active * LoadUpTo(up + i, lanes, 0), out + i, lanes);
   });
 }
 
-void ConvSilu(const float* const* rows, const float* weight, int64_t weight_stride, int width,
-              int64_t n, float* out) {
+void SwigluOaiRow(const float* gate, const float* up, int64_t n, float* out) {
+  F32x16 most = F32x16::Set(7), least = F32x16::Set(-7), one = F32x16::Set(1);
+  ForSixteens(n, [&](int64_t i, int lanes) {
+    F32x16 g = Min(most, LoadUpTo(gate + i, lanes, 0));
+    g = TimesSigmoid(g, g * F32x16::Set(1.702f));
+    if (up != nullptr) g = g * (Max(least, Min(most, LoadUpTo(up + i, lanes, 0))) + one);
+    StoreUpTo(g, out + i, lanes);
+  });
+}
+
+void GatedActivationRow(Activation activation, const float* gate, const float* up, int64_t n,
+                        float* out) {
+  switch (activation) {
+    case Activation::kSilu:
+      return GateRow(gate, up, n, out, [](F32x16 x) { return TimesSigmoid(x, x); });
+    case Activation::kGeluTanh:
+      return GateRow(gate, up, n, out, [](F32x16 x) { return GeluTanh(x); });
+    case Activation::kSigmoid:
+      return GateRow(gate, up, n, out, [](F32x16 x) { return TimesSigmoid(F32x16::Set(1), x); });
+    case Activation::kIdentity:
+      return GateRow(gate, up, n, out, [](F32x16 x) { return x; });
+    case Activation::kRelu:
+      return GateRow(gate, up, n, out, [](F32x16 x) { return Relu(x); });
+    case Activation::kRelu2:
+      return GateRow(gate, up, n, out, [](F32x16 x) { return Relu(x) * Relu(x); });
+    case Activation::kSwigluOai:
+      return SwigluOaiRow(gate, up, n, out);
+  }
+}
+
+void ConvRow(const float* const* rows, const float* weight, int64_t weight_stride, int width,
+             int64_t n, bool silu, float* out) {
   ForSixteens(n, [&](int64_t i, int lanes) {
     F32x16 sum = F32x16::Zero();
     for (int j = 0; j < width; ++j) {
       sum = MulAdd(LoadUpTo(weight + j * weight_stride + i, lanes, 0),
                    LoadUpTo(rows[j] + i, lanes, 0), sum);
     }
-    StoreUpTo(TimesSigmoid(sum, sum), out + i, lanes);
+    StoreUpTo(silu ? TimesSigmoid(sum, sum) : sum, out + i, lanes);
   });
 }
 
@@ -213,6 +260,31 @@ void ScaleAndAdd(float* total, float keep, const float* next, float add, int64_t
   ForSixteens(n, [&](int64_t i, int lanes) {
     F32x16 scaled = LoadUpTo(total + i, lanes, 0) * k;
     StoreUpTo(MulAdd(LoadUpTo(next + i, lanes, 0), a, scaled), total + i, lanes);
+  });
+}
+
+void AddScaled(float* x, const float* y, float scale, int64_t n) {
+  F32x16 factor = F32x16::Set(scale);
+  ForSixteens(n, [&](int64_t i, int lanes) {
+    F32x16 scaled = LoadUpTo(y + i, lanes, 0) * factor;
+    StoreUpTo(LoadUpTo(x + i, lanes, 0) + scaled, x + i, lanes);
+  });
+}
+
+void Scale(float* x, float scale, int64_t n) {
+  F32x16 factor = F32x16::Set(scale);
+  ForSixteens(n, [&](int64_t i, int lanes) {
+    StoreUpTo(LoadUpTo(x + i, lanes, 0) * factor, x + i, lanes);
+  });
+}
+
+void WeightedSum(const float* const* rows, const float* weights, int count, int64_t n, float* out) {
+  ForSixteens(n, [&](int64_t i, int lanes) {
+    F32x16 sum = F32x16::Zero();
+    for (int j = 0; j < count; ++j) {
+      sum = MulAdd(LoadUpTo(rows[j] + i, lanes, 0), F32x16::Set(weights[j]), sum);
+    }
+    StoreUpTo(sum, out + i, lanes);
   });
 }
 

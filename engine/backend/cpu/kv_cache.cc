@@ -40,26 +40,26 @@ void RotateHeads(const float* rope, int64_t rope_dim, RopePairing pairing, int64
 template <typename T>
 void StoreToken(const KvLayer& layer, int64_t block, int64_t head, int64_t token, const T* key,
                 const T* value) {
-  T* keys = reinterpret_cast<T*>(KvHead(layer, layer.keys, block, head)) + token;
-  T* values = reinterpret_cast<T*>(KvHead(layer, layer.values, block, head));
-  for (int64_t i = 0; i < layer.head_dim; ++i) keys[i * kKvBlockTokens] = key[i];
-  std::memcpy(values + token * layer.head_dim, value, layer.head_dim * sizeof(T));
+  T* keys = reinterpret_cast<T*>(KeysOfHead(layer, block, head)) + token;
+  T* values = reinterpret_cast<T*>(ValuesOfHead(layer, block, head));
+  for (int64_t i = 0; i < layer.key_dim; ++i) keys[i * kKvBlockTokens] = key[i];
+  std::memcpy(values + token * layer.value_dim, value, layer.value_dim * sizeof(T));
 }
 
 // The same in int8, with the scales that belong to the codes.
 void StoreScaledToken(const KvLayer& layer, int64_t block, int64_t head, int64_t token,
                       const int8_t* key, float key_scale, const int8_t* value, float value_scale) {
   StoreToken<int8_t>(layer, block, head, token, key, value);
-  KvScales(layer, KvHead(layer, layer.keys, block, head))[token] = key_scale;
-  KvScales(layer, KvHead(layer, layer.values, block, head))[token] = value_scale;
+  KvScales(KeysOfHead(layer, block, head), layer.key_dim)[token] = key_scale;
+  KvScales(ValuesOfHead(layer, block, head), layer.value_dim)[token] = value_scale;
 }
 
 // Copies the keys' columns of the first `tokens` tokens.
 template <typename T>
-void CopyKeys(const char* from, char* to, int64_t head_dim, int32_t tokens) {
+void CopyKeys(const char* from, char* to, int64_t dim, int32_t tokens) {
   const T* source = reinterpret_cast<const T*>(from);
   T* target = reinterpret_cast<T*>(to);
-  for (int64_t i = 0; i < head_dim; ++i) {
+  for (int64_t i = 0; i < dim; ++i) {
     std::memmove(target + i * kKvBlockTokens, source + i * kKvBlockTokens, tokens * sizeof(T));
   }
 }
@@ -71,10 +71,10 @@ absl::Status CpuBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope
   RETURN_IF_ERROR(CheckRopeAndStoreKv(step_index(), q, k, v, rope, layer));
   const std::vector<int64_t>& slots = step_index().slots[layer.cache_class];
   const RopeTable* table = rope.table < 0 ? nullptr : &step().ropes[rope.table];
-  int64_t dim = layer.head_dim;
-  ASSIGN_OR_RETURN(char* memory, inputs_.Get(2 * q.rows * k.cols * sizeof(uint16_t)));
+  const int64_t dim = layer.key_dim, value_dim = layer.value_dim;
+  ASSIGN_OR_RETURN(char* memory, inputs_.Get(q.rows * (k.cols + v.cols) * sizeof(uint16_t)));
   auto* all_halves = reinterpret_cast<uint16_t*>(memory);
-  ForRows(q.rows, q.cols + 2 * k.cols, [&](int64_t begin, int64_t end) {
+  ForRows(q.rows, q.cols + k.cols + v.cols, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       if (table != nullptr) {
         const float* angles = table->angles.data() + t * table->dim;
@@ -86,7 +86,7 @@ absl::Status CpuBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope
       if (layer.dtype == DType::kF32) {
         for (int64_t h = 0; h < layer.kv_heads; ++h) {
           StoreToken<float>(layer, block, h, token, k.row<float>(t) + h * dim,
-                            v.row<float>(t) + h * dim);
+                            v.row<float>(t) + h * value_dim);
         }
         continue;
       }
@@ -94,17 +94,18 @@ absl::Status CpuBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope
         int8_t key[kMaxHeadDim], value[kMaxHeadDim];
         for (int64_t h = 0; h < layer.kv_heads; ++h) {
           float key_scale = kernels_.quantize_to_int8(k.row<float>(t) + h * dim, dim, key);
-          float value_scale = kernels_.quantize_to_int8(v.row<float>(t) + h * dim, dim, value);
+          float value_scale =
+              kernels_.quantize_to_int8(v.row<float>(t) + h * value_dim, value_dim, value);
           StoreScaledToken(layer, block, h, token, key, key_scale, value, value_scale);
         }
         continue;
       }
-      uint16_t* keys = all_halves + 2 * t * k.cols;
+      uint16_t* keys = all_halves + t * (k.cols + v.cols);
       uint16_t* values = keys + k.cols;
       kernels_.float_to_half(k.row<float>(t), k.cols, keys);
       kernels_.float_to_half(v.row<float>(t), v.cols, values);
       for (int64_t h = 0; h < layer.kv_heads; ++h) {
-        StoreToken<uint16_t>(layer, block, h, token, keys + h * dim, values + h * dim);
+        StoreToken<uint16_t>(layer, block, h, token, keys + h * dim, values + h * value_dim);
       }
     }
   });
@@ -115,20 +116,23 @@ absl::Status CpuBackend::CopyKvBlock(const KvLayer& layer, int32_t from, int32_t
                                      int32_t tokens) {
   RETURN_IF_ERROR(CheckCopyKvBlock(layer, from, to, tokens));
   for (int64_t h = 0; h < layer.kv_heads; ++h) {
-    char* keys = KvHead(layer, layer.keys, from, h);
-    char* new_keys = KvHead(layer, layer.keys, to, h);
-    char* values = KvHead(layer, layer.values, from, h);
-    char* new_values = KvHead(layer, layer.values, to, h);
+    char* keys = KeysOfHead(layer, from, h);
+    char* new_keys = KeysOfHead(layer, to, h);
+    char* values = ValuesOfHead(layer, from, h);
+    char* new_values = ValuesOfHead(layer, to, h);
     if (layer.dtype == DType::kF32) {
-      CopyKeys<float>(keys, new_keys, layer.head_dim, tokens);
+      CopyKeys<float>(keys, new_keys, layer.key_dim, tokens);
     } else if (layer.dtype == DType::kF16) {
-      CopyKeys<uint16_t>(keys, new_keys, layer.head_dim, tokens);
+      CopyKeys<uint16_t>(keys, new_keys, layer.key_dim, tokens);
     } else {
-      CopyKeys<int8_t>(keys, new_keys, layer.head_dim, tokens);
-      std::memmove(KvScales(layer, new_keys), KvScales(layer, keys), tokens * sizeof(float));
-      std::memmove(KvScales(layer, new_values), KvScales(layer, values), tokens * sizeof(float));
+      CopyKeys<int8_t>(keys, new_keys, layer.key_dim, tokens);
+      auto copy_scales = [tokens](char* from_head, char* to_head, int64_t dim) {
+        std::memmove(KvScales(to_head, dim), KvScales(from_head, dim), tokens * sizeof(float));
+      };
+      copy_scales(keys, new_keys, layer.key_dim);
+      copy_scales(values, new_values, layer.value_dim);
     }
-    std::memmove(new_values, values, RowBytes(layer.dtype, int64_t{tokens} * layer.head_dim));
+    std::memmove(new_values, values, RowBytes(layer.dtype, int64_t{tokens} * layer.value_dim));
   }
   return absl::OkStatus();
 }

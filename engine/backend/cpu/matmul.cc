@@ -67,7 +67,10 @@ absl::Status CpuBackend::ForInputRows(const ProductInput& input, const Tiles& ti
           body(t, x);
           continue;
         case ProductInput::Kind::kNormed:
-          kernels_.rms_norm(x, input.norm.row<float>(0), cols, input.eps, made);
+          NormRow(input.norm, x, cols, made);
+          break;
+        case ProductInput::Kind::kActivated:
+          kernels_.gated_activation(input.activation, x, nullptr, cols, made);
           break;
         case ProductInput::Kind::kGated:
           kernels_.gated_activation(input.activation, x, x + cols, cols, made);

@@ -11,8 +11,9 @@
 
 namespace lm {
 
-absl::Status CpuBackend::CausalConv(Tensor x, Tensor weight, const StateLayer& layer, Tensor out) {
-  RETURN_IF_ERROR(CheckCausalConv(step_index(), x, weight, layer, out));
+absl::Status CpuBackend::CausalConv(Tensor x, Tensor weight, Activation activation,
+                                    const StateLayer& layer, Tensor out) {
+  RETURN_IF_ERROR(CheckCausalConv(step_index(), x, weight, activation, layer, out));
   const int64_t before = weight.rows - 1, channels = weight.cols;
   const int64_t weight_stride = weight.row_bytes / static_cast<int64_t>(sizeof(float));
   const int64_t state_bytes = before * channels * sizeof(float);
@@ -30,9 +31,9 @@ absl::Status CpuBackend::CausalConv(Tensor x, Tensor weight, const StateLayer& l
       std::vector<const float*> rows(weight.rows);
       for (int64_t t = begin; t < end; ++t) {
         for (int64_t j = 0; j <= before; ++j) rows[j] = input(t - before + j);
-        kernels_.conv_silu(rows.data(), weight.row<float>(0), weight_stride,
-                           static_cast<int>(weight.rows), channels,
-                           out.row<float>(sequence.first_row + t));
+        kernels_.conv(rows.data(), weight.row<float>(0), weight_stride,
+                      static_cast<int>(weight.rows), channels, activation == Activation::kSilu,
+                      out.row<float>(sequence.first_row + t));
       }
     });
     // By way of scratch: some of the next state may be of this one.
@@ -70,7 +71,8 @@ absl::Status CpuBackend::DeltaRule(const DeltaRuleInputs& in, const StateLayer& 
   ForItems(static_cast<int64_t>(step().sequences.size()) * per_sequence, [&](int64_t item, int) {
     const StepSequence& sequence = step().sequences[item / per_sequence];
     const int64_t h = item % per_sequence / panels, first = item % panels * kLanes;
-    const int64_t row = sequence.first_row, key = h % in.key_heads * key_dim;
+    const int64_t row = sequence.first_row,
+                  key = (in.grouped ? h / (in.heads / in.key_heads) : h % in.key_heads) * key_dim;
     const int lanes = static_cast<int>(std::min(kLanes, dim - first));
     float* state = layer.data + sequence.state * layer.slot_stride + h * key_dim * dim + first;
     if (sequence.first_position == 0) {

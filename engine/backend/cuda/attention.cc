@@ -9,9 +9,9 @@ absl::Status CudaBackend::Attention(Tensor q, const KvLayer& layer, const Attent
   RETURN_IF_ERROR(CheckAttention(step_index(), q, layer, options, out));
   RETURN_IF_ERROR(device_->Begin());
   if (q.rows == 0) return absl::OkStatus();
-  const cuda::AttentionScores scores = {
-      options.scale, options.window, options.softcap,
-      options.sinks.empty() ? nullptr : options.sinks.row<float>(0)};
+  auto values = [](Tensor tensor) { return tensor.empty() ? nullptr : tensor.row<float>(0); };
+  const cuda::AttentionScores scores = {options.scale, options.window, options.softcap,
+                                        values(options.slopes), values(options.sinks)};
   return device_->Check(cuda::Attention(device_->queue(), ToMatrix(q), placed_.rows(),
                                         placed_.blocks(layer.cache_class), ToCacheLayer(layer),
                                         scores, ToMatrix(out)),

@@ -1,9 +1,10 @@
-// Causal attention of one query head of one token a thread block, chunk by chunk (backend.h).
+// Attention of one query head of one token a thread block, chunk by chunk (backend.h).
 //
 // In a chunk of 256 absolute positions thread j makes the score of the chunk's position j, a dot
-// product in ascending order; then a thread a value of the head walks the positions in ascending
-// order, and merges the chunk with the ones before it. Those are the reference's orders, for every
-// shape. Of a position that the token does not see nothing is read, its block's number neither.
+// product in ascending order; then a thread walks the positions in ascending order for a value of
+// the head, or for up to three, and merges the chunk with the ones before it. Those are the
+// reference's orders, for every shape. Of a position that the token does not see nothing is read,
+// its block's number neither.
 #include <cmath>
 
 #include "engine/backend/cuda/kv_value.cuh"
@@ -13,8 +14,10 @@
 namespace lm::cuda {
 namespace {
 
-// Positions a chunk, and at least the values of a head: backend.h's kAttentionChunk, kMaxHeadDim.
+// Positions a chunk: backend.h's kAttentionChunk.
 constexpr int kThreads = 256;
+// Values a thread: enough for kMaxHeadDim of them.
+constexpr int kValues = 3;
 
 // The greatest of the threads' values, in all of them. NaN counts as nothing.
 __device__ float MaxOverBlock(float value, float* scratch) {
@@ -38,56 +41,65 @@ __global__ void AttentionKernel(Matrix q, StepRows step, const int32_t* step_blo
   const int64_t row = blockIdx.x;
   const Sequence sequence = step.sequences[step.sequence_of_row[row]];
   const int32_t* blocks = step_blocks + sequence.first_block;
-  const int64_t context = sequence.first_position + (row - sequence.first_row) + 1;
-  const int64_t first = scores.window > 0 ? max(context - scores.window, int64_t{0}) : 0;
-  const int64_t dim = layer.head_dim;
+  const int64_t position = sequence.first_position + (row - sequence.first_row);
+  const SeenRange seen =
+      SeenBy(scores.window, position, int64_t{sequence.first_position} + sequence.num_tokens);
+  const int64_t dim = layer.key_dim, value_dim = layer.value_dim;
   const int64_t head = blockIdx.y;
   const int64_t kv_head = head / (q.cols / dim / layer.kv_heads);
   const float* query = q.data + row * q.stride + head * dim;
+  const float slope = scores.slopes == nullptr ? 0.0f : scores.slopes[head];
 
-  SoftmaxPartial total = {};
-  for (int64_t begin = first / kThreads * kThreads; begin < context; begin += kThreads) {
+  SoftmaxPartial totals[kValues] = {};
+  for (int64_t begin = seen.first / kThreads * kThreads; begin < seen.end; begin += kThreads) {
     const int64_t p = begin + threadIdx.x;
     __syncthreads();  // the chunk before has been read
     float score = -INFINITY;
     float value_scale = 1.0f;
-    if (p >= first && p < context) {
-      const int64_t offset =
-          KvHeadOffset<kType>(layer.block_stride, dim, blocks[p / kBlockTokens], kv_head);
-      const char* keys = static_cast<const char*>(layer.keys) + offset;
+    if (p >= seen.first && p < seen.end) {
+      const int64_t block = blocks[p / kBlockTokens];
+      const char* keys = static_cast<const char*>(layer.keys) +
+                         KvHeadOffset<kType>(layer.block_stride, dim, block, kv_head);
+      const int64_t offset = KvHeadOffset<kType>(layer.block_stride, value_dim, block, kv_head);
       const char* values = static_cast<const char*>(layer.values) + offset;
       float dot = 0;
       for (int64_t d = 0; d < dim; ++d) {
         dot = fmaf(query[d], LoadKv<kType>(keys, dim, p % kBlockTokens, d), dot);
       }
       score = CappedScore(dot * LoadKvScale<kType>(keys, dim, p % kBlockTokens), scores.scale,
-                          scores.softcap);
-      value_scale = LoadKvScale<kType>(values, dim, p % kBlockTokens);
+                          scores.softcap) -
+              slope * static_cast<float>(p < position ? position - p : p - position);
+      value_scale = LoadKvScale<kType>(values, value_dim, p % kBlockTokens);
       heads[threadIdx.x] = offset;
     }
     const float max_score = MaxOverBlock(score, scratch);
     weights[threadIdx.x] = expf(score - max_score);
     scaled[threadIdx.x] = weights[threadIdx.x] * value_scale;
     __syncthreads();
-    if (threadIdx.x < dim) {
+    const int first = static_cast<int>(max(seen.first - begin, int64_t{0}));
+    const int end = static_cast<int>(min(seen.end - begin, int64_t{kThreads}));
+    for (int k = 0; k < kValues; ++k) {
+      const int64_t i = threadIdx.x + int64_t{kThreads} * k;
+      if (i >= value_dim) break;
       SoftmaxPartial chunk = {max_score, 0.0f, 0.0f};
-      const int seen = static_cast<int>(max(first - begin, int64_t{0}));
-      const int end = static_cast<int>(min(context - begin, int64_t{kThreads}));
-      for (int j = seen; j < end; ++j) {
+      for (int j = first; j < end; ++j) {
         const char* values = static_cast<const char*>(layer.values) + heads[j];
-        AddPosition(weights[j], scaled[j],
-                    LoadKv<kType>(values, dim, j % kBlockTokens, threadIdx.x), &chunk);
+        AddPosition(weights[j], scaled[j], LoadKv<kType>(values, value_dim, j % kBlockTokens, i),
+                    &chunk);
       }
-      if (begin <= first) {
-        total = chunk;
+      if (begin <= seen.first) {
+        totals[k] = chunk;
       } else {
-        MergePartial(chunk, &total);
+        MergePartial(chunk, &totals[k]);
       }
     }
   }
-  if (threadIdx.x >= dim) return;
-  if (scores.sinks != nullptr) MergePartial({scores.sinks[head], 1.0f, 0.0f}, &total);
-  out.data[row * out.stride + head * dim + threadIdx.x] = total.value / total.sum;
+  for (int k = 0; k < kValues; ++k) {
+    const int64_t i = threadIdx.x + int64_t{kThreads} * k;
+    if (i >= value_dim) return;
+    if (scores.sinks != nullptr) MergePartial({scores.sinks[head], 1.0f, 0.0f}, &totals[k]);
+    out.data[row * out.stride + head * value_dim + i] = totals[k].value / totals[k].sum;
+  }
 }
 
 }  // namespace
@@ -97,7 +109,7 @@ cudaError_t Attention(const Queue& queue, Matrix q, const StepRows& step, const 
   auto kernel = layer.dtype == DType::kF16  ? AttentionKernel<DType::kF16>
                 : layer.dtype == DType::kI8 ? AttentionKernel<DType::kI8>
                                             : AttentionKernel<DType::kF32>;
-  return Launch(queue, kernel, Grid(q.rows, q.cols / layer.head_dim), kThreads, q, step, blocks,
+  return Launch(queue, kernel, Grid(q.rows, q.cols / layer.key_dim), kThreads, q, step, blocks,
                 layer, scores, out);
 }
 

@@ -61,18 +61,23 @@ absl::Status CudaBackend::Embed(const WeightMatrix& w, float scale, Tensor out) 
       "Embed");
 }
 
-absl::Status CudaBackend::RmsNorm(Tensor x, Tensor weight, float eps, Tensor out) {
-  RETURN_IF_ERROR(CheckRmsNorm(x, weight, out));
+absl::Status CudaBackend::Normalize(Tensor x, const Norm& norm, Tensor out) {
+  RETURN_IF_ERROR(CheckNormalize(x, norm, out));
   RETURN_IF_ERROR(device_->Begin());
   if (x.rows == 0 || x.cols == 0) return absl::OkStatus();
-  return device_->Check(cuda::RmsNorm(device_->queue(), ToMatrix(x), weight.row<float>(0),
-                                      weight.cols, eps, ToMatrix(out)),
-                        "RmsNorm");
+  const cuda::NormRow row = {norm.kind == NormKind::kLayer,
+                             norm.weight.row<float>(0),
+                             norm.bias.empty() ? nullptr : norm.bias.row<float>(0),
+                             norm.weight.cols,
+                             norm.group_size(),
+                             norm.eps};
+  return device_->Check(cuda::Normalize(device_->queue(), ToMatrix(x), row, ToMatrix(out)),
+                        "Normalize");
 }
 
 absl::Status CudaBackend::GatedActivation(Activation activation, Tensor gate, Tensor up,
                                           Tensor out) {
-  RETURN_IF_ERROR(CheckSameShape("GatedActivation", gate, up));
+  if (!up.empty()) RETURN_IF_ERROR(CheckSameShape("GatedActivation", gate, up));
   RETURN_IF_ERROR(CheckSameShape("GatedActivation", gate, out));
   RETURN_IF_ERROR(device_->Begin());
   if (out.rows == 0 || out.cols == 0) return absl::OkStatus();
@@ -81,11 +86,55 @@ absl::Status CudaBackend::GatedActivation(Activation activation, Tensor gate, Te
                         "GatedActivation");
 }
 
-absl::Status CudaBackend::Add(Tensor x, Tensor y) {
+absl::Status CudaBackend::Add(Tensor x, Tensor y, float scale) {
   RETURN_IF_ERROR(CheckSameShape("Add", x, y));
   RETURN_IF_ERROR(device_->Begin());
   if (x.rows == 0 || x.cols == 0) return absl::OkStatus();
-  return device_->Check(cuda::Add(device_->queue(), ToMatrix(x), ToMatrix(y)), "Add");
+  return device_->Check(cuda::Add(device_->queue(), ToMatrix(x), ToMatrix(y), scale), "Add");
+}
+
+absl::Status CudaBackend::ScaleAndCap(Tensor x, float scale, float cap) {
+  RETURN_IF_ERROR(CheckSameShape("ScaleAndCap", x, x));
+  RETURN_IF_ERROR(device_->Begin());
+  if (x.rows == 0 || x.cols == 0) return absl::OkStatus();
+  return device_->Check(cuda::ScaleAndCap(device_->queue(), ToMatrix(x), scale, cap),
+                        "ScaleAndCap");
+}
+
+absl::Status CudaBackend::ScaleRows(Tensor x, Tensor factors, Activation activation) {
+  RETURN_IF_ERROR(CheckScaleRows(x, factors));
+  RETURN_IF_ERROR(device_->Begin());
+  if (x.rows == 0 || x.cols == 0) return absl::OkStatus();
+  return device_->Check(
+      cuda::ScaleRows(device_->queue(), ToMatrix(x), ToMatrix(factors), activation), "ScaleRows");
+}
+
+absl::Status CudaBackend::GatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out) {
+  RETURN_IF_ERROR(CheckGatherSlots(x, routes, out));
+  RETURN_IF_ERROR(device_->Begin());
+  if (out.rows == 0 || out.cols == 0) return absl::OkStatus();
+  const size_t bytes = routes.rows.size() * sizeof(int32_t);
+  ASSIGN_OR_RETURN(void* rows, routes_.Reserve(device_.get(), bytes));
+  RETURN_IF_ERROR(device_->Upload(routes.rows.data(), rows, bytes));
+  return device_->Check(cuda::GatherRows(device_->queue(), ToMatrix(x),
+                                         static_cast<const int32_t*>(rows), ToMatrix(out)),
+                        "GatherSlots");
+}
+
+absl::Status CudaBackend::CombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out) {
+  RETURN_IF_ERROR(CheckCombineSlots(y, routes, out));
+  RETURN_IF_ERROR(device_->Begin());
+  if (out.rows == 0 || out.cols == 0) return absl::OkStatus();
+  const size_t bytes = routes.slots.size() * sizeof(int32_t);
+  static_assert(sizeof(int32_t) == sizeof(float));
+  ASSIGN_OR_RETURN(void* memory, routes_.Reserve(device_.get(), 2 * bytes));
+  char* weights = static_cast<char*>(memory) + bytes;
+  RETURN_IF_ERROR(device_->Upload(routes.slots.data(), memory, bytes));
+  RETURN_IF_ERROR(device_->Upload(routes.weights.data(), weights, bytes));
+  return device_->Check(
+      cuda::CombineSlots(device_->queue(), ToMatrix(y), static_cast<const int32_t*>(memory),
+                         reinterpret_cast<const float*>(weights), routes.chosen, ToMatrix(out)),
+      "CombineSlots");
 }
 
 absl::Status CudaBackend::GatherRows(Tensor x, int32_t list, Tensor out) {

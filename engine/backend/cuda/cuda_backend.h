@@ -3,12 +3,13 @@
 //
 // Its numbers (numeric_contract.h: kRowInvariant).
 //
-// RopeAndStoreKv, Add, GatherRows, Embed and the copies give the reference's bits, and so do all
+// RopeAndStoreKv, Add, ScaleRows by plain factors, Route, GatherRows, GatherSlots, CombineSlots,
+// Embed and the copies give the reference's bits, and so do all
 // products whose x has fewer than kLibraryRows rows, with quantised and with float weights: their
 // sums are kExactBlocks'. The other ops have the reference's orders for all shapes, and differ from
-// it only by the device's functions: GatedActivation and CausalConv by expf, DeltaRule by log1pf
-// too, Attention by tanhf where scores are capped. RmsNorm has an order of its own for its sum, in
-// F64 (rms_norm.cu).
+// it only by the device's functions: GatedActivation and CausalConv by expf, ScaleAndCap by tanhf,
+// DeltaRule by log1pf too, Attention by tanhf where scores are capped. Normalize has an order of
+// its own for its sums, in F64 (normalize.cu).
 //
 // Products of kLibraryRows rows or more go to cuBLASLt, if it is installed: in F16 (BF16 where the
 // weights are) with F32 sums, and without int8 activations. They are closer to the exact product

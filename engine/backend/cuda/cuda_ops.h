@@ -45,17 +45,22 @@ class CudaBackend : public Backend {
                                                            RowReader read) override;
 
   absl::Status Embed(const WeightMatrix& w, float scale, Tensor out) override;
-  absl::Status RmsNorm(Tensor x, Tensor weight, float eps, Tensor out) override;
+  absl::Status Normalize(Tensor x, const Norm& norm, Tensor out) override;
   absl::Status MatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out) override;
   absl::Status RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope& rope,
                               const KvLayer& layer) override;
   absl::Status Attention(Tensor q, const KvLayer& layer, const AttentionOptions& options,
                          Tensor out) override;
-  absl::Status CausalConv(Tensor x, Tensor weight, const StateLayer& layer, Tensor out) override;
+  absl::Status CausalConv(Tensor x, Tensor weight, Activation activation, const StateLayer& layer,
+                          Tensor out) override;
   absl::Status DeltaRule(const DeltaRuleInputs& inputs, const StateLayer& layer,
                          Tensor out) override;
   absl::Status GatedActivation(Activation activation, Tensor gate, Tensor up, Tensor out) override;
-  absl::Status Add(Tensor x, Tensor y) override;
+  absl::Status Add(Tensor x, Tensor y, float scale) override;
+  absl::Status ScaleAndCap(Tensor x, float scale, float cap) override;
+  absl::Status ScaleRows(Tensor x, Tensor factors, Activation activation) override;
+  absl::Status GatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out) override;
+  absl::Status CombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out) override;
   absl::Status GatherRows(Tensor x, int32_t list, Tensor out) override;
   absl::Status CopyKvBlock(const KvLayer& layer, int32_t from, int32_t to, int32_t tokens) override;
   absl::Status Copy(const void* from, void* to, size_t bytes) override;
@@ -72,6 +77,7 @@ class CudaBackend : public Backend {
   const bool exact_products_;
   LibraryProduct library_;
   CudaScratch activations_;  // int8 blocks
+  CudaScratch routes_;       // of experts
   PlacedStep placed_;
 };
 
@@ -81,8 +87,8 @@ inline cuda::Matrix ToMatrix(Tensor tensor) {
 }
 
 inline cuda::KvCacheLayer ToCacheLayer(const KvLayer& layer) {
-  return {layer.keys,     layer.values,   layer.dtype,
-          layer.kv_heads, layer.head_dim, layer.block_stride};
+  return {layer.keys,    layer.values,    layer.dtype,       layer.kv_heads,
+          layer.key_dim, layer.value_dim, layer.block_stride};
 }
 
 }  // namespace lm

@@ -1,5 +1,4 @@
-// Ops that treat every value by itself: GatedActivation, Add, GatherRows. One block a row and 1024
-// columns.
+// Ops that treat every value by itself, or a few of a column: one block a row and 1024 columns.
 #include "engine/backend/cuda/launch.cuh"
 #include "engine/backend/cuda/op_arithmetic.cuh"
 
@@ -23,14 +22,39 @@ dim3 GridOver(const Matrix& matrix) {
 
 __global__ void GatedActivationKernel(Activation activation, Matrix gate, Matrix up, Matrix out) {
   ForEachValue(out, [&](int64_t row, int64_t i) {
+    const float active = Activate(activation, gate.data[row * gate.stride + i]);
     out.data[row * out.stride + i] =
-        Activate(activation, gate.data[row * gate.stride + i]) * up.data[row * up.stride + i];
+        up.data == nullptr ? active : active * GateFactor(activation, up.data[row * up.stride + i]);
   });
 }
 
-__global__ void AddKernel(Matrix x, Matrix y) {
-  ForEachValue(
-      x, [&](int64_t row, int64_t i) { x.data[row * x.stride + i] += y.data[row * y.stride + i]; });
+__global__ void AddKernel(Matrix x, Matrix y, float scale) {
+  ForEachValue(x, [&](int64_t row, int64_t i) {
+    x.data[row * x.stride + i] += scale * y.data[row * y.stride + i];
+  });
+}
+
+__global__ void ScaleAndCapKernel(Matrix x, float scale, float cap) {
+  ForEachValue(x, [&](int64_t row, int64_t i) {
+    float& value = x.data[row * x.stride + i];
+    value = CappedScore(value, scale, cap);
+  });
+}
+
+__global__ void ScaleRowsKernel(Matrix x, Matrix factors, Activation activation) {
+  const float factor = Activate(activation, factors.data[blockIdx.x * factors.stride]);
+  ForEachValue(x, [&](int64_t row, int64_t i) { x.data[row * x.stride + i] *= factor; });
+}
+
+__global__ void CombineSlotsKernel(Matrix y, const int32_t* slots, const float* weights,
+                                   int32_t chosen, Matrix out) {
+  ForEachValue(out, [&](int64_t row, int64_t i) {
+    float sum = 0;
+    for (int64_t j = row * chosen; j < (row + 1) * chosen; ++j) {
+      sum = fmaf(weights[j], y.data[slots[j] * y.stride + i], sum);
+    }
+    out.data[row * out.stride + i] = sum;
+  });
 }
 
 __global__ void GatherRowsKernel(Matrix x, const int32_t* rows, Matrix out) {
@@ -46,8 +70,21 @@ cudaError_t GatedActivation(const Queue& queue, Activation activation, Matrix ga
   return Launch(queue, GatedActivationKernel, GridOver(out), kThreads, activation, gate, up, out);
 }
 
-cudaError_t Add(const Queue& queue, Matrix x, Matrix y) {
-  return Launch(queue, AddKernel, GridOver(x), kThreads, x, y);
+cudaError_t Add(const Queue& queue, Matrix x, Matrix y, float scale) {
+  return Launch(queue, AddKernel, GridOver(x), kThreads, x, y, scale);
+}
+
+cudaError_t ScaleAndCap(const Queue& queue, Matrix x, float scale, float cap) {
+  return Launch(queue, ScaleAndCapKernel, GridOver(x), kThreads, x, scale, cap);
+}
+
+cudaError_t ScaleRows(const Queue& queue, Matrix x, Matrix factors, Activation activation) {
+  return Launch(queue, ScaleRowsKernel, GridOver(x), kThreads, x, factors, activation);
+}
+
+cudaError_t CombineSlots(const Queue& queue, Matrix y, const int32_t* slots, const float* weights,
+                         int32_t chosen, Matrix out) {
+  return Launch(queue, CombineSlotsKernel, GridOver(out), kThreads, y, slots, weights, chosen, out);
 }
 
 cudaError_t GatherRows(const Queue& queue, Matrix x, const int32_t* rows, Matrix out) {

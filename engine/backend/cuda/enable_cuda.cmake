@@ -16,7 +16,7 @@ if(LM_CUDA)
     set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
     set(CMAKE_CUDA_STANDARD 17)  # the newest that CMake 3.25 knows of nvcc
     # No contraction, as everywhere: what is to be fused is written as fmaf.
-    string(APPEND CMAKE_CUDA_FLAGS " -fmad=false -Werror=all-warnings"
+    string(APPEND CMAKE_CUDA_FLAGS " -fmad=false --expt-relaxed-constexpr -Werror=all-warnings"
                                    " -Xcompiler=-Wall,-Wextra,-Werror,-ffp-contract=off")
     find_package(CUDAToolkit QUIET)
     find_path(LM_CUBLAS_LT_INCLUDE cublasLt.h PATHS ${CUDAToolkit_INCLUDE_DIRS} NO_DEFAULT_PATH)

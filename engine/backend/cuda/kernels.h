@@ -9,6 +9,7 @@
 
 #include "engine/backend/activation.h"
 #include "engine/backend/cuda/cuda_api.h"
+#include "engine/backend/window.h"
 #include "engine/tensor/dtype.h"
 
 namespace lm::cuda {
@@ -42,7 +43,8 @@ struct KvCacheLayer {
   void* values;
   DType dtype;  // kF16, kF32 or kI8
   int64_t kv_heads;
-  int64_t head_dim;
+  int64_t key_dim;
+  int64_t value_dim;
   int64_t block_stride;
 };
 
@@ -68,11 +70,23 @@ struct StepRows {
   const int32_t* sequence_of_row;
 };
 
+// AttentionOptions (backend.h).
 struct AttentionScores {
   float scale;
-  int32_t window;      // 0: none
-  float softcap;       // 0: none
-  const float* sinks;  // one a head, or null
+  Window window;
+  float softcap;        // 0: none
+  const float* slopes;  // one a head, or null
+  const float* sinks;   // likewise
+};
+
+// Norm (backend.h).
+struct NormRow {
+  bool centred;  // the mean is taken away first: kLayer
+  const float* weight;
+  const float* bias;  // or null
+  int64_t weights;    // m
+  int64_t group;
+  float eps;
 };
 
 // DeltaRuleInputs (backend.h).
@@ -82,24 +96,29 @@ struct DeltaRows {
   const float* a;
   int64_t heads;
   int64_t key_heads;
+  bool grouped;
 };
 
 // out[t] = scale * W[ids[t]]
 cudaError_t Embed(const Queue& queue, const Weights& w, const int32_t* ids, float scale,
                   Matrix out);
-cudaError_t RmsNorm(const Queue& queue, Matrix x, const float* weight, int64_t n, float eps,
-                    Matrix out);  // groups of n values
+cudaError_t Normalize(const Queue& queue, Matrix x, const NormRow& norm, Matrix out);
+// `up` may have no data.
 cudaError_t GatedActivation(const Queue& queue, Activation activation, Matrix gate, Matrix up,
                             Matrix out);
-cudaError_t Add(const Queue& queue, Matrix x, Matrix y);
+cudaError_t Add(const Queue& queue, Matrix x, Matrix y, float scale);
+cudaError_t ScaleAndCap(const Queue& queue, Matrix x, float scale, float cap);
+cudaError_t ScaleRows(const Queue& queue, Matrix x, Matrix factors, Activation activation);
+cudaError_t CombineSlots(const Queue& queue, Matrix y, const int32_t* slots, const float* weights,
+                         int32_t chosen, Matrix out);
 cudaError_t GatherRows(const Queue& queue, Matrix x, const int32_t* rows, Matrix out);
 // rope (T, rope_dim): nothing turns where it has no columns.
 cudaError_t RopeAndStoreKv(const Queue& queue, Matrix q, Matrix k, Matrix v, Matrix rope,
                            bool halves, const int64_t* slots, const KvCacheLayer& layer);
 cudaError_t Attention(const Queue& queue, Matrix q, const StepRows& step, const int32_t* blocks,
                       const KvCacheLayer& layer, const AttentionScores& scores, Matrix out);
-cudaError_t CausalConv(const Queue& queue, Matrix x, Matrix weight, const StepRows& step,
-                       const States& states, Matrix out);
+cudaError_t CausalConv(const Queue& queue, Matrix x, Matrix weight, Activation activation,
+                       const StepRows& step, const States& states, Matrix out);
 cudaError_t DeltaRule(const Queue& queue, const DeltaRows& inputs, const StepRows& step,
                       const States& states, Matrix out);
 

@@ -21,10 +21,12 @@ absl::Status CudaBackend::CopyKvBlock(const KvLayer& layer, int32_t from, int32_
   RETURN_IF_ERROR(CheckCopyKvBlock(layer, from, to, tokens));
   RETURN_IF_ERROR(device_->Begin());
   if (tokens == 0 || from == to) return absl::OkStatus();
-  const int64_t pitch = layer.head_bytes();
-  const int64_t width = RowBytes(layer.dtype, int64_t{tokens} * layer.head_dim);
-  const int64_t scales = RowBytes(layer.dtype, int64_t{kKvBlockTokens} * layer.head_dim);
-  for (void* data : {layer.keys, layer.values}) {
+  const std::pair<void*, int64_t> parts[] = {{layer.keys, layer.key_dim},
+                                             {layer.values, layer.value_dim}};
+  for (const auto& [data, dim] : parts) {
+    const int64_t pitch = layer.HeadBytes(dim);
+    const int64_t width = RowBytes(layer.dtype, tokens * dim);
+    const int64_t scales = RowBytes(layer.dtype, kKvBlockTokens * dim);
     char* source = static_cast<char*>(data) + from * layer.block_stride;
     char* target = static_cast<char*>(data) + to * layer.block_stride;
     RETURN_IF_ERROR(device_->Copy2D(source, target, pitch, width, layer.kv_heads));

@@ -1,4 +1,4 @@
-// A block of the paged cache (backend.h, KvLayer): [kv_heads][kBlockTokens][head_dim], in int8 the
+// A block of the paged cache (backend.h, KvLayer): [kv_heads][kBlockTokens][dim], in int8 the
 // tokens' scales behind each head of a block.
 #ifndef LM_ENGINE_BACKEND_CUDA_KV_VALUE_H_
 #define LM_ENGINE_BACKEND_CUDA_KV_VALUE_H_
@@ -12,19 +12,20 @@ namespace lm::cuda {
 // Tokens a KV block holds (step_tables.h's kKvBlockTokens, which device code does not include).
 inline constexpr int kBlockTokens = 32;
 
-// Bytes from the start of the cache, whose blocks are block_stride apart, to a head of a block.
+// Bytes from the start of the keys or the values, `dim` of them a token, whose blocks are
+// block_stride apart, to a head of a block.
 template <DType kType>
-LM_HOST_DEVICE int64_t KvHeadOffset(int64_t block_stride, int64_t head_dim, int64_t block,
+LM_HOST_DEVICE int64_t KvHeadOffset(int64_t block_stride, int64_t dim, int64_t block,
                                     int64_t head) {
   constexpr int64_t kBytes = kType == DType::kF32 ? 4 : kType == DType::kF16 ? 2 : 1;
   constexpr int64_t kScales = kType == DType::kI8 ? kBlockTokens * sizeof(float) : 0;
-  return block * block_stride + head * (kBlockTokens * head_dim * kBytes + kScales);
+  return block * block_stride + head * (kBlockTokens * dim * kBytes + kScales);
 }
 
 // Value i of a token, without its scale. `head` is a head of a block, here and below.
 template <DType kType>
-LM_HOST_DEVICE float LoadKv(const void* head, int64_t head_dim, int64_t token, int64_t i) {
-  const int64_t at = token * head_dim + i;
+LM_HOST_DEVICE float LoadKv(const void* head, int64_t dim, int64_t token, int64_t i) {
+  const int64_t at = token * dim + i;
   if constexpr (kType == DType::kF16) return LoadF16(static_cast<const uint16_t*>(head)[at]);
   if constexpr (kType == DType::kI8) return static_cast<const int8_t*>(head)[at];
   return static_cast<const float*>(head)[at];
@@ -32,17 +33,17 @@ LM_HOST_DEVICE float LoadKv(const void* head, int64_t head_dim, int64_t token, i
 
 // A token's scale: 1 where the cache is not int8.
 template <DType kType>
-LM_HOST_DEVICE float LoadKvScale(const void* head, int64_t head_dim, int64_t token) {
+LM_HOST_DEVICE float LoadKvScale(const void* head, int64_t dim, int64_t token) {
   if constexpr (kType != DType::kI8) return 1.0f;
-  const char* scales = static_cast<const char*>(head) + kBlockTokens * head_dim;
+  const char* scales = static_cast<const char*>(head) + kBlockTokens * dim;
   return reinterpret_cast<const float*>(scales)[token];
 }
 
 // Stores one value. REQUIRES: the cache is not int8.
 template <DType kType>
-LM_HOST_DEVICE void StoreKv(float value, int64_t head_dim, int64_t token, int64_t i, void* head) {
+LM_HOST_DEVICE void StoreKv(float value, int64_t dim, int64_t token, int64_t i, void* head) {
   static_assert(kType != DType::kI8);
-  const int64_t at = token * head_dim + i;
+  const int64_t at = token * dim + i;
   if constexpr (kType == DType::kF16) {
     static_cast<uint16_t*>(head)[at] = StoreF16(value);
   } else {
@@ -51,18 +52,18 @@ LM_HOST_DEVICE void StoreKv(float value, int64_t head_dim, int64_t token, int64_
 }
 
 // Stores a token's values in int8: QuantizeToInt8 of quantize_to_int8.h.
-LM_HOST_DEVICE void StoreKvInt8(const float* x, int64_t head_dim, int64_t token, void* head) {
+LM_HOST_DEVICE void StoreKvInt8(const float* x, int64_t dim, int64_t token, void* head) {
   uint32_t max_bits = 0;
-  for (int64_t i = 0; i < head_dim; ++i) {
+  for (int64_t i = 0; i < dim; ++i) {
     const uint32_t bits = FloatToBits(x[i]) & 0x7fffffffu;
     max_bits = bits > max_bits ? bits : max_bits;
   }
   const ActivationScale scale = ScaleActivations(max_bits);
-  int8_t* q = static_cast<int8_t*>(head) + token * head_dim;
-  for (int64_t i = 0; i < head_dim; ++i) {
+  int8_t* q = static_cast<int8_t*>(head) + token * dim;
+  for (int64_t i = 0; i < dim; ++i) {
     q[i] = static_cast<int8_t>(QuantizeActivation(x[i], scale));
   }
-  char* scales = static_cast<char*>(head) + kBlockTokens * head_dim;
+  char* scales = static_cast<char*>(head) + kBlockTokens * dim;
   reinterpret_cast<float*>(scales)[token] = scale.s;
 }
 

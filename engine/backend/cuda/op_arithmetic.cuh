@@ -9,14 +9,32 @@
 
 namespace lm::cuda {
 
-// What a gate's value goes through (activation.h).
+// What a value goes through (activation.h).
 LM_HOST_DEVICE float Activate(Activation activation, float x) {
-  float z = x;
-  if (activation == Activation::kGeluTanh) {
-    z = 1.5957691216057308f * (x + 0.044715f * x * x * x);  // 2 sqrt(2 / pi)
+  switch (activation) {
+    case Activation::kSilu:
+      return x / (1.0f + expf(-x));
+    case Activation::kGeluTanh:  // 2 sqrt(2 / pi)
+      return x / (1.0f + expf(-1.5957691216057308f * (x + 0.044715f * x * x * x)));
+    case Activation::kSigmoid:
+      return 1.0f / (1.0f + expf(-x));
+    case Activation::kIdentity:
+      break;
+    case Activation::kRelu:
+      return x < 0.0f ? 0.0f : x;
+    case Activation::kRelu2:
+      return x < 0.0f ? 0.0f : x * x;
+    case Activation::kSwigluOai:
+      x = x > 7.0f ? 7.0f : x;
+      return x / (1.0f + expf(-1.702f * x));
   }
-  const float divisor = 1.0f + expf(-z);
-  return (activation == Activation::kSigmoid ? 1.0f : x) / divisor;
+  return x;
+}
+
+// What an activated gate is multiplied by.
+LM_HOST_DEVICE float GateFactor(Activation activation, float up) {
+  if (activation != Activation::kSwigluOai) return up;
+  return (up > 7.0f ? 7.0f : up < -7.0f ? -7.0f : up) + 1.0f;
 }
 
 // log(1 + exp(x)).

@@ -5,12 +5,13 @@
 
 namespace lm {
 
-absl::Status CudaBackend::CausalConv(Tensor x, Tensor weight, const StateLayer& layer, Tensor out) {
-  RETURN_IF_ERROR(CheckCausalConv(step_index(), x, weight, layer, out));
+absl::Status CudaBackend::CausalConv(Tensor x, Tensor weight, Activation activation,
+                                     const StateLayer& layer, Tensor out) {
+  RETURN_IF_ERROR(CheckCausalConv(step_index(), x, weight, activation, layer, out));
   RETURN_IF_ERROR(device_->Begin());
   if (x.rows == 0 || x.cols == 0) return absl::OkStatus();
   return device_->Check(
-      cuda::CausalConv(device_->queue(), ToMatrix(x), ToMatrix(weight), placed_.rows(),
+      cuda::CausalConv(device_->queue(), ToMatrix(x), ToMatrix(weight), activation, placed_.rows(),
                        {layer.data, layer.slot_stride}, ToMatrix(out)),
       "CausalConv");
 }
@@ -20,10 +21,11 @@ absl::Status CudaBackend::DeltaRule(const DeltaRuleInputs& inputs, const StateLa
   RETURN_IF_ERROR(CheckDeltaRule(step_index(), inputs, layer, out));
   RETURN_IF_ERROR(device_->Begin());
   if (out.rows == 0 || out.cols == 0) return absl::OkStatus();
-  const cuda::DeltaRows rows = {
-      ToMatrix(inputs.q),     ToMatrix(inputs.k),    ToMatrix(inputs.v),
-      ToMatrix(inputs.alpha), ToMatrix(inputs.beta), inputs.dt_bias.row<float>(0),
-      inputs.a.row<float>(0), inputs.heads,          inputs.key_heads};
+  const cuda::DeltaRows rows = {ToMatrix(inputs.q),     ToMatrix(inputs.k),
+                                ToMatrix(inputs.v),     ToMatrix(inputs.alpha),
+                                ToMatrix(inputs.beta),  inputs.dt_bias.row<float>(0),
+                                inputs.a.row<float>(0), inputs.heads,
+                                inputs.key_heads,       inputs.grouped};
   return device_->Check(cuda::DeltaRule(device_->queue(), rows, placed_.rows(),
                                         {layer.data, layer.slot_stride}, ToMatrix(out)),
                         "DeltaRule");

@@ -31,8 +31,8 @@ __device__ ChannelInputs InputsOf(const Matrix& x, const Sequence& sequence, con
 }
 
 // A thread makes one output.
-__global__ void CausalConvKernel(Matrix x, Matrix weight, StepRows step, States states,
-                                 Matrix out) {
+__global__ void CausalConvKernel(Matrix x, Matrix weight, Activation activation, StepRows step,
+                                 States states, Matrix out) {
   const int64_t row = blockIdx.x;
   const int64_t c = int64_t{blockIdx.y} * kThreads + threadIdx.x;
   if (c >= x.cols) return;
@@ -44,7 +44,7 @@ __global__ void CausalConvKernel(Matrix x, Matrix weight, StepRows step, States 
     sum = fmaf(weight.data[j * weight.stride + c], inputs.at(row - sequence.first_row - before + j),
                sum);
   }
-  out.data[row * out.stride + c] = Activate(Activation::kSilu, sum);
+  out.data[row * out.stride + c] = Activate(activation, sum);
 }
 
 // After all outputs are made. A thread moves one channel of a sequence on: in ascending order, as
@@ -71,6 +71,7 @@ __global__ void DeltaRuleKernel(DeltaRows in, StepRows step, States states, Matr
   const int64_t dim = in.v.cols / in.heads;
   const int64_t column_blocks = (dim + kColumns - 1) / kColumns;
   const int64_t h = blockIdx.y / column_blocks;
+  const int64_t key_head = in.grouped ? h / (in.heads / in.key_heads) : h % in.key_heads;
   const int64_t j = blockIdx.y % column_blocks * kColumns + threadIdx.x;
   if (j >= dim) return;
   const Sequence sequence = step.sequences[blockIdx.x];
@@ -88,8 +89,8 @@ __global__ void DeltaRuleKernel(DeltaRows in, StepRows step, States states, Matr
 
   for (int64_t t = 0; t < sequence.num_tokens; ++t) {
     const int64_t row = sequence.first_row + t;
-    const float* q = in.q.data + row * in.q.stride + h % in.key_heads * key_dim;
-    const float* k = in.k.data + row * in.k.stride + h % in.key_heads * key_dim;
+    const float* q = in.q.data + row * in.q.stride + key_head * key_dim;
+    const float* k = in.k.data + row * in.k.stride + key_head * key_dim;
     const float rate = in.alpha.data[row * in.alpha.stride + h] + in.dt_bias[h];
     const float decay = expf(Softplus(rate) * in.a[h]);
     const float learnt = Activate(Activation::kSigmoid, in.beta.data[row * in.beta.stride + h]);
@@ -116,11 +117,11 @@ __global__ void DeltaRuleKernel(DeltaRows in, StepRows step, States states, Matr
 
 }  // namespace
 
-cudaError_t CausalConv(const Queue& queue, Matrix x, Matrix weight, const StepRows& step,
-                       const States& states, Matrix out) {
+cudaError_t CausalConv(const Queue& queue, Matrix x, Matrix weight, Activation activation,
+                       const StepRows& step, const States& states, Matrix out) {
   const int64_t column_blocks = DivideUp(x.cols, kThreads);
   const cudaError_t error = Launch(queue, CausalConvKernel, Grid(x.rows, column_blocks), kThreads,
-                                   x, weight, step, states, out);
+                                   x, weight, activation, step, states, out);
   if (error != cudaSuccess) return error;
   return Launch(queue, KeepInputsKernel, Grid(step.num_sequences, column_blocks), kThreads, x,
                 weight.rows - 1, step, states);

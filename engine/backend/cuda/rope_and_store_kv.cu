@@ -26,25 +26,27 @@ __global__ void RopeAndStoreKvKernel(Matrix q, Matrix k, Matrix v, Matrix rope, 
   const float* angles = rope.data + t * rope.stride;
   const float* values = v.data + t * v.stride;
   float* keys = k.data + t * k.stride;
-  RotateHeads(angles, rope.cols, halves, layer.head_dim, q.cols, q.data + t * q.stride);
-  RotateHeads(angles, rope.cols, halves, layer.head_dim, k.cols, keys);
+  RotateHeads(angles, rope.cols, halves, layer.key_dim, q.cols, q.data + t * q.stride);
+  RotateHeads(angles, rope.cols, halves, layer.key_dim, k.cols, keys);
   __syncthreads();  // a thread stores what others have rotated
   const int64_t slot = slots[t];
-  const int64_t dim = layer.head_dim, block = slot / kBlockTokens, token = slot % kBlockTokens;
-  auto head_of = [&](void* data, int64_t head) {
-    return static_cast<char*>(data) + KvHeadOffset<kType>(layer.block_stride, dim, block, head);
+  const int64_t block = slot / kBlockTokens, token = slot % kBlockTokens;
+  auto store = [&](const float* row, int64_t dim, void* cache) {
+    auto head_of = [&](int64_t head) {
+      return static_cast<char*>(cache) + KvHeadOffset<kType>(layer.block_stride, dim, block, head);
+    };
+    if constexpr (kType == DType::kI8) {
+      for (int64_t h = threadIdx.x; h < layer.kv_heads; h += kThreads) {
+        StoreKvInt8(row + h * dim, dim, token, head_of(h));
+      }
+    } else {
+      for (int64_t i = threadIdx.x; i < layer.kv_heads * dim; i += kThreads) {
+        StoreKv<kType>(row[i], dim, token, i % dim, head_of(i / dim));
+      }
+    }
   };
-  if constexpr (kType == DType::kI8) {
-    for (int64_t h = threadIdx.x; h < layer.kv_heads; h += kThreads) {
-      StoreKvInt8(keys + h * dim, dim, token, head_of(layer.keys, h));
-      StoreKvInt8(values + h * dim, dim, token, head_of(layer.values, h));
-    }
-  } else {
-    for (int64_t i = threadIdx.x; i < k.cols; i += kThreads) {
-      StoreKv<kType>(keys[i], dim, token, i % dim, head_of(layer.keys, i / dim));
-      StoreKv<kType>(values[i], dim, token, i % dim, head_of(layer.values, i / dim));
-    }
-  }
+  store(keys, layer.key_dim, layer.keys);
+  store(values, layer.value_dim, layer.values);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Causal attention of one query at a time: chunk by chunk, then the chunks' merge.
+// Attention of one query at a time: chunk by chunk, then the chunks' merge.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -20,32 +20,38 @@ struct Partial {
   std::vector<float> values;
 };
 
-// Positions [begin, end) of one KV head; `blocks` is the sequence's table.
-Partial AttendChunk(const float* q, const int32_t* blocks, const KvLayer& layer, int64_t head,
+// A token's query of one head.
+struct Query {
+  const float* values;
+  int64_t position;
+  int64_t head;
+};
+
+// Positions [begin, end) of KV head `head`; `blocks` is the sequence's table.
+Partial AttendChunk(const Query& query, const int32_t* blocks, const KvLayer& layer, int64_t head,
                     int64_t begin, int64_t end, const AttentionOptions& options) {
-  auto head_at = [&](void* data, int64_t p) {
-    return KvHeadOfBlock(layer, data, blocks[p / kKvBlockTokens], head);
-  };
+  const float* q = query.values;
+  const float slope = options.slopes.empty() ? 0 : options.slopes.row<float>(0)[query.head];
   Partial partial;
-  partial.values.resize(layer.head_dim);
+  partial.values.resize(layer.value_dim);
   std::vector<float> scores;
   for (int64_t p = begin; p < end; ++p) {
-    const KvHeadOfBlock keys = head_at(layer.keys, p);
+    const auto keys = KvHeadOfBlock::Keys(layer, blocks[p / kKvBlockTokens], head);
     const int64_t token = p % kKvBlockTokens;
     float dot = 0;
-    for (int64_t i = 0; i < layer.head_dim; ++i) dot = std::fma(q[i], keys.Value(token, i), dot);
+    for (int64_t i = 0; i < layer.key_dim; ++i) dot = std::fma(q[i], keys.Value(token, i), dot);
     float score = dot * keys.Scale(token) * options.scale;
     if (options.softcap > 0) score = options.softcap * std::tanh(score / options.softcap);
-    scores.push_back(score);
+    scores.push_back(score - slope * static_cast<float>(std::abs(query.position - p)));
     partial.max = std::max(partial.max, scores.back());
   }
   for (int64_t p = begin; p < end; ++p) {
     float weight = std::exp(scores[p - begin] - partial.max);
     partial.sum += weight;
-    const KvHeadOfBlock values = head_at(layer.values, p);
+    const auto values = KvHeadOfBlock::Values(layer, blocks[p / kKvBlockTokens], head);
     const int64_t token = p % kKvBlockTokens;
     weight *= values.Scale(token);
-    for (int64_t i = 0; i < layer.head_dim; ++i) {
+    for (int64_t i = 0; i < layer.value_dim; ++i) {
       float& value = partial.values[i];
       value = std::fma(weight, values.Value(token, i), value);
     }
@@ -69,20 +75,20 @@ void Merge(const Partial& next, Partial* total) {
 absl::Status ReferenceBackend::Attention(Tensor q, const KvLayer& layer,
                                          const AttentionOptions& options, Tensor out) {
   RETURN_IF_ERROR(CheckAttention(step_index(), q, layer, options, out));
-  int64_t dim = layer.head_dim;
-  int64_t heads = q.cols / dim;
+  const int64_t dim = layer.value_dim;
+  const int64_t heads = q.cols / layer.key_dim;
   int64_t group = heads / layer.kv_heads;
   for (const StepSequence& sequence : step().sequences) {
     const int32_t* blocks = step().blocks[layer.cache_class].data() + sequence.first_block;
     for (int64_t token = 0; token < sequence.num_tokens; ++token) {
       int64_t row = sequence.first_row + token;
-      int64_t context = sequence.first_position + token + 1;
-      int64_t first = options.window > 0 ? std::max<int64_t>(context - options.window, 0) : 0;
+      const int64_t position = sequence.first_position + token;
+      const auto [first, last] = SeenBy(options.window, position, sequence.context());
       for (int64_t h = 0; h < heads; ++h) {
-        const float* query = q.row<float>(row) + h * dim;
+        const Query query = {q.row<float>(row) + h * layer.key_dim, position, h};
         Partial total;
-        for (int64_t begin = first; begin < context;) {
-          int64_t end = std::min<int64_t>((begin / kAttentionChunk + 1) * kAttentionChunk, context);
+        for (int64_t begin = first; begin < last;) {
+          int64_t end = std::min<int64_t>((begin / kAttentionChunk + 1) * kAttentionChunk, last);
           Partial chunk = AttendChunk(query, blocks, layer, h / group, begin, end, options);
           if (begin == first) {
             total = std::move(chunk);

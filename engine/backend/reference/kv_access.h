@@ -1,4 +1,4 @@
-// A block of the paged cache in the reference's arrangement: [kv_heads][kKvBlockTokens][head_dim],
+// A block of the paged cache in the reference's arrangement: [kv_heads][kKvBlockTokens][dim],
 // the tokens' scales behind each head of a block where the cache is int8.
 #ifndef LM_ENGINE_BACKEND_REFERENCE_KV_ACCESS_H_
 #define LM_ENGINE_BACKEND_REFERENCE_KV_ACCESS_H_
@@ -12,20 +12,28 @@ namespace lm {
 // One head of a block, keys or values.
 class KvHeadOfBlock {
  public:
-  KvHeadOfBlock(const KvLayer& layer, void* data, int64_t block, int64_t head)
-      : dtype_(layer.dtype),
-        dim_(layer.head_dim),
-        codes_(static_cast<char*>(data) + block * layer.block_stride + head * layer.head_bytes()) {}
+  static KvHeadOfBlock Keys(const KvLayer& layer, int64_t block, int64_t head) {
+    return KvHeadOfBlock(layer, layer.keys, layer.key_dim, block, head);
+  }
+  static KvHeadOfBlock Values(const KvLayer& layer, int64_t block, int64_t head) {
+    return KvHeadOfBlock(layer, layer.values, layer.value_dim, block, head);
+  }
 
   // Value i of a token without its scale, and the scale: 1 unless the cache is int8.
   float Value(int64_t token, int64_t i) const;
   float Scale(int64_t token) const;
-  // Stores a token's head_dim values.
+  // Stores a token's values.
   void Store(int64_t token, const float* values);
   // Copies the first `tokens` tokens.
   void CopyFrom(const KvHeadOfBlock& other, int64_t tokens);
 
  private:
+  KvHeadOfBlock(const KvLayer& layer, void* data, int64_t dim, int64_t block, int64_t head)
+      : dtype_(layer.dtype),
+        dim_(dim),
+        codes_(static_cast<char*>(data) + block * layer.block_stride +
+               head * layer.HeadBytes(dim)) {}
+
   float* scales() const { return reinterpret_cast<float*>(codes_ + kKvBlockTokens * dim_); }
 
   DType dtype_;

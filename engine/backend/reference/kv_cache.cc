@@ -27,7 +27,7 @@ absl::Status ReferenceBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, cons
                                               const KvLayer& layer) {
   RETURN_IF_ERROR(CheckRopeAndStoreKv(step_index(), q, k, v, rope, layer));
   const std::vector<int64_t>& slots = step_index().slots[layer.cache_class];
-  int64_t dim = layer.head_dim;
+  const int64_t dim = layer.key_dim;
   for (int64_t t = 0; t < q.rows; ++t) {
     auto rotate = [&](float* head) {
       if (rope.table < 0) return;
@@ -37,11 +37,11 @@ absl::Status ReferenceBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, cons
     for (int64_t begin = 0; begin < q.cols; begin += dim) rotate(q.row<float>(t) + begin);
     for (int64_t h = 0; h < layer.kv_heads; ++h) {
       float* key = k.row<float>(t) + h * dim;
-      const float* value = v.row<float>(t) + h * dim;
+      const float* value = v.row<float>(t) + h * layer.value_dim;
       rotate(key);
       const int64_t block = slots[t] / kKvBlockTokens, token = slots[t] % kKvBlockTokens;
-      KvHeadOfBlock(layer, layer.keys, block, h).Store(token, key);
-      KvHeadOfBlock(layer, layer.values, block, h).Store(token, value);
+      KvHeadOfBlock::Keys(layer, block, h).Store(token, key);
+      KvHeadOfBlock::Values(layer, block, h).Store(token, value);
     }
   }
   return absl::OkStatus();
@@ -51,9 +51,8 @@ absl::Status ReferenceBackend::CopyKvBlock(const KvLayer& layer, int32_t from, i
                                            int32_t tokens) {
   RETURN_IF_ERROR(CheckCopyKvBlock(layer, from, to, tokens));
   for (int64_t h = 0; h < layer.kv_heads; ++h) {
-    for (void* data : {layer.keys, layer.values}) {
-      KvHeadOfBlock(layer, data, to, h).CopyFrom(KvHeadOfBlock(layer, data, from, h), tokens);
-    }
+    KvHeadOfBlock::Keys(layer, to, h).CopyFrom(KvHeadOfBlock::Keys(layer, from, h), tokens);
+    KvHeadOfBlock::Values(layer, to, h).CopyFrom(KvHeadOfBlock::Values(layer, from, h), tokens);
   }
   return absl::OkStatus();
 }

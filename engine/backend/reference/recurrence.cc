@@ -8,9 +8,9 @@
 
 namespace lm {
 
-absl::Status ReferenceBackend::CausalConv(Tensor x, Tensor weight, const StateLayer& layer,
-                                          Tensor out) {
-  RETURN_IF_ERROR(CheckCausalConv(step_index(), x, weight, layer, out));
+absl::Status ReferenceBackend::CausalConv(Tensor x, Tensor weight, Activation activation,
+                                          const StateLayer& layer, Tensor out) {
+  RETURN_IF_ERROR(CheckCausalConv(step_index(), x, weight, activation, layer, out));
   const int64_t before = weight.rows - 1, channels = weight.cols;
   for (const StepSequence& sequence : step().sequences) {
     float* state = layer.data + sequence.state * layer.slot_stride;
@@ -26,7 +26,8 @@ absl::Status ReferenceBackend::CausalConv(Tensor x, Tensor weight, const StateLa
         for (int64_t j = 0; j <= before; ++j) {
           sum = std::fma(weight.row<float>(j)[c], input(t - before + j, c), sum);
         }
-        out.row<float>(sequence.first_row + t)[c] = sum / (1.0f + std::exp(-sum));
+        const bool silu = activation == Activation::kSilu;
+        out.row<float>(sequence.first_row + t)[c] = silu ? sum / (1.0f + std::exp(-sum)) : sum;
       }
       for (int64_t i = 0; i < before; ++i) {
         next[i * channels + c] = input(sequence.num_tokens - before + i, c);
@@ -43,13 +44,14 @@ absl::Status ReferenceBackend::DeltaRule(const DeltaRuleInputs& in, const StateL
   const int64_t key_dim = in.q.cols / in.key_heads, dim = in.v.cols / in.heads;
   for (const StepSequence& sequence : step().sequences) {
     for (int64_t h = 0; h < in.heads; ++h) {
+      const int64_t key_head = in.grouped ? h / (in.heads / in.key_heads) : h % in.key_heads;
       float* s =
           layer.data + sequence.state * layer.slot_stride + h * key_dim * dim;  // (key_dim, dim)
       if (sequence.first_position == 0) std::fill(s, s + key_dim * dim, 0.0f);
       for (int64_t row = sequence.first_row; row < sequence.first_row + sequence.num_tokens;
            ++row) {
-        const float* q = in.q.row<float>(row) + h % in.key_heads * key_dim;
-        const float* k = in.k.row<float>(row) + h % in.key_heads * key_dim;
+        const float* q = in.q.row<float>(row) + key_head * key_dim;
+        const float* k = in.k.row<float>(row) + key_head * key_dim;
         const float rate = in.alpha.row<float>(row)[h] + in.dt_bias.row<float>(0)[h];
         const float softplus = rate > 20 ? rate : std::log1p(std::exp(rate));
         const float decay = std::exp(softplus * in.a.row<float>(0)[h]);

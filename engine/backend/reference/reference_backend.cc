@@ -11,12 +11,31 @@ namespace lm {
 namespace {
 
 float Activate(Activation activation, float x) {
-  float z = x;
-  if (activation == Activation::kGeluTanh) {
-    constexpr float kTwiceRootOf2OverPi = 1.5957691216057308f;
-    z = kTwiceRootOf2OverPi * (x + 0.044715f * x * x * x);
+  constexpr float kTwiceRootOf2OverPi = 1.5957691216057308f;
+  switch (activation) {
+    case Activation::kSilu:
+      return x / (1.0f + std::exp(-x));
+    case Activation::kGeluTanh:
+      return x / (1.0f + std::exp(-kTwiceRootOf2OverPi * (x + 0.044715f * x * x * x)));
+    case Activation::kSigmoid:
+      return 1.0f / (1.0f + std::exp(-x));
+    case Activation::kIdentity:
+      break;
+    case Activation::kRelu:
+      return x < 0 ? 0 : x;
+    case Activation::kRelu2:
+      return x < 0 ? 0 : x * x;
+    case Activation::kSwigluOai:
+      x = x > 7 ? 7 : x;
+      return x / (1.0f + std::exp(-1.702f * x));
   }
-  return (activation == Activation::kSigmoid ? 1.0f : x) / (1.0f + std::exp(-z));
+  return x;
+}
+
+// What an activated gate is multiplied by.
+float Factor(Activation activation, float up) {
+  if (activation != Activation::kSwigluOai) return up;
+  return (up > 7 ? 7.0f : up < -7 ? -7.0f : up) + 1.0f;
 }
 
 }  // namespace
@@ -67,18 +86,26 @@ absl::Status ReferenceBackend::Embed(const WeightMatrix& w, float scale, Tensor 
   return absl::OkStatus();
 }
 
-absl::Status ReferenceBackend::RmsNorm(Tensor x, Tensor weight, float eps, Tensor out) {
-  RETURN_IF_ERROR(CheckRmsNorm(x, weight, out));
-  const float* gain = weight.row<float>(0);
-  const int64_t n = weight.cols;
+absl::Status ReferenceBackend::Normalize(Tensor x, const Norm& norm, Tensor out) {
+  RETURN_IF_ERROR(CheckNormalize(x, norm, out));
+  const int64_t n = norm.group_size(), m = norm.weight.cols;
   for (int64_t t = 0; t < x.rows; ++t) {
     for (int64_t group = 0; group < x.cols; group += n) {
       const float* in = x.row<float>(t) + group;
       float* result = out.row<float>(t) + group;
-      double sum = 0;
-      for (int64_t i = 0; i < n; ++i) sum += double{in[i]} * in[i];
-      float scale = 1.0f / std::sqrt(static_cast<float>(sum / n) + eps);
-      for (int64_t i = 0; i < n; ++i) result[i] = in[i] * scale * gain[i];
+      const float* weight = norm.weight.row<float>(0) + group % m;
+      const float* bias = norm.bias.empty() ? nullptr : norm.bias.row<float>(0) + group % m;
+      double mean = 0, sum = 0;
+      if (norm.kind == NormKind::kLayer) {
+        for (int64_t i = 0; i < n; ++i) mean += in[i];
+        mean /= static_cast<double>(n);
+      }
+      for (int64_t i = 0; i < n; ++i) sum += (in[i] - mean) * (in[i] - mean);
+      const float scale = 1.0f / std::sqrt(static_cast<float>(sum / n) + norm.eps);
+      for (int64_t i = 0; i < n; ++i) {
+        result[i] = (in[i] - static_cast<float>(mean)) * scale * weight[i];
+        if (bias != nullptr) result[i] += bias[i];
+      }
     }
   }
   return absl::OkStatus();
@@ -86,20 +113,63 @@ absl::Status ReferenceBackend::RmsNorm(Tensor x, Tensor weight, float eps, Tenso
 
 absl::Status ReferenceBackend::GatedActivation(Activation activation, Tensor gate, Tensor up,
                                                Tensor out) {
-  RETURN_IF_ERROR(CheckSameShape("GatedActivation", gate, up));
+  if (!up.empty()) RETURN_IF_ERROR(CheckSameShape("GatedActivation", gate, up));
   RETURN_IF_ERROR(CheckSameShape("GatedActivation", gate, out));
   for (int64_t t = 0; t < gate.rows; ++t) {
     for (int64_t i = 0; i < gate.cols; ++i) {
-      out.row<float>(t)[i] = Activate(activation, gate.row<float>(t)[i]) * up.row<float>(t)[i];
+      const float active = Activate(activation, gate.row<float>(t)[i]);
+      out.row<float>(t)[i] = up.empty() ? active : active * Factor(activation, up.row<float>(t)[i]);
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status ReferenceBackend::Add(Tensor x, Tensor y) {
+absl::Status ReferenceBackend::Add(Tensor x, Tensor y, float scale) {
   RETURN_IF_ERROR(CheckSameShape("Add", x, y));
   for (int64_t t = 0; t < x.rows; ++t) {
-    for (int64_t i = 0; i < x.cols; ++i) x.row<float>(t)[i] += y.row<float>(t)[i];
+    for (int64_t i = 0; i < x.cols; ++i) x.row<float>(t)[i] += scale * y.row<float>(t)[i];
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceBackend::ScaleAndCap(Tensor x, float scale, float cap) {
+  RETURN_IF_ERROR(CheckSameShape("ScaleAndCap", x, x));
+  for (int64_t t = 0; t < x.rows; ++t) {
+    for (int64_t i = 0; i < x.cols; ++i) {
+      float& value = x.row<float>(t)[i];
+      value = cap > 0 ? cap * std::tanh(scale * value / cap) : scale * value;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceBackend::ScaleRows(Tensor x, Tensor factors, Activation activation) {
+  RETURN_IF_ERROR(CheckScaleRows(x, factors));
+  for (int64_t t = 0; t < x.rows; ++t) {
+    const float factor = Activate(activation, factors.row<float>(t)[0]);
+    for (int64_t i = 0; i < x.cols; ++i) x.row<float>(t)[i] *= factor;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceBackend::GatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out) {
+  RETURN_IF_ERROR(CheckGatherSlots(x, routes, out));
+  for (int64_t slot = 0; slot < out.rows; ++slot) {
+    std::memcpy(out.row<float>(slot), x.row<float>(routes.rows[slot]), x.cols * sizeof(float));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceBackend::CombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out) {
+  RETURN_IF_ERROR(CheckCombineSlots(y, routes, out));
+  for (int64_t t = 0; t < out.rows; ++t) {
+    for (int64_t i = 0; i < out.cols; ++i) {
+      float sum = 0;
+      for (int64_t j = t * routes.chosen; j < (t + 1) * routes.chosen; ++j) {
+        sum = std::fma(routes.weights[j], y.row<float>(routes.slots[j])[i], sum);
+      }
+      out.row<float>(t)[i] = sum;
+    }
   }
   return absl::OkStatus();
 }

@@ -1,10 +1,12 @@
-// "qwen35": Qwen3.5 and 3.6 dense. Three of four layers are gated delta nets (Yang et al. 2024,
-// arXiv 2412.06464) with a recurrent state, the fourth is attention with a gate on its output.
+// "qwen35", "qwen35moe": Qwen3.5 and 3.6; "qwen3next": Qwen3-Next. Three of four layers are gated
+// delta nets (Yang et al. 2024, arXiv 2412.06464) with a recurrent state, the fourth is attention
+// with a gate on its output.
 //
 // Both norm x before the mixer (attn_norm) and before the feed-forward (post_attention_norm).
 // Attention norms the heads of q and k and turns a part of each (partial rope); the sections that
-// the file lists tell image positions apart, in a text all of them are the token's. A file may have
-// blocks behind the layers that predict further tokens (nextn_predict_layers): they are not read.
+// the file lists tell image positions apart, in a text all of them are the token's. The weights of
+// experts chosen are normalised, and one that sees every row has a gate of its own. The heads of
+// values that share a key lie apart in the files, except qwen3next's, where they are neighbours.
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/families.h"
@@ -40,18 +42,12 @@ absl::Status DescribeQwen35(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(RefuseWindow(keys, spec->context_length));
   spec->ropes[0].pairing = RopePairing::kHalves;
   keys.Has("rope.dimension_sections");
-  ASSIGN_OR_RETURN(spec->skipped_blocks, keys.IntOr("nextn_predict_layers", 0, kMaxDim, 0));
-  const int64_t blocks = spec->num_layers();
-  if (spec->skipped_blocks >= blocks) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", keys.Key("nextn_predict_layers"), "' = ", spec->skipped_blocks,
-                     " leaves no layer of '", keys.Key("block_count"), "' = ", blocks));
-  }
+  RETURN_IF_ERROR(DescribeExperts(keys, {.shared = true, .shared_gate = true}, spec));
+  const int64_t blocks = spec->num_layers() + spec->skipped_blocks;
   ASSIGN_OR_RETURN(const std::vector<bool> recurrent,
                    keys.Bools("attention.recurrent_layers", blocks));
   ASSIGN_OR_RETURN(const int64_t interval, keys.IntOr("full_attention_interval", 1, kMaxDim, 4));
   ASSIGN_OR_RETURN(const DeltaNetSpec net, ReadDeltaNet(keys));
-  spec->layers.resize(blocks - spec->skipped_blocks);
   for (int64_t i = 0; i < spec->num_layers(); ++i) {
     LayerSpec& layer = spec->layers[i];
     layer.feed_forward_norm = "post_attention_norm";
@@ -59,8 +55,16 @@ absl::Status DescribeQwen35(KeyReader& keys, ModelSpec* spec) {
       layer.mixer = net;
       continue;
     }
-    layer.attention()->head_norms = true;
+    layer.attention()->head_norm = HeadNorm::kEach;
     layer.attention()->output_gate = true;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DescribeQwen3Next(KeyReader& keys, ModelSpec* spec) {
+  RETURN_IF_ERROR(DescribeQwen35(keys, spec));
+  for (LayerSpec& layer : spec->layers) {
+    if (auto* net = std::get_if<DeltaNetSpec>(&layer.mixer)) net->grouped = true;
   }
   return absl::OkStatus();
 }

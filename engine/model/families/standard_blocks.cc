@@ -1,4 +1,3 @@
-// The keys that all families of the llama line write, under the same names.
 #include <cmath>
 
 #include "absl/strings/escaping.h"
@@ -11,62 +10,48 @@ namespace {
 
 constexpr int64_t kMaxLayers = 4096;
 
-absl::Status ReadAttention(KeyReader& keys, const ModelSpec& spec, AttentionSpec* attention) {
+// All but kv_heads, which can differ between layers.
+absl::Status ReadHeads(KeyReader& keys, const ModelSpec& spec, AttentionSpec* attention) {
   ASSIGN_OR_RETURN(attention->heads, keys.Int("attention.head_count", 1, kMaxDim));
-  ASSIGN_OR_RETURN(attention->kv_heads,
-                   keys.IntOr("attention.head_count_kv", 1, kMaxDim, attention->heads));
-  if (attention->heads % attention->kv_heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "'", keys.Key("attention.head_count_kv"), "' = ", attention->kv_heads, " does not divide '",
-        keys.Key("attention.head_count"), "' = ", attention->heads));
-  }
   if (!keys.Has("attention.key_length") && spec.hidden % attention->heads != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", keys.Key("attention.head_count"), "' = ", attention->heads,
                      " does not divide '", keys.Key("embedding_length"), "' = ", spec.hidden));
   }
-  ASSIGN_OR_RETURN(attention->head_dim,
+  ASSIGN_OR_RETURN(attention->key_dim,
                    keys.IntOr("attention.key_length", 1, kMaxDim, spec.hidden / attention->heads));
-  ASSIGN_OR_RETURN(int64_t value_length,
-                   keys.IntOr("attention.value_length", 1, kMaxDim, attention->head_dim));
-  if (value_length != attention->head_dim) {
-    return absl::UnimplementedError(absl::StrCat(
-        "'", keys.Key("attention.value_length"), "' = ", value_length,
-        " differs from the key length ", attention->head_dim, "; such attention is not supported"));
+  ASSIGN_OR_RETURN(attention->value_dim,
+                   keys.IntOr("attention.value_length", 1, kMaxDim, attention->key_dim));
+  for (const int64_t dim : {attention->key_dim, attention->value_dim}) {
+    if (dim >= 1 && dim <= kMaxHeadDim && dim % 2 == 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the head size must be even and 2 to ", kMaxHeadDim, ", got ", dim));
   }
-  if (attention->head_dim < 1 || attention->head_dim > kMaxHeadDim ||
-      attention->head_dim % 2 != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("the head size must be even and 2 to ",
-                                                   kMaxHeadDim, ", got ", attention->head_dim));
-  }
-  if (attention->q_cols() > kMaxDim) {
+  if (attention->q_cols() > kMaxDim || attention->out_cols() > kMaxDim) {
     return absl::InvalidArgumentError(absl::StrCat("heads x head size = ", attention->heads, " x ",
-                                                   attention->head_dim, " is more than ", kMaxDim));
+                                                   attention->key_dim, " is more than ", kMaxDim));
   }
-  attention->scale = 1.0f / std::sqrt(static_cast<float>(attention->head_dim));
+  attention->scale = 1.0f / std::sqrt(static_cast<float>(attention->key_dim));
   return absl::OkStatus();
 }
 
 // YaRN's keys. Long contexts also sharpen attention: cos and sin grow by 1 + 0.1 ln(scale), or with
 // a multiplier m of the logarithm by the ratio of that for 1 and for m (DeepSeek's variant).
-absl::Status ReadYarn(KeyReader& keys, int64_t context_length, RopeSpec* rope) {
+absl::Status ReadYarn(KeyReader& keys, RopeSpec* rope) {
   if (!(rope->base > 1)) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", keys.Key("rope.freq_base"), "' must be > 1 for YaRN, got ", rope->base));
   }
   YarnSpec yarn;
-  ASSIGN_OR_RETURN(const int64_t original, keys.IntOr("rope.scaling.original_context_length", 1,
-                                                      int64_t{1} << 30, context_length));
-  yarn.original_context = static_cast<double>(original);
+  yarn.original_context = static_cast<double>(rope->original_context);
   ASSIGN_OR_RETURN(yarn.beta_fast, keys.PositiveOr("rope.scaling.yarn_beta_fast", yarn.beta_fast));
   ASSIGN_OR_RETURN(yarn.beta_slow, keys.PositiveOr("rope.scaling.yarn_beta_slow", yarn.beta_slow));
   ASSIGN_OR_RETURN(const double multiplier,
                    keys.NotNegativeOr("rope.scaling.yarn_log_multiplier", 0));
-  ASSIGN_OR_RETURN(const double factor, keys.PositiveOr("rope.scaling.attn_factor", 1));
   auto growth = [rope](double m) {
     return rope->scale > 1 ? 0.1 * m * std::log(rope->scale) + 1 : 1;
   };
-  rope->magnitude = factor * growth(1) / (multiplier != 0 ? growth(multiplier) : 1);
+  rope->magnitude *= growth(1) / (multiplier != 0 ? growth(multiplier) : 1);
   rope->yarn = yarn;
   return absl::OkStatus();
 }
@@ -78,22 +63,32 @@ absl::Status ReadRope(KeyReader& keys, int64_t head_dim, int64_t context_length,
         absl::StrCat("'", keys.Key("rope.dimension_count"), "' must be even, got ", rope->dim));
   }
   ASSIGN_OR_RETURN(rope->base, keys.PositiveOr("rope.freq_base", 10000));
+  ASSIGN_OR_RETURN(rope->original_context, keys.IntOr("rope.scaling.original_context_length", 1,
+                                                      int64_t{1} << 30, context_length));
   // As llama.cpp reads them: without a type a factor is linear, and 0 is no factor; "scale_linear"
   // is what converters wrote before.
   std::string scaling = "linear";
   if (keys.Has("rope.scaling.type")) {
     ASSIGN_OR_RETURN(scaling, keys.String("rope.scaling.type"));
   }
-  if (scaling != "linear" && scaling != "yarn" && scaling != "none") {
-    return absl::UnimplementedError(absl::StrCat("'", keys.Key("rope.scaling.type"), "' = '",
-                                                 absl::CHexEscape(scaling.substr(0, 64)),
-                                                 "' is not supported (none, linear and yarn are)"));
+  if (scaling != "linear" && scaling != "yarn" && scaling != "longrope" && scaling != "none") {
+    return absl::UnimplementedError(absl::StrCat(
+        "'", keys.Key("rope.scaling.type"), "' = '", absl::CHexEscape(scaling.substr(0, 64)),
+        "' is not supported (none, linear, yarn and longrope are)"));
   }
   ASSIGN_OR_RETURN(const double old_factor, keys.NotNegativeOr("rope.scale_linear", 0));
   ASSIGN_OR_RETURN(const double factor, keys.NotNegativeOr("rope.scaling.factor", old_factor));
   if (scaling != "none" && factor > 0) rope->scale = factor;
-  if (scaling == "yarn") return ReadYarn(keys, context_length, rope);
+  ASSIGN_OR_RETURN(rope->magnitude, keys.PositiveOr("rope.scaling.attn_factor", 1));
+  rope->factors = "rope_freqs";
+  if (scaling == "longrope") UseLongRope(rope);
+  if (scaling == "yarn") return ReadYarn(keys, rope);
   return absl::OkStatus();
+}
+
+absl::StatusOr<double> ReadEps(KeyReader& keys, NormKind norm) {
+  return keys.Positive(norm == NormKind::kRms ? "attention.layer_norm_rms_epsilon"
+                                              : "attention.layer_norm_epsilon");
 }
 
 }  // namespace
@@ -111,25 +106,85 @@ absl::Status RefuseWindow(KeyReader& keys, int64_t context_length) {
       context_length, " tokens; attention to a window is not supported in this architecture"));
 }
 
-absl::Status DescribeStandardBlocks(KeyReader& keys, ModelSpec* spec) {
-  ASSIGN_OR_RETURN(int64_t experts, keys.IntOr("expert_count", 0, kMaxDim, 0));
-  if (experts > 0) {
-    return absl::UnimplementedError(absl::StrCat("'", keys.Key("expert_count"), "' = ", experts,
-                                                 ": mixtures of experts are not supported"));
-  }
+absl::StatusOr<std::vector<bool>> ReadWindowPattern(KeyReader& keys, int64_t layers,
+                                                    int64_t period) {
+  constexpr char kPattern[] = "attention.sliding_window_pattern";
+  std::vector<bool> windowed;
+  if (keys.IsArray(kPattern)) return keys.Bools(kPattern, layers);
+  ASSIGN_OR_RETURN(period, keys.IntOr(kPattern, 1, kMaxDim, period));
+  for (int64_t i = 0; i < layers; ++i) windowed.push_back(i % period < period - 1);
+  return windowed;
+}
+
+void UseLongRope(RopeSpec* rope) {
+  rope->factors = "rope_factors_short";
+  rope->long_factors = "rope_factors_long";
+}
+
+absl::Status DescribeStandardBlocks(KeyReader& keys, ModelSpec* spec, NormKind norm) {
   LayerSpec layer;
   AttentionSpec attention;
-  ASSIGN_OR_RETURN(const int64_t layers, keys.Int("block_count", 1, kMaxLayers));
+  ASSIGN_OR_RETURN(const int64_t blocks, keys.Int("block_count", 1, kMaxLayers));
   ASSIGN_OR_RETURN(spec->hidden, keys.Int("embedding_length", 1, kMaxDim));
   ASSIGN_OR_RETURN(layer.feed_forward.width, keys.Int("feed_forward_length", 1, kMaxDim));
   ASSIGN_OR_RETURN(spec->context_length, keys.Int("context_length", 1, int64_t{1} << 30));
-  ASSIGN_OR_RETURN(double eps, keys.Positive("attention.layer_norm_rms_epsilon"));
-  spec->rms_eps = static_cast<float>(eps);
-  RETURN_IF_ERROR(ReadAttention(keys, *spec, &attention));
+  spec->norm = norm;
+  ASSIGN_OR_RETURN(double eps, ReadEps(keys, norm));
+  spec->norm_eps = static_cast<float>(eps);
+  RETURN_IF_ERROR(ReadHeads(keys, *spec, &attention));
   RETURN_IF_ERROR(
-      ReadRope(keys, attention.head_dim, spec->context_length, &spec->ropes.emplace_back()));
-  layer.mixer = attention;
-  spec->layers.assign(layers, layer);
+      ReadRope(keys, attention.key_dim, spec->context_length, &spec->ropes.emplace_back()));
+  ASSIGN_OR_RETURN(spec->skipped_blocks, keys.IntOr("nextn_predict_layers", 0, kMaxDim, 0));
+  if (spec->skipped_blocks >= blocks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", keys.Key("nextn_predict_layers"), "' = ", spec->skipped_blocks,
+                     " leaves no layer of '", keys.Key("block_count"), "' = ", blocks));
+  }
+  ASSIGN_OR_RETURN(const std::vector<int64_t> kv_heads,
+                   keys.IntsOr("attention.head_count_kv", blocks, 0, kMaxDim, attention.heads));
+  for (int64_t i = 0; i < blocks - spec->skipped_blocks; ++i) {
+    attention.kv_heads = kv_heads[i];
+    if (attention.kv_heads > 0 && attention.heads % attention.kv_heads != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "'", keys.Key("attention.head_count_kv"), "' = ", attention.kv_heads,
+          " does not divide '", keys.Key("attention.head_count"), "' = ", attention.heads));
+    }
+    layer.mixer = attention;
+    spec->layers.push_back(layer);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DescribeExperts(KeyReader& keys, const ExpertDefaults& defaults, ModelSpec* spec) {
+  ExpertSpec experts;
+  Router& router = experts.router;
+  ASSIGN_OR_RETURN(experts.count, keys.IntOr("expert_count", 0, kMaxDim, 0));
+  if (experts.count == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const int64_t chosen, keys.Int("expert_used_count", 1, experts.count));
+  router.chosen = static_cast<int32_t>(chosen);
+  ASSIGN_OR_RETURN(experts.width, keys.IntOr("expert_feed_forward_length", 1, kMaxDim,
+                                             spec->layers[0].feed_forward.width));
+  ASSIGN_OR_RETURN(const int64_t gate, keys.IntOr("expert_gating_func", 0, 4, 0));
+  router.gate = gate == 0 ? defaults.gate : static_cast<RouterGate>(gate - 1);
+  ASSIGN_OR_RETURN(router.normalised, keys.BoolOr("expert_weights_norm", defaults.normalised));
+  ASSIGN_OR_RETURN(const double scale, keys.NotNegativeOr("expert_weights_scale", 0));
+  if (scale != 0) router.scale = static_cast<float>(scale);
+  ASSIGN_OR_RETURN(const int64_t groups, keys.IntOr("expert_group_count", 0, experts.count, 0));
+  if (groups > 1) {
+    ASSIGN_OR_RETURN(const int64_t open, keys.Int("expert_group_used_count", 1, groups));
+    router.groups = static_cast<int32_t>(groups);
+    router.chosen_groups = static_cast<int32_t>(open);
+  }
+  if (defaults.shared) {
+    ASSIGN_OR_RETURN(const int64_t shared, keys.IntOr("expert_shared_count", 0, kMaxDim, 0));
+    ASSIGN_OR_RETURN(experts.shared_width, keys.IntOr("expert_shared_feed_forward_length", 0,
+                                                      kMaxDim, shared * experts.width));
+    experts.shared_gate = defaults.shared_gate && experts.shared_width > 0;
+  }
+  ASSIGN_OR_RETURN(const int64_t dense, keys.IntOr("leading_dense_block_count", 0, kMaxLayers, 0));
+  for (int64_t i = dense; i < spec->num_layers(); ++i) {
+    spec->layers[i].feed_forward.experts = experts;
+  }
   return absl::OkStatus();
 }
 

@@ -12,7 +12,7 @@ using AttentionTest = BackendTest;
 TEST_P(AttentionTest, MatchesReferenceOverRandomShapes) {
   Random random(20);
   int32_t group = 0;
-  for (int32_t head_dim : {8, 20, 32, 48, 64, 80, 100, 128, 200}) {
+  for (int32_t head_dim : {8, 20, 32, 48, 64, 80, 100, 128, 200, 256, 512, 576}) {
     constexpr DType kTypes[] = {DType::kF16, DType::kI8, DType::kF32};
     KvShape shape{kTypes[random.Int(0, 2)], static_cast<int32_t>(random.Int(1, 3)), group++ % 8 + 1,
                   head_dim};
@@ -120,7 +120,7 @@ TEST_P(AttentionTest, WindowsMatchReference) {
     for (DType dtype : {DType::kF16, DType::kI8}) {
       TestContexts contexts({dtype, 2, static_cast<int32_t>(random.Int(1, 4)), 64},
                             {{700, 40}, {33, 33}, {300, 1}}, window);
-      contexts.options().window = window;
+      contexts.options().window.size = window;
       SCOPED_TRACE(absl::StrCat("window=", window));
       ExpectMatches("Attention", contexts.Attend(reference()), contexts.Attend(backend()));
     }
@@ -130,7 +130,7 @@ TEST_P(AttentionTest, WindowsMatchReference) {
 TEST_P(AttentionTest, AWindowsQueryHasTheSameBitsInEveryBatchOnAnyThreads) {
   for (int32_t window : {40, 300}) {
     TestContexts contexts({DType::kF16, 2, 3, 48}, {{530, 40}, {1, 1}, {64, 64}, {300, 1}}, 29);
-    contexts.options().window = window;
+    contexts.options().window.size = window;
     Matrix all = contexts.Attend(backend());
     for (size_t i = 0; i < contexts.sequences().size(); ++i) {
       int64_t queries = contexts.sequences()[i].q.rows;
@@ -148,7 +148,7 @@ TEST_P(AttentionTest, AWindowsQueryHasTheSameBitsInEveryBatchOnAnyThreads) {
 
 TEST_P(AttentionTest, BlocksBehindTheWindowNeedNotBeThere) {
   TestContexts contexts({DType::kF16, 2, 2, 64}, {{700, 5}, {400, 1}, {650, 3}}, 30);
-  contexts.options().window = 90;
+  contexts.options().window.size = 90;
   const Matrix before = contexts.Attend(backend());
   for (TestSequence& sequence : contexts.sequences()) {
     // Of all queries, as the first one sees the earliest.
@@ -169,9 +169,98 @@ TEST_P(AttentionTest, SoftcapAndSinksMatchReference) {
     ExpectMatches("CappedAttention", contexts.Attend(reference()), without);
     Random random(32);
     contexts.set_sinks(random.Normals(1, 6));
-    contexts.options().window = 50;
+    contexts.options().window.size = 50;
     ExpectMatches("CappedAttention", contexts.Attend(reference()), contexts.Attend(backend()));
   }
+}
+
+TEST_P(AttentionTest, KeysAndValuesMayDifferInLength) {
+  for (DType dtype : {DType::kF16, DType::kI8, DType::kF32}) {
+    for (auto [key_dim, value_dim] : {std::pair(24, 40), {192, 128}, {576, 512}, {8, 300}}) {
+      SCOPED_TRACE(absl::StrCat("key_dim=", key_dim, " value_dim=", value_dim));
+      TestContexts contexts({dtype, 2, 3, key_dim, value_dim}, {{300, 9}, {20, 20}, {1, 1}}, 33);
+      const Matrix all = contexts.Attend(backend());
+      ASSERT_EQ(all.cols, 6 * value_dim);
+      ExpectMatches("Attention", contexts.Attend(reference()), all);
+      ExpectSameBits(all.Rows(2, 5), contexts.AttendPart(backend(), 0, 2, 5));
+    }
+  }
+}
+
+TEST_P(AttentionTest, SlopesMatchReference) {
+  for (DType dtype : {DType::kF16, DType::kI8}) {
+    for (float softcap : {0.0f, 3.0f}) {
+      TestContexts contexts({dtype, 2, 3, 64}, {{600, 9}, {20, 20}, {257, 1}}, 34);
+      const Matrix without = contexts.Attend(reference());
+      Matrix slopes(1, 6);
+      for (int h = 0; h < 6; ++h) slopes.values[h] = std::exp2(-0.5f * static_cast<float>(h));
+      contexts.set_slopes(slopes);
+      contexts.options().softcap = softcap;
+      const Matrix with = contexts.Attend(reference());
+      EXPECT_NE(without.values, with.values);
+      ExpectMatches("CappedAttention", with, contexts.Attend(backend()));
+    }
+  }
+}
+
+TEST_P(AttentionTest, WindowsOfEveryKindMatchReference) {
+  constexpr Window kWindows[] = {
+      {.causal = false},
+      {.size = 50, .kind = WindowKind::kChunked},
+      {.size = 256, .kind = WindowKind::kChunked},
+      {.causal = false, .size = 1, .kind = WindowKind::kSymmetric},
+      {.causal = false, .size = 33, .kind = WindowKind::kSymmetric},
+      {.causal = false, .size = 128, .kind = WindowKind::kSymmetric},
+      {.causal = false, .size = 600, .kind = WindowKind::kSymmetric},
+      {.causal = false, .size = 70, .kind = WindowKind::kSliding},
+  };
+  for (const Window& window : kWindows) {
+    for (DType dtype : {DType::kF16, DType::kI8}) {
+      SCOPED_TRACE(absl::StrCat(window.causal, " ", window.size, " ", window.kind));
+      TestContexts contexts({dtype, 2, 2, 48}, {{300, 290}, {64, 64}, {1, 1}, {530, 9}}, 35);
+      contexts.options().window = window;
+      const Matrix wanted = contexts.Attend(reference());
+      const Matrix got = contexts.Attend(backend());
+      ExpectMatches("Attention", wanted, got);
+      ExpectSameBits(got, contexts.Attend(WithThreads(3).get()));
+    }
+  }
+}
+
+TEST_P(AttentionTest, WhatIsNotSeenDoesNotMatter) {
+  constexpr Window kWindows[] = {{.causal = false},
+                                 {.size = 50, .kind = WindowKind::kChunked},
+                                 {.causal = false, .size = 33, .kind = WindowKind::kSymmetric}};
+  for (const Window& window : kWindows) {
+    TestContexts contexts({DType::kF32, 1, 1, 16}, {{200, 200}}, 36);
+    contexts.options().window = window;
+    const Matrix before = contexts.Attend(backend());
+    TestSequence& sequence = contexts.sequences()[0];
+    constexpr int64_t kChanged = 120;
+    sequence.v.row(kChanged)[0] += 1000;
+    Matrix after = contexts.Attend(backend());
+    for (int64_t p = 0; p < sequence.context(); ++p) {
+      const SeenRange seen = SeenBy(window, p, sequence.context());
+      const bool sees = seen.first <= kChanged && kChanged < seen.end;
+      EXPECT_EQ(after.row(p)[0] != before.values[p * before.cols], sees) << p;
+    }
+  }
+}
+
+TEST(WindowTest, SeesWhatItsKindSays) {
+  auto seen = [](const Window& window, int64_t position) {
+    const SeenRange range = SeenBy(window, position, 10);
+    return std::pair(range.first, range.end);
+  };
+  EXPECT_EQ(seen({}, 4), std::pair(int64_t{0}, int64_t{5}));
+  EXPECT_EQ(seen({.causal = false}, 4), std::pair(int64_t{0}, int64_t{10}));
+  EXPECT_EQ(seen({.size = 3}, 1), std::pair(int64_t{0}, int64_t{2}));
+  EXPECT_EQ(seen({.size = 3}, 4), std::pair(int64_t{2}, int64_t{5}));
+  EXPECT_EQ(seen({.size = 3, .kind = WindowKind::kChunked}, 5), std::pair(int64_t{3}, int64_t{6}));
+  EXPECT_EQ(seen({.size = 3, .kind = WindowKind::kChunked}, 6), std::pair(int64_t{6}, int64_t{7}));
+  const Window symmetric = {.causal = false, .size = 4, .kind = WindowKind::kSymmetric};
+  EXPECT_EQ(seen(symmetric, 5), std::pair(int64_t{3}, int64_t{8}));
+  EXPECT_EQ(seen(symmetric, 9), std::pair(int64_t{7}, int64_t{10}));
 }
 
 TEST_P(AttentionTest, RefusesWhatLiesOutside) {

@@ -193,10 +193,11 @@ void CheckRopeAndStore(RopePairing pairing) {
   auto reference = CreateBackend({.device = "reference"}).value();
   Matrix q = random.Normals(1, kHeads * kDim), k = random.Normals(1, kKvHeads * kDim);
   Matrix v = random.Normals(1, kKvHeads * kDim), rope = random.Normals(1, kRopeDim);
-  KvLayer layer{.dtype = kType, .num_blocks = 2, .kv_heads = kKvHeads, .head_dim = kDim};
-  layer.block_stride = layer.block_bytes();
+  KvLayer layer{
+      .dtype = kType, .num_blocks = 2, .kv_heads = kKvHeads, .key_dim = kDim, .value_dim = kDim};
+  layer.block_stride = layer.keys_bytes();
   Buffer memory[4];  // the reference's keys and values, then ours
-  for (Buffer& buffer : memory) buffer = Buffer::AllocateHost(2 * layer.block_bytes()).value();
+  for (Buffer& buffer : memory) buffer = Buffer::AllocateHost(2 * layer.keys_bytes()).value();
   layer.keys = memory[0].data();
   layer.values = memory[1].data();
   Matrix wanted_q = q;

@@ -138,11 +138,11 @@ absl::Status RunEveryOp(Backend* backend, int32_t tokens) {
   const Tensor vector(memory.data(), DType::kF32, 1, kCols);
   const StepTables step = StepOf(tokens);
   RETURN_IF_ERROR(backend->BeginStep(&step));
-  KvLayer layer{.num_blocks = 3, .kv_heads = 4, .head_dim = 64, .cache_class = 1};
-  layer.block_stride = 2 * layer.block_bytes();
+  KvLayer layer{.num_blocks = 3, .kv_heads = 4, .key_dim = 64, .value_dim = 64, .cache_class = 1};
+  layer.block_stride = 2 * layer.keys_bytes();
   ASSIGN_OR_RETURN(Buffer kv, backend->Allocate(3 * layer.block_stride));
   layer.keys = kv.data();
-  layer.values = kv.chars().data() + layer.block_bytes();
+  layer.values = kv.chars().data() + layer.keys_bytes();
   for (DType dtype : {DType::kQ4_K, DType::kF16}) {
     ASSIGN_OR_RETURN(Buffer blocks, Buffer::AllocateHost(kVocabulary * RowBytes(dtype, kCols)));
     ASSIGN_OR_RETURN(auto w, backend->LoadMatrix(dtype, kVocabulary, kCols, std::move(blocks)));
@@ -155,12 +155,16 @@ absl::Status RunEveryOp(Backend* backend, int32_t tokens) {
   RETURN_IF_ERROR(backend->RmsNorm(matrix(0), vector, 1e-5f, matrix(1)));
   RETURN_IF_ERROR(backend->RopeAndStoreKv(matrix(1), matrix(2), matrix(3),
                                           {.table = 1, .pairing = RopePairing::kHalves}, layer));
-  RETURN_IF_ERROR(backend->Attention(
-      matrix(1), layer, {.window = 8, .softcap = 30, .sinks = vector.Cols(0, 4)}, matrix(5)));
+  RETURN_IF_ERROR(backend->Attention(matrix(1), layer,
+                                     {.window = {.size = 8},
+                                      .softcap = 30,
+                                      .slopes = vector.Cols(4, 4),
+                                      .sinks = vector.Cols(0, 4)},
+                                     matrix(5)));
   ASSIGN_OR_RETURN(Buffer state, backend->Allocate(2 * 64 * kCols * sizeof(float)));
   const StateLayer states = {static_cast<float*>(state.data()), 64 * kCols, 2};
   const Tensor conv(memory.data(), DType::kF32, 4, kCols);
-  RETURN_IF_ERROR(backend->CausalConv(matrix(1), conv, states, matrix(5)));
+  RETURN_IF_ERROR(backend->CausalConv(matrix(1), conv, Activation::kSilu, states, matrix(5)));
   RETURN_IF_ERROR(backend->DeltaRule({.q = matrix(1).Cols(0, 128),
                                       .k = matrix(1).Cols(128, 128),
                                       .v = matrix(2),
@@ -172,7 +176,13 @@ absl::Status RunEveryOp(Backend* backend, int32_t tokens) {
                                       .key_heads = 2},
                                      states, matrix(5)));
   RETURN_IF_ERROR(backend->GatedActivation(Activation::kGeluTanh, matrix(5), matrix(6), matrix(7)));
-  RETURN_IF_ERROR(backend->Add(matrix(0), matrix(7)));
+  RETURN_IF_ERROR(backend->Add(matrix(0), matrix(7), 1));
+  RETURN_IF_ERROR(backend->ScaleAndCap(matrix(7), 2, 3));
+  RETURN_IF_ERROR(backend->ScaleRows(matrix(7), matrix(0).Cols(0, 1), Activation::kSigmoid));
+  ExpertRoutes routes;
+  RETURN_IF_ERROR(backend->Route(matrix(0).Cols(0, 8), {.chosen = 1}, &routes));
+  RETURN_IF_ERROR(backend->GatherSlots(matrix(6), routes, matrix(7)));
+  RETURN_IF_ERROR(backend->CombineSlots(matrix(7), routes, matrix(6)));
   RETURN_IF_ERROR(backend->GatherRows(matrix(0), 0, matrix(6)));
   RETURN_IF_ERROR(backend->CopyKvBlock(layer, 0, 1, 13));
   RETURN_IF_ERROR(backend->Copy(kv.data(), kv.chars().data() + 100, 100));

@@ -79,16 +79,84 @@ TEST_P(ElementwiseTest, RmsNormOfGroupsIsThatOfEachAlone) {
   }
 }
 
+TEST_P(ElementwiseTest, LayerNormMatchesReference) {
+  Check("Normalize", true, 10, [](Backend* backend, Tensor x, Tensor weight, Tensor out) {
+    const Norm norm = {.kind = NormKind::kLayer, .weight = weight, .bias = weight, .eps = 1e-5f};
+    return backend->Normalize(x, norm, out);
+  });
+}
+
+TEST_P(ElementwiseTest, NormsOfEveryKindMatchTheFormula) {
+  Random random(14);
+  constexpr int64_t kRows = 3, kWeights = 48, kGroup = 24;  // two groups a run of weights
+  for (NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
+    Matrix x = random.Normals(kRows, 3 * kWeights);
+    for (float& value : x.values) value += 2;
+    const Matrix weight = random.Normals(1, kWeights), bias = random.Normals(1, kWeights);
+    DeviceMatrix device_x(backend(), x, 3), gain(backend(), weight), shift(backend(), bias);
+    const Norm norm = {.kind = kind,
+                       .weight = gain.tensor(),
+                       .bias = shift.tensor(),
+                       .eps = 0.01f,
+                       .group = kGroup};
+    ASSERT_TRUE(backend()->Normalize(device_x.tensor(), norm, device_x.tensor()).ok());
+    Matrix wanted = x;
+    for (size_t begin = 0; begin < x.values.size(); begin += kGroup) {
+      double mean = 0, squares = 0;
+      for (int64_t i = 0; i < kGroup && kind == NormKind::kLayer; ++i) {
+        mean += x.values[begin + i] / kGroup;
+      }
+      for (int64_t i = 0; i < kGroup; ++i) {
+        squares += (x.values[begin + i] - mean) * (x.values[begin + i] - mean) / kGroup;
+      }
+      for (int64_t i = 0; i < kGroup; ++i) {
+        const int64_t of = (begin + i) % kWeights;
+        const double y = (x.values[begin + i] - mean) / std::sqrt(squares + 0.01);
+        wanted.values[begin + i] = static_cast<float>(y * weight.values[of] + bias.values[of]);
+      }
+    }
+    ExpectMatches("Normalize", wanted, device_x.Download());
+  }
+}
+
 TEST_P(ElementwiseTest, RmsNormRefusesWhatIsNoGroups) {
   Matrix x(2, 10), weight(1, 4);
   DeviceMatrix device_x(backend(), x), gain(backend(), weight);
   const absl::Status status =
       backend()->RmsNorm(device_x.tensor(), gain.tensor(), 1e-6f, device_x.tensor());
-  EXPECT_EQ(status.message(), "RmsNorm: a row of 10 values is not groups of 4");
+  EXPECT_EQ(status.message(), "Normalize: a row of 10 values is not groups of 4 with weights of 4");
 }
 
-constexpr Activation kActivations[] = {Activation::kSilu, Activation::kGeluTanh,
-                                       Activation::kSigmoid};
+constexpr Activation kActivations[] = {
+    Activation::kSilu, Activation::kGeluTanh, Activation::kSigmoid,  Activation::kIdentity,
+    Activation::kRelu, Activation::kRelu2,    Activation::kSwigluOai};
+
+// In F64, and how much the rounding of its exponent grows.
+double ActivationOf(Activation activation, double x, double up, double* slope) {
+  *slope = 1;
+  switch (activation) {
+    case Activation::kSilu:
+      return x / (1 + std::exp(-x)) * up;
+    case Activation::kGeluTanh: {
+      const double z = 2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+      *slope = 1 + std::min(std::abs(z), 90.0);
+      return x / (1 + std::exp(-z)) * up;
+    }
+    case Activation::kSigmoid:
+      return 1 / (1 + std::exp(-x)) * up;
+    case Activation::kIdentity:
+      return x * up;
+    case Activation::kRelu:
+      return std::max(x, 0.0) * up;
+    case Activation::kRelu2:
+      return std::max(x, 0.0) * std::max(x, 0.0) * up;
+    case Activation::kSwigluOai:
+      break;
+  }
+  x = std::min(x, 7.0);
+  *slope = 1 + std::min(std::abs(x), 90.0);
+  return x / (1 + std::exp(-1.702 * x)) * (std::clamp(up, -7.0, 7.0) + 1);
+}
 
 TEST_P(ElementwiseTest, GatedActivationMatchesReference) {
   for (Activation activation : kActivations) {
@@ -113,16 +181,44 @@ TEST_P(ElementwiseTest, GatedActivationIsAccurateEverywhere) {
     ASSERT_TRUE(backend()->GatedActivation(activation, g.tensor(), u.tensor(), out.tensor()).ok());
     Matrix got = out.Download();
     for (size_t i = 0; i < gates.size(); ++i) {
-      const double x = gates[i];
-      double z = x, slope = 1;  // of z: by how much its rounding grows
-      if (activation == Activation::kGeluTanh) {
-        z = 2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
-        slope = 1 + std::min(std::abs(z), 90.0);
-      }
-      const double wanted = (activation == Activation::kSigmoid ? 1 : x) / (1 + std::exp(-z));
+      double slope;
+      const double wanted = ActivationOf(activation, gates[i], 1, &slope);
+      if (std::abs(wanted) > 3.4e38) continue;
       EXPECT_NEAR(got.values[i], wanted, 3e-7 * slope * std::abs(wanted) + 1e-35)
-          << static_cast<int>(activation) << " of " << x;
+          << static_cast<int>(activation) << " of " << gates[i];
     }
+  }
+}
+
+TEST_P(ElementwiseTest, SwigluOfOpenAiBoundsBoth) {
+  Random random(15);
+  Matrix gate = random.Normals(3, 50), up = random.Normals(3, 50);
+  for (float& value : gate.values) value *= 8;
+  for (float& value : up.values) value *= 8;
+  DeviceMatrix g(backend(), gate), u(backend(), up), out(backend(), 3, 50);
+  ASSERT_TRUE(backend()
+                  ->GatedActivation(Activation::kSwigluOai, g.tensor(), u.tensor(), out.tensor())
+                  .ok());
+  Matrix wanted = gate;
+  double slope;
+  for (size_t i = 0; i < gate.values.size(); ++i) {
+    wanted.values[i] = static_cast<float>(
+        ActivationOf(Activation::kSwigluOai, gate.values[i], up.values[i], &slope));
+  }
+  ExpectMatches("GatedActivation", wanted, out.Download());
+}
+
+TEST_P(ElementwiseTest, AnActivationWithoutAFactorIsThatWithOne) {
+  Random random(16);
+  Matrix gate = random.Normals(3, 50), ones(3, 50);
+  for (float& value : ones.values) value = 1;
+  for (Activation activation : kActivations) {
+    if (activation == Activation::kSwigluOai) continue;
+    DeviceMatrix g(backend(), gate, 2), one(backend(), ones), with(backend(), 3, 50);
+    ASSERT_TRUE(
+        backend()->GatedActivation(activation, g.tensor(), one.tensor(), with.tensor()).ok());
+    ASSERT_TRUE(backend()->GatedActivation(activation, g.tensor(), {}, g.tensor()).ok());
+    ExpectSameBits(with.Download(), g.Download());
   }
 }
 
@@ -144,9 +240,45 @@ TEST_P(ElementwiseTest, AddMatchesReference) {
   for (int64_t cols : {1, 17, 576}) {
     Matrix x = random.Normals(7, cols), y = random.Normals(7, cols);
     DeviceMatrix device_x(backend(), x, 3), device_y(backend(), y, 5);
-    ASSERT_TRUE(backend()->Add(device_x.tensor(), device_y.tensor()).ok());
-    for (size_t i = 0; i < x.values.size(); ++i) x.values[i] += y.values[i];
+    const float scale = cols == 17 ? 0.3f : 1.0f;
+    ASSERT_TRUE(backend()->Add(device_x.tensor(), device_y.tensor(), scale).ok());
+    for (size_t i = 0; i < x.values.size(); ++i) {
+      const float scaled = scale * y.values[i];
+      x.values[i] += scaled;
+    }
     ExpectSameBits(x, device_x.Download());
+  }
+}
+
+TEST_P(ElementwiseTest, ScalesAndCapsMatchTheFormula) {
+  Random random(17);
+  for (float cap : {0.0f, 4.0f}) {
+    Matrix x = random.Normals(5, 70);
+    for (float& value : x.values) value *= 10;
+    DeviceMatrix device_x(backend(), x, 3);
+    ASSERT_TRUE(backend()->ScaleAndCap(device_x.tensor(), 0.7f, cap).ok());
+    for (float& value : x.values) {
+      const double scaled = 0.7f * value;
+      value = static_cast<float>(cap > 0 ? cap * std::tanh(scaled / cap) : scaled);
+    }
+    ExpectMatches("ScaleAndCap", x, device_x.Download());
+  }
+}
+
+TEST_P(ElementwiseTest, ScaleRowsMultipliesEachByItsOwn) {
+  Random random(18);
+  for (Activation activation : {Activation::kIdentity, Activation::kSigmoid}) {
+    Matrix x = random.Normals(5, 70);
+    const Matrix factors = random.Normals(5, 1);
+    DeviceMatrix device_x(backend(), x, 3), device_factors(backend(), factors, 2);
+    ASSERT_TRUE(backend()->ScaleRows(device_x.tensor(), device_factors.tensor(), activation).ok());
+    double slope;
+    for (int64_t i = 0; i < 5 * 70; ++i) {
+      x.values[i] *=
+          static_cast<float>(ActivationOf(activation, factors.values[i / 70], 1, &slope));
+    }
+    ExpectMatches("ScaleRows", x, device_x.Download());
+    EXPECT_FALSE(backend()->ScaleRows(device_x.tensor(), device_x.tensor(), activation).ok());
   }
 }
 

@@ -54,7 +54,7 @@ TEST_P(KvCacheTest, RotatesAsTheReferenceToTheBit) {
 // What a context of one token answers: its value.
 Matrix ReadValue(Backend* backend, const DeviceKv& kv, std::vector<int32_t> blocks,
                  int32_t position) {
-  DeviceMatrix q(backend, 1, kv.layer().kv_heads * kv.layer().head_dim);
+  DeviceMatrix q(backend, 1, kv.layer().kv_heads * kv.layer().key_dim);
   DeviceMatrix out(backend, 1, q.tensor().cols);
   StepTables step;
   AppendSequence(1, position, blocks, &step);
@@ -164,6 +164,8 @@ TEST_P(KvCacheTest, RefusesWhatLiesOutside) {
   EXPECT_FALSE(store(k.tensor(), 16, {1, 2}));  // one row
   EXPECT_FALSE(store(k.tensor(), 18, {1}));
   EXPECT_FALSE(store(wide.tensor(), 16, {1}));
+  const StepTables step = StepAt({1}, {16, std::vector<float>(16)});
+  ASSERT_TRUE(backend()->BeginStep(&step).ok());
   EXPECT_FALSE(
       backend()->RopeAndStoreKv(q.tensor(), k.tensor(), v.tensor(), {.table = 1}, layer).ok());
 }

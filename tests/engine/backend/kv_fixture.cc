@@ -7,15 +7,20 @@
 namespace lm {
 
 DeviceKv::DeviceKv(Backend* backend, DType dtype, int32_t num_blocks, int32_t kv_heads,
-                   int32_t head_dim)
+                   int32_t key_dim, int32_t value_dim)
     : backend_(backend) {
-  layer_ = {.dtype = dtype, .num_blocks = num_blocks, .kv_heads = kv_heads, .head_dim = head_dim};
+  layer_ = {.dtype = dtype,
+            .num_blocks = num_blocks,
+            .kv_heads = kv_heads,
+            .key_dim = key_dim,
+            .value_dim = value_dim == 0 ? key_dim : value_dim};
   // Block-major: a block's keys, something else, its values, something else.
   constexpr int64_t kBetween = 64;
-  layer_.block_stride = 2 * (layer_.block_bytes() + kBetween);
+  const int64_t part = std::max(layer_.keys_bytes(), layer_.values_bytes()) + kBetween;
+  layer_.block_stride = 2 * part;
   memory_ = backend->Allocate(num_blocks * layer_.block_stride).value();
   layer_.keys = memory_.data();
-  layer_.values = static_cast<char*>(memory_.data()) + layer_.block_stride / 2;
+  layer_.values = static_cast<char*>(memory_.data()) + part;
 }
 
 void DeviceKv::Store(const Matrix& k, const Matrix& v, const std::vector<int64_t>& slots) {
@@ -67,13 +72,14 @@ std::vector<int64_t> TestSequence::Slots() const {
 
 TestContexts::TestContexts(const KvShape& shape, const std::vector<Length>& lengths, uint64_t seed)
     : shape_(shape) {
-  options_.scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
+  options_.scale = 1.0f / std::sqrt(static_cast<float>(shape.key_dim));
   Random random(seed);
-  int64_t kv_cols = int64_t{shape.kv_heads} * shape.head_dim;
+  const int64_t k_cols = int64_t{shape.kv_heads} * shape.key_dim;
+  const int64_t v_cols = shape.value_dim == 0 ? k_cols : int64_t{shape.kv_heads} * shape.value_dim;
   for (const Length& length : lengths) {
-    sequences_.push_back({random.Normals(length.context, kv_cols),
-                          random.Normals(length.context, kv_cols),
-                          random.Normals(length.queries, kv_cols * shape.group),
+    sequences_.push_back({random.Normals(length.context, k_cols),
+                          random.Normals(length.context, v_cols),
+                          random.Normals(length.queries, k_cols * shape.group),
                           {}});
     num_blocks_ += (length.context + kKvBlockTokens - 1) / kKvBlockTokens;
   }
@@ -90,7 +96,8 @@ TestContexts::TestContexts(const KvShape& shape, const std::vector<Length>& leng
 }
 
 DeviceKv TestContexts::Fill(Backend* backend, bool as_made) const {
-  DeviceKv kv(backend, shape_.dtype, num_blocks_, shape_.kv_heads, shape_.head_dim);
+  DeviceKv kv(backend, shape_.dtype, num_blocks_, shape_.kv_heads, shape_.key_dim,
+              shape_.value_dim);
   for (size_t i = 0; i < sequences_.size(); ++i) {
     TestSequence sequence = sequences_[i];
     if (as_made) sequence.blocks = blocks_made_[i];
@@ -108,10 +115,12 @@ int64_t TestContexts::FirstRow(size_t i) const {
 Matrix TestContexts::Run(Backend* backend, const StepTables& step, const Matrix& q, int64_t padding,
                          bool as_made) const {
   DeviceKv kv = Fill(backend, as_made);
-  DeviceMatrix device_q(backend, q, padding), out(backend, q.rows, q.cols, padding);
-  DeviceMatrix sinks(backend, sinks_);
+  DeviceMatrix device_q(backend, q, padding),
+      out(backend, q.rows, int64_t{shape_.kv_heads} * shape_.group * kv.layer().value_dim, padding);
+  DeviceMatrix sinks(backend, sinks_), slopes(backend, slopes_);
   AttentionOptions options = options_;
   if (sinks_.cols > 0) options.sinks = sinks.tensor();
+  if (slopes_.cols > 0) options.slopes = slopes.tensor();
   absl::Status status = backend->BeginStep(&step);
   if (status.ok()) {
     status = backend->Attention(device_q.tensor(), kv.layer(), options, out.tensor());

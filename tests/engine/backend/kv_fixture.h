@@ -11,9 +11,11 @@ namespace lm {
 // Keys and values of one layer in a backend's memory.
 class DeviceKv {
  public:
-  DeviceKv(Backend* backend, DType dtype, int32_t num_blocks, int32_t kv_heads, int32_t head_dim);
+  DeviceKv(Backend* backend, DType dtype, int32_t num_blocks, int32_t kv_heads, int32_t key_dim,
+           int32_t value_dim = 0);  // 0: as long as the keys
   const KvLayer& layer() const { return layer_; }
-  // Stores rows of k and v (kv_heads * head_dim columns), not rotated, at the given slots.
+  // Stores rows of k and v (kv_heads * key_dim and value_dim columns), not rotated, at the given
+  // slots.
   void Store(const Matrix& k, const Matrix& v, const std::vector<int64_t>& slots);
   absl::Status ZeroBlock(int32_t block);
 
@@ -32,8 +34,8 @@ void AppendSequence(int32_t count, int32_t first_position, const std::vector<int
 
 // One sequence: `context` cached tokens in `blocks`, of which the last `queries` ask.
 struct TestSequence {
-  Matrix k, v;  // (context, kv_heads * head_dim)
-  Matrix q;     // (queries, heads * head_dim)
+  Matrix k, v;  // (context, kv_heads * key_dim), and of value_dim
+  Matrix q;     // (queries, heads * key_dim)
   std::vector<int32_t> blocks;
 
   int64_t context() const { return k.rows; }
@@ -44,7 +46,8 @@ struct KvShape {
   DType dtype = DType::kF16;
   int32_t kv_heads = 1;
   int32_t group = 1;
-  int32_t head_dim = 64;
+  int32_t key_dim = 64;
+  int32_t value_dim = 0;  // 0: as long as the keys
 };
 
 // Sequences of random contents, in shuffled blocks of a cache of NumBlocks().
@@ -58,9 +61,11 @@ class TestContexts {
 
   int32_t NumBlocks() const { return num_blocks_; }
   std::vector<TestSequence>& sequences() { return sequences_; }
-  // Of Attend and AttendPart; its scale is set for the shape. Sinks are made on the backend.
+  // Of Attend and AttendPart; its scale is set for the shape. Sinks and slopes are made on the
+  // backend.
   AttentionOptions& options() { return options_; }
   void set_sinks(Matrix sinks) { sinks_ = std::move(sinks); }
+  void set_slopes(Matrix slopes) { slopes_ = std::move(slopes); }
   // All queries in one batch; those of sequence i begin at FirstRow(i).
   Matrix Attend(Backend* backend) const;
   // Only the queries [begin, begin + count) of sequence i, alone.
@@ -76,7 +81,7 @@ class TestContexts {
              bool as_made = false) const;
   KvShape shape_;
   AttentionOptions options_;
-  Matrix sinks_{0, 0};
+  Matrix sinks_{0, 0}, slopes_{0, 0};
   int32_t num_blocks_ = 0;
   std::vector<TestSequence> sequences_;
   std::vector<std::vector<int32_t>> blocks_made_;

@@ -104,25 +104,31 @@ TEST_P(MatMulTest, ProjectHasTheBitsOfTheOpsItIsMadeOf) {
       // So many that oneDNN multiplies floats.
       const bool many = round == 5 && !Traits(dtype).quantised;
       const int64_t t = many ? 140 : round < 2 ? 1 : random.Int(1, 20);
-      const auto kind = static_cast<ProductInput::Kind>(round % 3);
+      const auto kind = static_cast<ProductInput::Kind>((round + round / 4) % 4);
       const bool adds = round % 4 >= 2, has_bias = round >= 8;
       SCOPED_TRACE(absl::StrCat(Traits(dtype).name, " n=", n, " k=", k, " t=", t, " kind ",
-                                round % 3, adds ? " added" : "", has_bias ? " bias" : ""));
+                                static_cast<int>(kind), adds ? " added" : "",
+                                has_bias ? " bias" : ""));
       auto w = Load(backend(), dtype, n, k, RandomWeights(dtype, n, k, &random));
       const bool gated = kind == ProductInput::Kind::kGated;
       const auto activation = round % 2 == 0 ? Activation::kSilu : Activation::kGeluTanh;
       DeviceMatrix x(backend(), random.Normals(t, gated ? 2 * k : k), round);
-      DeviceMatrix norm(backend(), random.Normals(1, k)), bias(backend(), random.Normals(1, n));
+      DeviceMatrix gain(backend(), random.Normals(1, k)), bias(backend(), random.Normals(1, n));
       const Tensor bias_or_none = has_bias ? bias.tensor() : Tensor();
       const Matrix before = random.Normals(t, n);
       DeviceMatrix wanted(backend(), before, round), got(backend(), before, round);
 
       DeviceMatrix made(backend(), t, k), product(backend(), t, n);
-      constexpr float kEps = 1e-5f;
+      const Norm norm = {.kind = round % 8 < 5 ? NormKind::kRms : NormKind::kLayer,
+                         .weight = gain.tensor(),
+                         .bias = has_bias ? gain.tensor() : Tensor(),
+                         .eps = 1e-5f};
       Tensor input = made.tensor();
       if (kind == ProductInput::Kind::kPlain) input = x.tensor();
       if (kind == ProductInput::Kind::kNormed) {
-        ASSERT_TRUE(backend()->RmsNorm(x.tensor(), norm.tensor(), kEps, input).ok());
+        ASSERT_TRUE(backend()->Normalize(x.tensor(), norm, input).ok());
+      } else if (kind == ProductInput::Kind::kActivated) {
+        ASSERT_TRUE(backend()->GatedActivation(activation, x.tensor(), {}, input).ok());
       } else if (gated) {
         ASSERT_TRUE(
             backend()
@@ -131,19 +137,14 @@ TEST_P(MatMulTest, ProjectHasTheBitsOfTheOpsItIsMadeOf) {
       }
       if (adds) {
         ASSERT_TRUE(backend()->MatMul(*w, input, bias_or_none, product.tensor()).ok());
-        ASSERT_TRUE(backend()->Add(wanted.tensor(), product.tensor()).ok());
+        ASSERT_TRUE(backend()->Add(wanted.tensor(), product.tensor(), 1).ok());
       } else {
         ASSERT_TRUE(backend()->MatMul(*w, input, bias_or_none, wanted.tensor()).ok());
       }
 
       const absl::Status status = backend()->Project(
-          *w,
-          {.kind = kind,
-           .x = x.tensor(),
-           .norm = norm.tensor(),
-           .eps = kEps,
-           .activation = activation},
-          bias_or_none, adds ? ProductResult::kIsAdded : ProductResult::kReplaces, got.tensor());
+          *w, {.kind = kind, .x = x.tensor(), .norm = norm, .activation = activation}, bias_or_none,
+          adds ? ProductResult::kIsAdded : ProductResult::kReplaces, got.tensor());
       ASSERT_TRUE(status.ok()) << status;
       ExpectSameBits(wanted.Download(), got.Download());
     }
@@ -213,7 +214,8 @@ TEST_P(MatMulTest, RefusesWrongShapesByName) {
   };
   EXPECT_TRUE(project(ProductInput::Plain(x.tensor())));
   EXPECT_FALSE(project(ProductInput::Gated(x.tensor(), Activation::kSilu)));
-  EXPECT_FALSE(project(ProductInput::Normed(x.tensor(), narrow.tensor(), 1)));
+  EXPECT_FALSE(project(ProductInput::Normed(x.tensor(), {.weight = narrow.tensor(), .eps = 1})));
+  EXPECT_TRUE(project(ProductInput::Activated(x.tensor(), Activation::kRelu)));
   Buffer few = Buffer::AllocateHost(100).value();
   EXPECT_FALSE(backend()->LoadMatrix(DType::kQ8_0, 8, 64, CopyOf(few)).ok());
   EXPECT_FALSE(backend()->LoadMatrix(DType::kI8, 10, 10, CopyOf(few)).ok());

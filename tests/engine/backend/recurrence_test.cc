@@ -116,10 +116,11 @@ TEST_P(RecurrenceTest, CausalConvMatchesReferenceInAnySteps) {
     for (int64_t channels : {1, 15, 48, 100, 1300}) {
       SCOPED_TRACE(absl::StrCat("width=", width, " channels=", channels));
       const Matrix weight = Random(width).Normals(width, channels);
+      const auto activation = width == 4 ? Activation::kSilu : Activation::kIdentity;
       Check("CausalConv", channels, channels, (width - 1) * channels,
             [&](Backend* backend, Tensor in, const StateLayer& layer, Tensor out) {
               DeviceMatrix device_weight(backend, weight);
-              return backend->CausalConv(in, device_weight.tensor(), layer, out);
+              return backend->CausalConv(in, device_weight.tensor(), activation, layer, out);
             });
     }
   }
@@ -130,8 +131,9 @@ TEST_P(RecurrenceTest, DeltaRuleMatchesReferenceInAnySteps) {
     int32_t heads, key_heads;
     int64_t key_dim, dim;
   };
-  for (const Shape& s : {Shape{1, 1, 1, 1}, Shape{2, 1, 7, 16}, Shape{4, 2, 16, 20},
-                         Shape{6, 3, 33, 40}, Shape{2, 2, 128, 128}, Shape{1, 1, 160, 24}}) {
+  for (const Shape& s :
+       {Shape{1, 1, 1, 1}, Shape{2, 1, 7, 16}, Shape{4, 2, 16, 20}, Shape{6, 3, 33, 40},
+        Shape{4, 2, 16, 40}, Shape{2, 2, 128, 128}, Shape{1, 1, 160, 24}}) {
     SCOPED_TRACE(absl::StrCat(s.heads, " heads, ", s.key_dim, " x ", s.dim));
     Random random(s.key_dim);
     const Matrix dt_bias = random.Normals(1, s.heads);
@@ -156,7 +158,8 @@ TEST_P(RecurrenceTest, DeltaRuleMatchesReferenceInAnySteps) {
                                        .dt_bias = device_bias.tensor(),
                                        .a = device_a.tensor(),
                                        .heads = s.heads,
-                                       .key_heads = s.key_heads},
+                                       .key_heads = s.key_heads,
+                                       .grouped = s.dim == 40},
                                       layer, out);
           });
   }
@@ -166,12 +169,15 @@ TEST_P(RecurrenceTest, RefusesWhatHasNoState) {
   DeviceMatrix x(backend(), 1, 8), weight(backend(), 4, 8), out(backend(), 1, 8);
   Buffer memory = backend()->Allocate(2 * 24 * sizeof(float)).value();
   const StateLayer layer = {static_cast<float*>(memory.data()), 24, 2};
-  auto convolve = [&](int32_t slot, const StateLayer& states) {
+  auto convolve = [&](int32_t slot, const StateLayer& states,
+                      Activation activation = Activation::kSilu) {
     StepTables step;
     const int32_t token = 0;
     step.Append(&token, 1, 0, slot);
     return backend()->BeginStep(&step).ok() &&
-           backend()->CausalConv(x.tensor(), weight.tensor(), states, out.tensor()).ok();
+           backend()
+               ->CausalConv(x.tensor(), weight.tensor(), activation, states, out.tensor())
+               .ok();
   };
   EXPECT_TRUE(convolve(1, layer));
   EXPECT_FALSE(convolve(-1, layer));

@@ -10,8 +10,11 @@ using testing::HasSubstr;
 
 LayerSpec Attention(int64_t kv_heads, int64_t head_dim, int64_t window = 0) {
   LayerSpec layer;
-  layer.mixer = AttentionSpec{
-      .heads = kv_heads, .kv_heads = kv_heads, .head_dim = head_dim, .window = window};
+  layer.mixer = AttentionSpec{.heads = kv_heads,
+                              .kv_heads = kv_heads,
+                              .key_dim = head_dim,
+                              .value_dim = head_dim,
+                              .window = window};
   return layer;
 }
 

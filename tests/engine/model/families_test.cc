@@ -79,7 +79,7 @@ TEST_F(FamilyTest, Gemma3HasWindowsInFiveOfSixLayers) {
   EXPECT_EQ(spec.ropes[1].scale, 1);
   EXPECT_EQ(spec.layers[0].attention()->rope, 1);
   EXPECT_EQ(spec.layers[5].attention()->rope, 0);
-  EXPECT_TRUE(spec.layers[0].post_norms);
+  EXPECT_STREQ(spec.layers[0].post_mixer_norm, "post_attention_norm");
   EXPECT_EQ(spec.layers[0].feed_forward.activation, Activation::kGeluTanh);
 
   Set("attention.sliding_window_pattern", uint64_t{2});
@@ -152,6 +152,129 @@ TEST_F(FamilyTest, Qwen35HasADeltaNetInThreeOfFourLayers) {
   Set("ssm.state_size", uint64_t{4096});
   Set("ssm.inner_size", uint64_t{6 << 20});
   EXPECT_THAT(Refusal(), HasSubstr("a recurrent state of"));
+}
+
+TEST_F(FamilyTest, ExpertsBeginBehindTheDenseLayers) {
+  Begin("glm4moe", &DescribeGlm4Moe);
+  Set("expert_count", uint64_t{8});
+  EXPECT_THAT(Refusal(), HasSubstr("glm4moe.expert_used_count"));
+  Set("expert_used_count", uint64_t{9});
+  EXPECT_THAT(Refusal(), HasSubstr("must be 1 to 8, got 9"));
+  Set("expert_used_count", uint64_t{3});
+  Set("leading_dense_block_count", uint64_t{2});
+  Set("expert_feed_forward_length", uint64_t{40});
+  Set("expert_shared_count", uint64_t{2});
+  Set("expert_weights_scale", 1.5);
+  Set("expert_weights_norm", false);
+  Set("expert_group_count", uint64_t{4});
+  Set("expert_group_used_count", uint64_t{2});
+  const ModelSpec spec = Spec();
+  EXPECT_FALSE(spec.layers[1].feed_forward.experts.has_value());
+  ASSERT_TRUE(spec.layers[2].feed_forward.experts.has_value());
+  const ExpertSpec& experts = *spec.layers[2].feed_forward.experts;
+  EXPECT_EQ(experts.count, 8);
+  EXPECT_EQ(experts.width, 40);
+  EXPECT_EQ(experts.shared_width, 80);
+  EXPECT_FALSE(experts.shared_gate);
+  EXPECT_EQ(experts.router.gate, RouterGate::kSigmoid);
+  EXPECT_EQ(experts.router.chosen, 3);
+  EXPECT_EQ(experts.router.scale, 1.5f);
+  EXPECT_FALSE(experts.router.normalised);
+  EXPECT_EQ(experts.router.groups, 4);
+  EXPECT_EQ(experts.router.chosen_groups, 2);
+  Set("expert_gating_func", uint64_t{1});
+  EXPECT_EQ(Spec().layers[2].feed_forward.experts->router.gate, RouterGate::kSoftmax);
+}
+
+TEST_F(FamilyTest, AFamilyWithoutExpertsRefusesThem) {
+  Begin("starcoder2", &DescribeStarCoder2);
+  Set("attention.layer_norm_epsilon", 1e-5);
+  Spec();
+  Set("expert_count", uint64_t{8});
+  EXPECT_THAT(Refusal(), HasSubstr("'starcoder2.expert_count' = 8 asks for something"));
+}
+
+TEST_F(FamilyTest, Lfm2ConvolvesWhereThereAreNoKvHeads) {
+  Begin("lfm2", &DescribeLfm2);
+  Set("shortconv.l_cache", uint64_t{3});
+  Set("attention.head_count_kv", std::vector<uint64_t>{0, 0, 2, 0, 0, 2, 0, 0, 2, 0, 0, 1});
+  const ModelSpec spec = Spec();
+  for (int64_t i = 0; i < 12; ++i) {
+    EXPECT_EQ(spec.layers[i].short_conv() != nullptr, i % 3 != 2) << i;
+  }
+  EXPECT_EQ(spec.layers[2].attention()->kv_heads, 2);
+  EXPECT_EQ(spec.layers[11].attention()->kv_heads, 1);
+  EXPECT_EQ(MixerInputCols(spec.layers[0]), 3 * 64);
+  EXPECT_EQ(StatesOf(spec.layers[0]).bytes(), 2 * 64 * 4);
+  Set("attention.head_count_kv", std::vector<uint64_t>{0, 2});
+  EXPECT_THAT(Refusal(), HasSubstr("must have a value for each of 12 layers, got 2"));
+}
+
+TEST_F(FamilyTest, SmolLm3TurnsThreeOfFourLayers) {
+  Begin("smollm3", &DescribeSmolLm3);
+  const ModelSpec spec = Spec();
+  for (int64_t i = 0; i < 12; ++i) {
+    EXPECT_EQ(spec.layers[i].attention()->rope, i % 4 == 3 ? -1 : 0) << i;
+  }
+}
+
+TEST_F(FamilyTest, GraniteReadsItsFactors) {
+  Begin("granite", &DescribeGranite);
+  EXPECT_EQ(Spec().logit_scale, 1);
+  Set("embedding_scale", 12.0);
+  Set("residual_scale", 0.25);
+  Set("attention.scale", 0.5);
+  Set("logit_scale", 8.0);
+  ModelSpec spec = Spec();
+  EXPECT_EQ(spec.embedding_scale, 12);
+  EXPECT_EQ(spec.logit_scale, 0.125f);
+  EXPECT_EQ(spec.layers[0].residual_scale, 0.25f);
+  EXPECT_EQ(spec.layers[0].attention()->scale, 0.5f);
+  EXPECT_EQ(spec.layers[0].attention()->rope, 0);
+  Set("residual_scale", 0.0);
+  Set("rope.scaling.finetuned", false);
+  spec = Spec();
+  EXPECT_EQ(spec.layers[0].residual_scale, 1);
+  EXPECT_EQ(spec.layers[0].attention()->rope, -1);
+}
+
+TEST_F(FamilyTest, Mistral3GrowsItsQueriesBeyondTheOriginalContext) {
+  Begin("mistral3", &DescribeMistral3);
+  EXPECT_FALSE(Spec().layers[0].attention()->tempered);
+  Set("attention.temperature_scale", 0.1);
+  Set("rope.scaling.type", std::string("yarn"));
+  Set("rope.scaling.factor", 16.0);
+  Set("rope.scaling.original_context_length", uint64_t{128});
+  const ModelSpec spec = Spec();
+  EXPECT_TRUE(spec.layers[0].attention()->tempered);
+  EXPECT_EQ(spec.temperature.length, 128);
+  EXPECT_NEAR(spec.temperature.beta, 0.1, 1e-9);
+}
+
+TEST_F(FamilyTest, Olmo3SlowsDownOnlyTheLayersThatSeeEverything) {
+  Begin("olmo2", &DescribeOlmo2);
+  EXPECT_EQ(Spec().ropes.size(), 1u);
+  Set("attention.sliding_window", uint64_t{64});
+  Set("rope.scaling.type", std::string("yarn"));
+  Set("rope.scaling.factor", 8.0);
+  const ModelSpec spec = Spec();
+  ASSERT_EQ(spec.ropes.size(), 2u);
+  EXPECT_TRUE(spec.ropes[0].yarn.has_value());
+  EXPECT_FALSE(spec.ropes[1].yarn.has_value());
+  EXPECT_EQ(Windows(spec), (std::vector<int64_t>{64, 64, 64, 0, 64, 64, 64, 0, 64, 64, 64, 0}));
+  EXPECT_EQ(spec.layers[0].attention()->rope, 1);
+  EXPECT_EQ(spec.layers[3].attention()->rope, 0);
+  EXPECT_EQ(spec.layers[0].mixer_norm, nullptr);
+}
+
+TEST_F(FamilyTest, Gemma2CapsItsScoresAndLogits) {
+  Begin("gemma2", &DescribeGemma2);
+  const ModelSpec spec = Spec();
+  EXPECT_EQ(spec.layers[0].attention()->softcap, 50);
+  EXPECT_EQ(spec.logit_softcap, 30);
+  EXPECT_EQ(Windows(spec), std::vector<int64_t>(12, 0));  // 4096 tokens, more than there are
+  Set("attention.sliding_window", uint64_t{8});
+  EXPECT_EQ(Windows(Spec()), (std::vector<int64_t>{8, 0, 8, 0, 8, 0, 8, 0, 8, 0, 8, 0}));
 }
 
 TEST_F(FamilyTest, WindowsOfOthersAreRefused) {

@@ -53,6 +53,19 @@ constexpr Golden kGolden[] = {
     Named("gemma3-q8_0", kSixLayers),
     Named("qwen35-f32", kFloat),
     Named("qwen35-q8_0", kSixLayers),
+    Named("mixtral-f32", kFloat),
+    Named("mistral3-f32", kFloat),
+    Named("arcee-f32", kFloat),
+    Named("phi3-f32", kFloat),
+    Named("qwen3next-f32", kFloat),
+    Named("gpt-oss-f32", kFloat),
+    Named("granitemoe-f32", kFloat),
+    Named("lfm2moe-f32", kFloat),
+    Named("olmo3-f32", kFloat),
+    Named("cohere2-f32", kFloat),
+    Named("stablelm-12b-f32", kFloat),
+    Named("gemma2-f32", kGelu),
+    Named("gpt2-f32", kGelu),
     Named("llama-q8_0", kTwoLayers),
     Named("qwen2-q4_0", kTwoLayers),
     Named("llama-q4_1", kTwoLayers),
@@ -140,9 +153,9 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenLogitsTest,
                                           testing::Values("reference", "cpu")),
                          TestName);
 
-// The first fourteen have two layers or more: one on the first device, the others on the second.
+// The first 27 have two layers or more: one on the first device, the others on the second.
 INSTANTIATE_TEST_SUITE_P(Shared, GoldenLogitsTest,
-                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 14)),
+                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 27)),
                                           testing::Values("cpu,reference", "reference=1,cpu")),
                          TestName);
 

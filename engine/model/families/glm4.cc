@@ -1,0 +1,35 @@
+// "glm4": GLM-4-0414; "glm4moe": GLM-4.5 and 4.6 (GLM Team 2025, arXiv 2508.06471).
+//
+// Both have biases of q, k and v, and turn a part of each head.
+// glm4: what mixer and feed-forward add to x is normed too; gate and up are one tensor;
+// neighbouring values of a head turn together. glm4moe: heads of q and k may be normed; the norm
+// before the feed-forward is called post_attention_norm; experts are chosen by a sigmoid with a
+// bias, and one sees every row; the halves of a head turn together.
+#include "engine/base/status_macros.h"
+#include "engine/model/families.h"
+
+namespace lm {
+
+absl::Status DescribeGlm4(KeyReader& keys, ModelSpec* spec) {
+  RETURN_IF_ERROR(DescribeStandardBlocks(keys, spec));
+  spec->ropes[0].pairing = RopePairing::kAdjacent;
+  for (LayerSpec& layer : spec->layers) {
+    layer.post_mixer_norm = "post_attention_norm";
+    layer.post_feed_forward_norm = "post_ffw_norm";
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DescribeGlm4Moe(KeyReader& keys, ModelSpec* spec) {
+  RETURN_IF_ERROR(DescribeStandardBlocks(keys, spec));
+  RETURN_IF_ERROR(DescribeExperts(keys, {.gate = RouterGate::kSigmoid, .shared = true}, spec));
+  spec->ropes[0].pairing = RopePairing::kHalves;
+  const bool head_norms = keys.HasTensor("blk.0.attn_q_norm.weight");
+  for (LayerSpec& layer : spec->layers) {
+    if (head_norms) layer.attention()->head_norm = HeadNorm::kEach;
+    layer.feed_forward_norm = "post_attention_norm";
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lm

@@ -1,0 +1,31 @@
+// "gpt-oss": gpt-oss-20b and -120b (OpenAI 2025, arXiv 2508.10925).
+//
+// Differs from llama: every product has biases, those of the experts too; every other layer sees a
+// window; each head has a sink, a score without a value; the experts are chosen by their logits and
+// weighed by the softmax over the chosen, with gates of their own kind; the norm before them is
+// called post_attention_norm; the halves of a head turn together.
+#include "engine/base/status_macros.h"
+#include "engine/model/families.h"
+
+namespace lm {
+
+absl::Status DescribeGptOss(KeyReader& keys, ModelSpec* spec) {
+  RETURN_IF_ERROR(DescribeStandardBlocks(keys, spec));
+  RETURN_IF_ERROR(
+      DescribeExperts(keys, {.gate = RouterGate::kSoftmaxOfChosen, .normalised = false}, spec));
+  spec->ropes[0].pairing = RopePairing::kHalves;
+  ASSIGN_OR_RETURN(const int64_t window, ReadWindow(keys, spec->context_length));
+  ASSIGN_OR_RETURN(const std::vector<bool> windowed,
+                   ReadWindowPattern(keys, spec->num_layers() + spec->skipped_blocks, 2));
+  for (int64_t i = 0; i < spec->num_layers(); ++i) {
+    LayerSpec& layer = spec->layers[i];
+    layer.attention()->biases = true;
+    layer.attention()->sinks = true;
+    if (windowed[i]) layer.attention()->window = window;
+    layer.feed_forward.activation = Activation::kSwigluOai;
+    layer.feed_forward_norm = "post_attention_norm";
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lm
