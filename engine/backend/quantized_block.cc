@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "engine/backend/quantized_block_layout.h"
+#include "engine/base/float16.h"
 
 namespace lm {
 namespace {
@@ -46,22 +47,28 @@ struct BlockPart {
 }  // namespace
 
 const QuantizedTraits& GetQuantizedTraits(DType dtype) {
-  // Indexed by DType from kQ4_0: bits, offset, table, half_scales, minima, block_scales.
+  // Indexed by DType from kQ4_0: bits, offset, table, half_scales, minima, block_scales,
+  // bf16_scale.
   static constexpr QuantizedTraits kTraits[] = {
-      {4, 8, false, false, 0, false},    // Q4_0
-      {4, 0, false, false, 1, false},    // Q4_1
-      {5, 16, false, false, 0, false},   // Q5_0
-      {5, 0, false, false, 1, false},    // Q5_1
-      {8, 128, false, false, 0, false},  // Q8_0
-      {2, 0, false, true, 2, true},      // Q2_K
-      {3, 4, false, true, 0, true},      // Q3_K
-      {4, 0, false, false, 1, true},     // Q4_K
-      {5, 0, false, false, 1, true},     // Q5_K
-      {6, 32, false, true, 0, true},     // Q6_K
-      {4, 0, true, false, 0, false},     // IQ4_NL
-      {4, 0, true, false, 0, true},      // IQ4_XS
+      {4, 8, nullptr, false, 0, false, false},      // Q4_0
+      {4, 0, nullptr, false, 1, false, false},      // Q4_1
+      {5, 16, nullptr, false, 0, false, false},     // Q5_0
+      {5, 0, nullptr, false, 1, false, false},      // Q5_1
+      {8, 128, nullptr, false, 0, false, false},    // Q8_0
+      {2, 0, nullptr, true, 2, true, false},        // Q2_K
+      {3, 4, nullptr, true, 0, true, false},        // Q3_K
+      {4, 0, nullptr, false, 1, true, false},       // Q4_K
+      {5, 0, nullptr, false, 1, true, false},       // Q5_K
+      {6, 32, nullptr, true, 0, true, false},       // Q6_K
+      {4, 0, kIq4Values, false, 0, false, false},   // IQ4_NL
+      {4, 0, kIq4Values, false, 0, true, false},    // IQ4_XS
+      {4, 0, kMxfp4Values, false, 0, false, true},  // MXFP4
   };
   return kTraits[static_cast<int>(dtype) - static_cast<int>(DType::kQ4_0)];
+}
+
+float BlockScale(const QuantizedTraits& traits, uint16_t d_bits) {
+  return traits.bf16_scale ? Bf16ToFloat(d_bits) : HalfToFloat(d_bits);
 }
 
 void DecodeQuantizedBlock(DType dtype, const void* row, int64_t index, QuantizedBlock* out) {
@@ -71,6 +78,8 @@ void DecodeQuantizedBlock(DType dtype, const void* row, int64_t index, Quantized
     case DType::kQ4_0:
     case DType::kIQ4_NL:
       return DecodeNibbles(block + 2, out);
+    case DType::kMXFP4:
+      return DecodeNibbles(block + 1, out);
     case DType::kQ4_1:
       return DecodeNibbles(block + 4, out);
     case DType::kQ5_0:

@@ -133,6 +133,9 @@ inline void DecodeQuantizedScales(DType dtype, const uint8_t* block, int part,
     case DType::kQ8_0:
       out->d_bits = LoadU16(block);
       return;
+    case DType::kMXFP4:
+      out->d_bits = Mxfp4ScaleBits(block[0]);
+      return;
     case DType::kQ4_1:
     case DType::kQ5_1:
       out->d_bits = LoadU16(block);

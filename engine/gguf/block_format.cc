@@ -58,6 +58,8 @@ void DequantizeRow(DType dtype, const void* blocks, int64_t values, float* out) 
       return decode(DecodeIQ4_NL);
     case DType::kIQ4_XS:
       return decode(DecodeIQ4_XS);
+    case DType::kMXFP4:
+      return decode(DecodeMXFP4);
     case DType::kI8:
     case DType::kI32:
       break;

@@ -44,6 +44,15 @@ void DecodeQ6_K(const uint8_t* block, float* out);
 // iq4_blocks.cc: four bits choose from a table of 16 values.
 void DecodeIQ4_NL(const uint8_t* block, float* out);
 void DecodeIQ4_XS(const uint8_t* block, float* out);
+void DecodeMXFP4(const uint8_t* block, float* out);
+
+// The greatest scale of MXFP4, as the file has it, whose products with all codes are finite.
+inline constexpr uint8_t kGreatestMxfp4Scale = 252;
+
+// A scale of MXFP4: 2^(e - 128), as the bits of a BF16, which has them all.
+constexpr uint16_t Mxfp4ScaleBits(uint8_t e) {
+  return static_cast<uint16_t>(e < 2 ? 0x20 << e : (e - 1) << 7);
+}
 
 }  // namespace lm
 

@@ -4,7 +4,9 @@
 //
 // Every run is first folded into one word without branches, at the speed of memory; only a run that
 // turns out bad is searched again for the place.
+#include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -74,6 +76,28 @@ uint16_t FoldScales(const uint8_t* first, int64_t num_blocks, int64_t block_byte
   return folded;
 }
 
+absl::Status BadScale(DType dtype, int64_t block) {
+  const DTypeTraits& traits = Traits(dtype);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the scale of ", traits.name, " block ", block, " (values ", block * traits.block_size,
+      " to ", (block + 1) * traits.block_size - 1, ") is NaN or infinite"));
+}
+
+// Its scales are powers of two, of which the greatest can leave F32's range.
+absl::Status CheckMxfp4Scales(const uint8_t* bytes, int64_t values, int64_t first_value) {
+  const DTypeTraits& traits = Traits(DType::kMXFP4);
+  for (int64_t b = 0; b < values / traits.block_size; ++b) {
+    const uint8_t* block = bytes + b * traits.block_bytes;
+    if (block[0] <= kGreatestMxfp4Scale) continue;
+    float decoded[32];
+    DecodeMXFP4(block, decoded);
+    if (std::any_of(decoded, decoded + 32, [](float x) { return !std::isfinite(x); })) {
+      return BadScale(DType::kMXFP4, b + first_value / traits.block_size);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckScales(DType dtype, const uint8_t* bytes, int64_t values, int64_t first_value) {
   const DTypeTraits& traits = Traits(dtype);
   const Scales scales = ScalesOf(dtype);
@@ -86,10 +110,7 @@ absl::Status CheckScales(DType dtype, const uint8_t* bytes, int64_t values, int6
   int64_t b = 0;
   auto bad = [&](int offset) { return TopBit(FoldHalf(first + b * traits.block_bytes + offset)); };
   while (!bad(0) && !bad(second)) ++b;
-  b += first_value / traits.block_size;
-  return absl::InvalidArgumentError(
-      absl::StrCat("the scale of ", traits.name, " block ", b, " (values ", b * traits.block_size,
-                   " to ", (b + 1) * traits.block_size - 1, ") is NaN or infinite"));
+  return BadScale(dtype, b + first_value / traits.block_size);
 }
 
 }  // namespace
@@ -104,6 +125,8 @@ absl::Status CheckFinite(DType dtype, const void* blocks, int64_t values, int64_
       return CheckValues<uint16_t, 0x7c00>(bytes, values, first);
     case DType::kBF16:
       return CheckValues<uint16_t, 0x7f80>(bytes, values, first);
+    case DType::kMXFP4:
+      return CheckMxfp4Scales(bytes, values, first);
     case DType::kI8:
     case DType::kI32:
       return absl::OkStatus();

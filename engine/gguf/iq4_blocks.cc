@@ -1,5 +1,6 @@
-// IQ4_NL and IQ4_XS: four bits choose one of 16 values that lie closer together near zero, where
-// most weights are. Pairs of values share bytes as in legacy_blocks.cc.
+// IQ4_NL, IQ4_XS and MXFP4: four bits choose one of 16 values that lie closer together near zero,
+// where most weights are. Pairs of values share bytes as in legacy_blocks.cc.
+#include "engine/base/float16.h"
 #include "engine/gguf/block_layout.h"
 
 namespace lm {
@@ -8,11 +9,14 @@ namespace {
 constexpr float kLevels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                1,    13,   25,  38,  53,  69,  89,  113};
 
-// 32 values: scale * kLevels[q].
-void DecodeLevels(const uint8_t* qs, float scale, float* out) {
+// Twice what four bits are as floats of 1 sign, 2 exponent and 1 fraction bit.
+constexpr float kFloatLevels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+// 32 values: scale * levels[q].
+void DecodeLevels(const uint8_t* qs, float scale, float* out, const float* levels = kLevels) {
   for (int j = 0; j < 16; ++j) {
-    out[j] = scale * kLevels[qs[j] & 15];
-    out[j + 16] = scale * kLevels[qs[j] >> 4];
+    out[j] = scale * levels[qs[j] & 15];
+    out[j + 16] = scale * levels[qs[j] >> 4];
   }
 }
 
@@ -37,6 +41,12 @@ void DecodeIQ4_XS(const uint8_t* block, float* out) {
     const int s = (scales_l[g / 2] >> g % 2 * 4 & 15) | (scales_h >> 2 * g & 3) << 4;
     DecodeLevels(qs + g * 16, d * static_cast<float>(s - 32), out + g * 32);
   }
+}
+
+//   e 8 bits | qs 16 bytes                (OCP Microscaling Formats 1.0; half of its 2^(e - 127)
+//   x = 2^(e - 128) level(q), 32 values    takes back that levels are doubled)
+void DecodeMXFP4(const uint8_t* block, float* out) {
+  DecodeLevels(block + 1, Bf16ToFloat(Mxfp4ScaleBits(block[0])), out, kFloatLevels);
 }
 
 }  // namespace lm

@@ -77,7 +77,7 @@ absl::Status ReadBody(ByteCursor* cursor, TensorInfo* tensor) {
     return absl::InvalidArgumentError(
         absl::StrCat("its type ", type, " (", GgmlTypeName(type),
                      ") is not supported; wanted F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, "
-                     "Q2_K to Q6_K, IQ4_NL or IQ4_XS"));
+                     "Q2_K to Q6_K, IQ4_NL, IQ4_XS or MXFP4"));
   }
   tensor->dtype = *dtype;
   RETURN_IF_ERROR(SetSizes(tensor));

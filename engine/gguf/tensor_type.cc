@@ -22,7 +22,7 @@ constexpr GgmlType kTypes[] = {
     {27, "I64", std::nullopt},      {28, "F64", std::nullopt},      {29, "IQ1_M", std::nullopt},
     {30, "BF16", DType::kBF16},     {31, "Q4_0_4_4", std::nullopt}, {32, "Q4_0_4_8", std::nullopt},
     {33, "Q4_0_8_8", std::nullopt}, {34, "TQ1_0", std::nullopt},    {35, "TQ2_0", std::nullopt},
-    {39, "MXFP4", std::nullopt},    {40, "NVFP4", std::nullopt},    {41, "Q1_0", std::nullopt},
+    {39, "MXFP4", DType::kMXFP4},   {40, "NVFP4", std::nullopt},    {41, "Q1_0", std::nullopt},
     {42, "Q2_0", std::nullopt},
 };
 

@@ -27,6 +27,7 @@ enum class DType : uint8_t {
   kQ6_K,
   kIQ4_NL,
   kIQ4_XS,
+  kMXFP4,
 };
 
 struct DTypeTraits {

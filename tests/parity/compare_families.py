@@ -29,7 +29,7 @@ import numpy as np
 
 TOKENS = 200
 PIECE = 41
-MIXES = {"Q8_0": 7, "Q4_K_M": 15}
+MIXES = {"Q8_0": 7, "Q4_K_M": 15, "MXFP4_MOE": 38}
 
 
 class Refused(Exception):

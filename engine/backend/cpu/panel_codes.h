@@ -8,11 +8,13 @@
 namespace lm {
 namespace {
 
-// kIq4Values + 128.
+// kIq4Values + 128, kMxfp4Values + 128.
 constexpr uint8_t kBiasedIq4Values[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                           129, 141, 153, 166, 181, 197, 217, 241};
+constexpr uint8_t kBiasedMxfp4Values[16] = {128, 129, 130, 131, 132, 134, 136, 140,
+                                            128, 127, 126, 125, 124, 122, 120, 116};
 
-template <int kLowBits, int kHighBits, bool kTable>
+template <int kLowBits, int kHighBits, const uint8_t* kTable = nullptr>
 struct PanelCodes {
   static constexpr int kBlockBytes = 64 * (kLowBits + kHighBits);
 
@@ -27,13 +29,13 @@ struct PanelCodes {
       high = Extract(high, kHighBits * (g / kHighBits), (1 << kHighBits) - 1);
       code = Combine(code, high, kLowBits);
     }
-    if constexpr (kTable) code = Lookup(kBiasedIq4Values, code);
+    if constexpr (kTable != nullptr) code = Lookup(kTable, code);
     return code;
   }
 };
 
 // What UnpackCodes makes of any of them.
-using ByteCodes = PanelCodes<8, 0, false>;
+using ByteCodes = PanelCodes<8, 0>;
 
 }  // namespace
 }  // namespace lm

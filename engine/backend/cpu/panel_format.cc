@@ -17,10 +17,11 @@ PanelFormat MakeFormat(DType dtype) {
   format.dtype = dtype;
   format.low_bits = traits.code_bits == 8 ? 8 : traits.code_bits >= 4 ? 4 : 2;
   format.high_bits = traits.code_bits - format.low_bits;
-  format.bias = traits.table ? 128 : traits.offset;
+  format.bias = traits.table != nullptr ? 128 : traits.offset;
   format.table = traits.table;
-  format.signed_bytes = traits.table || traits.code_bits == 8;
+  format.signed_bytes = traits.table != nullptr || traits.code_bits == 8;
   format.half_scales = traits.half_scales;
+  format.bf16_scale = traits.bf16_scale;
   format.minima = traits.minima;
   format.negate_m = traits.minima > 0 && traits.block_scales;
   format.blocks_per_group = Traits(dtype).block_size / 32;
@@ -172,6 +173,23 @@ void PackGroupPanel(const PanelFormat& format, const char* blocks, int64_t rows,
   }
 }
 
+// MXFP4: its scales become BF16.
+void PackMxfp4Panel(const PanelFormat& format, const char* blocks, int64_t rows, int64_t cols,
+                    uint8_t* codes, uint8_t* scales) {
+  const int64_t num_blocks = cols / 32, block_bytes = Traits(DType::kMXFP4).block_bytes;
+  for (int64_t b = 0; b < num_blocks; ++b) {
+    for (int row = 0; row < rows; ++row) {
+      const char* block = blocks + (row * num_blocks + b) * block_bytes;
+      StoreHalf(Mxfp4ScaleBits(static_cast<uint8_t>(block[0])), row, scales);
+      for (int i = 0; i < 4; ++i) {
+        std::memcpy(codes + 4 * (kPanelRows * i + row), block + 1 + 4 * i, 4);
+      }
+    }
+    codes += format.code_step;
+    scales += format.scale_step;
+  }
+}
+
 using PackFunction = void (*)(const PanelFormat& format, const char* blocks, int64_t rows,
                               int64_t cols, uint8_t* codes, uint8_t* scales);
 
@@ -198,6 +216,8 @@ PackFunction FindPackFunction(DType dtype) {
       return PackGroupPanel<DType::kQ6_K, 4, 2>;
     case DType::kIQ4_XS:
       return PackGroupPanel<DType::kIQ4_XS, 4, 0>;
+    case DType::kMXFP4:
+      return PackMxfp4Panel;
     default:
       return PackPlainPanel<8, 1>;  // Q8_0
   }
@@ -207,7 +227,7 @@ PackFunction FindPackFunction(DType dtype) {
 
 const PanelFormat& GetPanelFormat(DType dtype) {
   constexpr int kFirst = static_cast<int>(DType::kQ4_0);
-  constexpr int kCount = static_cast<int>(DType::kIQ4_XS) - kFirst + 1;
+  constexpr int kCount = static_cast<int>(DType::kMXFP4) - kFirst + 1;
   static const auto formats = [] {
     std::array<PanelFormat, kCount> all;
     for (int i = 0; i < kCount; ++i) all[i] = MakeFormat(static_cast<DType>(kFirst + i));
@@ -236,7 +256,9 @@ void ReadPanelRow(const PanelFormat& format, const uint8_t* codes, const uint8_t
     const uint8_t* group = scales + b / format.blocks_per_group * format.scale_step;
     const uint8_t* own =
         group + head_bytes + b % format.blocks_per_group * format.block_scale_bytes;
-    float d = ReadHalf(row, group);
+    uint16_t d_bits;
+    std::memcpy(&d_bits, group + 2 * row, 2);
+    const float d = BlockScale(GetQuantizedTraits(format.dtype), d_bits);
     float m = format.minima > 0 ? ReadHalf(row, group + kHalfBytes) : 0;
     if (format.negate_m) m = -m;
     float scale[2] = {d, d};
@@ -253,7 +275,7 @@ void ReadPanelRow(const PanelFormat& format, const uint8_t* codes, const uint8_t
     }
     for (int i = 0; i < 32; ++i) {
       int code = ReadCode(format, row, i, codes);
-      int q = format.table ? kIq4Values[code] : code - format.bias;
+      int q = format.table != nullptr ? format.table[code] : code - format.bias;
       float value = scale[i / 16] * static_cast<float>(q);
       out[i] = format.minima > 0 ? value + min[i / 16] : value;
     }

@@ -10,7 +10,8 @@
 //             2 bits: line g % 2, at bit 2 (g / 2).
 //             1 bit:  one line, at bit g.
 //           3, 5 and 6 bits are 2 + 1, 4 + 1 and 4 + 2, the low bits' plane first.
-//   scales: per GGUF block, d (and m) of the 16 rows as binary16; then for types with integer
+//   scales: per GGUF block, d (and m) of the 16 rows as binary16, or d as BF16; then for types with
+//   integer
 //           scales, for each 32 values their scales and minima, one byte a row. Q2_K's scale and
 //           minimum share a byte as in the file.
 #ifndef LM_ENGINE_BACKEND_CPU_PANEL_FORMAT_H_
@@ -29,12 +30,13 @@ inline constexpr int kUnpackedBlockBytes = 32 * kPanelRows;  // codes as bytes
 
 struct PanelFormat {
   DType dtype;
-  int low_bits;       // of the first plane: 2, 4 or 8
-  int high_bits;      // of the second: 0, 1 or 2
-  int bias;           // q_w = byte - bias, after the table where there is one
-  bool table;         // codes stand for kIq4Values, biased by 128
-  bool signed_bytes;  // bytes above 127 occur
+  int low_bits;         // of the first plane: 2, 4 or 8
+  int high_bits;        // of the second: 0, 1 or 2
+  int bias;             // q_w = byte - bias, after the table where there is one
+  const int8_t* table;  // what codes stand for (then biased by 128), or null
+  bool signed_bytes;    // bytes above 127 occur
   bool half_scales;
+  bool bf16_scale;
   int minima;  // 0, 1 or 2 for each 32 values
   bool negate_m;
   int blocks_per_group;   // 32-value blocks that share d: 1 or 8

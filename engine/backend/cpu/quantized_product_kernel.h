@@ -138,29 +138,31 @@ void MultiplyByteCodes(const QuantizedProduct& args) {
 // Codes as the panel has them, few tokens.
 void MultiplyPackedCodes(const QuantizedProduct& args) {
   const PanelFormat& format = *args.format;
-  if (format.table) {
-    return MultiplyQuantizedTokens<PanelCodes<4, 0, true>, !kBiasedBytes, false, 0, kPackedTokens>(
-        args);
+  if (format.dtype == DType::kMXFP4) {
+    return MultiplyQuantizedTokens<PanelCodes<4, 0, kBiasedMxfp4Values>, !kBiasedBytes, false, 0,
+                                   kPackedTokens>(args);
+  }
+  if (format.table != nullptr) {
+    return MultiplyQuantizedTokens<PanelCodes<4, 0, kBiasedIq4Values>, !kBiasedBytes, false, 0,
+                                   kPackedTokens>(args);
   }
   switch (format.low_bits + format.high_bits) {
     case 2:
-      return MultiplyQuantizedTokens<PanelCodes<2, 0, false>, false, true, 2, kPackedTokens>(args);
+      return MultiplyQuantizedTokens<PanelCodes<2, 0>, false, true, 2, kPackedTokens>(args);
     case 3:
-      return MultiplyQuantizedTokens<PanelCodes<2, 1, false>, false, true, 0, kPackedTokens>(args);
+      return MultiplyQuantizedTokens<PanelCodes<2, 1>, false, true, 0, kPackedTokens>(args);
     case 4:
       if (format.minima == 1) {
-        return MultiplyQuantizedTokens<PanelCodes<4, 0, false>, false, false, 1, kPackedTokens>(
-            args);
+        return MultiplyQuantizedTokens<PanelCodes<4, 0>, false, false, 1, kPackedTokens>(args);
       }
-      return MultiplyQuantizedTokens<PanelCodes<4, 0, false>, false, false, 0, kPackedTokens>(args);
+      return MultiplyQuantizedTokens<PanelCodes<4, 0>, false, false, 0, kPackedTokens>(args);
     case 5:
       if (format.minima == 1) {
-        return MultiplyQuantizedTokens<PanelCodes<4, 1, false>, false, false, 1, kPackedTokens>(
-            args);
+        return MultiplyQuantizedTokens<PanelCodes<4, 1>, false, false, 1, kPackedTokens>(args);
       }
-      return MultiplyQuantizedTokens<PanelCodes<4, 1, false>, false, false, 0, kPackedTokens>(args);
+      return MultiplyQuantizedTokens<PanelCodes<4, 1>, false, false, 0, kPackedTokens>(args);
     case 6:
-      return MultiplyQuantizedTokens<PanelCodes<4, 2, false>, false, true, 0, kPackedTokens>(args);
+      return MultiplyQuantizedTokens<PanelCodes<4, 2>, false, true, 0, kPackedTokens>(args);
     default:
       return MultiplyByteCodes(args);
   }

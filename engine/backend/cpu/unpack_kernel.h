@@ -23,18 +23,23 @@ void UnpackCodesAs(const uint8_t* codes, int64_t num_blocks, uint8_t* out, int64
 
 void UnpackCodes(const PanelFormat& format, const uint8_t* codes, int64_t num_blocks, uint8_t* out,
                  int64_t out_step) {
-  if (format.table) return UnpackCodesAs<PanelCodes<4, 0, true>>(codes, num_blocks, out, out_step);
+  if (format.dtype == DType::kMXFP4) {
+    return UnpackCodesAs<PanelCodes<4, 0, kBiasedMxfp4Values>>(codes, num_blocks, out, out_step);
+  }
+  if (format.table != nullptr) {
+    return UnpackCodesAs<PanelCodes<4, 0, kBiasedIq4Values>>(codes, num_blocks, out, out_step);
+  }
   switch (format.low_bits + format.high_bits) {
     case 2:
-      return UnpackCodesAs<PanelCodes<2, 0, false>>(codes, num_blocks, out, out_step);
+      return UnpackCodesAs<PanelCodes<2, 0>>(codes, num_blocks, out, out_step);
     case 3:
-      return UnpackCodesAs<PanelCodes<2, 1, false>>(codes, num_blocks, out, out_step);
+      return UnpackCodesAs<PanelCodes<2, 1>>(codes, num_blocks, out, out_step);
     case 4:
-      return UnpackCodesAs<PanelCodes<4, 0, false>>(codes, num_blocks, out, out_step);
+      return UnpackCodesAs<PanelCodes<4, 0>>(codes, num_blocks, out, out_step);
     case 5:
-      return UnpackCodesAs<PanelCodes<4, 1, false>>(codes, num_blocks, out, out_step);
+      return UnpackCodesAs<PanelCodes<4, 1>>(codes, num_blocks, out, out_step);
     case 6:
-      return UnpackCodesAs<PanelCodes<4, 2, false>>(codes, num_blocks, out, out_step);
+      return UnpackCodesAs<PanelCodes<4, 2>>(codes, num_blocks, out, out_step);
     default:
       return UnpackCodesAs<ByteCodes>(codes, num_blocks, out, out_step);
   }
@@ -44,6 +49,15 @@ inline F32x16 LoadHalves(const uint8_t* p) {
   uint16_t halves[kPanelRows];
   __builtin_memcpy(halves, p, sizeof(halves));
   return F32x16::LoadHalf(halves);
+}
+
+inline F32x16 LoadBf16s(const uint8_t* p) {
+  uint32_t bits[kPanelRows];
+  for (int i = 0; i < kPanelRows; ++i)
+    bits[i] = uint32_t{p[2 * i]} << 16 | uint32_t{p[2 * i + 1]} << 24;
+  float values[kPanelRows];
+  __builtin_memcpy(values, bits, sizeof(values));
+  return F32x16::Load(values);
 }
 
 // 16 bytes, (byte >> shift) & 15, as floats.
@@ -61,7 +75,7 @@ inline F32x16 LoadBytes(const uint8_t* p) {
 void UnpackPlainScales(const PanelFormat& format, const uint8_t* scales, int64_t num_blocks,
                        float* out, int64_t out_step) {
   for (int64_t b = 0; b < num_blocks; ++b) {
-    LoadHalves(scales).Store(out);
+    (format.bf16_scale ? LoadBf16s(scales) : LoadHalves(scales)).Store(out);
     if (format.minima == 1) LoadHalves(scales + 2 * kPanelRows).Store(out + kPanelRows);
     scales += format.scale_step;
     out += out_step;

@@ -45,6 +45,8 @@ cudaError_t WithQuantizedType(DType dtype, Function function) {
       return function(std::integral_constant<DType, DType::kIQ4_NL>());
     case DType::kIQ4_XS:
       return function(std::integral_constant<DType, DType::kIQ4_XS>());
+    case DType::kMXFP4:
+      return function(std::integral_constant<DType, DType::kMXFP4>());
     default:
       return cudaErrorInvalidValue;
   }

@@ -2,7 +2,8 @@
 //
 // Block sizes and the offsets of all fields are even, and matrices begin on aligned memory: a block
 // is read as 16-bit units. The layouts are written down in gguf/k_blocks.cc, legacy_blocks.cc and
-// iq4_blocks.cc.
+// iq4_blocks.cc; MXFP4's blocks are made even when they are loaded (cuda_backend.cc): its scale as
+// a BF16, then the codes.
 #ifndef LM_ENGINE_BACKEND_CUDA_WEIGHT_BLOCK_H_
 #define LM_ENGINE_BACKEND_CUDA_WEIGHT_BLOCK_H_
 
@@ -45,6 +46,8 @@ template <>
 inline constexpr WeightFormat kWeightFormat<DType::kIQ4_NL>{32, 18, 0, false, 0};
 template <>
 inline constexpr WeightFormat kWeightFormat<DType::kIQ4_XS>{256, 136, 0, false, 0};
+template <>
+inline constexpr WeightFormat kWeightFormat<DType::kMXFP4>{32, 18, 0, false, 0};
 
 // Weight i, of half h = i / 16, is d * scale[h] * q_w + m * min[h]; q_w is byte i % 4 of
 // codes[i / 4], less the format's offset.
@@ -81,11 +84,10 @@ LM_HOST_DEVICE void AddFifthBits(uint32_t high, WeightBlock* out) {
   }
 }
 
-// Four 4-bit codes, one a byte, become the values that IQ4_NL and IQ4_XS mean by them
-// (quantized_block.h), eight to a 64-bit word.
-LM_HOST_DEVICE int32_t LookUpIq4(int32_t codes) {
-  constexpr uint64_t kLow = 0xf6eaddcfbfad9881u;   // -127 -104 -83 -65 -49 -35 -22 -10
-  constexpr uint64_t kHigh = 0x7159453526190d01u;  // 1 13 25 38 53 69 89 113
+// Four 4-bit codes, one a byte, become the values that they stand for (quantized_block.h), eight to
+// a 64-bit word.
+template <uint64_t kLow, uint64_t kHigh>
+LM_HOST_DEVICE int32_t LookUp(int32_t codes) {
   uint32_t values = 0;
   for (int shift = 0; shift < 32; shift += 8) {
     int code = (codes >> shift) & 15;
@@ -93,6 +95,15 @@ LM_HOST_DEVICE int32_t LookUpIq4(int32_t codes) {
     values |= static_cast<uint32_t>((table >> (8 * (code & 7))) & 255u) << shift;
   }
   return static_cast<int32_t>(values);
+}
+
+LM_HOST_DEVICE int32_t LookUpIq4(int32_t codes) {
+  // -127 -104 -83 -65 -49 -35 -22 -10, then 1 13 25 38 53 69 89 113
+  return LookUp<0xf6eaddcfbfad9881u, 0x7159453526190d01u>(codes);
+}
+LM_HOST_DEVICE int32_t LookUpMxfp4(int32_t codes) {
+  // 0 1 2 3 4 6 8 12, then 0 and the others' negatives
+  return LookUp<0x0c08060403020100u, 0xf4f8fafcfdfeff00u>(codes);
 }
 
 // The 6-bit scale and minimum of 32 values in Q4_K and Q5_K, from the 12 bytes at 4.
@@ -191,6 +202,10 @@ LM_HOST_DEVICE WeightBlock LoadWeightBlock(const uint16_t* row, int64_t index) {
   } else if constexpr (kType == DType::kIQ4_NL) {
     UnpackNibbles(block, 2, &out);
     for (int i = 0; i < 8; ++i) out.codes[i] = LookUpIq4(out.codes[i]);
+  } else if constexpr (kType == DType::kMXFP4) {
+    UnpackNibbles(block, 2, &out);
+    for (int i = 0; i < 8; ++i) out.codes[i] = LookUpMxfp4(out.codes[i]);
+    out.d = BitsToFloat(uint32_t{block[0]} << 16);
   } else {
     static_assert(kType == DType::kIQ4_XS);
     UnpackNibbles(block, 8 + 16 * part, &out);

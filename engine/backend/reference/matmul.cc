@@ -27,11 +27,11 @@ float MultiplyBlock(const QuantizedTraits& traits, const QuantizedBlock& w,
   int sum[2] = {0, 0};    // of q_w * q, for each half
   int sum_q[2] = {0, 0};  // of q
   for (int i = 0; i < kActivationBlock; ++i) {
-    int q_w = traits.table ? kIq4Values[w.codes[i]] : w.codes[i] - traits.offset;
+    int q_w = traits.table != nullptr ? traits.table[w.codes[i]] : w.codes[i] - traits.offset;
     sum[i / kHalf] += q_w * x.q[i];
     sum_q[i / kHalf] += x.q[i];
   }
-  float d = HalfToFloat(w.d_bits);
+  float d = BlockScale(traits, w.d_bits);
   if (traits.half_scales) {
     int scaled = w.scale[0] * sum[0] + w.scale[1] * sum[1];
     acc = std::fma(static_cast<float>(scaled), d * x.s, acc);

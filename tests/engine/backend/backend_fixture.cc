@@ -54,9 +54,9 @@ Matrix Random::Normals(int64_t rows, int64_t cols) {
 }
 
 std::vector<DType> WeightTypes() {
-  return {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0,   DType::kQ4_1,
-          DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ2_K,   DType::kQ3_K,
-          DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS};
+  return {DType::kF32,  DType::kF16,    DType::kBF16,   DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,
+          DType::kQ5_1, DType::kQ8_0,   DType::kQ2_K,   DType::kQ3_K, DType::kQ4_K, DType::kQ5_K,
+          DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4};
 }
 
 Buffer RandomWeights(DType dtype, int64_t rows, int64_t cols, Random* random) {
@@ -83,6 +83,11 @@ Buffer RandomWeights(DType dtype, int64_t rows, int64_t cols, Random* random) {
       if (field.dtype != dtype) continue;
       uint16_t half = FloatToHalf(field.size * (1 + 0.2f * random->Normal()));
       std::memcpy(data + block * block_bytes + field.offset, &half, 2);
+    }
+  }
+  if (dtype == DType::kMXFP4) {  // a power of two: e stands for 2^(e - 128)
+    for (size_t at = 0; at < buffer.bytes(); at += block_bytes) {
+      data[at] = static_cast<char>(random->Int(122, 126));
     }
   }
   return buffer;

@@ -16,6 +16,7 @@
 #include "engine/backend/quantize_to_int8.h"
 #include "engine/backend/quantized_block.h"
 #include "engine/gguf/block_format.h"
+#include "engine/gguf/block_layout.h"
 #include "tests/engine/backend/kv_fixture.h"
 
 namespace lm {
@@ -35,7 +36,8 @@ void ForEachQuantizedType(Function function) {
   };
   call(Type<DType::kQ4_0>(), Type<DType::kQ4_1>(), Type<DType::kQ5_0>(), Type<DType::kQ5_1>(),
        Type<DType::kQ8_0>(), Type<DType::kQ2_K>(), Type<DType::kQ3_K>(), Type<DType::kQ4_K>(),
-       Type<DType::kQ5_K>(), Type<DType::kQ6_K>(), Type<DType::kIQ4_NL>(), Type<DType::kIQ4_XS>());
+       Type<DType::kQ5_K>(), Type<DType::kQ6_K>(), Type<DType::kIQ4_NL>(), Type<DType::kIQ4_XS>(),
+       Type<DType::kMXFP4>());
 }
 
 uint32_t MaxBits(const float* x, int64_t count) {
@@ -71,12 +73,27 @@ float DotRow(const uint16_t* row, int64_t cols, const float* x) {
   return acc;
 }
 
+// The blocks as the device has them.
+Buffer OnDevice(DType dtype, const Buffer& blocks) {
+  if (dtype != DType::kMXFP4) return CopyOf(blocks);
+  const size_t count = blocks.bytes() / 17;
+  Buffer even = Buffer::AllocateHost(18 * count).value();
+  for (size_t b = 0; b < count; ++b) {
+    const char* from = blocks.chars().data() + 17 * b;
+    const uint16_t scale = Mxfp4ScaleBits(static_cast<uint8_t>(from[0]));
+    std::memcpy(even.chars().data() + 18 * b, &scale, 2);
+    std::memcpy(even.chars().data() + 18 * b + 2, from + 1, 16);
+  }
+  return even;
+}
+
 TEST(CudaArithmeticTest, FormatsAreTheOnesOfTheFile) {
   ForEachQuantizedType([](auto type) {
     constexpr cuda::WeightFormat kFormat = cuda::kWeightFormat<type()>;
     const QuantizedTraits& traits = GetQuantizedTraits(type());
     EXPECT_EQ(kFormat.values, Traits(type()).block_size);
-    EXPECT_EQ(kFormat.bytes, Traits(type()).block_bytes);
+    // Those of MXFP4 are made even.
+    EXPECT_EQ(kFormat.bytes, (Traits(type()).block_bytes + 1) / 2 * 2);
     EXPECT_EQ(kFormat.half_scales, traits.half_scales);
     EXPECT_EQ(kFormat.minima, traits.minima);
   });
@@ -87,7 +104,8 @@ TEST(CudaArithmeticTest, WeightsAreTheDequantisedOnesToTheBit) {
   ForEachQuantizedType([&](auto type) {
     constexpr int64_t kCols = 2048;
     Buffer blocks = RandomWeights(type(), 1, kCols, &random);
-    const auto* row = static_cast<const uint16_t*>(blocks.data());
+    const Buffer on_device = OnDevice(type(), blocks);
+    const auto* row = static_cast<const uint16_t*>(on_device.data());
     Matrix wanted(1, kCols), got(1, kCols);
     DequantizeRow(type(), blocks.data(), kCols, wanted.row(0));
     for (int64_t i = 0; i < kCols; ++i) {
@@ -104,8 +122,9 @@ TEST(CudaArithmeticTest, QuantizedProductsAreTheReferencesToTheBit) {
   ForEachQuantizedType([&](auto type) {
     constexpr int64_t kRows = 9, kCols = 1024, kTokens = 5;
     Buffer blocks = RandomWeights(type(), kRows, kCols, &random);
-    const auto* rows = static_cast<const uint16_t*>(blocks.data());
-    const int64_t row_units = RowBytes(type(), kCols) / 2;
+    const Buffer on_device = OnDevice(type(), blocks);
+    const auto* rows = static_cast<const uint16_t*>(on_device.data());
+    const int64_t row_units = static_cast<int64_t>(on_device.bytes()) / 2 / kRows;
     Matrix x = random.Normals(kTokens, kCols);
     for (int64_t i = 0; i < kCols; ++i) x.row(1)[i] *= std::exp2(static_cast<float>(i % 64));
     std::fill_n(x.row(2), 96, 0.0f);

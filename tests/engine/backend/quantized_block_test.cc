@@ -27,9 +27,9 @@ TEST(QuantizedBlockTest, IntegersTimesScalesAreTheDequantisedWeights) {
       int code = block.codes[i % 32];
       int half = i % 32 / 16;
       ASSERT_LT(code, 1 << traits.code_bits);
-      int q = traits.table ? kIq4Values[code] : code - traits.offset;
+      int q = traits.table != nullptr ? traits.table[code] : code - traits.offset;
       float m = HalfToFloat(block.m_bits) * (block.negate_m ? -1.0f : 1.0f);
-      float value = HalfToFloat(block.d_bits) * block.scale[half] * q + m * block.min[half];
+      float value = BlockScale(traits, block.d_bits) * block.scale[half] * q + m * block.min[half];
       ASSERT_EQ(value, wanted[i]) << Traits(dtype).name << " value " << i;
     }
   }

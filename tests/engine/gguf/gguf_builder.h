@@ -80,6 +80,8 @@ inline uint32_t GgmlNumber(DType dtype) {
       return 20;
     case DType::kIQ4_XS:
       return 23;
+    case DType::kMXFP4:
+      return 39;
     case DType::kI8:
       return 24;
     case DType::kI32:

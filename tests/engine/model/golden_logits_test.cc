@@ -66,6 +66,7 @@ constexpr Golden kGolden[] = {
     Named("stablelm-12b-f32", kFloat),
     Named("gemma2-f32", kGelu),
     Named("gpt2-f32", kGelu),
+    Named("gpt-oss-mxfp4", kTwoLayers),
     Named("llama-q8_0", kTwoLayers),
     Named("qwen2-q4_0", kTwoLayers),
     Named("llama-q4_1", kTwoLayers),
@@ -153,9 +154,9 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenLogitsTest,
                                           testing::Values("reference", "cpu")),
                          TestName);
 
-// The first 27 have two layers or more: one on the first device, the others on the second.
+// The first 28 have two layers or more: one on the first device, the others on the second.
 INSTANTIATE_TEST_SUITE_P(Shared, GoldenLogitsTest,
-                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 27)),
+                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 28)),
                                           testing::Values("cpu,reference", "reference=1,cpu")),
                          TestName);
 

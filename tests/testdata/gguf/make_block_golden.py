@@ -48,7 +48,7 @@ def main():
         def record(name, values, blocks, floats):
             f.write(struct.pack("<8sII", name.encode(), values, len(blocks)) + blocks + floats)
 
-        for name, block_values, block_bytes, scales in TYPES:
+        def block_record(name, block_values, block_bytes, scales):
             half = 4 if block_values == 32 else 2
             values = half * block_values
             source = (ctypes.c_float * values)(*(rng.gauss(0, 0.05) for _ in range(values)))
@@ -60,15 +60,20 @@ def main():
             for block in range(half):
                 for offset in scales:
                     struct.pack_into("<H", noise, block * block_bytes + offset, scale())
+                if name == "MXFP4":  # its scale is a byte, of which the greatest are not finite
+                    noise[block * block_bytes] = (0, 1, 252, rng.randrange(253))[block]
             blocks = quantised.raw + bytes(noise)
             record(name, 2 * values, blocks, decode("dequantize_row_" + suffix, blocks, 2 * values))
 
+        for type_of_blocks in TYPES:
+            block_record(*type_of_blocks)
         for name, function in [("F16", "ggml_fp16_to_fp32_row"), ("BF16", "ggml_bf16_to_fp32_row")]:
             mask = 0x7c00 if name == "F16" else 0x7f80
             words = [h if h & mask != mask else h & 0x83ff for h in
                      (rng.randrange(0x10000) for _ in range(256))]
             blocks = struct.pack("<256H", *words)
             record(name, 256, blocks, decode(function, blocks, 256))
+        block_record("MXFP4", 32, 17, [])
 
 
 main()
