@@ -8,30 +8,37 @@
 namespace lm {
 namespace {
 
-bool PromptBeginsThinking(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt) {
-  constexpr size_t kLastTokens = 12;  // "<think>" may be several, and white space behind it
+// The name of a control token that is a mark of reasoning; else empty.
+absl::string_view MarkOf(const Tokenizer& tokenizer, int32_t token) {
+  if (!tokenizer.IsControl(token)) return "";
+  const absl::string_view name = tokenizer.TokenName(token);
+  return IsThinkingMark(name) ? name : "";
+}
+
+std::string EndOfPrompt(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt) {
+  constexpr size_t kLastTokens = 12;  // a mark may be several, and white space behind it
   std::string end;
   for (size_t i = prompt.size() - std::min(prompt.size(), kLastTokens); i < prompt.size(); ++i) {
-    if (prompt[i] >= tokenizer.size()) return false;
-    absl::StrAppend(&end, tokenizer.TokenBytes(prompt[i]));
+    absl::StrAppend(&end, MarkOf(tokenizer, prompt[i]), tokenizer.TokenBytes(prompt[i]));
   }
-  return BeginsThinking(end);
+  return end;
 }
 
 }  // namespace
 
 AnswerText::AnswerText(const Tokenizer* tokenizer, const RequestSpec& spec)
-    : detokenizer_(tokenizer), stop_(spec.options.stop) {
+    : tokenizer_(*tokenizer), detokenizer_(tokenizer), stop_(spec.options.stop) {
   // What a constraint allows is the answer, from its first token on.
-  if (spec.options.thinking == Thinking::kDrop &&
-      spec.options.constraint.kind == AnswerConstraint::Kind::kNone) {
-    thinking_.emplace(PromptBeginsThinking(*tokenizer, spec.prompt));
+  spells_marks_ = spec.options.constraint.kind == AnswerConstraint::Kind::kNone;
+  if (spells_marks_ && spec.options.thinking == Thinking::kDrop) {
+    thinking_.emplace(EndOfPrompt(*tokenizer, spec.prompt));
   }
 }
 
 bool AnswerText::Append(int32_t token, std::string* text) {
-  const std::string piece = detokenizer_.Append(token);
-  return stop_.Append(thinking_ ? thinking_->Append(piece) : piece, text);
+  const absl::string_view mark = spells_marks_ ? MarkOf(tokenizer_, token) : "";
+  const std::string piece = absl::StrCat(detokenizer_.Append(token), mark);
+  return stop_.Append(thinking_ ? thinking_->Append(piece, !mark.empty()) : piece, text);
 }
 
 // Every end but a stop string releases what was held back. (The replacement character of a cut-off

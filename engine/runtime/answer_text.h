@@ -1,5 +1,5 @@
 // AnswerText: the text that an answer's tokens make: decoded, without the reasoning where that is
-// dropped, up to a stop string.
+// dropped (else with its marks spelled out), up to a stop string.
 #ifndef LM_ENGINE_RUNTIME_ANSWER_TEXT_H_
 #define LM_ENGINE_RUNTIME_ANSWER_TEXT_H_
 
@@ -28,7 +28,9 @@ class AnswerText {
   bool stopped() const { return stop_.matched(); }
 
  private:
+  const Tokenizer& tokenizer_;
   Detokenizer detokenizer_;
+  bool spells_marks_ = false;
   std::optional<ThinkingFilter> thinking_;
   StopMatcher stop_;
 };

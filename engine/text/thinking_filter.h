@@ -1,7 +1,8 @@
-// Takes a model's reasoning out of its answer: "<think> ... </think>" at the answer's beginning,
-// and the white space around it.
+// Takes a model's reasoning out of its answer: what stands at the answer's beginning between two
+// marks of one of the usual kinds ("<think>" and "</think>", "[THINK]" and "[/THINK]", Harmony's
+// and Gemma's channels, ...), and the white space around it.
 //
-//   ThinkingFilter filter(/*inside=*/BeginsThinking(prompt));
+//   ThinkingFilter filter(/*prompt_end=*/"<|im_start|>assistant\n<think>\n");
 //   text += filter.Append(piece);  ...
 //   text += filter.Finish();
 #ifndef LM_ENGINE_TEXT_THINKING_FILTER_H_
@@ -15,28 +16,32 @@ namespace lm {
 
 class ThinkingFilter {
  public:
-  // `inside`: the prompt has begun it (some templates do). A reasoning that never ends has no
-  // answer behind it.
-  explicit ThinkingFilter(bool inside) : state_(inside ? State::kInside : State::kBeginning) {}
+  // A prompt with such an end may have begun the reasoning (some templates do). One that never ends
+  // has no answer behind it.
+  explicit ThinkingFilter(absl::string_view prompt_end);
 
-  // What of the text so far is now known to be answer.
-  std::string Append(absl::string_view piece);
+  // What of the text so far is now known to be answer. Control tokens that are marks
+  // (IsThinkingMark) come as pieces, too, spelled out: the ones within the answer are left out.
+  std::string Append(absl::string_view piece, bool is_mark = false);
   // The rest, at the end.
   std::string Finish();
 
  private:
   enum class State {
-    kBeginning,  // nothing yet but what may become "<think>"
+    kBeginning,  // nothing yet but what may become a mark
     kInside,
     kBehind,  // nothing yet but white space
     kAnswer,
   };
-  State state_;
+  bool Begin();
+
+  State state_ = State::kBeginning;
   std::string held_;
+  absl::string_view end_;  // the mark that is looked for inside
 };
 
-// Whether a prompt with such an end leaves the model in the middle of its reasoning.
-bool BeginsThinking(absl::string_view prompt_end);
+// Whether a control token of that name is a part of such marks.
+bool IsThinkingMark(absl::string_view name);
 
 }  // namespace lm
 

@@ -7,7 +7,7 @@ namespace {
 
 // The answer of a text that comes in pieces of `size` bytes.
 std::string Filter(const std::string& text, size_t size, bool inside) {
-  ThinkingFilter filter(inside);
+  ThinkingFilter filter(inside ? "assistant\n<think>\n" : "assistant\n");
   std::string answer;
   for (size_t at = 0; at < text.size(); at += size) answer += filter.Append(text.substr(at, size));
   return answer + filter.Finish();
@@ -33,6 +33,21 @@ TEST(ThinkingFilterTest, TakesOutTheReasoningHoweverItIsCut) {
       {" \n", false, " \n"},
       {"", false, ""},
       {"", true, ""},
+      {"[THINK]so[/THINK]Yes.", false, "Yes."},
+      {"[THIN", false, "[THIN"},
+      {"[1, 2]", false, "[1, 2]"},
+      {"<seed:think>so</seed:think>Yes.", false, "Yes."},
+      {"<|START_THINKING|>so<|END_THINKING|>Yes.", false, "Yes."},
+      {"<|inner_prefix|>so<|inner_suffix|>Yes.", false, "Yes."},
+      {"<|channel>thought\nso<channel|>Yes.", false, "Yes."},
+      {"<|channel>other", false, "<|channel>other"},
+      {"<|channel|>analysis<|message|>so<|channel|>final<|message|>Yes.", false, "Yes."},
+      {"<|channel|>analysis<|message|>so<|channel|>commentary<|message|>and"
+       "<|channel|>final<|message|>Yes.",
+       false, "Yes."},
+      {"<|channel|>final<|message|>Yes.", false, "Yes."},
+      {"<|channel|>fin", false, "<|channel|>fin"},
+      {"<|channel|>analysis<|message|>never ends", false, ""},
   };
   for (const Case& c : cases) {
     for (size_t size : {1, 2, 3, 7, 100}) {
@@ -42,16 +57,33 @@ TEST(ThinkingFilterTest, TakesOutTheReasoningHoweverItIsCut) {
 }
 
 TEST(ThinkingFilterTest, WhatIsCertainComesAtOnce) {
-  ThinkingFilter filter(false);
+  ThinkingFilter filter("");
   EXPECT_EQ(filter.Append("<"), "");
   EXPECT_EQ(filter.Append("b>"), "<b>");
   EXPECT_EQ(filter.Append("<think>"), "<think>");
 }
 
 TEST(ThinkingFilterTest, SeesWherePromptsBeginIt) {
-  EXPECT_TRUE(BeginsThinking("<|im_start|>assistant\n<think>\n"));
-  EXPECT_FALSE(BeginsThinking("<think>\n\n</think>\n\n"));
-  EXPECT_FALSE(BeginsThinking("assistant\n"));
+  auto answer = [](const std::string& prompt_end, const std::string& text) {
+    ThinkingFilter filter(prompt_end);
+    return filter.Append(text) + filter.Finish();
+  };
+  EXPECT_EQ(answer("<|im_start|>assistant\n<think>\n", "so</think>Yes."), "Yes.");
+  EXPECT_EQ(answer("[THINK]", "so[/THINK]Yes."), "Yes.");
+  EXPECT_EQ(answer("<|channel>thought\n", "so<channel|>Yes."), "Yes.");
+  EXPECT_EQ(answer("<think>\n\n</think>\n\n", "so</think>Yes."), "so</think>Yes.");
+  EXPECT_EQ(answer("<|start|>assistant", "Yes."), "Yes.");
+}
+
+TEST(ThinkingFilterTest, ControlTokensWithinTheAnswerAreNoText) {
+  ThinkingFilter filter("");
+  std::string answer;
+  for (const std::string piece :
+       {"<|channel|>", "final", "<|message|>", "Yes", "<|channel|>", "."}) {
+    answer += filter.Append(piece, IsThinkingMark(piece));
+  }
+  EXPECT_EQ(answer + filter.Finish(), "Yes.");
+  EXPECT_FALSE(IsThinkingMark("final"));
 }
 
 }  // namespace
