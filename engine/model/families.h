@@ -44,6 +44,7 @@ absl::Status DescribeExperts(KeyReader& keys, const ExpertDefaults& defaults, Mo
 absl::Status DescribeArcee(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeCohere2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeCommandR(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeDeepSeek2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeDots1(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeErnie45(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeExaone4(KeyReader& keys, ModelSpec* spec);

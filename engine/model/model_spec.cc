@@ -23,6 +23,7 @@ constexpr Family kFamilies[] = {
     {"bailingmoe2", &DescribeDots1},
     {"cohere2", &DescribeCohere2},
     {"command-r", &DescribeCommandR},
+    {"deepseek2", &DescribeDeepSeek2},
     {"dots1", &DescribeDots1},
     {"ernie4_5", &DescribeErnie45},
     {"ernie4_5-moe", &DescribeErnie45},
@@ -90,13 +91,19 @@ int64_t MixerInputCols(const LayerSpec& layer) {
   }
   if (const ShortConvSpec* conv = layer.short_conv()) return 3 * conv->channels;
   const AttentionSpec& attention = *layer.attention();
+  if (attention.latent.has_value()) {
+    const int64_t q_rank = attention.latent->q_rank;
+    return (q_rank > 0 ? q_rank : attention.latent_q_cols()) + attention.key_dim;
+  }
   return attention.q_cols() + attention.gate_cols() + attention.k_cols() + attention.v_cols();
 }
 
 int64_t MixerOutputCols(const LayerSpec& layer) {
   if (const DeltaNetSpec* net = layer.delta_net()) return net->value_cols();
   if (const ShortConvSpec* conv = layer.short_conv()) return conv->channels;
-  return layer.attention()->out_cols();
+  const AttentionSpec& attention = *layer.attention();
+  return attention.latent.has_value() ? attention.heads * attention.latent->value_dim
+                                      : attention.out_cols();
 }
 
 StateSizes StatesOf(const LayerSpec& layer) {

@@ -71,6 +71,19 @@ enum class HeadNorm {
   kWhole,    // all heads together
 };
 
+// Keys and values of all heads are made of one vector, and only that is kept (multi-head latent
+// attention: DeepSeek-AI 2024, arXiv 2405.04434). W_k is absorbed into the query and W_v into the
+// output, so that it is attention with one KV head, whose value is its key without the part that
+// turns:
+//   c   = norm(W_c n);  k = [turned(W_r n), c];  v = c
+//   q_h = [turned(q'_h's last rope values), K_h (q'_h's first nope)],  q' = W_q n or W_b norm(W_a
+//   n) out = V_h attention(q, k, v)_h, of each head
+struct LatentSpec {
+  int64_t q_rank = 0;     // of W_a; 0: q' = W_q n
+  int64_t nope = 0;       // values of a head of q' that do not turn
+  int64_t value_dim = 0;  // of a head of out
+};
+
 struct AttentionSpec {
   int64_t heads = 0;      // of queries
   int64_t kv_heads = 0;   // divides heads
@@ -85,12 +98,16 @@ struct AttentionSpec {
   float softcap = 0;         // of scores; 0: none
   int32_t rope = 0;          // of ModelSpec::ropes; -1: positions do not turn
   int64_t window = 0;        // positions a token sees, itself included; 0: all
+  std::optional<LatentSpec> latent = {};
 
   int64_t q_cols() const { return heads * key_dim; }
   int64_t k_cols() const { return kv_heads * key_dim; }
   int64_t v_cols() const { return kv_heads * value_dim; }
   int64_t out_cols() const { return heads * value_dim; }
   int64_t gate_cols() const { return output_gate ? out_cols() : 0; }
+  // Of a latent one: values of a head that turn, and columns of q'.
+  int64_t latent_rope() const { return key_dim - value_dim; }
+  int64_t latent_q_cols() const { return heads * (latent->nope + latent_rope()); }
 };
 
 struct DeltaNetSpec {

@@ -18,7 +18,7 @@ constexpr absl::string_view kSilent[] = {
     "attention.group_norm_epsilon",  // the norms are RMS norms
     "attention.group_norm_groups",
     "attention.layer_norm_epsilon",
-    "attention.layer_norm_rms_epsilon",  // they are layer norms
+    "attention.layer_norm_rms_epsilon",      // they are layer norms
     "classifier.output_labels",              // names
     "pooling_type",                          // lm_embed asks its caller
     "rope.scaling.finetuned",                // how it was trained

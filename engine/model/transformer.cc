@@ -169,7 +169,10 @@ absl::StatusOr<Tensor> Transformer::Mix(int64_t index, Stage* stage) {
   if (const ShortConvSpec* conv = spec.short_conv()) {
     return ApplyShortConv(*conv, weights, stage->cache.conv_state(index), stage);
   }
-  return Attend(*spec.attention(), weights, stage->cache.kv(index), stage);
+  const AttentionSpec& attention = *spec.attention();
+  return attention.latent.has_value()
+             ? AttendLatent(attention, weights, stage->cache.kv(index), stage)
+             : Attend(attention, weights, stage->cache.kv(index), stage);
 }
 
 absl::StatusOr<Tensor> Transformer::Attend(const AttentionSpec& spec, const LayerWeights& weights,
@@ -202,6 +205,55 @@ absl::StatusOr<Tensor> Transformer::Attend(const AttentionSpec& spec, const Laye
                                      out));
   if (spec.output_gate) {
     RETURN_IF_ERROR(backend->GatedActivation(Activation::kSigmoid, gate, out, out));
+  }
+  return out;
+}
+
+absl::StatusOr<Tensor> Transformer::AttendLatent(const AttentionSpec& spec,
+                                                 const LayerWeights& weights, const KvLayer& kv,
+                                                 Stage* stage) {
+  Backend* backend = stage->backend.get();
+  const LatentSpec& own = *spec.latent;
+  const LatentWeights& latent = weights.latent;
+  const int64_t tokens = static_cast<int64_t>(step_.tables.tokens.size());
+  const int64_t turning = spec.latent_rope(), rank = spec.value_dim;
+  auto of = [tokens](Tensor buffer, int64_t cols) { return buffer.Rows(0, tokens).Cols(0, cols); };
+  const int64_t before_cols = own.q_rank > 0 ? own.q_rank : spec.latent_q_cols();
+  const Tensor input = of(stage->act.mixer_input, before_cols + spec.key_dim);
+  const Tensor before_q = input.Cols(0, before_cols);
+  const Tensor c = input.Cols(before_cols, rank);
+  const Tensor k_turning = input.Cols(before_cols + rank, turning);
+
+  Tensor q = before_q;
+  if (own.q_rank > 0) {
+    q = of(stage->act.latent_q, spec.latent_q_cols());
+    RETURN_IF_ERROR(backend->Normalize(before_q, latent.q_norm.norm, before_q));
+    RETURN_IF_ERROR(
+        latent.q_b.Apply(backend, ProductInput::Plain(before_q), ProductResult::kReplaces, q));
+  }
+  auto copy = [backend](Tensor from, Tensor to) {
+    return backend->GatedActivation(Activation::kIdentity, from, {}, to);
+  };
+  const Tensor key = of(stage->act.latent_key, spec.key_dim), value = key.Cols(turning, rank);
+  RETURN_IF_ERROR(copy(k_turning, key.Cols(0, turning)));
+  RETURN_IF_ERROR(backend->Normalize(c, latent.norm.norm, value));
+  const Tensor query = of(stage->act.latent_query, spec.q_cols());
+  for (int64_t h = 0; h < spec.heads; ++h) {
+    const Tensor from = q.Cols(h * (own.nope + turning), own.nope + turning);
+    const Tensor to = query.Cols(h * spec.key_dim, spec.key_dim);
+    RETURN_IF_ERROR(copy(from.Cols(own.nope, turning), to.Cols(0, turning)));
+    RETURN_IF_ERROR(latent.k[h].Apply(backend, ProductInput::Plain(from.Cols(0, own.nope)),
+                                      ProductResult::kReplaces, to.Cols(turning, rank)));
+  }
+  const Rope rope = {.table = spec.rope, .pairing = spec_.ropes[spec.rope].pairing};
+  RETURN_IF_ERROR(backend->RopeAndStoreKv(query, key, value, rope, kv));
+  const Tensor attended = of(stage->act.latent_out, spec.out_cols());
+  RETURN_IF_ERROR(backend->Attention(query, kv, {.scale = spec.scale}, attended));
+  const Tensor out = of(stage->act.mixed, spec.heads * own.value_dim);
+  for (int64_t h = 0; h < spec.heads; ++h) {
+    RETURN_IF_ERROR(latent.v[h].Apply(backend, ProductInput::Plain(attended.Cols(h * rank, rank)),
+                                      ProductResult::kReplaces,
+                                      out.Cols(h * own.value_dim, own.value_dim)));
   }
   return out;
 }
@@ -480,6 +532,11 @@ absl::Status Transformer::Reserve(int64_t tokens, Stage* stage) {
       return l.feed_forward.experts.has_value() ? width(l.feed_forward) : 0;
     });
   };
+  auto latent = [this](auto width) {
+    return spec_.Widest([&](const LayerSpec& l) {
+      return l.attention() != nullptr && l.attention()->latent ? width(*l.attention()) : 0;
+    });
+  };
   const int64_t of_experts = widest([this](const FeedForwardSpec&) { return spec_.hidden; });
   const std::pair<Tensor*, int64_t> wants[] = {
       {&act.x, spec_.hidden},
@@ -492,6 +549,10 @@ absl::Status Transformer::Reserve(int64_t tokens, Stage* stage) {
       {&act.gathered, std::max(spec_.hidden, mixed)},
       {&act.hidden, spec_.hidden},
       {&act.temperature, spec_.temperature.beta != 0 ? 1 : 0},
+      {&act.latent_q, latent([](const AttentionSpec& a) { return a.latent_q_cols(); })},
+      {&act.latent_query, latent([](const AttentionSpec& a) { return a.q_cols(); })},
+      {&act.latent_key, latent([](const AttentionSpec& a) { return a.key_dim; })},
+      {&act.latent_out, latent([](const AttentionSpec& a) { return a.out_cols(); })},
       {&act.normed, of_experts},
       {&act.shared, of_experts},
       {&act.router, widest([](const FeedForwardSpec& f) { return f.experts->count + 1; })},

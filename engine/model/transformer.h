@@ -57,6 +57,8 @@ class Transformer final : public LanguageModel {
     Tensor gathered;     // (T, max(hidden, mixed))  rows whose results are wanted
     Tensor hidden;       // (T, hidden)              the output norm of these; what is to be normed
     Tensor temperature;  // (T, 1)
+    // Of latent attention: q', q, k, and what attention gives.
+    Tensor latent_q, latent_query, latent_key, latent_out;
     // Of mixtures of experts.
     Tensor normed, shared;  // (T, hidden)
     Tensor router;          // (T, experts + 1)
@@ -89,6 +91,8 @@ class Transformer final : public LanguageModel {
   absl::StatusOr<Tensor> ApplyDeltaNet(const DeltaNetSpec& spec, const LayerWeights& weights,
                                        const StateLayer& conv, const StateLayer& rule,
                                        Stage* stage);
+  absl::StatusOr<Tensor> AttendLatent(const AttentionSpec& spec, const LayerWeights& weights,
+                                      const KvLayer& kv, Stage* stage);
   absl::StatusOr<Tensor> ApplyShortConv(const ShortConvSpec& spec, const LayerWeights& weights,
                                         const StateLayer& conv, Stage* stage);
   absl::Status FeedForward(const LayerSpec& spec, const LayerWeights& weights, int64_t rows,

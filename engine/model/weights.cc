@@ -28,8 +28,17 @@ int64_t Projection::bytes() const {
   return total;
 }
 
+int64_t LatentWeights::bytes() const {
+  int64_t total = q_b.bytes();
+  for (const std::vector<Projection>* heads : {&k, &v}) {
+    for (const Projection& head : *heads) total += head.bytes();
+  }
+  return total;
+}
+
 int64_t LayerWeights::bytes_a_token(const LayerSpec& spec) const {
-  int64_t total = mixer_input.bytes() + mixer_output.bytes() + feed_forward.bytes();
+  int64_t total =
+      mixer_input.bytes() + latent.bytes() + mixer_output.bytes() + feed_forward.bytes();
   if (experts.experts.empty()) return total;
   int64_t all = 0;
   for (const FeedForwardWeights& expert : experts.experts) all += expert.bytes();
@@ -346,7 +355,9 @@ class LayerLoader {
   absl::Status LoadMixer(LayerWeights* layer) {
     if (const DeltaNetSpec* net = layer_.delta_net()) return LoadDeltaNet(*net, layer);
     if (const ShortConvSpec* conv = layer_.short_conv()) return LoadShortConv(*conv, layer);
-    return LoadAttention(*layer_.attention(), layer);
+    const AttentionSpec& attention = *layer_.attention();
+    return attention.latent.has_value() ? LoadLatent(attention, layer)
+                                        : LoadAttention(attention, layer);
   }
 
   absl::Status LoadAttention(const AttentionSpec& attention, LayerWeights* layer) {
@@ -388,6 +399,38 @@ class LayerLoader {
       }
     }
     return DeviceNorm();
+  }
+
+  absl::Status LoadLatent(const AttentionSpec& attention, LayerWeights* layer) {
+    const LatentSpec& spec = *attention.latent;
+    LatentWeights& latent = layer->latent;
+    Part q = {Name("attn_q"), attention.latent_q_cols()};
+    if (spec.q_rank > 0) {
+      q = {Name("attn_q_a"), spec.q_rank};
+      ASSIGN_OR_RETURN(latent.q_norm,
+                       loader_.LoadNorm(Name("attn_q_a_norm"), spec_, 1, spec.q_rank));
+      ASSIGN_OR_RETURN(latent.q_b,
+                       loader_.LoadProjection({{Name("attn_q_b"), attention.latent_q_cols()}},
+                                              spec.q_rank, /*needs_bias=*/false));
+    }
+    ASSIGN_OR_RETURN(layer->mixer_input,
+                     loader_.LoadProjection({q, {Name("attn_kv_a_mqa"), attention.key_dim}},
+                                            spec_.hidden, /*needs_bias=*/false));
+    const int64_t heads = attention.heads, rank = attention.value_dim;
+    ASSIGN_OR_RETURN(latent.norm, loader_.LoadNorm(Name("attn_kv_a_norm"), spec_, 1, rank));
+    for (int64_t h = 0; h < heads; ++h) {
+      ASSIGN_OR_RETURN(Projection k, loader_.LoadProjection({{Name("attn_k_b"), rank, 0, heads, h}},
+                                                            spec.nope, /*needs_bias=*/false));
+      ASSIGN_OR_RETURN(Projection v,
+                       loader_.LoadProjection({{Name("attn_v_b"), spec.value_dim, 0, heads, h}},
+                                              rank, /*needs_bias=*/false));
+      latent.k.push_back(std::move(k));
+      latent.v.push_back(std::move(v));
+    }
+    ASSIGN_OR_RETURN(layer->mixer_output,
+                     loader_.LoadProjection({{Name("attn_output"), spec_.hidden}},
+                                            heads * spec.value_dim, /*needs_bias=*/false));
+    return absl::OkStatus();
   }
 
   absl::Status LoadDeltaNet(const DeltaNetSpec& net, LayerWeights* layer) {

@@ -57,6 +57,15 @@ struct DeltaNetWeights {
   DeviceVector q_gain, k_gain;  // (1, key_dim): make lengths of what RmsNorm gives
 };
 
+// Of latent attention; as LatentSpec has them.
+struct LatentWeights {
+  DeviceNorm q_norm, norm;
+  Projection q_b;
+  std::vector<Projection> k, v;  // of each head
+
+  int64_t bytes() const;
+};
+
 // hidden -> gate and up, or up alone, side by side -> hidden
 struct FeedForwardWeights {
   Projection input, down;
@@ -79,6 +88,7 @@ struct LayerWeights {
   DeviceVector sinks;         // (1, heads)
   DeviceVector conv;          // (conv width, channels): of each tap, all channels
   DeltaNetWeights delta_net;
+  LatentWeights latent;
   Projection mixer_output;  // MixerOutputCols -> hidden
   DeviceNorm post_mixer_norm, feed_forward_norm, post_feed_forward_norm;
   FeedForwardWeights feed_forward;

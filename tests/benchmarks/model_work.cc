@@ -25,12 +25,20 @@ absl::StatusOr<ModelWork> ReadModelWork(const std::string& path, DType kv_type) 
   ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> gguf, GgufFile::Open(path));
   ASSIGN_OR_RETURN(const ModelSpec spec, DescribeModel(*gguf));
   ModelWork work;
-  double float_ops = 0;
+  double float_ops = 0, chosen_share = 1;
+  for (const LayerSpec& layer : spec.layers) {
+    const std::optional<ExpertSpec>& experts = layer.feed_forward.experts;
+    if (!experts.has_value()) continue;
+    chosen_share =
+        static_cast<double>(experts->router.chosen) / static_cast<double>(experts->count);
+  }
   for (const TensorInfo& tensor : gguf->tensors()) {
     if (!absl::StartsWith(tensor.name, "blk.") || tensor.rows == 1) continue;
-    work.body_ops += ProductOps(tensor);
-    work.body_bytes += static_cast<double>(tensor.bytes);
-    if (IsFloat(tensor.dtype)) float_ops += ProductOps(tensor);
+    // Of experts, what one token has chosen.
+    const double share = absl::StrContains(tensor.name, "_exps.") ? chosen_share : 1;
+    work.body_ops += share * ProductOps(tensor);
+    work.body_bytes += share * static_cast<double>(tensor.bytes);
+    if (IsFloat(tensor.dtype)) float_ops += share * ProductOps(tensor);
   }
   const TensorInfo* head = gguf->FindTensor("output.weight");
   if (head == nullptr) head = gguf->FindTensor("token_embd.weight");

@@ -210,6 +210,34 @@ TEST_F(FamilyTest, Lfm2ConvolvesWhereThereAreNoKvHeads) {
   EXPECT_THAT(Refusal(), HasSubstr("must have a value for each of 12 layers, got 2"));
 }
 
+TEST_F(FamilyTest, DeepSeek2KeepsOneVectorForAllHeads) {
+  Begin("deepseek2", &DescribeDeepSeek2);
+  Set("attention.head_count_kv", uint64_t{1});
+  Set("attention.kv_lora_rank", uint64_t{32});
+  Set("attention.key_length", uint64_t{40});
+  Set("attention.value_length", uint64_t{32});
+  Set("attention.key_length_mla", uint64_t{24});
+  Set("attention.value_length_mla", uint64_t{20});
+  Set("rope.dimension_count", uint64_t{8});
+  const ModelSpec spec = Spec();
+  const AttentionSpec& attention = *spec.layers[0].attention();
+  EXPECT_EQ(attention.latent_rope(), 8);
+  EXPECT_EQ(attention.latent->nope, 16);
+  EXPECT_EQ(attention.latent->q_rank, 0);
+  EXPECT_EQ(MixerInputCols(spec.layers[0]), 4 * 24 + 40);
+  EXPECT_EQ(MixerOutputCols(spec.layers[0]), 4 * 20);
+  EXPECT_NEAR(attention.scale, 1 / std::sqrt(24.0), 1e-7);
+  // The converter writes a tenth of the multiplier of YaRN's logarithm.
+  Set("rope.scaling.type", std::string("yarn"));
+  Set("rope.scaling.factor", 8.0);
+  Set("rope.scaling.yarn_log_multiplier", 0.0707);
+  const double growth = 1 + 0.0707 * std::log(8.0);
+  EXPECT_NEAR(Spec().layers[0].attention()->scale, growth * growth / std::sqrt(24.0), 1e-6);
+  EXPECT_NEAR(Spec().ropes[0].magnitude, 1, 1e-6);
+  Set("attention.key_length", uint64_t{48});
+  EXPECT_THAT(Refusal(), HasSubstr("has one KV head of 40 and 32 values, got 1 of 48 and 32"));
+}
+
 TEST_F(FamilyTest, SmolLm3TurnsThreeOfFourLayers) {
   Begin("smollm3", &DescribeSmolLm3);
   const ModelSpec spec = Spec();

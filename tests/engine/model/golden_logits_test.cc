@@ -57,6 +57,7 @@ constexpr Golden kGolden[] = {
     Named("mistral3-f32", kFloat),
     Named("arcee-f32", kFloat),
     Named("phi3-f32", kFloat),
+    Named("deepseek2-f32", kFloat),
     Named("qwen3next-f32", kFloat),
     Named("gpt-oss-f32", kFloat),
     Named("granitemoe-f32", kFloat),
@@ -154,9 +155,9 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenLogitsTest,
                                           testing::Values("reference", "cpu")),
                          TestName);
 
-// The first 28 have two layers or more: one on the first device, the others on the second.
+// The first 29 have two layers or more: one on the first device, the others on the second.
 INSTANTIATE_TEST_SUITE_P(Shared, GoldenLogitsTest,
-                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 28)),
+                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 29)),
                                           testing::Values("cpu,reference", "reference=1,cpu")),
                          TestName);
 

@@ -1,0 +1,57 @@
+// "deepseek2": DeepSeek-V2, V3 and R1 (DeepSeek-AI 2024, arXiv 2405.04434 and 2412.19437), Kimi-K2,
+// GLM-4.7-Flash, GigaChat 3, Kanana 2.
+//
+// Differs from llama: latent attention; behind the first layers experts, in groups of which only
+// some are open, and some that see every row. Neighbouring values turn together.
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "engine/model/families.h"
+
+namespace lm {
+
+absl::Status DescribeDeepSeek2(KeyReader& keys, ModelSpec* spec) {
+  RETURN_IF_ERROR(DescribeStandardBlocks(keys, spec));
+  ASSIGN_OR_RETURN(const int64_t vocab, keys.IntOr("vocab_size", 0, kMaxDim, 0));
+  // Not every converter says which gate GLM-4.7-Flash has.
+  const int64_t layers = spec->num_layers();
+  const bool is_glm = (layers == 47 || layers == 48) && vocab == 154880;
+  RETURN_IF_ERROR(DescribeExperts(keys,
+                                  {.gate = is_glm ? RouterGate::kSigmoid : RouterGate::kSoftmax,
+                                   .normalised = false,
+                                   .shared = true},
+                                  spec));
+  RopeSpec& rope = spec->ropes[0];
+  rope.pairing = RopePairing::kAdjacent;
+
+  AttentionSpec attention = *spec->layers[0].attention();
+  LatentSpec latent;
+  ASSIGN_OR_RETURN(const int64_t rank, keys.Int("attention.kv_lora_rank", 2, kMaxHeadDim));
+  ASSIGN_OR_RETURN(const int64_t q_rank, keys.IntOr("attention.q_lora_rank", 0, kMaxDim, 0));
+  ASSIGN_OR_RETURN(const int64_t key_dim, keys.Int("attention.key_length_mla", 2, kMaxDim));
+  ASSIGN_OR_RETURN(latent.value_dim, keys.Int("attention.value_length_mla", 1, kMaxDim));
+  if (keys.HasTensor("blk.0.attn_q_a.weight")) latent.q_rank = q_rank;
+  latent.nope = key_dim - rope.dim;
+  if (latent.nope < 1 || attention.kv_heads != 1 || attention.value_dim != rank ||
+      attention.key_dim != rank + rope.dim) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "latent attention of rank ", rank, " with ", rope.dim, " turning values of ", key_dim,
+        " has one KV head of ", rank + rope.dim, " and ", rank, " values, got ", attention.kv_heads,
+        " of ", attention.key_dim, " and ", attention.value_dim));
+  }
+  // YaRN: what the file has as the multiplier m of the logarithm is a tenth of it. With one, cos
+  // and sin do not grow, and the scores by (1 + 0.1 m ln(scale))^2.
+  ASSIGN_OR_RETURN(const double tenth, keys.NotNegativeOr("rope.scaling.yarn_log_multiplier", 0));
+  const double log = rope.scale > 1 ? std::log(rope.scale) : 0;
+  if (rope.yarn.has_value() && tenth != 0) {
+    rope.magnitude *= (1 + 0.1 * tenth * log) / (1 + 0.1 * log);
+  }
+  const double growth = rope.magnitude * (1 + tenth * log);
+  attention.scale = static_cast<float>(growth * growth / std::sqrt(static_cast<double>(key_dim)));
+  attention.latent = latent;
+  for (LayerSpec& layer : spec->layers) layer.mixer = attention;
+  return absl::OkStatus();
+}
+
+}  // namespace lm
