@@ -41,6 +41,7 @@ struct ExpertDefaults {
 // where the file has some.
 absl::Status DescribeExperts(KeyReader& keys, const ExpertDefaults& defaults, ModelSpec* spec);
 
+absl::Status DescribeAfmoe(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeArcee(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeCohere2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeCommandR(KeyReader& keys, ModelSpec* spec);
@@ -60,6 +61,7 @@ absl::Status DescribeGptNeoX(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGptOss(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGranite(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGraniteSwa(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeHunyuan(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeLfm2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeLlama(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeMellum(KeyReader& keys, ModelSpec* spec);

@@ -19,6 +19,7 @@ struct Family {
 
 // clang-format off
 constexpr Family kFamilies[] = {
+    {"afmoe", &DescribeAfmoe},
     {"arcee", &DescribeArcee},
     {"bailingmoe2", &DescribeDots1},
     {"cohere2", &DescribeCohere2},
@@ -38,10 +39,11 @@ constexpr Family kFamilies[] = {
     {"gpt-oss", &DescribeGptOss},
     {"gpt2", &DescribeGpt2},
     {"gptneox", &DescribeGptNeoX},
-    {"gptoss", &DescribeGptOss},  // as Ollama calls it
     {"granite", &DescribeGranite},
     {"granite_swa", &DescribeGraniteSwa},
     {"granitemoe", &DescribeGranite},
+    {"hunyuan-dense", &DescribeHunyuan},
+    {"hunyuan-moe", &DescribeHunyuan},
     {"internlm2", &DescribeLlama},
     {"lfm2", &DescribeLfm2},
     {"lfm2moe", &DescribeLfm2},

@@ -71,6 +71,13 @@ enum class HeadNorm {
   kWhole,    // all heads together
 };
 
+// Where W_gate is.
+enum class OutputGate {
+  kNone,
+  kInQ,  // W_q has, behind each head's rows, as many of its gate
+  kOwn,  // "attn_gate"
+};
+
 // Keys and values of all heads are made of one vector, and only that is kept (multi-head latent
 // attention: DeepSeek-AI 2024, arXiv 2405.04434). W_k is absorbed into the query and W_v into the
 // output, so that it is attention with one KV head, whose value is its key without the part that
@@ -91,20 +98,21 @@ struct AttentionSpec {
   int64_t value_dim = 0;  // of v
   bool biases = false;    // q, k and v must have them; otherwise they may
   HeadNorm head_norm = HeadNorm::kNone;
-  bool output_gate = false;  // W_q has, behind each head's rows, as many of its gate
-  bool tempered = false;     // by ModelSpec::temperature
-  bool sinks = false;        // "attn_sinks": a score of each head that has no value
-  float scale = 0;           // of q . k
-  float softcap = 0;         // of scores; 0: none
-  int32_t rope = 0;          // of ModelSpec::ropes; -1: positions do not turn
-  int64_t window = 0;        // positions a token sees, itself included; 0: all
+  bool norms_after_turning = false;  // q and k, by head_norm
+  OutputGate output_gate = OutputGate::kNone;
+  bool tempered = false;  // by ModelSpec::temperature
+  bool sinks = false;     // "attn_sinks": a score of each head that has no value
+  float scale = 0;        // of q . k
+  float softcap = 0;      // of scores; 0: none
+  int32_t rope = 0;       // of ModelSpec::ropes; -1: positions do not turn
+  int64_t window = 0;     // positions a token sees, itself included; 0: all
   std::optional<LatentSpec> latent = {};
 
   int64_t q_cols() const { return heads * key_dim; }
   int64_t k_cols() const { return kv_heads * key_dim; }
   int64_t v_cols() const { return kv_heads * value_dim; }
   int64_t out_cols() const { return heads * value_dim; }
-  int64_t gate_cols() const { return output_gate ? out_cols() : 0; }
+  int64_t gate_cols() const { return output_gate == OutputGate::kNone ? 0 : out_cols(); }
   // Of a latent one: values of a head that turn, and columns of q'.
   int64_t latent_rope() const { return key_dim - value_dim; }
   int64_t latent_q_cols() const { return heads * (latent->nope + latent_rope()); }

@@ -185,13 +185,19 @@ absl::StatusOr<Tensor> Transformer::Attend(const AttentionSpec& spec, const Laye
   };
   const Tensor q = take(spec.q_cols()), gate = take(spec.gate_cols());
   const Tensor k = take(spec.k_cols()), v = take(spec.v_cols());
-  if (spec.head_norm != HeadNorm::kNone) {
+  auto norm_heads = [&] {
+    if (spec.head_norm == HeadNorm::kNone) return absl::OkStatus();
     RETURN_IF_ERROR(backend->Normalize(q, weights.q_norm.norm, q));
-    RETURN_IF_ERROR(backend->Normalize(k, weights.k_norm.norm, k));
-  }
+    return backend->Normalize(k, weights.k_norm.norm, k);
+  };
   Rope rope = {.table = spec.rope};
   if (spec.rope >= 0) rope.pairing = spec_.ropes[spec.rope].pairing;
+  if (!spec.norms_after_turning) RETURN_IF_ERROR(norm_heads());
   RETURN_IF_ERROR(backend->RopeAndStoreKv(q, k, v, rope, kv));
+  if (spec.norms_after_turning) {  // and the normed keys take the place of those
+    RETURN_IF_ERROR(norm_heads());
+    RETURN_IF_ERROR(backend->RopeAndStoreKv(q, k, v, /*rope=*/{}, kv));
+  }
   if (spec.tempered) {
     RETURN_IF_ERROR(
         backend->ScaleRows(q, stage->act.temperature.Rows(0, tokens), Activation::kIdentity));
@@ -203,7 +209,7 @@ absl::StatusOr<Tensor> Transformer::Attend(const AttentionSpec& spec, const Laye
                                       .softcap = spec.softcap,
                                       .sinks = weights.sinks.tensor},
                                      out));
-  if (spec.output_gate) {
+  if (spec.output_gate != OutputGate::kNone) {
     RETURN_IF_ERROR(backend->GatedActivation(Activation::kSigmoid, gate, out, out));
   }
   return out;

@@ -361,13 +361,15 @@ class LayerLoader {
   }
 
   absl::Status LoadAttention(const AttentionSpec& attention, LayerWeights* layer) {
-    const int64_t q_rows = attention.q_cols() + attention.gate_cols();
-    std::vector<Part> parts = {
-        {Name("attn_q"), q_rows, attention.output_gate ? attention.key_dim : 0},
-        {Name("attn_k"), attention.k_cols()},
-        {Name("attn_v"), attention.v_cols()}};
+    std::vector<Part> parts = {{Name("attn_q"), attention.q_cols()},
+                               {Name("attn_k"), attention.k_cols()},
+                               {Name("attn_v"), attention.v_cols()}};
     if (loader_.Has(Name("attn_qkv.weight"))) {  // q, k and v in one
-      parts = {{Name("attn_qkv"), q_rows + attention.k_cols() + attention.v_cols()}};
+      parts = {{Name("attn_qkv"), attention.q_cols() + attention.k_cols() + attention.v_cols()}};
+    } else if (attention.output_gate == OutputGate::kInQ) {
+      parts[0] = {Name("attn_q"), 2 * attention.q_cols(), attention.key_dim};
+    } else if (attention.output_gate == OutputGate::kOwn) {
+      parts.insert(parts.begin() + 1, {Name("attn_gate"), attention.gate_cols()});
     }
     ASSIGN_OR_RETURN(layer->mixer_input,
                      loader_.LoadProjection(parts, spec_.hidden, attention.biases));

@@ -56,7 +56,7 @@ absl::Status DescribeQwen35(KeyReader& keys, ModelSpec* spec) {
       continue;
     }
     layer.attention()->head_norm = HeadNorm::kEach;
-    layer.attention()->output_gate = true;
+    layer.attention()->output_gate = OutputGate::kInQ;
   }
   return absl::OkStatus();
 }

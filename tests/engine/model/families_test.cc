@@ -125,7 +125,7 @@ TEST_F(FamilyTest, Qwen35HasADeltaNetInThreeOfFourLayers) {
   EXPECT_EQ(net.conv_cols(), 2 * 3 * 16 + 120);
   EXPECT_EQ(net.conv_state(), 3 * net.conv_cols());
   EXPECT_EQ(net.rule_state(), 6 * 16 * 20);
-  EXPECT_TRUE(spec.layers[3].attention()->output_gate);
+  EXPECT_EQ(spec.layers[3].attention()->output_gate, OutputGate::kInQ);
   EXPECT_EQ(MixerInputCols(spec.layers[0]), net.conv_cols() + 120 + 2 * 6);
   EXPECT_EQ(MixerInputCols(spec.layers[3]), 2 * 64 + 2 * 32);
 
