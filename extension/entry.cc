@@ -24,8 +24,17 @@ bool IsRegistered(sqlite3* db) {
   return Statement::Prepare(db, "SELECT lm_version(), lm_debug()").ok();
 }
 
+int RegisterPure(const std::shared_ptr<Connection>& connection) {
+  for (auto register_one : {RegisterTokens, RegisterRender, RegisterVersion, RegisterChunks}) {
+    const int code = register_one(connection);
+    if (code != SQLITE_OK) return code;
+  }
+  return SQLITE_OK;
+}
+
 int RegisterAll(sqlite3* db) {
   auto connection = std::make_shared<Connection>(db);
+  connection->set_register_pure(&RegisterPure);
   for (auto register_one :
        {RegisterGenerate, RegisterGenerateJson, RegisterClassify, RegisterJudge,   RegisterExtract,
         RegisterTokens,   RegisterRender,       RegisterLogprobs, RegisterMap,     RegisterPrefetch,
@@ -36,6 +45,7 @@ int RegisterAll(sqlite3* db) {
     int code = register_one(connection);
     if (code != SQLITE_OK) return code;
   }
+  CreateJobChecks(db, "main");
   CreateInTemp(db, {"lm_memo", "lm_models", "lm_run", "lm_running", "lm_settings"});
   return SQLITE_OK;
 }

@@ -28,6 +28,11 @@ absl::Status Parse(absl::string_view json, GenerationOptions* options) {
 
 }  // namespace
 
+absl::Status CheckCallOptions(absl::string_view json) {
+  GenerationOptions options;
+  return Parse(json, &options);
+}
+
 absl::StatusOr<CallOptions> ReadCallOptions(
     const std::optional<std::string>& json,
     absl::FunctionRef<absl::StatusOr<std::shared_ptr<const ModelUse>>(const std::string&)> use,

@@ -46,6 +46,9 @@ absl::StatusOr<CallOptions> ReadCallOptions(const std::optional<std::string>& js
                                             Connection& connection,
                                             const CallDefaults& defaults = {});
 
+// What is wrong with options whatever the model: an unknown key, a type, a value out of range.
+absl::Status CheckCallOptions(absl::string_view json);
+
 }  // namespace lm
 
 #endif  // LM_EXTENSION_CONNECTION_CALL_OPTIONS_H_

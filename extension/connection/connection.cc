@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/generator_registry.h"
 #include "extension/host/ask_authorizer.h"
@@ -67,7 +68,8 @@ absl::StatusOr<std::shared_ptr<Generator>> LoadGenerator(const WorkOwner& owner,
   InterruptPoll poll(owner.db);
   absl::MutexLock lock(&loading->mutex);
   while (!loading->mutex.AwaitWithTimeout(absl::Condition(&loading->done), kInterruptInterval)) {
-    if (!poll.Interrupted()) continue;
+    // On a job's own connection the statement is another's: that of who waits (checkpoint.h).
+    if (!poll.Interrupted() && !Interrupted()) continue;
     loading->cancel = true;
     if (work->cancelled()) return work->CancelledStatus();
     return absl::CancelledError("interrupted");
@@ -168,6 +170,15 @@ const Generator* Connection::FindLoaded(const ModelSource& source) const {
     }
   }
   return nullptr;
+}
+
+absl::Status Connection::RegisterPure(sqlite3* db) const {
+  if (register_pure_ == nullptr) return absl::OkStatus();
+  auto connection = std::make_shared<Connection>(db);
+  connection->SetSettings(settings_);
+  connection->SetNames(names_);
+  if (register_pure_(connection) == SQLITE_OK) return absl::OkStatus();
+  return absl::InternalError(sqlite3_errmsg(db));
 }
 
 std::string Connection::NameOf(const Generator& generator) const {

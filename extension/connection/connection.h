@@ -27,6 +27,10 @@ struct ModelUse {
 };
 
 class MemoFile;
+class Connection;
+
+// Registers functions and tables with a connection; returns SQLite's code.
+using Registrar = int (*)(const std::shared_ptr<Connection>& connection);
 
 // What a room that a connection knows nothing of keeps for it (batch/batch_state.h).
 struct ConnectionExtra {
@@ -78,6 +82,11 @@ class Connection {
   WorkOwner work_owner() const { return {.db = db_, .connection = number_, .salt = Salt()}; }
   RunningStatements& running() { return running_; }
 
+  // What a job's own connection to the same database is to know of ours: what generates nothing.
+  void set_register_pure(Registrar registrar) { register_pure_ = registrar; }
+  // Registers that with `db`, a connection that has this one's models and settings.
+  absl::Status RegisterPure(sqlite3* db) const;
+
   // Null until somebody puts something there; goes with the connection.
   std::unique_ptr<ConnectionExtra>& extra() { return extra_; }
 
@@ -106,6 +115,7 @@ class Connection {
   PromptTally* tally_ = nullptr;
   std::shared_ptr<MemoFile> memo_;  // of settings_.memo, once it was used
   RunningStatements running_;
+  Registrar register_pure_ = nullptr;
   std::unique_ptr<ConnectionExtra> extra_;
 };
 

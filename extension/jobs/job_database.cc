@@ -3,6 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "engine/base/status_macros.h"
 #include "extension/connection/statement_call.h"
@@ -74,6 +75,48 @@ absl::Status JobDatabase::CheckFile() const {
 
 absl::Status JobDatabase::CheckAllowed(const std::string& sql) {
   return own() ? AskAuthorizer(user_, schema_, db_, sql) : CheckReach(db_, schema_, sql);
+}
+
+absl::StatusOr<std::string> JobDatabase::WhereElse(absl::string_view table) const {
+  const std::pair<std::string, std::string> parts = absl::StrSplit(table, absl::MaxSplits('.', 1));
+  const std::string& name = parts.second.empty() ? parts.first : parts.second;
+  ASSIGN_OR_RETURN(Statement databases, Statement::Prepare(user_, "PRAGMA database_list"));
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, databases.Step());
+    if (!row) return "";
+    ASSIGN_OR_RETURN(const std::string schema, databases.Text(1));
+    if (absl::EqualsIgnoreCase(schema, schema_)) continue;
+    if (!parts.second.empty() && !absl::EqualsIgnoreCase(schema, parts.first)) continue;
+    const int code = sqlite3_table_column_metadata(user_, schema.c_str(), name.c_str(), nullptr,
+                                                   nullptr, nullptr, nullptr, nullptr, nullptr);
+    if (code != SQLITE_OK) continue;
+    const bool temp = absl::EqualsIgnoreCase(schema, "temp");
+    return absl::StrCat(
+        name, temp ? " is a temporary table of yours" : " is a table of the attached database ",
+        temp ? "" : schema,
+        ": a job runs on a connection of its own, to its database alone, so that it can go on "
+        "tomorrow; copy the rows into a table of that database");
+  }
+}
+
+absl::StatusOr<std::string> JobDatabase::WhatElse(absl::string_view function) const {
+  ASSIGN_OR_RETURN(
+      Statement known,
+      Statement::Prepare(user_, "SELECT 1 FROM pragma_function_list WHERE name = lower(?)"));
+  ASSIGN_OR_RETURN(const bool found, known.Bind(1, function).Step());
+  if (!found) return "";
+  if (function == "generate" || absl::StartsWith(function, "generate_") ||
+      absl::StartsWith(function, "lm_")) {
+    return absl::StrCat(
+        function,
+        "() is not for a job's own statements: the job itself asks the model, once for "
+        "each prompt of its query, and its target runs while the database is locked; of our "
+        "functions they know lm_chunks, lm_token_count, lm_tokenize, lm_detokenize and lm_render");
+  }
+  return absl::StrCat(
+      function,
+      "() was registered on your connection: a job runs on a connection of its own, which "
+      "knows SQLite's functions, lm_chunks, lm_token_count and their like");
 }
 
 absl::Status JobDatabase::OpenOwn(const char* path) {

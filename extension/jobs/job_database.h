@@ -50,6 +50,10 @@ class JobDatabase {
   // PermissionDenied where `sql` would do on db() what the user's authorizer forbids, or reach
   // beyond the database. In words that go on after its name.
   absl::Status CheckAllowed(const std::string& sql);
+  // Why a table that the job names is none for it, where the user has one of that name; else empty.
+  absl::StatusOr<std::string> WhereElse(absl::string_view table) const;
+  // The same of a function.
+  absl::StatusOr<std::string> WhatElse(absl::string_view function) const;
   // Of the user's statement.
   bool Interrupted() { return poll_.Interrupted(); }
 

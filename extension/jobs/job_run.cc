@@ -66,8 +66,10 @@ absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Begin(Connection& connection, ab
   run->work_ = StatementCall::Work();
   if (run->work_ != nullptr) run->work_->BecomeJob(std::string(job));
   RETURN_IF_ERROR(run->database_->CheckUsersLocks());
+  if (run->database_->own()) RETURN_IF_ERROR(connection.RegisterPure(run->database_->db()));
   RETURN_IF_ERROR(run->store_->Prepare());
   RETURN_IF_ERROR(run->ReadJobOptions(connection));
+  RETURN_IF_ERROR(run->store_->Upgrade());
   RETURN_IF_ERROR(run->store_->Plan(run->call_->generator().info().name));
   RETURN_IF_ERROR(run->database_->Transact([&]() -> absl::Status {
     RETURN_IF_ERROR(run->store_->Recover(absl::Now(), options.lease));
@@ -216,6 +218,10 @@ absl::StatusOr<std::optional<JobProgress>> JobRun::Advance() {
     if (!rows_.empty() && !due) continue;
     ASSIGN_OR_RETURN(JobProgress progress, Progress(now));
     if (!over_ && !due) continue;
+    const JobCounts& counts = progress.counts;
+    if (over_ && progress.finished > 0 && counts.done + counts.failed == counts.total()) {
+      RETURN_IF_ERROR(database_->Transact([this] { return store_->End(); }));
+    }
     if (over_ && progress.counts.unknown > 0) {
       return absl::FailedPreconditionError(
           absl::StrCat("job '", store_->job().name, "': ", progress.counts.unknown,

@@ -23,7 +23,10 @@ CREATE TABLE IF NOT EXISTS {db}.lm_jobs(
   system TEXT,          -- the system prompt of rows without one of their own
   options TEXT,         -- as for generate()
   model TEXT,           -- set by lm_run(): the model that the job was begun with
-  total INTEGER         -- set by lm_run(): the number of rows
+  total INTEGER,        -- set by lm_run(): the number of rows
+  created TEXT DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),  -- UTC, as all times here
+  began TEXT,           -- set by lm_run(): when the query was asked
+  ended TEXT            -- set by lm_run(): when no row was left to do
 );
 CREATE TABLE IF NOT EXISTS {db}.lm_job_rows(
   number INTEGER PRIMARY KEY,
@@ -41,12 +44,26 @@ CREATE TABLE IF NOT EXISTS {db}.lm_job_rows(
   attempts INTEGER NOT NULL DEFAULT 0,
   worker TEXT,    -- who has claimed a running row
   lease INTEGER,  -- and until when, in milliseconds since 1970
+  answered TEXT,  -- when it was done or failed
   UNIQUE(job, id)
 );
 CREATE INDEX IF NOT EXISTS {db}.lm_job_rows_by_state ON lm_job_rows(job, state);
 CREATE TRIGGER IF NOT EXISTS {db}.lm_jobs_delete AFTER DELETE ON lm_jobs
   BEGIN DELETE FROM lm_job_rows WHERE job = old.name; END;
 )";
+
+// A query that would be asked no more.
+constexpr char kQueryTrigger[] = R"(
+CREATE TRIGGER IF NOT EXISTS {db}.lm_jobs_query BEFORE UPDATE OF query ON lm_jobs
+  WHEN new.query IS NOT old.query AND old.total IS NOT NULL AND new.total IS NOT NULL
+  BEGIN SELECT RAISE(ABORT, 'lm_jobs: the job has begun, its rows are in lm_job_rows and its query is not asked again; set total = NULL in the same UPDATE to begin anew, without the answers so far'); END;
+)";
+
+// What tables that an earlier version made have not: table, column.
+constexpr const char* kLaterColumns[][2] = {{"lm_jobs", "created"},
+                                            {"lm_jobs", "began"},
+                                            {"lm_jobs", "ended"},
+                                            {"lm_job_rows", "answered"}};
 
 absl::StatusOr<std::optional<std::string>> OptionalText(const Statement& row, int column) {
   if (row.IsNull(column)) return std::nullopt;
@@ -67,7 +84,35 @@ absl::string_view Head(absl::string_view text, size_t bytes) {
 }  // namespace
 
 absl::Status CreateJobTables(sqlite3* db, absl::string_view schema) {
-  return Execute(db, absl::StrReplaceAll(kSchema, {{"{db}", QuotedName(schema)}}).c_str());
+  const std::string sql = absl::StrCat(kSchema, kQueryTrigger);
+  return Execute(db, absl::StrReplaceAll(sql, {{"{db}", QuotedName(schema)}}).c_str());
+}
+
+absl::Status JobStore::Upgrade() {
+  std::string missing;
+  for (const auto& [table, column] : kLaterColumns) {
+    ASSIGN_OR_RETURN(Statement columns,
+                     Make("SELECT 1 FROM pragma_table_info(?, ?) WHERE name = ?"));
+    columns.Bind(1, table).Bind(2, database_.own() ? "main" : database_.schema()).Bind(3, column);
+    ASSIGN_OR_RETURN(const bool found, columns.Step());
+    if (found) continue;
+    absl::StrAppend(&missing, "ALTER TABLE {db}.", table, " ADD COLUMN ", column, " TEXT;");
+  }
+  ASSIGN_OR_RETURN(Statement trigger,
+                   Make("SELECT 1 FROM {db}.sqlite_master WHERE name = 'lm_jobs_query'"));
+  ASSIGN_OR_RETURN(const bool found, trigger.Step());
+  trigger.Reset();
+  if (!found) missing += kQueryTrigger;
+  if (missing.empty()) return absl::OkStatus();
+  return database_.Transact(
+      [&] { return Execute(database_.db(), database_.Sql(missing).c_str()); });
+}
+
+absl::Status JobStore::End() {
+  ASSIGN_OR_RETURN(Statement end,
+                   Make("UPDATE {db}.lm_jobs SET ended = strftime('%Y-%m-%d %H:%M:%f', 'now') "
+                        "WHERE name = ?"));
+  return end.Bind(1, job_.name).Run();
 }
 
 absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(JobDatabase* database,
@@ -83,9 +128,26 @@ absl::Status JobStore::Prepare() {
                           "UPDATE {db}.lm_job_rows SET state = 'running', value = NULL"}) {
     RETURN_IF_ERROR(database_.CheckAllowed(database_.Sql(own)));
   }
-  RETURN_IF_ERROR(InWordsOf("the job's query", PrepareQuery().status()));
+  RETURN_IF_ERROR(InWordsOf("the job's query", Reasoned(PrepareQuery().status())));
   RETURN_IF_ERROR(InWordsOf("the job's query", database_.CheckAllowed(job_.query)));
-  return InWordsOf("the job's target", PrepareTarget());
+  return InWordsOf("the job's target", Reasoned(PrepareTarget()));
+}
+
+absl::Status JobStore::Reasoned(absl::Status status) const {
+  if (status.ok() || !database_.own()) return status;
+  const absl::string_view message = status.message();
+  auto named_after = [message](absl::string_view what) {
+    const size_t at = message.rfind(what);
+    return at == message.npos ? std::string() : std::string(message.substr(at + what.size()));
+  };
+  std::string why;
+  if (const std::string table = named_after("no such table: "); !table.empty()) {
+    ASSIGN_OR_RETURN(why, database_.WhereElse(table));
+  } else if (const std::string function = named_after("no such function: "); !function.empty()) {
+    ASSIGN_OR_RETURN(why, database_.WhatElse(function));
+  }
+  if (why.empty()) return status;
+  return absl::Status(status.code(), absl::StrCat(message, " (", why, ")"));
 }
 
 absl::StatusOr<Statement> JobStore::Make(absl::string_view sql) {
@@ -228,7 +290,9 @@ absl::Status JobStore::Plan(absl::string_view model) {
     }
     ASSIGN_OR_RETURN(Statement settle,
                      Make("UPDATE {db}.lm_jobs SET model = ?2, total = (SELECT count(*) "
-                          "FROM {db}.lm_job_rows WHERE job = ?1) WHERE name = ?1"));
+                          "FROM {db}.lm_job_rows WHERE job = ?1), "
+                          "began = strftime('%Y-%m-%d %H:%M:%f', 'now'), ended = NULL "
+                          "WHERE name = ?1"));
     return settle.Bind(1, job_.name).Bind(2, model).Run();
   });
   if (database_.own()) status.Update(Execute(db, "DROP TABLE temp.lm_plan"));
@@ -287,7 +351,8 @@ absl::Status JobStore::WriteAnswer(int64_t number, const JobAnswer& answer) {
                    Prepared(&complete_,
                             "UPDATE {db}.lm_job_rows SET state = ?2, value = ?3, error = ?4, "
                             "finish = ?5, tokens_in = ?6, tokens_cached = ?7, tokens_out = ?8, "
-                            "worker = NULL, lease = NULL WHERE number = ?1"));
+                            "worker = NULL, lease = NULL, "
+                            "answered = strftime('%Y-%m-%d %H:%M:%f', 'now') WHERE number = ?1"));
   const Generation& generation = answer.generation;
   const bool ok = generation.status.ok();
   complete->Bind(1, number).Bind(2, ok ? "done" : "failed");

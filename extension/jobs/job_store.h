@@ -114,6 +114,11 @@ class JobStore {
   absl::Status Recover(absl::Time now, absl::Duration lease);
   // Lets failed rows wait again.
   absl::Status Retry();
+  // Adds what tables that an earlier version made have not. Begins a transaction where they lack
+  // something.
+  absl::Status Upgrade();
+  // Writes down that no row is left.
+  absl::Status End();
 
   // These two need no transaction.
   absl::StatusOr<JobCounts> Counts();
@@ -124,6 +129,8 @@ class JobStore {
   explicit JobStore(JobDatabase* database) : database_(*database) {}
 
   absl::Status Load(absl::string_view name);
+  // The same status, with why a table or function that the user's connection has is not there.
+  absl::Status Reasoned(absl::Status status) const;
   absl::StatusOr<Statement> PrepareQuery();
   absl::Status PrepareTarget();
   absl::Status CheckThere();

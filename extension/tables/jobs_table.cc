@@ -18,6 +18,12 @@
 //   value, error, finish, tokens_in, tokens_cached, tokens_out     as lm_each()
 //   attempts                how often a run has claimed it
 //   worker, lease           who has claimed it, and until when (milliseconds since 1970)
+//   answered                when it was done, or failed (UTC)
+// and lm_jobs the times `created`, `began` (the query was asked) and `ended` (no row was left).
+//
+// What is wrong with a job's options or system prompt is said when it is written by a connection
+// that has this extension, else when it is run. Its query is asked once: changing it later is an
+// error, unless the same UPDATE sets total to NULL, which begins the job anew.
 #include <optional>
 #include <string>
 #include <utility>
@@ -26,6 +32,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "extension/connection/call_options.h"
+#include "extension/connection/own_options.h"
+#include "extension/connection/scalar_function.h"
 #include "extension/connection/snapshot_table.h"
 #include "extension/host/sql_tokens.h"
 #include "extension/host/statement.h"
@@ -61,6 +70,31 @@ absl::StatusOr<std::string> SchemaOfInsert(sqlite3* db) {
   return schema.value_or("main");
 }
 
+enum Column { kSystem = 3, kOptions = 4, kNumGiven = 7 };
+
+absl::Status CheckJob(const Cell& system, const Cell& options) {
+  if (const auto* text = std::get_if<std::string>(&system)) {
+    RETURN_IF_ERROR(CheckNotOptions(*text, "system"));
+  }
+  if (std::holds_alternative<std::monostate>(options)) return absl::OkStatus();
+  const auto* json = std::get_if<std::string>(&options);
+  if (json == nullptr) return absl::InvalidArgumentError("options must be a JSON object or NULL");
+  return CheckCallOptions(*json);
+}
+
+// lm_check_job(system, options): 1, or an error that says what is wrong with them.
+absl::Status CheckJobFunction(Call& call) {
+  auto cell_of = [&call](int i, absl::string_view what) -> absl::StatusOr<Cell> {
+    ASSIGN_OR_RETURN(std::optional<std::string> text, call.Text(i, what));
+    return text.has_value() ? Cell(*std::move(text)) : Cell();
+  };
+  ASSIGN_OR_RETURN(const Cell system, cell_of(0, "system"));
+  ASSIGN_OR_RETURN(const Cell options, cell_of(1, "options"));
+  RETURN_IF_ERROR(CheckJob(system, options));
+  sqlite3_result_int(call.context(), 1);
+  return absl::OkStatus();
+}
+
 // Has no rows ever: its first INSERT goes to the table that takes its place.
 class JobsTable : public WritableTable {
  public:
@@ -69,22 +103,26 @@ class JobsTable : public WritableTable {
   const char* name() const override { return "lm_jobs"; }
   std::string Schema() const override {
     return "CREATE TABLE lm_jobs(name TEXT, query TEXT, target TEXT, system TEXT, options TEXT, "
-           "model TEXT, total INTEGER)";
+           "model TEXT, total INTEGER, created TEXT, began TEXT, ended TEXT)";
   }
-  int num_writable() const override { return 7; }
+  int num_writable() const override { return kNumGiven; }
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override { return std::vector<SnapshotRow>(); }
 
   absl::StatusOr<int64_t> Insert(absl::Span<const Cell> cells, OnConflict on_conflict) override {
     sqlite3* db = connection().db();
     ASSIGN_OR_RETURN(const std::string schema, SchemaOfInsert(db));
+    RETURN_IF_ERROR(CheckJob(cells[kSystem], cells[kOptions]));
     RETURN_IF_ERROR(CreateJobTables(db, schema));
+    CreateJobChecks(db, schema);
     const char* verb = on_conflict == OnConflict::kIgnore    ? "INSERT OR IGNORE"
                        : on_conflict == OnConflict::kReplace ? "INSERT OR REPLACE"
                                                              : "INSERT";
-    ASSIGN_OR_RETURN(Statement insert,
-                     Statement::Prepare(db, absl::StrCat(verb, " INTO ", QuotedName(schema),
-                                                         ".lm_jobs VALUES (?,?,?,?,?,?,?)")));
-    for (size_t i = 0; i < cells.size(); ++i) {
+    ASSIGN_OR_RETURN(
+        Statement insert,
+        Statement::Prepare(db, absl::StrCat(verb, " INTO ", QuotedName(schema),
+                                            ".lm_jobs(name, query, target, system, options, "
+                                            "model, total) VALUES (?,?,?,?,?,?,?)")));
+    for (size_t i = 0; i < kNumGiven; ++i) {
       insert.BindCell(static_cast<int>(i) + 1, cells[i]);
     }
     absl::Status inserted = insert.Run();
@@ -114,15 +152,41 @@ class JobRowsTable : public SnapshotTable {
     return "CREATE TABLE lm_job_rows(number INTEGER, job TEXT, id, prompt TEXT, system TEXT, "
            "state TEXT, value TEXT, error TEXT, finish TEXT, tokens_in INTEGER, "
            "tokens_cached INTEGER, tokens_out INTEGER, attempts INTEGER, worker TEXT, "
-           "lease INTEGER)";
+           "lease INTEGER, answered TEXT)";
   }
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override { return std::vector<SnapshotRow>(); }
 };
 
 }  // namespace
 
+// lm_jobs is an ordinary table, which others write too; this connection's triggers look at what it
+// writes itself.
+void CreateJobChecks(sqlite3* db, absl::string_view schema) {
+  if (sqlite3_table_column_metadata(db, std::string(schema).c_str(), "lm_jobs", "query", nullptr,
+                                    nullptr, nullptr, nullptr, nullptr) != SQLITE_OK) {
+    return;
+  }
+  absl::StatusOr<Statement> real = Statement::Prepare(
+      db, absl::StrCat("SELECT 1 FROM ", QuotedName(schema),
+                       ".sqlite_master WHERE type = 'table' AND name = 'lm_jobs'"));
+  if (!real.ok()) return;
+  const absl::StatusOr<bool> found = real->Step();
+  if (!found.ok() || !*found) return;
+  real->Reset();
+  for (const absl::string_view change : {"INSERT", "UPDATE OF system, options"}) {
+    const std::string name = absl::StrCat("lm_jobs_", change.substr(0, 6), "_", schema);
+    Execute(db, absl::StrCat("CREATE TEMP TRIGGER IF NOT EXISTS ", QuotedName(name), " BEFORE ",
+                             change, " ON ", QuotedName(schema),
+                             ".lm_jobs BEGIN SELECT lm_check_job(new.system, new.options); END")
+                    .c_str())
+        .IgnoreError();
+  }
+}
+
 int RegisterJobs(const std::shared_ptr<Connection>& connection) {
-  int code = RegisterWritableTable(connection, "lm_jobs", &MakeTable<JobsTable>);
+  int code = RegisterScalar<&CheckJobFunction>(connection, {"lm_check_job", 2, 2, kDirectOnly});
+  if (code != SQLITE_OK) return code;
+  code = RegisterWritableTable(connection, "lm_jobs", &MakeTable<JobsTable>);
   if (code != SQLITE_OK) return code;
   return RegisterReadOnlyTable(connection, "lm_job_rows", &MakeTable<JobRowsTable>);
 }

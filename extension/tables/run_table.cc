@@ -38,8 +38,11 @@
 //
 // It runs on a connection of its own to the same file, which behaves as yours does
 // (inherit_settings.h): foreign keys, triggers, checks, limits and how the file is written. Its
-// query and target know the tables of that file and SQLite's own functions, and neither temporary
-// nor attached tables nor what other extensions have registered. They come with the file, so they
+// query and target know the tables of that file, SQLite's own functions, and of ours lm_chunks,
+// lm_token_count, lm_tokenize, lm_detokenize and lm_render: SELECT docs.id || '/' || n, chunk FROM
+// docs, lm_chunks(body). They know neither temporary nor attached tables (a job must be able to go
+// on tomorrow, without them), nor what other extensions have registered, nor functions that
+// generate: the job does that. They come with the file, so they
 // are trusted less than you: load_extension() and writable schemas are off, DEFENSIVE is on. With
 // PRAGMA query_only nothing is run. A file that was renamed, replaced or deleted since it was
 // opened is refused.

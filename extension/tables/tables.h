@@ -5,9 +5,15 @@
 
 #include <memory>
 
+#include "absl/strings/string_view.h"
+#include "extension/host/sqlite_api.h"
+
 namespace lm {
 
 class Connection;
+
+// Has connection `db` check what it writes to lm_jobs of that database, if there is that table.
+void CreateJobChecks(sqlite3* db, absl::string_view schema);
 
 int RegisterEach(const std::shared_ptr<Connection>& connection);
 int RegisterQuery(const std::shared_ptr<Connection>& connection);

@@ -1,6 +1,6 @@
--- lm_jobs(name, query, target, system, options, model, total)
+-- lm_jobs(name, query, target, system, options, model, total, created, began, ended)
 -- lm_job_rows(number, job, id, prompt, system, state, value, error, finish, tokens_in, tokens_cached, tokens_out,
---             attempts, worker, lease)
+--             attempts, worker, lease, answered)
 --
 -- Jobs, and their rows. The first INSERT into lm_jobs makes both tables in the main database (INSERT INTO a.lm_jobs: in
 -- the attached database a); they are ordinary tables, and any program can read them. lm_run() works on them.
@@ -8,7 +8,9 @@
 --   target   an INSERT, UPDATE or DELETE that takes an answer: :id, :value, :error; NULL: answers stay in lm_job_rows
 --   system   the system prompt of rows without one of their own
 --   options  those of generate()
---   model, total   set by lm_run()
+--   model, total, began, ended   set by lm_run(); all times are UTC
+-- What is wrong with options is said when they are written. A query is asked once: a later change is an error, unless
+-- the same UPDATE sets total = NULL, and so begins anew.
 
 SELECT count(*) FROM lm_jobs;
 --> 0
@@ -19,6 +21,7 @@ SELECT type, name FROM sqlite_master WHERE tbl_name LIKE 'lm_job%' AND sql IS NO
 --> index|lm_job_rows_by_state
 --> table|lm_jobs
 --> trigger|lm_jobs_delete
+--> trigger|lm_jobs_query
 
 SELECT max(total), max(done), max(failed) FROM lm_run('animals');
 --> 3|2|1
@@ -26,6 +29,13 @@ SELECT id, state, value IS NULL, error, attempts FROM lm_job_rows WHERE job = 'a
 --> 1|done|0|NULL|1
 --> 2|done|1|NULL|1
 --> 3|failed|1|prompt must be text, got a BLOB of 1 bytes (CAST(x AS TEXT) if it is text)|1
+
+SELECT created <= began, began <= ended FROM lm_jobs;
+--> 1|1
+UPDATE lm_jobs SET query = 'SELECT 4, 5';
+--! the job has begun, .* its query is not asked again
+UPDATE lm_jobs SET options = '{"max_token":2}';
+--! unknown option 'max_token'; the nearest known one is 'max_tokens'
 
 -- What is to be done again is what you say.
 UPDATE lm_job_rows SET prompt = 'What meows?', state = 'waiting' WHERE job = 'animals' AND state = 'failed';

@@ -238,7 +238,7 @@ class StorageTest(JobRulesTest):
         main.execute("INSERT INTO m.only VALUES (7, 'x', NULL)")
         tables = "SELECT count(*) FROM {}.sqlite_master WHERE name LIKE 'lm_job%'"
         self.add(main, "in a", table="a.lm_jobs")
-        self.assertEqual(harness.value(main, tables.format("a")), 4)
+        self.assertEqual(harness.value(main, tables.format("a")), 5)
         self.assertEqual(harness.value(main, tables.format("main")), 0)
         self.add(main, "in b", table='"b ""b".lm_jobs')
         self.add(main, "in m", table="m.lm_jobs", query="SELECT id, body FROM only", target="UPDATE only SET answer = :value")
@@ -334,6 +334,113 @@ class EndTest(JobRulesTest):
         db.execute("UPDATE lm_job_rows SET state = 'waiting' WHERE id = 2")
         self.refused(db, "1 rows of lm_job_rows have a state such as 'paused'; waiting, running, done and failed are known")
         self.assertEqual(db.execute("SELECT state FROM lm_job_rows ORDER BY id").fetchall(), [("paused",), ("done",), ("done",)])
+
+    def test_functions_of_text_are_known(self):
+        db = self.open()
+        db.execute("CREATE TABLE chunks(id TEXT PRIMARY KEY, tokens INTEGER, y TEXT)")
+        self.add(db, query="SELECT t.id || '/' || n, chunk FROM t, lm_chunks(body, 4) WHERE lm_token_count(body) > 0",
+                 target="INSERT INTO chunks VALUES (:id, lm_token_count(:value), :value)")
+        total, done, failed = self.run_job(db)
+        self.assertEqual((total, failed), (done, 0))
+        self.assertGreaterEqual(total, 3)
+        self.assertEqual(db.execute("SELECT count(*), sum(tokens = lm_token_count(y)) FROM chunks").fetchone(), (total, total))
+        # An index over one of them is kept up on the job's own connection.
+        db.execute("CREATE INDEX by_tokens ON chunks(lm_token_count(y))")
+        db.execute("UPDATE lm_job_rows SET state = 'waiting'")
+        db.execute("DELETE FROM chunks")
+        self.assertEqual(self.run_job(db), (total, total, 0))
+        self.assertEqual(db.execute("PRAGMA integrity_check").fetchall(), [("ok",)])
+
+    def test_what_a_job_cannot_reach_is_named(self):
+        db = self.open()
+        db.execute("CREATE TEMP TABLE drafts AS SELECT 1 AS id, 'a' AS body")
+        db.execute("ATTACH ':memory:' AS other")
+        db.execute("CREATE TABLE other.far(id, body)")
+        db.create_function("mine", 1, lambda text: text)
+        alone = "a job runs on a connection of its own"
+        for query, message in (
+                ("SELECT id, body FROM temp.drafts", "the job's query .*drafts is a temporary table of yours: " + alone),
+                ("SELECT id, body FROM drafts", "drafts is a temporary table of yours"),
+                ("SELECT id, body FROM other.far", "far is a table of the attached database other: " + alone),
+                ("SELECT id, body FROM far", "far is a table of the attached database other"),
+                ("SELECT id, mine(body) FROM t", r"mine\(\) was registered on your connection: " + alone),
+                ("SELECT id, generate(body) FROM t", r"generate\(\) is not for a job's own statements: the job itself asks"),
+                ("SELECT id, body FROM t WHERE lm_if(body, 'Is it?')", r"lm_if\(\) is not for a job's own statements"),
+                ("SELECT id, nowhere(body) FROM t", "no such function: nowhere$"),
+                ("SELECT id, body FROM nowhere", "no such table: nowhere$")):
+            with self.subTest(query=query):
+                db.execute("DELETE FROM lm_jobs") if harness.value(db, "SELECT count(*) FROM lm_jobs") else None
+                self.add(db, query=query)
+                self.refused(db, message)
+        db.execute("DELETE FROM lm_jobs")
+        self.add(db, target="UPDATE t SET answer = generate(:value) WHERE id = :id")
+        self.refused(db, r"the job's target .*generate\(\) is not for a job's own statements: .* runs while the database is locked")
+
+    def test_options_are_looked_at_when_they_are_written(self):
+        db = self.open()
+        insert = "INSERT INTO lm_jobs(name, query, options, system) VALUES (?, 'SELECT 1, 2', ?, ?)"
+        wrong = (('{"max_token":1}', None, "unknown option 'max_token'; the nearest known one is 'max_tokens'"),
+                 ('{"temperature":-1}', None, "temperature must be >= 0, got -1"), ("[]", None, "must be a JSON object"),
+                 ("{", None, "not valid JSON"), ('{"threads":1}', None, "'threads' is a setting of the connection"),
+                 (None, '{"max_tokens":1}', "these are options in the place of `system`"))
+        for name in ("first", "second"):  # the INSERT that makes the table, and a later one
+            for options, system, message in wrong:
+                with self.assertRaisesRegex(sqlite3.Error, message):
+                    db.execute(insert, ("j", options, system))
+            db.execute(insert, (name, '{"max_tokens":1}', "Be brief."))
+            with self.assertRaisesRegex(sqlite3.Error, "unknown option 'x'"):
+                db.execute("UPDATE lm_jobs SET options = '{\"x\":1}'")
+            db.execute("UPDATE lm_jobs SET options = NULL")
+        # A connection that finds the table there, too; another program, without this extension, is not kept from writing.
+        later = harness.connect(str(self.folder / "notes.db"))
+        self.addCleanup(later.close)
+        with self.assertRaisesRegex(sqlite3.Error, "unknown option 'max_token'"):
+            later.execute(insert, ("k", '{"max_token":1}', None))
+        plain = sqlite3.connect(self.folder / "notes.db", isolation_level=None)
+        plain.execute(insert, ("plain", '{"max_token":1}', None))
+        plain.close()
+        self.refused(db, "the job's options: unknown option 'max_token'", name="plain")
+
+    def test_a_job_keeps_its_times(self):
+        db = self.open()
+        self.add(db)
+        times = "SELECT created, began, ended FROM lm_jobs"
+        created, began, ended = db.execute(times).fetchone()
+        self.assertRegex(created, r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}$")
+        self.assertEqual((began, ended), (None, None))
+        self.assertEqual(self.run_job(db), (3, 3, 0))
+        created, began, ended = db.execute(times).fetchone()
+        answered = [row[0] for row in db.execute("SELECT answered FROM lm_job_rows ORDER BY answered")]
+        self.assertEqual(sorted([created, began, *answered, ended]), [created, began, *answered, ended])
+        self.assertEqual(len(answered), 3)
+        self.assertEqual(self.run_job(db), (3, 3, 0))  # nothing to do
+        self.assertEqual(db.execute(times).fetchone(), (created, began, ended))
+
+    def test_a_query_that_is_changed_too_late(self):
+        db = self.open()
+        self.add(db)
+        db.execute("UPDATE lm_jobs SET query = 'SELECT id, upper(body) FROM t'")  # not begun yet
+        self.assertEqual(self.run_job(db), (3, 3, 0))
+        change = "UPDATE lm_jobs SET query = 'SELECT id, body FROM t WHERE id < 3'"
+        plain = sqlite3.connect(self.folder / "notes.db", isolation_level=None)
+        self.addCleanup(plain.close)
+        for connection in (db, plain):
+            with self.assertRaisesRegex(sqlite3.IntegrityError, "the job has begun, .* its query is not asked again; set total = NULL"):
+                connection.execute(change)
+        db.execute("UPDATE lm_jobs SET query = query")
+        db.execute(change + ", total = NULL")
+        self.assertEqual(self.run_job(db), (2, 2, 0))
+
+    def test_tables_that_an_earlier_version_made(self):
+        db = self.open()
+        self.add(db)
+        db.execute("DROP TRIGGER lm_jobs_query")
+        for table, column in (("lm_jobs", "created"), ("lm_jobs", "began"), ("lm_jobs", "ended"), ("lm_job_rows", "answered")):
+            db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        self.assertEqual(self.run_job(db), (3, 3, 0))
+        self.assertEqual(db.execute("SELECT count(began), count(ended) FROM lm_jobs").fetchone(), (1, 1))
+        self.assertEqual(harness.value(db, "SELECT count(answered) FROM lm_job_rows"), 3)
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM sqlite_master WHERE name = 'lm_jobs_query'"), 1)
 
     def test_a_claim_whose_clock_is_ahead(self):
         db = self.open()
