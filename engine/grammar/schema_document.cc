@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "engine/base/hash_map.h"
 #include "engine/base/json.h"
+#include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/grammar.h"
 
@@ -38,8 +39,8 @@ class LimitCheck : public JsonEvents {
   bool Key(std::string name) override {
     HashSet<std::string>& keys = keys_.back();
     if (!keys.insert(name).second) {
-      return Fail(absl::StrCat("the key \"", absl::CHexEscape(name.substr(0, 100)),
-                               "\" is twice in an object"));
+      return Fail(
+          absl::StrCat("the key \"", Printable(name.substr(0, 100)), "\" is twice in an object"));
     }
     if (keys.size() > kMaxSchemaMembers) {
       return Fail(
@@ -51,7 +52,7 @@ class LimitCheck : public JsonEvents {
   void SyntaxError(size_t, absl::string_view what) override {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
     if (size_t bracket = what.find("] "); bracket != what.npos) what.remove_prefix(bracket + 2);
-    Fail(absl::StrCat("not JSON: ", absl::CHexEscape(what.substr(0, 200))));
+    Fail(absl::StrCat("not JSON: ", Printable(what.substr(0, 200))));
   }
 
  private:
@@ -110,7 +111,7 @@ absl::StatusOr<std::unique_ptr<SchemaDocument>> SchemaDocument::Parse(absl::stri
 
 absl::StatusOr<const SchemaJson*> SchemaDocument::Resolve(const SchemaJson& where,
                                                           absl::string_view ref) const {
-  const std::string shown = absl::StrCat("$ref \"", absl::CHexEscape(ref.substr(0, 200)), "\"");
+  const std::string shown = absl::StrCat("$ref \"", Printable(ref.substr(0, 200)), "\"");
   if (ref.empty() || ref[0] != '#') {
     return Error(where, absl::StrCat(shown, " is outside of this schema: not supported"));
   }
@@ -158,8 +159,7 @@ std::string SchemaDocument::PointerOf(const SchemaJson& value) const {
 absl::Status SchemaDocument::Error(const SchemaJson& where, absl::string_view what) const {
   std::string pointer = PointerOf(where);
   if (pointer.size() > 400) pointer = absl::StrCat("...", pointer.substr(pointer.size() - 400));
-  return absl::InvalidArgumentError(
-      absl::StrCat("schema: ", what, ", at ", absl::CHexEscape(pointer)));
+  return absl::InvalidArgumentError(absl::StrCat("schema: ", what, ", at ", Printable(pointer)));
 }
 
 }  // namespace lm

@@ -4,13 +4,13 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "engine/backend/registry.h"
+#include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -58,7 +58,7 @@ absl::Status CheckDevices(absl::string_view devices) {
     if (!IsCuda(device)) {
       return absl::InvalidArgumentError(
           absl::StrCat("a device must be 'auto', 'cpu', 'reference', 'cuda' or 'cuda:<n>', got '",
-                       absl::CHexEscape(device), "'"));
+                       Printable(device), "'"));
     }
     RETURN_IF_ERROR(CheckGpu(device));
   }
@@ -69,7 +69,7 @@ absl::StatusOr<std::vector<DeviceLayers>> PlanDevices(absl::string_view devices,
   if (devices == "auto") return std::vector<DeviceLayers>{{FirstUsable(), 0, layers}};
   auto error = [&](const auto&... why) {
     return absl::InvalidArgumentError(
-        absl::StrCat("device \"", absl::CHexEscape(devices), "\": ", why...));
+        absl::StrCat("device \"", Printable(devices), "\": ", why...));
   };
   std::vector<std::pair<std::string, std::optional<int64_t>>> parts;
   int64_t left = layers, sharing = 0;
@@ -81,7 +81,7 @@ absl::StatusOr<std::vector<DeviceLayers>> PlanDevices(absl::string_view devices,
       int64_t number;
       if (!absl::SimpleAtoi(sides.second, &number) || number < 1 || number > layers) {
         return error("the layers of ", sides.first, " must be 1 to ", layers, ", got '",
-                     absl::CHexEscape(sides.second), "'");
+                     Printable(sides.second), "'");
       }
       count = number;
       left -= number;

@@ -6,10 +6,10 @@
 #include <set>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/json.h"
+#include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/grammar.h"
 #include "engine/runtime/generation_options.h"
@@ -21,7 +21,7 @@ namespace {
 // Untrusted text as a message shows it: short, one line, printable.
 std::string Shown(absl::string_view text) {
   constexpr size_t kMostBytes = 60;
-  std::string shown = absl::Utf8SafeCEscape(text.substr(0, kMostBytes));
+  std::string shown = Printable(text.substr(0, kMostBytes));
   return text.size() > kMostBytes ? absl::StrCat(shown, "...") : shown;
 }
 

@@ -6,9 +6,9 @@
 #include <limits>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/out_of_memory.h"
+#include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 
@@ -313,7 +313,7 @@ absl::Status Sequence::CutShort(FinishReason finish) const {
       finish == FinishReason::kContext ? absl::StrCat("the context of ", token_limit_, " tokens")
                                        : absl::StrCat("max_tokens = ", options.max_tokens),
       " ended the answer before it was whole by its ", ConstraintName(options.constraint.kind),
-      "; it begins with '", absl::Utf8SafeCHexEscape(shown), "'"));
+      "; it begins with '", Printable(shown), "'"));
 }
 
 Generation Sequence::TakeError(absl::Status status, absl::Time now) {

@@ -1,6 +1,6 @@
 #include "engine/text/token_index.h"
+#include "engine/base/printable.h"
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 namespace lm {
@@ -32,8 +32,8 @@ int32_t TokenIndex::FindPlain(absl::string_view name) const {
 
 std::string QuoteName(absl::string_view name) {
   constexpr size_t kShown = 40;
-  return absl::StrCat("\"", absl::Utf8SafeCHexEscape(name.substr(0, kShown)),
-                      name.size() > kShown ? "..." : "", "\"");
+  return absl::StrCat("\"", Printable(name.substr(0, kShown)), name.size() > kShown ? "..." : "",
+                      "\"");
 }
 
 }  // namespace lm

@@ -1,5 +1,6 @@
 #include "extension/batch/row_answer.h"
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/json.h"
 #include "extension/connection/await.h"
 #include "extension/host/sqlite_value.h"
@@ -27,6 +28,11 @@ absl::Status ResultAnswer(sqlite3_context* context, const RowAnswer& answer, OnE
       return absl::OkStatus();
   }
   return answer.generation.status;
+}
+
+absl::Status OfRow(int64_t number, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("row ", number, ": ", status.message()));
 }
 
 void ResultAnswerColumn(sqlite3_context* context, const RowAnswer& answer, int column,

@@ -2,6 +2,7 @@
 #ifndef LM_EXTENSION_BATCH_ROW_ANSWER_H_
 #define LM_EXTENSION_BATCH_ROW_ANSWER_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -23,6 +24,9 @@ enum class AnswerType { kText, kJson };
 // OnError::kError that is the returned status.
 absl::Status ResultAnswer(sqlite3_context* context, const RowAnswer& answer, OnError on_error,
                           AnswerType type = AnswerType::kText);
+
+// The error of a row among others, with its number, from 1 on.
+absl::Status OfRow(int64_t number, const absl::Status& status);
 
 // Columns that every table of answers has, in this order.
 enum AnswerColumn {

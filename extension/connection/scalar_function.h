@@ -85,6 +85,9 @@ struct ScalarSpec {
 // Everything that loads a model or generates: not to be called from views and triggers that a
 // stranger's database brings along.
 inline constexpr int kDirectOnly = SQLITE_DIRECTONLY;
+// A function of its arguments and the connection's default model alone: it says the same whenever
+// it is asked, and tells and changes nothing, so schemas may use it.
+inline constexpr int kPure = SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS;
 // SQLITE_RESULT_SUBTYPE of SQLite 3.45 for functions that return JSON; ignored before.
 inline constexpr int kReturnsJson = 0x001000000;
 

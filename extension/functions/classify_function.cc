@@ -19,12 +19,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/hash_map.h"
 #include "engine/base/json.h"
+#include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "extension/batch/look_ahead.h"
 #include "extension/connection/own_options.h"
@@ -74,8 +74,7 @@ class LabelReader : public JsonEvents {
  private:
   bool Add(std::string name) {
     if (!names_.insert(name).second) {
-      status_ =
-          Mistake(absl::StrCat("label '", absl::Utf8SafeCHexEscape(name), "' is there twice"));
+      status_ = Mistake(absl::StrCat("label '", Printable(name), "' is there twice"));
       return false;
     }
     labels_.push_back({std::move(name), ""});
@@ -85,8 +84,7 @@ class LabelReader : public JsonEvents {
     if (!begun_) {
       status_ = Mistake(absl::StrCat(kWanted, ", got ", got));
     } else if (in_object_) {
-      status_ = Mistake(absl::StrCat("the description of label '",
-                                     absl::Utf8SafeCHexEscape(labels_.back().name),
+      status_ = Mistake(absl::StrCat("the description of label '", Printable(labels_.back().name),
                                      "' must be a string or null, got ", got));
     } else {
       status_ = Mistake(absl::StrCat("labels[", labels_.size(), "] must be a string, got ", got));

@@ -13,8 +13,9 @@
 // longer than the context is an error unless on_overflow asks for its beginning or end.
 //
 // The numbers are little-endian and the same bytes whatever else the engine does. Models made for
-// chat give usable vectors, models trained for embedding give better ones. NULL gives NULL; a text
-// without tokens is an error.
+// chat give usable vectors, models trained for embedding give better ones. NULL gives NULL. A
+// text without tokens ('', where the model begins with none of its own) has no vector: that is a
+// failure of its row, an error unless {"on_error":"null"} makes it NULL.
 #include <algorithm>
 #include <cmath>
 #include <memory>

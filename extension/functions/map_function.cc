@@ -10,9 +10,10 @@
 //     FROM questions;
 //
 // The frame is how far SQLite steps ahead: the rows of it are submitted before the current row's
-// answer is asked for. Any number of FOLLOWING rows will do, UNBOUNDED FOLLOWING too. A frame that
-// gives a row the answers of others (the default one, PRECEDING, EXCLUDE, FILTER) is an error that
-// says which frame to write. NULL, errors and options are generate()'s.
+// answer is asked for. Any number of FOLLOWING rows will do, UNBOUNDED FOLLOWING too, and ROWS
+// CURRENT ROW (one at a time). A frame that gives a row the answers of others (the default one,
+// PRECEDING, EXCLUDE, FILTER) is an error that says which frame to write. NULL, errors and options
+// are generate()'s; an error says which row of its partition, in the window's order, it is about.
 //
 // HOW IT WORKS
 //
@@ -70,6 +71,7 @@ absl::Status CheckDefinition(const Tokens& tokens, size_t open, size_t close) {
   const int depth = tokens[open].depth + 1;
   for (size_t i = open + 1; i < close; ++i) {
     if (tokens[i].depth != depth) continue;
+    if (i + 3 == close && Follow(tokens, i, {"ROWS", "CURRENT", "ROW"})) return absl::OkStatus();
     if (!Follow(tokens, i, {"ROWS", "BETWEEN", "CURRENT", "ROW", "AND"})) continue;
     if (tokens[close - 1].Is("FOLLOWING")) return absl::OkStatus();
     if (i + 7 == close && Follow(tokens, i + 5, {"CURRENT", "ROW"})) return absl::OkStatus();
@@ -136,7 +138,8 @@ class MapWindow {
       return WrongFrame("this frame does not begin with the current row");
     }
     RETURN_IF_ERROR(queue_.AwaitFront(call.connection().db()));
-    return ResultAnswer(call.context(), queue_.front(), queue_.front_on_error());
+    return OfRow(num_values_,
+                 ResultAnswer(call.context(), queue_.front(), queue_.front_on_error()));
   }
 
   // The statement's record: a value is asked for without auxiliary data.

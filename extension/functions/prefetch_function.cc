@@ -7,11 +7,16 @@
 // finds them: the UPDATE is quick then, and holds its write lock for milliseconds instead of for as
 // long as the model takes. prompt, system and options must be the same in both.
 //
-// NULL prompts need no answer. A prompt that fails ends the statement with its error; with
+// NULL prompts need no answer. A prompt that fails ends the statement with its error and the number
+// of its row in the group; with
 // {"on_error":"null"} or "json" it is left for generate() to report. Options under which nothing is
 // remembered (a temperature without a seed, {"cache":false}) are an error. A group without rows has
 // the result NULL. The memo in memory has room for tens of thousands of short answers; with
 // lm_settings('memo') it is a file and has room for all.
+#include <cstdint>
+#include <deque>
+#include <utility>
+
 #include "engine/base/status_macros.h"
 #include "extension/batch/answer_queue.h"
 #include "extension/batch/pending_answer.h"
@@ -25,6 +30,7 @@ namespace {
 class Prefetch : public Aggregate {
  public:
   absl::Status Step(Call& row) override {
+    ++rows_;
     ASSIGN_OR_RETURN(RowPrompt prompt, ReadRow(row));
     if (prompt.options == nullptr) return absl::OkStatus();  // NULL
     if (!Memoizable(prompt.options->generation)) {
@@ -34,6 +40,7 @@ class Prefetch : public Aggregate {
     }
     if (!queue_.HasRoom()) RETURN_IF_ERROR(TakeFront(row.connection().db()));
     queue_.Push(std::move(prompt));
+    numbers_.push_back(rows_);
     return absl::OkStatus();
   }
 
@@ -47,13 +54,18 @@ class Prefetch : public Aggregate {
   absl::Status TakeFront(sqlite3* db) {
     RETURN_IF_ERROR(queue_.AwaitFront(db));
     const absl::Status& status = queue_.front().generation.status;
-    if (!status.ok() && queue_.front_on_error() == OnError::kError) return status;
+    if (!status.ok() && queue_.front_on_error() == OnError::kError) {
+      return OfRow(numbers_.front(), status);
+    }
+    numbers_.pop_front();
     answered_ += status.ok();
     queue_.Pop();
     return absl::OkStatus();
   }
 
   AnswerQueue queue_;
+  std::deque<int64_t> numbers_;  // of the rows in it
+  int64_t rows_ = 0;
   int64_t answered_ = 0;
 };
 

@@ -9,6 +9,9 @@
 //
 // The chat template's own markers are control tokens to the model; the same characters in `prompt`
 // or `system` look alike here and are plain text there. A NULL prompt gives NULL.
+//
+// Without options, views and triggers of a database may use it (PRAGMA trusted_schema); an index
+// may not, since templates may write the date.
 #include <string>
 
 #include "engine/base/status_macros.h"
@@ -36,7 +39,10 @@ absl::Status Render(Call& call) {
 }  // namespace
 
 int RegisterRender(const std::shared_ptr<Connection>& connection) {
-  return RegisterScalar<&Render>(connection, {"lm_render", 1, 3, kDirectOnly});
+  // Not deterministic: a template may write today's date.
+  int code = RegisterScalar<&Render>(connection, {"lm_render", 1, 2, 0});
+  if (code != SQLITE_OK) return code;
+  return RegisterScalar<&Render>(connection, {"lm_render", 3, 3, kDirectOnly});
 }
 
 }  // namespace lm

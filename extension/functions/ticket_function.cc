@@ -12,8 +12,10 @@
 // A ticket belongs to its statement and is gone when that ends; what nobody has awaited by then is
 // cancelled. A connection may have 100,000 tickets at a time, and 256 MiB of prompts in them: for
 // more rows there is lm_query. A ticket can be awaited more than once. lm_await gives what
-// generate() would have given: an error, or NULL or a JSON object where lm_submit's options ask for
-// it. NULL prompts have the ticket NULL, whose answer is NULL.
+// generate() would have given: an error, with the number of the submitted row, or NULL or a JSON
+// object where lm_submit's options ask for it. NULL prompts have the ticket NULL, whose answer is
+// NULL.
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -62,6 +64,15 @@ absl::Status Submit(Call& call) {
   return absl::OkStatus();
 }
 
+// Which of its statement's rows a ticket is of: NULL prompts have none, and are not counted.
+int64_t RowOf(const Call& call, int64_t ticket) {
+  const auto* tickets =
+      static_cast<const StatementTickets*>(sqlite3_get_auxdata(call.context(), kTicketsIndex));
+  if (tickets == nullptr) return 0;
+  const auto found = std::find(tickets->issued.begin(), tickets->issued.end(), ticket);
+  return found - tickets->issued.begin() + 1;
+}
+
 absl::Status AwaitTicket(Call& call) {
   sqlite3_value* argument = call.value(0);
   const int type = sqlite3_value_type(argument);
@@ -83,7 +94,8 @@ absl::Status AwaitTicket(Call& call) {
   }
   tickets.SubmitMore();
   RETURN_IF_ERROR(pending->Await(call.connection().db()));
-  return ResultAnswer(call.context(), pending->answer(), pending->on_error());
+  const absl::Status status = ResultAnswer(call.context(), pending->answer(), pending->on_error());
+  return status.ok() ? status : OfRow(RowOf(call, sqlite3_value_int64(argument)), status);
 }
 
 }  // namespace

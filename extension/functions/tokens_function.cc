@@ -8,6 +8,16 @@
 //   SELECT id FROM notes WHERE lm_token_count(body) > 900;
 //   SELECT lm_token_count('Hello', '{"model":"/models/qwen.gguf"}');
 //
+//   CREATE VIEW long_notes AS SELECT * FROM notes WHERE lm_token_count(body) > 900;
+//   CREATE INDEX notes_by_tokens ON notes(lm_token_count(body));
+//
+// Without options these are functions of their text and of the connection's model, and views,
+// triggers, generated columns and indexes of a database may use them. An index or a stored column
+// keeps what the model of the connection said that wrote the row: after another model has become
+// the default, REINDEX, or queries that use the index miss rows. Whoever writes such a table, or
+// runs integrity_check, must have loaded this extension, with that model. To be safe from all that,
+// keep the count in a column of your own.
+//
 // The text is taken as it is: it is not put into the chat template (lm_render shows that), and
 // "<|im_end|>" in it is ten characters, not a control token. NULL gives NULL. Control tokens stand
 // for no text; bytes that form no character become U+FFFD.
@@ -78,11 +88,18 @@ absl::Status Detokenize(Call& call) {
 }  // namespace
 
 int RegisterTokens(const std::shared_ptr<Connection>& connection) {
-  int code = RegisterScalar<&TokenCount>(connection, {"lm_token_count", 1, 2, kDirectOnly});
+  // With options they may name any file as a model: that is not for what a database brings along.
+  int code = RegisterScalar<&TokenCount>(connection, {"lm_token_count", 1, 1, kPure});
   if (code != SQLITE_OK) return code;
-  code = RegisterScalar<&Tokenize>(connection, {"lm_tokenize", 1, 2, kDirectOnly | kReturnsJson});
+  code = RegisterScalar<&TokenCount>(connection, {"lm_token_count", 2, 2, kDirectOnly});
   if (code != SQLITE_OK) return code;
-  return RegisterScalar<&Detokenize>(connection, {"lm_detokenize", 1, 2, kDirectOnly});
+  code = RegisterScalar<&Tokenize>(connection, {"lm_tokenize", 1, 1, kPure | kReturnsJson});
+  if (code != SQLITE_OK) return code;
+  code = RegisterScalar<&Tokenize>(connection, {"lm_tokenize", 2, 2, kDirectOnly | kReturnsJson});
+  if (code != SQLITE_OK) return code;
+  code = RegisterScalar<&Detokenize>(connection, {"lm_detokenize", 1, 1, kPure});
+  if (code != SQLITE_OK) return code;
+  return RegisterScalar<&Detokenize>(connection, {"lm_detokenize", 2, 2, kDirectOnly});
 }
 
 }  // namespace lm

@@ -4,13 +4,16 @@
 //
 //   SELECT * FROM lm_explain('SELECT id, generate(body, ''Label it.'') FROM reviews');
 //   SELECT rows, tokens, seconds FROM lm_explain('SELECT id, body, ''Label it.'' FROM reviews');
+//   SELECT rows, seconds FROM lm_explain('UPDATE reviews SET label = generate(body, ''Label
+//   it.'')');
 //
 // The query is run to its end, with every call that would generate answered at once: by an empty
 // text, the first label (lm_classify, choices), JSON's null (generate_json, lm_extract, a schema),
 // 0 (lm_if), 0.5 (lm_score) or zeros (lm_embed, lm_logprobs). Each is a row counted. A query
-// without such a call is read as lm_query reads it: its columns are id, prompt and system (with one
-// column, only the prompt), and `options` are the options of those prompts. Only a SELECT will do:
-// anything that could write is refused (lm_run too), and so are parameters. A query that goes on
+// without such a call is read as lm_query reads it: its columns are id, prompt and perhaps system,
+// and `options` are the options of those prompts; what lm_query would refuse is refused. Of an
+// UPDATE, DELETE or INSERT the rows are read, and nothing is written. Anything else that could
+// write is refused (lm_run too), and so are parameters. A query that goes on
 // differently for other answers (WHERE generate(...) = 'yes') is counted as these let it go on.
 //
 // A row for each model: rows asked for, different prompts (equal ones are generated once), their
@@ -33,6 +36,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/runtime/cost_forecast.h"
 #include "engine/runtime/engine.h"
+#include "extension/batch/shadow_statement.h"
 #include "extension/connection/await.h"
 #include "extension/connection/table_function.h"
 #include "extension/host/given_statement.h"
@@ -93,35 +97,56 @@ class ExplainCursor : public TableCursor {
   int64_t rowid() const override { return static_cast<int64_t>(at_); }
 
  private:
-  // Counts what the query's calls ask for, or, where it has none, its rows as prompts.
+  // Counts what the statement's calls ask for, or, where it has none, its rows as prompts.
   absl::Status RunQuery(const std::string& sql, const std::optional<std::string>& json,
                         PromptTally* calls, PromptTally* columns) {
-    ASSIGN_OR_RETURN(Statement select, PrepareSelectArgument(connection().db(), sql, "select_sql"));
+    bool change = false;
+    ASSIGN_OR_RETURN(Statement select, PrepareCounted(sql, &change));
     ASSIGN_OR_RETURN(const CallOptions options, ReadCallOptions(json, connection()));
     Session session = options.session();
     session.set_tally(columns);
     const CountOnly count_only(connection(), calls);
+    const int num_columns = sqlite3_column_count(select.get());
+    const bool prompts = !change && (num_columns == 2 || num_columns == 3);
+    bool values = false;  // that are no prompts
     for (int64_t row = 1;; ++row) {
       ASSIGN_OR_RETURN(const bool has_row, select.Step());
-      if (!has_row) return absl::OkStatus();
-      if (calls->empty()) RETURN_IF_ERROR(TakePrompt(select, row, session, options));
+      if (!has_row) break;
+      values = values || !select.IsNull(0);
+      if (prompts && calls->empty()) RETURN_IF_ERROR(TakePrompt(select, row, session, options));
     }
+    if (prompts || !values || !calls->empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "select_sql must call a function that generates, or have the columns id, prompt or id, "
+        "prompt, system, as for lm_query; got ",
+        change ? std::string("a statement that writes") : absl::StrCat(num_columns, " columns")));
+  }
+
+  // A SELECT, or one of the rows that a statement writes.
+  absl::StatusOr<Statement> PrepareCounted(const std::string& sql, bool* change) {
+    sqlite3* db = connection().db();
+    absl::StatusOr<Statement> given = PrepareGivenChange(db, sql);
+    *change = given.ok();
+    if (!given.ok()) return PrepareSelectArgument(db, sql, "select_sql");
+    if (sqlite3_bind_parameter_count(given->get()) > 0) {
+      return absl::InvalidArgumentError(
+          "select_sql must have no parameters: write their values "
+          "into it (format('%Q', ...))");
+    }
+    ASSIGN_OR_RETURN(const std::string rows, ShadowOf(sql));
+    absl::StatusOr<Statement> select = PrepareSelectArgument(db, rows, "select_sql");
+    if (select.ok()) return select;
+    return absl::InvalidArgumentError(
+        "the rows of this statement cannot be told from its text: explain a SELECT of them");
   }
 
   static absl::Status TakePrompt(const Statement& select, int64_t row, const Session& session,
                                  const CallOptions& options) {
     const int columns = sqlite3_column_count(select.get());
-    if (columns > 3) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "select_sql must call a function that generates, or have the columns prompt; "
-          "id, prompt; or id, prompt, system; got ",
-          columns, " columns"));
-    }
-    const int first = columns == 1 ? 0 : 1;
     auto named = [row](const absl::Status& status) {
       return absl::Status(status.code(), absl::StrCat("row ", row, ": ", status.message()));
     };
-    absl::StatusOr<std::optional<std::string>> prompt = select.CheckedText(first, "prompt");
+    absl::StatusOr<std::optional<std::string>> prompt = select.CheckedText(1, "prompt");
     if (!prompt.ok()) return named(prompt.status());
     if (!prompt->has_value()) return absl::OkStatus();
     absl::StatusOr<std::optional<std::string>> system;

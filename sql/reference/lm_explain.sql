@@ -23,5 +23,9 @@ SELECT answer_tokens, decode_seconds FROM lm_explain('SELECT id, lm_if(body, ''I
 -- Nothing has been generated, and nothing can be written.
 SELECT sum(requests) FROM lm_stats;
 --> 0
-SELECT * FROM lm_explain('DELETE FROM reviews');
---! select_sql must be a SELECT: it begins with DELETE
+SELECT rows FROM lm_explain('UPDATE reviews SET body = generate(body) WHERE id < 4');
+--> 3
+SELECT count(body) FROM reviews WHERE id < 4;
+--> 3
+SELECT * FROM lm_explain('DROP TABLE reviews');
+--! select_sql must be a SELECT: it begins with DROP
