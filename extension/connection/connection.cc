@@ -71,7 +71,10 @@ absl::StatusOr<std::shared_ptr<Generator>> LoadGenerator(const WorkOwner& owner,
     // On a job's own connection the statement is another's: that of who waits (checkpoint.h).
     if (!poll.Interrupted() && !Interrupted()) continue;
     loading->cancel = true;
-    if (work->cancelled()) return work->CancelledStatus();
+    if (work->cancelled()) {
+      if (statement != nullptr) statement->CancelWith(*work);
+      return work->CancelledStatus();
+    }
     return absl::CancelledError("interrupted");
   }
   return std::move(loading->generator);

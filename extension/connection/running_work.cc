@@ -134,6 +134,17 @@ absl::Status RunningWork::CancelledStatus() {
                                          ", which deleted it from lm_running"));
 }
 
+void RunningWork::CancelWith(const RunningWork& part) {
+  uint64_t canceller;
+  {
+    absl::MutexLock lock(&part.mutex_);
+    canceller = part.cancelled_by_;
+  }
+  absl::MutexLock lock(&mutex_);
+  cancelled_by_ = canceller;
+  cancelled_ = true;
+}
+
 void RunningWork::CountAnswer(bool ok, int64_t tokens) {
   absl::MutexLock lock(&mutex_);
   ++(ok ? counts_.done : counts_.failed);

@@ -80,6 +80,8 @@ class RunningWork {
   // Says who has cancelled it. Not Cancelled, which is an interrupt by its own host, for which
   // SQLite may roll back more than the statement. REQUIRES: cancelled().
   absl::Status CancelledStatus();
+  // Ends this, too, by who has cancelled `part`, which it waits for.
+  void CancelWith(const RunningWork& part);
 
   // What it waits for, a literal; nullptr: nothing of ours.
   void set_waiting_for(const char* what) { waiting_for_ = what; }
