@@ -184,17 +184,25 @@ struct AttentionOptions {
   Tensor sinks = {};  // (1, heads): a score of each head that has no value; empty: none
 };
 
-// The gated delta rule's inputs (Yang et al. 2024, arXiv 2412.06464), a row a token.
+// What a state learns of a token.
+enum class StateRule {
+  kDelta,       // beta (v - S^T k): gated delta rule (Yang et al. 2024, arXiv 2412.06464)
+  kStateSpace,  // step v: Mamba-2 (Dao and Gu 2024, arXiv 2405.21060), k and q being its B and C
+};
+
+// A row a token.
 struct DeltaRuleInputs {
-  Tensor q, k;     // (T, key_heads * key_dim)
-  Tensor v;        // (T, heads * value_dim)
-  Tensor alpha;    // (T, heads)
-  Tensor beta;     // (T, heads)
-  Tensor dt_bias;  // (1, heads)
-  Tensor a;        // (1, heads), not positive
+  Tensor q, k;       // (T, key_heads * key_dim)
+  Tensor v;          // (T, heads * value_dim)
+  Tensor alpha;      // (T, heads)
+  Tensor beta = {};  // (T, heads), of kDelta
+  Tensor dt_bias;    // (1, heads)
+  Tensor a;          // (1, heads), not positive
   int32_t heads = 0;
   int32_t key_heads = 0;  // divides heads
   bool grouped = false;   // heads that are neighbours share a key head
+  StateRule rule = StateRule::kDelta;
+  Tensor skip = {};  // (1, heads): how much of v is added to what is read; empty: none
 };
 
 class Backend {
@@ -281,18 +289,21 @@ class Backend {
                                  Tensor out) = 0;
 
   // Convolves each channel with the inputs before it in its sequence:
-  //   out[t, c] = act(sum_j weight[j, c] * x[t - width + 1 + j, c]), j < width, ascending from 0;
+  //   out[t, c] = act(sum_j weight[j, c] * x[t - width + 1 + j, c] [+ bias[c]]), j < width,
+  //   ascending from 0;
   // act is kSilu or kIdentity;
   // inputs before the step are in the sequence's state, (width - 1, C), zeros before position 0.
-  // The state becomes the last width - 1 inputs.  x, out (T, C), not the same; weight (width, C).
-  virtual absl::Status CausalConv(Tensor x, Tensor weight, Activation activation,
+  // The state becomes the last width - 1 inputs.  x, out (T, C), not the same; weight (width, C),
+  // bias (1, C) or empty.
+  virtual absl::Status CausalConv(Tensor x, Tensor weight, Tensor bias, Activation activation,
                                   const StateLayer& layer, Tensor out) = 0;
 
   // For each sequence and head h, whose state S (key_dim, value_dim) is zero before position 0, for
   // the tokens in order, with q and k of key head h mod key_heads, or h / (heads / key_heads)
   // where they are grouped:
-  //   S = exp(softplus(alpha + dt_bias) a) S;  d = sigmoid(beta) (v - S^T k);  S = S + k d^T;
-  //   out = S^T q.       out (T, heads * value_dim); a slot's state [heads][key_dim][value_dim]
+  //   step = softplus(alpha + dt_bias);  S = exp(step a) S;  S = S + k d^T;
+  //   out = S^T q [+ skip v],  d = sigmoid(beta) (v - S^T k), or step v.
+  // out (T, heads * value_dim); a slot's state [heads][key_dim][value_dim]
   virtual absl::Status DeltaRule(const DeltaRuleInputs& inputs, const StateLayer& layer,
                                  Tensor out) = 0;
 

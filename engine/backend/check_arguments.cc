@@ -184,13 +184,14 @@ absl::Status CheckAttention(const StepIndex& step, Tensor q, const KvLayer& laye
   return CheckF32(kOp, "out", out, q.rows, heads * layer.value_dim);
 }
 
-absl::Status CheckCausalConv(const StepIndex& step, Tensor x, Tensor weight, Activation activation,
-                             const StateLayer& layer, Tensor out) {
+absl::Status CheckCausalConv(const StepIndex& step, Tensor x, Tensor weight, Tensor bias,
+                             Activation activation, const StateLayer& layer, Tensor out) {
   constexpr absl::string_view kOp = "CausalConv";
   if (activation != Activation::kSilu && activation != Activation::kIdentity) {
     return absl::InvalidArgumentError("CausalConv: the activation must be kSilu or kIdentity");
   }
   RETURN_IF_ERROR(CheckF32(kOp, "weight", weight, -1, -1));
+  if (!bias.empty()) RETURN_IF_ERROR(CheckF32(kOp, "bias", bias, 1, weight.cols));
   RETURN_IF_ERROR(CheckStates(kOp, step, layer, (weight.rows - 1) * weight.cols));
   const int64_t tokens = static_cast<int64_t>(step.tables->tokens.size());
   RETURN_IF_ERROR(CheckF32(kOp, "x", x, tokens, weight.cols));
@@ -214,7 +215,10 @@ absl::Status CheckDeltaRule(const StepIndex& step, const DeltaRuleInputs& inputs
   RETURN_IF_ERROR(CheckF32(kOp, "k", inputs.k, tokens, inputs.q.cols));
   RETURN_IF_ERROR(CheckF32(kOp, "v", inputs.v, tokens, -1));
   RETURN_IF_ERROR(CheckF32(kOp, "alpha", inputs.alpha, tokens, heads));
-  RETURN_IF_ERROR(CheckF32(kOp, "beta", inputs.beta, tokens, heads));
+  if (inputs.rule == StateRule::kDelta) {
+    RETURN_IF_ERROR(CheckF32(kOp, "beta", inputs.beta, tokens, heads));
+  }
+  if (!inputs.skip.empty()) RETURN_IF_ERROR(CheckF32(kOp, "skip", inputs.skip, 1, heads));
   RETURN_IF_ERROR(CheckF32(kOp, "dt_bias", inputs.dt_bias, 1, heads));
   RETURN_IF_ERROR(CheckF32(kOp, "a", inputs.a, 1, heads));
   return CheckF32(kOp, "out", out, tokens, inputs.v.cols);

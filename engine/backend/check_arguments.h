@@ -21,8 +21,8 @@ absl::Status CheckRopeAndStoreKv(const StepIndex& step, Tensor q, Tensor k, Tens
                                  const Rope& rope, const KvLayer& layer);
 absl::Status CheckAttention(const StepIndex& step, Tensor q, const KvLayer& layer,
                             const AttentionOptions& options, Tensor out);
-absl::Status CheckCausalConv(const StepIndex& step, Tensor x, Tensor weight, Activation activation,
-                             const StateLayer& layer, Tensor out);
+absl::Status CheckCausalConv(const StepIndex& step, Tensor x, Tensor weight, Tensor bias,
+                             Activation activation, const StateLayer& layer, Tensor out);
 absl::Status CheckDeltaRule(const StepIndex& step, const DeltaRuleInputs& inputs,
                             const StateLayer& layer, Tensor out);
 absl::Status CheckScaleRows(Tensor x, Tensor factors);

@@ -30,6 +30,9 @@ absl::StatusOr<std::vector<bool>> ReadWindowPattern(KeyReader& keys, int64_t lay
 // The rope has LongRoPE's factors, where the file has them. (Not every converter wrote the type.)
 void UseLongRope(RopeSpec* rope);
 
+// The sizes of a model's state spaces.
+absl::StatusOr<StateSpaceSpec> ReadStateSpace(KeyReader& keys);
+
 // What a file need not say of its experts.
 struct ExpertDefaults {
   RouterGate gate = RouterGate::kSoftmax;
@@ -60,6 +63,7 @@ absl::Status DescribeGpt2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGptNeoX(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGptOss(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGranite(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeGraniteHybrid(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGraniteSwa(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeHunyuan(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeLfm2(KeyReader& keys, ModelSpec* spec);

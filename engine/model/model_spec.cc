@@ -41,6 +41,7 @@ constexpr Family kFamilies[] = {
     {"gptneox", &DescribeGptNeoX},
     {"granite", &DescribeGranite},
     {"granite_swa", &DescribeGraniteSwa},
+    {"granitehybrid", &DescribeGraniteHybrid},
     {"granitemoe", &DescribeGranite},
     {"hunyuan-dense", &DescribeHunyuan},
     {"hunyuan-moe", &DescribeHunyuan},
@@ -91,6 +92,9 @@ int64_t MixerInputCols(const LayerSpec& layer) {
   if (const DeltaNetSpec* net = layer.delta_net()) {
     return net->conv_cols() + net->value_cols() + 2 * net->heads;
   }
+  if (const StateSpaceSpec* space = layer.state_space()) {
+    return space->inner() + space->conv_cols() + space->heads;
+  }
   if (const ShortConvSpec* conv = layer.short_conv()) return 3 * conv->channels;
   const AttentionSpec& attention = *layer.attention();
   if (attention.latent.has_value()) {
@@ -102,6 +106,7 @@ int64_t MixerInputCols(const LayerSpec& layer) {
 
 int64_t MixerOutputCols(const LayerSpec& layer) {
   if (const DeltaNetSpec* net = layer.delta_net()) return net->value_cols();
+  if (const StateSpaceSpec* space = layer.state_space()) return space->inner();
   if (const ShortConvSpec* conv = layer.short_conv()) return conv->channels;
   const AttentionSpec& attention = *layer.attention();
   return attention.latent.has_value() ? attention.heads * attention.latent->value_dim
@@ -110,6 +115,9 @@ int64_t MixerOutputCols(const LayerSpec& layer) {
 
 StateSizes StatesOf(const LayerSpec& layer) {
   if (const DeltaNetSpec* net = layer.delta_net()) return {net->conv_state(), net->rule_state()};
+  if (const StateSpaceSpec* space = layer.state_space()) {
+    return {space->conv_state(), space->rule_state()};
+  }
   if (const ShortConvSpec* conv = layer.short_conv()) return {conv->conv_state(), 0};
   return {};
 }

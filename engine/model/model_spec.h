@@ -17,6 +17,9 @@
 //   q, k, v = CausalConv(W_qkv n);  q, k = each head scaled to length 1, q / sqrt(key_dim)
 //   o       = DeltaRule(q, k, v, W_alpha n, W_beta n)
 //   out     = each head of o normed, * silu(W_z n)
+// or a state space (Mamba-2: Dao and Gu 2024, arXiv 2405.21060):
+//   z, xBC, step = W_in n;  x, B, C = silu(CausalConv(xBC) + bias)
+//   out = norm of each group of StateSpace(x, B, C, step) * silu(z)
 // or a short convolution (LFM2, arXiv 2511.23404):
 //   b, c, u = W_in n;  out = c * CausalConv(b * u)
 // The feed-forward is W_down (act(W_gate n) * W_up n), or W_down act(W_up n)         [not gated],
@@ -134,6 +137,21 @@ struct DeltaNetSpec {
   int64_t rule_state() const { return heads * key_dim * value_dim; }
 };
 
+struct StateSpaceSpec {
+  int64_t heads = 0;
+  int64_t groups = 0;      // of neighbouring heads that share B and C; divides heads
+  int64_t state_dim = 0;   // of B and C
+  int64_t head_dim = 0;    // of x
+  int64_t conv_width = 0;  // tokens that the convolution sees
+
+  int64_t inner() const { return heads * head_dim; }
+  int64_t group_cols() const { return groups * state_dim; }
+  int64_t conv_cols() const { return inner() + 2 * group_cols(); }
+  // Values of recurrent state.
+  int64_t conv_state() const { return (conv_width - 1) * conv_cols(); }
+  int64_t rule_state() const { return inner() * state_dim; }
+};
+
 struct ShortConvSpec {
   int64_t width = 0;     // tokens that the convolution sees
   int64_t channels = 0;  // hidden
@@ -161,7 +179,7 @@ struct FeedForwardSpec {
 
 // The norms are tensors of these names, null where there is none.
 struct LayerSpec {
-  Variant<AttentionSpec, DeltaNetSpec, ShortConvSpec> mixer;
+  Variant<AttentionSpec, DeltaNetSpec, StateSpaceSpec, ShortConvSpec> mixer;
   FeedForwardSpec feed_forward;
   const char* mixer_norm = "attn_norm";
   const char* feed_forward_norm = "ffn_norm";
@@ -173,6 +191,7 @@ struct LayerSpec {
   const AttentionSpec* attention() const { return std::get_if<AttentionSpec>(&mixer); }
   AttentionSpec* attention() { return std::get_if<AttentionSpec>(&mixer); }
   const DeltaNetSpec* delta_net() const { return std::get_if<DeltaNetSpec>(&mixer); }
+  const StateSpaceSpec* state_space() const { return std::get_if<StateSpaceSpec>(&mixer); }
   const ShortConvSpec* short_conv() const { return std::get_if<ShortConvSpec>(&mixer); }
 };
 
@@ -214,7 +233,7 @@ struct ModelSpec {
 // Values of a layer's recurrent states; zeros where it has none.
 struct StateSizes {
   int64_t conv = 0;  // the convolution's last inputs
-  int64_t rule = 0;  // the delta rule's matrices
+  int64_t rule = 0;  // the matrices of heads
 
   int64_t bytes() const { return (conv + rule) * static_cast<int64_t>(sizeof(float)); }
 };

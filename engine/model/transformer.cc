@@ -166,6 +166,10 @@ absl::StatusOr<Tensor> Transformer::Mix(int64_t index, Stage* stage) {
     return ApplyDeltaNet(*net, weights, stage->cache.conv_state(index),
                          stage->cache.rule_state(index), stage);
   }
+  if (const StateSpaceSpec* space = spec.state_space()) {
+    return ApplyStateSpace(*space, weights, stage->cache.conv_state(index),
+                           stage->cache.rule_state(index), stage);
+  }
   if (const ShortConvSpec* conv = spec.short_conv()) {
     return ApplyShortConv(*conv, weights, stage->cache.conv_state(index), stage);
   }
@@ -273,9 +277,43 @@ absl::StatusOr<Tensor> Transformer::ApplyShortConv(const ShortConvSpec& spec,
   const Tensor b = input.Cols(0, n), c = input.Cols(n, n), u = input.Cols(2 * n, n);
   const Tensor out = stage->act.mixed.Rows(0, tokens).Cols(0, n);
   RETURN_IF_ERROR(backend->GatedActivation(Activation::kIdentity, b, u, b));
-  RETURN_IF_ERROR(backend->CausalConv(b, weights.conv.tensor, Activation::kIdentity, conv, out));
+  RETURN_IF_ERROR(
+      backend->CausalConv(b, weights.conv.tensor, {}, Activation::kIdentity, conv, out));
   RETURN_IF_ERROR(backend->GatedActivation(Activation::kIdentity, c, out, out));
   return out;
+}
+
+absl::StatusOr<Tensor> Transformer::ApplyStateSpace(const StateSpaceSpec& spec,
+                                                    const LayerWeights& weights,
+                                                    const StateLayer& conv, const StateLayer& rule,
+                                                    Stage* stage) {
+  Backend* backend = stage->backend.get();
+  const StateSpaceWeights& space = weights.state_space;
+  const int64_t tokens = static_cast<int64_t>(step_.tables.tokens.size());
+  const Tensor input = stage->act.mixer_input.Rows(0, tokens);
+  const Tensor z = input.Cols(0, spec.inner());
+  const Tensor before = input.Cols(spec.inner(), spec.conv_cols());
+  const Tensor time = input.Cols(spec.inner() + spec.conv_cols(), spec.heads);
+  const Tensor convolved = stage->act.mixed.Rows(0, tokens).Cols(0, spec.conv_cols());
+  RETURN_IF_ERROR(backend->CausalConv(before, weights.conv.tensor, space.conv_bias.tensor,
+                                      Activation::kSilu, conv, convolved));
+  const Tensor x = convolved.Cols(0, spec.inner());
+  RETURN_IF_ERROR(
+      backend->DeltaRule({.q = convolved.Cols(spec.inner() + spec.group_cols(), spec.group_cols()),
+                          .k = convolved.Cols(spec.inner(), spec.group_cols()),
+                          .v = x,
+                          .alpha = time,
+                          .dt_bias = space.dt_bias.tensor,
+                          .a = space.a.tensor,
+                          .heads = static_cast<int32_t>(spec.heads),
+                          .key_heads = static_cast<int32_t>(spec.groups),
+                          .grouped = true,
+                          .rule = StateRule::kStateSpace,
+                          .skip = space.skip.tensor},
+                         rule, x));
+  RETURN_IF_ERROR(backend->GatedActivation(Activation::kSilu, z, x, x));
+  RETURN_IF_ERROR(backend->Normalize(x, space.output_norm.norm, x));
+  return x;
 }
 
 absl::StatusOr<Tensor> Transformer::ApplyDeltaNet(const DeltaNetSpec& spec,
@@ -293,7 +331,7 @@ absl::StatusOr<Tensor> Transformer::ApplyDeltaNet(const DeltaNetSpec& spec,
   const Tensor beta = take(spec.heads), alpha = take(spec.heads);
   const Tensor convolved = stage->act.mixed.Rows(0, tokens).Cols(0, spec.conv_cols());
   RETURN_IF_ERROR(
-      backend->CausalConv(qkv, weights.conv.tensor, Activation::kSilu, conv, convolved));
+      backend->CausalConv(qkv, weights.conv.tensor, {}, Activation::kSilu, conv, convolved));
   const Tensor q = convolved.Cols(0, spec.key_cols());
   const Tensor k = convolved.Cols(spec.key_cols(), spec.key_cols());
   const Tensor v = convolved.Cols(2 * spec.key_cols(), spec.value_cols());
@@ -530,7 +568,8 @@ absl::Status Transformer::Reserve(int64_t tokens, Stage* stage) {
   if (tokens <= act.capacity) return absl::OkStatus();
   const int64_t rows = std::max(tokens, 2 * act.capacity);
   const int64_t mixed = spec_.Widest([](const LayerSpec& l) {
-    return l.delta_net() != nullptr ? l.delta_net()->conv_cols() : MixerOutputCols(l);
+    if (l.delta_net() != nullptr) return l.delta_net()->conv_cols();
+    return l.state_space() != nullptr ? l.state_space()->conv_cols() : MixerOutputCols(l);
   });
   // The most that `width` gives for any mixture of experts.
   auto widest = [this](auto width) {

@@ -52,7 +52,7 @@ class Transformer final : public LanguageModel {
     Tensor x;              // (T, hidden)             the residual stream
     // Each of these three is as wide as the widest layer's; a layer uses its first columns.
     Tensor mixer_input;  // (T, MixerInputCols)
-    Tensor mixed;        // (T, MixerOutputCols, or what a delta net convolves)
+    Tensor mixed;        // (T, MixerOutputCols, or what a recurrent layer convolves)
     Tensor gate_up;      // (T, what a feed-forward's first product gives)
     Tensor gathered;     // (T, max(hidden, mixed))  rows whose results are wanted
     Tensor hidden;       // (T, hidden)              the output norm of these; what is to be normed
@@ -93,6 +93,9 @@ class Transformer final : public LanguageModel {
                                        Stage* stage);
   absl::StatusOr<Tensor> AttendLatent(const AttentionSpec& spec, const LayerWeights& weights,
                                       const KvLayer& kv, Stage* stage);
+  absl::StatusOr<Tensor> ApplyStateSpace(const StateSpaceSpec& spec, const LayerWeights& weights,
+                                         const StateLayer& conv, const StateLayer& rule,
+                                         Stage* stage);
   absl::StatusOr<Tensor> ApplyShortConv(const ShortConvSpec& spec, const LayerWeights& weights,
                                         const StateLayer& conv, Stage* stage);
   absl::Status FeedForward(const LayerSpec& spec, const LayerWeights& weights, int64_t rows,

@@ -354,6 +354,7 @@ class LayerLoader {
 
   absl::Status LoadMixer(LayerWeights* layer) {
     if (const DeltaNetSpec* net = layer_.delta_net()) return LoadDeltaNet(*net, layer);
+    if (const StateSpaceSpec* space = layer_.state_space()) return LoadStateSpace(*space, layer);
     if (const ShortConvSpec* conv = layer_.short_conv()) return LoadShortConv(*conv, layer);
     const AttentionSpec& attention = *layer_.attention();
     return attention.latent.has_value() ? LoadLatent(attention, layer)
@@ -459,6 +460,27 @@ class LayerLoader {
     ASSIGN_OR_RETURN(weights.q_gain, loader_.ToDevice(std::vector<float>(net.key_dim, 1 / n)));
     ASSIGN_OR_RETURN(layer->mixer_output,
                      loader_.LoadProjection({{Name("ssm_out"), spec_.hidden}}, net.value_cols(),
+                                            /*needs_bias=*/false));
+    return absl::OkStatus();
+  }
+
+  absl::Status LoadStateSpace(const StateSpaceSpec& space, LayerWeights* layer) {
+    ASSIGN_OR_RETURN(layer->mixer_input,
+                     loader_.LoadProjection({{Name("ssm_in"), MixerInputCols(layer_)}},
+                                            spec_.hidden, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(layer->conv, loader_.Transposed(Name("ssm_conv1d.weight"), space.conv_cols(),
+                                                     space.conv_width));
+    StateSpaceWeights& weights = layer->state_space;
+    ASSIGN_OR_RETURN(weights.conv_bias, loader_.Vector(Name("ssm_conv1d.bias"), space.conv_cols()));
+    ASSIGN_OR_RETURN(weights.dt_bias, loader_.Vector(Name("ssm_dt.bias"), space.heads));
+    ASSIGN_OR_RETURN(weights.a, loader_.Flat(Name("ssm_a"), space.heads, 1));
+    ASSIGN_OR_RETURN(weights.skip, loader_.Flat(Name("ssm_d"), space.heads, 1));
+    const int64_t group = space.inner() / space.groups;
+    ASSIGN_OR_RETURN(weights.output_norm,
+                     loader_.LoadNorm(Name("ssm_norm"), spec_, space.groups, group));
+    weights.output_norm.norm.group = group;
+    ASSIGN_OR_RETURN(layer->mixer_output,
+                     loader_.LoadProjection({{Name("ssm_out"), spec_.hidden}}, space.inner(),
                                             /*needs_bias=*/false));
     return absl::OkStatus();
   }

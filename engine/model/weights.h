@@ -57,6 +57,13 @@ struct DeltaNetWeights {
   DeviceVector q_gain, k_gain;  // (1, key_dim): make lengths of what RmsNorm gives
 };
 
+// Of a state space.
+struct StateSpaceWeights {
+  DeviceVector conv_bias;         // (1, conv_cols)
+  DeviceVector dt_bias, a, skip;  // (1, heads)
+  DeviceNorm output_norm;         // (1, inner), in groups
+};
+
 // Of latent attention; as LatentSpec has them.
 struct LatentWeights {
   DeviceNorm q_norm, norm;
@@ -88,6 +95,7 @@ struct LayerWeights {
   DeviceVector sinks;         // (1, heads)
   DeviceVector conv;          // (conv width, channels): of each tap, all channels
   DeltaNetWeights delta_net;
+  StateSpaceWeights state_space;
   LatentWeights latent;
   Projection mixer_output;  // MixerOutputCols -> hidden
   DeviceNorm post_mixer_norm, feed_forward_norm, post_feed_forward_norm;

@@ -54,8 +54,8 @@ class CpuBackend : public Backend {
                               const KvLayer& layer) override;
   absl::Status Attention(Tensor q, const KvLayer& layer, const AttentionOptions& options,
                          Tensor out) override;
-  absl::Status CausalConv(Tensor x, Tensor weight, Activation activation, const StateLayer& layer,
-                          Tensor out) override;
+  absl::Status CausalConv(Tensor x, Tensor weight, Tensor bias, Activation activation,
+                          const StateLayer& layer, Tensor out) override;
   absl::Status DeltaRule(const DeltaRuleInputs& inputs, const StateLayer& layer,
                          Tensor out) override;
   absl::Status GatedActivation(Activation activation, Tensor gate, Tensor up, Tensor out) override;

@@ -85,6 +85,8 @@ struct DeltaRulePanelOp {
   int64_t q_stride, k_stride, v_stride;
   // Of each token: what the state is multiplied by, and the part of the difference that is learnt.
   const float *decay, *learnt;
+  bool reads;    // the difference to what the state has, else v itself
+  float skip;    // of v, added to out
   float* state;  // row i at + i * state_stride
   int64_t state_stride;
   float* out;
@@ -126,9 +128,10 @@ struct CpuKernels {
   // `up` may be null.
   void (*gated_activation)(Activation activation, const float* gate, const float* up, int64_t n,
                            float* out);
-  // One token of CausalConv: rows[j] are the inputs of n channels, oldest first; weight (width, n).
+  // One token of CausalConv: rows[j] are the inputs of n channels, oldest first; weight (width, n);
+  // `bias` may be null.
   void (*conv)(const float* const* rows, const float* weight, int64_t weight_stride, int width,
-               int64_t n, bool silu, float* out);
+               int64_t n, const float* bias, bool silu, float* out);
   void (*delta_rule)(const DeltaRulePanelOp&);
   // n values of F16 or BF16, n a multiple of 16, to F32.
   void (*to_float)(DType dtype, const void* x, int64_t n, float* out);

@@ -141,13 +141,14 @@ void GatedActivationRow(Activation activation, const float* gate, const float* u
 }
 
 void ConvRow(const float* const* rows, const float* weight, int64_t weight_stride, int width,
-             int64_t n, bool silu, float* out) {
+             int64_t n, const float* bias, bool silu, float* out) {
   ForSixteens(n, [&](int64_t i, int lanes) {
     F32x16 sum = F32x16::Zero();
     for (int j = 0; j < width; ++j) {
       sum = MulAdd(LoadUpTo(weight + j * weight_stride + i, lanes, 0),
                    LoadUpTo(rows[j] + i, lanes, 0), sum);
     }
+    if (bias != nullptr) sum = sum + LoadUpTo(bias + i, lanes, 0);
     StoreUpTo(silu ? TimesSigmoid(sum, sum) : sum, out + i, lanes);
   });
 }
@@ -165,7 +166,7 @@ void DeltaRulePanel(const DeltaRulePanelOp& op) {
       F32x16 s = LoadUpTo(row(i), op.lanes, 0) * decay;
       sum = MulAdd(s, F32x16::Set(k[i]), sum);
     };
-    int64_t i = 0;
+    int64_t i = op.reads ? 0 : dim;
     for (; i + 4 <= dim; i += 4) {
       read(i, sums[0]);
       read(i + 1, sums[1]);
@@ -174,8 +175,8 @@ void DeltaRulePanel(const DeltaRulePanelOp& op) {
     }
     for (; i < dim; ++i) read(i, sums[i % 4]);
     F32x16 known = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-    F32x16 change =
-        (LoadUpTo(op.v + t * op.v_stride, op.lanes, 0) - known) * F32x16::Set(op.learnt[t]);
+    F32x16 v = LoadUpTo(op.v + t * op.v_stride, op.lanes, 0);
+    F32x16 change = (v - known) * F32x16::Set(op.learnt[t]);
     for (F32x16& sum : sums) sum = F32x16::Zero();
     auto write = [&](int64_t i, F32x16& sum) {
       F32x16 s = MulAdd(F32x16::Set(k[i]), change, LoadUpTo(row(i), op.lanes, 0) * decay);
@@ -189,7 +190,8 @@ void DeltaRulePanel(const DeltaRulePanelOp& op) {
       write(i + 3, sums[3]);
     }
     for (; i < dim; ++i) write(i, sums[i % 4]);
-    StoreUpTo((sums[0] + sums[1]) + (sums[2] + sums[3]), op.out + t * op.out_stride, op.lanes);
+    F32x16 result = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    StoreUpTo(MulAdd(v, F32x16::Set(op.skip), result), op.out + t * op.out_stride, op.lanes);
   }
 }
 

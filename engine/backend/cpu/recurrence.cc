@@ -11,9 +11,9 @@
 
 namespace lm {
 
-absl::Status CpuBackend::CausalConv(Tensor x, Tensor weight, Activation activation,
+absl::Status CpuBackend::CausalConv(Tensor x, Tensor weight, Tensor bias, Activation activation,
                                     const StateLayer& layer, Tensor out) {
-  RETURN_IF_ERROR(CheckCausalConv(step_index(), x, weight, activation, layer, out));
+  RETURN_IF_ERROR(CheckCausalConv(step_index(), x, weight, bias, activation, layer, out));
   const int64_t before = weight.rows - 1, channels = weight.cols;
   const int64_t weight_stride = weight.row_bytes / static_cast<int64_t>(sizeof(float));
   const int64_t state_bytes = before * channels * sizeof(float);
@@ -32,7 +32,8 @@ absl::Status CpuBackend::CausalConv(Tensor x, Tensor weight, Activation activati
       for (int64_t t = begin; t < end; ++t) {
         for (int64_t j = 0; j <= before; ++j) rows[j] = input(t - before + j);
         kernels_.conv(rows.data(), weight.row<float>(0), weight_stride,
-                      static_cast<int>(weight.rows), channels, activation == Activation::kSilu,
+                      static_cast<int>(weight.rows), channels,
+                      bias.empty() ? nullptr : bias.row<float>(0), activation == Activation::kSilu,
                       out.row<float>(sequence.first_row + t));
       }
     });
@@ -63,7 +64,9 @@ absl::Status CpuBackend::DeltaRule(const DeltaRuleInputs& in, const StateLayer& 
       const float rate = in.alpha.row<float>(t)[h] + in.dt_bias.row<float>(0)[h];
       const float softplus = rate > 20 ? rate : std::log1p(std::exp(rate));
       decay[h * tokens + t] = std::exp(softplus * in.a.row<float>(0)[h]);
-      learnt[h * tokens + t] = 1.0f / (1.0f + std::exp(-in.beta.row<float>(t)[h]));
+      learnt[h * tokens + t] = in.rule == StateRule::kDelta
+                                   ? 1.0f / (1.0f + std::exp(-in.beta.row<float>(t)[h]))
+                                   : softplus;
     }
   }
 
@@ -90,6 +93,8 @@ absl::Status CpuBackend::DeltaRule(const DeltaRuleInputs& in, const StateLayer& 
                          .v_stride = stride(in.v),
                          .decay = decay + h * tokens + row,
                          .learnt = learnt + h * tokens + row,
+                         .reads = in.rule == StateRule::kDelta,
+                         .skip = in.skip.empty() ? 0 : in.skip.row<float>(0)[h],
                          .state = state,
                          .state_stride = dim,
                          .out = out.row<float>(row) + h * dim + first,

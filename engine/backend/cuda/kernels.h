@@ -97,6 +97,8 @@ struct DeltaRows {
   int64_t heads;
   int64_t key_heads;
   bool grouped;
+  bool reads;         // StateRule::kDelta
+  const float* skip;  // or null
 };
 
 // out[t] = scale * W[ids[t]]
@@ -117,8 +119,9 @@ cudaError_t RopeAndStoreKv(const Queue& queue, Matrix q, Matrix k, Matrix v, Mat
                            bool halves, const int64_t* slots, const KvCacheLayer& layer);
 cudaError_t Attention(const Queue& queue, Matrix q, const StepRows& step, const int32_t* blocks,
                       const KvCacheLayer& layer, const AttentionScores& scores, Matrix out);
-cudaError_t CausalConv(const Queue& queue, Matrix x, Matrix weight, Activation activation,
-                       const StepRows& step, const States& states, Matrix out);
+cudaError_t CausalConv(const Queue& queue, Matrix x, Matrix weight, const float* bias,
+                       Activation activation, const StepRows& step, const States& states,
+                       Matrix out);
 cudaError_t DeltaRule(const Queue& queue, const DeltaRows& inputs, const StepRows& step,
                       const States& states, Matrix out);
 

@@ -5,13 +5,14 @@
 
 namespace lm {
 
-absl::Status CudaBackend::CausalConv(Tensor x, Tensor weight, Activation activation,
+absl::Status CudaBackend::CausalConv(Tensor x, Tensor weight, Tensor bias, Activation activation,
                                      const StateLayer& layer, Tensor out) {
-  RETURN_IF_ERROR(CheckCausalConv(step_index(), x, weight, activation, layer, out));
+  RETURN_IF_ERROR(CheckCausalConv(step_index(), x, weight, bias, activation, layer, out));
   RETURN_IF_ERROR(device_->Begin());
   if (x.rows == 0 || x.cols == 0) return absl::OkStatus();
   return device_->Check(
-      cuda::CausalConv(device_->queue(), ToMatrix(x), ToMatrix(weight), activation, placed_.rows(),
+      cuda::CausalConv(device_->queue(), ToMatrix(x), ToMatrix(weight),
+                       bias.empty() ? nullptr : bias.row<float>(0), activation, placed_.rows(),
                        {layer.data, layer.slot_stride}, ToMatrix(out)),
       "CausalConv");
 }
@@ -21,11 +22,19 @@ absl::Status CudaBackend::DeltaRule(const DeltaRuleInputs& inputs, const StateLa
   RETURN_IF_ERROR(CheckDeltaRule(step_index(), inputs, layer, out));
   RETURN_IF_ERROR(device_->Begin());
   if (out.rows == 0 || out.cols == 0) return absl::OkStatus();
-  const cuda::DeltaRows rows = {ToMatrix(inputs.q),     ToMatrix(inputs.k),
-                                ToMatrix(inputs.v),     ToMatrix(inputs.alpha),
-                                ToMatrix(inputs.beta),  inputs.dt_bias.row<float>(0),
-                                inputs.a.row<float>(0), inputs.heads,
-                                inputs.key_heads,       inputs.grouped};
+  const bool reads = inputs.rule == StateRule::kDelta;
+  const cuda::DeltaRows rows = {ToMatrix(inputs.q),
+                                ToMatrix(inputs.k),
+                                ToMatrix(inputs.v),
+                                ToMatrix(inputs.alpha),
+                                reads ? ToMatrix(inputs.beta) : cuda::Matrix{},
+                                inputs.dt_bias.row<float>(0),
+                                inputs.a.row<float>(0),
+                                inputs.heads,
+                                inputs.key_heads,
+                                inputs.grouped,
+                                reads,
+                                inputs.skip.empty() ? nullptr : inputs.skip.row<float>(0)};
   return device_->Check(cuda::DeltaRule(device_->queue(), rows, placed_.rows(),
                                         {layer.data, layer.slot_stride}, ToMatrix(out)),
                         "DeltaRule");

@@ -31,8 +31,8 @@ __device__ ChannelInputs InputsOf(const Matrix& x, const Sequence& sequence, con
 }
 
 // A thread makes one output.
-__global__ void CausalConvKernel(Matrix x, Matrix weight, Activation activation, StepRows step,
-                                 States states, Matrix out) {
+__global__ void CausalConvKernel(Matrix x, Matrix weight, const float* bias, Activation activation,
+                                 StepRows step, States states, Matrix out) {
   const int64_t row = blockIdx.x;
   const int64_t c = int64_t{blockIdx.y} * kThreads + threadIdx.x;
   if (c >= x.cols) return;
@@ -44,6 +44,7 @@ __global__ void CausalConvKernel(Matrix x, Matrix weight, Activation activation,
     sum = fmaf(weight.data[j * weight.stride + c], inputs.at(row - sequence.first_row - before + j),
                sum);
   }
+  if (bias != nullptr) sum += bias[c];
   out.data[row * out.stride + c] = Activate(activation, sum);
 }
 
@@ -92,8 +93,10 @@ __global__ void DeltaRuleKernel(DeltaRows in, StepRows step, States states, Matr
     const float* q = in.q.data + row * in.q.stride + key_head * key_dim;
     const float* k = in.k.data + row * in.k.stride + key_head * key_dim;
     const float rate = in.alpha.data[row * in.alpha.stride + h] + in.dt_bias[h];
-    const float decay = expf(Softplus(rate) * in.a[h]);
-    const float learnt = Activate(Activation::kSigmoid, in.beta.data[row * in.beta.stride + h]);
+    const float time = Softplus(rate);
+    const float decay = expf(time * in.a[h]);
+    const float learnt =
+        in.reads ? Activate(Activation::kSigmoid, in.beta.data[row * in.beta.stride + h]) : time;
     float read = 0;
     for (int64_t i = 0; i < key_dim; ++i) {
       const float value = s[i * stride] * decay;
@@ -101,14 +104,16 @@ __global__ void DeltaRuleKernel(DeltaRows in, StepRows step, States states, Matr
       read = fmaf(value, k[i], read);
     }
     // v may be out: nobody else reads this value of it.
-    const float change = (in.v.data[row * in.v.stride + h * dim + j] - read) * learnt;
+    const float v = in.v.data[row * in.v.stride + h * dim + j];
+    const float change = (in.reads ? v - read : v) * learnt;
     float result = 0;
     for (int64_t i = 0; i < key_dim; ++i) {
       const float value = fmaf(k[i], change, s[i * stride]);
       s[i * stride] = value;
       result = fmaf(value, q[i], result);
     }
-    out.data[row * out.stride + h * dim + j] = result;
+    out.data[row * out.stride + h * dim + j] =
+        in.skip == nullptr ? result : fmaf(in.skip[h], v, result);
   }
   if constexpr (kShared) {
     for (int64_t i = 0; i < key_dim; ++i) kept[i * dim] = s[i * stride];
@@ -117,11 +122,12 @@ __global__ void DeltaRuleKernel(DeltaRows in, StepRows step, States states, Matr
 
 }  // namespace
 
-cudaError_t CausalConv(const Queue& queue, Matrix x, Matrix weight, Activation activation,
-                       const StepRows& step, const States& states, Matrix out) {
+cudaError_t CausalConv(const Queue& queue, Matrix x, Matrix weight, const float* bias,
+                       Activation activation, const StepRows& step, const States& states,
+                       Matrix out) {
   const int64_t column_blocks = DivideUp(x.cols, kThreads);
   const cudaError_t error = Launch(queue, CausalConvKernel, Grid(x.rows, column_blocks), kThreads,
-                                   x, weight, activation, step, states, out);
+                                   x, weight, bias, activation, step, states, out);
   if (error != cudaSuccess) return error;
   return Launch(queue, KeepInputsKernel, Grid(step.num_sequences, column_blocks), kThreads, x,
                 weight.rows - 1, step, states);

@@ -8,9 +8,10 @@
 
 namespace lm {
 
-absl::Status ReferenceBackend::CausalConv(Tensor x, Tensor weight, Activation activation,
-                                          const StateLayer& layer, Tensor out) {
-  RETURN_IF_ERROR(CheckCausalConv(step_index(), x, weight, activation, layer, out));
+absl::Status ReferenceBackend::CausalConv(Tensor x, Tensor weight, Tensor bias,
+                                          Activation activation, const StateLayer& layer,
+                                          Tensor out) {
+  RETURN_IF_ERROR(CheckCausalConv(step_index(), x, weight, bias, activation, layer, out));
   const int64_t before = weight.rows - 1, channels = weight.cols;
   for (const StepSequence& sequence : step().sequences) {
     float* state = layer.data + sequence.state * layer.slot_stride;
@@ -26,6 +27,7 @@ absl::Status ReferenceBackend::CausalConv(Tensor x, Tensor weight, Activation ac
         for (int64_t j = 0; j <= before; ++j) {
           sum = std::fma(weight.row<float>(j)[c], input(t - before + j, c), sum);
         }
+        if (!bias.empty()) sum += bias.row<float>(0)[c];
         const bool silu = activation == Activation::kSilu;
         out.row<float>(sequence.first_row + t)[c] = silu ? sum / (1.0f + std::exp(-sum)) : sum;
       }
@@ -55,20 +57,24 @@ absl::Status ReferenceBackend::DeltaRule(const DeltaRuleInputs& in, const StateL
         const float rate = in.alpha.row<float>(row)[h] + in.dt_bias.row<float>(0)[h];
         const float softplus = rate > 20 ? rate : std::log1p(std::exp(rate));
         const float decay = std::exp(softplus * in.a.row<float>(0)[h]);
-        const float beta = 1.0f / (1.0f + std::exp(-in.beta.row<float>(row)[h]));
+        const bool reads = in.rule == StateRule::kDelta;
+        const float learnt =
+            reads ? 1.0f / (1.0f + std::exp(-in.beta.row<float>(row)[h])) : softplus;
+        const float skip = in.skip.empty() ? 0 : in.skip.row<float>(0)[h];
         for (int64_t j = 0; j < dim; ++j) {
           float read = 0;
           for (int64_t i = 0; i < key_dim; ++i) {
             s[i * dim + j] *= decay;
             read = std::fma(s[i * dim + j], k[i], read);
           }
-          const float change = (in.v.row<float>(row)[h * dim + j] - read) * beta;
+          const float v = in.v.row<float>(row)[h * dim + j];
+          const float change = (reads ? v - read : v) * learnt;
           float result = 0;
           for (int64_t i = 0; i < key_dim; ++i) {
             s[i * dim + j] = std::fma(k[i], change, s[i * dim + j]);
             result = std::fma(s[i * dim + j], q[i], result);
           }
-          out.row<float>(row)[h * dim + j] = result;
+          out.row<float>(row)[h * dim + j] = in.skip.empty() ? result : std::fma(skip, v, result);
         }
       }
     }

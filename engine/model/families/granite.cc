@@ -1,10 +1,11 @@
-// "granite", "granitemoe", "granite_swa": Granite 3 and 4 (IBM 2024); "minicpm": MiniCPM (Hu et al.
-// 2024, arXiv 2404.06395).
+// "granite", "granitemoe", "granite_swa", "granitehybrid": Granite 3 and 4 (IBM 2024); "minicpm":
+// MiniCPM (Hu et al. 2024, arXiv 2404.06395).
 //
 // As llama, with four factors: of the embedding, of what is added to x, of the scores of attention,
 // and one that the logits are divided by. Positions turn unless the file says that no rope was used
 // in training. An expert may see every row. Of granite_swa some layers see a window, the file says
-// of each whether its positions turn, and heads have sinks. MiniCPM's factors may be missing.
+// of each whether its positions turn, and heads have sinks. Of granitehybrid the layers without KV
+// heads are state spaces. MiniCPM's factors may be missing.
 #include <cmath>
 
 #include "engine/base/status_macros.h"
@@ -34,7 +35,7 @@ absl::Status ApplyFactors(KeyReader& keys, Factors factors, ModelSpec* spec) {
   spec->logit_scale = 1 / factors.logit_divisor;
   for (LayerSpec& layer : spec->layers) {
     layer.residual_scale = factors.residual;
-    layer.attention()->scale = scale;
+    if (layer.attention() != nullptr) layer.attention()->scale = scale;
   }
   return absl::OkStatus();
 }
@@ -63,6 +64,15 @@ absl::Status DescribeGraniteSwa(KeyReader& keys, ModelSpec* spec) {
     attention.sinks = true;
     if (windowed[i]) attention.window = window;
     if (!turns.empty()) attention.rope = turns[i] ? 0 : -1;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DescribeGraniteHybrid(KeyReader& keys, ModelSpec* spec) {
+  RETURN_IF_ERROR(DescribeGranite(keys, spec));
+  ASSIGN_OR_RETURN(const StateSpaceSpec space, ReadStateSpace(keys));
+  for (LayerSpec& layer : spec->layers) {
+    if (layer.attention()->kv_heads == 0) layer.mixer = space;
   }
   return absl::OkStatus();
 }

@@ -155,6 +155,27 @@ absl::Status DescribeStandardBlocks(KeyReader& keys, ModelSpec* spec, NormKind n
   return absl::OkStatus();
 }
 
+absl::StatusOr<StateSpaceSpec> ReadStateSpace(KeyReader& keys) {
+  StateSpaceSpec space;
+  ASSIGN_OR_RETURN(space.conv_width, keys.Int("ssm.conv_kernel", 2, 64));
+  ASSIGN_OR_RETURN(space.state_dim, keys.Int("ssm.state_size", 1, 4096));
+  ASSIGN_OR_RETURN(space.heads, keys.Int("ssm.time_step_rank", 1, kMaxDim));
+  ASSIGN_OR_RETURN(space.groups, keys.Int("ssm.group_count", 1, kMaxDim));
+  ASSIGN_OR_RETURN(const int64_t inner, keys.Int("ssm.inner_size", 1, kMaxDim));
+  if (space.heads % space.groups != 0 || inner % space.heads != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", keys.Key("ssm.time_step_rank"), "' = ", space.heads,
+                     " must be a multiple of '", keys.Key("ssm.group_count"), "' = ", space.groups,
+                     " and divide '", keys.Key("ssm.inner_size"), "' = ", inner));
+  }
+  space.head_dim = inner / space.heads;
+  if (space.conv_cols() > kMaxDim || space.rule_state() > kMaxDim) {
+    return absl::InvalidArgumentError(absl::StrCat("a recurrent state of ", space.rule_state(),
+                                                   " values is more than ", kMaxDim));
+  }
+  return space;
+}
+
 absl::Status DescribeExperts(KeyReader& keys, const ExpertDefaults& defaults, ModelSpec* spec) {
   ExpertSpec experts;
   Router& router = experts.router;

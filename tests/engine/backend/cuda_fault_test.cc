@@ -164,7 +164,8 @@ absl::Status RunEveryOp(Backend* backend, int32_t tokens) {
   ASSIGN_OR_RETURN(Buffer state, backend->Allocate(2 * 64 * kCols * sizeof(float)));
   const StateLayer states = {static_cast<float*>(state.data()), 64 * kCols, 2};
   const Tensor conv(memory.data(), DType::kF32, 4, kCols);
-  RETURN_IF_ERROR(backend->CausalConv(matrix(1), conv, Activation::kSilu, states, matrix(5)));
+  RETURN_IF_ERROR(
+      backend->CausalConv(matrix(1), conv, vector, Activation::kSilu, states, matrix(5)));
   RETURN_IF_ERROR(backend->DeltaRule({.q = matrix(1).Cols(0, 128),
                                       .k = matrix(1).Cols(128, 128),
                                       .v = matrix(2),

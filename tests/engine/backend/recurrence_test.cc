@@ -116,11 +116,15 @@ TEST_P(RecurrenceTest, CausalConvMatchesReferenceInAnySteps) {
     for (int64_t channels : {1, 15, 48, 100, 1300}) {
       SCOPED_TRACE(absl::StrCat("width=", width, " channels=", channels));
       const Matrix weight = Random(width).Normals(width, channels);
+      const Matrix bias_values = Random(8).Normals(1, channels);
       const auto activation = width == 4 ? Activation::kSilu : Activation::kIdentity;
       Check("CausalConv", channels, channels, (width - 1) * channels,
             [&](Backend* backend, Tensor in, const StateLayer& layer, Tensor out) {
               DeviceMatrix device_weight(backend, weight);
-              return backend->CausalConv(in, device_weight.tensor(), activation, layer, out);
+              DeviceMatrix bias(backend, bias_values);
+              const Tensor bias_or_none = width == 7 ? Tensor() : bias.tensor();
+              return backend->CausalConv(in, device_weight.tensor(), bias_or_none, activation,
+                                         layer, out);
             });
     }
   }
@@ -130,10 +134,13 @@ TEST_P(RecurrenceTest, DeltaRuleMatchesReferenceInAnySteps) {
   struct Shape {
     int32_t heads, key_heads;
     int64_t key_dim, dim;
+    StateRule rule = StateRule::kDelta;
   };
   for (const Shape& s :
        {Shape{1, 1, 1, 1}, Shape{2, 1, 7, 16}, Shape{4, 2, 16, 20}, Shape{6, 3, 33, 40},
-        Shape{4, 2, 16, 40}, Shape{2, 2, 128, 128}, Shape{1, 1, 160, 24}}) {
+        Shape{4, 2, 16, 40}, Shape{4, 2, 16, 40, StateRule::kStateSpace},
+        Shape{6, 1, 128, 64, StateRule::kStateSpace}, Shape{2, 2, 128, 128},
+        Shape{1, 1, 160, 24}}) {
     SCOPED_TRACE(absl::StrCat(s.heads, " heads, ", s.key_dim, " x ", s.dim));
     Random random(s.key_dim);
     const Matrix dt_bias = random.Normals(1, s.heads);
@@ -143,6 +150,7 @@ TEST_P(RecurrenceTest, DeltaRuleMatchesReferenceInAnySteps) {
     Check("DeltaRule", 2 * keys + values + 2 * s.heads, values, s.heads * s.key_dim * s.dim,
           [&](Backend* backend, Tensor in, const StateLayer& layer, Tensor out) {
             DeviceMatrix device_bias(backend, dt_bias), device_a(backend, a);
+            const bool reads = s.rule == StateRule::kDelta;
             DeviceMatrix gain(backend, Ones(s.key_dim, 1 / std::sqrt(float(s.key_dim))));
             const Tensor q = in.Cols(0, keys), k = in.Cols(keys, keys);
             // Of length 1, as a model's are: the state stays bounded.
@@ -150,17 +158,20 @@ TEST_P(RecurrenceTest, DeltaRuleMatchesReferenceInAnySteps) {
               absl::Status status = backend->RmsNorm(t, gain.tensor(), 1e-6f, t);
               if (!status.ok()) return status;
             }
-            return backend->DeltaRule({.q = q,
-                                       .k = k,
-                                       .v = in.Cols(2 * keys, values),
-                                       .alpha = in.Cols(2 * keys + values, s.heads),
-                                       .beta = in.Cols(2 * keys + values + s.heads, s.heads),
-                                       .dt_bias = device_bias.tensor(),
-                                       .a = device_a.tensor(),
-                                       .heads = s.heads,
-                                       .key_heads = s.key_heads,
-                                       .grouped = s.dim == 40},
-                                      layer, out);
+            return backend->DeltaRule(
+                {.q = q,
+                 .k = k,
+                 .v = in.Cols(2 * keys, values),
+                 .alpha = in.Cols(2 * keys + values, s.heads),
+                 .beta = reads ? in.Cols(2 * keys + values + s.heads, s.heads) : Tensor(),
+                 .dt_bias = device_bias.tensor(),
+                 .a = device_a.tensor(),
+                 .heads = s.heads,
+                 .key_heads = s.key_heads,
+                 .grouped = s.dim == 40,
+                 .rule = s.rule,
+                 .skip = reads ? Tensor() : device_bias.tensor()},
+                layer, out);
           });
   }
 }
@@ -176,7 +187,7 @@ TEST_P(RecurrenceTest, RefusesWhatHasNoState) {
     step.Append(&token, 1, 0, slot);
     return backend()->BeginStep(&step).ok() &&
            backend()
-               ->CausalConv(x.tensor(), weight.tensor(), activation, states, out.tensor())
+               ->CausalConv(x.tensor(), weight.tensor(), {}, activation, states, out.tensor())
                .ok();
   };
   EXPECT_TRUE(convolve(1, layer));

@@ -266,6 +266,26 @@ TEST_F(FamilyTest, GraniteReadsItsFactors) {
   EXPECT_EQ(spec.layers[0].attention()->rope, -1);
 }
 
+TEST_F(FamilyTest, GraniteHybridHasStateSpacesWhereThereAreNoKvHeads) {
+  Begin("granitehybrid", &DescribeGraniteHybrid);
+  Set("attention.head_count_kv", std::vector<uint64_t>{0, 0, 2, 0, 0, 2, 0, 0, 2, 0, 0, 2});
+  Set("ssm.conv_kernel", uint64_t{4});
+  Set("ssm.state_size", uint64_t{16});
+  Set("ssm.time_step_rank", uint64_t{6});
+  Set("ssm.group_count", uint64_t{2});
+  Set("ssm.inner_size", uint64_t{120});
+  Set("attention.scale", 0.5);
+  const ModelSpec spec = Spec();
+  for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(spec.layers[i].attention() != nullptr, i % 3 == 2);
+  EXPECT_EQ(spec.layers[2].attention()->scale, 0.5f);
+  EXPECT_EQ(MixerInputCols(spec.layers[0]), 120 + (120 + 2 * 2 * 16) + 6);
+  EXPECT_EQ(MixerOutputCols(spec.layers[0]), 120);
+  EXPECT_EQ(StatesOf(spec.layers[0]).conv, 3 * (120 + 2 * 2 * 16));
+  EXPECT_EQ(StatesOf(spec.layers[0]).rule, 120 * 16);
+  Set("ssm.group_count", uint64_t{4});
+  EXPECT_THAT(Refusal(), HasSubstr("must be a multiple of 'granitehybrid.ssm.group_count' = 4"));
+}
+
 TEST_F(FamilyTest, Mistral3GrowsItsQueriesBeyondTheOriginalContext) {
   Begin("mistral3", &DescribeMistral3);
   EXPECT_FALSE(Spec().layers[0].attention()->tempered);
