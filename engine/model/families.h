@@ -73,6 +73,7 @@ absl::Status DescribeMiniCpm(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeMiniMaxM2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeMistral3(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeNemotron(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeNemotronH(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeOlmo2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeOlmoe(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribePhi2(KeyReader& keys, ModelSpec* spec);

@@ -54,6 +54,8 @@ constexpr Family kFamilies[] = {
     {"minimax-m2", &DescribeMiniMaxM2},
     {"mistral3", &DescribeMistral3},
     {"nemotron", &DescribeNemotron},
+    {"nemotron_h", &DescribeNemotronH},
+    {"nemotron_h_moe", &DescribeNemotronH},
     {"olmo2", &DescribeOlmo2},
     {"olmoe", &DescribeOlmoe},
     {"phi2", &DescribePhi2},
@@ -89,6 +91,7 @@ absl::Status DescribeVocabulary(const Metadata& metadata, KeyReader& keys, Model
 }  // namespace
 
 int64_t MixerInputCols(const LayerSpec& layer) {
+  if (!layer.has_mixer()) return 0;
   if (const DeltaNetSpec* net = layer.delta_net()) {
     return net->conv_cols() + net->value_cols() + 2 * net->heads;
   }
@@ -105,6 +108,7 @@ int64_t MixerInputCols(const LayerSpec& layer) {
 }
 
 int64_t MixerOutputCols(const LayerSpec& layer) {
+  if (!layer.has_mixer()) return 0;
   if (const DeltaNetSpec* net = layer.delta_net()) return net->value_cols();
   if (const StateSpaceSpec* space = layer.state_space()) return space->inner();
   if (const ShortConvSpec* conv = layer.short_conv()) return conv->channels;
@@ -138,6 +142,10 @@ absl::StatusOr<ModelSpec> DescribeModel(const GgufFile& gguf) {
                  [&gguf](absl::string_view name) { return gguf.FindTensor(name) != nullptr; });
   RETURN_IF_ERROR(family->describe(keys, &spec));
   for (const LayerSpec& layer : spec.layers) {
+    if (!layer.feed_forward.exists() && layer.feed_forward_norm != nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", keys.Key("feed_forward_length"), "' must be 1 or more, got 0"));
+    }
     if (layer.attention() == nullptr || layer.attention()->kv_heads > 0) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("'", keys.Key("attention.head_count_kv"), "' must be 1 or more, got 0"));

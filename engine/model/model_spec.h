@@ -159,11 +159,15 @@ struct ShortConvSpec {
   int64_t conv_state() const { return (width - 1) * channels; }
 };
 
+// A layer that is a feed-forward only.
+struct NoMixer {};
+
 struct ExpertSpec {
   int64_t count = 0;
   int64_t width = 0;         // of each
   Router router;             // its spans are the weights'
   int64_t shared_width = 0;  // of the expert that sees every row; 0: none
+  int64_t latent = 0;  // n is made so narrow for the others, and their sum as wide again; 0: not
   bool shared_gate = false;
 };
 
@@ -173,13 +177,16 @@ struct FeedForwardSpec {
   bool gated = true;
   std::optional<ExpertSpec> experts = {};  // in its place
 
+  // Else the layer is a mixer only.
+  bool exists() const { return width > 0 || experts.has_value(); }
+
   // Columns that `width` makes of what a first product gives.
   int64_t InputCols(int64_t of_width) const { return gated ? 2 * of_width : of_width; }
 };
 
 // The norms are tensors of these names, null where there is none.
 struct LayerSpec {
-  Variant<AttentionSpec, DeltaNetSpec, StateSpaceSpec, ShortConvSpec> mixer;
+  Variant<AttentionSpec, DeltaNetSpec, StateSpaceSpec, ShortConvSpec, NoMixer> mixer;
   FeedForwardSpec feed_forward;
   const char* mixer_norm = "attn_norm";
   const char* feed_forward_norm = "ffn_norm";
@@ -188,6 +195,7 @@ struct LayerSpec {
   bool parallel = false;
   float residual_scale = 1;  // r
 
+  bool has_mixer() const { return !std::holds_alternative<NoMixer>(mixer); }
   const AttentionSpec* attention() const { return std::get_if<AttentionSpec>(&mixer); }
   AttentionSpec* attention() { return std::get_if<AttentionSpec>(&mixer); }
   const DeltaNetSpec* delta_net() const { return std::get_if<DeltaNetSpec>(&mixer); }

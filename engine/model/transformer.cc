@@ -116,22 +116,26 @@ absl::Status Transformer::RunLayers(const std::atomic<bool>& cancel, Stage* stag
     if (cancel.load(std::memory_order_relaxed)) {
       return absl::CancelledError("the generation was cancelled");
     }
+    const LayerSpec& spec = spec_.layers[i];
     const LayerWeights& layer = weights_.layers[i];
-    ASSIGN_OR_RETURN(Tensor mixed, Mix(i, stage));
+    Tensor mixed;
+    if (spec.has_mixer()) {
+      ASSIGN_OR_RETURN(mixed, Mix(i, stage));
+    }
     if (i == spec_.num_layers() - 1 && kept_ < rows) {
       // Nobody reads the other rows after the last layer's keys and values are stored.
       if (kept_ == 0) break;
       RETURN_IF_ERROR(KeepRows(stage->act.x, stage));
-      RETURN_IF_ERROR(KeepRows(mixed, stage));
+      if (spec.has_mixer()) RETURN_IF_ERROR(KeepRows(mixed, stage));
       rows = kept_;
     }
-    const LayerSpec& spec = spec_.layers[i];
     auto add_mixed = [&] {
+      if (!spec.has_mixer()) return absl::OkStatus();
       return AddToResidual(layer.mixer_output, ProductInput::Plain(mixed.Rows(0, rows)),
                            layer.post_mixer_norm, spec.residual_scale, stage);
     };
     if (!spec.parallel) RETURN_IF_ERROR(add_mixed());
-    RETURN_IF_ERROR(FeedForward(spec, layer, rows, stage));
+    if (spec.feed_forward.exists()) RETURN_IF_ERROR(FeedForward(spec, layer, rows, stage));
     if (spec.parallel) RETURN_IF_ERROR(add_mixed());
   }
   return absl::OkStatus();
@@ -392,9 +396,16 @@ absl::StatusOr<Tensor> Transformer::MixExperts(const FeedForwardSpec& spec,
   router.bias = experts.choice_bias;
   RETURN_IF_ERROR(backend->Route(logits, router, &routes_));
   const int64_t slots = routes_.num_slots();
-  const Tensor of_slots(act.slots.data, DType::kF32, slots, spec_.hidden);
+  const int64_t cols = own.latent > 0 ? own.latent : spec_.hidden;
+  const Tensor of_slots(act.slots.data, DType::kF32, slots, cols);
   const Tensor gate_up(act.slot_gate_up.data, DType::kF32, slots, spec.InputCols(own.width));
-  RETURN_IF_ERROR(backend->GatherSlots(n, routes_, of_slots));
+  Tensor seen = n, sum = out;  // by and of the experts
+  if (own.latent > 0) {
+    seen = sum = act.shared.Rows(0, rows).Cols(0, cols);
+    RETURN_IF_ERROR(
+        experts.latent_down.Apply(backend, ProductInput::Plain(n), ProductResult::kReplaces, seen));
+  }
+  RETURN_IF_ERROR(backend->GatherSlots(seen, routes_, of_slots));
   for (int64_t e = 0; e < own.count; ++e) {
     const int64_t begin = routes_.begin[e], count = routes_.begin[e + 1] - begin;
     if (count == 0) continue;
@@ -404,7 +415,11 @@ absl::StatusOr<Tensor> Transformer::MixExperts(const FeedForwardSpec& spec,
     RETURN_IF_ERROR(
         experts.experts[e].down.Apply(backend, Active(spec, between), ProductResult::kReplaces, x));
   }
-  RETURN_IF_ERROR(backend->CombineSlots(of_slots, routes_, out));
+  RETURN_IF_ERROR(backend->CombineSlots(of_slots, routes_, sum));
+  if (own.latent > 0) {
+    RETURN_IF_ERROR(
+        experts.latent_up.Apply(backend, ProductInput::Plain(sum), ProductResult::kReplaces, out));
+  }
   if (own.shared_width == 0) return out;
 
   const Tensor between = act.gate_up.Rows(0, rows).Cols(0, spec.InputCols(own.shared_width));

@@ -42,6 +42,7 @@ int64_t LayerWeights::bytes_a_token(const LayerSpec& spec) const {
   if (experts.experts.empty()) return total;
   int64_t all = 0;
   for (const FeedForwardWeights& expert : experts.experts) all += expert.bytes();
+  total += experts.latent_down.bytes() + experts.latent_up.bytes();
   total += experts.router.bytes() + experts.shared.bytes() + experts.shared_gate.bytes();
   return total + all / spec.feed_forward.experts->count * spec.feed_forward.experts->router.chosen;
 }
@@ -335,8 +336,9 @@ class LayerLoader {
     ASSIGN_OR_RETURN(layer.post_feed_forward_norm, LoadNorm(layer_.post_feed_forward_norm));
     if (layer_.feed_forward.experts.has_value()) {
       ASSIGN_OR_RETURN(layer.experts, LoadExperts(*layer_.feed_forward.experts));
-    } else {
-      ASSIGN_OR_RETURN(layer.feed_forward, LoadFeedForward(layer_.feed_forward.width, ""));
+    } else if (layer_.feed_forward.exists()) {
+      ASSIGN_OR_RETURN(layer.feed_forward,
+                       LoadFeedForward(layer_.feed_forward.width, spec_.hidden, ""));
     }
     return layer;
   }
@@ -353,6 +355,7 @@ class LayerLoader {
   }
 
   absl::Status LoadMixer(LayerWeights* layer) {
+    if (!layer_.has_mixer()) return absl::OkStatus();
     if (const DeltaNetSpec* net = layer_.delta_net()) return LoadDeltaNet(*net, layer);
     if (const StateSpaceSpec* space = layer_.state_space()) return LoadStateSpace(*space, layer);
     if (const ShortConvSpec* conv = layer_.short_conv()) return LoadShortConv(*conv, layer);
@@ -499,8 +502,9 @@ class LayerLoader {
 
   // Number `index` of `count` feed-forwards in the tensors ffn_*<suffix>. Gate and up may be one
   // tensor: ffn_gate_up, or ffn_up of twice the rows.
-  absl::StatusOr<FeedForwardWeights> LoadFeedForward(int64_t width, absl::string_view suffix,
-                                                     int64_t count = 1, int64_t index = 0) {
+  absl::StatusOr<FeedForwardWeights> LoadFeedForward(int64_t width, int64_t cols,
+                                                     absl::string_view suffix, int64_t count = 1,
+                                                     int64_t index = 0) {
     auto part = [&](absl::string_view name, int64_t rows) {
       return Part{Name(absl::StrCat(name, suffix)), rows, 0, count, index};
     };
@@ -518,9 +522,8 @@ class LayerLoader {
       }
     }
     FeedForwardWeights weights;
-    ASSIGN_OR_RETURN(weights.input,
-                     loader_.LoadProjection(input, spec_.hidden, /*needs_bias=*/false));
-    ASSIGN_OR_RETURN(weights.down, loader_.LoadProjection({part("ffn_down", spec_.hidden)}, width,
+    ASSIGN_OR_RETURN(weights.input, loader_.LoadProjection(input, cols, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(weights.down, loader_.LoadProjection({part("ffn_down", cols)}, width,
                                                           /*needs_bias=*/false));
     return weights;
   }
@@ -534,13 +537,22 @@ class LayerLoader {
       ASSIGN_OR_RETURN(weights.choice_bias,
                        loader_.HostVector(Name("exp_probs_b.bias"), spec.count));
     }
+    const int64_t cols = spec.latent > 0 ? spec.latent : spec_.hidden;
+    if (spec.latent > 0) {
+      ASSIGN_OR_RETURN(weights.latent_down,
+                       loader_.LoadProjection({{Name("ffn_latent_down"), spec.latent}},
+                                              spec_.hidden, /*needs_bias=*/false));
+      ASSIGN_OR_RETURN(weights.latent_up,
+                       loader_.LoadProjection({{Name("ffn_latent_up"), spec_.hidden}}, spec.latent,
+                                              /*needs_bias=*/false));
+    }
     for (int64_t e = 0; e < spec.count; ++e) {
       ASSIGN_OR_RETURN(FeedForwardWeights expert,
-                       LoadFeedForward(spec.width, "_exps", spec.count, e));
+                       LoadFeedForward(spec.width, cols, "_exps", spec.count, e));
       weights.experts.push_back(std::move(expert));
     }
     if (spec.shared_width > 0) {
-      ASSIGN_OR_RETURN(weights.shared, LoadFeedForward(spec.shared_width, "_shexp"));
+      ASSIGN_OR_RETURN(weights.shared, LoadFeedForward(spec.shared_width, spec_.hidden, "_shexp"));
     }
     if (spec.shared_gate) {
       ASSIGN_OR_RETURN(weights.shared_gate,

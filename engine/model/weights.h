@@ -81,8 +81,9 @@ struct FeedForwardWeights {
 };
 
 struct ExpertWeights {
-  Projection router;               // hidden -> experts
-  std::vector<float> choice_bias;  // of each expert, or none
+  Projection latent_down, latent_up;  // hidden -> latent -> hidden
+  Projection router;                  // hidden -> experts
+  std::vector<float> choice_bias;     // of each expert, or none
   std::vector<FeedForwardWeights> experts;
   FeedForwardWeights shared;
   Projection shared_gate;  // hidden -> 1

@@ -126,7 +126,6 @@ absl::Status DescribeStandardBlocks(KeyReader& keys, ModelSpec* spec, NormKind n
   AttentionSpec attention;
   ASSIGN_OR_RETURN(const int64_t blocks, keys.Int("block_count", 1, kMaxLayers));
   ASSIGN_OR_RETURN(spec->hidden, keys.Int("embedding_length", 1, kMaxDim));
-  ASSIGN_OR_RETURN(layer.feed_forward.width, keys.Int("feed_forward_length", 1, kMaxDim));
   ASSIGN_OR_RETURN(spec->context_length, keys.Int("context_length", 1, int64_t{1} << 30));
   spec->norm = norm;
   ASSIGN_OR_RETURN(double eps, ReadEps(keys, norm));
@@ -142,7 +141,10 @@ absl::Status DescribeStandardBlocks(KeyReader& keys, ModelSpec* spec, NormKind n
   }
   ASSIGN_OR_RETURN(const std::vector<int64_t> kv_heads,
                    keys.IntsOr("attention.head_count_kv", blocks, 0, kMaxDim, attention.heads));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> widths,
+                   keys.IntsOr("feed_forward_length", blocks, 0, kMaxDim, 0));
   for (int64_t i = 0; i < blocks - spec->skipped_blocks; ++i) {
+    layer.feed_forward.width = widths[i];
     attention.kv_heads = kv_heads[i];
     if (attention.kv_heads > 0 && attention.heads % attention.kv_heads != 0) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -183,8 +185,9 @@ absl::Status DescribeExperts(KeyReader& keys, const ExpertDefaults& defaults, Mo
   if (experts.count == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(const int64_t chosen, keys.Int("expert_used_count", 1, experts.count));
   router.chosen = static_cast<int32_t>(chosen);
-  ASSIGN_OR_RETURN(experts.width, keys.IntOr("expert_feed_forward_length", 1, kMaxDim,
-                                             spec->layers[0].feed_forward.width));
+  const int64_t width = spec->Widest([](const LayerSpec& l) { return l.feed_forward.width; });
+  ASSIGN_OR_RETURN(experts.width, keys.IntOr("expert_feed_forward_length", 1, kMaxDim, width));
+  ASSIGN_OR_RETURN(experts.latent, keys.IntOr("moe_latent_size", 0, spec->hidden, 0));
   ASSIGN_OR_RETURN(const int64_t gate, keys.IntOr("expert_gating_func", 0, 4, 0));
   router.gate = gate == 0 ? defaults.gate : static_cast<RouterGate>(gate - 1);
   ASSIGN_OR_RETURN(router.normalised, keys.BoolOr("expert_weights_norm", defaults.normalised));

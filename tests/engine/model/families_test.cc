@@ -286,6 +286,41 @@ TEST_F(FamilyTest, GraniteHybridHasStateSpacesWhereThereAreNoKvHeads) {
   EXPECT_THAT(Refusal(), HasSubstr("must be a multiple of 'granitehybrid.ssm.group_count' = 4"));
 }
 
+TEST_F(FamilyTest, NemotronHHasOneThingALayer) {
+  Begin("nemotron_h_moe", &DescribeNemotronH);
+  Set("ssm.conv_kernel", uint64_t{4});
+  Set("ssm.state_size", uint64_t{16});
+  Set("ssm.time_step_rank", uint64_t{6});
+  Set("ssm.group_count", uint64_t{2});
+  Set("ssm.inner_size", uint64_t{120});
+  Set("attention.head_count_kv", std::vector<uint64_t>{0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 2});
+  Set("feed_forward_length", std::vector<uint64_t>{0, 96, 0, 0, 0, 96, 0, 0, 0, 96, 0, 0});
+  ModelSpec spec = Spec();
+  for (int64_t i = 0; i < 12; ++i) {
+    SCOPED_TRACE(i);
+    const LayerSpec& layer = spec.layers[i];
+    EXPECT_EQ(layer.state_space() != nullptr, i % 2 == 0);
+    EXPECT_EQ(layer.attention() != nullptr, i % 4 == 3);
+    EXPECT_EQ(layer.feed_forward.exists(), i % 4 == 1);
+    EXPECT_EQ(layer.has_mixer(), i % 4 != 1);
+    EXPECT_EQ(layer.mixer_norm == nullptr, i % 4 == 1);
+    EXPECT_EQ(layer.feed_forward_norm == nullptr, i % 4 != 1);
+  }
+  EXPECT_EQ(spec.layers[3].attention()->rope, -1);
+  EXPECT_FALSE(spec.layers[1].feed_forward.gated);
+  Set("expert_count", uint64_t{4});
+  Set("expert_used_count", uint64_t{2});
+  Set("expert_feed_forward_length", uint64_t{40});
+  Set("moe_latent_size", uint64_t{24});
+  spec = Spec();
+  EXPECT_FALSE(spec.layers[0].feed_forward.exists());
+  ASSERT_TRUE(spec.layers[1].feed_forward.experts.has_value());
+  EXPECT_EQ(spec.layers[1].feed_forward.experts->latent, 24);
+  EXPECT_EQ(spec.layers[1].feed_forward.experts->width, 40);
+  Set("moe_latent_size", uint64_t{65});
+  EXPECT_THAT(Refusal(), HasSubstr("'nemotron_h_moe.moe_latent_size' must be 0 to 64, got 65"));
+}
+
 TEST_F(FamilyTest, Mistral3GrowsItsQueriesBeyondTheOriginalContext) {
   Begin("mistral3", &DescribeMistral3);
   EXPECT_FALSE(Spec().layers[0].attention()->tempered);

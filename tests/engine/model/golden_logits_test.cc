@@ -63,6 +63,7 @@ constexpr Golden kGolden[] = {
     Named("granitemoe-f32", kFloat),
     Named("granitehybrid-f32", kFloat),
     Named("lfm2moe-f32", kFloat),
+    Named("nemotron_h_moe-f32", kFloat),
     Named("olmo3-f32", kFloat),
     Named("cohere2-f32", kFloat),
     Named("stablelm-12b-f32", kFloat),
@@ -156,9 +157,9 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenLogitsTest,
                                           testing::Values("reference", "cpu")),
                          TestName);
 
-// The first 30 have two layers or more: one on the first device, the others on the second.
+// The first 31 have two layers or more: one on the first device, the others on the second.
 INSTANTIATE_TEST_SUITE_P(Shared, GoldenLogitsTest,
-                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 30)),
+                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 31)),
                                           testing::Values("cpu,reference", "reference=1,cpu")),
                          TestName);
 
