@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/base/random.h"
+#include "engine/base/utf8.h"
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/grammar_matcher.h"
 #include "tests/fuzz/fuzz_target.h"
@@ -23,7 +24,10 @@ void Require(bool condition, const char* what) {
 // A message can be shown as it is.
 void RequirePrintable(const absl::Status& status) {
   Require(!status.message().empty() && status.message().size() < 2000, "a message of sane length");
-  for (char c : status.message()) Require(c >= ' ' && c <= '~', "a message in printable ASCII");
+  Require(ValidUtf8Prefix(status.message()) == status.message().size(), "a message in UTF-8");
+  for (unsigned char c : status.message()) {
+    Require(c >= ' ' && c != 0x7f, "a message without control characters");
+  }
 }
 
 // The first byte says which notation the rest is in.

@@ -68,7 +68,7 @@ TEST(GenerationOptionsTest, UnknownKeysAreNamedWithTheNearest) {
   EXPECT_THAT(Refusal(R"({"maxtokens": 1})"), HasSubstr("'max_tokens'"));
   const std::string endless = Refusal("{\"" + std::string(100000, 'x') + "\": 1}");
   EXPECT_LT(endless.size(), 200u);
-  EXPECT_THAT(Refusal("{\"a\\n\\u001b[2J\": 1}"), HasSubstr("'a\\n\\033[2J'"));
+  EXPECT_THAT(Refusal("{\"a\\n\\u001b[2J\": 1}"), HasSubstr("'a\\n\\x1b[2J'"));
 }
 
 TEST(GenerationOptionsTest, WrongTypesAreNamed) {
