@@ -74,7 +74,7 @@ absl::Status ReadBody(ByteCursor* cursor, TensorInfo* tensor) {
   ASSIGN_OR_RETURN(uint32_t type, cursor->ReadNumber<uint32_t>());
   std::optional<DType> dtype = DTypeOfGgml(type);
   if (!dtype) {
-    return absl::InvalidArgumentError(
+    return absl::UnimplementedError(
         absl::StrCat("its type ", type, " (", GgmlTypeName(type),
                      ") is not supported; wanted F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, "
                      "Q2_K to Q6_K, IQ4_NL, IQ4_XS or MXFP4"));

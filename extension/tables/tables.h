@@ -19,6 +19,7 @@ int RegisterEach(const std::shared_ptr<Connection>& connection);
 int RegisterQuery(const std::shared_ptr<Connection>& connection);
 int RegisterStream(const std::shared_ptr<Connection>& connection);
 int RegisterExplain(const std::shared_ptr<Connection>& connection);
+int RegisterInspect(const std::shared_ptr<Connection>& connection);
 int RegisterChunks(const std::shared_ptr<Connection>& connection);
 int RegisterModels(const std::shared_ptr<Connection>& connection);
 int RegisterSettings(const std::shared_ptr<Connection>& connection);

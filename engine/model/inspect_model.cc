@@ -1,0 +1,124 @@
+#include "engine/model/inspect_model.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "engine/gguf/gguf_file.h"
+#include "engine/model/cache_spec.h"
+#include "engine/model/load_vocabulary.h"
+#include "engine/model/model_spec.h"
+#include "engine/text/chat_template.h"
+#include "engine/text/tokenizer.h"
+
+namespace lm {
+namespace {
+
+constexpr std::pair<absl::string_view, absl::string_view> kTemplateMarks[] = {
+    {"<|channel|>", "harmony"},
+    {"<|im_start|>", "chatml"},
+    {"<|start_header_id|>", "llama3"},
+    {"<|turn>", "gemma4"},
+    {"<start_of_turn>", "gemma"},
+    {"<|START_OF_TURN_TOKEN|>", "command"},
+    {"<|start_of_role|>", "granite"},
+    {"[gMASK]", "glm"},
+    {"<｜User｜>", "deepseek"},
+    {"[INST]", "mistral"},
+    {"<|user|>", "phi"},
+    {"<seed:bos>", "seed"},
+};
+
+void AddProblem(const absl::Status& status, ModelReport* report) {
+  if (status.ok()) return;
+  absl::StrAppend(&report->problem, report->problem.empty() ? "" : "; ", status.message());
+}
+
+void ReadText(const Metadata& metadata, ModelReport* report) {
+  absl::StatusOr<Vocabulary> vocabulary = LoadVocabulary(metadata);
+  AddProblem(vocabulary.status(), report);
+  if (!vocabulary.ok()) return;
+  report->tokenizer = vocabulary->pre.empty()
+                          ? vocabulary->model
+                          : absl::StrCat(vocabulary->model, "/", vocabulary->pre);
+  report->chat_template = vocabulary->chat_template;
+  AddProblem(ChatTemplate::Create(*vocabulary).status(), report);
+  AddProblem(Tokenizer::Create(*std::move(vocabulary)).status(), report);
+}
+
+void ReadShape(const GgufFile& gguf, DType kv_type, ModelReport* report) {
+  const absl::StatusOr<ModelSpec> spec = DescribeModel(gguf);
+  AddProblem(spec.status(), report);
+  if (!spec.ok()) return;
+  report->context_length = spec->context_length;
+  report->layers = spec->num_layers();
+  report->hidden = spec->hidden;
+  report->vocabulary = spec->vocab;
+  constexpr int64_t kEnough = int64_t{1} << 50;
+  const absl::StatusOr<CacheSpec> cache = PlanCache(*spec, kEnough, kv_type);
+  AddProblem(cache.status(), report);
+  if (!cache.ok()) return;
+  report->classes = cache->shape.classes;
+  for (CacheClass& c : report->classes) c.num_blocks = 0;
+  report->state_bytes = cache->shape.state_bytes;
+}
+
+}  // namespace
+
+std::string TemplateKind(const std::string& chat_template) {
+  if (chat_template.empty()) return "";
+  for (const auto& [mark, kind] : kTemplateMarks) {
+    if (absl::StrContains(chat_template, mark)) return std::string(kind);
+  }
+  return "jinja";
+}
+
+int64_t ModelReport::kv_bytes_per_token() const {
+  int64_t bytes = 0;
+  for (const CacheClass& c : classes) bytes += c.window == 0 ? c.block_bytes : 0;
+  return bytes / kKvBlockTokens;
+}
+
+int64_t ModelReport::MemoryFor(int64_t sequences, int64_t tokens) const {
+  int64_t each = state_bytes;
+  for (const CacheClass& c : classes) {
+    // A window's last block, and the one that its first token is in, are both there.
+    const int64_t seen = c.window == 0 ? tokens : std::min(tokens, c.window + kKvBlockTokens);
+    each += BlocksFor(seen) * c.block_bytes;
+  }
+  return weight_bytes + sequences * each;
+}
+
+absl::StatusOr<ModelReport> InspectModel(const std::string& path, DType kv_type,
+                                         const std::atomic<bool>& cancel) {
+  ModelReport report;
+  report.name = std::filesystem::path(path).stem().string();
+  const absl::StatusOr<std::unique_ptr<GgufFile>> opened = GgufFile::Open(path, &cancel);
+  if (absl::IsUnimplemented(opened.status())) {
+    AddProblem(opened.status(), &report);
+    return report;
+  }
+  RETURN_IF_ERROR(opened.status());
+  const GgufFile& gguf = **opened;
+  const Metadata& metadata = gguf.metadata();
+  report.name = metadata.GetString("general.name").value_or(report.name);
+  report.architecture = metadata.GetString("general.architecture").value_or("");
+  report.file_bytes = static_cast<int64_t>(gguf.bytes());
+  std::map<std::string, int64_t> types;
+  for (const TensorInfo& tensor : gguf.tensors()) {
+    report.parameters += tensor.rows * tensor.cols;
+    report.weight_bytes += static_cast<int64_t>(tensor.bytes);
+    types[std::string(Traits(tensor.dtype).name)] += static_cast<int64_t>(tensor.bytes);
+  }
+  report.types.assign(types.begin(), types.end());
+  std::stable_sort(report.types.begin(), report.types.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  ReadShape(gguf, kv_type, &report);
+  ReadText(metadata, &report);
+  return report;
+}
+
+}  // namespace lm

@@ -1,0 +1,126 @@
+// lm_inspect(path [, tokens]): what a model file holds and what it takes to run it; loads nothing
+//   -> name, family, parameters, bytes, types, context, layers, hidden, vocabulary, tokenizer,
+//      template, kv_bytes_per_token, state_bytes, memory_1, memory_16, memory_64, problem
+//
+//   SELECT family, parameters, memory_64, problem FROM lm_inspect('Qwen3-4B-Q4_K_M.gguf');
+//   SELECT path, problem FROM files, lm_inspect(path);
+//
+// One row. `problem` is NULL where the model can be loaded as far as the file's keys tell, else why
+// not; what a damaged file lacks is found when it is loaded. `types` is a JSON object: the bytes of
+// the tensors of each type. `template` is what people call the chat template ("chatml", "llama3",
+// ...; "jinja" for any other), NULL where the file has none and prompts go to the model as they
+// are.
+//
+// The cache takes kv_bytes_per_token for every token of a row's prompt and answer that it shares
+// with no other, and state_bytes for each row of a recurrent model; layers that see a window only
+// take no more than that window. memory_1, memory_16 and memory_64 are the bytes of the weights and
+// of the cache for so many rows of `tokens` tokens (2048, or the context where that is less) that
+// share nothing: what must fit for them to run together. With less they wait for each other.
+// Keys and values are those of lm_settings('kv_type').
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/json.h"
+#include "engine/base/status_macros.h"
+#include "engine/model/inspect_model.h"
+#include "extension/connection/table_function.h"
+#include "extension/host/sqlite_value.h"
+#include "extension/tables/tables.h"
+
+namespace lm {
+namespace {
+
+constexpr int64_t kRowTokens = 2048;
+
+class InspectCursor : public TableCursor {
+ public:
+  using TableCursor::TableCursor;
+
+  absl::Status Filter(const TableArguments& args) override {
+    cells_.clear();
+    ASSIGN_OR_RETURN(const std::optional<std::string> path, args.Text(0));
+    ASSIGN_OR_RETURN(const std::optional<int64_t> tokens, args.Integer(1));
+    if (!path.has_value()) return absl::OkStatus();
+    if (tokens.has_value() && *tokens < 1) {
+      return absl::InvalidArgumentError(absl::StrCat("tokens must be >= 1, got ", *tokens));
+    }
+    const std::atomic<bool> never{false};
+    ASSIGN_OR_RETURN(const ModelReport report,
+                     InspectModel(*path, connection().settings().LoadingOptions().kv_type, never));
+    cells_ = CellsOf(report, tokens);
+    return absl::OkStatus();
+  }
+
+  bool Eof() const override { return cells_.empty(); }
+
+  absl::Status Next() override {
+    cells_.clear();
+    return absl::OkStatus();
+  }
+
+  absl::Status Value(int column, sqlite3_context* context) override {
+    ResultCell(context, cells_[column]);
+    return absl::OkStatus();
+  }
+
+  int64_t rowid() const override { return 1; }
+
+ private:
+  static std::vector<Cell> CellsOf(const ModelReport& report,
+                                   const std::optional<int64_t>& tokens) {
+    auto text = [](const std::string& t) { return t.empty() ? Cell() : Cell(t); };
+    // What is not known is not 0.
+    auto number = [](bool known, int64_t n) { return known ? Cell(n) : Cell(); };
+    const bool read = report.file_bytes > 0, described = report.layers > 0;
+    Json types = Json::MakeObject();
+    for (const auto& [type, bytes] : report.types) types.Add(type, bytes);
+    const int64_t length = tokens.value_or(std::min(kRowTokens, report.context_length));
+    auto memory = [&](int64_t rows) { return number(described, report.MemoryFor(rows, length)); };
+    return {report.name,
+            text(report.architecture),
+            number(read, report.parameters),
+            number(read, report.file_bytes),
+            read ? Cell(types.Dump()) : Cell(),
+            number(described, report.context_length),
+            number(described, report.layers),
+            number(described, report.hidden),
+            number(described, report.vocabulary),
+            text(report.tokenizer),
+            text(TemplateKind(report.chat_template)),
+            number(described, report.kv_bytes_per_token()),
+            number(described, report.state_bytes),
+            memory(1),
+            memory(16),
+            memory(64),
+            text(report.problem)};
+  }
+
+  std::vector<Cell> cells_;
+};
+
+constexpr TableFunctionSpec kSpec = {
+    .name = "lm_inspect",
+    .columns =
+        "name TEXT, family TEXT, parameters INTEGER, bytes INTEGER, types TEXT, "
+        "context INTEGER, layers INTEGER, hidden INTEGER, vocabulary INTEGER, "
+        "tokenizer TEXT, template TEXT, kv_bytes_per_token INTEGER, state_bytes INTEGER, "
+        "memory_1 INTEGER, memory_16 INTEGER, memory_64 INTEGER, problem TEXT",
+    .num_columns = 17,
+    .arguments = {"path", "tokens"},
+    .missing = "a path is missing: lm_inspect(path)",
+    .estimated_rows = 1,
+    .open = &MakeCursor<InspectCursor>,
+};
+
+}  // namespace
+
+int RegisterInspect(const std::shared_ptr<Connection>& connection) {
+  return RegisterTableFunction(connection, &kSpec);
+}
+
+}  // namespace lm

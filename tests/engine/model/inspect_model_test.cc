@@ -1,0 +1,100 @@
+// A file that is inspected tells what one that is loaded turns out to be.
+#include "engine/model/inspect_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "engine/model/model.h"
+#include "tests/testdata.h"
+
+namespace lm {
+namespace {
+
+using testing::HasSubstr;
+
+absl::StatusOr<ModelReport> Inspect(const std::string& path) {
+  const std::atomic<bool> never{false};
+  return InspectModel(path, DType::kF16, never);
+}
+
+TEST(InspectModelTest, SaysWhatLoadingFinds) {
+  for (const char* name : {"llama-q4_k_m", "qwen2-bf16", "gemma3-q8_0", "qwen35-f32"}) {
+    SCOPED_TRACE(name);
+    const std::string path = absl::StrCat(LM_TESTDATA, "/models/", name, ".gguf");
+    const auto report = Inspect(path);
+    ASSERT_TRUE(report.ok()) << report.status();
+    const auto model = Model::Load(path, {.device = "cpu", .kv_bytes = 1 << 22});
+    ASSERT_TRUE(model.ok()) << model.status();
+    const ModelInfo& info = (*model)->info();
+    EXPECT_EQ(report->problem, "");
+    EXPECT_EQ(report->name, info.name);
+    EXPECT_EQ(report->architecture, info.architecture);
+    EXPECT_EQ(report->parameters, info.parameters);
+    EXPECT_EQ(report->weight_bytes, info.weight_bytes);
+    EXPECT_EQ(report->types.front().first, info.quantisation);
+    EXPECT_EQ(report->context_length, info.context_length);
+    EXPECT_EQ(report->vocabulary, info.vocab_size);
+    EXPECT_EQ(report->hidden, info.hidden_size);
+    const CacheShape& cache = (*model)->language_model().cache();
+    EXPECT_EQ(report->state_bytes, cache.state_bytes);
+    ASSERT_EQ(report->classes.size(), cache.classes.size());
+    int64_t row = cache.state_bytes;  // of 100 tokens
+    for (size_t i = 0; i < cache.classes.size(); ++i) {
+      const CacheClass& c = cache.classes[i];
+      EXPECT_EQ(report->classes[i].block_bytes, c.block_bytes);
+      EXPECT_EQ(report->classes[i].window, c.window);
+      const int64_t seen = c.window == 0 ? 100 : std::min<int64_t>(100, c.window + kKvBlockTokens);
+      row += (seen + kKvBlockTokens - 1) / kKvBlockTokens * c.block_bytes;
+    }
+    EXPECT_EQ(report->MemoryFor(1, 100), report->weight_bytes + row);
+    EXPECT_EQ(report->MemoryFor(64, 100), report->weight_bytes + 64 * row);
+  }
+}
+
+TEST(InspectModelTest, NamesWhatKeepsAModelFromRunning) {
+  std::ifstream in(LM_TESTDATA "/models/llama-q8_0.gguf", std::ios::binary);
+  const std::string bytes = (std::stringstream() << in.rdbuf()).str();
+  const std::string path = absl::StrCat(testing::TempDir(), "/inspect_model_test.", getpid());
+  auto inspect = [&](const std::string& from, const std::string& to) {
+    std::ofstream(path, std::ios::binary) << absl::StrReplaceAll(bytes, {{from, to}});
+    return Inspect(path);
+  };
+  const ModelReport other = inspect("llama", "lhama").value();
+  EXPECT_EQ(other.architecture, "lhama");
+  EXPECT_THAT(other.problem, HasSubstr("lhama"));
+  EXPECT_GT(other.parameters, 0);
+  EXPECT_EQ(other.layers, 0);
+  EXPECT_NE(other.tokenizer, "");
+  const ModelReport voiceless = inspect("smollm", "smelly").value();
+  EXPECT_THAT(voiceless.problem, HasSubstr("smelly"));
+  EXPECT_GT(voiceless.layers, 0);
+  // A type that ggml has and we have not: 34 is TQ1_0.
+  const std::string type8("\x08\0\0\0", 4), type34("\x22\0\0\0", 4);
+  const std::string name = "blk.0.attn_q.weight";
+  std::string odd = bytes;
+  const size_t at = odd.find(name) + name.size() + 4 + 2 * 8;
+  ASSERT_EQ(odd.substr(at, 4), type8);
+  odd.replace(at, 4, type34);
+  std::ofstream(path, std::ios::binary) << odd;
+  const ModelReport typed = Inspect(path).value();
+  EXPECT_THAT(typed.problem, HasSubstr("TQ1_0"));
+  EXPECT_EQ(typed.file_bytes, 0);
+  unlink(path.c_str());
+  EXPECT_FALSE(Inspect(path).ok());
+}
+
+TEST(InspectModelTest, KnowsTemplatesByTheirMarks) {
+  EXPECT_EQ(TemplateKind(""), "");
+  EXPECT_EQ(TemplateKind("{{ '<|im_start|>' + message.role }}"), "chatml");
+  EXPECT_EQ(TemplateKind("{{ bos_token }}<start_of_turn>"), "gemma");
+  EXPECT_EQ(TemplateKind("{{ message.content }}"), "jinja");
+}
+
+}  // namespace
+}  // namespace lm
