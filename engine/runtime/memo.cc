@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/status_macros.h"
 
@@ -215,6 +216,7 @@ const RememberedAnswer* Memo::Recall(const MemoKey& key) {
   auto found = entries_.find(key);
   if (found == entries_.end()) return nullptr;
   ++found->second.hits;
+  found->second.used = absl::Now();
   by_use_.splice(by_use_.begin(), by_use_, found->second.place);
   return &found->second.answer;
 }
@@ -223,10 +225,12 @@ void Memo::Remember(const MemoKey& key, RememberedAnswer answer) {
   const int64_t bytes = key.bytes() + answer.bytes() + static_cast<int64_t>(sizeof(Entry));
   if (bytes > max_bytes_ || entries_.contains(key)) return;
   // Every step either throws and has changed nothing, or cannot throw.
+  const absl::Time now = absl::Now();
   std::list<const MemoKey*> place(1);
   const auto by_id = by_id_.emplace(++last_id_, nullptr).first;
   try {
-    auto added = entries_.emplace(key, Entry{std::move(answer), last_id_, bytes, 0, place.begin()});
+    auto added = entries_.emplace(
+        key, Entry{std::move(answer), last_id_, bytes, 0, place.begin(), now, now});
     place.front() = by_id->second = &added.first->first;
   } catch (...) {
     by_id_.erase(by_id);
@@ -244,7 +248,7 @@ void Memo::Drop(EntryMap::iterator entry) {
   entries_.erase(entry);
 }
 
-std::vector<MemoEntryInfo> Memo::Entries(absl::string_view owner) const {
+std::vector<MemoEntryInfo> Memo::Entries(absl::string_view owner, bool texts) const {
   std::vector<MemoEntryInfo> infos;
   absl::MutexLock lock(&mutex_);
   for (const auto& [id, key] : by_id_) {
@@ -252,7 +256,10 @@ std::vector<MemoEntryInfo> Memo::Entries(absl::string_view owner) const {
     const Entry& entry = entries_.find(*key)->second;
     infos.push_back({id, key->model, key->options,
                      int64_t{entry.answer.tokens_in} + entry.answer.tokens_out, entry.hits,
-                     entry.bytes});
+                     entry.bytes, entry.created, entry.used});
+    if (!texts) continue;
+    infos.back().prompt = key->prompt;
+    infos.back().answer = entry.answer.text;
   }
   return infos;
 }

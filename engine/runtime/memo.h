@@ -24,6 +24,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "engine/base/hash_map.h"
 #include "engine/runtime/generator.h"
 #include "engine/runtime/memo_key.h"
@@ -67,6 +68,10 @@ struct MemoEntryInfo {
   int64_t tokens = 0;  // prompt and answer
   int64_t hits = 0;
   int64_t bytes = 0;
+  absl::Time created = absl::InfinitePast();  // infinitely long ago: not known
+  absl::Time used = absl::InfinitePast();     // last
+  std::string prompt = {};                    // MemoKey's; these two where they are asked for
+  std::string answer = {};
 };
 
 // Thread-safe.
@@ -79,7 +84,7 @@ class Memo {
                                                   const MemoAccess& access);
 
   // What is in memory of an owner's.
-  std::vector<MemoEntryInfo> Entries(absl::string_view owner) const;
+  std::vector<MemoEntryInfo> Entries(absl::string_view owner, bool texts = false) const;
   // How often an owner's answer has been used since it came into memory.
   int64_t HitsOf(const MemoKey& key) const;
   // Forgets one of Entries(owner), or an answer by its key.
@@ -97,6 +102,8 @@ class Memo {
     int64_t bytes;
     int64_t hits;
     std::list<const MemoKey*>::iterator place;
+    absl::Time created;
+    absl::Time used;
   };
   class Flight;
   using EntryMap = HashMap<MemoKey, Entry>;

@@ -321,6 +321,7 @@ Generation Sequence::TakeError(absl::Status status, absl::Time now) {
   result.status = std::move(status);
   result.tokens_in = prompt_tokens_;
   result.tokens_cached = generation_.tokens_cached;
+  result.tokens_out = static_cast<int32_t>(tokens_.size()) - prompt_tokens_;  // made, and of no use
   result.time_to_first_token = generation_.time_to_first_token;
   result.total = now - request_->submitted();
   result.queued = std::min(generation_.queued, result.total);

@@ -16,24 +16,31 @@ namespace {
 // In the file's header, where file(1) and SQLite's tools look: "LMmo", and the version of what
 // follows.
 constexpr int kApplicationId = 0x4c4d6d6f;
-constexpr int kVersion = 3;
+constexpr int kVersion = 4;
 
 #define LM_MEMO_KEY "hash = ?1 AND model = ?2 AND options = ?3 AND prompt = ?4"
 #define LM_MEMO_COLUMNS \
   "model, options, prompt, answer, tokens, finish, seal, choices, tokens_in, tokens_out"
 constexpr char kFind[] = "SELECT id, " LM_MEMO_COLUMNS " FROM generations WHERE " LM_MEMO_KEY;
-constexpr char kList[] = "SELECT id, " LM_MEMO_COLUMNS " FROM generations ORDER BY id";
+constexpr char kList[] =
+    "SELECT id, " LM_MEMO_COLUMNS ", created, used FROM generations ORDER BY id";
+constexpr int kListCreated = 11, kListUsed = 12;  // columns
 constexpr char kGet[] = "SELECT id, " LM_MEMO_COLUMNS " FROM generations WHERE id = ?1";
+#define LM_MEMO_NOW "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 constexpr char kInsert[] = "INSERT INTO generations(hash, " LM_MEMO_COLUMNS
-                           ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+                           ", created, used) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, "
+                           "?11, " LM_MEMO_NOW ", " LM_MEMO_NOW ")";
+constexpr char kTouch[] = "UPDATE generations SET used = " LM_MEMO_NOW " WHERE id = ?1";
+#undef LM_MEMO_NOW
 // Of one key there is one row: another one could not be believed, or was another process's.
 constexpr char kReplace[] = "DELETE FROM generations WHERE " LM_MEMO_KEY;
 #undef LM_MEMO_COLUMNS
 #undef LM_MEMO_KEY
 constexpr char kDelete[] = "DELETE FROM generations WHERE id = ?1";
-constexpr char kDropOldest[] =
-    "DELETE FROM generations WHERE id <= "
-    "(SELECT min(id) + (max(id) - min(id)) / 16 FROM generations)";
+constexpr char kDropUnused[] =
+    "DELETE FROM generations WHERE id IN (SELECT id FROM generations ORDER BY used, id "
+    "LIMIT 1 + (SELECT count(*) FROM generations) / 16)";
+constexpr size_t kMostTouched = 10000;
 constexpr char kPages[] =
     "SELECT (SELECT page_count FROM pragma_page_count) - "
     "(SELECT freelist_count FROM pragma_freelist_count), page_size FROM pragma_page_size";
@@ -82,7 +89,7 @@ MemoFile::MemoFile(std::string path) : path_(std::move(path)), owner_("memo:" + 
 
 MemoFile::~MemoFile() {
   if (fork_guard_.forked()) {  // the parent's connection, and its locks
-    for (Statement* statement : {&find_, &replace_, &insert_, &pages_, &drop_oldest_}) {
+    for (Statement* statement : {&find_, &replace_, &insert_, &pages_, &drop_unused_, &touch_}) {
       new Statement(std::move(*statement));
     }
     db_.release();
@@ -92,6 +99,7 @@ MemoFile::~MemoFile() {
   next_open_ = next_write_ = absl::InfinitePast();
   try {
     WritePending();
+    if (db_ != nullptr && !touched_.empty()) Write({}).IgnoreError();
   } catch (...) {  // no memory
   }
   Close();
@@ -127,10 +135,11 @@ std::string MemoFile::Trouble() const {
 }
 
 void MemoFile::Close() {
-  for (Statement* statement : {&find_, &replace_, &insert_, &pages_, &drop_oldest_}) {
+  for (Statement* statement : {&find_, &replace_, &insert_, &pages_, &drop_unused_, &touch_}) {
     *statement = Statement();
   }
   db_.reset();
+  touched_.clear();  // of that file
 }
 
 void MemoFile::CloseForAWhile(const absl::Status& why) {
@@ -193,7 +202,8 @@ absl::Status MemoFile::Prepare() {
   ASSIGN_OR_RETURN(replace_, Kept(db, kReplace));
   ASSIGN_OR_RETURN(insert_, Kept(db, kInsert));
   ASSIGN_OR_RETURN(pages_, Kept(db, kPages));
-  ASSIGN_OR_RETURN(drop_oldest_, Kept(db, kDropOldest));
+  ASSIGN_OR_RETURN(drop_unused_, Kept(db, kDropUnused));
+  ASSIGN_OR_RETURN(touch_, Kept(db, kTouch));
   RETURN_IF_ERROR(Execute(db, "SELECT 1 FROM sqlite_master"));  // which makes the log
   companions_.clear();
   for (absl::string_view suffix : kCompanions) {
@@ -216,7 +226,7 @@ absl::Status MemoFile::CheckSchema() {
   if (id == 0 && version == 0 && objects == 0) {
     const std::string create =
         absl::StrCat("PRAGMA encoding = 'UTF-8'; BEGIN IMMEDIATE; ", kMemoTable, "; ", kMemoIndex,
-                     "; PRAGMA application_id = ", kApplicationId,
+                     "; ", kMemoUseIndex, "; PRAGMA application_id = ", kApplicationId,
                      "; PRAGMA user_version = ", kVersion, "; COMMIT");
     absl::Status created = Execute(db, create.c_str());
     if (created.ok()) return absl::OkStatus();
@@ -234,13 +244,14 @@ absl::Status MemoFile::CheckSchema() {
   ASSIGN_OR_RETURN(Statement schema,
                    Statement::Prepare(db, "SELECT sql FROM sqlite_master ORDER BY rowid"));
   std::vector<std::string> objects_found;
-  while (objects_found.size() < 3) {
+  while (objects_found.size() < 4) {
     ASSIGN_OR_RETURN(const bool row, schema.Step());
     if (!row) break;
     ASSIGN_OR_RETURN(std::string sql, schema.Text(0));
     objects_found.push_back(std::move(sql));
   }
-  if (objects_found == std::vector<std::string>{kMemoTable, kMemoIndex}) return absl::OkStatus();
+  if (objects_found == std::vector<std::string>{kMemoTable, kMemoIndex, kMemoUseIndex})
+    return absl::OkStatus();
   return absl::FailedPreconditionError("it has another schema than ours: somebody changed it");
 }
 
@@ -269,7 +280,9 @@ absl::StatusOr<std::optional<RememberedAnswer>> MemoFile::Look(const MemoKey& ke
     ASSIGN_OR_RETURN(const bool row, find_.Step());
     if (!row) return std::nullopt;
     ASSIGN_OR_RETURN(std::optional<MemoRow> entry, ReadMemoRow(find_));
-    if (entry.has_value()) return std::move(entry->second);
+    if (!entry.has_value()) continue;
+    if (touched_.size() < kMostTouched) touched_.insert(find_.Integer(0));
+    return std::move(entry->second);
   }
 }
 
@@ -337,8 +350,11 @@ absl::Status MemoFile::Write(const std::list<MemoRow>& rows) {
     if (BytesOf(row) > sqlite3_limit(db, SQLITE_LIMIT_LENGTH, -1)) continue;
     RETURN_IF_ERROR(WriteRow(row));
   }
+  for (const int64_t id : touched_) RETURN_IF_ERROR(touch_.Bind(1, id).Run());
   RETURN_IF_ERROR(MakeRoom());
-  return Execute(db, "COMMIT");
+  RETURN_IF_ERROR(Execute(db, "COMMIT"));
+  touched_.clear();
+  return absl::OkStatus();
 }
 
 absl::Status MemoFile::WriteRow(const MemoRow& row) {
@@ -354,12 +370,12 @@ absl::Status MemoFile::MakeRoom() {
     const int64_t bytes = row ? pages_.Integer(0) * pages_.Integer(1) : 0;
     pages_.Reset();
     if (bytes <= max_bytes_) return absl::OkStatus();
-    RETURN_IF_ERROR(drop_oldest_.Run());
+    RETURN_IF_ERROR(drop_unused_.Run());
     if (sqlite3_changes(db_.get()) == 0) return absl::OkStatus();
   }
 }
 
-absl::StatusOr<std::vector<MemoEntryInfo>> MemoFile::Entries() {
+absl::StatusOr<std::vector<MemoEntryInfo>> MemoFile::Entries(bool texts) {
   absl::MutexLock lock(&mutex_);
   next_open_ = absl::InfinitePast();
   WritePending();
@@ -383,6 +399,12 @@ absl::StatusOr<std::vector<MemoEntryInfo>> MemoFile::Entries() {
       info.tokens = int64_t{answer.tokens_in} + answer.tokens_out;
       info.hits = ProcessMemo().HitsOf(key);
       info.bytes = BytesOf(*entry);
+      info.created = absl::FromUnixMillis(list->Integer(kListCreated));
+      info.used = absl::FromUnixMillis(list->Integer(kListUsed));
+      if (texts) {
+        info.prompt = std::move(key.prompt);
+        info.answer = std::move(answer.text);
+      }
     }
     infos.push_back(std::move(info));  // a row that is not ours has nothing but its id
   }

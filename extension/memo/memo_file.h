@@ -16,7 +16,9 @@
 // the queue full, loses them. Trouble() says so while it lasts. A commit is in the operating
 // system's hands: losing power may take the last ones, never the file.
 //
-// What is in the file is bounded by bytes, and the oldest answers leave first; the room that they
+// What is in the file is bounded by bytes, and the answers that were not used for longest leave
+// first: used is when they came, or when a process last took them out of the file, as far as that
+// has been written down (with the next answers, or when the file is let go). The room that they
 // leave is used again, but the file does not shrink.
 //
 // The file is untrusted input: one with any other schema than ours is refused, its triggers and
@@ -31,6 +33,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -78,7 +81,7 @@ class MemoFile : public MemoStore {
   std::string Trouble() const;
 
   // What is in the file, in the order it came; hits are this process's.
-  absl::StatusOr<std::vector<MemoEntryInfo>> Entries();
+  absl::StatusOr<std::vector<MemoEntryInfo>> Entries(bool texts = false);
   // Removes one of them, from memory too.
   absl::Status Forget(int64_t id);
 
@@ -125,7 +128,9 @@ class MemoFile : public MemoStore {
   Statement replace_ ABSL_GUARDED_BY(mutex_);
   Statement insert_ ABSL_GUARDED_BY(mutex_);
   Statement pages_ ABSL_GUARDED_BY(mutex_);
-  Statement drop_oldest_ ABSL_GUARDED_BY(mutex_);
+  Statement drop_unused_ ABSL_GUARDED_BY(mutex_);
+  Statement touch_ ABSL_GUARDED_BY(mutex_);
+  std::set<int64_t> touched_ ABSL_GUARDED_BY(mutex_);  // rows used since that was last written
   absl::Time next_open_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   absl::Status not_open_ ABSL_GUARDED_BY(mutex_);  // why it is not opened before
   absl::Time next_write_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();

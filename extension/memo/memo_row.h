@@ -26,8 +26,11 @@ inline constexpr char kMemoTable[] =
     "CREATE TABLE generations(id INTEGER PRIMARY KEY, hash INTEGER NOT NULL, model TEXT NOT NULL, "
     "options TEXT NOT NULL, prompt TEXT NOT NULL, answer TEXT NOT NULL, tokens BLOB NOT NULL, "
     "finish TEXT NOT NULL, seal INTEGER NOT NULL, choices BLOB NOT NULL, "
-    "tokens_in INTEGER NOT NULL, tokens_out INTEGER NOT NULL)";
+    "tokens_in INTEGER NOT NULL, tokens_out INTEGER NOT NULL, "
+    "created INTEGER NOT NULL DEFAULT 0, used INTEGER NOT NULL DEFAULT 0)";
 inline constexpr char kMemoIndex[] = "CREATE INDEX generations_by_hash ON generations(hash)";
+// created and used (last) are milliseconds since 1970, and no part of the seal.
+inline constexpr char kMemoUseIndex[] = "CREATE INDEX generations_by_use ON generations(used)";
 
 // Parameters 1 to 4: hash, model, options, prompt.
 void BindMemoKey(Statement& statement, const MemoKey& key);

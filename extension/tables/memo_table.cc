@@ -1,35 +1,47 @@
 // lm_memo: the generations that are remembered
-//   -> model, options, tokens, hits, bytes
+//   -> model, prompt, answer, options, tokens, hits, bytes, created, used
 //
 //   SELECT model, count(*), sum(hits), sum(bytes) FROM lm_memo GROUP BY model;
+//   SELECT prompt, answer, hits FROM lm_memo ORDER BY created DESC LIMIT 10;
+//   DELETE FROM lm_memo WHERE prompt LIKE '%bicycle%';      -- forgets those
 //   DELETE FROM lm_memo;                                    -- forgets them all
 //   INSERT INTO temp.lm_settings VALUES ('memo', 'memo.db');  -- keeps them in a file from now on
 //
 // At temperature 0, or with a seed of its own, an answer is a function of the model, the prompt and
-// the options; so it is generated once. A row is one such answer: tokens counts those of its prompt
-// and its own, hits how often it has spared a generation since it came into this process's memory,
-// bytes what it takes there. {"cache": false} neither looks here nor leaves anything.
+// the options; so it is generated once. A row is one such answer: prompt is what was said in the
+// conversation, the system prompt first, a line each, without the template's words; tokens counts
+// those of its prompt and its own, hits how often it has spared a generation since it came into
+// this process's memory, bytes what it takes there; created and used (last) are UTC. {"cache":
+// false} neither looks here nor leaves anything.
 //
 // In memory, 64 MiB are for all connections of the process together, and the longest unused answer
 // goes first; a connection sees those of its own database (or salt). With lm_settings('memo') these
 // are the answers in that file, for all who name it: at most 'memo_bytes' of them (1 GiB), of which
-// the oldest go first. A row of the file whose model is empty is not ours, or damaged: it is never
+// the longest unused go first (used is when a process last took one out of the file).
+// A row of the file whose model is empty is not ours, or damaged: it is never
 // used. Forgetting does not follow ROLLBACK.
 //
 // The file is a cache: while it cannot be read or written (a lock, a full disk), answers are given
 // without it, and lm_stats.hint says why. An answer is in the file before it is given, or else
 // waits for the disk until the connection is closed.
+#include <optional>
 #include <string>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/generator_registry.h"
 #include "extension/connection/snapshot_table.h"
 #include "extension/memo/memo_file.h"
 #include "extension/tables/tables.h"
+#include "extension/tables/timestamp.h"
 
 namespace lm {
 namespace {
+
+enum Column { kPrompt = 1, kAnswer = 2 };
 
 class MemoTable : public WritableTable {
  public:
@@ -37,25 +49,30 @@ class MemoTable : public WritableTable {
 
   const char* name() const override { return "lm_memo"; }
   std::string Schema() const override {
-    return "CREATE TABLE lm_memo(model TEXT, options TEXT, tokens INTEGER, hits INTEGER, "
-           "bytes INTEGER)";
+    return "CREATE TABLE lm_memo(model TEXT, prompt TEXT, answer TEXT, options TEXT, "
+           "tokens INTEGER, hits INTEGER, bytes INTEGER, created TEXT, used TEXT)";
   }
 
   // So that what is said of writing is said below.
-  int num_writable() const override { return 5; }
+  int num_writable() const override { return 9; }
 
-  absl::StatusOr<std::vector<SnapshotRow>> Rows() override {
+  absl::StatusOr<std::vector<SnapshotRow>> Rows() override { return RowsFor(~uint64_t{0}); }
+
+  absl::StatusOr<std::vector<SnapshotRow>> RowsFor(uint64_t used) override {
+    const bool texts = (used & (uint64_t{1} << kPrompt | uint64_t{1} << kAnswer)) != 0;
     const std::shared_ptr<MemoFile> file = connection().MemoInUse();
     std::vector<MemoEntryInfo> entries;
     if (file != nullptr) {
-      ASSIGN_OR_RETURN(entries, file->Entries());
+      ASSIGN_OR_RETURN(entries, file->Entries(texts));
     } else {
-      entries = ProcessMemo().Entries(connection().Salt());
+      entries = ProcessMemo().Entries(connection().Salt(), texts);
     }
     std::vector<SnapshotRow> rows;
     for (const MemoEntryInfo& entry : entries) {
       rows.push_back(
-          {entry.id, {NameOf(entry.model), entry.options, entry.tokens, entry.hits, entry.bytes}});
+          {entry.id,
+           {NameOf(entry.model), WordsOf(entry.prompt), entry.answer, entry.options, entry.tokens,
+            entry.hits, entry.bytes, TimeOrNull(entry.created), TimeOrNull(entry.used)}});
     }
     return rows;
   }
@@ -75,6 +92,22 @@ class MemoTable : public WritableTable {
  private:
   static absl::Status Refused() {
     return absl::InvalidArgumentError("answers come here by being generated; rows can be deleted");
+  }
+
+  static Cell TimeOrNull(absl::Time time) {
+    return time > absl::UnixEpoch() ? Cell(Timestamp(time)) : Cell();
+  }
+
+  // What is not the template's of a RequestSpec::text: of its JSON array, the strings.
+  static std::string WordsOf(const std::string& text) {
+    const std::optional<Json> pieces = Json::Parse(text);
+    if (!pieces || !pieces->is_array()) return text;
+    std::string words;
+    for (const Json& piece : pieces->array()) {
+      if (!piece.is_string() || piece.string().empty()) continue;
+      absl::StrAppend(&words, words.empty() ? "" : "\n", piece.string());
+    }
+    return words;
   }
 
   // The name of a running model with that digest, else the digest.

@@ -28,16 +28,19 @@
 // time, against what this machine's processors can do at most; bandwidth_percent the bytes of
 // weights and cache that it had to read, against what its memory gives. These ceilings are
 // measured, in a quarter of a second, when a statement first asks for one of the two columns
-// (lm_devices shows them); they are NULL for a model on another device than the CPU. A model small
-// enough for the caches is read faster than memory gives: more than 100%. `verdict` says what the
-// model's time went to: 'prefill-bound (slow to start)': shared prefixes and shorter
-// prompts help; 'decode-bound (slow to stream)': shorter answers and more rows at a time help.
+// (lm_devices shows them); they are NULL for a model on another device than the CPU. 100 is the
+// most: a model small enough for the caches is read faster than memory gives. `verdict` says what
+// the model's time went to: 'prefill-bound (slow to start)': shared prefixes and shorter prompts
+// help; 'decode-bound (slow to stream)': shorter answers and more rows at a time help.
 //
-// Reading loads no model; without a running one there are no rows. `model` is the name this
+// Reading loads no model; without a running one there are no rows. A model that is loaded anew, as
+// with another number of threads (lm_settings), begins with no counts, in lm_requests and lm_cache
+// too. `model` is the name this
 // connection has for it, else the file's.
 // The last two are this connection's own: `foreseen`, how many calls of generate() and the like
 // found their answer under way, because look-ahead had seen them coming; and `hint`, what the last
 // statement that had to ask row by row could do better, or what is wrong with the memo's file.
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -96,7 +99,8 @@ class StatsTable : public SnapshotTable {
 
   // How much of what the machine could have done in this time was done.
   static Cell Percent(double amount, double ceiling, double seconds) {
-    return ceiling > 0 && seconds > 0 ? Cell(100 * amount / (ceiling * seconds)) : Cell();
+    if (ceiling <= 0 || seconds <= 0) return Cell();
+    return Cell(std::min(100 * amount / (ceiling * seconds), 100.0));
   }
 
   static Cell Verdict(const EngineStats& stats) {

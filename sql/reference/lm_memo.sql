@@ -1,4 +1,4 @@
--- lm_memo(model, options, tokens, hits, bytes)
+-- lm_memo(model, prompt, answer, options, tokens, hits, bytes, created, used)
 --
 -- The generations that are remembered. At temperature 0, or with a seed, an answer is a function of model,
 -- prompt and options, so it is generated once; {"cache": false} opts out.
@@ -10,6 +10,11 @@ SELECT model, options, tokens > 1, hits, bytes > 1 FROM lm_memo;
 SELECT requests, memo_hits FROM lm_stats WHERE phase = 'decode';
 --> 1|1
 
+SELECT prompt, answer = generate('one', NULL, '{"max_tokens":4}'), created <= used FROM lm_memo;
+--> one|1|1
+DELETE FROM lm_memo WHERE prompt LIKE '%two%';
+SELECT count(*) FROM lm_memo;
+--> 1
 DELETE FROM lm_memo;
 SELECT count(*) FROM lm_memo;
 --> 0

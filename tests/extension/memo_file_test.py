@@ -40,6 +40,30 @@ class MemoFileTest(unittest.TestCase):
         return subprocess.run([sys.executable, "-c", head + script, folder, self.path], check=True,
                               capture_output=True, text=True, timeout=60).stdout
 
+    def test_what_was_used_last_leaves_last(self):
+        connection = self.connect()
+        for number in range(20):
+            self.ask(connection, f"prompt {number}.")
+        connection.close()
+        file = sqlite3.connect(self.path, isolation_level=None)
+        self.addCleanup(file.close)
+        numbers = lambda where: [n for n in range(20) for (prompt,) in file.execute(
+            f"SELECT prompt FROM generations WHERE {where}") if f"prompt {n}." in prompt]
+        file.execute("UPDATE generations SET created = created - 1000000, used = used - 1000000")
+        ask = "ask = lambda prompt: harness.value(c, \"SELECT generate(?, NULL, '{\\\"max_tokens\\\":4}')\", prompt)\n"
+        # What a process takes from the file is marked, when it lets the file go at the latest.
+        self.in_new_process(ask + "for number in (3, 7): ask(f'prompt {number}.')\nc.close()\n")
+        self.assertEqual(numbers("used > created"), [3, 7])
+        # Of a full file those go first that were not used for longest, whenever they came.
+        file.execute("UPDATE generations SET used = used + 2000000 WHERE used > created")
+        self.in_new_process(
+            ask + "c.execute(\"INSERT INTO temp.lm_settings VALUES ('memo_bytes', 60000)\")\n"
+            "for number in range(1000):\n"
+            "    ask(f'another {number}')\n"
+            "    if harness.value(c, \"SELECT count(*) FROM lm_memo WHERE prompt LIKE 'prompt %.'\") < 20: break\n")
+        self.assertLess(len(numbers("1")), 20)
+        self.assertLessEqual({3, 7}, set(numbers("1")))
+
     def test_another_process_generates_nothing(self):
         answer = self.ask(self.connect(), "hello")
         out = self.in_new_process(
