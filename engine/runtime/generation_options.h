@@ -4,6 +4,7 @@
 #define LM_ENGINE_RUNTIME_GENERATION_OPTIONS_H_
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,7 +43,7 @@ absl::string_view ConstraintName(AnswerConstraint::Kind kind);
 
 struct GenerationOptions {
   std::string model = {};     // a name of lm_models; empty: the connection's default
-  int32_t max_tokens = 256;   // >= 0
+  int32_t max_tokens = 256;   // >= 0; see MostAnswerTokens
   double temperature = 0;     // >= 0; 0: greedy
   int32_t top_k = 0;          // >= 0; 0: all
   double top_p = 1;           // (0, 1]
@@ -65,6 +66,14 @@ struct GenerationOptions {
 
   friend bool operator==(const GenerationOptions&, const GenerationOptions&) = default;
 };
+
+// The most tokens of an answer: max_tokens. Where it is one of `choices` these say themselves where
+// it ends: cut, it would be another of them, or none.
+inline int32_t MostAnswerTokens(const GenerationOptions& options) {
+  return options.constraint.kind == AnswerConstraint::Kind::kChoices
+             ? std::numeric_limits<int32_t>::max()
+             : options.max_tokens;
+}
 
 inline constexpr size_t kMaxStopStrings = 64;
 inline constexpr size_t kMaxStopBytes = 4096;  // of one stop string

@@ -1,6 +1,7 @@
 #include "engine/runtime/local_generator.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -14,6 +15,19 @@
 
 namespace lm {
 namespace {
+
+// Tokens that an answer may need: of choices no more than the longest has bytes.
+int64_t AnswerRoom(const GenerationOptions& options) {
+  if (options.constraint.kind != AnswerConstraint::Kind::kChoices) return options.max_tokens;
+  const std::optional<Json> choices = Json::Parse(options.constraint.text);
+  size_t most = 0;
+  if (choices && choices->is_array()) {
+    for (const Json& choice : choices->array()) {
+      if (choice.is_string()) most = std::max(most, choice.string().size());
+    }
+  }
+  return static_cast<int64_t>(most);
+}
 
 bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 
@@ -149,7 +163,7 @@ absl::StatusOr<LocalGenerator::Prompt> LocalGenerator::Truncate(const TextReques
                                                                 Prompt prompt) const {
   const int64_t context = max_sequence_tokens();
   const int64_t answer =
-      std::clamp<int64_t>(request.options.max_tokens, 1, std::max<int64_t>(context / 2, 1));
+      std::clamp<int64_t>(AnswerRoom(request.options), 1, std::max<int64_t>(context / 2, 1));
   const int64_t most = context - answer;
   const bool at_start = request.options.on_overflow == OnOverflow::kTruncateStart;
   const Tokenizer& tokenizer = engine_->model().tokenizer();

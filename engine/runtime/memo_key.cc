@@ -20,7 +20,7 @@ std::string OptionsThatMatter(const GenerationOptions& options, bool first_choic
   (void)priority;
   (void)messages, (void)template_args;  // the prompt is as the template made it with them
   Json json = Json::MakeObject();
-  json.Add("max_tokens", max_tokens);
+  if (MostAnswerTokens(options) == max_tokens) json.Add("max_tokens", max_tokens);
   if (temperature != 0) {  // else nothing is drawn
     json.Add("temperature", temperature);
     json.Add("seed", seed);
@@ -70,9 +70,12 @@ std::optional<MemoKey> MakeMemoKey(const Generator& generator, const RequestSpec
               .model = generator.identity(),
               .options = OptionsThatMatter(spec.options, spec.wants_first_choices),
               .prompt = spec.text};
-  // An answer that the end of the context may cut depends on where that is.
+  // An answer that the end of the context may cut depends on where that is. (One of `choices` that
+  // is cut is an error.)
   const int64_t context = generator.max_sequence_tokens();
-  if (static_cast<int64_t>(spec.prompt.size()) + spec.options.max_tokens > context) {
+  const bool may_be_cut = spec.options.constraint.kind != AnswerConstraint::Kind::kChoices;
+  if (may_be_cut &&
+      static_cast<int64_t>(spec.prompt.size()) + spec.options.max_tokens > context) {
     absl::StrAppend(&key.model, "/", context);
   }
   return key;

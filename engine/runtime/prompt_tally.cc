@@ -54,7 +54,7 @@ int32_t PromptTally::Answer(const RequestSpec& spec, Part* part, std::string* te
         part->choices = ReadChoices(constraint, part->generator->tokenizer().value_or(nullptr));
       }
       *text = part->choices.first;
-      return std::min(spec.options.max_tokens, part->choices.most_tokens);
+      return part->choices.most_tokens;
     case AnswerConstraint::Kind::kSchema:
     case AnswerConstraint::Kind::kExtraction:
       *text = "null";

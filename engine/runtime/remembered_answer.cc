@@ -21,12 +21,13 @@ bool EndsWhereItSays(const Engine& engine, const RequestSpec& spec,
   const int64_t prompt = static_cast<int64_t>(spec.prompt.size());
   const int64_t together = tokens + prompt;
   if (answer.tokens_in != prompt || answer.tokens_out != tokens) return false;
-  if (tokens > spec.options.max_tokens || together > engine.max_sequence_tokens()) return false;
+  const int64_t most = MostAnswerTokens(spec.options);
+  if (tokens > most || together > engine.max_sequence_tokens()) return false;
   switch (answer.finish) {
     case FinishReason::kStop:
       return true;
     case FinishReason::kLength:
-      return tokens == spec.options.max_tokens;
+      return tokens == most;
     case FinishReason::kContext:
       return together == engine.max_sequence_tokens();
     case FinishReason::kError:

@@ -48,7 +48,7 @@ Sequence::Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer,
   if (recurrent_ && !wants_every_token()) snapshots_ = request_->spec().borders;
   if (const CompiledConstraint* constraint = request_->spec().constraint.get()) {
     grammar_ = constraint->begin;
-    if (request_->spec().options.max_tokens > 0) {
+    if (MostAnswerTokens(request_->spec().options) > 0) {
       start_end_ = AppendConstrained(constraint->start, kNotAsked, absl::Now());
     } else {
       cut_in_forced_ = !constraint->start.empty();
@@ -77,7 +77,7 @@ int32_t Sequence::remaining() const {
 std::optional<FinishReason> Sequence::trivial_end() const {
   if (embedding()) return std::nullopt;
   if (scoring()) return remaining() == 0 ? std::optional(FinishReason::kStop) : std::nullopt;
-  if (request_->spec().options.max_tokens == 0) return FinishReason::kLength;
+  if (MostAnswerTokens(request_->spec().options) == 0) return FinishReason::kLength;
   return start_end_;
 }
 
@@ -237,7 +237,7 @@ std::optional<FinishReason> Sequence::Append(int32_t token, double logprob, absl
   if (request_->spec().stream) Publish(token, logprob, now);
   if (stopped) return FinishReason::kStop;
   std::optional<FinishReason> finish;
-  if (answer_tokens() >= request_->spec().options.max_tokens) {
+  if (answer_tokens() >= MostAnswerTokens(request_->spec().options)) {
     finish = FinishReason::kLength;
   } else if (static_cast<int32_t>(tokens_.size()) >= token_limit_) {
     finish = FinishReason::kContext;

@@ -68,7 +68,6 @@ std::string GenerationJson(const Generation& generation) {
   object.Add("error", status.ok() ? Json() : Json(status.message()));
   object.Add("finish", FinishReasonName(status.ok() ? generation.finish : FinishReason::kError));
   object.Add("tokens_in", generation.tokens_in);
-  object.Add("tokens_cached", generation.tokens_cached);
   object.Add("tokens_out", generation.tokens_out);
   return object.Dump();
 }

@@ -48,7 +48,9 @@ void ResultAnswerColumn(sqlite3_context* context, const RowAnswer& answer, int c
 
 // The JSON object in which lm_try, and on_error 'json', report a generation that is over, well or
 // not, or that never began:
-//   {"value":"Lily","error":null,"finish":"stop","tokens_in":12,"tokens_cached":8,"tokens_out":2}
+//   {"value":"Lily","error":null,"finish":"stop","tokens_in":12,"tokens_out":2}
+// Nothing of it depends on what was asked before: how much of a prompt was cached is a column of
+// tables.
 std::string GenerationJson(const Generation& generation);
 
 }  // namespace lm

@@ -12,8 +12,7 @@
 // A NULL prompt gives NULL. A row that cannot be answered (a BLOB, invalid UTF-8, a prompt longer
 // than the context) ends the statement with an error; with {"on_error":"null"} it gives NULL, with
 // {"on_error":"json"} the object that lm_try returns:
-//   {"value":null,"error":"prompt ...","finish":"error","tokens_in":0,"tokens_cached":0,
-//    "tokens_out":0}
+//   {"value":null,"error":"prompt ...","finish":"error","tokens_in":0,"tokens_out":0}
 // Options that are wrong and a model that cannot be loaded are mistakes of the statement, not of a
 // row: they are errors in any case. So is sqlite3_interrupt.
 //

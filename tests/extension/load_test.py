@@ -163,7 +163,7 @@ class LoadTest(unittest.TestCase):
 
 class SaltTest(unittest.TestCase):
     SYSTEM = "You are given a note. Say in one word what it is about. Do not explain. Do not repeat the note. " * 3
-    CACHED = "SELECT lm_try('x', ?, '{\"max_tokens\":1}') ->> 'tokens_cached'"
+    CACHED = "SELECT tokens_cached FROM lm_each('[\"x\"]', ?, '{\"max_tokens\":1}')"
 
     def cached(self, connection):
         return harness.value(connection, self.CACHED, self.SYSTEM)

@@ -27,9 +27,8 @@ class StatsTest(unittest.TestCase):
                                   "max(memo_hits), sum(seconds) FROM lm_stats").fetchone()
 
     def generate(self, connection, prompt):
-        answer = "SELECT lm_try(?, ?, '{\"max_tokens\":4}') AS answer"
-        return connection.execute(f"WITH a AS MATERIALIZED ({answer}) SELECT answer ->> 'tokens_in', answer ->> 'tokens_cached', "
-                                  "answer ->> 'tokens_out' FROM a", (prompt, SYSTEM)).fetchone()
+        return connection.execute("SELECT tokens_in, tokens_cached, tokens_out FROM lm_each(json_array(?), ?, '{\"max_tokens\":4}')",
+                                  (prompt, SYSTEM)).fetchone()
 
     def test_a_database_sees_what_it_asked(self):
         first, same, other, memory = (self.connect(name) for name in ("first.db", "first.db", "other.db", ":memory:"))
