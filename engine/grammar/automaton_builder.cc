@@ -38,7 +38,11 @@ NodeId AutomatonBuilder::AddSplit(NodeId next, NodeId other) {
 NodeId AutomatonBuilder::AddCall(RuleId rule, NodeId next) {
   return AddNode({NodeKind::kCall, 0, 0, next, next, rule});
 }
-NodeId AutomatonBuilder::AddDead() { return AddNode({}); }
+NodeId AutomatonBuilder::AddDead(std::string why) {
+  const NodeId dead = AddNode({});
+  if (!why.empty() && dead != 0) why_dead_[dead] = std::move(why);
+  return dead;
+}
 NodeId AutomatonBuilder::AddLink() { return AddNode({NodeKind::kLink, 0, 0, -1, -1, -1}); }
 
 NodeId AutomatonBuilder::AddFork(absl::Span<const NodeId> targets) {
@@ -69,7 +73,9 @@ Fragment AutomatonBuilder::Empty() {
   return {link, link};
 }
 
-Fragment AutomatonBuilder::Nothing() { return {AddDead(), AddLink()}; }
+Fragment AutomatonBuilder::Nothing(std::string why) {
+  return {AddDead(std::move(why)), AddLink()};
+}
 
 Fragment AutomatonBuilder::Literal(absl::string_view text) {
   const NodeId end = AddLink();
@@ -93,7 +99,7 @@ Fragment AutomatonBuilder::AnyLiteral(std::vector<std::string> texts) {
   size_t number = 0;
   for (const std::string& text : texts) {
     if (++number % 1024 == 0 && status_.ok()) status_ = Checkpoint();
-    if (absl::IsCancelled(status_)) return Nothing();
+    if (absl::IsCancelled(status_)) return Nothing("");
     size_t at = 0;
     for (char c : text) {
       const uint8_t byte = static_cast<uint8_t>(c);
@@ -109,7 +115,7 @@ Fragment AutomatonBuilder::AnyLiteral(std::vector<std::string> texts) {
     }
     trie[at].is_text = true;
   }
-  if (texts.empty()) return Nothing();
+  if (texts.empty()) return Nothing("");
   const NodeId end = AddLink();
   std::vector<NodeId> start(trie.size());
   std::vector<NodeId> ways;
@@ -227,7 +233,7 @@ Fragment AutomatonBuilder::Repeat(Fragment a, int64_t min, std::optional<int64_t
 
 absl::StatusOr<Automaton> AutomatonBuilder::Build(RuleId root) && {
   RETURN_IF_ERROR(status_);
-  return FinishAutomaton(std::move(nodes_), std::move(rule_start_), rule_names_, root);
+  return FinishAutomaton(std::move(nodes_), std::move(rule_start_), rule_names_, why_dead_, root);
 }
 
 }  // namespace lm

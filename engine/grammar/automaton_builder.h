@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "engine/base/hash_map.h"
 #include "engine/grammar/automaton.h"
 #include "engine/grammar/code_point_set.h"
 
@@ -46,7 +47,8 @@ class AutomatonBuilder {
   const std::string& rule_name(RuleId rule) const { return rule_names_[rule]; }
 
   Fragment Empty();
-  Fragment Nothing();  // matches no text at all
+  // Matches no text at all. Where that leaves none for the whole grammar, Build says `why`.
+  Fragment Nothing(std::string why);
   // REQUIRES: valid UTF-8 without U+0000.
   Fragment Literal(absl::string_view text);
   // Any of these texts, with common beginnings shared. REQUIRES: as Literal.
@@ -67,7 +69,7 @@ class AutomatonBuilder {
   NodeId AddBytes(uint8_t low, uint8_t high, NodeId next);
   NodeId AddSplit(NodeId next, NodeId other);
   NodeId AddCall(RuleId rule, NodeId next);
-  NodeId AddDead();
+  NodeId AddDead(std::string why = "");
   NodeId AddLink();  // leads nowhere until Connect
   void Connect(NodeId link, NodeId target) { nodes_[link].next = target; }
   // A fork to any number of nodes; dead if there are none.
@@ -76,7 +78,8 @@ class AutomatonBuilder {
   // Not OK once a limit was crossed.
   const absl::Status& status() const { return status_; }
 
-  // InvalidArgument: a limit was crossed, `root` matches no text, or a rule begins with itself.
+  // InvalidArgument: a limit was crossed, `root` matches no text (with the reason: what was given to
+  // Nothing, or the rule that never ends), or a rule begins with itself.
   // REQUIRES: every rule that is called is defined.
   absl::StatusOr<Automaton> Build(RuleId root) &&;
 
@@ -86,6 +89,7 @@ class AutomatonBuilder {
   std::vector<Node> nodes_;
   std::vector<NodeId> rule_start_;
   std::vector<std::string> rule_names_;
+  HashMap<NodeId, std::string> why_dead_;
   absl::Status status_;
 };
 

@@ -132,6 +132,36 @@ bool IsNullable(const Node& node, const Facts& nullable) {
   }
 }
 
+// Why `root` cannot be finished: goes from its start to what cannot be reached, to its end.
+absl::Status NoText(absl::Span<const Node> nodes, absl::Span<const NodeId> rule_start,
+                    const Facts& live, absl::Span<const std::string> rule_names,
+                    const HashMap<NodeId, std::string>& why_dead, RuleId root) {
+  std::vector<bool> seen(nodes.size());
+  RuleId rule = root;
+  NodeId at = rule_start[root];
+  while (nodes[at].kind != NodeKind::kDead && !seen[at]) {
+    seen[at] = true;
+    const Node& node = nodes[at];
+    // A call that could go on behind its rule is dead by that. Where neither could be finished,
+    // what is behind may be what matters: the rule could be one that need not be called.
+    if (node.kind == NodeKind::kCall && live.node[node.next]) {
+      rule = node.rule;
+      at = rule_start[rule];
+    } else {
+      at = node.next;
+    }
+  }
+  const std::string name = absl::CHexEscape(rule_names[rule].substr(0, 200));
+  if (auto why = why_dead.find(at); why != why_dead.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("no text fits: ", why->second));
+  }
+  if (seen[at]) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no text fits: ", name, " never ends, since it always asks for itself again"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat("no text fits: there is none for ", name));
+}
+
 // Cuts what cannot be finished.
 void Trim(const Facts& nullable, const Facts& live, std::vector<Node>* nodes) {
   for (size_t i = 0; i < nodes->size(); ++i) {
@@ -248,7 +278,9 @@ void ClassifyBytes(Automaton* automaton) {
 }  // namespace
 
 absl::StatusOr<Automaton> FinishAutomaton(std::vector<Node> nodes, std::vector<NodeId> rule_start,
-                                          absl::Span<const std::string> rule_names, RuleId root) {
+                                          absl::Span<const std::string> rule_names,
+                                          const HashMap<NodeId, std::string>& why_dead,
+                                          RuleId root) {
   ResolveLinks(&nodes, &rule_start);
   const Dependents dependents(nodes, rule_start.size());
   const Facts nullable = Propagate(nodes, rule_start, dependents, IsNullable);
@@ -268,7 +300,7 @@ absl::StatusOr<Automaton> FinishAutomaton(std::vector<Node> nodes, std::vector<N
       });
   RETURN_IF_ERROR(Checkpoint());
   if (!live.rule[root]) {
-    return absl::InvalidArgumentError("the grammar matches no text at all");
+    return NoText(nodes, rule_start, live, rule_names, why_dead, root);
   }
   Trim(nullable, live, &nodes);
   RETURN_IF_ERROR(Checkpoint());

@@ -9,13 +9,17 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "engine/base/hash_map.h"
 #include "engine/grammar/automaton.h"
 
 namespace lm {
 
+// `why_dead`: what to say where one of these nodes is the reason that there is no text at all.
 // REQUIRES: every rule that is called has a start.
 absl::StatusOr<Automaton> FinishAutomaton(std::vector<Node> nodes, std::vector<NodeId> rule_start,
-                                          absl::Span<const std::string> rule_names, RuleId root);
+                                          absl::Span<const std::string> rule_names,
+                                          const HashMap<NodeId, std::string>& why_dead,
+                                          RuleId root);
 
 }  // namespace lm
 

@@ -269,7 +269,9 @@ class GbnfParser {
       set.Add(low, high);
     }
     if (!Consume("]")) return Error("a '[' without ']'", open);
-    return builder_.Class(negated ? set.Complement() : set);
+    if (negated) set = set.Complement();
+    if (!set.empty()) return builder_.Class(set);
+    return builder_.Nothing(std::string(Error("a class without a character", open).message()));
   }
 
   std::optional<int64_t> TakeNumber() {

@@ -13,6 +13,7 @@
 #ifndef LM_ENGINE_GRAMMAR_GRAMMAR_H_
 #define LM_ENGINE_GRAMMAR_GRAMMAR_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -79,12 +80,18 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(absl::string_view gra
 // JSON text that is valid against a JSON Schema (draft 2020-12; older drafts' `definitions` and
 // `items` arrays are understood).
 //
-// Form. The JSON is compact: one optional space after each ':' and ',', no other white space.
-// Properties come in the schema's order, additional ones after them. Keys, and strings of `const`
-// and `enum`, are written in one way only; in other strings every escape but \u0000 and lone
-// surrogates is allowed. Numbers have at most 18 digits before the point, 17 behind it and an
-// exponent of two digits; bounded numbers have no exponent and, with a fraction, at most 15 digits.
-// Every text that is produced is valid; not every valid text can be produced.
+// Form. Every value has one text, so that equal answers are equal texts:
+// - No white space.
+// - Properties come in the schema's order. Others come after them, as the model has them.
+// - In strings '"', '\' and control characters are escaped, by \" \\ \b \f \n \r \t or else \u00xx;
+//   nothing else is.
+// - Numbers have no zeros at the end of a fraction, no fraction of 0, no -0, no +, and no exponent
+//   but where they would have more than 21 digits before the point or 14 behind it; then there is
+//   one digit before the point, as in 6.02e23.
+// With JsonSpaces::kAllowed one space may stand behind each ':' and ','.
+// Every text that is produced is valid; not every value can be produced: whole numbers have at most
+// 18 digits where no bound asks for more, numbers with a fraction or an exponent 15, exponents two,
+// and numbers with bounds have no exponent.
 //
 // Keywords. type (one or several), enum, const, properties, required, additionalProperties,
 // minProperties, maxProperties, items, prefixItems, minItems, maxItems, minLength, maxLength,
@@ -98,12 +105,16 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(absl::string_view gra
 //
 // InvalidArgument with the JSON pointer of the place for what is not supported or unknown (not,
 // if, patternProperties, uniqueItems, …); annotations (title, description, default, examples, $id,
-// x-… and the like) are ignored. InvalidArgument too where nothing can be valid.
-absl::StatusOr<std::shared_ptr<const Grammar>> CompileJsonSchema(absl::string_view schema);
+// x-… and the like) are ignored. InvalidArgument too where nothing can be valid, with the places
+// that contradict each other.
+enum class JsonSpaces : uint8_t { kNone, kAllowed };
+absl::StatusOr<std::shared_ptr<const Grammar>> CompileJsonSchema(
+    absl::string_view schema, JsonSpaces spaces = JsonSpaces::kNone);
 
 // The same where every property that is named is written, with null where it may also be absent:
 // what is extracted from a text that need not say everything.
-absl::StatusOr<std::shared_ptr<const Grammar>> CompileExtractionSchema(absl::string_view schema);
+absl::StatusOr<std::shared_ptr<const Grammar>> CompileExtractionSchema(
+    absl::string_view schema, JsonSpaces spaces = JsonSpaces::kNone);
 
 }  // namespace lm
 

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "engine/base/utf8.h"
-#include "engine/grammar/regex_parser.h"
+#include "engine/grammar/number_range.h"
 #include "engine/grammar/text_form.h"
 
 namespace lm {
@@ -24,12 +25,16 @@ RuleId JsonText::NewRule(absl::string_view name, Fragment body) {
   return rule;
 }
 
-Fragment JsonText::Regex(absl::string_view regex) {
-  return ParseRegex(regex, {}, &builder_)->fragment;
+NodeId JsonText::BehindSeparator(NodeId next) {
+  if (spaces_ == JsonSpaces::kNone) return next;
+  return builder_.AddSplit(builder_.AddBytes(' ', ' ', next), next);
 }
 
 Fragment JsonText::Separator(absl::string_view sign) {
-  return builder_.Concat(builder_.Literal(sign), builder_.Optional(builder_.Literal(" ")));
+  const Fragment end = builder_.Empty();
+  const Fragment literal = builder_.Literal(sign);
+  builder_.Connect(literal.end, BehindSeparator(end.start));
+  return {literal.start, end.end};
 }
 
 Fragment JsonText::Quoted(Fragment chars) {
@@ -57,19 +62,15 @@ Fragment JsonText::DefineAnyArray() { return List("[", NewRule("an item", AnyVal
 Fragment JsonText::DefineAnyString() { return Quoted(builder_.Star(StringChar())); }
 
 Fragment JsonText::DefineAnyNumber() {
-  return Regex("-?(0|[1-9][0-9]{0,17})(\\.[0-9]{1,17})?([eE][+-]?[0-9]{1,2})?");
+  return builder_.Alternate({NumbersIn({}, "", &builder_), NumbersWithExponent(&builder_)});
 }
 
-Fragment JsonText::DefineAnyInteger() { return Regex("0|-?[1-9][0-9]{0,17}"); }
+Fragment JsonText::DefineAnyInteger() {
+  return NumbersIn({.max_fraction_digits = 0}, "", &builder_);
+}
 
 Fragment JsonText::DefineStringChar() {
-  // Without U+0000 and halves of surrogate pairs.
-  const Fragment escape =
-      Regex(R"(\\(["\\/bfnrt]|u()"
-            R"(000[1-9A-Fa-f]|00[1-9A-Fa-f][0-9A-Fa-f]|0[1-9A-Fa-f][0-9A-Fa-f]{2}|)"
-            R"([1-9A-CEFa-cef][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|)"
-            R"([Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))");
-  return builder_.Alternate({builder_.Class(UnescapedInJson()), escape});
+  return ClassIn(TextForm::kJsonString, CodePointSet::All(), &builder_);
 }
 
 Fragment JsonText::KeyExcept(absl::Span<const std::string> names) {
@@ -128,7 +129,7 @@ Fragment JsonText::KeyExcept(absl::Span<const std::string> names) {
 
 Fragment JsonText::Value(const SchemaJson& value) {
   // Recursion is as deep as the schema's text may be.
-  if (!value.is_structured()) return builder_.Literal(value.Dump());
+  if (!value.is_structured()) return builder_.Literal(Scalar(value));
   std::vector<Fragment> parts;
   auto add = [&](const SchemaJson& part, const std::string* name) {
     if (!parts.empty()) parts.push_back(Comma());
@@ -146,6 +147,12 @@ Fragment JsonText::Value(const SchemaJson& value) {
   parts.insert(parts.begin(), builder_.Literal(value.is_object() ? "{" : "["));
   parts.push_back(builder_.Literal(value.is_object() ? "}" : "]"));
   return builder_.Concat(parts);
+}
+
+std::string JsonText::Scalar(const SchemaJson& value) {
+  if (!value.is_float()) return value.Dump();
+  const std::optional<Decimal> number = ParseDecimal(value.Dump());
+  return number ? NumberText(*number) : value.Dump();
 }
 
 }  // namespace lm

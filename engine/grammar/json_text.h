@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/grammar/automaton_builder.h"
+#include "engine/grammar/grammar.h"
 #include "engine/grammar/schema_document.h"
 
 namespace lm {
@@ -16,7 +17,7 @@ namespace lm {
 class JsonText {
  public:
   // REQUIRES: *builder outlives this.
-  explicit JsonText(AutomatonBuilder* builder) : builder_(*builder) {}
+  JsonText(AutomatonBuilder* builder, JsonSpaces spaces) : builder_(*builder), spaces_(spaces) {}
 
   Fragment AnyValue() { return Rule(&any_value_, "any value", &JsonText::DefineAnyValue); }
   Fragment AnyObject() { return Rule(&any_object_, "any object", &JsonText::DefineAnyObject); }
@@ -24,21 +25,22 @@ class JsonText {
   Fragment AnyString() { return Rule(&any_string_, "any string", &JsonText::DefineAnyString); }
   Fragment AnyNumber() { return Rule(&any_number_, "any number", &JsonText::DefineAnyNumber); }
   Fragment AnyInteger() { return Rule(&any_integer_, "any integer", &JsonText::DefineAnyInteger); }
-  // One character of a string, with all the ways to escape it.
+  // One character of a string.
   Fragment StringChar() { return Rule(&string_char_, "a character", &JsonText::DefineStringChar); }
 
   Fragment Boolean() { return builder_.AnyLiteral({"true", "false"}); }
   Fragment Null() { return builder_.Literal("null"); }
   Fragment Comma() { return Separator(","); }
   Fragment Colon() { return Separator(":"); }
+  // What stands behind a comma or a colon that `next` follows.
+  NodeId BehindSeparator(NodeId next);
   Fragment Quoted(Fragment chars);
   // A key that is none of `names`. It has no escapes, so it equals none of them by other means.
   Fragment KeyExcept(absl::Span<const std::string> names);
   // This value and no other.
   Fragment Value(const SchemaJson& value);
-
-  // A regular expression of our own. REQUIRES: it parses.
-  Fragment Regex(absl::string_view regex);
+  // The text of one that is neither object nor array.
+  static std::string Scalar(const SchemaJson& value);
 
  private:
   Fragment Rule(RuleId* rule, absl::string_view name, Fragment (JsonText::*define)());
@@ -56,6 +58,7 @@ class JsonText {
   Fragment DefineStringChar();
 
   AutomatonBuilder& builder_;
+  const JsonSpaces spaces_;
   RuleId any_value_ = -1;
   RuleId any_object_ = -1;
   RuleId any_array_ = -1;

@@ -209,6 +209,7 @@ class Merger {
     if (schema.is_boolean()) {
       merged_.impossible = merged_.impossible || !schema.boolean();
       if (!schema.boolean()) merged_.parts.push_back(part);
+      if (!schema.boolean()) merged_.at.no_schema = &schema;
       return absl::OkStatus();
     }
     if (!schema.is_object())
@@ -225,6 +226,10 @@ class Merger {
       RETURN_IF_ERROR(AddKeyword(name, value));
     }
     if (nullable_ && part_kinds_ != kAllKinds) part_kinds_ |= kNull;
+    if (merged_.kinds != 0 && (merged_.kinds & part_kinds_) == 0) {
+      merged_.at.other_type = merged_.at.type;
+    }
+    if ((merged_.kinds & ~part_kinds_) != 0) merged_.at.type = schema.Find("type");
     merged_.kinds &= part_kinds_;
     if (array_.prefix != nullptr || array_.rest != nullptr) merged_.arrays.push_back(array_);
     if (object_.properties != nullptr || object_.additional != nullptr) {
@@ -271,11 +276,11 @@ class Merger {
         if (!value.is_array()) return document_.Error(value, "enum must be an array");
         std::vector<const SchemaJson*> values;
         for (const SchemaJson& one : value.array()) values.push_back(&one);
-        AddValues(values);
+        AddValues(value, values);
         return absl::OkStatus();
       }
       case Keyword::kConst:
-        AddValues({&value});
+        AddValues(value, {&value});
         return absl::OkStatus();
       case Keyword::kAnyOf:
       case Keyword::kOneOf: {
@@ -285,19 +290,19 @@ class Merger {
         return absl::OkStatus();
       }
       case Keyword::kMinimum:
-        return AddBound(name, value, &merged_.numbers.lower, /*is_lower=*/true, true);
+        return AddBound(name, value, /*is_lower=*/true, true);
       case Keyword::kMaximum:
-        return AddBound(name, value, &merged_.numbers.upper, /*is_lower=*/false, true);
+        return AddBound(name, value, /*is_lower=*/false, true);
       case Keyword::kExclusiveMinimum:
-        return AddBound(name, value, &merged_.numbers.lower, /*is_lower=*/true, false);
+        return AddBound(name, value, /*is_lower=*/true, false);
       case Keyword::kExclusiveMaximum:
-        return AddBound(name, value, &merged_.numbers.upper, /*is_lower=*/false, false);
+        return AddBound(name, value, /*is_lower=*/false, false);
       case Keyword::kMultipleOf:
         return AddMultiple(value);
       case Keyword::kMinLength:
-        return AddLeast(name, value, &merged_.min_length);
+        return AddLeast(name, value, &merged_.min_length, &merged_.at.min_length);
       case Keyword::kMaxLength:
-        return AddMost(name, value, &merged_.max_length);
+        return AddMost(name, value, &merged_.max_length, &merged_.at.max_length);
       case Keyword::kPattern:
         return AddText(name, value, &merged_.pattern);
       case Keyword::kFormat:
@@ -317,9 +322,9 @@ class Merger {
         }
         return absl::OkStatus();
       case Keyword::kMinItems:
-        return AddLeast(name, value, &merged_.min_items);
+        return AddLeast(name, value, &merged_.min_items, &merged_.at.min_items);
       case Keyword::kMaxItems:
-        return AddMost(name, value, &merged_.max_items);
+        return AddMost(name, value, &merged_.max_items, &merged_.at.max_items);
       case Keyword::kUniqueItems:
         if (value.is_boolean() && !value.boolean()) return absl::OkStatus();
         return document_.Error(value, "keyword \"uniqueItems\" is not supported");
@@ -334,10 +339,9 @@ class Merger {
       case Keyword::kRequired:
         return AddRequired(value);
       case Keyword::kMinProperties:
-        merged_.min_properties_at = &value;
-        return AddLeast(name, value, &merged_.min_properties);
+        return AddLeast(name, value, &merged_.min_properties, &merged_.at.min_properties);
       case Keyword::kMaxProperties:
-        return AddMost(name, value, &merged_.max_properties);
+        return AddMost(name, value, &merged_.max_properties, &merged_.at.max_properties);
       default:
         return absl::OkStatus();
     }
@@ -366,11 +370,13 @@ class Merger {
   }
 
   // Keeps what is in both, if there were values already.
-  void AddValues(const std::vector<const SchemaJson*>& values) {
+  void AddValues(const SchemaJson& keyword, const std::vector<const SchemaJson*>& values) {
     if (!merged_.values) {
       merged_.values = values;
+      merged_.at.values = &keyword;
       return;
     }
+    const bool had_some = !merged_.values->empty();
     std::vector<const SchemaJson*> both;
     for (const SchemaJson* old : *merged_.values) {
       work_ += static_cast<int64_t>(values.size());
@@ -379,6 +385,7 @@ class Merger {
       if (kept) both.push_back(old);
     }
     merged_.values = std::move(both);
+    if (had_some && merged_.values->empty()) merged_.at.other_values = &keyword;
   }
 
   absl::StatusOr<Decimal> NumberOf(absl::string_view name, const SchemaJson& value) {
@@ -390,21 +397,24 @@ class Merger {
     return *std::move(decimal);
   }
 
-  absl::Status AddBound(absl::string_view name, const SchemaJson& value,
-                        std::optional<NumberBound>* bound, bool is_lower, bool inclusive) {
+  absl::Status AddBound(absl::string_view name, const SchemaJson& value, bool is_lower,
+                        bool inclusive) {
     ASSIGN_OR_RETURN(Decimal decimal, NumberOf(name, value));
-    Tighten(bound, is_lower, {std::move(decimal), inclusive});
+    Tighten(value, is_lower, {std::move(decimal), inclusive});
     return absl::OkStatus();
   }
 
-  void Tighten(std::optional<NumberBound>* bound, bool is_lower, NumberBound other) {
+  void Tighten(const SchemaJson& value, bool is_lower, NumberBound other) {
     merged_.limits_numbers = true;
+    std::optional<NumberBound>* const bound =
+        is_lower ? &merged_.numbers.lower : &merged_.numbers.upper;
     if (*bound) {
       const int order = Compare(other.value, (*bound)->value);
       const bool tighter = order == 0 ? !other.inclusive : (order > 0) == is_lower;
       if (!tighter) return;
     }
     *bound = std::move(other);
+    (is_lower ? merged_.at.lower : merged_.at.upper) = &value;
   }
 
   absl::Status AddMultiple(const SchemaJson& value) {
@@ -412,6 +422,7 @@ class Merger {
     ASSIGN_OR_RETURN(const Decimal step, NumberOf("multipleOf", value));
     NumberRange& numbers = merged_.numbers;
     merged_.limits_numbers = true;
+    merged_.at.multiple_of = &value;
     const bool is_whole = step.fraction.empty() && step.whole.size() <= 3 && !step.negative &&
                           step.whole != "0" && std::stoi(step.whole) <= kMaxMultiple;
     const bool is_power = step.whole == "0" && !step.fraction.empty() && !step.negative &&
@@ -441,19 +452,22 @@ class Merger {
     return static_cast<int64_t>(std::min<double>(value.number(), 1e15));
   }
 
-  absl::Status AddLeast(absl::string_view name, const SchemaJson& value, int64_t* least) {
+  absl::Status AddLeast(absl::string_view name, const SchemaJson& value, int64_t* least,
+                        const SchemaJson** at) {
     ASSIGN_OR_RETURN(const int64_t count, CountOf(name, value));
     if (count > kMaxRepeat) {
       return document_.Error(value, absl::StrCat(name, " is too large, limit ", kMaxRepeat));
     }
+    if (count > *least) *at = &value;
     *least = std::max(*least, count);
     return absl::OkStatus();
   }
 
   // Beyond kMaxRepeat it makes no difference to what a model writes.
   absl::Status AddMost(absl::string_view name, const SchemaJson& value,
-                       std::optional<int64_t>* most) {
+                       std::optional<int64_t>* most, const SchemaJson** at) {
     ASSIGN_OR_RETURN(const int64_t count, CountOf(name, value));
+    if (!*most || count < **most) *at = &value;
     *most = std::min({count, most->value_or(kMaxRepeat), kMaxRepeat});
     return absl::OkStatus();
   }
@@ -474,9 +488,9 @@ class Merger {
     if (format == "float" || format == "double") return absl::OkStatus();
     if (format == "int32" || format == "int64") {
       const bool is_short = format == "int32";
-      Tighten(&merged_.numbers.lower, true,
+      Tighten(value, true,
               {*ParseDecimal(is_short ? "-2147483648" : "-9223372036854775808"), true});
-      Tighten(&merged_.numbers.upper, false,
+      Tighten(value, false,
               {*ParseDecimal(is_short ? "2147483647" : "9223372036854775807"), true});
       return absl::OkStatus();
     }
@@ -499,6 +513,7 @@ class Merger {
       }
     }
     if (!valid) return document_.Error(value, "required must be an array of strings");
+    merged_.at.required = &value;
     return absl::OkStatus();
   }
 

@@ -66,6 +66,25 @@ struct MergedSchema {
     const SchemaJson* branches;  // a non-empty array
   };
 
+  // The keywords that say what is here, for messages; null where none does.
+  struct Places {
+    const SchemaJson* no_schema = nullptr;  // false
+    const SchemaJson* type = nullptr;       // the last that took types away
+    const SchemaJson* other_type = nullptr;  // one with which that leaves none
+    const SchemaJson* values = nullptr;      // likewise of enum and const
+    const SchemaJson* other_values = nullptr;
+    const SchemaJson* lower = nullptr;
+    const SchemaJson* upper = nullptr;
+    const SchemaJson* multiple_of = nullptr;
+    const SchemaJson* min_length = nullptr;
+    const SchemaJson* max_length = nullptr;
+    const SchemaJson* min_items = nullptr;
+    const SchemaJson* max_items = nullptr;
+    const SchemaJson* required = nullptr;
+    const SchemaJson* min_properties = nullptr;
+    const SchemaJson* max_properties = nullptr;
+  };
+
   Conjunction parts;  // those given, expanded, without those that ask for nothing
   bool impossible = false;
   uint8_t kinds = kAllKinds;
@@ -88,7 +107,7 @@ struct MergedSchema {
   std::vector<std::string> required;
   int64_t min_properties = 0;
   std::optional<int64_t> max_properties;
-  const SchemaJson* min_properties_at = nullptr;
+  Places at;
 };
 
 // InvalidArgument with the JSON pointer for an unknown or unsupported keyword, a keyword with a

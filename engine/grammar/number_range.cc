@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 
 namespace lm {
 namespace {
@@ -29,9 +30,10 @@ int CompareMagnitudes(const Decimal& a, const Decimal& b) {
 // knows how much of the number is written and whether that is still a prefix of low, of high.
 class MagnitudeWriter {
  public:
+  // Where nothing goes on, `dead` follows.
   MagnitudeWriter(const NumberBound& low, const NumberBound& high, const NumberRange& range,
-                  NodeId end, AutomatonBuilder* builder)
-      : low_(low), high_(high), range_(range), end_(end), builder_(*builder) {}
+                  NodeId end, NodeId dead, AutomatonBuilder* builder)
+      : low_(low), high_(high), range_(range), end_(end), dead_(dead), builder_(*builder) {}
 
   NodeId Write() {
     std::vector<NodeId> ways;
@@ -39,41 +41,51 @@ class MagnitudeWriter {
     for (size_t length = shortest; length <= longest; ++length) {
       ways.push_back(Whole(length, 0, {length == shortest, length == longest, 0}));
     }
-    return builder_.AddFork(ways);
+    return Fork(ways);
   }
 
  private:
+  static constexpr size_t kApart = size_t{1} << 32;  // from any length
+
   struct State {
     bool at_low;
     bool at_high;
     int remainder;
+    bool ends_in_zero = false;  // its fraction does
     auto operator<=>(const State&) const = default;
   };
+
+  NodeId Fork(const std::vector<NodeId>& ways) {
+    return ways.empty() ? dead_ : builder_.AddFork(ways);
+  }
 
   // Digit `pos` of a whole part of `length` digits comes next.
   NodeId Whole(size_t length, size_t pos, const State& state) {
     if (pos == length) return BehindWhole(length, state);
-    // Away from the bounds only the number of digits to come matters.
+    // Away from the bounds only the number of digits to come matters, and how many may stand behind
+    // the point.
     const bool at_bound = state.at_low || state.at_high;
-    const std::tuple<size_t, size_t, bool, State> key{at_bound ? length : 0, length - pos, pos == 0,
-                                                      state};
+    const size_t told_apart =
+        at_bound ? length : kApart + static_cast<size_t>(MostFractionDigits(length));
+    const std::tuple<size_t, size_t, bool, State> key{told_apart, length - pos, pos == 0, state};
     if (auto at = whole_.find(key); at != whole_.end()) return at->second;
     const int least = pos == 0 && length > 1 ? 1 : 0;
     const NodeId node = Digit(state.at_low ? low_.value.whole[pos] - '0' : least,
                               state.at_high ? high_.value.whole[pos] - '0' : 9, state,
-                              [&](const State& next) { return Whole(length, pos + 1, next); });
+                              /*in_fraction=*/false, [&](const State& next) { return Whole(length, pos + 1, next); });
     whole_[key] = node;
     return node;
   }
 
   // A digit from `least` to `most`; at them the number stays on the bound.
   template <typename Then>
-  NodeId Digit(int least, int most, const State& state, Then then) {
+  NodeId Digit(int least, int most, const State& state, bool in_fraction, Then then) {
     std::vector<NodeId> ways;
     for (int first = least; first <= most;) {
       auto after = [&](int digit) {
         return State{state.at_low && digit == least, state.at_high && digit == most,
-                     (state.remainder * 10 + digit) % range_.multiple_of};
+                     (state.remainder * 10 + digit) % range_.multiple_of,
+                     in_fraction && digit == 0};
       };
       const State next = after(first);
       int last = first;
@@ -82,18 +94,21 @@ class MagnitudeWriter {
                                        static_cast<uint8_t>('0' + last), then(next)));
       first = last + 1;
     }
-    return builder_.AddFork(ways);
+    return Fork(ways);
+  }
+
+  // Behind a whole part of `length` digits.
+  int MostFractionDigits(size_t length) const {
+    if (range_.multiple_of > 1 || length >= kMaxDigits) return 0;
+    return std::min(range_.max_fraction_digits, kMaxDigits - static_cast<int>(length));
   }
 
   NodeId BehindWhole(size_t length, const State& state) {
     std::vector<NodeId> ways;
     if (state.remainder == 0 && MayStop(0, state)) ways.push_back(end_);
-    const int digits =
-        range_.multiple_of > 1
-            ? 0
-            : std::min(range_.max_fraction_digits, kMaxBoundedDigits - static_cast<int>(length));
+    const int digits = MostFractionDigits(length);
     if (digits > 0) ways.push_back(builder_.AddBytes('.', '.', Fraction(0, digits, state)));
-    return builder_.AddFork(ways);
+    return Fork(ways);
   }
 
   // Digit `pos` behind the point comes next; `left` more may, at most. REQUIRES: left > 0.
@@ -102,11 +117,11 @@ class MagnitudeWriter {
     if (auto at = fraction_.find(key); at != fraction_.end()) return at->second;
     const NodeId node =
         Digit(state.at_low ? DigitAt(low_, pos) : 0, state.at_high ? DigitAt(high_, pos) : 9, state,
-              [&](const State& next) {
+              /*in_fraction=*/true, [&](const State& next) {
                 std::vector<NodeId> ways;
                 if (MayStop(pos + 1, next)) ways.push_back(end_);
                 if (left > 1) ways.push_back(Fraction(pos + 1, left - 1, next));
-                return builder_.AddFork(ways);
+                return Fork(ways);
               });
     fraction_[key] = node;
     return node;
@@ -122,6 +137,7 @@ class MagnitudeWriter {
     auto is_all = [pos](const NumberBound& bound) {
       return pos >= static_cast<int>(bound.value.fraction.size());
     };
+    if (state.ends_in_zero) return false;
     if (state.at_low && !(is_all(low_) && low_.inclusive)) return false;
     return !state.at_high || !is_all(high_) || high_.inclusive;
   }
@@ -130,13 +146,14 @@ class MagnitudeWriter {
   const NumberBound& high_;
   const NumberRange& range_;
   const NodeId end_;
+  const NodeId dead_;
   AutomatonBuilder& builder_;
   std::map<std::tuple<size_t, size_t, bool, State>, NodeId> whole_;
   std::map<std::tuple<int, int, State>, NodeId> fraction_;
 };
 
 NodeId Magnitudes(NumberBound low, std::optional<NumberBound> high, const NumberRange& range,
-                  NodeId end, AutomatonBuilder* builder) {
+                  NodeId end, NodeId dead, AutomatonBuilder* builder) {
   low.value.negative = false;
   if (high) high->value.negative = false;
   const bool low_is_long = low.value.whole.size() > kMaxWholeDigits;
@@ -146,8 +163,8 @@ NodeId Magnitudes(NumberBound low, std::optional<NumberBound> high, const Number
     power[0] = '1';
     high = NumberBound{{false, std::move(power), ""}, false};
   }
-  if (CompareMagnitudes(low.value, high->value) > 0) return builder->AddDead();
-  return MagnitudeWriter(low, *high, range, end, builder).Write();
+  if (CompareMagnitudes(low.value, high->value) > 0) return dead;
+  return MagnitudeWriter(low, *high, range, end, dead, builder).Write();
 }
 
 }  // namespace
@@ -196,22 +213,72 @@ int Compare(const Decimal& a, const Decimal& b) {
   return a.negative ? -order : order;
 }
 
-Fragment NumbersIn(const NumberRange& range, AutomatonBuilder* builder) {
+Fragment NumbersIn(const NumberRange& range, std::string why, AutomatonBuilder* builder) {
   const NodeId end = builder->AddLink();
+  const NodeId dead = builder->AddDead(std::move(why));
   const NumberBound zero{Decimal(), /*inclusive=*/true};
   const NumberBound above_zero{Decimal(), /*inclusive=*/false};
   std::vector<NodeId> ways;
   if (!range.upper || !range.upper->value.negative) {
     const bool from_zero = !range.lower || range.lower->value.negative;
-    ways.push_back(Magnitudes(from_zero ? zero : *range.lower, range.upper, range, end, builder));
+    ways.push_back(
+        Magnitudes(from_zero ? zero : *range.lower, range.upper, range, end, dead, builder));
   }
   if (!range.lower || range.lower->value.negative) {
     const bool to_zero = !range.upper || !range.upper->value.negative;
     ways.push_back(builder->AddBytes(
         '-', '-',
-        Magnitudes(to_zero ? above_zero : *range.upper, range.lower, range, end, builder)));
+        Magnitudes(to_zero ? above_zero : *range.upper, range.lower, range, end, dead, builder)));
   }
-  return {builder->AddFork(ways), end};
+  return {ways.empty() ? dead : builder->AddFork(ways), end};
+}
+
+Fragment NumbersWithExponent(AutomatonBuilder* builder) {
+  const NodeId end = builder->AddLink();
+  auto whole = [&](int least) {
+    Decimal low, high;
+    low.whole = absl::StrCat(least);
+    high.whole = "99";
+    const Fragment numbers = NumbersIn({.lower = NumberBound{std::move(low)},
+                                        .upper = NumberBound{std::move(high)},
+                                        .max_fraction_digits = 0},
+                                       "", builder);
+    builder->Connect(numbers.end, end);
+    return numbers.start;
+  };
+  // Behind a digit and `digits` more, where the number may end.
+  auto exponent = [&](int digits) {
+    const NodeId small = builder->AddBytes('-', '-', whole(kMaxDigits - digits));
+    return builder->AddBytes('e', 'e', builder->AddSplit(whole(kMaxPlainDigits), small));
+  };
+  NodeId more = -1;  // a further digit, where there may be one
+  for (int digits = kMaxDigits - 1; digits > 0; --digits) {
+    const NodeId ends = exponent(digits);
+    const NodeId other = more < 0 ? ends : builder->AddSplit(ends, more);
+    const NodeId digit = builder->AddBytes('1', '9', other);
+    more = more < 0 ? digit : builder->AddSplit(digit, builder->AddBytes('0', '0', more));
+  }
+  const NodeId behind_first =
+      builder->AddSplit(exponent(0), builder->AddBytes('.', '.', more));
+  const NodeId first = builder->AddBytes('1', '9', behind_first);
+  return {builder->AddSplit(first, builder->AddBytes('-', '-', first)), end};
+}
+
+std::string NumberText(const Decimal& number) {
+  const std::string sign = number.negative ? "-" : "";
+  const bool plain = number.whole.size() <= kMaxPlainDigits &&
+                     number.fraction.size() <= static_cast<size_t>(kMaxFractionDigits);
+  if (plain) {
+    return absl::StrCat(sign, number.whole, number.fraction.empty() ? "" : ".", number.fraction);
+  }
+  std::string digits = absl::StrCat(number.whole, number.fraction);
+  const size_t zeros = digits.find_first_not_of('0');
+  const int64_t exponent =
+      static_cast<int64_t>(number.whole.size()) - 1 - static_cast<int64_t>(zeros);
+  digits.erase(0, zeros);
+  digits.erase(digits.find_last_not_of('0') + 1);
+  return absl::StrCat(sign, digits.substr(0, 1), digits.size() > 1 ? "." : "", digits.substr(1),
+                      "e", exponent);
 }
 
 }  // namespace lm

@@ -10,12 +10,15 @@
 
 namespace lm {
 
-// Digits that a generated number has at most, before the point and behind it.
+// Digits that a generated number has at most, without a fraction.
 inline constexpr int kMaxWholeDigits = 18;
-inline constexpr int kMaxFractionDigits = 17;
-// Of a number with bounds and a fraction all digits together: so few that a reader who rounds it to
-// a double cannot round it onto a bound or across.
-inline constexpr int kMaxBoundedDigits = 15;
+// With a fraction, all digits together: so few that a reader who rounds it to a double can neither
+// round two numbers to one nor one onto a bound or across.
+inline constexpr int kMaxDigits = 15;
+inline constexpr int kMaxFractionDigits = kMaxDigits - 1;
+// A number with more digits before the point, or more than kMaxFractionDigits behind it, is written
+// with an exponent.
+inline constexpr int kMaxPlainDigits = 21;
 
 // An exact decimal number. Zero is not negative.
 struct Decimal {
@@ -35,16 +38,22 @@ struct NumberBound {
 };
 
 struct NumberRange {
-  std::optional<NumberBound> lower;
-  std::optional<NumberBound> upper;
+  std::optional<NumberBound> lower = {};
+  std::optional<NumberBound> upper = {};
   int max_fraction_digits = kMaxFractionDigits;
   // The number is a multiple of this; above 1 it has no fraction. REQUIRES: >= 1.
   int multiple_of = 1;
 };
 
-// The numbers of the range, as JSON writes them, without exponent and without -0. Where a bound is
-// missing, numbers of up to kMaxWholeDigits digits.
-Fragment NumbersIn(const NumberRange& range, AutomatonBuilder* builder);
+// The numbers of the range in their shortest form: without exponent, without zeros at the end of a
+// fraction, without -0. Where a bound is missing, numbers of up to kMaxWholeDigits digits. `why`:
+// see AutomatonBuilder::Nothing; it is said where there is no such number.
+Fragment NumbersIn(const NumberRange& range, std::string why, AutomatonBuilder* builder);
+// The numbers that need an exponent, with one of two digits at most: 6.02e23, -1.5e-20.
+Fragment NumbersWithExponent(AutomatonBuilder* builder);
+
+// The text that these write for a number.
+std::string NumberText(const Decimal& number);
 
 }  // namespace lm
 

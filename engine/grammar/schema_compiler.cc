@@ -7,8 +7,10 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "engine/base/status_macros.h"
+#include "engine/base/utf8.h"
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/regex_parser.h"
 #include "engine/grammar/schema_branches.h"
@@ -22,20 +24,22 @@ namespace {
 constexpr int64_t kMaxWork = 2'000'000;
 
 absl::StatusOr<std::shared_ptr<const Grammar>> Compile(absl::string_view schema,
-                                                       bool absent_is_null) {
+                                                       bool absent_is_null, JsonSpaces spaces) {
   ASSIGN_OR_RETURN(const std::unique_ptr<SchemaDocument> document, SchemaDocument::Parse(schema));
-  ASSIGN_OR_RETURN(Automaton automaton, SchemaCompiler(document.get(), absent_is_null).Compile());
+  ASSIGN_OR_RETURN(Automaton automaton, SchemaCompiler(document.get(), absent_is_null, spaces).Compile());
   return std::make_shared<const Grammar>(std::move(automaton));
 }
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const Grammar>> CompileJsonSchema(absl::string_view schema) {
-  return Compile(schema, /*absent_is_null=*/false);
+absl::StatusOr<std::shared_ptr<const Grammar>> CompileJsonSchema(absl::string_view schema,
+                                                                 JsonSpaces spaces) {
+  return Compile(schema, /*absent_is_null=*/false, spaces);
 }
 
-absl::StatusOr<std::shared_ptr<const Grammar>> CompileExtractionSchema(absl::string_view schema) {
-  return Compile(schema, /*absent_is_null=*/true);
+absl::StatusOr<std::shared_ptr<const Grammar>> CompileExtractionSchema(absl::string_view schema,
+                                                                       JsonSpaces spaces) {
+  return Compile(schema, /*absent_is_null=*/true, spaces);
 }
 
 absl::StatusOr<Automaton> SchemaCompiler::Compile() {
@@ -67,8 +71,14 @@ RuleId SchemaCompiler::RuleOf(Conjunction conjunction) {
 
 absl::StatusOr<Fragment> SchemaCompiler::BodyOf(const Conjunction& conjunction) {
   ASSIGN_OR_RETURN(const MergedSchema schema, Merge(document_, conjunction, &work_));
-  if (schema.impossible) return builder_.Nothing();
+  const MergedSchema::Places& at = schema.at;
+  if (schema.impossible) return builder_.Nothing(Together({at.no_schema}));
   if (!schema.choices.empty()) return BranchesOf(schema);
+  if (schema.values && schema.values->empty()) {
+    return builder_.Nothing(
+        Together({at.values, at.other_values != nullptr ? at.other_values : at.type}));
+  }
+  if (schema.kinds == 0) return builder_.Nothing(Together({at.other_type, at.type}));
   if (schema.values) {
     std::vector<Fragment> values;
     std::vector<std::string> scalars;
@@ -76,10 +86,10 @@ absl::StatusOr<Fragment> SchemaCompiler::BodyOf(const Conjunction& conjunction) 
       if (value->is_structured()) {
         values.push_back(json_.Value(*value));
       } else {
-        scalars.push_back(value->Dump());
+        scalars.push_back(JsonText::Scalar(*value));
       }
     }
-    values.push_back(builder_.AnyLiteral(std::move(scalars)));
+    if (!scalars.empty()) values.push_back(builder_.AnyLiteral(std::move(scalars)));
     return builder_.Alternate(values);
   }
   if (schema.parts.empty()) return json_.AnyValue();
@@ -100,6 +110,24 @@ absl::StatusOr<Fragment> SchemaCompiler::BodyOf(const Conjunction& conjunction) 
   if (schema.kinds & kBoolean) kinds.push_back(json_.Boolean());
   if (schema.kinds & kNull) kinds.push_back(json_.Null());
   return builder_.Alternate(kinds);
+}
+
+std::string SchemaCompiler::Together(std::initializer_list<const SchemaJson*> places) const {
+  constexpr size_t kShownBytes = 60;
+  std::vector<std::string> shown;
+  for (const SchemaJson* place : places) {
+    if (place == nullptr) continue;
+    std::string value = place->Dump();
+    if (value.size() > kShownBytes) {
+      value.resize(ValidUtf8Prefix(absl::string_view(value).substr(0, kShownBytes)));
+      value += "...";
+    }
+    shown.push_back(absl::StrCat(document_.PointerOf(*place), " (", value, ")"));
+  }
+  if (shown.size() < 2) return absl::StrCat(absl::StrJoin(shown, ""), " leaves nothing");
+  const std::string last = std::move(shown.back());
+  shown.pop_back();
+  return absl::StrCat(absl::StrJoin(shown, ", "), " and ", last, " cannot hold together");
 }
 
 absl::StatusOr<Fragment> SchemaCompiler::BranchesOf(const MergedSchema& schema) {
@@ -148,11 +176,22 @@ absl::StatusOr<Fragment> SchemaCompiler::Number(const MergedSchema& schema) {
   if (!schema.limits_numbers) return is_integer ? json_.AnyInteger() : json_.AnyNumber();
   NumberRange range = schema.numbers;
   if (is_integer) range.max_fraction_digits = 0;
-  return NumbersIn(range, &builder_);
+  const MergedSchema::Places& at = schema.at;
+  const int order =
+      range.lower && range.upper ? Compare(range.lower->value, range.upper->value) : -1;
+  const bool apart =
+      order > 0 || (order == 0 && !(range.lower->inclusive && range.upper->inclusive));
+  std::string why = apart ? Together({at.lower, at.upper})
+                          : Together({at.lower, at.upper, at.multiple_of,
+                                      is_integer ? at.type : nullptr});
+  return NumbersIn(range, std::move(why), &builder_);
 }
 
 absl::StatusOr<Fragment> SchemaCompiler::String(const MergedSchema& schema) {
-  if (schema.max_length && *schema.max_length < schema.min_length) return builder_.Nothing();
+  const MergedSchema::Places& at = schema.at;
+  if (schema.max_length && *schema.max_length < schema.min_length) {
+    return builder_.Nothing(Together({at.min_length, at.max_length}));
+  }
   const SchemaJson* source = schema.pattern != nullptr ? schema.pattern : schema.format;
   if (source == nullptr) {
     if (schema.min_length == 0 && !schema.max_length) return json_.AnyString();
@@ -177,7 +216,9 @@ absl::StatusOr<Fragment> SchemaCompiler::String(const MergedSchema& schema) {
   if (min <= piece->min_chars && piece->max_chars <= max) return json_.Quoted(piece->fragment);
   // The lengths say more than the pattern does.
   const uint64_t least = std::max(min, piece->min_chars), most = std::min(max, piece->max_chars);
-  if (least > most) return builder_.Nothing();
+  if (least > most) {
+    return builder_.Nothing(Together({source, min > most ? at.min_length : at.max_length}));
+  }
   if (!piece->unit || least > static_cast<uint64_t>(kMaxRepeat)) {
     return document_.Error(
         *source,

@@ -8,6 +8,9 @@
 #define LM_ENGINE_GRAMMAR_SCHEMA_COMPILER_H_
 
 #include <deque>
+#include <initializer_list>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,8 +26,8 @@ namespace lm {
 class SchemaCompiler {
  public:
   // `absent_is_null`: see CompileExtractionSchema.
-  SchemaCompiler(const SchemaDocument* document, bool absent_is_null)
-      : document_(*document), absent_is_null_(absent_is_null), json_(&builder_) {}
+  SchemaCompiler(const SchemaDocument* document, bool absent_is_null, JsonSpaces spaces)
+      : document_(*document), absent_is_null_(absent_is_null), json_(&builder_, spaces) {}
 
   // Call once. InvalidArgument: see CompileJsonSchema.
   absl::StatusOr<Automaton> Compile();
@@ -36,6 +39,9 @@ class SchemaCompiler {
   // A union over the branches of the first open anyOf or oneOf.
   absl::StatusOr<Fragment> BranchesOf(const MergedSchema& schema);
 
+  // For Nothing: "#/minimum (3) and #/maximum (2) cannot hold together". Null ones are left out.
+  std::string Together(std::initializer_list<const SchemaJson*> places) const;
+
   absl::StatusOr<Fragment> Number(const MergedSchema& schema);
   absl::StatusOr<Fragment> String(const MergedSchema& schema);
   Fragment Array(const MergedSchema& schema);
@@ -46,9 +52,11 @@ class SchemaCompiler {
     RuleId rule;  // "name": value
     bool is_required;
   };
-  // The properties that are named, in their order; *additional is set if there may be others.
+  // The properties that are named, in their order; *additional is set if there may be others. *why
+  // is set where one that is required may not be there.
   absl::StatusOr<std::vector<Property>> PropertiesOf(const MergedSchema& schema,
-                                                     std::optional<RuleId>* additional);
+                                                     std::optional<RuleId>* additional,
+                                                     std::string* why);
   RuleId MemberRule(Fragment key, Fragment value);
 
   const SchemaDocument& document_;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/schema_compiler.h"
@@ -17,7 +18,7 @@ Fragment SchemaCompiler::Array(const MergedSchema& schema) {
   for (const MergedSchema::ArrayPart& part : schema.arrays) {
     if (part.prefix != nullptr) prefix = std::max(prefix, part.prefix->size());
   }
-  auto item = [&](size_t i) {
+  auto schemas = [&](size_t i) {
     Conjunction conjunction;
     for (const MergedSchema::ArrayPart& part : schema.arrays) {
       const size_t own = part.prefix == nullptr ? 0 : part.prefix->size();
@@ -28,6 +29,17 @@ Fragment SchemaCompiler::Array(const MergedSchema& schema) {
         conjunction.push_back({part.rest});
       }
     }
+    return conjunction;
+  };
+  // A schema that lets no item be there.
+  auto refusal = [&](size_t i) -> const SchemaJson* {
+    for (const SchemaPart& part : schemas(i)) {
+      if (part.schema->is_boolean() && !part.schema->boolean()) return part.schema;
+    }
+    return nullptr;
+  };
+  auto item = [&](size_t i) {
+    Conjunction conjunction = schemas(i);
     if (!conjunction.empty()) return RuleOf(std::move(conjunction));
     const RuleId rule = builder_.AddRule("any item");
     builder_.Define(rule, json_.AnyValue());
@@ -35,7 +47,14 @@ Fragment SchemaCompiler::Array(const MergedSchema& schema) {
   };
   const int64_t min = schema.min_items;
   const std::optional<int64_t> max = schema.max_items;
-  if (max && *max < min) return builder_.Nothing();
+  if (max && *max < min) {
+    return builder_.Nothing(Together({schema.at.min_items, schema.at.max_items}));
+  }
+  for (int64_t i = 0; i < std::min<int64_t>(min, static_cast<int64_t>(prefix) + 1); ++i) {
+    if (const SchemaJson* refused = refusal(static_cast<size_t>(i)); refused != nullptr) {
+      return builder_.Nothing(Together({schema.at.min_items, refused}));
+    }
+  }
   // Drawn from the end. from[i] is the place behind i items; the last one is repeated where there
   // is no end, or it is where no more may follow.
   const NodeId end = builder_.AddLink();
@@ -43,7 +62,7 @@ Fragment SchemaCompiler::Array(const MergedSchema& schema) {
   auto member = [&](bool is_first, RuleId rule, NodeId next) {
     const NodeId call = builder_.AddCall(rule, next);
     if (is_first) return call;
-    return builder_.AddBytes(',', ',', builder_.AddSplit(builder_.AddBytes(' ', ' ', call), call));
+    return builder_.AddBytes(',', ',', json_.BehindSeparator(call));
   };
   const RuleId rest = item(prefix);
   const int64_t last = max ? *max : std::max<int64_t>({min, static_cast<int64_t>(prefix), 1});
@@ -68,7 +87,7 @@ RuleId SchemaCompiler::MemberRule(Fragment key, Fragment value) {
 }
 
 absl::StatusOr<std::vector<SchemaCompiler::Property>> SchemaCompiler::PropertiesOf(
-    const MergedSchema& schema, std::optional<RuleId>* additional) {
+    const MergedSchema& schema, std::optional<RuleId>* additional, std::string* why) {
   // The schemas that each part has for each name.
   std::vector<std::string> names;
   HashSet<std::string> named;
@@ -92,11 +111,15 @@ absl::StatusOr<std::vector<SchemaCompiler::Property>> SchemaCompiler::Properties
   // `name` is null.
   auto value_rule = [&](const std::string* name) {
     Conjunction conjunction;
+    const bool is_required = name != nullptr && required.contains(*name);
     for (size_t i = 0; i < schema.objects.size(); ++i) {
       work_ += 1;
       const SchemaJson* applies = schema.objects[i].additional;
       if (name != nullptr) {
         if (auto at = by_name[i].find(*name); at != by_name[i].end()) applies = at->second;
+      }
+      if (is_required && applies != nullptr && applies->is_boolean() && !applies->boolean()) {
+        *why = Together({schema.at.required, applies});
       }
       const SchemaPart part{applies};
       const bool is_new =
@@ -131,7 +154,11 @@ absl::StatusOr<std::vector<SchemaCompiler::Property>> SchemaCompiler::Properties
 
 absl::StatusOr<Fragment> SchemaCompiler::Object(const MergedSchema& schema) {
   std::optional<RuleId> additional;
-  ASSIGN_OR_RETURN(const std::vector<Property> properties, PropertiesOf(schema, &additional));
+  std::string why;
+  ASSIGN_OR_RETURN(const std::vector<Property> properties,
+                   PropertiesOf(schema, &additional, &why));
+  if (!why.empty()) return builder_.Nothing(std::move(why));
+  const MergedSchema::Places& at = schema.at;
   const int64_t num_required =
       std::count_if(properties.begin(), properties.end(),
                     [](const Property& property) { return property.is_required; });
@@ -139,10 +166,15 @@ absl::StatusOr<Fragment> SchemaCompiler::Object(const MergedSchema& schema) {
   constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
   int64_t max = schema.max_properties.value_or(kNoLimit);
   if (!additional && max >= static_cast<int64_t>(properties.size())) max = kNoLimit;
-  if (max < std::max(min, num_required)) return builder_.Nothing();
+  if (max < num_required) return builder_.Nothing(Together({at.required, at.max_properties}));
+  if (max < min) return builder_.Nothing(Together({at.min_properties, at.max_properties}));
+  if (!additional && min > static_cast<int64_t>(properties.size())) {
+    return builder_.Nothing(absl::StrCat(Together({at.min_properties}), ": there can be only ",
+                                         properties.size(), " properties"));
+  }
   // Nothing keeps an additional key from being written twice, which counts once.
   if (additional && min > num_required + 1) {
-    return document_.Error(*schema.min_properties_at,
+    return document_.Error(*at.min_properties,
                            "minProperties is not supported above one more than what is required, "
                            "where additional properties are allowed");
   }
@@ -155,7 +187,7 @@ absl::StatusOr<Fragment> SchemaCompiler::Object(const MergedSchema& schema) {
   auto member = [&](int64_t count, RuleId rule, NodeId next) {
     const NodeId call = builder_.AddCall(rule, next);
     if (count == 0) return call;
-    return builder_.AddBytes(',', ',', builder_.AddSplit(builder_.AddBytes(' ', ' ', call), call));
+    return builder_.AddBytes(',', ',', json_.BehindSeparator(call));
   };
   std::vector<NodeId> places(top + 1);
   for (int64_t count = top; count >= 0; --count) {

@@ -32,9 +32,13 @@ const std::vector<Format>& Formats() {
         "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?"
         "(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])";
     // ISO 8601: a part for each unit, in order, at least one; T only before a part.
-    const std::string time_of_duration = "T([0-9]+H([0-9]+M([0-9]+S)?)?|[0-9]+M([0-9]+S)?|[0-9]+S)";
+    const std::string n = "(0|[1-9][0-9]{0,5})";
+    const std::string seconds = n + "S", minutes = absl::StrCat(n, "M(", seconds, ")?");
+    const std::string days = n + "D", months = absl::StrCat(n, "M(", days, ")?");
+    const std::string time_of_duration =
+        absl::StrCat("T(", n, "H(", minutes, ")?|", minutes, "|", seconds, ")");
     const std::string duration =
-        absl::StrCat("P([0-9]+W|([0-9]+Y([0-9]+M([0-9]+D)?)?|[0-9]+M([0-9]+D)?|[0-9]+D)(",
+        absl::StrCat("P(", n, "W|(", n, "Y(", months, ")?|", months, "|", days, ")(",
                      time_of_duration, ")?|", time_of_duration, ")");
     const std::string label = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
     const std::string hostname = absl::StrCat(label, "(\\.", label, "){0,3}");

@@ -90,7 +90,11 @@ TEST(GbnfTest, RefusesWithThePlace) {
        "rule root begins with itself (root -> root): left recursion is not supported"},
       {"root ::= a\na ::= b? c \"x\"\nb ::= \"y\"\nc ::= a | \"z\"",
        "rule a begins with itself (a -> c -> a)"},
-      {"root ::= \"a\" root", "matches no text at all"},
+      {"root ::= \"a\" root", "no text fits: root never ends, since it always asks for itself again"},
+      {"root ::= a\na ::= \"x\" b\nb ::= \"y\" a | \"z\" b",
+       "no text fits: a never ends, since it always asks for itself again"},
+      {"root ::= \"a\" b \"c\"?\nb ::= [^\\x01-\\U0010FFFF]",
+       "no text fits: grammar: a class without a character, at line 2 column 7"},
       {"root ::= \"\xff\"", "not valid UTF-8, at byte 10"},
   };
   for (const auto& [text, message] : cases) {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/grammar/schema_document.h"
+#include "tests/engine/grammar/canonical_json.h"
 #include "tests/engine/grammar/grammar_testing.h"
 #include "tests/engine/grammar/json_schema_checker.h"
 
@@ -18,7 +19,7 @@ using testing::HasSubstr;
 
 struct Case {
   std::string schema;
-  std::vector<std::string> accepted;
+  std::vector<std::string> accepted;  // in their canonical form, whatever they are written in here
   std::vector<std::string> rejected;
 };
 
@@ -28,7 +29,9 @@ void Check(const std::vector<Case>& cases) {
     auto grammar = ValueOrDie(CompileJsonSchema(c.schema));
     const auto schema = nlohmann::json::parse(c.schema);
     for (const std::string& text : c.accepted) {
-      EXPECT_TRUE(Accepts(grammar, text)) << text;
+      const std::string canonical = CanonicalJson(text);
+      EXPECT_TRUE(Accepts(grammar, canonical)) << canonical;
+      EXPECT_EQ(Accepts(grammar, text), text == canonical) << text;
       EXPECT_EQ(CheckAgainstSchema(schema, text), "") << "the checker disagrees";
     }
     for (const std::string& text : c.rejected) EXPECT_FALSE(Accepts(grammar, text)) << text;
@@ -44,7 +47,15 @@ TEST(JsonSchemaTest, Scalars) {
        {"-0", "01", "1.0", "1e3", "+1", "1234567890123456789", ""}},
       {R"({"type": "number"})",
        {"0", "-0.5", "3.25", "1e9", "6.02E+23", "-1.5e-7", "10"},
-       {".5", "1.", "01", "1e", "1e100", "NaN", "--1"}},
+       {".5", "1.", "01", "1e", "1e100", "NaN", "--1", "1e20", "1.0e21", "12e21", "1e-14", "0.5e-14"}},
+      {R"({"type": "number"})",
+       {"12345678901234.5", "0.12345678901234", "123456789012345678", "1e21", "1.2345e-11",
+        "1e-15", "9.99999999999999e99"},
+       {"123456789012345.5", "12345678901234.55", "123456789012345678.5", "0.123456789012345",
+        "1234567890123456789", "1.234567890123456e30"}},
+      {R"({"minimum": 0.25, "maximum": 1000000000000000000000000})",
+       {"0.5", "12345678901234.5", "999999999999999999"},
+       {"123456789012345.5", "999999999999999999.5", "0.123456789012345"}},
       {R"({"type": "string"})",
        {R"("")", R"("abc é 日 😀")", R"("\"\\\/\b\f\n\r\t")", R"("\u00e9\uD83D\uDE00")"},
        {"\"", "abc", "\"a\nb\"", R"("\x")", R"("\u12")", R"("\u0000")", R"("\ud83d")",
@@ -312,12 +323,9 @@ TEST(JsonSchemaTest, RefusesWithThePointer) {
       {R"({"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"})",
        "a schema that refers to itself, at #/$defs/a"},
       {R"({"anyOf": [{"$ref": "#"}, {"type": "null"}]})", "begins with itself"},
-      {"false", "matches no text at all"},
-      {R"({"type": "string", "const": 1})", "matches no text at all"},
-      {R"({"minimum": 2, "maximum": 1})", "matches no text at all"},
+      {"false", "no text fits: # (false) leaves nothing"},
       {R"({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]})",
-       "matches no text at all"},
-      {R"({"minItems": 2, "maxItems": 1})", "matches no text at all"},
+       "no text fits: #/properties/a never ends, since it always asks for itself again"},
   };
   for (const auto& [schema, message] : cases) {
     auto grammar = CompileJsonSchema(schema);
@@ -326,6 +334,57 @@ TEST(JsonSchemaTest, RefusesWithThePointer) {
     EXPECT_THAT(std::string(grammar.status().message()), HasSubstr("schema: "));
     EXPECT_THAT(std::string(grammar.status().message()), HasSubstr(message)) << schema;
   }
+}
+
+TEST(JsonSchemaTest, AContradictionNamesItsPlaces) {
+  const std::pair<std::string, std::string> cases[] = {
+      {R"({"type": "string", "const": 1})", "#/const (1) and #/type (\"string\")"},
+      {R"({"minimum": 2, "maximum": 1})", "#/minimum (2) and #/maximum (1)"},
+      {R"({"allOf": [{"maximum": 9}, {"maximum": 5}], "exclusiveMinimum": 5})",
+       "#/exclusiveMinimum (5) and #/allOf/1/maximum (5)"},
+      {R"({"type": "integer", "minimum": 0.2, "maximum": 0.8})",
+       "#/minimum (0.2), #/maximum (0.8) and #/type (\"integer\")"},
+      {R"({"minimum": 11, "maximum": 13, "multipleOf": 7})",
+       "#/minimum (11), #/maximum (13) and #/multipleOf (7)"},
+      {R"({"type": "integer", "format": "int32", "minimum": 1e12})", "#/minimum (1000000000000.0) and #/format (\"int32\")"},
+      {R"({"minItems": 2, "maxItems": 1})", "#/minItems (2) and #/maxItems (1)"},
+      {R"({"minItems": 1, "items": false})", "#/minItems (1) and #/items (false)"},
+      {R"({"minItems": 2, "prefixItems": [{}], "items": false})",
+       "#/minItems (2) and #/items (false)"},
+      {R"({"minLength": 4, "maxLength": 3})", "#/minLength (4) and #/maxLength (3)"},
+      {R"({"pattern": "^[a-z]{3}$", "minLength": 4})",
+       "#/pattern (\"^[a-z]{3}$\") and #/minLength (4)"},
+      {R"({"format": "date", "maxLength": 4})", "#/format (\"date\") and #/maxLength (4)"},
+      {R"({"enum": []})", "#/enum ([]) leaves nothing"},
+      {R"({"enum": [1, 2], "const": 3})", "#/enum ([1,2]) and #/const (3)"},
+      {R"({"$ref": "#/$defs/n", "type": "null", "$defs": {"n": {"type": ["string", "number"]}}})",
+       "#/$defs/n/type ([\"string\",\"number\"]) and #/type (\"null\")"},
+      {R"({"properties": {}, "required": ["a", "b"], "additionalProperties": false})",
+       "#/required ([\"a\",\"b\"]) and #/additionalProperties (false)"},
+      {R"({"properties": {"a": {}, "b": {}}, "required": ["a", "b"], "maxProperties": 1})",
+       "#/required ([\"a\",\"b\"]) and #/maxProperties (1)"},
+      {R"({"minProperties": 2, "maxProperties": 1, "properties": {"a": {}, "b": {}}})",
+       "#/minProperties (2) and #/maxProperties (1)"},
+      {R"({"minProperties": 3, "properties": {"a": {}, "b": {}}})",
+       "#/minProperties (3) leaves nothing: there can be only 2 properties"},
+      // What need not be there does no harm, and is not what is reported.
+      {R"({"properties": {"a": {"minLength": 2, "maxLength": 1}, "b": {"anyOf": [false,
+           {"type": "array", "items": {"properties": {"c/d": {"minimum": 1, "maximum": 0}},
+            "required": ["c/d"]}, "minItems": 1}]}}, "required": ["b"]})",
+       "#/properties/b/anyOf/0 (false) leaves nothing"},
+      {R"({"properties": {"a": {"minLength": 2, "maxLength": 1}, "b": {"type": "array",
+           "items": {"properties": {"c/d": {"minimum": 1, "maximum": 0}}, "required": ["c/d"]},
+           "minItems": 1}}, "required": ["b"]})",
+       "#/properties/b/items/properties/c~1d/minimum (1) and "
+       "#/properties/b/items/properties/c~1d/maximum (0)"},
+  };
+  for (const auto& [schema, places] : cases) {
+    SCOPED_TRACE(schema);
+    const absl::Status status = CompileJsonSchema(schema).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("schema: no text fits: " + places));
+  }
+  EXPECT_TRUE(CompileJsonSchema(R"({"properties": {"a": {"minLength": 2, "maxLength": 1}}})").ok());
 }
 
 std::string ErrorOf(const std::string& schema) {
@@ -415,6 +474,7 @@ TEST(JsonSchemaTest, RandomWalksAreValid) {
     for (int walk = 0; walk < 60; ++walk) {
       const std::string output = ValueOrDie(RandomText(constraint, &dice, 60, 20000));
       ASSERT_EQ(CheckAgainstSchema(schema, output), "");
+      ASSERT_EQ(CanonicalJson(output), output);
     }
   }
 }
@@ -561,12 +621,28 @@ TEST(JsonSchemaTest, TheBranchesOfOneOfAreToldApart) {
   }
 }
 
+TEST(JsonSchemaTest, SpacesAreAllowedWhereTheyAreAskedFor) {
+  const std::string schema = R"({"properties": {"a": {"type": "array"}, "b": {"const": [1, {}]}},
+                                 "additionalProperties": {}})";
+  const auto compact = ValueOrDie(CompileJsonSchema(schema));
+  const auto spaced = ValueOrDie(CompileJsonSchema(schema, JsonSpaces::kAllowed));
+  const std::string text = R"({"a":[1,{"k":2}],"b":[1,{}],"c":{"d":null}})";
+  EXPECT_TRUE(Accepts(compact, text));
+  EXPECT_TRUE(Accepts(spaced, text));
+  for (size_t i = 0; i < text.size(); ++i) {
+    std::string other = text;
+    other.insert(i, " ");
+    EXPECT_FALSE(Accepts(compact, other)) << other;
+    EXPECT_EQ(Accepts(spaced, other), i > 0 && (text[i - 1] == ':' || text[i - 1] == ','))
+        << other;
+  }
+}
+
 TEST(JsonSchemaTest, AnExtractionHasEveryProperty) {
   const auto grammar = ValueOrDie(CompileExtractionSchema(
       R"({"properties": {"a": {"type": "integer"}, "b": {"type": "array", "maxItems": 1, "items":
           {"properties": {"c": {"const": 1}}}}, "d": {"enum": ["x"]}}, "required": ["d"]})"));
-  for (const char* text : {R"({"a":1,"b":[{"c":1}],"d":"x"})", R"({"a":null,"b":null,"d":"x"})",
-                           R"({"a": null, "b": [{"c": null}], "d": "x"})"}) {
+  for (const char* text : {R"({"a":1,"b":[{"c":1}],"d":"x"})", R"({"a":null,"b":null,"d":"x"})"}) {
     EXPECT_TRUE(Accepts(grammar, text)) << text;
   }
   for (const char* text : {"null", "{}", R"({"a":1,"d":"x"})", R"({"a":1,"b":[],"d":null})",
@@ -590,6 +666,7 @@ TEST(JsonSchemaTest, RandomSchemasGenerateOnlyWhatIsValid) {
     for (int walk = 0; walk < 8; ++walk) {
       const std::string output = ValueOrDie(RandomText(constraint, &dice, 30, 20000));
       ASSERT_EQ(CheckAgainstSchema(schema, output), "") << output;
+      ASSERT_EQ(CanonicalJson(output), output);
     }
   }
   EXPECT_GT(compiled, 250);

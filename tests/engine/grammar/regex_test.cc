@@ -109,7 +109,8 @@ TEST(RegexTest, RefusesByNameAndOffset) {
       {"(?<a", "a group name without '>'"},
       {"a\xff", "not valid UTF-8, at byte 1"},
       {std::string("a\0b", 3), "a NUL character, at byte 1"},
-      {"[^\\s\\S]", "matches no text at all"},
+      {"[^\\s\\S]", "no text fits: the class at byte 0 of the regular expression has no character"},
+      {"(b|[^\\s\\S])c{3}[^\\d\\D]|d[^\\w\\W]", "no text fits: the class at byte 15"},
   };
   for (const auto& [regex, message] : cases) {
     auto grammar = CompileRegex(regex);
