@@ -34,17 +34,18 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileChoiceList(absl::string_vi
 }
 
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileNotation(const AnswerConstraint& constraint) {
+  const JsonSpaces spaces = constraint.json_spaces ? JsonSpaces::kAllowed : JsonSpaces::kNone;
   switch (constraint.kind) {
     case Kind::kChoices:
       return CompileChoiceList(constraint.text);
     case Kind::kRegex:
       return CompileRegex(constraint.text);
     case Kind::kSchema:
-      return CompileJsonSchema(constraint.text);
+      return CompileJsonSchema(constraint.text, spaces);
     case Kind::kGrammar:
       return CompileGbnf(constraint.text);
     case Kind::kExtraction:
-      return CompileExtractionSchema(constraint.text);
+      return CompileExtractionSchema(constraint.text, spaces);
     case Kind::kNone:
       break;
   }

@@ -144,8 +144,8 @@ class Engine {
   StepPacer pacer_;
   StepResults results_;             // of the step
   std::vector<Finished> finished_;  // of this step
+  bool look_for_abandoned_ = false;
   uint64_t cancels_seen_ = 0;
-  absl::Time next_deadline_ = absl::InfiniteFuture();  // no sequence's is before
 
   mutable absl::Mutex mutex_;
   std::deque<std::shared_ptr<Request>> incoming_ ABSL_GUARDED_BY(mutex_);

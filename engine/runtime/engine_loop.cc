@@ -76,9 +76,7 @@ void Engine::TakeIncoming() {
     }
     // One that was abandoned while it lay in incoming_ was counted before anybody could look for
     // it.
-    next_deadline_ = sequence->request().abandoned()
-                         ? absl::InfinitePast()
-                         : std::min(next_deadline_, sequence->request().deadline());
+    look_for_abandoned_ = look_for_abandoned_ || sequence->request().abandoned();
     if (const std::optional<FinishReason> end = sequence->trivial_end()) {
       Generation result = sequence->TakeResult(*end, absl::Now());
       Finish(std::move(sequence), std::move(result));
@@ -96,9 +94,13 @@ void Engine::Step() {
   ReportQueue();
   if (!plan.entries.empty()) {
     const StepWork work = work_meter_.Count(plan);
+    int32_t tokens = 0;
+    for (const StepEntry& entry : plan.entries) tokens += entry.num_tokens;
     const absl::Time start = absl::Now();
+    for (const StepEntry& e : plan.entries) e.sequence->BeginShare(e.num_tokens, tokens, start);
     const absl::Status status = RunModel(plan);
     const absl::Time end = absl::Now();
+    for (const StepEntry& e : plan.entries) e.sequence->EndShare(end);
     if (status.ok()) {
       RecordStep(plan, work, end - start);
       Advance(plan, end);
@@ -113,19 +115,14 @@ void Engine::Step() {
 
 // Takes out the sequences that nobody waits for any more and those that are out of time.
 void Engine::DropAbandoned() {
-  const absl::Time now = absl::Now();
   const uint64_t cancels = cancellation_->num_cancels();
-  if (cancels == cancels_seen_ && now < next_deadline_) return;
+  if (cancels == cancels_seen_ && !look_for_abandoned_) return;
   cancels_seen_ = cancels;
-  next_deadline_ = absl::InfiniteFuture();
-  auto dropped = scheduler_->TakeIf([this, now](const Sequence& sequence) {
-    const Request& request = sequence.request();
-    if (request.abandoned() || request.deadline() <= now) return true;
-    next_deadline_ = std::min(next_deadline_, request.deadline());
-    return false;
-  });
+  look_for_abandoned_ = false;
+  const absl::Time now = absl::Now();
+  auto dropped =
+      scheduler_->TakeIf([](const Sequence& sequence) { return sequence.request().abandoned(); });
   for (std::unique_ptr<Sequence>& sequence : dropped) {
-    sequence->Expire();  // or it was cancelled before
     Generation result = sequence->TakeError(sequence->request().AbandonedStatus(), now);
     Finish(std::move(sequence), std::move(result));
   }

@@ -50,6 +50,7 @@ absl::Status ValidateGenerationOptions(const GenerationOptions& o) {
         "known");
   }
   if (o.timeout_ms < 0) return OutOfRange("timeout_ms", ">= 0", o.timeout_ms);
+  if (!(o.max_seconds >= 0)) return OutOfRange("max_seconds", ">= 0", o.max_seconds);
   if (o.stop.size() > kMaxStopStrings) {
     return OutOfRange("stop", absl::StrCat("at most ", kMaxStopStrings, " strings"), o.stop.size());
   }

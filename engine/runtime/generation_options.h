@@ -16,6 +16,7 @@ namespace lm {
 
 enum class OnError { kError, kNull, kJson };                     // SQL only
 enum class OnOverflow { kError, kTruncateStart, kTruncateEnd };  // a prompt longer than fits
+enum class OnLength { kCut, kComplete };                         // an answer at its limit
 enum class Thinking { kDrop, kKeep };          // whether reasoning before an answer is part of it
 enum class Priority { kBatch, kInteractive };  // which goes before kBatch
 
@@ -30,12 +31,13 @@ struct AnswerConstraint {
     kExtraction,  // a schema whose absent properties are null; no option of its own
   };
   Kind kind = Kind::kNone;
-  std::string text = {};  // kChoices: a JSON array of strings; else the notation's own
+  std::string text = {};     // kChoices: a JSON array of strings; else the notation's own
+  bool json_spaces = false;  // of schemas: the model may write spaces (JsonSpaces::kAllowed)
 
   friend bool operator==(const AnswerConstraint&, const AnswerConstraint&) = default;
   template <typename H>
   friend H AbslHashValue(H h, const AnswerConstraint& c) {
-    return H::combine(std::move(h), c.kind, c.text);
+    return H::combine(std::move(h), c.kind, c.text, c.json_spaces);
   }
 };
 // What users call it: "choices", "regex", "schema", "grammar".
@@ -60,7 +62,9 @@ struct GenerationOptions {
   AnswerConstraint constraint = {};  // not together with stop
   OnError on_error = OnError::kError;
   OnOverflow on_overflow = OnOverflow::kError;
-  int64_t timeout_ms = 0;  // 0: none
+  OnLength on_length = OnLength::kCut;  // kComplete: see Sequence; without a constraint, no matter
+  int64_t timeout_ms = 0;               // of the time of the model that is spent on it; 0: none
+  double max_seconds = 0;               // SQL only: of the whole statement, on the clock; 0: none
   bool cache = true;       // may be answered from the memo, and remembered there
   Priority priority = Priority::kBatch;
 
@@ -86,7 +90,8 @@ absl::Status ValidateGenerationOptions(const GenerationOptions& options);
 // key that is unknown (named, with the nearest known one) or there twice, a wrong type (an integer
 // written as 3.0 is one) or a value out of range ("temperature must be >= 0, got -1").
 // `stop` is a string or an array of strings; `logit_bias` an object from token ids to numbers;
-// `template_args` an object; `thinking` is "drop" or "keep", `messages` a boolean; `choices` an
+// `template_args` an object; `thinking` is "drop" or "keep", `on_length` "cut" or "complete",
+// `messages` and `json_spaces` are booleans; `choices` an
 // array of strings, `regex` and `grammar` strings, `schema` a JSON Schema or a string that holds
 // one. Of these four at most one may be given; whether it compiles is up to ConstraintCache.
 absl::Status ParseGenerationOptions(absl::string_view json, GenerationOptions* options);

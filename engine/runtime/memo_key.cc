@@ -14,10 +14,10 @@ namespace {
 std::string OptionsThatMatter(const GenerationOptions& options, bool first_choices) {
   const auto& [model, max_tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, seeded,
                stop, logit_bias, messages, thinking, template_args, constraint, on_error,
-               on_overflow, timeout_ms, cache, priority] = options;
+               on_overflow, on_length, timeout_ms, max_seconds, cache, priority] = options;
   // The key has the model; the prompt is as on_overflow left it; an error is never remembered.
   (void)model, (void)on_error, (void)on_overflow, (void)timeout_ms, (void)cache, (void)seeded;
-  (void)priority;
+  (void)priority, (void)max_seconds;
   (void)messages, (void)template_args;  // the prompt is as the template made it with them
   Json json = Json::MakeObject();
   if (MostAnswerTokens(options) == max_tokens) json.Add("max_tokens", max_tokens);
@@ -44,7 +44,9 @@ std::string OptionsThatMatter(const GenerationOptions& options, bool first_choic
   if (constraint.kind != AnswerConstraint::Kind::kNone) {
     Json pair = Json::MakeArray();
     pair.Append(static_cast<int>(constraint.kind)).Append(constraint.text);
+    if (constraint.json_spaces) pair.Append(true);
     json.Add("constraint", std::move(pair));
+    if (on_length == OnLength::kComplete) json.Add("on_length", "complete");
   }
   if (thinking == Thinking::kKeep) json.Add("thinking", "keep");
   if (first_choices) json.Add("first_choices", true);

@@ -131,7 +131,8 @@ absl::Status ToTemplateArgs(absl::string_view name, const Json& value, std::stri
 using Options = GenerationOptions;
 
 absl::Status SetConstraint(AnswerConstraint::Kind kind, std::string text, Options* options) {
-  options->constraint = {kind, std::move(text)};
+  options->constraint.kind = kind;
+  options->constraint.text = std::move(text);
   return absl::OkStatus();
 }
 
@@ -204,6 +205,11 @@ constexpr Key kKeys[] = {
                                   {"truncate_end", OnOverflow::kTruncateEnd}},
                                  &o->on_overflow);
      }},
+    {"on_length",
+     [](absl::string_view n, const Json& v, Options* o) {
+       return ToEnum<OnLength>(n, v, {{"cut", OnLength::kCut}, {"complete", OnLength::kComplete}},
+                               &o->on_length);
+     }},
     {"priority",
      [](absl::string_view n, const Json& v, Options* o) {
        return ToEnum<Priority>(
@@ -212,6 +218,8 @@ constexpr Key kKeys[] = {
      }},
     {"timeout_ms", [](absl::string_view n, const Json& v,
                       Options* o) { return ToInteger(n, v, &o->timeout_ms); }},
+    {"max_seconds", [](absl::string_view n, const Json& v,
+                       Options* o) { return ToDouble(n, v, &o->max_seconds); }},
     {"messages",
      [](absl::string_view n, const Json& v, Options* o) { return ToBool(n, v, &o->messages); }},
     {"thinking",
@@ -227,6 +235,8 @@ constexpr Key kKeys[] = {
     {"schema", ToSchema},
     {"grammar", [](absl::string_view n, const Json& v,
                    Options* o) { return ToNotation(n, v, AnswerConstraint::Kind::kGrammar, o); }},
+    {"json_spaces", [](absl::string_view n, const Json& v,
+                       Options* o) { return ToBool(n, v, &o->constraint.json_spaces); }},
     {"cache",
      [](absl::string_view n, const Json& v, Options* o) { return ToBool(n, v, &o->cache); }},
 };

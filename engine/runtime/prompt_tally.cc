@@ -47,8 +47,8 @@ absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(
 
 int32_t PromptTally::Answer(const RequestSpec& spec, Part* part, std::string* text) {
   if (spec.wants_first_choices) return 0;  // they come with the prompt's last token
-  const auto& [kind, constraint] = spec.options.constraint;
-  switch (kind) {
+  const std::string& constraint = spec.options.constraint.text;
+  switch (spec.options.constraint.kind) {
     case AnswerConstraint::Kind::kChoices:
       if (part->choices.json != constraint) {
         part->choices = ReadChoices(constraint, part->generator->tokenizer().value_or(nullptr));

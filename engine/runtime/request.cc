@@ -25,9 +25,7 @@ absl::string_view FinishReasonName(FinishReason reason) {
 Request::Request(RequestSpec spec)
     : spec_(std::move(spec)),
       submitted_(absl::Now()),
-      deadline_(spec_.options.timeout_ms > 0
-                    ? submitted_ + absl::Milliseconds(spec_.options.timeout_ms)
-                    : absl::InfiniteFuture()) {}
+      deadline_(absl::ToUnixNanos(absl::InfiniteFuture())) {}
 
 bool Request::WaitFor(absl::Duration timeout) { return Wait(absl::Condition(&done_), timeout); }
 
@@ -39,16 +37,19 @@ bool Request::WaitForToken(absl::Duration timeout) {
 }
 
 bool Request::Wait(const absl::Condition& ready, absl::Duration timeout) {
+  constexpr absl::Duration kTick = absl::Milliseconds(5);  // a deadline comes and goes meanwhile
   const absl::Time until = absl::Now() + timeout;
   bool is_ready = false;
-  {
+  for (bool over = false; !is_ready && !over;) {
+    absl::Time next = until;
+    if (spec_.options.timeout_ms > 0) {
+      const absl::Time now = absl::Now();
+      if (now >= deadline()) Expire();
+      next = std::min(until, now + kTick);
+    }
     absl::MutexLock lock(&mutex_);
-    is_ready = mutex_.AwaitWithDeadline(ready, std::min(until, deadline_));
-  }
-  if (!is_ready && until >= deadline_) {
-    Expire();
-    absl::MutexLock lock(&mutex_);
-    is_ready = mutex_.AwaitWithDeadline(ready, until);
+    is_ready = mutex_.AwaitWithDeadline(ready, next);
+    over = next == until;
   }
   if (is_ready && listener_ != nullptr) listener_->OnCollected(*this);
   return is_ready;

@@ -86,7 +86,7 @@ class RequestListener {
   virtual ~RequestListener() = default;
   // The result is there. On the thread that made it, after those who wait can see it.
   virtual void OnFinished(const Request&) noexcept {}
-  // Nobody waits any more, or the deadline is over. On the thread that said so, once.
+  // Nobody waits any more, or its time is over. On the thread that said so, once.
   virtual void OnAbandoned(Request&) noexcept {}
   // A waiter is about to get the result. On its thread.
   virtual void OnCollected(const Request&) noexcept {}
@@ -120,9 +120,9 @@ class Request {
  public:
   explicit Request(RequestSpec spec);
 
-  // Waits until the answer is there, at most `timeout`. True when it is. Once the request's own
-  // timeout_ms is over, waiting (or the engine, at the end of its step) gives it up: the result is
-  // DeadlineExceeded.
+  // Waits until the answer is there, at most `timeout`. True when it is. Once the model has worked
+  // on it for its timeout_ms, waiting (or the engine, at the end of its step) gives it up: the
+  // result is DeadlineExceeded.
   bool WaitFor(absl::Duration timeout);
 
   // RequestSpec::stream only. Waits likewise until a token can be taken or the answer is complete;
@@ -145,9 +145,12 @@ class Request {
 
   // For the engine --------------------------------------------------------------------------------
 
-  // When the request is to be given up; infinitely late where it has no timeout.
-  absl::Time deadline() const { return deadline_; }
-  // Says that the deadline is over, as Cancel says that nobody waits.
+  // When, in the step that it takes part in, the request will have had its timeout_ms of the model;
+  // infinitely late where it has none, or waits: that does not count. Who waits for the request
+  // sees to it that the step is then left.
+  void set_deadline(absl::Time deadline) { deadline_.store(absl::ToUnixNanos(deadline)); }
+  absl::Time deadline() const { return absl::FromUnixNanos(deadline_.load()); }
+  // Says that its time is over, as Cancel says that nobody waits.
   void Expire() { Abandon(State::kExpired); }
   // Cancelled or expired, whichever came first.
   bool abandoned() const { return state_.load(std::memory_order_relaxed) != State::kWanted; }
@@ -170,7 +173,7 @@ class Request {
 
   const RequestSpec spec_;
   const absl::Time submitted_;
-  const absl::Time deadline_;
+  std::atomic<int64_t> deadline_;  // Unix time, ns
   std::shared_ptr<BatchCancellation> cancellation_;
   std::shared_ptr<RequestListener> listener_;  // may be null
   std::atomic<State> state_{State::kWanted};

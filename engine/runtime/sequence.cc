@@ -93,6 +93,28 @@ void Sequence::OnPreempted() {
   if (recurrent_) snapshots_ = request_->spec().borders;
 }
 
+// A nanosecond of following the grammar is one of the model.
+absl::Duration Sequence::TimeLeft() const {
+  return absl::Milliseconds(request_->spec().options.timeout_ms) - spent_ -
+         absl::Nanoseconds(followed_);
+}
+
+void Sequence::BeginShare(int32_t num_tokens, int32_t all_tokens, absl::Time now) {
+  if (request_->spec().options.timeout_ms == 0) return;
+  const int32_t end = computed_ + num_tokens;
+  share_ = std::max(0, end - std::max(computed_, charged_)) / static_cast<double>(all_tokens);
+  charged_ = std::max(charged_, end);
+  share_began_ = now;
+  if (share_ > 0) request_->set_deadline(now + TimeLeft() / share_);
+}
+
+void Sequence::EndShare(absl::Time now) {
+  if (request_->spec().options.timeout_ms == 0) return;
+  request_->set_deadline(absl::InfiniteFuture());
+  spent_ += (now - share_began_) * share_;
+  if (TimeLeft() <= absl::ZeroDuration()) request_->Expire();
+}
+
 std::optional<int32_t> Sequence::next_snapshot() const {
   const auto next = std::upper_bound(snapshots_.begin(), snapshots_.end(), computed_);
   return next == snapshots_.end() ? std::nullopt : std::optional(*next);
@@ -177,6 +199,8 @@ absl::StatusOr<std::optional<FinishReason>> Sequence::Follow(int64_t* work) {
     if (!waits_) grammar_status_ = status;
   }
   followed_ += before - *work;
+  const bool limited = request_->spec().options.timeout_ms > 0;
+  if (limited && TimeLeft() <= absl::ZeroDuration()) request_->Expire();
   return end;
 }
 

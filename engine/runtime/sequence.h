@@ -131,8 +131,15 @@ class Sequence {
   Generation TakeError(absl::Status status, absl::Time now);
   // Hands the result to whoever waits. Call once.
   void Deliver(Generation result);
-  // Marks the request as out of time.
-  void Expire() { request_->Expire(); }
+
+  // timeout_ms is of the model's time that is spent on this sequence: its share of each step, by
+  // tokens. Waiting for others does not count, nor what is computed again after a preemption; so
+  // what has the time alone has it in any company.
+
+  // A step begins that computes `num_tokens` tokens of this sequence among `all_tokens`.
+  void BeginShare(int32_t num_tokens, int32_t all_tokens, absl::Time now);
+  // It has ended; the request is given up where its time is over.
+  void EndShare(absl::Time now);
 
  private:
   std::optional<FinishReason> Append(int32_t token, double logprob, absl::Time now);
@@ -145,6 +152,7 @@ class Sequence {
   bool AnswerIsWhole() const;
   absl::Status CutShort(FinishReason finish) const;
   void ReportChoices(absl::Span<const float> logits);
+  absl::Duration TimeLeft() const;
 
   const std::shared_ptr<Request> request_;
   const bool recurrent_;
@@ -180,6 +188,10 @@ class Sequence {
   size_t streamed_bytes_ = 0;              // of its text
   std::vector<double> pooled_;  // (hidden_size,) sum of the hidden states of [0, pooled_until_)
   int32_t pooled_until_ = 0;
+  absl::Duration spent_ = absl::ZeroDuration();  // of timeout_ms, in steps that are over
+  absl::Time share_began_;
+  double share_ = 0;         // of the step that is under way
+  int32_t charged_ = 0;      // tokens [0, charged_) were part of a share
   absl::Time last_token_;
   absl::Duration last_latency_;
   bool delivered_ = false;

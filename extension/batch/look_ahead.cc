@@ -47,10 +47,8 @@ std::string ExpandedSql(sqlite3_stmt* statement) {
   return sql;
 }
 
-// A row with a deadline is not foreseen: in company it could miss one that it keeps alone.
 bool Foreseeable(const RowPrompt& row) {
-  return row.prompt.ok() && row.prompt->has_value() && row.system.ok() &&
-         row.options->generation.timeout_ms == 0;
+  return row.prompt.ok() && row.prompt->has_value() && row.system.ok();
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ absl::StatusOr<std::shared_ptr<const CallOptions>> ConstrainedOptions(const Call
         absl::StrCat("option '", ConstraintName(given),
                      "' is for generate(): this function says itself what its answers look like"));
   }
+  constraint.json_spaces = options.generation.constraint.json_spaces;
   options.generation.constraint = std::move(constraint);
   RETURN_IF_ERROR(ValidateGenerationOptions(options.generation));
   RETURN_IF_ERROR(options.generator().CheckConstraint(options.generation));

@@ -16,6 +16,10 @@
 // caps is an error that names the place, as in "..., at #/properties/price/type". Where
 // `properties` is given and additionalProperties is not, there are no others.
 //
+// Equal values are equal texts, for GROUP BY and DISTINCT: no white space, members in the schema's
+// order, numbers and strings in their shortest form (engine/grammar/grammar.h has the rules). With
+// {"json_spaces":true} the model may write a space behind ':' and ','.
+//
 // The schema says which texts the model can write; the model is not shown it. Say in `system` what
 // the fields mean, with their names: it is the part that all rows share.
 //

@@ -127,6 +127,11 @@ class Schemas:
         return {"$ref": f"#/$defs/{name}"}
 
 
+def value_of(text):
+    """What a JSON text says, as something that is equal where that is: 1 is 1.0, members have an order and may be there twice."""
+    return json.dumps(json.loads(text, parse_int=float, object_pairs_hook=lambda members: {"members": [list(m) for m in members]}))
+
+
 class StructuredOutputTest(unittest.TestCase):
     def setUp(self):
         self.db = harness.connect()
@@ -142,6 +147,7 @@ class StructuredOutputTest(unittest.TestCase):
         whole = 0
         for seed in range(120):
             schema = Schemas(seed).schema()
+            texts = {}  # by value
             for temperature in (0, 1.5):
                 options = {"schema": schema, "temperature": temperature, "seed": seed, "max_tokens": 400}
                 for text, error in self.answers(options):
@@ -149,11 +155,24 @@ class StructuredOutputTest(unittest.TestCase):
                         self.assertRegex(error, CUT_OFF, f"seed {seed}: {json.dumps(schema)}")
                         continue
                     whole += 1
+                    self.assertEqual(texts.setdefault(value_of(text), text), text)
                     try:
                         check(json.loads(text), schema)
                     except (Invalid, ValueError) as error:
                         self.fail(f"seed {seed}: {error}\n{json.dumps(schema)}\n{text}")
         self.assertGreater(whole, 120 * 2 * len(PROMPTS) * 0.9)
+
+    def test_equal_values_are_equal_texts(self):
+        schema = {"type": "object", "required": ["score", "ok", "tags", "note"], "properties": {
+            "score": {"type": "number"}, "ok": {"type": ["boolean", "null"]}, "note": {"type": "string", "maxLength": 3},
+            "tags": {"type": "array", "items": {"enum": ["a", 1.0, 2.50]}, "maxItems": 2}}}
+        for options in ({}, {"temperature": 1.5, "seed": 7}):
+            prompts = json.dumps([f"Package: number-{i % 60} of {i}" for i in range(300)])
+            rows = self.db.execute("SELECT generate_json(value, ?, 'Answer in JSON.', ?) FROM json_each(?)",
+                                   (json.dumps(schema), json.dumps(options), prompts)).fetchall()
+            texts = {text for text, in rows}
+            self.assertEqual(len(rows), 300)
+            self.assertEqual(len(texts), len({value_of(text) for text in texts}))
 
     def test_the_functions_answer_within_their_labels_and_schemas(self):
         labels = ["graphics", "net", "libs", "libdevel", "naïve café", "no", "not", "nothing at all"]

@@ -92,9 +92,9 @@ TEST_F(ConstrainedEngineTest, WhatEveryAnswerBeginsWithIsComputedWithThePrompt) 
       "properties": {"name": {"type": "string", "maxLength": 2}}})"));
   ASSERT_TRUE(result.status.ok()) << result.status;
   EXPECT_EQ(result.text, R"({"name":"Bo"})");
-  // `{"name":` with the prompt; `"`, B, o are asked for; `"}` is forced.
-  EXPECT_EQ(script_->forwards, 3);
-  EXPECT_EQ(engine_->Stats().tokens_decoded, 3);
+  // `{"name":"` with the prompt; B, o are asked for; `"}` is forced.
+  EXPECT_EQ(script_->forwards, 2);
+  EXPECT_EQ(engine_->Stats().tokens_decoded, 2);
   EXPECT_EQ(result.tokens_in, 4);
   EXPECT_EQ(result.tokens_out, 13);
   EXPECT_GT(result.time_to_first_token, absl::ZeroDuration());
@@ -127,14 +127,24 @@ TEST_F(ConstrainedEngineTest, ALimitInTheMiddleIsAnErrorThatSaysSo) {
   EXPECT_EQ(whole.finish, FinishReason::kLength);
 }
 
+TEST_F(ConstrainedEngineTest, AChoiceIsNeverCut) {
+  for (int32_t max_tokens : {0, 1, 5}) {
+    GenerationOptions options = Choices(R"(["no", "no, indeed"])");
+    options.max_tokens = max_tokens;
+    const Generation result = Say("no, indeed", options);
+    EXPECT_EQ(result.text, "no, indeed");
+    EXPECT_EQ(result.finish, FinishReason::kStop);
+  }
+}
+
 TEST_F(ConstrainedEngineTest, ALimitAmongForcedTokensIsTheSameError) {
   for (int32_t max_tokens : {0, 1, 5, 9}) {
-    GenerationOptions options = Choices(R"(["indivisible"])");
+    GenerationOptions options = Regex("indivisible");
     options.max_tokens = max_tokens;
     EXPECT_THAT(std::string(Say("", options).status.message()),
-                HasSubstr("ended the answer before it was whole by its choices"))
+                HasSubstr("ended the answer before it was whole by its regex"))
         << max_tokens;
-    options = Choices(R"(["yes, indeed", "no, indeed"])");
+    options = Regex("yes, indeed|no, indeed");
     options.max_tokens = max_tokens;
     EXPECT_EQ(Say("no", options).status.code(), absl::StatusCode::kOutOfRange) << max_tokens;
   }

@@ -148,15 +148,40 @@ TEST_F(EngineFaultsTest, TimeoutsHoldWithoutAWaiterToo) {
   EXPECT_LT(request->result().total, absl::Seconds(1));
 }
 
-TEST_F(EngineFaultsTest, ATimeoutInTheQueue) {
+TEST_F(EngineFaultsTest, TimeInTheQueueDoesNotCount) {
   Start({.max_sequences = 1});
   auto running = Submit(Long());
-  RequestSpec spec = Long(5);
-  spec.options.timeout_ms = 1;
-  EXPECT_EQ(Await(Submit(spec)).status.code(), absl::StatusCode::kDeadlineExceeded);
+  RequestSpec spec{.prompt = {5}, .options = {.max_tokens = 3, .timeout_ms = 1000}};
+  auto waiting = Submit(spec);
+  EXPECT_FALSE(waiting->WaitFor(absl::Milliseconds(1200)));
+  EXPECT_FALSE(waiting->abandoned());
   running->Cancel();
   Await(running);
+  EXPECT_TRUE(Await(waiting).status.ok());
   ExpectHealthy();
+}
+
+TEST_F(EngineFaultsTest, TimeIsSharedByThoseWhoHaveIt) {
+  script_->step_time = absl::Milliseconds(20);
+  Start();
+  RequestSpec spec = Long();
+  spec.options.max_tokens = 10;
+  spec.options.timeout_ms = 150;  // of 200 that it would take alone
+  EXPECT_TRUE(absl::IsDeadlineExceeded(Await(Submit(spec)).status));
+  script_->Pause();
+  std::vector<std::shared_ptr<Request>> requests;
+  for (int32_t i = 0; i < 40; ++i) {
+    spec.prompt[0] = i;
+    requests.push_back(Submit(spec));
+  }
+  script_->Resume();
+  int answered = 0;
+  for (const auto& request : requests) {
+    const Generation result = Await(request);
+    answered += result.status.ok();
+    EXPECT_GT(result.total, absl::Milliseconds(150));
+  }
+  EXPECT_EQ(answered, 40);
 }
 
 TEST_F(EngineFaultsTest, ABadRowFailsOnlyItsOwnRequest) {

