@@ -1,12 +1,37 @@
 #include "engine/text/text_breaks.h"
 
+#include <algorithm>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/types/span.h"
+#include "engine/base/utf8.h"
+#include "engine/text/unicode_characters.h"
 
 namespace lm {
 namespace {
 
-constexpr absl::string_view kWideEnds[] = {"。", "！", "？"};
+constexpr absl::string_view kWideEnds[] = {"。", "！", "？", "｡"};
+// Unicode's Sentence_Terminal, the usual ones of scripts with spaces.
+constexpr absl::string_view kEnds[] = {"!", "?", "…", "‼", "⁇", "⁈", "⁉", "؟", "۔",
+                                       "։", "।", "॥", "።", "፧", "၊", "။", "។", "៕"};
+// What goes on with the sentence: UAX 29's SContinue.
+constexpr absl::string_view kContinue[] = {",", ";", ":", "-", "–", "—", "、", "،", "؛"};
+// Behind these a full stop ends nothing.
+constexpr absl::string_view kAbbreviations[] = {
+    // before names
+    "Mr", "Mrs", "Ms", "Mx", "Dr", "Prof", "Rev", "Hon", "St", "Ste", "Mt", "Ft", "Messrs", "Gen",
+    "Col", "Maj", "Capt", "Cpt", "Cmdr", "Lt", "Sgt", "Cpl", "Pvt", "Adm", "Gov", "Sen", "Rep",
+    "Pres", "Supt", "Mme", "Mlle", "Mgr", "Hr", "Fr", "Frl", "Sra", "Srta", "Dra",
+    // in the middle of a sentence
+    "vs", "cf", "viz", "al", "resp", "approx", "ca", "incl", "excl", "esp", "bzw", "vgl", "sog",
+    "ggf", "evtl"};
+// Or behind these, if a number follows.
+constexpr absl::string_view kBeforeNumbers[] = {
+    "No",  "no",  "Nos",  "nos", "Nr",  "nr",  "Fig", "fig", "Figs", "figs", "Tab",  "tab",
+    "Eq",  "eq",  "Eqs",  "eqs", "Sec", "sec", "Ch",  "ch",  "Chap", "chap", "Vol",  "vol",
+    "pp",  "Pp",  "Art",  "art", "Abs", "Bd",  "Jan", "Feb", "Mar",  "Apr",  "Jun",  "Jul",
+    "Aug", "Sep", "Sept", "Oct", "Nov", "Dec", "Op",  "op",  "Ex",   "ex",   "Para", "para"};
 constexpr absl::string_view kWideClosers[] = {"”", "’", "»", "」", "』", "）"};
 
 bool IsAsciiCloser(char c) { return c == '"' || c == '\'' || c == ')' || c == ']'; }
@@ -33,27 +58,77 @@ absl::string_view WithoutClosers(absl::string_view text) {
   return text;
 }
 
-// Whether the full stop behind `text` belongs to an abbreviation or to the number of a list's item.
-bool StopEndsNothing(absl::string_view text) {
-  size_t word = text.size();
-  while (word > 0 && absl::ascii_isalnum(text[word - 1])) --word;
-  const size_t letters = text.size() - word;
-  if (letters == 1 && absl::ascii_isalpha(text[word])) return true;
-  for (size_t i = word; i < text.size(); ++i) {
-    if (!absl::ascii_isdigit(text[i])) return false;
-  }
-  while (word > 0 && (text[word - 1] == ' ' || text[word - 1] == '\t')) --word;
-  return letters > 0 && (word == 0 || text[word - 1] == '\n');
+bool IsLetter(uint32_t c) { return IsInClass(c, CharacterClass::kLetter); }
+
+bool IsLower(absl::string_view character) {
+  return character.size() == 1 ? absl::ascii_islower(character[0])
+                               : ToUpperCharacter(character) != character;
 }
 
-// `text` has no white space at its end; `next` is the character after that.
-bool EndsSentence(absl::string_view text, char next) {
+// The last character of `text`, which is not empty.
+absl::string_view LastCharacter(absl::string_view text) {
+  size_t begin = text.size() - 1;
+  while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xc0) == 0x80) --begin;
+  return text.substr(begin);
+}
+
+// The letters and digits at the end of `text`, with apostrophes.
+absl::string_view LastWord(absl::string_view text) {
+  absl::string_view before = text;
+  while (!before.empty()) {
+    const absl::string_view character = LastCharacter(before);
+    size_t pos = 0;
+    const uint32_t c = DecodeUtf8(character, &pos);
+    const bool apostrophe = c == '\'' || c == 0x2019;
+    if (!apostrophe && !IsLetter(c) && !IsInClass(c, CharacterClass::kDigit)) break;
+    before.remove_suffix(character.size());
+  }
+  return text.substr(before.size());
+}
+
+// Whether the full stop between `text` and `rest` belongs to an abbreviation or to the number of a
+// list's item.
+bool StopEndsNothing(absl::string_view text, absl::string_view rest) {
+  const absl::string_view word = LastWord(text);
+  if (word.empty()) return false;
+  size_t first = 0;
+  if (IsLetter(DecodeUtf8(word, &first)) && first == word.size()) return true;  // an initial
+  auto is_in = [word](absl::Span<const absl::string_view> table) {
+    return std::find(table.begin(), table.end(), word) != table.end();
+  };
+  if (is_in(kAbbreviations)) return true;
+  if (absl::ascii_isdigit(rest.front()) && is_in(kBeforeNumbers)) return true;
+  if (!std::all_of(word.begin(), word.end(), absl::ascii_isdigit)) return false;
+  text.remove_suffix(word.size());
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text.empty() || text.back() == '\n';
+}
+
+// Whether `rest` goes on with a sentence: UAX 29's SB8 (a small letter, perhaps in quotes or
+// brackets) and SB8a.
+bool GoesOn(absl::string_view rest) {
+  for (absl::string_view sign : kContinue) {
+    if (absl::StartsWith(rest, sign)) return true;
+  }
+  constexpr size_t kMostOpeners = 4;
+  size_t pos = 0;
+  for (size_t i = 0; i <= kMostOpeners && pos < rest.size(); ++i) {
+    const size_t begin = pos;
+    const uint32_t c = DecodeUtf8(rest, &pos);
+    if (IsLetter(c)) return IsLower(rest.substr(begin, pos - begin));
+    if (IsInClass(c, CharacterClass::kNumber) || IsUnicodeSpace(c)) return false;
+  }
+  return false;
+}
+
+// `text` has no white space at its end; `rest` comes after that.
+bool EndsSentence(absl::string_view text, absl::string_view rest) {
   text = WithoutClosers(text);
-  if (text.empty() || absl::ascii_islower(next)) return false;
-  if (text.back() == '!' || text.back() == '?' || absl::EndsWith(text, "…")) return true;
+  if (text.empty()) return false;
+  if (ConsumeOneOf(kEnds, &text)) return !GoesOn(rest);
   if (text.back() != '.') return false;
   text.remove_suffix(1);
-  return !StopEndsNothing(text);
+  return !GoesOn(rest) && !StopEndsNothing(text, rest);
 }
 
 bool EndsWideSentence(absl::string_view text) {
@@ -83,7 +158,7 @@ TextBreak BreakAt(absl::string_view text, size_t at) {
   }
   if (newlines > 1) return TextBreak::kParagraph;
   const bool space = before.size() < at;
-  if (space && EndsSentence(before, rest.front())) return TextBreak::kSentence;
+  if (space && EndsSentence(before, rest)) return TextBreak::kSentence;
   if (!BeginsWithCloser(rest) && EndsWideSentence(before)) return TextBreak::kSentence;
   if (newlines > 0) return TextBreak::kLine;
   return space ? TextBreak::kWord : TextBreak::kInside;

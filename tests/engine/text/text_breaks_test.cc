@@ -42,6 +42,33 @@ TEST(TextBreaksTest, StopsThatEndNoSentence) {
   ExpectSentences(". a");
 }
 
+TEST(TextBreaksTest, AbbreviationsEndNoSentence) {
+  ExpectSentences("Mr. Smith met Dr. and Mrs. Jones at St. Mary's. |They left.");
+  ExpectSentences("Prof. É. Zola and M. Curie et al. Came. |Nobody else.");
+  ExpectSentences(
+      "See No. 5 and Figs. 2 and 3, Vol. 1, pp. 7 and 8. |No. |I said no. |No. 6 is next.");
+  ExpectSentences(
+      "It is cats vs. Dogs, cf. Jones. |On Jan. 3 it froze. |He left in Jan. |We stayed.");
+  ExpectSentences("Das sind Hr. Müller bzw. Frl. Oe. |Na gut.");
+  ExpectSentences("They work at 5 p.m. today, i.e. Now.");
+  ExpectSentences("The U.S. Army has J.R.R. Tolkien.");
+  ExpectSentences("At the firm. |Firm. |Confirm. |Amr. |Then.");  // no abbreviations
+}
+
+TEST(TextBreaksTest, WhatGoesOnIsNoEnd) {
+  ExpectSentences("\"Why?\" he asked. |\"So!\" – and he left. |Etc. (and so on) etc. |Then");
+  ExpectSentences("Он пришёл. |Она ушла и т. д. и т. п. \"так\" и есть.");
+  ExpectSentences("c'est l'art. état d'art. |École.");
+  ExpectSentences("Really?! (yes) (Nope.) |3 men came. |It isn't. |It’s Mary's. |Then");
+}
+
+TEST(TextBreaksTest, OtherScriptsHaveTheirOwnMarks) {
+  ExpectSentences("वह आया। |वह गया॥ |फिर");
+  ExpectSentences("هل هذا؟ |نعم۔ |ثم");
+  ExpectSentences("Այո։ |Ոչ։ |Վերջ");
+  ExpectSentences("አዎ። |የለም፧ |እሺ");
+}
+
 TEST(TextBreaksTest, FindsParagraphsLinesAndWords) {
   EXPECT_EQ(Cut("A title\n\nBody, first\nline.\r\n \r\nEnd", TextBreak::kParagraph),
             "A title\n\n|Body, first\nline.\r\n \r\n|End");
