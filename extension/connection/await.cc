@@ -3,6 +3,8 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "engine/base/cpu_features.h"
 #include "engine/base/status_macros.h"
 #include "extension/connection/statement_call.h"
@@ -15,15 +17,28 @@ absl::Status AwaitPart(sqlite3* db, Request& request, bool (Request::*wait)(absl
   const std::shared_ptr<RunningWork> work = StatementCall::Work();
   const WaitingFor model(work.get(), "model");
   InterruptPoll poll(db);
-  while (!(request.*wait)(kInterruptInterval)) {
-    if (!poll.Interrupted()) continue;
+  for (;;) {
+    absl::Status status = CheckStatementTime(request.spec().options.max_seconds);
+    if ((request.*wait)(status.ok() ? kInterruptInterval : absl::ZeroDuration())) break;
+    if (status.ok() && poll.Interrupted()) status = absl::CancelledError("interrupted");
+    if (status.ok()) continue;
     request.Cancel();
-    return absl::CancelledError("interrupted");
+    return status;
   }
   return absl::OkStatus();
 }
 
 }  // namespace
+
+absl::Status CheckStatementTime(double max_seconds) {
+  if (max_seconds == 0) return absl::OkStatus();
+  const std::shared_ptr<RunningWork> work = StatementCall::Work();
+  if (work == nullptr || absl::Now() < work->began() + absl::Seconds(max_seconds)) {
+    return absl::OkStatus();
+  }
+  return absl::DeadlineExceededError(
+      absl::StrCat("the statement took longer than max_seconds = ", max_seconds));
+}
 
 absl::Status Await(sqlite3* db, Request& request) {
   return AwaitPart(db, request, &Request::WaitFor);

@@ -17,12 +17,17 @@
 
 namespace lm {
 
-// Waits until `request` has its result, or until the statement on `db` is interrupted: then the
-// request is cancelled and this returns Cancelled, within a few milliseconds.
+// Waits until `request` has its result, or until the statement on `db` is interrupted or has gone
+// on for the request's max_seconds: then the request is cancelled and this returns Cancelled or
+// DeadlineExceeded, within a few milliseconds.
 absl::Status Await(sqlite3* db, Request& request);
 
 // The same until a token of a streamed answer can be taken, or the answer is complete.
 absl::Status AwaitToken(sqlite3* db, Request& request);
+
+// DeadlineExceeded where the statement that this thread is in has gone on for so long (0: for
+// ever).
+absl::Status CheckStatementTime(double max_seconds);
 
 // What the prefix cache of `engine` holds for `salt`, when it has answered. Cancelled on an
 // interrupt.

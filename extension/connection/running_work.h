@@ -98,6 +98,7 @@ class RunningWork {
   void SetJobCounts(int64_t total, int64_t done, int64_t failed, int64_t before);
 
   const std::string& sql() const { return sql_; }
+  absl::Time began() const { return began_; }
 
  private:
   friend class WorkList;

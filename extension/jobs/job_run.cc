@@ -196,10 +196,24 @@ absl::StatusOr<JobProgress> JobRun::Progress(absl::Time now) {
                      .elapsed = now - began_};
 }
 
+absl::Status JobRun::Leave() {
+  RETURN_IF_ERROR(Commit(JobDatabase::kMostWait, /*claim=*/false));
+  RETURN_IF_ERROR(
+      database_->Transact([this] { return store_->Release(); }, JobDatabase::kMostWait));
+  rows_.clear();
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::optional<JobProgress>> JobRun::Advance() {
   if (fork_guard_.forked()) return ForkGuard::Error();
   while (!over_) {
     if (database_->Interrupted()) return absl::CancelledError("interrupted");
+    if (absl::Now() - began_ >= options_.most) {
+      RETURN_IF_ERROR(Leave());
+      ASSIGN_OR_RETURN(JobProgress progress, Progress(absl::Now()));
+      over_ = true;
+      return progress;
+    }
     if (!IsTimeToCommit(CountAnswered(), absl::Now())) {
       const WaitingFor waiting(work_.get(), rows_.empty() ? "others" : "model");
       absl::SleepFor(kPoll);

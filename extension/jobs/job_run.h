@@ -34,8 +34,9 @@ struct JobRunOptions {
   int64_t chunk = 128;  // most rows that are claimed and not committed
   int64_t max_errors = INT64_MAX;
   bool retry = false;
-  absl::Duration progress = absl::Seconds(1);  // at least between two reports
-  absl::Duration lease = absl::Seconds(30);    // of a claim that is not renewed
+  absl::Duration progress = absl::Seconds(1);      // at least between two reports
+  absl::Duration lease = absl::Seconds(30);        // of a claim that is not renewed
+  absl::Duration most = absl::InfiniteDuration();  // of the run
   // Of the user's databases, the one that has the job; nullopt: the first that does.
   std::optional<std::string> database = {};
 };
@@ -88,6 +89,8 @@ class JobRun {
   void Submit(std::vector<JobRow> claimed);
   void Show(const JobCounts& counts);  // in lm_running
   absl::StatusOr<JobProgress> Progress(absl::Time now);
+  // Commits what is answered and gives the other rows back: the run is over before the job is.
+  absl::Status Leave();
 
   const JobRunOptions options_;
   const std::unique_ptr<JobDatabase> database_;

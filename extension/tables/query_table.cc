@@ -169,6 +169,7 @@ class QueryCursor : public TableCursor {
                                     [](const Row& row) { return row.pending.submitted(); });
       if (under_way == rows_.end()) return absl::OkStatus();
       under_way->pending.Done(kInterruptInterval);
+      RETURN_IF_ERROR(CheckStatementTime(options_->generation.max_seconds));
       if (poll.Interrupted()) return absl::CancelledError("interrupted");
     }
   }

@@ -70,6 +70,8 @@
 //   retry       true: rows that failed before are tried again
 //   progress_ms the least time between two rows of the result; 1000
 //   lease_ms    after how long without a sign of life another run's claims are void; 30000
+//   max_seconds after how long the run ends, with what is answered by then; the other rows wait for
+//               the next run. (timeout_ms in the job's options is a row's own: see generate.)
 //   database    which of the databases (main, or an attached one) has the job; unless given, the
 //               first one that does
 //
@@ -106,8 +108,9 @@ enum Column {
 constexpr int64_t kMost = 1000000;
 
 absl::StatusOr<JobRunOptions> ReadOptions(const std::optional<std::string>& json) {
-  ASSIGN_OR_RETURN(OwnOptions own, OwnOptions::Take(json, {"chunk", "max_errors", "retry",
-                                                           "progress_ms", "lease_ms", "database"}));
+  ASSIGN_OR_RETURN(OwnOptions own,
+                   OwnOptions::Take(json, {"chunk", "max_errors", "retry", "progress_ms",
+                                           "lease_ms", "max_seconds", "database"}));
   RETURN_IF_ERROR(own.CheckNoOthers());
   JobRunOptions options;
   ASSIGN_OR_RETURN(options.chunk, own.Integer("chunk", options.chunk, 1, kMost));
@@ -117,6 +120,8 @@ absl::StatusOr<JobRunOptions> ReadOptions(const std::optional<std::string>& json
   options.progress = absl::Milliseconds(progress_ms);
   ASSIGN_OR_RETURN(const int64_t lease_ms, own.Integer("lease_ms", 30000, 3000, INT32_MAX));
   options.lease = absl::Milliseconds(lease_ms);
+  ASSIGN_OR_RETURN(const int64_t seconds, own.Integer("max_seconds", 0, 0, INT32_MAX));
+  if (seconds > 0) options.most = absl::Seconds(seconds);
   ASSIGN_OR_RETURN(options.database, own.Text("database"));
   return options;
 }

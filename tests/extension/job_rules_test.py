@@ -486,5 +486,23 @@ class EndTest(JobRulesTest):
         self.assertEqual(end, (3, 3, 0))
 
 
+class TimeTest(JobRulesTest):
+    def test_a_run_that_is_out_of_time_leaves_the_rest_for_the_next(self):
+        db = self.open()
+        db.execute("DELETE FROM t")
+        db.execute("WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 20000) INSERT INTO t(body) SELECT 'row ' || i FROM n")
+        db.execute("INSERT INTO lm_jobs(name, query, target, options) VALUES ('j', 'SELECT id, body FROM t', "
+                   "'UPDATE t SET answer = :value WHERE id = :id', '{\"max_tokens\":100,\"temperature\":3,\"seed\":1}')")
+        total, done, failed = self.run_job(db, options='{"max_seconds":1}')
+        self.assertEqual((total, failed), (20000, 0))
+        self.assertLess(done, total)
+        states = dict(db.execute("SELECT state, count(*) FROM lm_job_rows GROUP BY state"))
+        self.assertEqual(states, {"done": done, "waiting": total - done} if done else {"waiting": total})
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM t WHERE answer IS NOT NULL"), done)
+        again = self.run_job(db, options='{"max_seconds":1}')
+        self.assertGreaterEqual(again[1], done)
+        self.refused(db, "max_seconds must be a whole number", options='{"max_seconds":0.5}')
+
+
 if __name__ == "__main__":
     unittest.main()
