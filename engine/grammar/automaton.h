@@ -40,7 +40,14 @@ struct Node {
 };
 
 struct Automaton {
+  // Bytes: so many and more are not counted.
+  static constexpr int32_t kFar = 1 << 24;
+
   std::vector<Node> nodes;
+  // Of each node: the fewest bytes from there to the end of its rule; at most kFar.
+  std::vector<int32_t> distance;
+  // No beginning of a text lacks more bytes than this to the nearest end of one; at most kFar.
+  int32_t greatest_distance = kFar;
   std::vector<NodeId> rule_start;
   std::vector<int32_t> order;
   RuleId root = 0;

@@ -73,9 +73,7 @@ Fragment AutomatonBuilder::Empty() {
   return {link, link};
 }
 
-Fragment AutomatonBuilder::Nothing(std::string why) {
-  return {AddDead(std::move(why)), AddLink()};
-}
+Fragment AutomatonBuilder::Nothing(std::string why) { return {AddDead(std::move(why)), AddLink()}; }
 
 Fragment AutomatonBuilder::Literal(absl::string_view text) {
   const NodeId end = AddLink();

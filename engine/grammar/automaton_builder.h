@@ -78,9 +78,9 @@ class AutomatonBuilder {
   // Not OK once a limit was crossed.
   const absl::Status& status() const { return status_; }
 
-  // InvalidArgument: a limit was crossed, `root` matches no text (with the reason: what was given to
-  // Nothing, or the rule that never ends), or a rule begins with itself.
-  // REQUIRES: every rule that is called is defined.
+  // InvalidArgument: a limit was crossed, `root` matches no text (with the reason: what was given
+  // to Nothing, or the rule that never ends), or a rule begins with itself. REQUIRES: every rule
+  // that is called is defined.
   absl::StatusOr<Automaton> Build(RuleId root) &&;
 
  private:

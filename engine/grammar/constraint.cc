@@ -76,16 +76,36 @@ void Constraint::Settle(Position* position) {
 }
 
 absl::StatusOr<Constraint::MaskCost> Constraint::FillMask(const Position& position,
-                                                          absl::Span<uint64_t> mask,
+                                                          std::optional<int32_t> room,
+                                                          absl::Span<uint64_t> mask, bool* left_out,
                                                           int64_t* work) {
   absl::MutexLock lock(&mutex_);
   Cache& cache = *position.cache;
   const Turn turn(&cache.machine(), work);
-  absl::Span<const uint64_t> found;
   MaskCost cost{.digest = cache.machine().Digest(position.state)};
+  *left_out = false;
+  if (room.has_value() && !IsNearEverywhere(*room - 1)) {
+    RETURN_IF_ERROR(cache.MaskToEnd(position.state, *room - 1, mask, left_out, &cost.visited));
+    return cost;
+  }
+  absl::Span<const uint64_t> found;
   RETURN_IF_ERROR(cache.Mask(position.state, &found, &cost.visited));
   std::copy(found.begin(), found.end(), mask.begin());
   return cost;
+}
+
+absl::StatusOr<int32_t> Constraint::TokensToEnd(const Position& position, int64_t* work) {
+  absl::MutexLock lock(&mutex_);
+  Cache& cache = *position.cache;
+  const Turn turn(&cache.machine(), work);
+  RETURN_IF_ERROR(cache.BeginSteps());
+  int32_t tokens = 0;
+  RETURN_IF_ERROR(cache.TokensToEnd(position.state, &tokens));
+  return tokens;
+}
+
+bool Constraint::IsNearEverywhere(int32_t room) const {
+  return trie_->has_all_bytes() && grammar_->automaton().greatest_distance <= room;
 }
 
 absl::StatusOr<bool> Constraint::Advance(Position* position, absl::string_view bytes,

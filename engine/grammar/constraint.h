@@ -14,7 +14,9 @@
 #define LM_ENGINE_GRAMMAR_CONSTRAINT_H_
 
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,8 +72,16 @@ class Constraint {
     uint64_t digest = 0;
     size_t visited = 0;
   };
-  absl::StatusOr<MaskCost> FillMask(const Position& position, absl::Span<uint64_t> mask,
-                                    int64_t* work);
+  // With `room` only tokens with which, and so many in all at most, the text can be ended;
+  // *left_out says whether others were allowed.
+  absl::StatusOr<MaskCost> FillMask(const Position& position, std::optional<int32_t> room,
+                                    absl::Span<uint64_t> mask, bool* left_out, int64_t* work);
+  // In how many tokens it can be ended: those of the way with the fewest bytes. kTooFar where that
+  // is too long to say.
+  static constexpr int32_t kTooFar = std::numeric_limits<int32_t>::max();
+  absl::StatusOr<int32_t> TokensToEnd(const Position& position, int64_t* work);
+  // Whether that is `room` or less wherever a text is.
+  bool IsNearEverywhere(int32_t room) const;
   // Moves over `bytes`; false, and *position stays, if the grammar does not continue with them.
   absl::StatusOr<bool> Advance(Position* position, absl::string_view bytes, int64_t* work);
   // The bytes, at most `limit`, that every text has next. Moves *position behind them.

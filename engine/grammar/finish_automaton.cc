@@ -1,6 +1,7 @@
 #include "engine/grammar/finish_automaton.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
@@ -179,6 +180,128 @@ void Trim(const Facts& nullable, const Facts& live, std::vector<Node>* nodes) {
   }
 }
 
+// Sets automaton->distance, by Knuth's generalisation of Dijkstra's algorithm: a call costs what
+// its rule does. `dependents`: of the nodes, perhaps with some more edges.
+void MeasureDistances(const Dependents& dependents, Automaton* automaton) {
+  constexpr int32_t kFar = Automaton::kFar;
+  const std::vector<Node>& nodes = automaton->nodes;
+  std::vector<int32_t> least(nodes.size(), kFar);  // as far as known
+  std::vector<bool> settled(nodes.size());
+  std::vector<int32_t>& distance = automaton->distance;
+  distance.assign(nodes.size(), kFar);
+  std::vector<int32_t> rule_distance(automaton->rule_start.size(), kFar);
+  HashMap<NodeId, std::vector<RuleId>> starts_at;
+  for (size_t r = 0; r < automaton->rule_start.size(); ++r) {
+    starts_at[automaton->rule_start[r]].push_back(static_cast<RuleId>(r));
+  }
+  std::map<int32_t, std::vector<NodeId>> queue;
+  auto look = [&](NodeId id) {
+    const Node& node = nodes[id];
+    int32_t found = kFar;
+    switch (node.kind) {
+      case NodeKind::kFinal:
+        found = 0;
+        break;
+      case NodeKind::kBytes:
+        found = 1 + distance[node.next];
+        break;
+      case NodeKind::kSplit:
+        found = std::min(distance[node.next], distance[node.other]);
+        break;
+      case NodeKind::kCall:
+        found = std::min(rule_distance[node.rule] + distance[node.next], distance[node.other]);
+        break;
+      default:
+        break;
+    }
+    if (settled[id] || found >= least[id]) return;
+    least[id] = found;
+    queue[found].push_back(id);
+  };
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].kind == NodeKind::kFinal) look(static_cast<NodeId>(i));
+  }
+  uint32_t steps = 0;
+  while (!queue.empty()) {
+    const auto nearest = queue.begin();
+    if (nearest->second.empty()) {
+      queue.erase(nearest);
+      continue;
+    }
+    if (++steps % 4096 == 0 && Interrupted()) break;
+    const int32_t found = nearest->first;
+    const NodeId id = nearest->second.back();
+    nearest->second.pop_back();
+    if (settled[id]) continue;
+    settled[id] = true;
+    distance[id] = found;
+    for (NodeId from : dependents.OfNode(id)) look(from);
+    auto rules = starts_at.find(id);
+    if (rules == starts_at.end()) continue;
+    for (RuleId rule : rules->second) {
+      rule_distance[rule] = found;
+      for (NodeId from : dependents.OfRule(rule)) look(from);
+    }
+  }
+}
+
+// The greatest distance of all places that texts come through: within a rule, and behind each call
+// of it. kFar where rules call each other in a circle.
+int32_t GreatestDistance(const Automaton& automaton) {
+  constexpr int32_t kFar = Automaton::kFar;
+  enum : uint8_t { kNew, kOpen, kDone };
+  std::vector<uint8_t> mark(automaton.rule_start.size(), kNew);
+  std::vector<int32_t> greatest(automaton.rule_start.size());
+  std::vector<bool> seen(automaton.nodes.size());
+  struct Open {
+    RuleId rule;
+    std::vector<std::pair<RuleId, int32_t>> calls = {};  // and the distance behind them
+    size_t followed = 0;
+  };
+  std::vector<Open> path;
+  std::vector<NodeId> work;
+  auto open = [&](RuleId rule) {
+    mark[rule] = kOpen;
+    Open& top = path.emplace_back(Open{rule});
+    work.push_back(automaton.rule_start[rule]);
+    while (!work.empty()) {
+      const NodeId id = work.back();
+      work.pop_back();
+      const Node& node = automaton.nodes[id];
+      if (seen[id] || node.kind == NodeKind::kDead) continue;
+      seen[id] = true;
+      greatest[rule] = std::max(greatest[rule], automaton.distance[id]);
+      if (node.next >= 0) work.push_back(node.next);
+      if (node.other >= 0) work.push_back(node.other);
+      if (node.kind == NodeKind::kCall) {
+        top.calls.emplace_back(node.rule, automaton.distance[node.next]);
+      }
+    }
+    std::sort(top.calls.begin(), top.calls.end());
+  };
+  open(automaton.root);
+  uint32_t steps = 0;
+  while (true) {
+    if (++steps % 4096 == 0 && Interrupted()) return kFar;
+    Open& top = path.back();
+    if (top.followed == top.calls.size()) {
+      mark[top.rule] = kDone;
+      const int32_t of_callee = greatest[top.rule];
+      path.pop_back();
+      if (path.empty()) return std::min(of_callee, kFar);
+      continue;
+    }
+    const auto [callee, behind] = top.calls[top.followed];
+    if (mark[callee] == kOpen) return kFar;
+    if (mark[callee] == kNew) {
+      open(callee);
+      continue;  // and look at this call again when it is done
+    }
+    ++top.followed;
+    greatest[top.rule] = std::max(greatest[top.rule], std::min(greatest[callee] + behind, kFar));
+  }
+}
+
 // For each rule, the rules that it may call before its first byte.
 std::vector<std::vector<RuleId>> FirstCalls(absl::Span<const Node> nodes,
                                             absl::Span<const NodeId> rule_start) {
@@ -310,6 +433,8 @@ absl::StatusOr<Automaton> FinishAutomaton(std::vector<Node> nodes, std::vector<N
   automaton.rule_start = std::move(rule_start);
   automaton.root = root;
   ClassifyBytes(&automaton);
+  MeasureDistances(dependents, &automaton);
+  automaton.greatest_distance = GreatestDistance(automaton);
   RETURN_IF_ERROR(Checkpoint());
   return automaton;
 }

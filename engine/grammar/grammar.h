@@ -98,10 +98,10 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(absl::string_view gra
 // pattern, format (date, time, date-time, duration, email, hostname, ipv4, ipv6, uuid, uri),
 // minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf (a whole number to 256, or
 // 0.1, 0.01, …), anyOf, oneOf, allOf, $ref and $defs (recursive too), nullable, true and false.
-// Of oneOf only one branch may match: branches that are not told apart by type, by const and enum, or
-// by their required properties are refused (write anyOf).
-// Where `properties` is given and additionalProperties is not, there are no others. Where `type` is
-// missing, keywords that belong to one type imply it.
+// Of oneOf only one branch may match: branches that are not told apart by type, by const and enum,
+// or by their required properties are refused (write anyOf). Where `properties` is given and
+// additionalProperties is not, there are no others. Where `type` is missing, keywords that belong
+// to one type imply it.
 //
 // InvalidArgument with the JSON pointer of the place for what is not supported or unknown (not,
 // if, patternProperties, uniqueItems, …); annotations (title, description, default, examples, $id,
@@ -115,6 +115,9 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileJsonSchema(
 // what is extracted from a text that need not say everything.
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileExtractionSchema(
     absl::string_view schema, JsonSpaces spaces = JsonSpaces::kNone);
+
+// Whether JSON Schema has a keyword of that name, supported here or not.
+bool IsSchemaKeyword(absl::string_view name);
 
 }  // namespace lm
 

@@ -26,6 +26,26 @@ void GrammarMatcher::Begin() {
 }
 
 absl::Status GrammarMatcher::FillMask(absl::Span<uint64_t> mask, int64_t* work) {
+  bool left_out = false;
+  return FillMask(std::nullopt, mask, &left_out, work);
+}
+
+absl::Status GrammarMatcher::FillMaskToEnd(int32_t room, absl::Span<uint64_t> mask, bool* left_out,
+                                           int64_t* work) {
+  return FillMask(room, mask, left_out, work);
+}
+
+absl::StatusOr<int32_t> GrammarMatcher::TokensToEnd(int64_t* work) {
+  if (now_.ended) return 0;
+  Begin();
+  absl::StatusOr<int32_t> tokens = constraint_->TokensToEnd(now_.position, work);
+  End(tokens.status());
+  return tokens;
+}
+
+absl::Status GrammarMatcher::FillMask(std::optional<int32_t> room, absl::Span<uint64_t> mask,
+                                      bool* left_out, int64_t* work) {
+  *left_out = false;
   const size_t words = constraint_->trie().mask_words();
   if (mask.size() != words) {
     return absl::InvalidArgumentError(
@@ -37,7 +57,7 @@ absl::Status GrammarMatcher::FillMask(absl::Span<uint64_t> mask, int64_t* work) 
   }
   Begin();
   const absl::StatusOr<Constraint::MaskCost> cost =
-      constraint_->FillMask(now_.position, mask, work);
+      constraint_->FillMask(now_.position, room, mask, left_out, work);
   End(cost.status());
   RETURN_IF_ERROR(cost.status());
   RETURN_IF_ERROR(Charge(*cost));

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,17 @@ class GrammarMatcher {
   // of this vocabulary goes on; ResourceExhausted for a grammar ambiguous beyond reason, here or
   // in the masks until here together.
   absl::Status FillMask(absl::Span<uint64_t> mask, int64_t* work = nullptr);
+  // The same, of tokens with which the text can be ended in `room` tokens together; *left_out says
+  // whether there are others. There are some as long as TokensToEnd() is at most `room`, and each
+  // leaves TokensToEnd() at most `room` - 1.
+  absl::Status FillMaskToEnd(int32_t room, absl::Span<uint64_t> mask, bool* left_out,
+                             int64_t* work = nullptr);
+  // In how many tokens the text can be ended: those of a shortest way, in bytes. kTooFar if that
+  // has more than some thousand bytes.
+  static constexpr int32_t kTooFar = Constraint::kTooFar;
+  absl::StatusOr<int32_t> TokensToEnd(int64_t* work = nullptr);
+  // TokensToEnd() is at most `room` here and wherever one may come to.
+  bool IsNearEverywhere(int32_t room) const { return constraint_->IsNearEverywhere(room); }
 
   // Appends a token. InvalidArgument, and nothing changes, if it is not allowed here.
   absl::Status Accept(int32_t token, int64_t* work = nullptr);
@@ -88,6 +100,8 @@ class GrammarMatcher {
     Constraint::Position position;
     bool ended = false;
   };
+  absl::Status FillMask(std::optional<int32_t> room, absl::Span<uint64_t> mask, bool* left_out,
+                        int64_t* work);
   void Push();
   // Before an operation, and behind it.
   void Begin();

@@ -1,6 +1,7 @@
 #include "engine/grammar/mask_cache.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -88,11 +89,121 @@ absl::Status Constraint::Cache::Mask(StateId state, absl::Span<const uint64_t>* 
   return absl::OkStatus();
 }
 
+absl::Status Constraint::Cache::MaskToEnd(StateId state, int32_t tokens, absl::Span<uint64_t> mask,
+                                          bool* left_out, size_t* visited) {
+  while (masks_to_end_[state].outcome == Outcome::kNotAsked) {
+    if (!walk_.has_value()) {
+      walk_ = Walk{.state = state, .to_end = true};
+      BeginOperation();
+    }
+    RETURN_IF_ERROR(FinishWalk());
+  }
+  const EntryToEnd& entry = masks_to_end_[state];
+  RETURN_IF_ERROR(StatusOf(entry.outcome));
+  std::fill(mask.begin(), mask.end(), 0);
+  *left_out = false;
+  for (const auto& [needed, part] : entry.masks) {
+    if (needed > tokens) {
+      *left_out = true;
+      break;
+    }
+    for (size_t i = 0; i < mask.size(); ++i) mask[i] |= part[i];
+  }
+  *visited = entry.visited;
+  return absl::OkStatus();
+}
+
+absl::Status Constraint::Cache::TokensToEnd(StateId state, int32_t* tokens) {
+  // The way to the end, or as far as what is known from there on reaches back.
+  constexpr int64_t kStepWork = 200;
+  const size_t longest_token = static_cast<size_t>(trie_.all().max_depth);
+  std::vector<StateId> states = {state};
+  std::string way;
+  size_t num_known = 0;  // at the end of `states`
+  tokens_to_end_.resize(machine_.num_states(), kUnknown);
+  while (tokens_to_end_[state] == kUnknown) {
+    const StateId last = states.back();
+    const int32_t left = machine_.Distance(last);
+    if (left > static_cast<int32_t>(kMostBytesToEnd)) {
+      tokens_to_end_[state] = kTooFar;
+      break;
+    }
+    num_known += tokens_to_end_[last] != kUnknown;
+    if (left == 0 || num_known > longest_token) {
+      std::vector<int32_t> to_end(states.size());
+      for (size_t i = states.size(); i-- > 0;) {
+        int32_t& known = tokens_to_end_[states[i]];
+        if (known == kUnknown) {
+          known = machine_.Distance(states[i]) == 0
+                      ? 0
+                      : FewestTokens(absl::string_view(way).substr(i),
+                                     absl::MakeConstSpan(to_end).subspan(i));
+        }
+        to_end[i] = known;
+      }
+      machine_.Spend(kStepWork * static_cast<int64_t>(way.size()));
+      break;
+    }
+    const uint8_t byte = machine_.NearerByte(last);
+    const StateId next = machine_.Next(last, byte);
+    if (next == StateMachine::kNoState) {
+      if (machine_.paused()) return status();
+      tokens_to_end_[state] = kTooFar;  // a state on the way is larger than states may be
+      machine_.Resume(machine_.work_left());
+      break;
+    }
+    tokens_to_end_.resize(machine_.num_states(), kUnknown);
+    states.push_back(next);
+    way.push_back(static_cast<char>(byte));
+  }
+  *tokens = tokens_to_end_[state];
+  return absl::OkStatus();
+}
+
+int32_t Constraint::Cache::FewestTokens(absl::string_view way,
+                                        absl::Span<const int32_t> to_end) const {
+  const TokenTrie::Tree& tree = trie_.all();
+  int32_t fewest = kTooFar;
+  int32_t i = 0, end = tree.num_nodes();
+  for (size_t length = 1; length <= way.size(); ++length) {
+    const uint8_t byte = static_cast<uint8_t>(way[length - 1]);
+    while (i < end && tree.nodes[i].byte != byte) i = tree.nodes[i].subtree_end;
+    if (i >= end) break;
+    const bool is_token = tree.nodes[i].tokens_begin < tree.nodes[i + 1].tokens_begin;
+    if (is_token && to_end[length] < fewest - 1) fewest = to_end[length] + 1;
+    end = tree.nodes[i].subtree_end;
+    ++i;
+  }
+  return fewest;
+}
+
+bool Constraint::Cache::AddTokens(StateId state, absl::Span<const int32_t> tokens, Walk* walk) {
+  if (tokens.empty()) return true;
+  uint64_t* mask = walk->mask.get();
+  if (walk->to_end) {
+    int32_t needed = 0;
+    if (!TokensToEnd(state, &needed).ok()) return false;
+    std::unique_ptr<uint64_t[]>& part = walk->masks_to_end[needed];
+    if (part == nullptr) part = std::make_unique<uint64_t[]>(trie_.mask_words());
+    mask = part.get();
+  }
+  for (int32_t token : tokens) SetBit(token, absl::MakeSpan(mask, trie_.mask_words()));
+  return true;
+}
+
+Constraint::Cache::Outcome Constraint::Cache::OutcomeOfWalk() {
+  if (machine_.exhausted()) {
+    machine_.Resume(machine_.work_left());
+    return Outcome::kStateTooLarge;
+  }
+  return too_many_states_ ? Outcome::kTooManyStates : Outcome::kKnown;
+}
+
 absl::Status Constraint::Cache::FinishWalk() {
   Walk& walk = *walk_;
   if (walk.tree == nullptr) {
     // Inside a string or another free text this saves most of the walk.
-    const bool plain = AllowsAllPlain(walk.state);
+    const bool plain = !walk.to_end && AllowsAllPlain(walk.state);
     if (machine_.paused()) return status();
     walk.tree = plain ? &trie_.special() : &trie_.all();
     walk.path.assign(walk.tree->max_depth + 1, walk.state);
@@ -100,21 +211,30 @@ absl::Status Constraint::Cache::FinishWalk() {
   }
   if (!machine_.exhausted()) GoOn(&walk);
   if (machine_.paused() && walk.node < walk.tree->num_nodes()) return status();
-  const absl::Span<uint64_t> mask = absl::MakeSpan(walk.mask.get(), trie_.mask_words());
   if (machine_.CanEnd(walk.state)) {
-    for (int32_t token : trie_.end_of_generation()) SetBit(token, mask);
+    if (walk.to_end && walk.masks_to_end[0] == nullptr) {
+      walk.masks_to_end[0] = std::make_unique<uint64_t[]>(trie_.mask_words());
+    }
+    uint64_t* mask = walk.to_end ? walk.masks_to_end[0].get() : walk.mask.get();
+    for (int32_t token : trie_.end_of_generation()) {
+      SetBit(token, absl::MakeSpan(mask, trie_.mask_words()));
+    }
   }
-  Entry& entry = masks_[walk.state];
-  entry.visited = visited_;
-  entry.outcome = Outcome::kKnown;
-  if (machine_.exhausted()) {
-    entry.outcome = Outcome::kStateTooLarge;
-    machine_.Resume(machine_.work_left());
-  } else if (too_many_states_) {
-    entry.outcome = Outcome::kTooManyStates;
+  const Outcome outcome = OutcomeOfWalk();
+  const size_t num_masks = walk.to_end ? walk.masks_to_end.size() : 1;
+  if (outcome == Outcome::kKnown) {
+    mask_bytes_ += num_masks * trie_.mask_words() * sizeof(uint64_t);
   } else {
+    walk.mask.reset();
+    walk.masks_to_end.clear();
+  }
+  if (walk.to_end) {
+    masks_to_end_[walk.state] = {outcome, std::move(walk.masks_to_end), visited_};
+  } else {
+    Entry& entry = masks_[walk.state];
+    entry.visited = visited_;
+    entry.outcome = outcome;
     entry.mask = std::move(walk.mask);
-    mask_bytes_ += mask.size() * sizeof(uint64_t);
   }
   walk_.reset();
   return absl::OkStatus();
@@ -122,7 +242,6 @@ absl::Status Constraint::Cache::FinishWalk() {
 
 void Constraint::Cache::GoOn(Walk* walk) {
   const TokenTrie::Tree& tree = *walk->tree;
-  const absl::Span<uint64_t> mask = absl::MakeSpan(walk->mask.get(), trie_.mask_words());
   const int32_t num_nodes = tree.num_nodes();
   int32_t i = walk->node;
   int32_t uncounted = 0;
@@ -131,8 +250,10 @@ void Constraint::Cache::GoOn(Walk* walk) {
     const StateId next = Step(walk->path[node.depth - 1], node.byte);
     if (next != StateMachine::kNoState) {
       walk->path[node.depth] = next;
-      for (int32_t t = node.tokens_begin; t < tree.nodes[i + 1].tokens_begin; ++t) {
-        SetBit(tree.tokens[t], mask);
+      const int32_t num_tokens = tree.nodes[i + 1].tokens_begin - node.tokens_begin;
+      if (!AddTokens(next, absl::MakeConstSpan(tree.tokens).subspan(node.tokens_begin, num_tokens),
+                     walk)) {
+        break;
       }
       ++i;
     } else if (machine_.stopped() || too_many_states_) {

@@ -4,11 +4,15 @@
 #define LM_ENGINE_GRAMMAR_MASK_CACHE_H_
 
 #include <cstdint>
+#include <limits>
+#include <map>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/grammar/constraint.h"
 #include "engine/grammar/state_machine.h"
@@ -36,6 +40,18 @@ class Constraint::Cache {
   // states that are visited for it. Unavailable where the machine paused; ResourceExhausted.
   absl::Status Mask(StateId state, absl::Span<const uint64_t>* mask, size_t* visited);
 
+  // The fewest tokens of a way from `state` to the end of a text: of the one with the fewest bytes
+  // that StateMachine::NearerByte goes. kTooFar where that has more than kMostBytesToEnd, or
+  // cannot be written in this vocabulary. Each token of that way leaves one less to do.
+  static constexpr size_t kMostBytesToEnd = 8192;
+  static constexpr int32_t kTooFar = std::numeric_limits<int32_t>::max();
+  // Sets *tokens; Unavailable where the machine paused.
+  absl::Status TokensToEnd(StateId state, int32_t* tokens);
+  // As Mask, but sets in *mask those tokens only behind which at most `tokens` are needed, and
+  // *left_out where others were allowed.
+  absl::Status MaskToEnd(StateId state, int32_t tokens, absl::Span<uint64_t> mask, bool* left_out,
+                         size_t* visited);
+
   // Begins an operation of steps. Unavailable where the machine paused before.
   absl::Status BeginSteps();
   // As StateMachine::Next; kNoState also where the status is not OK.
@@ -51,6 +67,13 @@ class Constraint::Cache {
     std::unique_ptr<uint64_t[]> mask;
     size_t visited = 0;
   };
+  // The tokens of a mask by how many are needed behind them, ascending.
+  using MasksToEnd = std::map<int32_t, std::unique_ptr<uint64_t[]>>;
+  struct EntryToEnd {
+    Outcome outcome = Outcome::kNotAsked;
+    MasksToEnd masks;
+    size_t visited = 0;
+  };
   // A mask that is being computed: `tree` was walked up to `node`.
   struct Walk {
     StateId state = StateMachine::kNoState;
@@ -58,6 +81,8 @@ class Constraint::Cache {
     int32_t node = 0;
     std::vector<StateId> path = {};  // the state after each byte of the current branch
     std::unique_ptr<uint64_t[]> mask = nullptr;
+    bool to_end = false;
+    MasksToEnd masks_to_end = {};
   };
 
   absl::Status StatusOf(Outcome outcome) const;
@@ -66,6 +91,11 @@ class Constraint::Cache {
   absl::Status FinishWalk();
   // Adds the tokens of walk->tree that go on. Returns where the status is not OK.
   void GoOn(Walk* walk);
+  // Adds those of a node that leads to `state`. False where the machine paused before.
+  bool AddTokens(StateId state, absl::Span<const int32_t> tokens, Walk* walk);
+  Outcome OutcomeOfWalk();
+  // The fewest tokens that spell way[from], ..., where to_end[i] are needed from way[i] on.
+  int32_t FewestTokens(absl::string_view way, absl::Span<const int32_t> to_end) const;
   // All plain tokens go on from `state`. (May say no where they do.)
   bool AllowsAllPlain(StateId state);
   // The one state that every plain character leads to; kNoState if there is none such.
@@ -79,6 +109,8 @@ class Constraint::Cache {
   const size_t operation_bytes_;
   std::vector<Entry> masks_;          // by state
   std::vector<StateId> after_plain_;  // by state; kUnknown
+  std::unordered_map<StateId, EntryToEnd> masks_to_end_;
+  std::vector<int32_t> tokens_to_end_;  // by state; kUnknown
   size_t mask_bytes_ = 0;
   std::optional<Walk> walk_;
 

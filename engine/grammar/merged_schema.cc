@@ -10,6 +10,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 #include "engine/grammar/automaton_builder.h"
+#include "engine/grammar/grammar.h"
 #include "engine/grammar/string_formats.h"
 
 namespace lm {
@@ -490,8 +491,7 @@ class Merger {
       const bool is_short = format == "int32";
       Tighten(value, true,
               {*ParseDecimal(is_short ? "-2147483648" : "-9223372036854775808"), true});
-      Tighten(value, false,
-              {*ParseDecimal(is_short ? "2147483647" : "9223372036854775807"), true});
+      Tighten(value, false, {*ParseDecimal(is_short ? "2147483647" : "9223372036854775807"), true});
       return absl::OkStatus();
     }
     if (FormatRegex(format).empty()) {
@@ -559,6 +559,8 @@ class Merger {
 };
 
 }  // namespace
+
+bool IsSchemaKeyword(absl::string_view name) { return Keywords().contains(name); }
 
 uint8_t KindOf(const SchemaJson& value) {
   if (value.is_null()) return kNull;

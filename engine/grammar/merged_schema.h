@@ -68,8 +68,8 @@ struct MergedSchema {
 
   // The keywords that say what is here, for messages; null where none does.
   struct Places {
-    const SchemaJson* no_schema = nullptr;  // false
-    const SchemaJson* type = nullptr;       // the last that took types away
+    const SchemaJson* no_schema = nullptr;   // false
+    const SchemaJson* type = nullptr;        // the last that took types away
     const SchemaJson* other_type = nullptr;  // one with which that leaves none
     const SchemaJson* values = nullptr;      // likewise of enum and const
     const SchemaJson* other_values = nullptr;

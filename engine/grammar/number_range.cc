@@ -72,7 +72,8 @@ class MagnitudeWriter {
     const int least = pos == 0 && length > 1 ? 1 : 0;
     const NodeId node = Digit(state.at_low ? low_.value.whole[pos] - '0' : least,
                               state.at_high ? high_.value.whole[pos] - '0' : 9, state,
-                              /*in_fraction=*/false, [&](const State& next) { return Whole(length, pos + 1, next); });
+                              /*in_fraction=*/false,
+                              [&](const State& next) { return Whole(length, pos + 1, next); });
     whole_[key] = node;
     return node;
   }
@@ -258,8 +259,7 @@ Fragment NumbersWithExponent(AutomatonBuilder* builder) {
     const NodeId digit = builder->AddBytes('1', '9', other);
     more = more < 0 ? digit : builder->AddSplit(digit, builder->AddBytes('0', '0', more));
   }
-  const NodeId behind_first =
-      builder->AddSplit(exponent(0), builder->AddBytes('.', '.', more));
+  const NodeId behind_first = builder->AddSplit(exponent(0), builder->AddBytes('.', '.', more));
   const NodeId first = builder->AddBytes('1', '9', behind_first);
   return {builder->AddSplit(first, builder->AddBytes('-', '-', first)), end};
 }

@@ -84,9 +84,10 @@ class RegexParser {
       }
       ASSIGN_OR_RETURN(CodePointSet set, TakeAtom(c));
       Fragment fragment =
-          set.empty() ? builder_.Nothing(absl::StrCat("the class at byte ", offset,
-                                                      " of the regular expression has no character"))
-                      : ClassIn(options_.form, set, &builder_);
+          set.empty()
+              ? builder_.Nothing(absl::StrCat("the class at byte ", offset,
+                                              " of the regular expression has no character"))
+              : ClassIn(options_.form, set, &builder_);
       group.sequence.push_back({fragment, 1, 1, std::move(set)});
       can_repeat = true;
     }

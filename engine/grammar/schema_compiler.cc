@@ -26,7 +26,8 @@ constexpr int64_t kMaxWork = 2'000'000;
 absl::StatusOr<std::shared_ptr<const Grammar>> Compile(absl::string_view schema,
                                                        bool absent_is_null, JsonSpaces spaces) {
   ASSIGN_OR_RETURN(const std::unique_ptr<SchemaDocument> document, SchemaDocument::Parse(schema));
-  ASSIGN_OR_RETURN(Automaton automaton, SchemaCompiler(document.get(), absent_is_null, spaces).Compile());
+  ASSIGN_OR_RETURN(Automaton automaton,
+                   SchemaCompiler(document.get(), absent_is_null, spaces).Compile());
   return std::make_shared<const Grammar>(std::move(automaton));
 }
 
@@ -181,9 +182,9 @@ absl::StatusOr<Fragment> SchemaCompiler::Number(const MergedSchema& schema) {
       range.lower && range.upper ? Compare(range.lower->value, range.upper->value) : -1;
   const bool apart =
       order > 0 || (order == 0 && !(range.lower->inclusive && range.upper->inclusive));
-  std::string why = apart ? Together({at.lower, at.upper})
-                          : Together({at.lower, at.upper, at.multiple_of,
-                                      is_integer ? at.type : nullptr});
+  std::string why =
+      apart ? Together({at.lower, at.upper})
+            : Together({at.lower, at.upper, at.multiple_of, is_integer ? at.type : nullptr});
   return NumbersIn(range, std::move(why), &builder_);
 }
 

@@ -155,8 +155,7 @@ absl::StatusOr<std::vector<SchemaCompiler::Property>> SchemaCompiler::Properties
 absl::StatusOr<Fragment> SchemaCompiler::Object(const MergedSchema& schema) {
   std::optional<RuleId> additional;
   std::string why;
-  ASSIGN_OR_RETURN(const std::vector<Property> properties,
-                   PropertiesOf(schema, &additional, &why));
+  ASSIGN_OR_RETURN(const std::vector<Property> properties, PropertiesOf(schema, &additional, &why));
   if (!why.empty()) return builder_.Nothing(std::move(why));
   const MergedSchema::Places& at = schema.at;
   const int64_t num_required =

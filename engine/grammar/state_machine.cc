@@ -47,12 +47,33 @@ uint64_t StateMachine::DigestOf(absl::Span<const Frame> frames) const {
   return digest;
 }
 
+int32_t StateMachine::DistanceOf(const Frame& frame) const {
+  if (frame.node == kAccept) return 0;
+  return std::min(automaton_.distance[frame.node] + stacks_[frame.stack].distance, Automaton::kFar);
+}
+
+int32_t StateMachine::DistanceOf(absl::Span<const Frame> frames) const {
+  int32_t least = Automaton::kFar;
+  for (const Frame& frame : frames) least = std::min(least, DistanceOf(frame));
+  return least;
+}
+
+uint8_t StateMachine::NearerByte(StateId state) const {
+  int least = 255;
+  for (const Frame& frame : states_[state].frames) {
+    if (DistanceOf(frame) == states_[state].distance) {
+      least = std::min<int>(least, automaton_.nodes[frame.node].low);
+    }
+  }
+  return static_cast<uint8_t>(least);
+}
+
 StackId StateMachine::InternStack(Frames frames) {
   std::sort(frames.begin(), frames.end());
   frames.erase(std::unique(frames.begin(), frames.end()), frames.end());
   auto [at, is_new] = stack_ids_.try_emplace(std::move(frames), stacks_.size());
   if (is_new) {
-    stacks_.push_back({at->first, DigestOf(at->first)});
+    stacks_.push_back({at->first, DistanceOf(at->first), DigestOf(at->first)});
     bytes_ += kEntryBytes + at->first.size() * sizeof(Frame);
   }
   return at->second;
@@ -82,7 +103,7 @@ StateId StateMachine::InternState(Frames frames, bool can_end) {
     states_.push_back(
         {kept, can_end, static_cast<int16_t>(forced),
          static_cast<uint32_t>(std::min<size_t>(own + below, std::numeric_limits<uint32_t>::max())),
-         DigestOf(kept) + can_end});
+         can_end ? 0 : DistanceOf(kept), DigestOf(kept) + can_end});
     transitions_.resize(transitions_.size() + num_classes_, kUnknown);
     bytes_ += own;
   }

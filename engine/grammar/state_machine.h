@@ -74,6 +74,12 @@ class StateMachine {
   // The byte that every text of the grammar has next; -1 if there are several, or none.
   int ForcedByte(StateId state) const { return states_[state].forced_byte; }
 
+  // The fewest bytes to the end of a text; at most Automaton::kFar.
+  int32_t Distance(StateId state) const { return states_[state].distance; }
+  // A byte that brings it nearer: the same one wherever the state is the same place of the grammar.
+  // REQUIRES: 0 < Distance(state) < Automaton::kFar.
+  uint8_t NearerByte(StateId state) const;
+
   // The state of this machine that stands for `state` of `other`, a machine of the same automaton.
   StateId Import(const StateMachine& other, StateId state);
 
@@ -121,10 +127,12 @@ class StateMachine {
     bool can_end;
     int16_t forced_byte;
     uint32_t bytes;
+    int32_t distance;
     uint64_t digest;
   };
   struct Stack {
     absl::Span<const Frame> frames;
+    int32_t distance;
     uint64_t digest;
   };
   // Frames of a state, with whether it can end.
@@ -144,6 +152,8 @@ class StateMachine {
   // Counts towards kMaxStateWork.
   bool Look(size_t frames);
   uint64_t DigestOf(absl::Span<const Frame> frames) const;
+  int32_t DistanceOf(const Frame& frame) const;
+  int32_t DistanceOf(absl::Span<const Frame> frames) const;
 
   const Automaton& automaton_;
   const int num_classes_;

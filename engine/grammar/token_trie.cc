@@ -95,6 +95,15 @@ absl::StatusOr<std::shared_ptr<const TokenTrie>> TokenTrie::Create(
     }
   }
   trie->special_ = BuildTree(*trie, special);
+  // Of text, that is: no byte of UTF-8 but U+0000 is missing.
+  int bytes = 0;
+  for (int32_t i = 0; i < trie->all_.num_nodes(); i = trie->all_.nodes[i].subtree_end) {
+    const TokenTrie::Node& node = trie->all_.nodes[i];
+    const bool is_text =
+        node.byte != 0 && node.byte != 0xc0 && node.byte != 0xc1 && node.byte < 0xf5;
+    bytes += is_text && node.tokens_begin < trie->all_.nodes[i + 1].tokens_begin;
+  }
+  trie->has_all_bytes_ = bytes == 0xf5 - 3;
   return std::shared_ptr<const TokenTrie>(std::move(trie));
 }
 

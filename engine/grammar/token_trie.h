@@ -58,6 +58,8 @@ class TokenTrie {
 
   // All tokens with bytes that do not end generation.
   const Tree& all() const { return all_; }
+  // Every byte of text is one of them: whatever is to be written can be.
+  bool has_all_bytes() const { return has_all_bytes_; }
   // Those of them that are not plain, and the mask of those that are.
   const Tree& special() const { return special_; }
   const std::vector<uint64_t>& plain_mask() const { return plain_mask_; }
@@ -71,6 +73,7 @@ class TokenTrie {
   Tree all_;
   Tree special_;
   std::vector<uint64_t> plain_mask_;
+  bool has_all_bytes_ = false;
 };
 
 }  // namespace lm

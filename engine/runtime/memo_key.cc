@@ -76,8 +76,7 @@ std::optional<MemoKey> MakeMemoKey(const Generator& generator, const RequestSpec
   // is cut is an error.)
   const int64_t context = generator.max_sequence_tokens();
   const bool may_be_cut = spec.options.constraint.kind != AnswerConstraint::Kind::kChoices;
-  if (may_be_cut &&
-      static_cast<int64_t>(spec.prompt.size()) + spec.options.max_tokens > context) {
+  if (may_be_cut && static_cast<int64_t>(spec.prompt.size()) + spec.options.max_tokens > context) {
     absl::StrAppend(&key.model, "/", context);
   }
   return key;

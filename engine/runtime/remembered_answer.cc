@@ -23,13 +23,16 @@ bool EndsWhereItSays(const Engine& engine, const RequestSpec& spec,
   if (answer.tokens_in != prompt || answer.tokens_out != tokens) return false;
   const int64_t most = MostAnswerTokens(spec.options);
   if (tokens > most || together > engine.max_sequence_tokens()) return false;
+  // Led to its end, it may be there before the limit.
+  const bool completed = spec.options.on_length == OnLength::kComplete &&
+                         spec.options.constraint.kind != AnswerConstraint::Kind::kNone;
   switch (answer.finish) {
     case FinishReason::kStop:
       return true;
     case FinishReason::kLength:
-      return tokens == most;
+      return tokens == most || completed;
     case FinishReason::kContext:
-      return together == engine.max_sequence_tokens();
+      return together == engine.max_sequence_tokens() || completed;
     case FinishReason::kError:
       break;
   }

@@ -192,16 +192,38 @@ absl::StatusOr<std::optional<FinishReason>> Sequence::Follow(int64_t* work) {
   absl::StatusOr<std::optional<FinishReason>> end = std::optional<FinishReason>();
   if (pending_) end = AppendPending(absl::Now(), work);
   if (end.ok() && !end->has_value() && !ready() && !pending_) {
-    std::vector<uint64_t> mask(grammar_->mask_words());
-    const absl::Status status = grammar_->FillMask(absl::MakeSpan(mask), work);
+    const absl::Status status = FillAllowed(work);
     waits_ = absl::IsUnavailable(status);
-    if (status.ok()) allowed_ = std::move(mask);
     if (!waits_) grammar_status_ = status;
   }
   followed_ += before - *work;
   const bool limited = request_->spec().options.timeout_ms > 0;
   if (limited && TimeLeft() <= absl::ZeroDuration()) request_->Expire();
   return end;
+}
+
+// Tokens that the answer may still get.
+int32_t Sequence::Room() const {
+  return std::min(MostAnswerTokens(request_->spec().options) - answer_tokens(),
+                  token_limit_ - static_cast<int32_t>(tokens_.size()));
+}
+
+absl::Status Sequence::FillAllowed(int64_t* work) {
+  std::vector<uint64_t> mask(grammar_->mask_words());
+  if (completes()) {
+    if (!can_complete_) {
+      ASSIGN_OR_RETURN(const int32_t needed, grammar_->TokensToEnd(work));
+      if (needed > Room()) return CutShort(FinishReason::kLength);
+      can_complete_ = true;
+    }
+    bool left_out = false;
+    RETURN_IF_ERROR(grammar_->FillMaskToEnd(Room(), absl::MakeSpan(mask), &left_out, work));
+    led_to_end_ = led_to_end_ || left_out;
+  } else {
+    RETURN_IF_ERROR(grammar_->FillMask(absl::MakeSpan(mask), work));
+  }
+  allowed_ = std::move(mask);
+  return absl::OkStatus();
 }
 
 // Streams the token and what it made certain of the text.
@@ -237,9 +259,26 @@ absl::StatusOr<std::vector<int32_t>> Sequence::AcceptWithForced(int64_t* work) {
   std::string text;
   for (int32_t t : sampled.tokens) absl::StrAppend(&text, tokenizer_->TokenBytes(t));
   if (text.size() > own.size()) {
-    RETURN_IF_ERROR(grammar_->AcceptBytes(absl::string_view(text).substr(own.size()), work));
+    if (!sampled.followed_forced) {
+      RETURN_IF_ERROR(grammar_->AcceptBytes(absl::string_view(text).substr(own.size()), work));
+      sampled.followed_forced = true;
+    }
+    ASSIGN_OR_RETURN(const bool fits, FitsWithForced(work));
+    if (!fits) {
+      RETURN_IF_ERROR(grammar_->Rollback(1));
+      sampled.tokens = {sampled.token};
+    }
   }
   return sampled.tokens;
+}
+
+// Whether the answer can still be ended behind the pending tokens: the tokenizer may cut what is
+// forced into more than it has to be.
+absl::StatusOr<bool> Sequence::FitsWithForced(int64_t* work) {
+  const int32_t room = Room() - static_cast<int32_t>(pending_->tokens.size());
+  if (!completes() || grammar_->IsNearEverywhere(room)) return true;
+  ASSIGN_OR_RETURN(const int32_t needed, grammar_->TokensToEnd(work));
+  return needed <= room;
 }
 
 // No answer can end among these tokens but behind the last.
@@ -320,6 +359,10 @@ Generation Sequence::TakeResult(FinishReason finish, absl::Time now) {
                             .since_submission = now - request_->submitted()});
   }
   result.finish = finish;
+  if (led_to_end_) {
+    const bool by_context = token_limit_ - prompt_tokens_ < request_->spec().options.max_tokens;
+    result.finish = by_context ? FinishReason::kContext : FinishReason::kLength;
+  }
   result.tokens.assign(tokens_.begin() + prompt_tokens_, tokens_.end());
   result.tokens_out = static_cast<int32_t>(result.tokens.size());
   result.total = now - request_->submitted();
@@ -333,11 +376,24 @@ absl::Status Sequence::CutShort(FinishReason finish) const {
   absl::string_view shown = absl::string_view(generation_.text).substr(0, kShownBytes);
   shown = shown.substr(0, ValidUtf8Prefix(shown));
   const GenerationOptions& options = request_->spec().options;
+  const bool by_context =
+      finish == FinishReason::kContext || token_limit_ - prompt_tokens_ < options.max_tokens;
+  std::string shortest;
+  if (completes()) {
+    const CompiledConstraint& constraint = *request_->spec().constraint;
+    const absl::StatusOr<int32_t> needed = GrammarMatcher(constraint.begin).TokensToEnd();
+    if (needed.ok() && *needed == GrammarMatcher::kTooFar) {
+      shortest = ": the shortest has thousands of bytes";
+    } else if (needed.ok()) {
+      shortest = absl::StrCat(": the shortest takes ",
+                              constraint.start.size() + static_cast<size_t>(*needed), " tokens");
+    }
+  }
   return absl::OutOfRangeError(absl::StrCat(
-      finish == FinishReason::kContext ? absl::StrCat("the context of ", token_limit_, " tokens")
-                                       : absl::StrCat("max_tokens = ", options.max_tokens),
+      by_context ? absl::StrCat("the context of ", token_limit_, " tokens")
+                 : absl::StrCat("max_tokens = ", options.max_tokens),
       " ended the answer before it was whole by its ", ConstraintName(options.constraint.kind),
-      "; it begins with '", Printable(shown), "'"));
+      shortest, "; it begins with '", Printable(shown), "'"));
 }
 
 Generation Sequence::TakeError(absl::Status status, absl::Time now) {

@@ -9,6 +9,10 @@
 // when the sequence is made, others together with the sampled token before them. Both can take long
 // for some grammars: such a sequence is not ready(), and sits out steps until its turns of Follow
 // have come to an end. When that is changes nothing about the answer.
+//
+// With OnLength::kComplete the mask leaves only tokens behind which what is left of max_tokens (or
+// the context) is enough to end the answer: the model writes what it likes as long as there is
+// room, and is led to an end where there is not. Such an answer has finish "length", or "context".
 #ifndef LM_ENGINE_RUNTIME_SEQUENCE_H_
 #define LM_ENGINE_RUNTIME_SEQUENCE_H_
 
@@ -150,6 +154,12 @@ class Sequence {
   std::optional<FinishReason> AppendConstrained(absl::Span<const int32_t> tokens, double sampled,
                                                 absl::Time now);
   bool AnswerIsWhole() const;
+  bool completes() const {
+    return grammar_ && request_->spec().options.on_length == OnLength::kComplete;
+  }
+  int32_t Room() const;
+  absl::Status FillAllowed(int64_t* work);
+  absl::StatusOr<bool> FitsWithForced(int64_t* work);
   absl::Status CutShort(FinishReason finish) const;
   void ReportChoices(absl::Span<const float> logits);
   absl::Duration TimeLeft() const;
@@ -176,12 +186,15 @@ class Sequence {
     double logprob = 0;
     bool accepted = false;
     bool cut_with_forced = false;      // asked how its text is cut together with what is forced
+    bool followed_forced = false;      // the grammar is behind that
     std::vector<int32_t> tokens = {};  // to be appended; empty: not known
   };
   std::optional<Pending> pending_;
   bool waits_ = false;                     // a turn of Follow was not enough
   int64_t followed_ = 0;                   // work of Follow
   bool cut_in_forced_ = false;             // a limit came among tokens that had to follow
+  bool can_complete_ = false;              // there is room for an answer, as is known
+  bool led_to_end_ = false;                // the mask left out what there was no room for
   std::optional<FinishReason> start_end_;  // the answer ended before the model was asked
   bool sampled_ = false;                   // ... it was asked
   Generation generation_;                  // text and times as far as they are known
@@ -190,8 +203,8 @@ class Sequence {
   int32_t pooled_until_ = 0;
   absl::Duration spent_ = absl::ZeroDuration();  // of timeout_ms, in steps that are over
   absl::Time share_began_;
-  double share_ = 0;         // of the step that is under way
-  int32_t charged_ = 0;      // tokens [0, charged_) were part of a share
+  double share_ = 0;     // of the step that is under way
+  int32_t charged_ = 0;  // tokens [0, charged_) were part of a share
   absl::Time last_token_;
   absl::Duration last_latency_;
   bool delivered_ = false;

@@ -43,6 +43,7 @@ absl::StatusOr<CallOptions> ReadCallOptions(
   ASSIGN_OR_RETURN(options.model, use(named.model));
   options.generation.on_error = defaults.on_error;
   options.generation.priority = defaults.priority;
+  options.generation.on_length = defaults.on_length;
   const std::string& settings = options.model->options;
   if (!settings.empty()) RETURN_IF_ERROR(ParseGenerationOptions(settings, &options.generation));
   if (json.has_value()) RETURN_IF_ERROR(ParseGenerationOptions(*json, &options.generation));

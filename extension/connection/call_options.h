@@ -31,6 +31,7 @@ struct CallOptions {
 struct CallDefaults {
   OnError on_error = OnError::kError;
   Priority priority = Priority::kBatch;
+  OnLength on_length = OnLength::kCut;
 };
 
 // Reads the JSON object `json`, if there is one, over the settings' and the function's defaults.

@@ -51,13 +51,15 @@ absl::StatusOr<std::shared_ptr<const ModelUse>> Call::Model(const std::string& r
   return use;
 }
 
-absl::StatusOr<CallOptions> Call::Options(int i) const {
+absl::StatusOr<CallOptions> Call::Options(int i, const CallDefaults& defaults) const {
   ASSIGN_OR_RETURN(std::optional<std::string> json, Text(i, "options"));
-  return Options(json);
+  return Options(json, defaults);
 }
 
-absl::StatusOr<CallOptions> Call::Options(const std::optional<std::string>& json) const {
-  return ReadCallOptions(json, [this](const std::string& reference) { return Model(reference); });
+absl::StatusOr<CallOptions> Call::Options(const std::optional<std::string>& json,
+                                          const CallDefaults& defaults) const {
+  return ReadCallOptions(
+      json, [this](const std::string& reference) { return Model(reference); }, defaults);
 }
 
 int RegisterScalar(const std::shared_ptr<Connection>& connection, const ScalarSpec& spec,

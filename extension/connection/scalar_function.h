@@ -62,9 +62,10 @@ class Call {
 
   // The options in argument i, if there is one. The model is the same for the whole statement,
   // whatever happens to lm_models meanwhile.
-  absl::StatusOr<CallOptions> Options(int i) const;
+  absl::StatusOr<CallOptions> Options(int i, const CallDefaults& defaults = {}) const;
   // The same from a text, for functions that take options of their own out of it first.
-  absl::StatusOr<CallOptions> Options(const std::optional<std::string>& json) const;
+  absl::StatusOr<CallOptions> Options(const std::optional<std::string>& json,
+                                      const CallDefaults& defaults = {}) const;
 
  private:
   absl::StatusOr<std::shared_ptr<const ModelUse>> Model(const std::string& reference) const;

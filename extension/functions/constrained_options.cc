@@ -14,9 +14,9 @@ absl::StatusOr<std::string> NeededText(const Call& call, int i, absl::string_vie
   return *std::move(text);
 }
 
-absl::StatusOr<std::shared_ptr<const CallOptions>> ConstrainedOptions(const Call& call, int i,
-                                                                      AnswerConstraint constraint) {
-  ASSIGN_OR_RETURN(CallOptions options, call.Options(i));
+absl::StatusOr<std::shared_ptr<const CallOptions>> ConstrainedOptions(
+    const Call& call, int i, AnswerConstraint constraint, const CallDefaults& defaults) {
+  ASSIGN_OR_RETURN(CallOptions options, call.Options(i, defaults));
   const AnswerConstraint::Kind given = options.generation.constraint.kind;
   if (given != AnswerConstraint::Kind::kNone) {
     return absl::InvalidArgumentError(

@@ -23,8 +23,8 @@ absl::StatusOr<std::string> NeededText(const Call& call, int i, absl::string_vie
 
 // The options in argument i, with this constraint. InvalidArgument where they have one of their
 // own, and where this one does not compile.
-absl::StatusOr<std::shared_ptr<const CallOptions>> ConstrainedOptions(const Call& call, int i,
-                                                                      AnswerConstraint constraint);
+absl::StatusOr<std::shared_ptr<const CallOptions>> ConstrainedOptions(
+    const Call& call, int i, AnswerConstraint constraint, const CallDefaults& defaults = {});
 
 }  // namespace lm
 

@@ -13,6 +13,9 @@
 // than the context) ends the statement with an error; with {"on_error":"null"} it gives NULL, with
 // {"on_error":"json"} the object that lm_try returns:
 //   {"value":null,"error":"prompt ...","finish":"error","tokens_in":0,"tokens_out":0}
+// {"timeout_ms":n} fails a row that the model has worked on for so long; the time that it waits for
+// others, or shares with them, does not count: what one row has the time for alone it has in any
+// statement. {"max_seconds":s} ends the statement after that time on the clock, with an error.
 // Options that are wrong and a model that cannot be loaded are mistakes of the statement, not of a
 // row: they are errors in any case. So is sqlite3_interrupt.
 //

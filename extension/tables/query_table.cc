@@ -29,6 +29,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "extension/batch/answer_queue.h"
+#include "extension/connection/await.h"
 #include "extension/connection/own_options.h"
 #include "extension/connection/table_function.h"
 #include "extension/host/interrupt.h"

@@ -18,3 +18,14 @@ SELECT id, json_type(fields, '$.name'), json_type(fields, '$.born') IN ('integer
 -- As columns.
 SELECT count(*) FROM (SELECT id, fields ->> 'name' AS name, fields ->> 'born' AS born FROM people);
 --> 2
+
+-- Short: names, or names and what they mean, of fields that are texts.
+SELECT group_concat(field.key || ' ' || (field.type IN ('text', 'null')), ', ')
+  FROM json_each(lm_extract('Ada Lovelace, born in London in 1815.', '["name","born"]')) AS field;
+--> name 1, born 1
+SELECT group_concat(field.key, ', ')
+  FROM json_each(lm_extract('Ada Lovelace, born in London in 1815.', '{"name":"of the person","town":"where she was born"}')) AS field;
+--> name, town
+-- What could be a field or a keyword of a JSON Schema is asked about.
+SELECT lm_extract('x', '{"title":"of the book"}');
+--! is "title" a field, or a keyword of a JSON Schema\? For a field, write \{"properties":\{"title":\{"type":"string"

@@ -44,4 +44,4 @@ SELECT max(total), max(done), max(failed) FROM lm_run('more', '{"retry":true}');
 SELECT * FROM lm_run('lost');
 --! there is no job named 'lost'; lm_jobs has 'shorten', 'more'
 SELECT * FROM lm_run('more', '{"chunks":3}');
---! unknown option 'chunks'; chunk, max_errors, retry, progress_ms, lease_ms, database are known
+--! unknown option 'chunks'; chunk, max_errors, retry, progress_ms, lease_ms, max_seconds, database are known

@@ -162,6 +162,25 @@ class StructuredOutputTest(unittest.TestCase):
                         self.fail(f"seed {seed}: {error}\n{json.dumps(schema)}\n{text}")
         self.assertGreater(whole, 120 * 2 * len(PROMPTS) * 0.9)
 
+    def test_an_answer_is_led_to_its_end_or_says_how_long_the_shortest_is(self):
+        whole = short = 0
+        for seed in range(200, 215):
+            schema = Schemas(seed).schema()
+            for max_tokens in (1, 4, 12, 40):
+                options = {"schema": schema, "temperature": seed % 3, "seed": seed, "max_tokens": max_tokens, "on_length": "complete"}
+                for text, error in self.answers(options)[:2]:
+                    if text is None:
+                        shortest = re.fullmatch(rf"max_tokens = {max_tokens} ended .*: the shortest takes (\d+) tokens; .*", error, re.DOTALL)
+                        self.assertIsNotNone(shortest, error)
+                        self.assertGreater(int(shortest[1]), max_tokens)
+                        short += 1
+                        enough = {**options, "max_tokens": int(shortest[1])}
+                        text = self.answers(enough)[0][0]
+                    whole += 1
+                    check(json.loads(text), schema)
+        self.assertGreater(short, 15)
+        self.assertGreater(whole - short, 30)
+
     def test_equal_values_are_equal_texts(self):
         schema = {"type": "object", "required": ["score", "ok", "tags", "note"], "properties": {
             "score": {"type": "number"}, "ok": {"type": ["boolean", "null"]}, "note": {"type": "string", "maxLength": 3},

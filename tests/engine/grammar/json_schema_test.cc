@@ -47,10 +47,11 @@ TEST(JsonSchemaTest, Scalars) {
        {"-0", "01", "1.0", "1e3", "+1", "1234567890123456789", ""}},
       {R"({"type": "number"})",
        {"0", "-0.5", "3.25", "1e9", "6.02E+23", "-1.5e-7", "10"},
-       {".5", "1.", "01", "1e", "1e100", "NaN", "--1", "1e20", "1.0e21", "12e21", "1e-14", "0.5e-14"}},
+       {".5", "1.", "01", "1e", "1e100", "NaN", "--1", "1e20", "1.0e21", "12e21", "1e-14",
+        "0.5e-14"}},
       {R"({"type": "number"})",
-       {"12345678901234.5", "0.12345678901234", "123456789012345678", "1e21", "1.2345e-11",
-        "1e-15", "9.99999999999999e99"},
+       {"12345678901234.5", "0.12345678901234", "123456789012345678", "1e21", "1.2345e-11", "1e-15",
+        "9.99999999999999e99"},
        {"123456789012345.5", "12345678901234.55", "123456789012345678.5", "0.123456789012345",
         "1234567890123456789", "1.234567890123456e30"}},
       {R"({"minimum": 0.25, "maximum": 1000000000000000000000000})",
@@ -346,7 +347,8 @@ TEST(JsonSchemaTest, AContradictionNamesItsPlaces) {
        "#/minimum (0.2), #/maximum (0.8) and #/type (\"integer\")"},
       {R"({"minimum": 11, "maximum": 13, "multipleOf": 7})",
        "#/minimum (11), #/maximum (13) and #/multipleOf (7)"},
-      {R"({"type": "integer", "format": "int32", "minimum": 1e12})", "#/minimum (1000000000000.0) and #/format (\"int32\")"},
+      {R"({"type": "integer", "format": "int32", "minimum": 1e12})",
+       "#/minimum (1000000000000.0) and #/format (\"int32\")"},
       {R"({"minItems": 2, "maxItems": 1})", "#/minItems (2) and #/maxItems (1)"},
       {R"({"minItems": 1, "items": false})", "#/minItems (1) and #/items (false)"},
       {R"({"minItems": 2, "prefixItems": [{}], "items": false})",
@@ -629,12 +631,14 @@ TEST(JsonSchemaTest, SpacesAreAllowedWhereTheyAreAskedFor) {
   const std::string text = R"({"a":[1,{"k":2}],"b":[1,{}],"c":{"d":null}})";
   EXPECT_TRUE(Accepts(compact, text));
   EXPECT_TRUE(Accepts(spaced, text));
+  bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
+    if (i > 0 && text[i - 1] == '"') in_string = !in_string;
+    if (in_string) continue;
     std::string other = text;
     other.insert(i, " ");
     EXPECT_FALSE(Accepts(compact, other)) << other;
-    EXPECT_EQ(Accepts(spaced, other), i > 0 && (text[i - 1] == ':' || text[i - 1] == ','))
-        << other;
+    EXPECT_EQ(Accepts(spaced, other), i > 0 && (text[i - 1] == ':' || text[i - 1] == ',')) << other;
   }
 }
 
@@ -670,6 +674,80 @@ TEST(JsonSchemaTest, RandomSchemasGenerateOnlyWhatIsValid) {
     }
   }
   EXPECT_GT(compiled, 250);
+}
+
+// Takes random tokens of FillMaskToEnd until nothing can follow, or the text can end and the dice
+// say so. The text must be whole within `room` tokens.
+std::string TextWithin(int32_t room, std::shared_ptr<Constraint> constraint, std::mt19937* dice) {
+  const TokenTrie& trie = constraint->trie();
+  GrammarMatcher matcher(constraint);
+  std::vector<uint64_t> mask(matcher.mask_words());
+  std::string text;
+  for (; !matcher.IsComplete() && room > 0; --room) {
+    bool left_out = false;
+    EXPECT_LE(ValueOrDie(matcher.TokensToEnd()), room) << text;
+    EXPECT_TRUE(matcher.FillMaskToEnd(room, absl::MakeSpan(mask), &left_out).ok()) << text;
+    std::vector<int32_t> allowed;
+    for (int32_t id = 0; id < trie.num_tokens(); ++id) {
+      if (mask[id / 64] >> (id % 64) & 1) allowed.push_back(id);
+    }
+    if (allowed.empty() || (matcher.CanEnd() && (*dice)() % 8 == 0)) break;
+    const int32_t token = allowed[(*dice)() % allowed.size()];
+    if (trie.IsEndOfGeneration(token)) break;
+    EXPECT_TRUE(matcher.Accept(token).ok());
+    absl::StrAppend(&text, trie.TokenBytes(token));
+  }
+  EXPECT_GE(room, 0) << text;
+  EXPECT_TRUE(matcher.CanEnd()) << text;
+  return text;
+}
+
+TEST(JsonSchemaTest, WhatIsLedToItsEndIsWholeInTime) {
+  const auto trie = TrieOf(SomeVocabulary(std::vector<std::string>{"\":", "\",\"", "{\"a", "\"}"}));
+  ASSERT_TRUE(trie->has_all_bytes());
+  std::mt19937 dice(31);
+  int compiled = 0, limited = 0;
+  for (int round = 0; round < 250; ++round) {
+    const nlohmann::ordered_json random = RandomSchema(&dice, 3);
+    const nlohmann::json schema = nlohmann::json::parse(random.dump());
+    SCOPED_TRACE(random.dump());
+    auto grammar = CompileJsonSchema(random.dump());
+    if (!grammar.ok()) continue;
+    ++compiled;
+    const auto constraint = ValueOrDie(Constraint::Create(*grammar, trie));
+    const int32_t needed = ValueOrDie(GrammarMatcher(constraint).TokensToEnd());
+    ASSERT_LT(needed, 400);
+    for (int walk = 0; walk < 6; ++walk) {
+      const int32_t room = needed + static_cast<int32_t>(dice() % 12);
+      limited += !constraint->IsNearEverywhere(room);
+      const std::string text = TextWithin(room, constraint, &dice);
+      ASSERT_EQ(CheckAgainstSchema(schema, text), "") << text;
+      ASSERT_EQ(CanonicalJson(text), text);
+    }
+  }
+  EXPECT_GT(compiled, 150);
+  EXPECT_GT(limited, 400);
+}
+
+TEST(JsonSchemaTest, TokensToEndCountTheShortestText) {
+  std::vector<std::string> vocabulary = {"<end>", "<end>", ""};  // as in SomeVocabulary
+  for (int byte = 0; byte < 256; ++byte) vocabulary.emplace_back(1, static_cast<char>(byte));
+  vocabulary.push_back("\":");
+  vocabulary.push_back("tru");
+  const auto trie = TrieOf(vocabulary);
+  auto tokens = [&trie](const std::string& schema) {
+    const auto grammar = ValueOrDie(CompileJsonSchema(schema));
+    return ValueOrDie(GrammarMatcher(ValueOrDie(Constraint::Create(grammar, trie))).TokensToEnd());
+  };
+  EXPECT_EQ(tokens(R"({"type": "integer"})"), 1);
+  EXPECT_EQ(tokens(R"({"enum": [true, false]})"), 2);  // tru e
+  EXPECT_EQ(tokens(R"({"properties": {"q": {"type": "null"}}, "required": ["q"]})"), 9);
+  EXPECT_EQ(tokens(R"({"properties": {"q": {"type": "null"}}})"), 2);
+  EXPECT_EQ(tokens(R"({"type": "array", "items": {"enum": [7]}, "minItems": 3000})"), 6001);
+  EXPECT_EQ(tokens(R"({"type": "array", "items": {"enum": [7]}, "minItems": 30000})"),
+            GrammarMatcher::kTooFar);
+  // A list of itself has its nearest end, though it has no greatest distance.
+  EXPECT_EQ(tokens(R"({"properties": {"q": {"$ref": "#"}}})"), 2);
 }
 
 }  // namespace

@@ -127,6 +127,36 @@ TEST_F(ConstrainedEngineTest, ALimitInTheMiddleIsAnErrorThatSaysSo) {
   EXPECT_EQ(whole.finish, FinishReason::kLength);
 }
 
+TEST_F(ConstrainedEngineTest, AnAnswerIsLedToItsEndWhereThatIsAskedFor) {
+  const std::string schema = R"({"type": "object", "required": ["name", "ok"],
+      "properties": {"name": {"type": "string"}, "ok": {"type": "boolean"}}})";
+  const std::string wish = R"({"name":"a very long name","ok":false})";
+  GenerationOptions options = Schema(schema);
+  const int32_t whole = Say(wish, options).tokens_out;
+  options.on_length = OnLength::kComplete;
+  EXPECT_EQ(Say(wish, options).text, wish);
+  EXPECT_EQ(Say(wish, options).finish, FinishReason::kStop);
+  // A token is a byte here: {"name":"","ok":true}
+  const int32_t shortest = 21;
+  for (int32_t max_tokens = 0; max_tokens <= whole; ++max_tokens) {
+    options.max_tokens = max_tokens;
+    const Generation result = Say(wish, options);
+    if (max_tokens < shortest) {
+      EXPECT_THAT(std::string(result.status.message()),
+                  HasSubstr(": the shortest takes 21 tokens; it begins with '"));
+      continue;
+    }
+    ASSERT_TRUE(result.status.ok()) << max_tokens << result.status;
+    EXPECT_LE(result.tokens_out, max_tokens);
+    EXPECT_EQ(result.text == wish, max_tokens == whole) << result.text;
+    EXPECT_EQ(result.finish, FinishReason::kLength);  // something else had no room any more
+    EXPECT_TRUE(CompileJsonSchema(schema).value()->Matches(result.text).value()) << result.text;
+    // What there is room for is the model's own.
+    const size_t own = static_cast<size_t>(max_tokens - shortest);
+    EXPECT_EQ(result.text.substr(0, 9 + own), wish.substr(0, 9 + own)) << result.text;
+  }
+}
+
 TEST_F(ConstrainedEngineTest, AChoiceIsNeverCut) {
   for (int32_t max_tokens : {0, 1, 5}) {
     GenerationOptions options = Choices(R"(["no", "no, indeed"])");

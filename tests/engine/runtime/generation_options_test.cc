@@ -29,8 +29,9 @@ TEST(GenerationOptionsTest, TakesEveryOption) {
   GenerationOptions o;
   const absl::Status status = Parse(R"({"model": "qwen", "max_tokens": 5, "temperature": 0.5,
       "top_k": 40, "top_p": 0.9, "min_p": 0.05, "repeat_penalty": 1.1,
-      "seed": 18446744073709551615, "stop": ["a", "é"], "logit_bias": {"7": -1.5, "12": 3},
+      "seed": 18446744073709551615, "logit_bias": {"7": -1.5, "12": 3},
       "on_error": "json", "on_overflow": "truncate_end", "timeout_ms": 2500,
+      "on_length": "complete", "max_seconds": 1.5, "json_spaces": true, "schema": true,
       "priority": "interactive"})",
                                     &o);
   ASSERT_TRUE(status.ok()) << status;
@@ -42,12 +43,14 @@ TEST(GenerationOptionsTest, TakesEveryOption) {
   EXPECT_EQ(o.min_p, 0.05);
   EXPECT_EQ(o.repeat_penalty, 1.1);
   EXPECT_EQ(o.seed, UINT64_MAX);
-  EXPECT_THAT(o.stop, testing::ElementsAre("a", "é"));
   EXPECT_THAT(o.logit_bias,
               testing::UnorderedElementsAre(testing::Pair(7, -1.5), testing::Pair(12, 3.0)));
   EXPECT_EQ(o.on_error, OnError::kJson);
   EXPECT_EQ(o.on_overflow, OnOverflow::kTruncateEnd);
   EXPECT_EQ(o.timeout_ms, 2500);
+  EXPECT_EQ(o.on_length, OnLength::kComplete);
+  EXPECT_EQ(o.max_seconds, 1.5);
+  EXPECT_EQ(o.constraint, (AnswerConstraint{AnswerConstraint::Kind::kSchema, "true", true}));
   EXPECT_EQ(o.priority, Priority::kInteractive);
 }
 
@@ -58,6 +61,8 @@ TEST(GenerationOptionsTest, OverlaysOnlyWhatIsThere) {
   EXPECT_EQ(o.max_tokens, 9);
   EXPECT_EQ(o.temperature, 1);
   EXPECT_THAT(o.stop, testing::ElementsAre("x"));
+  ASSERT_TRUE(Parse(R"({"stop": ["a", "é"]})", &o).ok());
+  EXPECT_THAT(o.stop, testing::ElementsAre("a", "é"));
   ASSERT_TRUE(Parse("{}", &o).ok());
   EXPECT_EQ(o.temperature, 1);
 }
@@ -101,6 +106,9 @@ TEST(GenerationOptionsTest, RangesAreHeld) {
   EXPECT_EQ(Refusal(R"({"repeat_penalty": 0})"), "repeat_penalty must be > 0, got 0");
   EXPECT_EQ(Refusal(R"({"top_k": -3})"), "top_k must be >= 0, got -3");
   EXPECT_EQ(Refusal(R"({"timeout_ms": -3})"), "timeout_ms must be >= 0, got -3");
+  EXPECT_EQ(Refusal(R"({"max_seconds": -0.5})"), "max_seconds must be >= 0, got -0.5");
+  EXPECT_EQ(Refusal(R"({"on_length": "x"})"),
+            "on_length must be 'cut' or 'complete', got the string 'x'");
   EXPECT_EQ(Refusal(R"({"stop": ""})"), "stop must not hold an empty string");
   std::string many = R"({"stop": ["a")";
   for (int i = 0; i < 64; ++i) many += R"(, "a")";
