@@ -149,6 +149,7 @@ TEST_F(EngineFaultsTest, TimeoutsHoldWithoutAWaiterToo) {
 }
 
 TEST_F(EngineFaultsTest, TimeInTheQueueDoesNotCount) {
+  script_->step_time = absl::Milliseconds(5);
   Start({.max_sequences = 1});
   auto running = Submit(Long());
   RequestSpec spec{.prompt = {5}, .options = {.max_tokens = 3, .timeout_ms = 1000}};
