@@ -52,7 +52,6 @@ struct GenerationOptions {
   double min_p = 0;           // [0, 1]
   double repeat_penalty = 1;  // > 0; applies to the last 64 tokens
   uint64_t seed = 0;
-  bool seeded = false;  // a seed was asked for, be it 0
   std::vector<std::string> stop =
       {};  // not in the answer; at most kMaxStopStrings, none empty, UTF-8
   std::vector<std::pair<int32_t, double>> logit_bias = {};  // token id -> added to its logit

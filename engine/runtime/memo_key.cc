@@ -12,11 +12,11 @@ namespace {
 // The options that change an answer. Whoever adds an option meets a compiler error here, and
 // decides what it is.
 std::string OptionsThatMatter(const GenerationOptions& options, bool first_choices) {
-  const auto& [model, max_tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, seeded,
-               stop, logit_bias, messages, thinking, template_args, constraint, on_error,
-               on_overflow, on_length, timeout_ms, max_seconds, cache, priority] = options;
+  const auto& [model, max_tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, stop,
+               logit_bias, messages, thinking, template_args, constraint, on_error, on_overflow,
+               on_length, timeout_ms, max_seconds, cache, priority] = options;
   // The key has the model; the prompt is as on_overflow left it; an error is never remembered.
-  (void)model, (void)on_error, (void)on_overflow, (void)timeout_ms, (void)cache, (void)seeded;
+  (void)model, (void)on_error, (void)on_overflow, (void)timeout_ms, (void)cache;
   (void)priority, (void)max_seconds;
   (void)messages, (void)template_args;  // the prompt is as the template made it with them
   Json json = Json::MakeObject();
@@ -60,9 +60,7 @@ int64_t MemoKey::bytes() const {
                               prompt.size());
 }
 
-bool Memoizable(const GenerationOptions& options) {
-  return options.cache && (options.temperature == 0 || options.seeded);
-}
+bool Memoizable(const GenerationOptions& options) { return options.cache; }
 
 std::optional<MemoKey> MakeMemoKey(const Generator& generator, const RequestSpec& spec,
                                    const std::string& owner) {

@@ -32,8 +32,8 @@ struct MemoKey {
   }
 };
 
-// Whether what is generated so may be remembered: at temperature 0 or with a seed of its own, and
-// not with {"cache": false}.
+// Whether what is generated so may be remembered: not with {"cache": false}. At any temperature an
+// answer is a function of the prompt and the options, the seed among them.
 bool Memoizable(const GenerationOptions& options);
 
 // nullopt for a request that is not memoizable.

@@ -183,10 +183,7 @@ constexpr Key kKeys[] = {
     {"repeat_penalty", [](absl::string_view n, const Json& v,
                           Options* o) { return ToDouble(n, v, &o->repeat_penalty); }},
     {"seed",
-     [](absl::string_view n, const Json& v, Options* o) {
-       o->seeded = true;
-       return ToInteger(n, v, &o->seed);
-     }},
+     [](absl::string_view n, const Json& v, Options* o) { return ToInteger(n, v, &o->seed); }},
     {"stop",
      [](absl::string_view n, const Json& v, Options* o) { return ToStopStrings(n, v, &o->stop); }},
     {"logit_bias", [](absl::string_view n, const Json& v,

@@ -1,6 +1,7 @@
 #include "extension/batch/look_ahead.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -8,7 +9,6 @@
 #include "engine/base/status_macros.h"
 #include "extension/batch/answer_queue.h"
 #include "extension/batch/batch_state.h"
-#include "extension/batch/shadow_statement.h"
 #include "extension/host/statement.h"
 
 namespace lm {
@@ -18,16 +18,26 @@ namespace {
 // so that no other extension hits on it.
 constexpr int kLookAheadIndex = -0x6c6d32;
 
-// Of a SELECT; doubled at each call, up to what a batch form keeps under way.
-constexpr size_t kFirstWidth = 8;
+// So many calls are under way at first; at most as many as a batch form keeps.
+constexpr size_t kFirstOfSelect = 2;
+constexpr size_t kFirstOfWrite = 8;
 constexpr size_t kMostWidth = AnswerQueue::kMostUnderWay;
-constexpr int64_t kSearched = 64;  // hints among which the statement's place must be found
-constexpr size_t kMostHints = 4096;
+constexpr size_t kMostAhead = 4096;  // calls foreseen where others depend on their answers
+constexpr size_t kFirstInStep = 64;
+constexpr size_t kMostBytes = 64 << 20;
+constexpr int64_t kSearched = 256;  // calls around the expected place of the statement
 constexpr int kRowsAtATime = 1024;  // that the shadow is stepped, whether they have prompts or not
 constexpr size_t kMostSqlBytes = 4 << 20;
 constexpr int kMostScanned = 5'000'000;  // rows a run reads: reading them twice should cost little
 constexpr int64_t kTolerated = 16;       // wrong guesses that are nothing to worry about
 constexpr int64_t kWorthAHint = 16;      // rows that waited one by one
+constexpr size_t kMostUnbegun = 65536;   // answers remembered before there is a shadow
+
+// What walks may cost, in steps of SQLite's machine (some 30 ns each): a call of ours in a walk,
+// and what a call that the model has answered is worth.
+constexpr int64_t kStepsOfCall = 300;
+constexpr int64_t kStepsAtFirst = 200'000;
+constexpr int64_t kStepsEarned = 20'000;
 
 // The look-ahead of the statement that makes the call; nullptr where there is no memory.
 LookAhead* Of(const Call& call) {
@@ -47,26 +57,35 @@ std::string ExpandedSql(sqlite3_stmt* statement) {
   return sql;
 }
 
-bool Foreseeable(const RowPrompt& row) {
+// Whether the model is to be asked.
+bool HasPrompt(const RowPrompt& row) {
   return row.prompt.ok() && row.prompt->has_value() && row.system.ok();
+}
+
+// For a call that somebody waits for, beside others that nobody waits for yet.
+std::shared_ptr<const CallOptions> Urgent(const CallOptions& options) {
+  auto urgent = std::make_shared<CallOptions>(options);
+  urgent->generation.priority = Priority::kInteractive;
+  return urgent;
+}
+
+absl::Status OtherOrder() {
+  return absl::FailedPreconditionError("its rows come in another order than foreseen");
 }
 
 }  // namespace
 
 absl::StatusOr<std::optional<PendingAnswer>> AwaitRow(const Call& call, RowPrompt row) {
   if (LookAhead* ahead = BatchOf(call.connection()).stepping) {
-    sqlite3_result_null(call.context());
-    RETURN_IF_ERROR(ahead->Foresee(std::move(row)));
-    return std::nullopt;
+    ASSIGN_OR_RETURN(std::optional<PendingAnswer> known,
+                     ahead->Foresee(call.context(), std::move(row)));
+    if (!known.has_value()) sqlite3_result_null(call.context());
+    return known;
   }
-  const bool alone = call.connection().only_counts() || !Foreseeable(row);
+  const bool alone = call.connection().only_counts() || !HasPrompt(row);
   LookAhead* ahead = alone ? nullptr : Of(call);
-  const int64_t foreseen = BatchOf(call.connection()).num_foreseen;
-  PendingAnswer pending =
-      ahead != nullptr ? ahead->Take(std::move(row)) : PendingAnswer(std::move(row));
-  if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) {
-    work->CountForeseen(BatchOf(call.connection()).num_foreseen - foreseen);
-  }
+  if (ahead != nullptr) return ahead->Await(std::move(row));
+  PendingAnswer pending(std::move(row));
   RETURN_IF_ERROR(pending.Await(call.connection().db()));
   return pending;
 }
@@ -77,29 +96,26 @@ absl::Status AnswerRow(const Call& call, RowPrompt row, AnswerType type) {
   return ResultAnswer(call.context(), pending->answer(), pending->on_error(), type);
 }
 
-LookAhead::RowText::RowText(const RowPrompt& row)
-    : prompt(**row.prompt),
-      system(row.system->value_or("")),
-      question(row.question),
-      embed(row.embed),
-      options(row.options) {}
-
-bool LookAhead::RowText::operator==(const RowText& other) const {
-  return prompt == other.prompt && system == other.system && question == other.question &&
-         embed == other.embed &&
-         (options == other.options || (options->generation == other.options->generation &&
-                                       &options->generator() == &other.options->generator()));
+const void* RowPath::Enter(const void* site) {
+  const auto again = std::find_if(calls_.begin(), calls_.end(),
+                                  [site](const Visited& call) { return call.site == site; });
+  calls_.erase(again, calls_.end());
+  const auto unknown =
+      std::find_if(calls_.begin(), calls_.end(), [](const Visited& call) { return call.unknown; });
+  const void* const behind = unknown != calls_.end() ? unknown->site : nullptr;
+  calls_.push_back({site, false});
+  return behind;
 }
 
 LookAhead::LookAhead(std::shared_ptr<Connection> connection, std::string function)
-    : connection_(std::move(connection)), function_(std::move(function)), most_hints_(kMostHints) {
+    : connection_(std::move(connection)), function_(std::move(function)) {
   BatchOf(*connection_).running.push_back(this);
 }
 
 LookAhead::~LookAhead() {
-  shadow_ = Statement();
+  shadow_ = {};
   std::erase(BatchOf(*connection_).running, this);
-  if (num_serial_ < kWorthAHint) return;
+  if (num_serial_ < kWorthAHint || 4 * num_serial_ < num_asked_) return;
   try {
     BatchOf(*connection_).hint = Slowness();
   } catch (...) {  // no memory, no hint
@@ -124,57 +140,100 @@ void LookAhead::Warn() const {
               off_.ok() ? "unforeseen" : std::string(off_.message()).c_str(), work->sql().c_str());
 }
 
-PendingAnswer LookAhead::Take(RowPrompt row) {
-  const RowText text(row);
+absl::StatusOr<PendingAnswer> LookAhead::Await(RowPrompt row) {
+  const CallText text(row);
+  const int64_t missing = num_missing_;
+  PendingAnswer pending = Take(text, std::move(row));
+  const bool asked = pending.NeedsModel();
+  if (asked && !begun_ && IsTimeToBegin()) {
+    begun_ = true;
+    absl::Status begun = Begin(text);
+    if (absl::IsCancelled(begun)) return begun;
+    if (!begun.ok()) Stop(std::move(begun));
+  }
+  RETURN_IF_ERROR(Advance(text, num_missing_ > missing));
+  RETURN_IF_ERROR(pending.Await(connection_->db(), [&] { return Advance(text, false); }));
+  Learn(text, pending.answer());
+  last_ = text;
+  return pending;
+}
+
+PendingAnswer LookAhead::Take(const CallText& text, RowPrompt row) {
   ++num_calls_;
-  std::optional<PendingAnswer> foreseen = TakeHint(text);
+  std::optional<PendingAnswer> foreseen = TakeForeseen(text);
   const bool serial = !foreseen.has_value();
+  if (serial && calls_.num_under_way() > 0) row.options = Urgent(*row.options);
   PendingAnswer pending = serial ? PendingAnswer(std::move(row)) : *std::move(foreseen);
+  if (pending.submitted()) {
+    ++BatchOf(*connection_).num_foreseen;
+    if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) work->CountForeseen(1);
+  }
   pending.Submit();
   const bool asked = pending.NeedsModel();
   num_asked_ += asked;
   num_serial_ += asked && serial;
   if (asked && serial && num_serial_ == kWorthAHint) Warn();
-  if (asked && !begun_ && IsTimeToBegin()) {
-    begun_ = true;
-    absl::Status begun = Begin(text);
-    if (!begun.ok()) Stop(std::move(begun));
-  }
-  if (shadow_.prepared() || !hints_.empty()) {
-    width_ = std::clamp(2 * width_, kFirstWidth, kMostWidth);
-    StepShadow();
-    SubmitHints();
-  }
-  last_ = text;
+  if (serial && walk_ != Walk::kNone) CountMiss(text, asked);
   return pending;
 }
 
-size_t LookAhead::Find(const RowText& text) const {
-  const auto found = std::find_if(hints_.begin(), hints_.end(),
-                                  [&text](const Hint& hint) { return hint.text == text; });
-  return found - hints_.begin();
-}
-
-std::optional<PendingAnswer> LookAhead::TakeHint(const RowText& text) {
-  if (hints_.empty()) return std::nullopt;
-  const size_t found = Find(text);
-  if (found == hints_.size()) {
-    // SQLite may ask for a row again at once; the memo has it.
-    num_missing_ += !(last_ == text);
-    if (num_missing_ > kTolerated && num_missing_ > num_taken_) {
-      Stop(absl::FailedPreconditionError("its rows could not be foreseen"));
+std::optional<PendingAnswer> LookAhead::TakeForeseen(const CallText& text) {
+  if (walk_ == Walk::kNone) return std::nullopt;
+  const std::optional<size_t> found = calls_.Find(text);
+  if (!found.has_value()) {
+    std::optional<PendingAnswer> kept = calls_.TakeKept(text);
+    if (kept.has_value()) {
+      CountHit();
+      ++num_unforeseen_;
+      taken_early_.push_back(text.hash);
     }
-    return std::nullopt;
+    return kept;
   }
-  PendingAnswer pending = std::move(hints_[found].pending);
-  DropHints(found + 1);
-  ++num_taken_;
-  BatchOf(*connection_).num_foreseen += pending.submitted();
-  num_wrong_ += static_cast<int64_t>(found);
-  if (num_wrong_ > 4 * kTolerated && num_wrong_ > 2 * num_taken_) {
-    Stop(absl::FailedPreconditionError("its rows come in another order than foreseen"));
-  }
+  const int64_t wrong = num_wrong_;
+  const size_t distrusted = distrusted_.size();
+  // Others may be alike, and it be a later one's answer that is taken: what is before it has been
+  // passed over when the call before came from behind it, too.
+  const int64_t last = std::exchange(place_, calls_.at(*found).number);
+  last_site_ = calls_.at(*found).site;
+  num_rows_ = std::max(num_rows_, ++num_taken_of_[last_site_]);
+  PendingAnswer pending =
+      calls_.Take(*found, last, [this](const ForeseenCall& call) { PassOver(call); });
+  for (size_t i = distrusted; i < distrusted_.size(); ++i) calls_.DropDoubtful(distrusted_[i]);
+  CountHit();
+  if (num_wrong_ > wrong) width_ = std::max<size_t>(width_ / 4, 1);
+  if (num_wrong_ > kTolerated && num_wrong_ > num_taken_) Stop(OtherOrder());
   return pending;
+}
+
+// The statement has not made it and has made a later one.
+void LookAhead::PassOver(const ForeseenCall& call) {
+  if (call.behind == nullptr) {
+    num_wrong_ += call.pending.submitted() && call.pending.NeedsModel();
+  } else if (std::find(distrusted_.begin(), distrusted_.end(), call.site) == distrusted_.end()) {
+    distrusted_.push_back(call.site);
+  }
+}
+
+void LookAhead::CountHit() {
+  ++num_taken_;
+  width_ = std::min(2 * width_, kMostWidth);
+}
+
+// What is remembered costs nothing, foreseen or not.
+void LookAhead::CountMiss(const CallText& text, bool asked) {
+  // SQLite may ask for a row again at once.
+  if (!asked && last_.has_value() && *last_ == text) return;
+  ++num_unforeseen_;
+  // In its row the statement has made this call instead of one that was in doubt.
+  while (calls_.size() > 0 && last_site_ != nullptr && calls_.at(0).behind == last_site_) {
+    PassOver(calls_.at(0));
+    calls_.DropDoubtful(calls_.at(0).site);
+  }
+  dependent_ = dependent_ || learning_;
+  num_missing_ += asked;
+  if (num_missing_ > kTolerated && num_missing_ > num_taken_) {
+    Stop(absl::FailedPreconditionError("its rows could not be foreseen"));
+  }
 }
 
 // One row needs no company, and what is remembered is there at once.
@@ -203,8 +262,8 @@ absl::StatusOr<sqlite3_stmt*> LookAhead::FindStatement() const {
   return found;
 }
 
-// Makes the shadow and steps it to where the statement is: at the row `now`.
-absl::Status LookAhead::Begin(const RowText& now) {
+// Makes the shadow and steps it to where the statement is: at the call `now`.
+absl::Status LookAhead::Begin(const CallText& now) {
   ASSIGN_OR_RETURN(sqlite3_stmt * statement, FindStatement());
   statement_ = statement;
   if (connection_->settings().lookahead == "off") {
@@ -218,85 +277,182 @@ absl::Status LookAhead::Begin(const RowText& now) {
   if (sql.empty() || sql.size() > kMostSqlBytes) {
     return absl::FailedPreconditionError("its text is too long");
   }
-  ASSIGN_OR_RETURN(const std::string shadow, ShadowOf(sql));
-  // As many calls ago as the statement has made, as a rule; where SQLite evaluates a call more
-  // often in the statement than in its shadow, nearer to the beginning.
-  const int64_t likely = std::max<int64_t>(num_calls_ - kSearched / 2, 0);
-  for (const int64_t skipped : {likely, int64_t{0}}) {
-    ASSIGN_OR_RETURN(shadow_, PrepareShadow(connection_->db(), shadow));
-    if (!FindPlace(now, skipped)) continue;
-    width_ = sqlite3_stmt_readonly(statement) != 0 ? 0 : kMostWidth;
-    return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string text, ShadowOf(sql));
+  ASSIGN_OR_RETURN(shadow_, PrepareShadow(connection_->db(), text));
+  const bool to_its_end = sqlite3_stmt_readonly(statement) == 0 && !shadow_.limit.has_value();
+  width_ = to_its_end ? kFirstOfWrite : kFirstOfSelect;
+  place_ = 0;
+  num_unforeseen_ = num_calls_ - 1;
+  RETURN_IF_ERROR(WalkTo(now));
+  // One place that generates cannot depend on another.
+  if (shadow_.num_sites <= 1) {
+    learning_ = false;
+    known_.Clear();
   }
-  return absl::FailedPreconditionError("its rows come in another order than foreseen");
-}
-
-// Steps a new shadow to the row `now`, which is not among its first `skipped` calls.
-bool LookAhead::FindPlace(const RowText& now, int64_t skipped) {
-  DropHints(hints_.size());
-  num_foreseen_ = 0;
-  num_skipped_ = skipped;
-  width_ = kSearched;
-  while (shadow_.prepared() && hints_.size() < width_) StepShadow();
-  // Rows may be alike: where the calls so far fit, they are the first ones.
-  const size_t expected = static_cast<size_t>(num_calls_ - 1 - skipped);
-  const bool fits = expected < hints_.size() && hints_[expected].text == now;
-  const size_t here = fits ? expected : Find(now);
-  if (here == hints_.size()) return false;
-  DropHints(here + 1);
-  return true;
-}
-
-absl::Status LookAhead::Foresee(RowPrompt row) {
-  if (!Foreseeable(row) || ++num_foreseen_ <= num_skipped_) return absl::OkStatus();
-  if (hints_.size() >= most_hints_) {
-    full_ = true;
-    return absl::ResourceExhaustedError("far enough");
-  }
-  RowText text(row);
-  hints_.push_back({std::move(text), PendingAnswer(std::move(row))});
   return absl::OkStatus();
 }
 
-void LookAhead::StepShadow() {
-  for (int i = 0; i < kRowsAtATime && shadow_.prepared() && hints_.size() < width_; ++i) {
-    StepOnce();
+// Looks further ahead, as far as what is under way leaves room. An error is an interrupt.
+absl::Status LookAhead::Advance(const CallText& now, bool missed) {
+  if (walk_ == Walk::kNone) return absl::OkStatus();
+  calls_.Look();
+  calls_.Submit(width_, MostOfPlace());
+  if (ShouldWalk(missed)) RETURN_IF_ERROR(WalkTo(now));
+  for (int i = 0; i < kRowsAtATime && WantsMore(); ++i) RETURN_IF_ERROR(StepOnce());
+  if (walk_ == Walk::kOver || calls_.size() > most_kept_) {
+    calls_.DropKept([this](const ForeseenCall& call) { PassOver(call); });
   }
+  calls_.Submit(width_, MostOfPlace());
+  return absl::OkStatus();
 }
 
-void LookAhead::StepOnce() {
+bool LookAhead::ShouldWalk(bool missed) const {
+  const bool idle = 4 * calls_.num_under_way() <= width_;
+  if (walk_ == Walk::kFull && idle && calls_.size() < MostAhead()) return CanAffordWalk();
+  if (!dependent_ || calls_.num_ripe() == 0) return false;
+  return (missed || (idle && 4 * calls_.num_ripe() >= width_)) && CanAffordWalk();
+}
+
+bool LookAhead::CanAffordWalk() const {
+  const int64_t steps = sqlite3_stmt_status(shadow_.statement.get(), SQLITE_STMTSTATUS_VM_STEP, 0) +
+                        num_foreseen_ * kStepsOfCall;
+  return steps <= kStepsAtFirst + num_asked_ * kStepsEarned;
+}
+
+// Begins a walk, and goes on until the shadow has made the call at which the statement is.
+absl::Status LookAhead::WalkTo(const CallText& now) {
+  most_kept_ = 2 * (calls_.size() + calls_.num_kept()) + kMostWidth;
+  calls_.KeepAside();
+  shadow_.statement.Reset();
+  walk_ = Walk::kAhead;
+  path_.Clear();
+  taken_early_.clear();
+  num_walked_ = 0;
+  expected_ = std::min(place_ + num_unforeseen_, num_calls_ - 1);
+  placed_ = false;
+  now_ = &now;
+  const absl::Cleanup found = [this] { now_ = nullptr; };
+  while (walk_ == Walk::kAhead && now_ != nullptr) RETURN_IF_ERROR(StepOnce());
+  if (!placed_) Stop(OtherOrder());
+  return absl::OkStatus();
+}
+
+// Whether the shadow's call of this number is before the statement's place, or at it.
+bool LookAhead::IsPlace(const CallText& text, int64_t number) {
+  if (now_ == nullptr) return false;
+  if (number + kSearched < expected_) return true;
+  // Rows may be alike: of several it is the one that is nearest to the expected place.
+  const int64_t distance = std::abs(number - expected_);
+  const int64_t best = placed_ ? std::abs(place_ - expected_) : kSearched;
+  if (text == *now_ && distance <= best) {
+    placed_ = true;
+    place_ = number;
+    num_unforeseen_ = 0;
+    calls_.DropAll();
+    if (number >= expected_) now_ = nullptr;
+    return true;
+  }
+  if (number > expected_ && distance >= best) now_ = nullptr;
+  return !placed_;
+}
+
+absl::StatusOr<std::optional<PendingAnswer>> LookAhead::Foresee(const void* site, RowPrompt row) {
+  const void* const behind = path_.Enter(site);
+  if (!HasPrompt(row)) {  // and so has an answer
+    PendingAnswer pending(std::move(row));
+    pending.Submit();
+    return pending;
+  }
+  CallText text(row);
+  ++num_foreseen_;
+  const bool distrusted = behind != nullptr && std::find(distrusted_.begin(), distrusted_.end(),
+                                                         site) != distrusted_.end();
+  if (IsPlace(text, num_walked_++) || distrusted) return Known(text);
+  const auto early = std::find(taken_early_.begin(), taken_early_.end(), text.hash);
+  if (early != taken_early_.end()) {
+    taken_early_.erase(early);
+    return Known(text);
+  }
+  if (now_ == nullptr && (calls_.size() >= MostInStep() || calls_.bytes() > kMostBytes)) {
+    walk_ = Walk::kFull;
+    return absl::ResourceExhaustedError("far enough");
+  }
+  const RowPrompt again{.options = row.options};
+  ForeseenCall& call = calls_.Add(std::move(row), std::move(text), site, num_walked_ - 1, behind);
+  if (now_ == nullptr) calls_.Submit(width_, MostOfPlace());
+  if (call.pending.answered()) return PendingAnswer(again, call.pending.answer());
+  std::optional<PendingAnswer> known = Known(call.text);
+  call.unknown = !known.has_value();
+  return known;
+}
+
+std::optional<PendingAnswer> LookAhead::Known(const CallText& text) {
+  if (const RowAnswer* answer = known_.Find(text)) {
+    return PendingAnswer({.options = text.options}, *answer);
+  }
+  path_.SetUnknown();
+  return std::nullopt;
+}
+
+void LookAhead::Learn(const CallText& text, const RowAnswer& answer) {
+  if (!learning_ || (!begun_ && known_.size() > kMostUnbegun)) return;
+  if (known_.Add(text, answer)) return;
+  learning_ = dependent_ = false;
+  known_.Clear();
+}
+
+// Of a place, how many calls may be under way that the statement has not made.
+size_t LookAhead::MostOfPlace() const {
+  if (!shadow_.limit.has_value()) return kMostAhead;
+  const size_t rows = num_rows_ + 1;
+  return rows < *shadow_.limit ? *shadow_.limit - rows : rows;
+}
+
+// How many calls may be foreseen that the statement has not made.
+size_t LookAhead::MostAhead() const {
+  const size_t most = dependent_ ? kMostAhead : width_;
+  return std::min(most, MostOfPlace() * std::max<size_t>(shadow_.num_sites, 1));
+}
+
+// And with how many a step is ended that does not end by itself.
+size_t LookAhead::MostInStep() const {
+  const size_t most =
+      dependent_ ? kMostAhead : std::clamp<size_t>(16 * width_, kFirstInStep, kMostAhead);
+  return most << std::min(num_full_, 10);
+}
+
+bool LookAhead::WantsMore() const {
+  if (walk_ != Walk::kAhead) return false;
+  if (calls_.num_kept() > 0 && calls_.size() <= most_kept_) return true;
+  return calls_.num_under_way() < width_ && calls_.size() < MostAhead();
+}
+
+absl::Status LookAhead::StepOnce() {
   BatchState& batch = BatchOf(*connection_);
   batch.stepping = this;
   const absl::StatusOr<bool> row = [&] {
     const absl::Cleanup stepped = [&batch] { batch.stepping = nullptr; };
-    return shadow_.Step();
+    return shadow_.statement.Step();
   }();
-  if (row.ok() && *row) return;
-  if (!full_) {  // it is at its end, or has failed as the statement may yet do
-    shadow_ = Statement();
-    return;
+  // A progress handler that wants an end says so once, to whom it is called for.
+  if (absl::IsCancelled(row.status())) return row.status();
+  if (row.ok() && *row) {
+    path_.Clear();
+  } else if (walk_ == Walk::kFull) {
+    ++num_full_;
+  } else {
+    walk_ = Walk::kOver;
   }
-  full_ = false;
-  num_skipped_ = std::exchange(num_foreseen_, 0) - 1;
-  most_hints_ *= 2;  // or the rows known already would be read too often
-}
-
-void LookAhead::DropHints(size_t count) {
-  for (size_t i = 0; i < count; ++i) hints_.pop_front();
-  submitted_ -= std::min(submitted_, count);
-}
-
-void LookAhead::SubmitHints() {
-  while (submitted_ < std::min(width_, hints_.size()) && hints_[submitted_].pending.Submit()) {
-    ++submitted_;
-  }
+  return absl::OkStatus();
 }
 
 void LookAhead::Stop(absl::Status why) {
   off_ = std::move(why);
-  shadow_ = Statement();
-  hints_.clear();
-  submitted_ = 0;
+  shadow_ = {};
+  walk_ = Walk::kNone;
+  calls_.Clear();
+  known_.Clear();
+  learning_ = dependent_ = false;
 }
 
 }  // namespace lm

@@ -1,45 +1,86 @@
 // LookAhead: lets a plain statement that calls generate() row by row decode many rows together, and
 // so for lm_classify(), lm_embed() and all others that ask the model one thing for each row.
 //
-//   UPDATE reviews SET label = generate(body, 'Label the review.') WHERE label IS NULL;
+//   UPDATE reviews SET label = generate(body, 'Label the review.') WHERE lm_if(body, 'Is it one?');
 //
 // While such a statement runs, its shadow (shadow_statement.h), a SELECT of the same rows on the
-// same connection, is stepped ahead of it. generate(), called by the shadow, answers NULL and
-// leaves its prompt as a hint; hints are submitted, and when the statement comes to a row whose
-// prompt was foreseen, the answer is under way or there. A hint is only ever used for a call with
-// exactly the same prompt, system prompt, options and model: a wrong guess costs time and changes
-// nothing.
+// same connection, is stepped ahead of it, also while the statement waits. Calls that the shadow
+// makes are foreseen: they are submitted, and when the statement makes them, the answers are under
+// way or there. What was foreseen is only ever used for a call with exactly the same text: a wrong
+// guess costs time and changes nothing.
 //
-// What writes runs to its end, so all of its rows will be wanted: its shadow begins with the first
-// row that has to wait, and runs as far ahead as a batch form would. A SELECT may be left after any
-// row: it begins with the second one, and runs further ahead with each.
+// WHAT DEPENDS ON AN ANSWER
+// A call of the shadow whose answer is known has that answer as its result; one whose answer is not
+// there yet is NULL, and the shadow goes on. So in the first walk over the rows above, lm_if() is
+// NULL for all of them, and no generate() is seen behind it. When the statement makes a call that
+// was not foreseen, or little is under way any more, and answers that the shadow had to do without
+// have come, it walks its rows again from the first: all that the statement was answered is
+// remembered, so that it comes exactly to where the statement is, and goes on from there with what
+// is known by now. What it may spend so is earned by the calls that the model answers.
+//
+// A call that the shadow makes after it had to do without another one's answer, in the same row, is
+// doubtful: in SELECT lm_if(a), lm_if(b) it is right, in CASE WHEN lm_if(a) THEN ... ELSE
+// generate(b) END it need not be. It is foreseen all the same until one was wrong; then no more at
+// that place.
+//
+// WHAT GUESSES MAY COST
+// The call that the statement waits for is none: while guesses are under way it goes before them,
+// with the priority of an interactive one. Few guesses are made at first, and with each that was
+// right twice as many as before; half as many with each that was wrong. A SELECT may be left after
+// any row: it begins with two, beside its second call; what writes and has no LIMIT runs to its end
+// and begins with eight, beside its first. Where there is a LIMIT, no more are made than it allows
+// rows yet, or, where so many rows were not enough, than there were. What is left when the
+// statement ends is cancelled.
 //
 // One object belongs to one run of one statement: SQLite destroys it when that is reset, before
-// locks are let go and a transaction is committed; the shadow, its cursors and its hints go with
-// it.
+// locks are let go and a transaction is committed; the shadow, its cursors and all that was
+// foreseen go with it.
 #ifndef LM_EXTENSION_BATCH_LOOK_AHEAD_H_
 #define LM_EXTENSION_BATCH_LOOK_AHEAD_H_
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "extension/batch/call_text.h"
+#include "extension/batch/foreseen_calls.h"
+#include "extension/batch/known_answers.h"
 #include "extension/batch/pending_answer.h"
+#include "extension/batch/shadow_statement.h"
 #include "extension/connection/scalar_function.h"
-#include "extension/host/statement.h"
 
 namespace lm {
 
 // The answer to a call of a function that generates one row, foreseen or not. nullopt where the
-// call was a shadow's: its result is NULL, and has been set. An error is the statement's.
+// call was a shadow's and its answer is not known: its result is NULL, and has been set. An error
+// is the statement's.
 absl::StatusOr<std::optional<PendingAnswer>> AwaitRow(const Call& call, RowPrompt row);
 
 // The same, and the answer is the call's result, or what on_error wants of a row that failed.
 absl::Status AnswerRow(const Call& call, RowPrompt row, AnswerType type = AnswerType::kText);
+
+// The calls of a shadow's row so far, by the places in its program where they were made. A place
+// that comes again begins another row, or another turn of an inner loop.
+class RowPath {
+ public:
+  // The place of the first call before it in the row that was not answered; or null.
+  const void* Enter(const void* site);
+  // The call that was entered last is not answered.
+  void SetUnknown() { calls_.back().unknown = true; }
+  void Clear() { calls_.clear(); }
+
+ private:
+  struct Visited {
+    const void* site;
+    bool unknown;
+  };
+  std::vector<Visited> calls_;
+};
 
 // Not thread-safe.
 class LookAhead {
@@ -50,43 +91,46 @@ class LookAhead {
   LookAhead(const LookAhead&) = delete;
   LookAhead& operator=(const LookAhead&) = delete;
 
-  // The statement's own call: takes what was foreseen for the row, or submits it, and looks further
-  // ahead.
-  PendingAnswer Take(RowPrompt row);
+  // The statement's own call. Takes what was foreseen of it, or submits it; waits for its answer,
+  // and looks further ahead meanwhile.
+  absl::StatusOr<PendingAnswer> Await(RowPrompt row);
 
-  // A call by the shadow. An error where the shadow has gone far enough.
-  absl::Status Foresee(RowPrompt row);
+  // A call by the shadow, at a place of its program; nullopt where its answer is not known. An
+  // error where the shadow has gone far enough.
+  absl::StatusOr<std::optional<PendingAnswer>> Foresee(const void* site, RowPrompt row);
 
   // The statement that this object found itself to belong to; nullptr before it has looked.
   const sqlite3_stmt* statement() const { return statement_; }
 
  private:
-  // What a row is told apart by.
-  struct RowText {
-    std::string prompt;
-    std::string system;
-    std::string question;
-    std::optional<Pooling> embed;
-    std::shared_ptr<const CallOptions> options;
-
-    explicit RowText(const RowPrompt& row);
-    bool operator==(const RowText& other) const;
-  };
-  struct Hint {
-    RowText text;
-    PendingAnswer pending;
+  // Where the shadow is.
+  enum class Walk {
+    kNone,   // there is no shadow (any more)
+    kAhead,  // at the end of a step
+    kFull,   // nowhere: it was ended, having gone far enough in one step
+    kOver,   // nowhere: it was at its end, or failed as the statement may yet do
   };
 
+  PendingAnswer Take(const CallText& text, RowPrompt row);
+  std::optional<PendingAnswer> TakeForeseen(const CallText& text);
+  void PassOver(const ForeseenCall& call);
+  void CountHit();
+  void CountMiss(const CallText& text, bool asked);
   bool IsTimeToBegin() const;
-  absl::Status Begin(const RowText& now);
-  bool FindPlace(const RowText& now, int64_t skipped);
+  absl::Status Begin(const CallText& now);
   absl::StatusOr<sqlite3_stmt*> FindStatement() const;
-  size_t Find(const RowText& text) const;  // among hints_; their number where it is not
-  std::optional<PendingAnswer> TakeHint(const RowText& text);
-  void StepShadow();
-  void SubmitHints();
-  void DropHints(size_t count);  // from the front
-  void StepOnce();
+  absl::Status Advance(const CallText& now, bool missed);
+  bool ShouldWalk(bool missed) const;
+  bool CanAffordWalk() const;
+  absl::Status WalkTo(const CallText& now);
+  bool IsPlace(const CallText& text, int64_t number);
+  size_t MostOfPlace() const;
+  size_t MostAhead() const;
+  size_t MostInStep() const;
+  bool WantsMore() const;
+  absl::Status StepOnce();
+  std::optional<PendingAnswer> Known(const CallText& text);
+  void Learn(const CallText& text, const RowAnswer& answer);
   void Stop(absl::Status why);
   std::string Slowness() const;
   void Warn() const;  // that rows are answered one by one
@@ -95,24 +139,42 @@ class LookAhead {
   const std::string function_;
   const sqlite3_stmt* statement_ = nullptr;
   bool begun_ = false;
-  absl::Status off_;        // why there is no looking ahead (any more); OK: it may be, or is
-  Statement shadow_;        // not prepared: not begun, or over
-  std::deque<Hint> hints_;  // of the rows to come, in the shadow's order
-  size_t submitted_ = 0;    // hints_[0, submitted_) are
-  size_t width_ = 0;        // so many are to be under way
-  // Where one step of the shadow comes by more calls than are to be kept, it is ended, and begun
-  // anew, without its first calls, when those that were kept are used up.
-  bool full_ = false;
-  size_t most_hints_;
-  int64_t num_foreseen_ = 0;  // calls that the shadow has made since it began
-  int64_t num_skipped_ = 0;   // of those, so many at first are known
-  int64_t num_calls_ = 0;
-  int64_t num_asked_ = 0;    // calls whose answers the model had to make
-  int64_t num_serial_ = 0;   // of those, the ones that nobody had foreseen
-  int64_t num_taken_ = 0;    // hints that were right
-  int64_t num_wrong_ = 0;    // hints that were passed over
-  int64_t num_missing_ = 0;  // calls that no hint was there for
-  std::optional<RowText> last_;
+  absl::Status off_;  // why there is no looking ahead (any more); OK: it may be, or is
+  Shadow shadow_;
+  Walk walk_ = Walk::kNone;
+  size_t width_ = 0;  // so many are to be under way
+  ForeseenCalls calls_;
+
+  // What the statement was answered, as long as its shadow may have to walk again.
+  KnownAnswers known_;
+  bool learning_ = true;
+  bool dependent_ = false;  // it makes calls that depend on answers
+
+  // Of this walk.
+  RowPath path_;
+  int64_t num_walked_ = 0;         // calls that the shadow has made
+  const CallText* now_ = nullptr;  // the statement's call that is being looked for; null: found
+  int64_t expected_ = 0;           // where it should be
+  bool placed_ = false;            // it was found, perhaps not for the last time
+  size_t most_kept_ = 0;           // foreseen calls with which all that is right was seen again
+  int64_t place_ = 0;              // of the statement: the shadow's number of its last call
+  std::vector<size_t>
+      taken_early_;             // hashes of calls that the statement has made before the shadow
+  int64_t num_unforeseen_ = 0;  // calls of the statement since then that the shadow did not make
+
+  const void* last_site_ = nullptr;      // of the last foreseen call that was right
+  SiteCounts num_taken_of_;              // by their places, how many were right
+  size_t num_rows_ = 0;                  // the most of these
+  std::vector<const void*> distrusted_;  // places whose doubtful calls were wrong
+  int num_full_ = 0;                     // walks that ended so
+  int64_t num_foreseen_ = 0;             // calls of all walks
+  int64_t num_calls_ = 0;                // of the statement
+  int64_t num_asked_ = 0;                // of those, calls whose answers the model had to make
+  int64_t num_serial_ = 0;               // of those, the ones that nobody had foreseen
+  int64_t num_taken_ = 0;                // foreseen calls that were right
+  int64_t num_wrong_ = 0;                // that were passed over although they were under way
+  int64_t num_missing_ = 0;              // calls that were not foreseen and asked the model
+  std::optional<CallText> last_;
 };
 
 }  // namespace lm

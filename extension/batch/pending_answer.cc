@@ -73,7 +73,7 @@ bool PendingAnswer::Done(absl::Duration wait) {
   return submitted_ && (request_ == nullptr || request_->WaitFor(wait));
 }
 
-absl::Status PendingAnswer::Await(sqlite3* db) {
+absl::Status PendingAnswer::Await(sqlite3* db, absl::FunctionRef<absl::Status()> meanwhile) {
   if (fork_guard_.forked()) return ForkGuard::Error();
   // Where even this one finds no room, its answer is that there is none: those who come with one
   // prompt at a time do not wait in line for a queue of 100,000 to move.
@@ -81,7 +81,7 @@ absl::Status PendingAnswer::Await(sqlite3* db) {
   // Of this kind only an interrupt is, while it was submitted.
   if (absl::IsCancelled(answer_.generation.status)) return answer_.generation.status;
   if (request_ != nullptr) {
-    RETURN_IF_ERROR(lm::Await(db, *request_));
+    RETURN_IF_ERROR(lm::Await(db, *request_, meanwhile));
     Collect();
   }
   if (std::exchange(counted_, true)) return absl::OkStatus();

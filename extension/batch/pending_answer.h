@@ -14,9 +14,11 @@
 #include <optional>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "extension/batch/row_answer.h"
+#include "extension/connection/await.h"
 #include "extension/connection/call_options.h"
 
 namespace lm {
@@ -43,6 +45,9 @@ absl::StatusOr<RowPrompt> ReadRow(const Call& call);
 class PendingAnswer {
  public:
   explicit PendingAnswer(RowPrompt row) : row_(std::move(row)) {}
+  // One whose answer is known already.
+  PendingAnswer(RowPrompt row, RowAnswer answer)
+      : row_(std::move(row)), submitted_(true), answer_(std::move(answer)) {}
   ~PendingAnswer();
   PendingAnswer(PendingAnswer&&) = default;
   PendingAnswer& operator=(PendingAnswer&&) = delete;
@@ -62,12 +67,14 @@ class PendingAnswer {
 
   // Where the answer is there, keeps it and nothing else.
   void Collect();
+  // Whether it has been collected, or was never the engine's to give.
+  bool answered() const { return submitted_ && request_ == nullptr; }
 
   // Waits for the answer. One that could not be submitted is tried once more; a queue that is still
   // full is then its answer. Cancelled on an interrupt of `db`'s statement, FailedPrecondition in a
-  // forked child.
-  absl::Status Await(sqlite3* db);
-  // REQUIRES: Await() has returned OK.
+  // forked child. `meanwhile` is called every few milliseconds; its error ends the waiting.
+  absl::Status Await(sqlite3* db, absl::FunctionRef<absl::Status()> meanwhile = NothingMeanwhile);
+  // REQUIRES: Await() has returned OK, or answered().
   const RowAnswer& answer() const { return answer_; }
 
   OnError on_error() const {

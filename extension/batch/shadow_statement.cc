@@ -155,10 +155,25 @@ absl::StatusOr<std::string> ShadowOf(absl::string_view sql) {
 
 namespace {
 
+// Of LIMIT 5, LIMIT 5 OFFSET 2 and LIMIT 2, 5: the rows that are read at most.
+std::optional<size_t> LimitOf(const Tokens& tokens) {
+  const size_t limit = FindWord(tokens, 0, {"LIMIT"});
+  size_t rows = 0, sum = 0;
+  for (size_t i = limit + 1; i < tokens.size(); i += 2) {
+    if (!absl::SimpleAtoi(tokens[i].text, &rows)) return std::nullopt;
+    sum += rows;
+    const bool more =
+        i + 1 < tokens.size() && (tokens[i + 1].Is(",") || tokens[i + 1].Is("OFFSET"));
+    if (!more) return sum;
+  }
+  return std::nullopt;
+}
+
 absl::Status Noticeable(absl::string_view why) { return absl::FailedPreconditionError(why); }
 
 absl::StatusOr<Statement> Prepare(sqlite3* db, absl::string_view sql) {
   absl::StatusOr<Statement> statement = Statement::Prepare(db, sql);
+  if (absl::IsCancelled(statement.status())) return statement;
   if (!statement.ok()) return Noticeable("what it reads could not be told from its text");
   return statement;
 }
@@ -166,6 +181,7 @@ absl::StatusOr<Statement> Prepare(sqlite3* db, absl::string_view sql) {
 // The next row, if there is one.
 absl::StatusOr<bool> Step(Statement& statement) {
   absl::StatusOr<bool> row = statement.Step();
+  if (absl::IsCancelled(row.status())) return row;
   if (!row.ok()) return Noticeable("its program could not be read");
   return row;
 }
@@ -266,9 +282,12 @@ absl::Status RemoveHarmless(sqlite3* db, std::set<std::string>* tables) {
 
 }  // namespace
 
-absl::StatusOr<Statement> PrepareShadow(sqlite3* db, const std::string& sql) {
-  ASSIGN_OR_RETURN(Statement shadow, Prepare(db, sql));
-  if (sqlite3_stmt_readonly(shadow.get()) == 0) return Noticeable("it writes while it reads");
+absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& sql) {
+  Shadow shadow;
+  ASSIGN_OR_RETURN(shadow.statement, Prepare(db, sql));
+  shadow.limit = LimitOf(SqlTokens(sql));
+  if (sqlite3_stmt_readonly(shadow.statement.get()) == 0)
+    return Noticeable("it writes while it reads");
   ASSIGN_OR_RETURN(Statement program, Prepare(db, absl::StrCat("EXPLAIN ", sql)));
   ASSIGN_OR_RETURN(Statement list,
                    Prepare(db,
@@ -281,6 +300,7 @@ absl::StatusOr<Statement> PrepareShadow(sqlite3* db, const std::string& sql) {
     ASSIGN_OR_RETURN(const std::string operand, program.Text(kP4));
     if (absl::StrContains(opcode, "Func") || absl::StartsWith(opcode, "Agg")) {
       if (operand.empty()) continue;
+      shadow.num_sites += IsOneOf(operand.substr(0, operand.rfind('(')), kForeseen);
       RETURN_IF_ERROR(CheckFunction(list, operand, absl::StartsWith(opcode, "Agg")));
     } else {
       RETURN_IF_ERROR(CheckCollations(opcode, operand));

@@ -3,10 +3,12 @@
 //
 //   ASSIGN_OR_RETURN(std::string sql, ShadowOf("UPDATE t SET y = generate(x) WHERE y IS NULL"));
 //   // SELECT generate(x) FROM t WHERE y IS NULL
-//   ASSIGN_OR_RETURN(Statement shadow, PrepareShadow(db, sql));
+//   ASSIGN_OR_RETURN(Shadow shadow, PrepareShadow(db, sql));
 #ifndef LM_EXTENSION_BATCH_SHADOW_STATEMENT_H_
 #define LM_EXTENSION_BATCH_SHADOW_STATEMENT_H_
 
+#include <cstddef>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -14,6 +16,12 @@
 #include "extension/host/statement.h"
 
 namespace lm {
+
+struct Shadow {
+  Statement statement;
+  size_t num_sites = 0;         // places in its program that make calls it is made for
+  std::optional<size_t> limit;  // of its rows, where its text says so
+};
 
 // The calls that a shadow is made for.
 bool CallsGenerate(absl::string_view sql);
@@ -28,7 +36,7 @@ absl::StatusOr<std::string> ShadowOf(absl::string_view sql);
 // name, told apart as objects), its collations SQLite's own. All that is read from its bytecode.
 // A host that puts a module of its own in the place of json_each must keep it as harmless.
 // FailedPrecondition, with a clause that says why, otherwise.
-absl::StatusOr<Statement> PrepareShadow(sqlite3* db, const std::string& sql);
+absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& sql);
 
 // Whether a statement of the connection is a shadow.
 bool IsShadow(absl::string_view sql);

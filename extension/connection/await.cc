@@ -13,7 +13,8 @@
 namespace lm {
 namespace {
 
-absl::Status AwaitPart(sqlite3* db, Request& request, bool (Request::*wait)(absl::Duration)) {
+absl::Status AwaitPart(sqlite3* db, Request& request, bool (Request::*wait)(absl::Duration),
+                       absl::FunctionRef<absl::Status()> meanwhile) {
   const std::shared_ptr<RunningWork> work = StatementCall::Work();
   const WaitingFor model(work.get(), "model");
   InterruptPoll poll(db);
@@ -21,6 +22,7 @@ absl::Status AwaitPart(sqlite3* db, Request& request, bool (Request::*wait)(absl
     absl::Status status = CheckStatementTime(request.spec().options.max_seconds);
     if ((request.*wait)(status.ok() ? kInterruptInterval : absl::ZeroDuration())) break;
     if (status.ok() && poll.Interrupted()) status = absl::CancelledError("interrupted");
+    if (status.ok()) status = meanwhile();
     if (status.ok()) continue;
     request.Cancel();
     return status;
@@ -40,12 +42,12 @@ absl::Status CheckStatementTime(double max_seconds) {
       absl::StrCat("the statement took longer than max_seconds = ", max_seconds));
 }
 
-absl::Status Await(sqlite3* db, Request& request) {
-  return AwaitPart(db, request, &Request::WaitFor);
+absl::Status Await(sqlite3* db, Request& request, absl::FunctionRef<absl::Status()> meanwhile) {
+  return AwaitPart(db, request, &Request::WaitFor, meanwhile);
 }
 
 absl::Status AwaitToken(sqlite3* db, Request& request) {
-  return AwaitPart(db, request, &Request::WaitForToken);
+  return AwaitPart(db, request, &Request::WaitForToken, NothingMeanwhile);
 }
 
 absl::StatusOr<std::shared_ptr<CacheInspection>> AwaitInspection(sqlite3* db, Engine& engine,

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/backend/machine_ceilings.h"
@@ -17,10 +18,14 @@
 
 namespace lm {
 
+inline absl::Status NothingMeanwhile() { return absl::OkStatus(); }
+
 // Waits until `request` has its result, or until the statement on `db` is interrupted or has gone
 // on for the request's max_seconds: then the request is cancelled and this returns Cancelled or
-// DeadlineExceeded, within a few milliseconds.
-absl::Status Await(sqlite3* db, Request& request);
+// DeadlineExceeded, within a few milliseconds. As often `meanwhile` is called, on this thread; an
+// error of it ends the waiting likewise.
+absl::Status Await(sqlite3* db, Request& request,
+                   absl::FunctionRef<absl::Status()> meanwhile = NothingMeanwhile);
 
 // The same until a token of a streamed answer can be taken, or the answer is complete.
 absl::Status AwaitToken(sqlite3* db, Request& request);

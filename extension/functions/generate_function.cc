@@ -7,7 +7,10 @@
 //   SELECT try->>'value', try->>'error' FROM (SELECT lm_try(body, 'Summarise.') AS try FROM notes);
 //
 // `system` is the part of the prompt that all rows share: the engine reads it once. `options` is a
-// JSON object; an unknown key or a wrong type is an error that names it.
+// JSON object; an unknown key or a wrong type is an error that names it. With a temperature the
+// answer is drawn, but not at random: the same seed (0, if none is given) draws the same again. For
+// other answers to the same prompt give each row a seed of its own: json_object('temperature', 0.8,
+// 'seed', id).
 //
 // A NULL prompt gives NULL. A row that cannot be answered (a BLOB, invalid UTF-8, a prompt longer
 // than the context) ends the statement with an error; with {"on_error":"null"} it gives NULL, with

@@ -7,8 +7,8 @@
 //   DELETE FROM lm_memo;                                    -- forgets them all
 //   INSERT INTO temp.lm_settings VALUES ('memo', 'memo.db');  -- keeps them in a file from now on
 //
-// At temperature 0, or with a seed of its own, an answer is a function of the model, the prompt and
-// the options; so it is generated once. A row is one such answer: prompt is what was said in the
+// An answer is a function of the model, the prompt and the options (at a temperature the seed, by
+// default 0, says what is drawn); so it is generated once. A row is one such answer: prompt is what was said in the
 // conversation, the system prompt first, a line each, without the template's words; tokens counts
 // those of its prompt and its own, hits how often it has spared a generation since it came into
 // this process's memory, bytes what it takes there; created and used (last) are UTC. {"cache":

@@ -1,7 +1,7 @@
 -- lm_memo(model, prompt, answer, options, tokens, hits, bytes, created, used)
 --
--- The generations that are remembered. At temperature 0, or with a seed, an answer is a function of model,
--- prompt and options, so it is generated once; {"cache": false} opts out.
+-- The generations that are remembered. An answer is a function of model, prompt and options (at a temperature
+-- the seed says what is drawn, and is 0 where none is given), so it is generated once; {"cache": false} opts out.
 
 SELECT generate('one', NULL, '{"max_tokens":4}') = generate('one', NULL, '{"max_tokens":4}');
 --> 1

@@ -15,5 +15,5 @@ SELECT requests FROM lm_stats WHERE phase = 'decode';
 --> 3
 
 -- What is not remembered cannot be fetched ahead.
-SELECT lm_prefetch(body, NULL, '{"temperature":0.8}') FROM reviews;
+SELECT lm_prefetch(body, NULL, '{"cache":false}') FROM reviews;
 --! nothing would be remembered

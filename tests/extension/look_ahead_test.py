@@ -115,10 +115,64 @@ class LookAheadTest(unittest.TestCase):
         self.query(f"SELECT lm_if(body, 'Does it rain?', '{PLAIN}'), lm_if(body, 'Is it dry?', '{PLAIN}') FROM notes LIMIT 20")
         self.query(f"SELECT id FROM notes WHERE id < 20 ORDER BY {SISTERS[4]} DESC LIMIT 5")
 
-    def test_what_depends_on_an_answer_is_not_foreseen_and_not_changed(self):
-        self.query(f"SELECT id, generate({G}) FROM notes LIMIT 20", foreseen=None)
-        self.query(f"SELECT id, {G} AS g FROM notes WHERE g IS NOT NULL", foreseen=None)
-        self.query(f"SELECT id, {G} FROM notes WHERE lm_try(body, NULL, '{OPTIONS}') ->> 'finish' = 'length' LIMIT 9", foreseen=None)
+    def test_what_depends_on_an_answer_is_foreseen_when_that_is_known(self):
+        yes = f"lm_score(body, 'It rains.', '{PLAIN}') > 0"  # whatever the model thinks
+        label = f"lm_classify(body, '{LABELS}', NULL, '{PLAIN}')"
+        for sql in (f"SELECT id, {G} FROM notes WHERE {yes}",
+                    f"SELECT id, {G} FROM notes WHERE {label} IN ('dry', 'wet') AND {yes}",
+                    f"UPDATE notes SET y = {G} WHERE {yes}",
+                    f"UPDATE notes SET y = {G} WHERE {label} IN ('dry', 'wet')",
+                    f"DELETE FROM notes WHERE {yes} AND {G} > 'm'",
+                    f"INSERT INTO notes(kind, body) SELECT 'new', {G} FROM notes WHERE {yes}",
+                    f"CREATE TABLE other AS SELECT id, {G} AS g FROM notes WHERE {yes}",
+                    f"SELECT id, CASE WHEN {yes} THEN {G} ELSE {G.replace('poet', 'clerk')} END FROM notes",
+                    f"SELECT id, CASE WHEN NOT {yes} THEN {G} ELSE {G.replace('poet', 'clerk')} END FROM notes",
+                    f"SELECT id, generate({G} || id, NULL, '{OPTIONS}') FROM notes",
+                    f"SELECT id, {G}, {label}, {yes} FROM notes",
+                    f"SELECT id, {G} FROM notes ORDER BY lm_score(body, 'It rains.') DESC, id LIMIT 30",
+                    f"SELECT id, group_concat({G}) FROM notes GROUP BY id / 2 HAVING lm_score(min(body), 'It rains.') > 0",
+                    f"SELECT id, {G} AS g FROM notes WHERE g IS NOT NULL",
+                    f"SELECT notes.id, value, generate(value || ' ' || body, NULL, '{OPTIONS}') FROM notes, "
+                    f"json_each(json_array(lm_classify(body, '{LABELS}'), 'snow'))",
+                    f"SELECT k, generate(k || id, NULL, '{OPTIONS}') FROM (SELECT {label} AS k, id FROM notes) ORDER BY k, id"):
+            with self.subTest(sql=sql):
+                counts = []
+
+                def run(connection):
+                    rows, asked, known = self.counted(connection, lambda: connection.execute(sql).fetchall())
+                    counts.append((asked, known))
+                    return rows
+                self.both(run, foreseen=None)
+                asked, known = counts[1]
+                self.assertGreater(asked, 30)
+                self.assertGreater(known, 0.6 * asked)
+
+    def test_a_place_that_was_guessed_wrong_is_not_guessed_again(self):
+        sql = f"SELECT id, CASE WHEN lm_score(body, 'It rains.') >= 0 THEN 'rain' ELSE {G} END FROM notes"
+        connection = self.connect("on")
+        harness.value(connection, f"SELECT generate('warm up', NULL, '{OPTIONS}')")
+        _, asked, _ = self.counted(connection, lambda: connection.execute(sql).fetchall())
+        self.assertLessEqual(asked, 54 + 8)
+
+    def test_few_guesses_are_made_where_there_is_a_limit(self):
+        connection = self.connect("on")
+        connection.execute("WITH RECURSIVE n(i) AS (VALUES (0) UNION ALL SELECT i + 1 FROM n WHERE i < 900) "
+                           "INSERT INTO notes(body) SELECT 'row ' || i FROM n")
+        harness.value(connection, f"SELECT generate('warm up', NULL, '{OPTIONS}')")
+        for limit, sql in ((5, """SELECT id, generate(body, NULL, '{"temperature":0.8,"max_tokens":20}') AS g FROM notes WHERE g > '' LIMIT 5"""),
+                           (1, f"SELECT {G} FROM notes WHERE lm_score(body, 'It rains.') > 0 LIMIT 1"),
+                           (3, f"SELECT {G} FROM notes WHERE lm_score(body, 'It rains.') > 0 LIMIT 3"),
+                           (4, "INSERT INTO notes(y) SELECT y FROM notes WHERE lm_score(body, 'It snows.') >= 0 LIMIT 4")):
+            with self.subTest(sql=sql):
+                rows, asked, _ = self.counted(connection, lambda: connection.execute(sql).fetchall())
+                self.assertLessEqual(asked, 4 * limit + 4)
+
+    def test_a_select_that_is_left_early_has_made_few_guesses(self):
+        connection = self.connect("on")
+        harness.value(connection, f"SELECT generate('warm up', NULL, '{OPTIONS}')")
+        cursor = connection.execute(f"SELECT id, {G} FROM notes WHERE body IS NOT NULL")  # and steps to its first row
+        _, asked, _ = self.counted(connection, lambda: (cursor.fetchone(), cursor.close()))
+        self.assertLessEqual(asked, 1 + 2)
 
     def test_limit_parameters_and_steps(self):
         self.query(f"SELECT id, {G} FROM notes LIMIT 20 OFFSET 3")

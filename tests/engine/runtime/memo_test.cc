@@ -90,7 +90,6 @@ TEST_F(MemoTest, EverythingThatMattersTellsCallsApart) {
   others[2].stop = {"x"};
   others[3].logit_bias = {{7, 1.0}};
   others[4].temperature = 1;
-  others[4].seeded = true;
   others[5] = others[4];
   others[5].seed = 5;
   Ask("hello", plain);
@@ -135,8 +134,8 @@ TEST_F(MemoTest, WhatDoesNotMatterDoesNot) {
 
 TEST_F(MemoTest, WhatIsNotToBeRememberedIsNot) {
   for (int i = 0; i < 2; ++i) {
-    Ask("hello", {.temperature = 1});  // without a seed of its own
     Ask("hello", {.cache = false});
+    Ask("hello", {.temperature = 1, .cache = false});
   }
   EXPECT_EQ(generated(), 4);
   EXPECT_TRUE(memo_.Entries("me").empty());

@@ -1,0 +1,32 @@
+// CallText: all that the answer to a call of generate() or one of its sisters depends on. Calls
+// with equal texts have equal answers.
+#ifndef LM_EXTENSION_BATCH_CALL_TEXT_H_
+#define LM_EXTENSION_BATCH_CALL_TEXT_H_
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "extension/batch/pending_answer.h"
+
+namespace lm {
+
+struct CallText {
+  std::string prompt;
+  std::string system;
+  std::string question;
+  std::optional<Pooling> embed;
+  std::shared_ptr<const CallOptions> options;
+  size_t hash;  // of the others; equal texts have equal ones
+
+  // REQUIRES: the row has a prompt, and neither that nor the system prompt is an error.
+  explicit CallText(const RowPrompt& row);
+
+  size_t bytes() const { return prompt.size() + system.size() + question.size(); }
+  bool operator==(const CallText& other) const;
+};
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_BATCH_CALL_TEXT_H_
