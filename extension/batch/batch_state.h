@@ -24,6 +24,7 @@ struct BatchState : ConnectionExtra {
   // For lm_stats.
   int64_t num_foreseen = 0;  // calls whose answers were under way before they were made
   std::string hint;          // empty: none
+  int num_single = 0;        // statements in a row that asked for one row each
 };
 
 // The connection's, made by the first who asks.

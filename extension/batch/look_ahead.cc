@@ -115,9 +115,24 @@ LookAhead::LookAhead(std::shared_ptr<Connection> connection, std::string functio
 LookAhead::~LookAhead() {
   shadow_ = {};
   std::erase(BatchOf(*connection_).running, this);
+  HintAtSingles();
   if (num_serial_ < kWorthAHint || 4 * num_serial_ < num_asked_) return;
   try {
     BatchOf(*connection_).hint = Slowness();
+  } catch (...) {  // no memory, no hint
+  }
+}
+
+// Statements that ask for one row each, one after the other: nobody sees them coming.
+void LookAhead::HintAtSingles() const {
+  BatchState& batch = BatchOf(*connection_);
+  if (num_asked_ == 0) return;
+  batch.num_single = num_asked_ == 1 ? batch.num_single + 1 : 0;
+  if (batch.num_single != kWorthAHint) return;
+  try {
+    batch.hint = absl::StrCat(kWorthAHint, " statements in a row called ", function_,
+                              "() for one row each; SELECT lm_prefetch(...) over all their rows, "
+                              "with generate()'s arguments, decodes them together before");
   } catch (...) {  // no memory, no hint
   }
 }
@@ -244,22 +259,21 @@ bool LookAhead::IsTimeToBegin() const {
 }
 
 absl::StatusOr<sqlite3_stmt*> LookAhead::FindStatement() const {
-  sqlite3_stmt* found = nullptr;
+  std::vector<sqlite3_stmt*> callers, others;
   for (sqlite3_stmt* statement : BusyStatements(connection_->db())) {
     const std::vector<const LookAhead*>& running = BatchOf(*connection_).running;
-    const bool others = std::any_of(running.begin(), running.end(), [&](const LookAhead* other) {
+    const bool known = std::any_of(running.begin(), running.end(), [&](const LookAhead* other) {
       return other->statement() == statement;
     });
-    if (others || IsShadow(sqlite3_sql(statement)) || !CallsGenerate(sqlite3_sql(statement))) {
-      continue;
-    }
-    if (found != nullptr) {
-      return absl::FailedPreconditionError("several statements that generate run at a time");
-    }
-    found = statement;
+    if (known || IsShadow(sqlite3_sql(statement))) continue;
+    (CallsGenerate(sqlite3_sql(statement)) ? callers : others).push_back(statement);
   }
-  if (found == nullptr) return absl::FailedPreconditionError("its text is not known");
-  return found;
+  if (callers.empty()) callers.swap(others);  // it reads a view
+  if (callers.size() > 1) {
+    return absl::FailedPreconditionError("several statements run at a time");
+  }
+  if (callers.empty()) return absl::FailedPreconditionError("its text is not known");
+  return callers.front();
 }
 
 // Makes the shadow and steps it to where the statement is: at the call `now`.
@@ -277,8 +291,14 @@ absl::Status LookAhead::Begin(const CallText& now) {
   if (sql.empty() || sql.size() > kMostSqlBytes) {
     return absl::FailedPreconditionError("its text is too long");
   }
-  ASSIGN_OR_RETURN(const std::string text, ShadowOf(sql));
-  ASSIGN_OR_RETURN(shadow_, PrepareShadow(connection_->db(), text));
+  ASSIGN_OR_RETURN(const std::vector<std::string> shadows, ShadowsOf(sql));
+  absl::StatusOr<Shadow> shadow;
+  for (size_t i = 0; i < shadows.size() && !shadow.ok() && !absl::IsCancelled(shadow.status());
+       ++i) {
+    shadow = PrepareShadow(connection_->db(), shadows[i], TargetOf(sql));
+  }
+  RETURN_IF_ERROR(shadow.status());
+  shadow_ = *std::move(shadow);
   const bool to_its_end = sqlite3_stmt_readonly(statement) == 0 && !shadow_.limit.has_value();
   width_ = to_its_end ? kFirstOfWrite : kFirstOfSelect;
   place_ = 0;

@@ -132,6 +132,7 @@ class LookAhead {
   std::optional<PendingAnswer> Known(const CallText& text);
   void Learn(const CallText& text, const RowAnswer& answer);
   void Stop(absl::Status why);
+  void HintAtSingles() const;
   std::string Slowness() const;
   void Warn() const;  // that rows are answered one by one
 

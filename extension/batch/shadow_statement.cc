@@ -6,12 +6,15 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
+#include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
 #include "extension/host/sql_tokens.h"
 
@@ -20,8 +23,15 @@ namespace {
 
 using Tokens = std::vector<SqlToken>;
 
-// The comment is for those who trace their connection, and for IsShadow.
+// All that is prepared here says whose it is: the comment to those who trace their connection, and
+// to IsShadow; the name to an authorizer, as that of the view that reads.
 constexpr absl::string_view kMark = "/* sqlite-lm: look-ahead */ ";
+constexpr absl::string_view kName = "sqlite-lm: look-ahead";
+
+std::string Marked(absl::string_view select, absl::string_view explain = "") {
+  return absl::StrCat(kMark, explain, "WITH \"", kName, "\" AS (", select, ") SELECT * FROM \"",
+                      kName, "\"");
+}
 
 // Ours that a shadow may call: the first know that they are called by one, the others change
 // nothing.
@@ -42,6 +52,10 @@ constexpr HarmlessTable kHarmlessTables[] = {
     {"json_tree('[]', '$')", kJsonColumns},
     {"lm_chunks('', 1, 0)", "n, chunk, start, tokens"},
 };
+
+// Modules of tables that change nothing when they are read: SQLite's own, and vectors'.
+constexpr absl::string_view kHarmlessModules[] = {"fts3",  "fts4",      "fts5", "fts5vocab",
+                                                  "rtree", "rtree_i32", "vec0"};
 
 bool IsOneOf(absl::string_view name, absl::Span<const absl::string_view> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -86,39 +100,157 @@ size_t FindWord(const Tokens& tokens, size_t from, absl::Span<const absl::string
   return tokens.size();
 }
 
-// The right sides of SET a = ..., b = ... that generate.
-std::string GeneratingExpressions(const Tokens& tokens, Range assignments) {
-  std::vector<absl::string_view> expressions;
-  size_t begin = assignments.begin;
-  while (begin < assignments.end) {
-    size_t end = begin, equals = assignments.end;
-    for (; end < assignments.end; ++end) {
-      if (tokens[end].depth != 0) continue;
+// One assignment of SET, and what a SELECT evaluates in its stead.
+struct Assignment {
+  Range columns;
+  Range value;
+
+  std::string Expression(const Tokens& tokens) const {
+    const absl::string_view text = TextOf(tokens, value);
+    const bool row = tokens[columns.begin].Is("(") && tokens[value.begin].Is("(") &&
+                     tokens[value.begin].match + 1 == value.end;
+    if (!row) return std::string(text);
+    const SqlToken& first = tokens[value.begin + 1];
+    const bool query = first.Is("SELECT") || first.Is("WITH") || first.Is("VALUES");
+    // (a, b) = (x, y) assigns to each its own; of a query's row, all columns are wanted for one
+    // that is compared.
+    return query ? absl::StrCat(text, " IS ", TextOf(tokens, columns))
+                 : std::string(TextOf(tokens, {value.begin + 1, value.end - 1}));
+  }
+};
+
+// SET a = ..., (b, c) = ...
+std::vector<Assignment> AssignmentsIn(const Tokens& tokens, Range range) {
+  std::vector<Assignment> found;
+  size_t begin = range.begin;
+  while (begin < range.end) {
+    size_t end = begin, equals = range.end;
+    const int depth = tokens[begin].depth;
+    for (; end < range.end; ++end) {
+      if (tokens[end].depth != depth) continue;
       if (tokens[end].Is(",")) break;
-      if (tokens[end].Is("=") && equals == assignments.end) equals = end;
+      if (tokens[end].Is("=") && equals == range.end) equals = end;
     }
-    const Range expression{std::min(equals + 1, end), end};
-    if (CallsGenerate(tokens, expression)) expressions.push_back(TextOf(tokens, expression));
+    if (begin < equals && equals + 1 < end) found.push_back({{begin, equals}, {equals + 1, end}});
     begin = end + 1;
   }
-  if (expressions.empty()) return "1";
-  std::string list;
-  for (absl::string_view e : expressions) absl::StrAppend(&list, list.empty() ? "" : ", ", e);
-  return list;
+  return found;
 }
 
-std::string ShadowOfUpdate(const Tokens& tokens, absl::string_view with, size_t update) {
+// The right sides that generate, or `all`.
+std::vector<std::string> AssignedExpressions(const Tokens& tokens, Range range, bool all) {
+  std::vector<std::string> expressions;
+  for (const Assignment& assignment : AssignmentsIn(tokens, range)) {
+    if (!all && !CallsGenerate(tokens, assignment.value)) continue;
+    expressions.push_back(assignment.Expression(tokens));
+  }
+  return expressions;
+}
+
+std::string ListOr1(const std::vector<std::string>& expressions) {
+  return expressions.empty() ? "1" : absl::StrJoin(expressions, ", ");
+}
+
+// The expressions of RETURNING that generate, where none of them reads what the statement assigns:
+// that is not so yet where a shadow reads it.
+std::vector<std::string> ReturnedExpressions(const Tokens& tokens, size_t returning,
+                                             const std::vector<Assignment>& assignments) {
+  const size_t end = FindWord(tokens, returning, {";"});
+  std::vector<std::string> expressions;
+  if (returning >= end || !CallsGenerate(tokens, {returning, end})) return expressions;
+  std::vector<std::string> assigned;
+  for (const Assignment& assignment : assignments) {
+    for (size_t i = assignment.columns.begin; i < assignment.columns.end; ++i) {
+      if (!tokens[i].Name().empty()) assigned.push_back(tokens[i].Name());
+    }
+  }
+  size_t begin = returning + 1;
+  while (begin < end) {
+    size_t comma = begin;
+    while (comma < end && !(tokens[comma].depth == 0 && tokens[comma].Is(","))) ++comma;
+    const bool reads = std::any_of(
+        tokens.begin() + begin, tokens.begin() + comma, [&assigned](const SqlToken& token) {
+          return std::any_of(assigned.begin(), assigned.end(),
+                             [&token](const std::string& name) { return token.Names(name); });
+        });
+    if (!reads && CallsGenerate(tokens, {begin, comma})) {
+      expressions.emplace_back(TextOf(tokens, {begin, comma}));
+    }
+    begin = comma + 1;
+  }
+  return expressions;
+}
+
+// Those with what RETURNING says, too, and those without: it may name what they do not have.
+void AddShadows(const std::vector<std::string>& expressions,
+                const std::vector<std::string>& returned, absl::string_view before,
+                absl::string_view after, std::vector<std::string>* shadows) {
+  std::vector<std::string> all = expressions;
+  all.insert(all.end(), returned.begin(), returned.end());
+  shadows->push_back(absl::StrCat(before, "SELECT ", ListOr1(all), after));
+  if (returned.empty()) return;
+  shadows->push_back(absl::StrCat(before, "SELECT ", ListOr1(expressions), after));
+}
+
+std::vector<std::string> ShadowsOfUpdate(const Tokens& tokens, absl::string_view with,
+                                         size_t update) {
   size_t table = update + 1;
   if (table + 1 < tokens.size() && tokens[table].Is("OR")) table += 2;
   const size_t set = FindWord(tokens, table, {"SET"});
   const size_t from = FindWord(tokens, set, {"FROM", "WHERE", "RETURNING", "ORDER", "LIMIT", ";"});
   const size_t where = FindWord(tokens, from, {"WHERE", "RETURNING", "ORDER", "LIMIT", ";"});
   const size_t end = FindWord(tokens, where, {"RETURNING", ";"});
-  std::string shadow =
-      absl::StrCat(with, "SELECT ", GeneratingExpressions(tokens, {std::min(set + 1, from), from}),
-                   " FROM ", TextOf(tokens, {table, set}));
-  if (from < where) absl::StrAppend(&shadow, ", ", TextOf(tokens, {from + 1, where}));
-  return absl::StrCat(shadow, " ", TextOf(tokens, {where, end}));
+  const Range assigned{std::min(set + 1, from), from};
+  // What FROM or WITH generates is not evaluated unless it is read.
+  const bool all = CallsGenerate(tokens, {from, where}) || CallsGenerate(tokens, {0, update});
+  std::string after = absl::StrCat(" FROM ", TextOf(tokens, {table, set}));
+  if (from < where) absl::StrAppend(&after, ", ", TextOf(tokens, {from + 1, where}));
+  absl::StrAppend(&after, " ", TextOf(tokens, {where, end}));
+  std::vector<std::string> shadows;
+  AddShadows(AssignedExpressions(tokens, assigned, all),
+             ReturnedExpressions(tokens, end, AssignmentsIn(tokens, assigned)), with, after,
+             &shadows);
+  return shadows;
+}
+
+// INSERT INTO t(a, b) SELECT ... ON CONFLICT(a) DO UPDATE SET b = generate(excluded.b): the new
+// rows are those of a common table with the columns' names, and beside each is what it conflicts
+// with.
+std::optional<std::string> ShadowOfUpsert(const Tokens& tokens, absl::string_view with, size_t into,
+                                          Range select) {
+  const size_t on = FindWord(tokens, select.end, {"ON"});
+  const size_t set = FindWord(tokens, on, {"SET"});
+  const size_t where = FindWord(tokens, set, {"WHERE", "ON", "RETURNING", ";"});
+  const size_t end = FindWord(tokens, where, {"ON", "RETURNING", ";"});
+  const size_t columns = on + 2;  // ON CONFLICT (
+  const bool known = on < set && set < end && tokens[columns].Is("(");
+  if (!known || !CallsGenerate(tokens, {set, end})) return std::nullopt;
+  // The table's name, with its schema, and the alias by which the clause may know it.
+  const size_t list = std::min(FindWord(tokens, into + 1, {"("}), select.begin);
+  const size_t as = std::min(FindWord(tokens, into + 1, {"AS"}), list);
+  const absl::string_view table = TextOf(tokens, {into + 1, as});
+  const absl::string_view name = tokens[list - 1].text;
+  const absl::string_view inserted =
+      list < select.begin ? TextOf(tokens, {list + 1, std::min(tokens[list].match, tokens.size())})
+                          : absl::string_view("*");
+  std::string matches;
+  for (size_t i = columns + 1; i < tokens[columns].match; i += 2) {
+    const bool plain =
+        !tokens[i].Name().empty() && (tokens[i + 1].Is(",") || tokens[i + 1].Is(")"));
+    if (!plain) return std::nullopt;
+    absl::StrAppend(&matches, matches.empty() ? "" : " AND ", name, ".", tokens[i].text,
+                    " = excluded.", tokens[i].text);
+  }
+  if (where < end) absl::StrAppend(&matches, " AND (", TextOf(tokens, {where + 1, end}), ")");
+  std::vector<std::string> expressions;
+  if (CallsGenerate(tokens, select)) expressions.push_back("excluded.*");
+  for (const std::string& e : AssignedExpressions(tokens, {set + 1, where}, /*all=*/false)) {
+    expressions.push_back(absl::StrCat("(SELECT json_array(", e, ") FROM ",
+                                       TextOf(tokens, {into + 1, list}), " WHERE ", matches, ")"));
+  }
+  return absl::StrCat("WITH excluded AS (SELECT ", inserted, " FROM ", table,
+                      " WHERE 0 UNION ALL SELECT * FROM (", with, TextOf(tokens, select),
+                      ")) SELECT ", absl::StrJoin(expressions, ", "), " FROM excluded");
 }
 
 }  // namespace
@@ -130,7 +262,17 @@ bool CallsGenerate(absl::string_view sql) {
 
 bool IsShadow(absl::string_view sql) { return absl::StartsWith(sql, kMark); }
 
-absl::StatusOr<std::string> ShadowOf(absl::string_view sql) {
+std::string TargetOf(absl::string_view sql) {
+  const Tokens tokens = SqlTokens(sql);
+  size_t name = FindWord(tokens, 0, {"UPDATE", "DELETE", "INTO", "SELECT", "CREATE"});
+  if (name == tokens.size() || tokens[name].Is("SELECT") || tokens[name].Is("CREATE")) return "";
+  if (++name + 1 < tokens.size() && tokens[name].Is("OR")) name += 2;
+  if (name < tokens.size() && tokens[name].Is("FROM")) ++name;
+  if (name + 2 < tokens.size() && tokens[name + 1].Is(".")) name += 2;
+  return name < tokens.size() ? tokens[name].Name() : "";
+}
+
+absl::StatusOr<std::vector<std::string>> ShadowsOf(absl::string_view sql) {
   const Tokens tokens = SqlTokens(sql);
   // WITH ... goes before the SELECT as it does before the statement.
   const size_t verb = FindWord(
@@ -138,10 +280,13 @@ absl::StatusOr<std::string> ShadowOf(absl::string_view sql) {
   if (verb == tokens.size()) return absl::UnimplementedError("it is no statement with rows");
   const std::string with = verb > 0 ? absl::StrCat(TextOf(tokens, {0, verb}), " ") : std::string();
   const SqlToken& word = tokens[verb];
-  if (word.Is("UPDATE")) return absl::StrCat(kMark, ShadowOfUpdate(tokens, with, verb));
+  if (word.Is("UPDATE")) return ShadowsOfUpdate(tokens, with, verb);
+  std::vector<std::string> shadows;
   if (word.Is("DELETE")) {
     const size_t end = FindWord(tokens, verb, {"RETURNING", ";"});
-    return absl::StrCat(kMark, with, "SELECT 1 ", TextOf(tokens, {verb + 1, end}));
+    AddShadows({}, ReturnedExpressions(tokens, end, {}), with,
+               absl::StrCat(" ", TextOf(tokens, {verb + 1, end})), &shadows);
+    return shadows;
   }
   size_t select = verb;
   if (!word.Is("SELECT") && !word.Is("VALUES")) {
@@ -150,7 +295,13 @@ absl::StatusOr<std::string> ShadowOf(absl::string_view sql) {
   }
   const size_t end = select == verb ? FindWord(tokens, select, {";"})
                                     : FindWord(tokens, select, {"ON", "RETURNING", ";"});
-  return absl::StrCat(kMark, with, TextOf(tokens, {select, end}));
+  const size_t into = std::min(FindWord(tokens, verb, {"INTO"}), select);
+  if (into < select) {
+    std::optional<std::string> upsert = ShadowOfUpsert(tokens, with, into, {select, end});
+    if (upsert.has_value()) shadows.push_back(*std::move(upsert));
+  }
+  shadows.push_back(absl::StrCat(with, TextOf(tokens, {select, end})));
+  return shadows;
 }
 
 namespace {
@@ -186,35 +337,57 @@ absl::StatusOr<bool> Step(Statement& statement) {
   return row;
 }
 
-// `call` is what EXPLAIN says of a function: its name, and in parentheses how many arguments it is
-// defined for (-1: any number).
-absl::Status CheckFunction(Statement& list, absl::string_view call, bool aggregate) {
-  const size_t open = call.rfind('(');
-  if (open == absl::string_view::npos) return Noticeable("its program could not be read");
-  const absl::string_view name = call.substr(0, open);
-  if (IsOneOf(name, kForeseen) || IsOneOf(name, kHarmless)) return absl::OkStatus();
-  int num_args = 0;
-  if (!absl::SimpleAtoi(absl::StripSuffix(call.substr(name.size() + 1), ")"), &num_args)) {
-    return Noticeable("its program could not be read");
+// The functions of a connection, read when the first one is asked for.
+class FunctionList {
+ public:
+  explicit FunctionList(sqlite3* db) : db_(db) {}
+
+  // `call` is what EXPLAIN says of a function: its name, and in parentheses how many arguments it
+  // is defined for (-1: any number).
+  absl::Status Check(absl::string_view call, bool aggregate) {
+    const absl::string_view name = call.substr(0, call.rfind('('));
+    if (IsOneOf(name, kForeseen) || IsOneOf(name, kHarmless)) return absl::OkStatus();
+    RETURN_IF_ERROR(Read());
+    const auto found = functions_.find(std::string(call));
+    if (found != functions_.end() && (found->second.deterministic || aggregate) &&
+        found->second.built_in) {
+      return absl::OkStatus();
+    }
+    return Noticeable(
+        absl::StrCat("it calls ", name, "(), which is not built in, deterministic and innocuous"));
   }
-  list.Bind(1, name).Bind(2, num_args);
-  int found = 0;
-  bool good = true;
-  for (;;) {
-    ASSIGN_OR_RETURN(const bool row, Step(list));
-    if (!row) break;
-    ++found;
-    const int64_t flags = list.Integer(1);
-    // The list says the contrary of what is so of the JSON functions; aggregates are not marked as
-    // deterministic, although SQLite's own are.
-    const bool innocuous = (flags & SQLITE_INNOCUOUS) != 0 || absl::StartsWith(name, "json");
-    const bool deterministic = (flags & SQLITE_DETERMINISTIC) != 0 || aggregate;
-    good = good && list.Integer(0) != 0 && innocuous && deterministic;
+
+ private:
+  struct Function {
+    bool built_in = true;
+    bool deterministic = true;
+  };
+
+  absl::Status Read() {
+    if (std::exchange(read_, true)) return absl::OkStatus();
+    // The argument is not looked at.
+    ASSIGN_OR_RETURN(Statement list,
+                     Prepare(db_, absl::StrCat(kMark, "PRAGMA function_list('", kName, "')")));
+    for (;;) {
+      ASSIGN_OR_RETURN(const bool row, Step(list));
+      if (!row) return absl::OkStatus();
+      ASSIGN_OR_RETURN(const std::string name, list.Text(kFunctionName));
+      Function& function = functions_[absl::StrCat(name, "(", list.Integer(kNumArgs), ")")];
+      const int64_t flags = list.Integer(kFlags);
+      // The list says the contrary of what is so of the JSON functions; aggregates are not marked
+      // as deterministic, although SQLite's own are.
+      const bool innocuous = (flags & SQLITE_INNOCUOUS) != 0 || absl::StartsWith(name, "json");
+      function.built_in = function.built_in && list.Integer(kBuiltIn) != 0 && innocuous;
+      function.deterministic = function.deterministic && (flags & SQLITE_DETERMINISTIC) != 0;
+    }
   }
-  if (found > 0 && good) return absl::OkStatus();
-  return Noticeable(
-      absl::StrCat("it calls ", name, "(), which is not built in, deterministic and innocuous"));
-}
+
+  static constexpr int kFunctionName = 0, kBuiltIn = 1, kNumArgs = 4, kFlags = 5;
+
+  sqlite3* const db_;
+  bool read_ = false;
+  HashMap<std::string, Function> functions_;  // by what EXPLAIN says of them
+};
 
 bool IsOwnCollation(absl::string_view name) {
   return name.empty() || name == "B" || name == "BINARY" || name == "NOCASE" || name == "RTRIM";
@@ -244,6 +417,7 @@ absl::Status CheckCollations(absl::string_view opcode, absl::string_view operand
   return absl::OkStatus();
 }
 
+constexpr absl::string_view kExplain = "EXPLAIN ";
 constexpr int kOpcode = 1, kP4 = 5;  // columns of EXPLAIN
 
 // The virtual tables that a program opens, each by the address of its object in the connection.
@@ -261,38 +435,74 @@ absl::StatusOr<std::set<std::string>> OpenedTables(Statement& program) {
   }
 }
 
+// The module of CREATE VIRTUAL TABLE t USING module(...).
+std::string ModuleOf(absl::string_view sql) {
+  const Tokens tokens = SqlTokens(sql);
+  const size_t use = FindWord(tokens, 0, {"USING"});
+  return use + 1 < tokens.size() ? absl::AsciiStrToLower(tokens[use + 1].Name()) : "";
+}
+
+// Takes from `tables` those that the schemas say are of a module that changes nothing; not the one
+// that the statement writes, which may keep what is new until somebody reads.
+absl::Status RemoveHarmlessModules(sqlite3* db, absl::string_view target,
+                                   std::set<std::string>* tables) {
+  ASSIGN_OR_RETURN(Statement list,
+                   Prepare(db, absl::StrCat(kMark, "PRAGMA database_list('", kName, "')")));
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool more, Step(list));
+    if (!more) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const std::string name, list.Text(1));
+    const std::string schema = QuotedName(name);
+    ASSIGN_OR_RETURN(Statement virtual_tables,
+                     Prepare(db, Marked(absl::StrCat("SELECT name, sql FROM ", schema,
+                                                     ".sqlite_master WHERE type = 'table' AND "
+                                                     "rootpage = 0"))));
+    for (;;) {
+      ASSIGN_OR_RETURN(const bool row, Step(virtual_tables));
+      if (!row) break;
+      ASSIGN_OR_RETURN(const std::string table, virtual_tables.Text(0));
+      ASSIGN_OR_RETURN(const std::string sql, virtual_tables.Text(1));
+      if (!IsOneOf(ModuleOf(sql), kHarmlessModules) || absl::EqualsIgnoreCase(table, target))
+        continue;
+      absl::StatusOr<Statement> probe = Prepare(
+          db, Marked(absl::StrCat("SELECT 1 FROM ", schema, ".", QuotedName(table)), kExplain));
+      if (!probe.ok()) continue;
+      ASSIGN_OR_RETURN(const std::set<std::string> opened, OpenedTables(*probe));
+      for (const std::string& one : opened) tables->erase(one);
+    }
+  }
+}
+
 // Takes from `tables` those that change nothing. A name or an alias in the statement's text says
 // little: any table may have it. But what a program opens for main.json_each and for temp.json_each
 // is one and the same only where neither schema has a table of that name, and both mean the
 // function; and what has its address is the function, whatever the statement calls it.
-absl::Status RemoveHarmless(sqlite3* db, std::set<std::string>* tables) {
+absl::Status RemoveHarmless(sqlite3* db, absl::string_view target, std::set<std::string>* tables) {
   for (const auto& [call, columns] : kHarmlessTables) {
     absl::StatusOr<Statement> probe =
-        Prepare(db, absl::StrCat("EXPLAIN SELECT ", columns, " FROM main.", call));
+        Prepare(db, Marked(absl::StrCat("SELECT ", columns, " FROM main.", call), kExplain));
     absl::StatusOr<Statement> again =
-        Prepare(db, absl::StrCat("EXPLAIN SELECT ", columns, " FROM temp.", call));
+        Prepare(db, Marked(absl::StrCat("SELECT ", columns, " FROM temp.", call), kExplain));
     if (!probe.ok() || !again.ok()) continue;
     ASSIGN_OR_RETURN(const std::set<std::string> table, OpenedTables(*probe));
     ASSIGN_OR_RETURN(const std::set<std::string> same, OpenedTables(*again));
     if (table.size() == 1 && table == same) tables->erase(*table.begin());
-    if (tables->empty()) break;
+    if (tables->empty()) return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return RemoveHarmlessModules(db, target, tables);
 }
 
 }  // namespace
 
-absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& sql) {
+absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& select,
+                                     absl::string_view target) {
   Shadow shadow;
-  ASSIGN_OR_RETURN(shadow.statement, Prepare(db, sql));
-  shadow.limit = LimitOf(SqlTokens(sql));
+  ASSIGN_OR_RETURN(shadow.statement, Prepare(db, Marked(select)));
+  shadow.limit = LimitOf(SqlTokens(select));
   if (sqlite3_stmt_readonly(shadow.statement.get()) == 0)
     return Noticeable("it writes while it reads");
-  ASSIGN_OR_RETURN(Statement program, Prepare(db, absl::StrCat("EXPLAIN ", sql)));
-  ASSIGN_OR_RETURN(Statement list,
-                   Prepare(db,
-                           "SELECT builtin, flags FROM pragma_function_list WHERE name = ?1 "
-                           "AND narg = ?2"));
+  ASSIGN_OR_RETURN(Statement program, Prepare(db, Marked(select, kExplain)));
+  FunctionList functions(db);
   for (;;) {
     ASSIGN_OR_RETURN(const bool row, Step(program));
     if (!row) break;
@@ -300,14 +510,17 @@ absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& sql) {
     ASSIGN_OR_RETURN(const std::string operand, program.Text(kP4));
     if (absl::StrContains(opcode, "Func") || absl::StartsWith(opcode, "Agg")) {
       if (operand.empty()) continue;
+      if (operand.rfind('(') == std::string::npos)
+        return Noticeable("its program could not be read");
       shadow.num_sites += IsOneOf(operand.substr(0, operand.rfind('(')), kForeseen);
-      RETURN_IF_ERROR(CheckFunction(list, operand, absl::StartsWith(opcode, "Agg")));
+      RETURN_IF_ERROR(functions.Check(operand, absl::StartsWith(opcode, "Agg")));
     } else {
       RETURN_IF_ERROR(CheckCollations(opcode, operand));
     }
   }
+  if (shadow.num_sites == 0) return Noticeable("a trigger or a view makes its calls");
   ASSIGN_OR_RETURN(std::set<std::string> virtual_tables, OpenedTables(program));
-  if (!virtual_tables.empty()) RETURN_IF_ERROR(RemoveHarmless(db, &virtual_tables));
+  if (!virtual_tables.empty()) RETURN_IF_ERROR(RemoveHarmless(db, target, &virtual_tables));
   if (!virtual_tables.empty()) return Noticeable("it reads a virtual table");
   return shadow;
 }

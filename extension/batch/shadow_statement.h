@@ -1,15 +1,16 @@
 // The shadow of a statement: a SELECT that reads the rows the statement reads and evaluates the
 // same calls of generate() and its sisters, in the same order, and does nothing else.
 //
-//   ASSIGN_OR_RETURN(std::string sql, ShadowOf("UPDATE t SET y = generate(x) WHERE y IS NULL"));
+//   ASSIGN_OR_RETURN(auto shadows, ShadowsOf("UPDATE t SET y = generate(x) WHERE y IS NULL"));
 //   // SELECT generate(x) FROM t WHERE y IS NULL
-//   ASSIGN_OR_RETURN(Shadow shadow, PrepareShadow(db, sql));
+//   ASSIGN_OR_RETURN(Shadow shadow, PrepareShadow(db, shadows[0], "t"));
 #ifndef LM_EXTENSION_BATCH_SHADOW_STATEMENT_H_
 #define LM_EXTENSION_BATCH_SHADOW_STATEMENT_H_
 
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -26,17 +27,23 @@ struct Shadow {
 // The calls that a shadow is made for.
 bool CallsGenerate(absl::string_view sql);
 
-// A SELECT is its own shadow; INSERT, CREATE TABLE AS, UPDATE and DELETE have one. Unimplemented,
-// with a clause that says why, for others. The result need not be valid SQL: PrepareShadow tells.
-absl::StatusOr<std::string> ShadowOf(absl::string_view sql);
+// A SELECT is its own shadow; INSERT, CREATE TABLE AS, UPDATE and DELETE have one, or several, of
+// which the first that can be prepared is the best: with the calls of RETURNING and DO UPDATE, and
+// without. Unimplemented, with a clause that says why, for others. They need not be valid SQL:
+// PrepareShadow tells.
+absl::StatusOr<std::vector<std::string>> ShadowsOf(absl::string_view sql);
 
-// Prepares a shadow if running it can be noticed by nobody: it must only read, and call nothing but
-// what is ours (generate() and others that ask the model one thing) or built in, deterministic and
-// innocuous; its virtual tables must be the functions json_each, json_tree or lm_chunks (by any
-// name, told apart as objects), its collations SQLite's own. All that is read from its bytecode.
-// A host that puts a module of its own in the place of json_each must keep it as harmless.
-// FailedPrecondition, with a clause that says why, otherwise.
-absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& sql);
+// The table that a statement writes, without its schema; empty where it writes none.
+std::string TargetOf(absl::string_view sql);
+
+// Prepares a shadow of a statement that writes `target` if running it can be noticed by nobody: it
+// must only read, and call nothing but what is ours (generate() and others that ask the model one
+// thing) or built in, deterministic and innocuous; its virtual tables must be the functions
+// json_each, json_tree or lm_chunks (by any name, told apart as objects), or of SQLite's full-text
+// and R-tree modules (or vec0), as the schema has it; its collations SQLite's own. All that is read
+// from its bytecode. A host that puts a module of its own in the place of one of these must keep it
+// as harmless. FailedPrecondition, with a clause that says why, otherwise.
+absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& sql, absl::string_view target);
 
 // Whether a statement of the connection is a shadow.
 bool IsShadow(absl::string_view sql);

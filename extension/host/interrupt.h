@@ -17,9 +17,8 @@ namespace lm {
 inline constexpr absl::Duration kInterruptInterval = absl::Milliseconds(5);
 
 // Asks whether the statement that runs on `db` has been interrupted. SQLite 3.41 has a function for
-// it; on older ones a nested statement is stepped, which ends with SQLITE_INTERRUPT if so (about
-// 20 us). It is prepared at the first question and gone with this object: a statement kept on the
-// connection would make sqlite3_close() fail.
+// it; on older ones its parser is given a text without a statement, and ends with SQLITE_INTERRUPT
+// if so.
 // REQUIRES: used on the thread that runs the statement, while it runs.
 class InterruptPoll {
  public:
@@ -32,7 +31,6 @@ class InterruptPoll {
 
  private:
   sqlite3* const db_;
-  Statement probe_;
 };
 
 // Another's wish that what this thread does be ended: while it lives and its flag is set, every

@@ -133,8 +133,8 @@ class ExplainCursor : public TableCursor {
           "select_sql must have no parameters: write their values "
           "into it (format('%Q', ...))");
     }
-    ASSIGN_OR_RETURN(const std::string rows, ShadowOf(sql));
-    absl::StatusOr<Statement> select = PrepareSelectArgument(db, rows, "select_sql");
+    ASSIGN_OR_RETURN(const std::vector<std::string> rows, ShadowsOf(sql));
+    absl::StatusOr<Statement> select = PrepareSelectArgument(db, rows.back(), "select_sql");
     if (select.ok()) return select;
     return absl::InvalidArgumentError(
         "the rows of this statement cannot be told from its text: explain a SELECT of them");

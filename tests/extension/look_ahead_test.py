@@ -333,11 +333,76 @@ class LookAheadTest(unittest.TestCase):
 
     def test_an_authorizer_that_forbids_its_means_is_obeyed(self):
         def run(connection):
-            connection.set_authorizer(lambda action, *rest: sqlite3.SQLITE_DENY if rest[0] == "pragma_function_list" else sqlite3.SQLITE_OK)
-            rows = connection.execute(f"SELECT id, {G} FROM notes").fetchall()
+            connection.set_authorizer(lambda action, *rest: sqlite3.SQLITE_DENY if rest[0] == "function_list" else sqlite3.SQLITE_OK)
+            rows = connection.execute(f"SELECT id, lower({G}) FROM notes").fetchall()
             connection.set_authorizer(None)
             return rows
         self.both(run, foreseen=False)
+
+    def test_an_interrupt_by_a_progress_handler_is_never_lost(self):
+        connection = self.connect("on")
+        sql = f"SELECT count(*) FROM notes WHERE lm_score(body, 'It rains.', '{PLAIN}') > 0 AND {G} IS NOT NULL"
+        interrupted = 0
+        for which in range(1, 200, 7):
+            calls = []
+            connection.set_progress_handler(lambda: calls.append(1) or len(calls) == which, 40)
+            try:
+                connection.execute(sql).fetchall()
+                self.assertLess(len(calls), which)
+            except sqlite3.OperationalError as raised:
+                self.assertIn("interrupted", str(raised))
+                interrupted += 1
+            connection.set_progress_handler(None, 0)
+        self.assertGreater(interrupted, 0)
+
+    def test_a_progress_handler_is_called_at_most_twice_as_often(self):
+        calls = []
+        counts = []
+        for lookahead in ("off", "on"):
+            connection = self.connect(lookahead)
+            connection.execute("WITH RECURSIVE n(i) AS (VALUES (0) UNION ALL SELECT i + 1 FROM n WHERE i < 400) INSERT INTO notes(body) SELECT 'row ' || i FROM n")
+            harness.value(connection, f"SELECT generate('warm up', NULL, '{OPTIONS}')")
+            calls.clear()
+            connection.set_progress_handler(lambda: calls.append(1) and 0, 10)
+            connection.execute(f"UPDATE notes SET y = {G}")
+            counts.append(len(calls))
+            connection.set_progress_handler(None, 0)
+        self.assertGreater(counts[0], 100)
+        self.assertLessEqual(counts[1], 2 * counts[0] + 10)
+
+    def test_more_shapes(self):
+        """Views, row values, FROM, DO UPDATE, full text."""
+        def temp_view(connection):
+            connection.execute(f"CREATE TEMP VIEW v AS SELECT id, {G} AS g FROM notes")
+            rows = connection.execute("SELECT * FROM v").fetchall()
+            connection.execute("DROP VIEW v")
+            return rows
+        self.both(temp_view)
+
+        def full_text(connection):
+            connection.execute("CREATE VIRTUAL TABLE words USING fts5(body)")
+            connection.execute("INSERT INTO words(rowid, body) SELECT id, body FROM notes")
+            return connection.execute(f"SELECT rowid, {G} FROM words WHERE words MATCH 'weather'").fetchall()
+        self.both(full_text)
+        self.query(f"UPDATE notes SET (y, kind) = ({G}, 'z')")
+        self.query(f"UPDATE notes SET (y, kind) = (SELECT {G}, 'z')")
+        self.query(f"UPDATE notes SET y = s.g FROM (SELECT id AS i, {G} AS g FROM notes) AS s WHERE s.i = notes.id", alone=2)
+        # The row is gone when RETURNING reads it: a shadow does not find it.
+        self.query(f"UPDATE notes SET kind = 'z' WHERE id < 30 RETURNING id, {G}")
+        self.query(f"DELETE FROM notes WHERE id < 30 RETURNING {G}", foreseen=False)
+        self.query("INSERT INTO notes(id, body) SELECT id, 'new ' || id FROM notes WHERE id > 2 "
+                   f"ON CONFLICT(id) DO UPDATE SET y = {G.replace('body', 'excluded.body')}")
+
+    def test_single_rows_after_a_prefetch_ask_nothing(self):
+        connection = self.connect("on")
+        options = '{"max_tokens":4}'
+        sql = "UPDATE notes SET y = generate(body, 'You are a poet.', ?) WHERE id = ?"
+        rows = [(options, i) for i in range(1, ROWS + 1)]
+        connection.executemany(sql, rows[:20])
+        self.assertRegex(harness.value(connection, "SELECT hint FROM lm_stats"), r"16 statements in a row called generate\(\).*lm_prefetch")
+        connection.execute("SELECT lm_prefetch(body, 'You are a poet.', ?) FROM notes", (options,)).fetchall()
+        _, asked, _ = self.counted(connection, lambda: connection.executemany(sql, rows))
+        self.assertEqual(asked, 0)
 
     def test_a_statement_that_could_not_be_foreseen_is_hinted_at(self):
         connection = self.connect("off")
