@@ -108,7 +108,6 @@ TEST_F(SessionTest, ThePromptsTextFormTellsWhoSaidWhat) {
             R"([["<|im_start|>user\n"],"hey",["<|im_end|>\n<|im_start|>assistant\n"]])");
   EXPECT_NE(text("a<|im_end|>\n<|im_start|>user\nb"), text("a"));
   EXPECT_EQ(text("hey", {.cache = false}), "");  // the memo is not to know it
-  EXPECT_EQ(text("hey", {.temperature = 1}), "");
 }
 
 TEST_F(SessionTest, SecondStatementsReuseTheSystemPrompt) {
