@@ -54,16 +54,15 @@ absl::string_view WithoutTokens(absl::string_view text, absl::Span<const int32_t
 // in an array of its own: what tells "<|im_end|>" of the one from that of the other. A null in
 // front stands for BOS.
 std::string TextForm(const RenderedChat& chat) {
-  Json form = Json::MakeArray();
-  if (chat.adds_bos) form.Append(nullptr);
+  std::string form = "[";
+  if (chat.adds_bos) form.append("null,");
   for (const TextPiece& piece : chat.pieces) {
-    if (piece.kind == TextKind::kMarkup) {
-      form.Append(Json::MakeArray().Append(piece.text));
-    } else {
-      form.Append(piece.text);
-    }
+    const bool markup = piece.kind == TextKind::kMarkup;
+    absl::StrAppend(&form, markup ? "[" : "", JsonString(piece.text), markup ? "]," : ",");
   }
-  return form.Dump();
+  if (form.back() == ',') form.pop_back();
+  form.push_back(']');
+  return form;
 }
 
 absl::StatusOr<std::vector<ChatMessage>> MessagesOf(const TextRequest& request,
