@@ -20,7 +20,7 @@ constexpr int kLookAheadIndex = -0x6c6d32;
 
 // So many calls are under way at first; at most as many as a batch form keeps.
 constexpr size_t kFirstOfSelect = 2;
-constexpr size_t kFirstOfWrite = 8;
+constexpr size_t kFirstOfWrite = 8;  // whose calls may depend on one another
 constexpr size_t kMostWidth = AnswerQueue::kMostUnderWay;
 constexpr size_t kMostAhead = 4096;  // calls foreseen where others depend on their answers
 constexpr size_t kFirstInStep = 64;
@@ -300,12 +300,13 @@ absl::Status LookAhead::Begin(const CallText& now) {
   RETURN_IF_ERROR(shadow.status());
   shadow_ = *std::move(shadow);
   const bool to_its_end = sqlite3_stmt_readonly(statement) == 0 && !shadow_.limit.has_value();
-  width_ = to_its_end ? kFirstOfWrite : kFirstOfSelect;
+  // One place that generates cannot depend on another.
+  const bool independent = shadow_.num_sites <= 1;
+  width_ = !to_its_end ? kFirstOfSelect : independent ? kMostWidth : kFirstOfWrite;
   place_ = 0;
   num_unforeseen_ = num_calls_ - 1;
   RETURN_IF_ERROR(WalkTo(now));
-  // One place that generates cannot depend on another.
-  if (shadow_.num_sites <= 1) {
+  if (independent) {
     learning_ = false;
     known_.Clear();
   }

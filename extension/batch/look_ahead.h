@@ -27,8 +27,9 @@
 // The call that the statement waits for is none: while guesses are under way it goes before them,
 // with the priority of an interactive one. Few guesses are made at first, and with each that was
 // right twice as many as before; half as many with each that was wrong. A SELECT may be left after
-// any row: it begins with two, beside its second call; what writes and has no LIMIT runs to its end
-// and begins with eight, beside its first. Where there is a LIMIT, no more are made than it allows
+// any row: it begins with two, beside its second call. What writes and has no LIMIT runs to its
+// end: it begins beside its first, with eight, or, where calls at one place only depend on no
+// answer, with as many as there may be. Where there is a LIMIT, no more are made than it allows
 // rows yet, or, where so many rows were not enough, than there were. What is left when the
 // statement ends is cancelled.
 //
