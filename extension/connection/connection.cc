@@ -6,18 +6,15 @@
 #include <memory>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
-#include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/generator_registry.h"
+#include "extension/host/aside.h"
 #include "extension/host/ask_authorizer.h"
-#include "extension/host/boundary.h"
 #include "extension/host/interrupt.h"
 #include "extension/host/sqlite_api.h"
 #include "extension/memo/memo_file.h"
@@ -25,29 +22,8 @@
 namespace lm {
 namespace {
 
-// One loading, shared by its thread and the one that waits.
-struct Loading {
-  std::atomic<bool> cancel{false};
-  absl::Mutex mutex;
-  bool done ABSL_GUARDED_BY(mutex) = false;
-  absl::StatusOr<std::shared_ptr<Generator>> generator ABSL_GUARDED_BY(mutex);
-};
-
-void Load(const std::string& path, const ModelOptions& options, Loading* loading) noexcept {
-  absl::StatusOr<std::shared_ptr<Generator>> generator;
-  absl::Status status = Guarded([&] {
-    generator = GetGenerator(path, options, loading->cancel);
-    return generator.status();
-  });
-  if (!status.ok()) generator = status;
-  absl::MutexLock lock(&loading->mutex);
-  loading->generator = std::move(generator);
-  loading->done = true;
-}
-
-// GetGenerator(path, options), on a thread of its own: reading gigabytes takes a while. Cancelled,
-// within a few milliseconds, where the statement on the owner's connection is interrupted
-// meanwhile; the loading then ends soon, too.
+// GetGenerator(path, options); reading gigabytes takes a while. Cancelled where the statement on
+// the owner's connection, or the loading, is interrupted meanwhile.
 absl::StatusOr<std::shared_ptr<Generator>> LoadGenerator(const WorkOwner& owner,
                                                          const std::string& path,
                                                          const ModelOptions& options) {
@@ -55,29 +31,12 @@ absl::StatusOr<std::shared_ptr<Generator>> LoadGenerator(const WorkOwner& owner,
   const WaitingFor load(statement.get(), "load");
   const std::shared_ptr<RunningWork> work = RunningWork::Begin(WorkKind::kLoad, owner, path);
   const CancelFlagScope flag(&work->cancelled());
-  auto loading = std::make_shared<Loading>();
-  try {
-    std::thread([loading, path, options]() mutable {
-      ReadyToThrow();
-      Load(path, options, loading.get());
-      loading.reset();  // and with it a model that nobody waits for
-    }).detach();
-  } catch (const std::system_error&) {  // no more threads: then without one
-    return GetGenerator(path, options);
-  }
-  InterruptPoll poll(owner.db);
-  absl::MutexLock lock(&loading->mutex);
-  while (!loading->mutex.AwaitWithTimeout(absl::Condition(&loading->done), kInterruptInterval)) {
-    // On a job's own connection the statement is another's: that of who waits (checkpoint.h).
-    if (!poll.Interrupted() && !Interrupted()) continue;
-    loading->cancel = true;
-    if (work->cancelled()) {
-      if (statement != nullptr) statement->CancelWith(*work);
-      return work->CancelledStatus();
-    }
-    return absl::CancelledError("interrupted");
-  }
-  return std::move(loading->generator);
+  absl::StatusOr<std::shared_ptr<Generator>> generator = RunAside(
+      owner.db,
+      [path, options](std::atomic<bool>& cancel) { return GetGenerator(path, options, cancel); });
+  if (!absl::IsCancelled(generator.status()) || !work->cancelled()) return generator;
+  if (statement != nullptr) statement->CancelWith(*work);
+  return work->CancelledStatus();
 }
 
 uint64_t NextNumber() {

@@ -29,6 +29,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/model/inspect_model.h"
 #include "extension/connection/table_function.h"
+#include "extension/host/aside.h"
 #include "extension/host/sqlite_value.h"
 #include "extension/tables/tables.h"
 
@@ -49,9 +50,11 @@ class InspectCursor : public TableCursor {
     if (tokens.has_value() && *tokens < 1) {
       return absl::InvalidArgumentError(absl::StrCat("tokens must be >= 1, got ", *tokens));
     }
-    const std::atomic<bool> never{false};
+    const DType kv_type = connection().settings().LoadingOptions().kv_type;
     ASSIGN_OR_RETURN(const ModelReport report,
-                     InspectModel(*path, connection().settings().LoadingOptions().kv_type, never));
+                     RunAside(connection().db(), [path, kv_type](std::atomic<bool>& cancel) {
+                       return InspectModel(*path, kv_type, cancel);
+                     }));
     cells_ = CellsOf(report, tokens);
     return absl::OkStatus();
   }
