@@ -27,10 +27,22 @@ absl::Status RefuseWindow(KeyReader& keys, int64_t context_length);
 // Whether each layer has the window: as the file says, or all of `period` but the last.
 absl::StatusOr<std::vector<bool>> ReadWindowPattern(KeyReader& keys, int64_t layers,
                                                     int64_t period);
+// The layers that have a window, where the file declares one, turn by a rope without scaling, of
+// this base (0: of the others'), even if the context does not outgrow the window.
+// REQUIRES: ropes[0] is as the layers without a window need it.
+absl::Status DescribeWindows(KeyReader& keys, int64_t period, double base, ModelSpec* spec);
 // The rope has LongRoPE's factors, where the file has them. (Not every converter wrote the type.)
 void UseLongRope(RopeSpec* rope);
 
-// The sizes of a model's state spaces.
+// What the ssm.* keys say: heads in groups, and a state of state_dim x head_dim values for each.
+struct RecurrentSizes {
+  int64_t heads = 0;
+  int64_t groups = 0;  // divides heads
+  int64_t state_dim = 0;
+  int64_t head_dim = 0;
+  int64_t conv_width = 0;
+};
+absl::StatusOr<RecurrentSizes> ReadRecurrentSizes(KeyReader& keys);
 absl::StatusOr<StateSpaceSpec> ReadStateSpace(KeyReader& keys);
 
 // What a file need not say of its experts.

@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "engine/backend/backend.h"
 #include "engine/gguf/gguf_file.h"
+#include "engine/model/activations.h"
 #include "engine/model/language_model.h"
 #include "engine/model/layer_cache.h"
 #include "engine/model/model_spec.h"
@@ -45,27 +46,6 @@ class Transformer final : public LanguageModel {
   const Weights& weights() const { return weights_; }
 
  private:
-  // Activations of a step, each (rows, its own width) in F32; grown when a step needs more rows.
-  struct Activations {
-    Buffer buffer;
-    int64_t capacity = 0;  // rows
-    Tensor x;              // (T, hidden)             the residual stream
-    // Each of these three is as wide as the widest layer's; a layer uses its first columns.
-    Tensor mixer_input;  // (T, MixerInputCols)
-    Tensor mixed;        // (T, MixerOutputCols, or what a recurrent layer convolves)
-    Tensor gate_up;      // (T, what a feed-forward's first product gives)
-    Tensor gathered;     // (T, max(hidden, mixed))  rows whose results are wanted
-    Tensor hidden;       // (T, hidden)              the output norm of these; what is to be normed
-    Tensor temperature;  // (T, 1)
-    // Of latent attention: q', q, k, and what attention gives.
-    Tensor latent_q, latent_query, latent_key, latent_out;
-    // Of mixtures of experts.
-    Tensor normed, shared;  // (T, hidden)
-    Tensor router;          // (T, experts + 1)
-    Tensor slots;           // (T, chosen * hidden)  of each slot its row, then its result
-    Tensor slot_gate_up;    // (T, chosen * what an expert's first product gives)
-  };
-
   struct Stage {
     std::unique_ptr<Backend> backend;
     int64_t first = 0;
@@ -82,28 +62,8 @@ class Transformer final : public LanguageModel {
   void ListRows();
   void ListPositions();
   absl::Status ReserveLogits(int64_t rows);
-  absl::Status Reserve(int64_t tokens, Stage* stage);
   absl::Status Hand(Stage* from, Stage* to);
   absl::Status RunLayers(const std::atomic<bool>& cancel, Stage* stage);
-  absl::StatusOr<Tensor> Mix(int64_t index, Stage* stage);
-  absl::StatusOr<Tensor> Attend(const AttentionSpec& spec, const LayerWeights& weights,
-                                const KvLayer& kv, Stage* stage);
-  absl::StatusOr<Tensor> ApplyDeltaNet(const DeltaNetSpec& spec, const LayerWeights& weights,
-                                       const StateLayer& conv, const StateLayer& rule,
-                                       Stage* stage);
-  absl::StatusOr<Tensor> AttendLatent(const AttentionSpec& spec, const LayerWeights& weights,
-                                      const KvLayer& kv, Stage* stage);
-  absl::StatusOr<Tensor> ApplyStateSpace(const StateSpaceSpec& spec, const LayerWeights& weights,
-                                         const StateLayer& conv, const StateLayer& rule,
-                                         Stage* stage);
-  absl::StatusOr<Tensor> ApplyShortConv(const ShortConvSpec& spec, const LayerWeights& weights,
-                                        const StateLayer& conv, Stage* stage);
-  absl::Status FeedForward(const LayerSpec& spec, const LayerWeights& weights, int64_t rows,
-                           Stage* stage);
-  absl::StatusOr<Tensor> MixExperts(const FeedForwardSpec& spec, const LayerWeights& weights,
-                                    int64_t rows, Stage* stage);
-  absl::Status AddToResidual(const Projection& projection, const ProductInput& input,
-                             const DeviceNorm& post_norm, float scale, Stage* stage);
   absl::Status PlacePositions(Stage* stage);
   absl::Status KeepRows(Tensor from, Stage* stage);
   absl::Status Head(StepResults* results);
@@ -117,7 +77,6 @@ class Transformer final : public LanguageModel {
 
   ModelStep step_;                   // that was launched
   std::vector<float> temperatures_;  // of its tokens
-  ExpertRoutes routes_;              // of the layer that runs
   int64_t kept_ = 0;                 // rows of it that something is wanted of
   int64_t head_rows_ = 0;            // of those, the ones that logits are computed of
   Buffer logits_buffer_;             // the last stage's

@@ -89,16 +89,22 @@ struct ExpertWeights {
   Projection shared_gate;  // hidden -> 1
 };
 
-struct LayerWeights {
-  DeviceNorm mixer_norm;      // of hidden, as the others below; empty: none
-  Projection mixer_input;     // hidden -> MixerInputCols: q, gate, k, v; or q k v, z, beta, alpha
+struct MixerWeights {
+  Projection input;           // hidden -> MixerInputCols: q, gate, k, v; or q k v, z, beta, alpha
   DeviceNorm q_norm, k_norm;  // of heads
   DeviceVector sinks;         // (1, heads)
   DeviceVector conv;          // (conv width, channels): of each tap, all channels
   DeltaNetWeights delta_net;
   StateSpaceWeights state_space;
   LatentWeights latent;
-  Projection mixer_output;  // MixerOutputCols -> hidden
+  Projection output;  // MixerOutputCols -> hidden
+
+  int64_t bytes() const { return input.bytes() + latent.bytes() + output.bytes(); }
+};
+
+struct LayerWeights {
+  DeviceNorm mixer_norm;  // of hidden, as the others below; empty: none
+  MixerWeights mixer;
   DeviceNorm post_mixer_norm, feed_forward_norm, post_feed_forward_norm;
   FeedForwardWeights feed_forward;
   ExpertWeights experts;

@@ -24,72 +24,46 @@ largest. What is compared with what, and the bound:
 
 An arg-max may differ only where the peer's two best logits lie closer together than twice the worst error allowed.
 """
-import argparse
 import math
 import pathlib
-import random
 import re
-import struct
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
+import peer
 
 FLOAT_BOUND = 1e-3
 ROUNDING, ROUNDING_OF_SWIGLU = 0.0066, 0.013
 
 
-def run(command):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}\n{done.stderr}")
-
-
-def logits(command, out, rows):
-    run(command)
-    return np.fromfile(out, np.float32).reshape(rows, -1).astype(np.float64)
-
-
-def metadata_int(path, key):
-    """An integer of the header, found by its key's text."""
-    head = pathlib.Path(path).read_bytes()[: 1 << 20]
-    match = re.search(re.escape(key) + rb"\x04\x00\x00\x00(....)", head, re.DOTALL)
-    return struct.unpack("<I", match.group(1))[0]
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ours", required=True)
-    parser.add_argument("--peer", required=True)
+    parser = peer.parser(__doc__)
     parser.add_argument("--tokens", type=int, default=200, help="length of the random prompt")
-    parser.add_argument("--vocab", type=int, default=300, help="token ids are drawn below this")
     parser.add_argument("--option", action="append", default=[], help="passed on to ours, e.g. device=reference")
-    parser.add_argument("models", nargs="+")
     args = parser.parse_args()
     failures = 0
     for model in args.models:
-        draw = random.Random(7)
-        ids = ",".join(str(draw.randrange(3, args.vocab)) for _ in range(args.tokens))
-        name = pathlib.Path(model).name
+        ids = peer.random_ids(7, args.tokens, 3, args.vocab)
+        name = model.name
         is_float = re.search("f32|f16", name.lower())
         with tempfile.TemporaryDirectory() as folder:
             out, expanded = pathlib.Path(folder) / "logits.f32", pathlib.Path(folder) / "expanded.gguf"
             peer_model = model
             if is_float and "f32" not in name.lower():
-                run([args.peer, "quant", model, expanded, "0"])
+                peer.run(args.peer, "quant", model, expanded, "0")
                 peer_model = expanded
-            peer = logits([args.peer, "logits", peer_model, out, ids], out, args.tokens)
-            ours = logits([args.ours, model, out, ids, *args.option], out, args.tokens)
-        error = np.abs(ours - peer) / peer.std(axis=1, keepdims=True)
+            theirs = peer.logits(out, args.tokens, args.peer, "logits", peer_model, out, ids)
+            ours = peer.logits(out, args.tokens, args.ours, model, out, ids, *args.option)
+        error = np.abs(ours - theirs) / theirs.std(axis=1, keepdims=True)
         rms, worst = math.sqrt((error**2).mean()), error.max()
-        layers = metadata_int(model, b".block_count")
+        layers = peer.key(model, ".block_count")
         rms_bound = 1.5 * math.sqrt(2 * (layers * (3 * ROUNDING**2 + ROUNDING_OF_SWIGLU**2) + ROUNDING**2))
         worst_bound = FLOAT_BOUND if is_float else 6 * rms_bound
 
-        best = np.sort(peer, axis=1)[:, -2:]
-        gap = (best[:, 1] - best[:, 0]) / peer.std(axis=1)
-        differs = ours.argmax(axis=1) != peer.argmax(axis=1)
+        best = np.sort(theirs, axis=1)[:, -2:]
+        gap = (best[:, 1] - best[:, 0]) / theirs.std(axis=1)
+        differs = ours.argmax(axis=1) != theirs.argmax(axis=1)
         misses = int((differs & (gap > 2 * worst_bound)).sum())
         widest = gap[differs].max() if differs.any() else 0.0
 

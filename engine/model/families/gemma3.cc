@@ -13,28 +13,17 @@ namespace lm {
 
 absl::Status DescribeGemma3(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(DescribeGemma(keys, spec));
-  const RopeSpec& rope = spec->ropes[0];
-  ASSIGN_OR_RETURN(const int64_t window, ReadWindow(keys, spec->context_length));
-  ASSIGN_OR_RETURN(const int64_t declared,
-                   keys.IntOr("attention.sliding_window", 0, int64_t{1} << 40, 0));
-  ASSIGN_OR_RETURN(const std::vector<bool> windowed,
-                   ReadWindowPattern(keys, spec->num_layers() + spec->skipped_blocks, 6));
   ASSIGN_OR_RETURN(const double window_base, keys.PositiveOr("rope.freq_base_swa", 10000));
+  RETURN_IF_ERROR(DescribeWindows(keys, /*period=*/6, window_base, spec));
   ASSIGN_OR_RETURN(const double logit_softcap, keys.NotNegativeOr("final_logit_softcapping", 0));
   spec->logit_softcap = static_cast<float>(logit_softcap);
-  spec->ropes.push_back({.dim = rope.dim, .base = window_base, .pairing = rope.pairing});
   // The 27B model's scale is that of hidden / heads; its heads are smaller.
   const bool by_hidden = spec->num_layers() == 62;
-  for (int64_t i = 0; i < spec->num_layers(); ++i) {
-    LayerSpec& layer = spec->layers[i];
+  for (LayerSpec& layer : spec->layers) {
     AttentionSpec& attention = *layer.attention();
     attention.head_norm = HeadNorm::kEach;
     if (by_hidden) {
       attention.scale = 1.0f / std::sqrt(static_cast<float>(spec->hidden / attention.heads));
-    }
-    if (declared > 0 && windowed[i]) {
-      attention.window = window;
-      attention.rope = 1;
     }
     layer.post_mixer_norm = "post_attention_norm";
     layer.post_feed_forward_norm = "post_ffw_norm";

@@ -12,22 +12,8 @@ absl::Status DescribeMellum(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(DescribeExperts(keys, {}, spec));
   spec->ropes[0].pairing = RopePairing::kHalves;
   keys.Has("rope.freq_base_swa");
-  ASSIGN_OR_RETURN(const int64_t window, ReadWindow(keys, spec->context_length));
-  ASSIGN_OR_RETURN(const int64_t declared,
-                   keys.IntOr("attention.sliding_window", 0, int64_t{1} << 40, 0));
-  ASSIGN_OR_RETURN(const std::vector<bool> windowed,
-                   ReadWindowPattern(keys, spec->num_layers() + spec->skipped_blocks, 4));
-  const RopeSpec& rope = spec->ropes[0];
-  spec->ropes.push_back({.dim = rope.dim, .base = rope.base, .pairing = rope.pairing});
-  for (int64_t i = 0; i < spec->num_layers(); ++i) {
-    AttentionSpec& attention = *spec->layers[i].attention();
-    attention.head_norm = HeadNorm::kEach;
-    if (declared > 0 && windowed[i]) {
-      attention.window = window;
-      attention.rope = 1;
-    }
-  }
-  return absl::OkStatus();
+  for (LayerSpec& layer : spec->layers) layer.attention()->head_norm = HeadNorm::kEach;
+  return DescribeWindows(keys, /*period=*/4, /*base=*/0, spec);
 }
 
 }  // namespace lm

@@ -7,7 +7,6 @@
 // the file lists tell image positions apart, in a text all of them are the token's. The weights of
 // experts chosen are normalised, and one that sees every row has a gate of its own. The heads of
 // values that share a key lie apart in the files, except qwen3next's, where they are neighbours.
-#include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/families.h"
 
@@ -15,24 +14,12 @@ namespace lm {
 namespace {
 
 absl::StatusOr<DeltaNetSpec> ReadDeltaNet(KeyReader& keys) {
-  DeltaNetSpec net;
-  ASSIGN_OR_RETURN(net.conv_width, keys.Int("ssm.conv_kernel", 2, 64));
-  ASSIGN_OR_RETURN(net.key_dim, keys.Int("ssm.state_size", 1, 4096));
-  ASSIGN_OR_RETURN(net.heads, keys.Int("ssm.time_step_rank", 1, kMaxDim));
-  ASSIGN_OR_RETURN(net.key_heads, keys.Int("ssm.group_count", 1, kMaxDim));
-  ASSIGN_OR_RETURN(const int64_t inner, keys.Int("ssm.inner_size", 1, kMaxDim));
-  if (net.heads % net.key_heads != 0 || inner % net.heads != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", keys.Key("ssm.time_step_rank"), "' = ", net.heads,
-                     " must be a multiple of '", keys.Key("ssm.group_count"), "' = ", net.key_heads,
-                     " and divide '", keys.Key("ssm.inner_size"), "' = ", inner));
-  }
-  net.value_dim = inner / net.heads;
-  if (net.conv_cols() > kMaxDim || net.rule_state() > kMaxDim) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a recurrent state of ", net.rule_state(), " values is more than ", kMaxDim));
-  }
-  return net;
+  ASSIGN_OR_RETURN(const RecurrentSizes sizes, ReadRecurrentSizes(keys));
+  return DeltaNetSpec{.heads = sizes.heads,
+                      .key_heads = sizes.groups,
+                      .key_dim = sizes.state_dim,
+                      .value_dim = sizes.head_dim,
+                      .conv_width = sizes.conv_width};
 }
 
 }  // namespace

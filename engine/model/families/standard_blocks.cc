@@ -116,6 +116,24 @@ absl::StatusOr<std::vector<bool>> ReadWindowPattern(KeyReader& keys, int64_t lay
   return windowed;
 }
 
+absl::Status DescribeWindows(KeyReader& keys, int64_t period, double base, ModelSpec* spec) {
+  ASSIGN_OR_RETURN(const int64_t window, ReadWindow(keys, spec->context_length));
+  ASSIGN_OR_RETURN(const int64_t declared,
+                   keys.IntOr("attention.sliding_window", 0, int64_t{1} << 40, 0));
+  ASSIGN_OR_RETURN(const std::vector<bool> windowed,
+                   ReadWindowPattern(keys, spec->num_layers() + spec->skipped_blocks, period));
+  if (declared == 0) return absl::OkStatus();
+  const RopeSpec& rope = spec->ropes[0];
+  spec->ropes.push_back(
+      {.dim = rope.dim, .base = base > 0 ? base : rope.base, .pairing = rope.pairing});
+  for (int64_t i = 0; i < spec->num_layers(); ++i) {
+    if (!windowed[i]) continue;
+    spec->layers[i].attention()->window = window;
+    spec->layers[i].attention()->rope = 1;
+  }
+  return absl::OkStatus();
+}
+
 void UseLongRope(RopeSpec* rope) {
   rope->factors = "rope_factors_short";
   rope->long_factors = "rope_factors_long";
@@ -157,25 +175,35 @@ absl::Status DescribeStandardBlocks(KeyReader& keys, ModelSpec* spec, NormKind n
   return absl::OkStatus();
 }
 
-absl::StatusOr<StateSpaceSpec> ReadStateSpace(KeyReader& keys) {
-  StateSpaceSpec space;
-  ASSIGN_OR_RETURN(space.conv_width, keys.Int("ssm.conv_kernel", 2, 64));
-  ASSIGN_OR_RETURN(space.state_dim, keys.Int("ssm.state_size", 1, 4096));
-  ASSIGN_OR_RETURN(space.heads, keys.Int("ssm.time_step_rank", 1, kMaxDim));
-  ASSIGN_OR_RETURN(space.groups, keys.Int("ssm.group_count", 1, kMaxDim));
+absl::StatusOr<RecurrentSizes> ReadRecurrentSizes(KeyReader& keys) {
+  RecurrentSizes sizes;
+  ASSIGN_OR_RETURN(sizes.conv_width, keys.Int("ssm.conv_kernel", 2, 64));
+  ASSIGN_OR_RETURN(sizes.state_dim, keys.Int("ssm.state_size", 1, 4096));
+  ASSIGN_OR_RETURN(sizes.heads, keys.Int("ssm.time_step_rank", 1, kMaxDim));
+  ASSIGN_OR_RETURN(sizes.groups, keys.Int("ssm.group_count", 1, kMaxDim));
   ASSIGN_OR_RETURN(const int64_t inner, keys.Int("ssm.inner_size", 1, kMaxDim));
-  if (space.heads % space.groups != 0 || inner % space.heads != 0) {
+  if (sizes.heads % sizes.groups != 0 || inner % sizes.heads != 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", keys.Key("ssm.time_step_rank"), "' = ", space.heads,
-                     " must be a multiple of '", keys.Key("ssm.group_count"), "' = ", space.groups,
+        absl::StrCat("'", keys.Key("ssm.time_step_rank"), "' = ", sizes.heads,
+                     " must be a multiple of '", keys.Key("ssm.group_count"), "' = ", sizes.groups,
                      " and divide '", keys.Key("ssm.inner_size"), "' = ", inner));
   }
-  space.head_dim = inner / space.heads;
-  if (space.conv_cols() > kMaxDim || space.rule_state() > kMaxDim) {
-    return absl::InvalidArgumentError(absl::StrCat("a recurrent state of ", space.rule_state(),
-                                                   " values is more than ", kMaxDim));
+  sizes.head_dim = inner / sizes.heads;
+  const int64_t state = inner * sizes.state_dim;
+  if (inner + 2 * sizes.groups * sizes.state_dim > kMaxDim || state > kMaxDim) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a recurrent state of ", state, " values is more than ", kMaxDim));
   }
-  return space;
+  return sizes;
+}
+
+absl::StatusOr<StateSpaceSpec> ReadStateSpace(KeyReader& keys) {
+  ASSIGN_OR_RETURN(const RecurrentSizes sizes, ReadRecurrentSizes(keys));
+  return StateSpaceSpec{.heads = sizes.heads,
+                        .groups = sizes.groups,
+                        .state_dim = sizes.state_dim,
+                        .head_dim = sizes.head_dim,
+                        .conv_width = sizes.conv_width};
 }
 
 absl::Status DescribeExperts(KeyReader& keys, const ExpertDefaults& defaults, ModelSpec* spec) {

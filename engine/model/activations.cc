@@ -1,0 +1,68 @@
+#include "engine/model/activations.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/status_macros.h"
+
+namespace lm {
+
+absl::Status Activations::Reserve(const ModelSpec& spec, int64_t tokens, Backend* backend) {
+  if (tokens <= capacity) return absl::OkStatus();
+  const int64_t rows = std::max(tokens, 2 * capacity);
+  const int64_t mixed_cols = spec.Widest([](const LayerSpec& l) {
+    if (l.delta_net() != nullptr) return l.delta_net()->conv_cols();
+    return l.state_space() != nullptr ? l.state_space()->conv_cols() : MixerOutputCols(l);
+  });
+  // The most that `width` gives for any mixture of experts.
+  auto widest = [&spec](auto width) {
+    return spec.Widest([&](const LayerSpec& l) {
+      return l.feed_forward.experts.has_value() ? width(l.feed_forward) : 0;
+    });
+  };
+  auto latent = [&spec](auto width) {
+    return spec.Widest([&](const LayerSpec& l) {
+      return l.attention() != nullptr && l.attention()->latent ? width(*l.attention()) : 0;
+    });
+  };
+  const int64_t of_experts = widest([&spec](const FeedForwardSpec&) { return spec.hidden; });
+  const std::pair<Tensor*, int64_t> wants[] = {
+      {&x, spec.hidden},
+      {&mixer_input, spec.Widest(MixerInputCols)},
+      {&mixed, mixed_cols},
+      {&gate_up, spec.Widest([](const LayerSpec& l) {
+         const FeedForwardSpec& f = l.feed_forward;
+         return f.InputCols(f.experts.has_value() ? f.experts->shared_width : f.width);
+       })},
+      {&gathered, std::max(spec.hidden, mixed_cols)},
+      {&hidden, spec.hidden},
+      {&temperature, spec.temperature.beta != 0 ? 1 : 0},
+      {&latent_q, latent([](const AttentionSpec& a) { return a.latent_q_cols(); })},
+      {&latent_query, latent([](const AttentionSpec& a) { return a.q_cols(); })},
+      {&latent_key, latent([](const AttentionSpec& a) { return a.key_dim; })},
+      {&latent_out, latent([](const AttentionSpec& a) { return a.out_cols(); })},
+      {&normed, of_experts},
+      {&shared, of_experts},
+      {&router, widest([](const FeedForwardSpec& f) { return f.experts->count + 1; })},
+      {&slots, widest([&spec](const FeedForwardSpec& f) {
+         return f.experts->router.chosen * spec.hidden;
+       })},
+      {&slot_gate_up, widest([](const FeedForwardSpec& f) {
+         return f.experts->router.chosen * f.InputCols(f.experts->width);
+       })},
+  };
+  constexpr int64_t kAlignment = 64;
+  int64_t bytes = 0;
+  for (const auto& [tensor, cols] : wants) bytes += rows * cols * sizeof(float) + kAlignment;
+  ASSIGN_OR_RETURN(buffer, backend->Allocate(bytes));
+  capacity = rows;
+  char* next = static_cast<char*>(buffer.data());
+  for (const auto& [tensor, cols] : wants) {
+    *tensor = Tensor(next, DType::kF32, rows, cols);
+    int64_t size = rows * cols * sizeof(float);
+    next += (size + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lm

@@ -1,0 +1,40 @@
+// Activations: the matrices that a step computes in on one backend, one row a token, in F32. They
+// are grown when a step needs more rows.
+#ifndef LM_ENGINE_MODEL_ACTIVATIONS_H_
+#define LM_ENGINE_MODEL_ACTIVATIONS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "engine/backend/backend.h"
+#include "engine/model/model_spec.h"
+
+namespace lm {
+
+struct Activations {
+  Buffer buffer;
+  int64_t capacity = 0;  // rows
+  Tensor x;              // (T, hidden)             the residual stream
+  // Each of these three is as wide as the widest layer's; a layer uses its first columns.
+  Tensor mixer_input;  // (T, MixerInputCols)
+  Tensor mixed;        // (T, MixerOutputCols, or what a recurrent layer convolves)
+  Tensor gate_up;      // (T, what a feed-forward's first product gives)
+  Tensor gathered;     // (T, max(hidden, mixed))  rows whose results are wanted
+  Tensor hidden;       // (T, hidden)              the output norm of these; what is to be normed
+  Tensor temperature;  // (T, 1)
+  // Of latent attention: q', q, k, and what attention gives.
+  Tensor latent_q, latent_query, latent_key, latent_out;
+  // Of mixtures of experts.
+  Tensor normed, shared;  // (T, hidden)
+  Tensor router;          // (T, experts + 1)
+  Tensor slots;           // (T, chosen * hidden)  of each slot its row, then its result
+  Tensor slot_gate_up;    // (T, chosen * what an expert's first product gives)
+  ExpertRoutes routes;    // of the layer that runs
+
+  // Makes room for a step of so many tokens; what is in them is lost where they grow.
+  absl::Status Reserve(const ModelSpec& spec, int64_t tokens, Backend* backend);
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_MODEL_ACTIVATIONS_H_

@@ -1,0 +1,93 @@
+#include <utility>
+
+#include "engine/base/status_macros.h"
+#include "engine/model/mixers.h"
+
+namespace lm {
+
+absl::StatusOr<Tensor> Attend(const LayerRun& run, const AttentionSpec& spec, const KvLayer& kv) {
+  const MixerWeights& weights = run.weights.mixer;
+  Backend* const backend = run.backend;
+  Tensor input = run.act.mixer_input.Rows(0, run.rows);
+  auto take = [&input, used = int64_t{0}](int64_t cols) mutable {
+    return input.Cols(std::exchange(used, used + cols), cols);
+  };
+  const Tensor q = take(spec.q_cols()), gate = take(spec.gate_cols());
+  const Tensor k = take(spec.k_cols()), v = take(spec.v_cols());
+  auto norm_heads = [&] {
+    if (spec.head_norm == HeadNorm::kNone) return absl::OkStatus();
+    RETURN_IF_ERROR(backend->Normalize(q, weights.q_norm.norm, q));
+    return backend->Normalize(k, weights.k_norm.norm, k);
+  };
+  Rope rope = {.table = spec.rope};
+  if (spec.rope >= 0) rope.pairing = run.model.ropes[spec.rope].pairing;
+  if (!spec.norms_after_turning) RETURN_IF_ERROR(norm_heads());
+  RETURN_IF_ERROR(backend->RopeAndStoreKv(q, k, v, rope, kv));
+  if (spec.norms_after_turning) {  // and the normed keys take the place of those
+    RETURN_IF_ERROR(norm_heads());
+    RETURN_IF_ERROR(backend->RopeAndStoreKv(q, k, v, /*rope=*/{}, kv));
+  }
+  if (spec.tempered) {
+    RETURN_IF_ERROR(
+        backend->ScaleRows(q, run.act.temperature.Rows(0, run.rows), Activation::kIdentity));
+  }
+  const Tensor out = run.Of(run.act.mixed, spec.out_cols());
+  RETURN_IF_ERROR(backend->Attention(q, kv,
+                                     {.scale = spec.scale,
+                                      .window = {.size = static_cast<int32_t>(spec.window)},
+                                      .softcap = spec.softcap,
+                                      .sinks = weights.sinks.tensor},
+                                     out));
+  if (spec.output_gate != OutputGate::kNone) {
+    RETURN_IF_ERROR(backend->GatedActivation(Activation::kSigmoid, gate, out, out));
+  }
+  return out;
+}
+
+absl::StatusOr<Tensor> AttendLatent(const LayerRun& run, const AttentionSpec& spec,
+                                    const KvLayer& kv) {
+  Backend* const backend = run.backend;
+  const LatentSpec& own = *spec.latent;
+  const LatentWeights& latent = run.weights.mixer.latent;
+  const int64_t turning = spec.latent_rope(), rank = spec.value_dim;
+  const int64_t before_cols = own.q_rank > 0 ? own.q_rank : spec.latent_q_cols();
+  const Tensor input = run.Of(run.act.mixer_input, before_cols + spec.key_dim);
+  const Tensor before_q = input.Cols(0, before_cols);
+  const Tensor c = input.Cols(before_cols, rank);
+  const Tensor k_turning = input.Cols(before_cols + rank, turning);
+
+  Tensor q = before_q;
+  if (own.q_rank > 0) {
+    q = run.Of(run.act.latent_q, spec.latent_q_cols());
+    RETURN_IF_ERROR(backend->Normalize(before_q, latent.q_norm.norm, before_q));
+    RETURN_IF_ERROR(
+        latent.q_b.Apply(backend, ProductInput::Plain(before_q), ProductResult::kReplaces, q));
+  }
+  auto copy = [backend](Tensor from, Tensor to) {
+    return backend->GatedActivation(Activation::kIdentity, from, {}, to);
+  };
+  const Tensor key = run.Of(run.act.latent_key, spec.key_dim), value = key.Cols(turning, rank);
+  RETURN_IF_ERROR(copy(k_turning, key.Cols(0, turning)));
+  RETURN_IF_ERROR(backend->Normalize(c, latent.norm.norm, value));
+  const Tensor query = run.Of(run.act.latent_query, spec.q_cols());
+  for (int64_t h = 0; h < spec.heads; ++h) {
+    const Tensor from = q.Cols(h * (own.nope + turning), own.nope + turning);
+    const Tensor to = query.Cols(h * spec.key_dim, spec.key_dim);
+    RETURN_IF_ERROR(copy(from.Cols(own.nope, turning), to.Cols(0, turning)));
+    RETURN_IF_ERROR(latent.k[h].Apply(backend, ProductInput::Plain(from.Cols(0, own.nope)),
+                                      ProductResult::kReplaces, to.Cols(turning, rank)));
+  }
+  const Rope rope = {.table = spec.rope, .pairing = run.model.ropes[spec.rope].pairing};
+  RETURN_IF_ERROR(backend->RopeAndStoreKv(query, key, value, rope, kv));
+  const Tensor attended = run.Of(run.act.latent_out, spec.out_cols());
+  RETURN_IF_ERROR(backend->Attention(query, kv, {.scale = spec.scale}, attended));
+  const Tensor out = run.Of(run.act.mixed, spec.heads * own.value_dim);
+  for (int64_t h = 0; h < spec.heads; ++h) {
+    RETURN_IF_ERROR(latent.v[h].Apply(backend, ProductInput::Plain(attended.Cols(h * rank, rank)),
+                                      ProductResult::kReplaces,
+                                      out.Cols(h * own.value_dim, own.value_dim)));
+  }
+  return out;
+}
+
+}  // namespace lm

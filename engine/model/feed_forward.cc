@@ -1,0 +1,98 @@
+#include "engine/model/feed_forward.h"
+
+#include "engine/base/status_macros.h"
+
+namespace lm {
+namespace {
+
+// What goes into a feed-forward's last product.
+ProductInput Active(const FeedForwardSpec& spec, Tensor between) {
+  return spec.gated ? ProductInput::Gated(between, spec.activation)
+                    : ProductInput::Activated(between, spec.activation);
+}
+
+// What the experts make of x, in act.hidden: those of every row first one expert's rows after the
+// other's, each with one product for all of them.
+absl::StatusOr<Tensor> MixExperts(const LayerRun& run) {
+  Backend* const backend = run.backend;
+  Activations& act = run.act;
+  const FeedForwardSpec& spec = run.spec.feed_forward;
+  const ExpertSpec& own = *spec.experts;
+  const ExpertWeights& experts = run.weights.experts;
+  ExpertRoutes& routes = act.routes;
+  const int64_t rows = run.rows;
+  const Tensor n = act.normed.Rows(0, rows), out = act.hidden.Rows(0, rows);
+  RETURN_IF_ERROR(backend->Normalize(run.x(), run.weights.feed_forward_norm.norm, n));
+  const Tensor logits = act.router.Rows(0, rows).Cols(0, own.count);
+  RETURN_IF_ERROR(
+      experts.router.Apply(backend, ProductInput::Plain(n), ProductResult::kReplaces, logits));
+  Router router = own.router;
+  router.bias = experts.choice_bias;
+  RETURN_IF_ERROR(backend->Route(logits, router, &routes));
+  const int64_t slots = routes.num_slots();
+  const int64_t cols = own.latent > 0 ? own.latent : run.model.hidden;
+  const Tensor of_slots(act.slots.data, DType::kF32, slots, cols);
+  const Tensor gate_up(act.slot_gate_up.data, DType::kF32, slots, spec.InputCols(own.width));
+  Tensor seen = n, sum = out;  // by and of the experts
+  if (own.latent > 0) {
+    seen = sum = act.shared.Rows(0, rows).Cols(0, cols);
+    RETURN_IF_ERROR(
+        experts.latent_down.Apply(backend, ProductInput::Plain(n), ProductResult::kReplaces, seen));
+  }
+  RETURN_IF_ERROR(backend->GatherSlots(seen, routes, of_slots));
+  for (int64_t e = 0; e < own.count; ++e) {
+    const int64_t begin = routes.begin[e], count = routes.begin[e + 1] - begin;
+    if (count == 0) continue;
+    const Tensor x = of_slots.Rows(begin, count), between = gate_up.Rows(begin, count);
+    RETURN_IF_ERROR(experts.experts[e].input.Apply(backend, ProductInput::Plain(x),
+                                                   ProductResult::kReplaces, between));
+    RETURN_IF_ERROR(
+        experts.experts[e].down.Apply(backend, Active(spec, between), ProductResult::kReplaces, x));
+  }
+  RETURN_IF_ERROR(backend->CombineSlots(of_slots, routes, sum));
+  if (own.latent > 0) {
+    RETURN_IF_ERROR(
+        experts.latent_up.Apply(backend, ProductInput::Plain(sum), ProductResult::kReplaces, out));
+  }
+  if (own.shared_width == 0) return out;
+
+  const Tensor between = act.gate_up.Rows(0, rows).Cols(0, spec.InputCols(own.shared_width));
+  RETURN_IF_ERROR(experts.shared.input.Apply(backend, ProductInput::Plain(n),
+                                             ProductResult::kReplaces, between));
+  if (!own.shared_gate) {
+    RETURN_IF_ERROR(
+        experts.shared.down.Apply(backend, Active(spec, between), ProductResult::kIsAdded, out));
+    return out;
+  }
+  const Tensor shared = act.shared.Rows(0, rows),
+               gate = act.router.Rows(0, rows).Cols(own.count, 1);
+  RETURN_IF_ERROR(
+      experts.shared.down.Apply(backend, Active(spec, between), ProductResult::kReplaces, shared));
+  RETURN_IF_ERROR(
+      experts.shared_gate.Apply(backend, ProductInput::Plain(n), ProductResult::kReplaces, gate));
+  RETURN_IF_ERROR(backend->ScaleRows(shared, gate, Activation::kSigmoid));
+  RETURN_IF_ERROR(backend->Add(out, shared, /*scale=*/1));
+  return out;
+}
+
+}  // namespace
+
+absl::Status FeedForward(const LayerRun& run) {
+  const FeedForwardSpec& spec = run.spec.feed_forward;
+  const LayerWeights& weights = run.weights;
+  if (spec.experts.has_value()) {
+    ASSIGN_OR_RETURN(const Tensor mixed, MixExperts(run));
+    if (!weights.post_feed_forward_norm.empty()) {
+      RETURN_IF_ERROR(run.backend->Normalize(mixed, weights.post_feed_forward_norm.norm, mixed));
+    }
+    return run.backend->Add(run.x(), mixed, run.spec.residual_scale);
+  }
+  const Tensor gate_up = run.Of(run.act.gate_up, spec.InputCols(spec.width));
+  RETURN_IF_ERROR(weights.feed_forward.input.Apply(run.backend,
+                                                   NormedInput(run.x(), weights.feed_forward_norm),
+                                                   ProductResult::kReplaces, gate_up));
+  return AddToResidual(run, weights.feed_forward.down, Active(spec, gate_up),
+                       weights.post_feed_forward_norm);
+}
+
+}  // namespace lm

@@ -1,0 +1,262 @@
+#include "engine/model/load_layer.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+
+namespace lm {
+namespace {
+
+class LayerLoader {
+ public:
+  LayerLoader(const ModelSpec& spec, int64_t index, WeightLoader* loader)
+      : spec_(spec), layer_(spec.layers[index]), index_(index), loader_(*loader) {}
+
+  absl::StatusOr<LayerWeights> Load() {
+    LayerWeights layer;
+    ASSIGN_OR_RETURN(layer.mixer_norm, LoadNorm(layer_.mixer_norm));
+    RETURN_IF_ERROR(LoadMixer(&layer.mixer));
+    ASSIGN_OR_RETURN(layer.post_mixer_norm, LoadNorm(layer_.post_mixer_norm));
+    ASSIGN_OR_RETURN(layer.feed_forward_norm, LoadNorm(layer_.feed_forward_norm));
+    ASSIGN_OR_RETURN(layer.post_feed_forward_norm, LoadNorm(layer_.post_feed_forward_norm));
+    if (layer_.feed_forward.experts.has_value()) {
+      ASSIGN_OR_RETURN(layer.experts, LoadExperts(*layer_.feed_forward.experts));
+    } else if (layer_.feed_forward.exists()) {
+      ASSIGN_OR_RETURN(layer.feed_forward,
+                       LoadFeedForward(layer_.feed_forward.width, spec_.hidden, ""));
+    }
+    return layer;
+  }
+
+ private:
+  using Part = WeightLoader::ProjectionPart;
+
+  std::string Name(absl::string_view part) const { return absl::StrCat("blk.", index_, ".", part); }
+
+  // Of the residual stream; empty where the name is null.
+  absl::StatusOr<DeviceNorm> LoadNorm(const char* part) {
+    if (part == nullptr) return DeviceNorm();
+    return loader_.LoadNorm(Name(part), spec_, 1, spec_.hidden);
+  }
+
+  absl::Status LoadMixer(MixerWeights* mixer) {
+    if (!layer_.has_mixer()) return absl::OkStatus();
+    if (const DeltaNetSpec* net = layer_.delta_net()) return LoadDeltaNet(*net, mixer);
+    if (const StateSpaceSpec* space = layer_.state_space()) return LoadStateSpace(*space, mixer);
+    if (const ShortConvSpec* conv = layer_.short_conv()) return LoadShortConv(*conv, mixer);
+    const AttentionSpec& attention = *layer_.attention();
+    return attention.latent.has_value() ? LoadLatent(attention, mixer)
+                                        : LoadAttention(attention, mixer);
+  }
+
+  absl::Status LoadAttention(const AttentionSpec& attention, MixerWeights* mixer) {
+    std::vector<Part> parts = {{Name("attn_q"), attention.q_cols()},
+                               {Name("attn_k"), attention.k_cols()},
+                               {Name("attn_v"), attention.v_cols()}};
+    if (loader_.Has(Name("attn_qkv.weight"))) {  // q, k and v in one
+      parts = {{Name("attn_qkv"), attention.q_cols() + attention.k_cols() + attention.v_cols()}};
+    } else if (attention.output_gate == OutputGate::kInQ) {
+      parts[0] = {Name("attn_q"), 2 * attention.q_cols(), attention.key_dim};
+    } else if (attention.output_gate == OutputGate::kOwn) {
+      parts.insert(parts.begin() + 1, {Name("attn_gate"), attention.gate_cols()});
+    }
+    ASSIGN_OR_RETURN(mixer->input, loader_.LoadProjection(parts, spec_.hidden, attention.biases));
+    ASSIGN_OR_RETURN(mixer->q_norm, LoadHeadNorm("attn_q_norm", attention, attention.heads));
+    ASSIGN_OR_RETURN(mixer->k_norm, LoadHeadNorm("attn_k_norm", attention, attention.kv_heads));
+    if (attention.sinks) {
+      ASSIGN_OR_RETURN(mixer->sinks, loader_.Vector(Name("attn_sinks.weight"), attention.heads));
+    }
+    ASSIGN_OR_RETURN(mixer->output,
+                     loader_.LoadProjection({{Name("attn_output"), spec_.hidden}},
+                                            attention.out_cols(), /*needs_bias=*/false));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<DeviceNorm> LoadHeadNorm(const char* part, const AttentionSpec& attention,
+                                          int64_t heads) {
+    const int64_t dim = attention.key_dim;
+    switch (attention.head_norm) {
+      case HeadNorm::kNone:
+        break;
+      case HeadNorm::kEach:
+        return loader_.LoadNorm(Name(part), spec_, 1, dim);
+      case HeadNorm::kWhole:
+        return loader_.LoadNorm(Name(part), spec_, 1, heads * dim);
+      case HeadNorm::kOwnGain: {
+        ASSIGN_OR_RETURN(DeviceNorm norm, loader_.LoadNorm(Name(part), spec_, heads, dim));
+        norm.norm.group = dim;
+        return norm;
+      }
+    }
+    return DeviceNorm();
+  }
+
+  absl::Status LoadLatent(const AttentionSpec& attention, MixerWeights* mixer) {
+    const LatentSpec& spec = *attention.latent;
+    LatentWeights& latent = mixer->latent;
+    Part q = {Name("attn_q"), attention.latent_q_cols()};
+    if (spec.q_rank > 0) {
+      q = {Name("attn_q_a"), spec.q_rank};
+      ASSIGN_OR_RETURN(latent.q_norm,
+                       loader_.LoadNorm(Name("attn_q_a_norm"), spec_, 1, spec.q_rank));
+      ASSIGN_OR_RETURN(latent.q_b,
+                       loader_.LoadProjection({{Name("attn_q_b"), attention.latent_q_cols()}},
+                                              spec.q_rank, /*needs_bias=*/false));
+    }
+    ASSIGN_OR_RETURN(mixer->input,
+                     loader_.LoadProjection({q, {Name("attn_kv_a_mqa"), attention.key_dim}},
+                                            spec_.hidden, /*needs_bias=*/false));
+    const int64_t heads = attention.heads, rank = attention.value_dim;
+    ASSIGN_OR_RETURN(latent.norm, loader_.LoadNorm(Name("attn_kv_a_norm"), spec_, 1, rank));
+    for (int64_t h = 0; h < heads; ++h) {
+      ASSIGN_OR_RETURN(Projection k, loader_.LoadProjection({{Name("attn_k_b"), rank, 0, heads, h}},
+                                                            spec.nope, /*needs_bias=*/false));
+      ASSIGN_OR_RETURN(Projection v,
+                       loader_.LoadProjection({{Name("attn_v_b"), spec.value_dim, 0, heads, h}},
+                                              rank, /*needs_bias=*/false));
+      latent.k.push_back(std::move(k));
+      latent.v.push_back(std::move(v));
+    }
+    ASSIGN_OR_RETURN(mixer->output,
+                     loader_.LoadProjection({{Name("attn_output"), spec_.hidden}},
+                                            heads * spec.value_dim, /*needs_bias=*/false));
+    return absl::OkStatus();
+  }
+
+  absl::Status LoadDeltaNet(const DeltaNetSpec& net, MixerWeights* mixer) {
+    std::vector<Part> parts = {{Name("attn_qkv"), net.conv_cols()},
+                               {Name("attn_gate"), net.value_cols()}};
+    if (loader_.Has(Name("ssm_ba.weight"))) {  // both of each key head in turn
+      parts.push_back({Name("ssm_ba"), 2 * net.heads, net.heads / net.key_heads});
+    } else {
+      parts.push_back({Name("ssm_beta"), net.heads});
+      parts.push_back({Name("ssm_alpha"), net.heads});
+    }
+    ASSIGN_OR_RETURN(mixer->input,
+                     loader_.LoadProjection(parts, spec_.hidden, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(mixer->conv, loader_.Transposed(Name("ssm_conv1d.weight"), net.conv_cols(),
+                                                     net.conv_width));
+    DeltaNetWeights& weights = mixer->delta_net;
+    ASSIGN_OR_RETURN(weights.dt_bias, loader_.Vector(Name("ssm_dt.bias"), net.heads));
+    ASSIGN_OR_RETURN(weights.a, loader_.Vector(Name("ssm_a"), net.heads));
+    ASSIGN_OR_RETURN(weights.output_norm, loader_.Vector(Name("ssm_norm.weight"), net.value_dim));
+    // RmsNorm leaves a head with length sqrt(key_dim).
+    const float n = static_cast<float>(net.key_dim);
+    ASSIGN_OR_RETURN(weights.k_gain,
+                     loader_.ToDevice(std::vector<float>(net.key_dim, 1 / std::sqrt(n))));
+    ASSIGN_OR_RETURN(weights.q_gain, loader_.ToDevice(std::vector<float>(net.key_dim, 1 / n)));
+    ASSIGN_OR_RETURN(mixer->output,
+                     loader_.LoadProjection({{Name("ssm_out"), spec_.hidden}}, net.value_cols(),
+                                            /*needs_bias=*/false));
+    return absl::OkStatus();
+  }
+
+  absl::Status LoadStateSpace(const StateSpaceSpec& space, MixerWeights* mixer) {
+    ASSIGN_OR_RETURN(mixer->input,
+                     loader_.LoadProjection({{Name("ssm_in"), MixerInputCols(layer_)}},
+                                            spec_.hidden, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(mixer->conv, loader_.Transposed(Name("ssm_conv1d.weight"), space.conv_cols(),
+                                                     space.conv_width));
+    StateSpaceWeights& weights = mixer->state_space;
+    ASSIGN_OR_RETURN(weights.conv_bias, loader_.Vector(Name("ssm_conv1d.bias"), space.conv_cols()));
+    ASSIGN_OR_RETURN(weights.dt_bias, loader_.Vector(Name("ssm_dt.bias"), space.heads));
+    ASSIGN_OR_RETURN(weights.a, loader_.Flat(Name("ssm_a"), space.heads, 1));
+    ASSIGN_OR_RETURN(weights.skip, loader_.Flat(Name("ssm_d"), space.heads, 1));
+    const int64_t group = space.inner() / space.groups;
+    ASSIGN_OR_RETURN(weights.output_norm,
+                     loader_.LoadNorm(Name("ssm_norm"), spec_, space.groups, group));
+    weights.output_norm.norm.group = group;
+    ASSIGN_OR_RETURN(mixer->output,
+                     loader_.LoadProjection({{Name("ssm_out"), spec_.hidden}}, space.inner(),
+                                            /*needs_bias=*/false));
+    return absl::OkStatus();
+  }
+
+  absl::Status LoadShortConv(const ShortConvSpec& conv, MixerWeights* mixer) {
+    ASSIGN_OR_RETURN(mixer->input,
+                     loader_.LoadProjection({{Name("shortconv.in_proj"), 3 * conv.channels}},
+                                            spec_.hidden, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(mixer->conv,
+                     loader_.Transposed(Name("shortconv.conv.weight"), conv.channels, conv.width));
+    ASSIGN_OR_RETURN(mixer->output,
+                     loader_.LoadProjection({{Name("shortconv.out_proj"), spec_.hidden}},
+                                            conv.channels, /*needs_bias=*/false));
+    return absl::OkStatus();
+  }
+
+  // Number `index` of `count` feed-forwards in the tensors ffn_*<suffix>. Gate and up may be one
+  // tensor: ffn_gate_up, or ffn_up of twice the rows.
+  absl::StatusOr<FeedForwardWeights> LoadFeedForward(int64_t width, int64_t cols,
+                                                     absl::string_view suffix, int64_t count = 1,
+                                                     int64_t index = 0) {
+    auto part = [&](absl::string_view name, int64_t rows) {
+      return Part{Name(absl::StrCat(name, suffix)), rows, 0, count, index};
+    };
+    auto rows_of = [&](absl::string_view name) {
+      return loader_.RowsOf(Name(absl::StrCat(name, suffix, ".weight")));
+    };
+    std::vector<Part> input = {part("ffn_up", width)};
+    if (layer_.feed_forward.gated) {
+      if (rows_of("ffn_gate_up") > 0) {
+        input = {part("ffn_gate_up", 2 * width)};
+      } else if (rows_of("ffn_gate") == 0 && rows_of("ffn_up") == count * 2 * width) {
+        input = {part("ffn_up", 2 * width)};
+      } else {
+        input = {part("ffn_gate", width), part("ffn_up", width)};
+      }
+    }
+    FeedForwardWeights weights;
+    ASSIGN_OR_RETURN(weights.input, loader_.LoadProjection(input, cols, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(weights.down, loader_.LoadProjection({part("ffn_down", cols)}, width,
+                                                          /*needs_bias=*/false));
+    return weights;
+  }
+
+  absl::StatusOr<ExpertWeights> LoadExperts(const ExpertSpec& spec) {
+    ExpertWeights weights;
+    ASSIGN_OR_RETURN(weights.router,
+                     loader_.LoadProjection({{Name("ffn_gate_inp"), spec.count}}, spec_.hidden,
+                                            /*needs_bias=*/false));
+    if (loader_.Has(Name("exp_probs_b.bias"))) {
+      ASSIGN_OR_RETURN(weights.choice_bias,
+                       loader_.HostVector(Name("exp_probs_b.bias"), spec.count));
+    }
+    const int64_t cols = spec.latent > 0 ? spec.latent : spec_.hidden;
+    if (spec.latent > 0) {
+      ASSIGN_OR_RETURN(weights.latent_down,
+                       loader_.LoadProjection({{Name("ffn_latent_down"), spec.latent}},
+                                              spec_.hidden, /*needs_bias=*/false));
+      ASSIGN_OR_RETURN(weights.latent_up,
+                       loader_.LoadProjection({{Name("ffn_latent_up"), spec_.hidden}}, spec.latent,
+                                              /*needs_bias=*/false));
+    }
+    for (int64_t e = 0; e < spec.count; ++e) {
+      ASSIGN_OR_RETURN(FeedForwardWeights expert,
+                       LoadFeedForward(spec.width, cols, "_exps", spec.count, e));
+      weights.experts.push_back(std::move(expert));
+    }
+    if (spec.shared_width > 0) {
+      ASSIGN_OR_RETURN(weights.shared, LoadFeedForward(spec.shared_width, spec_.hidden, "_shexp"));
+    }
+    if (spec.shared_gate) {
+      ASSIGN_OR_RETURN(weights.shared_gate,
+                       loader_.LoadProjection({{Name("ffn_gate_inp_shexp"), 1}}, spec_.hidden,
+                                              /*needs_bias=*/false));
+    }
+    return weights;
+  }
+
+  const ModelSpec& spec_;
+  const LayerSpec& layer_;
+  const int64_t index_;
+  WeightLoader& loader_;
+};
+
+}  // namespace
+
+absl::StatusOr<LayerWeights> LoadLayer(const ModelSpec& spec, int64_t index, WeightLoader* loader) {
+  return LayerLoader(spec, index, loader).Load();
+}
+
+}  // namespace lm

@@ -1,0 +1,26 @@
+#include "engine/model/mixers.h"
+
+#include "engine/base/status_macros.h"
+
+namespace lm {
+
+absl::StatusOr<Tensor> Mix(const LayerRun& run, int64_t index, const LayerCache& cache) {
+  const LayerSpec& spec = run.spec;
+  RETURN_IF_ERROR(run.weights.mixer.input.Apply(
+      run.backend, NormedInput(run.x(), run.weights.mixer_norm), ProductResult::kReplaces,
+      run.Of(run.act.mixer_input, MixerInputCols(spec))));
+  if (const DeltaNetSpec* net = spec.delta_net()) {
+    return ApplyDeltaNet(run, *net, cache.conv_state(index), cache.rule_state(index));
+  }
+  if (const StateSpaceSpec* space = spec.state_space()) {
+    return ApplyStateSpace(run, *space, cache.conv_state(index), cache.rule_state(index));
+  }
+  if (const ShortConvSpec* conv = spec.short_conv()) {
+    return ApplyShortConv(run, *conv, cache.conv_state(index));
+  }
+  const AttentionSpec& attention = *spec.attention();
+  return attention.latent.has_value() ? AttendLatent(run, attention, cache.kv(index))
+                                      : Attend(run, attention, cache.kv(index));
+}
+
+}  // namespace lm

@@ -1,0 +1,30 @@
+// Mixers: the part of a layer in which tokens see each other (model_spec.h has the formulas).
+#ifndef LM_ENGINE_MODEL_MIXERS_H_
+#define LM_ENGINE_MODEL_MIXERS_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "engine/model/layer_cache.h"
+#include "engine/model/layer_run.h"
+
+namespace lm {
+
+// What the mixer of layer `index`, the run's, makes of x, before its last product:
+// (rows, MixerOutputCols). It lies in the activations. REQUIRES: the layer has a mixer.
+absl::StatusOr<Tensor> Mix(const LayerRun& run, int64_t index, const LayerCache& cache);
+
+// Those of each kind. Their first product, act.mixer_input, is made.
+absl::StatusOr<Tensor> Attend(const LayerRun& run, const AttentionSpec& spec, const KvLayer& kv);
+absl::StatusOr<Tensor> AttendLatent(const LayerRun& run, const AttentionSpec& spec,
+                                    const KvLayer& kv);
+absl::StatusOr<Tensor> ApplyDeltaNet(const LayerRun& run, const DeltaNetSpec& spec,
+                                     const StateLayer& conv, const StateLayer& rule);
+absl::StatusOr<Tensor> ApplyStateSpace(const LayerRun& run, const StateSpaceSpec& spec,
+                                       const StateLayer& conv, const StateLayer& rule);
+absl::StatusOr<Tensor> ApplyShortConv(const LayerRun& run, const ShortConvSpec& spec,
+                                      const StateLayer& conv);
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_MODEL_MIXERS_H_

@@ -1,0 +1,102 @@
+#include <utility>
+
+#include "engine/base/status_macros.h"
+#include "engine/model/mixers.h"
+
+namespace lm {
+namespace {
+
+// Takes the columns of a matrix from left to right.
+class ColumnTaker {
+ public:
+  explicit ColumnTaker(Tensor from) : from_(from) {}
+  Tensor operator()(int64_t cols) { return from_.Cols(std::exchange(used_, used_ + cols), cols); }
+
+ private:
+  Tensor from_;
+  int64_t used_ = 0;
+};
+
+// What both kinds of linear attention begin with: the convolution of a part of the first product.
+absl::StatusOr<Tensor> Convolve(const LayerRun& run, Tensor from, Tensor bias,
+                                const StateLayer& conv) {
+  const Tensor convolved = run.Of(run.act.mixed, from.cols);
+  RETURN_IF_ERROR(run.backend->CausalConv(from, run.weights.mixer.conv.tensor, bias,
+                                          Activation::kSilu, conv, convolved));
+  return convolved;
+}
+
+}  // namespace
+
+absl::StatusOr<Tensor> ApplyDeltaNet(const LayerRun& run, const DeltaNetSpec& spec,
+                                     const StateLayer& conv, const StateLayer& rule) {
+  Backend* const backend = run.backend;
+  const DeltaNetWeights& net = run.weights.mixer.delta_net;
+  ColumnTaker input(run.act.mixer_input.Rows(0, run.rows));
+  const Tensor qkv = input(spec.conv_cols()), z = input(spec.value_cols());
+  const Tensor beta = input(spec.heads), alpha = input(spec.heads);
+  ASSIGN_OR_RETURN(const Tensor convolved, Convolve(run, qkv, {}, conv));
+  ColumnTaker after(convolved);
+  const Tensor q = after(spec.key_cols()), k = after(spec.key_cols());
+  const Tensor v = after(spec.value_cols());
+  // x / sqrt(sum of squares + eps), times the gains' sqrt(key_dim)
+  const float eps = run.model.norm_eps / static_cast<float>(spec.key_dim);
+  RETURN_IF_ERROR(backend->RmsNorm(q, net.q_gain.tensor, eps, q));
+  RETURN_IF_ERROR(backend->RmsNorm(k, net.k_gain.tensor, eps, k));
+  RETURN_IF_ERROR(backend->DeltaRule({.q = q,
+                                      .k = k,
+                                      .v = v,
+                                      .alpha = alpha,
+                                      .beta = beta,
+                                      .dt_bias = net.dt_bias.tensor,
+                                      .a = net.a.tensor,
+                                      .heads = static_cast<int32_t>(spec.heads),
+                                      .key_heads = static_cast<int32_t>(spec.key_heads),
+                                      .grouped = spec.grouped},
+                                     rule, v));
+  RETURN_IF_ERROR(backend->RmsNorm(v, net.output_norm.tensor, run.model.norm_eps, v));
+  RETURN_IF_ERROR(backend->GatedActivation(Activation::kSilu, z, v, v));
+  return v;
+}
+
+absl::StatusOr<Tensor> ApplyStateSpace(const LayerRun& run, const StateSpaceSpec& spec,
+                                       const StateLayer& conv, const StateLayer& rule) {
+  Backend* const backend = run.backend;
+  const StateSpaceWeights& space = run.weights.mixer.state_space;
+  ColumnTaker input(run.act.mixer_input.Rows(0, run.rows));
+  const Tensor z = input(spec.inner()), before = input(spec.conv_cols());
+  const Tensor time = input(spec.heads);
+  ASSIGN_OR_RETURN(const Tensor convolved, Convolve(run, before, space.conv_bias.tensor, conv));
+  ColumnTaker after(convolved);
+  const Tensor x = after(spec.inner()), b = after(spec.group_cols()), c = after(spec.group_cols());
+  RETURN_IF_ERROR(backend->DeltaRule({.q = c,
+                                      .k = b,
+                                      .v = x,
+                                      .alpha = time,
+                                      .dt_bias = space.dt_bias.tensor,
+                                      .a = space.a.tensor,
+                                      .heads = static_cast<int32_t>(spec.heads),
+                                      .key_heads = static_cast<int32_t>(spec.groups),
+                                      .grouped = true,
+                                      .rule = StateRule::kStateSpace,
+                                      .skip = space.skip.tensor},
+                                     rule, x));
+  RETURN_IF_ERROR(backend->GatedActivation(Activation::kSilu, z, x, x));
+  RETURN_IF_ERROR(backend->Normalize(x, space.output_norm.norm, x));
+  return x;
+}
+
+absl::StatusOr<Tensor> ApplyShortConv(const LayerRun& run, const ShortConvSpec& spec,
+                                      const StateLayer& conv) {
+  Backend* const backend = run.backend;
+  ColumnTaker input(run.act.mixer_input.Rows(0, run.rows));
+  const Tensor b = input(spec.channels), c = input(spec.channels), u = input(spec.channels);
+  const Tensor out = run.Of(run.act.mixed, spec.channels);
+  RETURN_IF_ERROR(backend->GatedActivation(Activation::kIdentity, b, u, b));
+  RETURN_IF_ERROR(
+      backend->CausalConv(b, run.weights.mixer.conv.tensor, {}, Activation::kIdentity, conv, out));
+  RETURN_IF_ERROR(backend->GatedActivation(Activation::kIdentity, c, out, out));
+  return out;
+}
+
+}  // namespace lm

@@ -1,0 +1,240 @@
+#include "engine/model/weight_loader.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "engine/base/status_macros.h"
+#include "engine/gguf/block_format.h"
+
+namespace lm {
+
+int64_t WeightLoader::RowsOf(const std::string& name) const {
+  const TensorInfo* info = gguf_.FindTensor(name);
+  return info == nullptr ? 0 : info->rows;
+}
+
+absl::StatusOr<std::vector<float>> WeightLoader::HostVector(const std::string& name, int64_t size) {
+  return HostRow(name, 1, 0, size);
+}
+
+absl::StatusOr<std::vector<float>> WeightLoader::HostRow(const std::string& name, int64_t rows,
+                                                         int64_t row, int64_t cols) {
+  ASSIGN_OR_RETURN(const TensorInfo* info, Take(name, rows, cols));
+  return ReadFloats(*info, row, 1);
+}
+
+absl::StatusOr<DeviceVector> WeightLoader::Flat(const std::string& name, int64_t rows, int64_t cols,
+                                                bool as_matrix) {
+  ASSIGN_OR_RETURN(const TensorInfo* info, Take(name, rows, cols));
+  ASSIGN_OR_RETURN(std::vector<float> values, ReadFloats(*info, 0, rows));
+  return ToDevice(values, as_matrix ? rows : 1);
+}
+
+absl::StatusOr<DeviceVector> WeightLoader::Vector(const std::string& name, int64_t size) {
+  ASSIGN_OR_RETURN(std::vector<float> values, HostVector(name, size));
+  return ToDevice(values);
+}
+
+absl::StatusOr<std::unique_ptr<WeightMatrix>> WeightLoader::Matrix(const std::string& name,
+                                                                   int64_t rows, int64_t cols) {
+  ASSIGN_OR_RETURN(const TensorInfo* info, Take(name, rows, cols));
+  return LoadStack({{info, 0, rows}}, rows, cols);
+}
+
+absl::StatusOr<Projection> WeightLoader::LoadProjection(absl::Span<const ProjectionPart> parts,
+                                                        int64_t cols, bool needs_bias) {
+  Projection projection;
+  int64_t first_col = 0;
+  for (size_t begin = 0, end; begin < parts.size(); begin = end) {
+    std::vector<Rows> stack;
+    std::vector<float> bias;
+    int64_t rows = 0;
+    for (end = begin; end < parts.size(); ++end) {
+      const ProjectionPart& part = parts[end];
+      std::string weight_name = part.prefix + ".weight";
+      const TensorInfo* info = gguf_.FindTensor(weight_name);
+      if (info != nullptr && !stack.empty() && info->dtype != stack[0].info->dtype) break;
+      ASSIGN_OR_RETURN(info, Take(weight_name, part.count * part.rows, cols));
+      AddRows(*info, part, &stack);
+      if (needs_bias || Has(part.prefix + ".bias")) {
+        if (part.interleaved > 0) {
+          return absl::UnimplementedError(
+              absl::StrCat("tensor '", part.prefix, ".bias' is not supported"));
+        }
+        bias.resize(rows);  // zeros for the parts before that have none
+        ASSIGN_OR_RETURN(std::vector<float> values,
+                         HostRow(part.prefix + ".bias", part.count, part.index, part.rows));
+        bias.insert(bias.end(), values.begin(), values.end());
+      }
+      rows += part.rows;
+    }
+    if (!bias.empty()) bias.resize(rows);
+    Projection::Part part;
+    part.first_col = first_col;
+    ASSIGN_OR_RETURN(part.matrix, LoadStack(stack, rows, cols));
+    if (!bias.empty()) {
+      ASSIGN_OR_RETURN(part.bias, ToDevice(bias));
+    }
+    projection.parts_.push_back(std::move(part));
+    first_col += rows;
+  }
+  return projection;
+}
+
+absl::StatusOr<DeviceVector> WeightLoader::ToDevice(const std::vector<float>& values,
+                                                    int64_t rows) {
+  DeviceVector vector;
+  ASSIGN_OR_RETURN(vector.buffer, backend_->Allocate(values.size() * sizeof(float)));
+  RETURN_IF_ERROR(
+      backend_->Upload(values.data(), vector.buffer.data(), values.size() * sizeof(float)));
+  vector.tensor =
+      Tensor(vector.buffer.data(), DType::kF32, rows, static_cast<int64_t>(values.size()) / rows);
+  return vector;
+}
+
+absl::StatusOr<DeviceNorm> WeightLoader::LoadNorm(const std::string& prefix, const ModelSpec& spec,
+                                                  int64_t rows, int64_t cols) {
+  DeviceNorm norm;
+  ASSIGN_OR_RETURN(norm.weight, Flat(prefix + ".weight", rows, cols));
+  if (Has(prefix + ".bias")) {
+    ASSIGN_OR_RETURN(norm.bias, Flat(prefix + ".bias", rows, cols));
+  }
+  norm.norm = {.kind = spec.norm,
+               .weight = norm.weight.tensor,
+               .bias = norm.bias.tensor,
+               .eps = spec.norm_eps};
+  return norm;
+}
+
+absl::StatusOr<std::vector<float>> WeightLoader::RopeFactors(const RopeSpec& rope,
+                                                             int64_t context_length) {
+  const bool is_long = rope.long_factors != nullptr && context_length > rope.original_context;
+  const char* tensor = is_long ? rope.long_factors : rope.factors;
+  // The other one is of no use.
+  for (const char* other : {rope.factors, rope.long_factors}) {
+    if (other != nullptr) taken_.insert(absl::StrCat(other, ".weight"));
+  }
+  std::vector<float> factors;
+  if (tensor == nullptr || !Has(absl::StrCat(tensor, ".weight"))) return factors;
+  ASSIGN_OR_RETURN(factors, HostVector(absl::StrCat(tensor, ".weight"), rope.dim / 2));
+  for (float factor : factors) {
+    if (!(factor > 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor '", tensor, ".weight' must be > 0, got ", factor));
+    }
+  }
+  return factors;
+}
+
+absl::StatusOr<DeviceVector> WeightLoader::Transposed(const std::string& name, int64_t rows,
+                                                      int64_t cols) {
+  ASSIGN_OR_RETURN(const TensorInfo* info, Take(name, rows, cols));
+  ASSIGN_OR_RETURN(const std::vector<float> read, ReadFloats(*info, 0, rows));
+  std::vector<float> values(rows * cols);
+  for (int64_t i = 0; i < rows * cols; ++i) values[i % cols * rows + i / cols] = read[i];
+  return ToDevice(values, cols);
+}
+
+absl::Status WeightLoader::CheckAllTaken(const std::string& architecture, int64_t first_skipped,
+                                         int64_t skipped) const {
+  auto is_skipped = [&](absl::string_view name) {
+    int64_t block;
+    if (!absl::ConsumePrefix(&name, "blk.")) return false;
+    return absl::SimpleAtoi(name.substr(0, name.find('.')), &block) && block >= first_skipped &&
+           block < first_skipped + skipped;
+  };
+  for (const TensorInfo& info : gguf_.tensors()) {
+    if (!taken_.contains(info.name) && !is_skipped(info.name)) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor '", absl::CHexEscape(info.name),
+                                                     "' is not part of the supported '",
+                                                     architecture, "' architecture"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string WeightLoader::MostCommonType() const {
+  DType most = DType::kF32;
+  int64_t most_bytes = -1;
+  for (const auto& [dtype, bytes] : bytes_by_type_) {
+    if (bytes > most_bytes) std::tie(most, most_bytes) = std::make_pair(dtype, bytes);
+  }
+  return std::string(Traits(most).name);
+}
+
+absl::StatusOr<const TensorInfo*> WeightLoader::Take(const std::string& name, int64_t rows,
+                                                     int64_t cols) {
+  const TensorInfo* info = gguf_.FindTensor(name);
+  if (info == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' is missing"));
+  }
+  if (info->rows != rows || info->cols != cols) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' must be ", rows, " x ",
+                                                   cols, ", got ", info->rows, " x ", info->cols));
+  }
+  if (taken_.insert(name).second) {
+    parameters_ += rows * cols;
+    bytes_ += static_cast<int64_t>(info->bytes);
+    bytes_by_type_[info->dtype] += static_cast<int64_t>(info->bytes);
+  }
+  return info;
+}
+
+void WeightLoader::AddRows(const TensorInfo& info, const ProjectionPart& part,
+                           std::vector<Rows>* stack) {
+  const int64_t run = part.interleaved;
+  if (run == 0) return stack->push_back({&info, part.index * part.rows, part.rows});
+  for (int64_t odd : {0, 1}) {
+    for (int64_t first = odd * run; first < part.rows; first += 2 * run) {
+      stack->push_back({&info, first, run});
+    }
+  }
+}
+
+absl::StatusOr<std::vector<float>> WeightLoader::ReadFloats(const TensorInfo& info, int64_t first,
+                                                            int64_t count) const {
+  const int64_t row_bytes = RowBytes(info.dtype, info.cols);
+  std::vector<char> bytes(count * row_bytes);
+  RETURN_IF_ERROR(ReadRows({{&info, first, count}}, 0, count, bytes.data()));
+  std::vector<float> values(count * info.cols);
+  for (int64_t i = 0; i < count; ++i) {
+    DequantizeRow(info.dtype, bytes.data() + i * row_bytes, info.cols,
+                  values.data() + i * info.cols);
+  }
+  return values;
+}
+
+absl::StatusOr<std::unique_ptr<WeightMatrix>> WeightLoader::LoadStack(
+    const std::vector<Rows>& stack, int64_t rows, int64_t cols) {
+  return backend_->LoadMatrix(
+      stack[0].info->dtype, rows, cols,
+      [&](int64_t first, int64_t count, char* to) { return ReadRows(stack, first, count, to); });
+}
+
+absl::Status WeightLoader::ReadRows(const std::vector<Rows>& stack, int64_t first, int64_t count,
+                                    char* to) const {
+  for (const auto& [info, first_row, num_rows] : stack) {
+    const int64_t rows = std::clamp<int64_t>(num_rows - first, 0, count);
+    if (rows > 0) {
+      const int64_t row_bytes = RowBytes(info->dtype, info->cols);
+      const int64_t at = first_row + first;
+      RETURN_IF_ERROR(
+          gguf_.ReadTensor(*info, absl::MakeSpan(to, rows * row_bytes), at * row_bytes));
+      absl::Status finite = CheckFinite(info->dtype, to, rows * info->cols, at * info->cols);
+      if (!finite.ok()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("tensor '", info->name, "': ", finite.message()));
+      }
+      to += rows * row_bytes;
+      count -= rows;
+    }
+    first = std::max<int64_t>(first - num_rows, 0);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lm

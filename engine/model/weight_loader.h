@@ -1,0 +1,126 @@
+// WeightLoader: takes tensors from a file by name, checks their shape, puts them on a backend, and
+// keeps count of what was taken.
+//
+//   WeightLoader loader(gguf, backend);
+//   ASSIGN_OR_RETURN(DeviceNorm norm, loader.LoadNorm("blk.0.attn_norm", spec, 1, spec.hidden));
+//   RETURN_IF_ERROR(loader.CheckAllTaken(spec.architecture, spec.num_layers(), 0));
+//
+// Errors are InvalidArgument and name the tensor: one that is missing, of another shape (with both
+// shapes), or not finite.
+#ifndef LM_ENGINE_MODEL_WEIGHT_LOADER_H_
+#define LM_ENGINE_MODEL_WEIGHT_LOADER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "engine/backend/backend.h"
+#include "engine/base/hash_map.h"
+#include "engine/gguf/gguf_file.h"
+#include "engine/model/model_spec.h"
+#include "engine/model/weights.h"
+
+namespace lm {
+
+class WeightLoader {
+ public:
+  WeightLoader(const GgufFile& gguf, Backend* backend) : gguf_(gguf), backend_(backend) {}
+
+  // Where the tensors go from now on.
+  void set_backend(Backend* backend) { backend_ = backend; }
+
+  bool Has(const std::string& name) const { return gguf_.FindTensor(name) != nullptr; }
+  // 0 where there is no such tensor.
+  int64_t RowsOf(const std::string& name) const;
+
+  absl::StatusOr<std::vector<float>> HostVector(const std::string& name, int64_t size);
+
+  // Row `row` of a (rows, cols) tensor.
+  absl::StatusOr<std::vector<float>> HostRow(const std::string& name, int64_t rows, int64_t row,
+                                             int64_t cols);
+
+  // A tensor's values, all rows one after the other, as a (1, rows * cols) vector.
+  absl::StatusOr<DeviceVector> Flat(const std::string& name, int64_t rows, int64_t cols,
+                                    bool as_matrix = false);
+
+  absl::StatusOr<DeviceVector> Vector(const std::string& name, int64_t size);
+
+  absl::StatusOr<std::unique_ptr<WeightMatrix>> Matrix(const std::string& name, int64_t rows,
+                                                       int64_t cols);
+
+  // Rows of the tensor "<prefix>.weight", and of "<prefix>.bias" where there is one.
+  struct ProjectionPart {
+    std::string prefix;
+    int64_t rows;
+    // Of the file's rows in runs of this many, every other run comes first: the even ones, then the
+    // odd. 0: the rows as they are.
+    int64_t interleaved = 0;
+    // The tensor is this many of such matrices, one below the other, of which this is number
+    // `index`.
+    int64_t count = 1;
+    int64_t index = 0;
+  };
+
+  absl::StatusOr<Projection> LoadProjection(absl::Span<const ProjectionPart> parts, int64_t cols,
+                                            bool needs_bias);
+
+  // Values made here, as a (rows, cols) matrix on the device.
+  absl::StatusOr<DeviceVector> ToDevice(const std::vector<float>& values, int64_t rows = 1);
+
+  // A norm with (rows, cols) gains, and a bias where there is one.
+  absl::StatusOr<DeviceNorm> LoadNorm(const std::string& prefix, const ModelSpec& spec,
+                                      int64_t rows, int64_t cols);
+
+  // Divisors of a rope's frequencies; none where the file has none.
+  absl::StatusOr<std::vector<float>> RopeFactors(const RopeSpec& rope, int64_t context_length);
+
+  // A (rows, cols) tensor of the file, its columns as rows.
+  absl::StatusOr<DeviceVector> Transposed(const std::string& name, int64_t rows, int64_t cols);
+
+  // An error for a tensor that nobody asked for: the model is not what its architecture says. Those
+  // of the `skipped` blocks from `first_skipped` on are not asked for.
+  absl::Status CheckAllTaken(const std::string& architecture, int64_t first_skipped,
+                             int64_t skipped) const;
+
+  int64_t parameters() const { return parameters_; }
+  int64_t bytes() const { return bytes_; }
+  std::string MostCommonType() const;
+
+ private:
+  absl::StatusOr<const TensorInfo*> Take(const std::string& name, int64_t rows, int64_t cols);
+
+  // A run of a tensor's rows.
+  struct Rows {
+    const TensorInfo* info;
+    int64_t first;
+    int64_t count;
+  };
+
+  static void AddRows(const TensorInfo& info, const ProjectionPart& part, std::vector<Rows>* stack);
+
+  absl::StatusOr<std::vector<float>> ReadFloats(const TensorInfo& info, int64_t first,
+                                                int64_t count) const;
+
+  // Rows of tensors of one type and width as one matrix, one below the other.
+  absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadStack(const std::vector<Rows>& stack,
+                                                          int64_t rows, int64_t cols);
+
+  // The rows [first, first + count) of such a stack. Thread-safe.
+  absl::Status ReadRows(const std::vector<Rows>& stack, int64_t first, int64_t count,
+                        char* to) const;
+
+  const GgufFile& gguf_;
+  Backend* backend_;
+  HashSet<std::string> taken_;
+  HashMap<DType, int64_t> bytes_by_type_;
+  int64_t parameters_ = 0;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_MODEL_WEIGHT_LOADER_H_
