@@ -7,6 +7,7 @@
 #include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/text/byte_alphabet.h"
+#include "engine/text/piece_cache.h"
 #include "engine/text/split_family.h"
 
 namespace lm {
@@ -84,10 +85,15 @@ absl::Status ByteLevelBpe::Encode(absl::string_view text, bool /*begins*/,
   std::vector<TextSplitter::Piece> pieces;
   RETURN_IF_ERROR(splitter_->Split(text, &pieces));
   SymbolMerger merger;
+  PieceCache known(text.size());
   size_t number = 0;
-  for (const TextSplitter::Piece& piece : pieces) {
+  for (const TextSplitter::Piece& place : pieces) {
     if (++number % kCheckedPieces == 0) RETURN_IF_ERROR(Checkpoint());
-    EncodePiece(text.substr(piece.begin, piece.end - piece.begin), &merger, ids);
+    const absl::string_view piece = text.substr(place.begin, place.end - place.begin);
+    if (known.Append(piece, ids)) continue;
+    const size_t begin = ids->size();
+    EncodePiece(piece, &merger, ids);
+    known.Add(piece, absl::MakeConstSpan(*ids).subspan(begin));
   }
   return absl::OkStatus();
 }

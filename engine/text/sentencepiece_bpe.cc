@@ -10,6 +10,7 @@
 #include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
+#include "engine/text/piece_cache.h"
 
 namespace lm {
 namespace {
@@ -34,8 +35,11 @@ uint32_t PriorityOf(float score) {
 
 // A stretch of text between two places where nothing merges.
 struct SentencePieceBpe::Chunk {
+  explicit Chunk(size_t text_bytes) : known(text_bytes) {}
+
   std::string text;
   SymbolMerger merger;
+  PieceCache known;
 };
 
 absl::StatusOr<std::unique_ptr<SentencePieceBpe>> SentencePieceBpe::Create(
@@ -76,7 +80,7 @@ absl::StatusOr<std::unique_ptr<SentencePieceBpe>> SentencePieceBpe::Create(
 
 absl::Status SentencePieceBpe::Encode(absl::string_view text, bool begins,
                                       std::vector<int32_t>* ids) const {
-  Chunk chunk;
+  Chunk chunk(text.size());
   GrowingArray<Symbol>& symbols = chunk.merger.symbols();
   uint32_t previous = 0;
   auto add = [&](uint32_t c, absl::string_view bytes) {
@@ -102,7 +106,18 @@ absl::Status SentencePieceBpe::Encode(absl::string_view text, bool begins,
   return absl::OkStatus();
 }
 
+// Appends the chunk's tokens, and empties it.
 void SentencePieceBpe::EncodeChunk(Chunk* chunk, std::vector<int32_t>* ids) const {
+  if (!chunk->known.Append(chunk->text, ids)) {
+    const size_t begin = ids->size();
+    MergeChunk(chunk, ids);
+    chunk->known.Add(chunk->text, absl::MakeConstSpan(*ids).subspan(begin));
+  }
+  chunk->merger.symbols().clear();
+  chunk->text.clear();
+}
+
+void SentencePieceBpe::MergeChunk(Chunk* chunk, std::vector<int32_t>* ids) const {
   const absl::string_view text = chunk->text;
   GrowingArray<Symbol>& symbols = chunk->merger.symbols();
   chunk->merger.Run([&](const Symbol& left, const Symbol& right, Merge* merge) {
@@ -125,8 +140,6 @@ void SentencePieceBpe::EncodeChunk(Chunk* chunk, std::vector<int32_t>* ids) cons
     }
     for (char byte : piece) ids->push_back(byte_ids_[static_cast<uint8_t>(byte)]);
   }
-  symbols.clear();
-  chunk->text.clear();
 }
 
 std::string SentencePieceBpe::DecodeName(absl::string_view name) const {

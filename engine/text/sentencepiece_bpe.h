@@ -39,6 +39,7 @@ class SentencePieceBpe : public TextModel {
       : vocabulary_(vocabulary), index_(index) {}
 
   void EncodeChunk(Chunk* chunk, std::vector<int32_t>* ids) const;
+  void MergeChunk(Chunk* chunk, std::vector<int32_t>* ids) const;
 
   const Vocabulary& vocabulary_;
   const TokenIndex& index_;

@@ -76,6 +76,31 @@ TEST(TokenizerTest, WhereATextIsCutDoesNotMatter) {
   }
 }
 
+TEST(TokenizerTest, AWordOfALongTextHasTheTokensItHasAlone) {
+  std::mt19937 random(3);
+  std::vector<std::string> words;
+  for (int i = 0; i < 3000; ++i) {
+    words.push_back("\n");  // no token goes across
+    for (size_t letters = 1 + random() % 26; letters > 0; --letters) {
+      words.back().append(random() % 16 == 0 ? "ü"
+                                             : std::string(1, "etaoinshrdlucmfw"[random() % 16]));
+    }
+  }
+  for (const auto& [model, pre] :
+       {std::pair("gpt2", "gpt-2"), std::pair("gpt2", "llama-bpe"), std::pair("llama", "")}) {
+    const auto tokenizer = TestTokenizer(model, pre, /*add_space_prefix=*/false);
+    std::string text;
+    std::vector<int32_t> ids;
+    for (int i = 0; i < 20000; ++i) {
+      const std::string& word = words[std::min(random() % 3000, random() % 3000)];
+      text.append(word);
+      const std::vector<int32_t> alone = EncodePlainOrDie(*tokenizer, word);
+      ids.insert(ids.end(), alone.begin(), alone.end());
+    }
+    ASSERT_EQ(EncodePlainOrDie(*tokenizer, text), ids);
+  }
+}
+
 TEST(TokenizerTest, TheBorderOfMarkupWithoutMarkersDoesNotMatter) {
   const auto tokenizer = TestTokenizer("gpt2", "qwen2");
   EXPECT_EQ(EncodeOrDie(*tokenizer, {{"user\nthe ", TextKind::kMarkup}, {"fox", TextKind::kPlain}}),
