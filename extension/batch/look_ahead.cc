@@ -31,6 +31,7 @@ constexpr size_t kMostSqlBytes = 4 << 20;
 constexpr int kMostScanned = 5'000'000;  // rows a run reads: reading them twice should cost little
 constexpr int64_t kTolerated = 16;       // wrong guesses that are nothing to worry about
 constexpr int64_t kWorthAHint = 16;      // rows that waited one by one
+constexpr int64_t kSinglesInARow = 4;
 constexpr size_t kMostUnbegun = 65536;   // answers remembered before there is a shadow
 
 // What walks may cost, in steps of SQLite's machine (some 30 ns each): a call of ours in a walk,
@@ -251,9 +252,11 @@ void LookAhead::CountMiss(const CallText& text, bool asked) {
   }
 }
 
-// One row needs no company, and what is remembered is there at once.
+// One row needs no company, and what is remembered is there at once. After a few statements of one
+// row each the next will be one, too.
 bool LookAhead::IsTimeToBegin() const {
   if (num_asked_ > 1) return true;
+  if (BatchOf(*connection_).num_single >= kSinglesInARow) return false;
   const absl::StatusOr<sqlite3_stmt*> statement = FindStatement();
   return statement.ok() && sqlite3_stmt_readonly(*statement) == 0;
 }
