@@ -270,6 +270,7 @@ class Backend {
   // key_dim), in place, by the step's rope table; then stores k and v (T, kv_heads * value_dim) in
   // the cache, each token at its position of the step's block tables:
   //   (a, b) -> (a cos - b sin, a sin + b cos), each product and sum rounded in F32.
+  // Where k and v are empty only q turns: the layer's keys and values are another layer's.
   virtual absl::Status RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope& rope,
                                       const KvLayer& layer) = 0;
 

@@ -154,8 +154,10 @@ absl::Status CheckRopeAndStoreKv(const StepIndex& step, Tensor q, Tensor k, Tens
   RETURN_IF_ERROR(CheckLayer(kOp, step, layer));
   const int64_t tokens = static_cast<int64_t>(step.tables->tokens.size());
   RETURN_IF_ERROR(CheckQuery(kOp, q, tokens, layer));
-  RETURN_IF_ERROR(CheckF32(kOp, "k", k, tokens, int64_t{layer.kv_heads} * layer.key_dim));
-  RETURN_IF_ERROR(CheckF32(kOp, "v", v, tokens, int64_t{layer.kv_heads} * layer.value_dim));
+  if (!k.empty() || !v.empty()) {
+    RETURN_IF_ERROR(CheckF32(kOp, "k", k, tokens, int64_t{layer.kv_heads} * layer.key_dim));
+    RETURN_IF_ERROR(CheckF32(kOp, "v", v, tokens, int64_t{layer.kv_heads} * layer.value_dim));
+  }
   if (rope.table < 0) return absl::OkStatus();
   const auto& ropes = step.tables->ropes;
   if (rope.table >= static_cast<int32_t>(ropes.size())) {

@@ -11,7 +11,7 @@ namespace {
 
 class CancellableFile final : public RandomAccessFile {
  public:
-  CancellableFile(std::unique_ptr<RandomAccessFile> file, const std::atomic<bool>& cancel)
+  CancellableFile(std::shared_ptr<const RandomAccessFile> file, const std::atomic<bool>& cancel)
       : file_(std::move(file)), cancel_(cancel) {}
 
   uint64_t Size() const override { return file_->Size(); }
@@ -32,13 +32,13 @@ class CancellableFile final : public RandomAccessFile {
   }
 
  private:
-  const std::unique_ptr<RandomAccessFile> file_;
+  const std::shared_ptr<const RandomAccessFile> file_;
   const std::atomic<bool>& cancel_;
 };
 
 }  // namespace
 
-std::unique_ptr<RandomAccessFile> MakeCancellable(std::unique_ptr<RandomAccessFile> file,
+std::unique_ptr<RandomAccessFile> MakeCancellable(std::shared_ptr<const RandomAccessFile> file,
                                                   const std::atomic<bool>& cancel) {
   return std::make_unique<CancellableFile>(std::move(file), cancel);
 }

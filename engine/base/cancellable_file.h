@@ -11,7 +11,7 @@ namespace lm {
 
 // `file`, but once `cancel` is set every read of it is Cancelled, within a mebibyte.
 // REQUIRES: `cancel` outlives the result.
-std::unique_ptr<RandomAccessFile> MakeCancellable(std::unique_ptr<RandomAccessFile> file,
+std::unique_ptr<RandomAccessFile> MakeCancellable(std::shared_ptr<const RandomAccessFile> file,
                                                   const std::atomic<bool>& cancel);
 
 }  // namespace lm

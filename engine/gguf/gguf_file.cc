@@ -19,55 +19,64 @@ namespace {
 
 std::string InQuotes(const RandomAccessFile& file) { return absl::StrCat("'", file.path(), "'"); }
 
-absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenPart(const std::string& path,
-                                                           const std::atomic<bool>* cancel) {
-  ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, OpenFile(path));
-  if (cancel == nullptr) return file;
-  return MakeCancellable(std::move(file), *cancel);
-}
-
 }  // namespace
+
+absl::StatusOr<GgufFile::Source> GgufFile::OpenSource(const std::string& path,
+                                                      const std::atomic<bool>* cancel) {
+  ASSIGN_OR_RETURN(std::shared_ptr<const RandomAccessFile> file, OpenFile(path));
+  if (cancel == nullptr) return Source{file, file};
+  return Source{file, MakeCancellable(file, *cancel)};
+}
 
 absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path,
                                                          const std::atomic<bool>* cancel) {
-  ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, OpenPart(path, cancel));
-  ASSIGN_OR_RETURN(GgufPart part, ReadGgufPart(*file, 0));
+  ASSIGN_OR_RETURN(Source source, OpenSource(path, cancel));
+  ASSIGN_OR_RETURN(GgufPart part, ReadGgufPart(*source.reader, 0));
   absl::StatusOr<SplitPosition> position = SplitPositionOf(part.metadata);
-  if (!position.ok()) return InContext(InQuotes(*file), position.status());
+  if (!position.ok()) return InContext(InQuotes(*source.file), position.status());
   if (position->count == 1) {
     auto gguf = std::unique_ptr<GgufFile>(new GgufFile);
-    RETURN_IF_ERROR(gguf->AddPart(std::move(file), std::move(part), 1));
+    RETURN_IF_ERROR(gguf->AddPart(std::move(source), std::move(part), 1));
     RETURN_IF_ERROR(gguf->Finish());
     return gguf;
   }
   ASSIGN_OR_RETURN(std::vector<std::string> paths, SplitPaths(path, *position));
   part = GgufPart();  // read again below, in its turn
-  std::vector<std::unique_ptr<RandomAccessFile>> files;
+  std::vector<Source> sources;
   for (size_t i = 0; i < paths.size(); ++i) {
-    absl::StatusOr<std::unique_ptr<RandomAccessFile>> opened = OpenPart(paths[i], cancel);
+    absl::StatusOr<Source> opened = OpenSource(paths[i], cancel);
     if (!opened.ok()) {
       return InContext(absl::StrCat("part ", i + 1, " of ", paths.size()), opened.status());
     }
-    files.push_back(*std::move(opened));
+    sources.push_back(*std::move(opened));
   }
-  return Open(std::move(files));
+  return OpenAll(std::move(sources));
 }
 
 absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(
     std::vector<std::unique_ptr<RandomAccessFile>> files) {
-  const int num_parts = static_cast<int>(files.size());
+  std::vector<Source> sources;
+  for (std::unique_ptr<RandomAccessFile>& file : files) {
+    std::shared_ptr<const RandomAccessFile> shared = std::move(file);
+    sources.push_back({shared, shared});
+  }
+  return OpenAll(std::move(sources));
+}
+
+absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::OpenAll(std::vector<Source> sources) {
+  const int num_parts = static_cast<int>(sources.size());
   if (num_parts == 0) return absl::InvalidArgumentError("no file given");
   auto gguf = std::unique_ptr<GgufFile>(new GgufFile);
   for (int i = 0; i < num_parts; ++i) {
-    ASSIGN_OR_RETURN(GgufPart part, ReadGgufPart(*files[i], i));
-    RETURN_IF_ERROR(gguf->AddPart(std::move(files[i]), std::move(part), num_parts));
+    ASSIGN_OR_RETURN(GgufPart part, ReadGgufPart(*sources[i].reader, i));
+    RETURN_IF_ERROR(gguf->AddPart(std::move(sources[i]), std::move(part), num_parts));
   }
   RETURN_IF_ERROR(gguf->Finish());
   return gguf;
 }
 
-absl::Status GgufFile::AddPart(std::unique_ptr<RandomAccessFile> file, GgufPart part,
-                               int num_parts) {
+absl::Status GgufFile::AddPart(Source source, GgufPart part, int num_parts) {
+  const RandomAccessFile* const file = source.file.get();
   absl::StatusOr<SplitPosition> position = SplitPositionOf(part.metadata);
   if (!position.ok()) return InContext(InQuotes(*file), position.status());
   const int index = static_cast<int>(files_.size());
@@ -84,7 +93,7 @@ absl::Status GgufFile::AddPart(std::unique_ptr<RandomAccessFile> file, GgufPart 
     version_ = part.version;
     metadata_ = std::move(part.metadata);
   }
-  files_.push_back(std::move(file));
+  files_.push_back(std::move(source));
   std::move(part.tensors.begin(), part.tensors.end(), std::back_inserter(tensors_));
   return absl::OkStatus();
 }
@@ -92,12 +101,12 @@ absl::Status GgufFile::AddPart(std::unique_ptr<RandomAccessFile> file, GgufPart 
 absl::Status GgufFile::Finish() {
   if (files_.size() > 1) {
     absl::Status status = CheckSplitTensors(metadata_, tensors_.size());
-    if (!status.ok()) return InContext(InQuotes(*files_[0]), status);
+    if (!status.ok()) return InContext(InQuotes(*files_[0].file), status);
   }
   index_.reserve(tensors_.size());
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (!index_.try_emplace(tensors_[i].name, i).second) {
-      return absl::InvalidArgumentError(absl::StrCat(InQuotes(*files_[tensors_[i].split]),
+      return absl::InvalidArgumentError(absl::StrCat(InQuotes(*files_[tensors_[i].split].file),
                                                      ": tensor ", Quoted(tensors_[i].name),
                                                      " appears twice"));
     }
@@ -113,14 +122,14 @@ const TensorInfo* GgufFile::FindTensor(absl::string_view name) const {
 absl::Status GgufFile::ReadTensor(const TensorInfo& info, absl::Span<char> out,
                                   uint64_t begin) const {
   assert(begin <= info.bytes && out.size() <= info.bytes - begin);
-  absl::Status status = files_[info.split]->Read(info.offset + begin, out);
+  absl::Status status = files_[info.split].reader->Read(info.offset + begin, out);
   if (!status.ok()) return InContext(absl::StrCat("tensor ", Quoted(info.name)), status);
   return absl::OkStatus();
 }
 
 uint64_t GgufFile::bytes() const {
   uint64_t sum = 0;
-  for (const std::unique_ptr<RandomAccessFile>& file : files_) sum += file->Size();
+  for (const Source& source : files_) sum += source.file->Size();
   return sum;
 }
 
@@ -133,9 +142,9 @@ absl::StatusOr<std::string> GgufFile::ContentDigest(int num_threads) const {
     absl::Status status;
   };
   std::vector<Piece> pieces;
-  for (const std::unique_ptr<RandomAccessFile>& file : files_) {
-    for (uint64_t offset = 0; offset < file->Size(); offset += kPieceBytes) {
-      pieces.push_back({file.get(), offset, {}, {}});
+  for (const Source& source : files_) {
+    for (uint64_t offset = 0; offset < source.file->Size(); offset += kPieceBytes) {
+      pieces.push_back({source.reader.get(), offset, {}, {}});
     }
   }
   ThreadPool(num_threads).ParallelFor(static_cast<int64_t>(pieces.size()), [&pieces](int64_t i) {

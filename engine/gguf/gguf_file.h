@@ -54,6 +54,12 @@ class GgufFile {
   // tensors().
   absl::Status ReadTensor(const TensorInfo& info, absl::Span<char> out, uint64_t begin = 0) const;
 
+  // The file that holds the tensor, for who reads of it later: it stays open, and reading it is not
+  // cancelled.
+  std::shared_ptr<const RandomAccessFile> FileOf(const TensorInfo& info) const {
+    return files_[info.split].file;
+  }
+
   uint32_t version() const { return version_; }
   uint64_t bytes() const;  // of all parts
 
@@ -63,14 +69,22 @@ class GgufFile {
   absl::StatusOr<std::string> ContentDigest(int num_threads) const;
 
  private:
+  struct Source {
+    std::shared_ptr<const RandomAccessFile> file;
+    std::shared_ptr<const RandomAccessFile> reader;  // the same, or a cancellable one over it
+  };
+
   GgufFile() = default;
+  static absl::StatusOr<Source> OpenSource(const std::string& path,
+                                           const std::atomic<bool>* cancel);
+  static absl::StatusOr<std::unique_ptr<GgufFile>> OpenAll(std::vector<Source> sources);
 
   // Checks that the part belongs where it is put, and takes its tensors.
-  absl::Status AddPart(std::unique_ptr<RandomAccessFile> file, GgufPart part, int num_parts);
+  absl::Status AddPart(Source source, GgufPart part, int num_parts);
   // Called when all parts are in.
   absl::Status Finish();
 
-  std::vector<std::unique_ptr<RandomAccessFile>> files_;
+  std::vector<Source> files_;
   uint32_t version_ = 0;
   Metadata metadata_;
   std::vector<TensorInfo> tensors_;

@@ -32,11 +32,15 @@ absl::Status Activations::Reserve(const ModelSpec& spec, int64_t tokens, Backend
       {&mixed, mixed_cols},
       {&gate_up, spec.Widest([](const LayerSpec& l) {
          const FeedForwardSpec& f = l.feed_forward;
-         return f.InputCols(f.experts.has_value() ? f.experts->shared_width : f.width);
+         const int64_t shared = f.experts.has_value() ? f.experts->shared_width : 0;
+         return f.InputCols(f.is_dense() ? std::max(f.width, shared) : shared);
        })},
-      {&gathered, std::max(spec.hidden, mixed_cols)},
+      {&gathered, std::max({spec.hidden, mixed_cols, spec.per_layer_input})},
       {&hidden, spec.hidden},
       {&temperature, spec.temperature.beta != 0 ? 1 : 0},
+      {&per_layer, spec.num_layers() * spec.per_layer_input},
+      {&per_layer_read, spec.num_layers() * spec.per_layer_input},
+      {&per_layer_gate, spec.per_layer_input},
       {&latent_q, latent([](const AttentionSpec& a) { return a.latent_q_cols(); })},
       {&latent_query, latent([](const AttentionSpec& a) { return a.q_cols(); })},
       {&latent_key, latent([](const AttentionSpec& a) { return a.key_dim; })},

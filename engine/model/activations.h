@@ -16,12 +16,15 @@ struct Activations {
   int64_t capacity = 0;  // rows
   Tensor x;              // (T, hidden)             the residual stream
   // Each of these three is as wide as the widest layer's; a layer uses its first columns.
-  Tensor mixer_input;  // (T, MixerInputCols)
-  Tensor mixed;        // (T, MixerOutputCols, or what a recurrent layer convolves)
-  Tensor gate_up;      // (T, what a feed-forward's first product gives)
-  Tensor gathered;     // (T, max(hidden, mixed))  rows whose results are wanted
-  Tensor hidden;       // (T, hidden)              the output norm of these; what is to be normed
-  Tensor temperature;  // (T, 1)
+  Tensor mixer_input;     // (T, MixerInputCols)
+  Tensor mixed;           // (T, MixerOutputCols, or what a recurrent layer convolves)
+  Tensor gate_up;         // (T, what a feed-forward's first product gives)
+  Tensor gathered;        // (T, max(hidden, mixed))  rows whose results are wanted
+  Tensor hidden;          // (T, hidden)              the output norm of these; what is to be normed
+  Tensor temperature;     // (T, 1)
+  Tensor per_layer;       // (T, layers * per_layer_input)  the tokens' embedding for each layer
+  Tensor per_layer_read;  // likewise, as the file has it
+  Tensor per_layer_gate;  // (T, per_layer_input)
   // Of latent attention: q', q, k, and what attention gives.
   Tensor latent_q, latent_query, latent_key, latent_out;
   // Of mixtures of experts.

@@ -13,11 +13,19 @@ absl::StatusOr<Tensor> Attend(const LayerRun& run, const AttentionSpec& spec, co
     return input.Cols(std::exchange(used, used + cols), cols);
   };
   const Tensor q = take(spec.q_cols()), gate = take(spec.gate_cols());
-  const Tensor k = take(spec.k_cols()), v = take(spec.v_cols());
+  Tensor k, v;
+  if (spec.kv_source < 0) {
+    k = take(spec.k_cols());
+    v = take(spec.v_cols());
+    if (spec.value_is_key) {
+      RETURN_IF_ERROR(backend->GatedActivation(Activation::kIdentity, k, {}, v));
+    }
+    if (spec.value_norm) RETURN_IF_ERROR(backend->Normalize(v, weights.v_norm.norm, v));
+  }
   auto norm_heads = [&] {
     if (spec.head_norm == HeadNorm::kNone) return absl::OkStatus();
     RETURN_IF_ERROR(backend->Normalize(q, weights.q_norm.norm, q));
-    return backend->Normalize(k, weights.k_norm.norm, k);
+    return k.empty() ? absl::OkStatus() : backend->Normalize(k, weights.k_norm.norm, k);
   };
   Rope rope = {.table = spec.rope};
   if (spec.rope >= 0) rope.pairing = run.model.ropes[spec.rope].pairing;

@@ -69,6 +69,7 @@ absl::Status DescribeFalcon(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGemma(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGemma2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGemma3(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeGemma4(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGlm4(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGlm4Moe(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGpt2(KeyReader& keys, ModelSpec* spec);

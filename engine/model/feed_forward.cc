@@ -22,17 +22,21 @@ absl::StatusOr<Tensor> MixExperts(const LayerRun& run) {
   ExpertRoutes& routes = act.routes;
   const int64_t rows = run.rows;
   const Tensor n = act.normed.Rows(0, rows), out = act.hidden.Rows(0, rows);
-  RETURN_IF_ERROR(backend->Normalize(run.x(), run.weights.feed_forward_norm.norm, n));
+  const bool beside = spec.beside;
+  RETURN_IF_ERROR(backend->Normalize(
+      run.x(), beside ? experts.router_norm.norm : run.weights.feed_forward_norm.norm, n));
   const Tensor logits = act.router.Rows(0, rows).Cols(0, own.count);
   RETURN_IF_ERROR(
       experts.router.Apply(backend, ProductInput::Plain(n), ProductResult::kReplaces, logits));
   Router router = own.router;
   router.bias = experts.choice_bias;
+  router.scales = experts.scales;
   RETURN_IF_ERROR(backend->Route(logits, router, &routes));
   const int64_t slots = routes.num_slots();
   const int64_t cols = own.latent > 0 ? own.latent : run.model.hidden;
   const Tensor of_slots(act.slots.data, DType::kF32, slots, cols);
   const Tensor gate_up(act.slot_gate_up.data, DType::kF32, slots, spec.InputCols(own.width));
+  if (beside) RETURN_IF_ERROR(backend->Normalize(run.x(), experts.norm.norm, n));
   Tensor seen = n, sum = out;  // by and of the experts
   if (own.latent > 0) {
     seen = sum = act.shared.Rows(0, rows).Cols(0, cols);
@@ -75,6 +79,29 @@ absl::StatusOr<Tensor> MixExperts(const LayerRun& run) {
   return out;
 }
 
+// The first product of the one that is none of the experts.
+absl::StatusOr<Tensor> Expand(const LayerRun& run) {
+  const FeedForwardSpec& spec = run.spec.feed_forward;
+  const LayerWeights& weights = run.weights;
+  const Tensor between = run.Of(run.act.gate_up, spec.InputCols(spec.width));
+  RETURN_IF_ERROR(weights.feed_forward.input.Apply(run.backend,
+                                                   NormedInput(run.x(), weights.feed_forward_norm),
+                                                   ProductResult::kReplaces, between));
+  return between;
+}
+
+// mixed = norm(mixed) + norm(the feed-forward beside the experts)
+absl::Status AddBeside(const LayerRun& run, Tensor mixed) {
+  const LayerWeights& weights = run.weights;
+  const Tensor other = run.act.shared.Rows(0, run.rows);
+  RETURN_IF_ERROR(run.backend->Normalize(mixed, weights.experts.post_norm.norm, mixed));
+  ASSIGN_OR_RETURN(const Tensor between, Expand(run));
+  RETURN_IF_ERROR(weights.feed_forward.down.Apply(
+      run.backend, Active(run.spec.feed_forward, between), ProductResult::kReplaces, other));
+  RETURN_IF_ERROR(run.backend->Normalize(other, weights.experts.other_post_norm.norm, other));
+  return run.backend->Add(mixed, other, /*scale=*/1);
+}
+
 }  // namespace
 
 absl::Status FeedForward(const LayerRun& run) {
@@ -82,16 +109,14 @@ absl::Status FeedForward(const LayerRun& run) {
   const LayerWeights& weights = run.weights;
   if (spec.experts.has_value()) {
     ASSIGN_OR_RETURN(const Tensor mixed, MixExperts(run));
+    if (spec.beside) RETURN_IF_ERROR(AddBeside(run, mixed));
     if (!weights.post_feed_forward_norm.empty()) {
       RETURN_IF_ERROR(run.backend->Normalize(mixed, weights.post_feed_forward_norm.norm, mixed));
     }
     return run.backend->Add(run.x(), mixed, run.spec.residual_scale);
   }
-  const Tensor gate_up = run.Of(run.act.gate_up, spec.InputCols(spec.width));
-  RETURN_IF_ERROR(weights.feed_forward.input.Apply(run.backend,
-                                                   NormedInput(run.x(), weights.feed_forward_norm),
-                                                   ProductResult::kReplaces, gate_up));
-  return AddToResidual(run, weights.feed_forward.down, Active(spec, gate_up),
+  ASSIGN_OR_RETURN(const Tensor between, Expand(run));
+  return AddToResidual(run, weights.feed_forward.down, Active(spec, between),
                        weights.post_feed_forward_norm);
 }
 

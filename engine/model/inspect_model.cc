@@ -11,6 +11,7 @@
 #include "engine/model/cache_spec.h"
 #include "engine/model/load_vocabulary.h"
 #include "engine/model/model_spec.h"
+#include "engine/model/weights.h"
 #include "engine/text/chat_template.h"
 #include "engine/text/tokenizer.h"
 
@@ -110,7 +111,9 @@ absl::StatusOr<ModelReport> InspectModel(const std::string& path, DType kv_type,
   std::map<std::string, int64_t> types;
   for (const TensorInfo& tensor : gguf.tensors()) {
     report.parameters += tensor.rows * tensor.cols;
-    report.weight_bytes += static_cast<int64_t>(tensor.bytes);
+    if (tensor.name != kPerLayerEmbedding) {
+      report.weight_bytes += static_cast<int64_t>(tensor.bytes);
+    }
     types[std::string(Traits(tensor.dtype).name)] += static_cast<int64_t>(tensor.bytes);
   }
   report.types.assign(types.begin(), types.end());

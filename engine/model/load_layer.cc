@@ -22,9 +22,16 @@ class LayerLoader {
     ASSIGN_OR_RETURN(layer.post_feed_forward_norm, LoadNorm(layer_.post_feed_forward_norm));
     if (layer_.feed_forward.experts.has_value()) {
       ASSIGN_OR_RETURN(layer.experts, LoadExperts(*layer_.feed_forward.experts));
-    } else if (layer_.feed_forward.exists()) {
+    }
+    if (layer_.feed_forward.is_dense()) {
       ASSIGN_OR_RETURN(layer.feed_forward,
                        LoadFeedForward(layer_.feed_forward.width, spec_.hidden, ""));
+    }
+    if (spec_.per_layer_input > 0) RETURN_IF_ERROR(LoadInput(&layer.input));
+    if (layer_.output_scale != nullptr && loader_.Has(Name(layer_.output_scale) + ".weight")) {
+      ASSIGN_OR_RETURN(const std::vector<float> scale,
+                       loader_.HostVector(Name(layer_.output_scale) + ".weight", 1));
+      layer.output_scale = scale[0];
     }
     return layer;
   }
@@ -38,6 +45,17 @@ class LayerLoader {
   absl::StatusOr<DeviceNorm> LoadNorm(const char* part) {
     if (part == nullptr) return DeviceNorm();
     return loader_.LoadNorm(Name(part), spec_, 1, spec_.hidden);
+  }
+
+  absl::Status LoadInput(LayerInputWeights* input) {
+    const int64_t width = spec_.per_layer_input;
+    ASSIGN_OR_RETURN(input->gate, loader_.LoadProjection({{Name("inp_gate"), width}}, spec_.hidden,
+                                                         /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(input->projection,
+                     loader_.LoadProjection({{Name("proj"), spec_.hidden}}, width,
+                                            /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(input->norm, LoadNorm("post_norm"));
+    return absl::OkStatus();
   }
 
   absl::Status LoadMixer(MixerWeights* mixer) {
@@ -54,7 +72,11 @@ class LayerLoader {
     std::vector<Part> parts = {{Name("attn_q"), attention.q_cols()},
                                {Name("attn_k"), attention.k_cols()},
                                {Name("attn_v"), attention.v_cols()}};
-    if (loader_.Has(Name("attn_qkv.weight"))) {  // q, k and v in one
+    if (attention.kv_source >= 0) {
+      parts.resize(1);
+    } else if (attention.value_is_key) {
+      parts.resize(2);
+    } else if (loader_.Has(Name("attn_qkv.weight"))) {  // q, k and v in one
       parts = {{Name("attn_qkv"), attention.q_cols() + attention.k_cols() + attention.v_cols()}};
     } else if (attention.output_gate == OutputGate::kInQ) {
       parts[0] = {Name("attn_q"), 2 * attention.q_cols(), attention.key_dim};
@@ -63,7 +85,12 @@ class LayerLoader {
     }
     ASSIGN_OR_RETURN(mixer->input, loader_.LoadProjection(parts, spec_.hidden, attention.biases));
     ASSIGN_OR_RETURN(mixer->q_norm, LoadHeadNorm("attn_q_norm", attention, attention.heads));
-    ASSIGN_OR_RETURN(mixer->k_norm, LoadHeadNorm("attn_k_norm", attention, attention.kv_heads));
+    if (attention.kv_source < 0) {
+      ASSIGN_OR_RETURN(mixer->k_norm, LoadHeadNorm("attn_k_norm", attention, attention.kv_heads));
+    }
+    if (attention.value_norm) {
+      ASSIGN_OR_RETURN(mixer->v_norm, loader_.PlainNorm(spec_, attention.value_dim));
+    }
     if (attention.sinks) {
       ASSIGN_OR_RETURN(mixer->sinks, loader_.Vector(Name("attn_sinks.weight"), attention.heads));
     }
@@ -222,6 +249,10 @@ class LayerLoader {
       ASSIGN_OR_RETURN(weights.choice_bias,
                        loader_.HostVector(Name("exp_probs_b.bias"), spec.count));
     }
+    if (layer_.feed_forward.beside) RETURN_IF_ERROR(LoadNormsBeside(&weights));
+    if (loader_.Has(Name("ffn_down_exps.scale"))) {
+      ASSIGN_OR_RETURN(weights.scales, loader_.HostVector(Name("ffn_down_exps.scale"), spec.count));
+    }
     const int64_t cols = spec.latent > 0 ? spec.latent : spec_.hidden;
     if (spec.latent > 0) {
       ASSIGN_OR_RETURN(weights.latent_down,
@@ -245,6 +276,19 @@ class LayerLoader {
                                               /*needs_bias=*/false));
     }
     return weights;
+  }
+
+  absl::Status LoadNormsBeside(ExpertWeights* weights) {
+    ASSIGN_OR_RETURN(std::vector<float> gain,
+                     loader_.HostVector(Name("ffn_gate_inp.scale"), spec_.hidden));
+    for (float& value : gain) value /= std::sqrt(static_cast<float>(spec_.hidden));
+    DeviceNorm& norm = weights->router_norm;
+    ASSIGN_OR_RETURN(norm.weight, loader_.ToDevice(gain));
+    norm.norm = {.kind = spec_.norm, .weight = norm.weight.tensor, .eps = spec_.norm_eps};
+    ASSIGN_OR_RETURN(weights->norm, LoadNorm("pre_ffw_norm_2"));
+    ASSIGN_OR_RETURN(weights->post_norm, LoadNorm("post_ffw_norm_2"));
+    ASSIGN_OR_RETURN(weights->other_post_norm, LoadNorm("post_ffw_norm_1"));
+    return absl::OkStatus();
   }
 
   const ModelSpec& spec_;

@@ -103,6 +103,9 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
     vocabulary.eos = 2;
     vocabulary.unknown = 0;
     vocabulary.add_bos = true;
+  } else if (vocabulary.model == "gemma4") {
+    vocabulary.pre = "gemma4";
+    vocabulary.add_space_prefix = false;
   } else if (vocabulary.model == "gpt2") {
     vocabulary.bos = 11;
     vocabulary.eos = 11;
@@ -110,8 +113,9 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
     vocabulary.add_bos = family.adds_bos;
     vocabulary.add_space_prefix = false;
   } else {
-    return absl::UnimplementedError(absl::StrCat(Key("model"), " ", QuoteName(vocabulary.model),
-                                                 " is not supported (\"gpt2\" and \"llama\" are)"));
+    return absl::UnimplementedError(
+        absl::StrCat(Key("model"), " ", QuoteName(vocabulary.model),
+                     " is not supported (\"gpt2\", \"llama\" and \"gemma4\" are)"));
   }
 
   ASSIGN_OR_RETURN(absl::Span<const std::string> tokens, metadata.GetStrings(Key("tokens")));
@@ -134,6 +138,10 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
   RETURN_IF_ERROR(ReadTokenId(metadata, "padding_token_id", size, &vocabulary.padding));
   RETURN_IF_ERROR(ReadBool(metadata, "add_bos_token", &vocabulary.add_bos));
   RETURN_IF_ERROR(ReadBool(metadata, "add_eos_token", &vocabulary.add_eos));
+  // Files say of Gemma 4 that it has none, and it cannot do without.
+  if (vocabulary.pre == "gemma4" || vocabulary.pre == "granite-embed-multi-311m") {
+    vocabulary.add_bos = true;
+  }
   RETURN_IF_ERROR(ReadString(metadata, "tokenizer.chat_template", &vocabulary.chat_template));
   RETURN_IF_ERROR(ReadStripping(metadata, &vocabulary));
   return vocabulary;

@@ -19,8 +19,9 @@ absl::StatusOr<Tensor> Mix(const LayerRun& run, int64_t index, const LayerCache&
     return ApplyShortConv(run, *conv, cache.conv_state(index));
   }
   const AttentionSpec& attention = *spec.attention();
-  return attention.latent.has_value() ? AttendLatent(run, attention, cache.kv(index))
-                                      : Attend(run, attention, cache.kv(index));
+  const KvLayer& kv = cache.kv(attention.kv_source < 0 ? index : attention.kv_source);
+  return attention.latent.has_value() ? AttendLatent(run, attention, kv)
+                                      : Attend(run, attention, kv);
 }
 
 }  // namespace lm

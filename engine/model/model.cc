@@ -26,6 +26,8 @@ ModelCost CostOf(const ModelSpec& spec, const Weights& weights) {
   if (!weights.tied) {
     cost.body_parameters -= weights.embedding->rows() * weights.embedding->cols();
   }
+  const FileRows& looked_up = weights.per_layer_input.embedding;
+  cost.body_parameters -= looked_up.rows() * looked_up.cols();
   for (int64_t i = 0; i < spec.num_layers(); ++i) {
     const FeedForwardSpec& feed_forward = spec.layers[i].feed_forward;
     cost.body_bytes += weights.layers[i].bytes_a_token(spec.layers[i]);

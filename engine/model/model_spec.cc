@@ -34,6 +34,7 @@ constexpr Family kFamilies[] = {
     {"gemma", &DescribeGemma},
     {"gemma2", &DescribeGemma2},
     {"gemma3", &DescribeGemma3},
+    {"gemma4", &DescribeGemma4},
     {"glm4", &DescribeGlm4},
     {"glm4moe", &DescribeGlm4Moe},
     {"gpt-oss", &DescribeGptOss},
@@ -104,7 +105,9 @@ int64_t MixerInputCols(const LayerSpec& layer) {
     const int64_t q_rank = attention.latent->q_rank;
     return (q_rank > 0 ? q_rank : attention.latent_q_cols()) + attention.key_dim;
   }
-  return attention.q_cols() + attention.gate_cols() + attention.k_cols() + attention.v_cols();
+  const int64_t kv_cols =
+      attention.kv_source < 0 ? attention.k_cols() + attention.v_cols() : int64_t{0};
+  return attention.q_cols() + attention.gate_cols() + kv_cols;
 }
 
 int64_t MixerOutputCols(const LayerSpec& layer) {

@@ -25,6 +25,12 @@
 // The feed-forward is W_down (act(W_gate n) * W_up n), or W_down act(W_up n)         [not gated],
 // or a sum of such ones, the experts that a router chooses (expert_routes.h):        [experts]
 //   sum_e w_e expert_e(n)  [+ shared(n)  [* sigmoid(W_shared_gate n)]]
+// or both, each with norms of its own, the router's with a gain over sqrt(hidden):    [beside]
+//   post_1(feed_forward(norm(x))) + post_2(sum_e w_e expert_e(pre_2(x)))
+// Behind it there may be, with an embedding e_i of the token for layer i,
+//   x += norm(W_proj (gelu(W_gate x) * (e_i + norm(W x_0 / sqrt(hidden))_i) / sqrt(2)))
+//                                                                         [per_layer_input]
+//   x  = scale x                                                          [output_scale]
 #ifndef LM_ENGINE_MODEL_MODEL_SPEC_H_
 #define LM_ENGINE_MODEL_MODEL_SPEC_H_
 
@@ -102,6 +108,8 @@ struct AttentionSpec {
   bool biases = false;    // q, k and v must have them; otherwise they may
   HeadNorm head_norm = HeadNorm::kNone;
   bool norms_after_turning = false;  // q and k, by head_norm
+  bool value_norm = false;           // each head of v, without a gain
+  bool value_is_key = false;         // v = k, before norms and turning: there is no W_v
   OutputGate output_gate = OutputGate::kNone;
   bool tempered = false;  // by ModelSpec::temperature
   bool sinks = false;     // "attn_sinks": a score of each head that has no value
@@ -109,6 +117,8 @@ struct AttentionSpec {
   float softcap = 0;      // of scores; 0: none
   int32_t rope = 0;       // of ModelSpec::ropes; -1: positions do not turn
   int64_t window = 0;     // positions a token sees, itself included; 0: all
+  // The layer whose keys and values it reads, of the same shape and window, before it; -1: its own.
+  int64_t kv_source = -1;
   std::optional<LatentSpec> latent = {};
 
   int64_t q_cols() const { return heads * key_dim; }
@@ -176,9 +186,11 @@ struct FeedForwardSpec {
   Activation activation = Activation::kSilu;
   bool gated = true;
   std::optional<ExpertSpec> experts = {};  // in its place
+  bool beside = false;                     // no: beside it, see above
 
   // Else the layer is a mixer only.
   bool exists() const { return width > 0 || experts.has_value(); }
+  bool is_dense() const { return width > 0 && (beside || !experts.has_value()); }
 
   // Columns that `width` makes of what a first product gives.
   int64_t InputCols(int64_t of_width) const { return gated ? 2 * of_width : of_width; }
@@ -194,6 +206,7 @@ struct LayerSpec {
   const char* post_feed_forward_norm = nullptr;
   bool parallel = false;
   float residual_scale = 1;  // r
+  const char* output_scale = nullptr;
 
   bool has_mixer() const { return !std::holds_alternative<NoMixer>(mixer); }
   const AttentionSpec* attention() const { return std::get_if<AttentionSpec>(&mixer); }
@@ -216,6 +229,7 @@ struct ModelSpec {
   NormKind norm = NormKind::kRms;  // of all norms; their biases are optional
   float norm_eps = 0;
   float embedding_scale = 1;
+  int64_t per_layer_input = 0;  // its width; 0: none
   // "position_embd", of so many positions, is added to the embedding; 0: it is not.
   int64_t learned_positions = 0;
   std::vector<RopeSpec> ropes;

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <numeric>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/cache_spec.h"
 #include "engine/model/feed_forward.h"
@@ -24,6 +25,34 @@ enum RowList : int32_t {
   kNumRowLists,
 };
 
+// The embedding of the run's rows for layer `index`.
+Tensor InputOf(const LayerRun& run, int64_t index) {
+  const int64_t width = run.model.per_layer_input;
+  return run.act.per_layer.Rows(0, run.rows).Cols(index * width, width);
+}
+
+absl::Status AddLayerInput(const LayerRun& run, int64_t index) {
+  const LayerInputWeights& weights = run.weights.input;
+  const Tensor gate = run.Of(run.act.per_layer_gate, run.model.per_layer_input);
+  RETURN_IF_ERROR(weights.gate.Apply(run.backend, ProductInput::Plain(run.x()),
+                                     ProductResult::kReplaces, gate));
+  RETURN_IF_ERROR(
+      run.backend->GatedActivation(Activation::kGeluTanh, gate, InputOf(run, index), gate));
+  return AddToResidual(run, weights.projection, ProductInput::Plain(gate), weights.norm);
+}
+
+// Layers that read another one's keys and values must be where that is.
+absl::Status CheckSources(const ModelSpec& spec, int64_t first, int64_t end) {
+  for (int64_t i = first; i < end; ++i) {
+    const AttentionSpec* attention = spec.layers[i].attention();
+    if (attention == nullptr || attention->kv_source < 0 || attention->kv_source >= first) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("layer ", i, " reads the keys and values of layer ", attention->kv_source,
+                     " and must be on the same device"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(const GgufFile& gguf,
@@ -42,6 +71,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(const GgufFile& g
   ASSIGN_OR_RETURN(Weights weights, LoadWeights(gguf, spec, backend_of));
   ASSIGN_OR_RETURN(const CacheSpec cache, PlanCache(spec, kv_bytes, kv_dtype));
   for (Stage& stage : stages) {
+    RETURN_IF_ERROR(CheckSources(spec, stage.first, stage.end));
     ASSIGN_OR_RETURN(stage.cache,
                      LayerCache::Create(spec, cache, stage.first, stage.end, stage.backend.get()));
   }
@@ -82,6 +112,7 @@ absl::Status Transformer::Await(const std::atomic<bool>& cancel, StepResults* re
                                                    stage->act.x.Rows(0, tokens))
                            : Hand(&stages_[i - 1], stage));
     if (i == 0 && spec_.learned_positions > 0) RETURN_IF_ERROR(PlacePositions(stage));
+    if (i == 0 && spec_.per_layer_input > 0) RETURN_IF_ERROR(PlaceLayerInputs(stage));
     if (!temperatures_.empty()) {
       RETURN_IF_ERROR(stage->backend->Upload(temperatures_.data(), stage->act.temperature.data,
                                              temperatures_.size() * sizeof(float)));
@@ -123,6 +154,7 @@ absl::Status Transformer::RunLayers(const std::atomic<bool>& cancel, Stage* stag
       if (kept_ == 0) break;
       RETURN_IF_ERROR(KeepRows(stage->act.x, stage));
       if (spec.has_mixer()) RETURN_IF_ERROR(KeepRows(mixed, stage));
+      if (spec_.per_layer_input > 0) RETURN_IF_ERROR(KeepRows(InputOf(run, i), stage));
       run.rows = kept_;
     }
     auto add_mixed = [&] {
@@ -134,6 +166,10 @@ absl::Status Transformer::RunLayers(const std::atomic<bool>& cancel, Stage* stag
     if (!spec.parallel) RETURN_IF_ERROR(add_mixed());
     if (spec.feed_forward.exists()) RETURN_IF_ERROR(FeedForward(run));
     if (spec.parallel) RETURN_IF_ERROR(add_mixed());
+    if (spec_.per_layer_input > 0) RETURN_IF_ERROR(AddLayerInput(run, i));
+    if (run.weights.output_scale != 1) {
+      RETURN_IF_ERROR(run.backend->ScaleAndCap(run.x(), run.weights.output_scale, /*cap=*/0));
+    }
   }
   return absl::OkStatus();
 }
@@ -146,12 +182,37 @@ absl::Status Transformer::PlacePositions(Stage* stage) {
   return stage->backend->Add(stage->act.x.Rows(0, tokens), embedding, /*scale=*/1);
 }
 
-// Moves the residual stream from a stage that has finished to the next, through host memory.
+// What the tokens' embeddings add to each layer.
+absl::Status Transformer::PlaceLayerInputs(Stage* stage) {
+  Backend* backend = stage->backend.get();
+  const PerLayerInputWeights& weights = weights_.per_layer_input;
+  const int64_t tokens = static_cast<int64_t>(step_.tables.tokens.size());
+  const Tensor out = stage->act.per_layer.Rows(0, tokens);
+  const Tensor read = stage->act.per_layer_read.Rows(0, tokens);
+  handed_.resize(tokens * out.cols);
+  RETURN_IF_ERROR(weights.embedding.Read(step_.tables.tokens, handed_.data()));
+  RETURN_IF_ERROR(backend->Upload(handed_.data(), read.data, handed_.size() * sizeof(float)));
+  RETURN_IF_ERROR(weights.projection.Apply(
+      backend, ProductInput::Plain(stage->act.x.Rows(0, tokens)), ProductResult::kReplaces, out));
+  const float hidden = static_cast<float>(spec_.hidden);
+  const float width = static_cast<float>(spec_.per_layer_input);
+  RETURN_IF_ERROR(backend->ScaleAndCap(out, 1 / std::sqrt(hidden), /*cap=*/0));
+  RETURN_IF_ERROR(backend->Normalize(out, weights.norm.norm, out));
+  RETURN_IF_ERROR(backend->Add(out, read, std::sqrt(width)));
+  return backend->ScaleAndCap(out, 1 / std::sqrt(2.0f), /*cap=*/0);
+}
+
+// Moves what the layers behind a stage need from it to the next, through host memory.
 absl::Status Transformer::Hand(Stage* from, Stage* to) {
-  handed_.resize(step_.tables.tokens.size() * spec_.hidden);
-  const size_t bytes = handed_.size() * sizeof(float);
-  RETURN_IF_ERROR(from->backend->Download(from->act.x.data, handed_.data(), bytes));
-  return to->backend->Upload(handed_.data(), to->act.x.data, bytes);
+  const int64_t tokens = static_cast<int64_t>(step_.tables.tokens.size());
+  auto hand = [&](Tensor source, Tensor target) {
+    handed_.resize(tokens * source.cols);
+    const size_t bytes = handed_.size() * sizeof(float);
+    RETURN_IF_ERROR(from->backend->Download(source.data, handed_.data(), bytes));
+    return to->backend->Upload(handed_.data(), target.data, bytes);
+  };
+  if (spec_.per_layer_input > 0) RETURN_IF_ERROR(hand(from->act.per_layer, to->act.per_layer));
+  return hand(from->act.x, to->act.x);
 }
 
 // hidden = norm(x), logits = W_head norm(x), on the last stage. The first rows of x are the kept.

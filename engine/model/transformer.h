@@ -65,6 +65,7 @@ class Transformer final : public LanguageModel {
   absl::Status Hand(Stage* from, Stage* to);
   absl::Status RunLayers(const std::atomic<bool>& cancel, Stage* stage);
   absl::Status PlacePositions(Stage* stage);
+  absl::Status PlaceLayerInputs(Stage* stage);
   absl::Status KeepRows(Tensor from, Stage* stage);
   absl::Status Head(StepResults* results);
   absl::StatusOr<Tensor> Pick(Tensor from, int32_t list);

@@ -45,6 +45,11 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> WeightLoader::Matrix(const std::st
   return LoadStack({{info, 0, rows}}, rows, cols);
 }
 
+absl::StatusOr<FileRows> WeightLoader::InFile(const std::string& name, int64_t rows, int64_t cols) {
+  ASSIGN_OR_RETURN(const TensorInfo* info, Take(name, rows, cols, /*in_memory=*/false));
+  return FileRows(gguf_, *info);
+}
+
 absl::StatusOr<Projection> WeightLoader::LoadProjection(absl::Span<const ProjectionPart> parts,
                                                         int64_t cols, bool needs_bias) {
   Projection projection;
@@ -110,6 +115,13 @@ absl::StatusOr<DeviceNorm> WeightLoader::LoadNorm(const std::string& prefix, con
   return norm;
 }
 
+absl::StatusOr<DeviceNorm> WeightLoader::PlainNorm(const ModelSpec& spec, int64_t cols) {
+  DeviceNorm norm;
+  ASSIGN_OR_RETURN(norm.weight, ToDevice(std::vector<float>(cols, 1.0f)));
+  norm.norm = {.kind = spec.norm, .weight = norm.weight.tensor, .eps = spec.norm_eps};
+  return norm;
+}
+
 absl::StatusOr<std::vector<float>> WeightLoader::RopeFactors(const RopeSpec& rope,
                                                              int64_t context_length) {
   const bool is_long = rope.long_factors != nullptr && context_length > rope.original_context;
@@ -167,7 +179,7 @@ std::string WeightLoader::MostCommonType() const {
 }
 
 absl::StatusOr<const TensorInfo*> WeightLoader::Take(const std::string& name, int64_t rows,
-                                                     int64_t cols) {
+                                                     int64_t cols, bool in_memory) {
   const TensorInfo* info = gguf_.FindTensor(name);
   if (info == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' is missing"));
@@ -178,6 +190,7 @@ absl::StatusOr<const TensorInfo*> WeightLoader::Take(const std::string& name, in
   }
   if (taken_.insert(name).second) {
     parameters_ += rows * cols;
+    if (!in_memory) return info;
     bytes_ += static_cast<int64_t>(info->bytes);
     bytes_by_type_[info->dtype] += static_cast<int64_t>(info->bytes);
   }

@@ -52,6 +52,9 @@ class WeightLoader {
   absl::StatusOr<std::unique_ptr<WeightMatrix>> Matrix(const std::string& name, int64_t rows,
                                                        int64_t cols);
 
+  // A tensor that stays in the file.
+  absl::StatusOr<FileRows> InFile(const std::string& name, int64_t rows, int64_t cols);
+
   // Rows of the tensor "<prefix>.weight", and of "<prefix>.bias" where there is one.
   struct ProjectionPart {
     std::string prefix;
@@ -75,6 +78,9 @@ class WeightLoader {
   absl::StatusOr<DeviceNorm> LoadNorm(const std::string& prefix, const ModelSpec& spec,
                                       int64_t rows, int64_t cols);
 
+  // A norm of `cols` values with one gain for all.
+  absl::StatusOr<DeviceNorm> PlainNorm(const ModelSpec& spec, int64_t cols);
+
   // Divisors of a rope's frequencies; none where the file has none.
   absl::StatusOr<std::vector<float>> RopeFactors(const RopeSpec& rope, int64_t context_length);
 
@@ -91,7 +97,8 @@ class WeightLoader {
   std::string MostCommonType() const;
 
  private:
-  absl::StatusOr<const TensorInfo*> Take(const std::string& name, int64_t rows, int64_t cols);
+  absl::StatusOr<const TensorInfo*> Take(const std::string& name, int64_t rows, int64_t cols,
+                                         bool in_memory = true);
 
   // A run of a tensor's rows.
   struct Rows {

@@ -31,6 +31,7 @@ int64_t LatentWeights::bytes() const {
 
 int64_t LayerWeights::bytes_a_token(const LayerSpec& spec) const {
   int64_t total = mixer.bytes() + feed_forward.bytes();
+  total += input.gate.bytes() + input.projection.bytes();
   if (experts.experts.empty()) return total;
   int64_t all = 0;
   for (const FeedForwardWeights& expert : experts.experts) all += expert.bytes();
@@ -49,6 +50,14 @@ absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, const ModelSpec& spec,
   if (spec.learned_positions > 0) {
     ASSIGN_OR_RETURN(weights.positions, loader.Flat("position_embd.weight", spec.learned_positions,
                                                     spec.hidden, /*as_matrix=*/true));
+  }
+  if (const int64_t cols = spec.num_layers() * spec.per_layer_input; cols > 0) {
+    PerLayerInputWeights& input = weights.per_layer_input;
+    ASSIGN_OR_RETURN(input.embedding, loader.InFile(kPerLayerEmbedding, spec.vocab, cols));
+    ASSIGN_OR_RETURN(input.projection, loader.LoadProjection({{"per_layer_model_proj", cols}},
+                                                             spec.hidden, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(input.norm,
+                     loader.LoadNorm("per_layer_proj_norm", spec, 1, spec.per_layer_input));
   }
   for (int64_t i = 0; i < spec.num_layers(); ++i) {
     loader.set_backend(backend_of(i));

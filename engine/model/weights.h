@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "engine/backend/backend.h"
 #include "engine/gguf/gguf_file.h"
+#include "engine/model/file_rows.h"
 #include "engine/model/model_spec.h"
 
 namespace lm {
@@ -87,13 +88,33 @@ struct ExpertWeights {
   std::vector<FeedForwardWeights> experts;
   FeedForwardWeights shared;
   Projection shared_gate;  // hidden -> 1
+  // Beside a feed-forward: of what the router sees, of what the experts see, of their sum, and of
+  // what the feed-forward makes.
+  DeviceNorm router_norm, norm, post_norm, other_post_norm;
+  std::vector<float> scales;  // of each expert's result, or none
+};
+
+// Of a token's embedding for a layer.
+struct LayerInputWeights {
+  Projection gate, projection;  // hidden -> per_layer_input -> hidden
+  DeviceNorm norm;              // of what is added
+};
+
+// Stays in the file: its rows are looked up, and it is larger than all other tensors.
+inline constexpr char kPerLayerEmbedding[] = "per_layer_token_embd.weight";
+
+// Of the embeddings for all layers, side by side.
+struct PerLayerInputWeights {
+  FileRows embedding;     // (vocab, layers * per_layer_input)
+  Projection projection;  // hidden -> layers * per_layer_input
+  DeviceNorm norm;        // of each layer's
 };
 
 struct MixerWeights {
-  Projection input;           // hidden -> MixerInputCols: q, gate, k, v; or q k v, z, beta, alpha
-  DeviceNorm q_norm, k_norm;  // of heads
-  DeviceVector sinks;         // (1, heads)
-  DeviceVector conv;          // (conv width, channels): of each tap, all channels
+  Projection input;  // hidden -> MixerInputCols: q, gate, k, v; or q k v, z, beta, alpha
+  DeviceNorm q_norm, k_norm, v_norm;  // of heads
+  DeviceVector sinks;                 // (1, heads)
+  DeviceVector conv;                  // (conv width, channels): of each tap, all channels
   DeltaNetWeights delta_net;
   StateSpaceWeights state_space;
   LatentWeights latent;
@@ -108,6 +129,8 @@ struct LayerWeights {
   DeviceNorm post_mixer_norm, feed_forward_norm, post_feed_forward_norm;
   FeedForwardWeights feed_forward;
   ExpertWeights experts;
+  LayerInputWeights input;
+  float output_scale = 1;
 
   // That the products of one token read.
   int64_t bytes_a_token(const LayerSpec& spec) const;
@@ -116,6 +139,7 @@ struct LayerWeights {
 struct Weights {
   std::unique_ptr<WeightMatrix> embedding;  // (vocab, hidden)
   DeviceVector positions;                   // (context, hidden); empty: none
+  PerLayerInputWeights per_layer_input;
   std::vector<LayerWeights> layers;
   DeviceNorm output_norm;
   std::unique_ptr<WeightMatrix> output;  // (vocab, hidden); null where the embedding serves
@@ -126,7 +150,7 @@ struct Weights {
   std::vector<std::vector<float>> rope_factors;
 
   int64_t parameters = 0;
-  int64_t bytes = 0;         // as stored in the file
+  int64_t bytes = 0;         // as stored in the file, without what stays there
   std::string quantisation;  // the type that holds most of the bytes
 
   const WeightMatrix& head() const { return output ? *output : *embedding; }

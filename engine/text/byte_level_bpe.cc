@@ -18,10 +18,6 @@ constexpr size_t kCheckedPieces = 1024;
 // Bytes of a long piece between two.
 constexpr size_t kCheckedBytes = 1 << 14;
 
-uint64_t PairKey(int32_t left, int32_t right) {
-  return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
-}
-
 bool MustHaveToken(int byte) {
   return byte == '\t' || byte == '\n' || byte == '\r' || (byte >= 0x20 && byte <= 0x7e) ||
          (byte >= 0x80 && byte <= 0xbf);
@@ -45,38 +41,7 @@ absl::StatusOr<std::unique_ptr<ByteLevelBpe>> ByteLevelBpe::Create(const Vocabul
     }
   }
 
-  if (vocabulary.merges.size() > UINT32_MAX) {
-    return absl::InvalidArgumentError("tokenizer.ggml.merges: more than 2^32 merges");
-  }
-  model->merges_.Reserve(vocabulary.merges.size());
-  std::string merged;
-  for (size_t rank = 0; rank < vocabulary.merges.size(); ++rank) {
-    const absl::string_view merge = vocabulary.merges[rank];
-    auto refuse = [&](absl::string_view why) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tokenizer.ggml.merges[", rank, "] is ", QuoteName(merge), ": ", why));
-    };
-    const size_t space = merge.find(' ', 1);
-    if (space == absl::string_view::npos || space + 1 == merge.size()) {
-      return refuse("wanted two tokens with a space between them");
-    }
-    const absl::string_view left = merge.substr(0, space);
-    const absl::string_view right = merge.substr(space + 1);
-    merged.assign(left.data(), left.size());
-    merged.append(right.data(), right.size());
-    for (absl::string_view name : {left, right, absl::string_view(merged)}) {
-      if (index.Find(name) < 0) {
-        return refuse(absl::StrCat("there is no token ", QuoteName(name)));
-      }
-    }
-    // A merge that would take part in spelling a control token never runs.
-    const int32_t left_id = index.FindPlain(left);
-    const int32_t right_id = index.FindPlain(right);
-    const int32_t id = index.FindPlain(merged);
-    if (left_id < 0 || right_id < 0 || id < 0) continue;
-    // Of merges of the same pair the first counts.
-    model->merges_.Insert(PairKey(left_id, right_id), Merge{static_cast<uint32_t>(rank), id});
-  }
+  ASSIGN_OR_RETURN(model->merges_, MergeTable::Read(vocabulary, index));
   return model;
 }
 
@@ -116,10 +81,7 @@ void ByteLevelBpe::EncodePiece(absl::string_view piece, SymbolMerger* merger,
         {static_cast<uint32_t>(i), 1, -1, -1, byte_ids_[static_cast<uint8_t>(piece[i])]});
   }
   merger->Run([this](const Symbol& left, const Symbol& right, Merge* merge) {
-    const Merge* known = merges_.Find(PairKey(left.id, right.id));
-    if (known == nullptr) return false;
-    *merge = *known;
-    return true;
+    return merges_.Find(left.id, right.id, merge);
   });
   if (symbols.size() > kCheckedBytes && Interrupted()) return;
   uint32_t tokens = 0;

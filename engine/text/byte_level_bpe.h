@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "engine/base/integer_map.h"
+#include "engine/text/merge_table.h"
 #include "engine/text/symbol_merger.h"
 #include "engine/text/text_model.h"
 #include "engine/text/text_splitter.h"
@@ -43,7 +43,7 @@ class ByteLevelBpe : public TextModel {
   std::unique_ptr<TextSplitter> splitter_;
   bool whole_pieces_first_ = false;
   std::array<int32_t, 256> byte_ids_;
-  IntegerMap<Merge> merges_;  // by left id << 32 | right id
+  MergeTable merges_;
 };
 
 }  // namespace lm

@@ -45,37 +45,52 @@ struct SentencePieceBpe::Chunk {
 absl::StatusOr<std::unique_ptr<SentencePieceBpe>> SentencePieceBpe::Create(
     const Vocabulary& vocabulary, const TokenIndex& index) {
   auto model = std::unique_ptr<SentencePieceBpe>(new SentencePieceBpe(vocabulary, index));
+  model->by_rank_ = vocabulary.model != "llama";
+  RETURN_IF_ERROR(model->ReadByteIds());
+  if (model->by_rank_) {
+    ASSIGN_OR_RETURN(model->merges_, MergeTable::Read(vocabulary, index));
+  }
+  model->FindJoints();
+  return model;
+}
+
+absl::Status SentencePieceBpe::ReadByteIds() {
   for (int byte = 0; byte < 256; ++byte) {
     const std::string name = absl::StrCat(
         "<0x", absl::AsciiStrToUpper(absl::StrCat(absl::Hex(byte, absl::kZeroPad2))), ">");
-    int32_t id = index.Find(name);
-    if (id >= 0 && vocabulary.types[id] != TokenType::kByte) {
+    int32_t id = index_.Find(name);
+    if (id >= 0 && vocabulary_.types[id] != TokenType::kByte) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "tokenizer.ggml.token_type[", id, "] is ", static_cast<int>(vocabulary.types[id]),
+          "tokenizer.ggml.token_type[", id, "] is ", static_cast<int>(vocabulary_.types[id]),
           " for \"", name, "\", wanted ", static_cast<int>(TokenType::kByte), " (byte)"));
     }
     if (id < 0) {
       const char self = static_cast<char>(byte);
-      id = index.FindPlain(absl::string_view(&self, 1));
+      id = index_.FindPlain(absl::string_view(&self, 1));
     }
     if (id < 0 && IsUtf8Byte(byte)) {
       return absl::InvalidArgumentError(
           absl::StrCat("tokenizer.ggml.tokens: there is no token \"", name, "\" for that byte"));
     }
-    model->byte_ids_[byte] = id;
+    byte_ids_[byte] = id;
   }
-  for (const std::string& name : vocabulary.tokens) {
-    if (index.FindPlain(name) < 0) continue;
-    model->longest_ = std::max(model->longest_, name.size());
+  return absl::OkStatus();
+}
+
+void SentencePieceBpe::FindJoints() {
+  for (const std::string& name : vocabulary_.tokens) {
+    if (index_.FindPlain(name) < 0) continue;
+    longest_ = std::max(longest_, name.size());
     size_t pos = 0;
     uint32_t previous = DecodeUtf8(name, &pos);
     while (pos < name.size()) {
       const uint32_t c = DecodeUtf8(name, &pos);
-      model->joints_.Insert(Joint(previous, c));
+      if (!by_rank_ || (previous == '\n') == (c == '\n')) joints_.Insert(Joint(previous, c));
       previous = c;
     }
   }
-  return model;
+  // A run of line breaks is looked up whole.
+  if (by_rank_) joints_.Insert(Joint('\n', '\n'));
 }
 
 absl::Status SentencePieceBpe::Encode(absl::string_view text, bool begins,
@@ -120,7 +135,18 @@ void SentencePieceBpe::EncodeChunk(Chunk* chunk, std::vector<int32_t>* ids) cons
 void SentencePieceBpe::MergeChunk(Chunk* chunk, std::vector<int32_t>* ids) const {
   const absl::string_view text = chunk->text;
   GrowingArray<Symbol>& symbols = chunk->merger.symbols();
+  const bool breaks = by_rank_ && text[0] == '\n' && text.size() <= longest_;
+  if (const int32_t id = breaks ? index_.FindPlain(text) : -1; id >= 0) {
+    ids->push_back(id);
+    return;
+  }
+  if (by_rank_) {
+    for (Symbol& symbol : symbols) {
+      symbol.id = index_.FindPlain(text.substr(symbol.begin, symbol.size));
+    }
+  }
   chunk->merger.Run([&](const Symbol& left, const Symbol& right, Merge* merge) {
+    if (by_rank_) return merges_.Find(left.id, right.id, merge);
     const size_t size = size_t{left.size} + right.size;
     if (size > longest_) return false;
     merge->id = index_.FindPlain(text.substr(left.begin, size));

@@ -2,6 +2,10 @@
 // neighbours that together are a token the one with the highest score merges, beginning with single
 // characters. A character without a token becomes byte tokens.
 //
+// Where the vocabulary has merges ("gemma4", and byte-level ones whose text is not spelled in the
+// byte alphabet) these say what merges, and in which order; line breaks never merge with anything
+// else, and a run of them that is a token is that token.
+//
 // Kudo and Richardson, https://arxiv.org/abs/1808.06226.
 #ifndef LM_ENGINE_TEXT_SENTENCEPIECE_BPE_H_
 #define LM_ENGINE_TEXT_SENTENCEPIECE_BPE_H_
@@ -13,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/base/integer_map.h"
+#include "engine/text/merge_table.h"
 #include "engine/text/symbol_merger.h"
 #include "engine/text/text_model.h"
 #include "engine/text/token_index.h"
@@ -38,12 +43,16 @@ class SentencePieceBpe : public TextModel {
   SentencePieceBpe(const Vocabulary& vocabulary, const TokenIndex& index)
       : vocabulary_(vocabulary), index_(index) {}
 
+  absl::Status ReadByteIds();
+  void FindJoints();
   void EncodeChunk(Chunk* chunk, std::vector<int32_t>* ids) const;
   void MergeChunk(Chunk* chunk, std::vector<int32_t>* ids) const;
 
   const Vocabulary& vocabulary_;
   const TokenIndex& index_;
   std::array<int32_t, 256> byte_ids_;
+  bool by_rank_ = false;  // by merges_, and not by scores
+  MergeTable merges_;
   size_t longest_ = 0;  // bytes of the longest token's name
   // The pairs of code points (first << 32 | second) that stand side by side in some token. No merge
   // can ever cross another pair, so the text falls apart there into chunks that are merged alone.

@@ -145,6 +145,8 @@ const Table& Families() {
     add({kViking}, {"viking"});
     add({kDeepSeekLlm}, {"deepseek-llm"});
     add({kDeepSeekCoder}, {"deepseek-coder"});
+    add({.patterns = {}, .adds_bos = true, .raw = true}, {"gemma4", "granite-embed-multi-311m"});
+    add({.patterns = {}, .raw = true}, {"sarvam-moe"});
     add({kDeepSeekV3}, {"deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"});
     return table;
   }();

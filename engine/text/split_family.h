@@ -16,6 +16,8 @@ struct SplitFamily {
   bool whole_pieces_first = false;
   // What a model file of this family means where it does not say whether to begin with BOS.
   bool adds_bos = false;
+  // The text is not spelled in the byte alphabet, nor cut by patterns: see SentencePieceBpe.
+  bool raw = false;
 };
 
 // Unimplemented, naming it, where `name` is not known. The empty name is "default".

@@ -11,6 +11,7 @@
 #include "engine/text/answer_ends.h"
 #include "engine/text/byte_level_bpe.h"
 #include "engine/text/sentencepiece_bpe.h"
+#include "engine/text/split_family.h"
 #include "engine/text/vocabulary_check.h"
 
 namespace lm {
@@ -30,10 +31,15 @@ int HexDigit(char c) { return c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10; }
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(Vocabulary vocabulary) {
-  if (vocabulary.model != "gpt2" && vocabulary.model != "llama") {
-    return absl::UnimplementedError(absl::StrCat("tokenizer.ggml.model ",
-                                                 QuoteName(vocabulary.model),
-                                                 " is not supported (\"gpt2\" and \"llama\" are)"));
+  if (vocabulary.model != "gpt2" && vocabulary.model != "llama" && vocabulary.model != "gemma4") {
+    return absl::UnimplementedError(
+        absl::StrCat("tokenizer.ggml.model ", QuoteName(vocabulary.model),
+                     " is not supported (\"gpt2\", \"llama\" and \"gemma4\" are)"));
+  }
+  bool byte_level = false;
+  if (vocabulary.model == "gpt2") {
+    ASSIGN_OR_RETURN(const SplitFamily family, FindSplitFamily(vocabulary.pre));
+    byte_level = !family.raw;
   }
   RETURN_IF_ERROR(CheckVocabulary(vocabulary));
   auto tokenizer = std::unique_ptr<Tokenizer>(new Tokenizer);
@@ -49,7 +55,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(Vocabulary vocabula
           absl::StrCat("token ", id, " ", QuoteName(name), " ends answers but is too long"));
     }
   }
-  if (t.vocabulary_.model == "gpt2") {
+  if (byte_level) {
     ASSIGN_OR_RETURN(t.model_, ByteLevelBpe::Create(t.vocabulary_, t.index_));
   } else {
     ASSIGN_OR_RETURN(t.model_, SentencePieceBpe::Create(t.vocabulary_, t.index_));

@@ -20,7 +20,8 @@ enum class TokenType : uint8_t {
 };
 
 struct Vocabulary {
-  // tokenizer.ggml.model: "gpt2" (byte-level BPE) or "llama" (SentencePiece-style BPE by score).
+  // tokenizer.ggml.model: "gpt2" (byte-level BPE), "llama" (SentencePiece-style BPE by score) or
+  // "gemma4" (the same by rank).
   std::string model;
   // tokenizer.ggml.pre: the family of the BPE pre-tokenizer's split, e.g. "llama-bpe".
   std::string pre;
@@ -28,7 +29,7 @@ struct Vocabulary {
   std::vector<std::string> tokens;
   std::vector<TokenType> types;     // as many as tokens
   std::vector<float> scores;        // as many as tokens for "llama"; else empty
-  std::vector<std::string> merges;  // "left right", best first, for "gpt2"; else empty
+  std::vector<std::string> merges;  // "left right", best first; for "llama" empty
 
   // Token ids, or -1.
   int32_t bos = -1;

@@ -81,6 +81,7 @@ absl::Status CpuBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope
         RotateHeads(angles, table->dim, rope.pairing, dim, q.cols, q.row<float>(t));
         RotateHeads(angles, table->dim, rope.pairing, dim, k.cols, k.row<float>(t));
       }
+      if (k.empty()) continue;
       int64_t block = slots[t] / kKvBlockTokens;
       int64_t token = slots[t] % kKvBlockTokens;
       if (layer.dtype == DType::kF32) {

@@ -35,6 +35,7 @@ absl::Status ReferenceBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, cons
       RotateHead(table.angles.data() + t * table.dim, table.dim, rope.pairing, head);
     };
     for (int64_t begin = 0; begin < q.cols; begin += dim) rotate(q.row<float>(t) + begin);
+    if (k.empty()) continue;
     for (int64_t h = 0; h < layer.kv_heads; ++h) {
       float* key = k.row<float>(t) + h * dim;
       const float* value = v.row<float>(t) + h * layer.value_dim;

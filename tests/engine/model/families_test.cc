@@ -110,6 +110,46 @@ TEST_F(FamilyTest, Gemma3Of62LayersHasAScaleOfItsOwn) {
   EXPECT_FLOAT_EQ(Spec().layers[0].attention()->scale, 0.25f);  // of 64 / 4
 }
 
+TEST_F(FamilyTest, Gemma4HasHeadsOfTwoKindsAndSharesKeys) {
+  Begin("gemma4", &DescribeGemma4);
+  EXPECT_THAT(Refusal(), HasSubstr("gemma4.attention.sliding_window"));
+  Set("attention.sliding_window", uint64_t{128});
+  EXPECT_THAT(Refusal(), HasSubstr("gemma4.attention.sliding_window_pattern"));
+  Set("attention.sliding_window_pattern", std::vector<bool>{1, 1, 0, 1, 1, 0, 1, 1, 0, 1, 1, 0});
+  Set("attention.key_length", uint64_t{32});
+  Set("attention.value_length", uint64_t{32});
+  Set("attention.key_length_swa", uint64_t{16});
+  Set("attention.value_length_swa", uint64_t{16});
+  Set("attention.head_count_kv", std::vector<uint64_t>{2, 2, 1, 2, 2, 1, 2, 2, 1, 2, 2, 1});
+  Set("attention.shared_kv_layers", uint64_t{3});
+  Set("embedding_length_per_layer_input", uint64_t{8});
+  const ModelSpec spec = Spec();
+  EXPECT_EQ(spec.per_layer_input, 8);
+  EXPECT_EQ(Windows(spec)[1], 128);
+  EXPECT_EQ(Windows(spec)[2], 0);
+  const AttentionSpec& full = *spec.layers[2].attention();
+  const AttentionSpec& windowed = *spec.layers[1].attention();
+  EXPECT_EQ(full.key_dim, 32);
+  EXPECT_EQ(full.kv_heads, 1);
+  EXPECT_EQ(full.scale, 1);
+  EXPECT_TRUE(full.value_norm && full.value_is_key);
+  EXPECT_EQ(windowed.key_dim, 16);
+  EXPECT_EQ(windowed.rope, 1);
+  EXPECT_EQ(spec.ropes[1].dim, 16);
+  EXPECT_EQ(spec.ropes[1].factors, nullptr);
+  EXPECT_EQ(spec.layers[8].attention()->kv_source, -1);
+  EXPECT_EQ(spec.layers[9].attention()->kv_source, 7);
+  EXPECT_EQ(spec.layers[11].attention()->kv_source, 8);
+  EXPECT_EQ(MixerInputCols(spec.layers[8]), 4 * 32 + 2 * 32);
+  EXPECT_EQ(MixerInputCols(spec.layers[11]), 4 * 32);
+
+  Set("attention.shared_kv_layers", uint64_t{11});
+  EXPECT_THAT(Refusal(), HasSubstr("layer 1 has none to share with"));
+  Set("attention.shared_kv_layers", uint64_t{0});
+  Set("attention.value_length_swa", uint64_t{8});
+  EXPECT_THAT(Refusal(), HasSubstr("heads of keys and values must be even and alike"));
+}
+
 TEST_F(FamilyTest, Qwen35HasADeltaNetInThreeOfFourLayers) {
   Begin("qwen35", &DescribeQwen35);
   Set("ssm.conv_kernel", uint64_t{4});

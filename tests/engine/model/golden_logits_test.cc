@@ -1,4 +1,5 @@
 // Our logits against llama.cpp's, recorded in tests/testdata/models, on every backend.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,6 +42,8 @@ constexpr Golden Named(const char* name, Golden bounds) {
   return bounds;
 }
 
+constexpr Golden kGemma4E = Named("gemma4-e-f32", kGelu);
+
 constexpr Golden kGolden[] = {
     Named("llama-spm-untied-f32", kFloat),
     Named("llama-rope-factors-f16", kFloat),
@@ -68,6 +71,7 @@ constexpr Golden kGolden[] = {
     Named("cohere2-f32", kFloat),
     Named("stablelm-12b-f32", kFloat),
     Named("gemma2-f32", kGelu),
+    Named("gemma4-moe-f32", kGelu),
     Named("gpt2-f32", kGelu),
     Named("gpt-oss-mxfp4", kTwoLayers),
     Named("llama-q8_0", kTwoLayers),
@@ -77,6 +81,7 @@ constexpr Golden kGolden[] = {
     Named("llama-q2_k", kOneLayer),
     Named("llama-q6_k", kOneLayer),
     Named("llama-iq4_xs", kOneLayer),
+    kGemma4E,
 };
 
 std::string ModelPath(absl::string_view name, absl::string_view extension) {
@@ -157,11 +162,25 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenLogitsTest,
                                           testing::Values("reference", "cpu")),
                          TestName);
 
-// The first 31 have two layers or more: one on the first device, the others on the second.
+// The first 32 have two layers or more: one on the first device, the others on the second.
 INSTANTIATE_TEST_SUITE_P(Shared, GoldenLogitsTest,
-                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 31)),
+                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 32)),
                                           testing::Values("cpu,reference", "reference=1,cpu")),
                          TestName);
+
+// The last three of its six layers read the keys and values of the second and third.
+INSTANTIATE_TEST_SUITE_P(SharedKeys, GoldenLogitsTest,
+                         testing::Combine(testing::Values(kGemma4E),
+                                          testing::Values("reference=1,cpu")),
+                         TestName);
+
+TEST(GoldenModelTest, LayersThatShareKeysAreOnOneDevice) {
+  const auto model = Model::Load(ModelPath(kGemma4E.name, ".gguf"),
+                                 {.device = "cpu,reference", .kv_bytes = 1 << 24});
+  ASSERT_FALSE(model.ok());
+  EXPECT_THAT(std::string(model.status().message()),
+              testing::HasSubstr("layer 3 reads the keys and values of layer 1"));
+}
 
 }  // namespace
 }  // namespace lm

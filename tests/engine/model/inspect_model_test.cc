@@ -96,5 +96,20 @@ TEST(InspectModelTest, KnowsTemplatesByTheirMarks) {
   EXPECT_EQ(TemplateKind("{{ message.content }}"), "jinja");
 }
 
+TEST(InspectModelTest, WhatStaysInTheFileIsNoMemory) {
+  const std::string path = std::string(LM_TESTDATA) + "/models/gemma4-e-f32.gguf";
+  const std::atomic<bool> cancel{false};
+  const auto report = InspectModel(path, DType::kF16, cancel);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->problem, "");
+  const auto model = Model::Load(path, {.kv_bytes = 1 << 24});
+  ASSERT_TRUE(model.ok()) << model.status();
+  // 6 embeddings of 16 values for each of 400 tokens.
+  constexpr int64_t kSize = sizeof(float), kInFile = 400 * 6 * 16 * kSize;
+  EXPECT_EQ(report->parameters * kSize - report->weight_bytes, kInFile);
+  const ModelInfo& info = (*model)->info();
+  EXPECT_EQ(info.parameters * kSize - info.weight_bytes, kInFile);
+}
+
 }  // namespace
 }  // namespace lm
