@@ -11,6 +11,7 @@ absl::Status Activations::Reserve(const ModelSpec& spec, int64_t tokens, Backend
   if (tokens <= capacity) return absl::OkStatus();
   const int64_t rows = std::max(tokens, 2 * capacity);
   const int64_t mixed_cols = spec.Widest([](const LayerSpec& l) {
+    if (l.beside.has_value()) return std::max(l.beside->conv_cols(), MixerOutputCols(l));
     if (l.delta_net() != nullptr) return l.delta_net()->conv_cols();
     return l.state_space() != nullptr ? l.state_space()->conv_cols() : MixerOutputCols(l);
   });
@@ -28,7 +29,11 @@ absl::Status Activations::Reserve(const ModelSpec& spec, int64_t tokens, Backend
   const int64_t of_experts = widest([&spec](const FeedForwardSpec&) { return spec.hidden; });
   const std::pair<Tensor*, int64_t> wants[] = {
       {&x, spec.hidden},
-      {&mixer_input, spec.Widest(MixerInputCols)},
+      {&mixer_input, spec.Widest([](const LayerSpec& l) {
+         return std::max(MixerInputCols(l), l.beside.has_value() ? l.beside->input_cols() : 0);
+       })},
+      {&beside,
+       spec.Widest([&spec](const LayerSpec& l) { return l.beside.has_value() ? spec.hidden : 0; })},
       {&mixed, mixed_cols},
       {&gate_up, spec.Widest([](const LayerSpec& l) {
          const FeedForwardSpec& f = l.feed_forward;

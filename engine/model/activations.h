@@ -18,6 +18,7 @@ struct Activations {
   // Each of these three is as wide as the widest layer's; a layer uses its first columns.
   Tensor mixer_input;     // (T, MixerInputCols)
   Tensor mixed;           // (T, MixerOutputCols, or what a recurrent layer convolves)
+  Tensor beside;          // (T, hidden)              of a mixer beside attention
   Tensor gate_up;         // (T, what a feed-forward's first product gives)
   Tensor gathered;        // (T, max(hidden, mixed))  rows whose results are wanted
   Tensor hidden;          // (T, hidden)              the output norm of these; what is to be normed

@@ -6,7 +6,7 @@
 namespace lm {
 
 absl::StatusOr<Tensor> Attend(const LayerRun& run, const AttentionSpec& spec, const KvLayer& kv) {
-  const MixerWeights& weights = run.weights.mixer;
+  const MixerWeights& weights = run.mixer;
   Backend* const backend = run.backend;
   Tensor input = run.act.mixer_input.Rows(0, run.rows);
   auto take = [&input, used = int64_t{0}](int64_t cols) mutable {
@@ -56,7 +56,7 @@ absl::StatusOr<Tensor> AttendLatent(const LayerRun& run, const AttentionSpec& sp
                                     const KvLayer& kv) {
   Backend* const backend = run.backend;
   const LatentSpec& own = *spec.latent;
-  const LatentWeights& latent = run.weights.mixer.latent;
+  const LatentWeights& latent = run.mixer.latent;
   const int64_t turning = spec.latent_rope(), rank = spec.value_dim;
   const int64_t before_cols = own.q_rank > 0 ? own.q_rank : spec.latent_q_cols();
   const Tensor input = run.Of(run.act.mixer_input, before_cols + spec.key_dim);

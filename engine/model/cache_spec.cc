@@ -18,11 +18,8 @@ constexpr int64_t kStepTokens = 512;
 
 void AddLayer(const LayerSpec& layer, DType dtype, CacheSpec* cache) {
   const AttentionSpec* attention = layer.attention();
-  if (attention == nullptr) {
-    cache->shape.state_bytes += StatesOf(layer).bytes();
-    return cache->class_of.push_back(-1);
-  }
-  if (attention->kv_source >= 0) return cache->class_of.push_back(-1);
+  cache->shape.state_bytes += StatesOf(layer).bytes();
+  if (attention == nullptr || attention->kv_source >= 0) return cache->class_of.push_back(-1);
   std::vector<CacheClass>& classes = cache->shape.classes;
   auto found = std::find_if(classes.begin(), classes.end(), [attention](const CacheClass& c) {
     return c.window == attention->window;

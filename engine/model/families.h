@@ -14,9 +14,12 @@
 
 namespace lm {
 
+// The sizes and norms that all models have. Returns the number of layers; blocks that predict
+// further tokens (nextn_predict_layers) are none.
+absl::StatusOr<int64_t> DescribeSizes(KeyReader& keys, ModelSpec* spec,
+                                      NormKind norm = NormKind::kRms);
 // What the families below have in common: the sizes, heads, rope and norms under the names that all
-// converters use, as the layers of a llama. Blocks that predict further tokens
-// (nextn_predict_layers) are no layers. A layer without KV heads is the family's to describe.
+// converters use, as the layers of a llama. A layer without KV heads is the family's to describe.
 // Windows a family reads itself where it has them, experts with DescribeExperts.
 absl::Status DescribeStandardBlocks(KeyReader& keys, ModelSpec* spec,
                                     NormKind norm = NormKind::kRms);
@@ -66,6 +69,7 @@ absl::Status DescribeErnie45(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeExaone4(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeExaoneMoe(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeFalcon(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeFalconH1(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGemma(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGemma2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGemma3(KeyReader& keys, ModelSpec* spec);
@@ -81,10 +85,12 @@ absl::Status DescribeGraniteSwa(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeHunyuan(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeLfm2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeLlama(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeMamba2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeMellum(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeMiniCpm(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeMiniMaxM2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeMistral3(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeMuseGlimmer(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeNemotron(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeNemotronH(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeOlmo2(KeyReader& keys, ModelSpec* spec);

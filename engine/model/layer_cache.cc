@@ -15,9 +15,8 @@ absl::StatusOr<LayerCache> LayerCache::Create(const ModelSpec& spec, const Cache
     if (cache.class_of[i] >= 0) {
       const KvLayer kv = KvLayerOf(*spec.layers[i].attention(), cache.dtype);
       memory.blocks_[cache.class_of[i]].bytes += kv.keys_bytes() + kv.values_bytes();
-    } else {
-      memory.states_.bytes += StatesOf(spec.layers[i]).bytes();
     }
+    memory.states_.bytes += StatesOf(spec.layers[i]).bytes();
   }
   for (size_t c = 0; c < classes.size(); ++c) {
     Arena& arena = memory.blocks_[c];
@@ -41,7 +40,6 @@ absl::StatusOr<LayerCache> LayerCache::Create(const ModelSpec& spec, const Cache
       layer.kv.keys = memory.blocks_[c].piece(0) + used[c];
       layer.kv.values = memory.blocks_[c].piece(0) + used[c] + layer.kv.keys_bytes();
       used[c] += layer.kv.keys_bytes() + layer.kv.values_bytes();
-      continue;
     }
     const StateSizes sizes = StatesOf(spec.layers[i]);
     auto take = [&](int64_t values) {

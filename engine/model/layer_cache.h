@@ -23,7 +23,7 @@ class LayerCache {
   static absl::StatusOr<LayerCache> Create(const ModelSpec& spec, const CacheSpec& cache,
                                            int64_t first, int64_t end, Backend* backend);
 
-  // Layer i of the model, first <= i < end: the one or the other.
+  // Layer i of the model, first <= i < end: the one, the other, or both.
   const KvLayer& kv(int64_t i) const { return layers_[i - first_].kv; }
   const StateLayer& conv_state(int64_t i) const { return layers_[i - first_].conv; }
   const StateLayer& rule_state(int64_t i) const { return layers_[i - first_].rule; }

@@ -16,6 +16,7 @@ struct LayerRun {
   const ModelSpec& model;
   const LayerSpec& spec;
   const LayerWeights& weights;
+  const MixerWeights& mixer;  // the layer's, or the one's beside
   Backend* backend;
   Activations& act;
   int64_t rows;  // of the activations, the first ones

@@ -17,9 +17,10 @@ class LayerLoader {
     LayerWeights layer;
     ASSIGN_OR_RETURN(layer.mixer_norm, LoadNorm(layer_.mixer_norm));
     RETURN_IF_ERROR(LoadMixer(&layer.mixer));
-    ASSIGN_OR_RETURN(layer.post_mixer_norm, LoadNorm(layer_.post_mixer_norm));
+    if (layer_.beside.has_value()) RETURN_IF_ERROR(LoadStateSpace(*layer_.beside, &layer.beside));
+    ASSIGN_OR_RETURN(layer.post_mixer_norm, LoadPostNorm(layer_.post_mixer_norm));
     ASSIGN_OR_RETURN(layer.feed_forward_norm, LoadNorm(layer_.feed_forward_norm));
-    ASSIGN_OR_RETURN(layer.post_feed_forward_norm, LoadNorm(layer_.post_feed_forward_norm));
+    ASSIGN_OR_RETURN(layer.post_feed_forward_norm, LoadPostNorm(layer_.post_feed_forward_norm));
     if (layer_.feed_forward.experts.has_value()) {
       ASSIGN_OR_RETURN(layer.experts, LoadExperts(*layer_.feed_forward.experts));
     }
@@ -45,6 +46,12 @@ class LayerLoader {
   absl::StatusOr<DeviceNorm> LoadNorm(const char* part) {
     if (part == nullptr) return DeviceNorm();
     return loader_.LoadNorm(Name(part), spec_, 1, spec_.hidden);
+  }
+
+  absl::StatusOr<DeviceNorm> LoadPostNorm(const char* part) {
+    ASSIGN_OR_RETURN(DeviceNorm norm, LoadNorm(part));
+    if (spec_.post_norm_eps > 0) norm.norm.eps = spec_.post_norm_eps;
+    return norm;
   }
 
   absl::Status LoadInput(LayerInputWeights* input) {
@@ -180,20 +187,24 @@ class LayerLoader {
   }
 
   absl::Status LoadStateSpace(const StateSpaceSpec& space, MixerWeights* mixer) {
-    ASSIGN_OR_RETURN(mixer->input,
-                     loader_.LoadProjection({{Name("ssm_in"), MixerInputCols(layer_)}},
-                                            spec_.hidden, /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(mixer->input, loader_.LoadProjection({{Name("ssm_in"), space.input_cols()}},
+                                                          spec_.hidden, /*needs_bias=*/false));
     ASSIGN_OR_RETURN(mixer->conv, loader_.Transposed(Name("ssm_conv1d.weight"), space.conv_cols(),
                                                      space.conv_width));
     StateSpaceWeights& weights = mixer->state_space;
-    ASSIGN_OR_RETURN(weights.conv_bias, loader_.Vector(Name("ssm_conv1d.bias"), space.conv_cols()));
+    if (loader_.Has(Name("ssm_conv1d.bias"))) {
+      ASSIGN_OR_RETURN(weights.conv_bias,
+                       loader_.Vector(Name("ssm_conv1d.bias"), space.conv_cols()));
+    }
     ASSIGN_OR_RETURN(weights.dt_bias, loader_.Vector(Name("ssm_dt.bias"), space.heads));
     ASSIGN_OR_RETURN(weights.a, loader_.Flat(Name("ssm_a"), space.heads, 1));
     ASSIGN_OR_RETURN(weights.skip, loader_.Flat(Name("ssm_d"), space.heads, 1));
     const int64_t group = space.inner() / space.groups;
-    ASSIGN_OR_RETURN(weights.output_norm,
-                     loader_.LoadNorm(Name("ssm_norm"), spec_, space.groups, group));
-    weights.output_norm.norm.group = group;
+    if (loader_.Has(Name("ssm_norm.weight"))) {
+      ASSIGN_OR_RETURN(weights.output_norm,
+                       loader_.LoadNorm(Name("ssm_norm"), spec_, space.groups, group));
+      weights.output_norm.norm.group = group;
+    }
     ASSIGN_OR_RETURN(mixer->output,
                      loader_.LoadProjection({{Name("ssm_out"), spec_.hidden}}, space.inner(),
                                             /*needs_bias=*/false));

@@ -14,6 +14,10 @@ namespace lm {
 // (rows, MixerOutputCols). It lies in the activations. REQUIRES: the layer has a mixer.
 absl::StatusOr<Tensor> Mix(const LayerRun& run, int64_t index, const LayerCache& cache);
 
+// What the state space beside attention adds to x, in act.beside: (rows, hidden).
+// REQUIRES: the layer has one.
+absl::StatusOr<Tensor> MixBeside(const LayerRun& run, int64_t index, const LayerCache& cache);
+
 // Those of each kind. Their first product, act.mixer_input, is made.
 absl::StatusOr<Tensor> Attend(const LayerRun& run, const AttentionSpec& spec, const KvLayer& kv);
 absl::StatusOr<Tensor> AttendLatent(const LayerRun& run, const AttentionSpec& spec,

@@ -31,6 +31,7 @@ constexpr Family kFamilies[] = {
     {"exaone-moe", &DescribeExaoneMoe},
     {"exaone4", &DescribeExaone4},
     {"falcon", &DescribeFalcon},
+    {"falcon-h1", &DescribeFalconH1},
     {"gemma", &DescribeGemma},
     {"gemma2", &DescribeGemma2},
     {"gemma3", &DescribeGemma3},
@@ -50,10 +51,12 @@ constexpr Family kFamilies[] = {
     {"lfm2", &DescribeLfm2},
     {"lfm2moe", &DescribeLfm2},
     {"llama", &DescribeLlama},
+    {"mamba2", &DescribeMamba2},
     {"mellum", &DescribeMellum},
     {"minicpm", &DescribeMiniCpm},
     {"minimax-m2", &DescribeMiniMaxM2},
     {"mistral3", &DescribeMistral3},
+    {"muse-glimmer", &DescribeMuseGlimmer},
     {"nemotron", &DescribeNemotron},
     {"nemotron_h", &DescribeNemotronH},
     {"nemotron_h_moe", &DescribeNemotronH},
@@ -77,6 +80,45 @@ constexpr Family kFamilies[] = {
 };
 // clang-format on
 
+// What is no language model that writes from left to right, and why.
+struct Refusal {
+  absl::string_view architecture;
+  absl::string_view what;
+};
+constexpr absl::string_view kDrafter = "guesses for another model's decoding and is none itself";
+constexpr absl::string_view kDiffusion =
+    "writes by diffusion, not from left to right, and that is not supported";
+constexpr absl::string_view kSound = "makes sound, not text";
+constexpr Refusal kRefusals[] = {
+    {"clip", "reads images for a model of another file, which loads without it"},
+    {"dflash", kDrafter},
+    {"dream", kDiffusion},
+    {"eagle3", kDrafter},
+    {"gemma4-assistant", kDrafter},
+    {"gptoss", "is gpt-oss as Ollama lays it out for itself; files of 'gpt-oss' load"},
+    {"graniteswitch", "switches adapters while it writes, and that is not supported"},
+    {"llada", kDiffusion},
+    {"llada-moe", kDiffusion},
+    {"pockettts", kSound},
+    {"qwen3tts", kSound},
+    {"rnd1", kDiffusion},
+    {"t5", "has an encoder and a decoder, and that is not supported"},
+    {"wavtokenizer-dec", kSound},
+};
+
+// An architecture that is not one of kFamilies.
+absl::Status UnknownArchitecture(absl::string_view architecture) {
+  for (const Refusal& refusal : kRefusals) {
+    if (architecture != refusal.architecture) continue;
+    return absl::UnimplementedError(
+        absl::StrCat("model architecture '", architecture, "' ", refusal.what));
+  }
+  auto name = [](std::string* out, const Family& f) { absl::StrAppend(out, f.architecture); };
+  return absl::UnimplementedError(
+      absl::StrCat("model architecture '", absl::CHexEscape(architecture.substr(0, 64)),
+                   "' is not supported (known: ", absl::StrJoin(kFamilies, ", ", name), ")"));
+}
+
 // What all families have: the vocabulary.
 absl::Status DescribeVocabulary(const Metadata& metadata, KeyReader& keys, ModelSpec* spec) {
   ASSIGN_OR_RETURN(absl::Span<const std::string> tokens,
@@ -96,9 +138,7 @@ int64_t MixerInputCols(const LayerSpec& layer) {
   if (const DeltaNetSpec* net = layer.delta_net()) {
     return net->conv_cols() + net->value_cols() + 2 * net->heads;
   }
-  if (const StateSpaceSpec* space = layer.state_space()) {
-    return space->inner() + space->conv_cols() + space->heads;
-  }
+  if (const StateSpaceSpec* space = layer.state_space()) return space->input_cols();
   if (const ShortConvSpec* conv = layer.short_conv()) return 3 * conv->channels;
   const AttentionSpec& attention = *layer.attention();
   if (attention.latent.has_value()) {
@@ -121,6 +161,7 @@ int64_t MixerOutputCols(const LayerSpec& layer) {
 }
 
 StateSizes StatesOf(const LayerSpec& layer) {
+  if (layer.beside.has_value()) return {layer.beside->conv_state(), layer.beside->rule_state()};
   if (const DeltaNetSpec* net = layer.delta_net()) return {net->conv_state(), net->rule_state()};
   if (const StateSpaceSpec* space = layer.state_space()) {
     return {space->conv_state(), space->rule_state()};
@@ -135,12 +176,7 @@ absl::StatusOr<ModelSpec> DescribeModel(const GgufFile& gguf) {
   const Family* family =
       std::find_if(std::begin(kFamilies), std::end(kFamilies),
                    [&](const Family& f) { return f.architecture == spec.architecture; });
-  if (family == std::end(kFamilies)) {
-    auto name = [](std::string* out, const Family& f) { absl::StrAppend(out, f.architecture); };
-    return absl::UnimplementedError(
-        absl::StrCat("model architecture '", absl::CHexEscape(spec.architecture.substr(0, 64)),
-                     "' is not supported (known: ", absl::StrJoin(kFamilies, ", ", name), ")"));
-  }
+  if (family == std::end(kFamilies)) return UnknownArchitecture(spec.architecture);
   KeyReader keys(gguf.metadata(), spec.architecture,
                  [&gguf](absl::string_view name) { return gguf.FindTensor(name) != nullptr; });
   RETURN_IF_ERROR(family->describe(keys, &spec));

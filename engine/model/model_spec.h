@@ -157,6 +157,7 @@ struct StateSpaceSpec {
   int64_t inner() const { return heads * head_dim; }
   int64_t group_cols() const { return groups * state_dim; }
   int64_t conv_cols() const { return inner() + 2 * group_cols(); }
+  int64_t input_cols() const { return inner() + conv_cols() + heads; }
   // Values of recurrent state.
   int64_t conv_state() const { return (conv_width - 1) * conv_cols(); }
   int64_t rule_state() const { return inner() * state_dim; }
@@ -199,6 +200,7 @@ struct FeedForwardSpec {
 // The norms are tensors of these names, null where there is none.
 struct LayerSpec {
   Variant<AttentionSpec, DeltaNetSpec, StateSpaceSpec, ShortConvSpec, NoMixer> mixer;
+  std::optional<StateSpaceSpec> beside = {};  // attention, of the same norm(x): both are added
   FeedForwardSpec feed_forward;
   const char* mixer_norm = "attn_norm";
   const char* feed_forward_norm = "ffn_norm";
@@ -228,8 +230,10 @@ struct ModelSpec {
   int64_t context_length = 0;
   NormKind norm = NormKind::kRms;  // of all norms; their biases are optional
   float norm_eps = 0;
+  float post_norm_eps = 0;  // of what mixer and feed-forward add to x; 0: norm_eps
   float embedding_scale = 1;
-  int64_t per_layer_input = 0;  // its width; 0: none
+  bool plain_embedding_norm = false;  // the embedding is normed, without a gain
+  int64_t per_layer_input = 0;        // its width; 0: none
   // "position_embd", of so many positions, is added to the embedding; 0: it is not.
   int64_t learned_positions = 0;
   std::vector<RopeSpec> ropes;

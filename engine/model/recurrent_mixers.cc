@@ -21,8 +21,8 @@ class ColumnTaker {
 absl::StatusOr<Tensor> Convolve(const LayerRun& run, Tensor from, Tensor bias,
                                 const StateLayer& conv) {
   const Tensor convolved = run.Of(run.act.mixed, from.cols);
-  RETURN_IF_ERROR(run.backend->CausalConv(from, run.weights.mixer.conv.tensor, bias,
-                                          Activation::kSilu, conv, convolved));
+  RETURN_IF_ERROR(run.backend->CausalConv(from, run.mixer.conv.tensor, bias, Activation::kSilu,
+                                          conv, convolved));
   return convolved;
 }
 
@@ -31,7 +31,7 @@ absl::StatusOr<Tensor> Convolve(const LayerRun& run, Tensor from, Tensor bias,
 absl::StatusOr<Tensor> ApplyDeltaNet(const LayerRun& run, const DeltaNetSpec& spec,
                                      const StateLayer& conv, const StateLayer& rule) {
   Backend* const backend = run.backend;
-  const DeltaNetWeights& net = run.weights.mixer.delta_net;
+  const DeltaNetWeights& net = run.mixer.delta_net;
   ColumnTaker input(run.act.mixer_input.Rows(0, run.rows));
   const Tensor qkv = input(spec.conv_cols()), z = input(spec.value_cols());
   const Tensor beta = input(spec.heads), alpha = input(spec.heads);
@@ -62,7 +62,7 @@ absl::StatusOr<Tensor> ApplyDeltaNet(const LayerRun& run, const DeltaNetSpec& sp
 absl::StatusOr<Tensor> ApplyStateSpace(const LayerRun& run, const StateSpaceSpec& spec,
                                        const StateLayer& conv, const StateLayer& rule) {
   Backend* const backend = run.backend;
-  const StateSpaceWeights& space = run.weights.mixer.state_space;
+  const StateSpaceWeights& space = run.mixer.state_space;
   ColumnTaker input(run.act.mixer_input.Rows(0, run.rows));
   const Tensor z = input(spec.inner()), before = input(spec.conv_cols());
   const Tensor time = input(spec.heads);
@@ -82,7 +82,9 @@ absl::StatusOr<Tensor> ApplyStateSpace(const LayerRun& run, const StateSpaceSpec
                                       .skip = space.skip.tensor},
                                      rule, x));
   RETURN_IF_ERROR(backend->GatedActivation(Activation::kSilu, z, x, x));
-  RETURN_IF_ERROR(backend->Normalize(x, space.output_norm.norm, x));
+  if (!space.output_norm.empty()) {
+    RETURN_IF_ERROR(backend->Normalize(x, space.output_norm.norm, x));
+  }
   return x;
 }
 
@@ -94,7 +96,7 @@ absl::StatusOr<Tensor> ApplyShortConv(const LayerRun& run, const ShortConvSpec& 
   const Tensor out = run.Of(run.act.mixed, spec.channels);
   RETURN_IF_ERROR(backend->GatedActivation(Activation::kIdentity, b, u, b));
   RETURN_IF_ERROR(
-      backend->CausalConv(b, run.weights.mixer.conv.tensor, {}, Activation::kIdentity, conv, out));
+      backend->CausalConv(b, run.mixer.conv.tensor, {}, Activation::kIdentity, conv, out));
   RETURN_IF_ERROR(backend->GatedActivation(Activation::kIdentity, c, out, out));
   return out;
 }

@@ -111,6 +111,10 @@ absl::Status Transformer::Await(const std::atomic<bool>& cancel, StepResults* re
     RETURN_IF_ERROR(i == 0 ? stage->backend->Embed(*weights_.embedding, spec_.embedding_scale,
                                                    stage->act.x.Rows(0, tokens))
                            : Hand(&stages_[i - 1], stage));
+    if (i == 0 && spec_.plain_embedding_norm) {
+      const Tensor x = stage->act.x.Rows(0, tokens);
+      RETURN_IF_ERROR(stage->backend->Normalize(x, weights_.embedding_norm.norm, x));
+    }
     if (i == 0 && spec_.learned_positions > 0) RETURN_IF_ERROR(PlacePositions(stage));
     if (i == 0 && spec_.per_layer_input > 0) RETURN_IF_ERROR(PlaceLayerInputs(stage));
     if (!temperatures_.empty()) {
@@ -142,10 +146,14 @@ absl::Status Transformer::RunLayers(const std::atomic<bool>& cancel, Stage* stag
     LayerRun run = {.model = spec_,
                     .spec = spec,
                     .weights = weights_.layers[i],
+                    .mixer = weights_.layers[i].mixer,
                     .backend = stage->backend.get(),
                     .act = stage->act,
                     .rows = rows};
-    Tensor mixed;
+    Tensor mixed, beside;
+    if (spec.beside.has_value()) {
+      ASSIGN_OR_RETURN(beside, MixBeside(run, i, stage->cache));
+    }
     if (spec.has_mixer()) {
       ASSIGN_OR_RETURN(mixed, Mix(run, i, stage->cache));
     }
@@ -154,11 +162,15 @@ absl::Status Transformer::RunLayers(const std::atomic<bool>& cancel, Stage* stag
       if (kept_ == 0) break;
       RETURN_IF_ERROR(KeepRows(stage->act.x, stage));
       if (spec.has_mixer()) RETURN_IF_ERROR(KeepRows(mixed, stage));
+      if (!beside.empty()) RETURN_IF_ERROR(KeepRows(beside, stage));
       if (spec_.per_layer_input > 0) RETURN_IF_ERROR(KeepRows(InputOf(run, i), stage));
       run.rows = kept_;
     }
     auto add_mixed = [&] {
       if (!spec.has_mixer()) return absl::OkStatus();
+      if (!beside.empty()) {
+        RETURN_IF_ERROR(run.backend->Add(run.x(), beside.Rows(0, run.rows), spec.residual_scale));
+      }
       return AddToResidual(run, run.weights.mixer.output,
                            ProductInput::Plain(mixed.Rows(0, run.rows)),
                            run.weights.post_mixer_norm);

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -104,7 +105,9 @@ absl::StatusOr<DeviceVector> WeightLoader::ToDevice(const std::vector<float>& va
 absl::StatusOr<DeviceNorm> WeightLoader::LoadNorm(const std::string& prefix, const ModelSpec& spec,
                                                   int64_t rows, int64_t cols) {
   DeviceNorm norm;
-  ASSIGN_OR_RETURN(norm.weight, Flat(prefix + ".weight", rows, cols));
+  // One converter (Falcon-H1's) leaves ".weight" out of one name.
+  const std::string name = prefix + ".weight";
+  ASSIGN_OR_RETURN(norm.weight, Flat(!Has(name) && Has(prefix) ? prefix : name, rows, cols));
   if (Has(prefix + ".bias")) {
     ASSIGN_OR_RETURN(norm.bias, Flat(prefix + ".bias", rows, cols));
   }
@@ -155,6 +158,10 @@ absl::Status WeightLoader::CheckAllTaken(const std::string& architecture, int64_
                                          int64_t skipped) const {
   auto is_skipped = [&](absl::string_view name) {
     int64_t block;
+    if (absl::StartsWith(name, "v.") || absl::StartsWith(name, "a.") ||
+        absl::StartsWith(name, "mm.")) {
+      return true;
+    }
     if (!absl::ConsumePrefix(&name, "blk.")) return false;
     return absl::SimpleAtoi(name.substr(0, name.find('.')), &block) && block >= first_skipped &&
            block < first_skipped + skipped;

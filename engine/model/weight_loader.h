@@ -88,7 +88,8 @@ class WeightLoader {
   absl::StatusOr<DeviceVector> Transposed(const std::string& name, int64_t rows, int64_t cols);
 
   // An error for a tensor that nobody asked for: the model is not what its architecture says. Those
-  // of the `skipped` blocks from `first_skipped` on are not asked for.
+  // of the `skipped` blocks from `first_skipped` on are not asked for, nor is what reads images or
+  // sound.
   absl::Status CheckAllTaken(const std::string& architecture, int64_t first_skipped,
                              int64_t skipped) const;
 

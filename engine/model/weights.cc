@@ -30,7 +30,7 @@ int64_t LatentWeights::bytes() const {
 }
 
 int64_t LayerWeights::bytes_a_token(const LayerSpec& spec) const {
-  int64_t total = mixer.bytes() + feed_forward.bytes();
+  int64_t total = mixer.bytes() + beside.bytes() + feed_forward.bytes();
   total += input.gate.bytes() + input.projection.bytes();
   if (experts.experts.empty()) return total;
   int64_t all = 0;
@@ -50,6 +50,9 @@ absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, const ModelSpec& spec,
   if (spec.learned_positions > 0) {
     ASSIGN_OR_RETURN(weights.positions, loader.Flat("position_embd.weight", spec.learned_positions,
                                                     spec.hidden, /*as_matrix=*/true));
+  }
+  if (spec.plain_embedding_norm) {
+    ASSIGN_OR_RETURN(weights.embedding_norm, loader.PlainNorm(spec, spec.hidden));
   }
   if (const int64_t cols = spec.num_layers() * spec.per_layer_input; cols > 0) {
     PerLayerInputWeights& input = weights.per_layer_input;

@@ -125,7 +125,7 @@ struct MixerWeights {
 
 struct LayerWeights {
   DeviceNorm mixer_norm;  // of hidden, as the others below; empty: none
-  MixerWeights mixer;
+  MixerWeights mixer, beside;
   DeviceNorm post_mixer_norm, feed_forward_norm, post_feed_forward_norm;
   FeedForwardWeights feed_forward;
   ExpertWeights experts;
@@ -139,6 +139,7 @@ struct LayerWeights {
 struct Weights {
   std::unique_ptr<WeightMatrix> embedding;  // (vocab, hidden)
   DeviceVector positions;                   // (context, hidden); empty: none
+  DeviceNorm embedding_norm;                // empty: none
   PerLayerInputWeights per_layer_input;
   std::vector<LayerWeights> layers;
   DeviceNorm output_norm;

@@ -139,29 +139,35 @@ void UseLongRope(RopeSpec* rope) {
   rope->long_factors = "rope_factors_long";
 }
 
-absl::Status DescribeStandardBlocks(KeyReader& keys, ModelSpec* spec, NormKind norm) {
-  LayerSpec layer;
-  AttentionSpec attention;
+absl::StatusOr<int64_t> DescribeSizes(KeyReader& keys, ModelSpec* spec, NormKind norm) {
   ASSIGN_OR_RETURN(const int64_t blocks, keys.Int("block_count", 1, kMaxLayers));
   ASSIGN_OR_RETURN(spec->hidden, keys.Int("embedding_length", 1, kMaxDim));
   ASSIGN_OR_RETURN(spec->context_length, keys.Int("context_length", 1, int64_t{1} << 30));
   spec->norm = norm;
   ASSIGN_OR_RETURN(double eps, ReadEps(keys, norm));
   spec->norm_eps = static_cast<float>(eps);
-  RETURN_IF_ERROR(ReadHeads(keys, *spec, &attention));
-  RETURN_IF_ERROR(
-      ReadRope(keys, attention.key_dim, spec->context_length, &spec->ropes.emplace_back()));
   ASSIGN_OR_RETURN(spec->skipped_blocks, keys.IntOr("nextn_predict_layers", 0, kMaxDim, 0));
   if (spec->skipped_blocks >= blocks) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", keys.Key("nextn_predict_layers"), "' = ", spec->skipped_blocks,
                      " leaves no layer of '", keys.Key("block_count"), "' = ", blocks));
   }
+  return blocks - spec->skipped_blocks;
+}
+
+absl::Status DescribeStandardBlocks(KeyReader& keys, ModelSpec* spec, NormKind norm) {
+  LayerSpec layer;
+  AttentionSpec attention;
+  ASSIGN_OR_RETURN(const int64_t layers, DescribeSizes(keys, spec, norm));
+  RETURN_IF_ERROR(ReadHeads(keys, *spec, &attention));
+  RETURN_IF_ERROR(
+      ReadRope(keys, attention.key_dim, spec->context_length, &spec->ropes.emplace_back()));
+  const int64_t blocks = layers + spec->skipped_blocks;
   ASSIGN_OR_RETURN(const std::vector<int64_t> kv_heads,
                    keys.IntsOr("attention.head_count_kv", blocks, 0, kMaxDim, attention.heads));
   ASSIGN_OR_RETURN(const std::vector<int64_t> widths,
                    keys.IntsOr("feed_forward_length", blocks, 0, kMaxDim, 0));
-  for (int64_t i = 0; i < blocks - spec->skipped_blocks; ++i) {
+  for (int64_t i = 0; i < layers; ++i) {
     layer.feed_forward.width = widths[i];
     attention.kv_heads = kv_heads[i];
     if (attention.kv_heads > 0 && attention.heads % attention.kv_heads != 0) {

@@ -39,6 +39,30 @@ TEST(BadModelTest, UnknownArchitecture) {
   ExpectRefused(model, {"'mamba'", "llama", "qwen2"});
 }
 
+TEST(BadModelTest, WhatIsNoLanguageModelIsRefusedByName) {
+  for (const auto& [architecture, why] : {std::pair("clip", "reads images"),
+                                          {"gemma4-assistant", "guesses for another model"},
+                                          {"llada", "writes by diffusion"},
+                                          {"pockettts", "makes sound"},
+                                          {"gptoss", "files of 'gpt-oss' load"}}) {
+    SmallModel model;
+    model.Set("general.architecture", std::string(architecture));
+    ExpectRefused(model, {architecture, why});
+  }
+}
+
+// Ollama's files have a vision model's parts in one.
+TEST(BadModelTest, ATowerInATextModelsFileIsSkipped) {
+  SmallModel model;
+  model.Set("llama.vision.block_count", uint32_t{27});
+  model.Set("llama.mm.tokens_per_image", uint32_t{256});
+  model.tensors["v.blk.0.attn_q.weight"] = {{32, 32}};
+  model.tensors["mm.input_projection.weight"] = {{32, 32}};
+  auto with_tower = model.Load();
+  ASSERT_TRUE(with_tower.ok()) << with_tower.status();
+  EXPECT_EQ((*with_tower)->info().weight_bytes, (*SmallModel().Load())->info().weight_bytes);
+}
+
 TEST(BadModelTest, MissingKeysAreNamed) {
   for (const char* key : {"general.architecture", "llama.block_count", "llama.embedding_length",
                           "llama.feed_forward_length", "llama.context_length",

@@ -91,7 +91,8 @@ INSTANTIATE_TEST_SUITE_P(All, ForwardInvarianceTest,
                                          "qwen35-f32", "qwen3next-f32", "gpt-oss-f32",
                                          "gpt-oss-mxfp4", "lfm2moe-f32", "cohere2-f32",
                                          "mistral3-f32", "deepseek2-f32", "granitehybrid-f32",
-                                         "nemotron_h_moe-f32", "gemma4-e-f32", "gemma4-moe-f32"),
+                                         "nemotron_h_moe-f32", "gemma4-e-f32", "gemma4-moe-f32",
+                                         "mamba2-f32", "falcon-h1-f32"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -24,6 +24,7 @@ struct Golden {
   const char* name;
   double rms;    // of the differences, relative to the spread of a row's logits
   double worst;  // the largest of them
+  DType kv_type = DType::kF16;
 };
 
 // Float weights: the peer ran the same weights expanded to F32, so both sides only round
@@ -31,6 +32,8 @@ struct Golden {
 // bounds are derived in tests/parity/compare_logits.py (two layers, and one layer for the K-quants'
 // files).
 constexpr Golden kFloat = {nullptr, 1e-4, 1e-3};
+// Both keep keys and values as F32, too.
+constexpr Golden kAllFloat = {nullptr, 2e-5, 3e-4, DType::kF32};
 // The peer looks GELU up in a table of 16-bit floats.
 constexpr Golden kGelu = {nullptr, 2e-3, 1.5e-2};
 constexpr Golden kTwoLayers = {nullptr, 0.054, 0.32};
@@ -72,6 +75,9 @@ constexpr Golden kGolden[] = {
     Named("stablelm-12b-f32", kFloat),
     Named("gemma2-f32", kGelu),
     Named("gemma4-moe-f32", kGelu),
+    Named("mamba2-f32", kAllFloat),
+    Named("falcon-h1-f32", kAllFloat),
+    Named("muse-glimmer-f32", kAllFloat),
     Named("gpt2-f32", kGelu),
     Named("gpt-oss-mxfp4", kTwoLayers),
     Named("llama-q8_0", kTwoLayers),
@@ -112,8 +118,8 @@ class GoldenLogitsTest : public testing::TestWithParam<std::tuple<Golden, std::s
 
 TEST_P(GoldenLogitsTest, AgreeWithLlamaCpp) {
   const auto& [golden, device] = GetParam();
-  auto model =
-      Model::Load(ModelPath(golden.name, ".gguf"), {.device = device, .kv_bytes = 1 << 24});
+  auto model = Model::Load(ModelPath(golden.name, ".gguf"),
+                           {.device = device, .kv_bytes = 1 << 24, .kv_type = golden.kv_type});
   ASSERT_TRUE(model.ok()) << model.status();
   LanguageModel& language_model = (*model)->language_model();
   const size_t vocab = language_model.vocab_size();
@@ -162,9 +168,9 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenLogitsTest,
                                           testing::Values("reference", "cpu")),
                          TestName);
 
-// The first 32 have two layers or more: one on the first device, the others on the second.
+// The first 35 have two layers or more: one on the first device, the others on the second.
 INSTANTIATE_TEST_SUITE_P(Shared, GoldenLogitsTest,
-                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 32)),
+                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 35)),
                                           testing::Values("cpu,reference", "reference=1,cpu")),
                          TestName);
 
