@@ -18,8 +18,10 @@ enum class NumericContract {
   // * scale * q_w, plus m * min for some types, with integers q_w, scale and min
   // (quantized_block.h). For each 32 weights
   //   acc = fma(float(sum of q_w * q), (d * scale) * s, acc), the sum exact in int32;
-  // where two sub-blocks of 16 share the 32 (Q2_K Q3_K Q6_K) their scales are multiplied into it:
-  //   acc = fma(float(scale_0 * sum_0 + scale_1 * sum_1), d * s, acc);
+  // where two sub-blocks of 16 share the 32 (Q2_K Q3_K Q6_K IQ1_M IQ2_XS IQ2_S NVFP4) their scales
+  // are multiplied into it:
+  //   acc = fma(float(scale_0 * sum_0) + float(scale_1 * sum_1), d * s, acc), both products exact
+  //   (and their sum, but for NVFP4's);
   // and for types with minima (Q4_1 Q5_1 Q4_K Q5_K; Q2_K twice, for its two sub-blocks in order)
   //   acc = fma(m * min, s * float(sum of q), acc).
   // Blocks are taken in ascending order from acc = 0. The bias is added last: out = acc + bias.

@@ -4,6 +4,7 @@
 
 #include "engine/backend/quantized_block_layout.h"
 #include "engine/base/float16.h"
+#include "engine/gguf/coded_blocks.h"
 
 namespace lm {
 namespace {
@@ -30,15 +31,24 @@ void AddFifthBits(uint32_t high, QuantizedBlock* out) {
   }
 }
 
+void DecodeCodedBlock(DType dtype, const uint8_t* block, int part, QuantizedBlock* out) {
+  CodedWeights coded;
+  DecodeCodedWeights(dtype, block, part, &coded);
+  std::memcpy(out->codes, coded.codes, sizeof(out->codes));
+  SetScales(coded.scale[0], coded.scale[1], out);
+  SetMinima(0, 0, out);
+  out->d_bits = coded.d_bits;
+  out->m_bits = 0;
+  out->negate_m = false;
+}
+
 // The GGUF block that has the 32 weights of a row with this index, and which part of it they are.
 struct BlockPart {
   BlockPart(DType dtype, const void* row, int64_t index) {
     const DTypeTraits& traits = Traits(dtype);
-    constexpr int64_t kParts = 8;  // of a block of 256; the other blocks have 32 weights
-    const bool whole = traits.block_size == 32;
-    part = whole ? 0 : static_cast<int>(index % kParts);
-    block =
-        static_cast<const uint8_t*>(row) + (whole ? index : index / kParts) * traits.block_bytes;
+    const int parts = traits.block_size / 32;  // 1 to 8, a power of two
+    part = static_cast<int>(index & (parts - 1));
+    block = static_cast<const uint8_t*>(row) + index / parts * traits.block_bytes;
   }
   const uint8_t* block;
   int part;
@@ -47,32 +57,47 @@ struct BlockPart {
 }  // namespace
 
 const QuantizedTraits& GetQuantizedTraits(DType dtype) {
+  constexpr int kFirst = static_cast<int>(DType::kQ4_0);
+  constexpr float kIq2Unit = CodeUnit(DType::kIQ2_S), kIq1Unit = CodeUnit(DType::kIQ1_S);
   // Indexed by DType from kQ4_0: bits, offset, table, half_scales, minima, block_scales,
-  // bf16_scale.
-  static constexpr QuantizedTraits kTraits[] = {
-      {4, 8, nullptr, false, 0, false, false},      // Q4_0
-      {4, 0, nullptr, false, 1, false, false},      // Q4_1
-      {5, 16, nullptr, false, 0, false, false},     // Q5_0
-      {5, 0, nullptr, false, 1, false, false},      // Q5_1
-      {8, 128, nullptr, false, 0, false, false},    // Q8_0
-      {2, 0, nullptr, true, 2, true, false},        // Q2_K
-      {3, 4, nullptr, true, 0, true, false},        // Q3_K
-      {4, 0, nullptr, false, 1, true, false},       // Q4_K
-      {5, 0, nullptr, false, 1, true, false},       // Q5_K
-      {6, 32, nullptr, true, 0, true, false},       // Q6_K
-      {4, 0, kIq4Values, false, 0, false, false},   // IQ4_NL
-      {4, 0, kIq4Values, false, 0, true, false},    // IQ4_XS
-      {4, 0, kMxfp4Values, false, 0, false, true},  // MXFP4
+  // bf16_scale, unit.
+  static constexpr QuantizedTraits kTraits[kNumDTypes - kFirst] = {
+      {4, 8, nullptr, false, 0, false, false},                                  // Q4_0
+      {4, 0, nullptr, false, 1, false, false},                                  // Q4_1
+      {5, 16, nullptr, false, 0, false, false},                                 // Q5_0
+      {5, 0, nullptr, false, 1, false, false},                                  // Q5_1
+      {8, 128, nullptr, false, 0, false, false},                                // Q8_0
+      {2, 0, nullptr, true, 2, true, false},                                    // Q2_K
+      {3, 4, nullptr, true, 0, true, false},                                    // Q3_K
+      {4, 0, nullptr, false, 1, true, false},                                   // Q4_K
+      {5, 0, nullptr, false, 1, true, false},                                   // Q5_K
+      {6, 32, nullptr, true, 0, true, false},                                   // Q6_K
+      {4, 0, kIq4Values, false, 0, false, false},                               // IQ4_NL
+      {4, 0, kIq4Values, false, 0, true, false},                                // IQ4_XS
+      {4, 0, kFp4Levels, false, 0, false, true},                                // MXFP4
+      {4, 0, kFp4Levels, true, 0, true, false, kNvfp4Unit},                     // NVFP4
+      {4, 0, kIq3XxsLevels, false, 0, true, false, CodeUnit(DType::kIQ3_XXS)},  // IQ3_XXS
+      {4, 0, kIq3SLevels, false, 0, true, false},                               // IQ3_S
+      {3, 0, kIq2Levels, false, 0, true, false, kIq2Unit},                      // IQ2_XXS
+      {3, 0, kIq2Levels, true, 0, true, false, kIq2Unit},                       // IQ2_XS
+      {3, 0, kIq2Levels, true, 0, true, false, kIq2Unit},                       // IQ2_S
+      {3, 0, kIq1Levels, false, 0, true, false, kIq1Unit},                      // IQ1_S
+      {3, 0, kIq1Levels, true, 0, true, false, kIq1Unit},                       // IQ1_M
+      {2, 1, nullptr, false, 0, false, false},                                  // TQ1_0
+      {2, 1, nullptr, false, 0, false, false},                                  // TQ2_0
+      {1, 0, kBinaryLevels, false, 0, false, false},                            // Q1_0
+      {2, 1, nullptr, false, 0, false, false},                                  // Q2_0
   };
-  return kTraits[static_cast<int>(dtype) - static_cast<int>(DType::kQ4_0)];
+  return kTraits[static_cast<int>(dtype) - kFirst];
 }
 
 float BlockScale(const QuantizedTraits& traits, uint16_t d_bits) {
-  return traits.bf16_scale ? Bf16ToFloat(d_bits) : HalfToFloat(d_bits);
+  return traits.bf16_scale ? Bf16ToFloat(d_bits) : traits.unit * HalfToFloat(d_bits);
 }
 
 void DecodeQuantizedBlock(DType dtype, const void* row, int64_t index, QuantizedBlock* out) {
   const auto [block, part] = BlockPart(dtype, row, index);
+  if (IsCoded(dtype)) return DecodeCodedBlock(dtype, block, part, out);
   DecodeQuantizedScales(dtype, block, part, out);
   switch (dtype) {
     case DType::kQ4_0:

@@ -12,23 +12,22 @@ namespace lm {
 
 // What the 32 weights of a type look like.
 struct QuantizedTraits {
-  int code_bits;        // bits of a code: 2, 3, 4, 5, 6 or 8
+  int code_bits;        // bits of a code: 1 to 6, or 8
   int offset;           // q_w = code - offset, except where
   const int8_t* table;  // q_w = table[code]
   bool half_scales;     // two sub-blocks of 16, whose integer scales are multiplied into the sum
   int minima;           // 0: none; 1: one for the 32; 2: one for each 16
   bool block_scales;    // integer scales (and minima) beside d, as in all types of 256 a block
   bool bf16_scale;      // d is a BF16, not a binary16
+  float unit = 1;       // of d: a power of two
 };
 
 // REQUIRES: Traits(dtype).quantised.
 const QuantizedTraits& GetQuantizedTraits(DType dtype);
 
-// What the codes of IQ4_NL and IQ4_XS stand for, and those of MXFP4.
+// What the codes of IQ4_NL and IQ4_XS stand for.
 inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                           1,    13,   25,  38,  53,  69,  89,  113};
-inline constexpr int8_t kMxfp4Values[16] = {0, 1,  2,  3,  4,  6,  8,  12,
-                                            0, -1, -2, -3, -4, -6, -8, -12};
 
 // Weight i, of half h = i / 16, is d * scale[h] * q_w + m * min[h], where q_w comes from codes[i].
 struct QuantizedBlock {
@@ -40,7 +39,7 @@ struct QuantizedBlock {
   int min[2];       // equal unless minima == 2; 1 where the type has only m
 };
 
-// d of a block, as a number.
+// d of a block in its unit, as a number.
 float BlockScale(const QuantizedTraits& traits, uint16_t d_bits);
 
 // Decodes the weights [32 * index, 32 * index + 32) of a row that begins at `row`.

@@ -5,6 +5,7 @@
 
 #include "engine/base/float16.h"
 #include "engine/gguf/block_layout.h"
+#include "engine/gguf/coded_blocks.h"
 
 namespace lm {
 namespace {
@@ -16,6 +17,21 @@ void DecodeBlocks(DType dtype, Decoder decode, const uint8_t* blocks, int64_t va
   for (int64_t v = 0; v < values; v += traits.block_size) {
     decode(blocks, out + v);
     blocks += traits.block_bytes;
+  }
+}
+
+void DecodeCoded(DType dtype, const uint8_t* block, float* out) {
+  const int8_t* levels = CodeLevels(dtype);
+  for (int part = 0; part < Traits(dtype).block_size / 32; ++part, out += 32) {
+    CodedWeights coded;
+    DecodeCodedWeights(dtype, block, part, &coded);
+    const float d = CodeUnit(dtype) * HalfToFloat(coded.d_bits);
+    for (int half = 0; half < 2; ++half) {
+      const float scale = d * static_cast<float>(coded.scale[half]);
+      for (int i = 16 * half; i < 16 * half + 16; ++i) {
+        out[i] = scale * static_cast<float>(levels[coded.codes[i]]);
+      }
+    }
   }
 }
 
@@ -62,9 +78,11 @@ void DequantizeRow(DType dtype, const void* blocks, int64_t values, float* out) 
       return decode(DecodeMXFP4);
     case DType::kI8:
     case DType::kI32:
-      break;
+      assert(false && "an integer type");
+      return;
+    default:
+      return decode([&](const uint8_t* block, float* to) { DecodeCoded(dtype, block, to); });
   }
-  assert(false && "an integer type");
 }
 
 }  // namespace lm

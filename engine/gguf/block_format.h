@@ -2,7 +2,7 @@
 // kernels themselves read blocks in their own ways.
 //
 // The layouts are ggml's (ggml-common.h); layout and arithmetic of each are written above its
-// decoder in legacy_blocks.cc, k_blocks.cc and iq4_blocks.cc.
+// decoder in legacy_blocks.cc, k_blocks.cc, iq4_blocks.cc and coded_blocks.cc.
 #ifndef LM_ENGINE_GGUF_BLOCK_FORMAT_H_
 #define LM_ENGINE_GGUF_BLOCK_FORMAT_H_
 
@@ -19,8 +19,8 @@ void DequantizeRow(DType dtype, const void* blocks, int64_t values, float* out);
 
 // InvalidArgument, naming the first bad block, where a scale (or a plain value) is NaN or infinite.
 // Reads at the speed of memory, so that a whole model can be checked while it loads. OK for integer
-// types. Counts from `first`, the place of the first value. REQUIRES: values and first are multiples
-// of the block size.
+// types. Counts from `first`, the place of the first value. REQUIRES: values and first are
+// multiples of the block size.
 absl::Status CheckFinite(DType dtype, const void* blocks, int64_t values, int64_t first = 0);
 
 }  // namespace lm

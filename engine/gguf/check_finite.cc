@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/gguf/block_format.h"
 #include "engine/gguf/block_layout.h"
+#include "engine/gguf/coded_blocks.h"
 
 namespace lm {
 namespace {
@@ -35,6 +36,10 @@ Scales ScalesOf(DType dtype) {
       return {108, 1};
     case DType::kQ6_K:
       return {208, 1};
+    case DType::kTQ1_0:
+      return {52, 1};
+    case DType::kTQ2_0:
+      return {64, 1};
     default:
       return {0, 1};
   }
@@ -98,6 +103,16 @@ absl::Status CheckMxfp4Scales(const uint8_t* bytes, int64_t values, int64_t firs
   return absl::OkStatus();
 }
 
+absl::Status CheckIq1MScales(const uint8_t* bytes, int64_t values, int64_t first_value) {
+  constexpr uint16_t kExponent = 0x7c00;
+  const DTypeTraits& traits = Traits(DType::kIQ1_M);
+  for (int64_t b = 0; b < values / traits.block_size; ++b) {
+    if ((Iq1MScaleBits(bytes + b * traits.block_bytes) & kExponent) != kExponent) continue;
+    return BadScale(DType::kIQ1_M, b + first_value / traits.block_size);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckScales(DType dtype, const uint8_t* bytes, int64_t values, int64_t first_value) {
   const DTypeTraits& traits = Traits(dtype);
   const Scales scales = ScalesOf(dtype);
@@ -127,6 +142,9 @@ absl::Status CheckFinite(DType dtype, const void* blocks, int64_t values, int64_
       return CheckValues<uint16_t, 0x7f80>(bytes, values, first);
     case DType::kMXFP4:
       return CheckMxfp4Scales(bytes, values, first);
+    case DType::kIQ1_M:
+      return CheckIq1MScales(bytes, values, first);
+    case DType::kNVFP4:  // whose scales are all finite
     case DType::kI8:
     case DType::kI32:
       return absl::OkStatus();

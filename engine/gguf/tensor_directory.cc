@@ -76,8 +76,8 @@ absl::Status ReadBody(ByteCursor* cursor, TensorInfo* tensor) {
   if (!dtype) {
     return absl::UnimplementedError(
         absl::StrCat("its type ", type, " (", GgmlTypeName(type),
-                     ") is not supported; wanted F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, "
-                     "Q2_K to Q6_K, IQ4_NL, IQ4_XS or MXFP4"));
+                     ") is not supported; wanted F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K, IQ1_S "
+                     "to IQ4_XS, MXFP4, NVFP4, TQ1_0, TQ2_0, Q1_0 or Q2_0"));
   }
   tensor->dtype = *dtype;
   RETURN_IF_ERROR(SetSizes(tensor));

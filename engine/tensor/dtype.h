@@ -28,7 +28,22 @@ enum class DType : uint8_t {
   kIQ4_NL,
   kIQ4_XS,
   kMXFP4,
+  // From here on: types of codes, see gguf/coded_blocks.h.
+  kNVFP4,
+  kIQ3_XXS,
+  kIQ3_S,
+  kIQ2_XXS,
+  kIQ2_XS,
+  kIQ2_S,
+  kIQ1_S,
+  kIQ1_M,
+  kTQ1_0,
+  kTQ2_0,
+  kQ1_0,
+  kQ2_0,
 };
+
+inline constexpr int kNumDTypes = static_cast<int>(DType::kQ2_0) + 1;
 
 struct DTypeTraits {
   absl::string_view name;  // as GGUF tools print it, e.g. "Q4_K"

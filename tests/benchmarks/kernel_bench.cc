@@ -61,7 +61,7 @@ Options ParseOptions(int argc, char** argv) {
   }
   options.clock.threads = options.backend.threads;
   for (const std::string& name : types) {
-    for (int i = 0; i <= static_cast<int>(DType::kMXFP4); ++i) {
+    for (int i = 0; i < kNumDTypes; ++i) {
       if (Traits(static_cast<DType>(i)).name == name)
         options.types.push_back(static_cast<DType>(i));
     }

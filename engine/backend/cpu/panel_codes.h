@@ -8,18 +8,13 @@
 namespace lm {
 namespace {
 
-// kIq4Values + 128, kMxfp4Values + 128.
-constexpr uint8_t kBiasedIq4Values[16] = {1,   24,  45,  63,  79,  93,  106, 118,
-                                          129, 141, 153, 166, 181, 197, 217, 241};
-constexpr uint8_t kBiasedMxfp4Values[16] = {128, 129, 130, 131, 132, 134, 136, 140,
-                                            128, 127, 126, 125, 124, 122, 120, 116};
-
-template <int kLowBits, int kHighBits, const uint8_t* kTable = nullptr>
+// kLookedUp: a code stands for what the format's table has.
+template <int kLowBits, int kHighBits, bool kLookedUp = false>
 struct PanelCodes {
   static constexpr int kBlockBytes = 64 * (kLowBits + kHighBits);
 
   // The codes of group g as unsigned bytes, q_w + bias.
-  static inline Bytes64 Load(const uint8_t* block, int g) {
+  static inline Bytes64 Load(const uint8_t* block, int g, const uint8_t* table) {
     Bytes64 code = Bytes64::Load(block + 64 * (g % kLowBits));
     if constexpr (kLowBits < 8) {
       code = Extract(code, kLowBits * (g / kLowBits), (1 << kLowBits) - 1);
@@ -29,7 +24,7 @@ struct PanelCodes {
       high = Extract(high, kHighBits * (g / kHighBits), (1 << kHighBits) - 1);
       code = Combine(code, high, kLowBits);
     }
-    if constexpr (kTable != nullptr) code = Lookup(kTable, code);
+    if constexpr (kLookedUp) code = Lookup(table, code);
     return code;
   }
 };

@@ -1,27 +1,46 @@
 #include "engine/backend/cpu/panel_format.h"
 
+#include <algorithm>
 #include <array>
+#include <bit>
+#include <cstdlib>
 #include <cstring>
 
 #include "engine/backend/quantized_block_layout.h"
 #include "engine/base/float16.h"
+#include "engine/gguf/coded_blocks.h"
 
 namespace lm {
 namespace {
 
 constexpr int kHalfBytes = 2 * kPanelRows;  // 16 binary16 numbers
+constexpr uint16_t kHalfOne = 0x3c00;
+
+// Values below 64 leave a byte room enough to be taken as they are by every dot product.
+void SetTable(const int8_t* table, PanelFormat* format) {
+  constexpr int kSmall = 64;
+  format->signed_bytes =
+      std::any_of(table, table + 16, [](int8_t value) { return std::abs(value) >= kSmall; });
+  format->bias = format->signed_bytes ? 128 : kSmall;
+  for (int i = 0; i < 16; ++i) {
+    format->biased_table[i] = static_cast<uint8_t>(table[i] + format->bias);
+  }
+}
 
 PanelFormat MakeFormat(DType dtype) {
   const QuantizedTraits& traits = GetQuantizedTraits(dtype);
   PanelFormat format = {};
   format.dtype = dtype;
-  format.low_bits = traits.code_bits == 8 ? 8 : traits.code_bits >= 4 ? 4 : 2;
+  format.low_bits = std::bit_floor(static_cast<unsigned>(traits.code_bits));
   format.high_bits = traits.code_bits - format.low_bits;
-  format.bias = traits.table != nullptr ? 128 : traits.offset;
+  format.bias = traits.offset;
   format.table = traits.table;
-  format.signed_bytes = traits.table != nullptr || traits.code_bits == 8;
+  format.signed_bytes = traits.code_bits == 8;
+  if (traits.table != nullptr) SetTable(traits.table, &format);
   format.half_scales = traits.half_scales;
   format.bf16_scale = traits.bf16_scale;
+  format.e4m3_scales = dtype == DType::kNVFP4;
+  format.unit = traits.unit;
   format.minima = traits.minima;
   format.negate_m = traits.minima > 0 && traits.block_scales;
   format.blocks_per_group = Traits(dtype).block_size / 32;
@@ -30,8 +49,8 @@ PanelFormat MakeFormat(DType dtype) {
     int bytes_a_row = traits.half_scales ? 2 : 1 + traits.minima;
     format.block_scale_bytes = bytes_a_row * kPanelRows;
   }
-  format.group_scale_bytes =
-      kHalfBytes * (traits.minima > 0 ? 2 : 1) + format.block_scale_bytes * format.blocks_per_group;
+  format.head_bytes = format.e4m3_scales ? 0 : kHalfBytes * (traits.minima > 0 ? 2 : 1);
+  format.group_scale_bytes = format.head_bytes + format.block_scale_bytes * format.blocks_per_group;
   format.unpacked_scales = 1 + (traits.half_scales ? 2 : 0) + traits.minima;
   format.code_step = kPanelsAPair * format.code_bytes;
   format.scale_step = kPanelsAPair * format.group_scale_bytes;
@@ -135,7 +154,6 @@ void PackGroupPanel(const PanelFormat& format, const char* blocks, int64_t rows,
                     uint8_t* codes, uint8_t* scales) {
   constexpr int kParts = 8;
   const int64_t row_bytes = RowBytes(kType, cols), num_groups = cols / (32 * kParts);
-  const int head_bytes = format.minima > 0 ? 2 * kHalfBytes : kHalfBytes;
   for (int64_t group = 0; group < num_groups; ++group) {
     for (int row = 0; row < rows; ++row) {
       const auto* block = reinterpret_cast<const uint8_t*>(blocks + row * row_bytes) +
@@ -156,7 +174,7 @@ void PackGroupPanel(const PanelFormat& format, const char* blocks, int64_t rows,
         DecodeQuantizedScales(kType, block, part, &own);
         if (part == 0) StoreHalf(own.d_bits, row, scales);
         if (part == 0 && format.minima > 0) StoreHalf(own.m_bits, row, scales + kHalfBytes);
-        uint8_t* first = scales + head_bytes + part * format.block_scale_bytes + row;
+        uint8_t* first = scales + format.head_bytes + part * format.block_scale_bytes + row;
         uint8_t* second = first + kPanelRows;
         if (format.minima == 2) {
           *first = static_cast<uint8_t>(own.scale[0] | (own.min[0] << 4));
@@ -190,6 +208,37 @@ void PackMxfp4Panel(const PanelFormat& format, const char* blocks, int64_t rows,
   }
 }
 
+// The types of gguf/coded_blocks.h.
+template <int kLowBits, int kHighBits>
+void PackCodedPanel(const PanelFormat& format, const char* blocks, int64_t rows, int64_t cols,
+                    uint8_t* codes, uint8_t* scales) {
+  const DTypeTraits& traits = Traits(format.dtype);
+  const int64_t num_groups = cols / traits.block_size;
+  for (int64_t group = 0; group < num_groups; ++group) {
+    for (int row = 0; row < rows; ++row) {
+      const auto* block = reinterpret_cast<const uint8_t*>(blocks) +
+                          (row * num_groups + group) * traits.block_bytes;
+      for (int part = 0; part < format.blocks_per_group; ++part) {
+        CodedWeights own;
+        DecodeCodedWeights(format.dtype, block, part, &own);
+        uint8_t* to = codes + part * format.code_step + 4 * row;
+        PackRowPlane<kLowBits>(own.codes, 0, to);
+        if constexpr (kHighBits > 0) {
+          PackRowPlane<kHighBits>(own.codes, kLowBits, to + 64 * kLowBits);
+        }
+        if (part == 0 && format.head_bytes > 0) StoreHalf(own.d_bits, row, scales);
+        uint8_t* byte = scales + format.head_bytes + part * format.block_scale_bytes + row;
+        for (int i = 0; i < format.block_scale_bytes / kPanelRows; ++i, byte += kPanelRows) {
+          *byte = format.e4m3_scales ? Nvfp4ScaleBits(block, 2 * part + i)
+                                     : static_cast<uint8_t>(own.scale[i]);
+        }
+      }
+    }
+    codes += format.blocks_per_group * format.code_step;
+    scales += format.scale_step;
+  }
+}
+
 using PackFunction = void (*)(const PanelFormat& format, const char* blocks, int64_t rows,
                               int64_t cols, uint8_t* codes, uint8_t* scales);
 
@@ -218,6 +267,22 @@ PackFunction FindPackFunction(DType dtype) {
       return PackGroupPanel<DType::kIQ4_XS, 4, 0>;
     case DType::kMXFP4:
       return PackMxfp4Panel;
+    case DType::kNVFP4:
+    case DType::kIQ3_XXS:
+    case DType::kIQ3_S:
+      return PackCodedPanel<4, 0>;
+    case DType::kIQ2_XXS:
+    case DType::kIQ2_XS:
+    case DType::kIQ2_S:
+    case DType::kIQ1_S:
+    case DType::kIQ1_M:
+      return PackCodedPanel<2, 1>;
+    case DType::kTQ1_0:
+    case DType::kTQ2_0:
+    case DType::kQ2_0:
+      return PackCodedPanel<2, 0>;
+    case DType::kQ1_0:
+      return PackCodedPanel<1, 0>;
     default:
       return PackPlainPanel<8, 1>;  // Q8_0
   }
@@ -227,7 +292,7 @@ PackFunction FindPackFunction(DType dtype) {
 
 const PanelFormat& GetPanelFormat(DType dtype) {
   constexpr int kFirst = static_cast<int>(DType::kQ4_0);
-  constexpr int kCount = static_cast<int>(DType::kMXFP4) - kFirst + 1;
+  constexpr int kCount = kNumDTypes - kFirst;
   static const auto formats = [] {
     std::array<PanelFormat, kCount> all;
     for (int i = 0; i < kCount; ++i) all[i] = MakeFormat(static_cast<DType>(kFirst + i));
@@ -251,14 +316,14 @@ void PackPanel(const PanelFormat& format, const char* blocks, int64_t rows, int6
 
 void ReadPanelRow(const PanelFormat& format, const uint8_t* codes, const uint8_t* scales, int row,
                   int64_t cols, float* out) {
-  int head_bytes = format.minima > 0 ? 2 * kHalfBytes : kHalfBytes;
+  const QuantizedTraits& traits = GetQuantizedTraits(format.dtype);
   for (int64_t b = 0; b < cols / 32; ++b) {
     const uint8_t* group = scales + b / format.blocks_per_group * format.scale_step;
     const uint8_t* own =
-        group + head_bytes + b % format.blocks_per_group * format.block_scale_bytes;
-    uint16_t d_bits;
-    std::memcpy(&d_bits, group + 2 * row, 2);
-    const float d = BlockScale(GetQuantizedTraits(format.dtype), d_bits);
+        group + format.head_bytes + b % format.blocks_per_group * format.block_scale_bytes;
+    uint16_t d_bits = kHalfOne;
+    if (format.head_bytes > 0) std::memcpy(&d_bits, group + 2 * row, 2);
+    const float d = BlockScale(traits, d_bits);
     float m = format.minima > 0 ? ReadHalf(row, group + kHalfBytes) : 0;
     if (format.negate_m) m = -m;
     float scale[2] = {d, d};
@@ -268,6 +333,8 @@ void ReadPanelRow(const PanelFormat& format, const uint8_t* codes, const uint8_t
       if (format.minima == 2) {
         scale[half] = d * static_cast<float>(byte & 15);
         min[half] = m * static_cast<float>(byte >> 4);
+      } else if (format.e4m3_scales) {
+        scale[half] = d * static_cast<float>(Nvfp4Scale(static_cast<uint8_t>(byte)));
       } else {
         scale[half] = d * static_cast<float>(static_cast<int8_t>(byte));
         if (format.minima == 1) min[half] = m * static_cast<float>(own[kPanelRows + row]);

@@ -10,10 +10,11 @@
 //             2 bits: line g % 2, at bit 2 (g / 2).
 //             1 bit:  one line, at bit g.
 //           3, 5 and 6 bits are 2 + 1, 4 + 1 and 4 + 2, the low bits' plane first.
-//   scales: per GGUF block, d (and m) of the 16 rows as binary16, or d as BF16; then for types with
-//   integer
-//           scales, for each 32 values their scales and minima, one byte a row. Q2_K's scale and
-//           minimum share a byte as in the file.
+//   scales: per GGUF block, d (and m) of the 16 rows as binary16, or d as BF16 (of NVFP4 none);
+//   then
+//           for types with integer scales, for each 32 values their scales and minima, one byte a
+//           row. Q2_K's scale and minimum share a byte as in the file; NVFP4's scales have E4M3's
+//           bits, 0 to 126.
 #ifndef LM_ENGINE_BACKEND_CPU_PANEL_FORMAT_H_
 #define LM_ENGINE_BACKEND_CPU_PANEL_FORMAT_H_
 
@@ -30,24 +31,29 @@ inline constexpr int kUnpackedBlockBytes = 32 * kPanelRows;  // codes as bytes
 
 struct PanelFormat {
   DType dtype;
-  int low_bits;         // of the first plane: 2, 4 or 8
+  int low_bits;         // of the first plane: 1, 2, 4 or 8
   int high_bits;        // of the second: 0, 1 or 2
   int bias;             // q_w = byte - bias, after the table where there is one
-  const int8_t* table;  // what codes stand for (then biased by 128), or null
+  const int8_t* table;  // what codes stand for, or null
   bool signed_bytes;    // bytes above 127 occur
   bool half_scales;
   bool bf16_scale;
+  bool e4m3_scales;
+  float unit;  // of d
   int minima;  // 0, 1 or 2 for each 32 values
   bool negate_m;
-  int blocks_per_group;   // 32-value blocks that share d: 1 or 8
+  int blocks_per_group;   // 32-value blocks that share d: 1, 2, 4 or 8
   int code_bytes;         // of a 32-value block
-  int block_scale_bytes;  // of a 32-value block, beside d and m
+  int head_bytes;         // of a group: d and m
+  int block_scale_bytes;  // of a 32-value block, beside them
   int group_scale_bytes;  // of a group, all included
   int unpacked_scales;    // floats a row and block: d, then two scales, then minima
 
   // Bytes from a panel's block or group to its next: the pair's other panel's lies between.
   int code_step;
   int scale_step;
+
+  alignas(16) uint8_t biased_table[16];  // the table's values + bias
 };
 
 // REQUIRES: Traits(dtype).quantised.

@@ -17,15 +17,15 @@ namespace {
 
 // sums[t][p] = start + the products of the groups [kBegin, kEnd) of a block.
 template <typename Codes, bool kSigned, int kTokens, int kBegin, int kEnd>
-inline void DotGroups(const uint8_t* codes, const ActivationRecord* x, int half,
-                      I32x16 (*sums)[kPanels]) {
+inline void DotGroups(const uint8_t* codes, const uint8_t* table, const ActivationRecord* x,
+                      int half, I32x16 (*sums)[kPanels]) {
   for (int t = 0; t < kTokens; ++t) {
     for (int p = 0; p < kPanels; ++p) sums[t][p] = I32x16::Set(x[t].start[half]);
   }
 #pragma GCC unroll 8
   for (int g = kBegin; g < kEnd; ++g) {
     Bytes64 w[kPanels];
-    for (int p = 0; p < kPanels; ++p) w[p] = Codes::Load(codes + p * Codes::kBlockBytes, g);
+    for (int p = 0; p < kPanels; ++p) w[p] = Codes::Load(codes + p * Codes::kBlockBytes, g, table);
     for (int t = 0; t < kTokens; ++t) {
       Bytes64 token = Bytes64::Broadcast4(x[t].q + 4 * g);
       for (int p = 0; p < kPanels; ++p) DotAdd<kSigned>(&sums[t][p], w[p], token);
@@ -48,6 +48,7 @@ void MultiplyQuantizedTile(const QuantizedProduct& args) {
     }
   }
   const uint8_t* codes = args.codes;
+  const uint8_t* table = args.format->biased_table;
   const float* scales = args.scales;
   const ActivationRecord* x = args.x;
   const uint8_t* next = args.prefetch;
@@ -61,13 +62,13 @@ void MultiplyQuantizedTile(const QuantizedProduct& args) {
     }
     I32x16 sums[kTokens][kPanels];
     if constexpr (kHalfScales) {
-      // Scaled sums stay below 2^24, so adding them as floats is exact too.
+      // Scaled sums are exact as floats.
       F32x16 first[kTokens][kPanels];
-      DotGroups<Codes, kSigned, kTokens, 0, 4>(codes, x, 0, sums);
+      DotGroups<Codes, kSigned, kTokens, 0, 4>(codes, table, x, 0, sums);
       for (int t = 0; t < kTokens; ++t) {
         for (int p = 0; p < kPanels; ++p) first[t][p] = sums[t][p].ToFloat() * scale(p, 1);
       }
-      DotGroups<Codes, kSigned, kTokens, 4, 8>(codes, x, 1, sums);
+      DotGroups<Codes, kSigned, kTokens, 4, 8>(codes, table, x, 1, sums);
       for (int t = 0; t < kTokens; ++t) {
         F32x16 s = F32x16::Set(x[t].s);
         for (int p = 0; p < kPanels; ++p) {
@@ -76,7 +77,7 @@ void MultiplyQuantizedTile(const QuantizedProduct& args) {
         }
       }
     } else {
-      DotGroups<Codes, kSigned, kTokens, 0, 8>(codes, x, 0, sums);
+      DotGroups<Codes, kSigned, kTokens, 0, 8>(codes, table, x, 0, sums);
       for (int t = 0; t < kTokens; ++t) {
         F32x16 s = F32x16::Set(x[t].s);
         for (int p = 0; p < kPanels; ++p) {
@@ -135,19 +136,41 @@ void MultiplyByteCodes(const QuantizedProduct& args) {
   MultiplyQuantizedTokens<ByteCodes, false, false, 0, kQuantizedTokens>(args);
 }
 
+template <int kLowBits, int kHighBits>
+void MultiplyLookedUp(const QuantizedProduct& args) {
+  using Codes = PanelCodes<kLowBits, kHighBits, true>;
+  if (args.format->half_scales) {
+    return MultiplyQuantizedTokens<Codes, false, true, 0, kPackedTokens>(args);
+  }
+  MultiplyQuantizedTokens<Codes, false, false, 0, kPackedTokens>(args);
+}
+
+// Codes as the panel has them, of types with a table, few tokens.
+void MultiplyLookedUpCodes(const QuantizedProduct& args) {
+  const PanelFormat& format = *args.format;
+  if (format.signed_bytes) {
+    using Codes = PanelCodes<4, 0, true>;
+    return MultiplyQuantizedTokens<Codes, !kBiasedBytes, false, 0, kPackedTokens>(args);
+  }
+  switch (format.low_bits) {
+    case 1:
+      return MultiplyQuantizedTokens<PanelCodes<1, 0, true>, false, false, 0, kPackedTokens>(args);
+    case 2:
+      return MultiplyLookedUp<2, 1>(args);
+    default:
+      return MultiplyLookedUp<4, 0>(args);
+  }
+}
+
 // Codes as the panel has them, few tokens.
 void MultiplyPackedCodes(const QuantizedProduct& args) {
   const PanelFormat& format = *args.format;
-  if (format.dtype == DType::kMXFP4) {
-    return MultiplyQuantizedTokens<PanelCodes<4, 0, kBiasedMxfp4Values>, !kBiasedBytes, false, 0,
-                                   kPackedTokens>(args);
-  }
-  if (format.table != nullptr) {
-    return MultiplyQuantizedTokens<PanelCodes<4, 0, kBiasedIq4Values>, !kBiasedBytes, false, 0,
-                                   kPackedTokens>(args);
-  }
+  if (format.table != nullptr) return MultiplyLookedUpCodes(args);
   switch (format.low_bits + format.high_bits) {
     case 2:
+      if (format.minima == 0) {
+        return MultiplyQuantizedTokens<PanelCodes<2, 0>, false, false, 0, kPackedTokens>(args);
+      }
       return MultiplyQuantizedTokens<PanelCodes<2, 0>, false, true, 2, kPackedTokens>(args);
     case 3:
       return MultiplyQuantizedTokens<PanelCodes<2, 1>, false, true, 0, kPackedTokens>(args);

@@ -11,11 +11,13 @@ namespace lm {
 namespace {
 
 template <typename Codes>
-void UnpackCodesAs(const uint8_t* codes, int64_t num_blocks, uint8_t* out, int64_t out_step) {
+void UnpackCodesAs(const PanelFormat& format, const uint8_t* codes, int64_t num_blocks,
+                   uint8_t* out, int64_t out_step) {
+  const uint8_t* table = format.biased_table;
   for (int64_t b = 0; b < num_blocks; ++b) {
     PrefetchAhead(codes, Codes::kBlockBytes);
 #pragma GCC unroll 8
-    for (int g = 0; g < kGroups; ++g) Codes::Load(codes, g).Store(out + 64 * g);
+    for (int g = 0; g < kGroups; ++g) Codes::Load(codes, g, table).Store(out + 64 * g);
     codes += kPanelsAPair * Codes::kBlockBytes;
     out += out_step;
   }
@@ -23,25 +25,29 @@ void UnpackCodesAs(const uint8_t* codes, int64_t num_blocks, uint8_t* out, int64
 
 void UnpackCodes(const PanelFormat& format, const uint8_t* codes, int64_t num_blocks, uint8_t* out,
                  int64_t out_step) {
-  if (format.dtype == DType::kMXFP4) {
-    return UnpackCodesAs<PanelCodes<4, 0, kBiasedMxfp4Values>>(codes, num_blocks, out, out_step);
-  }
   if (format.table != nullptr) {
-    return UnpackCodesAs<PanelCodes<4, 0, kBiasedIq4Values>>(codes, num_blocks, out, out_step);
+    switch (format.low_bits) {
+      case 1:
+        return UnpackCodesAs<PanelCodes<1, 0, true>>(format, codes, num_blocks, out, out_step);
+      case 2:
+        return UnpackCodesAs<PanelCodes<2, 1, true>>(format, codes, num_blocks, out, out_step);
+      default:
+        return UnpackCodesAs<PanelCodes<4, 0, true>>(format, codes, num_blocks, out, out_step);
+    }
   }
   switch (format.low_bits + format.high_bits) {
     case 2:
-      return UnpackCodesAs<PanelCodes<2, 0>>(codes, num_blocks, out, out_step);
+      return UnpackCodesAs<PanelCodes<2, 0>>(format, codes, num_blocks, out, out_step);
     case 3:
-      return UnpackCodesAs<PanelCodes<2, 1>>(codes, num_blocks, out, out_step);
+      return UnpackCodesAs<PanelCodes<2, 1>>(format, codes, num_blocks, out, out_step);
     case 4:
-      return UnpackCodesAs<PanelCodes<4, 0>>(codes, num_blocks, out, out_step);
+      return UnpackCodesAs<PanelCodes<4, 0>>(format, codes, num_blocks, out, out_step);
     case 5:
-      return UnpackCodesAs<PanelCodes<4, 1>>(codes, num_blocks, out, out_step);
+      return UnpackCodesAs<PanelCodes<4, 1>>(format, codes, num_blocks, out, out_step);
     case 6:
-      return UnpackCodesAs<PanelCodes<4, 2>>(codes, num_blocks, out, out_step);
+      return UnpackCodesAs<PanelCodes<4, 2>>(format, codes, num_blocks, out, out_step);
     default:
-      return UnpackCodesAs<ByteCodes>(codes, num_blocks, out, out_step);
+      return UnpackCodesAs<ByteCodes>(format, codes, num_blocks, out, out_step);
   }
 }
 
@@ -71,13 +77,36 @@ inline F32x16 LoadBytes(const uint8_t* p) {
   return F32x16::LoadI8(reinterpret_cast<const int8_t*>(p));
 }
 
-// d and m stand for 32 values, and there are no other scales.
+// There are no scales but d and m.
 void UnpackPlainScales(const PanelFormat& format, const uint8_t* scales, int64_t num_blocks,
                        float* out, int64_t out_step) {
-  for (int64_t b = 0; b < num_blocks; ++b) {
-    (format.bf16_scale ? LoadBf16s(scales) : LoadHalves(scales)).Store(out);
-    if (format.minima == 1) LoadHalves(scales + 2 * kPanelRows).Store(out + kPanelRows);
+  for (int64_t b = 0; b < num_blocks; b += format.blocks_per_group) {
+    const F32x16 d = format.bf16_scale ? LoadBf16s(scales) : LoadHalves(scales);
+    for (int i = 0; i < format.blocks_per_group; ++i) {
+      d.Store(out);
+      if (format.minima == 1) LoadHalves(scales + 2 * kPanelRows).Store(out + kPanelRows);
+      out += out_step;
+    }
     scales += format.scale_step;
+  }
+}
+
+// NVFP4's scales, as integers: as binary16 their bits stand for 2^-17 of that.
+inline F32x16 LoadE4m3s(const uint8_t* p) {
+  uint16_t halves[kPanelRows];
+  for (int i = 0; i < kPanelRows; ++i) halves[i] = static_cast<uint16_t>(p[i] << 7);
+  return F32x16::LoadHalf(halves) * F32x16::Set(0x1p17f);
+}
+
+void UnpackE4m3Scales(const PanelFormat& format, const uint8_t* scales, int64_t num_blocks,
+                      float* out, int64_t out_step) {
+  const F32x16 unit = F32x16::Set(format.unit);
+  for (int64_t b = 0; b < num_blocks; ++b) {
+    const uint8_t* own = scales + b / format.blocks_per_group * format.scale_step +
+                         b % format.blocks_per_group * format.block_scale_bytes;
+    unit.Store(out);
+    LoadE4m3s(own).Store(out + kPanelRows);
+    LoadE4m3s(own + kPanelRows).Store(out + 2 * kPanelRows);
     out += out_step;
   }
 }
@@ -108,8 +137,9 @@ void UnpackScales(const PanelFormat& format, const uint8_t* scales, int64_t num_
   if (format.block_scale_bytes == 0) {
     return UnpackPlainScales(format, scales, num_blocks, out, out_step);
   }
+  if (format.e4m3_scales) return UnpackE4m3Scales(format, scales, num_blocks, out, out_step);
   for (int64_t b = 0; b < num_blocks; b += format.blocks_per_group) {
-    F32x16 d = LoadHalves(scales);
+    F32x16 d = LoadHalves(scales) * F32x16::Set(format.unit);
     F32x16 m = F32x16::Zero();
     const uint8_t* own = scales + 2 * kPanelRows;
     if (format.minima > 0) {

@@ -1,33 +1,12 @@
 #include "engine/backend/cuda/cuda_backend.h"
 
-#include <cstring>
-
 #include "engine/backend/check_arguments.h"
 #include "engine/backend/cuda/cuda_ops.h"
+#include "engine/backend/cuda/loaded_blocks.h"
 #include "engine/base/exit_guard.h"
 #include "engine/base/status_macros.h"
-#include "engine/gguf/block_layout.h"
 
 namespace lm {
-
-namespace {
-
-// MXFP4's blocks as weight_block.cuh has them.
-absl::StatusOr<Buffer> MakeEven(const Buffer& blocks) {
-  const int64_t bytes = Traits(DType::kMXFP4).block_bytes;
-  const int64_t count = static_cast<int64_t>(blocks.bytes()) / bytes;
-  ASSIGN_OR_RETURN(Buffer even, Buffer::AllocateHost(count * (bytes + 1)));
-  const char* from = blocks.chars().data();
-  char* to = even.chars().data();
-  for (int64_t b = 0; b < count; ++b, from += bytes, to += bytes + 1) {
-    const uint16_t scale = Mxfp4ScaleBits(static_cast<uint8_t>(from[0]));
-    std::memcpy(to, &scale, sizeof(scale));
-    std::memcpy(to + sizeof(scale), from + 1, bytes - 1);
-  }
-  return even;
-}
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(int device, bool exact_products) {
   absl::StatusOr<std::unique_ptr<Backend>> backend =
@@ -60,9 +39,7 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> CudaBackend::LoadMatrix(DType dtyp
   RETURN_IF_ERROR(CheckLoadMatrix(dtype, rows, cols));
   ASSIGN_OR_RETURN(Buffer blocks, Buffer::AllocateHost(rows * RowBytes(dtype, cols)));
   RETURN_IF_ERROR(read(0, rows, blocks.chars().data()));
-  if (dtype == DType::kMXFP4) {
-    ASSIGN_OR_RETURN(blocks, MakeEven(blocks));
-  }
+  ASSIGN_OR_RETURN(blocks, cuda::BlocksOnDevice(dtype, std::move(blocks)));
   ASSIGN_OR_RETURN(Buffer on_device, device_->Allocate(blocks.bytes()));
   RETURN_IF_ERROR(device_->Upload(blocks.data(), on_device.data(), blocks.bytes()));
   return std::make_unique<CudaMatrix>(dtype, rows, cols, std::move(on_device));

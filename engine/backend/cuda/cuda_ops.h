@@ -14,7 +14,7 @@
 
 namespace lm {
 
-// The blocks as the file has them, in the device's memory.
+// The blocks as loaded_blocks.h has them, in the device's memory.
 class CudaMatrix : public WeightMatrix {
  public:
   CudaMatrix(DType dtype, int64_t rows, int64_t cols, Buffer blocks)

@@ -48,7 +48,9 @@ LM_HOST_DEVICE void DotBlock(const WeightBlock& w, const ActivationBlock& x,
   int sum[2] = {-kFormat.offset * x.sum[0], -kFormat.offset * x.sum[1]};
   for (int i = 0; i < 8; ++i) sum[i / 4] = Dp4a(w.codes[i], x.q[i], sum[i / 4]);
   if constexpr (kFormat.half_scales) {
-    terms[0] = {static_cast<float>(w.scale[0] * sum[0] + w.scale[1] * sum[1]), w.d * x.s};
+    const float first = static_cast<float>(w.scale[0]) * static_cast<float>(sum[0]);
+    const float second = static_cast<float>(w.scale[1]) * static_cast<float>(sum[1]);
+    terms[0] = {first + second, w.d * x.s};
   } else {
     float scale = w.d * static_cast<float>(w.scale[0]);
     terms[0] = {static_cast<float>(sum[0] + sum[1]), scale * x.s};

@@ -6,6 +6,8 @@
 
 #include "engine/backend/cuda/kernel_launch.cuh"
 #include "engine/backend/cuda/kernels.h"
+#include "engine/backend/cuda/weight_block.cuh"
+#include "engine/gguf/coded_blocks.h"
 
 namespace lm::cuda {
 
@@ -48,6 +50,7 @@ cudaError_t WithQuantizedType(DType dtype, Function function) {
     case DType::kMXFP4:
       return function(std::integral_constant<DType, DType::kMXFP4>());
     default:
+      if (IsCoded(dtype)) return function(std::integral_constant<DType, kExpanded>());
       return cudaErrorInvalidValue;
   }
 }

@@ -2,7 +2,7 @@
 //
 // Block sizes and the offsets of all fields are even, and matrices begin on aligned memory: a block
 // is read as 16-bit units. The layouts are written down in gguf/k_blocks.cc, legacy_blocks.cc and
-// iq4_blocks.cc; MXFP4's blocks are made even when they are loaded (cuda_backend.cc): its scale as
+// iq4_blocks.cc; MXFP4's blocks are made even when they are loaded (loaded_blocks.cc): its scale as
 // a BF16, then the codes.
 #ifndef LM_ENGINE_BACKEND_CUDA_WEIGHT_BLOCK_H_
 #define LM_ENGINE_BACKEND_CUDA_WEIGHT_BLOCK_H_
@@ -48,6 +48,18 @@ template <>
 inline constexpr WeightFormat kWeightFormat<DType::kIQ4_XS>{256, 136, 0, false, 0};
 template <>
 inline constexpr WeightFormat kWeightFormat<DType::kMXFP4>{32, 18, 0, false, 0};
+
+// The types of gguf/coded_blocks.h are decoded when they are loaded, to blocks of 32: d as F32, two
+// scales as int32, and q_w as bytes. Where the file's type has one scale for the 32, d is
+// multiplied by it and they are 1.
+inline constexpr DType kExpanded = DType::kI8;
+struct ExpandedBlock {
+  float d;
+  int32_t scale[2];
+  int8_t q[32];
+};
+template <>
+inline constexpr WeightFormat kWeightFormat<kExpanded>{32, sizeof(ExpandedBlock), 0, true, 0};
 
 // Weight i, of half h = i / 16, is d * scale[h] * q_w + m * min[h]; q_w is byte i % 4 of
 // codes[i / 4], less the format's offset.
@@ -206,6 +218,10 @@ LM_HOST_DEVICE WeightBlock LoadWeightBlock(const uint16_t* row, int64_t index) {
     UnpackNibbles(block, 2, &out);
     for (int i = 0; i < 8; ++i) out.codes[i] = LookUpMxfp4(out.codes[i]);
     out.d = BitsToFloat(uint32_t{block[0]} << 16);
+  } else if constexpr (kType == kExpanded) {
+    out.d = BitsToFloat(WordAt(block, 0));
+    for (int half = 0; half < 2; ++half) out.scale[half] = WordAt(block, 4 + 4 * half);
+    for (int i = 0; i < 8; ++i) out.codes[i] = WordAt(block, 12 + 4 * i);
   } else {
     static_assert(kType == DType::kIQ4_XS);
     UnpackNibbles(block, 8 + 16 * part, &out);

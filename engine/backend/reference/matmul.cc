@@ -33,8 +33,9 @@ float MultiplyBlock(const QuantizedTraits& traits, const QuantizedBlock& w,
   }
   float d = BlockScale(traits, w.d_bits);
   if (traits.half_scales) {
-    int scaled = w.scale[0] * sum[0] + w.scale[1] * sum[1];
-    acc = std::fma(static_cast<float>(scaled), d * x.s, acc);
+    const float first = static_cast<float>(w.scale[0]) * static_cast<float>(sum[0]);
+    const float second = static_cast<float>(w.scale[1]) * static_cast<float>(sum[1]);
+    acc = std::fma(first + second, d * x.s, acc);
   } else {
     float scale = d * static_cast<float>(w.scale[0]);
     acc = std::fma(static_cast<float>(sum[0] + sum[1]), scale * x.s, acc);

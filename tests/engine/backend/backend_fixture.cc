@@ -26,7 +26,10 @@ constexpr HalfField kHalfFields[] = {
     {DType::kQ8_0, 0, 0.01f},   {DType::kQ2_K, 80, 0.05f},   {DType::kQ2_K, 82, 0.05f},
     {DType::kQ3_K, 108, 0.02f}, {DType::kQ4_K, 0, 0.004f},   {DType::kQ4_K, 2, 0.02f},
     {DType::kQ5_K, 0, 0.002f},  {DType::kQ5_K, 2, 0.02f},    {DType::kQ6_K, 208, 0.001f},
-    {DType::kIQ4_NL, 0, 0.01f}, {DType::kIQ4_XS, 0, 0.001f},
+    {DType::kIQ4_NL, 0, 0.01f}, {DType::kIQ4_XS, 0, 0.001f}, {DType::kIQ3_XXS, 0, 0.005f},
+    {DType::kIQ3_S, 0, 0.005f}, {DType::kIQ2_XXS, 0, 0.01f}, {DType::kIQ2_XS, 0, 0.01f},
+    {DType::kIQ2_S, 0, 0.01f},  {DType::kIQ1_S, 0, 0.1f},    {DType::kTQ1_0, 52, 1.0f},
+    {DType::kTQ2_0, 64, 1.0f},  {DType::kQ1_0, 0, 1.0f},     {DType::kQ2_0, 0, 1.0f},
 };
 
 }  // namespace
@@ -54,9 +57,12 @@ Matrix Random::Normals(int64_t rows, int64_t cols) {
 }
 
 std::vector<DType> WeightTypes() {
-  return {DType::kF32,  DType::kF16,    DType::kBF16,   DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,
-          DType::kQ5_1, DType::kQ8_0,   DType::kQ2_K,   DType::kQ3_K, DType::kQ4_K, DType::kQ5_K,
-          DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4};
+  std::vector<DType> types;
+  for (int i = 0; i < kNumDTypes; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    if (dtype != DType::kI8 && dtype != DType::kI32) types.push_back(dtype);
+  }
+  return types;
 }
 
 Buffer RandomWeights(DType dtype, int64_t rows, int64_t cols, Random* random) {
@@ -88,6 +94,15 @@ Buffer RandomWeights(DType dtype, int64_t rows, int64_t cols, Random* random) {
   if (dtype == DType::kMXFP4) {  // a power of two: e stands for 2^(e - 128)
     for (size_t at = 0; at < buffer.bytes(); at += block_bytes) {
       data[at] = static_cast<char>(random->Int(122, 126));
+    }
+  }
+  if (dtype == DType::kIQ1_M) {  // its d has four bits at the end of each of the last four words
+    constexpr uint16_t kD = 0x2e00;
+    for (size_t at = 0; at < buffer.bytes(); at += block_bytes) {
+      for (int i = 0; i < 4; ++i) {
+        char& byte = data[at + 49 + 2 * i];
+        byte = static_cast<char>((byte & 15) | (kD >> 4 * i & 15) << 4);
+      }
     }
   }
   return buffer;

@@ -12,11 +12,12 @@
 #include "engine/backend/cuda/dot_block.cuh"
 #include "engine/backend/cuda/float_product.cuh"
 #include "engine/backend/cuda/kv_value.cuh"
+#include "engine/backend/cuda/loaded_blocks.h"
 #include "engine/backend/cuda/op_arithmetic.cuh"
 #include "engine/backend/quantize_to_int8.h"
 #include "engine/backend/quantized_block.h"
 #include "engine/gguf/block_format.h"
-#include "engine/gguf/block_layout.h"
+#include "engine/gguf/coded_blocks.h"
 #include "tests/engine/backend/kv_fixture.h"
 
 namespace lm {
@@ -25,15 +26,17 @@ namespace {
 template <DType kType>
 using Type = std::integral_constant<DType, kType>;
 
+// Calls function(a type, the integral_constant of that or of what it is on a device).
 template <typename Function>
 void ForEachQuantizedType(Function function) {
-  auto call = [&](auto... types) {
-    auto one = [&](auto type) {
-      SCOPED_TRACE(std::string(Traits(type()).name.data()));
-      function(type);
-    };
-    (one(types), ...);
+  auto one = [&](DType dtype, auto type) {
+    SCOPED_TRACE(Traits(dtype).name);
+    function(dtype, type);
   };
+  auto call = [&](auto... types) { (one(types(), types), ...); };
+  for (DType dtype : WeightTypes()) {
+    if (IsCoded(dtype)) one(dtype, Type<cuda::kExpanded>());
+  }
   call(Type<DType::kQ4_0>(), Type<DType::kQ4_1>(), Type<DType::kQ5_0>(), Type<DType::kQ5_1>(),
        Type<DType::kQ8_0>(), Type<DType::kQ2_K>(), Type<DType::kQ3_K>(), Type<DType::kQ4_K>(),
        Type<DType::kQ5_K>(), Type<DType::kQ6_K>(), Type<DType::kIQ4_NL>(), Type<DType::kIQ4_XS>(),
@@ -73,27 +76,14 @@ float DotRow(const uint16_t* row, int64_t cols, const float* x) {
   return acc;
 }
 
-// The blocks as the device has them.
-Buffer OnDevice(DType dtype, const Buffer& blocks) {
-  if (dtype != DType::kMXFP4) return CopyOf(blocks);
-  const size_t count = blocks.bytes() / 17;
-  Buffer even = Buffer::AllocateHost(18 * count).value();
-  for (size_t b = 0; b < count; ++b) {
-    const char* from = blocks.chars().data() + 17 * b;
-    const uint16_t scale = Mxfp4ScaleBits(static_cast<uint8_t>(from[0]));
-    std::memcpy(even.chars().data() + 18 * b, &scale, 2);
-    std::memcpy(even.chars().data() + 18 * b + 2, from + 1, 16);
-  }
-  return even;
-}
-
 TEST(CudaArithmeticTest, FormatsAreTheOnesOfTheFile) {
-  ForEachQuantizedType([](auto type) {
+  ForEachQuantizedType([](DType dtype, auto type) {
+    if (IsCoded(dtype)) return;
     constexpr cuda::WeightFormat kFormat = cuda::kWeightFormat<type()>;
-    const QuantizedTraits& traits = GetQuantizedTraits(type());
-    EXPECT_EQ(kFormat.values, Traits(type()).block_size);
+    const QuantizedTraits& traits = GetQuantizedTraits(dtype);
+    EXPECT_EQ(kFormat.values, Traits(dtype).block_size);
     // Those of MXFP4 are made even.
-    EXPECT_EQ(kFormat.bytes, (Traits(type()).block_bytes + 1) / 2 * 2);
+    EXPECT_EQ(kFormat.bytes, (Traits(dtype).block_bytes + 1) / 2 * 2);
     EXPECT_EQ(kFormat.half_scales, traits.half_scales);
     EXPECT_EQ(kFormat.minima, traits.minima);
   });
@@ -101,13 +91,13 @@ TEST(CudaArithmeticTest, FormatsAreTheOnesOfTheFile) {
 
 TEST(CudaArithmeticTest, WeightsAreTheDequantisedOnesToTheBit) {
   Random random(40);
-  ForEachQuantizedType([&](auto type) {
+  ForEachQuantizedType([&](DType dtype, auto type) {
     constexpr int64_t kCols = 2048;
-    Buffer blocks = RandomWeights(type(), 1, kCols, &random);
-    const Buffer on_device = OnDevice(type(), blocks);
+    Buffer blocks = RandomWeights(dtype, 1, kCols, &random);
+    const Buffer on_device = cuda::BlocksOnDevice(dtype, CopyOf(blocks)).value();
     const auto* row = static_cast<const uint16_t*>(on_device.data());
     Matrix wanted(1, kCols), got(1, kCols);
-    DequantizeRow(type(), blocks.data(), kCols, wanted.row(0));
+    DequantizeRow(dtype, blocks.data(), kCols, wanted.row(0));
     for (int64_t i = 0; i < kCols; ++i) {
       got.row(0)[i] = cuda::DequantizeWeight<type()>(cuda::LoadWeightBlock<type()>(row, i / 32),
                                                      static_cast<int>(i % 32));
@@ -119,17 +109,17 @@ TEST(CudaArithmeticTest, WeightsAreTheDequantisedOnesToTheBit) {
 TEST(CudaArithmeticTest, QuantizedProductsAreTheReferencesToTheBit) {
   Random random(41);
   auto reference = CreateBackend({.device = "reference"}).value();
-  ForEachQuantizedType([&](auto type) {
+  ForEachQuantizedType([&](DType dtype, auto type) {
     constexpr int64_t kRows = 9, kCols = 1024, kTokens = 5;
-    Buffer blocks = RandomWeights(type(), kRows, kCols, &random);
-    const Buffer on_device = OnDevice(type(), blocks);
+    Buffer blocks = RandomWeights(dtype, kRows, kCols, &random);
+    const Buffer on_device = cuda::BlocksOnDevice(dtype, CopyOf(blocks)).value();
     const auto* rows = static_cast<const uint16_t*>(on_device.data());
     const int64_t row_units = static_cast<int64_t>(on_device.bytes()) / 2 / kRows;
     Matrix x = random.Normals(kTokens, kCols);
     for (int64_t i = 0; i < kCols; ++i) x.row(1)[i] *= std::exp2(static_cast<float>(i % 64));
     std::fill_n(x.row(2), 96, 0.0f);
     std::fill_n(x.row(3), 32, -2.5f);
-    auto w = reference->LoadMatrix(type(), kRows, kCols, CopyOf(blocks)).value();
+    auto w = reference->LoadMatrix(dtype, kRows, kCols, CopyOf(blocks)).value();
     DeviceMatrix device_x(reference.get(), x), device_out(reference.get(), kTokens, kRows);
     ASSERT_TRUE(reference->MatMul(*w, device_x.tensor(), {}, device_out.tensor()).ok());
     Matrix got(kTokens, kRows);

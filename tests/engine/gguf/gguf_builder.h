@@ -82,6 +82,30 @@ inline uint32_t GgmlNumber(DType dtype) {
       return 23;
     case DType::kMXFP4:
       return 39;
+    case DType::kNVFP4:
+      return 40;
+    case DType::kIQ3_XXS:
+      return 18;
+    case DType::kIQ3_S:
+      return 21;
+    case DType::kIQ2_XXS:
+      return 16;
+    case DType::kIQ2_XS:
+      return 17;
+    case DType::kIQ2_S:
+      return 22;
+    case DType::kIQ1_S:
+      return 19;
+    case DType::kIQ1_M:
+      return 29;
+    case DType::kTQ1_0:
+      return 34;
+    case DType::kTQ2_0:
+      return 35;
+    case DType::kQ1_0:
+      return 41;
+    case DType::kQ2_0:
+      return 42;
     case DType::kI8:
       return 24;
     case DType::kI32:

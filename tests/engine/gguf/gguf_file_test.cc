@@ -144,10 +144,9 @@ TEST(GgufFileTest, FindsAndReadsTensors) {
 }
 
 TEST(GgufFileTest, AcceptsEveryTensorTypeAndNoOther) {
-  for (DType dtype :
-       {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,
-        DType::kQ5_1, DType::kQ8_0, DType::kQ2_K, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K,
-        DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4}) {
+  for (int i = 0; i < kNumDTypes; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    if (dtype == DType::kI8 || dtype == DType::kI32) continue;
     std::string data(RowBytes(dtype, 512), '\0');
     auto gguf = OpenGguf(GgufBuilder().AddTensor("t", dtype, {256, 2}, data).Build());
     ASSERT_TRUE(gguf.ok()) << Traits(dtype).name << gguf.status();

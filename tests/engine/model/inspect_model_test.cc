@@ -74,16 +74,16 @@ TEST(InspectModelTest, NamesWhatKeepsAModelFromRunning) {
   const ModelReport voiceless = inspect("smollm", "smelly").value();
   EXPECT_THAT(voiceless.problem, HasSubstr("smelly"));
   EXPECT_GT(voiceless.layers, 0);
-  // A type that ggml has and we have not: 34 is TQ1_0.
-  const std::string type8("\x08\0\0\0", 4), type34("\x22\0\0\0", 4);
+  // A type that ggml has and we have not: 15 is Q8_K.
+  const std::string type8("\x08\0\0\0", 4), type15("\x0f\0\0\0", 4);
   const std::string name = "blk.0.attn_q.weight";
   std::string odd = bytes;
   const size_t at = odd.find(name) + name.size() + 4 + 2 * 8;
   ASSERT_EQ(odd.substr(at, 4), type8);
-  odd.replace(at, 4, type34);
+  odd.replace(at, 4, type15);
   std::ofstream(path, std::ios::binary) << odd;
   const ModelReport typed = Inspect(path).value();
-  EXPECT_THAT(typed.problem, HasSubstr("TQ1_0"));
+  EXPECT_THAT(typed.problem, HasSubstr("Q8_K"));
   EXPECT_EQ(typed.file_bytes, 0);
   unlink(path.c_str());
   EXPECT_FALSE(Inspect(path).ok());

@@ -14,6 +14,9 @@ little-endian:
 The first half of the blocks of each type are Gaussian values that ggml quantised; the second half
 are random bytes under finite scales (subnormal, zero and negative ones among them), so that every
 field takes every value.
+
+It also prints the digests of block_format_test.cc: what ggml decodes of CODED's types in so many
+blocks of a generator's bytes that every entry of every codebook is among them.
 """
 import ctypes
 import random
@@ -27,6 +30,14 @@ TYPES = [
     ("Q3_K", 256, 110, [108]), ("Q4_K", 256, 144, [0, 2]), ("Q5_K", 256, 176, [0, 2]),
     ("Q6_K", 256, 210, [208]), ("IQ4_NL", 32, 18, [0]), ("IQ4_XS", 256, 136, [0]),
 ]
+# And the types of codes; IQ1_M has no F16 scale in one piece, NVFP4 none.
+CODED = [
+    ("NVFP4", 64, 36, []), ("IQ3_XXS", 256, 98, [0]), ("IQ3_S", 256, 110, [0]),
+    ("IQ2_XXS", 256, 66, [0]), ("IQ2_XS", 256, 74, [0]), ("IQ2_S", 256, 82, [0]),
+    ("IQ1_S", 256, 50, [0]), ("IQ1_M", 256, 56, []), ("TQ1_0", 256, 54, [52]),
+    ("TQ2_0", 256, 66, [64]), ("Q1_0", 128, 18, [0]), ("Q2_0", 64, 18, [0]),
+]
+DIGEST_BLOCKS = 4096
 SCALES = [0x0000, 0x8000, 0x0001, 0x83ff, 0x0400, 0x7bff, 0xfbff]
 
 
@@ -44,24 +55,32 @@ def main():
         getattr(ggml, function)(blocks, out, ctypes.c_int64(values))
         return bytes(out)
 
+    def weights(name, values):  # which the smallest types must have
+        return (ctypes.c_float * values)(*([1.0] * values)) if name[:3] in ("IQ1", "IQ2") else None
+
+    for kind in (16, 17, 18, 19, 21, 22, 29):  # the codebooks' search
+        ggml.ggml_quantize_init(ctypes.c_int(kind))
     with open(out_path, "wb") as f:
         def record(name, values, blocks, floats):
             f.write(struct.pack("<8sII", name.encode(), values, len(blocks)) + blocks + floats)
 
         def block_record(name, block_values, block_bytes, scales):
-            half = 4 if block_values == 32 else 2
+            half = 4 if block_values < 256 else 2
             values = half * block_values
             source = (ctypes.c_float * values)(*(rng.gauss(0, 0.05) for _ in range(values)))
             suffix = name.replace("Q", "q") if name.endswith("_K") else name.lower()
             quantised = ctypes.create_string_buffer(half * block_bytes)
             getattr(ggml, "quantize_" + suffix)(source, quantised, ctypes.c_int64(1),
-                                                ctypes.c_int64(values), None)
+                                                ctypes.c_int64(values),
+                                                weights(name, values))
             noise = bytearray(rng.randbytes(half * block_bytes))
             for block in range(half):
                 for offset in scales:
                     struct.pack_into("<H", noise, block * block_bytes + offset, scale())
                 if name == "MXFP4":  # its scale is a byte, of which the greatest are not finite
                     noise[block * block_bytes] = (0, 1, 252, rng.randrange(253))[block]
+                if name == "IQ1_M" and noise[block * block_bytes + 55] & 0x70 == 0x70:
+                    noise[block * block_bytes + 55] ^= 0x40
             blocks = quantised.raw + bytes(noise)
             record(name, 2 * values, blocks, decode("dequantize_row_" + suffix, blocks, 2 * values))
 
@@ -74,6 +93,25 @@ def main():
             blocks = struct.pack("<256H", *words)
             record(name, 256, blocks, decode(function, blocks, 256))
         block_record("MXFP4", 32, 17, [])
+        for type_of_blocks in CODED:
+            block_record(*type_of_blocks)
+
+    for name, values, block_bytes, scales in CODED:
+        state = 1
+        blocks = bytearray()
+        for _ in range(DIGEST_BLOCKS * block_bytes):
+            state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
+            blocks.append(state >> 56)
+        for at in range(0, len(blocks), block_bytes):
+            for offset in scales:
+                struct.pack_into("<H", blocks, at + offset, 0x3c00)
+            if name == "IQ1_M":
+                blocks[at + 55] = 0x30 | blocks[at + 55] & 15
+        floats = decode("dequantize_row_" + name.lower(), bytes(blocks), DIGEST_BLOCKS * values)
+        digest = 0xcbf29ce484222325
+        for word in struct.unpack(f"<{DIGEST_BLOCKS * values}I", floats):
+            digest = (digest ^ word) * 0x100000001b3 % 2**64
+        print(f"{{DType::k{name}, {digest:#018x}}},")
 
 
 main()
