@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -52,7 +53,8 @@ inline constexpr int kAttentionChunk = 256;
 // The longest key or value that attention takes.
 inline constexpr int kMaxHeadDim = 576;
 
-// A weight matrix W (rows, cols) in a backend's own layout. Immutable; made by LoadMatrix.
+// A weight matrix W (rows, cols) in a backend's own layout. Made by LoadMatrix, and immutable but
+// for the scales that its rows may have.
 class WeightMatrix {
  public:
   virtual ~WeightMatrix() = default;
@@ -63,6 +65,13 @@ class WeightMatrix {
   // Bytes that one pass over it reads.
   virtual size_t bytes() const = 0;
 
+  // (1, rows), or empty: products multiply their sums by it. REQUIRES: `scales` are as many F32 in
+  // the backend's memory.
+  Tensor row_scales() const {
+    return scales_.data() == nullptr ? Tensor() : Tensor(scales_.data(), DType::kF32, 1, rows_);
+  }
+  void set_row_scales(Buffer scales) { scales_ = std::move(scales); }
+
  protected:
   WeightMatrix(DType dtype, int64_t rows, int64_t cols) : dtype_(dtype), rows_(rows), cols_(cols) {}
 
@@ -70,6 +79,7 @@ class WeightMatrix {
   DType dtype_;
   int64_t rows_;
   int64_t cols_;
+  Buffer scales_;
 };
 
 // Where LoadMatrix gets a matrix from: writes the rows [first, first + count), as GGUF has them, to
@@ -253,7 +263,8 @@ class Backend {
     return Normalize(x, {.weight = weight, .eps = eps}, out);
   }
 
-  // out = x W^T + bias.  W (n, k), x (T, k), bias (1, n) or empty, out (T, n).
+  // out = s * (x W^T) + bias, s being W's row_scales or 1.  W (n, k), x (T, k), bias (1, n) or
+  // empty, out (T, n).
   virtual absl::Status MatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out) = 0;
 
   // MatMul without bias, of the columns [64 i, 64 i + 64) for each i with wanted[i] != 0: the

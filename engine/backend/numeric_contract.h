@@ -24,7 +24,8 @@ enum class NumericContract {
   //   (and their sum, but for NVFP4's);
   // and for types with minima (Q4_1 Q5_1 Q4_K Q5_K; Q2_K twice, for its two sub-blocks in order)
   //   acc = fma(m * min, s * float(sum of q), acc).
-  // Blocks are taken in ascending order from acc = 0. The bias is added last: out = acc + bias.
+  // Blocks are taken in ascending order from acc = 0. A scale of
+  // the row (WeightMatrix::row_scales) multiplies acc; the bias is added last: out = acc + bias.
   kExactBlocks,
   // An order of the backend's own, the same for every T; compared with the reference within
   // tolerances.

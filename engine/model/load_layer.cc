@@ -246,22 +246,25 @@ class LayerLoader {
     }
     FeedForwardWeights weights;
     ASSIGN_OR_RETURN(weights.input, loader_.LoadProjection(input, cols, /*needs_bias=*/false));
-    ASSIGN_OR_RETURN(weights.down, loader_.LoadProjection({part("ffn_down", cols)}, width,
-                                                          /*needs_bias=*/false));
+    Part down = part("ffn_down", cols);
+    // Of experts that have no biases it is the router's.
+    down.scaled = count == 1 || loader_.Has(down.prefix + ".bias");
+    ASSIGN_OR_RETURN(weights.down, loader_.LoadProjection({down}, width, /*needs_bias=*/false));
     return weights;
   }
 
   absl::StatusOr<ExpertWeights> LoadExperts(const ExpertSpec& spec) {
     ExpertWeights weights;
+    Part router{Name("ffn_gate_inp"), spec.count};
+    router.scaled = false;  // ffn_gate_inp.scale is of what it sees
     ASSIGN_OR_RETURN(weights.router,
-                     loader_.LoadProjection({{Name("ffn_gate_inp"), spec.count}}, spec_.hidden,
-                                            /*needs_bias=*/false));
+                     loader_.LoadProjection({router}, spec_.hidden, /*needs_bias=*/false));
     if (loader_.Has(Name("exp_probs_b.bias"))) {
       ASSIGN_OR_RETURN(weights.choice_bias,
                        loader_.HostVector(Name("exp_probs_b.bias"), spec.count));
     }
     if (layer_.feed_forward.beside) RETURN_IF_ERROR(LoadNormsBeside(&weights));
-    if (loader_.Has(Name("ffn_down_exps.scale"))) {
+    if (loader_.Has(Name("ffn_down_exps.scale")) && !loader_.Has(Name("ffn_down_exps.bias"))) {
       ASSIGN_OR_RETURN(weights.scales, loader_.HostVector(Name("ffn_down_exps.scale"), spec.count));
     }
     const int64_t cols = spec.latent > 0 ? spec.latent : spec_.hidden;

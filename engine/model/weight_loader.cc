@@ -43,7 +43,27 @@ absl::StatusOr<DeviceVector> WeightLoader::Vector(const std::string& name, int64
 absl::StatusOr<std::unique_ptr<WeightMatrix>> WeightLoader::Matrix(const std::string& name,
                                                                    int64_t rows, int64_t cols) {
   ASSIGN_OR_RETURN(const TensorInfo* info, Take(name, rows, cols));
-  return LoadStack({{info, 0, rows}}, rows, cols);
+  ASSIGN_OR_RETURN(std::unique_ptr<WeightMatrix> matrix, LoadStack({{info, 0, rows}}, rows, cols));
+  const std::string prefix(absl::StripSuffix(name, ".weight"));
+  ASSIGN_OR_RETURN(const float scale, ScaleOf({prefix, rows}));
+  RETURN_IF_ERROR(SetScales(std::vector<float>(rows, scale), matrix.get()));
+  return matrix;
+}
+
+absl::StatusOr<float> WeightLoader::ScaleOf(const ProjectionPart& part) {
+  const std::string name = part.prefix + ".scale";
+  if (!part.scaled || !Has(name)) return 1.0f;
+  ASSIGN_OR_RETURN(const std::vector<float> values, HostVector(name, part.count));
+  return values[part.index];
+}
+
+absl::Status WeightLoader::SetScales(const std::vector<float>& scales, WeightMatrix* matrix) {
+  if (std::all_of(scales.begin(), scales.end(), [](float scale) { return scale == 1; })) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(DeviceVector vector, ToDevice(scales));
+  matrix->set_row_scales(std::move(vector.buffer));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<FileRows> WeightLoader::InFile(const std::string& name, int64_t rows, int64_t cols) {
@@ -57,7 +77,7 @@ absl::StatusOr<Projection> WeightLoader::LoadProjection(absl::Span<const Project
   int64_t first_col = 0;
   for (size_t begin = 0, end; begin < parts.size(); begin = end) {
     std::vector<Rows> stack;
-    std::vector<float> bias;
+    std::vector<float> bias, scales;
     int64_t rows = 0;
     for (end = begin; end < parts.size(); ++end) {
       const ProjectionPart& part = parts[end];
@@ -66,6 +86,8 @@ absl::StatusOr<Projection> WeightLoader::LoadProjection(absl::Span<const Project
       if (info != nullptr && !stack.empty() && info->dtype != stack[0].info->dtype) break;
       ASSIGN_OR_RETURN(info, Take(weight_name, part.count * part.rows, cols));
       AddRows(*info, part, &stack);
+      ASSIGN_OR_RETURN(const float scale, ScaleOf(part));
+      scales.resize(rows + part.rows, scale);
       if (needs_bias || Has(part.prefix + ".bias")) {
         if (part.interleaved > 0) {
           return absl::UnimplementedError(
@@ -82,6 +104,7 @@ absl::StatusOr<Projection> WeightLoader::LoadProjection(absl::Span<const Project
     Projection::Part part;
     part.first_col = first_col;
     ASSIGN_OR_RETURN(part.matrix, LoadStack(stack, rows, cols));
+    RETURN_IF_ERROR(SetScales(scales, part.matrix.get()));
     if (!bias.empty()) {
       ASSIGN_OR_RETURN(part.bias, ToDevice(bias));
     }
@@ -158,6 +181,8 @@ absl::Status WeightLoader::CheckAllTaken(const std::string& architecture, int64_
                                          int64_t skipped) const {
   auto is_skipped = [&](absl::string_view name) {
     int64_t block;
+    // What activations are multiplied by before they become few bits; ours need not.
+    if (absl::EndsWith(name, ".input_scale")) return true;
     if (absl::StartsWith(name, "v.") || absl::StartsWith(name, "a.") ||
         absl::StartsWith(name, "mm.")) {
       return true;

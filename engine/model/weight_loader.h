@@ -55,7 +55,8 @@ class WeightLoader {
   // A tensor that stays in the file.
   absl::StatusOr<FileRows> InFile(const std::string& name, int64_t rows, int64_t cols);
 
-  // Rows of the tensor "<prefix>.weight", and of "<prefix>.bias" where there is one.
+  // Rows of the tensor "<prefix>.weight", and of "<prefix>.bias" where there is one; what products
+  // with them are multiplied by is number `index` of "<prefix>.scale", where there is such.
   struct ProjectionPart {
     std::string prefix;
     int64_t rows;
@@ -66,6 +67,7 @@ class WeightLoader {
     // `index`.
     int64_t count = 1;
     int64_t index = 0;
+    bool scaled = true;  // false: somebody else takes "<prefix>.scale"
   };
 
   absl::StatusOr<Projection> LoadProjection(absl::Span<const ProjectionPart> parts, int64_t cols,
@@ -107,6 +109,11 @@ class WeightLoader {
     int64_t first;
     int64_t count;
   };
+
+  // The scale of a part's rows; 1 where the file has none.
+  absl::StatusOr<float> ScaleOf(const ProjectionPart& part);
+  // Gives the matrix scales unless all are 1.
+  absl::Status SetScales(const std::vector<float>& scales, WeightMatrix* matrix);
 
   static void AddRows(const TensorInfo& info, const ProjectionPart& part, std::vector<Rows>* stack);
 

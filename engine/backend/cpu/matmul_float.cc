@@ -89,8 +89,8 @@ absl::Status CpuBackend::MultiplyManyTokens(const ProductArguments& args) {
         }
       }
     }
-    StoreTile(parts.sums, kStripRows, strip * kStripRows, 0, rows, args.bias, args.result,
-              args.out);
+    StoreTile(parts.sums, kStripRows, strip * kStripRows, 0, rows, w.row_scales(), args.bias,
+              args.result, args.out);
   });
   if (failed.load()) return absl::InternalError("MatMul: oneDNN failed");
   return absl::OkStatus();
@@ -162,8 +162,8 @@ absl::Status CpuBackend::MultiplyFewTokens(const ProductArguments& args) {
         }
       }
     }
-    StoreTile(parts.sums, kStripRows, strip * kStripRows, 0, rows, args.bias, args.result,
-              args.out);
+    StoreTile(parts.sums, kStripRows, strip * kStripRows, 0, rows, w.row_scales(), args.bias,
+              args.result, args.out);
   };
   if (static_cast<int64_t>(w.bytes()) * rows < kBytesWorthSharing) {
     for (int64_t strip = 0; strip < w.num_strips(); ++strip) multiply_strip(strip, 0);

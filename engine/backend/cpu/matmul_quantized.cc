@@ -98,8 +98,8 @@ absl::Status CpuBackend::MultiplyQuantized(const ProductArguments& args) {
     // Results go straight to `out` where the kernel has no more to do about them.
     const int64_t column = first_panel * kPanelRows;
     const bool added = args.result == ProductResult::kIsAdded;
-    const bool direct =
-        args.bias.empty() && column + width <= out.cols && (!added || chunk == num_blocks);
+    const bool direct = args.bias.empty() && w.row_scales().empty() && column + width <= out.cols &&
+                        (!added || chunk == num_blocks);
     for (int64_t tile = 0; tile < tiles.count; ++tile) {
       int tokens = tiles.size(tile);
       // The results go to as many pages as there are tokens: have them at hand by then.
@@ -129,7 +129,8 @@ absl::Status CpuBackend::MultiplyQuantized(const ProductArguments& args) {
                                              : Accumulate::kReplace});
       }
       if (direct) continue;
-      StoreTile(parts.sums, width, column, tiles.begin(tile), tokens, args.bias, args.result, out);
+      StoreTile(parts.sums, width, column, tiles.begin(tile), tokens, w.row_scales(), args.bias,
+                args.result, out);
     }
   };
 

@@ -26,11 +26,18 @@ struct Tiles {
   int64_t count;
 };
 
-// Adds the bias to the sums [tokens][width] of the columns from `first` on, and stores those that
-// exist, or adds them to what is there.
-inline void StoreTile(const float* sums, int64_t width, int64_t first, int64_t first_token,
-                      int64_t tokens, Tensor bias, ProductResult result, Tensor out) {
+// Multiplies the sums [tokens][width] of the columns from `first` on by their rows' scales, adds
+// the bias, and stores those that exist, or adds them to what is there.
+inline void StoreTile(float* sums, int64_t width, int64_t first, int64_t first_token,
+                      int64_t tokens, Tensor scales, Tensor bias, ProductResult result,
+                      Tensor out) {
   int64_t count = std::min<int64_t>(width, out.cols - first);
+  if (!scales.empty()) {
+    const float* factors = scales.row<float>(0) + first;
+    for (int64_t t = 0; t < tokens; ++t) {
+      for (int64_t i = 0; i < count; ++i) sums[t * width + i] *= factors[i];
+    }
+  }
   const float* b = bias.empty() ? nullptr : bias.row<float>(0) + first;
   for (int64_t t = 0; t < tokens; ++t) {
     float* to = out.row<float>(first_token + t) + first;

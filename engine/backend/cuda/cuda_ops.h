@@ -21,7 +21,9 @@ class CudaMatrix : public WeightMatrix {
       : WeightMatrix(dtype, rows, cols), blocks_(std::move(blocks)) {}
 
   size_t bytes() const override { return blocks_.bytes(); }
-  cuda::Weights weights() const { return {blocks_.data(), dtype(), rows(), cols()}; }
+  cuda::Weights weights() const {
+    return {blocks_.data(), dtype(), rows(), cols(), static_cast<const float*>(row_scales().data)};
+  }
 
  private:
   Buffer blocks_;

@@ -35,6 +35,7 @@ struct Weights {
   DType dtype;
   int64_t rows;
   int64_t cols;
+  const float* row_scales = nullptr;  // see WeightMatrix (backend.h)
 };
 
 // KvLayer (backend.h), arranged as kv_value.cuh says.
@@ -146,7 +147,8 @@ cudaError_t DequantizeToF16(const Queue& queue, const Weights& w, int64_t first_
                             int64_t num_rows, uint16_t* out);
 // out[t, j] = product[t, j] / factors[t] + bias[j].  product: rows `stride` values apart.
 cudaError_t StoreProduct(const Queue& queue, const float* product, int64_t stride,
-                         const float* factors, const float* bias, Matrix out);
+                         const float* factors, const float* row_scales, const float* bias,
+                         Matrix out);
 
 }  // namespace lm::cuda
 

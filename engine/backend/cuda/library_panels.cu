@@ -33,10 +33,11 @@ __global__ void PackActivationsKernel(Matrix x, uint16_t* out, float* factors) {
 }
 
 __global__ void StoreProductKernel(const float* product, int64_t stride, const float* factors,
-                                   const float* bias, Matrix out) {
+                                   const float* row_scales, const float* bias, Matrix out) {
   const int64_t i = int64_t{blockIdx.y} * kThreads + threadIdx.x;
   if (i >= out.cols) return;
   float value = product[blockIdx.x * stride + i] / factors[blockIdx.x];
+  if (row_scales != nullptr) value *= row_scales[i];
   if (bias != nullptr) value += bias[i];
   out.data[blockIdx.x * out.stride + i] = value;
 }
@@ -50,9 +51,10 @@ cudaError_t PackActivations(const Queue& queue, Matrix x, bool bf16, int64_t pad
 }
 
 cudaError_t StoreProduct(const Queue& queue, const float* product, int64_t stride,
-                         const float* factors, const float* bias, Matrix out) {
+                         const float* factors, const float* row_scales, const float* bias,
+                         Matrix out) {
   return Launch(queue, StoreProductKernel, Grid(out.rows, DivideUp(out.cols, kThreads)), kThreads,
-                product, stride, factors, bias, out);
+                product, stride, factors, row_scales, bias, out);
 }
 
 }  // namespace lm::cuda

@@ -90,7 +90,9 @@ absl::Status LibraryProduct::Multiply(const cuda::Weights& w, cuda::Matrix x, co
                            rows, out.stride};
       RETURN_IF_ERROR(device_->Check(
           cuda::StoreProduct(queue, static_cast<const float*>(product), ProductStride(rows),
-                             row_factors + t, bias != nullptr ? bias + first : nullptr, part),
+                             row_factors + t,
+                             w.row_scales != nullptr ? w.row_scales + first : nullptr,
+                             bias != nullptr ? bias + first : nullptr, part),
           "MatMul"));
     }
   }

@@ -57,6 +57,7 @@ __global__ void MultiplyFloatKernel(Weights w, Matrix x, const float* bias, Matr
     const int t = my_token + j * kThreadRows;
     if (t >= tokens) break;
     float value = sums[j].total;
+    if (w.row_scales != nullptr) value *= w.row_scales[first_row + my_row];
     if (bias != nullptr) value += bias[first_row + my_row];
     out.data[(first_token + t) * out.stride + first_row + my_row] = value;
   }

@@ -74,6 +74,7 @@ __global__ void MultiplyQuantizedKernel(Weights w, const ActivationBlock* x, con
     __syncwarp();
   }
   if (lane < tokens) {
+    if (w.row_scales != nullptr) acc *= w.row_scales[n];
     if (bias != nullptr) acc += bias[n];
     out.data[(first_token + lane) * out.stride + n] = acc;
   }

@@ -104,6 +104,11 @@ absl::Status ReferenceBackend::MatMul(const WeightMatrix& w, Tensor x, Tensor bi
   } else {
     MultiplyFloat(matrix, x, out);
   }
+  if (const Tensor scales = w.row_scales(); !scales.empty()) {
+    for (int64_t t = 0; t < x.rows; ++t) {
+      for (int64_t n = 0; n < w.rows(); ++n) out.row<float>(t)[n] *= scales.row<float>(0)[n];
+    }
+  }
   if (bias.empty()) return absl::OkStatus();
   for (int64_t t = 0; t < x.rows; ++t) {
     for (int64_t n = 0; n < w.rows(); ++n) out.row<float>(t)[n] += bias.row<float>(0)[n];

@@ -14,6 +14,16 @@ class MatMulTest : public BackendTest {
     return backend->LoadMatrix(dtype, n, k, CopyOf(blocks)).value();
   }
 
+  static std::unique_ptr<WeightMatrix> LoadScaled(Backend* backend, DType dtype, int64_t n,
+                                                  int64_t k, const Buffer& blocks,
+                                                  const Matrix& scales) {
+    std::unique_ptr<WeightMatrix> w = Load(backend, dtype, n, k, blocks);
+    Buffer buffer = backend->Allocate(n * sizeof(float)).value();
+    EXPECT_TRUE(backend->Upload(scales.values.data(), buffer.data(), buffer.bytes()).ok());
+    w->set_row_scales(std::move(buffer));
+    return w;
+  }
+
   static Matrix Multiply(Backend* backend, const WeightMatrix& w, const Matrix& x,
                          const Matrix* bias = nullptr, int64_t padding = 0) {
     DeviceMatrix device_x(backend, x, padding);
@@ -43,6 +53,26 @@ TEST_P(MatMulTest, EveryTypeMatchesReferenceToTheBit) {
       auto wanted = Multiply(reference(), *Load(reference(), dtype, n, k, blocks), x, bias_or_none);
       auto got = Multiply(backend(), *Load(backend(), dtype, n, k, blocks), x, bias_or_none, round);
       ExpectMatches("MatMul", wanted, got);
+    }
+  }
+}
+
+TEST_P(MatMulTest, RowScalesMatchReferenceAndMultiplyWhatIsWithoutThem) {
+  Random random(6);
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kQ8_0, DType::kQ4_K, DType::kNVFP4}) {
+    for (int64_t t : {1, 9, 300}) {
+      const int64_t n = random.Int(60, 70), k = 512;
+      SCOPED_TRACE(absl::StrCat(Traits(dtype).name, " n=", n, " t=", t));
+      const Buffer blocks = RandomWeights(dtype, n, k, &random);
+      const Matrix x = random.Normals(t, k), scales = random.Normals(1, n);
+      const Matrix bias = random.Normals(1, n);
+      const auto w = LoadScaled(backend(), dtype, n, k, blocks, scales);
+      const auto wanted = LoadScaled(reference(), dtype, n, k, blocks, scales);
+      ExpectMatches("MatMul", Multiply(reference(), *wanted, x, &bias),
+                    Multiply(backend(), *w, x, &bias));
+      Matrix plain = Multiply(backend(), *Load(backend(), dtype, n, k, blocks), x);
+      for (int64_t i = 0; i < t * n; ++i) plain.values[i] *= scales.values[i % n];
+      ExpectSameBits(plain, Multiply(backend(), *w, x));
     }
   }
 }
