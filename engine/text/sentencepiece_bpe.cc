@@ -11,6 +11,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 #include "engine/text/piece_cache.h"
+#include "engine/text/split_family.h"
 
 namespace lm {
 namespace {
@@ -48,6 +49,8 @@ absl::StatusOr<std::unique_ptr<SentencePieceBpe>> SentencePieceBpe::Create(
   model->by_rank_ = vocabulary.model != "llama";
   RETURN_IF_ERROR(model->ReadByteIds());
   if (model->by_rank_) {
+    ASSIGN_OR_RETURN(const SplitFamily family, FindSplitFamily(vocabulary.pre));
+    model->whole_breaks_ = family.whole_pieces_first;
     ASSIGN_OR_RETURN(model->merges_, MergeTable::Read(vocabulary, index));
   }
   model->FindJoints();
@@ -90,7 +93,7 @@ void SentencePieceBpe::FindJoints() {
     }
   }
   // A run of line breaks is looked up whole.
-  if (by_rank_) joints_.Insert(Joint('\n', '\n'));
+  if (whole_breaks_) joints_.Insert(Joint('\n', '\n'));
 }
 
 absl::Status SentencePieceBpe::Encode(absl::string_view text, bool begins,
@@ -135,7 +138,7 @@ void SentencePieceBpe::EncodeChunk(Chunk* chunk, std::vector<int32_t>* ids) cons
 void SentencePieceBpe::MergeChunk(Chunk* chunk, std::vector<int32_t>* ids) const {
   const absl::string_view text = chunk->text;
   GrowingArray<Symbol>& symbols = chunk->merger.symbols();
-  const bool breaks = by_rank_ && text[0] == '\n' && text.size() <= longest_;
+  const bool breaks = whole_breaks_ && text[0] == '\n' && text.size() <= longest_;
   if (const int32_t id = breaks ? index_.FindPlain(text) : -1; id >= 0) {
     ids->push_back(id);
     return;

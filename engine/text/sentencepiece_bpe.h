@@ -51,7 +51,8 @@ class SentencePieceBpe : public TextModel {
   const Vocabulary& vocabulary_;
   const TokenIndex& index_;
   std::array<int32_t, 256> byte_ids_;
-  bool by_rank_ = false;  // by merges_, and not by scores
+  bool by_rank_ = false;       // by merges_, and not by scores
+  bool whole_breaks_ = false;  // a run of line breaks that is a token is that token
   MergeTable merges_;
   size_t longest_ = 0;  // bytes of the longest token's name
   // The pairs of code points (first << 32 | second) that stand side by side in some token. No merge

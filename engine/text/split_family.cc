@@ -43,6 +43,37 @@ constexpr const char kBailingWords[] = LM_CONTRACTION
 constexpr const char kSeedCoderWords[] = LM_CONTRACTION
     R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+// As kQwen2Words, but an apostrophe begins no contraction.
+constexpr const char kUfakZekaWords[] =
+    R"([^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Single letters with spaces between them stay together. Nothing follows them, so that nothing is
+// given back.
+constexpr const char kExaoneMoeWords[] = LM_CONTRACTION
+    R"(|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*+(?: \p{L}\p{M}*+)*+)++|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?)"
+    R"(|\s*[\r\n]|\s+(?!\S)|\s+)";
+// Words of letters and marks with a contraction behind them. (The case of letters that the models'
+// own patterns tell apart llama.cpp does not look at.)
+#define LM_MARKED_WORDS R"([^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?:)" LM_CONTRACTION R"()?)"
+constexpr const char kTinyAyaWords[] =
+    LM_MARKED_WORDS R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char kYoutuWords[] =
+    LM_MARKED_WORDS R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Hangul; wide punctuation; Bopomofo; Chinese and Kana.
+constexpr const char kYoutuScripts[] =
+    R"([\x{AC00}-\x{D7A3}\x{3131}-\x{318E}]+)"
+    R"(|[\x{FF01}\x{2026}\x{201C}\x{201D}\x{2018}\x{2019}\x{2014}\x{FF1A}\x{FF1B}\x{FF0C})"
+    R"(\x{3001}-\x{303F}\x{FE30}-\x{FE4F}]+)"
+    R"(|[\x{3105}-\x{312F}]+|[\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)";
+
+#define LM_HAN                                                         \
+  R"(\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-)" \
+  R"(\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F})"
+constexpr const char kKimiK2Words[] =
+    "[" LM_HAN
+    "]+"
+    R"(|[^\r\n\p{L}\p{N}]?[^\P{L})" LM_HAN "]+(?:" LM_CONTRACTION
+    R"()?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 // Words that split where ASCII case goes from lower to upper.
 constexpr const char kTekkenWords[] =
     R"([^\r\n\p{L}\p{N}]?[^\P{L}a-z]*[^\P{L}A-Z]+)"
@@ -52,6 +83,26 @@ constexpr const char kGpt4oWords[] =
     R"([^\r\n\p{L}\p{N}]?[^\P{L}a-z]*[^\P{L}A-Z]+(?:)" LM_CONTRACTION R"()?)"
     R"(|[^\r\n\p{L}\p{N}]?[^\P{L}a-z]+[^\P{L}A-Z]*(?:)" LM_CONTRACTION R"()?)"
     R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+// The same, and marks are of both cases: what is no letter or mark is one of the others.
+constexpr const char kGraniteMultiWords[] =
+    R"([^\r\n\p{L}\p{N}]?[^a-z\p{N}\p{P}\p{S}\p{Z}\p{C}]*[^A-Z\p{N}\p{P}\p{S}\p{Z}\p{C}]+(?:)" LM_CONTRACTION
+    R"()?)"
+    R"(|[^\r\n\p{L}\p{N}]?[^a-z\p{N}\p{P}\p{S}\p{Z}\p{C}]+[^A-Z\p{N}\p{P}\p{S}\p{Z}\p{C}]*(?:)" LM_CONTRACTION
+    R"()?)"
+    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+// Digits in threes, counted from the right, the first of them with what stands before: runs, then
+// their first one to three, then the others.
+constexpr const char kDigitRun[] = R"(\G\P{N}*+\p{N}+)";
+constexpr const char kFirstOfThrees[] = R"(^\P{N}*+\p{N}{1,3}(?=(?:\p{N}{3})*+$))";
+constexpr const char kNextThree[] = R"(\G\p{N}{3})";
+
+constexpr const char kLineBreaks[] = R"(\n+)";
+constexpr const char kSentinel[] = R"(<sentinel:[0-9]+>)";
+constexpr const char kImageToken[] = R"(IMGIMG[A-I]{1,4}Z)";
+constexpr const char kSpacePair[] = R"([\t\n]|    |  )";
+constexpr const char kAnyPunctuation[] = R"([\p{P}!-/:-@\[-`{-~])";
 
 constexpr const char kDefaultPunctuation[] = R"([\p{P}$+<=>^~|]+)";
 constexpr const char kFalconPunctuation[] = R"([\p{P}$+<=>^~|`]+)";
@@ -93,6 +144,18 @@ constexpr const char kDeepSeekV3Words[] =
     R"([!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*)"
     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+constexpr const char kSpark25Words[] =
+    R"([!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+|[\r\n])"
+    R"(|\s+(?!\S)|\s+)";
+// Chinese with its extension A, Kana, radicals, Thai, Lao, Khmer, Burmese and Hangul; and all from
+// U+8C48 to the compatibility forms, as llama.cpp has it (the first of those, U+F900, normalised).
+constexpr const char kAfmoeScripts[] =
+    R"([\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{8C48}-\x{FAFF}\x{3040}-\x{30FF}\x{FF65}-\x{FF9F})"
+    R"(\x{2F00}-\x{2FDF}\x{0E40}-\x{0EFF}\x{1780}-\x{17FF}\x{1000}-\x{109F}\x{AA60}-\x{AA7F})"
+    R"(\x{A9E0}-\x{A9FF}\x{AC00}-\x{D7AF}\x{1100}-\x{11FF}]+)";
+
+#undef LM_HAN
+#undef LM_MARKED_WORDS
 #undef LM_CONTRACTION
 
 constexpr const char* kDefault[] = {kDefaultPunctuation, kGpt2Words, kDigits, kThreeAsciiDigits};
@@ -114,6 +177,19 @@ constexpr const char* kDeepSeekLlm[] = {kLineBreak,   kDeepSeekWord, kDeepSeekPu
 constexpr const char* kDeepSeekCoder[] = {kLineBreak, kDeepSeekCoderWord, kDeepSeekCoderPunctuation,
                                           kDeepSeekWide, kDigit};
 constexpr const char* kDeepSeekV3[] = {kUpToThreeDigits, kDeepSeekV3Kana, kDeepSeekV3Words};
+
+constexpr const char* kUfakZeka[] = {kUfakZekaWords};
+constexpr const char* kExaoneMoe[] = {kExaoneMoeWords};
+constexpr const char* kTinyAya[] = {kDigitRun, kFirstOfThrees, kNextThree, kTinyAyaWords};
+constexpr const char* kYoutu[] = {kYoutuScripts, kYoutuWords};
+constexpr const char* kKimiK2[] = {kKimiK2Words};
+constexpr const char* kGraniteMulti[] = {kGraniteMultiWords};
+constexpr const char* kLaguna[] = {kLineBreaks, kQwen2Words};
+constexpr const char* kChameleon[] = {kSentinel, kImageToken,     kSpacePair,
+                                      kDigit,    kAnyPunctuation, kGpt2Words};
+constexpr const char* kSpark25[] = {kUpToThreeDigits, kDeepSeekV3Kana, kSpark25Words, kDigit};
+constexpr const char* kAfmoe[] = {kDigitRun, kFirstOfThrees, kNextThree, kAfmoeScripts,
+                                  kDeepSeekV3Words};
 
 using Table = HashMap<absl::string_view, SplitFamily>;
 
@@ -145,8 +221,18 @@ const Table& Families() {
     add({kViking}, {"viking"});
     add({kDeepSeekLlm}, {"deepseek-llm"});
     add({kDeepSeekCoder}, {"deepseek-coder"});
-    add({.patterns = {}, .adds_bos = true, .raw = true}, {"gemma4", "granite-embed-multi-311m"});
-    add({.patterns = {}, .raw = true}, {"sarvam-moe"});
+    add({kUfakZeka}, {"ufakzeka"});
+    add({kExaoneMoe}, {"exaone-moe"});
+    add({kTinyAya}, {"tiny_aya", "cohere2moe"});
+    add({kYoutu, true}, {"youtu"});
+    add({kKimiK2}, {"kimi-k2"});
+    add({kGraniteMulti, true}, {"granite-embed-multi-97m"});
+    add({kLaguna}, {"laguna"});
+    add({kChameleon, false, true}, {"chameleon"});
+    add({kSpark25}, {"spark2_5"});
+    add({kAfmoe}, {"afmoe"});
+    add({{}, true, true, true}, {"gemma4", "granite-embed-multi-311m"});
+    add({{}, false, false, true}, {"sarvam-moe"});
     add({kDeepSeekV3}, {"deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"});
     return table;
   }();

@@ -12,7 +12,8 @@ namespace lm {
 struct SplitFamily {
   // PCRE2 patterns, applied one after the other: each splits the pieces that the one before left.
   absl::Span<const char* const> patterns;
-  // A piece that is a token as it stands is that token, whatever its merges would make.
+  // A piece that is a token as it stands is that token, whatever its merges would make; of raw text,
+  // a run of line breaks.
   bool whole_pieces_first = false;
   // What a model file of this family means where it does not say whether to begin with BOS.
   bool adds_bos = false;

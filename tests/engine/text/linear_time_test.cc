@@ -57,9 +57,33 @@ double ThreadSeconds() {
 }
 
 TEST(LinearTimeTest, EveryFamilySplitsEveryClassOfCharacters) {
-  for (const char* pre : {"default", "gpt-2", "starcoder", "falcon", "llama-bpe", "qwen2", "qwen35",
-                          "minicpm5", "bailingmoe", "seed-coder", "tekken", "gpt-4o", "bloom",
-                          "viking", "deepseek-llm", "deepseek-coder", "deepseek-v3"}) {
+  for (const char* pre : {"default",
+                          "gpt-2",
+                          "starcoder",
+                          "falcon",
+                          "llama-bpe",
+                          "qwen2",
+                          "qwen35",
+                          "minicpm5",
+                          "bailingmoe",
+                          "seed-coder",
+                          "tekken",
+                          "gpt-4o",
+                          "bloom",
+                          "viking",
+                          "deepseek-llm",
+                          "deepseek-coder",
+                          "deepseek-v3",
+                          "ufakzeka",
+                          "exaone-moe",
+                          "tiny_aya",
+                          "youtu",
+                          "kimi-k2",
+                          "granite-embed-multi-97m",
+                          "laguna",
+                          "chameleon",
+                          "spark2_5",
+                          "afmoe"}) {
     auto family = FindSplitFamily(pre);
     ASSERT_TRUE(family.ok());
     auto splitter = TextSplitter::Create(family->patterns);

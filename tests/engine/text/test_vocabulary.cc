@@ -37,8 +37,10 @@ Vocabulary TestVocabulary(absl::string_view model, absl::string_view pre, bool a
   vocabulary.pre = std::string(pre);
   vocabulary.add_space_prefix = add_space_prefix;
   const bool llama = model == "llama";
-  for (const std::string& line :
-       TestDataLines(llama ? "sentencepiece.vocab" : "byte_level.vocab")) {
+  const bool raw = model == "gemma4" || pre == "sarvam-moe";
+  for (const std::string& line : TestDataLines(llama ? "sentencepiece.vocab"
+                                               : raw ? "raw.vocab"
+                                                     : "byte_level.vocab")) {
     const std::vector<std::string> fields = absl::StrSplit(line, ' ');
     if (fields[0] == "merge") {
       vocabulary.merges.push_back(Unescape(line.substr(6)));
@@ -53,6 +55,7 @@ Vocabulary TestVocabulary(absl::string_view model, absl::string_view pre, bool a
     EXPECT_TRUE(absl::SimpleAtof(fields[3], &score)) << line;
     vocabulary.scores.push_back(score);
   }
+  if (model == "gemma4") vocabulary.pre = "gemma4";
   vocabulary.bos = llama ? 1 : 0;
   vocabulary.eos = llama ? 2 : 0;
   return vocabulary;

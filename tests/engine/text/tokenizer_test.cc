@@ -21,6 +21,7 @@ std::vector<std::unique_ptr<Tokenizer>> AllKinds() {
   for (const char* pre : {"gpt-2", "llama-bpe", "qwen2", "deepseek-llm", "tekken"}) {
     tokenizers.push_back(TestTokenizer("gpt2", pre));
   }
+  tokenizers.push_back(TestTokenizer("gemma4", "", false));
   tokenizers.push_back(TestTokenizer("llama", "", true));
   tokenizers.push_back(TestTokenizer("llama", "", false));
   return tokenizers;

@@ -8,6 +8,7 @@ this script, strings with C escapes (octal):
 
     byte_level.vocab      token <type> <name> | merge <left right>
     sentencepiece.vocab   token <type> <name> <score>
+    raw.vocab             token <type> <name> | merge <left right>
     golden.tsv            vocabulary  pre  add_space_prefix  p|m  text  ids
 
 The vocabularies are trained here, on a few sentences and on random Unicode, without any split, so
@@ -29,6 +30,9 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 FAMILIES = ["default", "gpt-2", "starcoder", "falcon", "llama-bpe", "qwen2", "qwen35", "minicpm5",
             "bailingmoe", "seed-coder", "tekken", "gpt-4o", "bloom", "viking", "deepseek-llm",
             "deepseek-coder", "deepseek-v3"]
+LATER_FAMILIES = ["ufakzeka", "exaone-moe", "tiny_aya", "youtu", "kimi-k2", "granite-embed-multi-97m", "laguna",
+                  "chameleon", "spark2_5", "afmoe"]
+RAW_FAMILIES = [("gemma4", "gemma4"), ("gpt2", "sarvam-moe")]
 
 SENTENCES = """The quick brown fox isn't lazy; it's 1,234 miles from home, and they'll say: "Why?"
 for (int i = 0; i < 100; ++i) { total += values[i] * 3.1415; }  // don't stop
@@ -142,13 +146,27 @@ def main():
     sentencepiece = list({name: (kind, name, score)
                           for kind, name, score in sentencepiece}.values())
 
-    with open(os.path.join(HERE, "byte_level.vocab"), "w") as file:
-        for kind, name, _ in byte_level:
-            file.write("token %d %s\n" % (kind, escape(name.encode())))
-        names = {name for _, name, _ in byte_level}
+    breaks = [("\n", "\n"), ("\n\n", "\n")]
+    raw_pairs = [pair for pair in pieces if "\n" not in pair[0] + pair[1]] + breaks
+    raw = [(CONTROL, "<pad>", 0.0), (CONTROL, "<eos>", 0.0), (CONTROL, "<bos>", 0.0), (CONTROL, "<|im_start|>", 0.0),
+           (CONTROL, "<|im_end|>", 0.0), (USER_DEFINED, "<sep>", 0.0), (USER_DEFINED, "  ", 0.0)]
+    raw += [(BYTE, "<0x%02X>" % b, 0.0) for b in range(256)]
+    raw += [(NORMAL, c, 0.0) for c in characters] + [(NORMAL, a + b, 0.0) for a, b in raw_pairs]
+    raw.append((NORMAL, "\n" * 5, 0.0))  # that no merges make
+    raw = list({name: (kind, name, score) for kind, name, score in raw}.values())
+
+    def write(name, vocabulary, pairs):
+        names = {name for _, name, _ in vocabulary}
         pairs = [(a, b) for a, b in pairs if a in names and b in names and a + b in names]
-        for pair in pairs:
-            file.write("merge %s\n" % escape(" ".join(pair).encode()))
+        with open(os.path.join(HERE, name), "w") as file:
+            for kind, name, _ in vocabulary:
+                file.write("token %d %s\n" % (kind, escape(name.encode())))
+            for pair in pairs:
+                file.write("merge %s\n" % escape(" ".join(pair).encode()))
+        return pairs
+
+    pairs = write("byte_level.vocab", byte_level, pairs)
+    raw_pairs = write("raw.vocab", raw, raw_pairs)
     with open(os.path.join(HERE, "sentencepiece.vocab"), "w") as file:
         for kind, name, score in sentencepiece:
             file.write("token %d %s %g\n" % (kind, escape(name.encode()), score))
@@ -156,11 +174,13 @@ def main():
     maker = TextMaker(3, ["<|im_start|>", "<|im_end|>", "<sep>", "  \n", "   ", "<s>"])
     cases = [("gpt2", pre, False) for pre in FAMILIES]
     cases += [("llama", "default", True), ("llama", "default", False)]
+    cases += [("gpt2", pre, False) for pre in LATER_FAMILIES] + [(model, pre, False) for model, pre in RAW_FAMILIES]
     with open(os.path.join(HERE, "golden.tsv"), "w") as file, tempfile.TemporaryDirectory() as tmp:
         path = os.path.join(tmp, "model.gguf")
         for model, pre, prefix in cases:
-            tokens = byte_level if model == "gpt2" else sentencepiece
-            gguf(path, model, pre, tokens, pairs if model == "gpt2" else [], prefix)
+            is_raw = (model, pre) in RAW_FAMILIES
+            tokens = raw if is_raw else byte_level if model == "gpt2" else sentencepiece
+            gguf(path, model, pre, tokens, raw_pairs if is_raw else pairs if model == "gpt2" else [], prefix)
             records = [("p", text) for text in FIXED]
             records += [("p", maker.text(False)) for _ in range(20)]
             records += [("m", maker.text(True)) for _ in range(8)]
