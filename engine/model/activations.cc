@@ -56,6 +56,9 @@ absl::Status Activations::Reserve(const ModelSpec& spec, int64_t tokens, Backend
       {&slots, widest([&spec](const FeedForwardSpec& f) {
          return f.experts->router.chosen * spec.hidden;
        })},
+      {&slot_factors, widest([](const FeedForwardSpec& f) {
+         return int64_t{f.experts->weigh_input ? f.experts->router.chosen : 0};
+       })},
       {&slot_gate_up, widest([](const FeedForwardSpec& f) {
          return f.experts->router.chosen * f.InputCols(f.experts->width);
        })},

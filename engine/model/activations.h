@@ -33,6 +33,7 @@ struct Activations {
   Tensor router;          // (T, experts + 1)
   Tensor slots;           // (T, chosen * hidden)  of each slot its row, then its result
   Tensor slot_gate_up;    // (T, chosen * what an expert's first product gives)
+  Tensor slot_factors;    // (T, chosen)  of each slot, what its row is multiplied by
   ExpertRoutes routes;    // of the layer that runs
 
   // Makes room for a step of so many tokens; what is in them is lost where they grow.

@@ -40,12 +40,13 @@ absl::StatusOr<Tensor> Attend(const LayerRun& run, const AttentionSpec& spec, co
         backend->ScaleRows(q, run.act.temperature.Rows(0, run.rows), Activation::kIdentity));
   }
   const Tensor out = run.Of(run.act.mixed, spec.out_cols());
-  RETURN_IF_ERROR(backend->Attention(q, kv,
-                                     {.scale = spec.scale,
-                                      .window = {.size = static_cast<int32_t>(spec.window)},
-                                      .softcap = spec.softcap,
-                                      .sinks = weights.sinks.tensor},
-                                     out));
+  RETURN_IF_ERROR(backend->Attention(
+      q, kv,
+      {.scale = spec.scale,
+       .window = {.size = static_cast<int32_t>(spec.window), .kind = spec.window_kind},
+       .softcap = spec.softcap,
+       .sinks = weights.sinks.tensor},
+      out));
   if (spec.output_gate != OutputGate::kNone) {
     RETURN_IF_ERROR(backend->GatedActivation(Activation::kSigmoid, gate, out, out));
   }

@@ -1,5 +1,8 @@
 #include "engine/model/feed_forward.h"
 
+#include <utility>
+#include <vector>
+
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -9,6 +12,18 @@ namespace {
 ProductInput Active(const FeedForwardSpec& spec, Tensor between) {
   return spec.gated ? ProductInput::Gated(between, spec.activation)
                     : ProductInput::Activated(between, spec.activation);
+}
+
+// Multiplies each slot's row by its weight, which is 1 from then on.
+absl::Status WeighInputs(const LayerRun& run, Tensor of_slots) {
+  ExpertRoutes& routes = run.act.routes;
+  std::vector<float> factors(routes.weights.size());
+  for (size_t i = 0; i < factors.size(); ++i) {
+    factors[routes.slots[i]] = std::exchange(routes.weights[i], 1.0f);
+  }
+  const Tensor column(run.act.slot_factors.data, DType::kF32, of_slots.rows, 1);
+  RETURN_IF_ERROR(run.backend->Upload(factors.data(), column.data, factors.size() * sizeof(float)));
+  return run.backend->ScaleRows(of_slots, column, Activation::kIdentity);
 }
 
 // What the experts make of x, in act.hidden: those of every row first one expert's rows after the
@@ -44,6 +59,7 @@ absl::StatusOr<Tensor> MixExperts(const LayerRun& run) {
         experts.latent_down.Apply(backend, ProductInput::Plain(n), ProductResult::kReplaces, seen));
   }
   RETURN_IF_ERROR(backend->GatherSlots(seen, routes, of_slots));
+  if (own.weigh_input) RETURN_IF_ERROR(WeighInputs(run, of_slots));
   for (int64_t e = 0; e < own.count; ++e) {
     const int64_t begin = routes.begin[e], count = routes.begin[e + 1] - begin;
     if (count == 0) continue;

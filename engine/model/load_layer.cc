@@ -115,6 +115,8 @@ class LayerLoader {
         break;
       case HeadNorm::kEach:
         return loader_.LoadNorm(Name(part), spec_, 1, dim);
+      case HeadNorm::kPlain:
+        return loader_.PlainNorm(spec_, dim);
       case HeadNorm::kWhole:
         return loader_.LoadNorm(Name(part), spec_, 1, heads * dim);
       case HeadNorm::kOwnGain: {
@@ -143,12 +145,23 @@ class LayerLoader {
                                             spec_.hidden, /*needs_bias=*/false));
     const int64_t heads = attention.heads, rank = attention.value_dim;
     ASSIGN_OR_RETURN(latent.norm, loader_.LoadNorm(Name("attn_kv_a_norm"), spec_, 1, rank));
+    const int64_t both = spec.nope + spec.value_dim;
+    const std::string joint = Name("attn_kv_b.weight");  // older files: of each head K_h, V_h
+    const bool is_joint = loader_.Has(joint);
     for (int64_t h = 0; h < heads; ++h) {
-      ASSIGN_OR_RETURN(Projection k, loader_.LoadProjection({{Name("attn_k_b"), rank, 0, heads, h}},
-                                                            spec.nope, /*needs_bias=*/false));
-      ASSIGN_OR_RETURN(Projection v,
-                       loader_.LoadProjection({{Name("attn_v_b"), spec.value_dim, 0, heads, h}},
-                                              rank, /*needs_bias=*/false));
+      Projection k, v;
+      if (is_joint) {
+        ASSIGN_OR_RETURN(k, loader_.LoadRows(joint, heads * both, rank, h * both, spec.nope,
+                                             /*transpose=*/true));
+        ASSIGN_OR_RETURN(v, loader_.LoadRows(joint, heads * both, rank, h * both + spec.nope,
+                                             spec.value_dim, /*transpose=*/false));
+      } else {
+        ASSIGN_OR_RETURN(k, loader_.LoadProjection({{Name("attn_k_b"), rank, 0, heads, h}},
+                                                   spec.nope, /*needs_bias=*/false));
+        ASSIGN_OR_RETURN(
+            v, loader_.LoadProjection({{Name("attn_v_b"), spec.value_dim, 0, heads, h}}, rank,
+                                      /*needs_bias=*/false));
+      }
       latent.k.push_back(std::move(k));
       latent.v.push_back(std::move(v));
     }

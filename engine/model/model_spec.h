@@ -11,7 +11,7 @@
 // The mixer is attention:
 //   q, k, v = W_q n, W_k n, W_v n  [+ biases];  q, k = normed              [head_norm]
 //   q, k    = turned by their positions                                    [rope]
-//   q       = q (1 + beta ln(floor(position / length) + 1))                [temperature]
+//   q       = q (1 + beta ln(floor((position + offset) / length) + 1))     [temperature]
 //   out     = attention(q, k, v)  [* sigmoid(W_gate n)]                    [output_gate]
 // or the gated delta rule (Yang et al. 2024, arXiv 2412.06464):
 //   q, k, v = CausalConv(W_qkv n);  q, k = each head scaled to length 1, q / sqrt(key_dim)
@@ -64,6 +64,7 @@ struct RopeSpec {
   std::optional<YarnSpec> yarn = {};  // for some of the pairs only
   double magnitude = 1;               // what cos and sin are multiplied by
   RopePairing pairing = RopePairing::kAdjacent;
+  std::vector<int64_t> still = {};  // pairs that do not turn
   // Tensors that divide the pairs' speeds, where the file has them: for contexts of more than
   // original_context tokens the second, if there is one (LongRoPE: Ding et al. 2024, arXiv
   // 2402.13753).
@@ -77,6 +78,7 @@ enum class HeadNorm {
   kNone,
   kEach,     // each head, with one gain for all
   kOwnGain,  // each head, with a gain of its own
+  kPlain,    // each head, without a gain
   kWhole,    // all heads together
 };
 
@@ -116,7 +118,8 @@ struct AttentionSpec {
   float scale = 0;        // of q . k
   float softcap = 0;      // of scores; 0: none
   int32_t rope = 0;       // of ModelSpec::ropes; -1: positions do not turn
-  int64_t window = 0;     // positions a token sees, itself included; 0: all
+  int64_t window = 0;     // positions a token sees (WindowKind says which of them); 0: all
+  WindowKind window_kind = WindowKind::kSliding;
   // The layer whose keys and values it reads, of the same shape and window, before it; -1: its own.
   int64_t kv_source = -1;
   std::optional<LatentSpec> latent = {};
@@ -180,6 +183,7 @@ struct ExpertSpec {
   int64_t shared_width = 0;  // of the expert that sees every row; 0: none
   int64_t latent = 0;  // n is made so narrow for the others, and their sum as wide again; 0: not
   bool shared_gate = false;
+  bool weigh_input = false;  // expert_e(w_e n) in the place of w_e expert_e(n)
 };
 
 struct FeedForwardSpec {
@@ -221,6 +225,7 @@ struct LayerSpec {
 struct Temperature {
   double beta = 0;
   int64_t length = 1;
+  int64_t offset = 0;
 };
 
 struct ModelSpec {

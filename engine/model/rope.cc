@@ -28,6 +28,7 @@ std::vector<double> RopeFrequencies(const RopeSpec& rope, absl::Span<const float
     }
     frequencies.push_back(frequency * (keep + (1 - keep) / rope.scale));
   }
+  for (const int64_t pair : rope.still) frequencies[pair] = 0;
   return frequencies;
 }
 

@@ -315,7 +315,8 @@ void Transformer::ListPositions() {
     for (int32_t p = sequence.first_position; p < sequence.context(); ++p) {
       if (spec_.learned_positions > 0) step_.tables.row_lists[kPositions].push_back(p);
       if (spec_.temperature.beta == 0) continue;
-      const double turns = static_cast<double>(p / spec_.temperature.length);
+      const double turns =
+          static_cast<double>((p + spec_.temperature.offset) / spec_.temperature.length);
       temperatures_.push_back(static_cast<float>(1 + spec_.temperature.beta * std::log(turns + 1)));
     }
   }

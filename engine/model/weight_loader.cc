@@ -114,6 +114,29 @@ absl::StatusOr<Projection> WeightLoader::LoadProjection(absl::Span<const Project
   return projection;
 }
 
+absl::StatusOr<Projection> WeightLoader::LoadRows(const std::string& name, int64_t rows,
+                                                  int64_t cols, int64_t first, int64_t count,
+                                                  bool transpose) {
+  ASSIGN_OR_RETURN(const TensorInfo* info, Take(name, rows, cols));
+  Projection projection;
+  Projection::Part& part = projection.parts_.emplace_back();
+  part.first_col = 0;
+  if (!transpose) {
+    ASSIGN_OR_RETURN(part.matrix, LoadStack({{info, first, count}}, count, cols));
+    return projection;
+  }
+  ASSIGN_OR_RETURN(const std::vector<float> values, ReadFloats(*info, first, count));
+  auto read = [&](int64_t row, int64_t num_rows, char* to) {
+    float* out = reinterpret_cast<float*>(to);
+    for (int64_t i = row; i < row + num_rows; ++i) {
+      for (int64_t j = 0; j < count; ++j) *out++ = values[j * cols + i];
+    }
+    return absl::OkStatus();
+  };
+  ASSIGN_OR_RETURN(part.matrix, backend_->LoadMatrix(DType::kF32, cols, count, read));
+  return projection;
+}
+
 absl::StatusOr<DeviceVector> WeightLoader::ToDevice(const std::vector<float>& values,
                                                     int64_t rows) {
   DeviceVector vector;

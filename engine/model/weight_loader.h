@@ -73,6 +73,10 @@ class WeightLoader {
   absl::StatusOr<Projection> LoadProjection(absl::Span<const ProjectionPart> parts, int64_t cols,
                                             bool needs_bias);
 
+  // The rows [first, first + count) of a (rows, cols) tensor as a matrix; transposed, as F32.
+  absl::StatusOr<Projection> LoadRows(const std::string& name, int64_t rows, int64_t cols,
+                                      int64_t first, int64_t count, bool transpose);
+
   // Values made here, as a (rows, cols) matrix on the device.
   absl::StatusOr<DeviceVector> ToDevice(const std::vector<float>& values, int64_t rows = 1);
 

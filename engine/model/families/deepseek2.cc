@@ -1,8 +1,9 @@
 // "deepseek2": DeepSeek-V2, V3 and R1 (DeepSeek-AI 2024, arXiv 2405.04434 and 2412.19437), Kimi-K2,
-// GLM-4.7-Flash, GigaChat 3, Kanana 2.
+// GLM-4.7-Flash, GigaChat 3, Kanana 2; "minicpm3": MiniCPM3.
 //
 // Differs from llama: latent attention; behind the first layers experts, in groups of which only
-// some are open, and some that see every row. Neighbouring values turn together.
+// some are open, and some that see every row. Neighbouring values turn together. Of minicpm3 the
+// halves do, it has no experts, and the factors of minicpm.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,33 @@
 #include "engine/model/families.h"
 
 namespace lm {
+
+namespace {
+
+// The sizes of latent attention, of heads of `key_dim` and `value_dim`.
+absl::StatusOr<AttentionSpec> ReadLatent(KeyReader& keys, const ModelSpec& spec, int64_t key_dim,
+                                         int64_t value_dim) {
+  const RopeSpec& rope = spec.ropes[0];
+  AttentionSpec attention = *spec.layers[0].attention();
+  LatentSpec latent = {.value_dim = value_dim};
+  ASSIGN_OR_RETURN(const int64_t rank, keys.Int("attention.kv_lora_rank", 2, kMaxHeadDim));
+  ASSIGN_OR_RETURN(const int64_t q_rank, keys.IntOr("attention.q_lora_rank", 0, kMaxDim, 0));
+  if (keys.HasTensor("blk.0.attn_q_a.weight")) latent.q_rank = q_rank;
+  latent.nope = key_dim - rope.dim;
+  attention.kv_heads = 1;
+  attention.key_dim = rank + rope.dim;
+  attention.value_dim = rank;
+  attention.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(key_dim)));
+  if (latent.nope < 1 || attention.key_dim > kMaxHeadDim) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "latent attention of rank ", rank, " with ", rope.dim, " turning values of ", key_dim,
+        " has keys of ", attention.key_dim, " values, at most ", kMaxHeadDim, " are supported"));
+  }
+  attention.latent = latent;
+  return attention;
+}
+
+}  // namespace
 
 absl::Status DescribeDeepSeek2(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(DescribeStandardBlocks(keys, spec));
@@ -25,20 +53,20 @@ absl::Status DescribeDeepSeek2(KeyReader& keys, ModelSpec* spec) {
   RopeSpec& rope = spec->ropes[0];
   rope.pairing = RopePairing::kAdjacent;
 
-  AttentionSpec attention = *spec->layers[0].attention();
-  LatentSpec latent;
-  ASSIGN_OR_RETURN(const int64_t rank, keys.Int("attention.kv_lora_rank", 2, kMaxHeadDim));
-  ASSIGN_OR_RETURN(const int64_t q_rank, keys.IntOr("attention.q_lora_rank", 0, kMaxDim, 0));
-  ASSIGN_OR_RETURN(const int64_t key_dim, keys.Int("attention.key_length_mla", 2, kMaxDim));
-  ASSIGN_OR_RETURN(latent.value_dim, keys.Int("attention.value_length_mla", 1, kMaxDim));
-  if (keys.HasTensor("blk.0.attn_q_a.weight")) latent.q_rank = q_rank;
-  latent.nope = key_dim - rope.dim;
-  if (latent.nope < 1 || attention.kv_heads != 1 || attention.value_dim != rank ||
-      attention.key_dim != rank + rope.dim) {
+  // Older files have what attention would be if it were not latent.
+  const AttentionSpec stated = *spec->layers[0].attention();
+  ASSIGN_OR_RETURN(const int64_t key_dim,
+                   keys.IntOr("attention.key_length_mla", 2, kMaxDim, stated.key_dim));
+  ASSIGN_OR_RETURN(const int64_t value_dim,
+                   keys.IntOr("attention.value_length_mla", 1, kMaxDim, stated.value_dim));
+  ASSIGN_OR_RETURN(AttentionSpec attention, ReadLatent(keys, *spec, key_dim, value_dim));
+  if (keys.Has("attention.key_length_mla") &&
+      (stated.kv_heads != 1 || stated.value_dim != attention.value_dim ||
+       stated.key_dim != attention.key_dim)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "latent attention of rank ", rank, " with ", rope.dim, " turning values of ", key_dim,
-        " has one KV head of ", rank + rope.dim, " and ", rank, " values, got ", attention.kv_heads,
-        " of ", attention.key_dim, " and ", attention.value_dim));
+        "latent attention of rank ", attention.value_dim, " with ", rope.dim, " turning values of ",
+        key_dim, " has one KV head of ", attention.key_dim, " and ", attention.value_dim,
+        " values, got ", stated.kv_heads, " of ", stated.key_dim, " and ", stated.value_dim));
   }
   // YaRN: what the file has as the multiplier m of the logarithm is a tenth of it. With one, cos
   // and sin do not grow, and the scores by (1 + 0.1 m ln(scale))^2.
@@ -49,8 +77,23 @@ absl::Status DescribeDeepSeek2(KeyReader& keys, ModelSpec* spec) {
   }
   const double growth = rope.magnitude * (1 + tenth * log);
   attention.scale = static_cast<float>(growth * growth / std::sqrt(static_cast<double>(key_dim)));
-  attention.latent = latent;
   for (LayerSpec& layer : spec->layers) layer.mixer = attention;
+  return absl::OkStatus();
+}
+
+absl::Status DescribeMiniCpm3(KeyReader& keys, ModelSpec* spec) {
+  RETURN_IF_ERROR(DescribeStandardBlocks(keys, spec));
+  spec->ropes[0].pairing = RopePairing::kHalves;
+  if (keys.HasTensor("rope_factors_long.weight")) UseLongRope(&spec->ropes[0]);
+  const AttentionSpec stated = *spec->layers[0].attention();
+  ASSIGN_OR_RETURN(const AttentionSpec attention,
+                   ReadLatent(keys, *spec, stated.key_dim, stated.value_dim));
+  spec->embedding_scale = 12;
+  spec->logit_scale = 256 / static_cast<float>(spec->hidden);
+  for (LayerSpec& layer : spec->layers) {
+    layer.mixer = attention;
+    layer.residual_scale = 1.4f / std::sqrt(static_cast<float>(spec->num_layers()));
+  }
   return absl::OkStatus();
 }
 

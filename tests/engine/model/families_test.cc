@@ -150,6 +150,50 @@ TEST_F(FamilyTest, Gemma4HasHeadsOfTwoKindsAndSharesKeys) {
   EXPECT_THAT(Refusal(), HasSubstr("heads of keys and values must be even and alike"));
 }
 
+TEST_F(FamilyTest, Llama4SeesChunksAndWeighsWhatItsExpertsSee) {
+  Begin("llama4", &DescribeLlama4);
+  Set("context_length", uint64_t{16384});
+  Set("expert_count", uint64_t{16});
+  Set("expert_used_count", uint64_t{1});
+  Set("expert_feed_forward_length", uint64_t{40});
+  Set("interleave_moe_layer_step", uint64_t{2});
+  const ModelSpec spec = Spec();
+  for (int64_t i = 0; i < 12; ++i) {
+    SCOPED_TRACE(i);
+    const AttentionSpec& attention = *spec.layers[i].attention();
+    const bool full = i % 4 == 3;
+    EXPECT_EQ(attention.window, full ? 0 : 8192);
+    EXPECT_EQ(attention.rope, full ? -1 : 0);
+    EXPECT_EQ(attention.tempered, full);
+    EXPECT_EQ(attention.head_norm, full ? HeadNorm::kNone : HeadNorm::kPlain);
+    ASSERT_EQ(spec.layers[i].feed_forward.experts.has_value(), i % 2 == 1);
+    if (i % 2 == 0) continue;
+    EXPECT_TRUE(spec.layers[i].feed_forward.experts->weigh_input);
+    EXPECT_EQ(spec.layers[i].feed_forward.experts->shared_width, 40);
+  }
+  EXPECT_EQ(spec.layers[0].attention()->window_kind, WindowKind::kChunked);
+  EXPECT_EQ(spec.temperature.offset, 1);
+  Set("expert_count", uint64_t{128});  // Maverick norms no heads
+  EXPECT_EQ(Spec().layers[0].attention()->head_norm, HeadNorm::kNone);
+  Set("context_length", uint64_t{8192});
+  EXPECT_EQ(Windows(Spec()), std::vector<int64_t>(12, 0));
+  Set("attention.sliding_window", uint64_t{0});
+  EXPECT_THAT(Refusal(), HasSubstr("'llama4.attention.sliding_window' must be 1 to"));
+}
+
+TEST_F(FamilyTest, PairsOfNoSectionStandStill) {
+  Begin("qwen3vl", &DescribeQwen3Vl);
+  Set("attention.key_length", uint64_t{32});
+  Set("attention.value_length", uint64_t{32});
+  Set("rope.dimension_sections", std::vector<uint64_t>{6, 5, 5, 0});
+  EXPECT_EQ(Spec().ropes[0].still, std::vector<int64_t>());
+  Set("rope.dimension_sections", std::vector<uint64_t>{6, 4, 4, 2});
+  EXPECT_EQ(Spec().ropes[0].still, (std::vector<int64_t>{13, 14}));
+  Begin("qwen2vl", &DescribeQwen2Vl);
+  Set("rope.dimension_sections", std::vector<uint64_t>{2, 2, 2, 2});
+  EXPECT_EQ(Spec().ropes[0].still, (std::vector<int64_t>{6, 7}));
+}
+
 TEST_F(FamilyTest, Qwen35HasADeltaNetInThreeOfFourLayers) {
   Begin("qwen35", &DescribeQwen35);
   Set("ssm.conv_kernel", uint64_t{4});

@@ -78,6 +78,9 @@ constexpr Golden kGolden[] = {
     Named("mamba2-f32", kAllFloat),
     Named("falcon-h1-f32", kAllFloat),
     Named("muse-glimmer-f32", kAllFloat),
+    Named("llama4-f32", kAllFloat),
+    Named("minicpm3-f32", kAllFloat),
+    Named("qwen3vl-f32", kAllFloat),
     Named("gpt2-f32", kGelu),
     Named("gpt-oss-mxfp4", kTwoLayers),
     Named("llama-q8_0", kTwoLayers),
@@ -168,9 +171,9 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenLogitsTest,
                                           testing::Values("reference", "cpu")),
                          TestName);
 
-// The first 35 have two layers or more: one on the first device, the others on the second.
+// The first 38 have two layers or more: one on the first device, the others on the second.
 INSTANTIATE_TEST_SUITE_P(Shared, GoldenLogitsTest,
-                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 35)),
+                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 38)),
                                           testing::Values("cpu,reference", "reference=1,cpu")),
                          TestName);
 
