@@ -1,0 +1,114 @@
+// Files of real families with bytes that are wrong: they are refused with a message, or load and
+// run; they never crash, hang, or take memory without end.
+//
+//   LM_DAMAGED_FILES=2000 model_test --gtest_filter='Damaged*'      # 25 of each family otherwise
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "engine/gguf/gguf_file.h"
+#include "engine/model/model.h"
+#include "tests/engine/model/run_model.h"
+#include "tests/testdata.h"
+
+namespace lm {
+namespace {
+
+int NumFiles() {
+  const char* value = std::getenv("LM_DAMAGED_FILES");
+  int number = 25;
+  return value != nullptr && absl::SimpleAtoi(value, &number) ? number : 25;
+}
+
+class DamagedModelTest : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const std::string original = absl::StrCat(LM_TESTDATA, "/models/", GetParam(), ".gguf");
+    std::ifstream file(original, std::ios::binary);
+    bytes_.assign(std::istreambuf_iterator<char>(file), {});
+    auto gguf = GgufFile::Open(original);
+    ASSERT_TRUE(gguf.ok()) << gguf.status();
+    for (const TensorInfo& info : (*gguf)->tensors()) {
+      data_begin_ = std::min<size_t>(data_begin_, info.offset);
+    }
+    // The keys of the family, and the list of tensors behind the vocabulary.
+    const std::string prefix = (*gguf)->metadata().GetString("general.architecture").value() + ".";
+    for (size_t at = bytes_.find(prefix); at < data_begin_; at = bytes_.find(prefix, at + 1)) {
+      keys_.push_back(at);
+    }
+    tensors_begin_ = data_begin_;
+    for (const TensorInfo& info : (*gguf)->tensors()) {
+      tensors_begin_ = std::min(tensors_begin_, bytes_.find(info.name));
+    }
+    path_ = absl::StrCat(testing::TempDir(), "/damaged_", GetParam(), ".gguf");
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  // One to three places: values and names of keys, the list of tensors, or tensors.
+  std::string Damaged(std::mt19937& random) const {
+    std::string bytes = bytes_;
+    for (int count = 1 + random() % 3; count > 0; --count) {
+      size_t at = data_begin_ + random() % (bytes.size() - data_begin_);
+      const int kind = random() % 8;
+      if (kind < 5) {
+        at = keys_[random() % keys_.size()] + random() % 64;
+      } else if (kind < 7) {
+        at = tensors_begin_ + random() % (data_begin_ - tensors_begin_);
+      }
+      static constexpr unsigned char kValues[] = {0, 1, 2, 3, 7, 8, 127, 128, 255};
+      bytes[at] = random() % 2 == 0 ? static_cast<char>(kValues[random() % std::size(kValues)])
+                                    : static_cast<char>(bytes[at] ^ (1 << random() % 8));
+    }
+    return bytes;
+  }
+
+  std::string bytes_, path_;
+  size_t data_begin_ = SIZE_MAX, tensors_begin_ = 0;
+  std::vector<size_t> keys_;
+};
+
+TEST_P(DamagedModelTest, IsRefusedOrRuns) {
+  std::mt19937 random(3);
+  int refused = 0;
+  for (int i = 0; i < NumFiles(); ++i) {
+    std::ofstream(path_, std::ios::binary) << Damaged(random);
+    auto model = Model::Load(path_, {.threads = 1, .kv_bytes = 1 << 24});
+    if (!model.ok()) {
+      ++refused;
+      EXPECT_FALSE(model.status().message().empty());
+      continue;
+    }
+    LanguageModel& language_model = (*model)->language_model();
+    TestSequence sequence = MakeSequence({5, 17, 3, 200, 41}, 0);
+    Feed(language_model, {&sequence}, {3});
+    const std::vector<float> logits = Feed(language_model, {&sequence}, {2});
+    EXPECT_EQ(logits.size(), 2u * language_model.vocab_size());
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_LT(refused, NumFiles());
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, DamagedModelTest,
+                         testing::Values("gemma4-e-f32", "gemma4-moe-f32", "mamba2-f32",
+                                         "falcon-h1-f32", "muse-glimmer-f32", "llama4-f32",
+                                         "minicpm3-f32", "qwen3vl-f32", "deepseek2-f32",
+                                         "nemotron_h_moe-f32", "granitehybrid-f32", "lfm2moe-f32",
+                                         "qwen3next-f32", "gpt-oss-f32"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace lm
