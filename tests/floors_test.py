@@ -19,7 +19,7 @@ TENSOR = BASE | {"engine/tensor"}
 DEVICES = TENSOR | {"engine/gguf", "engine/backend"}
 TEXT = BASE | {"engine/text"}
 MODEL = DEVICES | TEXT | {"engine/grammar", "engine/cache"}
-ENGINE = MODEL | {"engine/model", "engine/runtime"}
+ENGINE = MODEL | {"engine/model", "engine/runtime", "engine/remote"}
 BATCH = ENGINE | {"extension/host", "extension/connection"}
 ALLOWED = {
     "engine/base": set(),
@@ -35,6 +35,7 @@ ALLOWED = {
     "engine/model": MODEL,
     "engine/model/families": MODEL | {"engine/model"},
     "engine/runtime": MODEL | {"engine/model", "include/lm"},
+    "engine/remote": BASE | {"engine/text", "engine/grammar", "engine/model", "engine/runtime"},
     # The rooms of the SQL side, from the lowest up; entry.cc, at the door, sees all.
     "extension/host": BASE,
     "extension/memo": ENGINE | {"extension/host"},
@@ -55,6 +56,7 @@ PRIVATE_HEADERS = [
     (re.compile(r"dnnl"), {"engine/backend/cpu"}),
     (re.compile(r"^(cuda|cublas|cub/|thrust/)"), {"engine/backend/cuda"}),
     (re.compile(r"immintrin|arm_neon"), {"engine/backend/cpu"}),
+    (re.compile(r"^curl/"), {"engine/remote"}),
     (re.compile(r"pcre2"), {"engine/text", "engine/grammar"}),
     (re.compile(r"nlohmann"), {"engine/base"}),
     # Broken by an allocation that fails: engine/base/hash_map.h.

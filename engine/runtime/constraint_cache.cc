@@ -33,6 +33,8 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileChoiceList(absl::string_vi
   return CompileChoices(choices);
 }
 
+}  // namespace
+
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileNotation(const AnswerConstraint& constraint) {
   const JsonSpaces spaces = constraint.json_spaces ? JsonSpaces::kAllowed : JsonSpaces::kNone;
   switch (constraint.kind) {
@@ -51,8 +53,6 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileNotation(const AnswerConst
   }
   return absl::InternalError("there is no constraint to compile");
 }
-
-}  // namespace
 
 std::vector<int32_t> AnswerTokens(const Tokenizer& tokenizer, absl::string_view text) {
   std::vector<int32_t> ids;

@@ -18,11 +18,15 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "engine/base/hash_map.h"
+#include "engine/grammar/grammar.h"
 #include "engine/grammar/grammar_matcher.h"
 #include "engine/runtime/generation_options.h"
 #include "engine/text/tokenizer.h"
 
 namespace lm {
+
+// What the constraint allows, without a model. ConstraintCache::Get's errors.
+absl::StatusOr<std::shared_ptr<const Grammar>> CompileNotation(const AnswerConstraint& constraint);
 
 // Immutable. Each answer goes on from a copy of `begin`, which stands behind `start`.
 struct CompiledConstraint {

@@ -58,6 +58,10 @@ class Generator {
   virtual std::string identity() const = 0;
   // The longest sequence, prompt and answer together.
   virtual int32_t max_sequence_tokens() const = 0;
+  // So many requests are worth being under way: several times what it works on together, so that a
+  // long answer at their front does not leave it idle.
+  static constexpr size_t kMostUnderWay = 256;
+  virtual size_t most_under_way() const { return kMostUnderWay; }
 
   // Reads the text: renders the chat template, encodes, applies on_overflow; no work is begun.
   // InvalidArgument for messages that are none (named), a system message beside `system`, or what

@@ -8,6 +8,9 @@
 namespace lm {
 
 void AnswerQueue::Push(RowPrompt row) {
+  if (row.options != nullptr) {
+    most_ = std::max(most_, row.options->session().generator().most_under_way());
+  }
   rows_.emplace_back(std::move(row));
   SubmitMore();
 }

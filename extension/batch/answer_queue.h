@@ -18,6 +18,7 @@
 #include <deque>
 
 #include "absl/status/status.h"
+#include "engine/runtime/generator.h"
 #include "extension/batch/pending_answer.h"
 
 namespace lm {
@@ -25,12 +26,6 @@ namespace lm {
 // Not thread-safe.
 class AnswerQueue {
  public:
-  // Several times what an engine decodes together, so that one long answer at the front does not
-  // leave it idle.
-  static constexpr size_t kMostUnderWay = 256;
-
-  explicit AnswerQueue(size_t most_under_way = kMostUnderWay) : most_(most_under_way) {}
-
   bool empty() const { return rows_.empty(); }
   size_t size() const { return rows_.size(); }
   bool HasRoom() const { return rows_.size() < most_; }
@@ -50,7 +45,7 @@ class AnswerQueue {
  private:
   void SubmitMore();
 
-  const size_t most_;
+  size_t most_ = Generator::kMostUnderWay;
   std::deque<PendingAnswer> rows_;
   size_t submitted_ = 0;  // rows_[0, submitted_) are
 };

@@ -7,7 +7,6 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
-#include "extension/batch/answer_queue.h"
 #include "extension/batch/batch_state.h"
 #include "extension/host/statement.h"
 
@@ -18,10 +17,9 @@ namespace {
 // so that no other extension hits on it.
 constexpr int kLookAheadIndex = -0x6c6d32;
 
-// So many calls are under way at first; at most as many as a batch form keeps.
+// So many calls are under way at first; at most as many as are worth it.
 constexpr size_t kFirstOfSelect = 2;
 constexpr size_t kFirstOfWrite = 8;  // whose calls may depend on one another
-constexpr size_t kMostWidth = AnswerQueue::kMostUnderWay;
 constexpr size_t kMostAhead = 4096;  // calls foreseen where others depend on their answers
 constexpr size_t kFirstInStep = 64;
 constexpr size_t kMostBytes = 64 << 20;
@@ -32,7 +30,7 @@ constexpr int kMostScanned = 5'000'000;  // rows a run reads: reading them twice
 constexpr int64_t kTolerated = 16;       // wrong guesses that are nothing to worry about
 constexpr int64_t kWorthAHint = 16;      // rows that waited one by one
 constexpr int64_t kSinglesInARow = 4;
-constexpr size_t kMostUnbegun = 65536;   // answers remembered before there is a shadow
+constexpr size_t kMostUnbegun = 65536;  // answers remembered before there is a shadow
 
 // What walks may cost, in steps of SQLite's machine (some 30 ns each): a call of ours in a walk,
 // and what a call that the model has answered is worth.
@@ -232,7 +230,7 @@ void LookAhead::PassOver(const ForeseenCall& call) {
 
 void LookAhead::CountHit() {
   ++num_taken_;
-  width_ = std::min(2 * width_, kMostWidth);
+  width_ = std::min(2 * width_, most_width_);
 }
 
 // What is remembered costs nothing, foreseen or not.
@@ -305,7 +303,8 @@ absl::Status LookAhead::Begin(const CallText& now) {
   const bool to_its_end = sqlite3_stmt_readonly(statement) == 0 && !shadow_.limit.has_value();
   // One place that generates cannot depend on another.
   const bool independent = shadow_.num_sites <= 1;
-  width_ = !to_its_end ? kFirstOfSelect : independent ? kMostWidth : kFirstOfWrite;
+  most_width_ = now.options->session().generator().most_under_way();
+  width_ = !to_its_end ? kFirstOfSelect : independent ? most_width_ : kFirstOfWrite;
   place_ = 0;
   num_unforeseen_ = num_calls_ - 1;
   RETURN_IF_ERROR(WalkTo(now));
@@ -345,7 +344,7 @@ bool LookAhead::CanAffordWalk() const {
 
 // Begins a walk, and goes on until the shadow has made the call at which the statement is.
 absl::Status LookAhead::WalkTo(const CallText& now) {
-  most_kept_ = 2 * (calls_.size() + calls_.num_kept()) + kMostWidth;
+  most_kept_ = 2 * (calls_.size() + calls_.num_kept()) + most_width_;
   calls_.KeepAside();
   shadow_.statement.Reset();
   walk_ = Walk::kAhead;

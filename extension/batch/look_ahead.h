@@ -145,6 +145,7 @@ class LookAhead {
   Shadow shadow_;
   Walk walk_ = Walk::kNone;
   size_t width_ = 0;  // so many are to be under way
+  size_t most_width_ = 0;
   ForeseenCalls calls_;
 
   // What the statement was answered, as long as its shadow may have to walk again.

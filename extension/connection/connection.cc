@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/remote/remote_generator.h"
 #include "engine/runtime/generator_registry.h"
 #include "extension/host/aside.h"
 #include "extension/host/ask_authorizer.h"
@@ -22,18 +23,19 @@
 namespace lm {
 namespace {
 
-// GetGenerator(path, options); reading gigabytes takes a while. Cancelled where the statement on
+// The source's generator; reading gigabytes takes a while. Cancelled where the statement on
 // the owner's connection, or the loading, is interrupted meanwhile.
 absl::StatusOr<std::shared_ptr<Generator>> LoadGenerator(const WorkOwner& owner,
-                                                         const std::string& path,
-                                                         const ModelOptions& options) {
+                                                         const ModelSource& source) {
   const std::shared_ptr<RunningWork> statement = StatementCall::Work();
   const WaitingFor load(statement.get(), "load");
-  const std::shared_ptr<RunningWork> work = RunningWork::Begin(WorkKind::kLoad, owner, path);
+  const std::shared_ptr<RunningWork> work = RunningWork::Begin(WorkKind::kLoad, owner, source.path);
   const CancelFlagScope flag(&work->cancelled());
-  absl::StatusOr<std::shared_ptr<Generator>> generator = RunAside(
-      owner.db,
-      [path, options](std::atomic<bool>& cancel) { return GetGenerator(path, options, cancel); });
+  absl::StatusOr<std::shared_ptr<Generator>> generator =
+      RunAside(owner.db, [source](std::atomic<bool>& cancel) {
+        return source.is_remote() ? GetRemoteGenerator(source.path, source.remote_options, cancel)
+                                  : GetGenerator(source.path, source.options, cancel);
+      });
   if (!absl::IsCancelled(generator.status()) || !work->cancelled()) return generator;
   if (statement != nullptr) statement->CancelWith(*work);
   return work->CancelledStatus();
@@ -64,13 +66,17 @@ void Connection::SetNames(ModelNames names) {
 void Connection::DropUnnamed() {
   std::erase_if(loaded_, [this](const LoadedModel& loaded) {
     absl::StatusOr<ModelSource> now = names_.Resolve(loaded.reference, settings_);
-    return !now.ok() || now->path != loaded.source.path || now->options != loaded.source.options;
+    return !now.ok() || *now != loaded.source;
   });
 }
 
 absl::StatusOr<std::shared_ptr<const ModelUse>> Connection::Use(absl::string_view reference) {
   if (fork_guard_.forked()) return ForkGuard::Error();
   ASSIGN_OR_RETURN(ModelSource source, names_.Resolve(reference, settings_));
+  if (source.is_remote() && settings_.network == "off") {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "the model '", source.name, "' is on the network, and lm_settings has network 'off'"));
+  }
   auto known = std::find_if(loaded_.begin(), loaded_.end(), [&](const LoadedModel& loaded) {
     return loaded.reference == reference;
   });
@@ -78,8 +84,7 @@ absl::StatusOr<std::shared_ptr<const ModelUse>> Connection::Use(absl::string_vie
   absl::StatusOr<ModelIdentity> identity = IdentifyModel(source.path);
   if (known == loaded_.end() || known->source.path != source.path ||
       (identity.ok() && IsReplaced(known->identity, *identity))) {
-    ASSIGN_OR_RETURN(std::shared_ptr<Generator> generator,
-                     LoadGenerator(work_owner(), source.path, source.options));
+    ASSIGN_OR_RETURN(std::shared_ptr<Generator> generator, LoadGenerator(work_owner(), source));
     if (known == loaded_.end()) known = loaded_.emplace(loaded_.end());
     *known = {std::string(reference), source, identity.value_or(ModelIdentity()),
               std::move(generator)};
@@ -127,7 +132,7 @@ absl::StatusOr<std::string> Connection::CheckMemo(const std::string& path) {
 
 const Generator* Connection::FindLoaded(const ModelSource& source) const {
   for (const LoadedModel& loaded : loaded_) {
-    if (loaded.source.path == source.path && loaded.source.options == source.options) {
+    if (loaded.source == source) {
       return loaded.generator.get();
     }
   }

@@ -38,6 +38,21 @@ bool LooksLikePath(absl::string_view reference) {
   return absl::StrContains(reference, '/') || absl::EndsWithIgnoreCase(reference, ".gguf");
 }
 
+absl::Status CheckFile(NamedModel* model) {
+  ModelOptions checked;
+  if (!model->options.empty()) RETURN_IF_ERROR(ParseModelOptions(model->options, &checked));
+  RETURN_IF_ERROR(CheckDevices(checked.device));
+  std::error_code error;
+  model->path = std::filesystem::absolute(model->path, error).string();
+  if (error) return absl::InvalidArgumentError(absl::StrCat("path: ", error.message()));
+  return GgufFile::Open(model->path).status();
+}
+
+absl::Status CheckRemote(const NamedModel& model) {
+  RETURN_IF_ERROR(ParseRemotePath(model.path).status());
+  return ParseRemoteOptions(model.options).status();
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> FindDefaultModel() {
@@ -64,13 +79,7 @@ absl::Status ModelNames::Put(NamedModel model) {
                                                  "' already, at ", namesake->path,
                                                  " (INSERT OR REPLACE takes its place)"));
   }
-  ModelOptions checked;
-  if (!model.options.empty()) RETURN_IF_ERROR(ParseModelOptions(model.options, &checked));
-  RETURN_IF_ERROR(CheckDevices(checked.device));
-  std::error_code error;
-  model.path = std::filesystem::absolute(model.path, error).string();
-  if (error) return absl::InvalidArgumentError(absl::StrCat("path: ", error.message()));
-  RETURN_IF_ERROR(GgufFile::Open(model.path).status());
+  RETURN_IF_ERROR(IsRemotePath(model.path) ? CheckRemote(model) : CheckFile(&model));
   auto at = std::lower_bound(models_.begin(), models_.end(), model.rowid,
                              [](const NamedModel& m, int64_t rowid) { return m.rowid < rowid; });
   if (at != models_.end() && at->rowid == model.rowid) {
@@ -106,7 +115,9 @@ absl::StatusOr<ModelSource> ModelNames::Resolve(absl::string_view reference,
   ModelSource source = {.name = name, .path = "", .options = settings.LoadingOptions()};
   if (const NamedModel* model = Find(name)) {
     source.path = model->path;
-    if (!model->options.empty()) {
+    if (source.is_remote()) {
+      source.remote_options = model->options;
+    } else if (!model->options.empty()) {
       RETURN_IF_ERROR(ParseModelOptions(model->options, &source.options));
     }
     return source;
@@ -114,6 +125,10 @@ absl::StatusOr<ModelSource> ModelNames::Resolve(absl::string_view reference,
   if (name == kDefaultName) {
     ASSIGN_OR_RETURN(source.path, FindDefaultModel());
     return source;
+  }
+  if (IsRemotePath(name)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", name, "': an address needs a name: INSERT INTO temp.lm_models(name, path)"));
   }
   if (LooksLikePath(name)) {
     source.path = name;

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/model/model.h"
+#include "engine/remote/remote_options.h"
 #include "extension/connection/settings.h"
 
 namespace lm {
@@ -18,7 +19,7 @@ namespace lm {
 struct NamedModel {
   int64_t rowid = 0;
   std::string name;
-  std::string path;     // absolute
+  std::string path;     // absolute, or addresses on the network (engine/remote/remote_options.h)
   std::string options;  // JSON, or empty
 };
 
@@ -27,6 +28,12 @@ struct ModelSource {
   std::string name;
   std::string path;
   ModelOptions options;
+  std::string remote_options = {};  // JSON: of a model on the network
+
+  bool is_remote() const { return IsRemotePath(path); }
+  friend bool operator==(const ModelSource& a, const ModelSource& b) {
+    return a.path == b.path && a.options == b.options && a.remote_options == b.remote_options;
+  }
 };
 
 // The model of those who name none, where neither lm_models nor the settings say otherwise:
@@ -38,8 +45,9 @@ absl::StatusOr<std::string> FindDefaultModel();
 // A value type: transactions keep copies of it.
 class ModelNames {
  public:
-  // Adds a model, or replaces the one with its rowid. Checks that the file opens as a GGUF and that
-  // the options are known; AlreadyExists for a name that another row has.
+  // Adds a model, or replaces the one with its rowid. Checks that the file opens as a GGUF, or that
+  // this process may speak to the address, and that the options are known; AlreadyExists for a name
+  // that another row has.
   absl::Status Put(NamedModel model);
   void Remove(int64_t rowid);
 
@@ -49,7 +57,8 @@ class ModelNames {
   int64_t NextRowid() const;
 
   // The model called `reference`: a name, else a path (with a '/' in it, or ending in .gguf), else
-  // an error that lists the names. Empty: the default one.
+  // an error that lists the names. Empty: the default one. An address must have a name: what a
+  // statement says beside its data does not reach the network.
   absl::StatusOr<ModelSource> Resolve(absl::string_view reference, const Settings& settings) const;
 
  private:

@@ -64,6 +64,7 @@ Cell Settings::Get(absl::string_view key) const {
   if (key == "memo") return CellOf(memo);
   if (key == "memo_bytes") return CellOf(memo_bytes);
   if (key == "lookahead") return CellOf(lookahead);
+  if (key == "network") return CellOf(network);
   if (key == "salt") return CellOf(salt);
   if (key == "system") return CellOf(system);
   const auto option = options.find(key);
@@ -79,7 +80,7 @@ Cell Settings::Default(absl::string_view key) {
   if (key == "kv_bytes") return DefaultCacheBytes();
   if (key == "kv_type") return std::string(KvTypeName(loading.kv_type));
   if (key == "memo_bytes") return MemoFile::kDefaultBytes;
-  if (key == "lookahead") return "on";
+  if (key == "lookahead" || key == "network") return "on";
   if (key == "max_tokens") return int64_t{generation.max_tokens};
   if (key == "temperature") return generation.temperature;
   if (key == "top_k") return int64_t{generation.top_k};
@@ -125,13 +126,13 @@ absl::Status Settings::Set(absl::string_view key, const Cell& value) {
   if (key == "memo") return set_text(&memo);
   if (key == "memo_bytes") return set_count(std::numeric_limits<int64_t>::max(), &memo_bytes);
   if (key == "salt") return set_text(&salt);
-  if (key == "lookahead") {
+  if (key == "lookahead" || key == "network") {
     const auto* text = std::get_if<std::string>(&value);
     if (!unset && (text == nullptr || (*text != "on" && *text != "off"))) {
       return absl::InvalidArgumentError(
-          absl::StrCat("lookahead must be 'on' or 'off', got ", Shown(value)));
+          absl::StrCat(key, " must be 'on' or 'off', got ", Shown(value)));
     }
-    return set_text(&lookahead);
+    return set_text(key == "network" ? &network : &lookahead);
   }
   if (key == "system") {
     const auto* text = std::get_if<std::string>(&value);

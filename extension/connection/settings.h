@@ -27,15 +27,16 @@ struct Settings {
   std::optional<int64_t> memo_bytes;     // what it may hold
   std::optional<std::string> salt;       // whose prefix cache; default: this database's own
   std::optional<std::string> lookahead;  // "on", "off"; default: on
+  std::optional<std::string> network;    // likewise: whether models elsewhere may be asked
   std::optional<std::string> system;     // the system prompt of calls that give none
   // generate()'s options that are set, by their names: what the options of a call do not say.
   std::map<std::string, Cell, std::less<>> options;
 
-  static constexpr std::array<absl::string_view, 21> kKeys = {
-      "model",       "threads",  "device",    "kv_bytes", "kv_type",        "memo",
-      "memo_bytes",  "salt",     "lookahead", "system",   "max_tokens",     "temperature",
-      "top_k",       "top_p",    "min_p",     "seed",     "repeat_penalty", "thinking",
-      "on_overflow", "on_error", "timeout_ms"};
+  static constexpr std::array<absl::string_view, 22> kKeys = {
+      "model",       "threads",     "device",    "kv_bytes",  "kv_type", "memo",
+      "memo_bytes",  "salt",        "lookahead", "network",   "system",  "max_tokens",
+      "temperature", "top_k",       "top_p",     "min_p",     "seed",    "repeat_penalty",
+      "thinking",    "on_overflow", "on_error",  "timeout_ms"};
 
   // The value of a key; monostate where it is not set.
   // REQUIRES: key is one of kKeys.

@@ -10,6 +10,22 @@
 //   INSERT INTO temp.lm_models VALUES ('qwen', '/models/qwen2.5-0.5b-q8_0.gguf');
 //   SELECT name, path, architecture, bytes FROM temp.lm_models;
 //
+// A model may be elsewhere, behind servers of OpenAI's API (vLLM, SGLang, llama-server, Ollama, or
+// hosted); `path` is then its address, or a JSON array of several:
+//
+//   INSERT INTO temp.lm_models(name, path, options)
+//     VALUES ('fleet', 'http://gpu-1:8000/v1', '{"model":"Qwen3-32B","concurrency":64}');
+//
+// Options, all with defaults: model (the first that the server lists), dialect (auto, openai, vllm,
+// sglang, llama-server, ollama), key_env (an environment variable that has the key), headers and
+// extra (objects: of every request; null in extra takes away what it would have), concurrency (16,
+// of each server), rpm (requests a minute), timeout_ms (600000), retries (4), context_length.
+// Everything that answers works there, but for what needs the model's own tokens (lm_tokenize,
+// lm_logprobs) and on_overflow. Constraints are asked for in the server's own way, after a first
+// question that shows whether it keeps to them, and every answer is held to them here; lm_if and
+// lm_score need its logprobs. What the rows say is sent there: nothing else ever is, and only to
+// addresses that stand in this table.
+//
 // The columns from `options` on are hidden: SELECT * and INSERT without names mean the first two.
 // A row is checked when it is written: the file must open as a GGUF, and `options` be a JSON object
 // of device, threads, kv_bytes, kv_type and context_length, which go before lm_settings. The model

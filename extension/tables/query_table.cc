@@ -28,7 +28,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
-#include "extension/batch/answer_queue.h"
+#include "extension/batch/pending_answer.h"
 #include "extension/connection/await.h"
 #include "extension/connection/own_options.h"
 #include "extension/connection/table_function.h"
@@ -94,7 +94,7 @@ class QueryCursor : public TableCursor {
  private:
   // So many rows are read, and sorted, at a time: each time twice as many, so that the first ones
   // come soon, and prefixes that the cache has no room for together are computed seldom.
-  static constexpr size_t kFirstWindow = AnswerQueue::kMostUnderWay;
+  static constexpr size_t kFirstWindow = Generator::kMostUnderWay;
   static constexpr size_t kMostWindow = 4096;
   static constexpr size_t kMostWindowBytes = 16 << 20;  // of prompts
 

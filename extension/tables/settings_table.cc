@@ -20,6 +20,8 @@
 //   salt        whose prefix cache this connection uses: that of its database file. Connections
 //               with the same salt share the work done on equal beginnings of prompts
 //   lookahead   'off': generate() and the like do not look at the rows to come ('on')
+//   network     'off': no model on the network is asked ('on'; the environment variable
+//               LM_NETWORK=off is for the whole process, and LM_HOSTS names the hosts allowed)
 //   system      the system prompt of generate(), generate_json(), lm_each() and others that take
 //               one, where it is not given or NULL ('' is an empty one)
 //   max_tokens, temperature, top_k, top_p, min_p, seed, repeat_penalty, thinking, on_overflow,

@@ -48,6 +48,7 @@
 #include "absl/time/time.h"
 #include "engine/backend/machine_ceilings.h"
 #include "engine/base/status_macros.h"
+#include "engine/remote/remote_generator.h"
 #include "engine/runtime/engine.h"
 #include "engine/runtime/generator_registry.h"
 #include "extension/batch/batch_state.h"
@@ -90,12 +91,20 @@ class StatsTable : public SnapshotTable {
             {static_cast<int64_t>(rows.size()) + 1, PhaseRow(*generator, prefill, ceilings)});
       }
     }
+    for (const std::shared_ptr<RemoteGenerator>& generator : RunningRemoteGenerators()) {
+      for (bool prefill : {true, false}) {
+        rows.push_back({static_cast<int64_t>(rows.size()) + 1, RemoteRow(*generator, prefill)});
+      }
+    }
     return rows;
   }
 
  private:
-  static constexpr int kArithmeticPercent = 22;
-  static constexpr int kBandwidthPercent = 23;
+  static constexpr int kTtftP50 = 11;
+  static constexpr int kMemoHits = 22;
+  static constexpr int kArithmeticPercent = 23;
+  static constexpr int kBandwidthPercent = 24;
+  static constexpr int kPath = 26;
 
   // How much of what the machine could have done in this time was done.
   static Cell Percent(double amount, double ceiling, double seconds) {
@@ -150,8 +159,7 @@ class StatsTable : public SnapshotTable {
     cells.push_back(stats.kv_bytes_total);
     cells.push_back(stats.kv_bytes_total - stats.kv_bytes_free);
     cells.push_back(stats.kv_bytes_cached);
-    const MemoStats memo = ProcessMemo().Stats(info.digest, salt);
-    cells.push_back(memo.hits + memo.shared);
+    cells.push_back(MemoHits(info));
     const Work& work = prefill ? stats.prefill_work : stats.decode_work;
     if (ceilings.has_value() && info.device == "cpu") {
       const double peak =
@@ -163,14 +171,47 @@ class StatsTable : public SnapshotTable {
     }
     cells.push_back(Verdict(stats));
     cells.push_back(info.path);
-    cells.push_back(BatchOf(connection()).num_foreseen);
+    AppendOwn(&cells);
+    return cells;
+  }
+
+  // What servers elsewhere did is theirs to tell: the columns of an engine are NULL.
+  std::vector<Cell> RemoteRow(const RemoteGenerator& generator, bool prefill) {
+    const RemoteStats stats = generator.Stats();
+    const RequestCounts own = generator.CountsOf(connection().Salt());
+    std::vector<Cell> cells = {connection().DisplayNameOf(generator),
+                               std::string(prefill ? "prefill" : "decode"),
+                               own.requests,
+                               own.failed,
+                               stats.running,
+                               stats.queued};
+    cells.push_back(prefill ? Cell(own.tokens_prefilled) : Cell());
+    cells.push_back(prefill ? Cell(own.tokens_reused) : Cell());
+    cells.push_back(prefill ? Cell() : Cell(own.tokens_decoded));
+    cells.resize(kTtftP50);
+    AppendLatency(stats.time_to_first_token, prefill, &cells);
+    cells.resize(kMemoHits);
+    cells.push_back(MemoHits(generator.info()));
+    cells.resize(kPath);
+    cells.push_back(generator.info().path);
+    AppendOwn(&cells);
+    return cells;
+  }
+
+  int64_t MemoHits(const ModelInfo& info) {
+    const MemoStats memo = ProcessMemo().Stats(info.digest, connection().Salt());
+    return memo.hits + memo.shared;
+  }
+
+  // The columns of this connection.
+  void AppendOwn(std::vector<Cell>* cells) {
+    cells->push_back(BatchOf(connection()).num_foreseen);
     std::string hint = BatchOf(connection()).hint;
     if (const std::shared_ptr<MemoFile> file = connection().MemoInUse()) {
       const std::string trouble = file->Trouble();
       if (!trouble.empty()) hint = hint.empty() ? trouble : absl::StrCat(trouble, "; ", hint);
     }
-    cells.push_back(hint.empty() ? Cell() : Cell(hint));
-    return cells;
+    cells->push_back(hint.empty() ? Cell() : Cell(hint));
   }
 };
 

@@ -24,6 +24,13 @@ INSERT INTO temp.lm_models(name, path) VALUES ('default', '$MODEL');
 SELECT typeof(generate('Hello', NULL, '{"max_tokens":2}'));
 --> text
 
+-- A model elsewhere: the address of a server of OpenAI's API (vLLM, SGLang, llama-server, Ollama, ...).
+INSERT INTO temp.lm_models(name, path, options) VALUES ('fleet', 'http://127.0.0.1:8000/v1', '{"model":"Qwen3-32B","concurrency":64}');
+INSERT INTO temp.lm_settings VALUES ('network', 'off');
+SELECT generate('Hello', NULL, '{"model":"fleet"}');
+--! the model 'fleet' is on the network, and lm_settings has network 'off'
+DELETE FROM temp.lm_settings WHERE key = 'network';
+
 INSERT INTO temp.lm_models(name, path) VALUES ('typo', '/no/such/file.gguf');
 --! /no/such/file.gguf
 DELETE FROM temp.lm_models WHERE name = 'small';

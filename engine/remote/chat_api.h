@@ -1,0 +1,65 @@
+// The chat API of OpenAI and its dialects: what is sent, and how the answers are read.
+#ifndef LM_ENGINE_REMOTE_CHAT_API_H_
+#define LM_ENGINE_REMOTE_CHAT_API_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/base/json.h"
+#include "engine/remote/remote_options.h"
+#include "engine/runtime/request.h"
+
+namespace lm {
+
+// A server's model, as its list of models tells.
+struct RemoteModel {
+  std::string name;
+  Dialect dialect = Dialect::kOpenAi;
+  int64_t context_length = 0;  // 0: it does not say
+};
+
+// Of the answer to GET /models. NotFound, with those that there are, where `wanted` is none of them
+// (empty: the first); Unavailable where it is no such list.
+absl::StatusOr<RemoteModel> ReadModelList(absl::string_view body, absl::string_view wanted);
+
+// The body of a request for /chat/completions. InvalidArgument, naming it, for an option that the
+// dialect has no word for.
+absl::StatusOr<std::string> ChatBody(const RequestSpec& spec, const RemoteModel& model,
+                                     const RemoteOptions& options);
+// The same for /embeddings.
+std::string EmbeddingBody(const RequestSpec& spec, const RemoteModel& model,
+                          const RemoteOptions& options);
+
+// What an answer says, piece by piece.
+struct ChatAnswer {
+  std::string text;
+  std::string reasoning;
+  std::string finish;              // as the server calls it; empty: not yet
+  std::vector<FirstChoice> first;  // of the first token, with its alternatives
+  std::optional<int64_t> tokens_in, tokens_cached, tokens_out;
+  int64_t pieces = 0;  // that had text
+
+  // Adds one event of the stream. Unavailable for what is no such event.
+  absl::Status Append(absl::string_view event);
+};
+
+absl::StatusOr<std::vector<float>> ReadEmbedding(absl::string_view body);
+
+// The server's own words in the body of an error.
+std::string ErrorText(absl::string_view body);
+// Whether they say that the prompt is longer than the context.
+bool SaysTooLong(absl::string_view error);
+
+// The text that a constrained answer stands for: some dialects know JSON only, and wrap others in
+// it. In its one form, where it is JSON. nullopt where it is no such answer.
+std::optional<std::string> UnwrapAnswer(const AnswerConstraint& constraint, Dialect dialect,
+                                        std::string text);
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_REMOTE_CHAT_API_H_

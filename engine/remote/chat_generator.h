@@ -1,0 +1,58 @@
+// ChatGenerator: the generator over servers that speak OpenAI's API.
+#ifndef LM_ENGINE_REMOTE_CHAT_GENERATOR_H_
+#define LM_ENGINE_REMOTE_CHAT_GENERATOR_H_
+
+#include <list>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "engine/remote/remote_generator.h"
+#include "engine/remote/remote_server.h"
+
+namespace lm {
+
+class ChatGenerator : public RemoteGenerator {
+ public:
+  ChatGenerator(absl::string_view path, const RemoteOptions& options,
+                std::shared_ptr<RemoteServer> server);
+
+  const ModelInfo& info() const override { return info_; }
+  std::string identity() const override { return info_.digest; }
+  int32_t max_sequence_tokens() const override;
+  size_t most_under_way() const override { return server_->most_under_way(); }
+  absl::StatusOr<RequestSpec> Prepare(const TextRequest& request) const override;
+  absl::StatusOr<std::string> Render(const TextRequest& request) const override;
+  absl::StatusOr<int64_t> CountTokens(const TextRequest& request) const override;
+  absl::StatusOr<std::shared_ptr<Request>> Submit(
+      RequestSpec spec, std::shared_ptr<RequestListener> listener = nullptr) override;
+  absl::Status Validate(const RequestSpec& spec) const override;
+  absl::Status CheckConstraint(const GenerationOptions& options) const override;
+  bool CanBeAnswer(const RequestSpec& spec, const RememberedAnswer& answer) const override;
+  absl::StatusOr<const Tokenizer*> tokenizer() const override;
+  const std::shared_ptr<Engine>& engine() const override { return no_engine_; }
+
+  RemoteStats Stats() const override { return server_->Stats(); }
+  RequestCounts CountsOf(absl::string_view salt) const override { return server_->CountsOf(salt); }
+
+ private:
+  // Null where there is no constraint.
+  absl::StatusOr<std::shared_ptr<const Grammar>> GrammarOf(
+      const AnswerConstraint& constraint) const;
+
+  ModelInfo info_;
+  const std::shared_ptr<RemoteServer> server_;
+  const std::shared_ptr<Engine> no_engine_;
+  mutable absl::Mutex mutex_;
+  // Compiled constraints, the last used first.
+  mutable std::list<std::pair<AnswerConstraint, std::shared_ptr<const Grammar>>> grammars_
+      ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_REMOTE_CHAT_GENERATOR_H_

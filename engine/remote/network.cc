@@ -1,0 +1,267 @@
+#include "engine/remote/network.h"
+
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <system_error>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "engine/base/exit_guard.h"
+#include "engine/base/out_of_memory.h"
+#include "engine/base/status_macros.h"
+#include "engine/runtime/fork_guard.h"
+
+namespace lm {
+namespace {
+
+constexpr absl::Duration kLongestPoll = absl::Seconds(1);
+constexpr long kMostConnections = 256;  // kept, and of one host
+constexpr absl::Duration kConnectTimeout = absl::Seconds(10);
+constexpr auto kOldProtocols = static_cast<CURLoption>(CURLOPTTYPE_LONG + 181);  // before 7.85
+
+}  // namespace
+
+struct Network::Transfer {
+  uint64_t number = 0;
+  Network* network = nullptr;
+  std::string body;
+  std::shared_ptr<HttpHandler> handler;
+  CURL* easy = nullptr;
+  curl_slist* headers = nullptr;
+  size_t bytes = 0;
+  size_t max_bytes = 0;
+  bool enough = false;
+  bool too_much = false;
+  char error[CURL_ERROR_SIZE] = {};
+
+  int Code() const {
+    long code = 0;
+    network->curl_.easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &code);
+    return static_cast<int>(code);
+  }
+
+  static size_t Write(char* data, size_t, size_t size, void* transfer) noexcept {
+    auto* self = static_cast<Transfer*>(transfer);
+    ReadyToThrow();
+    self->bytes += size;
+    self->too_much = self->bytes > self->max_bytes;
+    try {
+      self->enough = self->too_much || !self->handler->OnBody(self->Code(), {data, size});
+    } catch (...) {
+      self->enough = self->too_much = true;
+    }
+    return self->enough ? 0 : size;
+  }
+};
+
+Network::Network(const CurlLibrary* curl) : curl_(*curl) {}
+Network::~Network() = default;
+
+absl::StatusOr<Network*> Network::Get() {
+  static std::atomic<pid_t> owner{0};
+  pid_t none = 0;
+  if (!owner.compare_exchange_strong(none, getpid()) && none != getpid()) {
+    return ForkGuard::Error();
+  }
+  static auto& network = *new absl::StatusOr<Network*>([]() -> absl::StatusOr<Network*> {
+    ASSIGN_OR_RETURN(const CurlLibrary* curl, OpenCurl());
+    auto& made = *new Network(curl);
+    RETURN_IF_ERROR(made.Begin());
+    return &made;
+  }());
+  return network;
+}
+
+absl::Status Network::Begin() {
+  multi_ = curl_.multi_init();
+  if (multi_ == nullptr) return OutOfMemory();
+  curl_.multi_setopt(multi_, CURLMOPT_PIPELINING, static_cast<long>(CURLPIPE_MULTIPLEX));
+  curl_.multi_setopt(multi_, CURLMOPT_MAXCONNECTS, kMostConnections);
+  curl_.multi_setopt(multi_, CURLMOPT_MAX_HOST_CONNECTIONS, kMostConnections);
+  try {
+    std::thread([this] { Loop(); }).detach();
+  } catch (const std::system_error&) {
+    return absl::ResourceExhaustedError("there are no more threads, and the network needs one");
+  }
+  return absl::OkStatus();
+}
+
+void Network::Run(std::function<void()> task) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stop_) return;
+    tasks_.push_back(std::move(task));
+  }
+  curl_.multi_wakeup(multi_);
+}
+
+void Network::Stop() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  curl_.multi_wakeup(multi_);
+}
+
+void Network::Loop() noexcept {
+  ExitGuard guard([](void* network) { static_cast<Network*>(network)->Stop(); }, this);
+  if (!guard.allowed()) return;
+  for (;;) {
+    RunTasks();
+    {
+      absl::MutexLock lock(&mutex_);
+      if (stop_) break;
+    }
+    int running = 0;
+    curl_.multi_perform(multi_, &running);
+    TakeOutcomes();
+    absl::Duration wait = kLongestPoll;
+    if (!timers_.empty()) {
+      wait = std::clamp(timers_.begin()->first - absl::Now(), absl::ZeroDuration(), wait);
+    }
+    curl_.multi_poll(
+        multi_, nullptr, 0,
+        static_cast<int>(absl::ToInt64Milliseconds(absl::Ceil(wait, absl::Milliseconds(1)))),
+        nullptr);
+  }
+  // exit(): whoever waits learns it, and nothing of curl is used any more.
+  while (!transfers_.empty()) {
+    const std::shared_ptr<HttpHandler> handler = transfers_.begin()->second->handler;
+    Remove(transfers_.begin()->second.get());
+    try {
+      handler->OnDone({.status = ExitGuard::Error()});
+    } catch (...) {
+    }
+  }
+}
+
+void Network::RunTasks() {
+  std::vector<std::function<void()>> due;
+  {
+    absl::MutexLock lock(&mutex_);
+    due.swap(tasks_);
+  }
+  const absl::Time now = absl::Now();
+  try {
+    while (!timers_.empty() && timers_.begin()->first <= now) {
+      due.push_back(std::move(timers_.begin()->second));
+      timers_.erase(timers_.begin());
+    }
+  } catch (...) {  // no memory: later
+  }
+  for (const std::function<void()>& task : due) {
+    ReadyToThrow();
+    try {
+      task();
+    } catch (...) {  // a task that may fail sees to that itself
+    }
+  }
+}
+
+void Network::RunAt(absl::Time when, std::function<void()> task) {
+  timers_.emplace(when, std::move(task));
+}
+
+uint64_t Network::Start(const HttpRequest& request, std::shared_ptr<HttpHandler> handler) {
+  auto transfer = std::make_unique<Transfer>();
+  transfer->number = ++last_transfer_;
+  transfer->network = this;
+  transfer->body = request.body;
+  transfer->handler = std::move(handler);
+  transfer->max_bytes = request.max_bytes;
+  transfer->easy = curl_.easy_init();
+  Transfer& t = *transfers_.emplace(last_transfer_, std::move(transfer)).first->second;
+  bool ok = t.easy != nullptr;
+  for (const std::string& header : request.headers) {
+    curl_slist* longer = ok ? curl_.slist_append(t.headers, header.c_str()) : nullptr;
+    ok = longer != nullptr;
+    if (ok) t.headers = longer;
+  }
+  auto set = [&](CURLoption option, auto value) {
+    ok = ok && curl_.easy_setopt(t.easy, option, value) == CURLE_OK;
+  };
+  set(CURLOPT_URL, request.url.c_str());
+  if (curl_.easy_setopt(t.easy, CURLOPT_PROTOCOLS_STR, "http,https") != CURLE_OK) {
+    set(kOldProtocols, static_cast<long>(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+  }
+  set(CURLOPT_FOLLOWLOCATION, 0L);
+  set(CURLOPT_NOSIGNAL, 1L);
+  set(CURLOPT_TCP_KEEPALIVE, 1L);
+  set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_2TLS));
+  set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(absl::ToInt64Milliseconds(kConnectTimeout)));
+  set(CURLOPT_TIMEOUT_MS, static_cast<long>(absl::ToInt64Milliseconds(request.timeout)));
+  set(CURLOPT_LOW_SPEED_LIMIT, 1L);
+  set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(absl::ToInt64Seconds(request.silence)));
+  set(CURLOPT_HTTPHEADER, t.headers);
+  set(CURLOPT_ERRORBUFFER, static_cast<char*>(t.error));
+  set(CURLOPT_WRITEFUNCTION, &Transfer::Write);
+  set(CURLOPT_WRITEDATA, &t);
+  set(CURLOPT_PRIVATE, &t);
+  if (!t.body.empty()) {
+    set(CURLOPT_POST, 1L);
+    set(CURLOPT_POSTFIELDS, t.body.c_str());
+    set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(t.body.size()));
+  }
+  ok = ok && curl_.multi_add_handle(multi_, t.easy) == CURLM_OK;
+  const uint64_t number = t.number;
+  if (!ok) {
+    Run([this, number] {
+      const auto found = transfers_.find(number);
+      if (found != transfers_.end()) Finish(found->second.get(), CURLE_FAILED_INIT);
+    });
+  }
+  return number;
+}
+
+void Network::Abort(uint64_t transfer) {
+  const auto found = transfers_.find(transfer);
+  if (found != transfers_.end()) Remove(found->second.get());
+}
+
+void Network::TakeOutcomes() {
+  int left = 0;
+  while (const CURLMsg* message = curl_.multi_info_read(multi_, &left)) {
+    if (message->msg != CURLMSG_DONE) continue;
+    Transfer* transfer = nullptr;
+    curl_.easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &transfer);
+    Finish(transfer, message->data.result);
+  }
+}
+
+void Network::Finish(Transfer* transfer, CURLcode code) {
+  HttpOutcome outcome;
+  if (transfer->easy != nullptr) {
+    curl_off_t retry_after = 0;
+    outcome.code = transfer->Code();
+    curl_.easy_getinfo(transfer->easy, CURLINFO_RETRY_AFTER, &retry_after);
+    outcome.retry_after = absl::Seconds(retry_after);
+  }
+  if (transfer->too_much) {
+    outcome.status = absl::OutOfRangeError(
+        absl::StrCat("the answer has more than ", transfer->max_bytes, " bytes"));
+  } else if (code != CURLE_OK && !transfer->enough) {
+    outcome.status = absl::UnavailableError(transfer->error[0] != '\0' ? transfer->error
+                                                                       : curl_.easy_strerror(code));
+  }
+  const std::shared_ptr<HttpHandler> handler = transfer->handler;
+  Remove(transfer);
+  try {
+    handler->OnDone(outcome);
+  } catch (...) {  // a handler sees to its own failures
+  }
+}
+
+void Network::Remove(Transfer* transfer) {
+  if (transfer->easy != nullptr) {
+    curl_.multi_remove_handle(multi_, transfer->easy);
+    curl_.easy_cleanup(transfer->easy);
+  }
+  curl_.slist_free_all(transfer->headers);
+  transfers_.erase(transfer->number);
+}
+
+}  // namespace lm

@@ -1,0 +1,101 @@
+// Network: one thread that talks HTTP for all of the process.
+//
+// All transfers run on it, over connections that are kept, and so does what is done with what they
+// bring: objects that live on this thread need no locks.
+//
+//   ASSIGN_OR_RETURN(Network * network, Network::Get());
+//   network->Run([=] { network->Start({.url = url, .body = json}, handler); });
+#ifndef LM_ENGINE_REMOTE_NETWORK_H_
+#define LM_ENGINE_REMOTE_NETWORK_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "engine/remote/curl_library.h"
+
+namespace lm {
+
+struct HttpRequest {
+  std::string url;                   // http or https; redirects are not followed
+  std::vector<std::string> headers;  // "Name: value"
+  std::string body = {};             // empty: a GET, else a POST
+  absl::Duration timeout = absl::Minutes(10);
+  absl::Duration silence = absl::Minutes(5);  // without a byte
+  size_t max_bytes = 16 << 20;                // of the answer
+};
+
+struct HttpOutcome {
+  absl::Status status = {};  // Unavailable: of the transfer, whatever the answer says
+  int code = 0;              // of HTTP; 0: no answer came
+  absl::Duration retry_after = absl::ZeroDuration();  // as the server asks
+};
+
+// Called on the network's thread.
+class HttpHandler {
+ public:
+  virtual ~HttpHandler() = default;
+  // A piece of the body. False: no more of it is wanted; OnDone comes, with OK. Must not begin or
+  // abort a transfer.
+  virtual bool OnBody(int code, absl::string_view bytes) = 0;
+  // The last call.
+  virtual void OnDone(const HttpOutcome& outcome) = 0;
+};
+
+class Network {
+ public:
+  // The process's, never destroyed. OpenCurl's errors; FailedPrecondition in a forked child of the
+  // process that made it, and once exit() has begun.
+  static absl::StatusOr<Network*> Get();
+
+  // Runs the task on the thread, soon. From any thread; where the thread has ended the task is
+  // dropped.
+  void Run(std::function<void()> task);
+
+  // The rest is for the thread itself.
+
+  // Runs the task then, or a few milliseconds later.
+  void RunAt(absl::Time when, std::function<void()> task);
+  // Begins a transfer; the number is for Abort. The handler is never called within.
+  uint64_t Start(const HttpRequest& request, std::shared_ptr<HttpHandler> handler);
+  // Ends it; its handler hears no more.
+  void Abort(uint64_t transfer);
+
+ private:
+  struct Transfer;
+
+  explicit Network(const CurlLibrary* curl);
+  ~Network();
+  absl::Status Begin();
+  void Loop() noexcept;
+  void RunTasks();
+  void TakeOutcomes();
+  void Finish(Transfer* transfer, CURLcode code);
+  void Remove(Transfer* transfer);
+  void Stop();
+
+  const CurlLibrary& curl_;
+  CURLM* multi_ = nullptr;
+  absl::Mutex mutex_;
+  std::vector<std::function<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+
+  // Of the thread.
+  std::multimap<absl::Time, std::function<void()>> timers_;
+  std::map<uint64_t, std::unique_ptr<Transfer>> transfers_;
+  uint64_t last_transfer_ = 0;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_REMOTE_NETWORK_H_

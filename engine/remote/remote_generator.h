@@ -1,0 +1,45 @@
+// The generators whose models are on the network.
+#ifndef LM_ENGINE_REMOTE_REMOTE_GENERATOR_H_
+#define LM_ENGINE_REMOTE_REMOTE_GENERATOR_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/runtime/engine_stats.h"
+#include "engine/runtime/generator.h"
+
+namespace lm {
+
+struct RemoteStats {
+  int64_t running = 0;  // now
+  int64_t queued = 0;   // now
+  int64_t retries = 0;  // requests sent again, for whatever reason
+  LatencySummary time_to_first_token;
+};
+
+class RemoteGenerator : public Generator {
+ public:
+  virtual RemoteStats Stats() const = 0;
+  virtual RequestCounts CountsOf(absl::string_view salt) const = 0;
+};
+
+// The process's generator for the servers at `path` (remote_options.h) under these options; asks
+// one of them for its models where it is not there yet. ParseRemotePath's and ParseRemoteOptions'
+// errors; FailedPrecondition where this build, or this machine, has no network library, in a forked
+// child, and once exit() has begun; Unavailable where no server answers; NotFound where it has no
+// such model; Cancelled, soon, once `cancel` is set.
+absl::StatusOr<std::shared_ptr<Generator>> GetRemoteGenerator(const std::string& path,
+                                                              const std::string& options,
+                                                              std::atomic<bool>& cancel);
+
+// Those that are in use; none in a forked child.
+std::vector<std::shared_ptr<RemoteGenerator>> RunningRemoteGenerators();
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_REMOTE_REMOTE_GENERATOR_H_

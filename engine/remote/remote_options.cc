@@ -1,0 +1,191 @@
+#include "engine/remote/remote_options.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <optional>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "engine/base/status_macros.h"
+
+namespace lm {
+namespace {
+
+constexpr std::pair<absl::string_view, Dialect> kDialects[] = {
+    {"auto", Dialect::kAuto},     {"openai", Dialect::kOpenAi},
+    {"vllm", Dialect::kVllm},     {"sglang", Dialect::kSglang},
+    {"ollama", Dialect::kOllama}, {"llama-server", Dialect::kLlamaServer}};
+
+bool IsAddress(absl::string_view text) {
+  return absl::StartsWithIgnoreCase(text, "http://") ||
+         absl::StartsWithIgnoreCase(text, "https://");
+}
+
+absl::Status CheckMaySpeakTo(absl::string_view host) {
+  const char* network = std::getenv("LM_NETWORK");
+  if (network != nullptr && absl::EqualsIgnoreCase(network, "off")) {
+    return absl::PermissionDeniedError("the network is locked: LM_NETWORK=off");
+  }
+  const char* hosts = std::getenv("LM_HOSTS");
+  if (hosts == nullptr) return absl::OkStatus();
+  for (absl::string_view allowed : absl::StrSplit(hosts, ',')) {
+    if (absl::EqualsIgnoreCase(absl::StripAsciiWhitespace(allowed), host)) return absl::OkStatus();
+  }
+  return absl::PermissionDeniedError(
+      absl::StrCat("'", host, "' is none of the hosts that LM_HOSTS allows: ", hosts));
+}
+
+absl::StatusOr<std::string> ParseAddress(absl::string_view url) {
+  if (!IsAddress(url)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("path: '", url, "' is no http:// or https:// address"));
+  }
+  const absl::string_view rest = url.substr(url.find("://") + 3);
+  absl::string_view host = rest.substr(0, rest.find_first_of("/?#"));
+  const bool odd =
+      std::any_of(url.begin(), url.end(), [](char c) { return c <= ' ' || c == 0x7f; });
+  if (odd || host.empty() || absl::StrContains(url, '?') || absl::StrContains(url, '#')) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("path: '", url, "' must be an address as in http://host:8000/v1"));
+  }
+  if (absl::StrContains(host, '@')) {
+    return absl::InvalidArgumentError(
+        "path: no user or password in an address; key_env names a variable with a key");
+  }
+  if (!absl::StartsWith(host, "[")) host = host.substr(0, host.find(':'));
+  RETURN_IF_ERROR(CheckMaySpeakTo(host));
+  while (absl::ConsumeSuffix(&url, "/")) {
+  }
+  return std::string(url);
+}
+
+// The options as they are read, one after the other.
+class Reader {
+ public:
+  explicit Reader(const Json& json) : json_(json) {}
+
+  void Text(absl::string_view key, std::string* value) {
+    const Json* member = Take(key);
+    if (member == nullptr) return;
+    if (!member->is_string()) return Refuse(key, "a text", *member);
+    *value = member->string();
+  }
+  void Integer(absl::string_view key, int64_t least, int64_t most, int64_t* value) {
+    const Json* member = Take(key);
+    if (member == nullptr) return;
+    if (!member->is_integer() || member->number() < static_cast<double>(least) ||
+        member->number() > static_cast<double>(most)) {
+      return Refuse(key, absl::StrCat("an integer from ", least, " to ", most), *member);
+    }
+    *value = member->integer();
+  }
+  const Json* Object(absl::string_view key) {
+    const Json* member = Take(key);
+    if (member == nullptr || member->is_object()) return member;
+    Refuse(key, "an object", *member);
+    return nullptr;
+  }
+  void Refuse(absl::string_view key, absl::string_view wanted, const Json& got) {
+    status_.Update(
+        absl::InvalidArgumentError(absl::StrCat(key, " must be ", wanted, ", got ", got.Dump())));
+  }
+  absl::Status Finish() {
+    for (const auto& [name, value] : json_.members()) {
+      if (std::find(known_.begin(), known_.end(), name) == known_.end()) {
+        status_.Update(absl::InvalidArgumentError(
+            absl::StrCat("unknown option '", name, "' of a model on the network; there are ",
+                         absl::StrJoin(known_, ", "))));
+      }
+    }
+    return status_;
+  }
+
+ private:
+  const Json* Take(absl::string_view key) {
+    known_.push_back(key);
+    return json_.Find(key);
+  }
+
+  const Json& json_;
+  std::vector<absl::string_view> known_;
+  absl::Status status_;
+};
+
+}  // namespace
+
+absl::string_view DialectName(Dialect dialect) {
+  return std::find_if(std::begin(kDialects), std::end(kDialects),
+                      [dialect](const auto& known) { return known.second == dialect; })
+      ->first;
+}
+
+bool IsRemotePath(absl::string_view path) { return IsAddress(path) || absl::StartsWith(path, "["); }
+
+absl::StatusOr<std::vector<std::string>> ParseRemotePath(absl::string_view path) {
+  std::vector<std::string> urls;
+  if (!absl::StartsWith(path, "[")) {
+    ASSIGN_OR_RETURN(urls.emplace_back(), ParseAddress(path));
+    return urls;
+  }
+  const std::optional<Json> list = Json::Parse(path);
+  if (!list.has_value() || !list->is_array() || list->size() == 0) {
+    return absl::InvalidArgumentError("path must be an address, or a JSON array of addresses");
+  }
+  for (const Json& url : list->array()) {
+    if (!url.is_string()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("path: an address must be a text, got ", url.Dump()));
+    }
+    ASSIGN_OR_RETURN(urls.emplace_back(), ParseAddress(url.string()));
+  }
+  return urls;
+}
+
+absl::StatusOr<RemoteOptions> ParseRemoteOptions(absl::string_view text) {
+  RemoteOptions options;
+  if (text.empty()) return options;
+  const std::optional<Json> json = Json::Parse(text);
+  if (!json.has_value() || !json->is_object()) {
+    return absl::InvalidArgumentError("options must be a JSON object");
+  }
+  Reader reader(*json);
+  std::string dialect = "auto";
+  reader.Text("model", &options.model);
+  reader.Text("dialect", &dialect);
+  const auto known = std::find_if(std::begin(kDialects), std::end(kDialects),
+                                  [&](const auto& one) { return one.first == dialect; });
+  if (known != std::end(kDialects)) {
+    options.dialect = known->second;
+  } else {
+    reader.Refuse("dialect", "auto, openai, vllm, sglang, llama-server or ollama", Json(dialect));
+  }
+  reader.Text("key_env", &options.key_env);
+  if (const Json* headers = reader.Object("headers")) {
+    for (const auto& [name, value] : headers->members()) {
+      const bool plain = value.is_string() && !name.empty() &&
+                         !absl::StrContains(value.string(), '\n') &&
+                         !absl::StrContains(value.string(), '\r') &&
+                         name.find_first_of(": \r\n") == std::string::npos;
+      if (!plain) {
+        reader.Refuse("headers", "an object of names and texts of one line", *headers);
+        break;
+      }
+      options.headers.emplace_back(name, value.string());
+    }
+  }
+  if (const Json* extra = reader.Object("extra")) options.extra = *extra;
+  reader.Integer("concurrency", 1, 1024, &options.concurrency);
+  reader.Integer("rpm", 0, 100'000'000, &options.rpm);
+  reader.Integer("timeout_ms", 1, 86'400'000, &options.timeout_ms);
+  reader.Integer("retries", 0, 100, &options.retries);
+  reader.Integer("context_length", 0, 1 << 30, &options.context_length);
+  RETURN_IF_ERROR(reader.Finish());
+  return options;
+}
+
+}  // namespace lm

@@ -1,0 +1,653 @@
+#include "engine/remote/remote_server.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <utility>
+
+#include "absl/hash/hash.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "engine/base/json.h"
+#include "engine/base/out_of_memory.h"
+#include "engine/base/printable.h"
+#include "engine/base/random.h"
+#include "engine/base/status_macros.h"
+#include "engine/remote/event_stream.h"
+#include "engine/runtime/generator.h"
+#include "engine/runtime/stop_matcher.h"
+#include "engine/text/thinking_filter.h"
+
+namespace lm {
+namespace {
+
+constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
+constexpr absl::Duration kLongestPause = absl::Seconds(30);
+constexpr int kMostRefusals = 100;  // of one request: with the longest pauses, most of an hour
+constexpr size_t kRoundsUnderWay = 16;
+constexpr int kSeemsDead = 3;     // failures in a row
+constexpr double kNewest = 0.05;  // what an answer weighs in Endpoint::refused
+constexpr double kCrowded = 0.3;  // of that
+constexpr size_t kMostPrefixes = 1024;
+constexpr size_t kMostErrorBytes = 1 << 16;
+constexpr size_t kShown = 200;
+constexpr char kCanary[] = "zqx7413";  // nobody says it who is not made to
+
+// A half to the whole of base * 2^n, so that those who failed together do not come back together.
+absl::Duration Pause(absl::Duration base, int n, uint64_t dice) {
+  const absl::Duration whole = std::min(base * std::exp2(std::min(n, 20)), kLongestPause);
+  return whole * (0.5 + 0.5 * RandomUniform(dice, static_cast<uint64_t>(n)));
+}
+
+// The first message, where it is the system's; all that this module knows of others' prefixes.
+uint64_t PrefixOf(const std::string& messages) {
+  constexpr absl::string_view kSystem = R"([{"role":"system",)";
+  if (!absl::StartsWith(messages, kSystem)) return 0;
+  const size_t end = messages.find(R"("},{"role":)");
+  return absl::Hash<absl::string_view>()(absl::string_view(messages).substr(0, end)) | 1;
+}
+
+AnswerConstraint CanaryOf(AnswerConstraint::Kind kind) {
+  using Kind = AnswerConstraint::Kind;
+  const std::string word = absl::StrCat("\"", kCanary, "\"");
+  switch (kind) {
+    case Kind::kChoices:
+      return {kind, absl::StrCat("[", word, "]")};
+    case Kind::kGrammar:
+      return {kind, absl::StrCat("root ::= ", word)};
+    case Kind::kSchema:
+    case Kind::kExtraction:
+      return {Kind::kSchema,
+              absl::StrCat(R"({"type":"object","properties":{"word":{"enum":[)", word,
+                           R"(]}},"required":["word"],"additionalProperties":false})")};
+    default:
+      return {kind, kCanary};
+  }
+}
+
+std::string CanaryAnswer(AnswerConstraint::Kind kind) {
+  return kind == AnswerConstraint::Kind::kSchema ? absl::StrCat("{\"word\":\"", kCanary, "\"}")
+                                                 : kCanary;
+}
+
+// Extraction is a schema to the server.
+size_t ProofIndex(AnswerConstraint::Kind kind) {
+  using Kind = AnswerConstraint::Kind;
+  return static_cast<size_t>(kind == Kind::kExtraction ? Kind::kSchema : kind);
+}
+
+}  // namespace
+
+std::vector<std::string> RemoteHeaders(const RemoteOptions& options) {
+  std::vector<std::string> headers = {"Content-Type: application/json", "Expect:"};
+  for (const auto& [name, value] : options.headers) {
+    headers.push_back(absl::StrCat(name, ": ", value));
+  }
+  const char* key = options.key_env.empty() ? nullptr : std::getenv(options.key_env.c_str());
+  if (key != nullptr) headers.push_back(absl::StrCat("Authorization: Bearer ", key));
+  return headers;
+}
+
+// One transfer of one job.
+class RemoteServer::Call : public HttpHandler {
+ public:
+  Call(std::shared_ptr<RemoteServer> server, Job job, size_t endpoint)
+      : server(std::move(server)),
+        job(std::move(job)),
+        endpoint(endpoint),
+        filter(""),
+        stops(this->job.request->spec().options.stop) {}
+
+  bool OnBody(int code, absl::string_view bytes) override {
+    if (code != 200 || job.request->spec().embed.has_value()) {
+      const size_t most = code == 200 ? bytes.size() : kMostErrorBytes - raw.size();
+      raw.append(bytes.data(), std::min(bytes.size(), most));
+      return true;
+    }
+    return stream.Append(bytes, [this](const std::string& event) { return OnEvent(event); });
+  }
+
+  void OnDone(const HttpOutcome& outcome) override { server->Done(this, outcome); }
+
+  const RequestSpec& spec() const { return job.request->spec(); }
+
+  // The answer is handed out as it comes, where somebody looks on and it needs no proof.
+  bool OnEvent(const std::string& event) {
+    const size_t before = answer.text.size();
+    broken = answer.Append(event);
+    if (!broken.ok()) return false;
+    if (answer.text.size() == before && answer.finish.empty()) return true;
+    if (first_token == absl::InfiniteFuture()) {
+      first_token = absl::Now();
+      server->endpoints_[endpoint].warming.erase(job.prefix);
+      if (job.prefix != 0) {
+        server->endpoints_[endpoint].warm.insert(job.prefix);
+        server->WakeAt(first_token);
+      }
+    }
+    AppendText(answer.text.substr(before));
+    return true;
+  }
+
+  void AppendText(absl::string_view piece) {
+    if (stops.matched()) return;
+    const bool drop = spec().options.thinking == Thinking::kDrop;
+    const size_t before = text.size();
+    stops.Append(drop ? filter.Append(piece) : std::string(piece), &text);
+    if (spec().stream && job.grammar == nullptr && text.size() > before) {
+      job.request->PublishToken({.piece = text.substr(before),
+                                 .logprob = std::numeric_limits<double>::quiet_NaN(),
+                                 .since_submission = absl::Now() - job.request->submitted()});
+    }
+  }
+
+  // What was held back, at the end.
+  void FinishText() {
+    if (spec().options.thinking == Thinking::kDrop && !stops.matched()) {
+      stops.Append(filter.Finish(), &text);
+    }
+    if (!stops.matched()) stops.Flush(&text);
+  }
+
+  const std::shared_ptr<RemoteServer> server;
+  Job job;
+  const size_t endpoint;
+  uint64_t transfer = 0;
+  EventStream stream;
+  ChatAnswer answer;
+  ThinkingFilter filter;
+  StopMatcher stops;
+  std::string text;  // of the answer, without reasoning and stop strings
+  std::string raw;   // an error's body, or an embedding's
+  absl::Status broken;
+  absl::Time begun = absl::Now();
+  absl::Time first_token = absl::InfiniteFuture();
+};
+
+// Listens for who listens, and sees to it that an abandoned request is dropped.
+class RemoteServer::Told : public RequestListener {
+ public:
+  Told(std::weak_ptr<RemoteServer> server, std::shared_ptr<RequestListener> inner)
+      : server_(std::move(server)), inner_(std::move(inner)) {}
+
+  void OnFinished(const Request& request) noexcept override {
+    if (inner_ != nullptr) inner_->OnFinished(request);
+  }
+  void OnCollected(const Request& request) noexcept override {
+    if (inner_ != nullptr) inner_->OnCollected(request);
+  }
+  void OnAbandoned(Request& request) noexcept override {
+    if (inner_ != nullptr) inner_->OnAbandoned(request);
+    const std::shared_ptr<RemoteServer> server = server_.lock();
+    if (server == nullptr || server->looks_for_abandoned_.exchange(true)) return;
+    try {
+      server->network_->Run([server] { server->DropAbandoned(); });
+    } catch (...) {  // no memory: the next one, or its answer, ends it
+      server->looks_for_abandoned_ = false;
+    }
+  }
+
+ private:
+  const std::weak_ptr<RemoteServer> server_;
+  const std::shared_ptr<RequestListener> inner_;
+};
+
+RemoteServer::RemoteServer(Network* network, const std::vector<std::string>& urls,
+                           RemoteOptions options, RemoteModel model)
+    : network_(network),
+      options_(std::move(options)),
+      model_(std::move(model)),
+      headers_(RemoteHeaders(options_)),
+      most_under_way_(std::clamp<size_t>(kRoundsUnderWay * urls.size() * options_.concurrency,
+                                         Generator::kMostUnderWay, kMostQueued)),
+      slots_at_(absl::Now()) {
+  for (const std::string& url : urls) {
+    endpoints_.push_back({.url = url, .limit = static_cast<double>(options_.concurrency)});
+  }
+}
+
+RemoteServer::~RemoteServer() = default;
+
+absl::StatusOr<std::shared_ptr<Request>> RemoteServer::Submit(
+    RequestSpec spec, std::shared_ptr<const Grammar> grammar,
+    std::shared_ptr<RequestListener> listener) {
+  if (num_queued_ >= kMostQueued) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(kMostQueued, " requests wait for '", model_.name, "' already"));
+  }
+  Job job{.grammar = std::move(grammar)};
+  if (spec.embed.has_value()) {
+    job.body = EmbeddingBody(spec, model_, options_);
+  } else {
+    ASSIGN_OR_RETURN(job.body, ChatBody(spec, model_, options_));
+    job.prefix = PrefixOf(spec.text);
+  }
+  job.request = std::make_shared<Request>(std::move(spec));
+  job.request->set_listener(std::make_shared<Told>(weak_from_this(), std::move(listener)));
+  std::shared_ptr<Request> request = job.request;
+  ++num_queued_;
+  network_->Run([self = shared_from_this(), job = std::move(job)] { self->Enqueue(job); });
+  return request;
+}
+
+RemoteStats RemoteServer::Stats() const {
+  absl::MutexLock lock(&mutex_);
+  return {.running = num_running_,
+          .queued = num_queued_,
+          .retries = num_retries_,
+          .time_to_first_token = first_token_.Summary()};
+}
+
+RequestCounts RemoteServer::CountsOf(absl::string_view salt) const {
+  absl::MutexLock lock(&mutex_);
+  return counts_.Get(salt);
+}
+
+void RemoteServer::Enqueue(Job job) {
+  queue_.push_back(std::move(job));
+  Pump();
+}
+
+void RemoteServer::SendAgain(Job job, absl::Time when) {
+  ++num_retries_;
+  ++num_queued_;
+  job.not_before = when;
+  queue_.push_front(std::move(job));
+  Pump();
+}
+
+void RemoteServer::WakeAt(absl::Time when) {
+  if (when >= wake_ || when == absl::InfiniteFuture()) return;
+  wake_ = when;
+  network_->RunAt(when, [self = shared_from_this(), when] {
+    if (self->wake_ == when) self->wake_ = absl::InfiniteFuture();
+    self->Pump();
+  });
+}
+
+void RemoteServer::Pump() {
+  const absl::Time now = absl::Now();
+  absl::Time next = absl::InfiniteFuture();
+  PumpOf(Priority::kInteractive, now, &next);
+  PumpOf(Priority::kBatch, now, &next);
+  WakeAt(next);
+}
+
+void RemoteServer::PumpOf(Priority priority, absl::Time now, absl::Time* next) {
+  for (auto job = queue_.begin(); job != queue_.end();) {
+    const auto at = job++;
+    if (at->request->spec().options.priority != priority) continue;
+    if (at->not_before > now) {
+      *next = std::min(*next, at->not_before);
+      continue;
+    }
+    // Beginning may add to the queue's front, and takes away none but this one.
+    if (Begin(&*at, now, next)) queue_.erase(at);
+  }
+}
+
+bool RemoteServer::Begin(Job* job, absl::Time now, absl::Time* next) {
+  if (job->request->abandoned()) {
+    --num_queued_;
+    job->request->Finish({.status = job->request->AbandonedStatus()});
+    return true;
+  }
+  if (!job->is_canary && !IsProven(*job)) return false;
+  Endpoint* endpoint = Choose(*job, now, next);
+  if (endpoint == nullptr || !TakeSlot(now, next)) return false;
+  --num_queued_;
+  ++num_running_;
+  ++endpoint->active;
+  if (job->prefix != 0 && endpoint->warm.count(job->prefix) == 0) {
+    if (endpoint->warm.size() > kMostPrefixes) endpoint->warm.clear();
+    endpoint->warming.insert(job->prefix);
+  }
+  const auto place = static_cast<size_t>(endpoint - endpoints_.data());
+  auto call = std::make_shared<Call>(shared_from_this(), std::move(*job), place);
+  const RequestSpec& spec = call->spec();
+  const int64_t timeout = spec.options.timeout_ms;
+  if (timeout > 0) call->job.request->set_deadline(now + absl::Milliseconds(timeout));
+  const absl::string_view path = spec.embed.has_value() ? "/embeddings" : "/chat/completions";
+  calls_.push_back(call);
+  call->transfer = network_->Start({.url = absl::StrCat(endpoint->url, path),
+                                    .headers = headers_,
+                                    .body = call->job.body,
+                                    .timeout = absl::Milliseconds(options_.timeout_ms)},
+                                   call);
+  return true;
+}
+
+// Of those that may take one more the one that has its prefix, or else the one with the fewest.
+RemoteServer::Endpoint* RemoteServer::Choose(const Job& job, absl::Time now, absl::Time* next) {
+  Endpoint* best = nullptr;
+  bool best_warm = false;
+  for (Endpoint& endpoint : endpoints_) {
+    if (endpoint.not_before > now) {
+      *next = std::min(*next, endpoint.not_before);
+      continue;
+    }
+    if (endpoint.active + 1 > std::max(endpoint.limit, 1.0)) continue;
+    // Where it seems dead, one at a time until it answers.
+    if (endpoint.failures >= kSeemsDead && endpoint.active > 0) continue;
+    if (endpoint.warming.count(job.prefix) > 0) continue;
+    const bool warm = endpoint.warm.count(job.prefix) > 0;
+    if (best == nullptr || warm > best_warm ||
+        (warm == best_warm && endpoint.active < best->active)) {
+      best = &endpoint;
+      best_warm = warm;
+    }
+  }
+  return best;
+}
+
+bool RemoteServer::TakeSlot(absl::Time now, absl::Time* next) {
+  if (options_.rpm == 0) return true;
+  const double rate = static_cast<double>(options_.rpm) / 60;
+  slots_ = std::min(std::max(rate, 1.0), slots_ + rate * absl::ToDoubleSeconds(now - slots_at_));
+  slots_at_ = now;
+  if (slots_ < 1) {
+    *next = std::min(*next, now + absl::Seconds((1 - slots_) / rate));
+    return false;
+  }
+  slots_ -= 1;
+  return true;
+}
+
+bool RemoteServer::IsProven(const Job& job) {
+  const RequestSpec& spec = job.request->spec();
+  const Kind kind = spec.options.constraint.kind;
+  if (kind == Kind::kNone || spec.wants_first_choices) return true;
+  Proof& proof = proofs_[ProofIndex(kind)];
+  if (proof.state == Proof::State::kUnknown) AskCanary(kind);
+  return proof.state == Proof::State::kProven;
+}
+
+void RemoteServer::AskCanary(Kind kind) {
+  Proof& proof = proofs_[ProofIndex(kind)];
+  RequestSpec spec{.text = R"([{"role":"user","content":"Say hello."}])"};
+  spec.options.constraint = CanaryOf(kind);
+  spec.options.max_tokens = 64;
+  spec.options.priority = Priority::kInteractive;
+  absl::StatusOr<std::string> body = ChatBody(spec, model_, options_);
+  if (!body.ok()) {  // and so will be what waits for it
+    proof = {Proof::State::kProven, {}};
+    return;
+  }
+  proof.state = Proof::State::kAsked;
+  Job job{.request = std::make_shared<Request>(std::move(spec)),
+          .body = *std::move(body),
+          .is_canary = true};
+  ++num_queued_;
+  queue_.push_front(std::move(job));
+  WakeAt(absl::Now());
+}
+
+void RemoteServer::ConcludeCanary(const Call& call, const Generation& generation) {
+  const Kind kind = call.spec().options.constraint.kind;
+  Proof& proof = proofs_[ProofIndex(kind)];
+  proof = {Proof::State::kProven, {}};
+  if (!generation.status.ok()) {
+    proof = {Proof::State::kUnknown, generation.status};
+  } else if (generation.text != CanaryAnswer(kind)) {
+    proof = {Proof::State::kRefused,
+             absl::FailedPreconditionError(absl::StrCat(
+                 "the server ignores ", ConstraintName(kind), ": made to say ", CanaryAnswer(kind),
+                 ", it said ", Printable(generation.text.substr(0, kShown)), " (spoken to as ",
+                 DialectName(model_.dialect), "; see the option dialect)"))};
+  }
+  if (proof.state == Proof::State::kProven) return;
+  const absl::Status why = proof.why;
+  proof.state = Proof::State::kUnknown;  // the next who asks may find another server
+  for (auto job = queue_.begin(); job != queue_.end();) {
+    const auto at = job++;
+    const RequestSpec& spec = at->request->spec();
+    const bool waits =
+        ProofIndex(spec.options.constraint.kind) == ProofIndex(kind) && !spec.wants_first_choices;
+    if (!waits) continue;
+    --num_queued_;
+    at->request->Finish({.status = why});
+    queue_.erase(at);
+  }
+}
+
+void RemoteServer::DropAbandoned() {
+  looks_for_abandoned_ = false;
+  for (auto job = queue_.begin(); job != queue_.end();) {
+    const auto at = job++;
+    if (!at->request->abandoned()) continue;
+    --num_queued_;
+    at->request->Finish({.status = at->request->AbandonedStatus()});
+    queue_.erase(at);
+  }
+  for (auto call = calls_.begin(); call != calls_.end();) {
+    const std::shared_ptr<Call> one = *call++;
+    if (!one->job.request->abandoned()) continue;
+    network_->Abort(one->transfer);
+    Done(one.get(), {.status = one->job.request->AbandonedStatus()});
+  }
+}
+
+void RemoteServer::Done(Call* call, const HttpOutcome& outcome) {
+  const auto found = std::find_if(calls_.begin(), calls_.end(),
+                                  [call](const auto& one) { return one.get() == call; });
+  const std::shared_ptr<Call> held = *found;  // past its place in the list
+  calls_.erase(found);
+  --num_running_;
+  Endpoint& endpoint = endpoints_[call->endpoint];
+  --endpoint.active;
+  endpoint.warming.erase(call->job.prefix);
+  call->job.request->set_deadline(absl::InfiniteFuture());
+  try {
+    Settle(call, outcome);
+  } catch (...) {
+    if (call->job.request != nullptr) call->job.request->Finish({.status = OutOfMemory()});
+  }
+  Pump();
+}
+
+void RemoteServer::Settle(Call* call, const HttpOutcome& outcome) {
+  Endpoint& endpoint = endpoints_[call->endpoint];
+  if (outcome.status.ok() && outcome.code != 0) endpoint.failures = 0;
+  if (call->job.request->abandoned()) {
+    Conclude(*call, {.status = call->job.request->AbandonedStatus()});
+  } else if (absl::IsUnavailable(outcome.status)) {
+    if (outcome.code == 0) {
+      const absl::Duration pause = Pause(kFirstPause, endpoint.failures++, ++dice_);
+      if (endpoints_.size() > 1) endpoint.not_before = absl::Now() + pause;
+    }
+    Failed(call,
+           absl::UnavailableError(absl::StrCat(endpoint.url, ": ", outcome.status.message())));
+  } else if (!outcome.status.ok()) {
+    Conclude(*call, {.status = outcome.status});
+  } else if (outcome.code == 429 || outcome.code == 503) {
+    Refused(call, outcome);
+  } else if (outcome.code == 200) {
+    Answered(call);
+  } else {
+    Rejected(call, outcome.code);
+  }
+}
+
+void RemoteServer::Refused(Call* call, const HttpOutcome& outcome) {
+  Endpoint& endpoint = endpoints_[call->endpoint];
+  const absl::Time now = absl::Now();
+  absl::Duration pause = Pause(kFirstPause, call->job.refusals, ++dice_);
+  if (outcome.retry_after > absl::ZeroDuration()) pause = outcome.retry_after;
+  endpoint.refused += kNewest * (1 - endpoint.refused);
+  const bool crowded = endpoint.refused > kCrowded;
+  if (crowded) endpoint.not_before = std::max(endpoint.not_before, now + pause);
+  if (crowded && now - endpoint.cut > absl::Seconds(1)) {  // once for those sent together
+    endpoint.limit = std::max(1.0, endpoint.limit / 2);
+    endpoint.cut = now;
+  }
+  if (++call->job.refusals > kMostRefusals) {
+    Conclude(*call, {.status = absl::ResourceExhaustedError(absl::StrCat(
+                         endpoint.url, " has refused it ", call->job.refusals,
+                         " times, at last with ", outcome.code, ": ", ErrorText(call->raw)))});
+    return;
+  }
+  // Where there are others, they may have room.
+  SendAgain(std::move(call->job), endpoints_.size() > 1 ? now : now + pause);
+}
+
+void RemoteServer::Failed(Call* call, absl::Status why) {
+  if (call->job.failures++ >= options_.retries) {
+    Conclude(*call, {.status = std::move(why)});
+    return;
+  }
+  // Most often it was this one connection: the first time there is nothing to wait for.
+  const int again = call->job.failures - 1;
+  const absl::Duration pause =
+      again == 0 ? absl::ZeroDuration() : Pause(kFirstPause, again, ++dice_);
+  SendAgain(std::move(call->job), absl::Now() + pause);
+}
+
+void RemoteServer::Rejected(Call* call, int code) {
+  const std::string& url = endpoints_[call->endpoint].url;
+  const std::string words = ErrorText(call->raw);
+  const std::string text = absl::StrCat(url, ": HTTP ", code, words.empty() ? "" : ": ", words);
+  if (code >= 500 || code == 408 || code == 425) return Failed(call, absl::UnavailableError(text));
+  absl::Status status = absl::InvalidArgumentError(text);
+  if (code >= 300 && code < 400) {
+    status = absl::FailedPreconditionError(absl::StrCat(text, " (redirects are not followed)"));
+  } else if (code == 401 || code == 403) {
+    status = absl::PermissionDeniedError(
+        options_.key_env.empty()
+            ? absl::StrCat(text, " (the option key_env names an environment variable with a key)")
+            : text);
+  } else if (code == 404) {
+    status = absl::NotFoundError(text);
+  } else if (SaysTooLong(words)) {
+    status = absl::OutOfRangeError(text);
+  }
+  Conclude(*call, {.status = std::move(status)});
+}
+
+void RemoteServer::Answered(Call* call) {
+  const RequestSpec& spec = call->spec();
+  const ChatAnswer& answer = call->answer;
+  Endpoint& endpoint = endpoints_[call->endpoint];
+  const double most = static_cast<double>(options_.concurrency);
+  endpoint.limit = std::min(most, endpoint.limit + 1 / std::max(endpoint.limit, 1.0));
+  endpoint.refused -= kNewest * endpoint.refused;
+  Generation generation;
+  if (spec.embed.has_value()) {
+    absl::StatusOr<std::vector<float>> embedding = ReadEmbedding(call->raw);
+    if (!embedding.ok()) return Failed(call, embedding.status());
+    generation.embedding = *std::move(embedding);
+    generation.finish = FinishReason::kStop;
+    return Conclude(*call, std::move(generation));
+  }
+  if (!call->broken.ok()) return Failed(call, call->broken);
+  if (answer.finish.empty()) {
+    return Failed(call, absl::UnavailableError(
+                            absl::StrCat(endpoint.url, ": the answer broke off before its end")));
+  }
+  if (answer.finish == "content_filter") {
+    generation.status = absl::FailedPreconditionError("the server's content filter stopped it");
+    return Conclude(*call, std::move(generation));
+  }
+  call->FinishText();
+  generation.text = call->text;
+  const bool cut = answer.finish == "length" && !call->stops.matched();
+  generation.finish = cut ? FinishReason::kLength : FinishReason::kStop;
+  if (spec.wants_first_choices) {
+    generation.status = ReadChoices(*call, &generation);
+  } else if (spec.options.constraint.kind != Kind::kNone) {
+    std::optional<std::string> text =
+        UnwrapAnswer(spec.options.constraint, model_.dialect, generation.text);
+    const bool fits = text.has_value() &&
+                      (call->job.is_canary || call->job.grammar->Matches(*text).value_or(false));
+    if (!fits && call->job.is_canary) text = generation.text;
+    if (!fits && !call->job.is_canary) {
+      if (SendBack(call, generation.text)) return;
+      generation.status = absl::FailedPreconditionError(absl::StrCat(
+          "the server's answer does not fit ", ConstraintName(spec.options.constraint.kind),
+          cut ? ", cut at max_tokens" : "", ": ", Printable(generation.text.substr(0, kShown))));
+    } else {
+      generation.text = *std::move(text);
+    }
+  }
+  Conclude(*call, std::move(generation));
+}
+
+// Of the first token's alternatives those with which an answer may begin.
+absl::Status RemoteServer::ReadChoices(const Call& call, Generation* generation) {
+  const std::optional<Json> choices = Json::Parse(call.spec().options.constraint.text);
+  if (call.answer.first.empty()) {
+    return absl::FailedPreconditionError(
+        "the server gives no probabilities (top_logprobs), and what they say is not guessed");
+  }
+  for (const FirstChoice& one : call.answer.first) {
+    const absl::string_view word = absl::StripLeadingAsciiWhitespace(one.text);
+    const Json::Array none;
+    for (const Json& choice :
+         choices.has_value() && choices->is_array() ? choices->array() : none) {
+      if (word.empty() || !choice.is_string() || !absl::StartsWith(choice.string(), word)) continue;
+      generation->first_choices.push_back({std::string(word), one.logprob});
+      break;
+    }
+  }
+  if (!generation->first_choices.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("none of the ", call.answer.first.size(),
+                   " most probable beginnings is one of the choices; the first is ",
+                   Printable(call.answer.first[0].text)));
+}
+
+// Asks once more, with the answer and what is wrong with it.
+bool RemoteServer::SendBack(Call* call, absl::string_view text) {
+  if (call->job.repaired) return false;
+  const RequestSpec& spec = call->spec();
+  RequestSpec again{.text = spec.text, .options = spec.options};
+  Json answer = Json::MakeObject(), error = Json::MakeObject();
+  answer.Add("role", "assistant");
+  answer.Add("content", text);
+  error.Add("role", "user");
+  error.Add(
+      "content",
+      absl::StrCat("That is not what ", ConstraintName(spec.options.constraint.kind),
+                   " allows. Answer again, with nothing else: ", spec.options.constraint.text));
+  again.text.pop_back();
+  absl::StrAppend(&again.text, ",", answer.Dump(), ",", error.Dump(), "]");
+  absl::StatusOr<std::string> body = ChatBody(again, model_, options_);
+  if (!body.ok()) return false;
+  Job job = std::move(call->job);
+  job.body = *std::move(body);
+  job.repaired = true;
+  SendAgain(std::move(job), absl::Now());
+  return true;
+}
+
+void RemoteServer::Conclude(const Call& call, Generation generation) {
+  const absl::Time now = absl::Now(), submitted = call.job.request->submitted();
+  const ChatAnswer& answer = call.answer;
+  auto number = [](int64_t n) { return static_cast<int32_t>(std::min<int64_t>(n, INT32_MAX)); };
+  generation.tokens_in = number(answer.tokens_in.value_or(0));
+  generation.tokens_cached = number(answer.tokens_cached.value_or(0));
+  generation.tokens_out = number(answer.tokens_out.value_or(answer.pieces));
+  generation.queued = call.begun - submitted;
+  generation.time_to_first_token = std::min(call.first_token, now) - submitted;
+  generation.total = now - submitted;
+  if (call.job.is_canary) {
+    ConcludeCanary(call, generation);
+    return call.job.request->Finish(std::move(generation));
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    if (call.first_token != absl::InfiniteFuture())
+      first_token_.Add(generation.time_to_first_token);
+    RequestCounts& counts = counts_.Of(call.spec().salt);
+    ++counts.requests;
+    counts.failed += !generation.status.ok();
+    counts.tokens_reused += generation.tokens_cached;
+    counts.tokens_prefilled += std::max(generation.tokens_in - generation.tokens_cached, 0);
+    counts.tokens_decoded += generation.tokens_out;
+  }
+  call.job.request->Finish(std::move(generation));
+}
+
+}  // namespace lm

@@ -1,0 +1,171 @@
+"""A server of OpenAI's chat API for tests: answers what it is told to, and fails as it is told to.
+
+    with ChatServer(answer=lambda body: "yes") as server:
+        ... server.url ...
+        server.requests      # bodies, in the order they came
+"""
+import http.server
+import json
+import random
+import socketserver
+import threading
+import time
+
+
+class ChatServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+
+    def __init__(self, answer=None, owner="vllm", faults=(), delay=0.0, slots=None, seed=1, first=None):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answer = answer or (lambda body: "re: " + body["messages"][-1]["content"])
+        self.owner = owner
+        self.faults = list(faults)  # names of Handler's fault_* functions, one drawn at random, "" for none
+        self.delay = delay
+        self.slots = threading.BoundedSemaphore(slots) if slots else None
+        self.first = first  # of logprobs: [(token, logprob), ...]
+        self.dice = random.Random(seed)
+        self.lock = threading.Lock()
+        self.requests = []
+        self.headers = []
+        self.connections = 0
+        self.most_at_a_time = self.at_a_time = 0
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+    def process_request(self, request, address):
+        with self.lock:
+            self.connections += 1
+        super().process_request(request, address)
+
+    def handle_error(self, request, address):  # a client that goes away is none
+        pass
+
+    def __enter__(self):
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.shutdown()
+        self.server_close()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def log_message(self, *_):
+        pass
+
+    def whole(self, code, body, **headers):
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(code)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def begin(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+
+    def chunk(self, data):
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+
+    def event(self, value):
+        self.chunk(b"data: " + (value if isinstance(value, bytes) else json.dumps(value).encode()) + b"\n\n")
+
+    def delta(self, **delta):
+        self.event({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+
+    def do_GET(self):
+        self.whole(200, {"object": "list", "data": [{"id": "tiny", "owned_by": self.server.owner, "max_model_len": 4096}]})
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        server = self.server
+        with server.lock:
+            server.requests.append(body)
+            server.headers.append(dict(self.headers))
+            server.at_a_time += 1
+            server.most_at_a_time = max(server.most_at_a_time, server.at_a_time)
+            fault = server.dice.choice(server.faults) if server.faults else ""
+        try:
+            if server.slots:
+                server.slots.acquire()
+            try:
+                time.sleep(server.delay)
+                (getattr(self, "fault_" + fault) if fault else self.good)(body)
+            finally:
+                if server.slots:
+                    server.slots.release()
+        finally:
+            with server.lock:
+                server.at_a_time -= 1
+
+    def good(self, body, pieces=3):
+        if "input" in body:
+            return self.whole(200, {"data": [{"index": 0, "embedding": [float(len(body["input"])), 1.0]}]})
+        text = self.server.answer(body)
+        if isinstance(text, dict):
+            return self.whole(text.pop("code"), text)
+        self.begin()
+        self.delta(role="assistant", content="")
+        size = max(1, (len(text) + pieces - 1) // pieces)
+        for at in range(0, len(text), size):
+            self.delta(content=text[at:at + size])
+        choice = {"index": 0, "delta": {}, "finish_reason": "stop"}
+        if body.get("logprobs") and self.server.first is not None:
+            top = [{"token": token, "logprob": logprob} for token, logprob in self.server.first]
+            choice["logprobs"] = {"content": [{**top[0], "top_logprobs": top}]}
+        self.event({"choices": [choice]})
+        self.event({"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}}})
+        self.event(b"[DONE]")
+        self.chunk(b"")
+
+    def fault_busy(self, body):
+        self.whole(429, {"error": {"message": "slow down"}})
+
+    def fault_busy_told(self, body):
+        self.whole(503, {"error": "full"}, Retry_After="1")
+
+    def fault_error(self, body):
+        self.whole(500, b"<html>oops</html>")
+
+    def fault_cut(self, body):
+        self.begin()
+        self.delta(content="half an ans")
+        self.wfile.flush()
+        self.close_connection = True
+
+    def fault_gone(self, body):
+        self.close_connection = True
+        self.connection.close()
+
+    def fault_unfinished(self, body):
+        self.begin()
+        self.delta(content="an answer without an end")
+        self.chunk(b"")
+
+    def fault_no_json(self, body):
+        self.begin()
+        self.event(b'{"choices": [{"delta": {"content": "x"')
+        self.chunk(b"")
+
+    def fault_no_utf8(self, body):
+        self.begin()
+        self.event(b'{"choices": [{"delta": {"content": "\xff\xfe"}}]}')
+        self.chunk(b"")
+
+    def fault_error_event(self, body):
+        self.begin()
+        self.event({"error": {"message": "out of memory"}})
+        self.chunk(b"")
+
+    def fault_wrong_usage(self, body):
+        self.begin()
+        self.delta(content=self.server.answer(body))
+        self.event({"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": {"prompt_tokens": -3, "completion_tokens": "many"}})
+        self.chunk(b"")
