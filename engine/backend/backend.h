@@ -207,7 +207,7 @@ struct DeltaRuleInputs {
   Tensor alpha;      // (T, heads)
   Tensor beta = {};  // (T, heads), of kDelta
   Tensor dt_bias;    // (1, heads)
-  Tensor a;          // (1, heads), not positive
+  Tensor a;          // (1, heads), or of each key (1, heads * key_dim); not positive
   int32_t heads = 0;
   int32_t key_heads = 0;  // divides heads
   bool grouped = false;   // heads that are neighbours share a key head
@@ -313,7 +313,8 @@ class Backend {
   // For each sequence and head h, whose state S (key_dim, value_dim) is zero before position 0, for
   // the tokens in order, with q and k of key head h mod key_heads, or h / (heads / key_heads)
   // where they are grouped:
-  //   step = softplus(alpha + dt_bias);  S = exp(step a) S;  S = S + k d^T;
+  //   step = softplus(alpha + dt_bias);  S = exp(step a) S, each row by its own a where a head has
+  //   several;  S = S + k d^T;
   //   out = S^T q [+ skip v],  d = sigmoid(beta) (v - S^T k), or step v.
   // out (T, heads * value_dim); a slot's state [heads][key_dim][value_dim]
   virtual absl::Status DeltaRule(const DeltaRuleInputs& inputs, const StateLayer& layer,

@@ -222,7 +222,9 @@ absl::Status CheckDeltaRule(const StepIndex& step, const DeltaRuleInputs& inputs
   }
   if (!inputs.skip.empty()) RETURN_IF_ERROR(CheckF32(kOp, "skip", inputs.skip, 1, heads));
   RETURN_IF_ERROR(CheckF32(kOp, "dt_bias", inputs.dt_bias, 1, heads));
-  RETURN_IF_ERROR(CheckF32(kOp, "a", inputs.a, 1, heads));
+  const bool wide = inputs.a.cols != heads;
+  RETURN_IF_ERROR(
+      CheckF32(kOp, "a", inputs.a, 1, wide ? inputs.q.cols / key_heads * heads : heads));
   return CheckF32(kOp, "out", out, tokens, inputs.v.cols);
 }
 

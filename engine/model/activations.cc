@@ -43,6 +43,10 @@ absl::Status Activations::Reserve(const ModelSpec& spec, int64_t tokens, Backend
       {&gathered, std::max({spec.hidden, mixed_cols, spec.per_layer_input})},
       {&hidden, spec.hidden},
       {&temperature, spec.temperature.beta != 0 ? 1 : 0},
+      {&selective, spec.Widest([](const LayerSpec& l) {
+         const SelectiveSpec* s = l.selective();
+         return s == nullptr ? int64_t{0} : s->step_rank + 2 * s->state_dim;
+       })},
       {&per_layer, spec.num_layers() * spec.per_layer_input},
       {&per_layer_read, spec.num_layers() * spec.per_layer_input},
       {&per_layer_gate, spec.per_layer_input},

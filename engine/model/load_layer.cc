@@ -69,6 +69,9 @@ class LayerLoader {
     if (!layer_.has_mixer()) return absl::OkStatus();
     if (const DeltaNetSpec* net = layer_.delta_net()) return LoadDeltaNet(*net, mixer);
     if (const StateSpaceSpec* space = layer_.state_space()) return LoadStateSpace(*space, mixer);
+    if (const SelectiveSpec* selective = layer_.selective()) {
+      return LoadSelective(*selective, mixer);
+    }
     if (const ShortConvSpec* conv = layer_.short_conv()) return LoadShortConv(*conv, mixer);
     const AttentionSpec& attention = *layer_.attention();
     return attention.latent.has_value() ? LoadLatent(attention, mixer)
@@ -222,6 +225,35 @@ class LayerLoader {
                      loader_.LoadProjection({{Name("ssm_out"), spec_.hidden}}, space.inner(),
                                             /*needs_bias=*/false));
     return absl::OkStatus();
+  }
+
+  absl::Status LoadSelective(const SelectiveSpec& spec, MixerWeights* mixer) {
+    SelectiveWeights& weights = mixer->selective;
+    auto load = [&](const char* part, int64_t rows, int64_t cols) {
+      return loader_.LoadProjection({{Name(part), rows}}, cols, /*needs_bias=*/false);
+    };
+    ASSIGN_OR_RETURN(mixer->input, load("ssm_in", 2 * spec.inner, spec_.hidden));
+    ASSIGN_OR_RETURN(mixer->conv,
+                     loader_.Transposed(Name("ssm_conv1d.weight"), spec.inner, spec.conv_width));
+    ASSIGN_OR_RETURN(weights.conv_bias, loader_.Vector(Name("ssm_conv1d.bias"), spec.inner));
+    ASSIGN_OR_RETURN(weights.from_x,
+                     load("ssm_x", spec.step_rank + 2 * spec.state_dim, spec.inner));
+    ASSIGN_OR_RETURN(weights.step, load("ssm_dt", spec.inner, spec.step_rank));
+    ASSIGN_OR_RETURN(weights.no_bias, loader_.ToDevice(std::vector<float>(spec.inner)));
+    ASSIGN_OR_RETURN(weights.skip, loader_.Vector(Name("ssm_d"), spec.inner));
+    ASSIGN_OR_RETURN(weights.a, loader_.Flat(Name("ssm_a"), spec.inner, spec.state_dim));
+    ASSIGN_OR_RETURN(weights.step_norm, LoadNormOf(spec.norms, "ssm_dt_norm", spec.step_rank));
+    ASSIGN_OR_RETURN(weights.b_norm, LoadNormOf(spec.norms, "ssm_b_norm", spec.state_dim));
+    ASSIGN_OR_RETURN(weights.c_norm, LoadNormOf(spec.norms, "ssm_c_norm", spec.state_dim));
+    ASSIGN_OR_RETURN(mixer->output, load("ssm_out", spec_.hidden, spec.inner));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<DeviceNorm> LoadNormOf(SelectiveSpec::Norms norms, const char* part,
+                                        int64_t cols) {
+    if (norms == SelectiveSpec::Norms::kNone) return DeviceNorm();
+    if (norms == SelectiveSpec::Norms::kPlain) return loader_.PlainNorm(spec_, cols);
+    return loader_.LoadNorm(Name(part), spec_, 1, cols);
   }
 
   absl::Status LoadShortConv(const ShortConvSpec& conv, MixerWeights* mixer) {

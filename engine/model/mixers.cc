@@ -35,6 +35,9 @@ absl::StatusOr<Tensor> Mix(const LayerRun& run, int64_t index, const LayerCache&
   if (const StateSpaceSpec* space = spec.state_space()) {
     return ApplyStateSpace(run, *space, cache.conv_state(index), cache.rule_state(index));
   }
+  if (const SelectiveSpec* selective = spec.selective()) {
+    return ApplySelective(run, *selective, cache.conv_state(index), cache.rule_state(index));
+  }
   if (const ShortConvSpec* conv = spec.short_conv()) {
     return ApplyShortConv(run, *conv, cache.conv_state(index));
   }

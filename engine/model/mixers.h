@@ -26,6 +26,8 @@ absl::StatusOr<Tensor> ApplyDeltaNet(const LayerRun& run, const DeltaNetSpec& sp
                                      const StateLayer& conv, const StateLayer& rule);
 absl::StatusOr<Tensor> ApplyStateSpace(const LayerRun& run, const StateSpaceSpec& spec,
                                        const StateLayer& conv, const StateLayer& rule);
+absl::StatusOr<Tensor> ApplySelective(const LayerRun& run, const SelectiveSpec& spec,
+                                      const StateLayer& conv, const StateLayer& rule);
 absl::StatusOr<Tensor> ApplyShortConv(const LayerRun& run, const ShortConvSpec& spec,
                                       const StateLayer& conv);
 

@@ -51,10 +51,12 @@ constexpr Family kFamilies[] = {
     {"hunyuan-dense", &DescribeHunyuan},
     {"hunyuan-moe", &DescribeHunyuan},
     {"internlm2", &DescribeLlama},
+    {"jamba", &DescribeJamba},
     {"lfm2", &DescribeLfm2},
     {"lfm2moe", &DescribeLfm2},
     {"llama", &DescribeLlama},
     {"llama4", &DescribeLlama4},
+    {"mamba", &DescribeMamba},
     {"mamba2", &DescribeMamba2},
     {"mellum", &DescribeMellum},
     {"minicpm", &DescribeMiniCpm},
@@ -148,6 +150,7 @@ int64_t MixerInputCols(const LayerSpec& layer) {
     return net->conv_cols() + net->value_cols() + 2 * net->heads;
   }
   if (const StateSpaceSpec* space = layer.state_space()) return space->input_cols();
+  if (const SelectiveSpec* selective = layer.selective()) return 2 * selective->inner;
   if (const ShortConvSpec* conv = layer.short_conv()) return 3 * conv->channels;
   const AttentionSpec& attention = *layer.attention();
   if (attention.latent.has_value()) {
@@ -163,6 +166,7 @@ int64_t MixerOutputCols(const LayerSpec& layer) {
   if (!layer.has_mixer()) return 0;
   if (const DeltaNetSpec* net = layer.delta_net()) return net->value_cols();
   if (const StateSpaceSpec* space = layer.state_space()) return space->inner();
+  if (const SelectiveSpec* selective = layer.selective()) return selective->inner;
   if (const ShortConvSpec* conv = layer.short_conv()) return conv->channels;
   const AttentionSpec& attention = *layer.attention();
   return attention.latent.has_value() ? attention.heads * attention.latent->value_dim
@@ -174,6 +178,9 @@ StateSizes StatesOf(const LayerSpec& layer) {
   if (const DeltaNetSpec* net = layer.delta_net()) return {net->conv_state(), net->rule_state()};
   if (const StateSpaceSpec* space = layer.state_space()) {
     return {space->conv_state(), space->rule_state()};
+  }
+  if (const SelectiveSpec* selective = layer.selective()) {
+    return {selective->conv_state(), selective->rule_state()};
   }
   if (const ShortConvSpec* conv = layer.short_conv()) return {conv->conv_state(), 0};
   return {};

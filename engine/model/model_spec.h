@@ -20,6 +20,9 @@
 // or a state space (Mamba-2: Dao and Gu 2024, arXiv 2405.21060):
 //   z, xBC, step = W_in n;  x, B, C = silu(CausalConv(xBC) + bias)
 //   out = norm of each group of StateSpace(x, B, C, step) * silu(z)
+// or one of each channel by itself (Mamba):
+//   x, z = W_in n;  x = silu(CausalConv(x) + bias);  r, B, C = [each normed] W_x x
+//   out  = StateSpace(x, B, C, W_step r) * silu(z)
 // or a short convolution (LFM2, arXiv 2511.23404):
 //   b, c, u = W_in n;  out = c * CausalConv(b * u)
 // The feed-forward is W_down (act(W_gate n) * W_up n), or W_down act(W_up n)         [not gated],
@@ -166,6 +169,22 @@ struct StateSpaceSpec {
   int64_t rule_state() const { return inner() * state_dim; }
 };
 
+// A state space of each channel by itself, whose decays are the state's own (Mamba: Gu and Dao
+// 2023, arXiv 2312.00752).
+struct SelectiveSpec {
+  enum class Norms { kNone, kPlain, kWithGains };
+
+  int64_t inner = 0;           // channels
+  int64_t state_dim = 0;       // of B and C, of a channel's state
+  int64_t step_rank = 0;       // of what the steps are made of
+  int64_t conv_width = 0;      // tokens that the convolution sees
+  Norms norms = Norms::kNone;  // of that, B and C
+
+  // Values of recurrent state.
+  int64_t conv_state() const { return (conv_width - 1) * inner; }
+  int64_t rule_state() const { return inner * state_dim; }
+};
+
 struct ShortConvSpec {
   int64_t width = 0;     // tokens that the convolution sees
   int64_t channels = 0;  // hidden
@@ -203,7 +222,7 @@ struct FeedForwardSpec {
 
 // The norms are tensors of these names, null where there is none.
 struct LayerSpec {
-  Variant<AttentionSpec, DeltaNetSpec, StateSpaceSpec, ShortConvSpec, NoMixer> mixer;
+  Variant<AttentionSpec, DeltaNetSpec, StateSpaceSpec, SelectiveSpec, ShortConvSpec, NoMixer> mixer;
   std::optional<StateSpaceSpec> beside = {};  // attention, of the same norm(x): both are added
   FeedForwardSpec feed_forward;
   const char* mixer_norm = "attn_norm";
@@ -219,6 +238,7 @@ struct LayerSpec {
   AttentionSpec* attention() { return std::get_if<AttentionSpec>(&mixer); }
   const DeltaNetSpec* delta_net() const { return std::get_if<DeltaNetSpec>(&mixer); }
   const StateSpaceSpec* state_space() const { return std::get_if<StateSpaceSpec>(&mixer); }
+  const SelectiveSpec* selective() const { return std::get_if<SelectiveSpec>(&mixer); }
   const ShortConvSpec* short_conv() const { return std::get_if<ShortConvSpec>(&mixer); }
 };
 

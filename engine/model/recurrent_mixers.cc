@@ -88,6 +88,42 @@ absl::StatusOr<Tensor> ApplyStateSpace(const LayerRun& run, const StateSpaceSpec
   return x;
 }
 
+absl::StatusOr<Tensor> ApplySelective(const LayerRun& run, const SelectiveSpec& spec,
+                                      const StateLayer& conv, const StateLayer& rule) {
+  Backend* const backend = run.backend;
+  const SelectiveWeights& weights = run.mixer.selective;
+  ColumnTaker input(run.act.mixer_input.Rows(0, run.rows));
+  const Tensor before = input(spec.inner), z = input(spec.inner);
+  ASSIGN_OR_RETURN(const Tensor x, Convolve(run, before, weights.conv_bias.tensor, conv));
+  const Tensor from_x = run.Of(run.act.selective, spec.step_rank + 2 * spec.state_dim);
+  RETURN_IF_ERROR(
+      weights.from_x.Apply(backend, ProductInput::Plain(x), ProductResult::kReplaces, from_x));
+  ColumnTaker parts(from_x);
+  const Tensor low = parts(spec.step_rank), b = parts(spec.state_dim), c = parts(spec.state_dim);
+  if (spec.norms != SelectiveSpec::Norms::kNone) {
+    RETURN_IF_ERROR(backend->Normalize(low, weights.step_norm.norm, low));
+    RETURN_IF_ERROR(backend->Normalize(b, weights.b_norm.norm, b));
+    RETURN_IF_ERROR(backend->Normalize(c, weights.c_norm.norm, c));
+  }
+  const Tensor step = before;  // which nobody needs any more
+  RETURN_IF_ERROR(
+      weights.step.Apply(backend, ProductInput::Plain(low), ProductResult::kReplaces, step));
+  RETURN_IF_ERROR(backend->DeltaRule({.q = c,
+                                      .k = b,
+                                      .v = x,
+                                      .alpha = step,
+                                      .dt_bias = weights.no_bias.tensor,
+                                      .a = weights.a.tensor,
+                                      .heads = static_cast<int32_t>(spec.inner),
+                                      .key_heads = 1,
+                                      .grouped = true,
+                                      .rule = StateRule::kStateSpace,
+                                      .skip = weights.skip.tensor},
+                                     rule, x));
+  RETURN_IF_ERROR(backend->GatedActivation(Activation::kSilu, z, x, x));
+  return x;
+}
+
 absl::StatusOr<Tensor> ApplyShortConv(const LayerRun& run, const ShortConvSpec& spec,
                                       const StateLayer& conv) {
   Backend* const backend = run.backend;

@@ -65,6 +65,17 @@ struct StateSpaceWeights {
   DeviceNorm output_norm;         // (1, inner), in groups
 };
 
+// Of a selective state space.
+struct SelectiveWeights {
+  Projection from_x;                      // inner -> step_rank + 2 state_dim
+  Projection step;                        // step_rank -> inner
+  DeviceNorm step_norm, b_norm, c_norm;   // empty: none
+  DeviceVector conv_bias, no_bias, skip;  // (1, inner); the second is zeros
+  DeviceVector a;                         // (1, inner * state_dim)
+
+  int64_t bytes() const { return from_x.bytes() + step.bytes(); }
+};
+
 // Of latent attention; as LatentSpec has them.
 struct LatentWeights {
   DeviceNorm q_norm, norm;
@@ -117,10 +128,13 @@ struct MixerWeights {
   DeviceVector conv;                  // (conv width, channels): of each tap, all channels
   DeltaNetWeights delta_net;
   StateSpaceWeights state_space;
+  SelectiveWeights selective;
   LatentWeights latent;
   Projection output;  // MixerOutputCols -> hidden
 
-  int64_t bytes() const { return input.bytes() + latent.bytes() + output.bytes(); }
+  int64_t bytes() const {
+    return input.bytes() + selective.bytes() + latent.bytes() + output.bytes();
+  }
 };
 
 struct LayerWeights {

@@ -85,9 +85,10 @@ struct DeltaRulePanelOp {
   int64_t q_stride, k_stride, v_stride;
   // Of each token: what the state is multiplied by, and the part of the difference that is learnt.
   const float *decay, *learnt;
-  bool reads;    // the difference to what the state has, else v itself
-  float skip;    // of v, added to out
-  float* state;  // row i at + i * state_stride
+  bool decay_of_keys;  // (tokens, key_dim) of the former: each row of the state has its own
+  bool reads;          // the difference to what the state has, else v itself
+  float skip;          // of v, added to out
+  float* state;        // row i at + i * state_stride
   int64_t state_stride;
   float* out;
   int64_t out_stride;

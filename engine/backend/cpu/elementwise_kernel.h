@@ -154,16 +154,22 @@ void ConvRow(const float* const* rows, const float* weight, int64_t weight_strid
 }
 
 // Four sums over the rows of the state, i mod 4 each, added as a tree.
-void DeltaRulePanel(const DeltaRulePanelOp& op) {
+template <bool kDecayOfKeys>
+void DeltaRulePanelOf(const DeltaRulePanelOp& op) {
   const int64_t dim = op.key_dim;
   auto row = [&op](int64_t i) { return op.state + i * op.state_stride; };
   for (int64_t t = 0; t < op.tokens; ++t) {
     const float* q = op.q + t * op.q_stride;
     const float* k = op.k + t * op.k_stride;
-    F32x16 decay = F32x16::Set(op.decay[t]);
+    const float* decays = op.decay + (kDecayOfKeys ? t * dim : t);
+    const F32x16 one_decay = F32x16::Set(decays[0]);
+    auto decay = [&](int64_t i) {
+      if constexpr (kDecayOfKeys) return F32x16::Set(decays[i]);
+      return one_decay;
+    };
     F32x16 sums[4] = {F32x16::Zero(), F32x16::Zero(), F32x16::Zero(), F32x16::Zero()};
     auto read = [&](int64_t i, F32x16& sum) {
-      F32x16 s = LoadUpTo(row(i), op.lanes, 0) * decay;
+      F32x16 s = LoadUpTo(row(i), op.lanes, 0) * decay(i);
       sum = MulAdd(s, F32x16::Set(k[i]), sum);
     };
     int64_t i = op.reads ? 0 : dim;
@@ -179,7 +185,7 @@ void DeltaRulePanel(const DeltaRulePanelOp& op) {
     F32x16 change = (v - known) * F32x16::Set(op.learnt[t]);
     for (F32x16& sum : sums) sum = F32x16::Zero();
     auto write = [&](int64_t i, F32x16& sum) {
-      F32x16 s = MulAdd(F32x16::Set(k[i]), change, LoadUpTo(row(i), op.lanes, 0) * decay);
+      F32x16 s = MulAdd(F32x16::Set(k[i]), change, LoadUpTo(row(i), op.lanes, 0) * decay(i));
       StoreUpTo(s, row(i), op.lanes);
       sum = MulAdd(s, F32x16::Set(q[i]), sum);
     };
@@ -193,6 +199,11 @@ void DeltaRulePanel(const DeltaRulePanelOp& op) {
     F32x16 result = (sums[0] + sums[1]) + (sums[2] + sums[3]);
     StoreUpTo(MulAdd(v, F32x16::Set(op.skip), result), op.out + t * op.out_stride, op.lanes);
   }
+}
+
+void DeltaRulePanel(const DeltaRulePanelOp& op) {
+  if (op.decay_of_keys) return DeltaRulePanelOf<true>(op);
+  DeltaRulePanelOf<false>(op);
 }
 
 void FloatToHalfRow(const float* x, int64_t n, uint16_t* out) {

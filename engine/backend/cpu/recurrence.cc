@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "engine/backend/check_arguments.h"
 #include "engine/backend/cpu/cpu_backend.h"
@@ -55,7 +56,9 @@ absl::Status CpuBackend::DeltaRule(const DeltaRuleInputs& in, const StateLayer& 
   const int64_t tokens = in.q.rows;
   auto stride = [](Tensor t) { return t.row_bytes / static_cast<int64_t>(sizeof(float)); };
 
-  // Both gates of every head, tokens side by side.
+  // Both gates of every head, tokens side by side; where each key has its own decay, the step it is
+  // made of.
+  const bool wide = in.a.cols != in.heads;
   ASSIGN_OR_RETURN(char* memory, inputs_.Get(2 * in.heads * tokens * sizeof(float)));
   float* decay = reinterpret_cast<float*>(memory);
   float* learnt = decay + in.heads * tokens;
@@ -63,7 +66,7 @@ absl::Status CpuBackend::DeltaRule(const DeltaRuleInputs& in, const StateLayer& 
     for (int64_t h = 0; h < in.heads; ++h) {
       const float rate = in.alpha.row<float>(t)[h] + in.dt_bias.row<float>(0)[h];
       const float softplus = rate > 20 ? rate : std::log1p(std::exp(rate));
-      decay[h * tokens + t] = std::exp(softplus * in.a.row<float>(0)[h]);
+      decay[h * tokens + t] = wide ? softplus : std::exp(softplus * in.a.row<float>(0)[h]);
       learnt[h * tokens + t] = in.rule == StateRule::kDelta
                                    ? 1.0f / (1.0f + std::exp(-in.beta.row<float>(t)[h]))
                                    : softplus;
@@ -82,6 +85,16 @@ absl::Status CpuBackend::DeltaRule(const DeltaRuleInputs& in, const StateLayer& 
       for (int64_t i = 0; i < key_dim; ++i) std::fill_n(state + i * dim, lanes, 0.0f);
     }
     if (sequence.num_tokens == 0) return;
+    const float* decays = decay + h * tokens + row;
+    std::vector<float> of_keys;  // (tokens, key_dim)
+    if (wide) {
+      const float* a = in.a.row<float>(0) + h * key_dim;
+      of_keys.reserve(sequence.num_tokens * key_dim);
+      for (int64_t t = 0; t < sequence.num_tokens; ++t) {
+        for (int64_t i = 0; i < key_dim; ++i) of_keys.push_back(std::exp(decays[t] * a[i]));
+      }
+      decays = of_keys.data();
+    }
     kernels_.delta_rule({.tokens = sequence.num_tokens,
                          .key_dim = key_dim,
                          .lanes = lanes,
@@ -91,8 +104,9 @@ absl::Status CpuBackend::DeltaRule(const DeltaRuleInputs& in, const StateLayer& 
                          .q_stride = stride(in.q),
                          .k_stride = stride(in.k),
                          .v_stride = stride(in.v),
-                         .decay = decay + h * tokens + row,
+                         .decay = decays,
                          .learnt = learnt + h * tokens + row,
+                         .decay_of_keys = wide,
                          .reads = in.rule == StateRule::kDelta,
                          .skip = in.skip.empty() ? 0 : in.skip.row<float>(0)[h],
                          .state = state,

@@ -99,6 +99,7 @@ struct DeltaRows {
   int64_t key_heads;
   bool grouped;
   bool reads;         // StateRule::kDelta
+  bool a_of_keys;     // a has a value for each key
   const float* skip;  // or null
 };
 

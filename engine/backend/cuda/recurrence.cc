@@ -34,6 +34,7 @@ absl::Status CudaBackend::DeltaRule(const DeltaRuleInputs& inputs, const StateLa
                                 inputs.key_heads,
                                 inputs.grouped,
                                 reads,
+                                inputs.a.cols != inputs.heads,
                                 inputs.skip.empty() ? nullptr : inputs.skip.row<float>(0)};
   return device_->Check(cuda::DeltaRule(device_->queue(), rows, placed_.rows(),
                                         {layer.data, layer.slot_stride}, ToMatrix(out)),

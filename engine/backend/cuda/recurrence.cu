@@ -94,11 +94,12 @@ __global__ void DeltaRuleKernel(DeltaRows in, StepRows step, States states, Matr
     const float* k = in.k.data + row * in.k.stride + key_head * key_dim;
     const float rate = in.alpha.data[row * in.alpha.stride + h] + in.dt_bias[h];
     const float time = Softplus(rate);
-    const float decay = expf(time * in.a[h]);
+    const float head_decay = in.a_of_keys ? 0.0f : expf(time * in.a[h]);
     const float learnt =
         in.reads ? Activate(Activation::kSigmoid, in.beta.data[row * in.beta.stride + h]) : time;
     float read = 0;
     for (int64_t i = 0; i < key_dim; ++i) {
+      const float decay = in.a_of_keys ? expf(time * in.a[h * key_dim + i]) : head_decay;
       const float value = s[i * stride] * decay;
       s[i * stride] = value;
       read = fmaf(value, k[i], read);

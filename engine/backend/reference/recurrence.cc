@@ -56,7 +56,10 @@ absl::Status ReferenceBackend::DeltaRule(const DeltaRuleInputs& in, const StateL
         const float* k = in.k.row<float>(row) + key_head * key_dim;
         const float rate = in.alpha.row<float>(row)[h] + in.dt_bias.row<float>(0)[h];
         const float softplus = rate > 20 ? rate : std::log1p(std::exp(rate));
-        const float decay = std::exp(softplus * in.a.row<float>(0)[h]);
+        auto decay = [&](int64_t i) {
+          const float* a = in.a.row<float>(0);
+          return std::exp(softplus * (in.a.cols == in.heads ? a[h] : a[h * key_dim + i]));
+        };
         const bool reads = in.rule == StateRule::kDelta;
         const float learnt =
             reads ? 1.0f / (1.0f + std::exp(-in.beta.row<float>(row)[h])) : softplus;
@@ -64,7 +67,7 @@ absl::Status ReferenceBackend::DeltaRule(const DeltaRuleInputs& in, const StateL
         for (int64_t j = 0; j < dim; ++j) {
           float read = 0;
           for (int64_t i = 0; i < key_dim; ++i) {
-            s[i * dim + j] *= decay;
+            s[i * dim + j] *= decay(i);
             read = std::fma(s[i * dim + j], k[i], read);
           }
           const float v = in.v.row<float>(row)[h * dim + j];

@@ -135,16 +135,18 @@ TEST_P(RecurrenceTest, DeltaRuleMatchesReferenceInAnySteps) {
     int32_t heads, key_heads;
     int64_t key_dim, dim;
     StateRule rule = StateRule::kDelta;
+    bool a_of_keys = false;
   };
   for (const Shape& s :
        {Shape{1, 1, 1, 1}, Shape{2, 1, 7, 16}, Shape{4, 2, 16, 20}, Shape{6, 3, 33, 40},
         Shape{4, 2, 16, 40}, Shape{4, 2, 16, 40, StateRule::kStateSpace},
-        Shape{6, 1, 128, 64, StateRule::kStateSpace}, Shape{2, 2, 128, 128},
-        Shape{1, 1, 160, 24}}) {
+        Shape{6, 1, 128, 64, StateRule::kStateSpace}, Shape{2, 2, 128, 128}, Shape{1, 1, 160, 24},
+        Shape{5, 1, 16, 1, StateRule::kStateSpace, true},
+        Shape{4, 2, 21, 40, StateRule::kDelta, true}}) {
     SCOPED_TRACE(absl::StrCat(s.heads, " heads, ", s.key_dim, " x ", s.dim));
     Random random(s.key_dim);
     const Matrix dt_bias = random.Normals(1, s.heads);
-    Matrix a = random.Normals(1, s.heads);
+    Matrix a = random.Normals(1, s.heads * (s.a_of_keys ? s.key_dim : 1));
     for (float& value : a.values) value = -std::abs(value);
     const int64_t keys = s.key_heads * s.key_dim, values = s.heads * s.dim;
     Check("DeltaRule", 2 * keys + values + 2 * s.heads, values, s.heads * s.key_dim * s.dim,

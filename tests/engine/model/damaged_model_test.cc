@@ -99,11 +99,11 @@ TEST_P(DamagedModelTest, IsRefusedOrRuns) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, DamagedModelTest,
-                         testing::Values("gemma4-e-f32", "gemma4-moe-f32", "mamba2-f32",
-                                         "falcon-h1-f32", "muse-glimmer-f32", "llama4-f32",
-                                         "minicpm3-f32", "qwen3vl-f32", "deepseek2-f32",
-                                         "nemotron_h_moe-f32", "granitehybrid-f32", "lfm2moe-f32",
-                                         "qwen3next-f32", "gpt-oss-f32"),
+                         testing::Values("gemma4-e-f32", "gemma4-moe-f32", "mamba-f32", "jamba-f32",
+                                         "mamba2-f32", "falcon-h1-f32", "muse-glimmer-f32",
+                                         "llama4-f32", "minicpm3-f32", "qwen3vl-f32",
+                                         "deepseek2-f32", "nemotron_h_moe-f32", "granitehybrid-f32",
+                                         "lfm2moe-f32", "qwen3next-f32", "gpt-oss-f32"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -76,6 +76,8 @@ constexpr Golden kGolden[] = {
     Named("gemma2-f32", kGelu),
     Named("gemma4-moe-f32", kGelu),
     Named("mamba2-f32", kAllFloat),
+    Named("mamba-f32", kAllFloat),
+    Named("jamba-f32", kAllFloat),
     Named("falcon-h1-f32", kAllFloat),
     Named("muse-glimmer-f32", kAllFloat),
     Named("llama4-f32", kAllFloat),
@@ -171,9 +173,9 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenLogitsTest,
                                           testing::Values("reference", "cpu")),
                          TestName);
 
-// The first 38 have two layers or more: one on the first device, the others on the second.
+// The first 40 have two layers or more: one on the first device, the others on the second.
 INSTANTIATE_TEST_SUITE_P(Shared, GoldenLogitsTest,
-                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 38)),
+                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 40)),
                                           testing::Values("cpu,reference", "reference=1,cpu")),
                          TestName);
 
