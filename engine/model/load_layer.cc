@@ -89,7 +89,7 @@ class LayerLoader {
     } else if (loader_.Has(Name("attn_qkv.weight"))) {  // q, k and v in one
       parts = {{Name("attn_qkv"), attention.q_cols() + attention.k_cols() + attention.v_cols()}};
     } else if (attention.output_gate == OutputGate::kInQ) {
-      parts[0] = {Name("attn_q"), 2 * attention.q_cols(), attention.key_dim};
+      parts[0] = {Name("attn_q"), 2 * attention.q_cols(), {attention.key_dim, attention.key_dim}};
     } else if (attention.output_gate == OutputGate::kOwn) {
       parts.insert(parts.begin() + 1, {Name("attn_gate"), attention.gate_cols()});
     }
@@ -159,10 +159,10 @@ class LayerLoader {
         ASSIGN_OR_RETURN(v, loader_.LoadRows(joint, heads * both, rank, h * both + spec.nope,
                                              spec.value_dim, /*transpose=*/false));
       } else {
-        ASSIGN_OR_RETURN(k, loader_.LoadProjection({{Name("attn_k_b"), rank, 0, heads, h}},
+        ASSIGN_OR_RETURN(k, loader_.LoadProjection({{Name("attn_k_b"), rank, {}, heads, h}},
                                                    spec.nope, /*needs_bias=*/false));
         ASSIGN_OR_RETURN(
-            v, loader_.LoadProjection({{Name("attn_v_b"), spec.value_dim, 0, heads, h}}, rank,
+            v, loader_.LoadProjection({{Name("attn_v_b"), spec.value_dim, {}, heads, h}}, rank,
                                       /*needs_bias=*/false));
       }
       latent.k.push_back(std::move(k));
@@ -175,10 +175,16 @@ class LayerLoader {
   }
 
   absl::Status LoadDeltaNet(const DeltaNetSpec& net, MixerWeights* mixer) {
+    const int64_t sharing = net.heads / net.key_heads, values = sharing * net.value_dim;
     std::vector<Part> parts = {{Name("attn_qkv"), net.conv_cols()},
                                {Name("attn_gate"), net.value_cols()}};
-    if (loader_.Has(Name("ssm_ba.weight"))) {  // both of each key head in turn
-      parts.push_back({Name("ssm_ba"), 2 * net.heads, net.heads / net.key_heads});
+    if (loader_.Has(Name("ssm_in.weight"))) {  // older files: both of each key head in turn
+      parts = {{Name("ssm_in"),
+                net.conv_cols() + net.value_cols(),
+                {net.key_dim, net.key_dim, values, values}}};
+    }
+    if (loader_.Has(Name("ssm_ba.weight"))) {
+      parts.push_back({Name("ssm_ba"), 2 * net.heads, {sharing, sharing}});
     } else {
       parts.push_back({Name("ssm_beta"), net.heads});
       parts.push_back({Name("ssm_alpha"), net.heads});
@@ -274,7 +280,7 @@ class LayerLoader {
                                                      absl::string_view suffix, int64_t count = 1,
                                                      int64_t index = 0) {
     auto part = [&](absl::string_view name, int64_t rows) {
-      return Part{Name(absl::StrCat(name, suffix)), rows, 0, count, index};
+      return Part{Name(absl::StrCat(name, suffix)), rows, {}, count, index};
     };
     auto rows_of = [&](absl::string_view name) {
       return loader_.RowsOf(Name(absl::StrCat(name, suffix, ".weight")));

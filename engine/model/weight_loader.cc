@@ -1,6 +1,7 @@
 #include "engine/model/weight_loader.h"
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
 #include "absl/strings/escaping.h"
@@ -89,7 +90,7 @@ absl::StatusOr<Projection> WeightLoader::LoadProjection(absl::Span<const Project
       ASSIGN_OR_RETURN(const float scale, ScaleOf(part));
       scales.resize(rows + part.rows, scale);
       if (needs_bias || Has(part.prefix + ".bias")) {
-        if (part.interleaved > 0) {
+        if (!part.runs.empty()) {
           return absl::UnimplementedError(
               absl::StrCat("tensor '", part.prefix, ".bias' is not supported"));
         }
@@ -254,12 +255,14 @@ absl::StatusOr<const TensorInfo*> WeightLoader::Take(const std::string& name, in
 
 void WeightLoader::AddRows(const TensorInfo& info, const ProjectionPart& part,
                            std::vector<Rows>* stack) {
-  const int64_t run = part.interleaved;
-  if (run == 0) return stack->push_back({&info, part.index * part.rows, part.rows});
-  for (int64_t odd : {0, 1}) {
-    for (int64_t first = odd * run; first < part.rows; first += 2 * run) {
+  if (part.runs.empty()) return stack->push_back({&info, part.index * part.rows, part.rows});
+  const int64_t group = std::accumulate(part.runs.begin(), part.runs.end(), int64_t{0});
+  int64_t begin = 0;  // of the run, in each group
+  for (const int64_t run : part.runs) {
+    for (int64_t first = begin; first < part.rows; first += group) {
       stack->push_back({&info, first, run});
     }
+    begin += run;
   }
 }
 

@@ -60,9 +60,9 @@ class WeightLoader {
   struct ProjectionPart {
     std::string prefix;
     int64_t rows;
-    // Of the file's rows in runs of this many, every other run comes first: the even ones, then the
-    // odd. 0: the rows as they are.
-    int64_t interleaved = 0;
+    // The file's rows are groups of runs so long: all groups' first runs come first, then their
+    // second ones, and so on. Empty: the rows as they are.
+    std::vector<int64_t> runs = {};
     // The tensor is this many of such matrices, one below the other, of which this is number
     // `index`.
     int64_t count = 1;

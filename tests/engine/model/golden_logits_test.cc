@@ -83,6 +83,7 @@ constexpr Golden kGolden[] = {
     Named("llama4-f32", kAllFloat),
     Named("minicpm3-f32", kAllFloat),
     Named("qwen3vl-f32", kAllFloat),
+    Named("qwen3next-old-f32", kAllFloat),
     Named("gpt2-f32", kGelu),
     Named("gpt-oss-mxfp4", kTwoLayers),
     Named("llama-q8_0", kTwoLayers),
@@ -173,9 +174,9 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenLogitsTest,
                                           testing::Values("reference", "cpu")),
                          TestName);
 
-// The first 40 have two layers or more: one on the first device, the others on the second.
+// The first 41 have two layers or more: one on the first device, the others on the second.
 INSTANTIATE_TEST_SUITE_P(Shared, GoldenLogitsTest,
-                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 40)),
+                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 41)),
                                           testing::Values("cpu,reference", "reference=1,cpu")),
                          TestName);
 
