@@ -11,6 +11,7 @@
 #include "engine/model/cache_spec.h"
 #include "engine/model/load_vocabulary.h"
 #include "engine/model/model_spec.h"
+#include "engine/model/other_keys.h"
 #include "engine/model/weights.h"
 #include "engine/text/chat_template.h"
 #include "engine/text/tokenizer.h"
@@ -109,12 +110,21 @@ absl::StatusOr<ModelReport> InspectModel(const std::string& path, DType kv_type,
   report.architecture = metadata.GetString("general.architecture").value_or("");
   report.file_bytes = static_cast<int64_t>(gguf.bytes());
   std::map<std::string, int64_t> types;
+  int64_t skipped = 0, skipped_bytes = 0;
   for (const TensorInfo& tensor : gguf.tensors()) {
-    report.parameters += tensor.rows * tensor.cols;
-    if (tensor.name != kPerLayerEmbedding) {
-      report.weight_bytes += static_cast<int64_t>(tensor.bytes);
+    const int64_t bytes = static_cast<int64_t>(tensor.bytes);
+    types[std::string(Traits(tensor.dtype).name)] += bytes;
+    if (IsTowerTensor(tensor.name)) {
+      ++skipped;
+      skipped_bytes += bytes;
+      continue;
     }
-    types[std::string(Traits(tensor.dtype).name)] += static_cast<int64_t>(tensor.bytes);
+    report.parameters += tensor.rows * tensor.cols;
+    if (tensor.name != kPerLayerEmbedding) report.weight_bytes += bytes;
+  }
+  if (skipped > 0) {
+    report.note = absl::StrCat("its parts for images and sound are not read: ", skipped,
+                               " tensors, ", skipped_bytes, " bytes");
   }
   report.types.assign(types.begin(), types.end());
   std::stable_sort(report.types.begin(), report.types.end(),

@@ -67,8 +67,7 @@ constexpr Neutral kNeutral[] = {
     {"use_parallel_residual", 0},
 };
 
-// Of what reads images or sound, in the file of a model that reads text too. Its tensors are not
-// read either (WeightLoader::CheckAllTaken).
+// As IsTowerTensor, for keys.
 bool IsOfTower(absl::string_view name) {
   return absl::StartsWith(name, "vision.") || absl::StartsWith(name, "audio.") ||
          absl::StartsWith(name, "mm.");
@@ -114,6 +113,11 @@ std::string ValueText(const MetadataValue& value) {
 }
 
 }  // namespace
+
+bool IsTowerTensor(absl::string_view name) {
+  return absl::StartsWith(name, "v.") || absl::StartsWith(name, "a.") ||
+         absl::StartsWith(name, "mm.");
+}
 
 absl::Status CheckOtherKeys(const Metadata& metadata, absl::string_view architecture,
                             const HashSet<std::string>& read) {

@@ -17,6 +17,10 @@ namespace lm {
 absl::Status CheckOtherKeys(const Metadata& metadata, absl::string_view architecture,
                             const HashSet<std::string>& read);
 
+// Whether a tensor is of what reads images or sound, in the file of a model that reads text too:
+// neither it nor the tower's keys are read.
+bool IsTowerTensor(absl::string_view name);
+
 }  // namespace lm
 
 #endif  // LM_ENGINE_MODEL_OTHER_KEYS_H_

@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/block_format.h"
+#include "engine/model/other_keys.h"
 
 namespace lm {
 
@@ -207,10 +208,7 @@ absl::Status WeightLoader::CheckAllTaken(const std::string& architecture, int64_
     int64_t block;
     // What activations are multiplied by before they become few bits; ours need not.
     if (absl::EndsWith(name, ".input_scale")) return true;
-    if (absl::StartsWith(name, "v.") || absl::StartsWith(name, "a.") ||
-        absl::StartsWith(name, "mm.")) {
-      return true;
-    }
+    if (IsTowerTensor(name)) return true;
     if (!absl::ConsumePrefix(&name, "blk.")) return false;
     return absl::SimpleAtoi(name.substr(0, name.find('.')), &block) && block >= first_skipped &&
            block < first_skipped + skipped;

@@ -1,13 +1,15 @@
 // lm_inspect(path [, tokens]): what a model file holds and what it takes to run it; loads nothing
 //   -> name, family, parameters, bytes, types, context, layers, hidden, vocabulary, tokenizer,
-//      template, kv_bytes_per_token, state_bytes, memory_1, memory_16, memory_64, problem
+//      template, kv_bytes_per_token, state_bytes, memory_1, memory_16, memory_64, problem, note
 //
 //   SELECT family, parameters, memory_64, problem FROM lm_inspect('Qwen3-4B-Q4_K_M.gguf');
 //   SELECT path, problem FROM files, lm_inspect(path);
 //
 // One row. `problem` is NULL where the model can be loaded as far as the file's keys tell, else why
-// not; what a damaged file lacks is found when it is loaded. `types` is a JSON object: the bytes of
-// the tensors of each type. `template` is what people call the chat template ("chatml", "llama3",
+// not; what a damaged file lacks is found when it is loaded. `note` tells what of the file is left
+// out (the image and sound parts of a model that reads text too), else it is NULL. `types` is a
+// JSON object: the bytes of the tensors of each type. `template` is what people call the chat
+// template ("chatml", "llama3",
 // ...; "jinja" for any other), NULL where the file has none and prompts go to the model as they
 // are.
 //
@@ -100,7 +102,8 @@ class InspectCursor : public TableCursor {
             memory(1),
             memory(16),
             memory(64),
-            text(report.problem)};
+            text(report.problem),
+            text(report.note)};
   }
 
   std::vector<Cell> cells_;
@@ -112,8 +115,9 @@ constexpr TableFunctionSpec kSpec = {
         "name TEXT, family TEXT, parameters INTEGER, bytes INTEGER, types TEXT, "
         "context INTEGER, layers INTEGER, hidden INTEGER, vocabulary INTEGER, "
         "tokenizer TEXT, template TEXT, kv_bytes_per_token INTEGER, state_bytes INTEGER, "
-        "memory_1 INTEGER, memory_16 INTEGER, memory_64 INTEGER, problem TEXT",
-    .num_columns = 17,
+        "memory_1 INTEGER, memory_16 INTEGER, memory_64 INTEGER, problem TEXT, "
+        "note TEXT",
+    .num_columns = 18,
     .arguments = {"path", "tokens"},
     .missing = "a path is missing: lm_inspect(path)",
     .estimated_rows = 1,

@@ -1,6 +1,6 @@
 -- lm_inspect(path [, tokens])
 --   ->  name, family, parameters, bytes, types, context, layers, hidden, vocabulary, tokenizer, template,
---       kv_bytes_per_token, state_bytes, memory_1, memory_16, memory_64, problem
+--       kv_bytes_per_token, state_bytes, memory_1, memory_16, memory_64, problem, note
 --
 -- What a model file holds and what it takes to run it. Nothing is loaded.
 

@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "engine/model/model.h"
+#include "tests/engine/model/small_model.h"
 #include "tests/testdata.h"
 
 namespace lm {
@@ -109,6 +111,23 @@ TEST(InspectModelTest, WhatStaysInTheFileIsNoMemory) {
   EXPECT_EQ(report->parameters * kSize - report->weight_bytes, kInFile);
   const ModelInfo& info = (*model)->info();
   EXPECT_EQ(info.parameters * kSize - info.weight_bytes, kInFile);
+}
+
+TEST(InspectModelTest, PartsForImagesAreNoted) {
+  SmallModel model;
+  model.tensors["v.blk.0.attn_q.weight"] = {{32, 32}};
+  model.tensors["mm.input_projection.weight"] = {{32, 32}};
+  const std::string path = testing::TempDir() + "/with_tower.gguf";
+  model.Write(path);
+  const std::atomic<bool> cancel{false};
+  const auto report = InspectModel(path, DType::kF16, cancel);
+  SmallModel().Write(path);
+  const auto without = InspectModel(path, DType::kF16, cancel);
+  std::filesystem::remove(path);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->note, "its parts for images and sound are not read: 2 tensors, 8192 bytes");
+  EXPECT_EQ(report->weight_bytes, without->weight_bytes);
+  EXPECT_EQ(without->note, "");
 }
 
 }  // namespace

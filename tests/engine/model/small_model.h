@@ -21,7 +21,7 @@ namespace lm {
 
 // A llama of one layer whose parts can be changed or left out before it is written.
 struct SmallModel {
-  using Write = std::function<void(GgufBuilder&, const std::string& key)>;
+  using WriteKey = std::function<void(GgufBuilder&, const std::string& key)>;
   struct TensorSpec {
     std::vector<uint64_t> dims;  // contiguous dimension first
     float value = 0.5f;          // of the one in the middle; the others are `fill`
@@ -66,7 +66,7 @@ struct SmallModel {
     tensors["blk.0.ffn_down.weight"] = {{48, 32}};
   }
 
-  absl::StatusOr<std::unique_ptr<Model>> Load(ModelOptions options = {.kv_bytes = 1 << 20}) const {
+  void Write(const std::string& path) const {
     GgufBuilder builder;
     for (const auto& [key, write] : keys) write(builder, key);
     for (const auto& [name, spec] : tensors) {
@@ -77,16 +77,20 @@ struct SmallModel {
       if (spec.value != 0.5f) values[count / 2] = spec.value;
       builder.AddTensor(name, kGgmlF32, spec.dims, Bytes(values));
     }
+    std::ofstream(path, std::ios::binary) << builder.Build();
+  }
+
+  absl::StatusOr<std::unique_ptr<Model>> Load(ModelOptions options = {.kv_bytes = 1 << 20}) const {
     const std::string path = testing::TempDir() + "/small_model_" +
                              testing::UnitTest::GetInstance()->current_test_info()->name() +
                              ".gguf";
-    std::ofstream(path, std::ios::binary) << builder.Build();
+    Write(path);
     auto model = Model::Load(path, options);
     std::filesystem::remove(path);
     return model;
   }
 
-  std::map<std::string, Write> keys;
+  std::map<std::string, WriteKey> keys;
   std::map<std::string, TensorSpec> tensors;
   // The i-th value of a tensor.
   std::function<float(const std::string& name, uint64_t i)> fill = [](const std::string&,
