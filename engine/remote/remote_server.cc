@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
 #include <utility>
 
 #include "absl/hash/hash.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -16,10 +14,9 @@
 #include "engine/base/printable.h"
 #include "engine/base/random.h"
 #include "engine/base/status_macros.h"
-#include "engine/remote/event_stream.h"
+#include "engine/remote/canary.h"
+#include "engine/remote/chat_api.h"
 #include "engine/runtime/generator.h"
-#include "engine/runtime/stop_matcher.h"
-#include "engine/text/thinking_filter.h"
 
 namespace lm {
 namespace {
@@ -32,9 +29,7 @@ constexpr int kSeemsDead = 3;     // failures in a row
 constexpr double kNewest = 0.05;  // what an answer weighs in Endpoint::refused
 constexpr double kCrowded = 0.3;  // of that
 constexpr size_t kMostPrefixes = 1024;
-constexpr size_t kMostErrorBytes = 1 << 16;
 constexpr size_t kShown = 200;
-constexpr char kCanary[] = "zqx7413";  // nobody says it who is not made to
 
 // A half to the whole of base * 2^n, so that those who failed together do not come back together.
 absl::Duration Pause(absl::Duration base, int n, uint64_t dice) {
@@ -48,29 +43,6 @@ uint64_t PrefixOf(const std::string& messages) {
   if (!absl::StartsWith(messages, kSystem)) return 0;
   const size_t end = messages.find(R"("},{"role":)");
   return absl::Hash<absl::string_view>()(absl::string_view(messages).substr(0, end)) | 1;
-}
-
-AnswerConstraint CanaryOf(AnswerConstraint::Kind kind) {
-  using Kind = AnswerConstraint::Kind;
-  const std::string word = absl::StrCat("\"", kCanary, "\"");
-  switch (kind) {
-    case Kind::kChoices:
-      return {kind, absl::StrCat("[", word, "]")};
-    case Kind::kGrammar:
-      return {kind, absl::StrCat("root ::= ", word)};
-    case Kind::kSchema:
-    case Kind::kExtraction:
-      return {Kind::kSchema,
-              absl::StrCat(R"({"type":"object","properties":{"word":{"enum":[)", word,
-                           R"(]}},"required":["word"],"additionalProperties":false})")};
-    default:
-      return {kind, kCanary};
-  }
-}
-
-std::string CanaryAnswer(AnswerConstraint::Kind kind) {
-  return kind == AnswerConstraint::Kind::kSchema ? absl::StrCat("{\"word\":\"", kCanary, "\"}")
-                                                 : kCanary;
 }
 
 // Extraction is a schema to the server.
@@ -90,82 +62,6 @@ std::vector<std::string> RemoteHeaders(const RemoteOptions& options) {
   if (key != nullptr) headers.push_back(absl::StrCat("Authorization: Bearer ", key));
   return headers;
 }
-
-// One transfer of one job.
-class RemoteServer::Call : public HttpHandler {
- public:
-  Call(std::shared_ptr<RemoteServer> server, Job job, size_t endpoint)
-      : server(std::move(server)),
-        job(std::move(job)),
-        endpoint(endpoint),
-        filter(""),
-        stops(this->job.request->spec().options.stop) {}
-
-  bool OnBody(int code, absl::string_view bytes) override {
-    if (code != 200 || job.request->spec().embed.has_value()) {
-      const size_t most = code == 200 ? bytes.size() : kMostErrorBytes - raw.size();
-      raw.append(bytes.data(), std::min(bytes.size(), most));
-      return true;
-    }
-    return stream.Append(bytes, [this](const std::string& event) { return OnEvent(event); });
-  }
-
-  void OnDone(const HttpOutcome& outcome) override { server->Done(this, outcome); }
-
-  const RequestSpec& spec() const { return job.request->spec(); }
-
-  // The answer is handed out as it comes, where somebody looks on and it needs no proof.
-  bool OnEvent(const std::string& event) {
-    const size_t before = answer.text.size();
-    broken = answer.Append(event);
-    if (!broken.ok()) return false;
-    if (answer.text.size() == before && answer.finish.empty()) return true;
-    if (first_token == absl::InfiniteFuture()) {
-      first_token = absl::Now();
-      server->endpoints_[endpoint].warming.erase(job.prefix);
-      if (job.prefix != 0) {
-        server->endpoints_[endpoint].warm.insert(job.prefix);
-        server->WakeAt(first_token);
-      }
-    }
-    AppendText(answer.text.substr(before));
-    return true;
-  }
-
-  void AppendText(absl::string_view piece) {
-    if (stops.matched()) return;
-    const bool drop = spec().options.thinking == Thinking::kDrop;
-    const size_t before = text.size();
-    stops.Append(drop ? filter.Append(piece) : std::string(piece), &text);
-    if (spec().stream && job.grammar == nullptr && text.size() > before) {
-      job.request->PublishToken({.piece = text.substr(before),
-                                 .logprob = std::numeric_limits<double>::quiet_NaN(),
-                                 .since_submission = absl::Now() - job.request->submitted()});
-    }
-  }
-
-  // What was held back, at the end.
-  void FinishText() {
-    if (spec().options.thinking == Thinking::kDrop && !stops.matched()) {
-      stops.Append(filter.Finish(), &text);
-    }
-    if (!stops.matched()) stops.Flush(&text);
-  }
-
-  const std::shared_ptr<RemoteServer> server;
-  Job job;
-  const size_t endpoint;
-  uint64_t transfer = 0;
-  EventStream stream;
-  ChatAnswer answer;
-  ThinkingFilter filter;
-  StopMatcher stops;
-  std::string text;  // of the answer, without reasoning and stop strings
-  std::string raw;   // an error's body, or an embedding's
-  absl::Status broken;
-  absl::Time begun = absl::Now();
-  absl::Time first_token = absl::InfiniteFuture();
-};
 
 // Listens for who listens, and sees to it that an abandoned request is dropped.
 class RemoteServer::Told : public RequestListener {
@@ -218,7 +114,7 @@ absl::StatusOr<std::shared_ptr<Request>> RemoteServer::Submit(
     return absl::ResourceExhaustedError(
         absl::StrCat(kMostQueued, " requests wait for '", model_.name, "' already"));
   }
-  Job job{.grammar = std::move(grammar)};
+  RemoteJob job{.grammar = std::move(grammar)};
   if (spec.embed.has_value()) {
     job.body = EmbeddingBody(spec, model_, options_);
   } else {
@@ -246,12 +142,12 @@ RequestCounts RemoteServer::CountsOf(absl::string_view salt) const {
   return counts_.Get(salt);
 }
 
-void RemoteServer::Enqueue(Job job) {
+void RemoteServer::Enqueue(RemoteJob job) {
   queue_.push_back(std::move(job));
   Pump();
 }
 
-void RemoteServer::SendAgain(Job job, absl::Time when) {
+void RemoteServer::SendAgain(RemoteJob job, absl::Time when) {
   ++num_retries_;
   ++num_queued_;
   job.not_before = when;
@@ -289,7 +185,7 @@ void RemoteServer::PumpOf(Priority priority, absl::Time now, absl::Time* next) {
   }
 }
 
-bool RemoteServer::Begin(Job* job, absl::Time now, absl::Time* next) {
+bool RemoteServer::Begin(RemoteJob* job, absl::Time now, absl::Time* next) {
   if (job->request->abandoned()) {
     --num_queued_;
     job->request->Finish({.status = job->request->AbandonedStatus()});
@@ -306,7 +202,7 @@ bool RemoteServer::Begin(Job* job, absl::Time now, absl::Time* next) {
     endpoint->warming.insert(job->prefix);
   }
   const auto place = static_cast<size_t>(endpoint - endpoints_.data());
-  auto call = std::make_shared<Call>(shared_from_this(), std::move(*job), place);
+  auto call = std::make_shared<RemoteCall>(shared_from_this(), std::move(*job), place);
   const RequestSpec& spec = call->spec();
   const int64_t timeout = spec.options.timeout_ms;
   if (timeout > 0) call->job.request->set_deadline(now + absl::Milliseconds(timeout));
@@ -321,7 +217,8 @@ bool RemoteServer::Begin(Job* job, absl::Time now, absl::Time* next) {
 }
 
 // Of those that may take one more the one that has its prefix, or else the one with the fewest.
-RemoteServer::Endpoint* RemoteServer::Choose(const Job& job, absl::Time now, absl::Time* next) {
+RemoteServer::Endpoint* RemoteServer::Choose(const RemoteJob& job, absl::Time now,
+                                             absl::Time* next) {
   Endpoint* best = nullptr;
   bool best_warm = false;
   for (Endpoint& endpoint : endpoints_) {
@@ -356,7 +253,7 @@ bool RemoteServer::TakeSlot(absl::Time now, absl::Time* next) {
   return true;
 }
 
-bool RemoteServer::IsProven(const Job& job) {
+bool RemoteServer::IsProven(const RemoteJob& job) {
   const RequestSpec& spec = job.request->spec();
   const Kind kind = spec.options.constraint.kind;
   if (kind == Kind::kNone || spec.wants_first_choices) return true;
@@ -367,25 +264,22 @@ bool RemoteServer::IsProven(const Job& job) {
 
 void RemoteServer::AskCanary(Kind kind) {
   Proof& proof = proofs_[ProofIndex(kind)];
-  RequestSpec spec{.text = R"([{"role":"user","content":"Say hello."}])"};
-  spec.options.constraint = CanaryOf(kind);
-  spec.options.max_tokens = 64;
-  spec.options.priority = Priority::kInteractive;
+  RequestSpec spec = CanaryOf(kind);
   absl::StatusOr<std::string> body = ChatBody(spec, model_, options_);
   if (!body.ok()) {  // and so will be what waits for it
     proof = {Proof::State::kProven, {}};
     return;
   }
   proof.state = Proof::State::kAsked;
-  Job job{.request = std::make_shared<Request>(std::move(spec)),
-          .body = *std::move(body),
-          .is_canary = true};
+  RemoteJob job{.request = std::make_shared<Request>(std::move(spec)),
+                .body = *std::move(body),
+                .is_canary = true};
   ++num_queued_;
   queue_.push_front(std::move(job));
   WakeAt(absl::Now());
 }
 
-void RemoteServer::ConcludeCanary(const Call& call, const Generation& generation) {
+void RemoteServer::ConcludeCanary(const RemoteCall& call, const Generation& generation) {
   const Kind kind = call.spec().options.constraint.kind;
   Proof& proof = proofs_[ProofIndex(kind)];
   proof = {Proof::State::kProven, {}};
@@ -423,17 +317,25 @@ void RemoteServer::DropAbandoned() {
     queue_.erase(at);
   }
   for (auto call = calls_.begin(); call != calls_.end();) {
-    const std::shared_ptr<Call> one = *call++;
+    const std::shared_ptr<RemoteCall> one = *call++;
     if (!one->job.request->abandoned()) continue;
     network_->Abort(one->transfer);
-    Done(one.get(), {.status = one->job.request->AbandonedStatus()});
+    OnDone(one.get(), {.status = one->job.request->AbandonedStatus()});
   }
 }
 
-void RemoteServer::Done(Call* call, const HttpOutcome& outcome) {
+void RemoteServer::OnFirstToken(RemoteCall* call) {
+  if (call->job.prefix == 0) return;
+  Endpoint& endpoint = endpoints_[call->endpoint];
+  endpoint.warming.erase(call->job.prefix);
+  endpoint.warm.insert(call->job.prefix);
+  WakeAt(absl::Now());  // nothing can be begun within a transfer
+}
+
+void RemoteServer::OnDone(RemoteCall* call, const HttpOutcome& outcome) {
   const auto found = std::find_if(calls_.begin(), calls_.end(),
                                   [call](const auto& one) { return one.get() == call; });
-  const std::shared_ptr<Call> held = *found;  // past its place in the list
+  const std::shared_ptr<RemoteCall> held = *found;  // past its place in the list
   calls_.erase(found);
   --num_running_;
   Endpoint& endpoint = endpoints_[call->endpoint];
@@ -448,7 +350,7 @@ void RemoteServer::Done(Call* call, const HttpOutcome& outcome) {
   Pump();
 }
 
-void RemoteServer::Settle(Call* call, const HttpOutcome& outcome) {
+void RemoteServer::Settle(RemoteCall* call, const HttpOutcome& outcome) {
   Endpoint& endpoint = endpoints_[call->endpoint];
   if (outcome.status.ok() && outcome.code != 0) endpoint.failures = 0;
   if (call->job.request->abandoned()) {
@@ -471,7 +373,7 @@ void RemoteServer::Settle(Call* call, const HttpOutcome& outcome) {
   }
 }
 
-void RemoteServer::Refused(Call* call, const HttpOutcome& outcome) {
+void RemoteServer::Refused(RemoteCall* call, const HttpOutcome& outcome) {
   Endpoint& endpoint = endpoints_[call->endpoint];
   const absl::Time now = absl::Now();
   absl::Duration pause = Pause(kFirstPause, call->job.refusals, ++dice_);
@@ -486,14 +388,14 @@ void RemoteServer::Refused(Call* call, const HttpOutcome& outcome) {
   if (++call->job.refusals > kMostRefusals) {
     Conclude(*call, {.status = absl::ResourceExhaustedError(absl::StrCat(
                          endpoint.url, " has refused it ", call->job.refusals,
-                         " times, at last with ", outcome.code, ": ", ErrorText(call->raw)))});
+                         " times, at last with ", outcome.code, ": ", ErrorText(call->raw())))});
     return;
   }
   // Where there are others, they may have room.
   SendAgain(std::move(call->job), endpoints_.size() > 1 ? now : now + pause);
 }
 
-void RemoteServer::Failed(Call* call, absl::Status why) {
+void RemoteServer::Failed(RemoteCall* call, absl::Status why) {
   if (call->job.failures++ >= options_.retries) {
     Conclude(*call, {.status = std::move(why)});
     return;
@@ -505,9 +407,9 @@ void RemoteServer::Failed(Call* call, absl::Status why) {
   SendAgain(std::move(call->job), absl::Now() + pause);
 }
 
-void RemoteServer::Rejected(Call* call, int code) {
+void RemoteServer::Rejected(RemoteCall* call, int code) {
   const std::string& url = endpoints_[call->endpoint].url;
-  const std::string words = ErrorText(call->raw);
+  const std::string words = ErrorText(call->raw());
   const std::string text = absl::StrCat(url, ": HTTP ", code, words.empty() ? "" : ": ", words);
   if (code >= 500 || code == 408 || code == 425) return Failed(call, absl::UnavailableError(text));
   absl::Status status = absl::InvalidArgumentError(text);
@@ -526,80 +428,37 @@ void RemoteServer::Rejected(Call* call, int code) {
   Conclude(*call, {.status = std::move(status)});
 }
 
-void RemoteServer::Answered(Call* call) {
-  const RequestSpec& spec = call->spec();
-  const ChatAnswer& answer = call->answer;
+void RemoteServer::Answered(RemoteCall* call) {
   Endpoint& endpoint = endpoints_[call->endpoint];
   const double most = static_cast<double>(options_.concurrency);
   endpoint.limit = std::min(most, endpoint.limit + 1 / std::max(endpoint.limit, 1.0));
   endpoint.refused -= kNewest * endpoint.refused;
-  Generation generation;
-  if (spec.embed.has_value()) {
-    absl::StatusOr<std::vector<float>> embedding = ReadEmbedding(call->raw);
-    if (!embedding.ok()) return Failed(call, embedding.status());
-    generation.embedding = *std::move(embedding);
-    generation.finish = FinishReason::kStop;
-    return Conclude(*call, std::move(generation));
-  }
-  if (!call->broken.ok()) return Failed(call, call->broken);
-  if (answer.finish.empty()) {
+  absl::StatusOr<Generation> generation = call->Read();
+  if (!generation.ok()) {
     return Failed(call, absl::UnavailableError(
-                            absl::StrCat(endpoint.url, ": the answer broke off before its end")));
+                            absl::StrCat(endpoint.url, ": ", generation.status().message())));
   }
-  if (answer.finish == "content_filter") {
-    generation.status = absl::FailedPreconditionError("the server's content filter stopped it");
-    return Conclude(*call, std::move(generation));
+  const RequestSpec& spec = call->spec();
+  const AnswerConstraint& constraint = spec.options.constraint;
+  const bool needs_proof = constraint.kind != Kind::kNone && !spec.wants_first_choices;
+  if (!needs_proof || !generation->status.ok()) return Conclude(*call, *std::move(generation));
+  std::optional<std::string> text = UnwrapAnswer(constraint, model_.dialect, generation->text);
+  if (call->job.is_canary) {
+    if (text.has_value()) generation->text = *std::move(text);
+  } else if (text.has_value() && call->job.grammar->Matches(*text).value_or(false)) {
+    generation->text = *std::move(text);
+  } else {
+    if (SendBack(call, generation->text)) return;
+    generation->status = absl::FailedPreconditionError(
+        absl::StrCat("the server's answer does not fit ", ConstraintName(constraint.kind),
+                     generation->finish == FinishReason::kLength ? ", cut at max_tokens" : "", ": ",
+                     Printable(generation->text.substr(0, kShown))));
   }
-  call->FinishText();
-  generation.text = call->text;
-  const bool cut = answer.finish == "length" && !call->stops.matched();
-  generation.finish = cut ? FinishReason::kLength : FinishReason::kStop;
-  if (spec.wants_first_choices) {
-    generation.status = ReadChoices(*call, &generation);
-  } else if (spec.options.constraint.kind != Kind::kNone) {
-    std::optional<std::string> text =
-        UnwrapAnswer(spec.options.constraint, model_.dialect, generation.text);
-    const bool fits = text.has_value() &&
-                      (call->job.is_canary || call->job.grammar->Matches(*text).value_or(false));
-    if (!fits && call->job.is_canary) text = generation.text;
-    if (!fits && !call->job.is_canary) {
-      if (SendBack(call, generation.text)) return;
-      generation.status = absl::FailedPreconditionError(absl::StrCat(
-          "the server's answer does not fit ", ConstraintName(spec.options.constraint.kind),
-          cut ? ", cut at max_tokens" : "", ": ", Printable(generation.text.substr(0, kShown))));
-    } else {
-      generation.text = *std::move(text);
-    }
-  }
-  Conclude(*call, std::move(generation));
-}
-
-// Of the first token's alternatives those with which an answer may begin.
-absl::Status RemoteServer::ReadChoices(const Call& call, Generation* generation) {
-  const std::optional<Json> choices = Json::Parse(call.spec().options.constraint.text);
-  if (call.answer.first.empty()) {
-    return absl::FailedPreconditionError(
-        "the server gives no probabilities (top_logprobs), and what they say is not guessed");
-  }
-  for (const FirstChoice& one : call.answer.first) {
-    const absl::string_view word = absl::StripLeadingAsciiWhitespace(one.text);
-    const Json::Array none;
-    for (const Json& choice :
-         choices.has_value() && choices->is_array() ? choices->array() : none) {
-      if (word.empty() || !choice.is_string() || !absl::StartsWith(choice.string(), word)) continue;
-      generation->first_choices.push_back({std::string(word), one.logprob});
-      break;
-    }
-  }
-  if (!generation->first_choices.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("none of the ", call.answer.first.size(),
-                   " most probable beginnings is one of the choices; the first is ",
-                   Printable(call.answer.first[0].text)));
+  Conclude(*call, *std::move(generation));
 }
 
 // Asks once more, with the answer and what is wrong with it.
-bool RemoteServer::SendBack(Call* call, absl::string_view text) {
+bool RemoteServer::SendBack(RemoteCall* call, absl::string_view text) {
   if (call->job.repaired) return false;
   const RequestSpec& spec = call->spec();
   RequestSpec again{.text = spec.text, .options = spec.options};
@@ -615,31 +474,22 @@ bool RemoteServer::SendBack(Call* call, absl::string_view text) {
   absl::StrAppend(&again.text, ",", answer.Dump(), ",", error.Dump(), "]");
   absl::StatusOr<std::string> body = ChatBody(again, model_, options_);
   if (!body.ok()) return false;
-  Job job = std::move(call->job);
+  RemoteJob job = std::move(call->job);
   job.body = *std::move(body);
   job.repaired = true;
   SendAgain(std::move(job), absl::Now());
   return true;
 }
 
-void RemoteServer::Conclude(const Call& call, Generation generation) {
-  const absl::Time now = absl::Now(), submitted = call.job.request->submitted();
-  const ChatAnswer& answer = call.answer;
-  auto number = [](int64_t n) { return static_cast<int32_t>(std::min<int64_t>(n, INT32_MAX)); };
-  generation.tokens_in = number(answer.tokens_in.value_or(0));
-  generation.tokens_cached = number(answer.tokens_cached.value_or(0));
-  generation.tokens_out = number(answer.tokens_out.value_or(answer.pieces));
-  generation.queued = call.begun - submitted;
-  generation.time_to_first_token = std::min(call.first_token, now) - submitted;
-  generation.total = now - submitted;
+void RemoteServer::Conclude(const RemoteCall& call, Generation generation) {
+  call.Measure(&generation);
   if (call.job.is_canary) {
     ConcludeCanary(call, generation);
     return call.job.request->Finish(std::move(generation));
   }
   {
     absl::MutexLock lock(&mutex_);
-    if (call.first_token != absl::InfiniteFuture())
-      first_token_.Add(generation.time_to_first_token);
+    if (call.has_first_token()) first_token_.Add(generation.time_to_first_token);
     RequestCounts& counts = counts_.Of(call.spec().salt);
     ++counts.requests;
     counts.failed += !generation.status.ok();

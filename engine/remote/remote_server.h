@@ -31,6 +31,7 @@
 #include "engine/grammar/grammar.h"
 #include "engine/remote/chat_api.h"
 #include "engine/remote/network.h"
+#include "engine/remote/remote_call.h"
 #include "engine/remote/remote_generator.h"
 #include "engine/remote/remote_options.h"
 #include "engine/runtime/engine_stats.h"
@@ -43,13 +44,13 @@ namespace lm {
 // What is told with every request, and what is waited for at the beginning.
 std::vector<std::string> RemoteHeaders(const RemoteOptions& options);
 
-class RemoteServer : public std::enable_shared_from_this<RemoteServer> {
+class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_this<RemoteServer> {
  public:
   static constexpr int64_t kMostQueued = 4096;
 
   RemoteServer(Network* network, const std::vector<std::string>& urls, RemoteOptions options,
                RemoteModel model);
-  ~RemoteServer();
+  ~RemoteServer() override;
 
   // Thread-safe. spec.text is a JSON array of messages, or the text to embed; `grammar` what its
   // constraint says, or null. ResourceExhausted where too many wait; ChatBody's errors.
@@ -63,21 +64,9 @@ class RemoteServer : public std::enable_shared_from_this<RemoteServer> {
   RequestCounts CountsOf(absl::string_view salt) const;
 
  private:
-  class Call;
   class Told;
   using Kind = AnswerConstraint::Kind;
 
-  struct Job {
-    std::shared_ptr<Request> request = {};
-    std::shared_ptr<const Grammar> grammar = {};
-    std::string body = {};
-    uint64_t prefix = 0;  // of the system prompt; 0: none
-    int failures = 0;
-    int refusals = 0;       // 429 and 503
-    bool repaired = false;  // a wrong answer was sent back
-    bool is_canary = false;
-    absl::Time not_before = absl::InfinitePast();
-  };
   struct Endpoint {
     std::string url = {};
     double limit = 0;  // of requests under way
@@ -96,28 +85,28 @@ class RemoteServer : public std::enable_shared_from_this<RemoteServer> {
   };
 
   // On the network's thread.
-  void Enqueue(Job job);
+  void Enqueue(RemoteJob job);
   void Pump();
   void PumpOf(Priority priority, absl::Time now, absl::Time* next);
-  bool Begin(Job* job, absl::Time now, absl::Time* next);
-  bool IsProven(const Job& job);
+  bool Begin(RemoteJob* job, absl::Time now, absl::Time* next);
+  bool IsProven(const RemoteJob& job);
   void AskCanary(Kind kind);
-  Endpoint* Choose(const Job& job, absl::Time now, absl::Time* next);
+  Endpoint* Choose(const RemoteJob& job, absl::Time now, absl::Time* next);
   bool TakeSlot(absl::Time now, absl::Time* next);
   void DropAbandoned();
   void WakeAt(absl::Time when);
 
-  void Done(Call* call, const HttpOutcome& outcome);
-  void Settle(Call* call, const HttpOutcome& outcome);
-  void Answered(Call* call);
-  void Refused(Call* call, const HttpOutcome& outcome);
-  void Failed(Call* call, absl::Status why);
-  void Rejected(Call* call, int code);
-  void SendAgain(Job job, absl::Time when);
-  bool SendBack(Call* call, absl::string_view text);
-  void Conclude(const Call& call, Generation generation);
-  void ConcludeCanary(const Call& call, const Generation& generation);
-  static absl::Status ReadChoices(const Call& call, Generation* generation);
+  void OnFirstToken(RemoteCall* call) override;
+  void OnDone(RemoteCall* call, const HttpOutcome& outcome) override;
+  void Settle(RemoteCall* call, const HttpOutcome& outcome);
+  void Answered(RemoteCall* call);
+  void Refused(RemoteCall* call, const HttpOutcome& outcome);
+  void Failed(RemoteCall* call, absl::Status why);
+  void Rejected(RemoteCall* call, int code);
+  void SendAgain(RemoteJob job, absl::Time when);
+  bool SendBack(RemoteCall* call, absl::string_view text);
+  void Conclude(const RemoteCall& call, Generation generation);
+  void ConcludeCanary(const RemoteCall& call, const Generation& generation);
 
   Network* const network_;
   const RemoteOptions options_;
@@ -129,8 +118,8 @@ class RemoteServer : public std::enable_shared_from_this<RemoteServer> {
 
   // Of the network's thread.
   std::vector<Endpoint> endpoints_;
-  std::list<Job> queue_;
-  std::list<std::shared_ptr<Call>> calls_;
+  std::list<RemoteJob> queue_;
+  std::list<std::shared_ptr<RemoteCall>> calls_;
   std::array<Proof, 6> proofs_;  // by Kind
   double slots_ = 1;             // of options_.rpm that may be used now
   absl::Time slots_at_;

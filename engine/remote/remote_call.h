@@ -1,0 +1,87 @@
+// RemoteCall: one transfer of one request, and the answer that it brings.
+#ifndef LM_ENGINE_REMOTE_REMOTE_CALL_H_
+#define LM_ENGINE_REMOTE_REMOTE_CALL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "engine/grammar/grammar.h"
+#include "engine/remote/chat_api.h"
+#include "engine/remote/event_stream.h"
+#include "engine/remote/network.h"
+#include "engine/runtime/request.h"
+#include "engine/runtime/stop_matcher.h"
+#include "engine/text/thinking_filter.h"
+
+namespace lm {
+
+// A request on its way, whichever transfer it is on.
+struct RemoteJob {
+  std::shared_ptr<Request> request = {};
+  std::shared_ptr<const Grammar> grammar = {};  // what its constraint says, or null
+  std::string body = {};
+  uint64_t prefix = 0;  // of the system prompt; 0: none
+  int failures = 0;
+  int refusals = 0;       // 429 and 503
+  bool repaired = false;  // a wrong answer was sent back
+  bool is_canary = false;
+  absl::Time not_before = absl::InfinitePast();
+};
+
+// On the network's thread.
+class RemoteCall : public HttpHandler {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual void OnFirstToken(RemoteCall* call) = 0;  // within a transfer
+    virtual void OnDone(RemoteCall* call, const HttpOutcome& outcome) = 0;
+  };
+
+  RemoteCall(std::shared_ptr<Owner> owner, RemoteJob job, size_t endpoint);
+
+  bool OnBody(int code, absl::string_view bytes) override;
+  void OnDone(const HttpOutcome& outcome) override { owner_->OnDone(this, outcome); }
+
+  const RequestSpec& spec() const { return job.request->spec(); }
+  // The body of what is no answer.
+  const std::string& raw() const { return raw_; }
+
+  // What the answer says, after the transfer has ended well; a constraint is not looked at.
+  // Unavailable where it is broken, and another try may help.
+  absl::StatusOr<Generation> Read();
+  // Sets the counts and times of *generation.
+  void Measure(Generation* generation) const;
+  bool has_first_token() const { return first_token_ != absl::InfiniteFuture(); }
+
+  RemoteJob job;
+  const size_t endpoint;  // where it is sent
+  uint64_t transfer = 0;
+
+ private:
+  bool OnEvent(const std::string& event);
+  void Append(absl::string_view piece);
+  void FinishText();
+  absl::Status ReadChoices(Generation* generation) const;
+
+  const std::shared_ptr<Owner> owner_;
+  EventStream stream_;
+  ChatAnswer answer_;
+  ThinkingFilter filter_;
+  StopMatcher stops_;
+  std::string text_;  // of the answer, without reasoning and stop strings
+  std::string raw_;
+  absl::Status broken_;
+  const absl::Time begun_ = absl::Now();
+  absl::Time first_token_ = absl::InfiniteFuture();
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_REMOTE_REMOTE_CALL_H_
