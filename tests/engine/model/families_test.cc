@@ -452,5 +452,21 @@ TEST_F(FamilyTest, WindowsOfOthersAreRefused) {
   EXPECT_THAT(Refusal(), HasSubstr("'llama.attention.sliding_window' = 100"));
 }
 
+TEST_F(FamilyTest, MaincoderNormsHeadsThatHaveTurned) {
+  Begin("maincoder", &DescribeMaincoder);
+  const ModelSpec spec = Spec();
+  EXPECT_EQ(spec.ropes[0].pairing, RopePairing::kAdjacent);
+  EXPECT_EQ(spec.layers[0].attention()->head_norm, HeadNorm::kEach);
+  EXPECT_TRUE(spec.layers[0].attention()->norms_after_turning);
+}
+
+TEST_F(FamilyTest, OrionHasLayerNorms) {
+  Begin("orion", &DescribeOrion);
+  EXPECT_THAT(Refusal(), HasSubstr("orion.attention.layer_norm_epsilon"));
+  Set("attention.layer_norm_epsilon", 1e-5);
+  EXPECT_EQ(Spec().norm, NormKind::kLayer);
+  EXPECT_EQ(Spec().ropes[0].pairing, RopePairing::kHalves);
+}
+
 }  // namespace
 }  // namespace lm
