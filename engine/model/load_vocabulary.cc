@@ -10,6 +10,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/text/split_family.h"
 #include "engine/text/token_index.h"
+#include "engine/text/tokenizer.h"
 
 namespace lm {
 namespace {
@@ -67,6 +68,13 @@ absl::Status ReadTypes(const Metadata& metadata, Vocabulary* vocabulary) {
   return absl::OkStatus();
 }
 
+absl::Status ReadCharacterMap(const Metadata& metadata, Vocabulary* vocabulary) {
+  if (!metadata.Has(Key("precompiled_charsmap"))) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<int64_t> bytes, metadata.GetInts(Key("precompiled_charsmap")));
+  for (int64_t byte : bytes) vocabulary->character_map.push_back(static_cast<char>(byte));
+  return absl::OkStatus();
+}
+
 // Which markers swallow whitespace is not in the file; it is known of a few models, by their names.
 absl::Status ReadStripping(const Metadata& metadata, Vocabulary* vocabulary) {
   std::string name;
@@ -112,10 +120,27 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
     ASSIGN_OR_RETURN(SplitFamily family, FindSplitFamily(vocabulary.pre));
     vocabulary.add_bos = family.adds_bos;
     vocabulary.add_space_prefix = false;
+  } else if (vocabulary.model == "bert") {
+    vocabulary.bos = 101;
+    vocabulary.unknown = 100;
+    vocabulary.separator = 102;
+    vocabulary.padding = 0;
+    vocabulary.add_bos = vocabulary.add_separator = true;
+    vocabulary.add_space_prefix = false;
+    RETURN_IF_ERROR(ReadBool(metadata, "normalizer.lowercase", &vocabulary.lower_case));
+    vocabulary.strip_accents = vocabulary.lower_case;
+    RETURN_IF_ERROR(ReadBool(metadata, "normalizer.strip_accents", &vocabulary.strip_accents));
+  } else if (vocabulary.model == "t5") {
+    vocabulary.eos = 1;
+    vocabulary.unknown = 2;
+    vocabulary.padding = 0;
+    vocabulary.add_eos = true;
+    vocabulary.add_space_prefix = false;
+    RETURN_IF_ERROR(ReadBool(metadata, "add_space_prefix", &vocabulary.add_space_prefix));
+    RETURN_IF_ERROR(ReadBool(metadata, "remove_extra_whitespaces", &vocabulary.merge_spaces));
+    RETURN_IF_ERROR(ReadCharacterMap(metadata, &vocabulary));
   } else {
-    return absl::UnimplementedError(
-        absl::StrCat(Key("model"), " ", QuoteName(vocabulary.model),
-                     " is not supported (\"gpt2\", \"llama\" and \"gemma4\" are)"));
+    return UnknownTextModel(vocabulary.model);
   }
 
   ASSIGN_OR_RETURN(absl::Span<const std::string> tokens, metadata.GetStrings(Key("tokens")));
@@ -124,12 +149,18 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
   if (vocabulary.model == "llama") {
     ASSIGN_OR_RETURN(vocabulary.scores, metadata.GetFloats(Key("scores")));
     RETURN_IF_ERROR(ReadBool(metadata, "add_space_prefix", &vocabulary.add_space_prefix));
-  } else {
+  } else if (vocabulary.model == "t5") {
+    ASSIGN_OR_RETURN(vocabulary.scores, metadata.GetFloats(Key("scores")));
+  } else if (vocabulary.model != "bert") {
     ASSIGN_OR_RETURN(absl::Span<const std::string> merges, metadata.GetStrings(Key("merges")));
     vocabulary.merges.assign(merges.begin(), merges.end());
   }
 
   const size_t size = vocabulary.tokens.size();
+  if (vocabulary.model == "bert") {  // files call it by either name
+    RETURN_IF_ERROR(ReadTokenId(metadata, "cls_token_id", size, &vocabulary.bos));
+  }
+  RETURN_IF_ERROR(ReadTokenId(metadata, "seperator_token_id", size, &vocabulary.separator));
   RETURN_IF_ERROR(ReadTokenId(metadata, "bos_token_id", size, &vocabulary.bos));
   RETURN_IF_ERROR(ReadTokenId(metadata, "eos_token_id", size, &vocabulary.eos));
   RETURN_IF_ERROR(ReadTokenId(metadata, "eot_token_id", size, &vocabulary.eot));
@@ -138,11 +169,18 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
   RETURN_IF_ERROR(ReadTokenId(metadata, "padding_token_id", size, &vocabulary.padding));
   RETURN_IF_ERROR(ReadBool(metadata, "add_bos_token", &vocabulary.add_bos));
   RETURN_IF_ERROR(ReadBool(metadata, "add_eos_token", &vocabulary.add_eos));
+  RETURN_IF_ERROR(ReadBool(metadata, "add_sep_token", &vocabulary.add_separator));
+  if (vocabulary.model == "bert") {  // whatever the file says
+    vocabulary.add_bos = true;
+    vocabulary.add_eos = false;
+  }
   // Files say of Gemma 4 that it has none, and it cannot do without.
   if (vocabulary.pre == "gemma4" || vocabulary.pre == "granite-embed-multi-311m") {
     vocabulary.add_bos = true;
   }
   RETURN_IF_ERROR(ReadString(metadata, "tokenizer.chat_template", &vocabulary.chat_template));
+  RETURN_IF_ERROR(
+      ReadString(metadata, "tokenizer.chat_template.rerank", &vocabulary.rerank_template));
   RETURN_IF_ERROR(ReadStripping(metadata, &vocabulary));
   return vocabulary;
 }

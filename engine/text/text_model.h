@@ -11,13 +11,14 @@
 
 namespace lm {
 
-// Immutable; thread-safe. Implementations: ByteLevelBpe, SentencePieceBpe.
+// Immutable; thread-safe. Implementations: ByteLevelBpe, SentencePieceBpe, WordPiece, Unigram.
 class TextModel {
  public:
   virtual ~TextModel() = default;
 
   // Appends the tokens of `text` to *ids. `begins` tells that nothing or a special token precedes
-  // it. Never appends a control, unknown or byte-less token.
+  // it. Never appends a control or byte-less token, and the unknown one only where the model has it
+  // for texts: WordPiece, Unigram.
   // REQUIRES: text is valid UTF-8 and shorter than kMaxTextBytes.
   virtual absl::Status Encode(absl::string_view text, bool begins,
                               std::vector<int32_t>* ids) const = 0;

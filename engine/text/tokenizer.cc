@@ -1,10 +1,12 @@
 #include "engine/text/tokenizer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
@@ -12,7 +14,9 @@
 #include "engine/text/byte_level_bpe.h"
 #include "engine/text/sentencepiece_bpe.h"
 #include "engine/text/split_family.h"
+#include "engine/text/unigram.h"
 #include "engine/text/vocabulary_check.h"
+#include "engine/text/word_piece.h"
 
 namespace lm {
 namespace {
@@ -26,16 +30,27 @@ void Extend(SpecialTokens::Range range, std::vector<SpecialTokens::Range>* range
   }
 }
 
+constexpr absl::string_view kTextModels[] = {"gpt2", "llama", "gemma4", "bert", "t5"};
+
 int HexDigit(char c) { return c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10; }
 
 }  // namespace
 
+bool IsKnownTextModel(absl::string_view name) {
+  return std::find(std::begin(kTextModels), std::end(kTextModels), name) != std::end(kTextModels);
+}
+
+absl::Status UnknownTextModel(absl::string_view name) {
+  auto quote = [](std::string* out, absl::string_view known) {
+    absl::StrAppend(out, "\"", known, "\"");
+  };
+  return absl::UnimplementedError(
+      absl::StrCat("tokenizer.ggml.model ", QuoteName(name),
+                   " is not supported (known: ", absl::StrJoin(kTextModels, ", ", quote), ")"));
+}
+
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(Vocabulary vocabulary) {
-  if (vocabulary.model != "gpt2" && vocabulary.model != "llama" && vocabulary.model != "gemma4") {
-    return absl::UnimplementedError(
-        absl::StrCat("tokenizer.ggml.model ", QuoteName(vocabulary.model),
-                     " is not supported (\"gpt2\", \"llama\" and \"gemma4\" are)"));
-  }
+  if (!IsKnownTextModel(vocabulary.model)) return UnknownTextModel(vocabulary.model);
   bool byte_level = false;
   if (vocabulary.model == "gpt2") {
     ASSIGN_OR_RETURN(const SplitFamily family, FindSplitFamily(vocabulary.pre));
@@ -57,10 +72,15 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(Vocabulary vocabula
   }
   if (byte_level) {
     ASSIGN_OR_RETURN(t.model_, ByteLevelBpe::Create(t.vocabulary_, t.index_));
+  } else if (t.vocabulary_.model == "bert") {
+    ASSIGN_OR_RETURN(t.model_, WordPiece::Create(t.vocabulary_, t.index_));
+  } else if (t.vocabulary_.model == "t5") {
+    ASSIGN_OR_RETURN(t.model_, Unigram::Create(t.vocabulary_, t.index_));
   } else {
     ASSIGN_OR_RETURN(t.model_, SentencePieceBpe::Create(t.vocabulary_, t.index_));
   }
   t.vocabulary_.merges = {};
+  t.vocabulary_.character_map = {};
   t.special_tokens_ = std::make_unique<SpecialTokens>(t.vocabulary_);
   t.byte_offsets_.reserve(t.vocabulary_.tokens.size() + 1);
   t.byte_offsets_.push_back(0);
@@ -145,11 +165,44 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::EncodePlain(absl::string_view te
   if (vocabulary_.add_bos) ids.push_back(vocabulary_.bos);
   const TextPiece piece = {std::string(text), TextKind::kPlain};
   RETURN_IF_ERROR(Encode(absl::MakeConstSpan(&piece, 1), &ids));
+  if (const int32_t last = LastToken(); last >= 0) ids.push_back(last);
+  return ids;
+}
+
+absl::StatusOr<std::vector<int32_t>> Tokenizer::EncodePair(absl::string_view first,
+                                                           absl::string_view second) const {
+  const TextPiece one = {std::string(first), TextKind::kInput};
+  const TextPiece other = {std::string(second), TextKind::kInput};
+  std::vector<int32_t> ids;
+  if (!vocabulary_.rerank_template.empty()) {
+    std::vector<TextPiece> pieces;
+    for (absl::string_view rest = vocabulary_.rerank_template; !rest.empty();) {
+      constexpr absl::string_view kFirst = "{query}", kSecond = "{document}";
+      const size_t at = std::min(rest.find(kFirst), rest.find(kSecond));
+      pieces.push_back({std::string(rest.substr(0, at)), TextKind::kMarkup});
+      if (at == absl::string_view::npos) break;
+      rest.remove_prefix(at);
+      const bool is_first = rest.substr(0, kFirst.size()) == kFirst;
+      pieces.push_back(is_first ? one : other);
+      rest.remove_prefix(is_first ? kFirst.size() : kSecond.size());
+    }
+    RETURN_IF_ERROR(Encode(pieces, &ids));
+    return ids;
+  }
+  auto end_text = [&](int32_t id) {
+    if (id >= 0) ids.push_back(id);
+  };
+  if (vocabulary_.add_bos) ids.push_back(vocabulary_.bos);
+  RETURN_IF_ERROR(Encode(absl::MakeConstSpan(&one, 1), &ids));
+  end_text(LastToken());
+  if (vocabulary_.add_separator) end_text(vocabulary_.separator);
+  RETURN_IF_ERROR(Encode(absl::MakeConstSpan(&other, 1), &ids));
+  end_text(LastToken());
   return ids;
 }
 
 std::string Tokenizer::DecodePlain(absl::Span<const int32_t> ids) const {
-  const bool prefixed = vocabulary_.model == "llama" && vocabulary_.add_space_prefix;
+  const bool prefixed = PutsSpaceFirst();
   std::string text;
   bool begins = true;
   for (int32_t id : ids) {

@@ -28,6 +28,11 @@
 
 namespace lm {
 
+// Whether there is an implementation of that tokenizer.ggml.model; and what says that there is
+// none.
+bool IsKnownTextModel(absl::string_view name);
+absl::Status UnknownTextModel(absl::string_view name);
+
 // Immutable after Create; thread-safe.
 class Tokenizer {
  public:
@@ -47,13 +52,33 @@ class Tokenizer {
   // vocabulary's space prefix is not put before it. Errors as those of Encode.
   absl::Status EncodeInside(absl::string_view text, std::vector<int32_t>* ids) const;
 
-  // What the model is fed for a plain text: BOS where the model adds one, then its tokens.
+  // What the model is fed for a plain text: BOS where the model adds one, its tokens, LastToken().
   absl::StatusOr<std::vector<int32_t>> EncodePlain(absl::string_view text) const;
 
-  // The text of tokens that EncodePlain made. Differs from joining TokenBytes only for a "llama"
-  // vocabulary with add_space_prefix: the space that Encode put before the text, and behind each
-  // user-defined token, is taken away again. What a model writes after a prompt is not such a text:
-  // use Detokenizer, which keeps every space.
+  // What a model is fed that ranks texts, for how well `second` answers `first`: as its template
+  // for that says, or both as plain texts, with a separator between where the model adds one.
+  absl::StatusOr<std::vector<int32_t>> EncodePair(absl::string_view first,
+                                                  absl::string_view second) const;
+
+  // Whether Encode puts a space before a text, which is not part of it.
+  bool PutsSpaceFirst() const {
+    if (vocabulary_.model == "llama" || vocabulary_.model == "t5") {
+      return vocabulary_.add_space_prefix;
+    }
+    return vocabulary_.model == "bert";
+  }
+
+  // What the model adds behind a plain text: EOS, or a separator; -1: nothing.
+  int32_t LastToken() const {
+    if (vocabulary_.model == "bert") return vocabulary_.separator;
+    return vocabulary_.add_eos ? vocabulary_.eos : -1;
+  }
+
+  // The text of tokens that EncodePlain made (of "bert" and "t5" what the normalised text says).
+  // Differs from joining TokenBytes where Encode put a space before the text, and behind each
+  // user-defined token ("bert", and vocabularies with add_space_prefix): it is taken away again.
+  // What a model writes after a prompt is not such a text: use Detokenizer, which keeps every
+  // space.
   std::string DecodePlain(absl::Span<const int32_t> ids) const;
 
   // The bytes a token stands for; empty for control and unknown tokens and ids outside the

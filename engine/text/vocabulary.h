@@ -20,16 +20,16 @@ enum class TokenType : uint8_t {
 };
 
 struct Vocabulary {
-  // tokenizer.ggml.model: "gpt2" (byte-level BPE), "llama" (SentencePiece-style BPE by score) or
-  // "gemma4" (the same by rank).
+  // tokenizer.ggml.model: "gpt2" (byte-level BPE), "llama" (SentencePiece-style BPE by score),
+  // "gemma4" (the same by rank), "bert" (WordPiece) or "t5" (Unigram).
   std::string model;
   // tokenizer.ggml.pre: the family of the BPE pre-tokenizer's split, e.g. "llama-bpe".
   std::string pre;
 
   std::vector<std::string> tokens;
   std::vector<TokenType> types;     // as many as tokens
-  std::vector<float> scores;        // as many as tokens for "llama"; else empty
-  std::vector<std::string> merges;  // "left right", best first; for "llama" empty
+  std::vector<float> scores;        // as many as tokens for "llama" and "t5"; else empty
+  std::vector<std::string> merges;  // "left right", best first, for "gpt2" and "gemma4"; else empty
 
   // Token ids, or -1.
   int32_t bos = -1;
@@ -38,16 +38,24 @@ struct Vocabulary {
   int32_t eom = -1;
   int32_t unknown = -1;
   int32_t padding = -1;
+  int32_t separator = -1;
 
   bool add_bos = false;
-  bool add_eos = false;
-  bool add_space_prefix = true;  // "llama" only
+  bool add_eos = false;            // "bert": the separator, always
+  bool add_separator = false;      // between two texts, besides the EOS of the first
+  bool add_space_prefix = true;    // "llama" and "t5"
+  bool merge_spaces = false;       // "t5": runs of spaces are one, those at the end none
+  bool lower_case = true;          // "bert"
+  bool strip_accents = true;       // "bert"
+  std::string character_map = "";  // "t5": see CharacterMap; empty: none
 
   // Markers that swallow the ASCII whitespace before or after them (few models have any).
   std::vector<int32_t> strip_before;
   std::vector<int32_t> strip_after;
 
   std::string chat_template;  // Jinja source, or empty
+  // Text in which {query} and {document} stand for the texts that a model ranks; or empty.
+  std::string rerank_template;
 };
 
 }  // namespace lm

@@ -73,6 +73,7 @@ absl::Status CheckVocabulary(const Vocabulary& vocabulary) {
   RETURN_IF_ERROR(CheckId("eom_token_id", vocabulary.eom, tokens));
   RETURN_IF_ERROR(CheckId("unknown_token_id", vocabulary.unknown, tokens));
   RETURN_IF_ERROR(CheckId("padding_token_id", vocabulary.padding, tokens));
+  RETURN_IF_ERROR(CheckId("seperator_token_id", vocabulary.separator, tokens));
   for (const std::vector<int32_t>* ids : {&vocabulary.strip_before, &vocabulary.strip_after}) {
     for (int32_t id : *ids) {
       if (id < 0) return absl::InvalidArgumentError("a token that strips whitespace has id -1");
@@ -83,12 +84,15 @@ absl::Status CheckVocabulary(const Vocabulary& vocabulary) {
     return absl::InvalidArgumentError(
         "tokenizer.ggml.add_bos_token is true, but there is no tokenizer.ggml.bos_token_id");
   }
+  if (vocabulary.model == "bert" && vocabulary.separator < 0) {
+    return absl::InvalidArgumentError("there is no tokenizer.ggml.seperator_token_id");
+  }
   if (vocabulary.add_eos && vocabulary.eos < 0) {
     return absl::InvalidArgumentError(
         "tokenizer.ggml.add_eos_token is true, but there is no tokenizer.ggml.eos_token_id");
   }
 
-  if (vocabulary.model == "llama") {
+  if (vocabulary.model == "llama" || vocabulary.model == "t5") {
     RETURN_IF_ERROR(CheckSize("scores", vocabulary.scores.size(), tokens));
     for (size_t i = 0; i < tokens; ++i) {
       if (!std::isfinite(vocabulary.scores[i])) {

@@ -211,6 +211,8 @@ def check(model, args):
     tokens = metadata["tokenizer.ggml.tokens"]
     types = metadata.get("tokenizer.ggml.token_type", [1] * len(tokens))
     controls = {i for i, kind in enumerate(types) if kind in (2, 3)}
+    if metadata["tokenizer.ggml.model"] in (b"bert", b"t5"):  # what they know of no text is that
+        controls.discard(metadata.get("tokenizer.ggml.unknown_token_id", 100))
     specials = [tokens[i].decode() for i, kind in enumerate(types) if kind in (2, 3, 4)]
 
     different = 0

@@ -99,8 +99,10 @@ void ExpectRefusal(const Metadata& metadata, absl::StatusCode code, const std::s
 TEST(LoadVocabularyTest, RefusalsNameTheKey) {
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
   ExpectRefusal(Metadata(), absl::StatusCode::kNotFound, "tokenizer.ggml.model");
-  ExpectRefusal(Make("bert", {}), absl::StatusCode::kUnimplemented,
-                "tokenizer.ggml.model \"bert\" is not supported");
+  ExpectRefusal(
+      Make("rwkv", {}), absl::StatusCode::kUnimplemented,
+      "tokenizer.ggml.model \"rwkv\" is not supported (known: \"gpt2\", \"llama\", \"gemma4\", "
+      "\"bert\", \"t5\")");
   ExpectRefusal(Make("gpt2", {{"pre", std::string("klingon")}}), absl::StatusCode::kUnimplemented,
                 "tokenizer.ggml.pre \"klingon\" is not supported");
   ExpectRefusal(Make("llama", {{"bos_token_id", uint64_t{6}}}), kInvalid,
