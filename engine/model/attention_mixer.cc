@@ -40,13 +40,14 @@ absl::StatusOr<Tensor> Attend(const LayerRun& run, const AttentionSpec& spec, co
         backend->ScaleRows(q, run.act.temperature.Rows(0, run.rows), Activation::kIdentity));
   }
   const Tensor out = run.Of(run.act.mixed, spec.out_cols());
-  RETURN_IF_ERROR(backend->Attention(
-      q, kv,
-      {.scale = spec.scale,
-       .window = {.size = static_cast<int32_t>(spec.window), .kind = spec.window_kind},
-       .softcap = spec.softcap,
-       .sinks = weights.sinks.tensor},
-      out));
+  RETURN_IF_ERROR(backend->Attention(q, kv,
+                                     {.scale = spec.scale,
+                                      .window = {.causal = run.model.causal,
+                                                 .size = static_cast<int32_t>(spec.window),
+                                                 .kind = spec.window_kind},
+                                      .softcap = spec.softcap,
+                                      .sinks = weights.sinks.tensor},
+                                     out));
   if (spec.output_gate != OutputGate::kNone) {
     RETURN_IF_ERROR(backend->GatedActivation(Activation::kSigmoid, gate, out, out));
   }
@@ -89,7 +90,8 @@ absl::StatusOr<Tensor> AttendLatent(const LayerRun& run, const AttentionSpec& sp
   const Rope rope = {.table = spec.rope, .pairing = run.model.ropes[spec.rope].pairing};
   RETURN_IF_ERROR(backend->RopeAndStoreKv(query, key, value, rope, kv));
   const Tensor attended = run.Of(run.act.latent_out, spec.out_cols());
-  RETURN_IF_ERROR(backend->Attention(query, kv, {.scale = spec.scale}, attended));
+  RETURN_IF_ERROR(backend->Attention(
+      query, kv, {.scale = spec.scale, .window = {.causal = run.model.causal}}, attended));
   const Tensor out = run.Of(run.act.mixed, spec.heads * own.value_dim);
   for (int64_t h = 0; h < spec.heads; ++h) {
     RETURN_IF_ERROR(latent.v[h].Apply(backend, ProductInput::Plain(attended.Cols(h * rank, rank)),

@@ -21,13 +21,16 @@ void AddLayer(const LayerSpec& layer, DType dtype, CacheSpec* cache) {
   cache->shape.state_bytes += StatesOf(layer).bytes();
   if (attention == nullptr || attention->kv_source >= 0) return cache->class_of.push_back(-1);
   std::vector<CacheClass>& classes = cache->shape.classes;
-  auto found = std::find_if(classes.begin(), classes.end(), [attention](const CacheClass& c) {
-    return c.window == attention->window;
-  });
-  if (found == classes.end()) found = classes.insert(found, {.window = attention->window});
+  // What is kept until the step has ended is not given back before.
+  const int64_t window = cache->shape.whole_sequences ? 0 : attention->window;
+  auto found = std::find_if(classes.begin(), classes.end(),
+                            [window](const CacheClass& c) { return c.window == window; });
+  if (found == classes.end()) found = classes.insert(found, {.window = window});
   cache->class_of.push_back(static_cast<int32_t>(found - classes.begin()));
   const KvLayer layer_kv = KvLayerOf(*attention, dtype);
-  found->block_bytes += layer_kv.keys_bytes() + layer_kv.values_bytes();
+  const int64_t bytes = layer_kv.keys_bytes() + layer_kv.values_bytes();
+  found->block_bytes = cache->shape.whole_sequences ? std::max(found->block_bytes, bytes)
+                                                    : found->block_bytes + bytes;
 }
 
 }  // namespace
@@ -45,10 +48,13 @@ KvLayer KvLayerOf(const AttentionSpec& attention, DType dtype) {
           .value_dim = static_cast<int32_t>(attention.value_dim)};
 }
 
+DType KvTypeOf(const ModelSpec& spec, DType asked) { return spec.causal ? asked : DType::kF32; }
+
 absl::StatusOr<CacheSpec> PlanCache(const ModelSpec& spec, int64_t bytes, DType dtype) {
   if (bytes == 0) bytes = DefaultCacheBytes();
   CacheSpec cache;
   cache.dtype = dtype;
+  cache.shape.whole_sequences = !spec.causal;
   cache.shape.classes.emplace_back();  // the full one
   for (const LayerSpec& layer : spec.layers) AddLayer(layer, dtype, &cache);
   CacheShape& shape = cache.shape;

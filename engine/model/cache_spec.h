@@ -4,6 +4,7 @@
 //                    blocks are empty, and only numbers)
 //   windowed classes those of the layers that see a window, by its length; they give blocks back
 //                    once no token can see them any more
+//                    of the layers of an encoder all have the same memory, one after the other
 //   states           what recurrent layers keep: of fixed size, one slot a sequence
 //
 // One budget holds all of it. Recurrent models get half of it for states, at most one for each
@@ -29,6 +30,10 @@ struct CacheSpec {
 
 // The keys and values of an attention layer, without where they lie.
 KvLayer KvLayerOf(const AttentionSpec& attention, DType dtype);
+
+// The type of a model's keys and values where `asked` is asked for: encoders keep none, and so have
+// them in F32.
+DType KvTypeOf(const ModelSpec& spec, DType asked);
 
 // For `bytes` (0: DefaultCacheBytes()), keys and values as `dtype`. InvalidArgument, with both
 // numbers, where that is less than the least that a sequence needs.

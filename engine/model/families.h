@@ -27,9 +27,10 @@ absl::Status DescribeStandardBlocks(KeyReader& keys, ModelSpec* spec,
 // The window, in tokens; 0 where there is none, or the context does not outgrow it.
 absl::StatusOr<int64_t> ReadWindow(KeyReader& keys, int64_t context_length);
 absl::Status RefuseWindow(KeyReader& keys, int64_t context_length);
-// Whether each layer has the window: as the file says, or all of `period` but the last.
-absl::StatusOr<std::vector<bool>> ReadWindowPattern(KeyReader& keys, int64_t layers,
-                                                    int64_t period);
+// Whether each layer has the window: as the file says, or all of `period` but the last, or the
+// first.
+absl::StatusOr<std::vector<bool>> ReadWindowPattern(KeyReader& keys, int64_t layers, int64_t period,
+                                                    bool full_first = false);
 // The layers that have a window, where the file declares one, turn by a rope without scaling, of
 // this base (0: of the others'), even if the context does not outgrow the window.
 // REQUIRES: ropes[0] is as the layers without a window need it.
@@ -61,12 +62,14 @@ absl::Status DescribeExperts(KeyReader& keys, const ExpertDefaults& defaults, Mo
 
 absl::Status DescribeAfmoe(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeArcee(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeBert(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeCohere2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeCommandR(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeDeepSeek(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeDeepSeek2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeDots1(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeErnie45(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeEuroBert(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeExaone(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeExaone4(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeExaoneMoe(KeyReader& keys, ModelSpec* spec);
@@ -76,6 +79,7 @@ absl::Status DescribeGemma(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGemma2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGemma3(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGemma4(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeGemmaEmbedding(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGlm4(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGlm4Moe(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGpt2(KeyReader& keys, ModelSpec* spec);
@@ -87,19 +91,24 @@ absl::Status DescribeGraniteSwa(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeHunyuan(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeJamba(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeLfm2(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeJinaBert3(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeLlama(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeLlama4(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeMaincoder(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeMamba(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeMamba2(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeLlamaEmbed(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeMellum(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeMiniCpm(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeMiniCpm3(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeMiniMaxM2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeMistral3(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeMuseGlimmer(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeModernBert(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeNemotron(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeNemotronH(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeNomicBert(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeNomicBertMoe(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeOlmo2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeOlmoe(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeOrion(KeyReader& keys, ModelSpec* spec);

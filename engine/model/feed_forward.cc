@@ -36,10 +36,11 @@ absl::StatusOr<Tensor> MixExperts(const LayerRun& run) {
   const ExpertWeights& experts = run.weights.experts;
   ExpertRoutes& routes = act.routes;
   const int64_t rows = run.rows;
-  const Tensor n = act.normed.Rows(0, rows), out = act.hidden.Rows(0, rows);
+  const Tensor out = act.hidden.Rows(0, rows);
   const bool beside = spec.beside;
-  RETURN_IF_ERROR(backend->Normalize(
-      run.x(), beside ? experts.router_norm.norm : run.weights.feed_forward_norm.norm, n));
+  const DeviceNorm& norm = beside ? experts.router_norm : run.weights.feed_forward_norm;
+  const Tensor n = norm.empty() ? run.x() : act.normed.Rows(0, rows);
+  if (!norm.empty()) RETURN_IF_ERROR(backend->Normalize(run.x(), norm.norm, n));
   const Tensor logits = act.router.Rows(0, rows).Cols(0, own.count);
   RETURN_IF_ERROR(
       experts.router.Apply(backend, ProductInput::Plain(n), ProductResult::kReplaces, logits));

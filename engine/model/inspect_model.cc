@@ -60,7 +60,7 @@ void ReadShape(const GgufFile& gguf, DType kv_type, ModelReport* report) {
   report->hidden = spec->hidden;
   report->vocabulary = spec->vocab;
   constexpr int64_t kEnough = int64_t{1} << 50;
-  const absl::StatusOr<CacheSpec> cache = PlanCache(*spec, kEnough, kv_type);
+  const absl::StatusOr<CacheSpec> cache = PlanCache(*spec, kEnough, KvTypeOf(*spec, kv_type));
   AddProblem(cache.status(), report);
   if (!cache.ok()) return;
   report->classes = cache->shape.classes;

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "engine/backend/sampling.h"
 #include "engine/backend/step_tables.h"
 
@@ -31,6 +32,9 @@ struct CacheClass {
 // How much a model remembers.
 struct CacheShape {
   std::vector<CacheClass> classes = {};
+  // Nothing, for each token sees also those behind it: a sequence is computed in one step, and its
+  // blocks are of use until that has ended.
+  bool whole_sequences = false;
   int32_t num_states = 0;   // slots of recurrent state
   int64_t state_bytes = 0;  // of a slot; 0: the model has none
 
@@ -104,6 +108,12 @@ class LanguageModel {
   // the states of its sequences are then undefined, as after an error. Whether results are finite
   // is not looked at: whoever uses a row checks it, so that a bad one fails its own sequence only.
   virtual absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) = 0;
+
+  // What the model makes of a text's pooled hidden state (hidden_size(),): its embedding, of as
+  // many numbers; with `ranks` the scores of its labels, one or more. Between two steps. REQUIRES:
+  // with `ranks`, a model that has a classifier.
+  virtual absl::StatusOr<std::vector<float>> ApplyHead(bool ranks,
+                                                       absl::Span<const float> pooled) = 0;
 };
 
 }  // namespace lm

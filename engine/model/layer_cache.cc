@@ -1,5 +1,7 @@
 #include "engine/model/layer_cache.h"
 
+#include <algorithm>
+
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -14,7 +16,9 @@ absl::StatusOr<LayerCache> LayerCache::Create(const ModelSpec& spec, const Cache
   for (int64_t i = first; i < end; ++i) {
     if (cache.class_of[i] >= 0) {
       const KvLayer kv = KvLayerOf(*spec.layers[i].attention(), cache.dtype);
-      memory.blocks_[cache.class_of[i]].bytes += kv.keys_bytes() + kv.values_bytes();
+      const int64_t bytes = kv.keys_bytes() + kv.values_bytes();
+      int64_t& block = memory.blocks_[cache.class_of[i]].bytes;
+      block = cache.shape.whole_sequences ? std::max(block, bytes) : block + bytes;
     }
     memory.states_.bytes += StatesOf(spec.layers[i]).bytes();
   }
@@ -39,7 +43,10 @@ absl::StatusOr<LayerCache> LayerCache::Create(const ModelSpec& spec, const Cache
       layer.kv.block_stride = memory.blocks_[c].bytes;
       layer.kv.keys = memory.blocks_[c].piece(0) + used[c];
       layer.kv.values = memory.blocks_[c].piece(0) + used[c] + layer.kv.keys_bytes();
-      used[c] += layer.kv.keys_bytes() + layer.kv.values_bytes();
+      // What an encoder's layer writes is read before the next one writes.
+      if (!cache.shape.whole_sequences) {
+        used[c] += layer.kv.keys_bytes() + layer.kv.values_bytes();
+      }
     }
     const StateSizes sizes = StatesOf(spec.layers[i]);
     auto take = [&](int64_t values) {

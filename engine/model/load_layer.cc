@@ -21,6 +21,8 @@ class LayerLoader {
     ASSIGN_OR_RETURN(layer.post_mixer_norm, LoadPostNorm(layer_.post_mixer_norm));
     ASSIGN_OR_RETURN(layer.feed_forward_norm, LoadNorm(layer_.feed_forward_norm));
     ASSIGN_OR_RETURN(layer.post_feed_forward_norm, LoadPostNorm(layer_.post_feed_forward_norm));
+    ASSIGN_OR_RETURN(layer.mixer_sum_norm, LoadNorm(layer_.mixer_sum_norm));
+    ASSIGN_OR_RETURN(layer.feed_forward_sum_norm, LoadNorm(layer_.feed_forward_sum_norm));
     if (layer_.feed_forward.experts.has_value()) {
       ASSIGN_OR_RETURN(layer.experts, LoadExperts(*layer_.feed_forward.experts));
     }

@@ -6,8 +6,10 @@
 #include "absl/strings/str_join.h"
 #include "engine/backend/registry.h"
 #include "engine/base/cpu_features.h"
+#include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/gguf_file.h"
+#include "engine/model/cache_spec.h"
 #include "engine/model/device_plan.h"
 #include "engine/model/load_vocabulary.h"
 #include "engine/model/model_spec.h"
@@ -52,6 +54,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
                                                    options.context_length));
   }
   if (options.context_length > 0) spec.context_length = options.context_length;
+  const DType kv_type = KvTypeOf(spec, options.kv_type);
   ASSIGN_OR_RETURN(Vocabulary vocabulary, LoadVocabulary(gguf->metadata()));
   ASSIGN_OR_RETURN(ChatTemplate chat_template, ChatTemplate::Create(vocabulary));
   ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, Tokenizer::Create(std::move(vocabulary)));
@@ -69,9 +72,8 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   ModelInfo info;
   info.path = path;
   info.device = absl::StrJoin(devices, ",");
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<Transformer> transformer,
-      Transformer::Load(*gguf, spec, options.kv_bytes, options.kv_type, std::move(parts)));
+  ASSIGN_OR_RETURN(std::unique_ptr<Transformer> transformer,
+                   Transformer::Load(*gguf, spec, options.kv_bytes, kv_type, std::move(parts)));
   const int threads = options.threads > 0 ? options.threads : AvailableCpus();
   ASSIGN_OR_RETURN(info.digest, gguf->ContentDigest(threads));
   info.architecture = spec.architecture;
@@ -82,7 +84,10 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   info.parameters = transformer->weights().parameters;
   info.weight_bytes = transformer->weights().bytes;
   info.kv_bytes = transformer->cache().bytes();
-  info.kv_type = options.kv_type;
+  info.kv_type = kv_type;
+  info.generates = spec.causal && !spec.pooling.ranks;
+  info.pooling = spec.pooling.pooling;
+  info.ranks = spec.pooling.ranks;
   info.context_length = transformer->context_length();
   info.vocab_size = transformer->vocab_size();
   info.hidden_size = transformer->hidden_size();
@@ -92,6 +97,20 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
 }
 
 }  // namespace
+
+absl::Status CheckGenerates(const ModelInfo& info) {
+  if (info.generates) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "model '", Printable(info.name), "' (", info.architecture, ") writes no text: it is ",
+      info.ranks ? "a reranker, for lm_rerank" : "an encoder, for lm_embed"));
+}
+
+absl::Status CheckRanks(const ModelInfo& info) {
+  if (info.ranks) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("model '", Printable(info.name), "' (",
+                                                 info.architecture,
+                                                 ") ranks no texts: it is not a reranker"));
+}
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Load(const std::string& path,
                                                    const ModelOptions& options) {

@@ -7,11 +7,13 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "engine/model/language_model.h"
 #include "engine/model/model_options.h"
+#include "engine/model/pooling.h"
 #include "engine/text/chat_template.h"
 #include "engine/text/tokenizer.h"
 
@@ -41,8 +43,17 @@ struct ModelInfo {
   int32_t context_length = 0;
   int32_t vocab_size = 0;
   int32_t hidden_size = 0;  // numbers of an embedding
+  // Whether it writes texts. Others are made to embed them, as encoders, or to rank them.
+  bool generates = true;
+  std::optional<Pooling> pooling = {};  // as the file says
+  bool ranks = false;
   ModelCost cost = {};
 };
+
+// InvalidArgument, naming the model and what it is made for, where it does not write texts; where
+// it does not rank them.
+absl::Status CheckGenerates(const ModelInfo& info);
+absl::Status CheckRanks(const ModelInfo& info);
 
 // Immutable except for the language model's KV cache.
 class Model {

@@ -23,6 +23,7 @@ constexpr Family kFamilies[] = {
     {"arcee", &DescribeArcee},
     {"bailingmoe", &DescribeDeepSeek},
     {"bailingmoe2", &DescribeDots1},
+    {"bert", &DescribeBert},
     {"cohere2", &DescribeCohere2},
     {"command-r", &DescribeCommandR},
     {"deepseek", &DescribeDeepSeek},
@@ -30,6 +31,7 @@ constexpr Family kFamilies[] = {
     {"dots1", &DescribeDots1},
     {"ernie4_5", &DescribeErnie45},
     {"ernie4_5-moe", &DescribeErnie45},
+    {"eurobert", &DescribeEuroBert},
     {"exaone", &DescribeExaone},
     {"exaone-moe", &DescribeExaoneMoe},
     {"exaone4", &DescribeExaone4},
@@ -37,6 +39,7 @@ constexpr Family kFamilies[] = {
     {"falcon-h1", &DescribeFalconH1},
     {"gemma", &DescribeGemma},
     {"gemma2", &DescribeGemma2},
+    {"gemma-embedding", &DescribeGemmaEmbedding},
     {"gemma3", &DescribeGemma3},
     {"gemma4", &DescribeGemma4},
     {"glm4", &DescribeGlm4},
@@ -54,7 +57,9 @@ constexpr Family kFamilies[] = {
     {"jamba", &DescribeJamba},
     {"lfm2", &DescribeLfm2},
     {"lfm2moe", &DescribeLfm2},
+    {"jina-bert-v3", &DescribeJinaBert3},
     {"llama", &DescribeLlama},
+    {"llama-embed", &DescribeLlamaEmbed},
     {"llama4", &DescribeLlama4},
     {"maincoder", &DescribeMaincoder},
     {"mamba", &DescribeMamba},
@@ -64,10 +69,13 @@ constexpr Family kFamilies[] = {
     {"minicpm3", &DescribeMiniCpm3},
     {"minimax-m2", &DescribeMiniMaxM2},
     {"mistral3", &DescribeMistral3},
+    {"modern-bert", &DescribeModernBert},
     {"muse-glimmer", &DescribeMuseGlimmer},
     {"nemotron", &DescribeNemotron},
     {"nemotron_h", &DescribeNemotronH},
     {"nemotron_h_moe", &DescribeNemotronH},
+    {"nomic-bert", &DescribeNomicBert},
+    {"nomic-bert-moe", &DescribeNomicBertMoe},
     {"olmo2", &DescribeOlmo2},
     {"olmoe", &DescribeOlmoe},
     {"orion", &DescribeOrion},
@@ -145,6 +153,39 @@ absl::Status DescribeVocabulary(const Metadata& metadata, KeyReader& keys, Model
                                                  " tokens"));
 }
 
+// Whether a token sees those behind it, and what becomes of hidden states.
+absl::Status DescribeUse(KeyReader& keys, ModelSpec* spec) {
+  const bool is_encoder = !spec->causal;
+  ASSIGN_OR_RETURN(spec->causal, keys.BoolOr("attention.causal", spec->causal));
+  if (is_encoder && spec->causal) {
+    return absl::UnimplementedError(absl::StrCat("'", keys.Key("attention.causal"),
+                                                 "' = true is not supported in this architecture"));
+  }
+  for (const LayerSpec& layer : spec->layers) {
+    if (spec->causal) break;
+    const AttentionSpec* attention = layer.attention();
+    const bool one_sided = attention != nullptr && attention->window > 0 &&
+                           attention->window_kind != WindowKind::kSymmetric;
+    const bool alone = attention != nullptr && attention->kv_source < 0 && !layer.beside;
+    if (alone && !one_sided) continue;
+    return absl::UnimplementedError(absl::StrCat(
+        "'", keys.Key("attention.causal"), "' = false is not supported in this architecture"));
+  }
+  constexpr std::optional<Pooling> kPoolings[] = {std::nullopt, Pooling::kMean, Pooling::kFirst,
+                                                  Pooling::kLast};
+  constexpr int64_t kRank = 4;
+  ASSIGN_OR_RETURN(const int64_t type, keys.IntOr("pooling_type", -1, kRank, -1));
+  if (type == kRank) {
+    spec->pooling.ranks = true;
+    if (!spec->pooling.pooling) {
+      spec->pooling.pooling = spec->causal ? Pooling::kLast : Pooling::kFirst;
+    }
+  } else if (type >= 0) {
+    spec->pooling.pooling = kPoolings[type];
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int64_t MixerInputCols(const LayerSpec& layer) {
@@ -199,6 +240,7 @@ absl::StatusOr<ModelSpec> DescribeModel(const GgufFile& gguf) {
   KeyReader keys(gguf.metadata(), spec.architecture,
                  [&gguf](absl::string_view name) { return gguf.FindTensor(name) != nullptr; });
   RETURN_IF_ERROR(family->describe(keys, &spec));
+  RETURN_IF_ERROR(DescribeUse(keys, &spec));
   for (const LayerSpec& layer : spec.layers) {
     if (!layer.feed_forward.exists() && layer.feed_forward_norm != nullptr) {
       return absl::InvalidArgumentError(

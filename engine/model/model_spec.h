@@ -6,7 +6,9 @@
 //
 // A layer, on the residual stream x (T, hidden); [.]: where there is one, named as its field
 //   x += r post(W_o mixer(norm(x)))                                        [post_mixer_norm]
+//   x  = norm(x)                                                           [mixer_sum_norm]
 //   x += r post(feed_forward(norm(x)))                                     [post_feed_forward_norm]
+//   x  = norm(x)                                                           [feed_forward_sum_norm]
 // or both of the same x, before either is added                            [parallel].
 // The mixer is attention:
 //   q, k, v = W_q n, W_k n, W_v n  [+ biases];  q, k = normed              [head_norm]
@@ -47,6 +49,7 @@
 #include "engine/backend/backend.h"
 #include "engine/base/variant.h"
 #include "engine/gguf/gguf_file.h"
+#include "engine/model/pooling.h"
 
 namespace lm {
 
@@ -229,6 +232,8 @@ struct LayerSpec {
   const char* feed_forward_norm = "ffn_norm";
   const char* post_mixer_norm = nullptr;
   const char* post_feed_forward_norm = nullptr;
+  const char* mixer_sum_norm = nullptr;
+  const char* feed_forward_sum_norm = nullptr;
   bool parallel = false;
   float residual_scale = 1;  // r
   const char* output_scale = nullptr;
@@ -248,6 +253,20 @@ struct Temperature {
   int64_t offset = 0;
 };
 
+// What becomes of a text's hidden states:
+//   h         = pooled
+//   embedding = h, or W_3 W_2 h                                              [dense]
+//   scores    = W_out tanh(W_cls h), or W_out norm(gelu(W_cls h)), each with its biases, or W_out h
+//               where the file has no W_cls; softmax of that                 [probabilities]
+// of which the first one says how well two texts go together.
+struct PoolingSpec {
+  std::optional<Pooling> pooling = {};  // as the file says
+  int64_t dense = 0;   // columns between "dense_3" and "dense_2"; 0: there are none
+  bool ranks = false;  // it is made for the scores
+  bool gelu = false;   // behind "cls", and a norm
+  bool probabilities = false;
+};
+
 struct ModelSpec {
   std::string architecture;
   int64_t hidden = 0;
@@ -256,17 +275,23 @@ struct ModelSpec {
   NormKind norm = NormKind::kRms;  // of all norms; their biases are optional
   float norm_eps = 0;
   float post_norm_eps = 0;  // of what mixer and feed-forward add to x; 0: norm_eps
+  // Else each token sees all of its text, also what comes behind it: an encoder. It can embed
+  // texts, each in one step, and write none.
+  bool causal = true;
   float embedding_scale = 1;
-  bool plain_embedding_norm = false;  // the embedding is normed, without a gain
-  int64_t per_layer_input = 0;        // its width; 0: none
+  int64_t per_layer_input = 0;  // its width; 0: none
   // "position_embd", of so many positions, is added to the embedding; 0: it is not.
   int64_t learned_positions = 0;
+  bool token_types = false;              // so is the first row of "token_types"
+  const char* embedding_norm = nullptr;  // of the sum; null: none
+  bool plain_embedding_norm = false;     // there is one without a gain
   std::vector<RopeSpec> ropes;
   Temperature temperature;
-  const char* output_norm = "output_norm";  // the tensor's name
+  const char* output_norm = "output_norm";  // the tensor's name; null: there is none
   bool output_bias = false;                 // the logits may have one ("output.bias")
   float logit_scale = 1;
-  float logit_softcap = 0;        // 0: none
+  float logit_softcap = 0;  // 0: none
+  PoolingSpec pooling;
   int64_t skipped_blocks = 0;     // of the file, behind the layers: their tensors are not read
   std::vector<LayerSpec> layers;  // at least one
 

@@ -21,7 +21,6 @@ constexpr absl::string_view kSilent[] = {
     "attention.layer_norm_epsilon",
     "attention.layer_norm_rms_epsilon",      // they are layer norms
     "classifier.output_labels",              // names
-    "pooling_type",                          // lm_embed asks its caller
     "rope.scaling.finetuned",                // how it was trained
     "rope.scaling.original_context_length",  // of YaRN and LongRoPE, as the next three
     "rope.scaling.yarn_beta_fast",
@@ -38,7 +37,6 @@ struct Neutral {
   double other = value;
 };
 constexpr Neutral kNeutral[] = {
-    {"attention.causal", 1},
     {"attention.clamp_kqv", 0},
     {"attention.max_alibi_bias", 0},
     {"attention.output_scale", 0, 1},

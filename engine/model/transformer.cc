@@ -10,6 +10,7 @@
 #include "engine/model/cache_spec.h"
 #include "engine/model/feed_forward.h"
 #include "engine/model/mixers.h"
+#include "engine/model/pooling_head.h"
 #include "engine/model/rope.h"
 
 namespace lm {
@@ -39,6 +40,10 @@ absl::Status AddLayerInput(const LayerRun& run, int64_t index) {
   RETURN_IF_ERROR(
       run.backend->GatedActivation(Activation::kGeluTanh, gate, InputOf(run, index), gate));
   return AddToResidual(run, weights.projection, ProductInput::Plain(gate), weights.norm);
+}
+
+absl::Status NormalizeInPlace(const DeviceNorm& norm, Tensor x, Backend* backend) {
+  return norm.empty() ? absl::OkStatus() : backend->Normalize(x, norm.norm, x);
 }
 
 // Layers that read another one's keys and values must be where that is.
@@ -111,11 +116,7 @@ absl::Status Transformer::Await(const std::atomic<bool>& cancel, StepResults* re
     RETURN_IF_ERROR(i == 0 ? stage->backend->Embed(*weights_.embedding, spec_.embedding_scale,
                                                    stage->act.x.Rows(0, tokens))
                            : Hand(&stages_[i - 1], stage));
-    if (i == 0 && spec_.plain_embedding_norm) {
-      const Tensor x = stage->act.x.Rows(0, tokens);
-      RETURN_IF_ERROR(stage->backend->Normalize(x, weights_.embedding_norm.norm, x));
-    }
-    if (i == 0 && spec_.learned_positions > 0) RETURN_IF_ERROR(PlacePositions(stage));
+    if (i == 0) RETURN_IF_ERROR(FinishEmbedding(stage));
     if (i == 0 && spec_.per_layer_input > 0) RETURN_IF_ERROR(PlaceLayerInputs(stage));
     if (!temperatures_.empty()) {
       RETURN_IF_ERROR(stage->backend->Upload(temperatures_.data(), stage->act.temperature.data,
@@ -176,8 +177,10 @@ absl::Status Transformer::RunLayers(const std::atomic<bool>& cancel, Stage* stag
                            run.weights.post_mixer_norm);
     };
     if (!spec.parallel) RETURN_IF_ERROR(add_mixed());
+    RETURN_IF_ERROR(NormalizeInPlace(run.weights.mixer_sum_norm, run.x(), run.backend));
     if (spec.feed_forward.exists()) RETURN_IF_ERROR(FeedForward(run));
     if (spec.parallel) RETURN_IF_ERROR(add_mixed());
+    RETURN_IF_ERROR(NormalizeInPlace(run.weights.feed_forward_sum_norm, run.x(), run.backend));
     if (spec_.per_layer_input > 0) RETURN_IF_ERROR(AddLayerInput(run, i));
     if (run.weights.output_scale != 1) {
       RETURN_IF_ERROR(run.backend->ScaleAndCap(run.x(), run.weights.output_scale, /*cap=*/0));
@@ -186,12 +189,17 @@ absl::Status Transformer::RunLayers(const std::atomic<bool>& cancel, Stage* stag
   return absl::OkStatus();
 }
 
-// x += the positions' embedding.
-absl::Status Transformer::PlacePositions(Stage* stage) {
+// x = norm(x + what the positions add)
+absl::Status Transformer::FinishEmbedding(Stage* stage) {
+  Backend* backend = stage->backend.get();
   const int64_t tokens = static_cast<int64_t>(step_.tables.tokens.size());
-  const Tensor embedding = stage->act.hidden.Rows(0, tokens);
-  RETURN_IF_ERROR(stage->backend->GatherRows(weights_.positions.tensor, kPositions, embedding));
-  return stage->backend->Add(stage->act.x.Rows(0, tokens), embedding, /*scale=*/1);
+  const Tensor x = stage->act.x.Rows(0, tokens);
+  if (!weights_.positions.tensor.empty()) {
+    const Tensor added = stage->act.hidden.Rows(0, tokens);
+    RETURN_IF_ERROR(backend->GatherRows(weights_.positions.tensor, kPositions, added));
+    RETURN_IF_ERROR(backend->Add(x, added, /*scale=*/1));
+  }
+  return NormalizeInPlace(weights_.embedding_norm, x, backend);
 }
 
 // What the tokens' embeddings add to each layer.
@@ -232,7 +240,12 @@ absl::Status Transformer::Head(StepResults* results) {
   Backend* backend = stages_.back().backend.get();
   const Activations& act = stages_.back().act;
   Tensor h = act.hidden.Rows(0, kept_);
-  RETURN_IF_ERROR(backend->Normalize(act.x.Rows(0, kept_), weights_.output_norm.norm, h));
+  const Tensor x = act.x.Rows(0, kept_);
+  if (weights_.output_norm.empty()) {
+    h = x;
+  } else {
+    RETURN_IF_ERROR(backend->Normalize(x, weights_.output_norm.norm, h));
+  }
   if (!step_.hidden_rows.empty()) {
     ASSIGN_OR_RETURN(const Tensor hidden, Pick(h, kKeptHidden));
     RETURN_IF_ERROR(backend->Download(hidden.data, results->hidden.data(),
@@ -258,6 +271,12 @@ absl::Status Transformer::Head(StepResults* results) {
     RETURN_IF_ERROR(backend->Download(logits.data, read.data(), read.size() * sizeof(float)));
   }
   return backend->Sample(logits, step_.samples, &results->tokens);
+}
+
+absl::StatusOr<std::vector<float>> Transformer::ApplyHead(bool ranks,
+                                                          absl::Span<const float> pooled) {
+  return ApplyPoolingHead(spec_, weights_.pooling, ranks, pooled, stages_.back().backend.get(),
+                          &head_scratch_);
 }
 
 // Of the last stage's matrix whose rows are the kept ones, those of the list, a subset. Valid until
@@ -313,7 +332,9 @@ void Transformer::ListPositions() {
   temperatures_.clear();
   for (const StepSequence& sequence : step_.tables.sequences) {
     for (int32_t p = sequence.first_position; p < sequence.context(); ++p) {
-      if (spec_.learned_positions > 0) step_.tables.row_lists[kPositions].push_back(p);
+      if (!weights_.positions.tensor.empty()) {
+        step_.tables.row_lists[kPositions].push_back(spec_.learned_positions > 0 ? p : 0);
+      }
       if (spec_.temperature.beta == 0) continue;
       const double turns =
           static_cast<double>((p + spec_.temperature.offset) / spec_.temperature.length);

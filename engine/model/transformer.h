@@ -43,6 +43,8 @@ class Transformer final : public LanguageModel {
   absl::Status Launch(ModelStep step) override;
   absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override;
 
+  absl::StatusOr<std::vector<float>> ApplyHead(bool ranks, absl::Span<const float> pooled) override;
+
   const Weights& weights() const { return weights_; }
 
  private:
@@ -64,7 +66,7 @@ class Transformer final : public LanguageModel {
   absl::Status ReserveLogits(int64_t rows);
   absl::Status Hand(Stage* from, Stage* to);
   absl::Status RunLayers(const std::atomic<bool>& cancel, Stage* stage);
-  absl::Status PlacePositions(Stage* stage);
+  absl::Status FinishEmbedding(Stage* stage);
   absl::Status PlaceLayerInputs(Stage* stage);
   absl::Status KeepRows(Tensor from, Stage* stage);
   absl::Status Head(StepResults* results);
@@ -82,6 +84,7 @@ class Transformer final : public LanguageModel {
   int64_t head_rows_ = 0;            // of those, the ones that logits are computed of
   Buffer logits_buffer_;             // the last stage's
   int64_t logits_capacity_ = 0;      // rows
+  Buffer head_scratch_;              // of ApplyHead
   std::vector<float> handed_;        // (T, hidden) between two stages
 };
 

@@ -30,11 +30,16 @@ absl::StatusOr<std::vector<float>> WeightLoader::HostRow(const std::string& name
   return ReadFloats(*info, row, 1);
 }
 
-absl::StatusOr<DeviceVector> WeightLoader::Flat(const std::string& name, int64_t rows, int64_t cols,
-                                                bool as_matrix) {
+absl::StatusOr<std::vector<float>> WeightLoader::HostMatrix(const std::string& name, int64_t rows,
+                                                            int64_t cols) {
   ASSIGN_OR_RETURN(const TensorInfo* info, Take(name, rows, cols));
-  ASSIGN_OR_RETURN(std::vector<float> values, ReadFloats(*info, 0, rows));
-  return ToDevice(values, as_matrix ? rows : 1);
+  return ReadFloats(*info, 0, rows);
+}
+
+absl::StatusOr<DeviceVector> WeightLoader::Flat(const std::string& name, int64_t rows,
+                                                int64_t cols) {
+  ASSIGN_OR_RETURN(const std::vector<float> values, HostMatrix(name, rows, cols));
+  return ToDevice(values);
 }
 
 absl::StatusOr<DeviceVector> WeightLoader::Vector(const std::string& name, int64_t size) {

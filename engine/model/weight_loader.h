@@ -43,9 +43,11 @@ class WeightLoader {
   absl::StatusOr<std::vector<float>> HostRow(const std::string& name, int64_t rows, int64_t row,
                                              int64_t cols);
 
+  absl::StatusOr<std::vector<float>> HostMatrix(const std::string& name, int64_t rows,
+                                                int64_t cols);
+
   // A tensor's values, all rows one after the other, as a (1, rows * cols) vector.
-  absl::StatusOr<DeviceVector> Flat(const std::string& name, int64_t rows, int64_t cols,
-                                    bool as_matrix = false);
+  absl::StatusOr<DeviceVector> Flat(const std::string& name, int64_t rows, int64_t cols);
 
   absl::StatusOr<DeviceVector> Vector(const std::string& name, int64_t size);
 

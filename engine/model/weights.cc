@@ -1,7 +1,10 @@
 #include "engine/model/weights.h"
 
+#include <algorithm>
+
 #include "engine/base/status_macros.h"
 #include "engine/model/load_layer.h"
+#include "engine/model/pooling_head.h"
 #include "engine/model/weight_loader.h"
 
 namespace lm {
@@ -40,6 +43,27 @@ int64_t LayerWeights::bytes_a_token(const LayerSpec& spec) const {
   return total + all / spec.feed_forward.experts->count * spec.feed_forward.experts->router.chosen;
 }
 
+namespace {
+
+// What is added to the embeddings of tokens, by their positions or to all.
+absl::StatusOr<DeviceVector> LoadPositions(const ModelSpec& spec, WeightLoader* loader) {
+  std::vector<float> values, type;
+  if (spec.token_types) {
+    constexpr char kTypes[] = "token_types.weight";
+    const int64_t types = std::max<int64_t>(loader->RowsOf(kTypes), 1);
+    ASSIGN_OR_RETURN(type, loader->HostRow(kTypes, types, 0, spec.hidden));
+  }
+  if (spec.learned_positions == 0) {
+    return type.empty() ? DeviceVector() : loader->ToDevice(type);
+  }
+  ASSIGN_OR_RETURN(values,
+                   loader->HostMatrix("position_embd.weight", spec.learned_positions, spec.hidden));
+  for (size_t i = 0; i < values.size() && !type.empty(); ++i) values[i] += type[i % type.size()];
+  return loader->ToDevice(values, spec.learned_positions);
+}
+
+}  // namespace
+
 absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, const ModelSpec& spec,
                                     absl::FunctionRef<Backend*(int64_t layer)> backend_of) {
   Backend* const first = backend_of(0);
@@ -47,11 +71,11 @@ absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, const ModelSpec& spec,
   WeightLoader loader(gguf, first);
   Weights weights;
   ASSIGN_OR_RETURN(weights.embedding, loader.Matrix("token_embd.weight", spec.vocab, spec.hidden));
-  if (spec.learned_positions > 0) {
-    ASSIGN_OR_RETURN(weights.positions, loader.Flat("position_embd.weight", spec.learned_positions,
-                                                    spec.hidden, /*as_matrix=*/true));
-  }
-  if (spec.plain_embedding_norm) {
+  ASSIGN_OR_RETURN(weights.positions, LoadPositions(spec, &loader));
+  if (spec.embedding_norm != nullptr) {
+    ASSIGN_OR_RETURN(weights.embedding_norm,
+                     loader.LoadNorm(spec.embedding_norm, spec, 1, spec.hidden));
+  } else if (spec.plain_embedding_norm) {
     ASSIGN_OR_RETURN(weights.embedding_norm, loader.PlainNorm(spec, spec.hidden));
   }
   if (const int64_t cols = spec.num_layers() * spec.per_layer_input; cols > 0) {
@@ -67,7 +91,10 @@ absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, const ModelSpec& spec,
     ASSIGN_OR_RETURN(LayerWeights layer, LoadLayer(spec, i, &loader));
     weights.layers.push_back(std::move(layer));
   }
-  ASSIGN_OR_RETURN(weights.output_norm, loader.LoadNorm(spec.output_norm, spec, 1, spec.hidden));
+  if (spec.output_norm != nullptr) {
+    ASSIGN_OR_RETURN(weights.output_norm, loader.LoadNorm(spec.output_norm, spec, 1, spec.hidden));
+  }
+  ASSIGN_OR_RETURN(weights.pooling, LoadPoolingHead(spec, &loader));
   weights.tied = !loader.Has("output.weight");
   if (!weights.tied || first != last) {
     const char* name = weights.tied ? "token_embd.weight" : "output.weight";

@@ -32,6 +32,7 @@ class Projection {
                      Tensor out) const;
 
   int64_t bytes() const;
+  bool empty() const { return parts_.empty(); }
 
  private:
   friend class WeightLoader;
@@ -140,7 +141,8 @@ struct MixerWeights {
 struct LayerWeights {
   DeviceNorm mixer_norm;  // of hidden, as the others below; empty: none
   MixerWeights mixer, beside;
-  DeviceNorm post_mixer_norm, feed_forward_norm, post_feed_forward_norm;
+  DeviceNorm post_mixer_norm, mixer_sum_norm;
+  DeviceNorm feed_forward_norm, post_feed_forward_norm, feed_forward_sum_norm;
   FeedForwardWeights feed_forward;
   ExpertWeights experts;
   LayerInputWeights input;
@@ -150,16 +152,26 @@ struct LayerWeights {
   int64_t bytes_a_token(const LayerSpec& spec) const;
 };
 
+// As PoolingSpec has them; empty where the file has none.
+struct PoolingHead {
+  Projection dense_2, dense_3, classifier, labels;
+  DeviceNorm classifier_norm;
+  int64_t num_labels = 0;
+};
+
 struct Weights {
   std::unique_ptr<WeightMatrix> embedding;  // (vocab, hidden)
-  DeviceVector positions;                   // (context, hidden); empty: none
-  DeviceNorm embedding_norm;                // empty: none
+  // (learned positions, hidden), or one row for all: what is added to the embedding; empty:
+  // nothing.
+  DeviceVector positions;
+  DeviceNorm embedding_norm;  // empty: none
   PerLayerInputWeights per_layer_input;
   std::vector<LayerWeights> layers;
   DeviceNorm output_norm;
   std::unique_ptr<WeightMatrix> output;  // (vocab, hidden); null where the embedding serves
   DeviceVector output_bias;              // (1, vocab); empty: none
-  bool tied = false;                     // the file has one matrix for both
+  PoolingHead pooling;
+  bool tied = false;  // the file has one matrix for both
 
   // Of each rope, per-pair divisors of its frequencies (dim / 2,); empty: all 1.
   std::vector<std::vector<float>> rope_factors;

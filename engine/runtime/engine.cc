@@ -116,6 +116,9 @@ absl::Status Engine::Validate(const RequestSpec& spec) const {
     return absl::InvalidArgumentError(
         absl::StrCat("token ", token, " of ", of, " is not in the vocabulary of ", vocab_size));
   };
+  const ModelInfo& info = model_->info();
+  if (!spec.embed.has_value()) RETURN_IF_ERROR(CheckGenerates(info));
+  if (spec.ranks) RETURN_IF_ERROR(CheckRanks(info));
   if (spec.prompt.empty()) return absl::InvalidArgumentError("the prompt has no tokens");
   const int64_t tokens = static_cast<int64_t>(spec.prompt.size());
   const int64_t for_answer = spec.score_prompt || spec.embed.has_value() ? 0 : 1;

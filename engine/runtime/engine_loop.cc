@@ -144,6 +144,15 @@ void Engine::EndSequence(Sequence* sequence, const absl::StatusOr<std::optional<
     Finish(scheduler_->Finish(sequence, /*keep=*/false), std::move(error));
   } else if (end->has_value()) {
     Generation result = sequence->TakeResult(**end, now);
+    if (result.status.ok() && sequence->embedding()) {
+      absl::StatusOr<std::vector<float>> made =
+          model_->language_model().ApplyHead(sequence->request().spec().ranks, result.embedding);
+      if (made.ok()) {
+        result.embedding = *std::move(made);
+      } else {
+        result = sequence->TakeError(made.status(), now);
+      }
+    }
     Finish(scheduler_->Finish(sequence, /*keep=*/true), std::move(result));
   }
 }
@@ -187,7 +196,10 @@ ModelStep Engine::MakeModelStep(const StepPlan& plan) const {
                                    table.blocks[c].begin() + used);
     }
     const int32_t end = static_cast<int32_t>(step.tables.tokens.size());
-    for (int32_t row = end - entry.num_hidden; row < end; ++row) step.hidden_rows.push_back(row);
+    const int32_t begin = end - entry.num_tokens;
+    for (int32_t i = entry.pooled.begin; i < entry.pooled.end; ++i) {
+      step.hidden_rows.push_back(begin + i);
+    }
     const int32_t num_logits = LogitsRead(entry);
     for (int32_t row = end - num_logits; row < end; ++row) step.logit_rows.push_back(row);
     if (!entry.samples) continue;
@@ -240,7 +252,7 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
     absl::Status status;
     absl::StatusOr<std::optional<FinishReason>> end = std::optional<FinishReason>();
     if (sequence->embedding()) {
-      for (int32_t i = entry.num_tokens - entry.num_hidden; i < entry.num_tokens; ++i) {
+      for (int32_t i = entry.pooled.begin; i < entry.pooled.end; ++i) {
         status.Update(sequence->Pool(first_position + i, next_hidden()));
       }
       if (sequence->remaining() == 0) end = FinishReason::kStop;
@@ -369,7 +381,7 @@ std::unique_ptr<Scheduler> Engine::MakeScheduler() const {
                        .max_scored_rows = static_cast<int32_t>(std::clamp<int64_t>(
                            rows - options_.max_sequences, 1, options_.step_tokens)),
                        .cache = model.cache(),
-                       .prefix_cache = options_.prefix_cache,
+                       .prefix_cache = options_.prefix_cache && !model.cache().whole_sequences,
                        .grammar_work = options_.grammar_work});
 }
 

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -30,6 +31,7 @@ enum class Task {
   kGenerate,
   kChoose,  // kGenerate, with Generation::first_choices
   kEmbed,   // Generation::embedding of the prompt, a plain text without a template
+  kRank,    // likewise, the scores of how well the prompt answers `question`
   kScore,   // Generation::prompt_logprobs of the prompt, likewise
 };
 
@@ -40,11 +42,13 @@ struct TextRequest {
   // with a role and a content, that come behind the system prompt.
   absl::string_view prompt = {};
   absl::string_view question = {};  // stands behind the prompt, and stays where that is cut
+                                    // (kRank: how the model has it)
   absl::string_view system = {};
   GenerationOptions options = {};
-  Pooling pooling = Pooling::kMean;  // kEmbed
-  bool stream = false;               // kGenerate: as RequestSpec::stream
-  absl::string_view salt = {};       // whose prefix cache
+  // kEmbed; nullopt: as the model's file says, else the mean.
+  std::optional<Pooling> pooling = {};
+  bool stream = false;          // kGenerate: as RequestSpec::stream
+  absl::string_view salt = {};  // whose prefix cache
 };
 
 // Thread-safe.

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/base/json.h"
+#include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/memo_key.h"
 #include "engine/text/conversation.h"
@@ -78,6 +79,21 @@ bool IsPlain(const TextRequest& request) {
   return request.task == Task::kEmbed || request.task == Task::kScore;
 }
 
+// Takes tokens off an end of a plain text, but not what the model adds there, until `most` are
+// left.
+void CutTokens(OnOverflow how, size_t most, const Tokenizer& tokenizer,
+               std::vector<int32_t>* tokens) {
+  if (how == OnOverflow::kError || tokens->size() <= most) return;
+  const size_t drop = tokens->size() - most;
+  if (how == OnOverflow::kTruncateEnd) {
+    const auto end = tokens->end() - (tokenizer.LastToken() >= 0 ? 1 : 0);
+    tokens->erase(end - drop, end);
+  } else {
+    const auto begin = tokens->begin() + (tokenizer.vocabulary().add_bos ? 1 : 0);
+    tokens->erase(begin, begin + drop);
+  }
+}
+
 }  // namespace
 
 std::string LocalGenerator::identity() const {
@@ -87,8 +103,14 @@ std::string LocalGenerator::identity() const {
 }
 
 absl::StatusOr<RequestSpec> LocalGenerator::Prepare(const TextRequest& request) const {
-  ASSIGN_OR_RETURN(RequestSpec spec,
-                   IsPlain(request) ? PrepareText(request) : PrepareChat(request));
+  if (request.task == Task::kRank) {
+    RETURN_IF_ERROR(CheckRanks(info()));
+  } else if (request.task != Task::kEmbed) {
+    RETURN_IF_ERROR(CheckGenerates(info()));
+  }
+  ASSIGN_OR_RETURN(RequestSpec spec, request.task == Task::kRank ? PreparePair(request)
+                                     : IsPlain(request)          ? PrepareText(request)
+                                                                 : PrepareChat(request));
   spec.salt = std::string(request.salt);
   return spec;
 }
@@ -99,18 +121,42 @@ absl::StatusOr<RequestSpec> LocalGenerator::PrepareText(const TextRequest& reque
   if (request.task == Task::kScore) {
     return RequestSpec{.prompt = std::move(tokens), .score_prompt = true};
   }
-  const size_t most = max_sequence_tokens();
-  if (tokens.size() > most && request.options.on_overflow == OnOverflow::kTruncateEnd) {
-    tokens.resize(most);
-  } else if (tokens.size() > most && request.options.on_overflow == OnOverflow::kTruncateStart) {
-    const bool has_bos = tokens.front() == tokenizer.vocabulary().bos;
-    tokens.erase(tokens.begin() + has_bos, tokens.end() - (most - has_bos));
+  if (!request.pooling.has_value() && info().ranks) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model '", Printable(info().name), "' (", info().architecture,
+        ") is a reranker, for lm_rerank; where it is to embed texts all the same, name "
+        "a pooling"));
   }
+  CutTokens(request.options.on_overflow, max_sequence_tokens(), tokenizer, &tokens);
   if (tokens.empty()) {
     return absl::InvalidArgumentError("the text has no tokens, and so no embedding");
   }
-  return RequestSpec{
-      .prompt = std::move(tokens), .options = request.options, .embed = request.pooling};
+  return RequestSpec{.prompt = std::move(tokens),
+                     .options = request.options,
+                     .embed = request.pooling.value_or(info().pooling.value_or(Pooling::kMean))};
+}
+
+// What does not fit is taken off the prompt.
+absl::StatusOr<RequestSpec> LocalGenerator::PreparePair(const TextRequest& request) const {
+  const Tokenizer& tokenizer = engine_->model().tokenizer();
+  ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
+                   tokenizer.EncodePair(request.question, request.prompt));
+  const OnOverflow how = request.options.on_overflow;
+  const size_t most = max_sequence_tokens();
+  if (how != OnOverflow::kError && tokens.size() > most) {
+    std::vector<int32_t> own;
+    RETURN_IF_ERROR(tokenizer.Encode({{std::string(request.prompt), TextKind::kPlain}}, &own));
+    for (size_t drop = 0; tokens.size() > most && drop < own.size();) {
+      drop += tokens.size() - most;
+      const absl::string_view rest =
+          WithoutTokens(request.prompt, own, drop, how == OnOverflow::kTruncateStart, tokenizer);
+      ASSIGN_OR_RETURN(tokens, tokenizer.EncodePair(request.question, rest));
+    }
+  }
+  return RequestSpec{.prompt = std::move(tokens),
+                     .options = request.options,
+                     .embed = info().pooling.value_or(Pooling::kFirst),
+                     .ranks = true};
 }
 
 absl::StatusOr<RequestSpec> LocalGenerator::PrepareChat(const TextRequest& request) const {

@@ -55,6 +55,7 @@ class LocalGenerator : public Generator {
                                                    const GenerationOptions& options) const;
   absl::StatusOr<RequestSpec> PrepareChat(const TextRequest& request) const;
   absl::StatusOr<RequestSpec> PrepareText(const TextRequest& request) const;
+  absl::StatusOr<RequestSpec> PreparePair(const TextRequest& request) const;
 
   const std::shared_ptr<Engine> engine_;
 };

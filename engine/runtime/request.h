@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "engine/model/pooling.h"
 #include "engine/runtime/batch_cancellation.h"
 #include "engine/runtime/constraint_cache.h"
 #include "engine/runtime/generation_options.h"
@@ -27,12 +28,6 @@ enum class FinishReason {
   kError,    // Result::status says what
 };
 absl::string_view FinishReasonName(FinishReason reason);  // "stop", "length", "context", "error"
-
-// How the hidden states of a text's tokens become one vector.
-enum class Pooling {
-  kMean,  // their mean
-  kLast,  // the last token's, which has seen all the others
-};
 
 // How an answer may begin: the bytes of a token (maybe not whole characters), and the natural log
 // of its probability among all of the vocabulary.
@@ -55,8 +50,10 @@ struct RequestSpec {
   // Instead of generating: the log-probability of each prompt token given those before it.
   bool score_prompt = false;
   // Instead of generating: the prompt's hidden states, after the model's output norm, as one
-  // vector.
+  // vector, and what the model makes of that.
   std::optional<Pooling> embed = {};
+  // embed: that is the scores of the labels which the model was made to give.
+  bool ranks = false;
   // Hands the answer out token by token too: Request::WaitForToken.
   bool stream = false;
   // Report Generation::first_choices.
@@ -101,7 +98,7 @@ struct Generation {
   std::vector<int32_t> tokens = {};
   // score_prompt: natural logs for prompt[1], prompt[2], ...
   std::vector<float> prompt_logprobs = {};
-  // embed: (hidden_size,), not normalised.
+  // embed: (hidden_size,), not normalised; or the scores.
   std::vector<float> embedding = {};
   // wants_first_choices: the tokens that the constraint allowed where the model was first asked, in
   // ascending order of their numbers; options such as temperature do not touch their probabilities.

@@ -166,6 +166,10 @@ bool Scheduler::MakeRoomFor(Sequence* sequence, Step* step) {
 
 // Plans up to `num_tokens` tokens of a running sequence. False where it had to be preempted itself.
 bool Scheduler::Plan(Sequence* sequence, int32_t num_tokens, Step* step) {
+  if (options_.cache.whole_sequences) {  // all of it, where there is room for any
+    if (step->prompt_budget() <= 0) return true;
+    return PlanTokens(sequence, num_tokens, step);
+  }
   num_tokens = std::min(num_tokens, sequence->decoding() ? step->budget : step->prompt_budget());
   if (num_tokens >= sequence->remaining() && !IsReady(sequence)) {
     num_tokens = sequence->remaining() - 1;
@@ -179,6 +183,10 @@ bool Scheduler::Plan(Sequence* sequence, int32_t num_tokens, Step* step) {
     num_tokens = std::min(num_tokens, options_.max_scored_rows - step->scored_rows);
     if (num_tokens == 0) return true;
   }
+  return PlanTokens(sequence, num_tokens, step);
+}
+
+bool Scheduler::PlanTokens(Sequence* sequence, int32_t num_tokens, Step* step) {
   while (!blocks_.Grow(sequence->salt(), sequence->computed() + num_tokens,
                        &sequence->block_table())) {
     Sequence* last = running_.back().get();
@@ -188,7 +196,7 @@ bool Scheduler::Plan(Sequence* sequence, int32_t num_tokens, Step* step) {
   StepEntry entry{.sequence = sequence, .num_tokens = num_tokens, .decode = sequence->decoding()};
   const bool last = num_tokens == sequence->remaining();
   if (sequence->embedding()) {
-    entry.num_hidden = sequence->wants_every_token() ? num_tokens : static_cast<int32_t>(last);
+    entry.pooled = sequence->PooledAmong(sequence->computed(), num_tokens);
   } else if (sequence->scoring()) {
     entry.num_logits = num_tokens;
   } else {

@@ -5,10 +5,10 @@
 //   ... carry out plan.cache_ops, run the model over plan.entries ...
 //   for (const StepEntry& entry : plan.entries) scheduler.Commit(entry, entry.num_tokens);
 //
-// One token budget a step: first a token for every sequence that decodes, then prompts, the oldest
-// first and in chunks, then new sequences from the queue; interactive prompts and sequences before
-// any of batch.
-// Two rules keep work from being done twice and memory from being an error:
+// One token budget a step (which an encoder's last text may exceed: each is computed at once):
+// first a token for every sequence that decodes, then prompts, the oldest first and in chunks, then
+// new sequences from the queue; interactive prompts and sequences before any of batch. Two rules
+// keep work from being done twice and memory from being an error:
 // - A burst. While a sequence computes a prefix that a waiting one could use, the waiting one is
 //   held back; a moment later it finds the prefix in the tree. In a recurrent model the one that
 //   computes stops where the two part, so that a snapshot of its state can be taken there.
@@ -54,7 +54,7 @@ struct StepEntry {
   bool decode = false;     // else a (part of a) prompt
   bool samples = false;    // a token is picked behind the last of these
   int32_t num_logits = 0;  // of the last so many of these tokens the logits are wanted (scoring)
-  int32_t num_hidden = 0;  // likewise, the hidden states
+  Sequence::Range pooled = {};  // of these tokens those whose hidden states are wanted
 };
 
 struct StepPlan {
@@ -129,6 +129,7 @@ class Scheduler {
   void PlanPrompts(Priority priority, Step* step);
   bool AdmitWaiting(FairQueue* waiting, size_t most, Step* step);
   bool Plan(Sequence* sequence, int32_t num_tokens, Step* step);
+  bool PlanTokens(Sequence* sequence, int32_t num_tokens, Step* step);
   bool IsReady(Sequence* sequence);
   bool MustWait(const Sequence& sequence);
   bool Admit(Sequence* sequence, Step* step);

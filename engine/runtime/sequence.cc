@@ -332,6 +332,18 @@ absl::Status Sequence::Score(int32_t position, absl::Span<const float> logits) {
   return absl::OkStatus();
 }
 
+Sequence::Range Sequence::PooledAmong(int32_t position, int32_t count) const {
+  switch (*request_->spec().embed) {
+    case Pooling::kMean:
+      break;
+    case Pooling::kFirst:
+      return {0, position == 0 ? 1 : 0};
+    case Pooling::kLast:
+      return {position + count == prompt_tokens_ ? count - 1 : count, count};
+  }
+  return {0, count};
+}
+
 absl::Status Sequence::Pool(int32_t position, absl::Span<const float> hidden) {
   assert(embedding());
   for (float value : hidden) {

@@ -51,9 +51,17 @@ class Sequence {
   bool interactive() const { return priority() == Priority::kInteractive; }
   bool scoring() const { return request_->spec().score_prompt; }
   bool embedding() const { return request_->spec().embed.has_value(); }
-  // Whether results of every token of the prompt are wanted, not only of the last one: then a
-  // cached prefix, which has keys and values only, is of no use.
-  bool wants_every_token() const { return scoring() || request_->spec().embed == Pooling::kMean; }
+  // Whether results of other tokens of the prompt are wanted than of the last one: then a cached
+  // prefix, which has keys and values only, is of no use.
+  bool wants_every_token() const {
+    return scoring() || (embedding() && request_->spec().embed != Pooling::kLast);
+  }
+  // Of `count` tokens from the position on, those [begin, end) whose hidden states are pooled.
+  struct Range {
+    int32_t begin = 0;
+    int32_t end = 0;
+  };
+  Range PooledAmong(int32_t position, int32_t count) const;
   absl::Span<const int32_t> tokens() const { return tokens_; }
   int32_t computed() const { return computed_; }
   int32_t answer_tokens() const { return static_cast<int32_t>(tokens_.size()) - prompt_tokens_; }

@@ -10,7 +10,7 @@ CallText::CallText(const RowPrompt& row)
       question(row.question),
       embed(row.embed),
       options(row.options),
-      hash(absl::HashOf(prompt, system, question, embed, &options->generator(),
+      hash(absl::HashOf(prompt, system, question, embed.has_value(), &options->generator(),
                         options->generation.max_tokens, options->generation.seed,
                         options->generation.constraint)) {}
 

@@ -16,7 +16,7 @@ struct CallText {
   std::string prompt;
   std::string system;
   std::string question;
-  std::optional<Pooling> embed;
+  std::optional<EmbedTask> embed;
   std::shared_ptr<const CallOptions> options;
   size_t hash;  // of the others; equal texts have equal ones
 

@@ -15,8 +15,9 @@ namespace {
 absl::StatusOr<std::shared_ptr<Request>> SubmitRow(const RowPrompt& row) {
   TextRequest request{.prompt = **row.prompt, .options = row.options->generation};
   if (row.embed.has_value()) {
-    request.task = Task::kEmbed;
-    request.pooling = *row.embed;
+    request.task = row.embed->ranks ? Task::kRank : Task::kEmbed;
+    request.question = row.question;
+    request.pooling = row.embed->pooling;
   } else {
     request.system = row.options->SystemOf(*row.system);
     if (!row.question.empty()) request.task = Task::kChoose;

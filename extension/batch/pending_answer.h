@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -23,6 +24,16 @@
 
 namespace lm {
 
+// What is made of a prompt's hidden states.
+struct EmbedTask {
+  std::optional<Pooling> pooling = {};  // as TextRequest has it
+  bool ranks = false;                   // how well the prompt answers RowPrompt::question
+
+  friend bool operator==(const EmbedTask& a, const EmbedTask& b) {
+    return a.pooling == b.pooling && a.ranks == b.ranks;
+  }
+};
+
 struct RowPrompt {
   // nullopt: the answer is NULL. An error is the row's failure.
   absl::StatusOr<std::optional<std::string>> prompt = std::nullopt;
@@ -31,7 +42,7 @@ struct RowPrompt {
   // Where there is one, it stands behind the prompt, and the answer has its first_choices.
   std::string question = "";
   // Instead of an answer: the prompt's embedding, of which the system prompt is no part.
-  std::optional<Pooling> embed = {};
+  std::optional<EmbedTask> embed = {};
 };
 
 class Call;

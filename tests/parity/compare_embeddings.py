@@ -1,67 +1,77 @@
 #!/usr/bin/python3
-"""Compares our embeddings, through SQL, with a peer engine's on the same GGUF files.
+"""A table of how far our embeddings (or a reranker's scores) are from a peer engine's, one line a GGUF file (needs python3-numpy).
 
-    tests/parity/compare_embeddings.py --lm0 build/release/extension/lm0 --peer /path/to/peer MODEL.gguf [MODEL.gguf ...]
+    tests/parity/compare_embeddings.py --ours build/release/tests/parity/lm_embeddings --peer /path/to/peer MODEL.gguf [MODEL.gguf ...]
 
-The peer is a program with a verb (llama.cpp's library behind twenty lines of C++ has it):
-    embed MODEL OUT.f32 mean|last id,id,...     one F32 vector: the pooled hidden states, not normalised
+The peer is a program with two verbs (llama.cpp's library behind forty lines of C++ has both):
+    embed MODEL OUT.f32 id,id,... kv=f32 fa=0     one F32 vector, pooled as the file says, not normalised
+    quant IN OUT FTYPE                            the weights in a quantised type, by llama.cpp's number of it
 
-Prints, for each model and pooling, the smallest cosine over the texts and the largest difference of two numbers, in units of the
-vectors' rms. Float weights: both engines differ by rounding alone, cosine >= 0.99999. Quantised ones: both round activations to 8
-bits, each in its way (compare_logits.py derives how far that goes): cosine >= 0.998.
+Random texts of 1 token to the context (at most --longest), of all lengths between. A line has:
+    cosine  the least between a vector of ours and the peer's
+    worst   the largest difference of two numbers, in units of the vectors' rms (of scores: as they are)
+    alone   whether each text alone gives the bytes that it has among the others
+    Q8_0    the mean cosine of our run of the quantised file to the peer's F32 vectors, and the peer's own of the same file
+
+A line fails below a cosine of 0.99999, with a score that is further away than --bound, with bytes that differ, or with a quantised
+cosine whose distance from 1 is more than one and a half times the peer's.
 """
-import argparse
-import array
-import math
 import pathlib
-import sqlite3
-import subprocess
-import sys
-import tempfile
+import random
 
-TEXTS = ["rain", "a new bicycle", "The quick brown fox jumps over the lazy dog. " * 3, "été à Paris, 東京, 1234567890", "x " * 150]
-FLOATS = ("f32", "f16", "bf16")
+import numpy as np
+
+import peer
 
 
-def floats(data):
-    return array.array("f", data)
+def cosines(a, b):
+    return (a * b).sum(1) / np.sqrt((a * a).sum(1) * (b * b).sum(1))
 
 
-def cosine(a, b):
-    dot = sum(x * y for x, y in zip(a, b))
-    return dot / math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
+def compare(args, model, folder):
+    source = random.Random(args.seed)
+    lengths = [1, 2, args.longest] + [int(args.longest ** source.random()) for _ in range(args.texts - 3)]
+    texts = [",".join(str(source.randrange(5, args.vocab)) for _ in range(n)) for n in lengths]
+    out = pathlib.Path(folder) / "out.f32"
+
+    def vectors(*command):
+        peer.run(*command)
+        return np.fromfile(out, np.float32).astype(np.float64)
+
+    def ours(path, *more):
+        return vectors(args.ours, path, out, ";".join(texts), "kv_type=f32", *more).reshape(len(texts), -1)
+
+    def peers(path):
+        return np.stack([vectors(args.peer, "embed", path, out, text, "kv=f32", "fa=0") for text in texts])
+
+    mine, truth = ours(model), peers(model)
+    if truth.shape[1] < 8:  # scores
+        worst = np.abs(mine - truth).max()
+        good, line = worst <= args.bound, f"scores      worst {worst:.1e}"
+    else:
+        least = cosines(mine, truth).min()
+        worst = (np.abs(mine - truth) / np.sqrt((truth**2).mean(1, keepdims=True))).max()
+        good, line = least >= 0.99999, f"cosine {least:.8f} worst {worst:.1e}"
+    same = (ours(model, "alone=1") == mine).all()
+    good &= bool(same)
+    line += f" alone {'same' if same else 'DIFFERS'}"
+    if args.quantised and truth.shape[1] >= 8:
+        quantised = pathlib.Path(folder) / "q8_0.gguf"
+        peer.run(args.peer, "quant", model, quantised, 7)
+        ours_q, peers_q = (cosines(v, truth).mean() for v in (ours(quantised), peers(quantised)))
+        good &= 1 - ours_q <= 1.5 * (1 - peers_q) + 1e-6
+        line += f" Q8_0 {ours_q:.6f} (peer {peers_q:.6f})"
+    return good, line
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lm0", required=True)
-    parser.add_argument("--peer", required=True)
-    parser.add_argument("models", nargs="+")
-    args = parser.parse_args()
-    db = sqlite3.connect(":memory:")
-    db.enable_load_extension(True)
-    db.load_extension(args.lm0)
-    failed = False
-    with tempfile.TemporaryDirectory() as folder:
-        out = str(pathlib.Path(folder) / "out.f32")
-        for model in args.models:
-            bound = 0.99999 if pathlib.Path(model).stem.endswith(FLOATS) else 0.998
-            for pooling in ("mean", "last"):
-                smallest, worst = 1.0, 0.0
-                for text in TEXTS:
-                    ids = db.execute("SELECT lm_tokenize(?, json_object('model', ?))", (text, model)).fetchone()[0]
-                    sql = "SELECT lm_embed(?, json_object('model', ?, 'pooling', ?, 'normalize', json('false')))"
-                    ours = floats(db.execute(sql, (text, model, pooling)).fetchone()[0])
-                    subprocess.run([args.peer, "embed", model, out, pooling, ids.strip("[]")], check=True)
-                    theirs = floats(pathlib.Path(out).read_bytes())
-                    rms = math.sqrt(sum(x * x for x in theirs) / len(theirs))
-                    smallest = min(smallest, cosine(ours, theirs))
-                    worst = max(worst, max(abs(a - b) for a, b in zip(ours, theirs)) / rms)
-                good = smallest >= bound
-                failed |= not good
-                print(f"{pathlib.Path(model).name} {pooling}: cosine >= {smallest:.7f}, difference <= {worst:.5f} rms"
-                      f"{'' if good else '  FAILED'}")
-    sys.exit(failed)
+    parser = peer.parser(__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="of the tokens")
+    parser.add_argument("--texts", type=int, default=40)
+    parser.add_argument("--longest", type=int, default=120, help="tokens of a text")
+    parser.add_argument("--bound", type=float, default=5e-3, help="of scores")
+    parser.add_argument("--no-quantised", dest="quantised", action="store_false")
+    peer.table(parser.parse_args(), compare)
 
 
 if __name__ == "__main__":

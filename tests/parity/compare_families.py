@@ -20,8 +20,6 @@ architecture is 5e-5; 2e-3 where it has GELU, as the peer looks that up in a tab
 than the table's rounding another expert is chosen. A mix that the peer cannot write for a shape is left out.
 """
 import pathlib
-import sys
-import tempfile
 
 import numpy as np
 import peer
@@ -85,17 +83,7 @@ def main():
     parser.add_argument("--context", type=int, default=0, help="chooses LongRoPE's factors; 0: the file's, and 512 of the peer")
     parser.add_argument("--bound", type=float, default=0, help="rms; 0: the architecture's")
     parser.add_argument("--no-mixes", dest="mixes", action="store_false")
-    args = parser.parse_args()
-    failed = 0
-    with tempfile.TemporaryDirectory() as folder:
-        for model in args.models:
-            try:
-                good, line = compare(args, model, folder)
-            except Refused as refusal:
-                good, line = False, f"refused: {refusal}"
-            failed += not good
-            print(f"{model.stem:24} {line}{'' if good else '  FAILED'}", flush=True)
-    sys.exit(1 if failed else 0)
+    peer.table(parser.parse_args(), compare)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""What the comparisons of logits have in common: their arguments, both programs, and a GGUF file's keys."""
+"""What the comparisons of models have in common: their arguments, both programs, and a GGUF file's keys."""
 import argparse
 import pathlib
 import random
 import re
 import struct
 import subprocess
+import sys
+import tempfile
 
 import numpy as np
 
@@ -15,11 +17,25 @@ class Refused(Exception):
 
 def parser(doc):
     made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--ours", required=True, help="lm_logits")
+    made.add_argument("--ours", required=True, help="lm_logits, lm_embeddings")
     made.add_argument("--peer", required=True)
     made.add_argument("--vocab", type=int, default=300, help="tokens are drawn below this number")
     made.add_argument("models", nargs="+", type=pathlib.Path)
     return made
+
+
+def table(args, compare):
+    """Prints a line a model and leaves: compare(args, model, folder) gives whether it is good, and the line."""
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for model in args.models:
+            try:
+                good, line = compare(args, model, folder)
+            except Refused as refusal:
+                good, line = False, f"refused: {refusal}"
+            failed += not good
+            print(f"{model.stem:24} {line}{'' if good else '  FAILED'}", flush=True)
+    sys.exit(1 if failed else 0)
 
 
 def run(*command):

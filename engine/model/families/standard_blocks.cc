@@ -106,13 +106,15 @@ absl::Status RefuseWindow(KeyReader& keys, int64_t context_length) {
       context_length, " tokens; attention to a window is not supported in this architecture"));
 }
 
-absl::StatusOr<std::vector<bool>> ReadWindowPattern(KeyReader& keys, int64_t layers,
-                                                    int64_t period) {
+absl::StatusOr<std::vector<bool>> ReadWindowPattern(KeyReader& keys, int64_t layers, int64_t period,
+                                                    bool full_first) {
   constexpr char kPattern[] = "attention.sliding_window_pattern";
   std::vector<bool> windowed;
   if (keys.IsArray(kPattern)) return keys.Bools(kPattern, layers);
   ASSIGN_OR_RETURN(period, keys.IntOr(kPattern, 1, kMaxDim, period));
-  for (int64_t i = 0; i < layers; ++i) windowed.push_back(i % period < period - 1);
+  for (int64_t i = 0; i < layers; ++i) {
+    windowed.push_back(full_first ? i % period != 0 : i % period < period - 1);
+  }
   return windowed;
 }
 

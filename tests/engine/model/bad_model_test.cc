@@ -155,7 +155,6 @@ TEST(BadModelTest, KeysOfTheArchitectureThatAskForMoreAreNamed) {
     SCOPED_TRACE(key);
     ExpectRefused(model, {key.c_str(), text});
   };
-  refused("llama.attention.causal", false, "false");
   refused("llama.attention.clamp_kqv", 8.0f, "8");
   refused("llama.attention.max_alibi_bias", 8.0f, "8");
   refused("llama.attention.scale", 0.25f, "0.25");

@@ -5,17 +5,15 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <iterator>
 #include <string>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/types/span.h"
 #include "engine/model/model.h"
+#include "tests/engine/model/golden_file.h"
 #include "tests/engine/model/run_model.h"
-#include "tests/testdata.h"
 
 namespace lm {
 namespace {
@@ -96,10 +94,6 @@ constexpr Golden kGolden[] = {
     kGemma4E,
 };
 
-std::string ModelPath(absl::string_view name, absl::string_view extension) {
-  return absl::StrCat(LM_TESTDATA, "/models/", name, extension);
-}
-
 std::vector<int32_t> GoldenTokens() {
   std::ifstream file(ModelPath("golden_tokens", ".txt"));
   std::string line;
@@ -110,14 +104,6 @@ std::vector<int32_t> GoldenTokens() {
     EXPECT_TRUE(absl::SimpleAtoi(id, &tokens.back()));
   }
   return tokens;
-}
-
-std::vector<float> ReadFloats(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(file)), {});
-  std::vector<float> values(bytes.size() / sizeof(float));
-  std::copy_n(bytes.data(), values.size() * sizeof(float), reinterpret_cast<char*>(values.data()));
-  return values;
 }
 
 class GoldenLogitsTest : public testing::TestWithParam<std::tuple<Golden, std::string>> {};
@@ -162,11 +148,7 @@ TEST_P(GoldenLogitsTest, AgreeWithLlamaCpp) {
 }
 
 std::string TestName(const testing::TestParamInfo<GoldenLogitsTest::ParamType>& info) {
-  std::string name = absl::StrCat(std::get<0>(info.param).name, "_", std::get<1>(info.param));
-  for (char& c : name) {
-    if (!absl::ascii_isalnum(c)) c = '_';
-  }
-  return name;
+  return ModelAndDevice(std::get<0>(info.param).name, std::get<1>(info.param));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenLogitsTest,

@@ -96,6 +96,81 @@ TEST_F(EmbeddingTest, TheLastTokensStateUsesACachedPrefix) {
   EXPECT_EQ(mean.embedding, Mean(states));
 }
 
+TEST_F(EmbeddingTest, TheFirstTokensStateIsComputedWhateverIsCached) {
+  engine_ = StartScripted(script_, {.step_tokens = 17});
+  const std::vector<int32_t> text = Text(100, 1);
+  EXPECT_EQ(Embed(text, Pooling::kLast), HiddenStates(text).back());
+  const Generation first = Generate(*engine_, {.prompt = text, .embed = Pooling::kFirst});
+  EXPECT_EQ(first.tokens_cached, 0);
+  EXPECT_EQ(first.embedding, HiddenStates(text).front());
+}
+
+// What an encoder gives for a text: computed at once, beside which others whatever.
+std::vector<float> WholeText(const std::vector<int32_t>& tokens, Pooling pooling) {
+  auto script = std::make_shared<Script>();
+  script->whole_sequences = true;
+  ScriptedModel model(script);
+  TestSequence sequence{.tokens = tokens, .blocks = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}};
+  ModelStep step;
+  const int32_t size = static_cast<int32_t>(tokens.size());
+  for (int32_t i = 0; i < size; ++i) step.hidden_rows.push_back(i);
+  Append(sequence, size, model, &step);
+  const std::vector<float> hidden = RunStep(model, std::move(step)).hidden;
+  std::vector<std::vector<float>> states;
+  for (int32_t i = 0; i < size; ++i) {
+    states.emplace_back(hidden.begin() + i * kHiddenSize, hidden.begin() + (i + 1) * kHiddenSize);
+  }
+  if (pooling == Pooling::kMean) return Mean(states);
+  return pooling == Pooling::kFirst ? states.front() : states.back();
+}
+
+TEST_F(EmbeddingTest, AnEncodersTextIsComputedInOneStepAndNothingIsKept) {
+  script_->whole_sequences = true;
+  engine_ = StartScripted(script_, {.step_tokens = 64});
+  script_->Pause();
+  std::vector<std::shared_ptr<Request>> requests;
+  std::vector<std::vector<float>> expected;
+  int tokens = 0;
+  for (int i = 0; i < 24; ++i) {
+    const Pooling pooling = i % 3 == 0   ? Pooling::kMean
+                            : i % 3 == 1 ? Pooling::kFirst
+                                         : Pooling::kLast;
+    // Longer than a step's tokens, some of them, and all of them begin alike.
+    const std::vector<int32_t> text = Text(1 + i * 13, 0);
+    tokens += 1 + i * 13;
+    expected.push_back(WholeText(text, pooling));
+    requests.push_back(engine_->Submit({.prompt = text, .embed = pooling}).value());
+  }
+  script_->Resume();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const Generation result = Await(requests[i]);
+    EXPECT_TRUE(result.status.ok()) << result.status;
+    EXPECT_EQ(result.embedding, expected[i]) << i;
+    EXPECT_EQ(result.tokens_cached, 0);
+  }
+  EXPECT_EQ(script_->violation(), "");
+  EXPECT_LT(script_->forwards, 24);                 // the short ones shared steps
+  EXPECT_LT(script_->most_rows, 64 + 1 + 23 * 13);  // the longest came behind less than a step
+  EXPECT_EQ(engine_->Stats().tokens_prefilled, tokens);
+  EXPECT_EQ(engine_->Stats().kv_blocks_cached, 0);
+  EXPECT_EQ(engine_->Stats().kv_blocks_free, engine_->Stats().kv_blocks_total);
+}
+
+TEST_F(EmbeddingTest, AnEncodersTextGoesBackAndIsComputedAgainWhereMemoryIsShort) {
+  script_->whole_sequences = true;
+  script_->num_blocks = 8;  // 256 tokens
+  engine_ = StartScripted(script_, {.step_tokens = 512});
+  std::vector<std::shared_ptr<Request>> requests;
+  for (int i = 0; i < 12; ++i) {
+    requests.push_back(
+        engine_->Submit({.prompt = Text(20 + 17 * i, i), .embed = Pooling::kMean}).value());
+  }
+  for (int i = 0; i < 12; ++i) {
+    EXPECT_EQ(Await(requests[i]).embedding, WholeText(Text(20 + 17 * i, i), Pooling::kMean)) << i;
+  }
+  EXPECT_EQ(script_->violation(), "");
+}
+
 TEST_F(EmbeddingTest, PreemptionCountsNoTokenTwice) {
   script_->num_blocks = 8;
   engine_ = StartScripted(script_, {.step_tokens = 24});

@@ -105,6 +105,11 @@ class WatchedModel : public LanguageModel {
     return status;
   }
 
+  absl::StatusOr<std::vector<float>> ApplyHead(bool ranks,
+                                               absl::Span<const float> pooled) override {
+    return inner_.ApplyHead(ranks, pooled);
+  }
+
  private:
   const std::unique_ptr<Model> model_;
   LanguageModel& inner_;

@@ -61,6 +61,7 @@ ScriptedModel::ScriptedModel(std::shared_ptr<Script> script)
   for (const CacheClass& c : cache_.classes) {
     slots_.emplace_back(int64_t{c.num_blocks} * kKvBlockTokens);
   }
+  cache_.whole_sequences = script_->whole_sequences;
   cache_.num_states = script_->num_states;
   if (script_->num_states > 0) cache_.state_bytes = sizeof(State);
 }
@@ -154,6 +155,13 @@ void ScriptedModel::CheckStep() {
 // model's own must be the same.
 uint64_t ScriptedModel::ReadContext(const StepSequence& s) {
   uint64_t state = 0;
+  if (cache_.whole_sequences) {
+    if (s.first_position > 0) script_->Violate("a part of a text");
+    for (int32_t i = 0; i < s.num_tokens; ++i) {
+      state = RandomBits(state, step_.tables.tokens[s.first_row + i]);
+    }
+    return state;
+  }
   for (int32_t p = 0; p < s.first_position; ++p) {
     const Slot& slot = At(Blocks(s), p);
     if (slot.position != p) {
@@ -277,6 +285,13 @@ absl::Status ScriptedModel::Await(const std::atomic<bool>& cancel, StepResults* 
   if (sample != step_.samples.end()) script_->Violate("fewer samples than wanted");
   if (!hidden.empty()) script_->Violate("fewer hidden rows than room");
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<float>> ScriptedModel::ApplyHead(bool ranks,
+                                                            absl::Span<const float> pooled) {
+  std::vector<float> result(pooled.begin(), pooled.end());
+  if (ranks) std::reverse(result.begin(), result.end());
+  return result;
 }
 
 void ScriptedModel::Logits(const int32_t* blocks, int32_t position, uint64_t state,

@@ -39,6 +39,7 @@ struct Script {
   int32_t context_length = 2048;
   int32_t num_blocks = 512;
   std::vector<int64_t> windows;      // of windowed classes of the cache, each with as many blocks
+  bool whole_sequences = false;      // each token sees all of its text
   int32_t num_states = 0;            // slots of recurrent state; 0: the model has none
   absl::Duration step_time;          // Forward takes at least so long, unless it is cancelled
   bool tenants = false;              // a context's first token names its owner: look for strangers
@@ -85,6 +86,9 @@ class ScriptedModel : public LanguageModel {
   const CacheShape& cache() const override { return cache_; }
   absl::Status Launch(ModelStep step) override;
   absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override;
+  // The state itself; its scores are the state backwards.
+  absl::StatusOr<std::vector<float>> ApplyHead(bool ranks,
+                                               absl::Span<const float> pooled) override;
 
  private:
   struct Slot {
