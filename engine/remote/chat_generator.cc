@@ -156,7 +156,7 @@ absl::StatusOr<RequestSpec> ChatGenerator::Prepare(const TextRequest& request) c
   }
   if (request.task == Task::kEmbed) {
     spec.text = std::string(request.prompt);
-    spec.embed = request.pooling;
+    spec.embed = request.pooling.value_or(Pooling::kMean);  // the server knows how
     return spec;
   }
   if (request.task == Task::kChoose) spec.options.temperature = 0;

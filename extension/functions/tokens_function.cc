@@ -77,10 +77,7 @@ absl::Status Detokenize(Call& call) {
         return absl::OkStatus();
       }));
   text += detokenizer.Finish();
-  // The space that a SentencePiece vocabulary puts before every text is not part of it.
-  const Vocabulary& vocabulary = tokenizer->vocabulary();
-  bool added_space = vocabulary.model == "llama" && vocabulary.add_space_prefix;
-  if (added_space && !text.empty() && text.front() == ' ') text.erase(0, 1);
+  if (tokenizer->PutsSpaceFirst() && !text.empty() && text.front() == ' ') text.erase(0, 1);
   ResultText(call.context(), text);
   return absl::OkStatus();
 }

@@ -6,7 +6,11 @@
 SELECT typeof(lm_embed('rain all day')), length(lm_embed('rain all day')) % 4;
 --> blob|0
 
--- pooling: "mean" of all tokens (the default) or the "last" one; normalize: to length 1 (the default).
+-- pooling: the "mean" of all tokens, the "last" one or the first ("cls"); by default what the model's
+-- file says, or the mean. normalize: to length 1 (the default). dimensions: the first so many numbers, for
+-- models that may be cut ("Matryoshka"); brought to length 1 behind that.
+SELECT length(lm_embed('rain', '{"dimensions":16}'));
+--> 64
 SELECT lm_embed('rain') = lm_embed('rain', '{"pooling":"mean","normalize":true}'),
        lm_embed('rain') = lm_embed('rain', '{"pooling":"last"}');
 --> 1|0
@@ -21,4 +25,9 @@ SELECT count(vector), count(DISTINCT vector) FROM notes;
 SELECT lm_embed('');
 --! lm_embed: the text has no tokens|^$
 SELECT lm_embed('rain', '{"pooling":"max"}');
---! pooling must be 'mean' or 'last', got "max"
+--! pooling must be 'mean', 'last' or 'cls', got 'max'
+
+-- task: what the text is for. Models of search (nomic-embed-text, bge, e5, EmbeddingGemma, ...) read words
+-- before it that say so, and this puts them there; of other models they are not known:
+SELECT lm_embed('rain', '{"task":"query"}');
+--! what model '.+' wants to read before a text for task 'query' is not known here

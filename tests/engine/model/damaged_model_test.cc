@@ -93,6 +93,10 @@ TEST_P(DamagedModelTest, IsRefusedOrRuns) {
     Feed(language_model, {&sequence}, {3});
     const std::vector<float> logits = Feed(language_model, {&sequence}, {2});
     EXPECT_EQ(logits.size(), 2u * language_model.vocab_size());
+    if ((*model)->info().generates) continue;
+    const std::vector<float> pooled(language_model.hidden_size(), 0.5f);
+    const auto made = language_model.ApplyHead((*model)->info().ranks, pooled);
+    EXPECT_TRUE(!made.ok() || !made->empty());
   }
   EXPECT_GT(refused, 0);
   EXPECT_LT(refused, NumFiles());
@@ -103,7 +107,9 @@ INSTANTIATE_TEST_SUITE_P(Families, DamagedModelTest,
                                          "mamba2-f32", "falcon-h1-f32", "muse-glimmer-f32",
                                          "llama4-f32", "minicpm3-f32", "qwen3vl-f32",
                                          "deepseek2-f32", "nemotron_h_moe-f32", "granitehybrid-f32",
-                                         "lfm2moe-f32", "qwen3next-f32", "gpt-oss-f32"),
+                                         "lfm2moe-f32", "qwen3next-f32", "gpt-oss-f32", "bert-f32",
+                                         "bert-rerank-f32", "nomic-bert-moe-f32",
+                                         "modern-bert-rerank-f32", "gemma-embedding-f32"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -1,0 +1,18 @@
+-- lm_rerank(query, text [, options])  ->  REAL
+--
+-- How well a text answers a query, by a model that is made for it (bge-reranker, Qwen3-Reranker, ...): the
+-- higher the better. For the best of what an index or a vector search has found.
+INSERT INTO temp.lm_models(name, path) VALUES ('reranker', '$MODELS/bert-rerank-f32.gguf');
+
+CREATE TEMP TABLE found(id INTEGER PRIMARY KEY, body TEXT);
+INSERT INTO found(body) VALUES ('Rain in May'), ('A new bicycle'), ('Rain in May'), (NULL);
+SELECT count(*), count(DISTINCT score) FROM (SELECT lm_rerank('rain', body, '{"model":"reranker"}') AS score FROM found);
+--> 4|2
+
+-- normalize: from 0 to 1, for models whose scores are any numbers.
+SELECT lm_rerank('rain', 'Rain in May', '{"model":"reranker","normalize":true}') BETWEEN 0 AND 1;
+--> 1
+
+-- Other models have no such scores; lm_score asks them.
+SELECT lm_rerank('rain', 'Rain in May');
+--! ranks no texts: it is not a reranker
