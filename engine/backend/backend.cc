@@ -59,6 +59,13 @@ absl::Status Backend::Project(const WeightMatrix& w, const ProductInput& input, 
   return Add(out, product, /*scale=*/1);
 }
 
+absl::Status Backend::ProjectAll(absl::Span<const MatrixProduct> products, ProductResult result) {
+  for (const MatrixProduct& product : products) {
+    RETURN_IF_ERROR(Project(*product.w, product.input, product.bias, result, product.out));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Backend::Route(Tensor logits, const Router& router, ExpertRoutes* routes) {
   RETURN_IF_ERROR(CheckRoute(logits, router));
   const int64_t stride = logits.row_bytes / static_cast<int64_t>(sizeof(float));

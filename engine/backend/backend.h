@@ -172,6 +172,14 @@ enum class ProductResult {
   kIsAdded,   // out += result
 };
 
+// One of several products that are independent of each other: see Project.
+struct MatrixProduct {
+  const WeightMatrix* w;
+  ProductInput input;
+  Tensor bias;  // or empty
+  Tensor out;
+};
+
 // How rotary position embedding pairs a head's values: value i of a pair with its partner.
 enum class RopePairing {
   kAdjacent,  // (2i, 2i + 1): the llama family
@@ -276,6 +284,11 @@ class Backend {
   // where the backend can, with the bits of the ops one after the other. Here they are that.
   virtual absl::Status Project(const WeightMatrix& w, const ProductInput& input, Tensor bias,
                                ProductResult result, Tensor out);
+
+  // Project of each: the experts of a mixture, say. Shared among threads all at once where the
+  // backend can, with the bits of one after the other, which it is here.
+  // REQUIRES: no `out` overlaps another, or an input.
+  virtual absl::Status ProjectAll(absl::Span<const MatrixProduct> products, ProductResult result);
 
   // Rotates the first rope_dim values of each head of q (T, heads * key_dim) and k (T, kv_heads *
   // key_dim), in place, by the step's rope table; then stores k and v (T, kv_heads * value_dim) in

@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include <vector>
+
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -61,15 +63,16 @@ absl::StatusOr<Tensor> MixExperts(const LayerRun& run) {
   }
   RETURN_IF_ERROR(backend->GatherSlots(seen, routes, of_slots));
   if (own.weigh_input) RETURN_IF_ERROR(WeighInputs(run, of_slots));
+  std::vector<MatrixProduct> first, last;  // of all experts that are seen
   for (int64_t e = 0; e < own.count; ++e) {
     const int64_t begin = routes.begin[e], count = routes.begin[e + 1] - begin;
     if (count == 0) continue;
     const Tensor x = of_slots.Rows(begin, count), between = gate_up.Rows(begin, count);
-    RETURN_IF_ERROR(experts.experts[e].input.Apply(backend, ProductInput::Plain(x),
-                                                   ProductResult::kReplaces, between));
-    RETURN_IF_ERROR(
-        experts.experts[e].down.Apply(backend, Active(spec, between), ProductResult::kReplaces, x));
+    experts.experts[e].input.AddTo(ProductInput::Plain(x), between, &first);
+    experts.experts[e].down.AddTo(Active(spec, between), x, &last);
   }
+  RETURN_IF_ERROR(backend->ProjectAll(first, ProductResult::kReplaces));
+  RETURN_IF_ERROR(backend->ProjectAll(last, ProductResult::kReplaces));
   RETURN_IF_ERROR(backend->CombineSlots(of_slots, routes, sum));
   if (own.latent > 0) {
     RETURN_IF_ERROR(

@@ -18,6 +18,14 @@ absl::Status Projection::Apply(Backend* backend, const ProductInput& x, ProductR
   return absl::OkStatus();
 }
 
+void Projection::AddTo(const ProductInput& x, Tensor out,
+                       std::vector<MatrixProduct>* products) const {
+  for (const Part& part : parts_) {
+    products->push_back(
+        {part.matrix.get(), x, part.bias.tensor, out.Cols(part.first_col, part.matrix->rows())});
+  }
+}
+
 int64_t Projection::bytes() const {
   int64_t total = 0;
   for (const Part& part : parts_) total += static_cast<int64_t>(part.matrix->bytes());

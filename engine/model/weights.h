@@ -31,6 +31,9 @@ class Projection {
   absl::Status Apply(Backend* backend, const ProductInput& x, ProductResult result,
                      Tensor out) const;
 
+  // Appends the products that this is, to be made with others.
+  void AddTo(const ProductInput& x, Tensor out, std::vector<MatrixProduct>* products) const;
+
   int64_t bytes() const;
   bool empty() const { return parts_.empty(); }
 

@@ -11,6 +11,7 @@
 #include "engine/backend/cpu/onednn_product.h"
 #include "engine/backend/cpu/panel_matrix.h"
 #include "engine/backend/cpu/scratch.h"
+#include "engine/backend/cpu/weight_arena.h"
 #include "engine/base/cpu_features.h"
 #include "engine/base/hash_map.h"
 #include "engine/base/thread_pool.h"
@@ -50,6 +51,7 @@ class CpuBackend : public Backend {
                              Tensor out) override;
   absl::Status Project(const WeightMatrix& w, const ProductInput& input, Tensor bias,
                        ProductResult result, Tensor out) override;
+  absl::Status ProjectAll(absl::Span<const MatrixProduct> products, ProductResult result) override;
   absl::Status RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope& rope,
                               const KvLayer& layer) override;
   absl::Status Attention(Tensor q, const KvLayer& layer, const AttentionOptions& options,
@@ -85,7 +87,9 @@ class CpuBackend : public Backend {
   // Normalize of a row of `cols` values.
   void NormRow(const Norm& norm, const float* x, int64_t cols, float* out) const;
   absl::Status Multiply(const ProductArguments& args);
-  absl::Status MultiplyQuantized(const ProductArguments& args);
+  class QuantizedPlan;
+  // All of them at once. REQUIRES: block weights, and outputs with rows.
+  absl::Status MultiplyQuantized(absl::Span<const ProductArguments> products);
   absl::Status MultiplyFloat(const ProductArguments& args);
   absl::Status MultiplyFewTokens(const ProductArguments& args);
   // REQUIRES: the rows are a multiple of OneDnnProduct::kTokens, and oneDNN can be used for all
@@ -115,6 +119,7 @@ class CpuBackend : public Backend {
 
   const CpuKernels& kernels_;
   ThreadPool pool_;
+  WeightArena arena_;
   Scratch rows_;     // a row of a product's input for each worker
   Scratch inputs_;   // activations as a product wants them
   Scratch workers_;  // what each worker needs

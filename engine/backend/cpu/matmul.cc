@@ -38,9 +38,28 @@ absl::Status CpuBackend::Project(const WeightMatrix& w, const ProductInput& inpu
                    .out = out});
 }
 
+absl::Status CpuBackend::ProjectAll(absl::Span<const MatrixProduct> products,
+                                    ProductResult result) {
+  std::vector<ProductArguments> quantised;
+  for (const MatrixProduct& product : products) {
+    RETURN_IF_ERROR(CheckProject(*product.w, product.input, product.bias, product.out));
+    const ProductArguments args = {.w = static_cast<const PanelMatrix&>(*product.w),
+                                   .input = product.input,
+                                   .bias = product.bias,
+                                   .result = result,
+                                   .out = product.out};
+    if (args.out.rows > 0 && Traits(args.w.dtype()).quantised) {
+      quantised.push_back(args);
+    } else {
+      RETURN_IF_ERROR(Multiply(args));
+    }
+  }
+  return quantised.empty() ? absl::OkStatus() : MultiplyQuantized(quantised);
+}
+
 absl::Status CpuBackend::Multiply(const ProductArguments& args) {
   if (args.out.rows == 0) return absl::OkStatus();
-  return Traits(args.w.dtype()).quantised ? MultiplyQuantized(args) : MultiplyFloat(args);
+  return Traits(args.w.dtype()).quantised ? MultiplyQuantized({&args, 1}) : MultiplyFloat(args);
 }
 
 CpuBackend::ProductArguments CpuBackend::ProductArguments::Rows(int64_t begin,

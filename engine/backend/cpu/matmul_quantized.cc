@@ -1,8 +1,10 @@
 // Products with block weights, over panels of 16 output columns.
 //
 // A pair of panels is multiplied with all tokens, tile by tile: the pair's weights stay in the
-// nearest caches, the activations stream past.
+// nearest caches, the activations stream past. Items, runs of pairs, are what threads share: those
+// of all products that are made at once.
 #include <algorithm>
+#include <vector>
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/matmul_tiles.h"
@@ -21,148 +23,235 @@ constexpr int64_t kBlocksOfScales = 32;
 constexpr int64_t kBytesAnItem = 64 * 1024;
 constexpr int64_t kItemsAThread = 4;
 
+constexpr int64_t kLine = 64;
+
 }  // namespace
 
-absl::Status CpuBackend::MultiplyQuantized(const ProductArguments& args) {
-  const PanelMatrix& w = args.w;
-  const Tensor out = args.out;
-  const PanelFormat& format = w.format();
-  int64_t num_blocks = w.cols() / kActivationBlock;
-  // Eight-bit codes are bytes in memory already. Few tokens take the others as they are: unpacking
-  // them four times costs less than a trip to the cache.
-  bool bytes = format.low_bits == 8;
-  bool packed = !bytes && out.rows <= 4 * kernels_.packed_tokens;
-  bool unpack = !bytes && !packed;
-  Tiles tiles(out.rows, packed               ? kernels_.packed_tokens
-                        : format.half_scales ? kernels_.half_scale_tokens
-                                             : kernels_.quantized_tokens);
+// How one product is made.
+class CpuBackend::QuantizedPlan {
+ public:
+  QuantizedPlan(const CpuBackend& backend, const ProductArguments& args);
 
-  // Activations, as [tile][block][token of the tile].
-  ASSIGN_OR_RETURN(char* memory, inputs_.Get(out.rows * num_blocks * sizeof(ActivationRecord)));
-  auto* records = reinterpret_cast<ActivationRecord*>(memory);
-  RETURN_IF_ERROR(ForInputRows(args.input, Tiles(out.rows, 1), [&](int64_t t, const float* values) {
-    const int64_t tile = tiles.of(t), first = tiles.begin(tile);
-    kernels_.quantize_activations(format, values, num_blocks,
-                                  records + first * num_blocks + (t - first), tiles.size(tile));
-  }));
+  // Of the activations, and of a thread that runs an item.
+  int64_t record_bytes() const {
+    return args_.out.rows * num_blocks_ * static_cast<int64_t>(sizeof(ActivationRecord));
+  }
+  int64_t scratch_bytes() const {
+    ScratchLayout measure;
+    LayOut(&measure);
+    return measure.used();
+  }
+  int64_t bytes_read() const { return static_cast<int64_t>(args_.w.bytes()) * args_.out.rows; }
+  int64_t num_items() const { return (args_.w.num_pairs() + pairs_an_item_ - 1) / pairs_an_item_; }
 
-  int64_t chunk = tiles.count > 1 ? num_blocks : unpack ? kBlocksToUnpack : kBlocksOfScales;
-  chunk = std::min(chunk, num_blocks);
-  int panels = kernels_.panels;
-  int width = panels * kPanelRows;
-  int64_t scales_a_panel = format.unpacked_scales * kPanelRows;
+  // Quantises the activations, into record_bytes() of memory that stays until the last item is run.
+  absl::Status ReadInput(CpuBackend* backend, char* records);
+  void RunItem(int64_t item, char* scratch) const;
+
+ private:
   struct Parts {
     uint8_t* codes;  // [block][panel][512]
-    float* scales;   // [block][panel][scales_a_panel]
-    float* sums;     // [token][width]
+    float* scales;   // [block][panel][scales_a_panel_]
+    float* sums;     // [token][width_]
   };
-  auto lay_out = [&](ScratchLayout* layout) {
-    return Parts{layout->Take<uint8_t>(unpack ? chunk * panels * kUnpackedBlockBytes : 0),
-                 layout->Take<float>(chunk * panels * scales_a_panel),
-                 layout->Take<float>(kernels_.quantized_tokens * width)};
-  };
-  ScratchLayout measure;
-  lay_out(&measure);
-  ASSIGN_OR_RETURN(char* scratch, workers_.Get(pool_.num_threads() * measure.used()));
+  Parts LayOut(ScratchLayout* layout) const {
+    return Parts{layout->Take<uint8_t>(unpack_ ? chunk_ * panels_ * kUnpackedBlockBytes : 0),
+                 layout->Take<float>(chunk_ * panels_ * scales_a_panel_),
+                 layout->Take<float>(kernels_.quantized_tokens * width_)};
+  }
+  static int64_t MostTokens(const CpuKernels& kernels, const PanelFormat& format, bool packed) {
+    if (packed) return kernels.packed_tokens;
+    return format.half_scales ? kernels.half_scale_tokens : kernels.quantized_tokens;
+  }
+  void UnpackBlocks(int64_t first_panel, int64_t begin, int64_t count, const Parts& parts) const;
+  const uint8_t* NextCodes(int64_t first_panel, int64_t next_panel, int64_t tile,
+                           int64_t block) const;
+  void Multiply(int64_t first_panel, int64_t next_panel, const Parts& parts) const;
+  void MultiplyTile(int64_t first_panel, int64_t next_panel, int64_t tile,
+                    const Parts& parts) const;
 
-  // The blocks from `begin` on of `panels` panels, unpacked.
-  auto unpack_blocks = [&](int64_t first_panel, int64_t begin, int64_t count, const Parts& parts) {
-    for (int p = 0; p < panels; ++p) {
-      kernels_.unpack_scales(
-          format, w.scales(first_panel + p) + begin / format.blocks_per_group * format.scale_step,
-          count, parts.scales + p * scales_a_panel, panels * scales_a_panel);
-      if (!unpack) continue;
-      kernels_.unpack_codes(format, w.codes(first_panel + p) + begin * format.code_step, count,
-                            parts.codes + p * kUnpackedBlockBytes, panels * kUnpackedBlockBytes);
-    }
-  };
-
+  const ProductArguments args_;
+  const CpuKernels& kernels_;
+  const PanelFormat& format_;
+  const int threads_;
+  const int64_t num_blocks_;
+  // Eight-bit codes are bytes in memory already. Few tokens take the others as they are: unpacking
+  // them four times costs less than a trip to the cache.
+  const bool packed_, unpack_;
+  const Tiles tiles_;
+  const int64_t chunk_;
+  const int panels_, width_;
+  const int64_t scales_a_panel_;
   // With several tiles a pair's codes are asked for while the pair before is multiplied, so many
   // bytes for each block of each tile.
-  constexpr int64_t kLine = 64;
-  const int64_t code_bytes = w.pair_code_bytes();
-  const int64_t spread_bytes = (code_bytes / (tiles.count * num_blocks) / kLine + 1) * kLine;
-  auto prefetch = [&](int64_t first_panel, int64_t next_panel, int64_t tile, int64_t block) {
-    if (tiles.count == 1) {
-      return unpack ? nullptr : w.codes(first_panel) + block * format.code_step + kPrefetchDistance;
-    }
-    const int64_t at = (tile * num_blocks + block) * spread_bytes;
-    return next_panel < 0 || at >= code_bytes ? nullptr : w.codes(next_panel) + at;
-  };
-  const int prefetch_bytes =
-      static_cast<int>(tiles.count == 1 ? panels * format.code_bytes : spread_bytes);
+  const int64_t spread_bytes_;
+  // As many as make a run of memory worth a thread's turn, and few enough that every thread gets
+  // several items.
+  const int64_t pairs_an_item_;
+  const ActivationRecord* records_ = nullptr;  // [tile][block][token of the tile]
+};
 
-  // `panels` panels times all tokens. next_panel begins the pair whose turn comes next, or is -1.
-  auto multiply = [&](int64_t first_panel, int64_t next_panel, const Parts& parts) {
-    if (next_panel >= 0) Prefetch(w.scales(next_panel), static_cast<int>(w.pair_scale_bytes()));
-    // Results go straight to `out` where the kernel has no more to do about them.
-    const int64_t column = first_panel * kPanelRows;
-    const bool added = args.result == ProductResult::kIsAdded;
-    const bool direct = args.bias.empty() && w.row_scales().empty() && column + width <= out.cols &&
-                        (!added || chunk == num_blocks);
-    for (int64_t tile = 0; tile < tiles.count; ++tile) {
-      int tokens = tiles.size(tile);
-      // The results go to as many pages as there are tokens: have them at hand by then.
-      for (int t = 0; t < tokens; ++t) {
-        const float* to = out.row<float>(tiles.begin(tile) + t) + column;
-        for (int i = 0; i < width; i += 16) __builtin_prefetch(to + i, 1);
-      }
-      for (int64_t begin = 0; begin < num_blocks; begin += chunk) {
-        int64_t count = std::min(chunk, num_blocks - begin);
-        if (tile == 0) unpack_blocks(first_panel, begin, count, parts);
-        kernels_.quantized_product(
-            {.format = &format,
-             .codes = unpack ? parts.codes : w.codes(first_panel) + begin * format.code_step,
-             .codes_step = unpack ? panels * kUnpackedBlockBytes : format.code_step,
-             .packed = packed,
-             .prefetch = prefetch(first_panel, next_panel, tile, begin),
-             .prefetch_bytes = prefetch_bytes,
-             .prefetch_step = tiles.count == 1 ? format.code_step : spread_bytes,
-             .scales = parts.scales,
-             .x = records + tiles.begin(tile) * num_blocks + begin * tokens,
-             .tokens = tokens,
-             .num_blocks = count,
-             .acc = direct ? out.row<float>(tiles.begin(tile)) + column : parts.sums,
-             .acc_stride = direct ? out.row_bytes / int64_t{sizeof(float)} : width,
-             .accumulate = begin > 0         ? Accumulate::kContinue
-                           : direct && added ? Accumulate::kAdd
-                                             : Accumulate::kReplace});
-      }
-      if (direct) continue;
-      StoreTile(parts.sums, width, column, tiles.begin(tile), tokens, w.row_scales(), args.bias,
-                args.result, out);
-    }
-  };
+CpuBackend::QuantizedPlan::QuantizedPlan(const CpuBackend& backend, const ProductArguments& args)
+    : args_(args),
+      kernels_(backend.kernels_),
+      format_(args.w.format()),
+      threads_(backend.pool_.num_threads()),
+      num_blocks_(args.w.cols() / kActivationBlock),
+      packed_(format_.low_bits < 8 && args.out.rows <= 4 * kernels_.packed_tokens),
+      unpack_(format_.low_bits < 8 && !packed_),
+      tiles_(args.out.rows, MostTokens(kernels_, format_, packed_)),
+      chunk_(std::min(num_blocks_, tiles_.count > 1 ? num_blocks_
+                                   : unpack_        ? kBlocksToUnpack
+                                                    : kBlocksOfScales)),
+      panels_(kernels_.panels),
+      width_(panels_ * kPanelRows),
+      scales_a_panel_(format_.unpacked_scales * kPanelRows),
+      spread_bytes_((args.w.pair_code_bytes() / (tiles_.count * num_blocks_) / kLine + 1) * kLine),
+      pairs_an_item_(
+          std::clamp<int64_t>(args.w.num_pairs() / (kItemsAThread * threads_), 1,
+                              std::max<int64_t>(1, kBytesAnItem / args.w.pair_bytes()))) {}
 
-  // An item has as many pairs as make a run of memory worth a thread's turn, and few enough that
-  // every thread gets several.
-  int64_t pairs_an_item =
-      std::clamp<int64_t>(w.num_pairs() / (kItemsAThread * pool_.num_threads()), 1,
-                          std::max<int64_t>(1, kBytesAnItem / w.pair_bytes()));
-  auto item = [&](int64_t i, int worker) {
-    ScratchLayout layout(scratch + worker * measure.used());
-    Parts parts = lay_out(&layout);
-    const int64_t first_pair = i * pairs_an_item;
-    const int64_t end_pair = std::min(first_pair + pairs_an_item, w.num_pairs());
-    // Most likely the other threads take the items up to there.
-    const int64_t next_item = first_pair + pairs_an_item * pool_.num_threads();
-    for (int64_t pair = first_pair; pair < end_pair; ++pair) {
-      if (!args.Wants(pair * kPairRows)) continue;
-      const int64_t next_pair = pair + 1 < end_pair ? pair + 1 : next_item;
-      for (int64_t p = 0; p < kPanelsAPair; p += panels) {
-        const int64_t panel = pair * kPanelsAPair + p;
-        const bool last = p + panels == kPanelsAPair && next_pair < w.num_pairs();
-        if (panel * kPanelRows < w.rows()) {
-          multiply(panel, last ? next_pair * kPanelsAPair : -1, parts);
-        }
+absl::Status CpuBackend::QuantizedPlan::ReadInput(CpuBackend* backend, char* memory) {
+  auto* records = reinterpret_cast<ActivationRecord*>(memory);
+  records_ = records;
+  return backend->ForInputRows(
+      args_.input, Tiles(args_.out.rows, 1), [&](int64_t t, const float* values) {
+        const int64_t tile = tiles_.of(t), first = tiles_.begin(tile);
+        kernels_.quantize_activations(format_, values, num_blocks_,
+                                      records + first * num_blocks_ + (t - first),
+                                      tiles_.size(tile));
+      });
+}
+
+// The blocks from `begin` on of `panels_` panels, unpacked.
+void CpuBackend::QuantizedPlan::UnpackBlocks(int64_t first_panel, int64_t begin, int64_t count,
+                                             const Parts& parts) const {
+  for (int p = 0; p < panels_; ++p) {
+    kernels_.unpack_scales(
+        format_,
+        args_.w.scales(first_panel + p) + begin / format_.blocks_per_group * format_.scale_step,
+        count, parts.scales + p * scales_a_panel_, panels_ * scales_a_panel_);
+    if (!unpack_) continue;
+    kernels_.unpack_codes(format_, args_.w.codes(first_panel + p) + begin * format_.code_step,
+                          count, parts.codes + p * kUnpackedBlockBytes,
+                          panels_ * kUnpackedBlockBytes);
+  }
+}
+
+// What to prefetch from a block of a tile on, or null.
+const uint8_t* CpuBackend::QuantizedPlan::NextCodes(int64_t first_panel, int64_t next_panel,
+                                                    int64_t tile, int64_t block) const {
+  if (tiles_.count == 1) {
+    if (unpack_) return nullptr;
+    return args_.w.codes(first_panel) + block * format_.code_step + kPrefetchDistance;
+  }
+  const int64_t at = (tile * num_blocks_ + block) * spread_bytes_;
+  if (next_panel < 0 || at >= args_.w.pair_code_bytes()) return nullptr;
+  return args_.w.codes(next_panel) + at;
+}
+
+// `panels_` panels times all tokens. next_panel begins the pair whose turn comes next, or is -1.
+void CpuBackend::QuantizedPlan::Multiply(int64_t first_panel, int64_t next_panel,
+                                         const Parts& parts) const {
+  if (next_panel >= 0) {
+    Prefetch(args_.w.scales(next_panel), static_cast<int>(args_.w.pair_scale_bytes()));
+  }
+  for (int64_t tile = 0; tile < tiles_.count; ++tile) {
+    MultiplyTile(first_panel, next_panel, tile, parts);
+  }
+}
+
+void CpuBackend::QuantizedPlan::MultiplyTile(int64_t first_panel, int64_t next_panel, int64_t tile,
+                                             const Parts& parts) const {
+  const PanelMatrix& w = args_.w;
+  const Tensor out = args_.out;
+  // Results go straight to `out` where the kernel has no more to do about them.
+  const int64_t column = first_panel * kPanelRows;
+  const bool added = args_.result == ProductResult::kIsAdded;
+  const bool direct = args_.bias.empty() && w.row_scales().empty() && column + width_ <= out.cols &&
+                      (!added || chunk_ == num_blocks_);
+  const int tokens = tiles_.size(tile);
+  // The results go to as many pages as there are tokens: have them at hand by then.
+  for (int t = 0; t < tokens; ++t) {
+    const float* to = out.row<float>(tiles_.begin(tile) + t) + column;
+    for (int i = 0; i < width_; i += 16) __builtin_prefetch(to + i, 1);
+  }
+  for (int64_t begin = 0; begin < num_blocks_; begin += chunk_) {
+    const int64_t count = std::min(chunk_, num_blocks_ - begin);
+    if (tile == 0) UnpackBlocks(first_panel, begin, count, parts);
+    kernels_.quantized_product(
+        {.format = &format_,
+         .codes = unpack_ ? parts.codes : w.codes(first_panel) + begin * format_.code_step,
+         .codes_step = unpack_ ? panels_ * kUnpackedBlockBytes : format_.code_step,
+         .packed = packed_,
+         .prefetch = NextCodes(first_panel, next_panel, tile, begin),
+         .prefetch_bytes =
+             static_cast<int>(tiles_.count == 1 ? panels_ * format_.code_bytes : spread_bytes_),
+         .prefetch_step = tiles_.count == 1 ? format_.code_step : spread_bytes_,
+         .scales = parts.scales,
+         .x = records_ + tiles_.begin(tile) * num_blocks_ + begin * tokens,
+         .tokens = tokens,
+         .num_blocks = count,
+         .acc = direct ? out.row<float>(tiles_.begin(tile)) + column : parts.sums,
+         .acc_stride = direct ? out.row_bytes / int64_t{sizeof(float)} : width_,
+         .accumulate = begin > 0         ? Accumulate::kContinue
+                       : direct && added ? Accumulate::kAdd
+                                         : Accumulate::kReplace});
+  }
+  if (direct) return;
+  StoreTile(parts.sums, width_, column, tiles_.begin(tile), tokens, w.row_scales(), args_.bias,
+            args_.result, out);
+}
+
+void CpuBackend::QuantizedPlan::RunItem(int64_t item, char* scratch) const {
+  const PanelMatrix& w = args_.w;
+  ScratchLayout layout(scratch);
+  const Parts parts = LayOut(&layout);
+  const int64_t first_pair = item * pairs_an_item_;
+  const int64_t end_pair = std::min(first_pair + pairs_an_item_, w.num_pairs());
+  // Most likely the other threads take the items up to there.
+  const int64_t next_item = first_pair + pairs_an_item_ * threads_;
+  for (int64_t pair = first_pair; pair < end_pair; ++pair) {
+    if (!args_.Wants(pair * kPairRows)) continue;
+    const int64_t next_pair = pair + 1 < end_pair ? pair + 1 : next_item;
+    for (int64_t p = 0; p < kPanelsAPair; p += panels_) {
+      const int64_t panel = pair * kPanelsAPair + p;
+      const bool last = p + panels_ == kPanelsAPair && next_pair < w.num_pairs();
+      if (panel * kPanelRows < w.rows()) {
+        Multiply(panel, last ? next_pair * kPanelsAPair : -1, parts);
       }
     }
+  }
+}
+
+absl::Status CpuBackend::MultiplyQuantized(absl::Span<const ProductArguments> products) {
+  std::vector<QuantizedPlan> plans;
+  plans.reserve(products.size());
+  std::vector<int64_t> first_items;  // of each plan
+  int64_t record_bytes = 0, scratch_bytes = 0, bytes_read = 0, items = 0;
+  for (const ProductArguments& args : products) {
+    const QuantizedPlan& plan = plans.emplace_back(*this, args);
+    first_items.push_back(items);
+    items += plan.num_items();
+    record_bytes += plan.record_bytes();
+    scratch_bytes = std::max(scratch_bytes, plan.scratch_bytes());
+    bytes_read += plan.bytes_read();
+  }
+  ASSIGN_OR_RETURN(char* records, inputs_.Get(record_bytes));
+  for (QuantizedPlan& plan : plans) {
+    RETURN_IF_ERROR(plan.ReadInput(this, records));
+    records += plan.record_bytes();
+  }
+  ASSIGN_OR_RETURN(char* scratch, workers_.Get(pool_.num_threads() * scratch_bytes));
+  auto run = [&](int64_t item, int worker) {
+    const size_t plan =
+        std::upper_bound(first_items.begin(), first_items.end(), item) - first_items.begin() - 1;
+    plans[plan].RunItem(item - first_items[plan], scratch + worker * scratch_bytes);
   };
-  int64_t items = (w.num_pairs() + pairs_an_item - 1) / pairs_an_item;
-  if (static_cast<int64_t>(w.bytes()) * out.rows < kBytesWorthSharing) {
-    for (int64_t i = 0; i < items; ++i) item(i, 0);
+  if (bytes_read < kBytesWorthSharing) {
+    for (int64_t item = 0; item < items; ++item) run(item, 0);
   } else {
-    ForItems(items, item);
+    ForItems(items, run);
   }
   return absl::OkStatus();
 }

@@ -56,7 +56,8 @@ class FirstError {
 
 absl::StatusOr<std::unique_ptr<PanelMatrix>> PanelMatrix::Pack(DType dtype, int64_t rows,
                                                                int64_t cols, RowReader read,
-                                                               ThreadPool* pool) {
+                                                               ThreadPool* pool,
+                                                               WeightArena* arena) {
   std::unique_ptr<PanelMatrix> matrix(new PanelMatrix(dtype, rows, cols));
   const int64_t row_bytes = RowBytes(dtype, cols);
   const bool quantised = Traits(dtype).quantised;
@@ -67,7 +68,7 @@ absl::StatusOr<std::unique_ptr<PanelMatrix>> PanelMatrix::Pack(DType dtype, int6
   }
   const int64_t bytes = quantised ? matrix->num_pairs() * matrix->pair_bytes()
                                   : matrix->num_strips() * kStripRows * row_bytes;
-  ASSIGN_OR_RETURN(matrix->buffer_, Buffer::AllocateHost(bytes));
+  ASSIGN_OR_RETURN(matrix->buffer_, arena->Allocate(bytes));
 
   // Each item reads its rows piece by piece into one buffer.
   constexpr int64_t kItemsAThread = 4;

@@ -6,6 +6,7 @@
 
 #include "engine/backend/backend.h"
 #include "engine/backend/cpu/panel_format.h"
+#include "engine/backend/cpu/weight_arena.h"
 #include "engine/base/thread_pool.h"
 
 namespace lm {
@@ -21,7 +22,8 @@ class PanelMatrix : public WeightMatrix {
   // The pool's threads read and pack a few rows at a time, so that what was read is still in their
   // caches. REQUIRES: CheckLoadMatrix() passed.
   static absl::StatusOr<std::unique_ptr<PanelMatrix>> Pack(DType dtype, int64_t rows, int64_t cols,
-                                                           RowReader read, ThreadPool* pool);
+                                                           RowReader read, ThreadPool* pool,
+                                                           WeightArena* arena);
 
   size_t bytes() const override { return buffer_.bytes(); }
   // REQUIRES: float weights.

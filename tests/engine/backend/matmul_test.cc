@@ -181,6 +181,43 @@ TEST_P(MatMulTest, ProjectHasTheBitsOfTheOpsItIsMadeOf) {
   }
 }
 
+TEST_P(MatMulTest, ProductsMadeAtOnceHaveTheBitsOfOneAfterTheOther) {
+  Random random(21);
+  constexpr DType kTypes[] = {DType::kQ8_0, DType::kQ4_K, DType::kF16, DType::kIQ2_S};
+  constexpr int kProducts = 11;
+  for (ProductResult result : {ProductResult::kReplaces, ProductResult::kIsAdded}) {
+    std::vector<std::unique_ptr<WeightMatrix>> weights;
+    std::vector<DeviceMatrix> inputs, biases, wanted, got;
+    std::vector<MatrixProduct> products;
+    for (int i = 0; i < kProducts; ++i) {
+      const DType dtype = kTypes[i % 4];
+      const int64_t n = random.Int(1, 200), k = 256 * random.Int(1, 4),
+                    t = random.Int(0, 3) * 9 / 2;
+      const bool gated = i % 3 == 0;
+      weights.push_back(Load(backend(), dtype, n, k, RandomWeights(dtype, n, k, &random)));
+      const Matrix out = random.Normals(t, n);
+      inputs.emplace_back(backend(), random.Normals(t, gated ? 2 * k : k));
+      biases.emplace_back(backend(), random.Normals(1, n));
+      wanted.emplace_back(backend(), out);
+      got.emplace_back(backend(), out);
+      const Tensor x = inputs.back().tensor();
+      products.push_back(
+          {weights.back().get(),
+           gated ? ProductInput::Gated(x, Activation::kSilu) : ProductInput::Plain(x),
+           i % 2 == 0 ? biases.back().tensor() : Tensor(), got.back().tensor()});
+    }
+    for (int i = 0; i < kProducts; ++i) {
+      const MatrixProduct& product = products[i];
+      const absl::Status status =
+          backend()->Project(*product.w, product.input, product.bias, result, wanted[i].tensor());
+      ASSERT_TRUE(status.ok()) << status;
+    }
+    const absl::Status status = backend()->ProjectAll(products, result);
+    ASSERT_TRUE(status.ok()) << status;
+    for (int i = 0; i < kProducts; ++i) ExpectSameBits(wanted[i].Download(), got[i].Download());
+  }
+}
+
 TEST_P(MatMulTest, WantedColumnsHaveTheBitsOfTheWholeProduct) {
   Random random(10);
   for (DType dtype : WeightTypes()) {
