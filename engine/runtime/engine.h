@@ -126,7 +126,8 @@ class Engine {
   void RecordStep(const StepPlan& plan, const StepWork& work, absl::Duration took);
   void RecordToken(absl::Duration latency, bool first);
   void ReportQueue();
-  void GiveUp() noexcept;
+  void DropScheduled() noexcept;
+  void DropQueued() noexcept;
   void Recover() noexcept;
   std::unique_ptr<Scheduler> MakeScheduler() const;
 
@@ -140,6 +141,7 @@ class Engine {
 
   // Only the engine's thread touches these.
   std::unique_ptr<Scheduler> scheduler_;  // null: there was no memory for it, and the engine stops
+  bool recovered_ = false;                // by the turn before
   WorkMeter work_meter_;
   StepPacer pacer_;
   StepResults results_;             // of the step

@@ -19,6 +19,7 @@ void Engine::Run() {
       AnswerInspections();
       TakeIncoming();
       Step();
+      recovered_ = false;
     } catch (...) {  // memory; the process is somebody else's and must live
       Recover();
     }
@@ -31,7 +32,8 @@ void Engine::Run() {
     } catch (...) {
     }
   }
-  GiveUp();
+  DropScheduled();
+  DropQueued();
 }
 
 bool Engine::WaitForWork() {
@@ -385,12 +387,12 @@ std::unique_ptr<Scheduler> Engine::MakeScheduler() const {
                        .grammar_work = options_.grammar_work});
 }
 
-// Ends, with an error, all that is under way or waits, without an allocation: a sequence that goes
+// Ends, with an error, all that has been taken, without an allocation: a sequence that goes
 // finishes its request.
-void Engine::GiveUp() noexcept {
+void Engine::DropScheduled() noexcept {
   {
     absl::MutexLock lock(&mutex_);
-    int64_t lost = static_cast<int64_t>(finished_.size() + incoming_.size());
+    int64_t lost = static_cast<int64_t>(finished_.size());
     if (scheduler_ != nullptr) lost += scheduler_->num_running() + scheduler_->num_waiting();
     stats_.requests += lost;
     stats_.failed += lost;
@@ -398,6 +400,10 @@ void Engine::GiveUp() noexcept {
   }
   finished_.clear();
   scheduler_ = nullptr;
+}
+
+// Likewise all that has not been taken yet.
+void Engine::DropQueued() noexcept {
   for (;;) {
     std::shared_ptr<Request> request;
     std::shared_ptr<CacheInspection> inspection;
@@ -406,6 +412,8 @@ void Engine::GiveUp() noexcept {
       if (!incoming_.empty()) {
         request = std::move(incoming_.front());
         incoming_.pop_front();
+        ++stats_.requests;
+        ++stats_.failed;
       } else if (!inspections_.empty()) {
         inspection = std::move(inspections_.front());
         inspections_.pop_front();
@@ -423,11 +431,13 @@ void Engine::GiveUp() noexcept {
   }
 }
 
-// An allocation failed somewhere. Nobody waits until there is memory again: requests fail until
-// then, and the cache begins again with nothing.
+// An allocation failed somewhere. What was under way fails, and the cache begins again with
+// nothing. What has come since is begun once more; where memory fails again at once, or for that,
+// nobody waits until there is some: requests fail until then.
 void Engine::Recover() noexcept {
-  for (;;) {
-    GiveUp();
+  DropScheduled();
+  for (bool again = std::exchange(recovered_, true);; again = true) {
+    if (again) DropQueued();
     try {
       scheduler_ = MakeScheduler();
       scheduler_->DistrustBlocks();
