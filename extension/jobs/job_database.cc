@@ -140,6 +140,13 @@ absl::Status JobDatabase::OpenOwn(const char* path) {
     return status;
   }
   db_ = own;
+  // With a rollback journal, reading waits for others' commits, too.
+  sqlite3_busy_handler(
+      db_,
+      [](void* self, int times_before) {
+        return static_cast<JobDatabase*>(self)->WaitForLock(times_before) ? 1 : 0;
+      },
+      this);
   RETURN_IF_ERROR(CheckFile());
   RETURN_IF_ERROR(InheritSettings(user_, schema_, own));
   // What runs on this connection ends with the statement that asked for it. Where the host cannot
@@ -149,13 +156,6 @@ absl::Status JobDatabase::OpenOwn(const char* path) {
         db_, kInstructionsPerPoll,
         [](void* self) { return static_cast<JobDatabase*>(self)->Interrupted() ? 1 : 0; }, this);
   }
-  // With a rollback journal, reading waits for others' commits, too.
-  sqlite3_busy_handler(
-      db_,
-      [](void* self, int times_before) {
-        return static_cast<JobDatabase*>(self)->WaitForLock(times_before) ? 1 : 0;
-      },
-      this);
   return absl::OkStatus();
 }
 

@@ -138,6 +138,30 @@ class JobsTest(unittest.TestCase):
             self.check(db)
             self.assertEqual(harness.value(db, "SELECT max(attempts) FROM lm_job_rows"), 1)
 
+    def test_a_lock_is_waited_for_wherever_it_is_met(self):
+        path, db = self.make("locks.db", "delete")
+        db.execute("PRAGMA busy_timeout = 60000")
+        db.execute("SELECT * FROM lm_run('label')").fetchall()
+        over = threading.Event()
+
+        def lock_again_and_again():
+            other = sqlite3.connect(path, isolation_level=None, timeout=60)
+            while not over.is_set():
+                other.execute("BEGIN EXCLUSIVE")
+                time.sleep(0.004)
+                other.execute("COMMIT")
+                time.sleep(0.004)
+            other.close()
+
+        thread = threading.Thread(target=lock_again_and_again)
+        thread.start()
+        try:
+            for _ in range(30):
+                self.assertEqual(db.execute("SELECT done, failed FROM lm_run('label')").fetchall()[-1], (ROWS, 0))
+        finally:
+            over.set()
+            thread.join()
+
     def test_claims_of_a_silent_worker_run_out(self):
         path, db = self.make("silent.db")
         self.finish(self.worker(path, "SELECT * FROM lm_run('label', '{\"progress_ms\":0}') LIMIT 1"))
