@@ -388,7 +388,7 @@ std::unique_ptr<Scheduler> Engine::MakeScheduler() const {
 }
 
 // Ends, with an error, all that has been taken, without an allocation: a sequence that goes
-// finishes its request.
+// finishes its request. So do questions about the cache, which goes with it.
 void Engine::DropScheduled() noexcept {
   {
     absl::MutexLock lock(&mutex_);
@@ -400,34 +400,33 @@ void Engine::DropScheduled() noexcept {
   }
   finished_.clear();
   scheduler_ = nullptr;
+  for (;;) {
+    std::shared_ptr<CacheInspection> inspection;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (inspections_.empty()) return;
+      inspection = std::move(inspections_.front());
+      inspections_.pop_front();
+    }
+    inspection->Finish(OutOfMemory());
+  }
 }
 
 // Likewise all that has not been taken yet.
 void Engine::DropQueued() noexcept {
   for (;;) {
     std::shared_ptr<Request> request;
-    std::shared_ptr<CacheInspection> inspection;
     {
       absl::MutexLock lock(&mutex_);
-      if (!incoming_.empty()) {
-        request = std::move(incoming_.front());
-        incoming_.pop_front();
-        ++stats_.requests;
-        ++stats_.failed;
-      } else if (!inspections_.empty()) {
-        inspection = std::move(inspections_.front());
-        inspections_.pop_front();
-      } else {
-        return;
-      }
+      if (incoming_.empty()) return;
+      request = std::move(incoming_.front());
+      incoming_.pop_front();
+      ++stats_.requests;
+      ++stats_.failed;
     }
-    if (request != nullptr) {
-      Generation lost;
-      lost.status = OutOfMemory();
-      request->Finish(std::move(lost));
-    } else {
-      inspection->Finish(OutOfMemory());
-    }
+    Generation lost;
+    lost.status = OutOfMemory();
+    request->Finish(std::move(lost));
   }
 }
 

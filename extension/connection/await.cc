@@ -47,6 +47,11 @@ absl::Status Await(sqlite3* db, Request& request, absl::FunctionRef<absl::Status
 }
 
 absl::Status AwaitToken(sqlite3* db, Request& request) {
+  // A stream that never lets anybody wait comes to its end here.
+  if (absl::Status late = CheckStatementTime(request.spec().options.max_seconds); !late.ok()) {
+    request.Cancel();
+    return late;
+  }
   return AwaitPart(db, request, &Request::WaitForToken, NothingMeanwhile);
 }
 
