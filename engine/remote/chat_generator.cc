@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -98,6 +99,10 @@ absl::StatusOr<std::shared_ptr<RemoteGenerator>> Open(const std::string& path,
                                                       const std::atomic<bool>& cancel) {
   ASSIGN_OR_RETURN(const std::vector<std::string> urls, ParseRemotePath(path));
   ASSIGN_OR_RETURN(const RemoteOptions options, ParseRemoteOptions(options_text));
+  if (!options.key_env.empty() && std::getenv(options.key_env.c_str()) == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("key_env: there is no environment variable '", options.key_env, "'"));
+  }
   ASSIGN_OR_RETURN(Network * network, Network::Get());
   absl::StatusOr<RemoteModel> model;
   for (const std::string& url : urls) {

@@ -38,6 +38,11 @@ struct Network::Transfer {
   bool too_much = false;
   char error[CURL_ERROR_SIZE] = {};
 
+  ~Transfer() {
+    if (easy != nullptr) network->curl_.easy_cleanup(easy);
+    network->curl_.slist_free_all(headers);
+  }
+
   int Code() const {
     long code = 0;
     network->curl_.easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &code);
@@ -256,11 +261,7 @@ void Network::Finish(Transfer* transfer, CURLcode code) {
 }
 
 void Network::Remove(Transfer* transfer) {
-  if (transfer->easy != nullptr) {
-    curl_.multi_remove_handle(multi_, transfer->easy);
-    curl_.easy_cleanup(transfer->easy);
-  }
-  curl_.slist_free_all(transfer->headers);
+  if (transfer->easy != nullptr) curl_.multi_remove_handle(multi_, transfer->easy);
   transfers_.erase(transfer->number);
 }
 

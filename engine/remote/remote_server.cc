@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/hash/hash.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -125,7 +126,11 @@ absl::StatusOr<std::shared_ptr<Request>> RemoteServer::Submit(
   job.request->set_listener(std::make_shared<Told>(weak_from_this(), std::move(listener)));
   std::shared_ptr<Request> request = job.request;
   ++num_queued_;
-  network_->Run([self = shared_from_this(), job = std::move(job)] { self->Enqueue(job); });
+  absl::Cleanup refused = [this] { --num_queued_; };
+  network_->Run([self = shared_from_this(), job = std::move(job)]() mutable {
+    self->Enqueue(std::move(job));
+  });
+  std::move(refused).Cancel();
   return request;
 }
 
@@ -143,7 +148,12 @@ RequestCounts RemoteServer::CountsOf(absl::string_view salt) const {
 }
 
 void RemoteServer::Enqueue(RemoteJob job) {
-  queue_.push_back(std::move(job));
+  try {
+    queue_.push_back(std::move(job));
+  } catch (...) {
+    --num_queued_;
+    return job.request->Finish({.status = OutOfMemory()});
+  }
   Pump();
 }
 
@@ -152,7 +162,6 @@ void RemoteServer::SendAgain(RemoteJob job, absl::Time when) {
   ++num_queued_;
   job.not_before = when;
   queue_.push_front(std::move(job));
-  Pump();
 }
 
 void RemoteServer::WakeAt(absl::Time when) {
@@ -195,33 +204,45 @@ bool RemoteServer::Begin(RemoteJob* job, absl::Time now, absl::Time* next) {
   Endpoint* endpoint = Choose(*job, now, next);
   if (endpoint == nullptr || !TakeSlot(now, next)) return false;
   --num_queued_;
-  ++num_running_;
-  ++endpoint->active;
-  if (job->prefix != 0 && endpoint->warm.count(job->prefix) == 0) {
-    if (endpoint->warm.size() > kMostPrefixes) endpoint->warm.clear();
-    endpoint->warming.insert(job->prefix);
+  const std::shared_ptr<Request> request = job->request;
+  try {
+    Send(std::move(*job), endpoint);
+  } catch (...) {
+    request->Finish({.status = OutOfMemory()});
   }
+  return true;
+}
+
+void RemoteServer::Send(RemoteJob job, Endpoint* endpoint) {
+  const uint64_t prefix = job.prefix;
+  const bool cold = prefix != 0 && endpoint->warm.count(prefix) == 0;
   const auto place = static_cast<size_t>(endpoint - endpoints_.data());
-  auto call = std::make_shared<RemoteCall>(shared_from_this(), std::move(*job), place);
+  auto call = std::make_shared<RemoteCall>(shared_from_this(), std::move(job), place);
   const RequestSpec& spec = call->spec();
-  const int64_t timeout = spec.options.timeout_ms;
-  if (timeout > 0) call->job.request->set_deadline(now + absl::Milliseconds(timeout));
   const absl::string_view path = spec.embed.has_value() ? "/embeddings" : "/chat/completions";
   calls_.push_back(call);
+  absl::Cleanup not_sent = [&] { calls_.pop_back(); };
+  if (endpoint->warm.size() > kMostPrefixes) endpoint->warm.clear();
+  if (cold) endpoint->warming.insert(prefix);
   call->transfer = network_->Start({.url = absl::StrCat(endpoint->url, path),
                                     .headers = headers_,
                                     .body = call->job.body,
                                     .timeout = absl::Milliseconds(options_.timeout_ms)},
                                    call);
-  return true;
+  std::move(not_sent).Cancel();
+  ++num_running_;
+  ++endpoint->active;
+  const int64_t timeout = spec.options.timeout_ms;
+  if (timeout > 0) call->job.request->set_deadline(absl::Now() + absl::Milliseconds(timeout));
 }
 
 // Of those that may take one more the one that has its prefix, or else the one with the fewest.
 RemoteServer::Endpoint* RemoteServer::Choose(const RemoteJob& job, absl::Time now,
                                              absl::Time* next) {
   Endpoint* best = nullptr;
-  bool best_warm = false;
+  bool best_warm = false, warming = false;
   for (Endpoint& endpoint : endpoints_) {
+    warming = warming || endpoint.warming.count(job.prefix) > 0;
     if (endpoint.not_before > now) {
       *next = std::min(*next, endpoint.not_before);
       continue;
@@ -229,7 +250,6 @@ RemoteServer::Endpoint* RemoteServer::Choose(const RemoteJob& job, absl::Time no
     if (endpoint.active + 1 > std::max(endpoint.limit, 1.0)) continue;
     // Where it seems dead, one at a time until it answers.
     if (endpoint.failures >= kSeemsDead && endpoint.active > 0) continue;
-    if (endpoint.warming.count(job.prefix) > 0) continue;
     const bool warm = endpoint.warm.count(job.prefix) > 0;
     if (best == nullptr || warm > best_warm ||
         (warm == best_warm && endpoint.active < best->active)) {
@@ -237,7 +257,8 @@ RemoteServer::Endpoint* RemoteServer::Choose(const RemoteJob& job, absl::Time no
       best_warm = warm;
     }
   }
-  return best;
+  // Where its prefix is about to be, it goes soon.
+  return warming && !best_warm ? nullptr : best;
 }
 
 bool RemoteServer::TakeSlot(absl::Time now, absl::Time* next) {
@@ -257,9 +278,9 @@ bool RemoteServer::IsProven(const RemoteJob& job) {
   const RequestSpec& spec = job.request->spec();
   const Kind kind = spec.options.constraint.kind;
   if (kind == Kind::kNone || spec.wants_first_choices) return true;
-  Proof& proof = proofs_[ProofIndex(kind)];
-  if (proof.state == Proof::State::kUnknown) AskCanary(kind);
-  return proof.state == Proof::State::kProven;
+  const Proof& proof = proofs_[ProofIndex(kind)];
+  if (proof == Proof::kNone) AskCanary(kind);
+  return proof == Proof::kGiven;
 }
 
 void RemoteServer::AskCanary(Kind kind) {
@@ -267,10 +288,10 @@ void RemoteServer::AskCanary(Kind kind) {
   RequestSpec spec = CanaryOf(kind);
   absl::StatusOr<std::string> body = ChatBody(spec, model_, options_);
   if (!body.ok()) {  // and so will be what waits for it
-    proof = {Proof::State::kProven, {}};
+    proof = Proof::kGiven;
     return;
   }
-  proof.state = Proof::State::kAsked;
+  proof = Proof::kAsked;
   RemoteJob job{.request = std::make_shared<Request>(std::move(spec)),
                 .body = *std::move(body),
                 .is_canary = true};
@@ -282,19 +303,16 @@ void RemoteServer::AskCanary(Kind kind) {
 void RemoteServer::ConcludeCanary(const RemoteCall& call, const Generation& generation) {
   const Kind kind = call.spec().options.constraint.kind;
   Proof& proof = proofs_[ProofIndex(kind)];
-  proof = {Proof::State::kProven, {}};
-  if (!generation.status.ok()) {
-    proof = {Proof::State::kUnknown, generation.status};
-  } else if (generation.text != CanaryAnswer(kind)) {
-    proof = {Proof::State::kRefused,
-             absl::FailedPreconditionError(absl::StrCat(
-                 "the server ignores ", ConstraintName(kind), ": made to say ", CanaryAnswer(kind),
-                 ", it said ", Printable(generation.text.substr(0, kShown)), " (spoken to as ",
-                 DialectName(model_.dialect), "; see the option dialect)"))};
+  absl::Status why = generation.status;
+  if (why.ok() && generation.text != CanaryAnswer(kind)) {
+    why = absl::FailedPreconditionError(
+        absl::StrCat("the server ignores ", ConstraintName(kind), ": made to say ",
+                     CanaryAnswer(kind), ", it said ", Printable(generation.text.substr(0, kShown)),
+                     " (spoken to as ", DialectName(model_.dialect), "; see the option dialect)"));
   }
-  if (proof.state == Proof::State::kProven) return;
-  const absl::Status why = proof.why;
-  proof.state = Proof::State::kUnknown;  // the next who asks may find another server
+  // The next who asks may find another server.
+  proof = why.ok() ? Proof::kGiven : Proof::kNone;
+  if (why.ok()) return;
   for (auto job = queue_.begin(); job != queue_.end();) {
     const auto at = job++;
     const RequestSpec& spec = at->request->spec();

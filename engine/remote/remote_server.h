@@ -77,18 +77,15 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
     absl::Time cut = absl::InfinitePast();       // when the limit was last lowered
     std::set<uint64_t> warm = {}, warming = {};  // prefixes
   };
-  // What is known of a kind of constraint.
-  struct Proof {
-    enum class State { kUnknown, kAsked, kProven, kRefused };
-    State state = State::kUnknown;
-    absl::Status why;
-  };
+  // That a kind of constraint is kept to.
+  enum class Proof : uint8_t { kNone, kAsked, kGiven };
 
   // On the network's thread.
   void Enqueue(RemoteJob job);
   void Pump();
   void PumpOf(Priority priority, absl::Time now, absl::Time* next);
   bool Begin(RemoteJob* job, absl::Time now, absl::Time* next);
+  void Send(RemoteJob job, Endpoint* endpoint);
   bool IsProven(const RemoteJob& job);
   void AskCanary(Kind kind);
   Endpoint* Choose(const RemoteJob& job, absl::Time now, absl::Time* next);
@@ -120,8 +117,8 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   std::vector<Endpoint> endpoints_;
   std::list<RemoteJob> queue_;
   std::list<std::shared_ptr<RemoteCall>> calls_;
-  std::array<Proof, 6> proofs_;  // by Kind
-  double slots_ = 1;             // of options_.rpm that may be used now
+  std::array<Proof, 6> proofs_{};  // by Kind
+  double slots_ = 1;               // of options_.rpm that may be used now
   absl::Time slots_at_;
   absl::Time wake_ = absl::InfiniteFuture();
   uint64_t dice_ = 0;

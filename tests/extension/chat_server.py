@@ -28,6 +28,7 @@ class ChatServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self.lock = threading.Lock()
         self.requests = []
         self.headers = []
+        self.events = []  # "asked" and "answers", as they happen
         self.connections = 0
         self.most_at_a_time = self.at_a_time = 0
         self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
@@ -88,6 +89,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         server = self.server
         with server.lock:
             server.requests.append(body)
+            server.events.append("asked")
             server.headers.append(dict(self.headers))
             server.at_a_time += 1
             server.most_at_a_time = max(server.most_at_a_time, server.at_a_time)
@@ -111,6 +113,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         text = self.server.answer(body)
         if isinstance(text, dict):
             return self.whole(text.pop("code"), text)
+        with self.server.lock:
+            self.server.events.append("answers")
         self.begin()
         self.delta(role="assistant", content="")
         size = max(1, (len(text) + pieces - 1) // pieces)

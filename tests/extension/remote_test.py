@@ -146,6 +146,7 @@ class RemoteTest(unittest.TestCase):
                                 ("key", "HTTP 401: who are you .*key_env"), ("away", "redirects are not followed")):
             self.fails(db, "SELECT generate(?)", pattern, prompt)
         self.assertEqual(len(server.requests), 4)  # none was sent again
+        self.fails(self.connect(server.url, key_env="LM_NO_SUCH_KEY"), "SELECT generate('x')", "no environment variable 'LM_NO_SUCH_KEY'")
         self.fails(self.connect(server.url, model="huge"), "SELECT generate('x')", "has no model 'huge', but 'tiny'")
         self.fails(db, "SELECT lm_logprobs('x')", "does not tell the probabilities of a prompt")
         self.fails(db, "SELECT lm_tokenize('x')", "tokens of a model on the network are not known")
@@ -197,11 +198,27 @@ class RemoteTest(unittest.TestCase):
         db.execute("UPDATE t SET y = generate(body)")
         self.assertEqual(harness.value(db, "SELECT count(*) FROM t WHERE y = 're: ' || body"), 60)
         self.assertGreater(min(len(first.requests), len(second.requests)), 10)
-        # The rows of a system prompt go where it is.
+        # The rows of a system prompt go where it is, after the first of them; without one they would go to both.
         before = len(first.requests), len(second.requests)
-        for i in range(6):
-            harness.value(db, "SELECT generate(?, 'One prefix.')", f"row {i}")
-        self.assertIn(0, (len(first.requests) - before[0], len(second.requests) - before[1]))
+        first.events, second.events = [], []
+        self.assertEqual(harness.value(db, "SELECT count(value) FROM lm_each('[\"a\",\"b\",\"c\",\"d\"]', 'One prefix.')"), 4)
+        self.assertEqual({len(first.requests) - before[0], len(second.requests) - before[1]}, {0, 4})
+        self.assertEqual((first.events + second.events)[:2], ["asked", "answers"])
+
+    def test_what_a_server_refuses_is_no_failure(self):
+        codes = iter([429, 503, 429, 429])
+        server = self.server(answer=lambda body: {"code": code, "error": "full"} if (code := next(codes, 0)) else "at last")
+        self.assertEqual(harness.value(self.connect(server.url, retries=0), "SELECT generate('x')"), "at last")
+        self.assertEqual(len(server.requests), 5)
+
+    def test_requests_a_minute(self):
+        server = self.server()
+        db = self.connect(server.url, rpm=600)
+        begun = time.monotonic()
+        db.execute("SELECT value FROM lm_each((WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 25) "
+                   "SELECT json_group_array('row ' || i) FROM n))").fetchall()
+        self.assertGreater(time.monotonic() - begun, 1.3)  # ten at once, and ten a second
+        self.assertEqual(len(server.requests), 25)
 
     def test_a_job(self):
         server = self.server()
