@@ -139,15 +139,7 @@ class StatsTable : public SnapshotTable {
     const int64_t stepped = stats.inter_token_latency.count;
     const int64_t tokens = prefill ? stats.tokens_prefilled : stepped;
     const double seconds = absl::ToDoubleSeconds(prefill ? stats.prefill_time : stats.decode_time);
-    std::vector<Cell> cells = {connection().DisplayNameOf(generator),
-                               std::string(prefill ? "prefill" : "decode"),
-                               own.requests,
-                               own.failed,
-                               stats.running,
-                               stats.queued};
-    cells.push_back(prefill ? Cell(own.tokens_prefilled) : Cell());
-    cells.push_back(prefill ? Cell(own.tokens_reused) : Cell());
-    cells.push_back(prefill ? Cell() : Cell(own.tokens_decoded));
+    std::vector<Cell> cells = FirstCells(generator, prefill, own, stats);
     cells.push_back(seconds);
     cells.push_back(Rate(static_cast<double>(tokens), seconds));
     AppendLatency(stats.time_to_first_token, prefill, &cells);
@@ -179,6 +171,21 @@ class StatsTable : public SnapshotTable {
   std::vector<Cell> RemoteRow(const RemoteGenerator& generator, bool prefill) {
     const RemoteStats stats = generator.Stats();
     const RequestCounts own = generator.CountsOf(connection().Salt());
+    std::vector<Cell> cells = FirstCells(generator, prefill, own, stats);
+    cells.resize(kTtftP50);
+    AppendLatency(stats.time_to_first_token, prefill, &cells);
+    cells.resize(kMemoHits);
+    cells.push_back(MemoHits(generator.info()));
+    cells.resize(kPath);
+    cells.push_back(generator.info().path);
+    AppendOwn(&cells);
+    return cells;
+  }
+
+  // Up to tokens_decoded. `stats`: EngineStats or RemoteStats.
+  template <typename Stats>
+  std::vector<Cell> FirstCells(const Generator& generator, bool prefill, const RequestCounts& own,
+                               const Stats& stats) {
     std::vector<Cell> cells = {connection().DisplayNameOf(generator),
                                std::string(prefill ? "prefill" : "decode"),
                                own.requests,
@@ -188,13 +195,6 @@ class StatsTable : public SnapshotTable {
     cells.push_back(prefill ? Cell(own.tokens_prefilled) : Cell());
     cells.push_back(prefill ? Cell(own.tokens_reused) : Cell());
     cells.push_back(prefill ? Cell() : Cell(own.tokens_decoded));
-    cells.resize(kTtftP50);
-    AppendLatency(stats.time_to_first_token, prefill, &cells);
-    cells.resize(kMemoHits);
-    cells.push_back(MemoHits(generator.info()));
-    cells.resize(kPath);
-    cells.push_back(generator.info().path);
-    AppendOwn(&cells);
     return cells;
   }
 

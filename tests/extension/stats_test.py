@@ -30,6 +30,12 @@ class StatsTest(unittest.TestCase):
         return connection.execute("SELECT tokens_in, tokens_cached, tokens_out FROM lm_each(json_array(?), ?, '{\"max_tokens\":4}')",
                                   (prompt, SYSTEM)).fetchone()
 
+    def test_a_column_that_is_measured_is_there_when_asked_for_alone(self):
+        connection = self.connect("alone.db")
+        self.generate(connection, "a b c")
+        for column in ("arithmetic_percent", "bandwidth_percent"):
+            self.assertEqual(harness.value(connection, f"SELECT {column} > 0 FROM lm_stats WHERE phase = 'prefill'"), 1, column)
+
     def test_a_database_sees_what_it_asked(self):
         first, same, other, memory = (self.connect(name) for name in ("first.db", "first.db", "other.db", ":memory:"))
         answers = [self.generate(first, prompt) for prompt in ("rain", "snow")]
