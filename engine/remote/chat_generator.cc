@@ -161,7 +161,11 @@ absl::StatusOr<RequestSpec> ChatGenerator::Prepare(const TextRequest& request) c
   }
   if (request.task == Task::kEmbed) {
     spec.text = std::string(request.prompt);
-    spec.embed = request.pooling.value_or(Pooling::kMean);  // the server knows how
+    if (request.pooling.has_value()) {
+      return absl::InvalidArgumentError(
+          "pooling: the server of a model on the network pools as it was started to");
+    }
+    spec.embed = Pooling::kMean;  // any: it says that an embedding is wanted
     return spec;
   }
   if (request.task == Task::kChoose) spec.options.temperature = 0;

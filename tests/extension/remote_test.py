@@ -135,6 +135,8 @@ class RemoteTest(unittest.TestCase):
         db = self.connect(self.server().url)
         blob = harness.value(db, "SELECT lm_embed('abcd', '{\"normalize\":false}')")
         self.assertEqual(struct.unpack("<2f", blob), (4.0, 1.0))
+        self.fails(db, "SELECT lm_embed('abcd', '{\"pooling\":\"last\"}')", "the server of a model on the network pools")
+        self.fails(db, "SELECT lm_rerank('a', 'b')", "ranks no texts")
 
     def test_errors_are_in_the_servers_words(self):
         answers = {"long": {"code": 400, "error": {"message": "This model's maximum context length is 4096 tokens."}},
