@@ -126,6 +126,7 @@ class Connection {
  public:
   explicit Connection(const std::string& path) {
     Check(sqlite3_open(path.c_str(), &db_) == SQLITE_OK);
+    sqlite3_busy_timeout(db_, 20'000);  // the engine's thread may be closing the memo that we read
     Check((sqlite3_lm_init(db_, nullptr, nullptr) & 0xff) == SQLITE_OK);
     Value("INSERT OR REPLACE INTO temp.lm_settings VALUES ('model', '" LM_TESTDATA
           "/models/llama-q8_0.gguf'), ('max_tokens', 4)");
