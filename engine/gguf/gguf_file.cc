@@ -21,16 +21,16 @@ std::string InQuotes(const RandomAccessFile& file) { return absl::StrCat("'", fi
 
 }  // namespace
 
-absl::StatusOr<GgufFile::Source> GgufFile::OpenSource(const std::string& path,
-                                                      const std::atomic<bool>* cancel) {
-  ASSIGN_OR_RETURN(std::shared_ptr<const RandomAccessFile> file, OpenFile(path));
+GgufFile::Source GgufFile::MakeSource(std::shared_ptr<const RandomAccessFile> file,
+                                      const std::atomic<bool>* cancel) {
   if (cancel == nullptr) return Source{file, file};
   return Source{file, MakeCancellable(file, *cancel)};
 }
 
 absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path,
                                                          const std::atomic<bool>* cancel) {
-  ASSIGN_OR_RETURN(Source source, OpenSource(path, cancel));
+  ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, OpenFile(path));
+  Source source = MakeSource(std::move(file), cancel);
   ASSIGN_OR_RETURN(GgufPart part, ReadGgufPart(*source.reader, 0));
   absl::StatusOr<SplitPosition> position = SplitPositionOf(part.metadata);
   if (!position.ok()) return InContext(InQuotes(*source.file), position.status());
@@ -44,21 +44,20 @@ absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path
   part = GgufPart();  // read again below, in its turn
   std::vector<Source> sources;
   for (size_t i = 0; i < paths.size(); ++i) {
-    absl::StatusOr<Source> opened = OpenSource(paths[i], cancel);
+    absl::StatusOr<std::unique_ptr<RandomAccessFile>> opened = OpenFile(paths[i]);
     if (!opened.ok()) {
       return InContext(absl::StrCat("part ", i + 1, " of ", paths.size()), opened.status());
     }
-    sources.push_back(*std::move(opened));
+    sources.push_back(MakeSource(*std::move(opened), cancel));
   }
   return OpenAll(std::move(sources));
 }
 
 absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(
-    std::vector<std::unique_ptr<RandomAccessFile>> files) {
+    std::vector<std::unique_ptr<RandomAccessFile>> files, const std::atomic<bool>* cancel) {
   std::vector<Source> sources;
   for (std::unique_ptr<RandomAccessFile>& file : files) {
-    std::shared_ptr<const RandomAccessFile> shared = std::move(file);
-    sources.push_back({shared, shared});
+    sources.push_back(MakeSource(std::move(file), cancel));
   }
   return OpenAll(std::move(sources));
 }

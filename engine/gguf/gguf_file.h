@@ -38,9 +38,10 @@ class GgufFile {
   // there is one, is set, all reading of it is Cancelled. REQUIRES: *cancel outlives the result.
   static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path,
                                                         const std::atomic<bool>* cancel = nullptr);
-  // The same over given files, in order; for tests that inject faults.
+  // The same over given files, in order.
   static absl::StatusOr<std::unique_ptr<GgufFile>> Open(
-      std::vector<std::unique_ptr<RandomAccessFile>> files);
+      std::vector<std::unique_ptr<RandomAccessFile>> files,
+      const std::atomic<bool>* cancel = nullptr);
 
   // Of a split model: the first part's.
   const Metadata& metadata() const { return metadata_; }
@@ -75,8 +76,8 @@ class GgufFile {
   };
 
   GgufFile() = default;
-  static absl::StatusOr<Source> OpenSource(const std::string& path,
-                                           const std::atomic<bool>* cancel);
+  static Source MakeSource(std::shared_ptr<const RandomAccessFile> file,
+                           const std::atomic<bool>* cancel);
   static absl::StatusOr<std::unique_ptr<GgufFile>> OpenAll(std::vector<Source> sources);
 
   // Checks that the part belongs where it is put, and takes its tensors.

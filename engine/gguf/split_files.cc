@@ -1,7 +1,10 @@
 #include "engine/gguf/split_files.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -32,6 +35,24 @@ std::optional<SplitPosition> PositionInName(const std::string& path) {
     return std::nullopt;
   }
   return SplitPosition{number - 1, count};
+}
+
+absl::StatusOr<ModelIdentity> IdentifyDirectory(const std::filesystem::path& folder) {
+  ModelIdentity identity;
+  ASSIGN_OR_RETURN(identity.emplace_back(), IdentifyFile((folder / "config.json").string()));
+  std::error_code error;
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string extension = entry.path().extension().string();
+    if (extension == ".json" || extension == ".safetensors" || extension == ".jinja") {
+      paths.push_back(entry.path().string());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  for (const std::string& path : paths) {
+    ASSIGN_OR_RETURN(identity.emplace_back(), IdentifyFile(path));
+  }
+  return identity;
 }
 
 }  // namespace
@@ -78,6 +99,8 @@ absl::Status CheckSplitTensors(const Metadata& metadata, size_t num_tensors) {
 }
 
 absl::StatusOr<ModelIdentity> IdentifyModel(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return IdentifyDirectory(path);
   ASSIGN_OR_RETURN(const FileIdentity own, IdentifyFile(path));
   const std::optional<SplitPosition> position = PositionInName(path);
   if (!position.has_value()) return ModelIdentity{own};

@@ -29,8 +29,9 @@ absl::StatusOr<std::vector<std::string>> SplitPaths(const std::string& path,
 // Checks split.tensors.count of a part against the number of tensors in all of them.
 absl::Status CheckSplitTensors(const Metadata& metadata, size_t num_tensors);
 
-// Which files a model is made of: one, or all parts of a split one. The files of a name that only
-// looks like a part's may be missing; they are FileIdentity().
+// Which files a model is made of: one, all parts of a split one, or what a directory has of
+// weights, settings and templates. The files of a name that only looks like a part's may be
+// missing; they are FileIdentity().
 using ModelIdentity = std::vector<FileIdentity>;
 
 // By the name alone, given any part; nothing is read. Fails as IdentifyFile(path) does.

@@ -1,5 +1,7 @@
 #include "engine/gguf/tensor_type.h"
 
+#include <cassert>
+
 namespace lm {
 namespace {
 
@@ -44,6 +46,14 @@ const GgmlType* Find(uint32_t number) {
 std::optional<DType> DTypeOfGgml(uint32_t number) {
   const GgmlType* type = Find(number);
   return type == nullptr ? std::nullopt : type->dtype;
+}
+
+uint32_t GgmlNumber(DType dtype) {
+  for (const GgmlType& type : kTypes) {
+    if (type.dtype == dtype) return type.number;
+  }
+  assert(false);
+  return 0;
 }
 
 absl::string_view GgmlTypeName(uint32_t number) {

@@ -13,6 +13,9 @@ namespace lm {
 // Nothing where the number is not one of the types we compute with.
 std::optional<DType> DTypeOfGgml(uint32_t number);
 
+// The number of a type. REQUIRES: it is not an integer type.
+uint32_t GgmlNumber(DType dtype);
+
 // The name that GGUF tools print for a number, also for types we do not compute with; "unknown"
 // where ggml has none either.
 absl::string_view GgmlTypeName(uint32_t number);

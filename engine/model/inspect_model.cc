@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/gguf_file.h"
+#include "engine/hf/hf_directory.h"
 #include "engine/model/cache_spec.h"
 #include "engine/model/load_vocabulary.h"
 #include "engine/model/model_spec.h"
@@ -98,7 +99,7 @@ absl::StatusOr<ModelReport> InspectModel(const std::string& path, DType kv_type,
                                          const std::atomic<bool>& cancel) {
   ModelReport report;
   report.name = std::filesystem::path(path).stem().string();
-  const absl::StatusOr<std::unique_ptr<GgufFile>> opened = GgufFile::Open(path, &cancel);
+  const absl::StatusOr<std::unique_ptr<GgufFile>> opened = OpenModelFile(path, &cancel);
   if (absl::IsUnimplemented(opened.status())) {
     AddProblem(opened.status(), &report);
     return report;

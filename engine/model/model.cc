@@ -9,6 +9,7 @@
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/gguf_file.h"
+#include "engine/hf/hf_directory.h"
 #include "engine/model/cache_spec.h"
 #include "engine/model/device_plan.h"
 #include "engine/model/load_vocabulary.h"
@@ -46,7 +47,7 @@ ModelCost CostOf(const ModelSpec& spec, const Weights& weights) {
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
                                                  const ModelOptions& options,
                                                  const std::atomic<bool>& cancel) {
-  ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> gguf, GgufFile::Open(path, &cancel));
+  ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> gguf, OpenModelFile(path, &cancel));
   ASSIGN_OR_RETURN(ModelSpec spec, DescribeModel(*gguf));
   if (options.context_length < 0 || options.context_length > spec.context_length) {
     return absl::InvalidArgumentError(absl::StrCat("context_length must be 0 (the model's own) to ",

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/status_macros.h"
-#include "engine/gguf/gguf_file.h"
+#include "engine/hf/hf_directory.h"
 #include "engine/model/device_plan.h"
 
 namespace lm {
@@ -45,7 +45,7 @@ absl::Status CheckFile(NamedModel* model) {
   std::error_code error;
   model->path = std::filesystem::absolute(model->path, error).string();
   if (error) return absl::InvalidArgumentError(absl::StrCat("path: ", error.message()));
-  return GgufFile::Open(model->path).status();
+  return OpenModelFile(model->path).status();
 }
 
 absl::Status CheckRemote(const NamedModel& model) {
