@@ -42,7 +42,7 @@ int RegisterAll(sqlite3* db) {
         RegisterStream,   RegisterCache,        RegisterDevices,  RegisterExplain, RegisterRequests,
         RegisterMemo,     RegisterDocuments,    RegisterChunks,   RegisterJobs,    RegisterRun,
         RegisterModels,   RegisterSettings,     RegisterStats,    RegisterRunning, RegisterInspect,
-        RegisterRerank}) {
+        RegisterRerank,   RegisterConvert}) {
     int code = register_one(connection);
     if (code != SQLITE_OK) return code;
   }

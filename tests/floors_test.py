@@ -19,13 +19,14 @@ TENSOR = BASE | {"engine/tensor"}
 DEVICES = TENSOR | {"engine/gguf", "engine/backend"}
 TEXT = BASE | {"engine/text"}
 MODEL = DEVICES | TEXT | {"engine/grammar", "engine/cache", "engine/hf"}
-ENGINE = MODEL | {"engine/model", "engine/runtime", "engine/remote"}
+ENGINE = MODEL | {"engine/model", "engine/runtime", "engine/remote", "engine/convert"}
 BATCH = ENGINE | {"extension/host", "extension/connection"}
 ALLOWED = {
     "engine/base": set(),
     "engine/tensor": BASE,
     "engine/gguf": TENSOR,
     "engine/hf": TENSOR | {"engine/gguf"},
+    "engine/convert": TENSOR | {"engine/gguf", "engine/hf"},
     "engine/backend": TENSOR | {"engine/gguf"},
     "engine/backend/reference": DEVICES,
     "engine/backend/cpu": DEVICES,

@@ -11,6 +11,7 @@ class Connection;
 
 int RegisterGenerate(const std::shared_ptr<Connection>& connection);
 int RegisterGenerateJson(const std::shared_ptr<Connection>& connection);
+int RegisterConvert(const std::shared_ptr<Connection>& connection);
 int RegisterClassify(const std::shared_ptr<Connection>& connection);
 int RegisterJudge(const std::shared_ptr<Connection>& connection);
 int RegisterExtract(const std::shared_ptr<Connection>& connection);

@@ -1,0 +1,189 @@
+#include "engine/convert/convert_model.h"
+
+#include <algorithm>
+#include <atomic>
+#include <iterator>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "engine/base/checkpoint.h"
+#include "engine/base/status_macros.h"
+#include "engine/base/thread_pool.h"
+#include "engine/convert/new_file.h"
+#include "engine/convert/quantize.h"
+#include "engine/gguf/block_format.h"
+#include "engine/gguf/gguf_header.h"
+#include "engine/gguf/message.h"
+#include "engine/hf/hf_directory.h"
+
+namespace lm {
+namespace {
+
+struct Target {
+  absl::string_view name;
+  DType dtype;         // of most tensors
+  bool better_head;    // Q6_K
+  bool mixed;          // Q6_K for other tensors too
+  uint64_t file_type;  // general.file_type
+};
+constexpr Target kTargets[] = {
+    {"F32", DType::kF32, false, false, 0},    {"F16", DType::kF16, false, false, 1},
+    {"BF16", DType::kBF16, false, false, 32}, {"Q8_0", DType::kQ8_0, false, false, 7},
+    {"Q6_K", DType::kQ6_K, false, false, 18}, {"Q4_0", DType::kQ4_0, true, false, 2},
+    {"Q4_K_M", DType::kQ4_K, true, true, 15},
+};
+
+absl::StatusOr<Target> FindTarget(const std::string& type) {
+  for (const Target& target : kTargets) {
+    if (target.name == type) return target;
+  }
+  auto name = [](std::string* out, const Target& t) { absl::StrAppend(out, t.name); };
+  return absl::InvalidArgumentError(absl::StrCat(
+      "type must be one of ", absl::StrJoin(kTargets, ", ", name), ", got ", Quoted(type)));
+}
+
+// Of "blk.7.attn_v.weight" 7 and "attn_v"; of others -1.
+std::pair<int, absl::string_view> SplitName(absl::string_view name) {
+  absl::ConsumeSuffix(&name, ".weight");
+  int layer = -1;
+  if (!absl::ConsumePrefix(&name, "blk.")) return {layer, name};
+  const size_t dot = name.find('.');
+  if (dot == absl::string_view::npos || !absl::SimpleAtoi(name.substr(0, dot), &layer))
+    return {-1, name};
+  return {layer, name.substr(dot + 1)};
+}
+
+// Matrices that are not products of activations, or too small to be worth it.
+bool StaysAsItIs(const TensorInfo& tensor) {
+  if (tensor.dims.size() < 2 || !absl::EndsWith(tensor.name, ".weight")) return true;
+  for (absl::string_view part : {"_norm.weight", "ffn_gate_inp", "position_embd", "token_types",
+                                 "ssm_conv1d", "shortconv.conv", "rope_f", "attn_rel_b",
+                                 "time_mix_", "altup", "laurel", "per_layer_model_proj", "cls."}) {
+    if (absl::StrContains(tensor.name, part)) return true;
+  }
+  return false;
+}
+
+// The type, or the next one that has blocks of such rows.
+DType Fitting(DType dtype, int64_t cols) {
+  if (cols % Traits(dtype).block_size == 0) return dtype;
+  if (dtype == DType::kQ4_K) return Fitting(DType::kQ5_0, cols);
+  if (dtype == DType::kQ6_K) return Fitting(DType::kQ8_0, cols);
+  return DType::kF16;
+}
+
+class Converter {
+ public:
+  Converter(const GgufFile& source, const Target& target, int num_threads)
+      : source_(source), target_(target), pool_(num_threads) {
+    for (const TensorInfo& tensor : source.tensors()) {
+      layers_ = std::max(layers_, SplitName(tensor.name).first + 1);
+    }
+  }
+
+  absl::StatusOr<ConvertReport> WriteTo(NewFile* out) {
+    std::vector<const TensorInfo*> tensors;
+    for (const TensorInfo& tensor : source_.tensors()) tensors.push_back(&tensor);
+    GgufHeader header;
+    for (const auto& [key, value] : source_.metadata().values()) {
+      const bool own = key == "general.alignment" || key == "general.file_type" ||
+                       key == "general.quantization_version" || absl::StartsWith(key, "split.");
+      if (!own) header.Add(key, value);
+    }
+    header.Add("general.file_type", target_.file_type);
+    header.Add("general.quantization_version", uint64_t{2});
+    for (const TensorInfo* tensor : tensors) {
+      header.AddTensor(tensor->name, tensor->dims, TypeOf(*tensor));
+    }
+    const std::string front = header.Finish();
+    RETURN_IF_ERROR(out->Append(front));
+    uint64_t written = 0;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      RETURN_IF_ERROR(out->Append(std::string(header.offset(i) - written, '\0')));
+      absl::Status status = WriteTensor(*tensors[i], out);
+      if (!status.ok()) return InContext(absl::StrCat("tensor ", Quoted(tensors[i]->name)), status);
+      written =
+          header.offset(i) + RowBytes(TypeOf(*tensors[i]), tensors[i]->rows * tensors[i]->cols);
+    }
+    RETURN_IF_ERROR(out->Append(std::string(header.data_bytes() - written, '\0')));
+    return ConvertReport{.tensors = static_cast<int64_t>(tensors.size()),
+                         .source_bytes = static_cast<int64_t>(source_.bytes()),
+                         .bytes = static_cast<int64_t>(front.size() + header.data_bytes())};
+  }
+
+ private:
+  // What llama.cpp gives more bits: the first and the last eighth, and every third between.
+  bool HasMoreBits(int layer) const {
+    const int eighth = layers_ / 8;
+    return layer < eighth || layer >= 7 * layers_ / 8 || (layer - eighth) % 3 == 2;
+  }
+
+  DType TypeOf(const TensorInfo& tensor) const {
+    if (StaysAsItIs(tensor)) return tensor.dtype;
+    const auto [layer, name] = SplitName(tensor.name);
+    const bool head = name == "output" ||
+                      (name == "token_embd" && source_.FindTensor("output.weight") == nullptr);
+    const bool more =
+        (head && target_.better_head) ||
+        (target_.mixed && (name == "attn_qkv" ||
+                           ((name == "attn_v" || name == "ffn_down" || name == "ffn_down_exps") &&
+                            HasMoreBits(layer))));
+    return Fitting(more ? DType::kQ6_K : target_.dtype, tensor.cols);
+  }
+
+  absl::Status WriteTensor(const TensorInfo& tensor, NewFile* out) {
+    constexpr int64_t kPieceValues = 1 << 20;
+    const DType to = TypeOf(tensor);
+    const int64_t from_bytes = RowBytes(tensor.dtype, tensor.cols);
+    const int64_t to_bytes = RowBytes(to, tensor.cols);
+    const int64_t piece = std::clamp<int64_t>(kPieceValues / tensor.cols, 1, tensor.rows);
+    std::vector<char> stored(piece * from_bytes), made(piece * to_bytes);
+    for (int64_t first = 0; first < tensor.rows; first += piece) {
+      RETURN_IF_ERROR(Checkpoint());
+      const int64_t rows = std::min(piece, tensor.rows - first);
+      RETURN_IF_ERROR(source_.ReadTensor(tensor, absl::MakeSpan(stored.data(), rows * from_bytes),
+                                         first * from_bytes));
+      RETURN_IF_ERROR(
+          CheckFinite(tensor.dtype, stored.data(), rows * tensor.cols, first * tensor.cols));
+      if (to == tensor.dtype) {
+        RETURN_IF_ERROR(out->Append({stored.data(), static_cast<size_t>(rows * from_bytes)}));
+        continue;
+      }
+      pool_.ParallelFor(rows, [&](int64_t row) {
+        std::vector<float> values(tensor.cols);
+        DequantizeRow(tensor.dtype, stored.data() + row * from_bytes, tensor.cols, values.data());
+        QuantizeRow(to, values, made.data() + row * to_bytes);
+      });
+      // Values beyond what the type has.
+      RETURN_IF_ERROR(CheckFinite(to, made.data(), rows * tensor.cols, first * tensor.cols));
+      RETURN_IF_ERROR(out->Append({made.data(), static_cast<size_t>(rows * to_bytes)}));
+    }
+    return absl::OkStatus();
+  }
+
+  const GgufFile& source_;
+  const Target target_;
+  ThreadPool pool_;
+  int layers_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<ConvertReport> ConvertModel(const std::string& source,
+                                           const std::string& destination, const std::string& type,
+                                           int num_threads) {
+  ASSIGN_OR_RETURN(const Target target, FindTarget(type));
+  ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> gguf, OpenModelFile(source));
+  ASSIGN_OR_RETURN(const std::unique_ptr<NewFile> out, NewFile::Create(destination));
+  ASSIGN_OR_RETURN(const ConvertReport report,
+                   Converter(*gguf, target, num_threads).WriteTo(out.get()));
+  RETURN_IF_ERROR(out->Finish());
+  return report;
+}
+
+}  // namespace lm

@@ -1,0 +1,125 @@
+// lm_convert(source, destination, type [, options])   JSON: a model as a GGUF file of another type
+//
+//   SELECT lm_convert('/models/Qwen3-0.6B', '/models/qwen3-0.6b-q4.gguf', 'Q4_K_M');
+//     {"tensors":311,"source_bytes":1192099840,"bytes":396705472}
+//
+//   -- How much worse is it? Perplexity of texts of one's own, before and after.
+//   SELECT lm_convert('/models/Qwen3-0.6B', 'q4.gguf', 'Q4_K_M', json_object('texts',
+//   json_group_array(body)))
+//     FROM notes;
+//     {..., "perplexity_before":14.2,"perplexity_after":14.9}
+//
+// source is the path of a GGUF file, or of a Hugging Face directory; type one of F32, F16, BF16,
+// Q8_0, Q6_K, Q4_0, Q4_K_M. What is at the destination is never written over; the file appears
+// there when it is complete, and an interrupted conversion leaves nothing. Options: threads (0: all
+// that this process may use), texts: an array; both models are loaded for it, one after the other.
+#include <cmath>
+#include <deque>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/cpu_features.h"
+#include "engine/base/json.h"
+#include "engine/base/max_threads.h"
+#include "engine/base/status_macros.h"
+#include "engine/convert/convert_model.h"
+#include "extension/connection/await.h"
+#include "extension/connection/own_options.h"
+#include "extension/connection/scalar_function.h"
+#include "extension/functions/functions.h"
+
+namespace lm {
+namespace {
+
+absl::StatusOr<std::string> Path(Call& call, int i, absl::string_view what) {
+  ASSIGN_OR_RETURN(const std::optional<std::string> text, call.Text(i, what));
+  if (!text.has_value() || text->empty() || text->find('\0') != std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat(what, " must be the path of a file"));
+  }
+  std::error_code error;
+  const std::string path = std::filesystem::absolute(*text, error).string();
+  if (error) return absl::InvalidArgumentError(absl::StrCat(what, ": ", error.message()));
+  return path;
+}
+
+absl::StatusOr<std::vector<std::string>> Texts(const std::optional<std::string>& options) {
+  std::vector<std::string> texts;
+  if (!options.has_value()) return texts;
+  const std::optional<Json> json = Json::Parse(*options);
+  const Json* const given = json ? json->Find("texts") : nullptr;
+  if (given == nullptr || given->is_null()) return texts;
+  for (size_t i = 0; given->is_array() && i < given->size(); ++i) {
+    const Json& text = given->array()[i];
+    if (text.is_null()) continue;
+    if (!text.is_string()) {
+      return absl::InvalidArgumentError(absl::StrCat("texts[", i, "] must be a text"));
+    }
+    texts.push_back(text.string());
+  }
+  if (!given->is_array()) return absl::InvalidArgumentError("texts must be an array");
+  return texts;
+}
+
+// Of all tokens but each text's first.
+absl::StatusOr<double> Perplexity(Call& call, const std::string& path,
+                                  const std::vector<std::string>& texts) {
+  constexpr size_t kTogether = 16;
+  Json named = Json::MakeObject();
+  named.Add("model", path);
+  ASSIGN_OR_RETURN(const CallOptions options, call.Options(named.Dump()));
+  std::deque<std::shared_ptr<Request>> requests;
+  double sum = 0, tokens = 0;
+  for (size_t i = 0; i < texts.size() || !requests.empty();) {
+    if (i < texts.size() && requests.size() < kTogether) {
+      ASSIGN_OR_RETURN(requests.emplace_back(),
+                       options.session().Submit({.task = Task::kScore, .prompt = texts[i++]}));
+      continue;
+    }
+    RETURN_IF_ERROR(Await(call.connection().db(), *requests.front()));
+    const Generation& result = requests.front()->result();
+    RETURN_IF_ERROR(GenerationStatus(result));
+    for (const float logprob : result.prompt_logprobs) sum -= logprob;
+    tokens += static_cast<double>(result.prompt_logprobs.size());
+    requests.pop_front();
+  }
+  if (tokens == 0) return absl::InvalidArgumentError("texts have no two tokens");
+  return std::exp(sum / tokens);
+}
+
+absl::Status Convert(Call& call) {
+  ASSIGN_OR_RETURN(const std::string source, Path(call, 0, "source"));
+  ASSIGN_OR_RETURN(const std::string destination, Path(call, 1, "destination"));
+  ASSIGN_OR_RETURN(const std::optional<std::string> type, call.Text(2, "type"));
+  ASSIGN_OR_RETURN(const std::optional<std::string> json, call.Text(3, "options"));
+  ASSIGN_OR_RETURN(const OwnOptions own, OwnOptions::Take(json, {"texts", "threads"}));
+  RETURN_IF_ERROR(own.CheckNoOthers());
+  ASSIGN_OR_RETURN(int64_t threads, own.Integer("threads", 0, 0, kMaxThreads));
+  if (threads == 0) threads = AvailableCpus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> texts, Texts(json));
+  ASSIGN_OR_RETURN(const ConvertReport made,
+                   ConvertModel(source, destination, type.value_or(""), static_cast<int>(threads)));
+  Json report = Json::MakeObject();
+  report.Add("tensors", made.tensors);
+  report.Add("source_bytes", made.source_bytes);
+  report.Add("bytes", made.bytes);
+  if (!texts.empty()) {
+    for (const auto& [name, path] :
+         {std::pair("perplexity_before", &source), std::pair("perplexity_after", &destination)}) {
+      ASSIGN_OR_RETURN(const double perplexity, Perplexity(call, *path, texts));
+      report.Add(name, perplexity);
+    }
+  }
+  ResultJson(call.context(), report.Dump());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int RegisterConvert(const std::shared_ptr<Connection>& connection) {
+  return RegisterScalar<&Convert>(connection, {"lm_convert", 3, 4, kDirectOnly | kReturnsJson});
+}
+
+}  // namespace lm

@@ -1,0 +1,21 @@
+-- lm_convert(source, destination, type [, options])  ->  JSON
+--
+-- A model, a GGUF file or a Hugging Face directory, as a GGUF file of type F32, F16, BF16, Q8_0, Q6_K, Q4_0 or Q4_K_M.
+WITH made(report) AS MATERIALIZED (SELECT lm_convert('$MODELS/qwen3-f32.gguf', '$TMP/small.gguf', 'Q8_0'))
+  SELECT report ->> 'tensors' > 20, report ->> 'bytes' < report ->> 'source_bytes' FROM made;
+--> 1|1
+
+-- What it costs: the perplexity of texts of one's own, before and after. The less the better.
+CREATE TEMP TABLE notes(body TEXT);
+INSERT INTO notes VALUES ('Rain in May'), ('A new bicycle for two');
+WITH made(report) AS MATERIALIZED (
+  SELECT lm_convert('$MODELS/qwen3-f32.gguf', '$TMP/smaller.gguf', 'Q4_0', json_object('texts', json_group_array(body))) FROM notes)
+  SELECT (report ->> 'perplexity_after') / (report ->> 'perplexity_before') BETWEEN 0.8 AND 1.25 FROM made;
+--> 1
+
+SELECT family, problem FROM lm_inspect('$TMP/small.gguf');
+--> qwen3|NULL
+
+-- Nothing is written over.
+SELECT lm_convert('$MODELS/qwen3-f32.gguf', '$TMP/small.gguf', 'F16');
+--! exists, and is not written over

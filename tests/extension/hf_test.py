@@ -1,0 +1,358 @@
+"""Hugging Face directories, GPTQ and AWQ checkpoints, and lm_convert.
+
+A model of tests/testdata is written as a directory (hf_writer.py) and must be the same model: the same tokens, the
+same bits of logits. LM_LOGITS is the program that dumps them.
+"""
+import json
+import os
+import pathlib
+import random
+import shutil
+import sqlite3
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+import hf_writer
+from harness import MODELS, connect, value
+
+LM_LOGITS = os.environ["LM_LOGITS"]
+TEXTS = ["", "the rain in may", "Hello, World!  It's 12345 o'clock.\n\n  \tNaïve café, 日本語 — 😀", " leading", "<s> <|im_end|> [SEP]",
+         "a  b   c\r\n\r\nd", "under_score snake-case CamelCase XMLHttp 3.14159"]
+PARITY = ["llama-rope-factors-f16", "llama-spm-untied-f32", "llama-yarn-f32", "llama-linear-rope-f32", "qwen2-bf16", "qwen3-f32",
+          "gemma3-f32", "phi3-f32"]
+QUANTISED = {2: "Q4_0", 6: "Q5_0", 8: "Q8_0", 12: "Q4_K", 14: "Q6_K", 0: "F32", 1: "F16", 30: "BF16"}
+
+
+class FolderTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.db = connect()
+        self.addCleanup(self.db.close)
+
+    def logits(self, model):
+        out = self.folder / "logits.f32"
+        ids = ",".join(str(random.Random(1).randrange(3, 250) if i else 5) for i in range(40))
+        ran = subprocess.run([LM_LOGITS, str(model), str(out), ids, "threads=1"], capture_output=True, text=True)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        return out.read_bytes()
+
+    def ask(self, function, text, model):
+        return value(self.db, f"SELECT {function}(?, json_object('model', ?))", text, str(model))
+
+    def inspect(self, model):
+        row = self.db.execute("SELECT * FROM lm_inspect(?)", [str(model)])
+        return dict(zip([column[0] for column in row.description], row.fetchone()))
+
+    def refusal(self, path, sql="SELECT problem FROM lm_inspect(?)"):
+        try:
+            return value(self.db, sql, str(path)) or ""
+        except sqlite3.Error as error:
+            return str(error)
+
+
+class DirectoryTest(FolderTest):
+    def test_a_directory_is_the_model_that_its_gguf_is(self):
+        for name in PARITY:
+            with self.subTest(name):
+                gguf = hf_writer.Gguf(MODELS / f"{name}.gguf")
+                folder = hf_writer.write_directory(gguf, self.folder / name)
+                self.assertEqual(self.logits(folder), self.logits(MODELS / f"{name}.gguf"))
+                for text in TEXTS:
+                    self.assertEqual(self.ask("lm_tokenize", text, folder), self.ask("lm_tokenize", text, MODELS / f"{name}.gguf"))
+                ours, theirs = self.inspect(folder), self.inspect(MODELS / f"{name}.gguf")
+                for column in ("family", "parameters", "context", "layers", "hidden", "vocabulary", "kv_bytes_per_token"):
+                    self.assertEqual(ours[column], theirs[column], column)
+                self.assertIsNone(ours["problem"])
+
+    def test_an_encoder_embeds_alike(self):
+        folder = hf_writer.write_directory(hf_writer.Gguf(MODELS / "bert-f32.gguf"), self.folder / "bert")
+        for text in TEXTS[1:]:
+            for function in ("lm_embed", "lm_tokenize"):
+                self.assertEqual(self.ask(function, text, folder), self.ask(function, text, MODELS / "bert-f32.gguf"))
+
+    def test_shards_names_and_the_default_model(self):
+        gguf = hf_writer.Gguf(MODELS / "qwen3-f32.gguf")
+        whole = hf_writer.write_directory(gguf, self.folder / "whole")
+        shards = hf_writer.write_directory(gguf, self.folder / "shards", shards=3)
+        self.assertEqual(self.logits(shards), self.logits(whole))
+        self.db.execute("INSERT INTO temp.lm_models(name, path) VALUES ('m', ?)", [str(shards)])
+        self.assertEqual(value(self.db, "SELECT lm_token_count('rain', '{\"model\":\"m\"}')"), self.ask("lm_token_count", "rain", whole))
+        ran = subprocess.run([sys.executable, "-c", "import harness; print(harness.value(harness.connect(), "
+                              "\"SELECT family FROM lm_inspect((SELECT path FROM temp.lm_models)) UNION ALL SELECT lm_tokenize('rain')\"))"],
+                             env=os.environ | {"LM_MODEL": str(whole)}, cwd=pathlib.Path(__file__).parent, capture_output=True, text=True)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+
+    def test_a_changed_directory_is_loaded_anew(self):
+        gguf = hf_writer.Gguf(MODELS / "qwen3-f32.gguf")
+        folder = hf_writer.write_directory(gguf, self.folder / "m")
+        before = self.ask("lm_logprobs", "the rain", folder)
+        tensors = hf_writer.hf_tensors(gguf)
+        kind, shape, data = tensors["model.norm.weight"]
+        tensors["model.norm.weight"] = (kind, shape, struct.pack(f"<{shape[0]}f", *[2.0] * shape[0]))
+        (folder / "model.safetensors").unlink()
+        hf_writer.save(folder / "model.safetensors", tensors)
+        self.assertNotEqual(self.ask("lm_logprobs", "the rain", folder), before)
+
+    def test_what_is_wrong_is_named(self):
+        gguf = hf_writer.Gguf(MODELS / "qwen3-f32.gguf")
+        tensors = hf_writer.hf_tensors(gguf)
+        kind, shape, data = tensors["model.norm.weight"]
+        load = "SELECT lm_token_count('a', json_object('model', ?))"
+        cases = [
+            ({"model_type": "mamba"}, {}, "'mamba' is not read from a directory"),
+            ({"hidden_size": None}, {}, '"hidden_size": wanted a whole number, got nothing'),
+            ({"hidden_size": "x"}, {}, '"hidden_size": wanted a whole number, got "x"'),
+            ({"hidden_act": "relu"}, {}, '"hidden_act": "relu" is not supported'),
+            ({"rope_scaling": {"rope_type": "dynamic", "factor": 2}}, {}, '"rope_type": "dynamic" is not supported'),
+            ({"quantization_config": {"quant_method": "fp8"}}, {}, 'quant_method "fp8" is not supported'),
+            ({"quantization_config": {"quant_method": "gptq", "bits": 3}}, {}, "3 bits are not supported"),
+            ({"vocab_size": 200}, {}, "wanted an id below 200, got 200"),
+            ({"use_sliding_window": True, "sliding_window": 64}, {}, "sliding_window"),
+            ({}, {"model.extra.weight": (kind, shape, data)}, 'tensor "model.extra.weight": is not part of the supported'),
+            ({}, {"model.norm.weight": ("I64", [shape[0] // 2], data)}, "wanted F32, F16 or BF16, got I64 [16]"),
+            ({}, {"model.norm.weight": (kind, [shape[0] * 2], data)}, "takes 256 bytes, its data_offsets have 128"),
+            ({}, {"model.norm.weight": ("F31", shape, data)}, 'dtype "F31" is not known'),
+            ({}, {"model.norm.weight": (kind, [shape[0] // 2], data[:64])}, "must be 1 x 32, got 1 x 16"),
+            ({}, {"model.norm.weight": None}, "tensor 'output_norm.weight' is missing"),
+        ]
+        for i, (config, changed, message) in enumerate(cases):
+            merged = {name: tensor for name, tensor in (tensors | changed).items() if tensor is not None}
+            folder = hf_writer.write_directory(gguf, self.folder / f"case{i}", merged, **config)
+            self.assertIn(message, self.refusal(folder, load))
+        folder = self.folder / "case0"
+        tokenizer = json.loads((folder / "tokenizer.json").read_text())
+        (folder / "config.json").write_text(json.dumps(hf_writer.config_json(gguf)))
+        tokenizer["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "[a-q]+|unheard-of"
+        (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+        self.assertIn("[a-q]+|unheard-of", self.refusal(folder))
+        (folder / "tokenizer.json").unlink()
+        self.assertIn("tokenizer.json", self.refusal(folder))
+        (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+        hf_writer.write_directory(gguf, self.folder / "whole")
+        shutil.copy(self.folder / "whole" / "tokenizer.json", folder)
+        self.assertIn("are not read, as they are programs", self.refusal(folder))
+        self.assertIn("config.json", self.refusal(self.folder))
+
+    def test_damaged_files_are_refused_or_read(self):
+        """A thousand flips and cuts, in each of the files: an answer, or an error with the file's name."""
+        draw = random.Random(7)
+        folder = hf_writer.write_directory(hf_writer.Gguf(MODELS / "qwen3-f32.gguf"), self.folder / "m", shards=2)
+        files = [path for path in folder.iterdir() if path.is_file()]
+        texts = {path: path.read_bytes() for path in files}
+        refused = 0
+        for round_ in range(600):
+            path = files[round_ % len(files)]
+            text = bytearray(texts[path])
+            front = min(len(text), 4000)
+            for _ in range(draw.randrange(1, 4)):
+                at = draw.randrange(front)
+                text[at] = draw.randrange(256) if draw.random() < 0.3 else draw.choice(b'0123456789{}[],:"-.eE')
+            if round_ % 10 == 0:
+                del text[draw.randrange(len(text)):]
+            path.write_bytes(text)
+            problem = self.refusal(folder)
+            refused += problem != ""
+            path.write_bytes(texts[path])
+        self.assertGreater(refused, 200)
+        self.assertEqual(self.refusal(folder), "")
+
+
+def half(number):
+    return struct.unpack("<e", struct.pack("<e", number))[0]
+
+
+def pack_words(codes, bits):
+    """32 bits a word, the first code lowest."""
+    count = 32 // bits
+    return [sum(code << bits * i for i, code in enumerate(codes[at:at + count])) for at in range(0, len(codes), count)]
+
+
+class Packing:
+    """One way of packing; `matrices` counts what each became by its definition."""
+
+    def __init__(self, method, bits, group, symmetric, v2=False, act_order=False):
+        self.method, self.bits, self.group, self.symmetric = method, bits, group, symmetric
+        self.v2, self.act_order = v2, act_order
+
+    def config(self):
+        if self.method == "awq":
+            return {"quant_method": "awq", "bits": 4, "group_size": self.group, "zero_point": True, "version": "gemm"}
+        return {"quant_method": "gptq", "bits": self.bits, "group_size": self.group, "desc_act": self.act_order,
+                "sym": self.symmetric, "checkpoint_format": "gptq_v2" if self.v2 else "gptq"}
+
+    def pack(self, rng, stem, outputs, inputs):
+        """The packed tensors of a random matrix, and its values by definition, row by row."""
+        size = self.group if self.group > 0 else inputs
+        groups, top = inputs // size, 1 << self.bits
+        group_of = [i // size for i in range(inputs)]
+        if self.act_order:
+            rng.shuffle(group_of)
+        codes = [[rng.randrange(top) for _ in range(outputs)] for _ in range(inputs)]
+        # Zeros are 1 to 2^bits in GPTQ's first format, 0 to 2^bits - 1 in the others.
+        low = 0 if self.v2 or self.method == "awq" else 1
+        zeros = [[top // 2 if self.symmetric else rng.randrange(low, top + low) for _ in range(outputs)] for _ in range(groups)]
+        scales = [[half(rng.uniform(0.5, 1.5) * 2 / top / inputs ** 0.5) for _ in range(outputs)] for _ in range(groups)]
+        words = lambda rows: b"".join(struct.pack(f"<{len(row)}I", *row) for row in rows)
+        if self.method == "awq":
+            order = [0, 2, 4, 6, 1, 3, 5, 7]
+            shuffled = lambda rows: [[row[at + i] for at in range(0, outputs, 8) for i in order] for row in rows]
+            weights = [pack_words(row, 4) for row in shuffled(codes)]
+            packed_zeros = [pack_words(row, 4) for row in shuffled(zeros)]
+        else:
+            columns = [pack_words([codes[i][o] for i in range(inputs)], self.bits) for o in range(outputs)]
+            weights = [list(row) for row in zip(*columns)]
+            packed_zeros = [pack_words([zero - (not self.v2) for zero in row], self.bits) for row in zeros]
+        tensors = {stem + ".qweight": ("I32", [len(weights), len(weights[0])], words(weights)),
+                   stem + ".qzeros": ("I32", [groups, len(packed_zeros[0])], words(packed_zeros)),
+                   stem + ".scales": ("F16", [groups, outputs], b"".join(struct.pack(f"<{outputs}e", *row) for row in scales))}
+        if self.method == "gptq":
+            tensors[stem + ".g_idx"] = ("I32", [inputs], struct.pack(f"<{inputs}i", *group_of))
+        return tensors, [[scales[group_of[i]][o] * (codes[i][o] - zeros[group_of[i]][o]) for i in range(inputs)]
+                         for o in range(outputs)]
+
+
+PACKINGS = {
+    # name: (model, packing, type, whether that is exact)
+    "gptq-sym": ("qwen2-bf16", Packing("gptq", 4, 32, True), "Q4_0", True),
+    "gptq-asym": ("qwen2-bf16", Packing("gptq", 4, 64, False), "Q5_0", True),
+    "gptq-v2-one-group": ("llama-rope-factors-f16", Packing("gptq", 4, -1, False, v2=True), "Q5_0", True),
+    "gptq-8-sym": ("llama-rope-factors-f16", Packing("gptq", 8, 32, True), "Q8_0", True),
+    "gptq-8-asym": ("llama-rope-factors-f16", Packing("gptq", 8, 32, False), "F16", False),
+    "gptq-act-order": ("qwen2-bf16", Packing("gptq", 4, 32, True, act_order=True), "F16", False),
+    "awq": ("llama-rope-factors-f16", Packing("awq", 4, 32, False), "Q5_0", True),
+}
+
+
+class PackedTest(FolderTest):
+    def test_packed_matrices_are_what_they_are_defined_to_be(self):
+        for name, (model, packing, kind, exact) in PACKINGS.items():
+            with self.subTest(name):
+                gguf, rng = hf_writer.Gguf(MODELS / f"{model}.gguf"), random.Random(name)
+                tensors, defined = {}, {}
+                for stored, tensor in hf_writer.hf_tensors(gguf).items():
+                    if "_proj." in stored and stored.endswith("weight"):
+                        packed, defined[stored] = packing.pack(rng, stored[:-len(".weight")], *tensor[1])
+                        tensors |= packed
+                    else:
+                        tensors[stored] = tensor
+                folder = hf_writer.write_directory(gguf, self.folder / name, tensors, quantization_config=packing.config())
+                self.assertIn(kind, json.loads(self.inspect(folder)["types"]))
+                for type_ in ("F32", "F16"):
+                    value(self.db, "SELECT lm_convert(?, ?, ?)", str(folder), str(self.folder / f"{name}-{type_}.gguf"), type_)
+                ours = hf_writer.Gguf(self.folder / f"{name}-F32.gguf")
+                plain = {stored: ("F32", [len(values), len(values[0])], b"".join(struct.pack(f"<{len(row)}f", *row) for row in values))
+                         for stored, values in defined.items()}
+                stored_as = hf_writer.hf_tensors(ours)
+                for stored, (_, _, wanted) in plain.items():
+                    if exact:
+                        self.assertEqual(stored_as[stored][2], wanted, stored)
+                        continue
+                    count = len(wanted) // 4
+                    self.assertEqual(list(struct.unpack(f"<{count}f", stored_as[stored][2])),
+                                     [half(x) for x in struct.unpack(f"<{count}f", wanted)], stored)
+                packed, plain_f16 = self.mean_logprob(folder), self.mean_logprob(self.folder / f"{name}-F16.gguf")
+                self.assertLess(abs(packed - plain_f16), 1e-3)  # 0.1% of the perplexity
+
+    def mean_logprob(self, model):
+        draw, found = random.Random(3), []
+        for _ in range(8):
+            text = " ".join(draw.choice(["the", "rain", "in", "may", "a", "bicycle", "or", "two"]) for _ in range(100))
+            found += json.loads(self.ask("lm_logprobs", text, model))[1:]
+        return sum(found) / len(found)
+
+    def test_what_is_wrong_is_named(self):
+        gguf, packing = hf_writer.Gguf(MODELS / "qwen2-bf16.gguf"), Packing("gptq", 4, 32, True)
+        tensors = hf_writer.hf_tensors(gguf)
+        stem = "model.layers.0.mlp.up_proj"
+        _, shape, _ = tensors.pop(stem + ".weight")
+        packed, _ = packing.pack(random.Random(1), stem, *shape)
+        kind, zeros_shape, zeros = packed[stem + ".qzeros"]
+        bad_group = struct.pack(f"<{shape[1]}i", *[9] * shape[1])
+        cases = [
+            ({stem + ".qzeros": None}, {}, f'"{stem}.qzeros" is missing'),
+            ({stem + ".qweight": None}, {}, f'there is no "{stem}.qweight"'),
+            ({stem + ".qzeros": ("F16", [zeros_shape[0], 2 * zeros_shape[1]], zeros)}, {}, "wanted I32 [2, 16], got F16 [2, 32]"),
+            ({stem + ".g_idx": ("I32", [shape[1]], bad_group)}, {}, "input 0 is in group 9, where there are 2"),
+            ({}, {"quantization_config": None}, "no quantization_config that says how"),
+            ({}, {"quantization_config": packing.config() | {"checkpoint_format": "marlin"}}, 'layout "marlin" is not supported'),
+            ({}, {"quantization_config": packing.config() | {"group_size": 0}}, "got 0"),
+        ]
+        for i, (changed, config, message) in enumerate(cases):
+            merged = {name: tensor for name, tensor in (tensors | packed | changed).items() if tensor is not None}
+            folder = hf_writer.write_directory(gguf, self.folder / f"case{i}", merged,
+                                               **({"quantization_config": packing.config()} | config))
+            self.assertIn(message, self.refusal(folder))
+
+
+class ConvertTest(FolderTest):
+    def test_a_copy_says_the_same(self):
+        for name in ("qwen3-f32", "gemma3-f32", "llama-spm-untied-f32"):
+            with self.subTest(name):
+                source, copy = MODELS / f"{name}.gguf", self.folder / f"{name}.gguf"
+                report = json.loads(value(self.db, "SELECT lm_convert(?, ?, 'F32')", str(source), str(copy)))
+                self.assertEqual(report["bytes"], copy.stat().st_size)
+                self.assertEqual(self.logits(copy), self.logits(source))
+                keys, made = hf_writer.Gguf(source).keys, hf_writer.Gguf(copy).keys
+                for key in keys.keys() - {"general.alignment"}:
+                    self.assertEqual(made[key], keys[key], key)
+
+    def test_types_mixes_and_perplexity(self):
+        texts = json.dumps({"texts": ["the rain in may " * 20, None, "a bicycle or two"]})
+        folder = hf_writer.write_directory(hf_writer.Gguf(MODELS / "qwen2-bf16.gguf"), self.folder / "m")
+        for type_, most in (("F16", {"F16"}), ("BF16", {"BF16"}), ("Q8_0", {"Q8_0"}), ("Q6_K", {"Q8_0"}), ("Q4_0", {"Q4_0", "Q8_0"}),
+                            ("Q4_K_M", {"Q5_0", "Q8_0"})):
+            with self.subTest(type_):
+                out = self.folder / f"{type_}.gguf"
+                report = json.loads(value(self.db, "SELECT lm_convert(?, ?, ?, ?)", str(folder), str(out), type_, texts))
+                made = hf_writer.Gguf(out)
+                self.assertEqual({QUANTISED[kind] for kind in made.types.values()}, most | {"F32"})
+                before, after = report["perplexity_before"], report["perplexity_after"]
+                self.assertLess(abs(after / before - 1), {"F16": 1e-3, "BF16": 1e-6, "Q8_0": 0.01}.get(type_, 0.4))
+
+    def test_nothing_is_left_of_what_failed(self):
+        source, out = MODELS / "qwen3-f32.gguf", self.folder / "out.gguf"
+        out.write_bytes(b"mine")
+        self.assertIn("exists", self.refusal(out, f"SELECT lm_convert('{source}', ?, 'F16')"))
+        self.assertEqual(out.read_bytes(), b"mine")
+        out.unlink()
+        self.assertIn("type must be one of", self.refusal(out, f"SELECT lm_convert('{source}', ?, 'Q3')"))
+        self.assertIn("no/such", self.refusal(out, "SELECT lm_convert('/no/such', ?, 'F16')"))
+        self.assertIn("colour", self.refusal(out, f"SELECT lm_convert('{source}', ?, 'F16', '{{\"colour\":1}}')"))
+        damaged = self.folder / "damaged.gguf"
+        damaged.write_bytes(source.read_bytes()[:-400] + struct.pack("<100f", *[float("nan")] * 100))
+        self.assertIn("tensor", self.refusal(out, f"SELECT lm_convert('{damaged}', ?, 'F16')"))
+        big = hf_writer.Gguf(source)
+        folder = hf_writer.write_directory(big, self.folder / "m", hf_writer.hf_tensors(big) | {
+            "model.layers.0.mlp.up_proj.weight": ("F32", [64, 32], struct.pack("<2048f", *[1e6] * 2048))})
+        self.assertIn('tensor "blk.0.ffn_up.weight"', self.refusal(out, f"SELECT lm_convert('{folder}', ?, 'F16')"))
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["damaged.gguf", "m"])
+
+    def test_an_interrupt_ends_it_and_leaves_nothing(self):
+        gguf = hf_writer.Gguf(MODELS / "qwen3-f32.gguf")
+        rows = 1 << 16  # of 256 values: seconds of searching for scales
+        row = struct.pack("<256e", *[random.Random(1).gauss(0, 1) for _ in range(256)])
+        folder = hf_writer.write_directory(gguf, self.folder / "m", hf_writer.hf_tensors(gguf) | {
+            "model.embed_tokens.weight": ("F16", [rows, 256], row * rows)})
+        out, done = self.folder / "out.gguf", threading.Event()
+
+        def interrupt():
+            while not done.wait(0.05):
+                self.db.interrupt()
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        problem = self.refusal(out, f"SELECT lm_convert('{folder}', ?, 'Q4_K_M', '{{\"threads\":1}}')")
+        done.set()
+        thread.join()
+        self.assertIn("interrupt", problem.lower())
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["m"])
+
+
+if __name__ == "__main__":
+    unittest.main()
