@@ -36,18 +36,21 @@ int RegisterAll(sqlite3* db) {
   auto connection = std::make_shared<Connection>(db);
   connection->set_register_pure(&RegisterPure);
   for (auto register_one :
-       {RegisterGenerate, RegisterGenerateJson, RegisterClassify, RegisterJudge,   RegisterExtract,
-        RegisterTokens,   RegisterRender,       RegisterLogprobs, RegisterMap,     RegisterPrefetch,
-        RegisterTickets,  RegisterVersion,      RegisterEach,     RegisterQuery,   RegisterEmbed,
-        RegisterStream,   RegisterCache,        RegisterDevices,  RegisterExplain, RegisterRequests,
-        RegisterMemo,     RegisterDocuments,    RegisterChunks,   RegisterJobs,    RegisterRun,
-        RegisterModels,   RegisterSettings,     RegisterStats,    RegisterRunning, RegisterInspect,
-        RegisterRerank,   RegisterConvert}) {
+       {RegisterGenerate,    RegisterGenerateJson, RegisterClassify,  RegisterJudge,
+        RegisterExtract,     RegisterTokens,       RegisterRender,    RegisterLogprobs,
+        RegisterMap,         RegisterPrefetch,     RegisterTickets,   RegisterVersion,
+        RegisterEach,        RegisterQuery,        RegisterEmbed,     RegisterStream,
+        RegisterCache,       RegisterDevices,      RegisterExplain,   RegisterRequests,
+        RegisterMemo,        RegisterDocuments,    RegisterChunks,    RegisterJobs,
+        RegisterRun,         RegisterModels,       RegisterSettings,  RegisterStats,
+        RegisterRunning,     RegisterInspect,      RegisterRerank,    RegisterBatchExport,
+        RegisterBatchImport, RegisterBatchSubmit,  RegisterBatchPoll, RegisterConvert}) {
     int code = register_one(connection);
     if (code != SQLITE_OK) return code;
   }
   CreateJobChecks(db, "main");
-  CreateInTemp(db, {"lm_memo", "lm_models", "lm_run", "lm_running", "lm_settings"});
+  CreateInTemp(db, {"lm_batch_export", "lm_batch_import", "lm_batch_poll", "lm_batch_submit",
+                    "lm_memo", "lm_models", "lm_run", "lm_running", "lm_settings"});
   return SQLITE_OK;
 }
 

@@ -14,7 +14,7 @@
 #include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/thread_pool.h"
-#include "engine/convert/new_file.h"
+#include "engine/base/new_file.h"
 #include "engine/convert/quantize.h"
 #include "engine/gguf/block_format.h"
 #include "engine/gguf/gguf_header.h"

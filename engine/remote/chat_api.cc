@@ -18,6 +18,7 @@ using Kind = AnswerConstraint::Kind;
 
 constexpr int kTopLogprobs = 20;  // the most that these servers give
 constexpr size_t kShown = 400;    // bytes of a server's words
+constexpr size_t kShownAnswer = 200;
 
 Json Object(std::string name, Json value) {
   Json object = Json::MakeObject();
@@ -293,7 +294,7 @@ absl::StatusOr<RemoteModel> ReadModelList(absl::string_view body, absl::string_v
 }
 
 absl::StatusOr<std::string> ChatBody(const RequestSpec& spec, const RemoteModel& model,
-                                     const RemoteOptions& options) {
+                                     const RemoteOptions& options, Delivery delivery) {
   const GenerationOptions& wanted = spec.options;
   const std::optional<Json> messages = Json::Parse(spec.text);
   if (!messages.has_value()) return absl::InternalError("the messages are no JSON");
@@ -316,8 +317,10 @@ absl::StatusOr<std::string> ChatBody(const RequestSpec& spec, const RemoteModel&
   if (!spec.wants_first_choices) {
     RETURN_IF_ERROR(AddConstraint(wanted.constraint, model.dialect, &body));
   }
-  body.Add("stream", true);
-  body.Add("stream_options", Object("include_usage", true));
+  if (delivery == Delivery::kStream) {
+    body.Add("stream", true);
+    body.Add("stream_options", Object("include_usage", true));
+  }
   return body.Dump();
 }
 
@@ -334,17 +337,24 @@ absl::Status ChatAnswer::Append(absl::string_view event) {
   if (event == "[DONE]") return absl::OkStatus();
   const std::optional<Json> json = Json::Parse(event);
   if (!json.has_value() || !json->is_object()) return BadAnswer("an event that is no JSON", event);
-  if (json->Has("error")) return absl::UnavailableError(ErrorText(event));
-  if (const Json* usage = json->Find("usage")) {
+  return AppendJson(*json);
+}
+
+absl::Status ChatAnswer::AppendJson(const Json& event) {
+  const Json* error = event.Find("error");
+  if (error != nullptr && !error->is_null()) return absl::UnavailableError(ErrorText(event.Dump()));
+  if (const Json* usage = event.Find("usage")) {
     if (auto count = Count(usage->Find("prompt_tokens"))) tokens_in = count;
     if (auto count = Count(usage->Find("completion_tokens"))) tokens_out = count;
     const Json* cached = FindPath(*usage, {"prompt_tokens_details", "cached_tokens"});
     if (auto count = Count(cached)) tokens_cached = count;
   }
-  const Json* choices = json->Find("choices");
+  const Json* choices = event.Find("choices");
   if (choices == nullptr || !choices->is_array() || choices->size() == 0) return absl::OkStatus();
   const Json& choice = choices->array()[0];
-  if (const Json* delta = choice.Find("delta")) {
+  const Json* delta = choice.Find("delta");
+  if (delta == nullptr) delta = choice.Find("message");
+  if (delta != nullptr) {
     const std::string piece = TextAt(*delta, "content");
     pieces += !piece.empty();
     text += piece;
@@ -399,6 +409,18 @@ bool SaysTooLong(absl::string_view error) {
   return absl::StrContains(text, "context length") || absl::StrContains(text, "context size") ||
          absl::StrContains(text, "context_length") || absl::StrContains(text, "maximum context") ||
          absl::StrContains(text, "too long");
+}
+
+absl::Status ProveAnswer(const AnswerConstraint& constraint, const Grammar& grammar,
+                         Dialect dialect, std::string* text) {
+  std::optional<std::string> meant = UnwrapAnswer(constraint, dialect, *text);
+  if (meant.has_value() && grammar.Matches(*meant).value_or(false)) {
+    *text = *std::move(meant);
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat("the server's answer does not fit ",
+                                                    ConstraintName(constraint.kind), ": ",
+                                                    Printable(text->substr(0, kShownAnswer))));
 }
 
 std::optional<std::string> UnwrapAnswer(const AnswerConstraint& constraint, Dialect dialect,

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/json.h"
+#include "engine/grammar/grammar.h"
 #include "engine/remote/remote_options.h"
 #include "engine/runtime/request.h"
 
@@ -27,10 +28,14 @@ struct RemoteModel {
 // (empty: the first); Unavailable where it is no such list.
 absl::StatusOr<RemoteModel> ReadModelList(absl::string_view body, absl::string_view wanted);
 
+// Whether an answer comes as a stream of events, or at once.
+enum class Delivery { kStream, kWhole };
+
 // The body of a request for /chat/completions. InvalidArgument, naming it, for an option that the
 // dialect has no word for.
 absl::StatusOr<std::string> ChatBody(const RequestSpec& spec, const RemoteModel& model,
-                                     const RemoteOptions& options);
+                                     const RemoteOptions& options,
+                                     Delivery delivery = Delivery::kStream);
 // The same for /embeddings.
 std::string EmbeddingBody(const RequestSpec& spec, const RemoteModel& model,
                           const RemoteOptions& options);
@@ -44,8 +49,9 @@ struct ChatAnswer {
   std::optional<int64_t> tokens_in, tokens_cached, tokens_out;
   int64_t pieces = 0;  // that had text
 
-  // Adds one event of the stream. Unavailable for what is no such event.
+  // Adds one event of the stream, or the whole answer. Unavailable for what is none.
   absl::Status Append(absl::string_view event);
+  absl::Status AppendJson(const Json& event);
 };
 
 absl::StatusOr<std::vector<float>> ReadEmbedding(absl::string_view body);
@@ -54,6 +60,11 @@ absl::StatusOr<std::vector<float>> ReadEmbedding(absl::string_view body);
 std::string ErrorText(absl::string_view body);
 // Whether they say that the prompt is longer than the context.
 bool SaysTooLong(absl::string_view error);
+
+// Holds *text, an answer of a server that was spoken to in `dialect`, to its constraint, whose
+// grammar is given, and gives it its one form. FailedPrecondition where it does not fit.
+absl::Status ProveAnswer(const AnswerConstraint& constraint, const Grammar& grammar,
+                         Dialect dialect, std::string* text);
 
 // The text that a constrained answer stands for: some dialects know JSON only, and wrap others in
 // it. In its one form, where it is JSON. nullopt where it is no such answer.

@@ -13,11 +13,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/hash_map.h"
-#include "engine/base/json.h"
 #include "engine/base/status_macros.h"
+#include "engine/remote/chat_request.h"
+#include "engine/remote/fetch.h"
 #include "engine/runtime/constraint_cache.h"
 #include "engine/runtime/fork_guard.h"
-#include "engine/text/conversation.h"
 
 namespace lm {
 namespace {
@@ -25,69 +25,24 @@ namespace {
 constexpr size_t kMostGrammars = 32;
 constexpr int64_t kBytesOfToken = 4;
 constexpr absl::Duration kListTimeout = absl::Seconds(30);
-constexpr absl::Duration kLook = absl::Milliseconds(5);  // whether the opening is cancelled
-
-Json Message(absl::string_view role, absl::string_view content) {
-  Json message = Json::MakeObject();
-  message.Add("role", role);
-  message.Add("content", content);
-  return message;
-}
-
-// The text of one answer, for who waits for it on another thread.
-class Answer : public HttpHandler {
- public:
-  bool OnBody(int, absl::string_view bytes) override {
-    absl::MutexLock lock(&mutex_);
-    body_.append(bytes.data(), bytes.size());
-    return true;
-  }
-  void OnDone(const HttpOutcome& outcome) override {
-    absl::MutexLock lock(&mutex_);
-    outcome_ = outcome;
-  }
-  // The outcome and the body; Cancelled where `cancel` is set before.
-  absl::StatusOr<std::pair<HttpOutcome, std::string>> Wait(const std::atomic<bool>& cancel) {
-    absl::MutexLock lock(&mutex_);
-    auto done = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return outcome_.has_value(); };
-    while (!mutex_.AwaitWithTimeout(absl::Condition(&done), kLook)) {
-      if (cancel) return absl::CancelledError("the loading of the model was cancelled");
-    }
-    return std::make_pair(*outcome_, std::move(body_));
-  }
-
- private:
-  absl::Mutex mutex_;
-  std::optional<HttpOutcome> outcome_ ABSL_GUARDED_BY(mutex_);
-  std::string body_ ABSL_GUARDED_BY(mutex_);
-};
 
 // What the server says of the model.
 absl::StatusOr<RemoteModel> AskForModel(Network* network, const std::string& url,
                                         const RemoteOptions& options,
                                         const std::atomic<bool>& cancel) {
-  auto answer = std::make_shared<Answer>();
   HttpRequest request{.url = absl::StrCat(url, "/models"),
                       .headers = RemoteHeaders(options),
                       .timeout = kListTimeout};
-  network->Run(
-      [network, request = std::move(request), answer] { network->Start(request, answer); });
-  ASSIGN_OR_RETURN(const auto got, answer->Wait(cancel));
-  const auto& [outcome, body] = got;
-  if (!outcome.status.ok()) {
-    return absl::UnavailableError(absl::StrCat(url, ": ", outcome.status.message()));
-  }
+  ASSIGN_OR_RETURN(const Fetched got, Fetch(network, request, cancel));
+  const int code = got.outcome.code;
+  const std::string& body = got.body;
   // Some gateways have no list.
-  if (outcome.code == 404 && !options.model.empty()) return RemoteModel{.name = options.model};
-  if (outcome.code == 401 || outcome.code == 403) {
-    return absl::PermissionDeniedError(absl::StrCat(
-        url, ": HTTP ", outcome.code, ": ", ErrorText(body),
-        options.key_env.empty() ? " (the option key_env names an environment variable with a key)"
-                                : ""));
-  }
-  if (outcome.code != 200) {
-    return absl::UnavailableError(
-        absl::StrCat(url, "/models: HTTP ", outcome.code, ": ", ErrorText(body)));
+  if (code == 404 && !options.model.empty()) return RemoteModel{.name = options.model};
+  if (code != 200) {
+    const absl::Status status =
+        RejectionStatus(request.url, code, ErrorText(body), !options.key_env.empty());
+    // Another server may have one.
+    return absl::IsPermissionDenied(status) ? status : absl::UnavailableError(status.message());
   }
   absl::StatusOr<RemoteModel> model = ReadModelList(body, options.model);
   if (model.ok()) return model;
@@ -139,7 +94,7 @@ ChatGenerator::ChatGenerator(absl::string_view path, const RemoteOptions& option
   info_.name = model.name;
   info_.architecture = std::string(DialectName(model.dialect));
   info_.device = "network";
-  info_.digest = absl::StrCat("network:", path, "#", model.name, options.extra.Dump());
+  info_.digest = RemoteIdentity(path, model.name, options);
   info_.context_length =
       static_cast<int32_t>(std::min<int64_t>(model.context_length, max_sequence_tokens()));
 }
@@ -151,49 +106,11 @@ int32_t ChatGenerator::max_sequence_tokens() const {
 }
 
 absl::StatusOr<RequestSpec> ChatGenerator::Prepare(const TextRequest& request) const {
-  RequestSpec spec{.options = request.options,
-                   .salt = std::string(request.salt),
-                   .stream = request.stream,
-                   .wants_first_choices = request.task == Task::kChoose};
-  if (request.task == Task::kScore) {
-    return absl::UnimplementedError(
-        "a model on the network does not tell the probabilities of a prompt");
-  }
-  if (request.task == Task::kEmbed) {
-    spec.text = std::string(request.prompt);
-    if (request.pooling.has_value()) {
-      return absl::InvalidArgumentError(
-          "pooling: the server of a model on the network pools as it was started to");
-    }
-    spec.embed = Pooling::kMean;  // any: it says that an embedding is wanted
-    return spec;
-  }
-  if (request.task == Task::kChoose) spec.options.temperature = 0;
-  if (request.options.on_overflow != OnOverflow::kError) {
-    return absl::UnimplementedError(
-        "on_overflow: only the server of a model on the network can count its tokens, so that a "
-        "prompt is not cut for it; lm_chunks cuts texts");
-  }
-  ASSIGN_OR_RETURN(spec.text, Render(request));
-  return spec;
+  return PrepareChat(request);
 }
 
-// The messages as JSON.
 absl::StatusOr<std::string> ChatGenerator::Render(const TextRequest& request) const {
-  Json messages = Json::MakeArray();
-  if (!request.options.messages) {
-    if (!request.system.empty()) messages.Append(Message("system", request.system));
-    messages.Append(Message("user", absl::StrCat(request.prompt, request.question)));
-    return messages.Dump();
-  }
-  if (!request.question.empty()) {
-    return absl::InvalidArgumentError("messages are for generate and its like, not for a question");
-  }
-  RETURN_IF_ERROR(ReadConversation(request.prompt, request.system, /*is_messages=*/true).status());
-  const std::optional<Json> own = Json::Parse(request.prompt);
-  if (!request.system.empty()) messages.Append(Message("system", request.system));
-  for (const Json& message : own->array()) messages.Append(message);
-  return messages.Dump();
+  return ChatMessages(request);
 }
 
 absl::StatusOr<int64_t> ChatGenerator::CountTokens(const TextRequest& request) const {

@@ -5,9 +5,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <system_error>
 #include <thread>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/base/exit_guard.h"
@@ -29,11 +33,13 @@ struct Network::Transfer {
   uint64_t number = 0;
   Network* network = nullptr;
   std::string body;
+  std::shared_ptr<const HttpUpload> upload;
+  int64_t sent = 0;  // of the upload
   std::shared_ptr<HttpHandler> handler;
   CURL* easy = nullptr;
   curl_slist* headers = nullptr;
-  size_t bytes = 0;
-  size_t max_bytes = 0;
+  uint64_t bytes = 0;
+  uint64_t max_bytes = 0;
   bool enough = false;
   bool too_much = false;
   char error[CURL_ERROR_SIZE] = {};
@@ -61,7 +67,51 @@ struct Network::Transfer {
     }
     return self->enough ? 0 : size;
   }
+
+  static size_t Header(char* data, size_t, size_t size, void* transfer) noexcept {
+    auto* self = static_cast<Transfer*>(transfer);
+    ReadyToThrow();
+    try {
+      self->handler->OnHeader(absl::StripTrailingAsciiWhitespace({data, size}));
+    } catch (...) {
+      return 0;
+    }
+    return size;
+  }
+
+  static size_t Read(char* out, size_t, size_t most, void* transfer) noexcept {
+    auto* self = static_cast<Transfer*>(transfer);
+    const int64_t n = self->upload->Read(self->sent, out, static_cast<int64_t>(most));
+    if (n < 0) return CURL_READFUNC_ABORT;
+    self->sent += n;
+    return static_cast<size_t>(n);
+  }
+
+  // Where a kept connection turns out to be dead, it begins anew.
+  static int Seek(void* transfer, curl_off_t offset, int origin) noexcept {
+    if (origin != SEEK_SET) return CURL_SEEKFUNC_CANTSEEK;
+    static_cast<Transfer*>(transfer)->sent = offset;
+    return CURL_SEEKFUNC_OK;
+  }
 };
+
+int64_t HttpUpload::Read(int64_t offset, char* out, int64_t most) const {
+  const auto head_bytes = static_cast<int64_t>(head.size());
+  auto copy = [&](absl::string_view text, int64_t at) {
+    const int64_t n = std::min(most, static_cast<int64_t>(text.size()) - at);
+    std::memcpy(out, text.data() + at, static_cast<size_t>(n));
+    return n;
+  };
+  if (offset < head_bytes) return copy(head, offset);
+  if (offset >= head_bytes + bytes) return copy(tail, offset - head_bytes - bytes);
+  const int64_t at = offset - head_bytes;
+  const auto wanted = static_cast<size_t>(std::min(most, bytes - at));
+  for (;;) {
+    const ssize_t n = pread(fd, out, wanted, at);
+    if (n > 0) return n;
+    if (n == 0 || errno != EINTR) return -1;  // cut, or unreadable
+  }
+}
 
 Network::Network(const CurlLibrary* curl) : curl_(*curl) {}
 Network::~Network() = default;
@@ -176,6 +226,7 @@ uint64_t Network::Start(const HttpRequest& request, std::shared_ptr<HttpHandler>
   transfer->number = ++last_transfer_;
   transfer->network = this;
   transfer->body = request.body;
+  transfer->upload = request.upload;
   transfer->handler = std::move(handler);
   transfer->max_bytes = request.max_bytes;
   transfer->easy = curl_.easy_init();
@@ -205,11 +256,21 @@ uint64_t Network::Start(const HttpRequest& request, std::shared_ptr<HttpHandler>
   set(CURLOPT_ERRORBUFFER, static_cast<char*>(t.error));
   set(CURLOPT_WRITEFUNCTION, &Transfer::Write);
   set(CURLOPT_WRITEDATA, &t);
+  set(CURLOPT_HEADERFUNCTION, &Transfer::Header);
+  set(CURLOPT_HEADERDATA, &t);
   set(CURLOPT_PRIVATE, &t);
   if (!t.body.empty()) {
     set(CURLOPT_POST, 1L);
     set(CURLOPT_POSTFIELDS, t.body.c_str());
     set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(t.body.size()));
+  }
+  if (t.upload != nullptr) {
+    set(CURLOPT_POST, 1L);
+    set(CURLOPT_READFUNCTION, &Transfer::Read);
+    set(CURLOPT_READDATA, &t);
+    set(CURLOPT_SEEKFUNCTION, &Transfer::Seek);
+    set(CURLOPT_SEEKDATA, &t);
+    set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(t.upload->size()));
   }
   ok = ok && curl_.multi_add_handle(multi_, t.easy) == CURLM_OK;
   const uint64_t number = t.number;
@@ -244,6 +305,9 @@ void Network::Finish(Transfer* transfer, CURLcode code) {
     outcome.code = transfer->Code();
     curl_.easy_getinfo(transfer->easy, CURLINFO_RETRY_AFTER, &retry_after);
     outcome.retry_after = absl::Seconds(retry_after);
+    char* location = nullptr;
+    curl_.easy_getinfo(transfer->easy, CURLINFO_REDIRECT_URL, &location);
+    if (location != nullptr) outcome.location = location;
   }
   if (transfer->too_much) {
     outcome.status = absl::OutOfRangeError(

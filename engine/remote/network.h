@@ -26,25 +26,42 @@
 
 namespace lm {
 
+// A body that is read from a file while it is sent.
+struct HttpUpload {
+  std::string head = {};  // stands before the file's bytes
+  int fd = -1;
+  int64_t bytes = 0;  // of the file
+  std::string tail = {};
+  std::shared_ptr<const void> owner = {};  // keeps the file open
+
+  int64_t size() const { return static_cast<int64_t>(head.size() + tail.size()) + bytes; }
+  // Up to `most` bytes from `offset` on; 0 at the end, negative where the file cannot be read.
+  int64_t Read(int64_t offset, char* out, int64_t most) const;
+};
+
 struct HttpRequest {
-  std::string url;                   // http or https; redirects are not followed
-  std::vector<std::string> headers;  // "Name: value"
-  std::string body = {};             // empty: a GET, else a POST
+  std::string url;                                // http or https; redirects are not followed
+  std::vector<std::string> headers;               // "Name: value"
+  std::string body = {};                          // empty: a GET, else a POST
+  std::shared_ptr<const HttpUpload> upload = {};  // likewise
   absl::Duration timeout = absl::Minutes(10);
   absl::Duration silence = absl::Minutes(5);  // without a byte
-  size_t max_bytes = 16 << 20;                // of the answer
+  uint64_t max_bytes = 16 << 20;              // of the answer
 };
 
 struct HttpOutcome {
   absl::Status status = {};  // Unavailable: of the transfer, whatever the answer says
   int code = 0;              // of HTTP; 0: no answer came
   absl::Duration retry_after = absl::ZeroDuration();  // as the server asks
+  std::string location = {};                          // where a redirect leads; else empty
 };
 
 // Called on the network's thread.
 class HttpHandler {
  public:
   virtual ~HttpHandler() = default;
+  // A line of the header, "Name: value"; before the body.
+  virtual void OnHeader(absl::string_view /*line*/) {}
   // A piece of the body. False: no more of it is wanted; OnDone comes, with OK. Must not begin or
   // abort a transfer.
   virtual bool OnBody(int code, absl::string_view bytes) = 0;

@@ -1,15 +1,27 @@
-// What a build with -DLM_NETWORK=OFF has of this folder, besides remote_options.cc.
+// What a build with -DLM_NETWORK=OFF has of this folder, besides what needs no network.
+#include "engine/remote/batch_api.h"
 #include "engine/remote/remote_generator.h"
 
 namespace lm {
+namespace {
 
-absl::StatusOr<std::shared_ptr<Generator>> GetRemoteGenerator(const std::string&,
-                                                              const std::string&,
-                                                              std::atomic<bool>&) {
+absl::Status NoNetwork() {
   return absl::FailedPreconditionError(
       "this build has no models on the network (it was made with -DLM_NETWORK=OFF)");
 }
 
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Generator>> GetRemoteGenerator(const std::string&,
+                                                              const std::string&,
+                                                              std::atomic<bool>&) {
+  return NoNetwork();
+}
+
 std::vector<std::shared_ptr<RemoteGenerator>> RunningRemoteGenerators() { return {}; }
+
+absl::StatusOr<std::shared_ptr<BatchApi>> OpenBatchApi(const std::string&, const RemoteOptions&) {
+  return NoNetwork();
+}
 
 }  // namespace lm

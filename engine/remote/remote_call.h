@@ -12,12 +12,10 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/grammar/grammar.h"
-#include "engine/remote/chat_api.h"
+#include "engine/remote/chat_reader.h"
 #include "engine/remote/event_stream.h"
 #include "engine/remote/network.h"
 #include "engine/runtime/request.h"
-#include "engine/runtime/stop_matcher.h"
-#include "engine/text/thinking_filter.h"
 
 namespace lm {
 
@@ -66,18 +64,11 @@ class RemoteCall : public HttpHandler {
 
  private:
   bool OnEvent(const std::string& event);
-  void Append(absl::string_view piece);
-  void FinishText();
-  absl::Status ReadChoices(Generation* generation) const;
 
   const std::shared_ptr<Owner> owner_;
   EventStream stream_;
-  ChatAnswer answer_;
-  ThinkingFilter filter_;
-  StopMatcher stops_;
-  std::string text_;  // of the answer, without reasoning and stop strings
+  ChatReader reader_;
   std::string raw_;
-  absl::Status broken_;
   const absl::Time begun_ = absl::Now();
   absl::Time first_token_ = absl::InfiniteFuture();
 };

@@ -26,7 +26,7 @@ bool IsAddress(absl::string_view text) {
          absl::StartsWithIgnoreCase(text, "https://");
 }
 
-absl::Status CheckMaySpeakTo(absl::string_view host) {
+absl::Status CheckHost(absl::string_view host) {
   const char* network = std::getenv("LM_NETWORK");
   if (network != nullptr && absl::EqualsIgnoreCase(network, "off")) {
     return absl::PermissionDeniedError("the network is locked: LM_NETWORK=off");
@@ -40,25 +40,20 @@ absl::Status CheckMaySpeakTo(absl::string_view host) {
       absl::StrCat("'", host, "' is none of the hosts that LM_HOSTS allows: ", hosts));
 }
 
-absl::StatusOr<std::string> ParseAddress(absl::string_view url) {
-  if (!IsAddress(url)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("path: '", url, "' is no http:// or https:// address"));
-  }
+// Of what stands between the scheme and the path.
+absl::string_view HostOf(absl::string_view url) {
   const absl::string_view rest = url.substr(url.find("://") + 3);
-  absl::string_view host = rest.substr(0, rest.find_first_of("/?#"));
-  const bool odd =
-      std::any_of(url.begin(), url.end(), [](char c) { return c <= ' ' || c == 0x7f; });
-  if (odd || host.empty() || absl::StrContains(url, '?') || absl::StrContains(url, '#')) {
+  const absl::string_view host = rest.substr(0, rest.find_first_of("/?#"));
+  if (absl::StartsWith(host, "[")) return host.substr(0, host.find(']') + 1);
+  return host.substr(0, host.find(':'));
+}
+
+absl::StatusOr<std::string> ParseAddress(absl::string_view url) {
+  RETURN_IF_ERROR(CheckMaySpeakTo(url));
+  if (absl::StrContains(url, '?') || absl::StrContains(url, '#')) {
     return absl::InvalidArgumentError(
         absl::StrCat("path: '", url, "' must be an address as in http://host:8000/v1"));
   }
-  if (absl::StrContains(host, '@')) {
-    return absl::InvalidArgumentError(
-        "path: no user or password in an address; key_env names a variable with a key");
-  }
-  if (!absl::StartsWith(host, "[")) host = host.substr(0, host.find(':'));
-  RETURN_IF_ERROR(CheckMaySpeakTo(host));
   while (absl::ConsumeSuffix(&url, "/")) {
   }
   return std::string(url);
@@ -94,6 +89,11 @@ class Reader {
     status_.Update(
         absl::InvalidArgumentError(absl::StrCat(key, " must be ", wanted, ", got ", got.Dump())));
   }
+  template <typename T>
+  void Update(T* value, absl::StatusOr<T> read) {
+    status_.Update(read.status());
+    if (read.ok()) *value = *std::move(read);
+  }
   absl::Status Finish() {
     for (const auto& [name, value] : json_.members()) {
       if (std::find(known_.begin(), known_.end(), name) == known_.end()) {
@@ -122,6 +122,37 @@ absl::string_view DialectName(Dialect dialect) {
   return std::find_if(std::begin(kDialects), std::end(kDialects),
                       [dialect](const auto& known) { return known.second == dialect; })
       ->first;
+}
+
+absl::StatusOr<Dialect> ParseDialect(absl::string_view name) {
+  for (const auto& [known, dialect] : kDialects) {
+    if (known == name) return dialect;
+  }
+  const std::string names = absl::StrJoin(kDialects, ", ", [](std::string* out, const auto& known) {
+    absl::StrAppend(out, known.first);
+  });
+  return absl::InvalidArgumentError(
+      absl::StrCat("dialect must be one of ", names, "; got ", JsonString(name)));
+}
+
+absl::Status CheckMaySpeakTo(absl::string_view url) {
+  if (!IsAddress(url)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("path: '", url, "' is no http:// or https:// address"));
+  }
+  const absl::string_view host = HostOf(url);
+  const bool odd =
+      std::any_of(url.begin(), url.end(), [](char c) { return c <= ' ' || c == 0x7f; });
+  if (odd || host.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("path: '", url, "' must be an address as in http://host:8000/v1"));
+  }
+  const absl::string_view rest = url.substr(url.find("://") + 3);
+  if (absl::StrContains(rest.substr(0, rest.find_first_of("/?#")), '@')) {
+    return absl::InvalidArgumentError(
+        "path: no user or password in an address; key_env names a variable with a key");
+  }
+  return CheckHost(host);
 }
 
 bool IsRemotePath(absl::string_view path) { return IsAddress(path) || absl::StartsWith(path, "["); }
@@ -157,13 +188,7 @@ absl::StatusOr<RemoteOptions> ParseRemoteOptions(absl::string_view text) {
   std::string dialect = "auto";
   reader.Text("model", &options.model);
   reader.Text("dialect", &dialect);
-  const auto known = std::find_if(std::begin(kDialects), std::end(kDialects),
-                                  [&](const auto& one) { return one.first == dialect; });
-  if (known != std::end(kDialects)) {
-    options.dialect = known->second;
-  } else {
-    reader.Refuse("dialect", "auto, openai, vllm, sglang, llama-server or ollama", Json(dialect));
-  }
+  reader.Update(&options.dialect, ParseDialect(dialect));
   reader.Text("key_env", &options.key_env);
   if (const Json* headers = reader.Object("headers")) {
     for (const auto& [name, value] : headers->members()) {

@@ -17,6 +17,8 @@ namespace lm {
 // What a server adds to the API of OpenAI, and how it takes a constraint.
 enum class Dialect { kAuto, kOpenAi, kVllm, kSglang, kLlamaServer, kOllama };
 absl::string_view DialectName(Dialect dialect);
+// InvalidArgument, with those that there are, for another name.
+absl::StatusOr<Dialect> ParseDialect(absl::string_view name);
 
 struct RemoteOptions {
   std::string model = {};  // the server's name for it; empty: the first that it lists
@@ -34,9 +36,12 @@ struct RemoteOptions {
 // Whether a model's path is an address, or a JSON array of such.
 bool IsRemotePath(absl::string_view path);
 
+// PermissionDenied where LM_NETWORK=off or LM_HOSTS, a list of hosts with commas between, does not
+// let this process speak to the host of an address; InvalidArgument for what is no such.
+absl::Status CheckMaySpeakTo(absl::string_view url);
+
 // The addresses, without a slash at their ends. InvalidArgument for what is no http or https URL,
-// or has a user or password in it; PermissionDenied where LM_NETWORK=off or LM_HOSTS, a list of
-// hosts with commas between, does not let this process speak to one.
+// or has a user or password in it; CheckMaySpeakTo's errors.
 absl::StatusOr<std::vector<std::string>> ParseRemotePath(absl::string_view path);
 
 // From a JSON object; empty: all defaults. InvalidArgument, naming it, for an unknown key, a wrong

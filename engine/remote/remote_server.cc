@@ -17,6 +17,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/remote/canary.h"
 #include "engine/remote/chat_api.h"
+#include "engine/remote/fetch.h"
 #include "engine/runtime/generator.h"
 
 namespace lm {
@@ -54,8 +55,9 @@ size_t ProofIndex(AnswerConstraint::Kind kind) {
 
 }  // namespace
 
-std::vector<std::string> RemoteHeaders(const RemoteOptions& options) {
-  std::vector<std::string> headers = {"Content-Type: application/json", "Expect:"};
+std::vector<std::string> RemoteHeaders(const RemoteOptions& options,
+                                       absl::string_view content_type) {
+  std::vector<std::string> headers = {absl::StrCat("Content-Type: ", content_type), "Expect:"};
   for (const auto& [name, value] : options.headers) {
     headers.push_back(absl::StrCat(name, ": ", value));
   }
@@ -426,22 +428,12 @@ void RemoteServer::Failed(RemoteCall* call, absl::Status why) {
 }
 
 void RemoteServer::Rejected(RemoteCall* call, int code) {
-  const std::string& url = endpoints_[call->endpoint].url;
   const std::string words = ErrorText(call->raw());
-  const std::string text = absl::StrCat(url, ": HTTP ", code, words.empty() ? "" : ": ", words);
-  if (code >= 500 || code == 408 || code == 425) return Failed(call, absl::UnavailableError(text));
-  absl::Status status = absl::InvalidArgumentError(text);
-  if (code >= 300 && code < 400) {
-    status = absl::FailedPreconditionError(absl::StrCat(text, " (redirects are not followed)"));
-  } else if (code == 401 || code == 403) {
-    status = absl::PermissionDeniedError(
-        options_.key_env.empty()
-            ? absl::StrCat(text, " (the option key_env names an environment variable with a key)")
-            : text);
-  } else if (code == 404) {
-    status = absl::NotFoundError(text);
-  } else if (SaysTooLong(words)) {
-    status = absl::OutOfRangeError(text);
+  absl::Status status =
+      RejectionStatus(endpoints_[call->endpoint].url, code, words, !options_.key_env.empty());
+  if (absl::IsUnavailable(status)) return Failed(call, std::move(status));
+  if (absl::IsInvalidArgument(status) && SaysTooLong(words)) {
+    status = absl::OutOfRangeError(status.message());
   }
   Conclude(*call, {.status = std::move(status)});
 }
@@ -460,17 +452,17 @@ void RemoteServer::Answered(RemoteCall* call) {
   const AnswerConstraint& constraint = spec.options.constraint;
   const bool needs_proof = constraint.kind != Kind::kNone && !spec.wants_first_choices;
   if (!needs_proof || !generation->status.ok()) return Conclude(*call, *std::move(generation));
-  std::optional<std::string> text = UnwrapAnswer(constraint, model_.dialect, generation->text);
   if (call->job.is_canary) {
+    std::optional<std::string> text = UnwrapAnswer(constraint, model_.dialect, generation->text);
     if (text.has_value()) generation->text = *std::move(text);
-  } else if (text.has_value() && call->job.grammar->Matches(*text).value_or(false)) {
-    generation->text = *std::move(text);
   } else {
-    if (SendBack(call, generation->text)) return;
-    generation->status = absl::FailedPreconditionError(
-        absl::StrCat("the server's answer does not fit ", ConstraintName(constraint.kind),
-                     generation->finish == FinishReason::kLength ? ", cut at max_tokens" : "", ": ",
-                     Printable(generation->text.substr(0, kShown))));
+    absl::Status fits =
+        ProveAnswer(constraint, *call->job.grammar, model_.dialect, &generation->text);
+    if (!fits.ok() && SendBack(call, generation->text)) return;
+    const bool cut = !fits.ok() && generation->finish == FinishReason::kLength;
+    generation->status =
+        cut ? absl::FailedPreconditionError(absl::StrCat("cut at max_tokens: ", fits.message()))
+            : std::move(fits);
   }
   Conclude(*call, *std::move(generation));
 }

@@ -42,7 +42,8 @@
 namespace lm {
 
 // What is told with every request, and what is waited for at the beginning.
-std::vector<std::string> RemoteHeaders(const RemoteOptions& options);
+std::vector<std::string> RemoteHeaders(const RemoteOptions& options,
+                                       absl::string_view content_type = "application/json");
 
 class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_this<RemoteServer> {
  public:

@@ -197,6 +197,12 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, Requ
   return waiting;
 }
 
+void Memo::Add(const MemoKey& key, RememberedAnswer answer, const MemoAccess& access) {
+  if (access.store != nullptr) access.store->Add(key, answer);
+  absl::MutexLock lock(&mutex_);
+  Remember(key, std::move(answer));
+}
+
 std::shared_ptr<Request> Memo::Hit(RequestSpec spec, const RememberedAnswer& answer) {
   Generation result = ResultOf(answer);
   auto request = std::make_shared<Request>(std::move(spec));

@@ -83,6 +83,9 @@ class Memo {
   absl::StatusOr<std::shared_ptr<Request>> Submit(Generator& generator, RequestSpec spec,
                                                   const MemoAccess& access);
 
+  // Remembers an answer that came another way; what is known already stays.
+  void Add(const MemoKey& key, RememberedAnswer answer, const MemoAccess& access);
+
   // What is in memory of an owner's.
   std::vector<MemoEntryInfo> Entries(absl::string_view owner, bool texts = false) const;
   // How often an owner's answer has been used since it came into memory.

@@ -62,20 +62,26 @@ int64_t MemoKey::bytes() const {
 
 bool Memoizable(const GenerationOptions& options) { return options.cache; }
 
-std::optional<MemoKey> MakeMemoKey(const Generator& generator, const RequestSpec& spec,
+std::optional<MemoKey> MakeMemoKey(const std::string& identity, const RequestSpec& spec,
                                    const std::string& owner) {
   const bool answers = !spec.score_prompt && !spec.embed.has_value() && !spec.stream;
   if (!answers || spec.text.empty() || !Memoizable(spec.options)) return std::nullopt;
-  MemoKey key{.owner = owner,
-              .model = generator.identity(),
-              .options = OptionsThatMatter(spec.options, spec.wants_first_choices),
-              .prompt = spec.text};
+  return MemoKey{.owner = owner,
+                 .model = identity,
+                 .options = OptionsThatMatter(spec.options, spec.wants_first_choices),
+                 .prompt = spec.text};
+}
+
+std::optional<MemoKey> MakeMemoKey(const Generator& generator, const RequestSpec& spec,
+                                   const std::string& owner) {
+  std::optional<MemoKey> key = MakeMemoKey(generator.identity(), spec, owner);
+  if (!key.has_value()) return key;
   // An answer that the end of the context may cut depends on where that is. (One of `choices` that
   // is cut is an error.)
   const int64_t context = generator.max_sequence_tokens();
   const bool may_be_cut = spec.options.constraint.kind != AnswerConstraint::Kind::kChoices;
   if (may_be_cut && static_cast<int64_t>(spec.prompt.size()) + spec.options.max_tokens > context) {
-    absl::StrAppend(&key.model, "/", context);
+    absl::StrAppend(&key->model, "/", context);
   }
   return key;
 }

@@ -39,6 +39,9 @@ bool Memoizable(const GenerationOptions& options);
 // nullopt for a request that is not memoizable.
 std::optional<MemoKey> MakeMemoKey(const Generator& generator, const RequestSpec& spec,
                                    const std::string& owner);
+// The same of the generator of that identity, whose context is long enough for any answer.
+std::optional<MemoKey> MakeMemoKey(const std::string& identity, const RequestSpec& spec,
+                                   const std::string& owner);
 
 }  // namespace lm
 

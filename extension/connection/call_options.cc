@@ -26,6 +26,19 @@ absl::Status Parse(absl::string_view json, GenerationOptions* options) {
   return status;
 }
 
+// What the function, the settings and the call say, the last word counts.
+absl::StatusOr<GenerationOptions> Over(const std::string& settings,
+                                       const std::optional<std::string>& json,
+                                       const CallDefaults& defaults) {
+  GenerationOptions options;
+  options.on_error = defaults.on_error;
+  options.priority = defaults.priority;
+  options.on_length = defaults.on_length;
+  if (!settings.empty()) RETURN_IF_ERROR(ParseGenerationOptions(settings, &options));
+  if (json.has_value()) RETURN_IF_ERROR(Parse(*json, &options));
+  return options;
+}
+
 }  // namespace
 
 absl::Status CheckCallOptions(absl::string_view json) {
@@ -41,14 +54,15 @@ absl::StatusOr<CallOptions> ReadCallOptions(
   if (json.has_value()) RETURN_IF_ERROR(Parse(*json, &named));
   CallOptions options;
   ASSIGN_OR_RETURN(options.model, use(named.model));
-  options.generation.on_error = defaults.on_error;
-  options.generation.priority = defaults.priority;
-  options.generation.on_length = defaults.on_length;
-  const std::string& settings = options.model->options;
-  if (!settings.empty()) RETURN_IF_ERROR(ParseGenerationOptions(settings, &options.generation));
-  if (json.has_value()) RETURN_IF_ERROR(ParseGenerationOptions(*json, &options.generation));
+  ASSIGN_OR_RETURN(options.generation, Over(options.model->options, json, defaults));
   RETURN_IF_ERROR(options.generator().CheckConstraint(options.generation));
   return options;
+}
+
+absl::StatusOr<GenerationOptions> ReadGenerationOptions(const std::optional<std::string>& json,
+                                                        const Settings& settings,
+                                                        const CallDefaults& defaults) {
+  return Over(settings.OptionsJson(), json, defaults);
 }
 
 absl::StatusOr<CallOptions> ReadCallOptions(const std::optional<std::string>& json,

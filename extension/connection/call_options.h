@@ -47,6 +47,11 @@ absl::StatusOr<CallOptions> ReadCallOptions(const std::optional<std::string>& js
                                             Connection& connection,
                                             const CallDefaults& defaults = {});
 
+// Those of a call whose model is not looked at; whether the constraint compiles is not, either.
+absl::StatusOr<GenerationOptions> ReadGenerationOptions(const std::optional<std::string>& json,
+                                                        const Settings& settings,
+                                                        const CallDefaults& defaults);
+
 // What is wrong with options whatever the model: an unknown key, a type, a value out of range.
 absl::Status CheckCallOptions(absl::string_view json);
 

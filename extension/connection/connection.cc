@@ -89,9 +89,7 @@ absl::StatusOr<std::shared_ptr<const ModelUse>> Connection::Use(absl::string_vie
     *known = {std::string(reference), source, identity.value_or(ModelIdentity()),
               std::move(generator)};
   }
-  const std::shared_ptr<MemoFile> memo = MemoInUse();
-  MemoAccess access{memo != nullptr ? memo->owner() : Salt(), memo};
-  Session session(known->generator, Salt(), std::move(access));
+  Session session(known->generator, Salt(), AccessToMemo());
   if (tally_ != nullptr) session.set_tally(tally_);
   return std::make_shared<const ModelUse>(
       ModelUse{std::move(session), settings_.OptionsJson(), settings_.system.value_or("")});
@@ -103,6 +101,11 @@ std::shared_ptr<MemoFile> Connection::MemoInUse() {
     memo_->set_max_bytes(settings_.memo_bytes.value_or(MemoFile::kDefaultBytes));
   }
   return memo_;
+}
+
+MemoAccess Connection::AccessToMemo() {
+  const std::shared_ptr<MemoFile> memo = MemoInUse();
+  return {memo != nullptr ? memo->owner() : Salt(), memo};
 }
 
 absl::StatusOr<std::string> Connection::CheckMemo(const std::string& path) {

@@ -73,6 +73,8 @@ class Connection {
 
   // The file that lm_settings('memo') names; null where it names none.
   std::shared_ptr<MemoFile> MemoInUse();
+  // This connection's part of the memo.
+  MemoAccess AccessToMemo();
   // Opens `path` as a memo and returns it as an absolute path without symbolic links.
   // InvalidArgument for what is no path of a file, FailedPrecondition for a file that is no memo
   // and for this connection's own database, PermissionDenied where it may not ATTACH the file.

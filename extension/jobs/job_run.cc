@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/base/status_macros.h"
-#include "extension/batch/row_answer.h"
 #include "extension/connection/statement_call.h"
 #include "extension/host/boundary.h"
 #include "extension/host/interrupt.h"
@@ -25,51 +24,19 @@ constexpr absl::Duration kPatienceAtTheEnd = absl::Milliseconds(20);
 
 }  // namespace
 
-JobRun::JobRun(const JobRunOptions& options, std::unique_ptr<JobDatabase> database,
-               std::unique_ptr<JobStore> store, sqlite3* user)
+JobRun::JobRun(const JobRunOptions& options, FoundJob job, sqlite3* user)
     : options_(options),
-      database_(std::move(database)),
-      store_(std::move(store)),
+      database_(std::move(job.database)),
+      store_(std::move(job.store)),
       user_(user),
       max_errors_(options.max_errors) {}
 
-absl::StatusOr<std::unique_ptr<JobRun>> JobRun::FindIn(sqlite3* user, const std::string& schema,
-                                                       absl::string_view job,
-                                                       const JobRunOptions& options) {
-  ASSIGN_OR_RETURN(std::unique_ptr<JobDatabase> database, JobDatabase::Open(user, schema));
-  ASSIGN_OR_RETURN(std::unique_ptr<JobStore> store, JobStore::Open(database.get(), job));
-  return std::unique_ptr<JobRun>(new JobRun(options, std::move(database), std::move(store), user));
-}
-
-// In the order in which SQLite itself looks for a table without a database's name.
-absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Find(sqlite3* user, absl::string_view job,
-                                                     const JobRunOptions& options) {
-  if (options.database.has_value()) return FindIn(user, *options.database, job, options);
-  absl::StatusOr<std::unique_ptr<JobRun>> found = FindIn(user, "main", job, options);
-  if (!absl::IsNotFound(found.status())) return found;
-  constexpr int kFirstAttached = 2, kNumber = 0, kName = 1;
-  ASSIGN_OR_RETURN(Statement databases, Statement::Prepare(user, "PRAGMA database_list"));
-  for (;;) {
-    ASSIGN_OR_RETURN(const bool row, databases.Step());
-    if (!row) return found;
-    if (databases.Integer(kNumber) < kFirstAttached) continue;
-    ASSIGN_OR_RETURN(const std::string schema, databases.Text(kName));
-    // One that cannot be looked at may belong to anybody.
-    absl::StatusOr<std::unique_ptr<JobRun>> here = FindIn(user, schema, job, options);
-    if (here.ok()) return here;
-  }
-}
-
 absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Begin(Connection& connection, absl::string_view job,
                                                       const JobRunOptions& options) {
-  ASSIGN_OR_RETURN(std::unique_ptr<JobRun> run, Find(connection.db(), job, options));
+  ASSIGN_OR_RETURN(FoundJob found, OpenJob(connection, job, options.database));
+  std::unique_ptr<JobRun> run(new JobRun(options, std::move(found), connection.db()));
   run->work_ = StatementCall::Work();
-  if (run->work_ != nullptr) run->work_->BecomeJob(std::string(job));
-  RETURN_IF_ERROR(run->database_->CheckUsersLocks());
-  if (run->database_->own()) RETURN_IF_ERROR(connection.RegisterPure(run->database_->db()));
-  RETURN_IF_ERROR(run->store_->Prepare());
   RETURN_IF_ERROR(run->ReadJobOptions(connection));
-  RETURN_IF_ERROR(run->store_->Upgrade());
   RETURN_IF_ERROR(run->store_->Plan(run->call_->generator().info().name));
   RETURN_IF_ERROR(run->database_->Transact([&]() -> absl::Status {
     RETURN_IF_ERROR(run->store_->Recover(absl::Now(), options.lease));
@@ -120,16 +87,8 @@ bool JobRun::IsTimeToCommit(int64_t num_answered, absl::Time now) const {
 absl::StatusOr<JobAnswer> JobRun::TakeAnswer(Row& row) {
   RETURN_IF_ERROR(row.answer.Await(user_));  // it is there
   const RowAnswer& answer = row.answer.answer();
-  JobAnswer taken = {.generation = answer.generation, .null_prompt = answer.null_prompt};
-  if (answer.null_prompt) return taken;
-  if (answer.generation.status.ok()) {
-    taken.value = answer.generation.text;
-  } else if (call_->generation.on_error == OnError::kJson) {
-    taken.value = GenerationJson(answer.generation);
-  } else {
-    taken.store = false;
-  }
-  return taken;
+  if (answer.null_prompt) return JobAnswer{.null_prompt = true};
+  return JobAnswerOf(answer.generation, call_->generation.on_error);
 }
 
 absl::Status JobRun::Commit(absl::Duration patience, bool claim) {

@@ -25,6 +25,7 @@
 #include "engine/runtime/fork_guard.h"
 #include "extension/batch/pending_answer.h"
 #include "extension/connection/call_options.h"
+#include "extension/jobs/found_job.h"
 #include "extension/jobs/job_database.h"
 #include "extension/jobs/job_store.h"
 
@@ -70,15 +71,8 @@ class JobRun {
     PendingAnswer answer;
   };
 
-  JobRun(const JobRunOptions& options, std::unique_ptr<JobDatabase> database,
-         std::unique_ptr<JobStore> store, sqlite3* user);
+  JobRun(const JobRunOptions& options, FoundJob job, sqlite3* user);
 
-  // The job in one of the user's databases.
-  static absl::StatusOr<std::unique_ptr<JobRun>> FindIn(sqlite3* user, const std::string& schema,
-                                                        absl::string_view job,
-                                                        const JobRunOptions& options);
-  static absl::StatusOr<std::unique_ptr<JobRun>> Find(sqlite3* user, absl::string_view job,
-                                                      const JobRunOptions& options);
   absl::Status ReadJobOptions(Connection& connection);
   // Whether it is time to commit what has been answered, or to show that this run is alive.
   bool IsTimeToCommit(int64_t num_answered, absl::Time now) const;

@@ -32,8 +32,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "engine/runtime/request.h"
 #include "extension/host/statement.h"
+#include "extension/jobs/job_answer.h"
 #include "extension/jobs/job_database.h"
 #include "extension/jobs/job_worker.h"
 
@@ -70,14 +70,6 @@ struct JobCounts {
   int64_t total() const { return waiting + running + done + failed + unknown; }
 };
 
-// What became of a row.
-struct JobAnswer {
-  Generation generation = {};
-  bool null_prompt = false;
-  std::optional<std::string> value = {};  // for lm_job_rows and the target
-  bool store = true;                      // the target takes it
-};
-
 // One worker's view of one job. Methods are to be called inside JobDatabase::Transact, unless they
 // say that they begin a transaction themselves. Not thread-safe.
 class JobStore {
@@ -88,6 +80,7 @@ class JobStore {
                                                         absl::string_view name);
 
   const Job& job() const { return job_; }
+  const JobWorker& worker() const { return worker_; }
 
   // Looks at the job's query and target: InvalidArgument where one of them is none,
   // PermissionDenied where the user's connection may not do what it does.

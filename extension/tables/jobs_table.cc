@@ -39,6 +39,7 @@
 #include "extension/host/sql_tokens.h"
 #include "extension/host/statement.h"
 #include "extension/jobs/job_store.h"
+#include "extension/tables/job_cursor.h"
 #include "extension/tables/tables.h"
 
 namespace lm {
@@ -130,7 +131,7 @@ class JobsTable : public WritableTable {
     if (!inserted.ok() && constraint) return absl::AlreadyExistsError(inserted.message());
     RETURN_IF_ERROR(inserted);
     const int64_t rowid = sqlite3_changes(db) > 0 ? sqlite3_last_insert_rowid(db) : 0;
-    CreateInTemp(db, {"lm_run"});
+    CreateJobFunctions(db);
     return rowid;
   }
   absl::Status Update(int64_t, absl::Span<const Cell>, OnConflict) override {

@@ -88,6 +88,7 @@
 #include "extension/connection/snapshot_table.h"
 #include "extension/connection/table_function.h"
 #include "extension/jobs/job_run.h"
+#include "extension/tables/job_cursor.h"
 #include "extension/tables/tables.h"
 
 namespace lm {
@@ -126,75 +127,48 @@ absl::StatusOr<JobRunOptions> ReadOptions(const std::optional<std::string>& json
   return options;
 }
 
-class RunCursor : public TableCursor {
+class RunCursor : public JobCursor<JobRun, JobProgress> {
  public:
-  using TableCursor::TableCursor;
+  using JobCursor::JobCursor;
 
-  absl::Status Filter(const TableArguments& args) override {
-    run_.reset();
-    row_.reset();
-    rowid_ = 0;
-    ASSIGN_OR_RETURN(std::optional<std::string> name, args.Text(0));
-    ASSIGN_OR_RETURN(std::optional<std::string> json, args.Text(1));
-    if (!name.has_value()) return absl::InvalidArgumentError("job is NULL");
-    if (connection().only_counts()) {
-      return absl::FailedPreconditionError(
-          "it writes, which a query under lm_explain may not: explain the job's own query");
-    }
+  absl::StatusOr<std::unique_ptr<JobRun>> Begin(const std::string& job,
+                                                const TableArguments& args) override {
+    ASSIGN_OR_RETURN(const std::optional<std::string> json, args.Text(1));
     ASSIGN_OR_RETURN(const JobRunOptions options, ReadOptions(json));
-    // Where temp has no lm_run yet, this is main's, which holds a read lock while it runs.
-    const bool late = CreateInTemp(connection().db(), {"lm_run"});
-    absl::StatusOr<std::unique_ptr<JobRun>> run = JobRun::Begin(connection(), *name, options);
-    if (late && absl::IsFailedPrecondition(run.status())) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(run.status().message(),
-                       " (temp.lm_run could not be made when the extension was loaded, because the "
-                       "database was empty or locked; it is there now: run the statement once "
-                       "more)"));
-    }
-    RETURN_IF_ERROR(run.status());
-    run_ = *std::move(run);
-    return Advance();
+    return JobRun::Begin(connection(), job, options);
   }
-
-  bool Eof() const override { return !row_.has_value(); }
-  absl::Status Next() override {
-    ++rowid_;
-    return Advance();
-  }
-  int64_t rowid() const override { return rowid_; }
 
   absl::Status Value(int column, sqlite3_context* context) override {
-    const double seconds = absl::ToDoubleSeconds(row_->elapsed);
+    const double seconds = absl::ToDoubleSeconds(row().elapsed);
     auto rate = [&](int64_t count) {
       if (seconds > 0) sqlite3_result_double(context, static_cast<double>(count) / seconds);
     };
     switch (column) {
       case kTotal:
-        sqlite3_result_int64(context, row_->counts.total());
+        sqlite3_result_int64(context, row().counts.total());
         break;
       case kDone:
-        sqlite3_result_int64(context, row_->counts.done);
+        sqlite3_result_int64(context, row().counts.done);
         break;
       case kFailed:
-        sqlite3_result_int64(context, row_->counts.failed);
+        sqlite3_result_int64(context, row().counts.failed);
         break;
       case kCached:
-        sqlite3_result_int64(context, row_->cached);
+        sqlite3_result_int64(context, row().cached);
         break;
       case kRowsPerSecond:
-        rate(row_->finished);
+        rate(row().finished);
         break;
       case kTokensPerSecond:
-        rate(row_->tokens_out);
+        rate(row().tokens_out);
         break;
       case kEtaSeconds: {
-        const int64_t left = row_->counts.waiting + row_->counts.running;
+        const int64_t left = row().counts.waiting + row().counts.running;
         if (left == 0) {
           sqlite3_result_double(context, 0);
-        } else if (row_->finished > 0) {
+        } else if (row().finished > 0) {
           sqlite3_result_double(
-              context, seconds * static_cast<double>(left) / static_cast<double>(row_->finished));
+              context, seconds * static_cast<double>(left) / static_cast<double>(row().finished));
         }
         break;
       }
@@ -204,18 +178,6 @@ class RunCursor : public TableCursor {
     }
     return absl::OkStatus();
   }
-
- private:
-  absl::Status Advance() {
-    row_.reset();
-    ASSIGN_OR_RETURN(row_, run_->Advance());
-    if (!row_.has_value()) run_.reset();
-    return absl::OkStatus();
-  }
-
-  std::unique_ptr<JobRun> run_;
-  std::optional<JobProgress> row_;
-  int64_t rowid_ = 0;
 };
 
 constexpr TableFunctionSpec kSpec = {

@@ -31,6 +31,10 @@ int RegisterStats(const std::shared_ptr<Connection>& connection);
 int RegisterRunning(const std::shared_ptr<Connection>& connection);
 int RegisterJobs(const std::shared_ptr<Connection>& connection);
 int RegisterRun(const std::shared_ptr<Connection>& connection);
+int RegisterBatchExport(const std::shared_ptr<Connection>& connection);
+int RegisterBatchImport(const std::shared_ptr<Connection>& connection);
+int RegisterBatchSubmit(const std::shared_ptr<Connection>& connection);
+int RegisterBatchPoll(const std::shared_ptr<Connection>& connection);
 
 }  // namespace lm
 

@@ -16,8 +16,8 @@ class ChatServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, answer=None, owner="vllm", faults=(), delay=0.0, slots=None, seed=1, first=None):
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, answer=None, owner="vllm", faults=(), delay=0.0, slots=None, seed=1, first=None, handler=None):
+        super().__init__(("127.0.0.1", 0), handler or Handler)
         self.answer = answer or (lambda body: "re: " + body["messages"][-1]["content"])
         self.owner = owner
         self.faults = list(faults)  # names of Handler's fault_* functions, one drawn at random, "" for none

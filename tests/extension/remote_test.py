@@ -166,7 +166,7 @@ class RemoteTest(unittest.TestCase):
                 ("http://", "{}", "must be an address"), ("http://u:p@host/v1", "{}", "key_env names a variable"), ("[1]", "{}", "must be a text, got 1"),
                 ("http://host/v1?x=1", "{}", "must be an address"), ("http://host/v1", '{"modle":"x"}', "unknown option 'modle'.* model, dialect"),
                 ("http://host/v1", '{"concurrency":0}', "concurrency must be an integer from 1 to 1024, got 0"),
-                ("http://host/v1", '{"dialect":"gemini"}', "dialect must be auto, openai, vllm"), ("http://host/v1", '{"headers":{"a":"x\\ny"}}', "headers must be")):
+                ("http://host/v1", '{"dialect":"gemini"}', "dialect must be one of auto, openai, vllm"), ("http://host/v1", '{"headers":{"a":"x\\ny"}}', "headers must be")):
             self.fails(db, insert, pattern, path, options)
         self.fails(db, "SELECT generate('x', NULL, '{\"model\":\"http://host/v1\"}')", "an address needs a name")
         for variables, pattern in (({"LM_NETWORK": "off"}, "LM_NETWORK=off"), ({"LM_HOSTS": "a.example, b.example"}, "none of the hosts that LM_HOSTS allows")):

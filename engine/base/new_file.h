@@ -1,6 +1,6 @@
 // NewFile: a file that appears under its name when it is complete, or not at all.
-#ifndef LM_ENGINE_CONVERT_NEW_FILE_H_
-#define LM_ENGINE_CONVERT_NEW_FILE_H_
+#ifndef LM_ENGINE_BASE_NEW_FILE_H_
+#define LM_ENGINE_BASE_NEW_FILE_H_
 
 #include <memory>
 #include <string>
@@ -37,4 +37,4 @@ class NewFile {
 
 }  // namespace lm
 
-#endif  // LM_ENGINE_CONVERT_NEW_FILE_H_
+#endif  // LM_ENGINE_BASE_NEW_FILE_H_

@@ -1,4 +1,4 @@
-#include "engine/convert/new_file.h"
+#include "engine/base/new_file.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,0 +1,56 @@
+#include "engine/base/scratch_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+
+namespace lm {
+namespace {
+
+constexpr size_t kMostHeld = 1 << 18;
+
+// A full disk does not get better by another try.
+absl::Status ErrnoError(absl::string_view doing, const std::string& path) {
+  return absl::ResourceExhaustedError(absl::StrCat(doing, " '", path, "': ", std::strerror(errno)));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ScratchFile>> ScratchFile::Create() {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  std::string path = (error ? "/tmp" : folder).string() + "/sqlite-lm-XXXXXX";
+  const int fd = mkostemp(path.data(), O_CLOEXEC);
+  if (fd < 0) return ErrnoError("making", path);
+  unlink(path.c_str());
+  return std::unique_ptr<ScratchFile>(new ScratchFile(fd, std::move(path)));
+}
+
+ScratchFile::~ScratchFile() { close(fd_); }
+
+absl::Status ScratchFile::Append(absl::string_view bytes) {
+  held_.append(bytes.data(), bytes.size());
+  bytes_ += static_cast<int64_t>(bytes.size());
+  return held_.size() < kMostHeld ? absl::OkStatus() : Flush();
+}
+
+absl::Status ScratchFile::Flush() {
+  absl::string_view left = held_;
+  while (!left.empty()) {
+    const ssize_t written = write(fd_, left.data(), left.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return ErrnoError("writing", path_);
+    left.remove_prefix(static_cast<size_t>(written));
+  }
+  held_.clear();
+  return absl::OkStatus();
+}
+
+}  // namespace lm

@@ -1,0 +1,96 @@
+#include "engine/remote/chat_reader.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/json.h"
+#include "engine/base/printable.h"
+#include "engine/base/status_macros.h"
+
+namespace lm {
+
+ChatReader::ChatReader(const RequestSpec* spec)
+    : spec_(*spec), filter_(""), stops_(spec->options.stop) {}
+
+absl::Status ChatReader::Append(absl::string_view event) {
+  const size_t before = answer_.text.size();
+  return Take(answer_.Append(event), before);
+}
+
+absl::Status ChatReader::AppendJson(const Json& event) {
+  const size_t before = answer_.text.size();
+  return Take(answer_.AppendJson(event), before);
+}
+
+absl::Status ChatReader::Take(absl::Status status, size_t before) {
+  broken_ = status;
+  if (!broken_.ok() || stops_.matched()) return status;
+  const absl::string_view piece = absl::string_view(answer_.text).substr(before);
+  const bool drop = spec_.options.thinking == Thinking::kDrop;
+  stops_.Append(drop ? filter_.Append(piece) : std::string(piece), &text_);
+  return status;
+}
+
+// With what was held back.
+void ChatReader::FinishText() {
+  const bool drop = spec_.options.thinking == Thinking::kDrop;
+  if (drop && !stops_.matched()) stops_.Append(filter_.Finish(), &text_);
+  if (!stops_.matched()) stops_.Flush(&text_);
+  // Some servers take the reasoning out themselves.
+  if (drop || answer_.reasoning.empty()) return;
+  text_ = absl::StrCat("<think>\n", answer_.reasoning, "\n</think>\n\n", text_);
+}
+
+absl::StatusOr<Generation> ChatReader::Read() {
+  RETURN_IF_ERROR(broken_);
+  if (answer_.finish.empty()) {
+    return absl::UnavailableError("the answer broke off before its end");
+  }
+  FinishText();
+  Generation generation{.text = text_, .finish = FinishReason::kStop};
+  CountTokens(&generation);
+  if (answer_.finish == "length" && !stops_.matched()) generation.finish = FinishReason::kLength;
+  if (answer_.finish == "content_filter") {
+    generation.status = absl::FailedPreconditionError("the server's content filter stopped it");
+  } else if (spec_.wants_first_choices) {
+    generation.status = ReadChoices(&generation);
+  }
+  return generation;
+}
+
+// Of the first token's alternatives those with which an answer may begin.
+absl::Status ChatReader::ReadChoices(Generation* generation) const {
+  if (answer_.first.empty()) {
+    return absl::FailedPreconditionError(
+        "the server gives no probabilities (top_logprobs), and what they say is not guessed");
+  }
+  const std::optional<Json> choices = Json::Parse(spec_.options.constraint.text);
+  const Json::Array none;
+  const Json::Array& list = choices.has_value() && choices->is_array() ? choices->array() : none;
+  for (const FirstChoice& one : answer_.first) {
+    const absl::string_view word = absl::StripLeadingAsciiWhitespace(one.text);
+    const bool begins = !word.empty() && std::any_of(list.begin(), list.end(), [&](const Json& c) {
+      return c.is_string() && absl::StartsWith(c.string(), word);
+    });
+    if (begins) generation->first_choices.push_back({std::string(word), one.logprob});
+  }
+  if (!generation->first_choices.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("none of the ", answer_.first.size(),
+                   " most probable beginnings is one of the choices; the first is ",
+                   Printable(answer_.first[0].text)));
+}
+
+void ChatReader::CountTokens(Generation* generation) const {
+  auto number = [](int64_t n) { return static_cast<int32_t>(std::min<int64_t>(n, INT32_MAX)); };
+  generation->tokens_in = number(answer_.tokens_in.value_or(0));
+  generation->tokens_cached = number(answer_.tokens_cached.value_or(0));
+  generation->tokens_out = number(answer_.tokens_out.value_or(answer_.pieces));
+}
+
+}  // namespace lm

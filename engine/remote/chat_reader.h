@@ -1,0 +1,59 @@
+// ChatReader: one answer of a server, from what it sends to what it is to who asked: without its
+// reasoning, up to the stop string.
+//
+//   ChatReader reader(&spec);
+//   RETURN_IF_ERROR(reader.Append(event)); ...       // or the whole answer at once
+//   ASSIGN_OR_RETURN(Generation generation, reader.Read());
+//
+// A constraint is not looked at (ProveAnswer).
+#ifndef LM_ENGINE_REMOTE_CHAT_READER_H_
+#define LM_ENGINE_REMOTE_CHAT_READER_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/remote/chat_api.h"
+#include "engine/runtime/request.h"
+#include "engine/runtime/stop_matcher.h"
+#include "engine/text/thinking_filter.h"
+
+namespace lm {
+
+// Not thread-safe.
+class ChatReader {
+ public:
+  // REQUIRES: *spec outlives it.
+  explicit ChatReader(const RequestSpec* spec);
+
+  // ChatAnswer::Append's errors, which Read gives as well.
+  absl::Status Append(absl::string_view event);
+  absl::Status AppendJson(const Json& event);
+  // Whether the answer has begun.
+  bool begun() const { return !answer_.text.empty() || !answer_.finish.empty(); }
+  // What of the text is certain by now.
+  const std::string& text() const { return text_; }
+
+  // At the end: text, finish, first choices and numbers of tokens; a refusal of the server's is its
+  // status. Unavailable where the answer is broken, and another try may help.
+  absl::StatusOr<Generation> Read();
+  // Sets the numbers of tokens.
+  void CountTokens(Generation* generation) const;
+
+ private:
+  absl::Status Take(absl::Status status, size_t before);
+  void FinishText();
+  absl::Status ReadChoices(Generation* generation) const;
+
+  const RequestSpec& spec_;
+  ChatAnswer answer_;
+  ThinkingFilter filter_;
+  StopMatcher stops_;
+  std::string text_;
+  absl::Status broken_;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_REMOTE_CHAT_READER_H_

@@ -1,0 +1,71 @@
+#include "engine/remote/chat_request.h"
+
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/json.h"
+#include "engine/base/status_macros.h"
+#include "engine/text/conversation.h"
+
+namespace lm {
+namespace {
+
+Json Message(absl::string_view role, absl::string_view content) {
+  Json message = Json::MakeObject();
+  message.Add("role", role);
+  message.Add("content", content);
+  return message;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ChatMessages(const TextRequest& request) {
+  Json messages = Json::MakeArray();
+  if (!request.system.empty()) messages.Append(Message("system", request.system));
+  if (!request.options.messages) {
+    messages.Append(Message("user", absl::StrCat(request.prompt, request.question)));
+    return messages.Dump();
+  }
+  if (!request.question.empty()) {
+    return absl::InvalidArgumentError("messages are for generate and its like, not for a question");
+  }
+  RETURN_IF_ERROR(ReadConversation(request.prompt, request.system, /*is_messages=*/true).status());
+  const std::optional<Json> own = Json::Parse(request.prompt);
+  for (const Json& message : own->array()) messages.Append(message);
+  return messages.Dump();
+}
+
+absl::StatusOr<RequestSpec> PrepareChat(const TextRequest& request) {
+  RequestSpec spec{.options = request.options,
+                   .salt = std::string(request.salt),
+                   .stream = request.stream,
+                   .wants_first_choices = request.task == Task::kChoose};
+  if (request.task == Task::kScore) {
+    return absl::UnimplementedError(
+        "a model on the network does not tell the probabilities of a prompt");
+  }
+  if (request.task == Task::kEmbed) {
+    spec.text = std::string(request.prompt);
+    if (request.pooling.has_value()) {
+      return absl::InvalidArgumentError(
+          "pooling: the server of a model on the network pools as it was started to");
+    }
+    spec.embed = Pooling::kMean;  // any: it says that an embedding is wanted
+    return spec;
+  }
+  if (request.task == Task::kChoose) spec.options.temperature = 0;
+  if (request.options.on_overflow != OnOverflow::kError) {
+    return absl::UnimplementedError(
+        "on_overflow: only the server of a model on the network can count its tokens, so that a "
+        "prompt is not cut for it; lm_chunks cuts texts");
+  }
+  ASSIGN_OR_RETURN(spec.text, ChatMessages(request));
+  return spec;
+}
+
+std::string RemoteIdentity(absl::string_view path, absl::string_view name,
+                           const RemoteOptions& options) {
+  return absl::StrCat("network:", path, "#", name, options.extra.Dump());
+}
+
+}  // namespace lm

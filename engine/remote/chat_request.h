@@ -1,0 +1,26 @@
+// What is asked of a chat server, whichever way it goes there: over the network, or in a file.
+#ifndef LM_ENGINE_REMOTE_CHAT_REQUEST_H_
+#define LM_ENGINE_REMOTE_CHAT_REQUEST_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/remote/remote_options.h"
+#include "engine/runtime/generator.h"
+
+namespace lm {
+
+// The messages of a request as a JSON array. InvalidArgument for messages that are none.
+absl::StatusOr<std::string> ChatMessages(const TextRequest& request);
+
+// Generator::Prepare of a model that is spoken to in messages; RequestSpec::text is ChatMessages.
+absl::StatusOr<RequestSpec> PrepareChat(const TextRequest& request);
+
+// Generator::identity of the model that the servers at `path` call `name`.
+std::string RemoteIdentity(absl::string_view path, absl::string_view name,
+                           const RemoteOptions& options);
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_REMOTE_CHAT_REQUEST_H_

@@ -1,0 +1,129 @@
+#include "extension/jobs/batch_export.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "engine/base/new_file.h"
+#include "engine/base/status_macros.h"
+#include "extension/host/ask_authorizer.h"
+
+namespace lm {
+namespace {
+
+constexpr int64_t kPage = 500;                        // rows
+constexpr absl::Duration kLease = absl::Seconds(30);  // as lm_run() has it unless told otherwise
+
+std::string ShardPath(const std::string& prefix, int64_t shard) {
+  return absl::StrCat(prefix, "-", absl::Dec(shard, absl::kZeroPad5), ".jsonl");
+}
+
+}  // namespace
+
+absl::Status BatchLines::ReadPage() {
+  next_ = 0;
+  ASSIGN_OR_RETURN(page_, rows_.Read(range_, kPage));
+  if (page_.empty()) return absl::OkStatus();
+  range_.first = page_.back().number + 1;
+  // What nobody need answer.
+  auto wanting = [](const JobRow& row) {
+    return row.prompt.ok() && row.prompt->has_value() && row.system.ok();
+  };
+  const auto others = std::stable_partition(page_.begin(), page_.end(), wanting);
+  if (others == page_.end()) return absl::OkStatus();
+  RETURN_IF_ERROR(job_.database->Transact([&]() -> absl::Status {
+    for (auto row = others; row != page_.end(); ++row) {
+      JobAnswer answer{.null_prompt = row->prompt.ok() && !row->prompt->has_value()};
+      if (!answer.null_prompt) {
+        Generation failed{.status = row->prompt.ok() ? row->system.status() : row->prompt.status()};
+        answer = JobAnswerOf(std::move(failed), questions_.options().on_error);
+      }
+      RETURN_IF_ERROR(rows_.Complete(row->number, std::move(answer)).status());
+    }
+    return absl::OkStatus();
+  }));
+  page_.erase(others, page_.end());
+  return page_.empty() ? ReadPage() : absl::OkStatus();
+}
+
+absl::StatusOr<bool> BatchLines::Next(std::string* line) {
+  if (next_ == page_.size()) {
+    if (job_.database->Interrupted()) return absl::CancelledError("interrupted");
+    RETURN_IF_ERROR(ReadPage());
+    if (page_.empty()) return false;
+  }
+  const JobRow& row = page_[next_++];
+  number_ = row.number;
+  ASSIGN_OR_RETURN(const RequestSpec spec, questions_.Ask(row));
+  ASSIGN_OR_RETURN(*line, questions_.Line(row.number, spec));
+  return true;
+}
+
+BatchExport::BatchExport(const BatchExportOptions& options, FoundJob job, BatchQuestions questions)
+    : options_(options),
+      job_(std::move(job)),
+      questions_(std::move(questions)),
+      rows_(job_.database.get(), job_.store.get()),
+      lines_(&job_, &rows_, &questions_, {.failed = options.retry}),
+      current_{.shard = 1} {}
+
+absl::StatusOr<std::unique_ptr<BatchExport>> BatchExport::Begin(Connection& connection,
+                                                                absl::string_view job,
+                                                                const BatchExportOptions& options) {
+  if (options.path.has_value()) {
+    RETURN_IF_ERROR(CheckMayAttach(connection.db(), ShardPath(*options.path, 1)));
+  }
+  ASSIGN_OR_RETURN(FoundJob found, OpenJob(connection, job, options.database));
+  ASSIGN_OR_RETURN(BatchQuestions questions,
+                   BatchQuestions::Of(connection, found.store->job(), options.target));
+  ASSIGN_OR_RETURN(const std::string model, questions.model());
+  RETURN_IF_ERROR(found.store->Plan(model));
+  // What runs that are gone have claimed waits, too.
+  RETURN_IF_ERROR(
+      found.database->Transact([&] { return found.store->Recover(absl::Now(), kLease); }));
+  return std::unique_ptr<BatchExport>(
+      new BatchExport(options, std::move(found), std::move(questions)));
+}
+
+absl::StatusOr<bool> BatchExport::Hold() {
+  if (!held_.empty()) return true;
+  return lines_.Next(&held_);
+}
+
+absl::StatusOr<std::optional<ExportedLines>> BatchExport::Advance() {
+  if (options_.path.has_value()) return NextFile();
+  ASSIGN_OR_RETURN(const bool more, Hold());
+  if (!more) return std::nullopt;
+  const auto bytes = static_cast<int64_t>(held_.size());
+  const bool full = current_.lines == options_.limits.lines ||
+                    (current_.lines > 0 && current_.bytes + bytes > options_.limits.bytes);
+  if (full) current_ = {.shard = current_.shard + 1};
+  ++current_.lines;
+  current_.bytes += bytes;
+  held_.pop_back();
+  return ExportedLines{
+      .shard = current_.shard, .lines = 1, .bytes = bytes, .text = std::exchange(held_, "")};
+}
+
+absl::StatusOr<std::optional<ExportedLines>> BatchExport::NextFile() {
+  ASSIGN_OR_RETURN(const bool any, Hold());
+  if (!any) return std::nullopt;
+  ExportedLines shard{.shard = current_.shard++};
+  shard.text = ShardPath(*options_.path, shard.shard);
+  ASSIGN_OR_RETURN(const std::unique_ptr<NewFile> file, NewFile::Create(shard.text));
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool more, Hold());
+    const int64_t bytes = shard.bytes + static_cast<int64_t>(held_.size());
+    const bool fits = shard.lines == 0 || bytes <= options_.limits.bytes;
+    if (!more || shard.lines == options_.limits.lines || !fits) break;
+    RETURN_IF_ERROR(file->Append(held_));
+    held_.clear();
+    ++shard.lines;
+    shard.bytes = bytes;
+  }
+  RETURN_IF_ERROR(file->Finish());
+  return shard;
+}
+
+}  // namespace lm

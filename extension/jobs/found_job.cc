@@ -1,0 +1,52 @@
+#include "extension/jobs/found_job.h"
+
+#include <utility>
+
+#include "engine/base/status_macros.h"
+#include "extension/connection/statement_call.h"
+#include "extension/host/statement.h"
+
+namespace lm {
+namespace {
+
+absl::StatusOr<FoundJob> FindIn(sqlite3* user, const std::string& schema, absl::string_view job) {
+  FoundJob found;
+  ASSIGN_OR_RETURN(found.database, JobDatabase::Open(user, schema));
+  ASSIGN_OR_RETURN(found.store, JobStore::Open(found.database.get(), job));
+  return found;
+}
+
+}  // namespace
+
+absl::StatusOr<FoundJob> FindJob(sqlite3* user, absl::string_view job,
+                                 const std::optional<std::string>& database) {
+  if (database.has_value()) return FindIn(user, *database, job);
+  absl::StatusOr<FoundJob> found = FindIn(user, "main", job);
+  if (!absl::IsNotFound(found.status())) return found;
+  constexpr int kFirstAttached = 2, kNumber = 0, kName = 1;
+  ASSIGN_OR_RETURN(Statement databases, Statement::Prepare(user, "PRAGMA database_list"));
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, databases.Step());
+    if (!row) return found;
+    if (databases.Integer(kNumber) < kFirstAttached) continue;
+    ASSIGN_OR_RETURN(const std::string schema, databases.Text(kName));
+    // One that cannot be looked at may belong to anybody.
+    absl::StatusOr<FoundJob> here = FindIn(user, schema, job);
+    if (here.ok()) return here;
+  }
+}
+
+absl::StatusOr<FoundJob> OpenJob(Connection& connection, absl::string_view job,
+                                 const std::optional<std::string>& database) {
+  ASSIGN_OR_RETURN(FoundJob found, FindJob(connection.db(), job, database));
+  if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) {
+    work->BecomeJob(std::string(job));
+  }
+  RETURN_IF_ERROR(found.database->CheckUsersLocks());
+  if (found.database->own()) RETURN_IF_ERROR(connection.RegisterPure(found.database->db()));
+  RETURN_IF_ERROR(found.store->Prepare());
+  RETURN_IF_ERROR(found.store->Upgrade());
+  return found;
+}
+
+}  // namespace lm

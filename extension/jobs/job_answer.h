@@ -1,0 +1,25 @@
+// JobAnswer: what became of a job's row.
+#ifndef LM_EXTENSION_JOBS_JOB_ANSWER_H_
+#define LM_EXTENSION_JOBS_JOB_ANSWER_H_
+
+#include <optional>
+#include <string>
+
+#include "engine/runtime/generation_options.h"
+#include "engine/runtime/request.h"
+
+namespace lm {
+
+struct JobAnswer {
+  Generation generation = {};
+  bool null_prompt = false;
+  std::optional<std::string> value = {};  // for lm_job_rows and the target
+  bool store = true;                      // the target takes it
+};
+
+// With OnError::kJson a failure is an answer, too, and has lm_try's object as its value.
+JobAnswer JobAnswerOf(Generation generation, OnError on_error);
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_JOBS_JOB_ANSWER_H_

@@ -1,0 +1,35 @@
+#include "extension/tables/job_cursor.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "extension/connection/snapshot_table.h"
+
+namespace lm {
+
+absl::StatusOr<std::string> JobArgument(Connection& connection, const TableArguments& args) {
+  ASSIGN_OR_RETURN(std::optional<std::string> name, args.Text(0));
+  if (!name.has_value()) return absl::InvalidArgumentError("job is NULL");
+  if (connection.only_counts()) {
+    return absl::FailedPreconditionError(
+        "it writes, which a query under lm_explain may not: explain the job's own query");
+  }
+  return *std::move(name);
+}
+
+bool CreateJobFunctions(sqlite3* db) {
+  return CreateInTemp(
+      db, {"lm_batch_export", "lm_batch_import", "lm_batch_poll", "lm_batch_submit", "lm_run"});
+}
+
+absl::Status OnceMore(bool late, const absl::Status& status) {
+  if (!late || !absl::IsFailedPrecondition(status)) return status;
+  return absl::FailedPreconditionError(
+      absl::StrCat(status.message(),
+                   " (it could not be made in temp when the extension was loaded, because the "
+                   "database was empty or locked; it is there now: run the statement once more)"));
+}
+
+}  // namespace lm

@@ -1,0 +1,285 @@
+"""Batch files: a job's rows go out as files of requests, and their answers come back in any order, in parts, twice, or a day later.
+
+LM_BATCH_ROWS=120000 for the full size (50,000 lines a shard; CI: 1,200 rows, 500 lines a shard).
+"""
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import harness
+from batch_api_server import BatchServer, answer_line
+
+ROWS = int(os.environ.get("LM_BATCH_ROWS", "1200"))
+LINES = max(1, ROWS * 5 // 12)
+LABELS = '["praise","complaint"]'
+WORKER = f"""
+import json, sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.enable_load_extension(True)
+db.load_extension({harness.LM0!r})
+for sql in json.loads(sys.argv[2]):
+    for row in db.execute(sql):
+        print(json.dumps(row), flush=True)
+print([line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")][0], file=sys.stderr)
+"""
+
+
+def label(body):
+    """What a good server says: openai's constraint wants an object with the answer."""
+    text = body["messages"][-1]["content"]
+    return json.dumps({"answer": "praise" if int(text.split()[1]) % 2 else "complaint"})
+
+
+class BatchTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def make(self, rows=20, name="notes.db", options=None, **job):
+        path = str(self.folder / name)
+        db = harness.connect(path)
+        self.addCleanup(db.close)
+        db.execute("PRAGMA journal_mode = wal").fetchall()
+        db.execute("CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT, label TEXT, stored INTEGER DEFAULT 0)")
+        db.execute("INSERT INTO notes(body) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) "
+                   "SELECT 'note ' || i || ' says: it rained all day, and the umbrella was at home' FROM n", (rows,))
+        job = {"name": "label", "query": "SELECT id, body FROM notes", "system": "Is it praise or a complaint?",
+               "options": json.dumps({"choices": json.loads(LABELS)} if options is None else options),
+               "target": "UPDATE notes SET label = :value, stored = stored + 1 WHERE id = :id", **job}
+        db.execute(f"INSERT INTO lm_jobs({', '.join(job)}) VALUES ({', '.join('?' * len(job))})", tuple(job.values()))
+        return path, db
+
+    def server(self, **how):
+        server = BatchServer(answer=how.pop("answer", label), owner="somebody", **how)
+        server.__enter__()
+        self.addCleanup(server.__exit__)
+        return server
+
+    def register(self, db, server, name="gpt", **options):
+        db.execute("INSERT INTO temp.lm_models(name, path, options) VALUES (?, ?, ?)", (name, server.url, json.dumps(options)))
+
+    def lines(self, db, **options):
+        return [text for text, in db.execute("SELECT text FROM lm_batch_export('label', ?)", (json.dumps({"model": "m", **options}),))]
+
+    def take(self, db, lines, name="answers.jsonl"):
+        """(done, failed, again, unbegun, refused), and the refusals."""
+        path = self.folder / name
+        path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+        rows = db.execute("SELECT done, failed, again, unbegun, refused, refusal FROM lm_batch_import('label', ?)", (str(path),)).fetchall()
+        self.assertIsNone(rows[-1][5])
+        return rows[-1][:5], [row[5] for row in rows[:-1]]
+
+    def fails(self, db, sql, pattern, *parameters):
+        with self.assertRaisesRegex(Exception, pattern):
+            db.execute(sql, parameters).fetchall()
+
+    def worker(self, path, *statements):
+        ran = subprocess.run([sys.executable, "-c", WORKER, path, json.dumps(statements)], capture_output=True, text=True)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        return [json.loads(line) for line in ran.stdout.splitlines()], json.loads(ran.stderr) / 1024
+
+    def test_out_and_back(self):
+        path, db = self.make(ROWS)
+        began = time.monotonic()
+        prefix = self.folder / "label"
+        files, exported_mb = self.worker(path, f"SELECT shard, lines, bytes, text FROM lm_batch_export('label', "
+                                               f"'{{\"model\":\"m\",\"path\":\"{prefix}\",\"lines\":{LINES}}}')")
+        exporting = time.monotonic() - began
+        self.assertEqual([(shard, lines, file) for shard, lines, _, file in files],
+                         [(i + 1, min(LINES, ROWS - i * LINES), f"{prefix}-{i + 1:05}.jsonl") for i in range(3)])
+        requests = []
+        for _, lines, size, file in files:
+            text = pathlib.Path(file).read_text(encoding="utf-8")
+            self.assertEqual((text.count("\n"), len(text.encode())), (lines, size))
+            requests += text.splitlines()
+        self.assertEqual(len({json.loads(line)["custom_id"] for line in requests}), ROWS)
+        self.assertEqual(sorted(p.name for p in self.folder.glob("label*")), [f"label-{i:05}.jsonl" for i in (1, 2, 3)])
+        # A tenth is missing, some failed, some answers do not fit, some are there twice; in any order.
+        dice = random.Random(7)
+        dice.shuffle(requests)
+        missing, failed, wrong = ROWS // 10, ROWS // 50, ROWS // 50
+        answers = [answer_line(line, lambda body: {"code": "server_error", "message": "it burns"}) for line in requests[missing:missing + failed]]
+        answers += [answer_line(line, lambda body: '{"answer": "perhaps"}') for line in requests[missing + failed:missing + failed + wrong]]
+        good = [answer_line(line, label) for line in requests[missing + failed + wrong:]]
+        answers += good + dice.sample(good, ROWS // 20)
+        dice.shuffle(answers)
+        outputs = []
+        for i in range(3):
+            outputs.append(str(self.folder / f"out-{i}.jsonl"))
+            pathlib.Path(outputs[-1]).write_text("".join(line + "\n" for line in answers[i::3]), encoding="utf-8")
+        took = "SELECT lines, done, failed, again, unbegun, refused FROM lm_batch_import('label', '{}')"
+        began = time.monotonic()
+        sums, imported_mb = self.worker(path, *(took.format(output) for output in outputs))
+        importing = time.monotonic() - began
+        self.assertEqual([sum(column) for column in zip(*sums)], [len(answers), len(good), failed + wrong, ROWS // 20, 0, 0])
+
+        def check(expected):
+            self.assertEqual(db.execute("SELECT state, count(*) FROM lm_job_rows GROUP BY 1 ORDER BY 1").fetchall(), expected)
+            self.assertEqual(harness.value(db, "SELECT count(*) FROM notes JOIN lm_job_rows AS r USING (id) WHERE (r.state = 'done') IS NOT (stored = 1) OR "
+                                               "(r.state = 'done') IS NOT (label IS iif(notes.id % 2, 'praise', 'complaint')) OR label IS NOT r.value"), 0)
+        check([("done", len(good)), ("failed", failed + wrong), ("waiting", missing)])
+        self.assertEqual({error for error, in db.execute("SELECT error FROM lm_job_rows WHERE state = 'failed'")},
+                         {"server_error: it burns", "the server's answer does not fit choices: {\"answer\": \"perhaps\"}"})
+        # Twice harmlessly.
+        again, _ = self.worker(path, *(took.format(output) for output in outputs))
+        self.assertEqual([sum(column) for column in zip(*again)], [len(answers), 0, 0, len(answers), 0, 0])
+        # What waits and what failed goes out once more, in another dialect.
+        rest = self.lines(db, retry=True, dialect="vllm")
+        self.assertEqual(len(rest), missing + failed + wrong)
+        self.assertIn("structured_outputs", rest[0])
+        counts, refusals = self.take(db, [answer_line(line, lambda body: json.loads(label(body))["answer"]) for line in rest])
+        self.assertEqual((counts, refusals), ((len(rest), 0, 0, 0, 0), []))
+        check([("done", ROWS)])
+        self.assertIsNotNone(harness.value(db, "SELECT ended FROM lm_jobs"))
+        print(f"{ROWS} rows: export {exporting:.1f} s, {exported_mb:.0f} MB; import of {len(answers)} lines {importing:.1f} s, {imported_mb:.0f} MB", file=sys.stderr)
+
+    def test_a_line(self):
+        _, db = self.make(2, options={"max_tokens": 9, "temperature": 0.5, "seed": 3})
+        line = json.loads(self.lines(db, dialect="openai")[0])
+        self.assertRegex(line.pop("custom_id"), "^label:1:[0-9a-f]{32}$")
+        self.assertEqual(line, {"method": "POST", "url": "/v1/chat/completions", "body": {
+            "model": "m", "max_completion_tokens": 9, "temperature": 0.5, "seed": 3,
+            "messages": [{"role": "system", "content": "Is it praise or a complaint?"},
+                         {"role": "user", "content": "note 1 says: it rained all day, and the umbrella was at home"}]}})
+        shards = db.execute("SELECT shard, lines FROM lm_batch_export('label', '{\"model\":\"m\",\"bytes\":1}')").fetchall()
+        self.assertEqual(shards, [(1, 1), (2, 1)])
+        # Without a word in the options, as the model of the job is registered.
+        server = self.server()
+        self.register(db, server, "default", model="tiny-3", extra={"service_tier": "flex"})
+        db.execute("UPDATE lm_jobs SET model = NULL")
+        body = json.loads(harness.value(db, "SELECT text FROM lm_batch_export('label')"))["body"]
+        self.assertEqual((body["model"], body["service_tier"], server.requests), ("tiny-3", "flex", []))
+
+    def test_what_asks_nothing_is_done_at_once(self):
+        _, db = self.make(4)
+        db.execute("UPDATE notes SET body = iif(id = 2, NULL, x'00') WHERE id IN (2, 3)")
+        self.assertEqual(len(self.lines(db)), 2)
+        self.assertEqual(db.execute("SELECT id, state, value FROM lm_job_rows ORDER BY id").fetchall(),
+                         [(1, "waiting", None), (2, "done", None), (3, "failed", None), (4, "waiting", None)])
+
+    def test_lines_that_no_row_can_take(self):
+        _, db = self.make(6)
+        good = [answer_line(line, label) for line in self.lines(db)]
+        db.execute("UPDATE lm_job_rows SET prompt = 'note 8' WHERE id = 1")
+        counts, refusals = self.take(db, [
+            good[0], "no json", '{"custom_id":"x","response":{}}', good[1].replace("label:2:", "other:2:"), good[2].replace("label:3:", "label:77:"),
+            answer_line(self.lines(db)[3], lambda body: {"code": "batch_expired", "message": "too late"}), good[4],
+            good[5].replace('"body"', '"nobody"'), ""])
+        self.assertEqual(counts, (1, 1, 0, 1, 5))
+        for refusal, pattern in zip(refusals, ("line 1 is of row 1, id 1, whose prompt, system prompt or options have changed since", "line 2 is no JSON",
+                                               "line 3 has no custom_id of ours", "line 4 is of the job 'other'", "line 5 is of row 77, which the job has not")):
+            self.assertIn(pattern, refusal)
+        # Other options ask something else.
+        db.execute("UPDATE lm_jobs SET options = '{\"choices\":[\"a\",\"b\"]}'")
+        self.assertEqual(self.take(db, good[1:2])[0], (0, 0, 0, 0, 1))
+        self.fails(db, "SELECT * FROM lm_batch_import('label', '/no/such/file')", "/no/such/file.*No such file")
+        self.fails(db, "SELECT * FROM lm_batch_export('label')", "which model is to answer")
+        self.fails(db, "SELECT * FROM lm_batch_export('label', '{\"model\":\"m\",\"path\":\"/no/such/folder/x\"}')", "'/no/such/folder/x-00001.jsonl.part': cannot be made")
+        self.fails(db, "SELECT * FROM lm_batch_export('label', '{\"model\":\"m\",\"dialect\":\"latin\"}')", "dialect must be one of")
+
+    def test_the_memo_knows_the_answers(self):
+        server = self.server()
+        _, db = self.make(5, options={"model": "gpt", "max_tokens": 7})
+        self.register(db, server, model="tiny")
+        self.take(db, [answer_line(line, lambda body: "fine") for line in self.lines(db, model="tiny")])
+        answer = harness.value(db, "SELECT generate(body, 'Is it praise or a complaint?', '{\"model\":\"gpt\",\"max_tokens\":7}') FROM notes WHERE id = 3")
+        self.assertEqual((answer, server.requests), ("fine", []))
+
+    def submit(self, db, **options):
+        return db.execute("SELECT batch, state, lines FROM lm_batch_submit('label', 'gpt', ?)", (json.dumps(options),)).fetchall()
+
+    def test_submit_and_poll(self):
+        os.environ["LM_TEST_KEY"] = "secret"
+        refused = {"code": "rate", "message": "no"}
+        server = self.server(answer=lambda body: refused if "note 7 " in body["messages"][-1]["content"] else label(body))
+        path, db = self.make(50)
+        self.register(db, server, key_env="LM_TEST_KEY", retries=2)
+        server.hold = True
+        self.assertEqual(self.submit(db, lines=20), [("batch_1", "submitted", 20), ("batch_2", "submitted", 20), ("batch_3", "submitted", 10)])
+        self.assertEqual(self.submit(db, lines=20), [])  # every row is in one
+        self.assertEqual({headers["Authorization"] for headers in server.headers}, {"Bearer secret"})
+        poll = "SELECT batch, state, status, done, failed, again FROM lm_batch_poll('label')"
+        self.assertEqual(db.execute(poll).fetchall(), [(f"batch_{i}", "submitted", "validating", 0, 0, 0) for i in (1, 2, 3)])
+        # An interrupt while they are waited for.
+        threading.Timer(0.3, db.interrupt).start()
+        began = time.monotonic()
+        self.fails(db, "SELECT * FROM lm_batch_poll('label', '{\"wait_seconds\":60,\"pause_ms\":50000}') LIMIT 9", "interrupted")
+        self.assertLess(time.monotonic() - began, 20)
+        # From another process, with a connection that breaks.
+        server.hold, server.cuts = False, 2
+        model = f"INSERT INTO temp.lm_models(name, path) VALUES ('gpt', '{server.url}')"
+        rows, _ = self.worker(path, model, poll)
+        self.assertEqual(rows, [["batch_1", "ended", "completed", 19, 1, 0], ["batch_2", "ended", "completed", 20, 0, 0], ["batch_3", "ended", "completed", 10, 0, 0]])
+        self.assertEqual(db.execute(poll).fetchall(), [])
+        self.assertEqual(db.execute("SELECT id, error FROM lm_job_rows WHERE state <> 'done'").fetchall(), [(7, "rate: no")])
+        server.answer = label
+        self.assertEqual(self.submit(db, retry=True), [("batch_4", "submitted", 1)])
+        self.assertEqual(db.execute(poll).fetchall(), [("batch_4", "ended", "completed", 1, 0, 0)])
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM notes WHERE stored = 1 AND label = iif(id % 2, 'praise', 'complaint')"), 50)
+        # What a table says of an address is not spoken to.
+        db.execute("UPDATE lm_job_batches SET state = 'submitted', url = 'http://127.0.0.1:9/v1' WHERE number = 4")
+        self.fails(db, poll, "which is no address of 'gpt' in lm_models")
+        self.fails(db, "SELECT * FROM lm_batch_submit('label', ?)", "is not on the network", harness.MODEL)
+        db.execute("INSERT INTO temp.lm_settings VALUES ('network', 'off')")
+        self.fails(db, "SELECT * FROM lm_batch_submit('label', 'gpt')", "lm_settings has network 'off'")
+        db.execute("DELETE FROM lm_jobs")
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_batches"), 0)
+
+    def test_a_batch_that_the_server_refuses(self):
+        server = self.server()
+        _, db = self.make(3)
+        self.register(db, server)
+        self.submit(db)
+        server.batches["batch_1"].update(status="failed", errors={"data": [{"code": "bad", "message": "line 2 is odd"}]})
+        self.assertEqual(db.execute("SELECT state, status, note FROM lm_batch_poll('label')").fetchall(), [("ended", "failed", "line 2 is odd")])
+        self.assertEqual(self.submit(db), [("batch_2", "submitted", 3)])
+
+    def test_killed_between_all_steps(self):
+        for how in ("lost", "done", "answered"):
+            with self.subTest(how=how):
+                server = self.server()
+                path, db = self.make(30, name=f"{how}.db")
+                model = f"INSERT INTO temp.lm_models(name, path, options) VALUES ('gpt', '{server.url}', '{{\"retries\":0}}')"
+                kills = 0
+                for statement in ("SELECT * FROM lm_batch_submit('label', 'gpt', '{\"lines\":20}')", "SELECT * FROM lm_batch_poll('label')"):
+                    for step in range(1, 40):
+                        child = subprocess.Popen([sys.executable, "-c", WORKER, path, json.dumps([model, statement])], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                        server.steps, server.kill_at = 0, (step, lambda child=child: child.pid, how)
+                        _, error = child.communicate(timeout=60)
+                        if child.returncode == 0:
+                            break
+                        self.assertEqual(child.returncode, -9, error)
+                        kills += 1
+                    server.kill_at = None
+                self.assertEqual(child.returncode, 0)
+                self.assertGreaterEqual(kills, 6)
+                self.assertEqual(len(server.batches), 2)
+                asked = [json.loads(line)["custom_id"] for batch in server.batches.values() for line in server.files[batch["input_file_id"]]["data"].decode().splitlines()]
+                self.assertEqual((len(asked), len(set(asked))), (30, 30))
+                self.assertEqual(harness.value(db, "SELECT count(*) FROM notes WHERE stored = 1 AND label = iif(id % 2, 'praise', 'complaint')"), 30)
+                self.assertEqual(db.execute("SELECT state, count(*) FROM lm_job_batches GROUP BY 1").fetchall(), [("ended", 2)])
+                print(f"{how}: {kills} kills", file=sys.stderr)
+
+    def test_two_processes_submit_at_a_time(self):
+        server = self.server()
+        path, db = self.make(60)
+        model = f"INSERT INTO temp.lm_models(name, path) VALUES ('gpt', '{server.url}')"
+        children = [subprocess.Popen([sys.executable, "-c", WORKER, path, json.dumps([model, "SELECT * FROM lm_batch_submit('label', 'gpt', '{\"lines\":7}')"])],
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for _ in range(2)]
+        for child in children:
+            _, error = child.communicate(timeout=60)
+            self.assertEqual(child.returncode, 0, error)
+        asked = [json.loads(line)["custom_id"] for batch in server.batches.values() for line in server.files[batch["input_file_id"]]["data"].decode().splitlines()]
+        self.assertEqual((len(asked), len(set(asked))), (60, 60))
+
+
+if __name__ == "__main__":
+    unittest.main()
