@@ -44,7 +44,8 @@ int RegisterAll(sqlite3* db) {
         RegisterMemo,        RegisterDocuments,    RegisterChunks,    RegisterJobs,
         RegisterRun,         RegisterModels,       RegisterSettings,  RegisterStats,
         RegisterRunning,     RegisterInspect,      RegisterRerank,    RegisterBatchExport,
-        RegisterBatchImport, RegisterBatchSubmit,  RegisterBatchPoll, RegisterConvert}) {
+        RegisterBatchImport, RegisterBatchSubmit,  RegisterBatchPoll, RegisterConvert,
+        RegisterDownloads}) {
     int code = register_one(connection);
     if (code != SQLITE_OK) return code;
   }

@@ -55,8 +55,10 @@ class Waiting : public HttpHandler {
     }
     if (!status_.ok()) return status_;
     if (!fetched_.outcome.status.ok()) {
-      return absl::Status(fetched_.outcome.status.code(),
-                          absl::StrCat(url, ": ", fetched_.outcome.status.message()));
+      // Behind the question mark there may be a signature.
+      return absl::Status(
+          fetched_.outcome.status.code(),
+          absl::StrCat(url.substr(0, url.find('?')), ": ", fetched_.outcome.status.message()));
     }
     return std::move(fetched_);
   }

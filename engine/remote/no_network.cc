@@ -1,5 +1,6 @@
 // What a build with -DLM_NETWORK=OFF has of this folder, besides what needs no network.
 #include "engine/remote/batch_api.h"
+#include "engine/remote/hub_download.h"
 #include "engine/remote/remote_generator.h"
 
 namespace lm {
@@ -19,6 +20,11 @@ absl::StatusOr<std::shared_ptr<Generator>> GetRemoteGenerator(const std::string&
 }
 
 std::vector<std::shared_ptr<RemoteGenerator>> RunningRemoteGenerators() { return {}; }
+
+absl::StatusOr<std::vector<std::string>> DownloadModel(const HubReference&,
+                                                       const std::atomic<bool>&) {
+  return NoNetwork();
+}
 
 absl::StatusOr<std::shared_ptr<BatchApi>> OpenBatchApi(const std::string&, const RemoteOptions&) {
   return NoNetwork();

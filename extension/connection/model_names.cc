@@ -14,6 +14,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/hf/hf_directory.h"
 #include "engine/model/device_plan.h"
+#include "engine/remote/hub_reference.h"
 
 namespace lm {
 namespace {
@@ -126,7 +127,7 @@ absl::StatusOr<ModelSource> ModelNames::Resolve(absl::string_view reference,
     ASSIGN_OR_RETURN(source.path, FindDefaultModel());
     return source;
   }
-  if (IsRemotePath(name)) {
+  if (IsRemotePath(name) || IsHubReference(name)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "'", name, "': an address needs a name: INSERT INTO temp.lm_models(name, path)"));
   }

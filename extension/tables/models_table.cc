@@ -26,6 +26,18 @@
 // lm_score need its logprobs. What the rows say is sent there: nothing else ever is, and only to
 // addresses that stand in this table.
 //
+// A model of the hub is downloaded when its row is written, once for all processes of this user:
+//
+//   INSERT INTO temp.lm_models(name, path) VALUES ('qwen', 'hf:Qwen/Qwen3-0.6B-GGUF:Q8_0');
+//
+// hf:owner/name, a quantisation (in upper or lower case; unless given Q4_K_M, else Q8_0) or a file
+// behind a colon, and a revision behind an @ where it is not main. It goes to
+// $LM_CACHE/hf/owner/name (else $XDG_CACHE_HOME/sqlite-lm, ~/.cache/sqlite-lm) and stays there; a
+// file that somebody else puts there is as good. What is cut goes on where it was; size and SHA-256
+// are those that the hub tells, or the file is none. lm_downloads shows how far it is, and so does
+// the terminal. $HF_TOKEN is sent to the hub only, which is $HF_ENDPOINT where that is set; where
+// the hub leads to other hosts, LM_HOSTS must allow them too.
+//
 // The columns from `options` on are hidden: SELECT * and INSERT without names mean the first two.
 // A row is checked when it is written: the file must open as a GGUF, and `options` be a JSON object
 // of device, threads, kv_bytes, kv_type and context_length, which go before lm_settings. The model
@@ -40,6 +52,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/remote/hub_reference.h"
+#include "extension/connection/hub_model.h"
 #include "extension/connection/snapshot_table.h"
 #include "extension/tables/tables.h"
 
@@ -121,7 +135,8 @@ class ModelsTable : public WritableTable {
 
  private:
   SnapshotRow RowOf(const NamedModel& model) {
-    SnapshotRow row = {model.rowid, {model.name, model.path}};
+    const bool downloaded = !model.source.empty();
+    SnapshotRow row = {model.rowid, {model.name, downloaded ? model.source : model.path}};
     row.cells.push_back(model.options.empty() ? Cell() : Cell(model.options));
     absl::StatusOr<ModelSource> source =
         connection().names().Resolve(model.name, connection().settings());
@@ -138,7 +153,6 @@ class ModelsTable : public WritableTable {
 
   // The columns that can be written.
   absl::StatusOr<NamedModel> ModelOf(absl::Span<const Cell> cells) {
-    NamedModel model;
     const auto* name = std::get_if<std::string>(&cells[kName]);
     const auto* path = std::get_if<std::string>(&cells[kPath]);
     const auto* options = std::get_if<std::string>(&cells[kOptions]);
@@ -147,7 +161,12 @@ class ModelsTable : public WritableTable {
     if (options == nullptr && !std::holds_alternative<std::monostate>(cells[kOptions])) {
       return absl::InvalidArgumentError("options must be a JSON object or NULL");
     }
-    return NamedModel{0, *name, *path, options != nullptr ? *options : ""};
+    NamedModel model{0, *name, *path, options != nullptr ? *options : ""};
+    if (IsHubReference(*path)) {
+      ASSIGN_OR_RETURN(model.path, FetchHubModel(connection(), *path));
+      model.source = *path;
+    }
+    return model;
   }
 };
 

@@ -25,6 +25,7 @@ int RegisterModels(const std::shared_ptr<Connection>& connection);
 int RegisterSettings(const std::shared_ptr<Connection>& connection);
 int RegisterMemo(const std::shared_ptr<Connection>& connection);
 int RegisterCache(const std::shared_ptr<Connection>& connection);
+int RegisterDownloads(const std::shared_ptr<Connection>& connection);
 int RegisterDevices(const std::shared_ptr<Connection>& connection);
 int RegisterRequests(const std::shared_ptr<Connection>& connection);
 int RegisterStats(const std::shared_ptr<Connection>& connection);

@@ -1,0 +1,164 @@
+#include "engine/remote/part_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "engine/base/json.h"
+#include "engine/base/status_macros.h"
+
+namespace lm {
+namespace {
+
+constexpr absl::Duration kLook = absl::Milliseconds(20);
+constexpr size_t kReadBytes = 1 << 20;
+
+std::string PartOf(const std::string& path) { return path + ".part"; }
+std::string NoteOf(const std::string& path) { return path + ".part.json"; }
+
+int64_t SizeOf(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) ? info.st_size : -1;
+}
+
+std::string TextAt(const std::optional<Json>& json, absl::string_view name) {
+  const Json* member = json.has_value() ? json->Find(name) : nullptr;
+  return member != nullptr && member->is_string() ? member->string() : std::string();
+}
+
+}  // namespace
+
+absl::Status PartFile::Failed(absl::string_view doing, const std::string& path) const {
+  return absl::ResourceExhaustedError(
+      absl::StrCat(doing, " '", path, "': ", std::strerror(errno),
+                   " (what is there of it stays, and the next try goes on from it)"));
+}
+
+absl::StatusOr<std::unique_ptr<PartFile>> PartFile::Open(const std::string& path, FileFacts facts,
+                                                         const std::atomic<bool>& cancel) {
+  std::unique_ptr<PartFile> part(new PartFile(path, std::move(facts)));
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("making '", folder.string(), "': ", error.message()));
+  }
+  RETURN_IF_ERROR(part->Lock(cancel));
+  part->is_there_ = SizeOf(path) == part->facts_.size;
+  if (part->is_there_) return part;
+  RETURN_IF_ERROR(part->Resume(cancel));
+  return part;
+}
+
+PartFile::~PartFile() {
+  if (fd_ >= 0) close(fd_);
+  if (lock_ >= 0) close(lock_);
+}
+
+// The lock goes with whoever holds it, however he ends; its file stays, so that all lock the same.
+absl::Status PartFile::Lock(const std::atomic<bool>& cancel) {
+  const std::string name = path_ + ".lock";
+  lock_ = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (lock_ < 0) return Failed("making", name);
+  while (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return Failed("locking", name);
+    if (cancel) return absl::CancelledError("the download was cancelled");
+    absl::SleepFor(kLook);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PartFile::Resume(const std::atomic<bool>& cancel) {
+  const std::string part = PartOf(path_);
+  std::ifstream note(NoteOf(path_));
+  std::stringstream text;
+  text << note.rdbuf();
+  const std::optional<Json> known = Json::Parse(text.str());
+  const bool same =
+      TextAt(known, "sha256") == facts_.sha256 && SizeOf(part) >= 0 && SizeOf(part) <= facts_.size;
+  if (!same) return Restart("");
+  fd_ = open(part.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd_ < 0) return Failed("opening", part);
+  etag_ = TextAt(known, "etag");
+  std::vector<char> bytes(kReadBytes);
+  for (;;) {
+    const ssize_t n = read(fd_, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return Failed("reading", part);
+    if (n == 0) return absl::OkStatus();
+    if (cancel) return absl::CancelledError("the download was cancelled");
+    hash_.Add({bytes.data(), static_cast<size_t>(n)});
+    size_ += n;
+  }
+}
+
+absl::Status PartFile::Restart(const std::string& etag) {
+  const std::string part = PartOf(path_);
+  if (fd_ < 0) fd_ = open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (fd_ < 0) return Failed("making", part);
+  // First the bytes go, then they are of another version.
+  if (ftruncate(fd_, 0) != 0 || lseek(fd_, 0, SEEK_SET) != 0) return Failed("writing", part);
+  Json note = Json::MakeObject();
+  note.Add("sha256", facts_.sha256);
+  note.Add("size", facts_.size);
+  note.Add("etag", etag);
+  std::ofstream file(NoteOf(path_), std::ios::trunc);
+  file << note.Dump();
+  if (!file.flush()) return Failed("writing", NoteOf(path_));
+  size_ = 0;
+  etag_ = etag;
+  hash_ = Sha256();
+  return absl::OkStatus();
+}
+
+absl::Status PartFile::Append(absl::string_view bytes) {
+  if (size_ + static_cast<int64_t>(bytes.size()) > facts_.size) {
+    Forget();
+    return absl::DataLossError(absl::StrCat("'", path_, "': more came than the ", facts_.size,
+                                            " bytes that the hub said; what was there is removed"));
+  }
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return Failed("writing", PartOf(path_));
+    hash_.Add(bytes.substr(0, static_cast<size_t>(written)));
+    size_ += written;
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+void PartFile::Forget() {
+  unlink(PartOf(path_).c_str());
+  unlink(NoteOf(path_).c_str());
+}
+
+absl::Status PartFile::Commit() {
+  const std::string got = hash_.Hex();
+  if (size_ != facts_.size || got != facts_.sha256) {
+    Forget();
+    return absl::DataLossError(absl::StrCat("'", path_, "': what came has SHA-256 ", got,
+                                            ", the hub said ", facts_.sha256, "; it is removed"));
+  }
+  if (fsync(fd_) != 0) return Failed("writing", PartOf(path_));
+  if (std::rename(PartOf(path_).c_str(), path_.c_str()) != 0) return Failed("making", path_);
+  unlink(NoteOf(path_).c_str());
+  is_there_ = true;
+  return absl::OkStatus();
+}
+
+}  // namespace lm

@@ -1,0 +1,167 @@
+"""Models of a hub: downloaded once, whatever breaks on the way, and held to what the hub says of them."""
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import harness
+from hub_server import Hub
+
+MODEL = pathlib.Path(harness.MODEL).read_bytes()
+INSERT = "INSERT INTO temp.lm_models(name, path) VALUES ('tiny', ?)"
+PATH = "hf:org/tiny:Q8_0"
+CHILD = """
+import os, sys, harness
+connection = harness.connect()
+try:
+    connection.execute("INSERT INTO temp.lm_models(name, path) VALUES ('tiny', ?)", (sys.argv[1],))
+    print(harness.value(connection, "SELECT typeof(generate('Hello', NULL, '{\\"model\\":\\"tiny\\",\\"max_tokens\\":2}'))"))
+except Exception as error:
+    print(error)
+"""
+
+
+class HubTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.cache = pathlib.Path(folder.name)
+        self.file = self.cache / "hf" / "org" / "tiny" / "tiny-Q8_0.gguf"
+
+    def hub(self, files=None):
+        hub = Hub(files or {"README.md": b"x", "tiny-Q4_0.gguf": b"no model", "tiny-Q8_0.gguf": MODEL})
+        hub.__enter__()
+        self.addCleanup(hub.__exit__)
+        os.environ.update(HF_ENDPOINT=hub.endpoint + "/", LM_CACHE=str(self.cache), HF_TOKEN="hf_secret")
+        return hub
+
+    def connect(self):
+        connection = harness.connect()
+        self.addCleanup(connection.close)
+        return connection
+
+    def fails(self, connection, pattern, path=PATH):
+        with self.assertRaisesRegex(Exception, pattern):
+            connection.execute(INSERT, (path,))
+
+    def child(self, path=PATH, preexec=None, **variables):
+        return subprocess.Popen([sys.executable, "-c", CHILD, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=preexec,
+                                env={**os.environ, **variables, "PYTHONPATH": os.path.dirname(os.path.abspath(__file__))})
+
+    def said(self, child):
+        out, error = child.communicate(timeout=60)
+        self.assertEqual((child.returncode, error), (0, ""))
+        return out.strip()
+
+    def test_cut_five_times(self):
+        hub = self.hub()
+        hub.cuts = [len(MODEL) // 7] * 5
+        db = self.connect()
+        db.execute(INSERT, (PATH,))
+        self.assertEqual(self.file.read_bytes(), MODEL)
+        self.assertEqual(sorted(path.name for path in self.file.parent.iterdir()), ["tiny-Q8_0.gguf", "tiny-Q8_0.gguf.lock"])
+        self.assertEqual(hub.served, len(MODEL))  # each byte once
+        asked = [headers for host, path, headers in hub.requests if host == "cdn"]
+        self.assertEqual(len(asked), 6)
+        self.assertEqual({headers.get("If-Range") for headers in asked[1:]}, {'"version-1"'})
+        # The token is the hub's alone.
+        self.assertEqual({(host, headers.get("Authorization")) for host, _, headers in hub.requests}, {("hub", "Bearer hf_secret"), ("cdn", None)})
+        self.assertEqual(db.execute("SELECT name, path FROM temp.lm_models WHERE name = 'tiny'").fetchall(), [("tiny", PATH)])
+        self.assertEqual(harness.value(db, "SELECT typeof(generate('Hello', NULL, '{\"model\":\"tiny\",\"max_tokens\":2}'))"), "text")
+        self.assertEqual(db.execute("SELECT source, path, bytes, total, state, error FROM lm_downloads ORDER BY rowid DESC LIMIT 1").fetchall(),
+                         [(PATH, str(self.file), len(MODEL), len(MODEL), "done", None)])
+        # There it is, for everybody and without a network.
+        before = len(hub.requests)
+        self.connect().execute(INSERT, ("hf:org/tiny:q8_0",))
+        self.assertEqual(self.said(self.child(LM_NETWORK="off")), "text")
+        self.assertEqual(len(hub.requests), before)
+        db.execute("UPDATE temp.lm_models SET options = '{\"threads\":1}' WHERE name = 'tiny'")
+
+    def test_what_came_is_not_what_the_hub_said(self):
+        hub = self.hub()
+        hub.digests["tiny-Q8_0.gguf"] = "0" * 64
+        self.fails(self.connect(), "what came has SHA-256 [0-9a-f]{64}, the hub said 0{64}; it is removed")
+        self.assertEqual([path.name for path in self.file.parent.iterdir()], ["tiny-Q8_0.gguf.lock"])
+        for size, pattern in ((len(MODEL) + 5, f"ended after {len(MODEL)} bytes, the hub said {len(MODEL) + 5}"), (1000, "more came than the 1000 bytes")):
+            hub = self.hub()
+            hub.sizes["tiny-Q8_0.gguf"] = size
+            self.fails(self.connect(), pattern)
+        self.assertFalse(self.file.exists())
+
+    def test_a_list_without_digests_and_a_host_without_ranges(self):
+        hub = self.hub()
+        hub.listed, hub.ranges = False, False
+        hub.cuts = [0, len(MODEL) // 2]
+        self.connect().execute(INSERT, (PATH,))
+        self.assertEqual(self.file.read_bytes(), MODEL)
+
+    def test_two_processes_at_a_time(self):
+        hub = self.hub()
+        hub.delay = 0.02
+        children = [self.child() for _ in range(2)]
+        self.assertEqual([self.said(child) for child in children], ["text", "text"])
+        self.assertEqual(hub.served, len(MODEL))
+
+    def test_interrupt_and_go_on(self):
+        hub = self.hub()
+        hub.delay = 0.15
+        db = self.connect()
+        threading.Timer(1.0, db.interrupt).start()
+        began = time.monotonic()
+        self.fails(db, "interrupted")
+        self.assertLess(time.monotonic() - began, 20)
+        part = self.file.with_name("tiny-Q8_0.gguf.part")
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and not part.stat().st_size:
+            time.sleep(0.02)
+        self.assertGreater(part.stat().st_size, 0)
+        hub.delay = 0
+        db.execute(INSERT, (PATH,))
+        self.assertEqual(self.file.read_bytes(), MODEL)
+        self.assertGreater(harness.value(db, "SELECT resumed FROM lm_downloads ORDER BY rowid DESC LIMIT 1"), 0)
+
+    def test_a_full_disk(self):
+        self.hub()
+        full = self.child(preexec=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (len(MODEL) // 2, len(MODEL) // 2)))
+        self.assertRegex(self.said(full), "writing '.*tiny-Q8_0.gguf.part': File too large .what is there of it stays")
+        self.assertEqual(self.said(self.child()), "text")
+        self.assertEqual(self.file.read_bytes(), MODEL)
+
+    def test_errors_are_explained(self):
+        hub = self.hub()
+        db = self.connect()
+        for code, pattern in ((401, "HTTP 401: Access to model org/tiny is restricted.*HF_TOKEN"), (403, "HTTP 403.*terms are accepted"), (404, "no such model")):
+            hub.code = code
+            self.fails(db, pattern)
+        hub.code = 200
+        self.fails(db, "org/tiny has no 'Q6_K'; it has tiny-Q4_0, tiny-Q8_0", "hf:org/tiny:Q6_K")
+        self.fails(db, "several files of org/tiny fit 'tiny'", "hf:org/tiny:tiny")
+        self.fails(db, "must be hf:owner/name", "hf:org")
+        self.fails(db, "must be hf:owner/name", "hf:org/../x")
+        self.fails(db, "must be hf:owner/name", "hf:org/tiny:../../x.gguf")
+        with self.assertRaisesRegex(Exception, "an address needs a name"):
+            db.execute("SELECT generate('x', NULL, '{\"model\":\"hf:org/tiny\"}')").fetchall()
+        db.execute("INSERT INTO temp.lm_settings VALUES ('network', 'off')")
+        self.fails(db, r"network 'off'; another way to have it: hf download org/tiny --revision main --include '\*Q8_0\*' --local-dir '.*/hf/org/tiny'")
+        self.assertIn("LM_NETWORK=off; another way to have it: hf download", self.said(self.child(LM_NETWORK="off")))
+        self.assertIn("'localhost' is none of the hosts that LM_HOSTS allows", self.said(self.child(LM_HOSTS="127.0.0.1")))
+
+    def test_the_recommended_one_and_split_ones(self):
+        hub = self.hub({"tiny-F16.gguf": b"x", "tiny-Q8_0.gguf": MODEL, "mmproj-Q8_0.gguf": b"y"})
+        self.connect().execute(INSERT, ("hf:org/tiny",))
+        self.assertEqual(self.file.read_bytes(), MODEL)
+        parts = {f"F32/tiny-{i:05}-of-00003.gguf": os.urandom(5000) for i in (1, 2, 3)}
+        self.hub({"other-Q4_0.gguf": b"x", **parts})
+        self.fails(self.connect(), "tiny-00001-of-00003.gguf", "hf:org/tiny:f32")  # all are there, and no model
+        for name, part in parts.items():
+            self.assertEqual((self.cache / "hf" / "org" / "tiny" / name).read_bytes(), part)
+
+
+
+if __name__ == "__main__":
+    unittest.main()
