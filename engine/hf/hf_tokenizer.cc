@@ -19,6 +19,8 @@ namespace {
 
 constexpr absl::string_view kSpace = "\xe2\x96\x81";  // U+2581
 constexpr uint64_t kMaxTemplateBytes = 1 << 20;
+// The largest known, Gemma's, has 33 MB and 1.8 million.
+constexpr JsonLimits kTokenizerJson = {64 << 20, 4 << 20};
 
 // What is added before and behind a text.
 struct Ends {
@@ -304,7 +306,7 @@ absl::Status AddHfTokenizer(const std::string& folder, const HfObject& config, i
                             bool embeds, Metadata* metadata) {
   const std::filesystem::path root = folder;
   const std::filesystem::path path = root / "tokenizer.json";
-  ASSIGN_OR_RETURN(const Json tokenizer, ReadJsonFile(path.string()));
+  ASSIGN_OR_RETURN(const Json tokenizer, ReadJsonFile(path.string(), kTokenizerJson));
   ASSIGN_OR_RETURN(const Json settings, ReadOptional(root / "tokenizer_config.json"));
   ASSIGN_OR_RETURN(const Json generation, ReadOptional(root / "generation_config.json"));
   const HfObject whole(tokenizer, InQuotes(path));

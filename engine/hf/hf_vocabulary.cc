@@ -5,6 +5,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/message.h"
 
@@ -56,9 +57,10 @@ absl::Status ReadAddedTokens(const HfObject& tokenizer, HfVocabulary* vocabulary
     if (known < 0 && vocabulary->types[id] != HfTokenType::kUnused) {
       return token.Error("content", Quoted(vocabulary->tokens[id]));
     }
-    vocabulary->tokens[id] = name;
-    vocabulary->types[id] =
-        special || LooksLikeControl(name) ? HfTokenType::kControl : HfTokenType::kUserDefined;
+    const bool control = special || LooksLikeControl(name);
+    vocabulary->types[id] = control ? HfTokenType::kControl : HfTokenType::kUserDefined;
+    // Those are found in the text itself, where spaces are spaces.
+    vocabulary->tokens[id] = control ? name : absl::StrReplaceAll(name, {{"\xe2\x96\x81", " "}});
     vocabulary->ids.emplace(name, id);
   }
   return absl::OkStatus();

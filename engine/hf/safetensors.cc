@@ -22,7 +22,7 @@ namespace {
 constexpr char kWhole[] = "model.safetensors";
 constexpr char kIndex[] = "model.safetensors.index.json";
 constexpr uint64_t kMaxHeaderBytes = 16 << 20;
-constexpr uint64_t kMaxJsonBytes = 128 << 20;
+constexpr int64_t kMaxHeaderValues = 1 << 20;  // a tensor has 6 and its dimensions
 constexpr size_t kMaxDims = 8;
 constexpr size_t kMaxShards = 1024;  // each is an open file
 
@@ -86,6 +86,19 @@ absl::Status ReadEntry(const Json& entry, uint64_t data_begin, uint64_t file_byt
   return absl::OkStatus();
 }
 
+// JSON of at most so many values, counted before they are made: one stands before each comma, and
+// one in each bracket. Commas within strings count too.
+absl::StatusOr<Json> ParseJson(absl::string_view text, int64_t most) {
+  const int64_t values = std::count_if(text.begin(), text.end(),
+                                       [](char c) { return c == ',' || c == '[' || c == '{'; });
+  if (values > most) {
+    return Error(absl::StrCat("has ", values, " values, at most ", most, " are read"));
+  }
+  std::optional<Json> json = Json::Parse(text);
+  if (!json) return Error("is not JSON");
+  return *std::move(json);
+}
+
 // That they lie one behind another, from the header to the end of the file.
 absl::Status CheckPlaces(uint64_t data_begin, uint64_t file_bytes,
                          const std::vector<StoredTensor>& tensors) {
@@ -123,8 +136,9 @@ absl::StatusOr<std::vector<StoredTensor>> ReadHeader(
   }
   std::string text(header_bytes, '\0');
   RETURN_IF_ERROR(file->Read(sizeof(length), absl::MakeSpan(text.data(), text.size())));
-  const std::optional<Json> header = Json::Parse(text);
-  if (!header || !header->is_object()) return Error("its header is not a JSON object");
+  const absl::StatusOr<Json> header = ParseJson(text, kMaxHeaderValues);
+  if (!header.ok()) return InContext("its header", header.status());
+  if (!header->is_object()) return Error("its header is not an object");
   if (header->size() > kMaxTensors) {
     return Error(absl::StrCat(header->size(), " tensors, at most ", kMaxTensors, " are allowed"));
   }
@@ -241,17 +255,17 @@ const StoredTensor* Safetensors::Find(absl::string_view name) const {
   return found == index_.end() ? nullptr : &tensors_[found->second];
 }
 
-absl::StatusOr<Json> ReadJsonFile(const std::string& path) {
+absl::StatusOr<Json> ReadJsonFile(const std::string& path, const JsonLimits& limits) {
   ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, OpenFile(path));
-  if (file->Size() > kMaxJsonBytes) {
-    return Error(absl::StrCat("'", path, "' has ", file->Size(), " bytes, at most ", kMaxJsonBytes,
+  if (file->Size() > limits.bytes) {
+    return Error(absl::StrCat("'", path, "' has ", file->Size(), " bytes, at most ", limits.bytes,
                               " are read"));
   }
   std::string text(file->Size(), '\0');
   RETURN_IF_ERROR(file->Read(0, absl::MakeSpan(text.data(), text.size())));
-  std::optional<Json> json = Json::Parse(text);
-  if (!json) return Error(absl::StrCat("'", path, "' is not JSON"));
-  return *std::move(json);
+  absl::StatusOr<Json> json = ParseJson(text, limits.values);
+  if (!json.ok()) return Error(absl::StrCat("'", path, "' ", json.status().message()));
+  return json;
 }
 
 }  // namespace lm

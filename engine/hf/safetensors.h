@@ -56,8 +56,15 @@ class Safetensors {
   HashMap<std::string, size_t> index_;
 };
 
-// A whole file of JSON; at most 128 MiB. NotFound where there is none.
-absl::StatusOr<Json> ReadJsonFile(const std::string& path);
+// How large a file of JSON may be, and of how many values: each takes some 40 bytes in memory.
+struct JsonLimits {
+  uint64_t bytes;
+  int64_t values;
+};
+inline constexpr JsonLimits kSmallJson = {8 << 20, 256 << 10};
+
+// A whole file of JSON. NotFound where there is none.
+absl::StatusOr<Json> ReadJsonFile(const std::string& path, const JsonLimits& limits = kSmallJson);
 
 }  // namespace lm
 

@@ -48,8 +48,8 @@ TEST(SafetensorsTest, RefusalsNameFileTensorAndNumbers) {
     const char* message;
   };
   const Case cases[] = {
-      {"[]", 0, "its header is not a JSON object"},
-      {"{", 0, "its header is not a JSON object"},
+      {"[]", 0, "its header is not an object"},
+      {"{", 0, "its header: is not JSON"},
       {R"({"a":{"dtype":"F32","shape":[3]}})", 12, "wanted a dtype, a shape and data_offsets"},
       {R"({"a":{"dtype":"F33","shape":[3],"data_offsets":[0,12]}})", 12, "\"F33\" is not known"},
       {R"({"a":{"dtype":"F32","shape":[-3],"data_offsets":[0,12]}})", 12, "got -3"},
@@ -76,6 +76,9 @@ TEST(SafetensorsTest, RefusalsNameFileTensorAndNumbers) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(c.message)) << c.header;
     EXPECT_THAT(std::string(status.message()), HasSubstr("x.safetensors")) << c.header;
   }
+  const std::string many = absl::StrCat("{\"a\":[", std::string(3 << 20, ','), "]}");
+  EXPECT_THAT(std::string(Read(File(many, 0)).status().message()),
+              HasSubstr("at most 1048576 are read"));
   std::string lie = File("{}", 0);
   lie[6] = '\x7f';  // a header of 2^54 bytes
   EXPECT_THAT(std::string(Read(lie).status().message()), HasSubstr("where 2 are left"));
