@@ -26,7 +26,6 @@ ALLOWED = {
     "engine/tensor": BASE,
     "engine/gguf": TENSOR,
     "engine/hf": TENSOR | {"engine/gguf"},
-    "engine/convert": TENSOR | {"engine/gguf", "engine/hf"},
     "engine/backend": TENSOR | {"engine/gguf"},
     "engine/backend/reference": DEVICES,
     "engine/backend/cpu": DEVICES,
@@ -36,6 +35,7 @@ ALLOWED = {
     "engine/cache": BASE,
     "engine/model": MODEL,
     "engine/model/families": MODEL | {"engine/model"},
+    "engine/convert": MODEL | {"engine/model"},
     "engine/runtime": MODEL | {"engine/model", "include/lm"},
     "engine/remote": BASE | {"engine/text", "engine/grammar", "engine/model", "engine/runtime"},
     # The rooms of the SQL side, from the lowest up; entry.cc, at the door, sees all.

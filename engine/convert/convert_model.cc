@@ -1,9 +1,10 @@
 #include "engine/convert/convert_model.h"
 
 #include <algorithm>
-#include <atomic>
+#include <cmath>
 #include <iterator>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -79,8 +80,9 @@ DType Fitting(DType dtype, int64_t cols) {
 
 class Converter {
  public:
-  Converter(const GgufFile& source, const Target& target, int num_threads)
-      : source_(source), target_(target), pool_(num_threads) {
+  Converter(const GgufFile& source, const Target& target, int num_threads,
+            const Importance& importance)
+      : source_(source), target_(target), pool_(num_threads), importance_(importance) {
     for (const TensorInfo& tensor : source.tensors()) {
       layers_ = std::max(layers_, SplitName(tensor.name).first + 1);
     }
@@ -136,6 +138,18 @@ class Converter {
     return Fitting(more ? DType::kQ6_K : target_.dtype, tensor.cols);
   }
 
+  // Of its columns' errors. None is 0: what these texts do not need others may.
+  std::vector<float> WeightsOf(const TensorInfo& tensor) const {
+    std::vector<float> weights(tensor.cols, 1);
+    const auto found = importance_.find(tensor.name);
+    if (found == importance_.end() || found->second.size() != weights.size()) return weights;
+    const double sum = std::accumulate(found->second.begin(), found->second.end(), 0.0);
+    const float mean = static_cast<float>(sum / static_cast<double>(weights.size()));
+    if (!(mean > 1e-20f) || !std::isfinite(mean)) return weights;
+    for (size_t i = 0; i < weights.size(); ++i) weights[i] = found->second[i] / mean + 1e-3f;
+    return weights;
+  }
+
   absl::Status WriteTensor(const TensorInfo& tensor, NewFile* out) {
     constexpr int64_t kPieceValues = 1 << 20;
     const DType to = TypeOf(tensor);
@@ -143,6 +157,7 @@ class Converter {
     const int64_t to_bytes = RowBytes(to, tensor.cols);
     const int64_t piece = std::clamp<int64_t>(kPieceValues / tensor.cols, 1, tensor.rows);
     std::vector<char> stored(piece * from_bytes), made(piece * to_bytes);
+    const std::vector<float> weights = WeightsOf(tensor);
     for (int64_t first = 0; first < tensor.rows; first += piece) {
       RETURN_IF_ERROR(Checkpoint());
       const int64_t rows = std::min(piece, tensor.rows - first);
@@ -157,7 +172,7 @@ class Converter {
       pool_.ParallelFor(rows, [&](int64_t row) {
         std::vector<float> values(tensor.cols);
         DequantizeRow(tensor.dtype, stored.data() + row * from_bytes, tensor.cols, values.data());
-        QuantizeRow(to, values, made.data() + row * to_bytes);
+        QuantizeRow(to, values, weights, made.data() + row * to_bytes);
       });
       // Values beyond what the type has.
       RETURN_IF_ERROR(CheckFinite(to, made.data(), rows * tensor.cols, first * tensor.cols));
@@ -169,6 +184,7 @@ class Converter {
   const GgufFile& source_;
   const Target target_;
   ThreadPool pool_;
+  const Importance& importance_;
   int layers_ = 0;
 };
 
@@ -176,12 +192,12 @@ class Converter {
 
 absl::StatusOr<ConvertReport> ConvertModel(const std::string& source,
                                            const std::string& destination, const std::string& type,
-                                           int num_threads) {
+                                           int num_threads, const Importance& importance) {
   ASSIGN_OR_RETURN(const Target target, FindTarget(type));
   ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> gguf, OpenModelFile(source));
   ASSIGN_OR_RETURN(const std::unique_ptr<NewFile> out, NewFile::Create(destination));
   ASSIGN_OR_RETURN(const ConvertReport report,
-                   Converter(*gguf, target, num_threads).WriteTo(out.get()));
+                   Converter(*gguf, target, num_threads, importance).WriteTo(out.get()));
   RETURN_IF_ERROR(out->Finish());
   return report;
 }

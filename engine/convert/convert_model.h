@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "engine/convert/observing_backend.h"
 
 namespace lm {
 
@@ -27,9 +28,10 @@ struct ConvertReport {
 // What is at `destination` is never written over: AlreadyExists. The file appears there when it is
 // complete; until then it is `destination` and ".part", which is removed where this fails or the
 // thread's CheckpointScope is interrupted (Cancelled). Takes memory for a piece of a tensor.
+// Errors of a tensor's columns are weighed by their importance, where there is one (text_runs.h).
 absl::StatusOr<ConvertReport> ConvertModel(const std::string& source,
                                            const std::string& destination, const std::string& type,
-                                           int num_threads);
+                                           int num_threads, const Importance& importance = {});
 
 }  // namespace lm
 

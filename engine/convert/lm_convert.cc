@@ -1,26 +1,94 @@
 // Writes a model as a GGUF file of another type (convert_model.h).
 //
-//   lm_convert SOURCE DESTINATION.gguf TYPE
+//   lm_convert SOURCE DESTINATION.gguf TYPE [texts=FILE] [importance=FILE] [threads=N]
 //
-// SOURCE is a GGUF file or a Hugging Face directory.
+// SOURCE is a GGUF file or a Hugging Face directory. A FILE has a text a line: `texts` are those of
+// which the perplexity before and after is printed, `importance` others, whose activations say
+// which weights must be exact.
 #include <cstdio>
+#include <fstream>
+#include <string>
+#include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "engine/base/cpu_features.h"
+#include "engine/base/status_macros.h"
 #include "engine/convert/convert_model.h"
+#include "engine/convert/text_runs.h"
+
+namespace lm {
+namespace {
+
+struct Arguments {
+  std::string source, destination, type;
+  std::vector<std::string> texts, importance;
+  int threads = AvailableCpus();
+};
+
+absl::StatusOr<std::vector<std::string>> Lines(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  if (lines.empty()) return absl::NotFoundError(absl::StrCat("'", path, "' has no texts"));
+  return lines;
+}
+
+absl::StatusOr<Arguments> Read(int argc, char** argv) {
+  Arguments arguments;
+  arguments.source = argv[1];
+  arguments.destination = argv[2];
+  arguments.type = argv[3];
+  for (int i = 4; i < argc; ++i) {
+    absl::string_view value = argv[i];
+    if (absl::ConsumePrefix(&value, "texts=")) {
+      ASSIGN_OR_RETURN(arguments.texts, Lines(std::string(value)));
+    } else if (absl::ConsumePrefix(&value, "importance=")) {
+      ASSIGN_OR_RETURN(arguments.importance, Lines(std::string(value)));
+    } else if (!absl::ConsumePrefix(&value, "threads=") ||
+               !absl::SimpleAtoi(value, &arguments.threads) || arguments.threads < 1) {
+      return absl::InvalidArgumentError(absl::StrCat("unknown argument ", argv[i]));
+    }
+  }
+  return arguments;
+}
+
+absl::Status Run(const Arguments& arguments) {
+  const std::atomic<bool> never{false};
+  Importance importance;
+  if (!arguments.importance.empty()) {
+    ASSIGN_OR_RETURN(importance, MeasureImportance(arguments.source, arguments.importance,
+                                                   arguments.threads, never));
+  }
+  ASSIGN_OR_RETURN(const ConvertReport report,
+                   ConvertModel(arguments.source, arguments.destination, arguments.type,
+                                arguments.threads, importance));
+  std::printf("%lld tensors, %lld bytes (were %lld)\n", static_cast<long long>(report.tensors),
+              static_cast<long long>(report.bytes), static_cast<long long>(report.source_bytes));
+  for (const std::string* model : {&arguments.source, &arguments.destination}) {
+    if (arguments.texts.empty()) break;
+    ASSIGN_OR_RETURN(const double perplexity,
+                     MeasurePerplexity(*model, arguments.texts, arguments.threads, never));
+    std::printf("perplexity %s %.5f\n", model == &arguments.source ? "before" : "after ",
+                perplexity);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace lm
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
+  if (argc < 4) {
     std::fprintf(stderr,
-                 "usage: lm_convert SOURCE DESTINATION.gguf F32|F16|BF16|Q8_0|Q6_K|Q4_0|Q4_K_M\n");
+                 "usage: lm_convert SOURCE DESTINATION.gguf F32|F16|BF16|Q8_0|Q6_K|Q4_0|Q4_K_M "
+                 "[texts=FILE] [importance=FILE] [threads=N]\n");
     return 2;
   }
-  const absl::StatusOr<lm::ConvertReport> report =
-      lm::ConvertModel(argv[1], argv[2], argv[3], lm::AvailableCpus());
-  if (!report.ok()) {
-    std::fprintf(stderr, "lm_convert: %s\n", std::string(report.status().message()).c_str());
-    return 1;
-  }
-  std::printf("%lld tensors, %lld bytes (were %lld)\n", static_cast<long long>(report->tensors),
-              static_cast<long long>(report->bytes), static_cast<long long>(report->source_bytes));
-  return 0;
+  const absl::StatusOr<lm::Arguments> arguments = lm::Read(argc, argv);
+  const absl::Status status = arguments.ok() ? lm::Run(*arguments) : arguments.status();
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "lm_convert: %s\n", std::string(status.message()).c_str());
+  return 1;
 }

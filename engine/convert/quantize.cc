@@ -14,7 +14,14 @@
 namespace lm {
 namespace {
 
-using Values = absl::Span<const float>;
+// A run of values and the weights of their errors.
+struct Values {
+  const float* x;
+  const float* w;
+  size_t count;
+
+  Values Part(size_t first, size_t size) const { return {x + first, w + first, size}; }
+};
 
 float RoundedToHalf(float value) { return HalfToFloat(FloatToHalf(value)); }
 
@@ -44,13 +51,13 @@ struct Sum {
   float total() const { return std::accumulate(lanes.begin(), lanes.end(), 0.0f); }
 };
 
-// The scale s for which sum (x - s q)^2 is about the least, q being round(x / s) kept to
+// The scale s for which sum w (x - s q)^2 is about the least, q being round(x / s) kept to
 // [low, high]. Scales are tried that put the extreme value near either end of the codes, and each
 // is made the best one for its codes. REQUIRES: whole lanes.
-float FitScale(Values x, int low, int high) {
+float FitScale(const Values& v, int low, int high) {
   float extreme = 0;
-  for (const float value : x) {
-    if (std::fabs(value) > std::fabs(extreme)) extreme = value;
+  for (size_t i = 0; i < v.count; ++i) {
+    if (std::fabs(v.x[i]) > std::fabs(extreme)) extreme = v.x[i];
   }
   if (std::fabs(extreme) < 1e-30f) return 0;  // its inverse would be infinite
   const float least = static_cast<float>(low), most = static_cast<float>(high);
@@ -59,14 +66,15 @@ float FitScale(Values x, int low, int high) {
     for (int step = -9; step <= 9; ++step) {
       const float inverse = (end + 0.1f * static_cast<float>(step)) / extreme;
       Sum xq_sum, qq_sum;
-      for (size_t i = 0; i < x.size(); i += kLanes) {
+      for (size_t i = 0; i < v.count; i += kLanes) {
         for (size_t lane = 0; lane < kLanes; ++lane) {
-          const float q = RoundedCode(x[i + lane], inverse, least, most);
-          xq_sum.lanes[lane] += x[i + lane] * q;
-          qq_sum.lanes[lane] += q * q;
+          const float x = v.x[i + lane], q = RoundedCode(x, inverse, least, most);
+          const float wq = v.w[i + lane] * q;
+          xq_sum.lanes[lane] += wq * x;
+          qq_sum.lanes[lane] += wq * q;
         }
       }
-      // The error is sum x^2 - xq^2 / qq.
+      // The error is sum w x^2 - xq^2 / qq.
       const float xq = xq_sum.total(), qq = qq_sum.total();
       if (qq > 0 && xq * xq > best_gain * qq) {
         best_gain = xq * xq / qq;
@@ -83,33 +91,35 @@ struct Affine {
   float minimum = 0;  // >= 0
 };
 
-float ErrorOf(Values x, const Affine& fit, float high) {
+float ErrorOf(const Values& v, const Affine& fit, float high) {
   const float inverse = Inverse(fit.scale);
   Sum error;
-  for (size_t i = 0; i < x.size(); i += kLanes) {
+  for (size_t i = 0; i < v.count; i += kLanes) {
     for (size_t lane = 0; lane < kLanes; ++lane) {
-      const float q = RoundedCode(x[i + lane] + fit.minimum, inverse, 0, high);
-      const float off = x[i + lane] + fit.minimum - fit.scale * q;
-      error.lanes[lane] += off * off;
+      const float x = v.x[i + lane] + fit.minimum;
+      const float off = x - fit.scale * RoundedCode(x, inverse, 0, high);
+      error.lanes[lane] += v.w[i + lane] * off * off;
     }
   }
   return error.total();
 }
 
 // The best scale and minimum for the codes that `fit` gives.
-Affine Refit(Values x, const Affine& fit, float high) {
+Affine Refit(const Values& v, const Affine& fit, float high) {
   const float inverse = Inverse(fit.scale);
-  Sum sums[4];
-  for (size_t i = 0; i < x.size(); i += kLanes) {
+  Sum sums[5];
+  for (size_t i = 0; i < v.count; i += kLanes) {
     for (size_t lane = 0; lane < kLanes; ++lane) {
-      const float q = RoundedCode(x[i + lane] + fit.minimum, inverse, 0, high);
-      sums[0].lanes[lane] += x[i + lane];
-      sums[1].lanes[lane] += q;
-      sums[2].lanes[lane] += q * q;
-      sums[3].lanes[lane] += x[i + lane] * q;
+      const float x = v.x[i + lane], w = v.w[i + lane];
+      const float q = RoundedCode(x + fit.minimum, inverse, 0, high);
+      sums[0].lanes[lane] += w * x;
+      sums[1].lanes[lane] += w * q;
+      sums[2].lanes[lane] += w * q * q;
+      sums[3].lanes[lane] += w * x * q;
+      sums[4].lanes[lane] += w;
     }
   }
-  const float n = static_cast<float>(x.size());
+  const float n = sums[4].total();
   const float sx = sums[0].total(), sq = sums[1].total(), sqq = sums[2].total(),
               sxq = sums[3].total();
   const float d = n * sqq - sq * sq;
@@ -119,21 +129,21 @@ Affine Refit(Values x, const Affine& fit, float high) {
   return better.scale > 0 ? better : fit;
 }
 
-Affine FitAffine(Values x, float high) {
-  const auto [lowest, highest] = std::minmax_element(x.begin(), x.end());
+Affine FitAffine(const Values& v, float high) {
+  const auto [lowest, highest] = std::minmax_element(v.x, v.x + v.count);
   const float low = std::min(*lowest, 0.0f), range = *highest - low;
   if (range < 1e-30f) return {0, -low};
   Affine best;
   float best_error = std::numeric_limits<float>::max();
   for (int step = -9; step <= 9; ++step) {
-    const Affine fit = Refit(x, {range / (high + 0.1f * static_cast<float>(step)), -low}, high);
-    const float error = ErrorOf(x, fit, high);
+    const Affine fit = Refit(v, {range / (high + 0.1f * static_cast<float>(step)), -low}, high);
+    const float error = ErrorOf(v, fit, high);
     if (error < best_error) {
       best_error = error;
       best = fit;
     }
   }
-  return Refit(x, best, high);
+  return Refit(v, best, high);
 }
 
 // Low and high nibbles are 16 values apart.
@@ -144,17 +154,17 @@ void PutNibbles(CodeOf code, uint8_t* to) {
   }
 }
 
-void EncodeQ4_0(Values x, uint8_t* to) {
-  const float scale = FitScale(x, -8, 7);
+void EncodeQ4_0(const Values& v, uint8_t* to) {
+  const float scale = FitScale(v, -8, 7);
   const float inverse = Inverse(RoundedToHalf(scale));
   PutHalf(scale, to);
-  PutNibbles([&](int j) { return Code(x[j], inverse, -8, 7) + 8; }, to + 2);
+  PutNibbles([&](int j) { return Code(v.x[j], inverse, -8, 7) + 8; }, to + 2);
 }
 
-void EncodeQ5_0(Values x, uint8_t* to) {
-  const float scale = FitScale(x, -16, 15);
+void EncodeQ5_0(const Values& v, uint8_t* to) {
+  const float scale = FitScale(v, -16, 15);
   const float inverse = Inverse(RoundedToHalf(scale));
-  auto code = [&](int j) { return Code(x[j], inverse, -16, 15) + 16; };
+  auto code = [&](int j) { return Code(v.x[j], inverse, -16, 15) + 16; };
   PutHalf(scale, to);
   uint32_t high_bits = 0;
   for (int j = 0; j < 32; ++j) high_bits |= static_cast<uint32_t>(code(j) >> 4) << j;
@@ -162,13 +172,13 @@ void EncodeQ5_0(Values x, uint8_t* to) {
   PutNibbles(code, to + 6);
 }
 
-void EncodeQ8_0(Values x, uint8_t* to) {
+void EncodeQ8_0(const Values& v, uint8_t* to) {
   float most = 0;
-  for (const float value : x) most = std::max(most, std::fabs(value));
+  for (size_t j = 0; j < v.count; ++j) most = std::max(most, std::fabs(v.x[j]));
   const float scale = most / 127;
   const float inverse = Inverse(RoundedToHalf(scale));
   PutHalf(scale, to);
-  for (int j = 0; j < 32; ++j) to[2 + j] = static_cast<uint8_t>(Code(x[j], inverse, -127, 127));
+  for (int j = 0; j < 32; ++j) to[2 + j] = static_cast<uint8_t>(Code(v.x[j], inverse, -127, 127));
 }
 
 // Of the integers next to `wanted`, within [low, high], the one with the least error.
@@ -189,12 +199,12 @@ int BestNear(float wanted, int low, int high, Error error) {
 }
 
 // d, dmin; 8 scales and minima of 6 bits; 256 codes of 4.
-void EncodeQ4_K(Values x, uint8_t* to) {
+void EncodeQ4_K(const Values& v, uint8_t* to) {
   constexpr int kGroup = 32, kGroups = 8, kHigh = 15, kMost = 63;
   std::array<Affine, kGroups> fits;
   float most_scale = 0, most_minimum = 0;
   for (int j = 0; j < kGroups; ++j) {
-    fits[j] = FitAffine(x.subspan(j * kGroup, kGroup), kHigh);
+    fits[j] = FitAffine(v.Part(j * kGroup, kGroup), kHigh);
     most_scale = std::max(most_scale, fits[j].scale);
     most_minimum = std::max(most_minimum, fits[j].minimum);
   }
@@ -205,7 +215,7 @@ void EncodeQ4_K(Values x, uint8_t* to) {
   uint8_t* const codes = packed + 12;
   std::memset(packed, 0, 12);
   for (int j = 0; j < kGroups; ++j) {
-    const Values group = x.subspan(j * kGroup, kGroup);
+    const Values group = v.Part(j * kGroup, kGroup);
     auto with = [&](int scale, int minimum) {
       return Affine{d * static_cast<float>(scale), dmin * static_cast<float>(minimum)};
     };
@@ -226,14 +236,14 @@ void EncodeQ4_K(Values x, uint8_t* to) {
     const float inverse = Inverse(fit.scale);
     uint8_t* const bytes = codes + j / 2 * kGroup;
     for (int i = 0; i < kGroup; ++i) {
-      const int code = Code(group[i] + fit.minimum, inverse, 0, kHigh);
+      const int code = Code(group.x[i] + fit.minimum, inverse, 0, kHigh);
       bytes[i] = static_cast<uint8_t>(j % 2 == 0 ? code : bytes[i] | code << 4);
     }
   }
 }
 
 // The low 4 bits of 256 codes, their high 2 bits, 16 scales of 8 bits, d.
-void EncodeQ6_K(Values x, uint8_t* to) {
+void EncodeQ6_K(const Values& v, uint8_t* to) {
   constexpr int kGroup = 16, kGroups = 16;
   uint8_t* const low = to;
   uint8_t* const high = to + 128;
@@ -241,27 +251,27 @@ void EncodeQ6_K(Values x, uint8_t* to) {
   std::array<float, kGroups> fits;
   float most = 0;
   for (int j = 0; j < kGroups; ++j) {
-    fits[j] = FitScale(x.subspan(j * kGroup, kGroup), -32, 31);
+    fits[j] = FitScale(v.Part(j * kGroup, kGroup), -32, 31);
     if (std::fabs(fits[j]) > std::fabs(most)) most = fits[j];
   }
   const float d = RoundedToHalf(most / -128);
   PutHalf(d, to + 208);
   std::memset(to, 0, 192);
   for (int j = 0; j < kGroups; ++j) {
-    const Values group = x.subspan(j * kGroup, kGroup);
+    const Values group = v.Part(j * kGroup, kGroup);
     const int scale = BestNear(fits[j] * Inverse(d), -128, 127, [&](int s) {
       const float step = d * static_cast<float>(s), inverse = Inverse(step);
       float error = 0;
-      for (const float value : group) {
-        const float off = value - step * static_cast<float>(Code(value, inverse, -32, 31));
-        error += off * off;
+      for (size_t i = 0; i < group.count; ++i) {
+        const float off = group.x[i] - step * RoundedCode(group.x[i], inverse, -32, 31);
+        error += group.w[i] * off * off;
       }
       return error;
     });
     scales[j] = static_cast<uint8_t>(scale);
     const float inverse = Inverse(d * static_cast<float>(scale));
     for (int i = 0; i < kGroup; ++i) {
-      const int code = Code(group[i], inverse, -32, 31) + 32;
+      const int code = Code(group.x[i], inverse, -32, 31) + 32;
       const int at = j * kGroup + i, half = at / 128, in_half = at % 128;
       const int quarter = in_half / 32, l = in_half % 32;
       low[half * 64 + l + quarter % 2 * 32] |=
@@ -271,7 +281,7 @@ void EncodeQ6_K(Values x, uint8_t* to) {
   }
 }
 
-using Encoder = void (*)(Values, uint8_t*);
+using Encoder = void (*)(const Values&, uint8_t*);
 
 Encoder EncoderOf(DType dtype) {
   switch (dtype) {
@@ -304,8 +314,9 @@ bool CanQuantize(DType dtype) {
          EncoderOf(dtype) != nullptr;
 }
 
-void QuantizeRow(DType dtype, absl::Span<const float> values, char* blocks) {
-  assert(CanQuantize(dtype));
+void QuantizeRow(DType dtype, absl::Span<const float> values, absl::Span<const float> weights,
+                 char* blocks) {
+  assert(CanQuantize(dtype) && weights.size() == values.size());
   if (dtype == DType::kF32) {
     std::memcpy(blocks, values.data(), values.size() * sizeof(float));
     return;
@@ -313,7 +324,8 @@ void QuantizeRow(DType dtype, absl::Span<const float> values, char* blocks) {
   if (const Encoder encode = EncoderOf(dtype)) {
     const DTypeTraits& traits = Traits(dtype);
     for (size_t i = 0; i < values.size(); i += traits.block_size, blocks += traits.block_bytes) {
-      encode(values.subspan(i, traits.block_size), reinterpret_cast<uint8_t*>(blocks));
+      encode({values.data() + i, weights.data() + i, static_cast<size_t>(traits.block_size)},
+             reinterpret_cast<uint8_t*>(blocks));
     }
     return;
   }

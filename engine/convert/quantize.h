@@ -16,8 +16,9 @@ bool CanQuantize(DType dtype);
 
 // Writes RowBytes(dtype, values.size()) bytes. A value beyond F16's range becomes infinite as F16,
 // and so does its block's scale.
-// REQUIRES: CanQuantize(dtype); values are finite, and whole blocks.
-void QuantizeRow(DType dtype, absl::Span<const float> values, char* blocks);
+// REQUIRES: CanQuantize(dtype); values are finite, and whole blocks; weights are as many, and > 0.
+void QuantizeRow(DType dtype, absl::Span<const float> values, absl::Span<const float> weights,
+                 char* blocks);
 
 }  // namespace lm
 

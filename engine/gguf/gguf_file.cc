@@ -121,6 +121,7 @@ const TensorInfo* GgufFile::FindTensor(absl::string_view name) const {
 absl::Status GgufFile::ReadTensor(const TensorInfo& info, absl::Span<char> out,
                                   uint64_t begin) const {
   assert(begin <= info.bytes && out.size() <= info.bytes - begin);
+  if (observer_) observer_(info);
   absl::Status status = files_[info.split].reader->Read(info.offset + begin, out);
   if (!status.ok()) return InContext(absl::StrCat("tensor ", Quoted(info.name)), status);
   return absl::OkStatus();

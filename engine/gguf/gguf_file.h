@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,7 +32,7 @@ namespace lm {
 
 struct GgufPart;
 
-// Immutable after Open; thread-safe.
+// Immutable after Open, but for its observer; thread-safe.
 class GgufFile {
  public:
   // Opens a model file, or all the parts of a split one given any of them. Once `cancel`, where
@@ -54,6 +55,11 @@ class GgufFile {
   // the reason. Thread-safe. REQUIRES: begin + out.size() <= info.bytes, and info is one of
   // tensors().
   absl::Status ReadTensor(const TensorInfo& info, absl::Span<char> out, uint64_t begin = 0) const;
+
+  // Called with each tensor of which ReadTensor reads, from its thread.
+  void set_observer(std::function<void(const TensorInfo&)> observer) {
+    observer_ = std::move(observer);
+  }
 
   // The file that holds the tensor, for who reads of it later: it stays open, and reading it is not
   // cancelled.
@@ -86,6 +92,7 @@ class GgufFile {
   absl::Status Finish();
 
   std::vector<Source> files_;
+  std::function<void(const TensorInfo&)> observer_;
   uint32_t version_ = 0;
   Metadata metadata_;
   std::vector<TensorInfo> tensors_;

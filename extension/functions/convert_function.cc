@@ -12,9 +12,10 @@
 // source is the path of a GGUF file, or of a Hugging Face directory; type one of F32, F16, BF16,
 // Q8_0, Q6_K, Q4_0, Q4_K_M. What is at the destination is never written over; the file appears
 // there when it is complete, and an interrupted conversion leaves nothing. Options: threads (0: all
-// that this process may use), texts: an array; both models are loaded for it, one after the other.
-#include <cmath>
-#include <deque>
+// that this process may use); texts, an array: those of the perplexity, for which both models are
+// loaded, one after the other; importance, an array of other texts: the source is run over them,
+// and what they multiply much is made more exact than what they do not (an "importance matrix").
+#include <atomic>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -26,10 +27,11 @@
 #include "engine/base/max_threads.h"
 #include "engine/base/status_macros.h"
 #include "engine/convert/convert_model.h"
-#include "extension/connection/await.h"
+#include "engine/convert/text_runs.h"
 #include "extension/connection/own_options.h"
 #include "extension/connection/scalar_function.h"
 #include "extension/functions/functions.h"
+#include "extension/host/aside.h"
 
 namespace lm {
 namespace {
@@ -45,48 +47,24 @@ absl::StatusOr<std::string> Path(Call& call, int i, absl::string_view what) {
   return path;
 }
 
-absl::StatusOr<std::vector<std::string>> Texts(const std::optional<std::string>& options) {
+// The array of texts of that name; empty where there is none.
+absl::StatusOr<std::vector<std::string>> Texts(const std::optional<std::string>& options,
+                                               const std::string& name) {
   std::vector<std::string> texts;
   if (!options.has_value()) return texts;
   const std::optional<Json> json = Json::Parse(*options);
-  const Json* const given = json ? json->Find("texts") : nullptr;
+  const Json* const given = json ? json->Find(name) : nullptr;
   if (given == nullptr || given->is_null()) return texts;
   for (size_t i = 0; given->is_array() && i < given->size(); ++i) {
     const Json& text = given->array()[i];
     if (text.is_null()) continue;
     if (!text.is_string()) {
-      return absl::InvalidArgumentError(absl::StrCat("texts[", i, "] must be a text"));
+      return absl::InvalidArgumentError(absl::StrCat(name, "[", i, "] must be a text"));
     }
     texts.push_back(text.string());
   }
-  if (!given->is_array()) return absl::InvalidArgumentError("texts must be an array");
+  if (!given->is_array()) return absl::InvalidArgumentError(name + " must be an array");
   return texts;
-}
-
-// Of all tokens but each text's first.
-absl::StatusOr<double> Perplexity(Call& call, const std::string& path,
-                                  const std::vector<std::string>& texts) {
-  constexpr size_t kTogether = 16;
-  Json named = Json::MakeObject();
-  named.Add("model", path);
-  ASSIGN_OR_RETURN(const CallOptions options, call.Options(named.Dump()));
-  std::deque<std::shared_ptr<Request>> requests;
-  double sum = 0, tokens = 0;
-  for (size_t i = 0; i < texts.size() || !requests.empty();) {
-    if (i < texts.size() && requests.size() < kTogether) {
-      ASSIGN_OR_RETURN(requests.emplace_back(),
-                       options.session().Submit({.task = Task::kScore, .prompt = texts[i++]}));
-      continue;
-    }
-    RETURN_IF_ERROR(Await(call.connection().db(), *requests.front()));
-    const Generation& result = requests.front()->result();
-    RETURN_IF_ERROR(GenerationStatus(result));
-    for (const float logprob : result.prompt_logprobs) sum -= logprob;
-    tokens += static_cast<double>(result.prompt_logprobs.size());
-    requests.pop_front();
-  }
-  if (tokens == 0) return absl::InvalidArgumentError("texts have no two tokens");
-  return std::exp(sum / tokens);
 }
 
 absl::Status Convert(Call& call) {
@@ -94,23 +72,36 @@ absl::Status Convert(Call& call) {
   ASSIGN_OR_RETURN(const std::string destination, Path(call, 1, "destination"));
   ASSIGN_OR_RETURN(const std::optional<std::string> type, call.Text(2, "type"));
   ASSIGN_OR_RETURN(const std::optional<std::string> json, call.Text(3, "options"));
-  ASSIGN_OR_RETURN(const OwnOptions own, OwnOptions::Take(json, {"texts", "threads"}));
+  ASSIGN_OR_RETURN(const OwnOptions own,
+                   OwnOptions::Take(json, {"texts", "importance", "threads"}));
   RETURN_IF_ERROR(own.CheckNoOthers());
   ASSIGN_OR_RETURN(int64_t threads, own.Integer("threads", 0, 0, kMaxThreads));
   if (threads == 0) threads = AvailableCpus();
-  ASSIGN_OR_RETURN(const std::vector<std::string> texts, Texts(json));
+  const int num_threads = static_cast<int>(threads);
+  ASSIGN_OR_RETURN(const std::vector<std::string> texts, Texts(json, "texts"));
+  ASSIGN_OR_RETURN(const std::vector<std::string> samples, Texts(json, "importance"));
+  sqlite3* const db = call.connection().db();
+  Importance importance;
+  if (!samples.empty()) {
+    ASSIGN_OR_RETURN(importance,
+                     RunAside(db, [source, samples, num_threads](std::atomic<bool>& cancel) {
+                       return MeasureImportance(source, samples, num_threads, cancel);
+                     }));
+  }
   ASSIGN_OR_RETURN(const ConvertReport made,
-                   ConvertModel(source, destination, type.value_or(""), static_cast<int>(threads)));
+                   ConvertModel(source, destination, type.value_or(""), num_threads, importance));
   Json report = Json::MakeObject();
   report.Add("tensors", made.tensors);
   report.Add("source_bytes", made.source_bytes);
   report.Add("bytes", made.bytes);
-  if (!texts.empty()) {
-    for (const auto& [name, path] :
-         {std::pair("perplexity_before", &source), std::pair("perplexity_after", &destination)}) {
-      ASSIGN_OR_RETURN(const double perplexity, Perplexity(call, *path, texts));
-      report.Add(name, perplexity);
-    }
+  for (const auto& [name, path] :
+       {std::pair("perplexity_before", source), std::pair("perplexity_after", destination)}) {
+    if (texts.empty()) break;
+    ASSIGN_OR_RETURN(const double perplexity,
+                     RunAside(db, [path, texts, num_threads](std::atomic<bool>& cancel) {
+                       return MeasurePerplexity(path, texts, num_threads, cancel);
+                     }));
+    report.Add(name, perplexity);
   }
   ResultJson(call.context(), report.Dump());
   return absl::OkStatus();

@@ -4,6 +4,7 @@ A model of tests/testdata is written as a directory (hf_writer.py) and must be t
 same bits of logits. LM_LOGITS is the program that dumps them.
 """
 import json
+import math
 import os
 import pathlib
 import random
@@ -314,6 +315,29 @@ class ConvertTest(FolderTest):
                 self.assertEqual({QUANTISED[kind] for kind in made.types.values()}, most | {"F32"})
                 before, after = report["perplexity_before"], report["perplexity_after"]
                 self.assertLess(abs(after / before - 1), {"F16": 1e-3, "BF16": 1e-6, "Q8_0": 0.01}.get(type_, 0.4))
+
+    def test_perplexity_is_that_of_lm_logprobs(self):
+        model, texts = MODELS / "qwen3-f32.gguf", ["the rain in may " * 30, "a bicycle or two"]
+        report = json.loads(value(self.db, "SELECT lm_convert(?, ?, 'Q8_0', json_object('texts', json(?)))", str(model),
+                                  str(self.folder / "q8.gguf"), json.dumps(texts)))
+        for path, found in ((model, report["perplexity_before"]), (self.folder / "q8.gguf", report["perplexity_after"])):
+            logprobs = [p for text in texts for p in json.loads(self.ask("lm_logprobs", text, path))[1:]]
+            self.assertAlmostEqual(math.log(found), -sum(logprobs) / len(logprobs), 4)
+
+    def test_importance_keeps_what_texts_need(self):
+        shipped = pathlib.Path(__file__).resolve().parents[2] / "sql" / "models" / "debian-notes.gguf"
+        others = [f"A library to {verb} {what} in programs." for verb in ("read", "write", "draw", "sort")
+                  for what in ("images", "mail", "archives", "maps of the stars")]
+        texts = ["A program to show pictures and to send mail from a shell.", "Documentation of the compression library."] * 3
+        found = {}
+        for samples in ([], others):
+            options = json.dumps({"texts": texts, "importance": samples})
+            out = self.folder / f"{len(samples)}.gguf"
+            report = json.loads(value(self.db, "SELECT lm_convert(?, ?, 'Q4_0', ?)", str(shipped), str(out), options))
+            found[len(samples)] = report["perplexity_after"] / report["perplexity_before"]
+        self.assertLess(found[16], found[0])
+        self.assertIn("no text has two tokens", self.refusal(
+            self.folder / "x.gguf", f"SELECT lm_convert('{shipped}', ?, 'Q4_0', '{{\"importance\":[\"\"]}}')"))
 
     def test_nothing_is_left_of_what_failed(self):
         source, out = MODELS / "qwen3-f32.gguf", self.folder / "out.gguf"

@@ -14,9 +14,11 @@
 namespace lm {
 namespace {
 
-std::vector<float> ThereAndBack(DType dtype, const std::vector<float>& values) {
+std::vector<float> ThereAndBack(DType dtype, const std::vector<float>& values,
+                                const std::vector<float>& weights = {}) {
   std::string blocks(RowBytes(dtype, static_cast<int64_t>(values.size())), '\0');
-  QuantizeRow(dtype, values, blocks.data());
+  QuantizeRow(dtype, values, weights.empty() ? std::vector<float>(values.size(), 1) : weights,
+              blocks.data());
   std::vector<float> back(values.size());
   DequantizeRow(dtype, blocks.data(), static_cast<int64_t>(values.size()), back.data());
   return back;
@@ -38,6 +40,23 @@ std::vector<float> Gaussian(size_t count, float mean = 0) {
   std::vector<float> values(count);
   for (float& value : values) value = draw(rng);
   return values;
+}
+
+// Errors go where they weigh little.
+TEST(QuantizeWeightsTest, HeavyColumnsComeBackCloser) {
+  const std::vector<float> values = Gaussian(1 << 14);
+  std::vector<float> weights(values.size(), 0.01f), heavy = values;
+  for (size_t i = 0; i < weights.size(); i += 4) weights[i] = 1;
+  auto keep_heavy = [](std::vector<float> v) {
+    for (size_t i = 0; i < v.size(); ++i) v[i] = i % 4 == 0 ? v[i] : 0;
+    return v;
+  };
+  heavy = keep_heavy(values);
+  for (const DType dtype : {DType::kQ4_0, DType::kQ5_0, DType::kQ4_K, DType::kQ6_K}) {
+    const double plain = Error(heavy, keep_heavy(ThereAndBack(dtype, values)));
+    const double weighed = Error(heavy, keep_heavy(ThereAndBack(dtype, values, weights)));
+    EXPECT_LT(weighed, 0.95 * plain) << Traits(dtype).name;
+  }
 }
 
 struct Case {
