@@ -89,6 +89,48 @@ class DirectoryTest(FolderTest):
                              env=os.environ | {"LM_MODEL": str(whole)}, cwd=pathlib.Path(__file__).parent, capture_output=True, text=True)
         self.assertEqual(ran.returncode, 0, ran.stderr)
 
+    def test_other_spellings_are_the_same_model(self):
+        """As other releases of transformers, and models with images, write config.json and the names of tensors."""
+        def spell(name, rename=lambda stored: stored, change=lambda config: config):
+            gguf = hf_writer.Gguf(MODELS / f"{name}.gguf")
+            tensors = {rename(stored): tensor for stored, tensor in hf_writer.hf_tensors(gguf).items()}
+            folder = hf_writer.write_directory(gguf, self.folder / str(len(list(self.folder.iterdir()))), tensors)
+            (folder / "config.json").write_text(json.dumps(change(hf_writer.config_json(gguf))))
+            self.assertEqual(self.logits(folder), self.logits(MODELS / f"{name}.gguf"))
+            return folder
+
+        rope = lambda config: {"rope_theta": config.pop("rope_theta"), **(config.pop("rope_scaling") or {"rope_type": "default"})}
+        spell("llama-rope-factors-f16", change=lambda config: config | {"model_type": "mistral", "rope_parameters": rope(config),
+                                                                        "rope_theta": None, "rope_scaling": None})
+        spell("qwen3-f32", rename=lambda stored: stored.removeprefix("model."))
+        spell("gemma3-f32", rename=lambda stored: "language_model." + stored,
+              change=lambda config: {"model_type": "gemma3", "text_config": config, "vision_config": {}})
+        spell("gemma3-f32", change=lambda config: config | {
+            "rope_parameters": {"full_attention": rope(config), "sliding_attention": {"rope_theta": 10000.0}},
+            "rope_theta": None, "rope_scaling": None, "rope_local_base_freq": None,
+            "layer_types": [["sliding", "full"][i % 6 == 5] + "_attention" for i in range(config["num_hidden_layers"])]})
+        # Beside the text's: what reads images, and what old releases stored.
+        folder = spell("qwen3-f32")
+        more = hf_writer.hf_tensors(hf_writer.Gguf(MODELS / "qwen3-f32.gguf")) | {
+            "model.vision_tower.embeddings.weight": ("F32", [1], bytes(4)),
+            "model.layers.0.self_attn.rotary_emb.inv_freq": ("F32", [2], bytes(8))}
+        hf_writer.save(folder / "model.safetensors", more)
+        self.assertEqual(self.refusal(folder, "SELECT lm_token_count('a', json_object('model', ?))"), 1)
+
+    def test_templates_and_special_tokens(self):
+        gguf = hf_writer.Gguf(MODELS / "qwen3-f32.gguf")
+        folder = hf_writer.write_directory(gguf, self.folder / "m")
+        settings = json.loads((folder / "tokenizer_config.json").read_text())
+        render = lambda: value(self.db, "SELECT lm_render('hi', NULL, json_object('model', ?))", str(folder))
+        settings["chat_template"] = [{"name": "tool_use", "template": "tools"}, {"name": "default", "template": "[{{ messages[0].content }}]"}]
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+        self.assertEqual(render(), "[hi]")
+        (folder / "chat_template.jinja").write_text("<|im_start|>{{ messages[0].content }}")
+        self.assertEqual(render(), "<|im_start|>hi")
+        settings |= {"add_bos_token": True, "bos_token": {"content": "<|im_start|>", "special": True}}
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+        self.assertEqual(json.loads(self.ask("lm_tokenize", "", folder)), [gguf.keys["tokenizer.ggml.tokens"].index("<|im_start|>")])
+
     def test_a_changed_directory_is_loaded_anew(self):
         gguf = hf_writer.Gguf(MODELS / "qwen3-f32.gguf")
         folder = hf_writer.write_directory(gguf, self.folder / "m")
