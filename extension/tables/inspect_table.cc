@@ -1,4 +1,5 @@
-// lm_inspect(path [, tokens]): what a model file holds and what it takes to run it; loads nothing
+// lm_inspect(path [, tokens]): what a model file, or a Hugging Face directory, holds and what it
+// takes to run it; loads nothing
 //   -> name, family, parameters, bytes, types, context, layers, hidden, vocabulary, tokenizer,
 //      template, kv_bytes_per_token, state_bytes, memory_1, memory_16, memory_64, problem, note
 //

@@ -10,6 +10,8 @@
 //   INSERT INTO temp.lm_models VALUES ('qwen', '/models/qwen2.5-0.5b-q8_0.gguf');
 //   SELECT name, path, architecture, bytes FROM temp.lm_models;
 //
+// `path` may be the directory of a release as Hugging Face has it (engine/hf/hf_directory.h).
+//
 // A model may be elsewhere, behind servers of OpenAI's API (vLLM, SGLang, llama-server, Ollama, or
 // hosted); `path` is then its address, or a JSON array of several:
 //

@@ -2,7 +2,7 @@
 --   ->  name, family, parameters, bytes, types, context, layers, hidden, vocabulary, tokenizer, template,
 --       kv_bytes_per_token, state_bytes, memory_1, memory_16, memory_64, problem, note
 --
--- What a model file holds and what it takes to run it. Nothing is loaded.
+-- What a model file, or a Hugging Face directory, holds and what it takes to run it. Nothing is loaded.
 
 -- Its family and size, and that nothing keeps it from running.
 SELECT family, parameters > 0, context >= 512, layers > 0, template, problem
