@@ -31,7 +31,9 @@ std::filesystem::path OwnFolder() {
   std::error_code error;
   std::filesystem::path own = std::filesystem::canonical(info.dli_fname, error);
   // A program found through PATH gives only its name here.
-  if (error) own = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error || !absl::StrContains(info.dli_fname, '/')) {
+    own = std::filesystem::read_symlink("/proc/self/exe", error);
+  }
   return own.parent_path();
 }
 

@@ -16,6 +16,11 @@ constexpr absl::Duration kMostWait = absl::Milliseconds(25);
 constexpr absl::Duration kPoll = absl::Milliseconds(1);
 constexpr size_t kMostSqlBytes = 64 << 10;
 
+std::string NameOf(const WorkOwner& owner) {
+  const std::string of = owner.process != 0 ? absl::StrCat(" of process ", owner.process) : "";
+  return absl::StrCat("connection ", owner.connection, of);
+}
+
 }  // namespace
 
 // What is in it is alive: a work takes itself out before it goes.
@@ -64,7 +69,7 @@ class WorkList {
     RunningWork& work = *found->second;
     {
       absl::MutexLock work_lock(&work.mutex_);
-      if (!work.cancelled_) work.cancelled_by_ = canceller.connection;
+      if (!work.cancelled_) work.cancelled_by_ = NameOf(canceller);
       work.cancelled_ = true;
       if (work.responded_) return true;
     }
@@ -82,6 +87,13 @@ class WorkList {
   int64_t last_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<int64_t, RunningWork*> works_ ABSL_GUARDED_BY(mutex_);
 };
+
+std::optional<WorkKind> WorkKindOf(absl::string_view name) {
+  for (WorkKind kind : {WorkKind::kStatement, WorkKind::kJob, WorkKind::kLoad}) {
+    if (WorkKindName(kind) == name) return kind;
+  }
+  return std::nullopt;
+}
 
 absl::string_view WorkKindName(WorkKind kind) {
   switch (kind) {
@@ -130,18 +142,18 @@ void RunningWork::Cancel(int64_t id, const WorkOwner& canceller) {
 absl::Status RunningWork::CancelledStatus() {
   absl::MutexLock lock(&mutex_);
   responded_ = true;
-  return absl::AbortedError(absl::StrCat("cancelled by connection ", cancelled_by_,
-                                         ", which deleted it from lm_running"));
+  return absl::AbortedError(
+      absl::StrCat("cancelled by ", cancelled_by_, ", which deleted it from lm_running"));
 }
 
 void RunningWork::CancelWith(const RunningWork& part) {
-  uint64_t canceller;
+  std::string canceller;
   {
     absl::MutexLock lock(&part.mutex_);
     canceller = part.cancelled_by_;
   }
   absl::MutexLock lock(&mutex_);
-  cancelled_by_ = canceller;
+  cancelled_by_ = std::move(canceller);
   cancelled_ = true;
 }
 
@@ -192,7 +204,8 @@ WorkInfo RunningWork::Info() const {
                    .counts = counts_,
                    .began = began_,
                    .elapsed = absl::Now() - began_,
-                   .waiting_for = waiting_for_};
+                   .waiting_for = ""};
+  if (const char* what = waiting_for_) info.waiting_for = what;
   // Other functions of the statement ask, too.
   if (counts_.total < counts_.done + counts_.failed) info.counts.total.reset();
   return info;

@@ -28,10 +28,12 @@ namespace lm {
 
 enum class WorkKind { kStatement, kJob, kLoad };
 absl::string_view WorkKindName(WorkKind kind);  // "statement", "job", "load"
+std::optional<WorkKind> WorkKindOf(absl::string_view name);
 
 // Whose work it is. `salt` says who may see it: see Connection::Salt().
 struct WorkOwner {
-  sqlite3* db = nullptr;
+  sqlite3* db = nullptr;    // null in another process
+  int64_t process = 0;      // 0: this one
   uint64_t connection = 0;  // its number in the process
   std::string salt;
 };
@@ -48,7 +50,8 @@ struct WorkCounts {
 
 // What others see of it at one moment.
 struct WorkInfo {
-  int64_t id = 0;
+  int64_t id = 0;       // in its process
+  int64_t process = 0;  // 0: this one
   uint64_t connection = 0;
   WorkKind kind = WorkKind::kStatement;
   std::string sql;   // of a statement
@@ -57,7 +60,7 @@ struct WorkInfo {
   WorkCounts counts;
   absl::Time began;
   absl::Duration elapsed;
-  const char* waiting_for = nullptr;  // nullptr: it is SQLite's or its host's turn
+  std::string waiting_for;  // empty: it is SQLite's or its host's turn
 };
 
 class WorkList;  // of all in the process
@@ -72,8 +75,9 @@ class RunningWork {
 
   // What runs in this process for `salt`, the oldest first.
   static std::vector<WorkInfo> All(absl::string_view salt);
-  // Ends the work of that number, if it is one of `canceller`'s salt: it is asked to, and where
-  // that takes it longer than a moment (it may be deep in SQLite), its connection is interrupted.
+  // Ends the work of that number in this process, if it is one of `canceller`'s salt: it is asked
+  // to, and where that takes it longer than a moment (it may be deep in SQLite), its connection is
+  // interrupted.
   static void Cancel(int64_t id, const WorkOwner& canceller);
 
   const std::atomic<bool>& cancelled() const { return cancelled_; }
@@ -118,7 +122,7 @@ class RunningWork {
   std::string hint_ ABSL_GUARDED_BY(mutex_);
   WorkCounts counts_ ABSL_GUARDED_BY(mutex_);
   bool announced_ ABSL_GUARDED_BY(mutex_) = false;
-  uint64_t cancelled_by_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::string cancelled_by_ ABSL_GUARDED_BY(mutex_);
   bool responded_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "extension/connection/connection.h"
+#include "extension/connection/other_processes.h"
 #include "extension/host/sql_tokens.h"
 #include "extension/host/statement.h"
 
@@ -45,6 +46,7 @@ std::shared_ptr<RunningWork> RunningStatements::Of(Connection& connection,
     if (work == nullptr) break;
   }
   if (work != nullptr) return work;
+  ShowToOtherProcesses(connection.Salt());
   work = RunningWork::Begin(WorkKind::kStatement, connection.work_owner(),
                             statement != nullptr ? sqlite3_sql(statement) : "");
   known_.push_back({statement, work});

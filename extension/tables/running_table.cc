@@ -1,14 +1,16 @@
-// lm_running: the statements, jobs and loadings of models that are under way in this process
-//   -> id, kind, connection, sql, name, total, done, failed, foreseen, tokens_per_second,
-//      eta_seconds, seconds, waiting_for, hint, began
+// lm_running: the statements, jobs and loadings of models that are under way, in this process and
+// in others of the same user
+//   -> id, kind, process, connection, sql, name, total, done, failed, foreseen,
+//      tokens_per_second, eta_seconds, seconds, waiting_for, hint, began
 //
-//   -- One connection has a long UPDATE to do; another one, on another thread, looks after it.
+//   -- One connection has a long UPDATE to do; another one, in a second shell, looks after it.
 //   SELECT id, sql, done, failed, tokens_per_second, waiting_for FROM lm_running;
 //   DELETE FROM lm_running WHERE id = 7;           -- ends it
 //
 // A row is there from the first time that a statement has to wait for a model until it is reset:
 //   kind         'statement'; 'job', one that runs lm_run(); 'load', a model that is being read
-//   connection   the number of the connection in this process
+//   process      its number, getpid()
+//   connection   the number of the connection in its process
 //   sql, name    the statement's text, without the values of its parameters; the job's name, the
 //                model's file
 //   done, failed the rows it has been answered (of lm_summarize, lm_summarize_agg and lm_agg, the
@@ -33,12 +35,18 @@
 // committed, stays. It neither waits for the end nor fails where there is nothing left to end; and
 // a statement of the same connection ends when it is stepped next.
 //
-// This is about one process. Another process that opens the database sees its own statements only;
-// the progress of jobs is in lm_jobs and lm_job_rows, for all to read.
+// Other processes are asked through a socket that each has in a directory of the user's
+// ($XDG_RUNTIME_DIR/sqlite-lm, else /tmp/sqlite-lm-<user>; the variable LM_RUNTIME_DIR names
+// another, and where it is empty nothing is shown or asked). One that belongs to another user, or
+// runs on another machine or in another container, is not seen; the progress of jobs is in lm_jobs
+// and lm_job_rows, for all to read. A database in memory is its process's alone.
+#include <unistd.h>
+
 #include <optional>
 #include <string>
 
 #include "absl/time/time.h"
+#include "extension/connection/other_processes.h"
 #include "extension/connection/snapshot_table.h"
 #include "extension/tables/tables.h"
 #include "extension/tables/timestamp.h"
@@ -52,29 +60,34 @@ class RunningTable : public WritableTable {
 
   const char* name() const override { return "lm_running"; }
   std::string Schema() const override {
-    return "CREATE TABLE lm_running(id INTEGER, kind TEXT, connection INTEGER, sql TEXT, "
-           "name TEXT, total INTEGER, done INTEGER, failed INTEGER, foreseen INTEGER, "
+    return "CREATE TABLE lm_running(id INTEGER, kind TEXT, process INTEGER, connection INTEGER, "
+           "sql TEXT, name TEXT, total INTEGER, done INTEGER, failed INTEGER, foreseen INTEGER, "
            "tokens_per_second REAL, eta_seconds REAL, seconds REAL, waiting_for TEXT, hint TEXT, "
            "began TEXT)";
   }
 
   // So that what is said of writing is said below.
-  int num_writable() const override { return 15; }
+  int num_writable() const override { return 16; }
 
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override {
     // Without it in temp, DELETE would wait for whoever writes the database.
     CreateInTemp(connection().db(), {"lm_running"});
     std::vector<SnapshotRow> rows;
-    for (const WorkInfo& info : RunningWork::All(connection().Salt())) {
-      rows.push_back({info.id, CellsOf(info)});
-    }
+    const std::string salt = connection().Salt();
+    for (const WorkInfo& info : RunningWork::All(salt)) AddRow(info, &rows);
+    for (const WorkInfo& info : WorkOfOtherProcesses(salt)) AddRow(info, &rows);
     return rows;
   }
 
   absl::StatusOr<int64_t> Insert(absl::Span<const Cell>, OnConflict) override { return Refused(); }
   absl::Status Update(int64_t, absl::Span<const Cell>, OnConflict) override { return Refused(); }
   absl::Status Delete(int64_t rowid) override {
-    RunningWork::Cancel(rowid, connection().work_owner());
+    const WorkOwner canceller = connection().work_owner();
+    if (rowid < kProcess) {
+      RunningWork::Cancel(rowid, canceller);
+    } else {
+      CancelInProcess(rowid / kProcess, rowid % kProcess, canceller);
+    }
     return absl::OkStatus();
   }
 
@@ -83,6 +96,14 @@ class RunningTable : public WritableTable {
   void Restore(const void*) override {}
 
  private:
+  // The ids of another process's works are its number times this, and theirs.
+  static constexpr int64_t kProcess = 1'000'000'000;
+
+  static void AddRow(const WorkInfo& info, std::vector<SnapshotRow>* rows) {
+    const int64_t id = info.process * kProcess + info.id;
+    rows->push_back({id, CellsOf(id, info)});
+  }
+
   static absl::Status Refused() {
     return absl::InvalidArgumentError(
         "rows are there while something runs; DELETE ends it, and nothing else can be written");
@@ -90,7 +111,7 @@ class RunningTable : public WritableTable {
 
   static Cell TextOrNull(const std::string& text) { return text.empty() ? Cell() : Cell(text); }
 
-  static std::vector<Cell> CellsOf(const WorkInfo& info) {
+  static std::vector<Cell> CellsOf(int64_t id, const WorkInfo& info) {
     const WorkCounts& counts = info.counts;
     const double seconds = absl::ToDoubleSeconds(info.elapsed);
     std::optional<double> eta;
@@ -106,8 +127,9 @@ class RunningTable : public WritableTable {
     }
     const bool rows = info.kind != WorkKind::kLoad;
     auto count = [rows](int64_t number) { return rows ? Cell(number) : Cell(); };
-    return {info.id,
+    return {id,
             std::string(WorkKindName(info.kind)),
+            info.process != 0 ? info.process : int64_t{getpid()},
             static_cast<int64_t>(info.connection),
             TextOrNull(info.sql),
             TextOrNull(info.name),
@@ -118,7 +140,7 @@ class RunningTable : public WritableTable {
             rows && seconds > 0 ? Cell(static_cast<double>(counts.tokens) / seconds) : Cell(),
             eta.has_value() ? Cell(*eta) : Cell(),
             seconds,
-            info.waiting_for != nullptr ? Cell(std::string(info.waiting_for)) : Cell(),
+            TextOrNull(info.waiting_for),
             TextOrNull(info.hint),
             Timestamp(info.began)};
   }

@@ -1,6 +1,6 @@
--- lm_running: what is under way in this process for this database: statements, jobs, loadings
+-- lm_running: what is under way for this database: statements, jobs, loadings
 --
--- For a second connection to look at while a first one, on another thread, is at work:
+-- For a second connection to look at while a first one is at work: in a second shell, say, on the same file.
 --   SELECT id, sql, done, failed, foreseen, tokens_per_second, eta_seconds, waiting_for FROM lm_running;
 --   DELETE FROM lm_running WHERE id = 7;          -- ends that statement, within 50 ms
 -- In Python:
@@ -8,7 +8,7 @@
 --   threading.Thread(target=worker.execute, args=("UPDATE notes SET y = generate(body)",)).start()
 --   watcher.execute("SELECT sql, done, tokens_per_second FROM lm_running").fetchall()
 --   watcher.execute("DELETE FROM lm_running")
--- It is about one process; another one reads the progress of jobs in lm_job_rows.
+-- Of other processes those of the same user are seen (column process; their ids are larger).
 
 -- Nothing that waits for a model.
 SELECT id FROM lm_running;

@@ -1,7 +1,12 @@
-"""lm_running shows what other connections of the same database have under way, and DELETE ends it."""
+"""lm_running shows what other connections of the same database have under way, also those of other processes, and
+DELETE ends it."""
 import os
 import pathlib
+import signal
+import socket
 import sqlite3
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -30,12 +35,13 @@ class Statement(threading.Thread):
         self.ended = time.monotonic()
 
 
-class RunningTest(unittest.TestCase):
+class RunningCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.model = str(pathlib.Path(cls.folder.name) / "slow.gguf")
         write_slow_model(cls.model)
+        os.environ["LM_RUNTIME_DIR"] = cls.runtime = os.path.join(cls.folder.name, "runtime")
 
     @classmethod
     def tearDownClass(cls):
@@ -76,6 +82,8 @@ class RunningTest(unittest.TestCase):
         statement.join()
         self.assertRegex(str(statement.error), rf"^{name}: cancelled by connection \d+, which deleted it from lm_running")
 
+
+class RunningTest(RunningCase):
     def test_an_update_is_seen_and_ended_from_another_connection(self):
         sql = "UPDATE notes SET answer = generate(body)"
         self.worker.execute("BEGIN")
@@ -224,6 +232,136 @@ class RunningTest(unittest.TestCase):
         # Half of them may be the machine's; a prefill takes far longer.
         self.assertLess(sorted(latencies)[2], 0.05, latencies)
         self.assertLess(max(latencies), 0.5, latencies)
+
+
+UPDATE = "UPDATE notes SET answer = generate(body)"
+# Runs the statement on the database, and tells its error.
+CHILD = """
+import os, sqlite3, sys
+import harness
+path, model, sql = sys.argv[1:4]
+connection = harness.connect(path)
+connection.execute("INSERT INTO temp.lm_models(name, path) VALUES ('default', ?)", (model,))
+if len(sys.argv) > 4 and os.fork():
+    os.wait()
+    os._exit(0)
+if len(sys.argv) > 4:  # an inherited connection may not be used
+    connection = harness.connect(path)
+    connection.execute("INSERT INTO temp.lm_models(name, path) VALUES ('default', ?)", (model,))
+try:
+    connection.execute(sql).fetchall()
+except sqlite3.Error as raised:
+    print(raised, flush=True)
+"""
+
+
+class ProcessesTest(RunningCase):
+    def start(self, path=None, sql=UPDATE, extra=(), **environment):
+        process = subprocess.Popen([sys.executable, "-c", CHILD, path or self.path, self.model, sql, *extra],
+                                   cwd=os.path.dirname(os.path.abspath(__file__)), stdout=subprocess.PIPE, text=True,
+                                   env=dict(os.environ, **environment))
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def test_an_update_is_seen_and_ended_from_another_process(self):
+        update = self.start()
+        row = self.running("done > 20")[0]
+        self.assertEqual((row["process"], row["sql"], row["kind"], row["total"]), (update.pid, UPDATE, "statement", None))
+        self.assertGreater(row["foreseen"], 0)
+        self.assertGreater(row["tokens_per_second"], 0)
+        later = self.running(f"done > {row['done']}")[0]
+        self.assertEqual((later["id"], later["began"]), (row["id"], row["began"]))
+        self.assertEqual(os.stat(self.runtime).st_mode & 0o777, 0o700)
+        self.watcher.execute("DELETE FROM lm_running WHERE id = ?", (row["id"],))
+        error = update.communicate(timeout=60)[0]
+        self.assertRegex(error, rf"^generate: cancelled by connection \d+ of process {os.getpid()}, which deleted it")
+        self.assertEqual(self.watcher.execute("SELECT * FROM lm_running").fetchall(), [])
+        self.assertNotIn(str(update.pid), os.listdir(self.runtime))  # exit() has cleaned up
+
+    def test_rows_of_both_processes_and_an_end_for_one(self):
+        theirs = self.start(sql="SELECT count(generate(body)) FROM notes")
+        self.running("done > 0")
+        ours = Statement(self.worker, "SELECT count(generate(body)) FROM notes WHERE 1")
+        self.running(f"process = {os.getpid()} AND done > 0")
+        rows = {row["process"]: row for row in self.running()}
+        self.assertEqual(set(rows), {os.getpid(), theirs.pid})
+        self.watcher.execute("DELETE FROM lm_running WHERE process <> ?", (os.getpid(),))
+        self.assertIn("cancelled by", theirs.communicate(timeout=60)[0])
+        self.running(f"done > {rows[os.getpid()]['done']}")
+        self.watcher.execute("DELETE FROM lm_running")
+        self.assert_cancelled(ours, "generate")
+
+    def test_what_was_killed_is_gone(self):
+        update = self.start()
+        self.running("done > 0")
+        update.send_signal(signal.SIGKILL)
+        update.wait()
+        self.assertEqual(self.watcher.execute("SELECT * FROM lm_running").fetchall(), [])
+        self.assertNotIn(str(update.pid), os.listdir(self.runtime))
+
+    def test_one_that_hangs_is_left_out(self):
+        update = self.start()
+        self.running("done > 0")
+        update.send_signal(signal.SIGSTOP)
+        self.assertEqual(self.watcher.execute("SELECT * FROM lm_running").fetchall(), [])
+        update.send_signal(signal.SIGCONT)
+        self.running("done > 0")
+
+    def test_other_databases_are_not_shown(self):
+        other = os.path.join(self.folder.name, "other.db")
+        connection = harness.connect(other)
+        connection.execute("CREATE TABLE notes(body TEXT, answer TEXT)")
+        connection.execute("WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 2000) "
+                           "INSERT INTO notes(body) SELECT 'note ' || i FROM n")
+        update = self.start(path=other)
+        while not connection.execute("SELECT * FROM lm_running WHERE done > 0").fetchall():
+            self.assertIsNone(update.poll())
+            time.sleep(0.01)
+        self.assertEqual(self.watcher.execute("SELECT * FROM lm_running").fetchall(), [])
+        connection.execute("DELETE FROM lm_running")
+        connection.close()
+
+    def test_a_forked_child_shows_its_own(self):
+        parent = self.start(extra=["fork"])
+        row = self.running("done > 0")[0]
+        self.assertNotEqual(row["process"], parent.pid)
+        self.watcher.execute("DELETE FROM lm_running")
+        self.assertIn("cancelled by", parent.communicate(timeout=60)[0])
+
+    def test_nothing_is_shown_where_nobody_wants_it(self):
+        update = self.start(sql="SELECT count(generate(body)) FROM notes LIMIT 1", LM_RUNTIME_DIR="")
+        reached = os.path.join(self.folder.name, "open")
+        os.mkdir(reached)
+        os.chmod(reached, 0o755)  # others could ask there, too
+        second = self.start(sql="SELECT count(generate(body)) FROM notes LIMIT 1", LM_RUNTIME_DIR=reached)
+        self.running_in_child(update)
+        self.running_in_child(second)
+        self.assertEqual(self.watcher.execute("SELECT * FROM lm_running").fetchall(), [])
+        self.assertEqual(os.listdir(reached), [])
+
+    def running_in_child(self, process):
+        """Waits until it computes: its threads have used half a second."""
+        while sum(map(int, pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13])) < 100:
+            self.assertIsNone(process.poll())
+            time.sleep(0.01)
+
+    def test_nonsense_at_the_socket_harms_nobody(self):
+        update = self.start()
+        row = self.running("done > 0")[0]
+        for question in (b"", b"{", b"[]", b'{"salt":7}', b'{"cancel":-1,"salt":"x"}', b'{"cancel":%d}' % (row["id"] % 10**9),
+                         b"x" * 100_000, b"[" * 60_000):
+            with socket.socket(socket.AF_UNIX) as asker:
+                asker.connect(os.path.join(self.runtime, str(update.pid)))
+                try:
+                    asker.sendall(question)
+                    asker.shutdown(socket.SHUT_WR)
+                    while asker.recv(4096):
+                        pass
+                except (BrokenPipeError, ConnectionResetError):
+                    pass
+        self.running(f"done > {row['done']}")
 
 
 if __name__ == "__main__":
