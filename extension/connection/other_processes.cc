@@ -18,7 +18,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -213,7 +212,7 @@ class Listener {
     try {
       std::thread([self = listener.get()] { self->Loop(); }).detach();
       listener.release();
-    } catch (const std::system_error&) {  // no more threads
+    } catch (...) {  // no more threads, or no memory
       inherited = -1;
       unlink(listener->path_.c_str());
     }
