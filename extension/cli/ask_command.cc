@@ -1,0 +1,58 @@
+// sqlite-lm ask: one question, answered as it is made.
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "absl/strings/str_join.h"
+#include "engine/base/status_macros.h"
+#include "extension/cli/command.h"
+#include "extension/cli/session.h"
+
+namespace lm::cli {
+namespace {
+
+absl::Status Run(const Arguments& arguments) {
+  std::string question = absl::StrJoin(arguments.rest(), " ");
+  if (question.empty() || question == "-") {
+    if (question.empty() && isatty(STDIN_FILENO) != 0) {
+      return absl::InvalidArgumentError("there is no question: sqlite-lm ask 'QUESTION'");
+    }
+    ASSIGN_OR_RETURN(question, ReadText("-"));
+  }
+  ASSIGN_OR_RETURN(const auto session, Session::Open(":memory:", arguments));
+  session->WarnOfShippedModel();
+  ASSIGN_OR_RETURN(const std::string options, session->CallOptions());
+  const Session::Values asked = {question, arguments.Get("system"), options};
+  if (arguments.Has("json")) {
+    return session->Each("SELECT lm_try(?1, nullif(?2, ''), ?3)", asked, [](const auto& row) {
+      std::printf("%s\n", row[0].c_str());
+      return true;
+    });
+  }
+  bool line_ended = false;
+  RETURN_IF_ERROR(session->Each("SELECT piece FROM lm_stream(?1, nullif(?2, ''), ?3)", asked,
+                                [&line_ended](const auto& row) {
+                                  std::fputs(row[0].c_str(), stdout);
+                                  std::fflush(stdout);
+                                  if (!row[0].empty()) line_ended = row[0].back() == '\n';
+                                  return true;
+                                }));
+  if (!line_ended) std::putchar('\n');
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Command AskCommand() {
+  return {"ask",
+          "QUESTION",
+          "answer one question",
+          "The answer is printed as it is made. The question is read from the standard input where "
+          "it is - or missing.",
+          {{"system", "TEXT", "the system prompt"},
+           {"json", nullptr, "an object: value, error, finish, tokens_in, tokens_out"}},
+          true,
+          Run};
+}
+
+}  // namespace lm::cli

@@ -1,0 +1,171 @@
+// sqlite-lm label: a column of a table from another one, as a job that can be stopped and gone on
+// with.
+#include <cstdio>
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "engine/base/status_macros.h"
+#include "extension/cli/command.h"
+#include "extension/cli/session.h"
+#include "extension/cli/terminal.h"
+
+namespace lm::cli {
+namespace {
+
+std::string Quoted(absl::string_view name) {
+  return absl::StrCat("\"", absl::StrReplaceAll(name, {{"\"", "\"\""}}), "\"");
+}
+
+// What lm_run last said of the job.
+struct Progress {
+  double total = 0, done = 0, failed = 0, rows_per_second = 0, eta_seconds = 0;
+};
+
+struct Job {
+  std::string name, query, target, system, options;
+};
+
+absl::Status AddColumn(Session& session, const std::string& table, const std::string& column) {
+  ASSIGN_OR_RETURN(
+      const auto columns,
+      session.Query("SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2 COLLATE NOCASE",
+                    {table, column}));
+  if (!columns.empty()) return absl::OkStatus();
+  return session.Run(
+      absl::StrCat("ALTER TABLE ", Quoted(table), " ADD COLUMN ", Quoted(column), " TEXT"));
+}
+
+// Goes on with the job of that name where it is the same and not over, else begins it.
+absl::Status PutJob(Session& session, const Job& job, bool restart) {
+  const char* kKnown =
+      "SELECT query, coalesce(target, ''), coalesce(system, ''), coalesce(options, ''), ended IS "
+      "NOT NULL FROM lm_jobs WHERE name = ?1";
+  ASSIGN_OR_RETURN(const auto known, session.Query(kKnown, {job.name}));
+  if (!known.empty()) {
+    const Session::Values& row = known[0];
+    const bool same = row[0] == job.query && row[1] == job.target && row[2] == job.system &&
+                      row[3] == job.options;
+    if (same && row[4] == "0" && !restart) return absl::OkStatus();
+    if (!same && row[4] == "0" && !restart) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the job '", job.name,
+          "' was begun with other arguments and is not over; go on with those, or --restart"));
+    }
+    RETURN_IF_ERROR(session.Run("DELETE FROM lm_jobs WHERE name = ?1", {job.name}));
+  }
+  return session.Run(
+      "INSERT INTO lm_jobs(name, query, target, system, options) VALUES (?1, ?2, ?3, ?4, ?5)",
+      {job.name, job.query, job.target, job.system, job.options});
+}
+
+absl::StatusOr<Progress> RunJob(Session& session, const std::string& name, bool retry) {
+  Progress progress;
+  StatusLine line;
+  const std::string options =
+      retry ? R"({"progress_ms":250,"retry":true})" : R"({"progress_ms":250})";
+  RETURN_IF_ERROR(session.Each(
+      "SELECT total, done, failed, rows_per_second, eta_seconds FROM lm_run(?1, ?2)",
+      {name, options}, [&](const Session::Values& row) {
+        auto number = [&row](size_t i) { return std::strtod(row[i].c_str(), nullptr); };
+        progress = {number(0), number(1), number(2), number(3), number(4)};
+        const double over = progress.done + progress.failed;
+        line.Show(
+            absl::StrCat(Bar(progress.total > 0 ? over / progress.total : 1, 30), " ", over, " of ",
+                         progress.total,
+                         progress.failed > 0 ? absl::StrCat(", ", progress.failed, " failed") : "",
+                         ", ", Fixed(progress.rows_per_second, 1), " rows/s, ",
+                         Duration(progress.eta_seconds), " left"));
+        return true;
+      }));
+  return progress;
+}
+
+absl::StatusOr<Job> MakeJob(const Session& session, const Arguments& arguments) {
+  ASSIGN_OR_RETURN(const std::string table, arguments.Required("table"));
+  ASSIGN_OR_RETURN(const std::string column, arguments.Required("column"));
+  ASSIGN_OR_RETURN(const std::string into, arguments.Required("into"));
+  ASSIGN_OR_RETURN(const std::string instruction, arguments.Required("instruction"));
+  std::vector<std::pair<std::string, Json>> more;
+  if (arguments.Has("choices")) {
+    Json choices = Json::MakeArray();
+    for (absl::string_view choice : absl::StrSplit(arguments.Get("choices"), ','))
+      choices.Append(choice);
+    more.emplace_back("choices", std::move(choices));
+  }
+  ASSIGN_OR_RETURN(const std::string options, session.CallOptions(more));
+  const std::string key = arguments.Has("key") ? Quoted(arguments.Get("key")) : "rowid";
+  std::string condition = absl::StrCat(Quoted(into), " IS NULL");
+  if (arguments.Has("where")) absl::StrAppend(&condition, " AND (", arguments.Get("where"), ")");
+  return Job{.name = absl::StrCat("label ", table, ".", into),
+             .query = absl::StrCat("SELECT ", key, ", ", Quoted(column), " FROM ", Quoted(table),
+                                   " WHERE ", condition),
+             .target = absl::StrCat("UPDATE ", Quoted(table), " SET ", Quoted(into),
+                                    " = :value WHERE ", key, " = :id"),
+             .system = instruction,
+             .options = options};
+}
+
+absl::Status Run(const Arguments& arguments) {
+  if (arguments.rest().size() != 1) {
+    return absl::InvalidArgumentError(
+        "one database is wanted: sqlite-lm label notes.db --table ...");
+  }
+  const std::string& path = arguments.rest()[0];
+  ASSIGN_OR_RETURN(const auto session, Session::Open(path, arguments));
+  ASSIGN_OR_RETURN(const Job job, MakeJob(*session, arguments));
+  session->WarnOfShippedModel();
+  RETURN_IF_ERROR(AddColumn(*session, arguments.Get("table"), arguments.Get("into")));
+  RETURN_IF_ERROR(PutJob(*session, job, arguments.Has("restart")));
+  const absl::StatusOr<Progress> progress = RunJob(*session, job.name, arguments.Has("retry"));
+  if (!progress.ok()) {
+    if (!Session::interrupted()) return progress.status();
+    return absl::CancelledError(
+        "stopped. What was answered is in the table; the same command goes on from there");
+  }
+  if (arguments.Has("json")) {
+    std::printf("{\"rows\":%.0f,\"done\":%.0f,\"failed\":%.0f,\"rows_per_second\":%.2f}\n",
+                progress->total, progress->done, progress->failed, progress->rows_per_second);
+  } else {
+    std::printf("%.0f rows of %s.%s: %.0f answered, %.0f failed, %.1f rows/s\n", progress->total,
+                arguments.Get("table").c_str(), arguments.Get("into").c_str(), progress->done,
+                progress->failed, progress->rows_per_second);
+  }
+  if (progress->failed == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(
+      session->Each("SELECT id, error FROM lm_job_rows WHERE job = ?1 AND state = 'failed' LIMIT 3",
+                    {job.name}, [](const auto& row) {
+                      std::fprintf(stderr, "  row %s: %s\n", row[0].c_str(), row[1].c_str());
+                      return true;
+                    }));
+  return absl::UnavailableError(
+      "some rows failed; --retry asks again for those (lm_job_rows has all errors)");
+}
+
+}  // namespace
+
+Command LabelCommand() {
+  return {"label",
+          "DATABASE",
+          "fill a column of a table from another one",
+          "Asks the model about each row whose --into is NULL, with the instruction as system "
+          "prompt and the --column as prompt,\n"
+          "and writes the answers in short transactions. Ctrl-C stops it, and the same command "
+          "goes on; kill -9 does no harm.",
+          {{"table", "NAME", "the table (required)"},
+           {"column", "NAME", "what is read (required)"},
+           {"into", "NAME", "what is written, made where it is not there (required)"},
+           {"instruction", "TEXT", "what to do with it (required)"},
+           {"choices", "A,B,C", "the answer is one of these"},
+           {"where", "SQL", "only these rows"},
+           {"key", "NAME", "what tells the rows apart; unless given, the rowid"},
+           {"retry", nullptr, "rows that failed once more"},
+           {"restart", nullptr, "begin anew, whatever was asked before"},
+           {"json", nullptr, "the result as an object"}},
+          true,
+          Run};
+}
+
+}  // namespace lm::cli

@@ -1,0 +1,78 @@
+// sqlite-lm: the program. All that it does is SQL over the extension, which it has inside.
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "engine/base/utf8.h"
+#include "extension/cli/command.h"
+#include "extension/cli/manual.h"
+
+namespace lm::cli {
+
+absl::StatusOr<std::string> ReadText(const std::string& path) {
+  std::ifstream file;
+  if (path != "-") file.open(path, std::ios::binary);
+  std::istream& in = path == "-" ? std::cin : file;
+  if (!in) return absl::NotFoundError(absl::StrCat(path, ": cannot be opened"));
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (in.bad()) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
+  const size_t valid = ValidUtf8Prefix(text);
+  if (valid < text.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": no UTF-8 at byte ", valid));
+  }
+  return text;
+}
+
+namespace {
+
+constexpr int kWrongArguments = 2;
+constexpr int kInterrupted = 130;
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "sqlite-lm: %s\n", std::string(status.message()).c_str());
+  if (absl::IsCancelled(status)) return kInterrupted;
+  return absl::IsInvalidArgument(status) ? kWrongArguments : 1;
+}
+
+int Print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
+int Main(std::vector<std::string> words) {
+  if (words.empty() || words[0] == "help" || words[0] == "--help" || words[0] == "-h")
+    return Print(Help());
+  const std::string name = words[0];
+  words.erase(words.begin());
+  if (name == "man") return Print(ManualPage());
+  if (name == "completion") {
+    const absl::StatusOr<std::string> text = Completion(words.empty() ? "" : words[0]);
+    return text.ok() ? Print(*text) : Fail(text.status());
+  }
+  std::vector<std::string> names;
+  for (const Command& command : Commands()) {
+    names.push_back(command.name);
+    if (name != command.name) continue;
+    for (const std::string& word : words) {
+      if (word == "--help" || word == "-h") return Print(HelpOf(command));
+      if (word == "--") break;
+    }
+    const absl::StatusOr<Arguments> arguments = Arguments::Parse(OptionsOf(command), words);
+    if (!arguments.ok()) return Fail(arguments.status());
+    const absl::Status status = command.run(*arguments);
+    return status.ok() ? 0 : Fail(status);
+  }
+  const std::string nearest = Nearest(name, names);
+  return Fail(absl::InvalidArgumentError(
+      absl::StrCat("there is no command '", name, "'",
+                   nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"),
+                   " (sqlite-lm --help)")));
+}
+
+}  // namespace
+}  // namespace lm::cli
+
+int main(int argc, char** argv) { return lm::cli::Main({argv + 1, argv + argc}); }

@@ -1,0 +1,127 @@
+// sqlite-lm models: what model files there are, and whether they run here.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "extension/cli/command.h"
+#include "extension/cli/session.h"
+#include "extension/cli/terminal.h"
+
+namespace lm::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+double MemoryOfMachine() {
+  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+// Where people keep them.
+std::vector<std::string> UsualPlaces() {
+  std::vector<std::string> places = {"."};
+  if (const char* model = std::getenv("LM_MODEL")) places.emplace_back(model);
+  const char* home = std::getenv("HOME");
+  if (home == nullptr) return places;
+  for (const char* folder : {"models", ".cache/sqlite-lm", ".cache/llama.cpp",
+                             ".cache/huggingface/hub", ".lmstudio/models"}) {
+    places.push_back(absl::StrCat(home, "/", folder));
+  }
+  return places;
+}
+
+// Of a split model the first file only.
+bool IsModel(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return absl::EndsWithIgnoreCase(name, ".gguf") &&
+         (!absl::StrContains(name, "-of-") || absl::StrContains(name, "-00001-of-"));
+}
+
+std::vector<std::string> FindModels(const std::vector<std::string>& places) {
+  std::vector<std::string> found;
+  for (const std::string& place : places) {
+    std::error_code error;
+    if (!fs::is_directory(place, error)) {
+      if (fs::exists(place, error)) found.push_back(place);
+      continue;
+    }
+    const auto options = fs::directory_options::skip_permission_denied;
+    fs::recursive_directory_iterator files(place, options, error);
+    for (const fs::recursive_directory_iterator end; !error && files != end;
+         files.increment(error)) {
+      if (place == "." && files.depth() > 1) files.disable_recursion_pending();
+      std::error_code ignored;
+      if (files->is_regular_file(ignored) && IsModel(files->path()))
+        found.push_back(files->path().string());
+    }
+  }
+  std::sort(found.begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  return found;
+}
+
+absl::Status Run(const Arguments& arguments) {
+  for (const std::string& place : arguments.rest()) {
+    if (!fs::exists(place))
+      return absl::NotFoundError(absl::StrCat(place, ": no such file or folder"));
+  }
+  const std::vector<std::string> files =
+      FindModels(arguments.rest().empty() ? UsualPlaces() : arguments.rest());
+  ASSIGN_OR_RETURN(const auto session, Session::Open(":memory:", arguments));
+  std::vector<std::vector<std::string>> table = {
+      {"file", "family", "parameters", "size", "memory, 1 row", "16 rows", ""}};
+  for (const std::string& file : files) {
+    const auto rows = session->Query(
+        "SELECT family, parameters, bytes, memory_1, memory_16, problem, json_object('file', ?1, "
+        "'family', family, "
+        "'parameters', parameters, 'bytes', bytes, 'memory_1', memory_1, 'memory_16', memory_16, "
+        "'problem', problem) "
+        "FROM lm_inspect(?1)",
+        {file});
+    if (Session::interrupted()) return rows.status();
+    if (!rows.ok()) {
+      table.push_back({file, "", "", "", "", "", std::string(rows.status().message())});
+      continue;
+    }
+    const Session::Values& row = (*rows)[0];
+    auto number = [&row](size_t i) { return std::strtod(row[i].c_str(), nullptr); };
+    if (arguments.Has("json")) {
+      std::printf("%s\n", row[6].c_str());
+      continue;
+    }
+    std::string verdict = row[5];
+    if (verdict.empty())
+      verdict = number(3) > MemoryOfMachine() ? "needs more memory than there is" : "runs here";
+    table.push_back({file, row[0], Count(number(1)), Bytes(number(2)),
+                     row[3].empty() ? "" : Bytes(number(3)), row[4].empty() ? "" : Bytes(number(4)),
+                     verdict});
+  }
+  if (arguments.Has("json")) return absl::OkStatus();
+  if (files.empty()) {
+    std::puts("There are no GGUF files here. The README names three to begin with.");
+  } else {
+    std::fputs(Table(table).c_str(), stdout);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Command ModelsCommand() {
+  return {"models",
+          "[FILE|FOLDER...]",
+          "which model files run here, in how much memory",
+          "Looks into the folders given, else into this one and where people keep models. Loads "
+          "none. Memory is that of the\n"
+          "weights and of a cache of 2,048 tokens a row.",
+          {{"json", nullptr, "one object a file"}},
+          false,
+          Run};
+}
+
+}  // namespace lm::cli

@@ -1,0 +1,142 @@
+#include "extension/cli/session.h"
+
+#include <signal.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "extension/host/host.h"
+#include "lm/sqlite.h"
+
+namespace lm::cli {
+namespace {
+
+std::atomic<sqlite3*> current{nullptr};
+std::atomic<bool> pressed{false};
+
+// The second time it kills, for what does not listen.
+void OnInterrupt(int) {
+  if (pressed.exchange(true)) _Exit(130);
+  if (sqlite3* db = current) sqlite3_interrupt(db);
+}
+
+}  // namespace
+
+const std::vector<Option>& ModelOptions() {
+  static const auto& options = *new std::vector<Option>{
+      {"model", "FILE",
+       "a GGUF file, or the URL of a server; else $LM_MODEL, else the model that ships"},
+      {"model-options", "JSON",
+       "how it is loaded: {\"device\":\"cpu\",\"threads\":8}, or a server's options"},
+      {"options", "JSON", "of each answer: {\"temperature\":0.7,\"seed\":1}, as for generate()"},
+  };
+  return options;
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Open(const std::string& path,
+                                                       const Arguments& arguments, bool create) {
+  AdoptHost(nullptr, nullptr);
+  std::unique_ptr<Session> session(new Session());
+  const int flags = SQLITE_OPEN_READWRITE | (create || path == ":memory:" ? SQLITE_OPEN_CREATE : 0);
+  const int code = sqlite3_open_v2(path.c_str(), &session->db_, flags, nullptr);
+  if (code != SQLITE_OK) {
+    return absl::NotFoundError(absl::StrCat(path, ": ", sqlite3_errmsg(session->db_)));
+  }
+  sqlite3_busy_timeout(session->db_, 10'000);
+  char* message = nullptr;
+  if ((sqlite3_lm_init(session->db_, &message, nullptr) & 0xff) != SQLITE_OK) {
+    const std::string text = message != nullptr ? message : "sqlite-lm could not be set up";
+    sqlite3_free(message);
+    return absl::InternalError(text);
+  }
+  current = session->db_;
+  struct sigaction action = {};
+  action.sa_handler = OnInterrupt;
+  sigaction(SIGINT, &action, nullptr);
+
+  session->options_ = arguments.Get("options");
+  const char* variable = std::getenv("LM_MODEL");
+  session->named_ = arguments.Has("model") || (variable != nullptr && *variable != '\0');
+  if (arguments.Has("model")) {
+    RETURN_IF_ERROR(session->Run(
+        "INSERT INTO temp.lm_models(name, path, options) VALUES ('default', ?1, nullif(?2, ''))",
+        {arguments.Get("model"), arguments.Get("model-options")}));
+  } else if (arguments.Has("model-options")) {
+    return absl::InvalidArgumentError("--model-options needs --model");
+  }
+  return session;
+}
+
+Session::~Session() {
+  current = nullptr;
+  sqlite3_close_v2(db_);
+}
+
+bool Session::interrupted() { return pressed; }
+
+absl::Status Session::Each(absl::string_view sql, const Values& parameters,
+                           const std::function<bool(const Values&)>& row) {
+  ASSIGN_OR_RETURN(Statement statement, Statement::Prepare(db_, sql));
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    statement.Bind(static_cast<int>(i) + 1, absl::string_view(parameters[i]));
+  }
+  Values values;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool more, statement.Step());
+    if (!more) return absl::OkStatus();
+    values.clear();
+    for (int c = 0; c < sqlite3_column_count(statement.get()); ++c) {
+      ASSIGN_OR_RETURN(std::string text, statement.Text(c));
+      values.push_back(std::move(text));
+    }
+    if (!row(values)) return absl::OkStatus();
+  }
+}
+
+absl::StatusOr<std::vector<Session::Values>> Session::Query(absl::string_view sql,
+                                                            const Values& parameters) {
+  std::vector<Values> rows;
+  RETURN_IF_ERROR(Each(sql, parameters, [&rows](const Values& row) {
+    rows.push_back(row);
+    return true;
+  }));
+  return rows;
+}
+
+absl::Status Session::Run(absl::string_view sql, const Values& parameters) {
+  return Each(sql, parameters, [](const Values&) { return true; });
+}
+
+absl::StatusOr<std::string> Session::CallOptions(
+    const std::vector<std::pair<std::string, Json>>& more) const {
+  Json all = Json::MakeObject();
+  if (!options_.empty()) {
+    const std::optional<Json> given = Json::Parse(options_);
+    if (!given.has_value() || !given->is_object()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--options must be a JSON object, got '", options_, "'"));
+    }
+    for (const auto& [name, value] : given->members()) all.Add(name, value);
+  }
+  for (const auto& [name, value] : more) {
+    if (!all.Has(name)) all.Add(name, value);
+  }
+  return all.Dump();
+}
+
+void Session::WarnOfShippedModel() {
+  if (named_ || std::exchange(warned_, true)) return;
+  std::fputs(
+      "sqlite-lm: no model is named, so the small one that ships answers. It was trained on "
+      "Debian's package\n"
+      "descriptions only: it labels and shortens those, and cannot chat. A real one: --model "
+      "model.gguf\n",
+      stderr);
+}
+
+}  // namespace lm::cli

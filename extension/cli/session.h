@@ -1,0 +1,65 @@
+// The connection that a command works on: a database with sqlite-lm in it, which Ctrl-C interrupts.
+#ifndef LM_EXTENSION_CLI_SESSION_H_
+#define LM_EXTENSION_CLI_SESSION_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/base/json.h"
+#include "extension/cli/arguments.h"
+#include "extension/host/statement.h"
+
+namespace lm::cli {
+
+// --model, --model-options, --options: of every command that asks a model.
+const std::vector<Option>& ModelOptions();
+
+class Session {
+ public:
+  // `path` may be ":memory:". Only a command that writes it makes a database that is not there.
+  static absl::StatusOr<std::unique_ptr<Session>> Open(const std::string& path,
+                                                       const Arguments& arguments,
+                                                       bool create = false);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  sqlite3* db() const { return db_; }
+
+  using Values = std::vector<std::string>;
+  // The rows of a statement as texts; NULL is "". `parameters` are ?1, ?2, ...
+  absl::StatusOr<std::vector<Values>> Query(absl::string_view sql, const Values& parameters = {});
+  // Row by row, until the function returns false.
+  absl::Status Each(absl::string_view sql, const Values& parameters,
+                    const std::function<bool(const Values&)>& row);
+  absl::Status Run(absl::string_view sql, const Values& parameters = {});
+
+  // What --options says, with `more` added to it, as a JSON text.
+  absl::StatusOr<std::string> CallOptions(
+      const std::vector<std::pair<std::string, Json>>& more = {}) const;
+
+  // By --model or LM_MODEL.
+  bool model_is_named() const { return named_; }
+  // Where no model was named and the one that ships answers, says once on stderr what it is for.
+  void WarnOfShippedModel();
+
+  // Whether Ctrl-C was pressed.
+  static bool interrupted();
+
+ private:
+  Session() = default;
+
+  sqlite3* db_ = nullptr;
+  std::string options_;
+  bool named_ = false;
+  bool warned_ = false;
+};
+
+}  // namespace lm::cli
+
+#endif  // LM_EXTENSION_CLI_SESSION_H_

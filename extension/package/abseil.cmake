@@ -1,0 +1,28 @@
+# Abseil from Debian's source package, built here with the rest: its targets are those of its package.
+set(LM_ABSEIL_SOURCE ${PROJECT_BINARY_DIR}/abseil CACHE PATH "Abseil's source tree; brought where there is none")
+execute_process(COMMAND bash ${CMAKE_CURRENT_LIST_DIR}/abseil.sh ${LM_ABSEIL_SOURCE}
+                COMMAND_ERROR_IS_FATAL ANY)
+set(ABSL_PROPAGATE_CXX_STD ON)
+set(BUILD_TESTING OFF)
+add_subdirectory(${LM_ABSEIL_SOURCE} ${PROJECT_BINARY_DIR}/abseil-build EXCLUDE_FROM_ALL SYSTEM)
+
+# Into `found`: the static libraries that `target` is linked with, and theirs.
+function(lm_static_closure target found)
+  if(NOT TARGET ${target})
+    return()
+  endif()
+  get_target_property(aliased ${target} ALIASED_TARGET)
+  if(aliased)
+    set(target ${aliased})
+  endif()
+  set(known ${${found}})
+  if(target IN_LIST known)
+    return()
+  endif()
+  list(APPEND known ${target})
+  get_target_property(next ${target} INTERFACE_LINK_LIBRARIES)
+  foreach(library IN LISTS next)
+    lm_static_closure(${library} known)
+  endforeach()
+  set(${found} ${known} PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,209 @@
+"""The program sqlite-lm, as one who types it sees it."""
+import json
+import os
+import pathlib
+import pty
+import re
+import signal
+import sqlite3
+import subprocess
+import tempfile
+import time
+import unittest
+
+from slow_model import write_slow_model
+
+PROGRAM = os.environ["LM_PROGRAM"]
+COMMANDS = ["ask", "label", "summarize", "chat", "models", "bench", "doctor"]
+
+
+def run(*words, stdin="", **environment):
+    return subprocess.run([PROGRAM, *map(str, words)], input=stdin, capture_output=True, text=True, timeout=120,
+                          env={name: value for name, value in {**os.environ, **environment}.items() if value is not None})
+
+
+class CliTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.database = self.folder / "notes.db"
+
+    def notes(self, rows):
+        with sqlite3.connect(self.database) as connection:
+            connection.execute("CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT)")
+            connection.executemany("INSERT INTO notes(body) VALUES (?)", [(f"note {i}",) for i in range(rows)])
+        connection.close()
+
+    def query(self, sql):
+        connection = sqlite3.connect(self.database)
+        try:
+            return connection.execute(sql).fetchall()
+        finally:
+            connection.close()
+
+    def ok(self, *words, **more):
+        result = run(*words, **more)
+        self.assertEqual((result.returncode, result.stderr), (0, ""), words)
+        return result.stdout
+
+    def fails(self, code, message, *words, **more):
+        result = run(*words, **more)
+        self.assertEqual(result.returncode, code, result.stderr)
+        self.assertRegex(result.stderr, message)
+        return result
+
+    def test_help_and_what_is_made_of_it(self):
+        text = self.ok("--help")
+        self.assertEqual(text, self.ok())
+        for command in COMMANDS:
+            self.assertIn(f"sqlite-lm {command}", text)
+            self.assertTrue(self.ok(command, "--help").startswith(f"sqlite-lm {command}"))
+        page = self.ok("man")
+        self.assertTrue(page.startswith(".TH SQLITE-LM 1"))
+        for shell in ("bash", "zsh", "fish"):
+            self.assertIn("instruction", self.ok("completion", shell))
+        completed = subprocess.run(["bash", "-c", f"{self.ok('completion', 'bash')}\nCOMP_WORDS=(sqlite-lm label --ch); COMP_CWORD=2; "
+                                    "_sqlite_lm; echo ${COMPREPLY[@]}; COMP_WORDS=(sqlite-lm su); COMP_CWORD=1; _sqlite_lm; echo ${COMPREPLY[@]}"],
+                                   capture_output=True, text=True, check=True).stdout
+        self.assertEqual(completed, "--choices\nsummarize\n")
+
+    def test_what_is_wrong_is_named(self):
+        self.fails(2, "no command 'lable'; did you mean label", "lable")
+        self.fails(2, "no option --modle; did you mean --model", "ask", "x", "--modle", "y")
+        self.fails(2, "--model needs a value", "ask", "x", "--model")
+        self.fails(2, "--json takes no value", "ask", "x", "--json=1")
+        self.fails(2, "--options must be a JSON object, got '7'", "ask", "x", "--options", "7")
+        self.fails(2, "--tokens must be a whole number of at least 2, got 'many'", "bench", "--tokens", "many")
+        self.fails(2, "no-such.gguf", "ask", "x", "--model", "no-such.gguf")
+        self.fails(1, "no-such.db", "label", "no-such.db")
+        self.assertFalse(os.path.exists("no-such.db"))
+        self.fails(2, "one database", "label")
+        self.notes(1)
+        self.fails(2, "--table is missing", "label", self.database)
+        words = ["--column", "body", "--into", "y", "--instruction", "x"]
+        self.fails(2, "no such table: nosuch", "label", self.database, "--table", "nosuch", *words)
+        bad = self.folder / "bad.txt"
+        bad.write_bytes(b"ab\xff")
+        self.fails(2, "bad.txt: no UTF-8 at byte 2", "summarize", bad)
+        self.fails(1, "nothing.txt: cannot be opened", "summarize", "nothing.txt")
+
+    def test_ask(self):
+        options = ["--options", '{"max_tokens":8}']
+        answer = self.ok("ask", "Hello there", *options)
+        self.assertTrue(answer.endswith("\n"))
+        self.assertEqual(self.ok("ask", "Hello", "there", *options), answer)
+        self.assertEqual(self.ok("ask", *options, stdin="Hello there"), answer)
+        self.assertEqual(self.ok("ask", "-", *options, stdin="Hello there"), answer)
+        said = json.loads(self.ok("ask", "--json", "Hello there", *options))
+        self.assertEqual((said["value"].rstrip("\n"), said["tokens_out"]), (answer.rstrip("\n"), 8))
+        self.assertNotEqual(self.ok("ask", "Hello there", "--system", "Be brief.", *options), answer)
+
+    def test_the_shipped_model_says_what_it_is_for(self):
+        result = run("ask", "a tool that draws maps of the stars", "--system", "Write a one-line summary.", LM_MODEL=None)
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("small one that ships", result.stderr)
+        self.assertGreater(len(result.stdout), 3)
+
+    def test_label(self):
+        self.notes(40)
+        words = ["label", self.database, "--table", "notes", "--column", "body", "--into", "mood", "--instruction", "Good or bad?",
+                 "--choices", "good,bad"]
+        self.assertRegex(self.ok(*words, "--where", "id <= 30"), r"30 rows of notes.mood: 30 answered, 0 failed, [\d.]+ rows/s")
+        self.assertEqual(self.query("SELECT count(*), min(id), max(id) FROM notes WHERE mood IN ('good', 'bad')"), [(30, 1, 30)])
+        # Only what is NULL, and only once.
+        self.assertEqual(json.loads(self.ok(*words, "--json"))["done"], 10)
+        self.assertEqual(self.query("SELECT count(*) FROM notes WHERE mood IS NULL"), [(0,)])
+        self.assertRegex(self.ok(*words), "0 rows of notes.mood: 0 answered")
+
+    def test_names_that_need_quotes_and_keys(self):
+        with sqlite3.connect(self.database) as connection:
+            connection.execute('CREATE TABLE "my ""notes"(k TEXT PRIMARY KEY, "the body" TEXT, "to" TEXT) WITHOUT ROWID')
+            connection.execute('INSERT INTO "my ""notes" VALUES (\'a\', \'x\', NULL), (\'b\', \'y\', NULL)')
+        connection.close()
+        self.ok("label", self.database, "--table", 'my "notes', "--column", "the body", "--into", "to", "--key", "k",
+                "--instruction", "Say something.", "--options", '{"max_tokens":3}')
+        self.assertEqual(self.query('SELECT count("to") FROM "my ""notes"'), [(2,)])
+
+    def test_ctrl_c_stops_and_the_same_command_goes_on(self):
+        model = self.folder / "slow.gguf"
+        write_slow_model(str(model))
+        self.notes(300)
+        words = ["label", str(self.database), "--table", "notes", "--column", "body", "--into", "y", "--instruction", "z",
+                 "--model", str(model), "--options", '{"max_tokens":3}']
+        parent, child = pty.openpty()
+        process = subprocess.Popen([PROGRAM, *words], stdin=child, stdout=subprocess.PIPE, stderr=child, text=True)
+        os.close(child)
+        shown = ""
+        while not re.search(r"\[=+> *\] \d+ of 300, [\d.]+ rows/s, [\d:]+( s)? left", shown):
+            shown += os.read(parent, 4096).decode()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        os.close(parent)
+        self.assertEqual(process.returncode, 130)
+        before = self.query("SELECT count(y) FROM notes")[0][0]
+        self.assertGreater(before, 0)
+        self.assertLess(before, 300)
+        self.fails(1, "begun with other arguments", *words, "--where", "id > 5")
+        first = self.query("SELECT id, y FROM notes WHERE y IS NOT NULL")
+        self.assertRegex(self.ok(*words), "300 rows of notes.y: 300 answered, 0 failed")
+        self.assertEqual(self.query("SELECT count(y) FROM notes"), [(300,)])
+        self.assertTrue(set(first) <= set(self.query("SELECT id, y FROM notes")))
+        attempts = self.query("SELECT sum(attempts = 1) FROM lm_job_rows")[0][0]
+        self.assertGreaterEqual(attempts, before)  # what was stored is not asked again
+
+    def test_rows_that_fail_are_told(self):
+        self.notes(2)
+        with sqlite3.connect(self.database) as connection:
+            connection.execute("UPDATE notes SET body = replace(hex(zeroblob(20000)), '0', 'word ') WHERE id = 2")
+        connection.close()
+        words = ["label", self.database, "--table", "notes", "--column", "body", "--into", "y", "--instruction", "z"]
+        result = self.fails(1, "row 2: .*context", *words)
+        self.assertIn("1 answered, 1 failed", result.stdout)
+        self.assertIn("--retry", result.stderr)
+
+    def test_summarize(self):
+        one, two = self.folder / "one.txt", self.folder / "two.txt"
+        one.write_text("A tool that draws maps.")
+        two.write_text("A library for letters.")
+        options = ["--options", '{"max_tokens":6}']
+        alone = self.ok("summarize", one, *options)
+        self.assertEqual(self.ok("summarize", *options, stdin=one.read_text()), alone)
+        self.assertIn(f"{one}:\n{alone}", self.ok("summarize", one, two, *options))
+        lines = [json.loads(line) for line in self.ok("summarize", one, two, "--json", *options).splitlines()]
+        self.assertEqual([line["file"] for line in lines], [str(one), str(two)])
+
+    def test_chat_is_kept(self):
+        options = ["--options", '{"max_tokens":6}']
+        first = self.ok("chat", self.database, "--system", "Be kind.", *options, stdin="Hello\nAnd you?\n")
+        self.assertEqual(len(first.splitlines()), 2, first)
+        self.assertEqual([row[0] for row in self.query("SELECT role FROM lm_chat ORDER BY number")],
+                         ["system", "user", "assistant", "user", "assistant"])
+        self.ok("chat", self.database, *options, stdin="Again\n")
+        self.ok("chat", self.database, "--name", "other", *options, stdin="Hello\n")
+        self.assertEqual(self.query("SELECT conversation, count(*) FROM lm_chat GROUP BY 1"), [("default", 7), ("other", 2)])
+
+    def test_models(self):
+        models = pathlib.Path(__file__).resolve().parent.parent / "testdata/models"
+        text = self.ok("models", models)
+        self.assertIn("llama-q8_0.gguf", text)
+        self.assertIn("runs here", text)
+        lines = [json.loads(line) for line in self.ok("models", models, "--json").splitlines()]
+        self.assertGreater(len(lines), 5)
+        self.assertEqual({line["problem"] for line in lines if "llama" in line["family"]}, {None})
+        (self.folder / "bad.gguf").write_text("GGUF?")
+        self.assertIn("bad.gguf", self.ok("models", self.folder))
+        self.fails(1, "nothing: no such file", "models", "nothing")
+
+    def test_bench_and_doctor(self):
+        self.assertRegex(self.ok("bench", "--tokens", "4", "--words", "20"), r"loaded in [\d.]+ s\n(?s:.*)answers, 16 rows +[\d.]+")
+        text = self.ok("doctor")
+        for what in ("sqlite-lm", "network", "cpu", "model", "tokens/s a row"):
+            self.assertIn(what, text)
+        self.assertNotIn("one that ships", text)
+        self.assertIn("the one that ships, /", self.ok("doctor", LM_MODEL=""))
+        self.assertIn("off (LM_NETWORK)", self.ok("doctor", LM_NETWORK="off"))
+
+
+if __name__ == "__main__":
+    unittest.main()
