@@ -14,6 +14,7 @@ import pathlib
 import platform
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tarfile
@@ -92,7 +93,7 @@ class Files:
         with zipfile.ZipFile(folder / f"{name}-{version}-{tag}.whl", "w", zipfile.ZIP_DEFLATED) as archive:
             for path, content in sorted(self.contents.items(), key=lambda item: (info in item[0], item[0])):
                 entry = zipfile.ZipInfo(path, (1985, 10, 26, 8, 15, 0))
-                entry.external_attr = mode_of(path) << 16
+                entry.external_attr = (stat.S_IFREG | mode_of(path)) << 16  # pip makes programs of regular files only
                 entry.compress_type = zipfile.ZIP_DEFLATED
                 archive.writestr(entry, content)
 
@@ -169,13 +170,12 @@ def make_wheels(out, version, machine, library, program, model):
 def make_npm_packages(out, version, machine, library, model):
     here = f"linux-{MACHINES[machine][1]}"
     common = {"version": version, "description": SUMMARY, "license": "MIT", "keywords": ["sqlite", "llm", "extension"]}
-    names = sorted(f"linux-{npm}" for _, npm in MACHINES.values())
     main = Files().add_all("", [ROOT / "LICENSE", ROOT / "README.md", HERE / "npm/index.mjs", HERE / "npm/index.d.ts"])
-    main.add("index.cjs", template(HERE / "npm/index.cjs", PLATFORMS='", "'.join(names)))
+    main.add("index.cjs", template(HERE / "npm/index.cjs", PLATFORMS=here))
     main.add("package.json", json.dumps({
         "name": "sqlite-lm", **common, "main": "index.cjs", "types": "index.d.ts",
         "exports": {".": {"types": "./index.d.ts", "import": "./index.mjs", "require": "./index.cjs"}},
-        "optionalDependencies": {f"sqlite-lm-{name}": version for name in names}}, indent=2))
+        "optionalDependencies": {f"sqlite-lm-{here}": version}}, indent=2))
     main.tar(out / f"sqlite-lm-{version}.tgz", "package/")
     binary = Files().add("lm0.so", library).add_all("", [ROOT / "LICENSE", model])
     binary.add("package.json", json.dumps({
