@@ -24,6 +24,7 @@
 #ifndef LM_ENGINE_BACKEND_BACKEND_H_
 #define LM_ENGINE_BACKEND_BACKEND_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -259,6 +260,10 @@ class Backend {
   // REQUIRES: *tables stays as it is meanwhile.
   absl::Status BeginStep(const StepTables* tables);
 
+  // From now on, until null is set: once *cancel is true, what ops write is undefined, and they may
+  // be quick about it. Whoever sets it looks before using anything.
+  void set_cancel(const std::atomic<bool>* cancel) { cancel_ = cancel; }
+
   // out[t] = scale * W[the step's token t] as F32.  W (vocabulary, hidden), out (T, hidden).
   virtual absl::Status Embed(const WeightMatrix& w, float scale, Tensor out) = 0;
 
@@ -377,6 +382,7 @@ class Backend {
   // The step that has begun. REQUIRES: one has.
   const StepTables& step() const { return *index_.tables; }
   const StepIndex& step_index() const { return index_; }
+  bool cancelled() const { return cancel_ != nullptr && cancel_->load(std::memory_order_relaxed); }
   // Puts it where the device finds it.
   virtual absl::Status PlaceStep() { return absl::OkStatus(); }
 
@@ -384,6 +390,7 @@ class Backend {
   absl::StatusOr<Tensor> Intermediate(int64_t rows, int64_t cols, Buffer* buffer);
 
   StepIndex index_;
+  const std::atomic<bool>* cancel_ = nullptr;
   Buffer input_, result_;      // of Project, between its ops
   std::vector<float> logits_;  // of Route, on the host
 };

@@ -104,9 +104,10 @@ class LanguageModel {
 
   // Carries the launched step out: its cache ops, then its tokens, whose keys, values and states go
   // to the blocks and slots that its sequences list; and waits for the results. `cancel` is polled
-  // between layers: once it is true, Await returns Cancelled soon; the KV of the step's tokens and
-  // the states of its sequences are then undefined, as after an error. Whether results are finite
-  // is not looked at: whoever uses a row checks it, so that a bad one fails its own sequence only.
+  // within layers too: once it is true, Await returns Cancelled soon; the KV of the step's tokens
+  // and the states of its sequences are then undefined, as after an error. Whether results are
+  // finite is not looked at: whoever uses a row checks it, so that a bad one fails its own sequence
+  // only.
   virtual absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) = 0;
 
   // What the model makes of a text's pooled hidden state (hidden_size(),): its embedding, of as

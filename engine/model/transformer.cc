@@ -5,6 +5,7 @@
 #include <iterator>
 #include <numeric>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/cache_spec.h"
@@ -44,6 +45,11 @@ absl::Status AddLayerInput(const LayerRun& run, int64_t index) {
 
 absl::Status NormalizeInPlace(const DeviceNorm& norm, Tensor x, Backend* backend) {
   return norm.empty() ? absl::OkStatus() : backend->Normalize(x, norm.norm, x);
+}
+
+absl::Status CheckCancelled(const std::atomic<bool>& cancel) {
+  if (!cancel.load(std::memory_order_relaxed)) return absl::OkStatus();
+  return absl::CancelledError("the generation was cancelled");
 }
 
 // Layers that read another one's keys and values must be where that is.
@@ -104,6 +110,16 @@ absl::Status Transformer::Await(const std::atomic<bool>& cancel, StepResults* re
   results->cache_ops_done = false;
   RETURN_IF_ERROR(ApplyCacheOps());
   results->cache_ops_done = true;
+  auto set_cancel = [this](const std::atomic<bool>* flag) {
+    for (const Stage& stage : stages_) stage.backend->set_cancel(flag);
+  };
+  const absl::Cleanup unset = [&set_cancel] { set_cancel(nullptr); };
+  set_cancel(&cancel);
+  RETURN_IF_ERROR(Run(cancel, results));
+  return CheckCancelled(cancel);
+}
+
+absl::Status Transformer::Run(const std::atomic<bool>& cancel, StepResults* results) {
   const int64_t tokens = static_cast<int64_t>(step_.tables.tokens.size());
   results->logits.resize(step_.logit_rows.size() * spec_.vocab);
   results->hidden.resize(step_.hidden_rows.size() * spec_.hidden);
@@ -140,9 +156,7 @@ absl::Status Transformer::ApplyCacheOps() {
 absl::Status Transformer::RunLayers(const std::atomic<bool>& cancel, Stage* stage) {
   const int64_t rows = static_cast<int64_t>(step_.tables.tokens.size());
   for (int64_t i = stage->first; i < stage->end; ++i) {
-    if (cancel.load(std::memory_order_relaxed)) {
-      return absl::CancelledError("the generation was cancelled");
-    }
+    RETURN_IF_ERROR(CheckCancelled(cancel));
     const LayerSpec& spec = spec_.layers[i];
     LayerRun run = {.model = spec_,
                     .spec = spec,

@@ -60,6 +60,7 @@ class Transformer final : public LanguageModel {
               Weights weights);
 
   absl::Status ApplyCacheOps();
+  absl::Status Run(const std::atomic<bool>& cancel, StepResults* results);
   void FillRopes();
   void ListRows();
   void ListPositions();

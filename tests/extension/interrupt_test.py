@@ -1,4 +1,5 @@
 """sqlite3_interrupt() ends a statement within 50 ms, wherever it is, and the engine's pages come back."""
+import json
 import os
 import pathlib
 import signal
@@ -125,6 +126,20 @@ class InterruptTest(unittest.TestCase):
     def test_in_an_embedding(self):
         self.assert_prompt([self.latency("SELECT lm_embed(?)", LONG)])
         self.assert_engine_idles()
+
+    def test_in_an_encoder(self):
+        # All of a text is one step, and this one's only layer takes seconds: it is left in the middle.
+        path = str(pathlib.Path(self.folder.name) / "encoder.gguf")
+        write_slow_model(path, layers=1, encoder=True)
+        options = json.dumps({"model": path})
+        harness.value(self.connection, "SELECT lm_embed('load it', ?)", options)
+        running = "SELECT running FROM lm_stats WHERE phase = 'decode' AND path = ?"
+        for _ in range(3):
+            self.assert_prompt([self.latency("SELECT lm_embed(?, ?)", LONG[:10000], options)])
+            deadline = time.monotonic() + 20 * PROMISE
+            while harness.value(self.connection, running, path) > 0:
+                self.assertLess(time.monotonic(), deadline, "the engine goes on with what nobody waits for")
+                time.sleep(0.005)
 
     def test_in_lm_stream(self):
         options = '{"max_tokens":10000,"temperature":3}'

@@ -1,12 +1,13 @@
 """Writes a llama model that is small as a file and slow to run: random Q8_0 weights, a token a byte.
 
     write_slow_model("slow.gguf")      # 16,384 tokens of context, 6 layers, 24 MB
+    write_slow_model("slow.gguf", layers=1, encoder=True)     # each token sees those behind it too
 """
 import functools
 import random
 import struct
 
-STRING, ARRAY, UINT32, INT32, FLOAT32 = 8, 9, 4, 5, 6
+STRING, ARRAY, BOOL, UINT32, INT32, FLOAT32 = 8, 9, 7, 4, 5, 6
 F32, Q8_0 = 0, 8
 HIDDEN, HEADS, KV_HEADS, FFN, CONTEXT = 512, 8, 2, 2048, 16384
 
@@ -44,7 +45,7 @@ def weights(values):
     return (pattern * (blocks // 4096 + 1))[:34 * blocks]
 
 
-def write_slow_model(path, layers=6):
+def write_slow_model(path, layers=6, encoder=False):
     tokens = byte_characters() + ["he", "<|endoftext|>"]
     metadata = [
         pair("general.architecture", STRING, "llama"),
@@ -66,6 +67,8 @@ def write_slow_model(path, layers=6):
         array("tokenizer.ggml.merges", STRING, ["h e"]),
         pair("tokenizer.ggml.eos_token_id", UINT32, len(tokens) - 1),
     ]
+    if encoder:
+        metadata.append(string("llama.attention.causal") + struct.pack("<IB", BOOL, 0))
     kv = HIDDEN // HEADS * KV_HEADS
     tensors = [("token_embd.weight", Q8_0, (HIDDEN, len(tokens))), ("output_norm.weight", F32, (HIDDEN,))]
     for layer in range(layers):

@@ -43,6 +43,7 @@ void CpuBackend::ForItems(int64_t count, absl::FunctionRef<void(int64_t, int)> b
   int64_t workers = std::min<int64_t>(count, pool_.num_threads());
   pool_.ParallelFor(workers, [&](int64_t worker) {
     for (int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
+      if (cancelled()) return;
       body(item, static_cast<int>(worker));
     }
   });

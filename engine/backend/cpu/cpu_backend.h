@@ -113,8 +113,9 @@ class CpuBackend : public Backend {
   // enough to share.
   void ForRows(int64_t rows, int64_t cols, absl::FunctionRef<void(int64_t, int64_t)> body);
 
-  // Calls body(item, worker) for each item in [0, count), with worker < pool_.num_threads(), one
-  // item at a time to each worker: the index of memory that a worker may use meanwhile.
+  // Calls body(item, worker) for each item in [0, count), unless the step is cancelled, with worker
+  // < pool_.num_threads(), one item at a time to each worker: the index of memory that a worker may
+  // use meanwhile.
   void ForItems(int64_t count, absl::FunctionRef<void(int64_t, int)> body);
 
   const CpuKernels& kernels_;
