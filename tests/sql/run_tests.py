@@ -30,12 +30,13 @@ MODELS = pathlib.Path(__file__).resolve().parent.parent / "testdata" / "models"
 EXPECTATION = re.compile(r"^--(>|~|!|0|@)(.*)$")
 
 
-def connect(extension, name, uri=False):
+def connect(extensions, name, uri=False):
     connection = sqlite3.connect(name, isolation_level=None, uri=uri)
     if not hasattr(connection, "enable_load_extension"):
         sys.exit(f"{sys.executable}: its sqlite3 module was built without load_extension (Debian's python3 has it)")
     connection.enable_load_extension(True)
-    connection.load_extension(str(extension))
+    for extension in extensions:
+        connection.load_extension(str(extension))
     connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
     return connection
 
@@ -51,10 +52,10 @@ def shown(value):
 class Script:
     """One file: its statements run in order; failures are collected."""
 
-    def __init__(self, path, extension, tmp):
-        self.path, self.extension, self.tmp = path, extension, tmp
+    def __init__(self, path, extensions, tmp):
+        self.path, self.extensions, self.tmp = path, extensions, tmp
         self.failures = []
-        self.connection = connect(extension, ":memory:")
+        self.connection = connect(extensions, ":memory:")
 
     def substituted(self, text):
         for name, value in (("$MODELS", MODELS), ("$MODEL", os.environ["LM_MODEL"]), ("$TMP", self.tmp)):
@@ -93,10 +94,10 @@ class Script:
             return
         self.connection.close()
         if words[1] == "memory":
-            self.connection = connect(self.extension, ":memory:")
+            self.connection = connect(self.extensions, ":memory:")
         else:
             mode = "ro" if words[1] == "readonly" else "rwc"
-            self.connection = connect(self.extension, f"file:{self.tmp}/{words[2]}?mode={mode}", uri=True)
+            self.connection = connect(self.extensions, f"file:{self.tmp}/{words[2]}?mode={mode}", uri=True)
 
     def check(self, statement, expected, line):
         if not statement.strip():
@@ -122,6 +123,7 @@ class Script:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--extension", required=True, type=pathlib.Path)
+    parser.add_argument("--also", action="append", default=[], type=pathlib.Path, help="another extension to load")
     parser.add_argument("--model", default=MODELS / "llama-q8_0.gguf", type=pathlib.Path)
     parser.add_argument("files", nargs="+", type=pathlib.Path)
     args = parser.parse_args()
@@ -129,7 +131,7 @@ def main():
     for path in args.files:
         os.environ["LM_MODEL"] = str(args.model)
         with tempfile.TemporaryDirectory() as tmp:
-            failures += Script(path, args.extension.resolve(), tmp).run()
+            failures += Script(path, [file.resolve() for file in (args.extension, *args.also)], tmp).run()
     print("\n\n".join(failures) or "passed")
     return 1 if failures else 0
 
