@@ -30,11 +30,11 @@ struct PrefixTree::Node {
 
 // What one salt has.
 struct PrefixTree::Tenant {
-  const std::string* salt = nullptr;  // the key in tenants_
-  Node root;
-  Leaves leaves;                 // unpinned ones, least recently used first
-  std::vector<Leaves> windowed;  // of each class, nodes that have a block
-  Leaves states;                 // nodes that have one
+  const std::string* salt = nullptr;               // the key in tenants_
+  std::map<std::string, Node, std::less<>> roots;  // by adapters; none is without children
+  Leaves leaves;                                   // unpinned ones, least recently used first
+  std::vector<Leaves> windowed;                    // of each class, nodes that have a block
+  Leaves states;                                   // nodes that have one
   int64_t num_nodes = 0;
 };
 
@@ -117,9 +117,8 @@ PrefixTree::PrefixTree(KvBlockPool* pool, int32_t block_tokens, std::vector<Wind
 
 PrefixTree::~PrefixTree() {
   // From the leaves up, and not by recursion: a long context is a deep tree.
-  for (auto& [salt, tenant] : tenants_) {
-    Node* node = &tenant->root;
-    while (node != nullptr) {
+  auto drop_below = [this](Node* root) {
+    for (Node* node = root; node != nullptr;) {
       if (!node->children.empty()) {
         node = node->children.back().get();
         continue;
@@ -136,11 +135,14 @@ PrefixTree::~PrefixTree() {
       }
       node = parent;
     }
+  };
+  for (auto& [salt, tenant] : tenants_) {
+    for (auto& [adapters, root] : tenant->roots) drop_below(&root);
   }
 }
 
 // Down the tree as far as the tokens go, and back to where what is needed is there.
-PrefixTree::Path PrefixTree::Walk(absl::string_view salt, absl::Span<const int32_t> tokens) const {
+PrefixTree::Path PrefixTree::Walk(PrefixOwner owner, absl::Span<const int32_t> tokens) const {
   const bool recurrent = states_.pool != nullptr;
   Path path;
   // Of each windowed class, the first of the nodes in a row that have blocks, up to the present
@@ -160,7 +162,7 @@ PrefixTree::Path PrefixTree::Walk(absl::string_view salt, absl::Span<const int32
     path.last = node;
     path.tokens = tokens;
   };
-  const Node* node = FindRoot(salt);
+  const Node* node = FindRoot(owner);
   while (node != nullptr && path.known < static_cast<int64_t>(tokens.size())) {
     const absl::Span<const int32_t> run = tokens.subspan(path.known, block_tokens_);
     const Neighbour near = FindChild(*node, run);
@@ -195,12 +197,12 @@ PrefixTree::Node* PrefixTree::FindSnapshot(const Node& node, absl::Span<const in
   return nullptr;
 }
 
-PrefixTree::Lease PrefixTree::Match(absl::string_view salt, absl::Span<const int32_t> tokens,
+PrefixTree::Lease PrefixTree::Match(PrefixOwner owner, absl::Span<const int32_t> tokens,
                                     int64_t limit) {
   Lease lease;
   ++clock_;
   now_ = absl::Now();
-  const Path path = Walk(salt, tokens.subspan(0, std::max<int64_t>(limit, 0)));
+  const Path path = Walk(owner, tokens.subspan(0, std::max<int64_t>(limit, 0)));
   lease.known_ = path.known;
   lease.windowed_.resize(windowed_.size());
   auto node_at = [&path](size_t i) { return i < path.depth ? path.nodes[i] : path.last; };
@@ -232,16 +234,16 @@ PrefixTree::Lease PrefixTree::Match(absl::string_view salt, absl::Span<const int
   return lease;
 }
 
-int64_t PrefixTree::MatchLength(absl::string_view salt, absl::Span<const int32_t> tokens) const {
-  return Walk(salt, tokens).tokens;
+int64_t PrefixTree::MatchLength(PrefixOwner owner, absl::Span<const int32_t> tokens) const {
+  return Walk(owner, tokens).tokens;
 }
 
-PrefixTree::Lease PrefixTree::Insert(absl::string_view salt, absl::Span<const int32_t> tokens,
+PrefixTree::Lease PrefixTree::Insert(PrefixOwner owner, absl::Span<const int32_t> tokens,
                                      absl::Span<const int32_t> blocks, const Additions& additions) {
   assert(blocks.size() == (tokens.size() + block_tokens_ - 1) / block_tokens_);
   Lease lease;
   if (tokens.empty()) return lease;
-  Node* node = FindOrAddRoot(salt);
+  Node* node = FindOrAddRoot(owner);
   ++clock_;
   now_ = absl::Now();
   lease.windowed_.resize(windowed_.size());
@@ -325,6 +327,14 @@ PrefixTree::Node* PrefixTree::AddRun(Node* parent, const Neighbour& near,
 
 std::vector<PrefixTree::Run> PrefixTree::Runs(absl::string_view salt) const {
   std::vector<Run> runs;
+  const auto tenant = tenants_.find(salt);
+  if (tenant == tenants_.end()) return runs;
+  for (const auto& [adapters, root] : tenant->second->roots) AddRuns(root, adapters, &runs);
+  return runs;
+}
+
+void PrefixTree::AddRuns(const Node& root, absl::string_view adapters,
+                         std::vector<Run>* runs) const {
   struct Open {
     const Node* first;
     int64_t parent;
@@ -335,11 +345,11 @@ std::vector<PrefixTree::Run> PrefixTree::Runs(absl::string_view salt) const {
       open.push_back({child->get(), parent});
     }
   };
-  if (const Node* root = FindRoot(salt)) add_children(*root, -1);
+  add_children(root, -1);
   while (!open.empty()) {
     const auto [first, parent] = open.back();
     open.pop_back();
-    Run run{.parent = parent, .hits = first->hits};
+    Run run{.parent = parent, .hits = first->hits, .adapters = std::string(adapters)};
     const Node* last = first;
     for (const Node* node = first;; node = node->children.front().get()) {
       last = node;
@@ -349,12 +359,11 @@ std::vector<PrefixTree::Run> PrefixTree::Runs(absl::string_view salt) const {
       run.beginning.insert(run.beginning.end(), node->tokens.begin(), node->tokens.begin() + shown);
       if (node->children.size() != 1) break;
     }
-    run.tokens = run.own_tokens + (parent < 0 ? 0 : runs[parent].tokens);
+    run.tokens = run.own_tokens + (parent < 0 ? 0 : (*runs)[parent].tokens);
     run.last_used = last->last_used_time;
-    runs.push_back(std::move(run));
-    add_children(*last, static_cast<int64_t>(runs.size()) - 1);
+    runs->push_back(std::move(run));
+    add_children(*last, static_cast<int64_t>(runs->size()) - 1);
   }
-  return runs;
 }
 
 PrefixTree::Node* PrefixTree::NextToGo() const {
@@ -439,25 +448,34 @@ std::unique_ptr<PrefixTree::Node> PrefixTree::TakeChild(Node* node, const Node& 
   return taken;
 }
 
-PrefixTree::Node* PrefixTree::FindRoot(absl::string_view salt) const {
-  const auto found = tenants_.find(salt);
-  return found == tenants_.end() ? nullptr : &found->second->root;
+PrefixTree::Node* PrefixTree::FindRoot(PrefixOwner owner) const {
+  const auto tenant = tenants_.find(owner.salt);
+  if (tenant == tenants_.end()) return nullptr;
+  const auto root = tenant->second->roots.find(owner.adapters);
+  return root == tenant->second->roots.end() ? nullptr : &root->second;
 }
 
-PrefixTree::Node* PrefixTree::FindOrAddRoot(absl::string_view salt) {
-  if (Node* root = FindRoot(salt)) return root;
+PrefixTree::Node* PrefixTree::FindOrAddRoot(PrefixOwner owner) {
+  if (Node* root = FindRoot(owner)) return root;
+  auto add_root = [&owner](Tenant* tenant) {
+    Node* root = &tenant->roots.try_emplace(std::string(owner.adapters)).first->second;
+    root->tenant = tenant;
+    return root;
+  };
+  const auto known = tenants_.find(owner.salt);
+  if (known != tenants_.end()) return add_root(known->second.get());
   auto tenant = std::make_unique<Tenant>();
   Tenant* const added = tenant.get();
-  added->root.tenant = added;
+  Node* const root = add_root(added);
   added->windowed.resize(windowed_.size());
   const auto size = by_size_.emplace(0, added).first;
   try {
-    added->salt = &tenants_.emplace(std::string(salt), std::move(tenant)).first->first;
+    added->salt = &tenants_.emplace(std::string(owner.salt), std::move(tenant)).first->first;
   } catch (...) {
     by_size_.erase(size);
     throw;
   }
-  return &added->root;
+  return root;
 }
 
 void PrefixTree::Count(Tenant* tenant, int64_t change) {
@@ -482,6 +500,8 @@ void PrefixTree::Remove(Node* leaf) {
   if (parent->parent != nullptr) {
     List(parent);
   } else if (parent->children.empty()) {
+    std::erase_if(tenant->roots, [parent](const auto& root) { return &root.second == parent; });
+    if (!tenant->roots.empty()) return;
     by_size_.erase({0, tenant});
     tenants_.erase(tenants_.find(*tenant->salt));
   }
@@ -528,18 +548,20 @@ absl::Status PrefixTree::CheckIntegrity() const {
   int64_t nodes = 0, unpinned = 0, leaves = 0, listed = 0, counted = 0;
   std::vector<const Node*> open;
   for (const auto& [salt, tenant] : tenants_) {
-    const Node& root = tenant->root;
-    if (tenant->salt != &salt || root.tenant != tenant.get() || root.parent != nullptr ||
-        root.pins != 0) {
-      return absl::InternalError("prefix tree: a root is not as roots are");
+    for (const auto& [adapters, root] : tenant->roots) {
+      if (tenant->salt != &salt || root.tenant != tenant.get() || root.parent != nullptr ||
+          root.pins != 0) {
+        return absl::InternalError("prefix tree: a root is not as roots are");
+      }
+      if (root.children.empty()) return absl::InternalError("prefix tree: a root has no children");
+      open.push_back(&root);
     }
-    if (root.children.empty()) return absl::InternalError("prefix tree: a root has no children");
+    if (tenant->roots.empty()) return absl::InternalError("prefix tree: a salt has no roots");
     if (!by_size_.contains({tenant->num_nodes, tenant.get()})) {
       return absl::InternalError("prefix tree: a salt is not found by its size");
     }
     listed += static_cast<int64_t>(tenant->leaves.size());
     counted += tenant->num_nodes;
-    open.push_back(&root);
   }
   while (!open.empty()) {
     const Node* node = open.back();

@@ -9,10 +9,11 @@
 // A radix tree over tokens. A node is one KV block and the 1 to block_tokens tokens it holds; only
 // a full node has children. Children are kept in lexicographic order of their tokens, so the child
 // with the longest common prefix is a neighbour of the search key. Tokens themselves are compared,
-// never only hashes. Each salt has a tree of its own: what one database cached is invisible to
-// another. Whoever holds a lease keeps its nodes; the rest goes leaf by leaf: of the salt that has
-// the most nodes, least recently used first. So each of n salts keeps an n-th of what is cached,
-// however much the others ask for, and a salt alone may have everything.
+// never only hashes. Each salt has a tree of its own (and one for each set of adapters that its
+// prefixes were computed with): what one database cached is invisible to another. Whoever holds a
+// lease keeps its nodes; the rest goes leaf by leaf: of the salt that has the most nodes, least
+// recently used first. So each of n salts keeps an n-th of what is cached, however much the others
+// ask for, and a salt alone may have everything.
 //
 // A model may remember more than full attention's keys and values, and a node then has more:
 // - a block of each windowed class. Those go by themselves, the longest unused first: a node
@@ -24,6 +25,7 @@
 #define LM_ENGINE_CACHE_PREFIX_TREE_H_
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -39,6 +41,18 @@
 #include "engine/cache/kv_block_pool.h"
 
 namespace lm {
+
+// Whose prefixes, and computed with what beside the model's own weights: adapters, as a text that
+// names them; empty: none. What is found for one owner was inserted for the same.
+struct PrefixOwner {
+  template <typename T>
+  requires std::convertible_to<T, absl::string_view> PrefixOwner(const T& salt,
+                                                                 absl::string_view adapters = {})
+      : salt(salt), adapters(adapters) {}
+
+  absl::string_view salt;
+  absl::string_view adapters;
+};
 
 // Not thread-safe: the engine's thread owns it.
 class PrefixTree {
@@ -97,10 +111,10 @@ class PrefixTree {
   ~PrefixTree();
 
   // The longest cached prefix of `tokens`, at most `limit` tokens of it.
-  Lease Match(absl::string_view salt, absl::Span<const int32_t> tokens, int64_t limit);
+  Lease Match(PrefixOwner owner, absl::Span<const int32_t> tokens, int64_t limit);
 
   // How long that prefix is, without pinning or touching anything.
-  int64_t MatchLength(absl::string_view salt, absl::Span<const int32_t> tokens) const;
+  int64_t MatchLength(PrefixOwner owner, absl::Span<const int32_t> tokens) const;
 
   // Remembers that blocks[i] holds the i-th run of block_tokens tokens; the last run may be
   // shorter. Where the tree has a run already it keeps its own block; for each new one it takes a
@@ -108,11 +122,11 @@ class PrefixTree {
   // the longer run later. Returns a lease on all of `tokens`, with the tree's own blocks.
   // Of the additions too it takes references, to those that it lacks.
   // REQUIRES: blocks.size() == ceil(tokens.size() / block_tokens).
-  Lease Insert(absl::string_view salt, absl::Span<const int32_t> tokens,
+  Lease Insert(PrefixOwner owner, absl::Span<const int32_t> tokens,
                absl::Span<const int32_t> blocks, const Additions& additions);
-  Lease Insert(absl::string_view salt, absl::Span<const int32_t> tokens,
+  Lease Insert(PrefixOwner owner, absl::Span<const int32_t> tokens,
                absl::Span<const int32_t> blocks) {
-    return Insert(salt, tokens, blocks, Additions());
+    return Insert(owner, tokens, blocks, Additions());
   }
 
   // Drops unpinned leaves, of the largest salt and least recently used first, until `blocks` pool
@@ -126,7 +140,7 @@ class PrefixTree {
   // Drops all snapshots.
   void ForgetStates();
 
-  // What is cached for a salt: the tree with each chain of nodes that does not fork as one run, a
+  // What is cached for a salt: its trees with each chain of nodes that does not fork as one run, a
   // run before those below it.
   struct Run {
     static constexpr size_t kShownTokens = 32;
@@ -136,6 +150,7 @@ class PrefixTree {
     int64_t blocks = 0;                   // that it has
     int64_t hits = 0;                     // prompts that were spared the run's first block
     absl::Time last_used = {};            // by a prompt, or when its last token was added
+    std::string adapters = {};            // PrefixOwner's
     std::vector<int32_t> beginning = {};  // of its own tokens, at most kShownTokens
   };
   std::vector<Run> Runs(absl::string_view salt) const;
@@ -182,7 +197,7 @@ class PrefixTree {
     Node* last = nullptr;
     int64_t tokens = 0;
   };
-  Path Walk(absl::string_view salt, absl::Span<const int32_t> tokens) const;
+  Path Walk(PrefixOwner owner, absl::Span<const int32_t> tokens) const;
   Node* FindSnapshot(const Node& node, absl::Span<const int32_t> run) const;
   void DropWindowed(Node* node, size_t c);
   void DropState(Node* node);
@@ -197,8 +212,9 @@ class PrefixTree {
   static void AddChild(Node* node, std::unique_ptr<Node> child);
   static std::unique_ptr<Node> TakeChild(Node* node, const Node& child);
 
-  Node* FindRoot(absl::string_view salt) const;
-  Node* FindOrAddRoot(absl::string_view salt);
+  Node* FindRoot(PrefixOwner owner) const;
+  Node* FindOrAddRoot(PrefixOwner owner);
+  void AddRuns(const Node& root, absl::string_view adapters, std::vector<Run>* runs) const;
   // The leaf that goes next; null where none can.
   Node* NextToGo() const;
   // Counts a node of the tenant that comes or goes.

@@ -7,7 +7,8 @@
 
 namespace lm {
 
-absl::Status Activations::Reserve(const ModelSpec& spec, int64_t tokens, Backend* backend) {
+absl::Status Activations::Reserve(const ModelSpec& spec, int64_t ranks, int64_t tokens,
+                                  Backend* backend) {
   if (tokens <= capacity) return absl::OkStatus();
   const int64_t rows = std::max(tokens, 2 * capacity);
   const int64_t mixed_cols = spec.Widest([](const LayerSpec& l) {
@@ -66,6 +67,7 @@ absl::Status Activations::Reserve(const ModelSpec& spec, int64_t tokens, Backend
       {&slot_gate_up, widest([](const FeedForwardSpec& f) {
          return f.experts->router.chosen * f.InputCols(f.experts->width);
        })},
+      {&low_rank, ranks},
   };
   constexpr int64_t kAlignment = 64;
   int64_t bytes = 0;

@@ -35,10 +35,12 @@ struct Activations {
   Tensor slots;           // (T, chosen * hidden)  of each slot its row, then its result
   Tensor slot_gate_up;    // (T, chosen * what an expert's first product gives)
   Tensor slot_factors;    // (T, chosen)  of each slot, what its row is multiplied by
+  Tensor low_rank;        // (T, most ranks)  of adapters: A x
   ExpertRoutes routes;    // of the layer that runs
 
-  // Makes room for a step of so many tokens; what is in them is lost where they grow.
-  absl::Status Reserve(const ModelSpec& spec, int64_t tokens, Backend* backend);
+  // Makes room for a step of so many tokens, and adapters of so many ranks; what is in them is lost
+  // where they grow.
+  absl::Status Reserve(const ModelSpec& spec, int64_t ranks, int64_t tokens, Backend* backend);
 };
 
 }  // namespace lm

@@ -71,7 +71,7 @@ absl::StatusOr<Tensor> AttendLatent(const LayerRun& run, const AttentionSpec& sp
     q = run.Of(run.act.latent_q, spec.latent_q_cols());
     RETURN_IF_ERROR(backend->Normalize(before_q, latent.q_norm.norm, before_q));
     RETURN_IF_ERROR(
-        latent.q_b.Apply(backend, ProductInput::Plain(before_q), ProductResult::kReplaces, q));
+        run.Apply(latent.q_b, ProductInput::Plain(before_q), ProductResult::kReplaces, q));
   }
   auto copy = [backend](Tensor from, Tensor to) {
     return backend->GatedActivation(Activation::kIdentity, from, {}, to);
@@ -84,8 +84,8 @@ absl::StatusOr<Tensor> AttendLatent(const LayerRun& run, const AttentionSpec& sp
     const Tensor from = q.Cols(h * (own.nope + turning), own.nope + turning);
     const Tensor to = query.Cols(h * spec.key_dim, spec.key_dim);
     RETURN_IF_ERROR(copy(from.Cols(own.nope, turning), to.Cols(0, turning)));
-    RETURN_IF_ERROR(latent.k[h].Apply(backend, ProductInput::Plain(from.Cols(0, own.nope)),
-                                      ProductResult::kReplaces, to.Cols(turning, rank)));
+    RETURN_IF_ERROR(run.Apply(latent.k[h], ProductInput::Plain(from.Cols(0, own.nope)),
+                              ProductResult::kReplaces, to.Cols(turning, rank)));
   }
   const Rope rope = {.table = spec.rope, .pairing = run.model.ropes[spec.rope].pairing};
   RETURN_IF_ERROR(backend->RopeAndStoreKv(query, key, value, rope, kv));
@@ -94,9 +94,9 @@ absl::StatusOr<Tensor> AttendLatent(const LayerRun& run, const AttentionSpec& sp
       query, kv, {.scale = spec.scale, .window = {.causal = run.model.causal}}, attended));
   const Tensor out = run.Of(run.act.mixed, spec.heads * own.value_dim);
   for (int64_t h = 0; h < spec.heads; ++h) {
-    RETURN_IF_ERROR(latent.v[h].Apply(backend, ProductInput::Plain(attended.Cols(h * rank, rank)),
-                                      ProductResult::kReplaces,
-                                      out.Cols(h * own.value_dim, own.value_dim)));
+    RETURN_IF_ERROR(run.Apply(latent.v[h], ProductInput::Plain(attended.Cols(h * rank, rank)),
+                              ProductResult::kReplaces,
+                              out.Cols(h * own.value_dim, own.value_dim)));
   }
   return out;
 }

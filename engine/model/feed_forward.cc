@@ -3,8 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include <vector>
-
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -28,6 +26,25 @@ absl::Status WeighInputs(const LayerRun& run, Tensor of_slots) {
   return run.backend->ScaleRows(of_slots, column, Activation::kIdentity);
 }
 
+// Adds what the rows' adapters add to one product of each expert; x and y are of all slots.
+absl::Status AddExpertUpdates(const LayerRun& run, Projection FeedForwardWeights::*product,
+                              const ProductInput& x, Tensor y) {
+  if (run.adapted.empty()) return absl::OkStatus();
+  const ExpertRoutes& routes = run.act.routes;
+  const std::vector<FeedForwardWeights>& experts = run.weights.experts.experts;
+  for (size_t e = 0; e < experts.size(); ++e) {
+    const absl::Span<const LowRankUpdate> updates = (experts[e].*product).updates();
+    const int64_t begin = routes.begin[e], count = routes.begin[e + 1] - begin;
+    if (updates.empty() || count == 0) continue;
+    ProductInput own = x;
+    own.x = x.x.Rows(begin, count);
+    RETURN_IF_ERROR(AddUpdates(
+        updates, AdaptedAmong(run.adapted, absl::MakeConstSpan(routes.rows).subspan(begin, count)),
+        own, run.act.low_rank, run.backend, y.Rows(begin, count)));
+  }
+  return absl::OkStatus();
+}
+
 // What the experts make of x, in act.hidden: those of every row first one expert's rows after the
 // other's, each with one product for all of them.
 absl::StatusOr<Tensor> MixExperts(const LayerRun& run) {
@@ -45,7 +62,7 @@ absl::StatusOr<Tensor> MixExperts(const LayerRun& run) {
   if (!norm.empty()) RETURN_IF_ERROR(backend->Normalize(run.x(), norm.norm, n));
   const Tensor logits = act.router.Rows(0, rows).Cols(0, own.count);
   RETURN_IF_ERROR(
-      experts.router.Apply(backend, ProductInput::Plain(n), ProductResult::kReplaces, logits));
+      run.Apply(experts.router, ProductInput::Plain(n), ProductResult::kReplaces, logits));
   Router router = own.router;
   router.bias = experts.choice_bias;
   router.scales = experts.scales;
@@ -59,7 +76,7 @@ absl::StatusOr<Tensor> MixExperts(const LayerRun& run) {
   if (own.latent > 0) {
     seen = sum = act.shared.Rows(0, rows).Cols(0, cols);
     RETURN_IF_ERROR(
-        experts.latent_down.Apply(backend, ProductInput::Plain(n), ProductResult::kReplaces, seen));
+        run.Apply(experts.latent_down, ProductInput::Plain(n), ProductResult::kReplaces, seen));
   }
   RETURN_IF_ERROR(backend->GatherSlots(seen, routes, of_slots));
   if (own.weigh_input) RETURN_IF_ERROR(WeighInputs(run, of_slots));
@@ -72,28 +89,32 @@ absl::StatusOr<Tensor> MixExperts(const LayerRun& run) {
     experts.experts[e].down.AddTo(Active(spec, between), x, &last);
   }
   RETURN_IF_ERROR(backend->ProjectAll(first, ProductResult::kReplaces));
+  RETURN_IF_ERROR(
+      AddExpertUpdates(run, &FeedForwardWeights::input, ProductInput::Plain(of_slots), gate_up));
   RETURN_IF_ERROR(backend->ProjectAll(last, ProductResult::kReplaces));
+  RETURN_IF_ERROR(
+      AddExpertUpdates(run, &FeedForwardWeights::down, Active(spec, gate_up), of_slots));
   RETURN_IF_ERROR(backend->CombineSlots(of_slots, routes, sum));
   if (own.latent > 0) {
     RETURN_IF_ERROR(
-        experts.latent_up.Apply(backend, ProductInput::Plain(sum), ProductResult::kReplaces, out));
+        run.Apply(experts.latent_up, ProductInput::Plain(sum), ProductResult::kReplaces, out));
   }
   if (own.shared_width == 0) return out;
 
   const Tensor between = act.gate_up.Rows(0, rows).Cols(0, spec.InputCols(own.shared_width));
-  RETURN_IF_ERROR(experts.shared.input.Apply(backend, ProductInput::Plain(n),
-                                             ProductResult::kReplaces, between));
+  RETURN_IF_ERROR(
+      run.Apply(experts.shared.input, ProductInput::Plain(n), ProductResult::kReplaces, between));
   if (!own.shared_gate) {
     RETURN_IF_ERROR(
-        experts.shared.down.Apply(backend, Active(spec, between), ProductResult::kIsAdded, out));
+        run.Apply(experts.shared.down, Active(spec, between), ProductResult::kIsAdded, out));
     return out;
   }
   const Tensor shared = act.shared.Rows(0, rows),
                gate = act.router.Rows(0, rows).Cols(own.count, 1);
   RETURN_IF_ERROR(
-      experts.shared.down.Apply(backend, Active(spec, between), ProductResult::kReplaces, shared));
+      run.Apply(experts.shared.down, Active(spec, between), ProductResult::kReplaces, shared));
   RETURN_IF_ERROR(
-      experts.shared_gate.Apply(backend, ProductInput::Plain(n), ProductResult::kReplaces, gate));
+      run.Apply(experts.shared_gate, ProductInput::Plain(n), ProductResult::kReplaces, gate));
   RETURN_IF_ERROR(backend->ScaleRows(shared, gate, Activation::kSigmoid));
   RETURN_IF_ERROR(backend->Add(out, shared, /*scale=*/1));
   return out;
@@ -104,9 +125,9 @@ absl::StatusOr<Tensor> Expand(const LayerRun& run) {
   const FeedForwardSpec& spec = run.spec.feed_forward;
   const LayerWeights& weights = run.weights;
   const Tensor between = run.Of(run.act.gate_up, spec.InputCols(spec.width));
-  RETURN_IF_ERROR(weights.feed_forward.input.Apply(run.backend,
-                                                   NormedInput(run.x(), weights.feed_forward_norm),
-                                                   ProductResult::kReplaces, between));
+  RETURN_IF_ERROR(run.Apply(weights.feed_forward.input,
+                            NormedInput(run.x(), weights.feed_forward_norm),
+                            ProductResult::kReplaces, between));
   return between;
 }
 
@@ -116,8 +137,8 @@ absl::Status AddBeside(const LayerRun& run, Tensor mixed) {
   const Tensor other = run.act.shared.Rows(0, run.rows);
   RETURN_IF_ERROR(run.backend->Normalize(mixed, weights.experts.post_norm.norm, mixed));
   ASSIGN_OR_RETURN(const Tensor between, Expand(run));
-  RETURN_IF_ERROR(weights.feed_forward.down.Apply(
-      run.backend, Active(run.spec.feed_forward, between), ProductResult::kReplaces, other));
+  RETURN_IF_ERROR(run.Apply(weights.feed_forward.down, Active(run.spec.feed_forward, between),
+                            ProductResult::kReplaces, other));
   RETURN_IF_ERROR(run.backend->Normalize(other, weights.experts.other_post_norm.norm, other));
   return run.backend->Add(mixed, other, /*scale=*/1);
 }

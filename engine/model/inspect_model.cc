@@ -9,6 +9,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/gguf/gguf_file.h"
 #include "engine/hf/hf_directory.h"
+#include "engine/model/adapter_file.h"
 #include "engine/model/cache_spec.h"
 #include "engine/model/load_vocabulary.h"
 #include "engine/model/model_spec.h"
@@ -131,7 +132,7 @@ absl::StatusOr<ModelReport> InspectModel(const std::string& path, DType kv_type,
   std::stable_sort(report.types.begin(), report.types.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
   ReadShape(gguf, kv_type, &report);
-  ReadText(metadata, &report);
+  if (!IsAdapter(metadata)) ReadText(metadata, &report);  // which has none of its own
   return report;
 }
 

@@ -19,6 +19,7 @@
 #include "absl/types/span.h"
 #include "engine/backend/sampling.h"
 #include "engine/backend/step_tables.h"
+#include "engine/model/adapter_set.h"
 
 namespace lm {
 
@@ -74,6 +75,8 @@ struct ModelStep {
   // wanted_logits[i] != 0 (a mask of tokens has such words), the others may be anything; empty: of
   // all.
   std::vector<uint64_t> wanted_logits = {};
+  // Those that are computed with adapters, ascending.
+  std::vector<AdaptedRows> adapted = {};
   // Ascending rows whose hidden states (what the head multiplies: after the output norm) are
   // wanted.
   std::vector<int32_t> hidden_rows = {};

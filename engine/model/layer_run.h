@@ -19,13 +19,17 @@ struct LayerRun {
   const MixerWeights& mixer;  // the layer's, or the one's beside
   Backend* backend;
   Activations& act;
-  int64_t rows;  // of the activations, the first ones
+  int64_t rows;                           // of the activations, the first ones
+  absl::Span<const AdaptedRows> adapted;  // of these
 
   Tensor x() const { return act.x.Rows(0, rows); }
   // The first `cols` columns of one of them.
   Tensor Of(const Tensor& activation, int64_t cols) const {
     return activation.Rows(0, rows).Cols(0, cols);
   }
+  // The projection, and what the rows' adapters add.
+  absl::Status Apply(const Projection& projection, const ProductInput& input, ProductResult result,
+                     Tensor out) const;
 };
 
 // The input of a product: x normed, if there is a norm for it.

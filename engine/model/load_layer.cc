@@ -302,6 +302,7 @@ class LayerLoader {
     Part down = part("ffn_down", cols);
     // Of experts that have no biases it is the router's.
     down.scaled = count == 1 || loader_.Has(down.prefix + ".bias");
+    down.adaptable = down.scaled || !loader_.Has(down.prefix + ".scale");
     ASSIGN_OR_RETURN(weights.down, loader_.LoadProjection({down}, width, /*needs_bias=*/false));
     return weights;
   }

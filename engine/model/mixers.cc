@@ -6,29 +6,30 @@ namespace lm {
 
 absl::StatusOr<Tensor> MixBeside(const LayerRun& run, int64_t index, const LayerCache& cache) {
   const StateSpaceSpec& spec = *run.spec.beside;
-  RETURN_IF_ERROR(run.weights.beside.input.Apply(
-      run.backend, NormedInput(run.x(), run.weights.mixer_norm), ProductResult::kReplaces,
-      run.Of(run.act.mixer_input, spec.input_cols())));
+  RETURN_IF_ERROR(run.Apply(run.weights.beside.input, NormedInput(run.x(), run.weights.mixer_norm),
+                            ProductResult::kReplaces,
+                            run.Of(run.act.mixer_input, spec.input_cols())));
   const LayerRun own = {.model = run.model,
                         .spec = run.spec,
                         .weights = run.weights,
                         .mixer = run.weights.beside,
                         .backend = run.backend,
                         .act = run.act,
-                        .rows = run.rows};
+                        .rows = run.rows,
+                        .adapted = run.adapted};
   ASSIGN_OR_RETURN(const Tensor mixed,
                    ApplyStateSpace(own, spec, cache.conv_state(index), cache.rule_state(index)));
   const Tensor out = run.act.beside.Rows(0, run.rows);
-  RETURN_IF_ERROR(own.mixer.output.Apply(run.backend, ProductInput::Plain(mixed),
-                                         ProductResult::kReplaces, out));
+  RETURN_IF_ERROR(
+      run.Apply(own.mixer.output, ProductInput::Plain(mixed), ProductResult::kReplaces, out));
   return out;
 }
 
 absl::StatusOr<Tensor> Mix(const LayerRun& run, int64_t index, const LayerCache& cache) {
   const LayerSpec& spec = run.spec;
-  RETURN_IF_ERROR(run.mixer.input.Apply(run.backend, NormedInput(run.x(), run.weights.mixer_norm),
-                                        ProductResult::kReplaces,
-                                        run.Of(run.act.mixer_input, MixerInputCols(spec))));
+  RETURN_IF_ERROR(run.Apply(run.mixer.input, NormedInput(run.x(), run.weights.mixer_norm),
+                            ProductResult::kReplaces,
+                            run.Of(run.act.mixer_input, MixerInputCols(spec))));
   if (const DeltaNetSpec* net = spec.delta_net()) {
     return ApplyDeltaNet(run, *net, cache.conv_state(index), cache.rule_state(index));
   }

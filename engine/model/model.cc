@@ -10,6 +10,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/gguf/gguf_file.h"
 #include "engine/hf/hf_directory.h"
+#include "engine/model/adapter_file.h"
 #include "engine/model/cache_spec.h"
 #include "engine/model/device_plan.h"
 #include "engine/model/load_vocabulary.h"
@@ -70,11 +71,14 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
     parts.push_back({std::move(backend), run.first, run.end});
   }
 
+  ASSIGN_OR_RETURN(const std::vector<AdapterFile> adapters,
+                   OpenAdapters(path, spec.architecture, options.lora, &cancel));
   ModelInfo info;
   info.path = path;
   info.device = absl::StrJoin(devices, ",");
-  ASSIGN_OR_RETURN(std::unique_ptr<Transformer> transformer,
-                   Transformer::Load(*gguf, spec, options.kv_bytes, kv_type, std::move(parts)));
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<Transformer> transformer,
+      Transformer::Load(*gguf, spec, options.kv_bytes, kv_type, std::move(parts), adapters));
   const int threads = options.threads > 0 ? options.threads : AvailableCpus();
   ASSIGN_OR_RETURN(info.digest, gguf->ContentDigest(threads));
   info.architecture = spec.architecture;
@@ -84,6 +88,15 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   info.quantisation = transformer->weights().quantisation;
   info.parameters = transformer->weights().parameters;
   info.weight_bytes = transformer->weights().bytes;
+  for (size_t i = 0; i < adapters.size(); ++i) {
+    AdapterInfo adapter = {.name = adapters[i].name, .scale = options.lora[i].scale};
+    ASSIGN_OR_RETURN(adapter.digest, adapters[i].gguf->ContentDigest(threads));
+    for (const TensorInfo& tensor : adapters[i].gguf->tensors()) {
+      adapter.bytes += static_cast<int64_t>(tensor.bytes);
+    }
+    info.weight_bytes += adapter.bytes;
+    info.adapters.push_back(std::move(adapter));
+  }
   info.kv_bytes = transformer->cache().bytes();
   info.kv_type = kv_type;
   info.generates = spec.causal && !spec.pooling.ranks;

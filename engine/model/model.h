@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/model/language_model.h"
@@ -28,6 +29,14 @@ struct ModelCost {
   bool integers = true;  // quantised weights, multiplied as int8; else in F32
 };
 
+// An adapter of a model: what rows name it by, and how much of it those have that name none.
+struct AdapterInfo {
+  std::string name = {};
+  std::string digest = {};  // of its file's contents
+  int64_t bytes = 0;        // of its tensors
+  float scale = 1;
+};
+
 // What lm_models shows.
 struct ModelInfo {
   std::string path;
@@ -37,8 +46,8 @@ struct ModelInfo {
   std::string quantisation;  // the type most of the weights have, e.g. "Q8_0"
   std::string device;
   int64_t parameters = 0;
-  int64_t weight_bytes = 0;
-  int64_t kv_bytes = 0;  // reserved for the KV cache
+  int64_t weight_bytes = 0;  // with its adapters'
+  int64_t kv_bytes = 0;      // reserved for the KV cache
   DType kv_type = DType::kF16;
   int32_t context_length = 0;
   int32_t vocab_size = 0;
@@ -48,6 +57,7 @@ struct ModelInfo {
   std::optional<Pooling> pooling = {};  // as the file says
   bool ranks = false;
   ModelCost cost = {};
+  std::vector<AdapterInfo> adapters = {};  // AdapterUse has their numbers
 };
 
 // InvalidArgument, naming the model and what it is made for, where it does not write texts; where

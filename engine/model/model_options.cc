@@ -1,5 +1,7 @@
 #include "engine/model/model_options.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -31,7 +33,58 @@ absl::StatusOr<std::string> ReadText(const std::string& key, const Json& value) 
       absl::StrCat("options: ", key, " must be a string, got ", value.Dump()));
 }
 
+// {"name": ..., "path": ..., "scale": 1.0}
+absl::StatusOr<AdapterOption> ReadAdapter(const Json& value) {
+  AdapterOption adapter;
+  for (const auto& [key, member] : value.members()) {
+    if (key == "name") {
+      ASSIGN_OR_RETURN(adapter.name, ReadText("name of lora", member));
+    } else if (key == "path") {
+      ASSIGN_OR_RETURN(adapter.path, ReadText("path of lora", member));
+    } else if (key == "scale") {
+      ASSIGN_OR_RETURN(adapter.scale, ReadAdapterScale(member));
+    } else {
+      return absl::InvalidArgumentError(absl::StrCat("options: unknown key '", key,
+                                                     "' of lora (name, path and scale are known)"));
+    }
+  }
+  if (!adapter.name.empty() && !adapter.path.empty()) return adapter;
+  return absl::InvalidArgumentError(
+      absl::StrCat("options: each of lora must have a name and a path, got ", value.Dump()));
+}
+
+absl::StatusOr<std::vector<AdapterOption>> ReadAdapters(const Json& value) {
+  const bool objects =
+      value.is_array() && std::all_of(value.array().begin(), value.array().end(),
+                                      [](const Json& element) { return element.is_object(); });
+  if (!objects) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("options: lora must be an array of objects such as {\"name\": \"tone\", "
+                     "\"path\": \"tone.gguf\"}, got ",
+                     value.Dump()));
+  }
+  std::vector<AdapterOption> adapters;
+  for (const Json& element : value.array()) {
+    ASSIGN_OR_RETURN(AdapterOption adapter, ReadAdapter(element));
+    const bool twice = std::any_of(adapters.begin(), adapters.end(),
+                                   [&](const auto& a) { return a.name == adapter.name; });
+    if (twice) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("options: lora has two adapters named '", adapter.name, "'"));
+    }
+    adapters.push_back(std::move(adapter));
+  }
+  return adapters;
+}
+
 }  // namespace
+
+absl::StatusOr<float> ReadAdapterScale(const Json& value) {
+  const double scale = value.is_number() ? value.number() : NAN;
+  if (std::abs(scale) <= std::numeric_limits<float>::max()) return static_cast<float>(scale);
+  return absl::InvalidArgumentError(
+      absl::StrCat("scale of lora must be a number, got ", value.Dump()));
+}
 
 absl::StatusOr<DType> ParseKvType(absl::string_view name) {
   for (const auto& [known, type] : kKvTypes) {
@@ -65,10 +118,12 @@ absl::Status ParseModelOptions(absl::string_view text, ModelOptions* options) {
       ASSIGN_OR_RETURN(options->kv_type, ParseKvType(name));
     } else if (key == "context_length") {
       RETURN_IF_ERROR(ReadCount(key, value, &options->context_length));
+    } else if (key == "lora") {
+      ASSIGN_OR_RETURN(options->lora, ReadAdapters(value));
     } else {
-      return absl::InvalidArgumentError(
-          absl::StrCat("options: unknown key '", key,
-                       "' (device, threads, kv_bytes, kv_type and context_length are known)"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "options: unknown key '", key,
+          "' (device, threads, kv_bytes, kv_type, context_length and lora are known)"));
     }
   }
   return absl::OkStatus();

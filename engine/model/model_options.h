@@ -6,32 +6,51 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "engine/base/json.h"
 #include "engine/tensor/dtype.h"
 
 namespace lm {
 
+// An adapter (LoRA) that is known for a model.
+struct AdapterOption {
+  std::string name = {};
+  std::string path = {};  // a GGUF file's, as OpenAdapters reads it
+  float scale = 1;        // of rows that do not say which adapters they want; 0: not for them
+
+  bool operator==(const AdapterOption&) const = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const AdapterOption& option) {
+    return H::combine(std::move(h), option.name, option.path, option.scale);
+  }
+};
+
 struct ModelOptions {
-  std::string device = "cpu";   // as PlanDevices (device_plan.h)
-  int threads = 0;              // 0: as many as this process may use
-  int64_t kv_bytes = 0;         // cap of the KV cache; 0: DefaultCacheBytes()
-  DType kv_type = DType::kF16;  // of the KV cache's values: kF16, kI8 or kF32
-  int32_t context_length = 0;   // 0: the model's own; more than that is an error
+  std::string device = "cpu";            // as PlanDevices (device_plan.h)
+  int threads = 0;                       // 0: as many as this process may use
+  int64_t kv_bytes = 0;                  // cap of the KV cache; 0: DefaultCacheBytes()
+  DType kv_type = DType::kF16;           // of the KV cache's values: kF16, kI8 or kF32
+  int32_t context_length = 0;            // 0: the model's own; more than that is an error
+  std::vector<AdapterOption> lora = {};  // each name once
 
   bool operator==(const ModelOptions&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const ModelOptions& options) {
     return H::combine(std::move(h), options.device, options.threads, options.kv_bytes,
-                      options.kv_type, options.context_length);
+                      options.kv_type, options.context_length, options.lora);
   }
 };
 
-// Overlays the keys of a JSON object (device, threads, kv_bytes, kv_type, context_length) on
+// Overlays the keys of a JSON object (device, threads, kv_bytes, kv_type, context_length, lora) on
 // *options. InvalidArgument, naming it, for an unknown key, a wrong type or a value out of range.
 absl::Status ParseModelOptions(absl::string_view json, ModelOptions* options);
+
+// How much of an adapter: InvalidArgument for what is no number, or too large a one.
+absl::StatusOr<float> ReadAdapterScale(const Json& value);
 
 // "f16", "int8", "f32", and back. InvalidArgument for any other name.
 absl::StatusOr<DType> ParseKvType(absl::string_view name);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/status_macros.h"
+#include "engine/model/adapter_file.h"
 #include "engine/model/families.h"
 
 namespace lm {
@@ -232,6 +233,11 @@ StateSizes StatesOf(const LayerSpec& layer) {
 
 absl::StatusOr<ModelSpec> DescribeModel(const GgufFile& gguf) {
   ModelSpec spec;
+  if (IsAdapter(gguf.metadata())) {
+    return absl::InvalidArgumentError(
+        "it is an adapter (LoRA) of a model, and none itself: the model's options name it, "
+        "{\"lora\":[{\"name\":...,\"path\":...}]}");
+  }
   ASSIGN_OR_RETURN(spec.architecture, gguf.metadata().GetString("general.architecture"));
   const Family* family =
       std::find_if(std::begin(kFamilies), std::end(kFamilies),

@@ -97,7 +97,7 @@ absl::StatusOr<Tensor> ApplySelective(const LayerRun& run, const SelectiveSpec& 
   ASSIGN_OR_RETURN(const Tensor x, Convolve(run, before, weights.conv_bias.tensor, conv));
   const Tensor from_x = run.Of(run.act.selective, spec.step_rank + 2 * spec.state_dim);
   RETURN_IF_ERROR(
-      weights.from_x.Apply(backend, ProductInput::Plain(x), ProductResult::kReplaces, from_x));
+      run.Apply(weights.from_x, ProductInput::Plain(x), ProductResult::kReplaces, from_x));
   ColumnTaker parts(from_x);
   const Tensor low = parts(spec.step_rank), b = parts(spec.state_dim), c = parts(spec.state_dim);
   if (spec.norms != SelectiveSpec::Norms::kNone) {
@@ -107,7 +107,7 @@ absl::StatusOr<Tensor> ApplySelective(const LayerRun& run, const SelectiveSpec& 
   }
   const Tensor step = before;  // which nobody needs any more
   RETURN_IF_ERROR(
-      weights.step.Apply(backend, ProductInput::Plain(low), ProductResult::kReplaces, step));
+      run.Apply(weights.step, ProductInput::Plain(low), ProductResult::kReplaces, step));
   RETURN_IF_ERROR(backend->DeltaRule({.q = c,
                                       .k = b,
                                       .v = x,

@@ -36,8 +36,8 @@ Tensor InputOf(const LayerRun& run, int64_t index) {
 absl::Status AddLayerInput(const LayerRun& run, int64_t index) {
   const LayerInputWeights& weights = run.weights.input;
   const Tensor gate = run.Of(run.act.per_layer_gate, run.model.per_layer_input);
-  RETURN_IF_ERROR(weights.gate.Apply(run.backend, ProductInput::Plain(run.x()),
-                                     ProductResult::kReplaces, gate));
+  RETURN_IF_ERROR(
+      run.Apply(weights.gate, ProductInput::Plain(run.x()), ProductResult::kReplaces, gate));
   RETURN_IF_ERROR(
       run.backend->GatedActivation(Activation::kGeluTanh, gate, InputOf(run, index), gate));
   return AddToResidual(run, weights.projection, ProductInput::Plain(gate), weights.norm);
@@ -66,10 +66,9 @@ absl::Status CheckSources(const ModelSpec& spec, int64_t first, int64_t end) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(const GgufFile& gguf,
-                                                               const ModelSpec& spec,
-                                                               int64_t kv_bytes, DType kv_dtype,
-                                                               std::vector<Part> parts) {
+absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(
+    const GgufFile& gguf, const ModelSpec& spec, int64_t kv_bytes, DType kv_dtype,
+    std::vector<Part> parts, absl::Span<const AdapterFile> adapters) {
   std::vector<Stage> stages;
   for (Part& part : parts) {
     stages.push_back({.backend = std::move(part.backend), .first = part.first, .end = part.end});
@@ -79,7 +78,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(const GgufFile& g
                                     [layer](const Stage& s) { return layer < s.end; });
     return stage->backend.get();
   };
-  ASSIGN_OR_RETURN(Weights weights, LoadWeights(gguf, spec, backend_of));
+  ASSIGN_OR_RETURN(Weights weights, LoadWeights(gguf, adapters, spec, backend_of));
   ASSIGN_OR_RETURN(const CacheSpec cache, PlanCache(spec, kv_bytes, kv_dtype));
   for (Stage& stage : stages) {
     RETURN_IF_ERROR(CheckSources(spec, stage.first, stage.end));
@@ -126,7 +125,7 @@ absl::Status Transformer::Run(const std::atomic<bool>& cancel, StepResults* resu
   results->tokens.clear();
   for (size_t i = 0; i < stages_.size(); ++i) {
     Stage* stage = &stages_[i];
-    RETURN_IF_ERROR(stage->act.Reserve(spec_, tokens, stage->backend.get()));
+    RETURN_IF_ERROR(stage->act.Reserve(spec_, weights_.most_ranks, tokens, stage->backend.get()));
     RETURN_IF_ERROR(stage->backend->BeginStep(&step_.tables));
     // x = embedding[tokens], or what the layers before have made of it
     RETURN_IF_ERROR(i == 0 ? stage->backend->Embed(*weights_.embedding, spec_.embedding_scale,
@@ -164,7 +163,8 @@ absl::Status Transformer::RunLayers(const std::atomic<bool>& cancel, Stage* stag
                     .mixer = weights_.layers[i].mixer,
                     .backend = stage->backend.get(),
                     .act = stage->act,
-                    .rows = rows};
+                    .rows = rows,
+                    .adapted = step_.adapted};
     Tensor mixed, beside;
     if (spec.beside.has_value()) {
       ASSIGN_OR_RETURN(beside, MixBeside(run, i, stage->cache));
@@ -180,6 +180,7 @@ absl::Status Transformer::RunLayers(const std::atomic<bool>& cancel, Stage* stag
       if (!beside.empty()) RETURN_IF_ERROR(KeepRows(beside, stage));
       if (spec_.per_layer_input > 0) RETURN_IF_ERROR(KeepRows(InputOf(run, i), stage));
       run.rows = kept_;
+      run.adapted = adapted_kept_;
     }
     auto add_mixed = [&] {
       if (!spec.has_mixer()) return absl::OkStatus();
@@ -203,11 +204,13 @@ absl::Status Transformer::RunLayers(const std::atomic<bool>& cancel, Stage* stag
   return absl::OkStatus();
 }
 
-// x = norm(x + what the positions add)
+// x = norm(x + what adapters and positions add)
 absl::Status Transformer::FinishEmbedding(Stage* stage) {
   Backend* backend = stage->backend.get();
   const int64_t tokens = static_cast<int64_t>(step_.tables.tokens.size());
   const Tensor x = stage->act.x.Rows(0, tokens);
+  RETURN_IF_ERROR(AddEmbeddingUpdates(weights_.embedding_updates, step_.adapted,
+                                      spec_.embedding_scale, stage->act.low_rank, backend, x));
   if (!weights_.positions.tensor.empty()) {
     const Tensor added = stage->act.hidden.Rows(0, tokens);
     RETURN_IF_ERROR(backend->GatherRows(weights_.positions.tensor, kPositions, added));
@@ -226,8 +229,10 @@ absl::Status Transformer::PlaceLayerInputs(Stage* stage) {
   handed_.resize(tokens * out.cols);
   RETURN_IF_ERROR(weights.embedding.Read(step_.tables.tokens, handed_.data()));
   RETURN_IF_ERROR(backend->Upload(handed_.data(), read.data, handed_.size() * sizeof(float)));
-  RETURN_IF_ERROR(weights.projection.Apply(
-      backend, ProductInput::Plain(stage->act.x.Rows(0, tokens)), ProductResult::kReplaces, out));
+  const ProductInput x = ProductInput::Plain(stage->act.x.Rows(0, tokens));
+  RETURN_IF_ERROR(weights.projection.Apply(backend, x, ProductResult::kReplaces, out));
+  RETURN_IF_ERROR(AddUpdates(weights.projection.updates(), step_.adapted, x, stage->act.low_rank,
+                             backend, out));
   const float hidden = static_cast<float>(spec_.hidden);
   const float width = static_cast<float>(spec_.per_layer_input);
   RETURN_IF_ERROR(backend->ScaleAndCap(out, 1 / std::sqrt(hidden), /*cap=*/0));
@@ -278,6 +283,9 @@ absl::Status Transformer::Head(StepResults* results) {
   RETURN_IF_ERROR(step_.wanted_logits.empty() || !bias.empty()
                       ? backend->MatMul(weights_.head(), h, bias, logits)
                       : backend->MatMulColumns(weights_.head(), h, step_.wanted_logits, logits));
+  RETURN_IF_ERROR(AddUpdates(weights_.output_updates,
+                             AdaptedAmong(adapted_kept_, step_.tables.row_lists[kKeptLogits]),
+                             ProductInput::Plain(h), act.low_rank, backend, logits));
   if (spec_.logit_scale != 1 || spec_.logit_softcap > 0) {
     RETURN_IF_ERROR(backend->ScaleAndCap(logits, spec_.logit_scale, spec_.logit_softcap));
   }
@@ -323,6 +331,7 @@ void Transformer::ListRows() {
   std::sort(kept.begin(), kept.end());
   kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
   kept_ = static_cast<int64_t>(kept.size());
+  adapted_kept_ = AdaptedAmong(step_.adapted, kept);
   lists[kAllKept].resize(kept.size());
   std::iota(lists[kAllKept].begin(), lists[kAllKept].end(), 0);
   auto among = [](const std::vector<int32_t>& rows, int32_t row) {

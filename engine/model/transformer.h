@@ -31,9 +31,9 @@ class Transformer final : public LanguageModel {
 
   // Loads the weights and reserves the cache. `parts` are in the order of the layers, and have each
   // once. Errors: those of LoadWeights and PlanCache.
-  static absl::StatusOr<std::unique_ptr<Transformer>> Load(const GgufFile& gguf,
-                                                           const ModelSpec& spec, int64_t kv_bytes,
-                                                           DType kv_dtype, std::vector<Part> parts);
+  static absl::StatusOr<std::unique_ptr<Transformer>> Load(
+      const GgufFile& gguf, const ModelSpec& spec, int64_t kv_bytes, DType kv_dtype,
+      std::vector<Part> parts, absl::Span<const AdapterFile> adapters = {});
 
   int32_t vocab_size() const override { return static_cast<int32_t>(spec_.vocab); }
   int32_t hidden_size() const override { return static_cast<int32_t>(spec_.hidden); }
@@ -79,14 +79,15 @@ class Transformer final : public LanguageModel {
   const Weights weights_;
   std::vector<std::vector<double>> frequencies_;  // of each rope, (dim / 2,) radians a position
 
-  ModelStep step_;                   // that was launched
-  std::vector<float> temperatures_;  // of its tokens
-  int64_t kept_ = 0;                 // rows of it that something is wanted of
-  int64_t head_rows_ = 0;            // of those, the ones that logits are computed of
-  Buffer logits_buffer_;             // the last stage's
-  int64_t logits_capacity_ = 0;      // rows
-  Buffer head_scratch_;              // of ApplyHead
-  std::vector<float> handed_;        // (T, hidden) between two stages
+  ModelStep step_;                         // that was launched
+  std::vector<AdaptedRows> adapted_kept_;  // of the kept rows
+  std::vector<float> temperatures_;        // of its tokens
+  int64_t kept_ = 0;                       // rows of it that something is wanted of
+  int64_t head_rows_ = 0;                  // of those, the ones that logits are computed of
+  Buffer logits_buffer_;                   // the last stage's
+  int64_t logits_capacity_ = 0;            // rows
+  Buffer head_scratch_;                    // of ApplyHead
+  std::vector<float> handed_;              // (T, hidden) between two stages
 };
 
 }  // namespace lm

@@ -81,6 +81,7 @@ absl::StatusOr<FileRows> WeightLoader::InFile(const std::string& name, int64_t r
 absl::StatusOr<Projection> WeightLoader::LoadProjection(absl::Span<const ProjectionPart> parts,
                                                         int64_t cols, bool needs_bias) {
   Projection projection;
+  ASSIGN_OR_RETURN(projection.updates_, Updates(parts, cols));
   int64_t first_col = 0;
   for (size_t begin = 0, end; begin < parts.size(); begin = end) {
     std::vector<Rows> stack;

@@ -28,10 +28,11 @@ namespace lm {
 
 class WeightLoader {
  public:
-  WeightLoader(const GgufFile& gguf, Backend* backend) : gguf_(gguf), backend_(backend) {}
+  // REQUIRES: the files outlive this.
+  WeightLoader(const GgufFile& gguf, Backend* backend, absl::Span<const AdapterFile> adapters = {});
 
   // Where the tensors go from now on.
-  void set_backend(Backend* backend) { backend_ = backend; }
+  void set_backend(Backend* backend);
 
   bool Has(const std::string& name) const { return gguf_.FindTensor(name) != nullptr; }
   // 0 where there is no such tensor.
@@ -69,11 +70,21 @@ class WeightLoader {
     // `index`.
     int64_t count = 1;
     int64_t index = 0;
-    bool scaled = true;  // false: somebody else takes "<prefix>.scale"
+    bool scaled = true;     // false: somebody else takes "<prefix>.scale"
+    bool adaptable = true;  // false: what adapters would add is not what the product is used for
   };
 
   absl::StatusOr<Projection> LoadProjection(absl::Span<const ProjectionPart> parts, int64_t cols,
                                             bool needs_bias);
+
+  // What the adapters add to the products with the parts over inputs of `cols` values, side by
+  // side; LoadProjection has it in the projection. In an adapter's file a part's A and B are
+  // "<prefix>.weight.lora_a" (count * rank, cols) and ".lora_b" (count * rows, rank).
+  absl::StatusOr<std::vector<LowRankUpdate>> Updates(absl::Span<const ProjectionPart> parts,
+                                                     int64_t cols);
+  // Likewise of a (rows, cols) embedding: A is (rows, rank), B is (cols, rank).
+  absl::StatusOr<std::vector<LowRankUpdate>> EmbeddingUpdates(const std::string& prefix,
+                                                              int64_t rows, int64_t cols);
 
   // The rows [first, first + count) of a (rows, cols) tensor as a matrix; transposed, as F32.
   absl::StatusOr<Projection> LoadRows(const std::string& name, int64_t rows, int64_t cols,
@@ -101,6 +112,10 @@ class WeightLoader {
   absl::Status CheckAllTaken(const std::string& architecture, int64_t first_skipped,
                              int64_t skipped) const;
 
+  // Likewise for a tensor of an adapter that nothing here is updated by.
+  absl::Status CheckAdaptersTaken() const;
+  int64_t most_ranks() const { return most_ranks_; }  // of any update
+
   int64_t parameters() const { return parameters_; }
   int64_t bytes() const { return bytes_; }
   std::string MostCommonType() const;
@@ -123,6 +138,18 @@ class WeightLoader {
 
   static void AddRows(const TensorInfo& info, const ProjectionPart& part, std::vector<Rows>* stack);
 
+  // What one adapter adds; its tensors are taken by `tensors`.
+  struct Adapter {
+    const AdapterFile* file;
+    std::unique_ptr<WeightLoader> tensors;
+  };
+  static absl::Status AddUpdates(const Adapter& adapter, int32_t number,
+                                 absl::Span<const ProjectionPart> parts, int64_t cols,
+                                 std::vector<LowRankUpdate>* updates);
+  // Of an adapter's file: how many ranks a tensor has, 0 where it has none of that name; the error
+  // where only one of A and B is there.
+  absl::StatusOr<int64_t> RanksOf(const std::string& prefix) const;
+
   absl::StatusOr<std::vector<float>> ReadFloats(const TensorInfo& info, int64_t first,
                                                 int64_t count) const;
 
@@ -136,6 +163,8 @@ class WeightLoader {
 
   const GgufFile& gguf_;
   Backend* backend_;
+  std::vector<Adapter> adapters_;
+  int64_t most_ranks_ = 0;
   HashSet<std::string> taken_;
   HashMap<DType, int64_t> bytes_by_type_;
   int64_t parameters_ = 0;

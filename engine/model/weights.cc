@@ -72,13 +72,16 @@ absl::StatusOr<DeviceVector> LoadPositions(const ModelSpec& spec, WeightLoader* 
 
 }  // namespace
 
-absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, const ModelSpec& spec,
+absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, absl::Span<const AdapterFile> adapters,
+                                    const ModelSpec& spec,
                                     absl::FunctionRef<Backend*(int64_t layer)> backend_of) {
   Backend* const first = backend_of(0);
   Backend* const last = backend_of(spec.num_layers() - 1);
-  WeightLoader loader(gguf, first);
+  WeightLoader loader(gguf, first, adapters);
   Weights weights;
   ASSIGN_OR_RETURN(weights.embedding, loader.Matrix("token_embd.weight", spec.vocab, spec.hidden));
+  ASSIGN_OR_RETURN(weights.embedding_updates,
+                   loader.EmbeddingUpdates("token_embd", spec.vocab, spec.hidden));
   ASSIGN_OR_RETURN(weights.positions, LoadPositions(spec, &loader));
   if (spec.embedding_norm != nullptr) {
     ASSIGN_OR_RETURN(weights.embedding_norm,
@@ -108,6 +111,9 @@ absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, const ModelSpec& spec,
     const char* name = weights.tied ? "token_embd.weight" : "output.weight";
     ASSIGN_OR_RETURN(weights.output, loader.Matrix(name, spec.vocab, spec.hidden));
   }
+  if (!weights.tied) {
+    ASSIGN_OR_RETURN(weights.output_updates, loader.Updates({{"output", spec.vocab}}, spec.hidden));
+  }
   if (spec.output_bias && loader.Has("output.bias")) {
     ASSIGN_OR_RETURN(weights.output_bias, loader.Vector("output.bias", spec.vocab));
   }
@@ -116,6 +122,8 @@ absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, const ModelSpec& spec,
     weights.rope_factors.push_back(std::move(factors));
   }
   RETURN_IF_ERROR(loader.CheckAllTaken(spec.architecture, spec.num_layers(), spec.skipped_blocks));
+  RETURN_IF_ERROR(loader.CheckAdaptersTaken());
+  weights.most_ranks = loader.most_ranks();
   weights.parameters = loader.parameters();
   weights.bytes = loader.bytes();
   weights.quantisation = loader.MostCommonType();

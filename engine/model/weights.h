@@ -11,7 +11,9 @@
 #include "absl/status/statusor.h"
 #include "engine/backend/backend.h"
 #include "engine/gguf/gguf_file.h"
+#include "engine/model/adapter_file.h"
 #include "engine/model/file_rows.h"
+#include "engine/model/low_rank.h"
 #include "engine/model/model_spec.h"
 
 namespace lm {
@@ -34,6 +36,9 @@ class Projection {
   // Appends the products that this is, to be made with others.
   void AddTo(const ProductInput& x, Tensor out, std::vector<MatrixProduct>* products) const;
 
+  // What adapters add to that: LayerRun::Apply does.
+  absl::Span<const LowRankUpdate> updates() const { return updates_; }
+
   int64_t bytes() const;
   bool empty() const { return parts_.empty(); }
 
@@ -45,6 +50,7 @@ class Projection {
     int64_t first_col;  // of the output
   };
   std::vector<Part> parts_;
+  std::vector<LowRankUpdate> updates_;
 };
 
 // A norm, and its owner. Without a weight there is none.
@@ -175,6 +181,9 @@ struct Weights {
   DeviceVector output_bias;              // (1, vocab); empty: none
   PoolingHead pooling;
   bool tied = false;  // the file has one matrix for both
+  // Of adapters, to the embedding and to the output where that is a matrix of its own.
+  std::vector<LowRankUpdate> embedding_updates, output_updates;
+  int64_t most_ranks = 0;  // of any adapter's update
 
   // Of each rope, per-pair divisors of its frequencies (dim / 2,); empty: all 1.
   std::vector<std::vector<float>> rope_factors;
@@ -187,10 +196,11 @@ struct Weights {
 };
 
 // Reads every tensor of the file into the backend of its layer; the embedding into the first
-// layer's, the output norm and head into the last one's. InvalidArgument, naming the tensor, for
-// one that is missing, of the wrong shape (with both shapes), not part of this architecture, or not
-// finite.
-absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, const ModelSpec& spec,
+// layer's, the output norm and head into the last one's; and what the adapters add to each.
+// InvalidArgument, naming the tensor, for one that is missing, of the wrong shape (with both
+// shapes), not part of this architecture, or not finite.
+absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, absl::Span<const AdapterFile> adapters,
+                                    const ModelSpec& spec,
                                     absl::FunctionRef<Backend*(int64_t layer)> backend_of);
 
 }  // namespace lm

@@ -130,6 +130,11 @@ absl::Status ChatGenerator::Validate(const RequestSpec& spec) const {
   return CheckConstraint(spec.options);
 }
 
+absl::StatusOr<AdapterSet> ChatGenerator::AdaptersOf(const GenerationOptions& options) const {
+  RETURN_IF_ERROR(CheckNoAdapters(options));
+  return AdapterSet();
+}
+
 absl::Status ChatGenerator::CheckConstraint(const GenerationOptions& options) const {
   return GrammarOf(options.constraint).status();
 }

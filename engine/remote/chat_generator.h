@@ -31,6 +31,7 @@ class ChatGenerator : public RemoteGenerator {
   absl::StatusOr<std::shared_ptr<Request>> Submit(
       RequestSpec spec, std::shared_ptr<RequestListener> listener = nullptr) override;
   absl::Status Validate(const RequestSpec& spec) const override;
+  absl::StatusOr<AdapterSet> AdaptersOf(const GenerationOptions& options) const override;
   absl::Status CheckConstraint(const GenerationOptions& options) const override;
   bool CanBeAnswer(const RequestSpec& spec, const RememberedAnswer& answer) const override;
   absl::StatusOr<const Tokenizer*> tokenizer() const override;

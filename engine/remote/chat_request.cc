@@ -35,7 +35,15 @@ absl::StatusOr<std::string> ChatMessages(const TextRequest& request) {
   return messages.Dump();
 }
 
+absl::Status CheckNoAdapters(const GenerationOptions& options) {
+  if (!options.lora.has_value()) return absl::OkStatus();
+  return absl::UnimplementedError(
+      "lora: a model on the network has the adapters that its server gives it; where that serves "
+      "each under a name of its own, as vLLM does, the option model of lm_models says which");
+}
+
 absl::StatusOr<RequestSpec> PrepareChat(const TextRequest& request) {
+  RETURN_IF_ERROR(CheckNoAdapters(request.options));
   RequestSpec spec{.options = request.options,
                    .salt = std::string(request.salt),
                    .stream = request.stream,

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/remote/remote_options.h"
@@ -13,6 +14,9 @@ namespace lm {
 
 // The messages of a request as a JSON array. InvalidArgument for messages that are none.
 absl::StatusOr<std::string> ChatMessages(const TextRequest& request);
+
+// Unimplemented where the options choose adapters: those are the server's.
+absl::Status CheckNoAdapters(const GenerationOptions& options);
 
 // Generator::Prepare of a model that is spoken to in messages; RequestSpec::text is ChatMessages.
 absl::StatusOr<RequestSpec> PrepareChat(const TextRequest& request);

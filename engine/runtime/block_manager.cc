@@ -42,13 +42,13 @@ std::vector<PrefixTree::WindowedPool> BlockManager::WindowedPools() {
   return pools;
 }
 
-int64_t BlockManager::Match(absl::string_view salt, absl::Span<const int32_t> tokens, int64_t limit,
+int64_t BlockManager::Match(PrefixOwner owner, absl::Span<const int32_t> tokens, int64_t limit,
                             BlockTable* table) {
   assert(table->blocks.empty());
   table->manager = this;
   table->blocks.resize(pools_.size());
   if (!share_) return 0;
-  table->lease = tree_.Match(salt, tokens, limit);
+  table->lease = tree_.Match(owner, tokens, limit);
   table->blocks[0].assign(table->lease.blocks().begin(), table->lease.blocks().end());
   for (size_t c = 1; c < pools_.size(); ++c) {
     table->blocks[c] = table->lease.windowed(c - 1);
@@ -134,7 +134,7 @@ bool BlockManager::Grow(absl::string_view salt, int64_t tokens, BlockTable* tabl
   return true;
 }
 
-void BlockManager::Publish(absl::string_view salt, absl::Span<const int32_t> tokens, bool partial,
+void BlockManager::Publish(PrefixOwner owner, absl::Span<const int32_t> tokens, bool partial,
                            bool snapshot, BlockTable* table) {
   if (!share_) return;
   const size_t full = tokens.size() / kKvBlockTokens;
@@ -152,7 +152,7 @@ void BlockManager::Publish(absl::string_view salt, absl::Span<const int32_t> tok
     ops_.push_back({.kind = CacheOp::Kind::kCopyState, .from = table->state, .to = *state});
   }
   PrefixTree::Lease lease =
-      tree_.Insert(salt, tokens, absl::MakeSpan(table->blocks[0]).subspan(0, blocks),
+      tree_.Insert(owner, tokens, absl::MakeSpan(table->blocks[0]).subspan(0, blocks),
                    {.windowed = windowed, .state = state.value_or(-1)});
   if (state) states_.Unref(*state);
   lease.Truncate(static_cast<int64_t>(full) * kKvBlockTokens);
@@ -198,8 +198,8 @@ void BlockManager::Release(BlockTable* table) {
   table->manager = nullptr;
 }
 
-int64_t BlockManager::MatchLength(absl::string_view salt, absl::Span<const int32_t> tokens) const {
-  return share_ ? tree_.MatchLength(salt, tokens) : 0;
+int64_t BlockManager::MatchLength(PrefixOwner owner, absl::Span<const int32_t> tokens) const {
+  return share_ ? tree_.MatchLength(owner, tokens) : 0;
 }
 
 bool BlockManager::SharesTail(const BlockTable& table) const {

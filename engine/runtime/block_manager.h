@@ -49,7 +49,7 @@ class BlockManager {
 
   // Begins an empty table with the longest cached prefix of `tokens`, `limit` tokens of it at most.
   // Returns its length. The lease may end in the middle of a block: call Adopt before Grow.
-  int64_t Match(absl::string_view salt, absl::Span<const int32_t> tokens, int64_t limit,
+  int64_t Match(PrefixOwner owner, absl::Span<const int32_t> tokens, int64_t limit,
                 BlockTable* table);
   // Makes a matched table writable: a partly matched last block becomes a copy, a matched snapshot
   // the sequence's state. Returns how many tokens of the match are kept: without the partly matched
@@ -62,8 +62,8 @@ class BlockManager {
   // Puts the computed `tokens` into the tree and lets the table use the tree's blocks for the full
   // ones. The last, partial block is put there too if `partial`; the sequence may write on in it.
   // With `snapshot`, so is a copy of its state, if there is memory for one. REQUIRES: then partial.
-  void Publish(absl::string_view salt, absl::Span<const int32_t> tokens, bool partial,
-               bool snapshot, BlockTable* table);
+  void Publish(PrefixOwner owner, absl::Span<const int32_t> tokens, bool partial, bool snapshot,
+               BlockTable* table);
   // Gives back what no token from position `computed` on sees.
   void LeaveBehind(int64_t computed, BlockTable* table);
   // Gives back what tokens from position `tokens` on had. REQUIRES: they are not the lease's.
@@ -71,7 +71,7 @@ class BlockManager {
   void Release(BlockTable* table);
 
   // Tokens that Match would find.
-  int64_t MatchLength(absl::string_view salt, absl::Span<const int32_t> tokens) const;
+  int64_t MatchLength(PrefixOwner owner, absl::Span<const int32_t> tokens) const;
   // Whether the tree holds the table's last block too, which then Evict would not free.
   bool SharesTail(const BlockTable& table) const;
 

@@ -128,6 +128,14 @@ absl::Status Engine::Validate(const RequestSpec& spec) const {
         max_sequence_tokens_ == model.context_length() ? "context" : "KV cache (kv_bytes)",
         " holds ", max_sequence_tokens_, for_answer ? ", and at least one is for the answer" : ""));
   }
+  for (size_t i = 0; i < spec.adapters.size(); ++i) {
+    const int32_t adapter = spec.adapters[i].adapter;
+    const int32_t least = i == 0 ? 0 : spec.adapters[i - 1].adapter + 1;
+    if (adapter < least || adapter >= static_cast<int32_t>(info.adapters.size())) {
+      return absl::InvalidArgumentError(absl::StrCat("adapters must ascend and be below ",
+                                                     info.adapters.size(), ", got ", adapter));
+    }
+  }
   for (int32_t token : spec.prompt) {
     if (token < 0 || token >= vocab_size) return outside(token, "the prompt");
   }

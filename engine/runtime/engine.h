@@ -106,6 +106,7 @@ class Engine {
   void Run();
   void AskToStop();    // from any thread
   bool WaitForWork();  // false: stop
+  std::string AdaptersText(const AdapterSet& adapters) const;
   void TakeIncoming();
   void Step();
   void AnswerInspections();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/exit_guard.h"
+#include "engine/base/json.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/runtime/engine.h"
 
@@ -34,6 +35,19 @@ void Engine::Run() {
   }
   DropScheduled();
   DropQueued();
+}
+
+// {"name": ..., "scale": ...} of each, as the option `lora` takes them; empty for none.
+std::string Engine::AdaptersText(const AdapterSet& adapters) const {
+  if (adapters.empty()) return "";
+  Json array = Json::MakeArray();
+  for (const AdapterUse& use : adapters) {
+    Json one = Json::MakeObject();
+    one.Add("name", model_->info().adapters[use.adapter].name);
+    one.Add("scale", double{use.scale});
+    array.Append(std::move(one));
+  }
+  return array.Dump();
 }
 
 bool Engine::WaitForWork() {
@@ -72,7 +86,8 @@ void Engine::TakeIncoming() {
       if (incoming_.empty()) return;
       sequence =
           std::make_unique<Sequence>(incoming_.front(), &model_->tokenizer(), max_sequence_tokens_,
-                                     model_->language_model().cache().recurrent());
+                                     model_->language_model().cache().recurrent(),
+                                     AdaptersText(incoming_.front()->spec().adapters));
       incoming_.pop_front();
       ++num_waiting_;
     }
@@ -202,6 +217,7 @@ ModelStep Engine::MakeModelStep(const StepPlan& plan) const {
     for (int32_t i = entry.pooled.begin; i < entry.pooled.end; ++i) {
       step.hidden_rows.push_back(begin + i);
     }
+    AppendAdapted(begin, end, sequence.request().spec().adapters, &step.adapted);
     const int32_t num_logits = LogitsRead(entry);
     for (int32_t row = end - num_logits; row < end; ++row) step.logit_rows.push_back(row);
     if (!entry.samples) continue;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,6 +44,14 @@ struct AnswerConstraint {
 // What users call it: "choices", "regex", "schema", "grammar".
 absl::string_view ConstraintName(AnswerConstraint::Kind kind);
 
+// An adapter of the model, by name, and how much of it.
+struct AdapterChoice {
+  std::string name = {};
+  float scale = 1;
+
+  friend bool operator==(const AdapterChoice&, const AdapterChoice&) = default;
+};
+
 struct GenerationOptions {
   std::string model = {};     // a name of lm_models; empty: the connection's default
   int32_t max_tokens = 256;   // >= 0; see MostAnswerTokens
@@ -55,6 +64,8 @@ struct GenerationOptions {
   std::vector<std::string> stop =
       {};  // not in the answer; at most kMaxStopStrings, none empty, UTF-8
   std::vector<std::pair<int32_t, double>> logit_bias = {};  // token id -> added to its logit
+  // Each name once; nullopt: as lm_models has them for who says nothing.
+  std::optional<std::vector<AdapterChoice>> lora = {};
   bool messages = false;  // the prompt is a JSON array of {role, content}
   Thinking thinking = Thinking::kDrop;
   std::string template_args = {};    // a JSON object, what the chat template may ask for; or empty
@@ -89,6 +100,7 @@ absl::Status ValidateGenerationOptions(const GenerationOptions& options);
 // key that is unknown (named, with the nearest known one) or there twice, a wrong type (an integer
 // written as 3.0 is one) or a value out of range ("temperature must be >= 0, got -1").
 // `stop` is a string or an array of strings; `logit_bias` an object from token ids to numbers;
+// `lora` an array of {"name": ..., "scale": 1.0};
 // `template_args` an object; `thinking` is "drop" or "keep", `on_length` "cut" or "complete",
 // `messages` and `json_spaces` are booleans; `choices` an
 // array of strings, `regex` and `grammar` strings, `schema` a JSON Schema or a string that holds

@@ -91,6 +91,9 @@ class Generator {
       RequestSpec spec, std::shared_ptr<RequestListener> listener = nullptr) = 0;
   // Submit's errors that do not depend on what else is going on.
   virtual absl::Status Validate(const RequestSpec& spec) const = 0;
+  // The adapters that options.lora chooses, or the model's own choice. InvalidArgument for a name
+  // that the model has none of, with those that it has.
+  virtual absl::StatusOr<AdapterSet> AdaptersOf(const GenerationOptions& options) const = 0;
   // InvalidArgument where the options' constraint, if any, does not compile.
   virtual absl::Status CheckConstraint(const GenerationOptions& options) const = 0;
   // Whether it can have given `answer` to `spec`, be it from a file that anybody may have written.

@@ -6,6 +6,7 @@
 #include "engine/base/exit_guard.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/status_macros.h"
+#include "engine/model/adapter_file.h"
 #include "engine/runtime/fork_guard.h"
 #include "engine/runtime/local_generator.h"
 
@@ -14,7 +15,7 @@ namespace lm {
 absl::StatusOr<std::shared_ptr<Generator>> GeneratorRegistry::Get(const std::string& path,
                                                                   const ModelOptions& options,
                                                                   std::atomic<bool>& cancel) {
-  ASSIGN_OR_RETURN(const ModelIdentity identity, IdentifyModel(path));
+  ASSIGN_OR_RETURN(const ModelIdentity identity, IdentifyFiles(path, options));
   const Key key{identity, options};
   for (;;) {
     std::shared_ptr<Slot> slot;
@@ -62,7 +63,7 @@ absl::StatusOr<std::shared_ptr<Generator>> GeneratorRegistry::Load(const std::st
   absl::StatusOr<std::unique_ptr<Model>> model = loader_(path, key.options, cancel);
   if (absl::IsCancelled(model.status()) && ExitGuard::exit_begun()) return ExitGuard::Error();
   RETURN_IF_ERROR(model.status());
-  ASSIGN_OR_RETURN(const ModelIdentity now, IdentifyModel(path));
+  ASSIGN_OR_RETURN(const ModelIdentity now, IdentifyFiles(path, key.options));
   if (now != key.files) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, ": was replaced or changed while it was being loaded"));

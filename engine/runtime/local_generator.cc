@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "engine/base/json.h"
 #include "engine/base/printable.h"
@@ -112,7 +113,35 @@ absl::StatusOr<RequestSpec> LocalGenerator::Prepare(const TextRequest& request) 
                                      : IsPlain(request)          ? PrepareText(request)
                                                                  : PrepareChat(request));
   spec.salt = std::string(request.salt);
+  ASSIGN_OR_RETURN(spec.adapters, AdaptersOf(request.options));
   return spec;
+}
+
+absl::StatusOr<AdapterSet> LocalGenerator::AdaptersOf(const GenerationOptions& options) const {
+  const std::vector<AdapterInfo>& known = info().adapters;
+  std::vector<float> scales;
+  for (const AdapterInfo& adapter : known) {
+    scales.push_back(options.lora.has_value() ? 0 : adapter.scale);
+  }
+  for (const AdapterChoice& choice : options.lora.value_or(std::vector<AdapterChoice>())) {
+    const auto named = std::find_if(known.begin(), known.end(),
+                                    [&](const AdapterInfo& a) { return a.name == choice.name; });
+    if (named == known.end()) {
+      const std::string names = absl::StrJoin(known, ", ", [](std::string* out, const auto& a) {
+        absl::StrAppend(out, "'", Printable(a.name), "'");
+      });
+      return absl::InvalidArgumentError(
+          absl::StrCat("lora: the model '", Printable(info().name), "' has no adapter named '",
+                       Printable(choice.name.substr(0, 64)), "' (its options in lm_models have ",
+                       names.empty() ? "none" : names, ")"));
+    }
+    scales[named - known.begin()] = choice.scale;
+  }
+  AdapterSet adapters;
+  for (size_t i = 0; i < scales.size(); ++i) {
+    if (scales[i] != 0) adapters.push_back({static_cast<int32_t>(i), scales[i]});
+  }
+  return adapters;
 }
 
 absl::StatusOr<RequestSpec> LocalGenerator::PrepareText(const TextRequest& request) const {

@@ -30,6 +30,7 @@ class LocalGenerator : public Generator {
     return engine_->Submit(std::move(spec), std::move(listener));
   }
   absl::Status Validate(const RequestSpec& spec) const override { return engine_->Validate(spec); }
+  absl::StatusOr<AdapterSet> AdaptersOf(const GenerationOptions& options) const override;
   absl::Status CheckConstraint(const GenerationOptions& options) const override {
     return engine_->CheckConstraint(options);
   }

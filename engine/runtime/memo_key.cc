@@ -11,14 +11,16 @@ namespace {
 
 // The options that change an answer. Whoever adds an option meets a compiler error here, and
 // decides what it is.
-std::string OptionsThatMatter(const GenerationOptions& options, bool first_choices) {
+std::string OptionsThatMatter(const RequestSpec& spec, absl::Span<const AdapterInfo> adapters) {
+  const GenerationOptions& options = spec.options;
   const auto& [model, max_tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, stop,
-               logit_bias, messages, thinking, template_args, constraint, on_error, on_overflow,
-               on_length, timeout_ms, max_seconds, cache, priority] = options;
+               logit_bias, lora, messages, thinking, template_args, constraint, on_error,
+               on_overflow, on_length, timeout_ms, max_seconds, cache, priority] = options;
   // The key has the model; the prompt is as on_overflow left it; an error is never remembered.
   (void)model, (void)on_error, (void)on_overflow, (void)timeout_ms, (void)cache;
   (void)priority, (void)max_seconds;
   (void)messages, (void)template_args;  // the prompt is as the template made it with them
+  (void)lora;                           // the request has the adapters that it chooses
   Json json = Json::MakeObject();
   if (MostAnswerTokens(options) == max_tokens) json.Add("max_tokens", max_tokens);
   if (temperature != 0) {  // else nothing is drawn
@@ -49,7 +51,15 @@ std::string OptionsThatMatter(const GenerationOptions& options, bool first_choic
     if (on_length == OnLength::kComplete) json.Add("on_length", "complete");
   }
   if (thinking == Thinking::kKeep) json.Add("thinking", "keep");
-  if (first_choices) json.Add("first_choices", true);
+  if (spec.wants_first_choices) json.Add("first_choices", true);
+  if (!spec.adapters.empty()) {
+    Json pairs = Json::MakeArray();
+    for (const AdapterUse& use : spec.adapters) {
+      pairs.Append(
+          Json::MakeArray().Append(adapters[use.adapter].digest).Append(double{use.scale}));
+    }
+    json.Add("lora", std::move(pairs));
+  }
   return json.Dump();
 }
 
@@ -63,18 +73,20 @@ int64_t MemoKey::bytes() const {
 bool Memoizable(const GenerationOptions& options) { return options.cache; }
 
 std::optional<MemoKey> MakeMemoKey(const std::string& identity, const RequestSpec& spec,
-                                   const std::string& owner) {
+                                   const std::string& owner,
+                                   absl::Span<const AdapterInfo> adapters) {
   const bool answers = !spec.score_prompt && !spec.embed.has_value() && !spec.stream;
   if (!answers || spec.text.empty() || !Memoizable(spec.options)) return std::nullopt;
   return MemoKey{.owner = owner,
                  .model = identity,
-                 .options = OptionsThatMatter(spec.options, spec.wants_first_choices),
+                 .options = OptionsThatMatter(spec, adapters),
                  .prompt = spec.text};
 }
 
 std::optional<MemoKey> MakeMemoKey(const Generator& generator, const RequestSpec& spec,
                                    const std::string& owner) {
-  std::optional<MemoKey> key = MakeMemoKey(generator.identity(), spec, owner);
+  std::optional<MemoKey> key =
+      MakeMemoKey(generator.identity(), spec, owner, generator.info().adapters);
   if (!key.has_value()) return key;
   // An answer that the end of the context may cut depends on where that is. (One of `choices` that
   // is cut is an error.)

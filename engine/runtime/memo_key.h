@@ -10,6 +10,8 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/types/span.h"
+#include "engine/model/model.h"
 #include "engine/runtime/request.h"
 
 namespace lm {
@@ -39,9 +41,11 @@ bool Memoizable(const GenerationOptions& options);
 // nullopt for a request that is not memoizable.
 std::optional<MemoKey> MakeMemoKey(const Generator& generator, const RequestSpec& spec,
                                    const std::string& owner);
-// The same of the generator of that identity, whose context is long enough for any answer.
+// The same of the generator of that identity and with these adapters, whose context is long enough
+// for any answer.
 std::optional<MemoKey> MakeMemoKey(const std::string& identity, const RequestSpec& spec,
-                                   const std::string& owner);
+                                   const std::string& owner,
+                                   absl::Span<const AdapterInfo> adapters = {});
 
 }  // namespace lm
 

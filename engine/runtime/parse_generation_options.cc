@@ -12,6 +12,7 @@
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/grammar.h"
+#include "engine/model/model_options.h"
 #include "engine/runtime/generation_options.h"
 #include "engine/text/json_value.h"
 
@@ -118,6 +119,39 @@ absl::Status ToLogitBias(absl::string_view name, const Json& value,
   return absl::OkStatus();
 }
 
+absl::Status ToAdapters(absl::string_view name, const Json& value,
+                        std::optional<std::vector<AdapterChoice>>* out) {
+  constexpr absl::string_view kWanted = "an array of objects such as {\"name\": \"tone\"}";
+  if (!value.is_array()) return WrongType(name, kWanted, value);
+  std::vector<AdapterChoice> choices;
+  for (const Json& element : value.array()) {
+    if (!element.is_object()) return WrongType(name, kWanted, value);
+    AdapterChoice choice;
+    for (const auto& [key, member] : element.members()) {
+      if (key == "name") {
+        RETURN_IF_ERROR(ToString("name of lora", member, &choice.name));
+      } else if (key == "scale") {
+        ASSIGN_OR_RETURN(choice.scale, ReadAdapterScale(member));
+      } else {
+        return absl::InvalidArgumentError(
+            absl::StrCat("unknown key '", Shown(key), "' of lora (name and scale are known)"));
+      }
+    }
+    if (choice.name.empty()) {
+      return absl::InvalidArgumentError("each element of lora must have a name");
+    }
+    const bool twice = std::any_of(choices.begin(), choices.end(),
+                                   [&](const auto& c) { return c.name == choice.name; });
+    if (twice) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("lora names '", Shown(choice.name), "' twice"));
+    }
+    choices.push_back(std::move(choice));
+  }
+  *out = std::move(choices);
+  return absl::OkStatus();
+}
+
 absl::Status ToTemplateArgs(absl::string_view name, const Json& value, std::string* out) {
   if (!value.is_object()) return WrongType(name, "an object", value);
   std::string text = value.Dump();
@@ -188,6 +222,8 @@ constexpr Key kKeys[] = {
      [](absl::string_view n, const Json& v, Options* o) { return ToStopStrings(n, v, &o->stop); }},
     {"logit_bias", [](absl::string_view n, const Json& v,
                       Options* o) { return ToLogitBias(n, v, &o->logit_bias); }},
+    {"lora",
+     [](absl::string_view n, const Json& v, Options* o) { return ToAdapters(n, v, &o->lora); }},
     {"on_error",
      [](absl::string_view n, const Json& v, Options* o) {
        return ToEnum<OnError>(

@@ -39,7 +39,8 @@ absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(
     prompt.max_tokens = static_cast<int32_t>(
         std::min<int64_t>(Answer(spec, &*part, &answer.text), std::max<int64_t>(room, 0)));
   }
-  part->prompts.push_back(prompt);
+  prompt.adapters = spec.adapters;
+  part->prompts.push_back(std::move(prompt));
   auto request = std::make_shared<Request>(std::move(spec));
   request->Finish(std::move(answer));
   return request;
@@ -89,22 +90,25 @@ std::vector<PromptTally::Totals> PromptTally::Count() const {
   return totals;
 }
 
-// In lexicographic order a prompt shares most with its neighbour.
+// In lexicographic order a prompt shares most with its neighbour, where that has its adapters.
 PromptTally::Totals PromptTally::Count(const Part& part) {
   auto tokens_of = [&part](const Prompt& prompt) {
     return absl::MakeSpan(part.tokens).subspan(prompt.begin, prompt.end - prompt.begin);
   };
   std::vector<Prompt> sorted = part.prompts;
   std::sort(sorted.begin(), sorted.end(), [&tokens_of](const Prompt& a, const Prompt& b) {
+    if (a.adapters != b.adapters) return a.adapters < b.adapters;
     const auto left = tokens_of(a), right = tokens_of(b);
     return std::lexicographical_compare(left.begin(), left.end(), right.begin(), right.end());
   });
   Totals totals{.generator = part.generator, .requests = static_cast<int64_t>(sorted.size())};
   absl::Span<const int32_t> before;
-  bool first = true;
+  const Prompt* last = nullptr;
   for (const Prompt& prompt : sorted) {
     const absl::Span<const int32_t> tokens = tokens_of(prompt);
-    if (!first && tokens == before) continue;
+    const bool alike = last != nullptr && last->adapters == prompt.adapters;
+    if (alike && tokens == before) continue;
+    if (!alike) before = {};
     const auto parting = std::mismatch(tokens.begin(), tokens.end(), before.begin(), before.end());
     ++totals.prompts;
     totals.tokens += static_cast<int64_t>(tokens.size());
@@ -114,7 +118,7 @@ PromptTally::Totals PromptTally::Count(const Part& part) {
     totals.most_answer_tokens += prompt.max_tokens;
     totals.answers += prompt.max_tokens > 0;
     before = tokens;
-    first = false;
+    last = &prompt;
   }
   return totals;
 }

@@ -48,6 +48,7 @@ class PromptTally {
     int64_t begin = 0;  // of tokens
     int64_t end = 0;
     int32_t max_tokens = 0;  // of its answer
+    AdapterSet adapters = {};
   };
   struct Choices {
     std::string json = "";

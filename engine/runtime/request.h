@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "engine/model/adapter_set.h"
 #include "engine/model/pooling.h"
 #include "engine/runtime/batch_cancellation.h"
 #include "engine/runtime/constraint_cache.h"
@@ -44,6 +45,8 @@ struct RequestSpec {
   std::string text = {};
   GenerationOptions options = {};
   std::string salt = {};  // whose prefix cache
+  // What the model is computed with: options.lora, by numbers. Generator::Prepare fills it in.
+  AdapterSet adapters = {};
   // Positions in the prompt, ascending, where others are likely to part from it: a recurrent model
   // keeps its state there. Nothing of the answer depends on them.
   std::vector<int32_t> borders = {};

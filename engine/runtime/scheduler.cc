@@ -106,6 +106,12 @@ StepPlan Scheduler::Schedule(const PromptLimits& limits) {
     preemptions_ = step.plan.preemptions;
     return {};
   }
+  // Rows with the same adapters side by side: their products are one.
+  std::stable_sort(step.plan.entries.begin(), step.plan.entries.end(),
+                   [](const StepEntry& a, const StepEntry& b) {
+                     return a.sequence->request().spec().adapters <
+                            b.sequence->request().spec().adapters;
+                   });
   step.plan.cache_ops = blocks_.TakeOps();
   return std::move(step.plan);
 }
@@ -214,7 +220,7 @@ bool Scheduler::MustWait(const Sequence& sequence) {
       sequence.tokens().subspan(0, sequence.tokens().size() - 1);
   int64_t longest = 0;
   for (const auto& other : running_) {
-    if (other->decoding() || other->wants_every_token() || other->salt() != sequence.salt()) {
+    if (other->decoding() || other->wants_every_token() || !other->SharesWith(sequence)) {
       continue;
     }
     const absl::Span<const int32_t> theirs = other->tokens();
@@ -224,7 +230,7 @@ bool Scheduler::MustWait(const Sequence& sequence) {
     longest = std::max<int64_t>(longest, common);
   }
   if (longest < kLeastHeldPrefix) return false;
-  return longest - blocks_.MatchLength(sequence.salt(), tokens) >= kLeastHeldPrefix;
+  return longest - blocks_.MatchLength(sequence.prefix_owner(), tokens) >= kLeastHeldPrefix;
 }
 
 // Gives a waiting sequence its cached prefix, provided that there is memory for all of it: its
@@ -233,7 +239,8 @@ bool Scheduler::Admit(Sequence* sequence, Step* step) {
   const int64_t num_tokens = static_cast<int64_t>(sequence->tokens().size());
   BlockTable& table = sequence->block_table();
   const int64_t limit = sequence->wants_every_token() ? 0 : num_tokens - 1;
-  const int64_t matched = blocks_.Match(sequence->salt(), sequence->tokens(), limit, &table);
+  const int64_t matched =
+      blocks_.Match(sequence->prefix_owner(), sequence->tokens(), limit, &table);
   int64_t needed = BlocksFor(num_tokens + 1) - matched / kKvBlockTokens;
   for (const auto& other : running_) {
     const int64_t wanted = BlocksFor(static_cast<int64_t>(other->tokens().size()) + 1) -
@@ -314,7 +321,7 @@ void Scheduler::Commit(const StepEntry& entry, int32_t accepted) {
   if (!sequence->wants_every_token() &&
       (prompt_ends || snapshot ||
        before / kKvBlockTokens != sequence->computed() / kKvBlockTokens)) {
-    blocks_.Publish(sequence->salt(), sequence->tokens().subspan(0, sequence->computed()),
+    blocks_.Publish(sequence->prefix_owner(), sequence->tokens().subspan(0, sequence->computed()),
                     prompt_ends || snapshot, snapshot, &table);
   }
   blocks_.LeaveBehind(sequence->computed(), &table);
@@ -328,7 +335,7 @@ std::unique_ptr<Sequence> Scheduler::Finish(Sequence* sequence, bool keep) {
   std::unique_ptr<Sequence> finished = std::move(*position);
   running_.erase(position);
   if (keep && !sequence->wants_every_token()) {
-    blocks_.Publish(sequence->salt(), sequence->tokens().subspan(0, sequence->computed()),
+    blocks_.Publish(sequence->prefix_owner(), sequence->tokens().subspan(0, sequence->computed()),
                     /*partial=*/true, /*snapshot=*/false, &sequence->block_table());
   }
   blocks_.Release(&sequence->block_table());

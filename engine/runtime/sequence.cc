@@ -33,9 +33,10 @@ double LogProbability(absl::Span<const float> logits, int32_t token) {
 }  // namespace
 
 Sequence::Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer,
-                   int32_t token_limit, bool recurrent)
+                   int32_t token_limit, bool recurrent, std::string adapters)
     : request_(std::move(request)),
       recurrent_(recurrent),
+      adapters_(std::move(adapters)),
       tokenizer_(tokenizer),
       token_limit_(token_limit),
       prompt_tokens_(static_cast<int32_t>(request_->spec().prompt.size())),

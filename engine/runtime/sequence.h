@@ -39,14 +39,20 @@ namespace lm {
 class Sequence {
  public:
   // Prompt and answer have at most `token_limit` tokens together; `recurrent`: the model has
-  // states. REQUIRES: *tokenizer outlives this.
+  // states; `adapters`: those that the request is computed with, as PrefixOwner has them.
+  // REQUIRES: *tokenizer outlives this.
   Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer, int32_t token_limit,
-           bool recurrent = false);
+           bool recurrent = false, std::string adapters = "");
   // Finishes the request, with an error, where nothing was delivered: no waiter is forgotten.
   ~Sequence();
 
   const Request& request() const { return *request_; }
   absl::string_view salt() const { return request_->spec().salt; }
+  PrefixOwner prefix_owner() const { return {salt(), adapters_}; }
+  // Whether both can use one prefix.
+  bool SharesWith(const Sequence& other) const {
+    return salt() == other.salt() && adapters_ == other.adapters_;
+  }
   Priority priority() const { return request_->spec().options.priority; }
   bool interactive() const { return priority() == Priority::kInteractive; }
   bool scoring() const { return request_->spec().score_prompt; }
@@ -174,6 +180,7 @@ class Sequence {
 
   const std::shared_ptr<Request> request_;
   const bool recurrent_;
+  const std::string adapters_;
   const Tokenizer* const tokenizer_;
   const int32_t token_limit_;
   const int32_t prompt_tokens_;

@@ -55,6 +55,7 @@ absl::StatusOr<CallOptions> ReadCallOptions(
   CallOptions options;
   ASSIGN_OR_RETURN(options.model, use(named.model));
   ASSIGN_OR_RETURN(options.generation, Over(options.model->options, json, defaults));
+  RETURN_IF_ERROR(options.generator().AdaptersOf(options.generation).status());
   RETURN_IF_ERROR(options.generator().CheckConstraint(options.generation));
   return options;
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/model/adapter_file.h"
 #include "engine/remote/remote_generator.h"
 #include "engine/runtime/generator_registry.h"
 #include "extension/host/aside.h"
@@ -81,7 +82,7 @@ absl::StatusOr<std::shared_ptr<const ModelUse>> Connection::Use(absl::string_vie
     return loaded.reference == reference;
   });
   // A file that cannot be looked at any more is still in memory.
-  absl::StatusOr<ModelIdentity> identity = IdentifyModel(source.path);
+  absl::StatusOr<ModelIdentity> identity = IdentifyFiles(source.path, source.options);
   if (known == loaded_.end() || known->source.path != source.path ||
       (identity.ok() && IsReplaced(known->identity, *identity))) {
     ASSIGN_OR_RETURN(std::shared_ptr<Generator> generator, LoadGenerator(work_owner(), source));

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/status_macros.h"
 #include "engine/hf/hf_directory.h"
+#include "engine/model/adapter_file.h"
 #include "engine/model/device_plan.h"
 #include "engine/remote/hub_reference.h"
 
@@ -48,7 +49,10 @@ absl::Status CheckFile(NamedModel* model) {
   std::error_code error;
   model->path = std::filesystem::absolute(model->path, error).string();
   if (error) return absl::InvalidArgumentError(absl::StrCat("path: ", error.message()));
-  return OpenModelFile(model->path).status();
+  ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> gguf, OpenModelFile(model->path));
+  if (checked.lora.empty()) return absl::OkStatus();
+  const std::string architecture = gguf->metadata().GetString("general.architecture").value_or("");
+  return OpenAdapters(model->path, architecture, checked.lora).status();
 }
 
 absl::Status CheckRemote(const NamedModel& model) {

@@ -27,7 +27,8 @@ absl::Status Logprobs(Call& call) {
   if (!text.has_value()) return absl::OkStatus();
   ASSIGN_OR_RETURN(CallOptions options, call.Options(1));
   ASSIGN_OR_RETURN(std::shared_ptr<Request> request,
-                   options.session().Submit({.task = Task::kScore, .prompt = *text}));
+                   options.session().Submit(
+                       {.task = Task::kScore, .prompt = *text, .options = options.generation}));
   RETURN_IF_ERROR(Await(call.connection().db(), *request));
   const Generation& result = request->result();
   if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) {

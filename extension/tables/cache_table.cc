@@ -7,7 +7,9 @@
 // there. A row is a part that does not fork: own_tokens and bytes are its own, `parent` the row's
 // prefix that it goes on from (NULL: none), tokens the length of the whole prefix up to its end.
 // hits is how many prompts found it in the cache; last_used when one did last, or when it was made
-// (UTC). text begins like its own tokens; control tokens are left out.
+// (UTC). text begins like its own tokens; control tokens are left out. lora says with which
+// adapters it was computed, as the option of that name does (NULL: none); only prompts with these
+// find it.
 //
 // What is not in use goes, least recently used first, when its memory is wanted. Other databases'
 // prefixes are not shown (those with another `salt`, see lm_settings).
@@ -39,7 +41,7 @@ class CacheTable : public SnapshotTable {
   const char* name() const override { return "lm_cache"; }
   std::string Schema() const override {
     return "CREATE TABLE lm_cache(model TEXT, prefix INTEGER, parent INTEGER, tokens INTEGER, "
-           "own_tokens INTEGER, bytes INTEGER, hits INTEGER, last_used TEXT, text TEXT)";
+           "own_tokens INTEGER, bytes INTEGER, hits INTEGER, last_used TEXT, text TEXT, lora TEXT)";
   }
 
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override {
@@ -58,7 +60,8 @@ class CacheTable : public SnapshotTable {
              {connection().DisplayNameOf(*generator), number,
               run.parent < 0 ? Cell() : Cell(first + run.parent), run.tokens, run.own_tokens,
               run.blocks * block_bytes, run.hits, Timestamp(run.last_used),
-              TextOf(run.beginning, engine->model().tokenizer())}});
+              TextOf(run.beginning, engine->model().tokenizer()),
+              run.adapters.empty() ? Cell() : Cell(run.adapters)}});
       }
     }
     return rows;

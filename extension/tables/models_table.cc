@@ -42,10 +42,23 @@
 //
 // The columns from `options` on are hidden: SELECT * and INSERT without names mean the first two.
 // A row is checked when it is written: the file must open as a GGUF, and `options` be a JSON object
-// of device, threads, kv_bytes, kv_type and context_length, which go before lm_settings. The model
-// is loaded at its first use. Until then the columns from `architecture` on are NULL; reading them
+// of device, threads, kv_bytes, kv_type and context_length, which go before lm_settings, and lora.
+// The model is loaded at its first use. Until then the columns from `architecture` on are NULL; reading them
 // loads nothing; writing them is refused. Names belong to the connection, weights to the process:
 // two connections that name one file share its weights. The last one to let go frees them.
+//
+// lora has adapters (LoRA, as GGUF) that rows may be computed with, over the same weights:
+//
+//   INSERT INTO temp.lm_models(name, path, options) VALUES ('qwen', '/models/qwen3-4b.gguf',
+//     '{"lora":[{"name":"sql","path":"sql-lora.gguf","scale":0},
+//               {"name":"tone","path":"tone-lora.gguf"}]}');
+//   SELECT generate(body, NULL, '{"model":"qwen","lora":[{"name":"sql"}]}') FROM notes;
+//
+// A path that is not absolute is seen from the model's folder. scale (1) says how much of it a call
+// has that says nothing of lora, 0 none. A call that does has what it names and nothing else: so
+// many parts as its own scale (1) says, [] for the model as it is. Rows with different adapters
+// decode together; each has the bytes that it has alone, and finds the prefixes of its own adapters
+// only. `bytes` counts the adapters. Who names other adapters for a file loads it once more.
 //
 // The row 'default' is there even if nobody has written it, where $LM_MODEL or a model beside the
 // library provides it; an INSERT of that name takes its place, and DELETE gives it back. Changes

@@ -15,7 +15,7 @@
  *   (or a negative number) and set *error to a new error for lm_error_free; on success they leave
  *   *error alone.
  * - `options` is a JSON object or NULL; an unknown key is an error. For lm_engine_open: device,
- *   threads, kv_bytes, kv_type, context_length. For generation: max_tokens, temperature, top_k,
+ *   threads, kv_bytes, kv_type, context_length, lora. For generation: max_tokens, temperature, top_k,
  * top_p, min_p, seed, stop, choices, regex, schema, grammar, repeat_penalty, logit_bias,
  * on_overflow, timeout_ms, priority (see the README).
  * - An lm_engine may be used from several threads at once; their generations run as one batch.

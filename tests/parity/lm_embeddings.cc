@@ -2,12 +2,14 @@
 // same file: one embedding each, or its scores where it is a reranker.
 //
 //   lm_embeddings MODEL.gguf OUT.f32 "1,15,27;1,3" [device=cpu] [threads=0] [kv_type=f16] [alone=0]
+//                 [lora=PATH:SCALE[,PATH:SCALE]]
 //
-// OUT.f32 gets one row of F32 values a text. They go to the engine together, or one by one
-// (alone=1).
+// @PATH instead of the texts reads them from a file. OUT.f32 gets one row of F32 values a text.
+// They go to the engine together, or one by one (alone=1).
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/engine.h"
+#include "tests/parity/lora_option.h"
 
 namespace lm {
 namespace {
@@ -25,6 +28,7 @@ struct Arguments {
   std::vector<std::vector<int32_t>> texts;
   ModelOptions options;
   bool alone = false;
+  AdapterSet adapters = {};
 };
 
 absl::Status Run(const Arguments& arguments) {
@@ -41,8 +45,10 @@ absl::Status Run(const Arguments& arguments) {
     return request.result().status;
   };
   for (const std::vector<int32_t>& text : arguments.texts) {
-    RequestSpec spec = {
-        .prompt = text, .embed = info.pooling.value_or(Pooling::kMean), .ranks = info.ranks};
+    RequestSpec spec = {.prompt = text,
+                        .adapters = arguments.adapters,
+                        .embed = info.pooling.value_or(Pooling::kMean),
+                        .ranks = info.ranks};
     ASSIGN_OR_RETURN(std::shared_ptr<Request> request, engine->Submit(std::move(spec)));
     if (arguments.alone) RETURN_IF_ERROR(write(*request));
     requests.push_back(std::move(request));
@@ -62,13 +68,18 @@ int main(int argc, char** argv) {
     std::fprintf(
         stderr,
         "usage: lm_embeddings MODEL.gguf OUT.f32 \"id,id,...;id,...\" [device=] [threads=] "
-        "[kv_type=] [alone=]\n");
+        "[kv_type=] [alone=] [lora=]\n");
     return 2;
   }
   lm::Arguments arguments;
   arguments.model = argv[1];
   arguments.out = argv[2];
-  for (absl::string_view text : absl::StrSplit(argv[3], ';')) {
+  std::string texts = argv[3];
+  if (texts[0] == '@') {
+    std::ifstream file(texts.substr(1));
+    texts.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  for (absl::string_view text : absl::StrSplit(texts, ';')) {
     arguments.texts.emplace_back();
     for (absl::string_view id : absl::StrSplit(text, ',')) {
       arguments.texts.back().emplace_back();
@@ -80,6 +91,10 @@ int main(int argc, char** argv) {
         absl::StrSplit(argv[i], absl::MaxSplits('=', 1));
     if (option.first == "device") arguments.options.device = option.second;
     if (option.first == "threads") arguments.options.threads = std::atoi(option.second.c_str());
+    if (option.first == "lora" &&
+        !lm::ReadLoraOption(option.second, &arguments.options, &arguments.adapters)) {
+      return 2;
+    }
     if (option.first == "alone") arguments.alone = option.second == "1";
     if (option.first == "kv_type") {
       const absl::StatusOr<lm::DType> type = lm::ParseKvType(option.second);

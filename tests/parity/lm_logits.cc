@@ -1,6 +1,8 @@
 // Dumps a model's logits, for comparison with another engine's on the same file.
 //
-//   lm_logits MODEL.gguf OUT.f32 1,15,27 [device=cpu] [threads=0] [kv_type=f16] [chunk=512] [context=0]
+//   lm_logits MODEL.gguf OUT.f32 1,15,27 [device=cpu] [threads=0] [kv_type=f16] [chunk=512]
+//   [context=0]
+//             [lora=PATH:SCALE[,PATH:SCALE]]
 //
 // OUT.f32 gets one row of vocab_size F32 values a token. The tokens are fed in chunks of `chunk`.
 #include <algorithm>
@@ -15,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/model.h"
+#include "tests/parity/lora_option.h"
 
 namespace lm {
 namespace {
@@ -25,6 +28,7 @@ struct Arguments {
   std::vector<int32_t> tokens;
   ModelOptions options;
   int32_t chunk = 512;
+  AdapterSet adapters = {};
 };
 
 absl::Status Run(const Arguments& arguments) {
@@ -44,12 +48,12 @@ absl::Status Run(const Arguments& arguments) {
     const int32_t tokens = std::min(arguments.chunk, count - begin);
     ModelStep step;
     step.tables.blocks.resize(cache.classes.size());
-    step.tables.Append(arguments.tokens.data() + begin, tokens, begin,
-                       cache.recurrent() ? 0 : -1);
+    step.tables.Append(arguments.tokens.data() + begin, tokens, begin, cache.recurrent() ? 0 : -1);
     for (std::vector<int32_t>& blocks : step.tables.blocks) {
       blocks.resize(BlocksFor(begin + tokens));
       std::iota(blocks.begin(), blocks.end(), 0);
     }
+    AppendAdapted(0, tokens, arguments.adapters, &step.adapted);
     step.logit_rows.resize(tokens);
     std::iota(step.logit_rows.begin(), step.logit_rows.end(), 0);
     RETURN_IF_ERROR(language_model.Launch(std::move(step)));
@@ -67,7 +71,8 @@ absl::Status Run(const Arguments& arguments) {
 int main(int argc, char** argv) {
   if (argc < 4) {
     std::fprintf(stderr,
-                 "usage: lm_logits MODEL.gguf OUT.f32 id,id,... [device=] [threads=] [kv_type=] [chunk=] [context=]\n");
+                 "usage: lm_logits MODEL.gguf OUT.f32 id,id,... [device=] [threads=] [kv_type=] "
+                 "[chunk=] [context=] [lora=]\n");
     return 2;
   }
   lm::Arguments arguments;
@@ -89,6 +94,10 @@ int main(int argc, char** argv) {
         return 2;
       }
       arguments.options.kv_type = *type;
+    }
+    if (option.first == "lora" &&
+        !lm::ReadLoraOption(option.second, &arguments.options, &arguments.adapters)) {
+      return 2;
     }
     if (option.first == "context") {
       arguments.options.context_length = std::atoi(option.second.c_str());

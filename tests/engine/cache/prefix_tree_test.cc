@@ -54,6 +54,37 @@ TEST_F(PrefixTreeTest, FindsTheLongestPrefix) {
   ExpectIntegrity();
 }
 
+TEST_F(PrefixTreeTest, AdaptersOfASaltDoNotSeeEachOtherAndGoTogether) {
+  auto insert = [this](PrefixOwner owner, const std::string& text) {
+    std::vector<int32_t> blocks;
+    for (size_t at = 0; at < text.size(); at += kBlock) blocks.push_back(pool_.Allocate().value());
+    { tree_.Insert(owner, Tokens(text), blocks); }
+    for (int32_t block : blocks) pool_.Unref(block);
+  };
+  insert({"mine", "a"}, "abcdefgh");
+  insert({"mine", "b"}, "abcdefghijkl");
+  insert("mine", "abcd");
+  EXPECT_EQ(tree_.MatchLength({"mine", "a"}, Tokens("abcdefghijkl")), 8);
+  EXPECT_EQ(tree_.MatchLength({"mine", "b"}, Tokens("abcdefghijkl")), 12);
+  EXPECT_EQ(tree_.MatchLength({"mine", "c"}, Tokens("abcdefghijkl")), 0);
+  EXPECT_EQ(tree_.MatchLength({"yours", "a"}, Tokens("abcdefghijkl")), 0);
+  EXPECT_EQ(Length("mine", "abcdefghijkl"), 4);
+  ExpectIntegrity();
+  const std::vector<PrefixTree::Run> runs = tree_.Runs("mine");
+  ASSERT_EQ(runs.size(), 3u);
+  EXPECT_EQ(runs[0].adapters, "");
+  EXPECT_EQ(runs[2].adapters, "b");
+  // They are one salt: what it has more than another goes first, the oldest of all its trees.
+  insert({"yours", "a"}, "abcdefghijkl");
+  EXPECT_EQ(tree_.Evict(3), 3);
+  EXPECT_EQ(tree_.MatchLength({"yours", "a"}, Tokens("abcdefghijkl")), 12);
+  EXPECT_EQ(tree_.MatchLength({"mine", "a"}, Tokens("abcdefgh")), 0);
+  ExpectIntegrity();
+  EXPECT_EQ(tree_.Evict(100), 6);
+  EXPECT_TRUE(tree_.Runs("mine").empty());
+  ExpectIntegrity();
+}
+
 TEST_F(PrefixTreeTest, SaltsDoNotSeeEachOther) {
   Insert("mine", "abcdefgh");
   EXPECT_EQ(Length("mine", "abcdefgh"), 8);

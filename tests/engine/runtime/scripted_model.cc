@@ -146,6 +146,8 @@ void ScriptedModel::CheckStep() {
   }
   script_->most_rows =
       std::max(script_->most_rows.load(), static_cast<int32_t>(step_.tables.tokens.size()));
+  script_->most_adapted =
+      std::max(script_->most_adapted.load(), static_cast<int32_t>(step_.adapted.size()));
   script_->most_logits =
       std::max(script_->most_logits.load(),
                static_cast<int32_t>(step_.logit_rows.size() + step_.samples.size()));
@@ -167,6 +169,7 @@ uint64_t ScriptedModel::ReadContext(const StepSequence& s) {
     if (slot.position != p) {
       script_->Violate(absl::StrCat("position ", p, " reads position ", slot.position));
     }
+    if (slot.adapters != AdaptersOf(s.first_row)) script_->Violate("keys of other adapters");
     state = RandomBits(state, slot.value);
   }
   if (cache_.recurrent() && s.first_position > 0) {
@@ -177,6 +180,18 @@ uint64_t ScriptedModel::ReadContext(const StepSequence& s) {
     }
   }
   return state;
+}
+
+// A digest of the row's adapters; 0: it has none.
+uint64_t ScriptedModel::AdaptersOf(int32_t row) const {
+  uint64_t digest = 0;
+  for (const AdaptedRows& run : step_.adapted) {
+    if (row < run.begin || row >= run.end) continue;
+    for (const AdapterUse& use : run.adapters) {
+      digest = RandomBits(digest, static_cast<uint64_t>(1000 + use.scale * 100) * 64 + use.adapter);
+    }
+  }
+  return digest;
 }
 
 // Looks at what a token at `position` sees of each window.
@@ -250,9 +265,10 @@ absl::Status ScriptedModel::Await(const std::atomic<bool>& cancel, StepResults* 
     for (int32_t i = 0; i < s.num_tokens; ++i) {
       const int32_t p = s.first_position + i;
       const int32_t token = step_.tables.tokens[s.first_row + i];
-      const uint64_t value = RandomBits(state, token + 1000 * p);
+      const uint64_t adapters = AdaptersOf(s.first_row + i);
+      const uint64_t value = RandomBits(state, token + 1000 * p) + adapters;
       for (size_t c = 0; c < slots_.size(); ++c) {
-        At(Blocks(s, c), p, c) = {token, p, owner, value};
+        At(Blocks(s, c), p, c) = {token, p, owner, value, adapters};
       }
       ReadWindows(s, p);
       state = RandomBits(state, value);
@@ -363,6 +379,7 @@ std::unique_ptr<Model> MakeScriptedModel(std::shared_ptr<Script> script,
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
   ModelInfo info;
   info.name = "scripted";
+  info.adapters = script->adapters;
   return std::make_unique<Model>(std::move(info), *std::move(tokenizer), *std::move(chat),
                                  std::make_unique<ScriptedModel>(std::move(script)));
 }

@@ -38,9 +38,10 @@ inline CacheShape CacheOf(int32_t blocks) { return {.classes = {{.num_blocks = b
 struct Script {
   int32_t context_length = 2048;
   int32_t num_blocks = 512;
-  std::vector<int64_t> windows;      // of windowed classes of the cache, each with as many blocks
-  bool whole_sequences = false;      // each token sees all of its text
-  int32_t num_states = 0;            // slots of recurrent state; 0: the model has none
+  std::vector<int64_t> windows;  // of windowed classes of the cache, each with as many blocks
+  bool whole_sequences = false;  // each token sees all of its text
+  int32_t num_states = 0;        // slots of recurrent state; 0: the model has none
+  std::vector<AdapterInfo> adapters = {};
   absl::Duration step_time;          // Forward takes at least so long, unless it is cancelled
   bool tenants = false;              // a context's first token names its owner: look for strangers
   int32_t nan_token = -1;            // a context that holds it has a NaN logit
@@ -64,11 +65,12 @@ struct Script {
   std::atomic<int64_t> copies{0};
   std::atomic<int64_t> zeroed{0};
   std::atomic<int64_t> state_copies{0};
-  std::atomic<int32_t> most_rows{0};    // tokens in one batch
-  std::atomic<int32_t> most_logits{0};  // logit rows in one batch
-  std::atomic<int64_t> all_logits{0};   // logit rows of batches that want the logits of all tokens
-  std::atomic<int64_t> some_logits{0};  // ... of some; the others get NaN
-  std::string violation() const;        // the first one; empty: none
+  std::atomic<int32_t> most_rows{0};     // tokens in one batch
+  std::atomic<int32_t> most_adapted{0};  // runs of rows with the same adapters in one batch
+  std::atomic<int32_t> most_logits{0};   // logit rows in one batch
+  std::atomic<int64_t> all_logits{0};    // logit rows of batches that want the logits of all tokens
+  std::atomic<int64_t> some_logits{0};   // ... of some; the others get NaN
+  std::string violation() const;         // the first one; empty: none
   void Violate(const std::string& what);
 
   mutable absl::Mutex mutex;
@@ -87,8 +89,7 @@ class ScriptedModel : public LanguageModel {
   absl::Status Launch(ModelStep step) override;
   absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override;
   // The state itself; its scores are the state backwards.
-  absl::StatusOr<std::vector<float>> ApplyHead(bool ranks,
-                                               absl::Span<const float> pooled) override;
+  absl::StatusOr<std::vector<float>> ApplyHead(bool ranks, absl::Span<const float> pooled) override;
 
  private:
   struct Slot {
@@ -96,6 +97,7 @@ class ScriptedModel : public LanguageModel {
     int32_t position = -1;
     int32_t owner = -1;
     uint64_t value = 0;
+    uint64_t adapters = 0;  // that it was computed with
   };
   // The state behind a sequence's first `tokens` tokens.
   struct State {
@@ -111,6 +113,7 @@ class ScriptedModel : public LanguageModel {
   void SpoilUnwanted(absl::Span<float> logits);
   void CheckStep();
   uint64_t ReadContext(const StepSequence& sequence);
+  uint64_t AdaptersOf(int32_t row) const;
   void ReadWindows(const StepSequence& sequence, int32_t position);
   void CheckOwner(const StepSequence& sequence, int32_t owner);
   void Logits(const int32_t* blocks, int32_t position, uint64_t state, absl::Span<float> row);
