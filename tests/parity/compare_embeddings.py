@@ -4,10 +4,11 @@
     tests/parity/compare_embeddings.py --ours build/release/tests/parity/lm_embeddings --peer /path/to/peer MODEL.gguf [MODEL.gguf ...]
 
 The peer is a program with two verbs (llama.cpp's library behind forty lines of C++ has both):
-    embed MODEL OUT.f32 id,id,... kv=f32 fa=0     one F32 vector, pooled as the file says, not normalised
+    embed MODEL OUT.f32 "id,id,...;id,..." kv=f32 fa=0     one F32 vector a text, pooled as the file says, not normalised
     quant IN OUT FTYPE                            the weights in a quantised type, by llama.cpp's number of it
 
-Random texts of 1 token to the context (at most --longest), of all lengths between. A line has:
+Random texts of 1 token to the context (at most --longest), of all lengths between: --texts 500 --longest 2000 takes minutes for a
+model of a release's size. A line has:
     cosine  the least between a vector of ours and the peer's
     worst   the largest difference of two numbers, in units of the vectors' rms (of scores: as they are)
     alone   whether each text alone gives the bytes that it has among the others
@@ -24,6 +25,22 @@ import numpy as np
 import peer
 
 
+PEER_TOKENS = 4096  # of the texts that the peer is given together; attention is over all of them
+
+
+def groups(texts):
+    """Lists of texts, in order, of so many tokens together."""
+    group, tokens = [], 0
+    for text in texts:
+        count = text.count(",") + 1
+        if group and tokens + count > PEER_TOKENS:
+            yield group
+            group, tokens = [], 0
+        group.append(text)
+        tokens += count
+    yield group
+
+
 def cosines(a, b):
     return (a * b).sum(1) / np.sqrt((a * a).sum(1) * (b * b).sum(1))
 
@@ -32,17 +49,19 @@ def compare(args, model, folder):
     source = random.Random(args.seed)
     lengths = [1, 2, args.longest] + [int(args.longest ** source.random()) for _ in range(args.texts - 3)]
     texts = [",".join(str(source.randrange(5, args.vocab)) for _ in range(n)) for n in lengths]
-    out = pathlib.Path(folder) / "out.f32"
+    out, listed = pathlib.Path(folder) / "out.f32", pathlib.Path(folder) / "texts"
+    listed.write_text(";".join(texts))
 
     def vectors(*command):
         peer.run(*command)
         return np.fromfile(out, np.float32).astype(np.float64)
 
     def ours(path, *more):
-        return vectors(args.ours, path, out, ";".join(texts), "kv_type=f32", *more).reshape(len(texts), -1)
+        return vectors(args.ours, path, out, f"@{listed}", "kv_type=f32", *more).reshape(len(texts), -1)
 
     def peers(path):
-        return np.stack([vectors(args.peer, "embed", path, out, text, "kv=f32", "fa=0") for text in texts])
+        return np.concatenate([vectors(args.peer, "embed", path, out, ";".join(group), "kv=f32", "fa=0").reshape(len(group), -1)
+                               for group in groups(texts)])
 
     mine, truth = ours(model), peers(model)
     if truth.shape[1] < 8:  # scores
