@@ -200,6 +200,15 @@ Constraint::Cache::Outcome Constraint::Cache::OutcomeOfWalk() {
 }
 
 absl::Status Constraint::Cache::FinishWalk() {
+  try {
+    return GoOnWithWalk();
+  } catch (...) {  // no memory: its path is not that of its node any more
+    walk_.reset();
+    throw;
+  }
+}
+
+absl::Status Constraint::Cache::GoOnWithWalk() {
   Walk& walk = *walk_;
   if (walk.tree == nullptr) {
     // Inside a string or another free text this saves most of the walk.

@@ -87,8 +87,9 @@ class Constraint::Cache {
 
   absl::Status StatusOf(Outcome outcome) const;
   void BeginOperation();
-  // Goes on with *walk_ to its end.
+  // Goes on with *walk_ to its end. Where memory runs out there is no walk any more.
   absl::Status FinishWalk();
+  absl::Status GoOnWithWalk();
   // Adds the tokens of walk->tree that go on. Returns where the status is not OK.
   void GoOn(Walk* walk);
   // Adds those of a node that leads to `state`. False where the machine paused before.

@@ -14,6 +14,13 @@ constexpr int64_t kStateWork = 1000;
 // What a map node and its bookkeeping cost besides the frames.
 constexpr size_t kEntryBytes = 96;
 
+// So that so many more can be added without an allocation.
+template <typename T>
+void MakeRoom(size_t more, std::vector<T>* values) {
+  const size_t wanted = values->size() + more;
+  if (wanted > values->capacity()) values->reserve(std::max(wanted, 2 * values->capacity()));
+}
+
 }  // namespace
 
 StateMachine::StateMachine(const Automaton* automaton)
@@ -71,6 +78,7 @@ uint8_t StateMachine::NearerByte(StateId state) const {
 StackId StateMachine::InternStack(Frames frames) {
   std::sort(frames.begin(), frames.end());
   frames.erase(std::unique(frames.begin(), frames.end()), frames.end());
+  MakeRoom(1, &stacks_);  // a number that is known has its stack, also where memory runs out
   auto [at, is_new] = stack_ids_.try_emplace(std::move(frames), stacks_.size());
   if (is_new) {
     stacks_.push_back({at->first, DistanceOf(at->first), DigestOf(at->first)});
@@ -81,6 +89,11 @@ StackId StateMachine::InternStack(Frames frames) {
 
 StateId StateMachine::InternState(Frames frames, bool can_end) {
   std::sort(frames.begin(), frames.end());
+  // A number that is known has its state, also where memory runs out.
+  MakeRoom(1, &states_);
+  MakeRoom(num_classes_, &transitions_);
+  stacks_of_state_.clear();
+  MakeRoom(frames.size(), &stacks_of_state_);
   auto [at, is_new] = state_ids_.try_emplace({std::move(frames), can_end}, states_.size());
   if (is_new) {
     const Frames& kept = at->first.first;
@@ -92,7 +105,6 @@ StateId StateMachine::InternState(Frames frames, bool can_end) {
     const size_t own =
         sizeof(State) + kEntryBytes + kept.size() * sizeof(Frame) + num_classes_ * sizeof(StateId);
     // With the stacks that it stands on: most are made for it.
-    stacks_of_state_.clear();
     for (const Frame& frame : kept) stacks_of_state_.push_back(frame.stack);
     std::sort(stacks_of_state_.begin(), stacks_of_state_.end());
     size_t below = 0;

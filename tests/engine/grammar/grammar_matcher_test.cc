@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/engine/base/failing_allocation.h"
 #include "tests/engine/grammar/grammar_testing.h"
 
 namespace lm {
@@ -71,6 +72,29 @@ TEST(GrammarMatcherTest, MasksEqualBruteForceCachedOrNot) {
         ASSERT_TRUE(b.Accept(token).ok());
       }
     }
+  }
+}
+
+// Others follow the same constraint when memory has run out for one, at whatever allocation.
+TEST(GrammarMatcherTest, AFailedAllocationSpoilsNothingForThoseWhoComeLater) {
+  const auto trie = TrieOf(SomeVocabulary());
+  const std::string text = "[[\"a\\n\", {}], \"the \\\"\"]";
+  const auto grammar = SomeGrammars()[7];  // lists and strings
+  const auto shared = Bind(grammar, trie);
+  std::vector<uint64_t> mask(trie->mask_words());
+  const int failed = FailEachAllocation([&] {
+    GrammarMatcher matcher(shared);
+    for (const char c : text) {
+      if (!matcher.FillMask(absl::MakeSpan(mask)).ok()) return;
+      if (!matcher.Accept(ByteToken(c)).ok()) return;
+    }
+  });
+  EXPECT_GT(failed, 50);
+  GrammarMatcher a(shared), b(Bind(grammar, trie));
+  for (const char c : text) {
+    ASSERT_EQ(MaskOf(&a, *trie), MaskOf(&b, *trie)) << "before " << c;
+    ASSERT_TRUE(a.Accept(ByteToken(c)).ok());
+    ASSERT_TRUE(b.Accept(ByteToken(c)).ok());
   }
 }
 
