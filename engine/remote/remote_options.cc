@@ -206,6 +206,10 @@ absl::StatusOr<RemoteOptions> ParseRemoteOptions(absl::string_view text) {
   if (const Json* extra = reader.Object("extra")) options.extra = *extra;
   reader.Integer("concurrency", 1, 1024, &options.concurrency);
   reader.Integer("rpm", 0, 100'000'000, &options.rpm);
+  reader.Text("affinity_header", &options.affinity_header);
+  if (options.affinity_header.find_first_of(": \r\n") != std::string::npos) {
+    reader.Refuse("affinity_header", "the name of a header", Json(options.affinity_header));
+  }
   reader.Integer("timeout_ms", 1, 86'400'000, &options.timeout_ms);
   reader.Integer("retries", 0, 100, &options.retries);
   reader.Integer("context_length", 0, 1 << 30, &options.context_length);

@@ -25,12 +25,13 @@ struct RemoteOptions {
   Dialect dialect = Dialect::kAuto;
   std::string key_env = {};  // the environment variable with the key; empty: no key
   std::vector<std::pair<std::string, std::string>> headers = {};
-  Json extra = Json::MakeObject();  // members of every request; null takes one of ours away
-  int64_t concurrency = 16;         // requests under way at most, of each server
-  int64_t rpm = 0;                  // requests a minute; 0: any number
-  int64_t timeout_ms = 600'000;     // of one request
-  int64_t retries = 4;              // of a request that failed; 429 and 503 do not count
-  int64_t context_length = 0;       // tokens; 0: as the server says
+  Json extra = Json::MakeObject();   // members of every request; null takes one of ours away
+  int64_t concurrency = 16;          // requests under way at most, of each server
+  int64_t rpm = 0;                   // requests a minute; 0: any number
+  std::string affinity_header = {};  // tells gateways the system prompt, by a number; empty: none
+  int64_t timeout_ms = 600'000;      // of one request
+  int64_t retries = 4;               // of a request that failed; 429 and 503 do not count
+  int64_t context_length = 0;        // tokens; 0: as the server says
 };
 
 // Whether a model's path is an address, or a JSON array of such.

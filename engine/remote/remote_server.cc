@@ -1,7 +1,6 @@
 #include "engine/remote/remote_server.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <utility>
 
@@ -13,7 +12,6 @@
 #include "engine/base/json.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/printable.h"
-#include "engine/base/random.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/canary.h"
 #include "engine/remote/chat_api.h"
@@ -23,21 +21,9 @@
 namespace lm {
 namespace {
 
-constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
-constexpr absl::Duration kLongestPause = absl::Seconds(30);
 constexpr int kMostRefusals = 100;  // of one request: with the longest pauses, most of an hour
 constexpr size_t kRoundsUnderWay = 16;
-constexpr int kSeemsDead = 3;     // failures in a row
-constexpr double kNewest = 0.05;  // what an answer weighs in Endpoint::refused
-constexpr double kCrowded = 0.3;  // of that
-constexpr size_t kMostPrefixes = 1024;
 constexpr size_t kShown = 200;
-
-// A half to the whole of base * 2^n, so that those who failed together do not come back together.
-absl::Duration Pause(absl::Duration base, int n, uint64_t dice) {
-  const absl::Duration whole = std::min(base * std::exp2(std::min(n, 20)), kLongestPause);
-  return whole * (0.5 + 0.5 * RandomUniform(dice, static_cast<uint64_t>(n)));
-}
 
 // The first message, where it is the system's; all that this module knows of others' prefixes.
 uint64_t PrefixOf(const std::string& messages) {
@@ -102,11 +88,7 @@ RemoteServer::RemoteServer(Network* network, const std::vector<std::string>& url
       headers_(RemoteHeaders(options_)),
       most_under_way_(std::clamp<size_t>(kRoundsUnderWay * urls.size() * options_.concurrency,
                                          Generator::kMostUnderWay, kMostQueued)),
-      slots_at_(absl::Now()) {
-  for (const std::string& url : urls) {
-    endpoints_.push_back({.url = url, .limit = static_cast<double>(options_.concurrency)});
-  }
-}
+      pool_(urls, options_) {}
 
 RemoteServer::~RemoteServer() = default;
 
@@ -203,77 +185,39 @@ bool RemoteServer::Begin(RemoteJob* job, absl::Time now, absl::Time* next) {
     return true;
   }
   if (!job->is_canary && !IsProven(*job)) return false;
-  Endpoint* endpoint = Choose(*job, now, next);
-  if (endpoint == nullptr || !TakeSlot(now, next)) return false;
+  const std::optional<size_t> place = pool_.Choose(job->prefix, now, next);
+  if (!place.has_value()) return false;
   --num_queued_;
   const std::shared_ptr<Request> request = job->request;
   try {
-    Send(std::move(*job), endpoint);
+    Send(std::move(*job), *place);
   } catch (...) {
     request->Finish({.status = OutOfMemory()});
   }
   return true;
 }
 
-void RemoteServer::Send(RemoteJob job, Endpoint* endpoint) {
+void RemoteServer::Send(RemoteJob job, size_t place) {
   const uint64_t prefix = job.prefix;
-  const bool cold = prefix != 0 && endpoint->warm.count(prefix) == 0;
-  const auto place = static_cast<size_t>(endpoint - endpoints_.data());
   auto call = std::make_shared<RemoteCall>(shared_from_this(), std::move(job), place);
   const RequestSpec& spec = call->spec();
   const absl::string_view path = spec.embed.has_value() ? "/embeddings" : "/chat/completions";
+  std::vector<std::string> headers = headers_;
+  if (prefix != 0 && !options_.affinity_header.empty()) {
+    headers.push_back(absl::StrCat(options_.affinity_header, ": ", absl::Hex(prefix)));
+  }
   calls_.push_back(call);
   absl::Cleanup not_sent = [&] { calls_.pop_back(); };
-  if (endpoint->warm.size() > kMostPrefixes) endpoint->warm.clear();
-  if (cold) endpoint->warming.insert(prefix);
-  call->transfer = network_->Start({.url = absl::StrCat(endpoint->url, path),
-                                    .headers = headers_,
+  call->transfer = network_->Start({.url = absl::StrCat(pool_.url(place), path),
+                                    .headers = std::move(headers),
                                     .body = call->job.body,
                                     .timeout = absl::Milliseconds(options_.timeout_ms)},
                                    call);
   std::move(not_sent).Cancel();
   ++num_running_;
-  ++endpoint->active;
+  pool_.Sent(place, prefix);
   const int64_t timeout = spec.options.timeout_ms;
   if (timeout > 0) call->job.request->set_deadline(absl::Now() + absl::Milliseconds(timeout));
-}
-
-// Of those that may take one more the one that has its prefix, or else the one with the fewest.
-RemoteServer::Endpoint* RemoteServer::Choose(const RemoteJob& job, absl::Time now,
-                                             absl::Time* next) {
-  Endpoint* best = nullptr;
-  bool best_warm = false, warming = false;
-  for (Endpoint& endpoint : endpoints_) {
-    warming = warming || endpoint.warming.count(job.prefix) > 0;
-    if (endpoint.not_before > now) {
-      *next = std::min(*next, endpoint.not_before);
-      continue;
-    }
-    if (endpoint.active + 1 > std::max(endpoint.limit, 1.0)) continue;
-    // Where it seems dead, one at a time until it answers.
-    if (endpoint.failures >= kSeemsDead && endpoint.active > 0) continue;
-    const bool warm = endpoint.warm.count(job.prefix) > 0;
-    if (best == nullptr || warm > best_warm ||
-        (warm == best_warm && endpoint.active < best->active)) {
-      best = &endpoint;
-      best_warm = warm;
-    }
-  }
-  // Where its prefix is about to be, it goes soon.
-  return warming && !best_warm ? nullptr : best;
-}
-
-bool RemoteServer::TakeSlot(absl::Time now, absl::Time* next) {
-  if (options_.rpm == 0) return true;
-  const double rate = static_cast<double>(options_.rpm) / 60;
-  slots_ = std::min(std::max(rate, 1.0), slots_ + rate * absl::ToDoubleSeconds(now - slots_at_));
-  slots_at_ = now;
-  if (slots_ < 1) {
-    *next = std::min(*next, now + absl::Seconds((1 - slots_) / rate));
-    return false;
-  }
-  slots_ -= 1;
-  return true;
 }
 
 bool RemoteServer::IsProven(const RemoteJob& job) {
@@ -346,9 +290,7 @@ void RemoteServer::DropAbandoned() {
 
 void RemoteServer::OnFirstToken(RemoteCall* call) {
   if (call->job.prefix == 0) return;
-  Endpoint& endpoint = endpoints_[call->endpoint];
-  endpoint.warming.erase(call->job.prefix);
-  endpoint.warm.insert(call->job.prefix);
+  pool_.Begun(call->endpoint, call->job.prefix);
   WakeAt(absl::Now());  // nothing can be begun within a transfer
 }
 
@@ -358,9 +300,7 @@ void RemoteServer::OnDone(RemoteCall* call, const HttpOutcome& outcome) {
   const std::shared_ptr<RemoteCall> held = *found;  // past its place in the list
   calls_.erase(found);
   --num_running_;
-  Endpoint& endpoint = endpoints_[call->endpoint];
-  --endpoint.active;
-  endpoint.warming.erase(call->job.prefix);
+  pool_.Over(call->endpoint, call->job.prefix);
   call->job.request->set_deadline(absl::InfiniteFuture());
   try {
     Settle(call, outcome);
@@ -371,17 +311,13 @@ void RemoteServer::OnDone(RemoteCall* call, const HttpOutcome& outcome) {
 }
 
 void RemoteServer::Settle(RemoteCall* call, const HttpOutcome& outcome) {
-  Endpoint& endpoint = endpoints_[call->endpoint];
-  if (outcome.status.ok() && outcome.code != 0) endpoint.failures = 0;
+  if (outcome.status.ok() && outcome.code != 0) pool_.Heard(call->endpoint);
   if (call->job.request->abandoned()) {
     Conclude(*call, {.status = call->job.request->AbandonedStatus()});
   } else if (absl::IsUnavailable(outcome.status)) {
-    if (outcome.code == 0) {
-      const absl::Duration pause = Pause(kFirstPause, endpoint.failures++, ++dice_);
-      if (endpoints_.size() > 1) endpoint.not_before = absl::Now() + pause;
-    }
-    Failed(call,
-           absl::UnavailableError(absl::StrCat(endpoint.url, ": ", outcome.status.message())));
+    if (outcome.code == 0) pool_.Unreachable(call->endpoint, absl::Now());
+    Failed(call, absl::UnavailableError(
+                     absl::StrCat(pool_.url(call->endpoint), ": ", outcome.status.message())));
   } else if (!outcome.status.ok()) {
     Conclude(*call, {.status = outcome.status});
   } else if (outcome.code == 429 || outcome.code == 503) {
@@ -394,25 +330,16 @@ void RemoteServer::Settle(RemoteCall* call, const HttpOutcome& outcome) {
 }
 
 void RemoteServer::Refused(RemoteCall* call, const HttpOutcome& outcome) {
-  Endpoint& endpoint = endpoints_[call->endpoint];
   const absl::Time now = absl::Now();
-  absl::Duration pause = Pause(kFirstPause, call->job.refusals, ++dice_);
-  if (outcome.retry_after > absl::ZeroDuration()) pause = outcome.retry_after;
-  endpoint.refused += kNewest * (1 - endpoint.refused);
-  const bool crowded = endpoint.refused > kCrowded;
-  if (crowded) endpoint.not_before = std::max(endpoint.not_before, now + pause);
-  if (crowded && now - endpoint.cut > absl::Seconds(1)) {  // once for those sent together
-    endpoint.limit = std::max(1.0, endpoint.limit / 2);
-    endpoint.cut = now;
-  }
+  const absl::Duration pause =
+      pool_.Refused(call->endpoint, call->job.refusals, outcome.retry_after, now);
   if (++call->job.refusals > kMostRefusals) {
     Conclude(*call, {.status = absl::ResourceExhaustedError(absl::StrCat(
-                         endpoint.url, " has refused it ", call->job.refusals,
+                         pool_.url(call->endpoint), " has refused it ", call->job.refusals,
                          " times, at last with ", outcome.code, ": ", ErrorText(call->raw())))});
     return;
   }
-  // Where there are others, they may have room.
-  SendAgain(std::move(call->job), endpoints_.size() > 1 ? now : now + pause);
+  SendAgain(std::move(call->job), now + pause);
 }
 
 void RemoteServer::Failed(RemoteCall* call, absl::Status why) {
@@ -420,17 +347,14 @@ void RemoteServer::Failed(RemoteCall* call, absl::Status why) {
     Conclude(*call, {.status = std::move(why)});
     return;
   }
-  // Most often it was this one connection: the first time there is nothing to wait for.
-  const int again = call->job.failures - 1;
-  const absl::Duration pause =
-      again == 0 ? absl::ZeroDuration() : Pause(kFirstPause, again, ++dice_);
+  const absl::Duration pause = pool_.PauseAfter(call->job.failures);
   SendAgain(std::move(call->job), absl::Now() + pause);
 }
 
 void RemoteServer::Rejected(RemoteCall* call, int code) {
   const std::string words = ErrorText(call->raw());
   absl::Status status =
-      RejectionStatus(endpoints_[call->endpoint].url, code, words, !options_.key_env.empty());
+      RejectionStatus(pool_.url(call->endpoint), code, words, !options_.key_env.empty());
   if (absl::IsUnavailable(status)) return Failed(call, std::move(status));
   if (absl::IsInvalidArgument(status) && SaysTooLong(words)) {
     status = absl::OutOfRangeError(status.message());
@@ -439,14 +363,11 @@ void RemoteServer::Rejected(RemoteCall* call, int code) {
 }
 
 void RemoteServer::Answered(RemoteCall* call) {
-  Endpoint& endpoint = endpoints_[call->endpoint];
-  const double most = static_cast<double>(options_.concurrency);
-  endpoint.limit = std::min(most, endpoint.limit + 1 / std::max(endpoint.limit, 1.0));
-  endpoint.refused -= kNewest * endpoint.refused;
+  pool_.Answered(call->endpoint);
   absl::StatusOr<Generation> generation = call->Read();
   if (!generation.ok()) {
-    return Failed(call, absl::UnavailableError(
-                            absl::StrCat(endpoint.url, ": ", generation.status().message())));
+    return Failed(call, absl::UnavailableError(absl::StrCat(pool_.url(call->endpoint), ": ",
+                                                            generation.status().message())));
   }
   const RequestSpec& spec = call->spec();
   const AnswerConstraint& constraint = spec.options.constraint;

@@ -1,11 +1,7 @@
 // RemoteServer: the requests of one model on the network, and the servers that answer them.
 //
-// Each server has so many requests under way at most. 429 and 503 are no row's failure: the row
-// waits as long as the server asks for, else longer each time; where many are refused, fewer are
-// sent, and none for that while.
-// The rows of a system prompt go where its prefix is; the first of them goes alone, so that the
-// prefix is there when the others come. What fails on the way is sent again; a server that cannot
-// be reached is left out for a while.
+// 429 and 503 are no row's failure: the row waits as long as the server asks for, else longer each
+// time. What fails on the way is sent again. Which server is asked ServerPool says.
 //
 // Nothing that a server says is believed: a constrained answer is held to the constraint's own
 // grammar, and sent back once where it does not fit; a server that ignores a kind of constraint is
@@ -18,7 +14,6 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -34,6 +29,7 @@
 #include "engine/remote/remote_call.h"
 #include "engine/remote/remote_generator.h"
 #include "engine/remote/remote_options.h"
+#include "engine/remote/server_pool.h"
 #include "engine/runtime/engine_stats.h"
 #include "engine/runtime/latency_window.h"
 #include "engine/runtime/request.h"
@@ -68,16 +64,6 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   class Told;
   using Kind = AnswerConstraint::Kind;
 
-  struct Endpoint {
-    std::string url = {};
-    double limit = 0;  // of requests under way
-    int active = 0;
-    int failures = 0;    // in a row: no answer at all
-    double refused = 0;  // of the last answers the share that was 429 or 503
-    absl::Time not_before = absl::InfinitePast();
-    absl::Time cut = absl::InfinitePast();       // when the limit was last lowered
-    std::set<uint64_t> warm = {}, warming = {};  // prefixes
-  };
   // That a kind of constraint is kept to.
   enum class Proof : uint8_t { kNone, kAsked, kGiven };
 
@@ -86,11 +72,9 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   void Pump();
   void PumpOf(Priority priority, absl::Time now, absl::Time* next);
   bool Begin(RemoteJob* job, absl::Time now, absl::Time* next);
-  void Send(RemoteJob job, Endpoint* endpoint);
+  void Send(RemoteJob job, size_t place);
   bool IsProven(const RemoteJob& job);
   void AskCanary(Kind kind);
-  Endpoint* Choose(const RemoteJob& job, absl::Time now, absl::Time* next);
-  bool TakeSlot(absl::Time now, absl::Time* next);
   void DropAbandoned();
   void WakeAt(absl::Time when);
 
@@ -115,14 +99,11 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   std::atomic<bool> looks_for_abandoned_{false};
 
   // Of the network's thread.
-  std::vector<Endpoint> endpoints_;
+  ServerPool pool_;
   std::list<RemoteJob> queue_;
   std::list<std::shared_ptr<RemoteCall>> calls_;
   std::array<Proof, 6> proofs_{};  // by Kind
-  double slots_ = 1;               // of options_.rpm that may be used now
-  absl::Time slots_at_;
   absl::Time wake_ = absl::InfiniteFuture();
-  uint64_t dice_ = 0;
 
   mutable absl::Mutex mutex_;
   LatencyWindow first_token_ ABSL_GUARDED_BY(mutex_);

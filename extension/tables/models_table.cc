@@ -21,12 +21,13 @@
 // Options, all with defaults: model (the first that the server lists), dialect (auto, openai, vllm,
 // sglang, llama-server, ollama), key_env (an environment variable that has the key), headers and
 // extra (objects: of every request; null in extra takes away what it would have), concurrency (16,
-// of each server), rpm (requests a minute), timeout_ms (600000), retries (4), context_length.
-// Everything that answers works there, but for what counts the model's own tokens (lm_tokenize,
-// lm_token_count, lm_logprobs, lm_chunks, lm_summarize, on_overflow). Constraints are asked for in the server's own way, after a first
-// question that shows whether it keeps to them, and every answer is held to them here; lm_if and
-// lm_score need its logprobs. What the rows say is sent there: nothing else ever is, and only to
-// addresses that stand in this table.
+// of each server), rpm (requests a minute), affinity_header (a header that tells a gateway the
+// system prompt, by a number, so that its rows go to one server), timeout_ms (600000), retries (4),
+// context_length. Everything that answers works there, but for what counts the model's own tokens
+// (lm_tokenize, lm_token_count, lm_logprobs, lm_chunks, lm_summarize, on_overflow). Constraints are
+// asked for in the server's own way, after a first question that shows whether it keeps to them,
+// and every answer is held to them here; lm_if and lm_score need its logprobs. What the rows say is
+// sent there: nothing else ever is, and only to addresses that stand in this table.
 //
 // A model of the hub is downloaded when its row is written, once for all processes of this user:
 //

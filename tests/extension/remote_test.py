@@ -4,6 +4,7 @@ LM_REMOTE_ROWS=5000 sends so many rows through random faults (CI: 300).
 """
 import json
 import os
+import ssl
 import struct
 import subprocess
 import sys
@@ -158,6 +159,23 @@ class RemoteTest(unittest.TestCase):
         gone.__exit__()
         self.fails(self.connect(url), "SELECT generate('x')", r"127\.0\.0\.1.*(refused|connect)")
 
+    def test_a_certificate_that_nobody_vouches_for(self):
+        server = self.server()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(harness.MODELS.parent / "self_signed.pem")
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        address = server.url.replace("http:", "https:")
+        self.fails(self.connect(address, retries=0), "SELECT generate('x')", r"https://127\.0\.0\.1.*certificate")
+        self.assertEqual(server.requests, [])
+
+    def test_affinity_header(self):
+        server = self.server()
+        db = self.connect(server.url, affinity_header="X-Session")
+        for prompt, system in (("a", "One."), ("b", "One."), ("c", "Two."), ("d", None)):
+            harness.value(db, "SELECT generate(?, ?)", prompt, system)
+        marks = [headers.get("X-Session") for headers in server.headers]
+        self.assertEqual((marks[0] == marks[1], marks[0] == marks[2], marks[3], marks[0] is None), (True, False, None, False))
+
     def test_what_is_written_is_checked(self):
         db = harness.connect()
         self.addCleanup(db.close)
@@ -166,7 +184,7 @@ class RemoteTest(unittest.TestCase):
                 ("http://", "{}", "must be an address"), ("http://u:p@host/v1", "{}", "key_env names a variable"), ("[1]", "{}", "must be a text, got 1"),
                 ("http://host/v1?x=1", "{}", "must be an address"), ("http://host/v1", '{"modle":"x"}', "unknown option 'modle'.* model, dialect"),
                 ("http://host/v1", '{"concurrency":0}', "concurrency must be an integer from 1 to 1024, got 0"),
-                ("http://host/v1", '{"dialect":"gemini"}', "dialect must be one of auto, openai, vllm"), ("http://host/v1", '{"headers":{"a":"x\\ny"}}', "headers must be")):
+                ("http://host/v1", '{"affinity_header":"a: b"}', "affinity_header must be the name of a header"), ("http://host/v1", '{"dialect":"gemini"}', "dialect must be one of auto, openai, vllm"), ("http://host/v1", '{"headers":{"a":"x\\ny"}}', "headers must be")):
             self.fails(db, insert, pattern, path, options)
         self.fails(db, "SELECT generate('x', NULL, '{\"model\":\"http://host/v1\"}')", "an address needs a name")
         for variables, pattern in (({"LM_NETWORK": "off"}, "LM_NETWORK=off"), ({"LM_HOSTS": "a.example, b.example"}, "none of the hosts that LM_HOSTS allows")):

@@ -1,0 +1,128 @@
+#include "engine/remote/server_pool.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/time/clock.h"
+#include "engine/base/random.h"
+
+namespace lm {
+namespace {
+
+constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
+constexpr absl::Duration kLongestPause = absl::Seconds(30);
+constexpr int kSeemsDead = 3;     // failures in a row
+constexpr double kNewest = 0.05;  // what an answer weighs in Endpoint::refused
+constexpr double kCrowded = 0.3;  // of that
+constexpr size_t kMostPrefixes = 1024;
+
+// A half to the whole of base * 2^n, so that those who failed together do not come back together.
+absl::Duration Pause(absl::Duration base, int n, uint64_t dice) {
+  const absl::Duration whole = std::min(base * std::exp2(std::min(n, 20)), kLongestPause);
+  return whole * (0.5 + 0.5 * RandomUniform(dice, static_cast<uint64_t>(n)));
+}
+
+}  // namespace
+
+ServerPool::ServerPool(const std::vector<std::string>& urls, const RemoteOptions& options)
+    : most_(static_cast<double>(options.concurrency)),
+      rate_(static_cast<double>(options.rpm) / 60),
+      slots_at_(absl::Now()) {
+  for (const std::string& url : urls) endpoints_.push_back({.url = url, .limit = most_});
+}
+
+std::optional<size_t> ServerPool::Choose(uint64_t prefix, absl::Time now, absl::Time* next) {
+  const std::optional<size_t> place = Fitting(prefix, now, next);
+  return place.has_value() && TakeSlot(now, next) ? place : std::nullopt;
+}
+
+// Of those that may take one more the one that has its prefix, or else the one with the fewest.
+std::optional<size_t> ServerPool::Fitting(uint64_t prefix, absl::Time now, absl::Time* next) const {
+  const Endpoint* best = nullptr;
+  bool best_warm = false, warming = false;
+  for (const Endpoint& endpoint : endpoints_) {
+    warming = warming || endpoint.warming.count(prefix) > 0;
+    if (endpoint.not_before > now) {
+      *next = std::min(*next, endpoint.not_before);
+      continue;
+    }
+    if (endpoint.active + 1 > std::max(endpoint.limit, 1.0)) continue;
+    // Where it seems dead, one at a time until it answers.
+    if (endpoint.failures >= kSeemsDead && endpoint.active > 0) continue;
+    const bool warm = endpoint.warm.count(prefix) > 0;
+    if (best == nullptr || warm > best_warm ||
+        (warm == best_warm && endpoint.active < best->active)) {
+      best = &endpoint;
+      best_warm = warm;
+    }
+  }
+  // Where its prefix is about to be, it goes soon.
+  if (best == nullptr || (warming && !best_warm)) return std::nullopt;
+  return static_cast<size_t>(best - endpoints_.data());
+}
+
+bool ServerPool::TakeSlot(absl::Time now, absl::Time* next) {
+  if (rate_ == 0) return true;
+  slots_ = std::min(std::max(rate_, 1.0), slots_ + rate_ * absl::ToDoubleSeconds(now - slots_at_));
+  slots_at_ = now;
+  if (slots_ < 1) {
+    *next = std::min(*next, now + absl::Seconds((1 - slots_) / rate_));
+    return false;
+  }
+  slots_ -= 1;
+  return true;
+}
+
+void ServerPool::Sent(size_t place, uint64_t prefix) {
+  Endpoint& endpoint = endpoints_[place];
+  const bool cold = prefix != 0 && endpoint.warm.count(prefix) == 0;
+  if (endpoint.warm.size() > kMostPrefixes) endpoint.warm.clear();
+  if (cold) endpoint.warming.insert(prefix);
+  ++endpoint.active;
+}
+
+void ServerPool::Begun(size_t place, uint64_t prefix) {
+  if (prefix == 0) return;
+  endpoints_[place].warming.erase(prefix);
+  endpoints_[place].warm.insert(prefix);
+}
+
+void ServerPool::Over(size_t place, uint64_t prefix) {
+  --endpoints_[place].active;
+  endpoints_[place].warming.erase(prefix);
+}
+
+void ServerPool::Answered(size_t place) {
+  Endpoint& endpoint = endpoints_[place];
+  endpoint.limit = std::min(most_, endpoint.limit + 1 / std::max(endpoint.limit, 1.0));
+  endpoint.refused -= kNewest * endpoint.refused;
+}
+
+void ServerPool::Unreachable(size_t place, absl::Time now) {
+  Endpoint& endpoint = endpoints_[place];
+  const absl::Duration pause = Pause(kFirstPause, endpoint.failures++, ++dice_);
+  if (endpoints_.size() > 1) endpoint.not_before = now + pause;
+}
+
+absl::Duration ServerPool::Refused(size_t place, int refusals, absl::Duration wanted,
+                                   absl::Time now) {
+  Endpoint& endpoint = endpoints_[place];
+  absl::Duration pause = Pause(kFirstPause, refusals, ++dice_);
+  if (wanted > absl::ZeroDuration()) pause = wanted;
+  endpoint.refused += kNewest * (1 - endpoint.refused);
+  const bool crowded = endpoint.refused > kCrowded;
+  if (crowded) endpoint.not_before = std::max(endpoint.not_before, now + pause);
+  if (crowded && now - endpoint.cut > absl::Seconds(1)) {  // once for those sent together
+    endpoint.limit = std::max(1.0, endpoint.limit / 2);
+    endpoint.cut = now;
+  }
+  // Where there are others, they may have room.
+  return endpoints_.size() > 1 ? absl::ZeroDuration() : pause;
+}
+
+// Most often it was this one connection: the first time there is nothing to wait for.
+absl::Duration ServerPool::PauseAfter(int failures) {
+  return failures <= 1 ? absl::ZeroDuration() : Pause(kFirstPause, failures - 1, ++dice_);
+}
+
+}  // namespace lm

@@ -1,0 +1,72 @@
+// ServerPool: the servers that answer for one model, and which of them is to be asked next.
+//
+// Each has so many requests under way at most. Where many are refused (429, 503), fewer are sent,
+// and none for a while. The rows of a system prompt go where its prefix is; the first of them goes
+// alone, so that the prefix is there when the others come. A server that cannot be reached is left
+// out for a while, and asked by one request at a time until it answers.
+#ifndef LM_ENGINE_REMOTE_SERVER_POOL_H_
+#define LM_ENGINE_REMOTE_SERVER_POOL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "engine/remote/remote_options.h"
+
+namespace lm {
+
+// Of the network's thread. Servers are known by their places in the list.
+class ServerPool {
+ public:
+  ServerPool(const std::vector<std::string>& urls, const RemoteOptions& options);
+
+  const std::string& url(size_t place) const { return endpoints_[place].url; }
+  size_t size() const { return endpoints_.size(); }
+
+  // Who is to have a request whose system prompt has that hash (0: none); nullopt where nobody can
+  // now, or no more are to be sent this minute: then *next is not later than when to ask again, as
+  // far as that is known. What is chosen is to be sent.
+  std::optional<size_t> Choose(uint64_t prefix, absl::Time now, absl::Time* next);
+
+  // What becomes of what was chosen: it is sent; its answer begins; it is over.
+  void Sent(size_t place, uint64_t prefix);
+  void Begun(size_t place, uint64_t prefix);
+  void Over(size_t place, uint64_t prefix);
+
+  // And how it ended. The last two return how long the request itself is to wait.
+  void Heard(size_t place) { endpoints_[place].failures = 0; }  // whatever it said
+  void Answered(size_t place);
+  void Unreachable(size_t place, absl::Time now);
+  absl::Duration Refused(size_t place, int refusals, absl::Duration wanted, absl::Time now);
+  absl::Duration PauseAfter(int failures);
+
+ private:
+  struct Endpoint {
+    std::string url = {};
+    double limit = 0;  // of requests under way
+    int active = 0;
+    int failures = 0;    // in a row: no answer at all
+    double refused = 0;  // of the last answers the share that was 429 or 503
+    absl::Time not_before = absl::InfinitePast();
+    absl::Time cut = absl::InfinitePast();       // when the limit was last lowered
+    std::set<uint64_t> warm = {}, warming = {};  // prefixes
+  };
+
+  std::optional<size_t> Fitting(uint64_t prefix, absl::Time now, absl::Time* next) const;
+  bool TakeSlot(absl::Time now, absl::Time* next);
+
+  const double most_;  // under way at each
+  const double rate_;  // requests a second; 0: any number
+  std::vector<Endpoint> endpoints_;
+  double slots_ = 1;  // of the rate that may be used now
+  absl::Time slots_at_;
+  uint64_t dice_ = 0;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_REMOTE_SERVER_POOL_H_
