@@ -9,6 +9,7 @@
 #include "engine/base/json.h"
 #include "engine/base/max_threads.h"
 #include "engine/base/status_macros.h"
+#include "engine/model/adapter_scale.h"
 
 namespace lm {
 namespace {

@@ -11,7 +11,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "engine/base/json.h"
 #include "engine/tensor/dtype.h"
 
 namespace lm {
@@ -48,9 +47,6 @@ struct ModelOptions {
 // Overlays the keys of a JSON object (device, threads, kv_bytes, kv_type, context_length, lora) on
 // *options. InvalidArgument, naming it, for an unknown key, a wrong type or a value out of range.
 absl::Status ParseModelOptions(absl::string_view json, ModelOptions* options);
-
-// How much of an adapter: InvalidArgument for what is no number, or too large a one.
-absl::StatusOr<float> ReadAdapterScale(const Json& value);
 
 // "f16", "int8", "f32", and back. InvalidArgument for any other name.
 absl::StatusOr<DType> ParseKvType(absl::string_view name);

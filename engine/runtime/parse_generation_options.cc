@@ -12,7 +12,7 @@
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/grammar.h"
-#include "engine/model/model_options.h"
+#include "engine/model/adapter_scale.h"
 #include "engine/runtime/generation_options.h"
 #include "engine/text/json_value.h"
 
