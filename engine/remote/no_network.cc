@@ -13,6 +13,8 @@ absl::Status NoNetwork() {
 
 }  // namespace
 
+bool HasNetwork() { return false; }
+
 absl::StatusOr<std::shared_ptr<Generator>> GetRemoteGenerator(const std::string&,
                                                               const std::string&,
                                                               std::atomic<bool>&) {

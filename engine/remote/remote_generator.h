@@ -28,6 +28,9 @@ class RemoteGenerator : public Generator {
   virtual RequestCounts CountsOf(absl::string_view salt) const = 0;
 };
 
+// Whether this build can ask models elsewhere at all (LM_NETWORK).
+bool HasNetwork();
+
 // The process's generator for the servers at `path` (remote_options.h) under these options; asks
 // one of them for its models where it is not there yet. ParseRemotePath's and ParseRemoteOptions'
 // errors; FailedPrecondition where this build, or this machine, has no network library, in a forked

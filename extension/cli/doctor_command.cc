@@ -14,13 +14,10 @@
 namespace lm::cli {
 namespace {
 
-std::string Network(Session& session) {
+std::string Network(bool built_in) {
   const char* network = std::getenv("LM_NETWORK");
   if (network != nullptr && absl::EqualsIgnoreCase(network, "off")) return "off (LM_NETWORK)";
-  // Nobody is spoken to before a model is used.
-  const absl::Status known = session.Run(
-      "INSERT INTO temp.lm_models(name, path) VALUES ('doctor', 'http://localhost/v1')");
-  if (absl::StrContains(known.message(), "-DLM_NETWORK=OFF")) return "none in this build";
+  if (!built_in) return "none in this build";
   for (const char* name : {"libcurl.so.4", "libcurl-gnutls.so.4"}) {
     if (dlopen(name, RTLD_LAZY | RTLD_LOCAL) != nullptr) return absl::StrCat("on, by ", name);
   }
@@ -31,7 +28,7 @@ absl::Status Run(const Arguments& arguments) {
   ASSIGN_OR_RETURN(const auto session, Session::Open(":memory:", arguments));
   ASSIGN_OR_RETURN(const auto build,
                    session->Query("SELECT lm_debug() ->> '$.version', lm_debug() ->> '$.build', "
-                                  "sqlite_version(), lm_debug()"));
+                                  "sqlite_version(), lm_debug(), lm_debug() ->> '$.network'"));
   ASSIGN_OR_RETURN(
       const auto devices,
       session->Query(
@@ -43,7 +40,7 @@ absl::Status Run(const Arguments& arguments) {
   }
   std::vector<std::vector<std::string>> facts = {
       {"sqlite-lm", absl::StrCat(build[0][0], ", ", build[0][1], ", SQLite ", build[0][2])},
-      {"network", Network(*session)}};
+      {"network", Network(build[0][4] == "1")}};
   std::vector<std::string> hints;
   for (const Session::Values& device : devices) {
     auto number = [&device](size_t i) { return std::strtod(device[i].c_str(), nullptr); };

@@ -9,6 +9,7 @@
 //     threads    2                      what a model uses unless told otherwise
 //     sqlite     {"running":"3.40.1","compiled":"3.40.1"}
 //     backends   ["cpu","reference"]
+//     network    true                   whether this build can ask models elsewhere
 //     models     {"default":"..."}      names and paths, none of them loaded by this
 //     engines    [{"model":"...", ...}] those running in this process now
 #include <string>
@@ -17,6 +18,7 @@
 #include "engine/backend/registry.h"
 #include "engine/base/cpu_features.h"
 #include "engine/base/json.h"
+#include "engine/remote/remote_generator.h"
 #include "engine/runtime/generator_registry.h"
 #include "extension/connection/scalar_function.h"
 #include "extension/functions/functions.h"
@@ -78,6 +80,7 @@ absl::Status Debug(Call& call) {
   report.Add("threads", AvailableCpus());
   report.Add("sqlite", std::move(sqlite));
   report.Add("backends", Backends());
+  report.Add("network", HasNetwork());
   report.Add("models", Models(call.connection()));
   report.Add("engines", Engines());
   ResultJson(call.context(), report.Dump());

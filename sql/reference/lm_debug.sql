@@ -1,9 +1,9 @@
 -- lm_debug()  ->  JSON
 --
 -- What a report of a problem should begin with: version, build, instruction set, threads, SQLite,
--- backends, the names of models, the engines that run. It loads nothing.
+-- backends, network, the names of models, the engines that run. It loads nothing.
 
 SELECT group_concat(key) FROM json_each(lm_debug());
---> version,build,isa,threads,sqlite,backends,models,engines
+--> version,build,isa,threads,sqlite,backends,network,models,engines
 SELECT lm_debug() ->> '$.sqlite.running' = sqlite_version();
 --> 1
