@@ -126,6 +126,7 @@ struct StateLayer {
 enum class NormKind {
   kRms,    // x / sqrt(mean(x^2) + eps)                               (Zhang and Sennrich 2019)
   kLayer,  // (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps)       (Ba et al. 2016)
+  kNone,   // x: weight and bias alone
 };
 
 // A norm of groups of values, times `weight`, plus `bias`.
@@ -207,21 +208,28 @@ struct AttentionOptions {
 enum class StateRule {
   kDelta,       // beta (v - S^T k): gated delta rule (Yang et al. 2024, arXiv 2412.06464)
   kStateSpace,  // step v: Mamba-2 (Dao and Gu 2024, arXiv 2405.21060), k and q being its B and C
+  kErase,       // v, and loses what it had under another key: RWKV-7 (Peng et al. 2025, arXiv
+                // 2503.14456)
 };
 
 // A row a token.
 struct DeltaRuleInputs {
-  Tensor q, k;       // (T, key_heads * key_dim)
-  Tensor v;          // (T, heads * value_dim)
-  Tensor alpha;      // (T, heads)
-  Tensor beta = {};  // (T, heads), of kDelta
-  Tensor dt_bias;    // (1, heads)
-  Tensor a;          // (1, heads), or of each key (1, heads * key_dim); not positive
+  Tensor q, k;  // (T, key_heads * key_dim)
+  Tensor v;     // (T, heads * value_dim)
+  // How much of the state is kept: alpha, dt_bias and a say it, or log_decay alone.
+  Tensor alpha = {};      // (T, heads)
+  Tensor beta = {};       // (T, heads), of kDelta; (T, heads * key_dim), of kErase
+  Tensor dt_bias = {};    // (1, heads)
+  Tensor a = {};          // (1, heads), or of each key (1, heads * key_dim); not positive
+  Tensor log_decay = {};  // (T, heads * key_dim); not positive
+  Tensor erase = {};      // (T, heads * key_dim), of kErase
   int32_t heads = 0;
   int32_t key_heads = 0;  // divides heads
   bool grouped = false;   // heads that are neighbours share a key head
   StateRule rule = StateRule::kDelta;
   Tensor skip = {};  // (1, heads): how much of v is added to what is read; empty: none
+
+  bool decays_by_token() const { return log_decay.cols > 0; }
 };
 
 class Backend {
@@ -332,8 +340,9 @@ class Backend {
   // the tokens in order, with q and k of key head h mod key_heads, or h / (heads / key_heads)
   // where they are grouped:
   //   step = softplus(alpha + dt_bias);  S = exp(step a) S, each row by its own a where a head has
-  //   several;  S = S + k d^T;
+  //   several, or exp(log_decay) S;  S = S + k d^T;
   //   out = S^T q [+ skip v],  d = sigmoid(beta) (v - S^T k), or step v.
+  // kErase:  c = S^T erase, before it decays;  S = exp(log_decay) S + k v^T - (erase * beta) c^T.
   // out (T, heads * value_dim); a slot's state [heads][key_dim][value_dim]
   virtual absl::Status DeltaRule(const DeltaRuleInputs& inputs, const StateLayer& layer,
                                  Tensor out) = 0;
@@ -349,8 +358,21 @@ class Backend {
   // x = scale * x, or cap * tanh(scale * x / cap) where cap > 0.  (T, n)
   virtual absl::Status ScaleAndCap(Tensor x, float scale, float cap) = 0;
 
-  // x[t, i] *= activation(factors[t]).  x (T, n), factors (T, 1)
+  // x = min(max(x, low), high).  (T, n)
+  virtual absl::Status Clamp(Tensor x, float low, float high) = 0;
+
+  // Multiplies the values of each group of a row: x[t, g * n + i] *= activation(factors[t, g]).
+  // x (T, groups * n), factors (T, groups)
   virtual absl::Status ScaleRows(Tensor x, Tensor factors, Activation activation) = 0;
+
+  // out[t, g] = sum_i x[t, g * n + i] * y[t, g * n + i].  x, y (T, groups * n), out (T, groups)
+  virtual absl::Status Dot(Tensor x, Tensor y, Tensor out) = 0;
+
+  // Mixes the streams of each row, n values each, by numbers of its own, to `out` or added to it:
+  //   out[t, j * n + i] = sum_s weights[t, j * streams + s] * x[t, s * n + i], s ascending.
+  // x (T, streams * n), weights (T, mixed * streams), out (T, mixed * n), none of the others
+  virtual absl::Status MixStreams(Tensor x, Tensor weights, int32_t streams, ProductResult result,
+                                  Tensor out) = 0;
 
   // Chooses the experts of each row of logits (T, experts), see expert_routes.h. The routes are the
   // host's: on a device it waits for the ops before it.

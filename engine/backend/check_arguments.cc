@@ -82,6 +82,13 @@ absl::Status CheckQuery(absl::string_view op, Tensor q, int64_t rows, const KvLa
       absl::StrCat(op, ": q must have a multiple of ", kv_cols, " columns, got ", q.cols));
 }
 
+// A row of x is as many groups as one of `groups` has values.
+absl::Status CheckGroups(absl::string_view op, Tensor x, Tensor groups) {
+  if (groups.cols > 0 && x.cols % groups.cols == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(op, ": a row of ", x.cols, " values is not ", groups.cols, " groups"));
+}
+
 }  // namespace
 
 absl::Status CheckLoadMatrix(DType dtype, int64_t rows, int64_t cols) {
@@ -216,21 +223,54 @@ absl::Status CheckDeltaRule(const StepIndex& step, const DeltaRuleInputs& inputs
   RETURN_IF_ERROR(CheckF32(kOp, "q", inputs.q, tokens, -1));
   RETURN_IF_ERROR(CheckF32(kOp, "k", inputs.k, tokens, inputs.q.cols));
   RETURN_IF_ERROR(CheckF32(kOp, "v", inputs.v, tokens, -1));
-  RETURN_IF_ERROR(CheckF32(kOp, "alpha", inputs.alpha, tokens, heads));
-  if (inputs.rule == StateRule::kDelta) {
+  if (!inputs.skip.empty()) RETURN_IF_ERROR(CheckF32(kOp, "skip", inputs.skip, 1, heads));
+  const int64_t keys = inputs.q.cols / key_heads * heads;
+  if (inputs.rule == StateRule::kErase) {
+    RETURN_IF_ERROR(CheckF32(kOp, "beta", inputs.beta, tokens, keys));
+    RETURN_IF_ERROR(CheckF32(kOp, "erase", inputs.erase, tokens, keys));
+  } else if (inputs.rule == StateRule::kDelta) {
     RETURN_IF_ERROR(CheckF32(kOp, "beta", inputs.beta, tokens, heads));
   }
-  if (!inputs.skip.empty()) RETURN_IF_ERROR(CheckF32(kOp, "skip", inputs.skip, 1, heads));
-  RETURN_IF_ERROR(CheckF32(kOp, "dt_bias", inputs.dt_bias, 1, heads));
-  const bool wide = inputs.a.cols != heads;
-  RETURN_IF_ERROR(
-      CheckF32(kOp, "a", inputs.a, 1, wide ? inputs.q.cols / key_heads * heads : heads));
+  if (inputs.decays_by_token()) {
+    // Of a state space log_decay does not say how long the steps are.
+    if (inputs.rule == StateRule::kStateSpace) {
+      return absl::InvalidArgumentError("DeltaRule: a state space has no log_decay");
+    }
+    RETURN_IF_ERROR(CheckF32(kOp, "log_decay", inputs.log_decay, tokens, keys));
+  } else {
+    if (inputs.rule == StateRule::kErase) {
+      return absl::InvalidArgumentError("DeltaRule: kErase needs log_decay");
+    }
+    RETURN_IF_ERROR(CheckF32(kOp, "alpha", inputs.alpha, tokens, heads));
+    RETURN_IF_ERROR(CheckF32(kOp, "dt_bias", inputs.dt_bias, 1, heads));
+    const bool wide = inputs.a.cols != heads;
+    RETURN_IF_ERROR(CheckF32(kOp, "a", inputs.a, 1, wide ? keys : heads));
+  }
   return CheckF32(kOp, "out", out, tokens, inputs.v.cols);
 }
 
 absl::Status CheckScaleRows(Tensor x, Tensor factors) {
   RETURN_IF_ERROR(CheckF32("ScaleRows", "x", x, -1, -1));
-  return CheckF32("ScaleRows", "factors", factors, x.rows, 1);
+  RETURN_IF_ERROR(CheckF32("ScaleRows", "factors", factors, x.rows, -1));
+  return CheckGroups("ScaleRows", x, factors);
+}
+
+absl::Status CheckDot(Tensor x, Tensor y, Tensor out) {
+  RETURN_IF_ERROR(CheckSameShape("Dot", x, y));
+  RETURN_IF_ERROR(CheckF32("Dot", "out", out, x.rows, -1));
+  return CheckGroups("Dot", x, out);
+}
+
+absl::Status CheckMixStreams(Tensor x, Tensor weights, int32_t streams, Tensor out) {
+  constexpr absl::string_view kOp = "MixStreams";
+  RETURN_IF_ERROR(CheckF32(kOp, "x", x, -1, -1));
+  RETURN_IF_ERROR(CheckF32(kOp, "weights", weights, x.rows, -1));
+  if (streams < 1 || x.cols % streams != 0 || weights.cols % streams != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(kOp, ": ", x.cols, " columns with ",
+                                                   weights.cols, " weights are not those of ",
+                                                   streams, " streams"));
+  }
+  return CheckF32(kOp, "out", out, x.rows, weights.cols / streams * (x.cols / streams));
 }
 
 absl::Status CheckRoute(Tensor logits, const Router& router) {

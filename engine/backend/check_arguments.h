@@ -26,6 +26,8 @@ absl::Status CheckCausalConv(const StepIndex& step, Tensor x, Tensor weight, Ten
 absl::Status CheckDeltaRule(const StepIndex& step, const DeltaRuleInputs& inputs,
                             const StateLayer& layer, Tensor out);
 absl::Status CheckScaleRows(Tensor x, Tensor factors);
+absl::Status CheckDot(Tensor x, Tensor y, Tensor out);
+absl::Status CheckMixStreams(Tensor x, Tensor weights, int32_t streams, Tensor out);
 absl::Status CheckRoute(Tensor logits, const Router& router);
 absl::Status CheckGatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out);
 absl::Status CheckCombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out);

@@ -76,8 +76,16 @@ class ObservingBackend final : public Backend {
   absl::Status ScaleAndCap(Tensor x, float scale, float cap) override {
     return inner_->ScaleAndCap(x, scale, cap);
   }
+  absl::Status Clamp(Tensor x, float low, float high) override {
+    return inner_->Clamp(x, low, high);
+  }
   absl::Status ScaleRows(Tensor x, Tensor factors, Activation activation) override {
     return inner_->ScaleRows(x, factors, activation);
+  }
+  absl::Status Dot(Tensor x, Tensor y, Tensor out) override { return inner_->Dot(x, y, out); }
+  absl::Status MixStreams(Tensor x, Tensor weights, int32_t streams, ProductResult result,
+                          Tensor out) override {
+    return inner_->MixStreams(x, weights, streams, result, out);
   }
   absl::Status GatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out) override {
     return inner_->GatherSlots(x, routes, out);

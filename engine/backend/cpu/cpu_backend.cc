@@ -74,10 +74,20 @@ absl::Status CpuBackend::Embed(const WeightMatrix& w, float scale, Tensor out) {
 
 void CpuBackend::NormRow(const Norm& norm, const float* x, int64_t cols, float* out) const {
   const int64_t n = norm.group_size();
-  const auto normalize = norm.kind == NormKind::kRms ? kernels_.rms_norm : kernels_.layer_norm;
   for (int64_t group = 0; group < cols; group += n) {
     const int64_t at = group % norm.weight.cols;
-    normalize(x + group, norm.weight.row<float>(0) + at, n, norm.eps, out + group);
+    const float* weight = norm.weight.row<float>(0) + at;
+    switch (norm.kind) {
+      case NormKind::kRms:
+        kernels_.rms_norm(x + group, weight, n, norm.eps, out + group);
+        break;
+      case NormKind::kLayer:
+        kernels_.layer_norm(x + group, weight, n, norm.eps, out + group);
+        break;
+      case NormKind::kNone:
+        kernels_.gated_activation(Activation::kIdentity, x + group, weight, n, out + group);
+        break;
+    }
     if (!norm.bias.empty()) {
       kernels_.add_scaled(out + group, norm.bias.row<float>(0) + at, 1, n);
     }
@@ -134,11 +144,55 @@ absl::Status CpuBackend::ScaleAndCap(Tensor x, float scale, float cap) {
 
 absl::Status CpuBackend::ScaleRows(Tensor x, Tensor factors, Activation activation) {
   RETURN_IF_ERROR(CheckScaleRows(x, factors));
+  const int64_t n = x.cols / factors.cols;
   ForRows(x.rows, x.cols, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      float factor;
-      kernels_.gated_activation(activation, factors.row<float>(t), nullptr, 1, &factor);
-      kernels_.scale(x.row<float>(t), factor, x.cols);
+      for (int64_t g = 0; g < factors.cols; ++g) {
+        float factor;
+        kernels_.gated_activation(activation, factors.row<float>(t) + g, nullptr, 1, &factor);
+        kernels_.scale(x.row<float>(t) + g * n, factor, n);
+      }
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::Status CpuBackend::Clamp(Tensor x, float low, float high) {
+  RETURN_IF_ERROR(CheckSameShape("Clamp", x, x));
+  ForRows(x.rows, x.cols, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) kernels_.clamp(x.row<float>(t), low, high, x.cols);
+  });
+  return absl::OkStatus();
+}
+
+absl::Status CpuBackend::Dot(Tensor x, Tensor y, Tensor out) {
+  RETURN_IF_ERROR(CheckDot(x, y, out));
+  const int64_t n = x.cols / out.cols;
+  ForRows(x.rows, x.cols, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      for (int64_t g = 0; g < out.cols; ++g) {
+        out.row<float>(t)[g] = kernels_.dot(x.row<float>(t) + g * n, y.row<float>(t) + g * n, n);
+      }
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::Status CpuBackend::MixStreams(Tensor x, Tensor weights, int32_t streams, ProductResult result,
+                                    Tensor out) {
+  RETURN_IF_ERROR(CheckMixStreams(x, weights, streams, out));
+  const int64_t n = x.cols / streams, mixed = weights.cols / streams;
+  ForRows(x.rows, out.cols * streams, [&](int64_t begin, int64_t end) {
+    std::vector<const float*> rows(streams);
+    std::vector<float> sum(n);
+    for (int64_t t = begin; t < end; ++t) {
+      for (int32_t s = 0; s < streams; ++s) rows[s] = x.row<float>(t) + s * n;
+      for (int64_t j = 0; j < mixed; ++j) {
+        float* to = out.row<float>(t) + j * n;
+        kernels_.weighted_sum(rows.data(), weights.row<float>(t) + j * streams, streams, n,
+                              result == ProductResult::kIsAdded ? sum.data() : to);
+        if (result == ProductResult::kIsAdded) kernels_.add_scaled(to, sum.data(), 1, n);
+      }
     }
   });
   return absl::OkStatus();

@@ -85,10 +85,14 @@ struct DeltaRulePanelOp {
   int64_t q_stride, k_stride, v_stride;
   // Of each token: what the state is multiplied by, and the part of the difference that is learnt.
   const float *decay, *learnt;
-  bool decay_of_keys;  // (tokens, key_dim) of the former: each row of the state has its own
-  bool reads;          // the difference to what the state has, else v itself
-  float skip;          // of v, added to out
-  float* state;        // row i at + i * state_stride
+  int64_t decay_stride;
+  bool decay_of_keys;  // key_dim of the former a token: each row of the state has its own
+  // Of kErase, key_dim a token; else null.
+  const float *erase, *rates;
+  int64_t erase_stride, rates_stride;
+  bool reads;    // the difference to what the state has, else v itself
+  float skip;    // of v, added to out
+  float* state;  // row i at + i * state_stride
   int64_t state_stride;
   float* out;
   int64_t out_stride;
@@ -150,6 +154,9 @@ struct CpuKernels {
   // x += scale * y, x *= scale.
   void (*add_scaled)(float* x, const float* y, float scale, int64_t n);
   void (*scale)(float* x, float scale, int64_t n);
+  // x = min(max(x, low), high); sum of x * y.
+  void (*clamp)(float* x, float low, float high, int64_t n);
+  float (*dot)(const float* x, const float* y, int64_t n);
   // out = sum_j weights[j] * rows[j], j ascending.
   void (*weighted_sum)(const float* const* rows, const float* weights, int count, int64_t n,
                        float* out);

@@ -94,6 +94,18 @@ inline F32x16 GeluTanh(F32x16 x) {
   return TimesSigmoid(x, (x + cubic) * F32x16::Set(1.5957691216057308f));  // 2 sqrt(2 / pi)
 }
 
+// log(1 + e^x) = max(x, 0) + log1p(z), z = e^-|x|: log1p(z) = 2 atanh(u), u = z / (2 + z) <= 1 / 3,
+// by the series of atanh to u^15, whose remainder is below 2e-9 u.
+inline F32x16 Softplus(F32x16 x) {
+  F32x16 zero = F32x16::Zero();
+  F32x16 z = Exp(Min(x, zero - x));
+  F32x16 u = z / (F32x16::Set(2) + z);
+  F32x16 square = u * u;
+  F32x16 p = F32x16::Set(1.0f / 15);
+  for (int n = 13; n >= 1; n -= 2) p = MulAdd(p, square, F32x16::Set(1.0f / static_cast<float>(n)));
+  return MulAdd(u + u, p, Max(zero, x));
+}
+
 // max(x, 0), NaN where x is.
 inline F32x16 Relu(F32x16 x) { return Max(F32x16::Zero(), x); }
 
@@ -135,6 +147,8 @@ void GatedActivationRow(Activation activation, const float* gate, const float* u
       return GateRow(gate, up, n, out, [](F32x16 x) { return Relu(x); });
     case Activation::kRelu2:
       return GateRow(gate, up, n, out, [](F32x16 x) { return Relu(x) * Relu(x); });
+    case Activation::kSoftplus:
+      return GateRow(gate, up, n, out, [](F32x16 x) { return Softplus(x); });
     case Activation::kSwigluOai:
       return SwigluOaiRow(gate, up, n, out);
   }
@@ -154,14 +168,16 @@ void ConvRow(const float* const* rows, const float* weight, int64_t weight_strid
 }
 
 // Four sums over the rows of the state, i mod 4 each, added as a tree.
-template <bool kDecayOfKeys>
+template <bool kDecayOfKeys, bool kErases>
 void DeltaRulePanelOf(const DeltaRulePanelOp& op) {
   const int64_t dim = op.key_dim;
   auto row = [&op](int64_t i) { return op.state + i * op.state_stride; };
   for (int64_t t = 0; t < op.tokens; ++t) {
     const float* q = op.q + t * op.q_stride;
     const float* k = op.k + t * op.k_stride;
-    const float* decays = op.decay + (kDecayOfKeys ? t * dim : t);
+    const float* erase = kErases ? op.erase + t * op.erase_stride : nullptr;
+    const float* rates = kErases ? op.rates + t * op.rates_stride : nullptr;
+    const float* decays = op.decay + t * op.decay_stride;
     const F32x16 one_decay = F32x16::Set(decays[0]);
     auto decay = [&](int64_t i) {
       if constexpr (kDecayOfKeys) return F32x16::Set(decays[i]);
@@ -169,10 +185,14 @@ void DeltaRulePanelOf(const DeltaRulePanelOp& op) {
     };
     F32x16 sums[4] = {F32x16::Zero(), F32x16::Zero(), F32x16::Zero(), F32x16::Zero()};
     auto read = [&](int64_t i, F32x16& sum) {
-      F32x16 s = LoadUpTo(row(i), op.lanes, 0) * decay(i);
-      sum = MulAdd(s, F32x16::Set(k[i]), sum);
+      F32x16 s = LoadUpTo(row(i), op.lanes, 0);
+      if constexpr (kErases) {
+        sum = MulAdd(s, F32x16::Set(erase[i]), sum);
+      } else {
+        sum = MulAdd(s * decay(i), F32x16::Set(k[i]), sum);
+      }
     };
-    int64_t i = op.reads ? 0 : dim;
+    int64_t i = op.reads || kErases ? 0 : dim;
     for (; i + 4 <= dim; i += 4) {
       read(i, sums[0]);
       read(i + 1, sums[1]);
@@ -182,10 +202,12 @@ void DeltaRulePanelOf(const DeltaRulePanelOp& op) {
     for (; i < dim; ++i) read(i, sums[i % 4]);
     F32x16 known = (sums[0] + sums[1]) + (sums[2] + sums[3]);
     F32x16 v = LoadUpTo(op.v + t * op.v_stride, op.lanes, 0);
-    F32x16 change = (v - known) * F32x16::Set(op.learnt[t]);
+    F32x16 change = kErases ? v : (v - known) * F32x16::Set(op.learnt[t]);
     for (F32x16& sum : sums) sum = F32x16::Zero();
     auto write = [&](int64_t i, F32x16& sum) {
-      F32x16 s = MulAdd(F32x16::Set(k[i]), change, LoadUpTo(row(i), op.lanes, 0) * decay(i));
+      F32x16 s = LoadUpTo(row(i), op.lanes, 0) * decay(i);
+      if constexpr (kErases) s = MulAdd(F32x16::Set(-(erase[i] * rates[i])), known, s);
+      s = MulAdd(F32x16::Set(k[i]), change, s);
       StoreUpTo(s, row(i), op.lanes);
       sum = MulAdd(s, F32x16::Set(q[i]), sum);
     };
@@ -202,8 +224,9 @@ void DeltaRulePanelOf(const DeltaRulePanelOp& op) {
 }
 
 void DeltaRulePanel(const DeltaRulePanelOp& op) {
-  if (op.decay_of_keys) return DeltaRulePanelOf<true>(op);
-  DeltaRulePanelOf<false>(op);
+  if (op.erase != nullptr) return DeltaRulePanelOf<true, true>(op);
+  if (op.decay_of_keys) return DeltaRulePanelOf<true, false>(op);
+  DeltaRulePanelOf<false, false>(op);
 }
 
 void FloatToHalfRow(const float* x, int64_t n, uint16_t* out) {
@@ -289,6 +312,21 @@ void Scale(float* x, float scale, int64_t n) {
   ForSixteens(n, [&](int64_t i, int lanes) {
     StoreUpTo(LoadUpTo(x + i, lanes, 0) * factor, x + i, lanes);
   });
+}
+
+void Clamp(float* x, float low, float high, int64_t n) {
+  F32x16 least = F32x16::Set(low), most = F32x16::Set(high);
+  ForSixteens(n, [&](int64_t i, int lanes) {
+    StoreUpTo(Max(least, Min(most, LoadUpTo(x + i, lanes, 0))), x + i, lanes);
+  });
+}
+
+float Dot(const float* x, const float* y, int64_t n) {
+  F32x16 sum = F32x16::Zero();
+  ForSixteens(n, [&](int64_t i, int lanes) {
+    sum = MulAdd(LoadUpTo(x + i, lanes, 0), LoadUpTo(y + i, lanes, 0), sum);
+  });
+  return ReduceSum(sum);
 }
 
 void WeightedSum(const float* const* rows, const float* weights, int count, int64_t n, float* out) {

@@ -57,12 +57,26 @@ absl::Status CpuBackend::DeltaRule(const DeltaRuleInputs& in, const StateLayer& 
   auto stride = [](Tensor t) { return t.row_bytes / static_cast<int64_t>(sizeof(float)); };
 
   // Both gates of every head, tokens side by side; where each key has its own decay, the step it is
-  // made of.
-  const bool wide = in.a.cols != in.heads;
-  ASSIGN_OR_RETURN(char* memory, inputs_.Get(2 * in.heads * tokens * sizeof(float)));
-  float* decay = reinterpret_cast<float*>(memory);
-  float* learnt = decay + in.heads * tokens;
-  for (int64_t t = 0; t < tokens; ++t) {
+  // made of. Decays of each token and key lie as log_decay does.
+  const bool by_token = in.decays_by_token(), erases = in.rule == StateRule::kErase;
+  const bool wide = !by_token && in.a.cols != in.heads;
+  const int64_t keys = in.heads * key_dim, gates = in.heads * tokens;
+  ASSIGN_OR_RETURN(char* memory,
+                   inputs_.Get((gates + (by_token ? keys * tokens : gates)) * sizeof(float)));
+  float* learnt = reinterpret_cast<float*>(memory);
+  float* decay = learnt + gates;
+  if (by_token) {
+    ForRows(tokens, keys, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        const float* from = in.log_decay.row<float>(t);
+        for (int64_t i = 0; i < keys; ++i) decay[t * keys + i] = std::exp(from[i]);
+        for (int64_t h = 0; h < in.heads && !erases; ++h) {
+          learnt[h * tokens + t] = 1.0f / (1.0f + std::exp(-in.beta.row<float>(t)[h]));
+        }
+      }
+    });
+  }
+  for (int64_t t = 0; t < tokens && !by_token; ++t) {
     for (int64_t h = 0; h < in.heads; ++h) {
       const float rate = in.alpha.row<float>(t)[h] + in.dt_bias.row<float>(0)[h];
       const float softplus = rate > 20 ? rate : std::log1p(std::exp(rate));
@@ -85,7 +99,7 @@ absl::Status CpuBackend::DeltaRule(const DeltaRuleInputs& in, const StateLayer& 
       for (int64_t i = 0; i < key_dim; ++i) std::fill_n(state + i * dim, lanes, 0.0f);
     }
     if (sequence.num_tokens == 0) return;
-    const float* decays = decay + h * tokens + row;
+    const float* decays = by_token ? decay + row * keys + h * key_dim : decay + h * tokens + row;
     std::vector<float> of_keys;  // (tokens, key_dim)
     if (wide) {
       const float* a = in.a.row<float>(0) + h * key_dim;
@@ -106,7 +120,14 @@ absl::Status CpuBackend::DeltaRule(const DeltaRuleInputs& in, const StateLayer& 
                          .v_stride = stride(in.v),
                          .decay = decays,
                          .learnt = learnt + h * tokens + row,
-                         .decay_of_keys = wide,
+                         .decay_stride = by_token ? keys
+                                         : wide   ? key_dim
+                                                  : 1,
+                         .decay_of_keys = wide || by_token,
+                         .erase = erases ? in.erase.row<float>(row) + h * key_dim : nullptr,
+                         .rates = erases ? in.beta.row<float>(row) + h * key_dim : nullptr,
+                         .erase_stride = stride(in.erase),
+                         .rates_stride = stride(in.beta),
                          .reads = in.rule == StateRule::kDelta,
                          .skip = in.skip.empty() ? 0 : in.skip.row<float>(0)[h],
                          .state = state,

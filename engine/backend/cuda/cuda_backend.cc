@@ -68,6 +68,7 @@ absl::Status CudaBackend::Normalize(Tensor x, const Norm& norm, Tensor out) {
   RETURN_IF_ERROR(device_->Begin());
   if (x.rows == 0 || x.cols == 0) return absl::OkStatus();
   const cuda::NormRow row = {norm.kind == NormKind::kLayer,
+                             norm.kind != NormKind::kNone,
                              norm.weight.row<float>(0),
                              norm.bias.empty() ? nullptr : norm.bias.row<float>(0),
                              norm.weight.cols,
@@ -109,6 +110,31 @@ absl::Status CudaBackend::ScaleRows(Tensor x, Tensor factors, Activation activat
   if (x.rows == 0 || x.cols == 0) return absl::OkStatus();
   return device_->Check(
       cuda::ScaleRows(device_->queue(), ToMatrix(x), ToMatrix(factors), activation), "ScaleRows");
+}
+
+absl::Status CudaBackend::Clamp(Tensor x, float low, float high) {
+  RETURN_IF_ERROR(CheckSameShape("Clamp", x, x));
+  RETURN_IF_ERROR(device_->Begin());
+  if (x.rows == 0 || x.cols == 0) return absl::OkStatus();
+  return device_->Check(cuda::Clamp(device_->queue(), ToMatrix(x), low, high), "Clamp");
+}
+
+absl::Status CudaBackend::Dot(Tensor x, Tensor y, Tensor out) {
+  RETURN_IF_ERROR(CheckDot(x, y, out));
+  RETURN_IF_ERROR(device_->Begin());
+  if (x.rows == 0 || x.cols == 0) return absl::OkStatus();
+  return device_->Check(cuda::Dot(device_->queue(), ToMatrix(x), ToMatrix(y), ToMatrix(out)),
+                        "Dot");
+}
+
+absl::Status CudaBackend::MixStreams(Tensor x, Tensor weights, int32_t streams,
+                                     ProductResult result, Tensor out) {
+  RETURN_IF_ERROR(CheckMixStreams(x, weights, streams, out));
+  RETURN_IF_ERROR(device_->Begin());
+  if (out.rows == 0 || out.cols == 0) return absl::OkStatus();
+  return device_->Check(cuda::MixStreams(device_->queue(), ToMatrix(x), ToMatrix(weights), streams,
+                                         result == ProductResult::kIsAdded, ToMatrix(out)),
+                        "MixStreams");
 }
 
 absl::Status CudaBackend::GatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out) {

@@ -41,9 +41,42 @@ __global__ void ScaleAndCapKernel(Matrix x, float scale, float cap) {
   });
 }
 
+__global__ void ClampKernel(Matrix x, float low, float high) {
+  ForEachValue(x, [&](int64_t row, int64_t i) {
+    float& value = x.data[row * x.stride + i];
+    value = value < low ? low : value > high ? high : value;
+  });
+}
+
 __global__ void ScaleRowsKernel(Matrix x, Matrix factors, Activation activation) {
-  const float factor = Activate(activation, factors.data[blockIdx.x * factors.stride]);
-  ForEachValue(x, [&](int64_t row, int64_t i) { x.data[row * x.stride + i] *= factor; });
+  const int64_t n = x.cols / factors.cols;
+  ForEachValue(x, [&](int64_t row, int64_t i) {
+    x.data[row * x.stride + i] *= Activate(activation, factors.data[row * factors.stride + i / n]);
+  });
+}
+
+// A thread makes one sum, in F64.
+__global__ void DotKernel(Matrix x, Matrix y, Matrix out) {
+  const int64_t n = x.cols / out.cols;
+  ForEachValue(out, [&](int64_t row, int64_t g) {
+    double sum = 0;
+    for (int64_t i = g * n; i < (g + 1) * n; ++i) {
+      sum += static_cast<double>(x.data[row * x.stride + i]) * y.data[row * y.stride + i];
+    }
+    out.data[row * out.stride + g] = static_cast<float>(sum);
+  });
+}
+
+__global__ void MixStreamsKernel(Matrix x, Matrix weights, int64_t streams, bool adds, Matrix out) {
+  const int64_t n = x.cols / streams;
+  ForEachValue(out, [&](int64_t row, int64_t i) {
+    const float* weight = weights.data + row * weights.stride + i / n * streams;
+    const float* in = x.data + row * x.stride + i % n;
+    float sum = 0;
+    for (int64_t s = 0; s < streams; ++s) sum = fmaf(weight[s], in[s * n], sum);
+    float& value = out.data[row * out.stride + i];
+    value = adds ? value + sum : sum;
+  });
 }
 
 __global__ void CombineSlotsKernel(Matrix y, const int32_t* slots, const float* weights,
@@ -80,6 +113,19 @@ cudaError_t ScaleAndCap(const Queue& queue, Matrix x, float scale, float cap) {
 
 cudaError_t ScaleRows(const Queue& queue, Matrix x, Matrix factors, Activation activation) {
   return Launch(queue, ScaleRowsKernel, GridOver(x), kThreads, x, factors, activation);
+}
+
+cudaError_t Clamp(const Queue& queue, Matrix x, float low, float high) {
+  return Launch(queue, ClampKernel, GridOver(x), kThreads, x, low, high);
+}
+
+cudaError_t Dot(const Queue& queue, Matrix x, Matrix y, Matrix out) {
+  return Launch(queue, DotKernel, GridOver(out), kThreads, x, y, out);
+}
+
+cudaError_t MixStreams(const Queue& queue, Matrix x, Matrix weights, int64_t streams, bool adds,
+                       Matrix out) {
+  return Launch(queue, MixStreamsKernel, GridOver(out), kThreads, x, weights, streams, adds, out);
 }
 
 cudaError_t CombineSlots(const Queue& queue, Matrix y, const int32_t* slots, const float* weights,

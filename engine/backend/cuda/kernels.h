@@ -83,6 +83,7 @@ struct AttentionScores {
 // Norm (backend.h).
 struct NormRow {
   bool centred;  // the mean is taken away first: kLayer
+  bool scaled;   // to a mean square of 1: not kNone
   const float* weight;
   const float* bias;  // or null
   int64_t weights;    // m
@@ -101,6 +102,8 @@ struct DeltaRows {
   bool reads;         // StateRule::kDelta
   bool a_of_keys;     // a has a value for each key
   const float* skip;  // or null
+  Matrix log_decay;   // or no data
+  Matrix erase;       // StateRule::kErase, or no data
 };
 
 // out[t] = scale * W[ids[t]]
@@ -112,7 +115,11 @@ cudaError_t GatedActivation(const Queue& queue, Activation activation, Matrix ga
                             Matrix out);
 cudaError_t Add(const Queue& queue, Matrix x, Matrix y, float scale);
 cudaError_t ScaleAndCap(const Queue& queue, Matrix x, float scale, float cap);
+cudaError_t Clamp(const Queue& queue, Matrix x, float low, float high);
 cudaError_t ScaleRows(const Queue& queue, Matrix x, Matrix factors, Activation activation);
+cudaError_t Dot(const Queue& queue, Matrix x, Matrix y, Matrix out);
+cudaError_t MixStreams(const Queue& queue, Matrix x, Matrix weights, int64_t streams, bool adds,
+                       Matrix out);
 cudaError_t CombineSlots(const Queue& queue, Matrix y, const int32_t* slots, const float* weights,
                          int32_t chosen, Matrix out);
 cudaError_t GatherRows(const Queue& queue, Matrix x, const int32_t* rows, Matrix out);

@@ -35,10 +35,13 @@ __global__ void NormalizeKernel(Matrix x, NormRow norm, Matrix out) {
     for (int64_t i = threadIdx.x; i < n; i += kThreads) sum += in[i];
     mean = SumOverBlock(sum, sums) / static_cast<double>(n);
   }
-  double squares = 0;
-  for (int64_t i = threadIdx.x; i < n; i += kThreads) squares += (in[i] - mean) * (in[i] - mean);
-  squares = SumOverBlock(squares, sums);
-  const float scale = 1.0f / sqrtf(static_cast<float>(squares / static_cast<double>(n)) + norm.eps);
+  float scale = 1;
+  if (norm.scaled) {
+    double squares = 0;
+    for (int64_t i = threadIdx.x; i < n; i += kThreads) squares += (in[i] - mean) * (in[i] - mean);
+    squares = SumOverBlock(squares, sums);
+    scale = 1.0f / sqrtf(static_cast<float>(squares / static_cast<double>(n)) + norm.eps);
+  }
   // Each thread writes only what it alone reads: out may be x.
   for (int64_t i = threadIdx.x; i < n; i += kThreads) {
     const float value = (in[i] - static_cast<float>(mean)) * scale * weight[i];

@@ -9,6 +9,9 @@
 
 namespace lm::cuda {
 
+// log(1 + exp(x)).
+LM_HOST_DEVICE float Softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
+
 // What a value goes through (activation.h).
 LM_HOST_DEVICE float Activate(Activation activation, float x) {
   switch (activation) {
@@ -24,6 +27,8 @@ LM_HOST_DEVICE float Activate(Activation activation, float x) {
       return x < 0.0f ? 0.0f : x;
     case Activation::kRelu2:
       return x < 0.0f ? 0.0f : x * x;
+    case Activation::kSoftplus:
+      return Softplus(x);
     case Activation::kSwigluOai:
       x = x > 7.0f ? 7.0f : x;
       return x / (1.0f + expf(-1.702f * x));
@@ -36,9 +41,6 @@ LM_HOST_DEVICE float GateFactor(Activation activation, float up) {
   if (activation != Activation::kSwigluOai) return up;
   return (up > 7.0f ? 7.0f : up < -7.0f ? -7.0f : up) + 1.0f;
 }
-
-// log(1 + exp(x)).
-LM_HOST_DEVICE float Softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
 
 // (a, b) -> (a cos - b sin, a sin + b cos), each product and sum rounded.
 LM_HOST_DEVICE void RotatePair(float cos, float sin, float* a, float* b) {

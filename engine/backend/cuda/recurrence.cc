@@ -23,19 +23,22 @@ absl::Status CudaBackend::DeltaRule(const DeltaRuleInputs& inputs, const StateLa
   RETURN_IF_ERROR(device_->Begin());
   if (out.rows == 0 || out.cols == 0) return absl::OkStatus();
   const bool reads = inputs.rule == StateRule::kDelta;
+  const bool by_token = inputs.decays_by_token();
   const cuda::DeltaRows rows = {ToMatrix(inputs.q),
                                 ToMatrix(inputs.k),
                                 ToMatrix(inputs.v),
                                 ToMatrix(inputs.alpha),
-                                reads ? ToMatrix(inputs.beta) : cuda::Matrix{},
-                                inputs.dt_bias.row<float>(0),
-                                inputs.a.row<float>(0),
+                                ToMatrix(inputs.beta),
+                                by_token ? nullptr : inputs.dt_bias.row<float>(0),
+                                by_token ? nullptr : inputs.a.row<float>(0),
                                 inputs.heads,
                                 inputs.key_heads,
                                 inputs.grouped,
                                 reads,
                                 inputs.a.cols != inputs.heads,
-                                inputs.skip.empty() ? nullptr : inputs.skip.row<float>(0)};
+                                inputs.skip.empty() ? nullptr : inputs.skip.row<float>(0),
+                                ToMatrix(inputs.log_decay),
+                                ToMatrix(inputs.erase)};
   return device_->Check(cuda::DeltaRule(device_->queue(), rows, placed_.rows(),
                                         {layer.data, layer.slot_stride}, ToMatrix(out)),
                         "DeltaRule");

@@ -92,24 +92,37 @@ __global__ void DeltaRuleKernel(DeltaRows in, StepRows step, States states, Matr
     const int64_t row = sequence.first_row + t;
     const float* q = in.q.data + row * in.q.stride + key_head * key_dim;
     const float* k = in.k.data + row * in.k.stride + key_head * key_dim;
-    const float rate = in.alpha.data[row * in.alpha.stride + h] + in.dt_bias[h];
-    const float time = Softplus(rate);
-    const float head_decay = in.a_of_keys ? 0.0f : expf(time * in.a[h]);
+    const int64_t keys = h * key_dim;
+    const bool by_token = in.log_decay.data != nullptr, erases = in.erase.data != nullptr;
+    const float* log_decay =
+        by_token ? in.log_decay.data + row * in.log_decay.stride + keys : nullptr;
+    const float* erase = erases ? in.erase.data + row * in.erase.stride + keys : nullptr;
+    const float* rates = erases ? in.beta.data + row * in.beta.stride + keys : nullptr;
+    const float time =
+        by_token ? 0.0f : Softplus(in.alpha.data[row * in.alpha.stride + h] + in.dt_bias[h]);
+    const float head_decay = by_token || in.a_of_keys ? 0.0f : expf(time * in.a[h]);
     const float learnt =
-        in.reads ? Activate(Activation::kSigmoid, in.beta.data[row * in.beta.stride + h]) : time;
+        in.reads ? Activate(Activation::kSigmoid, in.beta.data[row * in.beta.stride + h])
+        : erases ? 1.0f
+                 : time;
     float read = 0;
     for (int64_t i = 0; i < key_dim; ++i) {
-      const float decay = in.a_of_keys ? expf(time * in.a[h * key_dim + i]) : head_decay;
-      const float value = s[i * stride] * decay;
+      const float decay = by_token       ? expf(log_decay[i])
+                          : in.a_of_keys ? expf(time * in.a[keys + i])
+                                         : head_decay;
+      const float before = s[i * stride];
+      const float value = before * decay;
       s[i * stride] = value;
-      read = fmaf(value, k[i], read);
+      read = erases ? fmaf(before, erase[i], read) : fmaf(value, k[i], read);
     }
     // v may be out: nobody else reads this value of it.
     const float v = in.v.data[row * in.v.stride + h * dim + j];
     const float change = (in.reads ? v - read : v) * learnt;
     float result = 0;
     for (int64_t i = 0; i < key_dim; ++i) {
-      const float value = fmaf(k[i], change, s[i * stride]);
+      float value = s[i * stride];
+      if (erases) value = fmaf(-(erase[i] * rates[i]), read, value);
+      value = fmaf(k[i], change, value);
       s[i * stride] = value;
       result = fmaf(value, q[i], result);
     }

@@ -54,26 +54,35 @@ absl::Status ReferenceBackend::DeltaRule(const DeltaRuleInputs& in, const StateL
            ++row) {
         const float* q = in.q.row<float>(row) + key_head * key_dim;
         const float* k = in.k.row<float>(row) + key_head * key_dim;
-        const float rate = in.alpha.row<float>(row)[h] + in.dt_bias.row<float>(0)[h];
-        const float softplus = rate > 20 ? rate : std::log1p(std::exp(rate));
+        const bool reads = in.rule == StateRule::kDelta, erases = in.rule == StateRule::kErase;
+        float softplus = 0;
+        if (!in.decays_by_token()) {
+          const float rate = in.alpha.row<float>(row)[h] + in.dt_bias.row<float>(0)[h];
+          softplus = rate > 20 ? rate : std::log1p(std::exp(rate));
+        }
         auto decay = [&](int64_t i) {
+          if (in.decays_by_token()) return std::exp(in.log_decay.row<float>(row)[h * key_dim + i]);
           const float* a = in.a.row<float>(0);
           return std::exp(softplus * (in.a.cols == in.heads ? a[h] : a[h * key_dim + i]));
         };
-        const bool reads = in.rule == StateRule::kDelta;
-        const float learnt =
-            reads ? 1.0f / (1.0f + std::exp(-in.beta.row<float>(row)[h])) : softplus;
+        const float learnt = erases  ? 1.0f
+                             : reads ? 1.0f / (1.0f + std::exp(-in.beta.row<float>(row)[h]))
+                                     : softplus;
+        const float* erase = erases ? in.erase.row<float>(row) + h * key_dim : nullptr;
+        const float* rates = erases ? in.beta.row<float>(row) + h * key_dim : nullptr;
         const float skip = in.skip.empty() ? 0 : in.skip.row<float>(0)[h];
         for (int64_t j = 0; j < dim; ++j) {
           float read = 0;
           for (int64_t i = 0; i < key_dim; ++i) {
+            if (erases) read = std::fma(s[i * dim + j], erase[i], read);
             s[i * dim + j] *= decay(i);
-            read = std::fma(s[i * dim + j], k[i], read);
+            if (!erases) read = std::fma(s[i * dim + j], k[i], read);
           }
           const float v = in.v.row<float>(row)[h * dim + j];
           const float change = (reads ? v - read : v) * learnt;
           float result = 0;
           for (int64_t i = 0; i < key_dim; ++i) {
+            if (erases) s[i * dim + j] = std::fma(-(erase[i] * rates[i]), read, s[i * dim + j]);
             s[i * dim + j] = std::fma(k[i], change, s[i * dim + j]);
             result = std::fma(s[i * dim + j], q[i], result);
           }

@@ -25,6 +25,8 @@ float Activate(Activation activation, float x) {
       return x < 0 ? 0 : x;
     case Activation::kRelu2:
       return x < 0 ? 0 : x * x;
+    case Activation::kSoftplus:
+      return x > 20 ? x : std::log1p(std::exp(x));
     case Activation::kSwigluOai:
       x = x > 7 ? 7 : x;
       return x / (1.0f + std::exp(-1.702f * x));
@@ -101,7 +103,8 @@ absl::Status ReferenceBackend::Normalize(Tensor x, const Norm& norm, Tensor out)
         mean /= static_cast<double>(n);
       }
       for (int64_t i = 0; i < n; ++i) sum += (in[i] - mean) * (in[i] - mean);
-      const float scale = 1.0f / std::sqrt(static_cast<float>(sum / n) + norm.eps);
+      const bool scaled = norm.kind != NormKind::kNone;
+      const float scale = scaled ? 1.0f / std::sqrt(static_cast<float>(sum / n) + norm.eps) : 1.0f;
       for (int64_t i = 0; i < n; ++i) {
         result[i] = (in[i] - static_cast<float>(mean)) * scale * weight[i];
         if (bias != nullptr) result[i] += bias[i];
@@ -145,9 +148,55 @@ absl::Status ReferenceBackend::ScaleAndCap(Tensor x, float scale, float cap) {
 
 absl::Status ReferenceBackend::ScaleRows(Tensor x, Tensor factors, Activation activation) {
   RETURN_IF_ERROR(CheckScaleRows(x, factors));
+  const int64_t n = x.cols / factors.cols;
   for (int64_t t = 0; t < x.rows; ++t) {
-    const float factor = Activate(activation, factors.row<float>(t)[0]);
-    for (int64_t i = 0; i < x.cols; ++i) x.row<float>(t)[i] *= factor;
+    for (int64_t i = 0; i < x.cols; ++i) {
+      x.row<float>(t)[i] *= Activate(activation, factors.row<float>(t)[i / n]);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceBackend::Clamp(Tensor x, float low, float high) {
+  RETURN_IF_ERROR(CheckSameShape("Clamp", x, x));
+  for (int64_t t = 0; t < x.rows; ++t) {
+    for (int64_t i = 0; i < x.cols; ++i) {
+      float& value = x.row<float>(t)[i];
+      value = value < low ? low : value > high ? high : value;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceBackend::Dot(Tensor x, Tensor y, Tensor out) {
+  RETURN_IF_ERROR(CheckDot(x, y, out));
+  const int64_t n = x.cols / out.cols;
+  for (int64_t t = 0; t < x.rows; ++t) {
+    for (int64_t g = 0; g < out.cols; ++g) {
+      double sum = 0;
+      for (int64_t i = g * n; i < (g + 1) * n; ++i) {
+        sum += double{x.row<float>(t)[i]} * y.row<float>(t)[i];
+      }
+      out.row<float>(t)[g] = static_cast<float>(sum);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceBackend::MixStreams(Tensor x, Tensor weights, int32_t streams,
+                                          ProductResult result, Tensor out) {
+  RETURN_IF_ERROR(CheckMixStreams(x, weights, streams, out));
+  const int64_t n = x.cols / streams;
+  for (int64_t t = 0; t < x.rows; ++t) {
+    for (int64_t i = 0; i < out.cols; ++i) {
+      float sum = 0;
+      for (int64_t s = 0; s < streams; ++s) {
+        sum = std::fma(weights.row<float>(t)[i / n * streams + s], x.row<float>(t)[s * n + i % n],
+                       sum);
+      }
+      float& value = out.row<float>(t)[i];
+      value = result == ProductResult::kIsAdded ? value + sum : sum;
+    }
   }
   return absl::OkStatus();
 }

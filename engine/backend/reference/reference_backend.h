@@ -51,7 +51,11 @@ class ReferenceBackend : public Backend {
   absl::Status GatedActivation(Activation activation, Tensor gate, Tensor up, Tensor out) override;
   absl::Status Add(Tensor x, Tensor y, float scale) override;
   absl::Status ScaleAndCap(Tensor x, float scale, float cap) override;
+  absl::Status Clamp(Tensor x, float low, float high) override;
   absl::Status ScaleRows(Tensor x, Tensor factors, Activation activation) override;
+  absl::Status Dot(Tensor x, Tensor y, Tensor out) override;
+  absl::Status MixStreams(Tensor x, Tensor weights, int32_t streams, ProductResult result,
+                          Tensor out) override;
   absl::Status GatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out) override;
   absl::Status CombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out) override;
   absl::Status GatherRows(Tensor x, int32_t list, Tensor out) override;

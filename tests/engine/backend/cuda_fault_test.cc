@@ -179,7 +179,11 @@ absl::Status RunEveryOp(Backend* backend, int32_t tokens) {
   RETURN_IF_ERROR(backend->GatedActivation(Activation::kGeluTanh, matrix(5), matrix(6), matrix(7)));
   RETURN_IF_ERROR(backend->Add(matrix(0), matrix(7), 1));
   RETURN_IF_ERROR(backend->ScaleAndCap(matrix(7), 2, 3));
+  RETURN_IF_ERROR(backend->Clamp(matrix(7), -1, 1));
   RETURN_IF_ERROR(backend->ScaleRows(matrix(7), matrix(0).Cols(0, 1), Activation::kSigmoid));
+  RETURN_IF_ERROR(backend->Dot(matrix(6), matrix(7), matrix(0).Cols(0, 2)));
+  RETURN_IF_ERROR(
+      backend->MixStreams(matrix(6), matrix(0).Cols(0, 4), 2, ProductResult::kIsAdded, matrix(7)));
   ExpertRoutes routes;
   RETURN_IF_ERROR(backend->Route(matrix(0).Cols(0, 8), {.chosen = 1}, &routes));
   RETURN_IF_ERROR(backend->GatherSlots(matrix(6), routes, matrix(7)));

@@ -89,7 +89,7 @@ TEST_P(ElementwiseTest, LayerNormMatchesReference) {
 TEST_P(ElementwiseTest, NormsOfEveryKindMatchTheFormula) {
   Random random(14);
   constexpr int64_t kRows = 3, kWeights = 48, kGroup = 24;  // two groups a run of weights
-  for (NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
+  for (NormKind kind : {NormKind::kRms, NormKind::kLayer, NormKind::kNone}) {
     Matrix x = random.Normals(kRows, 3 * kWeights);
     for (float& value : x.values) value += 2;
     const Matrix weight = random.Normals(1, kWeights), bias = random.Normals(1, kWeights);
@@ -111,7 +111,8 @@ TEST_P(ElementwiseTest, NormsOfEveryKindMatchTheFormula) {
       }
       for (int64_t i = 0; i < kGroup; ++i) {
         const int64_t of = (begin + i) % kWeights;
-        const double y = (x.values[begin + i] - mean) / std::sqrt(squares + 0.01);
+        const double scale = kind == NormKind::kNone ? 1 : 1 / std::sqrt(squares + 0.01);
+        const double y = (x.values[begin + i] - mean) * scale;
         wanted.values[begin + i] = static_cast<float>(y * weight.values[of] + bias.values[of]);
       }
     }
@@ -129,7 +130,7 @@ TEST_P(ElementwiseTest, RmsNormRefusesWhatIsNoGroups) {
 
 constexpr Activation kActivations[] = {
     Activation::kSilu, Activation::kGeluTanh, Activation::kSigmoid,  Activation::kIdentity,
-    Activation::kRelu, Activation::kRelu2,    Activation::kSwigluOai};
+    Activation::kRelu, Activation::kRelu2,    Activation::kSoftplus, Activation::kSwigluOai};
 
 // In F64, and how much the rounding of its exponent grows.
 double ActivationOf(Activation activation, double x, double up, double* slope) {
@@ -150,6 +151,8 @@ double ActivationOf(Activation activation, double x, double up, double* slope) {
       return std::max(x, 0.0) * up;
     case Activation::kRelu2:
       return std::max(x, 0.0) * std::max(x, 0.0) * up;
+    case Activation::kSoftplus:
+      return (std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)))) * up;
     case Activation::kSwigluOai:
       break;
   }
@@ -265,21 +268,108 @@ TEST_P(ElementwiseTest, ScalesAndCapsMatchTheFormula) {
   }
 }
 
-TEST_P(ElementwiseTest, ScaleRowsMultipliesEachByItsOwn) {
+TEST_P(ElementwiseTest, ScaleRowsMultipliesEachGroupByItsOwn) {
   Random random(18);
-  for (Activation activation : {Activation::kIdentity, Activation::kSigmoid}) {
-    Matrix x = random.Normals(5, 70);
-    const Matrix factors = random.Normals(5, 1);
-    DeviceMatrix device_x(backend(), x, 3), device_factors(backend(), factors, 2);
-    ASSERT_TRUE(backend()->ScaleRows(device_x.tensor(), device_factors.tensor(), activation).ok());
-    double slope;
-    for (int64_t i = 0; i < 5 * 70; ++i) {
-      x.values[i] *=
-          static_cast<float>(ActivationOf(activation, factors.values[i / 70], 1, &slope));
+  for (int64_t groups : {1, 5, 70}) {
+    for (Activation activation : {Activation::kIdentity, Activation::kSigmoid}) {
+      Matrix x = random.Normals(5, 70);
+      const Matrix factors = random.Normals(5, groups);
+      DeviceMatrix device_x(backend(), x, 3), device_factors(backend(), factors, 2);
+      ASSERT_TRUE(
+          backend()->ScaleRows(device_x.tensor(), device_factors.tensor(), activation).ok());
+      double slope;
+      for (int64_t i = 0; i < 5 * 70; ++i) {
+        const float factor = factors.values[i / (70 / groups)];
+        x.values[i] *= static_cast<float>(ActivationOf(activation, factor, 1, &slope));
+      }
+      ExpectMatches("ScaleRows", x, device_x.Download());
     }
-    ExpectMatches("ScaleRows", x, device_x.Download());
-    EXPECT_FALSE(backend()->ScaleRows(device_x.tensor(), device_x.tensor(), activation).ok());
   }
+  DeviceMatrix x(backend(), 5, 70), factors(backend(), 5, 4);
+  EXPECT_EQ(backend()->ScaleRows(x.tensor(), factors.tensor(), Activation::kIdentity).message(),
+            "ScaleRows: a row of 70 values is not 4 groups");
+}
+
+TEST_P(ElementwiseTest, ClampKeepsWhatIsWithin) {
+  Random random(19);
+  for (float low : {-0.5f, -INFINITY}) {
+    Matrix x = random.Normals(3, 45);
+    x.values[7] = NAN;
+    DeviceMatrix device_x(backend(), x, 3);
+    ASSERT_TRUE(backend()->Clamp(device_x.tensor(), low, 0.7f).ok());
+    const Matrix got = device_x.Download();
+    for (size_t i = 0; i < x.values.size(); ++i) {
+      if (i == 7) {
+        EXPECT_TRUE(std::isnan(got.values[i]));
+      } else {
+        EXPECT_EQ(got.values[i], std::clamp(x.values[i], low, 0.7f));
+      }
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, DotSumsTheProductsOfEachGroup) {
+  Random random(20);
+  for (int64_t groups : {1, 3, 96}) {
+    for (int64_t n : {1, 16, 33, 64}) {
+      const Matrix x = random.Normals(4, groups * n), y = random.Normals(4, groups * n);
+      DeviceMatrix device_x(backend(), x, 3), device_y(backend(), y, 1);
+      DeviceMatrix out(backend(), 4, groups, 2);
+      ASSERT_TRUE(backend()->Dot(device_x.tensor(), device_y.tensor(), out.tensor()).ok());
+      const Matrix got = out.Download();
+      for (int64_t i = 0; i < 4 * groups; ++i) {
+        double sum = 0, size = 0;
+        for (int64_t j = i * n; j < (i + 1) * n; ++j) {
+          sum += double{x.values[j]} * y.values[j];
+          size += std::abs(double{x.values[j]} * y.values[j]);
+        }
+        EXPECT_NEAR(got.values[i], sum, 4e-7 * size);
+      }
+      // A row by itself has the same bits.
+      DeviceMatrix one_x(backend(), x.Rows(2, 1)), one_y(backend(), y.Rows(2, 1));
+      DeviceMatrix one(backend(), 1, groups);
+      ASSERT_TRUE(backend()->Dot(one_x.tensor(), one_y.tensor(), one.tensor()).ok());
+      ExpectSameBits(got.Rows(2, 1), one.Download());
+    }
+  }
+  DeviceMatrix x(backend(), 4, 10), out(backend(), 4, 3);
+  EXPECT_EQ(backend()->Dot(x.tensor(), x.tensor(), out.tensor()).message(),
+            "Dot: a row of 10 values is not 3 groups");
+}
+
+TEST_P(ElementwiseTest, MixStreamsMatchesTheFormula) {
+  Random random(21);
+  for (const auto& [streams, mixed] : {std::pair(1, 4), std::pair(4, 4), std::pair(3, 1)}) {
+    for (ProductResult result : {ProductResult::kReplaces, ProductResult::kIsAdded}) {
+      constexpr int64_t kRows = 5, kCols = 37;
+      const Matrix x = random.Normals(kRows, streams * kCols);
+      const Matrix weights = random.Normals(kRows, mixed * streams);
+      Matrix wanted = random.Normals(kRows, mixed * kCols);
+      DeviceMatrix device_x(backend(), x, 3), device_weights(backend(), weights, 1);
+      DeviceMatrix out(backend(), wanted, 2);
+      ASSERT_TRUE(backend()
+                      ->MixStreams(device_x.tensor(), device_weights.tensor(), streams, result,
+                                   out.tensor())
+                      .ok());
+      for (int64_t t = 0; t < kRows; ++t) {
+        for (int64_t i = 0; i < mixed * kCols; ++i) {
+          float sum = 0;
+          for (int64_t s = 0; s < streams; ++s) {
+            sum = std::fma(weights.values[(t * mixed + i / kCols) * streams + s],
+                           x.values[(t * streams + s) * kCols + i % kCols], sum);
+          }
+          float& value = wanted.values[t * mixed * kCols + i];
+          value = result == ProductResult::kIsAdded ? value + sum : sum;
+        }
+      }
+      ExpectMatches("MixStreams", wanted, out.Download());
+    }
+  }
+  DeviceMatrix x(backend(), 4, 10), out(backend(), 4, 10);
+  EXPECT_EQ(backend()
+                ->MixStreams(x.tensor(), x.tensor(), 3, ProductResult::kReplaces, out.tensor())
+                .message(),
+            "MixStreams: 10 columns with 10 weights are not those of 3 streams");
 }
 
 TEST_P(ElementwiseTest, GatherRowsCopiesRows) {

@@ -178,6 +178,50 @@ TEST_P(RecurrenceTest, DeltaRuleMatchesReferenceInAnySteps) {
   }
 }
 
+// Decays that each token and key has for itself, and keys that are erased.
+TEST_P(RecurrenceTest, RulesWithDecaysOfTokensMatchReferenceInAnySteps) {
+  struct Shape {
+    int32_t heads;
+    int64_t key_dim, dim;
+    StateRule rule = StateRule::kDelta;
+  };
+  for (const Shape& s :
+       {Shape{1, 1, 1}, Shape{3, 7, 16}, Shape{2, 128, 40}, Shape{1, 160, 24},
+        Shape{1, 1, 1, StateRule::kErase}, Shape{3, 21, 20, StateRule::kErase},
+        Shape{2, 64, 64, StateRule::kErase}, Shape{1, 160, 7, StateRule::kErase}}) {
+    SCOPED_TRACE(absl::StrCat(s.heads, " heads, ", s.key_dim, " x ", s.dim));
+    const int64_t keys = s.heads * s.key_dim, values = s.heads * s.dim;
+    const bool erases = s.rule == StateRule::kErase;
+    Check("DeltaRule", 5 * keys + values + s.heads, values, keys * s.dim,
+          [&](Backend* backend, Tensor in, const StateLayer& layer, Tensor out) {
+            DeviceMatrix gain(backend, Ones(s.key_dim, 1 / std::sqrt(float(s.key_dim))));
+            const Tensor q = in.Cols(0, keys), k = in.Cols(keys, keys);
+            const Tensor erase = in.Cols(2 * keys, keys), rates = in.Cols(3 * keys, keys);
+            const Tensor decay = in.Cols(4 * keys, keys);
+            for (Tensor t : {q, k, erase}) {
+              absl::Status status = backend->RmsNorm(t, gain.tensor(), 1e-6f, t);
+              if (!status.ok()) return status;
+            }
+            for (Tensor t : {decay, rates}) {
+              absl::Status status = backend->GatedActivation(Activation::kSigmoid, t, {}, t);
+              if (!status.ok()) return status;
+            }
+            absl::Status status = backend->ScaleAndCap(decay, -0.6f, 0);
+            if (!status.ok()) return status;
+            return backend->DeltaRule({.q = q,
+                                       .k = k,
+                                       .v = in.Cols(5 * keys, values),
+                                       .beta = erases ? rates : in.Cols(5 * keys + values, s.heads),
+                                       .log_decay = decay,
+                                       .erase = erases ? erase : Tensor(),
+                                       .heads = s.heads,
+                                       .key_heads = s.heads,
+                                       .rule = s.rule},
+                                      layer, out);
+          });
+  }
+}
+
 TEST_P(RecurrenceTest, RefusesWhatHasNoState) {
   DeviceMatrix x(backend(), 1, 8), weight(backend(), 4, 8), out(backend(), 1, 8);
   Buffer memory = backend()->Allocate(2 * 24 * sizeof(float)).value();
