@@ -120,6 +120,16 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
     ASSIGN_OR_RETURN(SplitFamily family, FindSplitFamily(vocabulary.pre));
     vocabulary.add_bos = family.adds_bos;
     vocabulary.add_space_prefix = false;
+    vocabulary.lower_case = false;
+  } else if (vocabulary.model == "whitespace") {
+    vocabulary.bos = 11;
+    vocabulary.eos = 11;
+    vocabulary.pre = "whitespace";
+    vocabulary.add_space_prefix = false;
+    vocabulary.lower_case = false;
+    RETURN_IF_ERROR(ReadBool(metadata, "normalizer.lowercase", &vocabulary.lower_case));
+  } else if (vocabulary.model == "rwkv") {
+    vocabulary.add_space_prefix = false;
   } else if (vocabulary.model == "bert") {
     vocabulary.bos = 101;
     vocabulary.unknown = 100;
@@ -151,7 +161,7 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
     RETURN_IF_ERROR(ReadBool(metadata, "add_space_prefix", &vocabulary.add_space_prefix));
   } else if (vocabulary.model == "t5") {
     ASSIGN_OR_RETURN(vocabulary.scores, metadata.GetFloats(Key("scores")));
-  } else if (vocabulary.model != "bert") {
+  } else if (vocabulary.model != "bert" && vocabulary.model != "rwkv") {
     ASSIGN_OR_RETURN(absl::Span<const std::string> merges, metadata.GetStrings(Key("merges")));
     vocabulary.merges.assign(merges.begin(), merges.end());
   }

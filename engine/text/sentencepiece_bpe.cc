@@ -12,6 +12,8 @@
 #include "engine/base/utf8.h"
 #include "engine/text/piece_cache.h"
 #include "engine/text/split_family.h"
+#include "engine/text/unicode_characters.h"
+#include "engine/text/unicode_words.h"
 
 namespace lm {
 namespace {
@@ -20,6 +22,9 @@ constexpr absl::string_view kSpace = "\xe2\x96\x81";
 constexpr uint32_t kSpaceCodePoint = 0x2581;
 
 uint64_t Joint(uint32_t first, uint32_t second) { return uint64_t{first} << 32 | second; }
+
+// Unicode's White_Space.
+bool IsWhiteSpace(uint32_t c) { return IsUnicodeSpace(c) && (c < 0x1c || c > 0x1f); }
 
 bool IsUtf8Byte(int byte) { return byte != 0xc0 && byte != 0xc1 && byte <= 0xf4; }
 
@@ -47,12 +52,13 @@ absl::StatusOr<std::unique_ptr<SentencePieceBpe>> SentencePieceBpe::Create(
     const Vocabulary& vocabulary, const TokenIndex& index) {
   auto model = std::unique_ptr<SentencePieceBpe>(new SentencePieceBpe(vocabulary, index));
   model->by_rank_ = vocabulary.model != "llama";
-  RETURN_IF_ERROR(model->ReadByteIds());
   if (model->by_rank_) {
     ASSIGN_OR_RETURN(const SplitFamily family, FindSplitFamily(vocabulary.pre));
     model->whole_breaks_ = family.whole_pieces_first;
+    model->drops_spaces_ = family.drops_spaces;
     ASSIGN_OR_RETURN(model->merges_, MergeTable::Read(vocabulary, index));
   }
+  RETURN_IF_ERROR(model->ReadByteIds());
   model->FindJoints();
   return model;
 }
@@ -67,11 +73,11 @@ absl::Status SentencePieceBpe::ReadByteIds() {
           "tokenizer.ggml.token_type[", id, "] is ", static_cast<int>(vocabulary_.types[id]),
           " for \"", name, "\", wanted ", static_cast<int>(TokenType::kByte), " (byte)"));
     }
-    if (id < 0) {
+    if (id < 0 && !drops_spaces_) {
       const char self = static_cast<char>(byte);
       id = index_.FindPlain(absl::string_view(&self, 1));
     }
-    if (id < 0 && IsUtf8Byte(byte)) {
+    if (id < 0 && IsUtf8Byte(byte) && !drops_spaces_) {
       return absl::InvalidArgumentError(
           absl::StrCat("tokenizer.ggml.tokens: there is no token \"", name, "\" for that byte"));
     }
@@ -114,7 +120,16 @@ absl::Status SentencePieceBpe::Encode(absl::string_view text, bool begins,
     if (++characters % 4096 == 0) RETURN_IF_ERROR(Checkpoint());
     const size_t begin = pos;
     const uint32_t c = DecodeUtf8(text, &pos);
-    if (c == ' ') {
+    if (drops_spaces_) {
+      if (!IsWhiteSpace(c)) {
+        const uint32_t kept = vocabulary_.lower_case ? LowerOf(c) : c;
+        std::string bytes;
+        AppendUtf8(kept, &bytes);
+        add(kept, bytes);
+      } else if (!symbols.empty()) {
+        EncodeChunk(&chunk, ids);
+      }
+    } else if (c == ' ') {
       add(kSpaceCodePoint, kSpace);
     } else {
       add(c, text.substr(begin, pos - begin));
@@ -167,7 +182,10 @@ void SentencePieceBpe::MergeChunk(Chunk* chunk, std::vector<int32_t>* ids) const
       ids->push_back(id);
       continue;
     }
-    for (char byte : piece) ids->push_back(byte_ids_[static_cast<uint8_t>(byte)]);
+    for (char byte : piece) {
+      const int32_t of_byte = byte_ids_[static_cast<uint8_t>(byte)];
+      if (of_byte >= 0) ids->push_back(of_byte);
+    }
   }
 }
 

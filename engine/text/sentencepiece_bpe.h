@@ -4,7 +4,8 @@
 //
 // Where the vocabulary has merges ("gemma4", and byte-level ones whose text is not spelled in the
 // byte alphabet) these say what merges, and in which order; line breaks never merge with anything
-// else, and a run of them that is a token is that token.
+// else, and a run of them that is a token is that token. Of some ("whitespace") spaces and line
+// breaks are left out.
 //
 // Kudo and Richardson, https://arxiv.org/abs/1808.06226.
 #ifndef LM_ENGINE_TEXT_SENTENCEPIECE_BPE_H_
@@ -53,6 +54,7 @@ class SentencePieceBpe : public TextModel {
   std::array<int32_t, 256> byte_ids_;
   bool by_rank_ = false;       // by merges_, and not by scores
   bool whole_breaks_ = false;  // a run of line breaks that is a token is that token
+  bool drops_spaces_ = false;  // and what has no token
   MergeTable merges_;
   size_t longest_ = 0;  // bytes of the longest token's name
   // The pairs of code points (first << 32 | second) that stand side by side in some token. No merge

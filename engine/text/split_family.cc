@@ -31,6 +31,11 @@ constexpr const char kLineBreak[] = R"([\r\n])";
 // numbers; punctuation with the line breaks behind it.
 constexpr const char kLlama3Words[] = LM_CONTRACTION
     R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// As kLlama3Words, but runs of spaces are cut into powers of 2.
+constexpr const char kJais2Words[] = LM_CONTRACTION
+    R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+)"
+    R"(|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S))"
+    R"(|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s)";
 constexpr const char kQwen2Words[] = LM_CONTRACTION
     R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char kQwen35Words[] =
@@ -98,6 +103,15 @@ constexpr const char kDigitRun[] = R"(\G\P{N}*+\p{N}+)";
 constexpr const char kFirstOfThrees[] = R"(^\P{N}*+\p{N}{1,3}(?=(?:\p{N}{3})*+$))";
 constexpr const char kNextThree[] = R"(\G\p{N}{3})";
 
+// Before ASCII digits of which there are a multiple of three up to the end of their run: first
+// before the first such place of each run, then before the others. (Other digits may stand between
+// two runs.)
+#define LM_HEAD R"([0-9]{0,2}?(?=(?:[0-9]{3})*+(?![0-9])))"
+constexpr const char kAsciiRuns[] =
+    R"((?:[0-9]{3})++(?![0-9])(?:[^0-9]++)" LM_HEAD ")*+|" LM_HEAD "(?:[^0-9]++" LM_HEAD ")*+";
+#undef LM_HEAD
+constexpr const char kThreeOfMore[] = R"(\G[0-9]{3}(?=[0-9]{3}))";
+
 constexpr const char kLineBreaks[] = R"(\n+)";
 constexpr const char kSentinel[] = R"(<sentinel:[0-9]+>)";
 constexpr const char kImageToken[] = R"(IMGIMG[A-I]{1,4}Z)";
@@ -163,6 +177,8 @@ constexpr const char* kGpt2[] = {kGpt2Words};
 constexpr const char* kStarcoder[] = {kDigit, kGpt2Words};
 constexpr const char* kFalcon[] = {kFalconPunctuation, kGpt2Words, kThreeAsciiDigits};
 constexpr const char* kLlama3[] = {kLlama3Words};
+constexpr const char* kJais2[] = {kJais2Words};
+constexpr const char* kSuperBpe[] = {kDigits, kAsciiRuns, kThreeOfMore};
 constexpr const char* kQwen2[] = {kQwen2Words};
 constexpr const char* kQwen35[] = {kQwen35Words};
 constexpr const char* kMiniCpm5[] = {kUpToThreeDigits, kMiniCpm5Words};
@@ -233,6 +249,9 @@ const Table& Families() {
     add({kAfmoe}, {"afmoe"});
     add({{}, true, true, true}, {"gemma4", "granite-embed-multi-311m"});
     add({{}, false, false, true}, {"sarvam-moe"});
+    add({{}, false, false, true, true}, {"whitespace"});
+    add({kJais2}, {"jais-2"});
+    add({kSuperBpe}, {"superbpe"});
     add({kDeepSeekV3}, {"deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"});
     return table;
   }();

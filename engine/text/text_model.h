@@ -11,7 +11,8 @@
 
 namespace lm {
 
-// Immutable; thread-safe. Implementations: ByteLevelBpe, SentencePieceBpe, WordPiece, Unigram.
+// Immutable; thread-safe. Implementations: ByteLevelBpe, SentencePieceBpe, WordPiece, Unigram,
+// LongestToken.
 class TextModel {
  public:
   virtual ~TextModel() = default;

@@ -12,6 +12,7 @@
 #include "engine/base/utf8.h"
 #include "engine/text/answer_ends.h"
 #include "engine/text/byte_level_bpe.h"
+#include "engine/text/longest_token.h"
 #include "engine/text/sentencepiece_bpe.h"
 #include "engine/text/split_family.h"
 #include "engine/text/unigram.h"
@@ -30,7 +31,8 @@ void Extend(SpecialTokens::Range range, std::vector<SpecialTokens::Range>* range
   }
 }
 
-constexpr absl::string_view kTextModels[] = {"gpt2", "llama", "gemma4", "bert", "t5"};
+constexpr absl::string_view kTextModels[] = {"gpt2", "llama", "gemma4",    "bert",
+                                             "t5",   "rwkv",  "whitespace"};
 
 int HexDigit(char c) { return c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10; }
 
@@ -76,6 +78,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(Vocabulary vocabula
     ASSIGN_OR_RETURN(t.model_, WordPiece::Create(t.vocabulary_, t.index_));
   } else if (t.vocabulary_.model == "t5") {
     ASSIGN_OR_RETURN(t.model_, Unigram::Create(t.vocabulary_, t.index_));
+  } else if (t.vocabulary_.model == "rwkv") {
+    ASSIGN_OR_RETURN(t.model_, LongestToken::Create(t.vocabulary_, t.index_));
   } else {
     ASSIGN_OR_RETURN(t.model_, SentencePieceBpe::Create(t.vocabulary_, t.index_));
   }

@@ -21,7 +21,8 @@ enum class TokenType : uint8_t {
 
 struct Vocabulary {
   // tokenizer.ggml.model: "gpt2" (byte-level BPE), "llama" (SentencePiece-style BPE by score),
-  // "gemma4" (the same by rank), "bert" (WordPiece) or "t5" (Unigram).
+  // "gemma4" and "whitespace" (the same by rank), "bert" (WordPiece), "t5" (Unigram) or "rwkv" (the
+  // longest token at each place).
   std::string model;
   // tokenizer.ggml.pre: the family of the BPE pre-tokenizer's split, e.g. "llama-bpe".
   std::string pre;
@@ -29,7 +30,7 @@ struct Vocabulary {
   std::vector<std::string> tokens;
   std::vector<TokenType> types;     // as many as tokens
   std::vector<float> scores;        // as many as tokens for "llama" and "t5"; else empty
-  std::vector<std::string> merges;  // "left right", best first, for "gpt2" and "gemma4"; else empty
+  std::vector<std::string> merges;  // "left right", best first, of what merges by rank; else empty
 
   // Token ids, or -1.
   int32_t bos = -1;
@@ -45,7 +46,7 @@ struct Vocabulary {
   bool add_separator = false;      // between two texts, besides the EOS of the first
   bool add_space_prefix = true;    // "llama" and "t5"
   bool merge_spaces = false;       // "t5": runs of spaces are one, those at the end none
-  bool lower_case = true;          // "bert"
+  bool lower_case = true;          // "bert" and "whitespace"
   bool strip_accents = true;       // "bert"
   std::string character_map = "";  // "t5": see CharacterMap; empty: none
 

@@ -83,7 +83,9 @@ TEST(LinearTimeTest, EveryFamilySplitsEveryClassOfCharacters) {
                           "laguna",
                           "chameleon",
                           "spark2_5",
-                          "afmoe"}) {
+                          "afmoe",
+                          "jais-2",
+                          "superbpe"}) {
     auto family = FindSplitFamily(pre);
     ASSERT_TRUE(family.ok());
     auto splitter = TextSplitter::Create(family->patterns);

@@ -32,6 +32,7 @@ FAMILIES = ["default", "gpt-2", "starcoder", "falcon", "llama-bpe", "qwen2", "qw
             "deepseek-coder", "deepseek-v3"]
 LATER_FAMILIES = ["ufakzeka", "exaone-moe", "tiny_aya", "youtu", "kimi-k2", "granite-embed-multi-97m", "laguna",
                   "chameleon", "spark2_5", "afmoe"]
+LAST_FAMILIES = ["jais-2", "superbpe"]
 RAW_FAMILIES = [("gemma4", "gemma4"), ("gpt2", "sarvam-moe")]
 
 SENTENCES = """The quick brown fox isn't lazy; it's 1,234 miles from home, and they'll say: "Why?"
@@ -175,6 +176,7 @@ def main():
     cases = [("gpt2", pre, False) for pre in FAMILIES]
     cases += [("llama", "default", True), ("llama", "default", False)]
     cases += [("gpt2", pre, False) for pre in LATER_FAMILIES] + [(model, pre, False) for model, pre in RAW_FAMILIES]
+    cases += [("gpt2", pre, False) for pre in LAST_FAMILIES]
     with open(os.path.join(HERE, "golden.tsv"), "w") as file, tempfile.TemporaryDirectory() as tmp:
         path = os.path.join(tmp, "model.gguf")
         for model, pre, prefix in cases:
