@@ -14,6 +14,7 @@ absl::Status Activations::Reserve(const ModelSpec& spec, int64_t ranks, int64_t 
   const int64_t mixed_cols = spec.Widest([](const LayerSpec& l) {
     if (l.beside.has_value()) return std::max(l.beside->conv_cols(), MixerOutputCols(l));
     if (l.delta_net() != nullptr) return l.delta_net()->conv_cols();
+    if (l.kimi_delta() != nullptr) return l.kimi_delta()->conv_cols();
     return l.state_space() != nullptr ? l.state_space()->conv_cols() : MixerOutputCols(l);
   });
   // The most that `width` gives for any mixture of experts.
@@ -28,20 +29,24 @@ absl::Status Activations::Reserve(const ModelSpec& spec, int64_t ranks, int64_t 
     });
   };
   const int64_t of_experts = widest([&spec](const FeedForwardSpec&) { return spec.hidden; });
+  const int64_t cut = spec.Widest(
+      [](const LayerSpec& l) { return l.feed_forward.sparsity > 0 ? l.feed_forward.width : 0; });
   const std::pair<Tensor*, int64_t> wants[] = {
       {&x, spec.hidden},
       {&mixer_input, spec.Widest([](const LayerSpec& l) {
          return std::max(MixerInputCols(l), l.beside.has_value() ? l.beside->input_cols() : 0);
        })},
-      {&beside,
-       spec.Widest([&spec](const LayerSpec& l) { return l.beside.has_value() ? spec.hidden : 0; })},
+      {&beside, spec.Widest([&spec](const LayerSpec& l) {
+         const bool beside = l.beside.has_value() || l.laurel_rank > 0;
+         return beside || l.mixer_second_sum_norm != nullptr ? spec.hidden : 0;
+       })},
       {&mixed, mixed_cols},
       {&gate_up, spec.Widest([](const LayerSpec& l) {
          const FeedForwardSpec& f = l.feed_forward;
          const int64_t shared = f.experts.has_value() ? f.experts->shared_width : 0;
          return f.InputCols(f.is_dense() ? std::max(f.width, shared) : shared);
        })},
-      {&gathered, std::max({spec.hidden, mixed_cols, spec.per_layer_input})},
+      {&gathered, std::max({spec.hidden * spec.streams, mixed_cols, spec.per_layer_input})},
       {&hidden, spec.hidden},
       {&temperature, spec.temperature.beta != 0 ? 1 : 0},
       {&selective, spec.Widest([](const LayerSpec& l) {
@@ -51,6 +56,21 @@ absl::Status Activations::Reserve(const ModelSpec& spec, int64_t ranks, int64_t 
       {&per_layer, spec.num_layers() * spec.per_layer_input},
       {&per_layer_read, spec.num_layers() * spec.per_layer_input},
       {&per_layer_gate, spec.per_layer_input},
+      {&streams, spec.streams > 1 ? spec.streams * spec.hidden : 0},
+      {&predicted, spec.streams > 1 ? spec.streams * spec.hidden : 0},
+      {&stream_router, spec.streams > 1 ? spec.streams : 0},
+      {&stream_numbers, spec.streams > 1 ? spec.streams * spec.streams : 0},
+      {&laurel, spec.Widest([](const LayerSpec& l) { return l.laurel_rank; })},
+      {&sparse, cut},
+      {&row_factor, cut > 0 ? 1 : 0},
+      {&rwkv, spec.Widest([](const LayerSpec& l) {
+         const RwkvSpec* r = l.rwkv();
+         constexpr int64_t kParts = 11;
+         return r == nullptr ? int64_t{0}
+                             : kParts * r->inner() + std::max(r->widest_rank(), r->heads);
+       })},
+      {&rwkv_first,
+       spec.Widest([](const LayerSpec& l) { return l.rwkv() ? l.rwkv()->inner() : 0; })},
       {&latent_q, latent([](const AttentionSpec& a) { return a.latent_q_cols(); })},
       {&latent_query, latent([](const AttentionSpec& a) { return a.q_cols(); })},
       {&latent_key, latent([](const AttentionSpec& a) { return a.key_dim; })},

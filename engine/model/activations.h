@@ -16,9 +16,10 @@ struct Activations {
   int64_t capacity = 0;  // rows
   Tensor x;              // (T, hidden)             the residual stream
   // Each of these three is as wide as the widest layer's; a layer uses its first columns.
-  Tensor mixer_input;     // (T, MixerInputCols)
-  Tensor mixed;           // (T, MixerOutputCols, or what a recurrent layer convolves)
-  Tensor beside;          // (T, hidden)              of a mixer beside attention
+  Tensor mixer_input;  // (T, MixerInputCols)
+  Tensor mixed;        // (T, MixerOutputCols, or what a recurrent layer convolves)
+  // (T, hidden) what is added to x beside the mixer, or x before it, where that is added once more.
+  Tensor beside;
   Tensor gate_up;         // (T, what a feed-forward's first product gives)
   Tensor gathered;        // (T, max(hidden, mixed))  rows whose results are wanted
   Tensor hidden;          // (T, hidden)              the output norm of these; what is to be normed
@@ -27,6 +28,14 @@ struct Activations {
   Tensor per_layer;       // (T, layers * per_layer_input)  the tokens' embedding for each layer
   Tensor per_layer_read;  // likewise, as the file has it
   Tensor per_layer_gate;  // (T, per_layer_input)
+  // Of several residual streams: themselves, a layer's guesses at them (T, streams * hidden), what
+  // is made of those (T, streams), and the numbers that mix them (T, streams * streams).
+  Tensor streams, predicted, stream_router, stream_numbers;
+  Tensor laurel;      // (T, laurel_rank)
+  Tensor sparse;      // (T, width)  of a feed-forward whose gate is cut
+  Tensor row_factor;  // (T, 1)
+  Tensor rwkv;        // (T, what RWKV's mixing is made of)
+  Tensor rwkv_first;  // (T, hidden)  the first layer's values
   // Of latent attention: q', q, k, and what attention gives.
   Tensor latent_q, latent_query, latent_key, latent_out;
   // Of mixtures of experts.

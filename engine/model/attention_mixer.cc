@@ -1,19 +1,34 @@
-#include <utility>
-
 #include "engine/base/status_macros.h"
+#include "engine/model/column_taker.h"
 #include "engine/model/mixers.h"
 
 namespace lm {
 
+namespace {
+
+absl::Status ApplyOutputGate(const LayerRun& run, const AttentionSpec& spec, Tensor gate,
+                             Tensor out) {
+  if (spec.output_gate == OutputGate::kNone) return absl::OkStatus();
+  if (spec.gate_of_heads) return run.backend->ScaleRows(out, gate, spec.gate_activation);
+  return run.backend->GatedActivation(spec.gate_activation, gate, out, out);
+}
+
+// How q and k of the layer turn.
+Rope RopeOf(const LayerRun& run, const AttentionSpec& spec) {
+  Rope rope = {.table = spec.rope};
+  if (spec.rope >= 0) rope.pairing = run.model.ropes[spec.rope].pairing;
+  return rope;
+}
+
+}  // namespace
+
 absl::StatusOr<Tensor> Attend(const LayerRun& run, const AttentionSpec& spec, const KvLayer& kv) {
   const MixerWeights& weights = run.mixer;
   Backend* const backend = run.backend;
-  Tensor input = run.act.mixer_input.Rows(0, run.rows);
-  auto take = [&input, used = int64_t{0}](int64_t cols) mutable {
-    return input.Cols(std::exchange(used, used + cols), cols);
-  };
-  const Tensor q = take(spec.q_cols()), gate = take(spec.gate_cols());
-  Tensor k, v;
+  ColumnTaker take(run.act.mixer_input.Rows(0, run.rows));
+  const Tensor q = take(spec.q_cols());
+  Tensor gate, k, v;
+  if (spec.output_gate == OutputGate::kInQ) gate = take(spec.gate_cols());
   if (spec.kv_source < 0) {
     k = take(spec.k_cols());
     v = take(spec.v_cols());
@@ -22,15 +37,18 @@ absl::StatusOr<Tensor> Attend(const LayerRun& run, const AttentionSpec& spec, co
     }
     if (spec.value_norm) RETURN_IF_ERROR(backend->Normalize(v, weights.v_norm.norm, v));
   }
+  if (spec.output_gate == OutputGate::kOwn) gate = take(spec.gate_cols());
+  for (const Tensor each : {q, k, v}) {
+    if (spec.clamp == 0 || each.empty()) continue;
+    RETURN_IF_ERROR(backend->Clamp(each, -spec.clamp, spec.clamp));
+  }
   auto norm_heads = [&] {
     if (spec.head_norm == HeadNorm::kNone) return absl::OkStatus();
     RETURN_IF_ERROR(backend->Normalize(q, weights.q_norm.norm, q));
     return k.empty() ? absl::OkStatus() : backend->Normalize(k, weights.k_norm.norm, k);
   };
-  Rope rope = {.table = spec.rope};
-  if (spec.rope >= 0) rope.pairing = run.model.ropes[spec.rope].pairing;
   if (!spec.norms_after_turning) RETURN_IF_ERROR(norm_heads());
-  RETURN_IF_ERROR(backend->RopeAndStoreKv(q, k, v, rope, kv));
+  RETURN_IF_ERROR(backend->RopeAndStoreKv(q, k, v, RopeOf(run, spec), kv));
   if (spec.norms_after_turning) {  // and the normed keys take the place of those
     RETURN_IF_ERROR(norm_heads());
     RETURN_IF_ERROR(backend->RopeAndStoreKv(q, k, v, /*rope=*/{}, kv));
@@ -46,11 +64,13 @@ absl::StatusOr<Tensor> Attend(const LayerRun& run, const AttentionSpec& spec, co
                                                  .size = static_cast<int32_t>(spec.window),
                                                  .kind = spec.window_kind},
                                       .softcap = spec.softcap,
+                                      .slopes = weights.slopes.tensor,
                                       .sinks = weights.sinks.tensor},
                                      out));
-  if (spec.output_gate != OutputGate::kNone) {
-    RETURN_IF_ERROR(backend->GatedActivation(Activation::kSigmoid, gate, out, out));
+  if (spec.out_scale != 1) {
+    RETURN_IF_ERROR(backend->ScaleAndCap(out, spec.out_scale, /*cap=*/0));
   }
+  RETURN_IF_ERROR(ApplyOutputGate(run, spec, gate, out));
   return out;
 }
 
@@ -61,10 +81,9 @@ absl::StatusOr<Tensor> AttendLatent(const LayerRun& run, const AttentionSpec& sp
   const LatentWeights& latent = run.mixer.latent;
   const int64_t turning = spec.latent_rope(), rank = spec.value_dim;
   const int64_t before_cols = own.q_rank > 0 ? own.q_rank : spec.latent_q_cols();
-  const Tensor input = run.Of(run.act.mixer_input, before_cols + spec.key_dim);
-  const Tensor before_q = input.Cols(0, before_cols);
-  const Tensor c = input.Cols(before_cols, rank);
-  const Tensor k_turning = input.Cols(before_cols + rank, turning);
+  ColumnTaker take(run.act.mixer_input.Rows(0, run.rows));
+  const Tensor before_q = take(before_cols), c = take(rank), k_turning = take(turning);
+  const Tensor gate = take(spec.gate_cols());
 
   Tensor q = before_q;
   if (own.q_rank > 0) {
@@ -87,8 +106,7 @@ absl::StatusOr<Tensor> AttendLatent(const LayerRun& run, const AttentionSpec& sp
     RETURN_IF_ERROR(run.Apply(latent.k[h], ProductInput::Plain(from.Cols(0, own.nope)),
                               ProductResult::kReplaces, to.Cols(turning, rank)));
   }
-  const Rope rope = {.table = spec.rope, .pairing = run.model.ropes[spec.rope].pairing};
-  RETURN_IF_ERROR(backend->RopeAndStoreKv(query, key, value, rope, kv));
+  RETURN_IF_ERROR(backend->RopeAndStoreKv(query, key, value, RopeOf(run, spec), kv));
   const Tensor attended = run.Of(run.act.latent_out, spec.out_cols());
   RETURN_IF_ERROR(backend->Attention(
       query, kv, {.scale = spec.scale, .window = {.causal = run.model.causal}}, attended));
@@ -98,6 +116,7 @@ absl::StatusOr<Tensor> AttendLatent(const LayerRun& run, const AttentionSpec& sp
                               ProductResult::kReplaces,
                               out.Cols(h * own.value_dim, own.value_dim)));
   }
+  RETURN_IF_ERROR(ApplyOutputGate(run, spec, gate, out));
   return out;
 }
 

@@ -35,6 +35,16 @@ absl::StatusOr<std::vector<bool>> ReadWindowPattern(KeyReader& keys, int64_t lay
 // this base (0: of the others'), even if the context does not outgrow the window.
 // REQUIRES: ropes[0] is as the layers without a window need it.
 absl::Status DescribeWindows(KeyReader& keys, int64_t period, double base, ModelSpec* spec);
+// ropes[1]: that of layers with a window, as the file says, without scaling; of `base` (0: the
+// others') where it does not say.
+absl::Status AddWindowRope(KeyReader& keys, double base, ModelSpec* spec);
+// Whether each layer has the window, which the file must say.
+absl::StatusOr<std::vector<bool>> NeedWindowPattern(KeyReader& keys, int64_t layers);
+// Both, of layers that differ in nothing else.
+absl::Status DescribeStatedWindows(KeyReader& keys, double base, ModelSpec* spec);
+// Layers from `own` on read what earlier ones, with a window or without as they are, keep.
+absl::Status ShareKeysAndValues(KeyReader& keys, const std::vector<bool>& windowed, int64_t own,
+                                ModelSpec* spec);
 // The rope has LongRoPE's factors, where the file has them. (Not every converter wrote the type.)
 void UseLongRope(RopeSpec* rope);
 
@@ -55,13 +65,23 @@ struct ExpertDefaults {
   bool normalised = true;
   bool shared = false;  // there may be an expert that sees every row
   bool shared_gate = false;
+  int64_t shared_count = 0;
 };
 // Gives the layers behind leading_dense_block_count experts in the place of their feed-forward,
 // where the file has some.
 absl::Status DescribeExperts(KeyReader& keys, const ExpertDefaults& defaults, ModelSpec* spec);
 
+// What a file says of how far its feed-forwards go (FeedForwardSpec::limit).
+absl::Status DescribeLimits(KeyReader& keys, ModelSpec* spec);
+
+// Latent attention of heads of `key_dim` and `value_dim`.
+absl::StatusOr<AttentionSpec> ReadLatent(KeyReader& keys, const ModelSpec& spec, int64_t key_dim,
+                                         int64_t value_dim);
+
 absl::Status DescribeAfmoe(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeArcee(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeBailingMoe3(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeArwkv7(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeBert(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeCohere2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeCommandR(KeyReader& keys, ModelSpec* spec);
@@ -78,6 +98,7 @@ absl::Status DescribeFalconH1(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGemma(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGemma2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGemma3(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeGemma3n(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGemma4(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGemmaEmbedding(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGlm4(KeyReader& keys, ModelSpec* spec);
@@ -90,7 +111,10 @@ absl::Status DescribeGraniteHybrid(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeGraniteSwa(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeHunyuan(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeJamba(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeKimiLinear(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeLaguna(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeLfm2(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeJinaBert2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeJinaBert3(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeLlama(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeLlama4(KeyReader& keys, ModelSpec* spec);
@@ -99,6 +123,7 @@ absl::Status DescribeMamba(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeMamba2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeLlamaEmbed(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeMellum(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeMimo2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeMiniCpm(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeMiniCpm3(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeMiniMaxM2(KeyReader& keys, ModelSpec* spec);
@@ -109,6 +134,7 @@ absl::Status DescribeNemotron(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeNemotronH(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeNomicBert(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeNomicBertMoe(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeOlmo(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeOlmo2(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeOlmoe(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeOrion(KeyReader& keys, ModelSpec* spec);
@@ -121,10 +147,12 @@ absl::Status DescribeQwen3(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeQwen3Vl(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeQwen35(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeQwen3Next(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeRwkv7(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeSeedOss(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeSmolLm3(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeStableLm(KeyReader& keys, ModelSpec* spec);
 absl::Status DescribeStarCoder2(KeyReader& keys, ModelSpec* spec);
+absl::Status DescribeStep35(KeyReader& keys, ModelSpec* spec);
 
 }  // namespace lm
 

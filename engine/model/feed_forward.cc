@@ -1,17 +1,42 @@
 #include "engine/model/feed_forward.h"
 
+#include <limits>
 #include <utility>
 #include <vector>
 
 #include "engine/base/status_macros.h"
+#include "engine/model/mixers.h"
 
 namespace lm {
 namespace {
 
-// What goes into a feed-forward's last product.
-ProductInput Active(const FeedForwardSpec& spec, Tensor between) {
-  return spec.gated ? ProductInput::Gated(between, spec.activation)
-                    : ProductInput::Activated(between, spec.activation);
+// What goes into a feed-forward's last product. Where there is a limit the gate is active already.
+ProductInput Active(const FeedForwardSpec& spec, Tensor between, float limit) {
+  if (!spec.gated) return ProductInput::Activated(between, spec.activation);
+  return ProductInput::Gated(between, limit > 0 ? Activation::kIdentity : spec.activation);
+}
+
+// Keeps what the gate becomes below the limit, and what it is for within it.
+absl::Status Limit(const FeedForwardSpec& spec, Tensor between, float limit, Backend* backend) {
+  if (limit == 0) return absl::OkStatus();
+  const int64_t width = between.cols / 2;
+  const Tensor gate = between.Cols(0, width), up = between.Cols(width, width);
+  RETURN_IF_ERROR(backend->GatedActivation(spec.activation, gate, {}, gate));
+  RETURN_IF_ERROR(backend->Clamp(gate, -std::numeric_limits<float>::infinity(), limit));
+  return backend->Clamp(up, -limit, limit);
+}
+
+// gate = max(gate - (mean + sparsity standard deviations), 0), of each row.
+absl::Status Cut(const LayerRun& run, Tensor gate) {
+  const FeedForwardWeights& weights = run.weights.feed_forward;
+  Backend* const backend = run.backend;
+  const Tensor scratch = run.Of(run.act.sparse, gate.cols);
+  const Tensor spread = run.act.row_factor.Rows(0, run.rows);
+  RETURN_IF_ERROR(backend->Normalize(gate, weights.spread.norm, scratch));
+  RETURN_IF_ERROR(backend->Dot(scratch, gate, spread));
+  RETURN_IF_ERROR(backend->Normalize(gate, weights.cut.norm, gate));
+  RETURN_IF_ERROR(backend->GatedActivation(Activation::kRelu, gate, {}, gate));
+  return backend->ScaleRows(gate, spread, Activation::kIdentity);
 }
 
 // Multiplies each slot's row by its weight, which is 1 from then on.
@@ -86,14 +111,15 @@ absl::StatusOr<Tensor> MixExperts(const LayerRun& run) {
     if (count == 0) continue;
     const Tensor x = of_slots.Rows(begin, count), between = gate_up.Rows(begin, count);
     experts.experts[e].input.AddTo(ProductInput::Plain(x), between, &first);
-    experts.experts[e].down.AddTo(Active(spec, between), x, &last);
+    experts.experts[e].down.AddTo(Active(spec, between, spec.expert_limit), x, &last);
   }
   RETURN_IF_ERROR(backend->ProjectAll(first, ProductResult::kReplaces));
   RETURN_IF_ERROR(
       AddExpertUpdates(run, &FeedForwardWeights::input, ProductInput::Plain(of_slots), gate_up));
+  RETURN_IF_ERROR(Limit(spec, gate_up, spec.expert_limit, backend));
   RETURN_IF_ERROR(backend->ProjectAll(last, ProductResult::kReplaces));
-  RETURN_IF_ERROR(
-      AddExpertUpdates(run, &FeedForwardWeights::down, Active(spec, gate_up), of_slots));
+  RETURN_IF_ERROR(AddExpertUpdates(run, &FeedForwardWeights::down,
+                                   Active(spec, gate_up, spec.expert_limit), of_slots));
   RETURN_IF_ERROR(backend->CombineSlots(of_slots, routes, sum));
   if (own.latent > 0) {
     RETURN_IF_ERROR(
@@ -104,15 +130,15 @@ absl::StatusOr<Tensor> MixExperts(const LayerRun& run) {
   const Tensor between = act.gate_up.Rows(0, rows).Cols(0, spec.InputCols(own.shared_width));
   RETURN_IF_ERROR(
       run.Apply(experts.shared.input, ProductInput::Plain(n), ProductResult::kReplaces, between));
+  RETURN_IF_ERROR(Limit(spec, between, spec.limit, backend));
+  const ProductInput active = Active(spec, between, spec.limit);
   if (!own.shared_gate) {
-    RETURN_IF_ERROR(
-        run.Apply(experts.shared.down, Active(spec, between), ProductResult::kIsAdded, out));
+    RETURN_IF_ERROR(run.Apply(experts.shared.down, active, ProductResult::kIsAdded, out));
     return out;
   }
   const Tensor shared = act.shared.Rows(0, rows),
                gate = act.router.Rows(0, rows).Cols(own.count, 1);
-  RETURN_IF_ERROR(
-      run.Apply(experts.shared.down, Active(spec, between), ProductResult::kReplaces, shared));
+  RETURN_IF_ERROR(run.Apply(experts.shared.down, active, ProductResult::kReplaces, shared));
   RETURN_IF_ERROR(
       run.Apply(experts.shared_gate, ProductInput::Plain(n), ProductResult::kReplaces, gate));
   RETURN_IF_ERROR(backend->ScaleRows(shared, gate, Activation::kSigmoid));
@@ -120,15 +146,15 @@ absl::StatusOr<Tensor> MixExperts(const LayerRun& run) {
   return out;
 }
 
-// The first product of the one that is none of the experts.
-absl::StatusOr<Tensor> Expand(const LayerRun& run) {
+// The first product, of `input`, of the one that is none of the experts, ready for the last.
+absl::StatusOr<ProductInput> Expand(const LayerRun& run, const ProductInput& input) {
   const FeedForwardSpec& spec = run.spec.feed_forward;
-  const LayerWeights& weights = run.weights;
   const Tensor between = run.Of(run.act.gate_up, spec.InputCols(spec.width));
-  RETURN_IF_ERROR(run.Apply(weights.feed_forward.input,
-                            NormedInput(run.x(), weights.feed_forward_norm),
-                            ProductResult::kReplaces, between));
-  return between;
+  RETURN_IF_ERROR(
+      run.Apply(run.weights.feed_forward.input, input, ProductResult::kReplaces, between));
+  if (spec.sparsity > 0) RETURN_IF_ERROR(Cut(run, between.Cols(0, spec.width)));
+  RETURN_IF_ERROR(Limit(spec, between, spec.limit, run.backend));
+  return Active(spec, between, spec.limit);
 }
 
 // mixed = norm(mixed) + norm(the feed-forward beside the experts)
@@ -136,16 +162,16 @@ absl::Status AddBeside(const LayerRun& run, Tensor mixed) {
   const LayerWeights& weights = run.weights;
   const Tensor other = run.act.shared.Rows(0, run.rows);
   RETURN_IF_ERROR(run.backend->Normalize(mixed, weights.experts.post_norm.norm, mixed));
-  ASSIGN_OR_RETURN(const Tensor between, Expand(run));
-  RETURN_IF_ERROR(run.Apply(weights.feed_forward.down, Active(run.spec.feed_forward, between),
-                            ProductResult::kReplaces, other));
+  ASSIGN_OR_RETURN(const ProductInput between,
+                   Expand(run, NormedInput(run.x(), weights.feed_forward_norm)));
+  RETURN_IF_ERROR(run.Apply(weights.feed_forward.down, between, ProductResult::kReplaces, other));
   RETURN_IF_ERROR(run.backend->Normalize(other, weights.experts.other_post_norm.norm, other));
   return run.backend->Add(mixed, other, /*scale=*/1);
 }
 
 }  // namespace
 
-absl::Status FeedForward(const LayerRun& run) {
+absl::Status FeedForward(const LayerRun& run, const StateLayer& shift) {
   const FeedForwardSpec& spec = run.spec.feed_forward;
   const LayerWeights& weights = run.weights;
   if (spec.experts.has_value()) {
@@ -156,9 +182,13 @@ absl::Status FeedForward(const LayerRun& run) {
     }
     return run.backend->Add(run.x(), mixed, run.spec.residual_scale);
   }
-  ASSIGN_OR_RETURN(const Tensor between, Expand(run));
-  return AddToResidual(run, weights.feed_forward.down, Active(spec, between),
-                       weights.post_feed_forward_norm);
+  ProductInput input = NormedInput(run.x(), weights.feed_forward_norm);
+  if (run.spec.mixes_feed_forward()) {
+    ASSIGN_OR_RETURN(input.x, MixForFeedForward(run, *run.spec.rwkv(), shift));
+    input.kind = ProductInput::Kind::kPlain;
+  }
+  ASSIGN_OR_RETURN(const ProductInput between, Expand(run, input));
+  return AddToResidual(run, weights.feed_forward.down, between, weights.post_feed_forward_norm);
 }
 
 }  // namespace lm

@@ -7,8 +7,9 @@
 
 namespace lm {
 
-// Adds to x what the feed-forward makes of it. REQUIRES: the layer has one.
-absl::Status FeedForward(const LayerRun& run);
+// Adds to x what the feed-forward makes of it; `shift` is the layer's state of its mixers' last
+// inputs. REQUIRES: the layer has one.
+absl::Status FeedForward(const LayerRun& run, const StateLayer& shift);
 
 }  // namespace lm
 

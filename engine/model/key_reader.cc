@@ -115,6 +115,31 @@ absl::StatusOr<std::vector<int64_t>> KeyReader::IntsOr(absl::string_view name, i
   return values;
 }
 
+absl::StatusOr<std::vector<float>> KeyReader::Floats(absl::string_view name, int64_t count) {
+  if (!Has(name)) return std::vector<float>();
+  const MetadataValue& value = metadata_.values().find(Key(name))->second;
+  const auto* values = std::get_if<std::vector<double>>(&value);
+  if (values == nullptr) {
+    ASSIGN_OR_RETURN(const double one, Float(name));
+    return std::vector<float>(count, static_cast<float>(one));
+  }
+  if (static_cast<int64_t>(values->size()) == count)
+    return std::vector<float>(values->begin(), values->end());
+  return absl::InvalidArgumentError(absl::StrCat("'", Key(name), "' must have a value for each of ",
+                                                 count, " layers, got ", values->size()));
+}
+
+absl::StatusOr<std::vector<float>> KeyReader::NotNegatives(absl::string_view name, int64_t count) {
+  ASSIGN_OR_RETURN(std::vector<float> values, Floats(name, count));
+  for (const float value : values) {
+    if (std::isfinite(value) && value >= 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", Key(name), "' must be finite numbers >= 0, got ", value));
+  }
+  values.resize(count);
+  return values;
+}
+
 absl::Status KeyReader::CheckTheOthers() const {
   return CheckOtherKeys(metadata_, architecture_, asked_);
 }

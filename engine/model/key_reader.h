@@ -29,10 +29,8 @@ class KeyReader {
  public:
   // REQUIRES: `metadata` outlives it.
   KeyReader(const Metadata& metadata, std::string architecture,
-            std::function<bool(absl::string_view name)> has_tensor = nullptr)
-      : metadata_(metadata),
-        architecture_(std::move(architecture)),
-        has_tensor_(std::move(has_tensor)) {}
+            std::function<int64_t(absl::string_view name)> rows_of = nullptr)
+      : metadata_(metadata), architecture_(std::move(architecture)), rows_of_(std::move(rows_of)) {}
 
   const std::string& architecture() const { return architecture_; }
   // The key's full name.
@@ -55,8 +53,16 @@ class KeyReader {
   absl::StatusOr<std::vector<int64_t>> IntsOr(absl::string_view name, int64_t count, int64_t low,
                                               int64_t high, int64_t otherwise);
 
-  // Whether the file has the tensor: some variants of an architecture differ in nothing else.
-  bool HasTensor(absl::string_view name) const { return has_tensor_ && has_tensor_(name); }
+  // The same of floats, which need not be finite; empty where there is no such key.
+  absl::StatusOr<std::vector<float>> Floats(absl::string_view name, int64_t count);
+  absl::StatusOr<double> Float(absl::string_view name) { return metadata_.GetFloat(Asked(name)); }
+  // The same of finite numbers >= 0; 0 where there is no such key.
+  absl::StatusOr<std::vector<float>> NotNegatives(absl::string_view name, int64_t count);
+
+  // Rows of a tensor, 0 where the file has none: some variants of an architecture differ in nothing
+  // else.
+  int64_t RowsOf(absl::string_view name) const { return rows_of_ ? rows_of_(name) : 0; }
+  bool HasTensor(absl::string_view name) const { return RowsOf(name) > 0; }
 
   // Unimplemented for a key of the architecture that was not asked for and matters.
   absl::Status CheckTheOthers() const;
@@ -66,7 +72,7 @@ class KeyReader {
 
   const Metadata& metadata_;
   const std::string architecture_;
-  const std::function<bool(absl::string_view name)> has_tensor_;
+  const std::function<int64_t(absl::string_view name)> rows_of_;
   HashSet<std::string> asked_;
 };
 

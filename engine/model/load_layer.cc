@@ -4,9 +4,26 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/model/load_recurrent.h"
+#include "engine/model/load_streams.h"
 
 namespace lm {
 namespace {
+
+// Of a power of 2 heads, head h has 2^(-max (h + 1) / heads) (Press et al. 2021, arXiv 2108.12409).
+// Of others the first ones have those of the next lower power of 2, and the rest what lies between.
+std::vector<float> AlibiSlopes(const AttentionSpec& attention) {
+  int64_t power = 1;
+  while (2 * power <= attention.heads) power *= 2;
+  const double step = -double{attention.max_alibi} / static_cast<double>(power);
+  std::vector<float> slopes;
+  for (int64_t h = 0; h < attention.heads; ++h) {
+    const double exponent =
+        h < power ? static_cast<double>(h + 1) : static_cast<double>(2 * (h - power) + 1) / 2;
+    slopes.push_back(static_cast<float>(std::exp2(step * exponent)));
+  }
+  return slopes;
+}
 
 class LayerLoader {
  public:
@@ -17,18 +34,22 @@ class LayerLoader {
     LayerWeights layer;
     ASSIGN_OR_RETURN(layer.mixer_norm, LoadNorm(layer_.mixer_norm));
     RETURN_IF_ERROR(LoadMixer(&layer.mixer));
+    if (spec_.streams > 1) {
+      ASSIGN_OR_RETURN(layer.streams, LoadLayerStreams(spec_, Name(""), &loader_));
+    }
+    if (layer_.laurel_rank > 0) RETURN_IF_ERROR(LoadLaurel(&layer.laurel));
     if (layer_.beside.has_value()) RETURN_IF_ERROR(LoadStateSpace(*layer_.beside, &layer.beside));
     ASSIGN_OR_RETURN(layer.post_mixer_norm, LoadPostNorm(layer_.post_mixer_norm));
     ASSIGN_OR_RETURN(layer.feed_forward_norm, LoadNorm(layer_.feed_forward_norm));
     ASSIGN_OR_RETURN(layer.post_feed_forward_norm, LoadPostNorm(layer_.post_feed_forward_norm));
     ASSIGN_OR_RETURN(layer.mixer_sum_norm, LoadNorm(layer_.mixer_sum_norm));
+    ASSIGN_OR_RETURN(layer.mixer_second_sum_norm, LoadNorm(layer_.mixer_second_sum_norm));
     ASSIGN_OR_RETURN(layer.feed_forward_sum_norm, LoadNorm(layer_.feed_forward_sum_norm));
     if (layer_.feed_forward.experts.has_value()) {
       ASSIGN_OR_RETURN(layer.experts, LoadExperts(*layer_.feed_forward.experts));
     }
     if (layer_.feed_forward.is_dense()) {
-      ASSIGN_OR_RETURN(layer.feed_forward,
-                       LoadFeedForward(layer_.feed_forward.width, spec_.hidden, ""));
+      ASSIGN_OR_RETURN(layer.feed_forward, LoadDense());
     }
     if (spec_.per_layer_input > 0) RETURN_IF_ERROR(LoadInput(&layer.input));
     if (layer_.output_scale != nullptr && loader_.Has(Name(layer_.output_scale) + ".weight")) {
@@ -47,6 +68,7 @@ class LayerLoader {
   // Of the residual stream; empty where the name is null.
   absl::StatusOr<DeviceNorm> LoadNorm(const char* part) {
     if (part == nullptr) return DeviceNorm();
+    if (spec_.plain_norms) return loader_.PlainNorm(spec_, spec_.hidden);
     return loader_.LoadNorm(Name(part), spec_, 1, spec_.hidden);
   }
 
@@ -67,9 +89,25 @@ class LayerLoader {
     return absl::OkStatus();
   }
 
+  absl::Status LoadLaurel(LaurelWeights* laurel) {
+    const int64_t rank = layer_.laurel_rank;
+    ASSIGN_OR_RETURN(laurel->down, loader_.LoadProjection({{Name("laurel_l"), rank}}, spec_.hidden,
+                                                          /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(laurel->up, loader_.LoadProjection({{Name("laurel_r"), spec_.hidden}}, rank,
+                                                        /*needs_bias=*/false));
+    ASSIGN_OR_RETURN(laurel->norm, LoadNorm("laurel_post_norm"));
+    return absl::OkStatus();
+  }
+
   absl::Status LoadMixer(MixerWeights* mixer) {
     if (!layer_.has_mixer()) return absl::OkStatus();
     if (const DeltaNetSpec* net = layer_.delta_net()) return LoadDeltaNet(*net, mixer);
+    if (const KimiDeltaSpec* kimi = layer_.kimi_delta()) {
+      return LoadKimiDelta(spec_, *kimi, Name(""), &loader_, mixer);
+    }
+    if (const RwkvSpec* rwkv = layer_.rwkv()) {
+      return LoadRwkv(spec_, *rwkv, Name(""), &loader_, mixer);
+    }
     if (const StateSpaceSpec* space = layer_.state_space()) return LoadStateSpace(*space, mixer);
     if (const SelectiveSpec* selective = layer_.selective()) {
       return LoadSelective(*selective, mixer);
@@ -86,14 +124,19 @@ class LayerLoader {
                                {Name("attn_v"), attention.v_cols()}};
     if (attention.kv_source >= 0) {
       parts.resize(1);
+      // Some converters write what nobody needs.
+      for (const char* part : {"attn_k", "attn_v", "attn_k_norm"}) {
+        loader_.LeaveOut(Name(part) + ".weight");
+      }
     } else if (attention.value_is_key) {
       parts.resize(2);
     } else if (loader_.Has(Name("attn_qkv.weight"))) {  // q, k and v in one
       parts = {{Name("attn_qkv"), attention.q_cols() + attention.k_cols() + attention.v_cols()}};
     } else if (attention.output_gate == OutputGate::kInQ) {
       parts[0] = {Name("attn_q"), 2 * attention.q_cols(), {attention.key_dim, attention.key_dim}};
-    } else if (attention.output_gate == OutputGate::kOwn) {
-      parts.insert(parts.begin() + 1, {Name("attn_gate"), attention.gate_cols()});
+    }
+    if (attention.output_gate == OutputGate::kOwn) {
+      parts.push_back({Name("attn_gate"), attention.gate_cols()});
     }
     ASSIGN_OR_RETURN(mixer->input, loader_.LoadProjection(parts, spec_.hidden, attention.biases));
     ASSIGN_OR_RETURN(mixer->q_norm, LoadHeadNorm("attn_q_norm", attention, attention.heads));
@@ -105,6 +148,9 @@ class LayerLoader {
     }
     if (attention.sinks) {
       ASSIGN_OR_RETURN(mixer->sinks, loader_.Vector(Name("attn_sinks.weight"), attention.heads));
+    }
+    if (attention.max_alibi > 0) {
+      ASSIGN_OR_RETURN(mixer->slopes, loader_.ToDevice(AlibiSlopes(attention)));
     }
     ASSIGN_OR_RETURN(mixer->output,
                      loader_.LoadProjection({{Name("attn_output"), spec_.hidden}},
@@ -145,9 +191,12 @@ class LayerLoader {
                        loader_.LoadProjection({{Name("attn_q_b"), attention.latent_q_cols()}},
                                               spec.q_rank, /*needs_bias=*/false));
     }
+    std::vector<Part> parts = {q, {Name("attn_kv_a_mqa"), attention.key_dim}};
+    if (attention.output_gate == OutputGate::kOwn) {
+      parts.push_back({Name("attn_gate"), attention.gate_cols()});
+    }
     ASSIGN_OR_RETURN(mixer->input,
-                     loader_.LoadProjection({q, {Name("attn_kv_a_mqa"), attention.key_dim}},
-                                            spec_.hidden, /*needs_bias=*/false));
+                     loader_.LoadProjection(parts, spec_.hidden, /*needs_bias=*/false));
     const int64_t heads = attention.heads, rank = attention.value_dim;
     ASSIGN_OR_RETURN(latent.norm, loader_.LoadNorm(Name("attn_kv_a_norm"), spec_, 1, rank));
     const int64_t both = spec.nope + spec.value_dim;
@@ -274,6 +323,32 @@ class LayerLoader {
                      loader_.LoadProjection({{Name("shortconv.out_proj"), spec_.hidden}},
                                             conv.channels, /*needs_bias=*/false));
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<FeedForwardWeights> LoadDense() {
+    const FeedForwardSpec& spec = layer_.feed_forward;
+    if (layer_.mixes_feed_forward()) {
+      return LoadChannelMix(spec_, spec.width, Name(""), &loader_);
+    }
+    ASSIGN_OR_RETURN(FeedForwardWeights weights, LoadFeedForward(spec.width, spec_.hidden, ""));
+    if (spec.sparsity == 0) return weights;
+    // Standard deviations are of a sample, norms' of all values; the spread is the sum of `width`
+    // squares, which the cut gate is multiplied by.
+    const auto width = static_cast<float>(spec.width);
+    auto centred = [&](float gain, float shift) -> absl::StatusOr<DeviceNorm> {
+      DeviceNorm norm;
+      ASSIGN_OR_RETURN(norm.weight, loader_.ToDevice(std::vector<float>(spec.width, gain)));
+      ASSIGN_OR_RETURN(norm.bias, loader_.ToDevice(std::vector<float>(spec.width, shift)));
+      norm.norm = {.kind = NormKind::kLayer,
+                   .weight = norm.weight.tensor,
+                   .bias = norm.bias.tensor,
+                   .eps = 1e-30f};
+      return norm;
+    };
+    ASSIGN_OR_RETURN(weights.spread, centred(1, 0));
+    ASSIGN_OR_RETURN(weights.cut,
+                     centred(1 / width, -spec.sparsity * std::sqrt(width / (width - 1)) / width));
+    return weights;
   }
 
   // Number `index` of `count` feed-forwards in the tensors ffn_*<suffix>. Gate and up may be one

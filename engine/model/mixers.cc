@@ -33,6 +33,12 @@ absl::StatusOr<Tensor> Mix(const LayerRun& run, int64_t index, const LayerCache&
   if (const DeltaNetSpec* net = spec.delta_net()) {
     return ApplyDeltaNet(run, *net, cache.conv_state(index), cache.rule_state(index));
   }
+  if (const KimiDeltaSpec* kimi = spec.kimi_delta()) {
+    return ApplyKimiDelta(run, *kimi, cache.conv_state(index), cache.rule_state(index));
+  }
+  if (const RwkvSpec* rwkv = spec.rwkv()) {
+    return ApplyRwkv(run, *rwkv, cache.conv_state(index), cache.rule_state(index));
+  }
   if (const StateSpaceSpec* space = spec.state_space()) {
     return ApplyStateSpace(run, *space, cache.conv_state(index), cache.rule_state(index));
   }

@@ -18,12 +18,20 @@ absl::StatusOr<Tensor> Mix(const LayerRun& run, int64_t index, const LayerCache&
 // REQUIRES: the layer has one.
 absl::StatusOr<Tensor> MixBeside(const LayerRun& run, int64_t index, const LayerCache& cache);
 
+// What RWKV's feed-forward sees of x, which is normed, and of the tokens before.
+absl::StatusOr<Tensor> MixForFeedForward(const LayerRun& run, const RwkvSpec& spec,
+                                         const StateLayer& shift);
+
 // Those of each kind. Their first product, act.mixer_input, is made.
 absl::StatusOr<Tensor> Attend(const LayerRun& run, const AttentionSpec& spec, const KvLayer& kv);
 absl::StatusOr<Tensor> AttendLatent(const LayerRun& run, const AttentionSpec& spec,
                                     const KvLayer& kv);
 absl::StatusOr<Tensor> ApplyDeltaNet(const LayerRun& run, const DeltaNetSpec& spec,
                                      const StateLayer& conv, const StateLayer& rule);
+absl::StatusOr<Tensor> ApplyKimiDelta(const LayerRun& run, const KimiDeltaSpec& spec,
+                                      const StateLayer& conv, const StateLayer& rule);
+absl::StatusOr<Tensor> ApplyRwkv(const LayerRun& run, const RwkvSpec& spec, const StateLayer& shift,
+                                 const StateLayer& rule);
 absl::StatusOr<Tensor> ApplyStateSpace(const LayerRun& run, const StateSpaceSpec& spec,
                                        const StateLayer& conv, const StateLayer& rule);
 absl::StatusOr<Tensor> ApplySelective(const LayerRun& run, const SelectiveSpec& spec,

@@ -22,8 +22,10 @@ struct Family {
 constexpr Family kFamilies[] = {
     {"afmoe", &DescribeAfmoe},
     {"arcee", &DescribeArcee},
+    {"arwkv7", &DescribeArwkv7},
     {"bailingmoe", &DescribeDeepSeek},
     {"bailingmoe2", &DescribeDots1},
+    {"bailingmoe3", &DescribeBailingMoe3},
     {"bert", &DescribeBert},
     {"cohere2", &DescribeCohere2},
     {"command-r", &DescribeCommandR},
@@ -42,6 +44,7 @@ constexpr Family kFamilies[] = {
     {"gemma2", &DescribeGemma2},
     {"gemma-embedding", &DescribeGemmaEmbedding},
     {"gemma3", &DescribeGemma3},
+    {"gemma3n", &DescribeGemma3n},
     {"gemma4", &DescribeGemma4},
     {"glm4", &DescribeGlm4},
     {"glm4moe", &DescribeGlm4Moe},
@@ -56,8 +59,11 @@ constexpr Family kFamilies[] = {
     {"hunyuan-moe", &DescribeHunyuan},
     {"internlm2", &DescribeLlama},
     {"jamba", &DescribeJamba},
+    {"kimi-linear", &DescribeKimiLinear},
+    {"laguna", &DescribeLaguna},
     {"lfm2", &DescribeLfm2},
     {"lfm2moe", &DescribeLfm2},
+    {"jina-bert-v2", &DescribeJinaBert2},
     {"jina-bert-v3", &DescribeJinaBert3},
     {"llama", &DescribeLlama},
     {"llama-embed", &DescribeLlamaEmbed},
@@ -66,6 +72,7 @@ constexpr Family kFamilies[] = {
     {"mamba", &DescribeMamba},
     {"mamba2", &DescribeMamba2},
     {"mellum", &DescribeMellum},
+    {"mimo2", &DescribeMimo2},
     {"minicpm", &DescribeMiniCpm},
     {"minicpm3", &DescribeMiniCpm3},
     {"minimax-m2", &DescribeMiniMaxM2},
@@ -77,6 +84,7 @@ constexpr Family kFamilies[] = {
     {"nemotron_h_moe", &DescribeNemotronH},
     {"nomic-bert", &DescribeNomicBert},
     {"nomic-bert-moe", &DescribeNomicBertMoe},
+    {"olmo", &DescribeOlmo},
     {"olmo2", &DescribeOlmo2},
     {"olmoe", &DescribeOlmoe},
     {"orion", &DescribeOrion},
@@ -94,11 +102,13 @@ constexpr Family kFamilies[] = {
     {"qwen3next", &DescribeQwen3Next},
     {"qwen3vl", &DescribeQwen3Vl},
     {"qwen3vlmoe", &DescribeQwen3Vl},
+    {"rwkv7", &DescribeRwkv7},
     {"seed_oss", &DescribeSeedOss},
     {"smollm3", &DescribeSmolLm3},
     {"stablelm", &DescribeStableLm},
     {"starcoder", &DescribeGpt2},
     {"starcoder2", &DescribeStarCoder2},
+    {"step35", &DescribeStep35},
     {"xverse", &DescribeLlama},
 };
 // clang-format on
@@ -194,13 +204,18 @@ int64_t MixerInputCols(const LayerSpec& layer) {
   if (const DeltaNetSpec* net = layer.delta_net()) {
     return net->conv_cols() + net->value_cols() + 2 * net->heads;
   }
+  if (const KimiDeltaSpec* kimi = layer.kimi_delta()) {
+    return kimi->conv_cols() + 2 * kimi->gate_input() + kimi->heads;
+  }
+  if (layer.rwkv() != nullptr) return 0;
   if (const StateSpaceSpec* space = layer.state_space()) return space->input_cols();
   if (const SelectiveSpec* selective = layer.selective()) return 2 * selective->inner;
   if (const ShortConvSpec* conv = layer.short_conv()) return 3 * conv->channels;
   const AttentionSpec& attention = *layer.attention();
   if (attention.latent.has_value()) {
     const int64_t q_rank = attention.latent->q_rank;
-    return (q_rank > 0 ? q_rank : attention.latent_q_cols()) + attention.key_dim;
+    return (q_rank > 0 ? q_rank : attention.latent_q_cols()) + attention.key_dim +
+           attention.gate_cols();
   }
   const int64_t kv_cols =
       attention.kv_source < 0 ? attention.k_cols() + attention.v_cols() : int64_t{0};
@@ -210,6 +225,8 @@ int64_t MixerInputCols(const LayerSpec& layer) {
 int64_t MixerOutputCols(const LayerSpec& layer) {
   if (!layer.has_mixer()) return 0;
   if (const DeltaNetSpec* net = layer.delta_net()) return net->value_cols();
+  if (const KimiDeltaSpec* kimi = layer.kimi_delta()) return kimi->inner();
+  if (const RwkvSpec* rwkv = layer.rwkv()) return rwkv->inner();
   if (const StateSpaceSpec* space = layer.state_space()) return space->inner();
   if (const SelectiveSpec* selective = layer.selective()) return selective->inner;
   if (const ShortConvSpec* conv = layer.short_conv()) return conv->channels;
@@ -221,6 +238,10 @@ int64_t MixerOutputCols(const LayerSpec& layer) {
 StateSizes StatesOf(const LayerSpec& layer) {
   if (layer.beside.has_value()) return {layer.beside->conv_state(), layer.beside->rule_state()};
   if (const DeltaNetSpec* net = layer.delta_net()) return {net->conv_state(), net->rule_state()};
+  if (const KimiDeltaSpec* kimi = layer.kimi_delta()) {
+    return {kimi->conv_state(), kimi->rule_state()};
+  }
+  if (const RwkvSpec* rwkv = layer.rwkv()) return {rwkv->conv_state(), rwkv->rule_state()};
   if (const StateSpaceSpec* space = layer.state_space()) {
     return {space->conv_state(), space->rule_state()};
   }
@@ -243,8 +264,10 @@ absl::StatusOr<ModelSpec> DescribeModel(const GgufFile& gguf) {
       std::find_if(std::begin(kFamilies), std::end(kFamilies),
                    [&](const Family& f) { return f.architecture == spec.architecture; });
   if (family == std::end(kFamilies)) return UnknownArchitecture(spec.architecture);
-  KeyReader keys(gguf.metadata(), spec.architecture,
-                 [&gguf](absl::string_view name) { return gguf.FindTensor(name) != nullptr; });
+  KeyReader keys(gguf.metadata(), spec.architecture, [&gguf](absl::string_view name) {
+    const TensorInfo* info = gguf.FindTensor(name);
+    return info == nullptr ? int64_t{0} : info->rows;
+  });
   RETURN_IF_ERROR(family->describe(keys, &spec));
   RETURN_IF_ERROR(DescribeUse(keys, &spec));
   for (const LayerSpec& layer : spec.layers) {

@@ -14,11 +14,15 @@
 //   q, k, v = W_q n, W_k n, W_v n  [+ biases];  q, k = normed              [head_norm]
 //   q, k    = turned by their positions                                    [rope]
 //   q       = q (1 + beta ln(floor((position + offset) / length) + 1))     [temperature]
-//   out     = attention(q, k, v)  [* sigmoid(W_gate n)]                    [output_gate]
+//   out     = attention(q, k, v)  [* act(W_gate n)]                        [output_gate]
 // or the gated delta rule (Yang et al. 2024, arXiv 2412.06464):
 //   q, k, v = CausalConv(W_qkv n);  q, k = each head scaled to length 1, q / sqrt(key_dim)
 //   o       = DeltaRule(q, k, v, W_alpha n, W_beta n)
 //   out     = each head of o normed, * silu(W_z n)
+// or that with a decay of each key (Kimi delta attention: Moonshot AI 2025, arXiv 2510.26692):
+//   g   = a softplus(f + bias), or bound * sigmoid(a (f + bias)),  f = [W_fb] W_fa n
+//   out = each head of DeltaRule(q, k, v, g, W_beta n) normed, * sigmoid([W_gb] W_ga n)
+// or time mixing (RWKV-7: Peng et al. 2025, arXiv 2503.14456), see rwkv_mixer.cc,
 // or a state space (Mamba-2: Dao and Gu 2024, arXiv 2405.21060):
 //   z, xBC, step = W_in n;  x, B, C = silu(CausalConv(xBC) + bias)
 //   out = norm of each group of StateSpace(x, B, C, step) * silu(z)
@@ -36,6 +40,8 @@
 //   x += norm(W_proj (gelu(W_gate x) * (e_i + norm(W x_0 / sqrt(hidden))_i) / sqrt(2)))
 //                                                                         [per_layer_input]
 //   x  = scale x                                                          [output_scale]
+// Where there are several residual streams (AltUp: Baykal et al. 2023, arXiv 2301.13310), a layer
+// has a guess at one of them for its x, see streams.h.
 #ifndef LM_ENGINE_MODEL_MODEL_SPEC_H_
 #define LM_ENGINE_MODEL_MODEL_SPEC_H_
 
@@ -76,6 +82,7 @@ struct RopeSpec {
   // 2402.13753).
   const char* factors = nullptr;
   const char* long_factors = nullptr;
+  int64_t num_factors = 0;  // that they have, of which the first are this rope's; 0: dim / 2
   int64_t original_context = 0;
 };
 
@@ -119,12 +126,18 @@ struct AttentionSpec {
   bool value_norm = false;           // each head of v, without a gain
   bool value_is_key = false;         // v = k, before norms and turning: there is no W_v
   OutputGate output_gate = OutputGate::kNone;
-  bool tempered = false;  // by ModelSpec::temperature
-  bool sinks = false;     // "attn_sinks": a score of each head that has no value
-  float scale = 0;        // of q . k
-  float softcap = 0;      // of scores; 0: none
-  int32_t rope = 0;       // of ModelSpec::ropes; -1: positions do not turn
-  int64_t window = 0;     // positions a token sees (WindowKind says which of them); 0: all
+  bool gate_of_heads = false;                         // one number for each head
+  Activation gate_activation = Activation::kSigmoid;  // of output_gate
+  bool tempered = false;                              // by ModelSpec::temperature
+  bool sinks = false;   // "attn_sinks": a score of each head that has no value
+  float clamp = 0;      // q, k and v are kept within +-clamp; 0: as they are
+  float out_scale = 1;  // of what attention gives
+  // The slopes of heads are the powers of 2^(-max_alibi / heads) (see AttentionOptions); 0: none.
+  float max_alibi = 0;
+  float scale = 0;     // of q . k
+  float softcap = 0;   // of scores; 0: none
+  int32_t rope = 0;    // of ModelSpec::ropes; -1: positions do not turn
+  int64_t window = 0;  // positions a token sees (WindowKind says which of them); 0: all
   WindowKind window_kind = WindowKind::kSliding;
   // The layer whose keys and values it reads, of the same shape and window, before it; -1: its own.
   int64_t kv_source = -1;
@@ -134,7 +147,10 @@ struct AttentionSpec {
   int64_t k_cols() const { return kv_heads * key_dim; }
   int64_t v_cols() const { return kv_heads * value_dim; }
   int64_t out_cols() const { return heads * value_dim; }
-  int64_t gate_cols() const { return output_gate == OutputGate::kNone ? 0 : out_cols(); }
+  int64_t gate_cols() const {
+    if (output_gate == OutputGate::kNone) return 0;
+    return gate_of_heads ? heads : out_cols();
+  }
   // Of a latent one: values of a head that turn, and columns of q'.
   int64_t latent_rope() const { return key_dim - value_dim; }
   int64_t latent_q_cols() const { return heads * (latent->nope + latent_rope()); }
@@ -154,6 +170,39 @@ struct DeltaNetSpec {
   // Values of recurrent state.
   int64_t conv_state() const { return (conv_width - 1) * conv_cols(); }
   int64_t rule_state() const { return heads * key_dim * value_dim; }
+};
+
+struct KimiDeltaSpec {
+  int64_t heads = 0;
+  int64_t head_dim = 0;    // of keys and of values
+  int64_t conv_width = 0;  // tokens that the convolutions see
+  bool low_rank = false;   // f and the gate are made by way of head_dim values
+  float bound = 0;         // of g, not positive; 0: the first form
+
+  int64_t inner() const { return heads * head_dim; }
+  int64_t conv_cols() const { return 3 * inner(); }
+  int64_t gate_input() const { return low_rank ? head_dim : inner(); }
+  // Values of recurrent state.
+  int64_t conv_state() const { return (conv_width - 1) * conv_cols(); }
+  int64_t rule_state() const { return inner() * head_dim; }
+};
+
+struct RwkvSpec {
+  int64_t heads = 0;
+  int64_t head_dim = 0;
+  // Of what decays, rates, the share of the first layer's values and the gate (0: none) are made
+  // of.
+  int64_t decay_rank = 0, rate_rank = 0, value_rank = 0, gate_rank = 0;
+  bool first = false;   // the layer whose values the others take a share of
+  bool normed = false;  // what is read, each head
+  // The feed-forward mixes each token with the one before it, too.
+  bool mixes_feed_forward = false;
+
+  int64_t inner() const { return heads * head_dim; }  // hidden
+  int64_t widest_rank() const { return std::max({decay_rank, rate_rank, value_rank, gate_rank}); }
+  // Values of recurrent state.
+  int64_t conv_state() const { return inner() * (mixes_feed_forward ? 2 : 1); }
+  int64_t rule_state() const { return inner() * head_dim; }
 };
 
 struct StateSpaceSpec {
@@ -212,6 +261,12 @@ struct FeedForwardSpec {
   int64_t width = 0;
   Activation activation = Activation::kSilu;
   bool gated = true;
+  // min(act(gate), limit) * clamp(up, -limit, limit) of experts, and of the others; 0: no limit.
+  float expert_limit = 0;
+  float limit = 0;
+  // Of the gate only what is more than so many standard deviations above its mean, and that much
+  // (Gemma 3n); 0: all of it.
+  float sparsity = 0;
   std::optional<ExpertSpec> experts = {};  // in its place
   bool beside = false;                     // no: beside it, see above
 
@@ -225,7 +280,9 @@ struct FeedForwardSpec {
 
 // The norms are tensors of these names, null where there is none.
 struct LayerSpec {
-  Variant<AttentionSpec, DeltaNetSpec, StateSpaceSpec, SelectiveSpec, ShortConvSpec, NoMixer> mixer;
+  Variant<AttentionSpec, DeltaNetSpec, KimiDeltaSpec, RwkvSpec, StateSpaceSpec, SelectiveSpec,
+          ShortConvSpec, NoMixer>
+      mixer;
   std::optional<StateSpaceSpec> beside = {};  // attention, of the same norm(x): both are added
   FeedForwardSpec feed_forward;
   const char* mixer_norm = "attn_norm";
@@ -233,15 +290,23 @@ struct LayerSpec {
   const char* post_mixer_norm = nullptr;
   const char* post_feed_forward_norm = nullptr;
   const char* mixer_sum_norm = nullptr;
+  const char* mixer_second_sum_norm = nullptr;  // of that, with the layer's x added once more
   const char* feed_forward_sum_norm = nullptr;
   bool parallel = false;
   float residual_scale = 1;  // r
   const char* output_scale = nullptr;
+  // x becomes (x + n + norm(W_r W_l n)) / sqrt(2) behind the mixer, n = norm(x) before it (learned
+  // augmented residual: Menghani et al. 2024, arXiv 2411.07501), W_l of so many rows; 0: not.
+  int64_t laurel_rank = 0;
 
+  // The feed-forward sees the token before, too.
+  bool mixes_feed_forward() const { return rwkv() != nullptr && rwkv()->mixes_feed_forward; }
   bool has_mixer() const { return !std::holds_alternative<NoMixer>(mixer); }
   const AttentionSpec* attention() const { return std::get_if<AttentionSpec>(&mixer); }
   AttentionSpec* attention() { return std::get_if<AttentionSpec>(&mixer); }
   const DeltaNetSpec* delta_net() const { return std::get_if<DeltaNetSpec>(&mixer); }
+  const KimiDeltaSpec* kimi_delta() const { return std::get_if<KimiDeltaSpec>(&mixer); }
+  const RwkvSpec* rwkv() const { return std::get_if<RwkvSpec>(&mixer); }
   const StateSpaceSpec* state_space() const { return std::get_if<StateSpaceSpec>(&mixer); }
   const SelectiveSpec* selective() const { return std::get_if<SelectiveSpec>(&mixer); }
   const ShortConvSpec* short_conv() const { return std::get_if<ShortConvSpec>(&mixer); }
@@ -273,6 +338,7 @@ struct ModelSpec {
   int64_t vocab = 0;
   int64_t context_length = 0;
   NormKind norm = NormKind::kRms;  // of all norms; their biases are optional
+  bool plain_norms = false;        // those of the residual stream have no gains
   float norm_eps = 0;
   float post_norm_eps = 0;  // of what mixer and feed-forward add to x; 0: norm_eps
   // Else each token sees all of its text, also what comes behind it: an encoder. It can embed
@@ -280,6 +346,7 @@ struct ModelSpec {
   bool causal = true;
   float embedding_scale = 1;
   int64_t per_layer_input = 0;  // its width; 0: none
+  int64_t streams = 1;          // residual ones
   // "position_embd", of so many positions, is added to the embedding; 0: it is not.
   int64_t learned_positions = 0;
   bool token_types = false;              // so is the first row of "token_types"

@@ -1,21 +1,9 @@
-#include <utility>
-
 #include "engine/base/status_macros.h"
+#include "engine/model/column_taker.h"
 #include "engine/model/mixers.h"
 
 namespace lm {
 namespace {
-
-// Takes the columns of a matrix from left to right.
-class ColumnTaker {
- public:
-  explicit ColumnTaker(Tensor from) : from_(from) {}
-  Tensor operator()(int64_t cols) { return from_.Cols(std::exchange(used_, used_ + cols), cols); }
-
- private:
-  Tensor from_;
-  int64_t used_ = 0;
-};
 
 // What both kinds of linear attention begin with: the convolution of a part of the first product.
 absl::StatusOr<Tensor> Convolve(const LayerRun& run, Tensor from, Tensor bias,

@@ -13,6 +13,7 @@
 #include "engine/model/mixers.h"
 #include "engine/model/pooling_head.h"
 #include "engine/model/rope.h"
+#include "engine/model/streams.h"
 
 namespace lm {
 namespace {
@@ -36,15 +37,56 @@ Tensor InputOf(const LayerRun& run, int64_t index) {
 absl::Status AddLayerInput(const LayerRun& run, int64_t index) {
   const LayerInputWeights& weights = run.weights.input;
   const Tensor gate = run.Of(run.act.per_layer_gate, run.model.per_layer_input);
-  RETURN_IF_ERROR(
-      run.Apply(weights.gate, ProductInput::Plain(run.x()), ProductResult::kReplaces, gate));
+  const bool streams = run.model.streams > 1;
+  RETURN_IF_ERROR(run.Apply(weights.gate,
+                            streams ? StreamsInput(run) : ProductInput::Plain(run.x()),
+                            ProductResult::kReplaces, gate));
   RETURN_IF_ERROR(
       run.backend->GatedActivation(Activation::kGeluTanh, gate, InputOf(run, index), gate));
-  return AddToResidual(run, weights.projection, ProductInput::Plain(gate), weights.norm);
+  const ProductInput input = ProductInput::Plain(gate);
+  if (!streams) return AddToResidual(run, weights.projection, input, weights.norm);
+  const Tensor added = run.act.hidden.Rows(0, run.rows);
+  RETURN_IF_ERROR(run.Apply(weights.projection, input, ProductResult::kReplaces, added));
+  RETURN_IF_ERROR(run.backend->Normalize(added, weights.norm.norm, added));
+  return AddToOtherStreams(run, added);
+}
+
+// What goes around the mixer (LayerSpec::laurel_rank), in act.beside.
+absl::StatusOr<Tensor> GoAround(const LayerRun& run) {
+  const LaurelWeights& weights = run.weights.laurel;
+  const Tensor normed = run.act.beside.Rows(0, run.rows);
+  const Tensor low = run.Of(run.act.laurel, run.spec.laurel_rank);
+  const Tensor added = run.act.hidden.Rows(0, run.rows);
+  RETURN_IF_ERROR(run.backend->Normalize(run.x(), run.weights.mixer_norm.norm, normed));
+  RETURN_IF_ERROR(
+      run.Apply(weights.down, ProductInput::Plain(normed), ProductResult::kReplaces, low));
+  RETURN_IF_ERROR(run.Apply(weights.up, ProductInput::Plain(low), ProductResult::kReplaces, added));
+  RETURN_IF_ERROR(run.backend->Normalize(added, weights.norm.norm, added));
+  RETURN_IF_ERROR(run.backend->Add(normed, added, /*scale=*/1));
+  return normed;
 }
 
 absl::Status NormalizeInPlace(const DeviceNorm& norm, Tensor x, Backend* backend) {
   return norm.empty() ? absl::OkStatus() : backend->Normalize(x, norm.norm, x);
+}
+
+// Adds what the mixer made, and what is beside it, to x.
+absl::Status AddMixed(const LayerRun& run, Tensor mixed, Tensor beside) {
+  const LayerSpec& spec = run.spec;
+  if (!spec.has_mixer()) return absl::OkStatus();
+  const Tensor x = run.x();
+  if (spec.mixer_second_sum_norm != nullptr) {
+    RETURN_IF_ERROR(run.backend->GatedActivation(Activation::kIdentity, x, {},
+                                                 run.act.beside.Rows(0, run.rows)));
+  }
+  if (!beside.empty()) {
+    RETURN_IF_ERROR(run.backend->Add(x, beside.Rows(0, run.rows), spec.residual_scale));
+  }
+  RETURN_IF_ERROR(AddToResidual(run, run.weights.mixer.output,
+                                ProductInput::Plain(mixed.Rows(0, run.rows)),
+                                run.weights.post_mixer_norm));
+  if (spec.laurel_rank == 0) return absl::OkStatus();
+  return run.backend->ScaleAndCap(x, 1 / std::sqrt(2.0f), /*cap=*/0);
 }
 
 absl::Status CheckCancelled(const std::atomic<bool>& cancel) {
@@ -133,6 +175,9 @@ absl::Status Transformer::Run(const std::atomic<bool>& cancel, StepResults* resu
                            : Hand(&stages_[i - 1], stage));
     if (i == 0) RETURN_IF_ERROR(FinishEmbedding(stage));
     if (i == 0 && spec_.per_layer_input > 0) RETURN_IF_ERROR(PlaceLayerInputs(stage));
+    if (i == 0 && spec_.streams > 1) {
+      RETURN_IF_ERROR(BeginStreams(spec_, weights_, tokens, stage->act, stage->backend.get()));
+    }
     if (!temperatures_.empty()) {
       RETURN_IF_ERROR(stage->backend->Upload(temperatures_.data(), stage->act.temperature.data,
                                              temperatures_.size() * sizeof(float)));
@@ -165,43 +210,54 @@ absl::Status Transformer::RunLayers(const std::atomic<bool>& cancel, Stage* stag
                     .act = stage->act,
                     .rows = rows,
                     .adapted = step_.adapted};
-    Tensor mixed, beside;
-    if (spec.beside.has_value()) {
-      ASSIGN_OR_RETURN(beside, MixBeside(run, i, stage->cache));
-    }
-    if (spec.has_mixer()) {
-      ASSIGN_OR_RETURN(mixed, Mix(run, i, stage->cache));
-    }
-    if (i == spec_.num_layers() - 1 && kept_ < rows) {
-      // Nobody reads the other rows after the last layer's keys and values are stored.
-      if (kept_ == 0) break;
-      RETURN_IF_ERROR(KeepRows(stage->act.x, stage));
-      if (spec.has_mixer()) RETURN_IF_ERROR(KeepRows(mixed, stage));
-      if (!beside.empty()) RETURN_IF_ERROR(KeepRows(beside, stage));
-      if (spec_.per_layer_input > 0) RETURN_IF_ERROR(KeepRows(InputOf(run, i), stage));
-      run.rows = kept_;
-      run.adapted = adapted_kept_;
-    }
-    auto add_mixed = [&] {
-      if (!spec.has_mixer()) return absl::OkStatus();
-      if (!beside.empty()) {
-        RETURN_IF_ERROR(run.backend->Add(run.x(), beside.Rows(0, run.rows), spec.residual_scale));
-      }
-      return AddToResidual(run, run.weights.mixer.output,
-                           ProductInput::Plain(mixed.Rows(0, run.rows)),
-                           run.weights.post_mixer_norm);
-    };
-    if (!spec.parallel) RETURN_IF_ERROR(add_mixed());
-    RETURN_IF_ERROR(NormalizeInPlace(run.weights.mixer_sum_norm, run.x(), run.backend));
-    if (spec.feed_forward.exists()) RETURN_IF_ERROR(FeedForward(run));
-    if (spec.parallel) RETURN_IF_ERROR(add_mixed());
-    RETURN_IF_ERROR(NormalizeInPlace(run.weights.feed_forward_sum_norm, run.x(), run.backend));
-    if (spec_.per_layer_input > 0) RETURN_IF_ERROR(AddLayerInput(run, i));
-    if (run.weights.output_scale != 1) {
-      RETURN_IF_ERROR(run.backend->ScaleAndCap(run.x(), run.weights.output_scale, /*cap=*/0));
-    }
+    RETURN_IF_ERROR(RunLayer(run, i, stage));
   }
   return absl::OkStatus();
+}
+
+absl::Status Transformer::RunLayer(LayerRun& run, int64_t index, Stage* stage) {
+  const LayerSpec& spec = run.spec;
+  if (spec_.streams > 1) RETURN_IF_ERROR(PredictStreams(run));
+  Tensor mixed, beside;
+  if (spec.beside.has_value()) {
+    ASSIGN_OR_RETURN(beside, MixBeside(run, index, stage->cache));
+  } else if (spec.laurel_rank > 0) {
+    ASSIGN_OR_RETURN(beside, GoAround(run));
+  }
+  if (spec.has_mixer()) {
+    ASSIGN_OR_RETURN(mixed, Mix(run, index, stage->cache));
+  }
+  const bool keeps = index == spec_.num_layers() - 1 && kept_ < run.rows;
+  if (keeps && !spec.mixes_feed_forward()) {
+    // Nobody reads the other rows after the last layer's keys and values are stored.
+    if (kept_ == 0) return absl::OkStatus();
+    RETURN_IF_ERROR(KeepRows(stage->act.x, stage));
+    if (spec.has_mixer()) RETURN_IF_ERROR(KeepRows(mixed, stage));
+    if (!beside.empty()) RETURN_IF_ERROR(KeepRows(beside, stage));
+    if (spec_.streams > 1) RETURN_IF_ERROR(KeepRows(stage->act.predicted, stage));
+    if (spec_.per_layer_input > 0) RETURN_IF_ERROR(KeepRows(InputOf(run, index), stage));
+    run.rows = kept_;
+    run.adapted = adapted_kept_;
+  }
+  if (!spec.parallel) RETURN_IF_ERROR(AddMixed(run, mixed, beside));
+  RETURN_IF_ERROR(NormalizeInPlace(run.weights.mixer_sum_norm, run.x(), run.backend));
+  if (!run.weights.mixer_second_sum_norm.empty()) {
+    RETURN_IF_ERROR(run.backend->Add(run.x(), run.act.beside.Rows(0, run.rows), /*scale=*/1));
+    RETURN_IF_ERROR(NormalizeInPlace(run.weights.mixer_second_sum_norm, run.x(), run.backend));
+  }
+  if (spec.feed_forward.exists()) {
+    RETURN_IF_ERROR(FeedForward(run, stage->cache.conv_state(index)));
+  }
+  if (spec.parallel) RETURN_IF_ERROR(AddMixed(run, mixed, beside));
+  RETURN_IF_ERROR(NormalizeInPlace(run.weights.feed_forward_sum_norm, run.x(), run.backend));
+  if (spec_.streams > 1) RETURN_IF_ERROR(CorrectStreams(run));
+  if (spec_.per_layer_input > 0) RETURN_IF_ERROR(AddLayerInput(run, index));
+  if (run.weights.output_scale != 1) {
+    RETURN_IF_ERROR(run.backend->ScaleAndCap(run.x(), run.weights.output_scale, /*cap=*/0));
+  }
+  // Its feed-forward needed all rows.
+  return keeps && spec.mixes_feed_forward() && kept_ > 0 ? KeepRows(stage->act.x, stage)
+                                                         : absl::OkStatus();
 }
 
 // x = norm(x + what adapters and positions add)
@@ -251,6 +307,10 @@ absl::Status Transformer::Hand(Stage* from, Stage* to) {
     return to->backend->Upload(handed_.data(), target.data, bytes);
   };
   if (spec_.per_layer_input > 0) RETURN_IF_ERROR(hand(from->act.per_layer, to->act.per_layer));
+  if (from->act.rwkv_first.cols > 0) {
+    RETURN_IF_ERROR(hand(from->act.rwkv_first, to->act.rwkv_first));
+  }
+  if (spec_.streams > 1) return hand(from->act.streams, to->act.streams);
   return hand(from->act.x, to->act.x);
 }
 
@@ -258,6 +318,7 @@ absl::Status Transformer::Hand(Stage* from, Stage* to) {
 absl::Status Transformer::Head(StepResults* results) {
   Backend* backend = stages_.back().backend.get();
   const Activations& act = stages_.back().act;
+  if (spec_.streams > 1) RETURN_IF_ERROR(EndStreams(spec_, weights_, kept_, act, backend));
   Tensor h = act.hidden.Rows(0, kept_);
   const Tensor x = act.x.Rows(0, kept_);
   if (weights_.output_norm.empty()) {

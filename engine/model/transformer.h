@@ -15,6 +15,7 @@
 #include "engine/model/activations.h"
 #include "engine/model/language_model.h"
 #include "engine/model/layer_cache.h"
+#include "engine/model/layer_run.h"
 #include "engine/model/model_spec.h"
 #include "engine/model/weights.h"
 
@@ -67,6 +68,8 @@ class Transformer final : public LanguageModel {
   absl::Status ReserveLogits(int64_t rows);
   absl::Status Hand(Stage* from, Stage* to);
   absl::Status RunLayers(const std::atomic<bool>& cancel, Stage* stage);
+  // Layer `index`, the run's. Of the last one only the rows that are kept are left.
+  absl::Status RunLayer(LayerRun& run, int64_t index, Stage* stage);
   absl::Status FinishEmbedding(Stage* stage);
   absl::Status PlaceLayerInputs(Stage* stage);
   absl::Status KeepRows(Tensor from, Stage* stage);

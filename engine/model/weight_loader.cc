@@ -96,14 +96,15 @@ absl::StatusOr<Projection> WeightLoader::LoadProjection(absl::Span<const Project
       AddRows(*info, part, &stack);
       ASSIGN_OR_RETURN(const float scale, ScaleOf(part));
       scales.resize(rows + part.rows, scale);
-      if (needs_bias || Has(part.prefix + ".bias")) {
+      const std::string bias_name = part.bias.empty() ? part.prefix + ".bias" : part.bias;
+      if (needs_bias || !part.bias.empty() || Has(bias_name)) {
         if (!part.runs.empty()) {
           return absl::UnimplementedError(
-              absl::StrCat("tensor '", part.prefix, ".bias' is not supported"));
+              absl::StrCat("tensor '", bias_name, "' is not supported"));
         }
         bias.resize(rows);  // zeros for the parts before that have none
         ASSIGN_OR_RETURN(std::vector<float> values,
-                         HostRow(part.prefix + ".bias", part.count, part.index, part.rows));
+                         HostRow(bias_name, part.count, part.index, part.rows));
         bias.insert(bias.end(), values.begin(), values.end());
       }
       rows += part.rows;
@@ -179,6 +180,13 @@ absl::StatusOr<DeviceNorm> WeightLoader::PlainNorm(const ModelSpec& spec, int64_
   return norm;
 }
 
+absl::StatusOr<DeviceNorm> WeightLoader::Gains(const std::vector<float>& values) {
+  DeviceNorm norm;
+  ASSIGN_OR_RETURN(norm.weight, ToDevice(values));
+  norm.norm = {.kind = NormKind::kNone, .weight = norm.weight.tensor};
+  return norm;
+}
+
 absl::StatusOr<std::vector<float>> WeightLoader::RopeFactors(const RopeSpec& rope,
                                                              int64_t context_length) {
   const bool is_long = rope.long_factors != nullptr && context_length > rope.original_context;
@@ -189,7 +197,9 @@ absl::StatusOr<std::vector<float>> WeightLoader::RopeFactors(const RopeSpec& rop
   }
   std::vector<float> factors;
   if (tensor == nullptr || !Has(absl::StrCat(tensor, ".weight"))) return factors;
-  ASSIGN_OR_RETURN(factors, HostVector(absl::StrCat(tensor, ".weight"), rope.dim / 2));
+  const int64_t stored = std::max(rope.num_factors, rope.dim / 2);
+  ASSIGN_OR_RETURN(factors, HostVector(absl::StrCat(tensor, ".weight"), stored));
+  factors.resize(rope.dim / 2);
   for (float factor : factors) {
     if (!(factor > 0)) {
       return absl::InvalidArgumentError(
@@ -201,10 +211,19 @@ absl::StatusOr<std::vector<float>> WeightLoader::RopeFactors(const RopeSpec& rop
 
 absl::StatusOr<DeviceVector> WeightLoader::Transposed(const std::string& name, int64_t rows,
                                                       int64_t cols) {
-  ASSIGN_OR_RETURN(const TensorInfo* info, Take(name, rows, cols));
-  ASSIGN_OR_RETURN(const std::vector<float> read, ReadFloats(*info, 0, rows));
-  std::vector<float> values(rows * cols);
-  for (int64_t i = 0; i < rows * cols; ++i) values[i % cols * rows + i / cols] = read[i];
+  return Transposed(absl::MakeConstSpan(&name, 1), rows, cols);
+}
+
+absl::StatusOr<DeviceVector> WeightLoader::Transposed(absl::Span<const std::string> names,
+                                                      int64_t rows, int64_t cols) {
+  const int64_t all_rows = static_cast<int64_t>(names.size()) * rows;
+  std::vector<float> values(all_rows * cols);
+  for (int64_t part = 0; part < static_cast<int64_t>(names.size()); ++part) {
+    ASSIGN_OR_RETURN(const std::vector<float> read, HostMatrix(names[part], rows, cols));
+    for (int64_t i = 0; i < rows * cols; ++i) {
+      values[i % cols * all_rows + part * rows + i / cols] = read[i];
+    }
+  }
   return ToDevice(values, cols);
 }
 

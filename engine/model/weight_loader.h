@@ -72,6 +72,7 @@ class WeightLoader {
     int64_t index = 0;
     bool scaled = true;     // false: somebody else takes "<prefix>.scale"
     bool adaptable = true;  // false: what adapters would add is not what the product is used for
+    std::string bias = {};  // in the place of "<prefix>.bias", and must be there
   };
 
   absl::StatusOr<Projection> LoadProjection(absl::Span<const ProjectionPart> parts, int64_t cols,
@@ -97,14 +98,22 @@ class WeightLoader {
   absl::StatusOr<DeviceNorm> LoadNorm(const std::string& prefix, const ModelSpec& spec,
                                       int64_t rows, int64_t cols);
 
-  // A norm of `cols` values with one gain for all.
+  // A norm of `cols` values without gains.
   absl::StatusOr<DeviceNorm> PlainNorm(const ModelSpec& spec, int64_t cols);
+
+  // What values are multiplied by, one each, and nothing else (NormKind::kNone).
+  absl::StatusOr<DeviceNorm> Gains(const std::vector<float>& values);
 
   // Divisors of a rope's frequencies; none where the file has none.
   absl::StatusOr<std::vector<float>> RopeFactors(const RopeSpec& rope, int64_t context_length);
 
-  // A (rows, cols) tensor of the file, its columns as rows.
+  // A (rows, cols) tensor of the file, its columns as rows; several such as one, side by side.
   absl::StatusOr<DeviceVector> Transposed(const std::string& name, int64_t rows, int64_t cols);
+  absl::StatusOr<DeviceVector> Transposed(absl::Span<const std::string> names, int64_t rows,
+                                          int64_t cols);
+
+  // A tensor that the architecture has and that nothing is computed with.
+  void LeaveOut(const std::string& name) { taken_.insert(name); }
 
   // An error for a tensor that nobody asked for: the model is not what its architecture says. Those
   // of the `skipped` blocks from `first_skipped` on are not asked for, nor is what reads images or

@@ -4,6 +4,7 @@
 
 #include "engine/base/status_macros.h"
 #include "engine/model/load_layer.h"
+#include "engine/model/load_streams.h"
 #include "engine/model/pooling_head.h"
 #include "engine/model/weight_loader.h"
 
@@ -40,8 +41,17 @@ int64_t LatentWeights::bytes() const {
   return total;
 }
 
+int64_t RwkvWeights::bytes() const {
+  int64_t total = 0;
+  for (const Projection* part : {&r, &k, &v, &w_1, &w_2, &a_1, &a_2, &v_1, &v_2, &g_1, &g_2}) {
+    total += part->bytes();
+  }
+  return total;
+}
+
 int64_t LayerWeights::bytes_a_token(const LayerSpec& spec) const {
   int64_t total = mixer.bytes() + beside.bytes() + feed_forward.bytes();
+  total += streams.bytes() + laurel.bytes();
   total += input.gate.bytes() + input.projection.bytes();
   if (experts.experts.empty()) return total;
   int64_t all = 0;
@@ -97,12 +107,15 @@ absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, absl::Span<const Adapt
     ASSIGN_OR_RETURN(input.norm,
                      loader.LoadNorm("per_layer_proj_norm", spec, 1, spec.per_layer_input));
   }
+  if (spec.streams > 1) RETURN_IF_ERROR(LoadStreams(spec, last, &loader, &weights));
   for (int64_t i = 0; i < spec.num_layers(); ++i) {
     loader.set_backend(backend_of(i));
     ASSIGN_OR_RETURN(LayerWeights layer, LoadLayer(spec, i, &loader));
     weights.layers.push_back(std::move(layer));
   }
-  if (spec.output_norm != nullptr) {
+  if (spec.output_norm != nullptr && spec.plain_norms) {
+    ASSIGN_OR_RETURN(weights.output_norm, loader.PlainNorm(spec, spec.hidden));
+  } else if (spec.output_norm != nullptr) {
     ASSIGN_OR_RETURN(weights.output_norm, loader.LoadNorm(spec.output_norm, spec, 1, spec.hidden));
   }
   ASSIGN_OR_RETURN(weights.pooling, LoadPoolingHead(spec, &loader));

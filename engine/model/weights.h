@@ -68,6 +68,30 @@ struct DeltaNetWeights {
   DeviceVector q_gain, k_gain;  // (1, key_dim): make lengths of what RmsNorm gives
 };
 
+// Of Kimi delta attention.
+struct KimiDeltaWeights {
+  Projection decay, gate;       // gate_input -> inner; empty: the first product makes it
+  DeviceNorm a;                 // gains, of each key
+  DeviceVector output_norm;     // (1, head_dim), of each head
+  DeviceVector q_gain, k_gain;  // as a delta net's
+
+  int64_t bytes() const { return decay.bytes() + gate.bytes(); }
+};
+
+// Of RWKV-7's time mixing, as rwkv_mixer.cc has them.
+struct RwkvWeights {
+  // How much of the token before each of these sees: gains.
+  DeviceNorm r_shift, w_shift, k_shift, v_shift, a_shift, g_shift;
+  DeviceVector previous;  // (2, inner): the convolution that takes the token before
+  Projection r, k, v;
+  Projection w_1, w_2, a_1, a_2, v_1, v_2, g_1, g_2;  // of low rank
+  DeviceNorm erase_gain, rate_gain, bonus_gain;       // k_k, k_a and r_k
+  DeviceVector unit;                                  // (1, head_dim): makes lengths
+  DeviceNorm output_norm;                             // in heads; empty: none
+
+  int64_t bytes() const;
+};
+
 // Of a state space.
 struct StateSpaceWeights {
   DeviceVector conv_bias;         // (1, conv_cols)
@@ -98,6 +122,9 @@ struct LatentWeights {
 // hidden -> gate and up, or up alone, side by side -> hidden
 struct FeedForwardWeights {
   Projection input, down;
+  DeviceNorm spread, cut;  // of a gate's values, where few of them are left (FeedForwardSpec)
+  DeviceNorm shift;        // how much of the token before it sees: gains; empty: none
+  DeviceVector previous;   // as RwkvWeights
 
   int64_t bytes() const { return input.bytes() + down.bytes(); }
 };
@@ -121,6 +148,25 @@ struct LayerInputWeights {
   DeviceNorm norm;              // of what is added
 };
 
+// Of a layer between several residual streams, see streams.h.
+struct StreamWeights {
+  DeviceNorm router_norm;
+  Projection router;            // hidden -> streams
+  Projection predict, correct;  // streams -> streams * streams, -> streams
+  DeviceNorm one_more;          // adds 1 to each of `streams` values
+  DeviceNorm input_gain;        // of what the embedding for the layer is gated by
+
+  int64_t bytes() const { return router.bytes() + predict.bytes() + correct.bytes(); }
+};
+
+// x's low-rank way around a mixer (LayerSpec::laurel_rank).
+struct LaurelWeights {
+  Projection down, up;  // hidden -> laurel_rank -> hidden
+  DeviceNorm norm;
+
+  int64_t bytes() const { return down.bytes() + up.bytes(); }
+};
+
 // Stays in the file: its rows are looked up, and it is larger than all other tensors.
 inline constexpr char kPerLayerEmbedding[] = "per_layer_token_embd.weight";
 
@@ -134,27 +180,33 @@ struct PerLayerInputWeights {
 struct MixerWeights {
   Projection input;  // hidden -> MixerInputCols: q, gate, k, v; or q k v, z, beta, alpha
   DeviceNorm q_norm, k_norm, v_norm;  // of heads
-  DeviceVector sinks;                 // (1, heads)
+  DeviceVector sinks, slopes;         // (1, heads)
+  Projection gate;                    // of heads of latent attention
   DeviceVector conv;                  // (conv width, channels): of each tap, all channels
   DeltaNetWeights delta_net;
+  KimiDeltaWeights kimi_delta;
+  RwkvWeights rwkv;
   StateSpaceWeights state_space;
   SelectiveWeights selective;
   LatentWeights latent;
   Projection output;  // MixerOutputCols -> hidden
 
   int64_t bytes() const {
-    return input.bytes() + selective.bytes() + latent.bytes() + output.bytes();
+    return input.bytes() + kimi_delta.bytes() + rwkv.bytes() + selective.bytes() + latent.bytes() +
+           gate.bytes() + output.bytes();
   }
 };
 
 struct LayerWeights {
   DeviceNorm mixer_norm;  // of hidden, as the others below; empty: none
   MixerWeights mixer, beside;
-  DeviceNorm post_mixer_norm, mixer_sum_norm;
+  DeviceNorm post_mixer_norm, mixer_sum_norm, mixer_second_sum_norm;
   DeviceNorm feed_forward_norm, post_feed_forward_norm, feed_forward_sum_norm;
   FeedForwardWeights feed_forward;
   ExpertWeights experts;
   LayerInputWeights input;
+  StreamWeights streams;
+  LaurelWeights laurel;
   float output_scale = 1;
 
   // That the products of one token read.
@@ -175,6 +227,9 @@ struct Weights {
   DeviceVector positions;
   DeviceNorm embedding_norm;  // empty: none
   PerLayerInputWeights per_layer_input;
+  // Of each residual stream but the first: hidden -> hidden, of the embedding, and at the end.
+  std::vector<Projection> stream_begins, stream_ends;
+  DeviceNorm stream_norm, stream_end_norm;  // without gains
   std::vector<LayerWeights> layers;
   DeviceNorm output_norm;
   std::unique_ptr<WeightMatrix> output;  // (vocab, hidden); null where the embedding serves

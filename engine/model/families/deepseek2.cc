@@ -12,33 +12,6 @@
 
 namespace lm {
 
-namespace {
-
-// The sizes of latent attention, of heads of `key_dim` and `value_dim`.
-absl::StatusOr<AttentionSpec> ReadLatent(KeyReader& keys, const ModelSpec& spec, int64_t key_dim,
-                                         int64_t value_dim) {
-  const RopeSpec& rope = spec.ropes[0];
-  AttentionSpec attention = *spec.layers[0].attention();
-  LatentSpec latent = {.value_dim = value_dim};
-  ASSIGN_OR_RETURN(const int64_t rank, keys.Int("attention.kv_lora_rank", 2, kMaxHeadDim));
-  ASSIGN_OR_RETURN(const int64_t q_rank, keys.IntOr("attention.q_lora_rank", 0, kMaxDim, 0));
-  if (keys.HasTensor("blk.0.attn_q_a.weight")) latent.q_rank = q_rank;
-  latent.nope = key_dim - rope.dim;
-  attention.kv_heads = 1;
-  attention.key_dim = rank + rope.dim;
-  attention.value_dim = rank;
-  attention.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(key_dim)));
-  if (latent.nope < 1 || attention.key_dim > kMaxHeadDim) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "latent attention of rank ", rank, " with ", rope.dim, " turning values of ", key_dim,
-        " has keys of ", attention.key_dim, " values, at most ", kMaxHeadDim, " are supported"));
-  }
-  attention.latent = latent;
-  return attention;
-}
-
-}  // namespace
-
 absl::Status DescribeDeepSeek2(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(DescribeStandardBlocks(keys, spec));
   ASSIGN_OR_RETURN(const int64_t vocab, keys.IntOr("vocab_size", 0, kMaxDim, 0));

@@ -23,23 +23,6 @@ absl::Status DescribeWindowedHeads(KeyReader& keys, int64_t dim, int64_t window,
                                                  dim, " makes heads of more than ", kMaxDim));
 }
 
-// Layers from `own` on read what earlier ones of their kind keep.
-absl::Status ShareKeysAndValues(KeyReader& keys, const std::vector<bool>& windowed, int64_t own,
-                                ModelSpec* spec) {
-  for (int64_t i = own; i < spec->num_layers(); ++i) {
-    AttentionSpec& attention = *spec->layers[i].attention();
-    const int64_t source = own - (windowed[i] ? 2 : 1);
-    if (source < 0 || windowed[source] != windowed[i] ||
-        spec->layers[source].attention()->kv_heads != attention.kv_heads) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "'", keys.Key("attention.shared_kv_layers"), "' = ",
-          static_cast<int64_t>(windowed.size()) - own, ": layer ", i, " has none to share with"));
-    }
-    attention.kv_source = source;
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::Status DescribeGemma4(KeyReader& keys, ModelSpec* spec) {
@@ -49,12 +32,7 @@ absl::Status DescribeGemma4(KeyReader& keys, ModelSpec* spec) {
   ASSIGN_OR_RETURN(const int64_t declared,
                    keys.Int("attention.sliding_window", 1, int64_t{1} << 40));
   const int64_t window = declared < spec->context_length ? declared : 0;
-  ASSIGN_OR_RETURN(const std::vector<bool> windowed,
-                   keys.Bools("attention.sliding_window_pattern", blocks));
-  if (windowed.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "key \"", keys.Key("attention.sliding_window_pattern"), "\" is not in the file"));
-  }
+  ASSIGN_OR_RETURN(const std::vector<bool> windowed, NeedWindowPattern(keys, blocks));
   const int64_t full_dim = spec->layers[0].attention()->key_dim;
   ASSIGN_OR_RETURN(const int64_t dim,
                    keys.IntOr("attention.key_length_swa", 2, kMaxHeadDim, full_dim));

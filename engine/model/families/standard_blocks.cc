@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/escaping.h"
@@ -10,9 +11,18 @@ namespace {
 
 constexpr int64_t kMaxLayers = 4096;
 
-// All but kv_heads, which can differ between layers.
-absl::Status ReadHeads(KeyReader& keys, const ModelSpec& spec, AttentionSpec* attention) {
-  ASSIGN_OR_RETURN(attention->heads, keys.Int("attention.head_count", 1, kMaxDim));
+// The heads of each block's queries.
+absl::StatusOr<std::vector<int64_t>> ReadHeadCounts(KeyReader& keys, int64_t blocks) {
+  constexpr char kKey[] = "attention.head_count";
+  if (keys.IsArray(kKey)) return keys.IntsOr(kKey, blocks, 1, kMaxDim, 1);
+  ASSIGN_OR_RETURN(const int64_t heads, keys.Int(kKey, 1, kMaxDim));
+  return std::vector<int64_t>(blocks, heads);
+}
+
+// All but kv_heads, which can differ between layers, as can `heads`.
+absl::Status ReadHeads(KeyReader& keys, const ModelSpec& spec, absl::Span<const int64_t> heads,
+                       AttentionSpec* attention) {
+  attention->heads = heads[0];
   if (!keys.Has("attention.key_length") && spec.hidden % attention->heads != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", keys.Key("attention.head_count"), "' = ", attention->heads,
@@ -27,8 +37,9 @@ absl::Status ReadHeads(KeyReader& keys, const ModelSpec& spec, AttentionSpec* at
     return absl::InvalidArgumentError(
         absl::StrCat("the head size must be even and 2 to ", kMaxHeadDim, ", got ", dim));
   }
-  if (attention->q_cols() > kMaxDim || attention->out_cols() > kMaxDim) {
-    return absl::InvalidArgumentError(absl::StrCat("heads x head size = ", attention->heads, " x ",
+  const int64_t most = *std::max_element(heads.begin(), heads.end());
+  if (most * std::max(attention->key_dim, attention->value_dim) > kMaxDim) {
+    return absl::InvalidArgumentError(absl::StrCat("heads x head size = ", most, " x ",
                                                    attention->key_dim, " is more than ", kMaxDim));
   }
   attention->scale = 1.0f / std::sqrt(static_cast<float>(attention->key_dim));
@@ -136,6 +147,59 @@ absl::Status DescribeWindows(KeyReader& keys, int64_t period, double base, Model
   return absl::OkStatus();
 }
 
+absl::Status AddWindowRope(KeyReader& keys, double base, ModelSpec* spec) {
+  const RopeSpec& rope = spec->ropes[0];
+  RopeSpec windowed = {.dim = rope.dim, .base = rope.base, .pairing = rope.pairing};
+  ASSIGN_OR_RETURN(windowed.base,
+                   keys.PositiveOr("rope.freq_base_swa", base > 0 ? base : rope.base));
+  const int64_t most = spec->layers[0].attention()->key_dim;
+  ASSIGN_OR_RETURN(windowed.dim, keys.IntOr("rope.dimension_count_swa", 2, most, rope.dim));
+  if (windowed.dim % 2 != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("'", keys.Key("rope.dimension_count_swa"),
+                                                   "' must be even, got ", windowed.dim));
+  }
+  spec->ropes.push_back(windowed);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<bool>> NeedWindowPattern(KeyReader& keys, int64_t layers) {
+  constexpr char kPattern[] = "attention.sliding_window_pattern";
+  ASSIGN_OR_RETURN(std::vector<bool> windowed, keys.Bools(kPattern, layers));
+  if (!windowed.empty()) return windowed;
+  return absl::InvalidArgumentError(
+      absl::StrCat("key \"", keys.Key(kPattern), "\" is not in the file"));
+}
+
+absl::Status ShareKeysAndValues(KeyReader& keys, const std::vector<bool>& windowed, int64_t own,
+                                ModelSpec* spec) {
+  for (int64_t i = own; i < spec->num_layers(); ++i) {
+    AttentionSpec& attention = *spec->layers[i].attention();
+    const int64_t source = own - (windowed[i] ? 2 : 1);
+    if (source < 0 || windowed[source] != windowed[i] ||
+        spec->layers[source].attention()->kv_heads != attention.kv_heads) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "'", keys.Key("attention.shared_kv_layers"), "' = ",
+          static_cast<int64_t>(windowed.size()) - own, ": layer ", i, " has none to share with"));
+    }
+    attention.kv_source = source;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DescribeStatedWindows(KeyReader& keys, double base, ModelSpec* spec) {
+  const int64_t blocks = spec->num_layers() + spec->skipped_blocks;
+  ASSIGN_OR_RETURN(const int64_t declared,
+                   keys.Int("attention.sliding_window", 1, int64_t{1} << 40));
+  ASSIGN_OR_RETURN(const std::vector<bool> windowed, NeedWindowPattern(keys, blocks));
+  RETURN_IF_ERROR(AddWindowRope(keys, base, spec));
+  for (int64_t i = 0; i < spec->num_layers(); ++i) {
+    if (!windowed[i]) continue;
+    spec->layers[i].attention()->window = declared < spec->context_length ? declared : 0;
+    spec->layers[i].attention()->rope = 1;
+  }
+  return absl::OkStatus();
+}
+
 void UseLongRope(RopeSpec* rope) {
   rope->factors = "rope_factors_short";
   rope->long_factors = "rope_factors_long";
@@ -161,16 +225,19 @@ absl::Status DescribeStandardBlocks(KeyReader& keys, ModelSpec* spec, NormKind n
   LayerSpec layer;
   AttentionSpec attention;
   ASSIGN_OR_RETURN(const int64_t layers, DescribeSizes(keys, spec, norm));
-  RETURN_IF_ERROR(ReadHeads(keys, *spec, &attention));
+  const int64_t blocks = layers + spec->skipped_blocks;
+  ASSIGN_OR_RETURN(const std::vector<int64_t> heads, ReadHeadCounts(keys, blocks));
+  RETURN_IF_ERROR(ReadHeads(keys, *spec, heads, &attention));
   RETURN_IF_ERROR(
       ReadRope(keys, attention.key_dim, spec->context_length, &spec->ropes.emplace_back()));
-  const int64_t blocks = layers + spec->skipped_blocks;
-  ASSIGN_OR_RETURN(const std::vector<int64_t> kv_heads,
-                   keys.IntsOr("attention.head_count_kv", blocks, 0, kMaxDim, attention.heads));
+  ASSIGN_OR_RETURN(std::vector<int64_t> kv_heads,
+                   keys.IntsOr("attention.head_count_kv", blocks, 0, kMaxDim, 0));
+  if (!keys.Has("attention.head_count_kv")) kv_heads = heads;
   ASSIGN_OR_RETURN(const std::vector<int64_t> widths,
                    keys.IntsOr("feed_forward_length", blocks, 0, kMaxDim, 0));
   for (int64_t i = 0; i < layers; ++i) {
     layer.feed_forward.width = widths[i];
+    attention.heads = heads[i];
     attention.kv_heads = kv_heads[i];
     if (attention.kv_heads > 0 && attention.heads % attention.kv_heads != 0) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -222,7 +289,11 @@ absl::Status DescribeExperts(KeyReader& keys, const ExpertDefaults& defaults, Mo
   ASSIGN_OR_RETURN(const int64_t chosen, keys.Int("expert_used_count", 1, experts.count));
   router.chosen = static_cast<int32_t>(chosen);
   const int64_t width = spec->Widest([](const LayerSpec& l) { return l.feed_forward.width; });
-  ASSIGN_OR_RETURN(experts.width, keys.IntOr("expert_feed_forward_length", 1, kMaxDim, width));
+  const int64_t blocks = spec->num_layers() + spec->skipped_blocks;
+  ASSIGN_OR_RETURN(const std::vector<int64_t> widths,
+                   keys.IntsOr("expert_feed_forward_length", blocks, 0, kMaxDim, width));
+  // Blocks without experts may say 0.
+  experts.width = *std::max_element(widths.begin(), widths.end());
   ASSIGN_OR_RETURN(experts.latent, keys.IntOr("moe_latent_size", 0, spec->hidden, 0));
   ASSIGN_OR_RETURN(const int64_t gate, keys.IntOr("expert_gating_func", 0, 4, 0));
   router.gate = gate == 0 ? defaults.gate : static_cast<RouterGate>(gate - 1);
@@ -236,7 +307,8 @@ absl::Status DescribeExperts(KeyReader& keys, const ExpertDefaults& defaults, Mo
     router.chosen_groups = static_cast<int32_t>(open);
   }
   if (defaults.shared) {
-    ASSIGN_OR_RETURN(const int64_t shared, keys.IntOr("expert_shared_count", 0, kMaxDim, 0));
+    ASSIGN_OR_RETURN(const int64_t shared,
+                     keys.IntOr("expert_shared_count", 0, kMaxDim, defaults.shared_count));
     ASSIGN_OR_RETURN(experts.shared_width, keys.IntOr("expert_shared_feed_forward_length", 0,
                                                       kMaxDim, shared * experts.width));
     experts.shared_gate = defaults.shared_gate && experts.shared_width > 0;
@@ -244,8 +316,52 @@ absl::Status DescribeExperts(KeyReader& keys, const ExpertDefaults& defaults, Mo
   ASSIGN_OR_RETURN(const int64_t dense, keys.IntOr("leading_dense_block_count", 0, kMaxLayers, 0));
   for (int64_t i = dense; i < spec->num_layers(); ++i) {
     spec->layers[i].feed_forward.experts = experts;
+    spec->layers[i].feed_forward.experts->width = widths[i];
+    if (widths[i] > 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat("'", keys.Key("expert_feed_forward_length"),
+                                                   "' of layer ", i, " must be 1 or more, got 0"));
   }
   return absl::OkStatus();
+}
+
+absl::Status DescribeLimits(KeyReader& keys, ModelSpec* spec) {
+  const int64_t blocks = spec->num_layers() + spec->skipped_blocks;
+  ASSIGN_OR_RETURN(const std::vector<float> experts, keys.NotNegatives("swiglu_clamp_exp", blocks));
+  ASSIGN_OR_RETURN(const std::vector<float> others,
+                   keys.NotNegatives("swiglu_clamp_shexp", blocks));
+  // llama.cpp takes less for none.
+  auto limit = [](float value) { return value > 1e-6f ? value : 0.0f; };
+  for (int64_t i = 0; i < spec->num_layers(); ++i) {
+    spec->layers[i].feed_forward.expert_limit = limit(experts[i]);
+    spec->layers[i].feed_forward.limit = limit(others[i]);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<AttentionSpec> ReadLatent(KeyReader& keys, const ModelSpec& spec, int64_t key_dim,
+                                         int64_t value_dim) {
+  const RopeSpec& rope = spec.ropes[0];
+  const auto layer = std::find_if(spec.layers.begin(), spec.layers.end(), [](const LayerSpec& l) {
+    return l.attention() != nullptr && l.attention()->kv_heads > 0;
+  });
+  const int64_t first = layer == spec.layers.end() ? 0 : layer - spec.layers.begin();
+  AttentionSpec attention = *spec.layers[first].attention();
+  LatentSpec latent = {.value_dim = value_dim};
+  ASSIGN_OR_RETURN(const int64_t rank, keys.Int("attention.kv_lora_rank", 2, kMaxHeadDim));
+  ASSIGN_OR_RETURN(const int64_t q_rank, keys.IntOr("attention.q_lora_rank", 0, kMaxDim, 0));
+  if (keys.HasTensor(absl::StrCat("blk.", first, ".attn_q_a.weight"))) latent.q_rank = q_rank;
+  latent.nope = key_dim - rope.dim;
+  attention.kv_heads = 1;
+  attention.key_dim = rank + rope.dim;
+  attention.value_dim = rank;
+  attention.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(key_dim)));
+  if (latent.nope < 1 || attention.key_dim > kMaxHeadDim) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "latent attention of rank ", rank, " with ", rope.dim, " turning values of ", key_dim,
+        " has keys of ", attention.key_dim, " values, at most ", kMaxHeadDim, " are supported"));
+  }
+  attention.latent = latent;
+  return attention;
 }
 
 }  // namespace lm

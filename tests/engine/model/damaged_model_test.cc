@@ -109,7 +109,9 @@ INSTANTIATE_TEST_SUITE_P(Families, DamagedModelTest,
                                          "deepseek2-f32", "nemotron_h_moe-f32", "granitehybrid-f32",
                                          "lfm2moe-f32", "qwen3next-f32", "gpt-oss-f32", "bert-f32",
                                          "bert-rerank-f32", "nomic-bert-moe-f32",
-                                         "modern-bert-rerank-f32", "gemma-embedding-f32"),
+                                         "modern-bert-rerank-f32", "gemma-embedding-f32",
+                                         "gemma3n-f32", "rwkv7-f32", "kimi-linear-f32",
+                                         "bailingmoe3-f32", "step35-f32", "jina-bert-v2-f32"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

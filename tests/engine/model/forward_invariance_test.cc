@@ -84,21 +84,21 @@ TEST_P(ForwardInvarianceTest, ChunksBatchesBlocksAndThreadsChangeNoBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ForwardInvarianceTest,
-                         testing::Values("llama-q8_0", "qwen2-q4_0", "llama-q4_k_m", "llama-q6_k",
-                                         "llama-rope-factors-f16", "llama-spm-untied-f32",
-                                         "qwen2-bf16", "gemma3-q8_0", "gemma3-f32", "qwen35-q8_0",
-                                         "qwen35-f32", "qwen3next-f32", "gpt-oss-f32",
-                                         "gpt-oss-mxfp4", "lfm2moe-f32", "cohere2-f32",
-                                         "mistral3-f32", "deepseek2-f32", "granitehybrid-f32",
-                                         "nemotron_h_moe-f32", "gemma4-e-f32", "gemma4-moe-f32",
-                                         "mamba2-f32", "falcon-h1-f32", "llama4-f32",
-                                         "minicpm3-f32", "mamba-f32", "jamba-f32"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, ForwardInvarianceTest,
+    testing::Values("llama-q8_0", "qwen2-q4_0", "llama-q4_k_m", "llama-q6_k",
+                    "llama-rope-factors-f16", "llama-spm-untied-f32", "qwen2-bf16", "gemma3-q8_0",
+                    "gemma3-f32", "qwen35-q8_0", "qwen35-f32", "qwen3next-f32", "gpt-oss-f32",
+                    "gpt-oss-mxfp4", "lfm2moe-f32", "cohere2-f32", "mistral3-f32", "deepseek2-f32",
+                    "granitehybrid-f32", "nemotron_h_moe-f32", "gemma4-e-f32", "gemma4-moe-f32",
+                    "mamba2-f32", "falcon-h1-f32", "llama4-f32", "minicpm3-f32", "mamba-f32",
+                    "jamba-f32", "gemma3n-f32", "rwkv7-f32", "kimi-linear-f32", "bailingmoe3-f32",
+                    "step35-f32", "laguna-f32", "mimo2-f32"),
+    [](const auto& info) {
+      std::string name = info.param;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace lm

@@ -27,6 +27,7 @@ constexpr Golden kGolden[] = {
     {"bert-rerank-f32", kGelu},
     {"nomic-bert-f32", kSilu},
     {"nomic-bert-moe-f32", kGelu},
+    {"jina-bert-v2-f32", kGelu},
     {"modern-bert-f32", kGelu},
     {"modern-bert-rerank-f32", kGelu},
     {"gemma-embedding-f32", kGelu},

@@ -82,6 +82,14 @@ constexpr Golden kGolden[] = {
     Named("minicpm3-f32", kAllFloat),
     Named("qwen3vl-f32", kAllFloat),
     Named("qwen3next-old-f32", kAllFloat),
+    Named("rwkv7-f32", kAllFloat),
+    Named("kimi-linear-f32", kAllFloat),
+    Named("bailingmoe3-f32", kAllFloat),
+    Named("step35-f32", kAllFloat),
+    Named("laguna-f32", kAllFloat),
+    Named("mimo2-f32", kAllFloat),
+    Named("olmo-f32", kAllFloat),
+    Named("gemma3n-f32", kGelu),
     Named("gpt2-f32", kGelu),
     Named("gpt-oss-mxfp4", kTwoLayers),
     Named("llama-q8_0", kTwoLayers),
@@ -156,9 +164,9 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenLogitsTest,
                                           testing::Values("reference", "cpu")),
                          TestName);
 
-// The first 41 have two layers or more: one on the first device, the others on the second.
+// The first 49 have two layers or more: one on the first device, the others on the second.
 INSTANTIATE_TEST_SUITE_P(Shared, GoldenLogitsTest,
-                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 41)),
+                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 49)),
                                           testing::Values("cpu,reference", "reference=1,cpu")),
                          TestName);
 

@@ -1,0 +1,74 @@
+// "rwkv7": RWKV-7 (Peng et al. 2025, arXiv 2503.14456); "arwkv7": Qwen2 with its attention replaced
+// by that (Yueyu et al. 2025, arXiv 2501.15570).
+//
+// A layer is time mixing (rwkv_mixer.cc) and a feed-forward, which mixes each token with the one
+// before it, too, and has squares of what is positive between. LayerNorm with biases, of the
+// embedding, too. Of arwkv7 norms and feed-forward are a llama's.
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "engine/model/families.h"
+
+namespace lm {
+namespace {
+
+absl::StatusOr<RwkvSpec> ReadTimeMixing(KeyReader& keys, const ModelSpec& spec) {
+  RwkvSpec rwkv;
+  ASSIGN_OR_RETURN(rwkv.head_dim, keys.Int("wkv.head_size", 1, 4096));
+  if (spec.hidden % rwkv.head_dim != 0 || spec.hidden * rwkv.head_dim > kMaxDim) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", keys.Key("wkv.head_size"), "' = ", rwkv.head_dim, " does not divide '",
+                     keys.Key("embedding_length"), "' = ", spec.hidden,
+                     ", or their product is more than ", kMaxDim));
+  }
+  rwkv.heads = spec.hidden / rwkv.head_dim;
+  ASSIGN_OR_RETURN(rwkv.decay_rank, keys.Int("attention.decay_lora_rank", 1, kMaxDim));
+  ASSIGN_OR_RETURN(rwkv.rate_rank, keys.Int("attention.iclr_lora_rank", 1, kMaxDim));
+  ASSIGN_OR_RETURN(rwkv.value_rank, keys.Int("attention.value_residual_mix_lora_rank", 1, kMaxDim));
+  ASSIGN_OR_RETURN(rwkv.gate_rank, keys.IntOr("attention.gate_lora_rank", 0, kMaxDim, 0));
+  rwkv.normed = keys.HasTensor("blk.0.time_mix_ln.weight");
+  if (!keys.HasTensor("blk.0.time_mix_g1.weight")) rwkv.gate_rank = 0;
+  return rwkv;
+}
+
+absl::Status DescribeLayers(KeyReader& keys, RwkvSpec rwkv, const LayerSpec& like,
+                            ModelSpec* spec) {
+  const int64_t layers = spec->num_layers();
+  for (const char* name : {"attention.head_count", "attention.head_count_kv"}) {
+    RETURN_IF_ERROR(keys.IntOr(name, 0, 0, 0).status());  // it has no attention
+  }
+  ASSIGN_OR_RETURN(const std::vector<int64_t> widths,
+                   keys.IntsOr("feed_forward_length", layers, 1, kMaxDim, 4 * spec->hidden));
+  for (int64_t i = 0; i < layers; ++i) {
+    rwkv.first = i == 0;
+    LayerSpec& layer = spec->layers[i] = like;
+    layer.mixer = rwkv;
+    layer.feed_forward.width = widths[i];
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status DescribeRwkv7(KeyReader& keys, ModelSpec* spec) {
+  ASSIGN_OR_RETURN(const int64_t layers, DescribeSizes(keys, spec, NormKind::kLayer));
+  spec->layers.resize(layers);
+  spec->embedding_norm = "token_embd_norm";
+  RETURN_IF_ERROR(keys.IntOr("token_shift_count", 2, 2, 2).status());
+  ASSIGN_OR_RETURN(RwkvSpec rwkv, ReadTimeMixing(keys, *spec));
+  rwkv.mixes_feed_forward = true;
+  LayerSpec layer;
+  layer.feed_forward.gated = false;
+  layer.feed_forward.activation = Activation::kRelu2;
+  layer.feed_forward_norm = "attn_norm_2";
+  return DescribeLayers(keys, rwkv, layer, spec);
+}
+
+absl::Status DescribeArwkv7(KeyReader& keys, ModelSpec* spec) {
+  ASSIGN_OR_RETURN(const int64_t layers, DescribeSizes(keys, spec));
+  spec->layers.resize(layers);
+  RETURN_IF_ERROR(keys.IntOr("token_shift_count", 1, 1, 1).status());
+  ASSIGN_OR_RETURN(const RwkvSpec rwkv, ReadTimeMixing(keys, *spec));
+  return DescribeLayers(keys, rwkv, LayerSpec(), spec);
+}
+
+}  // namespace lm

@@ -1,0 +1,68 @@
+#include "engine/model/load_streams.h"
+
+#include <vector>
+
+#include "engine/base/status_macros.h"
+
+namespace lm {
+namespace {
+
+absl::StatusOr<std::vector<Projection>> LoadEach(const ModelSpec& spec, const char* name,
+                                                 WeightLoader* loader) {
+  std::vector<Projection> each;
+  for (int64_t i = 0; i + 1 < spec.streams; ++i) {
+    WeightLoader::ProjectionPart part = {name, spec.hidden, {}, spec.streams - 1, i};
+    part.adaptable = false;  // it is made as long as something else
+    ASSIGN_OR_RETURN(Projection one,
+                     loader->LoadProjection({part}, spec.hidden, /*needs_bias=*/false));
+    each.push_back(std::move(one));
+  }
+  return each;
+}
+
+// What makes rows of mean square 1, however short they are.
+absl::StatusOr<DeviceNorm> LengthNorm(const ModelSpec& spec, WeightLoader* loader) {
+  ASSIGN_OR_RETURN(DeviceNorm norm, loader->PlainNorm(spec, spec.hidden));
+  norm.norm.eps = 1e-30f;
+  return norm;
+}
+
+}  // namespace
+
+absl::Status LoadStreams(const ModelSpec& spec, Backend* last, WeightLoader* loader,
+                         Weights* weights) {
+  ASSIGN_OR_RETURN(weights->stream_begins, LoadEach(spec, "altup_proj", loader));
+  ASSIGN_OR_RETURN(weights->stream_norm, LengthNorm(spec, loader));
+  loader->set_backend(last);
+  ASSIGN_OR_RETURN(weights->stream_ends, LoadEach(spec, "altup_unembd_proj", loader));
+  ASSIGN_OR_RETURN(weights->stream_end_norm, LengthNorm(spec, loader));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StreamWeights> LoadLayerStreams(const ModelSpec& spec, const std::string& prefix,
+                                               WeightLoader* loader) {
+  StreamWeights weights;
+  const int64_t n = spec.streams;
+  // The router sees the normed rows over `hidden`.
+  ASSIGN_OR_RETURN(std::vector<float> gain,
+                   loader->HostVector(prefix + "altup_router_norm.weight", spec.hidden));
+  for (float& value : gain) value /= static_cast<float>(spec.hidden);
+  ASSIGN_OR_RETURN(weights.router_norm.weight, loader->ToDevice(gain));
+  weights.router_norm.norm = {
+      .kind = spec.norm, .weight = weights.router_norm.weight.tensor, .eps = spec.norm_eps};
+  auto load = [&](const char* name, int64_t rows, int64_t cols) {
+    return loader->LoadProjection({{prefix + name, rows}}, cols, /*needs_bias=*/false);
+  };
+  ASSIGN_OR_RETURN(weights.router, load("altup_router", n, spec.hidden));
+  ASSIGN_OR_RETURN(weights.predict, load("altup_predict_coef", n * n, n));
+  ASSIGN_OR_RETURN(weights.correct, load("altup_correct_coef", n, n));
+  const std::vector<float> ones(n, 1.0f);
+  ASSIGN_OR_RETURN(weights.one_more, loader->Gains(ones));
+  ASSIGN_OR_RETURN(weights.one_more.bias, loader->ToDevice(ones));
+  weights.one_more.norm.bias = weights.one_more.bias.tensor;
+  ASSIGN_OR_RETURN(gain, loader->HostVector(prefix + "altup_correct_scale.weight", spec.hidden));
+  ASSIGN_OR_RETURN(weights.input_gain, loader->Gains(gain));
+  return weights;
+}
+
+}  // namespace lm
