@@ -37,9 +37,8 @@ absl::Status ProjectToLength(const Projection& projection, const DeviceNorm& nor
 absl::StatusOr<Tensor> Route(const LayerRun& run, Tensor x) {
   const StreamWeights& weights = run.weights.streams;
   const Tensor routed = run.Of(run.act.stream_router, run.model.streams);
-  RETURN_IF_ERROR(weights.router.Apply(run.backend,
-                                       ProductInput::Normed(x, weights.router_norm.norm),
-                                       ProductResult::kReplaces, routed));
+  RETURN_IF_ERROR(run.Apply(weights.router, ProductInput::Normed(x, weights.router_norm.norm),
+                            ProductResult::kReplaces, routed));
   RETURN_IF_ERROR(run.backend->ScaleAndCap(routed, /*scale=*/1, /*cap=*/1));
   return routed;
 }

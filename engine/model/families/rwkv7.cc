@@ -1,5 +1,5 @@
 // "rwkv7": RWKV-7 (Peng et al. 2025, arXiv 2503.14456); "arwkv7": Qwen2 with its attention replaced
-// by that (Yueyu et al. 2025, arXiv 2501.15570).
+// by that (Lin et al. 2025, arXiv 2501.15570).
 //
 // A layer is time mixing (rwkv_mixer.cc) and a feed-forward, which mixes each token with the one
 // before it, too, and has squares of what is positive between. LayerNorm with biases, of the
