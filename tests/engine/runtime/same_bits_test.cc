@@ -38,6 +38,7 @@ std::vector<std::string> models = {LM_TESTDATA "/models/llama-q8_0.gguf",
                                    LM_TESTDATA "/models/llama-rope-factors-f16.gguf",
                                    LM_TESTDATA "/models/qwen2-q4_0.gguf",
                                    LM_TESTDATA "/models/gemma3-f32.gguf",
+                                   LM_TESTDATA "/models/gemma3n-f32.gguf",
                                    LM_TESTDATA "/models/qwen35-q8_0.gguf",
                                    LM_SOURCE_DIR "/sql/models/debian-notes.gguf"};
 
