@@ -4,7 +4,7 @@
     tests/parity/compare_embeddings.py --ours build/release/tests/parity/lm_embeddings --peer /path/to/peer MODEL.gguf [MODEL.gguf ...]
 
 The peer is a program with two verbs (llama.cpp's library behind forty lines of C++ has both):
-    embed MODEL OUT.f32 "id,id,...;id,..." kv=f32 fa=0     one F32 vector a text, pooled as the file says, not normalised
+    embed MODEL OUT.f32 id,id,... kv=f32 fa=0     one F32 vector, pooled as the file says, not normalised
     quant IN OUT FTYPE                            the weights in a quantised type, by llama.cpp's number of it
 
 Random texts of 1 token to the context (at most --longest), of all lengths between: --texts 500 --longest 2000 takes minutes for a
@@ -23,22 +23,6 @@ import random
 import numpy as np
 
 import peer
-
-
-PEER_TOKENS = 4096  # of the texts that the peer is given together; attention is over all of them
-
-
-def groups(texts):
-    """Lists of texts, in order, of so many tokens together."""
-    group, tokens = [], 0
-    for text in texts:
-        count = text.count(",") + 1
-        if group and tokens + count > PEER_TOKENS:
-            yield group
-            group, tokens = [], 0
-        group.append(text)
-        tokens += count
-    yield group
 
 
 def cosines(a, b):
@@ -60,8 +44,7 @@ def compare(args, model, folder):
         return vectors(args.ours, path, out, f"@{listed}", "kv_type=f32", *more).reshape(len(texts), -1)
 
     def peers(path):
-        return np.concatenate([vectors(args.peer, "embed", path, out, ";".join(group), "kv=f32", "fa=0").reshape(len(group), -1)
-                               for group in groups(texts)])
+        return np.stack([vectors(args.peer, "embed", path, out, text, "kv=f32", "fa=0") for text in texts])
 
     mine, truth = ours(model), peers(model)
     if truth.shape[1] < 8:  # scores
