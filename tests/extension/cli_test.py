@@ -128,7 +128,7 @@ class CliTest(unittest.TestCase):
     def test_ctrl_c_stops_and_the_same_command_goes_on(self):
         model = self.folder / "slow.gguf"
         write_slow_model(str(model))
-        self.notes(300)
+        self.notes(1500)
         words = ["label", str(self.database), "--table", "notes", "--column", "body", "--into", "y", "--instruction", "z",
                  "--model", str(model), "--options", '{"max_tokens":3}']
         try:
@@ -138,7 +138,7 @@ class CliTest(unittest.TestCase):
         process = subprocess.Popen([PROGRAM, *words], stdin=child, stdout=subprocess.PIPE, stderr=child, text=True)
         shown, is_terminal = "", os.isatty(child)
         os.close(child)
-        while is_terminal and not re.search(r"\[=+> *\] \d+ of 300, [\d.]+ rows/s, [\d:]+( s)? left", shown):
+        while is_terminal and not re.search(r"\[=+> *\] \d+ of 1500, [\d.]+ rows/s, [\d:]+( s)? left", shown):
             shown += os.read(parent, 4096).decode()
         while not is_terminal and ("y",) not in self.query("SELECT name FROM pragma_table_info('notes')"):
             time.sleep(0.01)
@@ -150,11 +150,11 @@ class CliTest(unittest.TestCase):
         self.assertEqual(process.returncode, 130)
         before = self.query("SELECT count(y) FROM notes")[0][0]
         self.assertGreater(before, 0)
-        self.assertLess(before, 300)
+        self.assertLess(before, 1500)
         self.fails(1, "begun with other arguments", *words, "--where", "id > 5")
         first = self.query("SELECT id, y FROM notes WHERE y IS NOT NULL")
-        self.assertRegex(self.ok(*words), "300 rows of notes.y: 300 answered, 0 failed")
-        self.assertEqual(self.query("SELECT count(y) FROM notes"), [(300,)])
+        self.assertRegex(self.ok(*words), "1500 rows of notes.y: 1500 answered, 0 failed")
+        self.assertEqual(self.query("SELECT count(y) FROM notes"), [(1500,)])
         self.assertTrue(set(first) <= set(self.query("SELECT id, y FROM notes")))
         attempts = self.query("SELECT sum(attempts = 1) FROM lm_job_rows")[0][0]
         self.assertGreaterEqual(attempts, before)  # what was stored is not asked again
