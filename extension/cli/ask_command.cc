@@ -13,11 +13,11 @@ namespace {
 
 absl::Status Run(const Arguments& arguments) {
   std::string question = absl::StrJoin(arguments.rest(), " ");
-  if (question.empty() || question == "-") {
-    if (question.empty() && isatty(STDIN_FILENO) != 0) {
-      return absl::InvalidArgumentError("there is no question: sqlite-lm ask 'QUESTION'");
-    }
+  if (question == "-" || (question.empty() && isatty(STDIN_FILENO) == 0)) {
     ASSIGN_OR_RETURN(question, ReadText("-"));
+  }
+  if (question.empty()) {
+    return absl::InvalidArgumentError("there is no question: sqlite-lm ask 'QUESTION'");
   }
   ASSIGN_OR_RETURN(const auto session, Session::Open(":memory:", arguments));
   session->WarnOfShippedModel();

@@ -17,9 +17,9 @@ constexpr char kTable[] =
     "role TEXT NOT NULL, "
     "content TEXT NOT NULL, at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)";
 constexpr char kMessages[] =
-    "SELECT json_group_array(json_object('role', role, 'content', content)) FROM (SELECT role, "
-    "content FROM lm_chat "
-    "WHERE conversation = ?1 UNION ALL SELECT 'user', ?2)";
+    "SELECT json_group_array(json_object('role', role, 'content', content)) FROM (SELECT * FROM ("
+    "SELECT number, role, content FROM lm_chat WHERE conversation = ?1 "
+    "UNION ALL SELECT 9e18, 'user', ?2) ORDER BY number)";
 
 // One turn. Both sides of it are stored together, when the answer is whole.
 absl::Status Turn(Session& session, const std::string& name, const std::string& said,
@@ -51,7 +51,8 @@ absl::Status Run(const Arguments& arguments) {
   RETURN_IF_ERROR(session->Run(kTable));
   ASSIGN_OR_RETURN(
       const auto known,
-      session->Query("SELECT role, content FROM lm_chat WHERE conversation = ?1", {name}));
+      session->Query("SELECT role, content FROM lm_chat WHERE conversation = ?1 ORDER BY number",
+                     {name}));
   if (known.empty() && arguments.Has("system")) {
     RETURN_IF_ERROR(
         session->Run("INSERT INTO lm_chat(conversation, role, content) VALUES (?1, 'system', ?2)",

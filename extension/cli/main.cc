@@ -1,8 +1,7 @@
 // sqlite-lm: the program. All that it does is SQL over the extension, which it has inside.
+#include <cerrno>
 #include <cstdio>
-#include <fstream>
-#include <iostream>
-#include <iterator>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
@@ -13,12 +12,18 @@
 namespace lm::cli {
 
 absl::StatusOr<std::string> ReadText(const std::string& path) {
-  std::ifstream file;
-  if (path != "-") file.open(path, std::ios::binary);
-  std::istream& in = path == "-" ? std::cin : file;
-  if (!in) return absl::NotFoundError(absl::StrCat(path, ": cannot be opened"));
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (in.bad()) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
+  std::FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
+  if (file == nullptr) {
+    return absl::NotFoundError(absl::StrCat(path, ": cannot be opened: ", std::strerror(errno)));
+  }
+  std::string text;
+  char buffer[1 << 16];
+  while (const size_t read = std::fread(buffer, 1, sizeof(buffer), file)) text.append(buffer, read);
+  const int failed = std::ferror(file) != 0 ? errno : 0;
+  if (file != stdin) std::fclose(file);
+  if (failed != 0) {
+    return absl::NotFoundError(absl::StrCat(path, ": cannot be read: ", std::strerror(failed)));
+  }
   const size_t valid = ValidUtf8Prefix(text);
   if (valid < text.size()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": no UTF-8 at byte ", valid));

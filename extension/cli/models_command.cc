@@ -67,8 +67,10 @@ std::vector<std::string> FindModels(const std::vector<std::string>& places) {
 
 absl::Status Run(const Arguments& arguments) {
   for (const std::string& place : arguments.rest()) {
-    if (!fs::exists(place))
-      return absl::NotFoundError(absl::StrCat(place, ": no such file or folder"));
+    std::error_code error;
+    if (fs::exists(place, error)) continue;
+    return absl::NotFoundError(
+        absl::StrCat(place, ": ", error ? error.message() : "no such file or folder"));
   }
   const std::vector<std::string> files =
       FindModels(arguments.rest().empty() ? UsualPlaces() : arguments.rest());

@@ -48,6 +48,9 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const std::string& path,
     return absl::NotFoundError(absl::StrCat(path, ": ", sqlite3_errmsg(session->db_)));
   }
   sqlite3_busy_timeout(session->db_, 10'000);
+  if (absl::Status read = session->Run("SELECT 1 FROM sqlite_schema"); !read.ok()) {
+    return absl::Status(read.code(), absl::StrCat(path, ": ", read.message()));
+  }
   char* message = nullptr;
   if ((sqlite3_lm_init(session->db_, &message, nullptr) & 0xff) != SQLITE_OK) {
     const std::string text = message != nullptr ? message : "sqlite-lm could not be set up";

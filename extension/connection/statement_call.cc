@@ -1,6 +1,7 @@
 #include "extension/connection/statement_call.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "extension/connection/connection.h"
@@ -46,8 +47,9 @@ std::shared_ptr<RunningWork> RunningStatements::Of(Connection& connection,
     if (work == nullptr) break;
   }
   if (work != nullptr) return work;
-  ShowToOtherProcesses(connection.Salt());
-  work = RunningWork::Begin(WorkKind::kStatement, connection.work_owner(),
+  WorkOwner owner = connection.work_owner();
+  ShowToOtherProcesses(owner.salt);
+  work = RunningWork::Begin(WorkKind::kStatement, std::move(owner),
                             statement != nullptr ? sqlite3_sql(statement) : "");
   known_.push_back({statement, work});
   return work;

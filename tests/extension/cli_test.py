@@ -87,6 +87,10 @@ class CliTest(unittest.TestCase):
         bad.write_bytes(b"ab\xff")
         self.fails(2, "bad.txt: no UTF-8 at byte 2", "summarize", bad)
         self.fails(1, "nothing.txt: cannot be opened", "summarize", "nothing.txt")
+        self.fails(1, "cannot be read: Is a directory", "summarize", self.folder)
+        self.fails(2, "there is no question", "ask")
+        self.fails(1, "Not a directory|no such file", "models", bad / "x")
+        self.fails(1, "bad.txt: file is not a database", "label", bad)
 
     def test_ask(self):
         options = ["--options", '{"max_tokens":8}']

@@ -13,6 +13,8 @@ import threading
 import time
 import urllib.parse
 
+from chat_server import Handler as HttpHandler
+
 
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
@@ -49,23 +51,10 @@ class Hub:
             server.server_close()
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
+class Handler(HttpHandler):
     def note(self, host):
         with self.server.state.lock:
             self.server.state.requests.append((host, self.path, dict(self.headers)))
-
-    def whole(self, code, data, **headers):
-        self.send_response(code)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
 
 
 class HubHandler(Handler):
