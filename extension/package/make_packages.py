@@ -158,7 +158,8 @@ def make_wheels(out, version, machine, library, program, model):
     wheel.add("sqlite_lm/__init__.py", template(python / "sqlite_lm/__init__.py", VERSION=version))
     wheel.wheel(out, "sqlite_lm", version, f"py3-none-manylinux_{GLIBC[0]}_{GLIBC[1]}_{machine}", metadata,
                 "[console_scripts]\nsqlite-lm = sqlite_lm.__main__:main\n")
-    for name, host, at_least in (("datasette_sqlite_lm", "datasette", ""), ("sqlite_utils_sqlite_lm", "sqlite-utils", ">=3.34")):
+    for name, host, at_least in (("datasette_sqlite_lm", "datasette", ""), ("sqlite_utils_sqlite_lm", "sqlite-utils", ">=3.35"),
+                                 ("llm_sqlite_lm", "llm", ">=0.13")):
         module = host.replace("-", "_")
         plugin = Files().add(f"{name}.py", (python / f"{name}.py").read_bytes())
         plugin.wheel(out, name, version, "py3-none-any",

@@ -5,7 +5,9 @@
 
 Needs what the routes need: sqlite3, a C++ compiler with libsqlite3-dev, python3-venv, npm. What is not there is skipped,
 and said. As root it installs the Debian package, too, and removes it. With LM_BETTER_SQLITE3 or LM_NODE_SQLITE (the
-folder of the npm package, a node of 22.13 or newer) these hosts are tried as well.
+folder of the npm package, a node of 22.13 or newer) these hosts are tried as well. The plugins run in Datasette, sqlite-utils and
+LLM where this Python has them; LM_PLUGIN_HOSTS is a PYTHONPATH to where else they are. With LM_DATASETTE_PICTURE=FILE.png and
+a Chromium, Datasette's page is looked at as well.
 """
 import hashlib
 import json
@@ -14,9 +16,15 @@ import pathlib
 import re
 import shutil
 import subprocess
+import socket
+import sqlite3
 import sys
 import tempfile
+import time
 import unittest
+import urllib.error
+import urllib.parse
+import urllib.request
 
 DIST = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else pathlib.Path("build/package/dist").resolve()
 # The model that ships with it names the section of a package of Debian's.
@@ -121,11 +129,110 @@ int main(int argc, char** argv) {
         self.assertIn("without loadable extensions", run(python, "-c", script, cwd=self.folder))
 
     def test_plugins_say_what_they_are(self):
-        for name, group in (("datasette_sqlite_lm", "datasette"), ("sqlite_utils_sqlite_lm", "sqlite_utils")):
+        for name, group in (("datasette_sqlite_lm", "datasette"), ("sqlite_utils_sqlite_lm", "sqlite_utils"), ("llm_sqlite_lm", "llm")):
             run(sys.executable, "-m", "zipfile", "-e", one(f"{name}-*.whl"), self.folder)
             entry = next(self.folder.glob(f"{name}-*.dist-info/entry_points.txt")).read_text()
             self.assertEqual(entry, f"[{group}]\nsqlite_lm = {name}\n")
             compile((self.folder / f"{name}.py").read_text(), name, "exec")
+
+    def python_with(self, host):
+        """A Python that has the wheels and the plugin's host, and its environment."""
+        python = self.folder / "venv/bin/python"
+        environment = {"PYTHONPATH": os.environ.get("LM_PLUGIN_HOSTS", ""), "LLM_USER_PATH": str(self.folder / "llm")}
+        if subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", self.folder / "venv"], capture_output=True).returncode != 0:
+            self.skipTest("there is no venv")
+        if subprocess.run([python, "-c", f"import {host}"], capture_output=True, env={**os.environ, **environment}).returncode != 0:
+            self.skipTest(f"there is no {host} (LM_PLUGIN_HOSTS)")
+        run(python, "-m", "pip", "install", "--no-index", "--no-deps", "--find-links", DIST, "sqlite-lm", f"{host.replace('_', '-')}-sqlite-lm", cwd=self.folder)
+        return python, environment
+
+    def notes(self):
+        path = self.folder / "notes.db"
+        with sqlite3.connect(path) as connection:
+            connection.execute("CREATE TABLE packages(name TEXT, description TEXT)")
+            connection.executemany("INSERT INTO packages VALUES (?, ?)", [
+                ("chessmaze", "A puzzle game in which the walls of a maze are chess pieces. It comes with two hundred levels and an editor."),
+                ("libtidepool2", "This library predicts the tides of a harbour. This package contains the shared library that programs need at run time."),
+                ("skyplot", "skyplot draws maps of the stars for a place and a time. The maps can be printed or saved as PNG and SVG.")])
+        connection.close()
+        return path
+
+    def test_sqlite_utils(self):
+        python, environment = self.python_with("sqlite_utils")
+        self.assertEqual(json.loads(run(python, "-m", "sqlite_utils", "query", self.notes(), f"{ASK} AS kind", **environment)), [{"kind": ANSWER}])
+        script = "import sqlite_utils; print(sqlite_utils.Database(memory=True).query('SELECT lm_version() AS v').__next__()['v'])"
+        self.assertRegex(run(python, "-c", script, **environment), r"^\d+\.\d+")
+
+    def test_datasette(self):
+        python, environment = self.python_with("datasette")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        log = open(self.folder / "log", "w+")
+        self.addCleanup(log.close)
+        server = subprocess.Popen([python, "-m", "datasette", "serve", self.notes(), "--port", str(port), "--setting", "sql_time_limit_ms", "60000"],
+                                  env={**os.environ, **environment}, stdout=log, stderr=log)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.terminate)
+        sql = ("SELECT name, lm_classify(description, '[\"games\",\"libs\",\"science\"]', 'Name the section this package belongs to.') AS section, "
+               "generate(description, 'Write a one-line summary.') AS summary FROM packages")
+        rows = json.loads(self.page(f"http://127.0.0.1:{port}/notes.json", {"sql": sql, "_shape": "array"}, server))
+        self.assertEqual([row["section"] for row in rows][:2], ["games", "libs"])
+        self.assertTrue(all(len(row["summary"]) > 3 for row in rows), rows)
+        text = self.page(f"http://127.0.0.1:{port}/notes", {"sql": sql}, server)
+        for row in rows:
+            self.assertIn(f">{row['summary']}<", text)
+        picture = os.environ.get("LM_DATASETTE_PICTURE")
+        if picture:
+            # As the browser draws it, scripts and all; its text is what the JSON has.
+            browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={self.folder / 'browser'}", "--window-size=1000,640"]
+            address = f"http://127.0.0.1:{port}/notes?{urllib.parse.urlencode({'sql': sql})}"
+            seen = run(*browser, "--dump-dom", address)
+            self.assertTrue(all(row["summary"] in seen for row in rows))
+            run(*browser, "--hide-scrollbars", f"--screenshot={pathlib.Path(picture).resolve()}", address)
+
+    def page(self, address, arguments, server):
+        for _ in range(300):
+            try:
+                with urllib.request.urlopen(f"{address}?{urllib.parse.urlencode(arguments)}", timeout=100) as answer:
+                    return answer.read().decode()
+            except urllib.error.HTTPError as error:
+                raise AssertionError(error.read().decode()) from error
+            except urllib.error.URLError:
+                self.assertIsNone(server.poll(), (self.folder / "log").read_text())
+                time.sleep(0.1)
+        raise AssertionError("Datasette does not answer")
+
+    def test_llm(self):
+        python, environment = self.python_with("llm")
+
+        def llm(*words, **more):
+            return run(python, "-m", "llm", *words, cwd=self.folder, **environment, **more)
+
+        self.assertIn("sqlite-lm", llm("models"))
+        text, system = "skyplot draws maps of the stars for a place and a time.", "Write a one-line summary of this package."
+        answer = llm("-m", "sqlite-lm", text, "-s", system)
+        script = "import sqlite3, sqlite_lm, sys; c = sqlite3.connect(':memory:'); sqlite_lm.load(c); print(c.execute('SELECT generate(?, ?)', sys.argv[1:]).fetchone()[0])"
+        self.assertEqual(answer, run(python, "-c", script, text, system, cwd=self.folder))
+        self.assertEqual(llm("-m", "sqlite-lm", text, "-s", system, "--no-stream"), answer)
+        cut = llm("-m", "sqlite-lm", text, "-s", system, "-o", "max_tokens", "2")
+        self.assertTrue(answer.startswith(cut) and len(cut) < len(answer), (answer, cut))
+        judged = llm("-m", "sqlite-lm", text, "-s", "Is this a game?", "-o", "more", '{"choices":["yes","no"]}')
+        self.assertIn(judged, ("yes", "no"))
+        # The conversation goes on: its turns are part of the prompt.
+        logged = json.loads(llm("logs", "-n", "1", "--json"))[0]
+        self.assertEqual((logged["model"], logged["response"]), ("sqlite-lm", judged))
+        self.assertIn(llm("-c", "Is it about astronomy? Answer yes or no.", "-o", "more", '{"choices":["yes","no"]}'), ("yes", "no"))
+        conversations = {row["conversation_id"] for row in json.loads(llm("logs", "-n", "2", "--json"))}
+        self.assertEqual(len(conversations), 1)
+        # Pieces come as they are made.
+        stream = "import llm, sys; print(len(list(llm.get_model('sqlite-lm').prompt(sys.argv[1], system=sys.argv[2]))))"
+        self.assertGreater(int(run(python, "-c", stream, text, system, cwd=self.folder, **environment)), 3)
+        # What is wrong is said in our words.
+        with self.assertRaisesRegex(AssertionError, "no-such.gguf"):
+            llm("-m", "sqlite-lm", text, "-o", "model", "no-such.gguf")
+        with self.assertRaisesRegex(AssertionError, "temperature must be >= 0, got -1"):
+            llm("-m", "sqlite-lm", text, "-o", "temperature", "-1")
 
     def npm_project(self):
         self.require("npm", "node")

@@ -1,4 +1,4 @@
-"""sqlite-lm in every connection that sqlite-utils (3.34 or newer) opens."""
+"""sqlite-lm in every connection that sqlite-utils (3.35 or newer) opens."""
 from sqlite_utils import hookimpl
 
 import sqlite_lm
