@@ -30,9 +30,12 @@ absl::Status ErrnoError(int error, const std::string& path) {
 
 class PosixFile final : public RandomAccessFile {
  public:
-  PosixFile(int fd, uint64_t size, std::string path)
-      : fd_(fd), size_(size), path_(std::move(path)) {}
-  ~PosixFile() override { close(fd_); }
+  explicit PosixFile(const std::string& path) : path_(path) {}
+  ~PosixFile() override {
+    if (fd_ >= 0) close(fd_);
+  }
+
+  absl::Status Open();
 
   uint64_t Size() const override { return size_; }
   const std::string& path() const override { return path_; }
@@ -59,9 +62,9 @@ class PosixFile final : public RandomAccessFile {
   }
 
  private:
-  const int fd_;
-  const uint64_t size_;
   const std::string path_;
+  int fd_ = -1;
+  uint64_t size_ = 0;
 };
 
 absl::Status CheckRegular(const struct stat& info, const std::string& path) {
@@ -74,19 +77,20 @@ absl::Status CheckRegular(const struct stat& info, const std::string& path) {
   return absl::OkStatus();
 }
 
+absl::Status PosixFile::Open() {
+  fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat info;
+  if (fd_ < 0 || fstat(fd_, &info) != 0) return ErrnoError(errno, path_);
+  size_ = static_cast<uint64_t>(info.st_size);
+  return CheckRegular(info, path_);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenFile(const std::string& path) {
-  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return ErrnoError(errno, path);
-  struct stat info;
-  absl::Status status =
-      fstat(fd, &info) == 0 ? CheckRegular(info, path) : ErrnoError(errno, path);
-  if (!status.ok()) {
-    close(fd);
-    return status;
-  }
-  return std::make_unique<PosixFile>(fd, static_cast<uint64_t>(info.st_size), path);
+  auto file = std::make_unique<PosixFile>(path);
+  RETURN_IF_ERROR(file->Open());
+  return file;
 }
 
 absl::StatusOr<FileIdentity> IdentifyFile(const std::string& path) {

@@ -43,17 +43,26 @@ bool IsThere(const std::string& path) {
 
 }  // namespace
 
+absl::Status NewFile::CheckFree(const std::string& path) {
+  for (const std::string& name : {path, path + ".part"}) {
+    if (IsThere(name)) return Exists(name);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<NewFile>> NewFile::Create(const std::string& path) {
   if (IsThere(path)) return Exists(path);
-  const std::string part = path + ".part";
-  const int fd = open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0) return errno == EEXIST ? Exists(part) : ErrnoError(part, "cannot be made");
-  return std::unique_ptr<NewFile>(new NewFile(path, part, fd));
+  auto file = std::unique_ptr<NewFile>(new NewFile(path));  // first: it may find no memory
+  const std::string& part = file->part_;
+  file->fd_ = open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file->fd_ < 0) return errno == EEXIST ? Exists(part) : ErrnoError(part, "cannot be made");
+  file->has_part_ = true;
+  return file;
 }
 
 NewFile::~NewFile() {
   if (fd_ >= 0) close(fd_);
-  if (!finished_) unlink(part_.c_str());
+  if (has_part_) unlink(part_.c_str());
 }
 
 absl::Status NewFile::Append(absl::string_view bytes) {
@@ -77,7 +86,7 @@ absl::Status NewFile::Finish() {
     moved = rename(part_.c_str(), path_.c_str());
   }
   if (moved != 0) return errno == EEXIST ? Exists(path_) : ErrnoError(path_, "cannot be made");
-  finished_ = true;
+  has_part_ = false;
   return absl::OkStatus();
 }
 

@@ -26,14 +26,18 @@ absl::Status ErrnoError(absl::string_view doing, const std::string& path) {
 absl::StatusOr<std::unique_ptr<ScratchFile>> ScratchFile::Create() {
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
-  std::string path = (error ? "/tmp" : folder).string() + "/sqlite-lm-XXXXXX";
-  const int fd = mkostemp(path.data(), O_CLOEXEC);
-  if (fd < 0) return ErrnoError("making", path);
-  unlink(path.c_str());
-  return std::unique_ptr<ScratchFile>(new ScratchFile(fd, std::move(path)));
+  // First: it may find no memory.
+  auto file = std::unique_ptr<ScratchFile>(
+      new ScratchFile((error ? "/tmp" : folder).string() + "/sqlite-lm-XXXXXX"));
+  file->fd_ = mkostemp(file->path_.data(), O_CLOEXEC);
+  if (file->fd_ < 0) return ErrnoError("making", file->path_);
+  unlink(file->path_.c_str());
+  return file;
 }
 
-ScratchFile::~ScratchFile() { close(fd_); }
+ScratchFile::~ScratchFile() {
+  if (fd_ >= 0) close(fd_);
+}
 
 absl::Status ScratchFile::Append(absl::string_view bytes) {
   held_.append(bytes.data(), bytes.size());

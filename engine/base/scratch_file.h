@@ -35,11 +35,11 @@ class ScratchFile {
   int fd() const { return fd_; }
 
  private:
-  ScratchFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  explicit ScratchFile(std::string path) : path_(std::move(path)) {}
 
-  const int fd_;
-  const std::string path_;  // what it was called
-  std::string held_;        // appended, and not written yet
+  int fd_ = -1;
+  std::string path_;  // what it was called
+  std::string held_;  // appended, and not written yet
   int64_t bytes_ = 0;
 };
 

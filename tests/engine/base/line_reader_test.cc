@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/new_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -43,23 +42,6 @@ TEST(LineReaderTest, RefusesALineThatIsTooLong) {
   const absl::Status status = Lines("short\nmuch too long", 8).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
   EXPECT_THAT(status.message(), testing::HasSubstr("line 2 has more than 8 bytes"));
-}
-
-TEST(NewFileTest, IsThereOnceItIsWhole) {
-  const std::string path = testing::TempDir() + "/new_file_test.txt";
-  std::remove(path.c_str());
-  {
-    std::unique_ptr<NewFile> file = *NewFile::Create(path);
-    ASSERT_TRUE(file->Append("half").ok());
-  }
-  EXPECT_FALSE(OpenFile(path).ok());
-  std::unique_ptr<NewFile> file = *NewFile::Create(path);
-  ASSERT_TRUE(file->Append("whole").ok());
-  EXPECT_FALSE(OpenFile(path).ok());
-  ASSERT_TRUE(file->Finish().ok());
-  EXPECT_EQ((*OpenFile(path))->Size(), 5u);
-  EXPECT_EQ(NewFile::Create(path).status().code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_EQ(NewFile::Create("/no/such/folder/x").status().code(), absl::StatusCode::kNotFound);
 }
 
 }  // namespace
