@@ -42,15 +42,17 @@ absl::StatusOr<ModelIdentity> IdentifyDirectory(const std::filesystem::path& fol
   ASSIGN_OR_RETURN(identity.emplace_back(), IdentifyFile((folder / "config.json").string()));
   std::error_code error;
   std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    const std::string extension = entry.path().extension().string();
+  for (std::filesystem::directory_iterator at(folder, error), end; at != end; at.increment(error)) {
+    const std::string extension = at->path().extension().string();
     if (extension == ".json" || extension == ".safetensors" || extension == ".jinja") {
-      paths.push_back(entry.path().string());
+      paths.push_back(at->path().string());
     }
   }
+  paths.push_back((folder / "1_Pooling" / "config.json").string());
   std::sort(paths.begin(), paths.end());
   for (const std::string& path : paths) {
-    ASSIGN_OR_RETURN(identity.emplace_back(), IdentifyFile(path));
+    // What is no file, or leads to none, is none of those that are read.
+    identity.push_back(IdentifyFile(path).value_or(FileIdentity()));
   }
   return identity;
 }

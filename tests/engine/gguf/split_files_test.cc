@@ -138,6 +138,26 @@ TEST_F(SplitFilesTest, TheIdentityIsThatOfAllParts) {
   }
 }
 
+TEST_F(SplitFilesTest, ADirectorysIdentityIsThatOfWhatIsReadOfIt) {
+  Write("config.json", "{}");
+  Write("model.safetensors", "x");
+  std::filesystem::create_directories(Path("1_Pooling"));
+  std::filesystem::create_directories(Path("folder.json"));
+  std::filesystem::create_symlink("nowhere", Path("link.json"));
+  Write("notes.txt", "x");
+  const ModelIdentity first = IdentifyModel(directory_).value();
+  Write("notes.txt", "xyz");
+  EXPECT_EQ(IdentifyModel(directory_).value(), first);
+  for (const char* name :
+       {"model.safetensors", "1_Pooling/config.json", "config.json", "nowhere"}) {
+    const ModelIdentity before = IdentifyModel(directory_).value();
+    Write(name, "other");
+    EXPECT_TRUE(IsReplaced(before, IdentifyModel(directory_).value())) << name;
+  }
+  std::filesystem::remove(Path("config.json"));
+  EXPECT_FALSE(IdentifyModel(directory_).ok());
+}
+
 TEST_F(SplitFilesTest, PartsInTheWrongPlaceAreRefused) {
   EXPECT_EQ(OpenParts({Part(0, 2, 2), Part(1, 2, 2)}), "");
   EXPECT_EQ(OpenParts({Part(1, 2, 2), Part(0, 2, 2)}),
