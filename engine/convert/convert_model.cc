@@ -13,9 +13,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "engine/base/checkpoint.h"
+#include "engine/base/new_file.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/thread_pool.h"
-#include "engine/base/new_file.h"
 #include "engine/convert/quantize.h"
 #include "engine/gguf/block_format.h"
 #include "engine/gguf/gguf_header.h"
@@ -50,13 +50,17 @@ absl::StatusOr<Target> FindTarget(const std::string& type) {
 
 // Of "blk.7.attn_v.weight" 7 and "attn_v"; of others -1.
 std::pair<int, absl::string_view> SplitName(absl::string_view name) {
+  constexpr int kMostLayers = 4096;
   absl::ConsumeSuffix(&name, ".weight");
+  absl::string_view rest = name;
   int layer = -1;
-  if (!absl::ConsumePrefix(&name, "blk.")) return {layer, name};
-  const size_t dot = name.find('.');
-  if (dot == absl::string_view::npos || !absl::SimpleAtoi(name.substr(0, dot), &layer))
+  if (!absl::ConsumePrefix(&rest, "blk.")) return {-1, name};
+  const size_t dot = rest.find('.');
+  if (dot == absl::string_view::npos || !absl::SimpleAtoi(rest.substr(0, dot), &layer) ||
+      layer < 0 || layer >= kMostLayers) {
     return {-1, name};
-  return {layer, name.substr(dot + 1)};
+  }
+  return {layer, rest.substr(dot + 1)};
 }
 
 // Matrices that are not products of activations, or too small to be worth it.
@@ -119,6 +123,8 @@ class Converter {
   }
 
  private:
+  static constexpr int64_t kPieceValues = 1 << 20;  // whole blocks of every type
+
   // What llama.cpp gives more bits: the first and the last eighth, and every third between.
   bool HasMoreBits(int layer) const {
     const int eighth = layers_ / 8;
@@ -150,25 +156,41 @@ class Converter {
     return weights;
   }
 
+  // Values [first, first + count), as stored. REQUIRES: whole blocks.
+  absl::Status ReadValues(const TensorInfo& tensor, int64_t first, int64_t count,
+                          std::vector<char>* stored) const {
+    RETURN_IF_ERROR(Checkpoint());
+    stored->resize(RowBytes(tensor.dtype, count));
+    RETURN_IF_ERROR(
+        source_.ReadTensor(tensor, absl::MakeSpan(*stored), RowBytes(tensor.dtype, first)));
+    return CheckFinite(tensor.dtype, stored->data(), count, first);
+  }
+
+  absl::Status CopyTensor(const TensorInfo& tensor, NewFile* out) {
+    const int64_t values = tensor.rows * tensor.cols;
+    std::vector<char> stored;
+    for (int64_t first = 0; first < values; first += kPieceValues) {
+      RETURN_IF_ERROR(ReadValues(tensor, first, std::min(kPieceValues, values - first), &stored));
+      RETURN_IF_ERROR(out->Append({stored.data(), stored.size()}));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status WriteTensor(const TensorInfo& tensor, NewFile* out) {
-    constexpr int64_t kPieceValues = 1 << 20;
     const DType to = TypeOf(tensor);
-    const int64_t from_bytes = RowBytes(tensor.dtype, tensor.cols);
+    if (to == tensor.dtype) return CopyTensor(tensor, out);
+    if (tensor.cols > kPieceValues) {
+      return absl::InvalidArgumentError(absl::StrCat("rows of ", tensor.cols, " values, at most ",
+                                                     kPieceValues, " are converted"));
+    }
     const int64_t to_bytes = RowBytes(to, tensor.cols);
+    const int64_t from_bytes = RowBytes(tensor.dtype, tensor.cols);
     const int64_t piece = std::clamp<int64_t>(kPieceValues / tensor.cols, 1, tensor.rows);
-    std::vector<char> stored(piece * from_bytes), made(piece * to_bytes);
+    std::vector<char> stored, made(piece * to_bytes);
     const std::vector<float> weights = WeightsOf(tensor);
     for (int64_t first = 0; first < tensor.rows; first += piece) {
-      RETURN_IF_ERROR(Checkpoint());
       const int64_t rows = std::min(piece, tensor.rows - first);
-      RETURN_IF_ERROR(source_.ReadTensor(tensor, absl::MakeSpan(stored.data(), rows * from_bytes),
-                                         first * from_bytes));
-      RETURN_IF_ERROR(
-          CheckFinite(tensor.dtype, stored.data(), rows * tensor.cols, first * tensor.cols));
-      if (to == tensor.dtype) {
-        RETURN_IF_ERROR(out->Append({stored.data(), static_cast<size_t>(rows * from_bytes)}));
-        continue;
-      }
+      RETURN_IF_ERROR(ReadValues(tensor, first * tensor.cols, rows * tensor.cols, &stored));
       pool_.ParallelFor(rows, [&](int64_t row) {
         std::vector<float> values(tensor.cols);
         DequantizeRow(tensor.dtype, stored.data() + row * from_bytes, tensor.cols, values.data());
@@ -190,14 +212,21 @@ class Converter {
 
 }  // namespace
 
-absl::StatusOr<ConvertReport> ConvertModel(const std::string& source,
-                                           const std::string& destination, const std::string& type,
-                                           int num_threads, const Importance& importance) {
+absl::Status CheckConversion(const std::string& destination, const std::string& type) {
+  RETURN_IF_ERROR(FindTarget(type).status());
+  return NewFile::CheckFree(destination);
+}
+
+absl::StatusOr<ConvertReport> ConvertModel(
+    const std::string& source, const std::string& destination, const std::string& type,
+    int num_threads, const Importance& importance,
+    absl::FunctionRef<absl::Status(const std::string&)> try_out) {
   ASSIGN_OR_RETURN(const Target target, FindTarget(type));
   ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> gguf, OpenModelFile(source));
   ASSIGN_OR_RETURN(const std::unique_ptr<NewFile> out, NewFile::Create(destination));
   ASSIGN_OR_RETURN(const ConvertReport report,
                    Converter(*gguf, target, num_threads, importance).WriteTo(out.get()));
+  RETURN_IF_ERROR(try_out(out->part()));
   RETURN_IF_ERROR(out->Finish());
   return report;
 }

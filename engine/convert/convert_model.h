@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/convert/observing_backend.h"
 
@@ -29,9 +31,17 @@ struct ConvertReport {
 // complete; until then it is `destination` and ".part", which is removed where this fails or the
 // thread's CheckpointScope is interrupted (Cancelled). Takes memory for a piece of a tensor.
 // Errors of a tensor's columns are weighed by their importance, where there is one (text_runs.h).
-absl::StatusOr<ConvertReport> ConvertModel(const std::string& source,
-                                           const std::string& destination, const std::string& type,
-                                           int num_threads, const Importance& importance = {});
+// Before the file appears, try_out(its path until then) is called: what that returns, this does.
+absl::StatusOr<ConvertReport> ConvertModel(
+    const std::string& source, const std::string& destination, const std::string& type,
+    int num_threads, const Importance& importance = {},
+    absl::FunctionRef<absl::Status(const std::string& path)> try_out = [](const std::string&) {
+      return absl::OkStatus();
+    });
+
+// OK where type and destination are such as ConvertModel wants them now, for those who have much to
+// do before.
+absl::Status CheckConversion(const std::string& destination, const std::string& type);
 
 }  // namespace lm
 

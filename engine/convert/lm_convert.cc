@@ -4,7 +4,9 @@
 //
 // SOURCE is a GGUF file or a Hugging Face directory. A FILE has a text a line: `texts` are those of
 // which the perplexity before and after is printed, `importance` others, whose activations say
-// which weights must be exact.
+// which weights must be exact. The file appears when all is done; SIGINT and SIGTERM leave nothing.
+#include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -13,7 +15,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/cpu_features.h"
+#include "engine/base/max_threads.h"
+#include "engine/base/out_of_memory.h"
 #include "engine/base/status_macros.h"
 #include "engine/convert/convert_model.h"
 #include "engine/convert/text_runs.h"
@@ -47,33 +52,57 @@ absl::StatusOr<Arguments> Read(int argc, char** argv) {
     } else if (absl::ConsumePrefix(&value, "importance=")) {
       ASSIGN_OR_RETURN(arguments.importance, Lines(std::string(value)));
     } else if (!absl::ConsumePrefix(&value, "threads=") ||
-               !absl::SimpleAtoi(value, &arguments.threads) || arguments.threads < 1) {
-      return absl::InvalidArgumentError(absl::StrCat("unknown argument ", argv[i]));
+               !absl::SimpleAtoi(value, &arguments.threads) || arguments.threads < 1 ||
+               arguments.threads > kMaxThreads) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "wanted texts=FILE, importance=FILE or threads=1 to ", kMaxThreads, ", got ", argv[i]));
     }
   }
   return arguments;
 }
 
-absl::Status Run(const Arguments& arguments) {
-  const std::atomic<bool> never{false};
+// Set by SIGINT and SIGTERM: the conversion ends, and leaves nothing. The second one kills.
+std::atomic<bool> interrupted{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void Interrupt(int signal) {
+  interrupted = true;
+  std::signal(signal, SIG_DFL);
+}
+
+absl::Status Run(int argc, char** argv) {
+  ASSIGN_OR_RETURN(const Arguments arguments, Read(argc, argv));
+  RETURN_IF_ERROR(CheckConversion(arguments.destination, arguments.type));
+  const CheckpointScope scope([] { return interrupted.load(); });
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, &Interrupt);
+  auto measure = [&](const char* when, const std::string& model) -> absl::Status {
+    if (arguments.texts.empty()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const double perplexity,
+                     MeasurePerplexity(model, arguments.texts, arguments.threads, interrupted));
+    std::printf("perplexity %s %.5f\n", when, perplexity);
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(measure("before", arguments.source));
   Importance importance;
   if (!arguments.importance.empty()) {
     ASSIGN_OR_RETURN(importance, MeasureImportance(arguments.source, arguments.importance,
-                                                   arguments.threads, never));
+                                                   arguments.threads, interrupted));
   }
-  ASSIGN_OR_RETURN(const ConvertReport report,
-                   ConvertModel(arguments.source, arguments.destination, arguments.type,
-                                arguments.threads, importance));
+  ASSIGN_OR_RETURN(
+      const ConvertReport report,
+      ConvertModel(arguments.source, arguments.destination, arguments.type, arguments.threads,
+                   importance, [&](const std::string& path) { return measure("after ", path); }));
   std::printf("%lld tensors, %lld bytes (were %lld)\n", static_cast<long long>(report.tensors),
               static_cast<long long>(report.bytes), static_cast<long long>(report.source_bytes));
-  for (const std::string* model : {&arguments.source, &arguments.destination}) {
-    if (arguments.texts.empty()) break;
-    ASSIGN_OR_RETURN(const double perplexity,
-                     MeasurePerplexity(*model, arguments.texts, arguments.threads, never));
-    std::printf("perplexity %s %.5f\n", model == &arguments.source ? "before" : "after ",
-                perplexity);
-  }
   return absl::OkStatus();
+}
+
+absl::Status RunGuarded(int argc, char** argv) {
+  try {
+    return Run(argc, argv);
+  } catch (...) {
+    return CurrentExceptionAsStatus();
+  }
 }
 
 }  // namespace
@@ -86,8 +115,7 @@ int main(int argc, char** argv) {
                  "[texts=FILE] [importance=FILE] [threads=N]\n");
     return 2;
   }
-  const absl::StatusOr<lm::Arguments> arguments = lm::Read(argc, argv);
-  const absl::Status status = arguments.ok() ? lm::Run(*arguments) : arguments.status();
+  const absl::Status status = lm::RunGuarded(argc, argv);
   if (status.ok()) return 0;
   std::fprintf(stderr, "lm_convert: %s\n", std::string(status.message()).c_str());
   return 1;

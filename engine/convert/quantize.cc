@@ -133,7 +133,7 @@ Affine FitAffine(const Values& v, float high) {
   const auto [lowest, highest] = std::minmax_element(v.x, v.x + v.count);
   const float low = std::min(*lowest, 0.0f), range = *highest - low;
   if (range < 1e-30f) return {0, -low};
-  Affine best;
+  Affine best = {range / high, -low};  // where every error is infinite, so is the block's scale
   float best_error = std::numeric_limits<float>::max();
   for (int step = -9; step <= 9; ++step) {
     const Affine fit = Refit(v, {range / (high + 0.1f * static_cast<float>(step)), -low}, high);
@@ -214,6 +214,7 @@ void EncodeQ4_K(const Values& v, uint8_t* to) {
   uint8_t* const packed = to + 4;
   uint8_t* const codes = packed + 12;
   std::memset(packed, 0, 12);
+  if (!std::isfinite(d) || !std::isfinite(dmin)) return;
   for (int j = 0; j < kGroups; ++j) {
     const Values group = v.Part(j * kGroup, kGroup);
     auto with = [&](int scale, int minimum) {
@@ -257,6 +258,7 @@ void EncodeQ6_K(const Values& v, uint8_t* to) {
   const float d = RoundedToHalf(most / -128);
   PutHalf(d, to + 208);
   std::memset(to, 0, 192);
+  if (!std::isfinite(d)) return;
   for (int j = 0; j < kGroups; ++j) {
     const Values group = v.Part(j * kGroup, kGroup);
     const int scale = BestNear(fits[j] * Inverse(d), -128, 127, [&](int s) {

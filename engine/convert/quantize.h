@@ -15,7 +15,8 @@ namespace lm {
 bool CanQuantize(DType dtype);
 
 // Writes RowBytes(dtype, values.size()) bytes. A value beyond F16's range becomes infinite as F16,
-// and so does its block's scale.
+// and so does its block's scale, whatever
+// the codes then are.
 // REQUIRES: CanQuantize(dtype); values are finite, and whole blocks; weights are as many, and > 0.
 void QuantizeRow(DType dtype, absl::Span<const float> values, absl::Span<const float> weights,
                  char* blocks);

@@ -11,12 +11,14 @@
 //
 // source is the path of a GGUF file, or of a Hugging Face directory; type one of F32, F16, BF16,
 // Q8_0, Q6_K, Q4_0, Q4_K_M. What is at the destination is never written over; the file appears
-// there when it is complete, and an interrupted conversion leaves nothing. Options: threads (0: all
+// there when all is done, and a conversion that fails or is interrupted leaves nothing. Where the
+// connection may not ATTACH the destination, it may not write it either. Options: threads (0: all
 // that this process may use); texts, an array: those of the perplexity, for which both models are
 // loaded, one after the other; importance, an array of other texts: the source is run over them,
 // and what they multiply much is made more exact than what they do not (an "importance matrix").
 #include <atomic>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -32,6 +34,7 @@
 #include "extension/connection/scalar_function.h"
 #include "extension/functions/functions.h"
 #include "extension/host/aside.h"
+#include "extension/host/ask_authorizer.h"
 
 namespace lm {
 namespace {
@@ -81,6 +84,18 @@ absl::Status Convert(Call& call) {
   ASSIGN_OR_RETURN(const std::vector<std::string> texts, Texts(json, "texts"));
   ASSIGN_OR_RETURN(const std::vector<std::string> samples, Texts(json, "importance"));
   sqlite3* const db = call.connection().db();
+  RETURN_IF_ERROR(CheckMayAttach(db, destination));
+  RETURN_IF_ERROR(CheckConversion(destination, type.value_or("")));
+  std::optional<double> before, after;
+  auto measure = [&](const std::string& path, std::optional<double>* perplexity) -> absl::Status {
+    if (texts.empty()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(*perplexity,
+                     RunAside(db, [path, texts, num_threads](std::atomic<bool>& cancel) {
+                       return MeasurePerplexity(path, texts, num_threads, cancel);
+                     }));
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(measure(source, &before));
   Importance importance;
   if (!samples.empty()) {
     ASSIGN_OR_RETURN(importance,
@@ -89,20 +104,14 @@ absl::Status Convert(Call& call) {
                      }));
   }
   ASSIGN_OR_RETURN(const ConvertReport made,
-                   ConvertModel(source, destination, type.value_or(""), num_threads, importance));
+                   ConvertModel(source, destination, type.value_or(""), num_threads, importance,
+                                [&](const std::string& path) { return measure(path, &after); }));
   Json report = Json::MakeObject();
   report.Add("tensors", made.tensors);
   report.Add("source_bytes", made.source_bytes);
   report.Add("bytes", made.bytes);
-  for (const auto& [name, path] :
-       {std::pair("perplexity_before", source), std::pair("perplexity_after", destination)}) {
-    if (texts.empty()) break;
-    ASSIGN_OR_RETURN(const double perplexity,
-                     RunAside(db, [path, texts, num_threads](std::atomic<bool>& cancel) {
-                       return MeasurePerplexity(path, texts, num_threads, cancel);
-                     }));
-    report.Add(name, perplexity);
-  }
+  if (before.has_value()) report.Add("perplexity_before", *before);
+  if (after.has_value()) report.Add("perplexity_after", *after);
   ResultJson(call.context(), report.Dump());
   return absl::OkStatus();
 }

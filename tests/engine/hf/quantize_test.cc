@@ -3,6 +3,7 @@
 #include "engine/convert/quantize.h"
 
 #include <cmath>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -89,6 +90,20 @@ TEST_P(QuantizeTest, KeepsZerosConstantsAndSingleValues) {
   // Too small for any scale: nothing but zeros can come back, and no NaN.
   for (const float back : ThereAndBack(dtype, std::vector<float>(256, 1e-40f))) {
     EXPECT_LT(std::fabs(back), 1e-7f);
+  }
+}
+
+// Not as zeros, nor as any other number: its block's scale is infinite, which is refused.
+TEST_P(QuantizeTest, WhatIsBeyondTheTypeIsSeen) {
+  const DType dtype = GetParam().dtype;
+  if (dtype == DType::kBF16) return;  // has F32's range
+  for (const float most : {1e12f, 2e20f, 1e30f, std::numeric_limits<float>::max()}) {
+    std::vector<float> values(256, 1.0f);
+    for (size_t i = 0; i < values.size(); i += 2) values[i] = most;
+    values[7] = -most;
+    std::string blocks(RowBytes(dtype, 256), '\0');
+    QuantizeRow(dtype, values, std::vector<float>(256, 1), blocks.data());
+    EXPECT_FALSE(CheckFinite(dtype, blocks.data(), 256, 0).ok()) << most;
   }
 }
 

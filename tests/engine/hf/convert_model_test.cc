@@ -1,0 +1,83 @@
+// What converting does with tensors of unusual names and shapes, and with a file that turns out to
+// be of no use. Types, mixes and values: tests/extension/hf_test.py.
+#include "engine/convert/convert_model.h"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "engine/gguf/gguf_file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/engine/gguf/gguf_builder.h"
+#include "tests/engine/hf/hf_folder.h"
+
+namespace lm {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ConvertModelTest : public ::testing::Test {
+ protected:
+  absl::Status Convert(const GgufBuilder& gguf, const std::string& type) {
+    folder_.Write("in.gguf", gguf.Build());
+    return ConvertModel(Path("in.gguf"), Path("out.gguf"), type, 1).status();
+  }
+  std::string Path(const std::string& name) const { return folder_.path() + "/" + name; }
+
+  const HfFolder folder_;
+};
+
+TEST_F(ConvertModelTest, LongVectorsAreCopiedPieceByPiece) {
+  std::vector<float> values(5 << 19);  // two pieces and a half
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  GgufBuilder gguf;
+  gguf.AddTensor("vector", kGgmlF32, {values.size()}, Bytes(values));
+  ASSERT_TRUE(Convert(gguf, "Q8_0").ok());
+  const auto made = GgufFile::Open(Path("out.gguf")).value();
+  std::vector<float> copied(values.size());
+  const absl::Span<char> bytes(reinterpret_cast<char*>(copied.data()),
+                               copied.size() * sizeof(float));
+  ASSERT_TRUE(made->ReadTensor(*made->FindTensor("vector"), bytes).ok());
+  EXPECT_EQ(copied, values);
+}
+
+TEST_F(ConvertModelTest, LayersBeyondAllModelsAreNoLayers) {
+  GgufBuilder gguf;
+  for (const char* name : {"blk.0.attn_v.weight", "blk.2147483647.attn_v.weight"}) {
+    gguf.AddTensor(name, kGgmlF32, {256, 1}, Bytes(std::vector<float>(256, 1)));
+  }
+  ASSERT_TRUE(Convert(gguf, "Q4_K_M").ok());
+  const auto made = GgufFile::Open(Path("out.gguf")).value();
+  EXPECT_EQ(made->FindTensor("blk.0.attn_v.weight")->dtype, DType::kQ6_K);
+  EXPECT_EQ(made->FindTensor("blk.2147483647.attn_v.weight")->dtype, DType::kQ4_K);
+}
+
+TEST_F(ConvertModelTest, RowsThatNoModelHasAreRefused) {
+  const size_t cols = (1 << 20) + 32;
+  GgufBuilder gguf;
+  gguf.AddTensor("blk.0.ffn_up.weight", kGgmlF32, {cols, 1}, Bytes(std::vector<float>(cols, 1)));
+  EXPECT_THAT(std::string(Convert(gguf, "Q8_0").message()),
+              HasSubstr("\"blk.0.ffn_up.weight\": rows of 1048608 values, at most 1048576"));
+  EXPECT_TRUE(Convert(gguf, "F32").ok());  // a copy
+}
+
+TEST_F(ConvertModelTest, AppearsWhenItWasTriedOut) {
+  GgufBuilder gguf;
+  gguf.AddTensor("blk.0.ffn_up.weight", kGgmlF32, {32, 1}, Bytes(std::vector<float>(32, 1)));
+  folder_.Write("in.gguf", gguf.Build());
+  auto fail = [&](const std::string& path) -> absl::Status {
+    EXPECT_TRUE(GgufFile::Open(path).ok());
+    EXPECT_FALSE(std::filesystem::exists(Path("out.gguf")));
+    return absl::CancelledError("no");
+  };
+  EXPECT_TRUE(absl::IsCancelled(
+      ConvertModel(Path("in.gguf"), Path("out.gguf"), "F16", 1, {}, fail).status()));
+  EXPECT_TRUE(CheckConversion(Path("out.gguf"), "F16").ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckConversion(Path("out.gguf"), "F17")));
+  EXPECT_TRUE(ConvertModel(Path("in.gguf"), Path("out.gguf"), "F16", 1).ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(CheckConversion(Path("out.gguf"), "F16")));
+}
+
+}  // namespace
+}  // namespace lm
