@@ -7,9 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/status_macros.h"
+#include "engine/gguf/message.h"
 
 namespace lm {
 namespace {
+
+// More than any backend computes with; bounds what is made for each pair of a head.
+constexpr int64_t kMostHeadDim = 4096;
 
 constexpr HfName kDecoderNames[] = {
     {"embed_tokens", "token_embd"},
@@ -116,15 +120,14 @@ absl::StatusOr<std::vector<float>> Llama3Factors(const HfObject& rope, double ba
 // LongRoPE, as Phi-3 has it.
 absl::Status AddLongRope(const HfObject& config, const HfObject& rope, int64_t context, int64_t dim,
                          Keys* keys, HfModel* model) {
-  ASSIGN_OR_RETURN(const double nested,
-                   rope.Number("original_max_position_embeddings", static_cast<double>(context)));
-  ASSIGN_OR_RETURN(const double original,
-                   config.Number("original_max_position_embeddings", nested));
-  if (!(original > 1)) return config.Error("original_max_position_embeddings", "a number > 1");
-  const double scale = static_cast<double>(context) / original;
-  const double grown = scale > 1 ? std::sqrt(1 + std::log(scale) / std::log(original)) : 1;
+  ASSIGN_OR_RETURN(const int64_t nested, rope.Int("original_max_position_embeddings", context));
+  ASSIGN_OR_RETURN(const int64_t original, config.Int("original_max_position_embeddings", nested));
+  if (original < 2) return config.Error("original_max_position_embeddings", "2 or more");
+  const double scale = static_cast<double>(context) / static_cast<double>(original);
+  const double grown =
+      scale > 1 ? std::sqrt(1 + std::log(scale) / std::log(static_cast<double>(original))) : 1;
   ASSIGN_OR_RETURN(const double factor, rope.Number("attention_factor", grown));
-  keys->Count("rope.scaling.original_context_length", static_cast<int64_t>(original));
+  keys->Count("rope.scaling.original_context_length", original);
   keys->Put("rope.scaling.attn_factor", factor);
   for (const char* which : {"long", "short"}) {
     ASSIGN_OR_RETURN(std::vector<float> factors,
@@ -168,10 +171,10 @@ absl::Status AddRope(const HfObject& config, const Json* given, int64_t context,
   ASSIGN_OR_RETURN(const double base, rope.Number("rope_theta", outer));
   ASSIGN_OR_RETURN(const double outer_part, config.Number("partial_rotary_factor", 1));
   ASSIGN_OR_RETURN(const double part, rope.Number("partial_rotary_factor", outer_part));
-  const int64_t dim = static_cast<int64_t>(static_cast<double>(model->head_dim) * part);
-  if (!(part > 0 && part <= 1) || dim < 2) {
-    return config.Error("partial_rotary_factor", "a number > 0 and up to 1");
-  }
+  const bool in_range = part > 0 && part <= 1;
+  const int64_t dim =
+      in_range ? static_cast<int64_t>(static_cast<double>(model->head_dim) * part) : 0;
+  if (dim < 2) return config.Error("partial_rotary_factor", "a number > 0 and up to 1");
   keys->Put("rope.freq_base", base);
   keys->Count("rope.dimension_count", dim);
   ASSIGN_OR_RETURN(const std::string old_type, rope.Text("type", "default"));
@@ -208,8 +211,10 @@ absl::StatusOr<int64_t> AddSizes(const HfObject& config, const Defaults& default
   if (model->vocab < 1) return config.Error("vocab_size", "1 or more");
   ASSIGN_OR_RETURN(model->head_dim,
                    config.Int("head_dim", defaults.head_dim.value_or(hidden / heads)));
-  if (model->head_dim < 2 || model->head_dim % 2 != 0) {
-    return config.Error("head_dim", "an even number, 2 or more");
+  if (model->head_dim < 2 || model->head_dim % 2 != 0 || model->head_dim > kMostHeadDim) {
+    return absl::InvalidArgumentError(absl::StrCat(config.where(),
+                                                   ": heads of an even size from 2 to ",
+                                                   kMostHeadDim, " wanted, got ", model->head_dim));
   }
   keys->Count("block_count", model->layers);
   keys->Count("context_length", context);
@@ -259,6 +264,11 @@ absl::Status AddPlainDecoder(const HfObject& config, Keys* keys, HfModel* model)
 
 absl::Status AddGemma3(const HfObject& config, Keys* keys, HfModel* model) {
   RETURN_IF_ERROR(WantActivation(config, "hidden_activation", "gelu_pytorch_tanh"));
+  // EmbeddingGemma's: another architecture.
+  const Json* const both_ways = config.Find("use_bidirectional_attention");
+  if (both_ways != nullptr && *both_ways != Json(false)) {
+    return config.Unsupported("use_bidirectional_attention");
+  }
   const Defaults defaults{.heads = 8,
                           .kv_heads = 4,
                           .head_dim = 256,
@@ -304,7 +314,7 @@ absl::Status AddGemma3(const HfObject& config, Keys* keys, HfModel* model) {
   return absl::OkStatus();
 }
 
-absl::Status AddBert(const HfObject& config, Keys* keys, HfModel* model) {
+absl::Status AddBert(const HfObject& config, Metadata* metadata, Keys* keys, HfModel* model) {
   RETURN_IF_ERROR(WantActivation(config, "hidden_act", "gelu"));
   ASSIGN_OR_RETURN(const std::string positions, config.Text("position_embedding_type", "absolute"));
   if (positions != "absolute") return config.Unsupported("position_embedding_type");
@@ -312,6 +322,9 @@ absl::Status AddBert(const HfObject& config, Keys* keys, HfModel* model) {
   ASSIGN_OR_RETURN(const double eps, config.Number("layer_norm_eps", 1e-12));
   keys->Put("attention.layer_norm_epsilon", eps);
   keys->Put("attention.causal", false);
+  ASSIGN_OR_RETURN(const int64_t types, config.Int("type_vocab_size", 2));
+  metadata->Insert("tokenizer.ggml.token_type_count",
+                   static_cast<uint64_t>(std::max<int64_t>(types, 0)));
   return absl::OkStatus();
 }
 
@@ -335,13 +348,13 @@ absl::StatusOr<HfModel> ReadHfConfig(const HfObject& config, Metadata* metadata)
   if (model.family == std::end(kFamilies)) {
     auto name = [](std::string* out, const HfFamily& f) { absl::StrAppend(out, f.model_type); };
     return absl::UnimplementedError(absl::StrCat(
-        config.where(), ": model_type '", type.substr(0, 64), "' is not read from a directory (",
+        config.where(), ": model_type '", Excerpt(type, 64), "' is not read from a directory (",
         absl::StrJoin(kFamilies, ", ", name), " are; others load from GGUF files)"));
   }
   metadata->Insert("general.architecture", std::string(model.family->architecture));
   Keys keys(model.family->architecture, metadata);
   if (model.family->architecture == "bert") {
-    RETURN_IF_ERROR(AddBert(config, &keys, &model));
+    RETURN_IF_ERROR(AddBert(config, metadata, &keys, &model));
   } else if (model.family->architecture == "gemma3") {
     const Json* const text = config.Find("text_config");
     RETURN_IF_ERROR(

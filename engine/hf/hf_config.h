@@ -39,6 +39,9 @@ class HfObject {
   const std::string& where() const { return where_; }
 
  private:
+  // What is there, for a message.
+  std::string Found(absl::string_view name) const;
+
   const Json& json_;
   std::string where_;
 };

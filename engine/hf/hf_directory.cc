@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/message.h"
 #include "engine/hf/hf_config.h"
@@ -68,6 +69,7 @@ class TensorMapper {
   absl::StatusOr<std::vector<RowTensor>> Map() {
     for (const StoredTensor& tensor : weights_.tensors()) {
       if (IsLeftOut(tensor.name)) continue;
+      RETURN_IF_ERROR(Checkpoint());
       RETURN_IF_ERROR(MapOne(tensor));
     }
     for (const auto& [name, values] : model_.vectors) {
@@ -145,6 +147,24 @@ absl::StatusOr<std::optional<PackedScheme>> FindScheme(const std::filesystem::pa
   return scheme;
 }
 
+// That sentence-transformers do no more with what the model makes than we do: layers of their own
+// have weights of their own.
+absl::Status CheckModules(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "modules.json";
+  const absl::StatusOr<Json> json = ReadJsonFile(path.string());
+  if (absl::IsNotFound(json.status())) return absl::OkStatus();
+  RETURN_IF_ERROR(json.status());
+  for (size_t i = 0; json->is_array() && i < json->size(); ++i) {
+    const HfObject module(json->array()[i], absl::StrCat("'", path.string(), "': ", i));
+    ASSIGN_OR_RETURN(const std::string type, module.Text("type"));
+    const std::string kind = type.substr(type.rfind('.') + 1);
+    if (kind != "Transformer" && kind != "Pooling" && kind != "Normalize") {
+      return module.Unsupported("type");
+    }
+  }
+  return absl::OkStatus();
+}
+
 // What sentence-transformers say of pooling; false where they do not.
 absl::StatusOr<bool> AddPooling(const std::filesystem::path& folder, Metadata* metadata) {
   const std::filesystem::path path = folder / "1_Pooling" / "config.json";
@@ -164,13 +184,17 @@ absl::StatusOr<bool> AddPooling(const std::filesystem::path& folder, Metadata* m
   return config.Error("pooling_mode_mean_tokens", "a pooling by the mean, the first or the last");
 }
 
-// Which markers swallow the spaces behind them GGUF files say by this name (load_vocabulary.cc).
-std::string NameOf(const std::filesystem::path& folder, const HfModel& model) {
+// Which markers swallow the spaces behind them GGUF files say by this name (load_vocabulary.cc), of
+// vocabularies that have Phi-3's tokens; llama.cpp loads no others by it.
+std::string NameOf(const std::filesystem::path& folder, const HfModel& model,
+                   const Metadata& metadata) {
   std::string name =
       folder.has_filename() ? folder.filename().string() : folder.parent_path().filename().string();
   const std::string lower = absl::AsciiStrToLower(name);
   const bool named = absl::StrContains(lower, "phi-3") || absl::StrContains(lower, "phi3");
-  return model.family->model_type == "phi3" && !named ? absl::StrCat("phi3 ", name) : name;
+  const bool phi3 = model.family->model_type == "phi3" &&
+                    metadata.GetString("tokenizer.ggml.model").value_or("") == "llama";
+  return phi3 && !named ? absl::StrCat("phi3 ", name) : name;
 }
 
 }  // namespace
@@ -182,13 +206,15 @@ absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenHfDirectory(const std::str
   const HfObject config(json, absl::StrCat("'", config_path.string(), "'"));
   Metadata metadata;
   ASSIGN_OR_RETURN(const HfModel model, ReadHfConfig(config, &metadata));
+  RETURN_IF_ERROR(CheckModules(folder));
   ASSIGN_OR_RETURN(const bool embeds, AddPooling(folder, &metadata));
   RETURN_IF_ERROR(AddHfTokenizer(path, config, model.vocab, embeds, &metadata));
-  metadata.Insert("general.name", NameOf(folder, model));
+  metadata.Insert("general.name", NameOf(folder, model, metadata));
   ASSIGN_OR_RETURN(std::optional<PackedScheme> scheme, FindScheme(folder, config));
   ASSIGN_OR_RETURN(const Safetensors weights, Safetensors::Open(path));
   ASSIGN_OR_RETURN(std::vector<RowTensor> tensors,
                    TensorMapper(weights, model, std::move(scheme)).Map());
+  RETURN_IF_ERROR(Checkpoint());
   return MakeRowFile(path, metadata, std::move(tensors));
 }
 
@@ -196,6 +222,7 @@ absl::StatusOr<std::unique_ptr<GgufFile>> OpenModelFile(const std::string& path,
                                                         const std::atomic<bool>* cancel) {
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) return GgufFile::Open(path, cancel);
+  const CheckpointScope scope([cancel] { return cancel != nullptr && cancel->load(); });
   ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, OpenHfDirectory(path));
   std::vector<std::unique_ptr<RandomAccessFile>> files;
   files.push_back(std::move(file));

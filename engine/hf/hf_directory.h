@@ -21,6 +21,7 @@
 namespace lm {
 
 // The GGUF that a directory stands for. Errors name the file, what was wanted and what is there.
+// Cancelled where the thread's CheckpointScope is interrupted.
 absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenHfDirectory(const std::string& path);
 
 // A model of any kind: a GGUF file, or a directory. As GgufFile::Open.

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/gguf/message.h"
 #include "engine/hf/hf_config.h"
 
 namespace lm {
@@ -17,15 +18,18 @@ const Json* HfObject::Find(absl::string_view name) const {
 }
 
 absl::Status HfObject::Error(absl::string_view name, absl::string_view wanted) const {
-  const Json* const member = Find(name);
   return absl::InvalidArgumentError(
-      absl::StrCat(where_, ": \"", name, "\": wanted ", wanted, ", got ",
-                   member == nullptr ? "nothing" : member->Dump().substr(0, 80)));
+      absl::StrCat(where_, ": \"", name, "\": wanted ", wanted, ", got ", Found(name)));
 }
 
 absl::Status HfObject::Unsupported(absl::string_view name) const {
-  return absl::UnimplementedError(absl::StrCat(
-      where_, ": \"", name, "\": ", Find(name)->Dump().substr(0, 80), " is not supported"));
+  return absl::UnimplementedError(
+      absl::StrCat(where_, ": \"", name, "\": ", Found(name), " is not supported"));
+}
+
+std::string HfObject::Found(absl::string_view name) const {
+  const Json* const member = Find(name);
+  return member == nullptr ? "nothing" : Excerpt(member->Dump(), 80);
 }
 
 absl::StatusOr<int64_t> HfObject::Int(absl::string_view name,

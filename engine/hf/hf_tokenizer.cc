@@ -1,6 +1,7 @@
 #include "engine/hf/hf_tokenizer.h"
 
 #include <filesystem>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/file.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/message.h"
@@ -43,6 +45,12 @@ class TokenizerKeys {
  private:
   void Put(absl::string_view name, MetadataValue value) {
     metadata_.Insert(absl::StrCat("tokenizer.ggml.", name), std::move(value));
+  }
+  // As the converter of llama.cpp writes ids, which reads no others; -1, for none, as the one that
+  // no vocabulary has.
+  void PutId(absl::string_view role, int64_t id) {
+    Put(absl::StrCat(role, "_token_id"),
+        id < 0 ? uint64_t{std::numeric_limits<uint32_t>::max()} : static_cast<uint64_t>(id));
   }
   void AddByteLevel(std::string split);
   void AddSentencePiece(bool space_first);
@@ -80,9 +88,11 @@ const Json* TokenizerKeys::Part(absl::string_view member, absl::string_view sequ
 }
 
 absl::Status TokenizerKeys::AddVocabulary() {
-  const bool has_merges = model_.Has("merges");
-  ASSIGN_OR_RETURN(const std::string type,
-                   model_.Text("type", std::string(has_merges ? "BPE" : "")));
+  // Old files do not say; of those without merges WordPiece's alone have the prefix.
+  const std::string old = model_.Has("merges")                      ? "BPE"
+                          : model_.Has("continuing_subword_prefix") ? "WordPiece"
+                                                                    : "";
+  ASSIGN_OR_RETURN(const std::string type, model_.Text("type", old));
   if (type == "WordPiece") return AddWordPiece();
   if (type != "BPE") return model_.Unsupported("type");
   ASSIGN_OR_RETURN(const bool byte_fallback, model_.Bool("byte_fallback", false));
@@ -135,7 +145,7 @@ void TokenizerKeys::AddSentencePiece(bool space_first) {
       scores[i] = lowest - static_cast<double>(i);
     }
   }
-  for (size_t rank = 0; rank < v.merges.size(); ++rank) {
+  for (size_t rank = 0; rank < v.merges.size() && !Interrupted(); ++rank) {
     const std::string& merge = v.merges[rank];
     const size_t cut = merge.find(' ');
     if (cut == std::string::npos) continue;
@@ -229,14 +239,14 @@ absl::Status TokenizerKeys::AddSpecialTokens(const HfObject& config, const HfObj
       if (valid && id.integer() != eos) eot = id.integer();
     }
   }
-  Put("bos_token_id", bos);
-  Put("eos_token_id", eos);
-  if (eot >= 0) Put("eot_token_id", eot);
+  PutId("bos", bos);
+  PutId("eos", eos);
+  if (eot >= 0) PutId("eot", eot);
   for (const auto& [role, key] :
        {std::pair("unk", "unknown"), std::pair("sep", "seperator"), std::pair("pad", "padding"),
         std::pair("cls", "cls"), std::pair("mask", "mask")}) {
     ASSIGN_OR_RETURN(const int64_t id, IdOf(role, config, settings));
-    if (id >= 0) Put(absl::StrCat(key, "_token_id"), id);
+    if (id >= 0) PutId(key, id);
   }
   if (!is_word_piece_) {
     for (const auto& [name, found] : {std::pair("add_bos_token", bos >= 0 && ends.first == bos),
@@ -317,6 +327,7 @@ absl::Status AddHfTokenizer(const std::string& folder, const HfObject& config, i
   ASSIGN_OR_RETURN(HfVocabulary vocabulary, ReadHfVocabulary(whole, bpe, vocab));
   TokenizerKeys keys(whole, bpe, std::move(vocabulary), metadata);
   RETURN_IF_ERROR(keys.AddVocabulary());
+  RETURN_IF_ERROR(Checkpoint());
   RETURN_IF_ERROR(keys.AddSpecialTokens(config, named, &generation, embeds));
   return AddTemplates(root, named, metadata);
 }

@@ -17,7 +17,7 @@
 namespace lm {
 
 // `vocab` is the number of tokens that the model has, which may be more than tokenizer.json names.
-// `embeds`: the model is one for embeddings.
+// `embeds`: the model is one for embeddings. With checkpoints (checkpoint.h).
 absl::Status AddHfTokenizer(const std::string& folder, const HfObject& config, int64_t vocab,
                             bool embeds, Metadata* metadata);
 

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/message.h"
 
@@ -24,10 +25,11 @@ absl::Status ReadTokens(const HfObject& model, HfVocabulary* vocabulary) {
   if (vocab == nullptr || !vocab->is_object()) return model.Error("vocab", "an object");
   const uint64_t size = vocabulary->tokens.size();
   for (const auto& [name, id] : vocab->members()) {
+    RETURN_IF_ERROR(Checkpoint());
     if (!id.is_unsigned() || id.unsigned_integer() >= size) {
       return absl::InvalidArgumentError(absl::StrCat(model.where(), ": token ", Quoted(name),
                                                      ": wanted an id below ", size, ", got ",
-                                                     id.Dump().substr(0, 40)));
+                                                     Excerpt(id.Dump(), 40)));
     }
     const uint64_t i = id.unsigned_integer();
     if (vocabulary->types[i] == HfTokenType::kNormal || vocabulary->Find(name) >= 0) {
@@ -46,6 +48,7 @@ absl::Status ReadAddedTokens(const HfObject& tokenizer, HfVocabulary* vocabulary
   if (added == nullptr) return absl::OkStatus();
   if (!added->is_array()) return tokenizer.Error("added_tokens", "an array");
   for (const Json& element : added->array()) {
+    RETURN_IF_ERROR(Checkpoint());
     const HfObject token(element, absl::StrCat(tokenizer.where(), ": added_tokens"));
     ASSIGN_OR_RETURN(const int64_t id, token.Int("id"));
     ASSIGN_OR_RETURN(const std::string name, token.Text("content"));
@@ -73,6 +76,7 @@ absl::Status ReadMerges(const HfObject& model, HfVocabulary* vocabulary) {
   if (!merges->is_array()) return model.Error("merges", "an array");
   vocabulary->merges.reserve(merges->size());
   for (const Json& merge : merges->array()) {
+    RETURN_IF_ERROR(Checkpoint());
     if (merge.is_string()) {
       vocabulary->merges.push_back(merge.string());
     } else if (merge.is_array() && merge.size() == 2 && merge.array()[0].is_string() &&
@@ -82,7 +86,7 @@ absl::Status ReadMerges(const HfObject& model, HfVocabulary* vocabulary) {
     } else {
       return absl::InvalidArgumentError(
           absl::StrCat(model.where(), ": merge ", vocabulary->merges.size(),
-                       ": wanted two strings, got ", merge.Dump().substr(0, 80)));
+                       ": wanted two strings, got ", Excerpt(merge.Dump(), 80)));
     }
   }
   return absl::OkStatus();

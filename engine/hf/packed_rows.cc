@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/float16.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/block_format.h"
@@ -44,11 +45,27 @@ absl::Status WantShape(const StoredTensor& tensor, absl::string_view types,
                                                 "], got ", tensor.Description()));
 }
 
+// With checkpoints (checkpoint.h).
+absl::Status ReadBytes(const StoredTensor& tensor, uint64_t begin, absl::Span<char> out) {
+  constexpr size_t kPieceBytes = size_t{4} << 20;
+  for (; !out.empty(); begin += kPieceBytes) {
+    RETURN_IF_ERROR(Checkpoint());
+    const absl::Span<char> piece = out.subspan(0, kPieceBytes);
+    RETURN_IF_ERROR(tensor.file->Read(tensor.offset + begin, piece));
+    out.remove_prefix(piece.size());
+  }
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::Span<char> BytesOf(std::vector<T>& values) {
+  return {reinterpret_cast<char*>(values.data()), values.size() * sizeof(T)};
+}
+
 template <typename T>
 absl::StatusOr<std::vector<T>> ReadAll(const StoredTensor& tensor) {
   std::vector<T> values(tensor.bytes / sizeof(T));
-  RETURN_IF_ERROR(tensor.file->Read(
-      tensor.offset, absl::MakeSpan(reinterpret_cast<char*>(values.data()), tensor.bytes)));
+  RETURN_IF_ERROR(ReadBytes(tensor, 0, BytesOf(values)));
   return values;
 }
 
@@ -72,23 +89,52 @@ class PackedWords {
   };
 
   absl::StatusOr<std::shared_ptr<const Words>> Get(const Parts& parts) {
-    absl::MutexLock lock(&mutex_);
-    if (owner_ == parts.weights) return words_;
-    owner_ = nullptr;
-    words_ = nullptr;
+    const std::shared_ptr<Matrix> matrix = Take(parts);
+    absl::MutexLock lock(&matrix->mutex);
+    if (matrix->words != nullptr) return matrix->words;
     auto words = std::make_shared<Words>();
     ASSIGN_OR_RETURN(words->weights, ReadAll<uint32_t>(*parts.weights));
     ASSIGN_OR_RETURN(words->zeros, ReadAll<uint32_t>(*parts.zeros));
     ASSIGN_OR_RETURN(words->scales, ReadScales(*parts.scales));
-    owner_ = parts.weights;
-    words_ = std::move(words);
-    return words_;
+    matrix->words = std::move(words);
+    return matrix->words;
   }
 
  private:
+  static constexpr size_t kMost = 64;
+  static constexpr uint64_t kMostBytes = uint64_t{128} << 20;  // or one larger matrix
+
+  struct Matrix {
+    const StoredTensor* owner;
+    uint64_t bytes;
+    absl::Mutex mutex;  // held by who reads it, once for all
+    std::shared_ptr<const Words> words ABSL_GUARDED_BY(mutex);
+  };
+
+  // The matrix's place, which becomes the latest; those that were not asked for the longest give
+  // up theirs, and their words live on with who reads them.
+  std::shared_ptr<Matrix> Take(const Parts& parts) {
+    absl::MutexLock lock(&mutex_);
+    auto found = std::find_if(latest_.begin(), latest_.end(),
+                              [&](const auto& m) { return m->owner == parts.weights; });
+    if (found != latest_.end()) {
+      std::rotate(latest_.begin(), found, found + 1);
+      return latest_.front();
+    }
+    auto matrix = std::make_shared<Matrix>();
+    matrix->owner = parts.weights;
+    matrix->bytes = parts.weights->bytes + parts.zeros->bytes + parts.scales->bytes;
+    latest_.insert(latest_.begin(), matrix);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < latest_.size(); ++i) {
+      bytes += latest_[i]->bytes;
+      if (i > 0 && (i >= kMost || bytes > kMostBytes)) latest_.resize(i);
+    }
+    return matrix;
+  }
+
   absl::Mutex mutex_;
-  const StoredTensor* owner_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  std::shared_ptr<const Words> words_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Matrix>> latest_ ABSL_GUARDED_BY(mutex_);
 };
 
 std::shared_ptr<PackedWords> MakePackedWords() { return std::make_shared<PackedWords>(); }
@@ -210,15 +256,20 @@ absl::StatusOr<std::vector<int32_t>> Groups(const Safetensors& weights, const st
   std::vector<int32_t> groups(layout.inputs);
   for (int64_t i = 0; i < layout.inputs; ++i) groups[i] = static_cast<int32_t>(i / size);
   const StoredTensor* const given = layout.scheme.awq ? nullptr : weights.Find(prefix + ".g_idx");
-  if (given != nullptr) {
-    RETURN_IF_ERROR(WantShape(*given, "I32", {layout.inputs}));
-    ASSIGN_OR_RETURN(groups, ReadAll<int32_t>(*given));
+  const int64_t most = given != nullptr ? layout.inputs : groups.back() + 1;
+  if (layout.groups > most || (given == nullptr && layout.groups < most)) {
+    return StoredTensorError(
+        *weights.Find(prefix + ".scales"),
+        absl::StrCat("wanted ", given != nullptr ? "at most " : "", most, " groups of ",
+                     layout.inputs, " inputs, got ", layout.groups));
   }
+  if (given == nullptr) return groups;
+  RETURN_IF_ERROR(WantShape(*given, "I32", {layout.inputs}));
+  ASSIGN_OR_RETURN(groups, ReadAll<int32_t>(*given));
   for (size_t i = 0; i < groups.size(); ++i) {
     if (groups[i] >= 0 && groups[i] < layout.groups) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "tensor ", Quoted(prefix + (given != nullptr ? ".g_idx" : ".scales")), ": input ", i,
-        " is in group ", groups[i], ", where there are ", layout.groups));
+    return StoredTensorError(*given, absl::StrCat("input ", i, " is in group ", groups[i],
+                                                  ", where there are ", layout.groups));
   }
   return groups;
 }
@@ -235,11 +286,13 @@ bool InBlocks(const std::vector<int32_t>& groups) {
 absl::StatusOr<DType> ChooseType(const Layout& layout, const StoredTensor& zeros,
                                  const std::vector<int32_t>& groups) {
   if (!InBlocks(groups)) return DType::kF16;
-  ASSIGN_OR_RETURN(const std::vector<uint32_t> words, ReadAll<uint32_t>(zeros));
+  std::vector<uint32_t> words(layout.outputs / layout.codes_a_word());  // of a group
+  const uint64_t group_bytes = words.size() * sizeof(words[0]);
   bool symmetric = true;
-  for (int64_t group = 0; group < layout.groups; ++group) {
+  for (int64_t group = 0; group < layout.groups && symmetric; ++group) {
+    RETURN_IF_ERROR(ReadBytes(zeros, group * group_bytes, BytesOf(words)));
     for (int64_t output = 0; output < layout.outputs && symmetric; ++output) {
-      symmetric = layout.Zero(words, group, output) == layout.middle();
+      symmetric = layout.Zero(words, /*group=*/0, output) == layout.middle();
     }
   }
   if (layout.scheme.bits == 8) return symmetric ? DType::kQ8_0 : DType::kF16;
@@ -252,7 +305,7 @@ absl::StatusOr<int64_t> IntMember(const Json& config, absl::string_view name, in
   if (value->is_integer() && std::abs(value->number()) <= kMaxSide) return value->integer();
   return absl::InvalidArgumentError(absl::StrCat("quantization_config: \"", name,
                                                  "\": wanted a whole number, got ",
-                                                 value->Dump().substr(0, 40)));
+                                                 Excerpt(value->Dump(), 40)));
 }
 
 std::string TextMember(const Json& config, absl::string_view name) {
@@ -326,6 +379,10 @@ absl::StatusOr<std::unique_ptr<RowSource>> MakePackedRows(const Safetensors& wei
   layout.inputs = static_cast<int64_t>(shape[0]) * (scheme.awq ? 1 : codes);
   layout.outputs = static_cast<int64_t>(shape[1]) * (scheme.awq ? codes : 1);
   layout.groups = static_cast<int64_t>(parts.scales->shape[0]);
+  if (layout.inputs > kMaxCols) {
+    return StoredTensorError(
+        *parts.weights, absl::StrCat("wanted at most ", kMaxCols, " inputs, got ", layout.inputs));
+  }
   if (layout.outputs % codes != 0) {
     return StoredTensorError(*parts.weights,
                              absl::StrCat("its ", layout.outputs, " outputs are no whole words"));

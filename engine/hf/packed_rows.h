@@ -38,12 +38,14 @@ struct PackedScheme {
 // Unimplemented, naming it, for other methods, widths and layouts.
 absl::StatusOr<PackedScheme> ReadPackedScheme(const Json& config);
 
-// The words of the matrix that was read last; shared by a checkpoint's matrices.
+// The words of the matrices that were read last, which takes all of a matrix for any row of it;
+// shared by a checkpoint's matrices.
 class PackedWords;
 std::shared_ptr<PackedWords> MakePackedWords();
 
 // The matrix of `prefix`.qweight, .qzeros, .scales and, where there is one, .g_idx. InvalidArgument
-// naming file, tensor, the shape that was wanted and the one that is there.
+// naming file, tensor, the shape that was wanted and the one that is there. With checkpoints
+// (checkpoint.h).
 absl::StatusOr<std::unique_ptr<RowSource>> MakePackedRows(const Safetensors& weights,
                                                           const std::string& prefix,
                                                           const PackedScheme& scheme,

@@ -111,6 +111,10 @@ absl::StatusOr<std::unique_ptr<RowSource>> MakeStoredRows(const StoredTensor& te
   }
   const int64_t rows = static_cast<int64_t>(tensor.shape[0]);
   const int64_t cols = dims == 1 ? 1 : static_cast<int64_t>(tensor.shape[1]);
+  if (cols > kMaxCols) {
+    return StoredTensorError(tensor, absl::StrCat("wanted rows of at most ", kMaxCols,
+                                                  " values, got ", tensor.Description()));
+  }
   if (form.order.head_dim > 0 && rows % form.order.head_dim != 0) {
     return StoredTensorError(tensor, absl::StrCat("its rows are not whole heads of ",
                                                   form.order.head_dim, ": ", tensor.Description()));

@@ -15,7 +15,10 @@
 
 namespace lm {
 
-// Immutable for its users; thread-safe.
+// Values a row: no model has more, and of a row all is made for any part of it.
+inline constexpr int64_t kMaxCols = int64_t{1} << 20;
+
+// Immutable for its users; thread-safe. Rows have at most kMaxCols values.
 class RowSource {
  public:
   virtual ~RowSource() = default;
@@ -60,7 +63,8 @@ struct StoredForm {
 };
 
 // Of F32, F16 or BF16. Vectors have rows of one value. InvalidArgument, naming file and tensor, for
-// any other type, for more than two dimensions and for a size of 0, or one of no whole heads.
+// any other type, for more than two dimensions and for a size of 0, of longer rows or of no whole
+// heads.
 absl::StatusOr<std::unique_ptr<RowSource>> MakeStoredRows(const StoredTensor& tensor,
                                                           const StoredForm& form);
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/checked_math.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/message.h"
 #include "engine/gguf/tensor_directory.h"
@@ -40,7 +41,7 @@ absl::Status Error(absl::string_view what) { return absl::InvalidArgumentError(w
 
 absl::StatusOr<uint64_t> Unsigned(const Json& value, absl::string_view what) {
   if (value.is_unsigned()) return value.unsigned_integer();
-  return Error(absl::StrCat(what, ": wanted a whole number, got ", value.Dump().substr(0, 40)));
+  return Error(absl::StrCat(what, ": wanted a whole number, got ", Excerpt(value.Dump(), 40)));
 }
 
 // Sets the type, shape and place of a tensor from its member of the header.
@@ -95,6 +96,7 @@ absl::StatusOr<Json> ParseJson(absl::string_view text, int64_t most) {
     return Error(absl::StrCat("has ", values, " values, at most ", most, " are read"));
   }
   std::optional<Json> json = Json::Parse(text);
+  RETURN_IF_ERROR(Checkpoint());  // where the text ends for who reads it
   if (!json) return Error("is not JSON");
   return *std::move(json);
 }
@@ -147,6 +149,7 @@ absl::StatusOr<std::vector<StoredTensor>> ReadHeader(
   tensors.reserve(header->size());
   for (const auto& [name, entry] : header->members()) {
     if (name == "__metadata__") continue;
+    RETURN_IF_ERROR(Checkpoint());
     StoredTensor tensor;
     tensor.name = name;
     tensor.file = file;
@@ -185,9 +188,9 @@ absl::StatusOr<std::string> OnlyFile(const std::filesystem::path& folder) {
   if (std::filesystem::exists(folder / kWhole, error)) return (folder / kWhole).string();
   std::vector<std::string> found;
   bool has_pickle = false;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (absl::EndsWith(name, ".safetensors")) found.push_back(entry.path().string());
+  for (std::filesystem::directory_iterator at(folder, error), end; at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (absl::EndsWith(name, ".safetensors")) found.push_back(at->path().string());
     has_pickle |= absl::EndsWith(name, ".bin");
   }
   if (error) {
@@ -264,7 +267,9 @@ absl::StatusOr<Json> ReadJsonFile(const std::string& path, const JsonLimits& lim
   std::string text(file->Size(), '\0');
   RETURN_IF_ERROR(file->Read(0, absl::MakeSpan(text.data(), text.size())));
   absl::StatusOr<Json> json = ParseJson(text, limits.values);
-  if (!json.ok()) return Error(absl::StrCat("'", path, "' ", json.status().message()));
+  if (absl::IsInvalidArgument(json.status())) {
+    return Error(absl::StrCat("'", path, "' ", json.status().message()));
+  }
   return json;
 }
 

@@ -46,6 +46,7 @@ absl::StatusOr<std::vector<StoredTensor>> ReadSafetensors(
 // Of a whole model. Immutable; thread-safe.
 class Safetensors {
  public:
+  // With checkpoints (checkpoint.h).
   static absl::StatusOr<Safetensors> Open(const std::string& folder);
 
   const StoredTensor* Find(absl::string_view name) const;
@@ -63,7 +64,7 @@ struct JsonLimits {
 };
 inline constexpr JsonLimits kSmallJson = {8 << 20, 256 << 10};
 
-// A whole file of JSON. NotFound where there is none.
+// A whole file of JSON. NotFound where there is none. With checkpoints (checkpoint.h).
 absl::StatusOr<Json> ReadJsonFile(const std::string& path, const JsonLimits& limits = kSmallJson);
 
 }  // namespace lm

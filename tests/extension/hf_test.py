@@ -9,6 +9,7 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 import sqlite3
 import struct
 import subprocess
@@ -21,6 +22,7 @@ import hf_writer
 from harness import MODELS, connect, value
 
 LM_LOGITS = os.environ["LM_LOGITS"]
+LM_CONVERT = os.environ["LM_CONVERT"]
 TEXTS = ["", "the rain in may", "Hello, World!  It's 12345 o'clock.\n\n  \tNaïve café, 日本語 — 😀", " leading", "<s> <|im_end|> [SEP]",
          "a  b   c\r\n\r\nd", "under_score snake-case CamelCase XMLHttp 3.14159"]
 PARITY = ["llama-rope-factors-f16", "llama-spm-untied-f32", "llama-yarn-f32", "llama-linear-rope-f32", "qwen2-bf16", "qwen3-f32",
@@ -76,6 +78,31 @@ class DirectoryTest(FolderTest):
         for text in TEXTS[1:]:
             for function in ("lm_embed", "lm_tokenize"):
                 self.assertEqual(self.ask(function, text, folder), self.ask(function, text, MODELS / "bert-f32.gguf"))
+
+    def test_an_old_word_piece_does_not_say_what_it_is(self):
+        folder = hf_writer.write_directory(hf_writer.Gguf(MODELS / "bert-f32.gguf"), self.folder / "bert")
+        tokenizer = json.loads((folder / "tokenizer.json").read_text())
+        for model, problem in ((tokenizer["model"] | {"type": None}, ""), ({"vocab": {}}, '"type": nothing is not supported'),
+                               ({"vocab": {}, "type": None}, '"type": nothing is not supported')):
+            (folder / "tokenizer.json").write_text(json.dumps(tokenizer | {"model": model}))
+            self.assertIn(problem, self.refusal(folder))
+            if not problem:
+                self.assertEqual(self.ask("lm_embed", TEXTS[1], folder), self.ask("lm_embed", TEXTS[1], MODELS / "bert-f32.gguf"))
+
+    def test_what_sentence_transformers_add_is_known_or_refused(self):
+        folder = hf_writer.write_directory(hf_writer.Gguf(MODELS / "bert-f32.gguf"), self.folder / "bert")
+        names = ["Transformer", "Pooling", "Normalize"]
+        for last, problem in ((), ""), (("Dense",), '"type": "sentence_transformers.models.Dense" is not supported'):
+            modules = [{"idx": i, "name": str(i), "type": "sentence_transformers.models." + name} for i, name in enumerate([*names, *last])]
+            (folder / "modules.json").write_text(json.dumps(modules))
+            self.assertIn(problem, self.refusal(folder))
+        (folder / "modules.json").unlink()
+        # Neither is one that is read.
+        (folder / "README.json").symlink_to("nowhere")
+        (folder / "old.safetensors").mkdir()
+        before = self.ask("lm_embed", TEXTS[1], folder)
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
+        self.assertNotEqual(self.ask("lm_embed", TEXTS[1], folder), before)
 
     def test_shards_names_and_the_default_model(self):
         gguf = hf_writer.Gguf(MODELS / "qwen3-f32.gguf")
@@ -157,6 +184,13 @@ class DirectoryTest(FolderTest):
             ({"quantization_config": {"quant_method": "gptq", "bits": 3}}, {}, "3 bits are not supported"),
             ({"vocab_size": 200}, {}, "wanted an id below 200, got 200"),
             ({"use_sliding_window": True, "sliding_window": 64}, {}, "sliding_window"),
+            ({"head_dim": 1 << 40, "rope_scaling": {"rope_type": "llama3", "factor": 8, "original_max_position_embeddings": 8192}}, {},
+             "heads of an even size from 2 to 4096 wanted, got 1099511627776"),
+            ({"partial_rotary_factor": 1e300}, {}, '"partial_rotary_factor": wanted a number > 0 and up to 1, got 1e+300'),
+            ({"hidden_size": "é" * 100}, {}, '"hidden_size": wanted a whole number, got "ééé'),
+            ({"model_type": "gemma3_text", "use_bidirectional_attention": True}, {}, '"use_bidirectional_attention": true is not supported'),
+            ({"model_type": "phi3", "rope_scaling": {"type": "longrope"}, "original_max_position_embeddings": 1e300}, {},
+             '"original_max_position_embeddings": wanted a whole number, got 1e+300'),
             ({}, {"model.extra.weight": (kind, shape, data)}, 'tensor "model.extra.weight": is not part of the supported'),
             ({}, {"model.norm.weight": ("I64", [shape[0] // 2], data)}, "wanted F32, F16 or BF16, got I64 [16]"),
             ({}, {"model.norm.weight": (kind, [shape[0] * 2], data)}, "takes 256 bytes, its data_offsets have 128"),
@@ -325,6 +359,7 @@ class PackedTest(FolderTest):
             ({}, {"quantization_config": None}, "no quantization_config that says how"),
             ({}, {"quantization_config": packing.config() | {"checkpoint_format": "marlin"}}, 'layout "marlin" is not supported'),
             ({}, {"quantization_config": packing.config() | {"group_size": 0}}, "got 0"),
+            ({stem + ".g_idx": None}, {"quantization_config": packing.config() | {"group_size": 64}}, "wanted 1 groups of 64 inputs, got 2"),
         ]
         for i, (changed, config, message) in enumerate(cases):
             merged = {name: tensor for name, tensor in (tensors | packed | changed).items() if tensor is not None}
@@ -344,6 +379,68 @@ class ConvertTest(FolderTest):
                 keys, made = hf_writer.Gguf(source).keys, hf_writer.Gguf(copy).keys
                 for key in keys.keys() - {"general.alignment"}:
                     self.assertEqual(made[key], keys[key], key)
+
+    def test_keys_are_as_llama_cpp_reads_them(self):
+        """It wants ids as U32 (4), takes one beyond the vocabulary for none, and cannot do without some of the keys."""
+        for name in ("llama-spm-untied-f32", "qwen2-bf16", "bert-f32"):
+            out = self.folder / f"{name}.gguf"
+            folder = hf_writer.write_directory(hf_writer.Gguf(MODELS / f"{name}.gguf"), self.folder / name)
+            value(self.db, "SELECT lm_convert(?, ?, 'F16')", str(folder), str(out))
+            made = hf_writer.Gguf(out)
+            ids = {key: made.keys[key] for key in made.keys if key.endswith("_token_id")}
+            self.assertGreaterEqual(len(ids), 2)
+            self.assertEqual({made.key_types[key] for key in ids}, {4}, ids)
+            known = {key: id for key, id in hf_writer.Gguf(MODELS / f"{name}.gguf").keys.items() if key.endswith("_token_id")}
+            for key, id in ids.items():
+                self.assertEqual(id, known.get(key, 0xffffffff), key)
+            self.assertEqual(made.keys.get("tokenizer.ggml.token_type_count"), 2 if name.startswith("bert") else None)
+        # The name asks for tokens that Phi-4's vocabulary does not have.
+        folder = hf_writer.write_directory(hf_writer.Gguf(MODELS / "phi3-f32.gguf"), self.folder / "other")
+        self.assertEqual(self.inspect(folder)["name"], "other")
+
+    def test_the_destination_is_one_that_the_connection_may_attach(self):
+        out = self.folder / "out.gguf"
+        sql = f"SELECT lm_convert('{MODELS / 'qwen3-f32.gguf'}', ?, 'F16')"
+        self.db.set_authorizer(lambda action, *_: sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK)
+        self.assertIn(f"'{out}' may not be opened: not authorized", self.refusal(out, sql))
+        self.assertEqual(list(self.folder.iterdir()), [])
+        self.db.set_authorizer(lambda *_: sqlite3.SQLITE_OK)
+        self.assertIn("tensors", self.refusal(out, sql))
+
+    def test_what_can_fail_at_once_does(self):
+        """Before anything is loaded; and texts that cannot be measured leave no file."""
+        out, importance = self.folder / "out.gguf", '{"importance":["the rain"],"texts":["the rain"]}'
+        self.assertIn("type must be one of", self.refusal(out, f"SELECT lm_convert('/no/such', ?, 'Q3', '{importance}')"))
+        for there in (out, self.folder / "out.gguf.part"):
+            there.write_bytes(b"mine")
+            self.assertIn("exists", self.refusal(out, f"SELECT lm_convert('/no/such', ?, 'F16', '{importance}')"))
+            there.unlink()
+        self.assertIn("an encoder has no perplexity", self.refusal(
+            out, f"SELECT lm_convert('{MODELS / 'bert-f32.gguf'}', ?, 'F16', '{{\"texts\":[\"the rain\"]}}')"))
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_the_program(self):
+        source, out, texts = MODELS / "qwen3-f32.gguf", self.folder / "out.gguf", self.folder / "texts"
+        run = lambda *arguments: subprocess.run([LM_CONVERT, *map(str, arguments)], capture_output=True, text=True)
+        for threads in ("0", "1025", "x"):
+            self.assertIn("threads=1 to 1024", run(source, out, "F16", "threads=" + threads).stderr)
+        texts.write_text("the rain in may\n")
+        ran = run(source, out, "Q8_0", f"texts={texts}", "threads=1")
+        self.assertEqual([line.split()[0] for line in ran.stdout.splitlines()], ["perplexity", "perplexity", f"{len(hf_writer.Gguf(out).types)}"])
+        self.assertIn("exists", run(source, out, "Q8_0").stderr)
+        rows, row = 1 << 16, struct.pack("<256e", *[random.Random(1).gauss(0, 1) for _ in range(256)])
+        gguf = hf_writer.Gguf(source)
+        folder = hf_writer.write_directory(gguf, self.folder / "m", hf_writer.hf_tensors(gguf) | {
+            "model.embed_tokens.weight": ("F16", [rows, 256], row * rows)})
+        other = self.folder / "other.gguf"
+        for number in (signal.SIGINT, signal.SIGTERM):
+            running = subprocess.Popen([LM_CONVERT, folder, other, "Q4_K_M", "threads=1"], stderr=subprocess.PIPE, text=True)
+            while not (self.folder / "other.gguf.part").exists():
+                self.assertIsNone(running.poll())
+            running.send_signal(number)
+            self.assertIn("interrupted", running.communicate()[1])
+            self.assertEqual(running.returncode, 1)
+            self.assertEqual({path.name for path in self.folder.iterdir()}, {"m", "out.gguf", "texts"})
 
     def test_types_mixes_and_perplexity(self):
         texts = json.dumps({"texts": ["the rain in may " * 20, None, "a bicycle or two"]})

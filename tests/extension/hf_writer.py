@@ -21,12 +21,16 @@ SPLITS = {
 
 
 class Gguf:
-    """keys, and tensors: name -> (type, shape with the contiguous dimension last, bytes)."""
+    """keys, the numbers of their types, and tensors: name -> (type, shape with the contiguous dimension last, bytes)."""
 
     def __init__(self, path):
         self.data, self.at = pathlib.Path(path).read_bytes(), 8
         tensors, pairs = self.number("Q"), self.number("Q")
-        self.keys = {self.text(): self.value(self.number("I")) for _ in range(pairs)}
+        self.keys, self.key_types = {}, {}
+        for _ in range(pairs):
+            key = self.text()
+            self.key_types[key] = self.number("I")
+            self.keys[key] = self.value(self.key_types[key])
         entries = []
         for _ in range(tensors):
             name = self.text()
