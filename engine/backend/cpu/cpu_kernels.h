@@ -55,7 +55,8 @@ struct FloatProduct {
 // The products of `num_blocks` blocks of 32 as backend.h specifies them, accumulated in acc[t][i].
 struct QuantizedProduct {
   const PanelFormat* format;
-  // Blocks codes_step bytes apart, each of CpuKernels::panels panels: as bytes [8][16 rows][4
+  int panels;  // CpuKernels::panels; 2 for up to CpuKernels::pair_tokens
+  // Blocks codes_step bytes apart, each of so many panels: as bytes [8][16 rows][4
   // values]; or packed as the panel has them, for up to CpuKernels::packed_tokens. Eight-bit codes
   // are the same both ways.
   const uint8_t* codes;
@@ -108,11 +109,16 @@ struct CpuKernels {
   // Of float products: the most tokens x panels, and how many panels are best for many tokens.
   int float_accumulators;
   int float_panels;
-  // Of quantised products: the panels (1 or 2), and the most tokens.
+  // Of quantised products: the panels (1 or 2), up to how many tokens can take a pair of them all
+  // the same, and the most tokens. A pair is read in one run, as memory likes it.
   int panels;
+  int pair_tokens;
   int quantized_tokens;
   int half_scale_tokens;
   int packed_tokens;
+  // The most tokens in all for which codes are taken as the panel has them; of formats with half
+  // scales second.
+  int most_packed[2];
 
   void (*float_product)(const FloatProduct&);
   void (*quantized_product)(const QuantizedProduct&);

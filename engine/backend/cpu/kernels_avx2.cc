@@ -15,10 +15,12 @@ namespace lm {
 const CpuKernels kAvx2Kernels = {
     .float_accumulators = kFloatAccumulators,
     .float_panels = kFloatPanels,
-    .panels = kPanels,
+    .panels = kTilePanels,
+    .pair_tokens = kPairTokens,
     .quantized_tokens = kQuantizedTokens,
     .half_scale_tokens = kHalfScaleTokens,
     .packed_tokens = kPackedTokens,
+    .most_packed = {kMostPacked, kMostPackedHalfScale},
     .float_product = MultiplyFloat,
     .quantized_product = MultiplyQuantized,
     .unpack_codes = UnpackCodes,

@@ -97,13 +97,14 @@ CpuBackend::QuantizedPlan::QuantizedPlan(const CpuBackend& backend, const Produc
       format_(args.w.format()),
       threads_(backend.pool_.num_threads()),
       num_blocks_(args.w.cols() / kActivationBlock),
-      packed_(format_.low_bits < 8 && args.out.rows <= 4 * kernels_.packed_tokens),
+      packed_(format_.low_bits < 8 && args.out.rows <= kernels_.most_packed[format_.half_scales]),
       unpack_(format_.low_bits < 8 && !packed_),
       tiles_(args.out.rows, MostTokens(kernels_, format_, packed_)),
       chunk_(std::min(num_blocks_, tiles_.count > 1 ? num_blocks_
                                    : unpack_        ? kBlocksToUnpack
                                                     : kBlocksOfScales)),
-      panels_(kernels_.panels),
+      panels_(tiles_.size(tiles_.count - 1) <= kernels_.pair_tokens ? kPanelsAPair
+                                                                    : kernels_.panels),
       width_(panels_ * kPanelRows),
       scales_a_panel_(format_.unpacked_scales * kPanelRows),
       spread_bytes_((args.w.pair_code_bytes() / (tiles_.count * num_blocks_) / kLine + 1) * kLine),
@@ -138,11 +139,11 @@ void CpuBackend::QuantizedPlan::UnpackBlocks(int64_t first_panel, int64_t begin,
   }
 }
 
-// What to prefetch from a block of a tile on, or null.
+// What to prefetch from a block of a tile on, or null. The pair's first panel asks for both.
 const uint8_t* CpuBackend::QuantizedPlan::NextCodes(int64_t first_panel, int64_t next_panel,
                                                     int64_t tile, int64_t block) const {
   if (tiles_.count == 1) {
-    if (unpack_) return nullptr;
+    if (unpack_ || first_panel % kPanelsAPair != 0) return nullptr;
     return args_.w.codes(first_panel) + block * format_.code_step + kPrefetchDistance;
   }
   const int64_t at = (tile * num_blocks_ + block) * spread_bytes_;
@@ -181,12 +182,13 @@ void CpuBackend::QuantizedPlan::MultiplyTile(int64_t first_panel, int64_t next_p
     if (tile == 0) UnpackBlocks(first_panel, begin, count, parts);
     kernels_.quantized_product(
         {.format = &format_,
+         .panels = panels_,
          .codes = unpack_ ? parts.codes : w.codes(first_panel) + begin * format_.code_step,
          .codes_step = unpack_ ? panels_ * kUnpackedBlockBytes : format_.code_step,
          .packed = packed_,
          .prefetch = NextCodes(first_panel, next_panel, tile, begin),
-         .prefetch_bytes =
-             static_cast<int>(tiles_.count == 1 ? panels_ * format_.code_bytes : spread_bytes_),
+         .prefetch_bytes = static_cast<int>(tiles_.count == 1 ? kPanelsAPair * format_.code_bytes
+                                                              : spread_bytes_),
          .prefetch_step = tiles_.count == 1 ? format_.code_step : spread_bytes_,
          .scales = parts.scales,
          .x = records_ + tiles_.begin(tile) * num_blocks_ + begin * tokens,

@@ -16,7 +16,7 @@ namespace lm {
 namespace {
 
 // sums[t][p] = start + the products of the groups [kBegin, kEnd) of a block.
-template <typename Codes, bool kSigned, int kTokens, int kBegin, int kEnd>
+template <typename Codes, bool kSigned, int kTokens, int kPanels, int kBegin, int kEnd>
 inline void DotGroups(const uint8_t* codes, const uint8_t* table, const ActivationRecord* x,
                       int half, I32x16 (*sums)[kPanels]) {
   for (int t = 0; t < kTokens; ++t) {
@@ -33,7 +33,7 @@ inline void DotGroups(const uint8_t* codes, const uint8_t* table, const Activati
   }
 }
 
-template <typename Codes, bool kSigned, bool kHalfScales, int kMinima, int kTokens>
+template <typename Codes, bool kSigned, bool kHalfScales, int kMinima, int kTokens, int kPanels>
 void MultiplyQuantizedTile(const QuantizedProduct& args) {
   constexpr int kScales = 1 + (kHalfScales ? 2 : 0) + kMinima;
   constexpr int kFirstMin = kScales - kMinima;
@@ -64,11 +64,11 @@ void MultiplyQuantizedTile(const QuantizedProduct& args) {
     if constexpr (kHalfScales) {
       // Scaled sums are exact as floats.
       F32x16 first[kTokens][kPanels];
-      DotGroups<Codes, kSigned, kTokens, 0, 4>(codes, table, x, 0, sums);
+      DotGroups<Codes, kSigned, kTokens, kPanels, 0, 4>(codes, table, x, 0, sums);
       for (int t = 0; t < kTokens; ++t) {
         for (int p = 0; p < kPanels; ++p) first[t][p] = sums[t][p].ToFloat() * scale(p, 1);
       }
-      DotGroups<Codes, kSigned, kTokens, 4, 8>(codes, table, x, 1, sums);
+      DotGroups<Codes, kSigned, kTokens, kPanels, 4, 8>(codes, table, x, 1, sums);
       for (int t = 0; t < kTokens; ++t) {
         F32x16 s = F32x16::Set(x[t].s);
         for (int p = 0; p < kPanels; ++p) {
@@ -77,7 +77,7 @@ void MultiplyQuantizedTile(const QuantizedProduct& args) {
         }
       }
     } else {
-      DotGroups<Codes, kSigned, kTokens, 0, 8>(codes, table, x, 0, sums);
+      DotGroups<Codes, kSigned, kTokens, kPanels, 0, 8>(codes, table, x, 0, sums);
       for (int t = 0; t < kTokens; ++t) {
         F32x16 s = F32x16::Set(x[t].s);
         for (int p = 0; p < kPanels; ++p) {
@@ -111,7 +111,13 @@ void MultiplyQuantizedTile(const QuantizedProduct& args) {
 template <typename Codes, bool kSigned, bool kHalfScales, int kMinima, int kTokens>
 void MultiplyQuantizedTokens(const QuantizedProduct& args) {
   if (args.tokens == kTokens) {
-    return MultiplyQuantizedTile<Codes, kSigned, kHalfScales, kMinima, kTokens>(args);
+    if constexpr (kTokens <= kPairTokens && kTilePanels < kPanelsAPair) {
+      if (args.panels == kPanelsAPair) {
+        return MultiplyQuantizedTile<Codes, kSigned, kHalfScales, kMinima, kTokens, kPanelsAPair>(
+            args);
+      }
+    }
+    return MultiplyQuantizedTile<Codes, kSigned, kHalfScales, kMinima, kTokens, kTilePanels>(args);
   }
   if constexpr (kTokens > 1) {
     MultiplyQuantizedTokens<Codes, kSigned, kHalfScales, kMinima, kTokens - 1>(args);

@@ -12,9 +12,12 @@ namespace {
 
 constexpr int kFloatAccumulators = 6;
 constexpr int kFloatPanels = 1;
-constexpr int kPanels = 1;
+constexpr int kTilePanels = 1;
+constexpr int kPairTokens = 2;
 constexpr int kQuantizedTokens = 4;
-constexpr int kPackedTokens = 1;
+constexpr int kPackedTokens = 2;
+constexpr int kMostPacked = 8;
+constexpr int kMostPackedHalfScale = 4;
 constexpr int kHalfScaleTokens = 4;
 // vpmaddubsw saturates for weights above 127: signed bytes are multiplied as magnitude and sign.
 constexpr bool kBiasedBytes = false;

@@ -17,9 +17,12 @@ namespace {
 // output columns they are best used, and tokens x panels of quantised ones.
 constexpr int kFloatAccumulators = 24;
 constexpr int kFloatPanels = 4;
-constexpr int kPanels = 2;
+constexpr int kTilePanels = 2;
+constexpr int kPairTokens = 0;
 constexpr int kQuantizedTokens = 7;
 constexpr int kPackedTokens = 4;
+constexpr int kMostPacked = 16;
+constexpr int kMostPackedHalfScale = 16;
 constexpr int kHalfScaleTokens = 4;  // two running sums a token
 // vpdpbusd takes unsigned weights as they are: codes of signed bytes stay biased by 128.
 constexpr bool kBiasedBytes = true;

@@ -14,9 +14,12 @@ namespace {
 
 constexpr int kFloatAccumulators = 4;
 constexpr int kFloatPanels = 1;
-constexpr int kPanels = 1;
+constexpr int kTilePanels = 1;
+constexpr int kPairTokens = 1;
 constexpr int kQuantizedTokens = 2;
 constexpr int kPackedTokens = 1;
+constexpr int kMostPacked = 4;
+constexpr int kMostPackedHalfScale = 4;
 constexpr int kHalfScaleTokens = 2;
 constexpr bool kBiasedBytes = false;
 constexpr int kLanes = 16;
