@@ -58,12 +58,9 @@ inline F32x16 LoadHalves(const uint8_t* p) {
 }
 
 inline F32x16 LoadBf16s(const uint8_t* p) {
-  uint32_t bits[kPanelRows];
-  for (int i = 0; i < kPanelRows; ++i)
-    bits[i] = uint32_t{p[2 * i]} << 16 | uint32_t{p[2 * i + 1]} << 24;
-  float values[kPanelRows];
-  __builtin_memcpy(values, bits, sizeof(values));
-  return F32x16::Load(values);
+  uint16_t halves[kPanelRows];
+  __builtin_memcpy(halves, p, sizeof(halves));
+  return F32x16::LoadBf16(halves);
 }
 
 // 16 bytes, (byte >> shift) & 15, as floats.
