@@ -1,6 +1,5 @@
 #include "extension/jobs/batch_export.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,8 +11,7 @@
 namespace lm {
 namespace {
 
-constexpr int64_t kPage = 500;                        // rows
-constexpr absl::Duration kLease = absl::Seconds(30);  // as lm_run() has it unless told otherwise
+constexpr int64_t kPage = 500;  // rows
 
 std::string ShardPath(const std::string& prefix, int64_t shard) {
   return absl::StrCat(prefix, "-", absl::Dec(shard, absl::kZeroPad5), ".jsonl");
@@ -21,42 +19,47 @@ std::string ShardPath(const std::string& prefix, int64_t shard) {
 
 }  // namespace
 
-absl::Status BatchLines::ReadPage() {
+absl::StatusOr<bool> BatchLines::ReadPage() {
   next_ = 0;
-  ASSIGN_OR_RETURN(page_, rows_.Read(range_, kPage));
-  if (page_.empty()) return absl::OkStatus();
-  range_.first = page_.back().number + 1;
-  // What nobody need answer.
-  auto wanting = [](const JobRow& row) {
-    return row.prompt.ok() && row.prompt->has_value() && row.system.ok();
-  };
-  const auto others = std::stable_partition(page_.begin(), page_.end(), wanting);
-  if (others == page_.end()) return absl::OkStatus();
+  page_.clear();
+  ASSIGN_OR_RETURN(const std::vector<JobRow> rows, rows_.Read(range_, kPage));
+  if (rows.empty()) return false;
+  range_.first = rows.back().number + 1;
+  std::vector<std::pair<int64_t, JobAnswer>> others;  // what nobody need answer
+  for (const JobRow& row : rows) {
+    if (row.prompt.ok() && !row.prompt->has_value()) {
+      others.emplace_back(row.number, JobAnswer{.null_prompt = true});
+      continue;
+    }
+    absl::StatusOr<RequestSpec> spec = questions_.Ask(row);
+    if (spec.ok()) {
+      page_.push_back({row.number, *std::move(spec)});
+      continue;
+    }
+    // Any other code is of what the options ask for: all rows have it.
+    if (!absl::IsInvalidArgument(spec.status())) return spec.status();
+    others.emplace_back(row.number, JobAnswerOf(Generation{.status = spec.status()},
+                                                questions_.options().on_error));
+  }
+  if (others.empty()) return true;
   RETURN_IF_ERROR(job_.database->Transact([&]() -> absl::Status {
-    for (auto row = others; row != page_.end(); ++row) {
-      JobAnswer answer{.null_prompt = row->prompt.ok() && !row->prompt->has_value()};
-      if (!answer.null_prompt) {
-        Generation failed{.status = row->prompt.ok() ? row->system.status() : row->prompt.status()};
-        answer = JobAnswerOf(std::move(failed), questions_.options().on_error);
-      }
-      RETURN_IF_ERROR(rows_.Complete(row->number, std::move(answer)).status());
+    for (const auto& [number, answer] : others) {
+      RETURN_IF_ERROR(rows_.Complete(number, answer).status());
     }
     return absl::OkStatus();
   }));
-  page_.erase(others, page_.end());
-  return page_.empty() ? ReadPage() : absl::OkStatus();
+  return true;
 }
 
 absl::StatusOr<bool> BatchLines::Next(std::string* line) {
-  if (next_ == page_.size()) {
+  while (next_ == page_.size()) {
     if (job_.database->Interrupted()) return absl::CancelledError("interrupted");
-    RETURN_IF_ERROR(ReadPage());
-    if (page_.empty()) return false;
+    ASSIGN_OR_RETURN(const bool more, ReadPage());
+    if (!more) return false;
   }
-  const JobRow& row = page_[next_++];
-  number_ = row.number;
-  ASSIGN_OR_RETURN(const RequestSpec spec, questions_.Ask(row));
-  ASSIGN_OR_RETURN(*line, questions_.Line(row.number, spec));
+  const Question& question = page_[next_++];
+  number_ = question.number;
+  ASSIGN_OR_RETURN(*line, questions_.Line(question.number, question.spec));
   return true;
 }
 
@@ -79,9 +82,7 @@ absl::StatusOr<std::unique_ptr<BatchExport>> BatchExport::Begin(Connection& conn
                    BatchQuestions::Of(connection, found.store->job(), options.target));
   ASSIGN_OR_RETURN(const std::string model, questions.model());
   RETURN_IF_ERROR(found.store->Plan(model));
-  // What runs that are gone have claimed waits, too.
-  RETURN_IF_ERROR(
-      found.database->Transact([&] { return found.store->Recover(absl::Now(), kLease); }));
+  RETURN_IF_ERROR(RecoverRows(found));
   return std::unique_ptr<BatchExport>(
       new BatchExport(options, std::move(found), std::move(questions)));
 }

@@ -44,13 +44,19 @@ class BatchLines {
   int64_t number() const { return number_; }
 
  private:
-  absl::Status ReadPage();
+  struct Question {
+    int64_t number;
+    RequestSpec spec;
+  };
+
+  // Asks the next rows into page_, of which none may be left; false where the range has none.
+  absl::StatusOr<bool> ReadPage();
 
   FoundJob& job_;
   BatchRows& rows_;
   const BatchQuestions& questions_;
   BatchRange range_;  // of the rows that were not read yet
-  std::vector<JobRow> page_;
+  std::vector<Question> page_;
   size_t next_ = 0;  // of page_
   int64_t number_ = 0;
 };

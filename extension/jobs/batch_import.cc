@@ -12,7 +12,6 @@ namespace {
 
 constexpr int kLinesEach = 256;  // of a transaction
 constexpr size_t kMostLineBytes = 64 << 20;
-constexpr absl::Duration kLease = absl::Seconds(30);  // as lm_run() has it unless told otherwise
 
 }  // namespace
 
@@ -59,8 +58,7 @@ absl::Status BatchImport::Open(const std::string& path) {
 
 absl::Status BatchImport::Open(std::unique_ptr<RandomAccessFile> file) {
   lines_ = std::make_unique<LineReader>(std::move(file), kMostLineBytes);
-  // What runs that are gone have claimed may be answered by a line.
-  return job_.database->Transact([this] { return job_.store->Recover(absl::Now(), kLease); });
+  return RecoverRows(job_);
 }
 
 absl::Status BatchImport::Apply(absl::string_view text, Taken* taken) {

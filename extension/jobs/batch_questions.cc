@@ -114,7 +114,7 @@ absl::StatusOr<BatchQuestions> BatchQuestions::Of(Connection& connection, const 
   questions.remote_.dialect = target.dialect.value_or(questions.remote_.dialect);
   const Dialect dialect = questions.remote_.dialect;
   questions.model_.dialect = dialect == Dialect::kAuto ? target.spoken : dialect;
-  if (is_remote && !questions.model_.name.empty()) {
+  if (is_remote && questions.model_.name == job.model) {
     questions.identity_ = RemoteIdentity(source->path, questions.model_.name, questions.remote_);
     questions.memo_ = connection.AccessToMemo();
   }
@@ -129,6 +129,7 @@ absl::StatusOr<std::string> BatchQuestions::model() const {
 }
 
 absl::StatusOr<RequestSpec> BatchQuestions::Ask(const JobRow& row) const {
+  RETURN_IF_ERROR(row.prompt.status());
   RETURN_IF_ERROR(row.system.status());
   const std::optional<std::string>& system = row.system->has_value() ? *row.system : system_;
   TextRequest request{.prompt = **row.prompt, .options = options_};

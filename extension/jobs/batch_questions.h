@@ -70,7 +70,7 @@ class BatchQuestions {
   // What the line says of it, held to the constraint; what is no answer is its status.
   // REQUIRES: Asked() has just returned true.
   Generation Answer(const BatchLine& line, const RequestSpec& spec) const;
-  // Has the memo know it, where the job's model is one on the network.
+  // Has the memo know it, where the model is one on the network, and the one that was asked.
   void Remember(const RequestSpec& spec, const Generation& generation) const;
   // Has what was remembered written down.
   void FlushMemo() const;
@@ -84,7 +84,8 @@ class BatchQuestions {
   std::shared_ptr<const Grammar> grammar_;  // may be null
   RemoteModel model_;
   RemoteOptions remote_;
-  std::string identity_;  // Generator::identity; empty: the model is no generator here
+  std::string
+      identity_;  // Generator::identity; empty: the model that was asked is no generator here
   MemoAccess memo_;
   Dialect met_ = Dialect::kOpenAi;
 };

@@ -9,7 +9,7 @@
 namespace lm {
 namespace {
 
-constexpr absl::Duration kLease = absl::Seconds(30);  // it is completed in the same transaction
+constexpr absl::Duration kLease = absl::Seconds(30);  // as lm_run() has it unless told otherwise
 
 absl::StatusOr<Statement*> Prepared(const JobDatabase& database, Statement* statement,
                                     absl::string_view sql) {
@@ -21,6 +21,10 @@ absl::StatusOr<Statement*> Prepared(const JobDatabase& database, Statement* stat
 }
 
 }  // namespace
+
+absl::Status RecoverRows(FoundJob& job) {
+  return job.database->Transact([&job] { return job.store->Recover(absl::Now(), kLease); });
+}
 
 // By their numbers, and not by the index of states: a page after another, that would sort all rows
 // for each.

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "extension/host/statement.h"
+#include "extension/jobs/found_job.h"
 #include "extension/jobs/job_database.h"
 #include "extension/jobs/job_store.h"
 
@@ -22,6 +23,9 @@ struct BatchRange {
   int64_t last = INT64_MAX;
   bool failed = false;
 };
+
+// Has the rows that runs which are gone have claimed wait again.
+absl::Status RecoverRows(FoundJob& job);
 
 // Not thread-safe.
 class BatchRows {

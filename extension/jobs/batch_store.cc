@@ -31,6 +31,10 @@ CREATE TABLE IF NOT EXISTS {db}.lm_job_batches(
 );
 CREATE TRIGGER IF NOT EXISTS {db}.lm_job_batches_delete AFTER DELETE ON lm_jobs
   BEGIN DELETE FROM lm_job_batches WHERE job = old.name; END;
+-- A job that is begun anew, or has replaced another, has other rows.
+CREATE TRIGGER IF NOT EXISTS {db}.lm_job_batches_anew AFTER UPDATE OF total ON lm_jobs
+  WHEN old.total IS NULL
+  BEGIN DELETE FROM lm_job_batches WHERE job = new.name; END;
 )";
 
 // After how long without a sign of life a worker of whom nothing else is known is taken for gone:
@@ -150,7 +154,8 @@ absl::Status BatchStore::Update(const JobBatch& batch) {
     ASSIGN_OR_RETURN(Statement update,
                      Make("UPDATE {db}.lm_job_batches SET state = ?2, file = ?3, batch = ?4, "
                           "status = ?5, note = ?6, lines = ?7, worker = ?8, lease = ?9, "
-                          "changed = strftime('%Y-%m-%d %H:%M:%f', 'now') WHERE number = ?1"));
+                          "changed = strftime('%Y-%m-%d %H:%M:%f', 'now') "
+                          "WHERE key = ?1 AND state <> 'ended'"));
     auto bind = [&update](int position, const std::string& text) {
       if (text.empty()) {
         update.BindNull(position);
@@ -158,7 +163,7 @@ absl::Status BatchStore::Update(const JobBatch& batch) {
         update.Bind(position, text);
       }
     };
-    update.Bind(1, batch.number).Bind(2, batch.state).Bind(7, batch.lines);
+    update.Bind(1, batch.key).Bind(2, batch.state).Bind(7, batch.lines);
     bind(3, batch.file);
     bind(4, batch.batch);
     bind(5, batch.status);

@@ -55,7 +55,8 @@ class BatchStore {
   absl::StatusOr<bool> Add(JobBatch* batch);
   // Makes a batch that is not submitted yet this process's. False where another one is at it.
   absl::StatusOr<bool> Take(JobBatch* batch);
-  // Writes down what has changed of it, and that this process is still at it.
+  // Writes down what has changed of it, and that this process is still at it. Nothing where it has
+  // ended by now: what another process saw of it is the last word.
   absl::Status Update(const JobBatch& batch);
 
  private:

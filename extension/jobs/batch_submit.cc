@@ -39,6 +39,7 @@ absl::StatusOr<std::unique_ptr<BatchSubmit>> BatchSubmit::Begin(Connection& conn
                    BatchQuestions::Of(connection, found.store->job(), server.target));
   ASSIGN_OR_RETURN(const std::string name, questions.model());
   RETURN_IF_ERROR(found.store->Plan(name));
+  RETURN_IF_ERROR(RecoverRows(found));
   std::unique_ptr<BatchSubmit> submit(new BatchSubmit(connection.db(), options, std::move(found),
                                                       std::move(server), std::move(questions)));
   RETURN_IF_ERROR(submit->store_.Prepare());
@@ -53,8 +54,8 @@ absl::StatusOr<std::optional<JobBatch>> BatchSubmit::NextOld() {
   while (!old_->empty()) {
     JobBatch batch = std::move(old_->front());
     old_->pop_front();
-    // That of another server is for who submits to that.
-    if (batch.url != server_.url) continue;
+    // That of another server or model is for who submits to that.
+    if (batch.url != server_.url || batch.model != server_.target.reference) continue;
     ASSIGN_OR_RETURN(const bool taken, store_.Take(&batch));
     if (taken) return batch;
   }

@@ -162,7 +162,7 @@ absl::Status JobStore::Load(absl::string_view name) {
   std::vector<std::string> names;
   if (has_table) {
     ASSIGN_OR_RETURN(Statement jobs,
-                     Make("SELECT name, query, target, system, options FROM {db}.lm_jobs"));
+                     Make("SELECT name, query, target, system, options, model FROM {db}.lm_jobs"));
     for (;;) {
       ASSIGN_OR_RETURN(const bool row, jobs.Step());
       if (!row) break;
@@ -174,6 +174,7 @@ absl::Status JobStore::Load(absl::string_view name) {
       ASSIGN_OR_RETURN(job_.target, OptionalText(jobs, 2));
       ASSIGN_OR_RETURN(job_.system, OptionalText(jobs, 3));
       ASSIGN_OR_RETURN(job_.options, OptionalText(jobs, 4));
+      ASSIGN_OR_RETURN(job_.model, OptionalText(jobs, 5));
       return absl::OkStatus();
     }
   }

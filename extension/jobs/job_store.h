@@ -49,6 +49,7 @@ struct Job {
   std::optional<std::string> target;
   std::optional<std::string> system;
   std::optional<std::string> options;
+  std::optional<std::string> model;  // that it was begun with
 };
 
 struct JobRow {

@@ -165,6 +165,24 @@ class BatchTest(unittest.TestCase):
         self.assertEqual(db.execute("SELECT id, state, value FROM lm_job_rows ORDER BY id").fetchall(),
                          [(1, "waiting", None), (2, "done", None), (3, "failed", None), (4, "waiting", None)])
 
+    def test_a_row_that_cannot_be_asked_fails_alone(self):
+        _, db = self.make(4, options={"messages": True}, system=None)
+        db.execute("UPDATE notes SET body = iif(id = 2, 'no JSON', json_array(json_object('role', 'user', 'content', body)))")
+        self.assertEqual(len(self.lines(db)), 3)
+        self.assertEqual(db.execute("SELECT id, state FROM lm_job_rows ORDER BY id").fetchall(),
+                         [(1, "waiting"), (2, "failed"), (3, "waiting"), (4, "waiting")])
+        self.assertIn("messages", harness.value(db, "SELECT error FROM lm_job_rows WHERE id = 2"))
+        # What no row can ask is the job's, and fails none.
+        db.execute("UPDATE lm_jobs SET options = '{\"lora\":[{\"name\":\"a\"}]}'")
+        self.fails(db, "SELECT * FROM lm_batch_export('label', '{\"model\":\"m\"}')", "lora: a model on the network")
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_rows WHERE state = 'failed'"), 1)
+
+    def test_pages_that_ask_nothing(self):
+        _, db = self.make(1700)
+        db.execute("UPDATE notes SET body = NULL WHERE id <> 1650")
+        self.assertEqual(len(self.lines(db)), 1)
+        self.assertEqual(db.execute("SELECT state, count(*) FROM lm_job_rows GROUP BY 1 ORDER BY 1").fetchall(), [("done", 1699), ("waiting", 1)])
+
     def test_lines_that_no_row_can_take(self):
         _, db = self.make(6)
         good = [answer_line(line, label) for line in self.lines(db)]
@@ -192,6 +210,13 @@ class BatchTest(unittest.TestCase):
         self.take(db, [answer_line(line, lambda body: "fine") for line in self.lines(db, model="tiny")])
         answer = harness.value(db, "SELECT generate(body, 'Is it praise or a complaint?', '{\"model\":\"gpt\",\"max_tokens\":7}') FROM notes WHERE id = 3")
         self.assertEqual((answer, server.requests), ("fine", []))
+        # Not those of another model.
+        _, db = self.make(5, name="other.db", options={"model": "gpt", "max_tokens": 7}, system="Which of the two?")
+        self.register(db, server, model="tiny")
+        self.take(db, [answer_line(line, lambda body: "fine") for line in self.lines(db, model="large")])
+        server.answer = lambda body: "asked"
+        answer = harness.value(db, "SELECT generate(body, 'Which of the two?', '{\"model\":\"gpt\",\"max_tokens\":7}') FROM notes WHERE id = 3")
+        self.assertEqual((answer, len(server.requests)), ("asked", 1))
 
     def submit(self, db, **options):
         return db.execute("SELECT batch, state, lines FROM lm_batch_submit('label', 'gpt', ?)", (json.dumps(options),)).fetchall()
@@ -232,6 +257,48 @@ class BatchTest(unittest.TestCase):
         self.fails(db, "SELECT * FROM lm_batch_submit('label', 'gpt')", "lm_settings has network 'off'")
         db.execute("DELETE FROM lm_jobs")
         self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_batches"), 0)
+
+    def test_a_job_that_is_begun_anew_has_no_batches(self):
+        server = self.server()
+        _, db = self.make(5)
+        self.register(db, server)
+        server.hold = True
+        self.assertEqual(self.submit(db), [("batch_1", "submitted", 5)])
+        db.execute("UPDATE lm_jobs SET total = NULL")
+        self.assertEqual(self.submit(db), [("batch_2", "submitted", 5)])
+        db.execute("INSERT OR REPLACE INTO lm_jobs(name, query, system, options) SELECT name, query || ' LIMIT 3', system, options FROM lm_jobs")
+        self.assertEqual(self.submit(db), [("batch_3", "submitted", 3)])
+        self.assertEqual(db.execute("SELECT batch FROM lm_job_batches").fetchall(), [("batch_3",)])
+
+    def test_rows_of_a_run_that_is_gone(self):
+        server = self.server()
+        _, db = self.make(5)
+        self.register(db, server)
+        self.lines(db, model="tiny")
+        db.execute("UPDATE lm_job_rows SET state = 'running', worker = 'nobody', lease = 1 WHERE id < 4")
+        self.assertEqual(self.submit(db), [("batch_1", "submitted", 5)])
+
+    def test_a_batch_of_another_model_is_not_gone_on_with(self):
+        server = self.server()
+        path, db = self.make(5)
+        self.register(db, server, model="tiny")
+        self.submit(db)
+        db.execute("UPDATE lm_job_batches SET state = 'making', model = 'other', file = NULL, batch = NULL")
+        self.assertEqual(self.submit(db), [])
+        self.assertEqual(db.execute("SELECT state, model FROM lm_job_batches").fetchall(), [("making", "other")])
+
+    def test_what_has_ended_stays_ended(self):
+        server = self.server()
+        path, db = self.make(3)
+        self.register(db, server)
+        self.submit(db)
+        server.hold = True
+        # Another process takes the answers while this one is told that there are none yet.
+        other = harness.connect(path)
+        self.addCleanup(other.close)
+        server.while_asked = lambda: other.execute("UPDATE lm_job_batches SET state = 'ended', status = 'completed'")
+        db.execute("SELECT * FROM lm_batch_poll('label')").fetchall()
+        self.assertEqual(db.execute("SELECT state, status FROM lm_job_batches").fetchall(), [("ended", "completed")])
 
     def test_a_batch_that_the_server_refuses(self):
         server = self.server()
