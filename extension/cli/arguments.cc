@@ -94,13 +94,13 @@ absl::StatusOr<std::string> Arguments::Required(absl::string_view name) const {
   return Get(name);
 }
 
-absl::StatusOr<int64_t> Arguments::Integer(absl::string_view name, int64_t otherwise,
-                                           int64_t least) const {
+absl::StatusOr<int64_t> Arguments::Integer(absl::string_view name, int64_t otherwise, int64_t least,
+                                           int64_t most) const {
   if (!Has(name)) return otherwise;
   int64_t value;
-  if (!absl::SimpleAtoi(Get(name), &value) || value < least) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--", name, " must be a whole number of at least ", least, ", got '", Get(name), "'"));
+  if (!absl::SimpleAtoi(Get(name), &value) || value < least || value > most) {
+    return absl::InvalidArgumentError(absl::StrCat("--", name, " must be a whole number from ",
+                                                   least, " to ", most, ", got '", Get(name), "'"));
   }
   return value;
 }

@@ -30,9 +30,11 @@ class Arguments {
 
   bool Has(absl::string_view name) const { return values_.find(name) != values_.end(); }
   std::string Get(absl::string_view name, absl::string_view otherwise = "") const;
-  // InvalidArgument where it is missing, or no whole number of at least `least`.
+  // InvalidArgument where it is missing, or no whole number of at least `least` and at most
+  // `most`.
   absl::StatusOr<std::string> Required(absl::string_view name) const;
-  absl::StatusOr<int64_t> Integer(absl::string_view name, int64_t otherwise, int64_t least) const;
+  absl::StatusOr<int64_t> Integer(absl::string_view name, int64_t otherwise, int64_t least,
+                                  int64_t most) const;
 
   void Set(absl::string_view name, std::string value) {
     values_[std::string(name)] = std::move(value);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "extension/cli/command.h"
 #include "extension/cli/session.h"
@@ -17,6 +18,10 @@ namespace {
 
 std::string Quoted(absl::string_view name) {
   return absl::StrCat("\"", absl::StrReplaceAll(name, {{"\"", "\"\""}}), "\"");
+}
+
+std::string KeyOf(const Arguments& arguments) {
+  return arguments.Has("key") ? Quoted(arguments.Get("key")) : "rowid";
 }
 
 // What lm_run last said of the job.
@@ -83,6 +88,13 @@ absl::StatusOr<Progress> RunJob(Session& session, const std::string& name, bool 
   return progress;
 }
 
+// Names that are not there, before anything is written.
+absl::Status CheckNames(Session& session, const Arguments& arguments) {
+  return session.Run(absl::StrCat("SELECT ", KeyOf(arguments), ", ",
+                                  Quoted(arguments.Get("column")), " FROM ",
+                                  Quoted(arguments.Get("table")), " LIMIT 0"));
+}
+
 absl::StatusOr<Job> MakeJob(const Session& session, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const std::string table, arguments.Required("table"));
   ASSIGN_OR_RETURN(const std::string column, arguments.Required("column"));
@@ -96,7 +108,7 @@ absl::StatusOr<Job> MakeJob(const Session& session, const Arguments& arguments) 
     more.emplace_back("choices", std::move(choices));
   }
   ASSIGN_OR_RETURN(const std::string options, session.CallOptions(more));
-  const std::string key = arguments.Has("key") ? Quoted(arguments.Get("key")) : "rowid";
+  const std::string key = KeyOf(arguments);
   std::string condition = absl::StrCat(Quoted(into), " IS NULL");
   if (arguments.Has("where")) absl::StrAppend(&condition, " AND (", arguments.Get("where"), ")");
   return Job{.name = absl::StrCat("label ", table, ".", into),
@@ -116,8 +128,10 @@ absl::Status Run(const Arguments& arguments) {
   const std::string& path = arguments.rest()[0];
   ASSIGN_OR_RETURN(const auto session, Session::Open(path, arguments));
   ASSIGN_OR_RETURN(const Job job, MakeJob(*session, arguments));
+  RETURN_IF_ERROR(CheckNames(*session, arguments));
   session->WarnOfShippedModel();
   RETURN_IF_ERROR(AddColumn(*session, arguments.Get("table"), arguments.Get("into")));
+  RETURN_IF_ERROR(session->Run(absl::StrCat("EXPLAIN ", job.query)));  // --where
   RETURN_IF_ERROR(PutJob(*session, job, arguments.Has("restart")));
   const absl::StatusOr<Progress> progress = RunJob(*session, job.name, arguments.Has("retry"));
   if (!progress.ok()) {
@@ -137,7 +151,8 @@ absl::Status Run(const Arguments& arguments) {
   RETURN_IF_ERROR(
       session->Each("SELECT id, error FROM lm_job_rows WHERE job = ?1 AND state = 'failed' LIMIT 3",
                     {job.name}, [](const auto& row) {
-                      std::fprintf(stderr, "  row %s: %s\n", row[0].c_str(), row[1].c_str());
+                      std::fprintf(stderr, "  row %s: %s\n", Printable(row[0]).c_str(),
+                                   Printable(row[1]).c_str());
                       return true;
                     }));
   return absl::UnavailableError(

@@ -8,6 +8,7 @@
 #include "engine/base/utf8.h"
 #include "extension/cli/command.h"
 #include "extension/cli/manual.h"
+#include "extension/cli/session.h"
 
 namespace lm::cli {
 
@@ -21,6 +22,7 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   while (const size_t read = std::fread(buffer, 1, sizeof(buffer), file)) text.append(buffer, read);
   const int failed = std::ferror(file) != 0 ? errno : 0;
   if (file != stdin) std::fclose(file);
+  if (Session::interrupted()) return absl::CancelledError("interrupted");
   if (failed != 0) {
     return absl::NotFoundError(absl::StrCat(path, ": cannot be read: ", std::strerror(failed)));
   }
@@ -68,7 +70,8 @@ int Main(std::vector<std::string> words) {
     const absl::StatusOr<Arguments> arguments = Arguments::Parse(OptionsOf(command), words);
     if (!arguments.ok()) return Fail(arguments.status());
     const absl::Status status = command.run(*arguments);
-    return status.ok() ? 0 : Fail(status);
+    const int code = status.ok() ? 0 : Fail(status);
+    return Session::interrupted() ? kInterrupted : code;
   }
   const std::string nearest = Nearest(name, names);
   return Fail(absl::InvalidArgumentError(
@@ -77,7 +80,15 @@ int Main(std::vector<std::string> words) {
                    " (sqlite-lm --help)")));
 }
 
+// Success only where all that was said has arrived.
+int WithOutput(int code) {
+  const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  return lost && code == 0 ? Fail(absl::DataLossError("the output could not be written")) : code;
+}
+
 }  // namespace
 }  // namespace lm::cli
 
-int main(int argc, char** argv) { return lm::cli::Main({argv + 1, argv + argc}); }
+int main(int argc, char** argv) {
+  return lm::cli::WithOutput(lm::cli::Main({argv + 1, argv + argc}));
+}

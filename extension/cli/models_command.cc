@@ -18,6 +18,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Of what a file says in a cell, in bytes.
+constexpr size_t kMostText = 200;
+
 double MemoryOfMachine() {
   return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
 }
@@ -85,9 +88,9 @@ absl::Status Run(const Arguments& arguments) {
         "'problem', problem) "
         "FROM lm_inspect(?1)",
         {file});
-    if (Session::interrupted()) return rows.status();
+    if (Session::interrupted()) return absl::CancelledError("interrupted");
     if (!rows.ok()) {
-      table.push_back({file, "", "", "", "", "", std::string(rows.status().message())});
+      table.push_back({file, "", "", "", "", "", Beginning(rows.status().message(), kMostText)});
       continue;
     }
     const Session::Values& row = (*rows)[0];
@@ -99,9 +102,9 @@ absl::Status Run(const Arguments& arguments) {
     std::string verdict = row[5];
     if (verdict.empty())
       verdict = number(3) > MemoryOfMachine() ? "needs more memory than there is" : "runs here";
-    table.push_back({file, row[0], Count(number(1)), Bytes(number(2)),
+    table.push_back({file, Beginning(row[0], kMostText), Count(number(1)), Bytes(number(2)),
                      row[3].empty() ? "" : Bytes(number(3)), row[4].empty() ? "" : Bytes(number(4)),
-                     verdict});
+                     Beginning(verdict, kMostText)});
   }
   if (arguments.Has("json")) return absl::OkStatus();
   if (files.empty()) {

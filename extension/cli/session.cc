@@ -48,6 +48,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const std::string& path,
     return absl::NotFoundError(absl::StrCat(path, ": ", sqlite3_errmsg(session->db_)));
   }
   sqlite3_busy_timeout(session->db_, 10'000);
+  // A name that is not there is an error, and no text; jobs take it over.
+  sqlite3_db_config(session->db_, SQLITE_DBCONFIG_DQS_DML, 0, nullptr);
   if (absl::Status read = session->Run("SELECT 1 FROM sqlite_schema"); !read.ok()) {
     return absl::Status(read.code(), absl::StrCat(path, ": ", read.message()));
   }
@@ -84,6 +86,8 @@ bool Session::interrupted() { return pressed; }
 
 absl::Status Session::Each(absl::string_view sql, const Values& parameters,
                            const std::function<bool(const Values&)>& row) {
+  // One that was not under way when Ctrl-C came would not notice.
+  if (interrupted()) return absl::CancelledError("interrupted");
   ASSIGN_OR_RETURN(Statement statement, Statement::Prepare(db_, sql));
   for (size_t i = 0; i < parameters.size(); ++i) {
     statement.Bind(static_cast<int>(i) + 1, absl::string_view(parameters[i]));

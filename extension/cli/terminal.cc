@@ -8,6 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/printable.h"
 #include "engine/base/printed.h"
 #include "engine/base/utf8.h"
 
@@ -44,8 +45,7 @@ StatusLine::StatusLine() : terminal_(isatty(STDERR_FILENO) != 0) {}
 
 void StatusLine::Show(const std::string& text) {
   if (!terminal_) return;
-  const absl::string_view line = absl::string_view(text).substr(0, Columns() - 1);
-  std::fprintf(stderr, "\r\033[K%s", std::string(line.substr(0, ValidUtf8Prefix(line))).c_str());
+  std::fprintf(stderr, "\r\033[K%s", Beginning(text, Columns() - 1).c_str());
   std::fflush(stderr);
   shown_ = true;
 }
@@ -76,7 +76,16 @@ std::string Bytes(double bytes) {
 std::string Count(double number) { return WithUnit(number, 1000, "", {"", "k", "M", "B", "T"}); }
 std::string Fixed(double number, int digits) { return Printed("%.*f", digits, number); }
 
-std::string Table(const std::vector<std::vector<std::string>>& rows) {
+std::string Beginning(absl::string_view text, size_t bytes) {
+  if (text.size() <= bytes) return std::string(text);
+  text = text.substr(0, bytes);
+  return std::string(text.substr(0, text.size() - IncompleteUtf8Suffix(text)));
+}
+
+std::string Table(std::vector<std::vector<std::string>> rows) {
+  for (std::vector<std::string>& row : rows) {
+    for (std::string& cell : row) cell = Printable(cell);
+  }
   std::vector<size_t> widths;
   std::vector<bool> numbers;
   for (size_t r = 0; r < rows.size(); ++r) {

@@ -2,6 +2,7 @@
 #ifndef LM_EXTENSION_CLI_TERMINAL_H_
 #define LM_EXTENSION_CLI_TERMINAL_H_
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,12 @@ std::string Bytes(double bytes);       // "639 MB"
 std::string Count(double number);      // "596M"
 std::string Fixed(double number, int digits);
 
-// Columns as wide as their widest cell, two blanks between them; numbers to the right.
-std::string Table(const std::vector<std::vector<std::string>>& rows);
+// As many bytes of it, at most, as are whole characters.
+std::string Beginning(absl::string_view text, size_t bytes);
+
+// Columns as wide as their widest cell, two blanks between them; numbers to the right. Cells may
+// come from anywhere: nothing in them commands the terminal.
+std::string Table(std::vector<std::vector<std::string>> rows);
 
 }  // namespace lm::cli
 

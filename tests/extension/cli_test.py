@@ -6,12 +6,13 @@ import pty
 import re
 import signal
 import sqlite3
+import struct
 import subprocess
 import tempfile
 import time
 import unittest
 
-from slow_model import write_slow_model
+from slow_model import STRING, pair, write_slow_model
 
 PROGRAM = os.environ["LM_PROGRAM"]
 COMMANDS = ["ask", "label", "summarize", "chat", "models", "bench", "doctor"]
@@ -74,7 +75,8 @@ class CliTest(unittest.TestCase):
         self.fails(2, "--model needs a value", "ask", "x", "--model")
         self.fails(2, "--json takes no value", "ask", "x", "--json=1")
         self.fails(2, "--options must be a JSON object, got '7'", "ask", "x", "--options", "7")
-        self.fails(2, "--tokens must be a whole number of at least 2, got 'many'", "bench", "--tokens", "many")
+        self.fails(2, "--tokens must be a whole number from 2 to 1000000, got 'many'", "bench", "--tokens", "many")
+        self.fails(2, "--words must be a whole number from 1 to 1000000, got '3000000000'", "bench", "--words", "3000000000")
         self.fails(2, "no-such.gguf", "ask", "x", "--model", "no-such.gguf")
         self.fails(1, "no-such.db", "label", "no-such.db")
         self.assertFalse(os.path.exists("no-such.db"))
@@ -83,6 +85,13 @@ class CliTest(unittest.TestCase):
         self.fails(2, "--table is missing", "label", self.database)
         words = ["--column", "body", "--into", "y", "--instruction", "x"]
         self.fails(2, "no such table: nosuch", "label", self.database, "--table", "nosuch", *words)
+        # No name is taken for a text: as one it would be asked about, and written to all rows.
+        words = ["label", self.database, "--table", "notes", "--into", "y", "--instruction", "x"]
+        self.fails(2, "no such column: bdoy", *words, "--column", "bdoy")
+        self.fails(2, "no such column: di", *words, "--column", "body", "--key", "di")
+        self.assertEqual(self.query("SELECT name FROM pragma_table_info('notes')"), [("id",), ("body",)])
+        self.fails(2, "no such column: odd", *words, "--column", "body", "--where", 'body = "odd"')
+        self.assertEqual(self.query("SELECT name FROM sqlite_schema"), [("notes",)])  # and no job was begun
         bad = self.folder / "bad.txt"
         bad.write_bytes(b"ab\xff")
         self.fails(2, "bad.txt: no UTF-8 at byte 2", "summarize", bad)
@@ -163,6 +172,26 @@ class CliTest(unittest.TestCase):
         attempts = self.query("SELECT sum(attempts = 1) FROM lm_job_rows")[0][0]
         self.assertGreaterEqual(attempts, before)  # what was stored is not asked again
 
+    def test_ctrl_c_while_it_reads(self):
+        for words in (["summarize"], ["chat", self.database]):
+            process = subprocess.Popen([PROGRAM, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, text=True)
+            status = pathlib.Path(f"/proc/{process.pid}/status")
+            while not int(re.search(r"SigCgt:\s*(\w+)", status.read_text())[1], 16) & 1 << (signal.SIGINT - 1):
+                time.sleep(0.01)
+            time.sleep(0.2)  # until it waits for a text
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(timeout=60), 130, words)
+            self.assertEqual(process.stdout.read(), "")
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                pipe.close()
+
+    def test_lost_output_is_no_success(self):
+        for words in (["--help"], ["models", self.folder], ["ask", "Hello", "--options", '{"max_tokens":2}']):
+            with open("/dev/full", "w") as full:
+                result = subprocess.run([PROGRAM, *map(str, words)], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+            self.assertEqual((result.returncode, result.stderr), (1, "sqlite-lm: the output could not be written\n"), words)
+
     def test_rows_that_fail_are_told(self):
         self.notes(2)
         with sqlite3.connect(self.database) as connection:
@@ -206,6 +235,14 @@ class CliTest(unittest.TestCase):
         (self.folder / "bad.gguf").write_text("GGUF?")
         self.assertIn("bad.gguf", self.ok("models", self.folder))
         self.fails(1, "nothing: no such file", "models", "nothing")
+        # What a file says commands no terminal, and fills none.
+        said = "evil\x1b[2J\u009b2J\n" + "\u00fc" * 5000
+        keys = [pair("general.architecture", STRING, said)]
+        (self.folder / "bad.gguf").write_bytes(struct.pack("<4sIQQ", b"GGUF", 3, 0, len(keys)) + b"".join(keys))
+        text = self.ok("models", self.folder)
+        self.assertIn(r"evil\x1b[2J\xc2\x9b2J\n" + "\u00fc" * 20, text)
+        self.assertEqual([c for c in text if not c.isprintable()], ["\n", "\n"])
+        self.assertLess(len(text), 1500)
 
     def test_bench_and_doctor(self):
         self.assertRegex(self.ok("bench", "--tokens", "4", "--words", "20"), r"loaded in [\d.]+ s\n(?s:.*)answers, 16 rows +[\d.]+")

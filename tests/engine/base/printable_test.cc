@@ -15,6 +15,10 @@ TEST(PrintableTest, EscapesWhatCannotBeShownAndNothingElse) {
   EXPECT_EQ(Printable("\xff"
                       "a\xc3"),
             "\\xffa\\xc3");
+  // The control characters above ASCII: one begins a terminal's command, as ESC [ does.
+  EXPECT_EQ(Printable("\xc2\x9b"
+                      "2J\xc2\xa0"),
+            "\\xc2\\x9b2J\xc2\xa0");
   EXPECT_EQ(Printable(absl::string_view("a\0b", 3)), "a\\x00b");
   EXPECT_EQ(Printable(""), "");
 }
