@@ -1,34 +1,30 @@
 #include "extension/connection/other_processes.h"
 
-#include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/base/exit_guard.h"
 #include "engine/base/json.h"
 #include "engine/base/out_of_memory.h"
+#include "engine/base/status_macros.h"
+#include "extension/connection/process_sockets.h"
 
 namespace lm {
 namespace {
@@ -36,54 +32,11 @@ namespace {
 // A question and its answer are a JSON text each; the end of each is that of its direction:
 //   {"salt": ...}                                   -> [work, ...]
 //   {"salt": ..., "cancel": id, "process": ..., "connection": ...}   (who asks) -> []
-constexpr absl::Duration kAnswerTime = absl::Milliseconds(400);
 constexpr absl::Duration kQuestionTime = absl::Milliseconds(100);
 constexpr size_t kMostQuestion = 64 << 10;
-constexpr size_t kMostAnswer = 64 << 20;
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  bool open() const { return fd_ >= 0; }
-
- private:
-  const int fd_;
-};
-
-int OpenSocket() { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
-
-// Empty: none is wanted.
-std::string Directory() {
-  if (const char* own = std::getenv("LM_RUNTIME_DIR")) return own;
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && *runtime == '/') return absl::StrCat(runtime, "/sqlite-lm");
-  return absl::StrCat("/tmp/sqlite-lm-", geteuid());
-}
-
-// Whether it is a directory of this user's that nobody else can enter: what is asked there is
-// answered to all who can.
-bool IsPrivate(const std::string& directory) {
-  struct stat info;
-  return lstat(directory.c_str(), &info) == 0 && S_ISDIR(info.st_mode) &&
-         info.st_uid == geteuid() && (info.st_mode & 077) == 0;
-}
-
-std::optional<sockaddr_un> Address(const std::string& path) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) return std::nullopt;
-  std::memcpy(address.sun_path, path.data(), path.size());
-  return address;
-}
 
 // Whether `fd` is ready for `events` by then; not where `wake` is.
-bool WaitFor(int fd, short events, absl::Time until, int wake = -1) {
+bool WaitFor(int fd, short events, absl::Time until, int wake) {
   for (;;) {
     const absl::Duration left = std::min(until - absl::Now(), absl::Minutes(1));
     if (left <= absl::ZeroDuration()) return false;
@@ -94,30 +47,13 @@ bool WaitFor(int fd, short events, absl::Time until, int wake = -1) {
   }
 }
 
-bool Send(int fd, absl::string_view text, absl::Time until, int wake = -1) {
-  while (!text.empty()) {
-    const ssize_t sent = send(fd, text.data(), text.size(), MSG_NOSIGNAL);
-    if (sent > 0) {
-      text.remove_prefix(sent);
-    } else if (errno != EINTR && (errno != EAGAIN || !WaitFor(fd, POLLOUT, until, wake))) {
-      return false;
-    }
-  }
-  return shutdown(fd, SHUT_WR) == 0;
-}
-
-std::optional<Json> Receive(int fd, size_t most, absl::Time until, int wake = -1) {
-  std::string text;
-  char buffer[4096];
+// Goes on with `some` until it is over; whether it came to its end by then.
+template <typename Some>
+bool Finish(int fd, short events, absl::Time until, int wake, Some some) {
   for (;;) {
-    const ssize_t received = recv(fd, buffer, sizeof(buffer), 0);
-    if (received == 0) return Json::Parse(text);
-    if (received > 0) {
-      text.append(buffer, received);
-      if (text.size() > most) return std::nullopt;
-    } else if (errno != EINTR && (errno != EAGAIN || !WaitFor(fd, POLLIN, until, wake))) {
-      return std::nullopt;
-    }
+    const Progress progress = some();
+    if (progress != Progress::kWaits) return progress == Progress::kDone;
+    if (!WaitFor(fd, events, until, wake)) return false;
   }
 }
 
@@ -158,13 +94,13 @@ std::optional<int64_t> Number(const Json& json, absl::string_view name) {
 }
 
 // nullopt for what another version of this library may say.
-std::optional<WorkInfo> FromJson(const Json& json, int64_t process) {
+std::optional<WorkInfo> FromJson(const Json& json, const ProcessSocket& from) {
   auto number = [&json](absl::string_view name) { return Number(json, name).value_or(0); };
   const std::optional<int64_t> id = Number(json, "id");
   const std::optional<WorkKind> kind = WorkKindOf(Text(json, "kind"));
-  if (!id.has_value() || !kind.has_value()) return std::nullopt;
-  return WorkInfo{.id = *id,
-                  .process = process,
+  if (!id.has_value() || *id >= kIdsOfAProcess || !kind.has_value()) return std::nullopt;
+  return WorkInfo{.id = from.key * kIdsOfAProcess + *id,
+                  .process = from.process,
                   .connection = static_cast<uint64_t>(number("connection")),
                   .kind = *kind,
                   .sql = Text(json, "sql"),
@@ -200,11 +136,11 @@ Json Answer(const Json& question) {
 // Has a thread, until exit().
 class Listener {
  public:
-  // Where it cannot listen there is none.
-  static void Begin(const std::string& directory) {
+  // False, and there is none, where it cannot listen there.
+  static bool Begin(const std::string& directory) {
     static std::atomic<int> inherited{-1};
-    std::unique_ptr<Listener> listener(new Listener(absl::StrCat(directory, "/", getpid())));
-    if (!listener->Open()) return;
+    std::unique_ptr<Listener> listener(new Listener(absl::StrCat(directory, "/", OwnSocketName())));
+    if (!listener->Open()) return false;
     // A child that kept it would let others believe that there is still somebody who listens.
     inherited = listener->socket_.get();
     [[maybe_unused]] static const int registered =
@@ -212,9 +148,11 @@ class Listener {
     try {
       std::thread([self = listener.get()] { self->Loop(); }).detach();
       listener.release();
+      return true;
     } catch (...) {  // no more threads, or no memory
       inherited = -1;
       unlink(listener->path_.c_str());
+      return false;
     }
   }
 
@@ -225,9 +163,9 @@ class Listener {
   // Under another name until it listens: who finds one where nobody does takes it away.
   bool Open() const {
     const std::string unready = absl::StrCat(path_, ".new");
-    const std::optional<sockaddr_un> address = Address(unready);
+    const std::optional<sockaddr_un> address = SocketAddress(unready);
     if (!address.has_value() || !socket_.open() || !wake_.open()) return false;
-    unlink(unready.c_str());  // of a process of that number that was killed
+    unlink(unready.c_str());  // of a process of that name that was killed
     return bind(socket_.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address)) ==
                0 &&
            listen(socket_.get(), 16) == 0 && std::rename(unready.c_str(), path_.c_str()) == 0;
@@ -248,16 +186,26 @@ class Listener {
 
   void AnswerOne() const {
     const Descriptor asker(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!asker.open()) {
+      // Out of descriptors, perhaps: the asker is there still, and poll would say so at once.
+      WaitFor(-1, 0, absl::Now() + kQuestionTime, wake_.get());
+      return;
+    }
     ucred peer = {};
     socklen_t size = sizeof(peer);
-    if (!asker.open() || getsockopt(asker.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
+    if (getsockopt(asker.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
         (peer.uid != geteuid() && peer.uid != 0)) {
       return;
     }
-    const absl::Time until = absl::Now() + kQuestionTime;
-    const std::optional<Json> question = Receive(asker.get(), kMostQuestion, until, wake_.get());
+    std::string text;
+    auto receive = [&] { return ReceiveSome(asker.get(), kMostQuestion, &text); };
+    if (!Finish(asker.get(), POLLIN, absl::Now() + kQuestionTime, wake_.get(), receive)) return;
+    const std::optional<Json> question = Json::Parse(text);
     if (!question.has_value()) return;
-    Send(asker.get(), Answer(*question).Dump(), absl::Now() + kQuestionTime, wake_.get());
+    const std::string answer = Answer(*question).Dump();
+    absl::string_view unsent = answer;
+    auto send = [&] { return SendSome(asker.get(), &unsent); };
+    Finish(asker.get(), POLLOUT, absl::Now() + kQuestionTime, wake_.get(), send);
   }
 
   void Stop() {
@@ -279,20 +227,6 @@ Json Question(absl::string_view salt) {
   return question;
 }
 
-std::optional<Json> Ask(const std::string& directory, int64_t process, const Json& question) {
-  const std::string path = absl::StrCat(directory, "/", process);
-  const std::optional<sockaddr_un> address = Address(path);
-  const Descriptor fd(OpenSocket());
-  if (!address.has_value() || !fd.open()) return std::nullopt;
-  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address)) != 0) {
-    if (errno == ECONNREFUSED) unlink(path.c_str());  // it was killed
-    return std::nullopt;
-  }
-  const absl::Time until = absl::Now() + kAnswerTime;
-  if (!Send(fd.get(), question.Dump(), until)) return std::nullopt;
-  return Receive(fd.get(), kMostAnswer, until);
-}
-
 bool IsShared(absl::string_view salt) { return !absl::StartsWith(salt, "connection:"); }
 
 }  // namespace
@@ -300,40 +234,37 @@ bool IsShared(absl::string_view salt) { return !absl::StartsWith(salt, "connecti
 void ShowToOtherProcesses(absl::string_view salt) {
   static std::atomic<pid_t> tried{0};
   if (!IsShared(salt) || tried.exchange(getpid()) == getpid()) return;
-  const std::string directory = Directory();
-  if (directory.empty()) return;
-  mkdir(directory.c_str(), 0700);  // it may be there
-  if (IsPrivate(directory)) Listener::Begin(directory);
+  for (const std::string& directory : SocketDirectories()) {
+    mkdir(directory.c_str(), 0700);  // it may be there
+    if (IsPrivate(directory) && Listener::Begin(directory)) return;
+  }
 }
 
-std::vector<WorkInfo> WorkOfOtherProcesses(absl::string_view salt) {
+absl::StatusOr<std::vector<WorkInfo>> WorkOfOtherProcesses(absl::string_view salt) {
   std::vector<WorkInfo> all;
-  const std::string directory = Directory();
-  if (!IsShared(salt) || !IsPrivate(directory)) return all;
-  DIR* entries = opendir(directory.c_str());
-  if (entries == nullptr) return all;
-  const absl::Cleanup close = [entries] { closedir(entries); };
-  const Json question = Question(salt);
-  while (const dirent* entry = readdir(entries)) {
-    int64_t process;
-    if (!absl::SimpleAtoi(entry->d_name, &process) || process == getpid()) continue;
-    const std::optional<Json> answer = Ask(directory, process, question);
-    if (!answer.has_value() || !answer->is_array()) continue;
-    for (const Json& work : answer->array()) {
-      if (std::optional<WorkInfo> info = FromJson(work, process)) all.push_back(*std::move(info));
+  if (!IsShared(salt)) return all;
+  const std::vector<ProcessSocket> sockets = OtherSockets();
+  ASSIGN_OR_RETURN(const std::vector<std::optional<Json>> answers, AskAll(sockets, Question(salt)));
+  for (size_t i = 0; i < sockets.size(); ++i) {
+    if (!answers[i].has_value() || !answers[i]->is_array()) continue;
+    for (const Json& work : answers[i]->array()) {
+      if (std::optional<WorkInfo> info = FromJson(work, sockets[i])) {
+        all.push_back(*std::move(info));
+      }
     }
   }
   return all;
 }
 
-void CancelInProcess(int64_t process, int64_t id, const WorkOwner& canceller) {
-  const std::string directory = Directory();
-  if (!IsShared(canceller.salt) || !IsPrivate(directory)) return;
+absl::Status CancelInOtherProcess(int64_t id, const WorkOwner& canceller) {
+  if (!IsShared(canceller.salt)) return absl::OkStatus();
+  std::vector<ProcessSocket> sockets = OtherSockets();
+  std::erase_if(sockets, [id](const ProcessSocket& s) { return s.key != id / kIdsOfAProcess; });
   Json question = Question(canceller.salt);
-  question.Add("cancel", id);
+  question.Add("cancel", id % kIdsOfAProcess);
   question.Add("process", static_cast<int64_t>(getpid()));
   question.Add("connection", canceller.connection);
-  Ask(directory, process, question);
+  return AskAll(sockets, question).status();
 }
 
 }  // namespace lm

@@ -1,16 +1,15 @@
 // What other processes of this user have under way for the same database, and its end there.
 //
-// A process that generates for a database with a file listens at a socket of the file system,
-// DIRECTORY/<its number>, and answers there what lm_running shows of it and ends what it is asked
-// to. DIRECTORY is $LM_RUNTIME_DIR (empty: no process of it listens or asks), else
-// $XDG_RUNTIME_DIR/sqlite-lm, else /tmp/sqlite-lm-<user>; nobody else may enter it. Where it cannot
-// be had there is only this process to be seen.
+// A process that generates for a database with a file listens at a socket of the file system
+// (process_sockets.h), and answers there what lm_running shows of it and ends what it is asked to.
 #ifndef LM_EXTENSION_CONNECTION_OTHER_PROCESSES_H_
 #define LM_EXTENSION_CONNECTION_OTHER_PROCESSES_H_
 
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "extension/connection/running_work.h"
 
@@ -20,11 +19,16 @@ namespace lm {
 // is nobody else's. Does nothing where it cannot, and costs nothing from the second call on.
 void ShowToOtherProcesses(absl::string_view salt);
 
-// What the others have under way for `salt`. One that does not answer in time is left out.
-std::vector<WorkInfo> WorkOfOtherProcesses(absl::string_view salt);
+// From here on an id is that of another process's work, and unique here; below, this one's.
+inline constexpr int64_t kIdsOfAProcess = 1'000'000'000;
 
-// RunningWork::Cancel in another process; WorkInfo tells both numbers.
-void CancelInProcess(int64_t process, int64_t id, const WorkOwner& canceller);
+// What the others have under way for `salt`. One that does not answer in time is left out.
+// Cancelled where the statement is interrupted.
+absl::StatusOr<std::vector<WorkInfo>> WorkOfOtherProcesses(absl::string_view salt);
+
+// RunningWork::Cancel in the process that has the work of that id; nothing where there is none.
+// REQUIRES: id >= kIdsOfAProcess.
+absl::Status CancelInOtherProcess(int64_t id, const WorkOwner& canceller);
 
 }  // namespace lm
 

@@ -36,16 +36,18 @@
 // a statement of the same connection ends when it is stepped next.
 //
 // Other processes are asked through a socket that each has in a directory of the user's
-// ($XDG_RUNTIME_DIR/sqlite-lm, else /tmp/sqlite-lm-<user>; the variable LM_RUNTIME_DIR names
-// another, and where it is empty nothing is shown or asked). One that belongs to another user, or
-// runs on another machine or in another container, is not seen; the progress of jobs is in lm_jobs
-// and lm_job_rows, for all to read. A database in memory is its process's alone.
+// ($XDG_RUNTIME_DIR/sqlite-lm or /tmp/sqlite-lm-<user>, and both are looked into; the variable
+// LM_RUNTIME_DIR names another, and where it is empty nothing is shown or asked). One that belongs
+// to another user, or runs on another machine, or in a container that has none of these directories
+// in common, is not seen; the progress of jobs is in lm_jobs and lm_job_rows, for all to read.
+// `process` is a number in its own container. A database in memory is its process's alone.
 #include <unistd.h>
 
 #include <optional>
 #include <string>
 
 #include "absl/time/time.h"
+#include "engine/base/status_macros.h"
 #include "extension/connection/other_processes.h"
 #include "extension/connection/snapshot_table.h"
 #include "extension/tables/tables.h"
@@ -74,8 +76,10 @@ class RunningTable : public WritableTable {
     CreateInTemp(connection().db(), {"lm_running"});
     std::vector<SnapshotRow> rows;
     const std::string salt = connection().Salt();
-    for (const WorkInfo& info : RunningWork::All(salt)) AddRow(info, &rows);
-    for (const WorkInfo& info : WorkOfOtherProcesses(salt)) AddRow(info, &rows);
+    auto add = [&rows](const WorkInfo& info) { rows.push_back({info.id, CellsOf(info)}); };
+    for (const WorkInfo& info : RunningWork::All(salt)) add(info);
+    ASSIGN_OR_RETURN(const std::vector<WorkInfo> others, WorkOfOtherProcesses(salt));
+    for (const WorkInfo& info : others) add(info);
     return rows;
   }
 
@@ -83,11 +87,8 @@ class RunningTable : public WritableTable {
   absl::Status Update(int64_t, absl::Span<const Cell>, OnConflict) override { return Refused(); }
   absl::Status Delete(int64_t rowid) override {
     const WorkOwner canceller = connection().work_owner();
-    if (rowid < kProcess) {
-      RunningWork::Cancel(rowid, canceller);
-    } else {
-      CancelInProcess(rowid / kProcess, rowid % kProcess, canceller);
-    }
+    if (rowid >= kIdsOfAProcess) return CancelInOtherProcess(rowid, canceller);
+    RunningWork::Cancel(rowid, canceller);
     return absl::OkStatus();
   }
 
@@ -96,14 +97,6 @@ class RunningTable : public WritableTable {
   void Restore(const void*) override {}
 
  private:
-  // The ids of another process's works are its number times this, and theirs.
-  static constexpr int64_t kProcess = 1'000'000'000;
-
-  static void AddRow(const WorkInfo& info, std::vector<SnapshotRow>* rows) {
-    const int64_t id = info.process * kProcess + info.id;
-    rows->push_back({id, CellsOf(id, info)});
-  }
-
   static absl::Status Refused() {
     return absl::InvalidArgumentError(
         "rows are there while something runs; DELETE ends it, and nothing else can be written");
@@ -111,7 +104,7 @@ class RunningTable : public WritableTable {
 
   static Cell TextOrNull(const std::string& text) { return text.empty() ? Cell() : Cell(text); }
 
-  static std::vector<Cell> CellsOf(int64_t id, const WorkInfo& info) {
+  static std::vector<Cell> CellsOf(const WorkInfo& info) {
     const WorkCounts& counts = info.counts;
     const double seconds = absl::ToDoubleSeconds(info.elapsed);
     std::optional<double> eta;
@@ -127,7 +120,7 @@ class RunningTable : public WritableTable {
     }
     const bool rows = info.kind != WorkKind::kLoad;
     auto count = [rows](int64_t number) { return rows ? Cell(number) : Cell(); };
-    return {id,
+    return {info.id,
             std::string(WorkKindName(info.kind)),
             info.process != 0 ? info.process : int64_t{getpid()},
             static_cast<int64_t>(info.connection),

@@ -1,5 +1,6 @@
 """lm_running shows what other connections of the same database have under way, also those of other processes, and
 DELETE ends it."""
+import json
 import os
 import pathlib
 import signal
@@ -240,14 +241,19 @@ CHILD = """
 import os, sqlite3, sys
 import harness
 path, model, sql = sys.argv[1:4]
-connection = harness.connect(path)
-connection.execute("INSERT INTO temp.lm_models(name, path) VALUES ('default', ?)", (model,))
-if len(sys.argv) > 4 and os.fork():
-    os.wait()
-    os._exit(0)
-if len(sys.argv) > 4:  # an inherited connection may not be used
+
+def connect():
     connection = harness.connect(path)
     connection.execute("INSERT INTO temp.lm_models(name, path) VALUES ('default', ?)", (model,))
+    connection.execute("INSERT INTO temp.lm_settings VALUES ('max_tokens', 12)")
+    return connection
+
+connection = connect()
+if len(sys.argv) > 4:  # an inherited connection may not be used
+    if os.fork():
+        os.wait()
+        os._exit(0)
+    connection = connect()
 try:
     connection.execute(sql).fetchall()
 except sqlite3.Error as raised:
@@ -255,15 +261,57 @@ except sqlite3.Error as raised:
 """
 
 
+# Has answered once, and has no descriptor left while somebody asks; tells the processor time of half a second of that.
+FULL = """
+import os, resource, sqlite3, sys, time
+import harness
+connection = harness.connect(sys.argv[1])
+connection.execute("INSERT INTO temp.lm_models(name, path) VALUES ('default', ?)", (sys.argv[2],))
+connection.execute("SELECT generate('a', NULL, '{\\"max_tokens\\":1}')").fetchall()
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+held = []
+try:
+    while True:
+        held.append(os.dup(0))
+except OSError:
+    print("full", flush=True)
+sys.stdin.readline()
+used = time.process_time()
+time.sleep(0.5)
+print(time.process_time() - used, flush=True)
+for descriptor in held:
+    os.close(descriptor)
+sys.stdin.readline()
+"""
+
+
+def socket_name(process):
+    """Of a process of this container."""
+    return f"{process}-{os.stat('/proc/self/ns/pid').st_ino}"
+
+
 class ProcessesTest(RunningCase):
-    def start(self, path=None, sql=UPDATE, extra=(), **environment):
-        process = subprocess.Popen([sys.executable, "-c", CHILD, path or self.path, self.model, sql, *extra],
-                                   cwd=os.path.dirname(os.path.abspath(__file__)), stdout=subprocess.PIPE, text=True,
-                                   env=dict(os.environ, **environment))
+    def start(self, path=None, sql=UPDATE, extra=(), code=CHILD, **environment):
+        """`environment` is added to this process's; what is None is taken away."""
+        wanted = {name: value for name, value in {**os.environ, **environment}.items() if value is not None}
+        process = subprocess.Popen([sys.executable, "-c", code, path or self.path, self.model, sql, *extra], env=wanted,
+                                   cwd=os.path.dirname(os.path.abspath(__file__)), stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, text=True)
+        self.addCleanup(process.stdin.close)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         return process
+
+    def listen(self, name):
+        """At the socket of a process that is made up."""
+        os.makedirs(self.runtime, 0o700, exist_ok=True)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(os.path.join(self.runtime, name))
+        listener.listen()
+        self.addCleanup(os.unlink, os.path.join(self.runtime, name))
+        self.addCleanup(listener.close)
+        return listener
 
     def test_an_update_is_seen_and_ended_from_another_process(self):
         update = self.start()
@@ -278,7 +326,7 @@ class ProcessesTest(RunningCase):
         error = update.communicate(timeout=60)[0]
         self.assertRegex(error, rf"^generate: cancelled by connection \d+ of process {os.getpid()}, which deleted it")
         self.assertEqual(self.watcher.execute("SELECT * FROM lm_running").fetchall(), [])
-        self.assertNotIn(str(update.pid), os.listdir(self.runtime))  # exit() has cleaned up
+        self.assertNotIn(socket_name(update.pid), os.listdir(self.runtime))  # exit() has cleaned up
 
     def test_rows_of_both_processes_and_an_end_for_one(self):
         theirs = self.start(sql="SELECT count(generate(body)) FROM notes")
@@ -299,7 +347,7 @@ class ProcessesTest(RunningCase):
         update.send_signal(signal.SIGKILL)
         update.wait()
         self.assertEqual(self.watcher.execute("SELECT * FROM lm_running").fetchall(), [])
-        self.assertNotIn(str(update.pid), os.listdir(self.runtime))
+        self.assertNotIn(socket_name(update.pid), os.listdir(self.runtime))
 
     def test_one_that_hangs_is_left_out(self):
         update = self.start()
@@ -308,6 +356,71 @@ class ProcessesTest(RunningCase):
         self.assertEqual(self.watcher.execute("SELECT * FROM lm_running").fetchall(), [])
         update.send_signal(signal.SIGCONT)
         self.running("done > 0")
+
+    def test_many_that_hang_cost_one_wait_and_that_can_be_interrupted(self):
+        for process in range(50):
+            self.listen(f"{4_000_000 + process}-1")
+        began = time.monotonic()
+        self.assertEqual(self.watcher.execute("SELECT * FROM lm_running").fetchall(), [])
+        self.assertLess(time.monotonic() - began, 10)  # one after the other they take 20 s
+        for sql in ("SELECT * FROM lm_running", "DELETE FROM lm_running"):
+            latencies = []
+            for _ in range(5):
+                asked = []
+                interrupt = threading.Timer(0.05, lambda: (asked.append(time.monotonic()), self.watcher.interrupt()))
+                interrupt.start()
+                with self.assertRaisesRegex(sqlite3.OperationalError, "interrupted"):
+                    self.watcher.execute(sql).fetchall()
+                latencies.append(time.monotonic() - asked[0])
+                interrupt.join()
+            self.assertLess(min(latencies), 0.15, latencies)
+
+    def test_a_process_of_this_number_in_another_container(self):
+        other = self.listen(f"{os.getpid()}-1")
+        questions = []
+
+        def answer(count):
+            for _ in range(count):
+                asker = other.accept()[0]
+                with asker, asker.makefile() as question:
+                    questions.append(json.loads(question.read()))
+                    asker.sendall(b'[{"id":5,"kind":"statement","sql":"theirs"},{"id":5000000000,"kind":"statement"}]')
+
+        thread = threading.Thread(target=answer, args=(3,))
+        thread.start()
+        (number, process, sql), = self.watcher.execute("SELECT id, process, sql FROM lm_running")
+        self.assertEqual((process, sql), (os.getpid(), "theirs"))
+        self.assertNotEqual(number // 10**9, process)  # as of one of that number here
+        self.watcher.execute("DELETE FROM lm_running WHERE id = ?", (number,))
+        thread.join()
+        self.assertEqual([question.get("cancel") for question in questions], [None, None, 5])
+
+    def test_without_a_descriptor_it_waits_for_one(self):
+        full = self.start(code=FULL)
+        self.assertEqual(full.stdout.readline(), "full\n")
+        with socket.socket(socket.AF_UNIX) as asker:
+            asker.connect(os.path.join(self.runtime, socket_name(full.pid)))
+            full.stdin.write("\n")
+            full.stdin.flush()
+            self.assertLess(float(full.stdout.readline()), 0.1)  # a loop that does not wait has 0.5
+            asker.sendall(b'{"salt":"x"}')
+            asker.shutdown(socket.SHUT_WR)
+            self.assertEqual(asker.recv(4096), b"[]")
+
+    def test_jobs_outside_a_session_are_seen_from_it_and_the_other_way(self):
+        session = os.path.join(self.folder.name, "session")
+        os.mkdir(session)
+        for name, value in (("LM_RUNTIME_DIR", os.environ.pop("LM_RUNTIME_DIR")),
+                            ("XDG_RUNTIME_DIR", os.environ.pop("XDG_RUNTIME_DIR", None))):
+            self.addCleanup(os.environ.__setitem__ if value is not None else os.environ.pop, name, value)
+        os.environ["XDG_RUNTIME_DIR"] = session
+        sql = "SELECT count(generate(body)) FROM notes"
+        children = [self.start(sql=sql, XDG_RUNTIME_DIR=runtime) for runtime in (None, "/nonexistent", session)]
+        while {row["process"] for row in self.running("done > 0")} != {child.pid for child in children}:
+            time.sleep(0.01)
+        self.watcher.execute("DELETE FROM lm_running")
+        for child in children:
+            self.assertIn("cancelled by", child.communicate(timeout=60)[0])
 
     def test_other_databases_are_not_shown(self):
         other = os.path.join(self.folder.name, "other.db")
@@ -353,7 +466,7 @@ class ProcessesTest(RunningCase):
         for question in (b"", b"{", b"[]", b'{"salt":7}', b'{"cancel":-1,"salt":"x"}', b'{"cancel":%d}' % (row["id"] % 10**9),
                          b"x" * 100_000, b"[" * 60_000):
             with socket.socket(socket.AF_UNIX) as asker:
-                asker.connect(os.path.join(self.runtime, str(update.pid)))
+                asker.connect(os.path.join(self.runtime, socket_name(update.pid)))
                 try:
                     asker.sendall(question)
                     asker.shutdown(socket.SHUT_WR)
