@@ -50,6 +50,9 @@ absl::Status WrongType(absl::string_view key, absl::string_view wanted, const Me
       absl::StrCat("key ", Quoted(key), ": wanted ", wanted, ", the file has ", Describe(got)));
 }
 
+// A file may have them in 64 bits; what is computed with them has 32. NaN is none.
+bool IsFloat(double value) { return std::abs(value) <= std::numeric_limits<float>::max(); }
+
 // The value of `key`, which must be a T.
 template <typename T>
 absl::StatusOr<const T*> Find(const HashMap<std::string, MetadataValue>& values,
@@ -81,7 +84,7 @@ absl::StatusOr<int64_t> Metadata::GetInt(absl::string_view key) const {
 
 absl::StatusOr<double> Metadata::GetFloat(absl::string_view key) const {
   ASSIGN_OR_RETURN(const double* value, Find<double>(values_, key, "a float"));
-  if (!std::isfinite(*value)) return WrongType(key, "a finite number", *value);
+  if (!IsFloat(*value)) return WrongType(key, "a finite 32-bit float", *value);
   return *value;
 }
 
@@ -117,8 +120,7 @@ absl::StatusOr<std::vector<float>> Metadata::GetFloats(absl::string_view key) co
   std::vector<float> floats(values->size());
   for (size_t i = 0; i < floats.size(); ++i) {
     double value = (*values)[i];
-    // Written so that NaN fails too.
-    if (!(std::abs(value) <= std::numeric_limits<float>::max())) {
+    if (!IsFloat(value)) {
       return absl::InvalidArgumentError(absl::StrCat("key ", Quoted(key), ": element ", i, " is ",
                                                      value, ", wanted a finite 32-bit float"));
     }

@@ -29,7 +29,7 @@ class Metadata {
   absl::StatusOr<std::string> GetString(absl::string_view key) const;
   // Any integer type whose value fits.
   absl::StatusOr<int64_t> GetInt(absl::string_view key) const;
-  // A floating-point type; finite, or the error says which value it is.
+  // A floating-point type; finite as F32, or the error says which value it is.
   absl::StatusOr<double> GetFloat(absl::string_view key) const;
   absl::StatusOr<bool> GetBool(absl::string_view key) const;
   // Views stay valid as long as the Metadata.

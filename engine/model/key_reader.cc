@@ -42,7 +42,7 @@ absl::StatusOr<int64_t> KeyReader::IntOr(absl::string_view name, int64_t low, in
 
 absl::StatusOr<double> KeyReader::Positive(absl::string_view name) {
   ASSIGN_OR_RETURN(double value, metadata_.GetFloat(Asked(name)));
-  if (!std::isfinite(value) || value <= 0) {
+  if (!(static_cast<float>(value) > 0)) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", Key(name), "' must be a finite number > 0, got ", value));
   }
@@ -57,7 +57,7 @@ absl::StatusOr<double> KeyReader::PositiveOr(absl::string_view name, double othe
 absl::StatusOr<double> KeyReader::NotNegativeOr(absl::string_view name, double otherwise) {
   if (!Has(name)) return otherwise;
   ASSIGN_OR_RETURN(double value, metadata_.GetFloat(Asked(name)));
-  if (!std::isfinite(value) || value < 0) {
+  if (value < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", Key(name), "' must be a finite number >= 0, got ", value));
   }

@@ -29,7 +29,7 @@ TEST(GgufFileTest, ReadsEveryMetadataType) {
                             .Add("u64", uint64_t{1} << 40)
                             .Add("i64", -(int64_t{1} << 40))
                             .Add("f32", 0.25f)
-                            .Add("f64", 1e100)
+                            .Add("f64", 1e-100)
                             .Add("bool", true)
                             .Add("string", "text")
                             .Add("empty", "")
@@ -49,7 +49,7 @@ TEST(GgufFileTest, ReadsEveryMetadataType) {
     EXPECT_EQ(metadata.GetInt("u64").value(), int64_t{1} << 40);
     EXPECT_EQ(metadata.GetInt("i64").value(), -(int64_t{1} << 40));
     EXPECT_EQ(metadata.GetFloat("f32").value(), 0.25);
-    EXPECT_EQ(metadata.GetFloat("f64").value(), 1e100);
+    EXPECT_EQ(metadata.GetFloat("f64").value(), 1e-100);
     EXPECT_TRUE(metadata.GetBool("bool").value());
     EXPECT_EQ(metadata.GetString("string").value(), "text");
     EXPECT_EQ(metadata.GetString("empty").value(), "");

@@ -85,7 +85,10 @@ TEST(MetadataTest, NumbersThatDoNotFitAreRefused) {
   Metadata metadata = Sample();
   EXPECT_THAT(Message(metadata.GetInt("huge")), HasSubstr("18446744073709551615"));
   EXPECT_THAT(Message(metadata.GetInts("huges")), HasSubstr("element 1 is 9223372036854775808"));
-  EXPECT_THAT(Message(metadata.GetFloat("nan")), HasSubstr("wanted a finite number"));
+  EXPECT_THAT(Message(metadata.GetFloat("nan")), HasSubstr("wanted a finite 32-bit float"));
+  EXPECT_TRUE(metadata.Insert("large", 1e300));
+  EXPECT_THAT(Message(metadata.GetFloat("large")),
+              HasSubstr("\"large\": wanted a finite 32-bit float, the file has the float 1e+300"));
   EXPECT_THAT(Message(metadata.GetFloats("bad_floats")), HasSubstr("element 1 is 1e+300"));
 }
 

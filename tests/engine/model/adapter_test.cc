@@ -286,6 +286,7 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenAdapterTest,
 struct SmallAdapter {
   std::map<std::string, std::string> keys = {
       {"general.type", "adapter"}, {"adapter.type", "lora"}, {"general.architecture", "llama"}};
+  std::map<std::string, double> numbers = {};
   std::map<std::string, std::vector<uint64_t>> tensors = {{"blk.0.attn_q.weight.lora_a", {32, 4}},
                                                           {"blk.0.attn_q.weight.lora_b", {4, 32}}};
   float value = 0.5f;
@@ -293,6 +294,7 @@ struct SmallAdapter {
   absl::StatusOr<std::unique_ptr<Model>> Load() const {
     GgufBuilder builder;
     for (const auto& [key, text] : keys) builder.Add(key, text);
+    for (const auto& [key, number] : numbers) builder.Add(key, number);
     for (const auto& [name, dims] : tensors) {
       builder.AddTensor(name, kGgmlF32, dims, Bytes(std::vector<float>(dims[0] * dims[1], value)));
     }
@@ -338,6 +340,9 @@ TEST(AdapterFileTest, WhatIsNoAdapterOfThisModelIsRefusedByName) {
       .Refused({"'general.architecture' must be 'llama', got 'qwen3'"});
   changed("adapter.alora.invocation_tokens", "x").Refused({"adapter.alora.invocation_tokens"});
   changed("adapter.lora.alpha", "x").Refused({"adapter.lora.alpha"});
+  SmallAdapter large;
+  large.numbers["adapter.lora.alpha"] = 1e300;  // infinite as the factor that it becomes
+  large.Refused({"adapter.lora.alpha", "1e+300"});
 }
 
 TEST(AdapterFileTest, TensorsThatDoNotFitAreNamedWithBothShapes) {
