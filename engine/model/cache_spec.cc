@@ -13,6 +13,9 @@ constexpr int64_t kSequences = 72;
 constexpr int64_t kSnapshots = 64;
 // Sequences of the full context beyond which more blocks are of no use.
 constexpr int64_t kFullSequences = 64;
+// Blocks without memory of their own, at most: what is kept of a block in use, and of its tokens,
+// is some 200 bytes, which no budget counts.
+constexpr int64_t kEmptyBlocks = 1 << 18;
 // Tokens of a sequence that a step may compute, beside its window.
 constexpr int64_t kStepTokens = 512;
 
@@ -89,7 +92,7 @@ absl::StatusOr<CacheSpec> PlanCache(const ModelSpec& spec, int64_t bytes, DType 
     if (c.block_bytes > 0) {
       open.push_back(&c);
     } else {
-      c.num_blocks = static_cast<int32_t>(full);
+      c.num_blocks = static_cast<int32_t>(std::min(full, kEmptyBlocks));
     }
   }
   std::sort(open.begin(), open.end(),

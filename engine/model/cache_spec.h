@@ -1,7 +1,7 @@
 // CacheSpec: what a model remembers of a sequence, in classes of layers that are alike.
 //
 //   class 0          keys and values of the layers that see everything (where there are none its
-//                    blocks are empty, and only numbers)
+//                    blocks are empty, and only numbers: for 8 million tokens at most)
 //   windowed classes those of the layers that see a window, by its length; they give blocks back
 //                    once no token can see them any more
 //                    of the layers of an encoder all have the same memory, one after the other

@@ -27,12 +27,8 @@ BlockManager::BlockManager(const CacheShape& shape, bool share)
       share_(share),
       pools_(MakePools(shape)),
       states_(shape.num_states),
-      tree_(&pools_[0], kKvBlockTokens, WindowedPools(), shape.recurrent() ? &states_ : nullptr) {
-  for (const CacheClass& c : shape.classes) {
-    owners_.push_back({std::vector<std::optional<std::string>>(c.num_blocks),
-                       std::vector<bool>(c.num_blocks, false)});
-  }
-}
+      tree_(&pools_[0], kKvBlockTokens, WindowedPools(), shape.recurrent() ? &states_ : nullptr),
+      owners_(shape) {}
 
 std::vector<PrefixTree::WindowedPool> BlockManager::WindowedPools() {
   std::vector<PrefixTree::WindowedPool> pools;
@@ -210,7 +206,7 @@ bool BlockManager::SharesTail(const BlockTable& table) const {
 std::vector<CacheOp> BlockManager::TakeOps() { return std::exchange(ops_, {}); }
 
 void BlockManager::Distrust() {
-  for (Owners& owners : owners_) owners.distrusted.assign(owners.distrusted.size(), true);
+  owners_.Distrust();
   tree_.ForgetStates();
 }
 
@@ -225,16 +221,12 @@ std::optional<int32_t> BlockManager::Allocate(size_t cache_class, absl::string_v
   }
   const std::optional<int32_t> block = pool.Allocate();
   if (!block) return block;
-  Owners& owners = owners_[cache_class];
-  std::optional<std::string>& owner = owners.owner[*block];
-  const bool foreign = owner.has_value() && *owner != salt;
-  if (foreign || owners.distrusted[*block]) {
+  if (owners_.HoldsAnothers(cache_class, *block, salt)) {
     ops_.push_back({.kind = CacheOp::Kind::kZeroBlock,
                     .cache_class = static_cast<int32_t>(cache_class),
                     .to = *block});
   }
-  owners.distrusted[*block] = false;
-  if (!owner.has_value() || foreign) owner = std::string(salt);
+  owners_.Give(cache_class, *block, salt);
   return block;
 }
 

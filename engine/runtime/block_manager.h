@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,6 +16,7 @@
 #include "engine/cache/kv_block_pool.h"
 #include "engine/cache/prefix_tree.h"
 #include "engine/model/language_model.h"
+#include "engine/runtime/block_owners.h"
 
 namespace lm {
 
@@ -98,11 +98,6 @@ class BlockManager {
   absl::Status CheckIntegrity(absl::Span<const BlockTable* const> tables) const;
 
  private:
-  // Whose data a class's blocks may hold.
-  struct Owners {
-    std::vector<std::optional<std::string>> owner;  // empty: nobody's, it is zero as at first
-    std::vector<bool> distrusted;                   // may hold anybody's, whatever `owner` says
-  };
   std::vector<PrefixTree::WindowedPool> WindowedPools();
   std::optional<int32_t> Allocate(size_t cache_class, absl::string_view salt);
   std::optional<int32_t> AllocateState();
@@ -113,7 +108,7 @@ class BlockManager {
   std::vector<KvBlockPool> pools_;  // of each class
   KvBlockPool states_;
   PrefixTree tree_;
-  std::vector<Owners> owners_;
+  BlockOwners owners_;
   std::vector<CacheOp> ops_;
 };
 

@@ -95,6 +95,11 @@ TEST(CacheSpecTest, WithoutFullAttentionItsBlocksAreOnlyNumbers) {
   EXPECT_EQ(cache.shape.classes[0].block_bytes, 0);
   EXPECT_EQ(cache.shape.classes[0].num_blocks, 64 * 32);
   EXPECT_EQ(cache.shape.num_states, 50);
+  // No budget bounds these; a header may say anything.
+  for (const int64_t context : {1 << 20, 1 << 30, INT32_MAX}) {
+    spec.context_length = context;
+    EXPECT_EQ(Plan(spec, 100 * kState).shape.classes[0].num_blocks, 1 << 18) << context;
+  }
 }
 
 }  // namespace
