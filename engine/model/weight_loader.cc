@@ -216,6 +216,8 @@ absl::StatusOr<DeviceVector> WeightLoader::Transposed(const std::string& name, i
 
 absl::StatusOr<DeviceVector> WeightLoader::Transposed(absl::Span<const std::string> names,
                                                       int64_t rows, int64_t cols) {
+  // The file, which has them, says how large they are before there is memory for all.
+  for (const std::string& name : names) RETURN_IF_ERROR(Take(name, rows, cols).status());
   const int64_t all_rows = static_cast<int64_t>(names.size()) * rows;
   std::vector<float> values(all_rows * cols);
   for (int64_t part = 0; part < static_cast<int64_t>(names.size()); ++part) {

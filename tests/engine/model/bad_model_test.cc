@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/model/weight_loader.h"
 #include "tests/engine/model/small_model.h"
 #include "tests/testdata.h"
 
@@ -49,6 +50,21 @@ TEST(BadModelTest, WhatIsNoLanguageModelIsRefusedByName) {
     model.Set("general.architecture", std::string(architecture));
     ExpectRefused(model, {architecture, why});
   }
+}
+
+// What is asked for comes from the header; no memory is taken for it before the file is known to
+// have as much.
+TEST(BadModelTest, PartsThatAreNotThereCostNoMemory) {
+  const std::string path = testing::TempDir() + "/parts_that_are_not_there.gguf";
+  SmallModel().Write(path);
+  const auto gguf = GgufFile::Open(path);
+  std::filesystem::remove(path);
+  ASSERT_TRUE(gguf.ok()) << gguf.status();
+  WeightLoader loader(**gguf, /*backend=*/nullptr);
+  const std::vector<std::string> names = {"blk.0.attn_q.weight", "blk.0.attn_k.weight"};
+  const absl::Status status = loader.Transposed(names, int64_t{1} << 56, 32).status();
+  EXPECT_EQ(status.message(),
+            "tensor 'blk.0.attn_q.weight' must be 72057594037927936 x 32, got 32 x 32");
 }
 
 // Ollama's files have a vision model's parts in one.
@@ -116,6 +132,11 @@ TEST(BadModelTest, NumbersThatAreNotNumbers) {
   for (const char* key : {"llama.attention.layer_norm_rms_epsilon", "llama.rope.freq_base"}) {
     for (float value : {std::numeric_limits<float>::quiet_NaN(), 0.0f, -1.0f,
                         std::numeric_limits<float>::infinity()}) {
+      SmallModel model;
+      model.Set(key, value);
+      ExpectRefused(model, {key});
+    }
+    for (double value : {1e300, 1e-300}) {  // infinite, and 0, in 32 bits
       SmallModel model;
       model.Set(key, value);
       ExpectRefused(model, {key});
