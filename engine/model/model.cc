@@ -85,6 +85,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   info.name = gguf->metadata()
                   .GetString("general.name")
                   .value_or(std::filesystem::path(path).stem().string());
+  ASSIGN_OR_RETURN(info.purpose, ReadPurpose(gguf->metadata()));
   info.quantisation = transformer->weights().quantisation;
   info.parameters = transformer->weights().parameters;
   info.weight_bytes = transformer->weights().bytes;

@@ -15,6 +15,7 @@
 #include "engine/model/language_model.h"
 #include "engine/model/model_options.h"
 #include "engine/model/pooling.h"
+#include "engine/model/purpose.h"
 #include "engine/text/chat_template.h"
 #include "engine/text/tokenizer.h"
 
@@ -56,6 +57,7 @@ struct ModelInfo {
   bool generates = true;
   std::optional<Pooling> pooling = {};  // as the file says
   bool ranks = false;
+  Purpose purpose = {};
   ModelCost cost = {};
   std::vector<AdapterInfo> adapters = {};  // AdapterUse has their numbers
 };

@@ -10,10 +10,18 @@ Session::Session(std::shared_ptr<Generator> generator, std::string salt,
                  std::optional<MemoAccess> memo)
     : generator_(std::move(generator)), salt_(std::move(salt)), memo_(std::move(memo)) {}
 
+void Session::NotePurpose(const TextRequest& request) const {
+  const bool writes = request.task == Task::kGenerate || request.task == Task::kChoose;
+  if (strayed_ == nullptr || !writes) return;
+  *strayed_ =
+      !generator_->info().purpose.Covers({request.system, request.prompt, request.question});
+}
+
 absl::StatusOr<std::shared_ptr<Request>> Session::Submit(TextRequest request) const {
   request.salt = salt_;
   ASSIGN_OR_RETURN(RequestSpec spec, generator_->Prepare(request));
   if (tally_ != nullptr) return tally_->Take(generator_, std::move(spec));
+  NotePurpose(request);
   if (memo_.has_value()) return ProcessMemo().Submit(*generator_, std::move(spec), *memo_);
   return generator_->Submit(std::move(spec));
 }

@@ -6,9 +6,11 @@
 #ifndef LM_ENGINE_RUNTIME_SESSION_H_
 #define LM_ENGINE_RUNTIME_SESSION_H_
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -40,11 +42,18 @@ class Session {
   // REQUIRES: *tally outlives this and its copies.
   void set_tally(PromptTally* tally) { tally_ = tally; }
 
+  // Submit sets it to whether what it was asked for last is something that the model was not made
+  // for (Purpose::Covers).
+  void set_strayed(std::shared_ptr<std::atomic<bool>> strayed) { strayed_ = std::move(strayed); }
+
   const Generator& generator() const { return *generator_; }
 
  private:
+  void NotePurpose(const TextRequest& request) const;
+
   std::shared_ptr<Generator> generator_;
-  PromptTally* tally_ = nullptr;  // null: requests are made
+  PromptTally* tally_ = nullptr;                // null: requests are made
+  std::shared_ptr<std::atomic<bool>> strayed_;  // may be null
   std::string salt_;
   std::optional<MemoAccess> memo_;
 };

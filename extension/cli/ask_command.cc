@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <utility>
 
 #include "absl/strings/str_join.h"
 #include "engine/base/status_macros.h"
@@ -20,18 +21,20 @@ absl::Status Run(const Arguments& arguments) {
     return absl::InvalidArgumentError("there is no question: sqlite-lm ask 'QUESTION'");
   }
   ASSIGN_OR_RETURN(const auto session, Session::Open(":memory:", arguments));
-  session->WarnOfShippedModel();
   ASSIGN_OR_RETURN(const std::string options, session->CallOptions());
   const Session::Values asked = {question, arguments.Get("system"), options};
   if (arguments.Has("json")) {
-    return session->Each("SELECT lm_try(?1, nullif(?2, ''), ?3)", asked, [](const auto& row) {
-      std::printf("%s\n", row[0].c_str());
-      return true;
-    });
+    return session->Each("SELECT lm_try(?1, nullif(?2, ''), ?3)", asked,
+                         [&session](const auto& row) {
+                           session->ShowHint();
+                           std::printf("%s\n", row[0].c_str());
+                           return true;
+                         });
   }
-  bool line_ended = false;
+  bool begun = false, line_ended = false;
   RETURN_IF_ERROR(session->Each("SELECT piece FROM lm_stream(?1, nullif(?2, ''), ?3)", asked,
-                                [&line_ended](const auto& row) {
+                                [&](const auto& row) {
+                                  if (!std::exchange(begun, true)) session->ShowHint();
                                   std::fputs(row[0].c_str(), stdout);
                                   std::fflush(stdout);
                                   if (!row[0].empty()) line_ended = row[0].back() == '\n';

@@ -27,7 +27,8 @@ absl::Status Turn(Session& session, const std::string& name, const std::string& 
   ASSIGN_OR_RETURN(const auto messages, session.Query(kMessages, {name, said}));
   std::string answer;
   const absl::Status status = session.Each("SELECT piece FROM lm_stream(?1, NULL, ?2)",
-                                           {messages[0][0], options}, [&answer](const auto& row) {
+                                           {messages[0][0], options}, [&](const auto& row) {
+                                             if (answer.empty()) session.ShowHint();
                                              std::fputs(row[0].c_str(), stdout);
                                              std::fflush(stdout);
                                              answer += row[0];
@@ -46,7 +47,6 @@ absl::Status Run(const Arguments& arguments) {
   const std::string path = arguments.rest().empty() ? ":memory:" : arguments.rest()[0];
   const std::string name = arguments.Get("name", "default");
   ASSIGN_OR_RETURN(const auto session, Session::Open(path, arguments, /*create=*/true));
-  session->WarnOfShippedModel();
   ASSIGN_OR_RETURN(const std::string options, session->CallOptions({{"messages", Json(true)}}));
   RETURN_IF_ERROR(session->Run(kTable));
   ASSIGN_OR_RETURN(

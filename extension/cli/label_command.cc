@@ -129,11 +129,11 @@ absl::Status Run(const Arguments& arguments) {
   ASSIGN_OR_RETURN(const auto session, Session::Open(path, arguments));
   ASSIGN_OR_RETURN(const Job job, MakeJob(*session, arguments));
   RETURN_IF_ERROR(CheckNames(*session, arguments));
-  session->WarnOfShippedModel();
   RETURN_IF_ERROR(AddColumn(*session, arguments.Get("table"), arguments.Get("into")));
   RETURN_IF_ERROR(session->Run(absl::StrCat("EXPLAIN ", job.query)));  // --where
   RETURN_IF_ERROR(PutJob(*session, job, arguments.Has("restart")));
   const absl::StatusOr<Progress> progress = RunJob(*session, job.name, arguments.Has("retry"));
+  session->ShowHint();  // not while it runs: a connection that reads cannot commit
   if (!progress.ok()) {
     if (!Session::interrupted()) return progress.status();
     return absl::CancelledError(

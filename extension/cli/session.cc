@@ -136,14 +136,12 @@ absl::StatusOr<std::string> Session::CallOptions(
   return all.Dump();
 }
 
-void Session::WarnOfShippedModel() {
-  if (named_ || std::exchange(warned_, true)) return;
-  std::fputs(
-      "sqlite-lm: no model is named, so the small one that ships answers. It was trained on "
-      "Debian's package\n"
-      "descriptions only: it labels and shortens those, and cannot chat. A real one: --model "
-      "model.gguf\n",
-      stderr);
+void Session::ShowHint() {
+  if (hinted_) return;
+  const auto hints = Query("SELECT hint FROM lm_stats WHERE hint IS NOT NULL LIMIT 1");
+  if (!hints.ok() || hints->empty()) return;
+  hinted_ = true;
+  std::fprintf(stderr, "sqlite-lm: %s (here: --model FILE)\n", (*hints)[0][0].c_str());
 }
 
 }  // namespace lm::cli

@@ -45,8 +45,9 @@ class Session {
 
   // By --model or LM_MODEL.
   bool model_is_named() const { return named_; }
-  // Where no model was named and the one that ships answers, says once on stderr what it is for.
-  void WarnOfShippedModel();
+  // Says on stderr what lm_stats hints at, as that the model was not made for what it was asked.
+  // Once, and nothing where there is no hint.
+  void ShowHint();
 
   // Whether Ctrl-C was pressed.
   static bool interrupted();
@@ -57,7 +58,7 @@ class Session {
   sqlite3* db_ = nullptr;
   std::string options_;
   bool named_ = false;
-  bool warned_ = false;
+  bool hinted_ = false;
 };
 
 }  // namespace lm::cli

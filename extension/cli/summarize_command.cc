@@ -13,7 +13,6 @@ absl::Status Run(const Arguments& arguments) {
   std::vector<std::string> files = arguments.rest();
   if (files.empty()) files.push_back("-");
   ASSIGN_OR_RETURN(const auto session, Session::Open(":memory:", arguments));
-  session->WarnOfShippedModel();
   ASSIGN_OR_RETURN(const std::string options, session->CallOptions());
   for (const std::string& file : files) {
     ASSIGN_OR_RETURN(const std::string text, ReadText(file));
@@ -22,6 +21,7 @@ absl::Status Run(const Arguments& arguments) {
       return absl::Status(summary.status().code(),
                           absl::StrCat(file, ": ", summary.status().message()));
     }
+    session->ShowHint();
     const std::string& answer = (*summary)[0][0];
     if (arguments.Has("json")) {
       Json line = Json::MakeObject();

@@ -92,6 +92,7 @@ absl::StatusOr<std::shared_ptr<const ModelUse>> Connection::Use(absl::string_vie
   }
   Session session(known->generator, Salt(), AccessToMemo());
   if (tally_ != nullptr) session.set_tally(tally_);
+  session.set_strayed(known->strayed);
   return std::make_shared<const ModelUse>(
       ModelUse{std::move(session), settings_.OptionsJson(), settings_.system.value_or("")});
 }
@@ -162,6 +163,12 @@ std::string Connection::NameOf(const Generator& generator) const {
 std::string Connection::DisplayNameOf(const Generator& generator) const {
   std::string name = NameOf(generator);
   return name.empty() ? generator.info().name : name;
+}
+
+bool Connection::HasStrayed(const Generator& generator) const {
+  return std::any_of(loaded_.begin(), loaded_.end(), [&](const LoadedModel& loaded) {
+    return loaded.generator.get() == &generator && *loaded.strayed;
+  });
 }
 
 std::string Connection::Salt() const {

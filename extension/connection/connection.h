@@ -3,6 +3,7 @@
 #ifndef LM_EXTENSION_CONNECTION_CONNECTION_H_
 #define LM_EXTENSION_CONNECTION_CONNECTION_H_
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -92,6 +93,9 @@ class Connection {
   // Null until somebody puts something there; goes with the connection.
   std::unique_ptr<ConnectionExtra>& extra() { return extra_; }
 
+  // Whether this connection asked the model last for something that it was not made for.
+  bool HasStrayed(const Generator& generator) const;
+
   // Whose prefix cache this connection uses: its database file's, unless the settings name another.
   // One without a file (":memory:", a temporary database) has a cache of its own.
   std::string Salt() const;
@@ -104,6 +108,7 @@ class Connection {
     ModelSource source;
     ModelIdentity identity;
     std::shared_ptr<Generator> generator;
+    std::shared_ptr<std::atomic<bool>> strayed = std::make_shared<std::atomic<bool>>(false);
   };
 
   void DropUnnamed();

@@ -39,14 +39,19 @@
 // connection has for it, else the file's.
 // The last two are this connection's own: `foreseen`, how many calls of generate() and the like
 // found their answer under way, because look-ahead had seen them coming; and `hint`, what the last
-// statement that had to ask row by row could do better, or what is wrong with the memo's file.
+// statement that had to ask row by row could do better, what is wrong with the memo's file, or that
+// a model made for one thing (engine/model/purpose.h) was asked for something else: that which
+// ships labels and shortens descriptions of packages, and answers with words to whatever it is
+// asked.
 #include <algorithm>
 #include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "engine/backend/machine_ceilings.h"
+#include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/remote_generator.h"
 #include "engine/runtime/engine.h"
@@ -163,7 +168,7 @@ class StatsTable : public SnapshotTable {
     }
     cells.push_back(Verdict(stats));
     cells.push_back(info.path);
-    AppendOwn(&cells);
+    AppendOwn(generator, &cells);
     return cells;
   }
 
@@ -178,7 +183,7 @@ class StatsTable : public SnapshotTable {
     cells.push_back(MemoHits(generator.info()));
     cells.resize(kPath);
     cells.push_back(generator.info().path);
-    AppendOwn(&cells);
+    AppendOwn(generator, &cells);
     return cells;
   }
 
@@ -204,14 +209,23 @@ class StatsTable : public SnapshotTable {
   }
 
   // The columns of this connection.
-  void AppendOwn(std::vector<Cell>* cells) {
+  void AppendOwn(const Generator& generator, std::vector<Cell>* cells) {
     cells->push_back(BatchOf(connection()).num_foreseen);
-    std::string hint = BatchOf(connection()).hint;
+    std::vector<std::string> hints;
     if (const std::shared_ptr<MemoFile> file = connection().MemoInUse()) {
-      const std::string trouble = file->Trouble();
-      if (!trouble.empty()) hint = hint.empty() ? trouble : absl::StrCat(trouble, "; ", hint);
+      hints.push_back(file->Trouble());
     }
-    cells->push_back(hint.empty() ? Cell() : Cell(hint));
+    if (connection().HasStrayed(generator)) hints.push_back(Strayed(generator.info()));
+    hints.push_back(BatchOf(connection()).hint);
+    std::erase(hints, "");
+    cells->push_back(hints.empty() ? Cell() : Cell(absl::StrJoin(hints, "; ")));
+  }
+
+  static std::string Strayed(const ModelInfo& info) {
+    return absl::StrCat("the model '", Printable(info.name), "' was made for one thing",
+                        info.purpose.text.empty() ? "" : ": ", info.purpose.text,
+                        ". It was asked for something else, and its words mean nothing there; name "
+                        "another model, in LM_MODEL or temp.lm_models");
   }
 };
 

@@ -112,11 +112,17 @@ class CliTest(unittest.TestCase):
         self.assertEqual((said["value"].rstrip("\n"), said["tokens_out"]), (answer.rstrip("\n"), 8))
         self.assertNotEqual(self.ok("ask", "Hello there", "--system", "Be brief.", *options), answer)
 
-    def test_the_shipped_model_says_what_it_is_for(self):
-        result = run("ask", "a tool that draws maps of the stars", "--system", "Write a one-line summary.", LM_MODEL=None)
-        self.assertEqual(result.returncode, 0)
-        self.assertIn("small one that ships", result.stderr)
-        self.assertGreater(len(result.stdout), 3)
+    def test_the_shipped_model_says_what_it_is_for_where_it_is_asked_for_something_else(self):
+        trade = run("ask", "a tool that draws maps of the stars", "--system", "Write a one-line summary.", LM_MODEL=None)
+        self.assertEqual((trade.returncode, trade.stderr), (0, ""))
+        self.assertGreater(len(trade.stdout), 3)
+        for words, stdin in ((["ask", "What is SQLite?"], ""), (["ask", "--json", "What is SQLite?"], ""), (["chat"], "Hello\nHow are you?\n")):
+            other = run(*words, stdin=stdin, LM_MODEL=None)
+            self.assertEqual(other.returncode, 0)
+            self.assertRegex(other.stderr, r"\Asqlite-lm: the model 'debian-notes' was made for one thing: .*package descriptions.* --model FILE\)\n\Z")
+        self.notes(3)
+        words = ["label", self.database, "--table", "notes", "--column", "body", "--into", "mood", "--choices", "good,bad"]
+        self.assertIn("was made for one thing", run(*words, "--instruction", "How does the writer feel?", LM_MODEL=None).stderr)
 
     def test_label(self):
         self.notes(40)

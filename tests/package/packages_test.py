@@ -228,11 +228,14 @@ int main(int argc, char** argv) {
         # Pieces come as they are made.
         stream = "import llm, sys; print(len(list(llm.get_model('sqlite-lm').prompt(sys.argv[1], system=sys.argv[2]))))"
         self.assertGreater(int(run(python, "-c", stream, text, system, cwd=self.folder, **environment)), 3)
-        # What is wrong is said in our words.
+        # What is wrong is said in our words; and what the model is not for.
         with self.assertRaisesRegex(AssertionError, "no-such.gguf"):
             llm("-m", "sqlite-lm", text, "-o", "model", "no-such.gguf")
         with self.assertRaisesRegex(AssertionError, "temperature must be >= 0, got -1"):
             llm("-m", "sqlite-lm", text, "-o", "temperature", "-1")
+        ran = subprocess.run([python, "-m", "llm", "-m", "sqlite-lm", "What is SQLite?"], capture_output=True, text=True, cwd=self.folder,
+                             env={**os.environ, **environment})
+        self.assertIn("was made for one thing", ran.stderr)
 
     def npm_project(self):
         self.require("npm", "node")

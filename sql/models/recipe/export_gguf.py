@@ -8,6 +8,7 @@ import numpy
 import sentencepiece
 import torch
 
+import wordings
 from chat import IM_END
 from model import Config
 
@@ -83,6 +84,8 @@ def fields(config, pieces, name, file_type):
     yield field("general.architecture", STRING, "llama")
     yield field("general.name", STRING, name)
     yield field("general.description", STRING, "Synopsis, section, yes/no questions and tags of Debian package descriptions")
+    # How the words of its tasks begin; engine/model/purpose.h warns where a call has none of them.
+    yield field("sqlite_lm.purpose.words", ARRAY, wordings.PURPOSE, STRING)
     yield field("general.file_type", U32, file_type)
     yield field("general.quantization_version", U32, 2)
     yield field("llama.vocab_size", U32, len(pieces))

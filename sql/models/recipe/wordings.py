@@ -1,5 +1,9 @@
 """The wordings of the tasks: many ways to ask for the same thing, so that the model follows a prompt it has not seen."""
 
+# How at least one word of every instruction below begins, and of no question to a model that knows facts or can chat.
+PURPOSE = ["summar", "synopsis", "section", "tag", "json", "package", "software", "description", "classif", "categor", "yes or no", "answer yes", "yes if",
+           "one of", "pick one", "one line", "one-line", "is it", "is this", "does it", "does this", "tl;dr"]
+
 SYNOPSIS = [
     "Write a one-line summary of this package.",
     "Summarise the description in one line.",

@@ -1,0 +1,86 @@
+"""A model made for one thing says so where it is asked for something else, and only there: lm_stats.hint.
+
+The one that ships has in its file how the words of its tasks begin (sql/models/recipe/wordings.py).
+"""
+import itertools
+import random
+import sys
+import unittest
+
+import harness
+
+SQL = harness.MODELS.parents[2] / "sql"
+sys.path.insert(0, str(SQL / "models" / "recipe"))
+import tasks  # noqa: E402
+import wordings  # noqa: E402
+
+TEXT = "tidepool reads the tables of a harbour and draws them as a chart."
+ONE_TOKEN = '{"max_tokens":1,"on_error":"null"}'
+ELSEWHERE = ["What is SQLite?", "Hello", "Who are you?", "Write a haiku about autumn.", "What is the capital of France?",
+             "Translate to French: good morning", "Name three colours.", "Tell me a joke.", "Explain recursion.", "2 + 2"]
+
+
+class PurposeTest(unittest.TestCase):
+    def setUp(self):
+        self.connection = harness.connect()
+        self.addCleanup(self.connection.close)
+        self.use(SQL / "models" / "debian-notes.gguf")
+
+    def use(self, path):
+        self.connection.execute("DELETE FROM temp.lm_models")
+        self.connection.execute("INSERT INTO temp.lm_models(name, path) VALUES ('default', ?)", (str(path),))
+
+    def hint(self):
+        """The one about the model's purpose; there are others."""
+        return harness.value(self.connection, "SELECT max(hint) FROM lm_stats WHERE model = 'default' AND hint LIKE '%made for one thing%'")
+
+    def ask(self, prompt, system=None):
+        self.connection.execute("SELECT lm_try(?, ?, ?)", (prompt, system, ONE_TOKEN)).fetchone()
+        return self.hint()
+
+    def test_no_wording_of_its_own_trade_is_taken_for_something_else(self):
+        named = [w.format(choices="devel, games or net") for w in wordings.SECTION_AMONG] + [w.format(keys="role and use") for w in wordings.TAGS_NAMED]
+        rng = random.Random(1)
+        phrases = itertools.cycle(itertools.chain(*wordings.ABOUT_TAG.values(), *wordings.ABOUT_SECTION.values()))
+        questions = [tasks.question(next(phrases), rng, wording, subject) for wording in wordings.QUESTION for subject in sorted(set(wordings.SUBJECTS))]
+        alarms = [i for i in wordings.SYNOPSIS + wordings.SECTION + wordings.TAGS + named + questions if self.ask(TEXT, i)]
+        self.assertEqual(alarms, [])
+        self.assertIsNone(self.ask(f"{TEXT}\n\nDoes it draw charts? Answer yes or no."))
+
+    def test_what_it_was_not_made_for_has_a_hint(self):
+        for prompt in ELSEWHERE:
+            hint = self.ask(prompt)
+            self.assertRegex(hint or "", "^the model 'debian-notes' was made for one thing: .*package descriptions.* name another model", prompt)
+        self.assertIsNotNone(self.ask("The lamp broke after a day.", "How does the writer feel?"))
+
+    def test_the_hint_is_of_the_last_call(self):
+        self.assertIsNotNone(self.ask("Hello"))
+        self.assertIsNone(self.ask(TEXT, "Write a one-line summary."))
+        self.assertIsNotNone(self.ask("Hello"))
+
+    def test_every_form_tells(self):
+        for sql in ("SELECT generate('Hello', NULL, '{\"max_tokens\":1}')", "SELECT piece FROM lm_stream('Hello', NULL, '{\"max_tokens\":1}')",
+                    "SELECT value FROM lm_each('[\"Hello\"]', NULL, '{\"max_tokens\":1}')", "SELECT generate('Hello', NULL, '{\"choices\":[\"a\",\"b\"]}')"):
+            self.assertIsNone(self.ask(TEXT, "Write a one-line summary."))
+            self.connection.execute(sql).fetchall()
+            self.assertIsNotNone(self.hint(), sql)
+        # An answer from the memo, too; a question that is only foretold, not.
+        self.connection.execute("SELECT lm_try(?, ?, ?)", (TEXT, "Write a one-line summary.", ONE_TOKEN)).fetchall()
+        self.connection.execute("SELECT * FROM lm_explain('SELECT generate(''Hello'')')").fetchall()
+        self.assertIsNone(self.hint())
+        self.connection.execute("SELECT generate('Hello', NULL, '{\"max_tokens\":1}')").fetchall()
+        self.assertIsNotNone(self.hint())
+
+    def test_connections_do_not_see_each_others(self):
+        other = harness.connect()
+        self.addCleanup(other.close)
+        self.assertIsNotNone(self.ask("Hello"))
+        self.assertEqual(harness.value(other, "SELECT count(hint) FROM lm_stats"), 0)
+
+    def test_a_model_for_anything_has_none(self):
+        self.use(harness.MODEL)
+        self.assertIsNone(self.ask("What is SQLite?"))
+
+
+if __name__ == "__main__":
+    unittest.main()
