@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 import harness
 
@@ -34,6 +35,31 @@ class Snippet(unittest.TestCase):
 
 
 class ShellAndPythonTest(Snippet):
+    def test_the_first_answer(self):
+        """What the README begins with runs, on the model that ships, and gives what it shows."""
+        block = re.search(r"```sql\n.*?```\n", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)[0]
+        self.assertGreater(block.count("\n-->"), 3)
+        (self.folder / "first.md").write_text(block)
+        ran = self.run_here(sys.executable, ROOT / "tests/sql/run_tests.py", "--extension", harness.LM0,
+                            "--model", ROOT / "sql/models/debian-notes.gguf", "first.md")
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""), ran.stdout)
+
+    def test_pictures_are_small_and_whole(self):
+        """record.py draws what a command shows, when it does; what it drew for the README can be read."""
+        command = "printf 'one\\ntwo <\\r'; sleep 0.5; printf 'tree\\033[K\\n'"
+        for more, shown in ((["--seconds", "4"], ["one", "two <", "tree"]), (["--still"], ["one", "tree"])):
+            ran = self.run_here(sys.executable, ROOT / "sql/demo/record.py", "--out", "drawn.svg", *more, command)
+            self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+            self.assertEqual(self.texts("drawn.svg")[1:], shown)
+        ran = self.run_here(sys.executable, ROOT / "sql/demo/record.py", "--out", "failed.svg", "false")
+        self.assertEqual((ran.returncode, (self.folder / "failed.svg").exists()), (1, False))
+        for picture in re.findall(r"!\[[^]]*\]\((sql/demo/[^)]+\.svg)\)", (ROOT / "README.md").read_text(encoding="utf-8")):
+            self.assertLess((ROOT / picture).stat().st_size, 60_000)
+            self.assertGreater(len(self.texts(ROOT / picture)), 10, picture)
+
+    def texts(self, path):
+        return [text.text for text in xml.etree.ElementTree.parse(self.folder / path).iter("{http://www.w3.org/2000/svg}text")]
+
     def test_python(self):
         (self.folder / "snippet.py").write_text(self.snippet("python"))
         ran = self.run_here(sys.executable, "snippet.py")

@@ -14,11 +14,16 @@ it does; one that nothing follows must merely succeed.
                                       or readonly NAME (in the folder $TMP)
     --@ env NAME=VALUE                sets an environment variable; without a value, removes it
 
+Of a page in Markdown (.md) the blocks that begin with ```sql run, and `<!--@ open file NAME -->` and the like between them. `.import --csv FILE TABLE`, with a FILE of this repository, does
+there what it does in the sqlite3 shell; other dot commands are the shell's own affair. A heading that quotes an error, ### `no such … found`,
+is held to be what we say: by an error (--!) of a block below it, or else by the texts of the sources.
+
 Where rows are expected, all of them are, in order. A newline in a value reads \\n. These are replaced
 in the whole file: $MODEL, a small model of tests/testdata/models (LM_MODEL is set to it);
 $MODELS, that folder; $TMP, an empty folder for the file.
 """
 import argparse
+import csv
 import os
 import pathlib
 import re
@@ -26,7 +31,8 @@ import sqlite3
 import sys
 import tempfile
 
-MODELS = pathlib.Path(__file__).resolve().parent.parent / "testdata" / "models"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODELS = ROOT / "tests" / "testdata" / "models"
 EXPECTATION = re.compile(r"^--(>|~|!|0|@)(.*)$")
 
 
@@ -49,12 +55,19 @@ def shown(value):
     return str(value).replace("\n", "\\n")
 
 
+def texts_of_sources():
+    """All of the C++ sources, adjacent string literals joined and their quotes as they are said."""
+    sources = (path.read_text() for folder in ("engine", "extension") for path in sorted((ROOT / folder).rglob("*.[ch]*")))
+    return "\n".join(re.sub(r'"\s*\n\s*"', "", source).replace('\\"', '"') for source in sources)
+
+
 class Script:
     """One file: its statements run in order; failures are collected."""
 
     def __init__(self, path, extensions, tmp):
         self.path, self.extensions, self.tmp = path, extensions, tmp
         self.failures = []
+        self.quoted = None  # the error of the last heading, until it has been met
         self.connection = connect(extensions, ":memory:")
 
     def substituted(self, text):
@@ -62,9 +75,29 @@ class Script:
             text = text.replace(name, str(value))
         return text
 
+    def lines(self):
+        """Numbered; of Markdown what is SQL, and headings."""
+        numbered = enumerate(self.substituted(self.path.read_text()).splitlines(), 1)
+        if self.path.suffix != ".md":
+            return numbered
+        kept, fence = [], ""
+        for number, line in numbered:
+            if line.startswith("```"):
+                fence = "" if fence else line[3:] or "text"
+            elif fence == "sql" or (not fence and line.startswith("### `")):
+                kept.append((number, line))
+            elif not fence and line.startswith("<!--@ "):
+                kept.append((number, line[2:].removesuffix("-->").rstrip()))
+        return kept
+
     def run(self):
         statement, expected, start = "", [], 0
-        for number, line in enumerate(self.substituted(self.path.read_text()).splitlines(), 1):
+        for number, line in self.lines():
+            if self.path.suffix == ".md" and re.match(r"###|\.", line) and (not statement or sqlite3.complete_statement(statement)):
+                self.check(statement, expected, start)
+                statement, expected = "", []
+                self.command(line)
+                continue
             marker = EXPECTATION.match(line)
             complete = sqlite3.complete_statement(statement)
             if marker and marker[1] == "@":
@@ -82,8 +115,27 @@ class Script:
                 start = start if statement else number
                 statement += line + "\n"
         self.check(statement, expected, start)
+        self.end_quote()
         self.connection.close()
         return self.failures
+
+    def command(self, line):
+        if line.startswith("###"):
+            self.end_quote()
+            self.quoted = re.search("`(.*)`", line)[1]
+        elif line.startswith(".import"):
+            _, _, path, table = line.split()
+            with open(ROOT / path, newline="", encoding="utf-8") as file:
+                rows = list(csv.reader(file))
+            self.connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+
+    def end_quote(self):
+        if self.quoted is not None:
+            said = texts_of_sources()
+            missing = [part for part in self.quoted.split("…") if part.strip() and part not in said]
+            if missing:
+                self.failures.append(f"{self.path}: no block raises `{self.quoted}`, and no source says {missing}")
+        self.quoted = None
 
     def direct(self, words):
         if words[0] == "env":
@@ -107,6 +159,9 @@ class Script:
             error = None
         except sqlite3.Error as raised:
             rows, error = [], str(raised)
+        if self.quoted is not None and error is not None:
+            if re.search(".*?".join(map(re.escape, self.quoted.split("…"))), error, re.DOTALL):
+                self.quoted = None
         if any(kind == "!" for kind, _ in expected):
             good = error is not None and re.search(expected[0][1], error)
         else:
