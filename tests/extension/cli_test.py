@@ -182,10 +182,12 @@ class CliTest(unittest.TestCase):
         for words in (["summarize"], ["chat", self.database]):
             process = subprocess.Popen([PROGRAM, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                        stderr=subprocess.PIPE, text=True)
-            status = pathlib.Path(f"/proc/{process.pid}/status")
-            while not int(re.search(r"SigCgt:\s*(\w+)", status.read_text())[1], 16) & 1 << (signal.SIGINT - 1):
-                time.sleep(0.01)
-            time.sleep(0.2)  # until it waits for a text
+            asleep = 0
+            while asleep < 5:  # it listens to Ctrl-C, and waits for a text
+                time.sleep(0.04)
+                status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+                listens = int(re.search(r"SigCgt:\s*(\w+)", status)[1], 16) & 1 << (signal.SIGINT - 1)
+                asleep = asleep + 1 if listens and "State:\tS" in status else 0
             process.send_signal(signal.SIGINT)
             self.assertEqual(process.wait(timeout=60), 130, words)
             self.assertEqual(process.stdout.read(), "")
