@@ -2,8 +2,11 @@
 
 #include <dlfcn.h>
 
+#include "absl/base/const_init.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "engine/base/exit_guard.h"
+#include "engine/base/status_macros.h"
 
 namespace lm {
 namespace {
@@ -37,6 +40,7 @@ absl::StatusOr<const CurlLibrary*> Open() {
   find("curl_slist_append", &curl.slist_append);
   find("curl_slist_free_all", &curl.slist_free_all);
   find("curl_multi_init", &curl.multi_init);
+  find("curl_multi_cleanup", &curl.multi_cleanup);
   find("curl_multi_setopt", &curl.multi_setopt);
   find("curl_multi_add_handle", &curl.multi_add_handle);
   find("curl_multi_remove_handle", &curl.multi_remove_handle);
@@ -59,7 +63,12 @@ absl::StatusOr<const CurlLibrary*> Open() {
 }  // namespace
 
 absl::StatusOr<const CurlLibrary*> OpenCurl() {
-  static const auto& opened = *new absl::StatusOr<const CurlLibrary*>(Open());  // never destroyed
+  static absl::Mutex mutex(absl::kConstInit);
+  static const CurlLibrary* opened = nullptr;
+  absl::MutexLock lock(&mutex);
+  if (opened == nullptr) {
+    ASSIGN_OR_RETURN(opened, Open());
+  }
   return opened;
 }
 

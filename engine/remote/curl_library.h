@@ -19,6 +19,7 @@ struct CurlLibrary {
   decltype(&curl_slist_append) slist_append;
   decltype(&curl_slist_free_all) slist_free_all;
   decltype(&curl_multi_init) multi_init;
+  decltype(&curl_multi_cleanup) multi_cleanup;
   decltype(&curl_multi_setopt) multi_setopt;
   decltype(&curl_multi_add_handle) multi_add_handle;
   decltype(&curl_multi_remove_handle) multi_remove_handle;
@@ -28,8 +29,8 @@ struct CurlLibrary {
   decltype(&curl_multi_info_read) multi_info_read;
 };
 
-// The process's. FailedPrecondition, naming what was looked for, where there is none, or one older
-// than 7.68.
+// The process's, never closed. FailedPrecondition, naming what was looked for, where there is none,
+// or one older than 7.68; what fails may be tried again.
 absl::StatusOr<const CurlLibrary*> OpenCurl();
 
 }  // namespace lm

@@ -7,7 +7,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/exit_guard.h"
+#include "engine/base/out_of_memory.h"
 
 namespace lm {
 namespace {
@@ -16,7 +18,9 @@ constexpr absl::Duration kLook = absl::Milliseconds(5);  // whether it is cancel
 
 class Waiting : public HttpHandler {
  public:
-  explicit Waiting(const FetchSink* sink) : sink_(sink) {}
+  // Behind a question mark in the URL there may be a signature.
+  Waiting(const std::string& url, const FetchSink* sink)
+      : url_(url.substr(0, url.find('?'))), sink_(sink) {}
 
   void OnHeader(absl::string_view line) override {
     const size_t colon = line.find(':');
@@ -33,39 +37,55 @@ class Waiting : public HttpHandler {
     absl::MutexLock lock(&mutex_);
     fetched_.outcome.code = code;
     if (sink_ == nullptr || *sink_ == nullptr || code / 100 != 2) {
-      fetched_.body.append(bytes.data(), bytes.size());
-      return true;
+      if (bytes.size() <= kMostFetchedBytes - fetched_.body.size()) {
+        fetched_.body.append(bytes.data(), bytes.size());
+        return true;
+      }
+      status_ = absl::OutOfRangeError(
+          absl::StrCat(url_, ": HTTP ", code, " with ", fetched_.body.size() + bytes.size(),
+                       " bytes and more, of which ", kMostFetchedBytes, " are read at most"));
+      return false;
     }
     status_ = (*sink_)(fetched_, bytes);
     return status_.ok();
   }
   void OnDone(const HttpOutcome& outcome) override {
     absl::MutexLock lock(&mutex_);
-    fetched_.outcome = outcome;
     done_ = true;
+    try {
+      fetched_.outcome = outcome;
+      if (status_.ok() && !outcome.status.ok()) {
+        status_ =
+            absl::Status(outcome.status.code(), absl::StrCat(url_, ": ", outcome.status.message()));
+      }
+    } catch (...) {
+      status_ = OutOfMemory();
+    }
+  }
+  // Where it could not even begin.
+  void OnOutOfMemory() {
+    absl::MutexLock lock(&mutex_);
+    done_ = true;
+    status_ = OutOfMemory();
   }
 
   // From here on the sink is left alone.
-  absl::StatusOr<Fetched> Wait(const std::string& url, const std::atomic<bool>& cancel) {
+  absl::StatusOr<Fetched> Wait(const std::atomic<bool>& cancel) {
     absl::MutexLock lock(&mutex_);
     while (!mutex_.AwaitWithTimeout(absl::Condition(&done_), kLook)) {
-      if (!cancel && !ExitGuard::exit_begun()) continue;
+      const bool cancelled = cancel || Interrupted();
+      if (!cancelled && !ExitGuard::exit_begun()) continue;
       sink_ = nullptr;
-      return cancel ? absl::CancelledError("the transfer was cancelled") : ExitGuard::Error();
+      return cancelled ? absl::CancelledError("the transfer was cancelled") : ExitGuard::Error();
     }
     if (!status_.ok()) return status_;
-    if (!fetched_.outcome.status.ok()) {
-      // Behind the question mark there may be a signature.
-      return absl::Status(
-          fetched_.outcome.status.code(),
-          absl::StrCat(url.substr(0, url.find('?')), ": ", fetched_.outcome.status.message()));
-    }
     return std::move(fetched_);
   }
 
   uint64_t transfer = 0;  // of the network's thread
 
  private:
+  const std::string url_;
   absl::Mutex mutex_;
   const FetchSink* sink_ ABSL_GUARDED_BY(mutex_);
   Fetched fetched_ ABSL_GUARDED_BY(mutex_);
@@ -77,10 +97,15 @@ class Waiting : public HttpHandler {
 
 absl::StatusOr<Fetched> Fetch(Network* network, const HttpRequest& request,
                               const std::atomic<bool>& cancel, const FetchSink& sink) {
-  auto waiting = std::make_shared<Waiting>(&sink);
-  network->Run(
-      [network, request, waiting] { waiting->transfer = network->Start(request, waiting); });
-  absl::StatusOr<Fetched> fetched = waiting->Wait(request.url, cancel);
+  auto waiting = std::make_shared<Waiting>(request.url, &sink);
+  network->Run([network, request, waiting] {
+    try {
+      waiting->transfer = network->Start(request, waiting);
+    } catch (...) {
+      waiting->OnOutOfMemory();
+    }
+  });
+  absl::StatusOr<Fetched> fetched = waiting->Wait(cancel);
   if (absl::IsCancelled(fetched.status())) {
     network->Run([network, waiting] { network->Abort(waiting->transfer); });
   }

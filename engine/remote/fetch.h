@@ -6,6 +6,7 @@
 #define LM_ENGINE_REMOTE_FETCH_H_
 
 #include <atomic>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <string>
@@ -23,13 +24,18 @@ struct Fetched {
   std::string body;                            // but for what a sink has taken
 };
 
+// Of Fetched::body. What is longer is wanted by nobody: lists and errors are not.
+inline constexpr size_t kMostFetchedBytes = 16 << 20;
+
 // Takes the body of a 2xx answer, piece by piece, on the network's thread; an error ends the
 // transfer. REQUIRES: quick.
 // `so_far` has the code and the headers.
 using FetchSink = std::function<absl::Status(const Fetched& so_far, absl::string_view bytes)>;
 
-// Unavailable, naming the URL, where no whole answer came; the sink's error; Cancelled, within a
-// few milliseconds, once `cancel` is set. The sink is not called any more when this returns.
+// Unavailable, naming the URL, where no whole answer came; OutOfRange, naming both lengths, where
+// more than kMostFetchedBytes came that no sink takes; the sink's error; Cancelled, within a few
+// milliseconds, once `cancel` is set or the thread's scope (checkpoint.h) is interrupted. The sink
+// is not called any more when this returns.
 absl::StatusOr<Fetched> Fetch(Network* network, const HttpRequest& request,
                               const std::atomic<bool>& cancel, const FetchSink& sink = nullptr);
 

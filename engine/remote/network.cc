@@ -8,9 +8,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <system_error>
 #include <thread>
 
+#include "absl/base/const_init.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -42,6 +45,7 @@ struct Network::Transfer {
   uint64_t max_bytes = 0;
   bool enough = false;
   bool too_much = false;
+  bool no_memory = false;
   char error[CURL_ERROR_SIZE] = {};
 
   ~Transfer() {
@@ -63,7 +67,7 @@ struct Network::Transfer {
     try {
       self->enough = self->too_much || !self->handler->OnBody(self->Code(), {data, size});
     } catch (...) {
-      self->enough = self->too_much = true;
+      self->enough = self->no_memory = true;
     }
     return self->enough ? 0 : size;
   }
@@ -74,6 +78,7 @@ struct Network::Transfer {
     try {
       self->handler->OnHeader(absl::StripTrailingAsciiWhitespace({data, size}));
     } catch (...) {
+      self->enough = self->no_memory = true;
       return 0;
     }
     return size;
@@ -114,7 +119,9 @@ int64_t HttpUpload::Read(int64_t offset, char* out, int64_t most) const {
 }
 
 Network::Network(const CurlLibrary* curl) : curl_(*curl) {}
-Network::~Network() = default;
+Network::~Network() {
+  if (multi_ != nullptr) curl_.multi_cleanup(multi_);
+}
 
 absl::StatusOr<Network*> Network::Get() {
   static std::atomic<pid_t> owner{0};
@@ -122,13 +129,18 @@ absl::StatusOr<Network*> Network::Get() {
   if (!owner.compare_exchange_strong(none, getpid()) && none != getpid()) {
     return ForkGuard::Error();
   }
-  static auto& network = *new absl::StatusOr<Network*>([]() -> absl::StatusOr<Network*> {
-    ASSIGN_OR_RETURN(const CurlLibrary* curl, OpenCurl());
-    auto& made = *new Network(curl);
-    RETURN_IF_ERROR(made.Begin());
-    return &made;
-  }());
-  return network;
+  static absl::Mutex mutex(absl::kConstInit);
+  static Network* network = nullptr;
+  absl::MutexLock lock(&mutex);
+  if (network != nullptr) return network;
+  ASSIGN_OR_RETURN(const CurlLibrary* curl, OpenCurl());
+  auto* made = new Network(curl);
+  const absl::Status begun = made->Begin();
+  if (!begun.ok()) {
+    delete made;
+    return begun;
+  }
+  return network = made;
 }
 
 absl::Status Network::Begin() {
@@ -141,6 +153,8 @@ absl::Status Network::Begin() {
     std::thread([this] { Loop(); }).detach();
   } catch (const std::system_error&) {
     return absl::ResourceExhaustedError("there are no more threads, and the network needs one");
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
   }
   return absl::OkStatus();
 }
@@ -275,10 +289,12 @@ uint64_t Network::Start(const HttpRequest& request, std::shared_ptr<HttpHandler>
   ok = ok && curl_.multi_add_handle(multi_, t.easy) == CURLM_OK;
   const uint64_t number = t.number;
   if (!ok) {
+    absl::Cleanup forgotten = [&] { transfers_.erase(number); };
     Run([this, number] {
       const auto found = transfers_.find(number);
       if (found != transfers_.end()) Finish(found->second.get(), CURLE_FAILED_INIT);
     });
+    std::move(forgotten).Cancel();
   }
   return number;
 }
@@ -298,23 +314,35 @@ void Network::TakeOutcomes() {
   }
 }
 
-void Network::Finish(Transfer* transfer, CURLcode code) {
+HttpOutcome Network::OutcomeOf(const Transfer& transfer, CURLcode code) const {
   HttpOutcome outcome;
-  if (transfer->easy != nullptr) {
+  if (transfer.easy != nullptr) {
     curl_off_t retry_after = 0;
-    outcome.code = transfer->Code();
-    curl_.easy_getinfo(transfer->easy, CURLINFO_RETRY_AFTER, &retry_after);
+    outcome.code = transfer.Code();
+    curl_.easy_getinfo(transfer.easy, CURLINFO_RETRY_AFTER, &retry_after);
     outcome.retry_after = absl::Seconds(retry_after);
     char* location = nullptr;
-    curl_.easy_getinfo(transfer->easy, CURLINFO_REDIRECT_URL, &location);
+    curl_.easy_getinfo(transfer.easy, CURLINFO_REDIRECT_URL, &location);
     if (location != nullptr) outcome.location = location;
   }
-  if (transfer->too_much) {
+  if (transfer.no_memory) {
+    outcome.status = OutOfMemory();
+  } else if (transfer.too_much) {
     outcome.status = absl::OutOfRangeError(
-        absl::StrCat("the answer has more than ", transfer->max_bytes, " bytes"));
-  } else if (code != CURLE_OK && !transfer->enough) {
-    outcome.status = absl::UnavailableError(transfer->error[0] != '\0' ? transfer->error
-                                                                       : curl_.easy_strerror(code));
+        absl::StrCat("the answer has more than ", transfer.max_bytes, " bytes"));
+  } else if (code != CURLE_OK && !transfer.enough) {
+    outcome.status = absl::UnavailableError(transfer.error[0] != '\0' ? transfer.error
+                                                                      : curl_.easy_strerror(code));
+  }
+  return outcome;
+}
+
+void Network::Finish(Transfer* transfer, CURLcode code) {
+  HttpOutcome outcome;
+  try {
+    outcome = OutcomeOf(*transfer, code);
+  } catch (...) {
+    outcome.status = OutOfMemory();
   }
   const std::shared_ptr<HttpHandler> handler = transfer->handler;
   Remove(transfer);

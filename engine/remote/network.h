@@ -76,14 +76,15 @@ class Network {
   static absl::StatusOr<Network*> Get();
 
   // Runs the task on the thread, soon. From any thread; where the thread has ended the task is
-  // dropped.
+  // dropped. What a task throws is nobody's: one that others wait for catches it.
   void Run(std::function<void()> task);
 
   // The rest is for the thread itself.
 
   // Runs the task then, or a few milliseconds later.
   void RunAt(absl::Time when, std::function<void()> task);
-  // Begins a transfer; the number is for Abort. The handler is never called within.
+  // Begins a transfer; the number is for Abort. The handler is never called within, and not at all
+  // where this throws.
   uint64_t Start(const HttpRequest& request, std::shared_ptr<HttpHandler> handler);
   // Ends it; its handler hears no more.
   void Abort(uint64_t transfer);
@@ -97,6 +98,7 @@ class Network {
   void Loop() noexcept;
   void RunTasks();
   void TakeOutcomes();
+  HttpOutcome OutcomeOf(const Transfer& transfer, CURLcode code) const;
   void Finish(Transfer* transfer, CURLcode code);
   void Remove(Transfer* transfer);
   void Stop();

@@ -30,6 +30,7 @@ class Hub:
         self.sizes = {path: len(data) for path, data in files.items()}
         self.listed = True  # whether the list tells them
         self.code = 200     # of the list
+        self.endless = None  # "list" or "refusal": what is sent without an end
         self.ranges = True
         self.cuts = []
         self.delay = 0.0    # before each 4 KB
@@ -57,10 +58,21 @@ class Handler(HttpHandler):
             self.server.state.requests.append((host, self.path, dict(self.headers)))
 
 
+    def without_an_end(self, code):
+        self.send_response(code)
+        self.send_header("Content-Length", str(1 << 40))
+        self.end_headers()
+        for _ in range(1 << 10):
+            self.wfile.write(b" " * (1 << 16))
+        self.close_connection = True
+
+
 class HubHandler(Handler):
     def do_GET(self):
         self.note("hub")
         hub = self.server.state
+        if hub.endless == "list":
+            return self.without_an_end(200)
         path = urllib.parse.urlparse(self.path).path
         if path == "/api/models/org/tiny/tree/main":
             if hub.code != 200:
@@ -85,6 +97,8 @@ class FileHandler(Handler):
     def do_GET(self):
         self.note("cdn")
         hub = self.server.state
+        if hub.endless == "refusal":
+            return self.without_an_end(403)
         data = hub.files[urllib.parse.parse_qs(urllib.parse.urlparse(self.path).query)["name"][0]]
         begin, code, headers = 0, 200, {"ETag": '"version-1"'}
         if hub.ranges and self.headers["Range"]:

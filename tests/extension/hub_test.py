@@ -132,6 +132,12 @@ class HubTest(unittest.TestCase):
         self.assertEqual(self.said(self.child()), "text")
         self.assertEqual(self.file.read_bytes(), MODEL)
 
+    def test_what_nobody_asked_for_has_an_end(self):
+        hub = self.hub()
+        for hub.endless, code in (("list", 200), ("refusal", 403)):
+            self.fails(self.connect(), f"HTTP {code} with 167[0-9]{{5}} bytes and more, of which 16777216 are read at most")
+        self.assertFalse(self.file.exists())
+
     def test_errors_are_explained(self):
         hub = self.hub()
         db = self.connect()
