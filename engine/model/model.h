@@ -60,6 +60,8 @@ struct ModelInfo {
   Purpose purpose = {};
   ModelCost cost = {};
   std::vector<AdapterInfo> adapters = {};  // AdapterUse has their numbers
+  // Of a million tokens of prompts, and of answers, where somebody else's machine is paid for.
+  std::optional<double> price_in = {}, price_out = {};
 };
 
 // InvalidArgument, naming the model and what it is made for, where it does not write texts; where

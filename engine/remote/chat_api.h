@@ -11,7 +11,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/json.h"
-#include "engine/grammar/grammar.h"
 #include "engine/remote/remote_options.h"
 #include "engine/runtime/request.h"
 
@@ -36,9 +35,6 @@ enum class Delivery { kStream, kWhole };
 absl::StatusOr<std::string> ChatBody(const RequestSpec& spec, const RemoteModel& model,
                                      const RemoteOptions& options,
                                      Delivery delivery = Delivery::kStream);
-// The same for /embeddings.
-std::string EmbeddingBody(const RequestSpec& spec, const RemoteModel& model,
-                          const RemoteOptions& options);
 
 // What an answer says, piece by piece.
 struct ChatAnswer {
@@ -54,22 +50,10 @@ struct ChatAnswer {
   absl::Status AppendJson(const Json& event);
 };
 
-absl::StatusOr<std::vector<float>> ReadEmbedding(absl::string_view body);
-
 // The server's own words in the body of an error.
 std::string ErrorText(absl::string_view body);
-// Whether they say that the prompt is longer than the context.
-bool SaysTooLong(absl::string_view error);
-
-// Holds *text, an answer of a server that was spoken to in `dialect`, to its constraint, whose
-// grammar is given, and gives it its one form. FailedPrecondition where it does not fit.
-absl::Status ProveAnswer(const AnswerConstraint& constraint, const Grammar& grammar,
-                         Dialect dialect, std::string* text);
-
-// The text that a constrained answer stands for: some dialects know JSON only, and wrap others in
-// it. In its one form, where it is JSON. nullopt where it is no such answer.
-std::optional<std::string> UnwrapAnswer(const AnswerConstraint& constraint, Dialect dialect,
-                                        std::string text);
+// Whether they say, beside that code of HTTP, that the prompt is longer than the context.
+bool SaysTooLong(int code, absl::string_view error);
 
 }  // namespace lm
 

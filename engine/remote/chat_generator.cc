@@ -9,13 +9,14 @@
 #include <cstdlib>
 #include <limits>
 #include <optional>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/chat_request.h"
 #include "engine/remote/fetch.h"
+#include "engine/remote/overflow.h"
+#include "engine/remote/remote_tokens.h"
 #include "engine/runtime/constraint_cache.h"
 #include "engine/runtime/fork_guard.h"
 
@@ -23,7 +24,9 @@ namespace lm {
 namespace {
 
 constexpr size_t kMostGrammars = 32;
-constexpr int64_t kBytesOfToken = 4;
+constexpr char kUnknownTokens[] =
+    "the tokens of a model on the network are not known here, unless its option tokenizer names a "
+    "GGUF file, or a directory, that has them";
 constexpr absl::Duration kListTimeout = absl::Seconds(30);
 
 // What the server says of the model.
@@ -67,8 +70,14 @@ absl::StatusOr<std::shared_ptr<RemoteGenerator>> Open(const std::string& path,
   RETURN_IF_ERROR(model.status());
   if (options.dialect != Dialect::kAuto) model->dialect = options.dialect;
   if (options.context_length > 0) model->context_length = options.context_length;
+  std::unique_ptr<const ModelText> text;
+  if (!options.tokenizer.empty()) {
+    ASSIGN_OR_RETURN(ModelText loaded, ModelText::Load(options.tokenizer, &cancel));
+    text = std::make_unique<const ModelText>(std::move(loaded));
+  }
   return std::make_shared<ChatGenerator>(
-      path, options, std::make_shared<RemoteServer>(network, urls, options, *std::move(model)));
+      path, urls, options, std::move(text), network,
+      std::make_shared<RemoteServer>(network, urls, options, *std::move(model)));
 }
 
 // Those of the process, by path and options.
@@ -86,15 +95,23 @@ Registry& TheRegistry() {
 
 }  // namespace
 
-ChatGenerator::ChatGenerator(absl::string_view path, const RemoteOptions& options,
-                             std::shared_ptr<RemoteServer> server)
-    : server_(std::move(server)) {
+ChatGenerator::ChatGenerator(absl::string_view path, std::vector<std::string> urls,
+                             RemoteOptions options, std::unique_ptr<const ModelText> text,
+                             Network* network, std::shared_ptr<RemoteServer> server)
+    : urls_(std::move(urls)),
+      options_(std::move(options)),
+      text_(std::move(text)),
+      network_(network),
+      server_(std::move(server)) {
   const RemoteModel& model = server_->model();
   info_.path = std::string(path);
   info_.name = model.name;
   info_.architecture = std::string(DialectName(model.dialect));
   info_.device = "network";
-  info_.digest = RemoteIdentity(path, model.name, options);
+  info_.digest = RemoteIdentity(path, model.name, options_);
+  info_.ranks = true;  // or its server says that it does not
+  info_.price_in = options_.price_in;
+  info_.price_out = options_.price_out;
   info_.context_length =
       static_cast<int32_t>(std::min<int64_t>(model.context_length, max_sequence_tokens()));
 }
@@ -106,7 +123,38 @@ int32_t ChatGenerator::max_sequence_tokens() const {
 }
 
 absl::StatusOr<RequestSpec> ChatGenerator::Prepare(const TextRequest& request) const {
-  return PrepareChat(request);
+  TextRequest whole = request;
+  whole.options.on_overflow = OnOverflow::kError;
+  ASSIGN_OR_RETURN(RequestSpec spec, PrepareChat(whole));
+  spec.options.on_overflow = request.options.on_overflow;
+  if (request.options.on_overflow != OnOverflow::kError) {
+    const bool behind = request.task != Task::kRank;
+    spec.kept_end = behind ? static_cast<int64_t>(request.question.size()) : 0;
+  }
+  if (text_ != nullptr) RETURN_IF_ERROR(Fit(&spec));
+  return spec;
+}
+
+absl::Status ChatGenerator::Fit(RequestSpec* spec) const {
+  ASSIGN_OR_RETURN(spec->prompt, EncodeText(*text_, *spec, spec->text));
+  const int64_t context = server_->model().context_length;
+  const bool answers = !spec->embed.has_value();
+  const int64_t answer = answers && !spec->wants_first_choices ? spec->options.max_tokens : answers;
+  auto tokens = [spec] { return static_cast<int64_t>(spec->prompt.size()); };
+  // What fits stays whole; what is cut leaves room.
+  for (int64_t room = answers; context > 0 && tokens() + room > context;
+       room = std::clamp<int64_t>(answer, answers, std::max<int64_t>(context / 2, 1))) {
+    std::optional<std::string> cut =
+        CutText(*spec, spec->text, ShareThatFits(context, tokens(), answer));
+    if (!cut.has_value()) {
+      return absl::OutOfRangeError(absl::StrCat("the prompt has ", tokens(),
+                                                " tokens, the context of '", info_.name, "' ",
+                                                context, " for it and the answer"));
+    }
+    spec->text = *std::move(cut);
+    ASSIGN_OR_RETURN(spec->prompt, EncodeText(*text_, *spec, spec->text));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> ChatGenerator::Render(const TextRequest& request) const {
@@ -115,7 +163,24 @@ absl::StatusOr<std::string> ChatGenerator::Render(const TextRequest& request) co
 
 absl::StatusOr<int64_t> ChatGenerator::CountTokens(const TextRequest& request) const {
   const size_t bytes = request.prompt.size() + request.question.size() + request.system.size();
-  return static_cast<int64_t>(bytes + kBytesOfToken - 1) / kBytesOfToken;
+  const bool is_plain = request.task == Task::kScore || request.task == Task::kEmbed;
+  if (text_ != nullptr && is_plain) {
+    ASSIGN_OR_RETURN(const std::vector<int32_t> tokens,
+                     text_->tokenizer->EncodePlain(request.prompt));
+    return static_cast<int64_t>(tokens.size());
+  }
+  if (text_ != nullptr) {
+    const RequestSpec spec{.options = request.options};
+    ASSIGN_OR_RETURN(const std::string messages, ChatMessages(request));
+    ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, EncodeText(*text_, spec, messages));
+    return static_cast<int64_t>(tokens.size());
+  }
+  if (!is_plain) return GuessTokens(bytes);
+  ASSIGN_OR_RETURN(const std::optional<int64_t> told,
+                   AskForTokens(network_, urls_, server_->model(), options_, request.prompt));
+  if (told.has_value()) return *told;
+  return absl::FailedPreconditionError(
+      absl::StrCat(kUnknownTokens, "; by its bytes the text has some ", GuessTokens(bytes)));
 }
 
 absl::StatusOr<std::shared_ptr<Request>> ChatGenerator::Submit(
@@ -171,7 +236,8 @@ bool ChatGenerator::CanBeAnswer(const RequestSpec& spec, const RememberedAnswer&
 }
 
 absl::StatusOr<const Tokenizer*> ChatGenerator::tokenizer() const {
-  return absl::FailedPreconditionError("the tokens of a model on the network are not known here");
+  if (text_ != nullptr) return text_->tokenizer.get();
+  return absl::FailedPreconditionError(kUnknownTokens);
 }
 
 absl::StatusOr<std::shared_ptr<Generator>> GetRemoteGenerator(const std::string& path,

@@ -6,11 +6,14 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "engine/model/model_text.h"
+#include "engine/remote/network.h"
 #include "engine/remote/remote_generator.h"
 #include "engine/remote/remote_server.h"
 
@@ -18,7 +21,9 @@ namespace lm {
 
 class ChatGenerator : public RemoteGenerator {
  public:
-  ChatGenerator(absl::string_view path, const RemoteOptions& options,
+  // `text` is the model's tokenizer, or null.
+  ChatGenerator(absl::string_view path, std::vector<std::string> urls, RemoteOptions options,
+                std::unique_ptr<const ModelText> text, Network* network,
                 std::shared_ptr<RemoteServer> server);
 
   const ModelInfo& info() const override { return info_; }
@@ -44,7 +49,13 @@ class ChatGenerator : public RemoteGenerator {
   // Null where there is no constraint.
   absl::StatusOr<std::shared_ptr<const Grammar>> GrammarOf(
       const AnswerConstraint& constraint) const;
+  // Counts the tokens, and cuts what is too long. REQUIRES: text_ != nullptr.
+  absl::Status Fit(RequestSpec* spec) const;
 
+  const std::vector<std::string> urls_;
+  const RemoteOptions options_;
+  const std::unique_ptr<const ModelText> text_;
+  Network* const network_;
   ModelInfo info_;
   const std::shared_ptr<RemoteServer> server_;
   const std::shared_ptr<Engine> no_engine_;

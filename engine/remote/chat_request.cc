@@ -2,9 +2,12 @@
 
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/digest.h"
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
+#include "engine/remote/embedding_api.h"
 #include "engine/text/conversation.h"
 
 namespace lm {
@@ -52,23 +55,31 @@ absl::StatusOr<RequestSpec> PrepareChat(const TextRequest& request) {
     return absl::UnimplementedError(
         "a model on the network does not tell the probabilities of a prompt");
   }
-  if (request.task == Task::kEmbed) {
-    spec.text = std::string(request.prompt);
+  if (request.task == Task::kEmbed || request.task == Task::kRank) {
+    spec.ranks = request.task == Task::kRank;
+    spec.text =
+        spec.ranks ? RankedPair(request.question, request.prompt) : std::string(request.prompt);
     if (request.pooling.has_value()) {
       return absl::InvalidArgumentError(
           "pooling: the server of a model on the network pools as it was started to");
     }
-    spec.embed = Pooling::kMean;  // any: it says that an embedding is wanted
+    spec.embed = Pooling::kMean;  // any: it says that no text is wanted
     return spec;
   }
   if (request.task == Task::kChoose) spec.options.temperature = 0;
   if (request.options.on_overflow != OnOverflow::kError) {
     return absl::UnimplementedError(
-        "on_overflow: only the server of a model on the network can count its tokens, so that a "
-        "prompt is not cut for it; lm_chunks cuts texts");
+        "on_overflow: whether a prompt is too long its server finds out, and nobody is there then "
+        "who would cut it; lm_chunks cuts texts");
   }
   ASSIGN_OR_RETURN(spec.text, ChatMessages(request));
   return spec;
+}
+
+uint64_t SystemPrefix(absl::string_view messages) {
+  constexpr absl::string_view kSystem = R"([{"role":"system",)";
+  if (!absl::StartsWith(messages, kSystem)) return 0;
+  return DigestOf(messages.substr(0, messages.find(R"("},{"role":)"))).high | 1;
 }
 
 std::string RemoteIdentity(absl::string_view path, absl::string_view name,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/status_macros.h"
+#include "engine/remote/embedding_api.h"
 
 namespace lm {
 namespace {
@@ -13,8 +14,13 @@ constexpr size_t kMostErrorBytes = 1 << 16;
 
 }  // namespace
 
-RemoteCall::RemoteCall(std::shared_ptr<Owner> owner, RemoteJob job, size_t endpoint)
-    : job(std::move(job)), endpoint(endpoint), owner_(std::move(owner)), reader_(&spec()) {}
+RemoteCall::RemoteCall(std::shared_ptr<Owner> owner, RemoteJob given, size_t endpoint,
+                       Dialect dialect)
+    : job(std::move(given)),
+      endpoint(endpoint),
+      owner_(std::move(owner)),
+      dialect_(dialect),
+      reader_(&spec()) {}
 
 bool RemoteCall::OnBody(int code, absl::string_view bytes) {
   if (code == 200 && !spec().embed.has_value()) {
@@ -44,8 +50,16 @@ bool RemoteCall::OnEvent(const std::string& event) {
 absl::StatusOr<Generation> RemoteCall::Read() {
   if (!spec().embed.has_value()) return reader_.Read();
   Generation generation{.finish = FinishReason::kStop};
-  ASSIGN_OR_RETURN(generation.embedding, ReadEmbedding(raw_));
+  ASSIGN_OR_RETURN(generation.embedding,
+                   spec().ranks ? ReadScore(raw_, dialect_) : ReadEmbedding(raw_));
   return generation;
+}
+
+int64_t RemoteCall::Unused(const HttpOutcome& outcome) const {
+  if (!outcome.status.ok() || outcome.code != 200) return job.tokens;
+  Generation counts;
+  reader_.CountTokens(&counts);
+  return counts.tokens_in > 0 ? job.tokens - counts.tokens_in - counts.tokens_out : 0;
 }
 
 void RemoteCall::Measure(Generation* generation) const {

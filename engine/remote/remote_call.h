@@ -24,7 +24,10 @@ struct RemoteJob {
   std::shared_ptr<Request> request = {};
   std::shared_ptr<const Grammar> grammar = {};  // what its constraint says, or null
   std::string body = {};
-  uint64_t prefix = 0;  // of the system prompt; 0: none
+  std::string cut = {};  // the request's text as on_overflow has left it; empty: it is whole
+  uint64_t prefix = 0;   // of the system prompt; 0: none
+  int64_t tokens = 0;    // that it may take
+  int cuts = 0;
   int failures = 0;
   int refusals = 0;       // 429 and 503
   bool repaired = false;  // a wrong answer was sent back
@@ -42,12 +45,15 @@ class RemoteCall : public HttpHandler {
     virtual void OnDone(RemoteCall* call, const HttpOutcome& outcome) = 0;
   };
 
-  RemoteCall(std::shared_ptr<Owner> owner, RemoteJob job, size_t endpoint);
+  // `dialect` is the server's.
+  RemoteCall(std::shared_ptr<Owner> owner, RemoteJob job, size_t endpoint, Dialect dialect);
 
   bool OnBody(int code, absl::string_view bytes) override;
   void OnDone(const HttpOutcome& outcome) override { owner_->OnDone(this, outcome); }
 
   const RequestSpec& spec() const { return job.request->spec(); }
+  // What is asked.
+  const std::string& text() const { return job.cut.empty() ? spec().text : job.cut; }
   // The body of what is no answer.
   const std::string& raw() const { return raw_; }
 
@@ -56,6 +62,8 @@ class RemoteCall : public HttpHandler {
   absl::StatusOr<Generation> Read();
   // Sets the counts and times of *generation.
   void Measure(Generation* generation) const;
+  // Of job.tokens those that it did not take, as far as is known; negative: it took more.
+  int64_t Unused(const HttpOutcome& outcome) const;
   bool has_first_token() const { return first_token_ != absl::InfiniteFuture(); }
 
   RemoteJob job;
@@ -66,6 +74,7 @@ class RemoteCall : public HttpHandler {
   bool OnEvent(const std::string& event);
 
   const std::shared_ptr<Owner> owner_;
+  const Dialect dialect_;
   EventStream stream_;
   ChatReader reader_;
   std::string raw_;

@@ -19,7 +19,8 @@ namespace {
 constexpr std::pair<absl::string_view, Dialect> kDialects[] = {
     {"auto", Dialect::kAuto},     {"openai", Dialect::kOpenAi},
     {"vllm", Dialect::kVllm},     {"sglang", Dialect::kSglang},
-    {"ollama", Dialect::kOllama}, {"llama-server", Dialect::kLlamaServer}};
+    {"ollama", Dialect::kOllama}, {"llama-server", Dialect::kLlamaServer},
+    {"trtllm", Dialect::kTrtllm}};
 
 bool IsAddress(absl::string_view text) {
   return absl::StartsWithIgnoreCase(text, "http://") ||
@@ -78,6 +79,14 @@ class Reader {
       return Refuse(key, absl::StrCat("an integer from ", least, " to ", most), *member);
     }
     *value = member->integer();
+  }
+  void Price(absl::string_view key, std::optional<double>* value) {
+    const Json* member = Take(key);
+    if (member == nullptr) return;
+    if (!member->is_number() || !(member->number() >= 0)) {
+      return Refuse(key, "a number that is not negative", *member);
+    }
+    *value = member->number();
   }
   const Json* Object(absl::string_view key) {
     const Json* member = Take(key);
@@ -206,6 +215,10 @@ absl::StatusOr<RemoteOptions> ParseRemoteOptions(absl::string_view text) {
   if (const Json* extra = reader.Object("extra")) options.extra = *extra;
   reader.Integer("concurrency", 1, 1024, &options.concurrency);
   reader.Integer("rpm", 0, 100'000'000, &options.rpm);
+  reader.Integer("tpm", 0, 100'000'000'000, &options.tpm);
+  reader.Price("price_in", &options.price_in);
+  reader.Price("price_out", &options.price_out);
+  reader.Text("tokenizer", &options.tokenizer);
   reader.Text("affinity_header", &options.affinity_header);
   if (options.affinity_header.find_first_of(": \r\n") != std::string::npos) {
     reader.Refuse("affinity_header", "the name of a header", Json(options.affinity_header));

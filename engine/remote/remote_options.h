@@ -3,6 +3,7 @@
 #define LM_ENGINE_REMOTE_REMOTE_OPTIONS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +16,7 @@
 namespace lm {
 
 // What a server adds to the API of OpenAI, and how it takes a constraint.
-enum class Dialect { kAuto, kOpenAi, kVllm, kSglang, kLlamaServer, kOllama };
+enum class Dialect { kAuto, kOpenAi, kVllm, kSglang, kLlamaServer, kTrtllm, kOllama };
 absl::string_view DialectName(Dialect dialect);
 // InvalidArgument, with those that there are, for another name.
 absl::StatusOr<Dialect> ParseDialect(absl::string_view name);
@@ -25,9 +26,13 @@ struct RemoteOptions {
   Dialect dialect = Dialect::kAuto;
   std::string key_env = {};  // the environment variable with the key; empty: no key
   std::vector<std::pair<std::string, std::string>> headers = {};
-  Json extra = Json::MakeObject();   // members of every request; null takes one of ours away
-  int64_t concurrency = 16;          // requests under way at most, of each server
-  int64_t rpm = 0;                   // requests a minute; 0: any number
+  Json extra = Json::MakeObject();       // members of every request; null takes one of ours away
+  int64_t concurrency = 16;              // requests under way at most, of each server
+  int64_t rpm = 0;                       // requests a minute; 0: any number
+  int64_t tpm = 0;                       // tokens a minute, of prompts and answers; 0: any number
+  std::optional<double> price_in = {};   // of a million tokens of prompts, in any currency
+  std::optional<double> price_out = {};  // likewise of answers
+  std::string tokenizer = {};  // a GGUF file or a directory with the model's; empty: there is none
   std::string affinity_header = {};  // tells gateways the system prompt, by a number; empty: none
   int64_t timeout_ms = 600'000;      // of one request
   int64_t retries = 4;               // of a request that failed; 429 and 503 do not count

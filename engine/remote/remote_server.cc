@@ -5,8 +5,6 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/hash/hash.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/base/json.h"
@@ -14,8 +12,12 @@
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/canary.h"
-#include "engine/remote/chat_api.h"
+#include "engine/remote/chat_constraint.h"
+#include "engine/remote/chat_request.h"
+#include "engine/remote/embedding_api.h"
 #include "engine/remote/fetch.h"
+#include "engine/remote/overflow.h"
+#include "engine/remote/remote_tokens.h"
 #include "engine/runtime/generator.h"
 
 namespace lm {
@@ -24,13 +26,15 @@ namespace {
 constexpr int kMostRefusals = 100;  // of one request: with the longest pauses, most of an hour
 constexpr size_t kRoundsUnderWay = 16;
 constexpr size_t kShown = 200;
+constexpr int kMostCuts = 40;  // by a quarter each: of a megabyte ten bytes are left
 
-// The first message, where it is the system's; all that this module knows of others' prefixes.
-uint64_t PrefixOf(const std::string& messages) {
-  constexpr absl::string_view kSystem = R"([{"role":"system",)";
-  if (!absl::StartsWith(messages, kSystem)) return 0;
-  const size_t end = messages.find(R"("},{"role":)");
-  return absl::Hash<absl::string_view>()(absl::string_view(messages).substr(0, end)) | 1;
+// The same request with another text.
+RequestSpec WithText(const RequestSpec& spec, std::string text) {
+  return {.text = std::move(text),
+          .options = spec.options,
+          .embed = spec.embed,
+          .ranks = spec.ranks,
+          .wants_first_choices = spec.wants_first_choices};
 }
 
 // Extraction is a schema to the server.
@@ -99,13 +103,9 @@ absl::StatusOr<std::shared_ptr<Request>> RemoteServer::Submit(
     return absl::ResourceExhaustedError(
         absl::StrCat(kMostQueued, " requests wait for '", model_.name, "' already"));
   }
-  RemoteJob job{.grammar = std::move(grammar)};
-  if (spec.embed.has_value()) {
-    job.body = EmbeddingBody(spec, model_, options_);
-  } else {
-    ASSIGN_OR_RETURN(job.body, ChatBody(spec, model_, options_));
-    job.prefix = PrefixOf(spec.text);
-  }
+  RemoteJob job{.grammar = std::move(grammar), .tokens = MostTokens(spec)};
+  ASSIGN_OR_RETURN(job.body, BodyOf(spec));
+  if (!spec.embed.has_value()) job.prefix = SystemPrefix(spec.text);
   job.request = std::make_shared<Request>(std::move(spec));
   job.request->set_listener(std::make_shared<Told>(weak_from_this(), std::move(listener)));
   std::shared_ptr<Request> request = job.request;
@@ -116,6 +116,12 @@ absl::StatusOr<std::shared_ptr<Request>> RemoteServer::Submit(
   });
   std::move(refused).Cancel();
   return request;
+}
+
+absl::StatusOr<std::string> RemoteServer::BodyOf(const RequestSpec& spec) const {
+  if (spec.ranks) return RerankBody(spec.text, model_, options_);
+  if (spec.embed.has_value()) return EmbeddingBody(spec.text, model_, options_);
+  return ChatBody(spec, model_, options_);
 }
 
 RemoteStats RemoteServer::Stats() const {
@@ -142,27 +148,37 @@ void RemoteServer::Enqueue(RemoteJob job) {
 }
 
 void RemoteServer::SendAgain(RemoteJob job, absl::Time when) {
+  job.not_before = when;
+  const std::shared_ptr<Request> request = job.request;
+  const bool is_canary = job.is_canary;
+  try {
+    queue_.push_front(std::move(job));
+  } catch (...) {
+    return EndWithoutMemory(*request, is_canary);
+  }
   ++num_retries_;
   ++num_queued_;
-  job.not_before = when;
-  queue_.push_front(std::move(job));
 }
 
 void RemoteServer::WakeAt(absl::Time when) {
   if (when >= wake_ || when == absl::InfiniteFuture()) return;
-  wake_ = when;
   network_->RunAt(when, [self = shared_from_this(), when] {
     if (self->wake_ == when) self->wake_ = absl::InfiniteFuture();
     self->Pump();
   });
+  wake_ = when;
 }
 
-void RemoteServer::Pump() {
+void RemoteServer::Pump() noexcept {
   const absl::Time now = absl::Now();
   absl::Time next = absl::InfiniteFuture();
-  PumpOf(Priority::kInteractive, now, &next);
-  PumpOf(Priority::kBatch, now, &next);
-  WakeAt(next);
+  try {
+    PumpOf(Priority::kInteractive, now, &next);
+    PumpOf(Priority::kBatch, now, &next);
+    WakeAt(next);
+  } catch (...) {  // perhaps nobody would ever come back to them
+    DropAll();
+  }
 }
 
 void RemoteServer::PumpOf(Priority priority, absl::Time now, absl::Time* next) {
@@ -180,8 +196,9 @@ void RemoteServer::PumpOf(Priority priority, absl::Time now, absl::Time* next) {
 
 bool RemoteServer::Begin(RemoteJob* job, absl::Time now, absl::Time* next) {
   if (job->request->abandoned()) {
+    absl::Status why = job->request->AbandonedStatus();
     --num_queued_;
-    job->request->Finish({.status = job->request->AbandonedStatus()});
+    job->request->Finish({.status = std::move(why)});
     return true;
   }
   if (!job->is_canary && !IsProven(*job)) return false;
@@ -189,33 +206,45 @@ bool RemoteServer::Begin(RemoteJob* job, absl::Time now, absl::Time* next) {
   if (!place.has_value()) return false;
   --num_queued_;
   const std::shared_ptr<Request> request = job->request;
+  const bool is_canary = job->is_canary;
   try {
     Send(std::move(*job), *place);
   } catch (...) {
-    request->Finish({.status = OutOfMemory()});
+    EndWithoutMemory(*request, is_canary);
   }
   return true;
 }
 
+// A first question is then asked again, by the next who needs to know.
+void RemoteServer::EndWithoutMemory(Request& request, bool is_canary) noexcept {
+  if (is_canary) proofs_[ProofIndex(request.spec().options.constraint.kind)] = Proof::kNone;
+  request.Finish({.status = OutOfMemory()});
+}
+
 void RemoteServer::Send(RemoteJob job, size_t place) {
   const uint64_t prefix = job.prefix;
-  auto call = std::make_shared<RemoteCall>(shared_from_this(), std::move(job), place);
+  auto call =
+      std::make_shared<RemoteCall>(shared_from_this(), std::move(job), place, model_.dialect);
   const RequestSpec& spec = call->spec();
-  const absl::string_view path = spec.embed.has_value() ? "/embeddings" : "/chat/completions";
+  const absl::string_view path = spec.ranks               ? "/rerank"
+                                 : spec.embed.has_value() ? "/embeddings"
+                                                          : "/chat/completions";
   std::vector<std::string> headers = headers_;
   if (prefix != 0 && !options_.affinity_header.empty()) {
     headers.push_back(absl::StrCat(options_.affinity_header, ": ", absl::Hex(prefix)));
   }
   calls_.push_back(call);
-  absl::Cleanup not_sent = [&] { calls_.pop_back(); };
+  absl::Cleanup not_kept = [&] { calls_.pop_back(); };
+  pool_.Sent(place, prefix, call->job.tokens);
+  absl::Cleanup not_sent = [&] { pool_.Over(place, prefix, call->job.tokens); };
   call->transfer = network_->Start({.url = absl::StrCat(pool_.url(place), path),
                                     .headers = std::move(headers),
                                     .body = call->job.body,
                                     .timeout = absl::Milliseconds(options_.timeout_ms)},
                                    call);
   std::move(not_sent).Cancel();
+  std::move(not_kept).Cancel();
   ++num_running_;
-  pool_.Sent(place, prefix);
   const int64_t timeout = spec.options.timeout_ms;
   if (timeout > 0) call->job.request->set_deadline(absl::Now() + absl::Milliseconds(timeout));
 }
@@ -237,12 +266,13 @@ void RemoteServer::AskCanary(Kind kind) {
     proof = Proof::kGiven;
     return;
   }
-  proof = Proof::kAsked;
-  RemoteJob job{.request = std::make_shared<Request>(std::move(spec)),
-                .body = *std::move(body),
-                .is_canary = true};
+  const int64_t tokens = MostTokens(spec);
+  queue_.push_front({.request = std::make_shared<Request>(std::move(spec)),
+                     .body = *std::move(body),
+                     .tokens = tokens,
+                     .is_canary = true});
   ++num_queued_;
-  queue_.push_front(std::move(job));
+  proof = Proof::kAsked;
   WakeAt(absl::Now());
 }
 
@@ -264,27 +294,36 @@ void RemoteServer::ConcludeCanary(const RemoteCall& call, const Generation& gene
     const RequestSpec& spec = at->request->spec();
     const bool waits =
         ProofIndex(spec.options.constraint.kind) == ProofIndex(kind) && !spec.wants_first_choices;
-    if (!waits) continue;
-    --num_queued_;
-    at->request->Finish({.status = why});
-    queue_.erase(at);
+    if (waits) Drop(at, why);
   }
+}
+
+void RemoteServer::Drop(std::list<RemoteJob>::iterator job, absl::Status why) {
+  const std::shared_ptr<Request> request = std::move(job->request);
+  queue_.erase(job);
+  --num_queued_;
+  request->Finish({.status = std::move(why)});
+}
+
+void RemoteServer::DropAll() noexcept {
+  for (Proof& proof : proofs_) {  // the first question is among them, or under way
+    if (proof == Proof::kAsked) proof = Proof::kNone;
+  }
+  while (!queue_.empty()) Drop(queue_.begin(), OutOfMemory());
 }
 
 void RemoteServer::DropAbandoned() {
   looks_for_abandoned_ = false;
   for (auto job = queue_.begin(); job != queue_.end();) {
     const auto at = job++;
-    if (!at->request->abandoned()) continue;
-    --num_queued_;
-    at->request->Finish({.status = at->request->AbandonedStatus()});
-    queue_.erase(at);
+    if (at->request->abandoned()) Drop(at, at->request->AbandonedStatus());
   }
   for (auto call = calls_.begin(); call != calls_.end();) {
     const std::shared_ptr<RemoteCall> one = *call++;
     if (!one->job.request->abandoned()) continue;
+    const HttpOutcome outcome = {.status = one->job.request->AbandonedStatus()};
     network_->Abort(one->transfer);
-    OnDone(one.get(), {.status = one->job.request->AbandonedStatus()});
+    OnDone(one.get(), outcome);
   }
 }
 
@@ -300,12 +339,12 @@ void RemoteServer::OnDone(RemoteCall* call, const HttpOutcome& outcome) {
   const std::shared_ptr<RemoteCall> held = *found;  // past its place in the list
   calls_.erase(found);
   --num_running_;
-  pool_.Over(call->endpoint, call->job.prefix);
+  pool_.Over(call->endpoint, call->job.prefix, call->Unused(outcome));
   call->job.request->set_deadline(absl::InfiniteFuture());
   try {
     Settle(call, outcome);
   } catch (...) {
-    if (call->job.request != nullptr) call->job.request->Finish({.status = OutOfMemory()});
+    if (call->job.request != nullptr) EndWithoutMemory(*call->job.request, call->job.is_canary);
   }
   Pump();
 }
@@ -353,11 +392,14 @@ void RemoteServer::Failed(RemoteCall* call, absl::Status why) {
 
 void RemoteServer::Rejected(RemoteCall* call, int code) {
   const std::string words = ErrorText(call->raw());
+  const bool too_long = SaysTooLong(code, words);
+  if (too_long && SendShorter(call, words)) return;
   absl::Status status =
       RejectionStatus(pool_.url(call->endpoint), code, words, !options_.key_env.empty());
-  if (absl::IsUnavailable(status)) return Failed(call, std::move(status));
-  if (absl::IsInvalidArgument(status) && SaysTooLong(words)) {
+  if (too_long) {
     status = absl::OutOfRangeError(status.message());
+  } else if (absl::IsUnavailable(status)) {
+    return Failed(call, std::move(status));
   }
   Conclude(*call, {.status = std::move(status)});
 }
@@ -392,7 +434,7 @@ void RemoteServer::Answered(RemoteCall* call) {
 bool RemoteServer::SendBack(RemoteCall* call, absl::string_view text) {
   if (call->job.repaired) return false;
   const RequestSpec& spec = call->spec();
-  RequestSpec again{.text = spec.text, .options = spec.options};
+  RequestSpec again = WithText(spec, call->text());
   Json answer = Json::MakeObject(), error = Json::MakeObject();
   answer.Add("role", "assistant");
   answer.Add("content", text);
@@ -408,6 +450,24 @@ bool RemoteServer::SendBack(RemoteCall* call, absl::string_view text) {
   RemoteJob job = std::move(call->job);
   job.body = *std::move(body);
   job.repaired = true;
+  SendAgain(std::move(job), absl::Now());
+  return true;
+}
+
+// As on_overflow says, where it says so.
+bool RemoteServer::SendShorter(RemoteCall* call, absl::string_view words) {
+  if (call->job.cuts == kMostCuts) return false;
+  const RequestSpec& spec = call->spec();
+  const int64_t answer =
+      spec.embed.has_value() || spec.wants_first_choices ? 1 : int64_t{spec.options.max_tokens};
+  std::optional<std::string> cut = CutText(spec, call->text(), ShareThatFits(words, answer));
+  if (!cut.has_value()) return false;
+  absl::StatusOr<std::string> body = BodyOf(WithText(spec, *cut));
+  if (!body.ok()) return false;
+  RemoteJob job = std::move(call->job);
+  job.body = *std::move(body);
+  job.cut = *std::move(cut);
+  ++job.cuts;
   SendAgain(std::move(job), absl::Now());
   return true;
 }

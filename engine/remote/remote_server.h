@@ -3,6 +3,8 @@
 // 429 and 503 are no row's failure: the row waits as long as the server asks for, else longer each
 // time. What fails on the way is sent again. Which server is asked ServerPool says.
 //
+// A prompt that a server finds too long is cut as on_overflow says, and sent again.
+//
 // Nothing that a server says is believed: a constrained answer is held to the constraint's own
 // grammar, and sent back once where it does not fit; a server that ignores a kind of constraint is
 // found out by a first question of which there is only one right answer.
@@ -49,8 +51,9 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
                RemoteModel model);
   ~RemoteServer() override;
 
-  // Thread-safe. spec.text is a JSON array of messages, or the text to embed; `grammar` what its
-  // constraint says, or null. ResourceExhausted where too many wait; ChatBody's errors.
+  // Thread-safe. spec.text is what PrepareChat made; spec.prompt its tokens, where they are known;
+  // `grammar` what its constraint says, or null. ResourceExhausted where too many wait; ChatBody's
+  // errors.
   absl::StatusOr<std::shared_ptr<Request>> Submit(RequestSpec spec,
                                                   std::shared_ptr<const Grammar> grammar,
                                                   std::shared_ptr<RequestListener> listener);
@@ -69,14 +72,18 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
 
   // On the network's thread.
   void Enqueue(RemoteJob job);
-  void Pump();
+  void Pump() noexcept;
   void PumpOf(Priority priority, absl::Time now, absl::Time* next);
   bool Begin(RemoteJob* job, absl::Time now, absl::Time* next);
   void Send(RemoteJob job, size_t place);
   bool IsProven(const RemoteJob& job);
   void AskCanary(Kind kind);
   void DropAbandoned();
+  void Drop(std::list<RemoteJob>::iterator job, absl::Status why);
+  void DropAll() noexcept;
+  void EndWithoutMemory(Request& request, bool is_canary) noexcept;
   void WakeAt(absl::Time when);
+  absl::StatusOr<std::string> BodyOf(const RequestSpec& spec) const;
 
   void OnFirstToken(RemoteCall* call) override;
   void OnDone(RemoteCall* call, const HttpOutcome& outcome) override;
@@ -87,6 +94,7 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   void Rejected(RemoteCall* call, int code);
   void SendAgain(RemoteJob job, absl::Time when);
   bool SendBack(RemoteCall* call, absl::string_view text);
+  bool SendShorter(RemoteCall* call, absl::string_view words);
   void Conclude(const RemoteCall& call, Generation generation);
   void ConcludeCanary(const RemoteCall& call, const Generation& generation);
 

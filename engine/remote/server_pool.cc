@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "absl/time/clock.h"
 #include "engine/base/random.h"
 
 namespace lm {
@@ -26,14 +25,15 @@ absl::Duration Pause(absl::Duration base, int n, uint64_t dice) {
 
 ServerPool::ServerPool(const std::vector<std::string>& urls, const RemoteOptions& options)
     : most_(static_cast<double>(options.concurrency)),
-      rate_(static_cast<double>(options.rpm) / 60),
-      slots_at_(absl::Now()) {
+      requests_(options.rpm),
+      tokens_(options.tpm) {
   for (const std::string& url : urls) endpoints_.push_back({.url = url, .limit = most_});
 }
 
 std::optional<size_t> ServerPool::Choose(uint64_t prefix, absl::Time now, absl::Time* next) {
   const std::optional<size_t> place = Fitting(prefix, now, next);
-  return place.has_value() && TakeSlot(now, next) ? place : std::nullopt;
+  const bool may = place.has_value() && requests_.HasOne(now, next) && tokens_.HasOne(now, next);
+  return may ? place : std::nullopt;
 }
 
 // Of those that may take one more the one that has its prefix, or else the one with the fewest.
@@ -61,24 +61,14 @@ std::optional<size_t> ServerPool::Fitting(uint64_t prefix, absl::Time now, absl:
   return static_cast<size_t>(best - endpoints_.data());
 }
 
-bool ServerPool::TakeSlot(absl::Time now, absl::Time* next) {
-  if (rate_ == 0) return true;
-  slots_ = std::min(std::max(rate_, 1.0), slots_ + rate_ * absl::ToDoubleSeconds(now - slots_at_));
-  slots_at_ = now;
-  if (slots_ < 1) {
-    *next = std::min(*next, now + absl::Seconds((1 - slots_) / rate_));
-    return false;
-  }
-  slots_ -= 1;
-  return true;
-}
-
-void ServerPool::Sent(size_t place, uint64_t prefix) {
+void ServerPool::Sent(size_t place, uint64_t prefix, int64_t tokens) {
   Endpoint& endpoint = endpoints_[place];
   const bool cold = prefix != 0 && endpoint.warm.count(prefix) == 0;
   if (endpoint.warm.size() > kMostPrefixes) endpoint.warm.clear();
   if (cold) endpoint.warming.insert(prefix);
   ++endpoint.active;
+  requests_.Take(1);
+  tokens_.Take(static_cast<double>(tokens));
 }
 
 void ServerPool::Begun(size_t place, uint64_t prefix) {
@@ -87,9 +77,10 @@ void ServerPool::Begun(size_t place, uint64_t prefix) {
   endpoints_[place].warm.insert(prefix);
 }
 
-void ServerPool::Over(size_t place, uint64_t prefix) {
+void ServerPool::Over(size_t place, uint64_t prefix, int64_t unused) {
   --endpoints_[place].active;
   endpoints_[place].warming.erase(prefix);
+  tokens_.GiveBack(static_cast<double>(unused));
 }
 
 void ServerPool::Answered(size_t place) {

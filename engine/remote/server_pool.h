@@ -16,6 +16,7 @@
 
 #include "absl/time/time.h"
 #include "engine/remote/remote_options.h"
+#include "engine/remote/token_bucket.h"
 
 namespace lm {
 
@@ -27,15 +28,16 @@ class ServerPool {
   const std::string& url(size_t place) const { return endpoints_[place].url; }
   size_t size() const { return endpoints_.size(); }
 
-  // Who is to have a request whose system prompt has that hash (0: none); nullopt where nobody can
-  // now, or no more are to be sent this minute: then *next is not later than when to ask again, as
-  // far as that is known. What is chosen is to be sent.
+  // Who is to have a request whose system prompt has that number (0: none); nullopt where nobody
+  // can now, or no more are to be sent this minute: then *next is not later than when to ask again,
+  // as far as that is known.
   std::optional<size_t> Choose(uint64_t prefix, absl::Time now, absl::Time* next);
 
-  // What becomes of what was chosen: it is sent; its answer begins; it is over.
-  void Sent(size_t place, uint64_t prefix);
+  // What becomes of what was chosen: it is sent, and may take so many tokens; its answer begins; it
+  // is over, and so many of the tokens were not used (negative: more were).
+  void Sent(size_t place, uint64_t prefix, int64_t tokens);
   void Begun(size_t place, uint64_t prefix);
-  void Over(size_t place, uint64_t prefix);
+  void Over(size_t place, uint64_t prefix, int64_t unused);
 
   // And how it ended. The last two return how long the request itself is to wait.
   void Heard(size_t place) { endpoints_[place].failures = 0; }  // whatever it said
@@ -57,13 +59,11 @@ class ServerPool {
   };
 
   std::optional<size_t> Fitting(uint64_t prefix, absl::Time now, absl::Time* next) const;
-  bool TakeSlot(absl::Time now, absl::Time* next);
 
   const double most_;  // under way at each
-  const double rate_;  // requests a second; 0: any number
+  TokenBucket requests_;
+  TokenBucket tokens_;
   std::vector<Endpoint> endpoints_;
-  double slots_ = 1;  // of the rate that may be used now
-  absl::Time slots_at_;
   uint64_t dice_ = 0;
 };
 

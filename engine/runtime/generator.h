@@ -75,13 +75,16 @@ class Generator {
   // on_overflow = truncate_start or truncate_end takes whole tokens off that end of `prompt`; the
   // system prompt, the question and the template's words stay (OutOfRange where they alone are too
   // long). It happens only to a prompt that does not fit, and leaves room for max_tokens, up to
-  // half of the context.
+  // half of the context. A model elsewhere whose tokens are not known here has it cut, by whole
+  // characters, once its server has refused the prompt.
   virtual absl::StatusOr<RequestSpec> Prepare(const TextRequest& request) const = 0;
 
   // The prompt as one string, control tokens spelled out.
   virtual absl::StatusOr<std::string> Render(const TextRequest& request) const = 0;
   // The tokens of the prompt as Prepare makes it, BOS and template included, before on_overflow;
-  // an estimate where the tokenizer is elsewhere.
+  // an estimate where the tokenizer is elsewhere. Of a plain text (kScore, kEmbed) never that:
+  // its tokenizer is asked, wherever it is (Cancelled where the thread's scope, checkpoint.h, is
+  // interrupted meanwhile), or FailedPrecondition says by how many it is guessed.
   virtual absl::StatusOr<int64_t> CountTokens(const TextRequest& request) const = 0;
 
   // Queues what Prepare made. `listener`, which may be null, is told of the request's fate.

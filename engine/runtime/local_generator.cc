@@ -7,13 +7,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "engine/base/json.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/memo_key.h"
+#include "engine/runtime/render_chat.h"
 #include "engine/text/conversation.h"
-#include "engine/text/json_value.h"
 
 namespace lm {
 namespace {
@@ -262,22 +261,10 @@ absl::StatusOr<LocalGenerator::Prompt> LocalGenerator::Truncate(const TextReques
   return prompt;
 }
 
-absl::StatusOr<RenderedChat> LocalGenerator::RenderChat(absl::Span<const ChatMessage> messages,
-                                                        const GenerationOptions& options) const {
-  ChatOptions chat;
-  chat.now = absl::ToCivilSecond(absl::Now(), absl::LocalTimeZone());
-  if (!options.template_args.empty()) {
-    ASSIGN_OR_RETURN(const TemplateValue args, ParseJsonValue(options.template_args));
-    for (const auto& [name, value] : args.entries()) {
-      chat.template_args.emplace_back(std::string(name.text().bytes()), value);
-    }
-  }
-  return engine_->model().chat_template().Render(messages, chat);
-}
-
 absl::StatusOr<LocalGenerator::Prompt> LocalGenerator::Encode(
     absl::Span<const ChatMessage> messages, const GenerationOptions& options) const {
-  ASSIGN_OR_RETURN(const RenderedChat rendered, RenderChat(messages, options));
+  ASSIGN_OR_RETURN(const RenderedChat rendered,
+                   RenderChat(engine_->model().chat_template(), messages, options));
   Prompt prompt;
   const Tokenizer& tokenizer = engine_->model().tokenizer();
   if (rendered.adds_bos) prompt.tokens.push_back(tokenizer.vocabulary().bos);
@@ -288,7 +275,8 @@ absl::StatusOr<LocalGenerator::Prompt> LocalGenerator::Encode(
 
 absl::StatusOr<std::string> LocalGenerator::Render(const TextRequest& request) const {
   ASSIGN_OR_RETURN(const std::vector<ChatMessage> messages, MessagesOf(request, request.prompt));
-  ASSIGN_OR_RETURN(const RenderedChat rendered, RenderChat(messages, request.options));
+  ASSIGN_OR_RETURN(const RenderedChat rendered,
+                   RenderChat(engine_->model().chat_template(), messages, request.options));
   return rendered.Text();
 }
 

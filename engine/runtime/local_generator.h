@@ -48,8 +48,6 @@ class LocalGenerator : public Generator {
   };
   absl::StatusOr<Prompt> Encode(absl::Span<const ChatMessage> messages,
                                 const GenerationOptions& options) const;
-  absl::StatusOr<RenderedChat> RenderChat(absl::Span<const ChatMessage> messages,
-                                          const GenerationOptions& options) const;
   absl::StatusOr<Prompt> Truncate(const TextRequest& request, Prompt prompt) const;
   absl::StatusOr<std::vector<int32_t>> FindBorders(absl::Span<const int32_t> tokens,
                                                    std::vector<ChatMessage> messages,

@@ -16,8 +16,8 @@ std::string OptionsThatMatter(const RequestSpec& spec, absl::Span<const AdapterI
   const auto& [model, max_tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, stop,
                logit_bias, lora, messages, thinking, template_args, constraint, on_error,
                on_overflow, on_length, timeout_ms, max_seconds, cache, priority] = options;
-  // The key has the model; the prompt is as on_overflow left it; an error is never remembered.
-  (void)model, (void)on_error, (void)on_overflow, (void)timeout_ms, (void)cache;
+  // The key has the model; an error is never remembered.
+  (void)model, (void)on_error, (void)timeout_ms, (void)cache;
   (void)priority, (void)max_seconds;
   (void)messages, (void)template_args;  // the prompt is as the template made it with them
   (void)lora;                           // the request has the adapters that it chooses
@@ -49,6 +49,10 @@ std::string OptionsThatMatter(const RequestSpec& spec, absl::Span<const AdapterI
     if (constraint.json_spaces) pair.Append(true);
     json.Add("constraint", std::move(pair));
     if (on_length == OnLength::kComplete) json.Add("on_length", "complete");
+  }
+  if (spec.kept_end.has_value()) {  // else the prompt is as on_overflow has left it
+    json.Add("on_overflow", static_cast<int>(on_overflow));
+    json.Add("kept_end", *spec.kept_end);
   }
   if (thinking == Thinking::kKeep) json.Add("thinking", "keep");
   if (spec.wants_first_choices) json.Add("first_choices", true);

@@ -1,6 +1,7 @@
 #include "engine/runtime/prompt_tally.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,9 +12,27 @@
 
 namespace lm {
 
+namespace {
+
+// What stands for the tokens of a prompt where they are not known, so that equal beginnings have
+// equal ones.
+std::vector<int32_t> GuessedTokens(absl::string_view text) {
+  std::vector<int32_t> tokens;
+  for (; !text.empty(); text.remove_prefix(std::min(text.size(), sizeof(int32_t)))) {
+    int32_t token = 0;
+    std::memcpy(&token, text.data(), std::min(text.size(), sizeof token));
+    tokens.push_back(token);
+  }
+  return tokens;
+}
+
+}  // namespace
+
 absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(
     const std::shared_ptr<Generator>& generator, RequestSpec spec) {
   RETURN_IF_ERROR(generator->Validate(spec));
+  const bool guessed = spec.prompt.empty();
+  if (guessed) spec.prompt = GuessedTokens(spec.text);
   num_tokens_ += static_cast<int64_t>(spec.prompt.size());
   if (num_tokens_ > kMostTokens) {
     return absl::OutOfRangeError(absl::StrCat("the prompts have more than ", kMostTokens,
@@ -24,6 +43,7 @@ absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(
   if (part == parts_.end()) {
     part = parts_.insert(parts_.end(), Part{generator, {}, {}, {}});
   }
+  part->guessed = part->guessed || guessed;
   Prompt prompt{.begin = static_cast<int64_t>(part->tokens.size())};
   part->tokens.insert(part->tokens.end(), spec.prompt.begin(), spec.prompt.end());
   prompt.end = static_cast<int64_t>(part->tokens.size());
@@ -31,7 +51,7 @@ absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(
   answer.finish = FinishReason::kStop;
   answer.tokens_in = static_cast<int32_t>(spec.prompt.size());
   if (spec.embed.has_value()) {
-    answer.embedding.resize(generator->info().hidden_size);
+    answer.embedding.resize(spec.ranks ? 1 : generator->info().hidden_size);
   } else if (spec.score_prompt) {
     answer.prompt_logprobs.resize(spec.prompt.size() - 1);
   } else {
@@ -101,7 +121,9 @@ PromptTally::Totals PromptTally::Count(const Part& part) {
     const auto left = tokens_of(a), right = tokens_of(b);
     return std::lexicographical_compare(left.begin(), left.end(), right.begin(), right.end());
   });
-  Totals totals{.generator = part.generator, .requests = static_cast<int64_t>(sorted.size())};
+  Totals totals{.generator = part.generator,
+                .requests = static_cast<int64_t>(sorted.size()),
+                .guessed = part.guessed};
   absl::Span<const int32_t> before;
   const Prompt* last = nullptr;
   for (const Prompt& prompt : sorted) {

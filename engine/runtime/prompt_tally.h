@@ -37,7 +37,8 @@ class PromptTally {
     int64_t tokens = 0;         // of the different prompts
     int64_t tokens_shared = 0;  // of those, in a prefix that a prompt before has too
     int64_t most_answer_tokens = 0;
-    int64_t answers = 0;  // of the different prompts, those whose answers take more than a prefill
+    int64_t answers = 0;   // of the different prompts, those whose answers take more than a prefill
+    bool guessed = false;  // tokens are those of a model elsewhere: four bytes each
   };
   // A row for each generator asked, in that order.
   std::vector<Totals> Count() const;
@@ -60,6 +61,7 @@ class PromptTally {
     std::vector<int32_t> tokens;
     std::vector<Prompt> prompts;
     Choices choices;  // the last ones asked for
+    bool guessed = false;
   };
   static Totals Count(const Part& part);
   static Choices ReadChoices(const std::string& json, const Tokenizer* tokenizer);

@@ -43,6 +43,9 @@ struct RequestSpec {
   // The prompt in a text form that is its alone: what the memo knows it by. Empty where it is not
   // to know it.
   std::string text = {};
+  // options.on_overflow, where a server elsewhere sees to it: so many bytes at the end of the last
+  // message stay. nullopt: the prompt is as on_overflow has left it.
+  std::optional<int64_t> kept_end = {};
   GenerationOptions options = {};
   std::string salt = {};  // whose prefix cache
   // What the model is computed with: options.lora, by numbers. Generator::Prepare fills it in.

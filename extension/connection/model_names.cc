@@ -57,7 +57,11 @@ absl::Status CheckFile(NamedModel* model) {
 
 absl::Status CheckRemote(const NamedModel& model) {
   RETURN_IF_ERROR(ParseRemotePath(model.path).status());
-  return ParseRemoteOptions(model.options).status();
+  ASSIGN_OR_RETURN(const RemoteOptions options, ParseRemoteOptions(model.options));
+  if (options.tokenizer.empty()) return absl::OkStatus();
+  const absl::Status status = OpenModelFile(options.tokenizer).status();
+  return status.ok() ? status
+                     : absl::Status(status.code(), absl::StrCat("tokenizer: ", status.message()));
 }
 
 }  // namespace

@@ -12,6 +12,10 @@
 // `model`, `timeout_ms`, `on_error` and `on_overflow` mean what they mean for generate(): query and
 // text together may be as long as the context, on_overflow cuts the text. NULL gives NULL. Other
 // models are refused; what they think of a text lm_score says.
+//
+// A model on the network is asked at /rerank, which its server must have (llama-server with
+// --reranking, vLLM, SGLang, Jina's and Cohere's kin). Its score is what the server gives: of
+// llama-server any number, which normalize makes a probability; of others they have done so.
 #include <cmath>
 #include <memory>
 #include <optional>

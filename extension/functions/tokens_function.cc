@@ -18,6 +18,9 @@
 // runs integrity_check, must have loaded this extension, with that model. To be safe from all that,
 // keep the count in a column of your own.
 //
+// A model on the network (lm_models) has these where its option tokenizer says in which file its
+// tokens are; lm_token_count asks a llama-server, vLLM or SGLang without it, too, a request a call.
+//
 // The text is taken as it is: it is not put into the chat template (lm_render shows that), and
 // "<|im_end|>" in it is ten characters, not a control token. NULL gives NULL. Control tokens stand
 // for no text; bytes that form no character become U+FFFD.
@@ -45,8 +48,12 @@ absl::StatusOr<std::optional<std::vector<int32_t>>> Encode(Call& call) {
 }
 
 absl::Status TokenCount(Call& call) {
-  ASSIGN_OR_RETURN(std::optional<std::vector<int32_t>> ids, Encode(call));
-  if (ids.has_value()) sqlite3_result_int64(call.context(), static_cast<int64_t>(ids->size()));
+  ASSIGN_OR_RETURN(const std::optional<std::string> text, call.Text(0, "text"));
+  if (!text.has_value()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const CallOptions options, call.Options(1));
+  ASSIGN_OR_RETURN(const int64_t tokens,
+                   options.generator().CountTokens({.task = Task::kScore, .prompt = *text}));
+  sqlite3_result_int64(call.context(), tokens);
   return absl::OkStatus();
 }
 

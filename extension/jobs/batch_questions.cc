@@ -7,6 +7,7 @@
 #include "engine/base/digest.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
+#include "engine/remote/chat_constraint.h"
 #include "engine/remote/chat_reader.h"
 #include "engine/remote/chat_request.h"
 #include "engine/runtime/constraint_cache.h"
@@ -20,8 +21,8 @@ constexpr size_t kShown = 200;
 constexpr absl::string_view kNotBegun[] = {"batch_expired", "batch_cancelled"};
 
 // The dialects that a question may be asked in.
-constexpr Dialect kDialects[] = {Dialect::kOpenAi, Dialect::kVllm, Dialect::kSglang,
-                                 Dialect::kLlamaServer, Dialect::kOllama};
+constexpr Dialect kDialects[] = {Dialect::kOpenAi,      Dialect::kVllm,   Dialect::kSglang,
+                                 Dialect::kLlamaServer, Dialect::kTrtllm, Dialect::kOllama};
 
 // nullopt where the dialect has no words for it.
 std::optional<std::string> DigestIn(Dialect dialect, const RequestSpec& spec) {

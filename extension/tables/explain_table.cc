@@ -1,6 +1,6 @@
 // lm_explain(select_sql [, options]): what a query would ask of the model; nothing is generated
 //   -> model, rows, prompts, tokens, tokens_shared, answer_tokens, prefill_seconds, decode_seconds,
-//      seconds, basis
+//      seconds, basis, cost_in, cost_out
 //
 //   SELECT * FROM lm_explain('SELECT id, generate(body, ''Label it.'') FROM reviews');
 //   SELECT rows, tokens, seconds FROM lm_explain('SELECT id, body, ''Label it.'' FROM reviews');
@@ -28,8 +28,13 @@
 // too little to tell (256 tokens of prefill, 16 steps of decoding) is taken to reach 40% of the
 // ceilings: basis is 'ceilings'. On a GPU there are no measured ceilings: without a past, NULL.
 // Rows are taken to be submitted together, as lm_query, lm_each and lm_map do.
+//
+// A model on the network has no seconds; basis says of its tokens whether they are the model's
+// ('tokens': lm_models' option tokenizer) or guessed at four bytes each ('guessed tokens'). cost_in
+// and cost_out are what prompts and answers come to at its price_in and price_out; else NULL.
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -42,6 +47,7 @@
 #include "extension/host/given_statement.h"
 #include "extension/host/sqlite_value.h"
 #include "extension/tables/tables.h"
+#include "extension/tables/token_cost.h"
 
 namespace lm {
 namespace {
@@ -177,6 +183,8 @@ class ExplainCursor : public TableCursor {
     if (forecast.prefill.has_value() && forecast.decode.has_value()) {
       both = *forecast.prefill + *forecast.decode;
     }
+    std::string basis = forecast.measured ? "measured" : "ceilings";
+    if (engine == nullptr) basis = totals.guessed ? "guessed tokens" : "tokens";
     return std::vector<Cell>{connection().DisplayNameOf(*totals.generator),
                              totals.requests,
                              totals.prompts,
@@ -186,7 +194,9 @@ class ExplainCursor : public TableCursor {
                              seconds(forecast.prefill),
                              seconds(forecast.decode),
                              seconds(both),
-                             std::string(forecast.measured ? "measured" : "ceilings")};
+                             std::move(basis),
+                             TokenCost(totals.tokens, info.price_in),
+                             TokenCost(forecast.answer_tokens, info.price_out)};
   }
 
   std::vector<std::vector<Cell>> rows_;
@@ -198,8 +208,8 @@ constexpr TableFunctionSpec kSpec = {
     .columns =
         "model TEXT, rows INTEGER, prompts INTEGER, tokens INTEGER, tokens_shared INTEGER, "
         "answer_tokens INTEGER, prefill_seconds REAL, decode_seconds REAL, seconds REAL, "
-        "basis TEXT",
-    .num_columns = 10,
+        "basis TEXT, cost_in REAL, cost_out REAL",
+    .num_columns = 12,
     .arguments = {"select_sql", "options"},
     .missing = "a query is missing: lm_explain(select_sql)",
     .estimated_rows = 1,

@@ -19,15 +19,23 @@
 //     VALUES ('fleet', 'http://gpu-1:8000/v1', '{"model":"Qwen3-32B","concurrency":64}');
 //
 // Options, all with defaults: model (the first that the server lists), dialect (auto, openai, vllm,
-// sglang, llama-server, ollama), key_env (an environment variable that has the key), headers and
-// extra (objects: of every request; null in extra takes away what it would have), concurrency (16,
-// of each server), rpm (requests a minute), affinity_header (a header that tells a gateway the
-// system prompt, by a number, so that its rows go to one server), timeout_ms (600000), retries (4),
-// context_length. Everything that answers works there, but for what counts the model's own tokens
-// (lm_tokenize, lm_token_count, lm_logprobs, lm_chunks, lm_summarize, on_overflow). Constraints are
-// asked for in the server's own way, after a first question that shows whether it keeps to them,
-// and every answer is held to them here; lm_if and lm_score need its logprobs. What the rows say is
-// sent there: nothing else ever is, and only to addresses that stand in this table.
+// sglang, llama-server, trtllm, ollama), key_env (an environment variable that has the key),
+// headers and extra (objects: of every request; null in extra takes away what it would have),
+// concurrency (16, of each server), rpm and tpm (requests and tokens a minute, of prompts and
+// answers), affinity_header (a header that tells a gateway the system prompt, by a number, so that
+// its rows go to one server), timeout_ms (600000), retries (4), context_length, price_in and
+// price_out (of a million tokens: lm_stats.cost, lm_explain), tokenizer.
+//
+// tokenizer is a file or directory with the model's tokenizer, as `path` of a model here would be;
+// no weights are read. With it everything that counts tokens works (lm_tokenize, lm_chunks,
+// lm_summarize, lm_agg, lm_explain to the token), and a prompt that is too long for context_length
+// is found out before it is sent. Without it lm_token_count asks the server, where that has an API
+// for it, and lm_explain guesses. A prompt that a server refuses as too long is cut as on_overflow
+// says, by whole characters, and sent again. lm_logprobs needs a model here.
+//
+// Constraints are asked for in the server's own way, after a first question that shows whether it
+// keeps to them, and every answer is held to them here; lm_if and lm_score need its logprobs. What
+// the rows say is sent there: nothing else ever is, and only to addresses that stand in this table.
 //
 // A model of the hub is downloaded when its row is written, once for all processes of this user:
 //
@@ -44,9 +52,10 @@
 // The columns from `options` on are hidden: SELECT * and INSERT without names mean the first two.
 // A row is checked when it is written: the file must open as a GGUF, and `options` be a JSON object
 // of device, threads, kv_bytes, kv_type and context_length, which go before lm_settings, and lora.
-// The model is loaded at its first use. Until then the columns from `architecture` on are NULL; reading them
-// loads nothing; writing them is refused. Names belong to the connection, weights to the process:
-// two connections that name one file share its weights. The last one to let go frees them.
+// The model is loaded at its first use. Until then the columns from `architecture` on are NULL;
+// reading them loads nothing; writing them is refused. Names belong to the connection, weights to
+// the process: two connections that name one file share its weights. The last one to let go frees
+// them.
 //
 // lora has adapters (LoRA, as GGUF) that rows may be computed with, over the same weights:
 //

@@ -33,11 +33,15 @@
 // the model's time went to: 'prefill-bound (slow to start)': shared prefixes and shorter prompts
 // help; 'decode-bound (slow to stream)': shorter answers and more rows at a time help.
 //
+// A model on the network computes elsewhere, and of the engine's columns has ttft_* only. `cost` is
+// what this database's tokens of the phase come to at its price_in or price_out (lm_models), reused
+// ones included: sum(cost) is the bill, as far as servers give no discounts.
+//
 // Reading loads no model; without a running one there are no rows. A model that is loaded anew, as
 // with another number of threads (lm_settings), begins with no counts, in lm_requests and lm_cache
 // too. `model` is the name this
 // connection has for it, else the file's.
-// The last two are this connection's own: `foreseen`, how many calls of generate() and the like
+// Two are this connection's own: `foreseen`, how many calls of generate() and the like
 // found their answer under way, because look-ahead had seen them coming; and `hint`, what the last
 // statement that had to ask row by row could do better, what is wrong with the memo's file, or that
 // a model made for one thing (engine/model/purpose.h) was asked for something else: that which
@@ -61,6 +65,7 @@
 #include "extension/connection/snapshot_table.h"
 #include "extension/memo/memo_file.h"
 #include "extension/tables/tables.h"
+#include "extension/tables/token_cost.h"
 
 namespace lm {
 namespace {
@@ -77,7 +82,7 @@ class StatsTable : public SnapshotTable {
            "ttft_p95_ms REAL, ttft_p99_ms REAL, itl_p50_ms REAL, itl_p95_ms REAL, itl_p99_ms REAL, "
            "batch_occupancy REAL, preemptions INTEGER, kv_bytes INTEGER, kv_bytes_used INTEGER, "
            "kv_bytes_cached INTEGER, memo_hits INTEGER, arithmetic_percent REAL, bandwidth_percent "
-           "REAL, verdict TEXT, path TEXT, foreseen INTEGER, hint TEXT)";
+           "REAL, verdict TEXT, path TEXT, foreseen INTEGER, hint TEXT, cost REAL)";
   }
 
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override { return RowsFor(~uint64_t{0}); }
@@ -169,6 +174,7 @@ class StatsTable : public SnapshotTable {
     cells.push_back(Verdict(stats));
     cells.push_back(info.path);
     AppendOwn(generator, &cells);
+    cells.emplace_back();
     return cells;
   }
 
@@ -182,8 +188,11 @@ class StatsTable : public SnapshotTable {
     cells.resize(kMemoHits);
     cells.push_back(MemoHits(generator.info()));
     cells.resize(kPath);
-    cells.push_back(generator.info().path);
+    const ModelInfo& info = generator.info();
+    cells.push_back(info.path);
     AppendOwn(generator, &cells);
+    cells.push_back(prefill ? TokenCost(own.tokens_prefilled + own.tokens_reused, info.price_in)
+                            : TokenCost(own.tokens_decoded, info.price_out));
     return cells;
   }
 

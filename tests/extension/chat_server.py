@@ -16,7 +16,7 @@ class ChatServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, answer=None, owner="vllm", faults=(), delay=0.0, slots=None, seed=1, first=None, handler=None):
+    def __init__(self, answer=None, owner="vllm", faults=(), delay=0.0, slots=None, seed=1, first=None, handler=None, fields=None, context=None):
         super().__init__(("127.0.0.1", 0), handler or Handler)
         self.answer = answer or (lambda body: "re: " + body["messages"][-1]["content"])
         self.owner = owner
@@ -24,6 +24,8 @@ class ChatServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self.delay = delay
         self.slots = threading.BoundedSemaphore(slots) if slots else None
         self.first = first  # of logprobs: [(token, logprob), ...]
+        self.fields = fields    # of requests: others are refused
+        self.context = context  # most words of a prompt: a longer one is refused
         self.dice = random.Random(seed)
         self.lock = threading.Lock()
         self.requests = []
@@ -94,6 +96,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             server.at_a_time += 1
             server.most_at_a_time = max(server.most_at_a_time, server.at_a_time)
             fault = server.dice.choice(server.faults) if server.faults else ""
+        unknown = set(body) - set(server.fields or body)
+        if unknown:
+            return self.whole(400, {"error": {"message": f"Extra inputs are not permitted: {sorted(unknown)}"}})
         try:
             if server.slots:
                 server.slots.acquire()
@@ -107,10 +112,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
             with server.lock:
                 server.at_a_time -= 1
 
-    def good(self, body, pieces=3):
+    @staticmethod
+    def asked(body):
+        texts = [message["content"] for message in body.get("messages", [])] + body.get("documents", [])
+        return " ".join(texts + [body[key] for key in ("prompt", "input", "query") if key in body])
+
+    def good(self, body, pieces=3, text=None):
+        words = len(self.asked(body).split())
+        if self.server.context and words > self.server.context:
+            return self.whole(400, {"error": {"message": f"This model's maximum context length is {self.server.context} tokens. However, your request has {words} "
+                                                         "input tokens. Please reduce the length of the input messages."}})
+        if self.path == "/tokenize":
+            return self.whole(200, {"count": words, "max_model_len": 4096})
+        if self.path.endswith("/rerank"):
+            return self.whole(200, {"model": "tiny", "results": [{"index": 0, "relevance_score": 1 / len(body["documents"][0])}]})
         if "input" in body:
             return self.whole(200, {"data": [{"index": 0, "embedding": [float(len(body["input"])), 1.0]}]})
-        text = self.server.answer(body)
+        text = text or self.server.answer(body)
         if isinstance(text, dict):
             return self.whole(text.pop("code"), text)
         with self.server.lock:
@@ -167,6 +185,31 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.begin()
         self.event({"error": {"message": "out of memory"}})
         self.chunk(b"")
+
+    def fault_redirect(self, body):
+        self.whole(302, {"error": "elsewhere"}, Location="http://127.0.0.1:1/v1/chat/completions")
+
+    def fault_slow_headers(self, body):
+        for piece in (b"HTTP/1.1 200 OK\r\n", b"Content-Type: text/event-stream\r\nTransfer-Enc", b"oding: chunked\r\n\r\n"):
+            self.wfile.write(piece)
+            self.wfile.flush()
+            time.sleep(0.05)
+        for event in ({"choices": [{"delta": {"content": self.server.answer(body)}}]}, {"choices": [{"delta": {}, "finish_reason": "stop"}]}):
+            self.event(event)
+        self.chunk(b"")
+
+    def fault_hang(self, body):
+        self.begin()
+        self.delta(content="and then")
+        time.sleep(60)
+
+    def fault_endless(self, body):
+        self.begin()
+        while True:
+            self.delta(content="and so on " * 6000)
+
+    def fault_ignored(self, body):
+        self.good(body, text="as I please")
 
     def fault_wrong_usage(self, body):
         self.begin()

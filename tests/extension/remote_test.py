@@ -3,6 +3,7 @@
 LM_REMOTE_ROWS=5000 sends so many rows through random faults (CI: 300).
 """
 import json
+import math
 import os
 import ssl
 import struct
@@ -13,7 +14,7 @@ import time
 import unittest
 
 import harness
-from chat_server import ChatServer
+from chat_server import ChatServer, Handler
 
 ROWS = int(os.environ.get("LM_REMOTE_ROWS", "300"))
 FAULTS = ["busy", "busy_told", "error", "cut", "gone", "unfinished", "no_json", "no_utf8", "error_event", "wrong_usage"]
@@ -22,7 +23,13 @@ CANARY = "zqx7413"
 
 def constrained(answer):
     """Answers as a server does that keeps to constraints: the canary's word where it is asked for."""
-    return lambda body: ('{"word": "%s"}' % CANARY if "response_format" in body else CANARY) if CANARY in json.dumps(body) else answer(body)
+    return lambda body: ('{"word": "%s"}' % CANARY if "schema" in str(body.get("response_format")) else CANARY) if CANARY in json.dumps(body) else answer(body)
+
+
+class NoRanks(Handler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.whole(404, {"error": "no such place"})
 
 
 class RemoteTest(unittest.TestCase):
@@ -83,6 +90,35 @@ class RemoteTest(unittest.TestCase):
         self.assertLessEqual(server.most_at_a_time, 24)
         self.assertLessEqual(server.connections, 26)
 
+    def test_a_thousand_connections_are_never_opened(self):
+        server = self.server(delay=0.3)
+        db = self.connect(server.url, concurrency=1000)
+        rows = db.execute("SELECT count(value) FROM lm_each((WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 600) "
+                          "SELECT json_group_array('row ' || i) FROM n))").fetchone()[0]
+        self.assertEqual(rows, 600)
+        self.assertGreater(server.most_at_a_time, 64)
+        self.assertLessEqual(server.connections, 257)
+
+    def test_each_row_is_answered_or_says_why_not(self):
+        faults = FAULTS + ["redirect", "slow_headers", "ignored"] + (["hang", "endless"] if ROWS >= 5000 else [])
+        server = self.server(answer=constrained(lambda body: "yes" if "structured_outputs" in body else "re: " + body["messages"][-1]["content"]))
+        db = self.connect(server.url, concurrency=32, retries=8, timeout_ms=20000)
+        harness.value(db, "SELECT generate('x', NULL, '{\"choices\":[\"yes\",\"no\"]}')")  # no fault hits the first question
+        server.faults = [""] * 20 * len(faults) + faults
+        db.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, body TEXT, y TEXT)")
+        db.executemany("INSERT INTO t(body) VALUES (?)", [(f"note {i}",) for i in range(ROWS)])
+        for sql, right in (("SELECT id, value, error FROM lm_query('SELECT id, body FROM t')", None),
+                           ("SELECT id, value, error FROM lm_query('SELECT id, body FROM t', '{\"choices\":[\"yes\",\"no\"]}')", "yes")):
+            rows = db.execute(sql).fetchall()
+            self.assertEqual(sorted(id for id, _, _ in rows), list(range(1, ROWS + 1)))
+            for id, value, error in rows:
+                self.assertEqual((value is None), bool(error), (id, value, error))
+                if value is None:
+                    self.assertRegex(error, "redirects are not followed|more than 16777216 bytes|does not fit choices: as I please")
+                elif right or value != "as I please":  # without a constraint a server may say anything
+                    self.assertEqual(value, right or f"re: note {id - 1}")
+            self.assertGreater(sum(value is not None for _, value, _ in rows), 0.9 * ROWS)
+
     def test_every_row_is_answered_once_through_faults(self):
         server = self.server(faults=[""] * 50 + FAULTS, delay=0.002)
         db = self.connect(server.url, concurrency=32, retries=8)
@@ -137,7 +173,19 @@ class RemoteTest(unittest.TestCase):
         blob = harness.value(db, "SELECT lm_embed('abcd', '{\"normalize\":false}')")
         self.assertEqual(struct.unpack("<2f", blob), (4.0, 1.0))
         self.fails(db, "SELECT lm_embed('abcd', '{\"pooling\":\"last\"}')", "the server of a model on the network pools")
-        self.fails(db, "SELECT lm_rerank('a', 'b')", "ranks no texts")
+
+    def test_ranking(self):
+        server = self.server()
+        db = self.connect(server.url)
+        db.execute("CREATE TABLE t(body TEXT)")
+        db.executemany("INSERT INTO t VALUES (?)", [("x" * n,) for n in (4, 1, 2)])
+        self.assertEqual(db.execute("SELECT body, lm_rerank('which?', body) AS score FROM t ORDER BY score DESC").fetchall(), [("x", 1.0), ("xx", 0.5), ("xxxx", 0.25)])
+        self.assertEqual({(body["query"], len(body["documents"])) for body in server.requests}, {("which?", 1)})
+        # What vLLM gives is a probability already; llama-server's is not.
+        self.assertEqual(harness.value(db, "SELECT lm_rerank('which?', 'xx', '{\"normalize\":true}')"), 0.5)
+        db = self.connect(self.server(owner="llamacpp").url)
+        self.assertAlmostEqual(harness.value(db, "SELECT lm_rerank('which?', 'xx', '{\"normalize\":true}')"), 1 / (1 + math.exp(-0.5)), places=6)
+        self.fails(self.connect(self.server(handler=NoRanks).url), "SELECT lm_rerank('a', 'b')", "HTTP 404: no such place")
 
     def test_errors_are_in_the_servers_words(self):
         answers = {"long": {"code": 400, "error": {"message": "This model's maximum context length is 4096 tokens."}},
@@ -152,8 +200,7 @@ class RemoteTest(unittest.TestCase):
         self.fails(self.connect(server.url, key_env="LM_NO_SUCH_KEY"), "SELECT generate('x')", "no environment variable 'LM_NO_SUCH_KEY'")
         self.fails(self.connect(server.url, model="huge"), "SELECT generate('x')", "has no model 'huge', but 'tiny'")
         self.fails(db, "SELECT lm_logprobs('x')", "does not tell the probabilities of a prompt")
-        self.fails(db, "SELECT lm_tokenize('x')", "tokens of a model on the network are not known")
-        self.fails(db, "SELECT generate('x', NULL, '{\"on_overflow\":\"truncate_end\"}')", "on_overflow")
+        self.fails(db, "SELECT lm_tokenize('x')", "tokens of a model on the network are not known.*option tokenizer")
         gone = self.server()
         url = gone.url
         gone.__exit__()
@@ -167,6 +214,15 @@ class RemoteTest(unittest.TestCase):
         address = server.url.replace("http:", "https:")
         self.fails(self.connect(address, retries=0), "SELECT generate('x')", r"https://127\.0\.0\.1.*certificate")
         self.assertEqual(server.requests, [])
+
+    def test_affinity_is_the_same_in_every_process(self):
+        server = self.server()
+        script = (f"import harness, sys\nc = harness.connect()\nc.execute('INSERT INTO temp.lm_models(name, path, options) VALUES (?, ?, ?)', "
+                  f"('default', {server.url!r}, '{{\"affinity_header\":\"X-Session\"}}'))\nharness.value(c, \"SELECT generate('a', 'One.')\")")
+        for _ in range(2):
+            subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": os.path.dirname(__file__)}, check=True)
+        self.assertEqual(len({headers["X-Session"] for headers in server.headers}), 1)
+        self.assertEqual(len(server.headers), 2)
 
     def test_affinity_header(self):
         server = self.server()
@@ -184,6 +240,7 @@ class RemoteTest(unittest.TestCase):
                 ("http://", "{}", "must be an address"), ("http://u:p@host/v1", "{}", "key_env names a variable"), ("[1]", "{}", "must be a text, got 1"),
                 ("http://host/v1?x=1", "{}", "must be an address"), ("http://host/v1", '{"modle":"x"}', "unknown option 'modle'.* model, dialect"),
                 ("http://host/v1", '{"concurrency":0}', "concurrency must be an integer from 1 to 1024, got 0"),
+                ("http://host/v1", '{"price_in":-1}', "price_in must be a number that is not negative, got -1"), ("http://host/v1", '{"tpm":"many"}', "tpm must be an integer"),
                 ("http://host/v1", '{"affinity_header":"a: b"}', "affinity_header must be the name of a header"), ("http://host/v1", '{"dialect":"gemini"}', "dialect must be one of auto, openai, vllm"), ("http://host/v1", '{"headers":{"a":"x\\ny"}}', "headers must be")):
             self.fails(db, insert, pattern, path, options)
         self.fails(db, "SELECT generate('x', NULL, '{\"model\":\"http://host/v1\"}')", "an address needs a name")
@@ -239,6 +296,123 @@ class RemoteTest(unittest.TestCase):
                    "SELECT json_group_array('row ' || i) FROM n))").fetchall()
         self.assertGreater(time.monotonic() - begun, 1.3)  # ten at once, and ten a second
         self.assertEqual(len(server.requests), 25)
+
+    def test_tokens_a_minute(self):
+        server = self.server()
+        db = self.connect(server.url, tpm=30000)
+        begun = time.monotonic()
+        # 70 of 15 tokens: a second's 500 at once, and 500 a second. What was not used is given back: of the 256 an answer may have, each would cost half a second.
+        db.execute("SELECT value FROM lm_each((WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 70) "
+                   "SELECT json_group_array('row ' || i) FROM n))").fetchall()
+        taken = time.monotonic() - begun
+        self.assertGreater(taken, 0.9)
+        self.assertLess(taken, 25)
+        self.assertEqual(len(server.requests), 70)
+
+    def test_prices(self):
+        server = self.server()
+        db = self.connect(server.url, price_in=2, price_out=10.5)
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_each('[\"a\",\"b\",\"c\",\"a\"]')"), 4)
+        self.assertEqual(db.execute("SELECT phase, round(1e6 * cost, 3) FROM lm_stats WHERE model = 'default' ORDER BY phase").fetchall(),
+                         [("decode", 3 * 3 * 10.5), ("prefill", 3 * 12 * 2.0)])
+        rows, prompts, tokens, shared, basis, cost_in, cost_out = db.execute(
+            "SELECT rows, prompts, tokens, tokens_shared > 0, basis, cost_in, cost_out FROM lm_explain('SELECT generate(value, ''Be brief.'', ''{\"max_tokens\":5}'') "
+            "FROM json_each(''[\"how do you do\",\"how do they do\",\"how do you do\"]'')')").fetchone()
+        self.assertEqual((rows, prompts, shared, basis), (3, 2, 1, "guessed tokens"))
+        self.assertTrue(20 < tokens < 80, tokens)
+        self.assertAlmostEqual(cost_in, tokens * 2e-6)
+        self.assertAlmostEqual(cost_out, 10 * 10.5e-6)
+        self.assertEqual(len(server.requests), 3)
+        free = self.connect(self.server().url)
+        harness.value(free, "SELECT generate('x')")
+        self.assertEqual(harness.value(free, "SELECT sum(cost) FROM lm_stats WHERE model = 'default'"), None)
+
+    def test_a_tokenizer_of_its_own(self):
+        server = self.server(owner="somebody", answer=lambda body: "short")
+        local, db = self.connect(harness.MODEL), self.connect(server.url, tokenizer=harness.MODEL, context_length=200)
+        text = " ".join(f"Sentence {i} of a long text." for i in range(40))
+        for sql in ("SELECT lm_token_count(?1)", "SELECT lm_tokenize(?1)", "SELECT lm_detokenize(lm_tokenize(?1))",
+                    "SELECT json_group_array(chunk) FROM lm_chunks(?1, 60)", "SELECT group_concat(tokens) FROM lm_chunks(?1, 60, 10)",
+                    "SELECT tokens FROM lm_explain('SELECT generate(''Who goes there?'', ''Ask.'')') WHERE ?1 > ''"):
+            self.assertEqual(harness.value(db, sql, text), harness.value(local, sql, text), sql)
+        self.assertEqual(harness.value(db, "SELECT basis FROM lm_explain('SELECT generate(''x'')')"), "tokens")
+        self.assertEqual(server.requests, [])
+        # Parts, and what was said of them.
+        self.assertEqual(harness.value(db, "SELECT lm_summarize(?, '{\"max_tokens\":20}')", text), "short")
+        self.assertGreater(len(server.requests), 3)
+        self.assertEqual(harness.value(db, "SELECT lm_agg(value, 'What are they?', '{\"max_tokens\":20}') FROM json_each('[\"a\",\"b\"]')"), "short")
+        # What is too long is not even sent, or is cut first, to where room for an answer is left.
+        before = len(server.requests)
+        self.fails(db, "SELECT generate(?)", "the prompt has [0-9]+ tokens, the context of 'tiny' 200", text)
+        self.assertEqual(len(server.requests), before)
+        for how, part in (("truncate_start", text[-60:]), ("truncate_end", text[:60])):
+            self.assertEqual(harness.value(db, "SELECT generate(?, 'Sum up.', ?)", text, json.dumps({"on_overflow": how, "max_tokens": 50})), "short")
+            kept = server.requests[-1]["messages"][-1]["content"]
+            self.assertIn(part, kept)
+            tokens = harness.value(local, "SELECT tokens FROM lm_explain('SELECT generate(' || quote(?) || ', ''Sum up.'')')", kept)
+            self.assertTrue(90 < tokens <= 150, tokens)
+        self.fails(db, "INSERT INTO temp.lm_models(name, path, options) VALUES ('far', ?, '{\"tokenizer\":\"/no/such.gguf\"}')", "tokenizer: .*no/such.gguf", server.url)
+
+    def test_tokens_are_asked_for(self):
+        server = self.server()
+        db = self.connect(server.url)
+        self.assertEqual(harness.value(db, "SELECT lm_token_count('one two three')"), 3)
+        self.assertEqual(server.requests, [{"model": "tiny", "prompt": "one two three", "add_special_tokens": True}])
+        # An estimate says that it is one.
+        self.fails(self.connect(self.server(owner="somebody").url), "SELECT lm_token_count('one two three')", "not known here.* has some 4")
+        slow = self.connect(self.server(delay=30).url)
+        threading.Timer(0.3, slow.interrupt).start()
+        begun = time.monotonic()
+        self.fails(slow, "SELECT lm_token_count('x')", "interrupted")
+        self.assertLess(time.monotonic() - begun, 20)
+
+    def test_what_a_server_finds_too_long_is_cut(self):
+        server = self.server(context=100, first=[("Yes", -0.1), ("No", -2.4)])
+        db = self.connect(server.url)
+        text = " ".join(f"w{i:03}" for i in range(300))
+        self.fails(db, "SELECT generate(?)", "maximum context length is 100 tokens", text)
+        self.assertEqual(len(server.requests), 1)
+        answers = []
+        for how in ("truncate_start", "truncate_end"):
+            answers.append(harness.value(db, "SELECT generate(?, 'Be brief.', ?)", text, json.dumps({"on_overflow": how, "max_tokens": 20})))
+            self.assertEqual(server.requests[-1]["messages"][0]["content"], "Be brief.")
+        self.assertTrue(answers[0].endswith(" w299") and answers[1].startswith("re: w000 w001 "), answers)
+        for answer in answers:
+            self.assertTrue(60 < len(answer.split()) < 81, answer)
+        # Each is remembered as what it is.
+        before = len(server.requests)
+        self.assertEqual(harness.value(db, "SELECT generate(?, 'Be brief.', '{\"on_overflow\":\"truncate_end\",\"max_tokens\":20}')", text), answers[1])
+        self.assertEqual(len(server.requests), before)
+        self.fails(db, "SELECT generate(?, 'Be brief.', '{\"max_tokens\":20}')", "maximum context length", text)
+        # The question stays.
+        self.assertEqual(harness.value(db, "SELECT lm_if(?, 'Is it long?', '{\"on_overflow\":\"truncate_end\"}')", text), 1)
+        self.assertIn("Is it long?", server.requests[-1]["messages"][-1]["content"])
+        self.assertIn("w000 w001 ", server.requests[-1]["messages"][-1]["content"])
+        self.assertGreater(len(harness.value(db, "SELECT lm_embed(?, '{\"on_overflow\":\"truncate_end\"}')", text)), 0)
+        self.assertTrue(server.requests[-1]["input"].startswith("w000 "))
+        self.assertGreater(harness.value(db, "SELECT lm_rerank('long?', ?, '{\"on_overflow\":\"truncate_start\"}')", text), 0)
+        self.assertTrue(server.requests[-1]["documents"][0].endswith(" w299"))
+        # No cutting makes up for a system prompt.
+        self.fails(db, "SELECT generate('x', ?, '{\"on_overflow\":\"truncate_end\"}')", "maximum context length", text)
+
+    def test_a_server_that_refuses_what_it_does_not_know(self):
+        # As TensorRT-LLM's server does.
+        server = self.server(owner="tensorrt_llm", answer=constrained(lambda body: '{"n": 4}' if "schema" in body.get("response_format", {}) else "4"),
+                             first=[("Yes", -0.1), ("No", -2.4)],
+                             fields=["messages", "model", "max_tokens", "temperature", "seed", "top_p", "top_k", "min_p", "repetition_penalty", "stop", "logit_bias",
+                                     "logprobs", "top_logprobs", "response_format", "stream", "stream_options", "chat_template_kwargs", "input", "encoding_format"])
+        db = self.connect(server.url)
+        sampling = {"temperature": 0.5, "seed": 3, "top_p": 0.9, "top_k": 5, "min_p": 0.1, "repeat_penalty": 1.1, "stop": "x", "logit_bias": {"7": 1}, "template_args": {"a": 1}}
+        self.assertEqual(harness.value(db, "SELECT generate('x', 'S', ?)", json.dumps(sampling)), "4")
+        self.assertEqual(harness.value(db, "SELECT lm_if('x', 'y?')"), 1)
+        for kind, notation, format in (("choices", ["4", "5"], {"type": "regex", "regex": "(4|5)"}), ("regex", "[0-9]", {"type": "regex", "regex": "[0-9]"}),
+                                       ("grammar", "root ::= [0-9]", {"type": "ebnf", "ebnf": "root ::= [0-9]"})):
+            self.assertEqual(harness.value(db, "SELECT generate('x', NULL, ?)", json.dumps({kind: notation})), "4")
+            self.assertEqual(server.requests[-1]["response_format"], format)
+        self.assertEqual(harness.value(db, "SELECT generate_json('x', '{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"}}}')"), '{"n":4}')
+        self.assertEqual(server.requests[-1]["response_format"]["type"], "json")
+        self.assertEqual(harness.value(db, "SELECT architecture FROM temp.lm_models"), "trtllm")
+        self.fails(self.connect(server.url, extra={"nonsense": 1}), "SELECT generate('x')", r"HTTP 400: Extra inputs are not permitted: \['nonsense'\]")
 
     def test_a_job(self):
         server = self.server()

@@ -39,6 +39,7 @@
 
 #include <sqlite3.h>
 
+#include "canned_server.h"
 #include "lm/lm.h"
 
 /* ---- the allocator ---- */
@@ -316,6 +317,10 @@ static void RunSqlStep(const Step* step) {
 #define WARM \
   { "SELECT generate('warm', NULL, " FEW ")", kExact }
 
+static char insert_remote_model[160]; /* once there is a server */
+#define REMOTE \
+  { insert_remote_model, kExact }
+
 static const Scenario kSqlScenarios[] = {
     {.name = "sql_load",
      .armed = {{NULL, kLoad},
@@ -433,6 +438,21 @@ static const Scenario kSqlScenarios[] = {
                {"SELECT generate('rain', 'A poet.', " FEW ")", kExact},
                {"SELECT key, value, error FROM lm_each('[\"rain\",\"sun\"]', NULL, " FEW ")",
                 kRows}}},
+    {.name = "sql_remote",
+     .setup = {{NULL, kLoad}, REMOTE, WARM},
+     .armed = {{"SELECT generate('rain', 'A poet.', " FEW ")", kExact},
+               {"SELECT lm_classify('rain', '[\"wet\",\"dry\"]')", kExact},
+               {"SELECT lm_classify('unsure', '[\"wet\",\"dry\"]')", kExact},
+               {"SELECT lm_if('rain', 'Is it wet?'), lm_score('rain', 'wet')", kExact},
+               {"SELECT hex(lm_embed('rain')), lm_rerank('wet?', 'rain')", kExact},
+               {"SELECT lm_token_count('a few words')", kExact},
+               {"SELECT key, value, error FROM lm_each('[\"rain\",\"sun again\",\"snow\","
+                "\"wind again\"]', 'A poet.', " FEW ")",
+                kRows},
+               {"SELECT group_concat(piece, '') FROM lm_stream('rain', NULL, " FEW ")", kExact},
+               {NULL, kClose}},
+     .after = {{NULL, kLoad}, REMOTE, WARM},
+     .again = true},
     {.name = "sql_exit",
      .setup = {{NULL, kLoad},
                SETTINGS,
@@ -742,6 +762,13 @@ int main(int argc, char** argv) {
   if (model == NULL || handle == NULL || !BindC(handle) || setenv("LM_MODEL", model, 1) != 0) {
     fprintf(stderr, "%s\n", handle == NULL ? dlerror() : "no such model");
     return 2;
+  }
+  if (strcmp(scenario->name, "sql_remote") == 0) {
+    const int port = StartCannedServer();
+    if (port < 0) return 2;
+    snprintf(insert_remote_model, sizeof insert_remote_model,
+             "INSERT INTO temp.lm_models(name, path) VALUES ('default', 'http://127.0.0.1:%d/v1')",
+             port);
   }
   /* In memory where there is such a place: each child writes a database, and syncs it. */
   char shared[] = "/dev/shm/nth_allocation_XXXXXX", temporary[] = "/tmp/nth_allocation_XXXXXX";

@@ -1,0 +1,221 @@
+#include "engine/remote/chat_constraint.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "engine/base/printable.h"
+
+namespace lm {
+namespace {
+
+using Kind = AnswerConstraint::Kind;
+
+constexpr size_t kShown = 200;  // bytes of an answer
+
+Json One(std::string name, Json value) {
+  Json object = Json::MakeObject();
+  object.Add(std::move(name), std::move(value));
+  return object;
+}
+
+std::string InGrammar(absl::string_view text) {
+  std::string quoted = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') {
+      absl::StrAppend(&quoted, "\\", absl::string_view(&c, 1));
+    } else if (absl::ascii_iscntrl(c)) {
+      absl::StrAppend(&quoted, "\\x", absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
+    } else {
+      quoted.push_back(c);
+    }
+  }
+  quoted.push_back('"');
+  return quoted;
+}
+
+std::string InRegex(absl::string_view text) {
+  std::string escaped;
+  for (char c : text) {
+    if (absl::string_view(R"(\.^$|?*+()[]{}/-)").find(c) != absl::string_view::npos) {
+      escaped.push_back('\\');
+    }
+    escaped.push_back(c);
+  }
+  return escaped;
+}
+
+template <typename Write>
+std::string Alternatives(const Json& choices, absl::string_view separator, Write write) {
+  return absl::StrJoin(choices.array(), separator, [&](std::string* out, const Json& choice) {
+    out->append(write(choice.string()));
+  });
+}
+
+Json SchemaFormat(Json schema) {
+  Json named = Json::MakeObject();
+  named.Add("name", "answer");
+  named.Add("strict", true);
+  named.Add("schema", std::move(schema));
+  Json format = Json::MakeObject();
+  format.Add("type", "json_schema");
+  format.Add("json_schema", std::move(named));
+  return format;
+}
+
+// {"answer": value}, for servers whose answers must be objects.
+Json AnswerObject(Json value) {
+  Json schema = Json::MakeObject();
+  schema.Add("type", "object");
+  schema.Add("properties", One("answer", std::move(value)));
+  schema.Add("required", Json::MakeArray().Append("answer"));
+  schema.Add("additionalProperties", false);
+  return schema;
+}
+
+// A schema as lm_extract means it: all properties are there, and may be null.
+Json WithNulls(const Json& schema) {
+  const Json* properties = schema.Find("properties");
+  if (properties == nullptr || !properties->is_object()) return schema;
+  Json nullable = Json::MakeObject(), required = Json::MakeArray();
+  for (const auto& [name, value] : properties->members()) {
+    Json either = Json::MakeArray();
+    either.Append(value).Append(One("type", "null"));
+    nullable.Add(name, One("anyOf", std::move(either)));
+    required.Append(name);
+  }
+  Json changed = Json::MakeObject();
+  for (const auto& [name, value] : schema.members()) {
+    if (name != "properties" && name != "required") changed.Add(name, value);
+  }
+  changed.Add("properties", std::move(nullable));
+  changed.Add("required", std::move(required));
+  return changed;
+}
+
+// Whether the answer is the member `answer` of an object, or a text in JSON.
+enum class Wrap { kNone, kObject, kString };
+Wrap WrapOf(Kind kind, Dialect dialect) {
+  if (kind != Kind::kChoices && kind != Kind::kRegex) return Wrap::kNone;
+  if (dialect == Dialect::kOpenAi || dialect == Dialect::kOllama) return Wrap::kObject;
+  const bool pattern = dialect == Dialect::kLlamaServer && kind == Kind::kRegex;
+  return pattern ? Wrap::kString : Wrap::kNone;
+}
+
+// A constraint that is a grammar of characters, where the server has those.
+absl::StatusOr<Json::Object> Textual(const AnswerConstraint& constraint, const Json* choices,
+                                     Dialect dialect) {
+  const bool is_grammar = constraint.kind == Kind::kGrammar;
+  const std::string pattern = choices == nullptr
+                                  ? constraint.text
+                                  : absl::StrCat("(", Alternatives(*choices, "|", &InRegex), ")");
+  auto format = [](const char* kind, const std::string& text) {
+    Json format = Json::MakeObject();
+    format.Add("type", kind);
+    format.Add(kind, text);
+    return Json::Object{{"response_format", std::move(format)}};
+  };
+  switch (dialect) {
+    case Dialect::kVllm:
+      return Json::Object{{"structured_outputs",
+                           choices != nullptr ? One("choice", *choices)
+                                              : One(is_grammar ? "grammar" : "regex", pattern)}};
+    case Dialect::kSglang:
+      return Json::Object{{is_grammar ? "ebnf" : "regex", pattern}};
+    case Dialect::kTrtllm:
+      return format(is_grammar ? "ebnf" : "regex", pattern);
+    case Dialect::kLlamaServer:
+      if (is_grammar) return Json::Object{{"grammar", pattern}};
+      if (choices == nullptr) break;
+      return Json::Object{
+          {"grammar", absl::StrCat("root ::= ", Alternatives(*choices, " | ", &InGrammar))}};
+    default:
+      break;
+  }
+  if (is_grammar) {
+    return absl::InvalidArgumentError(absl::StrCat("grammar: a server that is spoken to as ",
+                                                   DialectName(dialect), " has no grammars"));
+  }
+  // A schema says it.
+  Json value = Json::MakeObject();
+  if (choices != nullptr) {
+    value.Add("enum", *choices);
+  } else {
+    value.Add("type", "string");
+    value.Add("pattern", absl::StrCat("^(", constraint.text, ")$"));
+  }
+  const bool bare = dialect == Dialect::kLlamaServer;
+  return Json::Object{
+      {"response_format", SchemaFormat(bare ? std::move(value) : AnswerObject(std::move(value)))}};
+}
+
+// Whole numbers without a fraction, as a constrained answer of ours has them.
+Json Canonical(const Json& json) {
+  if (json.is_array()) {
+    Json array = Json::MakeArray();
+    for (const Json& element : json.array()) array.Append(Canonical(element));
+    return array;
+  }
+  if (json.is_object()) {
+    Json object = Json::MakeObject();
+    for (const auto& [name, value] : json.members()) object.Add(name, Canonical(value));
+    return object;
+  }
+  if (!json.is_float()) return json;
+  const double value = json.number();
+  const bool whole = std::trunc(value) == value && std::abs(value) < 1e15;
+  return whole ? Json(static_cast<int64_t>(value)) : json;
+}
+
+}  // namespace
+
+absl::StatusOr<Json::Object> ConstraintMembers(const AnswerConstraint& constraint,
+                                               Dialect dialect) {
+  if (constraint.kind == Kind::kNone) return Json::Object();
+  if (constraint.kind == Kind::kRegex || constraint.kind == Kind::kGrammar) {
+    return Textual(constraint, nullptr, dialect);
+  }
+  const std::optional<Json> json = Json::Parse(constraint.text);
+  if (constraint.kind == Kind::kChoices) {
+    if (json.has_value() && json->is_array()) return Textual(constraint, &*json, dialect);
+    return absl::InvalidArgumentError("choices is no JSON array");
+  }
+  if (!json.has_value()) return absl::InvalidArgumentError("schema is not JSON");
+  Json schema = constraint.kind == Kind::kSchema ? *json : WithNulls(*json);
+  if (dialect != Dialect::kTrtllm) {
+    return Json::Object{{"response_format", SchemaFormat(std::move(schema))}};
+  }
+  Json format = One("type", "json");
+  format.Add("schema", std::move(schema));
+  return Json::Object{{"response_format", std::move(format)}};
+}
+
+absl::Status ProveAnswer(const AnswerConstraint& constraint, const Grammar& grammar,
+                         Dialect dialect, std::string* text) {
+  std::optional<std::string> meant = UnwrapAnswer(constraint, dialect, *text);
+  if (meant.has_value() && grammar.Matches(*meant).value_or(false)) {
+    *text = *std::move(meant);
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat("the server's answer does not fit ",
+                                                    ConstraintName(constraint.kind), ": ",
+                                                    Printable(text->substr(0, kShown))));
+}
+
+std::optional<std::string> UnwrapAnswer(const AnswerConstraint& constraint, Dialect dialect,
+                                        std::string text) {
+  const Wrap wrap = WrapOf(constraint.kind, dialect);
+  const bool is_json = constraint.kind == Kind::kSchema || constraint.kind == Kind::kExtraction;
+  if (wrap == Wrap::kNone && !is_json) return text;
+  const std::optional<Json> json = Json::Parse(absl::StripAsciiWhitespace(text));
+  if (!json.has_value()) return std::nullopt;
+  if (is_json) return Canonical(*json).Dump();
+  const Json* answer = wrap == Wrap::kObject ? json->Find("answer") : &*json;
+  if (answer == nullptr || !answer->is_string()) return std::nullopt;
+  return answer->string();
+}
+
+}  // namespace lm

@@ -1,0 +1,71 @@
+#include "engine/remote/embedding_api.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/json.h"
+#include "engine/remote/request_body.h"
+
+namespace lm {
+namespace {
+
+absl::Status NotThat(absl::string_view what, absl::string_view body) {
+  return absl::UnavailableError(absl::StrCat("the server sent no ", what, ": ", ErrorText(body)));
+}
+
+}  // namespace
+
+std::string EmbeddingBody(absl::string_view text, const RemoteModel& model,
+                          const RemoteOptions& options) {
+  RequestBody body(options.extra);
+  body.Add("model", model.name);
+  body.Add("input", text);
+  body.Add("encoding_format", "float");
+  return body.Dump();
+}
+
+absl::StatusOr<std::vector<float>> ReadEmbedding(absl::string_view body) {
+  const std::optional<Json> json = Json::Parse(body);
+  const Json* data = json.has_value() ? json->Find("data") : nullptr;
+  const Json* numbers = data != nullptr && data->is_array() && data->size() > 0
+                            ? data->array()[0].Find("embedding")
+                            : nullptr;
+  if (numbers == nullptr || !numbers->is_array()) return NotThat("embedding", body);
+  std::vector<float> embedding;
+  for (const Json& number : numbers->array()) {
+    if (!number.is_number()) return NotThat("embedding", body);
+    embedding.push_back(static_cast<float>(number.number()));
+  }
+  return embedding;
+}
+
+std::string RankedPair(absl::string_view query, absl::string_view text) {
+  return Json::MakeArray().Append(query).Append(text).Dump();
+}
+
+std::string RerankBody(absl::string_view pair, const RemoteModel& model,
+                       const RemoteOptions& options) {
+  const std::optional<Json> both = Json::Parse(pair);
+  RequestBody body(options.extra);
+  body.Add("model", model.name);
+  body.Add("query", both->array()[0]);
+  body.Add("documents", Json::MakeArray().Append(both->array()[1]));
+  return body.Dump();
+}
+
+// Jina's form, {"results":[{"relevance_score":1.5}]}, or a list of {"score":1.5}.
+absl::StatusOr<std::vector<float>> ReadScore(absl::string_view body, Dialect dialect) {
+  const std::optional<Json> json = Json::Parse(body);
+  const Json* list = json.has_value() ? json->Find("results") : nullptr;
+  if (list == nullptr && json.has_value()) list = &*json;
+  if (list == nullptr || !list->is_array() || list->size() != 1) return NotThat("score", body);
+  const Json* score = list->array()[0].Find("relevance_score");
+  if (score == nullptr) score = list->array()[0].Find("score");
+  if (score == nullptr || !score->is_number()) return NotThat("score", body);
+  const auto value = static_cast<float>(score->number());
+  if (dialect == Dialect::kLlamaServer) return std::vector<float>{value};
+  return std::vector<float>{value, 1 - value};
+}
+
+}  // namespace lm

@@ -1,0 +1,101 @@
+#include "engine/remote/remote_tokens.h"
+
+#include <atomic>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "engine/base/json.h"
+#include "engine/base/status_macros.h"
+#include "engine/remote/fetch.h"
+#include "engine/remote/remote_server.h"
+#include "engine/runtime/render_chat.h"
+#include "engine/text/conversation.h"
+
+namespace lm {
+namespace {
+
+constexpr int64_t kBytesOfToken = 4;  // of English, in most vocabularies
+constexpr absl::Duration kTimeout = absl::Seconds(30);
+
+// {"count": 3} or {"tokens": [1, 2, 3]}
+std::optional<int64_t> CountIn(const std::string& body) {
+  const std::optional<Json> json = Json::Parse(body);
+  if (!json.has_value()) return std::nullopt;
+  const Json* count = json->Find("count");
+  if (count != nullptr && count->is_unsigned()) return count->integer();
+  const Json* tokens = json->Find("tokens");
+  if (tokens == nullptr || !tokens->is_array()) return std::nullopt;
+  return static_cast<int64_t>(tokens->size());
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<int32_t>> EncodeText(const ModelText& model, const RequestSpec& spec,
+                                                absl::string_view text) {
+  const Tokenizer& tokenizer = *model.tokenizer;
+  if (spec.ranks) {
+    const std::optional<Json> pair = Json::Parse(text);
+    return tokenizer.EncodePair(pair->array()[0].string(), pair->array()[1].string());
+  }
+  if (spec.embed.has_value()) return tokenizer.EncodePlain(text);
+  ASSIGN_OR_RETURN(const std::vector<ChatMessage> messages,
+                   ReadConversation(text, "", /*is_messages=*/true));
+  ASSIGN_OR_RETURN(const RenderedChat rendered,
+                   RenderChat(model.chat_template, messages, spec.options));
+  std::vector<int32_t> tokens;
+  if (rendered.adds_bos) tokens.push_back(tokenizer.vocabulary().bos);
+  RETURN_IF_ERROR(tokenizer.Encode(rendered.pieces, &tokens));
+  return tokens;
+}
+
+absl::StatusOr<std::optional<int64_t>> AskForTokens(Network* network,
+                                                    const std::vector<std::string>& urls,
+                                                    const RemoteModel& model,
+                                                    const RemoteOptions& options,
+                                                    absl::string_view text) {
+  Json body = Json::MakeObject();
+  if (model.dialect == Dialect::kLlamaServer) {
+    body.Add("content", text);
+    body.Add("add_special", true);
+    body.Add("parse_special", false);
+  } else if (model.dialect == Dialect::kVllm || model.dialect == Dialect::kSglang) {
+    body.Add("model", model.name);
+    body.Add("prompt", text);
+    body.Add("add_special_tokens", true);
+  } else {
+    return std::nullopt;
+  }
+  static const std::atomic<bool> kNever{false};
+  absl::Status why;
+  for (absl::string_view url : urls) {
+    absl::ConsumeSuffix(&url, "/v1");
+    const HttpRequest request{.url = absl::StrCat(url, "/tokenize"),
+                              .headers = RemoteHeaders(options),
+                              .body = body.Dump(),
+                              .timeout = kTimeout};
+    const absl::StatusOr<Fetched> got = Fetch(network, request, kNever);
+    why = got.status();
+    if (absl::IsUnavailable(why)) continue;
+    RETURN_IF_ERROR(why);
+    if (got->outcome.code == 404) return std::nullopt;
+    if (got->outcome.code == 200) {
+      if (const std::optional<int64_t> count = CountIn(got->body)) return count;
+    }
+    why = RejectionStatus(request.url, got->outcome.code, ErrorText(got->body),
+                          !options.key_env.empty());
+  }
+  return why;
+}
+
+int64_t GuessTokens(size_t bytes) {
+  return (static_cast<int64_t>(bytes) + kBytesOfToken - 1) / kBytesOfToken;
+}
+
+int64_t MostTokens(const RequestSpec& spec) {
+  const int64_t prompt = spec.prompt.empty() ? GuessTokens(spec.text.size())
+                                             : static_cast<int64_t>(spec.prompt.size());
+  if (spec.embed.has_value()) return prompt;
+  return prompt + (spec.wants_first_choices ? 1 : spec.options.max_tokens);
+}
+
+}  // namespace lm

@@ -1,0 +1,40 @@
+#include "engine/remote/embedding_api.h"
+
+#include <gtest/gtest.h>
+
+namespace lm {
+namespace {
+
+TEST(EmbeddingApiTest, ReadsScoresOfEveryForm) {
+  constexpr char kJina[] = R"({"model":"m","results":[{"index":0,"relevance_score":-2.5}]})";
+  EXPECT_EQ(ReadScore(kJina, Dialect::kLlamaServer).value(), std::vector<float>{-2.5});
+  // Of a probability there is the other label's, too.
+  EXPECT_EQ(ReadScore(R"([{"score":0.25,"document":"x","index":0}])", Dialect::kSglang).value(),
+            (std::vector<float>{0.25, 0.75}));
+  for (const char* body :
+       {"", "{}", "[]", R"({"results":[]})", R"({"results":[{"index":0}]})",
+        R"({"results":[{"relevance_score":"high"}]})",
+        R"({"results":[{"relevance_score":1},{"relevance_score":2}]})", "<html>"}) {
+    EXPECT_TRUE(absl::IsUnavailable(ReadScore(body, Dialect::kVllm).status())) << body;
+  }
+}
+
+TEST(EmbeddingApiTest, ReadsEmbeddings) {
+  EXPECT_EQ(ReadEmbedding(R"({"data":[{"embedding":[1,-2.5]}]})").value(),
+            (std::vector<float>{1, -2.5}));
+  for (const char* body : {"", "{}", R"({"data":[]})", R"({"data":[{"embedding":"AAAA"}]})",
+                           R"({"data":[{"embedding":[1,"x"]}]})"}) {
+    EXPECT_TRUE(absl::IsUnavailable(ReadEmbedding(body).status())) << body;
+  }
+}
+
+TEST(EmbeddingApiTest, ExtraGoesBeforeWhatIsOurs) {
+  RemoteOptions options;
+  options.extra = *Json::Parse(R"({"encoding_format":null,"user":"u"})");
+  EXPECT_EQ(EmbeddingBody("t", {.name = "m"}, options), R"({"model":"m","input":"t","user":"u"})");
+  EXPECT_EQ(RerankBody(RankedPair("q", "t"), {.name = "m"}, RemoteOptions()),
+            R"({"model":"m","query":"q","documents":["t"]})");
+}
+
+}  // namespace
+}  // namespace lm

@@ -1,0 +1,64 @@
+#include "engine/remote/server_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "absl/time/clock.h"
+
+namespace lm {
+namespace {
+
+// So many may be sent between two moments, as often as one looks.
+int SentWithin(ServerPool* pool, absl::Time from, absl::Time until, int64_t tokens,
+               int64_t unused) {
+  int sent = 0;
+  for (absl::Time now = from; now < until;) {
+    absl::Time next = absl::InfiniteFuture();
+    if (const std::optional<size_t> place = pool->Choose(0, now, &next)) {
+      pool->Sent(*place, 0, tokens);
+      pool->Over(*place, 0, unused);
+      ++sent;
+    } else {
+      EXPECT_GE(next, now);
+      now = std::max(next, now + absl::Microseconds(1));
+    }
+  }
+  return sent;
+}
+
+TEST(ServerPoolTest, KeepsToRequestsAMinute) {
+  ServerPool pool({"http://a"}, {.rpm = 600});
+  const absl::Time begin = absl::Now() + absl::Seconds(10);
+  EXPECT_NEAR(SentWithin(&pool, begin, begin + absl::Minutes(1), 1, 0), 610, 1);
+}
+
+// Tokens that were taken and not used count for nobody; a large request comes to its turn, and the
+// others wait for what it has taken.
+TEST(ServerPoolTest, KeepsToTokensAMinute) {
+  ServerPool pool({"http://a"}, {.tpm = 6000});
+  absl::Time begin = absl::Now() + absl::Seconds(10);
+  EXPECT_NEAR(SentWithin(&pool, begin, begin + absl::Minutes(1), 1010, 1000), 610, 1);
+  begin += absl::Minutes(2);
+  EXPECT_NEAR(SentWithin(&pool, begin, begin + absl::Minutes(1), 1000, 0), 7, 1);
+}
+
+TEST(ServerPoolTest, WithoutLimitsNobodyWaits) {
+  ServerPool pool({"http://a"}, {});
+  absl::Time next = absl::InfiniteFuture();
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_TRUE(pool.Choose(0, absl::Now(), &next).has_value());
+    pool.Sent(0, 0, 1'000'000);
+    pool.Over(0, 0, 0);
+  }
+}
+
+// What takes more than was thought is paid for, too.
+TEST(ServerPoolTest, WhatWasUsedBeyondTheGuessIsTaken) {
+  ServerPool pool({"http://a"}, {.tpm = 6000});
+  const absl::Time begin = absl::Now() + absl::Seconds(10);
+  EXPECT_NEAR(SentWithin(&pool, begin, begin + absl::Minutes(1), 10, -90), 61, 1);
+}
+
+}  // namespace
+}  // namespace lm

@@ -1,0 +1,12 @@
+/* A server of OpenAI's chat API in a process of its own, which gives the same few answers for ever:
+ *
+ *   int port = StartCannedServer();   // -1: there is none
+ *
+ * It ends with the process that started it. Of the prompts with "again" in them every other one is
+ * refused, or breaks off. */
+#ifndef LM_TESTS_FAULT_CANNED_SERVER_H_
+#define LM_TESTS_FAULT_CANNED_SERVER_H_
+
+int StartCannedServer(void);
+
+#endif  // LM_TESTS_FAULT_CANNED_SERVER_H_
