@@ -130,6 +130,12 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
     RETURN_IF_ERROR(ReadBool(metadata, "normalizer.lowercase", &vocabulary.lower_case));
   } else if (vocabulary.model == "rwkv") {
     vocabulary.add_space_prefix = false;
+  } else if (vocabulary.model == "plamo2") {
+    vocabulary.bos = 1;
+    vocabulary.eos = 2;
+    vocabulary.unknown = 0;
+    vocabulary.padding = 3;
+    vocabulary.add_space_prefix = false;
   } else if (vocabulary.model == "bert") {
     vocabulary.bos = 101;
     vocabulary.unknown = 100;
@@ -159,7 +165,7 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
   if (vocabulary.model == "llama") {
     ASSIGN_OR_RETURN(vocabulary.scores, metadata.GetFloats(Key("scores")));
     RETURN_IF_ERROR(ReadBool(metadata, "add_space_prefix", &vocabulary.add_space_prefix));
-  } else if (vocabulary.model == "t5") {
+  } else if (vocabulary.model == "t5" || vocabulary.model == "plamo2") {
     ASSIGN_OR_RETURN(vocabulary.scores, metadata.GetFloats(Key("scores")));
   } else if (vocabulary.model != "bert" && vocabulary.model != "rwkv") {
     ASSIGN_OR_RETURN(absl::Span<const std::string> merges, metadata.GetStrings(Key("merges")));
@@ -183,6 +189,9 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
   if (vocabulary.model == "bert") {  // whatever the file says
     vocabulary.add_bos = true;
     vocabulary.add_eos = false;
+  }
+  if (vocabulary.model == "plamo2") {  // likewise
+    vocabulary.add_bos = vocabulary.add_eos = false;
   }
   // Files say of Gemma 4 that it has none, and it cannot do without.
   if (vocabulary.pre == "gemma4" || vocabulary.pre == "granite-embed-multi-311m") {

@@ -12,7 +12,7 @@
 namespace lm {
 
 // Immutable; thread-safe. Implementations: ByteLevelBpe, SentencePieceBpe, WordPiece, Unigram,
-// LongestToken.
+// LongestToken, CheapestTokens.
 class TextModel {
  public:
   virtual ~TextModel() = default;

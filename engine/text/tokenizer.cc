@@ -12,6 +12,7 @@
 #include "engine/base/utf8.h"
 #include "engine/text/answer_ends.h"
 #include "engine/text/byte_level_bpe.h"
+#include "engine/text/cheapest_tokens.h"
 #include "engine/text/longest_token.h"
 #include "engine/text/sentencepiece_bpe.h"
 #include "engine/text/split_family.h"
@@ -31,8 +32,8 @@ void Extend(SpecialTokens::Range range, std::vector<SpecialTokens::Range>* range
   }
 }
 
-constexpr absl::string_view kTextModels[] = {"gpt2", "llama", "gemma4",    "bert",
-                                             "t5",   "rwkv",  "whitespace"};
+constexpr absl::string_view kTextModels[] = {"gpt2", "llama", "gemma4",     "bert",
+                                             "t5",   "rwkv",  "whitespace", "plamo2"};
 
 int HexDigit(char c) { return c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10; }
 
@@ -80,6 +81,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(Vocabulary vocabula
     ASSIGN_OR_RETURN(t.model_, Unigram::Create(t.vocabulary_, t.index_));
   } else if (t.vocabulary_.model == "rwkv") {
     ASSIGN_OR_RETURN(t.model_, LongestToken::Create(t.vocabulary_, t.index_));
+  } else if (t.vocabulary_.model == "plamo2") {
+    ASSIGN_OR_RETURN(t.model_, CheapestTokens::Create(t.vocabulary_, t.index_));
   } else {
     ASSIGN_OR_RETURN(t.model_, SentencePieceBpe::Create(t.vocabulary_, t.index_));
   }

@@ -21,15 +21,15 @@ enum class TokenType : uint8_t {
 
 struct Vocabulary {
   // tokenizer.ggml.model: "gpt2" (byte-level BPE), "llama" (SentencePiece-style BPE by score),
-  // "gemma4" and "whitespace" (the same by rank), "bert" (WordPiece), "t5" (Unigram) or "rwkv" (the
-  // longest token at each place).
+  // "gemma4" and "whitespace" (the same by rank), "bert" (WordPiece), "t5" (Unigram), "rwkv" (the
+  // longest token at each place) or "plamo2" (CheapestTokens).
   std::string model;
   // tokenizer.ggml.pre: the family of the BPE pre-tokenizer's split, e.g. "llama-bpe".
   std::string pre;
 
   std::vector<std::string> tokens;
   std::vector<TokenType> types;     // as many as tokens
-  std::vector<float> scores;        // as many as tokens for "llama" and "t5"; else empty
+  std::vector<float> scores;        // as many as tokens for "llama", "t5" and "plamo2"; else empty
   std::vector<std::string> merges;  // "left right", best first, of what merges by rank; else empty
 
   // Token ids, or -1.

@@ -92,7 +92,7 @@ absl::Status CheckVocabulary(const Vocabulary& vocabulary) {
         "tokenizer.ggml.add_eos_token is true, but there is no tokenizer.ggml.eos_token_id");
   }
 
-  if (vocabulary.model == "llama" || vocabulary.model == "t5") {
+  if (vocabulary.model == "llama" || vocabulary.model == "t5" || vocabulary.model == "plamo2") {
     RETURN_IF_ERROR(CheckSize("scores", vocabulary.scores.size(), tokens));
     for (size_t i = 0; i < tokens; ++i) {
       if (!std::isfinite(vocabulary.scores[i])) {

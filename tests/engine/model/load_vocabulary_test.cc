@@ -100,9 +100,9 @@ TEST(LoadVocabularyTest, RefusalsNameTheKey) {
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
   ExpectRefusal(Metadata(), absl::StatusCode::kNotFound, "tokenizer.ggml.model");
   ExpectRefusal(
-      Make("plamo2", {}), absl::StatusCode::kUnimplemented,
-      "tokenizer.ggml.model \"plamo2\" is not supported (known: \"gpt2\", \"llama\", \"gemma4\", "
-      "\"bert\", \"t5\", \"rwkv\", \"whitespace\")");
+      Make("plamo9", {}), absl::StatusCode::kUnimplemented,
+      "tokenizer.ggml.model \"plamo9\" is not supported (known: \"gpt2\", \"llama\", \"gemma4\", "
+      "\"bert\", \"t5\", \"rwkv\", \"whitespace\", \"plamo2\")");
   ExpectRefusal(Make("gpt2", {{"pre", std::string("klingon")}}), absl::StatusCode::kUnimplemented,
                 "tokenizer.ggml.pre \"klingon\" is not supported");
   ExpectRefusal(Make("llama", {{"bos_token_id", uint64_t{6}}}), kInvalid,

@@ -1,4 +1,4 @@
-// The tokenizers of RWKV, and of texts whose white space is left out.
+// The tokenizers of RWKV and PLaMo 2, and of texts whose white space is left out.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -65,6 +65,60 @@ TEST(LongestTokenTest, RefusesAVocabularyWithoutAByte) {
   vocabulary = RwkvVocabulary({});
   vocabulary.types[1 + 0xff] = TokenType::kControl;  // which UTF-8 has not
   EXPECT_TRUE(Tokenizer::Create(vocabulary).ok());
+}
+
+// Token 0 is unknown, the next 256 are the bytes, then come names with their scores.
+Vocabulary Plamo2Vocabulary(const std::vector<std::pair<std::string, float>>& names) {
+  Vocabulary vocabulary;
+  vocabulary.model = "plamo2";
+  vocabulary.add_space_prefix = false;
+  vocabulary.tokens = {"<|plamo:unk|>"};
+  vocabulary.types = {TokenType::kUnknown};
+  for (int byte = 0; byte < 256; ++byte) {
+    vocabulary.tokens.push_back(absl::StrFormat("<0x%02X>", byte));
+    vocabulary.types.push_back(TokenType::kByte);
+  }
+  vocabulary.scores.resize(vocabulary.tokens.size());
+  for (const auto& [name, score] : names) {
+    vocabulary.tokens.push_back(name);
+    vocabulary.types.push_back(TokenType::kNormal);
+    vocabulary.scores.push_back(score);
+  }
+  return vocabulary;
+}
+
+TEST(CheapestTokensTest, TakesThoseWhoseScoresAreTheGreatest) {
+  const auto t = Tokenizer::Create(Plamo2Vocabulary(
+      {{"a", -5}, {"b", -5}, {"ab", -9}, {"abc", -20}, {"c", -10}, {"bc", -3}, {"é", -1}}));
+  ASSERT_TRUE(t.ok()) << t.status();
+  EXPECT_THAT(Names(**t, "abc"), ElementsAre("a", "bc"));  // -8, and not -19 or -20
+  EXPECT_THAT(Names(**t, "abab"), ElementsAre("ab", "ab"));
+  EXPECT_THAT(Names(**t, ""), IsEmpty());
+  // What has no token is its bytes; a mark of the byte order is nothing.
+  EXPECT_THAT(Names(**t, "\xef\xbb\xbfé\u00ea b"),
+              ElementsAre("é", "<0xC3>", "<0xAA>", "<0x20>", "b"));
+  const std::string text = "abc \u00ea\U0001F600";
+  EXPECT_EQ((*t)->DecodePlain(Encode(**t, text)), text);
+}
+
+TEST(CheapestTokensTest, OfEqualSumsTheLongestFirstTokenCounts) {
+  const auto t = Tokenizer::Create(
+      Plamo2Vocabulary({{"a", -1}, {"aa", -2}, {"aaa", -3}, {"x", -1500}, {"y", -2000}}));
+  ASSERT_TRUE(t.ok()) << t.status();
+  EXPECT_THAT(Names(**t, "aaaa"), ElementsAre("aaa", "a"));
+  // A byte is dearer than no token but these; the second is never taken.
+  EXPECT_THAT(Names(**t, "xy"), ElementsAre("<0x78>", "<0x79>"));
+}
+
+TEST(CheapestTokensTest, RefusesAVocabularyWithoutAByteOrAScore) {
+  Vocabulary vocabulary = Plamo2Vocabulary({{"a", -1}});
+  vocabulary.types[1 + 'k'] = TokenType::kNormal;
+  EXPECT_THAT(std::string(Tokenizer::Create(vocabulary).status().message()),
+              HasSubstr("there is no token for the byte 0x6b"));
+  vocabulary = Plamo2Vocabulary({{"a", -1}});
+  vocabulary.scores.pop_back();
+  EXPECT_THAT(std::string(Tokenizer::Create(vocabulary).status().message()),
+              HasSubstr("tokenizer.ggml.scores has 257 entries for 258 tokens"));
 }
 
 TEST(WhiteSpaceTest, NothingMergesAcrossSpacesAndTheyAreLeftOut) {
