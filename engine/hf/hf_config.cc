@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/status_macros.h"
@@ -56,6 +57,14 @@ constexpr HfName kBertNames[] = {
     {"output.LayerNorm", "layer_output_norm"},
 };
 
+// Those and, of a model that ranks texts, its head.
+constexpr HfName kRankingNames[] = {
+    {"pooler.dense", "cls"},       // BERT's
+    {"classifier", "cls.output"},  // BERT's
+    {"classifier.dense", "cls"},   // XLM-RoBERTa's
+    {"classifier.out_proj", "cls.output"},
+};
+
 constexpr HfFamily kFamilies[] = {
     {"bert", "bert", kBertNames, false, false},
     {"gemma3", "gemma3", kGemma3Names, false, true},  // with images; of it the text's part
@@ -65,6 +74,7 @@ constexpr HfFamily kFamilies[] = {
     {"phi3", "phi3", {}, false, false},
     {"qwen2", "qwen2", {}, false, false},
     {"qwen3", "qwen3", {}, false, false},
+    {"xlm-roberta", "bert", kBertNames, false, false},
 };
 
 // What transformers' configurations have where config.json is silent.
@@ -217,7 +227,6 @@ absl::StatusOr<int64_t> AddSizes(const HfObject& config, const Defaults& default
                                                    kMostHeadDim, " wanted, got ", model->head_dim));
   }
   keys->Count("block_count", model->layers);
-  keys->Count("context_length", context);
   keys->Count("embedding_length", hidden);
   keys->Count("feed_forward_length", ffn);
   keys->Count("attention.head_count", heads);
@@ -228,6 +237,7 @@ absl::StatusOr<int64_t> AddSizes(const HfObject& config, const Defaults& default
 absl::Status AddDecoder(const HfObject& config, const Defaults& defaults, const Json* rope,
                         Keys* keys, HfModel* model) {
   ASSIGN_OR_RETURN(const int64_t context, AddSizes(config, defaults, keys, model));
+  keys->Count("context_length", context);
   ASSIGN_OR_RETURN(const int64_t heads, config.Int("num_attention_heads", defaults.heads));
   ASSIGN_OR_RETURN(const int64_t kv_heads,
                    config.Int("num_key_value_heads", defaults.kv_heads.value_or(heads)));
@@ -318,21 +328,40 @@ absl::Status AddBert(const HfObject& config, Metadata* metadata, Keys* keys, HfM
   RETURN_IF_ERROR(WantActivation(config, "hidden_act", "gelu"));
   ASSIGN_OR_RETURN(const std::string positions, config.Text("position_embedding_type", "absolute"));
   if (positions != "absolute") return config.Unsupported("position_embedding_type");
-  RETURN_IF_ERROR(AddSizes(config, {}, keys, model).status());
+  ASSIGN_OR_RETURN(int64_t context, AddSizes(config, {}, keys, model));
+  if (model->family->model_type == "xlm-roberta") {
+    // The positions of padding come first.
+    ASSIGN_OR_RETURN(const int64_t padding, config.Int("pad_token_id", 1));
+    if (padding < 0 || padding >= context - 1) {
+      return config.Error("pad_token_id", absl::StrCat("an id below ", context - 1));
+    }
+    model->skipped_positions = padding + 1;
+    context -= model->skipped_positions;
+  }
+  keys->Count("context_length", context);
   ASSIGN_OR_RETURN(const double eps, config.Number("layer_norm_eps", 1e-12));
   keys->Put("attention.layer_norm_epsilon", eps);
   keys->Put("attention.causal", false);
   ASSIGN_OR_RETURN(const int64_t types, config.Int("type_vocab_size", 2));
   metadata->Insert("tokenizer.ggml.token_type_count",
                    static_cast<uint64_t>(std::max<int64_t>(types, 0)));
+  const Json* const names = config.Find("architectures");
+  for (size_t i = 0; names != nullptr && names->is_array() && i < names->size(); ++i) {
+    const Json& name = names->array()[i];
+    model->ranks |= name.is_string() && absl::EndsWith(name.string(), "ForSequenceClassification");
+  }
+  constexpr int64_t kRank = 4;
+  if (model->ranks) keys->Count("pooling_type", kRank);
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::string_view GgufNameOf(const HfFamily& family, absl::string_view stored) {
+absl::string_view GgufNameOf(const HfModel& model, absl::string_view stored) {
+  const absl::Span<const HfName> head = kRankingNames;
   for (const absl::Span<const HfName> names :
-       {family.names, absl::Span<const HfName>(kDecoderNames)}) {
+       {model.ranks ? head : head.subspan(0, 0), model.family->names,
+        absl::Span<const HfName>(kDecoderNames)}) {
     for (const HfName& name : names) {
       if (name.stored == stored) return name.gguf;
     }

@@ -61,9 +61,6 @@ struct HfFamily {
   bool norms_less_one;             // norms are stored as what is added to 1
 };
 
-// Empty where the family has no such tensor.
-absl::string_view GgufNameOf(const HfFamily& family, absl::string_view stored);
-
 // What a config.json says.
 struct HfModel {
   const HfFamily* family = nullptr;
@@ -73,7 +70,12 @@ struct HfModel {
   bool tied = false;  // the head is the embedding, whatever is stored
   // Vectors that GGUF has as tensors: "rope_freqs.weight", ...
   std::vector<std::pair<std::string, std::vector<float>>> vectors;
+  int64_t skipped_positions = 0;  // leading rows of the positions' embedding that no text has
+  bool ranks = false;             // it has a head that says how well two texts go together
 };
+
+// Empty where the model has no such tensor.
+absl::string_view GgufNameOf(const HfModel& model, absl::string_view stored);
 
 // Adds the keys of general.architecture to *metadata. Unimplemented, naming it, for a model_type
 // or a setting that is not known.

@@ -25,21 +25,26 @@ namespace lm {
 namespace {
 
 // In front of all names of a text model, the longer ones first.
-constexpr absl::string_view kPrefixes[] = {"model.language_model.", "language_model.model.",
-                                           "language_model.", "model.", "bert."};
+constexpr absl::string_view kPrefixes[] = {"model.language_model.",
+                                           "language_model.model.",
+                                           "language_model.",
+                                           "model.",
+                                           "bert.",
+                                           "roberta."};
 constexpr absl::string_view kLayers[] = {"layers.", "encoder.layer."};
 
 // What reads images, and what only training or other uses need.
-bool IsLeftOut(absl::string_view name) {
-  for (absl::string_view part : {"vision_tower.", "multi_modal_projector.", "pooler.dense.",
-                                 "rotary_emb.inv_freq", "embeddings.position_ids"}) {
+bool IsLeftOut(const HfModel& model, absl::string_view name) {
+  for (absl::string_view part : {"vision_tower.", "multi_modal_projector.", "rotary_emb.inv_freq",
+                                 "embeddings.position_ids"}) {
     if (absl::StrContains(name, part)) return true;
   }
-  return absl::StartsWith(name, "cls.");
+  return absl::StartsWith(name, "cls.") ||
+         (!model.ranks && absl::StrContains(name, "pooler.dense."));
 }
 
 // "model.layers.3.mlp.up_proj" -> "blk.3.ffn_up"; nothing where the family has no such tensor.
-std::optional<std::string> GgufName(const HfFamily& family, absl::string_view stem) {
+std::optional<std::string> GgufName(const HfModel& model, absl::string_view stem) {
   for (absl::string_view prefix : kPrefixes) {
     if (absl::ConsumePrefix(&stem, prefix)) break;
   }
@@ -55,7 +60,7 @@ std::optional<std::string> GgufName(const HfFamily& family, absl::string_view st
     stem.remove_prefix(dot + 1);
     break;
   }
-  const absl::string_view name = GgufNameOf(family, stem);
+  const absl::string_view name = GgufNameOf(model, stem);
   if (name.empty()) return std::nullopt;
   return absl::StrCat(block, name);
 }
@@ -68,7 +73,7 @@ class TensorMapper {
 
   absl::StatusOr<std::vector<RowTensor>> Map() {
     for (const StoredTensor& tensor : weights_.tensors()) {
-      if (IsLeftOut(tensor.name)) continue;
+      if (IsLeftOut(model_, tensor.name)) continue;
       RETURN_IF_ERROR(Checkpoint());
       RETURN_IF_ERROR(MapOne(tensor));
     }
@@ -83,7 +88,7 @@ class TensorMapper {
     const size_t dot = tensor.name.rfind('.');
     const std::string stem = tensor.name.substr(0, dot);
     const std::string kind = dot == std::string::npos ? "" : tensor.name.substr(dot);
-    const std::optional<std::string> name = GgufName(*model_.family, stem);
+    const std::optional<std::string> name = GgufName(model_, stem);
     const bool packed = kind == ".qweight";
     const bool beside = kind == ".qzeros" || kind == ".scales" || kind == ".g_idx";
     if (!name || !(packed || beside || kind == ".weight" || kind == ".bias")) {
@@ -95,8 +100,9 @@ class TensorMapper {
     const bool turns = absl::EndsWith(*name, ".attn_q") || absl::EndsWith(*name, ".attn_k");
     if (model_.family->adjacent_pairs && turns) order.head_dim = model_.head_dim;
     if (packed || beside) return MapPacked(tensor, stem, *name, packed, order);
-    StoredForm form{.order = order};
+    RowForm form{.order = order};
     form.as_f32 = tensor.shape.size() == 1 || *name == "token_types" || *name == "position_embd";
+    if (*name == "position_embd") form.skip = model_.skipped_positions;
     if (model_.family->norms_less_one && absl::EndsWith(*name, "norm")) form.add = 1;
     if (form.add != 0 && !form.as_f32) {
       return StoredTensorError(tensor,
@@ -104,6 +110,7 @@ class TensorMapper {
     }
     ASSIGN_OR_RETURN(std::unique_ptr<RowSource> rows, MakeStoredRows(tensor, form));
     std::vector<uint64_t> dims(tensor.shape.rbegin(), tensor.shape.rend());
+    dims.back() -= form.skip;
     tensors_.push_back({absl::StrCat(*name, kind), std::move(dims), std::move(rows)});
     return absl::OkStatus();
   }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -28,6 +29,7 @@ constexpr JsonLimits kTokenizerJson = {64 << 20, 4 << 20};
 struct Ends {
   int64_t first = -1;
   int64_t last = -1;
+  bool between = false;  // two texts there is one more
 };
 
 class TokenizerKeys {
@@ -55,6 +57,9 @@ class TokenizerKeys {
   void AddByteLevel(std::string split);
   void AddSentencePiece(bool space_first);
   absl::Status AddWordPiece();
+  absl::Status AddUnigram();
+  // The rules of a normalizer, "" where there are none.
+  absl::StatusOr<std::string> CharacterRules() const;
   // Of a normalizer or pre_tokenizer and those in its sequence, the first of that type.
   const Json* Part(absl::string_view member, absl::string_view sequence,
                    absl::string_view type) const;
@@ -94,6 +99,10 @@ absl::Status TokenizerKeys::AddVocabulary() {
                                                                     : "";
   ASSIGN_OR_RETURN(const std::string type, model_.Text("type", old));
   if (type == "WordPiece") return AddWordPiece();
+  const Json* const vocab = model_.Find("vocab");
+  if (type == "Unigram" || (type.empty() && vocab != nullptr && vocab->is_array())) {
+    return AddUnigram();
+  }
   if (type != "BPE") return model_.Unsupported("type");
   ASSIGN_OR_RETURN(const bool byte_fallback, model_.Bool("byte_fallback", false));
   if (byte_fallback) {
@@ -189,6 +198,57 @@ absl::Status TokenizerKeys::AddWordPiece() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> TokenizerKeys::CharacterRules() const {
+  const Json* const part = Part("normalizer", "normalizers", "Precompiled");
+  if (part == nullptr) return std::string();
+  const HfObject normalizer(*part, tokenizer_.where() + ": normalizer");
+  ASSIGN_OR_RETURN(const std::string text, normalizer.Text("precompiled_charsmap"));
+  std::string rules;
+  if (absl::Base64Unescape(text, &rules)) return rules;
+  return normalizer.Error("precompiled_charsmap", "base 64");
+}
+
+// As XLM-RoBERTa's: its character rules, and words with U+2581 before them.
+absl::Status TokenizerKeys::AddUnigram() {
+  if (vocabulary_.scores.empty()) return model_.Error("vocab", "an array");
+  ASSIGN_OR_RETURN(const bool byte_fallback, model_.Bool("byte_fallback", false));
+  if (byte_fallback) return model_.Unsupported("byte_fallback");
+  ASSIGN_OR_RETURN(const int64_t unknown, model_.Int("unk_id"));
+  if (unknown < 0 || unknown >= static_cast<int64_t>(vocabulary_.tokens.size())) {
+    return model_.Error("unk_id", absl::StrCat("an id below ", vocabulary_.tokens.size()));
+  }
+  vocabulary_.types[unknown] = HfTokenType::kUnknown;
+  if (const Json* const normalizer = tokenizer_.Find("normalizer")) {
+    const Json* const parts = normalizer->Find("normalizers");
+    for (size_t i = 0; i < (parts != nullptr && parts->is_array() ? parts->size() : 1); ++i) {
+      const Json& one = parts == nullptr ? *normalizer : parts->array()[i];
+      const Json* const kind = one.Find("type");
+      const bool known = kind != nullptr && (*kind == Json("Precompiled") ||
+                                             *kind == Json("Replace") || *kind == Json("Strip"));
+      if (!known) return tokenizer_.Unsupported("normalizer");
+    }
+  }
+  if (Part("pre_tokenizer", "pretokenizers", "Metaspace") == nullptr) {
+    return tokenizer_.Error("pre_tokenizer", "a Metaspace");
+  }
+  ASSIGN_OR_RETURN(const bool space_first, PutsSpaceFirst());
+  ASSIGN_OR_RETURN(const std::string rules, CharacterRules());
+  Put("model", std::string("t5"));
+  Put("pre", std::string("default"));
+  Put("scores", std::move(vocabulary_.scores));
+  Put("unknown_token_id", unknown);
+  Put("add_space_prefix", space_first);
+  Put("remove_extra_whitespaces",
+      Part("pre_tokenizer", "pretokenizers", "WhitespaceSplit") != nullptr ||
+          Part("normalizer", "normalizers", "Replace") != nullptr);
+  if (!rules.empty()) {
+    std::vector<uint64_t> bytes;
+    for (const char byte : rules) bytes.push_back(static_cast<uint8_t>(byte));
+    Put("precompiled_charsmap", std::move(bytes));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int64_t> TokenizerKeys::IdOf(absl::string_view role, const HfObject& config,
                                             const HfObject& settings) const {
   if (const Json* token = settings.Find(absl::StrCat(role, "_token"))) {
@@ -220,6 +280,13 @@ Ends TokenizerKeys::FindEnds() const {
   };
   ends.first = id_of(single->array().front());
   ends.last = id_of(single->array().back());
+  // Of two texts the second one's beginning is marked, too, by another such token.
+  const Json* const pair = part->Find("pair");
+  int special = 0;
+  for (size_t i = 0; pair != nullptr && pair->is_array() && i < pair->size(); ++i) {
+    special += id_of(pair->array()[i]) >= 0 ? 1 : 0;
+  }
+  ends.between = special == 4;
   return ends;
 }
 
@@ -254,6 +321,7 @@ absl::Status TokenizerKeys::AddSpecialTokens(const HfObject& config, const HfObj
       ASSIGN_OR_RETURN(const bool adds, settings.Bool(name, found));
       Put(name, adds);
     }
+    if (ends.between) Put("add_sep_token", true);
   }
   std::vector<int64_t> types(vocabulary_.types.size());
   for (size_t i = 0; i < types.size(); ++i) types[i] = static_cast<int64_t>(vocabulary_.types[i]);

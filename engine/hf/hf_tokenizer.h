@@ -1,10 +1,10 @@
 // tokenizer.json and what stands beside it (tokenizer_config.json, generation_config.json, chat
 // templates) as the tokenizer.* keys of the GGUF that a directory stands for.
 //
-// Read are byte-level BPE, SentencePiece as BPE with byte fallback, and WordPiece. How a byte-level
-// vocabulary's texts are split is one of the kinds that tokenizer.ggml.pre names; it is known by
-// the text of its expressions, as tokenizer.json writes them, and an unknown one is an error that
-// has it. As in GGUF files, NFC is not applied.
+// Read are byte-level BPE, SentencePiece as BPE with byte fallback, Unigram and WordPiece. How a
+// byte-level vocabulary's texts are split is one of the kinds that tokenizer.ggml.pre names; it is
+// known by the text of its expressions, as tokenizer.json writes them, and an unknown one is an
+// error that has it. As in GGUF files, NFC is not applied.
 #ifndef LM_ENGINE_HF_HF_TOKENIZER_H_
 #define LM_ENGINE_HF_HF_TOKENIZER_H_
 

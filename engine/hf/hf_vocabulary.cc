@@ -20,8 +20,44 @@ bool LooksLikeControl(absl::string_view name) {
          (absl::StartsWith(name, "<｜") && absl::EndsWith(name, "｜>"));
 }
 
+absl::Status AddToken(const HfObject& model, const std::string& name, uint64_t id,
+                      HfVocabulary* vocabulary) {
+  if (vocabulary->types[id] == HfTokenType::kNormal || vocabulary->Find(name) >= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(model.where(), ": token ", Quoted(name), " with id ", id, " appears twice"));
+  }
+  vocabulary->tokens[id] = name;
+  vocabulary->types[id] = HfTokenType::kNormal;
+  vocabulary->ids.emplace(name, static_cast<int64_t>(id));
+  return absl::OkStatus();
+}
+
+// Unigram's: pairs of a name and a score, in the order of the ids.
+absl::Status ReadScoredTokens(const HfObject& model, const Json& vocab, HfVocabulary* vocabulary) {
+  constexpr double kUnused = -10000;
+  const size_t size = vocabulary->tokens.size();
+  if (vocab.size() > size) {
+    return model.Error("vocab", absl::StrCat("an array of at most ", size, " tokens"));
+  }
+  vocabulary->scores.assign(size, kUnused);
+  uint64_t id = 0;
+  for (const Json& token : vocab.array()) {
+    const bool scored = token.is_array() && token.size() == 2 && token.array()[0].is_string() &&
+                        token.array()[1].is_number();
+    if (!scored) {
+      return absl::InvalidArgumentError(absl::StrCat(model.where(), ": token ", id,
+                                                     ": wanted a name and a score, got ",
+                                                     token.Dump().substr(0, 80)));
+    }
+    vocabulary->scores[id] = token.array()[1].number();
+    RETURN_IF_ERROR(AddToken(model, token.array()[0].string(), id++, vocabulary));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReadTokens(const HfObject& model, HfVocabulary* vocabulary) {
   const Json* const vocab = model.Find("vocab");
+  if (vocab != nullptr && vocab->is_array()) return ReadScoredTokens(model, *vocab, vocabulary);
   if (vocab == nullptr || !vocab->is_object()) return model.Error("vocab", "an object");
   const uint64_t size = vocabulary->tokens.size();
   for (const auto& [name, id] : vocab->members()) {
@@ -31,14 +67,7 @@ absl::Status ReadTokens(const HfObject& model, HfVocabulary* vocabulary) {
                                                      ": wanted an id below ", size, ", got ",
                                                      Excerpt(id.Dump(), 40)));
     }
-    const uint64_t i = id.unsigned_integer();
-    if (vocabulary->types[i] == HfTokenType::kNormal || vocabulary->Find(name) >= 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(model.where(), ": token ", Quoted(name), " with id ", i, " appears twice"));
-    }
-    vocabulary->tokens[i] = name;
-    vocabulary->types[i] = HfTokenType::kNormal;
-    vocabulary->ids.emplace(name, static_cast<int64_t>(i));
+    RETURN_IF_ERROR(AddToken(model, name, id.unsigned_integer(), vocabulary));
   }
   return absl::OkStatus();
 }

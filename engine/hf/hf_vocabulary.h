@@ -19,6 +19,7 @@ enum class HfTokenType : uint8_t { kNormal = 1, kUnknown, kControl, kUserDefined
 struct HfVocabulary {
   std::vector<std::string> tokens;  // as tokenizer.json spells them
   std::vector<HfTokenType> types;
+  std::vector<double> scores;       // of Unigram; else empty
   std::vector<std::string> merges;  // "left right"
   HashMap<std::string, int64_t> ids;
 

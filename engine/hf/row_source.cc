@@ -24,10 +24,10 @@ std::optional<DType> PlainType(absl::string_view name) {
 class StoredRows final : public RowSource {
  public:
   StoredRows(const StoredTensor& tensor, DType stored, int64_t rows, int64_t cols,
-             const StoredForm& form)
+             const RowForm& form)
       : RowSource(form.as_f32 ? DType::kF32 : stored, rows, cols),
         file_(tensor.file),
-        offset_(tensor.offset),
+        offset_(tensor.offset + form.skip * RowBytes(stored, cols)),
         stored_(stored),
         form_(form) {}
 
@@ -62,7 +62,7 @@ class StoredRows final : public RowSource {
   const std::shared_ptr<const RandomAccessFile> file_;
   const uint64_t offset_;
   const DType stored_;
-  const StoredForm form_;
+  const RowForm form_;
 };
 
 class ValueRows final : public RowSource {
@@ -96,7 +96,7 @@ absl::Status StoredTensorError(const StoredTensor& tensor, absl::string_view pro
 }
 
 absl::StatusOr<std::unique_ptr<RowSource>> MakeStoredRows(const StoredTensor& tensor,
-                                                          const StoredForm& form) {
+                                                          const RowForm& form) {
   const std::optional<DType> type = PlainType(tensor.type);
   if (!type) {
     return StoredTensorError(tensor,
@@ -119,7 +119,11 @@ absl::StatusOr<std::unique_ptr<RowSource>> MakeStoredRows(const StoredTensor& te
     return StoredTensorError(tensor, absl::StrCat("its rows are not whole heads of ",
                                                   form.order.head_dim, ": ", tensor.Description()));
   }
-  return std::make_unique<StoredRows>(tensor, *type, rows, cols, form);
+  if (form.skip >= rows) {
+    return StoredTensorError(
+        tensor, absl::StrCat("wanted more than ", form.skip, " rows, got ", tensor.Description()));
+  }
+  return std::make_unique<StoredRows>(tensor, *type, rows - form.skip, cols, form);
 }
 
 std::unique_ptr<RowSource> MakeValueRows(std::vector<float> values) {

@@ -56,17 +56,18 @@ struct RowOrder {
 };
 
 // A tensor as it is stored, with rows in another order, as F32, or with 1 added to each value.
-struct StoredForm {
+struct RowForm {
   RowOrder order;
   bool as_f32 = false;
-  float add = 0;  // REQUIRES: 0, or as_f32
+  float add = 0;     // REQUIRES: 0, or as_f32
+  int64_t skip = 0;  // leading rows that are left out; REQUIRES: 0, or order is as stored
 };
 
 // Of F32, F16 or BF16. Vectors have rows of one value. InvalidArgument, naming file and tensor, for
 // any other type, for more than two dimensions and for a size of 0, of longer rows or of no whole
 // heads.
 absl::StatusOr<std::unique_ptr<RowSource>> MakeStoredRows(const StoredTensor& tensor,
-                                                          const StoredForm& form);
+                                                          const RowForm& form);
 
 // Values of our own, one a row.
 std::unique_ptr<RowSource> MakeValueRows(std::vector<float> values);

@@ -104,6 +104,32 @@ class DirectoryTest(FolderTest):
         (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
         self.assertNotEqual(self.ask("lm_embed", TEXTS[1], folder), before)
 
+    def test_a_reranker_with_unigrams_ranks_alike(self):
+        gguf = hf_writer.Gguf(MODELS / "bert-rerank-f32.gguf")
+        folder = hf_writer.write_directory(gguf, self.folder / "xlm-roberta")
+        for text in TEXTS[1:]:
+            self.assertEqual(self.ask("lm_tokenize", text, folder), self.ask("lm_tokenize", text, MODELS / "bert-rerank-f32.gguf"))
+        # A GGUF of a release says that two texts have one more token between them, and this one does not.
+        rank = lambda model: value(self.db, "SELECT lm_rerank('what is it', 'the rain', json_object('model', ?))", str(model))
+        path = folder / "tokenizer.json"
+        both = json.loads(path.read_text())
+        twice = rank(folder)
+        both["post_processor"]["pair"].pop(3)
+        path.write_text(json.dumps(both))
+        self.assertEqual(rank(folder), rank(MODELS / "bert-rerank-f32.gguf"))
+        self.assertNotEqual(twice, rank(folder))
+        for change, message in [(lambda t: t["model"].update(unk_id=400), '"unk_id": wanted an id below 400'),
+                                (lambda t: t["model"].update(byte_fallback=True), '"byte_fallback": true is not supported'),
+                                (lambda t: t["model"]["vocab"][7].pop(), "token 7: wanted a name and a score"),
+                                (lambda t: t["model"]["vocab"].append(["x", 0]), "an array of at most 400 tokens"),
+                                (lambda t: t["normalizer"].update(precompiled_charsmap="?"), "wanted base 64"),
+                                (lambda t: t["normalizer"].update(type="Lowercase"), '"normalizer"'),
+                                (lambda t: t.pop("pre_tokenizer"), "a Metaspace")]:
+            tokenizer = hf_writer.tokenizer_json(gguf.keys)
+            change(tokenizer)
+            path.write_text(json.dumps(tokenizer))
+            self.assertIn(message, self.refusal(folder))
+
     def test_shards_names_and_the_default_model(self):
         gguf = hf_writer.Gguf(MODELS / "qwen3-f32.gguf")
         whole = hf_writer.write_directory(gguf, self.folder / "whole")

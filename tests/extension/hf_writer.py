@@ -3,6 +3,7 @@
 The mapping is written here from the other side, so that what engine/hf does is held to something.
 """
 import array
+import base64
 import json
 import pathlib
 import struct
@@ -91,8 +92,10 @@ NAMES = {
              "token_types": "embeddings.token_type_embeddings", "token_embd_norm": "embeddings.LayerNorm",
              "attn_q": "attention.self.query", "attn_k": "attention.self.key", "attn_v": "attention.self.value",
              "attn_output": "attention.output.dense", "attn_output_norm": "attention.output.LayerNorm",
-             "ffn_up": "intermediate.dense", "ffn_down": "output.dense", "layer_output_norm": "output.LayerNorm"},
+             "ffn_up": "intermediate.dense", "ffn_down": "output.dense", "layer_output_norm": "output.LayerNorm",
+             "cls": "classifier.dense", "cls.output": "classifier.out_proj"},
 }
+OF_PADDING = 2  # positions that XLM-RoBERTa's texts do not have
 
 
 def hf_name(architecture, name):
@@ -103,6 +106,10 @@ def hf_name(architecture, name):
         _, layer, stem = stem.split(".", 2)
         prefix = f"{layers}{layer}."
     return f"{prefix}{NAMES.get(architecture, DECODER)[stem]}.{kind}"
+
+
+def is_xlm_roberta(gguf):
+    return gguf.keys["general.architecture"] == "bert" and gguf.keys["tokenizer.ggml.model"] == "t5"
 
 
 def hf_tensors(gguf):
@@ -117,6 +124,8 @@ def hf_tensors(gguf):
             rows = [data[i:i + size] for i in range(0, len(data), size)]
             data = b"".join(rows[head + 2 * i + j] for head in range(0, shape[0], dim) for j in (0, 1)
                             for i in range(dim // 2))
+        if is_xlm_roberta(gguf) and name == "position_embd.weight":
+            data, shape = bytes(OF_PADDING * len(data) // shape[0]) + data, [shape[0] + OF_PADDING, shape[1]]
         if architecture == "gemma3" and name.endswith("norm.weight"):
             less = array.array("f", (value - 1 for value in gguf.floats(name)))
             kind, data = "F32", less.tobytes()
@@ -148,6 +157,17 @@ def tokenizer_json(keys):
         out["pre_tokenizer"] = {"type": "BertPreTokenizer"}
         out["model"] = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
                         "max_input_chars_per_word": 100, "vocab": {spell(t): i for t, i in vocab.items()}}
+        return out
+    if model == "t5":
+        rules = base64.b64encode(bytes(get("precompiled_charsmap"))).decode()
+        out["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": rules}
+        out["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [
+            {"type": "WhitespaceSplit"}, {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}]}
+        out["model"] = {"type": "Unigram", "unk_id": get("unknown_token_id"), "byte_fallback": False,
+                        "vocab": [[token, score] for token, score in zip(tokens, get("scores"))]}
+        first, last = ({"SpecialToken": {"id": tokens[get(f"{end}_token_id")], "type_id": 0}} for end in ("bos", "eos"))
+        a, b = ({"Sequence": {"id": text, "type_id": 0}} for text in "AB")
+        out["post_processor"] = {"type": "TemplateProcessing", "single": [first, a, last], "pair": [first, a, last, last, b, last]}
         return out
     if model == "gpt2":
         out["pre_tokenizer"] = byte_level(get("pre"))
@@ -181,9 +201,12 @@ def config_json(gguf):
               "num_hidden_layers": get("block_count"), "num_attention_heads": heads,
               "intermediate_size": get("feed_forward_length"), "max_position_embeddings": get("context_length"),
               "rope_scaling": None, "quantization_config": None}
+    if is_xlm_roberta(gguf):
+        config |= {"architectures": ["XLMRobertaForSequenceClassification"], "model_type": "xlm-roberta", "pad_token_id": OF_PADDING - 1}
+        config["max_position_embeddings"] += OF_PADDING
     if architecture == "bert":
         return config | {"layer_norm_eps": get("attention.layer_norm_epsilon"), "hidden_act": "gelu",
-                         "type_vocab_size": 2}
+                         "type_vocab_size": gguf.tensors["token_types.weight"][1][0]}
     config |= {"num_key_value_heads": get("attention.head_count_kv"), "head_dim": head_dim,
                "rms_norm_eps": get("attention.layer_norm_rms_epsilon"), "rope_theta": get("rope.freq_base"),
                "tie_word_embeddings": "output.weight" not in gguf.types}
