@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/backend/cpu/panel_matrix.h"
 #include "engine/backend/cuda/cuda_backend.h"
 #include "engine/backend/reference/reference_backend.h"
 #include "engine/base/exit_guard.h"
@@ -60,6 +61,10 @@ std::vector<BackendOptions> AvailableBackends() {
   BackendOptions cuda = {.device = "cuda:0"};
   if (CreateBackend(cuda).ok()) all.push_back(cuda);
   return all;
+}
+
+int64_t CpuMatrixBytes(DType dtype, int64_t rows, int64_t cols) {
+  return PanelMatrix::PackedBytes(dtype, rows, cols);
 }
 
 }  // namespace lm

@@ -39,6 +39,9 @@ struct DeviceInfo {
 // begun.)
 std::vector<DeviceInfo> ListDevices();
 
+// What a matrix of weights takes in the memory of "cpu". REQUIRES: the type is one of weights.
+int64_t CpuMatrixBytes(DType dtype, int64_t rows, int64_t cols);
+
 // All that can be created here, "cpu" once an instruction set; the backend tests run over these.
 std::vector<BackendOptions> AvailableBackends();
 

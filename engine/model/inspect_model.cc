@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/backend/registry.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/gguf_file.h"
 #include "engine/hf/hf_directory.h"
@@ -70,6 +71,14 @@ void ReadShape(const GgufFile& gguf, DType kv_type, ModelReport* report) {
   report->state_bytes = cache->shape.state_bytes;
 }
 
+// Vectors become F32; of a tensor of experts each is a matrix.
+int64_t MemoryOf(const TensorInfo& tensor) {
+  constexpr int64_t kFloat = sizeof(float);
+  if (tensor.dims.size() < 2) return tensor.cols * kFloat;
+  const auto rows = static_cast<int64_t>(tensor.dims[1]);
+  return tensor.rows / rows * CpuMatrixBytes(tensor.dtype, rows, tensor.cols);
+}
+
 }  // namespace
 
 std::string TemplateKind(const std::string& chat_template) {
@@ -93,7 +102,7 @@ int64_t ModelReport::MemoryFor(int64_t sequences, int64_t tokens) const {
     const int64_t seen = c.window == 0 ? tokens : std::min(tokens, c.window + kKvBlockTokens);
     each += BlocksFor(seen) * c.block_bytes;
   }
-  return weight_bytes + sequences * each;
+  return memory_bytes + sequences * each;
 }
 
 absl::StatusOr<ModelReport> InspectModel(const std::string& path, DType kv_type,
@@ -122,7 +131,9 @@ absl::StatusOr<ModelReport> InspectModel(const std::string& path, DType kv_type,
       continue;
     }
     report.parameters += tensor.rows * tensor.cols;
-    if (tensor.name != kPerLayerEmbedding) report.weight_bytes += bytes;
+    if (tensor.name == kPerLayerEmbedding) continue;
+    report.weight_bytes += bytes;
+    report.memory_bytes += MemoryOf(tensor);
   }
   if (skipped > 0) {
     report.note = absl::StrCat("its parts for images and sound are not read: ", skipped,

@@ -20,7 +20,8 @@ struct ModelReport {
   std::string architecture;  // empty: the file does not say
   int64_t file_bytes = 0;
   int64_t parameters = 0;
-  int64_t weight_bytes = 0;
+  int64_t weight_bytes = 0;  // as the file has them
+  int64_t memory_bytes = 0;  // and as the CPU's memory has
   // Bytes of the tensors of each type, the most first.
   std::vector<std::pair<std::string, int64_t>> types;
   std::string tokenizer;  // tokenizer.ggml.model, and behind a slash .pre where there is one

@@ -16,7 +16,8 @@
 //
 // The cache takes kv_bytes_per_token for every token of a row's prompt and answer that it shares
 // with no other, and state_bytes for each row of a recurrent model; layers that see a window only
-// take no more than that window. memory_1, memory_16 and memory_64 are the bytes of the weights and
+// take no more than that window. memory_1, memory_16 and memory_64 are the bytes of the weights,
+// as the CPU lays them out (IQ1 to IQ3 take up to twice the file's), and
 // of the cache for so many rows of `tokens` tokens (2048, or the context where that is less) that
 // share nothing: what must fit for them to run together. With less they wait for each other.
 // Keys and values are those of lm_settings('kv_type').

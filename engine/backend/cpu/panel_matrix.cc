@@ -54,6 +54,15 @@ class FirstError {
 
 }  // namespace
 
+int64_t PanelMatrix::PackedBytes(DType dtype, int64_t rows, int64_t cols) {
+  if (!Traits(dtype).quantised) {
+    return (rows + kStripRows - 1) / kStripRows * kStripRows * RowBytes(dtype, cols);
+  }
+  const PanelFormat& format = GetPanelFormat(dtype);
+  return (rows + kPairRows - 1) / kPairRows *
+         (PairCodeBytes(format, cols) + PairScaleBytes(format, cols));
+}
+
 absl::StatusOr<std::unique_ptr<PanelMatrix>> PanelMatrix::Pack(DType dtype, int64_t rows,
                                                                int64_t cols, RowReader read,
                                                                ThreadPool* pool,
@@ -66,9 +75,7 @@ absl::StatusOr<std::unique_ptr<PanelMatrix>> PanelMatrix::Pack(DType dtype, int6
     matrix->pair_code_bytes_ = PairCodeBytes(*matrix->format_, cols);
     matrix->pair_scale_bytes_ = PairScaleBytes(*matrix->format_, cols);
   }
-  const int64_t bytes = quantised ? matrix->num_pairs() * matrix->pair_bytes()
-                                  : matrix->num_strips() * kStripRows * row_bytes;
-  ASSIGN_OR_RETURN(matrix->buffer_, arena->Allocate(bytes));
+  ASSIGN_OR_RETURN(matrix->buffer_, arena->Allocate(PackedBytes(dtype, rows, cols)));
 
   // Each item reads its rows piece by piece into one buffer.
   constexpr int64_t kItemsAThread = 4;

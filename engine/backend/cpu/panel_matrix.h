@@ -25,6 +25,9 @@ class PanelMatrix : public WeightMatrix {
                                                            RowReader read, ThreadPool* pool,
                                                            WeightArena* arena);
 
+  // What Pack allocates.
+  static int64_t PackedBytes(DType dtype, int64_t rows, int64_t cols);
+
   size_t bytes() const override { return buffer_.bytes(); }
   // REQUIRES: float weights.
   int64_t num_strips() const { return (rows() + kStripRows - 1) / kStripRows; }
@@ -55,7 +58,8 @@ class PanelMatrix : public WeightMatrix {
  private:
   using WeightMatrix::WeightMatrix;
 
-  // Lays out the rows [first, first + count), a run of whole strips or pairs, or of their beginning.
+  // Lays out the rows [first, first + count), a run of whole strips or pairs, or of their
+  // beginning.
   void PackRows(int64_t first, int64_t count, const char* blocks);
 
   Buffer buffer_;

@@ -11,7 +11,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "engine/gguf/gguf_file.h"
 #include "engine/model/model.h"
+#include "tests/engine/gguf/gguf_builder.h"
 #include "tests/engine/model/small_model.h"
 #include "tests/testdata.h"
 
@@ -54,9 +56,54 @@ TEST(InspectModelTest, SaysWhatLoadingFinds) {
       const int64_t seen = c.window == 0 ? 100 : std::min<int64_t>(100, c.window + kKvBlockTokens);
       row += (seen + kKvBlockTokens - 1) / kKvBlockTokens * c.block_bytes;
     }
-    EXPECT_EQ(report->MemoryFor(1, 100), report->weight_bytes + row);
-    EXPECT_EQ(report->MemoryFor(64, 100), report->weight_bytes + 64 * row);
+    EXPECT_EQ(report->MemoryFor(1, 100), report->memory_bytes + row);
+    EXPECT_EQ(report->MemoryFor(64, 100), report->memory_bytes + 64 * row);
   }
+}
+
+// A llama with other types for its matrices, of zeros.
+void WriteWithType(const GgufFile& gguf, DType dtype, const std::string& path) {
+  GgufBuilder builder;
+  for (const auto& [key, value] : gguf.metadata().values()) {
+    std::visit([&builder, &name = key](const auto& v) { builder.Add(name, v); }, value);
+  }
+  for (const TensorInfo& tensor : gguf.tensors()) {
+    const bool changed = Traits(tensor.dtype).quantised;
+    const DType type = changed ? dtype : tensor.dtype;
+    std::string bytes(tensor.rows * RowBytes(type, tensor.cols), '\0');
+    if (!changed) {
+      ASSERT_TRUE(gguf.ReadTensor(tensor, absl::MakeSpan(bytes.data(), bytes.size())).ok());
+    }
+    builder.AddTensor(tensor.name, type, tensor.dims, bytes);
+  }
+  std::ofstream(path, std::ios::binary) << builder.Build();
+}
+
+TEST(InspectModelTest, MemoryIsWhatBlocksTakeThere) {
+  const auto gguf = GgufFile::Open(LM_TESTDATA "/models/llama-q4_k_m.gguf");
+  ASSERT_TRUE(gguf.ok()) << gguf.status();
+  const std::string path = testing::TempDir() + "/inspect_memory.gguf";
+  for (const DType dtype :
+       {DType::kQ4_0, DType::kQ8_0, DType::kQ3_K, DType::kQ4_K, DType::kQ6_K, DType::kIQ4_XS,
+        DType::kIQ3_S, DType::kIQ3_XXS, DType::kIQ2_S, DType::kIQ2_XXS, DType::kIQ1_S,
+        DType::kIQ1_M, DType::kTQ1_0, DType::kMXFP4, DType::kNVFP4, DType::kQ2_0}) {
+    SCOPED_TRACE(Traits(dtype).name);
+    WriteWithType(**gguf, dtype, path);
+    const auto report = Inspect(path);
+    ASSERT_TRUE(report.ok()) << report.status();
+    const auto model = Model::Load(path, {.device = "cpu", .kv_bytes = 1 << 22});
+    ASSERT_TRUE(model.ok()) << model.status();
+    const ModelCost& cost = (*model)->info().cost;
+    const int64_t products = cost.head_bytes + cost.body_bytes;  // the embedding is the head
+    int64_t norms = 0;
+    for (const TensorInfo& tensor : (*gguf)->tensors()) {
+      if (tensor.rows == 1) norms += tensor.cols * static_cast<int64_t>(sizeof(float));
+    }
+    // W_q, W_k and W_v are one matrix there, whose rows are filled up once.
+    EXPECT_GE(report->memory_bytes, products + norms);
+    EXPECT_LE(report->memory_bytes, products + norms + products / 50);
+  }
+  std::filesystem::remove(path);
 }
 
 TEST(InspectModelTest, NamesWhatKeepsAModelFromRunning) {
@@ -76,16 +123,16 @@ TEST(InspectModelTest, NamesWhatKeepsAModelFromRunning) {
   const ModelReport voiceless = inspect("smollm", "smelly").value();
   EXPECT_THAT(voiceless.problem, HasSubstr("smelly"));
   EXPECT_GT(voiceless.layers, 0);
-  // A type that ggml has and we have not: 15 is Q8_K.
-  const std::string type8("\x08\0\0\0", 4), type15("\x0f\0\0\0", 4);
+  // A type that ggml has and we have not: 9 is Q8_1.
+  const std::string type8("\x08\0\0\0", 4), type9("\x09\0\0\0", 4);
   const std::string name = "blk.0.attn_q.weight";
   std::string odd = bytes;
   const size_t at = odd.find(name) + name.size() + 4 + 2 * 8;
   ASSERT_EQ(odd.substr(at, 4), type8);
-  odd.replace(at, 4, type15);
+  odd.replace(at, 4, type9);
   std::ofstream(path, std::ios::binary) << odd;
   const ModelReport typed = Inspect(path).value();
-  EXPECT_THAT(typed.problem, HasSubstr("Q8_K"));
+  EXPECT_THAT(typed.problem, HasSubstr("Q8_1"));
   EXPECT_EQ(typed.file_bytes, 0);
   unlink(path.c_str());
   EXPECT_FALSE(Inspect(path).ok());
