@@ -12,6 +12,7 @@ enum class Activation {
   kRelu,      // max(x, 0)
   kRelu2,     // max(x, 0)^2 (So et al. 2021, arXiv 2109.08668)
   kSoftplus,  // log(1 + exp(x))
+  kExp,       // exp(min(x, 88)), which is finite
   // Of a gate only, which is bounded, as is what it multiplies (gpt-oss):
   //   g / (1 + exp(-1.702 g)) * (u + 1), g = min(x, 7), u = clamp(up, -7, 7)
   kSwigluOai,

@@ -12,6 +12,7 @@
 #include "engine/base/thread_pool.h"
 #include "engine/gguf/gguf_part.h"
 #include "engine/gguf/message.h"
+#include "engine/gguf/ollama_names.h"
 #include "engine/gguf/split_files.h"
 
 namespace lm {
@@ -102,6 +103,7 @@ absl::Status GgufFile::Finish() {
     absl::Status status = CheckSplitTensors(metadata_, tensors_.size());
     if (!status.ok()) return InContext(InQuotes(*files_[0].file), status);
   }
+  UseLlamaCppNames(&metadata_, &tensors_);
   index_.reserve(tensors_.size());
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (!index_.try_emplace(tensors_[i].name, i).second) {
@@ -122,7 +124,15 @@ absl::Status GgufFile::ReadTensor(const TensorInfo& info, absl::Span<char> out,
                                   uint64_t begin) const {
   assert(begin <= info.bytes && out.size() <= info.bytes - begin);
   if (observer_) observer_(info);
-  absl::Status status = files_[info.split].reader->Read(info.offset + begin, out);
+  absl::Status status;
+  if (info.form == StoredForm::kPlain) {
+    status = files_[info.split].reader->Read(info.offset + begin, out);
+  } else {
+    std::string stored(StoredBytes(info.form, out.size()), '\0');
+    status = files_[info.split].reader->Read(info.offset + StoredBytes(info.form, begin),
+                                             absl::MakeSpan(stored.data(), stored.size()));
+    if (status.ok()) ReadStored(info.form, stored, out);
+  }
   if (!status.ok()) return InContext(absl::StrCat("tensor ", Quoted(info.name)), status);
   return absl::OkStatus();
 }

@@ -52,8 +52,8 @@ class GgufFile {
   const TensorInfo* FindTensor(absl::string_view name) const;
 
   // Fills `out` with the tensor's bytes from `begin` on. An error names the tensor, the file and
-  // the reason. Thread-safe. REQUIRES: begin + out.size() <= info.bytes, and info is one of
-  // tensors().
+  // the reason. Thread-safe. REQUIRES: begin + out.size() <= info.bytes, both are of whole blocks
+  // as stored, and info is one of tensors().
   absl::Status ReadTensor(const TensorInfo& info, absl::Span<char> out, uint64_t begin = 0) const;
 
   // Called with each tensor of which ReadTensor reads, from its thread.
@@ -62,7 +62,7 @@ class GgufFile {
   }
 
   // The file that holds the tensor, for who reads of it later: it stays open, and reading it is not
-  // cancelled.
+  // cancelled. REQUIRES: info.form is kPlain.
   std::shared_ptr<const RandomAccessFile> FileOf(const TensorInfo& info) const {
     return files_[info.split].file;
   }

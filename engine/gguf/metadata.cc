@@ -133,4 +133,28 @@ bool Metadata::Insert(std::string key, MetadataValue value) {
   return values_.try_emplace(std::move(key), std::move(value)).second;
 }
 
+void Metadata::Set(std::string key, MetadataValue value) {
+  values_.insert_or_assign(std::move(key), std::move(value));
+}
+
+void Metadata::Rename(const std::string& from, std::string to) {
+  if (Has(to) || !Has(from)) return;
+  auto pair = values_.extract(from);
+  pair.key() = std::move(to);
+  values_.insert(std::move(pair));
+}
+
+void Metadata::CutArray(absl::string_view key, size_t size) {
+  const auto found = values_.find(key);
+  if (found == values_.end()) return;
+  std::visit(
+      [size](auto& value) {
+        using T = std::decay_t<decltype(value)>;
+        if constexpr (!std::is_arithmetic_v<T> && !std::is_same_v<T, std::string>) {
+          if (value.size() > size) value.resize(size);
+        }
+      },
+      found->second);
+}
+
 }  // namespace lm

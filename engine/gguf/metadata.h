@@ -44,6 +44,14 @@ class Metadata {
   // Adds a pair. False, and nothing changes, where the key is there already.
   bool Insert(std::string key, MetadataValue value);
 
+  // For who translates a file's metadata. Sets a key, there or not; takes one away, where it is
+  // there; gives one another name, unless that is there already; leaves an array, if it is one,
+  // its first `size` elements.
+  void Set(std::string key, MetadataValue value);
+  void Erase(const std::string& key) { values_.erase(key); }
+  void Rename(const std::string& from, std::string to);
+  void CutArray(absl::string_view key, size_t size);
+
  private:
   HashMap<std::string, MetadataValue> values_;
 };

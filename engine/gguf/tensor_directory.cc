@@ -59,13 +59,15 @@ absl::Status SetSizes(TensorInfo* tensor) {
     return absl::InvalidArgumentError(absl::StrCat("its shape ", ShapeText(*tensor), " of ",
                                                    traits.name, " takes more than 2^63 bytes"));
   }
-  if (cols % traits.block_size != 0) {
+  const int block = StoredBlock(tensor->form, tensor->dtype);
+  if (cols % block != 0) {
     return absl::InvalidArgumentError(absl::StrCat("rows of ", cols, " values do not divide into ",
-                                                   traits.name, " blocks of ", traits.block_size));
+                                                   traits.name, " blocks of ", block));
   }
   tensor->rows = static_cast<int64_t>(*rows);
   tensor->cols = static_cast<int64_t>(cols);
   tensor->bytes = *bytes;
+  tensor->stored_bytes = StoredBytes(tensor->form, *bytes);
   return absl::OkStatus();
 }
 
@@ -73,11 +75,11 @@ absl::Status ReadBody(ByteCursor* cursor, TensorInfo* tensor) {
   RETURN_IF_ERROR(ReadDims(cursor, tensor));
   ASSIGN_OR_RETURN(uint32_t type, cursor->ReadNumber<uint32_t>());
   std::optional<DType> dtype = DTypeOfGgml(type);
-  if (!dtype) {
+  if (!dtype && !FindStoredForm(type, &dtype.emplace(), &tensor->form)) {
     return absl::UnimplementedError(
         absl::StrCat("its type ", type, " (", GgmlTypeName(type),
                      ") is not supported; wanted F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K, IQ1_S "
-                     "to IQ4_XS, MXFP4, NVFP4, TQ1_0, TQ2_0, Q1_0 or Q2_0"));
+                     "to IQ4_XS, Q8_K, MXFP4, NVFP4, TQ1_0, TQ2_0, Q1_0 or Q2_0"));
   }
   tensor->dtype = *dtype;
   RETURN_IF_ERROR(SetSizes(tensor));
@@ -94,9 +96,9 @@ absl::Status PlaceTensor(uint64_t alignment, std::optional<uint64_t> data_begin,
   }
   std::optional<uint64_t> begin =
       data_begin ? CheckedAdd(*data_begin, tensor->offset) : std::nullopt;
-  if (!begin || *begin > file_bytes || tensor->bytes > file_bytes - *begin) {
+  if (!begin || *begin > file_bytes || tensor->stored_bytes > file_bytes - *begin) {
     return TensorError(
-        *tensor, absl::StrCat("its ", tensor->bytes, " bytes at offset ", tensor->offset,
+        *tensor, absl::StrCat("its ", tensor->stored_bytes, " bytes at offset ", tensor->offset,
                               " of the data (which begins at ", data_begin.value_or(file_bytes),
                               ") reach past the end of the file at ", file_bytes,
                               "; is the file cut short?"));
@@ -114,11 +116,11 @@ absl::Status CheckOverlaps(const std::vector<TensorInfo>& tensors) {
   for (size_t i = 1; i < order.size(); ++i) {
     const TensorInfo& left = *order[i - 1];
     const TensorInfo& right = *order[i];
-    if (left.bytes > right.offset - left.offset) {
+    if (left.stored_bytes > right.offset - left.offset) {
       return absl::InvalidArgumentError(
           absl::StrCat("tensors ", Quoted(left.name), " (bytes ", left.offset, " to ",
-                       left.offset + left.bytes, ") and ", Quoted(right.name), " (bytes ",
-                       right.offset, " to ", right.offset + right.bytes, ") overlap"));
+                       left.offset + left.stored_bytes, ") and ", Quoted(right.name), " (bytes ",
+                       right.offset, " to ", right.offset + right.stored_bytes, ") overlap"));
     }
   }
   return absl::OkStatus();
@@ -160,7 +162,7 @@ absl::Status PlaceTensors(uint64_t alignment, uint64_t directory_end, uint64_t f
   uint64_t data_end = directory_end;  // of the tensor that reaches farthest
   for (TensorInfo& tensor : *tensors) {
     RETURN_IF_ERROR(PlaceTensor(alignment, data_begin, file_bytes, &tensor));
-    data_end = std::max(data_end, tensor.offset + tensor.bytes);
+    data_end = std::max(data_end, tensor.offset + tensor.stored_bytes);
   }
   RETURN_IF_ERROR(CheckOverlaps(*tensors));
   std::optional<uint64_t> padded_end = CheckedAlignUp(data_end, alignment);

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/gguf/byte_cursor.h"
+#include "engine/gguf/stored_form.h"
 #include "engine/tensor/dtype.h"
 
 namespace lm {
@@ -25,6 +26,8 @@ struct TensorInfo {
   uint64_t bytes = 0;
   uint64_t offset = 0;  // from the beginning of its file
   int split = 0;        // index of the file that holds it
+  StoredForm form = StoredForm::kPlain;
+  uint64_t stored_bytes = 0;  // in the file; `bytes` but for some forms
 };
 
 // A model of 126 layers has some 1,100 tensors.

@@ -66,8 +66,9 @@ absl::Status Activations::Reserve(const ModelSpec& spec, int64_t ranks, int64_t 
       {&rwkv, spec.Widest([](const LayerSpec& l) {
          const RwkvSpec* r = l.rwkv();
          constexpr int64_t kParts = 11;
-         return r == nullptr ? int64_t{0}
-                             : kParts * r->inner() + std::max(r->widest_rank(), r->heads);
+         return r == nullptr
+                    ? int64_t{0}
+                    : kParts * r->inner() + std::max(r->widest_rank(), r->heads) + 5 * r->mix_rank;
        })},
       {&rwkv_first,
        spec.Widest([](const LayerSpec& l) { return l.rwkv() ? l.rwkv()->inner() : 0; })},

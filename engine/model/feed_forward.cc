@@ -188,6 +188,9 @@ absl::Status FeedForward(const LayerRun& run, const StateLayer& shift) {
     input.kind = ProductInput::Kind::kPlain;
   }
   ASSIGN_OR_RETURN(const ProductInput between, Expand(run, input));
+  if (run.spec.mixes_feed_forward() && run.spec.rwkv()->is_6()) {
+    return AddGated(run, *run.spec.rwkv(), between);
+  }
   return AddToResidual(run, weights.feed_forward.down, between, weights.post_feed_forward_norm);
 }
 

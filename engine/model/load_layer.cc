@@ -52,10 +52,11 @@ class LayerLoader {
       ASSIGN_OR_RETURN(layer.feed_forward, LoadDense());
     }
     if (spec_.per_layer_input > 0) RETURN_IF_ERROR(LoadInput(&layer.input));
+    layer.output_scale = layer_.output_factor;
     if (layer_.output_scale != nullptr && loader_.Has(Name(layer_.output_scale) + ".weight")) {
       ASSIGN_OR_RETURN(const std::vector<float> scale,
                        loader_.HostVector(Name(layer_.output_scale) + ".weight", 1));
-      layer.output_scale = scale[0];
+      layer.output_scale *= scale[0];
     }
     return layer;
   }
@@ -289,16 +290,26 @@ class LayerLoader {
     auto load = [&](const char* part, int64_t rows, int64_t cols) {
       return loader_.LoadProjection({{Name(part), rows}}, cols, /*needs_bias=*/false);
     };
-    ASSIGN_OR_RETURN(mixer->input, load("ssm_in", 2 * spec.inner, spec_.hidden));
+    const bool in_heads = spec.head_dim > 0;
+    Part input = {Name("ssm_in"), 2 * spec.inner};
+    if (in_heads) input.runs = {spec.head_dim, spec.head_dim};  // z and x of each head in turn
+    ASSIGN_OR_RETURN(mixer->input,
+                     loader_.LoadProjection({input}, spec_.hidden, /*needs_bias=*/false));
     ASSIGN_OR_RETURN(mixer->conv,
                      loader_.Transposed(Name("ssm_conv1d.weight"), spec.inner, spec.conv_width));
-    ASSIGN_OR_RETURN(weights.conv_bias, loader_.Vector(Name("ssm_conv1d.bias"), spec.inner));
+    if (!in_heads) {
+      ASSIGN_OR_RETURN(weights.conv_bias, loader_.Vector(Name("ssm_conv1d.bias"), spec.inner));
+    }
     ASSIGN_OR_RETURN(weights.from_x,
                      load("ssm_x", spec.step_rank + 2 * spec.state_dim, spec.inner));
-    ASSIGN_OR_RETURN(weights.step, load("ssm_dt", spec.inner, spec.step_rank));
-    ASSIGN_OR_RETURN(weights.no_bias, loader_.ToDevice(std::vector<float>(spec.inner)));
-    ASSIGN_OR_RETURN(weights.skip, loader_.Vector(Name("ssm_d"), spec.inner));
-    ASSIGN_OR_RETURN(weights.a, loader_.Flat(Name("ssm_a"), spec.inner, spec.state_dim));
+    ASSIGN_OR_RETURN(weights.step, load("ssm_dt", spec.heads(), spec.step_rank));
+    ASSIGN_OR_RETURN(weights.no_bias, loader_.ToDevice(std::vector<float>(spec.heads())));
+    ASSIGN_OR_RETURN(weights.skip, loader_.Vector(Name("ssm_d"), spec.heads()));
+    if (in_heads) {
+      ASSIGN_OR_RETURN(weights.a, loader_.Vector(Name("ssm_a"), spec.heads()));
+    } else {
+      ASSIGN_OR_RETURN(weights.a, loader_.Flat(Name("ssm_a"), spec.inner, spec.state_dim));
+    }
     ASSIGN_OR_RETURN(weights.step_norm, LoadNormOf(spec.norms, "ssm_dt_norm", spec.step_rank));
     ASSIGN_OR_RETURN(weights.b_norm, LoadNormOf(spec.norms, "ssm_b_norm", spec.state_dim));
     ASSIGN_OR_RETURN(weights.c_norm, LoadNormOf(spec.norms, "ssm_c_norm", spec.state_dim));
@@ -328,7 +339,7 @@ class LayerLoader {
   absl::StatusOr<FeedForwardWeights> LoadDense() {
     const FeedForwardSpec& spec = layer_.feed_forward;
     if (layer_.mixes_feed_forward()) {
-      return LoadChannelMix(spec_, spec.width, Name(""), &loader_);
+      return LoadChannelMix(spec_, spec.width, layer_.rwkv()->is_6(), Name(""), &loader_);
     }
     ASSIGN_OR_RETURN(FeedForwardWeights weights, LoadFeedForward(spec.width, spec_.hidden, ""));
     if (spec.sparsity == 0) return weights;
@@ -366,6 +377,7 @@ class LayerLoader {
     if (layer_.feed_forward.gated) {
       if (rows_of("ffn_gate_up") > 0) {
         input = {part("ffn_gate_up", 2 * width)};
+        if (layer_.feed_forward.alternate) input[0].runs = {1, 1};
       } else if (rows_of("ffn_gate") == 0 && rows_of("ffn_up") == count * 2 * width) {
         input = {part("ffn_up", 2 * width)};
       } else {

@@ -1,6 +1,7 @@
 #include "engine/model/load_recurrent.h"
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "engine/base/status_macros.h"
@@ -15,6 +16,55 @@ absl::StatusOr<DeviceVector> PreviousToken(int64_t channels, WeightLoader* loade
   std::vector<float> taps(2 * channels);
   std::fill_n(taps.begin(), channels, 1.0f);
   return loader->ToDevice(taps, 2);
+}
+
+// Of what is read, each head.
+absl::StatusOr<DeviceNorm> LoadHeadNorm(const ModelSpec& spec, const RwkvSpec& rwkv,
+                                        const std::string& prefix, WeightLoader* loader) {
+  constexpr float kEps = 64e-5f;
+  ASSIGN_OR_RETURN(DeviceNorm norm,
+                   loader->LoadNorm(prefix + "time_mix_ln", spec, 1, rwkv.inner()));
+  norm.norm.kind = NormKind::kLayer;
+  norm.norm.eps = kEps;
+  norm.norm.group = rwkv.head_dim;
+  return norm;
+}
+
+absl::Status LoadRwkv6(const ModelSpec& spec, const RwkvSpec& rwkv, const std::string& file_prefix,
+                       WeightLoader* loader, MixerWeights* mixer) {
+  RwkvWeights& weights = mixer->rwkv;
+  const int64_t inner = rwkv.inner(), ranks = rwkv.mix_rank;
+  const std::string prefix = file_prefix + "time_mix_";
+  auto load = [&](Part part, int64_t cols, Projection* to) -> absl::Status {
+    ASSIGN_OR_RETURN(*to, loader->LoadProjection({part}, cols, /*needs_bias=*/false));
+    return absl::OkStatus();
+  };
+  ASSIGN_OR_RETURN(const std::vector<float> shift,
+                   loader->HostVector(prefix + "lerp_x.weight", inner));
+  ASSIGN_OR_RETURN(weights.x_shift, loader->Gains(shift));
+  ASSIGN_OR_RETURN(weights.nothing, loader->Gains(std::vector<float>(inner)));
+  ASSIGN_OR_RETURN(weights.previous, PreviousToken(inner, loader));
+  RETURN_IF_ERROR(load({prefix + "w1", 5 * ranks}, inner, &weights.mix_1));
+  for (int i = 0; i < 5; ++i) {
+    Part part = {.prefix = prefix + "w2", .rows = inner, .count = 5, .index = i};
+    part.bias = prefix + "lerp_fused.weight";
+    RETURN_IF_ERROR(load(part, ranks, &weights.mix_2[i]));
+  }
+  for (const auto& [name, to] : {std::pair("receptance", &weights.r),
+                                 {"key", &weights.k},
+                                 {"value", &weights.v},
+                                 {"gate", &weights.g}}) {
+    RETURN_IF_ERROR(load({prefix + name, inner}, inner, to));
+  }
+  RETURN_IF_ERROR(load({prefix + "decay_w1", rwkv.decay_rank}, inner, &weights.w_1));
+  Part decay = {prefix + "decay_w2", inner};
+  decay.bias = prefix + "decay.weight";
+  RETURN_IF_ERROR(load(decay, rwkv.decay_rank, &weights.w_2));
+  ASSIGN_OR_RETURN(const std::vector<float> first,
+                   loader->HostMatrix(prefix + "first.weight", rwkv.heads, rwkv.head_dim));
+  ASSIGN_OR_RETURN(weights.bonus_gain, loader->Gains(first));
+  ASSIGN_OR_RETURN(weights.output_norm, LoadHeadNorm(spec, rwkv, file_prefix, loader));
+  return load({prefix + "output", spec.hidden}, inner, &mixer->output);
 }
 
 }  // namespace
@@ -61,6 +111,7 @@ absl::Status LoadKimiDelta(const ModelSpec& spec, const KimiDeltaSpec& kimi,
 
 absl::Status LoadRwkv(const ModelSpec& spec, const RwkvSpec& rwkv, const std::string& prefix,
                       WeightLoader* loader, MixerWeights* mixer) {
+  if (rwkv.is_6()) return LoadRwkv6(spec, rwkv, prefix, loader, mixer);
   RwkvWeights& weights = mixer->rwkv;
   const int64_t inner = rwkv.inner();
   const int64_t shifts = rwkv.gate_rank > 0 ? 6 : 5;
@@ -111,21 +162,25 @@ absl::Status LoadRwkv(const ModelSpec& spec, const RwkvSpec& rwkv, const std::st
   const float unit = 1 / std::sqrt(static_cast<float>(rwkv.head_dim));
   ASSIGN_OR_RETURN(weights.unit, loader->ToDevice(std::vector<float>(rwkv.head_dim, unit)));
   if (rwkv.normed) {
-    constexpr float kEps = 64e-5f;
-    ASSIGN_OR_RETURN(weights.output_norm, loader->LoadNorm(prefix + "time_mix_ln", spec, 1, inner));
-    weights.output_norm.norm.kind = NormKind::kLayer;
-    weights.output_norm.norm.eps = kEps;
-    weights.output_norm.norm.group = rwkv.head_dim;
+    ASSIGN_OR_RETURN(weights.output_norm, LoadHeadNorm(spec, rwkv, prefix, loader));
   }
   return load("output", spec.hidden, inner, nullptr, &mixer->output);
 }
 
-absl::StatusOr<FeedForwardWeights> LoadChannelMix(const ModelSpec& spec, int64_t width,
+absl::StatusOr<FeedForwardWeights> LoadChannelMix(const ModelSpec& spec, int64_t width, bool gated,
                                                   const std::string& prefix, WeightLoader* loader) {
   FeedForwardWeights weights;
   ASSIGN_OR_RETURN(const std::vector<float> shift,
                    loader->HostVector(prefix + "channel_mix_lerp_k.weight", spec.hidden));
   ASSIGN_OR_RETURN(weights.shift, loader->Gains(shift));
+  if (gated) {
+    ASSIGN_OR_RETURN(const std::vector<float> gate_shift,
+                     loader->HostVector(prefix + "channel_mix_lerp_r.weight", spec.hidden));
+    ASSIGN_OR_RETURN(weights.gate_shift, loader->Gains(gate_shift));
+    ASSIGN_OR_RETURN(weights.output_gate,
+                     loader->LoadProjection({{prefix + "channel_mix_receptance", spec.hidden}},
+                                            spec.hidden, /*needs_bias=*/false));
+  }
   ASSIGN_OR_RETURN(weights.previous, PreviousToken(spec.hidden, loader));
   ASSIGN_OR_RETURN(weights.input,
                    loader->LoadProjection({{prefix + "channel_mix_key", width}}, spec.hidden,

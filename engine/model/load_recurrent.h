@@ -16,7 +16,7 @@ absl::Status LoadKimiDelta(const ModelSpec& spec, const KimiDeltaSpec& kimi,
 absl::Status LoadRwkv(const ModelSpec& spec, const RwkvSpec& rwkv, const std::string& prefix,
                       WeightLoader* loader, MixerWeights* mixer);
 // RWKV's feed-forward, of `width` values between.
-absl::StatusOr<FeedForwardWeights> LoadChannelMix(const ModelSpec& spec, int64_t width,
+absl::StatusOr<FeedForwardWeights> LoadChannelMix(const ModelSpec& spec, int64_t width, bool gated,
                                                   const std::string& prefix, WeightLoader* loader);
 
 }  // namespace lm

@@ -22,6 +22,10 @@ absl::StatusOr<Tensor> MixBeside(const LayerRun& run, int64_t index, const Layer
 absl::StatusOr<Tensor> MixForFeedForward(const LayerRun& run, const RwkvSpec& spec,
                                          const StateLayer& shift);
 
+// Adds RWKV-6's feed-forward to x: what its last product makes of `between`, behind its gate.
+// REQUIRES: MixForFeedForward was called before.
+absl::Status AddGated(const LayerRun& run, const RwkvSpec& spec, const ProductInput& between);
+
 // Those of each kind. Their first product, act.mixer_input, is made.
 absl::StatusOr<Tensor> Attend(const LayerRun& run, const AttentionSpec& spec, const KvLayer& kv);
 absl::StatusOr<Tensor> AttendLatent(const LayerRun& run, const AttentionSpec& spec,

@@ -22,7 +22,8 @@
 // or that with a decay of each key (Kimi delta attention: Moonshot AI 2025, arXiv 2510.26692):
 //   g   = a softplus(f + bias), or bound * sigmoid(a (f + bias)),  f = [W_fb] W_fa n
 //   out = each head of DeltaRule(q, k, v, g, W_beta n) normed, * sigmoid([W_gb] W_ga n)
-// or time mixing (RWKV-7: Peng et al. 2025, arXiv 2503.14456), see rwkv_mixer.cc,
+// or time mixing (RWKV-7: Peng et al. 2025, arXiv 2503.14456; RWKV-6: 2024, arXiv 2404.05892), see
+// rwkv_mixer.cc,
 // or a state space (Mamba-2: Dao and Gu 2024, arXiv 2405.21060):
 //   z, xBC, step = W_in n;  x, B, C = silu(CausalConv(xBC) + bias)
 //   out = norm of each group of StateSpace(x, B, C, step) * silu(z)
@@ -193,15 +194,20 @@ struct RwkvSpec {
   // Of what decays, rates, the share of the first layer's values and the gate (0: none) are made
   // of.
   int64_t decay_rank = 0, rate_rank = 0, value_rank = 0, gate_rank = 0;
-  bool first = false;   // the layer whose values the others take a share of
-  bool normed = false;  // what is read, each head
+  int64_t mix_rank = 0;  // of what each of RWKV-6's five mixtures is made of; 0: it is RWKV-7
+  bool first = false;    // the layer whose values the others take a share of
+  bool normed = false;   // what is read, each head
   // The feed-forward mixes each token with the one before it, too.
   bool mixes_feed_forward = false;
 
   int64_t inner() const { return heads * head_dim; }  // hidden
+  bool is_6() const { return mix_rank > 0; }
   int64_t widest_rank() const { return std::max({decay_rank, rate_rank, value_rank, gate_rank}); }
-  // Values of recurrent state.
-  int64_t conv_state() const { return inner() * (mixes_feed_forward ? 2 : 1); }
+  // Values of recurrent state: of the mixer, of the feed-forward, and of RWKV-6 the last token's
+  // decays, keys and values.
+  int64_t conv_state() const {
+    return inner() * (1 + (mixes_feed_forward ? 1 : 0) + (is_6() ? 3 : 0));
+  }
   int64_t rule_state() const { return inner() * head_dim; }
 };
 
@@ -222,16 +228,19 @@ struct StateSpaceSpec {
 };
 
 // A state space of each channel by itself, whose decays are the state's own (Mamba: Gu and Dao
-// 2023, arXiv 2312.00752).
+// 2023, arXiv 2312.00752), or of heads with one step and one decay each (PLaMo 2: Imajo et al.
+// 2025, arXiv 2509.04897), whose tensors have z before x, and B and C before r.
 struct SelectiveSpec {
   enum class Norms { kNone, kPlain, kWithGains };
 
   int64_t inner = 0;           // channels
+  int64_t head_dim = 0;        // channels of a head; 0: there are none
   int64_t state_dim = 0;       // of B and C, of a channel's state
   int64_t step_rank = 0;       // of what the steps are made of
   int64_t conv_width = 0;      // tokens that the convolution sees
   Norms norms = Norms::kNone;  // of that, B and C
 
+  int64_t heads() const { return head_dim > 0 ? inner / head_dim : inner; }
   // Values of recurrent state.
   int64_t conv_state() const { return (conv_width - 1) * inner; }
   int64_t rule_state() const { return inner * state_dim; }
@@ -261,6 +270,7 @@ struct FeedForwardSpec {
   int64_t width = 0;
   Activation activation = Activation::kSilu;
   bool gated = true;
+  bool alternate = false;  // W_gate's and W_up's rows take turns where they are one tensor
   // min(act(gate), limit) * clamp(up, -limit, limit) of experts, and of the others; 0: no limit.
   float expert_limit = 0;
   float limit = 0;
@@ -295,6 +305,7 @@ struct LayerSpec {
   bool parallel = false;
   float residual_scale = 1;  // r
   const char* output_scale = nullptr;
+  float output_factor = 1;  // that x is multiplied by at the end, too
   // x becomes (x + n + norm(W_r W_l n)) / sqrt(2) behind the mixer, n = norm(x) before it (learned
   // augmented residual: Menghani et al. 2024, arXiv 2411.07501), W_l of so many rows; 0: not.
   int64_t laurel_rank = 0;

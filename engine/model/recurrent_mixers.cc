@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "engine/base/status_macros.h"
 #include "engine/model/column_taker.h"
 #include "engine/model/mixers.h"
@@ -81,19 +83,23 @@ absl::StatusOr<Tensor> ApplySelective(const LayerRun& run, const SelectiveSpec& 
   Backend* const backend = run.backend;
   const SelectiveWeights& weights = run.mixer.selective;
   ColumnTaker input(run.act.mixer_input.Rows(0, run.rows));
-  const Tensor before = input(spec.inner), z = input(spec.inner);
+  const bool in_heads = spec.head_dim > 0;
+  Tensor before = input(spec.inner), z = input(spec.inner);
+  if (in_heads) std::swap(before, z);
   ASSIGN_OR_RETURN(const Tensor x, Convolve(run, before, weights.conv_bias.tensor, conv));
   const Tensor from_x = run.Of(run.act.selective, spec.step_rank + 2 * spec.state_dim);
   RETURN_IF_ERROR(
       run.Apply(weights.from_x, ProductInput::Plain(x), ProductResult::kReplaces, from_x));
   ColumnTaker parts(from_x);
-  const Tensor low = parts(spec.step_rank), b = parts(spec.state_dim), c = parts(spec.state_dim);
+  Tensor low = in_heads ? Tensor() : parts(spec.step_rank);
+  const Tensor b = parts(spec.state_dim), c = parts(spec.state_dim);
+  if (in_heads) low = parts(spec.step_rank);
   if (spec.norms != SelectiveSpec::Norms::kNone) {
     RETURN_IF_ERROR(backend->Normalize(low, weights.step_norm.norm, low));
     RETURN_IF_ERROR(backend->Normalize(b, weights.b_norm.norm, b));
     RETURN_IF_ERROR(backend->Normalize(c, weights.c_norm.norm, c));
   }
-  const Tensor step = before;  // which nobody needs any more
+  const Tensor step = before.Cols(0, spec.heads());  // which nobody needs any more
   RETURN_IF_ERROR(
       run.Apply(weights.step, ProductInput::Plain(low), ProductResult::kReplaces, step));
   RETURN_IF_ERROR(backend->DeltaRule({.q = c,
@@ -102,7 +108,7 @@ absl::StatusOr<Tensor> ApplySelective(const LayerRun& run, const SelectiveSpec& 
                                       .alpha = step,
                                       .dt_bias = weights.no_bias.tensor,
                                       .a = weights.a.tensor,
-                                      .heads = static_cast<int32_t>(spec.inner),
+                                      .heads = static_cast<int32_t>(spec.heads()),
                                       .key_heads = 1,
                                       .grouped = true,
                                       .rule = StateRule::kStateSpace,

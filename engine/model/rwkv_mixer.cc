@@ -7,6 +7,16 @@
 //   y       = StateRule::kErase of r, k, v, with the logarithms of decays w, keys e and rates a
 //   out     = ([each head of y normed] + (r . (k * r_k)) v)  [* G_2 sigmoid(G_1 n)],
 // the dot product being each head's. The feed-forward's first product sees such a mixture, too.
+//
+// RWKV-6 (2024, arXiv 2404.05892) makes each mu of the row, mu = mu_0 + M_2 tanh(M_1 (n + mu_x (m -
+// n))), has no rates, no erasing and no first values, and reads the state before it learns:
+//   w   = -exp(w_0 + W_2 tanh(W_1 n)),  g = silu(G n)
+//   y   = S r + (r . (k * r_k)) v,  S = exp(w) S + k v^T then
+//   out = [each head of y normed] * g
+// so that what a step's rule is given is the token before: it reads what that has left. The
+// feed-forward's result is multiplied by sigmoid(R n) of a mixture of its own.
+#include <utility>
+
 #include "engine/base/status_macros.h"
 #include "engine/model/column_taker.h"
 #include "engine/model/mixers.h"
@@ -42,7 +52,7 @@ StateLayer Behind(StateLayer state, int64_t values) {
 
 // What one token's time mixing is made of: (T, inner) each, but for `low`.
 struct Parts {
-  Tensor n, difference, mixed, r, w, k, v, a, g, erase, other, low;
+  Tensor n, difference, mixed, r, w, k, v, a, g, erase, other, low, of_mixtures;
 };
 
 Parts PartsOf(const LayerRun& run, const RwkvSpec& spec) {
@@ -53,6 +63,7 @@ Parts PartsOf(const LayerRun& run, const RwkvSpec& spec) {
     *part = take(spec.inner());
   }
   parts.low = take(std::max(spec.widest_rank(), spec.heads));
+  parts.of_mixtures = take(5 * spec.mix_rank);
   return parts;
 }
 
@@ -111,6 +122,71 @@ absl::Status MakeParts(const LayerRun& run, const RwkvSpec& spec, const Parts& p
   return apply(weights.g_2, low, parts.g);
 }
 
+// The same of RWKV-6.
+absl::Status MakeParts6(const LayerRun& run, const RwkvSpec& spec, const Parts& parts) {
+  Backend* const backend = run.backend;
+  const RwkvWeights& weights = run.mixer.rwkv;
+  auto apply = [&](const Projection& projection, Tensor from, Tensor to) {
+    return run.Apply(projection, ProductInput::Plain(from), ProductResult::kReplaces, to);
+  };
+  RETURN_IF_ERROR(Mixture(backend, parts.n, parts.difference, weights.x_shift, parts.mixed));
+  RETURN_IF_ERROR(apply(weights.mix_1, parts.mixed, parts.of_mixtures));
+  RETURN_IF_ERROR(backend->ScaleAndCap(parts.of_mixtures, /*scale=*/1, /*cap=*/1));
+  const Tensor decay = parts.low.Cols(0, spec.decay_rank);
+  const std::pair<const Projection*, Tensor> made[] = {{&weights.w_1, decay},
+                                                       {&weights.k, parts.k},
+                                                       {&weights.v, parts.v},
+                                                       {&weights.r, parts.r},
+                                                       {&weights.g, parts.g}};
+  for (int i = 0; i < 5; ++i) {
+    const Tensor low = parts.of_mixtures.Cols(i * spec.mix_rank, spec.mix_rank);
+    RETURN_IF_ERROR(apply(weights.mix_2[i], low, parts.other));
+    RETURN_IF_ERROR(backend->GatedActivation(Activation::kIdentity, parts.other, parts.difference,
+                                             parts.mixed));
+    RETURN_IF_ERROR(backend->Add(parts.mixed, parts.n, /*scale=*/1));
+    RETURN_IF_ERROR(apply(*made[i].first, parts.mixed, made[i].second));
+  }
+  RETURN_IF_ERROR(backend->ScaleAndCap(decay, /*scale=*/1, /*cap=*/1));
+  RETURN_IF_ERROR(apply(weights.w_2, decay, parts.w));
+  RETURN_IF_ERROR(backend->GatedActivation(Activation::kExp, parts.w, {}, parts.w));
+  return backend->ScaleAndCap(parts.w, /*scale=*/-1, /*cap=*/0);
+}
+
+absl::StatusOr<Tensor> ApplyRwkv6(const LayerRun& run, const RwkvSpec& spec, const Parts& parts,
+                                  const StateLayer& shift, const StateLayer& rule) {
+  Backend* const backend = run.backend;
+  const RwkvWeights& weights = run.mixer.rwkv;
+  RETURN_IF_ERROR(MakeParts6(run, spec, parts));
+  const Tensor decay = parts.mixed, key = parts.difference, value = parts.a;
+  int64_t behind = 2 * spec.inner();
+  for (const auto& [now, before] :
+       {std::pair(parts.w, decay), std::pair(parts.k, key), std::pair(parts.v, value)}) {
+    RETURN_IF_ERROR(backend->CausalConv(now, weights.previous.tensor, {}, Activation::kIdentity,
+                                        Behind(shift, behind), before));
+    behind += spec.inner();
+  }
+  RETURN_IF_ERROR(backend->Normalize(parts.n, weights.nothing.norm, parts.erase));
+  const Tensor out = run.Of(run.act.mixed, spec.inner());
+  RETURN_IF_ERROR(backend->DeltaRule({.q = parts.r,
+                                      .k = key,
+                                      .v = value,
+                                      .beta = parts.erase,
+                                      .log_decay = decay,
+                                      .erase = parts.erase,
+                                      .heads = static_cast<int32_t>(spec.heads),
+                                      .key_heads = static_cast<int32_t>(spec.heads),
+                                      .rule = StateRule::kErase},
+                                     rule, out));
+  const Tensor bonus = parts.low.Cols(0, spec.heads);
+  RETURN_IF_ERROR(backend->Normalize(parts.k, weights.bonus_gain.norm, parts.other));
+  RETURN_IF_ERROR(backend->Dot(parts.other, parts.r, bonus));
+  RETURN_IF_ERROR(backend->ScaleRows(parts.v, bonus, Activation::kIdentity));
+  RETURN_IF_ERROR(backend->Add(out, parts.v, /*scale=*/1));
+  RETURN_IF_ERROR(backend->Normalize(out, weights.output_norm.norm, out));
+  RETURN_IF_ERROR(backend->GatedActivation(Activation::kSilu, parts.g, out, out));
+  return out;
+}
+
 }  // namespace
 
 absl::StatusOr<Tensor> ApplyRwkv(const LayerRun& run, const RwkvSpec& spec, const StateLayer& shift,
@@ -120,6 +196,7 @@ absl::StatusOr<Tensor> ApplyRwkv(const LayerRun& run, const RwkvSpec& spec, cons
   const Parts parts = PartsOf(run, spec);
   RETURN_IF_ERROR(backend->Normalize(run.x(), run.weights.mixer_norm.norm, parts.n));
   RETURN_IF_ERROR(TakeDifference(backend, parts.n, weights.previous, shift, parts.difference));
+  if (spec.is_6()) return ApplyRwkv6(run, spec, parts, shift, rule);
   RETURN_IF_ERROR(MakeParts(run, spec, parts));
 
   RETURN_IF_ERROR(backend->Normalize(parts.k, weights.erase_gain.norm, parts.erase));
@@ -166,6 +243,19 @@ absl::StatusOr<Tensor> MixForFeedForward(const LayerRun& run, const RwkvSpec& sp
                                  Behind(shift, spec.inner()), parts.difference));
   RETURN_IF_ERROR(Mixture(run.backend, parts.n, parts.difference, weights.shift, parts.mixed));
   return parts.mixed;
+}
+
+absl::Status AddGated(const LayerRun& run, const RwkvSpec& spec, const ProductInput& between) {
+  const FeedForwardWeights& weights = run.weights.feed_forward;
+  Backend* const backend = run.backend;
+  const Parts parts = PartsOf(run, spec);  // with MixForFeedForward's n and difference
+  RETURN_IF_ERROR(Mixture(backend, parts.n, parts.difference, weights.gate_shift, parts.mixed));
+  RETURN_IF_ERROR(run.Apply(weights.output_gate, ProductInput::Plain(parts.mixed),
+                            ProductResult::kReplaces, parts.r));
+  RETURN_IF_ERROR(run.Apply(weights.down, between, ProductResult::kReplaces, parts.other));
+  RETURN_IF_ERROR(
+      backend->GatedActivation(Activation::kSigmoid, parts.r, parts.other, parts.other));
+  return backend->Add(run.x(), parts.other, /*scale=*/1);
 }
 
 }  // namespace lm

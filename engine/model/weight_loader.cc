@@ -75,7 +75,9 @@ absl::Status WeightLoader::SetScales(const std::vector<float>& scales, WeightMat
 
 absl::StatusOr<FileRows> WeightLoader::InFile(const std::string& name, int64_t rows, int64_t cols) {
   ASSIGN_OR_RETURN(const TensorInfo* info, Take(name, rows, cols, /*in_memory=*/false));
-  return FileRows(gguf_, *info);
+  if (info->form == StoredForm::kPlain) return FileRows(gguf_, *info);
+  return absl::UnimplementedError(
+      absl::StrCat("tensor '", name, "' is of a type that is not looked up in the file"));
 }
 
 absl::StatusOr<Projection> WeightLoader::LoadProjection(absl::Span<const ProjectionPart> parts,
@@ -98,14 +100,12 @@ absl::StatusOr<Projection> WeightLoader::LoadProjection(absl::Span<const Project
       scales.resize(rows + part.rows, scale);
       const std::string bias_name = part.bias.empty() ? part.prefix + ".bias" : part.bias;
       if (needs_bias || !part.bias.empty() || Has(bias_name)) {
-        if (!part.runs.empty()) {
-          return absl::UnimplementedError(
-              absl::StrCat("tensor '", bias_name, "' is not supported"));
-        }
         bias.resize(rows);  // zeros for the parts before that have none
-        ASSIGN_OR_RETURN(std::vector<float> values,
+        ASSIGN_OR_RETURN(const std::vector<float> values,
                          HostRow(bias_name, part.count, part.index, part.rows));
-        bias.insert(bias.end(), values.begin(), values.end());
+        for (const auto& [first, count] : RunsOf(part)) {
+          bias.insert(bias.end(), values.begin() + first, values.begin() + first + count);
+        }
       }
       rows += part.rows;
     }
@@ -278,16 +278,22 @@ absl::StatusOr<const TensorInfo*> WeightLoader::Take(const std::string& name, in
   return info;
 }
 
-void WeightLoader::AddRows(const TensorInfo& info, const ProjectionPart& part,
-                           std::vector<Rows>* stack) {
-  if (part.runs.empty()) return stack->push_back({&info, part.index * part.rows, part.rows});
+std::vector<std::pair<int64_t, int64_t>> WeightLoader::RunsOf(const ProjectionPart& part) {
+  if (part.runs.empty()) return {{0, part.rows}};
+  std::vector<std::pair<int64_t, int64_t>> found;
   const int64_t group = std::accumulate(part.runs.begin(), part.runs.end(), int64_t{0});
   int64_t begin = 0;  // of the run, in each group
   for (const int64_t run : part.runs) {
-    for (int64_t first = begin; first < part.rows; first += group) {
-      stack->push_back({&info, first, run});
-    }
+    for (int64_t first = begin; first < part.rows; first += group) found.push_back({first, run});
     begin += run;
+  }
+  return found;
+}
+
+void WeightLoader::AddRows(const TensorInfo& info, const ProjectionPart& part,
+                           std::vector<Rows>* stack) {
+  for (const auto& [first, count] : RunsOf(part)) {
+    stack->push_back({&info, part.index * part.rows + first, count});
   }
 }
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -64,7 +65,7 @@ class WeightLoader {
     std::string prefix;
     int64_t rows;
     // The file's rows are groups of runs so long: all groups' first runs come first, then their
-    // second ones, and so on. Empty: the rows as they are.
+    // second ones, and so on, of the biases, too. Empty: the rows as they are.
     std::vector<int64_t> runs = {};
     // The tensor is this many of such matrices, one below the other, of which this is number
     // `index`.
@@ -145,6 +146,8 @@ class WeightLoader {
   // Gives the matrix scales unless all are 1.
   absl::Status SetScales(const std::vector<float>& scales, WeightMatrix* matrix);
 
+  // The rows of a part in their order, from its first one on: where each run begins, and how many.
+  static std::vector<std::pair<int64_t, int64_t>> RunsOf(const ProjectionPart& part);
   static void AddRows(const TensorInfo& info, const ProjectionPart& part, std::vector<Rows>* stack);
 
   // What one adapter adds; its tensors are taken by `tensors`.

@@ -42,10 +42,11 @@ int64_t LatentWeights::bytes() const {
 }
 
 int64_t RwkvWeights::bytes() const {
-  int64_t total = 0;
+  int64_t total = mix_1.bytes() + g.bytes();
   for (const Projection* part : {&r, &k, &v, &w_1, &w_2, &a_1, &a_2, &v_1, &v_2, &g_1, &g_2}) {
     total += part->bytes();
   }
+  for (const Projection& part : mix_2) total += part.bytes();
   return total;
 }
 

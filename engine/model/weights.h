@@ -78,7 +78,7 @@ struct KimiDeltaWeights {
   int64_t bytes() const { return decay.bytes() + gate.bytes(); }
 };
 
-// Of RWKV-7's time mixing, as rwkv_mixer.cc has them.
+// Of RWKV's time mixing, as rwkv_mixer.cc has them.
 struct RwkvWeights {
   // How much of the token before each of these sees: gains.
   DeviceNorm r_shift, w_shift, k_shift, v_shift, a_shift, g_shift;
@@ -88,6 +88,9 @@ struct RwkvWeights {
   DeviceNorm erase_gain, rate_gain, bonus_gain;       // k_k, k_a and r_k
   DeviceVector unit;                                  // (1, head_dim): makes lengths
   DeviceNorm output_norm;                             // in heads; empty: none
+  // RWKV-6's.
+  DeviceNorm x_shift, nothing;  // the second makes zeros
+  Projection mix_1, mix_2[5], g;
 
   int64_t bytes() const;
 };
@@ -125,8 +128,10 @@ struct FeedForwardWeights {
   DeviceNorm spread, cut;  // of a gate's values, where few of them are left (FeedForwardSpec)
   DeviceNorm shift;        // how much of the token before it sees: gains; empty: none
   DeviceVector previous;   // as RwkvWeights
+  Projection output_gate;  // hidden -> hidden, RWKV-6's
+  DeviceNorm gate_shift;   // that of it
 
-  int64_t bytes() const { return input.bytes() + down.bytes(); }
+  int64_t bytes() const { return input.bytes() + down.bytes() + output_gate.bytes(); }
 };
 
 struct ExpertWeights {

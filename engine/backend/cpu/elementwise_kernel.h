@@ -149,6 +149,8 @@ void GatedActivationRow(Activation activation, const float* gate, const float* u
       return GateRow(gate, up, n, out, [](F32x16 x) { return Relu(x) * Relu(x); });
     case Activation::kSoftplus:
       return GateRow(gate, up, n, out, [](F32x16 x) { return Softplus(x); });
+    case Activation::kExp:
+      return GateRow(gate, up, n, out, [](F32x16 x) { return Exp(Min(F32x16::Set(88), x)); });
     case Activation::kSwigluOai:
       return SwigluOaiRow(gate, up, n, out);
   }

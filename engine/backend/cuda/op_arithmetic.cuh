@@ -29,6 +29,8 @@ LM_HOST_DEVICE float Activate(Activation activation, float x) {
       return x < 0.0f ? 0.0f : x * x;
     case Activation::kSoftplus:
       return Softplus(x);
+    case Activation::kExp:
+      return expf(x > 88.0f ? 88.0f : x);
     case Activation::kSwigluOai:
       x = x > 7.0f ? 7.0f : x;
       return x / (1.0f + expf(-1.702f * x));

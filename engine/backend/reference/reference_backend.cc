@@ -27,6 +27,8 @@ float Activate(Activation activation, float x) {
       return x < 0 ? 0 : x * x;
     case Activation::kSoftplus:
       return x > 20 ? x : std::log1p(std::exp(x));
+    case Activation::kExp:
+      return std::exp(x > 88 ? 88 : x);
     case Activation::kSwigluOai:
       x = x > 7 ? 7 : x;
       return x / (1.0f + std::exp(-1.702f * x));

@@ -3,7 +3,8 @@
 // Differs from llama: every product has biases, those of the experts too; every other layer sees a
 // window; each head has a sink, a score without a value; the experts are chosen by their logits and
 // weighed by the softmax over the chosen, with gates of their own kind; the norm before them is
-// called post_attention_norm; the halves of a head turn together.
+// called post_attention_norm; the halves of a head turn together. (Ollama's names for all that:
+// engine/gguf/ollama_names.h.)
 #include "engine/base/status_macros.h"
 #include "engine/model/families.h"
 
@@ -14,6 +15,7 @@ absl::Status DescribeGptOss(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(
       DescribeExperts(keys, {.gate = RouterGate::kSoftmaxOfChosen, .normalised = false}, spec));
   spec->ropes[0].pairing = RopePairing::kHalves;
+  ASSIGN_OR_RETURN(const bool alternate, keys.BoolOr("ffn_gate_up_exps.alternate", false));
   ASSIGN_OR_RETURN(const int64_t window, ReadWindow(keys, spec->context_length));
   ASSIGN_OR_RETURN(const std::vector<bool> windowed,
                    ReadWindowPattern(keys, spec->num_layers() + spec->skipped_blocks, 2));
@@ -23,6 +25,7 @@ absl::Status DescribeGptOss(KeyReader& keys, ModelSpec* spec) {
     layer.attention()->sinks = true;
     if (windowed[i]) layer.attention()->window = window;
     layer.feed_forward.activation = Activation::kSwigluOai;
+    layer.feed_forward.alternate = alternate;
     layer.feed_forward_norm = "post_attention_norm";
   }
   return absl::OkStatus();

@@ -4,6 +4,12 @@
 // "jamba": Jamba (AI21 2024, arXiv 2403.19887). As llama, without a rope; the layers without KV
 // heads are Mamba's, with norms; some have experts, chosen by a softmax, in the place of the
 // feed-forward.
+//
+// "plamo2": PLaMo 2 (Imajo et al. 2025, arXiv 2509.04897). As llama, and: what mixer and
+// feed-forward add to x is normed too, as is each head of q and k, with gains of its own; the
+// halves of a head turn together; the layers without KV heads are Mamba's, in heads, with norms.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/families.h"
@@ -62,6 +68,29 @@ absl::Status DescribeJamba(KeyReader& keys, ModelSpec* spec) {
     if (!keys.HasTensor(absl::StrCat("blk.", i, ".ffn_gate_inp.weight"))) {
       layer.feed_forward.experts.reset();
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DescribePlamo2(KeyReader& keys, ModelSpec* spec) {
+  RETURN_IF_ERROR(DescribeStandardBlocks(keys, spec));
+  spec->ropes[0].pairing = RopePairing::kHalves;
+  ASSIGN_OR_RETURN(SelectiveSpec selective, ReadSelective(keys));
+  RETURN_IF_ERROR(keys.IntOr("ssm.group_count", 0, 0, 0).status());
+  const int64_t heads = selective.step_rank;
+  if (selective.inner % heads != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", keys.Key("ssm.time_step_rank"), "' = ", heads, " does not divide '",
+                     keys.Key("ssm.inner_size"), "' = ", selective.inner));
+  }
+  selective.head_dim = selective.inner / heads;
+  selective.step_rank = std::max<int64_t>(64, spec->hidden / 16);
+  selective.norms = SelectiveSpec::Norms::kWithGains;
+  for (LayerSpec& layer : spec->layers) {
+    layer.post_mixer_norm = "post_attention_norm";
+    layer.post_feed_forward_norm = "post_ffw_norm";
+    layer.attention()->head_norm = HeadNorm::kOwnGain;
+    if (layer.attention()->kv_heads == 0) layer.mixer = selective;
   }
   return absl::OkStatus();
 }

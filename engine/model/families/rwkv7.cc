@@ -1,9 +1,11 @@
-// "rwkv7": RWKV-7 (Peng et al. 2025, arXiv 2503.14456); "arwkv7": Qwen2 with its attention replaced
+// "rwkv7": RWKV-7 (Peng et al. 2025, arXiv 2503.14456); "rwkv6": RWKV-6 (Peng et al. 2024, arXiv
+// 2404.05892); "arwkv7": Qwen2 with its attention replaced
 // by that (Lin et al. 2025, arXiv 2501.15570).
 //
 // A layer is time mixing (rwkv_mixer.cc) and a feed-forward, which mixes each token with the one
 // before it, too, and has squares of what is positive between. LayerNorm with biases, of the
-// embedding, too. Of arwkv7 norms and feed-forward are a llama's.
+// embedding, too. Of rwkv6 the feed-forward has a gate, and x is halved every so many layers. Of
+// arwkv7 norms and feed-forward are a llama's.
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/families.h"
@@ -11,7 +13,7 @@
 namespace lm {
 namespace {
 
-absl::StatusOr<RwkvSpec> ReadTimeMixing(KeyReader& keys, const ModelSpec& spec) {
+absl::StatusOr<RwkvSpec> ReadHeads(KeyReader& keys, const ModelSpec& spec) {
   RwkvSpec rwkv;
   ASSIGN_OR_RETURN(rwkv.head_dim, keys.Int("wkv.head_size", 1, 4096));
   if (spec.hidden % rwkv.head_dim != 0 || spec.hidden * rwkv.head_dim > kMaxDim) {
@@ -21,6 +23,11 @@ absl::StatusOr<RwkvSpec> ReadTimeMixing(KeyReader& keys, const ModelSpec& spec) 
                      ", or their product is more than ", kMaxDim));
   }
   rwkv.heads = spec.hidden / rwkv.head_dim;
+  return rwkv;
+}
+
+absl::StatusOr<RwkvSpec> ReadTimeMixing(KeyReader& keys, const ModelSpec& spec) {
+  ASSIGN_OR_RETURN(RwkvSpec rwkv, ReadHeads(keys, spec));
   ASSIGN_OR_RETURN(rwkv.decay_rank, keys.Int("attention.decay_lora_rank", 1, kMaxDim));
   ASSIGN_OR_RETURN(rwkv.rate_rank, keys.Int("attention.iclr_lora_rank", 1, kMaxDim));
   ASSIGN_OR_RETURN(rwkv.value_rank, keys.Int("attention.value_residual_mix_lora_rank", 1, kMaxDim));
@@ -47,20 +54,42 @@ absl::Status DescribeLayers(KeyReader& keys, RwkvSpec rwkv, const LayerSpec& lik
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::Status DescribeRwkv7(KeyReader& keys, ModelSpec* spec) {
+absl::Status DescribeSizesOfBoth(KeyReader& keys, ModelSpec* spec) {
   ASSIGN_OR_RETURN(const int64_t layers, DescribeSizes(keys, spec, NormKind::kLayer));
   spec->layers.resize(layers);
   spec->embedding_norm = "token_embd_norm";
-  RETURN_IF_ERROR(keys.IntOr("token_shift_count", 2, 2, 2).status());
-  ASSIGN_OR_RETURN(RwkvSpec rwkv, ReadTimeMixing(keys, *spec));
+  return keys.IntOr("token_shift_count", 2, 2, 2).status();
+}
+
+absl::Status DescribeLayersOfBoth(KeyReader& keys, RwkvSpec rwkv, ModelSpec* spec) {
   rwkv.mixes_feed_forward = true;
   LayerSpec layer;
   layer.feed_forward.gated = false;
   layer.feed_forward.activation = Activation::kRelu2;
   layer.feed_forward_norm = "attn_norm_2";
   return DescribeLayers(keys, rwkv, layer, spec);
+}
+
+}  // namespace
+
+absl::Status DescribeRwkv6(KeyReader& keys, ModelSpec* spec) {
+  RETURN_IF_ERROR(DescribeSizesOfBoth(keys, spec));
+  ASSIGN_OR_RETURN(RwkvSpec rwkv, ReadHeads(keys, *spec));
+  ASSIGN_OR_RETURN(rwkv.mix_rank, keys.Int("time_mix_extra_dim", 1, kMaxDim / 5));
+  ASSIGN_OR_RETURN(rwkv.decay_rank, keys.Int("time_decay_extra_dim", 1, kMaxDim));
+  rwkv.normed = true;
+  RETURN_IF_ERROR(DescribeLayersOfBoth(keys, rwkv, spec));
+  ASSIGN_OR_RETURN(const int64_t period, keys.IntOr("rescale_every_n_layers", 0, kMaxDim, 0));
+  for (int64_t i = period - 1; period > 0 && i < spec->num_layers(); i += period) {
+    spec->layers[i].output_factor = 0.5f;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DescribeRwkv7(KeyReader& keys, ModelSpec* spec) {
+  RETURN_IF_ERROR(DescribeSizesOfBoth(keys, spec));
+  ASSIGN_OR_RETURN(const RwkvSpec rwkv, ReadTimeMixing(keys, *spec));
+  return DescribeLayersOfBoth(keys, rwkv, spec);
 }
 
 absl::Status DescribeArwkv7(KeyReader& keys, ModelSpec* spec) {

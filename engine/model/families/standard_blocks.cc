@@ -11,10 +11,11 @@ namespace {
 
 constexpr int64_t kMaxLayers = 4096;
 
-// The heads of each block's queries.
+// The heads of each block's queries; where each block has a number of its own, those without KV
+// heads may have 0.
 absl::StatusOr<std::vector<int64_t>> ReadHeadCounts(KeyReader& keys, int64_t blocks) {
   constexpr char kKey[] = "attention.head_count";
-  if (keys.IsArray(kKey)) return keys.IntsOr(kKey, blocks, 1, kMaxDim, 1);
+  if (keys.IsArray(kKey)) return keys.IntsOr(kKey, blocks, 0, kMaxDim, 1);
   ASSIGN_OR_RETURN(const int64_t heads, keys.Int(kKey, 1, kMaxDim));
   return std::vector<int64_t>(blocks, heads);
 }
@@ -22,7 +23,12 @@ absl::StatusOr<std::vector<int64_t>> ReadHeadCounts(KeyReader& keys, int64_t blo
 // All but kv_heads, which can differ between layers, as can `heads`.
 absl::Status ReadHeads(KeyReader& keys, const ModelSpec& spec, absl::Span<const int64_t> heads,
                        AttentionSpec* attention) {
-  attention->heads = heads[0];
+  const auto first = std::find_if(heads.begin(), heads.end(), [](int64_t n) { return n > 0; });
+  if (first == heads.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", keys.Key("attention.head_count"), "' must be 1 or more, got 0"));
+  }
+  attention->heads = *first;
   if (!keys.Has("attention.key_length") && spec.hidden % attention->heads != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", keys.Key("attention.head_count"), "' = ", attention->heads,
@@ -239,7 +245,8 @@ absl::Status DescribeStandardBlocks(KeyReader& keys, ModelSpec* spec, NormKind n
     layer.feed_forward.width = widths[i];
     attention.heads = heads[i];
     attention.kv_heads = kv_heads[i];
-    if (attention.kv_heads > 0 && attention.heads % attention.kv_heads != 0) {
+    if (attention.kv_heads > 0 &&
+        (attention.heads == 0 || attention.heads % attention.kv_heads != 0)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "'", keys.Key("attention.head_count_kv"), "' = ", attention.kv_heads,
           " does not divide '", keys.Key("attention.head_count"), "' = ", attention.heads));

@@ -129,8 +129,9 @@ TEST_P(ElementwiseTest, RmsNormRefusesWhatIsNoGroups) {
 }
 
 constexpr Activation kActivations[] = {
-    Activation::kSilu, Activation::kGeluTanh, Activation::kSigmoid,  Activation::kIdentity,
-    Activation::kRelu, Activation::kRelu2,    Activation::kSoftplus, Activation::kSwigluOai};
+    Activation::kSilu,     Activation::kGeluTanh, Activation::kSigmoid,
+    Activation::kIdentity, Activation::kRelu,     Activation::kRelu2,
+    Activation::kSoftplus, Activation::kExp,      Activation::kSwigluOai};
 
 // In F64, and how much the rounding of its exponent grows.
 double ActivationOf(Activation activation, double x, double up, double* slope) {
@@ -153,6 +154,8 @@ double ActivationOf(Activation activation, double x, double up, double* slope) {
       return std::max(x, 0.0) * std::max(x, 0.0) * up;
     case Activation::kSoftplus:
       return (std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)))) * up;
+    case Activation::kExp:
+      return std::exp(std::min(x, 88.0)) * up;
     case Activation::kSwigluOai:
       break;
   }

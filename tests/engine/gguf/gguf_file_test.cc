@@ -1,5 +1,6 @@
 #include "engine/gguf/gguf_file.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -162,6 +163,54 @@ TEST(GgufFileTest, AcceptsEveryTensorTypeAndNoOther) {
     EXPECT_THAT(message, HasSubstr("tensor \"t\""));
   }
   EXPECT_EQ(accepted, 0);  // 4,096 bytes are more than any of them needs
+}
+
+// As ggml's dequantize_row_q8_K, which multiplies d by each value.
+TEST(GgufFileTest, Q8KIsReadAsF32) {
+  std::string blocks;
+  std::vector<float> expected;
+  for (const float d : {0.25f, -3e-7f, 1e30f}) {
+    blocks += Bytes(d);
+    for (int i = 0; i < 256; ++i) {
+      blocks += static_cast<char>(i - 128);
+      expected.push_back(d * static_cast<float>(i - 128));
+    }
+    blocks += std::string(32, '?');  // sums that nobody needs
+  }
+  auto gguf = OpenGguf(GgufBuilder()
+                           .AddTensor("t", 15, {256, 3}, blocks)
+                           .AddTensor("next", DType::kF32, {1}, Bytes<float>({7}))
+                           .Build());
+  ASSERT_TRUE(gguf.ok()) << gguf.status();
+  const TensorInfo& info = *(*gguf)->FindTensor("t");
+  EXPECT_EQ(info.dtype, DType::kF32);
+  EXPECT_EQ(info.bytes, 3u * 256 * sizeof(float));
+  EXPECT_EQ(info.stored_bytes, 3u * 292);
+  std::vector<float> read(2 * 256);  // the last two rows
+  ASSERT_TRUE((*gguf)
+                  ->ReadTensor(info,
+                               absl::MakeSpan(reinterpret_cast<char*>(read.data()),
+                                              read.size() * sizeof(float)),
+                               256 * sizeof(float))
+                  .ok());
+  EXPECT_TRUE(std::equal(read.begin(), read.end(), expected.begin() + 256));
+}
+
+// Byte i of a block of the other order has values 2i and 2i + 1.
+TEST(GgufFileTest, NeighboursInMxfp4BecomeHalves) {
+  std::string pairs("\x7e"), halves("\x7e");
+  for (int i = 0; i < 16; ++i) {
+    auto value = [](int v) { return (5 * v + v / 16) % 16; };
+    pairs += static_cast<char>(value(2 * i) | value(2 * i + 1) << 4);
+    halves += static_cast<char>(value(i) | value(i + 16) << 4);
+  }
+  auto gguf = OpenGguf(GgufBuilder().AddTensor("t", 4, {32, 2}, pairs + pairs).Build());
+  ASSERT_TRUE(gguf.ok()) << gguf.status();
+  const TensorInfo& info = (*gguf)->tensors()[0];
+  EXPECT_EQ(info.dtype, DType::kMXFP4);
+  std::string read(17, '\0');
+  ASSERT_TRUE((*gguf)->ReadTensor(info, absl::MakeSpan(read.data(), read.size()), 17).ok());
+  EXPECT_EQ(read, halves);
 }
 
 TEST(GgufFileTest, HonoursTheAlignmentKey) {

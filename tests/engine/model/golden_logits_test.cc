@@ -83,6 +83,8 @@ constexpr Golden kGolden[] = {
     Named("qwen3vl-f32", kAllFloat),
     Named("qwen3next-old-f32", kAllFloat),
     Named("rwkv7-f32", kAllFloat),
+    Named("rwkv6-f32", kAllFloat),
+    Named("plamo2-f32", kAllFloat),
     Named("kimi-linear-f32", kAllFloat),
     Named("bailingmoe3-f32", kAllFloat),
     Named("step35-f32", kAllFloat),
@@ -164,9 +166,9 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenLogitsTest,
                                           testing::Values("reference", "cpu")),
                          TestName);
 
-// The first 49 have two layers or more: one on the first device, the others on the second.
+// The first 51 have two layers or more: one on the first device, the others on the second.
 INSTANTIATE_TEST_SUITE_P(Shared, GoldenLogitsTest,
-                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 49)),
+                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 51)),
                                           testing::Values("cpu,reference", "reference=1,cpu")),
                          TestName);
 

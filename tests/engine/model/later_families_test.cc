@@ -66,6 +66,58 @@ TEST_F(FamilyTest, Rwkv7HasTimeMixingInEveryLayer) {
   EXPECT_THAT(Refusal(), HasSubstr("rwkv7.attention.head_count"));
 }
 
+TEST_F(FamilyTest, Rwkv6HalvesItsStreamNowAndThen) {
+  Begin("rwkv6", &DescribeRwkv6);
+  Set("attention.layer_norm_epsilon", 1e-5);
+  Set("attention.head_count", uint64_t{0});
+  Set("attention.head_count_kv", uint64_t{0});
+  Set("wkv.head_size", uint64_t{16});
+  Set("time_mix_extra_dim", uint64_t{8});
+  EXPECT_THAT(Refusal(), HasSubstr("rwkv6.time_decay_extra_dim"));
+  Set("time_decay_extra_dim", uint64_t{12});
+  Set("rescale_every_n_layers", uint64_t{6});
+  const ModelSpec spec = Spec();
+  ASSERT_NE(spec.layers[1].rwkv(), nullptr);
+  EXPECT_TRUE(spec.layers[1].rwkv()->is_6());
+  EXPECT_EQ(StatesOf(spec.layers[1]).conv, 5 * 64);
+  for (int i = 0; i < 12; ++i) EXPECT_EQ(spec.layers[i].output_factor, i % 6 == 5 ? 0.5f : 1) << i;
+  Set("time_mix_extra_dim", uint64_t{0});
+  EXPECT_THAT(Refusal(), HasSubstr("'rwkv6.time_mix_extra_dim' must be 1 to"));
+}
+
+TEST_F(FamilyTest, Plamo2HasStateSpacesInHeads) {
+  Begin("plamo2", &DescribePlamo2);
+  std::vector<uint64_t> heads(12, 4), kv_heads(12, 2);
+  for (int i = 0; i < 12; i += 2) heads[i] = kv_heads[i] = 0;
+  Set("attention.head_count", heads);
+  Set("attention.head_count_kv", kv_heads);
+  Set("attention.key_length", uint64_t{32});
+  Set("ssm.conv_kernel", uint64_t{4});
+  Set("ssm.state_size", uint64_t{8});
+  Set("ssm.inner_size", uint64_t{48});
+  Set("ssm.time_step_rank", uint64_t{6});
+  Set("ssm.group_count", uint64_t{0});
+  const ModelSpec spec = Spec();
+  ASSERT_NE(spec.layers[0].selective(), nullptr);
+  EXPECT_EQ(spec.layers[0].selective()->head_dim, 8);
+  EXPECT_EQ(spec.layers[0].selective()->heads(), 6);
+  EXPECT_EQ(spec.layers[0].selective()->step_rank, 64);
+  ASSERT_NE(spec.layers[1].attention(), nullptr);
+  EXPECT_EQ(spec.layers[1].attention()->heads, 4);
+  EXPECT_EQ(spec.layers[1].attention()->head_norm, HeadNorm::kOwnGain);
+  Set("ssm.time_step_rank", uint64_t{7});
+  EXPECT_THAT(Refusal(), HasSubstr("'plamo2.ssm.time_step_rank' = 7 does not divide"));
+  Set("ssm.time_step_rank", uint64_t{6});
+  Set("ssm.group_count", uint64_t{2});
+  EXPECT_THAT(Refusal(), HasSubstr("plamo2.ssm.group_count"));
+  Set("ssm.group_count", uint64_t{0});
+  kv_heads[0] = 2;  // without heads of queries
+  Set("attention.head_count_kv", kv_heads);
+  EXPECT_THAT(Refusal(), HasSubstr("does not divide"));
+  Set("attention.head_count", std::vector<uint64_t>(12, 0));
+  EXPECT_THAT(Refusal(), HasSubstr("'plamo2.attention.head_count' must be 1 or more, got 0"));
+}
+
 TEST_F(FamilyTest, BailingMoe3HasBoundedDecaysAndLimits) {
   Begin("bailingmoe3", &DescribeBailingMoe3);
   Set("attention.head_count_kv", std::vector<uint64_t>{0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1});

@@ -1,0 +1,74 @@
+#!/usr/bin/python3
+"""The table of all families, a line each, beside a peer engine (needs python3-numpy): README.md's, made by one command.
+
+    tests/parity/families_table.py --programs build/release/tests/parity --peer /path/to/peer --maker /path/to/make_gguf [NAME ...]
+
+The maker is a program with two uses, as make_model.py beside this one, which is asked for the names that the maker lacks:
+    MAKER --list                                   names the families, one a line
+    MAKER --family NAME --type F32 --seed S -o OUT writes a small model with random weights
+Without names, all that either lists are compared, each with the weights of two seeds; models that pool by compare_embeddings.py,
+the others by compare_families.py, whose pages say what the numbers mean and when a line fails.
+"""
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import compare_embeddings
+import compare_families
+import peer
+
+HERE = pathlib.Path(__file__).parent
+OWN = {"plamo2", "rwkv6"}
+
+
+def names_of(maker):
+    listed = subprocess.run([maker, "--list"], capture_output=True, text=True, check=True).stdout.splitlines()
+    return [line.split()[0] for line in listed if line.strip() and "shape of a release" not in line] + sorted(OWN)
+
+
+def make(args, name, seed, out):
+    if name in OWN:
+        peer.run(HERE / "make_model.py", name, "--seed", seed, "-o", out)
+    else:
+        peer.run(args.maker, "--family", name, "--type", "F32", "--seed", seed, "-o", out)
+
+
+def compare(args, name, seed, folder):
+    model = pathlib.Path(folder) / f"{name}.gguf"
+    try:
+        make(args, name, seed, model)
+        architecture = peer.key(model, "general.architecture")
+        own = dict(peer=args.peer, vocab=300, seed=1)
+        if peer.key(model, f"{architecture}.pooling_type") is not None:
+            options = argparse.Namespace(ours=args.programs / "lm_embeddings", texts=24, longest=100, bound=5e-3, quantised=True, **own)
+            return compare_embeddings.compare(options, model, folder)
+        options = argparse.Namespace(ours=args.programs / "lm_logits", context=0, bound=0, mixes=True, **own)
+        return compare_families.compare(options, model, folder)
+    except peer.Refused as refusal:
+        return False, f"refused: {refusal}"
+    finally:
+        model.unlink(missing_ok=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", required=True, type=pathlib.Path, help="the folder of lm_logits and lm_embeddings")
+    parser.add_argument("--peer", required=True)
+    parser.add_argument("--maker", required=True)
+    parser.add_argument("names", nargs="*")
+    args = parser.parse_args()
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name in args.names or names_of(args.maker):
+            for seed in (1, 2):
+                good, line = compare(args, name, seed, folder)
+                failed += not good
+                print(f"{name:20} {seed} {re.sub(' +', ' ', line)}{'' if good else '  FAILED'}", flush=True)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
