@@ -1,6 +1,6 @@
 // Writes the ids that our tokenizer gives to many texts; one half of tests/parity/tokenizer.py.
 //
-//   tokenizer_dump MODEL.gguf TEXTS IDS
+//   tokenizer_dump MODEL TEXTS IDS
 //
 // TEXTS is a sequence of records: one byte, 'p' for plain text or 'm' for markup, four bytes of
 // length (little-endian), the text. IDS gets one line a record: the ids with spaces between them,
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "engine/gguf/gguf_file.h"
+#include "engine/hf/hf_directory.h"
 #include "engine/model/load_vocabulary.h"
 #include "engine/text/tokenizer.h"
 
@@ -24,7 +24,7 @@ namespace lm {
 namespace {
 
 absl::Status Dump(const std::string& model, const std::string& texts, const std::string& out) {
-  absl::StatusOr<std::unique_ptr<GgufFile>> gguf = GgufFile::Open(model);
+  absl::StatusOr<std::unique_ptr<GgufFile>> gguf = OpenModelFile(model);
   if (!gguf.ok()) return gguf.status();
   absl::StatusOr<Vocabulary> vocabulary = LoadVocabulary((*gguf)->metadata());
   if (!vocabulary.ok()) return vocabulary.status();
