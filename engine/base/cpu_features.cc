@@ -44,28 +44,28 @@ absl::string_view IsaName(Isa isa) {
       return "avx2";
     case Isa::kAvx512Vnni:
       return "avx512_vnni";
+    case Isa::kNeon:
+      return "neon";
+    case Isa::kNeonDotprod:
+      return "neon_dotprod";
+    case Isa::kNeonI8mm:
+      return "neon_i8mm";
   }
   return "portable";
 }
 
-Isa BestIsa() {
-  static const Isa best = [] {
-    Isa isa = DetectIsa();
-    if (const char* wanted = std::getenv("LM_ISA")) {
-      for (Isa lower : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512Vnni}) {
-        if (IsaName(lower) == wanted) isa = std::min(isa, lower);
-      }
-    }
-    return isa;
-  }();
-  return best;
+const std::vector<Isa>& AvailableIsas() {
+  static const auto& isas = *new std::vector<Isa>([] {
+    const char* wanted = std::getenv("LM_CPU");
+    return IsasUpTo(wanted == nullptr ? "" : wanted, DetectIsas());
+  }());
+  return isas;
 }
 
-std::vector<Isa> AvailableIsas() {
-  std::vector<Isa> isas;
-  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512Vnni}) {
-    if (isa <= BestIsa()) isas.push_back(isa);
-  }
+std::vector<Isa> IsasUpTo(absl::string_view name, std::vector<Isa> isas) {
+  const auto named =
+      std::find_if(isas.begin(), isas.end(), [name](Isa isa) { return IsaName(isa) == name; });
+  if (named != isas.end()) isas.erase(named + 1, isas.end());
   return isas;
 }
 

@@ -10,21 +10,27 @@
 
 namespace lm {
 
-// The instruction sets that kernels are written for, in ascending order of preference.
+// The instruction sets that kernels are written for.
 enum class Isa {
-  kPortable,    // plain C++
-  kAvx2,        // AVX2 + FMA + F16C
-  kAvx512Vnni,  // AVX-512 F/BW/VL/DQ + VNNI
+  kPortable,     // plain C++
+  kAvx2,         // x86-64: AVX2 + FMA + F16C
+  kAvx512Vnni,   // AVX-512 F/BW/VL/DQ + VNNI
+  kNeon,         // ARM64: ARMv8.0
+  kNeonDotprod,  // FEAT_DotProd
+  kNeonI8mm,     // FEAT_DotProd + FEAT_I8MM
 };
 
+// portable, avx2, avx512_vnni, neon, neon_dotprod, neon_i8mm.
 absl::string_view IsaName(Isa isa);
 
-// The best instruction set that this processor and its operating system support. The environment
-// variable LM_ISA (portable, avx2, avx512_vnni) lowers it, for tests and comparisons.
-Isa BestIsa();
+// Those that this processor and its operating system support, the best one last. The environment
+// variable LM_CPU names one of them, and then it is the last, for tests and comparisons.
+const std::vector<Isa>& AvailableIsas();
 
-// All that can run here, from kPortable up to BestIsa().
-std::vector<Isa> AvailableIsas();
+inline Isa BestIsa() { return AvailableIsas().back(); }
+
+// `isas` as far as the one of that name; all of them where it is not among them.
+std::vector<Isa> IsasUpTo(absl::string_view name, std::vector<Isa> isas);
 
 // The processor's own name; empty where the system does not tell.
 std::string CpuName();

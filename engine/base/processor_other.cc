@@ -2,7 +2,7 @@
 
 namespace lm {
 
-Isa DetectIsa() { return Isa::kPortable; }
+std::vector<Isa> DetectIsas() { return {Isa::kPortable}; }
 
 void PauseInSpin() {}
 

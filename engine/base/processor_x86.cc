@@ -2,15 +2,20 @@
 
 namespace lm {
 
-Isa DetectIsa() {
+std::vector<Isa> DetectIsas() {
   __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("f16c");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
-                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni");
-  if (avx512) return Isa::kAvx512Vnni;
-  return avx2 ? Isa::kAvx2 : Isa::kPortable;
+  std::vector<Isa> isas = {Isa::kPortable};
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+      !__builtin_cpu_supports("f16c")) {
+    return isas;
+  }
+  isas.push_back(Isa::kAvx2);
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vnni")) {
+    isas.push_back(Isa::kAvx512Vnni);
+  }
+  return isas;
 }
 
 void PauseInSpin() { __builtin_ia32_pause(); }

@@ -2,6 +2,7 @@
 
     make_packages.py --version 0.1.0 --library lm0.so --program sqlite-lm --static liblm.a --strip strip --machine x86_64 --out dist
 
+Of an lm0.so with CUDA inside (--cuda) it makes what is installed beside them: a tarball, and a wheel whose lm0.so sqlite_lm then loads.
 What it writes depends on nothing but its input: the same bytes each time. (extension/package/CMakeLists.txt calls it.)
 """
 import argparse
@@ -11,8 +12,8 @@ import hashlib
 import io
 import json
 import pathlib
-import platform
 import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -27,7 +28,7 @@ SUMMARY = "Local language models inside SQLite: SELECT generate(prompt)"
 # cmake's name of a machine -> Debian's, npm's
 MACHINES = {"x86_64": ("amd64", "x64"), "aarch64": ("arm64", "arm64")}
 # What every Linux of today has: glibc and the C++ runtime.
-PROVIDED = re.compile(r"^(lib(c|m|dl|pthread|stdc\+\+|gcc_s)\.so\.\d+|ld-linux[-\w]*\.so\.\d)$")
+PROVIDED = re.compile(r"^(lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s)\.so\.\d+|ld-linux[-\w]*\.so\.\d)$")
 GLIBC = (2, 36)  # of Debian 12, where it is built; the wheel's tag says so
 
 
@@ -98,10 +99,6 @@ class Files:
                 archive.writestr(entry, content)
 
 
-def is_native(machine):
-    return platform.machine() == machine
-
-
 def said_by(*command):
     return subprocess.run(command, check=True, capture_output=True).stdout
 
@@ -113,7 +110,7 @@ def template(path, **values):
     return text
 
 
-def make_debian_package(out, version, machine, library, program, model, newest):
+def make_debian_package(out, version, machine, library, program, model, newest, emulator):
     architecture = MACHINES[machine][0]
     with tempfile.TemporaryDirectory() as scratch:
         tree = pathlib.Path(scratch)
@@ -125,10 +122,9 @@ def make_debian_package(out, version, machine, library, program, model, newest):
         (home / "lm0.so").write_bytes(library)
         (home / "sqlite-lm").write_bytes(program)
         (tree / "usr/bin/sqlite-lm").symlink_to("../lib/sqlite-lm/sqlite-lm")
-        if is_native(machine):  # they are what the program prints
-            (home / "sqlite-lm").chmod(0o755)
-            (manual / "sqlite-lm.1.gz").write_bytes(gzip.compress(said_by(home / "sqlite-lm", "man"), mtime=0))
-            (completion / "sqlite-lm").write_bytes(said_by(home / "sqlite-lm", "completion", "bash"))
+        (home / "sqlite-lm").chmod(0o755)
+        (manual / "sqlite-lm.1.gz").write_bytes(gzip.compress(said_by(*emulator, home / "sqlite-lm", "man"), mtime=0))
+        (completion / "sqlite-lm").write_bytes(said_by(*emulator, home / "sqlite-lm", "completion", "bash"))
         shutil.copy(model, home)
         (path / "lm0.so").symlink_to("../sqlite-lm/lm0.so")  # so that `.load lm0` finds it
         shutil.copy(ROOT / "README.md", documents)
@@ -150,13 +146,18 @@ def make_debian_package(out, version, machine, library, program, model, newest):
                         out / f"sqlite-lm_{version}_{architecture}.deb"], check=True, stdout=subprocess.DEVNULL)
 
 
+def wheel_tag(machine):
+    return f"py3-none-manylinux_{GLIBC[0]}_{GLIBC[1]}_{machine}"
+
+
 def make_wheels(out, version, machine, library, program, model):
     python = HERE / "python"
-    metadata = (f"Summary: {SUMMARY}\nRequires-Python: >=3.8\nDescription-Content-Type: text/markdown\n\n"
-                + (ROOT / "README.md").read_text())
+    metadata = (f"Summary: {SUMMARY}\nRequires-Python: >=3.8\nProvides-Extra: cuda\n"
+                f"Requires-Dist: sqlite-lm-cuda=={version}; extra == 'cuda'\n"
+                "Description-Content-Type: text/markdown\n\n" + (ROOT / "README.md").read_text())
     wheel = Files().add("sqlite_lm/lm0.so", library).add("sqlite_lm/sqlite-lm", program).add_all("sqlite_lm/", [model, python / "sqlite_lm/py.typed", python / "sqlite_lm/__main__.py"])
     wheel.add("sqlite_lm/__init__.py", template(python / "sqlite_lm/__init__.py", VERSION=version))
-    wheel.wheel(out, "sqlite_lm", version, f"py3-none-manylinux_{GLIBC[0]}_{GLIBC[1]}_{machine}", metadata,
+    wheel.wheel(out, "sqlite_lm", version, wheel_tag(machine), metadata,
                 "[console_scripts]\nsqlite-lm = sqlite_lm.__main__:main\n")
     for name, host, at_least in (("datasette_sqlite_lm", "datasette", ""), ("sqlite_utils_sqlite_lm", "sqlite-utils", ">=3.35"),
                                  ("llm_sqlite_lm", "llm", ">=0.13")):
@@ -168,15 +169,25 @@ def make_wheels(out, version, machine, library, program, model):
                      f"[{module}]\nsqlite_lm = {name}\n")
 
 
+def make_cuda_packages(out, version, machine, library, model, documents):
+    Files().add("lm0.so", library).add_all("", [model, *documents]).tar(
+        out / f"sqlite-lm-cuda-{version}-loadable-linux-{machine}.tar.gz", f"sqlite-lm-cuda-{version}/")
+    wheel = Files().add("sqlite_lm_cuda/lm0.so", library).add_all("sqlite_lm_cuda/", [model])
+    wheel.add_all("sqlite_lm_cuda/", [HERE / "python/sqlite_lm_cuda/__init__.py"])
+    wheel.wheel(out, "sqlite_lm_cuda", version, wheel_tag(machine),
+                f"Summary: sqlite-lm with CUDA inside\nRequires-Python: >=3.8\nRequires-Dist: sqlite-lm=={version}\n")
+
+
 def make_npm_packages(out, version, machine, library, model):
+    platforms = [f"linux-{cpu}" for _, cpu in MACHINES.values()]
     here = f"linux-{MACHINES[machine][1]}"
     common = {"version": version, "description": SUMMARY, "license": "MIT", "keywords": ["sqlite", "llm", "extension"]}
     main = Files().add_all("", [ROOT / "LICENSE", ROOT / "README.md", HERE / "npm/index.mjs", HERE / "npm/index.d.ts"])
-    main.add("index.cjs", template(HERE / "npm/index.cjs", PLATFORMS=here))
+    main.add("index.cjs", template(HERE / "npm/index.cjs", PLATFORMS='", "'.join(platforms)))
     main.add("package.json", json.dumps({
         "name": "sqlite-lm", **common, "main": "index.cjs", "types": "index.d.ts",
         "exports": {".": {"types": "./index.d.ts", "import": "./index.mjs", "require": "./index.cjs"}},
-        "optionalDependencies": {f"sqlite-lm-{here}": version}}, indent=2))
+        "optionalDependencies": {f"sqlite-lm-{name}": version for name in platforms}}, indent=2))
     main.tar(out / f"sqlite-lm-{version}.tgz", "package/")
     binary = Files().add("lm0.so", library).add_all("", [ROOT / "LICENSE", model])
     binary.add("package.json", json.dumps({
@@ -193,6 +204,8 @@ def main():
     parser.add_argument("--static", required=True, type=pathlib.Path)
     parser.add_argument("--strip", default="strip")
     parser.add_argument("--machine", default="x86_64", choices=MACHINES)
+    parser.add_argument("--emulator", default="", help="what runs a program of that machine here, if that takes something")
+    parser.add_argument("--cuda", action="store_true")
     parser.add_argument("--out", required=True, type=pathlib.Path)
     arguments = parser.parse_args()
     version, machine, out = arguments.version, arguments.machine, arguments.out
@@ -208,14 +221,17 @@ def main():
     (library, needed, newest), (program, _, program_newest) = binaries
     newest = max(newest, program_newest)
     documents = [ROOT / "LICENSE", ROOT / "README.md"]
-    Files().add("lm0.so", library).add("sqlite-lm", program).add_all("", [model, *documents]).tar(
-        out / f"sqlite-lm-{version}-loadable-linux-{machine}.tar.gz", f"sqlite-lm-{version}/")
-    static = Files().add_all("", [model, *documents]).add_all("lib/", [arguments.static])
-    static.add_all("include/lm/", sorted((ROOT / "include/lm").glob("*.h")))
-    static.tar(out / f"sqlite-lm-{version}-static-linux-{machine}.tar.gz", f"sqlite-lm-{version}/")
-    make_debian_package(out, version, machine, library, program, model, newest)
-    make_wheels(out, version, machine, library, program, model)
-    make_npm_packages(out, version, machine, library, model)
+    if arguments.cuda:
+        make_cuda_packages(out, version, machine, library, model, documents)
+    else:
+        Files().add("lm0.so", library).add("sqlite-lm", program).add_all("", [model, *documents]).tar(
+            out / f"sqlite-lm-{version}-loadable-linux-{machine}.tar.gz", f"sqlite-lm-{version}/")
+        static = Files().add_all("", [model, *documents]).add_all("lib/", [arguments.static])
+        static.add_all("include/lm/", sorted((ROOT / "include/lm").glob("*.h")))
+        static.tar(out / f"sqlite-lm-{version}-static-linux-{machine}.tar.gz", f"sqlite-lm-{version}/")
+        make_debian_package(out, version, machine, library, program, model, newest, shlex.split(arguments.emulator))
+        make_wheels(out, version, machine, library, program, model)
+        make_npm_packages(out, version, machine, library, model)
     packages = sorted(out.iterdir())
     (out / "SHA256SUMS").write_text("".join(
         f"{hashlib.sha256(p.read_bytes()).hexdigest()}  {p.name}\n" for p in packages))

@@ -7,12 +7,14 @@ Needs what the routes need: sqlite3, a C++ compiler with libsqlite3-dev, python3
 and said. As root it installs the Debian package, too, and removes it. With LM_BETTER_SQLITE3 or LM_NODE_SQLITE (the
 folder of the npm package, a node of 22.13 or newer) these hosts are tried as well. The plugins run in Datasette, sqlite-utils and
 LLM where this Python has them; LM_PLUGIN_HOSTS is a PYTHONPATH to where else they are. With LM_DATASETTE_PICTURE=FILE.png and
-a Chromium, Datasette's page is looked at as well.
+a Chromium, Datasette's page is looked at as well. Packages for another machine (the preset aarch64) are tried under qemu-user, as
+far as a cross compiler with that machine's libsqlite3 makes hosts for them.
 """
 import hashlib
 import json
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -30,6 +32,22 @@ DIST = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else pathlib
 # The model that ships with it names the section of a package of Debian's.
 ASK = "SELECT lm_classify('a compiler for the C programming language, with its preprocessor and linker', '[\"devel\",\"games\"]')"
 ANSWER = "devel"
+# Loads an extension and prints the first value of a query: host.c EXTENSION SQL.
+HOST = """
+#include <sqlite3.h>
+#include <stdio.h>
+int main(int argc, char** argv) {
+  sqlite3* db;
+  sqlite3_stmt* statement;
+  if (sqlite3_open(":memory:", &db) || sqlite3_enable_load_extension(db, argc) ||
+      sqlite3_load_extension(db, argv[1], 0, 0) || sqlite3_prepare_v2(db, argv[2], -1, &statement, 0) ||
+      sqlite3_step(statement) != SQLITE_ROW) {
+    return printf("%s\\n", sqlite3_errmsg(db)), 1;
+  }
+  printf("%s\\n", (const char*)sqlite3_column_text(statement, 0));
+  return 0;
+}
+"""
 
 
 def run(*command, cwd=None, **environment):
@@ -45,6 +63,12 @@ def one(pattern):
     return str(found[0])
 
 
+MACHINE = re.search(r"linux-(\w+)\.tar", one("*-loadable-*.tar.gz")).group(1)
+NATIVE = MACHINE == platform.machine()
+EMULATOR = [] if NATIVE else [f"qemu-{MACHINE}-static"]
+TOOLS = "" if NATIVE else f"{MACHINE}-linux-gnu-"  # before the compiler's name
+
+
 class PackagesTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -56,6 +80,20 @@ class PackagesTest(unittest.TestCase):
             if shutil.which(program) is None:
                 self.skipTest(f"there is no {program}")
 
+    def require_native(self):
+        if not NATIVE:
+            self.skipTest(f"this machine is no {MACHINE}")
+
+    def first_value(self, extension, sql):
+        """Of a query in a host of the packages' machine."""
+        if NATIVE:
+            self.require("sqlite3")
+            return run("sqlite3", ":memory:", f".load {extension}", sql)
+        self.require(TOOLS + "gcc", *EMULATOR)
+        (self.folder / "host.c").write_text(HOST)
+        run(TOOLS + "gcc", self.folder / "host.c", "-lsqlite3", "-o", self.folder / "host")
+        return run(*EMULATOR, self.folder / "host", extension, sql)
+
     def test_checksums(self):
         lines = (DIST / "SHA256SUMS").read_text().splitlines()
         self.assertEqual({line.split("  ")[1] for line in lines}, {p.name for p in DIST.iterdir()} - {"SHA256SUMS"})
@@ -64,12 +102,11 @@ class PackagesTest(unittest.TestCase):
             self.assertEqual(hashlib.sha256((DIST / name).read_bytes()).hexdigest(), digest, name)
 
     def test_loadable_tarball(self):
-        self.require("sqlite3")
         run("tar", "xzf", one("*-loadable-*.tar.gz"), "-C", self.folder)
         library = next(self.folder.glob("*/lm0.so"))
-        self.assertEqual(run("sqlite3", ":memory:", f".load {library.with_suffix('')}", ASK), ANSWER)
+        self.assertEqual(self.first_value(library.with_suffix(""), ASK), ANSWER)
         self.assertLess(library.stat().st_size, 12e6)
-        self.assertIn("sqlite-lm ask", run(library.with_name("sqlite-lm"), "--help"))
+        self.assertIn("sqlite-lm ask", run(*EMULATOR, library.with_name("sqlite-lm"), "--help"))
         self.require("readelf")
         symbols = run("readelf", "--dyn-syms", "-W", library)
         defined = re.findall(r"GLOBAL DEFAULT +\d+ (\S+)", symbols)
@@ -77,7 +114,7 @@ class PackagesTest(unittest.TestCase):
         self.assertEqual([name for name in defined if not re.match(r"(sqlite3_lm_init|lm_\w+)$", name)], [])
 
     def test_static_tarball(self):
-        self.require("g++")
+        self.require(TOOLS + "g++", *EMULATOR)
         run("tar", "xzf", one("*-static-*.tar.gz"), "-C", self.folder)
         home = next(self.folder.glob("sqlite-lm-*"))
         program = self.folder / "program.c"
@@ -95,24 +132,29 @@ int main(int argc, char** argv) {
   return argc - 2;
 }
 """)
-        run("gcc", "-c", "-I", home / "include", program, "-o", self.folder / "program.o")
-        run("g++", self.folder / "program.o", "-L", home / "lib", "-llm", "-lsqlite3", "-ldl", "-lpthread",
+        run(TOOLS + "gcc", "-c", "-I", home / "include", program, "-o", self.folder / "program.o")
+        run(TOOLS + "g++", self.folder / "program.o", "-L", home / "lib", "-llm", "-lsqlite3", "-ldl", "-lpthread",
             "-o", self.folder / "program")
-        self.assertEqual(run(self.folder / "program", ASK, LM_MODEL=str(home / "debian-notes.gguf")), ANSWER)
+        self.assertEqual(run(*EMULATOR, self.folder / "program", ASK, LM_MODEL=str(home / "debian-notes.gguf")), ANSWER)
 
     def test_debian_package(self):
         self.require("dpkg-deb", "sqlite3")
         package = one("*.deb")
         self.assertIn("Depends: libc6 (>= 2.", run("dpkg-deb", "--info", package))
+        run("dpkg-deb", "-x", package, self.folder)
+        self.assertIn("SQLITE-LM", run("zcat", self.folder / "usr/share/man/man1/sqlite-lm.1.gz"))
+        self.require_native()
         if os.geteuid() != 0 or subprocess.run(["dpkg", "-s", "sqlite-lm"], capture_output=True).returncode == 0:
             self.skipTest("only root installs it, and only where it is not installed")
         run("dpkg", "-i", package)
         self.addCleanup(run, "dpkg", "--purge", "sqlite-lm")
         self.assertEqual(run("sqlite3", ":memory:", ".load lm0", ASK, cwd="/"), ANSWER)
         self.assertIn("one that ships", run("sqlite-lm", "doctor", cwd="/"))
-        self.assertIn("SQLITE-LM", run("zcat", "/usr/share/man/man1/sqlite-lm.1.gz"))
 
     def test_python_wheel(self):
+        run(sys.executable, "-m", "zipfile", "-e", one(f"sqlite_lm-*_{MACHINE}.whl"), self.folder / "unpacked")
+        self.assertEqual(self.first_value(self.folder / "unpacked/sqlite_lm/lm0", ASK), ANSWER)
+        self.require_native()
         if subprocess.run([sys.executable, "-m", "venv", self.folder / "venv"], capture_output=True).returncode != 0:
             self.skipTest("there is no venv")
         python = self.folder / "venv/bin/python"
@@ -137,6 +179,7 @@ int main(int argc, char** argv) {
 
     def python_with(self, host):
         """A Python that has the wheels and the plugin's host, and its environment."""
+        self.require_native()
         python = self.folder / "venv/bin/python"
         environment = {"PYTHONPATH": os.environ.get("LM_PLUGIN_HOSTS", ""), "LLM_USER_PATH": str(self.folder / "llm")}
         if subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", self.folder / "venv"], capture_output=True).returncode != 0:
@@ -238,6 +281,7 @@ int main(int argc, char** argv) {
         self.assertIn("was made for one thing", ran.stderr)
 
     def npm_project(self):
+        self.require_native()
         self.require("npm", "node")
         (self.folder / "package.json").write_text(json.dumps({"name": "user", "private": True}))
         packages = [str(p) for p in DIST.glob("*.tgz")]

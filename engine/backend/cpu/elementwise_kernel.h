@@ -19,16 +19,16 @@ inline F32x16 Exp(F32x16 x) {
   // The bound comes first: Max and Min return their second argument where either is NaN.
   F32x16 y = Min(F32x16::Set(88.37f), Max(F32x16::Set(kLow), x));
   F32x16 n = Round(y * F32x16::Set(1.44269504f));
-  F32x16 r = MulAdd(n, F32x16::Set(-0.693145752f), y);  // exact: 0.693145752 has 16 bits
-  r = MulAdd(n, F32x16::Set(-1.42860677e-6f), r);
+  F32x16 r = Fma(n, F32x16::Set(-0.693145752f), y);  // exact: 0.693145752 has 16 bits
+  r = Fma(n, F32x16::Set(-1.42860677e-6f), r);
   F32x16 p = F32x16::Set(1.0f / 5040);
-  p = MulAdd(p, r, F32x16::Set(1.0f / 720));
-  p = MulAdd(p, r, F32x16::Set(1.0f / 120));
-  p = MulAdd(p, r, F32x16::Set(1.0f / 24));
-  p = MulAdd(p, r, F32x16::Set(1.0f / 6));
-  p = MulAdd(p, r, F32x16::Set(0.5f));
-  p = MulAdd(p, r, F32x16::Set(1.0f));
-  p = MulAdd(p, r, F32x16::Set(1.0f));
+  p = Fma(p, r, F32x16::Set(1.0f / 720));
+  p = Fma(p, r, F32x16::Set(1.0f / 120));
+  p = Fma(p, r, F32x16::Set(1.0f / 24));
+  p = Fma(p, r, F32x16::Set(1.0f / 6));
+  p = Fma(p, r, F32x16::Set(0.5f));
+  p = Fma(p, r, F32x16::Set(1.0f));
+  p = Fma(p, r, F32x16::Set(1.0f));
   return ZeroBelow(ScaleByPowerOf2(p, n), x, kLow);
 }
 
@@ -56,7 +56,7 @@ void RmsNormRow(const float* x, const float* weight, int64_t n, float eps, float
   F32x16 sum = F32x16::Zero();
   ForSixteens(n, [&](int64_t i, int lanes) {
     F32x16 v = LoadUpTo(x + i, lanes, 0);
-    sum = MulAdd(v, v, sum);
+    sum = Fma(v, v, sum);
   });
   F32x16 scale = F32x16::Set(1.0f / __builtin_sqrtf(ReduceSum(sum) / static_cast<float>(n) + eps));
   ForSixteens(n, [&](int64_t i, int lanes) {
@@ -74,7 +74,7 @@ void LayerNormRow(const float* x, const float* weight, int64_t n, float eps, flo
   sum = F32x16::Zero();
   ForSixteens(n, [&](int64_t i, int lanes) {
     F32x16 v = LoadUpTo(x + i, lanes, mean_value) - mean;
-    sum = MulAdd(v, v, sum);
+    sum = Fma(v, v, sum);
   });
   F32x16 scale = F32x16::Set(1.0f / __builtin_sqrtf(ReduceSum(sum) / count + eps));
   ForSixteens(n, [&](int64_t i, int lanes) {
@@ -102,8 +102,8 @@ inline F32x16 Softplus(F32x16 x) {
   F32x16 u = z / (F32x16::Set(2) + z);
   F32x16 square = u * u;
   F32x16 p = F32x16::Set(1.0f / 15);
-  for (int n = 13; n >= 1; n -= 2) p = MulAdd(p, square, F32x16::Set(1.0f / static_cast<float>(n)));
-  return MulAdd(u + u, p, Max(zero, x));
+  for (int n = 13; n >= 1; n -= 2) p = Fma(p, square, F32x16::Set(1.0f / static_cast<float>(n)));
+  return Fma(u + u, p, Max(zero, x));
 }
 
 // max(x, 0), NaN where x is.
@@ -161,8 +161,8 @@ void ConvRow(const float* const* rows, const float* weight, int64_t weight_strid
   ForSixteens(n, [&](int64_t i, int lanes) {
     F32x16 sum = F32x16::Zero();
     for (int j = 0; j < width; ++j) {
-      sum = MulAdd(LoadUpTo(weight + j * weight_stride + i, lanes, 0),
-                   LoadUpTo(rows[j] + i, lanes, 0), sum);
+      sum = Fma(LoadUpTo(weight + j * weight_stride + i, lanes, 0), LoadUpTo(rows[j] + i, lanes, 0),
+                sum);
     }
     if (bias != nullptr) sum = sum + LoadUpTo(bias + i, lanes, 0);
     StoreUpTo(silu ? TimesSigmoid(sum, sum) : sum, out + i, lanes);
@@ -189,9 +189,9 @@ void DeltaRulePanelOf(const DeltaRulePanelOp& op) {
     auto read = [&](int64_t i, F32x16& sum) {
       F32x16 s = LoadUpTo(row(i), op.lanes, 0);
       if constexpr (kErases) {
-        sum = MulAdd(s, F32x16::Set(erase[i]), sum);
+        sum = Fma(s, F32x16::Set(erase[i]), sum);
       } else {
-        sum = MulAdd(s * decay(i), F32x16::Set(k[i]), sum);
+        sum = Fma(s * decay(i), F32x16::Set(k[i]), sum);
       }
     };
     int64_t i = op.reads || kErases ? 0 : dim;
@@ -208,10 +208,10 @@ void DeltaRulePanelOf(const DeltaRulePanelOp& op) {
     for (F32x16& sum : sums) sum = F32x16::Zero();
     auto write = [&](int64_t i, F32x16& sum) {
       F32x16 s = LoadUpTo(row(i), op.lanes, 0) * decay(i);
-      if constexpr (kErases) s = MulAdd(F32x16::Set(-(erase[i] * rates[i])), known, s);
-      s = MulAdd(F32x16::Set(k[i]), change, s);
+      if constexpr (kErases) s = Fma(F32x16::Set(-(erase[i] * rates[i])), known, s);
+      s = Fma(F32x16::Set(k[i]), change, s);
       StoreUpTo(s, row(i), op.lanes);
-      sum = MulAdd(s, F32x16::Set(q[i]), sum);
+      sum = Fma(s, F32x16::Set(q[i]), sum);
     };
     for (i = 0; i + 4 <= dim; i += 4) {
       write(i, sums[0]);
@@ -221,7 +221,7 @@ void DeltaRulePanelOf(const DeltaRulePanelOp& op) {
     }
     for (; i < dim; ++i) write(i, sums[i % 4]);
     F32x16 result = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-    StoreUpTo(MulAdd(v, F32x16::Set(op.skip), result), op.out + t * op.out_stride, op.lanes);
+    StoreUpTo(Fma(v, F32x16::Set(op.skip), result), op.out + t * op.out_stride, op.lanes);
   }
 }
 
@@ -297,7 +297,7 @@ void ScaleAndAdd(float* total, float keep, const float* next, float add, int64_t
   F32x16 k = F32x16::Set(keep), a = F32x16::Set(add);
   ForSixteens(n, [&](int64_t i, int lanes) {
     F32x16 scaled = LoadUpTo(total + i, lanes, 0) * k;
-    StoreUpTo(MulAdd(LoadUpTo(next + i, lanes, 0), a, scaled), total + i, lanes);
+    StoreUpTo(Fma(LoadUpTo(next + i, lanes, 0), a, scaled), total + i, lanes);
   });
 }
 
@@ -326,7 +326,7 @@ void Clamp(float* x, float low, float high, int64_t n) {
 float Dot(const float* x, const float* y, int64_t n) {
   F32x16 sum = F32x16::Zero();
   ForSixteens(n, [&](int64_t i, int lanes) {
-    sum = MulAdd(LoadUpTo(x + i, lanes, 0), LoadUpTo(y + i, lanes, 0), sum);
+    sum = Fma(LoadUpTo(x + i, lanes, 0), LoadUpTo(y + i, lanes, 0), sum);
   });
   return ReduceSum(sum);
 }
@@ -335,7 +335,7 @@ void WeightedSum(const float* const* rows, const float* weights, int count, int6
   ForSixteens(n, [&](int64_t i, int lanes) {
     F32x16 sum = F32x16::Zero();
     for (int j = 0; j < count; ++j) {
-      sum = MulAdd(LoadUpTo(rows[j] + i, lanes, 0), F32x16::Set(weights[j]), sum);
+      sum = Fma(LoadUpTo(rows[j] + i, lanes, 0), F32x16::Set(weights[j]), sum);
     }
     StoreUpTo(sum, out + i, lanes);
   });

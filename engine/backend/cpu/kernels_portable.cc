@@ -1,49 +1,12 @@
 // The kernels, compiled for plain C++.
-//
-// Only simd and kernel headers may be included here: an inline function of any other header could
-// be compiled with this file's instructions and then serve the whole program.
-#include "engine/backend/cpu/kernel_tables.h"
 #include "engine/backend/cpu/simd_portable.h"
-// After the vectors they are written in:
-#include "engine/backend/cpu/elementwise_kernel.h"
-#include "engine/backend/cpu/float_product_kernel.h"
-#include "engine/backend/cpu/quantized_product_kernel.h"
-#include "engine/backend/cpu/unpack_kernel.h"
+
+#include "engine/backend/cpu/dot_groups.h"
+
+#include "engine/backend/cpu/isa_kernels.h"
 
 namespace lm {
 
-const CpuKernels kPortableKernels = {
-    .float_accumulators = kFloatAccumulators,
-    .float_panels = kFloatPanels,
-    .panels = kTilePanels,
-    .pair_tokens = kPairTokens,
-    .quantized_tokens = kQuantizedTokens,
-    .half_scale_tokens = kHalfScaleTokens,
-    .packed_tokens = kPackedTokens,
-    .most_packed = {kMostPacked, kMostPackedHalfScale},
-    .float_product = MultiplyFloat,
-    .quantized_product = MultiplyQuantized,
-    .unpack_codes = UnpackCodes,
-    .unpack_scales = UnpackScales,
-    .quantize_activations = QuantizeActivations,
-    .rms_norm = RmsNormRow,
-    .layer_norm = LayerNormRow,
-    .gated_activation = GatedActivationRow,
-    .conv = ConvRow,
-    .delta_rule = DeltaRulePanel,
-    .to_float = ToFloat,
-    .float_to_half = FloatToHalfRow,
-    .quantize_to_int8 = QuantizeToInt8Row,
-    .softcap = Softcap,
-    .softmax = Softmax,
-    .scale_and_add = ScaleAndAdd,
-    .add_scaled = AddScaled,
-    .scale = Scale,
-    .clamp = Clamp,
-    .dot = Dot,
-    .weighted_sum = WeightedSum,
-    .multiply = Multiply,
-    .divide = Divide,
-};
+const CpuKernels kPortableKernels = kIsaKernels;
 
 }  // namespace lm

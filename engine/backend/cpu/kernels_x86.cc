@@ -8,10 +8,9 @@ const CpuKernels& GetCpuKernels(Isa isa) {
       return kAvx512Kernels;
     case Isa::kAvx2:
       return kAvx2Kernels;
-    case Isa::kPortable:
+    default:
       return kPortableKernels;
   }
-  return kPortableKernels;
 }
 
 }  // namespace lm

@@ -1,5 +1,6 @@
 // Loops that do nothing but keep a core's multipliers busy, as fast as it can: peak_loops_x86.cc
-// has them, peak_loops_other.cc is for processors that nobody has written them for. CMake chooses.
+// and peak_loops_aarch64.cc have them, peak_loops_other.cc is for processors that nobody has
+// written them for. CMake chooses.
 #ifndef LM_ENGINE_BACKEND_CPU_PEAK_LOOPS_H_
 #define LM_ENGINE_BACKEND_CPU_PEAK_LOOPS_H_
 

@@ -59,15 +59,14 @@ __attribute__((target("avx2"))) void Dot256() {
 
 PeakLoops GetPeakLoops(Isa isa) {
   switch (isa) {
-    case Isa::kPortable:
-      return {};
     case Isa::kAvx2:
       return {{Fma256, kLoops * kAccumulators * 8 * 2.0}, {Dot256, kLoops * 6 * 32 * 2.0}};
     case Isa::kAvx512Vnni:
       return {{Fma512, kLoops * kAccumulators * 16 * 2.0},
               {Dot512, kLoops * kAccumulators * 64 * 2.0}};
+    default:
+      return {};
   }
-  return {};
 }
 
 }  // namespace lm

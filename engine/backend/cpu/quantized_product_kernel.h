@@ -1,6 +1,6 @@
 // Sums over blocks of 32 of the integer products of a panel's codes and quantised activations,
 // scaled as backend.h specifies (MatMul): a tile of tokens times one or two panels of 16 columns.
-// Included by kernels_*.cc after a simd_*.h.
+// Included by isa_kernels.h.
 //
 // The codes are unsigned (q_w + bias); a record's `start` takes the bias away. Per token, panel and
 // block: eight dot products of four, one conversion, one product of scales, one fma; one more fma
@@ -14,24 +14,6 @@
 
 namespace lm {
 namespace {
-
-// sums[t][p] = start + the products of the groups [kBegin, kEnd) of a block.
-template <typename Codes, bool kSigned, int kTokens, int kPanels, int kBegin, int kEnd>
-inline void DotGroups(const uint8_t* codes, const uint8_t* table, const ActivationRecord* x,
-                      int half, I32x16 (*sums)[kPanels]) {
-  for (int t = 0; t < kTokens; ++t) {
-    for (int p = 0; p < kPanels; ++p) sums[t][p] = I32x16::Set(x[t].start[half]);
-  }
-#pragma GCC unroll 8
-  for (int g = kBegin; g < kEnd; ++g) {
-    Bytes64 w[kPanels];
-    for (int p = 0; p < kPanels; ++p) w[p] = Codes::Load(codes + p * Codes::kBlockBytes, g, table);
-    for (int t = 0; t < kTokens; ++t) {
-      Bytes64 token = Bytes64::Broadcast4(x[t].q + 4 * g);
-      for (int p = 0; p < kPanels; ++p) DotAdd<kSigned>(&sums[t][p], w[p], token);
-    }
-  }
-}
 
 template <typename Codes, bool kSigned, bool kHalfScales, int kMinima, int kTokens, int kPanels>
 void MultiplyQuantizedTile(const QuantizedProduct& args) {

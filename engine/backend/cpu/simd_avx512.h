@@ -1,7 +1,7 @@
 // Sixteen lanes on AVX-512 with VNNI. Included by kernels_avx512.cc only: everything here is in an
 // unnamed namespace, so that no other file's code can pick up these instructions.
 //
-// The three simd_*.h offer the same names, and the *_kernel.h files are written once in their
+// The simd_*.h offer the same names, and the *_kernel.h files are written once in their
 // terms.
 #ifndef LM_ENGINE_BACKEND_CPU_SIMD_AVX512_H_
 #define LM_ENGINE_BACKEND_CPU_SIMD_AVX512_H_
@@ -65,7 +65,7 @@ inline F32x16 Max(F32x16 a, F32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }
 inline F32x16 Min(F32x16 a, F32x16 b) { return {_mm512_min_ps(a.v, b.v)}; }
 // a * b + c, rounded once.
 inline F32x16 Fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
-// a * b + c in whichever way is fast.
+// a * b + c where the product is exact.
 inline F32x16 MulAdd(F32x16 a, F32x16 b, F32x16 c) { return Fma(a, b, c); }
 inline F32x16 Round(F32x16 a) {
   return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};

@@ -9,7 +9,9 @@ const SUPPORTED = ["@PLATFORMS@"];
 function platform() {
   const name = `${process.platform}-${process.arch}`;
   if (process.platform !== "linux") return name;
-  const musl = fs.existsSync("/lib/ld-musl-x86_64.so.1") && !fs.existsSync("/lib64/ld-linux-x86-64.so.2");
+  const arm = process.arch === "arm64";
+  const musl = fs.existsSync(`/lib/ld-musl-${arm ? "aarch64" : "x86_64"}.so.1`) &&
+               !fs.existsSync(arm ? "/lib/ld-linux-aarch64.so.1" : "/lib64/ld-linux-x86-64.so.2");
   return musl ? `${name}-musl` : name;
 }
 

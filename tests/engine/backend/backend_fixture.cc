@@ -179,6 +179,9 @@ void ExpectSameBits(const Matrix& wanted, const Matrix& got) {
 void BackendTest::SetUp() {
   backend_ = WithThreads(2);
   reference_ = CreateBackend({.device = "reference"}).value();
+  if (GetParam().device == "cpu" && GetParam().isa != Isa::kPortable) {
+    portable_ = CreateBackend({.device = "cpu", .threads = 2, .isa = Isa::kPortable}).value();
+  }
 }
 
 std::unique_ptr<Backend> BackendTest::WithThreads(int threads) {

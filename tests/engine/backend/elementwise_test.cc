@@ -31,6 +31,7 @@ class ElementwiseTest : public BackendTest {
       Matrix b = random.Normals(b_is_vector ? 1 : rows, cols);
       Matrix got = Run(backend(), op, a, b, cols % 7);
       ExpectMatches(name, Run(reference(), op, a, b), got);
+      if (portable() != nullptr) ExpectSameBits(Run(portable(), op, a, b), got);
       for (int64_t i = 0; i < rows; i += 3) {
         Matrix b_row = b_is_vector ? b : b.Rows(i, 1);
         ExpectSameBits(got.Rows(i, 1), Run(backend(), op, a.Rows(i, 1), b_row));
@@ -225,6 +226,22 @@ TEST_P(ElementwiseTest, AnActivationWithoutAFactorIsThatWithOne) {
         backend()->GatedActivation(activation, g.tensor(), one.tensor(), with.tensor()).ok());
     ASSERT_TRUE(backend()->GatedActivation(activation, g.tensor(), {}, g.tensor()).ok());
     ExpectSameBits(with.Download(), g.Download());
+  }
+}
+
+TEST_P(ElementwiseTest, EveryInstructionSetActivatesAndCapsToTheSameBits) {
+  if (portable() == nullptr) return;
+  const Matrix x = Random(20).Normals(7, 333), up = Random(21).Normals(7, 333);
+  for (Activation activation : kActivations) {
+    auto run = [&](Backend* backend) {
+      DeviceMatrix gate(backend, x), factor(backend, up), out(backend, 7, 333);
+      absl::Status status =
+          backend->GatedActivation(activation, gate.tensor(), factor.tensor(), out.tensor());
+      if (status.ok()) status = backend->ScaleAndCap(out.tensor(), 3, 0.5f);
+      EXPECT_TRUE(status.ok()) << status;
+      return out.Download();
+    };
+    ExpectSameBits(run(portable()), run(backend()));
   }
 }
 

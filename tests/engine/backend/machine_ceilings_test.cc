@@ -18,8 +18,12 @@ TEST(MachineCeilingsTest, AreThoseOfAMachine) {
       EXPECT_EQ(ceilings.fp32_flops_per_second, 0);
       EXPECT_EQ(ceilings.int8_ops_per_second, 0);
     } else {
-      EXPECT_GT(ceilings.fp32_flops_per_second, 1e9);
-      EXPECT_GT(ceilings.int8_ops_per_second, ceilings.fp32_flops_per_second);
+      EXPECT_GT(ceilings.fp32_flops_per_second, 1e7);  // of an emulator
+      if (isa == Isa::kNeon) {                         // takes four instructions a vector
+        EXPECT_GT(ceilings.int8_ops_per_second, 1e7);
+      } else {
+        EXPECT_GT(ceilings.int8_ops_per_second, ceilings.fp32_flops_per_second);
+      }
     }
   }
 }

@@ -76,12 +76,15 @@ class RecurrenceTest : public BackendTest {
       feeds.push_back({random.Normals(random.Int(1, 30), in_cols), (i * 3 + 1) % kSlots});
     }
     std::vector<Matrix> wanted;
-    for (Feed feed : feeds) {
+    for (const Feed& feed : feeds) {
       const int32_t rows = static_cast<int32_t>(feed.inputs.rows);
-      Feed again = feed;
-      Matrix expected = Runner(reference(), size, out_cols, op).Run({&again}, {rows});
-      wanted.push_back(Runner(backend(), size, out_cols, op).Run({&feed}, {rows}));
-      ExpectMatches(name, expected, wanted.back());
+      auto run = [&](Backend* backend) {
+        Feed again = feed;
+        return Runner(backend, size, out_cols, op).Run({&again}, {rows});
+      };
+      wanted.push_back(run(backend()));
+      ExpectMatches(name, run(reference()), wanted.back());
+      if (portable() != nullptr) ExpectSameBits(run(portable()), wanted.back());
     }
     for (int threads : {1, 3}) {
       auto backend = WithThreads(threads);

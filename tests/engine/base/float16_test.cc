@@ -29,12 +29,18 @@ TEST(Float16Test, RoundsToNearestEven) {
 }
 
 #if defined(__FLT16_MAX__)
+#if defined(__aarch64__)
+using CompilersHalf = __fp16;  // gcc 12 has no _Float16 in C++ there
+#else
+using CompilersHalf = _Float16;
+#endif
+
 TEST(Float16Test, AgreesWithTheCompiler) {
   for (uint64_t i = 0; i < 2000000; ++i) {
     uint32_t bits = static_cast<uint32_t>(i * 2654435761u);
     float f = std::bit_cast<float>(bits);
     if (std::isnan(f)) continue;
-    EXPECT_EQ(FloatToHalf(f), std::bit_cast<uint16_t>(static_cast<_Float16>(f))) << f;
+    EXPECT_EQ(FloatToHalf(f), std::bit_cast<uint16_t>(static_cast<CompilersHalf>(f))) << f;
   }
 }
 #endif

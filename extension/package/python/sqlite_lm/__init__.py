@@ -17,8 +17,12 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
 def loadable_path() -> str:
-    """The extension's path as SQLite's load_extension() takes it: without ".so"."""
-    return os.path.join(_FOLDER, "lm0")
+    """The extension's path as SQLite's load_extension() takes it: without ".so"; of sqlite-lm-cuda, if it is installed."""
+    try:
+        import sqlite_lm_cuda
+    except ImportError:
+        return os.path.join(_FOLDER, "lm0")
+    return sqlite_lm_cuda.loadable_path()
 
 
 def model_path() -> str:

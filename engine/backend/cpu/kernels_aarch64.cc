@@ -1,0 +1,18 @@
+#include "engine/backend/cpu/kernel_tables.h"
+
+namespace lm {
+
+const CpuKernels& GetCpuKernels(Isa isa) {
+  switch (isa) {
+    case Isa::kNeonI8mm:
+      return kNeonI8mmKernels;
+    case Isa::kNeonDotprod:
+      return kNeonDotprodKernels;
+    case Isa::kNeon:
+      return kNeonKernels;
+    default:
+      return kPortableKernels;
+  }
+}
+
+}  // namespace lm

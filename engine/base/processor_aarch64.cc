@@ -1,0 +1,20 @@
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+
+#include "engine/base/processor.h"
+
+namespace lm {
+
+std::vector<Isa> DetectIsas() {
+  std::vector<Isa> isas = {Isa::kPortable, Isa::kNeon};
+  if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) == 0) return isas;
+  isas.push_back(Isa::kNeonDotprod);
+  if ((getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0) isas.push_back(Isa::kNeonI8mm);
+  return isas;
+}
+
+// "yield" does nothing on most processors; an instruction barrier takes about as long as x86's
+// pause.
+void PauseInSpin() { asm volatile("isb"); }
+
+}  // namespace lm
