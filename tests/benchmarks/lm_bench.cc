@@ -9,6 +9,7 @@
 // tg128          decode of 128 tokens, one sequence, tokens/s
 // b1 b2 ... b64  that many sequences with 128 tokens of context each (none shared), 16 steps,
 //                tokens/s
+// embed1 embed32 of a model that writes no texts: one text of 512 tokens, 32 of 128; tokens/s
 // rows64         64 rows, 400 shared tokens, 40 own, 16 greedy out; rows/s
 // These are the default. Only where they are asked for:
 // lengths        prompts of 128 to 8,192 tokens (--longest): cost of a token against length, with
@@ -148,6 +149,17 @@ absl::Status Run(const Arguments& arguments) {
     report.Add("load_s", engine.load_seconds(), "s");
     report.Add("first_token_s", engine.first_token_seconds(), "s");
     report.Add("rss_mib", static_cast<double>(resident) / 1048576.0, "MiB");
+  }
+  if (!info.generates) {
+    for (const auto& [texts, tokens] : {std::pair(1, 512), std::pair(32, 128)}) {
+      const std::string name = absl::StrCat("embed", texts);
+      if (!arguments.Wants(name)) continue;
+      ASSIGN_OR_RETURN(double rate, engine.EmbedRate(texts, tokens, arguments.reps));
+      const int all = texts * tokens;
+      report.AddRate(name, rate, "tokens/s", rate / all, all * work.body_ops, work.body_bytes);
+    }
+    report.PrintJson();
+    return absl::OkStatus();
   }
   const double step_bytes = work.body_bytes + work.head_bytes;
   if (arguments.Wants("pp512")) {

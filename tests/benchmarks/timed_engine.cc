@@ -19,7 +19,11 @@ absl::StatusOr<TimedEngine> TimedEngine::Load(const std::string& path, const Mod
   ASSIGN_OR_RETURN(std::unique_ptr<Model> loaded, Model::Load(path, model));
   timed.load_seconds_ = absl::ToDoubleSeconds(absl::Now() - begin);
   ASSIGN_OR_RETURN(timed.engine_, Engine::Start(std::move(loaded), options));
-  RETURN_IF_ERROR(timed.Run({timed.RandomPrompt(1)}, 1).status());
+  if (timed.engine_->model().info().generates) {
+    RETURN_IF_ERROR(timed.Run({timed.RandomPrompt(1)}, 1).status());
+  } else {
+    RETURN_IF_ERROR(timed.Embed({timed.RandomPrompt(1)}));
+  }
   timed.first_token_seconds_ = absl::ToDoubleSeconds(absl::Now() - begin);
   return timed;
 }
@@ -109,6 +113,32 @@ absl::StatusOr<double> TimedEngine::PrefillRate(int tokens, int reps) {
   for (int r = 0; r <= reps; ++r) {  // the first run warms up
     ASSIGN_OR_RETURN(Burst burst, Run({RandomPrompt(tokens)}, 1));
     if (r > 0) rates.push_back(tokens / burst.prefill);
+  }
+  return Median(rates);
+}
+
+absl::Status TimedEngine::Embed(const std::vector<Prompt>& prompts) {
+  std::vector<std::shared_ptr<Request>> requests;
+  for (const Prompt& prompt : prompts) {
+    RequestSpec spec{.prompt = prompt};
+    spec.embed = engine_->model().info().pooling.value_or(Pooling::kMean);
+    ASSIGN_OR_RETURN(std::shared_ptr<Request> request, engine_->Submit(std::move(spec)));
+    requests.push_back(std::move(request));
+  }
+  for (const auto& request : requests) {
+    request->WaitFor(absl::InfiniteDuration());
+    RETURN_IF_ERROR(request->result().status);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<double> TimedEngine::EmbedRate(int texts, int tokens, int reps) {
+  std::vector<double> rates;
+  for (int r = 0; r <= reps; ++r) {  // the first run warms up
+    const std::vector<Prompt> prompts = RandomPrompts(texts, tokens);
+    const absl::Time begin = absl::Now();
+    RETURN_IF_ERROR(Embed(prompts));
+    if (r > 0) rates.push_back(texts * tokens / absl::ToDoubleSeconds(absl::Now() - begin));
   }
   return Median(rates);
 }

@@ -37,7 +37,7 @@ double Median(std::vector<double> values);
 
 class TimedEngine {
  public:
-  // Loads the model and generates one token.
+  // Loads the model and generates one token, or embeds one.
   static absl::StatusOr<TimedEngine> Load(const std::string& path, const ModelOptions& model,
                                           const EngineOptions& options);
 
@@ -60,6 +60,8 @@ class TimedEngine {
   absl::StatusOr<double> PrefillRate(int tokens, int reps);
   // Tokens a second of `rows` sequences that have `context` tokens each and share none.
   absl::StatusOr<double> DecodeRate(int rows, int context, int steps, int reps);
+  // Tokens a second of `texts` texts of `tokens` tokens each, embedded together.
+  absl::StatusOr<double> EmbedRate(int texts, int tokens, int reps);
   // `count` rows with 400 shared tokens, 40 of their own and 16 out; the median run.
   absl::StatusOr<Burst> Rows(int count, int reps);
 
@@ -67,6 +69,7 @@ class TimedEngine {
   TimedEngine() : random_(1) {}
   absl::StatusOr<bool> TryRun(const std::vector<Prompt>& prompts, int max_tokens, bool together,
                               Burst* burst);
+  absl::Status Embed(const std::vector<Prompt>& prompts);
   absl::StatusOr<std::shared_ptr<Request>> Submit(Prompt prompt, int max_tokens);
 
   std::mt19937 random_;
