@@ -12,14 +12,15 @@
 namespace lm {
 namespace {
 
-// out[k][row] = blocks[row][k], in squares that stay in the L1 cache.
+// out[k][row] = blocks[row][k], a cache line of each row at a time: rows of powers of two share a
+// few sets of the L1 cache, where no line stays.
 template <typename T>
 void PackFloats(const char* blocks, int64_t rows, int64_t cols, char* out) {
-  constexpr int64_t kSquare = 16;
+  constexpr int64_t kLine = 64 / sizeof(T);
   const T* from = reinterpret_cast<const T*>(blocks);
   T* to = reinterpret_cast<T*>(out);
-  for (int64_t begin = 0; begin < cols; begin += kSquare) {
-    int64_t end = std::min(begin + kSquare, cols);
+  for (int64_t begin = 0; begin < cols; begin += kLine) {
+    int64_t end = std::min(begin + kLine, cols);
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t k = begin; k < end; ++k) to[k * kStripRows + row] = from[row * cols + k];
     }
