@@ -214,20 +214,19 @@ void Network::RunTasks() {
     absl::MutexLock lock(&mutex_);
     due.swap(tasks_);
   }
-  const absl::Time now = absl::Now();
-  try {
-    while (!timers_.empty() && timers_.begin()->first <= now) {
-      due.push_back(std::move(timers_.begin()->second));
-      timers_.erase(timers_.begin());
-    }
-  } catch (...) {  // no memory: later
-  }
-  for (const std::function<void()>& task : due) {
+  auto run = [](const std::function<void()>& task) {
     ReadyToThrow();
     try {
       task();
     } catch (...) {  // a task that may fail sees to that itself
     }
+  };
+  for (const std::function<void()>& task : due) run(task);
+  // Taken without memory: where there is none one would be due for ever.
+  const absl::Time now = absl::Now();
+  while (!timers_.empty() && timers_.begin()->first <= now) {
+    const auto timer = timers_.extract(timers_.begin());
+    run(timer.mapped());
   }
 }
 
