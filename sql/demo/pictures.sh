@@ -5,8 +5,9 @@ cd "$(dirname "$0")/../.."
 top=$PWD
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export PATH=$top/build/release/extension:$PATH LM_MODEL=$top/sql/models/debian-notes.gguf
-ln -s "$top/build/release/extension/lm0.so" "$top/build/demo/notes.db" "$work"
+# By its name alone: a picture shows no path of the machine that it was drawn on.
+export PATH=$top/build/release/extension:$PATH LM_MODEL=debian-notes.gguf
+ln -s "$top/build/release/extension/lm0.so" "$top/build/demo/notes.db" "$top/sql/models/debian-notes.gguf" "$work"
 sqlite3 "$work/packages.db" 'CREATE TABLE packages(package TEXT, description TEXT)' ".import --csv $top/build/demo/documents.csv packages"
 cd "$work"
 

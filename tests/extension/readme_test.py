@@ -50,7 +50,10 @@ class ShellAndPythonTest(Snippet):
         self.assertGreater(len(pictures), 0)
         for picture in pictures:
             self.assertLess((ROOT / picture).stat().st_size, 60_000)
-            self.assertGreater(len(self.texts(ROOT / picture)), 10, picture)
+            texts = self.texts(ROOT / picture)
+            self.assertGreater(len(texts), 10, picture)
+            # What it was drawn on is nobody's business.
+            self.assertEqual([text for text in texts if re.search(r"(^|[\s'\"])/\w+/", text)], [], picture)
 
     def test_a_terminal_is_drawn(self):
         """record.py draws what a command shows, when it does."""
