@@ -178,14 +178,10 @@ absl::Status Run(const Arguments& arguments) {
   for (int rows : {1, 2, 4, 8, 16, 32, 64}) {
     const std::string name = absl::StrCat("b", rows);
     if (!arguments.Wants(name)) continue;
-    constexpr int kSteps = 16;
-    // States keep no prompt: the rows' prompts are to fit into the step before the first that
-    // counts.
-    const bool recurrent = engine.engine().model().language_model().cache().recurrent();
-    const int context = recurrent ? 512 / rows : 128;
-    ASSIGN_OR_RETURN(double rate, engine.DecodeRate(rows, context, kSteps, arguments.reps));
+    constexpr int kSteps = 16, kContext = 128;
+    ASSIGN_OR_RETURN(double rate, engine.DecodeRate(rows, kContext, kSteps, arguments.reps));
     report.AddRate(name, rate, "tokens/s", rate / rows, rows * decode_ops,
-                   step_bytes + rows * work.kv_bytes * (context + kSteps / 2));
+                   step_bytes + rows * work.kv_bytes * (kContext + kSteps / 2));
   }
   if (arguments.Wants("rows64")) {
     constexpr int kRows = 64, kOut = 16;

@@ -44,9 +44,11 @@ std::vector<Prompt> TimedEngine::RandomPrompts(int count, int tokens) {
   return prompts;
 }
 
-absl::StatusOr<std::shared_ptr<Request>> TimedEngine::Submit(Prompt prompt, int max_tokens) {
+absl::StatusOr<std::shared_ptr<Request>> TimedEngine::Submit(Prompt prompt, int max_tokens,
+                                                             Priority priority) {
   RequestSpec spec{.prompt = std::move(prompt), .salt = "bench"};
   spec.options.max_tokens = max_tokens;
+  spec.options.priority = priority;
   spec.options.logit_bias = no_end_;
   return engine_->Submit(std::move(spec));
 }
@@ -70,7 +72,8 @@ absl::StatusOr<bool> TimedEngine::TryRun(const std::vector<Prompt>& prompts, int
   constexpr int kPlugTokens = 512;
   std::shared_ptr<Request> plug;
   if (together) {
-    ASSIGN_OR_RETURN(plug, Submit(RandomPrompt(kPlugTokens), 1));
+    // Of equals, the longest answers would go first.
+    ASSIGN_OR_RETURN(plug, Submit(RandomPrompt(kPlugTokens), 1, Priority::kInteractive));
   }
   const EngineStats before = engine_->Stats();
   absl::Time begin = absl::Now();
@@ -155,7 +158,9 @@ absl::StatusOr<double> TimedEngine::DecodeRate(int rows, int context, int steps,
     do {
       if (++tries > kMostTries) {
         return absl::InternalError(absl::StrCat(rows, " rows did not begin to decode together: ",
-                                                burst.stagger, " s apart in ", burst.decode, " s"));
+                                                burst.stagger, " s apart in ", burst.decode,
+                                                " s; their prompts, and what states a model has, "
+                                                "must fit into the cache (--kv-mib)"));
       }
       ASSIGN_OR_RETURN(burst, Run(prompts, steps + 1, /*together=*/true));
     } while (burst.stagger > 0.1 * burst.decode);

@@ -70,7 +70,8 @@ class TimedEngine {
   absl::StatusOr<bool> TryRun(const std::vector<Prompt>& prompts, int max_tokens, bool together,
                               Burst* burst);
   absl::Status Embed(const std::vector<Prompt>& prompts);
-  absl::StatusOr<std::shared_ptr<Request>> Submit(Prompt prompt, int max_tokens);
+  absl::StatusOr<std::shared_ptr<Request>> Submit(Prompt prompt, int max_tokens,
+                                                  Priority priority = Priority::kBatch);
 
   std::mt19937 random_;
   std::shared_ptr<Engine> engine_;
