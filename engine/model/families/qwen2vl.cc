@@ -3,6 +3,7 @@
 //
 // As qwen2, qwen3 and qwen3moe. The pairs of a head are for an image's time, height and width,
 // which are all the token's position in a text; what is left of them does not turn.
+#include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/families.h"
 
@@ -11,8 +12,13 @@ namespace {
 
 // `interleaved`: pair i is of section i mod 3 as long as that has some left.
 absl::Status ReadSections(KeyReader& keys, bool interleaved, RopeSpec* rope) {
+  constexpr char kSections[] = "rope.dimension_sections";
+  if (!keys.Has(kSections)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("key \"", keys.Key(kSections), "\" is not in the file"));
+  }
   ASSIGN_OR_RETURN(const std::vector<int64_t> sections,
-                   keys.IntsOr("rope.dimension_sections", 4, 0, kMaxHeadDim, 0));
+                   keys.IntsOr(kSections, 4, 0, kMaxHeadDim, 0));
   const int64_t turning = sections[0] + sections[1] + sections[2];
   for (int64_t i = 0; i < rope->dim / 2; ++i) {
     const int64_t place = turning + sections[3] > 0 ? i % (turning + sections[3]) : 0;

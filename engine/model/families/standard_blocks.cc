@@ -68,7 +68,22 @@ absl::Status ReadYarn(KeyReader& keys, RopeSpec* rope) {
   auto growth = [rope](double m) {
     return rope->scale > 1 ? 0.1 * m * std::log(rope->scale) + 1 : 1;
   };
-  rope->magnitude *= growth(1) / (multiplier != 0 ? growth(multiplier) : 1);
+  const double magnitude = growth(1) / (multiplier != 0 ? growth(multiplier) : 1);
+  // llama.cpp's converter writes what a model's config says, which its loaders do not read.
+  ASSIGN_OR_RETURN(const double stated, keys.NotNegativeOr("rope.scaling.yarn_attn_factor", 1));
+  if (stated != 1 && !(std::abs(stated - magnitude) < 1e-4 * magnitude)) {
+    return absl::UnimplementedError(absl::StrCat("'", keys.Key("rope.scaling.yarn_attn_factor"),
+                                                 "' = ", stated, " is not supported, ", magnitude,
+                                                 " is"));
+  }
+  constexpr char kExtrapolation[] = "rope.scaling.yarn_ext_factor";
+  ASSIGN_OR_RETURN(const double ext, keys.Has(kExtrapolation) ? keys.Float(kExtrapolation)
+                                                              : absl::StatusOr<double>(1));
+  if (ext != 1 && ext != -1) {
+    return absl::UnimplementedError(
+        absl::StrCat("'", keys.Key(kExtrapolation), "' = ", ext, " is not supported, 1 is"));
+  }
+  rope->magnitude *= magnitude;
   rope->yarn = yarn;
   return absl::OkStatus();
 }
@@ -292,7 +307,14 @@ absl::Status DescribeExperts(KeyReader& keys, const ExpertDefaults& defaults, Mo
   ExpertSpec experts;
   Router& router = experts.router;
   ASSIGN_OR_RETURN(experts.count, keys.IntOr("expert_count", 0, kMaxDim, 0));
-  if (experts.count == 0) return absl::OkStatus();
+  if (experts.count == 0) {
+    // What others have of the same converter, as Granite 4's dense models.
+    for (const char* name : {"expert_feed_forward_length", "expert_shared_feed_forward_length",
+                             "expert_gating_func", "expert_weights_norm"}) {
+      keys.Has(name);
+    }
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(const int64_t chosen, keys.Int("expert_used_count", 1, experts.count));
   router.chosen = static_cast<int32_t>(chosen);
   const int64_t width = spec->Widest([](const LayerSpec& l) { return l.feed_forward.width; });
@@ -312,6 +334,8 @@ absl::Status DescribeExperts(KeyReader& keys, const ExpertDefaults& defaults, Mo
     ASSIGN_OR_RETURN(const int64_t open, keys.Int("expert_group_used_count", 1, groups));
     router.groups = static_cast<int32_t>(groups);
     router.chosen_groups = static_cast<int32_t>(open);
+  } else {
+    RETURN_IF_ERROR(keys.IntOr("expert_group_used_count", 0, 1, 0).status());  // they are all one
   }
   if (defaults.shared) {
     ASSIGN_OR_RETURN(const int64_t shared,

@@ -130,6 +130,13 @@ TEST_F(FamilyTest, Llama4SeesChunksAndWeighsWhatItsExpertsSee) {
   EXPECT_EQ(Windows(Spec()), std::vector<int64_t>(12, 0));
   Set("attention.sliding_window", uint64_t{0});
   EXPECT_THAT(Refusal(), HasSubstr("'llama4.attention.sliding_window' must be 1 to"));
+  Set("attention.sliding_window", uint64_t{8192});
+  Set("attention.chunk_size", uint64_t{8192});
+  Set("expert_count", uint64_t{4});
+  Set("use_qk_norm", false);
+  EXPECT_EQ(Spec().layers[0].attention()->head_norm, HeadNorm::kNone);
+  Set("attention.chunk_size", uint64_t{4096});
+  EXPECT_THAT(Refusal(), HasSubstr("'llama4.attention.chunk_size' must be 8192"));
 }
 
 TEST_F(FamilyTest, PairsOfNoSectionStandStill) {
@@ -141,6 +148,7 @@ TEST_F(FamilyTest, PairsOfNoSectionStandStill) {
   Set("rope.dimension_sections", std::vector<uint64_t>{6, 4, 4, 2});
   EXPECT_EQ(Spec().ropes[0].still, (std::vector<int64_t>{13, 14}));
   Begin("qwen2vl", &DescribeQwen2Vl);
+  EXPECT_THAT(Refusal(), HasSubstr("qwen2vl.rope.dimension_sections"));
   Set("rope.dimension_sections", std::vector<uint64_t>{2, 2, 2, 2});
   EXPECT_EQ(Spec().ropes[0].still, (std::vector<int64_t>{6, 7}));
 }
@@ -201,8 +209,13 @@ TEST_F(FamilyTest, ExpertsBeginBehindTheDenseLayers) {
   Set("expert_shared_count", uint64_t{2});
   Set("expert_weights_scale", 1.5);
   Set("expert_weights_norm", false);
-  Set("expert_group_count", uint64_t{4});
+  // Converters write both numbers of models whose experts are one group.
+  Set("expert_group_count", uint64_t{1});
+  Set("expert_group_used_count", uint64_t{1});
+  EXPECT_EQ(Spec().layers[2].feed_forward.experts->router.groups, 1);
   Set("expert_group_used_count", uint64_t{2});
+  EXPECT_THAT(Refusal(), HasSubstr("'glm4moe.expert_group_used_count' must be 0 to 1, got 2"));
+  Set("expert_group_count", uint64_t{4});
   const ModelSpec spec = Spec();
   EXPECT_FALSE(spec.layers[1].feed_forward.experts.has_value());
   ASSERT_TRUE(spec.layers[2].feed_forward.experts.has_value());
@@ -319,6 +332,12 @@ TEST_F(FamilyTest, GraniteHybridHasStateSpacesWhereThereAreNoKvHeads) {
   EXPECT_EQ(StatesOf(spec.layers[0]).rule, 120 * 16);
   Set("ssm.group_count", uint64_t{4});
   EXPECT_THAT(Refusal(), HasSubstr("must be a multiple of 'granitehybrid.ssm.group_count' = 4"));
+  // The converter writes what a shared expert would have of models without experts, too.
+  Set("ssm.group_count", uint64_t{2});
+  Set("expert_count", uint64_t{0});
+  Set("expert_used_count", uint64_t{0});
+  Set("expert_shared_feed_forward_length", uint64_t{2048});
+  EXPECT_FALSE(Spec().layers[0].feed_forward.experts.has_value());
 }
 
 TEST_F(FamilyTest, NemotronHHasOneThingALayer) {

@@ -69,6 +69,23 @@ TEST(RopeScalingTest, AFactorWithoutATypeIsLinear) {
   EXPECT_EQ(Logits(both), expected);
 }
 
+// What OLMo 3 has: the factor that follows from the scale.
+TEST(RopeScalingTest, YarnsFactorsMayBeStated) {
+  SmallModel yarn = Varied();
+  yarn.Set(kType, std::string("yarn"));
+  yarn.Set(kFactor, 8.0f);
+  yarn.Set("llama.rope.scaling.original_context_length", uint32_t{16});
+  const std::vector<float> expected = Logits(yarn);
+  yarn.Set("llama.rope.scaling.yarn_attn_factor", 1.2079441541679836f);
+  yarn.Set("llama.rope.scaling.yarn_ext_factor", 1.0f);
+  EXPECT_EQ(Logits(yarn), expected);
+  yarn.Set("llama.rope.scaling.yarn_attn_factor", 1.3f);
+  EXPECT_FALSE(yarn.Load().ok());
+  yarn.Set("llama.rope.scaling.yarn_attn_factor", 1.0f);
+  yarn.Set("llama.rope.scaling.yarn_ext_factor", 0.5f);
+  EXPECT_FALSE(yarn.Load().ok());
+}
+
 TEST(RopeScalingTest, NoneAndZeroAndOneScaleNothing) {
   const std::vector<float> expected = Logits(Varied());
   for (float factor : {0.0f, 1.0f}) {
