@@ -71,6 +71,21 @@ class Header {
     for (const std::string& key : keys) metadata_.Rename(key, Key(key.substr(old_prefix.size())));
   }
   void RenameKey(const Renamed& renamed) { metadata_.Rename(Key(renamed.from), Key(renamed.to)); }
+  void Erase(absl::string_view name) { metadata_.Erase(Key(name)); }
+  // A key that says again what others do, or how things are for us in any case.
+  void EraseIf(absl::string_view name, const MetadataValue& value) {
+    const auto found = metadata_.values().find(Key(name));
+    if (found != metadata_.values().end() && found->second == value) Erase(name);
+  }
+  // The first `rows` of a matrix.
+  void CutRows(absl::string_view name, int64_t rows) {
+    for (TensorInfo& tensor : tensors_) {
+      if (tensor.name != name || tensor.dims.size() != 2 || tensor.rows <= rows) continue;
+      tensor.bytes = tensor.bytes / tensor.rows * rows;
+      tensor.stored_bytes = StoredBytes(tensor.form, tensor.bytes);
+      tensor.dims[1] = tensor.rows = rows;
+    }
+  }
   void RenameTensors(const Renamed& renamed) {
     for (TensorInfo& tensor : tensors_) {
       absl::string_view part = PartOf(tensor.name);
@@ -108,13 +123,24 @@ void SetDefaultPre(Header& header, const char* pre) {
   if (stated.empty() || stated == "default") header.metadata().Set(kPre, std::string(pre));
 }
 
-// Sections of a head's pairs are written without the fourth.
+// Sections of a head's pairs are written without the fourth, and may be there twice.
 void PadSections(Header& header) {
+  constexpr char kAgain[] = "rope.mrope_section";
   const std::string key = header.Key("rope.dimension_sections");
   absl::StatusOr<std::vector<int64_t>> sections = header.metadata().GetInts(key);
-  if (!sections.ok() || sections->size() != 3) return;
-  sections->push_back(0);
+  if (!sections.ok()) return;
+  if (sections->size() == 3) sections->push_back(0);
+  absl::StatusOr<std::vector<int64_t>> again = header.metadata().GetInts(header.Key(kAgain));
+  if (again.ok() && again->size() == 3) again->push_back(0);
+  if (again.ok() && *again == *sections) header.Erase(kAgain);
   header.metadata().Set(key, *std::move(sections));
+}
+
+bool HasNoSections(const Header& header) { return !header.Has("rope.dimension_sections"); }
+
+// All of these models have the same.
+void AddSections(Header& header) {
+  header.Set("rope.dimension_sections", std::vector<int64_t>{24, 20, 20, 0});
 }
 
 void MendGptOss(Header& header) {
@@ -130,7 +156,7 @@ void MendGlm4MoeLite(Header& header) {
   const int64_t head_dim = header.Int("attention.key_length");
   if (rank > 0 && rope > 0 && head_dim > 0) {
     header.Set("attention.head_count_kv", int64_t{1});
-    header.Set("attention.key_length", rank + rope);
+    header.Set("attention.key_length", static_cast<uint64_t>(rank) + static_cast<uint64_t>(rope));
     header.Set("attention.value_length", rank);
     header.Set("attention.key_length_mla", head_dim);
     header.Set("attention.value_length_mla", head_dim);
@@ -165,6 +191,43 @@ void MendGemma3(Header& header) {
     header.Set("rope.scaling.factor", 8.0);
   }
   CutVocabulary(header);
+}
+
+// Has tokens of images and sounds that have no embeddings for the layers; or Ollama's keys.
+bool IsOllamasGemma3n(const Header& header) {
+  const TensorInfo* embedding = header.Find("token_embd.weight");
+  const TensorInfo* of_layers = header.Find("per_layer_token_embd.weight");
+  return header.Has("head_dim") || header.Has("rope.freq_base_local") ||
+         (embedding != nullptr && of_layers != nullptr && embedding->rows > of_layers->rows);
+}
+
+// Tokens that stand for bytes are not said to, and those without a use are said to be special.
+void MendTokenTypes(Metadata& metadata) {
+  constexpr int64_t kNormal = 1, kByte = 6;
+  constexpr char kTypes[] = "tokenizer.ggml.token_type";
+  const auto tokens = metadata.GetStrings("tokenizer.ggml.tokens");
+  absl::StatusOr<std::vector<int64_t>> types = metadata.GetInts(kTypes);
+  if (!tokens.ok() || !types.ok() || types->size() != tokens->size()) return;
+  for (size_t i = 0; i < tokens->size(); ++i) {
+    const std::string& token = (*tokens)[i];
+    if (token.size() == 6 && absl::StartsWith(token, "<0x") && token.back() == '>') {
+      (*types)[i] = kByte;
+    } else if (absl::StartsWith(token, "<unused")) {
+      (*types)[i] = kNormal;
+    }
+  }
+  metadata.Set(kTypes, *std::move(types));
+}
+
+void MendGemma3n(Header& header) {
+  if (const TensorInfo* of_layers = header.Find("per_layer_token_embd.weight")) {
+    header.CutRows("token_embd.weight", of_layers->rows);
+  }
+  CutVocabulary(header);
+  MendTokenTypes(header.metadata());
+  header.metadata().Set(kTextModel, std::string("llama"));
+  header.EraseIf("altup.correct_scale", true);
+  header.Erase("altup.lr_multiplier");  // of training
 }
 
 bool IsEmbeddingGemma(const Header& header) { return header.Find("dense.0.weight") != nullptr; }
@@ -215,15 +278,8 @@ void MendQwen35(Header& header) {
     header.metadata().Set(key, *std::max_element(heads->begin(), heads->end()));
   }
   PadSections(header);
-  // How things are, where they are as llama.cpp has them.
-  for (const char* name : {"ssm.v_head_reordered", "rope.mrope_interleaved"}) {
-    if (header.metadata().GetBool(header.Key(name)).value_or(false)) {
-      header.metadata().Erase(header.Key(name));
-    }
-  }
-  for (const char* name : {"image_token_id", "vision_start_token_id", "vision_end_token_id"}) {
-    header.metadata().Erase(header.Key(name));
-  }
+  header.EraseIf("ssm.v_head_reordered", true);
+  header.EraseIf("rope.mrope_interleaved", true);
   header.DropTensors("mtp.");
 }
 
@@ -245,6 +301,25 @@ void MendLlama(Header& header) {
     SetDefaultPre(header, "llama-bpe");
   }
 }
+
+// What others of its keys or its tensors say, too.
+void MendLaguna(Header& header) {
+  header.EraseIf("attention.qk_norm", true);
+  header.EraseIf("attention.sink_enabled", false);
+  header.EraseIf("decoder_sparse_step", uint64_t{1});
+  header.EraseIf("rope.swa.scaling.factor", 1.0);
+  header.Erase("attention.gating_type");
+  for (const auto& [name, better] :
+       {Renamed{"attention.layer_types", "attention.sliding_window_pattern"},
+        {"dense_layers", "leading_dense_block_count"},
+        {"rope.partial_rotary_factor", "rope.dimension_count"},
+        {"rope.swa.partial_rotary_factor", "rope.dimension_count_swa"}}) {
+    if (header.Has(better)) header.Erase(name);
+  }
+  if (!header.Has("rope.swa.scaling.factor")) header.Erase("rope.swa.scaling.type");
+}
+
+bool HasExperts(const Header& header) { return header.Int("expert_count") > 0; }
 
 // What some have in base 64, a character a string.
 void MendBert(Header& header) {
@@ -276,14 +351,14 @@ constexpr Renamed kGptOssTensors[] = {{"attn_out.", "attn_output."},
 constexpr Renamed kSectionKeys[] = {{"rope.mrope_section", "rope.dimension_sections"}};
 constexpr Renamed kGemma3Keys[] = {{"rope.global.freq_base", "rope.freq_base"},
                                    {"rope.local.freq_base", "rope.freq_base_swa"}};
+constexpr Renamed kGemma3nKeys[] = {{"head_dim", "attention.key_length"},
+                                    {"rope.freq_base_local", "rope.freq_base_swa"}};
 constexpr Renamed kEmbeddingTensors[] = {{"dense.0.weight", "dense_2.weight"},
                                          {"dense.1.weight", "dense_3.weight"},
                                          {"norm.weight", "output_norm.weight"}};
 constexpr Renamed kGemma4Tensors[] = {{"ffn_gate_inp.per_expert_scale", "ffn_down_exps.scale"}};
 constexpr Renamed kLfm2Tensors[] = {{"output_norm.weight", "token_embd_norm.weight"}};
 constexpr Renamed kMistral3Keys[] = {
-    {"rope.scaling.beta_fast", "rope.scaling.yarn_beta_fast"},
-    {"rope.scaling.beta_slow", "rope.scaling.yarn_beta_slow"},
     {"rope.scaling.mscale_all_dim", "rope.scaling.yarn_log_multiplier"},
     {"rope.scaling_beta", "attention.temperature_scale"}};
 constexpr Renamed kStepTensors[] = {{"ssm_dt", "ssm_dt.bias"}};
@@ -293,25 +368,36 @@ constexpr Renamed kLagunaTensors[] = {{"attn_g.", "attn_gate."}};
 constexpr Renamed kLatentTensors[] = {{"ffn_latent_in.", "ffn_latent_down."},
                                       {"ffn_latent_out.", "ffn_latent_up."}};
 
+// Of all of them.
+constexpr Renamed kKeys[] = {{"attention.head_dim", "attention.key_length"},
+                             {"norm_top_k_prob", "expert_weights_norm"},
+                             {"rope.scaling.beta_fast", "rope.scaling.yarn_beta_fast"},
+                             {"rope.scaling.beta_slow", "rope.scaling.yarn_beta_slow"}};
+
 // The first that is it.
 constexpr Dialect kDialects[] = {
     {"bert", &Always, "bert", {}, {}, &MendBert},
     {"gemma3", &IsEmbeddingGemma, "gemma-embedding", kGemma3Keys, kEmbeddingTensors,
      &MendEmbeddingGemma},
     {"gemma3", &IsOllamasGemma3, "gemma3", kGemma3Keys, {}, &MendGemma3},
+    {"gemma3n", &IsOllamasGemma3n, "gemma3n", kGemma3nKeys, {}, &MendGemma3n},
     {"gemma4", &Always, "gemma4", {}, kGemma4Tensors, &MendGemma4},
     {"glm4moelite", &Always, "deepseek2", {}, {}, &MendGlm4MoeLite},
     {"gptoss", &Always, "gpt-oss", {}, kGptOssTensors, &MendGptOss},
-    {"laguna", &Always, "laguna", kLagunaKeys, kLagunaTensors, &Leave},
+    {"laguna", &Always, "laguna", kLagunaKeys, kLagunaTensors, &MendLaguna},
     {"lfm2", &HasOutputNorm, "lfm2", {}, kLfm2Tensors, &MendLfm2},
     {"llama", &Always, "llama", {}, {}, &MendLlama},
     {"mistral3", &Always, "mistral3", kMistral3Keys, {}, &MendMistral3},
     {"nemotron_h_moe", &HasLatentIn, "nemotron_h_moe", {}, kLatentTensors, &MendNemotronH},
+    {"nemotron_h_omni", &HasExperts, "nemotron_h_moe", {}, kLatentTensors, &MendNemotronH},
+    {"nemotron_h_omni", &Always, "nemotron_h", {}, {}, &Leave},
     {"olmo3", &Always, "olmo2", {}, {}, &Leave},
     {"qwen25vl", &Always, "qwen2vl", kSectionKeys, {}, &PadSections},
     {"qwen35", &HasBareSteps, "qwen35", {}, kStepTensors, &MendQwen35},
     {"qwen35moe", &HasBareSteps, "qwen35moe", {}, kStepTensors, &MendQwen35},
     {"qwen3next", &HasBareSteps, "qwen3next", {}, kStepTensors, &MendQwen35},
+    {"qwen3vl", &HasNoSections, "qwen3vl", {}, {}, &AddSections},
+    {"qwen3vlmoe", &HasNoSections, "qwen3vlmoe", {}, {}, &AddSections},
 };
 
 }  // namespace
@@ -319,6 +405,11 @@ constexpr Dialect kDialects[] = {
 void UseLlamaCppNames(Metadata* metadata, std::vector<TensorInfo>* tensors) {
   Header header(metadata, tensors);
   const std::string architecture = header.architecture();
+  for (const Renamed& renamed : kKeys) {
+    header.RenameKey(renamed);
+    const auto named = metadata->values().find(header.Key(renamed.to));
+    if (named != metadata->values().end()) header.EraseIf(renamed.from, named->second);
+  }
   for (const Dialect& dialect : kDialects) {
     if (dialect.architecture != architecture || !dialect.is_it(header)) continue;
     if (dialect.means != architecture) header.RenameArchitecture(dialect.means);

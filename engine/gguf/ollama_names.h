@@ -15,8 +15,8 @@
 
 namespace lm {
 
-// Gives keys and tensors the names that llama.cpp's converters write, and adds what follows from
-// the others. What is there under both names is left, for readers to refuse.
+// Gives keys and tensors the names that llama.cpp's converters write, adds what follows from the
+// others, and takes away what they say already. What is there under both names is left, for readers to refuse.
 void UseLlamaCppNames(Metadata* metadata, std::vector<TensorInfo>* tensors);
 
 }  // namespace lm

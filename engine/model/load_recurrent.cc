@@ -45,9 +45,13 @@ absl::Status LoadRwkv6(const ModelSpec& spec, const RwkvSpec& rwkv, const std::s
   ASSIGN_OR_RETURN(weights.nothing, loader->Gains(std::vector<float>(inner)));
   ASSIGN_OR_RETURN(weights.previous, PreviousToken(inner, loader));
   RETURN_IF_ERROR(load({prefix + "w1", 5 * ranks}, inner, &weights.mix_1));
+  // Files of 2024 have a vector for each mixture.
+  constexpr const char* kLerps[] = {"lerp_w", "lerp_k", "lerp_v", "lerp_r", "lerp_g"};
+  const bool fused = !loader->Has(prefix + kLerps[0] + ".weight");
   for (int i = 0; i < 5; ++i) {
     Part part = {.prefix = prefix + "w2", .rows = inner, .count = 5, .index = i};
-    part.bias = prefix + "lerp_fused.weight";
+    part.bias = prefix + (fused ? "lerp_fused" : kLerps[i]) + ".weight";
+    part.own_bias = !fused;
     RETURN_IF_ERROR(load(part, ranks, &weights.mix_2[i]));
   }
   for (const auto& [name, to] : {std::pair("receptance", &weights.r),

@@ -21,12 +21,20 @@ constexpr absl::string_view kSilent[] = {
     "attention.layer_norm_epsilon",
     "attention.layer_norm_rms_epsilon",      // they are layer norms
     "classifier.output_labels",              // names
+    "image_token_id",                        // of images, as those of three more tokens
+    "image_token_index",
+    "max_position_embeddings",  // context_length
+    "mrope_sections",           // rope.dimension_sections
+    "normalize_embeddings",     // lm_embed's option does
     "rope.scaling.finetuned",                // how it was trained
     "rope.scaling.original_context_length",  // of YaRN and LongRoPE, as the next three
     "rope.scaling.yarn_beta_fast",
     "rope.scaling.yarn_beta_slow",
     "rope.scaling.yarn_log_multiplier",
+    "spatial_merge_size",  // of images
     "tensor_data_layout",  // "Meta AI original pth": rows of Q and K in the order of every llama
+    "vision_end_token_id",
+    "vision_start_token_id",
 };
 
 // Keys that ask for nothing where they have one of these two values, which llama.cpp takes for an

@@ -102,7 +102,8 @@ absl::StatusOr<Projection> WeightLoader::LoadProjection(absl::Span<const Project
       if (needs_bias || !part.bias.empty() || Has(bias_name)) {
         bias.resize(rows);  // zeros for the parts before that have none
         ASSIGN_OR_RETURN(const std::vector<float> values,
-                         HostRow(bias_name, part.count, part.index, part.rows));
+                         part.own_bias ? HostVector(bias_name, part.rows)
+                                       : HostRow(bias_name, part.count, part.index, part.rows));
         for (const auto& [first, count] : RunsOf(part)) {
           bias.insert(bias.end(), values.begin() + first, values.begin() + first + count);
         }

@@ -74,6 +74,7 @@ class WeightLoader {
     bool scaled = true;     // false: somebody else takes "<prefix>.scale"
     bool adaptable = true;  // false: what adapters would add is not what the product is used for
     std::string bias = {};  // in the place of "<prefix>.bias", and must be there
+    bool own_bias = false;  // which is of this matrix alone
   };
 
   absl::StatusOr<Projection> LoadProjection(absl::Span<const ProjectionPart> parts, int64_t cols,

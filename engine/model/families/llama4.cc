@@ -19,6 +19,11 @@ absl::Status DescribeLlama4(KeyReader& keys, ModelSpec* spec) {
   spec->ropes[0].pairing = RopePairing::kAdjacent;
   // llama.cpp takes the chunk's size as given, unless the key is there and 0.
   RETURN_IF_ERROR(keys.IntOr("attention.sliding_window", 1, int64_t{1} << 40, kChunk).status());
+  RETURN_IF_ERROR(keys.IntOr("attention.chunk_size", kChunk, kChunk, kChunk).status());
+  ASSIGN_OR_RETURN(const int64_t experts_count, keys.IntOr("expert_count", 0, kMaxDim, 0));
+  ASSIGN_OR_RETURN(
+      const bool normed,
+      keys.BoolOr("use_qk_norm", experts_count > 0 && experts_count != kMaverickExperts));
   ASSIGN_OR_RETURN(const int64_t step, keys.Int("interleave_moe_layer_step", 0, kMaxDim));
   ASSIGN_OR_RETURN(const std::vector<bool> chunked,
                    ReadWindowPattern(keys, spec->num_layers() + spec->skipped_blocks, 4));
@@ -40,7 +45,7 @@ absl::Status DescribeLlama4(KeyReader& keys, ModelSpec* spec) {
     if (i % 4 == 3) {
       attention.rope = -1;
       attention.tempered = true;
-    } else if (experts.has_value() && experts->count != kMaverickExperts) {
+    } else if (normed) {
       attention.head_norm = HeadNorm::kPlain;
       attention.norms_after_turning = true;
     }

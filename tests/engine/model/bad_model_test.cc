@@ -206,6 +206,8 @@ TEST(BadModelTest, KeysThatAskForNothingAreRead) {
   loads("llama.attention.sliding_window", uint32_t{0});
   loads("llama.attention.sliding_window", uint32_t{64});
   loads("llama.expert_used_count", uint32_t{0});
+  loads("llama.image_token_index", uint32_t{10});
+  loads("llama.max_position_embeddings", uint32_t{4096});
   loads("llama.logit_scale", 0.0f);
   loads("llama.logit_scale", 1.0f);
   loads("llama.pooling_type", uint32_t{3});

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -285,6 +286,128 @@ TEST(OllamaNamesTest, Glm4MoeLitesHeadsAreLatent) {
   for (const auto& [key, value] : metadata.values()) {
     EXPECT_FALSE(absl::StartsWith(key, "glm4moelite")) << key;
   }
+  // A sum that is none is for the reader to refuse.
+  metadata = Of({{"general.architecture", std::string("glm4moelite")},
+                 {"glm4moelite.attention.key_length", uint64_t{256}},
+                 {"glm4moelite.attention.kv_lora_rank", uint64_t{INT64_MAX}},
+                 {"glm4moelite.rope.dimension_count", uint64_t{64}}});
+  UseLlamaCppNames(&metadata, &tensors);
+  EXPECT_FALSE(metadata.GetInt("deepseek2.attention.key_length").ok());
+}
+
+TEST(OllamaNamesTest, Qwen3VlHasItsSections) {
+  std::vector<TensorInfo> tensors;
+  Metadata metadata = Of({{"general.architecture", std::string("qwen3vl")}});
+  UseLlamaCppNames(&metadata, &tensors);
+  EXPECT_THAT(metadata.GetInts("qwen3vl.rope.dimension_sections").value(),
+              testing::ElementsAre(24, 20, 20, 0));
+  metadata = Of({{"general.architecture", std::string("qwen3vlmoe")},
+                 {"qwen3vlmoe.rope.dimension_sections", std::vector<int64_t>{6, 5, 5, 0}}});
+  UseLlamaCppNames(&metadata, &tensors);
+  EXPECT_THAT(metadata.GetInts("qwen3vlmoe.rope.dimension_sections").value(),
+              testing::ElementsAre(6, 5, 5, 0));
+}
+
+TEST(OllamaNamesTest, NemotronOmniIsItsTextModel) {
+  std::vector<TensorInfo> tensors;
+  for (const uint64_t experts : {uint64_t{0}, uint64_t{8}}) {
+    const std::string means = experts > 0 ? "nemotron_h_moe" : "nemotron_h";
+    Metadata metadata = Of({{"general.architecture", std::string("nemotron_h_omni")},
+                            {"nemotron_h_omni.expert_count", experts},
+                            {"nemotron_h_omni.block_count", uint64_t{3}}});
+    UseLlamaCppNames(&metadata, &tensors);
+    EXPECT_EQ(metadata.GetString("general.architecture").value(), means);
+    EXPECT_EQ(metadata.GetInt(means + ".block_count").value(), 3);
+  }
+}
+
+// What is said twice, or is as it is here, is left out; what differs is left for a refusal.
+TEST(OllamaNamesTest, WhatIsSaidTwiceIsSaidOnce) {
+  std::vector<TensorInfo> tensors;
+  Metadata metadata =
+      Of({{"general.architecture", std::string("laguna")},
+          {"laguna.attention.head_dim", uint64_t{16}},
+          {"laguna.attention.key_length", uint64_t{16}},
+          {"laguna.attention.qk_norm", true},
+          {"laguna.attention.sink_enabled", true},
+          {"laguna.attention.layer_types", std::vector<uint64_t>{0, 1}},
+          {"laguna.attention.sliding_window_pattern", std::vector<bool>{false, true}},
+          {"laguna.dense_layers", std::vector<int64_t>{1}}});
+  UseLlamaCppNames(&metadata, &tensors);
+  EXPECT_FALSE(metadata.Has("laguna.attention.head_dim"));
+  EXPECT_FALSE(metadata.Has("laguna.attention.qk_norm"));
+  EXPECT_FALSE(metadata.Has("laguna.attention.layer_types"));
+  EXPECT_TRUE(metadata.Has("laguna.attention.sink_enabled"));
+  EXPECT_TRUE(metadata.Has("laguna.dense_layers"));
+}
+
+// gemma3n with tokens of images that have no embeddings for the layers, which llama.cpp's files
+// leave out: the same logits.
+TEST(Gemma3nOfOllamaTest, HasTheSameLogits) {
+  const std::string path = ModelPath("gemma3n-f32", ".gguf");
+  const auto gguf = GgufFile::Open(path);
+  ASSERT_TRUE(gguf.ok()) << gguf.status();
+  constexpr int kImages = 3;
+  GgufBuilder builder;
+  for (const auto& [key, value] : (*gguf)->metadata().values()) {
+    MetadataValue more = value;
+    if (auto* tokens = std::get_if<std::vector<std::string>>(&more);
+        tokens != nullptr && key == "tokenizer.ggml.tokens") {
+      for (int i = 0; i < kImages; ++i) tokens->push_back(absl::StrCat("<image ", i, ">"));
+    } else if (key == "tokenizer.ggml.token_type") {
+      if (auto* types = std::get_if<std::vector<int64_t>>(&more))
+        types->resize(types->size() + kImages, 3);
+    } else if (key == "tokenizer.ggml.scores") {
+      if (auto* scores = std::get_if<std::vector<double>>(&more))
+        scores->resize(scores->size() + kImages);
+    }
+    const bool renamed = key == "gemma3n.attention.key_length";
+    if (key == "gemma3n.vocab_size" || key == "gemma3n.attention.value_length") continue;
+    Write(more, renamed ? "gemma3n.head_dim" : key, &builder);
+  }
+  builder.Add("gemma3n.altup.correct_scale", true).Add("gemma3n.altup.lr_multiplier", 1.0f);
+  for (const TensorInfo& tensor : (*gguf)->tensors()) {
+    std::vector<uint64_t> dims = tensor.dims;
+    std::string contents = Contents(**gguf, tensor);
+    if (tensor.name == "token_embd.weight") {
+      dims[1] += kImages;
+      contents.append(contents.substr(0, kImages * dims[0] * sizeof(float)));
+    }
+    builder.AddTensor(tensor.name, tensor.dtype, dims, contents);
+  }
+  const std::string of_ollama = testing::TempDir() + "/gemma3n_of_ollama.gguf";
+  std::ofstream(of_ollama, std::ios::binary) << builder.Build();
+  EXPECT_EQ(LogitsOf(of_ollama), LogitsOf(path));
+  std::filesystem::remove(of_ollama);
+}
+
+// RWKV-6 as llama.cpp's converter wrote it in 2024.
+TEST(OlderFilesTest, Rwkv6MayHaveAVectorForEachMixture) {
+  const std::string path = ModelPath("rwkv6-f32", ".gguf");
+  const auto gguf = GgufFile::Open(path);
+  ASSERT_TRUE(gguf.ok()) << gguf.status();
+  GgufBuilder builder;
+  for (const auto& [key, value] : (*gguf)->metadata().values()) Write(value, key, &builder);
+  for (const TensorInfo& tensor : (*gguf)->tensors()) {
+    const std::string contents = Contents(**gguf, tensor);
+    const size_t at = tensor.name.find("lerp_fused");
+    if (at == std::string::npos) {
+      builder.AddTensor(tensor.name, tensor.dtype, tensor.dims, contents);
+      continue;
+    }
+    const size_t bytes = contents.size() / 5;
+    for (int i = 0; i < 5; ++i) {
+      std::string name = tensor.name;
+      name.replace(at, std::strlen("lerp_fused"),
+                   absl::StrCat("lerp_", std::string(1, "wkvrg"[i])));
+      builder.AddTensor(name, tensor.dtype, {tensor.dims[0], 1, 1},
+                        contents.substr(i * bytes, bytes));
+    }
+  }
+  const std::string older = testing::TempDir() + "/older_rwkv6.gguf";
+  std::ofstream(older, std::ios::binary) << builder.Build();
+  EXPECT_EQ(LogitsOf(older), LogitsOf(path));
+  std::filesystem::remove(older);
 }
 
 TEST(OllamaNamesTest, VocabulariesAndMapsAreMended) {
