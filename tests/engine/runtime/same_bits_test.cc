@@ -8,8 +8,8 @@
 // cache, with so little KV memory that sequences are preempted, with neighbours that are
 // interrupted; with 1 and 2 threads and steps of 32, 128 and 512 tokens. The answers must be equal,
 // and so must every bit of every row of logits that the model computes on the way: the test stands
-// between engine and model and keeps a digest of each row of the first run. Their sum is printed: it
-// is the same with every instruction set (LM_CPU).
+// between engine and model and keeps a digest of each row of the first run. Their sum is printed:
+// it is the same with every instruction set (LM_CPU).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,6 +40,7 @@ std::vector<std::string> models = {LM_TESTDATA "/models/llama-q8_0.gguf",
                                    LM_TESTDATA "/models/qwen2-q4_0.gguf",
                                    LM_TESTDATA "/models/gemma3-f32.gguf",
                                    LM_TESTDATA "/models/gemma3n-f32.gguf",
+                                   LM_TESTDATA "/models/llama4-f32.gguf",
                                    LM_TESTDATA "/models/qwen35-q8_0.gguf",
                                    LM_TESTDATA "/models/plamo2-f32.gguf",
                                    LM_SOURCE_DIR "/sql/models/debian-notes.gguf"};
@@ -144,8 +145,8 @@ class SameBits : public testing::TestWithParam<std::string> {
     expected_.resize(num_prompts);
     {
       auto engine = StartWatched(GetParam(), {.threads = 1}, {.prefix_cache = false}, &book_);
-      block_bytes_ = engine->Stats().kv_block_bytes;
-      state_bytes_ = engine->model().language_model().cache().state_bytes;
+      cache_ = engine->model().language_model().cache();
+      context_length_ = engine->model().language_model().context_length();
       MakeSpecs(*engine);
       for (int i = 0; i < num_prompts; ++i) expected_[i] = Await(engine->Submit(specs_[i]).value());
       for (const Generation& g : expected_) ASSERT_TRUE(g.status.ok()) << g.status;
@@ -250,9 +251,21 @@ class SameBits : public testing::TestWithParam<std::string> {
     for (int i : Shuffled()) Compare(i, Await(engine.Submit(specs_[i]).value()), when);
   }
 
+  // KV memory for a sequence of so many tokens and little more; a window's is had in any case.
+  int64_t TightBytes(int64_t tokens) const {
+    int64_t bytes = 0;
+    for (const CacheClass& c : cache_.classes) {
+      const int64_t window = std::min<int64_t>(c.window, context_length_);
+      bytes += (BlocksFor(std::max(tokens, window)) + 2) * c.block_bytes;
+    }
+    // Half is for states.
+    return cache_.state_bytes > 0 ? 2 * bytes + 6 * cache_.state_bytes : bytes;
+  }
+
   std::mt19937 random_{5};
   LogitBook book_;
-  int64_t block_bytes_ = 0, state_bytes_ = 0;
+  CacheShape cache_;
+  int32_t context_length_ = 0;
   std::vector<RequestSpec> specs_;
   std::vector<Generation> expected_;
   int64_t comparisons_ = 0, differences_ = 0, interrupted_ = 0, preemptions_ = 0;
@@ -274,12 +287,9 @@ TEST_P(SameBits, InAnyCompanyWithAnyCacheThreadsAndSteps) {
         RunAlone(*engine, absl::StrCat("alone, warm", with));
         RunBatches(*engine, absl::StrCat("beside interrupted ones", with), "t", true);
       }
-      // Memory for the longest and little more.
-      int64_t kv_bytes = (BlocksFor(longest) + 2) * block_bytes_;
-      if (state_bytes_ > 0) kv_bytes = 2 * kv_bytes + 6 * state_bytes_;  // half is for states
       for (bool prefix_cache : {true, false}) {
         auto engine =
-            StartWatched(GetParam(), {.threads = threads, .kv_bytes = kv_bytes},
+            StartWatched(GetParam(), {.threads = threads, .kv_bytes = TightBytes(longest)},
                          {.step_tokens = step_tokens, .prefix_cache = prefix_cache}, &book_);
         RunBatches(*engine, absl::StrCat("preempted", with), "s");
         preemptions_ += engine->Stats().preemptions;
