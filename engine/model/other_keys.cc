@@ -19,13 +19,13 @@ constexpr absl::string_view kSilent[] = {
     "attention.group_norm_epsilon",  // the norms are RMS norms
     "attention.group_norm_groups",
     "attention.layer_norm_epsilon",
-    "attention.layer_norm_rms_epsilon",      // they are layer norms
-    "classifier.output_labels",              // names
-    "image_token_id",                        // of images, as those of three more tokens
+    "attention.layer_norm_rms_epsilon",  // they are layer norms
+    "classifier.output_labels",          // names
+    "image_token_id",                    // of images, as those of three more tokens
     "image_token_index",
-    "max_position_embeddings",  // context_length
-    "mrope_sections",           // rope.dimension_sections
-    "normalize_embeddings",     // lm_embed's option does
+    "max_position_embeddings",               // context_length
+    "mrope_sections",                        // rope.dimension_sections
+    "normalize_embeddings",                  // lm_embed's option does
     "rope.scaling.finetuned",                // how it was trained
     "rope.scaling.original_context_length",  // of YaRN and LongRoPE, as the next three
     "rope.scaling.yarn_beta_fast",
@@ -57,6 +57,7 @@ constexpr Neutral kNeutral[] = {
     {"expert_group_count", 0},
     {"expert_group_used_count", 0},
     {"expert_shared_count", 0},
+    {"expert_shared_feed_forward_length", 0},
     {"expert_used_count", 0},
     {"expert_weights_scale", 0, 1},
     {"final_logit_softcapping", 0},

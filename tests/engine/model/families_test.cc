@@ -153,6 +153,17 @@ TEST_F(FamilyTest, PairsOfNoSectionStandStill) {
   EXPECT_EQ(Spec().ropes[0].still, (std::vector<int64_t>{6, 7}));
 }
 
+TEST_F(FamilyTest, Qwen3VlMaySayThatItHasNoSharedExpert) {
+  Begin("qwen3vlmoe", &DescribeQwen3Vl);
+  Set("rope.dimension_sections", std::vector<uint64_t>{3, 3, 2, 0});
+  Set("expert_count", uint64_t{8});
+  Set("expert_used_count", uint64_t{2});
+  Set("expert_shared_feed_forward_length", uint64_t{0});
+  EXPECT_EQ(Spec().layers[0].feed_forward.experts->shared_width, 0);
+  Set("expert_shared_feed_forward_length", uint64_t{16});
+  EXPECT_THAT(Refusal(), HasSubstr("expert_shared_feed_forward_length"));
+}
+
 TEST_F(FamilyTest, Qwen35HasADeltaNetInThreeOfFourLayers) {
   Begin("qwen35", &DescribeQwen35);
   Set("ssm.conv_kernel", uint64_t{4});
