@@ -3,7 +3,7 @@
 
     tests/parity/families_table.py --programs build/release/tests/parity --peer /path/to/peer --maker /path/to/make_gguf [NAME ...]
 
-The maker is a program with two uses, as make_model.py beside this one, which is asked for the names that the maker lacks:
+The maker is a program with two uses; make_model.py and remake_model.py beside this one are asked for the names that it lacks:
     MAKER --list                                   names the families, one a line
     MAKER --family NAME --type F32 --seed S -o OUT writes a small model with random weights
 Without names, all that either lists are compared, each with the weights of two seeds; models that pool by compare_embeddings.py,
@@ -19,21 +19,42 @@ import tempfile
 import compare_embeddings
 import compare_families
 import peer
+import remake_model
 
 HERE = pathlib.Path(__file__).parent
 OWN = {"plamo2", "rwkv6"}
+# Shapes of releases, with fewer layers, tokens and experts: heads, ropes, groups and widths are theirs.
+SMALL = ["--vocab", "512"]
+RELEASES = {
+    "bge-m3": ["--layers", "2", "--ctx", "512"],
+    "bge-small": ["--layers", "3"],
+    "embeddinggemma-300m": ["--layers", "6"],
+    "gemma3-1b": ["--layers", "6"],
+    "gemma3-270m": ["--layers", "6"],
+    "gpt-oss-20b": ["--layers", "2", "--set", "experts=8"],
+    "granite-4-h-350m": ["--layers", "11"],
+    "lfm2-350m": ["--layers", "6"],
+    "nomic-embed-1.5": ["--layers", "3"],
+    "qwen3-0.6b": ["--layers", "3"],
+    "qwen3-30b-a3b": ["--layers", "2", "--set", "experts=32"],
+    "qwen3.5-0.8b": ["--layers", "4"],
+}
 
 
 def names_of(maker):
     listed = subprocess.run([maker, "--list"], capture_output=True, text=True, check=True).stdout.splitlines()
-    return [line.split()[0] for line in listed if line.strip() and "shape of a release" not in line] + sorted(OWN)
+    names = [line.split()[0] for line in listed if line.strip() and "shape of a release" not in line]
+    return names + [name for name in sorted(OWN.union(remake_model.NAMES, RELEASES)) if name not in names]
 
 
 def make(args, name, seed, out):
     if name in OWN:
         peer.run(HERE / "make_model.py", name, "--seed", seed, "-o", out)
+    elif name in remake_model.NAMES:
+        remake_model.remake(name, args.maker, seed, out)
     else:
-        peer.run(args.maker, "--family", name, "--type", "F32", "--seed", seed, "-o", out)
+        smaller = SMALL + RELEASES[name] if name in RELEASES else []
+        peer.run(args.maker, "--family", name, *smaller, "--type", "F32", "--seed", seed, "-o", out)
 
 
 def compare(args, name, seed, folder):

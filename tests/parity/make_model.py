@@ -65,6 +65,8 @@ def text(value):
 
 
 def value_bytes(value):
+    if isinstance(value, bytes):
+        return value  # as a file has it
     if isinstance(value, bool):
         return struct.pack("<I?", 7, value)
     if isinstance(value, int):
