@@ -7,7 +7,9 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -29,6 +31,15 @@ constexpr absl::Duration kLongestPoll = absl::Seconds(1);
 constexpr long kMostConnections = 256;  // kept, and of one host
 constexpr absl::Duration kConnectTimeout = absl::Seconds(10);
 constexpr auto kOldProtocols = static_cast<CURLoption>(CURLOPTTYPE_LONG + 181);  // before 7.85
+
+// Of the first of these variables that is set.
+const char* FromEnvironment(std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && *value != '\0') return value;
+  }
+  return nullptr;
+}
 
 }  // namespace
 
@@ -265,6 +276,12 @@ uint64_t Network::Start(const HttpRequest& request, std::shared_ptr<HttpHandler>
   set(CURLOPT_TIMEOUT_MS, static_cast<long>(absl::ToInt64Milliseconds(request.timeout)));
   set(CURLOPT_LOW_SPEED_LIMIT, 1L);
   set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(absl::ToInt64Seconds(request.silence)));
+  // Proxies libcurl itself finds in the environment; whom to trust it does not.
+  if (const char* file = FromEnvironment({"CURL_CA_BUNDLE", "SSL_CERT_FILE"})) {
+    set(CURLOPT_CAINFO, file);
+    curl_.easy_setopt(t.easy, CURLOPT_PROXY_CAINFO, file);  // not every TLS library knows it
+  }
+  if (const char* folder = FromEnvironment({"SSL_CERT_DIR"})) set(CURLOPT_CAPATH, folder);
   set(CURLOPT_HTTPHEADER, t.headers);
   set(CURLOPT_ERRORBUFFER, static_cast<char*>(t.error));
   set(CURLOPT_WRITEFUNCTION, &Transfer::Write);
