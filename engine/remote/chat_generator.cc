@@ -19,6 +19,7 @@
 #include "engine/remote/remote_tokens.h"
 #include "engine/runtime/constraint_cache.h"
 #include "engine/runtime/fork_guard.h"
+#include "engine/runtime/vote.h"
 
 namespace lm {
 namespace {
@@ -224,6 +225,7 @@ absl::StatusOr<std::shared_ptr<const Grammar>> ChatGenerator::GrammarOf(
 }
 
 bool ChatGenerator::CanBeAnswer(const RequestSpec& spec, const RememberedAnswer& answer) const {
+  if (spec.options.vote > 0) return CanBeVote(spec, answer);
   if (answer.finish == FinishReason::kError || !answer.tokens.empty()) return false;
   if (answer.first_choices.empty() == spec.wants_first_choices) return false;
   for (const FirstChoice& choice : answer.first_choices) {

@@ -66,7 +66,7 @@ absl::StatusOr<RequestSpec> PrepareChat(const TextRequest& request) {
     spec.embed = Pooling::kMean;  // any: it says that no text is wanted
     return spec;
   }
-  if (request.task == Task::kChoose) spec.options.temperature = 0;
+  if (request.task == Task::kChoose && request.options.vote == 0) spec.options.temperature = 0;
   if (request.options.on_overflow != OnOverflow::kError) {
     return absl::UnimplementedError(
         "on_overflow: whether a prompt is too long its server finds out, and nobody is there then "

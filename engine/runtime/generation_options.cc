@@ -44,6 +44,9 @@ absl::Status ValidateGenerationOptions(const GenerationOptions& o) {
   if (!(o.repeat_penalty > 0) || std::isinf(o.repeat_penalty)) {
     return OutOfRange("repeat_penalty", "> 0", o.repeat_penalty);
   }
+  if (o.vote < 0 || o.vote > kMostVotes) {
+    return OutOfRange("vote", absl::StrCat("from 0 to ", kMostVotes), o.vote);
+  }
   if (o.messages && o.on_overflow != OnOverflow::kError) {
     return absl::InvalidArgumentError(
         "on_overflow must be 'error' where the prompt is messages: which of them to cut is not "

@@ -61,6 +61,7 @@ struct GenerationOptions {
   double min_p = 0;           // [0, 1]
   double repeat_penalty = 1;  // > 0; applies to the last 64 tokens
   uint64_t seed = 0;
+  int32_t vote = 0;  // of choices: how many answers are counted (vote.h); 0: one is given
   std::vector<std::string> stop =
       {};  // not in the answer; at most kMaxStopStrings, none empty, UTF-8
   std::vector<std::pair<int32_t, double>> logit_bias = {};  // token id -> added to its logit
@@ -89,6 +90,7 @@ inline int32_t MostAnswerTokens(const GenerationOptions& options) {
              : options.max_tokens;
 }
 
+inline constexpr int32_t kMostVotes = 100;
 inline constexpr size_t kMaxStopStrings = 64;
 inline constexpr size_t kMaxStopBytes = 4096;  // of one stop string
 

@@ -12,6 +12,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/runtime/memo_key.h"
 #include "engine/runtime/render_chat.h"
+#include "engine/runtime/vote.h"
 #include "engine/text/conversation.h"
 
 namespace lm {
@@ -189,7 +190,7 @@ absl::StatusOr<RequestSpec> LocalGenerator::PreparePair(const TextRequest& reque
 
 absl::StatusOr<RequestSpec> LocalGenerator::PrepareChat(const TextRequest& request) const {
   GenerationOptions options = request.options;
-  if (request.task == Task::kChoose) {
+  if (request.task == Task::kChoose && options.vote == 0) {
     // The choices come before any sampling: without it, the request is the same for the memo.
     const GenerationOptions none;
     options.temperature = none.temperature;
@@ -292,7 +293,7 @@ absl::StatusOr<int64_t> LocalGenerator::CountTokens(const TextRequest& request) 
 }
 
 bool LocalGenerator::CanBeAnswer(const RequestSpec& spec, const RememberedAnswer& answer) const {
-  return lm::CanBeAnswer(*engine_, spec, answer);
+  return spec.options.vote > 0 ? CanBeVote(spec, answer) : lm::CanBeAnswer(*engine_, spec, answer);
 }
 
 }  // namespace lm

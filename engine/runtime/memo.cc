@@ -6,6 +6,7 @@
 #include "absl/time/clock.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/status_macros.h"
+#include "engine/runtime/vote.h"
 
 namespace lm {
 namespace {
@@ -150,7 +151,7 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, Requ
                                                       const MemoAccess& access) {
   RETURN_IF_ERROR(generator.Validate(spec));  // before a prompt of any length becomes a key
   const std::optional<MemoKey> key = MakeMemoKey(generator, spec, access.owner);
-  if (!key.has_value()) return generator.Submit(std::move(spec));
+  if (!key.has_value()) return SubmitRequest(generator, std::move(spec));
   const std::string& digest = generator.info().digest;
   const std::string salt = spec.salt;
   // Who has a deadline waits for a generation of his own, which keeps to it.
@@ -189,10 +190,10 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, Requ
   }
   ++stats_[digest].Of(salt).misses;
   auto flight = std::make_shared<Flight>(this, *key, access.store);
-  if (alone) return generator.Submit(std::move(spec), std::move(flight));
+  if (alone) return SubmitRequest(generator, std::move(spec), std::move(flight));
   std::shared_ptr<Request> waiting = Join(flight, spec);
   // It may be done before this returns, and then waits for the mutex.
-  ASSIGN_OR_RETURN(flight->work_, generator.Submit(std::move(spec), flight));
+  ASSIGN_OR_RETURN(flight->work_, SubmitRequest(generator, std::move(spec), flight));
   flights_.emplace(*key, flight);
   return waiting;
 }

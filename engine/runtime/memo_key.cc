@@ -13,8 +13,8 @@ namespace {
 // decides what it is.
 std::string OptionsThatMatter(const RequestSpec& spec, absl::Span<const AdapterInfo> adapters) {
   const GenerationOptions& options = spec.options;
-  const auto& [model, max_tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, stop,
-               logit_bias, lora, messages, thinking, template_args, constraint, on_error,
+  const auto& [model, max_tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, vote,
+               stop, logit_bias, lora, messages, thinking, template_args, constraint, on_error,
                on_overflow, on_length, timeout_ms, max_seconds, cache, priority] = options;
   // The key has the model; an error is never remembered.
   (void)model, (void)on_error, (void)timeout_ms, (void)cache;
@@ -23,7 +23,8 @@ std::string OptionsThatMatter(const RequestSpec& spec, absl::Span<const AdapterI
   (void)lora;                           // the request has the adapters that it chooses
   Json json = Json::MakeObject();
   if (MostAnswerTokens(options) == max_tokens) json.Add("max_tokens", max_tokens);
-  if (temperature != 0) {  // else nothing is drawn
+  if (vote != 0) json.Add("vote", vote);
+  if (temperature != 0 || vote != 0) {  // else nothing is drawn
     json.Add("temperature", temperature);
     json.Add("seed", seed);
     if (top_k != 0) json.Add("top_k", top_k);

@@ -218,6 +218,8 @@ constexpr Key kKeys[] = {
                           Options* o) { return ToDouble(n, v, &o->repeat_penalty); }},
     {"seed",
      [](absl::string_view n, const Json& v, Options* o) { return ToInteger(n, v, &o->seed); }},
+    {"vote",
+     [](absl::string_view n, const Json& v, Options* o) { return ToInteger(n, v, &o->vote); }},
     {"stop",
      [](absl::string_view n, const Json& v, Options* o) { return ToStopStrings(n, v, &o->stop); }},
     {"logit_bias", [](absl::string_view n, const Json& v,

@@ -59,6 +59,7 @@ absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(
     prompt.max_tokens = static_cast<int32_t>(
         std::min<int64_t>(Answer(spec, &*part, &answer.text), std::max<int64_t>(room, 0)));
   }
+  prompt.answers = std::max(spec.options.vote, 1);
   prompt.adapters = spec.adapters;
   part->prompts.push_back(std::move(prompt));
   auto request = std::make_shared<Request>(std::move(spec));
@@ -67,7 +68,8 @@ absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(
 }
 
 int32_t PromptTally::Answer(const RequestSpec& spec, Part* part, std::string* text) {
-  if (spec.wants_first_choices) return 0;  // they come with the prompt's last token
+  const bool votes = spec.options.vote > 0;
+  if (spec.wants_first_choices && !votes) return 0;  // they come with the prompt's last token
   const std::string& constraint = spec.options.constraint.text;
   switch (spec.options.constraint.kind) {
     case AnswerConstraint::Kind::kChoices:
@@ -137,8 +139,12 @@ PromptTally::Totals PromptTally::Count(const Part& part) {
     // The last token is computed in any case: its logits are wanted.
     totals.tokens_shared +=
         std::min<int64_t>(parting.first - tokens.begin(), static_cast<int64_t>(tokens.size()) - 1);
-    totals.most_answer_tokens += prompt.max_tokens;
-    totals.answers += prompt.max_tokens > 0;
+    // Whose ballots share all but the last token.
+    const int64_t again = prompt.answers - 1, length = static_cast<int64_t>(tokens.size());
+    totals.tokens += again * length;
+    totals.tokens_shared += again * (length - 1);
+    totals.most_answer_tokens += int64_t{prompt.answers} * prompt.max_tokens;
+    totals.answers += prompt.max_tokens > 0 ? prompt.answers : 0;
     before = tokens;
     last = &prompt;
   }

@@ -49,6 +49,7 @@ class PromptTally {
     int64_t begin = 0;  // of tokens
     int64_t end = 0;
     int32_t max_tokens = 0;  // of its answer
+    int32_t answers = 1;     // a vote has several
     AdapterSet adapters = {};
   };
   struct Choices {

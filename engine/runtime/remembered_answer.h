@@ -13,9 +13,9 @@ namespace lm {
 class Engine;
 
 struct RememberedAnswer {
-  std::string text;
+  std::string text = {};
   FinishReason finish = FinishReason::kStop;
-  std::vector<int32_t> tokens;                  // where the generator tells them
+  std::vector<int32_t> tokens = {};             // where the generator tells them
   std::vector<FirstChoice> first_choices = {};  // of a request that wanted them
   int32_t tokens_in = 0;                        // of the prompt
   int32_t tokens_out = 0;

@@ -43,6 +43,7 @@ bool Request::Wait(const absl::Condition& ready, absl::Duration timeout) {
   for (bool over = false; !is_ready && !over;) {
     absl::Time next = until;
     if (spec_.options.timeout_ms > 0) {
+      if (listener_ != nullptr) listener_->OnWaiting(*this);
       const absl::Time now = absl::Now();
       if (now >= deadline()) Expire();
       next = std::min(until, now + kTick);

@@ -91,6 +91,8 @@ class RequestListener {
   virtual void OnFinished(const Request&) noexcept {}
   // Nobody waits any more, or its time is over. On the thread that said so, once.
   virtual void OnAbandoned(Request&) noexcept {}
+  // Somebody waits for a request that has a timeout_ms: every few milliseconds, on his thread.
+  virtual void OnWaiting(Request&) noexcept {}
   // A waiter is about to get the result. On its thread.
   virtual void OnCollected(const Request&) noexcept {}
 };

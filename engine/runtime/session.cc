@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/base/status_macros.h"
+#include "engine/runtime/vote.h"
 
 namespace lm {
 
@@ -20,10 +21,11 @@ void Session::NotePurpose(const TextRequest& request) const {
 absl::StatusOr<std::shared_ptr<Request>> Session::Submit(TextRequest request) const {
   request.salt = salt_;
   ASSIGN_OR_RETURN(RequestSpec spec, generator_->Prepare(request));
+  RETURN_IF_ERROR(CheckVote(spec));
   if (tally_ != nullptr) return tally_->Take(generator_, std::move(spec));
   NotePurpose(request);
   if (memo_.has_value()) return ProcessMemo().Submit(*generator_, std::move(spec), *memo_);
-  return generator_->Submit(std::move(spec));
+  return SubmitRequest(*generator_, std::move(spec));
 }
 
 }  // namespace lm

@@ -13,6 +13,11 @@
 // lower (the first letter decides), and lm_if says whether it is more than a half. Options of
 // sampling change nothing; on_overflow cuts the text, never the question.
 //
+// A server elsewhere may give no probabilities: an error. With {"vote": 5} five answers are asked
+// for, at a temperature of 1 unless the options name another, each with a seed of its own; lm_score
+// is the share of those that say yes, and lm_if what most of them say. Where half do, that is its
+// row's failure (on_error): an odd number cannot tie. Each answer is a request, and is paid for.
+//
 // A NULL text gives NULL.
 #include <cmath>
 #include <memory>
@@ -30,16 +35,19 @@ namespace {
 
 constexpr char kYesOrNo[] = R"(["yes","no","Yes","No"])";
 
-double ProbabilityOfYes(const Generation& answer) {
+// Of a vote, its share.
+double ProbabilityOfYes(const Generation& answer, int32_t votes) {
   double yes = 0, no = 0;
   for (const FirstChoice& choice : answer.first_choices) {
     const char first = choice.text[0];
     (first == 'y' || first == 'Y' ? yes : no) += std::exp(double{choice.logprob});
   }
-  return yes + no > 0 ? yes / (yes + no) : 0.5;
+  const double share = yes + no > 0 ? yes / (yes + no) : 0.5;
+  return votes > 0 ? std::round(share * votes) / votes : share;  // it came as a logarithm
 }
 
-// Asks, and hands the probability of a yes to `result`.
+// Asks, and hands the probability of a yes, and of how many votes (0: none), to `result`, which may
+// find that it is no answer.
 template <typename Result>
 absl::Status Judge(Call& call, std::string question, Result result) {
   ASSIGN_OR_RETURN(std::shared_ptr<const CallOptions> options,
@@ -50,26 +58,39 @@ absl::Status Judge(Call& call, std::string question, Result result) {
                                    .options = options,
                                    .question = std::move(question)}));
   if (!pending.has_value()) return absl::OkStatus();
-  const Generation& answer = pending->answer().generation;
-  if (!answer.status.ok()) {
-    return ResultAnswer(call.context(), pending->answer(), pending->on_error());
+  absl::Status status = pending->answer().generation.status;
+  if (status.ok()) {
+    const Generation& answer = pending->answer().generation;
+    const int32_t votes = answer.first_choices.empty() ? 0 : options->generation.vote;
+    status = result(ProbabilityOfYes(answer, votes), votes);
+    if (status.ok()) return status;
   }
-  result(ProbabilityOfYes(answer));
-  return absl::OkStatus();
+  RowAnswer failed = pending->answer();
+  failed.generation.status = std::move(status);
+  return ResultAnswer(call.context(), failed, pending->on_error());
 }
 
 absl::Status If(Call& call) {
   if (call.IsNull(0)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string question, NeededText(call, 1, "question"));
   return Judge(call, absl::StrCat("\n\n", question, " Answer yes or no."),
-               [&call](double yes) { sqlite3_result_int(call.context(), yes > 0.5); });
+               [&call](double yes, int32_t votes) {
+                 if (votes > 0 && yes == 0.5) {
+                   return absl::FailedPreconditionError(
+                       absl::StrCat("a tie: half of ", votes, " votes are a yes"));
+                 }
+                 sqlite3_result_int(call.context(), yes > 0.5);
+                 return absl::OkStatus();
+               });
 }
 
 absl::Status Score(Call& call) {
   if (call.IsNull(0)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string criterion, NeededText(call, 1, "criterion"));
-  return Judge(call, absl::StrCat("\n\nYes or no: ", criterion),
-               [&call](double yes) { sqlite3_result_double(call.context(), yes); });
+  return Judge(call, absl::StrCat("\n\nYes or no: ", criterion), [&call](double yes, int32_t) {
+    sqlite3_result_double(call.context(), yes);
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace

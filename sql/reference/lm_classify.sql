@@ -16,6 +16,10 @@ SELECT count(*) FROM (
     FROM letters) WHERE wish IN ('refund', 'exchange', 'other');
 --> 2
 
+-- What most of three answers say, each drawn with a seed of its own.
+SELECT lm_classify('Do you ship to Norway?', '["complaint","question"]', NULL, '{"vote":3}') IN ('complaint', 'question');
+--> 1
+
 -- Labels that differ in their first token cost no decode step: the answer is there when the prompt has been read.
 SELECT lm_classify('x', '["complaint","complaint"]');
 --! label 'complaint' is there twice

@@ -12,6 +12,12 @@ SELECT id, lm_if(body, 'Does the writer ask something?') AS asks FROM letters;
 SELECT count(*) BETWEEN 0 AND 2 FROM letters WHERE lm_if(body, 'Does the writer complain?');
 --> 1
 
+-- Counted instead of weighed, for models elsewhere that tell no probabilities: what most of five answers say, each drawn with a
+-- seed of its own. Half and half is the row's failure.
+SELECT lm_if(body, 'Does the writer ask something?', '{"vote":5}') IN (0, 1), lm_score(body, 'A question.', '{"vote":5}') * 5 IN (0, 1, 2, 3, 4, 5)
+  FROM letters WHERE id = 2;
+--> 1|1
+
 -- How sure it is: lm_score. Several questions about one text read the text once.
 SELECT id, lm_if(body, 'Is it short?') IN (0, 1), lm_if(body, 'Is it long?') IN (0, 1), lm_score(body, 'It is short.') BETWEEN 0 AND 1
   FROM letters WHERE id = 1;

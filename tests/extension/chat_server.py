@@ -216,3 +216,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.delta(content=self.server.answer(body))
         self.event({"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": {"prompt_tokens": -3, "completion_tokens": "many"}})
         self.chunk(b"")
+
+
+class SilentHandler(Handler):
+    """Takes what it is sent and says nothing."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        time.sleep(60)

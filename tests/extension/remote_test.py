@@ -14,16 +14,11 @@ import time
 import unittest
 
 import harness
-from chat_server import ChatServer, Handler
+from chat_server import Handler
+from remote_case import CANARY, RemoteCase, constrained
 
 ROWS = int(os.environ.get("LM_REMOTE_ROWS", "300"))
 FAULTS = ["busy", "busy_told", "error", "cut", "gone", "unfinished", "no_json", "no_utf8", "error_event", "wrong_usage"]
-CANARY = "zqx7413"
-
-
-def constrained(answer):
-    """Answers as a server does that keeps to constraints: the canary's word where it is asked for."""
-    return lambda body: ('{"word": "%s"}' % CANARY if "schema" in str(body.get("response_format")) else CANARY) if CANARY in json.dumps(body) else answer(body)
 
 
 class NoRanks(Handler):
@@ -32,23 +27,7 @@ class NoRanks(Handler):
         self.whole(404, {"error": "no such place"})
 
 
-class RemoteTest(unittest.TestCase):
-    def connect(self, path, name="default", **options):
-        connection = harness.connect()
-        self.addCleanup(connection.close)
-        connection.execute("INSERT INTO temp.lm_models(name, path, options) VALUES (?, ?, ?)", (name, path, json.dumps(options)))
-        return connection
-
-    def server(self, **how):
-        server = ChatServer(**how)
-        server.__enter__()
-        self.addCleanup(server.__exit__)
-        return server
-
-    def fails(self, connection, sql, pattern, *parameters):
-        with self.assertRaisesRegex(Exception, pattern):
-            connection.execute(sql, parameters).fetchall()
-
+class RemoteTest(RemoteCase):
     def test_what_is_asked_and_what_comes_back(self):
         server = self.server()
         os.environ["LM_TEST_KEY"] = "secret"

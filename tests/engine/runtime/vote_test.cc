@@ -1,0 +1,222 @@
+#include "engine/runtime/vote.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "engine/runtime/memo.h"
+
+namespace lm {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Keeps what it is asked; a test says what becomes of it.
+class HeldGenerator : public Generator {
+ public:
+  const ModelInfo& info() const override { return info_; }
+  std::string identity() const override { return "held"; }
+  int32_t max_sequence_tokens() const override { return 1000; }
+  absl::StatusOr<RequestSpec> Prepare(const TextRequest& request) const override {
+    return RequestSpec{.text = std::string(request.prompt), .options = request.options};
+  }
+  absl::StatusOr<std::string> Render(const TextRequest&) const override { return ""; }
+  absl::StatusOr<int64_t> CountTokens(const TextRequest&) const override { return 0; }
+  absl::StatusOr<std::shared_ptr<Request>> Submit(
+      RequestSpec spec, std::shared_ptr<RequestListener> listener) override {
+    if (asked.size() == room) return absl::ResourceExhaustedError("full");
+    asked.push_back(std::make_shared<Request>(std::move(spec)));
+    asked.back()->set_listener(std::move(listener));
+    return asked.back();
+  }
+  absl::Status Validate(const RequestSpec&) const override { return absl::OkStatus(); }
+  absl::StatusOr<AdapterSet> AdaptersOf(const GenerationOptions&) const override {
+    return AdapterSet();
+  }
+  absl::Status CheckConstraint(const GenerationOptions&) const override { return absl::OkStatus(); }
+  bool CanBeAnswer(const RequestSpec&, const RememberedAnswer&) const override { return true; }
+  absl::StatusOr<const Tokenizer*> tokenizer() const override { return nullptr; }
+  const std::shared_ptr<Engine>& engine() const override { return engine_; }
+
+  void Say(size_t i, const std::string& text) {
+    asked[i]->Finish({.text = text,
+                      .finish = FinishReason::kStop,
+                      .tokens_in = 10,
+                      .tokens_cached = 8,
+                      .tokens_out = 2});
+  }
+
+  std::vector<std::shared_ptr<Request>> asked;
+  size_t room = 100;
+
+ private:
+  ModelInfo info_;
+  std::shared_ptr<Engine> engine_;
+};
+
+RequestSpec Spec(int32_t votes, bool wants_first_choices = false) {
+  RequestSpec spec{.text = "?", .wants_first_choices = wants_first_choices};
+  spec.options.constraint = {AnswerConstraint::Kind::kChoices, R"(["yes","no","perhaps"])"};
+  spec.options.vote = votes;
+  return spec;
+}
+
+bool IsDone(const std::shared_ptr<Request>& request) {
+  return request->WaitFor(absl::ZeroDuration());
+}
+
+class VoteTest : public testing::Test {
+ protected:
+  std::shared_ptr<Request> Submit(RequestSpec spec) {
+    return SubmitRequest(generator_, std::move(spec)).value();
+  }
+  Generation Count(std::initializer_list<const char*> texts, bool wants_first_choices = false) {
+    std::vector<Generation> ballots;
+    for (const char* text : texts) ballots.push_back({.text = text});
+    return CountVotes(Spec(static_cast<int32_t>(texts.size()), wants_first_choices), ballots);
+  }
+
+  HeldGenerator generator_;
+};
+
+TEST_F(VoteTest, TheMostHaveIt) {
+  EXPECT_EQ(Count({"yes"}).text, "yes");
+  EXPECT_EQ(Count({"yes", "no", "no"}).text, "no");
+  EXPECT_EQ(Count({"perhaps", "yes", "no", "yes"}).text, "yes");
+  const Generation tie = Count({"no", "yes", "perhaps", "yes", "no"});
+  EXPECT_EQ(tie.status.message(), "a tie: 'no' and 'yes' have 2 of 5 votes each");
+}
+
+TEST_F(VoteTest, SharesStandForProbabilities) {
+  const Generation shares = Count({"yes", "no", "yes", "yes"}, /*wants_first_choices=*/true);
+  ASSERT_EQ(shares.first_choices.size(), 2);
+  EXPECT_EQ(shares.first_choices[0].text, "no");
+  EXPECT_NEAR(std::exp(shares.first_choices[0].logprob), 0.25, 1e-6);
+  EXPECT_EQ(shares.first_choices[1].text, "yes");
+  EXPECT_NEAR(std::exp(shares.first_choices[1].logprob), 0.75, 1e-6);
+  EXPECT_TRUE(Count({"yes", "no"}, true).status.ok());
+}
+
+TEST_F(VoteTest, EachBallotIsDrawnAnew) {
+  RequestSpec spec = Spec(3, /*wants_first_choices=*/true);
+  spec.options.seed = 5;
+  const std::shared_ptr<Request> request = Submit(spec);
+  ASSERT_EQ(generator_.asked.size(), 3);
+  std::set<uint64_t> seeds;
+  for (const auto& ballot : generator_.asked) {
+    EXPECT_EQ(ballot->spec().options.temperature, 1);
+    EXPECT_EQ(ballot->spec().options.vote, 0);
+    EXPECT_FALSE(ballot->spec().wants_first_choices);
+    seeds.insert(ballot->spec().options.seed);
+  }
+  EXPECT_THAT(seeds, ElementsAre(15, 16, 17));  // those of seed 6 begin at 18
+  generator_.Say(2, "yes");
+  generator_.Say(0, "no");
+  EXPECT_FALSE(IsDone(request));
+  generator_.Say(1, "yes");
+  ASSERT_TRUE(IsDone(request));
+  EXPECT_EQ(request->result().first_choices.size(), 2);
+  EXPECT_EQ(request->result().tokens_in, 30);
+  EXPECT_EQ(request->result().tokens_cached, 24);
+  EXPECT_EQ(request->result().tokens_out, 6);
+
+  spec.options.temperature = 0.5;
+  Submit(spec)->Cancel();
+  EXPECT_EQ(generator_.asked.back()->spec().options.temperature, 0.5);
+}
+
+TEST_F(VoteTest, OneFailureIsTheVotes) {
+  const std::shared_ptr<Request> request = Submit(Spec(3));
+  generator_.Say(0, "yes");
+  generator_.asked[1]->Finish({.status = absl::UnavailableError("gone")});
+  ASSERT_TRUE(IsDone(request));
+  EXPECT_EQ(request->result().status.message(), "gone");
+  EXPECT_TRUE(generator_.asked[2]->cancelled());
+  generator_.asked[2]->Finish({.status = absl::CancelledError()});  // and nobody hears of it
+}
+
+TEST_F(VoteTest, WhoLeavesTakesTheBallotsAlong) {
+  const std::shared_ptr<Request> request = Submit(Spec(2));
+  generator_.Say(0, "yes");
+  request->Cancel();
+  ASSERT_TRUE(IsDone(request));
+  EXPECT_TRUE(absl::IsCancelled(request->result().status));
+  EXPECT_TRUE(generator_.asked[1]->cancelled());
+  generator_.Say(1, "yes");
+}
+
+TEST_F(VoteTest, WhereThereIsNoRoomForAllThereIsNoVote) {
+  generator_.room = 2;
+  EXPECT_TRUE(absl::IsResourceExhausted(SubmitRequest(generator_, Spec(3)).status()));
+  for (const auto& ballot : generator_.asked) EXPECT_TRUE(ballot->cancelled());
+}
+
+TEST_F(VoteTest, TheBallotsDeadlinesAreKept) {
+  RequestSpec spec = Spec(2);
+  spec.options.timeout_ms = 1;
+  const std::shared_ptr<Request> request = Submit(spec);
+  generator_.asked[1]->set_deadline(absl::InfinitePast());
+  EXPECT_FALSE(IsDone(request));
+  EXPECT_FALSE(generator_.asked[0]->abandoned());
+  ASSERT_TRUE(generator_.asked[1]->abandoned());
+  generator_.asked[1]->Finish({.status = generator_.asked[1]->AbandonedStatus()});
+  ASSERT_TRUE(IsDone(request));
+  EXPECT_THAT(std::string(request->result().status.message()), HasSubstr("timeout_ms = 1"));
+  generator_.Say(0, "yes");
+}
+
+TEST_F(VoteTest, OnlyChoicesCanBeVotedFor) {
+  RequestSpec spec = Spec(3);
+  EXPECT_TRUE(CheckVote(spec).ok());
+  spec.stream = true;
+  EXPECT_FALSE(CheckVote(spec).ok());
+  spec = Spec(3);
+  spec.options.constraint = {};
+  EXPECT_FALSE(CheckVote(spec).ok());
+  spec.options.vote = 0;
+  EXPECT_TRUE(CheckVote(spec).ok());
+}
+
+TEST_F(VoteTest, AVoteIsRememberedAsWhatItIs) {
+  Memo memo(1 << 20);
+  const MemoAccess access = {"me"};
+  auto ask = [&](const RequestSpec& spec) { return memo.Submit(generator_, spec, access).value(); };
+  const std::shared_ptr<Request> vote = ask(Spec(1, /*wants_first_choices=*/true));
+  const std::shared_ptr<Request> same = ask(Spec(1, true));
+  ASSERT_EQ(generator_.asked.size(), 1);
+  generator_.Say(0, "yes");
+  EXPECT_TRUE(IsDone(vote) && IsDone(same));
+  EXPECT_TRUE(ask(Spec(1, true))->result().remembered);
+  RequestSpec seeded = Spec(1, true);
+  seeded.options.seed = 1;
+  for (const RequestSpec& other : {Spec(0, true), Spec(3, true), Spec(1), seeded}) {
+    const size_t before = generator_.asked.size();
+    const std::shared_ptr<Request> request = ask(other);
+    EXPECT_GT(generator_.asked.size(), before);
+    request->Cancel();
+    for (size_t i = before; i < generator_.asked.size(); ++i) {
+      generator_.asked[i]->Finish({.status = absl::CancelledError()});
+    }
+  }
+}
+
+TEST_F(VoteTest, AForgedVoteIsNone) {
+  const RequestSpec shares = Spec(2, /*wants_first_choices=*/true);
+  const float half = std::log(0.5F);
+  const RememberedAnswer split{.first_choices = {{"no", half}, {"yes", half}}};
+  EXPECT_TRUE(CanBeVote(shares, split));
+  EXPECT_FALSE(CanBeVote(Spec(2), split));
+  EXPECT_TRUE(CanBeVote(Spec(2), {.text = "no"}));
+  EXPECT_FALSE(CanBeVote(Spec(2), {.text = "maybe"}));
+  EXPECT_FALSE(CanBeVote(Spec(2), {.text = "no", .finish = FinishReason::kLength}));
+  EXPECT_FALSE(CanBeVote(shares, {.text = "no"}));
+  EXPECT_FALSE(CanBeVote(shares, {.first_choices = {{"no", half}}}));
+  EXPECT_FALSE(CanBeVote(shares, {.first_choices = {{"no", half}, {"maybe", half}}}));
+  EXPECT_FALSE(CanBeVote(shares, {.first_choices = {{"no", half}, {"yes", NAN}}}));
+}
+
+}  // namespace
+}  // namespace lm

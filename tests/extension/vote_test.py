@@ -1,0 +1,100 @@
+"""A vote: where a server tells no probabilities, several answers are counted."""
+import json
+import threading
+import time
+import unittest
+
+import harness
+from chat_server import SilentHandler
+from remote_case import RemoteCase, constrained
+
+
+class VoteTest(RemoteCase):
+    def voting(self, votes, **how):
+        """A server without probabilities, which answers by the seed."""
+        return self.server(answer=constrained(lambda body: votes[body.get("seed", 0) % len(votes)]), **how)
+
+    def test_shares_are_scores_and_the_most_have_it(self):
+        server = self.voting(["yes", "No", "Yes", "yes", "no"])
+        db = self.connect(server.url)
+        self.fails(db, "SELECT lm_score('it pours', 'It rains.')", r'gives no probabilities.*\{"vote": 5\}')
+        before = len(server.requests)
+        self.assertEqual(harness.value(db, "SELECT lm_score('it pours', 'It rains.', '{\"vote\":5}')"), 0.6)
+        ballots = server.requests[before + 1:]  # behind the first question
+        self.assertEqual(sorted(body["seed"] for body in ballots), [0, 1, 2, 3, 4])
+        for body in ballots:
+            self.assertEqual(body["temperature"], 1)
+            self.assertEqual(body["structured_outputs"], {"choice": ["yes", "no", "Yes", "No"]})
+            self.assertNotIn("logprobs", body)
+        self.assertEqual(harness.value(db, "SELECT lm_if('it pours', 'Does it rain?', '{\"vote\":5}')"), 1)
+        self.assertEqual(harness.value(db, "SELECT lm_if('it pours', 'Does it rain?', '{\"vote\":1,\"seed\":4}')"), 0)
+        # All of them are counted and paid for.
+        counts = "SELECT max(requests), max(tokens_decoded) FROM lm_stats WHERE model = 'default'"
+        asked = db.execute(counts).fetchone()
+        harness.value(db, "SELECT lm_if('it snows', 'Does it rain?', '{\"vote\":3,\"temperature\":0.5}')")
+        self.assertEqual(db.execute(counts).fetchone(), (asked[0] + 3, asked[1] + 9))
+        self.assertEqual({body["temperature"] for body in server.requests[-3:]}, {0.5})
+
+    def test_labels(self):
+        server = self.voting(["net", "games", "net"])
+        db = self.connect(server.url)
+        self.assertEqual(harness.value(db, "SELECT lm_classify('x', '[\"games\",\"net\"]', NULL, '{\"vote\":3}')"), "net")
+        self.assertEqual(harness.value(db, "SELECT generate('x', NULL, '{\"choices\":[\"games\",\"net\"],\"vote\":3}')"), "net")
+        told = json.loads(harness.value(db, "SELECT lm_try('y', NULL, '{\"choices\":[\"games\",\"net\"],\"vote\":3}')"))
+        self.assertEqual(told, {"value": "net", "error": None, "finish": "stop", "tokens_in": 36, "tokens_out": 9})
+
+    def test_a_tie_is_the_rows_failure(self):
+        db = self.connect(self.voting(["yes", "no"]).url)
+        tie = "SELECT lm_if('x', 'y?', '{\"vote\":4%s}')"
+        self.fails(db, tie % "", "lm_if: a tie: half of 4 votes are a yes")
+        self.assertEqual(harness.value(db, tie % ',\"on_error\":\"null\"'), None)
+        self.assertEqual(harness.value(db, "SELECT lm_score('x', 'y', '{\"vote\":4}')"), 0.5)
+        self.fails(db, "SELECT lm_classify('x', '[\"no\",\"yes\"]', NULL, '{\"vote\":4}')", "a tie: 'no' and 'yes' have 2 of 4 votes each")
+
+    def test_the_memo_knows_votes_from_probabilities(self):
+        server = self.voting(["yes", "yes", "no"], first=[("Yes", -0.105), ("No", -2.303)])
+        db = self.connect(server.url)
+        score = "SELECT round(lm_score('x', 'y', ?), 3)"
+        said = [harness.value(db, score, options) for options in ('{"vote":3}', "{}", '{"vote":3}', '{"vote":1}', "{}")]
+        self.assertEqual(said, [0.667, 0.9, 0.667, 1.0, 0.9])
+        self.assertEqual(len(server.requests), 1 + 3 + 1 + 1)
+
+    def test_many_rows(self):
+        server = self.voting(["yes", "no", "yes"], delay=0.02)
+        db = self.connect(server.url, concurrency=16)
+        db.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, body TEXT)")
+        db.executemany("INSERT INTO t(body) VALUES (?)", [(f"note {i}",) for i in range(40)])
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM t WHERE lm_if(body, 'y?', '{\"vote\":3}')"), 40)
+        self.assertEqual(len(server.requests), 1 + 120)
+        self.assertGreater(server.most_at_a_time, 8)
+        rows, prompts, tokens = db.execute("SELECT rows, prompts, tokens FROM lm_explain('SELECT lm_if(body, ''y?'', ''{\"vote\":3}'') FROM t')").fetchone()
+        once = harness.value(db, "SELECT tokens FROM lm_explain('SELECT lm_if(body, ''y?'') FROM t')")
+        self.assertEqual((rows, prompts, tokens), (40, 40, 3 * once))
+
+    def test_one_ballot_that_fails_fails_the_vote(self):
+        server = self.server(answer=constrained(lambda body: {"code": 400, "error": "not that one"} if body["seed"] == 1 else "yes"))
+        db = self.connect(server.url)
+        self.fails(db, "SELECT lm_if('x', 'y?', '{\"vote\":3}')", "HTTP 400: not that one")
+
+    def test_who_waits_for_a_vote_can_leave(self):
+        db = self.connect(self.server(handler=SilentHandler).url)
+        threading.Timer(0.3, db.interrupt).start()
+        begun = time.monotonic()
+        self.fails(db, "SELECT lm_if('x', 'y?', '{\"vote\":3}')", "interrupted")
+        self.assertLess(time.monotonic() - begun, 20)
+
+    def test_what_no_vote_is_for(self):
+        db = self.connect(self.voting(["yes"]).url)
+        for sql in ("SELECT generate('x', NULL, '{\"vote\":3}')", "SELECT lm_embed('x', '{\"vote\":3}')",
+                    "SELECT generate_json('x', '{\"type\":\"string\"}', NULL, '{\"vote\":3}')"):
+            self.fails(db, sql, "vote is for lm_classify, lm_if and lm_score")
+        self.fails(db, "SELECT piece FROM lm_stream('x', NULL, '{\"vote\":3,\"choices\":[\"a\"]}')", "vote: its answer is known at its end")
+        self.fails(db, "SELECT lm_if('x', 'y?', '{\"vote\":101}')", "vote must be from 0 to 100, got 101")
+        self.fails(db, "INSERT INTO temp.lm_settings VALUES ('vote', 3)", "belongs in a call's options")
+        db.execute("CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT)")
+        db.execute("INSERT INTO lm_jobs(name, query, options) VALUES ('far', 'SELECT id, body FROM notes', '{\"choices\":[\"a\",\"b\"],\"vote\":3}')")
+        self.fails(db, "SELECT * FROM lm_batch_export('far', '{\"model\":\"tiny\"}')", "vote: a row of a batch file is one request")
+
+
+if __name__ == "__main__":
+    unittest.main()
