@@ -44,6 +44,8 @@ class ChatGenerator : public RemoteGenerator {
 
   RemoteStats Stats() const override { return server_->Stats(); }
   RequestCounts CountsOf(absl::string_view salt) const override { return server_->CountsOf(salt); }
+  std::vector<ConstraintProof> Proofs() const override { return server_->Proofs(); }
+  std::vector<std::shared_ptr<Request>> Prove() override { return server_->Prove(); }
 
  private:
   // Null where there is no constraint.

@@ -22,10 +22,20 @@ struct RemoteStats {
   LatencySummary time_to_first_token;
 };
 
+// What is known of whether a server keeps to a kind of constraint.
+struct ConstraintProof {
+  absl::string_view kind;  // as ConstraintName has it
+  std::string words = {};  // "kept", or why it is not; empty: nothing is known yet
+};
+
 class RemoteGenerator : public Generator {
  public:
   virtual RemoteStats Stats() const = 0;
   virtual RequestCounts CountsOf(absl::string_view salt) const = 0;
+  // Of each kind. It is found out before the first answer of the kind is asked for; or now, by the
+  // questions that Prove begins to ask.
+  virtual std::vector<ConstraintProof> Proofs() const = 0;
+  virtual std::vector<std::shared_ptr<Request>> Prove() = 0;
 };
 
 // Whether this build can ask models elsewhere at all (LM_NETWORK).

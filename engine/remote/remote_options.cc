@@ -88,6 +88,12 @@ class Reader {
     }
     *value = member->number();
   }
+  void Bool(absl::string_view key, bool* value) {
+    const Json* member = Take(key);
+    if (member == nullptr) return;
+    if (!member->is_boolean()) return Refuse(key, "true or false", *member);
+    *value = member->boolean();
+  }
   const Json* Object(absl::string_view key) {
     const Json* member = Take(key);
     if (member == nullptr || member->is_object()) return member;
@@ -226,6 +232,7 @@ absl::StatusOr<RemoteOptions> ParseRemoteOptions(absl::string_view text) {
   reader.Integer("timeout_ms", 1, 86'400'000, &options.timeout_ms);
   reader.Integer("retries", 0, 100, &options.retries);
   reader.Integer("context_length", 0, 1 << 30, &options.context_length);
+  reader.Bool("check", &options.check);
   RETURN_IF_ERROR(reader.Finish());
   return options;
 }

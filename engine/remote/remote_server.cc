@@ -11,7 +11,6 @@
 #include "engine/base/out_of_memory.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
-#include "engine/remote/canary.h"
 #include "engine/remote/chat_constraint.h"
 #include "engine/remote/chat_request.h"
 #include "engine/remote/embedding_api.h"
@@ -25,7 +24,6 @@ namespace {
 
 constexpr int kMostRefusals = 100;  // of one request: with the longest pauses, most of an hour
 constexpr size_t kRoundsUnderWay = 16;
-constexpr size_t kShown = 200;
 constexpr int kMostCuts = 40;  // by a quarter each: of a megabyte ten bytes are left
 
 // The same request with another text.
@@ -35,12 +33,6 @@ RequestSpec WithText(const RequestSpec& spec, std::string text) {
           .embed = spec.embed,
           .ranks = spec.ranks,
           .wants_first_choices = spec.wants_first_choices};
-}
-
-// Extraction is a schema to the server.
-size_t ProofIndex(AnswerConstraint::Kind kind) {
-  using Kind = AnswerConstraint::Kind;
-  return static_cast<size_t>(kind == Kind::kExtraction ? Kind::kSchema : kind);
 }
 
 }  // namespace
@@ -107,15 +99,19 @@ absl::StatusOr<std::shared_ptr<Request>> RemoteServer::Submit(
   ASSIGN_OR_RETURN(job.body, BodyOf(spec));
   if (!spec.embed.has_value()) job.prefix = SystemPrefix(spec.text);
   job.request = std::make_shared<Request>(std::move(spec));
-  job.request->set_listener(std::make_shared<Told>(weak_from_this(), std::move(listener)));
   std::shared_ptr<Request> request = job.request;
+  HandOver(std::move(job), std::move(listener));
+  return request;
+}
+
+void RemoteServer::HandOver(RemoteJob job, std::shared_ptr<RequestListener> listener) {
+  job.request->set_listener(std::make_shared<Told>(weak_from_this(), std::move(listener)));
   ++num_queued_;
   absl::Cleanup refused = [this] { --num_queued_; };
   network_->Run([self = shared_from_this(), job = std::move(job)]() mutable {
     self->Enqueue(std::move(job));
   });
   std::move(refused).Cancel();
-  return request;
 }
 
 absl::StatusOr<std::string> RemoteServer::BodyOf(const RequestSpec& spec) const {
@@ -137,9 +133,13 @@ RequestCounts RemoteServer::CountsOf(absl::string_view salt) const {
   return counts_.Get(salt);
 }
 
+std::list<RemoteJob>& RemoteServer::QueueOf(const RemoteJob& job) {
+  return queues_[job.request->spec().options.priority == Priority::kInteractive ? 0 : 1];
+}
+
 void RemoteServer::Enqueue(RemoteJob job) {
   try {
-    queue_.push_back(std::move(job));
+    QueueOf(job).push_back(std::move(job));
   } catch (...) {
     --num_queued_;
     return job.request->Finish({.status = OutOfMemory()});
@@ -152,7 +152,7 @@ void RemoteServer::SendAgain(RemoteJob job, absl::Time when) {
   const std::shared_ptr<Request> request = job.request;
   const bool is_canary = job.is_canary;
   try {
-    queue_.push_front(std::move(job));
+    QueueOf(job).push_front(std::move(job));
   } catch (...) {
     return EndWithoutMemory(*request, is_canary);
   }
@@ -173,24 +173,23 @@ void RemoteServer::Pump() noexcept {
   const absl::Time now = absl::Now();
   absl::Time next = absl::InfiniteFuture();
   try {
-    PumpOf(Priority::kInteractive, now, &next);
-    PumpOf(Priority::kBatch, now, &next);
+    for (std::list<RemoteJob>& queue : queues_) PumpQueue(&queue, now, &next);
     WakeAt(next);
   } catch (...) {  // perhaps nobody would ever come back to them
     DropAll();
   }
 }
 
-void RemoteServer::PumpOf(Priority priority, absl::Time now, absl::Time* next) {
-  for (auto job = queue_.begin(); job != queue_.end();) {
+// Of thousands that wait few are looked at: as many as there is room for, and those that pause.
+void RemoteServer::PumpQueue(std::list<RemoteJob>* queue, absl::Time now, absl::Time* next) {
+  for (auto job = queue->begin(); job != queue->end() && pool_.HasRoom(now, next);) {
     const auto at = job++;
-    if (at->request->spec().options.priority != priority) continue;
     if (at->not_before > now) {
       *next = std::min(*next, at->not_before);
       continue;
     }
     // Beginning may add to the queue's front, and takes away none but this one.
-    if (Begin(&*at, now, next)) queue_.erase(at);
+    if (Begin(&*at, now, next)) queue->erase(at);
   }
 }
 
@@ -217,7 +216,7 @@ bool RemoteServer::Begin(RemoteJob* job, absl::Time now, absl::Time* next) {
 
 // A first question is then asked again, by the next who needs to know.
 void RemoteServer::EndWithoutMemory(Request& request, bool is_canary) noexcept {
-  if (is_canary) proofs_[ProofIndex(request.spec().options.constraint.kind)] = Proof::kNone;
+  if (is_canary) proofs_.set(request.spec().options.constraint.kind, Proof::kNone);
   request.Finish({.status = OutOfMemory()});
 }
 
@@ -249,75 +248,30 @@ void RemoteServer::Send(RemoteJob job, size_t place) {
   if (timeout > 0) call->job.request->set_deadline(absl::Now() + absl::Milliseconds(timeout));
 }
 
-bool RemoteServer::IsProven(const RemoteJob& job) {
-  const RequestSpec& spec = job.request->spec();
-  const Kind kind = spec.options.constraint.kind;
-  if (kind == Kind::kNone || spec.wants_first_choices) return true;
-  const Proof& proof = proofs_[ProofIndex(kind)];
-  if (proof == Proof::kNone) AskCanary(kind);
-  return proof == Proof::kGiven;
-}
-
-void RemoteServer::AskCanary(Kind kind) {
-  Proof& proof = proofs_[ProofIndex(kind)];
-  RequestSpec spec = CanaryOf(kind);
-  absl::StatusOr<std::string> body = ChatBody(spec, model_, options_);
-  if (!body.ok()) {  // and so will be what waits for it
-    proof = Proof::kGiven;
-    return;
+void RemoteServer::DropIf(absl::FunctionRef<bool(const RemoteJob&)> condition,
+                          absl::FunctionRef<absl::Status(const RemoteJob&)> why) {
+  for (std::list<RemoteJob>& queue : queues_) {
+    for (auto job = queue.begin(); job != queue.end();) {
+      const auto at = job++;
+      if (!condition(*at)) continue;
+      absl::Status status = why(*at);
+      const std::shared_ptr<Request> request = std::move(at->request);
+      queue.erase(at);
+      --num_queued_;
+      request->Finish({.status = std::move(status)});
+    }
   }
-  const int64_t tokens = MostTokens(spec);
-  queue_.push_front({.request = std::make_shared<Request>(std::move(spec)),
-                     .body = *std::move(body),
-                     .tokens = tokens,
-                     .is_canary = true});
-  ++num_queued_;
-  proof = Proof::kAsked;
-  WakeAt(absl::Now());
-}
-
-void RemoteServer::ConcludeCanary(const RemoteCall& call, const Generation& generation) {
-  const Kind kind = call.spec().options.constraint.kind;
-  Proof& proof = proofs_[ProofIndex(kind)];
-  absl::Status why = generation.status;
-  if (why.ok() && generation.text != CanaryAnswer(kind)) {
-    why = absl::FailedPreconditionError(
-        absl::StrCat("the server ignores ", ConstraintName(kind), ": made to say ",
-                     CanaryAnswer(kind), ", it said ", Printable(generation.text.substr(0, kShown)),
-                     " (spoken to as ", DialectName(model_.dialect), "; see the option dialect)"));
-  }
-  // The next who asks may find another server.
-  proof = why.ok() ? Proof::kGiven : Proof::kNone;
-  if (why.ok()) return;
-  for (auto job = queue_.begin(); job != queue_.end();) {
-    const auto at = job++;
-    const RequestSpec& spec = at->request->spec();
-    const bool waits =
-        ProofIndex(spec.options.constraint.kind) == ProofIndex(kind) && !spec.wants_first_choices;
-    if (waits) Drop(at, why);
-  }
-}
-
-void RemoteServer::Drop(std::list<RemoteJob>::iterator job, absl::Status why) {
-  const std::shared_ptr<Request> request = std::move(job->request);
-  queue_.erase(job);
-  --num_queued_;
-  request->Finish({.status = std::move(why)});
 }
 
 void RemoteServer::DropAll() noexcept {
-  for (Proof& proof : proofs_) {  // the first question is among them, or under way
-    if (proof == Proof::kAsked) proof = Proof::kNone;
-  }
-  while (!queue_.empty()) Drop(queue_.begin(), OutOfMemory());
+  proofs_.ForgetAsked();  // the first question is among them, or under way
+  DropIf([](const RemoteJob&) { return true; }, [](const RemoteJob&) { return OutOfMemory(); });
 }
 
 void RemoteServer::DropAbandoned() {
   looks_for_abandoned_ = false;
-  for (auto job = queue_.begin(); job != queue_.end();) {
-    const auto at = job++;
-    if (at->request->abandoned()) Drop(at, at->request->AbandonedStatus());
-  }
+  DropIf([](const RemoteJob& job) { return job.request->abandoned(); },
+         [](const RemoteJob& job) { return job.request->AbandonedStatus(); });
   for (auto call = calls_.begin(); call != calls_.end();) {
     const std::shared_ptr<RemoteCall> one = *call++;
     if (!one->job.request->abandoned()) continue;

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -27,6 +28,7 @@
 #include "absl/time/time.h"
 #include "engine/grammar/grammar.h"
 #include "engine/remote/chat_api.h"
+#include "engine/remote/constraint_proofs.h"
 #include "engine/remote/network.h"
 #include "engine/remote/remote_call.h"
 #include "engine/remote/remote_generator.h"
@@ -62,24 +64,29 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   size_t most_under_way() const { return most_under_way_; }
   RemoteStats Stats() const;
   RequestCounts CountsOf(absl::string_view salt) const;
+  std::vector<ConstraintProof> Proofs() const { return proofs_.List(); }
+  std::vector<std::shared_ptr<Request>> Prove();
 
  private:
   class Told;
   using Kind = AnswerConstraint::Kind;
+  using Proof = ConstraintProofs::State;
 
-  // That a kind of constraint is kept to.
-  enum class Proof : uint8_t { kNone, kAsked, kGiven };
+  void HandOver(RemoteJob job, std::shared_ptr<RequestListener> listener);
 
   // On the network's thread.
+  std::list<RemoteJob>& QueueOf(const RemoteJob& job);
   void Enqueue(RemoteJob job);
   void Pump() noexcept;
-  void PumpOf(Priority priority, absl::Time now, absl::Time* next);
+  void PumpQueue(std::list<RemoteJob>* queue, absl::Time now, absl::Time* next);
   bool Begin(RemoteJob* job, absl::Time now, absl::Time* next);
   void Send(RemoteJob job, size_t place);
   bool IsProven(const RemoteJob& job);
   void AskCanary(Kind kind);
+  absl::StatusOr<RemoteJob> CanaryJob(RequestSpec spec) const;
   void DropAbandoned();
-  void Drop(std::list<RemoteJob>::iterator job, absl::Status why);
+  void DropIf(absl::FunctionRef<bool(const RemoteJob&)> condition,
+              absl::FunctionRef<absl::Status(const RemoteJob&)> why);
   void DropAll() noexcept;
   void EndWithoutMemory(Request& request, bool is_canary) noexcept;
   void WakeAt(absl::Time when);
@@ -108,9 +115,9 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
 
   // Of the network's thread.
   ServerPool pool_;
-  std::list<RemoteJob> queue_;
+  std::array<std::list<RemoteJob>, 2> queues_;  // the first goes before the second
   std::list<std::shared_ptr<RemoteCall>> calls_;
-  std::array<Proof, 6> proofs_{};  // by Kind
+  ConstraintProofs proofs_;
   absl::Time wake_ = absl::InfiniteFuture();
 
   mutable absl::Mutex mutex_;

@@ -36,19 +36,29 @@ std::optional<size_t> ServerPool::Choose(uint64_t prefix, absl::Time now, absl::
   return may ? place : std::nullopt;
 }
 
+bool ServerPool::HasRoom(absl::Time now, absl::Time* next) {
+  bool takes = false;
+  for (const Endpoint& endpoint : endpoints_) takes = Takes(endpoint, now, next) || takes;
+  return takes && requests_.HasOne(now, next) && tokens_.HasOne(now, next);
+}
+
+bool ServerPool::Takes(const Endpoint& endpoint, absl::Time now, absl::Time* next) {
+  if (endpoint.not_before > now) {
+    *next = std::min(*next, endpoint.not_before);
+    return false;
+  }
+  // Where it seems dead, one at a time until it answers.
+  const bool dead = endpoint.failures >= kSeemsDead;
+  return endpoint.active + 1 <= (dead ? 1 : std::max(endpoint.limit, 1.0));
+}
+
 // Of those that may take one more the one that has its prefix, or else the one with the fewest.
 std::optional<size_t> ServerPool::Fitting(uint64_t prefix, absl::Time now, absl::Time* next) const {
   const Endpoint* best = nullptr;
   bool best_warm = false, warming = false;
   for (const Endpoint& endpoint : endpoints_) {
     warming = warming || endpoint.warming.count(prefix) > 0;
-    if (endpoint.not_before > now) {
-      *next = std::min(*next, endpoint.not_before);
-      continue;
-    }
-    if (endpoint.active + 1 > std::max(endpoint.limit, 1.0)) continue;
-    // Where it seems dead, one at a time until it answers.
-    if (endpoint.failures >= kSeemsDead && endpoint.active > 0) continue;
+    if (!Takes(endpoint, now, next)) continue;
     const bool warm = endpoint.warm.count(prefix) > 0;
     if (best == nullptr || warm > best_warm ||
         (warm == best_warm && endpoint.active < best->active)) {

@@ -33,6 +33,9 @@ class ServerPool {
   // as far as that is known.
   std::optional<size_t> Choose(uint64_t prefix, absl::Time now, absl::Time* next);
 
+  // Whether anybody can have any request now; else Choose says so of all, and *next is as it says.
+  bool HasRoom(absl::Time now, absl::Time* next);
+
   // What becomes of what was chosen: it is sent, and may take so many tokens; its answer begins; it
   // is over, and so many of the tokens were not used (negative: more were).
   void Sent(size_t place, uint64_t prefix, int64_t tokens);
@@ -58,6 +61,7 @@ class ServerPool {
     std::set<uint64_t> warm = {}, warming = {};  // prefixes
   };
 
+  static bool Takes(const Endpoint& endpoint, absl::Time now, absl::Time* next);
   std::optional<size_t> Fitting(uint64_t prefix, absl::Time now, absl::Time* next) const;
 
   const double most_;  // under way at each

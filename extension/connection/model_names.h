@@ -22,6 +22,7 @@ struct NamedModel {
   std::string path;     // absolute, or addresses on the network (engine/remote/remote_options.h)
   std::string options;  // JSON, or empty
   std::string source = {};  // what it was downloaded as: hf:...; empty: it was not
+  std::string status = {};  // why it did not answer when it was checked; else empty
 };
 
 // Where a name leads, and how the file there is to be loaded.

@@ -1,5 +1,5 @@
 // temp.lm_models(name, path, options, architecture, parameters, quantisation, context, device,
-//                bytes): the models of this connection, by name
+//                bytes, status, constraints): the models of this connection, by name
 //
 //   INSERT INTO temp.lm_models(name, path) VALUES ('qwen', '/models/qwen2.5-0.5b-q8_0.gguf');
 //   INSERT INTO temp.lm_models(name, path, options)
@@ -21,9 +21,9 @@
 // Options, all with defaults: model (the first that the server lists), dialect (auto, openai, vllm,
 // sglang, llama-server, trtllm, ollama), key_env (an environment variable that has the key),
 // headers and extra (objects: of every request; null in extra takes away what it would have),
-// concurrency (16, of each server), rpm and tpm (requests and tokens a minute, of prompts and
-// answers), affinity_header (a header that tells a gateway the system prompt, by a number, so that
-// its rows go to one server), timeout_ms (600000), retries (4), context_length, price_in and
+// check, concurrency (16, of each server), rpm and tpm (requests and tokens a minute, of prompts
+// and answers), affinity_header (a header that tells a gateway the system prompt, by a number, so
+// that its rows go to one server), timeout_ms (600000), retries (4), context_length, price_in and
 // price_out (of a million tokens: lm_stats.cost, lm_explain), tokenizer.
 //
 // tokenizer is a file or directory with the model's tokenizer, as `path` of a model here would be;
@@ -34,8 +34,24 @@
 // says, by whole characters, and sent again. lm_logprobs needs a model here.
 //
 // Constraints are asked for in the server's own way, after a first question that shows whether it
-// keeps to them, and every answer is held to them here; lm_if and lm_score need its logprobs. What
-// the rows say is sent there: nothing else ever is, and only to addresses that stand in this table.
+// keeps to them, and every answer is held to them here; lm_if and lm_score need its logprobs, or
+// {"vote": 5} of a call. What the rows say is sent there: nothing else ever is but that question,
+// and only to addresses that stand in this table.
+//
+// Writing a row sends nothing: rows are written by each connection that a program opens, whether it
+// asks the model then or not, servers are paid by the request, and may be down. The first question
+// of a kind of constraint is asked when the first row needs it. With {"check":true} in the options
+// all are asked at once, while the row is written:
+//
+//   INSERT INTO temp.lm_models(name, path, options)
+//     VALUES ('fleet', 'http://gpu-1:8000/v1', '{"model":"Qwen3-32B","check":true}');
+//   SELECT status, constraints FROM temp.lm_models WHERE name = 'fleet';
+//
+// What the servers say against it (no such model, a wrong key) is the INSERT's error. Where none
+// answers the row is written all the same, and status says why; it takes no longer than 10 seconds
+// to connect, 30 for the list of models, a minute for the questions, and can be interrupted. status
+// is 'ready' once the model is in use; constraints is JSON: for each kind 'kept', or why the server
+// is not believed in it, or null while nothing is known.
 //
 // A model of the hub is downloaded when its row is written, once for all processes of this user:
 //
@@ -76,8 +92,11 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/hub_reference.h"
+#include "engine/remote/remote_generator.h"
+#include "extension/connection/check_model.h"
 #include "extension/connection/hub_model.h"
 #include "extension/connection/snapshot_table.h"
 #include "extension/tables/tables.h"
@@ -85,7 +104,7 @@
 namespace lm {
 namespace {
 
-enum Column { kName, kPath, kOptions, kArchitecture, kNumColumns = 9 };
+enum Column { kName, kPath, kOptions, kArchitecture, kStatus = 9, kConstraints, kNumColumns };
 
 // The row that is there unless somebody writes it.
 constexpr int64_t kImplicitDefault = 0;
@@ -98,7 +117,8 @@ class ModelsTable : public WritableTable {
   std::string Schema() const override {
     return "CREATE TABLE lm_models(name TEXT, path TEXT, options TEXT HIDDEN, "
            "architecture TEXT HIDDEN, parameters INTEGER HIDDEN, quantisation TEXT HIDDEN, "
-           "context INTEGER HIDDEN, device TEXT HIDDEN, bytes INTEGER HIDDEN)";
+           "context INTEGER HIDDEN, device TEXT HIDDEN, bytes INTEGER HIDDEN, "
+           "status TEXT HIDDEN, constraints TEXT HIDDEN)";
   }
   int num_writable() const override { return kArchitecture; }
 
@@ -121,8 +141,7 @@ class ModelsTable : public WritableTable {
       if (on_conflict == OnConflict::kIgnore) return 0;
       if (on_conflict == OnConflict::kReplace) names.Remove(namesake->rowid);
     }
-    RETURN_IF_ERROR(names.Put(std::move(model)));
-    connection().SetNames(std::move(names));
+    RETURN_IF_ERROR(Put(std::move(names), std::move(model)));
     return rowid;
   }
 
@@ -137,9 +156,7 @@ class ModelsTable : public WritableTable {
       if (on_conflict == OnConflict::kIgnore) return absl::OkStatus();
       if (on_conflict == OnConflict::kReplace) names.Remove(namesake->rowid);
     }
-    RETURN_IF_ERROR(names.Put(std::move(model)));
-    connection().SetNames(std::move(names));
-    return absl::OkStatus();
+    return Put(std::move(names), std::move(model));
   }
 
   absl::Status Delete(int64_t rowid) override {
@@ -159,6 +176,23 @@ class ModelsTable : public WritableTable {
   }
 
  private:
+  // Puts the model into `names`, which become the connection's. Checks it, where it wants that.
+  absl::Status Put(ModelNames names, NamedModel model) {
+    RETURN_IF_ERROR(names.Put(model));
+    ModelNames before = connection().names();
+    connection().SetNames(names);
+    absl::StatusOr<std::string> status = CheckModel(connection(), model.name);
+    if (!status.ok()) {
+      connection().SetNames(std::move(before));
+      return status.status();
+    }
+    if (status->empty()) return absl::OkStatus();
+    model.status = *std::move(status);
+    RETURN_IF_ERROR(names.Put(std::move(model)));
+    connection().SetNames(std::move(names));
+    return absl::OkStatus();
+  }
+
   SnapshotRow RowOf(const NamedModel& model) {
     const bool downloaded = !model.source.empty();
     SnapshotRow row = {model.rowid, {model.name, downloaded ? model.source : model.path}};
@@ -170,10 +204,25 @@ class ModelsTable : public WritableTable {
       const ModelInfo& info = generator->info();
       row.cells.insert(row.cells.end(),
                        {info.architecture, info.parameters, info.quantisation,
-                        int64_t{info.context_length}, info.device, info.weight_bytes});
+                        int64_t{info.context_length}, info.device, info.weight_bytes, "ready"});
+      row.cells.push_back(ConstraintsOf(*generator));
     }
     row.cells.resize(kNumColumns);
+    if (generator == nullptr && !model.status.empty()) row.cells[kStatus] = model.status;
     return row;
+  }
+
+  // {"choices":"kept","regex":null,...}: null where nothing is known yet.
+  static Cell ConstraintsOf(const Generator& generator) {
+    for (const std::shared_ptr<RemoteGenerator>& remote : RunningRemoteGenerators()) {
+      if (remote.get() != &generator) continue;
+      Json kinds = Json::MakeObject();
+      for (const ConstraintProof& proof : remote->Proofs()) {
+        kinds.Add(std::string(proof.kind), proof.words.empty() ? Json() : Json(proof.words));
+      }
+      return kinds.Dump();
+    }
+    return Cell();
   }
 
   // The columns that can be written.

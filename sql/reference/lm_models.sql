@@ -1,4 +1,4 @@
--- temp.lm_models(name, path, options, architecture, parameters, quantisation, context, device, bytes)
+-- temp.lm_models(name, path, options, architecture, parameters, quantisation, context, device, bytes, status, constraints)
 --
 -- The models of this connection, by name. A row is checked when it is written and loaded at its
 -- first use; until then the columns from architecture on are NULL.
@@ -39,6 +39,8 @@ SELECT typeof(generate('Hello', NULL, '{"max_tokens":2}'));
 --> text
 
 -- A model elsewhere: the address of a server of OpenAI's API (vLLM, SGLang, llama-server, Ollama, ...).
+-- Writing the row sends nothing, unless its options have "check":true: then the server is asked for its models, and whether
+-- it keeps to each kind of constraint. `constraints` shows it ({"choices":"kept",...}), and `status` why a server did not answer.
 INSERT INTO temp.lm_models(name, path, options) VALUES ('fleet', 'http://127.0.0.1:8000/v1', '{"model":"Qwen3-32B","concurrency":64}');
 INSERT INTO temp.lm_settings VALUES ('network', 'off');
 SELECT generate('Hello', NULL, '{"model":"fleet"}');

@@ -53,6 +53,22 @@ TEST(ServerPoolTest, WithoutLimitsNobodyWaits) {
   }
 }
 
+TEST(ServerPoolTest, TellsWhetherThereIsRoomAtAll) {
+  ServerPool pool({"http://a", "http://b"}, {.concurrency = 1, .rpm = 120});
+  const absl::Time now = absl::Now() + absl::Seconds(10);
+  absl::Time next = absl::InfiniteFuture();
+  EXPECT_TRUE(pool.HasRoom(now, &next));
+  pool.Sent(0, 0, 1);
+  EXPECT_TRUE(pool.HasRoom(now, &next));
+  pool.Sent(1, 0, 1);
+  EXPECT_FALSE(pool.HasRoom(now, &next));
+  EXPECT_EQ(next, absl::InfiniteFuture());  // until one of them is over
+  pool.Over(0, 0, 0);
+  EXPECT_FALSE(pool.HasRoom(now, &next));  // two a second
+  EXPECT_LE(next, now + absl::Seconds(1));
+  EXPECT_TRUE(pool.HasRoom(now + absl::Seconds(1), &next));
+}
+
 // What takes more than was thought is paid for, too.
 TEST(ServerPoolTest, WhatWasUsedBeyondTheGuessIsTaken) {
   ServerPool pool({"http://a"}, {.tpm = 6000});

@@ -1,0 +1,90 @@
+// What RemoteServer does to find out whether its servers keep to constraints.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "engine/base/printable.h"
+#include "engine/base/status_macros.h"
+#include "engine/remote/canary.h"
+#include "engine/remote/remote_server.h"
+#include "engine/remote/remote_tokens.h"
+
+namespace lm {
+namespace {
+
+constexpr size_t kShown = 200;
+constexpr int64_t kProofTimeoutMs = 30'000;  // of a question that Prove asks
+
+}  // namespace
+
+bool RemoteServer::IsProven(const RemoteJob& job) {
+  const RequestSpec& spec = job.request->spec();
+  const Kind kind = spec.options.constraint.kind;
+  if (kind == Kind::kNone || spec.wants_first_choices) return true;
+  if (proofs_.of(kind) == Proof::kNone) AskCanary(kind);
+  return proofs_.of(kind) == Proof::kGiven;
+}
+
+void RemoteServer::AskCanary(Kind kind) {
+  absl::StatusOr<RemoteJob> job = CanaryJob(CanaryOf(kind));
+  if (!job.ok()) {  // and so will be what waits for it
+    proofs_.Note(kind, job.status());
+    proofs_.set(kind, Proof::kGiven);
+    return;
+  }
+  QueueOf(*job).push_front(*std::move(job));
+  ++num_queued_;
+  proofs_.set(kind, Proof::kAsked);
+  WakeAt(absl::Now());
+}
+
+absl::StatusOr<RemoteJob> RemoteServer::CanaryJob(RequestSpec spec) const {
+  RemoteJob job{.tokens = MostTokens(spec), .is_canary = true};
+  ASSIGN_OR_RETURN(job.body, ChatBody(spec, model_, options_));
+  job.request = std::make_shared<Request>(std::move(spec));
+  return job;
+}
+
+std::vector<std::shared_ptr<Request>> RemoteServer::Prove() {
+  std::vector<std::shared_ptr<Request>> asked;
+  for (Kind kind : ConstraintProofs::kKinds) {
+    RequestSpec spec = CanaryOf(kind);
+    spec.options.timeout_ms = kProofTimeoutMs;
+    absl::StatusOr<RemoteJob> job = CanaryJob(std::move(spec));
+    if (!job.ok()) {
+      proofs_.Note(kind, job.status());
+      continue;
+    }
+    asked.push_back(job->request);
+    HandOver(*std::move(job), nullptr);
+  }
+  return asked;
+}
+
+void RemoteServer::ConcludeCanary(const RemoteCall& call, const Generation& generation) {
+  const Kind kind = call.spec().options.constraint.kind;
+  absl::Status why = generation.status;
+  if (call.job.request->abandoned()) {  // which says nothing of the server
+    if (!call.job.request->cancelled()) proofs_.Note(kind, why);
+    return;
+  }
+  if (why.ok() && generation.text != CanaryAnswer(kind)) {
+    why = absl::FailedPreconditionError(
+        absl::StrCat("the server ignores ", ConstraintName(kind), ": made to say ",
+                     CanaryAnswer(kind), ", it said ", Printable(generation.text.substr(0, kShown)),
+                     " (spoken to as ", DialectName(model_.dialect), "; see the option dialect)"));
+  }
+  proofs_.Note(kind, why);
+  // The next who asks may find another server.
+  proofs_.set(kind, why.ok() ? Proof::kGiven : Proof::kNone);
+  if (why.ok()) return;
+  DropIf(
+      [kind](const RemoteJob& job) {
+        const RequestSpec& spec = job.request->spec();
+        return ConstraintProofs::AreOne(spec.options.constraint.kind, kind) &&
+               !spec.wants_first_choices && !job.is_canary;
+      },
+      [&why](const RemoteJob&) { return why; });
+}
+
+}  // namespace lm
