@@ -9,6 +9,8 @@ namespace lm {
 namespace {
 
 constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
+// A server that refuses one of many has room again soon, and the row may be its statement's last.
+constexpr absl::Duration kFirstRefusalPause = absl::Milliseconds(25);
 constexpr absl::Duration kLongestPause = absl::Seconds(30);
 constexpr int kSeemsDead = 3;     // failures in a row
 constexpr double kNewest = 0.05;  // what an answer weighs in Endpoint::refused
@@ -108,7 +110,7 @@ void ServerPool::Unreachable(size_t place, absl::Time now) {
 absl::Duration ServerPool::Refused(size_t place, int refusals, absl::Duration wanted,
                                    absl::Time now) {
   Endpoint& endpoint = endpoints_[place];
-  absl::Duration pause = Pause(kFirstPause, refusals, ++dice_);
+  absl::Duration pause = Pause(kFirstRefusalPause, refusals, ++dice_);
   if (wanted > absl::ZeroDuration()) pause = wanted;
   endpoint.refused += kNewest * (1 - endpoint.refused);
   const bool crowded = endpoint.refused > kCrowded;

@@ -69,6 +69,20 @@ TEST(ServerPoolTest, TellsWhetherThereIsRoomAtAll) {
   EXPECT_TRUE(pool.HasRoom(now + absl::Seconds(1), &next));
 }
 
+TEST(ServerPoolTest, WhoIsRefusedWaitsLongerEachTime) {
+  ServerPool pool({"http://a"}, {});
+  const absl::Time now = absl::Now();
+  absl::Duration most = absl::Milliseconds(25);
+  for (int refusals = 0; refusals < 20; ++refusals) {
+    const absl::Duration pause = pool.Refused(0, refusals, absl::ZeroDuration(), now);
+    EXPECT_GE(pause, most / 2) << refusals;
+    EXPECT_LE(pause, most) << refusals;
+    most = std::min(2 * most, absl::Seconds(30));
+  }
+  // As the server asks, where it does.
+  EXPECT_EQ(pool.Refused(0, 0, absl::Seconds(7), now), absl::Seconds(7));
+}
+
 // What takes more than was thought is paid for, too.
 TEST(ServerPoolTest, WhatWasUsedBeyondTheGuessIsTaken) {
   ServerPool pool({"http://a"}, {.tpm = 6000});
