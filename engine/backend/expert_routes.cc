@@ -5,6 +5,8 @@
 #include <limits>
 #include <numeric>
 
+#include "engine/backend/softplus.h"
+
 namespace lm {
 namespace {
 
@@ -22,7 +24,7 @@ float Gate(RouterGate gate, float logit) {
     case RouterGate::kSigmoid:
       return 1.0f / (1.0f + std::exp(-logit));
     case RouterGate::kSqrtSoftplus:
-      return std::sqrt(logit > 20 ? logit : std::log1p(std::exp(logit)));
+      return std::sqrt(Softplus(logit));
     default:
       return logit;
   }

@@ -8,6 +8,7 @@
 
 #include "engine/backend/check_arguments.h"
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/backend/softplus.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -79,7 +80,7 @@ absl::Status CpuBackend::DeltaRule(const DeltaRuleInputs& in, const StateLayer& 
   for (int64_t t = 0; t < tokens && !by_token; ++t) {
     for (int64_t h = 0; h < in.heads; ++h) {
       const float rate = in.alpha.row<float>(t)[h] + in.dt_bias.row<float>(0)[h];
-      const float softplus = rate > 20 ? rate : std::log1p(std::exp(rate));
+      const float softplus = Softplus(rate);
       decay[h * tokens + t] = wide ? softplus : std::exp(softplus * in.a.row<float>(0)[h]);
       learnt[h * tokens + t] = in.rule == StateRule::kDelta
                                    ? 1.0f / (1.0f + std::exp(-in.beta.row<float>(t)[h]))

@@ -4,6 +4,7 @@
 
 #include "engine/backend/check_arguments.h"
 #include "engine/backend/reference/reference_backend.h"
+#include "engine/backend/softplus.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -58,7 +59,7 @@ absl::Status ReferenceBackend::DeltaRule(const DeltaRuleInputs& in, const StateL
         float softplus = 0;
         if (!in.decays_by_token()) {
           const float rate = in.alpha.row<float>(row)[h] + in.dt_bias.row<float>(0)[h];
-          softplus = rate > 20 ? rate : std::log1p(std::exp(rate));
+          softplus = Softplus(rate);
         }
         auto decay = [&](int64_t i) {
           if (in.decays_by_token()) return std::exp(in.log_decay.row<float>(row)[h * key_dim + i]);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/backend/check_arguments.h"
+#include "engine/backend/softplus.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/block_format.h"
 
@@ -26,7 +27,7 @@ float Activate(Activation activation, float x) {
     case Activation::kRelu2:
       return x < 0 ? 0 : x * x;
     case Activation::kSoftplus:
-      return x > 20 ? x : std::log1p(std::exp(x));
+      return Softplus(x);
     case Activation::kExp:
       return std::exp(x > 88 ? 88 : x);
     case Activation::kSwigluOai:

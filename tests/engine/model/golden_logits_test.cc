@@ -1,9 +1,11 @@
-// Our logits against llama.cpp's, recorded in tests/testdata/models, on every backend.
+// Our logits against llama.cpp's, recorded in tests/testdata/models, on every backend; and on "cpu"
+// against our own, to the bit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 
@@ -11,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/types/span.h"
+#include "engine/base/digest.h"
 #include "engine/model/model.h"
 #include "tests/engine/model/golden_file.h"
 #include "tests/engine/model/run_model.h"
@@ -116,6 +119,28 @@ std::vector<int32_t> GoldenTokens() {
   return tokens;
 }
 
+// The digest of a model's logits on "cpu": one machine recorded it, and every other, whatever its
+// processor, instruction set (LM_CPU) and C library, computes the same bits. Where arithmetic
+// changes on purpose, LM_RECORD_BITS=FILE writes the lines of tests/testdata/models/cpu_bits.txt.
+std::string RecordedBits(absl::string_view name) {
+  std::ifstream file(ModelPath("cpu_bits", ".txt"));
+  for (std::string model, digest; file >> model >> digest;) {
+    if (model == name) return digest;
+  }
+  return "nothing";
+}
+
+void ExpectRecordedBits(absl::string_view name, const std::vector<float>& logits) {
+  const std::string digest =
+      DigestOf({reinterpret_cast<const char*>(logits.data()), logits.size() * sizeof(float)}).Hex();
+  const char* path = std::getenv("LM_RECORD_BITS");
+  if (path != nullptr) {
+    std::ofstream(path, std::ios::app) << name << " " << digest << "\n";
+  } else {
+    EXPECT_EQ(digest, RecordedBits(name)) << "other bits than elsewhere, or than before";
+  }
+}
+
 class GoldenLogitsTest : public testing::TestWithParam<std::tuple<Golden, std::string>> {};
 
 TEST_P(GoldenLogitsTest, AgreeWithLlamaCpp) {
@@ -133,6 +158,7 @@ TEST_P(GoldenLogitsTest, AgreeWithLlamaCpp) {
   TestSequence sequence = MakeSequence(tokens, 0);
   std::vector<float> actual =
       Feed(language_model, {&sequence}, {static_cast<int32_t>(tokens.size())});
+  if (device == "cpu") ExpectRecordedBits(golden.name, actual);
 
   double squares = 0;
   for (size_t row = 0; row < rows; ++row) {
