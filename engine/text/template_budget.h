@@ -19,8 +19,9 @@ class TemplateBudget {
   static constexpr int64_t kBytes = 16 << 20;
   static constexpr int64_t kBytesPerInputByte = 40;
 
-  // Levels of expressions, statements, macros and filters within each other.
-  static constexpr int kDepth = 300;
+  // The stack that expressions, statements, macros and filters within each other take: what a level
+  // of theirs does differs from compiler to compiler. What runs in the innermost comes on top.
+  static constexpr int64_t kStackBytes = 176 << 10;
 
   // `inputs` and `input_bytes` are the values and the bytes that the template is given.
   TemplateBudget(int64_t inputs, int64_t input_bytes)
@@ -38,9 +39,10 @@ class TemplateBudget {
     return bytes_ <= max_bytes_ ? Work(count) : TooManyBytes();
   }
 
-  // A level deeper, until Leave is called: in any case.
-  absl::Status Enter() { return ++depth_ <= kDepth ? absl::OkStatus() : TooDeep(); }
-  void Leave() { --depth_; }
+  // Called by what calls itself, on the thread that made the budget.
+  absl::Status CheckStack() const {
+    return outermost_ - Here() <= kStackBytes ? absl::OkStatus() : TooDeep();
+  }
 
  private:
   static constexpr int64_t kCheckedWork = 1 << 15;
@@ -52,6 +54,8 @@ class TemplateBudget {
     return Checkpoint();
   }
 
+  // The stack grows downward.
+  static int64_t Here() { return reinterpret_cast<intptr_t>(__builtin_frame_address(0)); }
   static absl::Status TooDeep();
   absl::Status TooManySteps() const;
   absl::Status TooManyBytes() const;
@@ -59,7 +63,7 @@ class TemplateBudget {
   int64_t steps_ = 0;
   int64_t bytes_ = 0;
   int64_t unchecked_ = 0;  // both, since the last checkpoint
-  int depth_ = 0;
+  const int64_t outermost_ = Here();
   int64_t max_steps_;
   int64_t max_bytes_;
 };

@@ -263,13 +263,12 @@ Result Map(const Value& value, const Arguments& arguments, Budget* budget) {
   if (filter == nullptr) return Invalid(absl::StrCat("No filter named ", QuoteName(name)));
   Arguments rest = arguments;
   rest.values.erase(rest.values.begin());
-  RETURN_IF_ERROR(budget->Enter());
+  RETURN_IF_ERROR(budget->CheckStack());
   for (const Value& element : list) {
     RETURN_IF_ERROR(budget->Steps(1));
     ASSIGN_OR_RETURN(Value result, filter(element, rest, budget));
     results.push_back(std::move(result));
   }
-  budget->Leave();
   return GeneratorOf(std::move(results));
 }
 

@@ -155,13 +155,12 @@ class Renderer {
   // ---- statements ----
 
   absl::Status Run(const TemplateBlock& block) {
-    RETURN_IF_ERROR(budget_.Enter());
+    RETURN_IF_ERROR(budget_.CheckStack());
     for (const auto& statement : block) {
       absl::Status status = Run(*statement);
       if (!status.ok()) return At(statement->line, std::move(status));
       if (flow_ != Flow::kOn) break;
     }
-    budget_.Leave();
     return absl::OkStatus();
   }
 
@@ -340,10 +339,8 @@ class Renderer {
       const Value* value = Find(expression.name);
       return value != nullptr ? *value : Missing(expression.name);
     }
-    RETURN_IF_ERROR(budget_.Enter());
-    Result result = EvaluateOperation(expression);
-    budget_.Leave();
-    return result;
+    RETURN_IF_ERROR(budget_.CheckStack());
+    return EvaluateOperation(expression);
   }
 
   Result EvaluateOperation(const Expression& expression) {

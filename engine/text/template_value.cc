@@ -97,8 +97,8 @@ absl::Status TemplateBudget::TooManyBytes() const {
 }
 
 absl::Status TemplateBudget::TooDeep() {
-  return absl::InvalidArgumentError(
-      absl::StrCat("the chat template goes too deep: more than ", kDepth, " levels"));
+  return absl::InvalidArgumentError(absl::StrCat("the chat template goes too deep: more than ",
+                                                 kStackBytes >> 10, " KiB of stack"));
 }
 
 TemplateValue TemplateValue::None() { return Of(Kind::kNone, 0); }

@@ -270,7 +270,7 @@ TEST(ChatTemplateTest, LimitsHoldAndAreNamed) {
       {"{% set ns = namespace(x=[]) %}{% for i in range(1000) %}{% set ns.x = [ns.x] %}{% endfor "
        "%}",
        "a value nested too deep: more than 100 levels"},
-      {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "goes too deep: more than 300 levels"},
+      {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "goes too deep: more than 176 KiB"},
       {"{{ range(100001) }}", "larger than 100000"},
       {"{{ 'x' * 99999999999 }}", "handles more than 16"},
       {"{{ [1] * 99999999999 }}", "takes more than 100"},
@@ -352,25 +352,40 @@ void RunOnSmallStack(std::function<void()> body) {
 
 // The deepest of everything that is let through, each on a stack of 256 KiB.
 TEST(ChatTemplateTest, TheStackIsConstant) {
-  const std::string parentheses =
-      absl::StrCat("{{ ", std::string(31, '('), "1", std::string(31, ')'), " }}");
-  std::string blocks;
-  for (int i = 0; i < 39; ++i) blocks += "{% for a in [1] %}";
-  for (int i = 0; i < 39; ++i) blocks += "{% endfor %}";
-  const std::string sources[] = {
-      parentheses,
-      blocks,
-      "{% macro f() %}{% for a in [1] %}{{ f() | trim }}{% endfor %}{% endmacro %}{{ f() }}",
-      "{% macro f() %}{{ [[[[[[[[f() ~ '']]]]]]]] }}{% endmacro %}{{ f() }}",
-      "{% macro f() %}{% set x %}{{ (f() if 1) or 2 }}{% endset %}{% endmacro %}{{ f() }}",
-      "{% set ns = namespace(x=[]) %}{% for i in range(98) %}{% set ns.x = [ns.x] %}{% endfor %}"
-      "{{ ns.x }}{{ ns.x | tojson(indent=1) }}{{ ns.x == [ns.x] }}{{ ns.x < ns.x }}",
+  auto repeat = [](int times, absl::string_view what) {
+    std::string text;
+    for (int i = 0; i < times; ++i) absl::StrAppend(&text, what);
+    return text;
+  };
+  auto circle = [](absl::string_view body, absl::string_view parameters = "") {
+    return absl::StrCat("{% macro f(", parameters, ") %}", body, "{% endmacro %}{{ f() }}");
+  };
+  const std::string deep_value =
+      "{% set ns = namespace(x=[]) %}{% for i in range(98) %}{% set ns.x = [ns.x] %}{% endfor %}";
+  const std::string uses = "{{ ns.x }}{{ ns.x | tojson(indent=1) }}{{ ns.x == [ns.x] }}";
+  const std::string ends[] = {
+      absl::StrCat("{{ ", repeat(31, "("), "1", repeat(31, ")"), " }}"),
+      absl::StrCat(repeat(39, "{% for a in [1] %}"), repeat(39, "{% endfor %}")),
+      absl::StrCat(deep_value, uses, "{{ ns.x < ns.x }}"),
+  };
+  const std::string circles[] = {
+      circle("{{ f() }}"),
+      circle("", "x=f()"),
+      circle("{% for a in [1] %}{{ f() | trim }}{% endfor %}"),
+      circle("{{ [[[[[[[[f() ~ '']]]]]]]] }}"),
+      circle("{% set x %}{{ (f() if 1) or 2 }}{% endset %}"),
+      circle(absl::StrCat("{{ ", repeat(12, "'a'.replace('b', "), "f()", repeat(12, ")"), " }}")),
+      circle("{{ {f(): {1: f()[f()]}} }}"),
+      absl::StrCat(deep_value, circle(absl::StrCat(uses, "{{ f() }}"))),
   };
   RunOnSmallStack([&] {
-    for (const std::string& source : sources) {
+    for (const std::string& source : ends) {
       auto chat = Create(source);
       ASSERT_TRUE(chat.ok()) << chat.status();
       chat->Render("", "x", {}).IgnoreError();
+    }
+    for (const std::string& source : circles) {
+      EXPECT_THAT(Refusal(source, "", "x"), HasSubstr("goes too deep")) << source;
     }
   });
 }
