@@ -7,69 +7,71 @@
 namespace lm {
 namespace {
 
-// Sixteen accumulators hide the latency of four multiply-add pipes.
-constexpr int kAccumulators = 16;
+// Sixteen sums hide the latency of four multiply-add pipes.
+constexpr int kSums = 16;
 constexpr int64_t kLoops = 1 << 19;
 
-void Fma() {
-  float32x4_t acc[kAccumulators], x = vdupq_n_f32(1e-9f), y = vdupq_n_f32(0.5f);
-  for (auto& a : acc) a = x;
+// One multiply-add of the lanes of 16 bytes each, and how many it makes.
+struct Fma {
+  static constexpr int kProducts = 4;
+  static void Add(int8x16_t& sum, int8x16_t x) {
+    asm volatile("fmla %0.4s, %1.4s, %1.4s" : "+w"(sum) : "w"(x));
+  }
+};
+
+struct Dot {
+  static constexpr int kProducts = 16;
+  static void Add(int8x16_t& sum, int8x16_t x) {
+    asm volatile(".arch armv8.2-a+dotprod\n\tsdot %0.4s, %1.16b, %1.16b" : "+w"(sum) : "w"(x));
+  }
+};
+
+struct MatrixProduct {
+  static constexpr int kProducts = 32;
+  static void Add(int8x16_t& sum, int8x16_t x) {
+    asm volatile(".arch armv8.2-a+i8mm\n\tusmmla %0.4s, %1.16b, %1.16b" : "+w"(sum) : "w"(x));
+  }
+};
+
+// Without dot products: two multiplies to 16 bits, an add of pairs and one more.
+struct Multiply {
+  static constexpr int kProducts = 16;
+  static void Add(int8x16_t& sum, int8x16_t x) {
+    int8x16_t low, high;
+    asm volatile(
+        "smull %1.8h, %3.8b, %3.8b\n\tsmull2 %2.8h, %3.16b, %3.16b\n\t"
+        "addp %1.8h, %1.8h, %2.8h\n\tsadalp %0.4s, %1.8h"
+        : "+w"(sum), "=&w"(low), "=&w"(high)
+        : "w"(x));
+  }
+};
+
+template <typename Instruction>
+void Repeat() {
+  const int8x16_t x = vdupq_n_s8(61);  // four of them are the float 0.046: all sums stay normal
+  int8x16_t sums[kSums];
+  for (int8x16_t& sum : sums) sum = x;
   for (int64_t i = 0; i < kLoops; ++i) {
 #pragma GCC unroll 16
-    for (auto& a : acc) asm volatile("fmla %0.4s, %1.4s, %2.4s" : "+w"(a) : "w"(x), "w"(y));
+    for (int8x16_t& sum : sums) Instruction::Add(sum, x);
   }
 }
 
-__attribute__((target("arch=armv8.2-a+dotprod"))) void Dot() {
-  int32x4_t acc[kAccumulators];
-  int8x16_t x = vdupq_n_s8(3), y = vdupq_n_s8(1);
-  for (auto& a : acc) a = vdupq_n_s32(0);
-  for (int64_t i = 0; i < kLoops; ++i) {
-#pragma GCC unroll 16
-    for (auto& a : acc) asm volatile("sdot %0.4s, %1.16b, %2.16b" : "+w"(a) : "w"(y), "w"(x));
-  }
-}
-
-__attribute__((target("arch=armv8.2-a+i8mm"))) void MatrixProduct() {
-  int32x4_t acc[kAccumulators];
-  int8x16_t x = vdupq_n_s8(3), y = vdupq_n_s8(1);
-  for (auto& a : acc) a = vdupq_n_s32(0);
-  for (int64_t i = 0; i < kLoops; ++i) {
-#pragma GCC unroll 16
-    for (auto& a : acc) asm volatile("usmmla %0.4s, %1.16b, %2.16b" : "+w"(a) : "w"(y), "w"(x));
-  }
-}
-
-// Without dot products sixteen bytes take two multiplies to 16 bits, an add of pairs and one more.
-void Multiply() {
-  constexpr int kSums = 8;
-  int32x4_t acc[kSums];
-  int8x16_t x = vdupq_n_s8(3), y = vdupq_n_s8(1);
-  for (auto& a : acc) a = vdupq_n_s32(0);
-  for (int64_t i = 0; i < kLoops; ++i) {
-#pragma GCC unroll 8
-    for (auto& a : acc) {
-      int16x8_t low, high;
-      asm volatile(
-          "smull %1.8h, %3.8b, %4.8b\n\tsmull2 %2.8h, %3.16b, %4.16b\n\t"
-          "addp %1.8h, %1.8h, %2.8h\n\tsadalp %0.4s, %1.8h"
-          : "+w"(a), "=&w"(low), "=&w"(high)
-          : "w"(y), "w"(x));
-    }
-  }
+template <typename Instruction>
+constexpr PeakLoop LoopOf() {
+  return {Repeat<Instruction>, kLoops * kSums * Instruction::kProducts * 2.0};
 }
 
 }  // namespace
 
 PeakLoops GetPeakLoops(Isa isa) {
-  const PeakLoop fma = {Fma, kLoops * kAccumulators * 4 * 2.0};
   switch (isa) {
     case Isa::kNeon:
-      return {fma, {Multiply, kLoops * 8 * 16 * 2.0}};
+      return {LoopOf<Fma>(), LoopOf<Multiply>()};
     case Isa::kNeonDotprod:
-      return {fma, {Dot, kLoops * kAccumulators * 16 * 2.0}};
+      return {LoopOf<Fma>(), LoopOf<Dot>()};
     case Isa::kNeonI8mm:
-      return {fma, {MatrixProduct, kLoops * kAccumulators * 32 * 2.0}};
+      return {LoopOf<Fma>(), LoopOf<MatrixProduct>()};
     default:
       return {};
   }
