@@ -36,14 +36,14 @@ def fail(text):
     sys.exit(f"make_packages.py: {text}")
 
 
-def check_library(path):
+def check_library(path, readelf):
     """It loads wherever there is a glibc as old as GLIBC says. What it needs, and the newest of glibc."""
-    dynamic = subprocess.run(["readelf", "-dW", path], check=True, capture_output=True, text=True).stdout
+    dynamic = subprocess.run([readelf, "-dW", path], check=True, capture_output=True, text=True).stdout
     needed = re.findall(r"\(NEEDED\).*\[(.+)\]", dynamic)
     strange = [name for name in needed if not PROVIDED.match(name)]
     if strange:
         fail(f"{path} needs {', '.join(strange)}; configure with -DLM_SELF_CONTAINED=ON")
-    symbols = subprocess.run(["readelf", "--dyn-syms", "-W", path], check=True, capture_output=True, text=True).stdout
+    symbols = subprocess.run([readelf, "--dyn-syms", "-W", path], check=True, capture_output=True, text=True).stdout
     newest = max(tuple(map(int, v.split("."))) for v in re.findall(r"@GLIBC_([\d.]+)", symbols))
     if newest > GLIBC:
         fail(f"{path} needs glibc {'.'.join(map(str, newest))}, newer than {'.'.join(map(str, GLIBC))}")
@@ -203,6 +203,7 @@ def main():
     parser.add_argument("--program", required=True, type=pathlib.Path)
     parser.add_argument("--static", required=True, type=pathlib.Path)
     parser.add_argument("--strip", default="strip")
+    parser.add_argument("--readelf", default="readelf")
     parser.add_argument("--machine", default="x86_64", choices=MACHINES)
     parser.add_argument("--emulator", default="", help="what runs a program of that machine here, if that takes something")
     parser.add_argument("--cuda", action="store_true")
@@ -217,7 +218,7 @@ def main():
         for path in (arguments.library, arguments.program):
             stripped = pathlib.Path(scratch) / path.name
             subprocess.run([arguments.strip, "--strip-unneeded", "-o", stripped, path], check=True)
-            binaries.append((stripped.read_bytes(), *check_library(stripped)))
+            binaries.append((stripped.read_bytes(), *check_library(stripped, arguments.readelf)))
     (library, needed, newest), (program, _, program_newest) = binaries
     newest = max(newest, program_newest)
     documents = [ROOT / "LICENSE", ROOT / "README.md"]

@@ -7,8 +7,10 @@ Needs what the routes need: sqlite3, a C++ compiler with libsqlite3-dev, python3
 and said. As root it installs the Debian package, too, and removes it. With LM_BETTER_SQLITE3 or LM_NODE_SQLITE (the
 folder of the npm package, a node of 22.13 or newer) these hosts are tried as well. The plugins run in Datasette, sqlite-utils and
 LLM where this Python has them; LM_PLUGIN_HOSTS is a PYTHONPATH to where else they are. With LM_DATASETTE_PICTURE=FILE.png and
-a Chromium, Datasette's page is looked at as well. Packages for another machine (the preset aarch64) are tried under qemu-user, as
-far as a cross compiler with that machine's libsqlite3 makes hosts for them.
+a Chromium, Datasette's page is looked at as well.
+
+Packages for another machine (the preset aarch64) are tried under qemu-user, in the programs of LM_PACKAGE_ROOT: a folder into
+which that machine's sqlite3, python3 and python3-pip are unpacked (debootstrap --foreign, or dpkg-deb -x of each and of what it needs).
 """
 import hashlib
 import json
@@ -32,22 +34,6 @@ DIST = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else pathlib
 # The model that ships with it names the section of a package of Debian's.
 ASK = "SELECT lm_classify('a compiler for the C programming language, with its preprocessor and linker', '[\"devel\",\"games\"]')"
 ANSWER = "devel"
-# Loads an extension and prints the first value of a query: host.c EXTENSION SQL.
-HOST = """
-#include <sqlite3.h>
-#include <stdio.h>
-int main(int argc, char** argv) {
-  sqlite3* db;
-  sqlite3_stmt* statement;
-  if (sqlite3_open(":memory:", &db) || sqlite3_enable_load_extension(db, argc) ||
-      sqlite3_load_extension(db, argv[1], 0, 0) || sqlite3_prepare_v2(db, argv[2], -1, &statement, 0) ||
-      sqlite3_step(statement) != SQLITE_ROW) {
-    return printf("%s\\n", sqlite3_errmsg(db)), 1;
-  }
-  printf("%s\\n", (const char*)sqlite3_column_text(statement, 0));
-  return 0;
-}
-"""
 
 
 def run(*command, cwd=None, **environment):
@@ -65,8 +51,9 @@ def one(pattern):
 
 MACHINE = re.search(r"linux-(\w+)\.tar", one("*-loadable-*.tar.gz")).group(1)
 NATIVE = MACHINE == platform.machine()
-EMULATOR = [] if NATIVE else [f"qemu-{MACHINE}-static"]
-TOOLS = "" if NATIVE else f"{MACHINE}-linux-gnu-"  # before the compiler's name
+ROOT = os.environ.get("LM_PACKAGE_ROOT", "/")
+EMULATOR = [] if NATIVE else [f"qemu-{MACHINE}-static", "-L", ROOT]
+TOOLS = "" if NATIVE else f"{MACHINE}-linux-gnu-"  # before the names of compilers and binutils
 
 
 class PackagesTest(unittest.TestCase):
@@ -84,15 +71,19 @@ class PackagesTest(unittest.TestCase):
         if not NATIVE:
             self.skipTest(f"this machine is no {MACHINE}")
 
-    def first_value(self, extension, sql):
-        """Of a query in a host of the packages' machine."""
+    def installed(self, program):
+        """The command of a program that users of the packages' machine have."""
         if NATIVE:
-            self.require("sqlite3")
-            return run("sqlite3", ":memory:", f".load {extension}", sql)
-        self.require(TOOLS + "gcc", *EMULATOR)
-        (self.folder / "host.c").write_text(HOST)
-        run(TOOLS + "gcc", self.folder / "host.c", "-lsqlite3", "-o", self.folder / "host")
-        return run(*EMULATOR, self.folder / "host", extension, sql)
+            self.require(program)
+            return [program]
+        self.require(*EMULATOR[:1])
+        path = pathlib.Path(ROOT, "usr/bin", program)
+        if ROOT == "/" or not path.exists():
+            self.skipTest(f"LM_PACKAGE_ROOT has no {program} of {MACHINE}")
+        return [*EMULATOR, path]
+
+    def first_value(self, extension, sql):
+        return run(*self.installed("sqlite3"), ":memory:", f".load {extension}", sql)
 
     def test_checksums(self):
         lines = (DIST / "SHA256SUMS").read_text().splitlines()
@@ -106,15 +97,19 @@ class PackagesTest(unittest.TestCase):
         library = next(self.folder.glob("*/lm0.so"))
         self.assertEqual(self.first_value(library.with_suffix(""), ASK), ANSWER)
         self.assertLess(library.stat().st_size, 12e6)
-        self.assertIn("sqlite-lm ask", run(*EMULATOR, library.with_name("sqlite-lm"), "--help"))
-        self.require("readelf")
-        symbols = run("readelf", "--dyn-syms", "-W", library)
+        program = [*EMULATOR, library.with_name("sqlite-lm")]
+        self.assertIn("sqlite-lm ask", run(*program, "--help"))
+        text, system = "skyplot draws maps of the stars for a place and a time.", "Write a one-line summary."
+        answer = run(*program, "ask", text, "--system", system)
+        self.assertEqual(answer, self.first_value(library.with_suffix(""), f"SELECT generate('{text}', '{system}')"))
+        self.require(TOOLS + "readelf")
+        symbols = run(TOOLS + "readelf", "--dyn-syms", "-W", library)
         defined = re.findall(r"GLOBAL DEFAULT +\d+ (\S+)", symbols)
         self.assertIn("sqlite3_lm_init", defined)
         self.assertEqual([name for name in defined if not re.match(r"(sqlite3_lm_init|lm_\w+)$", name)], [])
 
     def test_static_tarball(self):
-        self.require(TOOLS + "g++", *EMULATOR)
+        self.require(TOOLS + "g++", *EMULATOR[:1])
         run("tar", "xzf", one("*-static-*.tar.gz"), "-C", self.folder)
         home = next(self.folder.glob("sqlite-lm-*"))
         program = self.folder / "program.c"
@@ -138,12 +133,13 @@ int main(int argc, char** argv) {
         self.assertEqual(run(*EMULATOR, self.folder / "program", ASK, LM_MODEL=str(home / "debian-notes.gguf")), ANSWER)
 
     def test_debian_package(self):
-        self.require("dpkg-deb", "sqlite3")
+        self.require("dpkg-deb")
         package = one("*.deb")
         self.assertIn("Depends: libc6 (>= 2.", run("dpkg-deb", "--info", package))
         run("dpkg-deb", "-x", package, self.folder)
         self.assertIn("SQLITE-LM", run("zcat", self.folder / "usr/share/man/man1/sqlite-lm.1.gz"))
         self.require_native()
+        self.require("sqlite3")
         if os.geteuid() != 0 or subprocess.run(["dpkg", "-s", "sqlite-lm"], capture_output=True).returncode == 0:
             self.skipTest("only root installs it, and only where it is not installed")
         run("dpkg", "-i", package)
@@ -154,21 +150,31 @@ int main(int argc, char** argv) {
     def test_python_wheel(self):
         run(sys.executable, "-m", "zipfile", "-e", one(f"sqlite_lm-*_{MACHINE}.whl"), self.folder / "unpacked")
         self.assertEqual(self.first_value(self.folder / "unpacked/sqlite_lm/lm0", ASK), ANSWER)
-        self.require_native()
-        if subprocess.run([sys.executable, "-m", "venv", self.folder / "venv"], capture_output=True).returncode != 0:
-            self.skipTest("there is no venv")
-        python = self.folder / "venv/bin/python"
-        run(python, "-m", "pip", "install", "--no-index", "--find-links", DIST, "sqlite-lm", cwd=self.folder)
+        python, program = self.wheel_installed()
         script = ("import sqlite3, sqlite_lm, sys; c = sqlite3.connect(':memory:'); sqlite_lm.load(c); "
                   "assert sqlite_lm.loadable_path().endswith('/lm0'); open(sqlite_lm.model_path()).close(); "
                   "print(c.execute(sys.argv[1]).fetchone()[0])")
-        self.assertEqual(run(python, "-c", script, ASK, cwd=self.folder), ANSWER)
-        self.assertIn("one that ships", run(self.folder / "venv/bin/sqlite-lm", "doctor", cwd=self.folder))
+        self.assertEqual(python("-c", script, ASK), ANSWER)
+        self.assertIn("one that ships", run(*program, "doctor", cwd=self.folder))
         # No more than that one load is allowed.
         script += "\ntry: c.load_extension('lm0')\nexcept sqlite3.OperationalError as e: print(e)"
-        self.assertIn("not authorized", run(python, "-c", script, ASK, cwd=self.folder))
+        self.assertIn("not authorized", python("-c", script, ASK))
         script = "import sqlite_lm\ntry: sqlite_lm.load(object())\nexcept RuntimeError as e: print(e)"
-        self.assertIn("without loadable extensions", run(python, "-c", script, cwd=self.folder))
+        self.assertIn("without loadable extensions", python("-c", script))
+
+    def wheel_installed(self):
+        """By pip: what runs Python with it, and the command sqlite-lm that it brings."""
+        install = ["-m", "pip", "install", "--no-index", "--find-links", DIST, "sqlite-lm"]
+        if NATIVE:
+            if subprocess.run([sys.executable, "-m", "venv", self.folder / "venv"], capture_output=True).returncode != 0:
+                self.skipTest("there is no venv")
+            command, program, environment = [self.folder / "venv/bin/python"], [self.folder / "venv/bin/sqlite-lm"], {}
+        else:  # whose programs cannot start each other here: neither venv, nor the wheel's script
+            home = self.folder / "installed"
+            install += ["--target", home]
+            command, program, environment = self.installed("python3"), [*EMULATOR, home / "sqlite_lm/sqlite-lm"], {"PYTHONPATH": str(home)}
+        run(*command, *install, cwd=self.folder)
+        return lambda *arguments: run(*command, *arguments, cwd=self.folder, **environment), program
 
     def test_plugins_say_what_they_are(self):
         for name, group in (("datasette_sqlite_lm", "datasette"), ("sqlite_utils_sqlite_lm", "sqlite_utils"), ("llm_sqlite_lm", "llm")):
@@ -298,6 +304,18 @@ int main(int argc, char** argv) {
         self.assertIn("is not installed: it is an optional dependency", run("node", "-e", script, cwd=self.folder))
         script = "Object.defineProperty(process, 'platform', {value: 'aix'}); " + script
         self.assertIn("has no prebuilt extension for aix-", run("node", "-e", script, cwd=self.folder))
+
+    def test_npm_chooses_by_machine(self):
+        self.require("node")
+        for package in DIST.glob("*.tgz"):
+            name = re.match(r"(.+)-\d", package.name).group(1)
+            (self.folder / "node_modules" / name).mkdir(parents=True)
+            run("tar", "xzf", package, "--strip-components=1", "-C", self.folder / "node_modules" / name)
+        cpu = {"x86_64": "x64", "aarch64": "arm64"}[MACHINE]
+        script = f"Object.defineProperty(process, 'arch', {{value: '{cpu}'}}); console.log(require('sqlite-lm').getLoadablePath())"
+        path = pathlib.Path(run("node", "-e", script, cwd=self.folder))
+        run("tar", "xzf", one("*-loadable-*.tar.gz"), "-C", self.folder)
+        self.assertEqual(path.read_bytes(), next(self.folder.glob("*/lm0.so")).read_bytes())
 
     def test_better_sqlite3(self):
         folder = os.environ.get("LM_BETTER_SQLITE3") or self.skipTest("LM_BETTER_SQLITE3 names no better-sqlite3")
