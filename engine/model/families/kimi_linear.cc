@@ -22,7 +22,7 @@ absl::StatusOr<KimiDeltaSpec> ReadKimiDelta(KeyReader& keys, int64_t heads) {
 }
 
 // Layers with KV heads are latent attention of that kind, the others `kimi`.
-absl::Status DescribeMixers(KeyReader& keys, const KimiDeltaSpec& kimi, ModelSpec* spec) {
+absl::Status DescribeKimiLayers(KeyReader& keys, const KimiDeltaSpec& kimi, ModelSpec* spec) {
   ASSIGN_OR_RETURN(const int64_t key_dim, keys.Int("attention.key_length_mla", 2, kMaxDim));
   ASSIGN_OR_RETURN(const int64_t value_dim, keys.Int("attention.value_length_mla", 1, kMaxDim));
   ASSIGN_OR_RETURN(const AttentionSpec attention, ReadLatent(keys, *spec, key_dim, value_dim));
@@ -43,7 +43,7 @@ absl::Status DescribeKimiLinear(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(DescribeExperts(keys, {.gate = RouterGate::kSigmoid, .shared = true}, spec));
   ASSIGN_OR_RETURN(KimiDeltaSpec kimi, ReadKimiDelta(keys, spec->layers[0].attention()->heads));
   kimi.low_rank = true;
-  RETURN_IF_ERROR(DescribeMixers(keys, kimi, spec));
+  RETURN_IF_ERROR(DescribeKimiLayers(keys, kimi, spec));
   for (LayerSpec& layer : spec->layers) {
     if (layer.attention() != nullptr) layer.attention()->rope = -1;
   }
@@ -65,7 +65,7 @@ absl::Status DescribeBailingMoe3(KeyReader& keys, ModelSpec* spec) {
                      bounded ? " must be < 0" : " is not used, and that is not supported"));
   }
   kimi.bound = static_cast<float>(bound);
-  RETURN_IF_ERROR(DescribeMixers(keys, kimi, spec));
+  RETURN_IF_ERROR(DescribeKimiLayers(keys, kimi, spec));
   for (LayerSpec& layer : spec->layers) {
     AttentionSpec* attention = layer.attention();
     if (attention == nullptr) continue;

@@ -13,7 +13,7 @@
 namespace lm {
 namespace {
 
-absl::StatusOr<RwkvSpec> ReadHeads(KeyReader& keys, const ModelSpec& spec) {
+absl::StatusOr<RwkvSpec> ReadRwkvHeads(KeyReader& keys, const ModelSpec& spec) {
   RwkvSpec rwkv;
   ASSIGN_OR_RETURN(rwkv.head_dim, keys.Int("wkv.head_size", 1, 4096));
   if (spec.hidden % rwkv.head_dim != 0 || spec.hidden * rwkv.head_dim > kMaxDim) {
@@ -27,7 +27,7 @@ absl::StatusOr<RwkvSpec> ReadHeads(KeyReader& keys, const ModelSpec& spec) {
 }
 
 absl::StatusOr<RwkvSpec> ReadTimeMixing(KeyReader& keys, const ModelSpec& spec) {
-  ASSIGN_OR_RETURN(RwkvSpec rwkv, ReadHeads(keys, spec));
+  ASSIGN_OR_RETURN(RwkvSpec rwkv, ReadRwkvHeads(keys, spec));
   ASSIGN_OR_RETURN(rwkv.decay_rank, keys.Int("attention.decay_lora_rank", 1, kMaxDim));
   ASSIGN_OR_RETURN(rwkv.rate_rank, keys.Int("attention.iclr_lora_rank", 1, kMaxDim));
   ASSIGN_OR_RETURN(rwkv.value_rank, keys.Int("attention.value_residual_mix_lora_rank", 1, kMaxDim));
@@ -74,7 +74,7 @@ absl::Status DescribeLayersOfBoth(KeyReader& keys, RwkvSpec rwkv, ModelSpec* spe
 
 absl::Status DescribeRwkv6(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(DescribeSizesOfBoth(keys, spec));
-  ASSIGN_OR_RETURN(RwkvSpec rwkv, ReadHeads(keys, *spec));
+  ASSIGN_OR_RETURN(RwkvSpec rwkv, ReadRwkvHeads(keys, *spec));
   ASSIGN_OR_RETURN(rwkv.mix_rank, keys.Int("time_mix_extra_dim", 1, kMaxDim / 5));
   ASSIGN_OR_RETURN(rwkv.decay_rank, keys.Int("time_decay_extra_dim", 1, kMaxDim));
   rwkv.normed = true;
