@@ -72,17 +72,22 @@ absl::StatusOr<Progress> RunJob(Session& session, const std::string& name, bool 
   const std::string options =
       retry ? R"({"progress_ms":250,"retry":true})" : R"({"progress_ms":250})";
   RETURN_IF_ERROR(session.Each(
-      "SELECT total, done, failed, rows_per_second, eta_seconds FROM lm_run(?1, ?2)",
+      "SELECT total, done, failed, rows_per_second, eta_seconds, hint FROM lm_run(?1, ?2)",
       {name, options}, [&](const Session::Values& row) {
         auto number = [&row](size_t i) { return std::strtod(row[i].c_str(), nullptr); };
         progress = {number(0), number(1), number(2), number(3), number(4)};
+        if (!row[5].empty() && !session.hinted()) {
+          line.Clear();
+          session.ShowHint(row[5]);
+        }
         const double over = progress.done + progress.failed;
-        line.Show(
-            absl::StrCat(Bar(progress.total > 0 ? over / progress.total : 1, 30), " ", over, " of ",
-                         progress.total,
-                         progress.failed > 0 ? absl::StrCat(", ", progress.failed, " failed") : "",
-                         ", ", Fixed(progress.rows_per_second, 1), " rows/s, ",
-                         Duration(progress.eta_seconds), " left"));
+        const std::string failed =
+            progress.failed > 0 ? absl::StrCat(", ", progress.failed, " failed") : "";
+        const std::string left =  // not known before the first is answered
+            row[4].empty() ? "" : absl::StrCat(", ", Duration(progress.eta_seconds), " left");
+        line.Show(absl::StrCat(Bar(progress.total > 0 ? over / progress.total : 1, 30), " ", over,
+                               " of ", progress.total, failed, ", ",
+                               Fixed(progress.rows_per_second, 1), " rows/s", left));
         return true;
       }));
   return progress;
@@ -133,7 +138,6 @@ absl::Status Run(const Arguments& arguments) {
   RETURN_IF_ERROR(session->Run(absl::StrCat("EXPLAIN ", job.query)));  // --where
   RETURN_IF_ERROR(PutJob(*session, job, arguments.Has("restart")));
   const absl::StatusOr<Progress> progress = RunJob(*session, job.name, arguments.Has("retry"));
-  session->ShowHint();  // not while it runs: a connection that reads cannot commit
   if (!progress.ok()) {
     if (!Session::interrupted()) return progress.status();
     return absl::CancelledError(

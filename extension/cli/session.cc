@@ -136,12 +136,15 @@ absl::StatusOr<std::string> Session::CallOptions(
   return all.Dump();
 }
 
+void Session::ShowHint(const std::string& hint) {
+  if (std::exchange(hinted_, true)) return;
+  std::fprintf(stderr, "sqlite-lm: %s (here: --model FILE)\n", hint.c_str());
+}
+
 void Session::ShowHint() {
   if (hinted_) return;
   const auto hints = Query("SELECT hint FROM lm_stats WHERE hint IS NOT NULL LIMIT 1");
-  if (!hints.ok() || hints->empty()) return;
-  hinted_ = true;
-  std::fprintf(stderr, "sqlite-lm: %s (here: --model FILE)\n", (*hints)[0][0].c_str());
+  if (hints.ok() && !hints->empty()) ShowHint((*hints)[0][0]);
 }
 
 }  // namespace lm::cli

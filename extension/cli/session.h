@@ -45,9 +45,11 @@ class Session {
 
   // By --model or LM_MODEL.
   bool model_is_named() const { return named_; }
-  // Says on stderr what lm_stats hints at, as that the model was not made for what it was asked.
-  // Once, and nothing where there is no hint.
+  // Says a hint of lm_stats on stderr, as that the model was not made for what it was asked. One,
+  // whatever comes after it; without an argument, the hint that there is now, if there is one.
+  void ShowHint(const std::string& hint);
   void ShowHint();
+  bool hinted() const { return hinted_; }
 
   // Whether Ctrl-C was pressed.
   static bool interrupted();

@@ -61,6 +61,8 @@ class JobRun {
                                                        const JobRunOptions& options);
   ~JobRun();
 
+  const Generator& generator() const { return call_->generator(); }
+
   // Works until there is something to report; nullopt once the end has been. Aborted where more
   // rows have failed than max_errors; what was answered is committed then.
   absl::StatusOr<std::optional<JobProgress>> Advance();

@@ -61,6 +61,7 @@ class JobCursor : public TableCursor {
   int64_t rowid() const final { return rowid_; }
 
  protected:
+  const Work& work() const { return *work_; }
   const Row& row() const { return *row_; }
 
  private:

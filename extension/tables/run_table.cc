@@ -1,5 +1,5 @@
 // lm_run(job [, options]): runs a job that is stored in the database, or goes on with it
-//   -> total, done, failed, cached, rows_per_second, tokens_per_second, eta_seconds, seconds
+//   -> total, done, failed, cached, rows_per_second, tokens_per_second, eta_seconds, seconds, hint
 //
 //   INSERT INTO lm_jobs(name, query, system, target) VALUES ('label',
 //     'SELECT id, body FROM reviews WHERE label IS NULL',
@@ -76,7 +76,9 @@
 //               first one that does
 //
 // total, done and failed count the job's rows; cached are those of this run that needed no
-// generation. The rates are this run's: rows of the job (others' too), tokens generated.
+// generation. The rates are this run's: rows of the job (others' too), tokens generated. `hint` is
+// what lm_stats.hint says of the model, with the first row already: that it was made for something
+// else than it is asked.
 #include <memory>
 #include <string>
 #include <utility>
@@ -89,6 +91,7 @@
 #include "extension/connection/table_function.h"
 #include "extension/jobs/job_run.h"
 #include "extension/tables/job_cursor.h"
+#include "extension/tables/model_hint.h"
 #include "extension/tables/tables.h"
 
 namespace lm {
@@ -103,6 +106,7 @@ enum Column {
   kTokensPerSecond,
   kEtaSeconds,
   kSeconds,
+  kHint,
   kNumColumns
 };
 
@@ -175,6 +179,11 @@ class RunCursor : public JobCursor<JobRun, JobProgress> {
       case kSeconds:
         sqlite3_result_double(context, seconds);
         break;
+      case kHint: {
+        const std::string hint = ModelHint(connection(), work().generator());
+        if (!hint.empty()) ResultText(context, hint);
+        break;
+      }
     }
     return absl::OkStatus();
   }
@@ -184,7 +193,7 @@ constexpr TableFunctionSpec kSpec = {
     .name = "lm_run",
     .columns =
         "total INTEGER, done INTEGER, failed INTEGER, cached INTEGER, "
-        "rows_per_second REAL, tokens_per_second REAL, eta_seconds REAL, seconds REAL",
+        "rows_per_second REAL, tokens_per_second REAL, eta_seconds REAL, seconds REAL, hint TEXT",
     .num_columns = kNumColumns,
     .arguments = {"job", "options"},
     .missing = "the name of a job is missing: lm_run(job)",

@@ -63,7 +63,7 @@
 #include "extension/batch/batch_state.h"
 #include "extension/connection/await.h"
 #include "extension/connection/snapshot_table.h"
-#include "extension/memo/memo_file.h"
+#include "extension/tables/model_hint.h"
 #include "extension/tables/tables.h"
 #include "extension/tables/token_cost.h"
 
@@ -220,21 +220,10 @@ class StatsTable : public SnapshotTable {
   // The columns of this connection.
   void AppendOwn(const Generator& generator, std::vector<Cell>* cells) {
     cells->push_back(BatchOf(connection()).num_foreseen);
-    std::vector<std::string> hints;
-    if (const std::shared_ptr<MemoFile> file = connection().MemoInUse()) {
-      hints.push_back(file->Trouble());
-    }
-    if (connection().HasStrayed(generator)) hints.push_back(Strayed(generator.info()));
-    hints.push_back(BatchOf(connection()).hint);
+    std::vector<std::string> hints = {ModelHint(connection(), generator),
+                                      BatchOf(connection()).hint};
     std::erase(hints, "");
     cells->push_back(hints.empty() ? Cell() : Cell(absl::StrJoin(hints, "; ")));
-  }
-
-  static std::string Strayed(const ModelInfo& info) {
-    return absl::StrCat("the model '", Printable(info.name), "' was made for one thing",
-                        info.purpose.text.empty() ? "" : ": ", info.purpose.text,
-                        ". It was asked for something else, and its words mean nothing there; name "
-                        "another model, in LM_MODEL or temp.lm_models");
   }
 };
 

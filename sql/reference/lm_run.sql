@@ -1,8 +1,9 @@
--- lm_run(job [, options])  ->  total, done, failed, cached, rows_per_second, tokens_per_second, eta_seconds, seconds
+-- lm_run(job [, options])  ->  total, done, failed, cached, rows_per_second, tokens_per_second, eta_seconds, seconds, hint
 --
 -- Runs a job of lm_jobs, or goes on with it: a row of progress a second, and one at the end. What is answered is
 -- committed together with the row's state and what the job's target does with it, again and again, and while the model
 -- works no lock is held. Killed and run again, it goes on where it was; several processes may run the same job at once.
+-- `hint` says from the first row on, as lm_stats does, where the model was made for something else than it is asked.
 --
 -- options
 --   chunk        rows under way and not committed (128): what a kill may cost

@@ -71,6 +71,15 @@ class PurposeTest(unittest.TestCase):
         self.connection.execute("SELECT generate('Hello', NULL, '{\"max_tokens\":1}')").fetchall()
         self.assertIsNotNone(self.hint())
 
+    def test_a_job_tells_with_its_first_row(self):
+        self.connection.execute("CREATE TABLE rows(id INTEGER PRIMARY KEY, body TEXT)")
+        self.connection.executemany("INSERT INTO rows(body) VALUES (?)", [(f"The lamp broke after {i} days.",) for i in range(6)])
+        for system, strays in (("Write a one-line summary.", False), ("How does the writer feel?", True)):
+            self.connection.execute("INSERT INTO lm_jobs(name, query, system, options) VALUES (?1, 'SELECT id, body FROM rows', ?1, '{\"max_tokens\":1}')", (system,))
+            hints = [hint for hint, in self.connection.execute("SELECT hint FROM lm_run(?, '{\"chunk\":2,\"progress_ms\":0}')", (system,))]
+            self.assertGreater(len(hints), 1)
+            self.assertEqual({hint is not None and "was made for one thing" in hint for hint in hints}, {strays}, hints)
+
     def test_connections_do_not_see_each_others(self):
         other = harness.connect()
         self.addCleanup(other.close)

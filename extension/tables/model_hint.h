@@ -1,0 +1,18 @@
+// What there is to be said to those who use a model, beside its answers.
+#ifndef LM_EXTENSION_TABLES_MODEL_HINT_H_
+#define LM_EXTENSION_TABLES_MODEL_HINT_H_
+
+#include <string>
+
+#include "engine/runtime/generator.h"
+#include "extension/connection/connection.h"
+
+namespace lm {
+
+// What is wrong with the file of the memo; that the connection asked a model which was made for one
+// thing (engine/model/purpose.h) for something else. "" where there is nothing.
+std::string ModelHint(Connection& connection, const Generator& generator);
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_TABLES_MODEL_HINT_H_
