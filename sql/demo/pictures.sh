@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Draws the README's pictures anew, recording.svg and output.svg beside this file: what these commands show here. After sql/demo/run.sh.
+# Draws the README's pictures anew, recording.svg and output.svg beside this file: what these commands show here. After sql/demo/run.sh and the target sqlite_lm_cli.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 top=$PWD
@@ -10,10 +10,12 @@ export PATH=$top/build/release/extension:$PATH LM_MODEL=debian-notes.gguf
 ln -s "$top/build/release/extension/lm0.so" "$top/build/demo/notes.db" "$top/sql/models/debian-notes.gguf" "$work"
 sqlite3 "$work/packages.db" 'CREATE TABLE packages(package TEXT, description TEXT)' ".import --csv $top/build/demo/documents.csv packages"
 cd "$work"
+label="sqlite-lm label packages.db --table packages --column description --into section --instruction 'Name the section this package belongs to.' --options '{\"max_tokens\":12}'"
 
 "$top/sql/demo/record.py" --out "$top/sql/demo/recording.svg" --seconds 60 --columns 100 --rows 22 \
   "sqlite-lm ask 'A tool that draws maps of the stars for a place and a time.' --system 'Write a one-line summary.'" \
-  "sqlite-lm label packages.db --table packages --column description --into section --instruction 'Name the section this package belongs to.' --options '{\"max_tokens\":12}'" \
+  "$label ^C0.8" \
+  "$label" \
   "sqlite3 -box packages.db 'SELECT section, count(*) AS packages FROM packages GROUP BY section ORDER BY packages DESC LIMIT 10'" \
   "sqlite3 -box packages.db '.load ./lm0' \"SELECT package, substr(generate(description, 'Write a one-line summary.'), 1, 60) AS summary FROM packages WHERE lm_if(description, 'Is it written in Perl?') LIMIT 12\"" \
   "sqlite-lm ask 'What is SQLite?' --options '{\"max_tokens\":12}'" \

@@ -6,7 +6,8 @@
 
 Each command begins with an empty screen, and what is left of --seconds is shared by the commands, to be read in. Columns (--columns)
 and rows (--rows) are the terminal's; a command that shows more rows scrolls. Of colours and cursors only \\r and "erase to the end of the
-line" are known, which is what sqlite-lm's progress bar needs. pictures.sh has the commands of the README's pictures.
+line" are known, which is what sqlite-lm's progress bar needs. In a command that ends in "^C1.5", that is not typed: Ctrl-C is pressed 1.5
+seconds after it has first shown something. pictures.sh has the commands of the README's pictures.
 """
 import argparse
 import codecs
@@ -15,6 +16,7 @@ import html
 import os
 import pty
 import re
+import select
 import struct
 import sys
 import termios
@@ -24,15 +26,24 @@ WIDTH, HEIGHT, MARGIN = 8.0, 17, 10  # of a character, of a row, around all of i
 FRAME = 0.2  # seconds: what changes within them is one change
 
 
-def screens_of(command, rows, columns):
-    """What stands on the screen while the command runs: (seconds, lines) for each change. Fails as the command does."""
+def broken(line, columns):
+    """The line as it stands on a screen, where it is longer than a row."""
+    return [line[i:i + columns] for i in range(0, max(len(line), 1), columns)]
+
+
+def screens_of(command, rows, columns, stop_after=None):
+    """What stands on the screen while the command runs: (seconds, lines) for each change. Fails as the command does, unless it is stopped."""
     child, terminal = pty.fork()
     if child == 0:
         os.execvp("sh", ["sh", "-c", command])
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     began, screens, lines, column = time.monotonic(), [], [""], 0
     decoder = codecs.getincrementaldecoder("utf-8")()
+    stop_at, is_stopped = None, False
     while True:
+        if stop_at is not None and not select.select([terminal], [], [], max(stop_at - time.monotonic(), 0))[0]:
+            os.write(terminal, b"\x03")
+            stop_at, is_stopped = None, True
         try:
             data = os.read(terminal, 65536)
         except OSError:  # Linux's way to say that nobody writes any more
@@ -49,22 +60,18 @@ def screens_of(command, rows, columns):
                 lines[-1] = lines[-1][:column] + part + lines[-1][column + len(part):]
                 column += len(part)
         at = time.monotonic() - began
+        if stop_after is not None:
+            stop_at, stop_after = began + at + stop_after, None
         if screens and at - screens[-1][0] < FRAME:
             at = screens.pop()[0]
-        screens.append((at, [line[:columns] for line in lines[-rows:]]))
+        screens.append((at, [row for line in lines for row in broken(line, columns)][-rows:]))
         if not data:
             break
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if status != 0:
+    if status != 0 and not is_stopped:
         sys.exit(f"record.py: {command}: status {status}\n" + "\n".join(lines))
     os.close(terminal)
     return screens
-
-
-def wrapped(command, columns):
-    """The command as it stands behind the prompt, broken where it is longer than a row."""
-    text = "$ " + command
-    return [text[i:i + columns] for i in range(0, len(text), columns)]
 
 
 class Drawing:
@@ -105,8 +112,10 @@ def main():
 
     scenes = []
     for command in args.commands:
-        typed = wrapped(command, args.columns)
-        screens = [(0.0, typed)] + [(1 + at, typed + lines) for at, lines in screens_of(command, args.rows - len(typed), args.columns)]
+        command, stop_after = re.fullmatch(r"(.*?)(?: *\^C([\d.]+))?", command, re.DOTALL).groups()
+        typed = broken("$ " + command, args.columns)
+        shown = screens_of(command, args.rows - len(typed), args.columns, float(stop_after) if stop_after else None)
+        screens = [(0.0, typed)] + [(1 + at, typed + lines) for at, lines in shown]
         scenes.append(screens)
     if args.still:
         drawing = Drawing(max(len(screens[-1][1]) for screens in scenes), args.columns)

@@ -67,6 +67,11 @@ class ShellAndPythonTest(Snippet):
             ran = self.run_here(sys.executable, ROOT / "sql/demo/record.py", "--out", "drawn.svg", *more, command)
             self.assertEqual((ran.returncode, ran.stderr), (0, ""))
             self.assertEqual(self.texts("drawn.svg")[1:], shown)
+        # Ctrl-C, and a line that is longer than a row.
+        ran = self.run_here(sys.executable, ROOT / "sql/demo/record.py", "--out", "drawn.svg", "--seconds", "6", "--columns", "30",
+                            "echo long, longer, longest; echo once; sleep 1000 ^C0.5")
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+        self.assertEqual(self.texts("drawn.svg"), ["$ echo long, longer, longest; ", "echo once; sleep 1000", "long, longer, longest", "once", "^C"])
         ran = self.run_here(sys.executable, ROOT / "sql/demo/record.py", "--out", "failed.svg", "false")
         self.assertEqual((ran.returncode, (self.folder / "failed.svg").exists()), (1, False))
 
