@@ -14,7 +14,7 @@ it does; one that nothing follows must merely succeed.
                                       or readonly NAME (in the folder $TMP)
     --@ env NAME=VALUE                sets an environment variable; without a value, removes it
 
-Of a page in Markdown (.md) the blocks that begin with ```sql run, and `<!--@ open file NAME -->` and the like between them. `.import --csv FILE TABLE`, with a FILE of this repository, does
+Of a page in Markdown (.md) the blocks that begin with ```sql run, in the top folder of this repository, and `<!--@ open file NAME -->` and the like between them. `.import --csv FILE TABLE`, with a FILE of this repository, does
 there what it does in the sqlite3 shell; other dot commands are the shell's own affair. A heading that quotes an error, ### `no such … found`,
 is held to be what we say: by an error (--!) of a block below it, or else by the texts of the sources.
 
@@ -183,10 +183,13 @@ def main():
     parser.add_argument("files", nargs="+", type=pathlib.Path)
     args = parser.parse_args()
     failures = []
-    for path in args.files:
-        os.environ["LM_MODEL"] = str(args.model)
+    extensions, model, files = [file.resolve() for file in (args.extension, *args.also)], args.model.resolve(), [file.resolve() for file in args.files]
+    for path in files:
+        os.environ["LM_MODEL"] = str(model)
+        if path.suffix == ".md":
+            os.chdir(ROOT)
         with tempfile.TemporaryDirectory() as tmp:
-            failures += Script(path, [file.resolve() for file in (args.extension, *args.also)], tmp).run()
+            failures += Script(path, extensions, tmp).run()
     print("\n\n".join(failures) or "passed")
     return 1 if failures else 0
 
