@@ -30,6 +30,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+import routes
+
 DIST = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else pathlib.Path("build/package/dist").resolve()
 # The model that ships with it names the section of a package of Debian's.
 ASK = "SELECT lm_classify('a compiler for the C programming language, with its preprocessor and linker', '[\"devel\",\"games\"]')"
@@ -175,6 +177,18 @@ int main(int argc, char** argv) {
             command, program, environment = self.installed("python3"), [*EMULATOR, home / "sqlite_lm/sqlite-lm"], {"PYTHONPATH": str(home)}
         run(*command, *install, cwd=self.folder)
         return lambda *arguments: run(*command, *arguments, cwd=self.folder, **environment), program
+
+    def test_the_readmes_commands(self):
+        """What needs neither apt nor a network of them; routes.py runs all."""
+        self.require_native()
+        self.require("sqlite3")
+        commands = routes.commands_of_readme()
+        for name in ("tarball", "wheel"):
+            here = self.folder / name
+            shutil.copytree(DIST, here)
+            script = re.sub(r"(?m)^apt .*$", "", commands["first"] + commands[name])
+            printed = run("bash", "-e", "-c", script, cwd=here)
+            self.assertTrue(printed.endswith(commands[""].strip()), printed)
 
     def test_plugins_say_what_they_are(self):
         for name, group in (("datasette_sqlite_lm", "datasette"), ("sqlite_utils_sqlite_lm", "sqlite_utils"), ("llm_sqlite_lm", "llm")):
