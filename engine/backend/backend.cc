@@ -1,7 +1,9 @@
 #include "engine/backend/backend.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "engine/backend/check_arguments.h"
@@ -77,6 +79,38 @@ absl::Status Backend::Route(Tensor logits, const Router& router, ExpertRoutes* r
   }
   RouteRows(host, stride, logits.rows, logits.cols, router, routes);
   return absl::OkStatus();
+}
+
+absl::Status Backend::ChooseRows(Tensor scores, const RowLayer& layer, Tensor chosen) {
+  RETURN_IF_ERROR(CheckChooseRows(step_index(), scores, layer, chosen));
+  const int64_t stride = scores.row_bytes / static_cast<int64_t>(sizeof(float));
+  const float* host = static_cast<const float*>(scores.data);
+  if (!uses_host_memory() && !scores.empty() && scores.rows > 0) {
+    logits_.resize((scores.rows - 1) * stride + scores.cols);
+    RETURN_IF_ERROR(Download(scores.data, logits_.data(), logits_.size() * sizeof(float)));
+    host = logits_.data();
+  }
+  std::vector<int32_t> rows(chosen.rows * chosen.cols, -1), order;
+  for (const StepSequence& sequence : step().sequences) {
+    for (int64_t i = 0; i < sequence.num_tokens; ++i) {
+      const int64_t t = sequence.first_row + i;
+      order.resize(layer.SeenAt(sequence.first_position + i));
+      std::iota(order.begin(), order.end(), 0);
+      if (static_cast<int64_t>(order.size()) > chosen.cols) {
+        const float* row = host + t * stride;
+        // What is not a number is the least: the order must be one.
+        auto score = [row](int32_t r) { return std::isnan(row[r]) ? -INFINITY : row[r]; };
+        std::nth_element(order.begin(), order.begin() + chosen.cols, order.end(),
+                         [&score](int32_t a, int32_t b) {
+                           return score(a) != score(b) ? score(a) > score(b) : a < b;
+                         });
+        order.resize(chosen.cols);
+        std::sort(order.begin(), order.end());
+      }
+      std::copy(order.begin(), order.end(), rows.begin() + t * chosen.cols);
+    }
+  }
+  return Upload(rows.data(), chosen.data, rows.size() * sizeof(int32_t));
 }
 
 absl::Status Backend::Sample(Tensor logits, absl::Span<const SamplingRow> rows,

@@ -39,6 +39,7 @@
 #include "engine/backend/activation.h"
 #include "engine/backend/expert_routes.h"
 #include "engine/backend/numeric_contract.h"
+#include "engine/backend/row_layer.h"
 #include "engine/backend/sampling.h"
 #include "engine/backend/step_tables.h"
 #include "engine/backend/window.h"
@@ -53,6 +54,9 @@ inline constexpr int kAttentionChunk = 256;
 
 // The longest key or value that attention takes.
 inline constexpr int kMaxHeadDim = 576;
+
+// The most residual streams that are balanced.
+inline constexpr int kMostStreams = 16;
 
 // A weight matrix W (rows, cols) in a backend's own layout. Made by LoadMatrix, and immutable but
 // for the scales that its rows may have.
@@ -326,6 +330,40 @@ class Backend {
   virtual absl::Status Attention(Tensor q, const KvLayer& layer, const AttentionOptions& options,
                                  Tensor out) = 0;
 
+  // Rotates the last values of each head of x (T, heads * head_dim), in place, by the step's rope
+  // table, as RopeAndStoreKv the first ones.
+  virtual absl::Status Turn(Tensor x, int64_t head_dim, const Rope& rope) = 0;
+
+  // Pools the tokens of each run [r * every, (r + 1) * every) of positions, each column by itself:
+  //   out[t, c] = sum_j softmax_j(scores[j, c] + places[j mod every, c]) values[j, c],
+  // t being the run's last token; the rows of other tokens are zeros. Runs that overlap take the
+  // run before (position 0 has none) with it: that one's tokens by column c, their own by dim + c.
+  //   out (T, dim)
+  // Of each such softmax the greatest score m, the sum of exp(score - m) and that of the values
+  // weighted by the same are kept, token by token in order, and two of them merged as attention's
+  // chunks are: a slot's state is [m, sum, weighted][dim], where runs overlap that of the run
+  // before by c, of this one by c, and by dim + c.
+  virtual absl::Status PoolRows(const PoolInputs& inputs, const StateLayer& layer, Tensor out) = 0;
+
+  // Stores the rows of x (T, dim) whose tokens end a run.
+  virtual absl::Status StoreRows(Tensor x, const RowLayer& layer) = 0;
+
+  // out[t, r] = sum_h weights[t, h] * max(q[t, h] . row r, 0) for the rows r that token t sees; the
+  // other columns stay.  q (T, heads * dim), weights (T, heads), out (T, at least that many)
+  virtual absl::Status ScoreRows(Tensor q, Tensor weights, const RowLayer& layer, Tensor out) = 0;
+
+  // chosen[t]: of the rows of `layer` that token t sees, the chosen.cols ones of the greatest
+  // scores, the lower where two are equal, in ascending order, then -1. Where no token sees more
+  // than that `scores` may be empty. They are chosen on the host: on a device it waits for the ops
+  // before it. scores (T, at least those seen), chosen (T, most) I32
+  absl::Status ChooseRows(Tensor scores, const RowLayer& layer, Tensor chosen);
+
+  // out = sum_j softmax_j(scale * q . row_j) row_j over the near rows that a token sees, ascending,
+  // and then the far ones.
+  //   q, out (T, heads * dim)
+  // REQUIRES: they are stored.
+  virtual absl::Status AttendRows(Tensor q, const RowAttention& attention, Tensor out) = 0;
+
   // Convolves each channel with the inputs before it in its sequence:
   //   out[t, c] = act(sum_j weight[j, c] * x[t - width + 1 + j, c] [+ bias[c]]), j < width,
   //   ascending from 0;
@@ -374,6 +412,14 @@ class Backend {
   virtual absl::Status MixStreams(Tensor x, Tensor weights, int32_t streams, ProductResult result,
                                   Tensor out) = 0;
 
+  // Makes of each row of x weights that mix streams, whose rows and columns have sums near 1
+  // (Sinkhorn and Knopp 1967): of m[s][j] = exp(x[t, s * streams + j]) / sum_j of these + eps first
+  // each column, then in turns each row and each column is divided by its sum + eps, columns
+  // `iterations` times;  out[t, j * streams + s] = m[s][j].
+  // x, out (T, streams * streams), not the same
+  virtual absl::Status BalanceStreams(Tensor x, int32_t streams, int32_t iterations, float eps,
+                                      Tensor out) = 0;
+
   // Chooses the experts of each row of logits (T, experts), see expert_routes.h. The routes are the
   // host's: on a device it waits for the ops before it.
   absl::Status Route(Tensor logits, const Router& router, ExpertRoutes* routes);
@@ -414,7 +460,7 @@ class Backend {
   StepIndex index_;
   const std::atomic<bool>* cancel_ = nullptr;
   Buffer input_, result_;      // of Project, between its ops
-  std::vector<float> logits_;  // of Route, on the host
+  std::vector<float> logits_;  // of Route and ChooseRows, on the host
 };
 
 }  // namespace lm

@@ -56,6 +56,37 @@ absl::Status CheckLayer(absl::string_view op, const StepIndex& step, const KvLay
       absl::StrCat(op, ": blocks must be in [0, ", layer.num_blocks, "), got ", last));
 }
 
+// Likewise.
+absl::Status CheckRowLayer(absl::string_view op, const StepIndex& step, const RowLayer& layer) {
+  RETURN_IF_ERROR(CheckStep(op, step));
+  const bool divides =
+      layer.every > 0 && (kKvBlockTokens % layer.every == 0 || layer.every % kKvBlockTokens == 0);
+  if (layer.data == nullptr || layer.dim < 1 || layer.dim > kMaxHeadDim || !divides ||
+      layer.block_stride < layer.block_values()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(op, ": a layer of rows must have 1 to ", kMaxHeadDim,
+                     " values of each so many tokens as divide ", kKvBlockTokens,
+                     " or are a multiple of it, got ", layer.dim, " of ", layer.every));
+  }
+  const auto classes = static_cast<int32_t>(step.last_block.size());
+  if (layer.cache_class < 0 || layer.cache_class >= classes ||
+      step.last_block[layer.cache_class] >= layer.num_blocks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(op, ": the step's blocks are not those of rows with ", layer.num_blocks,
+                     " blocks of class ", layer.cache_class));
+  }
+  return absl::OkStatus();
+}
+
+// The most rows of the layer that a token of the step sees.
+int64_t MostSeen(const StepIndex& step, const RowLayer& layer) {
+  int64_t most = 0;
+  for (const StepSequence& sequence : step.tables->sequences) {
+    if (sequence.num_tokens > 0) most = std::max(most, layer.SeenAt(sequence.context() - 1));
+  }
+  return most;
+}
+
 // That each sequence of the step has a slot of at least `size` values.
 absl::Status CheckStates(absl::string_view op, const StepIndex& step, const StateLayer& layer,
                          int64_t size) {
@@ -273,6 +304,112 @@ absl::Status CheckMixStreams(Tensor x, Tensor weights, int32_t streams, Tensor o
   return CheckF32(kOp, "out", out, x.rows, weights.cols / streams * (x.cols / streams));
 }
 
+absl::Status CheckBalanceStreams(Tensor x, int32_t streams, int32_t iterations, Tensor out) {
+  constexpr absl::string_view kOp = "BalanceStreams";
+  if (streams < 1 || iterations < 1 || streams > kMostStreams) {
+    return absl::InvalidArgumentError(absl::StrCat(kOp, ": streams must be 1 to ", kMostStreams,
+                                                   " and iterations 1 or more, got ", streams,
+                                                   " and ", iterations));
+  }
+  RETURN_IF_ERROR(CheckF32(kOp, "x", x, -1, int64_t{streams} * streams));
+  return CheckF32(kOp, "out", out, x.rows, x.cols);
+}
+
+absl::Status CheckTurn(const StepIndex& step, Tensor x, int64_t head_dim, const Rope& rope) {
+  constexpr absl::string_view kOp = "Turn";
+  RETURN_IF_ERROR(CheckStep(kOp, step));
+  RETURN_IF_ERROR(CheckF32(kOp, "x", x, static_cast<int64_t>(step.tables->tokens.size()), -1));
+  const auto& ropes = step.tables->ropes;
+  if (rope.table < 0 || rope.table >= static_cast<int32_t>(ropes.size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kOp, ": the step has ", ropes.size(), " rope tables, got ", rope.table));
+  }
+  const int32_t dim = ropes[rope.table].dim;
+  if (head_dim >= dim && head_dim > 0 && x.cols % head_dim == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(kOp, ": ", x.cols, " columns are not heads of ",
+                                                 head_dim, " values, of which ", dim, " turn"));
+}
+
+absl::Status CheckPoolRows(const StepIndex& step, const PoolInputs& inputs, const StateLayer& layer,
+                           Tensor out) {
+  constexpr absl::string_view kOp = "PoolRows";
+  if (inputs.every < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kOp, ": a run must have tokens, got ", inputs.every));
+  }
+  const int64_t dim = out.cols, cols = (inputs.overlaps ? 2 : 1) * dim;
+  RETURN_IF_ERROR(CheckStates(kOp, step, layer, PoolInputs::StateSize(dim, inputs.overlaps)));
+  const int64_t tokens = static_cast<int64_t>(step.tables->tokens.size());
+  RETURN_IF_ERROR(CheckF32(kOp, "out", out, tokens, -1));
+  RETURN_IF_ERROR(CheckF32(kOp, "values", inputs.values, tokens, cols));
+  RETURN_IF_ERROR(CheckF32(kOp, "scores", inputs.scores, tokens, cols));
+  return CheckF32(kOp, "places", inputs.places, inputs.every, cols);
+}
+
+absl::Status CheckStoreRows(const StepIndex& step, Tensor x, const RowLayer& layer) {
+  RETURN_IF_ERROR(CheckRowLayer("StoreRows", step, layer));
+  return CheckF32("StoreRows", "x", x, static_cast<int64_t>(step.tables->tokens.size()), layer.dim);
+}
+
+absl::Status CheckScoreRows(const StepIndex& step, Tensor q, Tensor weights, const RowLayer& layer,
+                            Tensor out) {
+  constexpr absl::string_view kOp = "ScoreRows";
+  RETURN_IF_ERROR(CheckRowLayer(kOp, step, layer));
+  const int64_t tokens = static_cast<int64_t>(step.tables->tokens.size());
+  RETURN_IF_ERROR(CheckF32(kOp, "weights", weights, tokens, -1));
+  RETURN_IF_ERROR(CheckF32(kOp, "q", q, tokens, weights.cols * layer.dim));
+  RETURN_IF_ERROR(CheckF32(kOp, "out", out, tokens, -1));
+  const int64_t most = MostSeen(step, layer);
+  if (out.cols >= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(kOp, ": a token sees ", most, " rows, got ", out.cols, " columns"));
+}
+
+absl::Status CheckChooseRows(const StepIndex& step, Tensor scores, const RowLayer& layer,
+                             Tensor chosen) {
+  constexpr absl::string_view kOp = "ChooseRows";
+  RETURN_IF_ERROR(CheckRowLayer(kOp, step, layer));
+  const int64_t tokens = static_cast<int64_t>(step.tables->tokens.size());
+  if (chosen.dtype != DType::kI32 || chosen.rows != tokens || chosen.cols < 1 || chosen.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kOp, ": chosen must be I32 (", tokens, ", any)"));
+  }
+  const int64_t most = MostSeen(step, layer);
+  if (scores.empty() && most <= chosen.cols) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckF32(kOp, "scores", scores, tokens, -1));
+  if (scores.cols >= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(kOp, ": a token sees ", most, " rows, got ", scores.cols, " scores"));
+}
+
+absl::Status CheckAttendRows(const StepIndex& step, Tensor q, const RowAttention& attention,
+                             Tensor out) {
+  constexpr absl::string_view kOp = "AttendRows";
+  const int64_t tokens = static_cast<int64_t>(step.tables->tokens.size());
+  RETURN_IF_ERROR(CheckRowLayer(kOp, step, attention.near));
+  const int32_t dim = attention.near.dim;
+  RETURN_IF_ERROR(CheckF32(kOp, "q", q, tokens, -1));
+  bool fits = attention.near.every == 1 && q.cols > 0 && q.cols % dim == 0 &&
+              attention.window.size >= 0 && attention.window.causal;
+  if (attention.far.data != nullptr) {
+    RETURN_IF_ERROR(CheckRowLayer(kOp, step, attention.far));
+    fits = fits && attention.far.dim == dim;
+  }
+  if (!attention.chosen.empty()) {
+    fits = fits && attention.far.data != nullptr && attention.chosen.dtype == DType::kI32 &&
+           attention.chosen.rows == tokens;
+  }
+  if (!fits) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kOp, ": near and far rows must have the heads' ", dim,
+                     " values, one a token of a causal window and what is chosen of the others"));
+  }
+  if (!attention.sinks.empty()) {
+    RETURN_IF_ERROR(CheckF32(kOp, "sinks", attention.sinks, 1, q.cols / dim));
+  }
+  return CheckF32(kOp, "out", out, tokens, q.cols);
+}
+
 absl::Status CheckRoute(Tensor logits, const Router& router) {
   RETURN_IF_ERROR(CheckF32("Route", "logits", logits, -1, -1));
   const int64_t experts = logits.cols, groups = router.groups;
@@ -283,6 +420,12 @@ absl::Status CheckRoute(Tensor logits, const Router& router) {
     return absl::InvalidArgumentError(
         absl::StrCat("Route: ", router.chosen, " experts cannot be chosen from ", experts, " in ",
                      router.chosen_groups, " of ", groups, " groups"));
+  }
+  if (!router.given.empty() &&
+      static_cast<int64_t>(router.given.size()) != logits.rows * router.chosen) {
+    return absl::InvalidArgumentError(absl::StrCat("Route: ", logits.rows, " rows need ",
+                                                   router.chosen, " experts each, got ",
+                                                   router.given.size(), " in all"));
   }
   for (absl::Span<const float> values : {router.bias, router.scales}) {
     if (values.empty() || static_cast<int64_t>(values.size()) == experts) continue;

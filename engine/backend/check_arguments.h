@@ -28,6 +28,17 @@ absl::Status CheckDeltaRule(const StepIndex& step, const DeltaRuleInputs& inputs
 absl::Status CheckScaleRows(Tensor x, Tensor factors);
 absl::Status CheckDot(Tensor x, Tensor y, Tensor out);
 absl::Status CheckMixStreams(Tensor x, Tensor weights, int32_t streams, Tensor out);
+absl::Status CheckBalanceStreams(Tensor x, int32_t streams, int32_t iterations, Tensor out);
+absl::Status CheckTurn(const StepIndex& step, Tensor x, int64_t head_dim, const Rope& rope);
+absl::Status CheckPoolRows(const StepIndex& step, const PoolInputs& inputs, const StateLayer& layer,
+                           Tensor out);
+absl::Status CheckStoreRows(const StepIndex& step, Tensor x, const RowLayer& layer);
+absl::Status CheckScoreRows(const StepIndex& step, Tensor q, Tensor weights, const RowLayer& layer,
+                            Tensor out);
+absl::Status CheckChooseRows(const StepIndex& step, Tensor scores, const RowLayer& layer,
+                             Tensor chosen);
+absl::Status CheckAttendRows(const StepIndex& step, Tensor q, const RowAttention& attention,
+                             Tensor out);
 absl::Status CheckRoute(Tensor logits, const Router& router);
 absl::Status CheckGatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out);
 absl::Status CheckCombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out);

@@ -53,7 +53,7 @@ class RowRouter {
  public:
   RowRouter(const Router& router, int64_t experts) : router_(router), order_(experts) {}
 
-  void Route(const float* logits, int32_t* chosen, float* weights) {
+  void Route(const float* logits, int64_t row_number, int32_t* chosen, float* weights) {
     const size_t experts = order_.size();
     values_.assign(logits, logits + experts);
     if (std::any_of(values_.begin(), values_.end(), [](float x) { return std::isnan(x); })) {
@@ -63,17 +63,11 @@ class RowRouter {
     }
     if (router_.gate == RouterGate::kSoftmax) Softmax(absl::MakeSpan(values_));
     for (float& value : values_) value = Gate(router_.gate, value);
-    scores_ = values_;
-    if (!router_.bias.empty()) {
-      for (size_t e = 0; e < experts; ++e) scores_[e] += router_.bias[e];
+    if (router_.given.empty()) {
+      Choose(chosen);
+    } else {
+      std::copy_n(router_.given.begin() + row_number * router_.chosen, router_.chosen, chosen);
     }
-    if (router_.groups > 1) CloseGroups(router_, &scores_);
-    std::iota(order_.begin(), order_.end(), 0);
-    std::partial_sort(order_.begin(), order_.begin() + router_.chosen, order_.end(),
-                      [this](int32_t a, int32_t b) {
-                        return scores_[a] != scores_[b] ? scores_[a] > scores_[b] : a < b;
-                      });
-    std::copy_n(order_.begin(), router_.chosen, chosen);
     const absl::Span<float> row(weights, router_.chosen);
     for (int32_t j = 0; j < router_.chosen; ++j) row[j] = values_[chosen[j]];
     if (router_.gate == RouterGate::kSoftmaxOfChosen) Softmax(row);
@@ -89,6 +83,20 @@ class RowRouter {
   }
 
  private:
+  void Choose(int32_t* chosen) {
+    scores_ = values_;
+    if (!router_.bias.empty()) {
+      for (size_t e = 0; e < scores_.size(); ++e) scores_[e] += router_.bias[e];
+    }
+    if (router_.groups > 1) CloseGroups(router_, &scores_);
+    std::iota(order_.begin(), order_.end(), 0);
+    std::partial_sort(order_.begin(), order_.begin() + router_.chosen, order_.end(),
+                      [this](int32_t a, int32_t b) {
+                        return scores_[a] != scores_[b] ? scores_[a] > scores_[b] : a < b;
+                      });
+    std::copy_n(order_.begin(), router_.chosen, chosen);
+  }
+
   const Router& router_;
   std::vector<float> values_, scores_;
   std::vector<int32_t> order_;
@@ -105,7 +113,8 @@ void RouteRows(const float* logits, int64_t stride, int64_t rows, int64_t expert
   routes->rows.resize(slots);
   RowRouter row_router(router, experts);
   for (int64_t t = 0; t < rows; ++t) {
-    row_router.Route(logits + t * stride, &routes->slots[t * chosen], &routes->weights[t * chosen]);
+    row_router.Route(logits + t * stride, t, &routes->slots[t * chosen],
+                     &routes->weights[t * chosen]);
   }
   // What are experts' numbers in `slots` become their slots.
   routes->begin.assign(experts + 1, 0);

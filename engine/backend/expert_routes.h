@@ -31,6 +31,8 @@ struct Router {
   float scale = 1;
   absl::Span<const float> bias = {};    // of each expert, or none
   absl::Span<const float> scales = {};  // likewise
+  // (rows, chosen): the experts of each row, whatever their p; or none.
+  absl::Span<const int32_t> given = {};
 };
 
 // Slots are numbered by expert, within one by row: those of expert e are [begin[e], begin[e + 1]).

@@ -61,6 +61,21 @@ class ObservingBackend final : public Backend {
                          Tensor out) override {
     return inner_->Attention(q, layer, options, out);
   }
+  absl::Status Turn(Tensor x, int64_t head_dim, const Rope& rope) override {
+    return inner_->Turn(x, head_dim, rope);
+  }
+  absl::Status PoolRows(const PoolInputs& inputs, const StateLayer& layer, Tensor out) override {
+    return inner_->PoolRows(inputs, layer, out);
+  }
+  absl::Status StoreRows(Tensor x, const RowLayer& layer) override {
+    return inner_->StoreRows(x, layer);
+  }
+  absl::Status ScoreRows(Tensor q, Tensor weights, const RowLayer& layer, Tensor out) override {
+    return inner_->ScoreRows(q, weights, layer, out);
+  }
+  absl::Status AttendRows(Tensor q, const RowAttention& attention, Tensor out) override {
+    return inner_->AttendRows(q, attention, out);
+  }
   absl::Status CausalConv(Tensor x, Tensor weight, Tensor bias, Activation activation,
                           const StateLayer& layer, Tensor out) override {
     return inner_->CausalConv(x, weight, bias, activation, layer, out);
@@ -86,6 +101,10 @@ class ObservingBackend final : public Backend {
   absl::Status MixStreams(Tensor x, Tensor weights, int32_t streams, ProductResult result,
                           Tensor out) override {
     return inner_->MixStreams(x, weights, streams, result, out);
+  }
+  absl::Status BalanceStreams(Tensor x, int32_t streams, int32_t iterations, float eps,
+                              Tensor out) override {
+    return inner_->BalanceStreams(x, streams, iterations, eps, out);
   }
   absl::Status GatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out) override {
     return inner_->GatherSlots(x, routes, out);

@@ -56,6 +56,11 @@ class CpuBackend : public Backend {
                               const KvLayer& layer) override;
   absl::Status Attention(Tensor q, const KvLayer& layer, const AttentionOptions& options,
                          Tensor out) override;
+  absl::Status Turn(Tensor x, int64_t head_dim, const Rope& rope) override;
+  absl::Status PoolRows(const PoolInputs& inputs, const StateLayer& layer, Tensor out) override;
+  absl::Status StoreRows(Tensor x, const RowLayer& layer) override;
+  absl::Status ScoreRows(Tensor q, Tensor weights, const RowLayer& layer, Tensor out) override;
+  absl::Status AttendRows(Tensor q, const RowAttention& attention, Tensor out) override;
   absl::Status CausalConv(Tensor x, Tensor weight, Tensor bias, Activation activation,
                           const StateLayer& layer, Tensor out) override;
   absl::Status DeltaRule(const DeltaRuleInputs& inputs, const StateLayer& layer,
@@ -68,6 +73,8 @@ class CpuBackend : public Backend {
   absl::Status Dot(Tensor x, Tensor y, Tensor out) override;
   absl::Status MixStreams(Tensor x, Tensor weights, int32_t streams, ProductResult result,
                           Tensor out) override;
+  absl::Status BalanceStreams(Tensor x, int32_t streams, int32_t iterations, float eps,
+                              Tensor out) override;
   absl::Status GatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out) override;
   absl::Status CombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out) override;
   absl::Status GatherRows(Tensor x, int32_t list, Tensor out) override;
@@ -121,6 +128,9 @@ class CpuBackend : public Backend {
   // < pool_.num_threads(), one item at a time to each worker: the index of memory that a worker may
   // use meanwhile.
   void ForItems(int64_t count, absl::FunctionRef<void(int64_t, int)> body);
+
+  // Calls body(item) for each item in [0, count): as ForItems where so many values are worth it.
+  void ForWork(int64_t count, int64_t work, absl::FunctionRef<void(int64_t)> body);
 
   const CpuKernels& kernels_;
   ThreadPool pool_;

@@ -113,6 +113,19 @@ absl::Status CpuBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope
   return absl::OkStatus();
 }
 
+absl::Status CpuBackend::Turn(Tensor x, int64_t head_dim, const Rope& rope) {
+  RETURN_IF_ERROR(CheckTurn(step_index(), x, head_dim, rope));
+  const RopeTable& table = step().ropes[rope.table];
+  ForRows(x.rows, x.cols, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      // Heads of which the first values turn, the last one without what is behind these.
+      RotateHeads(table.angles.data() + t * table.dim, table.dim, rope.pairing, head_dim,
+                  x.cols - (head_dim - table.dim), x.row<float>(t) + head_dim - table.dim);
+    }
+  });
+  return absl::OkStatus();
+}
+
 absl::Status CpuBackend::CopyKvBlock(const KvLayer& layer, int32_t from, int32_t to,
                                      int32_t tokens) {
   RETURN_IF_ERROR(CheckCopyKvBlock(layer, from, to, tokens));

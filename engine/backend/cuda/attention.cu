@@ -7,6 +7,7 @@
 // its block's number neither.
 #include <cmath>
 
+#include "engine/backend/cuda/chunk_max.cuh"
 #include "engine/backend/cuda/kv_value.cuh"
 #include "engine/backend/cuda/launch.cuh"
 #include "engine/backend/cuda/op_arithmetic.cuh"
@@ -14,21 +15,9 @@
 namespace lm::cuda {
 namespace {
 
-// Positions a chunk: backend.h's kAttentionChunk.
-constexpr int kThreads = 256;
+constexpr int kThreads = kChunk;
 // Values a thread: enough for kMaxHeadDim of them.
 constexpr int kValues = 3;
-
-// The greatest of the threads' values, in all of them. NaN counts as nothing.
-__device__ float MaxOverBlock(float value, float* scratch) {
-  for (int apart = kWarp / 2; apart > 0; apart /= 2) {
-    value = fmaxf(value, __shfl_xor_sync(~0u, value, apart));
-  }
-  if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = value;
-  __syncthreads();
-  for (int i = 0; i < kThreads / kWarp; ++i) value = fmaxf(value, scratch[i]);
-  return value;
-}
 
 template <DType kType>
 __global__ void AttentionKernel(Matrix q, StepRows step, const int32_t* step_blocks,
@@ -72,7 +61,7 @@ __global__ void AttentionKernel(Matrix q, StepRows step, const int32_t* step_blo
       value_scale = LoadKvScale<kType>(values, value_dim, p % kBlockTokens);
       heads[threadIdx.x] = offset;
     }
-    const float max_score = MaxOverBlock(score, scratch);
+    const float max_score = MaxOverChunk(score, scratch);
     weights[threadIdx.x] = expf(score - max_score);
     scaled[threadIdx.x] = weights[threadIdx.x] * value_scale;
     __syncthreads();

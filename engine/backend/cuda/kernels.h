@@ -106,6 +106,33 @@ struct DeltaRows {
   Matrix erase;       // StateRule::kErase, or no data
 };
 
+// RowLayer (backend.h), and the step's block tables of its class.
+struct RowCache {
+  float* data;
+  int64_t dim;
+  int64_t every;
+  int64_t block_stride;  // values
+  const int32_t* blocks;
+};
+
+// PoolInputs (backend.h).
+struct PooledRows {
+  Matrix values, scores, places;
+  int64_t every;
+  bool overlaps;
+};
+
+// RowAttention (backend.h).
+struct RowScores {
+  RowCache near, far;  // far may have no data
+  Window window;
+  const int32_t* chosen;  // rows `chosen_stride` values apart, or null: all
+  int64_t chosen_stride;
+  int64_t most_chosen;
+  float scale;
+  const float* sinks;  // one a head, or null
+};
+
 // out[t] = scale * W[ids[t]]
 cudaError_t Embed(const Queue& queue, const Weights& w, const int32_t* ids, float scale,
                   Matrix out);
@@ -119,6 +146,17 @@ cudaError_t Clamp(const Queue& queue, Matrix x, float low, float high);
 cudaError_t ScaleRows(const Queue& queue, Matrix x, Matrix factors, Activation activation);
 cudaError_t Dot(const Queue& queue, Matrix x, Matrix y, Matrix out);
 cudaError_t MixStreams(const Queue& queue, Matrix x, Matrix weights, int64_t streams, bool adds,
+                       Matrix out);
+cudaError_t BalanceStreams(const Queue& queue, Matrix x, int64_t streams, int32_t iterations,
+                           float eps, Matrix out);
+cudaError_t Turn(const Queue& queue, Matrix x, int64_t head_dim, Matrix rope, bool halves);
+cudaError_t PoolRows(const Queue& queue, const PooledRows& inputs, const StepRows& step,
+                     const States& states, Matrix out);
+cudaError_t StoreRows(const Queue& queue, Matrix x, const StepRows& step, const int64_t* slots,
+                      const RowCache& layer);
+cudaError_t ScoreRows(const Queue& queue, Matrix q, Matrix weights, const StepRows& step,
+                      const RowCache& layer, Matrix out);
+cudaError_t AttendRows(const Queue& queue, Matrix q, const StepRows& step, const RowScores& scores,
                        Matrix out);
 cudaError_t CombineSlots(const Queue& queue, Matrix y, const int32_t* slots, const float* weights,
                          int32_t chosen, Matrix out);

@@ -19,6 +19,13 @@ __device__ void RotateHeads(const float* rope, int64_t rope_dim, bool halves, in
   }
 }
 
+// The last values of each head; heads of which the first ones turn, from there on.
+__global__ void TurnKernel(Matrix x, int64_t head_dim, Matrix rope, bool halves) {
+  const int64_t t = blockIdx.x;
+  RotateHeads(rope.data + t * rope.stride, rope.cols, halves, head_dim, x.cols,
+              x.data + t * x.stride + head_dim - rope.cols);
+}
+
 template <DType kType>
 __global__ void RopeAndStoreKvKernel(Matrix q, Matrix k, Matrix v, Matrix rope, bool halves,
                                      const int64_t* slots, KvCacheLayer layer) {
@@ -50,6 +57,10 @@ __global__ void RopeAndStoreKvKernel(Matrix q, Matrix k, Matrix v, Matrix rope, 
 }
 
 }  // namespace
+
+cudaError_t Turn(const Queue& queue, Matrix x, int64_t head_dim, Matrix rope, bool halves) {
+  return Launch(queue, TurnKernel, Grid(x.rows), kThreads, x, head_dim, rope, halves);
+}
 
 cudaError_t RopeAndStoreKv(const Queue& queue, Matrix q, Matrix k, Matrix v, Matrix rope,
                            bool halves, const int64_t* slots, const KvCacheLayer& layer) {

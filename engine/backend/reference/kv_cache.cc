@@ -48,6 +48,18 @@ absl::Status ReferenceBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, cons
   return absl::OkStatus();
 }
 
+absl::Status ReferenceBackend::Turn(Tensor x, int64_t head_dim, const Rope& rope) {
+  RETURN_IF_ERROR(CheckTurn(step_index(), x, head_dim, rope));
+  const RopeTable& table = step().ropes[rope.table];
+  for (int64_t t = 0; t < x.rows; ++t) {
+    for (int64_t end = head_dim; end <= x.cols; end += head_dim) {
+      RotateHead(table.angles.data() + t * table.dim, table.dim, rope.pairing,
+                 x.row<float>(t) + end - table.dim);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReferenceBackend::CopyKvBlock(const KvLayer& layer, int32_t from, int32_t to,
                                            int32_t tokens) {
   RETURN_IF_ERROR(CheckCopyKvBlock(layer, from, to, tokens));

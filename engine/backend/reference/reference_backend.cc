@@ -1,7 +1,9 @@
 #include "engine/backend/reference/reference_backend.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "engine/backend/check_arguments.h"
 #include "engine/backend/softplus.h"
@@ -199,6 +201,38 @@ absl::Status ReferenceBackend::MixStreams(Tensor x, Tensor weights, int32_t stre
       }
       float& value = out.row<float>(t)[i];
       value = result == ProductResult::kIsAdded ? value + sum : sum;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceBackend::BalanceStreams(Tensor x, int32_t streams, int32_t iterations,
+                                              float eps, Tensor out) {
+  RETURN_IF_ERROR(CheckBalanceStreams(x, streams, iterations, out));
+  const int64_t n = streams;
+  std::vector<double> m(n * n);
+  // Divides n groups of n values by their sums + eps: value i of group g at [g * step + i * by].
+  auto divide = [&m, n](int64_t step, int64_t by, double eps) {
+    for (int64_t g = 0; g < n; ++g) {
+      double sum = eps;
+      for (int64_t i = 0; i < n; ++i) sum += m[g * step + i * by];
+      for (int64_t i = 0; i < n; ++i) m[g * step + i * by] /= sum;
+    }
+  };
+  for (int64_t t = 0; t < x.rows; ++t) {
+    const float* in = x.row<float>(t);
+    for (int64_t s = 0; s < n; ++s) {
+      const float max = *std::max_element(in + s * n, in + (s + 1) * n);
+      for (int64_t j = 0; j < n; ++j) m[s * n + j] = std::exp(double{in[s * n + j]} - max);
+    }
+    divide(n, 1, 0);
+    for (double& value : m) value += eps;
+    for (int32_t i = 0; i < iterations; ++i) {
+      if (i > 0) divide(n, 1, eps);
+      divide(1, n, eps);
+    }
+    for (int64_t i = 0; i < n * n; ++i) {
+      out.row<float>(t)[i % n * n + i / n] = static_cast<float>(m[i]);
     }
   }
   return absl::OkStatus();

@@ -44,6 +44,11 @@ class ReferenceBackend : public Backend {
                               const KvLayer& layer) override;
   absl::Status Attention(Tensor q, const KvLayer& layer, const AttentionOptions& options,
                          Tensor out) override;
+  absl::Status Turn(Tensor x, int64_t head_dim, const Rope& rope) override;
+  absl::Status PoolRows(const PoolInputs& inputs, const StateLayer& layer, Tensor out) override;
+  absl::Status StoreRows(Tensor x, const RowLayer& layer) override;
+  absl::Status ScoreRows(Tensor q, Tensor weights, const RowLayer& layer, Tensor out) override;
+  absl::Status AttendRows(Tensor q, const RowAttention& attention, Tensor out) override;
   absl::Status CausalConv(Tensor x, Tensor weight, Tensor bias, Activation activation,
                           const StateLayer& layer, Tensor out) override;
   absl::Status DeltaRule(const DeltaRuleInputs& inputs, const StateLayer& layer,
@@ -56,6 +61,8 @@ class ReferenceBackend : public Backend {
   absl::Status Dot(Tensor x, Tensor y, Tensor out) override;
   absl::Status MixStreams(Tensor x, Tensor weights, int32_t streams, ProductResult result,
                           Tensor out) override;
+  absl::Status BalanceStreams(Tensor x, int32_t streams, int32_t iterations, float eps,
+                              Tensor out) override;
   absl::Status GatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out) override;
   absl::Status CombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out) override;
   absl::Status GatherRows(Tensor x, int32_t list, Tensor out) override;

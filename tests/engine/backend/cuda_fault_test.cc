@@ -184,6 +184,22 @@ absl::Status RunEveryOp(Backend* backend, int32_t tokens) {
   RETURN_IF_ERROR(backend->Dot(matrix(6), matrix(7), matrix(0).Cols(0, 2)));
   RETURN_IF_ERROR(
       backend->MixStreams(matrix(6), matrix(0).Cols(0, 4), 2, ProductResult::kIsAdded, matrix(7)));
+  RETURN_IF_ERROR(backend->BalanceStreams(matrix(6).Cols(0, 4), 2, 3, 0.1f, matrix(7).Cols(0, 4)));
+  RETURN_IF_ERROR(backend->Turn(matrix(6), 64, {.table = 1}));
+  const RowLayer rows = {.data = static_cast<float*>(kv.data()),
+                         .num_blocks = 3,
+                         .dim = 64,
+                         .block_stride = layer.block_stride / int64_t{sizeof(float)},
+                         .cache_class = 1};
+  RETURN_IF_ERROR(backend->PoolRows(
+      {matrix(6).Cols(0, 64), matrix(6).Cols(64, 64), conv.Cols(0, 64), 4, /*overlaps=*/false},
+      states, matrix(7).Cols(0, 64)));
+  RETURN_IF_ERROR(backend->StoreRows(matrix(7).Cols(0, 64), rows));
+  RETURN_IF_ERROR(backend->ScoreRows(matrix(6), matrix(7).Cols(0, 4), rows, matrix(5)));
+  const Tensor chosen(matrix(3).data, DType::kI32, tokens, 1);
+  RETURN_IF_ERROR(backend->ChooseRows(matrix(5), rows, chosen));
+  RETURN_IF_ERROR(backend->AttendRows(
+      matrix(6), {.near = rows, .window = {.size = 8}, .far = rows, .chosen = chosen}, matrix(7)));
   ExpertRoutes routes;
   RETURN_IF_ERROR(backend->Route(matrix(0).Cols(0, 8), {.chosen = 1}, &routes));
   RETURN_IF_ERROR(backend->GatherSlots(matrix(6), routes, matrix(7)));

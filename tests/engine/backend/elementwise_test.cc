@@ -392,6 +392,37 @@ TEST_P(ElementwiseTest, MixStreamsMatchesTheFormula) {
             "MixStreams: 10 columns with 10 weights are not those of 3 streams");
 }
 
+TEST_P(ElementwiseTest, BalanceStreamsMatchesReferenceRowByRow) {
+  Random random(22);
+  for (const int32_t streams : {1, 2, 4, 7}) {
+    for (const int32_t iterations : {1, 3, 20}) {
+      constexpr int64_t kRows = 300;
+      const Matrix x = random.Normals(kRows, streams * streams);
+      auto balance = [&](Backend* backend, const Matrix& in) {
+        DeviceMatrix device_x(backend, in, 3), out(backend, in.rows, in.cols, 2);
+        EXPECT_TRUE(
+            backend->BalanceStreams(device_x.tensor(), streams, iterations, 0.01f, out.tensor())
+                .ok());
+        return out.Download();
+      };
+      const Matrix got = balance(backend(), x);
+      ExpectMatches("BalanceStreams", balance(reference(), x), got);
+      if (portable() != nullptr) ExpectSameBits(balance(portable(), x), got);
+      ExpectSameBits(got.Rows(299, 1), balance(backend(), x.Rows(299, 1)));
+      if (streams != 4 || iterations < 20) continue;
+      // Column j of the stream that is mixed: its weights have the sum 1.
+      Matrix balanced = got;
+      for (int64_t j = 0; j < 4; ++j) {
+        const float* weights = balanced.row(7) + j * 4;
+        EXPECT_NEAR(weights[0] + weights[1] + weights[2] + weights[3], 1, 0.02);
+      }
+    }
+  }
+  DeviceMatrix x(backend(), 4, 10), out(backend(), 4, 10);
+  EXPECT_EQ(backend()->BalanceStreams(x.tensor(), 17, 1, 0, out.tensor()).message(),
+            "BalanceStreams: streams must be 1 to 16 and iterations 1 or more, got 17 and 1");
+}
+
 TEST_P(ElementwiseTest, GatherRowsCopiesRows) {
   Random random(12);
   Matrix x = random.Normals(9, 37);

@@ -113,6 +113,27 @@ TEST_P(ExpertsTest, EqualLogitsGoToTheFirstExperts) {
   EXPECT_EQ(routes.slots, (std::vector<int32_t>{0, 2, 1, 3}));
 }
 
+TEST_P(ExpertsTest, GivenExpertsAreWeighedByTheirLogits) {
+  const Matrix logits = Random(52).Normals(3, 5);
+  DeviceMatrix device_logits(backend(), logits);
+  const std::vector<int32_t> given = {4, 1, 0, 3, 1, 2};
+  Router router = {.gate = RouterGate::kSqrtSoftplus, .chosen = 2, .normalised = true, .scale = 3};
+  router.given = given;
+  ExpertRoutes routes;
+  ASSERT_TRUE(backend()->Route(device_logits.tensor(), router, &routes).ok());
+  EXPECT_EQ(routes.begin, (std::vector<int32_t>{0, 1, 3, 4, 5, 6}));
+  for (int64_t t = 0; t < 3; ++t) {
+    auto p = [&](int64_t j) {
+      return std::sqrt(std::log1p(std::exp(double{logits.values[t * 5 + given[t * 2 + j]]})));
+    };
+    EXPECT_NEAR(routes.weights[t * 2], 3 * p(0) / (p(0) + p(1)), 1e-6);
+    EXPECT_NEAR(routes.weights[t * 2 + 1], 3 * p(1) / (p(0) + p(1)), 1e-6);
+  }
+  router.given = absl::MakeConstSpan(given).first(4);
+  EXPECT_EQ(backend()->Route(device_logits.tensor(), router, &routes).message(),
+            "Route: 3 rows need 2 experts each, got 4 in all");
+}
+
 TEST_P(ExpertsTest, ARowThatIsNotANumberSpoilsNoOther) {
   Random random(51);
   for (RouterGate gate : {RouterGate::kSoftmax, RouterGate::kSigmoid, RouterGate::kSoftmaxOfChosen,

@@ -1,5 +1,5 @@
-// CausalConv and DeltaRule: against the reference, and the same bits however a sequence is cut into
-// steps, whoever else is in them, and with any number of threads.
+// CausalConv, PoolRows and DeltaRule: against the reference, and the same bits however a sequence
+// is cut into steps, whoever else is in them, and with any number of threads.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -129,6 +129,25 @@ TEST_P(RecurrenceTest, CausalConvMatchesReferenceInAnySteps) {
               return backend->CausalConv(in, device_weight.tensor(), bias_or_none, activation,
                                          layer, out);
             });
+    }
+  }
+}
+
+TEST_P(RecurrenceTest, PoolRowsMatchesReferenceInAnySteps) {
+  for (const bool overlaps : {false, true}) {
+    for (const int32_t every : {1, 4, 16}) {
+      for (const int64_t dim : {1, 40, 130}) {
+        SCOPED_TRACE(absl::StrCat("every=", every, " dim=", dim, " overlaps=", overlaps));
+        const int64_t cols = (overlaps ? 2 : 1) * dim;
+        const Matrix places = Random(every).Normals(every, cols);
+        Check("PoolRows", 2 * cols, dim, PoolInputs::StateSize(dim, overlaps),
+              [&](Backend* backend, Tensor in, const StateLayer& layer, Tensor out) {
+                DeviceMatrix device_places(backend, places, 2);
+                return backend->PoolRows({in.Cols(0, cols), in.Cols(cols, cols),
+                                          device_places.tensor(), every, overlaps},
+                                         layer, out);
+              });
+      }
     }
   }
 }
