@@ -66,9 +66,11 @@ std::pair<int, absl::string_view> SplitName(absl::string_view name) {
 // Matrices that are not products of activations, or too small to be worth it.
 bool StaysAsItIs(const TensorInfo& tensor) {
   if (tensor.dims.size() < 2 || !absl::EndsWith(tensor.name, ".weight")) return true;
-  for (absl::string_view part : {"_norm.weight", "ffn_gate_inp", "position_embd", "token_types",
-                                 "ssm_conv1d", "shortconv.conv", "rope_f", "attn_rel_b",
-                                 "time_mix_", "altup", "laurel", "per_layer_model_proj", "cls."}) {
+  if (tensor.dtype == DType::kI32) return true;  // numbers of things
+  for (absl::string_view part :
+       {"_norm.weight", "ffn_gate_inp", "position_embd", "token_types", "ssm_conv1d",
+        "shortconv.conv", "rope_f", "attn_rel_b", "time_mix_", "altup", "laurel",
+        "per_layer_model_proj", "cls.", "compressor_ape", "hc_attn_", "hc_ffn_", "output_hc_"}) {
     if (absl::StrContains(tensor.name, part)) return true;
   }
   return false;

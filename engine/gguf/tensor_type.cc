@@ -25,7 +25,7 @@ constexpr GgmlType kTypes[] = {
     {20, "IQ4_NL", DType::kIQ4_NL},   {21, "IQ3_S", DType::kIQ3_S},
     {22, "IQ2_S", DType::kIQ2_S},     {23, "IQ4_XS", DType::kIQ4_XS},
     {24, "I8", std::nullopt},         {25, "I16", std::nullopt},
-    {26, "I32", std::nullopt},        {27, "I64", std::nullopt},
+    {26, "I32", DType::kI32},         {27, "I64", std::nullopt},
     {28, "F64", std::nullopt},        {29, "IQ1_M", DType::kIQ1_M},
     {30, "BF16", DType::kBF16},       {31, "Q4_0_4_4", std::nullopt},
     {32, "Q4_0_4_8", std::nullopt},   {33, "Q4_0_8_8", std::nullopt},

@@ -10,10 +10,10 @@
 
 namespace lm {
 
-// Nothing where the number is not one of the types we compute with.
+// Nothing where the number is not one of the types we compute with, or I32, of numbers of things.
 std::optional<DType> DTypeOfGgml(uint32_t number);
 
-// The number of a type. REQUIRES: it is not an integer type.
+// The number of a type. REQUIRES: it is not I8.
 uint32_t GgmlNumber(DType dtype);
 
 // The name that GGUF tools print for a number, also for types we do not compute with; "unknown"

@@ -28,6 +28,11 @@ absl::Status Activations::Reserve(const ModelSpec& spec, int64_t ranks, int64_t 
       return l.attention() != nullptr && l.attention()->latent ? width(*l.attention()) : 0;
     });
   };
+  auto compressed = [&spec](auto width) {
+    return spec.Widest([&](const LayerSpec& l) {
+      return l.attention() != nullptr && l.attention()->compressed ? width(*l.attention()) : 0;
+    });
+  };
   const int64_t of_experts = widest([&spec](const FeedForwardSpec&) { return spec.hidden; });
   const int64_t cut = spec.Widest(
       [](const LayerSpec& l) { return l.feed_forward.sparsity > 0 ? l.feed_forward.width : 0; });
@@ -46,7 +51,8 @@ absl::Status Activations::Reserve(const ModelSpec& spec, int64_t ranks, int64_t 
          const int64_t shared = f.experts.has_value() ? f.experts->shared_width : 0;
          return f.InputCols(f.is_dense() ? std::max(f.width, shared) : shared);
        })},
-      {&gathered, std::max({spec.hidden * spec.streams, mixed_cols, spec.per_layer_input})},
+      {&gathered, std::max({spec.hidden * spec.streams, mixed_cols, spec.per_layer_input,
+                            2 * spec.streams * (1 + spec.streams)})},
       {&hidden, spec.hidden},
       {&temperature, spec.temperature.beta != 0 ? 1 : 0},
       {&selective, spec.Widest([](const LayerSpec& l) {
@@ -56,10 +62,20 @@ absl::Status Activations::Reserve(const ModelSpec& spec, int64_t ranks, int64_t 
       {&per_layer, spec.num_layers() * spec.per_layer_input},
       {&per_layer_read, spec.num_layers() * spec.per_layer_input},
       {&per_layer_gate, spec.per_layer_input},
+      {&compressed_q, compressed([](const AttentionSpec& a) { return a.q_cols(); })},
+      {&compressed_out, compressed([](const AttentionSpec& a) { return a.out_cols(); })},
+      {&pooled, compressed([](const AttentionSpec& a) { return a.key_dim; })},
+      {&index_q, compressed([](const AttentionSpec& a) {
+         return a.compressed->index_heads * a.compressed->index_dim;
+       })},
+      {&index_pooled, compressed([](const AttentionSpec& a) { return a.compressed->index_dim; })},
+      {&index_chosen, compressed([](const AttentionSpec& a) { return a.compressed->most; })},
       {&streams, spec.streams > 1 ? spec.streams * spec.hidden : 0},
       {&predicted, spec.streams > 1 ? spec.streams * spec.hidden : 0},
-      {&stream_router, spec.streams > 1 ? spec.streams : 0},
-      {&stream_numbers, spec.streams > 1 ? spec.streams * spec.streams : 0},
+      {&stream_router, spec.has_alternating_streams() ? spec.streams : 0},
+      {&stream_numbers, spec.hyper         ? 2 * spec.streams * (1 + spec.streams)
+                        : spec.streams > 1 ? spec.streams * spec.streams
+                                           : 0},
       {&laurel, spec.Widest([](const LayerSpec& l) { return l.laurel_rank; })},
       {&sparse, cut},
       {&row_factor, cut > 0 ? 1 : 0},

@@ -38,6 +38,11 @@ struct Activations {
   Tensor rwkv_first;  // (T, hidden)  the first layer's values
   // Of latent attention: q', q, k, and what attention gives.
   Tensor latent_q, latent_query, latent_key, latent_out;
+  // Of compressed attention: q and what attention gives (T, heads * key_dim), what is pooled, q'
+  // and what is pooled of the index, and what that chooses, I32; the index's scores, as many as
+  // needed.
+  Tensor compressed_q, compressed_out, pooled, index_q, index_pooled, index_chosen;
+  Buffer index_scores;
   // Of mixtures of experts.
   Tensor normed, shared;  // (T, hidden)
   Tensor router;          // (T, experts + 1)

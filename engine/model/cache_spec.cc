@@ -30,10 +30,10 @@ void AddLayer(const LayerSpec& layer, DType dtype, CacheSpec* cache) {
                             [window](const CacheClass& c) { return c.window == window; });
   if (found == classes.end()) found = classes.insert(found, {.window = window});
   cache->class_of.push_back(static_cast<int32_t>(found - classes.begin()));
-  const KvLayer layer_kv = KvLayerOf(*attention, dtype);
-  const int64_t bytes = layer_kv.keys_bytes() + layer_kv.values_bytes();
-  found->block_bytes = cache->shape.whole_sequences ? std::max(found->block_bytes, bytes)
-                                                    : found->block_bytes + bytes;
+  const BlockBytes bytes = BlockBytesOf(*attention, dtype);
+  found->block_bytes = cache->shape.whole_sequences ? std::max(found->block_bytes, bytes.own)
+                                                    : found->block_bytes + bytes.own;
+  classes[0].block_bytes += bytes.full;
 }
 
 }  // namespace
@@ -51,7 +51,44 @@ KvLayer KvLayerOf(const AttentionSpec& attention, DType dtype) {
           .value_dim = static_cast<int32_t>(attention.value_dim)};
 }
 
-DType KvTypeOf(const ModelSpec& spec, DType asked) { return spec.causal ? asked : DType::kF32; }
+RowLayer NearRowsOf(const AttentionSpec& attention) {
+  return {.dim = static_cast<int32_t>(attention.compressed ? attention.key_dim : 0)};
+}
+
+RowLayer PooledRowsOf(const AttentionSpec& attention) {
+  RowLayer rows;
+  if (!attention.compressed || attention.compressed->every == 0) return rows;
+  rows.dim = static_cast<int32_t>(attention.key_dim);
+  rows.every = static_cast<int32_t>(attention.compressed->every);
+  return rows;
+}
+
+RowLayer IndexRowsOf(const AttentionSpec& attention) {
+  RowLayer rows = PooledRowsOf(attention);
+  if (rows.dim > 0) {
+    const CompressedSpec& spec = *attention.compressed;
+    rows.dim = static_cast<int32_t>(spec.index_heads > 0 ? spec.index_dim : 0);
+  }
+  return rows;
+}
+
+BlockBytes BlockBytesOf(const AttentionSpec& attention, DType dtype) {
+  if (attention.compressed.has_value()) {
+    constexpr int64_t kBytes = sizeof(float);
+    return {
+        NearRowsOf(attention).block_values() * kBytes,
+        (PooledRowsOf(attention).block_values() + IndexRowsOf(attention).block_values()) * kBytes};
+  }
+  const KvLayer layer = KvLayerOf(attention, dtype);
+  return {layer.keys_bytes() + layer.values_bytes(), 0};
+}
+
+DType KvTypeOf(const ModelSpec& spec, DType asked) {
+  const bool rows = spec.Widest([](const LayerSpec& layer) {
+    return layer.attention() != nullptr && layer.attention()->compressed.has_value() ? 1 : 0;
+  }) > 0;
+  return spec.causal && !rows ? asked : DType::kF32;
+}
 
 absl::StatusOr<CacheSpec> PlanCache(const ModelSpec& spec, int64_t bytes, DType dtype) {
   if (bytes == 0) bytes = DefaultCacheBytes();

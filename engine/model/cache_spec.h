@@ -31,8 +31,21 @@ struct CacheSpec {
 // The keys and values of an attention layer, without where they lie.
 KvLayer KvLayerOf(const AttentionSpec& attention, DType dtype);
 
+// The same of rows that are both: those of a window's tokens, and the pooled ones, which the full
+// class has; without values where there are none.
+RowLayer NearRowsOf(const AttentionSpec& attention);
+RowLayer PooledRowsOf(const AttentionSpec& attention);
+RowLayer IndexRowsOf(const AttentionSpec& attention);
+
+// Bytes of a block of the layer's own class, and of the full one beside it.
+struct BlockBytes {
+  int64_t own = 0;
+  int64_t full = 0;
+};
+BlockBytes BlockBytesOf(const AttentionSpec& attention, DType dtype);
+
 // The type of a model's keys and values where `asked` is asked for: encoders keep none, and so have
-// them in F32.
+// them in F32, as are rows that are both.
 DType KvTypeOf(const ModelSpec& spec, DType asked);
 
 // For `bytes` (0: DefaultCacheBytes()), keys and values as `dtype`. InvalidArgument, with both

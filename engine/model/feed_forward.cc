@@ -21,8 +21,10 @@ absl::Status Limit(const FeedForwardSpec& spec, Tensor between, float limit, Bac
   if (limit == 0) return absl::OkStatus();
   const int64_t width = between.cols / 2;
   const Tensor gate = between.Cols(0, width), up = between.Cols(width, width);
+  auto clamp = [&] { return backend->Clamp(gate, -std::numeric_limits<float>::infinity(), limit); };
+  if (spec.limits_before) RETURN_IF_ERROR(clamp());
   RETURN_IF_ERROR(backend->GatedActivation(spec.activation, gate, {}, gate));
-  RETURN_IF_ERROR(backend->Clamp(gate, -std::numeric_limits<float>::infinity(), limit));
+  if (!spec.limits_before) RETURN_IF_ERROR(clamp());
   return backend->Clamp(up, -limit, limit);
 }
 
@@ -91,6 +93,13 @@ absl::StatusOr<Tensor> MixExperts(const LayerRun& run) {
   Router router = own.router;
   router.bias = experts.choice_bias;
   router.scales = experts.scales;
+  std::vector<int32_t> given;
+  for (const int32_t token : run.tokens) {
+    if (experts.of_tokens.empty()) break;
+    const auto begin = experts.of_tokens.begin() + int64_t{token} * router.chosen;
+    given.insert(given.end(), begin, begin + router.chosen);
+  }
+  router.given = given;
   RETURN_IF_ERROR(backend->Route(logits, router, &routes));
   const int64_t slots = routes.num_slots();
   const int64_t cols = own.latent > 0 ? own.latent : run.model.hidden;
@@ -179,6 +188,9 @@ absl::Status FeedForward(const LayerRun& run, const StateLayer& shift) {
     if (spec.beside) RETURN_IF_ERROR(AddBeside(run, mixed));
     if (!weights.post_feed_forward_norm.empty()) {
       RETURN_IF_ERROR(run.backend->Normalize(mixed, weights.post_feed_forward_norm.norm, mixed));
+    }
+    if (run.model.hyper.has_value()) {
+      return run.backend->GatedActivation(Activation::kIdentity, mixed, {}, run.x());
     }
     return run.backend->Add(run.x(), mixed, run.spec.residual_scale);
   }

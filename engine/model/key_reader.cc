@@ -115,6 +115,20 @@ absl::StatusOr<std::vector<int64_t>> KeyReader::IntsOr(absl::string_view name, i
   return values;
 }
 
+absl::StatusOr<std::vector<int64_t>> KeyReader::FirstInts(absl::string_view name, int64_t count,
+                                                          int64_t low, int64_t high) {
+  ASSIGN_OR_RETURN(std::vector<int64_t> values, metadata_.GetInts(Asked(name)));
+  const auto length = static_cast<int64_t>(values.size());
+  if (length > count) values.resize(count);
+  for (int64_t value : values) {
+    if (length >= count && value >= low && value <= high) continue;
+    return absl::InvalidArgumentError(absl::StrCat("'", Key(name), "' must have ", count,
+                                                   " values or more, of ", low, " to ", high,
+                                                   ", got ", length, ", of them ", value));
+  }
+  return values;
+}
+
 absl::StatusOr<std::vector<float>> KeyReader::Floats(absl::string_view name, int64_t count) {
   if (!Has(name)) return std::vector<float>();
   const MetadataValue& value = metadata_.values().find(Key(name))->second;

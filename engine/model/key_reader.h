@@ -53,6 +53,10 @@ class KeyReader {
   absl::StatusOr<std::vector<int64_t>> IntsOr(absl::string_view name, int64_t count, int64_t low,
                                               int64_t high, int64_t otherwise);
 
+  // The first `count` of an array, which must be there and may be longer.
+  absl::StatusOr<std::vector<int64_t>> FirstInts(absl::string_view name, int64_t count, int64_t low,
+                                                 int64_t high);
+
   // The same of floats, which need not be finite; empty where there is no such key.
   absl::StatusOr<std::vector<float>> Floats(absl::string_view name, int64_t count);
   absl::StatusOr<double> Float(absl::string_view name) { return metadata_.GetFloat(Asked(name)); }

@@ -15,10 +15,10 @@ absl::StatusOr<LayerCache> LayerCache::Create(const ModelSpec& spec, const Cache
   memory.blocks_.resize(classes.size());
   for (int64_t i = first; i < end; ++i) {
     if (cache.class_of[i] >= 0) {
-      const KvLayer kv = KvLayerOf(*spec.layers[i].attention(), cache.dtype);
-      const int64_t bytes = kv.keys_bytes() + kv.values_bytes();
+      const BlockBytes bytes = BlockBytesOf(*spec.layers[i].attention(), cache.dtype);
       int64_t& block = memory.blocks_[cache.class_of[i]].bytes;
-      block = cache.shape.whole_sequences ? std::max(block, bytes) : block + bytes;
+      block = cache.shape.whole_sequences ? std::max(block, bytes.own) : block + bytes.own;
+      memory.blocks_[0].bytes += bytes.full;
     }
     memory.states_.bytes += StatesOf(spec.layers[i]).bytes();
   }
@@ -36,7 +36,20 @@ absl::StatusOr<LayerCache> LayerCache::Create(const ModelSpec& spec, const Cache
   int64_t used_states = 0;
   for (int64_t i = first; i < end; ++i) {
     Layer& layer = memory.layers_[i - first];
-    if (const int32_t c = cache.class_of[i]; c >= 0) {
+    auto place = [&](RowLayer rows, int32_t c) {
+      if (rows.dim == 0) return rows;
+      rows.cache_class = c;
+      rows.num_blocks = classes[c].num_blocks;
+      rows.block_stride = memory.blocks_[c].bytes / static_cast<int64_t>(sizeof(float));
+      rows.data = reinterpret_cast<float*>(memory.blocks_[c].piece(0) + used[c]);
+      used[c] += rows.block_values() * static_cast<int64_t>(sizeof(float));
+      return rows;
+    };
+    const AttentionSpec* attention = spec.layers[i].attention();
+    if (const int32_t c = cache.class_of[i]; c >= 0 && attention->compressed.has_value()) {
+      layer.rows = {place(NearRowsOf(*attention), c), place(PooledRowsOf(*attention), 0),
+                    place(IndexRowsOf(*attention), 0)};
+    } else if (c >= 0) {
       layer.kv = KvLayerOf(*spec.layers[i].attention(), cache.dtype);
       layer.kv.cache_class = c;
       layer.kv.num_blocks = classes[c].num_blocks;
@@ -74,6 +87,12 @@ absl::Status LayerCache::Apply(const CacheOp& op, Backend* backend) const {
     return backend->Copy(arena.piece(op.from), arena.piece(op.to), arena.bytes);
   }
   for (const Layer& layer : layers_) {
+    for (const RowLayer& rows : {layer.rows.near, layer.rows.pooled, layer.rows.index}) {
+      if (rows.data == nullptr || rows.cache_class != op.cache_class) continue;
+      // More than those tokens' does no harm: it is written before it is read.
+      RETURN_IF_ERROR(backend->Copy(rows.Row(op.from, 0), rows.Row(op.to, 0),
+                                    rows.block_values() * sizeof(float)));
+    }
     if (layer.kv.keys == nullptr || layer.kv.cache_class != op.cache_class) continue;
     RETURN_IF_ERROR(backend->CopyKvBlock(layer.kv, op.from, op.to, op.tokens));
   }

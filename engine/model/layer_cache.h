@@ -14,6 +14,12 @@
 
 namespace lm {
 
+// Of compressed attention, which keeps them in the place of keys and values; without data where it
+// has none.
+struct RowLayers {
+  RowLayer near, pooled, index;
+};
+
 class LayerCache {
  public:
   LayerCache() = default;  // of no layers
@@ -23,8 +29,9 @@ class LayerCache {
   static absl::StatusOr<LayerCache> Create(const ModelSpec& spec, const CacheSpec& cache,
                                            int64_t first, int64_t end, Backend* backend);
 
-  // Layer i of the model, first <= i < end: the one, the other, or both.
+  // Layer i of the model, first <= i < end: one of them, or several.
   const KvLayer& kv(int64_t i) const { return layers_[i - first_].kv; }
+  const RowLayers& rows(int64_t i) const { return layers_[i - first_].rows; }
   const StateLayer& conv_state(int64_t i) const { return layers_[i - first_].conv; }
   const StateLayer& rule_state(int64_t i) const { return layers_[i - first_].rule; }
 
@@ -34,6 +41,7 @@ class LayerCache {
  private:
   struct Layer {
     KvLayer kv;
+    RowLayers rows;
     StateLayer conv, rule;
   };
   // Memory of `count` pieces of `bytes` bytes.

@@ -21,6 +21,8 @@ struct LayerRun {
   Activations& act;
   int64_t rows;                           // of the activations, the first ones
   absl::Span<const AdaptedRows> adapted;  // of these
+  const StepTables* tables;               // of the step
+  absl::Span<const int32_t> tokens;       // of the rows
 
   Tensor x() const { return act.x.Rows(0, rows); }
   // The first `cols` columns of one of them.

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/model/load_compressed.h"
 #include "engine/model/load_recurrent.h"
 #include "engine/model/load_streams.h"
 
@@ -34,7 +35,10 @@ class LayerLoader {
     LayerWeights layer;
     ASSIGN_OR_RETURN(layer.mixer_norm, LoadNorm(layer_.mixer_norm));
     RETURN_IF_ERROR(LoadMixer(&layer.mixer));
-    if (spec_.streams > 1) {
+    if (spec_.hyper.has_value()) {
+      ASSIGN_OR_RETURN(layer.hyper_mixer, LoadHyper(spec_, Name("hc_attn"), &loader_));
+      ASSIGN_OR_RETURN(layer.hyper_feed_forward, LoadHyper(spec_, Name("hc_ffn"), &loader_));
+    } else if (spec_.streams > 1) {
       ASSIGN_OR_RETURN(layer.streams, LoadLayerStreams(spec_, Name(""), &loader_));
     }
     if (layer_.laurel_rank > 0) RETURN_IF_ERROR(LoadLaurel(&layer.laurel));
@@ -115,6 +119,9 @@ class LayerLoader {
     }
     if (const ShortConvSpec* conv = layer_.short_conv()) return LoadShortConv(*conv, mixer);
     const AttentionSpec& attention = *layer_.attention();
+    if (attention.compressed.has_value()) {
+      return LoadCompressed(spec_, attention, Name(""), &loader_, mixer);
+    }
     return attention.latent.has_value() ? LoadLatent(attention, mixer)
                                         : LoadAttention(attention, mixer);
   }
@@ -404,6 +411,12 @@ class LayerLoader {
       ASSIGN_OR_RETURN(weights.choice_bias,
                        loader_.HostVector(Name("exp_probs_b.bias"), spec.count));
     }
+    if (spec.by_token) {
+      ASSIGN_OR_RETURN(weights.of_tokens,
+                       loader_.HostInts(Name("ffn_gate_tid2eid.weight"), spec_.vocab,
+                                        spec.router.chosen, /*below=*/spec.count));
+    }
+    loader_.LeaveOut(Name("exp_probs_b_vl.bias"));  // of images' tokens
     if (layer_.feed_forward.beside) RETURN_IF_ERROR(LoadNormsBeside(&weights));
     if (loader_.Has(Name("ffn_down_exps.scale")) && !loader_.Has(Name("ffn_down_exps.bias"))) {
       ASSIGN_OR_RETURN(weights.scales, loader_.HostVector(Name("ffn_down_exps.scale"), spec.count));

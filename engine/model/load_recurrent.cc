@@ -54,20 +54,20 @@ absl::Status LoadRwkv6(const ModelSpec& spec, const RwkvSpec& rwkv, const std::s
     part.own_bias = !fused;
     RETURN_IF_ERROR(load(part, ranks, &weights.mix_2[i]));
   }
-  for (const auto& [name, to] : {std::pair("receptance", &weights.r),
-                                 {"key", &weights.k},
-                                 {"value", &weights.v},
-                                 {"gate", &weights.g}}) {
-    RETURN_IF_ERROR(load({prefix + name, inner}, inner, to));
-  }
+  RETURN_IF_ERROR(load({prefix + "receptance", inner}, inner, &weights.r));
+  RETURN_IF_ERROR(load({prefix + "key", rwkv.kv_cols()}, inner, &weights.k));
+  RETURN_IF_ERROR(load({prefix + "value", rwkv.kv_cols()}, inner, &weights.v));
+  RETURN_IF_ERROR(load({prefix + "gate", inner}, inner, &weights.g));
   RETURN_IF_ERROR(load({prefix + "decay_w1", rwkv.decay_rank}, inner, &weights.w_1));
   Part decay = {prefix + "decay_w2", inner};
   decay.bias = prefix + "decay.weight";
   RETURN_IF_ERROR(load(decay, rwkv.decay_rank, &weights.w_2));
-  ASSIGN_OR_RETURN(const std::vector<float> first,
-                   loader->HostMatrix(prefix + "first.weight", rwkv.heads, rwkv.head_dim));
-  ASSIGN_OR_RETURN(weights.bonus_gain, loader->Gains(first));
-  ASSIGN_OR_RETURN(weights.output_norm, LoadHeadNorm(spec, rwkv, file_prefix, loader));
+  if (!rwkv.is_linear()) {
+    ASSIGN_OR_RETURN(const std::vector<float> first,
+                     loader->HostMatrix(prefix + "first.weight", rwkv.heads, rwkv.head_dim));
+    ASSIGN_OR_RETURN(weights.bonus_gain, loader->Gains(first));
+    ASSIGN_OR_RETURN(weights.output_norm, LoadHeadNorm(spec, rwkv, file_prefix, loader));
+  }
   return load({prefix + "output", spec.hidden}, inner, &mixer->output);
 }
 

@@ -1,5 +1,6 @@
 #include "engine/model/load_streams.h"
 
+#include <numeric>
 #include <vector>
 
 #include "engine/base/status_macros.h"
@@ -27,7 +28,40 @@ absl::StatusOr<DeviceNorm> LengthNorm(const ModelSpec& spec, WeightLoader* loade
   return norm;
 }
 
+// With numbers of these counts, which have a scale each.
+absl::StatusOr<HyperWeights> LoadNumbers(const ModelSpec& spec, const std::string& prefix,
+                                         absl::Span<const int64_t> counts, WeightLoader* loader) {
+  HyperWeights weights;
+  const int64_t numbers = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  ASSIGN_OR_RETURN(weights.norm, loader->PlainNorm(spec, spec.streams * spec.hidden));
+  ASSIGN_OR_RETURN(weights.numbers,
+                   loader->LoadProjection({{prefix + "_fn", numbers}}, spec.streams * spec.hidden,
+                                          /*needs_bias=*/false));
+  ASSIGN_OR_RETURN(const std::vector<float> scales,
+                   loader->HostVector(prefix + "_scale.weight", counts.size()));
+  std::vector<float> gains;
+  for (size_t i = 0; i < counts.size(); ++i) gains.insert(gains.end(), counts[i], scales[i]);
+  ASSIGN_OR_RETURN(weights.affine, loader->Gains(gains));
+  ASSIGN_OR_RETURN(weights.affine.bias, loader->Vector(prefix + "_base.weight", numbers));
+  weights.affine.norm.bias = weights.affine.bias.tensor;
+  ASSIGN_OR_RETURN(weights.plus_eps, loader->Gains(std::vector<float>(spec.streams, 1.0f)));
+  ASSIGN_OR_RETURN(weights.plus_eps.bias,
+                   loader->ToDevice(std::vector<float>(spec.streams, spec.hyper->eps)));
+  weights.plus_eps.norm.bias = weights.plus_eps.bias.tensor;
+  return weights;
+}
+
 }  // namespace
+
+absl::StatusOr<HyperWeights> LoadHyper(const ModelSpec& spec, const std::string& prefix,
+                                       WeightLoader* loader) {
+  const int64_t n = spec.streams;
+  return LoadNumbers(spec, prefix, {n, n, n * n}, loader);
+}
+
+absl::StatusOr<HyperWeights> LoadHyperEnd(const ModelSpec& spec, WeightLoader* loader) {
+  return LoadNumbers(spec, "output_hc", {spec.streams}, loader);
+}
 
 absl::Status LoadStreams(const ModelSpec& spec, Backend* last, WeightLoader* loader,
                          Weights* weights) {

@@ -17,6 +17,11 @@ absl::Status LoadStreams(const ModelSpec& spec, Backend* last, WeightLoader* loa
 absl::StatusOr<StreamWeights> LoadLayerStreams(const ModelSpec& spec, const std::string& prefix,
                                                WeightLoader* loader);
 
+// Hyper-connections: of what "<prefix>_fn", "_scale" and "_base" say, and of the model's end.
+absl::StatusOr<HyperWeights> LoadHyper(const ModelSpec& spec, const std::string& prefix,
+                                       WeightLoader* loader);
+absl::StatusOr<HyperWeights> LoadHyperEnd(const ModelSpec& spec, WeightLoader* loader);
+
 }  // namespace lm
 
 #endif  // LM_ENGINE_MODEL_LOAD_STREAMS_H_

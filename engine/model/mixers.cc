@@ -16,7 +16,9 @@ absl::StatusOr<Tensor> MixBeside(const LayerRun& run, int64_t index, const Layer
                         .backend = run.backend,
                         .act = run.act,
                         .rows = run.rows,
-                        .adapted = run.adapted};
+                        .adapted = run.adapted,
+                        .tables = run.tables,
+                        .tokens = run.tokens};
   ASSIGN_OR_RETURN(const Tensor mixed,
                    ApplyStateSpace(own, spec, cache.conv_state(index), cache.rule_state(index)));
   const Tensor out = run.act.beside.Rows(0, run.rows);
@@ -49,6 +51,10 @@ absl::StatusOr<Tensor> Mix(const LayerRun& run, int64_t index, const LayerCache&
     return ApplyShortConv(run, *conv, cache.conv_state(index));
   }
   const AttentionSpec& attention = *spec.attention();
+  if (attention.compressed.has_value()) {
+    return AttendCompressed(run, attention, cache.rows(index), cache.conv_state(index),
+                            cache.rule_state(index));
+  }
   const KvLayer& kv = cache.kv(attention.kv_source < 0 ? index : attention.kv_source);
   return attention.latent.has_value() ? AttendLatent(run, attention, kv)
                                       : Attend(run, attention, kv);

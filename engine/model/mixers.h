@@ -30,6 +30,10 @@ absl::Status AddGated(const LayerRun& run, const RwkvSpec& spec, const ProductIn
 absl::StatusOr<Tensor> Attend(const LayerRun& run, const AttentionSpec& spec, const KvLayer& kv);
 absl::StatusOr<Tensor> AttendLatent(const LayerRun& run, const AttentionSpec& spec,
                                     const KvLayer& kv);
+// With the states of what is pooled for attention and for its index.
+absl::StatusOr<Tensor> AttendCompressed(const LayerRun& run, const AttentionSpec& spec,
+                                        const RowLayers& rows, const StateLayer& pool,
+                                        const StateLayer& index_pool);
 absl::StatusOr<Tensor> ApplyDeltaNet(const LayerRun& run, const DeltaNetSpec& spec,
                                      const StateLayer& conv, const StateLayer& rule);
 absl::StatusOr<Tensor> ApplyKimiDelta(const LayerRun& run, const KimiDeltaSpec& spec,

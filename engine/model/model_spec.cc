@@ -31,6 +31,7 @@ constexpr Family kFamilies[] = {
     {"command-r", &DescribeCommandR},
     {"deepseek", &DescribeDeepSeek},
     {"deepseek2", &DescribeDeepSeek2},
+    {"deepseek4", &DescribeDeepSeek4},
     {"dots1", &DescribeDots1},
     {"ernie4_5", &DescribeErnie45},
     {"ernie4_5-moe", &DescribeErnie45},
@@ -104,6 +105,7 @@ constexpr Family kFamilies[] = {
     {"qwen3vl", &DescribeQwen3Vl},
     {"qwen3vlmoe", &DescribeQwen3Vl},
     {"rwkv6", &DescribeRwkv6},
+    {"rwkv6qwen2", &DescribeRwkv6Qwen2},
     {"rwkv7", &DescribeRwkv7},
     {"seed_oss", &DescribeSeedOss},
     {"smollm3", &DescribeSmolLm3},
@@ -178,7 +180,8 @@ absl::Status DescribeUse(KeyReader& keys, ModelSpec* spec) {
     const AttentionSpec* attention = layer.attention();
     const bool one_sided = attention != nullptr && attention->window > 0 &&
                            attention->window_kind != WindowKind::kSymmetric;
-    const bool alone = attention != nullptr && attention->kv_source < 0 && !layer.beside;
+    const bool alone = attention != nullptr && attention->kv_source < 0 &&
+                       !attention->compressed.has_value() && !layer.beside;
     if (alone && !one_sided) continue;
     return absl::UnimplementedError(absl::StrCat(
         "'", keys.Key("attention.causal"), "' = false is not supported in this architecture"));
@@ -213,6 +216,11 @@ int64_t MixerInputCols(const LayerSpec& layer) {
   if (const SelectiveSpec* selective = layer.selective()) return 2 * selective->inner;
   if (const ShortConvSpec* conv = layer.short_conv()) return 3 * conv->channels;
   const AttentionSpec& attention = *layer.attention();
+  if (attention.compressed.has_value()) {
+    return attention.compressed->q_rank + attention.key_dim +
+           2 * (attention.pooled_cols() + attention.index_cols()) +
+           attention.compressed->index_heads;
+  }
   if (attention.latent.has_value()) {
     const int64_t q_rank = attention.latent->q_rank;
     return (q_rank > 0 ? q_rank : attention.latent_q_cols()) + attention.key_dim +
@@ -232,6 +240,9 @@ int64_t MixerOutputCols(const LayerSpec& layer) {
   if (const SelectiveSpec* selective = layer.selective()) return selective->inner;
   if (const ShortConvSpec* conv = layer.short_conv()) return conv->channels;
   const AttentionSpec& attention = *layer.attention();
+  if (attention.compressed.has_value()) {
+    return attention.compressed->groups * attention.compressed->o_rank;
+  }
   return attention.latent.has_value() ? attention.heads * attention.latent->value_dim
                                       : attention.out_cols();
 }
@@ -250,6 +261,13 @@ StateSizes StatesOf(const LayerSpec& layer) {
     return {selective->conv_state(), selective->rule_state()};
   }
   if (const ShortConvSpec* conv = layer.short_conv()) return {conv->conv_state(), 0};
+  const AttentionSpec* attention = layer.attention();
+  if (attention != nullptr && attention->compressed && attention->compressed->every > 0) {
+    const CompressedSpec& spec = *attention->compressed;
+    const int64_t index_dim = spec.index_heads > 0 ? spec.index_dim : 0;
+    return {PoolInputs::StateSize(attention->key_dim, spec.overlaps),
+            PoolInputs::StateSize(index_dim, spec.overlaps)};
+  }
   return {};
 }
 

@@ -15,6 +15,7 @@
 //   q, k    = turned by their positions                                    [rope]
 //   q       = q (1 + beta ln(floor((position + offset) / length) + 1))     [temperature]
 //   out     = attention(q, k, v)  [* act(W_gate n)]                        [output_gate]
+// or that of one key and value for all heads, near ones and pooled ones   [compressed]
 // or the gated delta rule (Yang et al. 2024, arXiv 2412.06464):
 //   q, k, v = CausalConv(W_qkv n);  q, k = each head scaled to length 1, q / sqrt(key_dim)
 //   o       = DeltaRule(q, k, v, W_alpha n, W_beta n)
@@ -42,7 +43,8 @@
 //                                                                         [per_layer_input]
 //   x  = scale x                                                          [output_scale]
 // Where there are several residual streams (AltUp: Baykal et al. 2023, arXiv 2301.13310), a layer
-// has a guess at one of them for its x, see streams.h.
+// has a guess at one of them for its x, see streams.h; or mixer and feed-forward have mixtures of
+// them for their x, see hyper_connections.h.
 #ifndef LM_ENGINE_MODEL_MODEL_SPEC_H_
 #define LM_ENGINE_MODEL_MODEL_SPEC_H_
 
@@ -85,6 +87,8 @@ struct RopeSpec {
   const char* long_factors = nullptr;
   int64_t num_factors = 0;  // that they have, of which the first are this rope's; 0: dim / 2
   int64_t original_context = 0;
+  bool back = false;   // the other way
+  int64_t behind = 0;  // as the token so many positions before
 };
 
 // What norms q and k.
@@ -116,6 +120,27 @@ struct LatentSpec {
   int64_t value_dim = 0;  // of a head of out
 };
 
+// One vector of each token is key and value of all heads, and the last values of each head turn,
+// those of its output back again (DeepSeek-V4: DeepSeek-AI 2026). A token sees those of its window,
+// and behind them pooled ones, each of a run of tokens:
+//   q = each head of W_b norm(W_a n) normed and turned,  c = norm(W_c n) turned
+//   p = norm(pooled W_v n, by the scores W_s n + their places) turned as the run's first token
+//   h = attention(q, [c of the window, p]) turned back
+//   out = W_o [W_g h_g of each group g of heads]
+// Where an index chooses them, of the pooled ones a token sees those with the greatest
+//   sum_i w_i max(q'_i . p', 0),  q' = W_i norm(W_a n) turned, w = W_w n,  p' pooled as p is.
+struct CompressedSpec {
+  int64_t q_rank = 0;               // of W_a
+  int64_t groups = 0, o_rank = 0;   // divides heads; rows of each W_g
+  int64_t every = 0;                // tokens a run; 0: nothing is pooled
+  bool overlaps = false;            // each run is pooled with the one before
+  int64_t index_heads = 0;          // 0: a token sees all that are pooled
+  int64_t index_dim = 0, most = 0;  // of p'; how many a token sees
+  int32_t back_rope = -1, pooled_rope = -1;
+
+  int64_t parts() const { return overlaps ? 2 : 1; }
+};
+
 struct AttentionSpec {
   int64_t heads = 0;      // of queries
   int64_t kv_heads = 0;   // divides heads
@@ -143,6 +168,7 @@ struct AttentionSpec {
   // The layer whose keys and values it reads, of the same shape and window, before it; -1: its own.
   int64_t kv_source = -1;
   std::optional<LatentSpec> latent = {};
+  std::optional<CompressedSpec> compressed = {};
 
   int64_t q_cols() const { return heads * key_dim; }
   int64_t k_cols() const { return kv_heads * key_dim; }
@@ -155,6 +181,11 @@ struct AttentionSpec {
   // Of a latent one: values of a head that turn, and columns of q'.
   int64_t latent_rope() const { return key_dim - value_dim; }
   int64_t latent_q_cols() const { return heads * (latent->nope + latent_rope()); }
+  // Of a compressed one: columns of what is pooled, values alone, for p and for p'.
+  int64_t pooled_cols() const { return compressed->every > 0 ? compressed->parts() * key_dim : 0; }
+  int64_t index_cols() const {
+    return compressed->index_heads > 0 ? compressed->parts() * compressed->index_dim : 0;
+  }
 };
 
 struct DeltaNetSpec {
@@ -195,18 +226,23 @@ struct RwkvSpec {
   // of.
   int64_t decay_rank = 0, rate_rank = 0, value_rank = 0, gate_rank = 0;
   int64_t mix_rank = 0;  // of what each of RWKV-6's five mixtures is made of; 0: it is RWKV-7
-  bool first = false;    // the layer whose values the others take a share of
-  bool normed = false;   // what is read, each head
+  // RWKV-6 as gated linear attention (rwkv_mixer.cc), of keys and values of so many heads, which
+  // divide the others; 0: it is not.
+  int64_t linear_kv_heads = 0;
+  bool first = false;   // the layer whose values the others take a share of
+  bool normed = false;  // what is read, each head
   // The feed-forward mixes each token with the one before it, too.
   bool mixes_feed_forward = false;
 
   int64_t inner() const { return heads * head_dim; }  // hidden
   bool is_6() const { return mix_rank > 0; }
+  bool is_linear() const { return linear_kv_heads > 0; }
+  int64_t kv_cols() const { return is_linear() ? linear_kv_heads * head_dim : inner(); }
   int64_t widest_rank() const { return std::max({decay_rank, rate_rank, value_rank, gate_rank}); }
   // Values of recurrent state: of the mixer, of the feed-forward, and of RWKV-6 the last token's
   // decays, keys and values.
   int64_t conv_state() const {
-    return inner() * (1 + (mixes_feed_forward ? 1 : 0) + (is_6() ? 3 : 0));
+    return inner() * (1 + (mixes_feed_forward ? 1 : 0) + (is_6() && !is_linear() ? 3 : 0));
   }
   int64_t rule_state() const { return inner() * head_dim; }
 };
@@ -263,6 +299,7 @@ struct ExpertSpec {
   int64_t shared_width = 0;  // of the expert that sees every row; 0: none
   int64_t latent = 0;  // n is made so narrow for the others, and their sum as wide again; 0: not
   bool shared_gate = false;
+  bool by_token = false;     // "ffn_gate_tid2eid" says which a token has, not what the router makes
   bool weigh_input = false;  // expert_e(w_e n) in the place of w_e expert_e(n)
 };
 
@@ -274,6 +311,7 @@ struct FeedForwardSpec {
   // min(act(gate), limit) * clamp(up, -limit, limit) of experts, and of the others; 0: no limit.
   float expert_limit = 0;
   float limit = 0;
+  bool limits_before = false;  // act(min(gate, limit)) in the place of min(act(gate), limit)
   // Of the gate only what is more than so many standard deviations above its mean, and that much
   // (Gemma 3n); 0: all of it.
   float sparsity = 0;
@@ -343,6 +381,12 @@ struct PoolingSpec {
   bool probabilities = false;
 };
 
+// See hyper_connections.h.
+struct HyperSpec {
+  int64_t iterations = 0;  // that balance what mixes the streams
+  float eps = 0;
+};
+
 struct ModelSpec {
   std::string architecture;
   int64_t hidden = 0;
@@ -356,8 +400,9 @@ struct ModelSpec {
   // texts, each in one step, and write none.
   bool causal = true;
   float embedding_scale = 1;
-  int64_t per_layer_input = 0;  // its width; 0: none
-  int64_t streams = 1;          // residual ones
+  int64_t per_layer_input = 0;          // its width; 0: none
+  int64_t streams = 1;                  // residual ones
+  std::optional<HyperSpec> hyper = {};  // how they are connected; else as streams.h has them
   // "position_embd", of so many positions, is added to the embedding; 0: it is not.
   int64_t learned_positions = 0;
   bool token_types = false;              // so is the first row of "token_types"
@@ -374,6 +419,7 @@ struct ModelSpec {
   std::vector<LayerSpec> layers;  // at least one
 
   int64_t num_layers() const { return static_cast<int64_t>(layers.size()); }
+  bool has_alternating_streams() const { return streams > 1 && !hyper.has_value(); }
 
   // The most that `width` gives for any layer.
   template <typename Width>

@@ -15,6 +15,12 @@
 //   out = [each head of y normed] * g
 // so that what a step's rule is given is the token before: it reads what that has left. The
 // feed-forward's result is multiplied by sigmoid(R n) of a mixture of its own.
+//
+// As gated linear attention (Yang et al. 2023, arXiv 2312.06635; QRWKV6: Goldstein et al. 2025,
+// arXiv 2505.03005) it reads what it has learnt, keys and values may be several heads', and
+//   k   = (1 - exp(w)) k,  g = sigmoid(G n)
+//   S   = exp(w) S + k v^T,  out = (S r / sqrt(head_dim)) * g
+#include <cmath>
 #include <utility>
 
 #include "engine/base/status_macros.h"
@@ -133,9 +139,12 @@ absl::Status MakeParts6(const LayerRun& run, const RwkvSpec& spec, const Parts& 
   RETURN_IF_ERROR(apply(weights.mix_1, parts.mixed, parts.of_mixtures));
   RETURN_IF_ERROR(backend->ScaleAndCap(parts.of_mixtures, /*scale=*/1, /*cap=*/1));
   const Tensor decay = parts.low.Cols(0, spec.decay_rank);
+  const bool shared = spec.kv_cols() < spec.inner();  // several heads have the same
+  const Tensor keys = (shared ? parts.a : parts.k).Cols(0, spec.kv_cols());
+  const Tensor values = (shared ? parts.erase : parts.v).Cols(0, spec.kv_cols());
   const std::pair<const Projection*, Tensor> made[] = {{&weights.w_1, decay},
-                                                       {&weights.k, parts.k},
-                                                       {&weights.v, parts.v},
+                                                       {&weights.k, keys},
+                                                       {&weights.v, values},
                                                        {&weights.r, parts.r},
                                                        {&weights.g, parts.g}};
   for (int i = 0; i < 5; ++i) {
@@ -146,10 +155,42 @@ absl::Status MakeParts6(const LayerRun& run, const RwkvSpec& spec, const Parts& 
     RETURN_IF_ERROR(backend->Add(parts.mixed, parts.n, /*scale=*/1));
     RETURN_IF_ERROR(apply(*made[i].first, parts.mixed, made[i].second));
   }
+  for (int64_t h = 0; h < spec.heads && shared; ++h) {
+    const int64_t from = h / (spec.heads / spec.linear_kv_heads) * spec.head_dim;
+    const int64_t to = h * spec.head_dim;
+    RETURN_IF_ERROR(
+        CopyRows(backend, keys.Cols(from, spec.head_dim), parts.k.Cols(to, spec.head_dim)));
+    RETURN_IF_ERROR(
+        CopyRows(backend, values.Cols(from, spec.head_dim), parts.v.Cols(to, spec.head_dim)));
+  }
   RETURN_IF_ERROR(backend->ScaleAndCap(decay, /*scale=*/1, /*cap=*/1));
   RETURN_IF_ERROR(apply(weights.w_2, decay, parts.w));
   RETURN_IF_ERROR(backend->GatedActivation(Activation::kExp, parts.w, {}, parts.w));
   return backend->ScaleAndCap(parts.w, /*scale=*/-1, /*cap=*/0);
+}
+
+absl::StatusOr<Tensor> ApplyLinear(const LayerRun& run, const RwkvSpec& spec, const Parts& parts,
+                                   const StateLayer& rule) {
+  Backend* const backend = run.backend;
+  RETURN_IF_ERROR(MakeParts6(run, spec, parts));
+  RETURN_IF_ERROR(backend->GatedActivation(Activation::kExp, parts.w, parts.k, parts.other));
+  RETURN_IF_ERROR(backend->Add(parts.k, parts.other, /*scale=*/-1));
+  const float scale = 1 / std::sqrt(static_cast<float>(spec.head_dim));
+  RETURN_IF_ERROR(backend->ScaleAndCap(parts.r, scale, /*cap=*/0));
+  RETURN_IF_ERROR(backend->Normalize(parts.n, run.mixer.rwkv.nothing.norm, parts.erase));
+  const Tensor out = run.Of(run.act.mixed, spec.inner());
+  RETURN_IF_ERROR(backend->DeltaRule({.q = parts.r,
+                                      .k = parts.k,
+                                      .v = parts.v,
+                                      .beta = parts.erase,
+                                      .log_decay = parts.w,
+                                      .erase = parts.erase,
+                                      .heads = static_cast<int32_t>(spec.heads),
+                                      .key_heads = static_cast<int32_t>(spec.heads),
+                                      .rule = StateRule::kErase},
+                                     rule, out));
+  RETURN_IF_ERROR(backend->GatedActivation(Activation::kSigmoid, parts.g, out, out));
+  return out;
 }
 
 absl::StatusOr<Tensor> ApplyRwkv6(const LayerRun& run, const RwkvSpec& spec, const Parts& parts,
@@ -196,6 +237,7 @@ absl::StatusOr<Tensor> ApplyRwkv(const LayerRun& run, const RwkvSpec& spec, cons
   const Parts parts = PartsOf(run, spec);
   RETURN_IF_ERROR(backend->Normalize(run.x(), run.weights.mixer_norm.norm, parts.n));
   RETURN_IF_ERROR(TakeDifference(backend, parts.n, weights.previous, shift, parts.difference));
+  if (spec.is_linear()) return ApplyLinear(run, spec, parts, rule);
   if (spec.is_6()) return ApplyRwkv6(run, spec, parts, shift, rule);
   RETURN_IF_ERROR(MakeParts(run, spec, parts));
 

@@ -10,6 +10,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/model/cache_spec.h"
 #include "engine/model/feed_forward.h"
+#include "engine/model/hyper_connections.h"
 #include "engine/model/mixers.h"
 #include "engine/model/pooling_head.h"
 #include "engine/model/rope.h"
@@ -37,7 +38,7 @@ Tensor InputOf(const LayerRun& run, int64_t index) {
 absl::Status AddLayerInput(const LayerRun& run, int64_t index) {
   const LayerInputWeights& weights = run.weights.input;
   const Tensor gate = run.Of(run.act.per_layer_gate, run.model.per_layer_input);
-  const bool streams = run.model.streams > 1;
+  const bool streams = run.model.has_alternating_streams();
   RETURN_IF_ERROR(run.Apply(weights.gate,
                             streams ? StreamsInput(run) : ProductInput::Plain(run.x()),
                             ProductResult::kReplaces, gate));
@@ -175,7 +176,9 @@ absl::Status Transformer::Run(const std::atomic<bool>& cancel, StepResults* resu
                            : Hand(&stages_[i - 1], stage));
     if (i == 0) RETURN_IF_ERROR(FinishEmbedding(stage));
     if (i == 0 && spec_.per_layer_input > 0) RETURN_IF_ERROR(PlaceLayerInputs(stage));
-    if (i == 0 && spec_.streams > 1) {
+    if (i == 0 && spec_.hyper.has_value()) {
+      RETURN_IF_ERROR(FillStreams(spec_, tokens, stage->act, stage->backend.get()));
+    } else if (i == 0 && spec_.streams > 1) {
       RETURN_IF_ERROR(BeginStreams(spec_, weights_, tokens, stage->act, stage->backend.get()));
     }
     if (!temperatures_.empty()) {
@@ -209,8 +212,11 @@ absl::Status Transformer::RunLayers(const std::atomic<bool>& cancel, Stage* stag
                     .backend = stage->backend.get(),
                     .act = stage->act,
                     .rows = rows,
-                    .adapted = step_.adapted};
-    RETURN_IF_ERROR(RunLayer(run, i, stage));
+                    .adapted = step_.adapted,
+                    .tables = &step_.tables,
+                    .tokens = step_.tables.tokens};
+    RETURN_IF_ERROR(spec_.hyper.has_value() ? RunHyperLayer(run, i, stage)
+                                            : RunLayer(run, i, stage));
   }
   return absl::OkStatus();
 }
@@ -238,6 +244,7 @@ absl::Status Transformer::RunLayer(LayerRun& run, int64_t index, Stage* stage) {
     if (spec_.per_layer_input > 0) RETURN_IF_ERROR(KeepRows(InputOf(run, index), stage));
     run.rows = kept_;
     run.adapted = adapted_kept_;
+    run.tokens = kept_tokens_;
   }
   if (!spec.parallel) RETURN_IF_ERROR(AddMixed(run, mixed, beside));
   RETURN_IF_ERROR(NormalizeInPlace(run.weights.mixer_sum_norm, run.x(), run.backend));
@@ -258,6 +265,27 @@ absl::Status Transformer::RunLayer(LayerRun& run, int64_t index, Stage* stage) {
   // Its feed-forward needed all rows.
   return keeps && spec.mixes_feed_forward() && kept_ > 0 ? KeepRows(stage->act.x, stage)
                                                          : absl::OkStatus();
+}
+
+// A layer between streams that are connected as hyper_connections.h says.
+absl::Status Transformer::RunHyperLayer(LayerRun& run, int64_t index, Stage* stage) {
+  RETURN_IF_ERROR(EnterStreams(run, run.weights.hyper_mixer));
+  ASSIGN_OR_RETURN(const Tensor mixed, Mix(run, index, stage->cache));
+  if (index == spec_.num_layers() - 1 && kept_ < run.rows) {
+    if (kept_ == 0) return absl::OkStatus();
+    for (const Tensor& rows : {mixed, run.act.streams, run.act.stream_numbers}) {
+      RETURN_IF_ERROR(KeepRows(rows, stage));
+    }
+    run.rows = kept_;
+    run.adapted = adapted_kept_;
+    run.tokens = kept_tokens_;
+  }
+  RETURN_IF_ERROR(run.Apply(run.mixer.output, ProductInput::Plain(mixed.Rows(0, run.rows)),
+                            ProductResult::kReplaces, run.x()));
+  RETURN_IF_ERROR(LeaveStreams(run));
+  RETURN_IF_ERROR(EnterStreams(run, run.weights.hyper_feed_forward));
+  RETURN_IF_ERROR(FeedForward(run, stage->cache.conv_state(index)));
+  return LeaveStreams(run);
 }
 
 // x = norm(x + what adapters and positions add)
@@ -318,7 +346,11 @@ absl::Status Transformer::Hand(Stage* from, Stage* to) {
 absl::Status Transformer::Head(StepResults* results) {
   Backend* backend = stages_.back().backend.get();
   const Activations& act = stages_.back().act;
-  if (spec_.streams > 1) RETURN_IF_ERROR(EndStreams(spec_, weights_, kept_, act, backend));
+  if (spec_.hyper.has_value()) {
+    RETURN_IF_ERROR(JoinStreams(spec_, weights_.hyper_end, kept_, act, backend));
+  } else if (spec_.streams > 1) {
+    RETURN_IF_ERROR(EndStreams(spec_, weights_, kept_, act, backend));
+  }
   Tensor h = act.hidden.Rows(0, kept_);
   const Tensor x = act.x.Rows(0, kept_);
   if (weights_.output_norm.empty()) {
@@ -393,6 +425,8 @@ void Transformer::ListRows() {
   kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
   kept_ = static_cast<int64_t>(kept.size());
   adapted_kept_ = AdaptedAmong(step_.adapted, kept);
+  kept_tokens_.clear();
+  for (const int32_t row : kept) kept_tokens_.push_back(step_.tables.tokens[row]);
   lists[kAllKept].resize(kept.size());
   std::iota(lists[kAllKept].begin(), lists[kAllKept].end(), 0);
   auto among = [](const std::vector<int32_t>& rows, int32_t row) {
@@ -438,8 +472,9 @@ void Transformer::FillRopes() {
     float* out = ropes[r].angles.data();
     for (const StepSequence& sequence : step_.tables.sequences) {
       for (int32_t p = sequence.first_position; p < sequence.context(); ++p) {
+        const double place = static_cast<double>(p - spec.behind) * (spec.back ? -1 : 1);
         for (const double frequency : frequencies_[r]) {
-          const double angle = static_cast<double>(p) * frequency;
+          const double angle = place * frequency;
           *out++ = static_cast<float>(spec.magnitude * std::cos(angle));
           *out++ = static_cast<float>(spec.magnitude * std::sin(angle));
         }

@@ -69,6 +69,7 @@ class Transformer final : public LanguageModel {
   absl::Status Hand(Stage* from, Stage* to);
   absl::Status RunLayers(const std::atomic<bool>& cancel, Stage* stage);
   // Layer `index`, the run's. Of the last one only the rows that are kept are left.
+  absl::Status RunHyperLayer(LayerRun& run, int64_t index, Stage* stage);
   absl::Status RunLayer(LayerRun& run, int64_t index, Stage* stage);
   absl::Status FinishEmbedding(Stage* stage);
   absl::Status PlaceLayerInputs(Stage* stage);
@@ -84,6 +85,7 @@ class Transformer final : public LanguageModel {
 
   ModelStep step_;                         // that was launched
   std::vector<AdaptedRows> adapted_kept_;  // of the kept rows
+  std::vector<int32_t> kept_tokens_;       // likewise
   std::vector<float> temperatures_;        // of its tokens
   int64_t kept_ = 0;                       // rows of it that something is wanted of
   int64_t head_rows_ = 0;                  // of those, the ones that logits are computed of

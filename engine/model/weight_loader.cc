@@ -36,6 +36,21 @@ absl::StatusOr<std::vector<float>> WeightLoader::HostMatrix(const std::string& n
   return ReadFloats(*info, 0, rows);
 }
 
+absl::StatusOr<std::vector<int32_t>> WeightLoader::HostInts(const std::string& name, int64_t rows,
+                                                            int64_t cols, int64_t below) {
+  ASSIGN_OR_RETURN(const TensorInfo* info,
+                   Take(name, rows, cols, /*in_memory=*/true, /*numbers=*/true));
+  std::vector<int32_t> values(rows * cols);
+  RETURN_IF_ERROR(
+      gguf_.ReadTensor(*info, absl::MakeSpan(reinterpret_cast<char*>(values.data()), info->bytes)));
+  for (const int32_t value : values) {
+    if (value >= 0 && value < below) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor '", name, "': values must be in [0, ", below, "), got ", value));
+  }
+  return values;
+}
+
 absl::StatusOr<DeviceVector> WeightLoader::Flat(const std::string& name, int64_t rows,
                                                 int64_t cols) {
   ASSIGN_OR_RETURN(const std::vector<float> values, HostMatrix(name, rows, cols));
@@ -261,7 +276,7 @@ std::string WeightLoader::MostCommonType() const {
 }
 
 absl::StatusOr<const TensorInfo*> WeightLoader::Take(const std::string& name, int64_t rows,
-                                                     int64_t cols, bool in_memory) {
+                                                     int64_t cols, bool in_memory, bool numbers) {
   const TensorInfo* info = gguf_.FindTensor(name);
   if (info == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' is missing"));
@@ -270,8 +285,13 @@ absl::StatusOr<const TensorInfo*> WeightLoader::Take(const std::string& name, in
     return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' must be ", rows, " x ",
                                                    cols, ", got ", info->rows, " x ", info->cols));
   }
+  if ((info->dtype == DType::kI32) != numbers) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' must be ",
+                                                   numbers ? "I32" : "of weights", ", got ",
+                                                   Traits(info->dtype).name));
+  }
   if (taken_.insert(name).second) {
-    parameters_ += rows * cols;
+    if (!numbers) parameters_ += rows * cols;
     if (!in_memory) return info;
     bytes_ += static_cast<int64_t>(info->bytes);
     bytes_by_type_[info->dtype] += static_cast<int64_t>(info->bytes);

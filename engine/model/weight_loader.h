@@ -48,6 +48,10 @@ class WeightLoader {
   absl::StatusOr<std::vector<float>> HostMatrix(const std::string& name, int64_t rows,
                                                 int64_t cols);
 
+  // A (rows, cols) tensor of I32, each in [0, below).
+  absl::StatusOr<std::vector<int32_t>> HostInts(const std::string& name, int64_t rows, int64_t cols,
+                                                int64_t below);
+
   // A tensor's values, all rows one after the other, as a (1, rows * cols) vector.
   absl::StatusOr<DeviceVector> Flat(const std::string& name, int64_t rows, int64_t cols);
 
@@ -132,8 +136,9 @@ class WeightLoader {
   std::string MostCommonType() const;
 
  private:
+  // Of weights, or of I32 where `numbers`.
   absl::StatusOr<const TensorInfo*> Take(const std::string& name, int64_t rows, int64_t cols,
-                                         bool in_memory = true);
+                                         bool in_memory = true, bool numbers = false);
 
   // A run of a tensor's rows.
   struct Rows {

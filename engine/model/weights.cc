@@ -41,6 +41,12 @@ int64_t LatentWeights::bytes() const {
   return total;
 }
 
+int64_t CompressedWeights::bytes() const {
+  int64_t total = q_b.bytes() + index_q.bytes();
+  for (const Projection& group : groups) total += group.bytes();
+  return total;
+}
+
 int64_t RwkvWeights::bytes() const {
   int64_t total = mix_1.bytes() + g.bytes();
   for (const Projection* part : {&r, &k, &v, &w_1, &w_2, &a_1, &a_2, &v_1, &v_2, &g_1, &g_2}) {
@@ -52,7 +58,7 @@ int64_t RwkvWeights::bytes() const {
 
 int64_t LayerWeights::bytes_a_token(const LayerSpec& spec) const {
   int64_t total = mixer.bytes() + beside.bytes() + feed_forward.bytes();
-  total += streams.bytes() + laurel.bytes();
+  total += streams.bytes() + laurel.bytes() + hyper_mixer.bytes() + hyper_feed_forward.bytes();
   total += input.gate.bytes() + input.projection.bytes();
   if (experts.experts.empty()) return total;
   int64_t all = 0;
@@ -108,7 +114,12 @@ absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, absl::Span<const Adapt
     ASSIGN_OR_RETURN(input.norm,
                      loader.LoadNorm("per_layer_proj_norm", spec, 1, spec.per_layer_input));
   }
-  if (spec.streams > 1) RETURN_IF_ERROR(LoadStreams(spec, last, &loader, &weights));
+  if (spec.hyper.has_value()) {
+    loader.set_backend(last);
+    ASSIGN_OR_RETURN(weights.hyper_end, LoadHyperEnd(spec, &loader));
+  } else if (spec.streams > 1) {
+    RETURN_IF_ERROR(LoadStreams(spec, last, &loader, &weights));
+  }
   for (int64_t i = 0; i < spec.num_layers(); ++i) {
     loader.set_backend(backend_of(i));
     ASSIGN_OR_RETURN(LayerWeights layer, LoadLayer(spec, i, &loader));

@@ -122,6 +122,16 @@ struct LatentWeights {
   int64_t bytes() const;
 };
 
+// Of compressed attention; as CompressedSpec has them.
+struct CompressedWeights {
+  DeviceNorm q_norm, head_norm, norm, pooled_norm, index_norm;
+  Projection q_b, index_q;
+  DeviceVector places, index_places;  // (every, columns of what is pooled)
+  std::vector<Projection> groups;
+
+  int64_t bytes() const;
+};
+
 // hidden -> gate and up, or up alone, side by side -> hidden
 struct FeedForwardWeights {
   Projection input, down;
@@ -138,6 +148,7 @@ struct ExpertWeights {
   Projection latent_down, latent_up;  // hidden -> latent -> hidden
   Projection router;                  // hidden -> experts
   std::vector<float> choice_bias;     // of each expert, or none
+  std::vector<int32_t> of_tokens;     // the chosen of each token, or none
   std::vector<FeedForwardWeights> experts;
   FeedForwardWeights shared;
   Projection shared_gate;  // hidden -> 1
@@ -162,6 +173,16 @@ struct StreamWeights {
   DeviceNorm input_gain;        // of what the embedding for the layer is gated by
 
   int64_t bytes() const { return router.bytes() + predict.bytes() + correct.bytes(); }
+};
+
+// Of hyper-connections, see hyper_connections.h; at the end of a model only `pre` is made.
+struct HyperWeights {
+  DeviceNorm norm;      // of all streams side by side, without gains
+  Projection numbers;   // streams * hidden -> pre, post and mixing
+  DeviceNorm affine;    // of these: gains and biases
+  DeviceNorm plus_eps;  // of pre
+
+  int64_t bytes() const { return numbers.bytes(); }
 };
 
 // x's low-rank way around a mixer (LayerSpec::laurel_rank).
@@ -194,11 +215,12 @@ struct MixerWeights {
   StateSpaceWeights state_space;
   SelectiveWeights selective;
   LatentWeights latent;
+  CompressedWeights compressed;
   Projection output;  // MixerOutputCols -> hidden
 
   int64_t bytes() const {
     return input.bytes() + kimi_delta.bytes() + rwkv.bytes() + selective.bytes() + latent.bytes() +
-           gate.bytes() + output.bytes();
+           compressed.bytes() + gate.bytes() + output.bytes();
   }
 };
 
@@ -211,6 +233,7 @@ struct LayerWeights {
   ExpertWeights experts;
   LayerInputWeights input;
   StreamWeights streams;
+  HyperWeights hyper_mixer, hyper_feed_forward;
   LaurelWeights laurel;
   float output_scale = 1;
 
@@ -235,6 +258,7 @@ struct Weights {
   // Of each residual stream but the first: hidden -> hidden, of the embedding, and at the end.
   std::vector<Projection> stream_begins, stream_ends;
   DeviceNorm stream_norm, stream_end_norm;  // without gains
+  HyperWeights hyper_end;
   std::vector<LayerWeights> layers;
   DeviceNorm output_norm;
   std::unique_ptr<WeightMatrix> output;  // (vocab, hidden); null where the embedding serves

@@ -22,7 +22,7 @@ import peer
 import remake_model
 
 HERE = pathlib.Path(__file__).parent
-OWN = {"plamo2", "rwkv6"}
+OWN = {"deepseek4", "plamo2", "rwkv6", "rwkv6qwen2"}
 # Shapes of releases, with fewer layers, tokens and experts: heads, ropes, groups and widths are theirs.
 SMALL = ["--vocab", "512"]
 RELEASES = {

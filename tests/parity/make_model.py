@@ -38,7 +38,7 @@ class Model:
         """A matrix whose products are about as large as what goes in, or `values` of a generator and a shape."""
         draw = self.draw(name)
         made = draw.standard_normal(shape) * gain / shape[-1] ** 0.5 if values is None else values(draw, shape)
-        self.tensors.append((name, made.astype(np.float32)))
+        self.tensors.append((name, made if made.dtype == np.int32 else made.astype(np.float32)))
 
     def norm(self, name, *shape, bias=False, suffix=".weight"):
         self.add(name + suffix, *shape, values=lambda draw, shape: 1 + 0.1 * draw.standard_normal(shape))
@@ -51,7 +51,7 @@ class Model:
         at = 0
         for name, values in self.tensors:
             front += text(name) + struct.pack("<I", values.ndim) + struct.pack(f"<{values.ndim}Q", *reversed(values.shape))
-            front += struct.pack("<IQ", 0, at)
+            front += struct.pack("<IQ", 26 if values.dtype == np.int32 else 0, at)
             at += -(-values.nbytes // ALIGNMENT) * ALIGNMENT
         with open(path, "wb") as file:
             file.write(front + bytes(-len(front) % ALIGNMENT))
@@ -191,7 +191,103 @@ def rwkv6(model):
         model.add(c + "receptance.weight", hidden, hidden)
 
 
-FAMILIES = {"plamo2": plamo2, "rwkv6": rwkv6}
+def rwkv6qwen2(model):
+    hidden, layers, head_dim, kv_heads, ffn, mix, decay = 64, 3, 16, 2, 96, 8, 16
+    vocab = rwkv_vocabulary(model)
+    model.own(context_length=32768, embedding_length=hidden, block_count=layers, attention__layer_norm_rms_epsilon=4e-3,
+              wkv__head_size=head_dim, time_mix_extra_dim=mix, time_decay_extra_dim=decay, token_shift_count=1,
+              feed_forward_length=ffn, attention__head_count=0, attention__head_count_kv=kv_heads)
+    model.add("token_embd.weight", vocab, hidden, values=near(0.3))
+    model.norm("output_norm", hidden)
+    model.add("output.weight", vocab, hidden)
+    for i in range(layers):
+        p = f"blk.{i}."
+        model.norm(p + "attn_norm", hidden)
+        model.norm(p + "ffn_norm", hidden)
+        t = p + "time_mix_"
+        model.add(t + "w1.weight", 5 * mix, hidden)
+        model.add(t + "w2.weight", 5, hidden, mix, gain=0.5)
+        model.add(t + "lerp_x.weight", hidden, values=between(0, 1))
+        model.add(t + "lerp_fused.weight", 5, 1, 1, hidden, values=between(0, 1))
+        model.add(t + "decay.weight", hidden, values=between(-6, 1))
+        model.add(t + "decay_w1.weight", decay, hidden)
+        model.add(t + "decay_w2.weight", hidden, decay, gain=0.5)
+        for name, rows in (("key", kv_heads * head_dim), ("value", kv_heads * head_dim), ("receptance", hidden)):
+            model.add(t + name + ".weight", rows, hidden, gain=2)
+            model.add(t + name + ".bias", rows, values=near(0.3))
+        for name in ("gate", "output"):
+            model.add(t + name + ".weight", hidden, hidden, gain=2)
+        for name, rows, cols in (("gate", ffn, hidden), ("up", ffn, hidden), ("down", hidden, ffn)):
+            model.add(p + f"ffn_{name}.weight", rows, cols)
+
+
+def deepseek4(model):
+    hidden, heads, head_dim, rope, q_rank, groups, o_rank = 32, 4, 32, 16, 32, 2, 32
+    # Enough heads of the index that no two of its scores are 0, and so the same.
+    index_heads, index_dim, experts, used, ffn, streams, hashed = 10, 64, 4, 2, 32, 4, 2
+    ratios = [0, 4, 128, 4, 128]
+    layers = len(ratios)
+    vocab = rwkv_vocabulary(model)
+    model.own(vocab_size=vocab, context_length=512, embedding_length=hidden, block_count=layers, feed_forward_length=ffn,
+              attention__head_count=heads, attention__head_count_kv=1, attention__key_length=head_dim, attention__value_length=head_dim,
+              attention__layer_norm_rms_epsilon=4e-3, attention__q_lora_rank=q_rank, attention__sliding_window=8,
+              attention__output_group_count=groups, attention__output_lora_rank=o_rank, attention__compress_ratios=ratios,
+              attention__compress_rope_freq_base=4000.0, attention__indexer__head_count=index_heads,
+              attention__indexer__key_length=index_dim, attention__indexer__top_k=3, rope__dimension_count=rope,
+              rope__freq_base=1000.0, rope__scaling__type="yarn", rope__scaling__factor=8.0,
+              rope__scaling__original_context_length=64, hyper_connection__count=streams,
+              hyper_connection__sinkhorn_iterations=3, hyper_connection__epsilon=0.01, hash_layer_count=hashed,
+              expert_count=experts, expert_used_count=used, expert_feed_forward_length=ffn, expert_shared_count=1,
+              expert_weights_scale=1.5, expert_weights_norm=True, expert_gating_func=4,
+              swiglu_clamp_exp=[0.5 + 0.1 * i for i in range(layers)], swiglu_clamp_shexp=[0.9 - 0.1 * i for i in range(layers)])
+    model.add("token_embd.weight", vocab, hidden, values=near(0.5))
+    model.norm("output_norm", hidden)
+    model.add("output.weight", vocab, hidden)
+
+    def hyper(name, scales, numbers):
+        model.add(name + "_fn.weight", numbers, streams * hidden)
+        model.add(name + "_base.weight", numbers, values=near(0.5))
+        model.add(name + "_scale.weight", scales, values=near(0.2, 1.0))
+
+    def pooled(p, name, every, columns, norm):
+        for part in ("kv", "gate"):
+            model.add(f"{p}{name}_compressor_{part}.weight", columns, hidden, gain=1.5)
+        model.add(f"{p}{name}_compressor_ape.weight", every, columns, values=near(0.7))
+        model.norm(f"{p}{name}_compressor_norm", norm)
+
+    hyper("output_hc", 1, streams)
+    for i, every in enumerate(ratios):
+        p = f"blk.{i}."
+        model.norm(p + "attn_norm", hidden)
+        model.add(p + "attn_sinks.weight", heads, values=near(1))
+        model.add(p + "attn_q_a.weight", q_rank, hidden)
+        model.norm(p + "attn_q_a_norm", q_rank)
+        model.add(p + "attn_q_b.weight", heads * head_dim, q_rank)
+        model.add(p + "attn_kv.weight", head_dim, hidden)
+        model.add(p + "attn_kv_a_norm.weight", head_dim, values=near(0.2, 1.5))
+        model.add(p + "attn_output_a.weight", groups * o_rank, heads * head_dim // groups)
+        model.add(p + "attn_output_b.weight", hidden, groups * o_rank)
+        hyper(p + "hc_attn", 3, (2 + streams) * streams)
+        hyper(p + "hc_ffn", 3, (2 + streams) * streams)
+        if every:
+            pooled(p, "attn", every, (2 if every == 4 else 1) * head_dim, head_dim)
+        if every == 4:
+            pooled(p, "indexer", every, 2 * index_dim, index_dim)
+            model.add(p + "indexer.proj.weight", index_heads, hidden)
+            model.add(p + "indexer.attn_q_b.weight", index_heads * index_dim, q_rank)
+        model.norm(p + "ffn_norm", hidden)
+        model.add(p + "ffn_gate_inp.weight", experts, hidden, gain=2)
+        if i < hashed:
+            choose = lambda draw, shape: np.argsort(draw.random((shape[0], experts)), 1)[:, : shape[1]].astype(np.int32)
+            model.add(p + "ffn_gate_tid2eid.weight", vocab, used, values=choose)
+        else:
+            model.add(p + "exp_probs_b.bias", experts, values=near(0.2))
+        for name, rows, cols in (("gate", ffn, hidden), ("up", ffn, hidden), ("down", hidden, ffn)):
+            model.add(p + f"ffn_{name}_exps.weight", experts, rows, cols, gain=1.5)
+            model.add(p + f"ffn_{name}_shexp.weight", rows, cols, gain=1.5)
+
+
+FAMILIES = {"deepseek4": deepseek4, "plamo2": plamo2, "rwkv6": rwkv6, "rwkv6qwen2": rwkv6qwen2}
 
 
 def main():

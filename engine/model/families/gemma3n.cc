@@ -20,7 +20,6 @@ constexpr int64_t kInputWidth = 256;
 constexpr int64_t kOwnKeys = 20;         // layers
 constexpr int64_t kSparse = 10;          // layers
 constexpr float kSparsity = 1.6448534f;  // one of twenty of a normal distribution is above it
-constexpr int64_t kMostStreams = 16;
 
 // How far each layer's gate is cut: minus infinity stands for not at all.
 absl::Status ReadSparsity(KeyReader& keys, ModelSpec* spec) {

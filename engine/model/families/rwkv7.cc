@@ -1,11 +1,12 @@
 // "rwkv7": RWKV-7 (Peng et al. 2025, arXiv 2503.14456); "rwkv6": RWKV-6 (Peng et al. 2024, arXiv
-// 2404.05892); "arwkv7": Qwen2 with its attention replaced
-// by that (Lin et al. 2025, arXiv 2501.15570).
+// 2404.05892); "arwkv7": Qwen2 with its attention replaced by the first (Lin et al. 2025, arXiv
+// 2501.15570), "rwkv6qwen2": by the second, as gated linear attention (Goldstein et al. 2025, arXiv
+// 2505.03005).
 //
 // A layer is time mixing (rwkv_mixer.cc) and a feed-forward, which mixes each token with the one
 // before it, too, and has squares of what is positive between. LayerNorm with biases, of the
 // embedding, too. Of rwkv6 the feed-forward has a gate, and x is halved every so many layers. Of
-// arwkv7 norms and feed-forward are a llama's.
+// arwkv7 and rwkv6qwen2 norms and feed-forward are a llama's.
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/families.h"
@@ -37,12 +38,22 @@ absl::StatusOr<RwkvSpec> ReadTimeMixing(KeyReader& keys, const ModelSpec& spec) 
   return rwkv;
 }
 
+absl::StatusOr<RwkvSpec> ReadTimeMixing6(KeyReader& keys, const ModelSpec& spec) {
+  ASSIGN_OR_RETURN(RwkvSpec rwkv, ReadRwkvHeads(keys, spec));
+  ASSIGN_OR_RETURN(rwkv.mix_rank, keys.Int("time_mix_extra_dim", 1, kMaxDim / 5));
+  ASSIGN_OR_RETURN(rwkv.decay_rank, keys.Int("time_decay_extra_dim", 1, kMaxDim));
+  return rwkv;
+}
+
+// There is no attention.
+absl::Status RefuseHeads(KeyReader& keys) {
+  RETURN_IF_ERROR(keys.IntOr("attention.head_count", 0, 0, 0).status());
+  return keys.IntOr("attention.head_count_kv", 0, 0, 0).status();
+}
+
 absl::Status DescribeLayers(KeyReader& keys, RwkvSpec rwkv, const LayerSpec& like,
                             ModelSpec* spec) {
   const int64_t layers = spec->num_layers();
-  for (const char* name : {"attention.head_count", "attention.head_count_kv"}) {
-    RETURN_IF_ERROR(keys.IntOr(name, 0, 0, 0).status());  // it has no attention
-  }
   ASSIGN_OR_RETURN(const std::vector<int64_t> widths,
                    keys.IntsOr("feed_forward_length", layers, 1, kMaxDim, 4 * spec->hidden));
   for (int64_t i = 0; i < layers; ++i) {
@@ -62,6 +73,7 @@ absl::Status DescribeSizesOfBoth(KeyReader& keys, ModelSpec* spec) {
 }
 
 absl::Status DescribeLayersOfBoth(KeyReader& keys, RwkvSpec rwkv, ModelSpec* spec) {
+  RETURN_IF_ERROR(RefuseHeads(keys));
   rwkv.mixes_feed_forward = true;
   LayerSpec layer;
   layer.feed_forward.gated = false;
@@ -74,9 +86,7 @@ absl::Status DescribeLayersOfBoth(KeyReader& keys, RwkvSpec rwkv, ModelSpec* spe
 
 absl::Status DescribeRwkv6(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(DescribeSizesOfBoth(keys, spec));
-  ASSIGN_OR_RETURN(RwkvSpec rwkv, ReadRwkvHeads(keys, *spec));
-  ASSIGN_OR_RETURN(rwkv.mix_rank, keys.Int("time_mix_extra_dim", 1, kMaxDim / 5));
-  ASSIGN_OR_RETURN(rwkv.decay_rank, keys.Int("time_decay_extra_dim", 1, kMaxDim));
+  ASSIGN_OR_RETURN(RwkvSpec rwkv, ReadTimeMixing6(keys, *spec));
   rwkv.normed = true;
   RETURN_IF_ERROR(DescribeLayersOfBoth(keys, rwkv, spec));
   ASSIGN_OR_RETURN(const int64_t period, keys.IntOr("rescale_every_n_layers", 0, kMaxDim, 0));
@@ -96,7 +106,27 @@ absl::Status DescribeArwkv7(KeyReader& keys, ModelSpec* spec) {
   ASSIGN_OR_RETURN(const int64_t layers, DescribeSizes(keys, spec));
   spec->layers.resize(layers);
   RETURN_IF_ERROR(keys.IntOr("token_shift_count", 1, 1, 1).status());
+  RETURN_IF_ERROR(RefuseHeads(keys));
   ASSIGN_OR_RETURN(const RwkvSpec rwkv, ReadTimeMixing(keys, *spec));
+  return DescribeLayers(keys, rwkv, LayerSpec(), spec);
+}
+
+absl::Status DescribeRwkv6Qwen2(KeyReader& keys, ModelSpec* spec) {
+  ASSIGN_OR_RETURN(const int64_t layers, DescribeSizes(keys, spec));
+  spec->layers.resize(layers);
+  RETURN_IF_ERROR(keys.IntOr("token_shift_count", 1, 1, 1).status());
+  // As llama.cpp, which reads it and halves nothing.
+  RETURN_IF_ERROR(keys.IntOr("rescale_every_n_layers", 0, kMaxDim, 0).status());
+  ASSIGN_OR_RETURN(RwkvSpec rwkv, ReadTimeMixing6(keys, *spec));
+  ASSIGN_OR_RETURN(const int64_t heads, keys.IntOr("attention.head_count", 0, kMaxDim, 0));
+  ASSIGN_OR_RETURN(const int64_t kv_heads,
+                   keys.IntOr("attention.head_count_kv", 0, rwkv.heads, heads));
+  rwkv.linear_kv_heads = kv_heads > 0 ? kv_heads : rwkv.heads;
+  if (rwkv.heads % rwkv.linear_kv_heads != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("'", keys.Key("attention.head_count_kv"),
+                                                   "' = ", kv_heads, " does not divide the ",
+                                                   rwkv.heads, " heads"));
+  }
   return DescribeLayers(keys, rwkv, LayerSpec(), spec);
 }
 

@@ -29,6 +29,7 @@ inline constexpr uint32_t kGgmlF16 = 1;
 inline constexpr uint32_t kGgmlQ4_0 = 2;
 inline constexpr uint32_t kGgmlQ8_0 = 8;
 inline constexpr uint32_t kGgmlQ4_K = 12;
+inline constexpr uint32_t kGgmlI32 = 26;
 
 // GGUF's numbers of the value types.
 inline constexpr uint32_t kGgufString = 8;

@@ -156,7 +156,7 @@ std::vector<Refusal> TensorRefusals() {
        one(9, {256}, Floats(500)),
        {"\"blk.0.w\"", "type 9 (Q8_1)"},
        kUnimplemented},
-      {"IntegerType", one(26, {256}, Floats(256)), {"type 26 (I32)"}, kUnimplemented},
+      {"IntegerType", one(25, {256}, Floats(256)), {"type 25 (I16)"}, kUnimplemented},
       {"UnknownType", one(1000, {256}, Floats(500)), {"type 1000 (unknown)"}, kUnimplemented},
       {"DuplicateTensor",
        Gguf()

@@ -42,6 +42,21 @@ TEST_F(ConvertModelTest, LongVectorsAreCopiedPieceByPiece) {
   EXPECT_EQ(copied, values);
 }
 
+TEST_F(ConvertModelTest, NumbersOfThingsStay) {
+  const std::vector<int32_t> values = {3, 1, 2, 0, 7, 5, 6, 4};
+  GgufBuilder gguf;
+  gguf.AddTensor("blk.0.ffn_gate_tid2eid.weight", kGgmlI32, {2, 4}, Bytes(values));
+  ASSERT_TRUE(Convert(gguf, "Q8_0").ok());
+  const auto made = GgufFile::Open(Path("out.gguf")).value();
+  const TensorInfo* copied = made->FindTensor("blk.0.ffn_gate_tid2eid.weight");
+  ASSERT_EQ(copied->dtype, DType::kI32);
+  std::vector<int32_t> read(values.size());
+  ASSERT_TRUE(
+      made->ReadTensor(*copied, absl::MakeSpan(reinterpret_cast<char*>(read.data()), copied->bytes))
+          .ok());
+  EXPECT_EQ(read, values);
+}
+
 TEST_F(ConvertModelTest, LayersBeyondAllModelsAreNoLayers) {
   GgufBuilder gguf;
   for (const char* name : {"blk.0.attn_v.weight", "blk.2147483647.attn_v.weight"}) {

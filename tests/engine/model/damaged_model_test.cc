@@ -102,20 +102,22 @@ TEST_P(DamagedModelTest, IsRefusedOrRuns) {
   EXPECT_LT(refused, NumFiles());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Families, DamagedModelTest,
-    testing::Values("gemma4-e-f32", "gemma4-moe-f32", "mamba-f32", "jamba-f32", "mamba2-f32",
-                    "falcon-h1-f32", "muse-glimmer-f32", "llama4-f32", "minicpm3-f32",
-                    "qwen3vl-f32", "deepseek2-f32", "nemotron_h_moe-f32", "granitehybrid-f32",
-                    "lfm2moe-f32", "qwen3next-f32", "gpt-oss-f32", "bert-f32", "bert-rerank-f32",
-                    "nomic-bert-moe-f32", "modern-bert-rerank-f32", "gemma-embedding-f32",
-                    "gemma3n-f32", "rwkv7-f32", "rwkv6-f32", "plamo2-f32", "kimi-linear-f32",
-                    "bailingmoe3-f32", "step35-f32", "jina-bert-v2-f32"),
-    [](const auto& info) {
-      std::string name = info.param;
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Families, DamagedModelTest,
+                         testing::Values("gemma4-e-f32", "gemma4-moe-f32", "mamba-f32", "jamba-f32",
+                                         "mamba2-f32", "falcon-h1-f32", "muse-glimmer-f32",
+                                         "llama4-f32", "minicpm3-f32", "qwen3vl-f32",
+                                         "deepseek2-f32", "nemotron_h_moe-f32", "granitehybrid-f32",
+                                         "lfm2moe-f32", "qwen3next-f32", "gpt-oss-f32", "bert-f32",
+                                         "bert-rerank-f32", "nomic-bert-moe-f32",
+                                         "modern-bert-rerank-f32", "gemma-embedding-f32",
+                                         "gemma3n-f32", "rwkv7-f32", "rwkv6-f32", "rwkv6qwen2-f32",
+                                         "deepseek4-f32", "plamo2-f32", "kimi-linear-f32",
+                                         "bailingmoe3-f32", "step35-f32", "jina-bert-v2-f32"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace lm

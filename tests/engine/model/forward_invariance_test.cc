@@ -93,7 +93,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "granitehybrid-f32", "nemotron_h_moe-f32", "gemma4-e-f32", "gemma4-moe-f32",
                     "mamba2-f32", "falcon-h1-f32", "llama4-f32", "minicpm3-f32", "mamba-f32",
                     "jamba-f32", "gemma3n-f32", "rwkv7-f32", "kimi-linear-f32", "bailingmoe3-f32",
-                    "step35-f32", "laguna-f32", "mimo2-f32", "rwkv6-f32", "plamo2-f32"),
+                    "step35-f32", "laguna-f32", "mimo2-f32", "rwkv6-f32", "plamo2-f32",
+                    "rwkv6qwen2-f32", "deepseek4-f32"),
     [](const auto& info) {
       std::string name = info.param;
       std::replace(name.begin(), name.end(), '-', '_');

@@ -87,6 +87,8 @@ constexpr Golden kGolden[] = {
     Named("qwen3next-old-f32", kAllFloat),
     Named("rwkv7-f32", kAllFloat),
     Named("rwkv6-f32", kAllFloat),
+    Named("rwkv6qwen2-f32", kAllFloat),
+    Named("deepseek4-f32", kAllFloat),
     Named("plamo2-f32", kAllFloat),
     Named("kimi-linear-f32", kAllFloat),
     Named("bailingmoe3-f32", kAllFloat),

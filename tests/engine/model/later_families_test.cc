@@ -85,6 +85,87 @@ TEST_F(FamilyTest, Rwkv6HalvesItsStreamNowAndThen) {
   EXPECT_THAT(Refusal(), HasSubstr("'rwkv6.time_mix_extra_dim' must be 1 to"));
 }
 
+TEST_F(FamilyTest, Rwkv6Qwen2SharesKeysAndValuesAmongHeads) {
+  Begin("rwkv6qwen2", &DescribeRwkv6Qwen2);
+  Set("attention.head_count", uint64_t{0});
+  Set("wkv.head_size", uint64_t{16});
+  Set("time_mix_extra_dim", uint64_t{8});
+  Set("time_decay_extra_dim", uint64_t{12});
+  Set("token_shift_count", uint64_t{1});
+  const ModelSpec spec = Spec();
+  ASSERT_NE(spec.layers[1].rwkv(), nullptr);
+  EXPECT_EQ(spec.layers[1].rwkv()->kv_cols(), 2 * 16);
+  EXPECT_EQ(StatesOf(spec.layers[1]).conv, 64);
+  EXPECT_STREQ(spec.layers[1].feed_forward_norm, "ffn_norm");
+  Set("attention.head_count_kv", uint64_t{3});
+  EXPECT_THAT(Refusal(), HasSubstr("'rwkv6qwen2.attention.head_count_kv' = 3 does not divide"));
+  Set("attention.head_count_kv", uint64_t{0});
+  EXPECT_EQ(Spec().layers[0].rwkv()->kv_cols(), 64);
+}
+
+TEST_F(FamilyTest, DeepSeek4CompressesWhatIsFar) {
+  Begin("deepseek4", &DescribeDeepSeek4);
+  Set("attention.head_count_kv", uint64_t{1});
+  Set("attention.key_length", uint64_t{48});
+  Set("attention.q_lora_rank", uint64_t{24});
+  Set("attention.sliding_window", uint64_t{16});
+  Set("attention.output_group_count", uint64_t{2});
+  Set("attention.output_lora_rank", uint64_t{20});
+  Set("attention.indexer.head_count", uint64_t{3});
+  Set("attention.indexer.key_length", uint64_t{32});
+  Set("attention.indexer.top_k", uint64_t{7});
+  Set("attention.compress_rope_freq_base", 40000.0);
+  std::vector<int64_t> ratios(13, 128);  // one more than there are layers
+  for (int i = 0; i < 12; i += 2) ratios[i] = 4;
+  ratios[11] = 0;
+  Set("attention.compress_ratios", ratios);
+  Set("rope.dimension_count", uint64_t{16});
+  Set("rope.scaling.type", std::string("yarn"));
+  Set("rope.scaling.factor", 16.0);
+  Set("hyper_connection.count", uint64_t{4});
+  Set("hyper_connection.sinkhorn_iterations", uint64_t{20});
+  Set("hyper_connection.epsilon", 1e-6);
+  Set("hash_layer_count", uint64_t{3});
+  Set("expert_count", uint64_t{8});
+  Set("expert_used_count", uint64_t{2});
+  Set("expert_feed_forward_length", uint64_t{40});
+  Set("expert_shared_count", uint64_t{1});
+  Set("swiglu_clamp_exp", std::vector<double>(12, 10.0));
+  const ModelSpec spec = Spec();
+  EXPECT_EQ(spec.streams, 4);
+  EXPECT_EQ(spec.hyper->iterations, 20);
+  const AttentionSpec& indexed = *spec.layers[0].attention();
+  EXPECT_EQ(indexed.compressed->most, 7);
+  EXPECT_EQ(indexed.compressed->index_heads, 3);
+  EXPECT_EQ(StatesOf(spec.layers[0]).conv, 9 * 48);
+  EXPECT_EQ(StatesOf(spec.layers[0]).rule, 9 * 32);
+  EXPECT_EQ(MixerInputCols(spec.layers[0]), 24 + 48 + 4 * 48 + 4 * 32 + 3);
+  EXPECT_EQ(MixerOutputCols(spec.layers[0]), 2 * 20);
+  const AttentionSpec& wide = *spec.layers[1].attention();
+  EXPECT_EQ(wide.compressed->every, 128);
+  EXPECT_EQ(StatesOf(spec.layers[1]).conv, 3 * 48);
+  EXPECT_EQ(StatesOf(spec.layers[1]).rule, 0);
+  EXPECT_EQ(StatesOf(spec.layers[11]).bytes(), 0);
+  // Those that pool turn by the scaled rope, the others by the plain one.
+  EXPECT_EQ(spec.ropes[wide.rope].base, 40000);
+  EXPECT_EQ(spec.ropes[wide.rope].scale, 16);
+  EXPECT_EQ(spec.ropes[wide.rope].magnitude, 1);
+  EXPECT_EQ(spec.ropes[wide.compressed->pooled_rope].behind, 127);
+  EXPECT_TRUE(spec.ropes[wide.compressed->back_rope].back);
+  const AttentionSpec& plain = *spec.layers[11].attention();
+  EXPECT_EQ(spec.ropes[plain.rope].base, 10000);
+  EXPECT_EQ(spec.ropes[plain.rope].scale, 1);
+  EXPECT_TRUE(spec.layers[2].feed_forward.experts->by_token);
+  EXPECT_FALSE(spec.layers[3].feed_forward.experts->by_token);
+  EXPECT_EQ(spec.layers[3].feed_forward.limit, 10);  // as the experts'
+  ratios[5] = 8;
+  Set("attention.compress_ratios", ratios);
+  EXPECT_THAT(Refusal(), HasSubstr("compression ratio of 0, 4 or 128, got 8"));
+  ratios.resize(11);
+  Set("attention.compress_ratios", ratios);
+  EXPECT_THAT(Refusal(), HasSubstr("must have 12 values or more"));
+}
+
 TEST_F(FamilyTest, Plamo2HasStateSpacesInHeads) {
   Begin("plamo2", &DescribePlamo2);
   std::vector<uint64_t> heads(12, 4), kv_heads(12, 2);

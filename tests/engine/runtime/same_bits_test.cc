@@ -43,6 +43,7 @@ std::vector<std::string> models = {LM_TESTDATA "/models/llama-q8_0.gguf",
                                    LM_TESTDATA "/models/llama4-f32.gguf",
                                    LM_TESTDATA "/models/qwen35-q8_0.gguf",
                                    LM_TESTDATA "/models/plamo2-f32.gguf",
+                                   LM_TESTDATA "/models/deepseek4-f32.gguf",
                                    LM_SOURCE_DIR "/sql/models/debian-notes.gguf"};
 
 // Digests of rows of logits, with the position of their token.
