@@ -27,6 +27,11 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> Backend::LoadMatrix(DType dtype, i
   });
 }
 
+absl::StatusOr<std::unique_ptr<WeightMatrix>> Backend::AdoptMatrix(DType, int64_t, int64_t,
+                                                                   Buffer) {
+  return absl::UnimplementedError(absl::StrCat(name(), " lays out each matrix itself"));
+}
+
 absl::Status Backend::BeginStep(const StepTables* tables) {
   RETURN_IF_ERROR(IndexStep(tables, &index_));
   absl::Status placed = PlaceStep();

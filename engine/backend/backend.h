@@ -69,6 +69,8 @@ class WeightMatrix {
   int64_t cols() const { return cols_; }
   // Bytes that one pass over it reads.
   virtual size_t bytes() const = 0;
+  // As it lies in memory, for AdoptMatrix; empty where that is not known.
+  virtual absl::Span<const char> packed() const { return {}; }
 
   // (1, rows), or empty: products multiply their sums by it. REQUIRES: `scales` are as many F32 in
   // the backend's memory.
@@ -261,6 +263,13 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(DType dtype, int64_t rows,
                                                                    int64_t cols,
                                                                    RowReader read) = 0;
+  // Whether it takes matrices as it has laid them out before (WeightMatrix::packed), in any process
+  // of this version of numeric_contract() and of pack_cache.cc: not to be written, and not read
+  // before the first step.
+  virtual bool adopts_matrices() const { return false; }
+  // InvalidArgument where the bytes are not as many as such a matrix has.
+  virtual absl::StatusOr<std::unique_ptr<WeightMatrix>> AdoptMatrix(DType dtype, int64_t rows,
+                                                                    int64_t cols, Buffer packed);
   // The same from host memory. REQUIRES: blocks.bytes() == rows * RowBytes(dtype, cols).
   absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(DType dtype, int64_t rows, int64_t cols,
                                                            const Buffer& blocks);

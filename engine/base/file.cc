@@ -41,24 +41,7 @@ class PosixFile final : public RandomAccessFile {
   const std::string& path() const override { return path_; }
 
   absl::Status Read(uint64_t offset, absl::Span<char> out) const override {
-    constexpr size_t kMaxRead = 1 << 30;  // Linux reads at most 2 GiB a call
-    size_t done = 0;
-    while (done < out.size()) {
-      ssize_t n = pread(fd_, out.data() + done, std::min(out.size() - done, kMaxRead),
-                        static_cast<off_t>(offset + done));
-      if (n < 0) {
-        if (errno == EINTR) continue;
-        return absl::UnavailableError(absl::StrCat("reading '", path_, "' at offset ",
-                                                   offset + done, ": ", std::strerror(errno)));
-      }
-      if (n == 0) {
-        return absl::OutOfRangeError(absl::StrCat("'", path_, "' ends at offset ", offset + done,
-                                                  ", wanted ", out.size() - done,
-                                                  " more bytes (was the file cut?)"));
-      }
-      done += static_cast<size_t>(n);
-    }
-    return absl::OkStatus();
+    return ReadFully(fd_, path_, offset, out);
   }
 
  private:
@@ -91,6 +74,27 @@ absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenFile(const std::string& pa
   auto file = std::make_unique<PosixFile>(path);
   RETURN_IF_ERROR(file->Open());
   return file;
+}
+
+absl::Status ReadFully(int fd, const std::string& path, uint64_t offset, absl::Span<char> out) {
+  constexpr size_t kMaxRead = 1 << 30;  // Linux reads at most 2 GiB a call
+  size_t done = 0;
+  while (done < out.size()) {
+    ssize_t n = pread(fd, out.data() + done, std::min(out.size() - done, kMaxRead),
+                      static_cast<off_t>(offset + done));
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return absl::UnavailableError(absl::StrCat("reading '", path, "' at offset ", offset + done,
+                                                 ": ", std::strerror(errno)));
+    }
+    if (n == 0) {
+      return absl::OutOfRangeError(absl::StrCat("'", path, "' ends at offset ", offset + done,
+                                                ", wanted ", out.size() - done,
+                                                " more bytes (was the file cut?)"));
+    }
+    done += static_cast<size_t>(n);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<FileIdentity> IdentifyFile(const std::string& path) {

@@ -49,6 +49,9 @@ class RandomAccessFile {
 // NotFound, PermissionDenied or FailedPrecondition (a directory, a device) with the path in it.
 absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenFile(const std::string& path);
 
+// RandomAccessFile::Read of an open file; `path` is for errors.
+absl::Status ReadFully(int fd, const std::string& path, uint64_t offset, absl::Span<char> out);
+
 absl::StatusOr<FileIdentity> IdentifyFile(const std::string& path);
 
 }  // namespace lm

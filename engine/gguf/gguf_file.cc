@@ -143,6 +143,12 @@ uint64_t GgufFile::bytes() const {
   return sum;
 }
 
+std::vector<const RandomAccessFile*> GgufFile::files() const {
+  std::vector<const RandomAccessFile*> files;
+  for (const Source& source : files_) files.push_back(source.file.get());
+  return files;
+}
+
 absl::StatusOr<std::string> GgufFile::ContentDigest(int num_threads) const {
   static constexpr uint64_t kPieceBytes = 4 << 20;
   struct Piece {

@@ -67,6 +67,9 @@ class GgufFile {
     return files_[info.split].file;
   }
 
+  // Of all parts, in order.
+  std::vector<const RandomAccessFile*> files() const;
+
   uint32_t version() const { return version_; }
   uint64_t bytes() const;  // of all parts
 

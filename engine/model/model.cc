@@ -15,6 +15,7 @@
 #include "engine/model/device_plan.h"
 #include "engine/model/load_vocabulary.h"
 #include "engine/model/model_spec.h"
+#include "engine/model/pack_cache.h"
 #include "engine/model/transformer.h"
 
 namespace lm {
@@ -73,14 +74,25 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
 
   ASSIGN_OR_RETURN(const std::vector<AdapterFile> adapters,
                    OpenAdapters(path, spec.architecture, options.lora, &cancel));
+  const int threads = options.threads > 0 ? options.threads : AvailableCpus();
+  std::optional<PackCache> packs;
+  if (!options.pack_cache.empty())
+    packs.emplace(options.pack_cache, path, *gguf, options.device, threads);
   ModelInfo info;
   info.path = path;
   info.device = absl::StrJoin(devices, ",");
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<Transformer> transformer,
-      Transformer::Load(*gguf, spec, options.kv_bytes, kv_type, std::move(parts), adapters));
-  const int threads = options.threads > 0 ? options.threads : AvailableCpus();
-  ASSIGN_OR_RETURN(info.digest, gguf->ContentDigest(threads));
+  ASSIGN_OR_RETURN(std::unique_ptr<Transformer> transformer,
+                   Transformer::Load(*gguf, spec, options.kv_bytes, kv_type, std::move(parts),
+                                     adapters, packs ? &*packs : nullptr));
+  if (std::optional<std::string> known = packs ? packs->digest() : std::nullopt) {
+    info.digest = *std::move(known);
+  } else {
+    ASSIGN_OR_RETURN(info.digest, gguf->ContentDigest(threads));
+  }
+  if (packs) {
+    packs->Finish(info.digest);
+    info.pack_cache = packs->state();
+  }
   info.architecture = spec.architecture;
   info.name = gguf->metadata()
                   .GetString("general.name")

@@ -59,6 +59,7 @@ struct ModelInfo {
   bool ranks = false;
   Purpose purpose = {};
   ModelCost cost = {};
+  std::string pack_cache = {};             // PackCache::state(); empty: no cache was asked for
   std::vector<AdapterInfo> adapters = {};  // AdapterUse has their numbers
   // Of a million tokens of prompts, and of answers, where somebody else's machine is paid for.
   std::optional<double> price_in = {}, price_out = {};

@@ -121,10 +121,13 @@ absl::Status ParseModelOptions(absl::string_view text, ModelOptions* options) {
       RETURN_IF_ERROR(ReadCount(key, value, &options->context_length));
     } else if (key == "lora") {
       ASSIGN_OR_RETURN(options->lora, ReadAdapters(value));
+    } else if (key == "pack_cache") {
+      ASSIGN_OR_RETURN(options->pack_cache, ReadText(key, value));
     } else {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "options: unknown key '", key,
-          "' (device, threads, kv_bytes, kv_type, context_length and lora are known)"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("options: unknown key '", key,
+                       "' (device, threads, kv_bytes, kv_type, context_length, lora and pack_cache "
+                       "are known)"));
     }
   }
   return absl::OkStatus();

@@ -12,6 +12,7 @@
 #include "engine/model/feed_forward.h"
 #include "engine/model/hyper_connections.h"
 #include "engine/model/mixers.h"
+#include "engine/model/pack_cache.h"
 #include "engine/model/pooling_head.h"
 #include "engine/model/rope.h"
 #include "engine/model/streams.h"
@@ -111,7 +112,7 @@ absl::Status CheckSources(const ModelSpec& spec, int64_t first, int64_t end) {
 
 absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(
     const GgufFile& gguf, const ModelSpec& spec, int64_t kv_bytes, DType kv_dtype,
-    std::vector<Part> parts, absl::Span<const AdapterFile> adapters) {
+    std::vector<Part> parts, absl::Span<const AdapterFile> adapters, PackCache* packs) {
   std::vector<Stage> stages;
   for (Part& part : parts) {
     stages.push_back({.backend = std::move(part.backend), .first = part.first, .end = part.end});
@@ -121,7 +122,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(
                                     [layer](const Stage& s) { return layer < s.end; });
     return stage->backend.get();
   };
-  ASSIGN_OR_RETURN(Weights weights, LoadWeights(gguf, adapters, spec, backend_of));
+  ASSIGN_OR_RETURN(Weights weights, LoadWeights(gguf, adapters, spec, backend_of, packs));
   ASSIGN_OR_RETURN(const CacheSpec cache, PlanCache(spec, kv_bytes, kv_dtype));
   for (Stage& stage : stages) {
     RETURN_IF_ERROR(CheckSources(spec, stage.first, stage.end));
@@ -129,15 +130,24 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(
                      LayerCache::Create(spec, cache, stage.first, stage.end, stage.backend.get()));
   }
   return std::unique_ptr<Transformer>(
-      new Transformer(spec, cache.shape, std::move(stages), std::move(weights)));
+      new Transformer(spec, cache.shape, std::move(stages), std::move(weights),
+                      packs != nullptr ? packs->packed() : nullptr));
 }
 
 Transformer::Transformer(const ModelSpec& spec, const CacheShape& cache, std::vector<Stage> stages,
-                         Weights weights)
-    : spec_(spec), cache_(cache), stages_(std::move(stages)), weights_(std::move(weights)) {
+                         Weights weights, std::shared_ptr<PackedFile> packed)
+    : spec_(spec),
+      cache_(cache),
+      stages_(std::move(stages)),
+      weights_(std::move(weights)),
+      packed_(std::move(packed)) {
   for (size_t i = 0; i < spec_.ropes.size(); ++i) {
     frequencies_.push_back(RopeFrequencies(spec_.ropes[i], weights_.rope_factors[i]));
   }
+}
+
+absl::Status Transformer::CheckWeights() {
+  return packed_ == nullptr ? absl::OkStatus() : packed_->Check();
 }
 
 absl::Status Transformer::Launch(ModelStep step) {
@@ -162,6 +172,7 @@ absl::Status Transformer::Await(const std::atomic<bool>& cancel, StepResults* re
 }
 
 absl::Status Transformer::Run(const std::atomic<bool>& cancel, StepResults* results) {
+  RETURN_IF_ERROR(CheckWeights());
   const int64_t tokens = static_cast<int64_t>(step_.tables.tokens.size());
   results->logits.resize(step_.logit_rows.size() * spec_.vocab);
   results->hidden.resize(step_.hidden_rows.size() * spec_.hidden);
@@ -204,6 +215,7 @@ absl::Status Transformer::RunLayers(const std::atomic<bool>& cancel, Stage* stag
   const int64_t rows = static_cast<int64_t>(step_.tables.tokens.size());
   for (int64_t i = stage->first; i < stage->end; ++i) {
     RETURN_IF_ERROR(CheckCancelled(cancel));
+    RETURN_IF_ERROR(CheckWeights());
     const LayerSpec& spec = spec_.layers[i];
     LayerRun run = {.model = spec_,
                     .spec = spec,
@@ -344,6 +356,7 @@ absl::Status Transformer::Hand(Stage* from, Stage* to) {
 
 // hidden = norm(x), logits = W_head norm(x), on the last stage. The first rows of x are the kept.
 absl::Status Transformer::Head(StepResults* results) {
+  RETURN_IF_ERROR(CheckWeights());
   Backend* backend = stages_.back().backend.get();
   const Activations& act = stages_.back().act;
   if (spec_.hyper.has_value()) {
@@ -390,6 +403,7 @@ absl::Status Transformer::Head(StepResults* results) {
 
 absl::StatusOr<std::vector<float>> Transformer::ApplyHead(bool ranks,
                                                           absl::Span<const float> pooled) {
+  RETURN_IF_ERROR(CheckWeights());
   return ApplyPoolingHead(spec_, weights_.pooling, ranks, pooled, stages_.back().backend.get(),
                           &head_scratch_);
 }

@@ -17,6 +17,7 @@
 #include "engine/model/layer_cache.h"
 #include "engine/model/layer_run.h"
 #include "engine/model/model_spec.h"
+#include "engine/model/packed_file.h"
 #include "engine/model/weights.h"
 
 namespace lm {
@@ -34,7 +35,8 @@ class Transformer final : public LanguageModel {
   // once. Errors: those of LoadWeights and PlanCache.
   static absl::StatusOr<std::unique_ptr<Transformer>> Load(
       const GgufFile& gguf, const ModelSpec& spec, int64_t kv_bytes, DType kv_dtype,
-      std::vector<Part> parts, absl::Span<const AdapterFile> adapters = {});
+      std::vector<Part> parts, absl::Span<const AdapterFile> adapters = {},
+      PackCache* packs = nullptr);
 
   int32_t vocab_size() const override { return static_cast<int32_t>(spec_.vocab); }
   int32_t hidden_size() const override { return static_cast<int32_t>(spec_.hidden); }
@@ -58,7 +60,10 @@ class Transformer final : public LanguageModel {
   };
 
   Transformer(const ModelSpec& spec, const CacheShape& cache, std::vector<Stage> stages,
-              Weights weights);
+              Weights weights, std::shared_ptr<PackedFile> packed);
+
+  // Before weights are read, at least every few seconds: whether they are still there.
+  absl::Status CheckWeights();
 
   absl::Status ApplyCacheOps();
   absl::Status Run(const std::atomic<bool>& cancel, StepResults* results);
@@ -81,6 +86,7 @@ class Transformer final : public LanguageModel {
   const CacheShape cache_;
   std::vector<Stage> stages_;  // before the weights, whose memory is the backends'
   const Weights weights_;
+  const std::shared_ptr<PackedFile> packed_;      // where they lie; or null
   std::vector<std::vector<double>> frequencies_;  // of each rope, (dim / 2,) radians a position
 
   ModelStep step_;                         // that was launched

@@ -9,9 +9,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "engine/base/digest.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/block_format.h"
 #include "engine/model/other_keys.h"
+#include "engine/model/pack_cache.h"
 
 namespace lm {
 
@@ -333,9 +335,16 @@ absl::StatusOr<std::vector<float>> WeightLoader::ReadFloats(const TensorInfo& in
 
 absl::StatusOr<std::unique_ptr<WeightMatrix>> WeightLoader::LoadStack(
     const std::vector<Rows>& stack, int64_t rows, int64_t cols) {
-  return backend_->LoadMatrix(
-      stack[0].info->dtype, rows, cols,
-      [&](int64_t first, int64_t count, char* to) { return ReadRows(stack, first, count, to); });
+  const DType dtype = stack[0].info->dtype;
+  auto read = [&](int64_t first, int64_t count, char* to) {
+    return ReadRows(stack, first, count, to);
+  };
+  if (cache_ == nullptr) return backend_->LoadMatrix(dtype, rows, cols, read);
+  std::string name = absl::StrCat(Traits(dtype).name, " ", cols);
+  for (const auto& [info, first, count] : stack) {
+    absl::StrAppend(&name, " ", info->name, "[", first, "+", count, "]");
+  }
+  return cache_->Load(DigestOf(name).Hex(), dtype, rows, cols, read, backend_);
 }
 
 absl::Status WeightLoader::ReadRows(const std::vector<Rows>& stack, int64_t first, int64_t count,

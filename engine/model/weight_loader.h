@@ -32,6 +32,9 @@ class WeightLoader {
   // REQUIRES: the files outlive this.
   WeightLoader(const GgufFile& gguf, Backend* backend, absl::Span<const AdapterFile> adapters = {});
 
+  // Where matrices may be that were packed before; null: nowhere. REQUIRES: it outlives this.
+  void set_cache(PackCache* cache) { cache_ = cache; }
+
   // Where the tensors go from now on.
   void set_backend(Backend* backend);
 
@@ -181,6 +184,7 @@ class WeightLoader {
 
   const GgufFile& gguf_;
   Backend* backend_;
+  PackCache* cache_ = nullptr;
   std::vector<Adapter> adapters_;
   int64_t most_ranks_ = 0;
   HashSet<std::string> taken_;

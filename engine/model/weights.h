@@ -18,6 +18,8 @@
 
 namespace lm {
 
+class PackCache;
+
 // A vector (1, n) in F32 on the backend, and its owner.
 struct DeviceVector {
   Buffer buffer;
@@ -283,9 +285,11 @@ struct Weights {
 // layer's, the output norm and head into the last one's; and what the adapters add to each.
 // InvalidArgument, naming the tensor, for one that is missing, of the wrong shape (with both
 // shapes), not part of this architecture, or not finite.
+// `cache` may have matrices, and gets those that it has not; null: none.
 absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, absl::Span<const AdapterFile> adapters,
                                     const ModelSpec& spec,
-                                    absl::FunctionRef<Backend*(int64_t layer)> backend_of);
+                                    absl::FunctionRef<Backend*(int64_t layer)> backend_of,
+                                    PackCache* cache = nullptr);
 
 }  // namespace lm
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -61,6 +62,7 @@ Cell Settings::Get(absl::string_view key) const {
   if (key == "device") return CellOf(device);
   if (key == "kv_bytes") return CellOf(kv_bytes);
   if (key == "kv_type") return CellOf(kv_type);
+  if (key == "pack_cache") return CellOf(pack_cache);
   if (key == "memo") return CellOf(memo);
   if (key == "memo_bytes") return CellOf(memo_bytes);
   if (key == "lookahead") return CellOf(lookahead);
@@ -72,13 +74,14 @@ Cell Settings::Get(absl::string_view key) const {
 }
 
 Cell Settings::Default(absl::string_view key) {
-  const ModelOptions loading;
+  const ModelOptions loading = Settings().LoadingOptions();
   const GenerationOptions generation;
   if (key == "model") return "default";
   if (key == "threads") return int64_t{AvailableCpus()};
   if (key == "device") return loading.device;
   if (key == "kv_bytes") return DefaultCacheBytes();
   if (key == "kv_type") return std::string(KvTypeName(loading.kv_type));
+  if (key == "pack_cache" && !loading.pack_cache.empty()) return loading.pack_cache;
   if (key == "memo_bytes") return MemoFile::kDefaultBytes;
   if (key == "lookahead" || key == "network") return "on";
   if (key == "max_tokens") return int64_t{generation.max_tokens};
@@ -123,6 +126,7 @@ absl::Status Settings::Set(absl::string_view key, const Cell& value) {
     kv_type = std::move(name);
     return absl::OkStatus();
   }
+  if (key == "pack_cache") return set_text(&pack_cache);
   if (key == "memo") return set_text(&memo);
   if (key == "memo_bytes") return set_count(std::numeric_limits<int64_t>::max(), &memo_bytes);
   if (key == "salt") return set_text(&salt);
@@ -183,7 +187,9 @@ std::string Settings::OptionsJson() const {
 
 ModelOptions Settings::LoadingOptions() const {
   ModelOptions options;
+  if (const char* folder = std::getenv("LM_PACK_CACHE")) options.pack_cache = folder;
   if (device.has_value()) options.device = *device;
+  if (pack_cache.has_value()) options.pack_cache = *pack_cache;
   if (threads.has_value()) options.threads = static_cast<int>(*threads);
   if (kv_bytes.has_value()) options.kv_bytes = *kv_bytes;
   if (kv_type.has_value()) options.kv_type = ParseKvType(*kv_type).value();

@@ -1,5 +1,5 @@
 // temp.lm_models(name, path, options, architecture, parameters, quantisation, context, device,
-//                bytes, status, constraints): the models of this connection, by name
+//                bytes, status, constraints, pack_cache): the models of this connection, by name
 //
 //   INSERT INTO temp.lm_models(name, path) VALUES ('qwen', '/models/qwen2.5-0.5b-q8_0.gguf');
 //   INSERT INTO temp.lm_models(name, path, options)
@@ -67,7 +67,8 @@
 //
 // The columns from `options` on are hidden: SELECT * and INSERT without names mean the first two.
 // A row is checked when it is written: the file must open as a GGUF, and `options` be a JSON object
-// of device, threads, kv_bytes, kv_type and context_length, which go before lm_settings, and lora.
+// of device, threads, kv_bytes, kv_type, pack_cache and context_length, which go before
+// lm_settings, and lora.
 // The model is loaded at its first use. Until then the columns from `architecture` on are NULL;
 // reading them loads nothing; writing them is refused. Names belong to the connection, weights to
 // the process: two connections that name one file share its weights. The last one to let go frees
@@ -104,7 +105,16 @@
 namespace lm {
 namespace {
 
-enum Column { kName, kPath, kOptions, kArchitecture, kStatus = 9, kConstraints, kNumColumns };
+enum Column {
+  kName,
+  kPath,
+  kOptions,
+  kArchitecture,
+  kStatus = 9,
+  kConstraints,
+  kPackCache,
+  kNumColumns
+};
 
 // The row that is there unless somebody writes it.
 constexpr int64_t kImplicitDefault = 0;
@@ -118,7 +128,7 @@ class ModelsTable : public WritableTable {
     return "CREATE TABLE lm_models(name TEXT, path TEXT, options TEXT HIDDEN, "
            "architecture TEXT HIDDEN, parameters INTEGER HIDDEN, quantisation TEXT HIDDEN, "
            "context INTEGER HIDDEN, device TEXT HIDDEN, bytes INTEGER HIDDEN, "
-           "status TEXT HIDDEN, constraints TEXT HIDDEN)";
+           "status TEXT HIDDEN, constraints TEXT HIDDEN, pack_cache TEXT HIDDEN)";
   }
   int num_writable() const override { return kArchitecture; }
 
@@ -206,6 +216,7 @@ class ModelsTable : public WritableTable {
                        {info.architecture, info.parameters, info.quantisation,
                         int64_t{info.context_length}, info.device, info.weight_bytes, "ready"});
       row.cells.push_back(ConstraintsOf(*generator));
+      if (!info.pack_cache.empty()) row.cells.push_back(info.pack_cache);
     }
     row.cells.resize(kNumColumns);
     if (generator == nullptr && !model.status.empty()) row.cells[kStatus] = model.status;

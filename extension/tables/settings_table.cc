@@ -13,6 +13,12 @@
 //   kv_bytes    how much memory a model's KV cache may take
 //   kv_type     of the KV cache's values: 'f16'; 'int8' keeps twice the tokens in the same bytes
 //               and changes answers a little; 'f32'
+//   pack_cache  a folder for packed weights. The first process that loads a model lays its matrices
+//               out for the processor and leaves them there; the next ones map that file: they open
+//               at once, whatever the size, and share its memory. It is checked against its digests
+//               before the first answer, and is about as large as the model. lm_models.pack_cache
+//               says what it was: 'written', 'mapped', 'read' (where the system does not promise to
+//               keep it), or why it was of no use. Default: $LM_PACK_CACHE, or none
 //   memo        the file that remembers generations: an SQLite database of its own, made where
 //               there is none. What is in it is not generated again, in no process. Default: they
 //               are remembered in memory
@@ -31,7 +37,7 @@
 // All keys are always there. `value` is what holds: what was set, with the source 'lm_settings', or
 // the default (source 'default', and 'database' for its own salt). A NULL value sets it to the
 // default. default_value and source are hidden: SELECT * shows key and value, and INSERT without
-// names takes these two. threads, device, kv_bytes and kv_type act on models loaded from then on:
+// names takes these two. threads, device, kv_bytes, kv_type and pack_cache act on models loaded from then on:
 // the next call loads the model anew, with an empty prefix cache, and lm_stats, lm_requests and
 // lm_cache count from zero, unless another connection still runs it as it was. What is remembered
 // (lm_memo) stays.

@@ -11,7 +11,8 @@ SELECT typeof(generate('Hello', NULL, '{"model":"small","max_tokens":2}'));
 SELECT name, architecture, quantisation, device FROM temp.lm_models WHERE name = 'small';
 --> small|llama|Q8_0|cpu
 
--- How it is loaded: device, threads, kv_bytes and kv_type (of the KV cache), context_length.
+-- How it is loaded: device, threads, kv_bytes and kv_type (of the KV cache), context_length,
+-- pack_cache (as in lm_settings).
 UPDATE temp.lm_models SET options = '{"threads":1,"context_length":64}' WHERE name = 'small';
 SELECT typeof(generate('Hello', NULL, '{"model":"small","max_tokens":2}'));
 --> text

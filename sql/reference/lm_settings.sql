@@ -6,6 +6,8 @@
 --   device      cpu, cuda:0, ...                    memo        the file that keeps answers
 --   kv_bytes    cap of a model's KV cache           memo_bytes  what it may hold: 1 GiB
 --   kv_type     of its values: f16, int8, f32       salt        whose prefix cache: the database file's
+--   pack_cache  a folder of packed weights, which the next process maps: in lm_models.pack_cache what
+--               became of it ($LM_PACK_CACHE; else none)
 --   lookahead   'on', 'off': whether generate() looks ahead
 --   network     'on', 'off': whether models on the network are asked
 --   system      the system prompt of calls that give none
@@ -13,7 +15,7 @@
 --   on_error, timeout_ms     as in the options of a call, which go before them
 
 SELECT group_concat(key) FROM temp.lm_settings;
---> model,threads,device,kv_bytes,kv_type,memo,memo_bytes,salt,lookahead,network,system,max_tokens,temperature,top_k,top_p,min_p,seed,repeat_penalty,thinking,on_overflow,on_error,timeout_ms
+--> model,threads,device,kv_bytes,kv_type,pack_cache,memo,memo_bytes,salt,lookahead,network,system,max_tokens,temperature,top_k,top_p,min_p,seed,repeat_penalty,thinking,on_overflow,on_error,timeout_ms
 SELECT value, default_value, source FROM temp.lm_settings WHERE key = 'max_tokens';
 --> 256|256|default
 INSERT INTO temp.lm_settings VALUES ('max_tokens', 5);

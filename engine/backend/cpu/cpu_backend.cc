@@ -31,6 +31,12 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> CpuBackend::LoadMatrix(DType dtype
   return PanelMatrix::Pack(dtype, rows, cols, read, &pool_, &arena_);
 }
 
+absl::StatusOr<std::unique_ptr<WeightMatrix>> CpuBackend::AdoptMatrix(DType dtype, int64_t rows,
+                                                                      int64_t cols, Buffer packed) {
+  RETURN_IF_ERROR(CheckLoadMatrix(dtype, rows, cols));
+  return PanelMatrix::Adopt(dtype, rows, cols, std::move(packed));
+}
+
 void CpuBackend::ForRows(int64_t rows, int64_t cols,
                          absl::FunctionRef<void(int64_t, int64_t)> body) {
   if (rows * cols < kValuesWorthSharing) return body(0, rows);

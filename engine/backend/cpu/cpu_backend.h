@@ -43,6 +43,9 @@ class CpuBackend : public Backend {
   absl::Status Synchronize() override { return absl::OkStatus(); }
   absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(DType dtype, int64_t rows, int64_t cols,
                                                            RowReader read) override;
+  bool adopts_matrices() const override { return true; }
+  absl::StatusOr<std::unique_ptr<WeightMatrix>> AdoptMatrix(DType dtype, int64_t rows, int64_t cols,
+                                                            Buffer packed) override;
 
   absl::Status Embed(const WeightMatrix& w, float scale, Tensor out) override;
   absl::Status Normalize(Tensor x, const Norm& norm, Tensor out) override;

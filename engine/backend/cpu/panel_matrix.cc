@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "engine/base/float16.h"
 #include "engine/base/status_macros.h"
@@ -64,6 +65,27 @@ int64_t PanelMatrix::PackedBytes(DType dtype, int64_t rows, int64_t cols) {
          (PairCodeBytes(format, cols) + PairScaleBytes(format, cols));
 }
 
+PanelMatrix::PanelMatrix(DType dtype, int64_t rows, int64_t cols)
+    : WeightMatrix(dtype, rows, cols) {
+  if (!Traits(dtype).quantised) return;
+  format_ = &GetPanelFormat(dtype);
+  pair_code_bytes_ = PairCodeBytes(*format_, cols);
+  pair_scale_bytes_ = PairScaleBytes(*format_, cols);
+}
+
+absl::StatusOr<std::unique_ptr<PanelMatrix>> PanelMatrix::Adopt(DType dtype, int64_t rows,
+                                                                int64_t cols, Buffer packed) {
+  const int64_t bytes = PackedBytes(dtype, rows, cols);
+  if (packed.bytes() != static_cast<size_t>(bytes)) {
+    return absl::InvalidArgumentError(absl::StrCat("AdoptMatrix: a ", Traits(dtype).name, " (",
+                                                   rows, ", ", cols, ") has ", bytes,
+                                                   " bytes, got ", packed.bytes()));
+  }
+  std::unique_ptr<PanelMatrix> matrix(new PanelMatrix(dtype, rows, cols));
+  matrix->buffer_ = std::move(packed);
+  return matrix;
+}
+
 absl::StatusOr<std::unique_ptr<PanelMatrix>> PanelMatrix::Pack(DType dtype, int64_t rows,
                                                                int64_t cols, RowReader read,
                                                                ThreadPool* pool,
@@ -71,11 +93,6 @@ absl::StatusOr<std::unique_ptr<PanelMatrix>> PanelMatrix::Pack(DType dtype, int6
   std::unique_ptr<PanelMatrix> matrix(new PanelMatrix(dtype, rows, cols));
   const int64_t row_bytes = RowBytes(dtype, cols);
   const bool quantised = Traits(dtype).quantised;
-  if (quantised) {
-    matrix->format_ = &GetPanelFormat(dtype);
-    matrix->pair_code_bytes_ = PairCodeBytes(*matrix->format_, cols);
-    matrix->pair_scale_bytes_ = PairScaleBytes(*matrix->format_, cols);
-  }
   ASSIGN_OR_RETURN(matrix->buffer_, arena->Allocate(PackedBytes(dtype, rows, cols)));
 
   // Each item reads its rows piece by piece into one buffer.

@@ -25,10 +25,15 @@ class PanelMatrix : public WeightMatrix {
                                                            RowReader read, ThreadPool* pool,
                                                            WeightArena* arena);
 
+  // A matrix that Pack laid out. InvalidArgument for another number of bytes.
+  static absl::StatusOr<std::unique_ptr<PanelMatrix>> Adopt(DType dtype, int64_t rows, int64_t cols,
+                                                            Buffer packed);
+
   // What Pack allocates.
   static int64_t PackedBytes(DType dtype, int64_t rows, int64_t cols);
 
   size_t bytes() const override { return buffer_.bytes(); }
+  absl::Span<const char> packed() const override { return buffer_.chars(); }
   // REQUIRES: float weights.
   int64_t num_strips() const { return (rows() + kStripRows - 1) / kStripRows; }
   // Strip i from step k on.
@@ -56,7 +61,7 @@ class PanelMatrix : public WeightMatrix {
   void ReadRow(int64_t row, float* out) const;
 
  private:
-  using WeightMatrix::WeightMatrix;
+  PanelMatrix(DType dtype, int64_t rows, int64_t cols);
 
   // Lays out the rows [first, first + count), a run of whole strips or pairs, or of their
   // beginning.

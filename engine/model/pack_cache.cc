@@ -1,0 +1,139 @@
+#include "engine/model/pack_cache.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/digest.h"
+#include "engine/base/file.h"
+#include "engine/base/printable.h"
+#include "engine/base/status_macros.h"
+
+namespace lm {
+namespace {
+
+// A different arrangement of matrices, or of what is in their names here, is another version.
+constexpr absl::string_view kVersion = "1";
+
+// Pages from all over a file: they differ where two versions of a model do.
+absl::StatusOr<std::string> SampleOf(const RandomAccessFile& file) {
+  constexpr uint64_t kPages = 64, kPageBytes = 4096;
+  std::string sampled;
+  std::string page(kPageBytes, '\0');
+  for (uint64_t i = 0; i < kPages; ++i) {
+    const uint64_t begin = file.Size() / kPages * i;
+    const uint64_t bytes = std::min(kPageBytes, file.Size() - begin);
+    RETURN_IF_ERROR(file.Read(begin, absl::MakeSpan(page.data(), bytes)));
+    absl::StrAppend(&sampled, DigestOf(absl::string_view(page).substr(0, bytes)).Hex());
+  }
+  return DigestOf(sampled).Hex();
+}
+
+}  // namespace
+
+PackCache::PackCache(const std::string& folder, const std::string& path, const GgufFile& gguf,
+                     const std::string& plan, int num_threads)
+    : folder_(folder), model_path_(path), gguf_(gguf), plan_(plan), num_threads_(num_threads) {
+  Prepare();
+}
+
+absl::StatusOr<PackedSource> PackCache::Identify() const {
+  PackedSource source;
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::canonical(model_path_, error);
+  if (error) return absl::UnavailableError(error.message());
+  source.path = Printable(whole.string());
+  source.layout = absl::StrCat(kVersion, " ", plan_);
+  for (const RandomAccessFile* file : gguf_.files()) {
+    const absl::StatusOr<FileIdentity> identity = IdentifyFile(file->path());
+    if (!identity.ok() || identity->bytes != file->Size()) {
+      return absl::UnimplementedError("only of GGUF files are packed weights kept");
+    }
+    ASSIGN_OR_RETURN(const std::string sample, SampleOf(*file));
+    absl::StrAppend(&source.contents, source.contents.empty() ? "" : " ", identity->bytes, "@",
+                    identity->modified_ns, ":", sample);
+  }
+  return source;
+}
+
+void PackCache::Prepare() {
+  absl::StatusOr<PackedSource> source = Identify();
+  if (!source.ok()) {
+    state_ = std::string(source.status().message());
+    return;
+  }
+  source_ = *std::move(source);
+  const std::string key =
+      DigestOf(absl::StrCat(source_.path, "\n", source_.contents, "\n", source_.layout)).Hex();
+  const std::string stem = std::filesystem::path(source_.path).stem().string();
+  path_ = (std::filesystem::path(folder_) / absl::StrCat(stem, "-", key.substr(0, 16), ".pack"))
+              .string();
+  absl::StatusOr<std::shared_ptr<PackedFile>> packed =
+      PackedFile::Open(path_, source_, num_threads_);
+  if (packed.ok()) {
+    packed_ = *std::move(packed);
+    state_ = packed_->is_mapped() ? "mapped" : "read";
+    return;
+  }
+  absl::StatusOr<std::unique_ptr<PackedFileWriter>> writer = PackedFileWriter::Create(path_);
+  if (!writer.ok()) {
+    state_ = std::string(writer.status().message());
+    return;
+  }
+  writer_ = *std::move(writer);
+}
+
+absl::StatusOr<std::unique_ptr<WeightMatrix>> PackCache::Load(const std::string& name, DType dtype,
+                                                              int64_t rows, int64_t cols,
+                                                              RowReader read, Backend* backend) {
+  if (backend->adopts_matrices() && packed_ != nullptr) {
+    if (std::optional<Buffer> buffer = PackedFile::Find(packed_, name)) {
+      absl::StatusOr<std::unique_ptr<WeightMatrix>> matrix =
+          backend->AdoptMatrix(dtype, rows, cols, *std::move(buffer));
+      if (matrix.ok()) return matrix;
+    }
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<WeightMatrix> matrix,
+                   backend->LoadMatrix(dtype, rows, cols, read));
+  if (backend->adopts_matrices() && writer_ != nullptr && added_.insert(name).second) {
+    writer_->Add(name, matrix->packed());
+  }
+  return matrix;
+}
+
+std::optional<std::string> PackCache::digest() const {
+  if (packed_ == nullptr) return std::nullopt;
+  return packed_->source().digest;
+}
+
+void PackCache::Finish(const std::string& digest) {
+  if (writer_ == nullptr) return;
+  const std::unique_ptr<PackedFileWriter> writer = std::move(writer_);
+  // The model as it was read, from the first byte to the last.
+  const absl::StatusOr<PackedSource> source = Identify();
+  if (!source.ok() || !source->Matches(source_)) {
+    state_ = "the model changed while it was loaded";
+    return;
+  }
+  source_.digest = digest;
+  const absl::Status written = writer->Finish(source_);
+  state_ = written.ok() ? "written" : std::string(written.message());
+  if (written.ok()) RemoveOthers();
+}
+
+void PackCache::RemoveOthers() const {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_, error)) {
+    const std::string other = entry.path().string();
+    if (entry.path().extension() != ".pack" || other == path_) continue;
+    const std::optional<PackedSource> source = PackedFile::SourceOf(other);
+    if (source && source->path == source_.path && source->contents != source_.contents) {
+      unlink(other.c_str());
+    }
+  }
+}
+
+}  // namespace lm

@@ -1,0 +1,184 @@
+"""lm_settings' pack_cache: packed weights that the next process maps; whatever becomes of them, answers stay what they are."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+import harness
+
+ASK = "SELECT group_concat(hex(generate(v, NULL, '{\"max_tokens\":8}'))) FROM (SELECT 'one' AS v UNION ALL SELECT 'and two')"
+STATE = "SELECT pack_cache FROM lm_models WHERE name = 'm'"
+# A process that answers each line of its input, with what the cache was to it.
+OTHER = f"""
+import sys
+import harness
+connection = harness.connect()
+connection.execute("INSERT INTO temp.lm_settings VALUES ('pack_cache', ?), ('model', 'm')", sys.argv[1:2])
+connection.execute("INSERT INTO temp.lm_models VALUES ('m', ?)", sys.argv[2:3])
+connection.execute("INSERT INTO temp.lm_settings VALUES ('memo_bytes', 0)")
+for line in sys.stdin:
+    try:
+        print(harness.value(connection, {ASK!r}), harness.value(connection, {STATE!r}), sep="|", flush=True)
+    except Exception as error:
+        print("error", error, sep="|", flush=True)
+    connection.execute("DELETE FROM temp.lm_memo")
+"""
+
+
+class PackCacheTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.cache = self.folder / "packs"
+        self.model = self.folder / "model.gguf"
+        shutil.copy(harness.MODEL, self.model)
+        self.answer = self.ask(self.start(cache=self.folder / "first"))[0]
+        self.assertGreater(len(self.answer), 8)
+
+    def start(self, cache=None, model=None):
+        process = subprocess.Popen([sys.executable, "-c", OTHER, str(cache or self.cache), str(model or self.model)], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, text=True, cwd=pathlib.Path(__file__).parent)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stdin.close)
+        return process
+
+    def ask(self, process):
+        """The answers, and what the cache was."""
+        process.stdin.write("\n")
+        process.stdin.flush()
+        return process.stdout.readline().rstrip("\n").split("|", 1)
+
+    def pack(self):
+        packs = list(self.cache.glob("*.pack"))
+        self.assertEqual(len(packs), 1, packs)
+        return packs[0]
+
+    def mapped(self):
+        """'mapped', or 'read' on file systems without leases."""
+        self.assertEqual(self.ask(self.start()), [self.answer, "written"])
+        process = self.start()
+        answer, state = self.ask(process)
+        self.assertEqual(answer, self.answer)
+        self.assertIn(state, ("mapped", "read"))
+        return process, state
+
+    def test_the_first_process_writes_and_the_next_ones_share(self):
+        process, state = self.mapped()
+        self.assertEqual(self.ask(self.start()), [self.answer, state])
+        pack = self.pack()
+        self.assertEqual(pack.stat().st_mode & 0o777, 0o444)
+        self.assertEqual([path.name for path in self.cache.iterdir()], [pack.name])
+        if state == "mapped":
+            self.assertIn(str(pack), pathlib.Path(f"/proc/{process.pid}/maps").read_text())
+
+    def test_without_a_cache_nothing_is_said(self):
+        connection = harness.connect()
+        self.addCleanup(connection.close)
+        connection.execute("INSERT INTO temp.lm_models VALUES ('m', ?)", (str(self.model),))
+        connection.execute("SELECT generate('x', NULL, '{\"model\":\"m\",\"max_tokens\":1}')").fetchone()
+        self.assertIsNone(harness.value(connection, STATE))
+        self.assertIsNone(harness.value(connection, "SELECT value FROM lm_settings WHERE key = 'pack_cache'"))
+
+    def test_what_is_cut_or_written_over_while_it_is_mapped_changes_no_answer(self):
+        for damage in (lambda file: file.truncate(100), lambda file: file.write(bytes(100_000))):
+            shutil.rmtree(self.cache, ignore_errors=True)
+            process, state = self.mapped()
+            pack = self.pack()
+            pack.chmod(0o644)
+
+            def change():
+                with open(pack, "r+b") as file:  # waits for the process to let go
+                    damage(file)
+
+            other = threading.Thread(target=change)
+            other.start()
+            while other.is_alive():
+                self.assertEqual(self.ask(process), [self.answer, state])
+            self.assertEqual(self.ask(process), [self.answer, state])
+            # The next one finds no directory, and packs the model again.
+            self.assertEqual(self.ask(self.start()), [self.answer, "written"])
+
+    def test_damage_is_found_before_the_first_answer(self):
+        self.mapped()
+        pack = self.pack()
+        pack.chmod(0o644)
+        middle = pack.stat().st_size // 2
+        with open(pack, "r+b") as file:
+            file.seek(middle)
+            byte = file.read(1)
+            file.seek(middle)
+            file.write(bytes([byte[0] ^ 1]))
+        answer, said = self.ask(self.start())
+        self.assertEqual(answer, "error")
+        self.assertIn("packed weights", said)
+        self.assertIn("are damaged", said)
+        self.assertEqual(list(self.cache.glob("*.pack")), [])
+        self.assertEqual(self.ask(self.start()), [self.answer, "written"])
+
+    def test_a_damaged_directory_is_no_file(self):
+        self.mapped()
+        pack = self.pack()
+        for cut in (-1, 40, 0):
+            whole = pack.read_bytes()
+            pack.unlink()
+            pack.write_bytes(whole[:cut])
+            self.assertEqual(self.ask(self.start()), [self.answer, "written"], cut)
+            self.assertEqual(pack.read_bytes(), whole)
+
+    def test_another_state_of_the_model_takes_the_place(self):
+        self.mapped()
+        old = self.pack()
+        os.utime(self.model, ns=(1, 1))
+        self.assertEqual(self.ask(self.start()), [self.answer, "written"])
+        self.assertNotEqual(self.pack(), old)
+        other = harness.MODELS / "llama-spm-untied-f32.gguf"
+        changed = self.ask(self.start(model=other))
+        self.assertEqual(changed[1], "written")
+        self.assertNotEqual(changed[0], self.answer)
+        self.assertEqual(len(list(self.cache.glob("*.pack"))), 2)
+
+    def test_two_write_at_once(self):
+        processes = [self.start() for _ in range(4)]
+        for process in processes:
+            process.stdin.write("\n")
+            process.stdin.flush()
+        said = [process.stdout.readline().rstrip("\n").split("|", 1) for process in processes]
+        self.assertEqual({answer for answer, _ in said}, {self.answer})
+        states = [state for _, state in said]
+        self.assertGreaterEqual(states.count("written"), 1, states)
+        self.pack()
+
+    def test_what_a_killed_writer_left_is_written_over(self):
+        self.mapped()
+        pack = self.pack()
+        pack.rename(f"{pack}.part")
+        os.chmod(f"{pack}.part", 0o600)
+        self.assertEqual(self.ask(self.start()), [self.answer, "written"])
+        self.assertEqual(list(self.cache.iterdir()), [pack])
+
+    def test_a_folder_that_cannot_be_is_no_reason_not_to_answer(self):
+        file = self.folder / "file"
+        file.write_text("")
+        answer, state = self.ask(self.start(cache=file / "packs"))
+        self.assertEqual(answer, self.answer)
+        self.assertIn("making", state)
+
+    def test_settings(self):
+        connection = harness.connect()
+        self.addCleanup(connection.close)
+        connection.execute("INSERT INTO temp.lm_settings VALUES ('pack_cache', '/tmp/packs')")
+        self.assertEqual(harness.value(connection, "SELECT value FROM lm_settings WHERE key = 'pack_cache'"), "/tmp/packs")
+        with self.assertRaisesRegex(Exception, "pack_cache must be a text that is not empty, got 3"):
+            connection.execute("INSERT INTO temp.lm_settings VALUES ('pack_cache', 3)")
+        with self.assertRaisesRegex(Exception, "pack_cache must be a string, got 3"):
+            connection.execute("INSERT INTO temp.lm_models(name, path, options) VALUES ('m', ?, '{\"pack_cache\":3}')", (str(self.model),))
+
+
+if __name__ == "__main__":
+    unittest.main()
