@@ -68,8 +68,7 @@ absl::Status ChatReader::ReadChoices(Generation* generation) const {
   if (answer_.first.empty()) {
     return absl::FailedPreconditionError(
         "the server gives no probabilities (top_logprobs), and what they say is not guessed; with "
-        "the "
-        "option {\"vote\": 5} so many answers are counted instead");
+        "the option {\"vote\": 5} so many answers are counted instead");
   }
   const std::optional<Json> choices = Json::Parse(spec_.options.constraint.text);
   const Json::Array none;
