@@ -206,7 +206,8 @@ absl::Status PackedFileWriter::Open() {
     return absl::FailedPreconditionError(
         absl::StrCat("making '", folder.string(), "': ", error.message()));
   }
-  fd_ = open(part_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  // Without O_NONBLOCK it might wait for somebody's lease.
+  fd_ = open(part_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
   if (fd_ < 0) return Error("making");
   // The lock goes with whoever holds it, however he ends; what he left is written over.
   struct stat ours, named;

@@ -59,6 +59,14 @@ class PackCacheTest(unittest.TestCase):
         self.assertEqual(len(packs), 1, packs)
         return packs[0]
 
+    def packed(self):
+        """The file, which nobody has mapped: who has is waited for by those who write to it."""
+        process = self.start()
+        self.assertEqual(self.ask(process), [self.answer, "written"])
+        process.stdin.close()
+        process.wait()
+        return self.pack()
+
     def mapped(self):
         """'mapped', or 'read' on file systems without leases."""
         self.assertEqual(self.ask(self.start()), [self.answer, "written"])
@@ -105,8 +113,7 @@ class PackCacheTest(unittest.TestCase):
             self.assertEqual(self.ask(self.start()), [self.answer, "written"])
 
     def test_damage_is_found_before_the_first_answer(self):
-        self.mapped()
-        pack = self.pack()
+        pack = self.packed()
         pack.chmod(0o644)
         middle = pack.stat().st_size // 2
         with open(pack, "r+b") as file:
@@ -122,8 +129,7 @@ class PackCacheTest(unittest.TestCase):
         self.assertEqual(self.ask(self.start()), [self.answer, "written"])
 
     def test_a_damaged_directory_is_no_file(self):
-        self.mapped()
-        pack = self.pack()
+        pack = self.packed()
         for cut in (-1, 40, 0):
             whole = pack.read_bytes()
             pack.unlink()
@@ -132,8 +138,7 @@ class PackCacheTest(unittest.TestCase):
             self.assertEqual(pack.read_bytes(), whole)
 
     def test_another_state_of_the_model_takes_the_place(self):
-        self.mapped()
-        old = self.pack()
+        old = self.packed()
         os.utime(self.model, ns=(1, 1))
         self.assertEqual(self.ask(self.start()), [self.answer, "written"])
         self.assertNotEqual(self.pack(), old)
@@ -155,8 +160,7 @@ class PackCacheTest(unittest.TestCase):
         self.pack()
 
     def test_what_a_killed_writer_left_is_written_over(self):
-        self.mapped()
-        pack = self.pack()
+        pack = self.packed()
         pack.rename(f"{pack}.part")
         os.chmod(f"{pack}.part", 0o600)
         self.assertEqual(self.ask(self.start()), [self.answer, "written"])
