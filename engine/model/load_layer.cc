@@ -31,8 +31,8 @@ class LayerLoader {
   LayerLoader(const ModelSpec& spec, int64_t index, WeightLoader* loader)
       : spec_(spec), layer_(spec.layers[index]), index_(index), loader_(*loader) {}
 
-  absl::StatusOr<LayerWeights> Load() {
-    LayerWeights layer;
+  absl::Status Load(LayerWeights* to) {
+    LayerWeights& layer = *to;
     ASSIGN_OR_RETURN(layer.mixer_norm, LoadNorm(layer_.mixer_norm));
     RETURN_IF_ERROR(LoadMixer(&layer.mixer));
     if (spec_.hyper.has_value()) {
@@ -62,7 +62,7 @@ class LayerLoader {
                        loader_.HostVector(Name(layer_.output_scale) + ".weight", 1));
       layer.output_scale *= scale[0];
     }
-    return layer;
+    return absl::OkStatus();
   }
 
  private:
@@ -467,8 +467,9 @@ class LayerLoader {
 
 }  // namespace
 
-absl::StatusOr<LayerWeights> LoadLayer(const ModelSpec& spec, int64_t index, WeightLoader* loader) {
-  return LayerLoader(spec, index, loader).Load();
+absl::Status LoadLayer(const ModelSpec& spec, int64_t index, WeightLoader* loader,
+                       LayerWeights* layer) {
+  return LayerLoader(spec, index, loader).Load(layer);
 }
 
 }  // namespace lm

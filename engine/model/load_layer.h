@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "engine/model/model_spec.h"
 #include "engine/model/weight_loader.h"
 #include "engine/model/weights.h"
@@ -11,7 +11,9 @@
 namespace lm {
 
 // The weights of layer `index`, under the names that its description stands for: "blk.<index>....".
-absl::StatusOr<LayerWeights> LoadLayer(const ModelSpec& spec, int64_t index, WeightLoader* loader);
+// Where they are to be: they are too large (31 KiB) for the stack of a host's thread.
+absl::Status LoadLayer(const ModelSpec& spec, int64_t index, WeightLoader* loader,
+                       LayerWeights* layer);
 
 }  // namespace lm
 

@@ -124,8 +124,7 @@ absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, absl::Span<const Adapt
   }
   for (int64_t i = 0; i < spec.num_layers(); ++i) {
     loader.set_backend(backend_of(i));
-    ASSIGN_OR_RETURN(LayerWeights layer, LoadLayer(spec, i, &loader));
-    weights.layers.push_back(std::move(layer));
+    RETURN_IF_ERROR(LoadLayer(spec, i, &loader, &weights.layers.emplace_back()));
   }
   if (spec.output_norm != nullptr && spec.plain_norms) {
     ASSIGN_OR_RETURN(weights.output_norm, loader.PlainNorm(spec, spec.hidden));
