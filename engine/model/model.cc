@@ -65,10 +65,12 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
                    PlanDevices(options.device, spec.num_layers()));
   std::vector<Transformer::Part> parts;
   std::vector<absl::string_view> devices;
+  std::string where;  // each run of layers is
   for (const DeviceLayers& run : plan) {
     ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
                      CreateBackend({.device = run.device, .threads = options.threads}));
     devices.push_back(backend->name());
+    absl::StrAppend(&where, backend->name(), ":", run.first, "-", run.end, " ");
     parts.push_back({std::move(backend), run.first, run.end});
   }
 
@@ -76,8 +78,9 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
                    OpenAdapters(path, spec.architecture, options.lora, &cancel));
   const int threads = options.threads > 0 ? options.threads : AvailableCpus();
   std::optional<PackCache> packs;
-  if (!options.pack_cache.empty())
-    packs.emplace(options.pack_cache, path, *gguf, options.device, threads);
+  if (!options.pack_cache.empty()) {
+    packs.emplace(options.pack_cache, path, *gguf, where, threads);
+  }
   ModelInfo info;
   info.path = path;
   info.device = absl::StrJoin(devices, ",");

@@ -112,6 +112,10 @@ std::optional<std::string> PackCache::digest() const {
 void PackCache::Finish(const std::string& digest) {
   if (writer_ == nullptr) return;
   const std::unique_ptr<PackedFileWriter> writer = std::move(writer_);
+  if (added_.empty()) {
+    state_ = "no matrix is on the CPU";
+    return;
+  }
   // The model as it was read, from the first byte to the last.
   const absl::StatusOr<PackedSource> source = Identify();
   if (!source.ok() || !source->Matches(source_)) {

@@ -23,8 +23,8 @@ namespace lm {
 // What is wrong with the folder is no reason not to load: state() says it. One thread at a time.
 class PackCache {
  public:
-  // `plan`: which of the matrices go to a backend that can adopt them. REQUIRES: `gguf`, which was
-  // opened from `path`, outlives this.
+  // `plan`: which layers are on which device. REQUIRES: `gguf`, which was opened from `path`,
+  // outlives this.
   PackCache(const std::string& folder, const std::string& path, const GgufFile& gguf,
             const std::string& plan, int num_threads);
 
