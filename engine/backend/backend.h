@@ -263,9 +263,8 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(DType dtype, int64_t rows,
                                                                    int64_t cols,
                                                                    RowReader read) = 0;
-  // Whether it takes matrices as it has laid them out before (WeightMatrix::packed), in any process
-  // of this version of numeric_contract() and of pack_cache.cc: not to be written, and not read
-  // before the first step.
+  // Whether it takes matrices as WeightMatrix::packed() gives them, another process's too. It does
+  // not write to them, and does not read them before the first step.
   virtual bool adopts_matrices() const { return false; }
   // InvalidArgument where the bytes are not as many as such a matrix has.
   virtual absl::StatusOr<std::unique_ptr<WeightMatrix>> AdoptMatrix(DType dtype, int64_t rows,

@@ -351,6 +351,17 @@ absl::Status CheckStoreRows(const StepIndex& step, Tensor x, const RowLayer& lay
   return CheckF32("StoreRows", "x", x, static_cast<int64_t>(step.tables->tokens.size()), layer.dim);
 }
 
+// `scores` (T, cols): for each row of the layer that a token sees.
+absl::Status CheckScores(absl::string_view op, absl::string_view name, const StepIndex& step,
+                         Tensor scores, const RowLayer& layer) {
+  const auto tokens = static_cast<int64_t>(step.tables->tokens.size());
+  RETURN_IF_ERROR(CheckF32(op, name, scores, tokens, -1));
+  const int64_t most = MostSeen(step, layer);
+  if (scores.cols >= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(op, ": a token sees ", most, " rows, ", name, " has ", scores.cols, " columns"));
+}
+
 absl::Status CheckScoreRows(const StepIndex& step, Tensor q, Tensor weights, const RowLayer& layer,
                             Tensor out) {
   constexpr absl::string_view kOp = "ScoreRows";
@@ -358,11 +369,7 @@ absl::Status CheckScoreRows(const StepIndex& step, Tensor q, Tensor weights, con
   const int64_t tokens = static_cast<int64_t>(step.tables->tokens.size());
   RETURN_IF_ERROR(CheckF32(kOp, "weights", weights, tokens, -1));
   RETURN_IF_ERROR(CheckF32(kOp, "q", q, tokens, weights.cols * layer.dim));
-  RETURN_IF_ERROR(CheckF32(kOp, "out", out, tokens, -1));
-  const int64_t most = MostSeen(step, layer);
-  if (out.cols >= most) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(kOp, ": a token sees ", most, " rows, got ", out.cols, " columns"));
+  return CheckScores(kOp, "out", step, out, layer);
 }
 
 absl::Status CheckChooseRows(const StepIndex& step, Tensor scores, const RowLayer& layer,
@@ -374,12 +381,8 @@ absl::Status CheckChooseRows(const StepIndex& step, Tensor scores, const RowLaye
     return absl::InvalidArgumentError(
         absl::StrCat(kOp, ": chosen must be I32 (", tokens, ", any)"));
   }
-  const int64_t most = MostSeen(step, layer);
-  if (scores.empty() && most <= chosen.cols) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckF32(kOp, "scores", scores, tokens, -1));
-  if (scores.cols >= most) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(kOp, ": a token sees ", most, " rows, got ", scores.cols, " scores"));
+  if (scores.empty() && MostSeen(step, layer) <= chosen.cols) return absl::OkStatus();
+  return CheckScores(kOp, "scores", step, scores, layer);
 }
 
 absl::Status CheckAttendRows(const StepIndex& step, Tensor q, const RowAttention& attention,

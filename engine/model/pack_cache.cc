@@ -15,8 +15,9 @@
 namespace lm {
 namespace {
 
-// A different arrangement of matrices, or of what is in their names here, is another version.
-constexpr absl::string_view kVersion = "1";
+// A different arrangement of matrices, or of what is in their names here, is another version. So is
+// another release, which may read files in another way.
+constexpr absl::string_view kVersion = LM_VERSION ".1";
 
 // Pages from all over a file: they differ where two versions of a model do.
 absl::StatusOr<std::string> SampleOf(const RandomAccessFile& file) {

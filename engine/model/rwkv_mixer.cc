@@ -169,6 +169,21 @@ absl::Status MakeParts6(const LayerRun& run, const RwkvSpec& spec, const Parts& 
   return backend->ScaleAndCap(parts.w, /*scale=*/-1, /*cap=*/0);
 }
 
+// What the state learns of the rows, and is read at: r, k, v, w and what they erase.
+absl::Status Learn(const LayerRun& run, const RwkvSpec& spec, const Parts& parts, Tensor beta,
+                   const StateLayer& rule, Tensor out) {
+  return run.backend->DeltaRule({.q = parts.r,
+                                 .k = parts.k,
+                                 .v = parts.v,
+                                 .beta = beta,
+                                 .log_decay = parts.w,
+                                 .erase = parts.erase,
+                                 .heads = static_cast<int32_t>(spec.heads),
+                                 .key_heads = static_cast<int32_t>(spec.heads),
+                                 .rule = StateRule::kErase},
+                                rule, out);
+}
+
 absl::StatusOr<Tensor> ApplyLinear(const LayerRun& run, const RwkvSpec& spec, const Parts& parts,
                                    const StateLayer& rule) {
   Backend* const backend = run.backend;
@@ -179,16 +194,7 @@ absl::StatusOr<Tensor> ApplyLinear(const LayerRun& run, const RwkvSpec& spec, co
   RETURN_IF_ERROR(backend->ScaleAndCap(parts.r, scale, /*cap=*/0));
   RETURN_IF_ERROR(backend->Normalize(parts.n, run.mixer.rwkv.nothing.norm, parts.erase));
   const Tensor out = run.Of(run.act.mixed, spec.inner());
-  RETURN_IF_ERROR(backend->DeltaRule({.q = parts.r,
-                                      .k = parts.k,
-                                      .v = parts.v,
-                                      .beta = parts.erase,
-                                      .log_decay = parts.w,
-                                      .erase = parts.erase,
-                                      .heads = static_cast<int32_t>(spec.heads),
-                                      .key_heads = static_cast<int32_t>(spec.heads),
-                                      .rule = StateRule::kErase},
-                                     rule, out));
+  RETURN_IF_ERROR(Learn(run, spec, parts, parts.erase, rule, out));
   RETURN_IF_ERROR(backend->GatedActivation(Activation::kSigmoid, parts.g, out, out));
   return out;
 }
@@ -252,16 +258,7 @@ absl::StatusOr<Tensor> ApplyRwkv(const LayerRun& run, const RwkvSpec& spec, cons
   RETURN_IF_ERROR(backend->Add(parts.k, change, /*scale=*/1));
 
   const Tensor out = run.Of(run.act.mixed, spec.inner());
-  RETURN_IF_ERROR(backend->DeltaRule({.q = parts.r,
-                                      .k = parts.k,
-                                      .v = parts.v,
-                                      .beta = parts.a,
-                                      .log_decay = parts.w,
-                                      .erase = parts.erase,
-                                      .heads = static_cast<int32_t>(spec.heads),
-                                      .key_heads = static_cast<int32_t>(spec.heads),
-                                      .rule = StateRule::kErase},
-                                     rule, out));
+  RETURN_IF_ERROR(Learn(run, spec, parts, parts.a, rule, out));
   if (!weights.output_norm.empty()) {
     RETURN_IF_ERROR(backend->Normalize(out, weights.output_norm.norm, out));
   }

@@ -49,19 +49,13 @@ std::vector<std::string> RemoteHeaders(const RemoteOptions& options,
 }
 
 // Listens for who listens, and sees to it that an abandoned request is dropped.
-class RemoteServer::Told : public RequestListener {
+class RemoteServer::Told : public ForwardingListener {
  public:
   Told(std::weak_ptr<RemoteServer> server, std::shared_ptr<RequestListener> inner)
-      : server_(std::move(server)), inner_(std::move(inner)) {}
+      : ForwardingListener(std::move(inner)), server_(std::move(server)) {}
 
-  void OnFinished(const Request& request) noexcept override {
-    if (inner_ != nullptr) inner_->OnFinished(request);
-  }
-  void OnCollected(const Request& request) noexcept override {
-    if (inner_ != nullptr) inner_->OnCollected(request);
-  }
   void OnAbandoned(Request& request) noexcept override {
-    if (inner_ != nullptr) inner_->OnAbandoned(request);
+    ForwardingListener::OnAbandoned(request);
     const std::shared_ptr<RemoteServer> server = server_.lock();
     if (server == nullptr || server->looks_for_abandoned_.exchange(true)) return;
     try {
@@ -73,7 +67,6 @@ class RemoteServer::Told : public RequestListener {
 
  private:
   const std::weak_ptr<RemoteServer> server_;
-  const std::shared_ptr<RequestListener> inner_;
 };
 
 RemoteServer::RemoteServer(Network* network, const std::vector<std::string>& urls,

@@ -97,6 +97,25 @@ class RequestListener {
   virtual void OnCollected(const Request&) noexcept {}
 };
 
+// Tells another, who may be null, what becomes of the request.
+class ForwardingListener : public RequestListener {
+ public:
+  explicit ForwardingListener(std::shared_ptr<RequestListener> inner) : inner_(std::move(inner)) {}
+
+  void OnFinished(const Request& request) noexcept override {
+    if (inner_ != nullptr) inner_->OnFinished(request);
+  }
+  void OnAbandoned(Request& request) noexcept override {
+    if (inner_ != nullptr) inner_->OnAbandoned(request);
+  }
+  void OnCollected(const Request& request) noexcept override {
+    if (inner_ != nullptr) inner_->OnCollected(request);
+  }
+
+ private:
+  const std::shared_ptr<RequestListener> inner_;
+};
+
 struct Generation {
   absl::Status status = {};  // OK, or why there is no answer
   std::string text = {};     // valid UTF-8

@@ -143,18 +143,12 @@ class Vote : public std::enable_shared_from_this<Vote> {
 };
 
 // Listens to the vote's own request.
-class Voter : public RequestListener {
+class Voter : public ForwardingListener {
  public:
-  explicit Voter(std::shared_ptr<RequestListener> inner) : inner_(std::move(inner)) {}
+  using ForwardingListener::ForwardingListener;
 
-  void OnFinished(const Request& request) noexcept override {
-    if (inner_ != nullptr) inner_->OnFinished(request);
-  }
-  void OnCollected(const Request& request) noexcept override {
-    if (inner_ != nullptr) inner_->OnCollected(request);
-  }
   void OnAbandoned(Request& request) noexcept override {
-    if (inner_ != nullptr) inner_->OnAbandoned(request);
+    ForwardingListener::OnAbandoned(request);
     if (const std::shared_ptr<Vote> vote = vote_.lock()) vote->Abandon();
   }
   void OnWaiting(Request&) noexcept override {
@@ -164,7 +158,6 @@ class Voter : public RequestListener {
   void set_vote(const std::shared_ptr<Vote>& vote) { vote_ = vote; }
 
  private:
-  const std::shared_ptr<RequestListener> inner_;
   std::weak_ptr<Vote> vote_;
 };
 

@@ -14,11 +14,11 @@
 //   kv_type     of the KV cache's values: 'f16'; 'int8' keeps twice the tokens in the same bytes
 //               and changes answers a little; 'f32'
 //   pack_cache  a folder for packed weights. The first process that loads a model lays its matrices
-//               out for the processor and leaves them there; the next ones map that file: they open
-//               at once, whatever the size, and share its memory. It is checked against its digests
-//               before the first answer, and is about as large as the model. lm_models.pack_cache
-//               says what it was: 'written', 'mapped', 'read' (where the system does not promise to
-//               keep it), or why it was of no use. Default: $LM_PACK_CACHE, or none
+//               out for the processor and leaves them there; the next ones map that file: they pack
+//               nothing, and share its memory. It is checked against its digests before the first
+//               answer, and is about as large as the model. lm_models.pack_cache says what it was:
+//               'written', 'mapped', 'read' (where the system does not promise to keep it), or why
+//               it was of no use. Default: $LM_PACK_CACHE, or none
 //   memo        the file that remembers generations: an SQLite database of its own, made where
 //               there is none. What is in it is not generated again, in no process. Default: they
 //               are remembered in memory

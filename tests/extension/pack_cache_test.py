@@ -112,6 +112,12 @@ class PackCacheTest(unittest.TestCase):
             # The next one finds no directory, and packs the model again.
             self.assertEqual(self.ask(self.start()), [self.answer, "written"])
 
+    def test_what_is_not_promised_to_stay_is_read(self):
+        pack = self.packed()
+        pack.chmod(0o644)
+        with open(pack, "r+b"):  # no lease of what somebody may write to
+            self.assertEqual(self.ask(self.start()), [self.answer, "read"])
+
     def test_damage_is_found_before_the_first_answer(self):
         pack = self.packed()
         pack.chmod(0o644)
