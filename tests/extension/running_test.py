@@ -353,6 +353,7 @@ class ProcessesTest(RunningCase):
         update = self.start()
         self.running("done > 0")
         update.send_signal(signal.SIGSTOP)
+        os.waitpid(update.pid, os.WUNTRACED)  # a signal's sender does not wait until each thread has stopped
         self.assertEqual(self.watcher.execute("SELECT * FROM lm_running").fetchall(), [])
         update.send_signal(signal.SIGCONT)
         self.running("done > 0")
