@@ -9,16 +9,35 @@
 namespace lm {
 namespace {
 
-// The options that change an answer. Whoever adds an option meets a compiler error here, and
-// decides what it is.
+// What of a request besides the model changes its answer.
 std::string OptionsThatMatter(const RequestSpec& spec, absl::Span<const AdapterInfo> adapters) {
-  const GenerationOptions& options = spec.options;
+  Json json = OptionsOfAnswer(spec.options);
+  if (spec.kept_end.has_value()) {  // else the prompt is as on_overflow has left it
+    json.Add("on_overflow", static_cast<int>(spec.options.on_overflow));
+    json.Add("kept_end", *spec.kept_end);
+  }
+  if (spec.wants_first_choices) json.Add("first_choices", true);
+  if (!spec.adapters.empty()) {
+    Json pairs = Json::MakeArray();
+    for (const AdapterUse& use : spec.adapters) {
+      pairs.Append(
+          Json::MakeArray().Append(adapters[use.adapter].digest).Append(double{use.scale}));
+    }
+    json.Add("lora", std::move(pairs));
+  }
+  return json.Dump();
+}
+
+}  // namespace
+
+// Whoever adds an option meets a compiler error here, and decides what it is.
+Json OptionsOfAnswer(const GenerationOptions& options) {
   const auto& [model, max_tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, vote,
                stop, logit_bias, lora, messages, thinking, template_args, constraint, on_error,
                on_overflow, on_length, timeout_ms, max_seconds, cache, priority] = options;
   // The key has the model; an error is never remembered.
   (void)model, (void)on_error, (void)timeout_ms, (void)cache;
-  (void)priority, (void)max_seconds;
+  (void)priority, (void)max_seconds, (void)on_overflow;
   (void)messages, (void)template_args;  // the prompt is as the template made it with them
   (void)lora;                           // the request has the adapters that it chooses
   Json json = Json::MakeObject();
@@ -51,24 +70,9 @@ std::string OptionsThatMatter(const RequestSpec& spec, absl::Span<const AdapterI
     json.Add("constraint", std::move(pair));
     if (on_length == OnLength::kComplete) json.Add("on_length", "complete");
   }
-  if (spec.kept_end.has_value()) {  // else the prompt is as on_overflow has left it
-    json.Add("on_overflow", static_cast<int>(on_overflow));
-    json.Add("kept_end", *spec.kept_end);
-  }
   if (thinking == Thinking::kKeep) json.Add("thinking", "keep");
-  if (spec.wants_first_choices) json.Add("first_choices", true);
-  if (!spec.adapters.empty()) {
-    Json pairs = Json::MakeArray();
-    for (const AdapterUse& use : spec.adapters) {
-      pairs.Append(
-          Json::MakeArray().Append(adapters[use.adapter].digest).Append(double{use.scale}));
-    }
-    json.Add("lora", std::move(pairs));
-  }
-  return json.Dump();
+  return json;
 }
-
-}  // namespace
 
 int64_t MemoKey::bytes() const {
   return static_cast<int64_t>(sizeof(MemoKey) + owner.size() + model.size() + options.size() +

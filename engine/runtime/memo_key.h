@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/types/span.h"
+#include "engine/base/json.h"
 #include "engine/model/model.h"
 #include "engine/runtime/request.h"
 
@@ -33,6 +34,11 @@ struct MemoKey {
     return H::combine(std::move(h), key.Tie());
   }
 };
+
+// The options that change an answer, as JSON: without the model, those that a request has in its
+// prompt or its adapters (messages, template_args, on_overflow, lora), and those that only say how
+// it is asked.
+Json OptionsOfAnswer(const GenerationOptions& options);
 
 // Whether what is generated so may be remembered: not with {"cache": false}. At any temperature an
 // answer is a function of the prompt and the options, the seed among them.

@@ -28,7 +28,8 @@ absl::StatusOr<bool> BatchLines::ReadPage() {
   std::vector<std::pair<int64_t, JobAnswer>> others;  // what nobody need answer
   for (const JobRow& row : rows) {
     if (row.prompt.ok() && !row.prompt->has_value()) {
-      others.emplace_back(row.number, JobAnswer{.null_prompt = true});
+      others.emplace_back(row.number,
+                          JobAnswer{.null_prompt = true, .asked = questions_.question().Of(row)});
       continue;
     }
     absl::StatusOr<RequestSpec> spec = questions_.Ask(row);
@@ -38,8 +39,9 @@ absl::StatusOr<bool> BatchLines::ReadPage() {
     }
     // Any other code is of what the options ask for: all rows have it.
     if (!absl::IsInvalidArgument(spec.status())) return spec.status();
-    others.emplace_back(row.number, JobAnswerOf(Generation{.status = spec.status()},
-                                                questions_.options().on_error));
+    others.emplace_back(
+        row.number, JobAnswerOf(Generation{.status = spec.status()}, questions_.options().on_error,
+                                questions_.question().Of(row)));
   }
   if (others.empty()) return true;
   RETURN_IF_ERROR(job_.database->Transact([&]() -> absl::Status {

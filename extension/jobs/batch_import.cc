@@ -98,7 +98,8 @@ absl::Status BatchImport::Apply(absl::string_view text, Taken* taken) {
   }
   ASSIGN_OR_RETURN(
       const JobStore::Outcome outcome,
-      rows_.Complete(line->number, JobAnswerOf(generation, questions_.options().on_error)));
+      rows_.Complete(line->number, JobAnswerOf(generation, questions_.options().on_error,
+                                               questions_.question().Of(row))));
   switch (outcome) {
     case JobStore::Outcome::kLost:
       taken->Refuse(at, which + "which another run is at");
@@ -142,7 +143,7 @@ absl::Status BatchImport::Conclude() {
   if (counts_.done + counts_.failed == 0 || counts.done + counts.failed != counts.total()) {
     return absl::OkStatus();
   }
-  return job_.database->Transact([this] { return job_.store->End(); });
+  return job_.database->Transact([this] { return job_.store->End(/*over=*/true, "done"); });
 }
 
 }  // namespace lm

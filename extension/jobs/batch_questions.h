@@ -26,6 +26,7 @@
 #include "engine/runtime/memo_key.h"
 #include "engine/runtime/request.h"
 #include "extension/connection/connection.h"
+#include "extension/jobs/job_question.h"
 #include "extension/jobs/job_store.h"
 
 namespace lm {
@@ -59,6 +60,8 @@ class BatchQuestions {
   // What the server calls the model. FailedPrecondition where nobody has said it.
   absl::StatusOr<std::string> model() const;
   const GenerationOptions& options() const { return options_; }
+  // What the rows' answers are to.
+  JobQuestion question() const { return JobQuestion(options_, system_.value_or(""), identity_); }
 
   // REQUIRES: the row has a prompt.
   absl::StatusOr<RequestSpec> Ask(const JobRow& row) const;

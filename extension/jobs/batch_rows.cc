@@ -34,7 +34,7 @@ absl::StatusOr<std::vector<JobRow>> BatchRows::Read(const BatchRange& range, int
       Prepared(database_, &read_,
                "SELECT number, prompt, system FROM {db}.lm_job_rows NOT INDEXED WHERE job = ?1 AND "
                "number BETWEEN ?2 AND ?3 AND (state = 'waiting' OR state = 'failed' AND ?4) "
-               "ORDER BY number LIMIT ?5"));
+               "AND vanished IS NULL ORDER BY number LIMIT ?5"));
   read->Bind(1, store_.job().name).Bind(2, range.first).Bind(3, range.last);
   read->Bind(4, int64_t{range.failed}).Bind(5, most);
   std::vector<JobRow> rows;

@@ -5,6 +5,7 @@
 #include "engine/base/status_macros.h"
 #include "extension/connection/statement_call.h"
 #include "extension/host/statement.h"
+#include "extension/jobs/job_schema.h"
 
 namespace lm {
 namespace {
@@ -45,7 +46,7 @@ absl::StatusOr<FoundJob> OpenJob(Connection& connection, absl::string_view job,
   RETURN_IF_ERROR(found.database->CheckUsersLocks());
   if (found.database->own()) RETURN_IF_ERROR(connection.RegisterPure(found.database->db()));
   RETURN_IF_ERROR(found.store->Prepare());
-  RETURN_IF_ERROR(found.store->Upgrade());
+  RETURN_IF_ERROR(UpgradeJobTables(*found.database));
   return found;
 }
 

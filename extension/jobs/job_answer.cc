@@ -6,8 +6,8 @@
 
 namespace lm {
 
-JobAnswer JobAnswerOf(Generation generation, OnError on_error) {
-  JobAnswer answer{.generation = std::move(generation)};
+JobAnswer JobAnswerOf(Generation generation, OnError on_error, JobAsked asked) {
+  JobAnswer answer{.generation = std::move(generation), .asked = std::move(asked)};
   if (answer.generation.status.ok()) {
     answer.value = answer.generation.text;
   } else if (on_error == OnError::kJson) {

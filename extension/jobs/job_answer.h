@@ -10,15 +10,22 @@
 
 namespace lm {
 
+// To what it is the answer, as lm_job_rows keeps it (job_question.h). Empty: nobody knows.
+struct JobAsked {
+  std::string version = {};  // prompt_version
+  std::string model = {};
+};
+
 struct JobAnswer {
   Generation generation = {};
   bool null_prompt = false;
+  JobAsked asked = {};
   std::optional<std::string> value = {};  // for lm_job_rows and the target
   bool store = true;                      // the target takes it
 };
 
 // With OnError::kJson a failure is an answer, too, and has lm_try's object as its value.
-JobAnswer JobAnswerOf(Generation generation, OnError on_error);
+JobAnswer JobAnswerOf(Generation generation, OnError on_error, JobAsked asked);
 
 }  // namespace lm
 

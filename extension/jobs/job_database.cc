@@ -42,6 +42,11 @@ bool HasMoved(sqlite3* db, const char* schema) {
 
 }  // namespace
 
+absl::Status InWordsOf(absl::string_view what, const absl::Status& status) {
+  if (status.ok() || absl::IsCancelled(status) || absl::IsUnavailable(status)) return status;
+  return absl::Status(status.code(), absl::StrCat(what, " ", status.message()));
+}
+
 absl::StatusOr<std::unique_ptr<JobDatabase>> JobDatabase::Open(sqlite3* user, std::string schema) {
   if (sqlite3_get_autocommit(user) == 0) {
     return absl::FailedPreconditionError("cannot run a job from within a transaction: it commits");

@@ -24,6 +24,10 @@
 
 namespace lm {
 
+// An error in words that go on after the name of what it is about; an interrupt, and a lock of
+// others, are about nothing of the job's.
+absl::Status InWordsOf(absl::string_view what, const absl::Status& status);
+
 // Not thread-safe; used while a statement of the user's connection runs.
 class JobDatabase {
  public:

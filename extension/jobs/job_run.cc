@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Begin(Connection& connection, ab
   std::unique_ptr<JobRun> run(new JobRun(options, std::move(found), connection.db()));
   run->work_ = StatementCall::Work();
   RETURN_IF_ERROR(run->ReadJobOptions(connection));
-  RETURN_IF_ERROR(run->store_->Plan(run->call_->generator().info().name));
+  RETURN_IF_ERROR(run->PlanRows());
   RETURN_IF_ERROR(run->database_->Transact([&]() -> absl::Status {
     RETURN_IF_ERROR(run->store_->Recover(absl::Now(), options.lease));
     return options.retry ? run->store_->Retry() : absl::OkStatus();
@@ -59,6 +59,17 @@ absl::Status JobRun::ReadJobOptions(Connection& connection) {
   }
   if (options->generation.on_error == OnError::kError) max_errors_ = 0;
   call_ = std::make_shared<const CallOptions>(*std::move(options));
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::PlanRows() {
+  const ModelInfo& info = call_->generator().info();
+  question_.emplace(call_->generation, std::string(call_->SystemOf(store_->job().system)),
+                    info.digest);
+  if (!options_.refresh) return store_->Plan(info.name);
+  // Who names the model has changed it on purpose.
+  const bool any_model = !call_->generation.model.empty();
+  ASSIGN_OR_RETURN(changes_, store_->Refresh(*question_, info.name, any_model));
   return absl::OkStatus();
 }
 
@@ -87,8 +98,8 @@ bool JobRun::IsTimeToCommit(int64_t num_answered, absl::Time now) const {
 absl::StatusOr<JobAnswer> JobRun::TakeAnswer(Row& row) {
   RETURN_IF_ERROR(row.answer.Await(user_));  // it is there
   const RowAnswer& answer = row.answer.answer();
-  if (answer.null_prompt) return JobAnswer{.null_prompt = true};
-  return JobAnswerOf(answer.generation, call_->generation.on_error);
+  if (answer.null_prompt) return JobAnswer{.null_prompt = true, .asked = row.asked};
+  return JobAnswerOf(answer.generation, call_->generation.on_error, row.asked);
 }
 
 absl::Status JobRun::Commit(absl::Duration patience, bool claim) {
@@ -131,11 +142,12 @@ absl::Status JobRun::Commit(absl::Duration patience, bool claim) {
 
 void JobRun::Submit(std::vector<JobRow> claimed) {
   for (JobRow& row : claimed) {
+    JobAsked asked = question_->Of(row);
     if (row.system.ok() && !row.system->has_value()) row.system = store_->job().system;
     PendingAnswer answer(
         {.prompt = std::move(row.prompt), .system = std::move(row.system), .options = call_});
     answer.Submit();
-    rows_.push_back({row.number, std::move(answer)});
+    rows_.push_back({row.number, std::move(asked), std::move(answer)});
   }
 }
 
@@ -149,6 +161,7 @@ absl::StatusOr<JobProgress> JobRun::Progress(absl::Time now) {
   Show(counts);
   over_ = rows_.empty() && none_waits_ && counts.awaited == 0;
   return JobProgress{.counts = counts,
+                     .changes = changes_,
                      .finished = counts.done + counts.failed - finished_before_,
                      .cached = cached_,
                      .tokens_out = tokens_out_,
@@ -193,7 +206,7 @@ absl::StatusOr<std::optional<JobProgress>> JobRun::Advance() {
     if (!over_ && !due) continue;
     const JobCounts& counts = progress.counts;
     if (over_ && progress.finished > 0 && counts.done + counts.failed == counts.total()) {
-      RETURN_IF_ERROR(database_->Transact([this] { return store_->End(); }));
+      RETURN_IF_ERROR(database_->Transact([this] { return store_->End(/*over=*/true, "done"); }));
     }
     if (over_ && progress.counts.unknown > 0) {
       return absl::FailedPreconditionError(

@@ -35,6 +35,7 @@ struct JobRunOptions {
   int64_t chunk = 128;  // most rows that are claimed and not committed
   int64_t max_errors = INT64_MAX;
   bool retry = false;
+  bool refresh = false;                            // the query is asked again
   absl::Duration progress = absl::Seconds(1);      // at least between two reports
   absl::Duration lease = absl::Seconds(30);        // of a claim that is not renewed
   absl::Duration most = absl::InfiniteDuration();  // of the run
@@ -43,10 +44,11 @@ struct JobRunOptions {
 };
 
 struct JobProgress {
-  JobCounts counts;        // of the job
-  int64_t finished = 0;    // rows of the job, by whomever, since this run began
-  int64_t cached = 0;      // of this run, without a generation
-  int64_t tokens_out = 0;  // of this run
+  JobCounts counts;         // of the job
+  JobChanges changes = {};  // of this run's refresh
+  int64_t finished = 0;     // rows of the job, by whomever, since this run began
+  int64_t cached = 0;       // of this run, without a generation
+  int64_t tokens_out = 0;   // of this run
   absl::Duration elapsed = {};
 };
 
@@ -70,12 +72,15 @@ class JobRun {
  private:
   struct Row {
     int64_t number;
+    JobAsked asked;
     PendingAnswer answer;
   };
 
   JobRun(const JobRunOptions& options, FoundJob job, sqlite3* user);
 
   absl::Status ReadJobOptions(Connection& connection);
+  // Has the job its rows, as its query gives them now or gave them first.
+  absl::Status PlanRows();
   // Whether it is time to commit what has been answered, or to show that this run is alive.
   bool IsTimeToCommit(int64_t num_answered, absl::Time now) const;
   int64_t CountAnswered();
@@ -95,6 +100,8 @@ class JobRun {
   const ForkGuard fork_guard_;
   std::shared_ptr<RunningWork> work_;  // for lm_running; may be null
   std::shared_ptr<const CallOptions> call_;
+  std::optional<JobQuestion> question_;
+  JobChanges changes_;
   int64_t max_errors_ = INT64_MAX;
 
   std::list<Row> rows_;  // claimed by this run

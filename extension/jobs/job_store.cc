@@ -6,74 +6,16 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 #include "extension/host/given_statement.h"
-#include "extension/host/sql_tokens.h"
 
 namespace lm {
 namespace {
 
-constexpr char kSchema[] = R"(
-CREATE TABLE IF NOT EXISTS {db}.lm_jobs(
-  name TEXT PRIMARY KEY NOT NULL,
-  query TEXT NOT NULL,  -- SELECT id, prompt [, system]: asked once, when the job first runs
-  target TEXT,          -- INSERT, UPDATE or DELETE that takes an answer: :id, :value, :error
-  system TEXT,          -- the system prompt of rows without one of their own
-  options TEXT,         -- as for generate()
-  model TEXT,           -- set by lm_run(): the model that the job was begun with
-  total INTEGER,        -- set by lm_run(): the number of rows
-  created TEXT DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),  -- UTC, as all times here
-  began TEXT,           -- set by lm_run(): when the query was asked
-  ended TEXT            -- set by lm_run(): when no row was left to do
-);
-CREATE TABLE IF NOT EXISTS {db}.lm_job_rows(
-  number INTEGER PRIMARY KEY,
-  job TEXT NOT NULL,
-  id NOT NULL,
-  prompt TEXT,
-  system TEXT,
-  state TEXT NOT NULL DEFAULT 'waiting' CHECK(state IN ('waiting', 'running', 'done', 'failed')),
-  value TEXT,
-  error TEXT,
-  finish TEXT,
-  tokens_in INTEGER,
-  tokens_cached INTEGER,
-  tokens_out INTEGER,
-  attempts INTEGER NOT NULL DEFAULT 0,
-  worker TEXT,    -- who has claimed a running row
-  lease INTEGER,  -- and until when, in milliseconds since 1970
-  answered TEXT,  -- when it was done or failed
-  UNIQUE(job, id)
-);
-CREATE INDEX IF NOT EXISTS {db}.lm_job_rows_by_state ON lm_job_rows(job, state);
-CREATE TRIGGER IF NOT EXISTS {db}.lm_jobs_delete AFTER DELETE ON lm_jobs
-  BEGIN DELETE FROM lm_job_rows WHERE job = old.name; END;
-)";
-
-// A query that would be asked no more.
-constexpr char kQueryTrigger[] = R"(
-CREATE TRIGGER IF NOT EXISTS {db}.lm_jobs_query BEFORE UPDATE OF query ON lm_jobs
-  WHEN new.query IS NOT old.query AND old.total IS NOT NULL AND new.total IS NOT NULL
-  BEGIN SELECT RAISE(ABORT, 'lm_jobs: the job has begun, its rows are in lm_job_rows and its query is not asked again; set total = NULL in the same UPDATE to begin anew, without the answers so far'); END;
-)";
-
-// What tables that an earlier version made have not: table, column.
-constexpr const char* kLaterColumns[][2] = {{"lm_jobs", "created"},
-                                            {"lm_jobs", "began"},
-                                            {"lm_jobs", "ended"},
-                                            {"lm_job_rows", "answered"}};
-
 absl::StatusOr<std::optional<std::string>> OptionalText(const Statement& row, int column) {
   if (row.IsNull(column)) return std::nullopt;
   return row.Text(column);
-}
-
-// An error in words that go on after the name of what it is about.
-absl::Status InWordsOf(absl::string_view what, const absl::Status& status) {
-  if (status.ok() || absl::IsCancelled(status) || absl::IsUnavailable(status)) return status;
-  return absl::Status(status.code(), absl::StrCat(what, " ", status.message()));
 }
 
 // At most `bytes` of a text, whole characters.
@@ -83,36 +25,24 @@ absl::string_view Head(absl::string_view text, size_t bytes) {
 
 }  // namespace
 
-absl::Status CreateJobTables(sqlite3* db, absl::string_view schema) {
-  const std::string sql = absl::StrCat(kSchema, kQueryTrigger);
-  return Execute(db, absl::StrReplaceAll(sql, {{"{db}", QuotedName(schema)}}).c_str());
+absl::Status JobStore::Plan(absl::string_view model) {
+  return JobPlan(&database_, &job_).Make(model);
 }
 
-absl::Status JobStore::Upgrade() {
-  std::string missing;
-  for (const auto& [table, column] : kLaterColumns) {
-    ASSIGN_OR_RETURN(Statement columns,
-                     Make("SELECT 1 FROM pragma_table_info(?, ?) WHERE name = ?"));
-    columns.Bind(1, table).Bind(2, database_.own() ? "main" : database_.schema()).Bind(3, column);
-    ASSIGN_OR_RETURN(const bool found, columns.Step());
-    if (found) continue;
-    absl::StrAppend(&missing, "ALTER TABLE {db}.", table, " ADD COLUMN ", column, " TEXT;");
-  }
-  ASSIGN_OR_RETURN(Statement trigger,
-                   Make("SELECT 1 FROM {db}.sqlite_master WHERE name = 'lm_jobs_query'"));
-  ASSIGN_OR_RETURN(const bool found, trigger.Step());
-  trigger.Reset();
-  if (!found) missing += kQueryTrigger;
-  if (missing.empty()) return absl::OkStatus();
-  return database_.Transact(
-      [&] { return Execute(database_.db(), database_.Sql(missing).c_str()); });
+absl::StatusOr<JobChanges> JobStore::Refresh(const JobQuestion& question, const std::string& model,
+                                             bool any_model) {
+  return JobPlan(&database_, &job_)
+      .Refresh({.question = question,
+                .model = model,
+                .any_model = any_model,
+                .take_again = [this](int64_t number) { return TakeAgain(number); }});
 }
 
-absl::Status JobStore::End() {
+absl::Status JobStore::End(bool over, absl::string_view status) {
   ASSIGN_OR_RETURN(Statement end,
-                   Make("UPDATE {db}.lm_jobs SET ended = strftime('%Y-%m-%d %H:%M:%f', 'now') "
-                        "WHERE name = ?"));
-  return end.Bind(1, job_.name).Run();
+                   Make("UPDATE {db}.lm_jobs SET ended = CASE WHEN ?2 THEN "
+                        "strftime('%Y-%m-%d %H:%M:%f', 'now') END, status = ?3 WHERE name = ?1"));
+  return end.Bind(1, job_.name).Bind(2, int64_t{over}).Bind(3, status).Run();
 }
 
 absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(JobDatabase* database,
@@ -128,7 +58,8 @@ absl::Status JobStore::Prepare() {
                           "UPDATE {db}.lm_job_rows SET state = 'running', value = NULL"}) {
     RETURN_IF_ERROR(database_.CheckAllowed(database_.Sql(own)));
   }
-  RETURN_IF_ERROR(InWordsOf("the job's query", Reasoned(PrepareQuery().status())));
+  RETURN_IF_ERROR(
+      InWordsOf("the job's query", Reasoned(JobPlan(&database_, &job_).PrepareQuery().status())));
   RETURN_IF_ERROR(InWordsOf("the job's query", database_.CheckAllowed(job_.query)));
   return InWordsOf("the job's target", Reasoned(PrepareTarget()));
 }
@@ -199,18 +130,6 @@ absl::Status JobStore::PrepareTarget() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> JobStore::IsPlanned(absl::string_view model) {
-  ASSIGN_OR_RETURN(Statement planned, Make("SELECT total, model FROM {db}.lm_jobs WHERE name = ?"));
-  ASSIGN_OR_RETURN(const bool there, planned.Bind(1, job_.name).Step());
-  if (!there) return absl::NotFoundError(absl::StrCat("job '", job_.name, "' was deleted"));
-  if (planned.IsNull(0)) return false;
-  ASSIGN_OR_RETURN(const std::string begun_with, planned.Text(1));
-  if (planned.IsNull(1) || begun_with == model) return true;
-  return absl::FailedPreconditionError(absl::StrCat(
-      "job '", job_.name, "' was begun with the model ", begun_with, ", this connection's is ",
-      model, " (UPDATE lm_jobs SET model = NULL to go on with another)"));
-}
-
 // Somebody may delete the job while it runs, or put another one in its place.
 absl::Status JobStore::CheckThere() {
   ASSIGN_OR_RETURN(
@@ -226,78 +145,6 @@ absl::Status JobStore::CheckThere() {
   if (!replaced) return absl::OkStatus();
   return absl::NotFoundError(
       absl::StrCat("job '", job_.name, "' was replaced by another while it ran"));
-}
-
-absl::StatusOr<Statement> JobStore::PrepareQuery() {
-  ASSIGN_OR_RETURN(Statement query, PrepareGivenSelect(database_.db(), job_.query));
-  const int columns = sqlite3_column_count(query.get());
-  if (columns < 2 || columns > 3) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("must have the columns id, prompt and perhaps system, got ", columns));
-  }
-  return query;
-}
-
-absl::Status JobStore::ReadQuery(Statement* insert) {
-  sqlite3* db = database_.db();
-  ASSIGN_OR_RETURN(Statement query, PrepareQuery());
-  const int columns = sqlite3_column_count(query.get());
-  for (int64_t number = 1;; ++number) {
-    ASSIGN_OR_RETURN(const bool row, query.Step());
-    if (!row) return absl::OkStatus();
-    if (query.IsNull(0)) {
-      return absl::InvalidArgumentError(absl::StrCat("row ", number, " has the id NULL"));
-    }
-    for (int column = 0; column < columns; ++column) insert->Bind(column + 1, query.Value(column));
-    absl::Status inserted = insert->Run();
-    if (!inserted.ok() && sqlite3_extended_errcode(db) == SQLITE_CONSTRAINT_UNIQUE) {
-      ASSIGN_OR_RETURN(const std::string id, query.Text(0));
-      return absl::InvalidArgumentError(
-          absl::StrCat("row ", number, " has the id ", id, ", as an earlier one"));
-    }
-    RETURN_IF_ERROR(inserted);
-  }
-}
-
-absl::Status JobStore::Plan(absl::string_view model) {
-  sqlite3* db = database_.db();
-  ASSIGN_OR_RETURN(const bool planned, IsPlanned(model));
-  if (planned) return absl::OkStatus();
-  if (database_.own()) {
-    // First to a table that nobody else sees: the query may take its time.
-    RETURN_IF_ERROR(Execute(db, "CREATE TEMP TABLE lm_plan(id UNIQUE, prompt TEXT, system TEXT)"));
-    ASSIGN_OR_RETURN(Statement insert,
-                     Statement::Prepare(db, "INSERT INTO temp.lm_plan VALUES (?, ?, ?)"));
-    RETURN_IF_ERROR(Execute(db, "BEGIN"));
-    absl::Status read = ReadQuery(&insert);
-    RETURN_IF_ERROR(InWordsOf("the job\'s query:", read));
-    RETURN_IF_ERROR(Execute(db, "COMMIT"));
-  }
-  absl::Status status = database_.Transact([&]() -> absl::Status {
-    ASSIGN_OR_RETURN(const bool by_another, IsPlanned(model));
-    if (by_another) return absl::OkStatus();
-    // A job of that name that was replaced.
-    ASSIGN_OR_RETURN(Statement clear, Make("DELETE FROM {db}.lm_job_rows WHERE job = ?"));
-    RETURN_IF_ERROR(clear.Bind(1, job_.name).Run());
-    if (database_.own()) {
-      ASSIGN_OR_RETURN(Statement copy, Make("INSERT INTO {db}.lm_job_rows(job, id, prompt, system) "
-                                            "SELECT ?, * FROM temp.lm_plan ORDER BY rowid"));
-      RETURN_IF_ERROR(copy.Bind(1, job_.name).Run());
-    } else {
-      ASSIGN_OR_RETURN(Statement insert,
-                       Make("INSERT INTO {db}.lm_job_rows(id, prompt, system, job) "
-                            "VALUES (?1, ?2, ?3, ?4)"));
-      RETURN_IF_ERROR(InWordsOf("the job\'s query:", ReadQuery(&insert.Bind(4, job_.name))));
-    }
-    ASSIGN_OR_RETURN(Statement settle,
-                     Make("UPDATE {db}.lm_jobs SET model = ?2, total = (SELECT count(*) "
-                          "FROM {db}.lm_job_rows WHERE job = ?1), "
-                          "began = strftime('%Y-%m-%d %H:%M:%f', 'now'), ended = NULL "
-                          "WHERE name = ?1"));
-    return settle.Bind(1, job_.name).Bind(2, model).Run();
-  });
-  if (database_.own()) status.Update(Execute(db, "DROP TABLE temp.lm_plan"));
-  return status;
 }
 
 absl::StatusOr<Statement*> JobStore::Prepared(Statement* statement, absl::string_view sql) {
@@ -325,7 +172,8 @@ absl::Status JobStore::Claim(int64_t most, absl::Time lease, std::vector<JobRow>
   ASSIGN_OR_RETURN(Statement * waiting,
                    Prepared(&select_waiting_,
                             "SELECT number, prompt, system FROM {db}.lm_job_rows WHERE job = ?1 "
-                            "AND state = 'waiting' AND number <= ?2 ORDER BY number"));
+                            "AND state = 'waiting' AND number <= ?2 AND vanished IS NULL "
+                            "ORDER BY number"));
   waiting->Bind(1, job_.name).Bind(2, *last_);
   const size_t first = rows->size();
   while (rows->size() < first + most) {
@@ -352,12 +200,13 @@ absl::Status JobStore::WriteAnswer(int64_t number, const JobAnswer& answer) {
                    Prepared(&complete_,
                             "UPDATE {db}.lm_job_rows SET state = ?2, value = ?3, error = ?4, "
                             "finish = ?5, tokens_in = ?6, tokens_cached = ?7, tokens_out = ?8, "
+                            "prompt_version = ?9, model = ?10, "
                             "worker = NULL, lease = NULL, "
                             "answered = strftime('%Y-%m-%d %H:%M:%f', 'now') WHERE number = ?1"));
   const Generation& generation = answer.generation;
   const bool ok = generation.status.ok();
   complete->Bind(1, number).Bind(2, ok ? "done" : "failed");
-  complete->BindNull(3).BindNull(4).BindNull(5);
+  complete->BindNull(3).BindNull(4).BindNull(5).BindNull(9).BindNull(10);
   if (answer.value.has_value()) complete->Bind(3, *answer.value);
   if (!ok) complete->Bind(4, generation.status.message());
   if (!answer.null_prompt) {
@@ -366,6 +215,8 @@ absl::Status JobStore::WriteAnswer(int64_t number, const JobAnswer& answer) {
   complete->Bind(6, int64_t{generation.tokens_in});
   complete->Bind(7, int64_t{generation.tokens_cached});
   complete->Bind(8, int64_t{generation.tokens_out});
+  if (!answer.asked.version.empty()) complete->Bind(9, answer.asked.version);
+  if (!answer.asked.model.empty()) complete->Bind(10, answer.asked.model);
   return complete->Run();
 }
 
@@ -397,6 +248,32 @@ absl::Status JobStore::RunTarget(int64_t number, const JobAnswer& answer) {
   return target_.Run();
 }
 
+absl::Status JobStore::Offer(int64_t number, const JobAnswer& answer, absl::Status* refused) {
+  if (!target_.prepared()) return absl::OkStatus();
+  absl::Status applied = InWordsOf("the job's target:", RunTarget(number, answer));
+  // One that rolled the transaction back has undone more than this row.
+  const bool undone = sqlite3_get_autocommit(database_.db()) != 0;
+  if (undone || !absl::IsInvalidArgument(applied)) return applied;
+  *refused = std::move(applied);
+  return absl::OkStatus();
+}
+
+absl::Status JobStore::TakeAgain(int64_t number) {
+  if (!target_.prepared()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(Statement kept, Make("SELECT value FROM {db}.lm_job_rows WHERE number = ?"));
+  RETURN_IF_ERROR(kept.Bind(1, number).Step().status());
+  JobAnswer answer;
+  ASSIGN_OR_RETURN(answer.value, OptionalText(kept, 0));
+  kept.Reset();
+  absl::Status refused;
+  RETURN_IF_ERROR(Offer(number, answer, &refused));
+  if (refused.ok()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(
+      Statement fail,
+      Make("UPDATE {db}.lm_job_rows SET state = 'failed', error = ?2 WHERE number = ?1"));
+  return fail.Bind(1, number).Bind(2, refused.message()).Run();
+}
+
 absl::StatusOr<JobStore::Outcome> JobStore::Complete(int64_t number, JobAnswer answer) {
   ASSIGN_OR_RETURN(Statement * mine,
                    Prepared(&select_mine_,
@@ -419,13 +296,11 @@ absl::StatusOr<JobStore::Outcome> JobStore::Complete(int64_t number, JobAnswer a
     written = WriteAnswer(number, answer);
   }
   RETURN_IF_ERROR(written);
-  if (target_.prepared() && answer.store) {
-    absl::Status applied = InWordsOf("the job\'s target:", RunTarget(number, answer));
-    if (!applied.ok()) {
-      // One that rolled the transaction back has undone more than this row.
-      const bool undone = sqlite3_get_autocommit(database_.db()) != 0;
-      if (undone || !absl::IsInvalidArgument(applied)) return applied;
-      answer.generation.status = std::move(applied);
+  if (answer.store) {
+    absl::Status refused;
+    RETURN_IF_ERROR(Offer(number, answer, &refused));
+    if (!refused.ok()) {
+      answer.generation.status = std::move(refused);
       RETURN_IF_ERROR(WriteAnswer(number, answer));
     }
   }
@@ -477,11 +352,15 @@ absl::Status JobStore::Retry() {
   return retry.Bind(1, job_.name).Run();
 }
 
+// Each half by its index alone: the rows may be long.
 absl::StatusOr<JobCounts> JobStore::Counts() {
   ASSIGN_OR_RETURN(Statement * counts,
                    Prepared(&counts_,
-                            "SELECT state, count(*), sum(number <= ?2) FROM {db}.lm_job_rows "
-                            "WHERE job = ?1 GROUP BY state"));
+                            "SELECT state, count(*), sum(number <= ?2), 0 FROM {db}.lm_job_rows "
+                            "WHERE job = ?1 GROUP BY state UNION ALL "
+                            "SELECT state, -count(*), -sum(number <= ?2), count(*) "
+                            "FROM {db}.lm_job_rows WHERE job = ?1 AND vanished IS NOT NULL "
+                            "GROUP BY state"));
   counts->Bind(1, job_.name).Bind(2, last_.value_or(0));
   JobCounts result;
   for (;;) {
@@ -489,15 +368,16 @@ absl::StatusOr<JobCounts> JobStore::Counts() {
     if (!row) return result;
     ASSIGN_OR_RETURN(std::string state, counts->Text(0));
     const int64_t count = counts->Integer(1);
+    result.vanished += counts->Integer(3);
     if (state == "waiting") {
-      result.waiting = count;
+      result.waiting += count;
     } else if (state == "running") {
-      result.running = count;
-      result.awaited = counts->Integer(2);
+      result.running += count;
+      result.awaited += counts->Integer(2);
     } else if (state == "done") {
-      result.done = count;
+      result.done += count;
     } else if (state == "failed") {
-      result.failed = count;
+      result.failed += count;
     } else {
       result.unknown += count;
       result.stranger = std::move(state);
@@ -506,9 +386,9 @@ absl::StatusOr<JobCounts> JobStore::Counts() {
 }
 
 absl::StatusOr<std::string> JobStore::LastFailure() {
-  ASSIGN_OR_RETURN(Statement failure,
-                   Make("SELECT id, error FROM {db}.lm_job_rows WHERE "
-                        "job = ? AND state = 'failed' ORDER BY number DESC LIMIT 1"));
+  ASSIGN_OR_RETURN(Statement failure, Make("SELECT id, error FROM {db}.lm_job_rows WHERE "
+                                           "job = ? AND state = 'failed' AND vanished IS NULL "
+                                           "ORDER BY number DESC LIMIT 1"));
   ASSIGN_OR_RETURN(const bool row, failure.Bind(1, job_.name).Step());
   if (!row) return "";
   ASSIGN_OR_RETURN(const std::string id, failure.Text(0));

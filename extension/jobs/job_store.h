@@ -35,29 +35,11 @@
 #include "extension/host/statement.h"
 #include "extension/jobs/job_answer.h"
 #include "extension/jobs/job_database.h"
+#include "extension/jobs/job_plan.h"
+#include "extension/jobs/job_question.h"
 #include "extension/jobs/job_worker.h"
 
 namespace lm {
-
-// Makes the tables in the database that `db` calls `schema`, where they are not there yet.
-absl::Status CreateJobTables(sqlite3* db, absl::string_view schema);
-
-// A row of lm_jobs.
-struct Job {
-  std::string name;
-  std::string query;
-  std::optional<std::string> target;
-  std::optional<std::string> system;
-  std::optional<std::string> options;
-  std::optional<std::string> model;  // that it was begun with
-};
-
-struct JobRow {
-  int64_t number = 0;  // its place in the job
-  // Errors are the row's: a prompt that is no text.
-  absl::StatusOr<std::optional<std::string>> prompt = std::nullopt;
-  absl::StatusOr<std::optional<std::string>> system = std::nullopt;  // nullopt: the job's
-};
 
 struct JobCounts {
   int64_t waiting = 0;
@@ -67,6 +49,9 @@ struct JobCounts {
   int64_t unknown = 0;   // rows whose state is none of these
   int64_t awaited = 0;   // of those that run, the ones that this store's run is to wait for
   std::string stranger;  // a state that is none of these
+
+  // Rows that the query gives no more are in none of these.
+  int64_t vanished = 0;
 
   int64_t total() const { return waiting + running + done + failed + unknown; }
 };
@@ -91,6 +76,11 @@ class JobStore {
   // waiting only while the rows are copied. `model` is written down as well: FailedPrecondition
   // where the job was begun with another. Begins a transaction.
   absl::Status Plan(absl::string_view model);
+  // Reads the query again (JobPlan::Refresh), and has the target take what
+  // rows have kept that were gone meanwhile. A job whose options name the model may have another
+  // than it was begun with. Begins a transaction.
+  absl::StatusOr<JobChanges> Refresh(const JobQuestion& question, const std::string& model,
+                                     bool any_model);
 
   // Gives this worker up to `most` waiting rows, in the query's order, and renews its claims.
   // NotFound where the job was deleted or replaced meanwhile.
@@ -108,11 +98,8 @@ class JobStore {
   absl::Status Recover(absl::Time now, absl::Duration lease);
   // Lets failed rows wait again.
   absl::Status Retry();
-  // Adds what tables that an earlier version made have not. Begins a transaction where they lack
-  // something.
-  absl::Status Upgrade();
-  // Writes down that no row is left.
-  absl::Status End();
+  // Writes down how a run ended: with no row left, where `over`, and else why.
+  absl::Status End(bool over, absl::string_view status);
 
   // These two need no transaction.
   absl::StatusOr<JobCounts> Counts();
@@ -125,14 +112,14 @@ class JobStore {
   absl::Status Load(absl::string_view name);
   // The same status, with why a table or function that the user's connection has is not there.
   absl::Status Reasoned(absl::Status status) const;
-  absl::StatusOr<Statement> PrepareQuery();
   absl::Status PrepareTarget();
   absl::Status CheckThere();
-  absl::StatusOr<bool> IsPlanned(absl::string_view model);
-  // Copies the rows of the query to `insert` (id, prompt, system).
-  absl::Status ReadQuery(Statement* insert);
   absl::Status WriteAnswer(int64_t number, const JobAnswer& answer);
   absl::Status RunTarget(int64_t number, const JobAnswer& answer);
+  // The same, and `*refused` says why the target did not take it, where that is the row's failure.
+  absl::Status Offer(int64_t number, const JobAnswer& answer, absl::Status* refused);
+  // Has the target take the answer of a row that is done.
+  absl::Status TakeAgain(int64_t number);
   absl::StatusOr<Statement> Make(absl::string_view sql);
   absl::StatusOr<Statement*> Prepared(Statement* statement, absl::string_view sql);
 

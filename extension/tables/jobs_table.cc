@@ -19,11 +19,17 @@
 //   attempts                how often a run has claimed it
 //   worker, lease           who has claimed it, and until when (milliseconds since 1970)
 //   answered                when it was done, or failed (UTC)
-// and lm_jobs the times `created`, `began` (the query was asked) and `ended` (no row was left).
+//   prompt_version, model   to what that is the answer: digests of what was asked, and of the model
+//   vanished                since when the query does not give the row any more; such rows are
+//   kept,
+//                           and no longer worked on nor counted
+// and lm_jobs the times `created`, `began` (the query was asked) and `ended` (no row was left), and
+// `status`: how the last run that came to an end did: 'done', or why it stopped.
 //
 // What is wrong with a job's options or system prompt is said when it is written by a connection
 // that has this extension, else when it is run. Its query is asked once: changing it later is an
-// error, unless the same UPDATE sets total to NULL, which begins the job anew.
+// error, unless the same UPDATE sets total to NULL, which begins the job anew, or has
+// lm_run(job, '{"refresh":true}') go on with the answers that still hold.
 #include <optional>
 #include <string>
 #include <utility>
@@ -38,7 +44,7 @@
 #include "extension/connection/snapshot_table.h"
 #include "extension/host/sql_tokens.h"
 #include "extension/host/statement.h"
-#include "extension/jobs/job_store.h"
+#include "extension/jobs/job_schema.h"
 #include "extension/tables/job_cursor.h"
 #include "extension/tables/tables.h"
 
@@ -104,7 +110,7 @@ class JobsTable : public WritableTable {
   const char* name() const override { return "lm_jobs"; }
   std::string Schema() const override {
     return "CREATE TABLE lm_jobs(name TEXT, query TEXT, target TEXT, system TEXT, options TEXT, "
-           "model TEXT, total INTEGER, created TEXT, began TEXT, ended TEXT)";
+           "model TEXT, total INTEGER, created TEXT, began TEXT, ended TEXT, status TEXT)";
   }
   int num_writable() const override { return kNumGiven; }
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override { return std::vector<SnapshotRow>(); }
@@ -153,7 +159,7 @@ class JobRowsTable : public SnapshotTable {
     return "CREATE TABLE lm_job_rows(number INTEGER, job TEXT, id, prompt TEXT, system TEXT, "
            "state TEXT, value TEXT, error TEXT, finish TEXT, tokens_in INTEGER, "
            "tokens_cached INTEGER, tokens_out INTEGER, attempts INTEGER, worker TEXT, "
-           "lease INTEGER, answered TEXT)";
+           "lease INTEGER, answered TEXT, prompt_version TEXT, model TEXT, vanished TEXT)";
   }
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override { return std::vector<SnapshotRow>(); }
 };

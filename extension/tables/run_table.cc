@@ -1,5 +1,6 @@
 // lm_run(job [, options]): runs a job that is stored in the database, or goes on with it
-//   -> total, done, failed, cached, rows_per_second, tokens_per_second, eta_seconds, seconds, hint
+//   -> total, done, failed, cached, rows_per_second, tokens_per_second, eta_seconds, seconds, hint,
+//      joined, changed, vanished
 //
 //   INSERT INTO lm_jobs(name, query, system, target) VALUES ('label',
 //     'SELECT id, body FROM reviews WHERE label IS NULL',
@@ -8,13 +9,15 @@
 //   SELECT * FROM lm_run('label');                             -- a row a second, one at the end
 //   SELECT id, error FROM lm_job_rows WHERE job = 'label' AND state = 'failed';
 //   SELECT * FROM lm_run('label', '{"retry":true}');           -- those once more
+//   SELECT * FROM lm_run('label', '{"refresh":true}');         -- what has changed since, in cron
 //   DELETE FROM lm_jobs WHERE name = 'label';                  -- and its rows with it
 //
 // A job is a row of lm_jobs. The first INSERT into lm_jobs makes that table and lm_job_rows; from
 // then on they are ordinary tables of the main database (INSERT INTO a.lm_jobs: of the attached
 // database a), for any program to read. A job belongs to the database that holds it.
 //   query    SELECT id, prompt [, system]; every id once. It is asked when the job first runs, and
-//            its rows are kept in lm_job_rows: later changes of the source do not change the job
+//            its rows are kept in lm_job_rows: later changes of the source do not change the job,
+//            until a run refreshes it
 //   target   one INSERT, UPDATE or DELETE that takes an answer: :id, :value (the answer), :error.
 //            NULL: the answers stay in lm_job_rows.value, where they are in any case
 //   system   the system prompt of all rows that have none of their own
@@ -33,6 +36,24 @@
 // cannot be stored is a failure of its row. Other writers wait for one commit at most; while the
 // model works the database is not locked at all. (The query's rows are copied in one transaction,
 // too.)
+//
+// WHAT A REFRESH DOES
+//
+// The query is asked again. What it gives is held against lm_job_rows, by the ids: new rows join;
+// answered ones whose prompt, system prompt, options or model are no longer those of the answer
+// wait again (done or failed), and keep that answer until there is another; those that it gives no
+// more are marked (lm_job_rows.vanished), keep all that they have, and count no longer; the others
+// are not touched, nor generated again. A row that comes back has its answer still, and the target
+// takes it once more. All this is one transaction, before the first row is generated: killed at any
+// moment, the same statement goes on, and a plain lm_run() does, too. So the query of such a job
+// gives all its rows ("WHERE label IS NULL" would give each only until it has an answer), and the
+// target is one that may take a row's second answer: an UPDATE, or INSERT OR REPLACE.
+//
+// What an answer is to is kept with it: prompt_version is a digest of the prompt, the system prompt
+// and those options that change an answer (not on_error, priority and the like), model the digest
+// of the model's file. What an older version of this extension answered has neither, and is judged
+// by its texts alone, once. A changed query needs total = NULL in the same UPDATE, as ever; so does
+// another model as the connection's default (model = NULL), unless the job's options name it.
 //
 // WHAT A JOB MAY DO
 //
@@ -68,6 +89,7 @@
 //               every second
 //   max_errors  how many rows may fail before the run ends with an error; no limit unless given
 //   retry       true: rows that failed before are tried again
+//   refresh     true: the query is asked again, and what has changed is done
 //   progress_ms the least time between two rows of the result; 1000
 //   lease_ms    after how long without a sign of life another run's claims are void; 30000
 //   max_seconds after how long the run ends, with what is answered by then; the other rows wait for
@@ -78,7 +100,7 @@
 // total, done and failed count the job's rows; cached are those of this run that needed no
 // generation. The rates are this run's: rows of the job (others' too), tokens generated. `hint` is
 // what lm_stats.hint says of the model, with the first row already: that it was made for something
-// else than it is asked.
+// else than it is asked. joined, changed and vanished count what this run's refresh has found.
 #include <memory>
 #include <string>
 #include <utility>
@@ -107,6 +129,9 @@ enum Column {
   kEtaSeconds,
   kSeconds,
   kHint,
+  kJoined,
+  kChanged,
+  kVanished,
   kNumColumns
 };
 
@@ -114,13 +139,14 @@ constexpr int64_t kMost = 1000000;
 
 absl::StatusOr<JobRunOptions> ReadOptions(const std::optional<std::string>& json) {
   ASSIGN_OR_RETURN(OwnOptions own,
-                   OwnOptions::Take(json, {"chunk", "max_errors", "retry", "progress_ms",
+                   OwnOptions::Take(json, {"chunk", "max_errors", "retry", "refresh", "progress_ms",
                                            "lease_ms", "max_seconds", "database"}));
   RETURN_IF_ERROR(own.CheckNoOthers());
   JobRunOptions options;
   ASSIGN_OR_RETURN(options.chunk, own.Integer("chunk", options.chunk, 1, kMost));
   ASSIGN_OR_RETURN(options.max_errors, own.Integer("max_errors", options.max_errors, 0, INT64_MAX));
   ASSIGN_OR_RETURN(options.retry, own.Bool("retry", options.retry));
+  ASSIGN_OR_RETURN(options.refresh, own.Bool("refresh", options.refresh));
   ASSIGN_OR_RETURN(const int64_t progress_ms, own.Integer("progress_ms", 1000, 0, INT32_MAX));
   options.progress = absl::Milliseconds(progress_ms);
   ASSIGN_OR_RETURN(const int64_t lease_ms, own.Integer("lease_ms", 30000, 3000, INT32_MAX));
@@ -184,6 +210,15 @@ class RunCursor : public JobCursor<JobRun, JobProgress> {
         if (!hint.empty()) ResultText(context, hint);
         break;
       }
+      case kJoined:
+        sqlite3_result_int64(context, row().changes.joined);
+        break;
+      case kChanged:
+        sqlite3_result_int64(context, row().changes.changed);
+        break;
+      case kVanished:
+        sqlite3_result_int64(context, row().changes.vanished);
+        break;
     }
     return absl::OkStatus();
   }
@@ -193,7 +228,8 @@ constexpr TableFunctionSpec kSpec = {
     .name = "lm_run",
     .columns =
         "total INTEGER, done INTEGER, failed INTEGER, cached INTEGER, "
-        "rows_per_second REAL, tokens_per_second REAL, eta_seconds REAL, seconds REAL, hint TEXT",
+        "rows_per_second REAL, tokens_per_second REAL, eta_seconds REAL, seconds REAL, hint TEXT, "
+        "joined INTEGER, changed INTEGER, vanished INTEGER",
     .num_columns = kNumColumns,
     .arguments = {"job", "options"},
     .missing = "the name of a job is missing: lm_run(job)",

@@ -1,6 +1,6 @@
--- lm_jobs(name, query, target, system, options, model, total, created, began, ended)
+-- lm_jobs(name, query, target, system, options, model, total, created, began, ended, status)
 -- lm_job_rows(number, job, id, prompt, system, state, value, error, finish, tokens_in, tokens_cached, tokens_out,
---             attempts, worker, lease, answered)
+--             attempts, worker, lease, answered, prompt_version, model, vanished)
 --
 -- Jobs, and their rows. The first INSERT into lm_jobs makes both tables in the main database (INSERT INTO a.lm_jobs: in
 -- the attached database a); they are ordinary tables, and any program can read them. lm_run() works on them.
@@ -9,6 +9,9 @@
 --   system   the system prompt of rows without one of their own
 --   options  those of generate()
 --   model, total, began, ended   set by lm_run(); all times are UTC
+--   status   how the last run that came to an end did: 'done', or why it stopped
+-- With an answer its question is kept: prompt_version is a digest of prompt, system prompt and options, model one of the
+-- model's file. `vanished` says since when the query gives a row no more: lm_run(job, '{"refresh":true}') found it so.
 -- What is wrong with options is said when they are written. A query is asked once: a later change is an error, unless
 -- the same UPDATE sets total = NULL, and so begins anew.
 
@@ -19,6 +22,7 @@ INSERT INTO lm_jobs(name, query, options) VALUES
 SELECT type, name FROM sqlite_master WHERE tbl_name LIKE 'lm_job%' AND sql IS NOT NULL ORDER BY name;
 --> table|lm_job_rows
 --> index|lm_job_rows_by_state
+--> index|lm_job_rows_vanished
 --> table|lm_jobs
 --> trigger|lm_jobs_delete
 --> trigger|lm_jobs_query

@@ -1,4 +1,5 @@
--- lm_run(job [, options])  ->  total, done, failed, cached, rows_per_second, tokens_per_second, eta_seconds, seconds, hint
+-- lm_run(job [, options])  ->  total, done, failed, cached, rows_per_second, tokens_per_second, eta_seconds, seconds, hint, joined,
+--                        changed, vanished
 --
 -- Runs a job of lm_jobs, or goes on with it: a row of progress a second, and one at the end. What is answered is
 -- committed together with the row's state and what the job's target does with it, again and again, and while the model
@@ -9,6 +10,8 @@
 --   chunk        rows under way and not committed (128): what a kill may cost
 --   max_errors   how many rows may fail before the run ends with an error; no limit unless given
 --   retry        true: rows that failed before are tried again
+--   refresh      true: the query is asked again. New rows join; those whose prompt, system prompt, options or model are
+--                others than those of their answer are generated again; those that are gone are marked, and kept
 --   progress_ms  the least time between two rows of the result (1000)
 --   lease_ms     after how long without a sign of life another run's claims are void (30000)
 --   database     which database has the job: main, or an attached one; unless given, the first that does
@@ -42,7 +45,29 @@ UPDATE lm_job_rows SET prompt = 'a fox' WHERE job = 'more' AND state = 'failed';
 SELECT max(total), max(done), max(failed) FROM lm_run('more', '{"retry":true}');
 --> 2|2|0
 
+-- A job that follows its table: one statement in cron. Its query gives all rows, not only those without an answer.
+CREATE TABLE pages(url TEXT PRIMARY KEY, body TEXT, topic TEXT);
+INSERT INTO pages(url, body) VALUES ('/a', 'an owl'), ('/b', 'a fox'), ('/c', 'a hen');
+INSERT INTO lm_jobs(name, query, system, target, options) VALUES ('topics', 'SELECT url, body FROM pages',
+  'Which animal is it?', 'UPDATE pages SET topic = :value WHERE url = :id', '{"max_tokens":4}');
+SELECT max(total), max(done), max(joined) FROM lm_run('topics', '{"refresh":true}');
+--> 3|3|3
+INSERT INTO pages(url, body) VALUES ('/d', 'a cow');
+UPDATE pages SET body = 'two foxes' WHERE url = '/b';
+DELETE FROM pages WHERE url = '/c';
+SELECT max(total), max(done), max(joined), max(changed), max(vanished) FROM lm_run('topics', '{"refresh":true}');
+--> 3|3|1|1|1
+SELECT id, state, attempts, vanished IS NOT NULL FROM lm_job_rows WHERE job = 'topics' ORDER BY id;
+--> /a|done|1|0
+--> /b|done|2|0
+--> /c|done|1|1
+--> /d|done|1|0
+-- Another instruction is another question, to all rows.
+UPDATE lm_jobs SET system = 'Which animals are they?' WHERE name = 'topics';
+SELECT max(total), max(done), max(joined), max(changed), max(vanished) FROM lm_run('topics', '{"refresh":true}');
+--> 3|3|0|3|0
+
 SELECT * FROM lm_run('lost');
---! there is no job named 'lost'; lm_jobs has 'shorten', 'more'
+--! there is no job named 'lost'; lm_jobs has 'shorten', 'more', 'topics'
 SELECT * FROM lm_run('more', '{"chunks":3}');
---! unknown option 'chunks'; chunk, max_errors, retry, progress_ms, lease_ms, max_seconds, database are known
+--! unknown option 'chunks'; chunk, max_errors, retry, refresh, progress_ms, lease_ms, max_seconds, database are known

@@ -238,7 +238,7 @@ class StorageTest(JobRulesTest):
         main.execute("INSERT INTO m.only VALUES (7, 'x', NULL)")
         tables = "SELECT count(*) FROM {}.sqlite_master WHERE name LIKE 'lm_job%'"
         self.add(main, "in a", table="a.lm_jobs")
-        self.assertEqual(harness.value(main, tables.format("a")), 5)
+        self.assertEqual(harness.value(main, tables.format("a")), 6)
         self.assertEqual(harness.value(main, tables.format("main")), 0)
         self.add(main, "in b", table='"b ""b".lm_jobs')
         self.add(main, "in m", table="m.lm_jobs", query="SELECT id, body FROM only", target="UPDATE only SET answer = :value")

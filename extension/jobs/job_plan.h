@@ -1,0 +1,96 @@
+// JobPlan: a job's rows as its query gives them: written down when the job first runs, and brought
+// up to date when a run asks for it.
+//
+//   JobPlan plan(&database, &job);
+//   RETURN_IF_ERROR(plan.Make("qwen"));                                // once for each job
+//   ASSIGN_OR_RETURN(JobChanges changes, plan.Refresh("qwen", ...));   // as often as one likes
+//
+// The query is read before anybody is kept waiting: where the job has a connection of its own, its
+// rows go to a temporary table first.
+#ifndef LM_EXTENSION_JOBS_JOB_PLAN_H_
+#define LM_EXTENSION_JOBS_JOB_PLAN_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_set>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "extension/host/sqlite_value.h"
+#include "extension/host/statement.h"
+#include "extension/jobs/job_database.h"
+#include "extension/jobs/job_question.h"
+
+namespace lm {
+
+// A row of lm_jobs.
+struct Job {
+  std::string name;
+  std::string query;
+  std::optional<std::string> target;
+  std::optional<std::string> system;
+  std::optional<std::string> options;
+  std::optional<std::string> model;  // that it was begun with
+};
+
+// What a refresh has found.
+struct JobChanges {
+  int64_t joined = 0;    // rows that the job had not
+  int64_t changed = 0;   // answered ones whose prompt, system prompt, options or model are others
+  int64_t vanished = 0;  // rows that the query gives no more
+};
+
+// Not thread-safe. Begins transactions itself.
+class JobPlan {
+ public:
+  // REQUIRES: both outlive it.
+  JobPlan(JobDatabase* database, const Job* job) : database_(*database), job_(*job) {}
+
+  // InvalidArgument where it is not one SELECT of two or three columns.
+  absl::StatusOr<Statement> PrepareQuery() const;
+
+  // Writes the rows down, if nobody has done it yet. `model` is written down as well:
+  // FailedPrecondition where the job was begun with another.
+  absl::Status Make(absl::string_view model);
+
+  struct Refreshed {
+    JobQuestion question;    // what is asked now
+    std::string model;       // its name
+    bool any_model = false;  // whether it may be another than the job was begun with
+    // Has the target take the answer that a row has kept while the query did not give it.
+    absl::FunctionRef<absl::Status(int64_t number)> take_again;
+  };
+  // Asks the query again, in one transaction:
+  //   a new row                           waits
+  //   an answered one, asked otherwise    waits; its answer stays until there is another
+  //   one that is not given any more      is marked as vanished, with all it has
+  //   a vanished one that is given again  is as before
+  // A row without a version (its answer is older than versions are) is judged by its texts.
+  absl::StatusOr<JobChanges> Refresh(const Refreshed& now);
+
+ private:
+  struct Merge;
+
+  absl::StatusOr<Statement> Prepare(absl::string_view sql) const;
+  absl::StatusOr<bool> IsPlanned(absl::string_view model, bool any_model) const;
+  // Hands over the columns of each row of the query.
+  absl::Status EachRow(absl::FunctionRef<absl::Status(int64_t number, Statement& row)> take) const;
+  // Copies the rows to `insert` (id, prompt, system).
+  absl::Status CopyRows(Statement* insert) const;
+  // Copies them to temp.lm_plan, which must be dropped.
+  absl::Status Stage() const;
+  absl::Status MergeAll(Merge& merge) const;
+  absl::Status MergeRow(Merge& merge, int64_t place, const OwnedValue& id, const OwnedValue& prompt,
+                        const OwnedValue& system) const;
+  absl::Status MarkVanished(Merge& merge) const;
+
+  JobDatabase& database_;
+  const Job& job_;
+};
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_JOBS_JOB_PLAN_H_

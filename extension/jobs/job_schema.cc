@@ -1,0 +1,119 @@
+#include "extension/jobs/job_schema.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "engine/base/status_macros.h"
+#include "extension/host/sql_tokens.h"
+#include "extension/host/statement.h"
+
+namespace lm {
+namespace {
+
+constexpr char kSchema[] = R"(
+CREATE TABLE IF NOT EXISTS {db}.lm_jobs(
+  name TEXT PRIMARY KEY NOT NULL,
+  query TEXT NOT NULL,  -- SELECT id, prompt [, system]: asked once, when the job first runs
+  target TEXT,          -- INSERT, UPDATE or DELETE that takes an answer: :id, :value, :error
+  system TEXT,          -- the system prompt of rows without one of their own
+  options TEXT,         -- as for generate()
+  model TEXT,           -- set by lm_run(): the model that the job was begun with
+  total INTEGER,        -- set by lm_run(): the number of rows
+  created TEXT DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),  -- UTC, as all times here
+  began TEXT,           -- set by lm_run(): when the query was asked
+  ended TEXT,           -- set by lm_run(): when no row was left to do
+  status TEXT           -- set by lm_run(): how its last run ended; NULL: it has not
+);
+CREATE TABLE IF NOT EXISTS {db}.lm_job_rows(
+  number INTEGER PRIMARY KEY,
+  job TEXT NOT NULL,
+  id NOT NULL,
+  prompt TEXT,
+  system TEXT,
+  state TEXT NOT NULL DEFAULT 'waiting' CHECK(state IN ('waiting', 'running', 'done', 'failed')),
+  value TEXT,
+  error TEXT,
+  finish TEXT,
+  tokens_in INTEGER,
+  tokens_cached INTEGER,
+  tokens_out INTEGER,
+  attempts INTEGER NOT NULL DEFAULT 0,
+  worker TEXT,    -- who has claimed a running row
+  lease INTEGER,  -- and until when, in milliseconds since 1970
+  answered TEXT,  -- when it was done or failed
+  prompt_version TEXT,  -- of the answer: a digest of prompt, system prompt and options
+  model TEXT,           -- likewise: the digest of the model
+  vanished TEXT,        -- since when the query does not give the row any more
+  UNIQUE(job, id)
+);
+CREATE INDEX IF NOT EXISTS {db}.lm_job_rows_by_state ON lm_job_rows(job, state);
+CREATE TRIGGER IF NOT EXISTS {db}.lm_jobs_delete AFTER DELETE ON lm_jobs
+  BEGIN DELETE FROM lm_job_rows WHERE job = old.name; END;
+)";
+
+// A query that would be asked no more.
+constexpr char kQueryTrigger[] = R"(
+CREATE TRIGGER IF NOT EXISTS {db}.lm_jobs_query BEFORE UPDATE OF query ON lm_jobs
+  WHEN new.query IS NOT old.query AND old.total IS NOT NULL AND new.total IS NOT NULL
+  BEGIN SELECT RAISE(ABORT, 'lm_jobs: the job has begun, its rows are in lm_job_rows and its query is not asked again; set total = NULL in the same UPDATE to begin anew, without the answers so far, or with them by lm_run(job, ''{"refresh":true}'')'); END;
+)";
+
+// To leave them out when rows are counted, without reading the rows.
+constexpr char kVanishedIndex[] = R"(
+CREATE INDEX IF NOT EXISTS {db}.lm_job_rows_vanished ON lm_job_rows(job, state)
+  WHERE vanished IS NOT NULL;
+)";
+
+// What tables that an earlier version made have not: table, column.
+constexpr const char* kLaterColumns[][2] = {
+    {"lm_jobs", "created"},   {"lm_jobs", "began"},        {"lm_jobs", "ended"},
+    {"lm_jobs", "status"},    {"lm_job_rows", "answered"}, {"lm_job_rows", "prompt_version"},
+    {"lm_job_rows", "model"}, {"lm_job_rows", "vanished"}};
+
+// Whether the database has an object of that name, of whatever kind.
+absl::StatusOr<bool> Has(JobDatabase& database, absl::string_view name) {
+  ASSIGN_OR_RETURN(
+      Statement find,
+      Statement::Prepare(database.db(),
+                         database.Sql("SELECT 1 FROM {db}.sqlite_master WHERE name = ?")));
+  return find.Bind(1, name).Step();
+}
+
+// The statements that add what the tables have not; empty where that is nothing.
+absl::StatusOr<std::string> Missing(JobDatabase& database) {
+  std::string missing;
+  ASSIGN_OR_RETURN(
+      Statement columns,
+      Statement::Prepare(database.db(), "SELECT 1 FROM pragma_table_info(?, ?) WHERE name = ?"));
+  for (const auto& [table, column] : kLaterColumns) {
+    columns.Bind(1, table).Bind(2, database.own() ? "main" : database.schema()).Bind(3, column);
+    ASSIGN_OR_RETURN(const bool found, columns.Step());
+    columns.Reset();
+    if (!found)
+      absl::StrAppend(&missing, "ALTER TABLE {db}.", table, " ADD COLUMN ", column, " TEXT;");
+  }
+  ASSIGN_OR_RETURN(const bool has_trigger, Has(database, "lm_jobs_query"));
+  if (!has_trigger) missing += kQueryTrigger;
+  ASSIGN_OR_RETURN(const bool has_index, Has(database, "lm_job_rows_vanished"));
+  if (!has_index) missing += kVanishedIndex;
+  return database.Sql(missing);
+}
+
+}  // namespace
+
+absl::Status CreateJobTables(sqlite3* db, absl::string_view schema) {
+  const std::string sql = absl::StrCat(kSchema, kQueryTrigger, kVanishedIndex);
+  return Execute(db, absl::StrReplaceAll(sql, {{"{db}", QuotedName(schema)}}).c_str());
+}
+
+absl::Status UpgradeJobTables(JobDatabase& database) {
+  ASSIGN_OR_RETURN(const std::string missing, Missing(database));
+  if (missing.empty()) return absl::OkStatus();
+  return database.Transact([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const std::string still, Missing(database));  // another may have done it
+    return Execute(database.db(), still.c_str());
+  });
+}
+
+}  // namespace lm

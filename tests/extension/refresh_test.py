@@ -1,0 +1,218 @@
+"""lm_run(job, '{"refresh":true}'): a job follows its query, and generates nothing again that has not changed.
+
+REFRESH_ROWS makes it as long as a real job:
+    REFRESH_ROWS=2000 LM0=... LM_MODEL=... python3 tests/extension/refresh_test.py RefreshTest
+"""
+import os
+import pathlib
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import harness
+
+ROWS = int(os.environ.get("REFRESH_ROWS", "40"))
+JOINED, CHANGED, VANISHED = ROWS // 40, ROWS // 100 + 1, ROWS // 400 + 1  # of 2,000: 50, 21, 6
+REFRESH = "SELECT total, done, failed, joined, changed, vanished FROM lm_run('label', '{\"refresh\":true}')"
+TARGET = "UPDATE notes SET short = :value, stored = stored + 1 WHERE id = :id"
+# A run that dies in its n-th commit: after it, in the target, before it.
+DIES = """
+import os, sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.enable_load_extension(True)
+db.load_extension(sys.argv[2])
+for row in db.execute("SELECT done FROM lm_run('label', '{\\"refresh\\":true,\\"chunk\\":2,\\"progress_ms\\":0}')"):
+    if row[0] >= int(sys.argv[3]):
+        os.kill(os.getpid(), 9)
+"""
+
+
+class RefreshTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def make(self, name=":memory:", journal="wal", **job):
+        db = harness.connect(name if name == ":memory:" else str(self.folder / name))
+        self.addCleanup(db.close)
+        db.execute(f"PRAGMA journal_mode = {journal}").fetchall()
+        db.execute("CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT, short TEXT, stored INTEGER DEFAULT 0)")
+        db.executemany("INSERT INTO notes(body) VALUES (?)", [(f"note {i}",) for i in range(ROWS)])
+        job = {"name": "label", "query": "SELECT id, body FROM notes", "system": "Be brief.", "options": '{"max_tokens":2}',
+               "target": TARGET, **job}
+        db.execute(f"INSERT INTO lm_jobs({', '.join(job)}) VALUES ({', '.join('?' * len(job))})", tuple(job.values()))
+        return db
+
+    def refresh(self, db):
+        """total, done, failed, joined, changed, vanished; how many rows were generated."""
+        attempts = "SELECT coalesce(sum(attempts), 0) FROM lm_job_rows"
+        before = harness.value(db, attempts)
+        end = db.execute(REFRESH).fetchall()[-1]
+        return end, harness.value(db, attempts) - before
+
+    def change(self, db):
+        db.executemany("INSERT INTO notes(body) VALUES (?)", [(f"new {i}",) for i in range(JOINED)])
+        db.execute("UPDATE notes SET body = 'changed ' || id WHERE id <= ?", (CHANGED,))
+        db.execute("DELETE FROM notes WHERE id BETWEEN ? AND ?", (CHANGED + 1, CHANGED + VANISHED))
+
+    def test_only_what_changed_is_generated(self):
+        for name, journal in ((":memory:", "memory"), ("wal.db", "wal"), ("delete.db", "delete")):
+            with self.subTest(name=name):
+                db = self.make(name, journal)
+                self.assertEqual(self.refresh(db), ((ROWS, ROWS, 0, ROWS, 0, 0), ROWS))
+                self.assertEqual(self.refresh(db), ((ROWS, ROWS, 0, 0, 0, 0), 0))
+                kept = dict(db.execute("SELECT id, prompt_version || model FROM lm_job_rows"))
+                self.assertEqual(len(set(kept.values())), ROWS)
+                self.change(db)
+                total = ROWS + JOINED - VANISHED
+                self.assertEqual(self.refresh(db), ((total, total, 0, JOINED, CHANGED, VANISHED), JOINED + CHANGED))
+                self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_rows WHERE vanished IS NOT NULL AND value IS NOT NULL"), VANISHED)
+                now = dict(db.execute("SELECT id, prompt_version || model FROM lm_job_rows"))
+                self.assertEqual({i for i in kept if now[i] != kept[i]}, set(range(1, CHANGED + 1)))
+                self.assertEqual(db.execute("SELECT DISTINCT stored, count(*) FROM notes GROUP BY 1").fetchall(),
+                                 [(1, total - CHANGED), (2, CHANGED)])
+                self.assertEqual(harness.value(db, "SELECT count(*) FROM notes JOIN lm_job_rows USING (id) WHERE short IS NOT value OR body IS NOT prompt"), 0)
+                self.assertEqual(db.execute("SELECT total, ended IS NOT NULL, status FROM lm_jobs").fetchall(), [(total, 1, "done")])
+                # Nothing left to do, with a refresh or without.
+                self.assertEqual(self.refresh(db), ((total, total, 0, 0, 0, 0), 0))
+                self.assertEqual(db.execute("SELECT total, done FROM lm_run('label')").fetchall()[-1], (total, total))
+                db.close()
+
+    def test_what_is_asked_has_changed(self):
+        db = self.make()
+        self.refresh(db)
+        everything = ((ROWS, ROWS, 0, 0, ROWS, 0), ROWS)
+        nothing = ((ROWS, ROWS, 0, 0, 0, 0), 0)
+        for change, expected in (
+                ("system = 'Be long.'", everything), ("options = '{\"max_tokens\":3}'", everything),
+                ("options = '{\"max_tokens\": 3, \"priority\":\"interactive\", \"on_error\":\"json\"}'", nothing),
+                ("options = '{\"max_tokens\":3,\"temperature\":1,\"seed\":7}'", everything), ("system = system", nothing),
+                ("query = 'SELECT id, body, NULL FROM notes', total = NULL", nothing),
+                ("query = 'SELECT id, body, ''Be brief.'' FROM notes', total = NULL", everything)):
+            with self.subTest(change=change):
+                db.execute("UPDATE lm_jobs SET " + change)
+                self.assertEqual(self.refresh(db), expected)
+        db.execute("INSERT INTO temp.lm_settings VALUES ('system', 'of the settings')")
+        self.assertEqual(self.refresh(db), nothing)  # all rows have one of their own
+
+    def test_another_model(self):
+        db = self.make()
+        self.refresh(db)
+        db.execute("INSERT INTO temp.lm_models(name, path) VALUES ('other', ?)", (str(harness.MODELS.parents[2] / "sql" / "models" / "debian-notes.gguf"),))
+        everything = ((ROWS, ROWS, 0, 0, ROWS, 0), ROWS)
+        # The connection's default, perhaps by accident.
+        db.execute("INSERT INTO temp.lm_settings VALUES ('model', 'other')")
+        with self.assertRaisesRegex(sqlite3.OperationalError, "was begun with the model .*UPDATE lm_jobs SET model = NULL"):
+            self.refresh(db)
+        db.execute("UPDATE lm_jobs SET model = NULL")
+        self.assertEqual(self.refresh(db), everything)
+        db.execute("DELETE FROM temp.lm_settings WHERE key = 'model'")
+        # The job's own word is enough.
+        db.execute("UPDATE lm_jobs SET options = '{\"max_tokens\":2,\"model\":\"other\"}'")
+        self.assertEqual(self.refresh(db), ((ROWS, ROWS, 0, 0, 0, 0), 0))
+        db.execute("UPDATE lm_jobs SET options = '{\"max_tokens\":2,\"model\":\"default\"}'")
+        self.assertEqual(self.refresh(db), everything)
+        self.assertEqual(harness.value(db, "SELECT count(DISTINCT model) FROM lm_job_rows"), 1)
+
+    def test_a_row_that_comes_back_has_its_answer(self):
+        for name in (":memory:", "back.db"):
+            with self.subTest(name=name):
+                db = self.make(name)
+                self.refresh(db)
+                gone = db.execute("SELECT id, body, short FROM notes WHERE id = 3").fetchone()
+                db.execute("DELETE FROM notes WHERE id = 3")
+                self.assertEqual(self.refresh(db), ((ROWS - 1, ROWS - 1, 0, 0, 0, 1), 0))
+                self.assertEqual(self.refresh(db), ((ROWS - 1, ROWS - 1, 0, 0, 0, 0), 0))
+                db.execute("INSERT INTO notes(id, body) VALUES (3, ?)", gone[1:2])
+                self.assertEqual(self.refresh(db), ((ROWS, ROWS, 0, 0, 0, 0), 0))
+                self.assertEqual(db.execute("SELECT id, body, short FROM notes WHERE id = 3").fetchone(), gone)
+                # One that the target does not take any more is a failure, as ever.
+                db.execute("DELETE FROM notes WHERE id = 3")
+                self.refresh(db)
+                db.execute("CREATE TRIGGER no BEFORE UPDATE ON notes WHEN new.id = 3 BEGIN SELECT RAISE(ABORT, 'not this one'); END")
+                db.execute("INSERT INTO notes(id, body) VALUES (3, ?)", gone[1:2])
+                self.assertEqual(self.refresh(db)[0][:3], (ROWS, ROWS - 1, 1))
+                self.assertEqual(harness.value(db, "SELECT error FROM lm_job_rows WHERE id = 3"), "the job's target: not this one")
+
+    def test_rows_that_wait_or_have_failed(self):
+        db = self.make()
+        db.execute("UPDATE notes SET body = x'00' WHERE id = 2")
+        self.assertEqual(self.refresh(db), ((ROWS, ROWS - 1, 1, ROWS, 0, 0), ROWS))
+        self.assertEqual(self.refresh(db), ((ROWS, ROWS - 1, 1, 0, 0, 0), 0))  # it would fail again
+        db.execute("UPDATE notes SET body = 'mended' WHERE id = 2")
+        db.execute("UPDATE notes SET body = 'later' WHERE id = 4")
+        db.execute("UPDATE lm_job_rows SET state = 'waiting' WHERE id IN (4, 5)")
+        db.execute("DELETE FROM notes WHERE id = 5")  # which nobody need answer then
+        self.assertEqual(self.refresh(db), ((ROWS - 1, ROWS - 1, 0, 0, 1, 1), 2))
+        self.assertEqual(harness.value(db, "SELECT state FROM lm_job_rows WHERE id = 5"), "waiting")
+        for query, message in (("SELECT 1, 'a' UNION ALL SELECT 1, 'b'", "row 2 has the id 1, as an earlier one"),
+                               ("SELECT NULL, 'a'", "row 1 has the id NULL"), ("SELECT 1", "must have the columns")):
+            db.execute("UPDATE lm_jobs SET query = ?, total = NULL", (query,))
+            with self.assertRaisesRegex(sqlite3.OperationalError, "the job's query:? " + message):
+                self.refresh(db)
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_rows WHERE vanished IS NULL"), ROWS - 1)
+        with self.assertRaisesRegex(sqlite3.OperationalError, 'refresh must be true or false, got "yes"'):
+            db.execute("SELECT * FROM lm_run('label', '{\"refresh\":\"yes\"}')").fetchall()
+
+    def test_killed_and_refreshed_again(self):
+        whole = self.make("whole.db")
+        self.refresh(whole)
+        self.change(whole)
+        self.refresh(whole)
+        result = "SELECT id, short, value, state, prompt, vanished IS NULL FROM lm_job_rows LEFT JOIN notes USING (id) ORDER BY id"
+        expected = whole.execute(result).fetchall()
+        for journal in ("wal", "delete"):
+            with self.subTest(journal=journal):
+                db = self.make(f"{journal}.db", journal)
+                self.refresh(db)
+                self.change(db)
+                before = harness.value(db, "SELECT sum(attempts) FROM lm_job_rows")
+                total = ROWS + JOINED - VANISHED
+                for done in (0, total - CHANGED):  # before anything of it is answered, and in the middle
+                    killed = subprocess.run([sys.executable, "-c", DIES, str(self.folder / f"{journal}.db"), harness.LM0, str(done)])
+                    self.assertEqual(killed.returncode, -9)
+                    self.assertEqual(harness.value(db, "PRAGMA integrity_check"), "ok")
+                self.assertEqual(db.execute(REFRESH).fetchall()[-1], (total, total, 0, 0, 0, 0))
+                self.assertEqual(db.execute(result).fetchall(), expected)
+                # Of each of the two that died, at most a chunk again.
+                generated = harness.value(db, "SELECT sum(attempts) FROM lm_job_rows") - before
+                self.assertLessEqual(generated, JOINED + CHANGED + 2 * 2)
+                db.close()
+
+
+class MigrationTest(unittest.TestCase):
+    def test_a_job_that_an_older_version_was_killed_in(self):
+        """Of 12 rows 8 are done and 4 claimed; it has neither versions nor the index."""
+        for refresh in (False, True):
+            with self.subTest(refresh=refresh), tempfile.TemporaryDirectory() as folder:
+                path = shutil.copy(harness.MODELS.parent / "jobs" / "begun_by_0.1.0.db", folder)
+                db = harness.connect(path)
+                answers = db.execute("SELECT id, value FROM lm_job_rows WHERE state = 'done'").fetchall()
+                self.assertEqual(len(answers), 8)
+                if refresh:
+                    db.execute("UPDATE notes SET body = 'changed' WHERE id = 2")
+                    db.execute("DELETE FROM notes WHERE id = 3")
+                    self.assertEqual(db.execute(REFRESH).fetchall()[-1], (11, 11, 0, 0, 1, 1))
+                else:
+                    self.assertEqual(db.execute("SELECT total, done FROM lm_run('label')").fetchall()[-1], (12, 12))
+                again = dict(db.execute("SELECT id, value FROM lm_job_rows"))
+                self.assertEqual([id for id, value in answers if again[id] != value], [2] if refresh else [])
+                self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_rows WHERE attempts = 2"), 5 if refresh else 4)
+                # From now on a changed instruction is noticed.
+                db.execute("UPDATE lm_jobs SET system = 'Be long.'")
+                rows = 11 if refresh else 12
+                if not refresh:
+                    db.execute("UPDATE lm_jobs SET system = 'Be brief.'")
+                    db.execute(REFRESH).fetchall()
+                    db.execute("UPDATE lm_jobs SET system = 'Be long.'")
+                self.assertEqual(db.execute(REFRESH).fetchall()[-1][3:], (0, rows, 0))
+                self.assertEqual(harness.value(db, "PRAGMA integrity_check"), "ok")
+                db.close()
+
+
+if __name__ == "__main__":
+    unittest.main()
