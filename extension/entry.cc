@@ -45,7 +45,7 @@ int RegisterAll(sqlite3* db) {
         RegisterRun,         RegisterModels,       RegisterSettings,  RegisterStats,
         RegisterRunning,     RegisterInspect,      RegisterRerank,    RegisterBatchExport,
         RegisterBatchImport, RegisterBatchSubmit,  RegisterBatchPoll, RegisterConvert,
-        RegisterDownloads}) {
+        RegisterDownloads,   RegisterJobDiff}) {
     int code = register_one(connection);
     if (code != SQLITE_OK) return code;
   }

@@ -31,6 +31,7 @@ int RegisterRequests(const std::shared_ptr<Connection>& connection);
 int RegisterStats(const std::shared_ptr<Connection>& connection);
 int RegisterRunning(const std::shared_ptr<Connection>& connection);
 int RegisterJobs(const std::shared_ptr<Connection>& connection);
+int RegisterJobDiff(const std::shared_ptr<Connection>& connection);
 int RegisterRun(const std::shared_ptr<Connection>& connection);
 int RegisterBatchExport(const std::shared_ptr<Connection>& connection);
 int RegisterBatchImport(const std::shared_ptr<Connection>& connection);
