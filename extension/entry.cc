@@ -36,16 +36,16 @@ int RegisterAll(sqlite3* db) {
   auto connection = std::make_shared<Connection>(db);
   connection->set_register_pure(&RegisterPure);
   for (auto register_one :
-       {RegisterGenerate,    RegisterGenerateJson, RegisterClassify,  RegisterJudge,
-        RegisterExtract,     RegisterTokens,       RegisterRender,    RegisterLogprobs,
-        RegisterMap,         RegisterPrefetch,     RegisterTickets,   RegisterVersion,
-        RegisterEach,        RegisterQuery,        RegisterEmbed,     RegisterStream,
-        RegisterCache,       RegisterDevices,      RegisterExplain,   RegisterRequests,
-        RegisterMemo,        RegisterDocuments,    RegisterChunks,    RegisterJobs,
-        RegisterRun,         RegisterModels,       RegisterSettings,  RegisterStats,
-        RegisterRunning,     RegisterInspect,      RegisterRerank,    RegisterBatchExport,
-        RegisterBatchImport, RegisterBatchSubmit,  RegisterBatchPoll, RegisterConvert,
-        RegisterDownloads,   RegisterJobDiff}) {
+       {RegisterGenerate,    RegisterGenerateJson, RegisterClassify,   RegisterJudge,
+        RegisterExtract,     RegisterTokens,       RegisterRender,     RegisterLogprobs,
+        RegisterMap,         RegisterPrefetch,     RegisterTickets,    RegisterVersion,
+        RegisterEach,        RegisterQuery,        RegisterEmbed,      RegisterStream,
+        RegisterCache,       RegisterDevices,      RegisterExplain,    RegisterRequests,
+        RegisterMemo,        RegisterDocuments,    RegisterChunks,     RegisterJobs,
+        RegisterRun,         RegisterModels,       RegisterSettings,   RegisterStats,
+        RegisterRunning,     RegisterInspect,      RegisterRerank,     RegisterBatchExport,
+        RegisterBatchImport, RegisterBatchSubmit,  RegisterBatchPoll,  RegisterConvert,
+        RegisterDownloads,   RegisterJobDiff,      RegisterSimilarity, RegisterClassifyScores}) {
     int code = register_one(connection);
     if (code != SQLITE_OK) return code;
   }

@@ -43,9 +43,10 @@ ALLOWED = {
     "extension/memo": ENGINE | {"extension/host"},
     "extension/connection": ENGINE | {"extension/host", "extension/memo"},
     "extension/batch": BATCH,
+    "extension/questions": BATCH | {"extension/batch"},
     "extension/jobs": BATCH | {"extension/batch"},
-    "extension/functions": BATCH | {"extension/batch", "include/lm"},
-    "extension/tables": BATCH | {"extension/batch", "extension/memo", "extension/jobs"},
+    "extension/functions": BATCH | {"extension/batch", "extension/questions", "include/lm"},
+    "extension/tables": BATCH | {"extension/batch", "extension/questions", "extension/memo", "extension/jobs"},
     "extension": BATCH | {"extension/functions", "extension/tables", "include/lm"},
     # The program sees the extension as a host does; host/ is how one speaks to SQLite here.
     "extension/cli": BASE | {"extension/host", "include/lm"},

@@ -72,6 +72,11 @@ absl::StatusOr<RequestSpec> PrepareChat(const TextRequest& request) {
         "on_overflow: whether a prompt is too long its server finds out, and nobody is there then "
         "who would cut it; lm_chunks cuts texts");
   }
+  if (!request.begun.empty()) {
+    return absl::UnimplementedError(
+        "a model on the network begins its answers itself; of labels that begin alike its "
+        "probabilities are not known, and {\"vote\": 5} counts answers instead");
+  }
   ASSIGN_OR_RETURN(spec.text, ChatMessages(request));
   return spec;
 }

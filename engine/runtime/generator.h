@@ -44,6 +44,8 @@ struct TextRequest {
   absl::string_view question = {};  // stands behind the prompt, and stays where that is cut
                                     // (kRank: how the model has it)
   absl::string_view system = {};
+  absl::string_view begun =
+      {};  // kGenerate, kChoose: how the answer begins that the model goes on with
   GenerationOptions options = {};
   // kEmbed; nullopt: as the model's file says, else the mean.
   std::optional<Pooling> pooling = {};

@@ -10,6 +10,7 @@
 #include "engine/base/json.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
+#include "engine/runtime/constraint_cache.h"
 #include "engine/runtime/memo_key.h"
 #include "engine/runtime/render_chat.h"
 #include "engine/runtime/vote.h"
@@ -54,14 +55,15 @@ absl::string_view WithoutTokens(absl::string_view text, absl::Span<const int32_t
 
 // RequestSpec::text: a JSON array of the conversation's words, as strings, and the template's, each
 // in an array of its own: what tells "<|im_end|>" of the one from that of the other. A null in
-// front stands for BOS.
-std::string TextForm(const RenderedChat& chat) {
+// front stands for BOS, an object at the end for what the answer begins with.
+std::string TextForm(const RenderedChat& chat, absl::string_view begun) {
   std::string form = "[";
   if (chat.adds_bos) form.append("null,");
   for (const TextPiece& piece : chat.pieces) {
     const bool markup = piece.kind == TextKind::kMarkup;
     absl::StrAppend(&form, markup ? "[" : "", JsonString(piece.text), markup ? "]," : ",");
   }
+  if (!begun.empty()) absl::StrAppend(&form, R"({"begun":)", JsonString(begun), "},");
   if (form.back() == ',') form.pop_back();
   form.push_back(']');
   return form;
@@ -198,7 +200,7 @@ absl::StatusOr<RequestSpec> LocalGenerator::PrepareChat(const TextRequest& reque
     options.logit_bias = none.logit_bias;
   }
   ASSIGN_OR_RETURN(std::vector<ChatMessage> messages, MessagesOf(request, request.prompt));
-  ASSIGN_OR_RETURN(Prompt prompt, Encode(messages, options));
+  ASSIGN_OR_RETURN(Prompt prompt, Encode(messages, options, request.begun));
   if (options.on_overflow != OnOverflow::kError && !options.messages &&
       static_cast<int64_t>(prompt.tokens.size()) >= max_sequence_tokens()) {
     ASSIGN_OR_RETURN(prompt, Truncate(request, std::move(prompt)));
@@ -257,20 +259,23 @@ absl::StatusOr<LocalGenerator::Prompt> LocalGenerator::Truncate(const TextReques
     ASSIGN_OR_RETURN(
         const std::vector<ChatMessage> messages,
         MessagesOf(request, WithoutTokens(request.prompt, own, drop, at_start, tokenizer)));
-    ASSIGN_OR_RETURN(prompt, Encode(messages, request.options));
+    ASSIGN_OR_RETURN(prompt, Encode(messages, request.options, request.begun));
   }
   return prompt;
 }
 
 absl::StatusOr<LocalGenerator::Prompt> LocalGenerator::Encode(
-    absl::Span<const ChatMessage> messages, const GenerationOptions& options) const {
+    absl::Span<const ChatMessage> messages, const GenerationOptions& options,
+    absl::string_view begun) const {
   ASSIGN_OR_RETURN(const RenderedChat rendered,
                    RenderChat(engine_->model().chat_template(), messages, options));
   Prompt prompt;
   const Tokenizer& tokenizer = engine_->model().tokenizer();
   if (rendered.adds_bos) prompt.tokens.push_back(tokenizer.vocabulary().bos);
   RETURN_IF_ERROR(tokenizer.Encode(rendered.pieces, &prompt.tokens));
-  if (Memoizable(options)) prompt.text = TextForm(rendered);
+  const std::vector<int32_t> first = AnswerTokens(tokenizer, begun);
+  prompt.tokens.insert(prompt.tokens.end(), first.begin(), first.end());
+  if (Memoizable(options)) prompt.text = TextForm(rendered, begun);
   return prompt;
 }
 

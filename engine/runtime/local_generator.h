@@ -47,7 +47,8 @@ class LocalGenerator : public Generator {
     std::string text;  // RequestSpec::text
   };
   absl::StatusOr<Prompt> Encode(absl::Span<const ChatMessage> messages,
-                                const GenerationOptions& options) const;
+                                const GenerationOptions& options,
+                                absl::string_view begun = "") const;
   absl::StatusOr<Prompt> Truncate(const TextRequest& request, Prompt prompt) const;
   absl::StatusOr<std::vector<int32_t>> FindBorders(absl::Span<const int32_t> tokens,
                                                    std::vector<ChatMessage> messages,

@@ -16,6 +16,8 @@ struct CallText {
   std::string prompt;
   std::string system;
   std::string question;
+  bool chooses;
+  std::string begun;
   std::optional<EmbedTask> embed;
   std::shared_ptr<const CallOptions> options;
   size_t hash;  // of the others; equal texts have equal ones
@@ -23,7 +25,7 @@ struct CallText {
   // REQUIRES: the row has a prompt, and neither that nor the system prompt is an error.
   explicit CallText(const RowPrompt& row);
 
-  size_t bytes() const { return prompt.size() + system.size() + question.size(); }
+  size_t bytes() const { return prompt.size() + system.size() + question.size() + begun.size(); }
   bool operator==(const CallText& other) const;
 };
 

@@ -137,7 +137,8 @@ void LookAhead::HintAtSingles() const {
 }
 
 std::string LookAhead::Slowness() const {
-  const bool embeds = function_ == "lm_embed" || function_ == "lm_rerank";
+  const bool embeds =
+      function_ == "lm_embed" || function_ == "lm_rerank" || function_ == "lm_similarity";
   return absl::StrCat(
       "a statement called ", function_, "() for ", num_serial_,
       " rows one at a time (no look-ahead: ", off_.ok() ? "unforeseen" : off_.message(), ")",

@@ -20,8 +20,9 @@ absl::StatusOr<std::shared_ptr<Request>> SubmitRow(const RowPrompt& row) {
     request.pooling = row.embed->pooling;
   } else {
     request.system = row.options->SystemOf(*row.system);
-    if (!row.question.empty()) request.task = Task::kChoose;
+    if (row.chooses) request.task = Task::kChoose;
     request.question = row.question;
+    request.begun = row.begun;
   }
   return row.options->session().Submit(std::move(request));
 }

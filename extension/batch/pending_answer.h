@@ -39,8 +39,9 @@ struct RowPrompt {
   absl::StatusOr<std::optional<std::string>> prompt = std::nullopt;
   absl::StatusOr<std::optional<std::string>> system = std::nullopt;
   std::shared_ptr<const CallOptions> options = {};  // may be null where the prompt is NULL
-  // Where there is one, it stands behind the prompt, and the answer has its first_choices.
-  std::string question = "";
+  std::string question = "";                        // stands behind the prompt
+  bool chooses = false;                             // the answer has its first_choices
+  std::string begun = "";                           // what the answer begins with
   // Instead of an answer: the prompt's embedding, of which the system prompt is no part.
   std::optional<EmbedTask> embed = {};
 };

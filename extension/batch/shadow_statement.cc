@@ -35,9 +35,9 @@ std::string Marked(absl::string_view select, absl::string_view explain = "") {
 
 // Ours that a shadow may call: the first know that they are called by one, the others change
 // nothing.
-constexpr absl::string_view kForeseen[] = {"generate",    "generate_json", "lm_try",
-                                           "lm_classify", "lm_extract",    "lm_if",
-                                           "lm_score",    "lm_embed",      "lm_rerank"};
+constexpr absl::string_view kForeseen[] = {
+    "generate", "generate_json", "lm_try",    "lm_classify", "lm_extract",   "lm_if",
+    "lm_score", "lm_embed",      "lm_rerank", "lm_filter",   "lm_similarity"};
 constexpr absl::string_view kHarmless[] = {"lm_token_count", "lm_tokenize", "lm_detokenize",
                                            "lm_render", "lm_version"};
 

@@ -91,6 +91,15 @@ absl::StatusOr<int64_t> OwnOptions::Integer(const std::string& key, int64_t othe
   return value->integer();
 }
 
+absl::StatusOr<double> OwnOptions::Number(const std::string& key, double otherwise, double least,
+                                          double most) const {
+  const Json* value = Find(key);
+  if (value == nullptr) return otherwise;
+  const bool fits = value->is_number() && value->number() >= least && value->number() <= most;
+  if (fits) return value->number();
+  return WrongType(key, absl::StrCat("a number from ", least, " to ", most), *value);
+}
+
 absl::StatusOr<bool> OwnOptions::Bool(const std::string& key, bool otherwise) const {
   const Json* value = Find(key);
   if (value == nullptr) return otherwise;

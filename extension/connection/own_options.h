@@ -38,6 +38,8 @@ class OwnOptions {
   // as no value.
   absl::StatusOr<int64_t> Integer(const std::string& key, int64_t otherwise, int64_t least,
                                   int64_t most) const;
+  absl::StatusOr<double> Number(const std::string& key, double otherwise, double least,
+                                double most) const;
   absl::StatusOr<bool> Bool(const std::string& key, bool otherwise) const;
   absl::StatusOr<std::optional<std::string>> Text(const std::string& key) const;
 

@@ -15,149 +15,131 @@
 // With {"vote": 5} it is what most of five answers say, at a temperature of 1 unless the options
 // name another; a tie is the row's failure (on_error).
 //
+// Options of its own:
+//   multi      true: all labels that apply, as a JSON array in the order of `labels`. Each is asked
+//              about by itself, behind the text, which is read once:
+//                {instruction} Does the label "{label}" apply, which means: {description}? ...
+//              A description that ends with a question mark is the question. A label applies where
+//              p(yes) / (p(yes) + p(no)) is more than `threshold`
+//   threshold  of multi: 0.5 unless given, from 0 to 1
+//   scores     true: a JSON object from each label to its probability, of the same prompt, by the
+//              logits (extension/questions/label_scores.h): they sum to 1. With multi, the
+//              probability that it applies; those are independent of each other
+// The subtype of both is JSON.
+//
 // A NULL text gives NULL. Labels that are none, or of another type, are errors that name them.
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "engine/base/hash_map.h"
 #include "engine/base/json.h"
-#include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "extension/batch/look_ahead.h"
 #include "extension/connection/own_options.h"
-#include "extension/functions/constrained_options.h"
 #include "extension/functions/functions.h"
+#include "extension/questions/constrained_options.h"
+#include "extension/questions/label_scores.h"
+#include "extension/questions/labels.h"
+#include "extension/questions/yes_or_no.h"
 
 namespace lm {
 namespace {
 
-constexpr absl::string_view kWanted =
-    "labels must be a JSON array of strings, or an object from labels to descriptions";
-
-struct Label {
-  std::string name;
-  std::string description;  // may be empty
+struct Classification {
+  std::vector<Label> labels;
+  std::optional<std::string> instruction;
+  bool multi = false;
+  bool scores = false;
+  double threshold = 0.5;
 };
 
-absl::Status Mistake(absl::string_view what) { return absl::InvalidArgumentError(what); }
-
-class LabelReader : public JsonEvents {
- public:
-  absl::Status status() const { return status_; }
-  std::vector<Label> TakeLabels() { return std::move(labels_); }
-
-  bool Null() override { return in_object_ || Refuse("null"); }
-  bool Bool(bool value) override { return Refuse(value ? "true" : "false"); }
-  bool Integer(int64_t value) override { return Refuse(absl::StrCat(value)); }
-  bool Unsigned(uint64_t value) override { return Refuse(absl::StrCat(value)); }
-  bool Real(double, const std::string& text) override { return Refuse(text); }
-  bool String(std::string value) override {
-    if (!begun_) return Refuse("a single string");
-    if (!in_object_) return Add(std::move(value));
-    labels_.back().description = std::move(value);
-    return true;
+absl::StatusOr<Classification> ReadClassification(const Call& call, const OwnOptions& own) {
+  Classification task;
+  ASSIGN_OR_RETURN(const std::string json, NeededText(call, 1, "labels"));
+  ASSIGN_OR_RETURN(task.labels, ParseLabels(json));
+  ASSIGN_OR_RETURN(task.instruction, call.Text(2, "instruction"));
+  if (task.instruction.has_value()) {
+    RETURN_IF_ERROR(CheckNotOptions(*task.instruction, "instruction"));
   }
-  bool BeginArray() override { return begun_ ? Refuse("an array") : (begun_ = true); }
-  bool BeginObject() override {
-    return begun_ ? Refuse("an object") : (begun_ = in_object_ = true);
+  ASSIGN_OR_RETURN(task.multi, own.Bool("multi", false));
+  ASSIGN_OR_RETURN(task.scores, own.Bool("scores", false));
+  ASSIGN_OR_RETURN(task.threshold, own.Number("threshold", 0.5, 0, 1));
+  if (own.Has("threshold") && !task.multi) {
+    return absl::InvalidArgumentError("threshold is for {\"multi\": true}");
   }
-  bool Key(std::string name) override { return Add(std::move(name)); }
-  bool EndArray() override { return true; }
-  bool EndObject() override { return true; }
-  void SyntaxError(size_t position, absl::string_view) override {
-    status_ = Mistake(absl::StrCat(kWanted, ": a syntax error at byte ", position - 1));
-  }
-
- private:
-  bool Add(std::string name) {
-    if (!names_.insert(name).second) {
-      status_ = Mistake(absl::StrCat("label '", Printable(name), "' is there twice"));
-      return false;
-    }
-    labels_.push_back({std::move(name), ""});
-    return true;
-  }
-  bool Refuse(absl::string_view got) {
-    if (!begun_) {
-      status_ = Mistake(absl::StrCat(kWanted, ", got ", got));
-    } else if (in_object_) {
-      status_ = Mistake(absl::StrCat("the description of label '", Printable(labels_.back().name),
-                                     "' must be a string or null, got ", got));
-    } else {
-      status_ = Mistake(absl::StrCat("labels[", labels_.size(), "] must be a string, got ", got));
-    }
-    return false;
-  }
-
-  bool begun_ = false;
-  bool in_object_ = false;
-  std::vector<Label> labels_;
-  HashSet<std::string> names_;
-  absl::Status status_;
-};
-
-// ["a", "b"] or {"a": "what a means", "b": null}, in that order. InvalidArgument for anything else,
-// naming the label: one that is not text, that is empty or there twice; for none at all.
-absl::StatusOr<std::vector<Label>> ParseLabels(absl::string_view text) {
-  LabelReader reader;
-  ReadJson(text, &reader);
-  RETURN_IF_ERROR(reader.status());
-  std::vector<Label> labels = reader.TakeLabels();
-  if (labels.empty()) return Mistake("labels must not be empty");
-  for (size_t i = 0; i < labels.size(); ++i) {
-    if (labels[i].name.empty()) {
-      return Mistake(absl::StrCat("label ", i + 1, " of ", labels.size(), " is empty"));
-    }
-  }
-  return labels;
+  return task;
 }
 
-// As the option `choices` has them: ["a","b"].
-std::string ChoicesOf(const std::vector<Label>& labels) {
-  Json names = Json::MakeArray();
-  for (const Label& label : labels) names.Append(label.name);
-  return names.Dump();
+// A row's answer, or the call's result already: NULL where a shadow is not to know it, and what
+// on_error makes of a failure.
+absl::StatusOr<std::optional<Generation>> AnswerOf(Call& call, RowPrompt row) {
+  ASSIGN_OR_RETURN(const std::optional<PendingAnswer> pending, AwaitRow(call, std::move(row)));
+  if (!pending.has_value()) return std::optional<Generation>();
+  const RowAnswer& answer = pending->answer();
+  if (answer.generation.status.ok()) return std::optional(answer.generation);
+  RETURN_IF_ERROR(ResultAnswer(call.context(), answer, pending->on_error()));
+  return std::optional<Generation>();
 }
 
-// "a, b, c".
-std::string NamesOf(const std::vector<Label>& labels) {
-  return absl::StrJoin(
-      labels, ", ", [](std::string* out, const Label& label) { absl::StrAppend(out, label.name); });
+void ResultScores(Call& call, const std::vector<Label>& labels, const std::vector<double>& scores) {
+  Json object = Json::MakeObject();
+  for (size_t i = 0; i < labels.size(); ++i) object.Add(labels[i].name, scores[i]);
+  ResultJson(call.context(), object.Dump());
 }
 
-// A line for each label that has a description: "\n- a: what a means".
-std::string DescriptionsOf(const std::vector<Label>& labels) {
-  std::string lines;
-  for (const Label& label : labels) {
-    if (!label.description.empty()) {
-      absl::StrAppend(&lines, "\n- ", label.name, ": ", label.description);
+absl::Status ClassifyEach(Call& call, const Classification& task, CallOptions options) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const CallOptions> asked,
+                   Constrained(std::move(options), YesOrNo()));
+  std::vector<double> scores;
+  for (const Label& label : task.labels) {
+    ASSIGN_OR_RETURN(const std::optional<PendingAnswer> pending,
+                     AwaitRow(call, AskYesOrNo(call.Text(0, "text"),
+                                               LabelQuestion(task.instruction, label), asked)));
+    if (!pending.has_value()) continue;  // a shadow asks about all labels
+    const RowAnswer& answer = pending->answer();
+    if (!answer.generation.status.ok()) {
+      return ResultAnswer(call.context(), answer, pending->on_error());
     }
+    scores.push_back(ProbabilityOfYes(answer.generation, asked->generation.vote));
   }
-  return lines;
+  if (scores.size() < task.labels.size()) return absl::OkStatus();
+  if (task.scores) {
+    ResultScores(call, task.labels, scores);
+    return absl::OkStatus();
+  }
+  Json applying = Json::MakeArray();
+  for (size_t i = 0; i < scores.size(); ++i) {
+    if (scores[i] > task.threshold) applying.Append(task.labels[i].name);
+  }
+  ResultJson(call.context(), applying.Dump());
+  return absl::OkStatus();
 }
 
 absl::Status Classify(Call& call) {
   if (call.IsNull(0)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::string json, NeededText(call, 1, "labels"));
-  ASSIGN_OR_RETURN(const std::vector<Label> labels, ParseLabels(json));
-  ASSIGN_OR_RETURN(const std::optional<std::string> instruction, call.Text(2, "instruction"));
-  if (instruction.has_value()) RETURN_IF_ERROR(CheckNotOptions(*instruction, "instruction"));
-  ASSIGN_OR_RETURN(
-      std::shared_ptr<const CallOptions> options,
-      ConstrainedOptions(call, 3, {AnswerConstraint::Kind::kChoices, ChoicesOf(labels)}));
-  std::string system = instruction.has_value() && !instruction->empty()
-                           ? absl::StrCat(*instruction, " Answer with one of: ")
-                           : "Classify the text as one of ";
-  absl::StrAppend(&system, NamesOf(labels), ".", DescriptionsOf(labels));
-  return AnswerRow(
-      call,
-      {.prompt = call.Text(0, "text"), .system = std::move(system), .options = std::move(options)});
+  ASSIGN_OR_RETURN(const std::optional<std::string> json, call.Text(3, "options"));
+  ASSIGN_OR_RETURN(const OwnOptions own, OwnOptions::Take(json, {"multi", "scores", "threshold"}));
+  ASSIGN_OR_RETURN(const Classification task, ReadClassification(call, own));
+  ASSIGN_OR_RETURN(CallOptions options, call.Options(own.rest()));
+  if (task.multi) return ClassifyEach(call, task, std::move(options));
+  RowPrompt row{.prompt = call.Text(0, "text"),
+                .system = ClassifyPrompt(task.instruction, task.labels)};
+  if (!task.scores) {
+    ASSIGN_OR_RETURN(row.options, Constrained(std::move(options), {AnswerConstraint::Kind::kChoices,
+                                                                   ChoicesOf(task.labels)}));
+    return AnswerRow(call, std::move(row));
+  }
+  row.options = std::make_shared<const CallOptions>(std::move(options));
+  ASSIGN_OR_RETURN(const std::optional<std::vector<double>> scores,
+                   ScoreLabels(row, NamesOf(task.labels), [&call](RowPrompt asked) {
+                     return AnswerOf(call, std::move(asked));
+                   }));
+  if (scores.has_value()) ResultScores(call, task.labels, *scores);
+  return absl::OkStatus();
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ int RegisterEmbed(const std::shared_ptr<Connection>& connection);
 int RegisterTokens(const std::shared_ptr<Connection>& connection);
 int RegisterRender(const std::shared_ptr<Connection>& connection);
 int RegisterRerank(const std::shared_ptr<Connection>& connection);
+int RegisterSimilarity(const std::shared_ptr<Connection>& connection);
 int RegisterLogprobs(const std::shared_ptr<Connection>& connection);
 int RegisterMap(const std::shared_ptr<Connection>& connection);
 int RegisterPrefetch(const std::shared_ptr<Connection>& connection);

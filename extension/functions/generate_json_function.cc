@@ -34,8 +34,8 @@
 #include "engine/base/status_macros.h"
 #include "extension/batch/look_ahead.h"
 #include "extension/connection/own_options.h"
-#include "extension/functions/constrained_options.h"
 #include "extension/functions/functions.h"
+#include "extension/questions/constrained_options.h"
 
 namespace lm {
 namespace {

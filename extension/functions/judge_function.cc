@@ -1,7 +1,8 @@
 // lm_if(text, question [, options])       INTEGER: 1 where the model says yes, else 0
+// lm_filter(text, question [, options])   the same, by the name that it has in a WHERE
 // lm_score(text, criterion [, options])   REAL: how probable a yes is, from 0 to 1
 //
-//   SELECT id FROM letters WHERE lm_if(body, 'Does the writer ask for a refund?');
+//   SELECT id FROM letters WHERE lm_filter(body, 'Does the writer ask for a refund?');
 //   SELECT id, body FROM letters ORDER BY lm_score(body, 'The writer is angry.') DESC LIMIT 10;
 //
 // The model is told to answer yes or no, reads the text, and behind it
@@ -19,7 +20,6 @@
 // row's failure (on_error): an odd number cannot tie. Each answer is a request, and is paid for.
 //
 // A NULL text gives NULL.
-#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
@@ -27,36 +27,21 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "extension/batch/look_ahead.h"
-#include "extension/functions/constrained_options.h"
 #include "extension/functions/functions.h"
+#include "extension/questions/constrained_options.h"
+#include "extension/questions/yes_or_no.h"
 
 namespace lm {
 namespace {
 
-constexpr char kYesOrNo[] = R"(["yes","no","Yes","No"])";
-
-// Of a vote, its share.
-double ProbabilityOfYes(const Generation& answer, int32_t votes) {
-  double yes = 0, no = 0;
-  for (const FirstChoice& choice : answer.first_choices) {
-    const char first = choice.text[0];
-    (first == 'y' || first == 'Y' ? yes : no) += std::exp(double{choice.logprob});
-  }
-  const double share = yes + no > 0 ? yes / (yes + no) : 0.5;
-  return votes > 0 ? std::round(share * votes) / votes : share;  // it came as a logarithm
-}
-
 // Asks, and hands the probability of a yes, and of how many votes (0: none), to `result`, which may
 // find that it is no answer.
 template <typename Result>
-absl::Status Judge(Call& call, std::string question, Result result) {
+absl::Status Judge(Call& call, const std::string& question, Result result) {
   ASSIGN_OR_RETURN(std::shared_ptr<const CallOptions> options,
-                   ConstrainedOptions(call, 2, {AnswerConstraint::Kind::kChoices, kYesOrNo}));
+                   ConstrainedOptions(call, 2, YesOrNo()));
   ASSIGN_OR_RETURN(const std::optional<PendingAnswer> pending,
-                   AwaitRow(call, {.prompt = call.Text(0, "text"),
-                                   .system = "You answer yes or no.",
-                                   .options = options,
-                                   .question = std::move(question)}));
+                   AwaitRow(call, AskYesOrNo(call.Text(0, "text"), question, options)));
   if (!pending.has_value()) return absl::OkStatus();
   absl::Status status = pending->answer().generation.status;
   if (status.ok()) {
@@ -73,7 +58,7 @@ absl::Status Judge(Call& call, std::string question, Result result) {
 absl::Status If(Call& call) {
   if (call.IsNull(0)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string question, NeededText(call, 1, "question"));
-  return Judge(call, absl::StrCat("\n\n", question, " Answer yes or no."),
+  return Judge(call, absl::StrCat(question, " Answer yes or no."),
                [&call](double yes, int32_t votes) {
                  if (votes > 0 && yes == 0.5) {
                    return absl::FailedPreconditionError(
@@ -87,7 +72,7 @@ absl::Status If(Call& call) {
 absl::Status Score(Call& call) {
   if (call.IsNull(0)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string criterion, NeededText(call, 1, "criterion"));
-  return Judge(call, absl::StrCat("\n\nYes or no: ", criterion), [&call](double yes, int32_t) {
+  return Judge(call, absl::StrCat("Yes or no: ", criterion), [&call](double yes, int32_t) {
     sqlite3_result_double(call.context(), yes);
     return absl::OkStatus();
   });
@@ -96,8 +81,10 @@ absl::Status Score(Call& call) {
 }  // namespace
 
 int RegisterJudge(const std::shared_ptr<Connection>& connection) {
-  int code = RegisterScalar<&If>(connection, {"lm_if", 2, 3, kDirectOnly | kReturnsJson});
-  if (code != SQLITE_OK) return code;
+  for (const char* name : {"lm_if", "lm_filter"}) {
+    const int code = RegisterScalar<&If>(connection, {name, 2, 3, kDirectOnly | kReturnsJson});
+    if (code != SQLITE_OK) return code;
+  }
   return RegisterScalar<&Score>(connection, {"lm_score", 2, 3, kDirectOnly | kReturnsJson});
 }
 

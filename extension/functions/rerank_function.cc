@@ -26,8 +26,8 @@
 #include "extension/batch/look_ahead.h"
 #include "extension/connection/own_options.h"
 #include "extension/connection/scalar_function.h"
-#include "extension/functions/constrained_options.h"
 #include "extension/functions/functions.h"
+#include "extension/questions/constrained_options.h"
 
 namespace lm {
 namespace {

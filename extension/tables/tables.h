@@ -36,6 +36,7 @@ int RegisterRun(const std::shared_ptr<Connection>& connection);
 int RegisterBatchExport(const std::shared_ptr<Connection>& connection);
 int RegisterBatchImport(const std::shared_ptr<Connection>& connection);
 int RegisterBatchSubmit(const std::shared_ptr<Connection>& connection);
+int RegisterClassifyScores(const std::shared_ptr<Connection>& connection);
 int RegisterBatchPoll(const std::shared_ptr<Connection>& connection);
 
 }  // namespace lm

@@ -20,6 +20,18 @@ SELECT count(*) FROM (
 SELECT lm_classify('Do you ship to Norway?', '["complaint","question"]', NULL, '{"vote":3}') IN ('complaint', 'question');
 --> 1
 
+-- All labels that apply, each asked about by itself behind the text, which is read once: a label applies where yes is more probable
+-- than no, or more probable than `threshold`. A description that ends with a question mark is the question.
+SELECT json_array_length(lm_classify(body, '{"question":"Does the writer ask something?","complaint":"the writer complains"}', NULL, '{"multi":true}')) IN (0, 1, 2) FROM letters WHERE id < 3;
+--> 1
+--> 1
+SELECT lm_classify('x', '["a","b"]', NULL, '{"multi":true,"threshold":0}');
+--> ["a","b"]
+
+-- How probable each is: they sum to 1 (lm_classify_scores has them as rows); with multi, each by itself.
+SELECT round(sum(value), 9) FROM json_each(lm_classify('Do you ship to Norway?', '["complaint","question","praise"]', NULL, '{"scores":true}'));
+--> 1.0
+
 -- Labels that differ in their first token cost no decode step: the answer is there when the prompt has been read.
 SELECT lm_classify('x', '["complaint","complaint"]');
 --! label 'complaint' is there twice

@@ -1,0 +1,75 @@
+// lm_similarity(a, b [, options])   REAL: how alike two texts are, from -1 to 1
+//
+//   SELECT lm_similarity('rain all day', 'it pours');
+//   SELECT id FROM notes ORDER BY lm_similarity(vector, 'it pours') DESC LIMIT 10;
+//
+// The cosine of their embeddings: 1 where they are the same. Either of them may be a vector that
+// lm_embed has made of a text before, with the same model and options. `model`, `pooling`,
+// `task` and `dimensions` are what they are for lm_embed.
+//
+// NULL where one of them is NULL. A text that cannot be embedded is a failure of its row
+// (on_error). Vectors of different lengths are an error, which names both.
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "extension/batch/look_ahead.h"
+#include "extension/connection/own_options.h"
+#include "extension/connection/scalar_function.h"
+#include "extension/functions/functions.h"
+#include "extension/questions/embedder.h"
+
+namespace lm {
+namespace {
+
+constexpr std::array<const char*, 2> kSides = {"a", "b"};
+
+absl::Status Similarity(Call& call) {
+  if (call.IsNull(0) || call.IsNull(1)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::optional<std::string> json, call.Text(2, "options"));
+  ASSIGN_OR_RETURN(const OwnOptions own, OwnOptions::Take(json, {"pooling", "task", "dimensions"}));
+  ASSIGN_OR_RETURN(CallOptions options, call.Options(own.rest()));
+  ASSIGN_OR_RETURN(const Embedder embedder, Embedder::Create(own, std::move(options)));
+  std::array<std::vector<float>, 2> vectors;
+  bool known = true;
+  for (int side = 0; side < 2; ++side) {
+    sqlite3_value* value = call.value(side);
+    if (sqlite3_value_type(value) == SQLITE_BLOB) {
+      const auto* bytes = static_cast<const char*>(sqlite3_value_blob(value));
+      const size_t size = sqlite3_value_bytes(value);
+      ASSIGN_OR_RETURN(vectors[side], VectorOf({bytes, bytes != nullptr ? size : 0}, kSides[side]));
+      continue;
+    }
+    // Both are foreseen where neither is known yet.
+    ASSIGN_OR_RETURN(const std::optional<PendingAnswer> pending,
+                     AwaitRow(call, embedder.Row(call.Text(side, kSides[side]))));
+    known = known && pending.has_value();
+    if (!pending.has_value()) continue;
+    if (!pending->answer().generation.status.ok()) {
+      return ResultAnswer(call.context(), pending->answer(), pending->on_error());
+    }
+    ASSIGN_OR_RETURN(vectors[side], embedder.Vector(pending->answer().generation));
+  }
+  if (!known) return absl::OkStatus();
+  if (vectors[0].size() != vectors[1].size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a and b must be vectors of one model, of the same length: a has ",
+                     vectors[0].size(), " dimensions, b ", vectors[1].size()));
+  }
+  sqlite3_result_double(call.context(), Cosine(vectors[0], vectors[1]));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int RegisterSimilarity(const std::shared_ptr<Connection>& connection) {
+  return RegisterScalar<&Similarity>(connection,
+                                     {"lm_similarity", 2, 3, kDirectOnly | kReturnsJson});
+}
+
+}  // namespace lm

@@ -1,0 +1,99 @@
+#include "extension/questions/embedder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/printable.h"
+#include "engine/base/status_macros.h"
+#include "engine/model/task_prefixes.h"
+
+namespace lm {
+namespace {
+
+absl::StatusOr<std::optional<Pooling>> ReadPooling(const OwnOptions& own) {
+  constexpr std::pair<absl::string_view, Pooling> kPoolings[] = {
+      {"mean", Pooling::kMean}, {"last", Pooling::kLast}, {"cls", Pooling::kFirst}};
+  ASSIGN_OR_RETURN(const std::optional<std::string> name, own.Text("pooling"));
+  if (!name.has_value()) return std::optional<Pooling>();
+  for (const auto& [known, pooling] : kPoolings) {
+    if (*name == known) return std::optional<Pooling>(pooling);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("pooling must be 'mean', 'last' or 'cls', got '",
+                                                 Printable(name->substr(0, 64)), "'"));
+}
+
+absl::Status CheckDimensions(int64_t dimensions, int64_t most) {
+  if (dimensions <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("dimensions must be 1 to ", most, " for this model, got ", dimensions));
+}
+
+double Dot(absl::Span<const float> a, absl::Span<const float> b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += double{a[i]} * b[i];
+  return sum;
+}
+
+}  // namespace
+
+absl::StatusOr<Embedder> Embedder::Create(const OwnOptions& own, CallOptions options) {
+  constexpr int64_t kMost = int64_t{1} << 24;
+  Embedder embedder;
+  ASSIGN_OR_RETURN(embedder.pooling_, ReadPooling(own));
+  ASSIGN_OR_RETURN(const std::optional<std::string> task, own.Text("task"));
+  ASSIGN_OR_RETURN(embedder.dimensions_, own.Integer("dimensions", 0, 1, kMost));
+  ASSIGN_OR_RETURN(embedder.normalize_, own.Bool("normalize", true));
+  const ModelInfo& info = options.generator().info();
+  // What a model on the network gives is known when it comes.
+  if (info.hidden_size > 0) {
+    RETURN_IF_ERROR(CheckDimensions(embedder.dimensions_, info.hidden_size));
+  }
+  if (task.has_value()) {
+    ASSIGN_OR_RETURN(const absl::string_view prefix, TaskPrefix(info, *task));
+    embedder.prefix_ = std::string(prefix);
+  }
+  embedder.options_ = std::make_shared<const CallOptions>(std::move(options));
+  return embedder;
+}
+
+RowPrompt Embedder::Row(absl::StatusOr<std::optional<std::string>> text) const {
+  if (text.ok() && text->has_value()) text = absl::StrCat(prefix_, **text);
+  return {.prompt = std::move(text), .options = options_, .embed = EmbedTask{.pooling = pooling_}};
+}
+
+absl::StatusOr<std::vector<float>> Embedder::Vector(const Generation& answer) const {
+  std::vector<float> vector = answer.embedding;
+  RETURN_IF_ERROR(CheckDimensions(dimensions_, static_cast<int64_t>(vector.size())));
+  if (dimensions_ > 0) vector.resize(dimensions_);
+  if (normalize_) Normalize(&vector);
+  return vector;
+}
+
+void Normalize(std::vector<float>* vector) {
+  const double length = std::sqrt(Dot(*vector, *vector));
+  if (length == 0) return;
+  for (float& value : *vector) value = static_cast<float>(value / length);
+}
+
+double Cosine(absl::Span<const float> a, absl::Span<const float> b) {
+  const double lengths = std::sqrt(Dot(a, a)) * std::sqrt(Dot(b, b));
+  return lengths > 0 ? std::clamp(Dot(a, b) / lengths, -1.0, 1.0) : 0;
+}
+
+absl::StatusOr<std::vector<float>> VectorOf(absl::string_view blob, absl::string_view what) {
+  std::vector<float> vector(blob.size() / sizeof(float));
+  std::memcpy(vector.data(), blob.data(), vector.size() * sizeof(float));
+  const bool whole = !vector.empty() && blob.size() % sizeof(float) == 0;
+  if (whole &&
+      std::all_of(vector.begin(), vector.end(), [](float x) { return std::isfinite(x); })) {
+    return vector;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      what, " must be a text, or a vector of float32 as lm_embed gives it, got ",
+      whole ? "numbers that are not finite" : "a BLOB", " of ", blob.size(), " bytes"));
+}
+
+}  // namespace lm

@@ -1,0 +1,157 @@
+#include "extension/questions/label_scores.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "engine/base/json.h"
+#include "engine/base/printable.h"
+#include "engine/base/status_macros.h"
+#include "extension/questions/constrained_options.h"
+
+namespace lm {
+namespace {
+
+using Group = std::vector<size_t>;  // of labels, ascending
+
+// Of what a point shares out, so much may lie on tokens that end within a character.
+constexpr double kNegligible = 1e-3;
+
+bool BeginsCharacter(absl::string_view text, size_t at) {
+  return at >= text.size() || (static_cast<unsigned char>(text[at]) & 0xc0) != 0x80;
+}
+
+// The bytes that they all begin with, whole characters only.
+size_t CommonBytes(absl::Span<const std::string> labels, const Group& group) {
+  const absl::string_view first = labels[group.front()];
+  size_t common = first.size();
+  for (size_t i : group) {
+    const auto parting =
+        std::mismatch(first.begin(), first.begin() + common, labels[i].begin(), labels[i].end());
+    common = parting.first - first.begin();
+  }
+  while (!std::all_of(group.begin(), group.end(),
+                      [&](size_t i) { return BeginsCharacter(labels[i], common); })) {
+    --common;
+  }
+  return common;
+}
+
+// What they go on with behind `begun` bytes. One that ends there is what a grammar alone can say.
+AnswerConstraint EndingsOf(absl::Span<const std::string> labels, const Group& group, size_t begun) {
+  Json endings = Json::MakeArray();
+  std::vector<std::string> quoted;
+  for (size_t i : group) {
+    if (labels[i].size() == begun) continue;
+    endings.Append(labels[i].substr(begun));
+    quoted.push_back(JsonString(absl::string_view(labels[i]).substr(begun)));
+  }
+  if (endings.size() == group.size()) return {AnswerConstraint::Kind::kChoices, endings.Dump()};
+  return {AnswerConstraint::Kind::kGrammar,
+          absl::StrCat("root ::= (", absl::StrJoin(quoted, " | "), ")?")};
+}
+
+// Those of the group that go on with `bytes`; where none does, the model ended its answer.
+Group Members(absl::Span<const std::string> labels, const Group& group, size_t begun,
+              absl::string_view bytes) {
+  Group members, ended;
+  for (size_t i : group) {
+    const absl::string_view rest = absl::string_view(labels[i]).substr(begun);
+    if (rest.empty()) ended.push_back(i);
+    if (!bytes.empty() && absl::StartsWith(rest, bytes)) members.push_back(i);
+  }
+  return members.empty() ? ended : members;
+}
+
+absl::Status WithinCharacter(absl::Span<const std::string> labels, const Group& group) {
+  return absl::UnimplementedError(absl::StrCat(
+      "the model spells the characters in which the labels '", Printable(labels[group[0]]),
+      "' and '", Printable(labels[group[1]]),
+      "' part in pieces, of which no probabilities of labels can be told; give them other names"));
+}
+
+std::vector<double> SharesOfVotes(absl::Span<const std::string> labels, const Generation& answer,
+                                  int32_t votes) {
+  std::vector<double> shares(labels.size());
+  for (const FirstChoice& choice : answer.first_choices) {
+    const auto label = std::find(labels.begin(), labels.end(), choice.text);
+    if (label == labels.end()) continue;
+    // It came as a logarithm.
+    shares[label - labels.begin()] = std::round(std::exp(double{choice.logprob}) * votes) / votes;
+  }
+  return shares;
+}
+
+// The model's answer at the point behind the first `begun` bytes of the group.
+absl::StatusOr<std::optional<Generation>> AskAt(const RowPrompt& row,
+                                                absl::Span<const std::string> labels,
+                                                const Group& group, size_t begun, AskRow ask) {
+  CallOptions options = *row.options;
+  const AnswerConstraint constraint = EndingsOf(labels, group, begun);
+  // The answer itself is not looked at, but it must not be cut.
+  if (constraint.kind == AnswerConstraint::Kind::kGrammar) {
+    options.generation.max_tokens = static_cast<int32_t>(constraint.text.size());
+  }
+  RowPrompt asked{.prompt = row.prompt,
+                  .system = row.system,
+                  .question = row.question,
+                  .chooses = true,
+                  .begun = labels[group.front()].substr(0, begun)};
+  ASSIGN_OR_RETURN(asked.options, Constrained(std::move(options), constraint));
+  return ask(std::move(asked));
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<std::vector<double>>> ScoreLabels(const RowPrompt& row,
+                                                               absl::Span<const std::string> labels,
+                                                               AskRow ask) {
+  std::vector<double> scores(labels.size());
+  Group all(labels.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  const int32_t votes = row.options->generation.vote;
+  // Points, by the bytes before them: what comes to one comes from points before it.
+  std::map<std::pair<size_t, Group>, double> points;
+  if (all.size() == 1) scores[0] = 1;
+  if (all.size() > 1) points[{votes > 0 ? 0 : CommonBytes(labels, all), all}] = 1;
+  while (!points.empty()) {
+    const auto node = points.extract(points.begin());
+    const auto& [begun, group] = node.key();
+    ASSIGN_OR_RETURN(const std::optional<Generation> answer, AskAt(row, labels, group, begun, ask));
+    if (!answer.has_value()) return std::optional<std::vector<double>>();
+    if (votes > 0) return std::optional(SharesOfVotes(labels, *answer, votes));
+    std::map<Group, double> shares;
+    double total = 0, stuck = 0;
+    for (const FirstChoice& choice : answer->first_choices) {
+      const double share = std::exp(double{choice.logprob});
+      const Group members = Members(labels, group, begun, choice.text);
+      if (members.empty()) continue;
+      const bool moves = members.size() == 1 || CommonBytes(labels, members) > begun;
+      (moves ? total : stuck) += share;
+      if (moves) shares[members] += share;
+    }
+    if (stuck > kNegligible * (total + stuck)) return WithinCharacter(labels, group);
+    // Where nothing is told, as in lm_explain, all are as probable.
+    if (total == 0) {
+      for (size_t i : group) shares[{i}] = 1;
+      total = static_cast<double>(group.size());
+    }
+    for (const auto& [members, share] : shares) {
+      const double part = node.mapped() * share / total;
+      if (members.size() == 1) {
+        scores[members.front()] += part;
+      } else {
+        points[{CommonBytes(labels, members), members}] += part;
+      }
+    }
+  }
+  return std::optional(std::move(scores));
+}
+
+}  // namespace lm

@@ -1,0 +1,33 @@
+#include "extension/questions/yes_or_no.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace lm {
+
+AnswerConstraint YesOrNo() {
+  return {AnswerConstraint::Kind::kChoices, R"(["yes","no","Yes","No"])"};
+}
+
+RowPrompt AskYesOrNo(absl::StatusOr<std::optional<std::string>> text, absl::string_view question,
+                     std::shared_ptr<const CallOptions> options) {
+  return {.prompt = std::move(text),
+          .system = "You answer yes or no.",
+          .options = std::move(options),
+          .question = absl::StrCat("\n\n", question),
+          .chooses = true};
+}
+
+double ProbabilityOfYes(const Generation& answer, int32_t votes) {
+  double yes = 0, no = 0;
+  for (const FirstChoice& choice : answer.first_choices) {
+    const char first = choice.text[0];
+    (first == 'y' || first == 'Y' ? yes : no) += std::exp(double{choice.logprob});
+  }
+  const double share = yes + no > 0 ? yes / (yes + no) : 0.5;
+  return votes > 0 ? std::round(share * votes) / votes : share;  // it came as a logarithm
+}
+
+}  // namespace lm

@@ -1,0 +1,36 @@
+// A question about a text that is answered by yes or no: the logits of both are compared, and
+// nothing is generated.
+//
+//   ASSIGN_OR_RETURN(options, Constrained(options, YesOrNo()));
+//   queue.Push(AskYesOrNo(text, "Is it red? Answer yes or no.", options));
+//   ...
+//   const double yes = ProbabilityOfYes(queue.front().generation);
+//
+// The text comes first: several questions about one text read it once.
+#ifndef LM_EXTENSION_QUESTIONS_YES_OR_NO_H_
+#define LM_EXTENSION_QUESTIONS_YES_OR_NO_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "extension/batch/pending_answer.h"
+
+namespace lm {
+
+AnswerConstraint YesOrNo();
+
+// REQUIRES: the options have that constraint.
+RowPrompt AskYesOrNo(absl::StatusOr<std::optional<std::string>> text, absl::string_view question,
+                     std::shared_ptr<const CallOptions> options);
+
+// p(yes) / (p(yes) + p(no)), over all tokens that begin one of the words. Of so many votes (0:
+// none), their share.
+double ProbabilityOfYes(const Generation& answer, int32_t votes = 0);
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_QUESTIONS_YES_OR_NO_H_

@@ -1,0 +1,37 @@
+-- lm_classify_scores(text, labels [, instruction [, options]])  ->  label, probability
+--
+-- How probable each label is as lm_classify's answer, by the model's logits: they sum to 1. Where labels begin alike ("libs",
+-- "libdevel"), the model is asked once more behind what they have in common. Rows come in the order of `labels`.
+
+CREATE TEMP TABLE documents(package TEXT, description TEXT);
+INSERT INTO documents VALUES
+  ('chessmaze', 'A puzzle game in which the walls of a maze are chess pieces: a square that is attacked cannot be entered. It comes with two hundred levels and an editor.'),
+  ('mailbox-sieve', 'mailbox-sieve is a command-line tool that sorts old mail into folders. It reads mbox and Maildir, applies rules that are written in a small language, and never deletes a message.'),
+  ('libtidepool2', 'This library predicts the tides of a harbour from its harmonic constituents. This package contains the shared library that programs need at run time.'),
+  ('night-bus', NULL);
+
+SELECT package, label FROM documents, lm_classify_scores(description, '["libs","libdevel","games","mail"]', 'Name the section this package belongs to.')
+ WHERE probability > 0.5;
+--> chessmaze|games
+--> mailbox-sieve|mail
+--> libtidepool2|libs
+SELECT round(sum(probability), 9) FROM documents, lm_classify_scores(description, '["libs","libdevel","games","mail"]') GROUP BY package;
+--> 1.0
+--> 1.0
+--> 1.0
+
+-- A text that is NULL has no rows, and one that fails has none either, if asked so.
+SELECT count(*) FROM documents, lm_classify_scores(description, '["a","b"]') WHERE package = 'night-bus';
+--> 0
+SELECT count(*) FROM lm_classify_scores(x'00', '["a","b"]', NULL, '{"on_error":"null"}');
+--> 0
+
+-- Over many rows the function is the quick way: the same numbers, as JSON, with rows that are asked about together.
+SELECT package, key FROM documents, json_each(lm_classify(description, '["libs","libdevel","games","mail"]', 'Name the section this package belongs to.', '{"scores":true}'))
+ WHERE value > 0.5;
+--> chessmaze|games
+--> mailbox-sieve|mail
+--> libtidepool2|libs
+
+SELECT * FROM lm_classify_scores('x', '["a","a"]');
+--! label 'a' is there twice
