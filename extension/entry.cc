@@ -45,7 +45,8 @@ int RegisterAll(sqlite3* db) {
         RegisterRun,         RegisterModels,       RegisterSettings,   RegisterStats,
         RegisterRunning,     RegisterInspect,      RegisterRerank,     RegisterBatchExport,
         RegisterBatchImport, RegisterBatchSubmit,  RegisterBatchPoll,  RegisterConvert,
-        RegisterDownloads,   RegisterJobDiff,      RegisterSimilarity, RegisterClassifyScores}) {
+        RegisterDownloads,   RegisterJobDiff,      RegisterSimilarity, RegisterClassifyScores,
+        RegisterRank,        RegisterTopK}) {
     int code = register_one(connection);
     if (code != SQLITE_OK) return code;
   }

@@ -25,6 +25,7 @@ int RegisterLogprobs(const std::shared_ptr<Connection>& connection);
 int RegisterMap(const std::shared_ptr<Connection>& connection);
 int RegisterPrefetch(const std::shared_ptr<Connection>& connection);
 int RegisterTickets(const std::shared_ptr<Connection>& connection);
+int RegisterTopK(const std::shared_ptr<Connection>& connection);
 int RegisterVersion(const std::shared_ptr<Connection>& connection);
 
 }  // namespace lm

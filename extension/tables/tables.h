@@ -37,6 +37,7 @@ int RegisterBatchExport(const std::shared_ptr<Connection>& connection);
 int RegisterBatchImport(const std::shared_ptr<Connection>& connection);
 int RegisterBatchSubmit(const std::shared_ptr<Connection>& connection);
 int RegisterClassifyScores(const std::shared_ptr<Connection>& connection);
+int RegisterRank(const std::shared_ptr<Connection>& connection);
 int RegisterBatchPoll(const std::shared_ptr<Connection>& connection);
 
 }  // namespace lm
