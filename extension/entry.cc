@@ -46,7 +46,7 @@ int RegisterAll(sqlite3* db) {
         RegisterRunning,     RegisterInspect,      RegisterRerank,     RegisterBatchExport,
         RegisterBatchImport, RegisterBatchSubmit,  RegisterBatchPoll,  RegisterConvert,
         RegisterDownloads,   RegisterJobDiff,      RegisterSimilarity, RegisterClassifyScores,
-        RegisterRank,        RegisterTopK}) {
+        RegisterRank,        RegisterTopK,         RegisterDistinct,   RegisterMatch}) {
     int code = register_one(connection);
     if (code != SQLITE_OK) return code;
   }

@@ -1,6 +1,7 @@
 // lm_summarize(text [, options])              TEXT: what a text of any length says, in short
 // lm_summarize_agg(text [, options])          aggregate: the same over all rows of a group
 // lm_agg(text, instruction [, options])       aggregate: an instruction over all rows of a group
+// lm_cluster_label(text [, options])          aggregate: what the texts of a group have in common
 //
 //   SELECT id, lm_summarize(body) FROM reports;                    -- longer than the context or
 //   not SELECT lm_summarize(readfile('book.txt'), '{"max_tokens":400}'); SELECT product,
@@ -9,14 +10,16 @@
 //
 // Nothing is left out and nothing is cut off: every token of every row is read. What fits the
 // context is one prompt, with the instruction as its system prompt: lm_summarize(text) is then
-// generate(text, 'Summarise the text.'). A longer text is cut into parts at paragraphs and
+// generate(text, 'Summarise the text.'); lm_cluster_label asks for a name of what they share.
+// A longer text is cut into parts at paragraphs and
 // sentences. The instruction is carried out over each part, many at a time, and the answers are
 // combined, in order, in as many rounds as it takes. Rows of an aggregate are one text, a blank
 // line apart, in the order in which SQLite visits them (ORDER BY in a subquery says which); parts
 // are under way while further rows are read.
 //
 // options are those of generate(), and
-//   instruction   (lm_summarize, lm_summarize_agg) what to do, instead of 'Summarise the text.'
+//   instruction   (lm_summarize, lm_summarize_agg, lm_cluster_label) what to do, instead of our
+//                 wording; with `choices`, a label is one of those
 //   combine       what to do with the answers about parts, instead of our wording
 //   part_tokens   the most tokens of the text in a part, where that is to be less than what fits
 // max_tokens is the last answer's; room for it is kept, up to half of the context. An answer about
@@ -42,11 +45,13 @@ namespace lm {
 namespace {
 
 constexpr char kSummarise[] = "Summarise the text.";
+constexpr char kNameCluster[] = "Name in a few words what all of these texts are about.";
 constexpr char kCombine[] =
     "Combine these answers about the parts of one text into one answer. The instruction was: ";
 
-// `instruction` is nullopt where the options may have it.
+// `instruction` is nullopt where the options may have it, and `otherwise` is it where they do not.
 absl::StatusOr<std::unique_ptr<MapReduce>> Begin(Call& call, std::optional<std::string> instruction,
+                                                 const char* otherwise,
                                                  const std::optional<std::string>& json,
                                                  OnError* on_error) {
   auto own = instruction.has_value()
@@ -57,7 +62,7 @@ absl::StatusOr<std::unique_ptr<MapReduce>> Begin(Call& call, std::optional<std::
   if (!instruction.has_value()) {
     ASSIGN_OR_RETURN(instruction, own->Text("instruction"));
   }
-  task.instruction = instruction.value_or(kSummarise);
+  task.instruction = instruction.value_or(otherwise);
   ASSIGN_OR_RETURN(std::optional<std::string> combine, own->Text("combine"));
   task.combine = combine.has_value() ? *combine : absl::StrCat(kCombine, task.instruction);
   ASSIGN_OR_RETURN(const int64_t part_tokens, own->Integer("part_tokens", 0, 1, INT32_MAX));
@@ -82,7 +87,8 @@ absl::Status Summarize(Call& call) {
   if (text.ok() && !text->has_value()) return absl::OkStatus();
   ASSIGN_OR_RETURN(std::optional<std::string> json, call.Text(1, "options"));
   OnError on_error = OnError::kError;
-  ASSIGN_OR_RETURN(std::unique_ptr<MapReduce> work, Begin(call, std::nullopt, json, &on_error));
+  ASSIGN_OR_RETURN(std::unique_ptr<MapReduce> work,
+                   Begin(call, std::nullopt, kSummarise, json, &on_error));
   if (text.ok()) RETURN_IF_ERROR(work->Add(**text));
   return Conclude(call, *work, text.status(), on_error);
 }
@@ -90,7 +96,9 @@ absl::Status Summarize(Call& call) {
 // Argument 0 is the text; then the instruction, where there is one, and the options.
 class DocumentAggregate : public Aggregate {
  public:
-  explicit DocumentAggregate(bool has_instruction) : has_instruction_(has_instruction) {}
+  // `otherwise`: the instruction where it is no argument, and the options name none.
+  explicit DocumentAggregate(const char* otherwise)
+      : has_instruction_(otherwise == nullptr), otherwise_(otherwise) {}
 
   absl::Status Step(Call& row) override {
     ++rows_;
@@ -121,7 +129,7 @@ class DocumentAggregate : public Aggregate {
     ASSIGN_OR_RETURN(std::optional<std::string> options,
                      row.Text(has_instruction_ ? 2 : 1, "options"));
     if (work_ == nullptr) {
-      ASSIGN_OR_RETURN(work_, Begin(row, instruction, options, &on_error_));
+      ASSIGN_OR_RETURN(work_, Begin(row, instruction, otherwise_, options, &on_error_));
       instruction_ = std::move(instruction);
       options_ = std::move(options);
     } else if (instruction != instruction_ || options != options_) {
@@ -133,6 +141,7 @@ class DocumentAggregate : public Aggregate {
   }
 
   const bool has_instruction_;
+  const char* const otherwise_;
   int64_t rows_ = 0;
   std::optional<std::string> instruction_;
   std::optional<std::string> options_;
@@ -142,10 +151,13 @@ class DocumentAggregate : public Aggregate {
 };
 
 struct SummarizeAggregate : DocumentAggregate {
-  SummarizeAggregate() : DocumentAggregate(/*has_instruction=*/false) {}
+  SummarizeAggregate() : DocumentAggregate(kSummarise) {}
+};
+struct ClusterLabel : DocumentAggregate {
+  ClusterLabel() : DocumentAggregate(kNameCluster) {}
 };
 struct InstructionAggregate : DocumentAggregate {
-  InstructionAggregate() : DocumentAggregate(/*has_instruction=*/true) {}
+  InstructionAggregate() : DocumentAggregate(nullptr) {}
 };
 
 }  // namespace
@@ -155,6 +167,8 @@ int RegisterDocuments(const std::shared_ptr<Connection>& connection) {
   int code = RegisterScalar<&Summarize>(connection, {"lm_summarize", 1, 2, kFlags});
   if (code != SQLITE_OK) return code;
   code = RegisterAggregate<SummarizeAggregate>(connection, {"lm_summarize_agg", 1, 2, kFlags});
+  if (code != SQLITE_OK) return code;
+  code = RegisterAggregate<ClusterLabel>(connection, {"lm_cluster_label", 1, 2, kFlags});
   if (code != SQLITE_OK) return code;
   return RegisterAggregate<InstructionAggregate>(connection, {"lm_agg", 2, 3, kFlags});
 }

@@ -33,13 +33,18 @@ class QueryRows {
   // InvalidArgument for what is not one SELECT (or WITH, VALUES) of two or three columns without
   // parameters, and for one that could write.
   static absl::StatusOr<QueryRows> Prepare(sqlite3* db, const std::string& sql);
+  // The same of an argument of that name, which has two columns: id and a text.
+  static absl::StatusOr<QueryRows> PrepareTexts(sqlite3* db, const std::string& sql,
+                                                absl::string_view name);
 
   // nullopt where there are no more. Cancelled on an interrupt.
   absl::StatusOr<std::optional<QueryRow>> Next();
 
  private:
-  explicit QueryRows(Statement select) : select_(std::move(select)) {}
+  QueryRows(Statement select, const char* text_name)
+      : text_name_(text_name), select_(std::move(select)) {}
 
+  const char* text_name_;            // what errors call the second column
   std::optional<Statement> select_;  // while it may have more rows
 };
 

@@ -38,6 +38,8 @@ int RegisterBatchImport(const std::shared_ptr<Connection>& connection);
 int RegisterBatchSubmit(const std::shared_ptr<Connection>& connection);
 int RegisterClassifyScores(const std::shared_ptr<Connection>& connection);
 int RegisterRank(const std::shared_ptr<Connection>& connection);
+int RegisterDistinct(const std::shared_ptr<Connection>& connection);
+int RegisterMatch(const std::shared_ptr<Connection>& connection);
 int RegisterBatchPoll(const std::shared_ptr<Connection>& connection);
 
 }  // namespace lm

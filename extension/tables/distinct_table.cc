@@ -1,0 +1,132 @@
+// lm_distinct(select_sql [, options]): which rows say what an earlier one has said
+//   -> id, text, same_as, similarity
+//
+//   SELECT id, text FROM lm_distinct('SELECT id, body FROM notes') WHERE same_as = id;
+//   SELECT same_as, count(*), group_concat(id) FROM lm_distinct('SELECT id, body FROM notes')
+//     GROUP BY same_as;
+//
+// The SELECT has the columns id (any value, handed through) and text. Rows come in its order. The
+// first row stands for itself: same_as is its own id. So does each further one whose text is less
+// like that of all rows that stand for themselves than `threshold`; any other has the id of the one
+// it is most like (of several as alike, the first), and how alike they are. So the groups depend on
+// the order of the rows, and on nothing else: begin with what is to be kept.
+//
+// Texts are alike by the cosine of their embeddings (lm_similarity), and no row is compared with
+// more than those that stand for themselves. Options: `threshold` (0.9; what a good one is, depends
+// on the model), those of lm_embed (`model`, `pooling`, `task`, `dimensions`), `on_error`,
+// `on_overflow`. A NULL, and a text that fails where on_error is not 'error', is like none: same_as
+// is NULL.
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/status_macros.h"
+#include "extension/connection/own_options.h"
+#include "extension/connection/table_function.h"
+#include "extension/host/interrupt.h"
+#include "extension/tables/embedded_rows.h"
+#include "extension/tables/tables.h"
+
+namespace lm {
+namespace {
+
+enum Column { kId, kText, kSameAs, kSimilarity };
+
+class DistinctCursor : public TableCursor {
+ public:
+  using TableCursor::TableCursor;
+
+  absl::Status Filter(const TableArguments& args) override {
+    rows_.clear();
+    groups_.clear();
+    index_ = 0;
+    ASSIGN_OR_RETURN(const std::optional<std::string> sql, args.Text(0));
+    ASSIGN_OR_RETURN(const std::optional<std::string> json, args.Text(1));
+    ASSIGN_OR_RETURN(const OwnOptions own,
+                     OwnOptions::Take(json, {"threshold", "pooling", "task", "dimensions"}));
+    ASSIGN_OR_RETURN(const double threshold, own.Number("threshold", 0.9, -1, 1));
+    if (!sql.has_value()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(CallOptions options, ReadCallOptions(own.rest(), connection()));
+    ASSIGN_OR_RETURN(const Embedder embedder, Embedder::Create(own, std::move(options)));
+    ASSIGN_OR_RETURN(rows_, EmbedRows(connection().db(), *sql, "select_sql", embedder));
+    return Group(threshold);
+  }
+
+  bool Eof() const override { return index_ >= rows_.size(); }
+  absl::Status Next() override {
+    ++index_;
+    return absl::OkStatus();
+  }
+  int64_t rowid() const override { return static_cast<int64_t>(index_) + 1; }
+
+  absl::Status Value(int column, sqlite3_context* context) override {
+    const EmbeddedRow& row = rows_[index_];
+    const std::optional<Likeness>& group = groups_[index_];
+    switch (column) {
+      case kId:
+        sqlite3_result_value(context, row.id.get());
+        break;
+      case kText:
+        if (row.text.has_value()) ResultText(context, *row.text);
+        break;
+      case kSameAs:
+        if (group.has_value()) sqlite3_result_value(context, rows_[group->row].id.get());
+        break;
+      case kSimilarity:
+        if (group.has_value()) sqlite3_result_double(context, group->similarity);
+        break;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Likeness {
+    size_t row;
+    double similarity;
+  };
+
+  absl::Status Group(double threshold) {
+    InterruptPoll poll(connection().db());
+    std::vector<size_t> firsts;
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      if (poll.Interrupted()) return absl::CancelledError("interrupted");
+      groups_.emplace_back();
+      if (!rows_[i].text.has_value()) continue;
+      for (size_t first : firsts) {
+        const double similarity = Cosine(rows_[first].vector, rows_[i].vector);
+        const double best = groups_[i].has_value() ? groups_[i]->similarity : threshold;
+        if (similarity > best || (!groups_[i].has_value() && similarity == best)) {
+          groups_[i] = Likeness{first, similarity};
+        }
+      }
+      if (groups_[i].has_value()) continue;
+      groups_[i] = Likeness{i, 1};
+      firsts.push_back(i);
+    }
+    return absl::OkStatus();
+  }
+
+  std::vector<EmbeddedRow> rows_;
+  std::vector<std::optional<Likeness>> groups_;  // of each row
+  size_t index_ = 0;
+};
+
+constexpr TableFunctionSpec kSpec = {
+    .name = "lm_distinct",
+    .columns = "id, text TEXT, same_as, similarity REAL",
+    .num_columns = 4,
+    .arguments = {"select_sql", "options"},
+    .missing = "a SELECT is missing: lm_distinct('SELECT id, text FROM ...')",
+    .estimated_rows = 1000,
+    .open = &MakeCursor<DistinctCursor>};
+
+}  // namespace
+
+int RegisterDistinct(const std::shared_ptr<Connection>& connection) {
+  return RegisterTableFunction(connection, &kSpec);
+}
+
+}  // namespace lm

@@ -1,0 +1,46 @@
+#include "extension/tables/embedded_rows.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "extension/batch/answer_queue.h"
+#include "extension/tables/query_rows.h"
+
+namespace lm {
+
+absl::StatusOr<std::vector<EmbeddedRow>> EmbedRows(sqlite3* db, const std::string& sql,
+                                                   absl::string_view name,
+                                                   const Embedder& embedder) {
+  ASSIGN_OR_RETURN(QueryRows select, QueryRows::PrepareTexts(db, sql, name));
+  std::vector<EmbeddedRow> rows;
+  AnswerQueue queue;
+  auto take = [&]() -> absl::Status {
+    RETURN_IF_ERROR(queue.AwaitFront(db));
+    const RowAnswer& answer = queue.front();
+    const size_t at = rows.size() - queue.size();
+    if (answer.null_prompt) {
+      rows[at].text.reset();
+    } else if (answer.generation.status.ok()) {
+      ASSIGN_OR_RETURN(rows[at].vector, embedder.Vector(answer.generation));
+    } else if (embedder.on_error() != OnError::kError) {
+      rows[at].text.reset();
+    } else {
+      const absl::Status failed = OfRow(static_cast<int64_t>(at) + 1, answer.generation.status);
+      return absl::Status(failed.code(), absl::StrCat(name, ": ", failed.message()));
+    }
+    queue.Pop();
+    return absl::OkStatus();
+  };
+  for (;;) {
+    ASSIGN_OR_RETURN(std::optional<QueryRow> row, select.Next());
+    if (!row.has_value()) break;
+    if (!queue.HasRoom()) RETURN_IF_ERROR(take());
+    rows.push_back({.id = std::move(row->id), .text = row->prompt.value_or(std::nullopt)});
+    queue.Push(embedder.Row(std::move(row->prompt)));
+  }
+  while (!queue.empty()) RETURN_IF_ERROR(take());
+  return rows;
+}
+
+}  // namespace lm

@@ -1,0 +1,30 @@
+// The rows of a SELECT id, text, with the embeddings of their texts, which are made together.
+#ifndef LM_EXTENSION_TABLES_EMBEDDED_ROWS_H_
+#define LM_EXTENSION_TABLES_EMBEDDED_ROWS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "extension/host/sqlite_value.h"
+#include "extension/questions/embedder.h"
+
+namespace lm {
+
+struct EmbeddedRow {
+  OwnedValue id;
+  std::optional<std::string> text;  // nullopt: NULL, or one that failed
+  std::vector<float> vector = {};   // empty where there is no text
+};
+
+// In the SELECT's order. An error names the argument and the row: of a text that fails, where the
+// embedder's on_error is 'error'; else it has none.
+absl::StatusOr<std::vector<EmbeddedRow>> EmbedRows(sqlite3* db, const std::string& sql,
+                                                   absl::string_view name,
+                                                   const Embedder& embedder);
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_TABLES_EMBEDDED_ROWS_H_

@@ -1,0 +1,215 @@
+// lm_match(left_sql, right_sql, question [, options]): a join whose condition is a question
+//   -> left_id, right_id, left_text, right_text, similarity, probability
+//
+//   SELECT left_id, right_id FROM lm_match('SELECT id, body FROM letters',
+//     'SELECT id, name FROM products', 'Is the first about the second?');
+//
+// Each SELECT has the columns id (any value, handed through) and text. For each row of the left one
+// the `candidates` (5) rows of the right one whose embeddings are most like its own are asked
+// about;
+// {"candidates":0} asks about all pairs. The model reads both texts,
+//   First: {left}
+//
+//   Second: {right}
+//
+//   {question} Answer yes or no.
+// and its logits say how probable a yes is: pairs for which that is more than `threshold` (0.5) are
+// rows, in the order of the left SELECT, the most similar first. The pairs of one row on the left
+// share its text, which is read once. {"threshold":0} shows what else was asked about.
+//
+// Other options are those of lm_embed (`pooling`, `task`, `dimensions`), which choose the
+// candidates, and of lm_if. `embed_model` names another model for the candidates. NULLs match
+// nothing. A text or a pair that fails ends the statement; with another on_error it matches
+// nothing.
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "extension/batch/answer_queue.h"
+#include "extension/connection/own_options.h"
+#include "extension/connection/table_function.h"
+#include "extension/host/interrupt.h"
+#include "extension/questions/constrained_options.h"
+#include "extension/questions/yes_or_no.h"
+#include "extension/tables/embedded_rows.h"
+#include "extension/tables/tables.h"
+
+namespace lm {
+namespace {
+
+enum Column { kLeftId, kRightId, kLeftText, kRightText, kSimilarity, kProbability };
+
+class MatchCursor : public TableCursor {
+ public:
+  using TableCursor::TableCursor;
+
+  absl::Status Filter(const TableArguments& args) override {
+    left_.clear();
+    right_.clear();
+    candidates_.clear();
+    pairs_.clear();
+    queue_.emplace();
+    next_left_ = 0;
+    rowid_ = 0;
+    ASSIGN_OR_RETURN(const std::optional<std::string> left, args.Text(0));
+    ASSIGN_OR_RETURN(const std::optional<std::string> right, args.Text(1));
+    ASSIGN_OR_RETURN(const std::string question, NeededText(args, 2, "question"));
+    ASSIGN_OR_RETURN(const std::optional<std::string> json, args.Text(3));
+    ASSIGN_OR_RETURN(const OwnOptions own,
+                     OwnOptions::Take(json, {"threshold", "candidates", "embed_model", "pooling",
+                                             "task", "dimensions"}));
+    ASSIGN_OR_RETURN(threshold_, own.Number("threshold", 0.5, 0, 1));
+    ASSIGN_OR_RETURN(most_candidates_, own.Integer("candidates", 5, 0, INT32_MAX));
+    ASSIGN_OR_RETURN(const std::optional<std::string> embed_model, own.Text("embed_model"));
+    if (!left.has_value() || !right.has_value()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(CallOptions options, ReadCallOptions(own.rest(), connection()));
+    CallOptions embed_options = options;
+    if (embed_model.has_value()) {
+      ASSIGN_OR_RETURN(embed_options.model, connection().Use(*embed_model));
+    }
+    ASSIGN_OR_RETURN(const Embedder embedder, Embedder::Create(own, std::move(embed_options)));
+    ASSIGN_OR_RETURN(options_, Constrained(std::move(options), YesOrNo()));
+    question_ = absl::StrCat(question, " Answer yes or no.");
+    ASSIGN_OR_RETURN(left_, EmbedRows(connection().db(), *left, "left_sql", embedder));
+    ASSIGN_OR_RETURN(right_, EmbedRows(connection().db(), *right, "right_sql", embedder));
+    return FindMatch();
+  }
+
+  bool Eof() const override { return pairs_.empty(); }
+  absl::Status Next() override {
+    Drop();
+    ++rowid_;
+    return FindMatch();
+  }
+  int64_t rowid() const override { return rowid_; }
+
+  absl::Status Value(int column, sqlite3_context* context) override {
+    const Pair& pair = pairs_.front();
+    const EmbeddedRow& left = left_[pair.left];
+    const EmbeddedRow& right = right_[pair.right];
+    switch (column) {
+      case kLeftId:
+        sqlite3_result_value(context, left.id.get());
+        break;
+      case kRightId:
+        sqlite3_result_value(context, right.id.get());
+        break;
+      case kLeftText:
+        ResultText(context, *left.text);
+        break;
+      case kRightText:
+        ResultText(context, *right.text);
+        break;
+      case kSimilarity:
+        sqlite3_result_double(context, pair.similarity);
+        break;
+      case kProbability:
+        sqlite3_result_double(context, probability_);
+        break;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Pair {
+    size_t left;
+    size_t right;
+    double similarity;
+  };
+
+  // The next row's candidates, the last first.
+  void FindCandidates() {
+    const size_t left = next_left_++;
+    if (!left_[left].text.has_value()) return;
+    for (size_t right = 0; right < right_.size(); ++right) {
+      if (!right_[right].text.has_value()) continue;
+      candidates_.push_back({left, right, Cosine(left_[left].vector, right_[right].vector)});
+    }
+    std::stable_sort(candidates_.begin(), candidates_.end(),
+                     [](const Pair& a, const Pair& b) { return a.similarity > b.similarity; });
+    const size_t most = most_candidates_ == 0 ? candidates_.size() : most_candidates_;
+    candidates_.resize(std::min(most, candidates_.size()));
+    std::reverse(candidates_.begin(), candidates_.end());
+  }
+
+  absl::Status PushMore() {
+    InterruptPoll poll(connection().db());
+    while (queue_->HasRoom() && (!candidates_.empty() || next_left_ < left_.size())) {
+      if (poll.Interrupted()) return absl::CancelledError("interrupted");
+      if (candidates_.empty()) {
+        FindCandidates();
+        continue;
+      }
+      const Pair pair = candidates_.back();
+      candidates_.pop_back();
+      std::string texts =
+          absl::StrCat("First: ", *left_[pair.left].text, "\n\nSecond: ", *right_[pair.right].text);
+      queue_->Push(AskYesOrNo(std::optional(std::move(texts)), question_, options_));
+      pairs_.push_back(pair);
+    }
+    return absl::OkStatus();
+  }
+
+  void Drop() {
+    queue_->Pop();
+    pairs_.pop_front();
+  }
+
+  // Waits for the first pair that matches, and drops those before it.
+  absl::Status FindMatch() {
+    for (;; Drop()) {
+      RETURN_IF_ERROR(PushMore());
+      if (pairs_.empty()) return absl::OkStatus();
+      RETURN_IF_ERROR(queue_->AwaitFront(connection().db()));
+      const Generation& answer = queue_->front().generation;
+      if (!answer.status.ok()) {
+        if (options_->generation.on_error != OnError::kError) continue;
+        const Pair& pair = pairs_.front();
+        return absl::Status(answer.status.code(),
+                            absl::StrCat("rows ", pair.left + 1, " and ", pair.right + 1, ": ",
+                                         answer.status.message()));
+      }
+      probability_ = ProbabilityOfYes(answer, options_->generation.vote);
+      if (probability_ > threshold_) return absl::OkStatus();
+    }
+  }
+
+  std::shared_ptr<const CallOptions> options_;
+  std::string question_;
+  double threshold_ = 0.5;
+  int64_t most_candidates_ = 0;
+  std::vector<EmbeddedRow> left_;
+  std::vector<EmbeddedRow> right_;
+  size_t next_left_ = 0;          // whose candidates are not known yet
+  std::vector<Pair> candidates_;  // of the one before, that are not under way yet
+  std::deque<Pair> pairs_;        // under way; the current row is in front
+  std::optional<AnswerQueue> queue_;
+  double probability_ = 0;  // of the current row
+  int64_t rowid_ = 0;
+};
+
+constexpr TableFunctionSpec kSpec = {
+    .name = "lm_match",
+    .columns =
+        "left_id, right_id, left_text TEXT, right_text TEXT, similarity REAL, probability REAL",
+    .num_columns = 6,
+    .arguments = {"left_sql", "right_sql", "question", "options"},
+    .required = 3,
+    .missing = "two SELECTs and a question are wanted: lm_match(left_sql, right_sql, question)",
+    .estimated_rows = 1000,
+    .open = &MakeCursor<MatchCursor>};
+
+}  // namespace
+
+int RegisterMatch(const std::shared_ptr<Connection>& connection) {
+  return RegisterTableFunction(connection, &kSpec);
+}
+
+}  // namespace lm

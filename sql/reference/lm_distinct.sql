@@ -1,0 +1,29 @@
+-- lm_distinct(select_sql [, options])  ->  id, text, same_as, similarity
+--
+-- Which rows say what an earlier one has said. The SELECT has an id and a text; same_as is the id of the row that a row is like, its
+-- own where it is like none before it. Texts are alike where the cosine of their embeddings is at least `threshold` (0.9; what a good
+-- one is, depends on the model).
+
+CREATE TEMP TABLE documents(package TEXT, description TEXT);
+INSERT INTO documents VALUES
+  ('libtidepool2', 'This library predicts the tides of a harbour from its harmonic constituents. This package contains the shared library that programs need at run time.'),
+  ('chessmaze', 'A puzzle game in which the walls of a maze are chess pieces: a square that is attacked cannot be entered. It comes with two hundred levels and an editor.'),
+  ('libtidepool-dev', 'This library predicts the tides of a harbour from its harmonic constituents. This package contains the header files and the static library that are needed to compile programs with it.'),
+  ('mailbox-sieve', 'mailbox-sieve is a command-line tool that sorts old mail into folders. It reads mbox and Maildir, applies rules that are written in a small language, and never deletes a message.'),
+  ('none', NULL);
+
+SELECT id, same_as, similarity > 0.9 FROM lm_distinct('SELECT package, description FROM documents');
+--> libtidepool2|libtidepool2|1
+--> chessmaze|chessmaze|1
+--> libtidepool-dev|libtidepool2|1
+--> mailbox-sieve|mailbox-sieve|1
+--> none|NULL|NULL
+
+-- Those that are left. Whoever comes first stays: the order of the SELECT says who that is.
+SELECT group_concat(id) FROM lm_distinct('SELECT package, description FROM documents ORDER BY package') WHERE same_as = id;
+--> chessmaze,libtidepool-dev,mailbox-sieve
+SELECT same_as, count(*) FROM lm_distinct('SELECT package, description FROM documents', '{"threshold":0.99}') WHERE same_as IS NOT NULL GROUP BY same_as HAVING count(*) > 1;
+--0
+
+SELECT * FROM lm_distinct('SELECT package FROM documents');
+--! select_sql must be one SELECT id, text that only reads: it has 1 columns
