@@ -46,7 +46,8 @@ int RegisterAll(sqlite3* db) {
         RegisterRunning,     RegisterInspect,      RegisterRerank,     RegisterBatchExport,
         RegisterBatchImport, RegisterBatchSubmit,  RegisterBatchPoll,  RegisterConvert,
         RegisterDownloads,   RegisterJobDiff,      RegisterSimilarity, RegisterClassifyScores,
-        RegisterRank,        RegisterTopK,         RegisterDistinct,   RegisterMatch}) {
+        RegisterRank,        RegisterTopK,         RegisterDistinct,   RegisterMatch,
+        RegisterExtractEach}) {
     int code = register_one(connection);
     if (code != SQLITE_OK) return code;
   }

@@ -209,15 +209,17 @@ std::unique_ptr<VirtualCursor> SnapshotTable::Open() {
 int RegisterReadOnlyTable(const std::shared_ptr<Connection>& connection, const char* name,
                           TableFactory factory) {
   static const sqlite3_module module = VirtualTableModule(Creation::kByNameAlone);
-  return RegisterVirtualTable(connection->db(), name, &module,
-                              [connection, factory] { return factory(connection); });
+  return RegisterVirtualTable(
+      connection->db(), name, &module,
+      [connection, factory](absl::Span<const char* const>) { return factory(connection); });
 }
 
 int RegisterWritableTable(const std::shared_ptr<Connection>& connection, const char* name,
                           TableFactory factory) {
   static const sqlite3_module module = TableWriting::Module();
-  return RegisterVirtualTable(connection->db(), name, &module,
-                              [connection, factory] { return factory(connection); });
+  return RegisterVirtualTable(
+      connection->db(), name, &module,
+      [connection, factory](absl::Span<const char* const>) { return factory(connection); });
 }
 
 bool CreateInTemp(sqlite3* db, std::initializer_list<const char*> names) {

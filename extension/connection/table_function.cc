@@ -44,60 +44,52 @@ int NumArguments(const TableFunctionSpec& spec) {
   return count;
 }
 
-class FunctionTable : public VirtualTable {
- public:
-  FunctionTable(std::shared_ptr<Connection> connection, const TableFunctionSpec& spec)
-      : VirtualTable(std::move(connection)), spec_(spec) {}
+}  // namespace
 
-  const char* name() const override { return spec_.name; }
-
-  std::string Schema() const override {
-    std::string schema = absl::StrCat("CREATE TABLE t(", spec_.columns);
-    for (int i = 0; i < NumArguments(spec_); ++i) {
-      absl::StrAppend(&schema, ", ", spec_.arguments[i], " HIDDEN");
-    }
-    return schema + ")";
+std::string FunctionTable::Schema() const {
+  std::string schema = absl::StrCat("CREATE TABLE t(", spec_.columns);
+  for (int i = 0; i < NumArguments(spec_); ++i) {
+    absl::StrAppend(&schema, ", ", spec_.arguments[i], " HIDDEN");
   }
+  return schema + ")";
+}
 
-  // The arguments arrive as equality constraints on the hidden columns. idxNum has a bit for each
-  // that is given; their values come in the columns' order.
-  absl::StatusOr<bool> BestIndex(sqlite3_index_info* info) override {
-    std::array<int, kMostTableArguments> constraint_of;
-    constraint_of.fill(-1);
-    for (int i = 0; i < info->nConstraint; ++i) {
-      const auto& constraint = info->aConstraint[i];
-      const int argument = constraint.iColumn - spec_.num_columns;
-      if (argument < 0 || constraint.op != SQLITE_INDEX_CONSTRAINT_EQ) continue;
-      if (!constraint.usable) return false;  // another join order has them
-      constraint_of[argument] = i;
-    }
-    int num_given = 0;
-    for (int argument = 0; argument < NumArguments(spec_); ++argument) {
-      const int i = constraint_of[argument];
-      if (i < 0 && argument < spec_.required) return absl::InvalidArgumentError(spec_.missing);
-      if (i < 0) continue;
-      info->aConstraintUsage[i].argvIndex = ++num_given;
-      info->aConstraintUsage[i].omit = 1;
-      info->idxNum |= 1 << argument;
-    }
-    info->estimatedCost = 1e6;
-    info->estimatedRows = spec_.estimated_rows;
-    info->orderByConsumed = info->nOrderBy == 1 && !info->aOrderBy[0].desc &&
-                            info->aOrderBy[0].iColumn == spec_.ascending;
-    return true;
+// The arguments arrive as equality constraints on the hidden columns. idxNum has a bit for each
+// that is given; their values come in the columns' order.
+absl::StatusOr<bool> FunctionTable::BestIndex(sqlite3_index_info* info) {
+  std::array<int, kMostTableArguments> constraint_of;
+  constraint_of.fill(-1);
+  for (int i = 0; i < info->nConstraint; ++i) {
+    const auto& constraint = info->aConstraint[i];
+    const int argument = constraint.iColumn - spec_.num_columns;
+    if (argument < 0 || constraint.op != SQLITE_INDEX_CONSTRAINT_EQ) continue;
+    if (!constraint.usable) return false;  // another join order has them
+    constraint_of[argument] = i;
   }
+  int num_given = 0;
+  for (int argument = 0; argument < NumArguments(spec_); ++argument) {
+    const int i = constraint_of[argument];
+    if (i < 0 && argument < spec_.required) return absl::InvalidArgumentError(spec_.missing);
+    if (i < 0) continue;
+    info->aConstraintUsage[i].argvIndex = ++num_given;
+    info->aConstraintUsage[i].omit = 1;
+    info->idxNum |= 1 << argument;
+  }
+  info->estimatedCost = 1e6;
+  info->estimatedRows = spec_.estimated_rows;
+  info->orderByConsumed = info->nOrderBy == 1 && !info->aOrderBy[0].desc &&
+                          info->aOrderBy[0].iColumn == spec_.ascending;
+  return true;
+}
 
-  std::unique_ptr<VirtualCursor> Open() override { return spec_.open(connection(), spec_); }
-
- private:
-  const TableFunctionSpec& spec_;
-};
+namespace {
 
 int Register(const std::shared_ptr<Connection>& connection, const TableFunctionSpec* spec,
              const sqlite3_module* module) {
-  return RegisterVirtualTable(connection->db(), spec->name, module, [connection, spec] {
-    return std::make_unique<FunctionTable>(connection, *spec);
-  });
+  return RegisterVirtualTable(connection->db(), spec->name, module,
+                              [connection, spec](absl::Span<const char* const>) {
+                                return std::make_unique<FunctionTable>(connection, *spec);
+                              });
 }
 
 }  // namespace

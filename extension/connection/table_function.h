@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -87,6 +88,22 @@ template <typename Cursor>
 std::unique_ptr<VirtualCursor> MakeCursor(Connection& connection, const TableFunctionSpec& spec) {
   return std::make_unique<Cursor>(connection, spec);
 }
+
+// The table of a function.
+class FunctionTable : public VirtualTable {
+ public:
+  // REQUIRES: `spec` outlives it.
+  FunctionTable(std::shared_ptr<Connection> connection, const TableFunctionSpec& spec)
+      : VirtualTable(std::move(connection)), spec_(spec) {}
+
+  const char* name() const override { return spec_.name; }
+  std::string Schema() const override;
+  absl::StatusOr<bool> BestIndex(sqlite3_index_info* info) override;
+  std::unique_ptr<VirtualCursor> Open() override { return spec_.open(connection(), spec_); }
+
+ private:
+  const TableFunctionSpec& spec_;
+};
 
 // REQUIRES: *spec lives for ever.
 int RegisterTableFunction(const std::shared_ptr<Connection>& connection,

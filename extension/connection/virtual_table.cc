@@ -1,5 +1,6 @@
 #include "extension/connection/virtual_table.h"
 
+#include "engine/base/status_macros.h"
 #include "extension/connection/statement_call.h"
 #include "extension/host/boundary.h"
 
@@ -27,12 +28,12 @@ int RunForCursor(sqlite3_vtab_cursor* cursor, Body&& body) noexcept {
                       std::forward<Body>(body)));
 }
 
-int Connect(sqlite3* db, void* data, int, const char* const* args, sqlite3_vtab** out,
+int Connect(sqlite3* db, void* data, int num_args, const char* const* args, sqlite3_vtab** out,
             char** message) noexcept {
   const auto& factory = *static_cast<const VirtualTableFactory*>(data);
   return ReportTo(message, args[0], Guarded([&]() -> absl::Status {
                     auto handle = std::make_unique<VirtualTableHandle>();
-                    handle->table = factory();
+                    ASSIGN_OR_RETURN(handle->table, factory(absl::MakeSpan(args, num_args)));
                     if (sqlite3_declare_vtab(db, handle->table->Schema().c_str()) != SQLITE_OK) {
                       return absl::InternalError(sqlite3_errmsg(db));
                     }

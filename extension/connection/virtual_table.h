@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "extension/connection/connection.h"
 #include "extension/host/interrupt.h"
 #include "extension/host/sqlite_api.h"
@@ -85,7 +86,10 @@ enum class Creation {
 // SQLite's methods of a table that is only read. A kind of table adds its own to them.
 sqlite3_module VirtualTableModule(Creation creation);
 
-using VirtualTableFactory = std::function<std::unique_ptr<VirtualTable>()>;
+// `args` are SQLite's: the module, the database, the table, and what CREATE VIRTUAL TABLE says in
+// parentheses.
+using VirtualTableFactory = std::function<absl::StatusOr<std::unique_ptr<VirtualTable>>(
+    absl::Span<const char* const> args)>;
 
 // `module` lives for ever. Returns SQLite's code.
 int RegisterVirtualTable(sqlite3* db, const char* name, const sqlite3_module* module,
