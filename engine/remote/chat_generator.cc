@@ -225,7 +225,12 @@ absl::StatusOr<std::shared_ptr<const Grammar>> ChatGenerator::GrammarOf(
 }
 
 bool ChatGenerator::CanBeAnswer(const RequestSpec& spec, const RememberedAnswer& answer) const {
-  if (spec.options.vote > 0) return CanBeVote(spec, answer);
+  return CanBeDrawn(spec, answer, [this](const RequestSpec& one, const RememberedAnswer& its) {
+    return CanBeOne(one, its);
+  });
+}
+
+bool ChatGenerator::CanBeOne(const RequestSpec& spec, const RememberedAnswer& answer) const {
   if (answer.finish == FinishReason::kError || !answer.tokens.empty()) return false;
   if (answer.first_choices.empty() == spec.wants_first_choices) return false;
   for (const FirstChoice& choice : answer.first_choices) {

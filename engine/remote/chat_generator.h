@@ -48,6 +48,8 @@ class ChatGenerator : public RemoteGenerator {
   std::vector<std::shared_ptr<Request>> Prove() override { return server_->Prove(); }
 
  private:
+  // Whether the server can have given it as one answer.
+  bool CanBeOne(const RequestSpec& spec, const RememberedAnswer& answer) const;
   // Null where there is no constraint.
   absl::StatusOr<std::shared_ptr<const Grammar>> GrammarOf(
       const AnswerConstraint& constraint) const;

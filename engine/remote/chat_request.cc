@@ -47,6 +47,11 @@ absl::Status CheckNoAdapters(const GenerationOptions& options) {
 
 absl::StatusOr<RequestSpec> PrepareChat(const TextRequest& request) {
   RETURN_IF_ERROR(CheckNoAdapters(request.options));
+  if (request.options.best_of > 0) {
+    return absl::UnimplementedError(
+        "best_of: a model on the network does not tell how probable its answers are; n has them "
+        "all");
+  }
   RequestSpec spec{.options = request.options,
                    .salt = std::string(request.salt),
                    .stream = request.stream,

@@ -47,6 +47,19 @@ absl::Status ValidateGenerationOptions(const GenerationOptions& o) {
   if (o.vote < 0 || o.vote > kMostVotes) {
     return OutOfRange("vote", absl::StrCat("from 0 to ", kMostVotes), o.vote);
   }
+  if (o.n < 0 || o.n > kMostVotes) {
+    return OutOfRange("n", absl::StrCat("from 0 to ", kMostVotes), o.n);
+  }
+  if (o.best_of < 0 || o.best_of > kMostVotes) {
+    return OutOfRange("best_of", absl::StrCat("from 0 to ", kMostVotes), o.best_of);
+  }
+  if (o.best_of > 0 && o.best_of < o.n) {
+    return OutOfRange("best_of", absl::StrCat("at least n, which is ", o.n), o.best_of);
+  }
+  if (o.vote > 0 && (o.n > 0 || o.best_of > 0)) {
+    return absl::InvalidArgumentError(
+        "vote cannot be combined with n or best_of: it has one answer");
+  }
   if (o.messages && o.on_overflow != OnOverflow::kError) {
     return absl::InvalidArgumentError(
         "on_overflow must be 'error' where the prompt is messages: which of them to cut is not "

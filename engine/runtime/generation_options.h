@@ -3,6 +3,7 @@
 #ifndef LM_ENGINE_RUNTIME_GENERATION_OPTIONS_H_
 #define LM_ENGINE_RUNTIME_GENERATION_OPTIONS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -61,7 +62,9 @@ struct GenerationOptions {
   double min_p = 0;           // [0, 1]
   double repeat_penalty = 1;  // > 0; applies to the last 64 tokens
   uint64_t seed = 0;
-  int32_t vote = 0;  // of choices: how many answers are counted (vote.h); 0: one is given
+  int32_t vote = 0;     // of choices: how many answers are counted (vote.h); 0: one is given
+  int32_t n = 0;        // the answer is a JSON array of so many; 0: it is one answer, as text
+  int32_t best_of = 0;  // of so many the ones that the model finds most probable; 0: of n
   std::vector<std::string> stop =
       {};  // not in the answer; at most kMaxStopStrings, none empty, UTF-8
   std::vector<std::pair<int32_t, double>> logit_bias = {};  // token id -> added to its logit
@@ -90,7 +93,12 @@ inline int32_t MostAnswerTokens(const GenerationOptions& options) {
              : options.max_tokens;
 }
 
-inline constexpr int32_t kMostVotes = 100;
+inline constexpr int32_t kMostVotes = 100;  // ... and samples
+
+// How many answers are drawn for one request; 0: none is drawn beside it.
+inline int32_t NumDrawn(const GenerationOptions& options) {
+  return options.vote > 0 ? options.vote : std::max(options.n, options.best_of);
+}
 inline constexpr size_t kMaxStopStrings = 64;
 inline constexpr size_t kMaxStopBytes = 4096;  // of one stop string
 

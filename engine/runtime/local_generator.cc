@@ -298,7 +298,9 @@ absl::StatusOr<int64_t> LocalGenerator::CountTokens(const TextRequest& request) 
 }
 
 bool LocalGenerator::CanBeAnswer(const RequestSpec& spec, const RememberedAnswer& answer) const {
-  return spec.options.vote > 0 ? CanBeVote(spec, answer) : lm::CanBeAnswer(*engine_, spec, answer);
+  return CanBeDrawn(spec, answer, [this](const RequestSpec& one, const RememberedAnswer& its) {
+    return lm::CanBeAnswer(*engine_, one, its);
+  });
 }
 
 }  // namespace lm

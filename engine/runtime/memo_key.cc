@@ -32,9 +32,10 @@ std::string OptionsThatMatter(const RequestSpec& spec, absl::Span<const AdapterI
 
 // Whoever adds an option meets a compiler error here, and decides what it is.
 Json OptionsOfAnswer(const GenerationOptions& options) {
-  const auto& [model, max_tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, vote,
-               stop, logit_bias, lora, messages, thinking, template_args, constraint, on_error,
-               on_overflow, on_length, timeout_ms, max_seconds, cache, priority] = options;
+  const auto& [model, max_tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, vote, n,
+               best_of, stop, logit_bias, lora, messages, thinking, template_args, constraint,
+               on_error, on_overflow, on_length, timeout_ms, max_seconds, cache, priority] =
+      options;
   // The key has the model; an error is never remembered.
   (void)model, (void)on_error, (void)timeout_ms, (void)cache;
   (void)priority, (void)max_seconds, (void)on_overflow;
@@ -43,7 +44,9 @@ Json OptionsOfAnswer(const GenerationOptions& options) {
   Json json = Json::MakeObject();
   if (MostAnswerTokens(options) == max_tokens) json.Add("max_tokens", max_tokens);
   if (vote != 0) json.Add("vote", vote);
-  if (temperature != 0 || vote != 0) {  // else nothing is drawn
+  if (n != 0) json.Add("n", n);
+  if (best_of != 0) json.Add("best_of", best_of);
+  if (temperature != 0 || NumDrawn(options) != 0) {  // else nothing is drawn
     json.Add("temperature", temperature);
     json.Add("seed", seed);
     if (top_k != 0) json.Add("top_k", top_k);

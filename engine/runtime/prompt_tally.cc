@@ -59,7 +59,7 @@ absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(
     prompt.max_tokens = static_cast<int32_t>(
         std::min<int64_t>(Answer(spec, &*part, &answer.text), std::max<int64_t>(room, 0)));
   }
-  prompt.answers = std::max(spec.options.vote, 1);
+  prompt.answers = std::max(NumDrawn(spec.options), 1);
   prompt.adapters = spec.adapters;
   part->prompts.push_back(std::move(prompt));
   auto request = std::make_shared<Request>(std::move(spec));
@@ -70,6 +70,10 @@ absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(
 int32_t PromptTally::Answer(const RequestSpec& spec, Part* part, std::string* text) {
   const bool votes = spec.options.vote > 0;
   if (spec.wants_first_choices && !votes) return 0;  // they come with the prompt's last token
+  if (spec.options.n > 0) {
+    *text = "[]";
+    return spec.options.max_tokens;
+  }
   const std::string& constraint = spec.options.constraint.text;
   switch (spec.options.constraint.kind) {
     case AnswerConstraint::Kind::kChoices:

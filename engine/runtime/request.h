@@ -64,6 +64,8 @@ struct RequestSpec {
   bool stream = false;
   // Report Generation::first_choices.
   bool wants_first_choices = false;
+  // Report Generation::mean_logprob.
+  bool wants_logprob = false;
   // options.constraint, compiled for this model; Engine::Submit fills it in.
   std::shared_ptr<const CompiledConstraint> constraint = {};
 };
@@ -130,6 +132,9 @@ struct Generation {
   // wants_first_choices: the tokens that the constraint allowed where the model was first asked, in
   // ascending order of their numbers; options such as temperature do not touch their probabilities.
   std::vector<FirstChoice> first_choices = {};
+  // wants_logprob: of the tokens that the model was asked for, its answer's end among them; 0 where
+  // there are none. Neither temperature nor a constraint touches it.
+  double mean_logprob = 0;
   bool remembered = false;    // the memo had it: nothing was computed
   int32_t tokens_in = 0;      // prompt
   int32_t tokens_cached = 0;  // of those, found in the prefix cache

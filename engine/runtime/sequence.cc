@@ -170,7 +170,12 @@ absl::StatusOr<std::optional<FinishReason>> Sequence::TakeSample(
     if (request_->spec().wants_first_choices) ReportChoices(logits);
   }
   last_latency_ = now - std::exchange(last_token_, now);
-  const double logprob = request_->spec().stream ? LogProbability(logits, token) : kNotAsked;
+  const RequestSpec& spec = request_->spec();
+  const bool told = spec.stream || spec.wants_logprob;
+  const double logprob = told ? LogProbability(logits, token) : kNotAsked;
+  if (spec.wants_logprob) {
+    generation_.mean_logprob += (logprob - generation_.mean_logprob) / ++asked_;
+  }
   if (!grammar_) return Append(token, logprob, now);
   if (tokenizer_->IsEndOfGeneration(token)) return FinishReason::kStop;
   allowed_.clear();

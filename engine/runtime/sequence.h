@@ -108,7 +108,7 @@ class Sequence {
   // Whether TakeSample reads those logits too.
   bool reads_logits() const {
     const RequestSpec& spec = request_->spec();
-    return spec.stream || (spec.wants_first_choices && !sampled_);
+    return spec.stream || spec.wants_logprob || (spec.wants_first_choices && !sampled_);
   }
   // Appends the token that was picked so, as far as *work (see GrammarMatcher) reaches: else the
   // sequence is not ready(). `logits` may be empty unless reads_logits(). How the answer ends, if
@@ -132,7 +132,7 @@ class Sequence {
   // Whether logits of tokens that are not allowed are read too: for probabilities.
   bool needs_all_logits() const {
     const RequestSpec& spec = request_->spec();
-    return !grammar_ || spec.stream || spec.wants_first_choices;
+    return !grammar_ || spec.stream || spec.wants_logprob || spec.wants_first_choices;
   }
   // Scores token `position` + 1 by the logits of `position`. Call with ascending positions; after a
   // preemption, from the first one again.
@@ -212,6 +212,7 @@ class Sequence {
   bool led_to_end_ = false;                // the mask left out what there was no room for
   std::optional<FinishReason> start_end_;  // the answer ended before the model was asked
   bool sampled_ = false;                   // ... it was asked
+  int32_t asked_ = 0;                      // how often, for the mean of its logprobs
   Generation generation_;                  // text and times as far as they are known
   size_t streamed_bytes_ = 0;              // of its text
   std::vector<double> pooled_;  // (hidden_size,) sum of the hidden states of [0, pooled_until_)

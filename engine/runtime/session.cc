@@ -21,7 +21,7 @@ void Session::NotePurpose(const TextRequest& request) const {
 absl::StatusOr<std::shared_ptr<Request>> Session::Submit(TextRequest request) const {
   request.salt = salt_;
   ASSIGN_OR_RETURN(RequestSpec spec, generator_->Prepare(request));
-  RETURN_IF_ERROR(CheckVote(spec));
+  RETURN_IF_ERROR(CheckDrawn(spec));
   if (tally_ != nullptr) return tally_->Take(generator_, std::move(spec));
   NotePurpose(request);
   if (memo_.has_value()) return ProcessMemo().Submit(*generator_, std::move(spec), *memo_);

@@ -17,6 +17,7 @@
 #include "engine/base/json.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/printable.h"
+#include "engine/runtime/constraint_cache.h"
 
 namespace lm {
 namespace {
@@ -27,9 +28,11 @@ RequestSpec BallotOf(const RequestSpec& spec, int32_t number) {
   RequestSpec ballot = spec;
   GenerationOptions& options = ballot.options;
   // Another seed of the vote's is another of each of its ballots.
-  options.seed = options.seed * static_cast<uint64_t>(options.vote) + static_cast<uint64_t>(number);
+  options.seed =
+      options.seed * static_cast<uint64_t>(NumDrawn(options)) + static_cast<uint64_t>(number);
   if (options.temperature == 0) options.temperature = 1;
-  options.vote = 0;
+  ballot.wants_logprob = options.best_of > 0;
+  options.vote = options.n = options.best_of = 0;
   ballot.wants_first_choices = false;
   return ballot;
 }
@@ -40,17 +43,16 @@ class Vote : public std::enable_shared_from_this<Vote> {
   explicit Vote(std::shared_ptr<Request> request) : request_(std::move(request)) {}
 
   absl::Status Begin(Generator& generator) {
-    const int32_t wanted = request_->spec().options.vote;
-    auto listener = std::make_shared<Ballot>(shared_from_this());
+    const int32_t wanted = NumDrawn(request_->spec().options);
     {
       absl::MutexLock lock(&mutex_);
-      answers_.reserve(wanted);
+      answers_.resize(wanted);
       ballots_.reserve(wanted);
     }
     absl::Cleanup failed = [this] { End(/*cancel=*/true); };
     for (int32_t i = 0; i < wanted; ++i) {
-      absl::StatusOr<std::shared_ptr<Request>> ballot =
-          generator.Submit(BallotOf(request_->spec(), i), listener);
+      absl::StatusOr<std::shared_ptr<Request>> ballot = generator.Submit(
+          BallotOf(request_->spec(), i), std::make_shared<Ballot>(shared_from_this(), i));
       if (!ballot.ok()) return ballot.status();
       absl::ReleasableMutexLock lock(&mutex_);
       if (!over_) {
@@ -92,28 +94,35 @@ class Vote : public std::enable_shared_from_this<Vote> {
   }
 
  private:
-  // Hears of each ballot.
+  // Hears of one ballot.
   class Ballot : public RequestListener {
    public:
-    explicit Ballot(std::shared_ptr<Vote> vote) : vote_(std::move(vote)) {}
-    void OnFinished(const Request& ballot) noexcept override { vote_->Take(ballot.result()); }
+    Ballot(std::shared_ptr<Vote> vote, int32_t number) : vote_(std::move(vote)), number_(number) {}
+    void OnFinished(const Request& ballot) noexcept override {
+      vote_->Take(number_, ballot.result());
+    }
 
    private:
     const std::shared_ptr<Vote> vote_;
+    const int32_t number_;
   };
 
-  void Take(const Generation& answer) noexcept {
+  void Take(int32_t number, const Generation& answer) noexcept {
     Generation result;
     try {
       absl::ReleasableMutexLock lock(&mutex_);
       if (over_) return;
-      answers_.push_back(answer);
-      const bool last = answers_.size() == static_cast<size_t>(request_->spec().options.vote);
+      answers_[number] = answer;
+      const bool last = ++answered_ == answers_.size();
       if (answer.status.ok() && !last) return;
       const std::vector<Generation> answers = std::move(answers_);
       lock.Release();
-      result = answer.status.ok() ? CountVotes(request_->spec(), answers)
-                                  : Generation{.status = answer.status};
+      if (!answer.status.ok()) {
+        result.status = answer.status;
+      } else {
+        const bool votes = request_->spec().options.vote > 0;
+        result = (votes ? CountVotes : PickSamples)(request_->spec(), answers);
+      }
     } catch (...) {
       result = {};
       result.status = OutOfMemory();
@@ -137,7 +146,8 @@ class Vote : public std::enable_shared_from_this<Vote> {
 
   const std::shared_ptr<Request> request_;
   absl::Mutex mutex_;
-  std::vector<Generation> answers_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Generation> answers_ ABSL_GUARDED_BY(mutex_);  // by the ballots' numbers
+  size_t answered_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::shared_ptr<Request>> ballots_ ABSL_GUARDED_BY(mutex_);
   bool over_ ABSL_GUARDED_BY(mutex_) = false;
 };
@@ -161,6 +171,24 @@ class Voter : public ForwardingListener {
   std::weak_ptr<Vote> vote_;
 };
 
+// Of all of them the tokens; of the last one the time.
+Generation SumOf(absl::Span<const Generation> answers) {
+  Generation sum{.finish = FinishReason::kStop};
+  for (const Generation& answer : answers) {
+    sum.tokens_in += answer.tokens_in;
+    sum.tokens_cached += answer.tokens_cached;
+    sum.tokens_out += answer.tokens_out;
+    sum.queued = std::max(sum.queued, answer.queued);
+    sum.time_to_first_token = std::max(sum.time_to_first_token, answer.time_to_first_token);
+    sum.total = std::max(sum.total, answer.total);
+  }
+  return sum;
+}
+
+bool IsJson(AnswerConstraint::Kind kind) {
+  return kind == AnswerConstraint::Kind::kSchema || kind == AnswerConstraint::Kind::kExtraction;
+}
+
 bool IsChoice(const Json& choices, const std::string& text) {
   return std::any_of(choices.array().begin(), choices.array().end(),
                      [&](const Json& choice) { return choice == Json(text); });
@@ -168,9 +196,14 @@ bool IsChoice(const Json& choices, const std::string& text) {
 
 }  // namespace
 
-absl::Status CheckVote(const RequestSpec& spec) {
-  if (spec.options.vote == 0) return absl::OkStatus();
+absl::Status CheckDrawn(const RequestSpec& spec) {
+  if (NumDrawn(spec.options) == 0) return absl::OkStatus();
   const bool generates = !spec.score_prompt && !spec.embed.has_value();
+  if (spec.options.vote == 0) {
+    if (generates && !spec.stream && !spec.wants_first_choices) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "n and best_of are for answers that are generated, and known at their end");
+  }
   if (!generates || spec.options.constraint.kind != AnswerConstraint::Kind::kChoices) {
     return absl::InvalidArgumentError(
         "vote is for lm_classify, lm_if and lm_score, and for answers that are one of `choices`");
@@ -183,7 +216,7 @@ absl::Status CheckVote(const RequestSpec& spec) {
 
 absl::StatusOr<std::shared_ptr<Request>> SubmitRequest(Generator& generator, RequestSpec spec,
                                                        std::shared_ptr<RequestListener> listener) {
-  if (spec.options.vote == 0) return generator.Submit(std::move(spec), std::move(listener));
+  if (NumDrawn(spec.options) == 0) return generator.Submit(std::move(spec), std::move(listener));
   auto voter = std::make_shared<Voter>(std::move(listener));
   auto request = std::make_shared<Request>(std::move(spec));
   auto vote = std::make_shared<Vote>(request);
@@ -194,17 +227,9 @@ absl::StatusOr<std::shared_ptr<Request>> SubmitRequest(Generator& generator, Req
 }
 
 Generation CountVotes(const RequestSpec& spec, absl::Span<const Generation> ballots) {
-  Generation sum{.finish = FinishReason::kStop};
+  Generation sum = SumOf(ballots);
   std::map<std::string, int64_t> votes;
-  for (const Generation& ballot : ballots) {
-    ++votes[ballot.text];
-    sum.tokens_in += ballot.tokens_in;
-    sum.tokens_cached += ballot.tokens_cached;
-    sum.tokens_out += ballot.tokens_out;
-    sum.queued = std::max(sum.queued, ballot.queued);
-    sum.time_to_first_token = std::max(sum.time_to_first_token, ballot.time_to_first_token);
-    sum.total = std::max(sum.total, ballot.total);
-  }
+  for (const Generation& ballot : ballots) ++votes[ballot.text];
   int64_t most = 0;
   for (const auto& [text, count] : votes) most = std::max(most, count);
   std::vector<std::string> first;
@@ -228,6 +253,67 @@ Generation CountVotes(const RequestSpec& spec, absl::Span<const Generation> ball
   return sum;
 }
 
+Generation PickSamples(const RequestSpec& spec, absl::Span<const Generation> samples) {
+  Generation picked = SumOf(samples);
+  std::vector<const Generation*> best;
+  for (const Generation& sample : samples) best.push_back(&sample);
+  if (spec.options.best_of > 0) {
+    std::stable_sort(best.begin(), best.end(), [](const Generation* a, const Generation* b) {
+      return a->mean_logprob > b->mean_logprob;
+    });
+  }
+  best.resize(std::max(spec.options.n, 1));
+  for (const Generation* sample : best) {
+    if (sample->finish != FinishReason::kStop) picked.finish = sample->finish;
+  }
+  if (spec.options.n == 0) {
+    picked.text = best[0]->text;
+    picked.tokens = best[0]->tokens;
+    return picked;
+  }
+  const bool values = IsJson(spec.options.constraint.kind);
+  picked.text =
+      absl::StrCat("[",
+                   absl::StrJoin(best, ",",
+                                 [values](std::string* out, const Generation* one) {
+                                   absl::StrAppend(out, values ? one->text : JsonString(one->text));
+                                 }),
+                   "]");
+  return picked;
+}
+
+namespace {
+
+bool CanBeSamples(const RequestSpec& spec, const RememberedAnswer& answer,
+                  absl::FunctionRef<bool(const RequestSpec&, const RememberedAnswer&)> can_be_one) {
+  if (spec.options.n == 0) {
+    RequestSpec one = spec;
+    one.options.best_of = 0;
+    RememberedAnswer its = answer;
+    const int32_t drawn = spec.options.best_of;
+    if (answer.tokens_in % drawn != 0) return false;
+    its.tokens_in /= drawn;
+    its.tokens_out = static_cast<int32_t>(its.tokens.size());
+    return answer.tokens_out >= its.tokens_out && can_be_one(one, its);
+  }
+  const AnswerConstraint& constraint = spec.options.constraint;
+  const std::optional<Json> array = Json::Parse(answer.text);
+  if (!array.has_value() || !array->is_array() || !answer.tokens.empty()) return false;
+  if (array->size() != static_cast<size_t>(spec.options.n)) return false;
+  if (answer.finish == FinishReason::kError || !answer.first_choices.empty()) return false;
+  const bool values = IsJson(constraint.kind);
+  absl::StatusOr<std::shared_ptr<const Grammar>> grammar = std::shared_ptr<const Grammar>();
+  if (constraint.kind != AnswerConstraint::Kind::kNone) grammar = CompileNotation(constraint);
+  if (!grammar.ok()) return false;
+  return std::all_of(array->array().begin(), array->array().end(), [&](const Json& one) {
+    if (!values && !one.is_string()) return false;
+    return *grammar == nullptr ||
+           (*grammar)->Matches(values ? one.Dump() : one.string()).value_or(false);
+  });
+}
+
+}  // namespace
+
 bool CanBeVote(const RequestSpec& spec, const RememberedAnswer& answer) {
   const std::optional<Json> choices = Json::Parse(spec.options.constraint.text);
   if (!choices.has_value() || !choices->is_array()) return false;
@@ -242,6 +328,12 @@ bool CanBeVote(const RequestSpec& spec, const RememberedAnswer& answer) {
     sum += std::exp(double{choice.logprob});
   }
   return answer.text.empty() && std::abs(sum - 1) <= kRounding;
+}
+
+bool CanBeDrawn(const RequestSpec& spec, const RememberedAnswer& answer,
+                absl::FunctionRef<bool(const RequestSpec&, const RememberedAnswer&)> can_be_one) {
+  if (NumDrawn(spec.options) == 0) return can_be_one(spec, answer);
+  return spec.options.vote > 0 ? CanBeVote(spec, answer) : CanBeSamples(spec, answer, can_be_one);
 }
 
 }  // namespace lm

@@ -6,11 +6,16 @@
 //
 // The ballots are generations of the same generator at the temperature of the options, 1 where that
 // is 0, with a seed each. Where one fails, so does the vote: nothing is made up for it.
+//
+// So are options.n answers drawn, which are all given, and options.best_of, of which those are
+// given whose tokens the model finds most probable, by the mean of their logprobs. The prompt is
+// computed once in any case: what all of them share is prefilled before they part.
 #ifndef LM_ENGINE_RUNTIME_VOTE_H_
 #define LM_ENGINE_RUNTIME_VOTE_H_
 
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -20,11 +25,12 @@
 
 namespace lm {
 
-// InvalidArgument where a vote is asked for of what has none: only one of `choices` can be said by
-// many.
-absl::Status CheckVote(const RequestSpec& spec);
+// InvalidArgument where a vote is asked for of what has none (only one of `choices` can be said by
+// many), and several answers of what is not generated.
+absl::Status CheckDrawn(const RequestSpec& spec);
 
-// Generator::Submit; where options.vote asks for one, a vote. REQUIRES: CheckVote(spec) is OK.
+// Generator::Submit; where the options ask for a vote or for several answers, these. REQUIRES:
+// CheckDrawn(spec) is OK.
 absl::StatusOr<std::shared_ptr<Request>> SubmitRequest(
     Generator& generator, RequestSpec spec, std::shared_ptr<RequestListener> listener = nullptr);
 
@@ -35,6 +41,17 @@ Generation CountVotes(const RequestSpec& spec, absl::Span<const Generation> ball
 
 // Whether a vote can have had this answer, as Generator::CanBeAnswer.
 bool CanBeVote(const RequestSpec& spec, const RememberedAnswer& answer);
+
+// The answer of several: the options.n most probable, the first drawn first among equals, as a JSON
+// array of texts, or of values where a schema says what they are; without n, the one. Without
+// best_of, all in the order in which they are drawn. Numbers of tokens are sums. REQUIRES: as
+// above.
+Generation PickSamples(const RequestSpec& spec, absl::Span<const Generation> samples);
+
+// Generator::CanBeAnswer of a request, whether its answer is drawn or not; `can_be_one` says it of
+// one that is not.
+bool CanBeDrawn(const RequestSpec& spec, const RememberedAnswer& answer,
+                absl::FunctionRef<bool(const RequestSpec&, const RememberedAnswer&)> can_be_one);
 
 }  // namespace lm
 

@@ -90,9 +90,11 @@ absl::StatusOr<std::optional<PendingAnswer>> AwaitRow(const Call& call, RowPromp
 }
 
 absl::Status AnswerRow(const Call& call, RowPrompt row, AnswerType type) {
+  const bool several = row.options != nullptr && row.options->generation.n > 0;
   ASSIGN_OR_RETURN(const std::optional<PendingAnswer> pending, AwaitRow(call, std::move(row)));
   if (!pending.has_value()) return absl::OkStatus();
-  return ResultAnswer(call.context(), pending->answer(), pending->on_error(), type);
+  return ResultAnswer(call.context(), pending->answer(), pending->on_error(),
+                      several ? AnswerType::kJson : type);
 }
 
 const void* RowPath::Enter(const void* site) {

@@ -30,6 +30,10 @@ MapReduce::MapReduce(sqlite3* db, MapReduceTask task)
 }
 
 absl::StatusOr<std::unique_ptr<MapReduce>> MapReduce::Create(sqlite3* db, MapReduceTask task) {
+  if (task.options.generation.n > 0) {
+    return absl::InvalidArgumentError(
+        "n is for generate() and its like: a text that is read in parts has one answer");
+  }
   std::unique_ptr<MapReduce> work(new MapReduce(db, std::move(task)));
   ASSIGN_OR_RETURN(const int32_t room, work->RoomFor(work->task_.combine));
   CallOptions options = work->task_.options;

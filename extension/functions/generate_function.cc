@@ -10,7 +10,9 @@
 // JSON object; an unknown key or a wrong type is an error that names it. With a temperature the
 // answer is drawn, but not at random: the same seed (0, if none is given) draws the same again. For
 // other answers to the same prompt give each row a seed of its own: json_object('temperature', 0.8,
-// 'seed', id).
+// 'seed', id). {"n":3} draws three of them beside each other, as a JSON array, and computes the
+// prompt once; {"best_of":5} draws five and gives the one whose tokens the model finds most
+// probable.
 //
 // A NULL prompt gives NULL. A row that cannot be answered (a BLOB, invalid UTF-8, a prompt longer
 // than the context) ends the statement with an error; with {"on_error":"null"} it gives NULL, with

@@ -100,9 +100,10 @@ absl::StatusOr<BatchQuestions> BatchQuestions::Of(Connection& connection, const 
                         absl::StrCat("the job's options: ", options.status().message()));
   }
   questions.options_ = *std::move(options);
-  if (questions.options_.vote > 0) {
+  if (NumDrawn(questions.options_) > 0) {
     return absl::InvalidArgumentError(
-        "the job's options: vote: a row of a batch file is one request, and has one answer");
+        absl::StrCat("the job's options: ", questions.options_.vote > 0 ? "vote" : "n and best_of",
+                     ": a row of a batch file is one request, and has one answer"));
   }
   const AnswerConstraint& constraint = questions.options_.constraint;
   if (constraint.kind != AnswerConstraint::Kind::kNone) {

@@ -170,14 +170,14 @@ TEST_F(VoteTest, TheBallotsDeadlinesAreKept) {
 
 TEST_F(VoteTest, OnlyChoicesCanBeVotedFor) {
   RequestSpec spec = Spec(3);
-  EXPECT_TRUE(CheckVote(spec).ok());
+  EXPECT_TRUE(CheckDrawn(spec).ok());
   spec.stream = true;
-  EXPECT_FALSE(CheckVote(spec).ok());
+  EXPECT_FALSE(CheckDrawn(spec).ok());
   spec = Spec(3);
   spec.options.constraint = {};
-  EXPECT_FALSE(CheckVote(spec).ok());
+  EXPECT_FALSE(CheckDrawn(spec).ok());
   spec.options.vote = 0;
-  EXPECT_TRUE(CheckVote(spec).ok());
+  EXPECT_TRUE(CheckDrawn(spec).ok());
 }
 
 TEST_F(VoteTest, AVoteIsRememberedAsWhatItIs) {
