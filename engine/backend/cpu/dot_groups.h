@@ -8,6 +8,8 @@
 namespace lm {
 namespace {
 
+constexpr bool kSmallCodesAreFaster = false;
+
 // sums[t][p] = start + the products of the groups [kBegin, kEnd) of a block.
 template <typename Codes, bool kSigned, int kTokens, int kPanels, int kBegin, int kEnd>
 inline void DotGroups(const uint8_t* codes, const uint8_t* table, const ActivationRecord* x,

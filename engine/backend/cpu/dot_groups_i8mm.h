@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kPackedTokens = 2;
 constexpr bool kBiasedBytes = true;
+constexpr bool kSmallCodesAreFaster = false;
 
 template <bool kSignedBytes>
 inline void DotAdd(I32x16* acc, Bytes64 w, Bytes64 x) {

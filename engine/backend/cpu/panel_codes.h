@@ -12,6 +12,7 @@ namespace {
 template <int kLowBits, int kHighBits, bool kLookedUp = false>
 struct PanelCodes {
   static constexpr int kBlockBytes = 64 * (kLowBits + kHighBits);
+  static constexpr int kMostCode = kLookedUp ? 255 : (1 << (kLowBits + kHighBits)) - 1;
 
   // The codes of group g as unsigned bytes, q_w + bias.
   static inline Bytes64 Load(const uint8_t* block, int g, const uint8_t* table) {
@@ -29,8 +30,11 @@ struct PanelCodes {
   }
 };
 
-// What UnpackCodes makes of any of them.
-using ByteCodes = PanelCodes<8, 0>;
+// What UnpackCodes makes of any of them: bytes of at most kMost.
+template <int kMost = 255>
+struct ByteCodes : PanelCodes<8, 0> {
+  static constexpr int kMostCode = kMost;
+};
 
 }  // namespace
 }  // namespace lm

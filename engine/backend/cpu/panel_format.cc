@@ -16,12 +16,14 @@ namespace {
 constexpr int kHalfBytes = 2 * kPanelRows;  // 16 binary16 numbers
 constexpr uint16_t kHalfOne = 0x3c00;
 
-// Values below 64 leave a byte room enough to be taken as they are by every dot product.
+// Values below 64 leave a byte room enough to be taken as they are by every dot product; the
+// smaller the codes, the more of their products fit in 16 bits.
 void SetTable(const int8_t* table, PanelFormat* format) {
   constexpr int kSmall = 64;
-  format->signed_bytes =
-      std::any_of(table, table + 16, [](int8_t value) { return std::abs(value) >= kSmall; });
-  format->bias = format->signed_bytes ? 128 : kSmall;
+  const auto [least, most] = std::minmax_element(table, table + 16);
+  format->signed_bytes = std::max(-*least, int{*most}) >= kSmall;
+  format->bias = format->signed_bytes ? 128 : std::max(0, -*least);
+  format->most_code = *most + format->bias;
   for (int i = 0; i < 16; ++i) {
     format->biased_table[i] = static_cast<uint8_t>(table[i] + format->bias);
   }
@@ -34,6 +36,7 @@ PanelFormat MakeFormat(DType dtype) {
   format.low_bits = std::bit_floor(static_cast<unsigned>(traits.code_bits));
   format.high_bits = traits.code_bits - format.low_bits;
   format.bias = traits.offset;
+  format.most_code = (1 << traits.code_bits) - 1;
   format.table = traits.table;
   format.signed_bytes = traits.code_bits == 8;
   if (traits.table != nullptr) SetTable(traits.table, &format);

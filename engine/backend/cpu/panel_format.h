@@ -36,6 +36,7 @@ struct PanelFormat {
   int bias;             // q_w = byte - bias, after the table where there is one
   const int8_t* table;  // what codes stand for, or null
   bool signed_bytes;    // bytes above 127 occur
+  int most_code;        // of the bytes
   bool half_scales;
   bool bf16_scale;
   bool e4m3_scales;

@@ -106,22 +106,33 @@ void MultiplyQuantizedTokens(const QuantizedProduct& args) {
   }
 }
 
-// Codes as bytes, any number of tokens.
-void MultiplyByteCodes(const QuantizedProduct& args) {
+// Codes as bytes of at most kMost, any number of tokens.
+template <int kMost>
+void MultiplyBytesUpTo(const QuantizedProduct& args) {
+  using Codes = ByteCodes<kMost>;
   const PanelFormat& format = *args.format;
   if (format.half_scales && format.minima == 2) {
-    return MultiplyQuantizedTokens<ByteCodes, false, true, 2, kHalfScaleTokens>(args);
+    return MultiplyQuantizedTokens<Codes, false, true, 2, kHalfScaleTokens>(args);
   }
   if (format.half_scales) {
-    return MultiplyQuantizedTokens<ByteCodes, false, true, 0, kHalfScaleTokens>(args);
+    return MultiplyQuantizedTokens<Codes, false, true, 0, kHalfScaleTokens>(args);
   }
   if (format.minima == 1) {
-    return MultiplyQuantizedTokens<ByteCodes, false, false, 1, kQuantizedTokens>(args);
+    return MultiplyQuantizedTokens<Codes, false, false, 1, kQuantizedTokens>(args);
   }
-  if (format.signed_bytes) {
-    return MultiplyQuantizedTokens<ByteCodes, !kBiasedBytes, false, 0, kQuantizedTokens>(args);
+  MultiplyQuantizedTokens<Codes, false, false, 0, kQuantizedTokens>(args);
+}
+
+void MultiplyByteCodes(const QuantizedProduct& args) {
+  if (args.format->signed_bytes) {
+    return MultiplyQuantizedTokens<ByteCodes<>, !kBiasedBytes, false, 0, kQuantizedTokens>(args);
   }
-  MultiplyQuantizedTokens<ByteCodes, false, false, 0, kQuantizedTokens>(args);
+  if constexpr (kSmallCodesAreFaster) {
+    if (args.format->most_code < 16) return MultiplyBytesUpTo<15>(args);
+    if (args.format->most_code < 32) return MultiplyBytesUpTo<31>(args);
+    if (args.format->most_code < 64) return MultiplyBytesUpTo<63>(args);
+  }
+  MultiplyBytesUpTo<127>(args);
 }
 
 template <int kLowBits, int kHighBits>

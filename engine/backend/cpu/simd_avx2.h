@@ -19,8 +19,6 @@ constexpr int kPackedTokens = 2;
 constexpr int kMostPacked = 8;
 constexpr int kMostPackedHalfScale = 4;
 constexpr int kHalfScaleTokens = 4;
-// vpmaddubsw saturates for weights above 127: signed bytes are multiplied as magnitude and sign.
-constexpr bool kBiasedBytes = false;
 
 struct F32x16 {
   __m256 a, b;
@@ -157,25 +155,6 @@ inline Bytes64 Lookup(const uint8_t* table, Bytes64 x) {
   __m256i lanes =
       _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
   return {_mm256_shuffle_epi8(lanes, x.a), _mm256_shuffle_epi8(lanes, x.b)};
-}
-
-// kSignedBytes: w is biased by 128. Magnitudes of at most 128 and codes below 128 keep the pair
-// sums within 16 bits: 2 * 128 * 127 < 32768.
-template <bool kSignedBytes>
-inline __m256i DotAddHalf(__m256i acc, __m256i w, __m256i x) {
-  if constexpr (kSignedBytes) {
-    w = _mm256_xor_si256(w, _mm256_set1_epi8(static_cast<char>(0x80)));
-    x = _mm256_sign_epi8(x, w);
-    w = _mm256_abs_epi8(w);
-  }
-  __m256i pairs = _mm256_maddubs_epi16(w, x);
-  return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-}
-
-template <bool kSignedBytes>
-inline void DotAdd(I32x16* acc, Bytes64 w, Bytes64 x) {
-  acc->a = DotAddHalf<kSignedBytes>(acc->a, w.a, x.a);
-  acc->b = DotAddHalf<kSignedBytes>(acc->b, w.b, x.b);
 }
 
 struct ActivationVector {

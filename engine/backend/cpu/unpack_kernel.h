@@ -47,7 +47,7 @@ void UnpackCodes(const PanelFormat& format, const uint8_t* codes, int64_t num_bl
     case 6:
       return UnpackCodesAs<PanelCodes<4, 2>>(format, codes, num_blocks, out, out_step);
     default:
-      return UnpackCodesAs<ByteCodes>(format, codes, num_blocks, out, out_step);
+      return UnpackCodesAs<ByteCodes<>>(format, codes, num_blocks, out, out_step);
   }
 }
 

@@ -57,6 +57,45 @@ TEST_P(MatMulTest, EveryTypeMatchesReferenceToTheBit) {
   }
 }
 
+// Sums that a kernel keeps in few bits are no greater than these.
+TEST_P(MatMulTest, TheGreatestIntegerSumsMatchReferenceToTheBit) {
+  struct Codes {
+    DType dtype;
+    int begin, end;  // of a block's bytes
+  };
+  constexpr Codes kTypes[] = {
+      {DType::kQ4_0, 2, 18},  {DType::kQ4_1, 4, 20},   {DType::kQ5_0, 2, 22},
+      {DType::kQ5_1, 4, 24},  {DType::kQ8_0, 2, 34},   {DType::kQ2_K, 16, 80},
+      {DType::kQ3_K, 0, 96},  {DType::kQ4_K, 16, 144}, {DType::kQ5_K, 16, 176},
+      {DType::kQ6_K, 0, 192}, {DType::kIQ4_NL, 2, 18}, {DType::kIQ4_XS, 8, 136},
+      {DType::kMXFP4, 1, 17},
+  };
+  constexpr int64_t kRows = 35;
+  Random random(7);
+  for (const Codes& codes : kTypes) {
+    const int64_t k = std::max(Traits(codes.dtype).block_size, 64);
+    Buffer blocks = RandomWeights(codes.dtype, kRows, k, &random);
+    // The greatest codes, the smallest, of tables and of signed bytes the ends of both signs.
+    constexpr uint8_t kEnds[] = {0xff, 0x00, 0x77, 0x80};
+    const int64_t block_bytes = Traits(codes.dtype).block_bytes;
+    const int64_t row_bytes = RowBytes(codes.dtype, k);
+    for (int64_t row = 0; row < kRows; ++row) {
+      for (int64_t at = 0; at < row_bytes; at += block_bytes) {
+        char* block = blocks.chars().data() + row * row_bytes + at;
+        std::fill(block + codes.begin, block + codes.end, static_cast<char>(kEnds[row % 4]));
+      }
+    }
+    for (const int64_t tokens : {1, 2, 4, 11}) {
+      SCOPED_TRACE(absl::StrCat(Traits(codes.dtype).name, " t=", tokens));
+      Matrix x(tokens, k);
+      for (int64_t i = 0; i < tokens * k; ++i) x.values[i] = i / k % 2 == 0 ? 1.0f : -1.0f;
+      ExpectMatches("MatMul",
+                    Multiply(reference(), *Load(reference(), codes.dtype, kRows, k, blocks), x),
+                    Multiply(backend(), *Load(backend(), codes.dtype, kRows, k, blocks), x));
+    }
+  }
+}
+
 TEST_P(MatMulTest, RowScalesMatchReferenceAndMultiplyWhatIsWithoutThem) {
   constexpr int64_t kManyRows = 300;  // so many are only close to the reference: many_rows_test.cc
   Random random(6);
