@@ -1,5 +1,6 @@
 #include "engine/base/digest.h"
 
+#include <cassert>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -27,28 +28,40 @@ uint64_t Word(const char* bytes) {
 
 }  // namespace
 
-Digest DigestOf(absl::string_view bytes, uint64_t seed) {
-  // Four chains of multiplications, so that one need not wait for the other.
-  uint64_t lanes[4];
-  for (int i = 0; i < 4; ++i) lanes[i] = kRoots[i] + Fold(seed ^ kRoots[3 - i], kRoots[i]);
-  auto take = [&lanes](const char* block) {
-    for (int i = 0; i < 4; ++i) {
-      const uint64_t word = Word(block + 8 * i);
-      // Adding the word keeps it where the product loses it (one factor is zero).
-      lanes[i] = Fold(lanes[i] ^ word, kRoots[i]) + word + kRoots[3 - i];
-    }
-  };
-  const uint64_t size = bytes.size();
-  while (bytes.size() >= 32) {
-    take(bytes.data());
-    bytes.remove_prefix(32);
+Digester::Digester(uint64_t seed) {
+  for (int i = 0; i < 4; ++i) lanes_[i] = kRoots[i] + Fold(seed ^ kRoots[3 - i], kRoots[i]);
+}
+
+// Four chains of multiplications, so that one need not wait for the other.
+void Digester::Take(const char* block) {
+  for (int i = 0; i < 4; ++i) {
+    const uint64_t word = Word(block + 8 * i);
+    // Adding the word keeps it where the product loses it (one factor is zero).
+    lanes_[i] = Fold(lanes_[i] ^ word, kRoots[i]) + word + kRoots[3 - i];
   }
-  char last[32] = {};
-  if (!bytes.empty()) std::memcpy(last, bytes.data(), bytes.size());
-  take(last);
-  const uint64_t a = Fold(lanes[0] ^ size, lanes[1] ^ kRoots[2]) + lanes[2];
-  const uint64_t b = Fold(lanes[2] ^ kRoots[0], lanes[3] ^ size) + lanes[1];
-  return {Fold(a ^ kRoots[1], b ^ kRoots[3]) + lanes[3], Fold(b + lanes[0], a ^ kRoots[0])};
+}
+
+void Digester::Add(absl::string_view piece) {
+  assert(size_ % kBlockBytes == 0);
+  size_ += piece.size();
+  while (piece.size() >= kBlockBytes) {
+    Take(piece.data());
+    piece.remove_prefix(kBlockBytes);
+  }
+  if (!piece.empty()) std::memcpy(last_, piece.data(), piece.size());
+}
+
+Digest Digester::Finish() {
+  Take(last_);
+  const uint64_t a = Fold(lanes_[0] ^ size_, lanes_[1] ^ kRoots[2]) + lanes_[2];
+  const uint64_t b = Fold(lanes_[2] ^ kRoots[0], lanes_[3] ^ size_) + lanes_[1];
+  return {Fold(a ^ kRoots[1], b ^ kRoots[3]) + lanes_[3], Fold(b + lanes_[0], a ^ kRoots[0])};
+}
+
+Digest DigestOf(absl::string_view bytes, uint64_t seed) {
+  Digester digester(seed);
+  digester.Add(bytes);
+  return digester.Finish();
 }
 
 std::string Digest::Hex() const {

@@ -1,6 +1,7 @@
 #include "engine/model/model.h"
 
 #include <filesystem>
+#include <future>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -13,8 +14,8 @@
 #include "engine/model/adapter_file.h"
 #include "engine/model/cache_spec.h"
 #include "engine/model/device_plan.h"
-#include "engine/model/load_vocabulary.h"
 #include "engine/model/model_spec.h"
+#include "engine/model/model_text.h"
 #include "engine/model/pack_cache.h"
 #include "engine/model/transformer.h"
 
@@ -58,9 +59,6 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   }
   if (options.context_length > 0) spec.context_length = options.context_length;
   const DType kv_type = KvTypeOf(spec, options.kv_type);
-  ASSIGN_OR_RETURN(Vocabulary vocabulary, LoadVocabulary(gguf->metadata()));
-  ASSIGN_OR_RETURN(ChatTemplate chat_template, ChatTemplate::Create(vocabulary));
-  ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, Tokenizer::Create(std::move(vocabulary)));
   ASSIGN_OR_RETURN(const std::vector<DeviceLayers> plan,
                    PlanDevices(options.device, spec.num_layers()));
   std::vector<Transformer::Part> parts;
@@ -81,12 +79,18 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   if (!options.pack_cache.empty()) {
     packs.emplace(options.pack_cache, path, *gguf, where, threads);
   }
+  // Beside the weights; where the system gives no thread, after them.
+  std::future<absl::StatusOr<ModelText>> text_made =
+      std::async(std::launch::async | std::launch::deferred,
+                 [&gguf] { return ModelText::Load(gguf->metadata()); });
   ModelInfo info;
   info.path = path;
   info.device = absl::StrJoin(devices, ",");
-  ASSIGN_OR_RETURN(std::unique_ptr<Transformer> transformer,
-                   Transformer::Load(*gguf, spec, options.kv_bytes, kv_type, std::move(parts),
-                                     adapters, packs ? &*packs : nullptr));
+  absl::StatusOr<std::unique_ptr<Transformer>> loaded =
+      Transformer::Load(*gguf, spec, options.kv_bytes, kv_type, std::move(parts), adapters,
+                        packs ? &*packs : nullptr);
+  ASSIGN_OR_RETURN(ModelText text, text_made.get());
+  ASSIGN_OR_RETURN(std::unique_ptr<Transformer> transformer, std::move(loaded));
   if (std::optional<std::string> known = packs ? packs->digest() : std::nullopt) {
     info.digest = *std::move(known);
   } else {
@@ -122,7 +126,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   info.vocab_size = transformer->vocab_size();
   info.hidden_size = transformer->hidden_size();
   info.cost = CostOf(spec, transformer->weights());
-  return std::make_unique<Model>(std::move(info), std::move(tokenizer), chat_template,
+  return std::make_unique<Model>(std::move(info), std::move(text.tokenizer), text.chat_template,
                                  std::move(transformer));
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "engine/gguf/metadata.h"
 #include "engine/text/chat_template.h"
 #include "engine/text/tokenizer.h"
 
@@ -22,6 +23,8 @@ struct ModelText {
   // Of a GGUF file or a directory. OpenModelFile's, LoadVocabulary's and Create's errors.
   static absl::StatusOr<ModelText> Load(const std::string& path,
                                         const std::atomic<bool>* cancel = nullptr);
+  // Of a file that is open.
+  static absl::StatusOr<ModelText> Load(const Metadata& metadata);
 };
 
 }  // namespace lm

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "engine/backend/cpu/transpose.h"
 #include "engine/backend/quantized_block_layout.h"
 #include "engine/base/float16.h"
 #include "engine/gguf/coded_blocks.h"
@@ -91,6 +92,23 @@ uint32_t SpreadFifthBits(uint32_t bits) {
   return word;
 }
 
+// The words of a block of all 16 rows, `stride` bytes apart, to lines of a word a row.
+template <int kWords>
+void PackLines(const char* words, int64_t stride, uint32_t bias, uint8_t* codes) {
+  using Words = Lanes<uint32_t>;
+  const Words::Vector flip = {bias, bias, bias, bias};
+  for (int line = 0; line < kWords; line += 4) {
+    for (int row = 0; row < kPanelRows; row += 4) {
+      Words::Vector square[4];
+      for (int i = 0; i < 4; ++i) square[i] = Words::Load(words + (row + i) * stride + 4 * line);
+      Transpose(square);
+      for (int i = 0; i < 4; ++i) {
+        Words::Store(square[i] ^ flip, codes + 4 * (kPanelRows * (line + i) + row));
+      }
+    }
+  }
+}
+
 // Types of 32 weights a block, which is d (and m), maybe a word of fifth bits, and codes of 8 or 4
 // bits: a word of the block is a word of the panel, except that bytes are biased there.
 template <int kWords, int kHalves, bool kFifthBits = false>
@@ -99,24 +117,27 @@ void PackPlainPanel(const PanelFormat& format, const char* blocks, int64_t rows,
   constexpr uint32_t kBias = kWords == 8 ? 0x80808080u : 0;
   constexpr int64_t kHeadBytes = 2 * kHalves + (kFifthBits ? 4 : 0);
   constexpr int64_t kBlockBytes = kHeadBytes + 4 * kWords;
-  const int64_t num_blocks = cols / 32;
+  const int64_t num_blocks = cols / 32, row_bytes = num_blocks * kBlockBytes;
   for (int64_t b = 0; b < num_blocks; ++b) {
+    const char* first = blocks + b * kBlockBytes;
+    if (rows == kPanelRows) PackLines<kWords>(first + kHeadBytes, row_bytes, kBias, codes);
     for (int64_t row = 0; row < rows; ++row) {
-      const char* block = blocks + (row * num_blocks + b) * kBlockBytes;
+      const char* block = first + row * row_bytes;
       for (int half = 0; half < kHalves; ++half) {
         std::memcpy(scales + half * kHalfBytes + 2 * row, block + 2 * half, 2);
-      }
-      uint32_t words[kWords];
-      std::memcpy(words, block + kHeadBytes, sizeof(words));
-      for (int i = 0; i < kWords; ++i) {
-        const uint32_t word = words[i] ^ kBias;
-        std::memcpy(codes + 4 * (kPanelRows * i + row), &word, 4);
       }
       if constexpr (kFifthBits) {
         uint32_t bits;
         std::memcpy(&bits, block + 2 * kHalves, sizeof(bits));
         const uint32_t word = SpreadFifthBits(bits);
         std::memcpy(codes + 4 * (kPanelRows * kWords + row), &word, 4);
+      }
+      if (rows == kPanelRows) continue;
+      uint32_t words[kWords];
+      std::memcpy(words, block + kHeadBytes, sizeof(words));
+      for (int i = 0; i < kWords; ++i) {
+        const uint32_t word = words[i] ^ kBias;
+        std::memcpy(codes + 4 * (kPanelRows * i + row), &word, 4);
       }
     }
     codes += format.code_step;

@@ -7,6 +7,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "engine/backend/cpu/transpose.h"
 #include "engine/base/float16.h"
 #include "engine/base/status_macros.h"
 
@@ -17,14 +18,31 @@ namespace {
 // few sets of the L1 cache, where no line stays.
 template <typename T>
 void PackFloats(const char* blocks, int64_t rows, int64_t cols, char* out) {
+  constexpr int kSide = Lanes<T>::kCount;
   constexpr int64_t kLine = 64 / sizeof(T);
   const T* from = reinterpret_cast<const T*>(blocks);
   T* to = reinterpret_cast<T*>(out);
+  const int64_t whole_rows = rows / kSide * kSide;
   for (int64_t begin = 0; begin < cols; begin += kLine) {
-    int64_t end = std::min(begin + kLine, cols);
-    for (int64_t row = 0; row < rows; ++row) {
-      for (int64_t k = begin; k < end; ++k) to[k * kStripRows + row] = from[row * cols + k];
+    const int64_t end = std::min(begin + kLine, cols);
+    const int64_t whole = end / kSide * kSide;
+    auto pack = [&](int64_t first_row, int64_t first_k) {
+      for (int64_t row = first_row; row < rows; ++row) {
+        for (int64_t k = first_k; k < end; ++k) to[k * kStripRows + row] = from[row * cols + k];
+      }
+    };
+    for (int64_t row = 0; row < whole_rows; row += kSide) {
+      for (int64_t k = begin; k < whole; k += kSide) {
+        typename Lanes<T>::Vector square[kSide];
+        for (int i = 0; i < kSide; ++i) square[i] = Lanes<T>::Load(from + (row + i) * cols + k);
+        Transpose(square);
+        for (int i = 0; i < kSide; ++i) {
+          Lanes<T>::Store(square[i], to + (k + i) * kStripRows + row);
+        }
+      }
     }
+    pack(0, std::max(begin, whole));
+    if (whole_rows < rows) pack(whole_rows, begin);
   }
 }
 
@@ -131,7 +149,7 @@ void PanelMatrix::PackRows(int64_t first, int64_t count, const char* blocks) {
   }
   char* to = const_cast<char*>(strip(first / kStripRows, 0));
   if (dtype() == DType::kF32) {
-    PackFloats<float>(blocks, count, cols(), to);
+    PackFloats<uint32_t>(blocks, count, cols(), to);
   } else {
     PackFloats<uint16_t>(blocks, count, cols(), to);
   }

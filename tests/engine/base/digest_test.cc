@@ -30,6 +30,19 @@ TEST(DigestTest, EveryBitAndEveryLengthMatters) {
   EXPECT_EQ(seen.size(), count);
 }
 
+TEST(DigestTest, PiecesHaveTheDigestOfTheWhole) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += static_cast<char>(7 * i);
+  for (const size_t size : {0, 31, 32, 64, 100, 300}) {
+    const absl::string_view whole = absl::string_view(text).substr(0, size);
+    Digester digester(5);
+    size_t at = 0;
+    for (; size - at > 64; at += 64) digester.Add(whole.substr(at, 64));
+    digester.Add(whole.substr(at));
+    EXPECT_EQ(digester.Finish(), DigestOf(whole, 5)) << size;
+  }
+}
+
 TEST(DigestTest, AChangedBitChangesHalfOfTheDigest) {
   std::string text(64, 'x');
   const Digest before = DigestOf(text);
