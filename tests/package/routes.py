@@ -39,16 +39,16 @@ def commands_of_readme():
 
 
 def seconds_of(root, script, environment):
-    """On the clock, of the processors, and what it printed."""
+    """On the clock, of the processors, and what it printed (not its warnings)."""
     def spent():
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         return usage.ru_utime + usage.ru_stime
     before, began = spent(), time.monotonic()
-    ran = subprocess.run(["chroot", root, "bash", "-e", "-o", "pipefail", "-c", "cd /root\n" + script], stdout=subprocess.PIPE,
-                         stderr=subprocess.STDOUT, text=True, env=environment)
+    ran = subprocess.run(["chroot", root, "bash", "-e", "-o", "pipefail", "-c", "cd /root\n" + script], capture_output=True,
+                         text=True, env=environment)
     took = time.monotonic() - began, spent() - before
     if ran.returncode != 0:
-        fail(f"{script}: status {ran.returncode}\n{ran.stdout[-3000:]}")
+        fail(f"{script}: status {ran.returncode}\n{ran.stdout[-3000:]}\n{ran.stderr[-3000:]}")
     return *took, ran.stdout
 
 
