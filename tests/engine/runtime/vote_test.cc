@@ -218,5 +218,40 @@ TEST_F(VoteTest, AForgedVoteIsNone) {
   EXPECT_FALSE(CanBeVote(shares, {.first_choices = {{"no", half}, {"yes", NAN}}}));
 }
 
+RequestSpec Samples(int32_t n, int32_t best_of) {
+  RequestSpec spec = Spec(0);
+  spec.options.n = n;
+  spec.options.best_of = best_of;
+  return spec;
+}
+
+TEST_F(VoteTest, TheBestSamplesAreTheMostProbable) {
+  const std::vector<Generation> drawn = {
+      {.text = "no", .finish = FinishReason::kStop, .mean_logprob = -2, .tokens_in = 5},
+      {.text = "yes", .finish = FinishReason::kStop, .mean_logprob = -1, .tokens_in = 5},
+      {.text = "perhaps", .finish = FinishReason::kStop, .mean_logprob = -1, .tokens_in = 5}};
+  EXPECT_EQ(PickSamples(Samples(3, 0), drawn).text, R"(["no","yes","perhaps"])");
+  EXPECT_EQ(PickSamples(Samples(2, 3), drawn).text, R"(["yes","perhaps"])");
+  EXPECT_EQ(PickSamples(Samples(0, 3), drawn).text, "yes");
+  EXPECT_EQ(PickSamples(Samples(0, 3), drawn).tokens_in, 15);
+}
+
+TEST_F(VoteTest, ForgedSamplesAreNone) {
+  auto can_be = [](const RequestSpec& spec, std::string text) {
+    return CanBeDrawn(spec, {.text = std::move(text), .tokens_in = 6},
+                      [](const RequestSpec&, const RememberedAnswer& one) {
+                        return one.text == "yes" && one.tokens_in == 3;
+                      });
+  };
+  EXPECT_TRUE(can_be(Samples(2, 0), R"(["yes","yes"])"));
+  EXPECT_FALSE(can_be(Samples(3, 0), R"(["yes","yes"])"));
+  EXPECT_FALSE(can_be(Samples(2, 0), R"(["yes","maybe"])"));
+  EXPECT_FALSE(can_be(Samples(2, 0), R"(["yes",1])"));
+  EXPECT_FALSE(can_be(Samples(2, 0), "yes"));
+  EXPECT_TRUE(can_be(Samples(0, 2), "yes"));
+  EXPECT_FALSE(can_be(Samples(0, 2), "no"));
+  EXPECT_FALSE(can_be(Samples(0, 4), "yes"));
+}
+
 }  // namespace
 }  // namespace lm
