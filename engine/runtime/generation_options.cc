@@ -67,6 +67,8 @@ absl::Status ValidateGenerationOptions(const GenerationOptions& o) {
   }
   if (o.timeout_ms < 0) return OutOfRange("timeout_ms", ">= 0", o.timeout_ms);
   if (!(o.max_seconds >= 0)) return OutOfRange("max_seconds", ">= 0", o.max_seconds);
+  if (o.max_total_tokens < 0) return OutOfRange("max_total_tokens", ">= 0", o.max_total_tokens);
+  if (!(o.max_cost >= 0)) return OutOfRange("max_cost", ">= 0", o.max_cost);
   if (o.stop.size() > kMaxStopStrings) {
     return OutOfRange("stop", absl::StrCat("at most ", kMaxStopStrings, " strings"), o.stop.size());
   }

@@ -79,6 +79,8 @@ struct GenerationOptions {
   OnLength on_length = OnLength::kCut;  // kComplete: see Sequence; without a constraint, no matter
   int64_t timeout_ms = 0;               // of the time of the model that is spent on it; 0: none
   double max_seconds = 0;               // SQL only: of the whole statement, on the clock; 0: none
+  int64_t max_total_tokens = 0;         // SQL only: of all prompts and answers of the statement
+  double max_cost = 0;                  // SQL only: likewise, of what they come to
   bool cache = true;                    // may be answered from the memo, and remembered there
   Priority priority = Priority::kBatch;
 

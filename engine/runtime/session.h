@@ -42,6 +42,8 @@ class Session {
   // REQUIRES: *tally outlives this and its copies.
   void set_tally(PromptTally* tally) { tally_ = tally; }
 
+  bool only_counts() const { return tally_ != nullptr; }
+
   // Submit sets it to whether what it was asked for last is something that the model was not made
   // for (Purpose::Covers).
   void set_strayed(std::shared_ptr<std::atomic<bool>> strayed) { strayed_ = std::move(strayed); }

@@ -12,7 +12,7 @@ namespace lm {
 namespace {
 
 // REQUIRES: the row has a prompt.
-absl::StatusOr<std::shared_ptr<Request>> SubmitRow(const RowPrompt& row) {
+absl::StatusOr<std::shared_ptr<Request>> SubmitRow(const RowPrompt& row, const Session& session) {
   TextRequest request{.prompt = **row.prompt, .options = row.options->generation};
   if (row.embed.has_value()) {
     request.task = row.embed->ranks ? Task::kRank : Task::kEmbed;
@@ -24,7 +24,7 @@ absl::StatusOr<std::shared_ptr<Request>> SubmitRow(const RowPrompt& row) {
     request.question = row.question;
     request.begun = row.begun;
   }
-  return row.options->session().Submit(std::move(request));
+  return session.Submit(std::move(request));
 }
 
 }  // namespace
@@ -39,6 +39,36 @@ void PendingAnswer::Refuse(absl::Status status) {
   answer_.generation.status = std::move(status);
 }
 
+absl::Status PendingAnswer::SetAside() {
+  const GenerationOptions& options = row_.options->generation;
+  // Where the statement has no time any more, the rest of its rows do not begin.
+  if (!ends_statement()) RETURN_IF_ERROR(CheckStatementTime(options.max_seconds));
+  if (!HasBudget(options) || row_.options->session().only_counts()) return absl::OkStatus();
+  const std::shared_ptr<RunningWork> work = StatementCall::Work();
+  if (work == nullptr) return absl::OkStatus();
+  PromptTally tally;
+  Session counting = row_.options->session();
+  counting.set_tally(&tally);
+  // What is wrong with the row is said where it is submitted.
+  if (!SubmitRow(row_, counting).ok() || tally.empty()) return absl::OkStatus();
+  const PromptTally::Totals totals = tally.Count().front();
+  const Prices& prices = row_.options->model->prices;
+  const Expense prompt = ExpenseOf(totals.tokens, 0, prices);
+  const Expense most = ExpenseOf(totals.tokens, totals.most_answer_tokens, prices);
+  RETURN_IF_ERROR(work->spending()->SetAside(options, most));
+  share_ = std::make_unique<SpendingShare>(work->spending(), most, prompt);
+  return absl::OkStatus();
+}
+
+void PendingAnswer::Settle() {
+  if (share_ == nullptr) return;
+  const Generation& generation = answer_.generation;
+  share_->Settle(generation.remembered ? Expense()
+                                       : ExpenseOf(generation.tokens_in, generation.tokens_out,
+                                                   row_.options->model->prices));
+  share_.reset();
+}
+
 bool PendingAnswer::Submit() {
   if (submitted_) return true;
   if (!row_.prompt.ok()) {
@@ -48,7 +78,13 @@ bool PendingAnswer::Submit() {
   } else if (!row_.system.ok()) {
     Refuse(row_.system.status());
   } else {
-    absl::StatusOr<std::shared_ptr<Request>> request = SubmitRow(row_);
+    over_budget_ = SetAside();
+    if (!over_budget_.ok()) {
+      answer_.generation.status = over_budget_;
+      return false;
+    }
+    absl::StatusOr<std::shared_ptr<Request>> request = SubmitRow(row_, row_.options->session());
+    if (!request.ok()) Settle();
     if (absl::IsResourceExhausted(request.status())) {
       answer_.generation.status = request.status();
       return false;
@@ -80,10 +116,18 @@ absl::Status PendingAnswer::Await(sqlite3* db, absl::FunctionRef<absl::Status()>
   // Where even this one finds no room, its answer is that there is none: those who come with one
   // prompt at a time do not wait in line for a queue of 100,000 to move.
   if (!Submit()) submitted_ = true;
+  if (!over_budget_.ok()) StatementCall::Note(std::string(over_budget_.message()));
   // Of this kind only an interrupt is, while it was submitted.
   if (absl::IsCancelled(answer_.generation.status)) return answer_.generation.status;
   if (request_ != nullptr) {
-    RETURN_IF_ERROR(lm::Await(db, *request_, meanwhile));
+    absl::Status waited = lm::Await(db, *request_, meanwhile);
+    const bool late = absl::IsDeadlineExceeded(waited);
+    if (!waited.ok() && (!late || ends_statement())) return waited;
+    if (late) {  // the statement's time: this row's failure, and that of those to come
+      StatementCall::Note(std::string(waited.message()));
+      answer_.generation.status = std::move(waited);
+      request_.reset();
+    }
     Collect();
   }
   if (std::exchange(counted_, true)) return absl::OkStatus();
@@ -98,6 +142,7 @@ absl::Status PendingAnswer::Await(sqlite3* db, absl::FunctionRef<absl::Status()>
 void PendingAnswer::Collect() {
   if (request_ == nullptr || !request_->WaitFor(absl::ZeroDuration())) return;
   answer_.generation = request_->result();
+  Settle();
   answer_.generation.status = GenerationStatus(answer_.generation);
   request_.reset();
 }

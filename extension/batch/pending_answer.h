@@ -21,6 +21,7 @@
 #include "extension/batch/row_answer.h"
 #include "extension/connection/await.h"
 #include "extension/connection/call_options.h"
+#include "extension/connection/spending.h"
 
 namespace lm {
 
@@ -64,9 +65,12 @@ class PendingAnswer {
   PendingAnswer(PendingAnswer&&) = default;
   PendingAnswer& operator=(PendingAnswer&&) = delete;
 
-  // Hands the prompt to the engine, once. False where the engine's queue is full: to be tried again
-  // after some other answer has come. A row that can have no answer needs none: that is true.
+  // Hands the prompt to the engine, once. False where the engine's queue is full, or the
+  // statement's budgets have nothing left: to be tried again after some other answer has come. A
+  // row that can have no answer needs none: that is true.
   bool Submit();
+  // Why a budget was in the way of the last Submit(); OK where none was.
+  const absl::Status& over_budget() const { return over_budget_; }
   bool submitted() const { return submitted_; }
 
   // Whether Await() would return at once, or does after so long. A row that is not submitted is not
@@ -95,12 +99,19 @@ class PendingAnswer {
 
  private:
   void Refuse(absl::Status status);
+  // Sets aside what the answer may take at most. An error says which budget has not that much left.
+  absl::Status SetAside();
+  // Says what it has taken.
+  void Settle();
+  bool ends_statement() const { return on_error() == OnError::kError; }
 
   RowPrompt row_;  // its texts are gone once they are submitted
   const ForkGuard fork_guard_;
   bool submitted_ = false;
-  bool counted_ = false;              // for lm_running
-  std::shared_ptr<Request> request_;  // null: not submitted, or answered
+  bool counted_ = false;                  // for lm_running
+  std::shared_ptr<Request> request_;      // null: not submitted, or answered
+  std::unique_ptr<SpendingShare> share_;  // null: there is no budget
+  absl::Status over_budget_;
   RowAnswer answer_;
 };
 

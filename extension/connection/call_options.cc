@@ -41,6 +41,13 @@ absl::StatusOr<GenerationOptions> Over(const std::string& settings,
 
 }  // namespace
 
+absl::Status CheckBudget(const CallOptions& options) {
+  if (options.generation.max_cost == 0 || options.model->prices.known()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "max_cost = ", options.generation.max_cost, " needs the model's prices: its options in ",
+      "temp.lm_models have neither price_in nor price_out, of a million tokens"));
+}
+
 absl::Status CheckCallOptions(absl::string_view json) {
   GenerationOptions options;
   return Parse(json, &options);
@@ -55,6 +62,7 @@ absl::StatusOr<CallOptions> ReadCallOptions(
   CallOptions options;
   ASSIGN_OR_RETURN(options.model, use(named.model));
   ASSIGN_OR_RETURN(options.generation, Over(options.model->options, json, defaults));
+  RETURN_IF_ERROR(CheckBudget(options));
   RETURN_IF_ERROR(options.generator().AdaptersOf(options.generation).status());
   RETURN_IF_ERROR(options.generator().CheckConstraint(options.generation));
   return options;

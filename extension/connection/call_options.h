@@ -52,6 +52,9 @@ absl::StatusOr<GenerationOptions> ReadGenerationOptions(const std::optional<std:
                                                         const Settings& settings,
                                                         const CallDefaults& defaults);
 
+// InvalidArgument where the options limit a cost, and the model has no prices.
+absl::Status CheckBudget(const CallOptions& options);
+
 // What is wrong with options whatever the model: an unknown key, a type, a value out of range.
 absl::Status CheckCallOptions(absl::string_view json);
 

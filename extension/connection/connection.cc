@@ -93,8 +93,11 @@ absl::StatusOr<std::shared_ptr<const ModelUse>> Connection::Use(absl::string_vie
   Session session(known->generator, Salt(), AccessToMemo());
   if (tally_ != nullptr) session.set_tally(tally_);
   session.set_strayed(known->strayed);
-  return std::make_shared<const ModelUse>(
-      ModelUse{std::move(session), settings_.OptionsJson(), settings_.system.value_or("")});
+  const ModelInfo& info = known->generator->info();
+  known->source.prices = source.is_remote() ? Prices{info.price_in, info.price_out} : source.prices;
+  return std::make_shared<const ModelUse>(ModelUse{std::move(session), settings_.OptionsJson(),
+                                                   settings_.system.value_or(""),
+                                                   known->source.prices});
 }
 
 std::shared_ptr<MemoFile> Connection::MemoInUse() {
@@ -158,6 +161,14 @@ std::string Connection::NameOf(const Generator& generator) const {
     if (loaded.generator.get() == &generator) return loaded.source.name;
   }
   return "";
+}
+
+Prices Connection::PricesOf(const Generator& generator) const {
+  for (const LoadedModel& loaded : loaded_) {
+    const Prices& prices = loaded.source.prices;
+    if (loaded.generator.get() == &generator && prices.known()) return prices;
+  }
+  return {generator.info().price_in, generator.info().price_out};
 }
 
 std::string Connection::DisplayNameOf(const Generator& generator) const {

@@ -25,6 +25,7 @@ struct ModelUse {
   Session session;
   std::string options = {};  // the settings' defaults for calls, as JSON; empty: none
   std::string system = {};   // the system prompt of calls that give none
+  Prices prices = {};
 };
 
 class MemoFile;
@@ -71,6 +72,13 @@ class Connection {
   std::string NameOf(const Generator& generator) const;
   // The same, but the file's own name for one that it does not know.
   std::string DisplayNameOf(const Generator& generator) const;
+
+  // What its tokens cost: by the first of its names in lm_models that says so.
+  Prices PricesOf(const Generator& generator) const;
+
+  // What the last statement that generated did not do, and why; empty: nothing.
+  const std::string& note() const { return note_; }
+  void set_note(std::string note) { note_ = std::move(note); }
 
   // The file that lm_settings('memo') names; null where it names none.
   std::shared_ptr<MemoFile> MemoInUse();
@@ -122,6 +130,7 @@ class Connection {
   PromptTally* tally_ = nullptr;
   std::shared_ptr<MemoFile> memo_;  // of settings_.memo, once it was used
   RunningStatements running_;
+  std::string note_;
   Registrar register_pure_ = nullptr;
   std::unique_ptr<ConnectionExtra> extra_;
 };

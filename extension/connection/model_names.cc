@@ -16,6 +16,7 @@
 #include "engine/model/adapter_file.h"
 #include "engine/model/device_plan.h"
 #include "engine/remote/hub_reference.h"
+#include "extension/connection/own_options.h"
 
 namespace lm {
 namespace {
@@ -42,9 +43,19 @@ bool LooksLikePath(absl::string_view reference) {
   return absl::StrContains(reference, '/') || absl::EndsWithIgnoreCase(reference, ".gguf");
 }
 
+// The options of a model of this machine: how it is loaded, and what its tokens are to cost.
+absl::Status ReadLocalOptions(const std::string& json, ModelOptions* options, Prices* prices) {
+  if (json.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const OwnOptions own, OwnOptions::Take(json, {"price_in", "price_out"}));
+  ASSIGN_OR_RETURN(prices->in, own.Amount("price_in"));
+  ASSIGN_OR_RETURN(prices->out, own.Amount("price_out"));
+  return ParseModelOptions(own.rest().value_or(""), options);
+}
+
 absl::Status CheckFile(NamedModel* model) {
   ModelOptions checked;
-  if (!model->options.empty()) RETURN_IF_ERROR(ParseModelOptions(model->options, &checked));
+  Prices prices;
+  RETURN_IF_ERROR(ReadLocalOptions(model->options, &checked, &prices));
   RETURN_IF_ERROR(CheckDevices(checked.device));
   std::error_code error;
   model->path = std::filesystem::absolute(model->path, error).string();
@@ -128,8 +139,8 @@ absl::StatusOr<ModelSource> ModelNames::Resolve(absl::string_view reference,
     source.path = model->path;
     if (source.is_remote()) {
       source.remote_options = model->options;
-    } else if (!model->options.empty()) {
-      RETURN_IF_ERROR(ParseModelOptions(model->options, &source.options));
+    } else {
+      RETURN_IF_ERROR(ReadLocalOptions(model->options, &source.options, &source.prices));
     }
     return source;
   }

@@ -12,6 +12,7 @@
 #include "engine/model/model.h"
 #include "engine/remote/remote_options.h"
 #include "extension/connection/settings.h"
+#include "extension/connection/spending.h"
 
 namespace lm {
 
@@ -31,6 +32,7 @@ struct ModelSource {
   std::string path;
   ModelOptions options;
   std::string remote_options = {};  // JSON: of a model on the network
+  Prices prices = {};               // of one here; how it is loaded does not depend on them
 
   bool is_remote() const { return IsRemotePath(path); }
   friend bool operator==(const ModelSource& a, const ModelSource& b) {

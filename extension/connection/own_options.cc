@@ -107,6 +107,15 @@ absl::StatusOr<bool> OwnOptions::Bool(const std::string& key, bool otherwise) co
   return value->boolean();
 }
 
+absl::StatusOr<std::optional<double>> OwnOptions::Amount(const std::string& key) const {
+  const Json* value = Find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number() || !(value->number() >= 0)) {
+    return WrongType(key, "a number that is not negative", *value);
+  }
+  return value->number();
+}
+
 absl::StatusOr<std::optional<std::string>> OwnOptions::Text(const std::string& key) const {
   const Json* value = Find(key);
   if (value == nullptr) return std::nullopt;

@@ -42,6 +42,8 @@ class OwnOptions {
                                 double most) const;
   absl::StatusOr<bool> Bool(const std::string& key, bool otherwise) const;
   absl::StatusOr<std::optional<std::string>> Text(const std::string& key) const;
+  // A number that is not negative.
+  absl::StatusOr<std::optional<double>> Amount(const std::string& key) const;
 
   // InvalidArgument, naming it, where there is any other key, or no object. For functions that take
   // none of generate()'s options.

@@ -22,6 +22,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "extension/connection/spending.h"
 #include "extension/host/sqlite_api.h"
 
 namespace lm {
@@ -102,6 +103,8 @@ class RunningWork {
   void SetJobCounts(int64_t total, int64_t done, int64_t failed, int64_t before);
 
   const std::string& sql() const { return sql_; }
+  // Of the statement, for those who ask on its thread.
+  const std::shared_ptr<Spending>& spending() const { return spending_; }
   absl::Time began() const { return began_; }
 
  private:
@@ -113,6 +116,7 @@ class RunningWork {
   const WorkOwner owner_;
   const std::string sql_;
   const absl::Time began_;
+  const std::shared_ptr<Spending> spending_ = std::make_shared<Spending>();
   int64_t id_ = 0;  // constant once it is listed
   std::atomic<bool> cancelled_{false};
   std::atomic<const char*> waiting_for_{nullptr};

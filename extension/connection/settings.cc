@@ -94,6 +94,9 @@ Cell Settings::Default(absl::string_view key) {
   if (key == "thinking") return "drop";
   if (key == "on_overflow" || key == "on_error") return "error";
   if (key == "timeout_ms") return generation.timeout_ms;
+  if (key == "max_seconds") return generation.max_seconds;
+  if (key == "max_total_tokens") return generation.max_total_tokens;
+  if (key == "max_cost") return generation.max_cost;
   return Cell();
 }
 

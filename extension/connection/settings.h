@@ -33,11 +33,13 @@ struct Settings {
   // generate()'s options that are set, by their names: what the options of a call do not say.
   std::map<std::string, Cell, std::less<>> options;
 
-  static constexpr std::array<absl::string_view, 23> kKeys = {
-      "model",          "threads",     "device",      "kv_bytes",  "kv_type",   "pack_cache",
-      "memo",           "memo_bytes",  "salt",        "lookahead", "network",   "system",
-      "max_tokens",     "temperature", "top_k",       "top_p",     "min_p",     "seed",
-      "repeat_penalty", "thinking",    "on_overflow", "on_error",  "timeout_ms"};
+  static constexpr std::array<absl::string_view, 26> kKeys = {
+      "model",       "threads",  "device",     "kv_bytes",       "kv_type",
+      "pack_cache",  "memo",     "memo_bytes", "salt",           "lookahead",
+      "network",     "system",   "max_tokens", "temperature",    "top_k",
+      "top_p",       "min_p",    "seed",       "repeat_penalty", "thinking",
+      "on_overflow", "on_error", "timeout_ms", "max_seconds",    "max_total_tokens",
+      "max_cost"};
 
   // The value of a key; monostate where it is not set.
   // REQUIRES: key is one of kKeys.

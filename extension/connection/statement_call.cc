@@ -52,6 +52,7 @@ std::shared_ptr<RunningWork> RunningStatements::Of(Connection& connection,
   work = RunningWork::Begin(WorkKind::kStatement, std::move(owner),
                             statement != nullptr ? sqlite3_sql(statement) : "");
   known_.push_back({statement, work});
+  connection.set_note("");
   return work;
 }
 
@@ -77,6 +78,11 @@ std::shared_ptr<RunningWork> StatementCall::Work() {
   *kept = call->connection_.running().Of(call->connection_, call->function_);
   call->Attach(*kept);
   return call->work_;
+}
+
+void StatementCall::Note(const std::string& note) {
+  if (const std::shared_ptr<RunningWork> work = Work()) work->SetHint(note);
+  if (innermost != nullptr) innermost->connection_.set_note(note);
 }
 
 sqlite3* StatementCall::db() const { return connection_.db(); }

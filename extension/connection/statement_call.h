@@ -56,6 +56,10 @@ class StatementCall {
   // Of the call that this thread is in, the innermost one; null outside of any.
   static std::shared_ptr<RunningWork> Work();
 
+  // Says what the statement has not done, and why: for lm_running.hint, and lm_stats.hint until
+  // the next one generates.
+  static void Note(const std::string& note);
+
   // What is to become of a call that ended with `status`.
   absl::Status Concluded(absl::Status status) const;
   sqlite3* db() const;

@@ -20,7 +20,9 @@
 //   {"value":null,"error":"prompt ...","finish":"error","tokens_in":0,"tokens_out":0}
 // {"timeout_ms":n} fails a row that the model has worked on for so long; the time that it waits for
 // others, or shares with them, does not count: what one row has the time for alone it has in any
-// statement. {"max_seconds":s} ends the statement after that time on the clock, with an error.
+// statement. max_seconds (on the clock), max_total_tokens (of prompts and answers) and max_cost (at
+// the model's prices) are budgets of the whole statement: a row that one of them does not reach for
+// cannot be answered either.
 // Options that are wrong and a model that cannot be loaded are mistakes of the statement, not of a
 // row: they are errors in any case. So is sqlite3_interrupt.
 //

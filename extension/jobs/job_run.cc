@@ -57,7 +57,18 @@ absl::Status JobRun::ReadJobOptions(Connection& connection) {
     return absl::Status(options.status().code(),
                         absl::StrCat("the job's options: ", options.status().message()));
   }
-  if (options->generation.on_error == OnError::kError) max_errors_ = 0;
+  GenerationOptions& generation = options->generation;
+  if (generation.on_error == OnError::kError) max_errors_ = 0;
+  // A row that a budget does not reach for is none that failed: it waits. So time is looked at
+  // here, and tokens and costs are by each row before it is submitted.
+  if (options_.max_seconds.has_value()) {
+    generation.max_seconds = static_cast<double>(*options_.max_seconds);
+  }
+  if (generation.max_seconds > 0) most_ = absl::Seconds(generation.max_seconds);
+  generation.max_seconds = 0;
+  generation.max_total_tokens = options_.max_total_tokens.value_or(generation.max_total_tokens);
+  generation.max_cost = options_.max_cost.value_or(generation.max_cost);
+  RETURN_IF_ERROR(CheckBudget(*options));
   call_ = std::make_shared<const CallOptions>(*std::move(options));
   return absl::OkStatus();
 }
@@ -83,9 +94,25 @@ JobRun::~JobRun() {
 }
 
 int64_t JobRun::CountAnswered() {
-  // A full queue of the engine may have room again.
-  return std::count_if(rows_.begin(), rows_.end(),
-                       [](Row& row) { return row.answer.Submit() && row.answer.Done(); });
+  int64_t answered = 0;
+  for (Row& row : rows_) {
+    const bool before = row.answer.answered();
+    row.answer.Collect();
+    answered += row.answer.answered();
+    num_collected_ += row.answer.answered() && !before;
+  }
+  for (Row& row : rows_) {
+    if (row.answer.submitted()) continue;
+    // A full queue of the engine may have room again; a budget has once an answer has come.
+    const bool refused = !row.answer.over_budget().ok();
+    if (refused && num_collected_ == collected_when_refused_) break;
+    if (!row.answer.Submit()) {
+      collected_when_refused_ = num_collected_;
+      break;
+    }
+    answered += row.answer.answered();
+  }
+  return answered;
 }
 
 bool JobRun::IsTimeToCommit(int64_t num_answered, absl::Time now) const {
@@ -146,9 +173,9 @@ void JobRun::Submit(std::vector<JobRow> claimed) {
     if (row.system.ok() && !row.system->has_value()) row.system = store_->job().system;
     PendingAnswer answer(
         {.prompt = std::move(row.prompt), .system = std::move(row.system), .options = call_});
-    answer.Submit();
     rows_.push_back({row.number, std::move(asked), std::move(answer)});
   }
+  CountAnswered();
 }
 
 void JobRun::Show(const JobCounts& counts) {
@@ -168,25 +195,41 @@ absl::StatusOr<JobProgress> JobRun::Progress(absl::Time now) {
                      .elapsed = now - began_};
 }
 
-absl::Status JobRun::Leave() {
+std::string JobRun::BudgetsEnd(absl::Time now) {
+  if (now - began_ >= most_) {
+    return absl::StrCat("max_seconds = ", absl::ToDoubleSeconds(most_), " are over");
+  }
+  const PendingAnswer* refused = nullptr;
+  for (Row& row : rows_) {
+    if (row.answer.submitted() && !row.answer.Done()) return "";
+    if (!row.answer.over_budget().ok()) refused = &row.answer;
+  }
+  return refused != nullptr ? std::string(refused->over_budget().message()) : "";
+}
+
+absl::StatusOr<JobProgress> JobRun::Stop(const std::string& why) {
   RETURN_IF_ERROR(Commit(JobDatabase::kMostWait, /*claim=*/false));
   RETURN_IF_ERROR(
       database_->Transact([this] { return store_->Release(); }, JobDatabase::kMostWait));
   rows_.clear();
-  return absl::OkStatus();
+  ASSIGN_OR_RETURN(JobProgress progress, Progress(absl::Now()));
+  const int64_t left = progress.counts.waiting + progress.counts.running;
+  progress.stopped = absl::StrCat("stopped: ", why, "; ", left, " of ", progress.counts.total(),
+                                  " rows are left for a later run");
+  RETURN_IF_ERROR(
+      database_->Transact([&] { return store_->End(/*over=*/false, progress.stopped); }));
+  StatementCall::Note(progress.stopped);
+  over_ = true;
+  return progress;
 }
 
 absl::StatusOr<std::optional<JobProgress>> JobRun::Advance() {
   if (fork_guard_.forked()) return ForkGuard::Error();
   while (!over_) {
     if (database_->Interrupted()) return absl::CancelledError("interrupted");
-    if (absl::Now() - began_ >= options_.most) {
-      RETURN_IF_ERROR(Leave());
-      ASSIGN_OR_RETURN(JobProgress progress, Progress(absl::Now()));
-      over_ = true;
-      return progress;
-    }
-    if (!IsTimeToCommit(CountAnswered(), absl::Now())) {
+    const int64_t answered = CountAnswered();
+    if (const std::string why = BudgetsEnd(absl::Now()); !why.empty()) return Stop(why);
+    if (!IsTimeToCommit(answered, absl::Now())) {
       const WaitingFor waiting(work_.get(), rows_.empty() ? "others" : "model");
       absl::SleepFor(kPoll);
       continue;

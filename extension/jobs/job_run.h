@@ -35,10 +35,13 @@ struct JobRunOptions {
   int64_t chunk = 128;  // most rows that are claimed and not committed
   int64_t max_errors = INT64_MAX;
   bool retry = false;
-  bool refresh = false;                            // the query is asked again
-  absl::Duration progress = absl::Seconds(1);      // at least between two reports
-  absl::Duration lease = absl::Seconds(30);        // of a claim that is not renewed
-  absl::Duration most = absl::InfiniteDuration();  // of the run
+  bool refresh = false;                        // the query is asked again
+  absl::Duration progress = absl::Seconds(1);  // at least between two reports
+  absl::Duration lease = absl::Seconds(30);    // of a claim that is not renewed
+  // The run's budgets; where one is not given, what the job's options or the settings have.
+  std::optional<int64_t> max_seconds = {};
+  std::optional<int64_t> max_total_tokens = {};
+  std::optional<double> max_cost = {};
   // Of the user's databases, the one that has the job; nullopt: the first that does.
   std::optional<std::string> database = {};
 };
@@ -50,6 +53,7 @@ struct JobProgress {
   int64_t cached = 0;       // of this run, without a generation
   int64_t tokens_out = 0;   // of this run
   absl::Duration elapsed = {};
+  std::string stopped = {};  // which budget has ended the run before the job; empty: none
 };
 
 // Not thread-safe; used while one statement runs. Destroying it commits what is answered and gives
@@ -83,6 +87,7 @@ class JobRun {
   absl::Status PlanRows();
   // Whether it is time to commit what has been answered, or to show that this run is alive.
   bool IsTimeToCommit(int64_t num_answered, absl::Time now) const;
+  // Collects what has come, and submits what can be.
   int64_t CountAnswered();
   // In one transaction: answers that have come, new claims.
   absl::Status Commit(absl::Duration patience, bool claim);
@@ -90,8 +95,11 @@ class JobRun {
   void Submit(std::vector<JobRow> claimed);
   void Show(const JobCounts& counts);  // in lm_running
   absl::StatusOr<JobProgress> Progress(absl::Time now);
+  // Which budget ends the run now: time is over, or none of its rows is under way and nothing is
+  // left for another. Empty: none.
+  std::string BudgetsEnd(absl::Time now);
   // Commits what is answered and gives the other rows back: the run is over before the job is.
-  absl::Status Leave();
+  absl::StatusOr<JobProgress> Stop(const std::string& why);
 
   const JobRunOptions options_;
   const std::unique_ptr<JobDatabase> database_;
@@ -103,13 +111,16 @@ class JobRun {
   std::optional<JobQuestion> question_;
   JobChanges changes_;
   int64_t max_errors_ = INT64_MAX;
+  absl::Duration most_ = absl::InfiniteDuration();  // of the run
 
   std::list<Row> rows_;  // claimed by this run
   int64_t failed_ = 0;   // by this run
   int64_t cached_ = 0;
   int64_t tokens_out_ = 0;
-  int64_t finished_before_ = 0;  // of the job, when the run began
-  bool none_waits_ = false;      // that this run may claim
+  int64_t finished_before_ = 0;          // of the job, when the run began
+  int64_t num_collected_ = 0;            // answers that have come
+  int64_t collected_when_refused_ = -1;  // when a budget was last in the way
+  bool none_waits_ = false;              // that this run may claim
   absl::Time began_;
   absl::Time last_commit_ = absl::InfinitePast();
   absl::Time last_report_;

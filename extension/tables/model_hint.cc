@@ -26,6 +26,7 @@ std::string ModelHint(Connection& connection, const Generator& generator) {
     hints.push_back(file->Trouble());
   }
   if (connection.HasStrayed(generator)) hints.push_back(Strayed(generator.info()));
+  hints.push_back(connection.note());
   std::erase(hints, "");
   return absl::StrJoin(hints, "; ");
 }

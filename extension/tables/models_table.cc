@@ -68,11 +68,11 @@
 // The columns from `options` on are hidden: SELECT * and INSERT without names mean the first two.
 // A row is checked when it is written: the file must open as a GGUF, and `options` be a JSON object
 // of device, threads, kv_bytes, kv_type, pack_cache and context_length, which go before
-// lm_settings, and lora.
-// The model is loaded at its first use. Until then the columns from `architecture` on are NULL;
-// reading them loads nothing; writing them is refused. Names belong to the connection, weights to
-// the process: two connections that name one file share its weights. The last one to let go frees
-// them.
+// lm_settings, lora, and price_in and price_out, what a million tokens of prompts and of answers
+// are to cost here (for max_cost, lm_explain and lm_stats.cost). The model is loaded at its first
+// use. Until then the columns from `architecture` on are NULL; reading them loads nothing; writing
+// them is refused. Names belong to the connection, weights to the process: two connections that
+// name one file share its weights. The last one to let go frees them.
 //
 // lora has adapters (LoRA, as GGUF) that rows may be computed with, over the same weights:
 //

@@ -170,7 +170,10 @@ class QueryCursor : public TableCursor {
                                     [](const Row& row) { return row.pending.submitted(); });
       if (under_way == rows_.end()) return absl::OkStatus();
       under_way->pending.Done(kInterruptInterval);
-      RETURN_IF_ERROR(CheckStatementTime(options_->generation.max_seconds));
+      const absl::Status late = CheckStatementTime(options_->generation.max_seconds);
+      if (!late.ok()) {  // then it is what became of each row, unless that is the statement's end
+        return options_->generation.on_error == OnError::kError ? late : absl::OkStatus();
+      }
       if (poll.Interrupted()) return absl::CancelledError("interrupted");
     }
   }

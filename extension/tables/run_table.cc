@@ -1,6 +1,6 @@
 // lm_run(job [, options]): runs a job that is stored in the database, or goes on with it
 //   -> total, done, failed, cached, rows_per_second, tokens_per_second, eta_seconds, seconds, hint,
-//      joined, changed, vanished
+//      joined, changed, vanished, stopped
 //
 //   INSERT INTO lm_jobs(name, query, system, target) VALUES ('label',
 //     'SELECT id, body FROM reviews WHERE label IS NULL',
@@ -92,15 +92,22 @@
 //   refresh     true: the query is asked again, and what has changed is done
 //   progress_ms the least time between two rows of the result; 1000
 //   lease_ms    after how long without a sign of life another run's claims are void; 30000
-//   max_seconds after how long the run ends, with what is answered by then; the other rows wait for
-//               the next run. (timeout_ms in the job's options is a row's own: see generate.)
+//   max_seconds, max_total_tokens, max_cost
+//               the run's budgets: its time on the clock, the tokens of its prompts and answers,
+//               and what they come to at the model's price_in and price_out (lm_models). Where one
+//               is reached the run ends well, with what is answered by then; the other rows wait
+//               for the next run, which has budgets of its own. `stopped` and lm_jobs.status say
+//               which it was. The job's own options may have them, too, and so may lm_settings; 0
+//               is none. (timeout_ms in the job's options is a row's own: see generate.)
 //   database    which of the databases (main, or an attached one) has the job; unless given, the
 //               first one that does
 //
 // total, done and failed count the job's rows; cached are those of this run that needed no
 // generation. The rates are this run's: rows of the job (others' too), tokens generated. `hint` is
 // what lm_stats.hint says of the model, with the first row already: that it was made for something
-// else than it is asked. joined, changed and vanished count what this run's refresh has found.
+// else than it is asked. joined, changed and vanished count what this run's refresh has found. A
+// row is submitted only where its prompt and the most tokens of its answer (max_tokens) are left of
+// a budget: none is exceeded, and the last rows before the end go one by one.
 #include <memory>
 #include <string>
 #include <utility>
@@ -132,15 +139,17 @@ enum Column {
   kJoined,
   kChanged,
   kVanished,
+  kStopped,
   kNumColumns
 };
 
 constexpr int64_t kMost = 1000000;
 
 absl::StatusOr<JobRunOptions> ReadOptions(const std::optional<std::string>& json) {
-  ASSIGN_OR_RETURN(OwnOptions own,
-                   OwnOptions::Take(json, {"chunk", "max_errors", "retry", "refresh", "progress_ms",
-                                           "lease_ms", "max_seconds", "database"}));
+  ASSIGN_OR_RETURN(
+      OwnOptions own,
+      OwnOptions::Take(json, {"chunk", "max_errors", "retry", "refresh", "progress_ms", "lease_ms",
+                              "max_seconds", "max_total_tokens", "max_cost", "database"}));
   RETURN_IF_ERROR(own.CheckNoOthers());
   JobRunOptions options;
   ASSIGN_OR_RETURN(options.chunk, own.Integer("chunk", options.chunk, 1, kMost));
@@ -151,8 +160,13 @@ absl::StatusOr<JobRunOptions> ReadOptions(const std::optional<std::string>& json
   options.progress = absl::Milliseconds(progress_ms);
   ASSIGN_OR_RETURN(const int64_t lease_ms, own.Integer("lease_ms", 30000, 3000, INT32_MAX));
   options.lease = absl::Milliseconds(lease_ms);
-  ASSIGN_OR_RETURN(const int64_t seconds, own.Integer("max_seconds", 0, 0, INT32_MAX));
-  if (seconds > 0) options.most = absl::Seconds(seconds);
+  if (own.Has("max_seconds")) {
+    ASSIGN_OR_RETURN(options.max_seconds, own.Integer("max_seconds", 0, 0, INT32_MAX));
+  }
+  if (own.Has("max_total_tokens")) {
+    ASSIGN_OR_RETURN(options.max_total_tokens, own.Integer("max_total_tokens", 0, 0, INT64_MAX));
+  }
+  ASSIGN_OR_RETURN(options.max_cost, own.Amount("max_cost"));
   ASSIGN_OR_RETURN(options.database, own.Text("database"));
   return options;
 }
@@ -219,6 +233,9 @@ class RunCursor : public JobCursor<JobRun, JobProgress> {
       case kVanished:
         sqlite3_result_int64(context, row().changes.vanished);
         break;
+      case kStopped:
+        if (!row().stopped.empty()) ResultText(context, row().stopped);
+        break;
     }
     return absl::OkStatus();
   }
@@ -229,7 +246,7 @@ constexpr TableFunctionSpec kSpec = {
     .columns =
         "total INTEGER, done INTEGER, failed INTEGER, cached INTEGER, "
         "rows_per_second REAL, tokens_per_second REAL, eta_seconds REAL, seconds REAL, hint TEXT, "
-        "joined INTEGER, changed INTEGER, vanished INTEGER",
+        "joined INTEGER, changed INTEGER, vanished INTEGER, stopped TEXT",
     .num_columns = kNumColumns,
     .arguments = {"job", "options"},
     .missing = "the name of a job is missing: lm_run(job)",

@@ -31,8 +31,9 @@
 //   system      the system prompt of generate(), generate_json(), lm_each() and others that take
 //               one, where it is not given or NULL ('' is an empty one)
 //   max_tokens, temperature, top_k, top_p, min_p, seed, repeat_penalty, thinking, on_overflow,
-//   on_error, timeout_ms     generate()'s options, for calls whose own do not have them. Without a
-//               setting of on_error, tables of answers and jobs go on at a row's failure ('null')
+//   on_error, timeout_ms, max_seconds, max_total_tokens, max_cost
+//               generate()'s options, for calls whose own do not have them. Without a setting of
+//               on_error, tables of answers and jobs go on at a row's failure ('null')
 //
 // All keys are always there. `value` is what holds: what was set, with the source 'lm_settings', or
 // the default (source 'default', and 'database' for its own salt). A NULL value sets it to the

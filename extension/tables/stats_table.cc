@@ -34,8 +34,9 @@
 // help; 'decode-bound (slow to stream)': shorter answers and more rows at a time help.
 //
 // A model on the network computes elsewhere, and of the engine's columns has ttft_* only. `cost` is
-// what this database's tokens of the phase come to at its price_in or price_out (lm_models), reused
-// ones included: sum(cost) is the bill, as far as servers give no discounts.
+// what this database's tokens of the phase come to at the model's price_in or price_out (lm_models;
+// one of this machine may have them, too), reused ones included: sum(cost) is the bill, as far as
+// servers give no discounts.
 //
 // Reading loads no model; without a running one there are no rows. A model that is loaded anew, as
 // with another number of threads (lm_settings), begins with no counts, in lm_requests and lm_cache
@@ -43,10 +44,10 @@
 // connection has for it, else the file's.
 // Two are this connection's own: `foreseen`, how many calls of generate() and the like
 // found their answer under way, because look-ahead had seen them coming; and `hint`, what the last
-// statement that had to ask row by row could do better, what is wrong with the memo's file, or that
-// a model made for one thing (engine/model/purpose.h) was asked for something else: that which
-// ships labels and shortens descriptions of packages, and answers with words to whatever it is
-// asked.
+// statement that had to ask row by row could do better, what is wrong with the memo's file, which
+// budget has ended it, or that a model made for one thing (engine/model/purpose.h) was asked for
+// something else: that which ships labels and shortens descriptions of packages, and answers with
+// words to whatever it is asked.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -174,7 +175,7 @@ class StatsTable : public SnapshotTable {
     cells.push_back(Verdict(stats));
     cells.push_back(info.path);
     AppendOwn(generator, &cells);
-    cells.emplace_back();
+    cells.push_back(CostOf(generator, prefill, own));
     return cells;
   }
 
@@ -191,9 +192,14 @@ class StatsTable : public SnapshotTable {
     const ModelInfo& info = generator.info();
     cells.push_back(info.path);
     AppendOwn(generator, &cells);
-    cells.push_back(prefill ? TokenCost(own.tokens_prefilled + own.tokens_reused, info.price_in)
-                            : TokenCost(own.tokens_decoded, info.price_out));
+    cells.push_back(CostOf(generator, prefill, own));
     return cells;
+  }
+
+  Cell CostOf(const Generator& generator, bool prefill, const RequestCounts& own) {
+    const Prices prices = connection().PricesOf(generator);
+    return prefill ? TokenCost(own.tokens_prefilled + own.tokens_reused, prices.in)
+                   : TokenCost(own.tokens_decoded, prices.out);
   }
 
   // Up to tokens_decoded. `stats`: EngineStats or RemoteStats.

@@ -1,5 +1,5 @@
 -- lm_run(job [, options])  ->  total, done, failed, cached, rows_per_second, tokens_per_second, eta_seconds, seconds, hint, joined,
---                        changed, vanished
+--                        changed, vanished, stopped
 --
 -- Runs a job of lm_jobs, or goes on with it: a row of progress a second, and one at the end. What is answered is
 -- committed together with the row's state and what the job's target does with it, again and again, and while the model
@@ -14,6 +14,8 @@
 --                others than those of their answer are generated again; those that are gone are marked, and kept
 --   progress_ms  the least time between two rows of the result (1000)
 --   lease_ms     after how long without a sign of life another run's claims are void (30000)
+--   max_seconds, max_total_tokens, max_cost
+--                the run's budgets: it ends well where one is reached, and the rows that are left wait; `stopped` says it
 --   database     which database has the job: main, or an attached one; unless given, the first that does
 --
 -- The job's statements run on a connection of their own, which behaves as yours does: the same foreign keys, triggers and
@@ -67,7 +69,19 @@ UPDATE lm_jobs SET system = 'Which animals are they?' WHERE name = 'topics';
 SELECT max(total), max(done), max(joined), max(changed), max(vanished) FROM lm_run('topics', '{"refresh":true}');
 --> 3|3|0|3|0
 
+-- A budget ends the job half-way; a larger one finishes it. A row is begun only where its prompt and the most that its
+-- answer may take (max_tokens) are left, so that a budget is never exceeded.
+INSERT INTO lm_jobs(name, query, options) VALUES ('dear', 'SELECT url, ''The page '' || url FROM pages', '{"max_tokens":4,"cache":false}');
+SELECT max(total), max(done), max(stopped) IS NOT NULL FROM lm_run('dear', '{"max_total_tokens":40}');
+--> 3|1|1
+SELECT status FROM lm_jobs WHERE name = 'dear';
+--~ ^stopped: max_total_tokens = 40 does not reach for another answer: 1 have taken \d+, the next may take \d+; 2 of 3 rows are left for a later run$
+SELECT max(total), max(done), max(stopped) FROM lm_run('dear', '{"max_total_tokens":1000}');
+--> 3|3|NULL
+SELECT status FROM lm_jobs WHERE name = 'dear';
+--> done
+
 SELECT * FROM lm_run('lost');
---! there is no job named 'lost'; lm_jobs has 'shorten', 'more', 'topics'
+--! there is no job named 'lost'; lm_jobs has 'shorten', 'more', 'topics', 'dear'
 SELECT * FROM lm_run('more', '{"chunks":3}');
---! unknown option 'chunks'; chunk, max_errors, retry, refresh, progress_ms, lease_ms, max_seconds, database are known
+--! unknown option 'chunks'; chunk, max_errors, retry, refresh, progress_ms, lease_ms, max_seconds, max_total_tokens, max_cost, database are known

@@ -31,7 +31,8 @@ TEST(GenerationOptionsTest, TakesEveryOption) {
       "top_k": 40, "top_p": 0.9, "min_p": 0.05, "repeat_penalty": 1.1,
       "seed": 18446744073709551615, "logit_bias": {"7": -1.5, "12": 3},
       "on_error": "json", "on_overflow": "truncate_end", "timeout_ms": 2500,
-      "on_length": "complete", "max_seconds": 1.5, "json_spaces": true, "schema": true,
+      "on_length": "complete", "max_seconds": 1.5, "max_total_tokens": 9000, "max_cost": 0.25,
+      "json_spaces": true, "schema": true,
       "priority": "interactive"})",
                                     &o);
   ASSERT_TRUE(status.ok()) << status;
@@ -50,6 +51,8 @@ TEST(GenerationOptionsTest, TakesEveryOption) {
   EXPECT_EQ(o.timeout_ms, 2500);
   EXPECT_EQ(o.on_length, OnLength::kComplete);
   EXPECT_EQ(o.max_seconds, 1.5);
+  EXPECT_EQ(o.max_total_tokens, 9000);
+  EXPECT_EQ(o.max_cost, 0.25);
   EXPECT_EQ(o.constraint, (AnswerConstraint{AnswerConstraint::Kind::kSchema, "true", true}));
   EXPECT_EQ(o.priority, Priority::kInteractive);
 }
@@ -107,6 +110,8 @@ TEST(GenerationOptionsTest, RangesAreHeld) {
   EXPECT_EQ(Refusal(R"({"top_k": -3})"), "top_k must be >= 0, got -3");
   EXPECT_EQ(Refusal(R"({"timeout_ms": -3})"), "timeout_ms must be >= 0, got -3");
   EXPECT_EQ(Refusal(R"({"max_seconds": -0.5})"), "max_seconds must be >= 0, got -0.5");
+  EXPECT_EQ(Refusal(R"({"max_total_tokens": -1})"), "max_total_tokens must be >= 0, got -1");
+  EXPECT_EQ(Refusal(R"({"max_cost": -2})"), "max_cost must be >= 0, got -2");
   EXPECT_EQ(Refusal(R"({"on_length": "x"})"),
             "on_length must be 'cut' or 'complete', got the string 'x'");
   EXPECT_EQ(Refusal(R"({"stop": ""})"), "stop must not hold an empty string");
