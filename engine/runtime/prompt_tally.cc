@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "engine/base/digest.h"
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/constraint_cache.h"
@@ -32,6 +33,7 @@ absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(
     const std::shared_ptr<Generator>& generator, RequestSpec spec) {
   RETURN_IF_ERROR(generator->Validate(spec));
   const bool guessed = spec.prompt.empty();
+  const RequestSpec given = sample_ > 0 ? spec : RequestSpec();
   if (guessed) spec.prompt = GuessedTokens(spec.text);
   num_tokens_ += static_cast<int64_t>(spec.prompt.size());
   if (num_tokens_ > kMostTokens) {
@@ -43,6 +45,7 @@ absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(
   if (part == parts_.end()) {
     part = parts_.insert(parts_.end(), Part{generator, {}, {}, {}});
   }
+  if (sample_ > 0) Keep(given, &*part);
   part->guessed = part->guessed || guessed;
   Prompt prompt{.begin = static_cast<int64_t>(part->tokens.size())};
   part->tokens.insert(part->tokens.end(), spec.prompt.begin(), spec.prompt.end());
@@ -65,6 +68,17 @@ absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(
   auto request = std::make_shared<Request>(std::move(spec));
   request->Finish(std::move(answer));
   return request;
+}
+
+// Reservoir sampling, by numbers that are the same every time.
+void PromptTally::Keep(const RequestSpec& spec, Part* part) const {
+  if (part->sample.size() < sample_) {
+    part->sample.push_back(spec);
+    return;
+  }
+  const uint64_t seen = part->prompts.size() + 1;
+  const uint64_t place = DigestOf(absl::StrCat(seen)).low % seen;
+  if (place < sample_) part->sample[place] = spec;
 }
 
 int32_t PromptTally::Answer(const RequestSpec& spec, Part* part, std::string* text) {
@@ -129,7 +143,8 @@ PromptTally::Totals PromptTally::Count(const Part& part) {
   });
   Totals totals{.generator = part.generator,
                 .requests = static_cast<int64_t>(sorted.size()),
-                .guessed = part.guessed};
+                .guessed = part.guessed,
+                .sample = part.sample};
   absl::Span<const int32_t> before;
   const Prompt* last = nullptr;
   for (const Prompt& prompt : sorted) {

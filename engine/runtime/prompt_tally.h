@@ -30,6 +30,10 @@ class PromptTally {
   absl::StatusOr<std::shared_ptr<Request>> Take(const std::shared_ptr<Generator>& generator,
                                                 RequestSpec spec);
 
+  // From now on up to `count` of each generator's requests are kept as they are, for who would try
+  // some of them; each of those taken is as likely to be among them.
+  void set_sample(size_t count) { sample_ = count; }
+
   struct Totals {
     std::shared_ptr<Generator> generator;
     int64_t requests = 0;
@@ -39,6 +43,7 @@ class PromptTally {
     int64_t most_answer_tokens = 0;
     int64_t answers = 0;   // of the different prompts, those whose answers take more than a prefill
     bool guessed = false;  // tokens are those of a model elsewhere: four bytes each
+    std::vector<RequestSpec> sample = {};
   };
   // A row for each generator asked, in that order.
   std::vector<Totals> Count() const;
@@ -63,7 +68,9 @@ class PromptTally {
     std::vector<Prompt> prompts;
     Choices choices;  // the last ones asked for
     bool guessed = false;
+    std::vector<RequestSpec> sample = {};
   };
+  void Keep(const RequestSpec& spec, Part* part) const;
   static Totals Count(const Part& part);
   static Choices ReadChoices(const std::string& json, const Tokenizer* tokenizer);
   // The text of an answer, and the most tokens that it may have.
@@ -71,6 +78,7 @@ class PromptTally {
 
   std::vector<Part> parts_;
   int64_t num_tokens_ = 0;
+  size_t sample_ = 0;
 };
 
 }  // namespace lm

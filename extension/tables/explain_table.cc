@@ -1,4 +1,5 @@
-// lm_explain(select_sql [, options]): what a query would ask of the model; nothing is generated
+// lm_explain(select_sql [, options]): what a query would ask of the model; nothing is generated,
+// but for a sample that one asks for
 //   -> model, rows, prompts, tokens, tokens_shared, answer_tokens, prefill_seconds, decode_seconds,
 //      seconds, basis, cost_in, cost_out
 //
@@ -29,9 +30,17 @@
 // ceilings: basis is 'ceilings'. On a GPU there are no measured ceilings: without a past, NULL.
 // Rows are taken to be submitted together, as lm_query, lm_each and lm_map do.
 //
-// A model on the network has no seconds; basis says of its tokens whether they are the model's
+// With {"sample":32} so many of the prompts, chosen from all of them, are asked for indeed,
+// together, and the forecast is made of what they took: of their answers' length, their time in
+// prefill and decode, and what else there was; basis is 'sample'. The memo keeps those answers
+// (unless
+// {"cache":false}), and seconds, costs and answer_tokens are of what is then left to generate.
+//
+// A model on the network has no seconds without a sample; basis says of its tokens whether they are
+// the model's
 // ('tokens': lm_models' option tokenizer) or guessed at four bytes each ('guessed tokens'). cost_in
-// and cost_out are what prompts and answers come to at its price_in and price_out; else NULL.
+// and cost_out are what prompts and answers come to at its price_in and price_out; else NULL. A
+// model of this machine may have prices, too (lm_models).
 #include <optional>
 #include <string>
 #include <utility>
@@ -43,14 +52,18 @@
 #include "engine/runtime/engine.h"
 #include "extension/batch/shadow_statement.h"
 #include "extension/connection/await.h"
+#include "extension/connection/own_options.h"
 #include "extension/connection/table_function.h"
 #include "extension/host/given_statement.h"
 #include "extension/host/sqlite_value.h"
+#include "extension/tables/explain_sample.h"
 #include "extension/tables/tables.h"
 #include "extension/tables/token_cost.h"
 
 namespace lm {
 namespace {
+
+constexpr int64_t kMostSampled = 1000;
 
 // Lets a connection's models only take note, as long as it lives.
 class CountOnly {
@@ -76,10 +89,17 @@ class ExplainCursor : public TableCursor {
     at_ = 0;
     rows_.clear();
     ASSIGN_OR_RETURN(std::optional<std::string> sql, args.Text(0));
-    ASSIGN_OR_RETURN(std::optional<std::string> json, args.Text(1));
+    ASSIGN_OR_RETURN(const std::optional<std::string> json, args.Text(1));
     if (!sql.has_value()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const OwnOptions own, OwnOptions::Take(json, {"sample"}));
+    ASSIGN_OR_RETURN(const int64_t sample, own.Integer("sample", 0, 0, kMostSampled));
     PromptTally calls, columns;
-    RETURN_IF_ERROR(RunQuery(*sql, json, &calls, &columns));
+    // Under another lm_explain() nothing is asked at all.
+    if (!connection().only_counts()) {
+      calls.set_sample(static_cast<size_t>(sample));
+      columns.set_sample(static_cast<size_t>(sample));
+    }
+    RETURN_IF_ERROR(RunQuery(*sql, own.rest(), &calls, &columns));
     const PromptTally& tally = calls.empty() ? columns : calls;
     for (const PromptTally::Totals& totals : tally.Count()) {
       ASSIGN_OR_RETURN(std::vector<Cell> cells, CellsOf(totals));
@@ -166,6 +186,7 @@ class ExplainCursor : public TableCursor {
 
   absl::StatusOr<std::vector<Cell>> CellsOf(const PromptTally::Totals& totals) {
     const ModelInfo& info = totals.generator->info();
+    const Prices prices = connection().PricesOf(*totals.generator);
     std::optional<MachineCeilings> ceilings;
     if (info.device == "cpu") {
       ASSIGN_OR_RETURN(ceilings, AwaitCeilings(connection().db()));
@@ -185,18 +206,27 @@ class ExplainCursor : public TableCursor {
     }
     std::string basis = forecast.measured ? "measured" : "ceilings";
     if (engine == nullptr) basis = totals.guessed ? "guessed tokens" : "tokens";
+    SampledCost cost{.prompt_tokens = totals.tokens,
+                     .answer_tokens = forecast.answer_tokens,
+                     .prefill = forecast.prefill,
+                     .decode = forecast.decode,
+                     .all = both};
+    if (!totals.sample.empty()) {
+      ASSIGN_OR_RETURN(cost, TrySample(connection(), totals, ceilings));
+      basis = "sample";
+    }
     return std::vector<Cell>{connection().DisplayNameOf(*totals.generator),
                              totals.requests,
                              totals.prompts,
                              totals.tokens,
                              totals.tokens_shared,
-                             forecast.answer_tokens,
-                             seconds(forecast.prefill),
-                             seconds(forecast.decode),
-                             seconds(both),
+                             cost.answer_tokens,
+                             seconds(cost.prefill),
+                             seconds(cost.decode),
+                             seconds(cost.all),
                              std::move(basis),
-                             TokenCost(totals.tokens, info.price_in),
-                             TokenCost(forecast.answer_tokens, info.price_out)};
+                             TokenCost(cost.prompt_tokens, prices.in),
+                             TokenCost(cost.answer_tokens, prices.out)};
   }
 
   std::vector<std::vector<Cell>> rows_;

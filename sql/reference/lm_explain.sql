@@ -1,7 +1,9 @@
 -- lm_explain(select_sql [, options])
---   ->  model, rows, prompts, tokens, tokens_shared, answer_tokens, prefill_seconds, decode_seconds, seconds, basis
+--   ->  model, rows, prompts, tokens, tokens_shared, answer_tokens, prefill_seconds, decode_seconds, seconds, basis,
+--       cost_in, cost_out
 --
--- What a query would ask of the model, and how long that will take. Nothing is generated.
+-- What a query would ask of the model, and how long that will take. Nothing is generated, unless you ask for a sample:
+-- with {"sample":32} so many of the prompts are, the memo keeps their answers, and the forecast of the rest is made of them.
 
 CREATE TEMP TABLE reviews(id INTEGER PRIMARY KEY, body TEXT);
 INSERT INTO reviews(body) VALUES ('good'), ('bad'), ('good'), (NULL), ('I do not know');
@@ -29,3 +31,18 @@ SELECT count(body) FROM reviews WHERE id < 4;
 --> 3
 SELECT * FROM lm_explain('DROP TABLE reviews');
 --! select_sql must be a SELECT: it begins with DROP
+
+-- After a sample the forecast is of what is left: here the three different prompts have been asked for, and are remembered.
+SELECT prompts, basis, answer_tokens, seconds
+  FROM lm_explain('SELECT id, generate(body, ''Say it in one word.'', ''{"max_tokens":5}'') FROM reviews WHERE id < 5', '{"sample":32}');
+--> 2|sample|0|0.0
+SELECT basis, seconds > 0, answer_tokens > 0
+  FROM lm_explain('SELECT value, ''Page '' || value FROM json_each(''[1,2,3,4,5,6,7,8]'')', '{"sample":4,"max_tokens":5}');
+--> sample|1|1
+SELECT sum(requests) FROM lm_stats WHERE phase = 'decode';
+--> 6
+-- A local model may have prices, so that a budget can be told in money.
+INSERT INTO temp.lm_models(name, path, options) SELECT 'dear', path, '{"price_in":2,"price_out":10}' FROM temp.lm_models WHERE name = 'default';
+SELECT cost_in = tokens * 2 / 1e6, cost_out = 4 * 5 * 10 / 1e6
+  FROM lm_explain('SELECT value, ''Page '' || value FROM json_each(''[1,2,3,4]'')', '{"model":"dear","max_tokens":5}');
+--> 1|1
