@@ -17,6 +17,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -93,31 +94,43 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(absl::string_view gra
 // 18 digits where no bound asks for more, numbers with a fraction or an exponent 15, exponents two,
 // and numbers with bounds have no exponent.
 //
-// Keywords. type (one or several), enum, const, properties, required, additionalProperties,
-// minProperties, maxProperties, items, prefixItems, minItems, maxItems, minLength, maxLength,
-// pattern, format (date, time, date-time, duration, email, hostname, ipv4, ipv6, uuid, uri),
-// minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf (a whole number to 256, or
-// 0.1, 0.01, …), anyOf, oneOf, allOf, $ref and $defs (recursive too), nullable, true and false.
-// Of oneOf only one branch may match: branches that are not told apart by type, by const and enum,
-// or by their required properties are refused (write anyOf). Where `properties` is given and
-// additionalProperties is not, there are no others. Where `type` is missing, keywords that belong
-// to one type imply it.
+// Keywords. Those of drafts 4 to 2020-12 and `nullable`, $ref within the document (to $id, $anchor,
+// definitions; recursive too), all formats of the standard (others are annotations), but for
+//   unevaluatedProperties, unevaluatedItems, $dynamicRef, $ref to elsewhere;
+//   uniqueItems, where the items have more than a few values;
+//   the opposite (`not`, the other branches of a oneOf that are not apart, `if`) of a format, of
+//   multipleOf, patternProperties, propertyNames, of additionalProperties and prefixItems;
+//   several `contains`, or minProperties beside open members above one more than is required;
+// which are InvalidArgument, with the JSON pointer of the place, where they matter. Never is a text
+// produced that is not valid. InvalidArgument too where nothing can be valid, with the places that
+// contradict each other.
 //
-// InvalidArgument with the JSON pointer of the place for what is not supported or unknown (not,
-// if, patternProperties, uniqueItems, …); annotations (title, description, default, examples, $id,
-// x-… and the like) are ignored. InvalidArgument too where nothing can be valid, with the places
-// that contradict each other.
+// What JSON Schema leaves open is read as it was meant, most likely: where `properties` or
+// patternProperties are given without additionalProperties, there are no others; where there is no
+// `type`, it is that of which the keywords speak.
 enum class JsonSpaces : uint8_t { kNone, kAllowed };
-absl::StatusOr<std::shared_ptr<const Grammar>> CompileJsonSchema(
-    absl::string_view schema, JsonSpaces spaces = JsonSpaces::kNone);
+struct SchemaOptions {
+  JsonSpaces spaces = JsonSpaces::kNone;
+  // Word for word as JSON Schema has it, open members and all. Else what was meant (see above), and
+  // a misspelt keyword (minlength, requird) is refused, like a schema of unknown keywords alone.
+  // Either way each text is valid.
+  bool additional = false;
+  // Keywords and formats that are not known are refused; else ignored, as JSON Schema has it.
+  bool strict = false;
+};
+absl::StatusOr<std::shared_ptr<const Grammar>> CompileJsonSchema(absl::string_view schema,
+                                                                 const SchemaOptions& options = {});
 
 // The same where every property that is named is written, with null where it may also be absent:
 // what is extracted from a text that need not say everything.
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileExtractionSchema(
-    absl::string_view schema, JsonSpaces spaces = JsonSpaces::kNone);
+    absl::string_view schema, const SchemaOptions& options = {});
 
 // Whether JSON Schema has a keyword of that name, supported here or not.
 bool IsSchemaKeyword(absl::string_view name);
+// The names in a schema that are no keywords, each once, with what may have been meant. x-... are
+// meant for others.
+std::vector<std::string> IgnoredKeywords(absl::string_view schema);
 
 }  // namespace lm
 

@@ -81,34 +81,36 @@ Fragment JsonText::KeyExcept(absl::Span<const std::string> names) {
     std::map<uint32_t, size_t> children;
   };
   std::vector<TrieNode> trie(1);
-  const CodePointSet key_chars = UnescapedInJson();
   for (const std::string& name : names) {
     size_t at = 0;
-    bool is_plain = true;
-    for (size_t pos = 0; pos < name.size() && is_plain;) {
+    for (size_t pos = 0; pos < name.size();) {
       const uint32_t c = DecodeUtf8(name, &pos);
-      is_plain = key_chars.Contains(c);
       auto [child, is_new] = trie[at].children.try_emplace(c, trie.size());
       const size_t next = child->second;
       if (is_new) trie.emplace_back();
       at = next;
     }
-    trie[at].is_name = trie[at].is_name || is_plain;
+    trie[at].is_name = true;
   }
   const NodeId end = builder_.AddLink();
   const NodeId quote = builder_.AddBytes('"', '"', end);
-  const Fragment rest = builder_.Star(builder_.Class(key_chars));
+  const Fragment rest = builder_.Star(StringChar());
   builder_.Connect(rest.end, quote);
   std::vector<NodeId> start(trie.size());
   // The same letters go on at many places: what all others lead to is made once.
   std::map<std::vector<uint32_t>, NodeId> other_than;
+  const CodePointSet unescaped = UnescapedInJson();
+  const CodePointSet escaped = unescaped.Complement();
+  std::map<std::vector<uint32_t>, RuleId> escapes_but;
   for (size_t i = trie.size(); i-- > 0;) {
     std::vector<NodeId> ways;
     std::vector<uint32_t> letters;
-    CodePointSet others = key_chars;
+    std::vector<uint32_t> escaped_letters;
+    CodePointSet others = CodePointSet::All();
     for (auto [c, child] : trie[i].children) {
-      const CodePointSet one = CodePointSet::Of(c, c).Intersect(key_chars);
-      const Fragment letter = builder_.Class(one);
+      const CodePointSet one = CodePointSet::Of(c, c);
+      const Fragment letter = ClassIn(TextForm::kJsonString, one, &builder_);
+      if (escaped.Contains(c)) escaped_letters.push_back(c);
       builder_.Connect(letter.end, start[child]);
       ways.push_back(letter.start);
       letters.push_back(c);
@@ -116,9 +118,15 @@ Fragment JsonText::KeyExcept(absl::Span<const std::string> names) {
     }
     auto [other, is_new] = other_than.try_emplace(std::move(letters), -1);
     if (is_new) {
-      const Fragment letter = builder_.Class(others);
+      auto [escape, is_new_escape] = escapes_but.try_emplace(std::move(escaped_letters), -1);
+      if (is_new_escape) {
+        escape->second = NewRule(
+            "an escape", ClassIn(TextForm::kJsonString, others.Intersect(escaped), &builder_));
+      }
+      const Fragment letter = builder_.Class(others.Intersect(unescaped));
       builder_.Connect(letter.end, rest.start);
-      other->second = letter.start;
+      other->second =
+          builder_.AddSplit(letter.start, builder_.AddCall(escape->second, rest.start));
     }
     ways.push_back(other->second);
     if (!trie[i].is_name) ways.push_back(quote);

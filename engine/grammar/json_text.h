@@ -35,7 +35,7 @@ class JsonText {
   // What stands behind a comma or a colon that `next` follows.
   NodeId BehindSeparator(NodeId next);
   Fragment Quoted(Fragment chars);
-  // A key that is none of `names`. It has no escapes, so it equals none of them by other means.
+  // A key that is none of `names`. REQUIRES: they are without U+0000.
   Fragment KeyExcept(absl::Span<const std::string> names);
   // This value and no other.
   Fragment Value(const SchemaJson& value);

@@ -1,13 +1,12 @@
-// What several schemas ask for at once: allOf, a $ref with neighbours, and a branch of anyOf with
-// what stands around it all mean "valid against each of these".
+// What several schemas ask for at once: allOf, a $ref with neighbours, `not`, and a branch of anyOf
+// with what stands around it all mean "valid (or not) against each of these".
 //
-// A Conjunction is a list of schema objects. Merge expands their $ref and allOf, checks every
-// keyword, and sums up what they ask for; branches of anyOf and oneOf stay open.
+// A Conjunction is a list of such parts. Merge expands what leads to others, checks every keyword,
+// and sums up what they ask for. What is one thing or another stays open, as a Choice.
 #ifndef LM_ENGINE_GRAMMAR_MERGED_SCHEMA_H_
 #define LM_ENGINE_GRAMMAR_MERGED_SCHEMA_H_
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,54 +15,39 @@
 #include "absl/status/statusor.h"
 #include "engine/grammar/number_range.h"
 #include "engine/grammar/schema_document.h"
+#include "engine/grammar/schema_part.h"
 
 namespace lm {
-
-// A schema, perhaps with its anyOf or oneOf settled.
-struct SchemaPart {
-  const SchemaJson* schema;
-  bool any_of_settled = false;
-  bool one_of_settled = false;
-
-  friend bool operator==(const SchemaPart&, const SchemaPart&) = default;
-  template <typename H>
-  friend H AbslHashValue(H h, const SchemaPart& part) {
-    return H::combine(std::move(h), part.schema, part.any_of_settled, part.one_of_settled);
-  }
-};
-
-// Without duplicates; the order is that of properties in the output.
-using Conjunction = std::vector<SchemaPart>;
-
-// Kinds of values; "number" is kInteger | kFraction.
-enum ValueKind : uint8_t {
-  kNull = 1,
-  kBoolean = 2,
-  kInteger = 4,
-  kFraction = 8,
-  kString = 16,
-  kArray = 32,
-  kObject = 64,
-  kAllKinds = 127,
-};
-
-// The one kind of a value; 1.0 is an integer.
-uint8_t KindOf(const SchemaJson& value);
 
 struct MergedSchema {
   struct ArrayPart {
     const SchemaJson* prefix = nullptr;  // an array of schemas, or null
-    const SchemaJson* rest = nullptr;    // a schema, or null: anything
+    std::optional<SchemaPart> rest;      // none: anything
   };
   struct ObjectPart {
     const SchemaJson* properties = nullptr;  // an object of schemas, or null
-    const SchemaJson* additional = nullptr;  // a schema, or null: see ObjectWriter
+    const SchemaJson* patterns = nullptr;    // an object of schemas by pattern, or null
+    const SchemaJson* additional = nullptr;  // a schema, or null: see SchemaCompiler::Object
   };
-  // An anyOf or oneOf that is open.
+  // Items that are valid against `part`, from `min` to `max` of them.
+  struct Contains {
+    SchemaPart part;
+    int64_t min = 1;
+    std::optional<int64_t> max;
+    const SchemaJson* at = nullptr;
+  };
+  // One of several conjunctions is asked for besides. Settled in the order in which a part has
+  // them.
   struct Choice {
     size_t part;  // in `parts`
-    bool is_one_of;
-    const SchemaJson* branches;  // a non-empty array
+    std::vector<Conjunction> alternatives;
+    // A oneOf, where the alternatives are its branches: exactly one of them.
+    const SchemaJson* one_of = nullptr;
+  };
+  // What cannot be enforced, where one of these kinds is possible.
+  struct Refusal {
+    uint8_t kinds;
+    absl::Status status;
   };
 
   // The keywords that say what is here, for messages; null where none does.
@@ -80,6 +64,7 @@ struct MergedSchema {
     const SchemaJson* max_length = nullptr;
     const SchemaJson* min_items = nullptr;
     const SchemaJson* max_items = nullptr;
+    const SchemaJson* unique_items = nullptr;
     const SchemaJson* required = nullptr;
     const SchemaJson* min_properties = nullptr;
     const SchemaJson* max_properties = nullptr;
@@ -89,29 +74,39 @@ struct MergedSchema {
   bool impossible = false;
   uint8_t kinds = kAllKinds;
   std::vector<Choice> choices;
-  std::optional<std::vector<const SchemaJson*>> values;  // of enum and const
+  // Of enum and const: those that are valid against everything.
+  std::optional<std::vector<const SchemaJson*>> values;
+  std::vector<const SchemaJson*> excluded;  // values that it is not
+  std::vector<Refusal> refusals;
 
   NumberRange numbers;
   bool limits_numbers = false;
 
   int64_t min_length = 0;
   std::optional<int64_t> max_length;
-  const SchemaJson* pattern = nullptr;
-  const SchemaJson* format = nullptr;
+  std::vector<const SchemaJson*> patterns;
+  std::vector<const SchemaJson*> not_patterns;
+  std::vector<const SchemaJson*> formats;
 
   std::vector<ArrayPart> arrays;
   int64_t min_items = 0;
   std::optional<int64_t> max_items;
+  bool unique_items = false;
+  std::vector<Contains> contains;
 
   std::vector<ObjectPart> objects;
   std::vector<std::string> required;
+  std::vector<std::string> forbidden;
+  // What members of that name must be valid against besides.
+  std::vector<std::pair<std::string, SchemaPart>> members;
+  std::vector<const SchemaJson*> names;  // of propertyNames
   int64_t min_properties = 0;
   std::optional<int64_t> max_properties;
   Places at;
 };
 
-// InvalidArgument with the JSON pointer for an unknown or unsupported keyword, a keyword with a
-// value of the wrong type, a schema that refers to itself. *work counts the members looked at.
+// InvalidArgument with the JSON pointer for a keyword that is not supported, or has a value of the
+// wrong type, and for a schema that refers to itself. *work counts the members looked at.
 absl::StatusOr<MergedSchema> Merge(const SchemaDocument& document, const Conjunction& conjunction,
                                    int64_t* work);
 

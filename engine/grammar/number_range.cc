@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <numeric>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -24,6 +25,17 @@ int CompareMagnitudes(const Decimal& a, const Decimal& b) {
   if (a.whole.size() != b.whole.size()) return a.whole.size() < b.whole.size() ? -1 : 1;
   if (int order = a.whole.compare(b.whole); order != 0) return Sign(order);
   return Sign(a.fraction.compare(b.fraction));  // no zeros at the end: a prefix is less
+}
+
+// |number| * 10^digits, which is whole; nothing if that has more than 18 digits.
+std::optional<int64_t> Scaled(const Decimal& number, int digits) {
+  std::string text = number.whole + number.fraction;
+  text.append(static_cast<size_t>(digits) - number.fraction.size(), '0');
+  text.erase(0, text.find_first_not_of('0'));
+  int64_t value = 0;
+  if (text.empty()) return value;
+  if (text.size() > kMaxWholeDigits || !absl::SimpleAtoi(text, &value)) return std::nullopt;
+  return value;
 }
 
 // Writes the numbers d with low <= d <= high, neither negative, as nodes that end at `end`. A state
@@ -100,13 +112,13 @@ class MagnitudeWriter {
 
   // Behind a whole part of `length` digits.
   int MostFractionDigits(size_t length) const {
-    if (range_.multiple_of > 1 || length >= kMaxDigits) return 0;
+    if (length >= kMaxDigits) return 0;
     return std::min(range_.max_fraction_digits, kMaxDigits - static_cast<int>(length));
   }
 
   NodeId BehindWhole(size_t length, const State& state) {
     std::vector<NodeId> ways;
-    if (state.remainder == 0 && MayStop(0, state)) ways.push_back(end_);
+    if (MayStop(0, state)) ways.push_back(end_);
     const int digits = MostFractionDigits(length);
     if (digits > 0) ways.push_back(builder_.AddBytes('.', '.', Fraction(0, digits, state)));
     return Fork(ways);
@@ -139,6 +151,11 @@ class MagnitudeWriter {
       return pos >= static_cast<int>(bound.value.fraction.size());
     };
     if (state.ends_in_zero) return false;
+    int remainder = state.remainder;
+    for (int i = pos; i < range_.multiple_digits; ++i) {
+      remainder = remainder * 10 % range_.multiple_of;
+    }
+    if (remainder != 0) return false;
     if (state.at_low && !(is_all(low_) && low_.inclusive)) return false;
     return !state.at_high || !is_all(high_) || high_.inclusive;
   }
@@ -206,6 +223,50 @@ std::optional<Decimal> ParseDecimal(absl::string_view text) {
   result.fraction.erase(result.fraction.find_last_not_of('0') + 1);
   if (IsZero(result)) result.negative = false;
   return result;
+}
+
+bool AddStep(const Decimal& step, NumberRange* range) {
+  constexpr int kMaxStepDigits = kMaxFractionDigits;
+  const int digits = static_cast<int>(step.fraction.size());
+  const std::optional<int64_t> whole = Scaled(step, digits);
+  if (step.negative || !whole || *whole == 0 || digits > kMaxStepDigits) return false;
+  // Both in the smaller of the two units.
+  const bool is_first = range->multiple_of == 1 && range->max_fraction_digits == kMaxFractionDigits;
+  int64_t before = range->multiple_of, now = *whole;
+  int unit = digits;
+  if (!is_first) {
+    const int old_digits =
+        range->multiple_of > 1 ? range->multiple_digits : range->max_fraction_digits;
+    unit = std::max(digits, old_digits);
+    for (int i = old_digits; i < unit && before <= kMaxMultiple; ++i) before *= 10;
+    for (int i = digits; i < unit && now <= kMaxMultiple; ++i) now *= 10;
+    if (before > kMaxMultiple || now > kMaxMultiple) return false;
+    now = std::lcm(before, now);
+  }
+  // 0.50 is 0.5.
+  while (unit > 0 && now % 10 == 0) {
+    now /= 10;
+    --unit;
+  }
+  if (now > kMaxMultiple) return false;
+  range->multiple_of = static_cast<int>(now);
+  range->multiple_digits = unit;
+  range->max_fraction_digits = std::min(range->max_fraction_digits, unit);
+  return true;
+}
+
+std::optional<bool> IsMultiple(const Decimal& number, const Decimal& step) {
+  const size_t unit = std::max(number.fraction.size(), step.fraction.size());
+  const std::optional<int64_t> divisor = Scaled(step, static_cast<int>(unit));
+  if (!divisor || *divisor == 0) return std::nullopt;
+  std::string digits = number.whole + number.fraction;
+  digits.append(unit - number.fraction.size(), '0');
+  uint64_t remainder = 0;
+  for (char digit : digits) {
+    remainder =
+        (remainder * 10 + static_cast<uint64_t>(digit - '0')) % static_cast<uint64_t>(*divisor);
+  }
+  return remainder == 0;
 }
 
 int Compare(const Decimal& a, const Decimal& b) {

@@ -41,9 +41,18 @@ struct NumberRange {
   std::optional<NumberBound> lower = {};
   std::optional<NumberBound> upper = {};
   int max_fraction_digits = kMaxFractionDigits;
-  // The number is a multiple of this; above 1 it has no fraction. REQUIRES: >= 1.
+  // The number is a multiple of multiple_of / 10^multiple_digits; above 1 it has no more digits
+  // behind the point than that. See AddStep.
   int multiple_of = 1;
+  int multiple_digits = 0;
 };
+
+// Makes *range multiples of `step` too. False where that is not possible: `step` is not above 0, or
+// multiple_of would be above kMaxMultiple.
+inline constexpr int kMaxMultiple = 1000;
+bool AddStep(const Decimal& step, NumberRange* range);
+// Nothing where there are too many digits.
+std::optional<bool> IsMultiple(const Decimal& number, const Decimal& step);
 
 // The numbers of the range in their shortest form: without exponent, without zeros at the end of a
 // fraction, without -0. Where a bound is missing, numbers of up to kMaxWholeDigits digits. `why`:

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/base/status_macros.h"
+#include "engine/grammar/schema_validator.h"
 
 namespace lm {
 namespace {
@@ -30,30 +31,36 @@ Conjunction PropertyOf(const MergedSchema& schema, const std::string& name) {
 }
 
 // Whether the compiler never writes such a member: see SchemaCompiler::PropertiesOf.
-bool NeverWrites(const MergedSchema& schema, const std::string& name) {
+bool NeverWrites(const SchemaDocument& document, const MergedSchema& schema,
+                 const std::string& name) {
   if (Requires(schema, name) || !PropertyOf(schema, name).empty()) return false;
   bool has_properties = false, says_additional = false;
   for (const MergedSchema::ObjectPart& part : schema.objects) {
     if (ClosedByFalse(part)) return true;
+    if (part.patterns != nullptr) return false;
     has_properties = has_properties || part.properties != nullptr;
     says_additional = says_additional || part.additional != nullptr;
   }
-  return has_properties && !says_additional;
+  return has_properties && !says_additional && !document.options().additional;
 }
 
 // Whether no object with such a member is valid.
 bool Forbids(const MergedSchema& schema, const std::string& name) {
-  return std::any_of(
-      schema.objects.begin(), schema.objects.end(), [&name](const MergedSchema::ObjectPart& part) {
-        return ClosedByFalse(part) && (part.properties == nullptr || !part.properties->Has(name));
-      });
+  if (std::find(schema.forbidden.begin(), schema.forbidden.end(), name) != schema.forbidden.end()) {
+    return true;
+  }
+  return std::any_of(schema.objects.begin(), schema.objects.end(),
+                     [&name](const MergedSchema::ObjectPart& part) {
+                       return ClosedByFalse(part) && part.patterns == nullptr &&
+                              (part.properties == nullptr || !part.properties->Has(name));
+                     });
 }
 
 bool HaveOtherValues(const MergedSchema& a, const MergedSchema& b, int64_t* work) {
   for (const SchemaJson* one : *a.values) {
     *work += static_cast<int64_t>(b.values->size());
     for (const SchemaJson* other : *b.values) {
-      if (*one == *other) return false;
+      if (SameValue(*one, *other)) return false;
     }
   }
   return true;
@@ -85,8 +92,9 @@ bool AreApartAtOnce(const MergedSchema& a, const MergedSchema& b, int64_t* work)
 // Whether no object that is written for `a` is valid against `b`.
 absl::StatusOr<bool> NeverFits(const SchemaDocument& document, const MergedSchema& a,
                                const MergedSchema& b, int64_t* work) {
+  // An open choice may write more, but forbids what is forbidden.
   for (const std::string& name : b.required) {
-    if (NeverWrites(a, name)) return true;
+    if (a.choices.empty() && NeverWrites(document, a, name)) return true;
   }
   for (const std::string& name : a.required) {
     if (Forbids(b, name)) return true;
@@ -99,13 +107,24 @@ absl::StatusOr<bool> NeverFits(const SchemaDocument& document, const MergedSchem
   return false;
 }
 
+// Whether no value of `listed` is valid against `other`.
+bool NoneFits(const SchemaDocument& document, const MergedSchema& listed, const MergedSchema& other,
+              int64_t* work) {
+  return std::none_of(listed.values->begin(), listed.values->end(), [&](const SchemaJson* value) {
+    return std::all_of(other.parts.begin(), other.parts.end(), [&](const SchemaPart& part) {
+      // What cannot be judged may fit.
+      return IsValid(document, part, *value, work).value_or(true);
+    });
+  });
+}
+
 }  // namespace
 
 absl::StatusOr<bool> AreApart(const SchemaDocument& document, const MergedSchema& a,
                               const MergedSchema& b, int64_t* work) {
   if (AreApartAtOnce(a, b, work)) return true;
-  const bool both_objects = (a.kinds & b.kinds) == kObject && !a.values && !b.values &&
-                            a.choices.empty() && b.choices.empty();
+  if (a.values || b.values) return NoneFits(document, a.values ? a : b, a.values ? b : a, work);
+  const bool both_objects = (a.kinds & b.kinds) == kObject;
   if (!both_objects) return false;
   ASSIGN_OR_RETURN(const bool a_apart, NeverFits(document, a, b, work));
   if (!a_apart) return false;

@@ -6,16 +6,19 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "engine/base/hash_map.h"
 #include "engine/base/json.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/grammar/grammar.h"
+#include "engine/grammar/schema_keywords.h"
 
 namespace lm {
 namespace {
@@ -75,9 +78,56 @@ class LimitCheck : public JsonEvents {
   std::string error_;
 };
 
+// With %41 as A.
+std::string Unescaped(absl::string_view text) {
+  std::string result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool is_escape = text[i] == '%' && i + 2 < text.size() &&
+                           absl::ascii_isxdigit(text[i + 1]) && absl::ascii_isxdigit(text[i + 2]);
+    if (is_escape) {
+      result += absl::HexStringToBytes(text.substr(i + 1, 2));
+      i += 2;
+    } else {
+      result.push_back(text[i]);
+    }
+  }
+  return result;
+}
+
+// Where the scheme of a URI ends, with its colon; 0 if there is none.
+size_t SchemeLength(absl::string_view uri) {
+  const size_t colon = uri.find(':');
+  const size_t other = uri.find_first_of("/?#");
+  return colon == uri.npos || other < colon ? 0 : colon + 1;
+}
+
+// RFC 3986, section 5.2, without a base that has no path.
+std::string ResolveUri(absl::string_view base, absl::string_view ref) {
+  if (SchemeLength(ref) > 0 || base.empty()) return std::string(ref);
+  const size_t scheme = SchemeLength(base);
+  if (absl::StartsWith(ref, "//")) return absl::StrCat(base.substr(0, scheme), ref);
+  size_t path = scheme;
+  if (absl::StartsWith(base.substr(scheme), "//")) {
+    path = std::min(base.find('/', scheme + 2), base.size());
+  }
+  if (absl::StartsWith(ref, "/")) return absl::StrCat(base.substr(0, path), ref);
+  const size_t slash = base.substr(0, base.find_first_of("?#")).rfind('/');
+  const bool has_slash = slash != base.npos && slash >= path;
+  std::string joined = absl::StrCat(base.substr(0, has_slash ? slash + 1 : path),
+                                    has_slash || path == scheme ? "" : "/");
+  absl::string_view rest = ref;
+  while (absl::ConsumePrefix(&rest, "./")) {
+  }
+  while (absl::ConsumePrefix(&rest, "../") && joined.size() > path + 1) {
+    joined.resize(joined.rfind('/', joined.size() - 2) + 1);
+  }
+  return absl::StrCat(joined, rest);
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SchemaDocument>> SchemaDocument::Parse(absl::string_view text) {
+absl::StatusOr<std::unique_ptr<SchemaDocument>> SchemaDocument::Parse(
+    absl::string_view text, const SchemaOptions& options) {
   if (text.size() > kMaxGrammarText) {
     return absl::InvalidArgumentError(
         absl::StrCat("schema: too large: ", text.size(), " bytes, limit ", kMaxGrammarText));
@@ -90,6 +140,7 @@ absl::StatusOr<std::unique_ptr<SchemaDocument>> SchemaDocument::Parse(absl::stri
   std::optional<Json> root = Json::Parse(text);
   if (!root.has_value()) return absl::CancelledError("interrupted");
   document->root_ = *std::move(root);
+  document->options_ = options;
   std::vector<const SchemaJson*> open = {&document->root_};
   while (!open.empty()) {
     const SchemaJson* value = open.back();
@@ -106,31 +157,51 @@ absl::StatusOr<std::unique_ptr<SchemaDocument>> SchemaDocument::Parse(absl::stri
       }
     }
   }
+  document->FindIds();
   return document;
 }
 
-absl::StatusOr<const SchemaJson*> SchemaDocument::Resolve(const SchemaJson& where,
-                                                          absl::string_view ref) const {
-  const std::string shown = absl::StrCat("$ref \"", Printable(ref.substr(0, 200)), "\"");
-  if (ref.empty() || ref[0] != '#') {
-    return Error(where, absl::StrCat(shown, " is outside of this schema: not supported"));
-  }
-  ref.remove_prefix(1);
-  if (ref.empty()) return &root_;
-  if (ref[0] != '/') return Error(where, absl::StrCat(shown, " to an anchor is not supported"));
-  std::string pointer;
-  for (size_t i = 0; i < ref.size(); ++i) {
-    const bool is_escape = ref[i] == '%' && i + 2 < ref.size() &&
-                           absl::ascii_isxdigit(ref[i + 1]) && absl::ascii_isxdigit(ref[i + 2]);
-    if (is_escape) {
-      pointer += absl::HexStringToBytes(ref.substr(i + 1, 2));
-      i += 2;
-    } else {
-      pointer.push_back(ref[i]);
+void SchemaDocument::FindIds() {
+  const SchemaJson* draft = root_.Find("$schema");
+  if (draft != nullptr && draft->is_string()) {
+    for (absl::string_view old : {"draft-03", "draft-04", "draft-05", "draft-06", "draft-07"}) {
+      ref_stands_alone_ = ref_stands_alone_ || absl::StrContains(draft->string(), old);
     }
   }
-  const SchemaJson* target = &root_;
-  for (absl::string_view escaped : absl::StrSplit(absl::string_view(pointer).substr(1), '/')) {
+  bases_[&root_] = "";
+  // Outer schemas come before inner ones.
+  std::vector<const SchemaJson*> anchored;
+  ForEachSchema(root_, [&](const SchemaJson& schema) {
+    if (!schema.is_object() || RefStandsAlone(schema)) return;
+    for (absl::string_view name : {"$id", "id"}) {
+      const SchemaJson* id = schema.Find(name);
+      if (id == nullptr || !id->is_string() || id->string().empty()) continue;
+      if (id->string()[0] == '#') {  // drafts 4 to 7: an anchor
+        targets_.try_emplace(absl::StrCat(bases_[BaseOf(schema)], id->string()), &schema);
+        continue;
+      }
+      std::string base = ResolveUri(bases_[BaseOf(schema)], id->string());
+      if (size_t fragment = base.find('#'); fragment != base.npos) base.resize(fragment);
+      targets_.try_emplace(base, &schema);
+      bases_[&schema] = std::move(base);
+    }
+    for (absl::string_view name : {"$anchor", "$dynamicAnchor"}) {
+      const SchemaJson* anchor = schema.Find(name);
+      if (anchor == nullptr || !anchor->is_string()) continue;
+      targets_.try_emplace(absl::StrCat(bases_[BaseOf(schema)], "#", anchor->string()), &schema);
+    }
+  });
+}
+
+const SchemaJson* SchemaDocument::BaseOf(const SchemaJson& where) const {
+  const SchemaJson* at = &where;
+  while (!bases_.contains(at)) at = places_.find(at)->second.parent;
+  return at;
+}
+
+const SchemaJson* SchemaDocument::Follow(const SchemaJson& from, absl::string_view pointer) const {
+  const SchemaJson* target = &from;
+  for (absl::string_view escaped : absl::StrSplit(pointer, '/')) {
     const std::string token = absl::StrReplaceAll(escaped, {{"~1", "/"}, {"~0", "~"}});
     size_t index;
     if (const SchemaJson* member = target->Find(token); member != nullptr) {
@@ -138,10 +209,35 @@ absl::StatusOr<const SchemaJson*> SchemaDocument::Resolve(const SchemaJson& wher
     } else if (target->is_array() && absl::SimpleAtoi(token, &index) && index < target->size()) {
       target = &target->array()[index];
     } else {
-      return Error(where, absl::StrCat(shown, " leads nowhere"));
+      return nullptr;
     }
   }
   return target;
+}
+
+absl::StatusOr<const SchemaJson*> SchemaDocument::Resolve(const SchemaJson& where,
+                                                          absl::string_view ref) const {
+  const std::string shown = absl::StrCat("$ref \"", Printable(ref.substr(0, 200)), "\"");
+  const size_t hash = std::min(ref.find('#'), ref.size());
+  const std::string fragment = Unescaped(ref.substr(std::min(hash + 1, ref.size())));
+  const SchemaJson* base = BaseOf(where);
+  if (hash > 0) {
+    const std::string uri = ResolveUri(bases_.find(base)->second, ref.substr(0, hash));
+    const auto at = targets_.find(uri);
+    if (at == targets_.end()) {
+      return Error(where, absl::StrCat(shown, " is outside of this schema: not supported"));
+    }
+    base = at->second;
+  }
+  if (fragment.empty()) return base;
+  if (fragment[0] == '/') {
+    const SchemaJson* target = Follow(*base, absl::string_view(fragment).substr(1));
+    if (target == nullptr) return Error(where, absl::StrCat(shown, " leads nowhere"));
+    return target;
+  }
+  const auto at = targets_.find(absl::StrCat(bases_.find(base)->second, "#", fragment));
+  if (at == targets_.end()) return Error(where, absl::StrCat(shown, " leads to no anchor here"));
+  return at->second;
 }
 
 std::string SchemaDocument::PointerOf(const SchemaJson& value) const {

@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "engine/base/hash_map.h"
 #include "engine/base/json.h"
+#include "engine/grammar/grammar.h"
 
 namespace lm {
 
@@ -27,11 +28,20 @@ class SchemaDocument {
  public:
   // InvalidArgument: not JSON (with the position), a key twice in an object, or beyond
   // kMaxGrammarText, kMaxGrammarDepth or kMaxSchemaMembers.
-  static absl::StatusOr<std::unique_ptr<SchemaDocument>> Parse(absl::string_view text);
+  static absl::StatusOr<std::unique_ptr<SchemaDocument>> Parse(absl::string_view text,
+                                                               const SchemaOptions& options = {});
 
   const SchemaJson& root() const { return root_; }
+  // How it is to be read.
+  const SchemaOptions& options() const { return options_; }
 
-  // What a $ref at `where` refers to: "#", or "#/" and a pointer within this document.
+  // What stands beside a $ref does not count: drafts before 2019-09.
+  bool RefStandsAlone(const SchemaJson& schema) const {
+    return ref_stands_alone_ && schema.Has("$ref");
+  }
+
+  // What a $ref at `where` refers to within this document: "#", "#/" and a pointer, an $anchor, or
+  // these behind an $id that is here.
   absl::StatusOr<const SchemaJson*> Resolve(const SchemaJson& where, absl::string_view ref) const;
 
   // "#/properties/a". REQUIRES: `value` is in this document.
@@ -47,7 +57,17 @@ class SchemaDocument {
   SchemaDocument() = default;
 
   SchemaJson root_;
-  HashMap<const SchemaJson*, Place> places_;  // all but the root
+  SchemaOptions options_;
+  // Fills bases_ and targets_.
+  void FindIds();
+  // The schema, the nearest around `where`, that has an $id of its own; or the root.
+  const SchemaJson* BaseOf(const SchemaJson& where) const;
+  const SchemaJson* Follow(const SchemaJson& from, absl::string_view pointer) const;
+
+  bool ref_stands_alone_ = false;
+  HashMap<const SchemaJson*, Place> places_;         // all but the root
+  HashMap<const SchemaJson*, std::string> bases_;    // schemas with an $id, as whole URIs
+  HashMap<std::string, const SchemaJson*> targets_;  // by URI, with #anchor where it is one
 };
 
 }  // namespace lm

@@ -40,24 +40,60 @@ const std::vector<Format>& Formats() {
     const std::string duration =
         absl::StrCat("P(", n, "W|(", n, "Y(", months, ")?|", months, "|", days, ")(",
                      time_of_duration, ")?|", time_of_duration, ")");
-    const std::string label = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
+    const std::string label = "[A-Za-z0-9]([A-Za-z0-9-]{0,60}[A-Za-z0-9])?";
     const std::string hostname = absl::StrCat(label, "(\\.", label, "){0,3}");
     const std::string octet = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
+    const std::string mailbox = "[A-Za-z0-9_+-]{1,30}(\\.[A-Za-z0-9_+-]{1,30}){0,4}";
+    // RFC 4291 without an IPv4 address at its end: "::" for one run of zeros.
+    const std::string h = "[0-9A-Fa-f]{1,4}";
+    std::string ipv6 = absl::StrCat("((", h, ":){7}", h);
+    for (int before = 0; before <= 7; ++before) {
+      const std::string head = before == 0 ? "" : absl::StrCat(h, "(:", h, "){", before - 1, "}");
+      const int most = 7 - before;  // groups behind
+      absl::StrAppend(&ipv6, "|", head,
+                      "::", most > 0 ? absl::StrCat("(", h, "(:", h, "){0,", most - 1, "})?") : "");
+    }
+    ipv6 += ")";
+    // RFC 3986.
+    const std::string sub = "[A-Za-z0-9._~!$&'()*+,;=-]";
+    const std::string pchar = "([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})";
+    const std::string first = absl::StrCat("(", sub, "|@|%[0-9A-Fa-f]{2})");  // no colon
+    const std::string tail = absl::StrCat("(\\?(", pchar, "|[/?])*)?(#(", pchar, "|[/?])*)?");
+    const std::string authority =
+        absl::StrCat("//((", sub, "|%[0-9A-Fa-f]{2}|:)+@)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?",
+                     "(:([1-9][0-9]{0,3}|[1-5][0-9]{4}))?(/", pchar, "*)*");
+    const std::string absolute = absl::StrCat("/(", pchar, "+(/", pchar, "*)*)?");
+    const std::string uri =
+        absl::StrCat("(file://", absolute, "|[A-Za-z][A-Za-z0-9+.-]*:(", authority, "|", absolute,
+                     "|", pchar, "+(/", pchar, "*)*))", tail);
+    const std::string relative =
+        absl::StrCat("(", authority, "|", absolute, "|", first, "+(/", pchar, "*)*)?", tail);
     return new std::vector<Format>({
         {"date", date},
         {"time", time},
         {"date-time", absl::StrCat(date, "T", time)},
         {"duration", duration},
-        {"email", absl::StrCat("[A-Za-z0-9_+-]{1,30}(\\.[A-Za-z0-9_+-]{1,30})?@", label, "(\\.",
-                               label, "){0,2}\\.[A-Za-z]{2,24}")},
+        {"email", absl::StrCat(mailbox, "@", label, "(\\.", label, "){0,3}\\.[A-Za-z]{2,24}")},
+        {"idn-email", absl::StrCat(mailbox, "@", label, "(\\.", label, "){0,3}\\.[A-Za-z]{2,24}")},
         {"hostname", hostname},
+        {"idn-hostname", hostname},
         {"ipv4", absl::StrCat("(", octet, "\\.){3}", octet)},
-        {"ipv6", "([0-9A-Fa-f]{1,4}:){7}[0-9A-Fa-f]{1,4}"},
+        {"ipv6", ipv6},
         {"uuid", "[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"},
-        {"uri", absl::StrCat("[a-z][a-z0-9+.-]{0,20}://", hostname,
-                             "(:[1-9][0-9]{0,3})?(/([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-F]{2})*)*",
-                             "(\\?([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-F]{2})*)?",
-                             "(#([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-F]{2})*)?")},
+        {"uri", uri},
+        {"iri", uri},
+        {"uri-reference", absl::StrCat("(", uri, "|", relative, ")")},
+        {"iri-reference", absl::StrCat("(", uri, "|", relative, ")")},
+        {"uri-template", absl::StrCat("([A-Za-z0-9._~:/?#@!$&()*+,;=-]|%[0-9A-F]{2}|",
+                                      "\\{[+#./;?&]?[A-Za-z0-9_]+(,[A-Za-z0-9_]+)*\\})*")},
+        {"json-pointer", "(/([^~/]|~[01])*)*"},
+        {"relative-json-pointer", "(0|[1-9][0-9]{0,5})(#|(/([^~/]|~[01])*)*)"},
+        // Expressions that every reader understands alike.
+        {"regex",
+         absl::StrCat("\\^?(([A-Za-z0-9 _/,:;=@#%&~!<>\"'-]|\\\\[dDwWsS.*+?/()\\[\\]{}^$|-]|",
+                      "\\.|\\[\\^?([A-Za-z0-9_]|a-z|A-Z|0-9)+-?\\]|",
+                      "\\([A-Za-z0-9_ .-]+(\\|[A-Za-z0-9_ .-]+)*\\))",
+                      "([*+?]|\\{[1-9][0-9]?\\})?)*\\$?")},
     });
   }();
   return formats;

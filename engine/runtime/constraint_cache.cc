@@ -36,18 +36,21 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileChoiceList(absl::string_vi
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileNotation(const AnswerConstraint& constraint) {
-  const JsonSpaces spaces = constraint.json_spaces ? JsonSpaces::kAllowed : JsonSpaces::kNone;
+  const SchemaOptions options = {
+      .spaces = constraint.json_spaces ? JsonSpaces::kAllowed : JsonSpaces::kNone,
+      .additional = constraint.additional,
+      .strict = constraint.strict_schema};
   switch (constraint.kind) {
     case Kind::kChoices:
       return CompileChoiceList(constraint.text);
     case Kind::kRegex:
       return CompileRegex(constraint.text);
     case Kind::kSchema:
-      return CompileJsonSchema(constraint.text, spaces);
+      return CompileJsonSchema(constraint.text, options);
     case Kind::kGrammar:
       return CompileGbnf(constraint.text);
     case Kind::kExtraction:
-      return CompileExtractionSchema(constraint.text, spaces);
+      return CompileExtractionSchema(constraint.text, options);
     case Kind::kNone:
       break;
   }

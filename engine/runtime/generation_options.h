@@ -33,13 +33,16 @@ struct AnswerConstraint {
     kExtraction,  // a schema whose absent properties are null; no option of its own
   };
   Kind kind = Kind::kNone;
-  std::string text = {};     // kChoices: a JSON array of strings; else the notation's own
-  bool json_spaces = false;  // of schemas: the model may write spaces (JsonSpaces::kAllowed)
+  std::string text = {};  // kChoices: a JSON array of strings; else the notation's own
+  // Of schemas: see SchemaOptions.
+  bool json_spaces = false;
+  bool additional = false;
+  bool strict_schema = false;
 
   friend bool operator==(const AnswerConstraint&, const AnswerConstraint&) = default;
   template <typename H>
   friend H AbslHashValue(H h, const AnswerConstraint& c) {
-    return H::combine(std::move(h), c.kind, c.text, c.json_spaces);
+    return H::combine(std::move(h), c.kind, c.text, c.json_spaces, c.additional, c.strict_schema);
   }
 };
 // What users call it: "choices", "regex", "schema", "grammar".
@@ -114,9 +117,9 @@ absl::Status ValidateGenerationOptions(const GenerationOptions& options);
 // `stop` is a string or an array of strings; `logit_bias` an object from token ids to numbers;
 // `lora` an array of {"name": ..., "scale": 1.0};
 // `template_args` an object; `thinking` is "drop" or "keep", `on_length` "cut" or "complete",
-// `messages` and `json_spaces` are booleans; `choices` an
-// array of strings, `regex` and `grammar` strings, `schema` a JSON Schema or a string that holds
-// one. Of these four at most one may be given; whether it compiles is up to ConstraintCache.
+// `messages`, `json_spaces`, `additional` and `strict_schema` are booleans; `choices` an array of
+// strings, `regex` and `grammar` strings, `schema` a JSON Schema or a string that holds one. Of
+// these four at most one may be given; whether it compiles is up to ConstraintCache.
 absl::Status ParseGenerationOptions(absl::string_view json, GenerationOptions* options);
 
 // Whether ParseGenerationOptions knows the key.

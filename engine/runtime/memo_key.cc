@@ -69,7 +69,8 @@ Json OptionsOfAnswer(const GenerationOptions& options) {
   if (constraint.kind != AnswerConstraint::Kind::kNone) {
     Json pair = Json::MakeArray();
     pair.Append(static_cast<int>(constraint.kind)).Append(constraint.text);
-    if (constraint.json_spaces) pair.Append(true);
+    if (constraint.json_spaces || constraint.additional) pair.Append(constraint.json_spaces);
+    if (constraint.additional) pair.Append(true);
     json.Add("constraint", std::move(pair));
     if (on_length == OnLength::kComplete) json.Add("on_length", "complete");
   }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/edit_distance.h"
 #include "engine/base/json.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
@@ -279,28 +280,15 @@ constexpr Key kKeys[] = {
                    Options* o) { return ToNotation(n, v, AnswerConstraint::Kind::kGrammar, o); }},
     {"json_spaces", [](absl::string_view n, const Json& v,
                        Options* o) { return ToBool(n, v, &o->constraint.json_spaces); }},
+    {"additional", [](absl::string_view n, const Json& v,
+                      Options* o) { return ToBool(n, v, &o->constraint.additional); }},
+    {"strict_schema", [](absl::string_view n, const Json& v,
+                         Options* o) { return ToBool(n, v, &o->constraint.strict_schema); }},
     {"cache",
      [](absl::string_view n, const Json& v, Options* o) { return ToBool(n, v, &o->cache); }},
 };
 
 constexpr absl::string_view kConstraints[] = {"choices", "regex", "schema", "grammar"};
-
-// Levenshtein's distance, of at most the first 40 bytes.
-size_t EditDistance(absl::string_view a, absl::string_view b) {
-  a = a.substr(0, 40);
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
 
 absl::Status UnknownKey(absl::string_view name) {
   const Key* nearest = nullptr;

@@ -40,7 +40,7 @@ std::string CanonicalNumber(const std::string& text) {
   const int64_t before = size + exponent;  // digits before the point
   if (before > 21 || -exponent > 14) {
     std::string written = sign + digits.substr(0, 1);
-    if (size > 1) written += "." + digits.substr(1);
+    if (size > 1) written.append(".").append(digits, 1);
     return written + "e" + std::to_string(before - 1);
   }
   if (exponent >= 0) return sign + digits + std::string(exponent, '0');

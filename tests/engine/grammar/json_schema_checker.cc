@@ -1,5 +1,7 @@
 #include "tests/engine/grammar/json_schema_checker.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -57,9 +59,12 @@ bool HasFormat(const std::string& format, const std::string& text) {
     return std::regex_match(text, std::regex("P(?=.)(\\d+W|(\\d+Y)?(\\d+M)?(\\d+D)?"
                                              "(T(?=.)(\\d+H)?(\\d+M)?(\\d+S)?)?)"));
   }
-  if (format == "ipv6") return std::count(text.begin(), text.end(), ':') == 7;
+  if (format == "ipv6") {
+    in6_addr address;
+    return inet_pton(AF_INET6, text.c_str(), &address) == 1;
+  }
   if (format == "hostname") return std::regex_match(text, std::regex("[A-Za-z0-9.-]+"));
-  if (format == "uri") return std::regex_match(text, std::regex("[a-z][a-z0-9+.-]*://[!-~]+"));
+  if (format == "uri") return std::regex_match(text, std::regex("[A-Za-z][A-Za-z0-9+.-]*:[!-~]+"));
   return format == "int32" || format == "int64";
 }
 
@@ -111,6 +116,11 @@ class Checker {
                                          [&](const json& branch) { return Fits(branch, value); });
       return keyword == "oneOf" ? matches == 1 : matches > 0;
     }
+    if (keyword == "not") return !Fits(argument, value);
+    if (keyword == "if") {
+      const char* branch = Fits(argument, value) ? "then" : "else";
+      return !schema.contains(branch) || Fits(schema[branch], value);
+    }
     if (keyword == "allOf") {
       for (const json& branch : argument) {
         if (!Fits(branch, value)) return false;
@@ -153,6 +163,18 @@ class Checker {
                   const json& value) {
     if (keyword == "minItems") return value.size() >= argument.get<size_t>();
     if (keyword == "maxItems") return value.size() <= argument.get<size_t>();
+    if (keyword == "uniqueItems" && argument == true) {
+      for (size_t i = 0; i < value.size(); ++i) {
+        for (size_t j = 0; j < i; ++j) {
+          if (value[i] == value[j]) return false;
+        }
+      }
+    }
+    if (keyword == "contains") {
+      const auto count = std::count_if(value.begin(), value.end(),
+                                       [&](const json& item) { return Fits(argument, item); });
+      return count >= schema.value("minContains", 1) && count <= schema.value("maxContains", 9999);
+    }
     if (keyword == "prefixItems") {
       for (size_t i = 0; i < std::min(argument.size(), value.size()); ++i) {
         if (!Fits(argument[i], value[i])) return false;
@@ -181,13 +203,44 @@ class Checker {
         if (value.contains(name) && !Fits(property, value[name])) return false;
       }
     }
+    if (keyword == "patternProperties") {
+      for (const auto& [pattern, property] : argument.items()) {
+        for (const auto& [name, member] : value.items()) {
+          if (std::regex_search(name, std::regex(pattern)) && !Fits(property, member)) return false;
+        }
+      }
+    }
+    if (keyword == "propertyNames") {
+      for (const auto& [name, member] : value.items()) {
+        if (!Fits(argument, json(name))) return false;
+      }
+    }
+    if (keyword == "dependentRequired" || keyword == "dependentSchemas" ||
+        keyword == "dependencies") {
+      for (const auto& [name, asked] : argument.items()) {
+        if (!value.contains(name)) continue;
+        if (!asked.is_array() && !Fits(asked, value)) return false;
+        for (size_t i = 0; asked.is_array() && i < asked.size(); ++i) {
+          if (!value.contains(asked[i].get<std::string>())) return false;
+        }
+      }
+    }
     if (keyword == "additionalProperties") {
       for (const auto& [name, member] : value.items()) {
         if (schema.contains("properties") && schema["properties"].contains(name)) continue;
+        if (MatchesSome(schema, name)) continue;
         if (!Fits(argument, member)) return false;
       }
     }
     return true;
+  }
+
+  static bool MatchesSome(const json& schema, const std::string& name) {
+    const json patterns = schema.value("patternProperties", json::object());
+    for (const auto& [pattern, property] : patterns.items()) {
+      if (std::regex_search(name, std::regex(pattern))) return true;
+    }
+    return false;
   }
 
   const json& root_;

@@ -280,12 +280,24 @@ TEST(JsonSchemaTest, RefusesWithThePointer) {
       {"{\"a\": \"\xff\"}", "not JSON: "},
       {"1", "a schema must be an object or a boolean, at #"},
       {R"({"properties": {"a": 1}})", "a schema must be an object or a boolean, at #/properties/a"},
-      {R"({"properties": {"a/b~": {"frobnicate": 1}}})",
-       "keyword \"frobnicate\" is not known, at #/properties/a~1b~0/frobnicate"},
-      {R"({"items": {"not": {}}})", "keyword \"not\" is not supported, at #/items/not"},
-      {R"({"if": {}, "then": {}})", "keyword \"if\" is not supported"},
-      {R"({"patternProperties": {}})", "keyword \"patternProperties\" is not supported"},
-      {R"({"uniqueItems": true})", "keyword \"uniqueItems\" is not supported, at #/uniqueItems"},
+      {R"({"not": {"format": "date"}})",
+       "the opposite of a format is not supported, at #/not/format"},
+      {R"({"not": {"multipleOf": 2}})", "the opposite of \"multipleOf\" is not supported"},
+      {R"({"not": {"uniqueItems": true}})", "the opposite of \"uniqueItems\" is not supported"},
+      {R"({"not": {"patternProperties": {"a": {}}}})", "the opposite of \"patternProperties\""},
+      {R"({"type": "object", "not": {"const": {"a": 1}}})",
+       "the opposite of an array or object is not supported, at #/not/const"},
+      {R"({"uniqueItems": true})", "uniqueItems is supported for items of which there are few"},
+      {R"({"prefixItems": [{}], "uniqueItems": true})", "uniqueItems beside a list of items'"},
+      {R"({"allOf": [{"contains": {}}, {"contains": {"const": 1}}]})", "a second contains"},
+      {R"({"unevaluatedProperties": false})", "\"unevaluatedProperties\" is not supported"},
+      {R"({"patternProperties": []})", "patternProperties must be an object"},
+      {R"({"dependencies": []})", "dependencies must be an object"},
+      {R"({"patternProperties": {"(": {}}})",
+       "a '(' without ')', at byte 0, at #/patternProperties"},
+      {R"({"naem": {"type": "string"}})", "keyword \"naem\" is not known, at #/naem"},
+      {R"({"type": "string", "minlength": 1})",
+       "\"minlength\" (minLength was meant?) is not known"},
       {R"({"type": "text"})", "type must be null, boolean, integer, number"},
       {R"({"type": []})", "type must be"},
       {R"({"type": ["string", 1]})", "type must be"},
@@ -294,19 +306,13 @@ TEST(JsonSchemaTest, RefusesWithThePointer) {
       {R"({"minLength": -1})", "minLength must be a whole number, not negative"},
       {R"({"minLength": 1.5})", "minLength must be a whole number"},
       {R"({"minItems": 1000000})", "minItems is too large, limit 100000, at #/minItems"},
-      {R"({"multipleOf": 0})", "multipleOf is supported for one whole number to 256, or 0.1"},
-      {R"({"multipleOf": 0.25})", "multipleOf is supported"},
-      {R"({"multipleOf": 257})", "multipleOf is supported"},
-      {R"({"allOf": [{"multipleOf": 2}, {"multipleOf": 3}]})", "multipleOf is supported for one"},
+      {R"({"multipleOf": 0})", "multipleOf is supported for numbers above 0"},
+      {R"({"multipleOf": 1001})", "multipleOf is supported"},
+      {R"({"allOf": [{"multipleOf": 333}, {"multipleOf": 4}]})", "multipleOf is supported"},
       {R"x({"pattern": "a(?=b)"})x",
        "look-around ((?=, (?!, (?<=, (?<!) is not supported, at byte 1, at #/pattern"},
-      {R"({"pattern": "^(ab)+$", "maxLength": 5})",
-       "minLength and maxLength beside this are not supported"},
-      {R"({"format": "date", "maxLength": 5, "pattern": "^x$"})", "pattern beside format"},
-      {R"({"allOf": [{"pattern": "a"}, {"pattern": "b"}]})",
-       "a second pattern for the same string"},
-      {R"({"format": "regex"})", "format \"regex\" is not known; there are date, time, date-time"},
-      {R"({"enum": [1, 2], "minimum": 1})", "minimum beside enum or const is not supported"},
+      {R"({"pattern": "^([a-z]{1,99}x){99}y$", "maxLength": 300})",
+       "too large: what these strings"},
       {R"({"enum": 1})", "enum must be an array"},
       {R"({"anyOf": []})", "anyOf must be an array of at least one schema, at #/anyOf"},
       {R"({"oneOf": {}})", "oneOf must be an array of at least one schema"},
@@ -317,7 +323,7 @@ TEST(JsonSchemaTest, RefusesWithThePointer) {
       {R"({"additionalProperties": {}, "minProperties": 2})",
        "minProperties is not supported above"},
       {R"({"$ref": "#/$defs/a"})", "$ref \"#/$defs/a\" leads nowhere, at #/$ref"},
-      {R"({"$ref": "#a"})", "$ref \"#a\" to an anchor is not supported"},
+      {R"({"$ref": "#a"})", "$ref \"#a\" leads to no anchor here"},
       {R"({"$ref": "http://x/y"})", "$ref \"http://x/y\" is outside of this schema"},
       {R"({"$ref": 1})", "$ref must be a string"},
       {R"({"$ref": "#"})", "a schema that refers to itself, at #"},
@@ -335,6 +341,65 @@ TEST(JsonSchemaTest, RefusesWithThePointer) {
     EXPECT_THAT(std::string(grammar.status().message()), HasSubstr("schema: "));
     EXPECT_THAT(std::string(grammar.status().message()), HasSubstr(message)) << schema;
   }
+}
+
+TEST(JsonSchemaTest, UnknownKeywordsAndFormatsAreIgnoredUnlessItIsStrict) {
+  const std::pair<std::string, std::string> cases[] = {
+      {R"({"properties": {"a/b~": {"const": 1, "frobnicate": 1}}})",
+       "keyword \"frobnicate\" is not known, at #/properties/a~1b~0/frobnicate"},
+      {R"({"const": {"a/b~": 1}, "readonly": false})", "\"readonly\" (readOnly was meant?)"},
+      {R"({"format": "regexp", "type": ["object", "string"]})",
+       "format \"regexp\" is not known; there are date, time, date-time"},
+  };
+  for (const auto& [schema, message] : cases) {
+    EXPECT_TRUE(Accepts(ValueOrDie(CompileJsonSchema(schema)), R"({"a/b~":1})")) << schema;
+    const auto strict = CompileJsonSchema(schema, {.strict = true});
+    EXPECT_THAT(std::string(strict.status().message()), HasSubstr(message));
+  }
+  EXPECT_TRUE(CompileJsonSchema(R"({"x-a": 1, "$comment": 2})", {.strict = true}).ok());
+}
+
+TEST(JsonSchemaTest, IgnoredKeywordsAreThoseWhereSchemasStand) {
+  EXPECT_THAT(IgnoredKeywords(R"({"properties": {"colour": {"maxlength": 1, "x-y": 1},
+      "size": {"const": {"depth": 1}}}, "$defs": {"a": {"colour": 1}}, "enum": [{"b": 1}],
+      "items": [{"not": {"_id": 1}}], "dependencies": {"c": ["d"]}, "colour": 2})"),
+              testing::UnorderedElementsAre("\"colour\"", "\"maxlength\" (maxLength was meant?)",
+                                            "\"_id\""));
+  EXPECT_THAT(IgnoredKeywords("nothing"), testing::IsEmpty());
+}
+
+TEST(JsonSchemaTest, OtherMembersAreAllowedWhereTheyAreAskedFor) {
+  const std::string schema = R"({"properties": {"a": {"properties": {"b": {"const": 1}}},
+      "c": {"properties": {"d": {}}, "additionalProperties": false}}})";
+  const auto closed = ValueOrDie(CompileJsonSchema(schema));
+  const auto open = ValueOrDie(CompileJsonSchema(schema, {.additional = true}));
+  for (const char* text : {R"({"a":{"b":1,"z":2}})", R"({"x":null})", R"({"c":{"d":2},"x":1})"}) {
+    EXPECT_FALSE(Accepts(closed, text)) << text;
+    EXPECT_TRUE(Accepts(open, text)) << text;
+  }
+  EXPECT_TRUE(Accepts(closed, R"({"a":{"b":1},"c":{"d":2}})"));
+  EXPECT_FALSE(Accepts(open, R"({"a":{"b":2}})"));
+  EXPECT_FALSE(Accepts(open, R"({"c":{"e":2}})"));
+  EXPECT_FALSE(Accepts(open, R"({"x":1,"c":{}})"));
+  const auto one_of = [](bool additional) {
+    return CompileJsonSchema(R"({"oneOf": [{"properties": {"a": {}}, "required": ["a"]},
+                                 {"properties": {"b": {}}, "required": ["b"]}]})",
+                             {.additional = additional});
+  };
+  EXPECT_TRUE(one_of(false).ok());
+  const auto apart = ValueOrDie(one_of(true));
+  EXPECT_TRUE(Accepts(apart, R"({"a":1,"c":1})"));
+  EXPECT_TRUE(Accepts(apart, R"({"b":1})"));
+  EXPECT_FALSE(Accepts(apart, R"({"a":1,"b":1})"));
+  EXPECT_FALSE(Accepts(apart, R"({"c":1})"));
+}
+
+TEST(JsonSchemaTest, AdditionalMeansJsonSchemaWordForWord) {
+  const SchemaOptions open = {.additional = true};
+  EXPECT_TRUE(Accepts(ValueOrDie(CompileJsonSchema(R"({"minLength": 2})", open)), "1"));
+  EXPECT_FALSE(Accepts(ValueOrDie(CompileJsonSchema(R"({"minLength": 2})", open)), "\"a\""));
+  EXPECT_TRUE(Accepts(ValueOrDie(CompileJsonSchema(R"({"naem": {"type": "string"}})", open)), "1"));
+  EXPECT_TRUE(Accepts(ValueOrDie(CompileJsonSchema(R"({"const": 1, "minlength": 1})", open)), "1"));
 }
 
 TEST(JsonSchemaTest, AContradictionNamesItsPlaces) {
@@ -373,7 +438,8 @@ TEST(JsonSchemaTest, AContradictionNamesItsPlaces) {
       {R"({"properties": {"a": {"minLength": 2, "maxLength": 1}, "b": {"anyOf": [false,
            {"type": "array", "items": {"properties": {"c/d": {"minimum": 1, "maximum": 0}},
             "required": ["c/d"]}, "minItems": 1}]}}, "required": ["b"]})",
-       "#/properties/b/anyOf/0 (false) leaves nothing"},
+       "#/properties/b/anyOf/1/items/properties/c~1d/minimum (1) and "
+       "#/properties/b/anyOf/1/items/properties/c~1d/maximum (0) cannot hold together"},
       {R"({"properties": {"a": {"minLength": 2, "maxLength": 1}, "b": {"type": "array",
            "items": {"properties": {"c/d": {"minimum": 1, "maximum": 0}}, "required": ["c/d"]},
            "minItems": 1}}, "required": ["b"]})",
@@ -515,7 +581,7 @@ nlohmann::ordered_json RandomSchema(std::mt19937* dice, int depth) {
     result.resize(n);
     return result;
   };
-  switch (below(depth > 0 ? 11 : 6)) {
+  switch (below(depth > 0 ? 16 : 8)) {
     case 0:
       schema["enum"] = {below(5), "x", nullptr, 1.5, "y"};
       if (below(2) == 0) schema["type"] = {"string", "integer"};
@@ -556,7 +622,55 @@ nlohmann::ordered_json RandomSchema(std::mt19937* dice, int depth) {
       break;
     }
     case 6:
-    case 7: {
+      schema["type"] = {"string", "integer", "boolean"};
+      schema["not"] = {{"enum", {"a", below(3), true}}};
+      if (below(2) == 0) schema["not"]["pattern"] = "^[b-y]*$";
+      break;
+    case 7:
+      schema["pattern"] = "^(ab|[c-e]{2}|\\d+)+$";
+      schema["minLength"] = below(4);
+      schema["maxLength"] = 4 + below(4);
+      if (below(2) == 0)
+        schema["allOf"] = {{{"pattern", "[a0-5]"}}, {{"not", {{"const", "abab"}}}}};
+      break;
+    case 8:
+      schema["type"] = "array";
+      if (below(2) == 0) {
+        schema["items"] = {{"enum", {1, "x", nullptr, 2.5, "x", false}}};
+        schema["uniqueItems"] = true;
+        if (below(2) == 0) schema["maxItems"] = below(4);
+      } else {
+        schema["items"] = {{"type", {"integer", "string"}}};
+        schema["contains"] = {{"type", "integer"}, {"minimum", below(9)}};
+        if (below(2) == 0) schema["minContains"] = below(3);
+        if (below(2) == 0) schema["maxContains"] = 2 + below(3);
+        if (below(3) == 0) schema["minItems"] = below(5);
+      }
+      break;
+    case 9: {
+      schema["type"] = "object";
+      const std::vector<std::string> properties = names(3);
+      for (const std::string& name : properties)
+        schema["properties"][name] = RandomSchema(dice, depth - 1);
+      if (below(2) == 0) schema["dependentRequired"][properties[0]] = {properties[1]};
+      if (below(2) == 0) schema["dependencies"][properties[1]] = {{"required", {properties[2]}}};
+      schema["if"] = {{"properties", {{properties[0], RandomSchema(dice, 0)}}},
+                      {"required", {properties[0]}}};
+      schema["then"] = {{"required", {properties[2]}}};
+      if (below(2) == 0) schema["else"] = {{"not", {{"required", {properties[1]}}}}};
+      break;
+    }
+    case 10:
+      schema["type"] = "object";
+      schema["properties"][names(1)[0]] = RandomSchema(dice, depth - 1);
+      schema["patternProperties"]["^a"] = RandomSchema(dice, depth - 1);
+      if (below(2) == 0) schema["patternProperties"]["b"] = RandomSchema(dice, 0);
+      if (below(2) == 0) schema["additionalProperties"] = RandomSchema(dice, 0);
+      if (below(2) == 0) schema["propertyNames"] = {{"maxLength", 3}, {"not", {{"const", "ab"}}}};
+      if (below(2) == 0) schema["required"] = names(1);
+      break;
+    case 11:
+    case 12: {
       schema["type"] = "object";
       const std::vector<std::string> properties = names(below(5));
       for (const std::string& name : properties)
@@ -567,7 +681,7 @@ nlohmann::ordered_json RandomSchema(std::mt19937* dice, int depth) {
       if (below(4) == 0) schema["maxProperties"] = 1 + below(3);
       break;
     }
-    case 8:
+    case 13:
       schema["type"] = "array";
       if (below(2) == 0) schema["items"] = RandomSchema(dice, depth - 1);
       if (below(3) == 0)
@@ -575,7 +689,7 @@ nlohmann::ordered_json RandomSchema(std::mt19937* dice, int depth) {
       if (below(2) == 0) schema["minItems"] = below(3);
       if (below(2) == 0) schema["maxItems"] = below(4);
       break;
-    case 9:
+    case 14:
       schema[below(2) == 0 ? "anyOf" : "oneOf"] = {RandomSchema(dice, depth - 1),
                                                    RandomSchema(dice, depth - 1)};
       if (below(3) == 0) schema["type"] = {"object", "integer", "string"};
@@ -605,20 +719,13 @@ TEST(JsonSchemaTest, TheBranchesOfOneOfAreToldApart) {
     EXPECT_TRUE(CompileJsonSchema("{\"oneOf\": " + branches + ", " + defs + "}").ok()) << branches;
   }
   const std::string not_apart[] = {
-      R"([{"type": "integer"}, {"type": "number"}])",
-      R"([{"const": 1}, {"enum": ["b", 1.0]}])",
-      R"([{"type": "null"}, {"type": "string", "format": "date"}, {"type": "string"}])",
-      R"([{"type": "integer", "maximum": 5}, {"type": "number", "minimum": 5}])",
-      R"([{"properties": {"k": {"const": 1}}}, {"properties": {"k": {"const": 2}}}])",
-      R"([{"properties": {"a": {}}, "required": ["a"]},
-          {"properties": {"a": {}, "b": {}}, "required": ["b"]}])",
-      R"([{"properties": {"a": {}}, "additionalProperties": {}, "required": ["a"]},
-          {"properties": {"b": {}}, "required": ["b"]}])",
-      R"([{"$ref": "#/$defs/a"}, {}])"};
+      R"([{"type": "integer", "multipleOf": 2}, {"type": "number", "multipleOf": 3}])",
+      R"([{"type": "null"}, {"type": "string", "format": "date"},
+          {"type": "string", "format": "time"}])",
+  };
   for (const std::string& branches : not_apart) {
     const auto grammar = CompileJsonSchema("{\"oneOf\": " + branches + ", " + defs + "}");
-    EXPECT_THAT(std::string(grammar.status().message()),
-                HasSubstr("schema: a value could match this branch of oneOf and branch"))
+    EXPECT_THAT(std::string(grammar.status().message()), HasSubstr("schema: the opposite of"))
         << branches;
   }
 }
@@ -627,7 +734,7 @@ TEST(JsonSchemaTest, SpacesAreAllowedWhereTheyAreAskedFor) {
   const std::string schema = R"({"properties": {"a": {"type": "array"}, "b": {"const": [1, {}]}},
                                  "additionalProperties": {}})";
   const auto compact = ValueOrDie(CompileJsonSchema(schema));
-  const auto spaced = ValueOrDie(CompileJsonSchema(schema, JsonSpaces::kAllowed));
+  const auto spaced = ValueOrDie(CompileJsonSchema(schema, {.spaces = JsonSpaces::kAllowed}));
   const std::string text = R"({"a":[1,{"k":2}],"b":[1,{}],"c":{"d":null}})";
   EXPECT_TRUE(Accepts(compact, text));
   EXPECT_TRUE(Accepts(spaced, text));

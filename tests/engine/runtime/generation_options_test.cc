@@ -32,7 +32,7 @@ TEST(GenerationOptionsTest, TakesEveryOption) {
       "seed": 18446744073709551615, "logit_bias": {"7": -1.5, "12": 3},
       "on_error": "json", "on_overflow": "truncate_end", "timeout_ms": 2500,
       "on_length": "complete", "max_seconds": 1.5, "max_total_tokens": 9000, "max_cost": 0.25,
-      "json_spaces": true, "schema": true,
+      "json_spaces": true, "additional": true, "strict_schema": true, "schema": true,
       "priority": "interactive"})",
                                     &o);
   ASSERT_TRUE(status.ok()) << status;
@@ -49,11 +49,13 @@ TEST(GenerationOptionsTest, TakesEveryOption) {
   EXPECT_EQ(o.on_error, OnError::kJson);
   EXPECT_EQ(o.on_overflow, OnOverflow::kTruncateEnd);
   EXPECT_EQ(o.timeout_ms, 2500);
+  EXPECT_TRUE(o.constraint.additional);
+  EXPECT_TRUE(o.constraint.strict_schema);
   EXPECT_EQ(o.on_length, OnLength::kComplete);
   EXPECT_EQ(o.max_seconds, 1.5);
   EXPECT_EQ(o.max_total_tokens, 9000);
   EXPECT_EQ(o.max_cost, 0.25);
-  EXPECT_EQ(o.constraint, (AnswerConstraint{AnswerConstraint::Kind::kSchema, "true", true}));
+  EXPECT_EQ(o.constraint, (AnswerConstraint{AnswerConstraint::Kind::kSchema, "true", true, true, true}));
   EXPECT_EQ(o.priority, Priority::kInteractive);
 }
 

@@ -1,0 +1,312 @@
+// The keywords of JSON Schema that an automaton has to work for: opposites, conditions, patterns of
+// names, sets.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/engine/grammar/grammar_testing.h"
+#include "tests/engine/grammar/json_schema_checker.h"
+
+namespace lm {
+namespace {
+
+struct Case {
+  std::string schema;
+  std::vector<std::string> accepted;
+  std::vector<std::string> rejected;
+};
+
+// With {"additional": true}, as the standard has it: the checker must agree on both sides.
+void Check(const std::vector<Case>& cases) {
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.schema);
+    const auto grammar = ValueOrDie(CompileJsonSchema(c.schema, {.additional = true}));
+    const auto schema = nlohmann::json::parse(c.schema);
+    for (const std::string& text : c.accepted) {
+      EXPECT_TRUE(Accepts(grammar, text)) << text;
+      EXPECT_EQ(CheckAgainstSchema(schema, text), "") << "the checker disagrees";
+    }
+    for (const std::string& text : c.rejected) {
+      EXPECT_FALSE(Accepts(grammar, text)) << text;
+      EXPECT_NE(CheckAgainstSchema(schema, text), "") << text << ": the checker disagrees";
+    }
+  }
+}
+
+TEST(SchemaKeywordsTest, OppositesOfValues) {
+  Check({
+      {R"({"not": {"type": ["string", "array", "object"]}})",
+       {"1", "null", "true"},
+       {"\"a\"", "[]", "{}"}},
+      {R"({"type": "number", "not": {"type": "integer"}})", {"1.5", "-0.25"}, {"1", "0", "1e30"}},
+      {R"({"type": ["string", "integer", "boolean", "null"],
+           "not": {"enum": ["a", "ab", 7, true, null]}})",
+       {"\"\"", "\"b\"", "\"abc\"", "\"aa\"", "77", "false"},
+       {"\"a\"", "\"ab\"", "7", "true", "null"}},
+      {R"({"type": "integer", "minimum": 5, "maximum": 7, "not": {"const": 6}})",
+       {"5", "7"},
+       {"6", "8"}},
+      {R"({"type": "string", "not": {"pattern": "^a|\"$"}})",
+       {"\"ba\"", "\"\\\"b\"", "\"é\""},
+       {"\"a\"", "\"b\\\"\""}},
+      {R"({"type": "string", "not": {"minLength": 3}})", {"\"\"", "\"éé\""}, {"\"abc\""}},
+      {R"({"type": "number", "not": {"minimum": 3}})", {"2.5", "-7"}, {"3", "4"}},
+      {R"({"type": "integer", "not": {"anyOf": [{"minimum": 10}, {"maximum": 5}]}})",
+       {"6", "9"},
+       {"5", "10"}},
+      {R"({"type": "integer", "not": {"allOf": [{"minimum": 10}, {"maximum": 20}]}})",
+       {"9", "21"},
+       {"10", "15"}},
+      {R"({"not": {"not": {"const": 5}}})", {"5"}, {"6"}},
+      {R"({"type": "integer", "not": {"oneOf": [{"minimum": 5}, {"maximum": 8}]}})",
+       {"5", "8"},
+       {"4", "9"}},
+      {R"({"type": "array", "not": {"const": []}})", {"[1]"}, {"[]"}},
+      {R"({"type": "array", "not": {"items": {"type": "null"}}})",
+       {"[1]", "[null,1]"},
+       {"[]", "[null]"}},
+      {R"({"type": "array", "not": {"contains": {"const": 1}}})", {"[]", "[2,3]"}, {"[2,1]"}},
+      {R"({"enum": [1, "a", {"b": 1, "c": 2}, [1]], "not": {"type": "integer"},
+           "anyOf": [{"maxLength": 3}, {"minItems": 4}]})",
+       {"\"a\"", R"({"b":1,"c":2})", "[1]"},
+       {"1"}},
+  });
+}
+
+TEST(SchemaKeywordsTest, OppositesOfObjects) {
+  Check({
+      {R"({"type": "object", "not": {"required": ["a"]}})", {"{}", R"({"b":1})"}, {R"({"a":1})"}},
+      {R"({"type": "object", "not": {"required": ["a", "b"]}})",
+       {"{}", R"({"b":1})", R"({"a":1})"},
+       {R"({"a":1,"b":2})"}},
+      {R"({"not": {"required": ["a", "b"]}})", {R"({"b":1})"}, {R"({"a":1,"b":2})", "1", "\"a\""}},
+      {R"({"type": "object", "not": {"properties": {"a": {"const": 1}, "b": {"type": "null"}}}})",
+       {R"({"a":2})", R"({"b":1})", R"({"b":2,"a":1})"},
+       {"{}", R"({"a":1})", R"({"a":1,"b":null})"}},
+      {R"({"type": "object", "properties": {"k": {}}, "not": {"properties": {"k": {"enum": [1, 2]}},
+           "required": ["k"]}})",
+       {"{}", R"({"k":3})", R"({"x":1})"},
+       {R"({"k":1})", R"({"k":2,"x":1})"}},
+      {R"({"type": "object", "not": {"dependentRequired": {"a": ["b"]}}})",
+       {R"({"a":1})"},
+       {"{}", R"({"a":1,"b":1})", R"({"b":1})"}},
+  });
+}
+
+TEST(SchemaKeywordsTest, ConditionsAndDependencies) {
+  Check({
+      {R"({"type": "object", "properties": {"k": {"type": "string"}, "n": {"type": "integer"}},
+           "required": ["k"], "if": {"properties": {"k": {"const": "n"}}},
+           "then": {"required": ["n"]}, "else": {"properties": {"n": false}}})",
+       {R"({"k":"n","n":1})", R"({"k":"m"})"},
+       {R"({"k":"n"})", R"({"k":"m","n":1})"}},
+      {R"({"if": {"type": "string"}, "then": {"maxLength": 1}, "else": {"type": "integer"}})",
+       {"\"a\"", "12"},
+       {"\"ab\"", "null"}},
+      {R"({"if": {"type": "string"}, "else": {"const": 1}})", {"\"ab\"", "1"}, {"2"}},
+      {R"({"type": "object", "properties": {"a": {}, "b": {}, "c": {}},
+           "dependentRequired": {"a": ["b", "c"]}})",
+       {"{}", R"({"b":1})", R"({"a":1,"b":1,"c":1})"},
+       {R"({"a":1})", R"({"a":1,"b":1})"}},
+      {R"({"type": "object", "dependentSchemas": {"a": {"properties": {"b": {"const": 1}}}}})",
+       {R"({"b":2})", R"({"b":1,"a":0})", R"({"a":0})"},
+       {R"({"b":2,"a":0})", R"({"a":0,"b":2})"}},
+      {R"({"type": "object", "dependencies": {"a": ["b"], "c": {"required": ["d"]}}})",
+       {"{}", R"({"a":1,"b":1})", R"({"c":1,"d":1})"},
+       {R"({"a":1})", R"({"c":1})"}},
+  });
+}
+
+TEST(SchemaKeywordsTest, NamesOfMembers) {
+  Check({
+      {R"({"type": "object", "patternProperties": {"^a": {"type": "integer"}, "b$": {"minimum": 5}},
+           "additionalProperties": {"type": "null"}})",
+       {"{}", R"({"a":1})", R"({"ab":7})", R"({"b":6})", R"({"c":null,"ax":1})", R"({"a\"":1})"},
+       {R"({"a":null})", R"({"ab":1})", R"({"ab":5.5})", R"({"b":1})", R"({"c":1})"}},
+      {R"({"type": "object", "properties": {"ab": {"maximum": 9}},
+           "patternProperties": {"^a": {"type": "integer"}}, "additionalProperties": false})",
+       {R"({"ab":9,"ac":10})"},
+       {R"({"ab":10})", R"({"ab":1.5})", R"({"b":1})"}},
+      {R"({"type": "object", "propertyNames": {"pattern": "^[a-c]+$", "maxLength": 2}})",
+       {"{}", R"({"ab":1,"c":[]})"},
+       {R"({"abc":1})", R"({"d":1})", R"({"":1})"}},
+      {R"({"type": "object", "propertyNames": {"enum": ["x", "y"]}, "properties": {"y": {"const": 1},
+           "z": {}}})",
+       {R"({"y":1,"x":5})"},
+       {R"({"y":2})", R"({"z":1})"}},
+      {R"({"type": "object", "propertyNames": false})", {"{}"}, {R"({"a":1})"}},
+  });
+  // Closed to what patterns do not match, unless that is asked for.
+  const auto closed =
+      ValueOrDie(CompileJsonSchema(R"({"patternProperties": {"^a": {"const": 1}}})"));
+  EXPECT_TRUE(Accepts(closed, R"({"a":1,"ab":1})"));
+  EXPECT_FALSE(Accepts(closed, R"({"b":1})"));
+}
+
+TEST(SchemaKeywordsTest, SetsAndCounts) {
+  Check({
+      {R"({"type": "array", "items": {"enum": ["a", "b", 1, 1.0]}, "uniqueItems": true})",
+       {"[]", R"(["a"])", R"(["b",1,"a"])"},
+       {R"(["a","a"])", R"([1,"b",1])"}},
+      {R"({"type": "array", "items": {"type": ["boolean", "null"]}, "uniqueItems": true,
+           "minItems": 2})",
+       {"[true,false]", "[null,true,false]"},
+       {"[true]", "[true,true]"}},
+      {R"({"type": "array", "items": {"type": "integer", "minimum": -1, "maximum": 1},
+           "uniqueItems": true, "maxItems": 2})",
+       {"[-1,1]", "[0]"},
+       {"[0,0]", "[2]", "[-1,0,1]"}},
+      {R"({"type": "array", "items": {"type": "string"}, "uniqueItems": true, "maxItems": 1})",
+       {"[\"a\"]"},
+       {"[\"a\",\"b\"]"}},
+      {R"({"type": "array", "contains": {"type": "integer"}})",
+       {"[1]", "[\"a\",1,null]"},
+       {"[]", "[\"a\"]"}},
+      {R"({"type": "array", "contains": {"minimum": 5, "type": "number"}, "minContains": 2,
+           "maxContains": 3, "items": {"type": "number"}})",
+       {"[5,6]", "[1,5,2,6,7,3]"},
+       {"[5]", "[5,6,7,8]", "[1,2]", "[5,6,null]"}},
+      {R"({"type": "array", "contains": {"const": 1}, "minItems": 2, "maxItems": 3})",
+       {"[1,2]", "[2,3,1]"},
+       {"[1]", "[2,2]", "[1,2,3,4]"}},
+      {R"({"type": "array", "contains": {"const": 1}, "minContains": 0})", {"[]", "[2]"}, {"1"}},
+  });
+}
+
+TEST(SchemaKeywordsTest, StringsThatMatchSeveralThings) {
+  Check({
+      {R"({"type": "string", "pattern": "^(ab)+$", "minLength": 3, "maxLength": 6})",
+       {"\"abab\"", "\"ababab\""},
+       {"\"ab\"", "\"abababab\"", "\"aba\""}},
+      {R"({"type": "string", "allOf": [{"pattern": "a"}, {"pattern": "\\d"}, {"pattern": "^.{2,3}$"}]})",
+       {"\"a1\"", "\"1xa\""},
+       {"\"a\"", "\"aa\"", "\"a1bc\""}},
+      {R"({"type": "string", "format": "date", "pattern": "^2024-02"})",
+       {"\"2024-02-29\""},
+       {"\"2023-02-01\"", "\"2024-02-30\""}},
+      {R"({"type": "string", "pattern": "^é*.$", "minLength": 2, "maxLength": 2})",
+       {"\"éx\"", "\"é\\\"\""},
+       {"\"x\"", "\"ééx\""}},
+  });
+}
+
+TEST(SchemaKeywordsTest, NumbersThatAreMultiples) {
+  Check({
+      {R"({"type": "number", "multipleOf": 0.25})",
+       {"0.25", "1.5", "-3", "100.75"},
+       {"0.1", "1.3", "0.125"}},
+      {R"({"type": "number", "multipleOf": 2.5, "minimum": 0, "maximum": 10})",
+       {"0", "2.5", "10"},
+       {"1", "5.5", "12.5"}},
+      {R"({"type": "integer", "allOf": [{"multipleOf": 4}, {"multipleOf": 6}]})",
+       {"12", "-24", "0"},
+       {"4", "6", "8"}},
+      {R"({"type": "integer", "multipleOf": 500})", {"500", "1500"}, {"250", "501"}},
+      {R"({"type": "integer", "multipleOf": 0.5})", {"1", "3"}, {"1.5"}},
+  });
+  const auto draft4 = ValueOrDie(CompileJsonSchema(
+      R"({"type": "integer", "minimum": 1, "exclusiveMinimum": true, "maximum": 9, "exclusiveMaximum": false})"));
+  EXPECT_FALSE(Accepts(draft4, "1"));
+  EXPECT_TRUE(Accepts(draft4, "2"));
+  EXPECT_TRUE(Accepts(draft4, "9"));
+}
+
+TEST(SchemaKeywordsTest, BranchesThatOverlapAreTakenApart) {
+  Check({
+      {R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})", {"1.5"}, {"1", "\"a\""}},
+      {R"({"oneOf": [{"const": 1}, {"enum": ["b", 1.0]}]})", {"\"b\""}, {"1"}},
+      {R"({"type": "integer", "oneOf": [{"maximum": 5}, {"minimum": 3}]})", {"2", "6"}, {"3", "5"}},
+      {R"({"type": "string", "oneOf": [{"pattern": "a"}, {"pattern": "b"}, {"maxLength": 1}]})",
+       {"\"\"", "\"c\"", "\"ac\"", "\"xb\""},
+       {"\"a\"", "\"ab\"", "\"cc\""}},
+      {R"({"type": "object", "oneOf": [{"properties": {"k": {"const": 1}}},
+           {"properties": {"k": {"const": 2}}}]})",
+       {R"({"k":1})", R"({"k":2})"},
+       {"{}", R"({"k":3})"}},
+  });
+}
+
+TEST(SchemaKeywordsTest, WhatAReferenceLeadsToIsSettledOnce) {
+  Check({
+      {R"x({"$ref": "#/$defs/n", "minimum": 2, "$defs": {"n": {"anyOf": [{"type": "integer"},
+           {"type": "null"}]}}})x",
+       {"2", "null"},
+       {"1", "2.5", "\"a\""}},
+      {R"x({"oneOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}], "$defs": {
+           "a": {"type": "object", "properties": {"k": {"const": "a"}, "x": {"type": "null"}}},
+           "b": {"type": "object", "properties": {"k": {"const": "b"}, "x": {"type": "null"}}}}})x",
+       {R"({"k":"a","x":null})", R"({"k":"b"})"},
+       {"{}", R"({"x":null})", R"({"k":"c"})"}},
+  });
+}
+
+TEST(SchemaKeywordsTest, ReferencesWithinTheDocument) {
+  const Case cases[] = {
+      {R"x({"$defs": {"a": {"$anchor": "here", "const": 1}}, "$ref": "#here"})x", {"1"}, {"2"}},
+      {R"x({"$id": "http://x.org/root.json", "$ref": "http://x.org/root.json#/$defs/a",
+           "$defs": {"a": {"const": 1}}})x",
+       {"1"},
+       {"2"}},
+      {R"x({"$id": "http://x.org/d/root.json", "$ref": "other.json#/$defs/b",
+           "$defs": {"a": {"$id": "other.json", "$defs": {"b": {"$ref": "#c"},
+           "d": {"$anchor": "c", "const": 1}}}}})x",
+       {"1"},
+       {"2"}},
+      {R"x({"$schema": "http://json-schema.org/draft-04/schema#", "id": "http://x.org/",
+           "items": {"$ref": "#five"}, "definitions": {"f": {"id": "#five", "const": 5}}})x",
+       {"[5,5]"},
+       {"[4]"}},
+      // What stands beside a $ref counts from 2019-09 on.
+      {R"x({"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a":
+           {"$ref": "#/definitions/n", "maximum": 2}}, "definitions": {"n": {"type": "integer"}}})x",
+       {R"({"a":3})"},
+       {R"({"a":1.5})"}},
+      {R"x({"properties": {"a": {"$ref": "#/definitions/n", "maximum": 2}},
+           "definitions": {"n": {"type": "integer"}}})x",
+       {R"({"a":2})"},
+       {R"({"a":3})"}},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.schema);
+    const auto grammar = ValueOrDie(CompileJsonSchema(c.schema));
+    for (const std::string& text : c.accepted) EXPECT_TRUE(Accepts(grammar, text)) << text;
+    for (const std::string& text : c.rejected) EXPECT_FALSE(Accepts(grammar, text)) << text;
+  }
+  EXPECT_FALSE(CompileJsonSchema(R"({"enum": [{"$anchor": "a"}], "$ref": "#a"})").ok());
+}
+
+TEST(SchemaKeywordsTest, FormatsOfTheStandard) {
+  const Case cases[] = {
+      {"ipv6",
+       {"::1", "1:2::8", "1:2:3:4:5:6:7:8", "::", "1::", "::2:3:4:5:6:7:8"},
+       {"1::2::3", "1:2:3", ":::", "1:2:3:4:5:6:7::8:9"}},
+      {"uri",
+       {"mailto:a@b.org", "file:///a/b", "urn:x:y", "http://a.b:80/c?d#e"},
+       {"a", "http://", "a b:c"}},
+      {"uri-reference", {"", "a/b", "/x?y", "#f", "http://a.b"}, {"a b", "://"}},
+      {"iri", {"http://a.b/c"}, {"a"}},
+      {"uri-template", {"/a/{b}/{c,d}{?e}"}, {"{", "a{b"}},
+      {"json-pointer", {"", "/a/~0b/~1"}, {"a", "/~2"}},
+      {"relative-json-pointer", {"0", "1/a", "2#"}, {"/a", "01"}},
+      {"regex", {"^[a-z]+$", "a.b\\d*", ""}, {"[", "(", "*"}},
+      {"idn-email", {"a@b.org"}, {"a"}},
+      {"idn-hostname", {"a.b"}, {"-"}},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.schema);
+    const auto grammar =
+        ValueOrDie(CompileJsonSchema(R"({"type": "string", "format": ")" + c.schema + "\"}"));
+    for (const std::string& text : c.accepted) {
+      EXPECT_TRUE(Accepts(grammar, nlohmann::json(text).dump())) << text;
+    }
+    for (const std::string& text : c.rejected) {
+      EXPECT_FALSE(Accepts(grammar, nlohmann::json(text).dump())) << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lm
