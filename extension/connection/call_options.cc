@@ -76,9 +76,13 @@ absl::StatusOr<GenerationOptions> ReadGenerationOptions(const std::optional<std:
 
 absl::StatusOr<CallOptions> ReadCallOptions(const std::optional<std::string>& json,
                                             Connection& connection, const CallDefaults& defaults) {
-  return ReadCallOptions(
-      json, [&connection](const std::string& reference) { return connection.Use(reference); },
-      defaults);
+  ASSIGN_OR_RETURN(
+      CallOptions options,
+      ReadCallOptions(
+          json, [&connection](const std::string& reference) { return connection.Use(reference); },
+          defaults));
+  connection.NoteSchema(options.generation.constraint);
+  return options;
 }
 
 }  // namespace lm

@@ -7,11 +7,14 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/base/status_macros.h"
+#include "engine/grammar/grammar.h"
 #include "engine/model/adapter_file.h"
 #include "engine/remote/remote_generator.h"
 #include "engine/runtime/generator_registry.h"
@@ -180,6 +183,23 @@ bool Connection::HasStrayed(const Generator& generator) const {
   return std::any_of(loaded_.begin(), loaded_.end(), [&](const LoadedModel& loaded) {
     return loaded.generator.get() == &generator && *loaded.strayed;
   });
+}
+
+void Connection::NoteSchema(const AnswerConstraint& constraint) {
+  using Kind = AnswerConstraint::Kind;
+  if (constraint.kind != Kind::kSchema && constraint.kind != Kind::kExtraction) return;
+  if (constraint.text == noted_schema_) return;
+  noted_schema_ = constraint.text;
+  const std::vector<std::string> ignored = IgnoredKeywords(constraint.text);
+  schema_hint_.clear();
+  if (ignored.empty()) return;
+  constexpr size_t kNamed = 8;
+  const size_t named = std::min(ignored.size(), kNamed);
+  schema_hint_ = absl::StrCat(
+      "the schema's ", absl::StrJoin(ignored.begin(), ignored.begin() + named, ", "),
+      named < ignored.size() ? absl::StrCat(" and ", ignored.size() - named, " more") : "",
+      ignored.size() == 1 ? " is no keyword" : " are no keywords",
+      " of JSON Schema and ignored; {\"strict_schema\":true} makes that an error");
 }
 
 std::string Connection::Salt() const {

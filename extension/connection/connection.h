@@ -104,6 +104,12 @@ class Connection {
   // Whether this connection asked the model last for something that it was not made for.
   bool HasStrayed(const Generator& generator) const;
 
+  // Looks over a schema that answers are to be valid against, if `constraint` is one: what of it is
+  // ignored is for SchemaHint.
+  void NoteSchema(const AnswerConstraint& constraint);
+  // What the last schema's author may want to know; empty if nothing.
+  const std::string& SchemaHint() const { return schema_hint_; }
+
   // Whose prefix cache this connection uses: its database file's, unless the settings name another.
   // One without a file (":memory:", a temporary database) has a cache of its own.
   std::string Salt() const;
@@ -128,6 +134,8 @@ class Connection {
   ModelNames names_;
   std::vector<LoadedModel> loaded_;
   PromptTally* tally_ = nullptr;
+  std::string noted_schema_;
+  std::string schema_hint_;
   std::shared_ptr<MemoFile> memo_;  // of settings_.memo, once it was used
   RunningStatements running_;
   std::string note_;

@@ -58,8 +58,12 @@ absl::StatusOr<CallOptions> Call::Options(int i, const CallDefaults& defaults) c
 
 absl::StatusOr<CallOptions> Call::Options(const std::optional<std::string>& json,
                                           const CallDefaults& defaults) const {
-  return ReadCallOptions(
-      json, [this](const std::string& reference) { return Model(reference); }, defaults);
+  ASSIGN_OR_RETURN(
+      CallOptions options,
+      ReadCallOptions(
+          json, [this](const std::string& reference) { return Model(reference); }, defaults));
+  connection_->NoteSchema(options.generation.constraint);
+  return options;
 }
 
 int RegisterScalar(const std::shared_ptr<Connection>& connection, const ScalarSpec& spec,

@@ -8,13 +8,18 @@
 //   SELECT answer->>'price' FROM (SELECT generate_json(body, :schema, :system) AS answer FROM
 //   offers);
 //
-// The schema is JSON Schema, draft 2020-12: type, enum, const, properties, required,
-// additionalProperties, min/maxProperties, items, prefixItems, min/maxItems, min/maxLength,
-// pattern, format (date, time, date-time, duration, email, hostname, ipv4, ipv6, uuid, uri),
-// minimum, maximum (and exclusive), multipleOf, anyOf, oneOf, allOf, $ref and $defs. What it does
-// not support (not, if, patternProperties, uniqueItems, ...) and what is larger or deeper than its
-// caps is an error that names the place, as in "..., at #/properties/price/type". Where
-// `properties` is given and additionalProperties is not, there are no others.
+// The schema is JSON Schema, of drafts 4 to 2020-12: all of its keywords and formats, but for
+// unevaluatedProperties and unevaluatedItems, $dynamicRef, references to other documents, unique
+// items of which there are more than a few, and the opposite (`not`, `if`, branches of oneOf that
+// overlap) of a format and of some keywords; engine/grammar/grammar.h has the list. What cannot be
+// enforced and what is larger or deeper than its caps is an error that names the place, as in
+// "..., at #/properties/price/type". No answer is ever invalid. Where `properties` or
+// patternProperties are given and additionalProperties is not, there are no others, unless
+// {"additional":true} asks for JSON Schema word for word.
+//
+// What is no keyword is ignored, and named in lm_stats.hint; {"strict_schema":true} makes it, and a
+// format that nobody knows, an error. A misspelt keyword (minlength, requird) is one in any case,
+// unless with "additional".
 //
 // Equal values are equal texts, for GROUP BY and DISTINCT: no white space, members in the schema's
 // order, numbers and strings in their shortest form (engine/grammar/grammar.h has the rules). With

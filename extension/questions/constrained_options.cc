@@ -35,6 +35,8 @@ absl::StatusOr<std::shared_ptr<const CallOptions>> Constrained(CallOptions optio
                      "' is for generate(): this function says itself what its answers look like"));
   }
   constraint.json_spaces = options.generation.constraint.json_spaces;
+  constraint.additional = options.generation.constraint.additional;
+  constraint.strict_schema = options.generation.constraint.strict_schema;
   options.generation.constraint = std::move(constraint);
   RETURN_IF_ERROR(ValidateGenerationOptions(options.generation));
   RETURN_IF_ERROR(options.generator().CheckConstraint(options.generation));
@@ -44,7 +46,10 @@ absl::StatusOr<std::shared_ptr<const CallOptions>> Constrained(CallOptions optio
 absl::StatusOr<std::shared_ptr<const CallOptions>> ConstrainedOptions(
     const Call& call, int i, AnswerConstraint constraint, const CallDefaults& defaults) {
   ASSIGN_OR_RETURN(CallOptions options, call.Options(i, defaults));
-  return Constrained(std::move(options), std::move(constraint));
+  ASSIGN_OR_RETURN(std::shared_ptr<const CallOptions> made,
+                   Constrained(std::move(options), std::move(constraint)));
+  call.connection().NoteSchema(made->generation.constraint);
+  return made;
 }
 
 }  // namespace lm

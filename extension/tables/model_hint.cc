@@ -27,6 +27,7 @@ std::string ModelHint(Connection& connection, const Generator& generator) {
   }
   if (connection.HasStrayed(generator)) hints.push_back(Strayed(generator.info()));
   hints.push_back(connection.note());
+  hints.push_back(connection.SchemaHint());
   std::erase(hints, "");
   return absl::StrJoin(hints, "; ");
 }

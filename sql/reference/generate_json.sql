@@ -27,6 +27,23 @@ SELECT json_array_length(generate_json('red, green', '{"type":"array","items":{"
                                                       "$defs":{"colour":{"anyOf":[{"const":"red"},{"const":"green"},{"type":"null"}]}}}')) BETWEEN 1 AND 3 AS colours;
 --> 1
 
+-- Keywords of all drafts from 4 to 2020-12: conditions, opposites, patterns of names, sets. What cannot be enforced is an error.
+SELECT generate_json('x', '{"type":"array","items":{"enum":["red","green","blue"]},"contains":{"const":"blue"},"minItems":2,"maxItems":2}')
+  IN ('["red","blue"]', '["green","blue"]', '["blue","red"]', '["blue","green"]', '["blue","blue"]') AS colours;
+--> 1
+SELECT generate_json('x', '{"properties":{"paid":{"const":true},"by":{"enum":["card","cash"]}},"required":["paid"],
+                            "if":{"properties":{"paid":{"const":true}}},"then":{"required":["by"]}}') GLOB '{"paid":true,"by":"ca*"}' AS condition;
+--> 1
+SELECT generate_json('x', '{"type":"string","not":{"format":"date"}}');
+--! the opposite of a format is not supported, at #/not/format
+
+-- Members that a schema does not list are not written, unless {"additional":true} asks for what JSON Schema says. What is no keyword
+-- of JSON Schema is ignored, and named in lm_stats.hint; {"strict_schema":true} makes it an error.
+SELECT generate_json('x', '{"properties":{"ok":{"const":true}},"required":["ok"],"colour":"red"}') AS answer;
+--> {"ok":true}
+SELECT hint LIKE '%"colour" is no keyword of JSON Schema and ignored%' AS told FROM lm_stats LIMIT 1;
+--> 1
+
 -- The schema constrains, it is not shown: say what the fields mean in `system`. The same constraint is there for every function
 -- that takes options, besides three more: choices, regex and grammar (GBNF).
 SELECT generate('A red bicycle, 240 euros.', 'What is the price?', '{"regex":"[0-9]{1,5} (euros|dollars)"}');
