@@ -125,8 +125,7 @@ Fragment JsonText::KeyExcept(absl::Span<const std::string> names) {
       }
       const Fragment letter = builder_.Class(others.Intersect(unescaped));
       builder_.Connect(letter.end, rest.start);
-      other->second =
-          builder_.AddSplit(letter.start, builder_.AddCall(escape->second, rest.start));
+      other->second = builder_.AddSplit(letter.start, builder_.AddCall(escape->second, rest.start));
     }
     ways.push_back(other->second);
     if (!trie[i].is_name) ways.push_back(quote);

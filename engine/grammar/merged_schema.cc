@@ -93,7 +93,8 @@ std::vector<int32_t> SchemaMerger::Asking(const SchemaJson& schema) const {
 
 absl::StatusOr<Conjunction> SchemaMerger::TargetsOf(const SchemaPart& part) {
   const SchemaJson& schema = *part.schema;
-  if (!schema.is_object() || part.asks != SchemaPart::Asks::kValid || part.member >= 0 || part.expanded) {
+  if (!schema.is_object() || part.asks != SchemaPart::Asks::kValid || part.member >= 0 ||
+      part.expanded) {
     return Conjunction();
   }
   work_ += 1 + static_cast<int64_t>(schema.size());
