@@ -201,7 +201,8 @@ std::string JobRun::BudgetsEnd(absl::Time now) {
   }
   const PendingAnswer* refused = nullptr;
   for (Row& row : rows_) {
-    if (row.answer.submitted() && !row.answer.Done()) return "";
+    // One that is there and not collected has not given back what it did not take.
+    if (row.answer.submitted() && !row.answer.answered()) return "";
     if (!row.answer.over_budget().ok()) refused = &row.answer;
   }
   return refused != nullptr ? std::string(refused->over_budget().message()) : "";
