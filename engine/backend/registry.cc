@@ -16,12 +16,12 @@ namespace lm {
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(const BackendOptions& options) {
   if (options.device == "reference") return CreateReferenceBackend();
   if (options.device == "cpu") return CreateCpuBackend(options.isa, options.threads);
-  if (options.device == "cuda") return CreateCudaBackend(0, options.exact_products);
+  if (options.device == "cuda") return CreateCudaBackend(0);
   absl::string_view rest = options.device;
   int device = 0;
   if (absl::ConsumePrefix(&rest, "cuda:") && !rest.empty() && absl::ascii_isdigit(rest[0]) &&
       absl::SimpleAtoi(rest, &device)) {
-    return CreateCudaBackend(device, options.exact_products);
+    return CreateCudaBackend(device);
   }
   return absl::InvalidArgumentError(
       absl::StrCat("a device must be \"cpu\", \"reference\", \"cuda\" or \"cuda:<n>\", got \"",

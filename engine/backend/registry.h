@@ -17,8 +17,6 @@ struct BackendOptions {
   std::string device = "cpu";  // "cpu", "reference", "cuda" or "cuda:<n>"
   int threads = 0;             // CPU threads; 0: as many as this process may use
   Isa isa = BestIsa();         // "cpu" only
-  // "cuda" only: nothing depends on T, at the price of a slower prefill (cuda/cuda_backend.h).
-  bool exact_products = false;
 };
 
 // InvalidArgument for a name that is none of these; FailedPrecondition, saying why, where the

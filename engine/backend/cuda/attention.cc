@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "engine/backend/check_arguments.h"
 #include "engine/backend/cuda/cuda_ops.h"
 #include "engine/base/status_macros.h"
@@ -12,6 +14,26 @@ absl::Status CudaBackend::Attention(Tensor q, const KvLayer& layer, const Attent
   auto values = [](Tensor tensor) { return tensor.empty() ? nullptr : tensor.row<float>(0); };
   const cuda::AttentionScores scores = {options.scale, options.window, options.softcap,
                                         values(options.slopes), values(options.sinks)};
+  const int64_t dim = std::max(layer.key_dim, layer.value_dim);
+  if (layer.dtype == DType::kF16 && layer.key_dim % 16 == 0 && layer.value_dim % 16 == 0 &&
+      dim <= cuda::kMostTileDim) {
+    const AttentionKind kind = {.cache_class = layer.cache_class,
+                                .group = q.cols / layer.key_dim / layer.kv_heads,
+                                .kv_heads = layer.kv_heads,
+                                .value_dim = layer.value_dim,
+                                .window = options.window};
+    ASSIGN_OR_RETURN(const cuda::AttentionTiles tiles,
+                     attention_.Find(device_.get(), step(), kind));
+    ASSIGN_OR_RETURN(float* partials,
+                     attention_.Partials(device_.get(), cuda::AttentionPartialBytes(
+                                                            tiles.num_partials,
+                                                            ToCacheLayer(layer))));
+    return device_->Check(
+        cuda::AttendTiles(device_->queue(), ToMatrix(q), placed_.rows(), tiles,
+                          placed_.blocks(layer.cache_class), ToCacheLayer(layer), scores, partials,
+                          ToMatrix(out)),
+        "Attention");
+  }
   return device_->Check(cuda::Attention(device_->queue(), ToMatrix(q), placed_.rows(),
                                         placed_.blocks(layer.cache_class), ToCacheLayer(layer),
                                         scores, ToMatrix(out)),

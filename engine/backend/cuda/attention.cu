@@ -53,7 +53,7 @@ __global__ void AttentionKernel(Matrix q, StepRows step, const int32_t* step_blo
       const char* values = static_cast<const char*>(layer.values) + offset;
       float dot = 0;
       for (int64_t d = 0; d < dim; ++d) {
-        dot = fmaf(query[d], LoadKv<kType>(keys, dim, p % kBlockTokens, d), dot);
+        dot = fmaf(query[d], LoadKv<kType>(KvPart::kKeys, keys, dim, p % kBlockTokens, d), dot);
       }
       score = CappedScore(dot * LoadKvScale<kType>(keys, dim, p % kBlockTokens), scores.scale,
                           scores.softcap) -
@@ -73,8 +73,8 @@ __global__ void AttentionKernel(Matrix q, StepRows step, const int32_t* step_blo
       SoftmaxPartial chunk = {max_score, 0.0f, 0.0f};
       for (int j = first; j < end; ++j) {
         const char* values = static_cast<const char*>(layer.values) + heads[j];
-        AddPosition(weights[j], scaled[j], LoadKv<kType>(values, value_dim, j % kBlockTokens, i),
-                    &chunk);
+        AddPosition(weights[j], scaled[j],
+                    LoadKv<kType>(KvPart::kValues, values, value_dim, j % kBlockTokens, i), &chunk);
       }
       if (begin <= seen.first) {
         totals[k] = chunk;

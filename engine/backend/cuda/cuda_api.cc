@@ -17,6 +17,10 @@ const CudaApi& RuntimeApi() {
       .Memcpy2DAsync = cudaMemcpy2DAsync,
       .MemsetAsync = cudaMemsetAsync,
       .LaunchKernel = cudaLaunchKernel,
+      .FuncSetAttribute =
+          [](const void* kernel, cudaFuncAttribute attribute, int value) {
+            return cudaFuncSetAttribute(kernel, attribute, value);
+          },
       .GetLastError = cudaGetLastError,
   };
   return kApi;

@@ -27,6 +27,7 @@ struct CudaApi {
   cudaError_t (*MemsetAsync)(void* data, int value, size_t bytes, cudaStream_t stream);
   cudaError_t (*LaunchKernel)(const void* kernel, dim3 grid, dim3 block, void** arguments,
                               size_t shared_bytes, cudaStream_t stream);
+  cudaError_t (*FuncSetAttribute)(const void* kernel, cudaFuncAttribute attribute, int value);
   // Returns and forgets the last error.
   cudaError_t (*GetLastError)();
 };

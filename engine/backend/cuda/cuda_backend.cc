@@ -2,23 +2,20 @@
 
 #include "engine/backend/check_arguments.h"
 #include "engine/backend/cuda/cuda_ops.h"
-#include "engine/backend/cuda/loaded_blocks.h"
 #include "engine/base/exit_guard.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
 
-absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(int device, bool exact_products) {
-  absl::StatusOr<std::unique_ptr<Backend>> backend =
-      CudaBackend::Create(RuntimeApi(), device, exact_products);
+absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(int device) {
+  absl::StatusOr<std::unique_ptr<Backend>> backend = CudaBackend::Create(RuntimeApi(), device);
   ExitGuard::StayAheadOf(ExitGuard::Library::kCuda);
   return backend;
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(const CudaApi& api, int device,
-                                                             bool exact_products) {
+absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(const CudaApi& api, int device) {
   ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> opened, CudaDevice::Open(api, device));
-  return std::unique_ptr<Backend>(new CudaBackend(std::move(opened), exact_products));
+  return std::unique_ptr<Backend>(new CudaBackend(std::move(opened)));
 }
 
 absl::StatusOr<Buffer> CudaBackend::Allocate(size_t bytes) { return device_->Allocate(bytes); }
@@ -33,49 +30,23 @@ absl::Status CudaBackend::Download(const void* from, void* to, size_t bytes) {
 
 absl::Status CudaBackend::Synchronize() { return device_->Synchronize(); }
 
-absl::StatusOr<std::unique_ptr<WeightMatrix>> CudaBackend::LoadMatrix(DType dtype, int64_t rows,
-                                                                      int64_t cols,
-                                                                      RowReader read) {
-  RETURN_IF_ERROR(CheckLoadMatrix(dtype, rows, cols));
-  ASSIGN_OR_RETURN(Buffer blocks, Buffer::AllocateHost(rows * RowBytes(dtype, cols)));
-  RETURN_IF_ERROR(read(0, rows, blocks.chars().data()));
-  ASSIGN_OR_RETURN(blocks, cuda::BlocksOnDevice(dtype, std::move(blocks)));
-  ASSIGN_OR_RETURN(Buffer on_device, device_->Allocate(blocks.bytes()));
-  RETURN_IF_ERROR(device_->Upload(blocks.data(), on_device.data(), blocks.bytes()));
-  return std::make_unique<CudaMatrix>(dtype, rows, cols, std::move(on_device));
-}
-
 absl::Status CudaBackend::Copy(const void* from, void* to, size_t bytes) {
   return device_->Copy(from, to, bytes);
 }
 
 absl::Status CudaBackend::Zero(void* data, size_t bytes) { return device_->Zero(data, bytes); }
 
-absl::Status CudaBackend::PlaceStep() { return placed_.Place(device_.get(), step(), step_index()); }
-
-absl::Status CudaBackend::Embed(const WeightMatrix& w, float scale, Tensor out) {
-  RETURN_IF_ERROR(CheckEmbed(step_index(), w, out));
-  RETURN_IF_ERROR(device_->Begin());
-  if (out.rows == 0) return absl::OkStatus();
-  const auto& matrix = static_cast<const CudaMatrix&>(w);
-  return device_->Check(
-      cuda::Embed(device_->queue(), matrix.weights(), placed_.tokens(), scale, ToMatrix(out)),
-      "Embed");
+absl::Status CudaBackend::PlaceStep() {
+  attention_.BeginStep();
+  return placed_.Place(device_.get(), step(), step_index());
 }
 
 absl::Status CudaBackend::Normalize(Tensor x, const Norm& norm, Tensor out) {
   RETURN_IF_ERROR(CheckNormalize(x, norm, out));
   RETURN_IF_ERROR(device_->Begin());
   if (x.rows == 0 || x.cols == 0) return absl::OkStatus();
-  const cuda::NormRow row = {norm.kind == NormKind::kLayer,
-                             norm.kind != NormKind::kNone,
-                             norm.weight.row<float>(0),
-                             norm.bias.empty() ? nullptr : norm.bias.row<float>(0),
-                             norm.weight.cols,
-                             norm.group_size(),
-                             norm.eps};
-  return device_->Check(cuda::Normalize(device_->queue(), ToMatrix(x), row, ToMatrix(out)),
-                        "Normalize");
+  return device_->Check(
+      cuda::Normalize(device_->queue(), ToMatrix(x), ToNormRow(norm), ToMatrix(out)), "Normalize");
 }
 
 absl::Status CudaBackend::GatedActivation(Activation activation, Tensor gate, Tensor up,

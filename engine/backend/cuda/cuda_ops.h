@@ -9,32 +9,33 @@
 #include "engine/backend/backend.h"
 #include "engine/backend/cuda/cuda_device.h"
 #include "engine/backend/cuda/kernels.h"
-#include "engine/backend/cuda/library_product.h"
+#include "engine/backend/cuda/placed_attention.h"
 #include "engine/backend/cuda/placed_step.h"
 
 namespace lm {
 
-// The blocks as loaded_blocks.h has them, in the device's memory.
+// Packed (packed_weights.cuh), but for F32.
 class CudaMatrix : public WeightMatrix {
  public:
-  CudaMatrix(DType dtype, int64_t rows, int64_t cols, Buffer blocks)
-      : WeightMatrix(dtype, rows, cols), blocks_(std::move(blocks)) {}
+  CudaMatrix(DType dtype, int64_t rows, int64_t cols, const cuda::PackedShape& shape, Buffer memory)
+      : WeightMatrix(dtype, rows, cols), shape_(shape), memory_(std::move(memory)) {}
 
-  size_t bytes() const override { return blocks_.bytes(); }
-  cuda::Weights weights() const {
-    return {blocks_.data(), dtype(), rows(), cols(), static_cast<const float*>(row_scales().data)};
+  size_t bytes() const override { return memory_.bytes(); }
+  char* data() const { return memory_.chars().data(); }
+  cuda::PackedWeights weights() const {
+    return {data(), shape_, rows(), cols(), static_cast<const float*>(row_scales().data)};
   }
 
  private:
-  Buffer blocks_;
+  const cuda::PackedShape shape_;
+  const Buffer memory_;
 };
 
 class CudaBackend : public Backend {
  public:
   // FailedPrecondition, saying why, where GPU number `device` is not to be had.
   // REQUIRES: `api` outlives the backend, its buffers and its matrices.
-  static absl::StatusOr<std::unique_ptr<Backend>> Create(const CudaApi& api, int device,
-                                                         bool exact_products);
+  static absl::StatusOr<std::unique_ptr<Backend>> Create(const CudaApi& api, int device);
 
   absl::string_view name() const override { return device_->name(); }
 
@@ -49,6 +50,8 @@ class CudaBackend : public Backend {
   absl::Status Embed(const WeightMatrix& w, float scale, Tensor out) override;
   absl::Status Normalize(Tensor x, const Norm& norm, Tensor out) override;
   absl::Status MatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out) override;
+  absl::Status Project(const WeightMatrix& w, const ProductInput& input, Tensor bias,
+                       ProductResult result, Tensor out) override;
   absl::Status RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope& rope,
                               const KvLayer& layer) override;
   absl::Status Attention(Tensor q, const KvLayer& layer, const AttentionOptions& options,
@@ -83,23 +86,35 @@ class CudaBackend : public Backend {
   absl::Status PlaceStep() override;
 
  private:
-  CudaBackend(std::unique_ptr<CudaDevice> device, bool exact_products)
-      : device_(std::move(device)), exact_products_(exact_products), library_(device_.get()) {}
+  explicit CudaBackend(std::unique_ptr<CudaDevice> device) : device_(std::move(device)) {}
+
+  // F32 weights take plain inputs only, and replace.
+  absl::Status Multiply(const WeightMatrix& w, const ProductInput& input, Tensor bias,
+                        ProductResult result, Tensor out);
 
   // With the step's block tables. REQUIRES: the layer has memory.
   cuda::RowCache ToRowCache(const RowLayer& layer) const;
 
   std::unique_ptr<CudaDevice> device_;  // first: the rest lies in its memory
-  const bool exact_products_;
-  LibraryProduct library_;
-  CudaScratch activations_;  // int8 blocks
-  CudaScratch routes_;       // of experts
+  CudaScratch input_scratch_;  // of a product, packed; of a matrix that is loaded, raw
+  CudaScratch routes_;         // of experts
   PlacedStep placed_;
+  PlacedAttention attention_;
 };
 
 inline cuda::Matrix ToMatrix(Tensor tensor) {
   return {static_cast<float*>(tensor.data), tensor.rows, tensor.cols,
           tensor.row_bytes / static_cast<int64_t>(sizeof(float))};
+}
+
+inline cuda::NormRow ToNormRow(const Norm& norm) {
+  return {norm.kind == NormKind::kLayer,
+          norm.kind != NormKind::kNone,
+          norm.weight.row<float>(0),
+          norm.bias.empty() ? nullptr : norm.bias.row<float>(0),
+          norm.weight.cols,
+          norm.group_size(),
+          norm.eps};
 }
 
 inline cuda::KvCacheLayer ToCacheLayer(const KvLayer& layer) {

@@ -1,25 +1,10 @@
-// The arithmetic of products in floats: values of plain matrices and their sums, and the factors
-// of the library's 16-bit products.
+// The arithmetic of products in floats: the sums of F32 ones, and the factors of 16-bit ones.
 #ifndef LM_ENGINE_BACKEND_CUDA_FLOAT_PRODUCT_H_
 #define LM_ENGINE_BACKEND_CUDA_FLOAT_PRODUCT_H_
 
 #include "engine/backend/cuda/host_device.cuh"
-#include "engine/tensor/dtype.h"
 
 namespace lm::cuda {
-
-// Value i of a matrix of plain floats.
-template <DType kType>
-LM_HOST_DEVICE float LoadFloatWeight(const void* data, int64_t i) {
-  if constexpr (kType == DType::kF32) {
-    return static_cast<const float*>(data)[i];
-  } else if constexpr (kType == DType::kF16) {
-    return LoadF16(static_cast<const uint16_t*>(data)[i]);
-  } else {
-    static_assert(kType == DType::kBF16);
-    return LoadBf16(static_cast<const uint16_t*>(data)[i]);
-  }
-}
 
 // Values of K that are summed at a time (numeric_contract.h's kFloatChunk).
 inline constexpr int kSumChunk = 256;

@@ -12,13 +12,25 @@ struct NotDeduced {
   using Type = T;
 };
 
-// kernel<<<grid, block>>>(arguments...)
+// kernel<<<grid, block, shared_bytes>>>(arguments...)
+template <typename... Parameters>
+cudaError_t LaunchShared(const Queue& queue, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                         int shared_bytes, typename NotDeduced<Parameters>::Type... arguments) {
+  void* pointers[] = {&arguments...};
+  const void* function = reinterpret_cast<const void*>(kernel);
+  constexpr int kWithoutAsking = 48 << 10;
+  if (shared_bytes > kWithoutAsking) {
+    const cudaError_t error = queue.api->FuncSetAttribute(
+        function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+    if (error != cudaSuccess) return error;
+  }
+  return queue.api->LaunchKernel(function, grid, block, pointers, shared_bytes, queue.stream);
+}
+
 template <typename... Parameters>
 cudaError_t Launch(const Queue& queue, void (*kernel)(Parameters...), dim3 grid, dim3 block,
                    typename NotDeduced<Parameters>::Type... arguments) {
-  void* pointers[] = {&arguments...};
-  return queue.api->LaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, pointers,
-                                 /*shared_bytes=*/0, queue.stream);
+  return LaunchShared(queue, kernel, grid, block, /*shared_bytes=*/0, arguments...);
 }
 
 }  // namespace lm::cuda

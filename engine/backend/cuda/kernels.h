@@ -8,13 +8,14 @@
 #include <cstdint>
 
 #include "engine/backend/activation.h"
+#include "engine/backend/cuda/attention_tiles.cuh"
 #include "engine/backend/cuda/cuda_api.h"
+#include "engine/backend/cuda/packed_input.cuh"
+#include "engine/backend/cuda/packed_weights.cuh"
 #include "engine/backend/window.h"
 #include "engine/tensor/dtype.h"
 
 namespace lm::cuda {
-
-struct ActivationBlock;
 
 struct Queue {
   const CudaApi* api;
@@ -27,15 +28,6 @@ struct Matrix {
   int64_t rows;
   int64_t cols;
   int64_t stride;
-};
-
-// W (rows, cols) as the GGUF file has it.
-struct Weights {
-  const void* data;
-  DType dtype;
-  int64_t rows;
-  int64_t cols;
-  const float* row_scales = nullptr;  // see WeightMatrix (backend.h)
 };
 
 // KvLayer (backend.h), arranged as kv_value.cuh says.
@@ -91,6 +83,17 @@ struct NormRow {
   float eps;
 };
 
+// ProductInput (backend.h).
+enum class InputKind { kPlain, kNormed, kActivated, kGated };
+struct InputRows {
+  InputKind kind;
+  Matrix x;
+  int64_t cols;  // of the input: half of x's where it is gated
+  NormRow norm;
+  Activation activation;
+  int64_t cols_per_block;  // PackInput's own
+};
+
 // DeltaRuleInputs (backend.h).
 struct DeltaRows {
   Matrix q, k, v, alpha, beta;
@@ -133,9 +136,9 @@ struct RowScores {
   const float* sinks;  // one a head, or null
 };
 
-// out[t] = scale * W[ids[t]]
-cudaError_t Embed(const Queue& queue, const Weights& w, const int32_t* ids, float scale,
-                  Matrix out);
+// out[t] = scale * W[ids[t]].  F32 is not packed: w.data is W.
+cudaError_t Embed(const Queue& queue, DType dtype, const PackedWeights& w, const int32_t* ids,
+                  float scale, Matrix out);
 cudaError_t Normalize(const Queue& queue, Matrix x, const NormRow& norm, Matrix out);
 // `up` may have no data.
 cudaError_t GatedActivation(const Queue& queue, Activation activation, Matrix gate, Matrix up,
@@ -166,35 +169,34 @@ cudaError_t RopeAndStoreKv(const Queue& queue, Matrix q, Matrix k, Matrix v, Mat
                            bool halves, const int64_t* slots, const KvCacheLayer& layer);
 cudaError_t Attention(const Queue& queue, Matrix q, const StepRows& step, const int32_t* blocks,
                       const KvCacheLayer& layer, const AttentionScores& scores, Matrix out);
+// The same on tensor cores: F16, dims that are multiples of 16 and at most kMostTileDim. `partials`
+// has room for AttentionPartialBytes.
+int64_t AttentionPartialBytes(int64_t num_partials, const KvCacheLayer& layer);
+cudaError_t AttendTiles(const Queue& queue, Matrix q, const StepRows& step,
+                        const AttentionTiles& tiles, const int32_t* blocks,
+                        const KvCacheLayer& layer, const AttentionScores& scores, float* partials,
+                        Matrix out);
 cudaError_t CausalConv(const Queue& queue, Matrix x, Matrix weight, const float* bias,
                        Activation activation, const StepRows& step, const States& states,
                        Matrix out);
 cudaError_t DeltaRule(const Queue& queue, const DeltaRows& inputs, const StepRows& step,
                       const States& states, Matrix out);
 
-// Products with quantised weights: first x (T, k) -> blocks (T, k / 32), then out = W x^T + bias.
-// `bias` may be null, here and below.
-int64_t ActivationBytes(int64_t tokens, int64_t cols);
-cudaError_t QuantizeActivations(const Queue& queue, Matrix x, ActivationBlock* blocks);
-cudaError_t MultiplyQuantized(const Queue& queue, const Weights& w, const ActivationBlock* x,
-                              const float* bias, Matrix out);
-// Products with F32, F16 and BF16 weights.
-cudaError_t MultiplyFloat(const Queue& queue, const Weights& w, Matrix x, const float* bias,
+// Products. Quantised, F16 and BF16 weights are packed (packed_weights.cuh), 16 rows or a multiple
+// at a time but for the last ones, from blocks as BlocksOnDevice gives them (loaded_blocks.h); their
+// input is packed likewise (packed_input.cuh), to PackedInputBytes bytes at `to`.
+PackedShape ShapeOfPacked(DType dtype, int64_t rows, int64_t cols);
+cudaError_t PackWeights(const Queue& queue, DType dtype, const PackedWeights& w, const void* raw,
+                        int64_t first_row, int64_t num_rows);
+int64_t PackedInputBytes(DType dtype, int64_t tokens, int64_t cols);
+cudaError_t PackInput(const Queue& queue, DType dtype, InputRows input, void* to,
+                      PackedInput* packed);
+// out = s W x^T + bias, or that is added to it. `bias` may be null, here and below.
+cudaError_t MultiplyPacked(const Queue& queue, DType dtype, const PackedWeights& w,
+                           const PackedInput& x, const float* bias, bool adds, Matrix out);
+// Of F32 weights, w.data being W.
+cudaError_t MultiplyFloat(const Queue& queue, const PackedWeights& w, Matrix x, const float* bias,
                           Matrix out);
-
-// What the library's products need around them (library_product.h). 16-bit values are BF16 where
-// the weights are, else F16.
-//
-// out[t] = x[t] * factors[t], a power of two (float_product.cuh); rows [x.rows, padded_rows) are 0.
-cudaError_t PackActivations(const Queue& queue, Matrix x, bool bf16, int64_t padded_rows,
-                            uint16_t* out, float* factors);
-// out = F16 of rows [first_row, first_row + num_rows) of quantised weights.
-cudaError_t DequantizeToF16(const Queue& queue, const Weights& w, int64_t first_row,
-                            int64_t num_rows, uint16_t* out);
-// out[t, j] = product[t, j] / factors[t] + bias[j].  product: rows `stride` values apart.
-cudaError_t StoreProduct(const Queue& queue, const float* product, int64_t stride,
-                         const float* factors, const float* row_scales, const float* bias,
-                         Matrix out);
 
 }  // namespace lm::cuda
 

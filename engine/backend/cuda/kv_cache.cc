@@ -1,5 +1,6 @@
 #include "engine/backend/check_arguments.h"
 #include "engine/backend/cuda/cuda_ops.h"
+#include "engine/backend/cuda/kv_value.cuh"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -27,7 +28,9 @@ absl::Status CudaBackend::CopyKvBlock(const KvLayer& layer, int32_t from, int32_
                                              {layer.values, layer.value_dim}};
   for (const auto& [data, dim] : parts) {
     const int64_t pitch = layer.HeadBytes(dim);
-    const int64_t width = RowBytes(layer.dtype, tokens * dim);
+    // In fragments a token's values are no run: the others come along, which nobody reads.
+    const bool whole = layer.dtype == DType::kF16 && cuda::KvInFragments<DType::kF16>(dim);
+    const int64_t width = RowBytes(layer.dtype, (whole ? kKvBlockTokens : tokens) * dim);
     const int64_t scales = RowBytes(layer.dtype, kKvBlockTokens * dim);
     char* source = static_cast<char*>(data) + from * layer.block_stride;
     char* target = static_cast<char*>(data) + to * layer.block_stride;

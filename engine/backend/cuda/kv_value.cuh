@@ -1,9 +1,14 @@
 // A block of the paged cache (backend.h, KvLayer): [kv_heads][kBlockTokens][dim], in int8 the
 // tokens' scales behind each head of a block.
+//
+// A head of F16 whose dim is a multiple of 16 lies in the order of the tensor cores' fragments B
+// (warp_matrix.cuh), 16 tokens by 16 dims after the other, 16 bytes a lane: of keys, b[0] and b[1] of
+// the first 8 tokens, of the other 8 (rows of B are dims); of values, of the first 8 dims, of the
+// other 8 (rows of B are tokens).
 #ifndef LM_ENGINE_BACKEND_CUDA_KV_VALUE_H_
 #define LM_ENGINE_BACKEND_CUDA_KV_VALUE_H_
 
-#include "engine/backend/cuda/dot_block.cuh"
+#include "engine/backend/cuda/quantize_value.cuh"
 #include "engine/backend/cuda/host_device.cuh"
 #include "engine/tensor/dtype.h"
 
@@ -22,10 +27,29 @@ LM_HOST_DEVICE int64_t KvHeadOffset(int64_t block_stride, int64_t dim, int64_t b
   return block * block_stride + head * (kBlockTokens * dim * kBytes + kScales);
 }
 
+enum class KvPart { kKeys, kValues };
+
+// Whether a head lies in fragments.
+template <DType kType>
+LM_HOST_DEVICE bool KvInFragments(int64_t dim) {
+  return kType == DType::kF16 && dim % 16 == 0;
+}
+
+// Which of a head's values is value i of a token.
+template <DType kType>
+LM_HOST_DEVICE int64_t KvPlace(KvPart part, int64_t dim, int64_t token, int64_t i) {
+  if (!KvInFragments<kType>(dim)) return token * dim + i;
+  // Of 16 by 16: the row and the column of B.
+  const int64_t row = (part == KvPart::kKeys ? i : token) % 16;
+  const int64_t col = (part == KvPart::kKeys ? token : i) % 16;
+  const int64_t lane = col % 8 * 4 + row % 8 / 2, word = col / 8 * 2 + row / 8;
+  return ((token / 16 * (dim / 16) + i / 16) * 32 + lane) * 8 + word * 2 + row % 2;
+}
+
 // Value i of a token, without its scale. `head` is a head of a block, here and below.
 template <DType kType>
-LM_HOST_DEVICE float LoadKv(const void* head, int64_t dim, int64_t token, int64_t i) {
-  const int64_t at = token * dim + i;
+LM_HOST_DEVICE float LoadKv(KvPart part, const void* head, int64_t dim, int64_t token, int64_t i) {
+  const int64_t at = KvPlace<kType>(part, dim, token, i);
   if constexpr (kType == DType::kF16) return LoadF16(static_cast<const uint16_t*>(head)[at]);
   if constexpr (kType == DType::kI8) return static_cast<const int8_t*>(head)[at];
   return static_cast<const float*>(head)[at];
@@ -41,9 +65,10 @@ LM_HOST_DEVICE float LoadKvScale(const void* head, int64_t dim, int64_t token) {
 
 // Stores one value. REQUIRES: the cache is not int8.
 template <DType kType>
-LM_HOST_DEVICE void StoreKv(float value, int64_t dim, int64_t token, int64_t i, void* head) {
+LM_HOST_DEVICE void StoreKv(KvPart part, float value, int64_t dim, int64_t token, int64_t i,
+                            void* head) {
   static_assert(kType != DType::kI8);
-  const int64_t at = token * dim + i;
+  const int64_t at = KvPlace<kType>(part, dim, token, i);
   if constexpr (kType == DType::kF16) {
     static_cast<uint16_t*>(head)[at] = StoreF16(value);
   } else {

@@ -55,23 +55,12 @@ cudaError_t WithQuantizedType(DType dtype, Function function) {
   }
 }
 
-inline bool IsFloat(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
-
-// The same for F32, F16 and BF16.
+// The same for what is packed (packed_weights.cuh): quantised, F16 and BF16.
 template <typename Function>
-cudaError_t WithFloatType(DType dtype, Function function) {
-  switch (dtype) {
-    case DType::kF32:
-      return function(std::integral_constant<DType, DType::kF32>());
-    case DType::kF16:
-      return function(std::integral_constant<DType, DType::kF16>());
-    case DType::kBF16:
-      return function(std::integral_constant<DType, DType::kBF16>());
-    default:
-      return cudaErrorInvalidValue;
-  }
+cudaError_t WithPackedType(DType dtype, Function function) {
+  if (dtype == DType::kF16) return function(std::integral_constant<DType, DType::kF16>());
+  if (dtype == DType::kBF16) return function(std::integral_constant<DType, DType::kBF16>());
+  return WithQuantizedType(dtype, function);
 }
 
 }  // namespace lm::cuda

@@ -1,4 +1,4 @@
-// out = W x^T + bias for plain W: acc = fmaf(w[n, i], x[t, i], acc), i ascending, as
+// out = W x^T + bias for W of F32: acc = fmaf(w[n, i], x[t, i], acc), i ascending, as
 // numeric_contract.h says.
 //
 // A thread block makes 32 rows of W times 32 tokens, 64 columns at a time through shared memory. A
@@ -16,10 +16,10 @@ constexpr int kCols = 64;
 constexpr int kThreadRows = 8;  // a thread has every eighth token
 constexpr int kThreads = kRows * kThreadRows;
 
-template <DType kType>
-__global__ void MultiplyFloatKernel(Weights w, Matrix x, const float* bias, Matrix out) {
+__global__ void MultiplyFloatKernel(PackedWeights w, Matrix x, const float* bias, Matrix out) {
   __shared__ float w_tile[kCols][kRows + 1];  // transposed; + 1 against bank conflicts
   __shared__ float x_tile[kTokens][kCols];
+  const auto* weights = reinterpret_cast<const float*>(w.data);
   const int64_t first_row = int64_t{blockIdx.x} * kRows;
   const int64_t first_token = int64_t{blockIdx.y} * kTokens;
   const int rows = static_cast<int>(min(int64_t{kRows}, w.rows - first_row));
@@ -34,7 +34,7 @@ __global__ void MultiplyFloatKernel(Weights w, Matrix x, const float* bias, Matr
       const int r = i / kCols;
       const int c = i % kCols;
       if (r < rows && c < cols) {
-        w_tile[c][r] = LoadFloatWeight<kType>(w.data, (first_row + r) * w.cols + begin + c);
+        w_tile[c][r] = weights[(first_row + r) * w.cols + begin + c];
       }
       if (r < tokens && c < cols) x_tile[r][c] = x.data[(first_token + r) * x.stride + begin + c];
     }
@@ -67,13 +67,11 @@ static_assert(kSumChunk % kCols == 0);
 
 }  // namespace
 
-cudaError_t MultiplyFloat(const Queue& queue, const Weights& w, Matrix x, const float* bias,
+cudaError_t MultiplyFloat(const Queue& queue, const PackedWeights& w, Matrix x, const float* bias,
                           Matrix out) {
-  return WithFloatType(w.dtype, [&](auto type) {
-    return Launch(queue, MultiplyFloatKernel<type()>,
-                  Grid(DivideUp(w.rows, kRows), DivideUp(out.rows, kTokens)), kThreads, w, x, bias,
-                  out);
-  });
+  return Launch(queue, MultiplyFloatKernel,
+                Grid(DivideUp(w.rows, kRows), DivideUp(out.rows, kTokens)), kThreads, w, x, bias,
+                out);
 }
 
 }  // namespace lm::cuda

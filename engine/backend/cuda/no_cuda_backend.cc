@@ -2,8 +2,7 @@
 
 namespace lm {
 
-absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(int /*device*/,
-                                                           bool /*exact_products*/) {
+absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(int /*device*/) {
   return absl::FailedPreconditionError("this build has no CUDA backend");
 }
 

@@ -38,7 +38,7 @@ __global__ void RopeAndStoreKvKernel(Matrix q, Matrix k, Matrix v, Matrix rope, 
   __syncthreads();  // a thread stores what others have rotated
   const int64_t slot = slots[t];
   const int64_t block = slot / kBlockTokens, token = slot % kBlockTokens;
-  auto store = [&](const float* row, int64_t dim, void* cache) {
+  auto store = [&](KvPart part, const float* row, int64_t dim, void* cache) {
     auto head_of = [&](int64_t head) {
       return static_cast<char*>(cache) + KvHeadOffset<kType>(layer.block_stride, dim, block, head);
     };
@@ -48,12 +48,12 @@ __global__ void RopeAndStoreKvKernel(Matrix q, Matrix k, Matrix v, Matrix rope, 
       }
     } else {
       for (int64_t i = threadIdx.x; i < layer.kv_heads * dim; i += kThreads) {
-        StoreKv<kType>(row[i], dim, token, i % dim, head_of(i / dim));
+        StoreKv<kType>(part, row[i], dim, token, i % dim, head_of(i / dim));
       }
     }
   };
-  store(keys, layer.key_dim, layer.keys);
-  store(values, layer.value_dim, layer.values);
+  store(KvPart::kKeys, keys, layer.key_dim, layer.keys);
+  store(KvPart::kValues, values, layer.value_dim, layer.values);
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ template <>
 inline constexpr WeightFormat kWeightFormat<kExpanded>{32, sizeof(ExpandedBlock), 0, true, 0};
 
 // Weight i, of half h = i / 16, is d * scale[h] * q_w + m * min[h]; q_w is byte i % 4 of
-// codes[i / 4], less the format's offset.
+// codes[i / 4], less the format's offset, or what the type's table has for it.
 struct WeightBlock {
   int32_t codes[8];
   float d;
@@ -96,27 +96,12 @@ LM_HOST_DEVICE void AddFifthBits(uint32_t high, WeightBlock* out) {
   }
 }
 
-// Four 4-bit codes, one a byte, become the values that they stand for (quantized_block.h), eight to
-// a 64-bit word.
-template <uint64_t kLow, uint64_t kHigh>
-LM_HOST_DEVICE int32_t LookUp(int32_t codes) {
-  uint32_t values = 0;
-  for (int shift = 0; shift < 32; shift += 8) {
-    int code = (codes >> shift) & 15;
-    uint64_t table = code < 8 ? kLow : kHigh;
-    values |= static_cast<uint32_t>((table >> (8 * (code & 7))) & 255u) << shift;
-  }
-  return static_cast<int32_t>(values);
-}
-
-LM_HOST_DEVICE int32_t LookUpIq4(int32_t codes) {
-  // -127 -104 -83 -65 -49 -35 -22 -10, then 1 13 25 38 53 69 89 113
-  return LookUp<0xf6eaddcfbfad9881u, 0x7159453526190d01u>(codes);
-}
-LM_HOST_DEVICE int32_t LookUpMxfp4(int32_t codes) {
-  // 0 1 2 3 4 6 8 12, then 0 and the others' negatives
-  return LookUp<0x0c08060403020100u, 0xf4f8fafcfdfeff00u>(codes);
-}
+// What the 4-bit codes of types with a table stand for (quantized_block.h), a byte each: the first
+// eight, then the others.
+inline constexpr uint64_t kIq4Low = 0xf6eaddcfbfad9881u;   // -127 -104 -83 -65 -49 -35 -22 -10
+inline constexpr uint64_t kIq4High = 0x7159453526190d01u;  // 1 13 25 38 53 69 89 113
+inline constexpr uint64_t kMxfp4Low = 0x0c08060403020100u;   // 0 1 2 3 4 6 8 12
+inline constexpr uint64_t kMxfp4High = 0xf4f8fafcfdfeff00u;  // 0 and the others' negatives
 
 // The 6-bit scale and minimum of 32 values in Q4_K and Q5_K, from the 12 bytes at 4.
 LM_HOST_DEVICE void UnpackScaleAndMin(const uint16_t* block, int part, WeightBlock* out) {
@@ -213,10 +198,8 @@ LM_HOST_DEVICE WeightBlock LoadWeightBlock(const uint16_t* row, int64_t index) {
     out.d = LoadF16(block[104]);
   } else if constexpr (kType == DType::kIQ4_NL) {
     UnpackNibbles(block, 2, &out);
-    for (int i = 0; i < 8; ++i) out.codes[i] = LookUpIq4(out.codes[i]);
   } else if constexpr (kType == DType::kMXFP4) {
     UnpackNibbles(block, 2, &out);
-    for (int i = 0; i < 8; ++i) out.codes[i] = LookUpMxfp4(out.codes[i]);
     out.d = BitsToFloat(uint32_t{block[0]} << 16);
   } else if constexpr (kType == kExpanded) {
     out.d = BitsToFloat(WordAt(block, 0));
@@ -225,22 +208,11 @@ LM_HOST_DEVICE WeightBlock LoadWeightBlock(const uint16_t* row, int64_t index) {
   } else {
     static_assert(kType == DType::kIQ4_XS);
     UnpackNibbles(block, 8 + 16 * part, &out);
-    for (int i = 0; i < 8; ++i) out.codes[i] = LookUpIq4(out.codes[i]);
     int low = (ByteAt(block, 4 + part / 2) >> (part % 2 * 4)) & 15;
     int high = (block[1] >> (2 * part)) & 3;
     out.scale[0] = out.scale[1] = (low | (high << 4)) - 32;
   }
   return out;
-}
-
-// Weight i of the block as F32: the bits of DequantizeRow (gguf/block_format.h).
-template <DType kType>
-LM_HOST_DEVICE float DequantizeWeight(const WeightBlock& block, int i) {
-  constexpr WeightFormat kFormat = kWeightFormat<kType>;
-  int q = static_cast<int8_t>(block.codes[i / 4] >> (i % 4 * 8)) - kFormat.offset;
-  float value = block.d * static_cast<float>(block.scale[i / 16]) * static_cast<float>(q);
-  if constexpr (kFormat.minima > 0) value += block.m * static_cast<float>(block.min[i / 16]);
-  return value;
 }
 
 }  // namespace lm::cuda

@@ -156,8 +156,9 @@ double Tolerance(absl::string_view op) {
   return 0;
 }
 
-void ExpectMatches(absl::string_view op, const Matrix& wanted, const Matrix& got) {
-  if (Tolerance(op) == 0) return ExpectSameBits(wanted, got);
+namespace {
+
+void ExpectWithin(double tolerance, absl::string_view op, const Matrix& wanted, const Matrix& got) {
   ASSERT_EQ(wanted.values.size(), got.values.size());
   double largest = 0;
   for (float value : wanted.values) largest = std::max(largest, std::abs(double{value}));
@@ -166,7 +167,47 @@ void ExpectMatches(absl::string_view op, const Matrix& wanted, const Matrix& got
     double difference = std::abs(double{wanted.values[i]} - got.values[i]);
     worst = std::isnan(difference) ? INFINITY : std::max(worst, difference);
   }
-  EXPECT_LE(worst, Tolerance(op) * largest) << op;
+  EXPECT_LE(worst, tolerance * largest) << op;
+}
+
+}  // namespace
+
+void ExpectMatches(absl::string_view op, const Matrix& wanted, const Matrix& got) {
+  if (Tolerance(op) == 0) return ExpectSameBits(wanted, got);
+  ExpectWithin(Tolerance(op), op, wanted, got);
+}
+
+void ExpectAttention(const Backend& backend, absl::string_view op, const Matrix& wanted,
+                     const Matrix& got) {
+  const bool rounds = backend.numeric_contract() == NumericContract::kRowInvariant;
+  ExpectWithin(rounds ? 5e-4 : Tolerance(op), op, wanted, got);
+}
+
+double ProductTolerance(const Backend& backend, DType weights) {
+  if (backend.numeric_contract() == NumericContract::kExactBlocks) return 0;
+  if (weights == DType::kF32) return 0;
+  if (weights == DType::kF16) return 1e-3;   // its activations have 11 bits
+  if (weights == DType::kBF16) return 1e-4;  // 16
+  return 2e-6;                               // sums of the same terms
+}
+
+void ExpectProduct(const Backend& backend, DType weights, const Matrix& wanted, const Matrix& got) {
+  const double tolerance = ProductTolerance(backend, weights);
+  if (tolerance == 0) return ExpectSameBits(wanted, got);
+  ASSERT_EQ(wanted.values.size(), got.values.size());
+  double largest_of_all = 0;  // of one sum alone the terms can be much greater than what is left
+  for (const float value : wanted.values) {
+    largest_of_all = std::max(largest_of_all, std::abs(double{value}));
+  }
+  for (int64_t t = 0; t < wanted.rows; ++t) {
+    const float* row = wanted.values.data() + t * wanted.cols;
+    double largest = wanted.cols < 8 ? largest_of_all : 0;
+    for (int64_t n = 0; n < wanted.cols; ++n) largest = std::max(largest, std::abs(double{row[n]}));
+    for (int64_t n = 0; n < wanted.cols; ++n) {
+      ASSERT_NEAR(got.values[t * wanted.cols + n], row[n], tolerance * largest)
+          << "row " << t << ", column " << n;
+    }
+  }
 }
 
 void ExpectSameBits(const Matrix& wanted, const Matrix& got) {

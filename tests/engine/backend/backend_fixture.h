@@ -67,8 +67,17 @@ class DeviceMatrix {
 // Products are exact to the bit, whatever the table does not name too.
 double Tolerance(absl::string_view op);
 
+// How far a product may be: nothing, but for a backend whose order is its own.
+double ProductTolerance(const Backend& backend, DType weights);
+
+// Fails where `got` is farther from `wanted` than that, relative to the largest magnitude of its
+// row.
+void ExpectProduct(const Backend& backend, DType weights, const Matrix& wanted, const Matrix& got);
 // Fails where `got` is farther from `wanted` than Tolerance(op).
 void ExpectMatches(absl::string_view op, const Matrix& wanted, const Matrix& got);
+// The same of attention: a backend whose order is its own may round the weights to 11 bits.
+void ExpectAttention(const Backend& backend, absl::string_view op, const Matrix& wanted,
+                     const Matrix& got);
 // Fails where a bit differs.
 void ExpectSameBits(const Matrix& wanted, const Matrix& got);
 

@@ -56,6 +56,7 @@ const CudaApi& RuntimeApi() {
           },
       .LaunchKernel = [](const void*, dim3, dim3, void**, size_t,
                          cudaStream_t) { return cudaSuccess; },  // it has run: device_words.h
+      .FuncSetAttribute = [](const void*, cudaFuncAttribute, int) { return cudaSuccess; },
       .GetLastError = [] { return cudaSuccess; },
   };
   return kApi;

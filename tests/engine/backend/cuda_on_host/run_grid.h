@@ -14,30 +14,44 @@
 namespace lm::on_host {
 
 // Aborts where the threads of a block wait at different barriers.
-void RunGrid(dim3 grid, dim3 block, const std::function<void()>& kernel);
+void RunGrid(dim3 grid, dim3 block, int shared_bytes, const std::function<void()>& kernel);
 
 // Of the thread that runs.
 const dim3& BlockIndex();
 const dim3& ThreadIndex();
+const dim3& BlockShape();
 inline int Lane() { return static_cast<int>(ThreadIndex().x % 32); }
 
 void WaitForBlock();
 void WaitForWarp();
 
-// A word that each thread shows to its warp.
-uint32_t& ShownBy(int lane);
+// The words that each thread shows to its warp, kShownWords of them.
+inline constexpr int kShownWords = 8;
+const uint32_t* ShownBy(int lane);
+// Shows some, and waits until the whole warp has.
+void Show(const uint32_t* words, int count);
 
 // The value that `lane` passes; a barrier of the warp.
 template <typename T>
 T FromLane(T value, int lane) {
-  static_assert(sizeof(T) == sizeof(uint32_t));
-  std::memcpy(&ShownBy(Lane()), &value, sizeof(value));
-  WaitForWarp();
+  static_assert(sizeof(T) % sizeof(uint32_t) == 0 && sizeof(T) <= 8);
+  uint32_t words[sizeof(T) / sizeof(uint32_t)];
+  std::memcpy(words, &value, sizeof(value));
+  Show(words, sizeof(T) / sizeof(uint32_t));
   T result;
-  std::memcpy(&result, &ShownBy(lane), sizeof(result));
+  std::memcpy(&result, ShownBy(lane), sizeof(result));
   WaitForWarp();
   return result;
 }
+
+// What the launch has asked for, full of garbage when a block begins.
+char* DynamicShared();
+
+// A copy of 16 bytes to shared memory, where there is garbage until the thread waits for its group.
+// Aborts where one of both addresses is not aligned, or the target beyond the block's memory.
+void BeginCopy(void* shared, const void* from);
+void EndCopyGroup();
+void WaitForCopies(int groups_left);
 
 }  // namespace lm::on_host
 

@@ -1,0 +1,361 @@
+// Attention on tensor cores over keys and values of F16 in fragments (kv_value.cuh): for decoding,
+// a warp a chunk of positions and a tile of rows that share it; for long prompts, a warp a tile and
+// all its chunks.
+//
+// Order (the same in both). Of a chunk of kTileChunk absolute positions, 32 at a time: scores = q k,
+// q being two binary16 numbers whose sum has 22 bits, summed by the tensor cores over the dims in
+// order; the running maximum; weights exp(score - maximum) rounded to binary16; their sum and the
+// weighted values, scaled where the maximum has grown. Chunks are merged in ascending order, a sink
+// last. A row's numbers do not depend on the other rows of its tile: what it does not see has the
+// weight 0, which changes no bit.
+#include <cmath>
+
+#include "engine/backend/cuda/attention_tiles.cuh"
+#include "engine/backend/cuda/kv_value.cuh"
+#include "engine/backend/cuda/launch.cuh"
+#include "engine/backend/cuda/op_arithmetic.cuh"
+#include "engine/backend/cuda/warp_matrix.cuh"
+
+namespace lm::cuda {
+namespace {
+
+constexpr int kStep = kBlockTokens;  // positions
+
+// The greatest, or the sum, of what the four lanes have that hold a row.
+__device__ __forceinline__ float MaxOfRow(float value) {
+  value = fmaxf(value, __shfl_xor_sync(~0u, value, 1));
+  return fmaxf(value, __shfl_xor_sync(~0u, value, 2));
+}
+__device__ __forceinline__ float SumOfRow(float value) {
+  value += __shfl_xor_sync(~0u, value, 1);
+  return value + __shfl_xor_sync(~0u, value, 2);
+}
+
+__device__ __forceinline__ uint32_t Pack16(float first, float second) {
+  return StoreF16(first) | uint32_t{StoreF16(second)} << 16;
+}
+__device__ __forceinline__ float Rounded16(float value) { return LoadF16(StoreF16(value)); }
+
+// exp(value - max), 0 where value is -infinity, whatever max is.
+__device__ __forceinline__ float Weight(float value, float max) {
+  return value == -INFINITY ? 0.0f : expf(value - max);
+}
+
+// The row of a tile that a lane's values 0, 1 (hi = 0) or 2, 3 of a fragment C belong to.
+struct TileRow {
+  int64_t row = -1;  // of the step; -1: none
+  int64_t head = 0;  // of the query
+  int64_t position = 0;
+  SeenRange seen = {0, 0};
+};
+
+struct TileShape {
+  int64_t group, heads, tokens;  // TileHeads, TileTokens
+};
+
+__device__ TileRow FindRow(const AttentionTile& tile, const AttentionTiles& tiles,
+                           const TileShape& shape, const StepRows& step, const Window& window,
+                           int64_t kv_head, int index) {
+  TileRow found;
+  const int64_t token = index / shape.heads, head = tile.first_head + index % shape.heads;
+  if (token >= tile.count || head >= shape.group) return found;
+  found.row = tiles.tokens[tile.first + token];
+  found.head = kv_head * shape.group + head;
+  const Sequence sequence = step.sequences[step.sequence_of_row[found.row]];
+  found.position = sequence.first_position + (found.row - sequence.first_row);
+  found.seen =
+      SeenBy(window, found.position, int64_t{sequence.first_position} + sequence.num_tokens);
+  return found;
+}
+
+// Bits of a word of two binary16 values of positions p and p + 1 that are in [first, end).
+__device__ __forceinline__ uint32_t MaskOf(int64_t p, int64_t first, int64_t end) {
+  const uint32_t low = p >= first && p < end ? 0xffffu : 0u;
+  const uint32_t high = p + 1 >= first && p + 1 < end ? 0xffff0000u : 0u;
+  return low | high;
+}
+
+// kSixteens: keys and values have at most 16 times as many values. Shared memory of a warp: q as
+// fragments A, of the first and then of the second number, and the merged values as fragments C.
+template <int kSixteens>
+__global__ __launch_bounds__(128) void AttentionTilesKernel(Matrix q, StepRows step,
+                                                            AttentionTiles tiles,
+                                                            const int32_t* blocks,
+                                                            KvCacheLayer layer,
+                                                            AttentionScores scores, float* partials,
+                                                            int shared_bytes_a_warp, Matrix out) {
+  const int lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
+  const int64_t index = int64_t{blockIdx.x} * (blockDim.x / kWarp) + threadIdx.x / kWarp;
+  if (index >= tiles.num_tiles) return;
+  const AttentionTile tile = tiles.tiles[index];
+  const int64_t kv_head = blockIdx.y;
+  const int64_t key_dim = layer.key_dim, value_dim = layer.value_dim;
+  const int key_sixteens = static_cast<int>(key_dim / 16);
+  const int value_sixteens = static_cast<int>(value_dim / 16);
+  TileShape shape;
+  shape.group = q.cols / key_dim / layer.kv_heads;
+  shape.heads = TileHeads(shape.group);
+  shape.tokens = TileTokens(shape.group);
+
+  TileRow rows[2];
+  int64_t first_seen = INT64_MAX, end_seen = 0;
+  for (int hi = 0; hi < 2; ++hi) {
+    rows[hi] = FindRow(tile, tiles, shape, step, scores.window, kv_head, g + 8 * hi);
+    if (rows[hi].row < 0) continue;
+    first_seen = min(first_seen, rows[hi].seen.first);
+    end_seen = max(end_seen, rows[hi].seen.end);
+  }
+  for (int apart = 4; apart < kWarp; apart *= 2) {
+    first_seen = min(first_seen, __shfl_xor_sync(~0u, first_seen, apart));
+    end_seen = max(end_seen, __shfl_xor_sync(~0u, end_seen, apart));
+  }
+
+  char* memory = DynamicShared() + threadIdx.x / kWarp * shared_bytes_a_warp;
+  auto* query = reinterpret_cast<uint4*>(memory);
+  const int query_pieces = key_sixteens * kWarp;  // of one of both numbers
+  for (int s = 0; s < key_sixteens; ++s) {
+    uint32_t words[2][4];
+    for (int reg = 0; reg < 4; ++reg) {
+      const TileRow& row = rows[reg % 2];
+      float values[2] = {0, 0};
+      if (row.row >= 0) {
+        const float* from =
+            q.data + row.row * q.stride + row.head * key_dim + s * 16 + reg / 2 * 8 + 2 * t;
+        values[0] = from[0];
+        values[1] = from[1];
+      }
+      words[0][reg] = Pack16(values[0], values[1]);
+      words[1][reg] = Pack16(values[0] - Rounded16(values[0]), values[1] - Rounded16(values[1]));
+    }
+    query[s * kWarp + lane] = uint4{words[0][0], words[0][1], words[0][2], words[0][3]};
+    query[query_pieces + s * kWarp + lane] =
+        uint4{words[1][0], words[1][1], words[1][2], words[1][3]};
+  }
+  __syncwarp();
+  auto* total = reinterpret_cast<float4*>(memory + 2 * query_pieces * sizeof(uint4));
+
+  const bool merges = tile.partial < 0;
+  float total_max[2] = {-INFINITY, -INFINITY}, total_sum[2] = {0, 0};
+  const int64_t first_chunk = max(int64_t{tile.first_chunk}, first_seen / kTileChunk);
+  const int64_t end_chunk =
+      min(int64_t{tile.end_chunk}, (end_seen + kTileChunk - 1) / kTileChunk);
+  if (merges) {
+    for (int n = 0; n < 2 * value_sixteens; ++n) {
+      total[n * kWarp + lane] = float4{0, 0, 0, 0};
+    }
+  }
+  const int32_t* table = blocks + tile.first_block;
+  float acc[2 * kSixteens][4];
+  float maxima[2], sums[2];
+  for (int64_t chunk = first_chunk; chunk < end_chunk || chunk == first_chunk; ++chunk) {
+#pragma unroll
+    for (int n = 0; n < 2 * kSixteens; ++n) {
+      acc[n][0] = acc[n][1] = acc[n][2] = acc[n][3] = 0;
+    }
+    maxima[0] = maxima[1] = -INFINITY;
+    sums[0] = sums[1] = 0;
+    const int64_t begin = max(chunk * kTileChunk, first_seen / kStep * kStep);
+    const int64_t end = min((chunk + 1) * kTileChunk, end_seen);
+    for (int64_t p = begin; p < end; p += kStep) {
+      const int64_t block = table[p / kStep];
+      const auto* keys = reinterpret_cast<const uint4*>(
+          static_cast<const char*>(layer.keys) +
+          KvHeadOffset<DType::kF16>(layer.block_stride, key_dim, block, kv_head));
+      const auto* values = reinterpret_cast<const uint4*>(
+          static_cast<const char*>(layer.values) +
+          KvHeadOffset<DType::kF16>(layer.block_stride, value_dim, block, kv_head));
+      float s[4][4] = {};  // of 8 positions each
+#pragma unroll
+      for (int k = 0; k < kSixteens; ++k) {
+        if (k >= key_sixteens) break;
+        const uint4 low = query[query_pieces + k * kWarp + lane], high = query[k * kWarp + lane];
+        const uint32_t a[2][4] = {{high.x, high.y, high.z, high.w}, {low.x, low.y, low.z, low.w}};
+#pragma unroll
+        for (int pair = 0; pair < 2; ++pair) {
+          const uint4 b = keys[(pair * key_sixteens + k) * kWarp + lane];
+          Multiply16<false>(a[1], b.x, b.y, s[2 * pair]);
+          Multiply16<false>(a[1], b.z, b.w, s[2 * pair + 1]);
+          Multiply16<false>(a[0], b.x, b.y, s[2 * pair]);
+          Multiply16<false>(a[0], b.z, b.w, s[2 * pair + 1]);
+        }
+      }
+      uint32_t weights[4][2];  // of 8 positions: of row g, of row g + 8
+#pragma unroll
+      for (int hi = 0; hi < 2; ++hi) {
+        const TileRow& row = rows[hi];
+        const float slope = scores.slopes == nullptr ? 0.0f : scores.slopes[row.head];
+        float max = -INFINITY;
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            const int64_t at = p + n * 8 + 2 * t + i;
+            float& score = s[n][2 * hi + i];
+            score = CappedScore(score, scores.scale, scores.softcap);
+            if (scores.slopes != nullptr) {
+              const int64_t apart = at < row.position ? row.position - at : at - row.position;
+              score -= slope * static_cast<float>(apart);
+            }
+            if (at < row.seen.first || at >= row.seen.end) score = -INFINITY;
+            max = fmaxf(max, score);
+          }
+        }
+        max = fmaxf(maxima[hi], MaxOfRow(max));
+        const float keep = Weight(maxima[hi], max);
+        float sum = 0;
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
+          const uint32_t word =
+              Pack16(Weight(s[n][2 * hi], max), Weight(s[n][2 * hi + 1], max));
+          weights[n][hi] = word;
+          sum += LoadF16(static_cast<uint16_t>(word)) + LoadF16(static_cast<uint16_t>(word >> 16));
+        }
+        maxima[hi] = max;
+        sums[hi] = sums[hi] * keep + sum;  // of the lane's positions: the row's at the end
+#pragma unroll
+        for (int n = 0; n < 2 * kSixteens; ++n) {
+          acc[n][2 * hi] *= keep;
+          acc[n][2 * hi + 1] *= keep;
+        }
+      }
+      const bool partly = p < first_seen || p + kStep > end_seen;
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const uint32_t a[4] = {weights[2 * k][0], weights[2 * k][1], weights[2 * k + 1][0],
+                               weights[2 * k + 1][1]};
+        uint32_t mask[2] = {~0u, ~0u};
+        if (partly) {  // what lies where nobody looks can be anything
+          mask[0] = MaskOf(p + k * 16 + 2 * t, first_seen, end_seen);
+          mask[1] = MaskOf(p + k * 16 + 2 * t + 8, first_seen, end_seen);
+        }
+#pragma unroll
+        for (int d = 0; d < kSixteens; ++d) {
+          if (d >= value_sixteens) break;
+          const uint4 b = values[(k * value_sixteens + d) * kWarp + lane];
+          Multiply16<false>(a, b.x & mask[0], b.y & mask[1], acc[2 * d]);
+          Multiply16<false>(a, b.z & mask[0], b.w & mask[1], acc[2 * d + 1]);
+        }
+      }
+    }
+    for (int hi = 0; hi < 2; ++hi) sums[hi] = SumOfRow(sums[hi]);
+    if (!merges) break;
+    float keep[2], add[2];
+    for (int hi = 0; hi < 2; ++hi) {
+      const float max = fmaxf(total_max[hi], maxima[hi]);
+      keep[hi] = Weight(total_max[hi], max);
+      add[hi] = Weight(maxima[hi], max);
+      total_max[hi] = max;
+      total_sum[hi] = total_sum[hi] * keep[hi] + sums[hi] * add[hi];
+    }
+#pragma unroll
+    for (int n = 0; n < 2 * kSixteens; ++n) {
+      if (n >= 2 * value_sixteens) break;
+      float4& to = total[n * kWarp + lane];
+      to.x = to.x * keep[0] + acc[n][0] * add[0];
+      to.y = to.y * keep[0] + acc[n][1] * add[0];
+      to.z = to.z * keep[1] + acc[n][2] * add[1];
+      to.w = to.w * keep[1] + acc[n][3] * add[1];
+    }
+  }
+
+  if (!merges) {
+    // [16 rows] of maximum, sum and values.
+    float* to = partials + (tile.partial * layer.kv_heads + kv_head) * kTileRows * (value_dim + 2);
+    for (int hi = 0; hi < 2; ++hi) {
+      float* row = to + (g + 8 * hi) * (value_dim + 2);
+      if (t == 0) {
+        row[0] = maxima[hi];
+        row[1] = sums[hi];
+      }
+#pragma unroll
+      for (int n = 0; n < 2 * kSixteens; ++n) {
+        if (n >= 2 * value_sixteens) break;
+        row[2 + n * 8 + 2 * t] = acc[n][2 * hi];
+        row[2 + n * 8 + 2 * t + 1] = acc[n][2 * hi + 1];
+      }
+    }
+    return;
+  }
+  for (int hi = 0; hi < 2; ++hi) {
+    const TileRow& row = rows[hi];
+    if (row.row < 0) continue;
+    float keep = 1, sum = total_sum[hi];
+    if (scores.sinks != nullptr) {
+      const float sink = scores.sinks[row.head], max = fmaxf(total_max[hi], sink);
+      keep = Weight(total_max[hi], max);
+      sum = sum * keep + Weight(sink, max);
+    }
+    float* to = out.data + row.row * out.stride + row.head * value_dim + 2 * t;
+    for (int n = 0; n < 2 * value_sixteens; ++n) {
+      const float4 value = total[n * kWarp + lane];
+      to[n * 8] = (hi == 0 ? value.x : value.z) * keep / sum;
+      to[n * 8 + 1] = (hi == 0 ? value.y : value.w) * keep / sum;
+    }
+  }
+}
+
+// Merges a token's chunks: a thread block a query head.
+__global__ void MergeTilesKernel(Matrix q, AttentionTiles tiles, KvCacheLayer layer,
+                                 const float* sinks, const float* partials, Matrix out) {
+  const int64_t token = blockIdx.x, head = blockIdx.y;
+  const int64_t group = q.cols / layer.key_dim / layer.kv_heads;
+  const int64_t kv_head = head / group, of_group = head % group;
+  const int64_t stride = layer.value_dim + 2;
+  const int32_t begin = tiles.first_parts[token], end = tiles.first_parts[token + 1];
+  if (begin == end) return;  // a tile has made it
+  for (int64_t i = threadIdx.x; i < layer.value_dim; i += blockDim.x) {
+    float max = -INFINITY, sum = 0, value = 0;
+    for (int32_t p = begin; p < end; ++p) {
+      // Groups of more than 16 heads have a tile for each 16, one behind the other.
+      const AttentionPart part = tiles.parts[p];
+      const int64_t heads = TileHeads(group);
+      const int64_t partial = part.partial + of_group / heads;
+      const float* row = partials + ((partial * layer.kv_heads + kv_head) * kTileRows +
+                                     part.place * heads + of_group % heads) *
+                                        stride;
+      const float greater = fmaxf(max, row[0]);
+      const float keep = Weight(max, greater), add = Weight(row[0], greater);
+      max = greater;
+      sum = sum * keep + row[1] * add;
+      value = value * keep + row[2 + i] * add;
+    }
+    if (sinks != nullptr) {
+      const float greater = fmaxf(max, sinks[head]);
+      const float keep = Weight(max, greater);
+      sum = sum * keep + Weight(sinks[head], greater);
+      value *= keep;
+    }
+    out.data[token * out.stride + head * layer.value_dim + i] = value / sum;
+  }
+}
+
+}  // namespace
+
+int64_t AttentionPartialBytes(int64_t num_partials, const KvCacheLayer& layer) {
+  return num_partials * layer.kv_heads * kTileRows * (layer.value_dim + 2) *
+         static_cast<int64_t>(sizeof(float));
+}
+
+cudaError_t AttendTiles(const Queue& queue, Matrix q, const StepRows& step,
+                        const AttentionTiles& tiles, const int32_t* blocks,
+                        const KvCacheLayer& layer, const AttentionScores& scores, float* partials,
+                        Matrix out) {
+  const int64_t dim = std::max(layer.key_dim, layer.value_dim);
+  const int warps = dim <= 128 ? 4 : 2;
+  const int shared = static_cast<int>(kTileRows * (4 * layer.key_dim + 4 * layer.value_dim));
+  const dim3 grid = Grid(DivideUp(tiles.num_tiles, warps), layer.kv_heads);
+  auto launch = [&](auto kernel) {
+    return LaunchShared(queue, kernel, grid, warps * kWarp, warps * shared, q, step, tiles, blocks,
+                        layer, scores, partials, shared, out);
+  };
+  const cudaError_t error = dim <= 64    ? launch(AttentionTilesKernel<4>)
+                            : dim <= 128 ? launch(AttentionTilesKernel<8>)
+                                         : launch(AttentionTilesKernel<16>);
+  if (error != cudaSuccess || tiles.num_partials == 0) return error;
+  return Launch(queue, MergeTilesKernel, Grid(q.rows, q.cols / layer.key_dim),
+                static_cast<unsigned>(DivideUp(std::min<int64_t>(layer.value_dim, 256), kWarp) *
+                                      kWarp),
+                q, tiles, layer, scores.sinks, partials, out);
+}
+
+}  // namespace lm::cuda

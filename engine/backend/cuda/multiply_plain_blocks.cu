@@ -1,0 +1,28 @@
+// Products with blocks of 32 that have a scale each.
+#include "engine/backend/cuda/multiply_type.cuh"
+
+namespace lm::cuda {
+
+cudaError_t MultiplyPlainBlocks(const Queue& queue, DType dtype, const PackedWeights& w,
+                                const PackedInput& x, const ProductOutput& to) {
+  switch (dtype) {
+    case DType::kQ4_0:
+      return MultiplyType<DType::kQ4_0>(queue, w, x, to);
+    case DType::kQ4_1:
+      return MultiplyType<DType::kQ4_1>(queue, w, x, to);
+    case DType::kQ5_0:
+      return MultiplyType<DType::kQ5_0>(queue, w, x, to);
+    case DType::kQ5_1:
+      return MultiplyType<DType::kQ5_1>(queue, w, x, to);
+    case DType::kQ8_0:
+      return MultiplyType<DType::kQ8_0>(queue, w, x, to);
+    case DType::kIQ4_NL:
+      return MultiplyType<DType::kIQ4_NL>(queue, w, x, to);
+    case DType::kMXFP4:
+      return MultiplyType<DType::kMXFP4>(queue, w, x, to);
+    default:
+      return cudaErrorNotSupported;
+  }
+}
+
+}  // namespace lm::cuda

@@ -1,0 +1,135 @@
+// ProductInput (backend.h) -> packed_input.cuh's units, in one pass over x: norm, activation and
+// rounding have the bits of the ops one after the other.
+#include "engine/backend/cuda/quantize_value.cuh"
+#include "engine/backend/cuda/float_product.cuh"
+#include "engine/backend/cuda/op_arithmetic.cuh"
+#include "engine/backend/cuda/packed_input.cuh"
+#include "engine/backend/cuda/row_norm.cuh"
+
+namespace lm::cuda {
+namespace {
+
+constexpr int kColsPerBlock = 2048;  // where no norm needs the whole row
+
+// Value i of a token's input. A row of the norm's is a group.
+__device__ float InputValue(const InputRows& input, const RowNorm& norm, int64_t token, int64_t i) {
+  const float* row = input.x.data + token * input.x.stride;
+  switch (input.kind) {
+    case InputKind::kNormed:
+      return norm.Apply(input.norm, row[i], i);
+    case InputKind::kActivated:
+      return Activate(input.activation, row[i]);
+    case InputKind::kGated:
+      return Activate(input.activation, row[i]) *
+             GateFactor(input.activation, row[input.cols + i]);
+    case InputKind::kPlain:
+      break;
+  }
+  return row[i];
+}
+
+__device__ RowNorm NormOfInput(const InputRows& input, int64_t token, double* sums) {
+  if (input.kind != InputKind::kNormed) return {};
+  return FindNorm(input.norm, input.x.data + token * input.x.stride, sums);
+}
+
+// A warp makes a block of 32; a thread, one of its values.
+__global__ void PackQuantizedInputKernel(InputRows input, char* to) {
+  __shared__ double sums[kNormWarps];
+  const int64_t token = blockIdx.x;
+  const RowNorm norm = NormOfInput(input, token, sums);
+  const int lane = threadIdx.x % kWarp;
+  const int64_t units = (input.cols + kUnitCols - 1) / kUnitCols;
+  const int64_t begin = int64_t{blockIdx.y} * input.cols_per_block / 32;
+  const int64_t end = min(begin + input.cols_per_block / 32, 2 * units);
+  constexpr PackedFormat kFormat = kPackedFormat<DType::kQ8_0>;
+  char* tile = to + token / kTileTokens * units * InputUnitBytes(kFormat);
+  const int g = static_cast<int>(token % kTileTokens);
+  for (int64_t b = begin + threadIdx.x / kWarp; b < end; b += kNormWarps) {
+    const bool exists = b * 32 < input.cols;  // whole blocks
+    const float value = exists ? InputValue(input, norm, token, b * 32 + lane) : 0.0f;
+    const uint32_t max_bits = __reduce_max_sync(~0u, FloatToBits(value) & 0x7fffffffu);
+    const ActivationScale scale = ScaleActivations(max_bits);
+    const int q = QuantizeActivation(value, scale);
+    const int first = __reduce_add_sync(~0u, lane < 16 ? q : 0);
+    const int second = __reduce_add_sync(~0u, lane < 16 ? 0 : q);
+    char* unit = tile + b / 2 * InputUnitBytes(kFormat);
+    const int half = static_cast<int>(b % 2);
+    unit[(g * 4 + lane % 16 / 4) * 16 + half * 8 + lane / 16 * 4 + lane % 4] = static_cast<char>(q);
+    if (lane == 0) {
+      float* scales = reinterpret_cast<float*>(unit + kInputScales) + half * kTileTokens + g;
+      scales[0] = exists ? scale.s : 0.0f;
+      scales[2 * kTileTokens] = static_cast<float>(first + second);
+      scales[4 * kTileTokens] = static_cast<float>(first);
+    }
+  }
+}
+
+// A thread block a token: its factor comes of its greatest value.
+template <bool kBf16>
+__global__ void Pack16InputKernel(InputRows input, char* to, float* inverse_factors) {
+  __shared__ double sums[kNormWarps];
+  __shared__ uint32_t greatest[kNormWarps];
+  const int64_t token = blockIdx.x;
+  const RowNorm norm = NormOfInput(input, token, sums);
+  uint32_t max_bits = 0;
+  for (int64_t i = threadIdx.x; i < input.cols; i += kNormThreads) {
+    max_bits = max(max_bits, FloatToBits(InputValue(input, norm, token, i)) & 0x7fffffffu);
+  }
+  max_bits = __reduce_max_sync(~0u, max_bits);
+  if (threadIdx.x % kWarp == 0) greatest[threadIdx.x / kWarp] = max_bits;
+  __syncthreads();
+  for (int i = 0; i < kNormWarps; ++i) max_bits = max(max_bits, greatest[i]);
+  const float factor = RowFactor(max_bits);
+  if (threadIdx.x == 0) inverse_factors[token] = 1.0f / factor;
+
+  constexpr PackedFormat kFormat = kPackedFormat<kBf16 ? DType::kBF16 : DType::kF16>;
+  const int64_t units = (input.cols + kUnitCols - 1) / kUnitCols;
+  char* tile = to + token / kTileTokens * units * InputUnitBytes(kFormat);
+  const int g = static_cast<int>(token % kTileTokens);
+  for (int64_t i = threadIdx.x; i < units * kUnitCols; i += kNormThreads) {
+    const float value = i < input.cols ? InputValue(input, norm, token, i) * factor : 0.0f;
+    const int k = static_cast<int>(i % 16), column = static_cast<int>(i % kUnitCols);
+    char* unit = tile + i / kUnitCols * InputUnitBytes(kFormat);
+    auto* at = reinterpret_cast<uint16_t*>(unit + column / 32 * 512 + (g * 4 + k % 8 / 2) * 16 +
+                                           column % 32 / 16 * 8 + k / 8 * 4 + k % 2 * 2);
+    if constexpr (kBf16) {
+      const uint16_t first = StoreBf16(value);
+      at[0] = first;
+      at[512] = StoreBf16(value - LoadBf16(first));
+    } else {
+      at[0] = StoreF16(value);
+    }
+  }
+}
+
+}  // namespace
+
+int64_t PackedInputBytes(DType dtype, int64_t tokens, int64_t cols) {
+  const int64_t tiles = DivideUp(tokens, kTileTokens), units = DivideUp(cols, kUnitCols);
+  const PackedFormat format = dtype == DType::kF16    ? kPackedFormat<DType::kF16>
+                              : dtype == DType::kBF16 ? kPackedFormat<DType::kBF16>
+                                                      : kPackedFormat<DType::kQ8_0>;
+  const int64_t factors = DivideUp(tokens, 4) * 16;
+  return factors + tiles * units * InputUnitBytes(format);
+}
+
+cudaError_t PackInput(const Queue& queue, DType dtype, InputRows input, void* to,
+                      PackedInput* packed) {
+  const int64_t tokens = input.x.rows;
+  auto* factors = static_cast<float*>(to);
+  char* units = static_cast<char*>(to) + DivideUp(tokens, 4) * 16;
+  const bool is_16 = dtype == DType::kF16 || dtype == DType::kBF16;
+  *packed = {units, is_16 ? factors : nullptr, tokens, DivideUp(input.cols, kUnitCols)};
+  if (is_16) {
+    return Launch(queue, dtype == DType::kF16 ? Pack16InputKernel<false> : Pack16InputKernel<true>,
+                  Grid(tokens), kNormThreads, input, units, factors);
+  }
+  input.cols_per_block = input.kind == InputKind::kNormed ? packed->units * kUnitCols
+                                                          : int64_t{kColsPerBlock};
+  return Launch(queue, PackQuantizedInputKernel,
+                Grid(tokens, DivideUp(packed->units * kUnitCols, input.cols_per_block)),
+                kNormThreads, input, units);
+}
+
+}  // namespace lm::cuda

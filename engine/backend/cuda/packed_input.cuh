@@ -1,0 +1,44 @@
+// The input of a product, x (T, K), as its kernels read it: in the order of the tensor cores'
+// fragments (warp_matrix.cuh). A unit is 8 tokens (a tile) and 64 columns; units of a tile stand
+// side by side.
+//
+// For quantised weights, of 704 bytes:
+//   [lane 32][block 2][b 2] words of four int8: x ~ s q, as numeric_contract.h says
+//   [block 2][token 8] s, then likewise the sums of q, and those of the first halves, as F32
+// For 16-bit weights, of 1024 bytes a part:
+//   [columns of 32: 2][lane 32][columns of 16: 2][b 2] words of two values: x times the token's
+//   factor, a power of two (float_product.cuh), rounded to 16 bits. A second part has what the first
+//   has lost, for BF16.
+#ifndef LM_ENGINE_BACKEND_CUDA_PACKED_INPUT_H_
+#define LM_ENGINE_BACKEND_CUDA_PACKED_INPUT_H_
+
+#include "engine/backend/cuda/host_device.cuh"
+#include "engine/backend/cuda/packed_weights.cuh"
+
+namespace lm::cuda {
+
+inline constexpr int kTileTokens = 8;
+inline constexpr int kInputScales = 512;  // where the scales begin
+
+constexpr int InputParts(const PackedFormat& format) {
+  return format.codes == Codes::kBf16 ? 2 : 1;
+}
+constexpr int InputUnitBytes(const PackedFormat& format) {
+  return format.quantised() ? 704 : 1024 * InputParts(format);
+}
+
+struct PackedInput {
+  const char* data;
+  const float* inverse_factors;  // a token, for 16-bit weights; else null
+  int64_t tokens;
+  int64_t units;  // of a tile
+
+  template <DType kType>
+  LM_HOST_DEVICE const char* unit(int64_t tile, int64_t unit) const {
+    return data + (tile * units + unit) * InputUnitBytes(kPackedFormat<kType>);
+  }
+};
+
+}  // namespace lm::cuda
+
+#endif  // LM_ENGINE_BACKEND_CUDA_PACKED_INPUT_H_

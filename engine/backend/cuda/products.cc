@@ -1,0 +1,116 @@
+// Matrices, and products with them.
+#include <algorithm>
+#include <utility>
+
+#include "engine/backend/check_arguments.h"
+#include "engine/backend/cuda/cuda_ops.h"
+#include "engine/backend/cuda/loaded_blocks.h"
+#include "engine/base/status_macros.h"
+
+namespace lm {
+namespace {
+
+// Bytes of the file that are brought to the device at a time.
+constexpr int64_t kSlabBytes = int64_t{64} << 20;
+
+cuda::InputKind ToInputKind(ProductInput::Kind kind) {
+  switch (kind) {
+    case ProductInput::Kind::kNormed:
+      return cuda::InputKind::kNormed;
+    case ProductInput::Kind::kActivated:
+      return cuda::InputKind::kActivated;
+    case ProductInput::Kind::kGated:
+      return cuda::InputKind::kGated;
+    case ProductInput::Kind::kPlain:
+      break;
+  }
+  return cuda::InputKind::kPlain;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WeightMatrix>> CudaBackend::LoadMatrix(DType dtype, int64_t rows,
+                                                                      int64_t cols,
+                                                                      RowReader read) {
+  RETURN_IF_ERROR(CheckLoadMatrix(dtype, rows, cols));
+  const int64_t row_bytes = RowBytes(dtype, cols);
+  const int64_t slab = std::max<int64_t>(
+      kSlabBytes / row_bytes / cuda::kPanelRows * cuda::kPanelRows, cuda::kPanelRows);
+  const bool packs = dtype != DType::kF32;
+  const cuda::PackedShape shape = cuda::ShapeOfPacked(dtype, rows, cols);
+  ASSIGN_OR_RETURN(Buffer memory, device_->Allocate(shape.bytes));
+  auto matrix = std::make_unique<CudaMatrix>(dtype, rows, cols, shape, std::move(memory));
+  for (int64_t first = 0; first < rows; first += slab) {
+    const int64_t count = std::min(slab, rows - first);
+    ASSIGN_OR_RETURN(Buffer blocks, Buffer::AllocateHost(count * row_bytes));
+    RETURN_IF_ERROR(read(first, count, blocks.chars().data()));
+    if (!packs) {
+      RETURN_IF_ERROR(device_->Upload(blocks.data(), matrix->data() + first * row_bytes,
+                                      blocks.bytes()));
+      continue;
+    }
+    ASSIGN_OR_RETURN(blocks, cuda::BlocksOnDevice(dtype, std::move(blocks)));
+    ASSIGN_OR_RETURN(void* raw, input_scratch_.Reserve(device_.get(), blocks.bytes()));
+    RETURN_IF_ERROR(device_->Upload(blocks.data(), raw, blocks.bytes()));
+    RETURN_IF_ERROR(device_->Check(
+        cuda::PackWeights(device_->queue(), dtype, matrix->weights(), raw, first, count),
+        "LoadMatrix"));
+    RETURN_IF_ERROR(device_->Synchronize());
+  }
+  return matrix;
+}
+
+absl::Status CudaBackend::Embed(const WeightMatrix& w, float scale, Tensor out) {
+  RETURN_IF_ERROR(CheckEmbed(step_index(), w, out));
+  RETURN_IF_ERROR(device_->Begin());
+  if (out.rows == 0) return absl::OkStatus();
+  const auto& matrix = static_cast<const CudaMatrix&>(w);
+  return device_->Check(cuda::Embed(device_->queue(), w.dtype(), matrix.weights(),
+                                    placed_.tokens(), scale, ToMatrix(out)),
+                        "Embed");
+}
+
+absl::Status CudaBackend::MatMul(const WeightMatrix& w, Tensor x, Tensor bias, Tensor out) {
+  RETURN_IF_ERROR(CheckMatMul(w, x, bias, out));
+  return Multiply(w, ProductInput::Plain(x), bias, ProductResult::kReplaces, out);
+}
+
+absl::Status CudaBackend::Project(const WeightMatrix& w, const ProductInput& input, Tensor bias,
+                                  ProductResult result, Tensor out) {
+  if (w.dtype() == DType::kF32) return Backend::Project(w, input, bias, result, out);
+  RETURN_IF_ERROR(CheckProject(w, input, bias, out));
+  return Multiply(w, input, bias, result, out);
+}
+
+absl::Status CudaBackend::Multiply(const WeightMatrix& w, const ProductInput& input, Tensor bias,
+                                   ProductResult result, Tensor out) {
+  RETURN_IF_ERROR(device_->Begin());
+  if (input.rows() == 0) return absl::OkStatus();
+  const cuda::PackedWeights weights = static_cast<const CudaMatrix&>(w).weights();
+  const float* bias_or_null = bias.empty() ? nullptr : bias.row<float>(0);
+  const cuda::Queue& queue = device_->queue();
+  if (w.dtype() == DType::kF32) {
+    return device_->Check(
+        cuda::MultiplyFloat(queue, weights, ToMatrix(input.x), bias_or_null, ToMatrix(out)),
+        "MatMul");
+  }
+  cuda::InputRows rows = {.kind = ToInputKind(input.kind),
+                          .x = ToMatrix(input.x),
+                          .cols = input.cols(),
+                          .norm = {},
+                          .activation = input.activation,
+                          .cols_per_block = 0};
+  if (input.kind == ProductInput::Kind::kNormed) rows.norm = ToNormRow(input.norm);
+  ASSIGN_OR_RETURN(void* scratch, input_scratch_.Reserve(
+                                      device_.get(), cuda::PackedInputBytes(
+                                                         w.dtype(), input.rows(), input.cols())));
+  cuda::PackedInput packed;
+  RETURN_IF_ERROR(device_->Check(cuda::PackInput(queue, w.dtype(), rows, scratch, &packed),
+                                 "MatMul"));
+  return device_->Check(
+      cuda::MultiplyPacked(queue, w.dtype(), weights, packed, bias_or_null,
+                           result == ProductResult::kIsAdded, ToMatrix(out)),
+      "MatMul");
+}
+
+}  // namespace lm

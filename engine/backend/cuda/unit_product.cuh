@@ -1,0 +1,194 @@
+// A unit of weights times units of input: what both kernels of products are made of.
+//
+// The order of a sum (NumericContract::kRowInvariant): K is cut into kSlices runs of units, each
+// summed in ascending order from 0, of quantised weights block by block as numeric_contract.h says,
+// of 16-bit ones 16 columns at a time as the tensor cores add them; then the slices are added in
+// ascending order. So it is the same for every T.
+#ifndef LM_ENGINE_BACKEND_CUDA_UNIT_PRODUCT_H_
+#define LM_ENGINE_BACKEND_CUDA_UNIT_PRODUCT_H_
+
+#include "engine/backend/cuda/launch.cuh"
+#include "engine/backend/cuda/packed_input.cuh"
+#include "engine/backend/cuda/packed_weights.cuh"
+#include "engine/backend/cuda/warp_matrix.cuh"
+
+namespace lm::cuda {
+
+constexpr int kSlices = 8;
+
+// Units a slice has; the last ones have fewer, or none.
+LM_HOST_DEVICE int64_t SliceUnits(int64_t units) { return (units + kSlices - 1) / kSlices; }
+
+// A lane's codes of a unit, as they lie in memory.
+template <DType kType>
+struct UnitCodes {
+  static constexpr PackedFormat kFormat = kPackedFormat<kType>;
+  static constexpr int kPieces = kFormat.code_bytes() / 512;
+  uint4 pieces[kPieces];
+  uint2 high;
+
+  // `load` reads 8 or 16 bytes.
+  template <typename Load>
+  __device__ __forceinline__ void Read(const char* codes, const char* upper, int lane, Load load) {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      pieces[i] = load(reinterpret_cast<const uint4*>(codes + i * 512) + lane);
+    }
+    if constexpr (kFormat.high_bytes() > 0) {
+      high = load(reinterpret_cast<const uint2*>(upper) + lane);
+    }
+  }
+
+  // The fragment of block b, or for 16-bit weights of the columns [16 b, 16 b + 16).
+  __device__ __forceinline__ void Fragment(int b, uint32_t (&a)[4]) const {
+    if constexpr (kPieces > 1) {
+      const uint4& piece = pieces[b];
+      a[0] = piece.x;
+      a[1] = piece.y;
+      a[2] = piece.z;
+      a[3] = piece.w;
+    } else {
+      const uint32_t words[2] = {b == 0 ? pieces[0].x : pieces[0].z,
+                                 b == 0 ? pieces[0].y : pieces[0].w};
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const uint32_t word = words[half];
+        uint32_t& first = a[2 * half];
+        uint32_t& second = a[2 * half + 1];
+        if constexpr (kFormat.codes == Codes::kSigned4) {
+          first = word << 4 & 0xf0f0f0f0u;
+          second = word & 0xf0f0f0f0u;
+        } else if constexpr (kFormat.codes == Codes::kUnsigned4) {
+          first = word & 0x0f0f0f0fu;
+          second = word >> 4 & 0x0f0f0f0fu;
+        } else if constexpr (kFormat.codes == Codes::kTable4) {
+          first = LookUp(word);
+          second = LookUp(word >> 16);
+        } else {
+          const uint32_t upper = b == 0 ? high.x : high.y;
+          first = (word << 2 & 0x3c3c3c3cu) | (upper << (6 - 4 * half) & 0xc0c0c0c0u);
+          second = (word >> 2 & 0x3c3c3c3cu) |
+                   ((half == 0 ? upper << 4 : upper) & 0xc0c0c0c0u);
+        }
+      }
+    }
+  }
+
+ private:
+  // What the four codes in the low 16 bits stand for.
+  static __device__ __forceinline__ uint32_t LookUp(uint32_t codes) {
+    constexpr CodeTable kTable = kCodeTable<kType>;
+    const uint32_t places = codes & 0x7777u;
+    const uint32_t low = ChooseBytes(static_cast<uint32_t>(kTable.low),
+                                     static_cast<uint32_t>(kTable.low >> 32), places);
+    const uint32_t high = ChooseBytes(static_cast<uint32_t>(kTable.high),
+                                      static_cast<uint32_t>(kTable.high >> 32), places);
+    return ChooseBytes(low, high, 0x3210u | (codes & 0x8888u) >> 1);
+  }
+};
+
+// A lane's part of the tile's unit: the fragments of both blocks, and the scales of two tokens.
+// (16-bit: of the four 16 columns, a part.)
+template <DType kType>
+struct UnitInput {
+  static constexpr PackedFormat kFormat = kPackedFormat<kType>;
+  static constexpr int kPieces = kFormat.quantised() ? 1 : 2 * InputParts(kFormat);
+  uint4 pieces[kPieces];
+  float2 s[2], sums[2], firsts[2];  // [block]
+
+  template <typename Load>
+  __device__ __forceinline__ void Read(const char* unit, int lane, Load load) {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      pieces[i] = load(reinterpret_cast<const uint4*>(unit + i * 512) + lane);
+    }
+    if constexpr (kFormat.quantised()) {
+      const auto* scales = reinterpret_cast<const float2*>(unit + kInputScales) + lane % 4;
+#pragma unroll
+      for (int b = 0; b < 2; ++b) {
+        s[b] = load(scales + 4 * b);
+        if constexpr (kFormat.minima) sums[b] = load(scales + 8 + 4 * b);
+        if constexpr (kFormat.minima && kFormat.halves()) firsts[b] = load(scales + 16 + 4 * b);
+      }
+    }
+  }
+};
+
+// 2^23 + 2^22: an integer below 2^22 in magnitude added to its bits, taken as a float, is the
+// integer added to it. So the sums of the tensor cores need no conversion.
+constexpr int32_t kIntegerBits = 0x4b400000;
+constexpr float kIntegerFloat = 12582912.0f;
+__device__ __forceinline__ float IntegerOf(int32_t bits) {
+  return BitsToFloat(static_cast<uint32_t>(bits)) - kIntegerFloat;
+}
+
+// acc += block b of the unit times the tile's; acc as a fragment C. `scales` is the block's.
+template <DType kType>
+__device__ __forceinline__ void AddBlock(const uint32_t (&a)[4], const BlockScales& scales,
+                                         const UnitInput<kType>& x, int b, float (&acc)[4]) {
+  constexpr PackedFormat kFormat = kPackedFormat<kType>;
+  const uint4& words = x.pieces[0];
+  const uint32_t b0 = b == 0 ? words.x : words.z, b1 = b == 0 ? words.y : words.w;
+  int32_t sums[4] = {kIntegerBits, kIntegerBits, kIntegerBits, kIntegerBits};
+  int32_t others[4] = {kIntegerBits, kIntegerBits, kIntegerBits, kIntegerBits};
+  if constexpr (kFormat.halves()) {
+    MultiplyInt8Half(a[0], a[1], b0, sums);
+    MultiplyInt8Half(a[2], a[3], b1, others);
+  } else {
+    MultiplyInt8(a, b0, b1, sums);
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int row = i / 2;
+    const float s = i % 2 == 0 ? x.s[b].x : x.s[b].y;
+    float sum = IntegerOf(sums[i]);
+    if constexpr (kFormat.halves()) {
+      sum = scales.half[0][row] * sum + scales.half[1][row] * IntegerOf(others[i]);
+    }
+    acc[i] = fmaf(sum, scales.d[row] * s, acc[i]);
+    if constexpr (kFormat.minima) {
+      const float all = i % 2 == 0 ? x.sums[b].x : x.sums[b].y;
+      if constexpr (kFormat.halves()) {
+        const float first = i % 2 == 0 ? x.firsts[b].x : x.firsts[b].y;
+        acc[i] = fmaf(scales.m[0][row], s * first, acc[i]);
+        acc[i] = fmaf(scales.m[1][row], s * (all - first), acc[i]);
+      } else {
+        acc[i] = fmaf(scales.m[0][row], s * all, acc[i]);
+      }
+    }
+  }
+}
+
+// acc += 16 columns, the sixteenth number i, of 16-bit weights.
+template <DType kType>
+__device__ __forceinline__ void AddSixteen(const uint32_t (&a)[4], const UnitInput<kType>& x, int i,
+                                           float (&acc)[4]) {
+  constexpr bool kIsBf16 = kType == DType::kBF16;
+  // What was lost first, then the greater part.
+#pragma unroll
+  for (int part = InputParts(kPackedFormat<kType>) - 1; part >= 0; --part) {
+    const uint4& words = x.pieces[2 * part + i / 2];
+    Multiply16<kIsBf16>(a, i % 2 == 0 ? words.x : words.z, i % 2 == 0 ? words.y : words.w, acc);
+  }
+}
+
+// Where a product goes.
+struct ProductOutput {
+  Matrix out;
+  const float* bias;  // or null
+  bool adds;
+
+  // Of a token and a row of W.
+  __device__ __forceinline__ void Store(const PackedWeights& w, const PackedInput& x, int64_t token,
+                                        int64_t row, float sum) const {
+    if (x.inverse_factors != nullptr) sum *= x.inverse_factors[token];
+    if (w.row_scales != nullptr) sum *= w.row_scales[row];
+    if (bias != nullptr) sum += bias[row];
+    float& to = out.data[token * out.stride + row];
+    to = adds ? to + sum : sum;
+  }
+};
+
+}  // namespace lm::cuda
+
+#endif  // LM_ENGINE_BACKEND_CUDA_UNIT_PRODUCT_H_
