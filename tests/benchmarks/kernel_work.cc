@@ -59,9 +59,8 @@ double MatMulSeconds(Backend* backend, const std::vector<std::unique_ptr<WeightM
   Tensor in(x.data(), DType::kF32, tokens, shape.k);
   Tensor result(out.data(), DType::kF32, tokens, shape.n);
   // A device is given enough that the wait for the last is lost among them.
-  int64_t batch = backend->uses_host_memory()
-                      ? ProductsAtATime(shape, tokens, weights.size())
-                      : std::clamp<int64_t>(weights.size(), 8, 64);
+  int64_t batch = backend->uses_host_memory() ? ProductsAtATime(shape, tokens, weights.size())
+                                              : std::clamp<int64_t>(weights.size(), 8, 64);
   double seconds = clock.BestSeconds(
       [&](int run) {
         for (int64_t i = 0; i < batch; ++i) {

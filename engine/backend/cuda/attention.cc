@@ -22,16 +22,14 @@ absl::Status CudaBackend::Attention(Tensor q, const KvLayer& layer, const Attent
                                 .kv_heads = layer.kv_heads,
                                 .value_dim = layer.value_dim,
                                 .window = options.window};
-    ASSIGN_OR_RETURN(const cuda::AttentionTiles tiles,
+    ASSIGN_OR_RETURN(const PlacedAttention::Plan plan,
                      attention_.Find(device_.get(), step(), kind));
-    ASSIGN_OR_RETURN(float* partials,
-                     attention_.Partials(device_.get(), cuda::AttentionPartialBytes(
-                                                            tiles.num_partials,
-                                                            ToCacheLayer(layer))));
+    const int64_t bytes = cuda::AttentionPartialBytes(plan.num_partials, ToCacheLayer(layer));
+    ASSIGN_OR_RETURN(float* partials, attention_.Partials(device_.get(), bytes));
     return device_->Check(
-        cuda::AttendTiles(device_->queue(), ToMatrix(q), placed_.rows(), tiles,
-                          placed_.blocks(layer.cache_class), ToCacheLayer(layer), scores, partials,
-                          ToMatrix(out)),
+        cuda::AttendTiles(device_->queue(), ToMatrix(q), placed_.rows(), plan.tiles,
+                          plan.most_tiles, plan.num_partials > 0, placed_.blocks(layer.cache_class),
+                          ToCacheLayer(layer), scores, partials, ToMatrix(out)),
         "Attention");
   }
   return device_->Check(cuda::Attention(device_->queue(), ToMatrix(q), placed_.rows(),

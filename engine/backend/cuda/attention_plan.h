@@ -20,9 +20,12 @@ struct AttentionKind {
   int64_t value_dim;
   Window window;
 
-  auto key() const {
-    return std::tuple(cache_class, group, kv_heads, value_dim, window.causal, window.size,
-                      window.kind);
+  bool operator==(const AttentionKind& other) const {
+    auto key = [](const AttentionKind& kind) {
+      return std::tuple(kind.cache_class, kind.group, kind.kv_heads, kind.value_dim,
+                        kind.window.causal, kind.window.size, kind.window.kind);
+    };
+    return key(*this) == key(other);
   }
 };
 

@@ -2,12 +2,12 @@
 // a warp a chunk of positions and a tile of rows that share it; for long prompts, a warp a tile and
 // all its chunks.
 //
-// Order (the same in both). Of a chunk of kTileChunk absolute positions, 32 at a time: scores = q k,
-// q being two binary16 numbers whose sum has 22 bits, summed by the tensor cores over the dims in
-// order; the running maximum; weights exp(score - maximum) rounded to binary16; their sum and the
-// weighted values, scaled where the maximum has grown. Chunks are merged in ascending order, a sink
-// last. A row's numbers do not depend on the other rows of its tile: what it does not see has the
-// weight 0, which changes no bit.
+// Order (the same in both). Of a chunk of kTileChunk absolute positions, 32 at a time: scores = q
+// k, q being two binary16 numbers whose sum has 22 bits, summed by the tensor cores over the dims
+// in order; the running maximum; weights exp(score - maximum) rounded to binary16; their sum and
+// the weighted values, scaled where the maximum has grown. Chunks are merged in ascending order, a
+// sink last. A row's numbers do not depend on the other rows of its tile: what it does not see has
+// the weight 0, which changes no bit.
 #include <cmath>
 
 #include "engine/backend/cuda/attention_tiles.cuh"
@@ -78,15 +78,12 @@ __device__ __forceinline__ uint32_t MaskOf(int64_t p, int64_t first, int64_t end
 // kSixteens: keys and values have at most 16 times as many values. Shared memory of a warp: q as
 // fragments A, of the first and then of the second number, and the merged values as fragments C.
 template <int kSixteens>
-__global__ __launch_bounds__(128) void AttentionTilesKernel(Matrix q, StepRows step,
-                                                            AttentionTiles tiles,
-                                                            const int32_t* blocks,
-                                                            KvCacheLayer layer,
-                                                            AttentionScores scores, float* partials,
-                                                            int shared_bytes_a_warp, Matrix out) {
+__global__ __launch_bounds__(128) void AttentionTilesKernel(
+    Matrix q, StepRows step, AttentionTiles tiles, const int32_t* blocks, KvCacheLayer layer,
+    AttentionScores scores, float* partials, int shared_bytes_a_warp, Matrix out) {
   const int lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
   const int64_t index = int64_t{blockIdx.x} * (blockDim.x / kWarp) + threadIdx.x / kWarp;
-  if (index >= tiles.num_tiles) return;
+  if (index >= *tiles.num_tiles) return;
   const AttentionTile tile = tiles.tiles[index];
   const int64_t kv_head = blockIdx.y;
   const int64_t key_dim = layer.key_dim, value_dim = layer.value_dim;
@@ -137,8 +134,7 @@ __global__ __launch_bounds__(128) void AttentionTilesKernel(Matrix q, StepRows s
   const bool merges = tile.partial < 0;
   float total_max[2] = {-INFINITY, -INFINITY}, total_sum[2] = {0, 0};
   const int64_t first_chunk = max(int64_t{tile.first_chunk}, first_seen / kTileChunk);
-  const int64_t end_chunk =
-      min(int64_t{tile.end_chunk}, (end_seen + kTileChunk - 1) / kTileChunk);
+  const int64_t end_chunk = min(int64_t{tile.end_chunk}, (end_seen + kTileChunk - 1) / kTileChunk);
   if (merges) {
     for (int n = 0; n < 2 * value_sixteens; ++n) {
       total[n * kWarp + lane] = float4{0, 0, 0, 0};
@@ -164,6 +160,15 @@ __global__ __launch_bounds__(128) void AttentionTilesKernel(Matrix q, StepRows s
       const auto* values = reinterpret_cast<const uint4*>(
           static_cast<const char*>(layer.values) +
           KvHeadOffset<DType::kF16>(layer.block_stride, value_dim, block, kv_head));
+      // Asked for before they are needed.
+      uint4 v[2][kSixteens];
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+#pragma unroll
+        for (int d = 0; d < kSixteens; ++d) {
+          if (d < value_sixteens) v[k][d] = values[(k * value_sixteens + d) * kWarp + lane];
+        }
+      }
       float s[4][4] = {};  // of 8 positions each
 #pragma unroll
       for (int k = 0; k < kSixteens; ++k) {
@@ -205,8 +210,7 @@ __global__ __launch_bounds__(128) void AttentionTilesKernel(Matrix q, StepRows s
         float sum = 0;
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
-          const uint32_t word =
-              Pack16(Weight(s[n][2 * hi], max), Weight(s[n][2 * hi + 1], max));
+          const uint32_t word = Pack16(Weight(s[n][2 * hi], max), Weight(s[n][2 * hi + 1], max));
           weights[n][hi] = word;
           sum += LoadF16(static_cast<uint16_t>(word)) + LoadF16(static_cast<uint16_t>(word >> 16));
         }
@@ -231,7 +235,7 @@ __global__ __launch_bounds__(128) void AttentionTilesKernel(Matrix q, StepRows s
 #pragma unroll
         for (int d = 0; d < kSixteens; ++d) {
           if (d >= value_sixteens) break;
-          const uint4 b = values[(k * value_sixteens + d) * kWarp + lane];
+          const uint4 b = v[k][d];
           Multiply16<false>(a, b.x & mask[0], b.y & mask[1], acc[2 * d]);
           Multiply16<false>(a, b.z & mask[0], b.w & mask[1], acc[2 * d + 1]);
         }
@@ -337,13 +341,13 @@ int64_t AttentionPartialBytes(int64_t num_partials, const KvCacheLayer& layer) {
 }
 
 cudaError_t AttendTiles(const Queue& queue, Matrix q, const StepRows& step,
-                        const AttentionTiles& tiles, const int32_t* blocks,
-                        const KvCacheLayer& layer, const AttentionScores& scores, float* partials,
-                        Matrix out) {
+                        const AttentionTiles& tiles, int64_t most_tiles, bool merges,
+                        const int32_t* blocks, const KvCacheLayer& layer,
+                        const AttentionScores& scores, float* partials, Matrix out) {
   const int64_t dim = std::max(layer.key_dim, layer.value_dim);
   const int warps = dim <= 128 ? 4 : 2;
   const int shared = static_cast<int>(kTileRows * (4 * layer.key_dim + 4 * layer.value_dim));
-  const dim3 grid = Grid(DivideUp(tiles.num_tiles, warps), layer.kv_heads);
+  const dim3 grid = Grid(DivideUp(most_tiles, warps), layer.kv_heads);
   auto launch = [&](auto kernel) {
     return LaunchShared(queue, kernel, grid, warps * kWarp, warps * shared, q, step, tiles, blocks,
                         layer, scores, partials, shared, out);
@@ -351,11 +355,11 @@ cudaError_t AttendTiles(const Queue& queue, Matrix q, const StepRows& step,
   const cudaError_t error = dim <= 64    ? launch(AttentionTilesKernel<4>)
                             : dim <= 128 ? launch(AttentionTilesKernel<8>)
                                          : launch(AttentionTilesKernel<16>);
-  if (error != cudaSuccess || tiles.num_partials == 0) return error;
-  return Launch(queue, MergeTilesKernel, Grid(q.rows, q.cols / layer.key_dim),
-                static_cast<unsigned>(DivideUp(std::min<int64_t>(layer.value_dim, 256), kWarp) *
-                                      kWarp),
-                q, tiles, layer, scores.sinks, partials, out);
+  if (error != cudaSuccess || !merges) return error;
+  return Launch(
+      queue, MergeTilesKernel, Grid(q.rows, q.cols / layer.key_dim),
+      static_cast<unsigned>(DivideUp(std::min<int64_t>(layer.value_dim, 256), kWarp) * kWarp), q,
+      tiles, layer, scores.sinks, partials, out);
 }
 
 }  // namespace lm::cuda

@@ -34,14 +34,14 @@ struct AttentionPart {
   int32_t place;
 };
 
+// Where a step's tiles lie; from step to step in the same places, so that launches are alike.
 struct AttentionTiles {
+  const int32_t* num_tiles;  // one number
   const AttentionTile* tiles;
-  int64_t num_tiles;
   const int32_t* tokens;  // rows of the step
   // Of each token the parts [first_parts[t], first_parts[t + 1]); none where nothing is merged.
   const AttentionPart* parts;
   const int32_t* first_parts;
-  int64_t num_partials;
 };
 
 // Heads of a group that stand in a tile, and tokens.

@@ -17,10 +17,18 @@ const CudaApi& RuntimeApi() {
       .Memcpy2DAsync = cudaMemcpy2DAsync,
       .MemsetAsync = cudaMemsetAsync,
       .LaunchKernel = cudaLaunchKernel,
-      .FuncSetAttribute =
-          [](const void* kernel, cudaFuncAttribute attribute, int value) {
-            return cudaFuncSetAttribute(kernel, attribute, value);
-          },
+      .FuncSetAttribute = [](const void* kernel, cudaFuncAttribute attribute,
+                             int value) { return cudaFuncSetAttribute(kernel, attribute, value); },
+      .GraphCreate = [](cudaGraph_t* graph) { return cudaGraphCreate(graph, 0); },
+      .GraphAddKernelNode = cudaGraphAddKernelNode,
+      .GraphInstantiate = [](cudaGraphExec_t* exec,
+                             cudaGraph_t graph) { return cudaGraphInstantiate(exec, graph, 0); },
+      .GraphExecKernelNodeSetParams = cudaGraphExecKernelNodeSetParams,
+      .GraphLaunch = cudaGraphLaunch,
+      .GraphExecDestroy = cudaGraphExecDestroy,
+      .GraphDestroy = cudaGraphDestroy,
+      .MallocHost = [](void** data, size_t bytes) { return cudaMallocHost(data, bytes); },
+      .FreeHost = cudaFreeHost,
       .GetLastError = cudaGetLastError,
   };
   return kApi;

@@ -28,6 +28,20 @@ struct CudaApi {
   cudaError_t (*LaunchKernel)(const void* kernel, dim3 grid, dim3 block, void** arguments,
                               size_t shared_bytes, cudaStream_t stream);
   cudaError_t (*FuncSetAttribute)(const void* kernel, cudaFuncAttribute attribute, int value);
+  // Graphs, whose nodes are kernels (launch_recorder.h).
+  cudaError_t (*GraphCreate)(cudaGraph_t* graph);
+  cudaError_t (*GraphAddKernelNode)(cudaGraphNode_t* node, cudaGraph_t graph,
+                                    const cudaGraphNode_t* before, size_t num_before,
+                                    const cudaKernelNodeParams* params);
+  cudaError_t (*GraphInstantiate)(cudaGraphExec_t* exec, cudaGraph_t graph);
+  cudaError_t (*GraphExecKernelNodeSetParams)(cudaGraphExec_t exec, cudaGraphNode_t node,
+                                              const cudaKernelNodeParams* params);
+  cudaError_t (*GraphLaunch)(cudaGraphExec_t exec, cudaStream_t stream);
+  cudaError_t (*GraphExecDestroy)(cudaGraphExec_t exec);
+  cudaError_t (*GraphDestroy)(cudaGraph_t graph);
+  // Memory of the host that the device copies from and to by itself.
+  cudaError_t (*MallocHost)(void** data, size_t bytes);
+  cudaError_t (*FreeHost)(void* data);
   // Returns and forgets the last error.
   cudaError_t (*GetLastError)();
 };

@@ -37,8 +37,8 @@ absl::Status CudaBackend::Copy(const void* from, void* to, size_t bytes) {
 absl::Status CudaBackend::Zero(void* data, size_t bytes) { return device_->Zero(data, bytes); }
 
 absl::Status CudaBackend::PlaceStep() {
-  attention_.BeginStep();
-  return placed_.Place(device_.get(), step(), step_index());
+  RETURN_IF_ERROR(placed_.Place(device_.get(), step(), step_index()));
+  return attention_.BeginStep(device_.get(), step());
 }
 
 absl::Status CudaBackend::Normalize(Tensor x, const Norm& norm, Tensor out) {

@@ -18,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "engine/backend/cuda/cuda_api.h"
 #include "engine/backend/cuda/kernels.h"
+#include "engine/backend/cuda/launch_recorder.h"
 #include "engine/tensor/buffer.h"
 
 namespace lm {
@@ -37,15 +38,21 @@ class CudaDevice {
   // Unavailable where the device is lost.
   absl::Status Begin();
   absl::Status Check(cudaError_t error, absl::string_view op);
-  // Where kernels go. REQUIRES: Begin().
+  // Where kernels go: they wait there until they are flushed, which all calls below do but Stage.
+  // REQUIRES: Begin().
   const cuda::Queue& queue() const { return queue_; }
 
   // Zeroed memory.
   absl::StatusOr<Buffer> Allocate(size_t bytes);
-  // Both wait until the bytes are there: the host's memory is the caller's again.
+  // Afterwards the host's memory is the caller's again.
   absl::Status Upload(const void* from, void* to, size_t bytes);
   absl::Status Download(const void* from, void* to, size_t bytes);
   absl::Status Synchronize();
+  // Launches the kernels that wait.
+  absl::Status Flush();
+  // Small tables: an Upload that neither waits nor flushes. The host's memory is the caller's
+  // again. REQUIRES: no kernel that waits in the queue reads or writes `to`.
+  absl::Status Stage(const void* from, void* to, size_t bytes);
   // Within the device; the second, `height` runs of `width` bytes, `pitch` bytes apart.
   absl::Status Copy(const void* from, void* to, size_t bytes);
   absl::Status Copy2D(const void* from, void* to, size_t pitch, size_t width, size_t height);
@@ -59,7 +66,14 @@ class CudaDevice {
   const CudaApi& api_;
   const int index_;
   const std::string name_;
-  cuda::Queue queue_;
+  cudaStream_t stream_ = nullptr;
+  // Its buffers flush it before they are freed, and may outlive the device.
+  std::shared_ptr<LaunchRecorder> recorder_;
+  cuda::Queue queue_ = {};
+  // Page-locked memory, for what is staged and for small downloads; used up to staged_ by copies
+  // that nobody has waited for.
+  char* staging_ = nullptr;
+  size_t staged_ = 0;
   std::string lost_;  // "cuda:0 is lost after …", or empty
 };
 

@@ -78,6 +78,8 @@ class CudaBackend : public Backend {
   absl::Status GatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out) override;
   absl::Status CombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out) override;
   absl::Status GatherRows(Tensor x, int32_t list, Tensor out) override;
+  absl::Status Sample(Tensor logits, absl::Span<const SamplingRow> rows,
+                      std::vector<absl::StatusOr<int32_t>>* tokens) override;
   absl::Status CopyKvBlock(const KvLayer& layer, int32_t from, int32_t to, int32_t tokens) override;
   absl::Status Copy(const void* from, void* to, size_t bytes) override;
   absl::Status Zero(void* data, size_t bytes) override;
@@ -96,8 +98,9 @@ class CudaBackend : public Backend {
   cuda::RowCache ToRowCache(const RowLayer& layer) const;
 
   std::unique_ptr<CudaDevice> device_;  // first: the rest lies in its memory
-  CudaScratch input_scratch_;  // of a product, packed; of a matrix that is loaded, raw
-  CudaScratch routes_;         // of experts
+  CudaScratch input_scratch_;           // of a product, packed; of a matrix that is loaded, raw
+  CudaScratch routes_;                  // of experts
+  CudaScratch picks_;                   // of Sample
   PlacedStep placed_;
   PlacedAttention attention_;
 };

@@ -1,9 +1,10 @@
-// Launches a kernel through the table of runtime calls. (By itself, because the kernels' tests
+// Gives a kernel to the queue's recorder. (By itself, because the kernels' tests
 // without a GPU put a function of their own in its place: tests/engine/backend/cuda_on_host.)
 #ifndef LM_ENGINE_BACKEND_CUDA_KERNEL_LAUNCH_H_
 #define LM_ENGINE_BACKEND_CUDA_KERNEL_LAUNCH_H_
 
 #include "engine/backend/cuda/kernels.h"
+#include "engine/backend/cuda/launch_recorder.h"
 
 namespace lm::cuda {
 
@@ -12,11 +13,12 @@ struct NotDeduced {
   using Type = T;
 };
 
-// kernel<<<grid, block, shared_bytes>>>(arguments...)
+// kernel<<<grid, block, shared_bytes>>>(arguments...), when the recorder is flushed.
 template <typename... Parameters>
 cudaError_t LaunchShared(const Queue& queue, void (*kernel)(Parameters...), dim3 grid, dim3 block,
                          int shared_bytes, typename NotDeduced<Parameters>::Type... arguments) {
   void* pointers[] = {&arguments...};
+  const size_t sizes[] = {sizeof(Parameters)...};
   const void* function = reinterpret_cast<const void*>(kernel);
   constexpr int kWithoutAsking = 48 << 10;
   if (shared_bytes > kWithoutAsking) {
@@ -24,7 +26,8 @@ cudaError_t LaunchShared(const Queue& queue, void (*kernel)(Parameters...), dim3
         function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
     if (error != cudaSuccess) return error;
   }
-  return queue.api->LaunchKernel(function, grid, block, pointers, shared_bytes, queue.stream);
+  queue.recorder->Add(function, grid, block, shared_bytes, pointers, sizes, sizeof...(Parameters));
+  return cudaSuccess;
 }
 
 template <typename... Parameters>

@@ -1,7 +1,8 @@
 // Kernels, each put into a queue by a function of this file. They check nothing: backend.h's
 // REQUIRES hold, there is at least one row, and all pointers are the device's.
 //
-// Every one returns what the launch returned; faults inside a kernel show in a later call.
+// What they return says whether the kernel can be launched, which is done later, with others
+// (launch_recorder.h); faults inside a kernel show in a later call.
 #ifndef LM_ENGINE_BACKEND_CUDA_KERNELS_H_
 #define LM_ENGINE_BACKEND_CUDA_KERNELS_H_
 
@@ -15,11 +16,15 @@
 #include "engine/backend/window.h"
 #include "engine/tensor/dtype.h"
 
+namespace lm {
+class LaunchRecorder;
+}  // namespace lm
+
 namespace lm::cuda {
 
 struct Queue {
   const CudaApi* api;
-  cudaStream_t stream;
+  LaunchRecorder* recorder;
 };
 
 // F32 (rows, cols), rows `stride` values apart.
@@ -92,6 +97,19 @@ struct InputRows {
   NormRow norm;
   Activation activation;
   int64_t cols_per_block;  // PackInput's own
+};
+
+// A row that a token is picked of.
+struct GreedyRow {
+  int32_t row;
+  int32_t mask;        // its first word in the masks; -1: all tokens are allowed
+  int32_t first_bias;  // in the biases
+  int32_t num_biases;
+};
+struct TokenBias {
+  double bias;
+  int32_t token;
+  int32_t unused;
 };
 
 // DeltaRuleInputs (backend.h).
@@ -170,12 +188,17 @@ cudaError_t RopeAndStoreKv(const Queue& queue, Matrix q, Matrix k, Matrix v, Mat
 cudaError_t Attention(const Queue& queue, Matrix q, const StepRows& step, const int32_t* blocks,
                       const KvCacheLayer& layer, const AttentionScores& scores, Matrix out);
 // The same on tensor cores: F16, dims that are multiples of 16 and at most kMostTileDim. `partials`
-// has room for AttentionPartialBytes.
+// has room for AttentionPartialBytes. There are at most `most_tiles`; `merges`: some have partial
+// results.
 int64_t AttentionPartialBytes(int64_t num_partials, const KvCacheLayer& layer);
 cudaError_t AttendTiles(const Queue& queue, Matrix q, const StepRows& step,
-                        const AttentionTiles& tiles, const int32_t* blocks,
-                        const KvCacheLayer& layer, const AttentionScores& scores, float* partials,
-                        Matrix out);
+                        const AttentionTiles& tiles, int64_t most_tiles, bool merges,
+                        const int32_t* blocks, const KvCacheLayer& layer,
+                        const AttentionScores& scores, float* partials, Matrix out);
+// tokens[i] = the first of the greatest of row rows[i].row plus its biases, among those that its
+// mask allows; -1 where one that is looked at is not finite.
+cudaError_t PickGreatest(const Queue& queue, Matrix logits, const GreedyRow* rows, int64_t count,
+                         const uint64_t* masks, const TokenBias* biases, int32_t* tokens);
 cudaError_t CausalConv(const Queue& queue, Matrix x, Matrix weight, const float* bias,
                        Activation activation, const StepRows& step, const States& states,
                        Matrix out);
@@ -183,8 +206,8 @@ cudaError_t DeltaRule(const Queue& queue, const DeltaRows& inputs, const StepRow
                       const States& states, Matrix out);
 
 // Products. Quantised, F16 and BF16 weights are packed (packed_weights.cuh), 16 rows or a multiple
-// at a time but for the last ones, from blocks as BlocksOnDevice gives them (loaded_blocks.h); their
-// input is packed likewise (packed_input.cuh), to PackedInputBytes bytes at `to`.
+// at a time but for the last ones, from blocks as BlocksOnDevice gives them (loaded_blocks.h);
+// their input is packed likewise (packed_input.cuh), to PackedInputBytes bytes at `to`.
 PackedShape ShapeOfPacked(DType dtype, int64_t rows, int64_t cols);
 cudaError_t PackWeights(const Queue& queue, DType dtype, const PackedWeights& w, const void* raw,
                         int64_t first_row, int64_t num_rows);

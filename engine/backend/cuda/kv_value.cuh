@@ -2,14 +2,14 @@
 // tokens' scales behind each head of a block.
 //
 // A head of F16 whose dim is a multiple of 16 lies in the order of the tensor cores' fragments B
-// (warp_matrix.cuh), 16 tokens by 16 dims after the other, 16 bytes a lane: of keys, b[0] and b[1] of
-// the first 8 tokens, of the other 8 (rows of B are dims); of values, of the first 8 dims, of the
-// other 8 (rows of B are tokens).
+// (warp_matrix.cuh), 16 tokens by 16 dims after the other, 16 bytes a lane: of keys, b[0] and b[1]
+// of the first 8 tokens, of the other 8 (rows of B are dims); of values, of the first 8 dims, of
+// the other 8 (rows of B are tokens).
 #ifndef LM_ENGINE_BACKEND_CUDA_KV_VALUE_H_
 #define LM_ENGINE_BACKEND_CUDA_KV_VALUE_H_
 
-#include "engine/backend/cuda/quantize_value.cuh"
 #include "engine/backend/cuda/host_device.cuh"
+#include "engine/backend/cuda/quantize_value.cuh"
 #include "engine/tensor/dtype.h"
 
 namespace lm::cuda {

@@ -1,6 +1,7 @@
 // Products with few tokens, which wait for the weights: a thread block makes the 16 rows of a panel
-// and up to 64 tokens, and each of its eight warps one slice of K (unit_product.cuh). What the next
-// units' codes are is asked for before these are multiplied.
+// and up to 64 tokens, and each of its eight warps one slice of K (unit_product.cuh). A warp asks
+// for several units at a time, codes and scales, before it multiplies them; other warps' requests
+// are under way meanwhile.
 #ifndef LM_ENGINE_BACKEND_CUDA_MULTIPLY_FEW_H_
 #define LM_ENGINE_BACKEND_CUDA_MULTIPLY_FEW_H_
 
@@ -10,13 +11,23 @@ namespace lm::cuda {
 
 constexpr int kFewThreads = kSlices * kWarp;
 
+// Units of which a lane can hold codes and scales in so many bytes.
+constexpr int UnitsAtATime(const PackedFormat& format, int bytes) {
+  const int unit = (format.code_bytes() + format.high_bytes()) / kWarp + format.record() +
+                   (format.supers() ? 8 : 0) + (format.minima ? 8 : 0);
+  return bytes / unit < 1 ? 1 : bytes / unit > 4 ? 4 : bytes / unit;
+}
+
 template <DType kType, int kTiles>
-__global__ __launch_bounds__(kFewThreads, kTiles <= 4 ? 2 : 1) void MultiplyFewKernel(
-    PackedWeights w, PackedInput x, ProductOutput to) {
+__global__ __launch_bounds__(kFewThreads, kTiles == 1 ? 3
+                                          : kTiles <= 4
+                                              ? 2
+                                              : 1) void MultiplyFewKernel(PackedWeights w,
+                                                                          PackedInput x,
+                                                                          ProductOutput to) {
   constexpr PackedFormat kFormat = kPackedFormat<kType>;
-  // Units asked for at a time: 64 bytes a lane, or where the sums need many registers less.
-  constexpr int kBytes = kTiles <= 2 ? 2048 : 1024;
-  constexpr int kUnits = kFormat.code_bytes() >= kBytes ? 1 : kBytes / kFormat.code_bytes();
+  // Units asked for at a time: as many as there are registers for.
+  constexpr int kUnits = UnitsAtATime(kFormat, kTiles <= 2 ? 160 : 80);
   constexpr int kTokens = kTiles * kTileTokens;
   __shared__ float partial[kSlices][kPanelRows][kTokens + 1];
 
@@ -26,56 +37,40 @@ __global__ __launch_bounds__(kFewThreads, kTiles <= 4 ? 2 : 1) void MultiplyFewK
   const int64_t begin = min(slice * SliceUnits(x.units), x.units);
   const int64_t end = min(begin + SliceUnits(x.units), x.units);
   const auto once = [](const auto* from) { return LoadOnce(from); };
-  const auto cached = [](const auto* from) { return *from; };
 
-  UnitCodes<kType> next[kUnits];
-  auto ask = [&](int64_t first) {
+  float acc[kTiles][4] = {};
+  for (int64_t first = begin; first < end; first += kUnits) {
+    UnitCodes<kType> codes[kUnits];
+    UnitScales<kType> scales[kUnits];
 #pragma unroll
     for (int u = 0; u < kUnits; ++u) {
       if (first + u >= end) break;
       const int64_t unit = w.shape.Unit(panel, first + u);
-      next[u].Read(w.codes<kType>(unit), w.high<kType>(unit), lane, once);
+      codes[u].Read(w.codes<kType>(unit), w.high<kType>(unit), lane, once);
+      if constexpr (kFormat.quantised()) {
+        scales[u].Read(w.scales<kType>(unit) + lane / 4 * kFormat.record(),
+                       kFormat.supers() ? w.supers(panel, first + u) + lane / 4 * 8 : nullptr);
+      }
     }
-  };
-  float acc[kTiles][4] = {};
-  ask(begin);
-  for (int64_t first = begin; first < end; first += kUnits) {
-    UnitCodes<kType> codes[kUnits];
-#pragma unroll
-    for (int u = 0; u < kUnits; ++u) codes[u] = next[u];
-    ask(first + kUnits);
 #pragma unroll
     for (int u = 0; u < kUnits; ++u) {
-      const int64_t of_panel = first + u;
-      if (of_panel >= end) break;
-      const int64_t unit = w.shape.Unit(panel, of_panel);
-      if constexpr (kFormat.quantised()) {
-        const char* record = w.scales<kType>(unit) + lane / 4 * kFormat.record();
-        const char* super = kFormat.supers() ? w.supers(panel, of_panel) + lane / 4 * 8 : nullptr;
-        BlockScales scales[2];
+      if (first + u >= end) break;
 #pragma unroll
-        for (int b = 0; b < 2; ++b) scales[b] = LoadBlockScales<kType>(record, super, b);
+      for (int i = 0; i < kUnitBlocks<kType>; ++i) {
+        uint32_t a[4];
+        codes[u].Fragment(i, a);
+        BlockScales block;
+        if constexpr (kFormat.quantised()) block = scales[u].Load(i);
 #pragma unroll
         for (int n = 0; n < kTiles; ++n) {
-          UnitInput<kType> input;
-          input.Read(x.unit<kType>(min(first_tile + n, last_tile), of_panel), lane, cached);
-#pragma unroll
-          for (int b = 0; b < 2; ++b) {
-            uint32_t a[4];
-            codes[u].Fragment(b, a);
-            AddBlock<kType>(a, scales[b], input, b, acc[n]);
-          }
-        }
-      } else {
-#pragma unroll
-        for (int n = 0; n < kTiles; ++n) {
-          UnitInput<kType> input;
-          input.Read(x.unit<kType>(min(first_tile + n, last_tile), of_panel), lane, cached);
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            uint32_t a[4];
-            codes[u].Fragment(i, a);
-            AddSixteen<kType>(a, input, i, acc[n]);
+          BlockInput<kType> input;
+          const int64_t tile = min(first_tile + n, last_tile);
+          input.Read(x.unit<kType>(tile, first + u), lane, i,
+                     kTiles > 1 || tile * kTileTokens + lane / 4 < x.tokens);
+          if constexpr (kFormat.quantised()) {
+            AddBlock<kType>(a, block, input, acc[n]);
+          } else {
+            AddSixteen<kType>(a, input, acc[n]);
           }
         }
       }

@@ -1,6 +1,7 @@
 // Products with many tokens, which wait for arithmetic: a thread block makes 128 rows (8 panels)
 // and 64 tokens (8 tiles), unit by unit through shared memory, into which the next units are copied
-// meanwhile. Its eight warps have 2 panels and 4 tiles each.
+// meanwhile. Its eight warps have 2 panels and 4 tiles each; what is added at the end of a slice
+// stays in shared memory.
 #ifndef LM_ENGINE_BACKEND_CUDA_MULTIPLY_MANY_H_
 #define LM_ENGINE_BACKEND_CUDA_MULTIPLY_MANY_H_
 
@@ -17,67 +18,102 @@ template <DType kType>
 struct ManyStage {
   static constexpr PackedFormat kFormat = kPackedFormat<kType>;
   // Of the input only what the type's kernels read.
-  static constexpr int kInputBytes =
-      !kFormat.quantised() ? InputUnitBytes(kFormat)
-                           : kInputScales + 64 * (!kFormat.minima ? 1 : !kFormat.halves() ? 2 : 3);
+  static constexpr int kInputBytes = !kFormat.quantised()
+                                         ? InputUnitBytes(kFormat)
+                                         : kInputScales + 64 * (!kFormat.minima     ? 1
+                                                                : !kFormat.halves() ? 2
+                                                                                    : 3);
   static constexpr int kHigh = kManyPanels * kFormat.code_bytes();
   static constexpr int kScales = kHigh + kManyPanels * kFormat.high_bytes();
   static constexpr int kSupers = kScales + kManyPanels * kFormat.scale_bytes();
   static constexpr int kInput = kSupers + kManyPanels * kFormat.super_bytes();
   static constexpr int kBytes = kInput + kManyTiles * kInputBytes;
-  static constexpr int kStages = kBytes * 4 <= 96 << 10 ? 4 : 3;
-  static constexpr int kAllBytes = kStages * kBytes;
+  static constexpr int kTotals = kManyThreads * kWarpPanels * kWarpTiles * int{sizeof(float4)};
+  static constexpr int kStages = kBytes * 4 + kTotals <= 99 << 10   ? 4
+                                 : kBytes * 3 + kTotals <= 99 << 10 ? 3
+                                                                    : 2;
+  static constexpr int kAllBytes = kTotals + kStages * kBytes;
   static_assert(kAllBytes <= 99 << 10, "what a thread block of compute capability 8.9 can have");
+};
+
+// A thread's part in copying 8 runs of kBytes, one a panel or tile, of unit after unit.
+template <int kBytes>
+struct RunCopies {
+  static constexpr int kPieces = kBytes / 16, kAll = 8 * kPieces;
+  static constexpr int kOwn = (kAll + kManyThreads - 1) / kManyThreads;
+  const char* from[kOwn > 0 ? kOwn : 1];
+
+  // start(run): where it begins.
+  template <typename Start>
+  __device__ __forceinline__ void Begin(Start start) {
+#pragma unroll
+    for (int c = 0; c < kOwn; ++c) {
+      const int i = threadIdx.x + c * kManyThreads;
+      from[c] = i < kAll ? start(i / kPieces) + i % kPieces * 16 : nullptr;
+    }
+  }
+  // Copies, and goes on to the unit that is `stride` bytes behind.
+  __device__ __forceinline__ void Copy(char* shared, int stride) {
+#pragma unroll
+    for (int c = 0; c < kOwn; ++c) {
+      const int i = threadIdx.x + c * kManyThreads;
+      if (i >= kAll) break;
+      BeginCopy(shared + i * 16, from[c]);
+      from[c] += stride;
+    }
+  }
+};
+template <>
+struct RunCopies<0> {
+  template <typename Start>
+  __device__ __forceinline__ void Begin(Start) {}
+  __device__ __forceinline__ void Copy(char*, int) {}
 };
 
 template <DType kType>
 __global__ __launch_bounds__(kManyThreads, 2) void MultiplyManyKernel(PackedWeights w,
-                                                                     PackedInput x,
-                                                                     ProductOutput to) {
+                                                                      PackedInput x,
+                                                                      ProductOutput to) {
   using Stage = ManyStage<kType>;
   constexpr PackedFormat kFormat = kPackedFormat<kType>;
-  char* const stages = DynamicShared();
+  // [panel, tile][thread]
+  auto* const totals = reinterpret_cast<float4*>(DynamicShared()) + threadIdx.x;
+  char* const stages = DynamicShared() + Stage::kTotals;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int warp_panel = warp / 2 * kWarpPanels, warp_tile = warp % 2 * kWarpTiles;
   const int64_t first_panel = int64_t{blockIdx.x} * kManyPanels;
   const int64_t first_tile = int64_t{blockIdx.y} * kManyTiles;
   const int64_t last_panel = w.shape.panels - 1, last_tile = (x.tokens - 1) / kTileTokens;
 
-  // Copies `count` runs of kRunBytes, one a panel or tile.
-  auto copy = [&](auto run_bytes, auto from, char* shared) {
-    constexpr int kPieces = decltype(run_bytes)::value / 16;
-    for (int i = threadIdx.x; i < 8 * kPieces; i += kManyThreads) {
-      BeginCopy(shared + i * 16, from(i / kPieces) + i % kPieces * 16);
-    }
-  };
+  RunCopies<kFormat.code_bytes()> code_copies;
+  RunCopies<kFormat.high_bytes()> high_copies;
+  RunCopies<kFormat.scale_bytes()> scale_copies;
+  RunCopies<kFormat.super_bytes()> super_copies;
+  RunCopies<Stage::kInputBytes> input_copies;
+  auto first_unit = [&](int p) { return w.shape.Unit(min(first_panel + p, last_panel), 0); };
+  code_copies.Begin([&](int p) { return w.codes<kType>(first_unit(p)); });
+  high_copies.Begin([&](int p) { return w.high<kType>(first_unit(p)); });
+  scale_copies.Begin([&](int p) { return w.scales<kType>(first_unit(p)); });
+  super_copies.Begin([&](int p) { return w.supers(min(first_panel + p, last_panel), 0); });
+  input_copies.Begin([&](int t) { return x.unit<kType>(min(first_tile + t, last_tile), 0); });
+  // To be called for unit after unit.
   auto fill = [&](int64_t unit) {
     if (unit < x.units) {
       char* stage = stages + unit % Stage::kStages * Stage::kBytes;
-      auto panel_unit = [&](int p) { return w.shape.Unit(min(first_panel + p, last_panel), unit); };
-      copy(std::integral_constant<int, Stage::kFormat.code_bytes()>(),
-           [&](int p) { return w.codes<kType>(panel_unit(p)); }, stage);
-      if constexpr (Stage::kFormat.high_bytes() > 0) {
-        copy(std::integral_constant<int, Stage::kFormat.high_bytes()>(),
-             [&](int p) { return w.high<kType>(panel_unit(p)); }, stage + Stage::kHigh);
-      }
-      if constexpr (Stage::kFormat.scale_bytes() > 0) {
-        copy(std::integral_constant<int, Stage::kFormat.scale_bytes()>(),
-             [&](int p) { return w.scales<kType>(panel_unit(p)); }, stage + Stage::kScales);
-      }
-      if constexpr (Stage::kFormat.supers()) {
-        copy(std::integral_constant<int, Stage::kFormat.super_bytes()>(),
-             [&](int p) { return w.supers(min(first_panel + p, last_panel), unit); },
-             stage + Stage::kSupers);
-      }
-      copy(std::integral_constant<int, Stage::kInputBytes>(),
-           [&](int t) { return x.unit<kType>(min(first_tile + t, last_tile), unit); },
-           stage + Stage::kInput);
+      code_copies.Copy(stage, Stage::kFormat.code_bytes());
+      high_copies.Copy(stage + Stage::kHigh, Stage::kFormat.high_bytes());
+      scale_copies.Copy(stage + Stage::kScales, Stage::kFormat.scale_bytes());
+      super_copies.Copy(stage + Stage::kSupers,
+                        (unit + 1) % kUnitsOfSuper == 0 ? Stage::kFormat.super_bytes() : 0);
+      input_copies.Copy(stage + Stage::kInput, InputUnitBytes(Stage::kFormat));
     }
     EndCopyGroup();
   };
 
   const auto shared = [](const auto* from) { return *from; };
-  float acc[kWarpPanels][kWarpTiles][4] = {}, totals[kWarpPanels][kWarpTiles][4] = {};
+  float acc[kWarpPanels][kWarpTiles][4] = {};
+#pragma unroll
+  for (int i = 0; i < kWarpPanels * kWarpTiles; ++i) totals[i * kManyThreads] = {0, 0, 0, 0};
   for (int i = 0; i < Stage::kStages - 1; ++i) fill(i);
   int64_t left = SliceUnits(x.units);  // of the slice
   for (int64_t unit = 0; unit < x.units; ++unit) {
@@ -85,38 +121,34 @@ __global__ __launch_bounds__(kManyThreads, 2) void MultiplyManyKernel(PackedWeig
     __syncthreads();  // all have arrived, and the unit before has been read
     fill(unit + Stage::kStages - 1);
     const char* stage = stages + unit % Stage::kStages * Stage::kBytes;
-    UnitInput<kType> input[kWarpTiles];
 #pragma unroll
-    for (int n = 0; n < kWarpTiles; ++n) {
-      input[n].Read(stage + Stage::kInput + (warp_tile + n) * Stage::kInputBytes, lane, shared);
-    }
+    for (int i = 0; i < kUnitBlocks<kType>; ++i) {
+      BlockInput<kType> input[kWarpTiles];
 #pragma unroll
-    for (int m = 0; m < kWarpPanels; ++m) {
-      const int p = warp_panel + m;
-      UnitCodes<kType> codes;
-      codes.Read(stage + p * kFormat.code_bytes(), stage + Stage::kHigh + p * kFormat.high_bytes(),
-                 lane, shared);
-      if constexpr (kFormat.quantised()) {
-        const char* record =
-            stage + Stage::kScales + p * kFormat.scale_bytes() + lane / 4 * kFormat.record();
-        const char* super = stage + Stage::kSupers + p * kFormat.super_bytes() + lane / 4 * 8;
+      for (int n = 0; n < kWarpTiles; ++n) {
+        input[n].Read(stage + Stage::kInput + (warp_tile + n) * Stage::kInputBytes, lane, i);
+      }
 #pragma unroll
-        for (int b = 0; b < 2; ++b) {
-          const BlockScales scales = LoadBlockScales<kType>(record, super, b);
-          uint32_t a[4];
-          codes.Fragment(b, a);
-#pragma unroll
-          for (int n = 0; n < kWarpTiles; ++n) {
-            AddBlock<kType>(a, scales, input[n], b, acc[m][n]);
-          }
+      for (int m = 0; m < kWarpPanels; ++m) {
+        const int p = warp_panel + m;
+        UnitCodes<kType> codes;
+        codes.Read(stage + p * kFormat.code_bytes(),
+                   stage + Stage::kHigh + p * kFormat.high_bytes(), lane, shared);
+        uint32_t a[4];
+        codes.Fragment(i, a);
+        BlockScales scales;
+        if constexpr (kFormat.quantised()) {
+          scales = LoadBlockScales<kType>(
+              stage + Stage::kScales + p * kFormat.scale_bytes() + lane / 4 * kFormat.record(),
+              stage + Stage::kSupers + p * kFormat.super_bytes() + lane / 4 * 8, i);
         }
-      } else {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          uint32_t a[4];
-          codes.Fragment(i, a);
-#pragma unroll
-          for (int n = 0; n < kWarpTiles; ++n) AddSixteen<kType>(a, input[n], i, acc[m][n]);
+        for (int n = 0; n < kWarpTiles; ++n) {
+          if constexpr (kFormat.quantised()) {
+            AddBlock<kType>(a, scales, input[n], acc[m][n]);
+          } else {
+            AddSixteen<kType>(a, input[n], acc[m][n]);
+          }
         }
       }
     }
@@ -126,11 +158,11 @@ __global__ __launch_bounds__(kManyThreads, 2) void MultiplyManyKernel(PackedWeig
     for (int m = 0; m < kWarpPanels; ++m) {
 #pragma unroll
       for (int n = 0; n < kWarpTiles; ++n) {
+        float4& total = totals[(m * kWarpTiles + n) * kManyThreads];
+        float(&sum)[4] = acc[m][n];
+        total = {total.x + sum[0], total.y + sum[1], total.z + sum[2], total.w + sum[3]};
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          totals[m][n][i] += acc[m][n][i];
-          acc[m][n][i] = 0;
-        }
+        for (int i = 0; i < 4; ++i) sum[i] = 0;
       }
     }
   }
@@ -138,11 +170,13 @@ __global__ __launch_bounds__(kManyThreads, 2) void MultiplyManyKernel(PackedWeig
   for (int m = 0; m < kWarpPanels; ++m) {
 #pragma unroll
     for (int n = 0; n < kWarpTiles; ++n) {
+      const float4 total = totals[(m * kWarpTiles + n) * kManyThreads];
+      const float sums[4] = {total.x, total.y, total.z, total.w};
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int64_t row = (first_panel + warp_panel + m) * kPanelRows + lane / 4 + i / 2 * 8;
         const int64_t token = (first_tile + warp_tile + n) * kTileTokens + lane % 4 * 2 + i % 2;
-        if (row < w.rows && token < x.tokens) to.Store(w, x, token, row, totals[m][n][i]);
+        if (row < w.rows && token < x.tokens) to.Store(w, x, token, row, sums[i]);
       }
     }
   }

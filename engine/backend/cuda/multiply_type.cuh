@@ -1,5 +1,5 @@
-// out = W x^T + bias of one type of packed weights, by the kernel that suits the number of tokens: all
-// have the same bits. (Several .cu files share the types, to be compiled beside each other.)
+// out = W x^T + bias of one type of packed weights, by the kernel that suits the number of tokens:
+// all have the same bits. (Several .cu files share the types, to be compiled beside each other.)
 #ifndef LM_ENGINE_BACKEND_CUDA_MULTIPLY_TYPE_H_
 #define LM_ENGINE_BACKEND_CUDA_MULTIPLY_TYPE_H_
 
@@ -9,7 +9,7 @@
 namespace lm::cuda {
 
 // Thread blocks that MultiplyManyKernel needs before it keeps a GPU busy.
-inline constexpr int64_t kManyBlocks = 48;
+inline constexpr int64_t kManyBlocks = 64;
 
 template <DType kType, int kTiles>
 cudaError_t MultiplyFew(const Queue& queue, const PackedWeights& w, const PackedInput& x,
@@ -21,13 +21,13 @@ cudaError_t MultiplyFew(const Queue& queue, const PackedWeights& w, const Packed
 
 template <DType kType>
 cudaError_t MultiplyType(const Queue& queue, const PackedWeights& w, const PackedInput& x,
-                     const ProductOutput& to) {
+                         const ProductOutput& to) {
   const int64_t tiles = DivideUp(x.tokens, kTileTokens);
   if (tiles <= 1) return MultiplyFew<kType, 1>(queue, w, x, to);
   if (tiles <= 2) return MultiplyFew<kType, 2>(queue, w, x, to);
   if (tiles <= 4) return MultiplyFew<kType, 4>(queue, w, x, to);
   const dim3 grid = Grid(DivideUp(w.shape.panels, kManyPanels), DivideUp(tiles, kManyTiles));
-  if (tiles <= 8 || int64_t{grid.x} * grid.y < kManyBlocks) {
+  if (int64_t{grid.x} * grid.y < kManyBlocks) {
     return MultiplyFew<kType, 8>(queue, w, x, to);
   }
   return LaunchShared(queue, MultiplyManyKernel<kType>, grid, kManyThreads,

@@ -1,9 +1,9 @@
 // ProductInput (backend.h) -> packed_input.cuh's units, in one pass over x: norm, activation and
 // rounding have the bits of the ops one after the other.
-#include "engine/backend/cuda/quantize_value.cuh"
 #include "engine/backend/cuda/float_product.cuh"
 #include "engine/backend/cuda/op_arithmetic.cuh"
 #include "engine/backend/cuda/packed_input.cuh"
+#include "engine/backend/cuda/quantize_value.cuh"
 #include "engine/backend/cuda/row_norm.cuh"
 
 namespace lm::cuda {
@@ -20,8 +20,7 @@ __device__ float InputValue(const InputRows& input, const RowNorm& norm, int64_t
     case InputKind::kActivated:
       return Activate(input.activation, row[i]);
     case InputKind::kGated:
-      return Activate(input.activation, row[i]) *
-             GateFactor(input.activation, row[input.cols + i]);
+      return Activate(input.activation, row[i]) * GateFactor(input.activation, row[input.cols + i]);
     case InputKind::kPlain:
       break;
   }
@@ -83,7 +82,7 @@ __global__ void Pack16InputKernel(InputRows input, char* to, float* inverse_fact
   const float factor = RowFactor(max_bits);
   if (threadIdx.x == 0) inverse_factors[token] = 1.0f / factor;
 
-  constexpr PackedFormat kFormat = kPackedFormat<kBf16 ? DType::kBF16 : DType::kF16>;
+  constexpr PackedFormat kFormat = kPackedFormat < kBf16 ? DType::kBF16 : DType::kF16 > ;
   const int64_t units = (input.cols + kUnitCols - 1) / kUnitCols;
   char* tile = to + token / kTileTokens * units * InputUnitBytes(kFormat);
   const int g = static_cast<int>(token % kTileTokens);
@@ -125,8 +124,8 @@ cudaError_t PackInput(const Queue& queue, DType dtype, InputRows input, void* to
     return Launch(queue, dtype == DType::kF16 ? Pack16InputKernel<false> : Pack16InputKernel<true>,
                   Grid(tokens), kNormThreads, input, units, factors);
   }
-  input.cols_per_block = input.kind == InputKind::kNormed ? packed->units * kUnitCols
-                                                          : int64_t{kColsPerBlock};
+  input.cols_per_block =
+      input.kind == InputKind::kNormed ? packed->units * kUnitCols : int64_t{kColsPerBlock};
   return Launch(queue, PackQuantizedInputKernel,
                 Grid(tokens, DivideUp(packed->units * kUnitCols, input.cols_per_block)),
                 kNormThreads, input, units);

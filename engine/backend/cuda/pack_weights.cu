@@ -106,8 +106,9 @@ __global__ void PackQuantizedKernel(RawRows raw, PackedWeights w, char* to) {
       }
       if (block % (2 * kUnitsOfSuper) == 0) {
         const int64_t supers = (w.shape.units + kUnitsOfSuper - 1) / kUnitsOfSuper;
-        auto* dm = reinterpret_cast<uint16_t*>(
-            to + w.shape.supers + (panel * supers + of_panel / kUnitsOfSuper) * 64 + g * 8 + hi * 4);
+        auto* dm = reinterpret_cast<uint16_t*>(to + w.shape.supers +
+                                               (panel * supers + of_panel / kUnitsOfSuper) * 64 +
+                                               g * 8 + hi * 4);
         dm[0] = StoreF16(d);
         dm[1] = StoreF16(m);
       }

@@ -7,8 +7,8 @@
 //   [block 2][token 8] s, then likewise the sums of q, and those of the first halves, as F32
 // For 16-bit weights, of 1024 bytes a part:
 //   [columns of 32: 2][lane 32][columns of 16: 2][b 2] words of two values: x times the token's
-//   factor, a power of two (float_product.cuh), rounded to 16 bits. A second part has what the first
-//   has lost, for BF16.
+//   factor, a power of two (float_product.cuh), rounded to 16 bits. A second part has what the
+//   first has lost, for BF16.
 #ifndef LM_ENGINE_BACKEND_CUDA_PACKED_INPUT_H_
 #define LM_ENGINE_BACKEND_CUDA_PACKED_INPUT_H_
 

@@ -5,10 +5,12 @@
 // The units of 16 rows (a panel) stand side by side, panel after panel, in up to four planes:
 //
 //   codes   kInt8 1024 bytes a unit: of each block, 16 a lane: a[0] .. a[3]
-//           k4 512: 16 a lane, a word for each half of each block: byte j of a[0] in the low half of
+//           k4 512: 16 a lane, a word for each half of each block: byte j of a[0] in the low half
+//           of
 //             byte j, that of a[1] in the high half. Of kTable4 the low 16 bits are a[0]'s four
 //             codes in order, the high ones a[1]'s
-//           kInt6 512 as those have the lower four bits, and in `high` 256: 8 a lane, a word a block:
+//           kInt6 512 as those have the lower four bits, and in `high` 256: 8 a lane, a word a
+//           block:
 //             bits 2r, 2r + 1 of byte j are the upper bits of byte j of a[r]
 //           k16 2048: of each 16 columns, 16 a lane: a[0] .. a[3]
 //   scales  one record for each g, of its rows g and g + 8 (below), all minima behind all scales
@@ -91,7 +93,8 @@ inline constexpr PackedFormat kPackedFormat{};
 template <>
 inline constexpr PackedFormat kPackedFormat<DType::kQ4_0>{Codes::kSigned4, ScaleKind::kHalf};
 template <>
-inline constexpr PackedFormat kPackedFormat<DType::kQ4_1>{Codes::kUnsigned4, ScaleKind::kHalf, true};
+inline constexpr PackedFormat kPackedFormat<DType::kQ4_1>{Codes::kUnsigned4, ScaleKind::kHalf,
+                                                          true};
 template <>
 inline constexpr PackedFormat kPackedFormat<DType::kQ5_0>{Codes::kInt6, ScaleKind::kHalf};
 template <>
@@ -270,11 +273,11 @@ LM_HOST_DEVICE float PackedValue(const PackedWeights& w, int64_t row, int64_t co
   } else {
     const int g = r % 8, half = c % 32 / 16, hi = r / 8;
     const char* super = kFormat.supers() ? w.supers(panel, of_panel) + g * 8 : nullptr;
-    const BlockScales scales = LoadBlockScales<kType>(
-        w.scales<kType>(unit) + g * kFormat.record(), super, c / 32);
+    const BlockScales scales =
+        LoadBlockScales<kType>(w.scales<kType>(unit) + g * kFormat.record(), super, c / 32);
     const float code = static_cast<float>(PackedCode<kType>(w, unit, r, c));
-    float value = kFormat.halves() ? scales.d[hi] * scales.half[half][hi] * code
-                                   : scales.d[hi] * code;
+    float value =
+        kFormat.halves() ? scales.d[hi] * scales.half[half][hi] * code : scales.d[hi] * code;
     if constexpr (kFormat.minima) value += scales.m[kFormat.halves() ? half : 0][hi];
     return value;
   }

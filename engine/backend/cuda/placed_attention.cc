@@ -3,53 +3,82 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/types/span.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
+namespace {
 
-absl::StatusOr<cuda::AttentionTiles> PlacedAttention::Find(CudaDevice* device,
-                                                           const StepTables& step,
-                                                           const AttentionKind& kind) {
-  for (size_t i = 0; i < used_; ++i) {
-    if (placed_[i].key == kind.key()) return placed_[i].tiles;
+constexpr size_t kAlignment = 16;
+// Grids have this many more than there are tiles at most, so that few steps change them.
+constexpr int64_t kTilesAtATime = 32;
+
+template <typename T>
+absl::Span<const char> BytesOf(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+}  // namespace
+
+absl::Status PlacedAttention::BeginStep(CudaDevice* device, const StepTables& step) {
+  for (Placed& placed : placed_) {
+    if (placed.kind.cache_class >= static_cast<int32_t>(step.blocks.size())) continue;
+    RETURN_IF_ERROR(Place(device, step, &placed));
   }
-  if (placed_.size() == used_) placed_.emplace_back();
-  Placed& placed = placed_[used_];
-  PlanAttention(step, kind, &plan_);
-  packed_.clear();
-  auto pack = [this](const auto& values) {
-    constexpr size_t kAlignment = 16;
-    const size_t at = packed_.size(), bytes = values.size() * sizeof(values[0]);
-    packed_.resize((at + bytes + kAlignment - 1) / kAlignment * kAlignment);
-    if (bytes > 0) std::memcpy(packed_.data() + at, values.data(), bytes);
-    return at;
-  };
-  const size_t tiles = pack(plan_.tiles), tokens = pack(plan_.tokens);
-  const size_t parts = pack(plan_.parts), first_parts = pack(plan_.first_parts);
-  const size_t room = std::max(packed_.size(), placed.memory.bytes());
-  ASSIGN_OR_RETURN(void* memory,
-                   placed.memory.Reserve(device, packed_.size() > placed.memory.bytes()
-                                                     ? 2 * packed_.size()
-                                                     : room));
-  RETURN_IF_ERROR(device->Upload(packed_.data(), memory, packed_.size()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PlacedAttention::Plan> PlacedAttention::Find(CudaDevice* device,
+                                                            const StepTables& step,
+                                                            const AttentionKind& kind) {
+  for (const Placed& placed : placed_) {
+    if (placed.kind == kind) return placed.plan;
+  }
+  Placed placed;
+  placed.kind = kind;
+  RETURN_IF_ERROR(Place(device, step, &placed));  // nothing that waits reads this one
+  placed_.push_back(std::move(placed));
+  return placed_.back().plan;
+}
+
+absl::Status PlacedAttention::Place(CudaDevice* device, const StepTables& step, Placed* placed) {
+  PlanAttention(step, placed->kind, &plan_);
+  const std::vector<int32_t> num_tiles = {static_cast<int32_t>(plan_.tiles.size())};
+  const absl::Span<const char> parts[kParts] = {BytesOf(num_tiles), BytesOf(plan_.tiles),
+                                                BytesOf(plan_.tokens), BytesOf(plan_.parts),
+                                                BytesOf(plan_.first_parts)};
+  size_t begins[kParts], end = 0;
+  for (size_t i = 0; i < kParts; ++i) {
+    size_t& room = placed->rooms[i];
+    if (parts[i].size() > room) {
+      room = (std::max(parts[i].size(), 2 * room) + kAlignment - 1) / kAlignment * kAlignment;
+    }
+    begins[i] = end;
+    end += room;
+  }
+  packed_.resize(std::max(packed_.size(), end));
+  for (size_t i = 0; i < kParts; ++i) {
+    std::copy(parts[i].begin(), parts[i].end(), packed_.begin() + begins[i]);
+  }
+  ASSIGN_OR_RETURN(void* memory, placed->memory.Reserve(device, end));
+  RETURN_IF_ERROR(device->Stage(packed_.data(), memory, end));
   const char* base = static_cast<const char*>(memory);
-  placed.key = kind.key();
-  placed.tiles = {reinterpret_cast<const cuda::AttentionTile*>(base + tiles),
-                  static_cast<int64_t>(plan_.tiles.size()),
-                  reinterpret_cast<const int32_t*>(base + tokens),
-                  reinterpret_cast<const cuda::AttentionPart*>(base + parts),
-                  reinterpret_cast<const int32_t*>(base + first_parts),
+  placed->plan = {{reinterpret_cast<const int32_t*>(base + begins[0]),
+                   reinterpret_cast<const cuda::AttentionTile*>(base + begins[1]),
+                   reinterpret_cast<const int32_t*>(base + begins[2]),
+                   reinterpret_cast<const cuda::AttentionPart*>(base + begins[3]),
+                   reinterpret_cast<const int32_t*>(base + begins[4])},
+                  (num_tiles[0] + kTilesAtATime - 1) / kTilesAtATime * kTilesAtATime,
                   plan_.num_partials};
-  ++used_;
-  return placed.tiles;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<float*> PlacedAttention::Partials(CudaDevice* device, int64_t bytes) {
   const size_t wanted = static_cast<size_t>(bytes);
-  ASSIGN_OR_RETURN(void* memory,
-                   partials_.Reserve(device, wanted > partials_.bytes()
-                                                 ? std::max(wanted, 2 * partials_.bytes())
-                                                 : wanted));
+  ASSIGN_OR_RETURN(
+      void* memory,
+      partials_.Reserve(
+          device, wanted > partials_.bytes() ? std::max(wanted, 2 * partials_.bytes()) : wanted));
   return static_cast<float*>(memory);
 }
 

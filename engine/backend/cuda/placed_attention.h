@@ -1,11 +1,14 @@
-// PlacedAttention: a step's plans of attention (attention_plan.h) in a device's memory, each made
-// when a layer first needs it.
+// PlacedAttention: a step's plans of attention (attention_plan.h) in a device's memory, one for
+// each kind of layer. As the tables of PlacedStep, they stay where they are from step to step until
+// one needs more room.
 #ifndef LM_ENGINE_BACKEND_CUDA_PLACED_ATTENTION_H_
 #define LM_ENGINE_BACKEND_CUDA_PLACED_ATTENTION_H_
 
 #include <cstdint>
+#include <deque>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/backend/cuda/attention_plan.h"
 #include "engine/backend/cuda/cuda_device.h"
@@ -14,24 +17,33 @@ namespace lm {
 
 class PlacedAttention {
  public:
-  // Forgets the plans of the step before.
-  void BeginStep() { used_ = 0; }
+  struct Plan {
+    cuda::AttentionTiles tiles;
+    int64_t most_tiles;    // at least as many as there are
+    int64_t num_partials;  // of AttentionTile::partial
+  };
 
-  // Valid until the next step begins.
-  absl::StatusOr<cuda::AttentionTiles> Find(CudaDevice* device, const StepTables& step,
-                                            const AttentionKind& kind);
+  // Plans the step for the kinds that the steps before have asked for.
+  // REQUIRES: no kernel waits in the device's queue.
+  absl::Status BeginStep(CudaDevice* device, const StepTables& step);
+
+  // Of the step that has begun.
+  absl::StatusOr<Plan> Find(CudaDevice* device, const StepTables& step, const AttentionKind& kind);
   // Memory for partial results, until the next call.
   absl::StatusOr<float*> Partials(CudaDevice* device, int64_t bytes);
 
  private:
+  static constexpr size_t kParts = 5;  // arrays
   struct Placed {
-    decltype(AttentionKind().key()) key;
+    AttentionKind kind;
     CudaScratch memory;
-    cuda::AttentionTiles tiles;
+    size_t rooms[kParts] = {};  // bytes at most
+    Plan plan;
   };
 
-  std::vector<Placed> placed_;  // the first used_ of them are the step's
-  size_t used_ = 0;
+  absl::Status Place(CudaDevice* device, const StepTables& step, Placed* placed);
+
+  std::deque<Placed> placed_;
   CudaScratch partials_;
   AttentionPlan plan_;
   std::vector<char> packed_;

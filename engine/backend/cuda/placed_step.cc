@@ -26,6 +26,7 @@ size_t Grown(size_t room, size_t bytes) {
 
 absl::Status PlacedStep::Place(CudaDevice* device, const StepTables& tables,
                                const StepIndex& index) {
+  RETURN_IF_ERROR(device->Flush());  // what waits reads the tables of the step before
   sequences_.clear();
   sequence_of_row_.clear();
   for (const StepSequence& s : tables.sequences) {
@@ -56,7 +57,7 @@ absl::Status PlacedStep::Place(CudaDevice* device, const StepTables& tables,
   }
   ASSIGN_OR_RETURN(void* piece, memory_.Reserve(device, end));
   piece_ = piece;
-  RETURN_IF_ERROR(device->Upload(packed_.data(), piece, end));
+  RETURN_IF_ERROR(device->Stage(packed_.data(), piece, end));
   return PlaceRopes(device, tables);
 }
 
@@ -71,7 +72,7 @@ absl::Status PlacedStep::PlaceRopes(CudaDevice* device, const StepTables& tables
     ASSIGN_OR_RETURN(void* angles,
                      memory.Reserve(device, grows ? Grown(memory.bytes(), bytes.size()) : 0));
     ropes_[i].angles = {static_cast<float*>(angles), rows, rope.dim, rope.dim};
-    RETURN_IF_ERROR(device->Upload(bytes.data(), angles, bytes.size()));
+    RETURN_IF_ERROR(device->Stage(bytes.data(), angles, bytes.size()));
   }
   return absl::OkStatus();
 }

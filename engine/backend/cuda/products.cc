@@ -45,8 +45,8 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> CudaBackend::LoadMatrix(DType dtyp
     ASSIGN_OR_RETURN(Buffer blocks, Buffer::AllocateHost(count * row_bytes));
     RETURN_IF_ERROR(read(first, count, blocks.chars().data()));
     if (!packs) {
-      RETURN_IF_ERROR(device_->Upload(blocks.data(), matrix->data() + first * row_bytes,
-                                      blocks.bytes()));
+      RETURN_IF_ERROR(
+          device_->Upload(blocks.data(), matrix->data() + first * row_bytes, blocks.bytes()));
       continue;
     }
     ASSIGN_OR_RETURN(blocks, cuda::BlocksOnDevice(dtype, std::move(blocks)));
@@ -65,8 +65,8 @@ absl::Status CudaBackend::Embed(const WeightMatrix& w, float scale, Tensor out) 
   RETURN_IF_ERROR(device_->Begin());
   if (out.rows == 0) return absl::OkStatus();
   const auto& matrix = static_cast<const CudaMatrix&>(w);
-  return device_->Check(cuda::Embed(device_->queue(), w.dtype(), matrix.weights(),
-                                    placed_.tokens(), scale, ToMatrix(out)),
+  return device_->Check(cuda::Embed(device_->queue(), w.dtype(), matrix.weights(), placed_.tokens(),
+                                    scale, ToMatrix(out)),
                         "Embed");
 }
 
@@ -102,15 +102,14 @@ absl::Status CudaBackend::Multiply(const WeightMatrix& w, const ProductInput& in
                           .cols_per_block = 0};
   if (input.kind == ProductInput::Kind::kNormed) rows.norm = ToNormRow(input.norm);
   ASSIGN_OR_RETURN(void* scratch, input_scratch_.Reserve(
-                                      device_.get(), cuda::PackedInputBytes(
-                                                         w.dtype(), input.rows(), input.cols())));
+                                      device_.get(), cuda::PackedInputBytes(w.dtype(), input.rows(),
+                                                                            input.cols())));
   cuda::PackedInput packed;
-  RETURN_IF_ERROR(device_->Check(cuda::PackInput(queue, w.dtype(), rows, scratch, &packed),
-                                 "MatMul"));
-  return device_->Check(
-      cuda::MultiplyPacked(queue, w.dtype(), weights, packed, bias_or_null,
-                           result == ProductResult::kIsAdded, ToMatrix(out)),
-      "MatMul");
+  RETURN_IF_ERROR(
+      device_->Check(cuda::PackInput(queue, w.dtype(), rows, scratch, &packed), "MatMul"));
+  return device_->Check(cuda::MultiplyPacked(queue, w.dtype(), weights, packed, bias_or_null,
+                                             result == ProductResult::kIsAdded, ToMatrix(out)),
+                        "MatMul");
 }
 
 }  // namespace lm

@@ -19,6 +19,10 @@ constexpr int kSlices = 8;
 // Units a slice has; the last ones have fewer, or none.
 LM_HOST_DEVICE int64_t SliceUnits(int64_t units) { return (units + kSlices - 1) / kSlices; }
 
+// Blocks of a unit; of 16-bit weights, 16 columns each.
+template <DType kType>
+inline constexpr int kUnitBlocks = kPackedFormat<kType>.quantised() ? 2 : 4;
+
 // A lane's codes of a unit, as they lie in memory.
 template <DType kType>
 struct UnitCodes {
@@ -39,7 +43,8 @@ struct UnitCodes {
     }
   }
 
-  // The fragment of block b, or for 16-bit weights of the columns [16 b, 16 b + 16).
+  // The fragment of block b, or for 16-bit weights of the columns [16 b, 16 b + 16). (With a
+  // constant b a compiler reads of the unit what it needs.)
   __device__ __forceinline__ void Fragment(int b, uint32_t (&a)[4]) const {
     if constexpr (kPieces > 1) {
       const uint4& piece = pieces[b];
@@ -67,8 +72,7 @@ struct UnitCodes {
         } else {
           const uint32_t upper = b == 0 ? high.x : high.y;
           first = (word << 2 & 0x3c3c3c3cu) | (upper << (6 - 4 * half) & 0xc0c0c0c0u);
-          second = (word >> 2 & 0x3c3c3c3cu) |
-                   ((half == 0 ? upper << 4 : upper) & 0xc0c0c0c0u);
+          second = (word >> 2 & 0x3c3c3c3cu) | ((half == 0 ? upper << 4 : upper) & 0xc0c0c0c0u);
         }
       }
     }
@@ -87,28 +91,63 @@ struct UnitCodes {
   }
 };
 
-// A lane's part of the tile's unit: the fragments of both blocks, and the scales of two tokens.
-// (16-bit: of the four 16 columns, a part.)
+// A lane's scales of a unit, as they lie in memory: its rows' record, and their supers.
 template <DType kType>
-struct UnitInput {
+struct UnitScales {
   static constexpr PackedFormat kFormat = kPackedFormat<kType>;
-  static constexpr int kPieces = kFormat.quantised() ? 1 : 2 * InputParts(kFormat);
-  uint4 pieces[kPieces];
-  float2 s[2], sums[2], firsts[2];  // [block]
+  static constexpr int kWords = kFormat.record() / 4;
+  alignas(8) uint32_t record[kWords > 0 ? kWords : 1];
+  alignas(8) uint32_t super[2];
 
-  template <typename Load>
-  __device__ __forceinline__ void Read(const char* unit, int lane, Load load) {
+  __device__ __forceinline__ void Read(const char* from, const char* supers) {
+    const auto* words = reinterpret_cast<const uint32_t*>(from);
+    if constexpr (kWords % 2 == 0) {
 #pragma unroll
-    for (int i = 0; i < kPieces; ++i) {
-      pieces[i] = load(reinterpret_cast<const uint4*>(unit + i * 512) + lane);
+      for (int i = 0; i < kWords; i += 2) {
+        const uint2 two = reinterpret_cast<const uint2*>(from)[i / 2];
+        record[i] = two.x;
+        record[i + 1] = two.y;
+      }
+    } else {
+      record[0] = words[0];
     }
+    if constexpr (kFormat.supers()) {
+      const uint2 two = *reinterpret_cast<const uint2*>(supers);
+      super[0] = two.x;
+      super[1] = two.y;
+    }
+  }
+
+  // Of block b.
+  __device__ __forceinline__ BlockScales Load(int b) const {
+    return LoadBlockScales<kType>(reinterpret_cast<const char*>(record),
+                                  reinterpret_cast<const char*>(super), b);
+  }
+};
+
+// A lane's part of a block of the tile's unit: the fragment, and the scales of two tokens.
+// (16-bit: of 16 columns, in up to two parts.)
+template <DType kType>
+struct BlockInput {
+  static constexpr PackedFormat kFormat = kPackedFormat<kType>;
+  static constexpr int kParts = InputParts(kFormat);
+  uint2 b[kParts];
+  float2 s, sums, firsts;
+
+  // Block (16 columns) number i. Where the lane's token does not exist (`exists`) its values are
+  // not read.
+  __device__ __forceinline__ void Read(const char* unit, int lane, int i, bool exists = true) {
     if constexpr (kFormat.quantised()) {
-      const auto* scales = reinterpret_cast<const float2*>(unit + kInputScales) + lane % 4;
+      b[0] = exists ? reinterpret_cast<const uint2*>(unit)[2 * lane + i] : uint2{0, 0};
+      const auto* scales = reinterpret_cast<const float2*>(unit + kInputScales) + lane % 4 + 4 * i;
+      s = scales[0];
+      if constexpr (kFormat.minima) sums = scales[8];
+      if constexpr (kFormat.minima && kFormat.halves()) firsts = scales[16];
+    } else {
 #pragma unroll
-      for (int b = 0; b < 2; ++b) {
-        s[b] = load(scales + 4 * b);
-        if constexpr (kFormat.minima) sums[b] = load(scales + 8 + 4 * b);
-        if constexpr (kFormat.minima && kFormat.halves()) firsts[b] = load(scales + 16 + 4 * b);
+      for (int part = 0; part < kParts; ++part) {
+        const auto* from = reinterpret_cast<const uint2*>(unit + part * 1024 + i / 2 * 512);
+        b[part] = exists ? from[2 * lane + i % 2] : uint2{0, 0};
       }
     }
   }
@@ -122,34 +161,32 @@ __device__ __forceinline__ float IntegerOf(int32_t bits) {
   return BitsToFloat(static_cast<uint32_t>(bits)) - kIntegerFloat;
 }
 
-// acc += block b of the unit times the tile's; acc as a fragment C. `scales` is the block's.
+// acc += a block of the unit times the tile's; acc as a fragment C.
 template <DType kType>
 __device__ __forceinline__ void AddBlock(const uint32_t (&a)[4], const BlockScales& scales,
-                                         const UnitInput<kType>& x, int b, float (&acc)[4]) {
+                                         const BlockInput<kType>& x, float (&acc)[4]) {
   constexpr PackedFormat kFormat = kPackedFormat<kType>;
-  const uint4& words = x.pieces[0];
-  const uint32_t b0 = b == 0 ? words.x : words.z, b1 = b == 0 ? words.y : words.w;
-  int32_t sums[4] = {kIntegerBits, kIntegerBits, kIntegerBits, kIntegerBits};
-  int32_t others[4] = {kIntegerBits, kIntegerBits, kIntegerBits, kIntegerBits};
+  const uint32_t b0 = x.b[0].x, b1 = x.b[0].y;
+  int32_t sums[4], others[4] = {};
   if constexpr (kFormat.halves()) {
-    MultiplyInt8Half(a[0], a[1], b0, sums);
-    MultiplyInt8Half(a[2], a[3], b1, others);
+    MultiplyInt8Half(a[0], a[1], b0, kIntegerBits, sums);
+    MultiplyInt8Half(a[2], a[3], b1, kIntegerBits, others);
   } else {
-    MultiplyInt8(a, b0, b1, sums);
+    MultiplyInt8(a, b0, b1, kIntegerBits, sums);
   }
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int row = i / 2;
-    const float s = i % 2 == 0 ? x.s[b].x : x.s[b].y;
+    const float s = i % 2 == 0 ? x.s.x : x.s.y;
     float sum = IntegerOf(sums[i]);
     if constexpr (kFormat.halves()) {
       sum = scales.half[0][row] * sum + scales.half[1][row] * IntegerOf(others[i]);
     }
     acc[i] = fmaf(sum, scales.d[row] * s, acc[i]);
     if constexpr (kFormat.minima) {
-      const float all = i % 2 == 0 ? x.sums[b].x : x.sums[b].y;
+      const float all = i % 2 == 0 ? x.sums.x : x.sums.y;
       if constexpr (kFormat.halves()) {
-        const float first = i % 2 == 0 ? x.firsts[b].x : x.firsts[b].y;
+        const float first = i % 2 == 0 ? x.firsts.x : x.firsts.y;
         acc[i] = fmaf(scales.m[0][row], s * first, acc[i]);
         acc[i] = fmaf(scales.m[1][row], s * (all - first), acc[i]);
       } else {
@@ -159,16 +196,15 @@ __device__ __forceinline__ void AddBlock(const uint32_t (&a)[4], const BlockScal
   }
 }
 
-// acc += 16 columns, the sixteenth number i, of 16-bit weights.
+// acc += 16 columns of 16-bit weights.
 template <DType kType>
-__device__ __forceinline__ void AddSixteen(const uint32_t (&a)[4], const UnitInput<kType>& x, int i,
+__device__ __forceinline__ void AddSixteen(const uint32_t (&a)[4], const BlockInput<kType>& x,
                                            float (&acc)[4]) {
   constexpr bool kIsBf16 = kType == DType::kBF16;
   // What was lost first, then the greater part.
 #pragma unroll
-  for (int part = InputParts(kPackedFormat<kType>) - 1; part >= 0; --part) {
-    const uint4& words = x.pieces[2 * part + i / 2];
-    Multiply16<kIsBf16>(a, i % 2 == 0 ? words.x : words.z, i % 2 == 0 ? words.y : words.w, acc);
+  for (int part = BlockInput<kType>::kParts - 1; part >= 0; --part) {
+    Multiply16<kIsBf16>(a, x.b[part].x, x.b[part].y, acc);
   }
 }
 

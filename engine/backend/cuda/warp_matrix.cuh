@@ -1,8 +1,8 @@
 // What a warp does together: small matrix products on the tensor cores, and copies into shared
 // memory that go on while others compute.
 //
-// Fragments, as the PTX ISA ("Warp-level matrix instructions") lays them out. A thread of lane l has
-// g = l / 4 and t = l % 4:
+// Fragments, as the PTX ISA ("Warp-level matrix instructions") lays them out. A thread of lane l
+// has g = l / 4 and t = l % 4:
 //   A (16, 32) int8:  a[0] row g, columns 4t .. 4t+3; a[1] row g + 8; a[2], a[3] 16 columns on
 //   B (32, 8) int8:   b[0] column g, rows 4t .. 4t+3; b[1] 16 rows on
 //   A (16, 16) 16-bit:  a[0] row g, columns 2t, 2t+1; a[1] row g + 8; a[2], a[3] 8 columns on
@@ -17,22 +17,22 @@
 
 namespace lm::cuda {
 
-// c += A B, of int8.
+// c = A B, of int8, plus `start`.
 __device__ __forceinline__ void MultiplyInt8(const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
-                                             int32_t (&c)[4]) {
+                                             int32_t start, int32_t (&c)[4]) {
   asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-      "{%0,%1,%2,%3};"
-      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+      "{%10,%10,%10,%10};"
+      : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(start));
 }
 
 // The same of 16 columns of A: a0 and a1 are a[0] and a[1], or a[2] and a[3].
 __device__ __forceinline__ void MultiplyInt8Half(uint32_t a0, uint32_t a1, uint32_t b,
-                                                 int32_t (&c)[4]) {
+                                                 int32_t start, int32_t (&c)[4]) {
   asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
-      "{%0,%1,%2,%3};"
-      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-      : "r"(a0), "r"(a1), "r"(b));
+      "{%7,%7,%7,%7};"
+      : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+      : "r"(a0), "r"(a1), "r"(b), "r"(start));
 }
 
 // c += A B, of binary16 (or bfloat16) with F32 sums.
@@ -75,7 +75,9 @@ __device__ __forceinline__ void BeginCopy(void* shared, const void* from) {
                : "memory");
 }
 // Ends a group of copies, which may be empty.
-__device__ __forceinline__ void EndCopyGroup() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void EndCopyGroup() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
 // Waits until all but the last kGroups groups of this thread have arrived. Others' have, behind a
 // barrier.
 template <int kGroups>

@@ -98,8 +98,8 @@ LM_HOST_DEVICE void AddFifthBits(uint32_t high, WeightBlock* out) {
 
 // What the 4-bit codes of types with a table stand for (quantized_block.h), a byte each: the first
 // eight, then the others.
-inline constexpr uint64_t kIq4Low = 0xf6eaddcfbfad9881u;   // -127 -104 -83 -65 -49 -35 -22 -10
-inline constexpr uint64_t kIq4High = 0x7159453526190d01u;  // 1 13 25 38 53 69 89 113
+inline constexpr uint64_t kIq4Low = 0xf6eaddcfbfad9881u;     // -127 -104 -83 -65 -49 -35 -22 -10
+inline constexpr uint64_t kIq4High = 0x7159453526190d01u;    // 1 13 25 38 53 69 89 113
 inline constexpr uint64_t kMxfp4Low = 0x0c08060403020100u;   // 0 1 2 3 4 6 8 12
 inline constexpr uint64_t kMxfp4High = 0xf4f8fafcfdfeff00u;  // 0 and the others' negatives
 

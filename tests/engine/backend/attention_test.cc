@@ -115,7 +115,8 @@ TEST_P(AttentionTest, SharedBlocksGiveTheBitsOfCopies) {
 TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
   TestContexts contexts({DType::kF32, 1, 1, 16}, {{520, 3}}, 26);
   for (float& value : contexts.sequences()[0].q.values) value *= 1000;
-  ExpectAttention(*backend(), "Attention", contexts.Attend(reference()), contexts.Attend(backend()));
+  ExpectAttention(*backend(), "Attention", contexts.Attend(reference()),
+                  contexts.Attend(backend()));
 }
 
 TEST_P(AttentionTest, WindowsMatchReference) {
@@ -126,7 +127,8 @@ TEST_P(AttentionTest, WindowsMatchReference) {
                             {{700, 40}, {33, 33}, {300, 1}}, window);
       contexts.options().window.size = window;
       SCOPED_TRACE(absl::StrCat("window=", window));
-      ExpectAttention(*backend(), "Attention", contexts.Attend(reference()), contexts.Attend(backend()));
+      ExpectAttention(*backend(), "Attention", contexts.Attend(reference()),
+                      contexts.Attend(backend()));
     }
   }
 }
@@ -174,7 +176,8 @@ TEST_P(AttentionTest, SoftcapAndSinksMatchReference) {
     Random random(32);
     contexts.set_sinks(random.Normals(1, 6));
     contexts.options().window.size = 50;
-    ExpectAttention(*backend(), "CappedAttention", contexts.Attend(reference()), contexts.Attend(backend()));
+    ExpectAttention(*backend(), "CappedAttention", contexts.Attend(reference()),
+                    contexts.Attend(backend()));
   }
 }
 

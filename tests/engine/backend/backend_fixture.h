@@ -87,8 +87,8 @@ class BackendTest : public testing::TestWithParam<BackendOptions> {
   void SetUp() override;
   Backend* backend() { return backend_.get(); }
   Backend* reference() { return reference_.get(); }
-  // Whose bits backend() must have: the kernels without an instruction set of their own, where it is
-  // another of the CPU's; else null.
+  // Whose bits backend() must have: the kernels without an instruction set of their own, where it
+  // is another of the CPU's; else null.
   Backend* portable() { return portable_.get(); }
   // The same backend with another number of threads.
   std::unique_ptr<Backend> WithThreads(int threads);

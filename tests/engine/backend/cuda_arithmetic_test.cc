@@ -213,8 +213,9 @@ void CheckAttention() {
         const int64_t token = p % kKvBlockTokens;
         float dot = 0;
         for (int64_t d = 0; d < kDim; ++d) {
-          dot = fmaf(q.row(0)[d],
-                     cuda::LoadKv<kType>(cuda::KvPart::kKeys, keys + offset(p), kDim, token, d), dot);
+          dot =
+              fmaf(q.row(0)[d],
+                   cuda::LoadKv<kType>(cuda::KvPart::kKeys, keys + offset(p), kDim, token, d), dot);
         }
         scores.push_back(dot * cuda::LoadKvScale<kType>(keys + offset(p), kDim, token) * kScale);
       }
@@ -222,11 +223,9 @@ void CheckAttention() {
       for (int64_t p = begin; p < end; ++p) {
         const int64_t token = p % kKvBlockTokens;
         const float weight = expf(scores[p - begin] - chunk.max);
-        cuda::AddPosition(weight,
-                          weight * cuda::LoadKvScale<kType>(values + offset(p), kDim, token),
-                          cuda::LoadKv<kType>(cuda::KvPart::kValues, values + offset(p), kDim,
-                                              token, i),
-                          &chunk);
+        cuda::AddPosition(
+            weight, weight * cuda::LoadKvScale<kType>(values + offset(p), kDim, token),
+            cuda::LoadKv<kType>(cuda::KvPart::kValues, values + offset(p), kDim, token, i), &chunk);
       }
       if (begin == 0) {
         total = chunk;

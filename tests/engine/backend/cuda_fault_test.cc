@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -26,6 +27,8 @@ struct FakeCuda {
   int devices = 1;
   int compute_major = 9;
   int launches = 0;
+  int graph_launches = 0;
+  std::map<void*, int> nodes = {};  // of a graph
   std::set<void*> memory = {};
 
   cudaError_t Call() {
@@ -43,6 +46,20 @@ cudaError_t Unless(Function function) {
   cudaError_t error = fake.Call();
   if (error == cudaSuccess) function();
   return error;
+}
+
+template <typename T>
+T Handle() {
+  const T handle = static_cast<T>(std::malloc(1));
+  fake.memory.insert(handle);
+  return handle;
+}
+
+cudaError_t Release(void* memory) {
+  EXPECT_EQ(fake.memory.erase(memory), 1u);
+  fake.nodes.erase(memory);
+  std::free(memory);
+  return cudaSuccess;
 }
 
 constexpr CudaApi kFakeApi = {
@@ -112,6 +129,37 @@ constexpr CudaApi kFakeApi = {
           return Unless([&] { ++fake.launches; });
         },
     .FuncSetAttribute = [](const void*, cudaFuncAttribute, int) { return fake.Call(); },
+    .GraphCreate =
+        [](cudaGraph_t* graph) { return Unless([&] { *graph = Handle<cudaGraph_t>(); }); },
+    .GraphAddKernelNode =
+        [](cudaGraphNode_t*, cudaGraph_t graph, const cudaGraphNode_t*, size_t,
+           const cudaKernelNodeParams*) { return Unless([&] { ++fake.nodes[graph]; }); },
+    .GraphInstantiate =
+        [](cudaGraphExec_t* exec, cudaGraph_t graph) {
+          return Unless([&] {
+            *exec = Handle<cudaGraphExec_t>();
+            fake.nodes[*exec] = fake.nodes[graph];
+          });
+        },
+    .GraphExecKernelNodeSetParams = [](cudaGraphExec_t, cudaGraphNode_t,
+                                       const cudaKernelNodeParams*) { return fake.Call(); },
+    .GraphLaunch =
+        [](cudaGraphExec_t exec, cudaStream_t) {
+          return Unless([&] {
+            ++fake.graph_launches;
+            fake.launches += fake.nodes[exec];
+          });
+        },
+    .GraphExecDestroy = [](cudaGraphExec_t exec) { return Release(exec); },
+    .GraphDestroy = [](cudaGraph_t graph) { return Release(graph); },
+    .MallocHost =
+        [](void** data, size_t bytes) {
+          return Unless([&] {
+            *data = std::malloc(bytes);
+            fake.memory.insert(*data);
+          });
+        },
+    .FreeHost = [](void* data) { return Release(data); },
     .GetLastError = [] { return cudaSuccess; },
 };
 

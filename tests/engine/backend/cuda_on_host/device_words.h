@@ -39,7 +39,7 @@ template <typename... Parameters>
 cudaError_t LaunchShared(const Queue& queue, void (*kernel)(Parameters...), dim3 grid, dim3 block,
                          int shared_bytes, typename NotDeduced<Parameters>::Type... arguments) {
   on_host::RunGrid(grid, block, shared_bytes, [&] { kernel(arguments...); });
-  return queue.api->LaunchKernel(nullptr, grid, block, nullptr, shared_bytes, queue.stream);
+  return queue.api->LaunchKernel(nullptr, grid, block, nullptr, shared_bytes, nullptr);
 }
 
 template <typename... Parameters>

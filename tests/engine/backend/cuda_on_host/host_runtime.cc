@@ -57,6 +57,25 @@ const CudaApi& RuntimeApi() {
       .LaunchKernel = [](const void*, dim3, dim3, void**, size_t,
                          cudaStream_t) { return cudaSuccess; },  // it has run: device_words.h
       .FuncSetAttribute = [](const void*, cudaFuncAttribute, int) { return cudaSuccess; },
+      .GraphCreate = [](cudaGraph_t*) { return cudaSuccess; },  // kernels do not wait here
+      .GraphAddKernelNode = [](cudaGraphNode_t*, cudaGraph_t, const cudaGraphNode_t*, size_t,
+                               const cudaKernelNodeParams*) { return cudaSuccess; },
+      .GraphInstantiate = [](cudaGraphExec_t*, cudaGraph_t) { return cudaSuccess; },
+      .GraphExecKernelNodeSetParams = [](cudaGraphExec_t, cudaGraphNode_t,
+                                         const cudaKernelNodeParams*) { return cudaSuccess; },
+      .GraphLaunch = [](cudaGraphExec_t, cudaStream_t) { return cudaSuccess; },
+      .GraphExecDestroy = [](cudaGraphExec_t) { return cudaSuccess; },
+      .GraphDestroy = [](cudaGraph_t) { return cudaSuccess; },
+      .MallocHost =
+          [](void** data, size_t bytes) {
+            *data = std::malloc(bytes);
+            return cudaSuccess;
+          },
+      .FreeHost =
+          [](void* data) {
+            std::free(data);
+            return cudaSuccess;
+          },
       .GetLastError = [] { return cudaSuccess; },
   };
   return kApi;

@@ -105,9 +105,7 @@ bool Advance(unsigned num_threads, bool backwards) {
 const dim3& BlockIndex() { return block_index; }
 const dim3& ThreadIndex() { return thread_index; }
 const dim3& BlockShape() { return block_shape; }
-const uint32_t* ShownBy(int lane) {
-  return threads[thread_index.x / kWarp * kWarp + lane].shown;
-}
+const uint32_t* ShownBy(int lane) { return threads[thread_index.x / kWarp * kWarp + lane].shown; }
 void Show(const uint32_t* words, int count) {
   std::copy_n(words, count, Current().shown);
   WaitForWarp();

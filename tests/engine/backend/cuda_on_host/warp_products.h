@@ -3,6 +3,7 @@
 #ifndef LM_TESTS_ENGINE_BACKEND_CUDA_ON_HOST_WARP_PRODUCTS_H_
 #define LM_TESTS_ENGINE_BACKEND_CUDA_ON_HOST_WARP_PRODUCTS_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "engine/backend/cuda/host_device.cuh"
@@ -30,13 +31,16 @@ inline int32_t DotBytes(uint32_t a, uint32_t b) {
   return cuda::Dp4a(static_cast<int32_t>(a), static_cast<int32_t>(b), 0);
 }
 
-inline void MultiplyInt8(const uint32_t (&a)[4], uint32_t b0, uint32_t b1, int32_t (&c)[4]) {
+inline void MultiplyInt8(const uint32_t (&a)[4], uint32_t b0, uint32_t b1, int32_t start,
+                         int32_t (&c)[4]) {
+  std::fill_n(c, 4, start);
   const uint32_t words[] = {a[0], a[1], a[2], a[3], b0, b1};
   Show(words, 6);
   ForEachWord(2, [&](int i, uint32_t x, uint32_t y) { c[i] += DotBytes(x, y); });
 }
 
-inline void MultiplyInt8Half(uint32_t a0, uint32_t a1, uint32_t b, int32_t (&c)[4]) {
+inline void MultiplyInt8Half(uint32_t a0, uint32_t a1, uint32_t b, int32_t start, int32_t (&c)[4]) {
+  std::fill_n(c, 4, start);
   const uint32_t words[] = {a0, a1, b};
   Show(words, 3);
   ForEachWord(1, [&](int i, uint32_t x, uint32_t y) { c[i] += DotBytes(x, y); });

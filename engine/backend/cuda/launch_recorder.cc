@@ -1,0 +1,165 @@
+#include "engine/backend/cuda/launch_recorder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace lm {
+namespace {
+
+constexpr size_t kLeastNodes = 8;   // that are worth a graph
+constexpr size_t kMostGraphs = 24;  // batches of several sizes, prefills, several models' parts
+constexpr size_t kAlignment = 16;
+
+}  // namespace
+
+LaunchRecorder::~LaunchRecorder() { Close(); }
+
+void LaunchRecorder::Add(const void* kernel, dim3 grid, dim3 block, int shared_bytes,
+                         void** arguments, const size_t* sizes, int count) {
+  Node node;
+  node.kernel = kernel;
+  node.grid = grid;
+  node.block = block;
+  node.shared_bytes = shared_bytes;
+  node.first = pending_.bytes.size();
+  node.count = count;
+  size_t end = node.first;
+  for (int i = 0; i < count; ++i) {
+    node.offsets[i] = end - node.first;
+    end = (end + sizes[i] + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  pending_.bytes.resize(end);  // zeros between the arguments
+  for (int i = 0; i < count; ++i) {
+    std::memcpy(pending_.bytes.data() + node.first + node.offsets[i], arguments[i], sizes[i]);
+  }
+  pending_.nodes.push_back(node);
+}
+
+bool LaunchRecorder::List::SameKernels(const List& other) const {
+  return nodes.size() == other.nodes.size() &&
+         std::equal(nodes.begin(), nodes.end(), other.nodes.begin(),
+                    [](const Node& a, const Node& b) { return a.kernel == b.kernel; });
+}
+
+bool LaunchRecorder::List::SameArguments(const List& other, size_t i) const {
+  const Node& a = nodes[i];
+  const Node& b = other.nodes[i];
+  auto same = [](const dim3& x, const dim3& y) { return x.x == y.x && x.y == y.y && x.z == y.z; };
+  auto end = [i](const List& list) {
+    return i + 1 < list.nodes.size() ? list.nodes[i + 1].first : list.bytes.size();
+  };
+  const size_t size = end(*this) - a.first;
+  return same(a.grid, b.grid) && same(a.block, b.block) && a.shared_bytes == b.shared_bytes &&
+         size == end(other) - b.first &&
+         std::memcmp(bytes.data() + a.first, other.bytes.data() + b.first, size) == 0;
+}
+
+cudaKernelNodeParams LaunchRecorder::List::Params(size_t i, void** pointers) {
+  const Node& node = nodes[i];
+  for (int k = 0; k < node.count; ++k) pointers[k] = bytes.data() + node.first + node.offsets[k];
+  cudaKernelNodeParams params = {};
+  params.func = const_cast<void*>(node.kernel);
+  params.gridDim = node.grid;
+  params.blockDim = node.block;
+  params.sharedMemBytes = static_cast<unsigned>(node.shared_bytes);
+  params.kernelParams = pointers;
+  return params;
+}
+
+cudaError_t LaunchRecorder::Flush() {
+  FlushForNow();
+  return std::exchange(failed_, cudaSuccess);
+}
+
+void LaunchRecorder::FlushForNow() {
+  if (pending_.nodes.empty()) return;
+  const cudaError_t error = LaunchPending();
+  if (failed_ == cudaSuccess) failed_ = error;
+  pending_.nodes.clear();
+  pending_.bytes.clear();
+}
+
+cudaError_t LaunchRecorder::LaunchPending() {
+  cudaError_t error = api_.SetDevice(device_);
+  if (error != cudaSuccess) {
+    // The list is forgotten.
+  } else if (pending_.nodes.size() < kLeastNodes) {
+    error = LaunchEach();
+  } else {
+    auto graph = std::find_if(graphs_.begin(), graphs_.end(),
+                              [this](const Graph& g) { return g.list.SameKernels(pending_); });
+    if (graph == graphs_.end()) {
+      if (graphs_.size() == kMostGraphs) {
+        Destroy(&graphs_.back());
+        graphs_.pop_back();
+      }
+      error = LaunchEach();
+      graphs_.emplace_front();
+      graphs_.front().list = pending_;
+    } else {
+      graphs_.splice(graphs_.begin(), graphs_, graph);
+      error = graph->exec == nullptr ? Build(&*graph) : Update(&*graph);
+      if (error == cudaSuccess) error = api_.GraphLaunch(graph->exec, stream_);
+      if (error != cudaSuccess) {
+        Destroy(&*graph);
+        graphs_.erase(graph);
+      }
+    }
+  }
+  return error;
+}
+
+cudaError_t LaunchRecorder::LaunchEach() {
+  void* pointers[kMostArguments];
+  for (size_t i = 0; i < pending_.nodes.size(); ++i) {
+    const cudaKernelNodeParams params = pending_.Params(i, pointers);
+    const cudaError_t error = api_.LaunchKernel(params.func, params.gridDim, params.blockDim,
+                                                pointers, params.sharedMemBytes, stream_);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+// Each node waits for the one before it.
+cudaError_t LaunchRecorder::Build(Graph* graph) {
+  graph->list = pending_;
+  cudaError_t error = api_.GraphCreate(&graph->graph);
+  void* pointers[kMostArguments];
+  for (size_t i = 0; i < graph->list.nodes.size() && error == cudaSuccess; ++i) {
+    const cudaKernelNodeParams params = graph->list.Params(i, pointers);
+    cudaGraphNode_t node = nullptr;
+    error = api_.GraphAddKernelNode(&node, graph->graph, i > 0 ? &graph->nodes.back() : nullptr,
+                                    i > 0 ? 1 : 0, &params);
+    graph->nodes.push_back(node);
+  }
+  if (error != cudaSuccess) return error;
+  return api_.GraphInstantiate(&graph->exec, graph->graph);
+}
+
+cudaError_t LaunchRecorder::Update(Graph* graph) {
+  void* pointers[kMostArguments];
+  for (size_t i = 0; i < pending_.nodes.size(); ++i) {
+    if (pending_.SameArguments(graph->list, i)) continue;
+    const cudaKernelNodeParams params = pending_.Params(i, pointers);
+    const cudaError_t error =
+        api_.GraphExecKernelNodeSetParams(graph->exec, graph->nodes[i], &params);
+    if (error != cudaSuccess) return error;
+  }
+  std::swap(graph->list, pending_);
+  return cudaSuccess;
+}
+
+void LaunchRecorder::Destroy(Graph* graph) {
+  if (graph->exec != nullptr) api_.GraphExecDestroy(graph->exec);
+  if (graph->graph != nullptr) api_.GraphDestroy(graph->graph);
+}
+
+void LaunchRecorder::Close() {
+  pending_ = {};
+  failed_ = cudaSuccess;
+  for (Graph& graph : graphs_) Destroy(&graph);
+  graphs_.clear();
+}
+
+}  // namespace lm

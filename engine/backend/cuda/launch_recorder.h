@@ -1,0 +1,86 @@
+// LaunchRecorder: kernels that wait to be put into a device's queue together, as one CUDA graph.
+//
+//   recorder.Add(kernel, grid, block, shared_bytes, pointers, sizes, count);   // for each
+//   cudaError_t error = recorder.Flush();                                      // all at once
+//
+// Putting a kernel into the queue costs the host microseconds, several times what a small one runs.
+// Steps that decode call the same kernels with nearly the same arguments again and again: the
+// second time a list of kernels is seen it becomes a graph, which is launched as a whole from then
+// on, after the nodes whose arguments differ have been told so.
+//
+// Whatever else is put into the queue, or frees what kernels may use, flushes before.
+// One thread at a time.
+#ifndef LM_ENGINE_BACKEND_CUDA_LAUNCH_RECORDER_H_
+#define LM_ENGINE_BACKEND_CUDA_LAUNCH_RECORDER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <vector>
+
+#include "engine/backend/cuda/cuda_api.h"
+
+namespace lm {
+
+class LaunchRecorder {
+ public:
+  // REQUIRES: `api` outlives the recorder; the stream is the device's.
+  LaunchRecorder(const CudaApi& api, int device, cudaStream_t stream)
+      : api_(api), device_(device), stream_(stream) {}
+  ~LaunchRecorder();
+  LaunchRecorder(const LaunchRecorder&) = delete;
+  LaunchRecorder& operator=(const LaunchRecorder&) = delete;
+
+  // A kernel's arguments are copied: `count` of them, of these sizes.
+  void Add(const void* kernel, dim3 grid, dim3 block, int shared_bytes, void** arguments,
+           const size_t* sizes, int count);
+  // Puts what was added into the queue. Where it fails the rest of it is forgotten.
+  cudaError_t Flush();
+  // The same for those who cannot say what has failed: the next Flush does.
+  void FlushForNow();
+  // Forgets what was added, and all graphs: the device is lost, or goes away.
+  void Close();
+
+ private:
+  static constexpr int kMostArguments = 16;
+  struct Node {
+    const void* kernel = nullptr;
+    dim3 grid, block;
+    int shared_bytes = 0;
+    size_t first = 0;  // of its arguments in bytes_
+    int count = 0;
+    size_t offsets[kMostArguments] = {};
+  };
+  // What is launched: kernels with their arguments.
+  struct List {
+    std::vector<Node> nodes;
+    std::vector<char> bytes;
+
+    bool SameKernels(const List& other) const;
+    bool SameArguments(const List& other, size_t i) const;
+    cudaKernelNodeParams Params(size_t i, void** pointers);
+  };
+  struct Graph {
+    List list;  // as it was launched last
+    std::vector<cudaGraphNode_t> nodes;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;  // null: seen once
+  };
+
+  cudaError_t LaunchPending();
+  cudaError_t LaunchEach();
+  cudaError_t Build(Graph* graph);
+  cudaError_t Update(Graph* graph);
+  void Destroy(Graph* graph);
+
+  const CudaApi& api_;
+  const int device_;
+  const cudaStream_t stream_;
+  List pending_;
+  cudaError_t failed_ = cudaSuccess;  // FlushForNow
+  std::list<Graph> graphs_;           // the one used last in front
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_BACKEND_CUDA_LAUNCH_RECORDER_H_

@@ -1,0 +1,85 @@
+// Backend::Sample beside SampleToken: which rows a device picks the tokens of must not show.
+#include <bit>
+#include <cmath>
+
+#include "engine/backend/sampling.h"
+#include "tests/engine/backend/backend_fixture.h"
+
+namespace lm {
+namespace {
+
+class SampleRowsTest : public BackendTest {
+ protected:
+  void ExpectSamplesOfHost(Matrix logits, const std::vector<SamplingRow>& rows) {
+    DeviceMatrix on_device(backend(), logits, /*padding=*/3);
+    std::vector<absl::StatusOr<int32_t>> got;
+    ASSERT_TRUE(backend()->Sample(on_device.tensor(), rows, &got).ok());
+    ASSERT_EQ(got.size(), rows.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const absl::Span<const float> row(logits.row(rows[i].row), logits.cols);
+      const absl::StatusOr<int32_t> wanted = SampleToken(row, rows[i]);
+      ASSERT_EQ(wanted.ok(), got[i].ok()) << i << ": " << wanted.status() << got[i].status();
+      if (wanted.ok()) {
+        EXPECT_EQ(*wanted, *got[i]) << i;
+      } else {
+        EXPECT_EQ(wanted.status(), got[i].status()) << i;
+      }
+    }
+  }
+};
+
+// Every other word allows nothing.
+std::vector<uint64_t> RandomMask(int64_t tokens, Random* random) {
+  std::vector<uint64_t> mask((tokens + 63) / 64);
+  for (size_t i = 1; i < mask.size(); i += 2) mask[i] = random->Int(0, INT64_MAX);
+  mask.back() &= ~uint64_t{0} >> (mask.size() * 64 - tokens);
+  mask[0] |= 2;  // one at least
+  return mask;
+}
+
+TEST_P(SampleRowsTest, PicksWhatTheHostPicks) {
+  Random random(80);
+  const std::vector<std::pair<int32_t, double>> biases = {{7, 2.5}, {3, -INFINITY}, {7, -1e-9}};
+  const std::vector<std::pair<int32_t, double>> great = {{5, 1e280}};
+  for (const int64_t tokens : {1, 63, 64, 1000, 5001}) {
+    Matrix logits = random.Normals(12, tokens);
+    for (int64_t i = 0; i < tokens; ++i) logits.row(1)[i] = i % 3 == 2 ? 1.0f : 0.5f;  // ties
+    for (int64_t i = 0; i < tokens; ++i) logits.row(2)[i] = i % 2 == 0 ? -0.0f : 0.0f;
+    std::vector<std::vector<uint64_t>> masks;
+    for (int64_t i = 0; i < 12; ++i) masks.push_back(RandomMask(tokens, &random));
+    std::vector<SamplingRow> rows;
+    const std::vector<int32_t> context = {0};
+    for (int32_t i = 0; i < 12; ++i) {
+      SamplingRow row = {.row = 11 - i, .context = context};
+      if (i % 3 == 1 && tokens > 2) row.allowed = masks[i];
+      if (i % 4 == 3 && tokens > 10) row.options.logit_bias = i % 8 == 3 ? biases : great;
+      if (i == 6) row.options.temperature = 0.8;
+      if (i == 10) row.options.repeat_penalty = 1.5;
+      rows.push_back(row);
+    }
+    SCOPED_TRACE(tokens);
+    ExpectSamplesOfHost(logits, rows);
+  }
+  ExpectSamplesOfHost(Matrix(1, 10), {});
+}
+
+TEST_P(SampleRowsTest, ARowWithoutNumbersIsAnErrorOfItsOwn) {
+  Random random(81);
+  Matrix logits = random.Normals(4, 200);
+  logits.row(1)[150] = NAN;
+  logits.row(2)[3] = INFINITY;
+  const std::vector<uint64_t> first_word = {~uint64_t{0}, 0, 0, 0}, others = {0, 0, 1, 1};
+  ExpectSamplesOfHost(logits, {{.row = 0},
+                               {.row = 1},
+                               {.row = 2},
+                               {.row = 3},
+                               {.row = 1, .allowed = first_word},
+                               {.row = 2, .allowed = first_word},
+                               {.row = 1, .allowed = others},
+                               {.row = 2, .allowed = others}});
+}
+
+INSTANTIATE_BACKEND_TESTS(SampleRowsTest);
+
+}  // namespace
+}  // namespace lm
