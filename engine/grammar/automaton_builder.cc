@@ -63,6 +63,28 @@ RuleId AutomatonBuilder::AddRule(absl::string_view name) {
   return static_cast<RuleId>(rule_start_.size() - 1);
 }
 
+RuleId AutomatonBuilder::AddAll(const AutomatonBuilder& other) {
+  if (!other.status_.ok()) status_ = other.status_;
+  const RuleId first_rule = static_cast<RuleId>(rule_start_.size());
+  const NodeId first_node = static_cast<NodeId>(nodes_.size());
+  if (nodes_.size() + other.nodes_.size() > kMaxNodes ||
+      rule_start_.size() + other.rule_start_.size() > kMaxRules) {
+    status_ = absl::InvalidArgumentError("the grammar is too large");
+  }
+  if (!status_.ok()) return 0;
+  nodes_.reserve(nodes_.size() + other.nodes_.size());
+  for (Node node : other.nodes_) {
+    if (node.next >= 0) node.next += first_node;
+    if (node.other >= 0) node.other += first_node;
+    if (node.rule >= 0) node.rule += first_rule;
+    nodes_.push_back(node);
+  }
+  for (const NodeId start : other.rule_start_) rule_start_.push_back(start + first_node);
+  rule_names_.insert(rule_names_.end(), other.rule_names_.begin(), other.rule_names_.end());
+  for (const auto& [dead, why] : other.why_dead_) why_dead_[dead + first_node] = why;
+  return first_rule;
+}
+
 void AutomatonBuilder::Define(RuleId rule, Fragment body) {
   Connect(body.end, AddNode({NodeKind::kFinal, 0, 0, -1, -1, -1}));
   rule_start_[rule] = body.start;
@@ -119,8 +141,17 @@ Fragment AutomatonBuilder::AnyLiteral(std::vector<std::string> texts) {
   std::vector<NodeId> ways;
   for (size_t i = trie.size(); i-- > 0;) {
     ways.clear();
-    for (size_t child = trie[i].first_child; child != 0; child = trie[child].next_sibling) {
-      ways.push_back(AddBytes(trie[child].byte, trie[child].byte, start[child]));
+    for (size_t child = trie[i].first_child; child != 0;) {
+      const uint8_t first = trie[child].byte;
+      uint8_t last = first;
+      const NodeId target = start[child];
+      // Neighbours behind which nothing comes are one range.
+      for (child = trie[child].next_sibling;
+           child != 0 && target == end && start[child] == end && trie[child].byte == last + 1;
+           child = trie[child].next_sibling) {
+        ++last;
+      }
+      ways.push_back(AddBytes(first, last, target));
     }
     if (trie[i].is_text) ways.push_back(end);
     start[i] = AddFork(ways);
@@ -197,36 +228,64 @@ Fragment AutomatonBuilder::Plus(Fragment a) {
   return {a.start, end};
 }
 
+NodeId AutomatonBuilder::AddUnit(const Unit& unit, NodeId next, NodeId end) {
+  if (unit.rule < 0) return AddBytes(unit.low, unit.high, next);
+  return AddNode({NodeKind::kCall, 0, 0, next, end, unit.rule});
+}
+
+Fragment AutomatonBuilder::Chain(const Unit& unit, int64_t min, int64_t max) {
+  const NodeId end = AddLink();
+  NodeId start = end;
+  for (int64_t i = max; i-- > 0 && status_.ok();) {
+    start = AddUnit(unit, start, end);
+    if (i >= min) start = AddSplit(start, end);
+  }
+  return {start, end};
+}
+
 Fragment AutomatonBuilder::Repeat(Fragment a, int64_t min, std::optional<int64_t> max) {
   if (max == 0) return Empty();
   if (max == 1) return min == 1 ? a : Optional(a);
   if (!max && min == 0) return Star(a);
   if (!max && min == 1) return Plus(a);
-  const NodeId end = AddLink();
   // One byte range is repeated as it is; anything else becomes a rule, so that its size does not
-  // multiply. A call's way around an empty match leads to the end at once: once a copy is empty,
-  // the others may be.
+  // multiply.
   const Node node = nodes_[a.start];
-  const bool is_byte = node.kind == NodeKind::kBytes && node.next == a.end;
-  RuleId rule = -1;
-  if (!is_byte) {
-    rule = AddRule("a repeated group");
-    Define(rule, a);
+  Unit unit{node.low, node.high};
+  if (node.kind != NodeKind::kBytes || node.next != a.end) {
+    unit.rule = AddRule("a repeated group");
+    Define(unit.rule, a);
   }
-  auto add = [&](NodeId next) {
-    return is_byte ? AddBytes(node.low, node.high, next)
-                   : AddNode({NodeKind::kCall, 0, 0, next, end, rule});
+  // The first kMostChained are drawn one by one; far more are blocks, so that the grammar is as
+  // large as the root of the count and not as the count.
+  constexpr int64_t kMostChained = 1024, kBlock = 256;
+  Unit block;
+  auto exactly = [&](int64_t count) {
+    const Fragment few = Chain(unit, count % kBlock, count % kBlock);
+    return count < kBlock ? few : Concat(Chain(block, count / kBlock, count / kBlock), few);
   };
-  NodeId start = end;
+  if (std::max(min, max.value_or(min) - min) > kMostChained) {
+    block.rule = AddRule("a block of a repeated group");
+    Define(block.rule, Chain(unit, kBlock, kBlock));
+  }
+  Fragment all = min > kMostChained ? exactly(min) : Chain(unit, min, min);
   if (!max) {
-    start = AddSplit(0, end);
-    nodes_[start].next = add(start);
+    const NodeId end = AddLink();
+    const NodeId loop = AddSplit(0, end);
+    nodes_[loop].next = AddUnit(unit, loop, end);
+    return Concat(all, {loop, end});
   }
-  for (int64_t i = max.value_or(min); i-- > 0 && status_.ok();) {
-    start = add(start);
-    if (i >= min) start = AddSplit(start, end);
+  const int64_t more = *max - min;
+  if (more <= kMostChained) return Concat(all, Chain(unit, 0, more));
+  // Behind the first `chained` any number of blocks, and then less than one.
+  const int64_t blocks = (more - kMostChained) / kBlock;
+  const int64_t chained = more - blocks * kBlock - (kBlock - 1);
+  const Fragment behind = Concat(Chain(block, 0, blocks), Chain(unit, 0, kBlock - 1));
+  NodeId start = behind.start;
+  for (int64_t i = 0; i < chained && status_.ok(); ++i) {
+    start = AddSplit(AddUnit(unit, start, behind.end), behind.end);
   }
-  return {start, end};
+  return Concat(all, {start, behind.end});
 }
 
 absl::StatusOr<Automaton> AutomatonBuilder::Build(RuleId root) && {

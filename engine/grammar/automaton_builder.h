@@ -75,6 +75,10 @@ class AutomatonBuilder {
   // A fork to any number of nodes; dead if there are none.
   NodeId AddFork(absl::Span<const NodeId> targets);
 
+  // Adds all that `other` has, as it stands there: its rule r becomes rule r + what is returned.
+  // REQUIRES: all its rules are defined, and all its fragments are in them.
+  RuleId AddAll(const AutomatonBuilder& other);
+
   // Not OK once a limit was crossed.
   const absl::Status& status() const { return status_; }
 
@@ -84,7 +88,18 @@ class AutomatonBuilder {
   absl::StatusOr<Automaton> Build(RuleId root) &&;
 
  private:
+  // What is repeated: a rule, or without one a byte.
+  struct Unit {
+    uint8_t low = 0;
+    uint8_t high = 0;
+    RuleId rule = -1;
+  };
+
   NodeId AddNode(const Node& node);
+  // `next` behind it; where it is empty, it leads to `end`: the others may be, too.
+  NodeId AddUnit(const Unit& unit, NodeId next, NodeId end);
+  // From `min` to `max` times, drawn one by one.
+  Fragment Chain(const Unit& unit, int64_t min, int64_t max);
 
   std::vector<Node> nodes_;
   std::vector<NodeId> rule_start_;

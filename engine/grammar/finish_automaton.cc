@@ -4,7 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -15,13 +14,15 @@
 namespace lm {
 namespace {
 
-// Lets every edge skip the links: afterwards none leads to a kLink. A link that leads nowhere (its
-// fragment was dropped) becomes dead.
-void ResolveLinks(std::vector<Node>* nodes, std::vector<NodeId>* rule_start) {
+// Keeps what `root` leads to, and lets every edge skip the links, which are left out; a link that
+// leads nowhere (its fragment was dropped) is dead. Rules that are not called begin at node 0,
+// which is dead. Returns the new numbers of the nodes, -1 where they are gone.
+std::vector<NodeId> KeepReachable(RuleId root, std::vector<Node>* nodes,
+                                  std::vector<NodeId>* rule_start) {
   auto resolve = [nodes](NodeId id) {
     NodeId target = id;
     while (target >= 0 && (*nodes)[target].kind == NodeKind::kLink) target = (*nodes)[target].next;
-    if (target < 0) target = 0;                     // node 0 is dead
+    if (target < 0) target = 0;
     while ((*nodes)[id].kind == NodeKind::kLink) {  // the next search is short
       NodeId next = (*nodes)[id].next;
       (*nodes)[id].next = target;
@@ -30,30 +31,63 @@ void ResolveLinks(std::vector<Node>* nodes, std::vector<NodeId>* rule_start) {
     }
     return target;
   };
-  for (Node& node : *nodes) {
-    if (node.kind == NodeKind::kLink) continue;
-    if (node.next >= 0) node.next = resolve(node.next);
-    if (node.other >= 0) node.other = resolve(node.other);
+  std::vector<NodeId> numbers(nodes->size(), -1);
+  std::vector<NodeId> kept;
+  auto number_of = [&](NodeId id) {
+    const NodeId target = resolve(id);
+    if (numbers[target] < 0) {
+      numbers[target] = static_cast<NodeId>(kept.size());
+      kept.push_back(target);
+    }
+    return numbers[target];
+  };
+  std::vector<bool> called(rule_start->size());
+  auto call = [&](RuleId rule) {
+    if (called[rule]) return;
+    called[rule] = true;
+    (*rule_start)[rule] = number_of((*rule_start)[rule]);
+  };
+  number_of(0);
+  call(root);
+  std::vector<Node> reached;
+  reached.reserve(nodes->size());
+  for (size_t i = 0; i < kept.size(); ++i) {
+    Node node = (*nodes)[kept[i]];
+    if (node.next >= 0) node.next = number_of(node.next);
+    if (node.other >= 0) node.other = number_of(node.other);
+    if (node.rule >= 0) call(node.rule);
+    reached.push_back(node);
   }
-  for (NodeId& start : *rule_start) start = start < 0 ? 0 : resolve(start);
+  for (size_t r = 0; r < rule_start->size(); ++r) {
+    if (!called[r]) (*rule_start)[r] = 0;
+  }
+  *nodes = std::move(reached);
+  return numbers;
 }
 
 // Who must be looked at again when a node, or a rule, turns out to hold.
 class Dependents {
  public:
-  Dependents(absl::Span<const Node> nodes, size_t num_rules)
-      : of_node_(nodes.size() + 1), of_rule_(num_rules + 1) {
+  Dependents(absl::Span<const Node> nodes, absl::Span<const NodeId> rule_start)
+      : of_node_(nodes.size() + 2),
+        of_rule_(rule_start.size() + 2),
+        rule_at_(nodes.size(), -1),
+        next_rule_(rule_start.size(), -1) {
+    // Counts, one place further than where they begin; filling moves them to where they belong.
     ForEachEdge(
-        nodes, [&](NodeId to, NodeId) { ++of_node_[to + 1]; },
-        [&](RuleId rule, NodeId) { ++of_rule_[rule + 1]; });
+        nodes, [&](NodeId to, NodeId) { ++of_node_[to + 2]; },
+        [&](RuleId rule, NodeId) { ++of_rule_[rule + 2]; });
     for (size_t i = 1; i < of_node_.size(); ++i) of_node_[i] += of_node_[i - 1];
     for (size_t i = 1; i < of_rule_.size(); ++i) of_rule_[i] += of_rule_[i - 1];
     node_sources_.resize(of_node_.back());
     rule_sources_.resize(of_rule_.back());
-    std::vector<int32_t> node_fill = of_node_, rule_fill = of_rule_;
     ForEachEdge(
-        nodes, [&](NodeId to, NodeId from) { node_sources_[node_fill[to]++] = from; },
-        [&](RuleId rule, NodeId from) { rule_sources_[rule_fill[rule]++] = from; });
+        nodes, [&](NodeId to, NodeId from) { node_sources_[of_node_[to + 1]++] = from; },
+        [&](RuleId rule, NodeId from) { rule_sources_[of_rule_[rule + 1]++] = from; });
+    for (size_t r = 0; r < rule_start.size(); ++r) {
+      next_rule_[r] = rule_at_[rule_start[r]];
+      rule_at_[rule_start[r]] = static_cast<RuleId>(r);
+    }
   }
 
   absl::Span<const NodeId> OfNode(NodeId id) const {
@@ -64,14 +98,15 @@ class Dependents {
     return absl::MakeConstSpan(rule_sources_)
         .subspan(of_rule_[id], of_rule_[id + 1] - of_rule_[id]);
   }
+  // The rules that begin at a node: the first, and the next after each; -1 behind the last.
+  RuleId FirstRuleAt(NodeId id) const { return rule_at_[id]; }
+  RuleId NextRule(RuleId rule) const { return next_rule_[rule]; }
 
  private:
-  static void ForEachEdge(absl::Span<const Node> nodes,
-                          absl::FunctionRef<void(NodeId, NodeId)> node_edge,
-                          absl::FunctionRef<void(RuleId, NodeId)> rule_edge) {
+  template <typename NodeEdge, typename RuleEdge>
+  static void ForEachEdge(absl::Span<const Node> nodes, NodeEdge node_edge, RuleEdge rule_edge) {
     for (size_t i = 0; i < nodes.size(); ++i) {
       const NodeId from = static_cast<NodeId>(i);
-      if (nodes[i].kind == NodeKind::kLink) continue;
       if (nodes[i].next >= 0) node_edge(nodes[i].next, from);
       if (nodes[i].other >= 0) node_edge(nodes[i].other, from);
       if (nodes[i].rule >= 0) rule_edge(nodes[i].rule, from);
@@ -80,6 +115,7 @@ class Dependents {
 
   std::vector<int32_t> of_node_, of_rule_;  // offsets
   std::vector<NodeId> node_sources_, rule_sources_;
+  std::vector<RuleId> rule_at_, next_rule_;
 };
 
 // What holds of a node by what holds of its successors, and of a rule by its start.
@@ -88,15 +124,21 @@ struct Facts {
   std::vector<bool> rule;
 };
 
-// The least solution of "node n holds if holds(n, facts so far)".
-Facts Propagate(absl::Span<const Node> nodes, absl::Span<const NodeId> rule_start,
-                const Dependents& dependents,
-                absl::FunctionRef<bool(const Node&, const Facts&)> holds) {
-  Facts facts{std::vector<bool>(nodes.size()), std::vector<bool>(rule_start.size())};
-  HashMap<NodeId, std::vector<RuleId>> starts_at;
-  for (size_t r = 0; r < rule_start.size(); ++r) {
-    starts_at[rule_start[r]].push_back(static_cast<RuleId>(r));
-  }
+// From where the end of the rule can be reached without a byte.
+Facts FindNullable(absl::Span<const Node> nodes, size_t num_rules, const Dependents& dependents) {
+  Facts nullable{std::vector<bool>(nodes.size()), std::vector<bool>(num_rules)};
+  auto holds = [&nullable](const Node& node) -> bool {
+    switch (node.kind) {
+      case NodeKind::kFinal:
+        return true;
+      case NodeKind::kSplit:
+        return nullable.node[node.next] || nullable.node[node.other];
+      case NodeKind::kCall:
+        return nullable.rule[node.rule] && nullable.node[node.other];
+      default:
+        return false;
+    }
+  };
   std::vector<NodeId> work;
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (nodes[i].kind == NodeKind::kFinal) work.push_back(static_cast<NodeId>(i));
@@ -106,31 +148,94 @@ Facts Propagate(absl::Span<const Node> nodes, absl::Span<const NodeId> rule_star
     if (++steps % 4096 == 0 && Interrupted()) break;
     const NodeId id = work.back();
     work.pop_back();
-    if (facts.node[id] || !holds(nodes[id], facts)) continue;
-    facts.node[id] = true;
+    if (nullable.node[id] || !holds(nodes[id])) continue;
+    nullable.node[id] = true;
     for (NodeId from : dependents.OfNode(id)) work.push_back(from);
-    auto rules = starts_at.find(id);
-    if (rules == starts_at.end()) continue;
-    for (RuleId rule : rules->second) {
-      facts.rule[rule] = true;
+    for (RuleId rule = dependents.FirstRuleAt(id); rule >= 0; rule = dependents.NextRule(rule)) {
+      nullable.rule[rule] = true;
       for (NodeId from : dependents.OfRule(rule)) work.push_back(from);
     }
   }
-  return facts;
+  return nullable;
 }
 
-// Can the end of the rule be reached without a byte?
-bool IsNullable(const Node& node, const Facts& nullable) {
-  switch (node.kind) {
-    case NodeKind::kFinal:
-      return true;
-    case NodeKind::kSplit:
-      return nullable.node[node.next] || nullable.node[node.other];
-    case NodeKind::kCall:
-      return nullable.rule[node.rule] && nullable.node[node.other];
-    default:
-      return false;
+// Of each node, the fewest bytes to the end of its rule, at most kFar (Automaton::distance), and
+// whether there is a way at all: whether it is live. By Knuth's generalisation of Dijkstra's
+// algorithm: a call costs what its rule does.
+Facts MeasureDistances(absl::Span<const Node> nodes, size_t num_rules, const Facts& nullable,
+                       const Dependents& dependents, std::vector<int32_t>* distances) {
+  constexpr int32_t kFar = Automaton::kFar;
+  constexpr int32_t kNowhere = 8 * kFar;  // beyond the sum of two
+  Facts live{std::vector<bool>(nodes.size()), std::vector<bool>(num_rules)};
+  std::vector<int32_t> least(nodes.size(), kNowhere);  // as far as known
+  std::vector<int32_t>& distance = *distances;
+  distance.assign(nodes.size(), kNowhere);
+  std::vector<int32_t> rule_distance(num_rules, kNowhere);
+  // By distance: the present one, one more, and more than that.
+  int32_t now = 0;
+  std::vector<NodeId> here, next;
+  std::map<int32_t, std::vector<NodeId>> later;
+  auto look = [&](NodeId id) {
+    const Node& node = nodes[id];
+    int32_t found = kNowhere;
+    switch (node.kind) {
+      case NodeKind::kFinal:
+        found = 0;
+        break;
+      case NodeKind::kBytes:
+        found = 1 + distance[node.next];
+        break;
+      case NodeKind::kSplit:
+        found = std::min(distance[node.next], distance[node.other]);
+        break;
+      case NodeKind::kCall:
+        found = rule_distance[node.rule] + distance[node.next];
+        if (nullable.rule[node.rule]) found = std::min(found, distance[node.other]);
+        break;
+      default:
+        break;
+    }
+    if (found >= kNowhere) return;
+    found = std::min(found, kFar);
+    if (found >= least[id]) return;
+    least[id] = found;
+    (found == now ? here : found == now + 1 ? next : later[found]).push_back(id);
+  };
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].kind == NodeKind::kFinal) look(static_cast<NodeId>(i));
   }
+  uint32_t steps = 0;
+  while (true) {
+    if (here.empty()) {
+      if (next.empty() && later.empty()) break;
+      now = next.empty() ? later.begin()->first : now + 1;
+      here.swap(next);
+      if (!later.empty() && later.begin()->first == now) {
+        const std::vector<NodeId>& more = later.begin()->second;
+        here.insert(here.end(), more.begin(), more.end());
+        later.erase(later.begin());
+      }
+      // What is one further now.
+      if (!later.empty() && later.begin()->first == now + 1) {
+        next = std::move(later.begin()->second);
+        later.erase(later.begin());
+      }
+    }
+    if (++steps % 4096 == 0 && Interrupted()) break;
+    const NodeId id = here.back();
+    here.pop_back();
+    if (live.node[id]) continue;
+    live.node[id] = true;
+    distance[id] = now;
+    for (NodeId from : dependents.OfNode(id)) look(from);
+    for (RuleId rule = dependents.FirstRuleAt(id); rule >= 0; rule = dependents.NextRule(rule)) {
+      live.rule[rule] = true;
+      rule_distance[rule] = now;
+      for (NodeId from : dependents.OfRule(rule)) look(from);
+    }
+  }
+  for (int32_t& one : distance) one = std::min(one, kFar);
+  return live;
 }
 
 // Why `root` cannot be finished: goes from its start to what cannot be reached, to its end.
@@ -176,71 +281,6 @@ void Trim(const Facts& nullable, const Facts& live, std::vector<Node>* nodes) {
       if (!calls) {
         node = {NodeKind::kSplit, 0, 0, node.other, 0, -1};
       }
-    }
-  }
-}
-
-// Sets automaton->distance, by Knuth's generalisation of Dijkstra's algorithm: a call costs what
-// its rule does. `dependents`: of the nodes, perhaps with some more edges.
-void MeasureDistances(const Dependents& dependents, Automaton* automaton) {
-  constexpr int32_t kFar = Automaton::kFar;
-  const std::vector<Node>& nodes = automaton->nodes;
-  std::vector<int32_t> least(nodes.size(), kFar);  // as far as known
-  std::vector<bool> settled(nodes.size());
-  std::vector<int32_t>& distance = automaton->distance;
-  distance.assign(nodes.size(), kFar);
-  std::vector<int32_t> rule_distance(automaton->rule_start.size(), kFar);
-  HashMap<NodeId, std::vector<RuleId>> starts_at;
-  for (size_t r = 0; r < automaton->rule_start.size(); ++r) {
-    starts_at[automaton->rule_start[r]].push_back(static_cast<RuleId>(r));
-  }
-  std::map<int32_t, std::vector<NodeId>> queue;
-  auto look = [&](NodeId id) {
-    const Node& node = nodes[id];
-    int32_t found = kFar;
-    switch (node.kind) {
-      case NodeKind::kFinal:
-        found = 0;
-        break;
-      case NodeKind::kBytes:
-        found = 1 + distance[node.next];
-        break;
-      case NodeKind::kSplit:
-        found = std::min(distance[node.next], distance[node.other]);
-        break;
-      case NodeKind::kCall:
-        found = std::min(rule_distance[node.rule] + distance[node.next], distance[node.other]);
-        break;
-      default:
-        break;
-    }
-    if (settled[id] || found >= least[id]) return;
-    least[id] = found;
-    queue[found].push_back(id);
-  };
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    if (nodes[i].kind == NodeKind::kFinal) look(static_cast<NodeId>(i));
-  }
-  uint32_t steps = 0;
-  while (!queue.empty()) {
-    const auto nearest = queue.begin();
-    if (nearest->second.empty()) {
-      queue.erase(nearest);
-      continue;
-    }
-    if (++steps % 4096 == 0 && Interrupted()) break;
-    const int32_t found = nearest->first;
-    const NodeId id = nearest->second.back();
-    nearest->second.pop_back();
-    if (settled[id]) continue;
-    settled[id] = true;
-    distance[id] = found;
-    for (NodeId from : dependents.OfNode(id)) look(from);
-    auto rules = starts_at.find(id);
-    if (rules == starts_at.end()) continue;
-    for (RuleId rule : rules->second) {
-      rule_distance[rule] = found;
-      for (NodeId from : dependents.OfRule(rule)) look(from);
     }
   }
 }
@@ -404,36 +444,27 @@ absl::StatusOr<Automaton> FinishAutomaton(std::vector<Node> nodes, std::vector<N
                                           absl::Span<const std::string> rule_names,
                                           const HashMap<NodeId, std::string>& why_dead,
                                           RuleId root) {
-  ResolveLinks(&nodes, &rule_start);
-  const Dependents dependents(nodes, rule_start.size());
-  const Facts nullable = Propagate(nodes, rule_start, dependents, IsNullable);
+  const std::vector<NodeId> numbers = KeepReachable(root, &nodes, &rule_start);
+  const Dependents dependents(nodes, rule_start);
+  const Facts nullable = FindNullable(nodes, rule_start.size(), dependents);
+  Automaton automaton;
   const Facts live =
-      Propagate(nodes, rule_start, dependents, [&nullable](const Node& node, const Facts& known) {
-        switch (node.kind) {
-          case NodeKind::kBytes:
-            return static_cast<bool>(known.node[node.next]);
-          case NodeKind::kSplit:
-            return known.node[node.next] || known.node[node.other];
-          case NodeKind::kCall:
-            return (known.rule[node.rule] && known.node[node.next]) ||
-                   (nullable.rule[node.rule] && known.node[node.other]);
-          default:
-            return node.kind == NodeKind::kFinal;
-        }
-      });
+      MeasureDistances(nodes, rule_start.size(), nullable, dependents, &automaton.distance);
   RETURN_IF_ERROR(Checkpoint());
   if (!live.rule[root]) {
-    return NoText(nodes, rule_start, live, rule_names, why_dead, root);
+    HashMap<NodeId, std::string> why;
+    for (const auto& [dead, what] : why_dead) {
+      if (numbers[dead] >= 0) why.try_emplace(numbers[dead], what);
+    }
+    return NoText(nodes, rule_start, live, rule_names, why, root);
   }
   Trim(nullable, live, &nodes);
   RETURN_IF_ERROR(Checkpoint());
-  Automaton automaton;
   ASSIGN_OR_RETURN(automaton.order, Order(FirstCalls(nodes, rule_start), rule_names));
   automaton.nodes = std::move(nodes);
   automaton.rule_start = std::move(rule_start);
   automaton.root = root;
   ClassifyBytes(&automaton);
-  MeasureDistances(dependents, &automaton);
   automaton.greatest_distance = GreatestDistance(automaton);
   RETURN_IF_ERROR(Checkpoint());
   return automaton;

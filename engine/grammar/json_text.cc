@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -23,6 +24,28 @@ RuleId JsonText::NewRule(absl::string_view name, Fragment body) {
   const RuleId rule = builder_.AddRule(name);
   builder_.Define(rule, body);
   return rule;
+}
+
+const JsonText::Prepared& JsonText::PreparedFor(JsonSpaces spaces) {
+  auto prepare = [](JsonSpaces form) {
+    auto prepared = std::make_unique<Prepared>();
+    JsonText json(&prepared->builder, form);
+    // Calls that lead nowhere, and are left out in the end.
+    json.AnyValue();
+    json.AnyInteger();
+    json.CharExcept({}, prepared->builder.AddLink());
+    prepared->rules = json.rules_;
+    return prepared.release();
+  };
+  static const Prepared& none = *prepare(JsonSpaces::kNone);
+  static const Prepared& allowed = *prepare(JsonSpaces::kAllowed);
+  return spaces == JsonSpaces::kNone ? none : allowed;
+}
+
+void JsonText::AddAll() {
+  const Prepared& prepared = PreparedFor(spaces_);
+  const RuleId first = builder_.AddAll(prepared.builder);
+  for (RuleId Rules::*rule : kAllRules) rules_.*rule = prepared.rules.*rule + first;
 }
 
 NodeId JsonText::BehindSeparator(NodeId next) {
@@ -73,22 +96,31 @@ Fragment JsonText::DefineStringChar() {
   return ClassIn(TextForm::kJsonString, CodePointSet::All(), &builder_);
 }
 
-Fragment JsonText::KeyExcept(absl::Span<const std::string> names) {
+Fragment JsonText::KeyExcept(std::vector<std::string> names) {
   if (names.empty()) return AnyString();
-  // A trie of the names; leaving it anywhere leads to a key of its own.
+  std::sort(names.begin(), names.end());
+  auto [key, is_new] = keys_except_.try_emplace(names, -1);
+  if (is_new) key->second = NewRule("a key", DefineKeyExcept(names));
+  return builder_.Call(key->second);
+}
+
+Fragment JsonText::DefineKeyExcept(absl::Span<const std::string> sorted) {
+  // A trie of the names; leaving it anywhere leads to a key of its own. Children in order.
   struct TrieNode {
     bool is_name = false;
-    std::map<uint32_t, size_t> children;
+    std::vector<std::pair<uint32_t, size_t>> children = {};
   };
   std::vector<TrieNode> trie(1);
-  for (const std::string& name : names) {
+  for (absl::string_view name : sorted) {
     size_t at = 0;
     for (size_t pos = 0; pos < name.size();) {
       const uint32_t c = DecodeUtf8(name, &pos);
-      auto [child, is_new] = trie[at].children.try_emplace(c, trie.size());
-      const size_t next = child->second;
-      if (is_new) trie.emplace_back();
-      at = next;
+      auto& children = trie[at].children;
+      if (children.empty() || children.back().first != c) {
+        children.emplace_back(c, trie.size());
+        trie.emplace_back();
+      }
+      at = trie[at].children.back().second;
     }
     trie[at].is_name = true;
   }
@@ -99,39 +131,73 @@ Fragment JsonText::KeyExcept(absl::Span<const std::string> names) {
   std::vector<NodeId> start(trie.size());
   // The same letters go on at many places: what all others lead to is made once.
   std::map<std::vector<uint32_t>, NodeId> other_than;
-  const CodePointSet unescaped = UnescapedInJson();
-  const CodePointSet escaped = unescaped.Complement();
-  std::map<std::vector<uint32_t>, RuleId> escapes_but;
   for (size_t i = trie.size(); i-- > 0;) {
     std::vector<NodeId> ways;
     std::vector<uint32_t> letters;
-    std::vector<uint32_t> escaped_letters;
-    CodePointSet others = CodePointSet::All();
     for (auto [c, child] : trie[i].children) {
-      const CodePointSet one = CodePointSet::Of(c, c);
-      const Fragment letter = ClassIn(TextForm::kJsonString, one, &builder_);
-      if (escaped.Contains(c)) escaped_letters.push_back(c);
-      builder_.Connect(letter.end, start[child]);
-      ways.push_back(letter.start);
+      if (c < 0x80 && !IsEscapedInJson(c)) {
+        ways.push_back(
+            builder_.AddBytes(static_cast<uint8_t>(c), static_cast<uint8_t>(c), start[child]));
+      } else {
+        const Fragment letter = ClassIn(TextForm::kJsonString, CodePointSet::Of(c, c), &builder_);
+        builder_.Connect(letter.end, start[child]);
+        ways.push_back(letter.start);
+      }
       letters.push_back(c);
-      others = others.Minus(one);
     }
     auto [other, is_new] = other_than.try_emplace(std::move(letters), -1);
-    if (is_new) {
-      auto [escape, is_new_escape] = escapes_but.try_emplace(std::move(escaped_letters), -1);
-      if (is_new_escape) {
-        escape->second = NewRule(
-            "an escape", ClassIn(TextForm::kJsonString, others.Intersect(escaped), &builder_));
-      }
-      const Fragment letter = builder_.Class(others.Intersect(unescaped));
-      builder_.Connect(letter.end, rest.start);
-      other->second = builder_.AddSplit(letter.start, builder_.AddCall(escape->second, rest.start));
-    }
+    if (is_new) other->second = CharExcept(other->first, rest.start);
     ways.push_back(other->second);
     if (!trie[i].is_name) ways.push_back(quote);
     start[i] = builder_.AddFork(ways);
   }
   return {builder_.AddBytes('"', '"', start[0]), end};
+}
+
+NodeId JsonText::CharExcept(absl::Span<const uint32_t> letters, NodeId next) {
+  std::vector<NodeId> ways;
+  auto call = [&](RuleId* rule, absl::string_view name, auto define) {
+    if (*rule < 0) *rule = NewRule(name, define());
+    ways.push_back(builder_.AddCall(*rule, next));
+  };
+  auto without = [&](CodePointSet set) {
+    for (const uint32_t c : letters) set = set.Minus(CodePointSet::Of(c, c));
+    return set;
+  };
+  auto letter = letters.begin();
+  std::vector<uint32_t> escaped;
+  uint32_t first = 0x20;
+  auto end_range = [&](uint32_t end) {
+    if (first < end) {
+      ways.push_back(
+          builder_.AddBytes(static_cast<uint8_t>(first), static_cast<uint8_t>(end - 1), next));
+    }
+    first = end + 1;
+  };
+  for (uint32_t c = 1; c < 0x80; ++c) {
+    const bool is_letter = letter != letters.end() && *letter == c;
+    if (is_letter) ++letter;
+    const bool is_escaped = IsEscapedInJson(c);
+    if (is_letter && is_escaped) escaped.push_back(c);
+    if (c >= 0x20 && (is_letter || is_escaped)) end_range(c);
+  }
+  end_range(0x80);
+  constexpr uint32_t kLast = 0x10ffff;
+  const CodePointSet above = CodePointSet::Of(0x80, kLast);
+  if (letter == letters.end()) {
+    call(&rules_.above_ascii, "a character", [&] { return builder_.Class(above); });
+  } else {
+    const Fragment others = builder_.Class(without(above));
+    builder_.Connect(others.end, next);
+    ways.push_back(others.start);
+  }
+  RuleId* escape = &rules_.escape;
+  if (!escaped.empty()) escape = &escapes_except_.try_emplace(std::move(escaped), -1).first->second;
+  call(escape, "an escape", [&] {
+    CodePointSet set = UnescapedInJson().Complement();
+    return ClassIn(TextForm::kJsonString, without(std::move(set)), &builder_);
+  });
+  return builder_.AddFork(ways);
 }
 
 Fragment JsonText::Value(const SchemaJson& value) {

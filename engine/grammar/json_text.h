@@ -3,6 +3,8 @@
 #ifndef LM_ENGINE_GRAMMAR_JSON_TEXT_H_
 #define LM_ENGINE_GRAMMAR_JSON_TEXT_H_
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,14 +21,28 @@ class JsonText {
   // REQUIRES: *builder outlives this.
   JsonText(AutomatonBuilder* builder, JsonSpaces spaces) : builder_(*builder), spaces_(spaces) {}
 
-  Fragment AnyValue() { return Rule(&any_value_, "any value", &JsonText::DefineAnyValue); }
-  Fragment AnyObject() { return Rule(&any_object_, "any object", &JsonText::DefineAnyObject); }
-  Fragment AnyArray() { return Rule(&any_array_, "any array", &JsonText::DefineAnyArray); }
-  Fragment AnyString() { return Rule(&any_string_, "any string", &JsonText::DefineAnyString); }
-  Fragment AnyNumber() { return Rule(&any_number_, "any number", &JsonText::DefineAnyNumber); }
-  Fragment AnyInteger() { return Rule(&any_integer_, "any integer", &JsonText::DefineAnyInteger); }
+  // Adds the rules of all of these at once, as they were made before: quicker than one by one,
+  // where any value will be asked for. REQUIRES: none has been.
+  void AddAll();
+
+  Fragment AnyValue() { return Rule(&rules_.any_value, "any value", &JsonText::DefineAnyValue); }
+  Fragment AnyObject() {
+    return Rule(&rules_.any_object, "any object", &JsonText::DefineAnyObject);
+  }
+  Fragment AnyArray() { return Rule(&rules_.any_array, "any array", &JsonText::DefineAnyArray); }
+  Fragment AnyString() {
+    return Rule(&rules_.any_string, "any string", &JsonText::DefineAnyString);
+  }
+  Fragment AnyNumber() {
+    return Rule(&rules_.any_number, "any number", &JsonText::DefineAnyNumber);
+  }
+  Fragment AnyInteger() {
+    return Rule(&rules_.any_integer, "any integer", &JsonText::DefineAnyInteger);
+  }
   // One character of a string.
-  Fragment StringChar() { return Rule(&string_char_, "a character", &JsonText::DefineStringChar); }
+  Fragment StringChar() {
+    return Rule(&rules_.string_char, "a character", &JsonText::DefineStringChar);
+  }
 
   Fragment Boolean() { return builder_.AnyLiteral({"true", "false"}); }
   Fragment Null() { return builder_.Literal("null"); }
@@ -36,7 +52,7 @@ class JsonText {
   NodeId BehindSeparator(NodeId next);
   Fragment Quoted(Fragment chars);
   // A key that is none of `names`. REQUIRES: they are without U+0000.
-  Fragment KeyExcept(absl::Span<const std::string> names);
+  Fragment KeyExcept(std::vector<std::string> names);
   // This value and no other.
   Fragment Value(const SchemaJson& value);
   // The text of one that is neither object nor array.
@@ -45,6 +61,8 @@ class JsonText {
  private:
   Fragment Rule(RuleId* rule, absl::string_view name, Fragment (JsonText::*define)());
   Fragment Separator(absl::string_view sign);
+  // One character of a string, none of `letters`, and `next` behind it. REQUIRES: they are sorted.
+  NodeId CharExcept(absl::Span<const uint32_t> letters, NodeId next);
   // open (item (, item)*)? close
   Fragment List(absl::string_view open, RuleId item, absl::string_view close);
   RuleId NewRule(absl::string_view name, Fragment body);
@@ -56,16 +74,36 @@ class JsonText {
   Fragment DefineAnyNumber();
   Fragment DefineAnyInteger();
   Fragment DefineStringChar();
+  Fragment DefineKeyExcept(absl::Span<const std::string> sorted);
+
+  // Rules; -1 where there is none yet.
+  struct Rules {
+    RuleId any_value = -1;
+    RuleId any_object = -1;
+    RuleId any_array = -1;
+    RuleId any_string = -1;
+    RuleId any_number = -1;
+    RuleId any_integer = -1;
+    RuleId string_char = -1;
+    RuleId above_ascii = -1;
+    RuleId escape = -1;
+  };
+  static constexpr RuleId Rules::*kAllRules[] = {
+      &Rules::any_value,   &Rules::any_object,  &Rules::any_array,
+      &Rules::any_string,  &Rules::any_number,  &Rules::any_integer,
+      &Rules::string_char, &Rules::above_ascii, &Rules::escape};
+  // All of them, made once.
+  struct Prepared {
+    AutomatonBuilder builder;
+    Rules rules;
+  };
+  static const Prepared& PreparedFor(JsonSpaces spaces);
 
   AutomatonBuilder& builder_;
   const JsonSpaces spaces_;
-  RuleId any_value_ = -1;
-  RuleId any_object_ = -1;
-  RuleId any_array_ = -1;
-  RuleId any_string_ = -1;
-  RuleId any_number_ = -1;
-  RuleId any_integer_ = -1;
-  RuleId string_char_ = -1;
+  Rules rules_;
+  std::map<std::vector<std::string>, RuleId> keys_except_;  // by the names, sorted
+  std::map<std::vector<uint32_t>, RuleId> escapes_except_;  // by the letters that they are not
 };
 
 }  // namespace lm

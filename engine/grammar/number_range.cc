@@ -38,55 +38,82 @@ std::optional<int64_t> Scaled(const Decimal& number, int digits) {
   return value;
 }
 
+// The nodes of numbers that no bound touches any more, by what may still come: the same for several
+// bounds of one range.
+struct FreeDigits {
+  std::map<std::tuple<size_t, size_t, size_t, int>, NodeId> whole;
+  std::map<std::tuple<int, int, int>, NodeId> fraction;
+};
+
 // Writes the numbers d with low <= d <= high, neither negative, as nodes that end at `end`. A state
 // knows how much of the number is written and whether that is still a prefix of low, of high.
 class MagnitudeWriter {
  public:
-  // Where nothing goes on, `dead` follows.
-  MagnitudeWriter(const NumberBound& low, const NumberBound& high, const NumberRange& range,
-                  NodeId end, NodeId dead, AutomatonBuilder* builder)
-      : low_(low), high_(high), range_(range), end_(end), dead_(dead), builder_(*builder) {}
+  // Without `high`, up to kMaxWholeDigits or as many digits as low has. Where nothing goes on,
+  // `dead` follows.
+  MagnitudeWriter(const NumberBound& low, const std::optional<NumberBound>& high,
+                  const NumberRange& range, NodeId end, NodeId dead, FreeDigits* free,
+                  AutomatonBuilder* builder)
+      : low_(low),
+        high_(high),
+        range_(range),
+        end_(end),
+        dead_(dead),
+        free_(*free),
+        builder_(*builder) {}
 
   NodeId Write() {
-    std::vector<NodeId> ways;
-    const size_t shortest = low_.value.whole.size(), longest = high_.value.whole.size();
-    for (size_t length = shortest; length <= longest; ++length) {
-      ways.push_back(Whole(length, 0, {length == shortest, length == longest, 0}));
-    }
+    const size_t shortest = low_.value.whole.size();
+    const size_t longest =
+        high_ ? high_->value.whole.size() : std::max<size_t>(shortest, kMaxWholeDigits);
+    std::vector<NodeId> ways = {Whole(shortest, 0, {true, high_ && longest == shortest, 0})};
+    // Between the bounds' lengths no digit is bound.
+    const size_t last_free = high_ ? longest - 1 : longest;
+    if (shortest < last_free) ways.push_back(FreeWhole(shortest + 1, last_free, 0, 0));
+    if (high_ && longest > shortest) ways.push_back(Whole(longest, 0, {false, true, 0}));
     return Fork(ways);
   }
 
  private:
-  static constexpr size_t kApart = size_t{1} << 32;  // from any length
-
   struct State {
     bool at_low;
     bool at_high;
     int remainder;
     bool ends_in_zero = false;  // its fraction does
-    auto operator<=>(const State&) const = default;
+    bool is_free() const { return !at_low && !at_high; }
+    bool operator==(const State&) const = default;
   };
 
   NodeId Fork(const std::vector<NodeId>& ways) {
     return ways.empty() ? dead_ : builder_.AddFork(ways);
   }
 
-  // Digit `pos` of a whole part of `length` digits comes next.
+  // Digit `pos` of a whole part of `length` digits comes next, on a bound or at the beginning.
   NodeId Whole(size_t length, size_t pos, const State& state) {
     if (pos == length) return BehindWhole(length, state);
-    // Away from the bounds only the number of digits to come matters, and how many may stand behind
-    // the point.
-    const bool at_bound = state.at_low || state.at_high;
-    const size_t told_apart =
-        at_bound ? length : kApart + static_cast<size_t>(MostFractionDigits(length));
-    const std::tuple<size_t, size_t, bool, State> key{told_apart, length - pos, pos == 0, state};
-    if (auto at = whole_.find(key); at != whole_.end()) return at->second;
+    if (pos > 0 && state.is_free()) return FreeWhole(length, length, pos, state.remainder);
     const int least = pos == 0 && length > 1 ? 1 : 0;
-    const NodeId node = Digit(state.at_low ? low_.value.whole[pos] - '0' : least,
-                              state.at_high ? high_.value.whole[pos] - '0' : 9, state,
-                              /*in_fraction=*/false,
-                              [&](const State& next) { return Whole(length, pos + 1, next); });
-    whole_[key] = node;
+    return Digit(state.at_low ? low_.value.whole[pos] - '0' : least,
+                 state.at_high ? high_->value.whole[pos] - '0' : 9, state,
+                 /*in_fraction=*/false,
+                 [&](const State& next) { return Whole(length, pos + 1, next); });
+  }
+
+  // The same of a whole part of `shortest` to `longest` digits, of which none is bound any more.
+  NodeId FreeWhole(size_t shortest, size_t longest, size_t pos, int remainder) {
+    const std::tuple<size_t, size_t, size_t, int> key{shortest, longest, pos, remainder};
+    if (auto at = free_.whole.find(key); at != free_.whole.end()) return at->second;
+    std::vector<NodeId> ways;
+    const State state{false, false, remainder};
+    if (pos >= shortest) ways.push_back(BehindWhole(pos, state));
+    if (pos < longest) {
+      const int least = pos == 0 && longest > 1 ? 1 : 0;
+      ways.push_back(Digit(least, 9, state, /*in_fraction=*/false, [&](const State& next) {
+        return FreeWhole(shortest, longest, pos + 1, next.remainder);
+      }));
+    }
+    const NodeId node = Fork(ways);
+    free_.whole[key] = node;
     return node;
   }
 
@@ -103,8 +130,11 @@ class MagnitudeWriter {
       const State next = after(first);
       int last = first;
       while (last < most && after(last + 1) == next) ++last;
-      ways.push_back(builder_.AddBytes(static_cast<uint8_t>('0' + first),
-                                       static_cast<uint8_t>('0' + last), then(next)));
+      const NodeId behind = then(next);
+      if (behind != dead_) {
+        ways.push_back(builder_.AddBytes(static_cast<uint8_t>('0' + first),
+                                         static_cast<uint8_t>('0' + last), behind));
+      }
       first = last + 1;
     }
     return Fork(ways);
@@ -120,23 +150,32 @@ class MagnitudeWriter {
     std::vector<NodeId> ways;
     if (MayStop(0, state)) ways.push_back(end_);
     const int digits = MostFractionDigits(length);
-    if (digits > 0) ways.push_back(builder_.AddBytes('.', '.', Fraction(0, digits, state)));
+    const NodeId fraction = digits > 0 ? Fraction(0, digits, state) : dead_;
+    if (fraction != dead_) ways.push_back(builder_.AddBytes('.', '.', fraction));
     return Fork(ways);
   }
 
   // Digit `pos` behind the point comes next; `left` more may, at most. REQUIRES: left > 0.
-  NodeId Fraction(int pos, int left, const State& state) {
-    const std::tuple<int, int, State> key{pos, left, state};
-    if (auto at = fraction_.find(key); at != fraction_.end()) return at->second;
+  NodeId Fraction(int pos, int left, State state) {
+    // No fraction ends in zero, so one that goes on behind a bound's last digit is above it.
+    if (state.at_low && pos >= static_cast<int>(low_.value.fraction.size())) state.at_low = false;
+    if (state.at_high && pos >= static_cast<int>(high_->value.fraction.size())) return dead_;
+    state.ends_in_zero = false;  // of what is before
+    if (state.is_free()) {
+      pos = std::min(pos, range_.multiple_digits);
+      auto at = free_.fraction.find({pos, left, state.remainder});
+      if (at != free_.fraction.end()) return at->second;
+    }
     const NodeId node =
-        Digit(state.at_low ? DigitAt(low_, pos) : 0, state.at_high ? DigitAt(high_, pos) : 9, state,
-              /*in_fraction=*/true, [&](const State& next) {
+        Digit(state.at_low ? DigitAt(low_, pos) : 0, state.at_high ? DigitAt(*high_, pos) : 9,
+              state, /*in_fraction=*/true, [&](const State& next) {
                 std::vector<NodeId> ways;
                 if (MayStop(pos + 1, next)) ways.push_back(end_);
-                if (left > 1) ways.push_back(Fraction(pos + 1, left - 1, next));
+                const NodeId more = left > 1 ? Fraction(pos + 1, left - 1, next) : dead_;
+                if (more != dead_) ways.push_back(more);
                 return Fork(ways);
               });
-    fraction_[key] = node;
+    if (state.is_free()) free_.fraction[{pos, left, state.remainder}] = node;
     return node;
   }
 
@@ -157,32 +196,26 @@ class MagnitudeWriter {
     }
     if (remainder != 0) return false;
     if (state.at_low && !(is_all(low_) && low_.inclusive)) return false;
-    return !state.at_high || !is_all(high_) || high_.inclusive;
+    return !state.at_high || !is_all(*high_) || high_->inclusive;
   }
 
   const NumberBound& low_;
-  const NumberBound& high_;
+  const std::optional<NumberBound>& high_;
   const NumberRange& range_;
   const NodeId end_;
   const NodeId dead_;
+  FreeDigits& free_;
   AutomatonBuilder& builder_;
-  std::map<std::tuple<size_t, size_t, bool, State>, NodeId> whole_;
-  std::map<std::tuple<int, int, State>, NodeId> fraction_;
 };
 
 NodeId Magnitudes(NumberBound low, std::optional<NumberBound> high, const NumberRange& range,
-                  NodeId end, NodeId dead, AutomatonBuilder* builder) {
+                  NodeId end, NodeId dead, FreeDigits* free, AutomatonBuilder* builder) {
   low.value.negative = false;
   if (high) high->value.negative = false;
   const bool low_is_long = low.value.whole.size() > kMaxWholeDigits;
-  if (!high || (high->value.whole.size() > kMaxWholeDigits && !low_is_long)) {
-    const size_t digits = std::max<size_t>(low.value.whole.size(), kMaxWholeDigits);
-    std::string power(digits + 1, '0');
-    power[0] = '1';
-    high = NumberBound{{false, std::move(power), ""}, false};
-  }
-  if (CompareMagnitudes(low.value, high->value) > 0) return dead;
-  return MagnitudeWriter(low, *high, range, end, dead, builder).Write();
+  if (high && high->value.whole.size() > kMaxWholeDigits && !low_is_long) high.reset();
+  if (high && CompareMagnitudes(low.value, high->value) > 0) return dead;
+  return MagnitudeWriter(low, high, range, end, dead, free, builder).Write();
 }
 
 }  // namespace
@@ -280,38 +313,41 @@ Fragment NumbersIn(const NumberRange& range, std::string why, AutomatonBuilder* 
   const NodeId dead = builder->AddDead(std::move(why));
   const NumberBound zero{Decimal(), /*inclusive=*/true};
   const NumberBound above_zero{Decimal(), /*inclusive=*/false};
+  FreeDigits free;
   std::vector<NodeId> ways;
   if (!range.upper || !range.upper->value.negative) {
     const bool from_zero = !range.lower || range.lower->value.negative;
     ways.push_back(
-        Magnitudes(from_zero ? zero : *range.lower, range.upper, range, end, dead, builder));
+        Magnitudes(from_zero ? zero : *range.lower, range.upper, range, end, dead, &free, builder));
   }
   if (!range.lower || range.lower->value.negative) {
     const bool to_zero = !range.upper || !range.upper->value.negative;
-    ways.push_back(builder->AddBytes(
-        '-', '-',
-        Magnitudes(to_zero ? above_zero : *range.upper, range.lower, range, end, dead, builder)));
+    ways.push_back(builder->AddBytes('-', '-',
+                                     Magnitudes(to_zero ? above_zero : *range.upper, range.lower,
+                                                range, end, dead, &free, builder)));
   }
   return {ways.empty() ? dead : builder->AddFork(ways), end};
 }
 
 Fragment NumbersWithExponent(AutomatonBuilder* builder) {
   const NodeId end = builder->AddLink();
+  const NodeId any_digit = builder->AddBytes('0', '9', end);
+  const NodeId two_digits = builder->AddBytes('1', '9', any_digit);
+  // From `least` to 99.
   auto whole = [&](int least) {
-    Decimal low, high;
-    low.whole = absl::StrCat(least);
-    high.whole = "99";
-    const Fragment numbers = NumbersIn({.lower = NumberBound{std::move(low)},
-                                        .upper = NumberBound{std::move(high)},
-                                        .max_fraction_digits = 0},
-                                       "", builder);
-    builder->Connect(numbers.end, end);
-    return numbers.start;
+    const uint8_t ones = static_cast<uint8_t>('0' + least % 10);
+    const uint8_t tens = static_cast<uint8_t>('0' + least / 10);
+    const NodeId last = builder->AddBytes(ones, '9', end);
+    if (tens == '0') return builder->AddSplit(last, two_digits);
+    const NodeId same_ten = builder->AddBytes(tens, tens, last);
+    return builder->AddSplit(same_ten,
+                             builder->AddBytes(static_cast<uint8_t>(tens + 1), '9', any_digit));
   };
+  const NodeId large = whole(kMaxPlainDigits);
   // Behind a digit and `digits` more, where the number may end.
   auto exponent = [&](int digits) {
     const NodeId small = builder->AddBytes('-', '-', whole(kMaxDigits - digits));
-    return builder->AddBytes('e', 'e', builder->AddSplit(whole(kMaxPlainDigits), small));
+    return builder->AddBytes('e', 'e', builder->AddSplit(large, small));
   };
   NodeId more = -1;  // a further digit, where there may be one
   for (int digits = kMaxDigits - 1; digits > 0; --digits) {

@@ -58,6 +58,8 @@ absl::Status SchemaCompiler::CheckRoot() const {
 
 absl::StatusOr<Automaton> SchemaCompiler::Compile() {
   RETURN_IF_ERROR(CheckRoot());
+  // Open objects hold any value.
+  if (document_.options().additional) json_.AddAll();
   const RuleId root = RuleOf({{&document_.root()}});
   while (!queue_.empty()) {
     const auto [rule, conjunction] = std::move(queue_.front());

@@ -8,6 +8,7 @@
 #define LM_ENGINE_GRAMMAR_SCHEMA_COMPILER_H_
 
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -101,7 +102,9 @@ class SchemaCompiler {
                                                          bool is_open);
   // The keys that propertyNames allow, without `names`.
   absl::StatusOr<TextSet> KeysOf(const MergedSchema& schema, const std::vector<std::string>& names);
-  RuleId MemberRule(Fragment key, Fragment value);
+  RuleId MemberRule(Fragment key, Fragment value, absl::string_view name = "a member");
+  // The same rule for the same member, in whatever object.
+  RuleId NamedMember(const std::string& name, RuleId value, bool may_be_null);
 
   const SchemaDocument& document_;
   const bool absent_is_null_;
@@ -111,6 +114,7 @@ class SchemaCompiler {
   std::deque<std::pair<RuleId, Conjunction>> queue_;  // rules without a body
   RuleId any_value_ = -1;
   HashMap<std::string, TextSet> pattern_sets_;  // by pattern
+  std::map<std::pair<std::string, std::pair<RuleId, bool>>, RuleId> named_members_;
   int64_t work_ = 0;
 };
 

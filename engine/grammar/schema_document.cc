@@ -132,33 +132,48 @@ absl::StatusOr<std::unique_ptr<SchemaDocument>> SchemaDocument::Parse(
     return absl::InvalidArgumentError(
         absl::StrCat("schema: too large: ", text.size(), " bytes, limit ", kMaxGrammarText));
   }
-  LimitCheck check;
-  if (!ReadJson(text, &check)) {
-    return absl::InvalidArgumentError(absl::StrCat("schema: ", check.error()));
-  }
   std::unique_ptr<SchemaDocument> document(new SchemaDocument);
-  std::optional<Json> root = Json::Parse(text);
-  if (!root.has_value()) return absl::CancelledError("interrupted");
-  document->root_ = *std::move(root);
-  document->options_ = options;
-  std::vector<const SchemaJson*> open = {&document->root_};
-  while (!open.empty()) {
-    const SchemaJson* value = open.back();
-    open.pop_back();
-    auto add = [&](const SchemaJson& part, std::string token) {
-      document->places_[&part] = {value, std::move(token)};
-      open.push_back(&part);
-    };
-    if (value->is_array()) {
-      for (size_t i = 0; i < value->size(); ++i) add(value->array()[i], absl::StrCat(i));
-    } else if (value->is_object()) {
-      for (const auto& [name, member] : value->members()) {
-        add(member, absl::StrReplaceAll(name, {{"~", "~0"}, {"/", "~1"}}));
-      }
-    }
+  int depth = 0;
+  std::optional<Json> root = Json::Parse(text, &depth);
+  bool is_within = root.has_value() && depth <= kMaxGrammarDepth;
+  if (is_within) {
+    document->root_ = *std::move(root);
+    document->options_ = options;
+    is_within = document->FindPlaces();
+  }
+  if (!is_within) {
+    LimitCheck check;
+    if (ReadJson(text, &check)) return absl::CancelledError("interrupted");
+    return absl::InvalidArgumentError(absl::StrCat("schema: ", check.error()));
   }
   document->FindIds();
   return document;
+}
+
+bool SchemaDocument::FindPlaces() {
+  std::vector<const SchemaJson*> open = {&root_};
+  std::vector<absl::string_view> names;
+  while (!open.empty()) {
+    const SchemaJson* value = open.back();
+    open.pop_back();
+    auto add = [&](const SchemaJson& part, size_t number) {
+      places_[&part] = {value, number};
+      if (part.size() > 0) open.push_back(&part);
+    };
+    if (value->is_array()) {
+      for (size_t i = 0; i < value->size(); ++i) add(value->array()[i], i);
+    } else if (value->is_object()) {
+      if (value->size() > kMaxSchemaMembers) return false;
+      names.clear();
+      for (size_t i = 0; i < value->size(); ++i) {
+        names.push_back(value->members()[i].first);
+        add(value->members()[i].second, i);
+      }
+      std::sort(names.begin(), names.end());
+      if (std::adjacent_find(names.begin(), names.end()) != names.end()) return false;
+    }
+  }
+  return true;
 }
 
 void SchemaDocument::FindIds() {
@@ -241,9 +256,13 @@ absl::StatusOr<const SchemaJson*> SchemaDocument::Resolve(const SchemaJson& wher
 }
 
 std::string SchemaDocument::PointerOf(const SchemaJson& value) const {
-  std::vector<absl::string_view> tokens;
+  std::vector<std::string> tokens;
   for (auto at = places_.find(&value); at != places_.end(); at = places_.find(at->second.parent)) {
-    tokens.push_back(at->second.token);
+    const Place& place = at->second;
+    tokens.push_back(place.parent->is_array()
+                         ? absl::StrCat(place.number)
+                         : absl::StrReplaceAll(place.parent->members()[place.number].first,
+                                               {{"~", "~0"}, {"/", "~1"}}));
   }
   std::string pointer = "#";
   for (auto token = tokens.rbegin(); token != tokens.rend(); ++token) {

@@ -51,13 +51,15 @@ class SchemaDocument {
  private:
   struct Place {
     const SchemaJson* parent;
-    std::string token;  // as in the pointer
+    size_t number;  // among its elements or members
   };
 
   SchemaDocument() = default;
 
   SchemaJson root_;
   SchemaOptions options_;
+  // Fills places_. False where an object has too many members, or two of one name.
+  bool FindPlaces();
   // Fills bases_ and targets_.
   void FindIds();
   // The schema, the nearest around `where`, that has an $id of its own; or the root.

@@ -94,7 +94,7 @@ const HashMap<std::string, KeywordInfo>& Keywords() {
 }  // namespace
 
 const KeywordInfo* FindKeyword(absl::string_view name) {
-  const auto known = Keywords().find(std::string(name));
+  const auto known = Keywords().find(name);
   return known == Keywords().end() ? nullptr : &known->second;
 }
 

@@ -24,10 +24,21 @@ bool IsFalse(const SchemaJson* schema) {
 
 }  // namespace
 
-RuleId SchemaCompiler::MemberRule(Fragment key, Fragment value) {
-  const RuleId rule = builder_.AddRule("a member");
+RuleId SchemaCompiler::MemberRule(Fragment key, Fragment value, absl::string_view name) {
+  const RuleId rule = builder_.AddRule(name);
   builder_.Define(rule, builder_.Concat({key, json_.Colon(), value}));
   return rule;
+}
+
+RuleId SchemaCompiler::NamedMember(const std::string& name, RuleId value, bool may_be_null) {
+  auto [at, is_new] = named_members_.try_emplace({name, {value, may_be_null}}, -1);
+  if (is_new) {
+    Fragment text = builder_.Call(value);
+    if (may_be_null) text = builder_.Alternate({text, json_.Null()});
+    const std::string named = builder_.rule_name(value);
+    at->second = MemberRule(builder_.Literal(JsonString(name)), text, named);
+  }
+  return at->second;
 }
 
 // What a member of that name must be valid against; `false` in it where it may not be there.
@@ -106,10 +117,9 @@ absl::StatusOr<std::vector<SchemaCompiler::Property>> SchemaCompiler::Properties
         *why = Together({schema.at.required, part.schema});
       }
     }
-    const Fragment key = builder_.Literal(JsonString(name));
-    Fragment value = builder_.Call(ValueRule(std::move(conjunction)));
-    if (absent_is_null_ && !is_required) value = builder_.Alternate({value, json_.Null()});
-    properties.push_back({MemberRule(key, value), is_required || absent_is_null_});
+    const bool may_be_null = absent_is_null_ && !is_required;
+    properties.push_back({NamedMember(name, ValueRule(std::move(conjunction)), may_be_null),
+                          is_required || absent_is_null_});
   }
   for (const std::string& name : schema.forbidden) {
     if (named.insert(name).second) names.push_back(name);

@@ -204,7 +204,6 @@ bool TextSet::Contains(absl::string_view text) const {
 }
 
 Fragment TextSet::Write(TextForm form, AutomatonBuilder* builder) const {
-  const CodePointSet unescaped = UnescapedInJson();
   const NodeId end = builder->AddLink();
   std::vector<NodeId> places(num_states());
   for (NodeId& place : places) place = builder->AddLink();
@@ -226,8 +225,8 @@ Fragment TextSet::Write(TextForm form, AutomatonBuilder* builder) const {
     int run = -1;                            // the first byte of a run with one target
     for (int byte = 0; byte <= 256; ++byte) {
       const int32_t target = byte < 256 ? Next(state, static_cast<uint8_t>(byte)) : kNowhere;
-      const bool escapes_it = form == TextForm::kJsonString && byte > 0 && byte < 0x80 &&
-                              !unescaped.Contains(static_cast<uint32_t>(byte));
+      const bool escapes_it =
+          form == TextForm::kJsonString && byte > 0 && IsEscapedInJson(static_cast<uint32_t>(byte));
       if (escapes_it && target != kNowhere) escaped[target].push_back(static_cast<char>(byte));
       if (run >= 0 &&
           (byte == 256 || escapes_it || target != Next(state, static_cast<uint8_t>(run)))) {

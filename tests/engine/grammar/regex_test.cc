@@ -133,10 +133,43 @@ TEST(RegexTest, DepthAndSizeHaveLimits) {
   for (int i = 0; i < 8; ++i) text = absl::StrCat("(", text, "){1000}");
   EXPECT_FALSE(Accepts(ValueOrDie(CompileRegex(text)), "aaa"));
   std::string many;
-  for (int i = 0; i < 12; ++i) many += "(ab){100000}";
+  for (int i = 0; i < 600; ++i) many += "(ab){0,1000}";
   EXPECT_THAT(std::string(CompileRegex(many).status().message()),
               HasSubstr("too large: it needs more than 1048576 nodes"));
   EXPECT_TRUE(CompileRegex(std::string(kMaxGrammarText / 4, 'a')).ok());
+}
+
+TEST(RegexTest, LargeCountsAreExactAndSmall) {
+  struct Counted {
+    std::string unit;
+    int min, max;
+  };
+  for (const auto& [unit, min, max] :
+       {Counted{"a", 0, 1025}, Counted{"a", 1500, 4111}, Counted{"(?:a|bc)", 0, 5000},
+        Counted{"(?:a|bc)", 3, 2000}, Counted{"(?:a|bc)", 1100, 1100},
+        Counted{"(?:a?)", 9, 1100}}) {
+    const std::string regex = absl::StrCat(unit, "{", min, ",", max, "}");
+    const auto grammar = ValueOrDie(CompileRegex(regex));
+    EXPECT_LT(grammar->automaton().nodes.size(), 8000u) << regex;
+    StateMachine machine(&grammar->automaton());
+    StateId state = machine.start();
+    for (int count = 0; count <= max; ++count) {
+      ASSERT_NE(state, StateMachine::kNoState) << regex << ", " << count;
+      ASSERT_EQ(machine.CanEnd(state), count >= min || unit == "(?:a?)") << regex << ", " << count;
+      const bool is_pair = unit == "(?:a|bc)" && count % 3 == 1;
+      for (const char c : absl::string_view(is_pair ? "bc" : "a")) {
+        if (state != StateMachine::kNoState) state = machine.Next(state, static_cast<uint8_t>(c));
+      }
+    }
+    EXPECT_EQ(state, StateMachine::kNoState) << regex;
+  }
+  const auto open = ValueOrDie(CompileRegex("(?:ab){2000,}"));
+  EXPECT_LT(open->automaton().nodes.size(), 2000u);
+  std::string text;
+  for (int i = 0; i < 1999; ++i) text += "ab";
+  EXPECT_FALSE(Accepts(open, text));
+  EXPECT_TRUE(Accepts(open, text + "ab"));
+  EXPECT_TRUE(Accepts(open, text + "ababab"));
 }
 
 // A random expression over a, b, c, as text and as the set of ends it has from each place of a
