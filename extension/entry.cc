@@ -47,7 +47,7 @@ int RegisterAll(sqlite3* db) {
         RegisterBatchImport, RegisterBatchSubmit,  RegisterBatchPoll,  RegisterConvert,
         RegisterDownloads,   RegisterJobDiff,      RegisterSimilarity, RegisterClassifyScores,
         RegisterRank,        RegisterTopK,         RegisterDistinct,   RegisterMatch,
-        RegisterExtractEach}) {
+        RegisterCalibrate,   RegisterExtractEach}) {
     int code = register_one(connection);
     if (code != SQLITE_OK) return code;
   }

@@ -52,6 +52,11 @@ absl::StatusOr<RequestSpec> PrepareChat(const TextRequest& request) {
         "best_of: a model on the network does not tell how probable its answers are; n has them "
         "all");
   }
+  if (request.task == Task::kWeigh) {
+    return absl::UnimplementedError(
+        "a model on the network does not tell how probable a whole answer is: where `escalate` is "
+        "to decide by that, the first model must be one of this machine");
+  }
   RequestSpec spec{.options = request.options,
                    .salt = std::string(request.salt),
                    .stream = request.stream,

@@ -30,6 +30,7 @@ class Engine;
 enum class Task {
   kGenerate,
   kChoose,  // kGenerate, with Generation::first_choices
+  kWeigh,   // kGenerate, with the probability of the answer (RequestSpec::wants_probability)
   kEmbed,   // Generation::embedding of the prompt, a plain text without a template
   kRank,    // likewise, the scores of how well the prompt answers `question`
   kScore,   // Generation::prompt_logprobs of the prompt, likewise

@@ -214,7 +214,8 @@ absl::StatusOr<RequestSpec> LocalGenerator::PrepareChat(const TextRequest& reque
                      .options = std::move(options),
                      .borders = std::move(borders),
                      .stream = request.stream,
-                     .wants_first_choices = request.task == Task::kChoose};
+                     .wants_first_choices = request.task == Task::kChoose,
+                     .wants_probability = request.task == Task::kWeigh};
 }
 
 // Where the text of the last message begins: what is before it is the same for all prompts.

@@ -17,6 +17,7 @@ std::string OptionsThatMatter(const RequestSpec& spec, absl::Span<const AdapterI
     json.Add("kept_end", *spec.kept_end);
   }
   if (spec.wants_first_choices) json.Add("first_choices", true);
+  if (spec.wants_probability) json.Add("probability", true);
   if (!spec.adapters.empty()) {
     Json pairs = Json::MakeArray();
     for (const AdapterUse& use : spec.adapters) {

@@ -75,6 +75,10 @@ bool FollowsConstraint(const Tokenizer& tokenizer, const CompiledConstraint* con
 bool HasItsChoices(const Tokenizer& tokenizer, const RequestSpec& spec,
                    const CompiledConstraint* constraint, const RememberedAnswer& answer) {
   const std::vector<FirstChoice>& choices = answer.first_choices;
+  if (spec.wants_probability) {
+    return choices.size() == 1 && choices[0].text == answer.text &&
+           std::isfinite(choices[0].logprob) && choices[0].logprob <= 0;
+  }
   if (!spec.wants_first_choices) return choices.empty();
   // There are none where the model was not asked at all.
   const size_t given = constraint != nullptr ? constraint->start.size() : 0;

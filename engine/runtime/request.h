@@ -64,6 +64,10 @@ struct RequestSpec {
   bool stream = false;
   // Report Generation::first_choices.
   bool wants_first_choices = false;
+  // Report how probable the answer is, as the only one of Generation::first_choices: its text and
+  // the natural log of the product of its tokens' probabilities, each among those that the
+  // constraint allowed there.
+  bool wants_probability = false;
   // Report Generation::mean_logprob.
   bool wants_logprob = false;
   // options.constraint, compiled for this model; Engine::Submit fills it in.
@@ -131,6 +135,7 @@ struct Generation {
   std::vector<float> embedding = {};
   // wants_first_choices: the tokens that the constraint allowed where the model was first asked, in
   // ascending order of their numbers; options such as temperature do not touch their probabilities.
+  // wants_probability: the answer.
   std::vector<FirstChoice> first_choices = {};
   // wants_logprob: of the tokens that the model was asked for, its answer's end among them; 0 where
   // there are none. Neither temperature nor a constraint touches it.

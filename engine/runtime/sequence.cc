@@ -176,6 +176,7 @@ absl::StatusOr<std::optional<FinishReason>> Sequence::TakeSample(
   if (spec.wants_logprob) {
     generation_.mean_logprob += (logprob - generation_.mean_logprob) / ++asked_;
   }
+  if (spec.wants_probability) logprob_ += LogProbabilityAmongAllowed(logits, token);
   if (!grammar_) return Append(token, logprob, now);
   if (tokenizer_->IsEndOfGeneration(token)) return FinishReason::kStop;
   allowed_.clear();
@@ -317,12 +318,25 @@ std::optional<FinishReason> Sequence::Append(int32_t token, double logprob, absl
 // Nothing can follow.
 bool Sequence::AnswerIsWhole() const { return grammar_->IsComplete(); }
 
+bool Sequence::IsAllowed(int32_t token) const {
+  const size_t word = token / 64;
+  return allowed_.empty() || (word < allowed_.size() && (allowed_[word] >> (token % 64) & 1) != 0);
+}
+
+double Sequence::LogProbabilityAmongAllowed(absl::Span<const float> logits, int32_t token) const {
+  // At most 0, whatever is rounded: the token's own share is 1.
+  double others = 1;
+  for (int32_t other = 0; other < static_cast<int32_t>(logits.size()); ++other) {
+    if (other == token || !IsAllowed(other)) continue;
+    others += std::exp(double{logits[other]} - double{logits[token]});
+  }
+  return -std::log(others);
+}
+
 void Sequence::ReportChoices(absl::Span<const float> logits) {
   const double total = LogSumExp(logits);
   for (int32_t token = 0; token < static_cast<int32_t>(logits.size()); ++token) {
-    const bool any = allowed_.empty();
-    const size_t word = token / 64;
-    if (!any && (word >= allowed_.size() || (allowed_[word] >> (token % 64) & 1) == 0)) continue;
+    if (!IsAllowed(token)) continue;
     generation_.first_choices.push_back(
         {std::string(tokenizer_->TokenBytes(token)), static_cast<float>(logits[token] - total)});
   }
@@ -375,6 +389,9 @@ Generation Sequence::TakeResult(FinishReason finish, absl::Time now) {
   if (request_->spec().stream && result.text.size() > streamed_bytes_) {
     request_->PublishToken({.piece = result.text.substr(streamed_bytes_),
                             .since_submission = now - request_->submitted()});
+  }
+  if (request_->spec().wants_probability) {
+    result.first_choices = {{result.text, static_cast<float>(logprob_)}};
   }
   result.finish = finish;
   if (led_to_end_) {

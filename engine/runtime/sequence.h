@@ -108,7 +108,8 @@ class Sequence {
   // Whether TakeSample reads those logits too.
   bool reads_logits() const {
     const RequestSpec& spec = request_->spec();
-    return spec.stream || spec.wants_logprob || (spec.wants_first_choices && !sampled_);
+    return spec.stream || spec.wants_logprob || spec.wants_probability ||
+           (spec.wants_first_choices && !sampled_);
   }
   // Appends the token that was picked so, as far as *work (see GrammarMatcher) reaches: else the
   // sequence is not ready(). `logits` may be empty unless reads_logits(). How the answer ends, if
@@ -175,6 +176,9 @@ class Sequence {
   absl::Status FillAllowed(int64_t* work);
   absl::StatusOr<bool> FitsWithForced(int64_t* work);
   absl::Status CutShort(FinishReason finish) const;
+  bool IsAllowed(int32_t token) const;
+  // REQUIRES: the token is allowed.
+  double LogProbabilityAmongAllowed(absl::Span<const float> logits, int32_t token) const;
   void ReportChoices(absl::Span<const float> logits);
   absl::Duration TimeLeft() const;
 
@@ -213,6 +217,7 @@ class Sequence {
   std::optional<FinishReason> start_end_;  // the answer ended before the model was asked
   bool sampled_ = false;                   // ... it was asked
   int32_t asked_ = 0;                      // how often, for the mean of its logprobs
+  double logprob_ = 0;                     // of the answer so far, among what was allowed
   Generation generation_;                  // text and times as far as they are known
   size_t streamed_bytes_ = 0;              // of its text
   std::vector<double> pooled_;  // (hidden_size,) sum of the hidden states of [0, pooled_until_)

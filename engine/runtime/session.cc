@@ -12,7 +12,8 @@ Session::Session(std::shared_ptr<Generator> generator, std::string salt,
     : generator_(std::move(generator)), salt_(std::move(salt)), memo_(std::move(memo)) {}
 
 void Session::NotePurpose(const TextRequest& request) const {
-  const bool writes = request.task == Task::kGenerate || request.task == Task::kChoose;
+  const bool writes = request.task == Task::kGenerate || request.task == Task::kChoose ||
+                      request.task == Task::kWeigh;
   if (strayed_ == nullptr || !writes) return;
   *strayed_ =
       !generator_->info().purpose.Covers({request.system, request.prompt, request.question});

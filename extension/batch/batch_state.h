@@ -6,12 +6,19 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/hash_map.h"
 #include "extension/batch/tickets.h"
 #include "extension/connection/connection.h"
 
 namespace lm {
 
 class LookAhead;
+
+// Of a model, as the first of a cascade.
+struct CascadeCounts {
+  int64_t asked = 0;      // rows that it was asked for
+  int64_t escalated = 0;  // of those, the ones that another model has answered
+};
 
 struct BatchState : ConnectionExtra {
   // Of lm_submit() and lm_await().
@@ -25,6 +32,7 @@ struct BatchState : ConnectionExtra {
   int64_t num_foreseen = 0;  // calls whose answers were under way before they were made
   std::string hint;          // empty: none
   int num_single = 0;        // statements in a row that asked for one row each
+  HashMap<std::string, CascadeCounts> cascades;  // by the first model's path
 };
 
 // The connection's, made by the first who asks.

@@ -3,6 +3,21 @@
 #include "absl/hash/hash.h"
 
 namespace lm {
+namespace {
+
+using Options = std::shared_ptr<const CallOptions>;
+
+bool SameOptions(const Options& a, const Options& b) {
+  return a == b || (a->generation == b->generation && &a->generator() == &b->generator());
+}
+
+bool SameEscalation(const Escalation* a, const Escalation* b) {
+  if (a == nullptr || b == nullptr) return a == b;
+  return a->below == b->below && a->confidence == b->confidence &&
+         SameOptions(a->options, b->options);
+}
+
+}  // namespace
 
 CallText::CallText(const RowPrompt& row)
     : prompt(**row.prompt),
@@ -11,17 +26,20 @@ CallText::CallText(const RowPrompt& row)
       chooses(row.chooses),
       begun(row.begun),
       embed(row.embed),
+      weighs(row.weighs),
+      escalation(row.escalation),
       options(row.options),
-      hash(absl::HashOf(prompt, system, question, chooses, begun, embed.has_value(),
-                        &options->generator(), options->generation.max_tokens,
-                        options->generation.seed, options->generation.constraint)) {}
+      hash(absl::HashOf(prompt, system, question, chooses, begun, embed.has_value(), weighs,
+                        escalation != nullptr ? escalation->below : -1.0, &options->generator(),
+                        options->generation.max_tokens, options->generation.seed,
+                        options->generation.constraint)) {}
 
 bool CallText::operator==(const CallText& other) const {
   return hash == other.hash && prompt == other.prompt && system == other.system &&
          question == other.question && chooses == other.chooses && begun == other.begun &&
-         embed == other.embed &&
-         (options == other.options || (options->generation == other.options->generation &&
-                                       &options->generator() == &other.options->generator()));
+         embed == other.embed && weighs == other.weighs &&
+         SameEscalation(escalation.get(), other.escalation.get()) &&
+         SameOptions(options, other.options);
 }
 
 }  // namespace lm

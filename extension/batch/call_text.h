@@ -19,6 +19,8 @@ struct CallText {
   bool chooses;
   std::string begun;
   std::optional<EmbedTask> embed;
+  bool weighs;
+  std::shared_ptr<const Escalation> escalation;
   std::shared_ptr<const CallOptions> options;
   size_t hash;  // of the others; equal texts have equal ones
 

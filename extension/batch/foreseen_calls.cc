@@ -140,7 +140,8 @@ void ForeseenCalls::Look() {
   auto look = [&](ForeseenCall& call) {
     if (not_there < kLookedAt && call.pending.submitted() && !call.pending.answered()) {
       call.pending.Collect();
-      not_there += !call.pending.answered();
+      // Those that another model is asked about are not in that order.
+      not_there += !call.pending.answered() && !call.pending.escalated();
     }
     num_under_way_ += call.pending.submitted() && !call.pending.answered();
     return call.pending.answered();

@@ -82,11 +82,22 @@ absl::StatusOr<std::optional<PendingAnswer>> AwaitRow(const Call& call, RowPromp
     return known;
   }
   const bool alone = call.connection().only_counts() || !HasPrompt(row);
-  LookAhead* ahead = alone ? nullptr : Of(call);
-  if (ahead != nullptr) return ahead->Await(std::move(row));
+  std::shared_ptr<const CallOptions> first;  // of a cascade
+  if (!alone && row.escalation != nullptr) first = row.options;
+  auto counted = [&](PendingAnswer pending) {
+    if (first == nullptr) return pending;
+    CascadeCounts& counts = BatchOf(call.connection()).cascades[first->generator().info().path];
+    ++counts.asked;
+    counts.escalated += pending.escalated();
+    return pending;
+  };
+  if (LookAhead* ahead = alone ? nullptr : Of(call)) {
+    ASSIGN_OR_RETURN(PendingAnswer pending, ahead->Await(std::move(row)));
+    return counted(std::move(pending));
+  }
   PendingAnswer pending(std::move(row));
   RETURN_IF_ERROR(pending.Await(call.connection().db()));
-  return pending;
+  return counted(std::move(pending));
 }
 
 absl::Status AnswerRow(const Call& call, RowPrompt row, AnswerType type) {

@@ -21,6 +21,7 @@ absl::StatusOr<std::shared_ptr<Request>> SubmitRow(const RowPrompt& row, const S
   } else {
     request.system = row.options->SystemOf(*row.system);
     if (row.chooses) request.task = Task::kChoose;
+    if (row.weighs) request.task = Task::kWeigh;
     request.question = row.question;
     request.begun = row.begun;
   }
@@ -96,8 +97,12 @@ bool PendingAnswer::Submit() {
       Refuse(request.status());
     }
   }
-  row_.prompt = std::nullopt;
-  row_.system = std::nullopt;
+  if (row_.escalation == nullptr) {
+    row_.prompt = std::nullopt;
+    row_.system = std::nullopt;
+  }
+  // What is remembered is there at once, and may be nothing to rely on.
+  if (row_.escalation != nullptr) Collect();
   return true;
 }
 
@@ -108,18 +113,23 @@ bool PendingAnswer::NeedsModel() const {
 }
 
 bool PendingAnswer::Done(absl::Duration wait) {
-  return submitted_ && (request_ == nullptr || request_->WaitFor(wait));
+  const bool done = submitted_ && (request_ == nullptr || request_->WaitFor(wait));
+  if (!done || row_.escalation == nullptr) return done;
+  Collect();
+  return answered();
 }
 
 absl::Status PendingAnswer::Await(sqlite3* db, absl::FunctionRef<absl::Status()> meanwhile) {
   if (fork_guard_.forked()) return ForkGuard::Error();
-  // Where even this one finds no room, its answer is that there is none: those who come with one
-  // prompt at a time do not wait in line for a queue of 100,000 to move.
-  if (!Submit()) submitted_ = true;
-  if (!over_budget_.ok()) StatementCall::Note(std::string(over_budget_.message()));
-  // Of this kind only an interrupt is, while it was submitted.
-  if (absl::IsCancelled(answer_.generation.status)) return answer_.generation.status;
-  if (request_ != nullptr) {
+  // Twice where the answer is escalated.
+  do {
+    // Where even this one finds no room, its answer is that there is none: those who come with one
+    // prompt at a time do not wait in line for a queue of 100,000 to move.
+    if (!Submit()) submitted_ = true;
+    if (!over_budget_.ok()) StatementCall::Note(std::string(over_budget_.message()));
+    // Of this kind only an interrupt is, while it was submitted.
+    if (absl::IsCancelled(answer_.generation.status)) return answer_.generation.status;
+    if (request_ == nullptr) continue;
     absl::Status waited = lm::Await(db, *request_, meanwhile);
     const bool late = absl::IsDeadlineExceeded(waited);
     if (!waited.ok() && (!late || ends_statement())) return waited;
@@ -129,7 +139,7 @@ absl::Status PendingAnswer::Await(sqlite3* db, absl::FunctionRef<absl::Status()>
       request_.reset();
     }
     Collect();
-  }
+  } while (!answered());
   if (std::exchange(counted_, true)) return absl::OkStatus();
   if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) {
     const Generation& generation = answer_.generation;
@@ -140,11 +150,32 @@ absl::Status PendingAnswer::Await(sqlite3* db, absl::FunctionRef<absl::Status()>
 }
 
 void PendingAnswer::Collect() {
+  if (escalated_ && !submitted_) Submit();  // there was no room before
   if (request_ == nullptr || !request_->WaitFor(absl::ZeroDuration())) return;
+  Take();
+  if (!IsDoubtful()) {
+    row_.escalation.reset();
+    return;
+  }
+  const std::shared_ptr<const Escalation> escalation = std::move(row_.escalation);
+  row_.options = escalation->options;
+  row_.weighs = false;
+  escalated_ = true;
+  submitted_ = false;
+  Submit();
+}
+
+void PendingAnswer::Take() {
   answer_.generation = request_->result();
   Settle();
   answer_.generation.status = GenerationStatus(answer_.generation);
   request_.reset();
+}
+
+bool PendingAnswer::IsDoubtful() const {
+  return row_.escalation != nullptr && answer_.generation.status.ok() &&
+         !row_.options->session().only_counts() &&
+         row_.escalation->confidence(answer_.generation) < row_.escalation->below;
 }
 
 absl::StatusOr<RowPrompt> ReadRow(const Call& call) {

@@ -35,6 +35,13 @@ struct EmbedTask {
   }
 };
 
+// Whom to ask instead where an answer is not probable enough.
+struct Escalation {
+  std::shared_ptr<const CallOptions> options;  // the row's, of the other model
+  double below = 0;
+  double (*confidence)(const Generation& answer) = nullptr;  // how probable the answer is
+};
+
 struct RowPrompt {
   // nullopt: the answer is NULL. An error is the row's failure.
   absl::StatusOr<std::optional<std::string>> prompt = std::nullopt;
@@ -45,6 +52,9 @@ struct RowPrompt {
   std::string begun = "";                           // what the answer begins with
   // Instead of an answer: the prompt's embedding, of which the system prompt is no part.
   std::optional<EmbedTask> embed = {};
+  // The answer has its probability (Task::kWeigh); not of the model that it is escalated to.
+  bool weighs = false;
+  std::shared_ptr<const Escalation> escalation = {};  // null: the answer is what it is
 };
 
 class Call;
@@ -71,7 +81,9 @@ class PendingAnswer {
   bool Submit();
   // Why a budget was in the way of the last Submit(); OK where none was.
   const absl::Status& over_budget() const { return over_budget_; }
-  bool submitted() const { return submitted_; }
+  bool submitted() const { return submitted_ || escalated_; }
+  // Whether the answer is asked for, or given, by the model of RowPrompt::escalation.
+  bool escalated() const { return escalated_; }
 
   // Whether Await() would return at once, or does after so long. A row that is not submitted is not
   // done.
@@ -81,7 +93,7 @@ class PendingAnswer {
   // called.
   bool NeedsModel() const;
 
-  // Where the answer is there, keeps it and nothing else.
+  // Where the answer is there, keeps it; where it is not to be relied on, asks the other model.
   void Collect();
   // Whether it has been collected, or was never the engine's to give.
   bool answered() const { return submitted_ && request_ == nullptr; }
@@ -104,10 +116,14 @@ class PendingAnswer {
   // Says what it has taken.
   void Settle();
   bool ends_statement() const { return on_error() == OnError::kError; }
+  // Takes the finished request's answer.
+  void Take();
+  bool IsDoubtful() const;
 
-  RowPrompt row_;  // its texts are gone once they are submitted
+  RowPrompt row_;  // its texts are gone once they are submitted for the last time
   const ForkGuard fork_guard_;
-  bool submitted_ = false;
+  bool submitted_ = false;  // to the model that is asked last, so far
+  bool escalated_ = false;
   bool counted_ = false;                  // for lm_running
   std::shared_ptr<Request> request_;      // null: not submitted, or answered
   std::unique_ptr<SpendingShare> share_;  // null: there is no budget

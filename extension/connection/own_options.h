@@ -42,6 +42,8 @@ class OwnOptions {
                                 double most) const;
   absl::StatusOr<bool> Bool(const std::string& key, bool otherwise) const;
   absl::StatusOr<std::optional<std::string>> Text(const std::string& key) const;
+  // What was given, whatever it is; null where nothing was, or null.
+  const Json* Value(const std::string& key) const { return Find(key); }
   // A number that is not negative.
   absl::StatusOr<std::optional<double>> Amount(const std::string& key) const;
 

@@ -25,7 +25,9 @@
 //   scores     true: a JSON object from each label to its probability, of the same prompt, by the
 //              logits (extension/questions/label_scores.h): they sum to 1. With multi, the
 //              probability that it applies; those are independent of each other
-// The subtype of both is JSON.
+//   escalate   {"model": "large", "below": 0.9}: where the model finds its label less probable than
+//              that, among the labels, the large one is asked; lm_calibrate finds the number
+// The subtype of arrays and objects is JSON.
 //
 // A NULL text gives NULL. Labels that are none, or of another type, are errors that name them.
 #include <memory>
@@ -41,6 +43,7 @@
 #include "extension/batch/look_ahead.h"
 #include "extension/connection/own_options.h"
 #include "extension/functions/functions.h"
+#include "extension/questions/cascade.h"
 #include "extension/questions/constrained_options.h"
 #include "extension/questions/label_scores.h"
 #include "extension/questions/labels.h"
@@ -68,6 +71,9 @@ absl::StatusOr<Classification> ReadClassification(const Call& call, const OwnOpt
   ASSIGN_OR_RETURN(task.multi, own.Bool("multi", false));
   ASSIGN_OR_RETURN(task.scores, own.Bool("scores", false));
   ASSIGN_OR_RETURN(task.threshold, own.Number("threshold", 0.5, 0, 1));
+  if (own.Has("escalate") && (task.multi || task.scores)) {
+    return absl::InvalidArgumentError("escalate is for one label: neither with multi nor scores");
+  }
   if (own.Has("threshold") && !task.multi) {
     return absl::InvalidArgumentError("threshold is for {\"multi\": true}");
   }
@@ -122,15 +128,20 @@ absl::Status ClassifyEach(Call& call, const Classification& task, CallOptions op
 absl::Status Classify(Call& call) {
   if (call.IsNull(0)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::optional<std::string> json, call.Text(3, "options"));
-  ASSIGN_OR_RETURN(const OwnOptions own, OwnOptions::Take(json, {"multi", "scores", "threshold"}));
+  ASSIGN_OR_RETURN(const OwnOptions own,
+                   OwnOptions::Take(json, {"multi", "scores", "threshold", "escalate"}));
   ASSIGN_OR_RETURN(const Classification task, ReadClassification(call, own));
   ASSIGN_OR_RETURN(CallOptions options, call.Options(own.rest()));
   if (task.multi) return ClassifyEach(call, task, std::move(options));
   RowPrompt row{.prompt = call.Text(0, "text"),
                 .system = ClassifyPrompt(task.instruction, task.labels)};
   if (!task.scores) {
-    ASSIGN_OR_RETURN(row.options, Constrained(std::move(options), {AnswerConstraint::Kind::kChoices,
-                                                                   ChoicesOf(task.labels)}));
+    const AnswerConstraint choices{AnswerConstraint::Kind::kChoices, ChoicesOf(task.labels)};
+    auto read = [&](const std::optional<std::string>& given) {
+      return ConstrainedOptions(call, given, choices);
+    };
+    ASSIGN_OR_RETURN(row.options, Constrained(std::move(options), choices));
+    RETURN_IF_ERROR(AddEscalation(own, ConfidenceInAnswer, read, &row));
     return AnswerRow(call, std::move(row));
   }
   row.options = std::make_shared<const CallOptions>(std::move(options));

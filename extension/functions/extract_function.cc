@@ -23,6 +23,9 @@
 // and the `description` of each property that has one, in the system prompt, which all rows share.
 // A schema whose top is no object with properties is shown to it as it is.
 //
+// {"model": "small", "escalate": {"model": "large", "below": 0.5}} asks the large model where the
+// small one finds its whole answer less probable than that; lm_calibrate finds the number.
+//
 // The value has the JSON subtype. A NULL text gives NULL.
 #include <memory>
 #include <string>
@@ -30,7 +33,9 @@
 
 #include "engine/base/status_macros.h"
 #include "extension/batch/look_ahead.h"
+#include "extension/connection/own_options.h"
 #include "extension/functions/functions.h"
+#include "extension/questions/cascade.h"
 #include "extension/questions/constrained_options.h"
 #include "extension/questions/extraction.h"
 
@@ -41,14 +46,16 @@ absl::Status Extract(Call& call) {
   if (call.IsNull(0)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string given, NeededText(call, 1, "schema"));
   ASSIGN_OR_RETURN(const std::string schema, ExtractionSchema(given));
-  ASSIGN_OR_RETURN(std::shared_ptr<const CallOptions> options,
-                   ConstrainedOptions(call, 2, {AnswerConstraint::Kind::kExtraction, schema},
-                                      {.on_length = OnLength::kComplete}));
-  return AnswerRow(call,
-                   {.prompt = call.Text(0, "text"),
-                    .system = ExtractionPrompt(schema),
-                    .options = std::move(options)},
-                   AnswerType::kJson);
+  ASSIGN_OR_RETURN(const std::optional<std::string> json, call.Text(2, "options"));
+  ASSIGN_OR_RETURN(const OwnOptions own, OwnOptions::Take(json, {"escalate"}));
+  auto read = [&](const std::optional<std::string>& options) {
+    return ConstrainedOptions(call, options, {AnswerConstraint::Kind::kExtraction, schema},
+                              {.on_length = OnLength::kComplete});
+  };
+  RowPrompt row{.prompt = call.Text(0, "text"), .system = ExtractionPrompt(schema)};
+  ASSIGN_OR_RETURN(row.options, read(own.rest()));
+  RETURN_IF_ERROR(AddEscalation(own, ConfidenceInAnswer, read, &row));
+  return AnswerRow(call, std::move(row), AnswerType::kJson);
 }
 
 }  // namespace

@@ -19,6 +19,11 @@
 // is the share of those that say yes, and lm_if what most of them say. Where half do, that is its
 // row's failure (on_error): an odd number cannot tie. Each answer is a request, and is paid for.
 //
+// lm_if asks two models, one only where the other is in doubt, with
+//   {"model": "small", "escalate": {"model": "large", "below": 0.9}}
+// The small one's answer counts where its share, of yes or of no, is at least `below`; else the
+// large one's does. lm_calibrate finds what to write there (extension/questions/cascade.h).
+//
 // A NULL text gives NULL.
 #include <memory>
 #include <string>
@@ -27,7 +32,9 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "extension/batch/look_ahead.h"
+#include "extension/connection/own_options.h"
 #include "extension/functions/functions.h"
+#include "extension/questions/cascade.h"
 #include "extension/questions/constrained_options.h"
 #include "extension/questions/yes_or_no.h"
 
@@ -37,11 +44,17 @@ namespace {
 // Asks, and hands the probability of a yes, and of how many votes (0: none), to `result`, which may
 // find that it is no answer.
 template <typename Result>
-absl::Status Judge(Call& call, const std::string& question, Result result) {
-  ASSIGN_OR_RETURN(std::shared_ptr<const CallOptions> options,
-                   ConstrainedOptions(call, 2, YesOrNo()));
-  ASSIGN_OR_RETURN(const std::optional<PendingAnswer> pending,
-                   AwaitRow(call, AskYesOrNo(call.Text(0, "text"), question, options)));
+absl::Status Judge(Call& call, const std::string& question, bool takes_escalate, Result result) {
+  ASSIGN_OR_RETURN(const std::optional<std::string> json, call.Text(2, "options"));
+  ASSIGN_OR_RETURN(const OwnOptions own, takes_escalate ? OwnOptions::Take(json, {"escalate"})
+                                                        : OwnOptions::Take(json, {}));
+  auto read = [&call](const std::optional<std::string>& given) {
+    return ConstrainedOptions(call, given, YesOrNo());
+  };
+  ASSIGN_OR_RETURN(const std::shared_ptr<const CallOptions> options, read(own.rest()));
+  RowPrompt row = AskYesOrNo(call.Text(0, "text"), question, options);
+  RETURN_IF_ERROR(AddEscalation(own, ConfidenceInYesOrNo, read, &row));
+  ASSIGN_OR_RETURN(const std::optional<PendingAnswer> pending, AwaitRow(call, std::move(row)));
   if (!pending.has_value()) return absl::OkStatus();
   absl::Status status = pending->answer().generation.status;
   if (status.ok()) {
@@ -58,7 +71,7 @@ absl::Status Judge(Call& call, const std::string& question, Result result) {
 absl::Status If(Call& call) {
   if (call.IsNull(0)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string question, NeededText(call, 1, "question"));
-  return Judge(call, absl::StrCat(question, " Answer yes or no."),
+  return Judge(call, absl::StrCat(question, " Answer yes or no."), /*takes_escalate=*/true,
                [&call](double yes, int32_t votes) {
                  if (votes > 0 && yes == 0.5) {
                    return absl::FailedPreconditionError(
@@ -72,10 +85,11 @@ absl::Status If(Call& call) {
 absl::Status Score(Call& call) {
   if (call.IsNull(0)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string criterion, NeededText(call, 1, "criterion"));
-  return Judge(call, absl::StrCat("Yes or no: ", criterion), [&call](double yes, int32_t) {
-    sqlite3_result_double(call.context(), yes);
-    return absl::OkStatus();
-  });
+  return Judge(call, absl::StrCat("Yes or no: ", criterion), /*takes_escalate=*/false,
+               [&call](double yes, int32_t) {
+                 sqlite3_result_double(call.context(), yes);
+                 return absl::OkStatus();
+               });
 }
 
 }  // namespace

@@ -45,7 +45,14 @@ absl::StatusOr<std::shared_ptr<const CallOptions>> Constrained(CallOptions optio
 
 absl::StatusOr<std::shared_ptr<const CallOptions>> ConstrainedOptions(
     const Call& call, int i, AnswerConstraint constraint, const CallDefaults& defaults) {
-  ASSIGN_OR_RETURN(CallOptions options, call.Options(i, defaults));
+  ASSIGN_OR_RETURN(const std::optional<std::string> json, call.Text(i, "options"));
+  return ConstrainedOptions(call, json, std::move(constraint), defaults);
+}
+
+absl::StatusOr<std::shared_ptr<const CallOptions>> ConstrainedOptions(
+    const Call& call, const std::optional<std::string>& json, AnswerConstraint constraint,
+    const CallDefaults& defaults) {
+  ASSIGN_OR_RETURN(CallOptions options, call.Options(json, defaults));
   ASSIGN_OR_RETURN(std::shared_ptr<const CallOptions> made,
                    Constrained(std::move(options), std::move(constraint)));
   call.connection().NoteSchema(made->generation.constraint);

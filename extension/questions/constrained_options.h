@@ -10,6 +10,7 @@
 #define LM_EXTENSION_QUESTIONS_CONSTRAINED_OPTIONS_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -31,6 +32,10 @@ absl::StatusOr<std::shared_ptr<const CallOptions>> Constrained(CallOptions optio
 // The same of the options in argument i.
 absl::StatusOr<std::shared_ptr<const CallOptions>> ConstrainedOptions(
     const Call& call, int i, AnswerConstraint constraint, const CallDefaults& defaults = {});
+// ... or in this text.
+absl::StatusOr<std::shared_ptr<const CallOptions>> ConstrainedOptions(
+    const Call& call, const std::optional<std::string>& json, AnswerConstraint constraint,
+    const CallDefaults& defaults = {});
 
 }  // namespace lm
 

@@ -42,7 +42,10 @@
 // with another number of threads (lm_settings), begins with no counts, in lm_requests and lm_cache
 // too. `model` is the name this
 // connection has for it, else the file's.
-// Two are this connection's own: `foreseen`, how many calls of generate() and the like
+// Where this connection has asked the model first (option escalate), `cascaded` says for how many
+// rows, and `escalated` how many of those another one has answered:
+//   SELECT model, 1.0 * escalated / cascaded AS rate FROM lm_stats WHERE cascaded > 0;
+// Two more are this connection's own: `foreseen`, how many calls of generate() and the like
 // found their answer under way, because look-ahead had seen them coming; and `hint`, what the last
 // statement that had to ask row by row could do better, what is wrong with the memo's file, which
 // budget has ended it, which members of the last schema are no keywords, or that a model made for
@@ -83,7 +86,8 @@ class StatsTable : public SnapshotTable {
            "ttft_p95_ms REAL, ttft_p99_ms REAL, itl_p50_ms REAL, itl_p95_ms REAL, itl_p99_ms REAL, "
            "batch_occupancy REAL, preemptions INTEGER, kv_bytes INTEGER, kv_bytes_used INTEGER, "
            "kv_bytes_cached INTEGER, memo_hits INTEGER, arithmetic_percent REAL, bandwidth_percent "
-           "REAL, verdict TEXT, path TEXT, foreseen INTEGER, hint TEXT, cost REAL)";
+           "REAL, verdict TEXT, path TEXT, foreseen INTEGER, hint TEXT, cost REAL, cascaded "
+           "INTEGER, escalated INTEGER)";
   }
 
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override { return RowsFor(~uint64_t{0}); }
@@ -176,6 +180,7 @@ class StatsTable : public SnapshotTable {
     cells.push_back(info.path);
     AppendOwn(generator, &cells);
     cells.push_back(CostOf(generator, prefill, own));
+    AppendCascades(info, &cells);
     return cells;
   }
 
@@ -193,6 +198,7 @@ class StatsTable : public SnapshotTable {
     cells.push_back(info.path);
     AppendOwn(generator, &cells);
     cells.push_back(CostOf(generator, prefill, own));
+    AppendCascades(info, &cells);
     return cells;
   }
 
@@ -221,6 +227,14 @@ class StatsTable : public SnapshotTable {
   int64_t MemoHits(const ModelInfo& info) {
     const MemoStats memo = ProcessMemo().Stats(info.digest, connection().Salt());
     return memo.hits + memo.shared;
+  }
+
+  void AppendCascades(const ModelInfo& info, std::vector<Cell>* cells) {
+    const auto& cascades = BatchOf(connection()).cascades;
+    const auto counts = cascades.find(info.path);
+    const bool known = counts != cascades.end();
+    cells->push_back(known ? Cell(counts->second.asked) : Cell());
+    cells->push_back(known ? Cell(counts->second.escalated) : Cell());
   }
 
   // The columns of this connection.

@@ -39,6 +39,7 @@ int RegisterBatchSubmit(const std::shared_ptr<Connection>& connection);
 int RegisterClassifyScores(const std::shared_ptr<Connection>& connection);
 int RegisterRank(const std::shared_ptr<Connection>& connection);
 int RegisterDistinct(const std::shared_ptr<Connection>& connection);
+int RegisterCalibrate(const std::shared_ptr<Connection>& connection);
 int RegisterMatch(const std::shared_ptr<Connection>& connection);
 int RegisterExtractEach(const std::shared_ptr<Connection>& connection);
 int RegisterBatchPoll(const std::shared_ptr<Connection>& connection);

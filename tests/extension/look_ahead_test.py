@@ -115,6 +115,25 @@ class LookAheadTest(unittest.TestCase):
         self.query(f"SELECT lm_if(body, 'Does it rain?', '{PLAIN}'), lm_if(body, 'Is it dry?', '{PLAIN}') FROM notes LIMIT 20")
         self.query(f"SELECT id FROM notes WHERE id < 20 ORDER BY {SISTERS[4]} DESC LIMIT 5")
 
+    def test_cascades_ask_both_models_ahead(self):
+        options = '{"cache":false,"escalate":{"model":"other","below":1}}'
+        for call in (f"lm_if(body, 'Does it rain?', '{options}')", f"lm_classify(body, '{LABELS}', NULL, '{options}')",
+                     f"lm_extract(body, '{SCHEMA}', '{options}')"):
+            tables = []
+            for lookahead in ("off", "on"):
+                with self.subTest(call=call, lookahead=lookahead):
+                    connection = self.connect(lookahead, f"{lookahead}{len(call)}.db")
+                    connection.execute("INSERT INTO temp.lm_models(name, path) VALUES ('other', ?)",
+                                       (str(harness.MODELS / "qwen3-q8_0.gguf"),))
+                    connection.execute(f"UPDATE notes SET y = {call}")
+                    tables.append(connection.execute("SELECT id, y FROM notes ORDER BY id").fetchall())
+                    asked, escalated, foreseen = connection.execute(
+                        "SELECT max(cascaded), max(escalated), max(foreseen) FROM lm_stats").fetchone()
+                    self.assertEqual((asked, escalated), (ROWS * 9 // 10,) * 2)
+                    self.assertEqual(foreseen, 0) if lookahead == "off" else self.assertGreaterEqual(foreseen, asked - 1)
+                    connection.close()
+            self.assertEqual(*tables)
+
     def test_what_depends_on_an_answer_is_foreseen_when_that_is_known(self):
         yes = f"lm_score(body, 'It rains.', '{PLAIN}') > 0"  # whatever the model thinks
         label = f"lm_classify(body, '{LABELS}', NULL, '{PLAIN}')"
