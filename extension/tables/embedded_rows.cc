@@ -43,4 +43,20 @@ absl::StatusOr<std::vector<EmbeddedRow>> EmbedRows(sqlite3* db, const std::strin
   return rows;
 }
 
+absl::StatusOr<std::vector<EmbeddedRow>> TextRows(sqlite3* db, const std::string& sql,
+                                                  absl::string_view name, OnError on_error) {
+  ASSIGN_OR_RETURN(QueryRows select, QueryRows::PrepareTexts(db, sql, name));
+  std::vector<EmbeddedRow> rows;
+  for (;;) {
+    ASSIGN_OR_RETURN(std::optional<QueryRow> row, select.Next());
+    if (!row.has_value()) return rows;
+    if (!row->prompt.ok() && on_error == OnError::kError) {
+      const absl::Status failed =
+          OfRow(static_cast<int64_t>(rows.size()) + 1, row->prompt.status());
+      return absl::Status(failed.code(), absl::StrCat(name, ": ", failed.message()));
+    }
+    rows.push_back({.id = std::move(row->id), .text = row->prompt.value_or(std::nullopt)});
+  }
+}
+
 }  // namespace lm

@@ -25,6 +25,10 @@ absl::StatusOr<std::vector<EmbeddedRow>> EmbedRows(sqlite3* db, const std::strin
                                                    absl::string_view name,
                                                    const Embedder& embedder);
 
+// The same without embeddings.
+absl::StatusOr<std::vector<EmbeddedRow>> TextRows(sqlite3* db, const std::string& sql,
+                                                  absl::string_view name, OnError on_error);
+
 }  // namespace lm
 
 #endif  // LM_EXTENSION_TABLES_EMBEDDED_ROWS_H_

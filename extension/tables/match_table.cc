@@ -6,16 +6,19 @@
 //
 // Each SELECT has the columns id (any value, handed through) and text. For each row of the left one
 // the `candidates` (5) rows of the right one whose embeddings are most like its own are asked
-// about;
-// {"candidates":0} asks about all pairs. The model reads both texts,
+// about; {"candidates":0} asks about all pairs. {"blocking":"fts5"} chooses those that have the
+// most words in common with it instead, the rarer the better, with SQLite's FTS5 and without a
+// model: quicker by far, and blind to what is said in other words. The model reads both texts,
 //   First: {left}
 //
 //   Second: {right}
 //
 //   {question} Answer yes or no.
 // and its logits say how probable a yes is: pairs for which that is more than `threshold` (0.5) are
-// rows, in the order of the left SELECT, the most similar first. The pairs of one row on the left
-// share its text, which is read once. {"threshold":0} shows what else was asked about.
+// rows, in the order of the left SELECT, the most similar first (`similarity` is the cosine, with
+// fts5 the score of bm25, which has no bound). The pairs of one row on the left share its text,
+// which is read once. {"threshold":0} shows what else was asked about. With fts5, rows that have no
+// word in common are no pair, whatever `candidates` says.
 //
 // Other options are those of lm_embed (`pooling`, `task`, `dimensions`), which choose the
 // candidates, and of lm_if. `embed_model` names another model for the candidates. NULLs match
@@ -40,6 +43,7 @@
 #include "extension/questions/yes_or_no.h"
 #include "extension/tables/embedded_rows.h"
 #include "extension/tables/tables.h"
+#include "extension/tables/text_index.h"
 
 namespace lm {
 namespace {
@@ -56,6 +60,7 @@ class MatchCursor : public TableCursor {
     candidates_.clear();
     pairs_.clear();
     queue_.emplace();
+    words_.reset();
     next_left_ = 0;
     rowid_ = 0;
     ASSIGN_OR_RETURN(const std::optional<std::string> left, args.Text(0));
@@ -63,20 +68,40 @@ class MatchCursor : public TableCursor {
     ASSIGN_OR_RETURN(const std::string question, NeededText(args, 2, "question"));
     ASSIGN_OR_RETURN(const std::optional<std::string> json, args.Text(3));
     ASSIGN_OR_RETURN(const OwnOptions own,
-                     OwnOptions::Take(json, {"threshold", "candidates", "embed_model", "pooling",
-                                             "task", "dimensions"}));
+                     OwnOptions::Take(json, {"threshold", "candidates", "blocking", "embed_model",
+                                             "pooling", "task", "dimensions"}));
     ASSIGN_OR_RETURN(threshold_, own.Number("threshold", 0.5, 0, 1));
     ASSIGN_OR_RETURN(most_candidates_, own.Integer("candidates", 5, 0, INT32_MAX));
     ASSIGN_OR_RETURN(const std::optional<std::string> embed_model, own.Text("embed_model"));
+    ASSIGN_OR_RETURN(const std::optional<std::string> blocking, own.Text("blocking"));
+    const bool by_words = blocking == "fts5";
+    if (blocking.has_value() && !by_words && blocking != "embeddings") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("blocking must be 'embeddings' or 'fts5', got '", *blocking, "'"));
+    }
+    for (const char* name : {"embed_model", "pooling", "task", "dimensions"}) {
+      if (by_words && own.Has(name)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(name, " is for blocking by embeddings, not by 'fts5'"));
+      }
+    }
     if (!left.has_value() || !right.has_value()) return absl::OkStatus();
     ASSIGN_OR_RETURN(CallOptions options, ReadCallOptions(own.rest(), connection()));
+    question_ = absl::StrCat(question, " Answer yes or no.");
+    if (by_words) {
+      const OnError on_error = options.generation.on_error;
+      ASSIGN_OR_RETURN(options_, Constrained(std::move(options), YesOrNo()));
+      ASSIGN_OR_RETURN(left_, TextRows(connection().db(), *left, "left_sql", on_error));
+      ASSIGN_OR_RETURN(right_, TextRows(connection().db(), *right, "right_sql", on_error));
+      RETURN_IF_ERROR(IndexRight());
+      return FindMatch();
+    }
     CallOptions embed_options = options;
     if (embed_model.has_value()) {
       ASSIGN_OR_RETURN(embed_options.model, connection().Use(*embed_model));
     }
     ASSIGN_OR_RETURN(const Embedder embedder, Embedder::Create(own, std::move(embed_options)));
     ASSIGN_OR_RETURN(options_, Constrained(std::move(options), YesOrNo()));
-    question_ = absl::StrCat(question, " Answer yes or no.");
     ASSIGN_OR_RETURN(left_, EmbedRows(connection().db(), *left, "left_sql", embedder));
     ASSIGN_OR_RETURN(right_, EmbedRows(connection().db(), *right, "right_sql", embedder));
     return FindMatch();
@@ -124,10 +149,32 @@ class MatchCursor : public TableCursor {
     double similarity;
   };
 
+  absl::Status IndexRight() {
+    absl::StatusOr<TextIndex> index = TextIndex::Create();
+    if (!index.ok()) {
+      return absl::Status(index.status().code(),
+                          absl::StrCat("blocking 'fts5': ", index.status().message()));
+    }
+    InterruptPoll poll(connection().db());
+    for (size_t right = 0; right < right_.size(); ++right) {
+      if (poll.Interrupted()) return absl::CancelledError("interrupted");
+      if (right_[right].text.has_value()) RETURN_IF_ERROR(index->Add(right, *right_[right].text));
+    }
+    words_.emplace(*std::move(index));
+    return absl::OkStatus();
+  }
+
   // The next row's candidates, the last first.
-  void FindCandidates() {
+  absl::Status FindCandidates() {
     const size_t left = next_left_++;
-    if (!left_[left].text.has_value()) return;
+    if (!left_[left].text.has_value()) return absl::OkStatus();
+    if (words_.has_value()) {
+      ASSIGN_OR_RETURN(const std::vector<FoundText> found,
+                       words_->Search(*left_[left].text, static_cast<size_t>(most_candidates_)));
+      for (const FoundText& one : found) candidates_.push_back({left, one.number, one.score});
+      std::reverse(candidates_.begin(), candidates_.end());
+      return absl::OkStatus();
+    }
     for (size_t right = 0; right < right_.size(); ++right) {
       if (!right_[right].text.has_value()) continue;
       candidates_.push_back({left, right, Cosine(left_[left].vector, right_[right].vector)});
@@ -137,6 +184,7 @@ class MatchCursor : public TableCursor {
     const size_t most = most_candidates_ == 0 ? candidates_.size() : most_candidates_;
     candidates_.resize(std::min(most, candidates_.size()));
     std::reverse(candidates_.begin(), candidates_.end());
+    return absl::OkStatus();
   }
 
   absl::Status PushMore() {
@@ -144,7 +192,7 @@ class MatchCursor : public TableCursor {
     while (queue_->HasRoom() && (!candidates_.empty() || next_left_ < left_.size())) {
       if (poll.Interrupted()) return absl::CancelledError("interrupted");
       if (candidates_.empty()) {
-        FindCandidates();
+        RETURN_IF_ERROR(FindCandidates());
         continue;
       }
       const Pair pair = candidates_.back();
@@ -187,9 +235,10 @@ class MatchCursor : public TableCursor {
   int64_t most_candidates_ = 0;
   std::vector<EmbeddedRow> left_;
   std::vector<EmbeddedRow> right_;
-  size_t next_left_ = 0;          // whose candidates are not known yet
-  std::vector<Pair> candidates_;  // of the one before, that are not under way yet
-  std::deque<Pair> pairs_;        // under way; the current row is in front
+  std::optional<TextIndex> words_;  // of the texts on the right; none: by their embeddings
+  size_t next_left_ = 0;            // whose candidates are not known yet
+  std::vector<Pair> candidates_;    // of the one before, that are not under way yet
+  std::deque<Pair> pairs_;          // under way; the current row is in front
   std::optional<AnswerQueue> queue_;
   double probability_ = 0;  // of the current row
   int64_t rowid_ = 0;
