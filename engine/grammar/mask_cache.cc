@@ -214,12 +214,18 @@ absl::Status Constraint::Cache::GoOnWithWalk() {
     // Inside a string or another free text this saves most of the walk.
     const bool plain = !walk.to_end && AllowsAllPlain(walk.state);
     if (machine_.paused()) return status();
-    walk.tree = plain ? &trie_.special() : &trie_.all();
-    walk.path.assign(walk.tree->max_depth + 1, walk.state);
+    walk.tree = plain ? &trie_.special() : walk.to_end ? &trie_.all() : &trie_.plain();
+    walk.path.assign(trie_.all().max_depth + 1, walk.state);
     if (plain) std::copy(trie_.plain_mask().begin(), trie_.plain_mask().end(), walk.mask.get());
   }
   if (!machine_.exhausted()) GoOn(&walk);
   if (machine_.paused() && walk.node < walk.tree->num_nodes()) return status();
+  if (walk.tree == &trie_.plain() && !machine_.exhausted() && !too_many_states_) {
+    walk.tree = &trie_.special();
+    walk.node = 0;
+    GoOn(&walk);
+    if (machine_.paused() && walk.node < walk.tree->num_nodes()) return status();
+  }
   if (machine_.CanEnd(walk.state)) {
     if (walk.to_end && walk.masks_to_end[0] == nullptr) {
       walk.masks_to_end[0] = std::make_unique<uint64_t[]>(trie_.mask_words());
@@ -259,6 +265,12 @@ void Constraint::Cache::GoOn(Walk* walk) {
     const StateId next = Step(walk->path[node.depth - 1], node.byte);
     if (next != StateMachine::kNoState) {
       walk->path[node.depth] = next;
+      if (AddAllBelow(node, next, walk)) {
+        uncounted += (tree.nodes[node.subtree_end].tokens_begin - node.tokens_begin) / 16;
+        i = node.subtree_end;
+        continue;
+      }
+      if (machine_.paused()) break;
       const int32_t num_tokens = tree.nodes[i + 1].tokens_begin - node.tokens_begin;
       if (!AddTokens(next, absl::MakeConstSpan(tree.tokens).subspan(node.tokens_begin, num_tokens),
                      walk)) {
@@ -276,6 +288,27 @@ void Constraint::Cache::GoOn(Walk* walk) {
   }
   machine_.Spend(uncounted * kNodeWork);
   walk->node = i;
+}
+
+bool Constraint::Cache::AddAllBelow(const TokenTrie::Node& node, StateId state, Walk* walk) {
+  constexpr int32_t kWorthALook = 32;
+  const TokenTrie::Tree& tree = *walk->tree;
+  const int32_t end = tree.nodes[node.subtree_end].tokens_begin;
+  if (&tree != &trie_.plain() || end - node.tokens_begin < kWorthALook) return false;
+  if (!AllowsAllPlain(state)) {
+    // Too large a state that no token may lead to is no matter.
+    if (machine_.exhausted() && !machine_.paused()) machine_.Resume(machine_.work_left());
+    return false;
+  }
+  uint64_t* const mask = walk->mask.get();
+  const absl::Span<const uint64_t> whole =
+      node.depth == 1 ? trie_.PlainMaskOf(node.byte) : absl::Span<const uint64_t>();
+  for (size_t word = 0; word < whole.size(); ++word) mask[word] |= whole[word];
+  if (!whole.empty()) return true;
+  for (int32_t i = node.tokens_begin; i < end; ++i) {
+    SetBit(tree.tokens[i], absl::MakeSpan(mask, trie_.mask_words()));
+  }
+  return true;
 }
 
 bool Constraint::Cache::AllowsAllPlain(StateId state) {

@@ -74,7 +74,8 @@ class Constraint::Cache {
     MasksToEnd masks;
     size_t visited = 0;
   };
-  // A mask that is being computed: `tree` was walked up to `node`.
+  // A mask that is being computed: `tree` was walked up to `node`. Plain tokens come first, others
+  // then; all of them at once where their ways to the end are wanted.
   struct Walk {
     StateId state = StateMachine::kNoState;
     const TokenTrie::Tree* tree = nullptr;  // null: not chosen yet
@@ -92,6 +93,9 @@ class Constraint::Cache {
   absl::Status GoOnWithWalk();
   // Adds the tokens of walk->tree that go on. Returns where the status is not OK.
   void GoOn(Walk* walk);
+  // Where the node, which leads to `state`, has many plain tokens below it and all of them go on,
+  // adds them. False also where the machine paused before it was known.
+  bool AddAllBelow(const TokenTrie::Node& node, StateId state, Walk* walk);
   // Adds those of a node that leads to `state`. False where the machine paused before.
   bool AddTokens(StateId state, absl::Span<const int32_t> tokens, Walk* walk);
   Outcome OutcomeOfWalk();

@@ -10,6 +10,7 @@ namespace lm {
 namespace {
 
 constexpr size_t kMaxTokens = 1 << 24;
+constexpr int32_t kManyTokens = 1024;  // so many bits are set more slowly than all words of a mask
 
 bool IsPlain(absl::string_view bytes) {
   if (ValidUtf8Prefix(bytes) != bytes.size()) return false;
@@ -86,15 +87,28 @@ absl::StatusOr<std::shared_ptr<const TokenTrie>> TokenTrie::Create(
     return x != y ? x < y : a < b;
   });
   trie->all_ = BuildTree(*trie, ids);
-  std::vector<int32_t> special;
+  std::vector<int32_t> special, plain;
   for (int32_t id : ids) {
     if (IsPlain(trie->TokenBytes(id))) {
       trie->plain_mask_[id / 64] |= uint64_t{1} << (id % 64);
+      plain.push_back(id);
     } else {
       special.push_back(id);
     }
   }
   trie->special_ = BuildTree(*trie, special);
+  trie->plain_ = BuildTree(*trie, plain);
+  const std::vector<Node>& nodes = trie->plain_.nodes;
+  for (int32_t i = 0; i < trie->plain_.num_nodes(); i = nodes[i].subtree_end) {
+    const int32_t begin = nodes[i].tokens_begin, end = nodes[nodes[i].subtree_end].tokens_begin;
+    if (end - begin < kManyTokens) continue;
+    std::vector<uint64_t>& mask = trie->plain_masks_[nodes[i].byte];
+    mask.resize(trie->mask_words());
+    for (int32_t at = begin; at < end; ++at) {
+      const int32_t id = trie->plain_.tokens[at];
+      mask[id / 64] |= uint64_t{1} << (id % 64);
+    }
+  }
   // Of text, that is: no byte of UTF-8 but U+0000 is missing.
   int bytes = 0;
   for (int32_t i = 0; i < trie->all_.num_nodes(); i = trie->all_.nodes[i].subtree_end) {

@@ -8,6 +8,7 @@
 #ifndef LM_ENGINE_GRAMMAR_TOKEN_TRIE_H_
 #define LM_ENGINE_GRAMMAR_TOKEN_TRIE_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -60,9 +61,12 @@ class TokenTrie {
   const Tree& all() const { return all_; }
   // Every byte of text is one of them: whatever is to be written can be.
   bool has_all_bytes() const { return has_all_bytes_; }
-  // Those of them that are not plain, and the mask of those that are.
+  // Those of them that are not plain, those that are, and the mask of these.
   const Tree& special() const { return special_; }
+  const Tree& plain() const { return plain_; }
   const std::vector<uint64_t>& plain_mask() const { return plain_mask_; }
+  // The mask of the plain tokens that begin with this byte; empty where they are few.
+  absl::Span<const uint64_t> PlainMaskOf(uint8_t byte) const { return plain_masks_[byte]; }
 
  private:
   TokenTrie() = default;
@@ -72,7 +76,9 @@ class TokenTrie {
   std::vector<int32_t> end_of_generation_;  // ascending
   Tree all_;
   Tree special_;
+  Tree plain_;
   std::vector<uint64_t> plain_mask_;
+  std::array<std::vector<uint64_t>, 256> plain_masks_;
   bool has_all_bytes_ = false;
 };
 
