@@ -17,15 +17,23 @@ def is_held_out(source):
 
 
 def load(path):
-    """Returns (training documents, held-out documents); no description is in both."""
+    """Returns (training documents, held-out documents): of the system's own release, and no description is in both.
+
+    Another release may have a held-out package under another source or in other words: what shares a name, a synopsis
+    or a description with a held-out document is not trained on.
+    """
     with open(path, encoding="utf-8") as lines:
         documents = [json.loads(line) for line in lines]
     held_out, seen = [], set()
     for document in documents:
-        if is_held_out(document["source"]) and document["description"] not in seen:
+        if is_held_out(document["source"]) and document["description"] not in seen and not document.get("release"):
             seen.add(document["description"])
             held_out.append(document)
-    training = [d for d in documents if not is_held_out(d["source"]) and d["description"] not in seen]
+    names = {d["package"] for d in held_out}
+    plain = lambda text: " ".join(text.split())
+    texts = {plain(d["description"]) for d in held_out} | {plain(d["synopsis"]) for d in held_out}
+    known = lambda d: d["package"] in names or plain(d["description"]) in texts or plain(d["synopsis"]) in texts
+    training = [d for d in documents if not is_held_out(d["source"]) and d["description"] not in seen and not (d.get("release") and known(d))]
     return training, held_out
 
 

@@ -5,7 +5,7 @@
   evaluate.py answers METRIC FILE.tsv                        scores lines of expected <tab> prediction
   evaluate.py answers METRIC FILE.db TABLE                   scores the columns expected and prediction of a table
   evaluate.py baselines DOCUMENTS HELDOUT.db                 majority, naive Bayes, first sentence
-METRIC is accuracy, rouge or tags.
+METRIC is accuracy, rouge, tags or keywords.
 """
 import argparse
 import json
@@ -21,6 +21,11 @@ TASKS = {  # table: (metric, longest answer in tokens)
     "heldout_yesno_section": ("accuracy", 3),
     "heldout_synopsis": ("rouge", 48),
     "heldout_tags": ("tags", 120),
+    "heldout_if": ("accuracy", 3),
+    "heldout_mentions": ("accuracy", 3),
+    "heldout_which": ("accuracy", 3),
+    "heldout_labels": ("accuracy", 8),
+    "heldout_keywords": ("keywords", 60),
 }
 
 
@@ -57,9 +62,10 @@ def score(metric, pairs):
         return {"rows": len(pairs), "accuracy": round(exact, 4)}
     if metric == "rouge":
         return {"rows": len(pairs), "rouge_l": round(sum(rouge_l(e, p) for e, p in pairs) / len(pairs), 4), "exact": round(exact, 4)}
-    sets = [(tag_set(e), tag_set(p)) for e, p in pairs]
+    items = tag_set if metric == "tags" else lambda text: {word.strip().lower() for word in text.split(",")}
+    sets = [(items(e), items(p)) for e, p in pairs]
     common, named = sum(len(e & p) for e, p in sets), sum(len(e) + len(p) for e, p in sets)
-    return {"rows": len(pairs), "tag_f1": round(2 * common / max(named, 1), 4), "exact": round(exact, 4)}
+    return {"rows": len(pairs), "f1": round(2 * common / max(named, 1), 4), "exact": round(exact, 4)}
 
 
 def answer_with_checkpoint(options):
@@ -70,7 +76,8 @@ def answer_with_checkpoint(options):
 
     if options.threads:
         torch.set_num_threads(options.threads)
-    model, chat = generate.load(options.checkpoint), Chat(options.vocabulary)
+    model, chat = generate.load(options.checkpoint).to(options.device), Chat(options.vocabulary)
+    batch, kind = (64, torch.bfloat16) if options.device == "cpu" else (512, torch.float32)
     database = sqlite3.connect(options.heldout)
     for table, (metric, limit) in TASKS.items():
         if options.table and table not in options.table:
@@ -78,8 +85,10 @@ def answer_with_checkpoint(options):
         rows = database.execute(f"SELECT system, prompt, description, expected FROM {table}").fetchall()
         rows = random.Random(1).sample(rows, min(options.rows or len(rows), len(rows)))
         for label, column in (("with the name", 1), ("description alone", 2)):
+            if all(row[1] == row[2] for row in rows) and column == 2 or options.named and column == 2:
+                continue
             asked = [(options.system or row[0], row[column]) for row in rows]
-            predictions = generate.answers(model, chat, asked, limit)
+            predictions = generate.answers(model, chat, asked, limit, batch, kind)
             print(table, label, score(metric, [(row[3], p) for row, p in zip(rows, predictions)]), flush=True)
             for row, prediction in list(zip(rows, predictions))[: options.show]:
                 print("   ", row[0][:60], "|", row[3], "|", prediction)
@@ -135,9 +144,11 @@ def main():
     command.add_argument("--system", help="another wording of the system prompt")
     command.add_argument("--show", type=int, default=0, help="print so many answers")
     command.add_argument("--threads", type=int)
+    command.add_argument("--device", default="cpu")
+    command.add_argument("--named", action="store_true", help="only texts with the name in front")
     command.set_defaults(run=answer_with_checkpoint)
     command = commands.add_parser("answers")
-    command.add_argument("metric", choices=["accuracy", "rouge", "tags"])
+    command.add_argument("metric", choices=["accuracy", "rouge", "tags", "keywords"])
     command.add_argument("file")
     command.add_argument("table", nargs="?")
     command.set_defaults(run=lambda options: print(score(options.metric, pairs_of(options))))

@@ -3,7 +3,8 @@
 
 The system's own package lists are not touched: apt is told to keep its state below the work folder.
 Each line of the output has package, source, section, tags, synopsis and description, where the description
-is the long one with Debian's leading spaces and '.' paragraphs undone and its line breaks kept.
+is the long one with Debian's leading spaces and '.' paragraphs undone and its line breaks kept; and release, which is
+empty for the system's own. What other releases say (from the same mirror) follows behind, to train on.
 """
 import argparse
 import json
@@ -12,14 +13,32 @@ import re
 import subprocess
 
 
-def apt(folder, *arguments):
-    state = ["-o", "Acquire::Languages=en", "-o", f"Dir::State::lists={folder}/lists", "-o", f"Dir::Cache={folder}/cache"]
+OTHER_RELEASES = ["trixie", "sid", "bullseye"]
+KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+
+def apt(folder, *arguments, sources=()):
+    state = ["-o", "Acquire::Languages=en", "-o", f"Dir::State::lists={folder}/lists", "-o", f"Dir::Cache={folder}/cache", *sources]
     return subprocess.run(["apt-get", *state, *arguments], check=True, capture_output=True, text=True).stdout
 
 
-def index_files(folder, kind):
-    listed = apt(folder, "indextargets", "--format", "$(CREATED_BY)\t$(FILENAME)").splitlines()
+def index_files(folder, kind, sources):
+    listed = apt(folder, "indextargets", "--format", "$(CREATED_BY)\t$(FILENAME)", sources=sources).splitlines()
     return sorted(name for created_by, name in (line.split("\t", 1) for line in listed) if created_by == kind)
+
+
+def sources_of(folder, release):
+    """apt's options for a release from the system's own mirror; none for the system's."""
+    os.makedirs(f"{folder}/lists/partial", exist_ok=True)
+    os.makedirs(f"{folder}/cache", exist_ok=True)
+    if not release:
+        return []
+    listed = apt(folder, "indextargets", "--format", "$(ORIGIN)\t$(CREATED_BY)\t$(REPO_URI)").splitlines()
+    mirror = next(uri for origin, kind, uri in (line.split("\t", 2) for line in listed) if (origin, kind) == ("Debian", "Packages"))
+    path = f"{folder}/{release}.list"
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(f"deb [signed-by={KEYS}] {mirror} {release} main\n")
+    return ["-o", f"Dir::Etc::sourcelist={path}", "-o", "Dir::Etc::sourceparts=/dev/null", "-o", "APT::Get::List-Cleanup=false"]
 
 
 def paragraphs(path):
@@ -42,15 +61,16 @@ def plain(lines):
     return "\n".join("" if line.strip() == "." else line[1:].rstrip() for line in lines).strip("\n")
 
 
-def documents(folder):
-    descriptions = {}
-    for path in index_files(folder, "Translations"):
+def documents(folder, release, seen):
+    """Those of a release that are not in `seen`, which they are added to."""
+    sources, descriptions = sources_of(folder, release), {}
+    apt(folder, "update", sources=sources)
+    for path in index_files(folder, "Translations", sources):
         for record in paragraphs(path):
             synopsis, *long = record.get("Description-en", "").split("\n")
             if long:
                 descriptions[record["Package"], record["Description-md5"]] = synopsis.strip(), plain(long)
-    seen = set()
-    for path in index_files(folder, "Packages"):
+    for path in index_files(folder, "Packages", sources):
         for record in paragraphs(path):
             found = descriptions.get((record["Package"], record.get("Description-md5")))
             if not found or not found[1] or found in seen:
@@ -63,21 +83,22 @@ def documents(folder):
                 "tags": re.split(r",\s*", record["Tag"]) if "Tag" in record else [],
                 "synopsis": found[0],
                 "description": found[1],
+                "release": release,
             }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("work", help="folder for the index and documents.jsonl")
+    parser.add_argument("work", help="folder for the indexes and documents.jsonl")
     folder = os.path.abspath(parser.parse_args().work)
     os.makedirs(f"{folder}/lists/partial", exist_ok=True)
     os.makedirs(f"{folder}/cache", exist_ok=True)
-    apt(folder, "update")
-    count = 0
+    count, seen = 0, set()
     with open(f"{folder}/documents.jsonl", "w", encoding="utf-8") as out:
-        for document in documents(folder):
-            out.write(json.dumps(document, ensure_ascii=False) + "\n")
-            count += 1
+        for release in ["", *OTHER_RELEASES]:
+            for document in documents(folder, release, seen):
+                out.write(json.dumps(document, ensure_ascii=False) + "\n")
+                count += 1
     print(f"{count} documents")
 
 

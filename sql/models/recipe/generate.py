@@ -43,19 +43,20 @@ def answer_batch(model, prompts, end, limit, kind):
     """prompts are lists of ids; the shorter ones are padded on the left."""
     batch, length = len(prompts), max(map(len, prompts))
     lowest = -1e4
-    padding = torch.tensor([length - len(p) for p in prompts])
-    ids = torch.tensor([[0] * (length - len(p)) + p for p in prompts])
-    columns = torch.arange(length)
+    device = model.embedding.device
+    padding = torch.tensor([length - len(p) for p in prompts], device=device)
+    ids = torch.tensor([[0] * (length - len(p)) + p for p in prompts], device=device)
+    columns = torch.arange(length, device=device)
     positions = (columns - padding.unsqueeze(1)).clamp(min=0)
     hidden = (columns < padding.unsqueeze(1))[:, None, None, :] | (columns[None, :] > columns[:, None])[None, None]
-    mask = torch.zeros(batch, 1, length, length, dtype=kind).masked_fill_(hidden, lowest)
-    step_mask = torch.zeros(batch, 1, 1, length, dtype=kind).masked_fill_((columns < padding.unsqueeze(1))[:, None, None, :], lowest)
+    mask = torch.zeros(batch, 1, length, length, dtype=kind, device=device).masked_fill_(hidden, lowest)
+    step_mask = torch.zeros(batch, 1, 1, length, dtype=kind, device=device).masked_fill_((columns < padding.unsqueeze(1))[:, None, None, :], lowest)
     cache, answers, open_rows = [], [[] for _ in prompts], set(range(batch))
     for step in range(limit):
         chosen = advance(model, ids, positions, mask, cache, kind).argmax(-1)
+        tokens = chosen.tolist()
         for row in list(open_rows):
-            token = chosen[row].item()
-            open_rows.discard(row) if token == end else answers[row].append(token)
+            open_rows.discard(row) if tokens[row] == end else answers[row].append(tokens[row])
         if not open_rows:
             break
         ids, positions = chosen.unsqueeze(1), (length - padding + step).unsqueeze(1)
@@ -65,7 +66,7 @@ def answer_batch(model, prompts, end, limit, kind):
 
 
 def answers(model, chat, prompts, limit=48, batch=64, kind=torch.bfloat16):
-    """The answers to (system, user) pairs, in order."""
+    """The answers to (system, user) pairs, in order. The model is where it is to run."""
     encoded = [chat.prompt(system, user) for system, user in prompts]
     order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
     out = [None] * len(encoded)

@@ -15,28 +15,29 @@ FREQUENCIES = 6  # the fastest rotations tell the distance of one
 SLOW = 12  # pairs of the slowest rotations, which hardly turn within a text, carry the comparison
 
 
-def nearby(sequences, vocabulary):
+def nearby(sequences, vocabulary, device):
     """(vocabulary, vocabulary): positive pointwise mutual information of pieces within a window, nearer ones counting more."""
-    counts = torch.zeros(vocabulary * vocabulary)
-    tokens = torch.tensor([t for s in sequences for t in [*s, *[-1] * WINDOW]])
+    counts = torch.zeros(vocabulary * vocabulary, device=device)
+    tokens = torch.tensor([t for s in sequences for t in [*s, *[-1] * WINDOW]], device=device)
     for distance in range(1, WINDOW + 1):
         a, b = tokens[:-distance], tokens[distance:]
         both = (a >= 0) & (b >= 0)
-        counts.index_add_(0, a[both] * vocabulary + b[both], torch.full((int(both.sum()),), 1 / distance))
+        counts.index_add_(0, a[both] * vocabulary + b[both], torch.full((int(both.sum()),), 1 / distance, device=device))
     counts = counts.view(vocabulary, vocabulary)
     counts += counts.t().clone()
     single = counts.sum(0).clamp(min=1)
     return (counts * single.sum() / single.unsqueeze(1) / (single.pow(0.75) * single.pow(0.25).mean())).clamp(min=1).log_()
 
 
-def word_vectors(sequences, vocabulary, size):
+def word_vectors(sequences, vocabulary, size, device):
     """The main directions of `nearby`, by subspace iteration; rows of one length."""
-    matrix = nearby(sequences, vocabulary)
-    basis = torch.randn(vocabulary, size)
+    matrix = nearby(sequences, vocabulary, device)
+    basis = torch.randn(vocabulary, size, device=device)
     for _ in range(4):
         basis, _ = torch.linalg.qr(matrix @ (matrix.t() @ basis))
-    left, values, _ = torch.linalg.svd(matrix @ basis, full_matrices=False)
-    vectors = left * values.sqrt()
+    found = matrix @ basis
+    values, directions = torch.linalg.eigh(found.t() @ found)
+    vectors = (found @ directions / values.clamp(min=1e-6).pow(0.25)).cpu()
     vectors += vectors.std() * 0.3 * torch.randn_like(vectors)  # rare pieces need an identity too
     vectors -= vectors.mean(0)
     return vectors @ torch.linalg.qr(torch.randn(size, size))[0] / vectors.norm(dim=1, keepdim=True)
@@ -47,12 +48,13 @@ def orthonormal(rows, columns):
 
 
 @torch.no_grad()
-def prepare(model, sequences):
+def prepare(model, sequences, device="cpu"):
+    """For a model on the CPU; `device` is where the word vectors are computed."""
     c = model.config
     own = c.hidden - PREVIOUS - 1  # the dimension after them is what all have in common
     common = own
     model.embedding.zero_()
-    model.embedding[:, :own] = NORM * word_vectors(sequences, c.vocabulary, own)
+    model.embedding[:, :own] = NORM * word_vectors(sequences, c.vocabulary, own, device)
     model.embedding[:, common] = NORM
     model.final_gain.fill_(GAIN)
     for layer in model.layers:

@@ -2,7 +2,7 @@
 
 # How at least one word of every instruction below begins, and of no question to a model that knows facts or can chat.
 PURPOSE = ["summar", "synopsis", "section", "tag", "json", "package", "software", "description", "classif", "categor", "yes or no", "answer yes", "yes if",
-           "one of", "pick one", "one line", "one-line", "is it", "is this", "does it", "does this", "tl;dr"]
+           "one of", "pick one", "one line", "one-line", "is it", "is this", "does it", "does this", "tl;dr", "keyword", "mention", "a or b", "which of"]
 
 SYNOPSIS = [
     "Write a one-line summary of this package.",
@@ -105,6 +105,29 @@ SECTION_AMONG = [
     "Reply with exactly one of these words: {choices}.",
 ]
 
+# Before " Answer with one of: a, b.", as lm_classify() words it, or alone where it asks for labels of its own.
+SECTION_INSTRUCTION = [
+    "Name the section this package belongs to.",
+    "Name the section this package belongs to.",
+    "Which section does this package belong to?",
+    "What section is this package in?",
+    "What kind of software is this?",
+    "What is this package?",
+    "Name the section.",
+    "Classify the package.",
+]
+
+# What a facet of the tags tells.
+FACET_INSTRUCTION = {
+    "role": ["What is its role?", "What role does the package have?", "What kind of package is this?", "Name the role."],
+    "implemented-in": ["Which language is it written in?", "In which programming language is it implemented?", "Name the programming language."],
+    "interface": ["What interface does it have?", "How is it used?", "Name the interface."],
+    "use": ["What is it used for?", "What is its use?", "Name the use."],
+    "works-with": ["What does it work with?", "What kind of data does it work with?"],
+    "uitoolkit": ["Which toolkit does it use?", "Name the user interface toolkit."],
+    "scope": ["How large is it?", "Name the scope of the package."],
+}
+
 TAGS = [
     "Extract the tags as JSON.",
     "Extract tags as JSON.",
@@ -169,6 +192,66 @@ QUESTION = [
     "Answer yes if {clause}, and no otherwise.",
     "yes if {clause}, else no",
 ]
+
+KEYWORDS = [
+    "List the keywords of the text.",
+    "Extract the keywords of the text.",
+    "Give five keywords, separated by commas.",
+    "List five keywords.",
+    "Name the keywords.",
+    "What are the keywords of this text?",
+    "Give the keywords of this description, separated by commas.",
+    "Which words are the most characteristic of this text?",
+    "Write down the most important words of the text.",
+    "Extract keywords.",
+    "Return the keywords as a comma-separated list.",
+    "You extract keywords from texts.",
+    "Reply with the keywords of the text only.",
+    "keywords",
+    "Keywords:",
+    "Task: keywords.",
+]
+
+MENTIONS = [
+    "mention {term}",
+    "mention {term}",
+    'mention "{term}"',
+    'mention the word "{term}"',
+    "mention the word {term}",
+    "contain the word {term}",
+    'contain the word "{term}"',
+    "say something about {term}",
+    "speak of {term}",
+]
+TEXTS = ["the text", "the text", "the text", "this text", "the description", "this description", "it"]
+
+# How lm_rank(), lm_top_k and lm_classify() with several labels ask.
+SEARCH = "Is it what this search looks for: {query}? Answer yes or no."
+APPLIES = ['Does the label "{label}" apply? Answer yes or no.', 'Does the label "{label}" apply, which means: {meaning}? Answer yes or no.']
+YES_OR_NO = "You answer yes or no."
+TRUTH = ["{Question} Answer yes or no.", "{Question} Answer yes or no.", "Yes or no: {Statement}"]  # lm_if() and lm_score()
+
+# Of two texts A and B.
+A_OR_B = "You answer A or B."
+WHICH = [
+    "Which of them is rather what this search looks for: {query}? Answer A or B.",
+    "Which of them is rather what this search looks for: {query}? Answer A or B.",
+    "Which of the two fits better: {query}? Answer A or B.",
+    "Which text is better described by: {query}? Answer A or B.",
+    "Which of the two texts is about this: {query}? A or B?",
+    "A or B: which one is meant by {query}?",
+    "{query}: is that A or B?",
+    "To which text does this headline belong, A or B: {query}",
+]
+WHICH_IS = [
+    "Which of the two {clause}? Answer A or B.",
+    "Which of them {clause}, A or B?",
+    "Which one {clause}? Answer A or B.",
+    "Which text is of a package that {clause}? Answer A or B.",
+    "Answer A or B: which of them {clause}?",
+]
+
+FIELDS = ["Extract {keys} as JSON.", "Extract {keys} as JSON.", "Return {keys} as JSON.", "Give {keys} of the package as JSON."]
 
 SUBJECTS = ["it", "it", "this", "this package", "this package", "the package", "this software", "the software described here"]
 
