@@ -16,7 +16,7 @@ CREATE VIRTUAL TABLE temp.tags USING lm_extract_each('{"type":"object","properti
   "implemented_in":{"type":"array","items":{"enum":["c","c++","python","ruby","haskell"]},"maxItems":1}}}');
 SELECT package, role ->> 0, implemented_in ->> 0 FROM documents, tags(documents.description) WHERE package <> 'netsplit';
 --> libtidepool2|shared-lib|NULL
---> ruby-cartwheel|program|ruby
+--> ruby-cartwheel|shared-lib|ruby
 
 -- Over many rows: lm_extract asks about all of them together, and the table finds the answers remembered.
 WITH asked AS MATERIALIZED (SELECT package, description, lm_extract(description, '["name","use"]', '{"max_tokens":40}') FROM documents)
