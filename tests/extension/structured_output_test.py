@@ -1,5 +1,6 @@
 """What constrained functions answer is always valid: random schemas, the model that ships, hot sampling, and a checker of
 schemas that shares nothing with the engine (schema_checker.py)."""
+import decimal
 import json
 import random
 import re
@@ -14,6 +15,7 @@ NAMES = ["name", "a", "size of it", "naïve", "tags", 'q"uote', "kind", "x/y", "
 PROMPTS = ["Package: gimp\nAn image manipulation program.", "", "{\"a\": [1, 2", "日本語のテキスト", "x" * 300]
 # An answer may also be none, where it would have gone on for longer than it may.
 CUT_OFF = re.compile(r"(max_tokens = \d+|the context of \d+ tokens) ended the answer before it was whole")
+NUMBERS = decimal.Context(prec=4000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 
 
 class Schemas:
@@ -129,7 +131,8 @@ class Schemas:
 
 def value_of(text):
     """What a JSON text says, as something that is equal where that is: 1 is 1.0, members have an order and may be there twice."""
-    return json.dumps(json.loads(text, parse_int=float, object_pairs_hook=lambda members: {"members": [list(m) for m in members]}))
+    number = lambda said: {"number": str(NUMBERS.normalize(decimal.Decimal(said)))}  # exactly: two long ones may be one float
+    return json.dumps(json.loads(text, parse_int=number, parse_float=number, object_pairs_hook=lambda members: {"members": [list(m) for m in members]}))
 
 
 class StructuredOutputTest(unittest.TestCase):
