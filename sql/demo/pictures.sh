@@ -17,7 +17,7 @@ label="sqlite-lm label packages.db --table packages --column description --into 
   "$label ^C0.8" \
   "$label" \
   "sqlite3 -box packages.db 'SELECT section, count(*) AS packages FROM packages GROUP BY section ORDER BY packages DESC LIMIT 10'" \
-  "sqlite3 -box packages.db '.load ./lm0' \"SELECT package, substr(generate(description, 'Write a one-line summary.'), 1, 60) AS summary FROM packages WHERE lm_if(description, 'Is it written in Perl?') LIMIT 12\"" \
+  "sqlite3 -box packages.db '.load ./lm0' \"SELECT package, substr(generate(description, 'Write a one-line summary.'), 1, 60) AS summary FROM packages WHERE lm_if(description, 'Is it a Perl module?') LIMIT 12\"" \
   "sqlite-lm ask 'What is SQLite?' --options '{\"max_tokens\":12}'" \
   "sqlite-lm doctor"
 "$top/sql/demo/record.py" --out "$top/sql/demo/output.svg" --still --columns 100 --rows 24 \
