@@ -1,7 +1,8 @@
 """Holds the includes of the source tree to the floors of the house.
 
 A folder includes only from its own floor downward; sqlite3 headers stay in extension/host/, oneDNN's and
-CUDA's in their backends, and nothing above the backends is compiled conditionally.
+CUDA's in their backends, and nothing above the backends is compiled conditionally. What files of a folder
+have for themselves differs in its names, for they are compiled many at a time (engine/base/precompile.cmake).
 
     python3 tests/floors_test.py          # from anywhere; exits 1 with a line for each breach
 """
@@ -79,6 +80,14 @@ ROUTINE = re.compile(r"\bsqlite3_(\w+)\b(?=\s*\()|&sqlite3_(\w+)\b")
 NO_ROUTINES = {"api", "lm_init", "is_interrupted", "progress_handler"}
 
 
+# What a file has for itself, each definition's name; equal aliases do no harm.
+UNNAMED = re.compile(r"^namespace \{\n(.*?)^\}  // namespace$", re.DOTALL | re.MULTILINE)
+OWN = re.compile(r"^(?!using |template|return |//)(?:(?:struct|class|enum|enum class) (\w+)[^;\n]*\{|[\w:<][^=(\n]*?\b(k[A-Z]\w*)[^(\n]*?(?:= |\{)|"
+                 r"[\w:<][^=(\n]*?\b(\w+)\()", re.MULTILINE)
+# Compiled alone, or for one of several machines.
+ALONE = re.compile(r"engine/backend/cpu/(kernels|peak_loops)|extension/host/host_")
+
+
 def folder_of(path):
     return str(path.parent)
 
@@ -115,6 +124,22 @@ def breaches(root):
                     yield f"{name}:{number}: {folder} must not include {header}"
 
 
+def names_twice(root):
+    """Yields 'name: files' for what several files of a folder have for themselves."""
+    homes = {}
+    for top in ("engine", "extension"):
+        for path in sorted((root / top).rglob("*.cc")):
+            name = path.relative_to(root)
+            if ALONE.match(str(name)):
+                continue
+            for own in UNNAMED.findall(path.read_text()):
+                for found in OWN.findall(own):
+                    homes.setdefault((folder_of(name), "".join(found)), set()).add(name.name)
+    for (folder, name), files in sorted(homes.items()):
+        if len(files) > 1:
+            yield f"{folder}: {name} in {', '.join(sorted(files))}"
+
+
 def routines_missing(root):
     """The routines of SQLite that extension/ calls and that TABLE does not set."""
     called = set()
@@ -146,6 +171,19 @@ class FloorsTest(unittest.TestCase):
                 (root / folder).mkdir(parents=True)
                 (root / folder / "x.cc").write_text(text)
             self.assertEqual(len(list(breaches(root))), 8)
+
+    def test_names_of_a_files_own_differ(self):
+        self.assertEqual(list(names_twice(ROOT)), [])
+
+    def test_a_name_of_two_files_is_seen(self):
+        with tempfile.TemporaryDirectory() as name:
+            root = pathlib.Path(name)
+            (root / "engine/base").mkdir(parents=True)
+            for file, text in {"a": "constexpr int kMost = 1;\nint F(int x) {\n  return G(x);\n}\nusing A = int;\nstruct S {};\n",
+                               "b": "constexpr int kMost[] = {1};\nabsl::Status F(\n    int x);\nusing A = int;\nclass S : public T {};\n",
+                               "c": "int H() { return F(kMost); }\n"}.items():
+                (root / f"engine/base/{file}.cc").write_text(f"namespace {{\n\n{text}\n}}  // namespace\n")
+            self.assertEqual([line.split()[1] for line in names_twice(root)], ["F", "S", "kMost"])
 
     def test_a_linked_sqlite_has_every_routine(self):
         self.assertEqual(routines_missing(ROOT), [])

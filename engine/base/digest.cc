@@ -9,8 +9,8 @@ namespace lm {
 namespace {
 
 // The fractional parts of the square roots of 2, 3, 5 and 7, made odd.
-constexpr uint64_t kRoots[4] = {0x6a09e667f3bcc909, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b,
-                                0xa54ff53a5f1d36f1};
+constexpr uint64_t kSquareRoots[4] = {0x6a09e667f3bcc909, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b,
+                                      0xa54ff53a5f1d36f1};
 
 // All bits of the product of two words, folded into one word: each of them depends on every bit of
 // both.
@@ -29,7 +29,8 @@ uint64_t Word(const char* bytes) {
 }  // namespace
 
 Digester::Digester(uint64_t seed) {
-  for (int i = 0; i < 4; ++i) lanes_[i] = kRoots[i] + Fold(seed ^ kRoots[3 - i], kRoots[i]);
+  for (int i = 0; i < 4; ++i)
+    lanes_[i] = kSquareRoots[i] + Fold(seed ^ kSquareRoots[3 - i], kSquareRoots[i]);
 }
 
 // Four chains of multiplications, so that one need not wait for the other.
@@ -37,7 +38,7 @@ void Digester::Take(const char* block) {
   for (int i = 0; i < 4; ++i) {
     const uint64_t word = Word(block + 8 * i);
     // Adding the word keeps it where the product loses it (one factor is zero).
-    lanes_[i] = Fold(lanes_[i] ^ word, kRoots[i]) + word + kRoots[3 - i];
+    lanes_[i] = Fold(lanes_[i] ^ word, kSquareRoots[i]) + word + kSquareRoots[3 - i];
   }
 }
 
@@ -53,9 +54,10 @@ void Digester::Add(absl::string_view piece) {
 
 Digest Digester::Finish() {
   Take(last_);
-  const uint64_t a = Fold(lanes_[0] ^ size_, lanes_[1] ^ kRoots[2]) + lanes_[2];
-  const uint64_t b = Fold(lanes_[2] ^ kRoots[0], lanes_[3] ^ size_) + lanes_[1];
-  return {Fold(a ^ kRoots[1], b ^ kRoots[3]) + lanes_[3], Fold(b + lanes_[0], a ^ kRoots[0])};
+  const uint64_t a = Fold(lanes_[0] ^ size_, lanes_[1] ^ kSquareRoots[2]) + lanes_[2];
+  const uint64_t b = Fold(lanes_[2] ^ kSquareRoots[0], lanes_[3] ^ size_) + lanes_[1];
+  return {Fold(a ^ kSquareRoots[1], b ^ kSquareRoots[3]) + lanes_[3],
+          Fold(b + lanes_[0], a ^ kSquareRoots[0])};
 }
 
 Digest DigestOf(absl::string_view bytes, uint64_t seed) {

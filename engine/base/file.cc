@@ -14,7 +14,7 @@
 namespace lm {
 namespace {
 
-absl::Status ErrnoError(int error, const std::string& path) {
+absl::Status FileError(int error, const std::string& path) {
   std::string message = absl::StrCat("'", path, "': ", std::strerror(error));
   switch (error) {
     case ENOENT:
@@ -63,7 +63,7 @@ absl::Status CheckRegular(const struct stat& info, const std::string& path) {
 absl::Status PosixFile::Open() {
   fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat info;
-  if (fd_ < 0 || fstat(fd_, &info) != 0) return ErrnoError(errno, path_);
+  if (fd_ < 0 || fstat(fd_, &info) != 0) return FileError(errno, path_);
   size_ = static_cast<uint64_t>(info.st_size);
   return CheckRegular(info, path_);
 }
@@ -99,7 +99,7 @@ absl::Status ReadFully(int fd, const std::string& path, uint64_t offset, absl::S
 
 absl::StatusOr<FileIdentity> IdentifyFile(const std::string& path) {
   struct stat info;
-  if (stat(path.c_str(), &info) != 0) return ErrnoError(errno, path);
+  if (stat(path.c_str(), &info) != 0) return FileError(errno, path);
   RETURN_IF_ERROR(CheckRegular(info, path));
   return FileIdentity{.device = info.st_dev,
                       .inode = info.st_ino,

@@ -146,6 +146,13 @@ std::optional<Json> Json::Parse(absl::string_view text, int* depth) {
   return builder.TakeResult();
 }
 
+// Here, not in everyone who has one: each of them is a switch over all types.
+Json::Json(const Json& other) = default;
+Json::Json(Json&& other) noexcept = default;
+Json& Json::operator=(const Json& other) = default;
+Json& Json::operator=(Json&& other) noexcept = default;
+Json::~Json() = default;
+
 double Json::number() const {
   if (const int64_t* value = std::get_if<int64_t>(&value_)) return static_cast<double>(*value);
   if (const uint64_t* value = std::get_if<uint64_t>(&value_)) return static_cast<double>(*value);
@@ -169,6 +176,11 @@ const Json* Json::Find(absl::string_view name) const {
     if (member->first == name) return &member->second;
   }
   return nullptr;
+}
+
+std::string Json::TextAt(absl::string_view name) const {
+  const Json* member = Find(name);
+  return member != nullptr && member->is_string() ? member->string() : std::string();
 }
 
 Json& Json::Append(Json element) {

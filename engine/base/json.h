@@ -37,6 +37,11 @@ class Json {
   static constexpr int kDeepest = 200;
 
   Json() = default;  // null
+  Json(const Json& other);
+  Json(Json&& other) noexcept;
+  Json& operator=(const Json& other);
+  Json& operator=(Json&& other) noexcept;
+  ~Json();
   Json(std::nullptr_t) {}
   Json(double value) : value_(value) {}
   Json(const char* text) : value_(std::string(text)) {}
@@ -85,6 +90,8 @@ class Json {
   // The object's last member of that name; null where there is none, or no object.
   const Json* Find(absl::string_view name) const;
   bool Has(absl::string_view name) const { return Find(name) != nullptr; }
+  // The string of that name, or "".
+  std::string TextAt(absl::string_view name) const;
 
   // Adds an element, or a member, at the end. REQUIRES: is_array(), is_object().
   Json& Append(Json element);

@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kMostHeld = 1 << 18;
 
 // A full disk does not get better by another try.
-absl::Status ErrnoError(absl::string_view doing, const std::string& path) {
+absl::Status ScratchError(absl::string_view doing, const std::string& path) {
   return absl::ResourceExhaustedError(absl::StrCat(doing, " '", path, "': ", std::strerror(errno)));
 }
 
@@ -30,7 +30,7 @@ absl::StatusOr<std::unique_ptr<ScratchFile>> ScratchFile::Create() {
   auto file = std::unique_ptr<ScratchFile>(
       new ScratchFile((error ? "/tmp" : folder).string() + "/sqlite-lm-XXXXXX"));
   file->fd_ = mkostemp(file->path_.data(), O_CLOEXEC);
-  if (file->fd_ < 0) return ErrnoError("making", file->path_);
+  if (file->fd_ < 0) return ScratchError("making", file->path_);
   unlink(file->path_.c_str());
   return file;
 }
@@ -50,7 +50,7 @@ absl::Status ScratchFile::Flush() {
   while (!left.empty()) {
     const ssize_t written = write(fd_, left.data(), left.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return ErrnoError("writing", path_);
+    if (written < 0) return ScratchError("writing", path_);
     left.remove_prefix(static_cast<size_t>(written));
   }
   held_.clear();

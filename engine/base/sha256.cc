@@ -10,7 +10,7 @@ namespace lm {
 namespace {
 
 // The fractional parts of the cube roots of the first 64 primes.
-constexpr uint32_t kRoots[64] = {
+constexpr uint32_t kCubeRoots[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
     0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
@@ -38,7 +38,8 @@ void Sha256::AddBlock(const uint8_t* block) {
   auto [a, b, c, d, e, f, g, h] = state_;
   for (int i = 0; i < 64; ++i) {
     const uint32_t choice = (e & f) ^ (~e & g), majority = (a & b) ^ (a & c) ^ (b & c);
-    const uint32_t t1 = h + (rotr(e, 6) ^ rotr(e, 11) ^ rotr(e, 25)) + choice + kRoots[i] + w[i];
+    const uint32_t t1 =
+        h + (rotr(e, 6) ^ rotr(e, 11) ^ rotr(e, 25)) + choice + kCubeRoots[i] + w[i];
     const uint32_t t2 = (rotr(a, 2) ^ rotr(a, 13) ^ rotr(a, 22)) + majority;
     h = g, g = f, f = e, e = d + t1;
     d = c, c = b, b = a, a = t1 + t2;

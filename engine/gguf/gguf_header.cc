@@ -15,9 +15,9 @@ enum GgufType : uint32_t {
   kU32 = 4,
   kI32 = 5,
   kF32 = 6,
-  kBool = 7,
+  kBoolean = 7,
   kText = 8,
-  kArray = 9,
+  kList = 9,
   kU64 = 10,
   kI64 = 11,
 };
@@ -43,7 +43,7 @@ bool AllFit(const std::vector<Wide>& values) {
 
 template <typename As, typename T>
 void PutArray(GgufType type, const std::vector<T>& values, std::string* out) {
-  Put<uint32_t>(kArray, out);
+  Put<uint32_t>(kList, out);
   Put<uint32_t>(type, out);
   Put<uint64_t>(values.size(), out);
   for (const T value : values) Put(static_cast<As>(value), out);
@@ -54,7 +54,7 @@ struct Writer {
   bool bytes;  // arrays of integers are of bytes
 
   void operator()(bool value) const {
-    Put<uint32_t>(kBool, out);
+    Put<uint32_t>(kBoolean, out);
     Put<uint8_t>(value, out);
   }
   void operator()(int64_t value) const {
@@ -75,7 +75,9 @@ struct Writer {
     Put<uint32_t>(kText, out);
     PutText(value, out);
   }
-  void operator()(const std::vector<bool>& values) const { PutArray<uint8_t>(kBool, values, out); }
+  void operator()(const std::vector<bool>& values) const {
+    PutArray<uint8_t>(kBoolean, values, out);
+  }
   void operator()(const std::vector<int64_t>& values) const {
     if (bytes) return PutArray<uint8_t>(kU8, values, out);
     if (AllFit<int32_t>(values)) return PutArray<int32_t>(kI32, values, out);
@@ -88,7 +90,7 @@ struct Writer {
   }
   void operator()(const std::vector<double>& values) const { PutArray<float>(kF32, values, out); }
   void operator()(const std::vector<std::string>& values) const {
-    Put<uint32_t>(kArray, out);
+    Put<uint32_t>(kList, out);
     Put<uint32_t>(kText, out);
     Put<uint64_t>(values.size(), out);
     for (const std::string& value : values) PutText(value, out);

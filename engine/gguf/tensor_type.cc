@@ -34,7 +34,7 @@ constexpr GgmlType kTypes[] = {
     {41, "Q1_0", DType::kQ1_0},       {42, "Q2_0", DType::kQ2_0},
 };
 
-const GgmlType* Find(uint32_t number) {
+const GgmlType* FindType(uint32_t number) {
   for (const GgmlType& type : kTypes) {
     if (type.number == number) return &type;
   }
@@ -44,7 +44,7 @@ const GgmlType* Find(uint32_t number) {
 }  // namespace
 
 std::optional<DType> DTypeOfGgml(uint32_t number) {
-  const GgmlType* type = Find(number);
+  const GgmlType* type = FindType(number);
   return type == nullptr ? std::nullopt : type->dtype;
 }
 
@@ -57,7 +57,7 @@ uint32_t GgmlNumber(DType dtype) {
 }
 
 absl::string_view GgmlTypeName(uint32_t number) {
-  const GgmlType* type = Find(number);
+  const GgmlType* type = FindType(number);
   return type == nullptr ? "unknown" : type->name;
 }
 

@@ -39,6 +39,10 @@ inline ProductInput NormedInput(Tensor x, const DeviceNorm& norm) {
   return norm.empty() ? ProductInput::Plain(x) : ProductInput::Normed(x, norm.norm);
 }
 
+inline absl::Status CopyRows(Backend* backend, Tensor from, Tensor to) {
+  return backend->GatedActivation(Activation::kIdentity, from, {}, to);
+}
+
 // x += residual_scale times the projection of the input, normed first if there is a norm for it.
 absl::Status AddToResidual(const LayerRun& run, const Projection& projection,
                            const ProductInput& input, const DeviceNorm& post_norm);

@@ -28,7 +28,7 @@ absl::Status ReadCount(const std::string& key, const Json& value, Integer* out,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ReadText(const std::string& key, const Json& value) {
+absl::StatusOr<std::string> ReadOption(const std::string& key, const Json& value) {
   if (value.is_string()) return value.string();
   return absl::InvalidArgumentError(
       absl::StrCat("options: ", key, " must be a string, got ", value.Dump()));
@@ -39,9 +39,9 @@ absl::StatusOr<AdapterOption> ReadAdapter(const Json& value) {
   AdapterOption adapter;
   for (const auto& [key, member] : value.members()) {
     if (key == "name") {
-      ASSIGN_OR_RETURN(adapter.name, ReadText("name of lora", member));
+      ASSIGN_OR_RETURN(adapter.name, ReadOption("name of lora", member));
     } else if (key == "path") {
-      ASSIGN_OR_RETURN(adapter.path, ReadText("path of lora", member));
+      ASSIGN_OR_RETURN(adapter.path, ReadOption("path of lora", member));
     } else if (key == "scale") {
       ASSIGN_OR_RETURN(adapter.scale, ReadAdapterScale(member));
     } else {
@@ -109,20 +109,20 @@ absl::Status ParseModelOptions(absl::string_view text, ModelOptions* options) {
   }
   for (const auto& [key, value] : object->members()) {
     if (key == "device") {
-      ASSIGN_OR_RETURN(options->device, ReadText(key, value));
+      ASSIGN_OR_RETURN(options->device, ReadOption(key, value));
     } else if (key == "threads") {
       RETURN_IF_ERROR(ReadCount(key, value, &options->threads, kMaxThreads));
     } else if (key == "kv_bytes") {
       RETURN_IF_ERROR(ReadCount(key, value, &options->kv_bytes));
     } else if (key == "kv_type") {
-      ASSIGN_OR_RETURN(std::string name, ReadText(key, value));
+      ASSIGN_OR_RETURN(std::string name, ReadOption(key, value));
       ASSIGN_OR_RETURN(options->kv_type, ParseKvType(name));
     } else if (key == "context_length") {
       RETURN_IF_ERROR(ReadCount(key, value, &options->context_length));
     } else if (key == "lora") {
       ASSIGN_OR_RETURN(options->lora, ReadAdapters(value));
     } else if (key == "pack_cache") {
-      ASSIGN_OR_RETURN(options->pack_cache, ReadText(key, value));
+      ASSIGN_OR_RETURN(options->pack_cache, ReadOption(key, value));
     } else {
       return absl::InvalidArgumentError(
           absl::StrCat("options: unknown key '", key,

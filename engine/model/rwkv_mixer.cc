@@ -32,10 +32,6 @@ namespace {
 
 constexpr float kMostDecay = 0.606531f;  // exp(-1/2)
 
-absl::Status CopyRows(Backend* backend, Tensor from, Tensor to) {
-  return backend->GatedActivation(Activation::kIdentity, from, {}, to);
-}
-
 // mixed = n + mu (m - n), `difference` being m - n
 absl::Status Mixture(Backend* backend, Tensor n, Tensor difference, const DeviceNorm& shift,
                      Tensor mixed) {

@@ -7,10 +7,6 @@
 namespace lm {
 namespace {
 
-absl::Status CopyRows(Backend* backend, Tensor from, Tensor to) {
-  return backend->GatedActivation(Activation::kIdentity, from, {}, to);
-}
-
 // Stream `index` of a matrix of them.
 Tensor Stream(Tensor streams, int64_t hidden, int64_t index) {
   return streams.Cols(index * hidden, hidden);

@@ -18,17 +18,12 @@
 namespace lm {
 namespace {
 
-constexpr absl::Duration kLongestTransfer = absl::Hours(6);
+constexpr absl::Duration kLongestBatchTransfer = absl::Hours(6);
 constexpr uint64_t kMostAnswerBytes = uint64_t{64} << 30;
-constexpr absl::Duration kFirstPause = absl::Milliseconds(200);
-constexpr absl::Duration kLongestPause = absl::Seconds(20);
-constexpr int kMostPages = 1000;
+constexpr absl::Duration kFirstLook = absl::Milliseconds(200);
+constexpr absl::Duration kLongestLook = absl::Seconds(20);
+constexpr int kMostListed = 1000;
 constexpr char kBoundary[] = "sqlite-lm-7d1f0c9ab34e4f62";
-
-std::string TextAt(const Json& json, absl::string_view name) {
-  const Json* member = json.Find(name);
-  return member != nullptr && member->is_string() ? member->string() : std::string();
-}
 
 int64_t CountAt(const Json* json, absl::string_view name) {
   const Json* member = json != nullptr ? json->Find(name) : nullptr;
@@ -37,10 +32,10 @@ int64_t CountAt(const Json* json, absl::string_view name) {
 }
 
 absl::StatusOr<RemoteBatch> ReadBatch(const Json& json) {
-  RemoteBatch batch{.id = TextAt(json, "id"),
-                    .status = TextAt(json, "status"),
-                    .output_file = TextAt(json, "output_file_id"),
-                    .error_file = TextAt(json, "error_file_id")};
+  RemoteBatch batch{.id = json.TextAt("id"),
+                    .status = json.TextAt("status"),
+                    .output_file = json.TextAt("output_file_id"),
+                    .error_file = json.TextAt("error_file_id")};
   if (batch.id.empty() || batch.status.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("the server sent no batch: ", ErrorText(json.Dump())));
@@ -69,7 +64,7 @@ absl::Status CheckNumber(const std::string& number) {
 }
 
 // Sleeps unless it is cancelled.
-void Pause(absl::Duration length, const std::atomic<bool>& cancel) {
+void SleepUnless(absl::Duration length, const std::atomic<bool>& cancel) {
   const absl::Time until = absl::Now() + length;
   while (!cancel && absl::Now() < until) absl::SleepFor(absl::Milliseconds(5));
 }
@@ -94,9 +89,9 @@ class HttpBatchApi : public BatchApi {
     HttpRequest request =
         RequestTo("/files", absl::StrCat("multipart/form-data; boundary=", kBoundary));
     request.upload = std::move(upload);
-    request.timeout = kLongestTransfer;
+    request.timeout = kLongestBatchTransfer;
     ASSIGN_OR_RETURN(const Json answer, Ask(request, cancel));
-    const std::string id = TextAt(answer, "id");
+    const std::string id = answer.TextAt("id");
     if (!id.empty()) return id;
     return absl::FailedPreconditionError(
         absl::StrCat(request.url, ": the server took the file and gave it no number"));
@@ -106,7 +101,7 @@ class HttpBatchApi : public BatchApi {
                                                       const std::atomic<bool>& cancel) override {
     std::optional<std::string> found;
     RETURN_IF_ERROR(Walk("/files?purpose=batch&limit=1000", cancel, [&](const Json& file) {
-      if (TextAt(file, "filename") == name) found = TextAt(file, "id");
+      if (file.TextAt("filename") == name) found = file.TextAt("id");
       return !found.has_value();
     }));
     return found;
@@ -131,7 +126,7 @@ class HttpBatchApi : public BatchApi {
                                                        const std::atomic<bool>& cancel) override {
     std::optional<RemoteBatch> found;
     RETURN_IF_ERROR(Walk("/batches?limit=100", cancel, [&](const Json& batch) {
-      if (TextAt(batch, "input_file_id") != file) return true;
+      if (batch.TextAt("input_file_id") != file) return true;
       const absl::StatusOr<RemoteBatch> read = ReadBatch(batch);
       if (read.ok()) found = *read;
       return !found.has_value();
@@ -149,7 +144,7 @@ class HttpBatchApi : public BatchApi {
       const std::string& file, const std::atomic<bool>& cancel) override {
     RETURN_IF_ERROR(CheckNumber(file));
     HttpRequest request = RequestTo(absl::StrCat("/files/", file, "/content"));
-    request.timeout = kLongestTransfer;
+    request.timeout = kLongestBatchTransfer;
     request.max_bytes = kMostAnswerBytes;
     std::shared_ptr<ScratchFile> taken;
     RETURN_IF_ERROR(Repeatedly(cancel, [&]() -> absl::Status {
@@ -181,13 +176,13 @@ class HttpBatchApi : public BatchApi {
   // Until it is no longer Unavailable.
   template <typename Body>
   absl::Status Repeatedly(const std::atomic<bool>& cancel, Body body) const {
-    absl::Duration pause = kFirstPause;
+    absl::Duration pause = kFirstLook;
     for (int64_t failures = 0;; ++failures) {
       const absl::Status status = body();
       if (!absl::IsUnavailable(status) || failures >= options_.retries) return status;
-      Pause(pause, cancel);
+      SleepUnless(pause, cancel);
       if (cancel) return absl::CancelledError("the transfer was cancelled");
-      pause = std::min(2 * pause, kLongestPause);
+      pause = std::min(2 * pause, kLongestLook);
     }
   }
 
@@ -213,7 +208,7 @@ class HttpBatchApi : public BatchApi {
   template <typename Each>
   absl::Status Walk(const std::string& path, const std::atomic<bool>& cancel, Each each) const {
     std::string after;
-    for (int page = 0; page < kMostPages; ++page) {
+    for (int page = 0; page < kMostListed; ++page) {
       const std::string from = after.empty() ? path : absl::StrCat(path, "&after=", after);
       ASSIGN_OR_RETURN(const Json answer, Ask(RequestTo(from), cancel));
       const Json* data = answer.Find("data");
@@ -226,7 +221,7 @@ class HttpBatchApi : public BatchApi {
       }
       const Json* more = answer.Find("has_more");
       const bool last = more == nullptr || !more->is_boolean() || !more->boolean();
-      const std::string end = data->size() > 0 ? TextAt(data->array().back(), "id") : "";
+      const std::string end = data->size() > 0 ? data->array().back().TextAt("id") : "";
       if (last || end.empty() || end == after) return absl::OkStatus();
       after = end;
     }

@@ -76,11 +76,6 @@ const Json* FindPath(const Json& json, std::initializer_list<absl::string_view> 
   return at;
 }
 
-std::string TextAt(const Json& json, absl::string_view name) {
-  const Json* member = json.Find(name);
-  return member != nullptr && member->is_string() ? member->string() : std::string();
-}
-
 absl::Status BadAnswer(absl::string_view what, absl::string_view got) {
   return absl::UnavailableError(
       absl::StrCat("the server sent ", what, ": ", Printable(got.substr(0, kShown))));
@@ -94,11 +89,11 @@ absl::StatusOr<RemoteModel> ReadModelList(absl::string_view body, absl::string_v
   if (list == nullptr || !list->is_array()) return BadAnswer("no list of models", body);
   std::string known;
   for (const Json& entry : list->array()) {
-    const std::string id = TextAt(entry, "id");
+    const std::string id = entry.TextAt("id");
     absl::StrAppend(&known, known.empty() ? "" : ", ", "'", id, "'");
     if (!wanted.empty() && id != wanted) continue;
     RemoteModel model{.name = id};
-    const std::string owner = TextAt(entry, "owned_by");
+    const std::string owner = entry.TextAt("owned_by");
     if (owner == "vllm") model.dialect = Dialect::kVllm;
     if (owner == "sglang") model.dialect = Dialect::kSglang;
     if (owner == "llamacpp") model.dialect = Dialect::kLlamaServer;
@@ -168,10 +163,10 @@ absl::Status ChatAnswer::AppendJson(const Json& event) {
   const Json* delta = choice.Find("delta");
   if (delta == nullptr) delta = choice.Find("message");
   if (delta != nullptr) {
-    const std::string piece = TextAt(*delta, "content");
+    const std::string piece = delta->TextAt("content");
     pieces += !piece.empty();
     text += piece;
-    reasoning += TextAt(*delta, "reasoning_content") + TextAt(*delta, "reasoning");
+    reasoning += delta->TextAt("reasoning_content") + delta->TextAt("reasoning");
   }
   const Json* logprobs = FindPath(choice, {"logprobs", "content"});
   if (first.empty() && logprobs != nullptr && logprobs->is_array() && logprobs->size() > 0) {
@@ -179,10 +174,10 @@ absl::Status ChatAnswer::AppendJson(const Json& event) {
     for (const Json& one : top != nullptr && top->is_array() ? top->array() : Json::Array()) {
       const Json* logprob = one.Find("logprob");
       if (logprob == nullptr || !logprob->is_number()) continue;
-      first.push_back({TextAt(one, "token"), static_cast<float>(logprob->number())});
+      first.push_back({one.TextAt("token"), static_cast<float>(logprob->number())});
     }
   }
-  const std::string reason = TextAt(choice, "finish_reason");
+  const std::string reason = choice.TextAt("finish_reason");
   if (!reason.empty()) finish = reason;
   return absl::OkStatus();
 }
@@ -193,9 +188,9 @@ std::string ErrorText(absl::string_view body) {
   if (json.has_value() && json->is_object()) {
     const Json* error = json->Find("error");
     if (error != nullptr && error->is_string()) text = error->string();
-    if (error != nullptr && error->is_object()) text = TextAt(*error, "message");
+    if (error != nullptr && error->is_object()) text = error->TextAt("message");
     for (const char* name : {"message", "detail"}) {
-      if (text.empty()) text = TextAt(*json, name);
+      if (text.empty()) text = json->TextAt(name);
     }
   }
   if (text.empty()) text = std::string(body);

@@ -14,7 +14,7 @@ namespace {
 
 using Kind = AnswerConstraint::Kind;
 
-constexpr size_t kShown = 200;  // bytes of an answer
+constexpr size_t kShownOfAnswer = 200;  // bytes of an answer
 
 Json One(std::string name, Json value) {
   Json object = Json::MakeObject();
@@ -202,7 +202,7 @@ absl::Status ProveAnswer(const AnswerConstraint& constraint, const Grammar& gram
   }
   return absl::FailedPreconditionError(absl::StrCat("the server's answer does not fit ",
                                                     ConstraintName(constraint.kind), ": ",
-                                                    Printable(text->substr(0, kShown))));
+                                                    Printable(text->substr(0, kShownOfAnswer))));
 }
 
 std::optional<std::string> UnwrapAnswer(const AnswerConstraint& constraint, Dialect dialect,

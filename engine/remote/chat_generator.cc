@@ -53,9 +53,9 @@ absl::StatusOr<RemoteModel> AskForModel(Network* network, const std::string& url
   return absl::Status(model.status().code(), absl::StrCat(url, ": ", model.status().message()));
 }
 
-absl::StatusOr<std::shared_ptr<RemoteGenerator>> Open(const std::string& path,
-                                                      const std::string& options_text,
-                                                      const std::atomic<bool>& cancel) {
+absl::StatusOr<std::shared_ptr<RemoteGenerator>> OpenServer(const std::string& path,
+                                                            const std::string& options_text,
+                                                            const std::atomic<bool>& cancel) {
   ASSIGN_OR_RETURN(const std::vector<std::string> urls, ParseRemotePath(path));
   ASSIGN_OR_RETURN(const RemoteOptions options, ParseRemoteOptions(options_text));
   if (!options.key_env.empty() && std::getenv(options.key_env.c_str()) == nullptr) {
@@ -263,7 +263,7 @@ absl::StatusOr<std::shared_ptr<Generator>> GetRemoteGenerator(const std::string&
       if (std::shared_ptr<Generator> generator = known->second.lock()) return generator;
     }
   }
-  ASSIGN_OR_RETURN(std::shared_ptr<RemoteGenerator> opened, Open(path, options, cancel));
+  ASSIGN_OR_RETURN(std::shared_ptr<RemoteGenerator> opened, OpenServer(path, options, cancel));
   absl::MutexLock lock(&registry.mutex);
   std::erase_if(registry.known, [](const auto& entry) { return entry.second.expired(); });
   // Two may have been opened at a time: one is kept.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kNames[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
 
-absl::StatusOr<const CurlLibrary*> Open() {
+absl::StatusOr<const CurlLibrary*> OpenLibrary() {
   void* library = nullptr;
   for (const char* name : kNames) {
     if (library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -67,7 +67,7 @@ absl::StatusOr<const CurlLibrary*> OpenCurl() {
   static const CurlLibrary* opened = nullptr;
   absl::MutexLock lock(&mutex);
   if (opened == nullptr) {
-    ASSIGN_OR_RETURN(opened, Open());
+    ASSIGN_OR_RETURN(opened, OpenLibrary());
   }
   return opened;
 }

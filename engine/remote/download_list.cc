@@ -13,13 +13,13 @@ namespace {
 constexpr size_t kMostKept = 100;
 
 // Never destroyed.
-struct List {
+struct DownloadRecord {
   const ForkGuard fork_guard;
   absl::Mutex mutex;
   std::list<std::shared_ptr<Download>> downloads ABSL_GUARDED_BY(mutex);
 
-  static List& Instance() {
-    static List* const list = new List();
+  static DownloadRecord& Instance() {
+    static DownloadRecord* const list = new DownloadRecord();
     return *list;
   }
 };
@@ -31,7 +31,7 @@ Download::Download(std::string source, std::string path)
 
 std::shared_ptr<Download> Download::Begin(std::string source, std::string path) {
   std::shared_ptr<Download> download(new Download(std::move(source), std::move(path)));
-  List& list = List::Instance();
+  DownloadRecord& list = DownloadRecord::Instance();
   absl::MutexLock lock(&list.mutex);
   list.downloads.push_back(download);
   if (list.downloads.size() > kMostKept) list.downloads.pop_front();
@@ -64,7 +64,7 @@ DownloadInfo Download::Info() const {
 }
 
 std::vector<DownloadInfo> Downloads() {
-  List& list = List::Instance();
+  DownloadRecord& list = DownloadRecord::Instance();
   std::vector<DownloadInfo> infos;
   if (list.fork_guard.forked()) return infos;
   absl::MutexLock lock(&list.mutex);

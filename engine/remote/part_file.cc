@@ -23,7 +23,7 @@
 namespace lm {
 namespace {
 
-constexpr absl::Duration kLook = absl::Milliseconds(20);
+constexpr absl::Duration kLockLook = absl::Milliseconds(20);
 constexpr size_t kReadBytes = 1 << 20;
 
 std::string PartOf(const std::string& path) { return path + ".part"; }
@@ -32,11 +32,6 @@ std::string NoteOf(const std::string& path) { return path + ".part.json"; }
 int64_t SizeOf(const std::string& path) {
   struct stat info;
   return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) ? info.st_size : -1;
-}
-
-std::string TextAt(const std::optional<Json>& json, absl::string_view name) {
-  const Json* member = json.has_value() ? json->Find(name) : nullptr;
-  return member != nullptr && member->is_string() ? member->string() : std::string();
 }
 
 }  // namespace
@@ -77,7 +72,7 @@ absl::Status PartFile::Lock(const std::atomic<bool>& cancel) {
   while (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) return Failed("locking", name);
     if (cancel) return absl::CancelledError("the download was cancelled");
-    absl::SleepFor(kLook);
+    absl::SleepFor(kLockLook);
   }
   return absl::OkStatus();
 }
@@ -87,13 +82,13 @@ absl::Status PartFile::Resume(const std::atomic<bool>& cancel) {
   std::ifstream note(NoteOf(path_));
   std::stringstream text;
   text << note.rdbuf();
-  const std::optional<Json> known = Json::Parse(text.str());
+  const Json known = Json::Parse(text.str()).value_or(Json());
   const bool same =
-      TextAt(known, "sha256") == facts_.sha256 && SizeOf(part) >= 0 && SizeOf(part) <= facts_.size;
+      known.TextAt("sha256") == facts_.sha256 && SizeOf(part) >= 0 && SizeOf(part) <= facts_.size;
   if (!same) return Restart("");
   fd_ = open(part.c_str(), O_RDWR | O_CLOEXEC);
   if (fd_ < 0) return Failed("opening", part);
-  etag_ = TextAt(known, "etag");
+  etag_ = known.TextAt("etag");
   std::vector<char> bytes(kReadBytes);
   for (;;) {
     const ssize_t n = read(fd_, bytes.data(), bytes.size());

@@ -12,7 +12,7 @@
 namespace lm {
 namespace {
 
-constexpr size_t kShown = 200;
+constexpr size_t kShownOfProof = 200;
 constexpr int64_t kProofTimeoutMs = 30'000;  // of a question that Prove asks
 
 }  // namespace
@@ -69,10 +69,10 @@ void RemoteServer::ConcludeCanary(const RemoteCall& call, const Generation& gene
     return;
   }
   if (why.ok() && generation.text != CanaryAnswer(kind)) {
-    why = absl::FailedPreconditionError(
-        absl::StrCat("the server ignores ", ConstraintName(kind), ": made to say ",
-                     CanaryAnswer(kind), ", it said ", Printable(generation.text.substr(0, kShown)),
-                     " (spoken to as ", DialectName(model_.dialect), "; see the option dialect)"));
+    why = absl::FailedPreconditionError(absl::StrCat(
+        "the server ignores ", ConstraintName(kind), ": made to say ", CanaryAnswer(kind),
+        ", it said ", Printable(generation.text.substr(0, kShownOfProof)), " (spoken to as ",
+        DialectName(model_.dialect), "; see the option dialect)"));
   }
   proofs_.Note(kind, why);
   // The next who asks may find another server.

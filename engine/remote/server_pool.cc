@@ -8,18 +8,18 @@
 namespace lm {
 namespace {
 
-constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
+constexpr absl::Duration kFirstFailurePause = absl::Milliseconds(100);
 // A server that refuses one of many has room again soon, and the row may be its statement's last.
 constexpr absl::Duration kFirstRefusalPause = absl::Milliseconds(25);
-constexpr absl::Duration kLongestPause = absl::Seconds(30);
+constexpr absl::Duration kLongestServerPause = absl::Seconds(30);
 constexpr int kSeemsDead = 3;     // failures in a row
 constexpr double kNewest = 0.05;  // what an answer weighs in Endpoint::refused
 constexpr double kCrowded = 0.3;  // of that
 constexpr size_t kMostPrefixes = 1024;
 
 // A half to the whole of base * 2^n, so that those who failed together do not come back together.
-absl::Duration Pause(absl::Duration base, int n, uint64_t dice) {
-  const absl::Duration whole = std::min(base * std::exp2(std::min(n, 20)), kLongestPause);
+absl::Duration PauseOf(absl::Duration base, int n, uint64_t dice) {
+  const absl::Duration whole = std::min(base * std::exp2(std::min(n, 20)), kLongestServerPause);
   return whole * (0.5 + 0.5 * RandomUniform(dice, static_cast<uint64_t>(n)));
 }
 
@@ -103,14 +103,14 @@ void ServerPool::Answered(size_t place) {
 
 void ServerPool::Unreachable(size_t place, absl::Time now) {
   Endpoint& endpoint = endpoints_[place];
-  const absl::Duration pause = Pause(kFirstPause, endpoint.failures++, ++dice_);
+  const absl::Duration pause = PauseOf(kFirstFailurePause, endpoint.failures++, ++dice_);
   if (endpoints_.size() > 1) endpoint.not_before = now + pause;
 }
 
 absl::Duration ServerPool::Refused(size_t place, int refusals, absl::Duration wanted,
                                    absl::Time now) {
   Endpoint& endpoint = endpoints_[place];
-  absl::Duration pause = Pause(kFirstRefusalPause, refusals, ++dice_);
+  absl::Duration pause = PauseOf(kFirstRefusalPause, refusals, ++dice_);
   if (wanted > absl::ZeroDuration()) pause = wanted;
   endpoint.refused += kNewest * (1 - endpoint.refused);
   const bool crowded = endpoint.refused > kCrowded;
@@ -125,7 +125,7 @@ absl::Duration ServerPool::Refused(size_t place, int refusals, absl::Duration wa
 
 // Most often it was this one connection: the first time there is nothing to wait for.
 absl::Duration ServerPool::PauseAfter(int failures) {
-  return failures <= 1 ? absl::ZeroDuration() : Pause(kFirstPause, failures - 1, ++dice_);
+  return failures <= 1 ? absl::ZeroDuration() : PauseOf(kFirstFailurePause, failures - 1, ++dice_);
 }
 
 }  // namespace lm

@@ -13,7 +13,7 @@
 namespace lm {
 namespace {
 
-constexpr double kRounding = 1e-3;  // of the sum of all probabilities
+constexpr double kProbabilityRounding = 1e-3;  // of the sum of all probabilities
 
 bool EndsWhereItSays(const Engine& engine, const RequestSpec& spec,
                      const RememberedAnswer& answer) {
@@ -101,7 +101,7 @@ bool HasItsChoices(const Tokenizer& tokenizer, const RequestSpec& spec,
     sum += std::exp(double{logprob});
     ++at;
   }
-  return at == choices.size() && sum <= 1 + kRounding;
+  return at == choices.size() && sum <= 1 + kProbabilityRounding;
 }
 
 }  // namespace

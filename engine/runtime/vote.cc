@@ -22,7 +22,7 @@
 namespace lm {
 namespace {
 
-constexpr double kRounding = 1e-3;  // of the sum of all shares
+constexpr double kShareRounding = 1e-3;  // of the sum of all shares
 
 RequestSpec BallotOf(const RequestSpec& spec, int32_t number) {
   RequestSpec ballot = spec;
@@ -327,7 +327,7 @@ bool CanBeVote(const RequestSpec& spec, const RememberedAnswer& answer) {
     if (!std::isfinite(choice.logprob) || choice.logprob > 0) return false;
     sum += std::exp(double{choice.logprob});
   }
-  return answer.text.empty() && std::abs(sum - 1) <= kRounding;
+  return answer.text.empty() && std::abs(sum - 1) <= kShareRounding;
 }
 
 bool CanBeDrawn(const RequestSpec& spec, const RememberedAnswer& answer,

@@ -8,7 +8,7 @@ namespace lm {
 namespace {
 
 // The end of a turn, an answer or a text.
-constexpr absl::string_view kEnds[] = {
+constexpr absl::string_view kAnswerEnds[] = {
     "<|eot_id|>",
     "<|im_end|>",
     "<|end|>",
@@ -59,7 +59,7 @@ void ForEach(const TokenIndex& index, absl::Span<const absl::string_view> names,
 
 void MarkConventionalControls(const TokenIndex& index, Vocabulary* vocabulary) {
   auto mark = [vocabulary](int32_t id) { vocabulary->types[id] = TokenType::kControl; };
-  ForEach(index, kEnds, mark);
+  ForEach(index, kAnswerEnds, mark);
   ForEach(index, kFillInEnds, mark);
   ForEach(index, kFillInParts, mark);
 }
@@ -67,7 +67,7 @@ void MarkConventionalControls(const TokenIndex& index, Vocabulary* vocabulary) {
 std::vector<int32_t> FindAnswerEnds(const TokenIndex& index, const Vocabulary& vocabulary) {
   std::vector<int32_t> ids;
   auto add = [&ids](int32_t id) { ids.push_back(id); };
-  ForEach(index, kEnds, add);
+  ForEach(index, kAnswerEnds, add);
   ForEach(index, kFillInEnds, add);
 
   auto has = [&index](absl::string_view name) { return index.Find(name) >= 0; };

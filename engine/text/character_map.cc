@@ -11,7 +11,7 @@ namespace {
 // No real rule is so long; a damaged array may lead in circles.
 constexpr size_t kLongestRule = 256;
 
-size_t BaseOf(uint32_t unit) { return size_t{unit >> 10} << ((unit & (1u << 9)) >> 6); }
+size_t UnitsFrom(uint32_t unit) { return size_t{unit >> 10} << ((unit & (1u << 9)) >> 6); }
 uint32_t LabelOf(uint32_t unit) { return unit & ((1u << 31) | 0xff); }
 bool IsLeaf(uint32_t unit) { return (unit >> 8 & 1) != 0; }
 
@@ -37,14 +37,14 @@ absl::StatusOr<CharacterMap> CharacterMap::Create(absl::string_view data) {
 CharacterMap::Replacement CharacterMap::Find(absl::string_view text) const {
   Replacement found;
   if (units_.empty()) return found;
-  size_t at = BaseOf(units_[0]);
+  size_t at = UnitsFrom(units_[0]);
   const size_t most = std::min(text.size(), kLongestRule);
   for (size_t i = 0; i < most; ++i) {
     const uint8_t byte = static_cast<uint8_t>(text[i]);
     at ^= byte;
     if (byte == 0 || at >= units_.size() || LabelOf(units_[at]) != byte) break;
     const bool is_leaf = IsLeaf(units_[at]);
-    at ^= BaseOf(units_[at]);
+    at ^= UnitsFrom(units_[at]);
     if (!is_leaf || at >= units_.size()) continue;
     const size_t place = units_[at] & ~(1u << 31);
     if (place < replacements_.size()) found = {i + 1, replacements_.c_str() + place};

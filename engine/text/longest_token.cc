@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kBytesBetweenCheckpoints = 16384;
 
-int HexDigit(char c) { return c >= 'a' ? c - 'a' + 10 : c - '0'; }
+int LowerHexDigit(char c) { return c >= 'a' ? c - 'a' + 10 : c - '0'; }
 
 // What a name spells. Whatever else stands behind a backslash stands for itself.
 std::string Unescape(absl::string_view name) {
@@ -26,7 +26,7 @@ std::string Unescape(absl::string_view name) {
     }
     const char kind = name[++i];
     if (kind == 'x' && i + 2 < name.size()) {
-      bytes += static_cast<char>(HexDigit(name[i + 1]) << 4 | HexDigit(name[i + 2]));
+      bytes += static_cast<char>(LowerHexDigit(name[i + 1]) << 4 | LowerHexDigit(name[i + 2]));
       i += 2;
     } else {
       bytes += kind == 't' ? '\t' : kind == 'n' ? '\n' : kind == 'r' ? '\r' : kind;

@@ -13,7 +13,7 @@ namespace lm {
 namespace {
 
 // Of the text, between two checkpoints. Find stops, unfinished, where it is interrupted.
-constexpr size_t kCheckedBytes = 1 << 16;
+constexpr size_t kSearchedBytes = 1 << 16;
 
 // Whether a token's name reads as a tag that templates are made of. The HTML that some vocabularies
 // hold for the sake of web pages is text.
@@ -153,7 +153,7 @@ void SpecialTokens::Add(absl::string_view text, Range range, Class most,
 void SpecialTokens::NoteLengths(absl::string_view text, Range gap, Class most, Lengths* lengths,
                                 int* unseen) const {
   for (size_t begin = gap.begin; begin<gap.end&& * unseen> 0; ++begin) {
-    if (begin % kCheckedBytes == 0 && Interrupted()) return;
+    if (begin % kSearchedBytes == 0 && Interrupted()) return;
     uint32_t node = 0;
     for (size_t pos = begin; pos < gap.end; ++pos) {
       node = Child(node, static_cast<uint8_t>(text[pos]));
@@ -170,7 +170,7 @@ void SpecialTokens::AddOfLength(absl::string_view text, Range gap, size_t length
                                 std::vector<Match>* matches) const {
   size_t free = gap.begin;  // where the last match ended
   for (size_t begin = gap.begin; begin + length <= gap.end;) {
-    if (begin % kCheckedBytes == 0 && Interrupted()) return;
+    if (begin % kSearchedBytes == 0 && Interrupted()) return;
     uint32_t node = 0;
     for (size_t pos = begin; pos < begin + length; ++pos) {
       node = Child(node, static_cast<uint8_t>(text[pos]));

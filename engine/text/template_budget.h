@@ -5,9 +5,15 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "engine/base/checkpoint.h"
 
 namespace lm {
+
+// For what a template does wrong.
+inline absl::Status TemplateError(absl::string_view what) {
+  return absl::InvalidArgumentError(what);
+}
 
 // Of one render. Everything that takes time or memory is paid for first, and so this is where a
 // render has its checkpoints (base/checkpoint.h).

@@ -22,6 +22,8 @@ struct TemplateArguments {
 
   // The argument of that place or name, or nullptr.
   const TemplateValue* Find(size_t place, absl::string_view name) const;
+  // Whether it is there, and true.
+  bool IsTrue(size_t place, absl::string_view name) const;
   // InvalidArgument, naming it, for a keyword that is not among `names` and for more than
   // names.size() by position; what `callee` is goes before the message.
   absl::Status Check(absl::string_view callee, absl::Span<const absl::string_view> names) const;

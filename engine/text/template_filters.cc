@@ -27,10 +27,6 @@ using Arguments = TemplateArguments;
 using Result = absl::StatusOr<TemplateValue>;
 using Budget = TemplateBudget;
 
-absl::Status Invalid(absl::string_view what) { return absl::InvalidArgumentError(what); }
-
-bool IsTrue(const Value* value) { return value != nullptr && value->Truth(); }
-
 // value.method(...) of str(value).
 absl::StatusOr<Value> CallOnString(absl::string_view method, const Value& value,
                                    const Arguments& arguments, Budget* budget) {
@@ -92,7 +88,7 @@ Result Escape(const Value& value, const Arguments& arguments, Budget* budget) {
 Result Default(const Value& value, const Arguments& arguments, Budget*) {
   RETURN_IF_ERROR(arguments.Check("default", {"default_value", "boolean"}));
   const bool replaced =
-      value.Is(Kind::kUndefined) || (IsTrue(arguments.Find(1, "boolean")) && !value.Truth());
+      value.Is(Kind::kUndefined) || (arguments.IsTrue(1, "boolean") && !value.Truth());
   if (!replaced) return value;
   const Value* otherwise = arguments.Find(0, "default_value");
   return otherwise != nullptr ? *otherwise : Value::Template("");
@@ -106,7 +102,7 @@ Result Length(const Value& value, const Arguments& arguments, Budget* budget) {
 
 Result Abs(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("abs", {}));
-  if (!value.is_number()) return Invalid(absl::StrCat("abs of a '", value.TypeName(), "'"));
+  if (!value.is_number()) return TemplateError(absl::StrCat("abs of a '", value.TypeName(), "'"));
   if (value.number() >= 0 && !value.Is(Kind::kBool)) return value;
   return Calculate(TemplateExpression::Operator::kMultiply, value,
                    Value::Integer(value.number() < 0 ? -1 : 1), budget);
@@ -114,7 +110,8 @@ Result Abs(const Value& value, const Arguments& arguments, Budget* budget) {
 
 Result ToInt(const Value& value, const Arguments& arguments, Budget*) {
   RETURN_IF_ERROR(arguments.Check("int", {"default", "base"}));
-  if (arguments.Find(1, "base") != nullptr) return Invalid("int with a base is not supported");
+  if (arguments.Find(1, "base") != nullptr)
+    return TemplateError("int with a base is not supported");
   const Value* given = arguments.Find(0, "default");
   const Value otherwise = given != nullptr ? *given : Value::Integer(0);
   double number = 0;
@@ -129,12 +126,12 @@ Result ToInt(const Value& value, const Arguments& arguments, Budget*) {
     }
     if (!absl::SimpleAtod(value.text().bytes(), &number)) return otherwise;
   } else if (value.Is(Kind::kUndefined)) {
-    return Invalid("int of what is undefined");
+    return TemplateError("int of what is undefined");
   } else {
     return otherwise;
   }
   if (std::isnan(number)) return otherwise;
-  if (!(std::abs(number) < 9e18)) return Invalid("a number beyond 64 bits");
+  if (!(std::abs(number) < 9e18)) return TemplateError("a number beyond 64 bits");
   return Value::Integer(static_cast<int64_t>(number)).FromInput();
 }
 
@@ -143,7 +140,7 @@ Result ToFloat(const Value& value, const Arguments& arguments, Budget*) {
   const Value* given = arguments.Find(0, "default");
   double number = 0;
   if (value.is_number()) return Value::Float(value.number()).FromInput(value.from_input());
-  if (value.Is(Kind::kUndefined)) return Invalid("float of what is undefined");
+  if (value.Is(Kind::kUndefined)) return TemplateError("float of what is undefined");
   if (value.Is(Kind::kString) && absl::SimpleAtod(value.text().bytes(), &number)) {
     return Value::Float(number).FromInput();
   }
@@ -157,7 +154,7 @@ Result Round(const Value& value, const Arguments& arguments, Budget*) {
   const bool plain = precision == nullptr || (precision->is_integer() && precision->integer() == 0);
   const absl::string_view how =
       method != nullptr && method->Is(Kind::kString) ? method->text().bytes() : "common";
-  if (!value.is_number() || !plain) return Invalid("round of this is not supported");
+  if (!value.is_number() || !plain) return TemplateError("round of this is not supported");
   double number = value.number();
   if (how == "common") {
     if (value.is_integer()) return Value::Integer(value.integer()).FromInput(value.from_input());
@@ -167,17 +164,17 @@ Result Round(const Value& value, const Arguments& arguments, Budget*) {
   } else if (how == "floor") {
     number = std::floor(number);
   } else {
-    return Invalid("method must be common, ceil or floor");
+    return TemplateError("method must be common, ceil or floor");
   }
   return Value::Float(number).FromInput(value.from_input());
 }
 
-Result Replace(const Value& value, const Arguments& arguments, Budget* budget) {
+Result ReplaceAll(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("replace", {"old", "new", "count"}));
   Arguments strings;
   for (size_t i = 0; i < 2; ++i) {
     const Value* argument = arguments.Find(i, i == 0 ? "old" : "new");
-    if (argument == nullptr) return Invalid("replace takes two strings");
+    if (argument == nullptr) return TemplateError("replace takes two strings");
     ASSIGN_OR_RETURN(Value text, ToString(*argument, budget));
     strings.values.push_back(std::move(text));
   }
@@ -187,7 +184,7 @@ Result Replace(const Value& value, const Arguments& arguments, Budget* budget) {
 }
 
 // str(value) % arguments
-Result Format(const Value& value, const Arguments& arguments, Budget* budget) {
+Result FormatValue(const Value& value, const Arguments& arguments, Budget* budget) {
   ASSIGN_OR_RETURN(Value text, ToString(value, budget));
   if (arguments.keywords.empty()) {
     return FormatPercent(text.text(), Value::Sequence(Kind::kTuple, arguments.values), budget);
@@ -204,18 +201,18 @@ absl::StatusOr<TemplateText> Indention(const Value* width, int64_t otherwise) {
   constexpr int64_t kMost = 1000;
   if (width != nullptr && width->Is(Kind::kString)) return width->text();
   const int64_t spaces = width != nullptr ? width->integer() : otherwise;
-  if (width != nullptr && !width->is_integer()) return Invalid("a width must be int or str");
-  if (spaces > kMost) return Invalid(absl::StrCat("a width of more than ", kMost));
+  if (width != nullptr && !width->is_integer()) return TemplateError("a width must be int or str");
+  if (spaces > kMost) return TemplateError(absl::StrCat("a width of more than ", kMost));
   return TemplateText(std::string(std::max<int64_t>(spaces, 0), ' '), TextKind::kMarkup);
 }
 
 Result Indent(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("indent", {"width", "first", "blank"}));
   ASSIGN_OR_RETURN(const TemplateText indention, Indention(arguments.Find(0, "width"), 4));
-  const bool first = IsTrue(arguments.Find(1, "first"));
-  const bool blank = IsTrue(arguments.Find(2, "blank"));
+  const bool first = arguments.IsTrue(1, "first");
+  const bool blank = arguments.IsTrue(2, "blank");
   if (!value.Is(Kind::kString))
-    return Invalid(absl::StrCat("indent of a '", value.TypeName(), "'"));
+    return TemplateError(absl::StrCat("indent of a '", value.TypeName(), "'"));
   TemplateText source = value.text();
   source.Append("\n", TextKind::kMarkup);
   ASSIGN_OR_RETURN(const Value::List lines, SplitLines(source, budget));
@@ -233,8 +230,8 @@ Result Indent(const Value& value, const Arguments& arguments, Budget* budget) {
 Result ToJson(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("tojson", {"ensure_ascii", "indent", "separators", "sort_keys"}));
   TemplateJsonForm form;
-  form.ensure_ascii = IsTrue(arguments.Find(0, "ensure_ascii"));
-  form.sort_keys = IsTrue(arguments.Find(3, "sort_keys"));
+  form.ensure_ascii = arguments.IsTrue(0, "ensure_ascii");
+  form.sort_keys = arguments.IsTrue(3, "sort_keys");
   if (const Value* indent = arguments.Find(1, "indent");
       indent != nullptr && !indent->Is(Kind::kNone)) {
     ASSIGN_OR_RETURN(const TemplateText indention, Indention(indent, 0));
@@ -247,7 +244,7 @@ Result ToJson(const Value& value, const Arguments& arguments, Budget* budget) {
     const bool pair = (separators->Is(Kind::kTuple) || separators->Is(Kind::kList)) &&
                       separators->list().size() == 2 && separators->list()[0].Is(Kind::kString) &&
                       separators->list()[1].Is(Kind::kString);
-    if (!pair) return Invalid("separators must be two strings");
+    if (!pair) return TemplateError("separators must be two strings");
     form.item_separator = std::string(separators->list()[0].text().bytes());
     form.key_separator = std::string(separators->list()[1].text().bytes());
   }
@@ -256,24 +253,25 @@ Result ToJson(const Value& value, const Arguments& arguments, Budget* budget) {
   return Value::String(std::move(text));
 }
 
-struct Named {
+struct NamedFilter {
   absl::string_view name;
   TemplateFilter* filter;
 };
 
-constexpr Named kFilters[] = {
-    {"tojson", &ToJson},   {"length", &Length},   {"count", &Length},  {"trim", &Trim},
-    {"string", &String},   {"default", &Default}, {"d", &Default},     {"safe", &Safe},
-    {"lower", &Lower},     {"upper", &Upper},     {"title", &Title},   {"capitalize", &Capitalize},
-    {"replace", &Replace}, {"indent", &Indent},   {"format", &Format}, {"int", &ToInt},
-    {"float", &ToFloat},   {"abs", &Abs},         {"round", &Round},   {"escape", &Escape},
-    {"e", &Escape},
+constexpr NamedFilter kTextFilters[] = {
+    {"tojson", &ToJson},      {"length", &Length}, {"count", &Length},
+    {"trim", &Trim},          {"string", &String}, {"default", &Default},
+    {"d", &Default},          {"safe", &Safe},     {"lower", &Lower},
+    {"upper", &Upper},        {"title", &Title},   {"capitalize", &Capitalize},
+    {"replace", &ReplaceAll}, {"indent", &Indent}, {"format", &FormatValue},
+    {"int", &ToInt},          {"float", &ToFloat}, {"abs", &Abs},
+    {"round", &Round},        {"escape", &Escape}, {"e", &Escape},
 };
 
 }  // namespace
 
 TemplateFilter* FindTemplateFilter(absl::string_view name) {
-  for (const Named& named : kFilters) {
+  for (const NamedFilter& named : kTextFilters) {
     if (named.name == name) return named.filter;
   }
   return FindTemplateListFilter(name);

@@ -33,13 +33,11 @@ struct Conversion {
   char letter = 0;
 };
 
-absl::Status Invalid(absl::string_view what) { return absl::InvalidArgumentError(what); }
-
 absl::StatusOr<int> Digits(absl::string_view format, size_t* pos) {
   int number = 0;
   for (; *pos < format.size() && absl::ascii_isdigit(format[*pos]); ++*pos) {
     number = number * 10 + (format[*pos] - '0');
-    if (number > kMaxWidth) return Invalid(absl::StrCat("a width of more than ", kMaxWidth));
+    if (number > kMaxWidth) return TemplateError(absl::StrCat("a width of more than ", kMaxWidth));
   }
   return number;
 }
@@ -49,7 +47,7 @@ absl::StatusOr<Conversion> ReadConversion(absl::string_view format, size_t* pos)
   Conversion conversion;
   if (*pos < format.size() && format[*pos] == '(') {
     const size_t close = format.find(')', *pos);
-    if (close == absl::string_view::npos) return Invalid("incomplete format key");
+    if (close == absl::string_view::npos) return TemplateError("incomplete format key");
     conversion.named = true;
     conversion.name = std::string(format.substr(*pos + 1, close - *pos - 1));
     *pos = close + 1;
@@ -64,7 +62,7 @@ absl::StatusOr<Conversion> ReadConversion(absl::string_view format, size_t* pos)
     ++*pos;
     ASSIGN_OR_RETURN(conversion.precision, Digits(format, pos));
   }
-  if (*pos == format.size()) return Invalid("incomplete format");
+  if (*pos == format.size()) return TemplateError("incomplete format");
   conversion.letter = format[(*pos)++];
   return conversion;
 }
@@ -84,8 +82,9 @@ absl::StatusOr<TemplateText> Convert(const Conversion& conversion, const Templat
       break;
   }
   if (!value.is_number()) {
-    return Invalid(absl::StrCat("the conversion ", QuoteName(std::string(1, conversion.letter)),
-                                " of a '", value.TypeName(), "'"));
+    return TemplateError(absl::StrCat("the conversion ",
+                                      QuoteName(std::string(1, conversion.letter)), " of a '",
+                                      value.TypeName(), "'"));
   }
   const TextKind kind = value.from_input() ? TextKind::kInput : TextKind::kMarkup;
   std::string digits;
@@ -96,15 +95,15 @@ absl::StatusOr<TemplateText> Convert(const Conversion& conversion, const Templat
                                   : Printed("%.0f", std::trunc(value.number()));
       break;
     case 'x':
-      if (!value.is_integer() || value.integer() < 0) return Invalid("%x of this number");
+      if (!value.is_integer() || value.integer() < 0) return TemplateError("%x of this number");
       digits = Printed("%llx", static_cast<unsigned long long>(value.integer()));
       break;
     case 'f':
       digits = Printed("%.*f", conversion.precision < 0 ? 6 : conversion.precision, value.number());
       break;
     default:
-      return Invalid(absl::StrCat("the conversion ", QuoteName(std::string(1, conversion.letter)),
-                                  " is not supported"));
+      return TemplateError(absl::StrCat(
+          "the conversion ", QuoteName(std::string(1, conversion.letter)), " is not supported"));
   }
   if (conversion.plus && digits[0] != '-') digits.insert(0, 1, '+');
   const size_t width = conversion.width;
@@ -139,13 +138,13 @@ absl::StatusOr<TemplateValue> FormatPercent(const TemplateText& format, const Te
     const TemplateValue* argument = nullptr;
     if (conversion.named) {
       any_named = true;
-      if (!value.Is(Kind::kDict)) return Invalid("format requires a mapping");
+      if (!value.Is(Kind::kDict)) return TemplateError("format requires a mapping");
       argument = value.Find(conversion.name);
     } else if (next < given) {
       argument = tuple ? &value.list()[next] : &value;
       ++next;
     }
-    if (argument == nullptr) return Invalid("not enough arguments for format string");
+    if (argument == nullptr) return TemplateError("not enough arguments for format string");
     ASSIGN_OR_RETURN(TemplateText part, Convert(conversion, *argument, budget));
     const int64_t padding = conversion.width - CountCharacters(part.bytes());
     const std::string spaces(std::max<int64_t>(padding, 0), ' ');
@@ -155,7 +154,7 @@ absl::StatusOr<TemplateValue> FormatPercent(const TemplateText& format, const Te
     if (conversion.left) text.Append(spaces, TextKind::kMarkup);
   }
   if (next < given && !any_named && !value.Is(Kind::kDict)) {
-    return Invalid("not all arguments converted during string formatting");
+    return TemplateError("not all arguments converted during string formatting");
   }
   return TemplateValue::String(std::move(text));
 }

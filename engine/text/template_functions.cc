@@ -19,24 +19,22 @@ using Result = absl::StatusOr<TemplateValue>;
 
 constexpr int64_t kMaxRange = 100000;  // that of jinja2's sandbox
 
-absl::Status Invalid(absl::string_view what) { return absl::InvalidArgumentError(what); }
-
-Result Range(const TemplateArguments& arguments, TemplateBudget* budget) {
+Result RangeOf(const TemplateArguments& arguments, TemplateBudget* budget) {
   int64_t bounds[3] = {0, 0, 1};
   const size_t count = arguments.values.size();
   if (count == 0 || count > 3 || !arguments.keywords.empty()) {
-    return Invalid("range takes one to three integers");
+    return TemplateError("range takes one to three integers");
   }
   for (size_t i = 0; i < count; ++i) {
-    if (!arguments.values[i].is_integer()) return Invalid("range takes integers");
+    if (!arguments.values[i].is_integer()) return TemplateError("range takes integers");
     bounds[count == 1 ? 1 : i] = arguments.values[i].integer();
   }
   const auto [begin, end, step] = bounds;
-  if (step == 0) return Invalid("range() arg 3 must not be zero");
+  if (step == 0) return TemplateError("range() arg 3 must not be zero");
   Value::List list;
   for (int64_t i = begin; step > 0 ? i < end : i > end;) {
     if (static_cast<int64_t>(list.size()) == kMaxRange) {
-      return Invalid(
+      return TemplateError(
           absl::StrCat("Range too big. The sandbox blocks ranges larger than ", kMaxRange));
     }
     RETURN_IF_ERROR(budget->Steps(1));
@@ -50,7 +48,7 @@ Result Dict(const TemplateArguments& arguments, TemplateBudget* budget) {
   Value::Entries entries;
   for (const Value& value : arguments.values) {
     if (!value.Is(Kind::kDict))
-      return Invalid("dict of something else than a dict is not supported");
+      return TemplateError("dict of something else than a dict is not supported");
     RETURN_IF_ERROR(budget->Steps(value.entries().size()));
     entries = value.entries();
   }
@@ -135,7 +133,7 @@ std::string DatePart(char letter, absl::CivilSecond now) {
 Result Date(const TemplateArguments& arguments, absl::CivilSecond now) {
   const Value* format = arguments.Find(0, "format");
   if (format == nullptr || !format->Is(Kind::kString))
-    return Invalid("strftime_now takes a format");
+    return TemplateError("strftime_now takes a format");
   const absl::string_view bytes = format->text().bytes();
   TemplateText text;
   for (size_t i = 0; i < bytes.size(); ++i) {
@@ -148,8 +146,8 @@ Result Date(const TemplateArguments& arguments, absl::CivilSecond now) {
     if (bare) ++i;
     std::string part = DatePart(bytes[i], now);
     if (part.empty()) {
-      return Invalid(absl::StrCat("strftime_now with % and ", QuoteName(bytes.substr(i, 1)),
-                                  " is not supported"));
+      return TemplateError(absl::StrCat("strftime_now with % and ", QuoteName(bytes.substr(i, 1)),
+                                        " is not supported"));
     }
     while (bare && part.size() > 1 && (part[0] == '0' || part[0] == ' ')) part.erase(0, 1);
     text.Append(part, TextKind::kMarkup);
@@ -170,7 +168,7 @@ absl::StatusOr<TemplateValue> CallTemplateFunction(int64_t function,
                                                    absl::CivilSecond now, TemplateBudget* budget) {
   switch (function) {
     case 1:
-      return Range(arguments, budget);
+      return RangeOf(arguments, budget);
     case 2:
       return Dict(arguments, budget);
     case 3:

@@ -17,7 +17,7 @@
 namespace lm {
 namespace {
 
-using Kind = TemplateToken::Kind;
+using TokenKind = TemplateToken::Kind;
 
 constexpr size_t kMaxSourceBytes = 1 << 20;
 
@@ -74,16 +74,16 @@ class Lexer {
         RETURN_IF_ERROR(Tag(kind == '{'));
       }
     }
-    Add(Kind::kEnd, "");
+    Add(TokenKind::kEnd, "");
     return std::move(tokens_);
   }
 
  private:
-  void Add(Kind kind, absl::string_view text) {
+  void Add(TokenKind kind, absl::string_view text) {
     tokens_.push_back({kind, std::string(text), line_});
   }
   void AddText(absl::string_view text) {
-    if (!text.empty()) Add(Kind::kText, text);
+    if (!text.empty()) Add(TokenKind::kText, text);
   }
   absl::Status Error(absl::string_view what) const {
     return absl::UnimplementedError(absl::StrCat("line ", line_, ": ", what));
@@ -194,7 +194,7 @@ class Lexer {
 
   // The tokens up to the end of the tag, closing braces that belong to opened ones aside.
   absl::Status Tag(bool output) {
-    Add(output ? Kind::kOutputBegin : Kind::kStatementBegin, "");
+    Add(output ? TokenKind::kOutputBegin : TokenKind::kStatementBegin, "");
     const absl::string_view close = output ? "}}" : "%}";
     std::string open;  // the brackets that wait for their partners
     for (;;) {
@@ -206,12 +206,12 @@ class Lexer {
         const bool signed_end = sign == '-' || (sign == '+' && !output);
         if (signed_end && absl::StartsWith(source_.substr(pos_ + 1), close)) {
           pos_ += 3;
-          Add(output ? Kind::kOutputEnd : Kind::kStatementEnd, "");
+          Add(output ? TokenKind::kOutputEnd : TokenKind::kStatementEnd, "");
           EndTag(sign, !output);
           return absl::OkStatus();
         }
         if (Take(close)) {
-          Add(output ? Kind::kOutputEnd : Kind::kStatementEnd, "");
+          Add(output ? TokenKind::kOutputEnd : TokenKind::kStatementEnd, "");
           EndTag(0, !output);
           return absl::OkStatus();
         }
@@ -224,7 +224,7 @@ class Lexer {
       } else if (IsNameByte(c)) {
         const size_t begin = pos_;
         while (pos_ < source_.size() && IsNameByte(source_[pos_])) ++pos_;
-        Add(Kind::kName, source_.substr(begin, pos_ - begin));
+        Add(TokenKind::kName, source_.substr(begin, pos_ - begin));
       } else {
         RETURN_IF_ERROR(Operator(&open));
       }
@@ -234,7 +234,7 @@ class Lexer {
   absl::Status Operator(std::string* open) {
     for (absl::string_view two : {"==", "!=", ">=", "<=", "//", "**"}) {
       if (!Take(two)) continue;
-      Add(Kind::kOperator, two);
+      Add(TokenKind::kOperator, two);
       return absl::OkStatus();
     }
     const char c = source_[pos_];
@@ -249,7 +249,7 @@ class Lexer {
       }
       open->pop_back();
     }
-    Add(Kind::kOperator, Rest().substr(0, 1));
+    Add(TokenKind::kOperator, Rest().substr(0, 1));
     ++pos_;
     return absl::OkStatus();
   }
@@ -287,7 +287,7 @@ class Lexer {
         Digits(&number);
       }
     }
-    Add(is_float ? Kind::kFloat : Kind::kInteger, number);
+    Add(is_float ? TokenKind::kFloat : TokenKind::kInteger, number);
     return absl::OkStatus();
   }
 
@@ -297,7 +297,7 @@ class Lexer {
       const char c = source_[pos_];
       if (c == quote) {
         ++pos_;
-        Add(Kind::kString, value);
+        Add(TokenKind::kString, value);
         return absl::OkStatus();
       }
       if (c != '\\') {

@@ -22,10 +22,6 @@ using Arguments = TemplateArguments;
 using Result = absl::StatusOr<TemplateValue>;
 using Budget = TemplateBudget;
 
-absl::Status Invalid(absl::string_view what) { return absl::InvalidArgumentError(what); }
-
-bool IsTrue(const Value* value) { return value != nullptr && value->Truth(); }
-
 Value ListOf(Value::List list) { return Value::Sequence(Kind::kList, std::move(list)); }
 Value GeneratorOf(Value::List list) { return Value::Sequence(Kind::kGenerator, std::move(list)); }
 
@@ -35,11 +31,11 @@ Result Attribute(const Value& value, const Value& attribute, Budget* budget) {
     if (!value.Is(Kind::kList) && !value.Is(Kind::kTuple)) return Value();
     return ElementAt(value, attribute.integer(), budget);
   }
-  if (!attribute.Is(Kind::kString)) return Invalid("an attribute must be a name");
+  if (!attribute.Is(Kind::kString)) return TemplateError("an attribute must be a name");
   Value current = value;
   for (absl::string_view part : absl::StrSplit(attribute.text().bytes(), '.')) {
     RETURN_IF_ERROR(budget->Steps(1));
-    if (current.Is(Kind::kUndefined)) return Invalid("an attribute of what is undefined");
+    if (current.Is(Kind::kUndefined)) return TemplateError("an attribute of what is undefined");
     int64_t index = 0;
     if (current.Is(Kind::kDict)) {
       const Value* found = current.Find(part);
@@ -103,32 +99,31 @@ Result Sort(const Value& value, const Arguments& arguments, Budget* budget) {
   const Value* attribute = arguments.Find(2, "attribute");
   if (attribute != nullptr && attribute->Is(Kind::kString) &&
       absl::StrContains(attribute->text().bytes(), ',')) {
-    return Invalid("sort by several attributes is not supported");
+    return TemplateError("sort by several attributes is not supported");
   }
-  ASSIGN_OR_RETURN(
-      std::vector<Keyed> keyed,
-      KeyedElements(value, attribute, IsTrue(arguments.Find(1, "case_sensitive")), budget));
-  RETURN_IF_ERROR(SortByKey(IsTrue(arguments.Find(0, "reverse")), budget, &keyed));
+  ASSIGN_OR_RETURN(std::vector<Keyed> keyed,
+                   KeyedElements(value, attribute, arguments.IsTrue(1, "case_sensitive"), budget));
+  RETURN_IF_ERROR(SortByKey(arguments.IsTrue(0, "reverse"), budget, &keyed));
   return Values(std::move(keyed));
 }
 
 Result DictSort(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("dictsort", {"case_sensitive", "by", "reverse"}));
   if (!value.Is(Kind::kDict))
-    return Invalid(absl::StrCat("dictsort of a '", value.TypeName(), "'"));
+    return TemplateError(absl::StrCat("dictsort of a '", value.TypeName(), "'"));
   const Value* by = arguments.Find(1, "by");
   const absl::string_view what =
       by != nullptr && by->Is(Kind::kString) ? by->text().bytes() : "key";
   if (what != "key" && what != "value")
-    return Invalid("dictsort by something else than key, value");
+    return TemplateError("dictsort by something else than key, value");
   std::vector<Keyed> keyed;
   for (const auto& [key, element] : value.entries()) {
     RETURN_IF_ERROR(budget->Steps(2));
     ASSIGN_OR_RETURN(Value sort_key, SortKey(what == "key" ? key : element, nullptr,
-                                             IsTrue(arguments.Find(0, "case_sensitive")), budget));
+                                             arguments.IsTrue(0, "case_sensitive"), budget));
     keyed.push_back({std::move(sort_key), Value::Sequence(Kind::kTuple, {key, element})});
   }
-  RETURN_IF_ERROR(SortByKey(IsTrue(arguments.Find(2, "reverse")), budget, &keyed));
+  RETURN_IF_ERROR(SortByKey(arguments.IsTrue(2, "reverse"), budget, &keyed));
   return Values(std::move(keyed));
 }
 
@@ -136,7 +131,7 @@ Result Unique(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("unique", {"case_sensitive", "attribute"}));
   ASSIGN_OR_RETURN(std::vector<Keyed> keyed,
                    KeyedElements(value, arguments.Find(1, "attribute"),
-                                 IsTrue(arguments.Find(0, "case_sensitive")), budget));
+                                 arguments.IsTrue(0, "case_sensitive"), budget));
   Value::List seen;
   Value::List list;
   for (Keyed& one : keyed) {
@@ -157,7 +152,7 @@ Result Extreme(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("min or max", {"case_sensitive", "attribute"}));
   ASSIGN_OR_RETURN(std::vector<Keyed> keyed,
                    KeyedElements(value, arguments.Find(1, "attribute"),
-                                 IsTrue(arguments.Find(0, "case_sensitive")), budget));
+                                 arguments.IsTrue(0, "case_sensitive"), budget));
   if (keyed.empty()) return Value();
   size_t best = 0;
   for (size_t i = 1; i < keyed.size(); ++i) {
@@ -190,7 +185,7 @@ Result First(const Value& value, const Arguments& arguments, Budget* budget) {
 Result Last(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("last", {}));
   if (value.Is(Kind::kString)) return ElementAt(value, -1, budget);
-  if (value.Is(Kind::kGenerator)) return Invalid("last of a 'generator'");
+  if (value.Is(Kind::kGenerator)) return TemplateError("last of a 'generator'");
   ASSIGN_OR_RETURN(const Value::List list, Elements(value, budget));
   return list.empty() ? Value() : list.back();
 }
@@ -214,7 +209,7 @@ Result Reverse(const Value& value, const Arguments& arguments, Budget* budget) {
 Result Items(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("items", {}));
   if (value.Is(Kind::kUndefined)) return GeneratorOf({});
-  if (!value.Is(Kind::kDict)) return Invalid("Can only get item pairs from a mapping.");
+  if (!value.Is(Kind::kDict)) return TemplateError("Can only get item pairs from a mapping.");
   RETURN_IF_ERROR(budget->Steps(2 * value.entries().size()));
   Value::List list;
   for (const auto& [key, element] : value.entries()) {
@@ -223,7 +218,7 @@ Result Items(const Value& value, const Arguments& arguments, Budget* budget) {
   return GeneratorOf(std::move(list));
 }
 
-Result Join(const Value& value, const Arguments& arguments, Budget* budget) {
+Result JoinElements(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("join", {"d", "attribute"}));
   const Value* separator = arguments.Find(0, "d");
   const Value* attribute = arguments.Find(1, "attribute");
@@ -249,7 +244,7 @@ Result Map(const Value& value, const Arguments& arguments, Budget* budget) {
     RETURN_IF_ERROR(arguments.Check("map", {"attribute", "default"}));
     const Value* attribute = arguments.Find(SIZE_MAX, "attribute");
     const Value* otherwise = arguments.Find(SIZE_MAX, "default");
-    if (attribute == nullptr) return Invalid("map requires a filter argument");
+    if (attribute == nullptr) return TemplateError("map requires a filter argument");
     for (const Value& element : list) {
       ASSIGN_OR_RETURN(Value result, Attribute(element, *attribute, budget));
       if (result.Is(Kind::kUndefined) && otherwise != nullptr) result = *otherwise;
@@ -257,10 +252,11 @@ Result Map(const Value& value, const Arguments& arguments, Budget* budget) {
     }
     return GeneratorOf(std::move(results));
   }
-  if (!arguments.values[0].Is(Kind::kString)) return Invalid("map takes the name of a filter");
+  if (!arguments.values[0].Is(Kind::kString))
+    return TemplateError("map takes the name of a filter");
   const absl::string_view name = arguments.values[0].text().bytes();
   TemplateFilter* const filter = FindTemplateFilter(name);
-  if (filter == nullptr) return Invalid(absl::StrCat("No filter named ", QuoteName(name)));
+  if (filter == nullptr) return TemplateError(absl::StrCat("No filter named ", QuoteName(name)));
   Arguments rest = arguments;
   rest.values.erase(rest.values.begin());
   RETURN_IF_ERROR(budget->CheckStack());
@@ -279,7 +275,7 @@ Result Choose(const Value& value, const Arguments& arguments, Budget* budget) {
   Arguments rest = arguments;
   Value attribute;
   if (by_attribute) {
-    if (rest.values.empty()) return Invalid("Missing parameter for attribute name");
+    if (rest.values.empty()) return TemplateError("Missing parameter for attribute name");
     attribute = rest.values[0];
     rest.values.erase(rest.values.begin());
   }
@@ -287,7 +283,7 @@ Result Choose(const Value& value, const Arguments& arguments, Budget* budget) {
   if (!rest.values.empty()) {
     const Value name = rest.values[0];
     if (name.Is(Kind::kString)) test = FindTemplateTest(name.text().bytes());
-    if (test == nullptr) return Invalid("No test of that name");
+    if (test == nullptr) return TemplateError("No test of that name");
     rest.values.erase(rest.values.begin());
   }
   ASSIGN_OR_RETURN(const Value::List list, Elements(value, budget));
@@ -305,16 +301,16 @@ Result Choose(const Value& value, const Arguments& arguments, Budget* budget) {
   return GeneratorOf(std::move(chosen));
 }
 
-struct Named {
+struct NamedListFilter {
   absl::string_view name;
   TemplateFilter* filter;
 };
 
-constexpr Named kFilters[] = {
+constexpr NamedListFilter kListFilters[] = {
     {"dictsort", &DictSort},
     {"first", &First},
     {"items", &Items},
-    {"join", &Join},
+    {"join", &JoinElements},
     {"last", &Last},
     {"list", &List},
     {"map", &Map},
@@ -333,7 +329,7 @@ constexpr Named kFilters[] = {
 }  // namespace
 
 TemplateFilter* FindTemplateListFilter(absl::string_view name) {
-  for (const Named& named : kFilters) {
+  for (const NamedListFilter& named : kListFilters) {
     if (named.name == name) return named.filter;
   }
   return nullptr;

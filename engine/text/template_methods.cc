@@ -24,15 +24,13 @@ using Arguments = TemplateArguments;
 using Result = absl::StatusOr<TemplateValue>;
 using Budget = TemplateBudget;
 
-absl::Status Invalid(absl::string_view what) { return absl::InvalidArgumentError(what); }
-
 // The string argument at `place`.
 absl::StatusOr<const TemplateText*> TextAt(const Arguments& arguments, size_t place,
                                            absl::string_view name) {
   const Value* value = arguments.Find(place, name);
-  if (value == nullptr) return Invalid(absl::StrCat("the argument '", name, "' is missing"));
+  if (value == nullptr) return TemplateError(absl::StrCat("the argument '", name, "' is missing"));
   if (!value->Is(Kind::kString)) {
-    return Invalid(absl::StrCat("'", name, "' must be str, not '", value->TypeName(), "'"));
+    return TemplateError(absl::StrCat("'", name, "' must be str, not '", value->TypeName(), "'"));
   }
   return &value->text();
 }
@@ -51,7 +49,7 @@ absl::StatusOr<int64_t> IntegerAt(const Arguments& arguments, size_t place, absl
                                   int64_t otherwise) {
   const Value* value = arguments.Find(place, name);
   if (value == nullptr) return otherwise;
-  if (!value->is_integer()) return Invalid(absl::StrCat("'", name, "' must be an integer"));
+  if (!value->is_integer()) return TemplateError(absl::StrCat("'", name, "' must be an integer"));
   return value->integer();
 }
 
@@ -82,7 +80,7 @@ template <bool from_right>
 Result Partition(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("partition", {"sep"}));
   ASSIGN_OR_RETURN(const TemplateText* separator, TextAt(arguments, 0, "sep"));
-  if (separator->empty()) return Invalid("empty separator");
+  if (separator->empty()) return TemplateError("empty separator");
   const TemplateText& text = value.text();
   RETURN_IF_ERROR(budget->Bytes(2 * text.size()));
   const size_t found =
@@ -123,11 +121,11 @@ Result Affix(const Value& value, const Arguments& arguments, Budget* budget) {
   };
   if (affix != nullptr && affix->Is(Kind::kString)) return Value::Bool(has(*affix));
   if (affix == nullptr || !affix->Is(Kind::kTuple)) {
-    return Invalid("startswith and endswith take a str or a tuple of str");
+    return TemplateError("startswith and endswith take a str or a tuple of str");
   }
   for (const Value& part : affix->list()) {
     RETURN_IF_ERROR(budget->Steps(1));
-    if (!part.Is(Kind::kString)) return Invalid("a tuple for startswith must be of str");
+    if (!part.Is(Kind::kString)) return TemplateError("a tuple for startswith must be of str");
     if (has(part)) return Value::Bool(true);
   }
   return Value::Bool(false);
@@ -159,7 +157,7 @@ Result Find(const Value& value, const Arguments& arguments, Budget* budget) {
   if (found != absl::string_view::npos) {
     return Value::Integer(CountCharacters(bytes.substr(0, found)));
   }
-  if (must) return Invalid("substring not found");
+  if (must) return TemplateError("substring not found");
   return Value::Integer(-1);
 }
 
@@ -188,9 +186,9 @@ Result All(const Value& value, const Arguments& arguments, Budget* budget) {
   }
   return Value::Bool(!bytes.empty());
 }
-bool IsLetter(uint32_t c) { return IsInClass(c, CharacterClass::kLetter); }
+bool IsAlphabetic(uint32_t c) { return IsInClass(c, CharacterClass::kLetter); }
 bool IsDigit(uint32_t c) { return IsInClass(c, CharacterClass::kDigit); }
-bool IsLetterOrNumber(uint32_t c) { return IsLetter(c) || IsInClass(c, CharacterClass::kNumber); }
+bool IsAlphanumeric(uint32_t c) { return IsAlphabetic(c) || IsInClass(c, CharacterClass::kNumber); }
 
 // isupper and islower: no character of the other case, and one that has a case.
 template <bool upper>
@@ -214,12 +212,12 @@ Result IsCase(const Value& value, const Arguments& arguments, Budget* budget) {
 Result Join(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("join", {"iterable"}));
   const Value* iterable = arguments.Find(0, "iterable");
-  if (iterable == nullptr) return Invalid("join takes an iterable");
+  if (iterable == nullptr) return TemplateError("join takes an iterable");
   ASSIGN_OR_RETURN(const Value::List list, Elements(*iterable, budget));
   TemplateText text;
   for (size_t i = 0; i < list.size(); ++i) {
     if (!list[i].Is(Kind::kString)) {
-      return Invalid(absl::StrCat("join expected str, got '", list[i].TypeName(), "'"));
+      return TemplateError(absl::StrCat("join expected str, got '", list[i].TypeName(), "'"));
     }
     RETURN_IF_ERROR(budget->Bytes(value.text().size() + list[i].text().size()));
     if (i > 0) text.Append(value.text());
@@ -246,7 +244,7 @@ Result Format(const Value& value, const Arguments& arguments, Budget* budget) {
     }
     const size_t close = bytes.find('}', brace);
     if (bytes[brace] == '}' || close == absl::string_view::npos) {
-      return Invalid("a single brace in a format string");
+      return TemplateError("a single brace in a format string");
     }
     absl::string_view field = bytes.substr(brace + 1, close - brace - 1);
     pos = close + 1;
@@ -259,11 +257,12 @@ Result Format(const Value& value, const Arguments& arguments, Budget* budget) {
     } else if (absl::SimpleAtoi(field, &index)) {
       argument = arguments.Find(index, "");
     } else if (field.find_first_of(".[:!{") != absl::string_view::npos) {
-      return Invalid(absl::StrCat("the format ", QuoteName(field), " is not supported"));
+      return TemplateError(absl::StrCat("the format ", QuoteName(field), " is not supported"));
     } else {
       argument = arguments.Find(SIZE_MAX, field);
     }
-    if (argument == nullptr) return Invalid(absl::StrCat("no argument for ", QuoteName(field)));
+    if (argument == nullptr)
+      return TemplateError(absl::StrCat("no argument for ", QuoteName(field)));
     RETURN_IF_ERROR(repr ? AppendRepr(*argument, budget, &text)
                          : AppendString(*argument, budget, &text));
   }
@@ -275,18 +274,18 @@ Result Format(const Value& value, const Arguments& arguments, Budget* budget) {
 Result IndexOf(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("index", {"value"}));
   const Value* wanted = arguments.Find(0, "value");
-  if (wanted == nullptr) return Invalid("index takes a value");
+  if (wanted == nullptr) return TemplateError("index takes a value");
   for (size_t i = 0; i < value.list().size(); ++i) {
     ASSIGN_OR_RETURN(bool same, SameValue(value.list()[i], *wanted, budget));
     if (same) return Value::Integer(static_cast<int64_t>(i));
   }
-  return Invalid("the value is not in the list");
+  return TemplateError("the value is not in the list");
 }
 
 Result CountOf(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("count", {"value"}));
   const Value* wanted = arguments.Find(0, "value");
-  if (wanted == nullptr) return Invalid("count takes a value");
+  if (wanted == nullptr) return TemplateError("count takes a value");
   int64_t count = 0;
   for (const Value& element : value.list()) {
     ASSIGN_OR_RETURN(bool same, SameValue(element, *wanted, budget));
@@ -305,7 +304,7 @@ Result Copy(const Value& value, const Arguments& arguments, Budget*) {
 Result Get(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("get", {"key", "default"}));
   const Value* key = arguments.Find(0, "key");
-  if (key == nullptr || !IsHashable(*key)) return Invalid("get takes a key");
+  if (key == nullptr || !IsHashable(*key)) return TemplateError("get takes a key");
   RETURN_IF_ERROR(budget->Steps(value.entries().size()));
   if (const Value* found = value.Find(*key); found != nullptr) return *found;
   const Value* otherwise = arguments.Find(1, "default");
@@ -327,12 +326,12 @@ Result ViewOf(const Value& value, const Arguments& arguments, Budget* budget) {
 }
 
 Result Changes(const Value& value, const Arguments&, Budget*) {
-  return Invalid(absl::StrCat("a method that changes a '", value.TypeName(),
-                              "' is unsafe, and refused as in every sandbox"));
+  return TemplateError(absl::StrCat("a method that changes a '", value.TypeName(),
+                                    "' is unsafe, and refused as in every sandbox"));
 }
 
 Result Unknown(const Value& value, const Arguments&, Budget*) {
-  return Invalid(absl::StrCat("this method of '", value.TypeName(), "' is not supported"));
+  return TemplateError(absl::StrCat("this method of '", value.TypeName(), "' is not supported"));
 }
 
 constexpr TemplateMethod kMethods[] = {
@@ -354,8 +353,8 @@ constexpr TemplateMethod kMethods[] = {
     {"get", nullptr, nullptr, &Get},
     {"index", &Find<false, true>, &IndexOf},
     {"insert", nullptr, &Changes},
-    {"isalnum", &All<IsLetterOrNumber>},
-    {"isalpha", &All<IsLetter>},
+    {"isalnum", &All<IsAlphanumeric>},
+    {"isalpha", &All<IsAlphabetic>},
     {"isascii", &Unknown},
     {"isdecimal", &All<IsDigit>},
     {"isdigit", &All<IsDigit>},
@@ -412,17 +411,23 @@ const TemplateValue* TemplateArguments::Find(size_t place, absl::string_view nam
   return nullptr;
 }
 
+bool TemplateArguments::IsTrue(size_t place, absl::string_view name) const {
+  const Value* value = Find(place, name);
+  return value != nullptr && value->Truth();
+}
+
 absl::Status TemplateArguments::Check(absl::string_view callee,
                                       absl::Span<const absl::string_view> names) const {
   if (values.size() > names.size()) {
-    return Invalid(
+    return TemplateError(
         absl::StrCat(callee, " takes at most ", names.size(), " arguments, got ", values.size()));
   }
   for (const auto& [keyword, value] : keywords) {
     const auto place = std::find(names.begin(), names.end(), keyword) - names.begin();
     if (place == static_cast<int64_t>(names.size()) ||
         place < static_cast<int64_t>(values.size())) {
-      return Invalid(absl::StrCat(callee, " has no use for an argument ", QuoteName(keyword)));
+      return TemplateError(
+          absl::StrCat(callee, " has no use for an argument ", QuoteName(keyword)));
     }
   }
   return absl::OkStatus();

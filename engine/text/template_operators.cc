@@ -18,8 +18,6 @@ namespace {
 using Kind = TemplateValue::Kind;
 using Operator = TemplateExpression::Operator;
 
-absl::Status Invalid(absl::string_view what) { return absl::InvalidArgumentError(what); }
-
 absl::string_view SymbolOf(Operator op) {
   static constexpr absl::string_view kSymbols[] = {
       "+", "-", "*", "/", "//", "%", "**", "==", "!=", "<", "<=", ">", ">=", "in", "not in"};
@@ -27,7 +25,7 @@ absl::string_view SymbolOf(Operator op) {
 }
 
 absl::Status NoOperator(Operator op, const TemplateValue& a, const TemplateValue& b) {
-  return Invalid(
+  return TemplateError(
       absl::StrCat("there is no '", a.TypeName(), "' ", SymbolOf(op), " '", b.TypeName(), "'"));
 }
 
@@ -36,7 +34,8 @@ absl::StatusOr<int64_t> IntegerPower(int64_t base, int64_t exponent) {
   // Beyond 64 multiplications only 0, 1 and -1 are left.
   if (exponent > 64 && base >= -1 && base <= 1) exponent = 2 + exponent % 2;
   for (; exponent > 0; --exponent) {
-    if (__builtin_mul_overflow(result, base, &result)) return Invalid("a number beyond 64 bits");
+    if (__builtin_mul_overflow(result, base, &result))
+      return TemplateError("a number beyond 64 bits");
   }
   return result;
 }
@@ -68,7 +67,7 @@ absl::StatusOr<TemplateValue> CalculateIntegers(Operator op, int64_t a, int64_t 
       result = op == Operator::kModulo ? remainder + (down ? b : 0) : a / b - (down ? 1 : 0);
     }
   }
-  if (overflows) return Invalid("a number beyond 64 bits");
+  if (overflows) return TemplateError("a number beyond 64 bits");
   return TemplateValue::Integer(result);
 }
 
@@ -76,7 +75,7 @@ absl::StatusOr<TemplateValue> CalculateNumbers(Operator op, const TemplateValue&
                                                const TemplateValue& b) {
   const bool division =
       op == Operator::kDivide || op == Operator::kFloorDivide || op == Operator::kModulo;
-  if (division && b.number() == 0) return Invalid("division by zero");
+  if (division && b.number() == 0) return TemplateError("division by zero");
   const bool integers = a.is_integer() && b.is_integer() && op != Operator::kDivide &&
                         !(op == Operator::kPower && b.integer() < 0);
   if (integers) return CalculateIntegers(op, a.integer(), b.integer());
@@ -99,7 +98,7 @@ absl::StatusOr<TemplateValue> CalculateNumbers(Operator op, const TemplateValue&
                                                                                : remainder);
     }
     default:
-      if (x == 0 && y < 0) return Invalid("division by zero");
+      if (x == 0 && y < 0) return TemplateError("division by zero");
       return TemplateValue::Float(std::pow(x, y));
   }
 }
@@ -142,7 +141,7 @@ absl::StatusOr<bool> Contains(const TemplateValue& a, const TemplateValue& conta
     return absl::StrContains(container.text().bytes(), a.text().bytes());
   }
   if (container.Is(Kind::kDict)) {
-    if (!IsHashable(a)) return Invalid(absl::StrCat("unhashable type: '", a.TypeName(), "'"));
+    if (!IsHashable(a)) return TemplateError(absl::StrCat("unhashable type: '", a.TypeName(), "'"));
     RETURN_IF_ERROR(budget->Steps(container.entries().size()));
     return container.Find(a) != nullptr;
   }
@@ -158,7 +157,7 @@ absl::StatusOr<bool> Contains(const TemplateValue& a, const TemplateValue& conta
 // A slice's bound as Python takes it: none, or an integer.
 absl::StatusOr<std::optional<int64_t>> Bound(const TemplateValue& value) {
   if (value.Is(Kind::kUndefined) || value.Is(Kind::kNone)) return std::nullopt;
-  if (!value.is_integer()) return Invalid("slice indices must be integers or None");
+  if (!value.is_integer()) return TemplateError("slice indices must be integers or None");
   return value.integer();
 }
 
@@ -258,13 +257,13 @@ absl::StatusOr<TemplateValue> Slice(const TemplateValue& value, const TemplateVa
                                     const TemplateValue& end, const TemplateValue& step,
                                     TemplateBudget* budget) {
   if (!value.Is(Kind::kString) && !IsPlainSequence(value)) {
-    return Invalid(absl::StrCat("a '", value.TypeName(), "' cannot be sliced"));
+    return TemplateError(absl::StrCat("a '", value.TypeName(), "' cannot be sliced"));
   }
   ASSIGN_OR_RETURN(const std::optional<int64_t> from, Bound(begin));
   ASSIGN_OR_RETURN(const std::optional<int64_t> to, Bound(end));
   ASSIGN_OR_RETURN(const std::optional<int64_t> by, Bound(step));
   const int64_t stride = by.value_or(1);
-  if (stride == 0) return Invalid("slice step cannot be zero");
+  if (stride == 0) return TemplateError("slice step cannot be zero");
   ASSIGN_OR_RETURN(const int64_t size, LengthOf(value, budget));
   const bool up = stride > 0;
   auto clamp = [&](std::optional<int64_t> bound, int64_t otherwise) {
@@ -330,7 +329,7 @@ absl::StatusOr<TemplateValue::List> Elements(const TemplateValue& value, Templat
       return list;
     }
     default:
-      return Invalid(absl::StrCat("a '", value.TypeName(), "' cannot be looped over"));
+      return TemplateError(absl::StrCat("a '", value.TypeName(), "' cannot be looped over"));
   }
 }
 
@@ -348,7 +347,7 @@ absl::StatusOr<int64_t> LengthOf(const TemplateValue& value, TemplateBudget* bud
     case Kind::kDict:
       return static_cast<int64_t>(value.entries().size());
     default:
-      return Invalid(absl::StrCat("a '", value.TypeName(), "' has no length"));
+      return TemplateError(absl::StrCat("a '", value.TypeName(), "' has no length"));
   }
 }
 

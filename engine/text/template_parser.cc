@@ -14,11 +14,11 @@
 namespace lm {
 namespace {
 
-using Kind = TemplateExpression::Kind;
+using ExpressionKind = TemplateExpression::Kind;
 using Operator = TemplateExpression::Operator;
-using Token = TemplateToken::Kind;
+using TokenKind = TemplateToken::Kind;
 using Ptr = TemplateExpressionPtr;
-using Result = absl::StatusOr<Ptr>;
+using Parsed = absl::StatusOr<Ptr>;
 
 // Both kinds of nesting use the stack: here and in the renderer.
 constexpr int kMaxBlocks = 40;
@@ -45,7 +45,7 @@ class Parser {
 
   absl::StatusOr<TemplateTree> Run() {
     ASSIGN_OR_RETURN(tree_.body, Block({}));
-    if (Peek().kind != Token::kEnd) return Unexpected();
+    if (Peek().kind != TokenKind::kEnd) return Unexpected();
     return std::move(tree_);
   }
 
@@ -53,34 +53,34 @@ class Parser {
   // ---- tokens ----
 
   const TemplateToken& Peek() const { return tokens_[pos_]; }
-  bool At(Token kind, absl::string_view text) const {
+  bool At(TokenKind kind, absl::string_view text) const {
     return Peek().kind == kind && Peek().text == text;
   }
-  bool AtOperator(absl::string_view text) const { return At(Token::kOperator, text); }
-  bool AtWord(absl::string_view text) const { return At(Token::kName, text); }
-  bool Take(Token kind, absl::string_view text) {
+  bool AtOperator(absl::string_view text) const { return At(TokenKind::kOperator, text); }
+  bool AtWord(absl::string_view text) const { return At(TokenKind::kName, text); }
+  bool Take(TokenKind kind, absl::string_view text) {
     if (!At(kind, text)) return false;
     ++pos_;
     return true;
   }
-  bool TakeOperator(absl::string_view text) { return Take(Token::kOperator, text); }
-  bool TakeWord(absl::string_view text) { return Take(Token::kName, text); }
-  absl::Status Expect(Token kind, absl::string_view text) {
+  bool TakeOperator(absl::string_view text) { return Take(TokenKind::kOperator, text); }
+  bool TakeWord(absl::string_view text) { return Take(TokenKind::kName, text); }
+  absl::Status Expect(TokenKind kind, absl::string_view text) {
     return Take(kind, text) ? absl::OkStatus() : Unexpected();
   }
-  absl::Status ExpectOperator(absl::string_view text) { return Expect(Token::kOperator, text); }
+  absl::Status ExpectOperator(absl::string_view text) { return Expect(TokenKind::kOperator, text); }
 
   absl::Status Error(absl::string_view what) const {
     return absl::UnimplementedError(absl::StrCat("line ", Peek().line, ": ", what));
   }
   absl::Status Unexpected() const {
     switch (Peek().kind) {
-      case Token::kEnd:
+      case TokenKind::kEnd:
         return Error("a block that is not closed");
-      case Token::kOutputEnd:
-      case Token::kStatementEnd:
+      case TokenKind::kOutputEnd:
+      case TokenKind::kStatementEnd:
         return Error("a tag ends too early");
-      case Token::kStatementBegin:
+      case TokenKind::kStatementBegin:
         return Error(absl::StrCat("the statement ", QuoteName(tokens_[pos_ + 1].text), " there"));
       default:
         return Error(absl::StrCat(QuoteName(Peek().text), " there"));
@@ -88,7 +88,7 @@ class Parser {
   }
 
   absl::StatusOr<int32_t> Name() {
-    if (Peek().kind != Token::kName) return Unexpected();
+    if (Peek().kind != TokenKind::kName) return Unexpected();
     return Intern(tokens_[pos_++].text);
   }
   int32_t Intern(const std::string& name) {
@@ -108,18 +108,18 @@ class Parser {
     TemplateBlock block;
     for (;;) {
       const TemplateToken& token = Peek();
-      if (token.kind == Token::kEnd) break;
+      if (token.kind == TokenKind::kEnd) break;
       auto statement = std::make_unique<TemplateStatement>();
       statement->line = token.line;
       ++pos_;
-      if (token.kind == Token::kText) {
+      if (token.kind == TokenKind::kText) {
         statement->kind = TemplateStatement::Kind::kText;
         statement->text = TemplateValue::Template(token.text);
-      } else if (token.kind == Token::kOutputBegin) {
+      } else if (token.kind == TokenKind::kOutputBegin) {
         statement->kind = TemplateStatement::Kind::kOutput;
         ASSIGN_OR_RETURN(Ptr value, Tuple(/*conditional=*/true));
         statement->expressions.push_back(std::move(value));
-        RETURN_IF_ERROR(Expect(Token::kOutputEnd, ""));
+        RETURN_IF_ERROR(Expect(TokenKind::kOutputEnd, ""));
       } else {
         const bool ended = std::any_of(ends.begin(), ends.end(),
                                        [this](absl::string_view end) { return AtWord(end); });
@@ -136,7 +136,7 @@ class Parser {
     return block;
   }
 
-  absl::Status EndTag() { return Expect(Token::kStatementEnd, ""); }
+  absl::Status EndTag() { return Expect(TokenKind::kStatementEnd, ""); }
 
   // A block up to `end`, and that statement.
   absl::Status Body(absl::string_view end, TemplateStatement& statement) {
@@ -226,7 +226,7 @@ class Parser {
       statement.targets.push_back(target);
       if (!TakeOperator(",")) break;
       statement.is_tuple = true;
-      if (Peek().kind != Token::kName || AtWord("in")) break;
+      if (Peek().kind != TokenKind::kName || AtWord("in")) break;
     }
     return parentheses ? ExpectOperator(")") : absl::OkStatus();
   }
@@ -286,26 +286,26 @@ class Parser {
   absl::Status TooDeep() const {
     return Error(absl::StrCat("an expression nested too deep: more than ", kMaxLevels, " levels"));
   }
-  Ptr New(Kind kind) const {
+  Ptr New(ExpressionKind kind) const {
     auto expression = std::make_unique<TemplateExpression>();
     expression->kind = kind;
     expression->line = Peek().line;
     return expression;
   }
   Ptr Constant(TemplateValue value) const {
-    Ptr expression = New(Kind::kConstant);
+    Ptr expression = New(ExpressionKind::kConstant);
     expression->constant = std::move(value);
     return expression;
   }
 
   // a, b, c without parentheses, or one expression.
-  Result Tuple(bool conditional) {
+  Parsed Tuple(bool conditional) {
     ASSIGN_OR_RETURN(Ptr first, conditional ? Expression() : Or());
     if (!AtOperator(",")) return first;
-    Ptr tuple = New(Kind::kTuple);
+    Ptr tuple = New(ExpressionKind::kTuple);
     RETURN_IF_ERROR(AddOperand(std::move(first), *tuple));
     while (TakeOperator(",")) {
-      if (Peek().kind == Token::kOutputEnd || Peek().kind == Token::kStatementEnd) break;
+      if (Peek().kind == TokenKind::kOutputEnd || Peek().kind == TokenKind::kStatementEnd) break;
       ASSIGN_OR_RETURN(Ptr next, conditional ? Expression() : Or());
       RETURN_IF_ERROR(AddOperand(std::move(next), *tuple));
     }
@@ -313,11 +313,11 @@ class Parser {
   }
 
   // a if c else b
-  Result Expression() {
+  Parsed Expression() {
     if (++levels_ > kMaxLevels) return TooDeep();
     ASSIGN_OR_RETURN(Ptr value, Or());
     while (TakeWord("if")) {
-      Ptr conditional = New(Kind::kConditional);
+      Ptr conditional = New(ExpressionKind::kConditional);
       ASSIGN_OR_RETURN(Ptr condition, Or());
       Ptr other;
       if (TakeWord("else")) {
@@ -332,10 +332,10 @@ class Parser {
     return value;
   }
 
-  Result Or() { return Words("or", Kind::kOr, &Parser::And); }
-  Result And() { return Words("and", Kind::kAnd, &Parser::Not); }
+  Parsed Or() { return Words("or", ExpressionKind::kOr, &Parser::And); }
+  Parsed And() { return Words("and", ExpressionKind::kAnd, &Parser::Not); }
 
-  Result Words(absl::string_view word, Kind kind, Result (Parser::*next)()) {
+  Parsed Words(absl::string_view word, ExpressionKind kind, Parsed (Parser::*next)()) {
     ASSIGN_OR_RETURN(Ptr first, (this->*next)());
     if (!AtWord(word)) return first;
     Ptr all = New(kind);
@@ -347,26 +347,26 @@ class Parser {
     return all;
   }
 
-  Result Not() {
+  Parsed Not() {
     int count = 0;
     while (TakeWord("not")) ++count;
     ASSIGN_OR_RETURN(Ptr value, Comparison());
     // An even number of them still makes a bool.
     for (count = count > 2 ? 2 - count % 2 : count; count > 0; --count) {
-      Ptr negation = New(Kind::kNot);
+      Ptr negation = New(ExpressionKind::kNot);
       RETURN_IF_ERROR(AddOperand(std::move(value), *negation));
       value = std::move(negation);
     }
     return value;
   }
 
-  Result Comparison() {
+  Parsed Comparison() {
     ASSIGN_OR_RETURN(Ptr value, Sum());
     Ptr chain;
     Operator op;
     while (TakeComparison(&op)) {
       if (chain == nullptr) {
-        chain = New(Kind::kCompare);
+        chain = New(ExpressionKind::kCompare);
         RETURN_IF_ERROR(AddOperand(std::move(value), *chain));
       }
       chain->operators.push_back(op);
@@ -381,8 +381,8 @@ class Parser {
     if (TakeOneOf(kComparisons, op)) return true;
     *op = Operator::kIn;
     if (TakeWord("in")) return true;
-    const bool not_in =
-        AtWord("not") && tokens_[pos_ + 1].kind == Token::kName && tokens_[pos_ + 1].text == "in";
+    const bool not_in = AtWord("not") && tokens_[pos_ + 1].kind == TokenKind::kName &&
+                        tokens_[pos_ + 1].text == "in";
     if (not_in) pos_ += 2;
     *op = Operator::kNotIn;
     return not_in;
@@ -397,13 +397,13 @@ class Parser {
     return false;
   }
 
-  Result Chain(absl::Span<const NamedOperator> operators, Result (Parser::*next)()) {
+  Parsed Chain(absl::Span<const NamedOperator> operators, Parsed (Parser::*next)()) {
     ASSIGN_OR_RETURN(Ptr value, (this->*next)());
     Ptr chain;
     Operator op;
     while (TakeOneOf(operators, &op)) {
       if (chain == nullptr) {
-        chain = New(Kind::kArithmetic);
+        chain = New(ExpressionKind::kArithmetic);
         RETURN_IF_ERROR(AddOperand(std::move(value), *chain));
       }
       chain->operators.push_back(op);
@@ -414,12 +414,12 @@ class Parser {
     return value;
   }
 
-  Result Sum() { return Chain(kSums, &Parser::Concatenation); }
+  Parsed Sum() { return Chain(kSums, &Parser::Concatenation); }
 
-  Result Concatenation() {
+  Parsed Concatenation() {
     ASSIGN_OR_RETURN(Ptr first, Product());
     if (!AtOperator("~")) return first;
-    Ptr all = New(Kind::kConcatenate);
+    Ptr all = New(ExpressionKind::kConcatenate);
     RETURN_IF_ERROR(AddOperand(std::move(first), *all));
     while (TakeOperator("~")) {
       ASSIGN_OR_RETURN(Ptr operand, Product());
@@ -428,15 +428,15 @@ class Parser {
     return all;
   }
 
-  Result Product() { return Chain(kProducts, &Parser::Power); }
-  Result Power() { return Chain(kPowers, &Parser::FilteredUnary); }
-  Result FilteredUnary() { return Unary(/*filtered=*/true); }
+  Parsed Product() { return Chain(kProducts, &Parser::Power); }
+  Parsed Power() { return Chain(kPowers, &Parser::FilteredUnary); }
+  Parsed FilteredUnary() { return Unary(/*filtered=*/true); }
 
-  Result Unary(bool filtered) {
+  Parsed Unary(bool filtered) {
     Ptr value;
     if (AtOperator("-") || AtOperator("+")) {
       if (++levels_ > kMaxLevels) return TooDeep();
-      Ptr sign = New(AtOperator("-") ? Kind::kNegative : Kind::kPositive);
+      Ptr sign = New(AtOperator("-") ? ExpressionKind::kNegative : ExpressionKind::kPositive);
       ++pos_;
       ASSIGN_OR_RETURN(value, Unary(/*filtered=*/false));
       RETURN_IF_ERROR(AddOperand(std::move(value), *sign));
@@ -450,10 +450,10 @@ class Parser {
     return Filters(std::move(value));
   }
 
-  Result Primary() {
+  Parsed Primary() {
     const TemplateToken& token = Peek();
     switch (token.kind) {
-      case Token::kName: {
+      case TokenKind::kName: {
         ++pos_;
         if (token.text == "true" || token.text == "True")
           return Constant(TemplateValue::Bool(true));
@@ -461,22 +461,22 @@ class Parser {
           return Constant(TemplateValue::Bool(false));
         }
         if (token.text == "none" || token.text == "None") return Constant(TemplateValue::None());
-        Ptr name = New(Kind::kName);
+        Ptr name = New(ExpressionKind::kName);
         name->name = Intern(token.text);
         return name;
       }
-      case Token::kString: {
+      case TokenKind::kString: {
         std::string text;
-        while (Peek().kind == Token::kString) text += tokens_[pos_++].text;
+        while (Peek().kind == TokenKind::kString) text += tokens_[pos_++].text;
         return Constant(TemplateValue::Template(text));
       }
-      case Token::kInteger: {
+      case TokenKind::kInteger: {
         int64_t value = 0;
         if (!absl::SimpleAtoi(token.text, &value)) return Error("a number of this size");
         ++pos_;
         return Constant(TemplateValue::Integer(value));
       }
-      case Token::kFloat: {
+      case TokenKind::kFloat: {
         double value = 0;
         if (!absl::SimpleAtod(token.text, &value)) return Error("a number of this form");
         ++pos_;
@@ -487,7 +487,7 @@ class Parser {
     }
     if (TakeOperator("(")) return Parenthesised();
     if (TakeOperator("[")) {
-      Ptr list = New(Kind::kList);
+      Ptr list = New(ExpressionKind::kList);
       RETURN_IF_ERROR(Elements("]", *list));
       return list;
     }
@@ -505,8 +505,8 @@ class Parser {
     return absl::OkStatus();
   }
 
-  Result Parenthesised() {
-    Ptr tuple = New(Kind::kTuple);
+  Parsed Parenthesised() {
+    Ptr tuple = New(ExpressionKind::kTuple);
     if (TakeOperator(")")) return tuple;
     ASSIGN_OR_RETURN(Ptr first, Expression());
     if (TakeOperator(")")) return first;
@@ -516,8 +516,8 @@ class Parser {
     return tuple;
   }
 
-  Result Dict() {
-    Ptr dict = New(Kind::kDict);
+  Parsed Dict() {
+    Ptr dict = New(ExpressionKind::kDict);
     while (!TakeOperator("}")) {
       ASSIGN_OR_RETURN(Ptr key, Expression());
       RETURN_IF_ERROR(ExpectOperator(":"));
@@ -529,7 +529,7 @@ class Parser {
     return dict;
   }
 
-  Result Postfix(Ptr value) {
+  Parsed Postfix(Ptr value) {
     for (;;) {
       if (TakeOperator(".")) {
         ASSIGN_OR_RETURN(value, Member(std::move(value)));
@@ -543,16 +543,16 @@ class Parser {
     }
   }
 
-  Result Member(Ptr value) {
+  Parsed Member(Ptr value) {
     Ptr member;
-    if (Peek().kind == Token::kInteger) {
-      member = New(Kind::kSubscript);
+    if (Peek().kind == TokenKind::kInteger) {
+      member = New(ExpressionKind::kSubscript);
       RETURN_IF_ERROR(AddOperand(std::move(value), *member));
       ASSIGN_OR_RETURN(Ptr index, Primary());
       RETURN_IF_ERROR(AddOperand(std::move(index), *member));
       return member;
     }
-    member = New(Kind::kAttribute);
+    member = New(ExpressionKind::kAttribute);
     RETURN_IF_ERROR(AddOperand(std::move(value), *member));
     ASSIGN_OR_RETURN(member->name, Name());
     member->method = FindTemplateMethod(tree_.names[member->name]);
@@ -560,7 +560,7 @@ class Parser {
   }
 
   // value[key] or value[begin:end:step], behind the bracket.
-  Result Subscript(Ptr value) {
+  Parsed Subscript(Ptr value) {
     Ptr parts[3];
     int colons = 0;
     for (;;) {
@@ -573,7 +573,7 @@ class Parser {
       ASSIGN_OR_RETURN(parts[colons], Expression());
     }
     RETURN_IF_ERROR(ExpectOperator("]"));
-    Ptr subscript = New(colons > 0 ? Kind::kSlice : Kind::kSubscript);
+    Ptr subscript = New(colons > 0 ? ExpressionKind::kSlice : ExpressionKind::kSubscript);
     RETURN_IF_ERROR(AddOperand(std::move(value), *subscript));
     for (int i = 0; i < (colons > 0 ? 3 : 1); ++i) {
       RETURN_IF_ERROR(AddOperand(std::move(parts[i]), *subscript));
@@ -581,8 +581,8 @@ class Parser {
     return subscript;
   }
 
-  Result Call(Ptr callee) {
-    Ptr call = New(Kind::kCall);
+  Parsed Call(Ptr callee) {
+    Ptr call = New(ExpressionKind::kCall);
     RETURN_IF_ERROR(AddOperand(std::move(callee), *call));
     RETURN_IF_ERROR(Arguments(*call));
     return call;
@@ -593,8 +593,8 @@ class Parser {
     RETURN_IF_ERROR(ExpectOperator("("));
     while (!TakeOperator(")")) {
       if (AtOperator("*") || AtOperator("**")) return Error("unpacked arguments");
-      const bool keyword = Peek().kind == Token::kName &&
-                           tokens_[pos_ + 1].kind == Token::kOperator &&
+      const bool keyword = Peek().kind == TokenKind::kName &&
+                           tokens_[pos_ + 1].kind == TokenKind::kOperator &&
                            tokens_[pos_ + 1].text == "=";
       if (keyword) {
         call.keywords.push_back(Peek().text);
@@ -610,7 +610,7 @@ class Parser {
   }
 
   // | filters, `is` tests and calls behind an expression, or behind nothing.
-  Result Filters(Ptr value) {
+  Parsed Filters(Ptr value) {
     for (;;) {
       if (TakeOperator("|")) {
         ASSIGN_OR_RETURN(value, Filter(std::move(value)));
@@ -626,17 +626,17 @@ class Parser {
 
   // The name of a filter or test, dots included.
   absl::StatusOr<int32_t> DottedName() {
-    if (Peek().kind != Token::kName) return Unexpected();
+    if (Peek().kind != TokenKind::kName) return Unexpected();
     std::string name = tokens_[pos_++].text;
     while (TakeOperator(".")) {
-      if (Peek().kind != Token::kName) return Unexpected();
+      if (Peek().kind != TokenKind::kName) return Unexpected();
       absl::StrAppend(&name, ".", tokens_[pos_++].text);
     }
     return Intern(name);
   }
 
-  Result Filter(Ptr value) {
-    Ptr filter = New(Kind::kFilter);
+  Parsed Filter(Ptr value) {
+    Ptr filter = New(ExpressionKind::kFilter);
     RETURN_IF_ERROR(AddOperand(std::move(value), *filter));
     ASSIGN_OR_RETURN(filter->name, DottedName());
     filter->filter = FindTemplateFilter(tree_.names[filter->name]);
@@ -644,8 +644,8 @@ class Parser {
     return filter;
   }
 
-  Result Test(Ptr value) {
-    Ptr test = New(Kind::kTest);
+  Parsed Test(Ptr value) {
+    Ptr test = New(ExpressionKind::kTest);
     RETURN_IF_ERROR(AddOperand(std::move(value), *test));
     test->negated = TakeWord("not");
     ASSIGN_OR_RETURN(test->name, DottedName());
@@ -662,11 +662,11 @@ class Parser {
 
   bool BeginsTestArgument() const {
     switch (Peek().kind) {
-      case Token::kName:
+      case TokenKind::kName:
         return !AtWord("else") && !AtWord("or") && !AtWord("and") && !AtWord("is");
-      case Token::kString:
-      case Token::kInteger:
-      case Token::kFloat:
+      case TokenKind::kString:
+      case TokenKind::kInteger:
+      case TokenKind::kFloat:
         return true;
       default:
         return AtOperator("[") || AtOperator("{");

@@ -21,8 +21,6 @@ using Expression = TemplateExpression;
 using Statement = TemplateStatement;
 using Result = absl::StatusOr<TemplateValue>;
 
-absl::Status Invalid(absl::string_view what) { return absl::InvalidArgumentError(what); }
-
 // Values and bytes that the template is given.
 void CountInput(const Value& value, int64_t* values, int64_t* bytes) {
   ++*values;
@@ -73,7 +71,7 @@ class Renderer {
       Define(TemplateFunctionName(i), Value::Of(Kind::kFunction, i));
     }
     for (const auto& [name, value] : input_.variables) {
-      if (value.depth() > Value::kMaxDepth) return Invalid("the input is nested too deep");
+      if (value.depth() > Value::kMaxDepth) return TemplateError("the input is nested too deep");
       Define(name, value);
     }
     TemplateText output;
@@ -138,15 +136,15 @@ class Renderer {
   }
   absl::Status UndefinedError(const Value& value) const {
     const int64_t name = (value.integer() & (kMember - 1)) - 1;
-    if (name < 0) return Invalid("a value that is not there is used");
+    if (name < 0) return TemplateError("a value that is not there is used");
     const std::string quoted = QuoteName(tree_.names[name]);
-    return Invalid(value.integer() >= kMember ? absl::StrCat("there is no member ", quoted)
-                                              : absl::StrCat(quoted, " is undefined"));
+    return TemplateError(value.integer() >= kMember ? absl::StrCat("there is no member ", quoted)
+                                                    : absl::StrCat(quoted, " is undefined"));
   }
 
   absl::StatusOr<Value> Checked(Value value) const {
     if (value.depth() > Value::kMaxDepth) {
-      return Invalid(
+      return TemplateError(
           absl::StrCat("a value nested too deep: more than ", Value::kMaxDepth, " levels"));
     }
     return value;
@@ -170,7 +168,7 @@ class Renderer {
         absl::StartsWith(status.message(), "line ")) {
       return status;
     }
-    return Invalid(absl::StrCat("line ", line, ": ", status.message()));
+    return TemplateError(absl::StrCat("line ", line, ": ", status.message()));
   }
 
   absl::Status Run(const Statement& statement) {
@@ -253,7 +251,8 @@ class Renderer {
     if (!statement.is_tuple) return Assign(statement.targets[0], std::move(value));
     ASSIGN_OR_RETURN(Value::List list, Elements(value, &budget_));
     if (list.size() != statement.targets.size()) {
-      return Invalid(absl::StrCat(list.size(), " values for ", statement.targets.size(), " names"));
+      return TemplateError(
+          absl::StrCat(list.size(), " values for ", statement.targets.size(), " names"));
     }
     for (size_t i = 0; i < list.size(); ++i) {
       RETURN_IF_ERROR(Assign(statement.targets[i], std::move(list[i])));
@@ -268,7 +267,7 @@ class Renderer {
     }
     const Value* holder = Find(target.name);
     if (holder == nullptr || !holder->Is(Kind::kNamespace)) {
-      return Invalid("cannot assign attribute on non-namespace object");
+      return TemplateError("cannot assign attribute on non-namespace object");
     }
     SetMember(namespaces_[holder->integer()], tree_.names[target.member], std::move(value));
     return absl::OkStatus();
@@ -436,7 +435,7 @@ class Renderer {
   }
 
   static Result LoopMember(const Loop& loop, absl::string_view name, int32_t id) {
-    if (!loop.active) return Invalid("a loop that is over");
+    if (!loop.active) return TemplateError("a loop that is over");
     const int64_t round = static_cast<int64_t>(loop.round);
     const int64_t length = static_cast<int64_t>(loop.items.size());
     if (name == "index") return Value::Integer(round + 1);
@@ -451,7 +450,7 @@ class Renderer {
     if (name == "previtem") return round > 0 ? loop.items[round - 1] : MissingMember(id);
     if (name == "nextitem") return round + 1 < length ? loop.items[round + 1] : MissingMember(id);
     if (name == "cycle" || name == "changed") {
-      return Invalid(absl::StrCat("loop.", name, " is not supported"));
+      return TemplateError(absl::StrCat("loop.", name, " is not supported"));
     }
     return MissingMember(id);
   }
@@ -514,7 +513,8 @@ class Renderer {
       ASSIGN_OR_RETURN(value, Evaluate(*operand));
     }
     if (expression.filter == nullptr) {
-      return Invalid(absl::StrCat("No filter named ", QuoteName(tree_.names[expression.name])));
+      return TemplateError(
+          absl::StrCat("No filter named ", QuoteName(tree_.names[expression.name])));
     }
     ASSIGN_OR_RETURN(const TemplateArguments arguments, ArgumentsOf(expression));
     ASSIGN_OR_RETURN(Value result, expression.filter(value, arguments, &budget_));
@@ -524,7 +524,7 @@ class Renderer {
   Result Test(const Expression& expression) {
     ASSIGN_OR_RETURN(const Value value, Evaluate(*expression.operands[0]));
     if (expression.test == nullptr) {
-      return Invalid(absl::StrCat("No test named ", QuoteName(tree_.names[expression.name])));
+      return TemplateError(absl::StrCat("No test named ", QuoteName(tree_.names[expression.name])));
     }
     ASSIGN_OR_RETURN(const TemplateArguments arguments, ArgumentsOf(expression));
     ASSIGN_OR_RETURN(const bool holds, expression.test(value, arguments, &budget_));
@@ -536,7 +536,7 @@ class Renderer {
     if (expression.kind == Expression::Kind::kNot) return Value::Bool(!value.Truth());
     if (value.Is(Kind::kUndefined)) return UndefinedError(value);
     if (!value.is_number())
-      return Invalid(absl::StrCat("a sign before a '", value.TypeName(), "'"));
+      return TemplateError(absl::StrCat("a sign before a '", value.TypeName(), "'"));
     const int sign = expression.kind == Expression::Kind::kNegative ? -1 : 1;
     return Calculate(Expression::Operator::kMultiply, value, Value::Integer(sign), &budget_);
   }
@@ -616,7 +616,7 @@ class Renderer {
       case Kind::kFunction:
         return CallFunction(value.integer(), expression);
       default:
-        return Invalid(absl::StrCat("'", value.TypeName(), "' object is not callable"));
+        return TemplateError(absl::StrCat("'", value.TypeName(), "' object is not callable"));
     }
   }
 
@@ -631,7 +631,7 @@ class Renderer {
     const Statement& statement = *macro.statement;
     const size_t count = statement.parameters.size();
     if (arguments.values.size() > count) {
-      return Invalid(absl::StrCat("a macro takes not more than ", count, " arguments"));
+      return TemplateError(absl::StrCat("a macro takes not more than ", count, " arguments"));
     }
     Frame* const outer = frame_;
     TemplateText text;
@@ -645,7 +645,8 @@ class Renderer {
       size_t place = arguments.values.size();
       while (place < count && tree_.names[statement.parameters[place]] != keyword) ++place;
       if (place == count || given[place]) {
-        return Invalid(absl::StrCat("a macro has no use for an argument ", QuoteName(keyword)));
+        return TemplateError(
+            absl::StrCat("a macro has no use for an argument ", QuoteName(keyword)));
       }
       given[place] = true;
       Set(statement.parameters[place], std::move(value));
@@ -673,7 +674,7 @@ class Renderer {
     }
     Namespace members;
     for (const Value& value : arguments.values) {
-      if (!value.Is(Kind::kDict)) return Invalid("namespace takes a dict and names");
+      if (!value.Is(Kind::kDict)) return TemplateError("namespace takes a dict and names");
       for (const auto& [key, member] : value.entries()) {
         RETURN_IF_ERROR(budget_.Steps(1 + members.size()));
         if (key.Is(Kind::kString)) SetMember(members, key.text().bytes(), member);

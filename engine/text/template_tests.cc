@@ -13,32 +13,32 @@ using Value = TemplateValue;
 using Kind = TemplateValue::Kind;
 using Arguments = TemplateArguments;
 using Operator = TemplateExpression::Operator;
-using Result = absl::StatusOr<bool>;
+using Holding = absl::StatusOr<bool>;
 using Budget = TemplateBudget;
 
 template <Kind kind>
-Result IsKind(const Value& value, const Arguments& arguments, Budget*) {
+Holding IsKind(const Value& value, const Arguments& arguments, Budget*) {
   RETURN_IF_ERROR(arguments.Check("a test", {}));
   return value.Is(kind);
 }
 
-Result Defined(const Value& value, const Arguments& arguments, Budget*) {
+Holding Defined(const Value& value, const Arguments& arguments, Budget*) {
   RETURN_IF_ERROR(arguments.Check("a test", {}));
   return !value.Is(Kind::kUndefined);
 }
 
 template <bool wanted>
-Result IsBool(const Value& value, const Arguments& arguments, Budget*) {
+Holding IsBool(const Value& value, const Arguments& arguments, Budget*) {
   RETURN_IF_ERROR(arguments.Check("a test", {}));
   return value.Is(Kind::kBool) && (value.integer() != 0) == wanted;
 }
 
-Result Number(const Value& value, const Arguments& arguments, Budget*) {
+Holding Number(const Value& value, const Arguments& arguments, Budget*) {
   RETURN_IF_ERROR(arguments.Check("a test", {}));
   return value.is_number();
 }
 
-Result Sequence(const Value& value, const Arguments& arguments, Budget*) {
+Holding Sequence(const Value& value, const Arguments& arguments, Budget*) {
   RETURN_IF_ERROR(arguments.Check("a test", {}));
   switch (value.kind()) {
     case Kind::kUndefined:  // it has a length and an operator []
@@ -52,20 +52,20 @@ Result Sequence(const Value& value, const Arguments& arguments, Budget*) {
   }
 }
 
-Result Iterable(const Value& value, const Arguments& arguments, Budget*) {
+Holding Iterable(const Value& value, const Arguments& arguments, Budget*) {
   RETURN_IF_ERROR(arguments.Check("a test", {}));
   return value.is_sequence() || value.Is(Kind::kUndefined) || value.Is(Kind::kString) ||
          value.Is(Kind::kDict) || value.Is(Kind::kLoop);
 }
 
-Result Callable(const Value& value, const Arguments& arguments, Budget*) {
+Holding Callable(const Value& value, const Arguments& arguments, Budget*) {
   RETURN_IF_ERROR(arguments.Check("a test", {}));
   return value.Is(Kind::kUndefined) || value.Is(Kind::kMacro) || value.Is(Kind::kFunction) ||
          value.Is(Kind::kMethod);
 }
 
 template <Operator op>
-Result Compared(const Value& value, const Arguments& arguments, Budget* budget) {
+Holding Compared(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("a test", {"other"}));
   const Value* other = arguments.Find(0, "other");
   if (other == nullptr) return absl::InvalidArgumentError("a test lacks its argument");
@@ -73,7 +73,7 @@ Result Compared(const Value& value, const Arguments& arguments, Budget* budget) 
 }
 
 // The same object: of what has no identity here, the same value of the same type.
-Result SameAs(const Value& value, const Arguments& arguments, Budget* budget) {
+Holding SameAs(const Value& value, const Arguments& arguments, Budget* budget) {
   const Value* other = arguments.Find(0, "other");
   if (other == nullptr) return absl::InvalidArgumentError("a test lacks its argument");
   if (value.kind() != other->kind()) return false;
@@ -87,13 +87,13 @@ absl::StatusOr<int64_t> Remainder(const Value& value, const Value& divisor, Budg
 }
 
 template <int wanted>
-Result Parity(const Value& value, const Arguments& arguments, Budget* budget) {
+Holding Parity(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("a test", {}));
   ASSIGN_OR_RETURN(int64_t remainder, Remainder(value, Value::Integer(2), budget));
   return remainder == wanted;
 }
 
-Result DivisibleBy(const Value& value, const Arguments& arguments, Budget* budget) {
+Holding DivisibleBy(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("divisibleby", {"num"}));
   const Value* divisor = arguments.Find(0, "num");
   if (divisor == nullptr) return absl::InvalidArgumentError("a test lacks its argument");
@@ -103,7 +103,7 @@ Result DivisibleBy(const Value& value, const Arguments& arguments, Budget* budge
 
 // `is lower` and `is upper` ask the string for islower() and isupper().
 template <bool upper>
-Result IsCase(const Value& value, const Arguments& arguments, Budget* budget) {
+Holding IsCased(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("a test", {}));
   static const TemplateMethod* const kMethod = FindTemplateMethod(upper ? "isupper" : "islower");
   ASSIGN_OR_RETURN(Value text, ToString(value, budget));
@@ -112,17 +112,17 @@ Result IsCase(const Value& value, const Arguments& arguments, Budget* budget) {
 }
 
 template <typename Found, Found* (*find)(absl::string_view)>
-Result Exists(const Value& value, const Arguments& arguments, Budget*) {
+Holding Exists(const Value& value, const Arguments& arguments, Budget*) {
   RETURN_IF_ERROR(arguments.Check("a test", {}));
   return value.Is(Kind::kString) && find(value.text().bytes()) != nullptr;
 }
 
-struct Named {
+struct NamedTest {
   absl::string_view name;
   TemplateTest* test;
 };
 
-constexpr Named kTests[] = {
+constexpr NamedTest kTests[] = {
     {"defined", &Defined},
     {"undefined", &IsKind<Kind::kUndefined>},
     {"none", &IsKind<Kind::kNone>},
@@ -140,8 +140,8 @@ constexpr Named kTests[] = {
     {"odd", &Parity<1>},
     {"even", &Parity<0>},
     {"divisibleby", &DivisibleBy},
-    {"lower", &IsCase<false>},
-    {"upper", &IsCase<true>},
+    {"lower", &IsCased<false>},
+    {"upper", &IsCased<true>},
     {"sameas", &SameAs},
     {"in", &Compared<Operator::kIn>},
     {"==", &Compared<Operator::kEqual>},
@@ -166,7 +166,7 @@ constexpr Named kTests[] = {
 }  // namespace
 
 TemplateTest* FindTemplateTest(absl::string_view name) {
-  for (const Named& named : kTests) {
+  for (const NamedTest& named : kTests) {
     if (named.name == name) return named.test;
   }
   return nullptr;

@@ -13,8 +13,8 @@ namespace {
 
 constexpr absl::string_view kWideEnds[] = {"。", "！", "？", "｡"};
 // Unicode's Sentence_Terminal, the usual ones of scripts with spaces.
-constexpr absl::string_view kEnds[] = {"!", "?", "…", "‼", "⁇", "⁈", "⁉", "؟", "۔",
-                                       "։", "।", "॥", "።", "፧", "၊", "။", "។", "៕"};
+constexpr absl::string_view kSentenceEnds[] = {"!", "?", "…", "‼", "⁇", "⁈", "⁉", "؟", "۔",
+                                               "։", "।", "॥", "።", "፧", "၊", "။", "។", "៕"};
 // What goes on with the sentence: UAX 29's SContinue.
 constexpr absl::string_view kContinue[] = {",", ";", ":", "-", "–", "—", "、", "،", "؛"};
 // Behind these a full stop ends nothing.
@@ -125,7 +125,7 @@ bool GoesOn(absl::string_view rest) {
 bool EndsSentence(absl::string_view text, absl::string_view rest) {
   text = WithoutClosers(text);
   if (text.empty()) return false;
-  if (ConsumeOneOf(kEnds, &text)) return !GoesOn(rest);
+  if (ConsumeOneOf(kSentenceEnds, &text)) return !GoesOn(rest);
   if (text.back() != '.') return false;
   text.remove_suffix(1);
   return !GoesOn(rest) && !StopEndsNothing(text, rest);

@@ -9,16 +9,16 @@
 namespace lm {
 namespace {
 
-bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
+bool IsInsideCharacter(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 
 // The last beginning of a character at or before `at`, but past `begin`: at least the end of the
 // character there.
 size_t CharacterBreak(absl::string_view text, size_t begin, size_t at) {
   at = std::min(at, text.size());
-  while (at > begin && at < text.size() && IsContinuation(text[at])) --at;
+  while (at > begin && at < text.size() && IsInsideCharacter(text[at])) --at;
   if (at > begin) return at;
   ++at;
-  while (at < text.size() && IsContinuation(text[at])) ++at;
+  while (at < text.size() && IsInsideCharacter(text[at])) ++at;
   return at;
 }
 
@@ -28,7 +28,7 @@ size_t BestBreak(absl::string_view text, size_t begin, size_t most) {
   const size_t quarter = begin + (most - begin) / 4;
   size_t last[static_cast<int>(TextBreak::kParagraph) + 1] = {};  // [kind]: the last of it; 0: none
   for (size_t at = most; at > begin; --at) {
-    if (at < text.size() && IsContinuation(text[at])) continue;
+    if (at < text.size() && IsInsideCharacter(text[at])) continue;
     const TextBreak kind = BreakAt(text, at);
     size_t& found = last[static_cast<int>(kind)];
     if (found == 0) found = at;
@@ -103,7 +103,7 @@ absl::StatusOr<size_t> OverlapBegin(const Tokenizer& tokenizer, absl::string_vie
   }
   size_t word = chunk.end;
   for (size_t at = chunk.end - std::min(bytes, whole.size() - 1); at < chunk.end; ++at) {
-    if (IsContinuation(text[at])) continue;
+    if (IsInsideCharacter(text[at])) continue;
     const TextBreak kind = BreakAt(text, at);
     if (kind != TextBreak::kInside && word == chunk.end) word = at;
     if (kind >= TextBreak::kSentence) return at;

@@ -8,7 +8,7 @@
 namespace lm {
 namespace {
 
-struct Range {
+struct ClassRange {
   uint32_t first;
   uint32_t last;
   uint32_t stand_in;
@@ -24,7 +24,7 @@ constexpr uint32_t kSymbol = 0x1f300;
 // Ascending. UnicodeData.txt of 15.1 against 14.0, categories L, M, N, P and S; those below U+10000
 // get a stand-in from their own block. U+180E is here because PCRE2's \s has it and Unicode's
 // White_Space has not (since 6.3).
-constexpr Range kYoung[] = {
+constexpr ClassRange kYoung[] = {
     {0xcf3, 0xcf3, 0xce3},
     {0xece, 0xece, 0xecd},
     {0x180e, 0x180e, 0x200b},
@@ -75,9 +75,9 @@ constexpr Range kYoung[] = {
 };
 
 uint32_t StandIn(uint32_t c) {
-  const Range* range =
+  const ClassRange* range =
       std::lower_bound(std::begin(kYoung), std::end(kYoung), c,
-                       [](const Range& r, uint32_t value) { return r.last < value; });
+                       [](const ClassRange& r, uint32_t value) { return r.last < value; });
   return range != std::end(kYoung) && range->first <= c ? range->stand_in : c;
 }
 

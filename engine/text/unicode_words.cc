@@ -6,7 +6,7 @@
 namespace lm {
 namespace {
 
-struct Range {
+struct CharacterRange {
   uint32_t first;
   uint32_t last;
 };
@@ -23,12 +23,12 @@ struct Shift {
 // clang-format off
 
 // White_Space.
-constexpr Range kSpaces[] = {
+constexpr CharacterRange kSpaces[] = {
     {9,13}, {32,32}, {133,133}, {160,160}, {5760,5760}, {8192,8202}, {8232,8233}, {8239,8239},
     {8287,8287}, {12288,12288},
 };
 // General category Cc, Cf or Co.
-constexpr Range kDropped[] = {
+constexpr CharacterRange kDropped[] = {
     {0,8}, {14,31}, {127,132}, {134,159}, {173,173}, {1536,1541}, {1564,1564}, {1757,1757},
     {1807,1807}, {2192,2193}, {2274,2274}, {6158,6158}, {8203,8207}, {8234,8238}, {8288,8292},
     {8294,8303}, {57344,63743}, {65279,65279}, {65529,65531}, {69821,69821}, {69837,69837},
@@ -36,7 +36,7 @@ constexpr Range kDropped[] = {
     {983040,1048573}, {1048576,1114109},
 };
 // General category M.
-constexpr Range kMarks[] = {
+constexpr CharacterRange kCombining[] = {
     {768,879}, {1155,1161}, {1425,1469}, {1471,1471}, {1473,1474}, {1476,1477}, {1479,1479},
     {1552,1562}, {1611,1631}, {1648,1648}, {1750,1756}, {1759,1764}, {1767,1768}, {1770,1773},
     {1809,1809}, {1840,1866}, {1958,1968}, {2027,2035}, {2045,2045}, {2070,2073}, {2075,2083},
@@ -88,7 +88,7 @@ constexpr Range kMarks[] = {
     {123628,123631}, {124140,124143}, {125136,125142}, {125252,125258}, {917760,917999},
 };
 // General category P, and S below U+0080.
-constexpr Range kAlone[] = {
+constexpr CharacterRange kAlone[] = {
     {33,47}, {58,64}, {91,96}, {123,126}, {161,161}, {167,167}, {171,171}, {182,183}, {187,187},
     {191,191}, {894,894}, {903,903}, {1370,1375}, {1417,1418}, {1470,1470}, {1472,1472},
     {1475,1475}, {1478,1478}, {1523,1524}, {1545,1546}, {1548,1549}, {1563,1563}, {1565,1567},
@@ -163,12 +163,12 @@ constexpr Shift kLower[] = {
 // clang-format on
 
 // Ideographs, as BERT has them: an end of an extension that it misses included.
-constexpr Range kChinese[] = {{0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},
-                              {0x20000, 0x2a6df}, {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f},
-                              {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f}};
+constexpr CharacterRange kChinese[] = {{0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},
+                                       {0x20000, 0x2a6df}, {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f},
+                                       {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f}};
 
 template <typename T, size_t n>
-const T* Find(const T (&table)[n], uint32_t c) {
+const T* FindIn(const T (&table)[n], uint32_t c) {
   const T* found = std::lower_bound(std::begin(table), std::end(table), c,
                                     [](const T& r, uint32_t value) { return r.last < value; });
   return found != std::end(table) && found->first <= c ? found : nullptr;
@@ -177,15 +177,15 @@ const T* Find(const T (&table)[n], uint32_t c) {
 }  // namespace
 
 WordRole RoleInWords(uint32_t c) {
-  if (Find(kSpaces, c) != nullptr) return WordRole::kSpace;
-  if (c == 0xfffd || Find(kDropped, c) != nullptr) return WordRole::kDropped;
-  if (Find(kMarks, c) != nullptr) return WordRole::kMark;
-  if (Find(kAlone, c) != nullptr || Find(kChinese, c) != nullptr) return WordRole::kAlone;
+  if (FindIn(kSpaces, c) != nullptr) return WordRole::kSpace;
+  if (c == 0xfffd || FindIn(kDropped, c) != nullptr) return WordRole::kDropped;
+  if (FindIn(kCombining, c) != nullptr) return WordRole::kMark;
+  if (FindIn(kAlone, c) != nullptr || FindIn(kChinese, c) != nullptr) return WordRole::kAlone;
   return WordRole::kInner;
 }
 
 uint32_t LowerOf(uint32_t c) {
-  const Shift* shift = Find(kLower, c);
+  const Shift* shift = FindIn(kLower, c);
   return shift != nullptr && (c - shift->first) % shift->step == 0 ? c + shift->offset : c;
 }
 

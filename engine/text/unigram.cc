@@ -13,8 +13,8 @@
 namespace lm {
 namespace {
 
-constexpr absl::string_view kSpace = "\xe2\x96\x81";
-constexpr size_t kStepsBetweenCheckpoints = 16384;
+constexpr absl::string_view kUnigramSpace = "\xe2\x96\x81";
+constexpr size_t kNodesBetweenCheckpoints = 16384;
 constexpr float kUnknownPenalty = 10;
 
 // Bytes of the character that this byte begins.
@@ -42,7 +42,7 @@ class Unigram::Lattice {
       const size_t size = std::min(CharacterSize(text_[at]), text_.size() - at);
       steps += Extend(at, size);
       at += size;
-      if (steps >= kStepsBetweenCheckpoints) {
+      if (steps >= kNodesBetweenCheckpoints) {
         RETURN_IF_ERROR(Checkpoint());
         steps = 0;
       }
@@ -148,11 +148,11 @@ absl::StatusOr<std::string> Unigram::Normalise(absl::string_view text, bool begi
     for (char c : piece) {
       if (c == ' ') {
         in_word = false;
-        if (!vocabulary_.merge_spaces) out.append(kSpace.data(), kSpace.size());
+        if (!vocabulary_.merge_spaces) out.append(kUnigramSpace.data(), kUnigramSpace.size());
         continue;
       }
       if (!in_word && ((vocabulary_.add_space_prefix && !prefixed) || vocabulary_.merge_spaces)) {
-        out.append(kSpace.data(), kSpace.size());
+        out.append(kUnigramSpace.data(), kUnigramSpace.size());
         prefixed = true;
       }
       in_word = true;
@@ -180,7 +180,7 @@ absl::Status Unigram::Encode(absl::string_view text, bool begins, std::vector<in
 }
 
 std::string Unigram::DecodeName(absl::string_view name) const {
-  return absl::StrReplaceAll(name, {{kSpace, " "}});
+  return absl::StrReplaceAll(name, {{kUnigramSpace, " "}});
 }
 
 }  // namespace lm

@@ -10,7 +10,7 @@ namespace lm {
 namespace {
 
 constexpr absl::string_view kBegin = "\xe2\x96\x81";
-constexpr size_t kBytesBetweenCheckpoints = 16384;
+constexpr size_t kCheckpointBytes = 16384;
 
 }  // namespace
 
@@ -37,11 +37,11 @@ absl::Status WordPiece::Encode(absl::string_view text, bool, std::vector<int32_t
     word.resize(kBegin.size());
     return absl::OkStatus();
   };
-  size_t next_checkpoint = kBytesBetweenCheckpoints;
+  size_t next_checkpoint = kCheckpointBytes;
   for (size_t pos = 0; pos < text.size();) {
     if (pos >= next_checkpoint) {
       RETURN_IF_ERROR(Checkpoint());
-      next_checkpoint = pos + kBytesBetweenCheckpoints;
+      next_checkpoint = pos + kCheckpointBytes;
     }
     uint32_t c = DecodeUtf8(text, &pos);
     if (vocabulary_.strip_accents) c = BaseOf(c);
@@ -58,11 +58,11 @@ absl::Status WordPiece::Encode(absl::string_view text, bool, std::vector<int32_t
 
 absl::Status WordPiece::EncodeWord(absl::string_view word, std::vector<int32_t>* ids) const {
   const size_t begin = ids->size();
-  size_t next_checkpoint = kBytesBetweenCheckpoints;
+  size_t next_checkpoint = kCheckpointBytes;
   for (size_t pos = 0; pos < word.size();) {
     if (pos >= next_checkpoint) {
       RETURN_IF_ERROR(Checkpoint());
-      next_checkpoint = pos + kBytesBetweenCheckpoints;
+      next_checkpoint = pos + kCheckpointBytes;
     }
     int32_t longest = -1;
     size_t end = pos;

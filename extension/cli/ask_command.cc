@@ -12,7 +12,7 @@
 namespace lm::cli {
 namespace {
 
-absl::Status Run(const Arguments& arguments) {
+absl::Status RunAsk(const Arguments& arguments) {
   std::string question = absl::StrJoin(arguments.rest(), " ");
   if (question == "-" || (question.empty() && isatty(STDIN_FILENO) == 0)) {
     ASSIGN_OR_RETURN(question, ReadText("-"));
@@ -55,7 +55,7 @@ Command AskCommand() {
           {{"system", "TEXT", "the system prompt"},
            {"json", nullptr, "an object: value, error, finish, tokens_in, tokens_out"}},
           true,
-          Run};
+          RunAsk};
 }
 
 }  // namespace lm::cli

@@ -44,7 +44,7 @@ absl::StatusOr<Speed> Time(Session& session, int first, int rows, int64_t words,
                std::strtod(result[0][1].c_str(), nullptr), took.count()};
 }
 
-absl::Status Run(const Arguments& given) {
+absl::Status RunBench(const Arguments& given) {
   // The model may be named without --model.
   if (given.rest().size() > 1) return absl::InvalidArgumentError("one model at a time");
   Arguments arguments = given;
@@ -90,7 +90,7 @@ Command BenchCommand() {
       "Quote medians of several runs on a quiet machine; tests/benchmarks has the careful ones.",
       {{"tokens", "N", "of each answer; 64"}, {"words", "N", "of the prompt; 160"}},
       true,
-      Run};
+      RunBench};
 }
 
 }  // namespace lm::cli

@@ -42,7 +42,7 @@ absl::Status Turn(Session& session, const std::string& name, const std::string& 
       {name, said, answer});
 }
 
-absl::Status Run(const Arguments& arguments) {
+absl::Status RunChat(const Arguments& arguments) {
   if (arguments.rest().size() > 1) return absl::InvalidArgumentError("one database at most");
   const std::string path = arguments.rest().empty() ? ":memory:" : arguments.rest()[0];
   const std::string name = arguments.Get("name", "default");
@@ -83,7 +83,7 @@ Command ChatCommand() {
           {{"name", "NAME", "which conversation of the database; unless given, 'default'"},
            {"system", "TEXT", "the system prompt of a new one"}},
           true,
-          Run};
+          RunChat};
 }
 
 }  // namespace lm::cli

@@ -24,7 +24,7 @@ std::string Network(bool built_in) {
   return "there is no libcurl: models elsewhere cannot be asked (Debian: apt install libcurl4)";
 }
 
-absl::Status Run(const Arguments& arguments) {
+absl::Status RunDoctor(const Arguments& arguments) {
   ASSIGN_OR_RETURN(const auto session, Session::Open(":memory:", arguments));
   ASSIGN_OR_RETURN(const auto build,
                    session->Query("SELECT lm_debug() ->> '$.version', lm_debug() ->> '$.build', "
@@ -86,7 +86,7 @@ Command DoctorCommand() {
           "Measures the processor for a quarter of a second.",
           {{"json", nullptr, "what lm_debug() says"}},
           true,
-          Run};
+          RunDoctor};
 }
 
 }  // namespace lm::cli

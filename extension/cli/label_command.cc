@@ -125,7 +125,7 @@ absl::StatusOr<Job> MakeJob(const Session& session, const Arguments& arguments) 
              .options = options};
 }
 
-absl::Status Run(const Arguments& arguments) {
+absl::Status RunLabel(const Arguments& arguments) {
   if (arguments.rest().size() != 1) {
     return absl::InvalidArgumentError(
         "one database is wanted: sqlite-lm label notes.db --table ...");
@@ -184,7 +184,7 @@ Command LabelCommand() {
            {"restart", nullptr, "begin anew, whatever was asked before"},
            {"json", nullptr, "the result as an object"}},
           true,
-          Run};
+          RunLabel};
 }
 
 }  // namespace lm::cli

@@ -68,7 +68,7 @@ std::vector<std::string> FindModels(const std::vector<std::string>& places) {
   return found;
 }
 
-absl::Status Run(const Arguments& arguments) {
+absl::Status RunModels(const Arguments& arguments) {
   for (const std::string& place : arguments.rest()) {
     std::error_code error;
     if (fs::exists(place, error)) continue;
@@ -126,7 +126,7 @@ Command ModelsCommand() {
           "weights and of a cache of 2,048 tokens a row.",
           {{"json", nullptr, "one object a file"}},
           false,
-          Run};
+          RunModels};
 }
 
 }  // namespace lm::cli

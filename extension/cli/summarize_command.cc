@@ -9,7 +9,7 @@
 namespace lm::cli {
 namespace {
 
-absl::Status Run(const Arguments& arguments) {
+absl::Status RunSummarize(const Arguments& arguments) {
   std::vector<std::string> files = arguments.rest();
   if (files.empty()) files.push_back("-");
   ASSIGN_OR_RETURN(const auto session, Session::Open(":memory:", arguments));
@@ -47,7 +47,7 @@ Command SummarizeCommand() {
           "standard input is read.",
           {{"json", nullptr, "one object a file: file, summary"}},
           true,
-          Run};
+          RunSummarize};
 }
 
 }  // namespace lm::cli

@@ -49,7 +49,7 @@ absl::Status SetText(absl::string_view key, const Cell& value, std::optional<std
 }
 
 template <typename T>
-Cell CellOf(const std::optional<T>& value) {
+Cell CellOfSetting(const std::optional<T>& value) {
   if (!value.has_value()) return std::monostate();
   return *value;
 }
@@ -57,18 +57,18 @@ Cell CellOf(const std::optional<T>& value) {
 }  // namespace
 
 Cell Settings::Get(absl::string_view key) const {
-  if (key == "model") return CellOf(model);
-  if (key == "threads") return CellOf(threads);
-  if (key == "device") return CellOf(device);
-  if (key == "kv_bytes") return CellOf(kv_bytes);
-  if (key == "kv_type") return CellOf(kv_type);
-  if (key == "pack_cache") return CellOf(pack_cache);
-  if (key == "memo") return CellOf(memo);
-  if (key == "memo_bytes") return CellOf(memo_bytes);
-  if (key == "lookahead") return CellOf(lookahead);
-  if (key == "network") return CellOf(network);
-  if (key == "salt") return CellOf(salt);
-  if (key == "system") return CellOf(system);
+  if (key == "model") return CellOfSetting(model);
+  if (key == "threads") return CellOfSetting(threads);
+  if (key == "device") return CellOfSetting(device);
+  if (key == "kv_bytes") return CellOfSetting(kv_bytes);
+  if (key == "kv_type") return CellOfSetting(kv_type);
+  if (key == "pack_cache") return CellOfSetting(pack_cache);
+  if (key == "memo") return CellOfSetting(memo);
+  if (key == "memo_bytes") return CellOfSetting(memo_bytes);
+  if (key == "lookahead") return CellOfSetting(lookahead);
+  if (key == "network") return CellOfSetting(network);
+  if (key == "salt") return CellOfSetting(salt);
+  if (key == "system") return CellOfSetting(system);
   const auto option = options.find(key);
   return option != options.end() ? option->second : Cell();
 }

@@ -42,7 +42,7 @@ class SnapshotCursor : public VirtualCursor {
   size_t at_ = 0;
 };
 
-absl::StatusOr<Cell> CellOf(sqlite3_value* value) {
+absl::StatusOr<Cell> CopyOf(sqlite3_value* value) {
   switch (sqlite3_value_type(value)) {
     case SQLITE_NULL:
       return Cell();
@@ -90,7 +90,7 @@ absl::Status Write(WritableTable& table, absl::Span<sqlite3_value*> args, sqlite
                        ColumnName(table.Schema(), 0), " to ",
                        ColumnName(table.Schema(), table.num_writable() - 1), " can"));
     }
-    ASSIGN_OR_RETURN(Cell cell, CellOf(values[i]));
+    ASSIGN_OR_RETURN(Cell cell, CopyOf(values[i]));
     cells.push_back(std::move(cell));
   }
   const OnConflict policy = ConflictPolicy(table.connection().db());

@@ -9,7 +9,7 @@ namespace lm {
 namespace {
 
 // What the connection says of its last call, where that is the one that gave `code`.
-absl::string_view Message(sqlite3* db, int code) {
+absl::string_view DatabaseMessage(sqlite3* db, int code) {
   const bool told = db != nullptr && (sqlite3_errcode(db) & 0xff) == (code & 0xff);
   return told ? sqlite3_errmsg(db) : sqlite3_errstr(code);
 }
@@ -26,20 +26,20 @@ absl::Status StatusOf(sqlite3* db, int code) {
       return absl::CancelledError("interrupted");
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      return absl::UnavailableError(Message(db, code));
+      return absl::UnavailableError(DatabaseMessage(db, code));
     case SQLITE_NOMEM:
     case SQLITE_FULL:
-      return absl::ResourceExhaustedError(Message(db, code));
+      return absl::ResourceExhaustedError(DatabaseMessage(db, code));
     case SQLITE_AUTH:
-      return absl::PermissionDeniedError(Message(db, code));
+      return absl::PermissionDeniedError(DatabaseMessage(db, code));
     case SQLITE_ERROR:
     case SQLITE_CONSTRAINT:
     case SQLITE_MISMATCH:
     case SQLITE_TOOBIG:
     case SQLITE_RANGE:
-      return absl::InvalidArgumentError(Message(db, code));
+      return absl::InvalidArgumentError(DatabaseMessage(db, code));
     default:
-      return absl::InternalError(Message(db, code));
+      return absl::InternalError(DatabaseMessage(db, code));
   }
 }
 

@@ -9,7 +9,7 @@
 namespace lm {
 namespace {
 
-constexpr absl::Duration kLease = absl::Seconds(30);  // as lm_run() has it unless told otherwise
+constexpr absl::Duration kRowLease = absl::Seconds(30);  // as lm_run() has it unless told otherwise
 
 absl::StatusOr<Statement*> Prepared(const JobDatabase& database, Statement* statement,
                                     absl::string_view sql) {
@@ -23,7 +23,7 @@ absl::StatusOr<Statement*> Prepared(const JobDatabase& database, Statement* stat
 }  // namespace
 
 absl::Status RecoverRows(FoundJob& job) {
-  return job.database->Transact([&job] { return job.store->Recover(absl::Now(), kLease); });
+  return job.database->Transact([&job] { return job.store->Recover(absl::Now(), kRowLease); });
 }
 
 // By their numbers, and not by the index of states: a page after another, that would sort all rows
@@ -67,7 +67,7 @@ absl::StatusOr<JobStore::Outcome> BatchRows::Complete(int64_t number, JobAnswer 
                             "lease = ?4, attempts = attempts + 1 "
                             "WHERE number = ?1 AND job = ?2 AND state IN ('waiting', 'failed')"));
   take->Bind(1, number).Bind(2, store_.job().name).Bind(3, store_.worker().name());
-  RETURN_IF_ERROR(take->Bind(4, absl::ToUnixMillis(absl::Now() + kLease)).Run());
+  RETURN_IF_ERROR(take->Bind(4, absl::ToUnixMillis(absl::Now() + kRowLease)).Run());
   return store_.Complete(number, std::move(answer));
 }
 

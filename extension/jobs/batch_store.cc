@@ -9,7 +9,7 @@
 namespace lm {
 namespace {
 
-constexpr char kSchema[] = R"(
+constexpr char kBatchSchema[] = R"(
 CREATE TABLE IF NOT EXISTS {db}.lm_job_batches(
   number INTEGER PRIMARY KEY,
   job TEXT NOT NULL,
@@ -39,7 +39,7 @@ CREATE TRIGGER IF NOT EXISTS {db}.lm_job_batches_anew AFTER UPDATE OF total ON l
 
 // After how long without a sign of life a worker of whom nothing else is known is taken for gone:
 // longer than any file takes to be uploaded.
-constexpr absl::Duration kLease = absl::Hours(6);
+constexpr absl::Duration kBatchLease = absl::Hours(6);
 
 constexpr char kActive[] = "job = ?1 AND state <> 'ended'";
 
@@ -51,7 +51,7 @@ absl::StatusOr<Statement> BatchStore::Make(absl::string_view sql) {
 
 absl::Status BatchStore::Prepare() {
   return job_.database->Transact(
-      [this] { return Execute(job_.database->db(), job_.database->Sql(kSchema).c_str()); });
+      [this] { return Execute(job_.database->db(), job_.database->Sql(kBatchSchema).c_str()); });
 }
 
 absl::StatusOr<std::vector<JobBatch>> BatchStore::All() {
@@ -113,7 +113,8 @@ absl::StatusOr<bool> BatchStore::Add(JobBatch* batch) {
     add.Bind(1, job_.store->job().name).Bind(2, batch->range.first).Bind(3, batch->range.last);
     add.Bind(4, int64_t{batch->range.failed}).Bind(5, batch->model).Bind(6, batch->url);
     add.Bind(7, batch->key).Bind(8, batch->state).Bind(9, batch->lines);
-    add.Bind(10, job_.store->worker().name()).Bind(11, absl::ToUnixMillis(absl::Now() + kLease));
+    add.Bind(10, job_.store->worker().name())
+        .Bind(11, absl::ToUnixMillis(absl::Now() + kBatchLease));
     RETURN_IF_ERROR(add.Run());
     batch->number = sqlite3_last_insert_rowid(job_.database->db());
     added = true;
@@ -142,7 +143,7 @@ absl::StatusOr<bool> BatchStore::Take(JobBatch* batch) {
     ASSIGN_OR_RETURN(Statement take, Make("UPDATE {db}.lm_job_batches SET worker = ?2, lease = ?3 "
                                           "WHERE number = ?1"));
     take.Bind(1, batch->number).Bind(2, job_.store->worker().name());
-    RETURN_IF_ERROR(take.Bind(3, absl::ToUnixMillis(absl::Now() + kLease)).Run());
+    RETURN_IF_ERROR(take.Bind(3, absl::ToUnixMillis(absl::Now() + kBatchLease)).Run());
     taken = true;
     return absl::OkStatus();
   }));
@@ -171,7 +172,7 @@ absl::Status BatchStore::Update(const JobBatch& batch) {
     const bool at_it = batch.state == "making" || batch.state == "submitting";
     bind(8, at_it ? job_.store->worker().name() : "");
     if (at_it) {
-      update.Bind(9, absl::ToUnixMillis(absl::Now() + kLease));
+      update.Bind(9, absl::ToUnixMillis(absl::Now() + kBatchLease));
     } else {
       update.BindNull(9);
     }

@@ -11,7 +11,7 @@
 namespace lm {
 namespace {
 
-constexpr char kSchema[] = R"(
+constexpr char kJobSchema[] = R"(
 CREATE TABLE IF NOT EXISTS {db}.lm_jobs(
   name TEXT PRIMARY KEY NOT NULL,
   query TEXT NOT NULL,  -- SELECT id, prompt [, system]: asked once, when the job first runs
@@ -103,7 +103,7 @@ absl::StatusOr<std::string> Missing(JobDatabase& database) {
 }  // namespace
 
 absl::Status CreateJobTables(sqlite3* db, absl::string_view schema) {
-  const std::string sql = absl::StrCat(kSchema, kQueryTrigger, kVanishedIndex);
+  const std::string sql = absl::StrCat(kJobSchema, kQueryTrigger, kVanishedIndex);
   return Execute(db, absl::StrReplaceAll(sql, {{"{db}", QuotedName(schema)}}).c_str());
 }
 

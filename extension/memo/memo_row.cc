@@ -44,7 +44,7 @@ void AppendBytes(const T& value, std::string* bytes) {
 }
 
 // For each choice: the bytes of its text, as a uint32, its logprob, its text.
-std::string BytesOf(const std::vector<FirstChoice>& choices) {
+std::string BytesOfChoices(const std::vector<FirstChoice>& choices) {
   std::string bytes;
   for (const FirstChoice& choice : choices) {
     AppendBytes(static_cast<uint32_t>(choice.text.size()), &bytes);
@@ -56,7 +56,7 @@ std::string BytesOf(const std::vector<FirstChoice>& choices) {
 
 int64_t SealOf(const MemoKey& key, const RememberedAnswer& answer) {
   return Hash({key.model, key.options, key.prompt, answer.text, AsBytes(answer.tokens),
-               FinishReasonName(answer.finish), BytesOf(answer.first_choices),
+               FinishReasonName(answer.finish), BytesOfChoices(answer.first_choices),
                absl::StrCat(answer.tokens_in), absl::StrCat(answer.tokens_out)});
 }
 
@@ -116,7 +116,7 @@ void BindMemoRow(Statement& statement, const MemoKey& key, const RememberedAnswe
       .BindBlob(6, AsBytes(answer.tokens))
       .Bind(7, FinishReasonName(answer.finish))
       .Bind(8, SealOf(key, answer))
-      .BindBlob(9, BytesOf(answer.first_choices))
+      .BindBlob(9, BytesOfChoices(answer.first_choices))
       .Bind(10, answer.tokens_in)
       .Bind(11, answer.tokens_out);
 }

@@ -74,7 +74,7 @@ class LabelReader : public JsonEvents {
 };
 
 // "a, b, c".
-std::string Listed(const std::vector<Label>& labels) {
+std::string ListedLabels(const std::vector<Label>& labels) {
   return absl::StrJoin(
       labels, ", ", [](std::string* out, const Label& label) { absl::StrAppend(out, label.name); });
 }
@@ -123,7 +123,7 @@ std::string ClassifyPrompt(const std::optional<std::string>& instruction,
   const std::string asked = instruction.has_value() && !instruction->empty()
                                 ? absl::StrCat(*instruction, " Answer with one of: ")
                                 : "Classify the text as one of ";
-  return absl::StrCat(asked, Listed(labels), ".", DescriptionsOf(labels));
+  return absl::StrCat(asked, ListedLabels(labels), ".", DescriptionsOf(labels));
 }
 
 std::string LabelQuestion(const std::optional<std::string>& instruction, const Label& label) {

@@ -45,9 +45,7 @@
 namespace lm {
 namespace {
 
-enum Column { kShard, kLines, kBytes, kText, kNumColumns };
-
-absl::StatusOr<BatchExportOptions> ReadOptions(const std::optional<std::string>& json) {
+absl::StatusOr<BatchExportOptions> ReadExportOptions(const std::optional<std::string>& json) {
   ASSIGN_OR_RETURN(
       const OwnOptions own,
       OwnOptions::Take(json, {"model", "dialect", "path", "lines", "bytes", "retry", "database"}));
@@ -69,12 +67,14 @@ absl::StatusOr<BatchExportOptions> ReadOptions(const std::optional<std::string>&
 
 class BatchExportCursor : public JobCursor<BatchExport, ExportedLines> {
  public:
+  enum Column { kShard, kLines, kBytes, kText, kNumColumns };
+
   using JobCursor::JobCursor;
 
   absl::StatusOr<std::unique_ptr<BatchExport>> Begin(const std::string& job,
                                                      const TableArguments& args) override {
     ASSIGN_OR_RETURN(const std::optional<std::string> json, args.Text(1));
-    ASSIGN_OR_RETURN(const BatchExportOptions options, ReadOptions(json));
+    ASSIGN_OR_RETURN(const BatchExportOptions options, ReadExportOptions(json));
     return BatchExport::Begin(connection(), job, options);
   }
 
@@ -97,10 +97,10 @@ class BatchExportCursor : public JobCursor<BatchExport, ExportedLines> {
   }
 };
 
-constexpr TableFunctionSpec kSpec = {
+constexpr TableFunctionSpec kBatchExportSpec = {
     .name = "lm_batch_export",
     .columns = "shard INTEGER, lines INTEGER, bytes INTEGER, text TEXT",
-    .num_columns = kNumColumns,
+    .num_columns = BatchExportCursor::kNumColumns,
     .arguments = {"job", "options"},
     .missing = "the name of a job is missing: lm_batch_export(job)",
     .open = &MakeCursor<BatchExportCursor>,
@@ -109,7 +109,7 @@ constexpr TableFunctionSpec kSpec = {
 }  // namespace
 
 int RegisterBatchExport(const std::shared_ptr<Connection>& connection) {
-  return RegisterTemporaryTableFunction(connection, &kSpec);
+  return RegisterTemporaryTableFunction(connection, &kBatchExportSpec);
 }
 
 }  // namespace lm

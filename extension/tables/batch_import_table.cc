@@ -46,10 +46,10 @@
 namespace lm {
 namespace {
 
-enum Column { kLines, kDone, kFailed, kAgain, kUnbegun, kRefused, kRefusal, kNumColumns };
-
 class BatchImportCursor : public TableCursor {
  public:
+  enum Column { kLines, kDone, kFailed, kAgain, kUnbegun, kRefused, kRefusal, kNumColumns };
+
   using TableCursor::TableCursor;
 
   absl::Status Filter(const TableArguments& args) override {
@@ -114,12 +114,12 @@ class BatchImportCursor : public TableCursor {
   int64_t rowid_ = 0;
 };
 
-constexpr TableFunctionSpec kSpec = {
+constexpr TableFunctionSpec kBatchImportSpec = {
     .name = "lm_batch_import",
     .columns =
         "lines INTEGER, done INTEGER, failed INTEGER, again INTEGER, unbegun INTEGER, "
         "refused INTEGER, refusal TEXT",
-    .num_columns = kNumColumns,
+    .num_columns = BatchImportCursor::kNumColumns,
     .arguments = {"job", "path", "options"},
     .required = 2,
     .missing = "a job and a path are wanted: lm_batch_import(job, path)",
@@ -129,7 +129,7 @@ constexpr TableFunctionSpec kSpec = {
 }  // namespace
 
 int RegisterBatchImport(const std::shared_ptr<Connection>& connection) {
-  return RegisterTemporaryTableFunction(connection, &kSpec);
+  return RegisterTemporaryTableFunction(connection, &kBatchImportSpec);
 }
 
 }  // namespace lm

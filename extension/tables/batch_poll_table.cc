@@ -36,23 +36,23 @@
 namespace lm {
 namespace {
 
-enum Column {
-  kBatch,
-  kState,
-  kStatus,
-  kLines,
-  kCompleted,
-  kDone,
-  kFailed,
-  kAgain,
-  kUnbegun,
-  kRefused,
-  kNote,
-  kNumColumns
-};
-
 class BatchPollCursor : public JobCursor<BatchPoll, BatchReport> {
  public:
+  enum Column {
+    kBatch,
+    kState,
+    kStatus,
+    kLines,
+    kCompleted,
+    kDone,
+    kFailed,
+    kAgain,
+    kUnbegun,
+    kRefused,
+    kNote,
+    kNumColumns
+  };
+
   using JobCursor::JobCursor;
 
   absl::StatusOr<std::unique_ptr<BatchPoll>> Begin(const std::string& job,
@@ -96,13 +96,13 @@ class BatchPollCursor : public JobCursor<BatchPoll, BatchReport> {
   }
 };
 
-constexpr TableFunctionSpec kSpec = {
+constexpr TableFunctionSpec kBatchPollSpec = {
     .name = "lm_batch_poll",
     .columns =
         "batch TEXT, state TEXT, status TEXT, lines INTEGER, completed INTEGER, "
         "done INTEGER, failed INTEGER, again INTEGER, unbegun INTEGER, refused INTEGER, "
         "note TEXT",
-    .num_columns = kNumColumns,
+    .num_columns = BatchPollCursor::kNumColumns,
     .arguments = {"job", "options"},
     .missing = "the name of a job is missing: lm_batch_poll(job)",
     .open = &MakeCursor<BatchPollCursor>,
@@ -111,7 +111,7 @@ constexpr TableFunctionSpec kSpec = {
 }  // namespace
 
 int RegisterBatchPoll(const std::shared_ptr<Connection>& connection) {
-  return RegisterTemporaryTableFunction(connection, &kSpec);
+  return RegisterTemporaryTableFunction(connection, &kBatchPollSpec);
 }
 
 }  // namespace lm

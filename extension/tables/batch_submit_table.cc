@@ -41,10 +41,10 @@
 namespace lm {
 namespace {
 
-enum Column { kBatch, kState, kStatus, kLines, kNote, kNumColumns };
-
 class BatchSubmitCursor : public JobCursor<BatchSubmit, JobBatch> {
  public:
+  enum Column { kBatch, kState, kStatus, kLines, kNote, kNumColumns };
+
   using JobCursor::JobCursor;
 
   absl::StatusOr<std::unique_ptr<BatchSubmit>> Begin(const std::string& job,
@@ -75,10 +75,10 @@ class BatchSubmitCursor : public JobCursor<BatchSubmit, JobBatch> {
   }
 };
 
-constexpr TableFunctionSpec kSpec = {
+constexpr TableFunctionSpec kBatchSubmitSpec = {
     .name = "lm_batch_submit",
     .columns = "batch TEXT, state TEXT, status TEXT, lines INTEGER, note TEXT",
-    .num_columns = kNumColumns,
+    .num_columns = BatchSubmitCursor::kNumColumns,
     .arguments = {"job", "model", "options"},
     .required = 2,
     .missing = "a job and a model of lm_models are wanted: lm_batch_submit(job, model)",
@@ -88,7 +88,7 @@ constexpr TableFunctionSpec kSpec = {
 }  // namespace
 
 int RegisterBatchSubmit(const std::shared_ptr<Connection>& connection) {
-  return RegisterTemporaryTableFunction(connection, &kSpec);
+  return RegisterTemporaryTableFunction(connection, &kBatchSubmitSpec);
 }
 
 }  // namespace lm

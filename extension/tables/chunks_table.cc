@@ -34,7 +34,6 @@
 namespace lm {
 namespace {
 
-enum Column { kN, kChunk, kStart, kTokens };
 constexpr int32_t kDefaultTokens = 256;
 constexpr int64_t kMostTokens = 1 << 24;
 
@@ -56,6 +55,8 @@ absl::StatusOr<int32_t> ReadLimit(const TableArguments& args, int i, const char*
 
 class ChunksCursor : public TableCursor {
  public:
+  enum Column { kN, kChunk, kStart, kTokens };
+
   using TableCursor::TableCursor;
 
   absl::Status Filter(const TableArguments& args) override {
@@ -119,7 +120,7 @@ class ChunksCursor : public TableCursor {
   int64_t start_ = 1;  // its first character
 };
 
-constexpr TableFunctionSpec kSpec = {
+constexpr TableFunctionSpec kChunksSpec = {
     .name = "lm_chunks",
     .columns = "n INTEGER, chunk TEXT, start INTEGER, tokens INTEGER",
     .num_columns = 4,
@@ -131,7 +132,7 @@ constexpr TableFunctionSpec kSpec = {
 }  // namespace
 
 int RegisterChunks(const std::shared_ptr<Connection>& connection) {
-  return RegisterTableFunction(connection, &kSpec);
+  return RegisterTableFunction(connection, &kChunksSpec);
 }
 
 }  // namespace lm

@@ -70,7 +70,7 @@ class ScoresCursor : public RowsCursor {
   }
 };
 
-constexpr TableFunctionSpec kSpec = {
+constexpr TableFunctionSpec kClassifyScoresSpec = {
     .name = "lm_classify_scores",
     .columns = "label TEXT, probability REAL",
     .num_columns = 2,
@@ -82,7 +82,7 @@ constexpr TableFunctionSpec kSpec = {
 }  // namespace
 
 int RegisterClassifyScores(const std::shared_ptr<Connection>& connection) {
-  return RegisterTableFunction(connection, &kSpec);
+  return RegisterTableFunction(connection, &kClassifyScoresSpec);
 }
 
 }  // namespace lm

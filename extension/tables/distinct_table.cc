@@ -33,10 +33,10 @@
 namespace lm {
 namespace {
 
-enum Column { kId, kText, kSameAs, kSimilarity };
-
 class DistinctCursor : public TableCursor {
  public:
+  enum Column { kId, kText, kSameAs, kSimilarity };
+
   using TableCursor::TableCursor;
 
   absl::Status Filter(const TableArguments& args) override {
@@ -114,7 +114,7 @@ class DistinctCursor : public TableCursor {
   size_t index_ = 0;
 };
 
-constexpr TableFunctionSpec kSpec = {
+constexpr TableFunctionSpec kDistinctSpec = {
     .name = "lm_distinct",
     .columns = "id, text TEXT, same_as, similarity REAL",
     .num_columns = 4,
@@ -126,7 +126,7 @@ constexpr TableFunctionSpec kSpec = {
 }  // namespace
 
 int RegisterDistinct(const std::shared_ptr<Connection>& connection) {
-  return RegisterTableFunction(connection, &kSpec);
+  return RegisterTableFunction(connection, &kDistinctSpec);
 }
 
 }  // namespace lm

@@ -37,10 +37,10 @@
 namespace lm {
 namespace {
 
-enum Column { kKey, kAnswer };
-
 class EachCursor : public TableCursor {
  public:
+  enum Column { kKey, kAnswer };
+
   using TableCursor::TableCursor;
 
   // Sets the first prompts on their way; the others follow as answers come.
@@ -132,7 +132,7 @@ class EachCursor : public TableCursor {
   std::optional<AnswerQueue> queue_;  // prompts_[index_, pushed_)
 };
 
-constexpr TableFunctionSpec kSpec = {
+constexpr TableFunctionSpec kEachSpec = {
     .name = "lm_each",
     .columns =
         "key INTEGER, value TEXT, error TEXT, finish TEXT, tokens_in INTEGER, "
@@ -140,13 +140,13 @@ constexpr TableFunctionSpec kSpec = {
     .num_columns = 1 + kNumAnswerColumns,
     .arguments = {"prompts", "system", "options"},
     .missing = "a JSON array of prompts is missing: lm_each(prompts)",
-    .ascending = kKey,
+    .ascending = EachCursor::kKey,
     .open = &MakeCursor<EachCursor>};
 
 }  // namespace
 
 int RegisterEach(const std::shared_ptr<Connection>& connection) {
-  return RegisterTableFunction(connection, &kSpec);
+  return RegisterTableFunction(connection, &kEachSpec);
 }
 
 }  // namespace lm

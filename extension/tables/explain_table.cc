@@ -233,7 +233,7 @@ class ExplainCursor : public TableCursor {
   size_t at_ = 0;
 };
 
-constexpr TableFunctionSpec kSpec = {
+constexpr TableFunctionSpec kExplainSpec = {
     .name = "lm_explain",
     .columns =
         "model TEXT, rows INTEGER, prompts INTEGER, tokens INTEGER, tokens_shared INTEGER, "
@@ -249,7 +249,7 @@ constexpr TableFunctionSpec kSpec = {
 }  // namespace
 
 int RegisterExplain(const std::shared_ptr<Connection>& connection) {
-  return RegisterTableFunction(connection, &kSpec);
+  return RegisterTableFunction(connection, &kExplainSpec);
 }
 
 }  // namespace lm

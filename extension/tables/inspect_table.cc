@@ -111,7 +111,7 @@ class InspectCursor : public TableCursor {
   std::vector<Cell> cells_;
 };
 
-constexpr TableFunctionSpec kSpec = {
+constexpr TableFunctionSpec kInspectSpec = {
     .name = "lm_inspect",
     .columns =
         "name TEXT, family TEXT, parameters INTEGER, bytes INTEGER, types TEXT, "
@@ -129,7 +129,7 @@ constexpr TableFunctionSpec kSpec = {
 }  // namespace
 
 int RegisterInspect(const std::shared_ptr<Connection>& connection) {
-  return RegisterTableFunction(connection, &kSpec);
+  return RegisterTableFunction(connection, &kInspectSpec);
 }
 
 }  // namespace lm

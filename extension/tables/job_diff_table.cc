@@ -32,8 +32,6 @@
 namespace lm {
 namespace {
 
-enum Column { kId, kA, kB, kSame, kStateA, kStateB, kTokensA, kTokensB, kNumColumns };
-
 // ?1, ?2: the jobs' names; {a}, {b}: their rows; {given_a}, {given_b}: of which the query gives a.
 constexpr char kRows[] = R"(/* sqlite-lm: lm_job_diff */
 SELECT a.id, a.value, b.value, CASE WHEN a.state = 'done' AND b.state = 'done' THEN a.value IS b.value END,
@@ -88,6 +86,8 @@ absl::StatusOr<JobPlace> FindPlace(sqlite3* db, const std::string& job) {
 
 class JobDiffCursor : public TableCursor {
  public:
+  enum Column { kId, kA, kB, kSame, kStateA, kStateB, kTokensA, kTokensB, kNumColumns };
+
   using TableCursor::TableCursor;
 
   absl::Status Filter(const TableArguments& args) override {
@@ -135,12 +135,12 @@ class JobDiffCursor : public TableCursor {
   int64_t rowid_ = 0;
 };
 
-constexpr TableFunctionSpec kSpec = {
+constexpr TableFunctionSpec kJobDiffSpec = {
     .name = "lm_job_diff",
     .columns =
         "id, a TEXT, b TEXT, same INTEGER, state_a TEXT, state_b TEXT, tokens_a INTEGER, "
         "tokens_b INTEGER",
-    .num_columns = kNumColumns,
+    .num_columns = JobDiffCursor::kNumColumns,
     .arguments = {"job_a", "job_b"},
     .required = 2,
     .missing = "the names of two jobs are wanted: lm_job_diff(job_a, job_b)",
@@ -150,7 +150,7 @@ constexpr TableFunctionSpec kSpec = {
 }  // namespace
 
 int RegisterJobDiff(const std::shared_ptr<Connection>& connection) {
-  return RegisterTableFunction(connection, &kSpec);
+  return RegisterTableFunction(connection, &kJobDiffSpec);
 }
 
 }  // namespace lm

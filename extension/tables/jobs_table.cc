@@ -77,8 +77,6 @@ absl::StatusOr<std::string> SchemaOfInsert(sqlite3* db) {
   return schema.value_or("main");
 }
 
-enum Column { kSystem = 3, kOptions = 4, kNumGiven = 7 };
-
 absl::Status CheckJob(const Cell& system, const Cell& options) {
   if (const auto* text = std::get_if<std::string>(&system)) {
     RETURN_IF_ERROR(CheckNotOptions(*text, "system"));
@@ -105,6 +103,8 @@ absl::Status CheckJobFunction(Call& call) {
 // Has no rows ever: its first INSERT goes to the table that takes its place.
 class JobsTable : public WritableTable {
  public:
+  enum Column { kSystem = 3, kOptions = 4, kNumGiven = 7 };
+
   using WritableTable::WritableTable;
 
   const char* name() const override { return "lm_jobs"; }

@@ -48,10 +48,10 @@
 namespace lm {
 namespace {
 
-enum Column { kLeftId, kRightId, kLeftText, kRightText, kSimilarity, kProbability };
-
 class MatchCursor : public TableCursor {
  public:
+  enum Column { kLeftId, kRightId, kLeftText, kRightText, kSimilarity, kProbability };
+
   using TableCursor::TableCursor;
 
   absl::Status Filter(const TableArguments& args) override {
@@ -244,7 +244,7 @@ class MatchCursor : public TableCursor {
   int64_t rowid_ = 0;
 };
 
-constexpr TableFunctionSpec kSpec = {
+constexpr TableFunctionSpec kMatchSpec = {
     .name = "lm_match",
     .columns =
         "left_id, right_id, left_text TEXT, right_text TEXT, similarity REAL, probability REAL",
@@ -258,7 +258,7 @@ constexpr TableFunctionSpec kSpec = {
 }  // namespace
 
 int RegisterMatch(const std::shared_ptr<Connection>& connection) {
-  return RegisterTableFunction(connection, &kSpec);
+  return RegisterTableFunction(connection, &kMatchSpec);
 }
 
 }  // namespace lm

@@ -8,11 +8,11 @@
 //   INSERT INTO temp.lm_settings VALUES ('memo', 'memo.db');  -- keeps them in a file from now on
 //
 // An answer is a function of the model, the prompt and the options (at a temperature the seed, by
-// default 0, says what is drawn); so it is generated once. A row is one such answer: prompt is what was said in the
-// conversation, the system prompt first, a line each, without the template's words; tokens counts
-// those of its prompt and its own, hits how often it has spared a generation since it came into
-// this process's memory, bytes what it takes there; created and used (last) are UTC. {"cache":
-// false} neither looks here nor leaves anything.
+// default 0, says what is drawn); so it is generated once. A row is one such answer: prompt is what
+// was said in the conversation, the system prompt first, a line each, without the template's words;
+// tokens counts those of its prompt and its own, hits how often it has spared a generation since it
+// came into this process's memory, bytes what it takes there; created and used (last) are UTC.
+// {"cache": false} neither looks here nor leaves anything.
 //
 // In memory, 64 MiB are for all connections of the process together, and the longest unused answer
 // goes first; a connection sees those of its own database (or salt). With lm_settings('memo') these
@@ -41,10 +41,10 @@
 namespace lm {
 namespace {
 
-enum Column { kPrompt = 1, kAnswer = 2 };
-
 class MemoTable : public WritableTable {
  public:
+  enum Column { kPrompt = 1, kAnswer = 2 };
+
   using WritableTable::WritableTable;
 
   const char* name() const override { return "lm_memo"; }

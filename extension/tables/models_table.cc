@@ -105,22 +105,22 @@
 namespace lm {
 namespace {
 
-enum Column {
-  kName,
-  kPath,
-  kOptions,
-  kArchitecture,
-  kStatus = 9,
-  kConstraints,
-  kPackCache,
-  kNumColumns
-};
-
 // The row that is there unless somebody writes it.
 constexpr int64_t kImplicitDefault = 0;
 
 class ModelsTable : public WritableTable {
  public:
+  enum Column {
+    kName,
+    kPath,
+    kOptions,
+    kArchitecture,
+    kStatus = 9,
+    kConstraints,
+    kPackCache,
+    kNumColumns
+  };
+
   using WritableTable::WritableTable;
 
   const char* name() const override { return "lm_models"; }

@@ -39,10 +39,10 @@
 namespace lm {
 namespace {
 
-enum Column { kId, kAnswer };
-
 class QueryCursor : public TableCursor {
  public:
+  enum Column { kId, kAnswer };
+
   using TableCursor::TableCursor;
 
   absl::Status Filter(const TableArguments& args) override {
@@ -187,7 +187,7 @@ class QueryCursor : public TableCursor {
   int64_t rowid_ = 0;
 };
 
-constexpr TableFunctionSpec kSpec = {
+constexpr TableFunctionSpec kQuerySpec = {
     .name = "lm_query",
     .columns =
         "id, value TEXT, error TEXT, finish TEXT, tokens_in INTEGER, tokens_cached INTEGER, "
@@ -202,7 +202,7 @@ constexpr TableFunctionSpec kSpec = {
 }  // namespace
 
 int RegisterQuery(const std::shared_ptr<Connection>& connection) {
-  return RegisterTableFunction(connection, &kSpec);
+  return RegisterTableFunction(connection, &kQuerySpec);
 }
 
 }  // namespace lm

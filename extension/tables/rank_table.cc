@@ -171,7 +171,7 @@ class RankCursor : public RowsCursor {
   }
 };
 
-constexpr TableFunctionSpec kSpec = {
+constexpr TableFunctionSpec kRankSpec = {
     .name = "lm_rank",
     .columns = "rank INTEGER, key INTEGER, value TEXT, score REAL",
     .num_columns = 4,
@@ -183,7 +183,7 @@ constexpr TableFunctionSpec kSpec = {
 }  // namespace
 
 int RegisterRank(const std::shared_ptr<Connection>& connection) {
-  return RegisterTableFunction(connection, &kSpec);
+  return RegisterTableFunction(connection, &kRankSpec);
 }
 
 }  // namespace lm

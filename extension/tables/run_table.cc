@@ -126,26 +126,9 @@
 namespace lm {
 namespace {
 
-enum Column {
-  kTotal,
-  kDone,
-  kFailed,
-  kCached,
-  kRowsPerSecond,
-  kTokensPerSecond,
-  kEtaSeconds,
-  kSeconds,
-  kHint,
-  kJoined,
-  kChanged,
-  kVanished,
-  kStopped,
-  kNumColumns
-};
-
 constexpr int64_t kMost = 1000000;
 
-absl::StatusOr<JobRunOptions> ReadOptions(const std::optional<std::string>& json) {
+absl::StatusOr<JobRunOptions> ReadRunOptions(const std::optional<std::string>& json) {
   ASSIGN_OR_RETURN(
       OwnOptions own,
       OwnOptions::Take(json, {"chunk", "max_errors", "retry", "refresh", "progress_ms", "lease_ms",
@@ -173,12 +156,29 @@ absl::StatusOr<JobRunOptions> ReadOptions(const std::optional<std::string>& json
 
 class RunCursor : public JobCursor<JobRun, JobProgress> {
  public:
+  enum Column {
+    kTotal,
+    kDone,
+    kFailed,
+    kCached,
+    kRowsPerSecond,
+    kTokensPerSecond,
+    kEtaSeconds,
+    kSeconds,
+    kHint,
+    kJoined,
+    kChanged,
+    kVanished,
+    kStopped,
+    kNumColumns
+  };
+
   using JobCursor::JobCursor;
 
   absl::StatusOr<std::unique_ptr<JobRun>> Begin(const std::string& job,
                                                 const TableArguments& args) override {
     ASSIGN_OR_RETURN(const std::optional<std::string> json, args.Text(1));
-    ASSIGN_OR_RETURN(const JobRunOptions options, ReadOptions(json));
+    ASSIGN_OR_RETURN(const JobRunOptions options, ReadRunOptions(json));
     return JobRun::Begin(connection(), job, options);
   }
 
@@ -241,13 +241,13 @@ class RunCursor : public JobCursor<JobRun, JobProgress> {
   }
 };
 
-constexpr TableFunctionSpec kSpec = {
+constexpr TableFunctionSpec kRunSpec = {
     .name = "lm_run",
     .columns =
         "total INTEGER, done INTEGER, failed INTEGER, cached INTEGER, "
         "rows_per_second REAL, tokens_per_second REAL, eta_seconds REAL, seconds REAL, hint TEXT, "
         "joined INTEGER, changed INTEGER, vanished INTEGER, stopped TEXT",
-    .num_columns = kNumColumns,
+    .num_columns = RunCursor::kNumColumns,
     .arguments = {"job", "options"},
     .missing = "the name of a job is missing: lm_run(job)",
     .open = &MakeCursor<RunCursor>,
@@ -256,7 +256,7 @@ constexpr TableFunctionSpec kSpec = {
 }  // namespace
 
 int RegisterRun(const std::shared_ptr<Connection>& connection) {
-  return RegisterTemporaryTableFunction(connection, &kSpec);
+  return RegisterTemporaryTableFunction(connection, &kRunSpec);
 }
 
 }  // namespace lm

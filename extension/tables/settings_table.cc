@@ -38,11 +38,10 @@
 // All keys are always there. `value` is what holds: what was set, with the source 'lm_settings', or
 // the default (source 'default', and 'database' for its own salt). A NULL value sets it to the
 // default. default_value and source are hidden: SELECT * shows key and value, and INSERT without
-// names takes these two. threads, device, kv_bytes, kv_type and pack_cache act on models loaded from then on:
-// the next call loads the model anew, with an empty prefix cache, and lm_stats, lm_requests and
-// lm_cache count from zero, unless another connection still runs it as it was. What is remembered
-// (lm_memo) stays.
-// Changes follow transactions.
+// names takes these two. threads, device, kv_bytes, kv_type and pack_cache act on models loaded
+// from then on: the next call loads the model anew, with an empty prefix cache, and lm_stats,
+// lm_requests and lm_cache count from zero, unless another connection still runs it as it was. What
+// is remembered (lm_memo) stays. Changes follow transactions.
 #include <algorithm>
 #include <string>
 
@@ -54,10 +53,10 @@
 namespace lm {
 namespace {
 
-enum Column { kKey, kValue };
-
 class SettingsTable : public WritableTable {
  public:
+  enum Column { kKey, kValue };
+
   using WritableTable::WritableTable;
 
   const char* name() const override { return "lm_settings"; }

@@ -35,10 +35,10 @@
 namespace lm {
 namespace {
 
-enum Column { kPiece, kToken, kLogprob, kMs };
-
 class StreamCursor : public TableCursor {
  public:
+  enum Column { kPiece, kToken, kLogprob, kMs };
+
   using TableCursor::TableCursor;
   ~StreamCursor() override { Abandon(); }
 
@@ -140,7 +140,7 @@ class StreamCursor : public TableCursor {
   int64_t rowid_ = 0;
 };
 
-constexpr TableFunctionSpec kSpec = {
+constexpr TableFunctionSpec kStreamSpec = {
     .name = "lm_stream",
     .columns = "piece TEXT, token INTEGER, logprob REAL, ms REAL",
     .num_columns = 4,
@@ -152,7 +152,7 @@ constexpr TableFunctionSpec kSpec = {
 }  // namespace
 
 int RegisterStream(const std::shared_ptr<Connection>& connection) {
-  return RegisterTableFunction(connection, &kSpec);
+  return RegisterTableFunction(connection, &kStreamSpec);
 }
 
 }  // namespace lm

@@ -70,13 +70,13 @@ TEST_P(BlockFormatTest, DecodesWhatGgmlDecodesBitForBit) {
   EXPECT_TRUE(CheckFinite(GetParam(), unaligned.data() + 1, values).ok());
 }
 
-std::string NameOf(const ::testing::TestParamInfo<DType>& info) {
+std::string TypeName(const ::testing::TestParamInfo<DType>& info) {
   return std::string(Traits(info.param).name);
 }
 
 INSTANTIATE_TEST_SUITE_P(Floats, BlockFormatTest, ::testing::Values(DType::kF16, DType::kBF16),
-                         NameOf);
-INSTANTIATE_TEST_SUITE_P(Blocks, BlockFormatTest, ::testing::ValuesIn(kBlockTypes), NameOf);
+                         TypeName);
+INSTANTIATE_TEST_SUITE_P(Blocks, BlockFormatTest, ::testing::ValuesIn(kBlockTypes), TypeName);
 
 // Blocks enough that every entry of every codebook is among them, and what ggml's decoding of them
 // hashes to (make_block_golden.py).

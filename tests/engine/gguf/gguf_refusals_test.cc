@@ -207,12 +207,14 @@ TEST_P(GgufRefusalsTest, SaysWhatAndWhere) {
   EXPECT_LT(message.size(), 500u);
 }
 
-std::string NameOf(const ::testing::TestParamInfo<Refusal>& info) { return info.param.name; }
+std::string RefusalName(const ::testing::TestParamInfo<Refusal>& info) { return info.param.name; }
 
-INSTANTIATE_TEST_SUITE_P(Header, GgufRefusalsTest, ::testing::ValuesIn(HeaderRefusals()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Header, GgufRefusalsTest, ::testing::ValuesIn(HeaderRefusals()),
+                         RefusalName);
 INSTANTIATE_TEST_SUITE_P(Metadata, GgufRefusalsTest, ::testing::ValuesIn(MetadataRefusals()),
-                         NameOf);
-INSTANTIATE_TEST_SUITE_P(Tensors, GgufRefusalsTest, ::testing::ValuesIn(TensorRefusals()), NameOf);
+                         RefusalName);
+INSTANTIATE_TEST_SUITE_P(Tensors, GgufRefusalsTest, ::testing::ValuesIn(TensorRefusals()),
+                         RefusalName);
 
 }  // namespace
 }  // namespace lm

@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Metadata Sample() {
+Metadata SampleMetadata() {
   Metadata metadata;
   metadata.Insert("string", std::string("text"));
   metadata.Insert("unsigned", uint64_t{7});
@@ -38,7 +38,7 @@ std::string Message(const absl::StatusOr<T>& result) {
 }
 
 TEST(MetadataTest, GetsValuesOfTheirTypes) {
-  Metadata metadata = Sample();
+  Metadata metadata = SampleMetadata();
   EXPECT_EQ(metadata.GetString("string").value(), "text");
   EXPECT_EQ(metadata.GetInt("unsigned").value(), 7);
   EXPECT_EQ(metadata.GetInt("signed").value(), -7);
@@ -51,7 +51,7 @@ TEST(MetadataTest, GetsValuesOfTheirTypes) {
 }
 
 TEST(MetadataTest, AbsentKeysAreNotFoundByName) {
-  Metadata metadata = Sample();
+  Metadata metadata = SampleMetadata();
   EXPECT_FALSE(metadata.Has("absent"));
   for (const absl::Status& status :
        {metadata.GetString("absent").status(), metadata.GetInt("absent").status(),
@@ -64,7 +64,7 @@ TEST(MetadataTest, AbsentKeysAreNotFoundByName) {
 }
 
 TEST(MetadataTest, WrongTypesSayWhatIsThere) {
-  Metadata metadata = Sample();
+  Metadata metadata = SampleMetadata();
   EXPECT_EQ(Message(metadata.GetString("strings")),
             "key \"strings\": wanted a string, the file has an array of 2 strings");
   EXPECT_EQ(Message(metadata.GetInt("float")),
@@ -82,7 +82,7 @@ TEST(MetadataTest, WrongTypesSayWhatIsThere) {
 }
 
 TEST(MetadataTest, NumbersThatDoNotFitAreRefused) {
-  Metadata metadata = Sample();
+  Metadata metadata = SampleMetadata();
   EXPECT_THAT(Message(metadata.GetInt("huge")), HasSubstr("18446744073709551615"));
   EXPECT_THAT(Message(metadata.GetInts("huges")), HasSubstr("element 1 is 9223372036854775808"));
   EXPECT_THAT(Message(metadata.GetFloat("nan")), HasSubstr("wanted a finite 32-bit float"));

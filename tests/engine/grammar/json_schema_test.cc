@@ -17,14 +17,14 @@ namespace {
 
 using testing::HasSubstr;
 
-struct Case {
+struct SchemaCase {
   std::string schema;
   std::vector<std::string> accepted;  // in their canonical form, whatever they are written in here
   std::vector<std::string> rejected;
 };
 
-void Check(const std::vector<Case>& cases) {
-  for (const Case& c : cases) {
+void CheckSchemas(const std::vector<SchemaCase>& cases) {
+  for (const SchemaCase& c : cases) {
     SCOPED_TRACE(c.schema);
     auto grammar = ValueOrDie(CompileJsonSchema(c.schema));
     const auto schema = nlohmann::json::parse(c.schema);
@@ -39,7 +39,7 @@ void Check(const std::vector<Case>& cases) {
 }
 
 TEST(JsonSchemaTest, Scalars) {
-  Check({
+  CheckSchemas({
       {R"({"type": "null"})", {"null"}, {"", "nul", "null ", "0"}},
       {R"({"type": "boolean"})", {"true", "false"}, {"True", "1"}},
       {R"({"type": "integer"})",
@@ -72,7 +72,7 @@ TEST(JsonSchemaTest, Scalars) {
 }
 
 TEST(JsonSchemaTest, Strings) {
-  Check({
+  CheckSchemas({
       {R"({"minLength": 2, "maxLength": 3})",
        {"\"ab\"", "\"日本語\"", "\"\\n\\n\"", "\"\\ud83d\\ude00a\""},
        {"\"a\"", "\"abcd\"", "\"\\n\"", "\"\\ud83d\\ude00\"", "12"}},
@@ -112,7 +112,7 @@ TEST(JsonSchemaTest, Strings) {
 }
 
 TEST(JsonSchemaTest, Numbers) {
-  Check({
+  CheckSchemas({
       {R"({"type": "integer", "minimum": 5, "maximum": 123})",
        {"5", "9", "10", "99", "100", "123"},
        {"4", "124", "0", "-5", "05", "200", "1000", "5.0"}},
@@ -153,7 +153,7 @@ TEST(JsonSchemaTest, Numbers) {
 }
 
 TEST(JsonSchemaTest, Arrays) {
-  Check({
+  CheckSchemas({
       {R"({"type": "array"})",
        {"[]", "[1,\"a\", [null]]"},
        {"[1,]", "[,]", "[ ]", "[1 ,2]", "[1,  2]"}},
@@ -182,7 +182,7 @@ TEST(JsonSchemaTest, Arrays) {
 }
 
 TEST(JsonSchemaTest, Objects) {
-  Check({
+  CheckSchemas({
       {R"({"type": "object"})",
        {"{}", R"({"a":1, "b": {"c":[]}})"},
        {"{\"a\"}", "{a:1}", "{\"a\":1,}", "{ }", "{\"a\" :1}"}},
@@ -217,7 +217,7 @@ TEST(JsonSchemaTest, Objects) {
 }
 
 TEST(JsonSchemaTest, Combinations) {
-  Check({
+  CheckSchemas({
       {"true", {"1", "[]", "{\"a\":null}", "\"x\""}, {"", "tru"}},
       {"{}", {"1.5e3", "[[[]]]"}, {" 1", "1 "}},
       {R"({"anyOf": [{"type": "integer"}, {"const": "a"}]})", {"1", "\"a\""}, {"\"b\""}},
@@ -455,7 +455,7 @@ TEST(JsonSchemaTest, AContradictionNamesItsPlaces) {
   EXPECT_TRUE(CompileJsonSchema(R"({"properties": {"a": {"minLength": 2, "maxLength": 1}}})").ok());
 }
 
-std::string ErrorOf(const std::string& schema) {
+std::string SchemaErrorOf(const std::string& schema) {
   return std::string(CompileJsonSchema(schema).status().message());
 }
 
@@ -466,16 +466,16 @@ TEST(JsonSchemaTest, DepthAndSizeHaveLimits) {
     return schema;
   };
   EXPECT_TRUE(CompileJsonSchema(nested(kMaxGrammarDepth)).ok());
-  EXPECT_THAT(ErrorOf(nested(kMaxGrammarDepth + 1)),
+  EXPECT_THAT(SchemaErrorOf(nested(kMaxGrammarDepth + 1)),
               HasSubstr("too deep: objects and arrays within each other, limit 100"));
-  EXPECT_THAT(ErrorOf(std::string(500000, '[')), HasSubstr("too deep"));
-  EXPECT_THAT(ErrorOf(std::string(kMaxGrammarText + 1, ' ')),
+  EXPECT_THAT(SchemaErrorOf(std::string(500000, '[')), HasSubstr("too deep"));
+  EXPECT_THAT(SchemaErrorOf(std::string(kMaxGrammarText + 1, ' ')),
               HasSubstr("too large: 1048577 bytes"));
   std::string members = "{\"properties\":{";
   for (size_t i = 0; i <= kMaxSchemaMembers; ++i) {
     absl::StrAppend(&members, i == 0 ? "" : ",", "\"p", i, "\":{}");
   }
-  EXPECT_THAT(ErrorOf(members + "}}"),
+  EXPECT_THAT(SchemaErrorOf(members + "}}"),
               HasSubstr("too large: an object with more than 2000 members"));
   // 2^24 combinations.
   std::string product = "{\"type\":\"integer\",\"allOf\":[";
@@ -483,7 +483,7 @@ TEST(JsonSchemaTest, DepthAndSizeHaveLimits) {
     absl::StrAppend(&product, i == 0 ? "" : ",", "{\"anyOf\":[{\"minimum\":", i,
                     "},{\"maximum\":", i + 100, "}]}");
   }
-  EXPECT_THAT(ErrorOf(product + "]}"), HasSubstr("too large"));
+  EXPECT_THAT(SchemaErrorOf(product + "]}"), HasSubstr("too large"));
   // A chain of references as long as the text allows takes no stack.
   std::string chain = "{\"$ref\":\"#/$defs/r0\",\"$defs\":{";
   for (size_t i = 0; i < kMaxSchemaMembers - 1; ++i) {

@@ -16,14 +16,14 @@ namespace {
 
 using testing::HasSubstr;
 
-struct Case {
+struct RegexCase {
   std::string regex;
   std::vector<std::string> accepted;
   std::vector<std::string> rejected;
 };
 
 TEST(RegexTest, AcceptsAndRejects) {
-  const std::vector<Case> cases = {
+  const std::vector<RegexCase> cases = {
       {"", {""}, {"a"}},
       {"abc", {"abc"}, {"", "ab", "abcd", "xabc"}},
       {"^abc$", {"abc"}, {"ab"}},
@@ -61,7 +61,7 @@ TEST(RegexTest, AcceptsAndRejects) {
       {"[A-Z]{2}-\\d{1,3}", {"AB-1", "XY-123"}, {"A-1", "AB-1234", "AB-"}},
       {"[\\b]", {"\b"}, {"b"}},
   };
-  for (const Case& c : cases) {
+  for (const RegexCase& c : cases) {
     SCOPED_TRACE(c.regex);
     auto grammar = ValueOrDie(CompileRegex(c.regex));
     for (const std::string& text : c.accepted) EXPECT_TRUE(Accepts(grammar, text)) << text;

@@ -13,15 +13,15 @@
 namespace lm {
 namespace {
 
-struct Case {
+struct KeywordCase {
   std::string schema;
   std::vector<std::string> accepted;
   std::vector<std::string> rejected;
 };
 
 // With {"additional": true}, as the standard has it: the checker must agree on both sides.
-void Check(const std::vector<Case>& cases) {
-  for (const Case& c : cases) {
+void CheckKeywords(const std::vector<KeywordCase>& cases) {
+  for (const KeywordCase& c : cases) {
     SCOPED_TRACE(c.schema);
     const auto grammar = ValueOrDie(CompileJsonSchema(c.schema, {.additional = true}));
     const auto schema = nlohmann::json::parse(c.schema);
@@ -37,7 +37,7 @@ void Check(const std::vector<Case>& cases) {
 }
 
 TEST(SchemaKeywordsTest, OppositesOfValues) {
-  Check({
+  CheckKeywords({
       {R"({"not": {"type": ["string", "array", "object"]}})",
        {"1", "null", "true"},
        {"\"a\"", "[]", "{}"}},
@@ -77,7 +77,7 @@ TEST(SchemaKeywordsTest, OppositesOfValues) {
 }
 
 TEST(SchemaKeywordsTest, OppositesOfObjects) {
-  Check({
+  CheckKeywords({
       {R"({"type": "object", "not": {"required": ["a"]}})", {"{}", R"({"b":1})"}, {R"({"a":1})"}},
       {R"({"type": "object", "not": {"required": ["a", "b"]}})",
        {"{}", R"({"b":1})", R"({"a":1})"},
@@ -97,7 +97,7 @@ TEST(SchemaKeywordsTest, OppositesOfObjects) {
 }
 
 TEST(SchemaKeywordsTest, ConditionsAndDependencies) {
-  Check({
+  CheckKeywords({
       {R"({"type": "object", "properties": {"k": {"type": "string"}, "n": {"type": "integer"}},
            "required": ["k"], "if": {"properties": {"k": {"const": "n"}}},
            "then": {"required": ["n"]}, "else": {"properties": {"n": false}}})",
@@ -121,7 +121,7 @@ TEST(SchemaKeywordsTest, ConditionsAndDependencies) {
 }
 
 TEST(SchemaKeywordsTest, NamesOfMembers) {
-  Check({
+  CheckKeywords({
       {R"({"type": "object", "patternProperties": {"^a": {"type": "integer"}, "b$": {"minimum": 5}},
            "additionalProperties": {"type": "null"}})",
        {"{}", R"({"a":1})", R"({"ab":7})", R"({"b":6})", R"({"c":null,"ax":1})", R"({"a\"":1})"},
@@ -147,7 +147,7 @@ TEST(SchemaKeywordsTest, NamesOfMembers) {
 }
 
 TEST(SchemaKeywordsTest, SetsAndCounts) {
-  Check({
+  CheckKeywords({
       {R"({"type": "array", "items": {"enum": ["a", "b", 1, 1.0]}, "uniqueItems": true})",
        {"[]", R"(["a"])", R"(["b",1,"a"])"},
        {R"(["a","a"])", R"([1,"b",1])"}},
@@ -177,7 +177,7 @@ TEST(SchemaKeywordsTest, SetsAndCounts) {
 }
 
 TEST(SchemaKeywordsTest, StringsThatMatchSeveralThings) {
-  Check({
+  CheckKeywords({
       {R"({"type": "string", "pattern": "^(ab)+$", "minLength": 3, "maxLength": 6})",
        {"\"abab\"", "\"ababab\""},
        {"\"ab\"", "\"abababab\"", "\"aba\""}},
@@ -194,7 +194,7 @@ TEST(SchemaKeywordsTest, StringsThatMatchSeveralThings) {
 }
 
 TEST(SchemaKeywordsTest, NumbersThatAreMultiples) {
-  Check({
+  CheckKeywords({
       {R"({"type": "number", "multipleOf": 0.25})",
        {"0.25", "1.5", "-3", "100.75"},
        {"0.1", "1.3", "0.125"}},
@@ -215,7 +215,7 @@ TEST(SchemaKeywordsTest, NumbersThatAreMultiples) {
 }
 
 TEST(SchemaKeywordsTest, BranchesThatOverlapAreTakenApart) {
-  Check({
+  CheckKeywords({
       {R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})", {"1.5"}, {"1", "\"a\""}},
       {R"({"oneOf": [{"const": 1}, {"enum": ["b", 1.0]}]})", {"\"b\""}, {"1"}},
       {R"({"type": "integer", "oneOf": [{"maximum": 5}, {"minimum": 3}]})", {"2", "6"}, {"3", "5"}},
@@ -230,7 +230,7 @@ TEST(SchemaKeywordsTest, BranchesThatOverlapAreTakenApart) {
 }
 
 TEST(SchemaKeywordsTest, WhatAReferenceLeadsToIsSettledOnce) {
-  Check({
+  CheckKeywords({
       {R"x({"$ref": "#/$defs/n", "minimum": 2, "$defs": {"n": {"anyOf": [{"type": "integer"},
            {"type": "null"}]}}})x",
        {"2", "null"},
@@ -244,7 +244,7 @@ TEST(SchemaKeywordsTest, WhatAReferenceLeadsToIsSettledOnce) {
 }
 
 TEST(SchemaKeywordsTest, ReferencesWithinTheDocument) {
-  const Case cases[] = {
+  const KeywordCase cases[] = {
       {R"x({"$defs": {"a": {"$anchor": "here", "const": 1}}, "$ref": "#here"})x", {"1"}, {"2"}},
       {R"x({"$id": "http://x.org/root.json", "$ref": "http://x.org/root.json#/$defs/a",
            "$defs": {"a": {"const": 1}}})x",
@@ -269,7 +269,7 @@ TEST(SchemaKeywordsTest, ReferencesWithinTheDocument) {
        {R"({"a":2})"},
        {R"({"a":3})"}},
   };
-  for (const Case& c : cases) {
+  for (const KeywordCase& c : cases) {
     SCOPED_TRACE(c.schema);
     const auto grammar = ValueOrDie(CompileJsonSchema(c.schema));
     for (const std::string& text : c.accepted) EXPECT_TRUE(Accepts(grammar, text)) << text;
@@ -279,7 +279,7 @@ TEST(SchemaKeywordsTest, ReferencesWithinTheDocument) {
 }
 
 TEST(SchemaKeywordsTest, FormatsOfTheStandard) {
-  const Case cases[] = {
+  const KeywordCase cases[] = {
       {"ipv6",
        {"::1", "1:2::8", "1:2:3:4:5:6:7:8", "::", "1::", "::2:3:4:5:6:7:8"},
        {"1::2::3", "1:2:3", ":::", "1:2:3:4:5:6:7::8:9"}},
@@ -295,7 +295,7 @@ TEST(SchemaKeywordsTest, FormatsOfTheStandard) {
       {"idn-email", {"a@b.org"}, {"a"}},
       {"idn-hostname", {"a.b"}, {"-"}},
   };
-  for (const Case& c : cases) {
+  for (const KeywordCase& c : cases) {
     SCOPED_TRACE(c.schema);
     const auto grammar =
         ValueOrDie(CompileJsonSchema(R"({"type": "string", "format": ")" + c.schema + "\"}"));

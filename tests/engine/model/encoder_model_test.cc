@@ -37,7 +37,7 @@ SmallModel SmallBert() {
   return model;
 }
 
-void ExpectRefused(const SmallModel& model, std::initializer_list<const char*> words) {
+void ExpectEncoderRefused(const SmallModel& model, std::initializer_list<const char*> words) {
   auto loaded = model.Load();
   ASSERT_FALSE(loaded.ok());
   const std::string message(loaded.status().message());
@@ -84,24 +84,24 @@ TEST(EncoderModelTest, EveryTensorHasItsShape) {
     if (optional) {
       EXPECT_TRUE(without.Load().ok());
     } else {
-      ExpectRefused(without, {name.c_str(), "is missing"});
+      ExpectEncoderRefused(without, {name.c_str(), "is missing"});
     }
     SmallModel wider = bert;
     ++wider.tensors[name].dims[0];
-    ExpectRefused(wider, {name.c_str(), "must be"});
+    ExpectEncoderRefused(wider, {name.c_str(), "must be"});
   }
   SmallModel shorter = bert;
   shorter.tensors["position_embd.weight"] = {{kHidden, kPositions - 1}};
-  ExpectRefused(shorter, {"position_embd.weight", "64 x 32", "63 x 32"});
+  ExpectEncoderRefused(shorter, {"position_embd.weight", "64 x 32", "63 x 32"});
   SmallModel more = bert;
   more.tensors["output_norm.weight"] = {{kHidden}};
-  ExpectRefused(more, {"output_norm.weight", "not part of"});
+  ExpectEncoderRefused(more, {"output_norm.weight", "not part of"});
 }
 
 TEST(EncoderModelTest, ARerankerHasAClassifier) {
   SmallModel bert = SmallBert();
   bert.Set("bert.pooling_type", uint32_t{4});
-  ExpectRefused(bert, {"cls.output.weight", "is missing"});
+  ExpectEncoderRefused(bert, {"cls.output.weight", "is missing"});
   bert.tensors["cls.output.weight"] = {{kHidden, 1}};
   auto model = bert.Load();
   ASSERT_TRUE(model.ok()) << model.status();
@@ -112,19 +112,19 @@ TEST(EncoderModelTest, ARerankerHasAClassifier) {
   ASSERT_EQ(scores->size(), 1u);
   EXPECT_EQ((*scores)[0], 0.5f * kHidden);
   bert.tensors["cls.output.bias"] = {{2}};
-  ExpectRefused(bert, {"cls.output.bias"});
+  ExpectEncoderRefused(bert, {"cls.output.bias"});
   bert.tensors["cls.output.bias"] = {{1}};
   bert.tensors["cls.weight"] = {{kHidden, kHidden + 1}};
-  ExpectRefused(bert, {"cls.weight", "32 x 32"});
+  ExpectEncoderRefused(bert, {"cls.weight", "32 x 32"});
 }
 
 TEST(EncoderModelTest, WhatItCannotBeIsNamed) {
   SmallModel causal = SmallBert();
   causal.Set("bert.attention.causal", true);
-  ExpectRefused(causal, {"bert.attention.causal", "not supported"});
+  ExpectEncoderRefused(causal, {"bert.attention.causal", "not supported"});
   SmallModel pooling = SmallBert();
   pooling.Set("bert.pooling_type", uint32_t{5});
-  ExpectRefused(pooling, {"bert.pooling_type", "5"});
+  ExpectEncoderRefused(pooling, {"bert.pooling_type", "5"});
 }
 
 // gte-Qwen2 and others: the blocks of a family that writes, but each token sees all of its text.

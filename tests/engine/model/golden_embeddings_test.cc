@@ -16,21 +16,21 @@ namespace {
 // The largest difference, relative to the rms of the peer's numbers. It looks GELU up in a table of
 // 16-bit floats.
 constexpr double kSilu = 1e-4;
-constexpr double kGelu = 1e-2;
+constexpr double kEmbeddingGelu = 1e-2;
 
-struct Golden {
+struct GoldenEmbedding {
   const char* name;
   double bound;
 };
-constexpr Golden kGolden[] = {
-    {"bert-f32", kGelu},
-    {"bert-rerank-f32", kGelu},
+constexpr GoldenEmbedding kGoldenEmbeddings[] = {
+    {"bert-f32", kEmbeddingGelu},
+    {"bert-rerank-f32", kEmbeddingGelu},
     {"nomic-bert-f32", kSilu},
-    {"nomic-bert-moe-f32", kGelu},
-    {"jina-bert-v2-f32", kGelu},
-    {"modern-bert-f32", kGelu},
-    {"modern-bert-rerank-f32", kGelu},
-    {"gemma-embedding-f32", kGelu},
+    {"nomic-bert-moe-f32", kEmbeddingGelu},
+    {"jina-bert-v2-f32", kEmbeddingGelu},
+    {"modern-bert-f32", kEmbeddingGelu},
+    {"modern-bert-rerank-f32", kEmbeddingGelu},
+    {"gemma-embedding-f32", kEmbeddingGelu},
     {"eurobert-f32", kSilu},
     {"qwen3-rerank-f32", kSilu},
 };
@@ -80,7 +80,8 @@ std::vector<float> EmbedAll(Model& model, const std::vector<std::vector<int32_t>
   return made;
 }
 
-class GoldenEmbeddingsTest : public testing::TestWithParam<std::tuple<Golden, std::string>> {};
+class GoldenEmbeddingsTest
+    : public testing::TestWithParam<std::tuple<GoldenEmbedding, std::string>> {};
 
 TEST_P(GoldenEmbeddingsTest, AgreeWithLlamaCppTogetherAndAlone) {
   const auto& [golden, device] = GetParam();
@@ -107,14 +108,14 @@ TEST_P(GoldenEmbeddingsTest, AgreeWithLlamaCppTogetherAndAlone) {
   EXPECT_EQ(alone, actual);
 }
 
-std::string TestName(const testing::TestParamInfo<GoldenEmbeddingsTest::ParamType>& info) {
+std::string EmbeddingTestName(const testing::TestParamInfo<GoldenEmbeddingsTest::ParamType>& info) {
   return ModelAndDevice(std::get<0>(info.param).name, std::get<1>(info.param));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenEmbeddingsTest,
-                         testing::Combine(testing::ValuesIn(kGolden),
+                         testing::Combine(testing::ValuesIn(kGoldenEmbeddings),
                                           testing::Values("reference", "cpu", "reference=1,cpu")),
-                         TestName);
+                         EmbeddingTestName);
 
 }  // namespace
 }  // namespace lm

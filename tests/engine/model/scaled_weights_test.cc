@@ -65,7 +65,7 @@ SmallModel WithScales(SmallModel model) {
   return model;
 }
 
-std::vector<float> Logits(const SmallModel& small) {
+std::vector<float> ScaledLogits(const SmallModel& small) {
   auto model = small.Load();
   EXPECT_TRUE(model.ok()) << model.status();
   if (!model.ok()) return {};
@@ -76,9 +76,9 @@ std::vector<float> Logits(const SmallModel& small) {
 TEST(ScaledWeightsTest, PowersOfTwoTakenFromWeightsComeBackAsScales) {
   for (bool experts : {false, true}) {
     const SmallModel model = MakeModel(experts);
-    const std::vector<float> wanted = Logits(model);
+    const std::vector<float> wanted = ScaledLogits(model);
     ASSERT_EQ(wanted.size(), 6u * 259);
-    EXPECT_EQ(Logits(WithScales(model)), wanted) << (experts ? "experts" : "dense");
+    EXPECT_EQ(ScaledLogits(WithScales(model)), wanted) << (experts ? "experts" : "dense");
   }
 }
 

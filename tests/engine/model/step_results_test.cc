@@ -12,7 +12,7 @@ namespace {
 
 constexpr char kModel[] = LM_TESTDATA "/models/llama-spm-untied-f32.gguf";
 
-std::vector<int32_t> Tokens(int count) {
+std::vector<int32_t> TokensUpTo(int count) {
   std::vector<int32_t> tokens;
   for (int i = 0; i < count; ++i) tokens.push_back(3 + (i * 37) % 250);
   return tokens;
@@ -49,7 +49,7 @@ class StepResultsTest : public testing::TestWithParam<const char*> {
 TEST_P(StepResultsTest, TimesTheHeadAreTheLogits) {
   LanguageModel& model = model_->language_model();
   const int64_t width = model.hidden_size(), vocab = model.vocab_size();
-  const TestSequence sequence = MakeSequence(Tokens(5), 0);
+  const TestSequence sequence = MakeSequence(TokensUpTo(5), 0);
   const StepResults results = FeedFor(model, sequence, 0, 5, {1, 4}, {1, 4});
 
   auto gguf = GgufFile::Open(kModel);
@@ -74,12 +74,12 @@ TEST_P(StepResultsTest, TimesTheHeadAreTheLogits) {
 TEST_P(StepResultsTest, AnySubsetOfRowsInAnyChunks) {
   LanguageModel& model = model_->language_model();
   const int64_t width = model.hidden_size(), vocab = model.vocab_size();
-  const TestSequence sequence = MakeSequence(Tokens(70), 0);
+  const TestSequence sequence = MakeSequence(TokensUpTo(70), 0);
   std::vector<int32_t> every(70);
   std::iota(every.begin(), every.end(), 0);
   const StepResults all = FeedFor(model, sequence, 0, 70, every, every);
 
-  const TestSequence other = MakeSequence(Tokens(70), 8);
+  const TestSequence other = MakeSequence(TokensUpTo(70), 8);
   FeedFor(model, other, 0, 30, {}, {});
   const StepResults some = FeedFor(model, other, 30, 40, {3, 39}, {0, 3, 17});
   EXPECT_EQ(some.hidden, Rows(all.hidden, {30, 33, 47}, width));
@@ -94,7 +94,7 @@ TEST_P(StepResultsTest, AnySubsetOfRowsInAnyChunks) {
 TEST_P(StepResultsTest, TokensArePickedFromTheLogitsOfTheirRows) {
   LanguageModel& model = model_->language_model();
   const int64_t vocab = model.vocab_size();
-  const TestSequence sequence = MakeSequence(Tokens(40), 0);
+  const TestSequence sequence = MakeSequence(TokensUpTo(40), 0);
   std::vector<int32_t> every(40);
   std::iota(every.begin(), every.end(), 0);
   const StepResults all = FeedFor(model, sequence, 0, 40, every, {});

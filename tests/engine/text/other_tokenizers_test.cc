@@ -20,7 +20,7 @@ std::vector<int32_t> Encode(const Tokenizer& tokenizer, const std::string& text,
   return ids;
 }
 
-std::vector<std::string> Names(const Tokenizer& tokenizer, const std::string& text) {
+std::vector<std::string> TokenNames(const Tokenizer& tokenizer, const std::string& text) {
   std::vector<std::string> names;
   for (int32_t id : Encode(tokenizer, text)) names.emplace_back(tokenizer.TokenName(id));
   return names;
@@ -46,12 +46,12 @@ Vocabulary RwkvVocabulary(const std::vector<std::string>& names) {
 TEST(LongestTokenTest, TakesTheLongestTokenAtEachPlace) {
   const auto t = Tokenizer::Create(RwkvVocabulary({"ab", "abcd", " a", "\\n\\n", "\\t\\\\", "é"}));
   ASSERT_TRUE(t.ok()) << t.status();
-  EXPECT_THAT(Names(**t, "abcabcd"), ElementsAre("ab", "c", "abcd"));
-  EXPECT_THAT(Names(**t, " ab\n\n\n"), ElementsAre(" a", "b", "\\n\\n", "\\x0a"));
-  EXPECT_THAT(Names(**t, "\t\\é\u00ea"), ElementsAre("\\t\\\\", "é", "\\xc3", "\\xaa"));
-  EXPECT_THAT(Names(**t, ""), IsEmpty());
+  EXPECT_THAT(TokenNames(**t, "abcabcd"), ElementsAre("ab", "c", "abcd"));
+  EXPECT_THAT(TokenNames(**t, " ab\n\n\n"), ElementsAre(" a", "b", "\\n\\n", "\\x0a"));
+  EXPECT_THAT(TokenNames(**t, "\t\\é\u00ea"), ElementsAre("\\t\\\\", "é", "\\xc3", "\\xaa"));
+  EXPECT_THAT(TokenNames(**t, ""), IsEmpty());
   // A row's text never becomes a control token; a template's may.
-  EXPECT_THAT(Names(**t, "<s>"), ElementsAre("<", "s", ">"));
+  EXPECT_THAT(TokenNames(**t, "<s>"), ElementsAre("<", "s", ">"));
   EXPECT_THAT(Encode(**t, "<s>", TextKind::kMarkup), ElementsAre(0));
   const std::string text = "abcd \u00ea\n\n\t\\ab";
   EXPECT_EQ((*t)->DecodePlain(Encode(**t, text)), text);
@@ -91,11 +91,11 @@ TEST(CheapestTokensTest, TakesThoseWhoseScoresAreTheGreatest) {
   const auto t = Tokenizer::Create(Plamo2Vocabulary(
       {{"a", -5}, {"b", -5}, {"ab", -9}, {"abc", -20}, {"c", -10}, {"bc", -3}, {"é", -1}}));
   ASSERT_TRUE(t.ok()) << t.status();
-  EXPECT_THAT(Names(**t, "abc"), ElementsAre("a", "bc"));  // -8, and not -19 or -20
-  EXPECT_THAT(Names(**t, "abab"), ElementsAre("ab", "ab"));
-  EXPECT_THAT(Names(**t, ""), IsEmpty());
+  EXPECT_THAT(TokenNames(**t, "abc"), ElementsAre("a", "bc"));  // -8, and not -19 or -20
+  EXPECT_THAT(TokenNames(**t, "abab"), ElementsAre("ab", "ab"));
+  EXPECT_THAT(TokenNames(**t, ""), IsEmpty());
   // What has no token is its bytes; a mark of the byte order is nothing.
-  EXPECT_THAT(Names(**t, "\xef\xbb\xbfé\u00ea b"),
+  EXPECT_THAT(TokenNames(**t, "\xef\xbb\xbfé\u00ea b"),
               ElementsAre("é", "<0xC3>", "<0xAA>", "<0x20>", "b"));
   const std::string text = "abc \u00ea\U0001F600";
   EXPECT_EQ((*t)->DecodePlain(Encode(**t, text)), text);
@@ -105,9 +105,9 @@ TEST(CheapestTokensTest, OfEqualSumsTheLongestFirstTokenCounts) {
   const auto t = Tokenizer::Create(
       Plamo2Vocabulary({{"a", -1}, {"aa", -2}, {"aaa", -3}, {"x", -1500}, {"y", -2000}}));
   ASSERT_TRUE(t.ok()) << t.status();
-  EXPECT_THAT(Names(**t, "aaaa"), ElementsAre("aaa", "a"));
+  EXPECT_THAT(TokenNames(**t, "aaaa"), ElementsAre("aaa", "a"));
   // A byte is dearer than no token but these; the second is never taken.
-  EXPECT_THAT(Names(**t, "xy"), ElementsAre("<0x78>", "<0x79>"));
+  EXPECT_THAT(TokenNames(**t, "xy"), ElementsAre("<0x78>", "<0x79>"));
 }
 
 TEST(CheapestTokensTest, RefusesAVocabularyWithoutAByteOrAScore) {
@@ -133,14 +133,14 @@ TEST(WhiteSpaceTest, NothingMergesAcrossSpacesAndTheyAreLeftOut) {
   vocabulary.lower_case = false;
   auto t = Tokenizer::Create(vocabulary);
   ASSERT_TRUE(t.ok()) << t.status();
-  EXPECT_THAT(Names(**t, "abab ab\n\u3000 a b"), ElementsAre("abab", "ab", "a", "b"));
+  EXPECT_THAT(TokenNames(**t, "abab ab\n\u3000 a b"), ElementsAre("abab", "ab", "a", "b"));
   // What has no token is left out, but for bytes that have one.
-  EXPECT_THAT(Names(**t, "aXé\u00ea\x1f"), ElementsAre("a", "é", "<0xC3>"));
-  EXPECT_THAT(Names(**t, "ABé"), ElementsAre("é"));
+  EXPECT_THAT(TokenNames(**t, "aXé\u00ea\x1f"), ElementsAre("a", "é", "<0xC3>"));
+  EXPECT_THAT(TokenNames(**t, "ABé"), ElementsAre("é"));
   vocabulary.lower_case = true;
   t = Tokenizer::Create(vocabulary);
   ASSERT_TRUE(t.ok()) << t.status();
-  EXPECT_THAT(Names(**t, "AB\u00c9"), ElementsAre("ab", "é"));
+  EXPECT_THAT(TokenNames(**t, "AB\u00c9"), ElementsAre("ab", "é"));
 }
 
 }  // namespace

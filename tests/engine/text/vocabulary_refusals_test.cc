@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-struct Refusal {
+struct RefusedVocabulary {
   const char* name;
   const char* model;
   std::function<void(Vocabulary&)> damage;
@@ -21,7 +21,7 @@ struct Refusal {
   const char* message;
 };
 
-class VocabularyRefusalsTest : public ::testing::TestWithParam<Refusal> {};
+class VocabularyRefusalsTest : public ::testing::TestWithParam<RefusedVocabulary> {};
 
 TEST_P(VocabularyRefusalsTest, NamesWhatIsWrong) {
   Vocabulary vocabulary = TestVocabulary(GetParam().model);
@@ -49,7 +49,7 @@ int32_t IdOf(const Vocabulary& v, const std::string& name) {
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
 
-const Refusal kRefusals[] = {
+const RefusedVocabulary kRefusedVocabularies[] = {
     {"UnknownModel", "gpt2", [](Vocabulary& v) { v.model = "b\x01rt"; }, kUnimplemented,
      "tokenizer.ggml.model \"b\\x01rt\" is not supported"},
     {"UnknownSplit", "gpt2", [](Vocabulary& v) { v.pre = "elvish"; }, kUnimplemented,
@@ -115,7 +115,7 @@ const Refusal kRefusals[] = {
      "has id -1"},
 };
 
-INSTANTIATE_TEST_SUITE_P(All, VocabularyRefusalsTest, ::testing::ValuesIn(kRefusals),
+INSTANTIATE_TEST_SUITE_P(All, VocabularyRefusalsTest, ::testing::ValuesIn(kRefusedVocabularies),
                          [](const auto& info) { return info.param.name; });
 
 TEST(VocabularyTest, AMergeThatWouldSpellAControlTokenNeverRuns) {
