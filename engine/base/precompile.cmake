@@ -35,19 +35,48 @@ function(lm_precompile target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
 endfunction()
 
-# lm_unite(<target> <folder> <count>): short files of a folder, which take longer to begin than to
-# compile, so many at a time. Names of their own must differ.
-function(lm_unite target folder count)
-  if(NOT LM_PCH)
+# Files of a folder are compiled many at a time, for a short one takes longer to begin than to
+# compile: that halves the build. Names of a file's own must differ within a folder, then
+# (tests/floors_test.py).
+option(LM_UNITE "Compile files of a folder many at a time" ON)
+set(LM_UNITE_BYTES 60000)  # of source, at most, more or less: some ten seconds
+
+# lm_unite(<target>): so for the files of each of its folders, without those that have options of
+# their own or SKIP_UNITY_BUILD_INCLUSION.
+function(lm_unite target)
+  if(NOT LM_PCH OR NOT LM_UNITE)
     return()
   endif()
+  get_target_property(home ${target} SOURCE_DIR)
   get_target_property(sources ${target} SOURCES)
-  list(FILTER sources INCLUDE REGEX "^${folder}/.*\\.cc$")
-  set(i 0)
+  list(FILTER sources INCLUDE REGEX "\\.cc$")
+  set(folders)
   foreach(source IN LISTS sources)
-    math(EXPR group "${i} / ${count}")
-    math(EXPR i "${i} + 1")
-    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder}_${group})
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${home})
+    cmake_path(GET source PARENT_PATH folder)
+    list(APPEND folders ${folder})
+    list(APPEND files_${folder} ${source})
+  endforeach()
+  list(REMOVE_DUPLICATES folders)
+  foreach(folder IN LISTS folders)
+    set(bytes 0)
+    set(sizes)
+    foreach(source IN LISTS files_${folder})
+      file(SIZE ${source} size)
+      math(EXPR bytes "${bytes} + ${size}")
+      list(APPEND sizes ${size})
+    endforeach()
+    math(EXPR groups "(${bytes} + ${LM_UNITE_BYTES} - 1) / ${LM_UNITE_BYTES}")
+    cmake_path(GET folder FILENAME name)
+    set(before 0)
+    foreach(source size IN ZIP_LISTS files_${folder} sizes)
+      math(EXPR group "${before} * ${groups} / ${bytes}")
+      math(EXPR before "${before} + ${size}")
+      set_source_files_properties(${source} TARGET_DIRECTORY ${target}
+                                  PROPERTIES UNITY_GROUP ${name}_${group})
+    endforeach()
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  # gcc takes what is included for a header, whose names of its own would be many.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endfunction()
