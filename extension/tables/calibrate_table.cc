@@ -114,7 +114,7 @@ double LeastShare(double hits, double count) {
 }
 
 // A number above `low` and at most `high`, with few digits.
-double Between(double low, double high) {
+double RoundedBetween(double low, double high) {
   const double middle = low + (high - low) / 2;
   for (double unit = 100; unit <= 1e9; unit *= 10) {
     const double rounded = std::round(middle * unit) / unit;
@@ -252,7 +252,7 @@ class CalibrateCursor : public RowsCursor {
         agree += !compared[handed_on++].agrees;
       }
       below = handed_on < compared.size()
-                  ? Between(confidence, std::min(compared[handed_on].confidence, 1.0))
+                  ? RoundedBetween(confidence, std::min(compared[handed_on].confidence, 1.0))
                   : 1;
     }
   }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kLeastNodes = 8;   // that are worth a graph
 constexpr size_t kMostGraphs = 24;  // batches of several sizes, prefills, several models' parts
-constexpr size_t kAlignment = 16;
+constexpr size_t kArgumentAlignment = 16;
 
 }  // namespace
 
@@ -27,7 +27,7 @@ void LaunchRecorder::Add(const void* kernel, dim3 grid, dim3 block, int shared_b
   size_t end = node.first;
   for (int i = 0; i < count; ++i) {
     node.offsets[i] = end - node.first;
-    end = (end + sizes[i] + kAlignment - 1) / kAlignment * kAlignment;
+    end = (end + sizes[i] + kArgumentAlignment - 1) / kArgumentAlignment * kArgumentAlignment;
   }
   pending_.bytes.resize(end);  // zeros between the arguments
   for (int i = 0; i < count; ++i) {

@@ -3,20 +3,14 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/types/span.h"
+#include "engine/backend/cuda/table_bytes.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
 namespace {
 
-constexpr size_t kAlignment = 16;
 // Grids have this many more than there are tiles at most, so that few steps change them.
 constexpr int64_t kTilesAtATime = 32;
-
-template <typename T>
-absl::Span<const char> BytesOf(const std::vector<T>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
-}
 
 }  // namespace
 
@@ -50,9 +44,7 @@ absl::Status PlacedAttention::Place(CudaDevice* device, const StepTables& step, 
   size_t begins[kParts], end = 0;
   for (size_t i = 0; i < kParts; ++i) {
     size_t& room = placed->rooms[i];
-    if (parts[i].size() > room) {
-      room = (std::max(parts[i].size(), 2 * room) + kAlignment - 1) / kAlignment * kAlignment;
-    }
+    room = RoomFor(parts[i].size(), room);
     begins[i] = end;
     end += room;
   }

@@ -3,27 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/types/span.h"
+#include "engine/backend/cuda/table_bytes.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
-namespace {
-
-constexpr size_t kAlignment = 16;
-
-template <typename T>
-absl::Span<const char> BytesOf(const std::vector<T>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
-}
-
-// At least twice the old room, so that tables which grow a little every so often seldom move.
-size_t Grown(size_t room, size_t bytes) {
-  const size_t least = std::max(bytes, 2 * room);
-  return (least + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-}  // namespace
-
 absl::Status PlacedStep::Place(CudaDevice* device, const StepTables& tables,
                                const StepIndex& index) {
   RETURN_IF_ERROR(device->Flush());  // what waits reads the tables of the step before
@@ -47,7 +30,7 @@ absl::Status PlacedStep::Place(CudaDevice* device, const StepTables& tables,
   begins_.clear();
   size_t end = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i].size() > rooms_[i]) rooms_[i] = Grown(rooms_[i], parts[i].size());
+    rooms_[i] = RoomFor(parts[i].size(), rooms_[i]);
     begins_.push_back(end);
     end += rooms_[i];
   }
@@ -68,9 +51,7 @@ absl::Status PlacedStep::PlaceRopes(CudaDevice* device, const StepTables& tables
     const RopeTable& rope = tables.ropes[i];
     const absl::Span<const char> bytes = BytesOf(rope.angles);
     CudaScratch& memory = ropes_[i].memory;
-    const bool grows = bytes.size() > memory.bytes();
-    ASSIGN_OR_RETURN(void* angles,
-                     memory.Reserve(device, grows ? Grown(memory.bytes(), bytes.size()) : 0));
+    ASSIGN_OR_RETURN(void* angles, memory.Reserve(device, RoomFor(bytes.size(), memory.bytes())));
     ropes_[i].angles = {static_cast<float*>(angles), rows, rope.dim, rope.dim};
     RETURN_IF_ERROR(device->Stage(bytes.data(), angles, bytes.size()));
   }

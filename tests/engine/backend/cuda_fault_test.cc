@@ -423,6 +423,52 @@ TEST(PlacedStepTest, TablesHoldTheStepAndStayWhereTheyAre) {
   }
 }
 
+// A list of kernels that comes again is a graph, and only what differs is told to it.
+TEST(LaunchRecorderTest, AListThatComesAgainIsLaunchedAsAGraph) {
+  fake = {};
+  constexpr int kKernels = 10;
+  static const char kKernel[kKernels] = {};
+  {
+    LaunchRecorder recorder(kFakeApi, 0, nullptr);
+    auto add = [&recorder](int count, int64_t argument) {
+      for (int i = 0; i < count; ++i) {
+        void* arguments[] = {&argument};
+        const size_t sizes[] = {sizeof(argument)};
+        recorder.Add(&kKernel[i], 1, 32, 0, arguments, sizes, 1);
+      }
+    };
+    EXPECT_EQ(recorder.Flush(), cudaSuccess);
+    EXPECT_EQ(fake.calls, 0);
+    add(kKernels, 1);
+    EXPECT_EQ(fake.launches, 0);  // they wait
+    EXPECT_EQ(recorder.Flush(), cudaSuccess);
+    EXPECT_EQ(fake.launches, kKernels);
+    EXPECT_EQ(fake.graph_launches, 0);
+    add(kKernels, 1);
+    EXPECT_EQ(recorder.Flush(), cudaSuccess);
+    add(kKernels, 1);
+    const int calls = fake.calls;
+    EXPECT_EQ(recorder.Flush(), cudaSuccess);
+    EXPECT_EQ(fake.calls, calls + 2);  // the device is chosen, the graph launched
+    EXPECT_EQ(fake.graph_launches, 2);
+    add(kKernels, 2);
+    EXPECT_EQ(recorder.Flush(), cudaSuccess);
+    EXPECT_EQ(fake.calls, calls + 4 + kKernels);  // each node has been told
+    EXPECT_EQ(fake.launches, 4 * kKernels);
+    add(3, 1);  // too few for a graph
+    EXPECT_EQ(recorder.Flush(), cudaSuccess);
+    EXPECT_EQ(fake.graph_launches, 3);
+
+    add(kKernels, 2);
+    fake.fail_at = fake.calls + 2;
+    fake.error = cudaErrorLaunchFailure;
+    recorder.FlushForNow();
+    EXPECT_EQ(recorder.Flush(), cudaErrorLaunchFailure);  // it is not lost
+    EXPECT_EQ(recorder.Flush(), cudaSuccess);
+  }
+  EXPECT_TRUE(fake.memory.empty());
+}
+
 TEST(CudaDeviceListTest, SaysWhyADeviceIsNotUsed) {
   fake = {.fail_at = 1, .error = cudaErrorInsufficientDriver};
   absl::Status status = CheckCudaDevice(kFakeApi, 0);
