@@ -37,7 +37,7 @@ class ExitGuard {
   // Puts our handler, once, in front of those that a library has registered by now. For a holder
   // that has just used it, perhaps for the first time: that is when it makes what its handlers
   // destroy.
-  enum class Library { kOneDnn, kCuda, kCublasLt, kCurl };
+  enum class Library { kOneDnn, kCuda, kCurl };
   static void StayAheadOf(Library library);
 
  private:
