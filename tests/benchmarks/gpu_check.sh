@@ -77,8 +77,9 @@ answers() {
 }
 
 alone="SELECT system, id, json_quote(generate(prompt, system)) FROM prompts ORDER BY system, id"
-together="SELECT system, first + e.key, json_quote(e.value)
-  FROM (SELECT system, min(id) AS first, json_group_array(prompt) AS batch FROM prompts GROUP BY system) AS p
+together="SELECT p.system, p.first + e.key, json_quote(e.value)
+  FROM (SELECT system, min(id) AS first, json_group_array(prompt) AS batch
+          FROM (SELECT * FROM prompts ORDER BY system, id) GROUP BY system) AS p
   JOIN lm_each(p.batch, p.system) AS e ORDER BY 1, 2"
 
 # compare <tolerated per cent> <device> <query> <device> <query>

@@ -17,6 +17,7 @@ struct NotDeduced {
 template <typename... Parameters>
 cudaError_t LaunchShared(const Queue& queue, void (*kernel)(Parameters...), dim3 grid, dim3 block,
                          int shared_bytes, typename NotDeduced<Parameters>::Type... arguments) {
+  static_assert(sizeof...(Parameters) <= LaunchRecorder::kMostArguments);
   void* pointers[] = {&arguments...};
   const size_t sizes[] = {sizeof(Parameters)...};
   const void* function = reinterpret_cast<const void*>(kernel);

@@ -24,6 +24,8 @@ namespace lm {
 
 class LaunchRecorder {
  public:
+  static constexpr int kMostArguments = 16;  // of a kernel
+
   // REQUIRES: `api` outlives the recorder; the stream is the device's.
   LaunchRecorder(const CudaApi& api, int device, cudaStream_t stream)
       : api_(api), device_(device), stream_(stream) {}
@@ -42,7 +44,6 @@ class LaunchRecorder {
   void Close();
 
  private:
-  static constexpr int kMostArguments = 16;
   struct Node {
     const void* kernel = nullptr;
     dim3 grid, block;

@@ -24,7 +24,7 @@ TEST_P(AttentionTest, MatchesReferenceOverRandomShapes) {
     SCOPED_TRACE(absl::StrCat("head_dim=", head_dim, " group=", shape.group));
     TestContexts contexts(shape, lengths, head_dim);
     const Matrix got = contexts.Attend(backend());
-    ExpectAttention(*backend(), "Attention", contexts.Attend(reference()), got);
+    ExpectAttention(*backend(), contexts.dtype(), "Attention", contexts.Attend(reference()), got);
     if (portable() != nullptr) ExpectSameBits(contexts.Attend(portable()), got);
   }
 }
@@ -34,7 +34,7 @@ TEST_P(AttentionTest, MatchesReferenceAcrossChunks) {
     for (DType dtype : {DType::kF16, DType::kI8}) {
       TestContexts contexts({dtype, 2, 3, 64}, {{context, 5}, {7, 2}}, context);
       const Matrix got = contexts.Attend(backend());
-      ExpectAttention(*backend(), "Attention", contexts.Attend(reference()), got);
+      ExpectAttention(*backend(), contexts.dtype(), "Attention", contexts.Attend(reference()), got);
       if (portable() != nullptr) ExpectSameBits(contexts.Attend(portable()), got);
     }
   }
@@ -64,7 +64,7 @@ TEST_P(AttentionTest, ManyChunksInFewHeadsHaveTheSameBitsOnAnyThreads) {
   Matrix wanted = contexts.Attend(WithThreads(1).get());
   ExpectSameBits(wanted, contexts.Attend(WithThreads(2).get()));
   ExpectSameBits(wanted, contexts.Attend(WithThreads(4).get()));
-  ExpectAttention(*backend(), "Attention", contexts.Attend(reference()), wanted);
+  ExpectAttention(*backend(), contexts.dtype(), "Attention", contexts.Attend(reference()), wanted);
 }
 
 TEST_P(AttentionTest, TheFutureDoesNotMatter) {
@@ -108,14 +108,15 @@ TEST_P(AttentionTest, SharedBlocksGiveTheBitsOfCopies) {
       std::copy_n(sequences[0].blocks.begin(), shared_blocks[i], sequences[i].blocks.begin());
     }
     ExpectSameBits(copies, contexts.Attend(backend()));
-    ExpectAttention(*backend(), "Attention", contexts.Attend(reference()), copies);
+    ExpectAttention(*backend(), contexts.dtype(), "Attention", contexts.Attend(reference()),
+                    copies);
   }
 }
 
 TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
   TestContexts contexts({DType::kF32, 1, 1, 16}, {{520, 3}}, 26);
   for (float& value : contexts.sequences()[0].q.values) value *= 1000;
-  ExpectAttention(*backend(), "Attention", contexts.Attend(reference()),
+  ExpectAttention(*backend(), contexts.dtype(), "Attention", contexts.Attend(reference()),
                   contexts.Attend(backend()));
 }
 
@@ -127,7 +128,7 @@ TEST_P(AttentionTest, WindowsMatchReference) {
                             {{700, 40}, {33, 33}, {300, 1}}, window);
       contexts.options().window.size = window;
       SCOPED_TRACE(absl::StrCat("window=", window));
-      ExpectAttention(*backend(), "Attention", contexts.Attend(reference()),
+      ExpectAttention(*backend(), contexts.dtype(), "Attention", contexts.Attend(reference()),
                       contexts.Attend(backend()));
     }
   }
@@ -172,11 +173,12 @@ TEST_P(AttentionTest, SoftcapAndSinksMatchReference) {
       for (float& value : sequence.q.values) value *= 4;
     }
     const Matrix without = contexts.Attend(backend());
-    ExpectAttention(*backend(), "CappedAttention", contexts.Attend(reference()), without);
+    ExpectAttention(*backend(), contexts.dtype(), "CappedAttention", contexts.Attend(reference()),
+                    without);
     Random random(32);
     contexts.set_sinks(random.Normals(1, 6));
     contexts.options().window.size = 50;
-    ExpectAttention(*backend(), "CappedAttention", contexts.Attend(reference()),
+    ExpectAttention(*backend(), contexts.dtype(), "CappedAttention", contexts.Attend(reference()),
                     contexts.Attend(backend()));
   }
 }
@@ -188,7 +190,7 @@ TEST_P(AttentionTest, KeysAndValuesMayDifferInLength) {
       TestContexts contexts({dtype, 2, 2, key_dim, value_dim}, {{270, 7}, {9, 9}, {1, 1}}, 33);
       const Matrix all = contexts.Attend(backend());
       ASSERT_EQ(all.cols, 4 * value_dim);
-      ExpectAttention(*backend(), "Attention", contexts.Attend(reference()), all);
+      ExpectAttention(*backend(), contexts.dtype(), "Attention", contexts.Attend(reference()), all);
       ExpectSameBits(all.Rows(2, 5), contexts.AttendPart(backend(), 0, 2, 5));
     }
   }
@@ -205,7 +207,8 @@ TEST_P(AttentionTest, SlopesMatchReference) {
       contexts.options().softcap = softcap;
       const Matrix with = contexts.Attend(reference());
       EXPECT_NE(without.values, with.values);
-      ExpectAttention(*backend(), "CappedAttention", with, contexts.Attend(backend()));
+      ExpectAttention(*backend(), contexts.dtype(), "CappedAttention", with,
+                      contexts.Attend(backend()));
     }
   }
 }
@@ -228,7 +231,7 @@ TEST_P(AttentionTest, WindowsOfEveryKindMatchReference) {
       contexts.options().window = window;
       const Matrix wanted = contexts.Attend(reference());
       const Matrix got = contexts.Attend(backend());
-      ExpectAttention(*backend(), "Attention", wanted, got);
+      ExpectAttention(*backend(), contexts.dtype(), "Attention", wanted, got);
       ExpectSameBits(got, contexts.Attend(WithThreads(3).get()));
     }
   }

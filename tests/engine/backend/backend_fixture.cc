@@ -177,9 +177,10 @@ void ExpectMatches(absl::string_view op, const Matrix& wanted, const Matrix& got
   ExpectWithin(Tolerance(op), op, wanted, got);
 }
 
-void ExpectAttention(const Backend& backend, absl::string_view op, const Matrix& wanted,
-                     const Matrix& got) {
-  const bool rounds = backend.numeric_contract() == NumericContract::kRowInvariant;
+void ExpectAttention(const Backend& backend, DType cache, absl::string_view op,
+                     const Matrix& wanted, const Matrix& got) {
+  const bool rounds =
+      cache == DType::kF16 && backend.numeric_contract() == NumericContract::kRowInvariant;
   ExpectWithin(rounds ? 5e-4 : Tolerance(op), op, wanted, got);
 }
 

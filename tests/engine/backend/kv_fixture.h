@@ -60,6 +60,7 @@ class TestContexts {
   TestContexts(const KvShape& shape, const std::vector<Length>& lengths, uint64_t seed);
 
   int32_t NumBlocks() const { return num_blocks_; }
+  DType dtype() const { return shape_.dtype; }
   std::vector<TestSequence>& sequences() { return sequences_; }
   // Of Attend and AttendPart; its scale is set for the shape. Sinks and slopes are made on the
   // backend.
