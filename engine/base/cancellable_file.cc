@@ -31,6 +31,8 @@ class CancellableFile final : public RandomAccessFile {
     return absl::OkStatus();
   }
 
+  void WillRead(uint64_t offset, uint64_t bytes) const override { file_->WillRead(offset, bytes); }
+
  private:
   const std::shared_ptr<const RandomAccessFile> file_;
   const std::atomic<bool>& cancel_;

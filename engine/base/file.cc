@@ -43,6 +43,9 @@ class PosixFile final : public RandomAccessFile {
   absl::Status Read(uint64_t offset, absl::Span<char> out) const override {
     return ReadFully(fd_, path_, offset, out);
   }
+  void WillRead(uint64_t offset, uint64_t bytes) const override {
+    posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+  }
 
  private:
   const std::string path_;

@@ -43,6 +43,10 @@ class RandomAccessFile {
   // OutOfRange.
   virtual absl::Status Read(uint64_t offset, absl::Span<char> out) const = 0;
 
+  // These bytes, or as many as there are, will be read: they may be fetched meanwhile. Does not
+  // wait for them.
+  virtual void WillRead(uint64_t /*offset*/, uint64_t /*bytes*/) const {}
+
   virtual const std::string& path() const = 0;
 };
 

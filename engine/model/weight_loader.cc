@@ -337,7 +337,7 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> WeightLoader::LoadStack(
     const std::vector<Rows>& stack, int64_t rows, int64_t cols) {
   const DType dtype = stack[0].info->dtype;
   auto read = [&](int64_t first, int64_t count, char* to) {
-    return ReadRows(stack, first, count, to);
+    return ReadRows(stack, first, count, to, &read_ahead_);
   };
   if (cache_ == nullptr) return backend_->LoadMatrix(dtype, rows, cols, read);
   std::string name = absl::StrCat(Traits(dtype).name, " ", cols);
@@ -348,12 +348,15 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> WeightLoader::LoadStack(
 }
 
 absl::Status WeightLoader::ReadRows(const std::vector<Rows>& stack, int64_t first, int64_t count,
-                                    char* to) const {
+                                    char* to, ReadAhead* ahead) const {
   for (const auto& [info, first_row, num_rows] : stack) {
     const int64_t rows = std::clamp<int64_t>(num_rows - first, 0, count);
     if (rows > 0) {
       const int64_t row_bytes = RowBytes(info->dtype, info->cols);
       const int64_t at = first_row + first;
+      if (ahead != nullptr) {
+        ahead->Reading(info->split, info->offset + StoredBytes(info->form, at * row_bytes));
+      }
       RETURN_IF_ERROR(
           gguf_.ReadTensor(*info, absl::MakeSpan(to, rows * row_bytes), at * row_bytes));
       absl::Status finite = CheckFinite(info->dtype, to, rows * info->cols, at * info->cols);

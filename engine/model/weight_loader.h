@@ -22,6 +22,7 @@
 #include "engine/backend/backend.h"
 #include "engine/base/hash_map.h"
 #include "engine/gguf/gguf_file.h"
+#include "engine/gguf/read_ahead.h"
 #include "engine/model/model_spec.h"
 #include "engine/model/weights.h"
 
@@ -178,11 +179,13 @@ class WeightLoader {
   absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadStack(const std::vector<Rows>& stack,
                                                           int64_t rows, int64_t cols);
 
-  // The rows [first, first + count) of such a stack. Thread-safe.
-  absl::Status ReadRows(const std::vector<Rows>& stack, int64_t first, int64_t count,
-                        char* to) const;
+  // The rows [first, first + count) of such a stack; `ahead`, where there is one, learns of it.
+  // Thread-safe.
+  absl::Status ReadRows(const std::vector<Rows>& stack, int64_t first, int64_t count, char* to,
+                        ReadAhead* ahead = nullptr) const;
 
   const GgufFile& gguf_;
+  ReadAhead read_ahead_;
   Backend* backend_;
   PackCache* cache_ = nullptr;
   std::vector<Adapter> adapters_;
