@@ -42,6 +42,8 @@ absl::string_view IsaName(Isa isa) {
       return "portable";
     case Isa::kAvx2:
       return "avx2";
+    case Isa::kAvxVnni:
+      return "avx_vnni";
     case Isa::kAvx512Vnni:
       return "avx512_vnni";
     case Isa::kNeon:

@@ -14,13 +14,14 @@ namespace lm {
 enum class Isa {
   kPortable,     // plain C++
   kAvx2,         // x86-64: AVX2 + FMA + F16C
+  kAvxVnni,      // and AVX-VNNI
   kAvx512Vnni,   // AVX-512 F/BW/VL/DQ + VNNI
   kNeon,         // ARM64: ARMv8.0
   kNeonDotprod,  // FEAT_DotProd
   kNeonI8mm,     // FEAT_DotProd + FEAT_I8MM
 };
 
-// portable, avx2, avx512_vnni, neon, neon_dotprod, neon_i8mm.
+// portable, avx2, avx_vnni, avx512_vnni, neon, neon_dotprod, neon_i8mm.
 absl::string_view IsaName(Isa isa);
 
 // Those that this processor and its operating system support, the best one last. The environment

@@ -10,6 +10,7 @@ std::vector<Isa> DetectIsas() {
     return isas;
   }
   isas.push_back(Isa::kAvx2);
+  if (__builtin_cpu_supports("avxvnni")) isas.push_back(Isa::kAvxVnni);
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vnni")) {

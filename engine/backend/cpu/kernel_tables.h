@@ -9,6 +9,7 @@ namespace lm {
 
 extern const CpuKernels kPortableKernels;
 extern const CpuKernels kAvx2Kernels;
+extern const CpuKernels kAvxVnniKernels;
 extern const CpuKernels kAvx512Kernels;
 extern const CpuKernels kNeonKernels;
 extern const CpuKernels kNeonDotprodKernels;

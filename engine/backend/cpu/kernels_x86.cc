@@ -6,6 +6,8 @@ const CpuKernels& GetCpuKernels(Isa isa) {
   switch (isa) {
     case Isa::kAvx512Vnni:
       return kAvx512Kernels;
+    case Isa::kAvxVnni:
+      return kAvxVnniKernels;
     case Isa::kAvx2:
       return kAvx2Kernels;
     default:

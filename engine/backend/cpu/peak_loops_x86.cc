@@ -38,6 +38,15 @@ __attribute__((target("avx512f,avx512vnni"))) void Dot512() {
   }
 }
 
+__attribute__((target("avx2,avxvnni"))) void DotVnni256() {
+  __m256i acc[kAccumulators], x = _mm256_set1_epi8(3), y = _mm256_set1_epi8(1);
+  for (auto& a : acc) a = _mm256_setzero_si256();
+  for (int64_t i = 0; i < kLoops; ++i) {
+#pragma GCC unroll 12
+    for (auto& a : acc) asm volatile("%{vex%} vpdpbusd %1, %2, %0" : "+x"(a) : "x"(y), "x"(x));
+  }
+}
+
 // Without VNNI a product of 32 bytes takes a multiply to 16 bits, a multiply to 32 and an add.
 __attribute__((target("avx2"))) void Dot256() {
   constexpr int kSums = 6;
@@ -61,6 +70,9 @@ PeakLoops GetPeakLoops(Isa isa) {
   switch (isa) {
     case Isa::kAvx2:
       return {{Fma256, kLoops * kAccumulators * 8 * 2.0}, {Dot256, kLoops * 6 * 32 * 2.0}};
+    case Isa::kAvxVnni:
+      return {{Fma256, kLoops * kAccumulators * 8 * 2.0},
+              {DotVnni256, kLoops * kAccumulators * 32 * 2.0}};
     case Isa::kAvx512Vnni:
       return {{Fma512, kLoops * kAccumulators * 16 * 2.0},
               {Dot512, kLoops * kAccumulators * 64 * 2.0}};

@@ -12,9 +12,10 @@ namespace {
 using Isas = std::vector<Isa>;
 
 TEST(CpuFeaturesTest, ANameIsTheLastOfThem) {
-  const Isas x86 = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512Vnni};
+  const Isas x86 = {Isa::kPortable, Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512Vnni};
   const Isas arm = {Isa::kPortable, Isa::kNeon, Isa::kNeonDotprod, Isa::kNeonI8mm};
   EXPECT_EQ(IsasUpTo("avx2", x86), (Isas{Isa::kPortable, Isa::kAvx2}));
+  EXPECT_EQ(IsasUpTo("avx_vnni", x86), (Isas{Isa::kPortable, Isa::kAvx2, Isa::kAvxVnni}));
   EXPECT_EQ(IsasUpTo("neon", arm), (Isas{Isa::kPortable, Isa::kNeon}));
   EXPECT_EQ(IsasUpTo("portable", arm), Isas{Isa::kPortable});
   for (const char* name : {"", "neon", "AVX2", "avx512_vnni"}) {

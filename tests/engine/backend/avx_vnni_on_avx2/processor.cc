@@ -1,0 +1,17 @@
+#include "engine/base/processor.h"
+
+namespace lm {
+
+// A processor that has AVX-VNNI; where not even its stand-ins can run, nothing is tested.
+std::vector<Isa> DetectIsas() {
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+      !__builtin_cpu_supports("f16c")) {
+    return {Isa::kPortable};
+  }
+  return {Isa::kPortable, Isa::kAvxVnni};
+}
+
+void PauseInSpin() { __builtin_ia32_pause(); }
+
+}  // namespace lm
