@@ -26,7 +26,7 @@ namespace {
 struct Options {
   BackendOptions backend;
   Clock clock;
-  std::string shapes;  // those whose names contain it
+  std::string shapes;  // those whose names contain it, of attention too
   std::vector<DType> types;
   std::vector<int64_t> tokens = {1, 8, 32, 128, 512};
 };
@@ -93,6 +93,7 @@ void BenchMatMul(Backend* backend, const Options& options, const MachineCeilings
 
 void BenchAttention(Backend* backend, const Options& options, const MachineCeilings& ceilings,
                     const char* name, const AttentionWork& work) {
+  if (std::string(name).find(options.shapes) == std::string::npos) return;
   AttentionSpeed speed = MeasureAttention(backend, work, options.clock);
   std::printf("attention %-24s %10.1f us  %6.1f GB/s %4.0f%%  %7.1f GFLOP/s %4.0f%%\n", name,
               speed.seconds * 1e6, speed.bytes_per_second / 1e9,
@@ -120,15 +121,17 @@ int Main(int argc, char** argv) {
       BenchMatMul(backend->get(), options, ceilings, dtype, shape);
     }
   }
-  BenchAttention(backend->get(), options, ceilings, "135M decode 1 x 1024", {9, 3, 1, 1024, 1});
-  BenchAttention(backend->get(), options, ceilings, "135M decode 16 x 512", {9, 3, 16, 512, 1});
-  BenchAttention(backend->get(), options, ceilings, "135M decode 32 x 1056", {9, 3, 32, 1056, 1});
+  BenchAttention(backend->get(), options, ceilings, "135M decode 1 x 1024", {30, 9, 3, 1, 1024, 1});
+  BenchAttention(backend->get(), options, ceilings, "135M decode 1 x 8192", {30, 9, 3, 1, 8192, 1});
+  BenchAttention(backend->get(), options, ceilings, "135M decode 16 x 512", {30, 9, 3, 16, 512, 1});
+  BenchAttention(backend->get(), options, ceilings, "135M decode 32 x 1056",
+                 {30, 9, 3, 32, 1056, 1});
   BenchAttention(backend->get(), options, ceilings, "135M the same, 1024 shared",
-                 {9, 3, 32, 1056, 1, 1024});
-  BenchAttention(backend->get(), options, ceilings, "135M prefill 512", {9, 3, 1, 512, 512});
-  BenchAttention(backend->get(), options, ceilings, "1B decode 1 x 4096", {32, 8, 1, 4096, 1});
+                 {30, 9, 3, 32, 1056, 1, 1024});
+  BenchAttention(backend->get(), options, ceilings, "135M prefill 512", {30, 9, 3, 1, 512, 512});
+  BenchAttention(backend->get(), options, ceilings, "1B decode 1 x 4096", {16, 32, 8, 1, 4096, 1});
   BenchAttention(backend->get(), options, ceilings, "1B prefill 512 of 2048",
-                 {32, 8, 1, 2048, 512});
+                 {16, 32, 8, 1, 2048, 512});
   return 0;
 }
 

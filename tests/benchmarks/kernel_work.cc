@@ -80,11 +80,14 @@ AttentionSpeed MeasureAttention(Backend* backend, const AttentionWork& work, con
                    .kv_heads = work.kv_heads,
                    .key_dim = kDim,
                    .value_dim = kDim};
-  layer.block_stride = layer.keys_bytes();
-  Buffer keys = backend->Allocate(layer.num_blocks * layer.keys_bytes()).value();
-  Buffer values = backend->Allocate(layer.num_blocks * layer.keys_bytes()).value();
-  layer.keys = keys.data();
-  layer.values = values.data();
+  const int64_t layer_bytes = layer.keys_bytes() + layer.values_bytes();
+  layer.block_stride = work.layers * layer_bytes;
+  Buffer cache = backend->Allocate(layer.num_blocks * layer.block_stride).value();
+  const std::vector<char> zeros(layer.block_stride);
+  for (int32_t block = 0; block < layer.num_blocks; ++block) {
+    char* const to = static_cast<char*>(cache.data()) + block * layer.block_stride;
+    (void)backend->Upload(zeros.data(), to, zeros.size());
+  }
   int64_t rows = int64_t{work.sequences} * work.queries;
   Buffer q = backend->Allocate(rows * work.heads * kDim * 4).value();
   Buffer out = backend->Allocate(q.bytes()).value();
@@ -100,10 +103,12 @@ AttentionSpeed MeasureAttention(Backend* backend, const AttentionWork& work, con
   (void)backend->BeginStep(&step);
   Tensor in(q.data(), DType::kF32, rows, work.heads * kDim);
   Tensor result(out.data(), DType::kF32, rows, work.heads * kDim);
-  const int batch = backend->uses_host_memory() ? 1 : 16;
+  const int batch = work.layers;
   double seconds = clock.BestSeconds(
                        [&](int) {
                          for (int i = 0; i < batch; ++i) {
+                           layer.keys = static_cast<char*>(cache.data()) + i * layer_bytes;
+                           layer.values = static_cast<char*>(layer.keys) + layer.keys_bytes();
                            (void)backend->Attention(in, layer, {.scale = 0.125f}, result);
                          }
                          (void)backend->Synchronize();
@@ -112,7 +117,7 @@ AttentionSpeed MeasureAttention(Backend* backend, const AttentionWork& work, con
                    batch;
   // Positions seen, all queries.
   double seen = work.queries * (work.context - (work.queries - 1) / 2.0) * work.sequences;
-  return {seconds, 2.0 * layer.num_blocks * layer.keys_bytes() / seconds,
+  return {seconds, layer.num_blocks * layer_bytes / seconds,
           4.0 * work.heads * kDim * seen / seconds};
 }
 

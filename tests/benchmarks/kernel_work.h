@@ -60,10 +60,11 @@ double MatMulSeconds(Backend* backend, const std::vector<std::unique_ptr<WeightM
                      const WeightShape& shape, int64_t tokens, const Clock& clock,
                      double window = 0.25);
 
-// One layer of attention over heads of 64: `sequences` of `context` cached tokens, the last
-// `queries` of each asking; the first `shared` tokens are the same for all.
+// A layer of attention over heads of 64: `sequences` of `context` cached tokens, the last `queries`
+// of each asking; the first `shared` tokens are the same for all. The layers go round, their keys
+// and values side by side in each block as a model has them.
 struct AttentionWork {
-  int32_t heads, kv_heads, sequences, context, queries, shared = 0;
+  int32_t layers, heads, kv_heads, sequences, context, queries, shared = 0;
 };
 struct AttentionSpeed {
   double seconds, bytes_per_second, flops_per_second;

@@ -336,7 +336,7 @@ std::vector<Comparison> BenchAttention(Backend* backend, const Options& options)
       if (product == std::string("values")) std::swap(size.k, size.n);
       double ops = 2.0 * kHeads * rows * kDim * kChunk;
       AttentionSpeed ours =
-          MeasureAttention(backend, {kHeads * kGroup, kHeads, 1, 1024, rows / kGroup},
+          MeasureAttention(backend, {16, kHeads * kGroup, kHeads, 1, 1024, rows / kGroup},
                            options.clock, options.window);
       Comparison result = {"attention", product, rows, ops, 0, ops / ours.flops_per_second};
       OneDnn(options).TimePlain(size, &result);

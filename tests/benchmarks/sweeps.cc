@@ -61,8 +61,7 @@ class PrefixRows {
     ModelStep step;
     step.cache_ops = std::exchange(copies_, {});
     for (size_t r = 0; r < blocks_.size(); ++r) {
-      const int32_t token =
-          3 + (static_cast<int32_t>(r) + step_number) % (model_.vocab_size() - 3);
+      const int32_t token = 3 + (static_cast<int32_t>(r) + step_number) % (model_.vocab_size() - 3);
       Append(&token, 1, prefix_ + step_number, blocks_[r], &step);
     }
     return Run(std::move(step));
@@ -167,8 +166,9 @@ absl::StatusOr<Json> MeasureSharedPrefix(const std::string& path, const ModelOpt
   }
   const int32_t needed = rows * (prefix_blocks + own_blocks) + prefix_blocks;
   if (needed > language_model.cache().classes[0].num_blocks) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the copies need ", needed, " KV blocks, the cache has ", language_model.cache().classes[0].num_blocks));
+    return absl::ResourceExhaustedError(absl::StrCat("the copies need ", needed,
+                                                     " KV blocks, the cache has ",
+                                                     language_model.cache().classes[0].num_blocks));
   }
   std::vector<int32_t> tokens(prefix);
   std::iota(tokens.begin(), tokens.end(), 3);
@@ -187,7 +187,8 @@ absl::StatusOr<Json> MeasureSharedPrefix(const std::string& path, const ModelOpt
   const int32_t copies_used = layout.blocks_used() - shared_used;
   ASSIGN_OR_RETURN(double copies_step, layout.TimeSteps(kSteps, reps));
 
-  const double block_mib = static_cast<double>(language_model.cache().classes[0].block_bytes) / 1048576.0;
+  const double block_mib =
+      static_cast<double>(language_model.cache().classes[0].block_bytes) / 1048576.0;
   return Json{{"prefix", prefix},
               {"rows", rows},
               {"shared_step_ms", Milliseconds(shared_step)},

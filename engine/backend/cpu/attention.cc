@@ -137,6 +137,11 @@ class AttentionOp {
   void ForRuns(const QueryTile& tile, int64_t begin, F f) const;
 
   void ComputeScores(const QueryTile& tile, int64_t begin, int visible, const Work& work) const;
+  // How far behind a run's keys, or values, lie those of the chunk's next block at `token`; 0 where
+  // there are none, or they are asked for in vain. Blocks of a sequence are far from each other in
+  // memory, and what few rows do with one is no longer than the way to the next.
+  int64_t DistanceToNext(const QueryTile& tile, const Run& run, int64_t begin, int token,
+                         int visible) const;
   // Multiplies a run's scores of a block, which begin at `token`, by the scales of its tokens.
   void ScaleByTokens(const float* scales, const Run& run, int token, const Work& work) const;
   // scores = scale * scores, less what the row's slope takes for the distance; of the positions
@@ -145,8 +150,8 @@ class AttentionOp {
              float* scores) const;
   // values of the rows [first_row, end_row) += weights * V over `count` tokens of a block from
   // `first` on, whose weights are at `token` in the scores.
-  void AddValues(const char* values_of_block, int first, int count, int token, int first_row,
-                 int end_row, const Work& work, float* values) const;
+  void AddValues(const char* values_of_block, int64_t prefetch_distance, int first, int count,
+                 int token, int first_row, int end_row, const Work& work, float* values) const;
 
   const CpuKernels& kernels_;
   Tensor q_;
@@ -188,15 +193,25 @@ void AttentionOp::LoadQueries(const QueryTile& tile, const Work& work) const {
   }
 }
 
+int64_t AttentionOp::DistanceToNext(const QueryTile& tile, const Run& run, int64_t begin, int token,
+                                    int visible) const {
+  constexpr int kFewRows = 12;
+  const int next = token + kKvBlockTokens;
+  if ((run.end - run.first) * group_ > kFewRows || next >= visible) return 0;
+  const int32_t* blocks = tile.queries[run.first].blocks;
+  return (int64_t{blocks[(begin + next) / kKvBlockTokens]} - run.block) * layer_.block_stride;
+}
+
 void AttentionOp::ComputeScores(const QueryTile& tile, int64_t begin, int visible,
                                 const Work& work) const {
   constexpr int kBlockPanels = kKvBlockTokens / kPanel;
   for (int token = 0; token < visible; token += kKvBlockTokens) {
     ForRuns(tile, begin + token, [&](const Run& run) {
       char* keys = KeysOfHead(layer_, run.block, tile.kv_head);
-      int end_row = run.end * group_;
-      FloatTile choice = kernels_.ChooseFloatTile(end_row - run.first * group_, kBlockPanels);
-      for (int row = run.first * group_; row < end_row; row += choice.tokens) {
+      const int first_row = run.first * group_, end_row = run.end * group_;
+      const int64_t distance = DistanceToNext(tile, run, begin, token, visible);
+      FloatTile choice = kernels_.ChooseFloatTile(end_row - first_row, kBlockPanels);
+      for (int row = first_row; row < end_row; row += choice.tokens) {
         for (int panel = 0; panel < kBlockPanels; panel += choice.panels) {
           kernels_.float_product({.type = layer_.dtype,
                                   .w = keys + RowBytes(layer_.dtype, panel * kPanel),
@@ -209,7 +224,8 @@ void AttentionOp::ComputeScores(const QueryTile& tile, int64_t begin, int visibl
                                   .k = layer_.key_dim,
                                   .acc = work.scores + row * kScoreStride + token + panel * kPanel,
                                   .acc_stride = kScoreStride,
-                                  .accumulate = Accumulate::kReplace});
+                                  .accumulate = Accumulate::kReplace,
+                                  .prefetch_distance = row == first_row ? distance : 0});
         }
       }
       if (layer_.dtype == DType::kI8) {
@@ -235,8 +251,9 @@ void AttentionOp::Slope(const QueryTile& tile, int row, int64_t first, int count
   }
 }
 
-void AttentionOp::AddValues(const char* values_of_block, int first, int count, int token,
-                            int first_row, int end_row, const Work& work, float* values) const {
+void AttentionOp::AddValues(const char* values_of_block, int64_t prefetch_distance, int first,
+                            int count, int token, int first_row, int end_row, const Work& work,
+                            float* values) const {
   int64_t dim = layer_.value_dim;
   int full_panels = static_cast<int>(dim / kPanel);
   int tail = static_cast<int>(dim % kPanel);
@@ -259,6 +276,7 @@ void AttentionOp::AddValues(const char* values_of_block, int first, int count, i
       product.tokens = std::min(choice.tokens, end_row - row);
       product.x = work.scores + row * kScoreStride + token;
       product.acc = values + row * stride_ + panel * kPanel;
+      product.prefetch_distance = row == first_row ? prefetch_distance : 0;
       kernels_.float_product(product);
     }
   };
@@ -321,11 +339,12 @@ void AttentionOp::AttendChunk(const QueryTile& tile, int chunk, const Work& work
       for (int query = run.first; query < run.end; ++query) {
         common = std::min(common, Visible(tile, query, begin + token, kKvBlockTokens));
       }
-      AddValues(block, 0, common, token, run.first * group_, run.end * group_, work, out.values);
+      AddValues(block, DistanceToNext(tile, run, begin, token, most), 0, common, token,
+                run.first * group_, run.end * group_, work, out.values);
       for (int query = run.first; query < run.end; ++query) {
         int visible = Visible(tile, query, begin + token, kKvBlockTokens);
         if (visible == common) continue;
-        AddValues(block, common, visible - common, token + common, query * group_,
+        AddValues(block, 0, common, visible - common, token + common, query * group_,
                   (query + 1) * group_, work, out.values);
       }
     });

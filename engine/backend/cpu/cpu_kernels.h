@@ -49,7 +49,9 @@ struct FloatProduct {
   float* acc;  // rows acc_stride floats apart
   int64_t acc_stride;
   Accumulate accumulate;
-  bool prefetch = false;  // w comes from memory, in one run
+  // What will be read next lies so many bytes behind w, in the same arrangement; 0: w is read again,
+  // or lies in a cache.
+  int64_t prefetch_distance = 0;
 };
 
 // The products of `num_blocks` blocks of 32 as backend.h specifies them, accumulated in acc[t][i].

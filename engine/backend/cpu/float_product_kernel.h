@@ -35,15 +35,32 @@ void MultiplyFloatTile(const FloatProduct& p) {
   const float* x = p.x;
   int64_t at = 0;
   for (int64_t k = 0; k < p.k; ++k) {
-    F32x16 w[kNumPanels];
-    for (int j = 0; j < kNumPanels; ++j) w[j] = LoadWeights<kType>(p.w, at + j * p.panel_stride);
-    if (p.prefetch) {
+    if (p.prefetch_distance != 0) {
       constexpr int kBytes = kType == DType::kF32 ? 4 : kType == DType::kI8 ? 1 : 2;
-      PrefetchAhead(static_cast<const char*>(p.w) + at * kBytes, kNumPanels * 16 * kBytes);
+      Prefetch(static_cast<const char*>(p.w) + p.prefetch_distance + at * kBytes,
+               kNumPanels * 16 * kBytes);
     }
-    for (int t = 0; t < kTokens; ++t) {
-      F32x16 token = F32x16::Set(x[kPacked ? t : t * kScoreStride]);
-      for (int j = 0; j < kNumPanels; ++j) acc[t][j] = Fma(w[j], token, acc[t][j]);
+    if constexpr (kFewRegisters) {
+      // Beside the accumulators there is room for one panel's weights and one token's value: one
+      // chain that goes through memory is the whole tile's time. (gcc keeps the accumulators in
+      // registers in one loop, not in two, and would keep the tokens for the next panel.)
+      F32x16 w;
+      for (int i = 0; i < kTokens * kNumPanels; ++i) {
+        const int t = i % kTokens, j = i / kTokens;
+        if (t == 0) {
+          w = LoadWeights<kType>(p.w, at + j * p.panel_stride);
+          asm("" : "+r"(x));
+        }
+        const F32x16 token = F32x16::Set(x[kPacked ? t : t * kScoreStride]);
+        acc[t][j] = Fma(w, token, acc[t][j]);
+      }
+    } else {
+      F32x16 w[kNumPanels];
+      for (int j = 0; j < kNumPanels; ++j) w[j] = LoadWeights<kType>(p.w, at + j * p.panel_stride);
+      for (int t = 0; t < kTokens; ++t) {
+        const F32x16 token = F32x16::Set(x[kPacked ? t : t * kScoreStride]);
+        for (int j = 0; j < kNumPanels; ++j) acc[t][j] = Fma(w[j], token, acc[t][j]);
+      }
     }
     x += kPacked ? kTokens : 1;
     at += p.k_stride;

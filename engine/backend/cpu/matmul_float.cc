@@ -10,6 +10,7 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/matmul_tiles.h"
+#include "engine/backend/cpu/prefetch.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -157,7 +158,7 @@ absl::Status CpuBackend::MultiplyFewTokens(const ProductArguments& args) {
           product.tokens = tiles.size(tile);
           product.x = packed + tiles.begin(tile) * k + begin * product.tokens;
           product.acc = parts.sums + tiles.begin(tile) * kStripRows + column;
-          product.prefetch = tile == 0 && !convert;
+          product.prefetch_distance = tile == 0 && !convert ? kPrefetchDistance : 0;
           kernels_.float_product(product);
         }
       }

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kFloatAccumulators = 6;
 constexpr int kFloatPanels = 1;
+constexpr bool kFewRegisters = true;
 constexpr int kTilePanels = 1;
 constexpr int kPairTokens = 2;
 constexpr int kQuantizedTokens = 4;

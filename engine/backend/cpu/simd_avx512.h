@@ -17,6 +17,7 @@ namespace {
 // output columns they are best used, and tokens x panels of quantised ones.
 constexpr int kFloatAccumulators = 24;
 constexpr int kFloatPanels = 4;
+constexpr bool kFewRegisters = false;
 constexpr int kTilePanels = 2;
 constexpr int kPairTokens = 0;
 constexpr int kQuantizedTokens = 7;

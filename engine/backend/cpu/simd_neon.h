@@ -14,6 +14,7 @@ namespace {
 // Of 32 registers.
 constexpr int kFloatAccumulators = 6;
 constexpr int kFloatPanels = 1;
+constexpr bool kFewRegisters = false;
 constexpr int kTilePanels = 1;
 constexpr int kPairTokens = 1;
 constexpr int kQuantizedTokens = 4;

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kFloatAccumulators = 4;
 constexpr int kFloatPanels = 1;
+constexpr bool kFewRegisters = false;
 constexpr int kTilePanels = 1;
 constexpr int kPairTokens = 1;
 constexpr int kQuantizedTokens = 2;
