@@ -35,7 +35,7 @@ std::vector<DeviceInfo> ListDevices() {
                                       .name = CpuName(),
                                       .features = std::string(IsaName(BestIsa())),
                                       .memory_bytes = PhysicalMemoryBytes(),
-                                      .threads = AvailableCpus()}};
+                                      .threads = DefaultThreads()}};
   absl::StatusOr<std::vector<CudaDeviceInfo>> gpus = ListCudaDevices();
   if (!gpus.ok()) {
     devices.push_back({.device = "cuda", .unusable = std::string(gpus.status().message())});

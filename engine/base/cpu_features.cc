@@ -4,34 +4,30 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <string>
 
 #include "absl/strings/match.h"
+#include "engine/base/cpu_topology.h"
 #include "engine/base/processor.h"
 
 namespace lm {
 namespace {
 
-// CPUs that the cgroup's quota amounts to, rounded up; a large number where there is none.
-int CgroupQuotaCpus() {
-  constexpr int kUnlimited = 1 << 20;
-  std::string quota;
-  double period = 0;
-  std::ifstream v2("/sys/fs/cgroup/cpu.max");
-  if (v2 >> quota >> period && quota != "max" && period > 0) {
-    return std::max(1, static_cast<int>(std::ceil(std::atof(quota.c_str()) / period)));
+// The CPUs that the process's affinity mask allows; one where the system does not tell.
+std::set<int> AllowedCpus() {
+  std::set<int> cpus;
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  if (sched_getaffinity(0, sizeof(mask), &mask) == 0) {
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &mask)) cpus.insert(cpu);
+    }
   }
-  std::ifstream v1_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
-  std::ifstream v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  double microseconds = 0;
-  if (v1_quota >> microseconds && v1_period >> period && microseconds > 0 && period > 0) {
-    return std::max(1, static_cast<int>(std::ceil(microseconds / period)));
-  }
-  return kUnlimited;
+  if (cpus.empty()) cpus.insert(0);
+  return cpus;
 }
 
 }  // namespace
@@ -88,11 +84,10 @@ int64_t PhysicalMemoryBytes() {
   return pages > 0 && page_bytes > 0 ? pages * page_bytes : 0;
 }
 
-int AvailableCpus() {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  int cpus = sched_getaffinity(0, sizeof(mask), &mask) == 0 ? CPU_COUNT(&mask) : 1;
-  return std::max(1, std::min(cpus, CgroupQuotaCpus()));
+int AvailableCpus() { return std::min(static_cast<int>(AllowedCpus().size()), CgroupQuotaCpus()); }
+
+int DefaultThreads() {
+  return std::min(static_cast<int>(FastCores(AllowedCpus()).size()), CgroupQuotaCpus());
 }
 
 }  // namespace lm

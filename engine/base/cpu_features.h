@@ -42,6 +42,10 @@ int64_t PhysicalMemoryBytes();
 // The CPUs this process may really use: its affinity mask, limited by the cgroup's quota. >= 1.
 int AvailableCpus();
 
+// The threads that a model computes with unless it is told otherwise: as many as this process may
+// have fast cores (cpu_topology.h), and no more than its cgroup's quota. >= 1.
+int DefaultThreads();
+
 }  // namespace lm
 
 #endif  // LM_ENGINE_BASE_CPU_FEATURES_H_

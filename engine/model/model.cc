@@ -74,7 +74,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
 
   ASSIGN_OR_RETURN(const std::vector<AdapterFile> adapters,
                    OpenAdapters(path, spec.architecture, options.lora, &cancel));
-  const int threads = options.threads > 0 ? options.threads : AvailableCpus();
+  const int threads = options.threads > 0 ? options.threads : DefaultThreads();
   std::optional<PackCache> packs;
   if (!options.pack_cache.empty()) {
     packs.emplace(options.pack_cache, path, *gguf, where, threads);

@@ -69,7 +69,7 @@ absl::StatusOr<std::shared_ptr<CacheInspection>> AwaitInspection(sqlite3* db, En
 absl::StatusOr<MachineCeilings> AwaitCeilings(sqlite3* db) {
   InterruptPoll poll(db);
   std::optional<MachineCeilings> ceilings =
-      CeilingsOfThisProcess(AvailableCpus(), [&poll] { return poll.Interrupted(); });
+      CeilingsOfThisProcess(DefaultThreads(), [&poll] { return poll.Interrupted(); });
   if (!ceilings.has_value()) return absl::CancelledError("interrupted");
   return *ceilings;
 }

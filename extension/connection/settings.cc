@@ -77,7 +77,7 @@ Cell Settings::Default(absl::string_view key) {
   const ModelOptions loading = Settings().LoadingOptions();
   const GenerationOptions generation;
   if (key == "model") return "default";
-  if (key == "threads") return int64_t{AvailableCpus()};
+  if (key == "threads") return int64_t{DefaultThreads()};
   if (key == "device") return loading.device;
   if (key == "kv_bytes") return DefaultCacheBytes();
   if (key == "kv_type") return std::string(KvTypeName(loading.kv_type));

@@ -77,7 +77,7 @@ absl::Status Debug(Call& call) {
   report.Add("version", lm_version());
   report.Add("build", "g++ " __VERSION__);
   report.Add("isa", IsaName(BestIsa()));
-  report.Add("threads", AvailableCpus());
+  report.Add("threads", DefaultThreads());
   report.Add("sqlite", std::move(sqlite));
   report.Add("backends", Backends());
   report.Add("network", HasNetwork());

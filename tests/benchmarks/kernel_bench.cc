@@ -33,7 +33,7 @@ struct Options {
 
 Options ParseOptions(int argc, char** argv) {
   Options options;
-  options.backend.threads = AvailableCpus();
+  options.backend.threads = DefaultThreads();
   std::vector<std::string> types = {"Q8_0", "Q4_0", "Q4_K", "Q6_K", "F16", "F32"};
   for (int i = 1; i < argc; ++i) {
     absl::string_view argument = argv[i];

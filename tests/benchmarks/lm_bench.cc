@@ -135,7 +135,7 @@ absl::Status Run(const Arguments& arguments) {
   ASSIGN_OR_RETURN(const ModelWork work, ReadModelWork(arguments.model, arguments.options.kv_type));
   ASSIGN_OR_RETURN(TimedEngine engine, TimedEngine::Load(arguments.model, arguments.options, {}));
   const int64_t resident = ResidentBytes();
-  const int threads = arguments.options.threads > 0 ? arguments.options.threads : AvailableCpus();
+  const int threads = arguments.options.threads > 0 ? arguments.options.threads : DefaultThreads();
   const ModelInfo& info = engine.engine().model().info();
   if (!arguments.json) {
     std::printf("%s: %s, %.1f M parameters, %.1f MiB, %d threads\n", info.name.c_str(),

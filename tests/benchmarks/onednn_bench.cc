@@ -84,7 +84,7 @@ struct Options {
 
 // False where an argument says nothing.
 bool ParseOptions(int argc, char** argv, Options* options) {
-  options->backend.threads = AvailableCpus();
+  options->backend.threads = DefaultThreads();
   bool ours_given = false;
   auto set_ours = [&](absl::string_view name) {
     for (Isa isa : AvailableIsas()) {

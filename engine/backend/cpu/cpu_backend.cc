@@ -10,7 +10,7 @@
 namespace lm {
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(Isa isa, int threads) {
-  return std::make_unique<CpuBackend>(isa, threads > 0 ? threads : AvailableCpus());
+  return std::make_unique<CpuBackend>(isa, threads > 0 ? threads : DefaultThreads());
 }
 
 absl::StatusOr<Buffer> CpuBackend::Allocate(size_t bytes) { return Buffer::AllocateHost(bytes); }
