@@ -25,7 +25,8 @@ bool IsRegistered(sqlite3* db) {
 }
 
 int RegisterPure(const std::shared_ptr<Connection>& connection) {
-  for (auto register_one : {RegisterTokens, RegisterRender, RegisterVersion, RegisterChunks}) {
+  for (auto register_one :
+       {RegisterTokens, RegisterRender, RegisterPrompt, RegisterVersion, RegisterChunks}) {
     const int code = register_one(connection);
     if (code != SQLITE_OK) return code;
   }
@@ -47,7 +48,7 @@ int RegisterAll(sqlite3* db) {
         RegisterBatchImport, RegisterBatchSubmit,  RegisterBatchPoll,  RegisterConvert,
         RegisterDownloads,   RegisterJobDiff,      RegisterSimilarity, RegisterClassifyScores,
         RegisterRank,        RegisterTopK,         RegisterDistinct,   RegisterMatch,
-        RegisterCalibrate,   RegisterExtractEach}) {
+        RegisterCalibrate,   RegisterExtractEach,  RegisterPrompt}) {
     int code = register_one(connection);
     if (code != SQLITE_OK) return code;
   }

@@ -1,6 +1,7 @@
 #include "extension/batch/answer_queue.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "engine/base/status_macros.h"
@@ -8,27 +9,42 @@
 namespace lm {
 
 void AnswerQueue::Push(RowPrompt row) {
+  Append(std::move(row));
+  waiting_.push_back(&rows_.back());
+  SubmitMore();
+}
+
+void AnswerQueue::PushTogether(std::vector<RowPrompt> rows) {
+  std::vector<std::pair<std::string, PendingAnswer*>> places;
+  for (RowPrompt& row : rows) {
+    std::string place = PlaceOf(row);
+    Append(std::move(row));
+    places.emplace_back(std::move(place), &rows_.back());
+  }
+  std::stable_sort(places.begin(), places.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [place, row] : places) waiting_.push_back(row);
+  SubmitMore();
+}
+
+void AnswerQueue::Append(RowPrompt row) {
   if (row.options != nullptr) {
     most_ = std::max(most_, row.options->session().generator().most_under_way());
   }
   rows_.emplace_back(std::move(row));
-  SubmitMore();
 }
 
 void AnswerQueue::SubmitMore() {
-  while (submitted_ < rows_.size() && rows_[submitted_].Submit()) ++submitted_;
+  while (!waiting_.empty() && waiting_.front()->Submit()) waiting_.pop_front();
 }
 
 absl::Status AnswerQueue::AwaitFront(sqlite3* db) {
   SubmitMore();
   RETURN_IF_ERROR(rows_.front().Await(db));
-  submitted_ = std::max<size_t>(submitted_, 1);
+  std::erase(waiting_, &rows_.front());  // there was no room before
   return absl::OkStatus();
 }
 
-void AnswerQueue::Pop() {
-  rows_.pop_front();
-  submitted_ -= std::min<size_t>(submitted_, 1);
-}
+void AnswerQueue::Pop() { rows_.pop_front(); }
 
 }  // namespace lm

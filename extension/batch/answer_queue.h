@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "engine/runtime/generator.h"
@@ -33,6 +34,10 @@ class AnswerQueue {
   // Submits the row, or, where the engine's queue is full, as soon as an answer has come. Never
   // fails: a prompt that is refused is answered so.
   void Push(RowPrompt row);
+  // The same for rows that are known together: they are submitted in the order of their texts, so
+  // that those with a common beginning come one after the other and find it in the cache, however
+  // small that is. Answers come in the order of `rows` all the same.
+  void PushTogether(std::vector<RowPrompt> rows);
 
   // Waits for the oldest row's answer. Cancelled on an interrupt.
   // REQUIRES: !empty().
@@ -43,11 +48,12 @@ class AnswerQueue {
   void Pop();
 
  private:
+  void Append(RowPrompt row);
   void SubmitMore();
 
   size_t most_ = Generator::kMostUnderWay;
   std::deque<PendingAnswer> rows_;
-  size_t submitted_ = 0;  // rows_[0, submitted_) are
+  std::deque<PendingAnswer*> waiting_;  // of rows_, to be submitted in this order
 };
 
 }  // namespace lm

@@ -178,6 +178,14 @@ bool PendingAnswer::IsDoubtful() const {
          row_.escalation->confidence(answer_.generation) < row_.escalation->below;
 }
 
+std::string PlaceOf(const RowPrompt& row) {
+  auto text = [](const absl::StatusOr<std::optional<std::string>>& given) -> absl::string_view {
+    if (!given.ok() || !given->has_value()) return "";
+    return **given;
+  };
+  return absl::StrCat(text(row.system), "\n", text(row.prompt));
+}
+
 absl::StatusOr<RowPrompt> ReadRow(const Call& call) {
   RowPrompt row{.prompt = call.Text(0, "prompt"), .system = call.Text(1, "system")};
   if (row.prompt.ok() && !row.prompt->has_value()) return row;

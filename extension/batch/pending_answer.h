@@ -57,6 +57,10 @@ struct RowPrompt {
   std::shared_ptr<const Escalation> escalation = {};  // null: the answer is what it is
 };
 
+// Rows whose texts begin alike are side by side in the order of these. REQUIRES: the row has not
+// been submitted.
+std::string PlaceOf(const RowPrompt& row);
+
 class Call;
 
 // The arguments that every function of a row has: (prompt [, system [, options]]). What is wrong

@@ -39,7 +39,8 @@ constexpr absl::string_view kForeseen[] = {
     "generate", "generate_json", "lm_try",    "lm_classify", "lm_extract",   "lm_if",
     "lm_score", "lm_embed",      "lm_rerank", "lm_filter",   "lm_similarity"};
 constexpr absl::string_view kHarmless[] = {"lm_token_count", "lm_tokenize", "lm_detokenize",
-                                           "lm_render", "lm_version"};
+                                           "lm_render",      "lm_version",  "lm_prompt",
+                                           "lm_field_order"};
 
 // Virtual tables that change nothing when they are read: table-valued functions all, and as one
 // knows them, by their columns.

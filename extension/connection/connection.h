@@ -13,6 +13,7 @@
 #include "engine/gguf/split_files.h"
 #include "engine/runtime/fork_guard.h"
 #include "engine/runtime/session.h"
+#include "extension/connection/field_census.h"
 #include "extension/connection/model_names.h"
 #include "extension/connection/settings.h"
 #include "extension/connection/statement_call.h"
@@ -65,6 +66,9 @@ class Connection {
   void set_tally(PromptTally* tally) { tally_ = tally; }
   PromptTally* tally() const { return tally_; }
   bool only_counts() const { return tally_ != nullptr; }
+  // While it is set, lm_prompt takes note of its fields, and keeps to the orders in there.
+  void set_field_census(FieldCensus* census) { field_census_ = census; }
+  FieldCensus* field_census() const { return field_census_; }
 
   // Who answers for `source` in this connection, or nullptr: nothing is loaded.
   const Generator* FindLoaded(const ModelSource& source) const;
@@ -134,6 +138,7 @@ class Connection {
   ModelNames names_;
   std::vector<LoadedModel> loaded_;
   PromptTally* tally_ = nullptr;
+  FieldCensus* field_census_ = nullptr;
   std::string noted_schema_;
   std::string schema_hint_;
   std::shared_ptr<MemoFile> memo_;  // of settings_.memo, once it was used

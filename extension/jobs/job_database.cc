@@ -116,7 +116,8 @@ absl::StatusOr<std::string> JobDatabase::WhatElse(absl::string_view function) co
         function,
         "() is not for a job's own statements: the job itself asks the model, once for "
         "each prompt of its query, and its target runs while the database is locked; of our "
-        "functions they know lm_chunks, lm_token_count, lm_tokenize, lm_detokenize and lm_render");
+        "functions they know lm_chunks, lm_token_count, lm_tokenize, lm_detokenize, lm_render, "
+        "lm_prompt and lm_field_order");
   }
   return absl::StrCat(
       function,

@@ -1,6 +1,7 @@
 #include "extension/jobs/job_store.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -8,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
+#include "extension/batch/pending_answer.h"
 #include "extension/host/given_statement.h"
 
 namespace lm {
@@ -169,29 +171,51 @@ absl::Status JobStore::Claim(int64_t most, absl::Time lease, std::vector<JobRow>
                             "UPDATE {db}.lm_job_rows SET lease = ?3 "
                             "WHERE job = ?1 AND state = 'running' AND worker = ?2"));
   RETURN_IF_ERROR(renew->Bind(1, job_.name).Bind(2, worker_.name()).Bind(3, until).Run());
+  ASSIGN_OR_RETURN(Statement * claim,
+                   Prepared(&claim_,
+                            "UPDATE {db}.lm_job_rows SET state = 'running', worker = ?2, "
+                            "lease = ?3, attempts = attempts + 1 WHERE number = ?1"));
+  ASSIGN_OR_RETURN(Statement * row,
+                   Prepared(&select_row_,
+                            "SELECT prompt, system FROM {db}.lm_job_rows WHERE number = ?1 AND "
+                            "job = ?2 AND state = 'waiting' AND vanished IS NULL"));
+  for (const size_t all = rows->size() + most; rows->size() < all;) {
+    if (ordered_.empty()) RETURN_IF_ERROR(OrderWaiting());
+    if (ordered_.empty()) break;
+    const int64_t number = ordered_.back();
+    ordered_.pop_back();
+    ASSIGN_OR_RETURN(const bool waits, row->Bind(1, number).Bind(2, job_.name).Step());
+    if (waits) {
+      rows->push_back({number, row->CheckedText(0, "prompt"), row->CheckedText(1, "system")});
+    }
+    row->Reset();
+    if (!waits) continue;  // another worker has it
+    claim->Bind(1, number).Bind(2, worker_.name()).Bind(3, until);
+    RETURN_IF_ERROR(claim->Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobStore::OrderWaiting() {
   ASSIGN_OR_RETURN(Statement * waiting,
                    Prepared(&select_waiting_,
                             "SELECT number, prompt, system FROM {db}.lm_job_rows WHERE job = ?1 "
                             "AND state = 'waiting' AND number <= ?2 AND vanished IS NULL "
                             "ORDER BY number"));
   waiting->Bind(1, job_.name).Bind(2, *last_);
-  const size_t first = rows->size();
-  while (rows->size() < first + most) {
+  std::vector<std::pair<std::string, int64_t>> places;
+  for (size_t bytes = 0; places.size() < kMostOrdered && bytes < kMostOrderedBytes;) {
     ASSIGN_OR_RETURN(const bool row, waiting->Step());
     if (!row) break;
     if (answered_.contains(waiting->Integer(0))) continue;
-    rows->push_back({waiting->Integer(0), waiting->CheckedText(1, "prompt"),
-                     waiting->CheckedText(2, "system")});
+    places.emplace_back(PlaceOf({.prompt = waiting->CheckedText(1, "prompt"),
+                                 .system = waiting->CheckedText(2, "system")}),
+                        waiting->Integer(0));
+    bytes += places.back().first.size();
   }
   waiting->Reset();
-  ASSIGN_OR_RETURN(Statement * claim,
-                   Prepared(&claim_,
-                            "UPDATE {db}.lm_job_rows SET state = 'running', worker = ?2, "
-                            "lease = ?3, attempts = attempts + 1 WHERE number = ?1"));
-  for (size_t i = first; i < rows->size(); ++i) {
-    claim->Bind(1, (*rows)[i].number).Bind(2, worker_.name()).Bind(3, until);
-    RETURN_IF_ERROR(claim->Run());
-  }
+  std::sort(places.begin(), places.end(), std::greater<>());
+  for (const auto& [place, number] : places) ordered_.push_back(number);
   return absl::OkStatus();
 }
 

@@ -82,7 +82,9 @@ class JobStore {
   absl::StatusOr<JobChanges> Refresh(const JobQuestion& question, const std::string& model,
                                      bool any_model);
 
-  // Gives this worker up to `most` waiting rows, in the query's order, and renews its claims.
+  // Gives this worker up to `most` waiting rows, and renews its claims. They come in the query's
+  // order, kMostOrdered at a time, and of those in the order of their texts, so that what these
+  // begin with alike is computed once.
   // NotFound where the job was deleted or replaced meanwhile.
   absl::Status Claim(int64_t most, absl::Time lease, std::vector<JobRow>* rows);
   // Writes down an answer and lets the target take it; an answer that the table or the target
@@ -109,7 +111,11 @@ class JobStore {
  private:
   explicit JobStore(JobDatabase* database) : database_(*database) {}
 
+  static constexpr size_t kMostOrdered = 4096;
+  static constexpr size_t kMostOrderedBytes = 16 << 20;  // of prompts
+
   absl::Status Load(absl::string_view name);
+  absl::Status OrderWaiting();
   // The same status, with why a table or function that the user's connection has is not there.
   absl::Status Reasoned(absl::Status status) const;
   absl::Status PrepareTarget();
@@ -127,9 +133,10 @@ class JobStore {
   JobWorker worker_;
   Job job_;
   Statement target_;  // not prepared: there is none
-  Statement there_, select_waiting_, claim_, renew_, select_mine_, select_owned_, complete_,
-      counts_;
+  Statement there_, select_waiting_, select_row_, claim_, renew_, select_mine_, select_owned_,
+      complete_, counts_;
 
+  std::vector<int64_t> ordered_;          // waiting when it was read; the next to claim at the end
   std::optional<int64_t> last_;           // the number of the last row that this store works on
   std::unordered_set<int64_t> answered_;  // of those, the ones it is done with
   // The claims of others as they were last seen to change.

@@ -10,14 +10,16 @@
 //                  'Summarise in one sentence.') AS answer JOIN batch USING (key);
 //
 // All prompts are submitted at once and decode in one batch, which reads the model's weights once
-// for all of them: for more than a few rows this is the quick way. `prompts` is a JSON array of
-// strings; key is a prompt's index in it. Rows come in that order, each as soon as it and those
-// before it are done; a LIMIT cancels the rest.
+// for all of them: for more than a few rows this is the quick way. (256 at first, and up to 4096
+// later, in the order of their texts, so that what they begin with alike is computed once.)
+// `prompts` is a JSON array of strings; key is a prompt's index in it. Rows come in that order,
+// each as soon as it and those before it are done; a LIMIT cancels the rest.
 //
 // A null has the value NULL. A prompt that fails has the value NULL and says why in `error`, and
 // the others go on; {"on_error":"error"} ends the statement instead, {"on_error":"json"} puts the
 // object of lm_try into `value`. An element that is neither a string nor a number nor null is an
 // error of the whole call, which names its index. prompts NULL gives no rows.
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -48,6 +50,7 @@ class EachCursor : public TableCursor {
     queue_.emplace();
     prompts_.clear();
     pushed_ = index_ = 0;
+    window_ = kFirstWindow;
     ASSIGN_OR_RETURN(std::optional<std::string> prompts, args.Text(0));
     ASSIGN_OR_RETURN(std::optional<std::string> system, args.Text(1));
     ASSIGN_OR_RETURN(std::optional<std::string> json, args.Text(2));
@@ -86,6 +89,10 @@ class EachCursor : public TableCursor {
   int64_t rowid() const override { return static_cast<int64_t>(index_); }
 
  private:
+  static constexpr size_t kFirstWindow = Generator::kMostUnderWay;
+  static constexpr size_t kMostWindow = 4096;
+  static constexpr size_t kMostWindowBytes = 16 << 20;  // of prompts
+
   OnError on_error() const { return options_->generation.on_error; }
 
   absl::Status ReadPrompts(absl::string_view json) {
@@ -104,13 +111,21 @@ class EachCursor : public TableCursor {
     return absl::OkStatus();
   }
 
+  // A window at a time, each twice as large, so that the first answers come soon.
   void PushMore() {
-    for (; pushed_ < prompts_.size() && queue_->HasRoom(); ++pushed_) {
-      std::optional<std::string> prompt = std::move(prompts_[pushed_]);
-      absl::Status bad = prompt.has_value() ? CheckText(*prompt, "prompt") : absl::OkStatus();
-      RowPrompt row{.prompt = std::move(prompt), .system = system_, .options = options_};
-      if (!bad.ok()) row.prompt = std::move(bad);
-      queue_->Push(std::move(row));
+    while (pushed_ < prompts_.size() && queue_->HasRoom()) {
+      std::vector<RowPrompt> rows;
+      size_t bytes = 0;
+      for (; pushed_ < prompts_.size() && rows.size() < window_ && bytes < kMostWindowBytes;
+           ++pushed_) {
+        std::optional<std::string> prompt = std::move(prompts_[pushed_]);
+        absl::Status bad = prompt.has_value() ? CheckText(*prompt, "prompt") : absl::OkStatus();
+        if (prompt.has_value()) bytes += prompt->size();
+        rows.push_back({.prompt = std::move(prompt), .system = system_, .options = options_});
+        if (!bad.ok()) rows.back().prompt = std::move(bad);
+      }
+      queue_->PushTogether(std::move(rows));
+      window_ = std::min(2 * window_, kMostWindow);
     }
   }
 
@@ -128,6 +143,7 @@ class EachCursor : public TableCursor {
   std::shared_ptr<const CallOptions> options_;
   std::vector<std::optional<std::string>> prompts_;  // taken away when they are pushed
   size_t pushed_ = 0;                                // prompts_[0, pushed_) are
+  size_t window_ = kFirstWindow;                     // so many are pushed together
   size_t index_ = 0;
   std::optional<AnswerQueue> queue_;  // prompts_[index_, pushed_)
 };

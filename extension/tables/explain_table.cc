@@ -1,7 +1,7 @@
 // lm_explain(select_sql [, options]): what a query would ask of the model; nothing is generated,
 // but for a sample that one asks for
 //   -> model, rows, prompts, tokens, tokens_shared, answer_tokens, prefill_seconds, decode_seconds,
-//      seconds, basis, cost_in, cost_out
+//      seconds, basis, cost_in, cost_out, tokens_shared_ordered, field_order
 //
 //   SELECT * FROM lm_explain('SELECT id, generate(body, ''Label it.'') FROM reviews');
 //   SELECT rows, tokens, seconds FROM lm_explain('SELECT id, body, ''Label it.'' FROM reviews');
@@ -41,12 +41,19 @@
 // ('tokens': lm_models' option tokenizer) or guessed at four bytes each ('guessed tokens'). cost_in
 // and cost_out are what prompts and answers come to at its price_in and price_out; else NULL. A
 // model of this machine may have prices, too (lm_models).
+//
+// Where prompts are lm_prompt()'s and their template has a {{*}}, field_order is the order of those
+// fields (a JSON array; with several templates an object, template -> array) that makes the rows
+// share most, as lm_field_order() finds it, and tokens_shared_ordered how many tokens would then be
+// in a prefix that another prompt has too: the statement is counted once more with it. Elsewhere
+// both are NULL.
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/cost_forecast.h"
 #include "engine/runtime/engine.h"
@@ -65,20 +72,25 @@ namespace {
 
 constexpr int64_t kMostSampled = 1000;
 
-// Lets a connection's models only take note, as long as it lives.
+// Lets a connection's models and lm_prompt only take note, as long as it lives.
 class CountOnly {
  public:
-  CountOnly(Connection& connection, PromptTally* tally)
-      : connection_(connection), before_(connection.tally()) {
+  CountOnly(Connection& connection, PromptTally* tally, FieldCensus* census)
+      : connection_(connection), before_(connection.tally()), census_(connection.field_census()) {
     connection_.set_tally(tally);
+    connection_.set_field_census(census);
   }
-  ~CountOnly() { connection_.set_tally(before_); }
+  ~CountOnly() {
+    connection_.set_tally(before_);
+    connection_.set_field_census(census_);
+  }
   CountOnly(const CountOnly&) = delete;
   CountOnly& operator=(const CountOnly&) = delete;
 
  private:
   Connection& connection_;
   PromptTally* const before_;  // of an lm_explain() around this one
+  FieldCensus* const census_;
 };
 
 class ExplainCursor : public TableCursor {
@@ -99,10 +111,21 @@ class ExplainCursor : public TableCursor {
       calls.set_sample(static_cast<size_t>(sample));
       columns.set_sample(static_cast<size_t>(sample));
     }
-    RETURN_IF_ERROR(RunQuery(*sql, own.rest(), &calls, &columns));
+    FieldCensus census;
+    RETURN_IF_ERROR(RunQuery(*sql, own.rest(), &census, &calls, &columns));
     const PromptTally& tally = calls.empty() ? columns : calls;
+    Cell field_order;
+    std::vector<PromptTally::Totals> ordered;
+    if (!census.empty()) {
+      field_order = OrderFields(&census);
+      PromptTally ordered_calls, ordered_columns;
+      RETURN_IF_ERROR(RunQuery(*sql, own.rest(), &census, &ordered_calls, &ordered_columns));
+      ordered = (ordered_calls.empty() ? ordered_columns : ordered_calls).Count();
+    }
     for (const PromptTally::Totals& totals : tally.Count()) {
       ASSIGN_OR_RETURN(std::vector<Cell> cells, CellsOf(totals));
+      cells.push_back(SharedBy(ordered, totals.generator));
+      cells.push_back(cells.back().index() == 0 ? Cell() : field_order);
       rows_.push_back(std::move(cells));
     }
     return absl::OkStatus();
@@ -125,13 +148,13 @@ class ExplainCursor : public TableCursor {
  private:
   // Counts what the statement's calls ask for, or, where it has none, its rows as prompts.
   absl::Status RunQuery(const std::string& sql, const std::optional<std::string>& json,
-                        PromptTally* calls, PromptTally* columns) {
+                        FieldCensus* census, PromptTally* calls, PromptTally* columns) {
     bool change = false;
     ASSIGN_OR_RETURN(Statement select, PrepareCounted(sql, &change));
     ASSIGN_OR_RETURN(const CallOptions options, ReadCallOptions(json, connection()));
     Session session = options.session();
     session.set_tally(columns);
-    const CountOnly count_only(connection(), calls);
+    const CountOnly count_only(connection(), calls, census);
     const int num_columns = sqlite3_column_count(select.get());
     const bool prompts = !change && (num_columns == 2 || num_columns == 3);
     bool values = false;  // that are no prompts
@@ -146,6 +169,28 @@ class ExplainCursor : public TableCursor {
         "select_sql must call a function that generates, or have the columns id, prompt or id, "
         "prompt, system, as for lm_query; got ",
         change ? std::string("a statement that writes") : absl::StrCat(num_columns, " columns")));
+  }
+
+  // Has each template's fields from now on in the order that shares most, and says which that is.
+  static std::string OrderFields(FieldCensus* census) {
+    Json by_template = Json::MakeObject();
+    Json names;
+    for (auto& [text, form] : *census) {
+      form.order = form.fields.Best().names;
+      names = Json::MakeArray();
+      for (const std::string& name : *form.order) names.Append(name);
+      by_template.Add(text, names);
+    }
+    return census->size() == 1 ? names.Dump() : by_template.Dump();
+  }
+
+  // NULL where nothing was ordered.
+  static Cell SharedBy(const std::vector<PromptTally::Totals>& ordered,
+                       const std::shared_ptr<Generator>& generator) {
+    for (const PromptTally::Totals& totals : ordered) {
+      if (totals.generator == generator) return totals.tokens_shared;
+    }
+    return Cell();
   }
 
   // A SELECT, or one of the rows that a statement writes.
@@ -238,8 +283,9 @@ constexpr TableFunctionSpec kExplainSpec = {
     .columns =
         "model TEXT, rows INTEGER, prompts INTEGER, tokens INTEGER, tokens_shared INTEGER, "
         "answer_tokens INTEGER, prefill_seconds REAL, decode_seconds REAL, seconds REAL, "
-        "basis TEXT, cost_in REAL, cost_out REAL",
-    .num_columns = 12,
+        "basis TEXT, cost_in REAL, cost_out REAL, tokens_shared_ordered INTEGER, "
+        "field_order TEXT",
+    .num_columns = 14,
     .arguments = {"select_sql", "options"},
     .missing = "a query is missing: lm_explain(select_sql)",
     .estimated_rows = 1,

@@ -149,10 +149,8 @@ class QueryCursor : public TableCursor {
   }
 
   Row MakeRow(QueryRow row) const {
-    std::string place;
-    if (row.system.ok()) place = row.system->value_or("");
-    if (row.prompt.ok()) absl::StrAppend(&place, "\n", row.prompt->value_or(""));
     RowPrompt prompt{std::move(row.prompt), std::move(row.system), options_};
+    std::string place = PlaceOf(prompt);
     return {std::move(row.id), std::move(place), PendingAnswer(std::move(prompt))};
   }
 

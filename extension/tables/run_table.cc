@@ -33,9 +33,10 @@
 // has been silent for `lease_ms`. What is added while it runs, or set back to 'waiting' after it
 // was answered (by a trigger, say), is for the next run. At most `chunk` rows are claimed by a run
 // and not committed yet: that much may have to be generated again after a kill. An answer that
-// cannot be stored is a failure of its row. Other writers wait for one commit at most; while the
-// model works the database is not locked at all. (The query's rows are copied in one transaction,
-// too.)
+// cannot be stored is a failure of its row. Rows are claimed in the query's order, 4096 at a time,
+// and of those in the order of their texts, whose common beginnings are computed once. Other
+// writers wait for one commit at most; while the model works the database is not locked at all.
+// (The query's rows are copied in one transaction, too.)
 //
 // WHAT A REFRESH DOES
 //
@@ -60,11 +61,11 @@
 // It runs on a connection of its own to the same file, which behaves as yours does
 // (inherit_settings.h): foreign keys, triggers, checks, limits and how the file is written. Its
 // query and target know the tables of that file, SQLite's own functions, and of ours lm_chunks,
-// lm_token_count, lm_tokenize, lm_detokenize and lm_render: SELECT docs.id || '/' || n, chunk FROM
-// docs, lm_chunks(body). They know neither temporary nor attached tables (a job must be able to go
-// on tomorrow, without them), nor what other extensions have registered, nor functions that
-// generate: the job does that. They come with the file, so they
-// are trusted less than you: load_extension() and writable schemas are off, DEFENSIVE is on. With
+// lm_token_count, lm_tokenize, lm_detokenize, lm_render, lm_prompt and lm_field_order: SELECT
+// docs.id || '/' || n, chunk FROM docs, lm_chunks(body). They know neither temporary nor attached
+// tables (a job must be able to go on tomorrow, without them), nor what other extensions have
+// registered, nor functions that generate: the job does that. They come with the file, so they are
+// trusted less than you: load_extension() and writable schemas are off, DEFENSIVE is on. With
 // PRAGMA query_only nothing is run. A file that was renamed, replaced or deleted since it was
 // opened is refused.
 //

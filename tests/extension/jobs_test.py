@@ -240,7 +240,8 @@ class JobsTest(unittest.TestCase):
                 if on_error == "error":
                     with self.assertRaisesRegex(sqlite3.OperationalError, "1 rows failed.*id 700: prompt must be text, got a BLOB"):
                         db.execute("SELECT * FROM lm_run('j')").fetchall()
-                    self.assertGreater(harness.value(db, "SELECT count(answer) FROM t"), 500)
+                    # What was under way beside it has been committed.
+                    self.assertGreater(harness.value(db, "SELECT count(answer) FROM t"), 100)
                     continue
                 end = db.execute("SELECT total, done, failed FROM lm_run('j')").fetchall()[-1]
                 self.assertEqual(end, (1000, 999, 1))

@@ -1,0 +1,56 @@
+#include "engine/text/prompt_form.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace lm {
+namespace {
+
+std::string Filled(const std::string& form_text, const std::string& json,
+                   const std::vector<std::string>& first = {}) {
+  const absl::StatusOr<PromptForm> form = PromptForm::Parse(form_text);
+  if (!form.ok()) return std::string(form.status().message());
+  const absl::StatusOr<PromptFields> fields = ReadPromptFields(json);
+  if (!fields.ok()) return std::string(fields.status().message());
+  const absl::StatusOr<std::string> prompt = form->Fill(*fields, first);
+  return prompt.ok() ? *prompt : std::string(prompt.status().message());
+}
+
+TEST(PromptFormTest, NamedFieldsStandWhereTheFormNamesThem) {
+  EXPECT_EQ(Filled("{{ a }} and {{b}}, {{a}}", R"({"b":"two","a":"one"})"), "one and two, one");
+  EXPECT_EQ(Filled("<{{a}}>", R"({"a":null})"), "<>");
+  EXPECT_EQ(Filled("none", "{}"), "none");
+}
+
+TEST(PromptFormTest, TheOthersAreLines) {
+  const std::string row = R"({"x":"1 2","n":null,"y":2.5,"z":[1,{"k":true}],"name":"Moth"})";
+  EXPECT_EQ(Filled("Of {{name}}:\n{{*}}\n--", row),
+            "Of Moth:\nx: 1 2\ny: 2.5\nz: [1,{\"k\":true}]\n--");
+  EXPECT_EQ(Filled("{{*}}", "{}"), "");
+}
+
+TEST(PromptFormTest, AnOrderPutsFieldsFirst) {
+  const std::string row = R"({"a":1,"b":2,"c":3})";
+  EXPECT_EQ(Filled("{{*}}", row, {"c", "nobody", "b", "c"}), "c: 3\nb: 2\na: 1");
+  EXPECT_EQ(Filled("{{c}} {{*}}", row, {"c", "b"}), "3 b: 2\na: 1");
+}
+
+TEST(PromptFormTest, WhatAFieldHoldsIsNoPlace) {
+  EXPECT_EQ(Filled("{{a}}{{*}}", R"({"a":"{{b}}{{*}}","b":"{{a}}"})"), "{{b}}{{*}}b: {{a}}");
+  EXPECT_EQ(Filled(R"(\{{a}} {{a}} } { \x)", R"({"a":"A"})"), R"({{a}} A } { \x)");
+}
+
+TEST(PromptFormTest, SaysWhatIsWrong) {
+  EXPECT_EQ(Filled("ab {{a", "{}"),
+            "template: {{ at byte 3 has no }} behind it; \\{{ is two braces");
+  EXPECT_EQ(Filled("{{ }}", "{}"), "template: {{}} at byte 0 names no field");
+  EXPECT_EQ(Filled("{{c}}", R"({"a":1,"b":2})"),
+            "the template's field 'c' is none of the row's: a, b");
+  EXPECT_EQ(Filled("", R"(["a"])"), "fields must be a JSON object, name -> value, got [\"a\"]");
+  EXPECT_EQ(Filled("", R"({"a":1,"a":2})"), "field 'a' is there twice");
+  EXPECT_EQ(Filled("", R"({"":1})"), "a field's name is empty");
+}
+
+}  // namespace
+}  // namespace lm
