@@ -48,13 +48,13 @@ int RegisterAll(sqlite3* db) {
         RegisterBatchImport, RegisterBatchSubmit,  RegisterBatchPoll,  RegisterConvert,
         RegisterDownloads,   RegisterJobDiff,      RegisterSimilarity, RegisterClassifyScores,
         RegisterRank,        RegisterTopK,         RegisterDistinct,   RegisterMatch,
-        RegisterCalibrate,   RegisterExtractEach,  RegisterPrompt}) {
+        RegisterCalibrate,   RegisterExtractEach,  RegisterPrompt,     RegisterExamples}) {
     int code = register_one(connection);
     if (code != SQLITE_OK) return code;
   }
   CreateJobChecks(db, "main");
   CreateInTemp(db, {"lm_batch_export", "lm_batch_import", "lm_batch_poll", "lm_batch_submit",
-                    "lm_memo", "lm_models", "lm_run", "lm_running", "lm_settings"});
+                    "lm_examples", "lm_memo", "lm_models", "lm_run", "lm_running", "lm_settings"});
   return SQLITE_OK;
 }
 

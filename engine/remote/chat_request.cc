@@ -25,6 +25,11 @@ Json Message(absl::string_view role, absl::string_view content) {
 absl::StatusOr<std::string> ChatMessages(const TextRequest& request) {
   Json messages = Json::MakeArray();
   if (!request.system.empty()) messages.Append(Message("system", request.system));
+  RETURN_IF_ERROR(CheckExamples(request.options));
+  for (const Example& example : request.options.examples) {
+    messages.Append(Message("user", absl::StrCat(example.prompt, request.question)));
+    messages.Append(Message("assistant", example.answer));
+  }
   if (!request.options.messages) {
     messages.Append(Message("user", absl::StrCat(request.prompt, request.question)));
     return messages.Dump();

@@ -32,6 +32,13 @@ absl::string_view ConstraintName(AnswerConstraint::Kind kind) {
   return "none";
 }
 
+absl::Status CheckExamples(const GenerationOptions& options) {
+  if (options.examples.set().empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("examples '", options.examples.set(),
+                   "' is a set of lm_examples, which SQL knows; here they are an array"));
+}
+
 // Comparisons are written so that a NaN fails them.
 absl::Status ValidateGenerationOptions(const GenerationOptions& o) {
   if (o.max_tokens < 0) return OutOfRange("max_tokens", ">= 0", o.max_tokens);
@@ -59,6 +66,10 @@ absl::Status ValidateGenerationOptions(const GenerationOptions& o) {
   if (o.vote > 0 && (o.n > 0 || o.best_of > 0)) {
     return absl::InvalidArgumentError(
         "vote cannot be combined with n or best_of: it has one answer");
+  }
+  if (o.messages && (!o.examples.empty() || !o.examples.set().empty())) {
+    return absl::InvalidArgumentError(
+        "examples cannot be combined with messages: put them into the prompt's messages");
   }
   if (o.messages && o.on_overflow != OnOverflow::kError) {
     return absl::InvalidArgumentError(

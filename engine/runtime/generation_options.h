@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "engine/runtime/examples.h"
 
 namespace lm {
 
@@ -73,7 +74,8 @@ struct GenerationOptions {
   std::vector<std::pair<int32_t, double>> logit_bias = {};  // token id -> added to its logit
   // Each name once; nullopt: as lm_models has them for who says nothing.
   std::optional<std::vector<AdapterChoice>> lora = {};
-  bool messages = false;  // the prompt is a JSON array of {role, content}
+  Examples examples = {};  // go before the prompt; not together with messages
+  bool messages = false;   // the prompt is a JSON array of {role, content}
   Thinking thinking = Thinking::kDrop;
   std::string template_args = {};    // a JSON object, what the chat template may ask for; or empty
   AnswerConstraint constraint = {};  // not together with stop
@@ -110,12 +112,16 @@ inline constexpr size_t kMaxStopBytes = 4096;  // of one stop string
 // InvalidArgument, naming the option, its range and its value, where one is out of range.
 absl::Status ValidateGenerationOptions(const GenerationOptions& options);
 
+// InvalidArgument where they name a set of examples that nobody has looked up.
+absl::Status CheckExamples(const GenerationOptions& options);
+
 // Overlays the keys of a JSON object on *options; on an error *options stays as it was. Errors:
 // InvalidArgument for text that is not a JSON object (with the byte where it stops being one), a
 // key that is unknown (named, with the nearest known one) or there twice, a wrong type (an integer
 // written as 3.0 is one) or a value out of range ("temperature must be >= 0, got -1").
 // `stop` is a string or an array of strings; `logit_bias` an object from token ids to numbers;
 // `lora` an array of {"name": ..., "scale": 1.0};
+// `examples` an array of {"prompt": ..., "answer": ...}, or the name of a set of them;
 // `template_args` an object; `thinking` is "drop" or "keep", `on_length` "cut" or "complete",
 // `messages`, `json_spaces`, `additional` and `strict_schema` are booleans; `choices` an array of
 // strings, `regex` and `grammar` strings, `schema` a JSON Schema or a string that holds one. Of

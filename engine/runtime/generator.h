@@ -47,6 +47,8 @@ struct TextRequest {
   absl::string_view system = {};
   absl::string_view begun =
       {};  // kGenerate, kChoose: how the answer begins that the model goes on with
+  // Its examples go before the prompt, each with the question behind it; the other tasks than
+  // kGenerate, kChoose and kWeigh have none.
   GenerationOptions options = {};
   // kEmbed; nullopt: as the model's file says, else the mean.
   std::optional<Pooling> pooling = {};

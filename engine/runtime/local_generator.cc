@@ -74,8 +74,19 @@ absl::StatusOr<std::vector<ChatMessage>> MessagesOf(const TextRequest& request,
   if (request.options.messages && !request.question.empty()) {
     return absl::InvalidArgumentError("messages are for generate and its like, not for a question");
   }
-  return ReadConversation(absl::StrCat(prompt, request.question), request.system,
-                          request.options.messages);
+  RETURN_IF_ERROR(CheckExamples(request.options));
+  ASSIGN_OR_RETURN(std::vector<ChatMessage> messages,
+                   ReadConversation(absl::StrCat(prompt, request.question), request.system,
+                                    request.options.messages));
+  std::vector<ChatMessage> examples;
+  for (const Example& example : request.options.examples) {
+    const std::string asked = absl::StrCat(example.prompt, request.question);
+    examples.push_back({"user", TemplateValue::Input(asked), {}});
+    examples.push_back({"assistant", TemplateValue::Input(example.answer), {}});
+  }
+  messages.insert(messages.end() - 1, std::make_move_iterator(examples.begin()),
+                  std::make_move_iterator(examples.end()));
+  return messages;
 }
 
 bool IsPlain(const TextRequest& request) {

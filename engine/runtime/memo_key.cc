@@ -34,14 +34,15 @@ std::string OptionsThatMatter(const RequestSpec& spec, absl::Span<const AdapterI
 // Whoever adds an option meets a compiler error here, and decides what it is.
 Json OptionsOfAnswer(const GenerationOptions& options) {
   const auto& [model, max_tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, vote, n,
-               best_of, stop, logit_bias, lora, messages, thinking, template_args, constraint,
-               on_error, on_overflow, on_length, timeout_ms, max_seconds, max_total_tokens,
-               max_cost, cache, priority] = options;
+               best_of, stop, logit_bias, lora, examples, messages, thinking, template_args,
+               constraint, on_error, on_overflow, on_length, timeout_ms, max_seconds,
+               max_total_tokens, max_cost, cache, priority] = options;
   // The key has the model; an error is never remembered.
   (void)model, (void)on_error, (void)timeout_ms, (void)cache;
   (void)priority, (void)max_seconds, (void)max_total_tokens, (void)max_cost, (void)on_overflow;
-  (void)messages, (void)template_args;  // the prompt is as the template made it with them
-  (void)lora;                           // the request has the adapters that it chooses
+  // The prompt is as the template made it with them.
+  (void)examples, (void)messages, (void)template_args;
+  (void)lora;  // the request has the adapters that it chooses
   Json json = Json::MakeObject();
   if (MostAnswerTokens(options) == max_tokens) json.Add("max_tokens", max_tokens);
   if (vote != 0) json.Add("vote", vote);

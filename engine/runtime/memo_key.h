@@ -36,8 +36,8 @@ struct MemoKey {
 };
 
 // The options that change an answer, as JSON: without the model, those that a request has in its
-// prompt or its adapters (messages, template_args, on_overflow, lora), and those that only say how
-// it is asked.
+// prompt or its adapters (examples, messages, template_args, on_overflow, lora), and those that
+// only say how it is asked.
 Json OptionsOfAnswer(const GenerationOptions& options);
 
 // Whether what is generated so may be remembered: not with {"cache": false}. At any temperature an

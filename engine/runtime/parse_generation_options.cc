@@ -120,6 +120,29 @@ absl::Status ToLogitBias(absl::string_view name, const Json& value,
   return absl::OkStatus();
 }
 
+absl::Status ToExamples(absl::string_view name, const Json& value, Examples* out) {
+  constexpr absl::string_view kWanted =
+      "an array of objects {\"prompt\": ..., \"answer\": ...}, or the name of a set of lm_examples";
+  if (value.is_string() && !value.string().empty()) {
+    *out = Examples::OfSet(value.string());
+    return absl::OkStatus();
+  }
+  if (!value.is_array()) return WrongType(name, kWanted, value);
+  std::vector<Example> examples;
+  for (const Json& element : value.array()) {
+    const Json* const prompt = element.Find("prompt");
+    const Json* const answer = element.Find("answer");
+    if (prompt == nullptr || answer == nullptr || element.size() != 2) {
+      return WrongType(name, kWanted, value);
+    }
+    Example& example = examples.emplace_back();
+    RETURN_IF_ERROR(ToString("prompt of an example", *prompt, &example.prompt));
+    RETURN_IF_ERROR(ToString("answer of an example", *answer, &example.answer));
+  }
+  *out = Examples(std::move(examples));
+  return absl::OkStatus();
+}
+
 absl::Status ToAdapters(absl::string_view name, const Json& value,
                         std::optional<std::vector<AdapterChoice>>* out) {
   constexpr absl::string_view kWanted = "an array of objects such as {\"name\": \"tone\"}";
@@ -230,6 +253,8 @@ constexpr Key kKeys[] = {
                       Options* o) { return ToLogitBias(n, v, &o->logit_bias); }},
     {"lora",
      [](absl::string_view n, const Json& v, Options* o) { return ToAdapters(n, v, &o->lora); }},
+    {"examples",
+     [](absl::string_view n, const Json& v, Options* o) { return ToExamples(n, v, &o->examples); }},
     {"on_error",
      [](absl::string_view n, const Json& v, Options* o) {
        return ToEnum<OnError>(

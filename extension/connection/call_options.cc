@@ -81,6 +81,7 @@ absl::StatusOr<CallOptions> ReadCallOptions(const std::optional<std::string>& js
       ReadCallOptions(
           json, [&connection](const std::string& reference) { return connection.Use(reference); },
           defaults));
+  RETURN_IF_ERROR(connection.examples().Resolve(&options.generation));
   connection.NoteSchema(options.generation.constraint);
   return options;
 }

@@ -13,6 +13,7 @@
 #include "engine/gguf/split_files.h"
 #include "engine/runtime/fork_guard.h"
 #include "engine/runtime/session.h"
+#include "extension/connection/example_sets.h"
 #include "extension/connection/field_census.h"
 #include "extension/connection/model_names.h"
 #include "extension/connection/settings.h"
@@ -55,6 +56,9 @@ class Connection {
   // What is no longer named is let go; the model goes if no other connection uses it.
   void SetSettings(Settings settings);
   void SetNames(ModelNames names);
+
+  ExampleSets& examples() { return examples_; }
+  const ExampleSets& examples() const { return examples_; }
 
   // The model called `reference` (see ModelNames::Resolve), loaded if it is not. A file that was
   // replaced since is loaded anew. FailedPrecondition in a forked child of the process that opened
@@ -136,6 +140,7 @@ class Connection {
   const ForkGuard fork_guard_;
   Settings settings_;
   ModelNames names_;
+  ExampleSets examples_;
   std::vector<LoadedModel> loaded_;
   PromptTally* tally_ = nullptr;
   FieldCensus* field_census_ = nullptr;

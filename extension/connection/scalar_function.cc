@@ -62,6 +62,7 @@ absl::StatusOr<CallOptions> Call::Options(const std::optional<std::string>& json
       CallOptions options,
       ReadCallOptions(
           json, [this](const std::string& reference) { return Model(reference); }, defaults));
+  RETURN_IF_ERROR(connection_->examples().Resolve(&options.generation));
   connection_->NoteSchema(options.generation.constraint);
   return options;
 }

@@ -100,6 +100,7 @@ absl::StatusOr<BatchQuestions> BatchQuestions::Of(Connection& connection, const 
                         absl::StrCat("the job's options: ", options.status().message()));
   }
   questions.options_ = *std::move(options);
+  RETURN_IF_ERROR(connection.examples().Resolve(&questions.options_));
   if (NumDrawn(questions.options_) > 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("the job's options: ", questions.options_.vote > 0 ? "vote" : "n and best_of",

@@ -14,6 +14,13 @@ namespace {
 // OptionsOfAnswer, and what a request would have made part of its prompt or its adapters.
 std::string OptionsAsGiven(const GenerationOptions& options) {
   Json json = OptionsOfAnswer(options);
+  if (!options.examples.empty()) {
+    Json pairs = Json::MakeArray();
+    for (const Example& example : options.examples) {
+      pairs.Append(Json::MakeArray().Append(example.prompt).Append(example.answer));
+    }
+    json.Add("examples", std::move(pairs));
+  }
   if (options.messages) json.Add("messages", true);
   if (!options.template_args.empty()) json.Add("template_args", options.template_args);
   if (options.on_overflow != OnOverflow::kError) {

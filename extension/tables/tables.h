@@ -18,6 +18,7 @@ void CreateJobChecks(sqlite3* db, absl::string_view schema);
 int RegisterEach(const std::shared_ptr<Connection>& connection);
 int RegisterQuery(const std::shared_ptr<Connection>& connection);
 int RegisterStream(const std::shared_ptr<Connection>& connection);
+int RegisterExamples(const std::shared_ptr<Connection>& connection);
 int RegisterExplain(const std::shared_ptr<Connection>& connection);
 int RegisterInspect(const std::shared_ptr<Connection>& connection);
 int RegisterChunks(const std::shared_ptr<Connection>& connection);

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """What the order of fields and of rows saves, over real tables, with the model that ships: tokens that are read, not seconds.
 
-  tests/benchmarks/field_order.py build/release/extension/lm0.so [heldout.db]
+  tests/benchmarks/field_order.py build/release/extension/lm0.so ROWS [heldout.db]
 
 For each table: a prompt of all its columns by lm_prompt, in the columns' order and in lm_field_order's; what lm_explain says that
 rows share, and what the engine has then computed (lm_stats), with room for everything and with a cache of a few thousand tokens.
@@ -13,7 +13,6 @@ import sqlite3
 import subprocess
 import sys
 
-ROWS = 500
 LONGEST = 800  # characters of a field
 SMALL = 12_000_000  # bytes of KV
 
@@ -92,11 +91,11 @@ def measure(extension, rows, system, order, name, small):
 
 
 def main():
-    extension, heldout = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
+    extension, most, heldout = sys.argv[1], int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else None
     print("| table | order | tokens | shared (lm_explain) | read: room for all | " + " | ".join(forms("", [])) + " |")
     print("|---|---|---|---|---|" + "---|" * len(forms("", [])))
     for name, system, rows in tables(heldout):
-        rows = random.Random(1).sample(rows, min(ROWS, len(rows)))
+        rows = random.Random(1).sample(rows, min(most, len(rows)))
         way = Way(extension, rows, small=False)
         given = [field for field in rows[0]]
         query = f"SELECT generate(lm_prompt('{{{{*}}}}', fields), '{system}', '{{\"max_tokens\":1}}') FROM t"

@@ -25,6 +25,25 @@ std::string Refusal(const std::string& json,
   return std::string(status.message());
 }
 
+TEST(GenerationOptionsTest, ExamplesAreGivenOrNamed) {
+  GenerationOptions given, again, named;
+  ASSERT_TRUE(
+      Parse(R"({"examples":[{"prompt":"a","answer":"b"},{"answer":"d","prompt":"c"}]})", &given)
+          .ok());
+  EXPECT_EQ(given.examples, Examples({{"a", "b"}, {"c", "d"}}));
+  EXPECT_TRUE(CheckExamples(given).ok());
+  ASSERT_TRUE(
+      Parse(R"({"examples":[{"prompt":"a","answer":"b"},{"prompt":"c","answer":"d"}]})", &again)
+          .ok());
+  EXPECT_EQ(given, again);
+  ASSERT_TRUE(Parse(R"({"examples":"mood"})", &named).ok());
+  EXPECT_NE(given, named);
+  EXPECT_THAT(std::string(CheckExamples(named).message()), HasSubstr("'mood' is a set"));
+  EXPECT_THAT(Refusal(R"({"examples":[{"prompt":"a","answer":"b","x":"y"}]})"),
+              HasSubstr("got an array"));
+  EXPECT_THAT(Refusal(R"({"examples":3})"), HasSubstr("got 3"));
+}
+
 TEST(GenerationOptionsTest, TakesEveryOption) {
   GenerationOptions o;
   const absl::Status status = Parse(R"({"model": "qwen", "max_tokens": 5, "temperature": 0.5,
@@ -55,7 +74,8 @@ TEST(GenerationOptionsTest, TakesEveryOption) {
   EXPECT_EQ(o.max_seconds, 1.5);
   EXPECT_EQ(o.max_total_tokens, 9000);
   EXPECT_EQ(o.max_cost, 0.25);
-  EXPECT_EQ(o.constraint, (AnswerConstraint{AnswerConstraint::Kind::kSchema, "true", true, true, true}));
+  EXPECT_EQ(o.constraint,
+            (AnswerConstraint{AnswerConstraint::Kind::kSchema, "true", true, true, true}));
   EXPECT_EQ(o.priority, Priority::kInteractive);
 }
 

@@ -1,0 +1,45 @@
+// What temp.lm_examples holds: questions with their answers, in sets that calls name.
+#ifndef LM_EXTENSION_CONNECTION_EXAMPLE_SETS_H_
+#define LM_EXTENSION_CONNECTION_EXAMPLE_SETS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/runtime/generation_options.h"
+
+namespace lm {
+
+struct NamedExample {
+  int64_t rowid = 0;
+  std::string name;  // of its set
+  Example example;
+};
+
+// A value type: transactions keep copies of it.
+class ExampleSets {
+ public:
+  // Adds one, or replaces the one with its rowid. A set has its examples in the order of rowids.
+  void Put(NamedExample example);
+  void Remove(int64_t rowid);
+  int64_t NextRowid() const { return rows_.empty() ? 1 : rows_.back().rowid + 1; }
+  const std::vector<NamedExample>& rows() const { return rows_; }
+
+  // Where the options name a set, has them have its examples. NotFound, with the sets that there
+  // are, where there is none of that name.
+  absl::Status Resolve(GenerationOptions* options) const;
+
+ private:
+  void Gather();
+
+  std::vector<NamedExample> rows_;  // by rowid
+  std::map<std::string, Examples, std::less<>> sets_;
+};
+
+}  // namespace lm
+
+#endif  // LM_EXTENSION_CONNECTION_EXAMPLE_SETS_H_
