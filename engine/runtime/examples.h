@@ -1,6 +1,6 @@
 // Examples: questions with the answers that one would like to have, which go before each prompt.
 //
-//   options.examples = Examples({{.prompt = "It broke.", .answer = "complaint"}});
+//   options.examples = Examples(std::vector<Example>{{"It broke.", "complaint"}});
 //   for (const Example& example : options.examples) ...
 //
 // To the model each is a question of the user's and its own answer, between the system prompt and

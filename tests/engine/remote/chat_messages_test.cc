@@ -9,7 +9,7 @@ namespace {
 
 TEST(ChatMessagesTest, ExamplesGoBeforeThePromptWithItsQuestionBehindThem) {
   GenerationOptions options;
-  options.examples = Examples({{"It broke.", "yes"}});
+  options.examples = Examples(std::vector<Example>{{"It broke.", "yes"}});
   EXPECT_EQ(*ChatMessages({.prompt = "Too bright.",
                            .question = " Is it a complaint?",
                            .system = "You answer.",
