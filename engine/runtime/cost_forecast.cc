@@ -36,10 +36,12 @@ CostForecast Forecast(const PlannedWork& work, const EngineStats& stats, const M
   }
   const double prefill_tokens = static_cast<double>(work.prefill_tokens);
   const double answer_tokens = static_cast<double>(forecast.answer_tokens);
+  const int64_t least_tokens = work.like_the_past ? 1 : kTellingPrefillTokens;
+  const int64_t least_steps = work.like_the_past ? 1 : kTellingDecodeSteps;
   const bool prefill_tells =
-      stats.tokens_prefilled >= kTellingPrefillTokens && stats.prefill_time > absl::ZeroDuration();
+      stats.tokens_prefilled >= least_tokens && stats.prefill_time > absl::ZeroDuration();
   const bool decode_tells =
-      stats.decode_steps >= kTellingDecodeSteps && stats.decode_time > absl::ZeroDuration();
+      stats.decode_steps >= least_steps && stats.decode_time > absl::ZeroDuration();
   forecast.measured = prefill_tells && decode_tells;
 
   const MachineCeilings known = ceilings.value_or(MachineCeilings());

@@ -24,6 +24,7 @@ struct PlannedWork {
   int64_t answers = 0;
   int64_t most_answer_tokens = 0;  // max_tokens of all answers
   int32_t max_sequences = 64;      // that decode together
+  bool like_the_past = false;      // what was done so far is a sample of it, and tells, if little
 };
 
 struct CostForecast {

@@ -88,7 +88,8 @@ absl::StatusOr<SampledCost> TrySample(Connection& connection, const PromptTally:
   const CostForecast forecast = Forecast(
       {.prefill_tokens = Part(totals.tokens - totals.tokens_shared, share),
        .answers = Part(totals.answers, share),
-       .most_answer_tokens = std::min(Part(totals.most_answer_tokens, share), cost.answer_tokens)},
+       .most_answer_tokens = std::min(Part(totals.most_answer_tokens, share), cost.answer_tokens),
+       .like_the_past = true},
       work, totals.generator->info().cost, ceilings);
   cost.prefill = forecast.prefill;
   cost.decode = forecast.decode;
