@@ -26,7 +26,7 @@ struct BatchState : ConnectionExtra {
 
   // Of look_ahead.h.
   LookAhead* stepping = nullptr;  // whose shadow is being stepped: its calls are no real ones
-  std::vector<const LookAhead*> running;
+  std::vector<LookAhead*> running;
 
   // For lm_stats.
   int64_t num_foreseen = 0;  // calls whose answers were under way before they were made

@@ -74,30 +74,60 @@ absl::Status OtherOrder() {
 
 }  // namespace
 
-absl::StatusOr<std::optional<PendingAnswer>> AwaitRow(const Call& call, RowPrompt row) {
-  if (LookAhead* ahead = BatchOf(call.connection()).stepping) {
-    ASSIGN_OR_RETURN(std::optional<PendingAnswer> known,
-                     ahead->Foresee(call.context(), std::move(row)));
-    if (!known.has_value()) sqlite3_result_null(call.context());
-    return known;
-  }
-  const bool alone = call.connection().only_counts() || !HasPrompt(row);
+namespace {
+
+// `site`: of the shadow's program; `own` makes the look-ahead of a statement's caller.
+absl::StatusOr<std::optional<PendingAnswer>> AwaitAt(Connection& connection, const void* site,
+                                                     absl::FunctionRef<LookAhead*()> own,
+                                                     RowPrompt row) {
+  BatchState& batch = BatchOf(connection);
+  if (batch.stepping != nullptr) return batch.stepping->Foresee(site, std::move(row));
+  const bool alone = connection.only_counts() || !HasPrompt(row);
   std::shared_ptr<const CallOptions> first;  // of a cascade
   if (!alone && row.escalation != nullptr) first = row.options;
   auto counted = [&](PendingAnswer pending) {
     if (first == nullptr) return pending;
-    CascadeCounts& counts = BatchOf(call.connection()).cascades[first->generator().info().path];
+    CascadeCounts& counts = batch.cascades[first->generator().info().path];
     ++counts.asked;
     counts.escalated += pending.escalated();
     return pending;
   };
-  if (LookAhead* ahead = alone ? nullptr : Of(call)) {
-    ASSIGN_OR_RETURN(PendingAnswer pending, ahead->Await(std::move(row)));
+  if (LookAhead* ahead = alone ? nullptr : own()) {
+    ASSIGN_OR_RETURN(PendingAnswer pending, ahead->leader()->Await(std::move(row)));
     return counted(std::move(pending));
   }
   PendingAnswer pending(std::move(row));
-  RETURN_IF_ERROR(pending.Await(call.connection().db()));
+  RETURN_IF_ERROR(pending.Await(connection.db()));
   return counted(std::move(pending));
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<PendingAnswer>> AwaitRow(const Call& call, RowPrompt row) {
+  ASSIGN_OR_RETURN(
+      std::optional<PendingAnswer> pending,
+      AwaitAt(
+          call.connection(), call.context(), [&call] { return Of(call); }, std::move(row)));
+  if (!pending.has_value()) sqlite3_result_null(call.context());
+  return pending;
+}
+
+CursorAhead::CursorAhead(Connection& connection, const char* function, const void* table)
+    : connection_(connection), function_(function), table_(table) {}
+
+CursorAhead::~CursorAhead() = default;
+
+absl::StatusOr<std::optional<PendingAnswer>> CursorAhead::Await(RowPrompt row) {
+  auto own = [this] {
+    if (ahead_ == nullptr) {
+      // Not an owner: the connection outlives its cursors.
+      ahead_ = std::make_unique<LookAhead>(
+          std::shared_ptr<Connection>(std::shared_ptr<Connection>(), &connection_), function_,
+          LookAhead::Owner::kCursor);
+    }
+    return ahead_.get();
+  };
+  return AwaitAt(connection_, table_, own, std::move(row));
 }
 
 absl::Status AnswerRow(const Call& call, RowPrompt row, AnswerType type) {
@@ -119,9 +149,10 @@ const void* RowPath::Enter(const void* site) {
   return behind;
 }
 
-LookAhead::LookAhead(std::shared_ptr<Connection> connection, std::string function)
-    : connection_(std::move(connection)), function_(std::move(function)) {
+LookAhead::LookAhead(std::shared_ptr<Connection> connection, std::string function, Owner owner)
+    : connection_(std::move(connection)), function_(std::move(function)), owner_(owner) {
   BatchOf(*connection_).running.push_back(this);
+  FindLeader();
 }
 
 LookAhead::~LookAhead() {
@@ -138,7 +169,7 @@ LookAhead::~LookAhead() {
 // Statements that ask for one row each, one after the other: nobody sees them coming.
 void LookAhead::HintAtSingles() const {
   BatchState& batch = BatchOf(*connection_);
-  if (num_asked_ == 0) return;
+  if (num_asked_ == 0 || owner_ == Owner::kCursor) return;
   batch.num_single = num_asked_ == 1 ? batch.num_single + 1 : 0;
   if (batch.num_single != kWorthAHint) return;
   try {
@@ -268,15 +299,34 @@ void LookAhead::CountMiss(const CallText& text, bool asked) {
 // row each the next will be one, too.
 bool LookAhead::IsTimeToBegin() const {
   if (num_asked_ > 1) return true;
+  if (owner_ == Owner::kCursor) return false;
   if (BatchOf(*connection_).num_single >= kSinglesInARow) return false;
   const absl::StatusOr<sqlite3_stmt*> statement = FindStatement();
   return statement.ok() && sqlite3_stmt_readonly(*statement) == 0;
 }
 
+LookAhead* LookAhead::leader() {
+  const std::vector<LookAhead*>& running = BatchOf(*connection_).running;
+  const bool there = std::find(running.begin(), running.end(), leader_) != running.end();
+  return there ? leader_ : this;
+}
+
+// Of a statement that runs alone, the first look-ahead leads.
+void LookAhead::FindLeader() {
+  const std::vector<LookAhead*>& running = BatchOf(*connection_).running;
+  if (running.size() < 2) return;
+  const std::vector<sqlite3_stmt*> busy = BusyStatements(connection_->db());
+  const auto shadows = std::count_if(busy.begin(), busy.end(), [](sqlite3_stmt* statement) {
+    return IsShadow(sqlite3_sql(statement));
+  });
+  if (static_cast<size_t>(shadows) + 1 != busy.size()) return;
+  if (running.front() != this) leader_ = running.front();
+}
+
 absl::StatusOr<sqlite3_stmt*> LookAhead::FindStatement() const {
   std::vector<sqlite3_stmt*> callers, others;
   for (sqlite3_stmt* statement : BusyStatements(connection_->db())) {
-    const std::vector<const LookAhead*>& running = BatchOf(*connection_).running;
+    const std::vector<LookAhead*>& running = BatchOf(*connection_).running;
     const bool known = std::any_of(running.begin(), running.end(), [&](const LookAhead* other) {
       return other->statement() == statement;
     });
@@ -315,8 +365,10 @@ absl::Status LookAhead::Begin(const CallText& now) {
   RETURN_IF_ERROR(shadow.status());
   shadow_ = *std::move(shadow);
   const bool to_its_end = sqlite3_stmt_readonly(statement) == 0 && !shadow_.limit.has_value();
-  // One place that generates cannot depend on another.
-  const bool independent = shadow_.num_sites <= 1;
+  // One place that generates cannot depend on another; but where labels are weighed, it may ask
+  // again behind what they begin with.
+  const bool weighs_labels = now.chooses && now.question.empty();
+  const bool independent = shadow_.num_sites <= 1 && !weighs_labels && now.begun.empty();
   most_width_ = now.options->session().generator().most_under_way();
   width_ = !to_its_end ? kFirstOfSelect : independent ? most_width_ : kFirstOfWrite;
   place_ = 0;

@@ -1,5 +1,6 @@
 // LookAhead: lets a plain statement that calls generate() row by row decode many rows together, and
-// so for lm_classify(), lm_embed() and all others that ask the model one thing for each row.
+// so for lm_classify(), lm_embed() and all others that ask the model one thing for each row, be it
+// a table-valued function in a join (CursorAhead).
 //
 //   UPDATE reviews SET label = generate(body, 'Label the review.') WHERE lm_if(body, 'Is it one?');
 //
@@ -57,6 +58,8 @@
 
 namespace lm {
 
+class LookAhead;
+
 // The answer to a call of a function that generates one row, foreseen or not. nullopt where the
 // call was a shadow's and its answer is not known: its result is NULL, and has been set. An error
 // is the statement's.
@@ -64,6 +67,28 @@ absl::StatusOr<std::optional<PendingAnswer>> AwaitRow(const Call& call, RowPromp
 
 // The same, and the answer is the call's result, or what on_error wants of a row that failed.
 absl::Status AnswerRow(const Call& call, RowPrompt row, AnswerType type = AnswerType::kText);
+
+// The same for a table-valued function whose scans ask the model one thing each, and that is called
+// for each row of a join: its cursor has one of these. In a shadow a scan whose answer is not known
+// has no rows.
+//
+//   ASSIGN_OR_RETURN(std::optional<PendingAnswer> pending, ahead_.Await(std::move(row)));
+//   if (!pending.has_value()) return absl::OkStatus();
+class CursorAhead {
+ public:
+  // `table` stands for the place that makes the calls: the same for all cursors there.
+  // REQUIRES: the connection outlives it.
+  CursorAhead(Connection& connection, const char* function, const void* table);
+  ~CursorAhead();
+
+  absl::StatusOr<std::optional<PendingAnswer>> Await(RowPrompt row);
+
+ private:
+  Connection& connection_;
+  const char* const function_;
+  const void* const table_;
+  std::unique_ptr<LookAhead> ahead_;  // made at the first call that is none of a shadow
+};
 
 // The calls of a shadow's row so far, by the places in its program where they were made. A place
 // that comes again begins another row, or another turn of an inner loop.
@@ -86,8 +111,11 @@ class RowPath {
 // Not thread-safe.
 class LookAhead {
  public:
-  // `function`: the one that the statement has called first.
-  LookAhead(std::shared_ptr<Connection> connection, std::string function);
+  // `function`: the one that the statement has called first. One of a cursor ends with that: where
+  // it is opened anew for each row, as in a correlated subquery, nothing is foreseen.
+  enum class Owner { kStatement, kCursor };
+  LookAhead(std::shared_ptr<Connection> connection, std::string function,
+            Owner owner = Owner::kStatement);
   ~LookAhead();
   LookAhead(const LookAhead&) = delete;
   LookAhead& operator=(const LookAhead&) = delete;
@@ -99,6 +127,10 @@ class LookAhead {
   // A call by the shadow, at a place of its program; nullopt where its answer is not known. An
   // error where the shadow has gone far enough.
   absl::StatusOr<std::optional<PendingAnswer>> Foresee(const void* site, RowPrompt row);
+
+  // The one that makes the shadow of this one's statement: it, or where functions and tables of one
+  // statement ask the model, the one that was first.
+  LookAhead* leader();
 
   // The statement that this object found itself to belong to; nullptr before it has looked.
   const sqlite3_stmt* statement() const { return statement_; }
@@ -120,6 +152,7 @@ class LookAhead {
   bool IsTimeToBegin() const;
   absl::Status Begin(const CallText& now);
   absl::StatusOr<sqlite3_stmt*> FindStatement() const;
+  void FindLeader();
   absl::Status Advance(const CallText& now, bool missed);
   bool ShouldWalk(bool missed) const;
   bool CanAffordWalk() const;
@@ -139,7 +172,9 @@ class LookAhead {
 
   const std::shared_ptr<Connection> connection_;
   const std::string function_;
+  const Owner owner_;
   const sqlite3_stmt* statement_ = nullptr;
+  LookAhead* leader_ = nullptr;  // of the same statement, another; may be gone
   bool begun_ = false;
   absl::Status off_;  // why there is no looking ahead (any more); OK: it may be, or is
   Shadow shadow_;

@@ -1,7 +1,7 @@
 #include "extension/batch/shadow_statement.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,28 +36,32 @@ std::string Marked(absl::string_view select, absl::string_view explain = "") {
 // Ours that a shadow may call: the first know that they are called by one, the others change
 // nothing.
 constexpr absl::string_view kForeseen[] = {
-    "generate", "generate_json", "lm_try",    "lm_classify", "lm_extract",   "lm_if",
-    "lm_score", "lm_embed",      "lm_rerank", "lm_filter",   "lm_similarity"};
+    "generate", "generate_json", "lm_try",    "lm_classify", "lm_extract",    "lm_if",
+    "lm_score", "lm_embed",      "lm_rerank", "lm_filter",   "lm_similarity", "lm_classify_scores"};
 constexpr absl::string_view kHarmless[] = {"lm_token_count", "lm_tokenize", "lm_detokenize",
                                            "lm_render",      "lm_version",  "lm_prompt",
                                            "lm_field_order"};
 
 // Virtual tables that change nothing when they are read: table-valued functions all, and as one
-// knows them, by their columns.
+// knows them, by their columns. Those that are foreseen know that a shadow reads them.
 struct HarmlessTable {
   absl::string_view call;
   absl::string_view columns;
+  bool foreseen = false;
 };
 constexpr absl::string_view kJsonColumns = "key, value, type, atom, id, parent, fullkey, path";
 constexpr HarmlessTable kHarmlessTables[] = {
     {"json_each('[]', '$')", kJsonColumns},
     {"json_tree('[]', '$')", kJsonColumns},
     {"lm_chunks('', 1, 0)", "n, chunk, start, tokens"},
+    {"lm_classify_scores('', '[]')", "label, probability", true},
 };
 
-// Modules of tables that change nothing when they are read: SQLite's own, and vectors'.
+// Modules of tables that change nothing when they are read: SQLite's own, and vectors'; and those
+// of ours that are foreseen.
 constexpr absl::string_view kHarmlessModules[] = {"fts3",  "fts4",      "fts5", "fts5vocab",
                                                   "rtree", "rtree_i32", "vec0"};
+constexpr absl::string_view kForeseenModules[] = {"lm_extract_each"};
 
 bool IsOneOf(absl::string_view name, absl::Span<const absl::string_view> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -422,10 +426,12 @@ absl::Status CheckCollations(absl::string_view opcode, absl::string_view operand
 constexpr absl::string_view kExplain = "EXPLAIN ";
 constexpr int kOpcode = 1, kP4 = 5;  // columns of EXPLAIN
 
-// The virtual tables that a program opens, each by the address of its object in the connection.
-// They are distinct as long as the program lives, which keeps them open.
-absl::StatusOr<std::set<std::string>> OpenedTables(Statement& program) {
-  std::set<std::string> tables;
+// The virtual tables that a program opens, each by the address of its object in the connection, and
+// in how many places. They are distinct as long as the program lives, which keeps them open.
+using OpenedTables = std::map<std::string, size_t>;
+
+absl::StatusOr<OpenedTables> TablesOpenedBy(Statement& program) {
+  OpenedTables tables;
   for (;;) {
     ASSIGN_OR_RETURN(const bool row, Step(program));
     if (!row) return tables;
@@ -433,8 +439,17 @@ absl::StatusOr<std::set<std::string>> OpenedTables(Statement& program) {
     if (opcode != "VOpen") continue;
     ASSIGN_OR_RETURN(std::string table, program.Text(kP4));
     if (!absl::StartsWith(table, "vtab:")) return Noticeable("its program could not be read");
-    tables.insert(std::move(table));
+    ++tables[std::move(table)];
   }
+}
+
+// Takes a table from `tables`; the places that open it, where it is foreseen.
+size_t Remove(const std::string& table, bool foreseen, OpenedTables* tables) {
+  const auto found = tables->find(table);
+  if (found == tables->end()) return 0;
+  const size_t places = found->second;
+  tables->erase(found);
+  return foreseen ? places : 0;
 }
 
 // The module of CREATE VIRTUAL TABLE t USING module(...).
@@ -445,9 +460,10 @@ std::string ModuleOf(absl::string_view sql) {
 }
 
 // Takes from `tables` those that the schemas say are of a module that changes nothing; not the one
-// that the statement writes, which may keep what is new until somebody reads.
-absl::Status RemoveHarmlessModules(sqlite3* db, absl::string_view target,
-                                   std::set<std::string>* tables) {
+// that the statement writes, which may keep what is new until somebody reads. Places that open one
+// that is foreseen are added to *num_sites.
+absl::Status RemoveHarmlessModules(sqlite3* db, absl::string_view target, OpenedTables* tables,
+                                   size_t* num_sites) {
   ASSIGN_OR_RETURN(Statement list,
                    Prepare(db, absl::StrCat(kMark, "PRAGMA database_list('", kName, "')")));
   for (;;) {
@@ -464,13 +480,18 @@ absl::Status RemoveHarmlessModules(sqlite3* db, absl::string_view target,
       if (!row) break;
       ASSIGN_OR_RETURN(const std::string table, virtual_tables.Text(0));
       ASSIGN_OR_RETURN(const std::string sql, virtual_tables.Text(1));
-      if (!IsOneOf(ModuleOf(sql), kHarmlessModules) || absl::EqualsIgnoreCase(table, target))
-        continue;
-      absl::StatusOr<Statement> probe = Prepare(
-          db, Marked(absl::StrCat("SELECT 1 FROM ", schema, ".", QuotedName(table)), kExplain));
+      const std::string module = ModuleOf(sql);
+      const bool foreseen = IsOneOf(module, kForeseenModules);
+      if (!foreseen && !IsOneOf(module, kHarmlessModules)) continue;
+      if (absl::EqualsIgnoreCase(table, target)) continue;
+      // The foreseen are functions of a text.
+      absl::StatusOr<Statement> probe =
+          Prepare(db, Marked(absl::StrCat("SELECT 1 FROM ", schema, ".", QuotedName(table),
+                                          foreseen ? "('')" : ""),
+                             kExplain));
       if (!probe.ok()) continue;
-      ASSIGN_OR_RETURN(const std::set<std::string> opened, OpenedTables(*probe));
-      for (const std::string& one : opened) tables->erase(one);
+      ASSIGN_OR_RETURN(const OpenedTables opened, TablesOpenedBy(*probe));
+      for (const auto& [one, places] : opened) *num_sites += Remove(one, foreseen, tables);
     }
   }
 }
@@ -479,19 +500,22 @@ absl::Status RemoveHarmlessModules(sqlite3* db, absl::string_view target,
 // little: any table may have it. But what a program opens for main.json_each and for temp.json_each
 // is one and the same only where neither schema has a table of that name, and both mean the
 // function; and what has its address is the function, whatever the statement calls it.
-absl::Status RemoveHarmless(sqlite3* db, absl::string_view target, std::set<std::string>* tables) {
-  for (const auto& [call, columns] : kHarmlessTables) {
+absl::Status RemoveHarmless(sqlite3* db, absl::string_view target, OpenedTables* tables,
+                            size_t* num_sites) {
+  for (const auto& [call, columns, foreseen] : kHarmlessTables) {
     absl::StatusOr<Statement> probe =
         Prepare(db, Marked(absl::StrCat("SELECT ", columns, " FROM main.", call), kExplain));
     absl::StatusOr<Statement> again =
         Prepare(db, Marked(absl::StrCat("SELECT ", columns, " FROM temp.", call), kExplain));
     if (!probe.ok() || !again.ok()) continue;
-    ASSIGN_OR_RETURN(const std::set<std::string> table, OpenedTables(*probe));
-    ASSIGN_OR_RETURN(const std::set<std::string> same, OpenedTables(*again));
-    if (table.size() == 1 && table == same) tables->erase(*table.begin());
+    ASSIGN_OR_RETURN(const OpenedTables table, TablesOpenedBy(*probe));
+    ASSIGN_OR_RETURN(const OpenedTables same, TablesOpenedBy(*again));
+    if (table.size() == 1 && table == same) {
+      *num_sites += Remove(table.begin()->first, foreseen, tables);
+    }
     if (tables->empty()) return absl::OkStatus();
   }
-  return RemoveHarmlessModules(db, target, tables);
+  return RemoveHarmlessModules(db, target, tables, num_sites);
 }
 
 }  // namespace
@@ -520,9 +544,11 @@ absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& select,
       RETURN_IF_ERROR(CheckCollations(opcode, operand));
     }
   }
+  ASSIGN_OR_RETURN(OpenedTables virtual_tables, TablesOpenedBy(program));
+  if (!virtual_tables.empty()) {
+    RETURN_IF_ERROR(RemoveHarmless(db, target, &virtual_tables, &shadow.num_sites));
+  }
   if (shadow.num_sites == 0) return Noticeable("a trigger or a view makes its calls");
-  ASSIGN_OR_RETURN(std::set<std::string> virtual_tables, OpenedTables(program));
-  if (!virtual_tables.empty()) RETURN_IF_ERROR(RemoveHarmless(db, target, &virtual_tables));
   if (!virtual_tables.empty()) return Noticeable("it reads a virtual table");
   return shadow;
 }

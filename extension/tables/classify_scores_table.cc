@@ -8,8 +8,8 @@
 //
 // The arguments are lm_classify's, and so is the prompt. The probabilities are those of the model's
 // logits, among the labels: they sum to 1 (extension/questions/label_scores.h). Rows come in the
-// order of `labels`. Over many rows, lm_classify with {"scores":true} gives the same numbers as a
-// JSON object and asks about rows together:
+// order of `labels`. In a join rows are asked about together, as look-ahead sees them coming.
+// lm_classify with {"scores":true} gives the same numbers as a JSON object:
 //   SELECT id, key, value FROM letters, json_each(lm_classify(body, :labels, NULL,
 //   '{"scores":true}'));
 //
@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "engine/base/status_macros.h"
-#include "extension/batch/answer_queue.h"
+#include "extension/batch/look_ahead.h"
 #include "extension/connection/own_options.h"
 #include "extension/questions/constrained_options.h"
 #include "extension/questions/label_scores.h"
@@ -34,7 +34,8 @@ namespace {
 
 class ScoresCursor : public RowsCursor {
  public:
-  using RowsCursor::RowsCursor;
+  ScoresCursor(Connection& connection, const TableFunctionSpec& spec)
+      : RowsCursor(connection, spec), ahead_(connection, spec.name, &spec) {}
 
   absl::Status Fill(const TableArguments& args, Rows* rows) override {
     RowPrompt row{.prompt = args.Text(0)};
@@ -59,15 +60,17 @@ class ScoresCursor : public RowsCursor {
   }
 
  private:
-  // nullopt, and why, for a row that fails. An error is an interrupt.
+  // nullopt, and why, for a row that fails; and for one of a shadow that is not to know it. An
+  // error is an interrupt.
   absl::StatusOr<std::optional<Generation>> Answer(RowPrompt row, absl::Status* failure) {
-    AnswerQueue queue;
-    queue.Push(std::move(row));
-    RETURN_IF_ERROR(queue.AwaitFront(connection().db()));
-    const Generation& generation = queue.front().generation;
+    ASSIGN_OR_RETURN(const std::optional<PendingAnswer> pending, ahead_.Await(std::move(row)));
+    if (!pending.has_value()) return std::nullopt;
+    const Generation& generation = pending->answer().generation;
     *failure = generation.status;
     return failure->ok() ? std::optional(generation) : std::nullopt;
   }
+
+  CursorAhead ahead_;
 };
 
 constexpr TableFunctionSpec kClassifyScoresSpec = {

@@ -16,11 +16,8 @@
 //     '{"type":"array","items":{"type":"object","properties":{"name":{"type":"string"}}}}');
 //   SELECT letter.id, people.name FROM letter, people(letter.body);
 //
-// A join asks about one text after the other. Over many rows let lm_extract ask about them together
-// before; what it was answered is remembered, and the table has it at once:
-//
-//   WITH asked AS MATERIALIZED (SELECT id, body, lm_extract(body, :schema) FROM mail)
-//   SELECT id, product, stars FROM asked, reviews(asked.body);
+// Texts of a join are asked about together, as look-ahead sees them coming
+// (extension/batch/look_ahead.h); those of a correlated subquery one after the other.
 //
 // The options are lm_extract's, and the second argument. A NULL text gives no rows. A text that
 // fails ends the statement; with another on_error it has no rows.
@@ -39,7 +36,7 @@
 #include "engine/base/json.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
-#include "extension/batch/answer_queue.h"
+#include "extension/batch/look_ahead.h"
 #include "extension/connection/own_options.h"
 #include "extension/questions/constrained_options.h"
 #include "extension/questions/extraction.h"
@@ -141,7 +138,9 @@ Cell CellOf(const Json* value) {
 class ExtractCursor : public RowsCursor {
  public:
   ExtractCursor(Connection& connection, const TableFunctionSpec& spec, const Extraction& extraction)
-      : RowsCursor(connection, spec), extraction_(extraction) {}
+      : RowsCursor(connection, spec),
+        extraction_(extraction),
+        ahead_(connection, spec.name, &extraction) {}
 
   absl::Status Fill(const TableArguments& args, Rows* rows) override {
     RowPrompt row{.prompt = args.Text(0), .system = ExtractionPrompt(extraction_.schema)};
@@ -152,10 +151,9 @@ class ExtractCursor : public RowsCursor {
     ASSIGN_OR_RETURN(
         row.options,
         Constrained(std::move(options), {AnswerConstraint::Kind::kExtraction, extraction_.schema}));
-    AnswerQueue queue;
-    queue.Push(std::move(row));
-    RETURN_IF_ERROR(queue.AwaitFront(connection().db()));
-    const Generation& answer = queue.front().generation;
+    ASSIGN_OR_RETURN(const std::optional<PendingAnswer> pending, ahead_.Await(std::move(row)));
+    if (!pending.has_value()) return absl::OkStatus();  // a shadow's
+    const Generation& answer = pending->answer().generation;
     if (!answer.status.ok()) return on_error == OnError::kError ? answer.status : absl::OkStatus();
     const std::optional<Json> said = Json::Parse(answer.text);
     if (!said.has_value()) return absl::InternalError("the answer is no JSON");
@@ -173,6 +171,7 @@ class ExtractCursor : public RowsCursor {
   }
 
   const Extraction& extraction_;
+  CursorAhead ahead_;
 };
 
 class ExtractTable : public FunctionTable {

@@ -26,7 +26,7 @@ SELECT count(*) FROM documents, lm_classify_scores(description, '["a","b"]') WHE
 SELECT count(*) FROM lm_classify_scores(x'00', '["a","b"]', NULL, '{"on_error":"null"}');
 --> 0
 
--- Over many rows the function is the quick way: the same numbers, as JSON, with rows that are asked about together.
+-- The same numbers as a JSON object. (Both ways rows are asked about together: in a join, look-ahead sees them coming.)
 SELECT package, key FROM documents, json_each(lm_classify(description, '["libs","libdevel","games","mail"]', 'Name the section this package belongs to.', '{"scores":true}'))
  WHERE value > 0.5;
 --> chessmaze|games
