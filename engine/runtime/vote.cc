@@ -18,11 +18,15 @@
 #include "engine/base/out_of_memory.h"
 #include "engine/base/printable.h"
 #include "engine/runtime/constraint_cache.h"
+#include "engine/text/same_words.h"
 
 namespace lm {
 namespace {
 
 constexpr double kShareRounding = 1e-3;  // of the sum of all shares
+// Of what a tie is between.
+constexpr size_t kMostNamed = 3;
+constexpr size_t kMostShown = 60;  // bytes
 
 RequestSpec BallotOf(const RequestSpec& spec, int32_t number) {
   RequestSpec ballot = spec;
@@ -189,6 +193,14 @@ bool IsJson(AnswerConstraint::Kind kind) {
   return kind == AnswerConstraint::Kind::kSchema || kind == AnswerConstraint::Kind::kExtraction;
 }
 
+// Texts that say the same have the same of this.
+std::string WhatIsSaid(AnswerConstraint::Kind kind, const std::string& text) {
+  if (kind == AnswerConstraint::Kind::kNone) return WordsOf(text);
+  if (!IsJson(kind)) return text;
+  const std::optional<Json> value = Json::Parse(text);  // none, where it was cut
+  return value.has_value() ? value->Dump() : text;
+}
+
 bool IsChoice(const Json& choices, const std::string& text) {
   return std::any_of(choices.array().begin(), choices.array().end(),
                      [&](const Json& choice) { return choice == Json(text); });
@@ -204,9 +216,8 @@ absl::Status CheckDrawn(const RequestSpec& spec) {
     return absl::InvalidArgumentError(
         "n and best_of are for answers that are generated, and known at their end");
   }
-  if (!generates || spec.options.constraint.kind != AnswerConstraint::Kind::kChoices) {
-    return absl::InvalidArgumentError(
-        "vote is for lm_classify, lm_if and lm_score, and for answers that are one of `choices`");
+  if (!generates) {
+    return absl::InvalidArgumentError("vote is for answers that are generated");
   }
   if (spec.stream) {
     return absl::InvalidArgumentError("vote: its answer is known at its end, and has no pieces");
@@ -228,27 +239,39 @@ absl::StatusOr<std::shared_ptr<Request>> SubmitRequest(Generator& generator, Req
 
 Generation CountVotes(const RequestSpec& spec, absl::Span<const Generation> ballots) {
   Generation sum = SumOf(ballots);
-  std::map<std::string, int64_t> votes;
-  for (const Generation& ballot : ballots) ++votes[ballot.text];
+  struct Votes {
+    int64_t count = 0;
+    const Generation* first = nullptr;  // drawn
+  };
+  std::map<std::string, Votes> said;
+  for (const Generation& ballot : ballots) {
+    Votes& votes = said[WhatIsSaid(spec.options.constraint.kind, ballot.text)];
+    ++votes.count;
+    if (votes.first == nullptr) votes.first = &ballot;
+  }
   int64_t most = 0;
-  for (const auto& [text, count] : votes) most = std::max(most, count);
-  std::vector<std::string> first;
-  for (const auto& [text, count] : votes) {
+  for (const auto& [text, votes] : said) most = std::max(most, votes.count);
+  std::vector<const Generation*> first;
+  for (const auto& [text, votes] : said) {
     if (spec.wants_first_choices) {
-      const double share = static_cast<double>(count) / static_cast<double>(ballots.size());
+      const double share = static_cast<double>(votes.count) / static_cast<double>(ballots.size());
       sum.first_choices.push_back({text, static_cast<float>(std::log(share))});
-    } else if (count == most) {
-      first.push_back(text);
+    } else if (votes.count == most) {
+      first.push_back(votes.first);
     }
   }
   if (first.size() > 1) {
-    const std::string names = absl::StrJoin(first, " and ", [](std::string* out, const auto& one) {
-      absl::StrAppend(out, "'", Printable(one), "'");
+    const size_t others = first.size() - std::min(first.size(), kMostNamed);
+    first.resize(first.size() - others);
+    const std::string names = absl::StrJoin(first, " and ", [](std::string* out, const auto* one) {
+      absl::StrAppend(out, "'", Printable(absl::string_view(one->text).substr(0, kMostShown)), "'");
     });
     sum.status = absl::FailedPreconditionError(
-        absl::StrCat("a tie: ", names, " have ", most, " of ", ballots.size(), " votes each"));
+        absl::StrCat("a tie: ", names, others > 0 ? absl::StrCat(" and ", others, " others") : "",
+                     " have ", most, " of ", ballots.size(), " votes each"));
   } else if (first.size() == 1) {
-    sum.text = first.front();
+    sum.text = first.front()->text;
+    sum.finish = first.front()->finish;
   }
   return sum;
 }
@@ -315,6 +338,16 @@ bool CanBeSamples(const RequestSpec& spec, const RememberedAnswer& answer,
 }  // namespace
 
 bool CanBeVote(const RequestSpec& spec, const RememberedAnswer& answer) {
+  const AnswerConstraint& constraint = spec.options.constraint;
+  if (constraint.kind != AnswerConstraint::Kind::kChoices) {
+    if (!answer.tokens.empty() || !answer.first_choices.empty()) return false;
+    if (constraint.kind == AnswerConstraint::Kind::kNone) {
+      return answer.finish != FinishReason::kError;
+    }
+    const absl::StatusOr<std::shared_ptr<const Grammar>> grammar = CompileNotation(constraint);
+    return grammar.ok() && answer.finish == FinishReason::kStop &&
+           (*grammar)->Matches(answer.text).value_or(false);
+  }
   const std::optional<Json> choices = Json::Parse(spec.options.constraint.text);
   if (!choices.has_value() || !choices->is_array()) return false;
   if (answer.finish != FinishReason::kStop || !answer.tokens.empty()) return false;

@@ -25,8 +25,8 @@
 
 namespace lm {
 
-// InvalidArgument where a vote is asked for of what has none (only one of `choices` can be said by
-// many), and several answers of what is not generated.
+// InvalidArgument where a vote or several answers are asked for of what is not generated, or of
+// what is wanted piece by piece.
 absl::Status CheckDrawn(const RequestSpec& spec);
 
 // Generator::Submit; where the options ask for a vote or for several answers, these. REQUIRES:
@@ -34,7 +34,9 @@ absl::Status CheckDrawn(const RequestSpec& spec);
 absl::StatusOr<std::shared_ptr<Request>> SubmitRequest(
     Generator& generator, RequestSpec spec, std::shared_ptr<RequestListener> listener = nullptr);
 
-// The vote's answer: the text that most have, FailedPrecondition where several do. With
+// The vote's answer: the text that most have, FailedPrecondition where several do. Texts without a
+// constraint are the same where their words are (engine/text/same_words.h), JSON where it says the
+// same, others where they are equal; the answer is the one of them that was drawn first. With
 // wants_first_choices, instead of a text, those that were said, in the order of their bytes, with
 // their shares as probabilities. Numbers of tokens are sums. REQUIRES: all ballots are OK.
 Generation CountVotes(const RequestSpec& spec, absl::Span<const Generation> ballots);

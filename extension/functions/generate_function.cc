@@ -12,7 +12,9 @@
 // other answers to the same prompt give each row a seed of its own: json_object('temperature', 0.8,
 // 'seed', id). {"n":3} draws three of them beside each other, as a JSON array, and computes the
 // prompt once; {"best_of":5} draws five and gives the one whose tokens the model finds most
-// probable.
+// probable; {"vote":5} draws five and gives the one that most of them say: texts with the same
+// words, whatever their case, white space, and marks around them, or the same JSON. A tie is a row
+// that cannot be answered.
 //
 // A NULL prompt gives NULL. A row that cannot be answered (a BLOB, invalid UTF-8, a prompt longer
 // than the context) ends the statement with an error; with {"on_error":"null"} it gives NULL, with

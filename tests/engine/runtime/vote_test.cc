@@ -168,16 +168,46 @@ TEST_F(VoteTest, TheBallotsDeadlinesAreKept) {
   generator_.Say(0, "yes");
 }
 
-TEST_F(VoteTest, OnlyChoicesCanBeVotedFor) {
+TEST_F(VoteTest, WhatIsGeneratedWholeCanBeVotedFor) {
   RequestSpec spec = Spec(3);
+  EXPECT_TRUE(CheckDrawn(spec).ok());
+  spec.options.constraint = {};
   EXPECT_TRUE(CheckDrawn(spec).ok());
   spec.stream = true;
   EXPECT_FALSE(CheckDrawn(spec).ok());
   spec = Spec(3);
-  spec.options.constraint = {};
+  spec.embed = Pooling::kMean;
   EXPECT_FALSE(CheckDrawn(spec).ok());
   spec.options.vote = 0;
   EXPECT_TRUE(CheckDrawn(spec).ok());
+}
+
+// The text that is given is that of the first who said so.
+TEST_F(VoteTest, FreeTextsAreOneWhereTheirWordsAre) {
+  auto count = [](AnswerConstraint constraint, std::vector<const char*> texts) {
+    std::vector<Generation> ballots;
+    for (const char* text : texts) ballots.push_back({.text = text});
+    RequestSpec spec = Spec(static_cast<int32_t>(texts.size()));
+    spec.options.constraint = std::move(constraint);
+    const Generation answer = CountVotes(spec, ballots);
+    return answer.status.ok() ? answer.text : std::string(answer.status.message());
+  };
+  EXPECT_EQ(count({}, {"London", " Paris.", "paris", "**PARIS**", "London"}), " Paris.");
+  EXPECT_EQ(count({}, {"London", "Paris"}), "a tie: 'London' and 'Paris' have 1 of 2 votes each");
+  EXPECT_EQ(count({}, {"a", "b", "c", "d", "e"}),
+            "a tie: 'a' and 'b' and 'c' and 2 others have 1 of 5 votes each");
+  const AnswerConstraint object{AnswerConstraint::Kind::kSchema, R"({"type":"object"})"};
+  EXPECT_EQ(count(object, {R"({"a":2})", R"({"a": 1})", R"({"a":1})"}), R"({"a": 1})");
+  const AnswerConstraint regex{AnswerConstraint::Kind::kRegex, "[A-z.]+"};
+  EXPECT_EQ(count(regex, {"A", "a.", "a", "a"}), "a");
+}
+
+TEST_F(VoteTest, AnAnswerThatWasCutSaysSo) {
+  RequestSpec spec = Spec(2);
+  spec.options.constraint = {};
+  const std::vector<Generation> ballots = {{.text = "so far", .finish = FinishReason::kLength},
+                                           {.text = "So far.", .finish = FinishReason::kStop}};
+  EXPECT_EQ(CountVotes(spec, ballots).finish, FinishReason::kLength);
 }
 
 TEST_F(VoteTest, AVoteIsRememberedAsWhatItIs) {
@@ -216,6 +246,15 @@ TEST_F(VoteTest, AForgedVoteIsNone) {
   EXPECT_FALSE(CanBeVote(shares, {.first_choices = {{"no", half}}}));
   EXPECT_FALSE(CanBeVote(shares, {.first_choices = {{"no", half}, {"maybe", half}}}));
   EXPECT_FALSE(CanBeVote(shares, {.first_choices = {{"no", half}, {"yes", NAN}}}));
+  RequestSpec text = Spec(2);
+  text.options.constraint = {AnswerConstraint::Kind::kRegex, "[0-9]+"};
+  EXPECT_TRUE(CanBeVote(text, {.text = "42"}));
+  EXPECT_FALSE(CanBeVote(text, {.text = "four"}));
+  EXPECT_FALSE(CanBeVote(text, {.text = "42", .finish = FinishReason::kLength}));
+  text.options.constraint = {};
+  EXPECT_TRUE(CanBeVote(text, {.text = "four", .finish = FinishReason::kLength}));
+  EXPECT_FALSE(CanBeVote(text, {.text = "four", .finish = FinishReason::kError}));
+  EXPECT_FALSE(CanBeVote(text, split));
 }
 
 RequestSpec Samples(int32_t n, int32_t best_of) {
