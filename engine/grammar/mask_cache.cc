@@ -1,6 +1,8 @@
 #include "engine/grammar/mask_cache.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <string>
 #include <utility>
 
@@ -214,9 +216,14 @@ absl::Status Constraint::Cache::GoOnWithWalk() {
     // Inside a string or another free text this saves most of the walk.
     const bool plain = !walk.to_end && AllowsAllPlain(walk.state);
     if (machine_.paused()) return status();
-    walk.tree = plain ? &trie_.special() : walk.to_end ? &trie_.all() : &trie_.plain();
+    const bool run = !plain && !walk.to_end && AddRun(walk.state, 0, trie_.plain_mask(), &walk);
+    if (machine_.paused() && !run) return status();
+    // Too large a state that no token may lead to is no matter.
+    if (!plain && machine_.exhausted() && !machine_.paused()) machine_.Resume(machine_.work_left());
+    walk.tree = plain || run ? &trie_.special() : walk.to_end ? &trie_.all() : &trie_.plain();
     walk.path.assign(trie_.all().max_depth + 1, walk.state);
     if (plain) std::copy(trie_.plain_mask().begin(), trie_.plain_mask().end(), walk.mask.get());
+    if (walk.tree == &trie_.plain()) AddFreed(&walk);
   }
   if (!machine_.exhausted()) GoOn(&walk);
   if (machine_.paused() && walk.node < walk.tree->num_nodes()) return status();
@@ -262,6 +269,11 @@ void Constraint::Cache::GoOn(Walk* walk) {
   int32_t uncounted = 0;
   while (i < num_nodes) {
     const TokenTrie::Node& node = tree.nodes[i];
+    if (&tree == &trie_.plain() && Frees(walk->path[node.depth - 1], node)) {
+      uncounted += node.depth > 1 || !walk->freed ? AddSubtree(node, walk) : 1;
+      i = node.subtree_end;
+      continue;
+    }
     const StateId next = Step(walk->path[node.depth - 1], node.byte);
     if (next != StateMachine::kNoState) {
       walk->path[node.depth] = next;
@@ -295,20 +307,145 @@ bool Constraint::Cache::AddAllBelow(const TokenTrie::Node& node, StateId state, 
   const TokenTrie::Tree& tree = *walk->tree;
   const int32_t end = tree.nodes[node.subtree_end].tokens_begin;
   if (&tree != &trie_.plain() || end - node.tokens_begin < kWorthALook) return false;
+  const absl::Span<const uint64_t> whole =
+      node.depth == 1 ? trie_.PlainMaskOf(node.byte) : absl::Span<const uint64_t>();
   if (!AllowsAllPlain(state)) {
+    if (!machine_.stopped()) KindsOf(state);  // for Frees
+    const bool run =
+        !machine_.stopped() && node.byte < 0x80 && !whole.empty() && AddRun(state, 1, whole, walk);
     // Too large a state that no token may lead to is no matter.
     if (machine_.exhausted() && !machine_.paused()) machine_.Resume(machine_.work_left());
-    return false;
+    return run;
   }
+  AddSubtree(node, walk);
+  return true;
+}
+
+int32_t Constraint::Cache::AddSubtree(const TokenTrie::Node& node, Walk* walk) {
+  const TokenTrie::Tree& tree = trie_.plain();
   uint64_t* const mask = walk->mask.get();
   const absl::Span<const uint64_t> whole =
       node.depth == 1 ? trie_.PlainMaskOf(node.byte) : absl::Span<const uint64_t>();
   for (size_t word = 0; word < whole.size(); ++word) mask[word] |= whole[word];
-  if (!whole.empty()) return true;
-  for (int32_t i = node.tokens_begin; i < end; ++i) {
-    SetBit(tree.tokens[i], absl::MakeSpan(mask, trie_.mask_words()));
+  const int32_t end = tree.nodes[node.subtree_end].tokens_begin;
+  if (whole.empty()) {
+    for (int32_t i = node.tokens_begin; i < end; ++i) {
+      SetBit(tree.tokens[i], absl::MakeSpan(mask, trie_.mask_words()));
+    }
+  }
+  return (end - node.tokens_begin) / 16 + 1;
+}
+
+void Constraint::Cache::AddFreed(Walk* walk) {
+  constexpr size_t kMost = 3 * TokenTrie::kNumKinds / 5;  // there are some 94 plain ones
+  const Kinds* const kinds = KindsOf(walk->state);
+  if (kinds == nullptr || !kinds->frees || kinds->to_target.count() < kMost) return;
+  uint64_t* const mask = walk->mask.get();
+  std::copy(trie_.plain_mask().begin(), trie_.plain_mask().end(), mask);
+  const TokenTrie::Tree& tree = trie_.plain();
+  for (int32_t i = 0; i < tree.num_nodes(); i = tree.nodes[i].subtree_end) {
+    const TokenTrie::Node& node = tree.nodes[i];
+    if (kinds->to_target[TokenTrie::KindOf(node.byte)]) continue;
+    const int32_t end = tree.nodes[node.subtree_end].tokens_begin;
+    for (int32_t at = node.tokens_begin; at < end; ++at) {
+      const int32_t token = tree.tokens[at];
+      mask[token / 64] &= ~(uint64_t{1} << (token % 64));
+    }
+  }
+  walk->freed = true;
+}
+
+bool Constraint::Cache::AddRun(StateId state, int from, absl::Span<const uint64_t> among,
+                               Walk* walk) {
+  constexpr size_t kFewKinds = 12;       // of which tokens are soon walked
+  constexpr int32_t kFewTokens = 3000;   // likewise
+  constexpr int64_t kLookedAtWork = 30;  // a token
+  const Kinds* const kinds = KindsOf(state);
+  if (kinds == nullptr || kinds->to_target.count() < kFewKinds) return false;
+  int32_t begin = 0, elsewhere = 0;
+  for (int kind = 0; kind < TokenTrie::kNumKinds; ++kind) {
+    if (kinds->to_target[kind] || kinds->elsewhere[kind]) begin += trie_.NumPlainFrom(kind);
+    if (kinds->elsewhere[kind]) elsewhere += trie_.NumPlainWith(kind);
+  }
+  if (begin < kFewTokens || 4 * elsewhere > begin || !IsRun(state)) return false;
+  std::vector<uint64_t> others(trie_.mask_words()), looked_at(trie_.mask_words());
+  for (int kind = 0; kind < TokenTrie::kNumKinds; ++kind) {
+    const absl::Span<const uint64_t> with = trie_.PlainMaskWith(kind, from);
+    if (with.empty() || kinds->to_target[kind]) continue;
+    for (size_t word = 0; word < with.size(); ++word) others[word] |= with[word];
+    if (!kinds->elsewhere[kind]) continue;
+    for (size_t word = 0; word < with.size(); ++word) looked_at[word] |= with[word];
+  }
+  uint64_t* const mask = walk->mask.get();
+  int64_t work = static_cast<int64_t>(among.size()) * TokenTrie::kNumKinds / 8;
+  for (size_t word = 0; word < among.size(); ++word) {
+    mask[word] |= among[word] & ~others[word];
+    for (uint64_t left = among[word] & looked_at[word]; left != 0; left &= left - 1) {
+      const auto token = static_cast<int32_t>(64 * word) + std::countr_zero(left);
+      StateId at = state;
+      for (const char c : trie_.TokenBytes(token).substr(from)) {
+        at = Step(at, static_cast<uint8_t>(c));
+        if (at == StateMachine::kNoState) break;
+      }
+      if (at != StateMachine::kNoState) mask[word] |= left & -left;
+      if (machine_.stopped() || too_many_states_) return false;
+      work += kLookedAtWork;
+    }
+  }
+  machine_.Spend(work);  // it is done: who goes on next has less
+  return true;
+}
+
+bool Constraint::Cache::IsRun(StateId state) {
+  const Kinds* const first = KindsOf(state);
+  if (first == nullptr || first->target == state) return first != nullptr;
+  StateId at = state;
+  for (int i = 0; i < TokenTrie::kMaxPlainChars; ++i) {
+    const Kinds* const kinds = KindsOf(at);
+    if (kinds == nullptr || kinds->elsewhere.any()) return false;
+    if (kinds->to_target != KindsOf(state)->to_target) return false;
+    if (kinds->target == at) return true;
+    at = kinds->target;
   }
   return true;
+}
+
+const Constraint::Cache::Kinds* Constraint::Cache::KindsOf(StateId state) {
+  if (static_cast<size_t>(state) >= kinds_.size()) kinds_.resize(machine_.num_states());
+  if (kinds_[state] == nullptr) {
+    auto kinds = std::make_unique<const Kinds>(ComputeKinds(state));
+    if (machine_.stopped()) return nullptr;
+    kinds_[state] = std::move(kinds);
+  }
+  return kinds_[state].get();
+}
+
+Constraint::Cache::Kinds Constraint::Cache::ComputeKinds(StateId state) {
+  constexpr StateId kNone = StateMachine::kNoState;
+  Kinds kinds;
+  std::array<StateId, TokenTrie::kOtherKind> next;
+  next.fill(kNone);
+  StateId candidate = kNone;  // a majority's, if there is one
+  int lead = 0;
+  for (int byte = ' '; byte < 0x7f; ++byte) {
+    if (byte == '"' || byte == '\\') continue;
+    next[byte] = machine_.Next(state, static_cast<uint8_t>(byte));
+    if (next[byte] == kNone) continue;
+    if (lead == 0) candidate = next[byte];
+    lead += next[byte] == candidate ? 1 : -1;
+    if (next[byte] == state) kinds.target = state;
+  }
+  if (kinds.target == kNone) kinds.target = candidate;
+  if (kinds.target == kNone) return kinds;
+  for (int byte = ' '; byte < 0x7f; ++byte) {
+    kinds.to_target[byte] = next[byte] == kinds.target;
+    kinds.elsewhere[byte] = next[byte] != kNone && next[byte] != kinds.target;
+  }
+  const bool none = OtherCharacters(state, kNone);
+  kinds.to_target[TokenTrie::kOtherKind] = !none && OtherCharacters(state, kinds.target);
+  kinds.elsewhere[TokenTrie::kOtherKind] = !none && !kinds.to_target[TokenTrie::kOtherKind];
+  kinds.frees = AllowsAllPlain(kinds.target);
+  return kinds;
 }
 
 bool Constraint::Cache::AllowsAllPlain(StateId state) {
@@ -341,6 +478,11 @@ StateId Constraint::Cache::ComputeAfterPlain(StateId state) {
     if (byte == '"' || byte == '\\') continue;
     if (machine_.Next(state, static_cast<uint8_t>(byte)) != target) return kNone;
   }
+  return OtherCharacters(state, target) ? target : kNone;
+}
+
+bool Constraint::Cache::OtherCharacters(StateId state, StateId target) {
+  constexpr StateId kNone = StateMachine::kNoState;
   // The lead bytes of UTF-8, with what may come second.
   struct Lead {
     int low, high, second_low, second_high, more;
@@ -353,13 +495,13 @@ StateId Constraint::Cache::ComputeAfterPlain(StateId state) {
     StateId checked = kNone;
     for (int byte = lead.low; byte <= lead.high; ++byte) {
       const StateId after = machine_.Next(state, static_cast<uint8_t>(byte));
-      if (after == kNone) return kNone;
+      if ((after == kNone) != (target == kNone)) return false;
       if (after == checked) continue;
-      if (!AllLeadTo(target, after, lead.second_low, lead.second_high, lead.more)) return kNone;
+      if (!AllLeadTo(target, after, lead.second_low, lead.second_high, lead.more)) return false;
       checked = after;
     }
   }
-  return target;
+  return true;
 }
 
 bool Constraint::Cache::AllLeadTo(StateId target, StateId from, int low, int high, int more) {

@@ -3,6 +3,7 @@
 #ifndef LM_ENGINE_GRAMMAR_MASK_CACHE_H_
 #define LM_ENGINE_GRAMMAR_MASK_CACHE_H_
 
+#include <bitset>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -82,6 +83,7 @@ class Constraint::Cache {
     int32_t node = 0;
     std::vector<StateId> path = {};  // the state after each byte of the current branch
     std::unique_ptr<uint64_t[]> mask = nullptr;
+    bool freed = false;  // what begins with a character that frees the text is in the mask
     bool to_end = false;
     MasksToEnd masks_to_end = {};
   };
@@ -96,24 +98,56 @@ class Constraint::Cache {
   // Where the node, which leads to `state`, has many plain tokens below it and all of them go on,
   // adds them. False also where the machine paused before it was known.
   bool AddAllBelow(const TokenTrie::Node& node, StateId state, Walk* walk);
+  // Adds the plain tokens of a node and below it; about the work that it took, in nodes.
+  int32_t AddSubtree(const TokenTrie::Node& node, Walk* walk);
   // Adds those of a node that leads to `state`. False where the machine paused before.
   bool AddTokens(StateId state, absl::Span<const int32_t> tokens, Walk* walk);
   Outcome OutcomeOfWalk();
   // The fewest tokens that spell way[from], ..., where to_end[i] are needed from way[i] on.
   int32_t FewestTokens(absl::string_view way, absl::Span<const int32_t> to_end) const;
+  // What the kinds of plain characters (TokenTrie::KindOf) do in a state.
+  struct Kinds {
+    StateId target = StateMachine::kNoState;  // of most that go on; kNoState: none goes on
+    std::bitset<TokenTrie::kNumKinds> to_target, elsewhere;
+    bool frees = false;  // from `target` all plain tokens go on
+  };
+  // Where a run of the same kinds of characters goes on from `state`, as in [a-z]+ and [a-z]{1,40},
+  // adds those of `among` that do behind their first `from` bytes (0 or 1), which lead to `state`:
+  // what has no character but those is known without a look at it, and what has one that leads
+  // elsewhere is looked at alone. False where there is no such run, or it saves nothing; also where
+  // the machine stopped.
+  bool AddRun(StateId state, int from, absl::Span<const uint64_t> among, Walk* walk);
+  // Whether all plain characters that go on from here go to one state, and so on, as far as a plain
+  // token is long, always the same kinds; or back to `state`.
+  bool IsRun(StateId state);
+  // Where most plain characters free the text, as at the beginning of a name that is to be none of
+  // several, adds the tokens that begin with one of those. Walk::freed then says so.
+  void AddFreed(Walk* walk);
+  // Whether a node's character frees the text in the state before it, as far as that is known.
+  bool Frees(StateId before, const TokenTrie::Node& node) const {
+    const Kinds* const kinds =
+        static_cast<size_t>(before) < kinds_.size() ? kinds_[before].get() : nullptr;
+    return kinds != nullptr && kinds->frees && kinds->to_target[TokenTrie::KindOf(node.byte)];
+  }
+  // Null where the machine stopped.
+  const Kinds* KindsOf(StateId state);
+  Kinds ComputeKinds(StateId state);
   // All plain tokens go on from `state`. (May say no where they do.)
   bool AllowsAllPlain(StateId state);
   // The one state that every plain character leads to; kNoState if there is none such.
   StateId AfterPlain(StateId state);
   StateId ComputeAfterPlain(StateId state);
+  // Every character beyond ASCII leads to `target`; to nowhere where that is kNoState.
+  bool OtherCharacters(StateId state, StateId target);
   // Bytes [low, high] and then, if `more` > 0, that many bytes 80..BF, all lead to `target`.
   bool AllLeadTo(StateId target, StateId from, int low, int high, int more);
 
   StateMachine machine_;
   const TokenTrie& trie_;
   const size_t operation_bytes_;
-  std::vector<Entry> masks_;          // by state
-  std::vector<StateId> after_plain_;  // by state; kUnknown
+  std::vector<Entry> masks_;                         // by state
+  std::vector<StateId> after_plain_;                 // by state; kUnknown
+  std::vector<std::unique_ptr<const Kinds>> kinds_;  // by state; null where not asked for
   std::unordered_map<StateId, EntryToEnd> masks_to_end_;
   std::vector<int32_t> tokens_to_end_;  // by state; kUnknown
   size_t mask_bytes_ = 0;

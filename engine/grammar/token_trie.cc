@@ -91,6 +91,7 @@ absl::StatusOr<std::shared_ptr<const TokenTrie>> TokenTrie::Create(
   for (int32_t id : ids) {
     if (IsPlain(trie->TokenBytes(id))) {
       trie->plain_mask_[id / 64] |= uint64_t{1} << (id % 64);
+      trie->AddKinds(id);
       plain.push_back(id);
     } else {
       special.push_back(id);
@@ -119,6 +120,21 @@ absl::StatusOr<std::shared_ptr<const TokenTrie>> TokenTrie::Create(
   }
   trie->has_all_bytes_ = bytes == 0xf5 - 3;
   return std::shared_ptr<const TokenTrie>(std::move(trie));
+}
+
+void TokenTrie::AddKinds(int32_t id) {
+  const absl::string_view bytes = TokenBytes(id);
+  const uint64_t bit = uint64_t{1} << (id % 64);
+  for (int from = 0; from < 2; ++from) {
+    for (size_t i = from; i < bytes.size(); ++i) {
+      const int kind = KindOf(static_cast<uint8_t>(bytes[i]));
+      std::vector<uint64_t>& mask = kind_masks_[from][kind];
+      if (mask.empty()) mask.resize(mask_words());
+      num_with_[kind] += from == 0 && (mask[id / 64] & bit) == 0;
+      mask[id / 64] |= bit;
+    }
+  }
+  ++num_from_[KindOf(static_cast<uint8_t>(bytes[0]))];
 }
 
 bool TokenTrie::IsEndOfGeneration(int32_t id) const {

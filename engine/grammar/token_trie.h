@@ -68,8 +68,24 @@ class TokenTrie {
   // The mask of the plain tokens that begin with this byte; empty where they are few.
   absl::Span<const uint64_t> PlainMaskOf(uint8_t byte) const { return plain_masks_[byte]; }
 
+  // The characters of plain tokens, in kinds: each of ASCII is one, and all others together are.
+  static constexpr int kOtherKind = 0x80;
+  static constexpr int kNumKinds = 0x81;
+  static int KindOf(uint8_t byte) { return byte < 0x80 ? byte : kOtherKind; }
+  // The mask of the plain tokens that have a character of that kind at or behind byte `from`, which
+  // is 0 or 1; empty where there are none.
+  absl::Span<const uint64_t> PlainMaskWith(int kind, int from) const {
+    return kind_masks_[from][kind];
+  }
+  // How many plain tokens have such a character, and how many begin with one.
+  int32_t NumPlainWith(int kind) const { return num_with_[kind]; }
+  int32_t NumPlainFrom(int kind) const { return num_from_[kind]; }
+
  private:
   TokenTrie() = default;
+
+  // Of a plain token.
+  void AddKinds(int32_t id);
 
   std::string bytes_;
   std::vector<size_t> offsets_;
@@ -79,6 +95,9 @@ class TokenTrie {
   Tree plain_;
   std::vector<uint64_t> plain_mask_;
   std::array<std::vector<uint64_t>, 256> plain_masks_;
+  std::array<std::array<std::vector<uint64_t>, kNumKinds>, 2> kind_masks_;
+  std::array<int32_t, kNumKinds> num_with_ = {};
+  std::array<int32_t, kNumKinds> num_from_ = {};
   bool has_all_bytes_ = false;
 };
 
