@@ -44,9 +44,11 @@ Engine::Engine(std::unique_ptr<Model> model, const EngineOptions& options)
       max_sequence_tokens_(MaxSequenceTokens(model_->language_model())),
       cancellation_(std::make_shared<BatchCancellation>()),
       constraints_(std::make_unique<ConstraintCache>(&model_->tokenizer())),
+      speculator_(MakeSpeculator()),
       scheduler_(MakeScheduler()),
       work_meter_(model_->info().cost, model_->language_model().cache()) {
   const CacheShape& cache = model_->language_model().cache();
+  if (speculator_ == nullptr) stats_.no_speculation = "recurrent states cannot be taken back";
   stats_.kv_blocks_total = cache.classes[0].num_blocks;
   stats_.kv_blocks_free = stats_.kv_blocks_total;
   for (const CacheClass& c : cache.classes) stats_.kv_block_bytes += c.block_bytes;

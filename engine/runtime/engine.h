@@ -33,6 +33,7 @@
 #include "engine/runtime/request_log.h"
 #include "engine/runtime/salt_counts.h"
 #include "engine/runtime/scheduler.h"
+#include "engine/runtime/speculator.h"
 #include "engine/runtime/step_pacer.h"
 #include "engine/runtime/work_meter.h"
 
@@ -118,6 +119,10 @@ class Engine {
   ModelStep MakeModelStep(const StepPlan& plan) const;
   std::vector<uint64_t> WantedLogits(const StepPlan& plan) const;
   void Advance(const StepPlan& plan, absl::Time now);
+  absl::StatusOr<std::optional<FinishReason>> TakeSamples(
+      const StepEntry& entry, const absl::Status& known,
+      absl::Span<const absl::StatusOr<int32_t>> sampled, absl::Span<const float> logits,
+      absl::Time now);
   void FailBatch(const StepPlan& plan, const absl::Status& status);
   void FailAll(const absl::Status& status);
   void Finish(std::unique_ptr<Sequence> sequence, Generation result);
@@ -125,12 +130,14 @@ class Engine {
   void Deliver();
   PromptLimits MakePromptLimits() const;
   void RecordStep(const StepPlan& plan, const StepWork& work, absl::Duration took);
+  void RecordGuesses(const StepPlan& plan);
   void RecordToken(absl::Duration latency, bool first);
   void ReportQueue();
   void DropScheduled() noexcept;
   void DropQueued() noexcept;
   void Recover() noexcept;
   std::unique_ptr<Scheduler> MakeScheduler() const;
+  std::unique_ptr<Speculator> MakeSpeculator() const;
 
   const std::unique_ptr<Model> model_;
   const EngineOptions options_;
@@ -141,11 +148,17 @@ class Engine {
   const std::unique_ptr<ConstraintCache> constraints_;
 
   // Only the engine's thread touches these.
+  std::unique_ptr<Speculator> speculator_;  // null: nothing is guessed
   std::unique_ptr<Scheduler> scheduler_;  // null: there was no memory for it, and the engine stops
   bool recovered_ = false;                // by the turn before
   WorkMeter work_meter_;
   StepPacer pacer_;
-  StepResults results_;             // of the step
+  StepResults results_;  // of the step
+  struct Guesses {
+    int64_t drafted = 0;
+    int64_t accepted = 0;
+  };
+  Guesses guesses_;                 // of this step
   std::vector<Finished> finished_;  // of this step
   bool look_for_abandoned_ = false;
   uint64_t cancels_seen_ = 0;

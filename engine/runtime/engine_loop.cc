@@ -8,6 +8,7 @@
 #include "engine/base/json.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/runtime/engine.h"
+#include "engine/runtime/prompt_lookup.h"
 
 namespace lm {
 
@@ -176,9 +177,14 @@ void Engine::EndSequence(Sequence* sequence, const absl::StatusOr<std::optional<
 
 namespace {
 
-// The rows at the entry's end whose logits are read here.
-int32_t LogitsRead(const StepEntry& entry) {
-  return entry.samples ? static_cast<int32_t>(entry.sequence->reads_logits()) : entry.num_logits;
+// Rows of an entry that begins with row `begin` of the step behind which a token is sampled: the
+// last that is not guessed, and those of the guessed points.
+std::vector<int32_t> SampledRows(const StepEntry& entry, int32_t begin) {
+  std::vector<int32_t> rows = {begin + entry.num_tokens - entry.num_guessed - 1};
+  for (const Sequence::GuessedPoint& point : entry.sequence->guessed_points()) {
+    rows.push_back(begin + point.end - entry.sequence->computed() - 1);
+  }
+  return rows;
 }
 
 }  // namespace
@@ -204,7 +210,7 @@ ModelStep Engine::MakeModelStep(const StepPlan& plan) const {
   for (const StepEntry& entry : plan.entries) {
     const Sequence& sequence = *entry.sequence;
     const BlockTable& table = sequence.block_table();
-    step.tables.Append(sequence.tokens().data() + sequence.computed(), entry.num_tokens,
+    step.tables.Append(sequence.guessed_context().data() + sequence.computed(), entry.num_tokens,
                        sequence.computed(), table.state);
     // A table may have room for more.
     const int32_t used = BlocksFor(sequence.computed() + entry.num_tokens);
@@ -218,13 +224,23 @@ ModelStep Engine::MakeModelStep(const StepPlan& plan) const {
       step.hidden_rows.push_back(begin + i);
     }
     AppendAdapted(begin, end, sequence.request().spec().adapters, &step.adapted);
-    const int32_t num_logits = LogitsRead(entry);
-    for (int32_t row = end - num_logits; row < end; ++row) step.logit_rows.push_back(row);
-    if (!entry.samples) continue;
+    if (!entry.samples) {
+      for (int32_t row = end - entry.num_logits; row < end; ++row) step.logit_rows.push_back(row);
+      continue;
+    }
+    const std::vector<int32_t> rows = SampledRows(entry, begin);
+    if (sequence.reads_logits()) {
+      step.logit_rows.insert(step.logit_rows.end(), rows.begin(), rows.end());
+    }
     absl::StatusOr<SamplingRow> sample = sequence.NextSample();
     if (!sample.ok()) continue;  // Advance reports it
-    sample->row = end - 1;
+    sample->row = rows[0];
     step.samples.push_back(*sample);
+    for (size_t i = 1; i < rows.size(); ++i) {
+      SamplingRow& guessed =
+          step.samples.emplace_back(sequence.SampleAt(sequence.guessed_points()[i - 1]));
+      guessed.row = rows[i];
+    }
   }
   return step;
 }
@@ -237,12 +253,16 @@ std::vector<uint64_t> Engine::WantedLogits(const StepPlan& plan) const {
   });
   if (all) return {};
   std::vector<uint64_t> wanted((model_->language_model().vocab_size() + 63) / 64);
+  auto want = [&wanted](absl::Span<const uint64_t> allowed) {
+    for (size_t i = 0; i < std::min(wanted.size(), allowed.size()); ++i) wanted[i] |= allowed[i];
+  };
   for (const StepEntry& entry : plan.entries) {
     if (!entry.samples) continue;
     const auto allowed = entry.sequence->AllowedTokens();
     if (!allowed.ok() || allowed->empty()) return {};  // sampling reports the error
-    for (size_t i = 0; i < std::min(wanted.size(), allowed->size()); ++i) {
-      wanted[i] |= (*allowed)[i];
+    want(*allowed);
+    for (const Sequence::GuessedPoint& point : entry.sequence->guessed_points()) {
+      want(point.allowed);
     }
   }
   return wanted;
@@ -256,7 +276,7 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
     return row;
   };
   absl::Span<const float> logits = results_.logits, hidden = results_.hidden;
-  auto picked = results_.tokens.begin();
+  size_t picked = 0;  // of results_.tokens
   auto next_row = [&, width = model_->language_model().vocab_size()] {
     return take_row(width, &logits);
   };
@@ -266,7 +286,7 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
   for (const StepEntry& entry : plan.entries) {
     Sequence* sequence = entry.sequence;
     const int32_t first_position = sequence->computed();
-    scheduler_->Commit(entry, entry.num_tokens);
+    scheduler_->Commit(entry, entry.num_tokens - entry.num_guessed);
     absl::Status status;
     absl::StatusOr<std::optional<FinishReason>> end = std::optional<FinishReason>();
     if (sequence->embedding()) {
@@ -280,17 +300,56 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
       }
       if (sequence->remaining() == 0) end = FinishReason::kStop;
     } else if (entry.samples) {
-      const bool first = sequence->awaits_first_token();
-      const absl::Span<const float> row =
-          sequence->reads_logits() ? next_row() : absl::Span<const float>();
       const absl::Status known = sequence->AllowedTokens().status();
-      end = sequence->TakeSample(known.ok() ? *picked++ : known, row, now,
-                                 scheduler_->grammar_work());
-      if (end.ok()) RecordToken(sequence->last_latency(), first);
+      const size_t count = known.ok() ? sequence->guessed_points().size() + 1 : 0;
+      const auto sampled = absl::MakeConstSpan(results_.tokens).subspan(picked, count);
+      picked += count;
+      if (!sequence->reads_logits()) {
+        end = TakeSamples(entry, known, sampled, {}, now);
+      } else {
+        const int64_t width = model_->language_model().vocab_size();
+        const size_t rows = sequence->guessed_points().size() + 1;
+        end = TakeSamples(entry, known, sampled, logits.subspan(0, rows * width), now);
+        logits.remove_prefix(rows * width);
+      }
+      scheduler_->Reject(entry);
     }
     if (!status.ok()) end = status;
     EndSequence(sequence, end, now);
   }
+  RecordGuesses(plan);
+}
+
+// Takes the tokens that were sampled for an entry: that behind its certain ones, and as long as
+// what was guessed is what came those behind it. `logits`, where they are read, are of all of them.
+absl::StatusOr<std::optional<FinishReason>> Engine::TakeSamples(
+    const StepEntry& entry, const absl::Status& known,
+    absl::Span<const absl::StatusOr<int32_t>> sampled, absl::Span<const float> logits,
+    absl::Time now) {
+  Sequence* sequence = entry.sequence;
+  const auto before = static_cast<int32_t>(sequence->tokens().size());
+  const size_t width = model_->language_model().vocab_size();
+  absl::StatusOr<std::optional<FinishReason>> end = std::optional<FinishReason>();
+  const size_t points = sequence->guessed_points().size();
+  size_t right = 0;  // guessed points
+  for (;; ++right) {
+    const bool first = sequence->awaits_first_token();
+    const auto row = logits.empty() ? logits : logits.subspan(right * width, width);
+    end = sequence->TakeSample(known.ok() ? sampled[right] : known, row, now,
+                               scheduler_->grammar_work());
+    if (!end.ok()) break;
+    RecordToken(sequence->last_latency(), first);
+    if (end->has_value() || right == points) break;
+    const Sequence::GuessedPoint& next = sequence->guessed_points()[right];
+    if (!scheduler_->IsReady(sequence) || !sequence->Reaches(next)) break;
+    scheduler_->Commit(entry, next.end - sequence->computed());
+  }
+  guesses_.drafted += static_cast<int64_t>(points);
+  guesses_.accepted += static_cast<int64_t>(right);
+  if (entry.speculator_row >= 0) {
+    speculator_->Judge(entry.speculator_row, before, !end.ok() || end->has_value());
+  }
+  return end;
 }
 
 // The forward pass failed, or was cut short because nobody waited for it any more.
@@ -315,6 +374,8 @@ void Engine::FailAll(const absl::Status& status) {
 }
 
 void Engine::Finish(std::unique_ptr<Sequence> sequence, Generation result) {
+  const bool answered = result.status.ok() && !sequence->scoring() && !sequence->embedding();
+  if (answered && speculator_ != nullptr) speculator_->Learn(*sequence);
   finished_.push_back({std::move(sequence), std::move(result)});
 }
 
@@ -360,26 +421,43 @@ PromptLimits Engine::MakePromptLimits() const {
     return pacer_.PromptTokens(itl, options_.step_tokens);
   };
   return {.beside_interactive = tokens(options_.interactive_itl),
-          .beside_batch = tokens(options_.batch_itl)};
+          .beside_batch = tokens(options_.batch_itl),
+          .token_seconds = pacer_.token_seconds()};
 }
 
 void Engine::RecordStep(const StepPlan& plan, const StepWork& work, absl::Duration took) {
-  int64_t prefilled = 0, decoded = 0;
+  int64_t prefilled = 0, decoded = 0, guessed = 0;  // the last: behind prompts
   for (const StepEntry& entry : plan.entries) {
     (entry.decode ? decoded : prefilled) += entry.num_tokens;
+    if (!entry.decode) guessed += entry.num_guessed;
   }
   pacer_.Record(static_cast<int32_t>(prefilled), took);
+  if (speculator_ != nullptr && prefilled == 0) {
+    speculator_->Record(static_cast<int32_t>(decoded), took);
+  }
   const absl::Duration per_token = took / (prefilled + decoded);
   absl::MutexLock lock(&mutex_);
   ++stats_.steps;
   stats_.decode_steps += decoded > 0;
-  stats_.tokens_prefilled += prefilled;
+  stats_.tokens_prefilled += prefilled - guessed;
   stats_.prefill_time += per_token * prefilled;
   stats_.decode_time += per_token * decoded;
   stats_.prefill_work += work.prefill;
   stats_.decode_work += work.decode;
   stats_.tokens_reused += plan.tokens_reused;
   stats_.preemptions += plan.preemptions;
+}
+
+// What became of the step's guesses.
+void Engine::RecordGuesses(const StepPlan& plan) {
+  if (guesses_.drafted == 0) return;
+  const auto rows = std::count_if(plan.entries.begin(), plan.entries.end(),
+                                  [](const StepEntry& e) { return e.samples; });
+  absl::MutexLock lock(&mutex_);
+  stats_.tokens_drafted += guesses_.drafted;
+  stats_.tokens_accepted += guesses_.accepted;
+  stats_.steps_saved += static_cast<double>(guesses_.accepted) / static_cast<double>(rows);
+  guesses_ = {};
 }
 
 void Engine::RecordToken(absl::Duration latency, bool first) {
@@ -400,7 +478,14 @@ std::unique_ptr<Scheduler> Engine::MakeScheduler() const {
                            rows - options_.max_sequences, 1, options_.step_tokens)),
                        .cache = model.cache(),
                        .prefix_cache = options_.prefix_cache && !model.cache().whole_sequences,
-                       .grammar_work = options_.grammar_work});
+                       .grammar_work = options_.grammar_work,
+                       .speculator = speculator_.get()});
+}
+
+// None for a recurrent model: what a state has seen of a wrong guess cannot be taken back.
+std::unique_ptr<Speculator> Engine::MakeSpeculator() const {
+  if (model_->language_model().cache().recurrent()) return nullptr;
+  return std::make_unique<Speculator>(std::make_unique<PromptLookup>());
 }
 
 // Ends, with an error, all that has been taken, without an allocation: a sequence that goes
@@ -454,6 +539,7 @@ void Engine::Recover() noexcept {
   for (bool again = std::exchange(recovered_, true);; again = true) {
     if (again) DropQueued();
     try {
+      speculator_ = MakeSpeculator();
       scheduler_ = MakeScheduler();
       scheduler_->DistrustBlocks();
       ReportQueue();

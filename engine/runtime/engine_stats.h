@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace lm {
@@ -51,7 +52,7 @@ struct EngineStats {
   Work decode_work;
   LatencySummary time_to_first_token;
   LatencySummary inter_token_latency;
-  int64_t kv_blocks_total = 0;   // of full attention
+  int64_t kv_blocks_total = 0;  // of full attention
   int64_t kv_blocks_free = 0;
   int64_t kv_blocks_cached = 0;  // held by the prefix tree
   int64_t kv_block_bytes = 0;    // a block of each class
@@ -59,6 +60,10 @@ struct EngineStats {
   int64_t kv_bytes_free = 0;
   int64_t kv_bytes_cached = 0;
   int64_t preemptions = 0;
+  int64_t tokens_drafted = 0;             // guessed, and checked by the model (see Speculator)
+  int64_t tokens_accepted = 0;            // of those, right
+  double steps_saved = 0;                 // what was right took as many fewer steps of as many rows
+  absl::string_view no_speculation = "";  // why nothing is ever guessed; empty: it may be
 };
 
 }  // namespace lm

@@ -22,6 +22,9 @@ enum class OnOverflow { kError, kTruncateStart, kTruncateEnd };  // a prompt lon
 enum class OnLength { kCut, kComplete };                         // an answer at its limit
 enum class Thinking { kDrop, kKeep };          // whether reasoning before an answer is part of it
 enum class Priority { kBatch, kInteractive };  // which goes before kBatch
+// Whether tokens of the answer are guessed and checked several at a time (speculator.h), which
+// changes nothing about it: where that is quicker, never, or as often as there is a guess.
+enum class Speculate { kAuto, kOff, kAlways };
 
 // What an answer must look like, in one of four notations (see engine/grammar/grammar.h).
 struct AnswerConstraint {
@@ -88,6 +91,7 @@ struct GenerationOptions {
   double max_cost = 0;                  // SQL only: likewise, of what they come to
   bool cache = true;                    // may be answered from the memo, and remembered there
   Priority priority = Priority::kBatch;
+  Speculate speculate = Speculate::kAuto;
 
   friend bool operator==(const GenerationOptions&, const GenerationOptions&) = default;
 };
@@ -123,9 +127,10 @@ absl::Status CheckExamples(const GenerationOptions& options);
 // `lora` an array of {"name": ..., "scale": 1.0};
 // `examples` an array of {"prompt": ..., "answer": ...}, or the name of a set of them;
 // `template_args` an object; `thinking` is "drop" or "keep", `on_length` "cut" or "complete",
-// `messages`, `json_spaces`, `additional` and `strict_schema` are booleans; `choices` an array of
-// strings, `regex` and `grammar` strings, `schema` a JSON Schema or a string that holds one. Of
-// these four at most one may be given; whether it compiles is up to ConstraintCache.
+// `speculate` "auto", "off" or "always", `messages`, `json_spaces`, `additional` and
+// `strict_schema` are booleans; `choices` an array of strings, `regex` and `grammar` strings,
+// `schema` a JSON Schema or a string that holds one. Of these four at most one may be given;
+// whether it compiles is up to ConstraintCache.
 absl::Status ParseGenerationOptions(absl::string_view json, GenerationOptions* options);
 
 // Whether ParseGenerationOptions knows the key.

@@ -36,9 +36,9 @@ Json OptionsOfAnswer(const GenerationOptions& options) {
   const auto& [model, max_tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, vote, n,
                best_of, stop, logit_bias, lora, examples, messages, thinking, template_args,
                constraint, on_error, on_overflow, on_length, timeout_ms, max_seconds,
-               max_total_tokens, max_cost, cache, priority] = options;
+               max_total_tokens, max_cost, cache, priority, speculate] = options;
   // The key has the model; an error is never remembered.
-  (void)model, (void)on_error, (void)timeout_ms, (void)cache;
+  (void)model, (void)on_error, (void)timeout_ms, (void)cache, (void)speculate;
   (void)priority, (void)max_seconds, (void)max_total_tokens, (void)max_cost, (void)on_overflow;
   // The prompt is as the template made it with them.
   (void)examples, (void)messages, (void)template_args;

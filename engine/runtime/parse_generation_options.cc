@@ -280,6 +280,13 @@ constexpr Key kKeys[] = {
            n, v, {{"batch", Priority::kBatch}, {"interactive", Priority::kInteractive}},
            &o->priority);
      }},
+    {"speculate",
+     [](absl::string_view n, const Json& v, Options* o) {
+       return ToEnum<Speculate>(
+           n, v,
+           {{"auto", Speculate::kAuto}, {"off", Speculate::kOff}, {"always", Speculate::kAlways}},
+           &o->speculate);
+     }},
     {"timeout_ms", [](absl::string_view n, const Json& v,
                       Options* o) { return ToInteger(n, v, &o->timeout_ms); }},
     {"max_seconds", [](absl::string_view n, const Json& v,

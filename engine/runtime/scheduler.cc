@@ -112,8 +112,43 @@ StepPlan Scheduler::Schedule(const PromptLimits& limits) {
                      return a.sequence->request().spec().adapters <
                             b.sequence->request().spec().adapters;
                    });
+  if (options_.speculator != nullptr) PlanGuesses(limits.token_seconds, &step);
   step.plan.cache_ops = blocks_.TakeOps();
   return std::move(step.plan);
+}
+
+// Has the planned sequences guess, with what the step has left.
+void Scheduler::PlanGuesses(double token_seconds, Step* step) {
+  std::vector<Speculator::Row> rows;
+  std::vector<StepEntry*> entries;
+  Speculator::Limits limits{.prompt_seconds = token_seconds};
+  for (StepEntry& entry : step->plan.entries) {
+    Sequence* sequence = entry.sequence;
+    sequence->DropGuess();
+    limits.step_tokens += entry.num_tokens;
+    limits.prompts = limits.prompts || !entry.decode;
+    const bool guesses = entry.samples && sequence->AllowedTokens().ok() &&
+                         sequence->request().spec().options.speculate != Speculate::kOff;
+    if (!guesses) continue;
+    entry.speculator_row = static_cast<int32_t>(rows.size());
+    rows.push_back({.sequence = sequence, .most = most_tokens_ - entry.num_tokens});
+    entries.push_back(&entry);
+  }
+  if (rows.empty()) return;
+  limits.tokens = std::min(step->budget, options_.max_scored_rows - step->scored_rows);
+  options_.speculator->Guess(rows, limits, &grammar_work_);
+  for (StepEntry* entry : entries) {
+    Sequence* sequence = entry->sequence;
+    const int32_t guessed = sequence->num_guessed();
+    if (guessed == 0) continue;
+    const int32_t tokens = entry->num_tokens + guessed;
+    if (!blocks_.Grow(sequence->salt(), sequence->computed() + tokens, &sequence->block_table())) {
+      sequence->DropGuess();
+      continue;
+    }
+    entry->num_tokens = tokens;
+    entry->num_guessed = guessed;
+  }
 }
 
 // Planning may preempt, which takes sequences off the end of running_ (the planned one included).
@@ -307,13 +342,11 @@ void Scheduler::Preempt(Sequence* sequence, Step* step) {
   ++step->plan.preemptions;
 }
 
-void Scheduler::Commit(const StepEntry& entry, int32_t accepted) {
-  assert(accepted >= 1 && accepted <= entry.num_tokens);
+void Scheduler::Commit(const StepEntry& entry, int32_t tokens) {
   Sequence* sequence = entry.sequence;
   const int32_t before = sequence->computed();
-  sequence->set_computed(before + accepted);
+  sequence->set_computed(before + tokens);
   BlockTable& table = sequence->block_table();
-  if (accepted < entry.num_tokens) blocks_.Truncate(sequence->computed(), &table);
   // At the end of a prompt the begun block too, for prompts that part in it. While decoding, only
   // what has become full: rarely.
   const bool prompt_ends = !entry.decode && sequence->remaining() == 0;
@@ -325,6 +358,13 @@ void Scheduler::Commit(const StepEntry& entry, int32_t accepted) {
                     prompt_ends || snapshot, snapshot, &table);
   }
   blocks_.LeaveBehind(sequence->computed(), &table);
+}
+
+void Scheduler::Reject(const StepEntry& entry) {
+  Sequence* sequence = entry.sequence;
+  if (entry.num_guessed == 0) return;
+  sequence->DropGuess();
+  blocks_.Truncate(sequence->computed(), &sequence->block_table());
 }
 
 std::unique_ptr<Sequence> Scheduler::Finish(Sequence* sequence, bool keep) {

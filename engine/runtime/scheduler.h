@@ -3,7 +3,11 @@
 //   scheduler.Add(std::make_unique<Sequence>(...));
 //   const StepPlan plan = scheduler.Schedule();
 //   ... carry out plan.cache_ops, run the model over plan.entries ...
-//   for (const StepEntry& entry : plan.entries) scheduler.Commit(entry, entry.num_tokens);
+//   for (const StepEntry& entry : plan.entries) {
+//     scheduler.Commit(entry, entry.num_tokens - entry.num_guessed);
+//     ... take what was sampled; for tokens that were guessed right: Commit(entry, so many) ...
+//     scheduler.Reject(entry);
+//   }
 //
 // One token budget a step (which an encoder's last text may exceed: each is computed at once):
 // first a token for every sequence that decodes, then prompts, the oldest first and in chunks, then
@@ -35,6 +39,7 @@
 #include "engine/runtime/block_manager.h"
 #include "engine/runtime/fair_queue.h"
 #include "engine/runtime/sequence.h"
+#include "engine/runtime/speculator.h"
 
 namespace lm {
 
@@ -45,14 +50,21 @@ struct SchedulerOptions {
   CacheShape cache;
   bool prefix_cache = true;
   int64_t grammar_work = 10'000'000;  // in a step, see GrammarMatcher: about 10 ms
+  // Has sequences guess tokens where the step has room for them; null: nothing is guessed.
+  // REQUIRES: then the model is not recurrent, for a state cannot be taken back. Outlives this.
+  Speculator* speculator = nullptr;
 };
 
-// The tokens [sequence->computed(), + num_tokens) of a sequence.
+// The tokens [sequence->computed(), + num_tokens) of a sequence, the last of which may be guessed
+// (Sequence::guessed_context).
 struct StepEntry {
   Sequence* sequence = nullptr;
   int32_t num_tokens = 0;
-  bool decode = false;     // else a (part of a) prompt
-  bool samples = false;    // a token is picked behind the last of these
+  int32_t num_guessed = 0;  // of them, the last
+  bool decode = false;      // else a (part of a) prompt
+  bool samples = false;     // a token is picked behind the last that is not guessed, and at each of
+                            // guessed_points()
+  int32_t speculator_row = -1;  // Speculator::Judge's
   int32_t num_logits = 0;  // of the last so many of these tokens the logits are wanted (scoring)
   Sequence::Range pooled = {};  // of these tokens those whose hidden states are wanted
 };
@@ -69,6 +81,7 @@ struct StepPlan {
 struct PromptLimits {
   int32_t beside_interactive = std::numeric_limits<int32_t>::max();
   int32_t beside_batch = std::numeric_limits<int32_t>::max();
+  double token_seconds = 0;  // what one adds to a step; 0: not known
 };
 
 // Sequences that interactive requests may run beyond max_sequences.
@@ -100,10 +113,15 @@ class Scheduler {
   // tokens of prompts.
   StepPlan Schedule(const PromptLimits& limits = {});
 
-  // The entry's tokens have been computed, and the first `accepted` of them stay: others may use
-  // those from now on. (A decode entry may have tokens that were guessed.) REQUIRES: accepted >= 1;
-  // all of them where the entry is a prompt's or the model recurrent.
-  void Commit(const StepEntry& entry, int32_t accepted);
+  // The entry's tokens have been computed, and the next `tokens` of them stay: others may use those
+  // from now on. First all that are not guessed; then, as often as one likes, those that were
+  // guessed right and appended.
+  void Commit(const StepEntry& entry, int32_t tokens);
+  // The entry's other tokens, all guessed, do not stay. Call behind the last Commit.
+  void Reject(const StepEntry& entry);
+  // Whether all is known that the sequence's next token is sampled by; where that takes a turn with
+  // its grammar it gets one, once.
+  bool IsReady(Sequence* sequence);
   // The plan's block operations failed.
   void DistrustBlocks() { blocks_.Distrust(); }
 
@@ -130,7 +148,7 @@ class Scheduler {
   bool AdmitWaiting(FairQueue* waiting, size_t most, Step* step);
   bool Plan(Sequence* sequence, int32_t num_tokens, Step* step);
   bool PlanTokens(Sequence* sequence, int32_t num_tokens, Step* step);
-  bool IsReady(Sequence* sequence);
+  void PlanGuesses(double token_seconds, Step* step);
   bool MustWait(const Sequence& sequence);
   bool Admit(Sequence* sequence, Step* step);
   bool MakeRoomFor(Sequence* sequence, Step* step);

@@ -30,6 +30,12 @@ double LogProbability(absl::Span<const float> logits, int32_t token) {
   return logits[token] - LogSumExp(logits);
 }
 
+// Empty: all tokens are.
+bool IsInMask(absl::Span<const uint64_t> mask, int32_t token) {
+  const size_t word = token / 64;
+  return mask.empty() || (word < mask.size() && (mask[word] >> (token % 64) & 1) != 0);
+}
+
 }  // namespace
 
 Sequence::Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer,
@@ -91,6 +97,7 @@ void Sequence::OnAdmitted(int32_t cached_tokens, absl::Time now) {
 
 void Sequence::OnPreempted() {
   computed_ = 0;
+  guess_.reset();
   if (recurrent_) snapshots_ = request_->spec().borders;
 }
 
@@ -104,7 +111,7 @@ void Sequence::BeginShare(int32_t num_tokens, int32_t all_tokens, absl::Time now
   if (request_->spec().options.timeout_ms == 0) return;
   const int32_t end = computed_ + num_tokens;
   share_ = std::max(0, end - std::max(computed_, charged_)) / static_cast<double>(all_tokens);
-  charged_ = std::max(charged_, end);
+  charged_ = std::max(charged_, end - num_guessed());
   share_began_ = now;
   if (share_ > 0) request_->set_deadline(now + TimeLeft() / share_);
 }
@@ -147,6 +154,15 @@ bool Sequence::TakeSnapshotPoint() {
 
 absl::StatusOr<SamplingRow> Sequence::NextSample() const {
   ASSIGN_OR_RETURN(const absl::Span<const uint64_t> allowed, AllowedTokens());
+  return SampleBehind(tokens_, allowed);
+}
+
+SamplingRow Sequence::SampleAt(const GuessedPoint& point) const {
+  return SampleBehind(guessed_context().subspan(0, point.end), point.allowed);
+}
+
+SamplingRow Sequence::SampleBehind(absl::Span<const int32_t> context,
+                                   absl::Span<const uint64_t> allowed) const {
   const GenerationOptions& options = request_->spec().options;
   return SamplingRow{.options = {.repeat_penalty = options.repeat_penalty,
                                  .logit_bias = options.logit_bias,
@@ -155,7 +171,7 @@ absl::StatusOr<SamplingRow> Sequence::NextSample() const {
                                  .top_p = options.top_p,
                                  .min_p = options.min_p,
                                  .seed = options.seed},
-                     .context = tokens_,
+                     .context = context,
                      .allowed = allowed};
 }
 
@@ -185,7 +201,8 @@ absl::StatusOr<std::optional<FinishReason>> Sequence::TakeSample(
 }
 
 absl::StatusOr<std::optional<FinishReason>> Sequence::AppendPending(absl::Time now, int64_t* work) {
-  const absl::StatusOr<std::vector<int32_t>> tokens = AcceptWithForced(work);
+  const absl::StatusOr<std::vector<int32_t>> tokens =
+      AcceptWithForced(&*grammar_, &*pending_, Room(), work);
   waits_ = absl::IsUnavailable(tokens.status());
   if (waits_) return std::optional<FinishReason>();
   RETURN_IF_ERROR(tokens.status());
@@ -216,21 +233,25 @@ int32_t Sequence::Room() const {
 }
 
 absl::Status Sequence::FillAllowed(int64_t* work) {
-  std::vector<uint64_t> mask(grammar_->mask_words());
-  if (completes()) {
-    if (!can_complete_) {
-      ASSIGN_OR_RETURN(const int32_t needed, grammar_->TokensToEnd(work));
-      if (needed > Room()) return CutShort(FinishReason::kLength);
-      can_complete_ = true;
-    }
-    bool left_out = false;
-    RETURN_IF_ERROR(grammar_->FillMaskToEnd(Room(), absl::MakeSpan(mask), &left_out, work));
-    led_to_end_ = led_to_end_ || left_out;
-  } else {
-    RETURN_IF_ERROR(grammar_->FillMask(absl::MakeSpan(mask), work));
-  }
-  allowed_ = std::move(mask);
+  Allowed allowed{.can_complete = can_complete_};
+  const absl::Status status = FillAllowed(&*grammar_, Room(), work, &allowed);
+  can_complete_ = allowed.can_complete;
+  RETURN_IF_ERROR(status);
+  led_to_end_ = led_to_end_ || allowed.left_out;
+  allowed_ = std::move(allowed.mask);
   return absl::OkStatus();
+}
+
+absl::Status Sequence::FillAllowed(GrammarMatcher* grammar, int32_t room, int64_t* work,
+                                   Allowed* allowed) const {
+  allowed->mask.resize(grammar->mask_words());
+  if (!completes()) return grammar->FillMask(absl::MakeSpan(allowed->mask), work);
+  if (!allowed->can_complete) {
+    ASSIGN_OR_RETURN(const int32_t needed, grammar->TokensToEnd(work));
+    if (needed > room) return CutShort(FinishReason::kLength);
+    allowed->can_complete = true;
+  }
+  return grammar->FillMaskToEnd(room, absl::MakeSpan(allowed->mask), &allowed->left_out, work);
 }
 
 // Streams the token and what it made certain of the text.
@@ -249,43 +270,101 @@ absl::StatusOr<absl::Span<const uint64_t>> Sequence::AllowedTokens() const {
 
 // The sampled token and those that must follow it, cut as the tokenizer cuts their common text: the
 // sampled one, not computed yet, may become another.
-absl::StatusOr<std::vector<int32_t>> Sequence::AcceptWithForced(int64_t* work) {
-  Pending& sampled = *pending_;
-  if (!sampled.accepted) RETURN_IF_ERROR(grammar_->Accept(sampled.token, work));
-  sampled.accepted = true;
+absl::StatusOr<std::vector<int32_t>> Sequence::AcceptWithForced(GrammarMatcher* grammar,
+                                                                Pending* sampled, int32_t room,
+                                                                int64_t* work) const {
+  if (!sampled->accepted) RETURN_IF_ERROR(grammar->Accept(sampled->token, work));
+  sampled->accepted = true;
   auto tokenize = [this](absl::string_view text) { return AnswerTokens(*tokenizer_, text); };
-  const absl::string_view own = tokenizer_->TokenBytes(sampled.token);
-  if (!sampled.cut_with_forced) {
-    ASSIGN_OR_RETURN(sampled.tokens, grammar_->ForcedTokens(tokenize, own, work));
-    sampled.cut_with_forced = true;
+  const absl::string_view own = tokenizer_->TokenBytes(sampled->token);
+  if (!sampled->cut_with_forced) {
+    ASSIGN_OR_RETURN(sampled->tokens, grammar->ForcedTokens(tokenize, own, work));
+    sampled->cut_with_forced = true;
   }
-  if (sampled.tokens.empty()) {
-    ASSIGN_OR_RETURN(sampled.tokens, grammar_->ForcedTokens(tokenize, /*tail=*/"", work));
-    sampled.tokens.insert(sampled.tokens.begin(), sampled.token);
+  if (sampled->tokens.empty()) {
+    ASSIGN_OR_RETURN(sampled->tokens, grammar->ForcedTokens(tokenize, /*tail=*/"", work));
+    sampled->tokens.insert(sampled->tokens.begin(), sampled->token);
   }
   std::string text;
-  for (int32_t t : sampled.tokens) absl::StrAppend(&text, tokenizer_->TokenBytes(t));
+  for (int32_t t : sampled->tokens) absl::StrAppend(&text, tokenizer_->TokenBytes(t));
   if (text.size() > own.size()) {
-    if (!sampled.followed_forced) {
-      RETURN_IF_ERROR(grammar_->AcceptBytes(absl::string_view(text).substr(own.size()), work));
-      sampled.followed_forced = true;
+    if (!sampled->followed_forced) {
+      RETURN_IF_ERROR(grammar->AcceptBytes(absl::string_view(text).substr(own.size()), work));
+      sampled->followed_forced = true;
     }
-    ASSIGN_OR_RETURN(const bool fits, FitsWithForced(work));
+    const int32_t left = room - static_cast<int32_t>(sampled->tokens.size());
+    ASSIGN_OR_RETURN(const bool fits, FitsWithForced(grammar, left, work));
     if (!fits) {
-      RETURN_IF_ERROR(grammar_->Rollback(1));
-      sampled.tokens = {sampled.token};
+      RETURN_IF_ERROR(grammar->Rollback(1));
+      sampled->tokens = {sampled->token};
     }
   }
-  return sampled.tokens;
+  return sampled->tokens;
 }
 
-// Whether the answer can still be ended behind the pending tokens: the tokenizer may cut what is
-// forced into more than it has to be.
-absl::StatusOr<bool> Sequence::FitsWithForced(int64_t* work) {
-  const int32_t room = Room() - static_cast<int32_t>(pending_->tokens.size());
-  if (!completes() || grammar_->IsNearEverywhere(room)) return true;
-  ASSIGN_OR_RETURN(const int32_t needed, grammar_->TokensToEnd(work));
+// Whether the answer can still be ended where so many tokens are left of its room: the tokenizer
+// may cut what is forced into more than it has to be.
+absl::StatusOr<bool> Sequence::FitsWithForced(GrammarMatcher* grammar, int32_t room,
+                                              int64_t* work) const {
+  if (!completes() || grammar->IsNearEverywhere(room)) return true;
+  ASSIGN_OR_RETURN(const int32_t needed, grammar->TokensToEnd(work));
   return needed <= room;
+}
+
+int32_t Sequence::ExtendGuess(absl::Span<const int32_t> draft, int32_t most, int64_t* work) {
+  assert(ready() && grammar_status_.ok() && !scoring() && !embedding());
+  Guess guess;
+  if (guess_) {
+    guess = *std::move(guess_);
+    guess_.reset();
+  } else {
+    guess = {.tokens = tokens_, .grammar = grammar_, .can_complete = can_complete_};
+  }
+  int32_t used = 0;
+  // Behind each a token more is sampled, so there must be room for that.
+  most = std::min(most, Room() - 1);
+  while (used < static_cast<int32_t>(draft.size())) {
+    const int32_t token = draft[used];
+    const auto guessed = static_cast<int32_t>(guess.tokens.size() - tokens_.size());
+    if (guessed >= most || tokenizer_->IsEndOfGeneration(token)) break;
+    if (grammar_ && !guess.grammar) break;
+    Pending next{.token = token, .tokens = {token}};
+    Allowed allowed{.can_complete = guess.can_complete};
+    if (grammar_) {
+      const int32_t room = Room() - guessed;
+      const absl::Span<const uint64_t> mask =
+          guess.points.empty() ? allowed_ : guess.points.back().allowed;
+      if (!IsInMask(mask, token)) break;
+      next.tokens.clear();
+      const auto tokens = AcceptWithForced(&*guess.grammar, &next, room, work);
+      const bool on = tokens.ok() && !guess.grammar->IsComplete() &&
+                      guessed + static_cast<int32_t>(tokens->size()) <= most;
+      if (!on ||
+          !FillAllowed(&*guess.grammar, room - static_cast<int32_t>(tokens->size()), work, &allowed)
+               .ok()) {
+        guess.grammar.reset();  // it may have moved on
+        break;
+      }
+      guess.can_complete = allowed.can_complete;
+    }
+    guess.tokens.insert(guess.tokens.end(), next.tokens.begin(), next.tokens.end());
+    guess.points.push_back(
+        {.end = static_cast<int32_t>(guess.tokens.size()), .allowed = std::move(allowed.mask)});
+    const size_t before = used;
+    while (used < static_cast<int32_t>(draft.size()) && used - before < next.tokens.size() &&
+           draft[used] == next.tokens[used - before]) {
+      ++used;
+    }
+    if (used - before < next.tokens.size()) break;  // the draft is another text
+  }
+  if (!guess.points.empty()) guess_ = std::move(guess);
+  return used;
+}
+
+bool Sequence::Reaches(const GuessedPoint& point) const {
+  return ready() && grammar_status_.ok() && static_cast<int32_t>(tokens_.size()) == point.end &&
+         allowed_ == point.allowed &&
+         std::equal(tokens_.begin() + computed_, tokens_.end(), guess_->tokens.begin() + computed_);
 }
 
 // No answer can end among these tokens but behind the last.
@@ -318,10 +397,7 @@ std::optional<FinishReason> Sequence::Append(int32_t token, double logprob, absl
 // Nothing can follow.
 bool Sequence::AnswerIsWhole() const { return grammar_->IsComplete(); }
 
-bool Sequence::IsAllowed(int32_t token) const {
-  const size_t word = token / 64;
-  return allowed_.empty() || (word < allowed_.size() && (allowed_[word] >> (token % 64) & 1) != 0);
-}
+bool Sequence::IsAllowed(int32_t token) const { return IsInMask(allowed_, token); }
 
 double Sequence::LogProbabilityAmongAllowed(absl::Span<const float> logits, int32_t token) const {
   // At most 0, whatever is rounded: the token's own share is 1.

@@ -10,6 +10,10 @@
 // for some grammars: such a sequence is not ready(), and sits out steps until its turns of Follow
 // have come to an end. When that is changes nothing about the answer.
 //
+// Behind tokens() some may be guessed, and computed in the same step as the last of those: then
+// more than one can be taken from it. A guess has what each of its tokens would be sampled by, had
+// it come alone: the tokens before it, and the grammar's mask there. So what is taken is the same.
+//
 // With OnLength::kComplete the mask leaves only tokens behind which what is left of max_tokens (or
 // the context) is enough to end the answer: the model writes what it likes as long as there is
 // room, and is led to an end where there is not. Such an answer has finish "length", or "context".
@@ -30,6 +34,7 @@
 #include "engine/grammar/grammar_matcher.h"
 #include "engine/runtime/answer_text.h"
 #include "engine/runtime/block_manager.h"
+#include "engine/runtime/drafter.h"
 #include "engine/runtime/request.h"
 #include "engine/text/tokenizer.h"
 
@@ -105,6 +110,34 @@ class Sequence {
   // How the next token is to be picked from the logits of the last one; its views are valid until
   // it is taken. The grammar's error where what it allows is not known. REQUIRES: ready().
   absl::StatusOr<SamplingRow> NextSample() const;
+
+  // Guesses that the tokens of `draft` come next, together with those that the grammar then forces:
+  // at most `most` tokens altogether, and as far as *work reaches. Returns how many of the draft
+  // are guessed: it ends where the grammar allows another token only, the answer would end, or it
+  // is given no room. May be called again, to go on. REQUIRES: ready(), and what is allowed is
+  // known.
+  int32_t ExtendGuess(absl::Span<const int32_t> draft, int32_t most, int64_t* work);
+  void DropGuess() { guess_.reset(); }
+  int32_t num_guessed() const {
+    return guess_ ? static_cast<int32_t>(guess_->tokens.size() - tokens_.size()) : 0;
+  }
+  // tokens(), and behind them what is guessed.
+  absl::Span<const int32_t> guessed_context() const { return guess_ ? guess_->tokens : tokens_; }
+  // Where tokens are sampled, beside that behind tokens(), if the guess is right until there.
+  struct GuessedPoint {
+    int32_t end = 0;                     // behind guessed_context()[0, end)
+    std::vector<uint64_t> allowed = {};  // as AllowedTokens()
+  };
+  absl::Span<const GuessedPoint> guessed_points() const {
+    return guess_ ? absl::MakeConstSpan(guess_->points) : absl::Span<const GuessedPoint>();
+  }
+  // How the token behind a guessed point is to be picked; as NextSample.
+  SamplingRow SampleAt(const GuessedPoint& point) const;
+  // Whether the tokens taken are those guessed until the point, and what is known of the next one
+  // is what it is sampled by there.
+  bool Reaches(const GuessedPoint& point) const;
+  // What the drafter keeps; null at first.
+  std::unique_ptr<DraftMemory>& draft_memory() { return draft_memory_; }
   // Whether TakeSample reads those logits too.
   bool reads_logits() const {
     const RequestSpec& spec = request_->spec();
@@ -155,7 +188,8 @@ class Sequence {
   // tokens. Waiting for others does not count, nor what is computed again after a preemption; so
   // what has the time alone has it in any company.
 
-  // A step begins that computes `num_tokens` tokens of this sequence among `all_tokens`.
+  // A step begins that computes `num_tokens` tokens of this sequence among `all_tokens`, those
+  // guessed included.
   void BeginShare(int32_t num_tokens, int32_t all_tokens, absl::Time now);
   // It has ended; the request is given up where its time is over.
   void EndShare(absl::Time now);
@@ -164,7 +198,6 @@ class Sequence {
   std::optional<FinishReason> Append(int32_t token, double logprob, absl::Time now);
   void Publish(int32_t token, double logprob, absl::Time now);
   absl::StatusOr<std::optional<FinishReason>> AppendPending(absl::Time now, int64_t* work);
-  absl::StatusOr<std::vector<int32_t>> AcceptWithForced(int64_t* work);
   // Appends tokens that the grammar has accepted; `sampled` is the first one's logprob, if known.
   std::optional<FinishReason> AppendConstrained(absl::Span<const int32_t> tokens, double sampled,
                                                 absl::Time now);
@@ -173,8 +206,9 @@ class Sequence {
     return grammar_ && request_->spec().options.on_length == OnLength::kComplete;
   }
   int32_t Room() const;
+  SamplingRow SampleBehind(absl::Span<const int32_t> context,
+                           absl::Span<const uint64_t> allowed) const;
   absl::Status FillAllowed(int64_t* work);
-  absl::StatusOr<bool> FitsWithForced(int64_t* work);
   absl::Status CutShort(FinishReason finish) const;
   bool IsAllowed(int32_t token) const;
   // REQUIRES: the token is allowed.
@@ -209,6 +243,25 @@ class Sequence {
     std::vector<int32_t> tokens = {};  // to be appended; empty: not known
   };
   std::optional<Pending> pending_;
+  absl::StatusOr<std::vector<int32_t>> AcceptWithForced(GrammarMatcher* grammar, Pending* sampled,
+                                                        int32_t room, int64_t* work) const;
+  absl::StatusOr<bool> FitsWithForced(GrammarMatcher* grammar, int32_t room, int64_t* work) const;
+  // A mask, and what else a look at it tells.
+  struct Allowed {
+    std::vector<uint64_t> mask = {};
+    bool can_complete = false;  // can_complete_
+    bool left_out = false;      // tokens that there is no room for
+  };
+  absl::Status FillAllowed(GrammarMatcher* grammar, int32_t room, int64_t* work,
+                           Allowed* allowed) const;
+  struct Guess {
+    std::vector<int32_t> tokens = {};  // tokens_, and behind them what is guessed
+    std::vector<GuessedPoint> points = {};
+    std::optional<GrammarMatcher> grammar = {};  // behind all of them; null: nobody knows
+    bool can_complete = false;
+  };
+  std::optional<Guess> guess_;
+  std::unique_ptr<DraftMemory> draft_memory_;
   bool waits_ = false;                     // a turn of Follow was not enough
   int64_t followed_ = 0;                   // work of Follow
   bool cut_in_forced_ = false;             // a limit came among tokens that had to follow

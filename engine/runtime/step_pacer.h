@@ -19,6 +19,9 @@ class StepPacer {
   // known.
   int32_t PromptTokens(absl::Duration target, int32_t most) const;
 
+  // What a token of a prompt adds to a step; 0: not known yet.
+  double token_seconds() const { return token_seconds_; }
+
   static constexpr int32_t kLeast = 32;
 
  private:

@@ -8,7 +8,8 @@ StepWork WorkMeter::Count(const StepPlan& plan) {
   double prefilled = 0, decoded = 0;
   bool head = false;
   for (const StepEntry& entry : plan.entries) {
-    const int32_t rows = entry.num_logits + entry.samples;  // through the head
+    const auto guessed = static_cast<int32_t>(entry.sequence->guessed_points().size());
+    const int32_t rows = entry.num_logits + entry.samples + guessed;  // through the head
     Work& work = entry.decode ? step.decode : step.prefill;
     (entry.decode ? decoded : prefilled) += entry.num_tokens;
     work.operations += 2.0 * static_cast<double>(cost_.body_parameters) * entry.num_tokens +

@@ -92,6 +92,7 @@ Cell Settings::Default(absl::string_view key) {
   if (key == "seed") return static_cast<int64_t>(generation.seed);
   if (key == "repeat_penalty") return generation.repeat_penalty;
   if (key == "thinking") return "drop";
+  if (key == "speculate") return "auto";
   if (key == "on_overflow" || key == "on_error") return "error";
   if (key == "timeout_ms") return generation.timeout_ms;
   if (key == "max_seconds") return generation.max_seconds;

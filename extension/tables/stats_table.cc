@@ -33,6 +33,11 @@
 // the model's time went to: 'prefill-bound (slow to start)': shared prefixes and shorter prompts
 // help; 'decode-bound (slow to stream)': shorter answers and more rows at a time help.
 //
+// Tokens of an answer are guessed where that is quicker, and checked several in a step (option
+// `speculate`): `drafted` were, `accepted` of them were right, and `steps_saved` says how many
+// decode steps less the same rows took for it. `speculation` is 'on', or 'off' and why this model
+// never guesses.
+//
 // A model on the network computes elsewhere, and of the engine's columns has ttft_* only. `cost` is
 // what this database's tokens of the phase come to at the model's price_in or price_out (lm_models;
 // one of this machine may have them, too), reused ones included: sum(cost) is the bill, as far as
@@ -52,6 +57,7 @@
 // one thing (engine/model/purpose.h) was asked for something else: that which ships labels and
 // shortens descriptions of packages, and answers with words to whatever it is asked.
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 
@@ -87,7 +93,8 @@ class StatsTable : public SnapshotTable {
            "batch_occupancy REAL, preemptions INTEGER, kv_bytes INTEGER, kv_bytes_used INTEGER, "
            "kv_bytes_cached INTEGER, memo_hits INTEGER, arithmetic_percent REAL, bandwidth_percent "
            "REAL, verdict TEXT, path TEXT, foreseen INTEGER, hint TEXT, cost REAL, cascaded "
-           "INTEGER, escalated INTEGER)";
+           "INTEGER, escalated INTEGER, drafted INTEGER, accepted INTEGER, steps_saved INTEGER, "
+           "speculation TEXT)";
   }
 
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override { return RowsFor(~uint64_t{0}); }
@@ -181,7 +188,17 @@ class StatsTable : public SnapshotTable {
     AppendOwn(generator, &cells);
     cells.push_back(CostOf(generator, prefill, own));
     AppendCascades(info, &cells);
+    AppendGuesses(stats, prefill, &cells);
     return cells;
+  }
+
+  static void AppendGuesses(const EngineStats& stats, bool prefill, std::vector<Cell>* cells) {
+    if (prefill) return cells->resize(cells->size() + 4);
+    cells->push_back(stats.tokens_drafted);
+    cells->push_back(stats.tokens_accepted);
+    cells->push_back(std::llround(stats.steps_saved));
+    cells->push_back(stats.no_speculation.empty() ? std::string("on")
+                                                  : absl::StrCat("off: ", stats.no_speculation));
   }
 
   // What servers elsewhere did is theirs to tell: the columns of an engine are NULL.
@@ -199,6 +216,7 @@ class StatsTable : public SnapshotTable {
     AppendOwn(generator, &cells);
     cells.push_back(CostOf(generator, prefill, own));
     AppendCascades(info, &cells);
+    cells.resize(cells.size() + 4);  // of guesses
     return cells;
   }
 

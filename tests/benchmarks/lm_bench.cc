@@ -17,6 +17,8 @@
 // scaling        1, 2, ..., 64 rows of the rows64 protocol
 // shared         decode step of 32 rows over a 1,024-token prefix, shared against copied, and the
 //                KV memory of both
+// speculation    answers that have been given before, and drawn ones, with guesses and without, in
+//                turns (all other figures: without)
 // kv             KV bytes a token, predicted and measured, and the waste of blocks
 //
 // All go through the Engine that SQL uses, `shared` through the model beneath it. Medians of `reps`
@@ -198,6 +200,10 @@ absl::Status Run(const Arguments& arguments) {
   if (arguments.Names("scaling")) {
     ASSIGN_OR_RETURN(auto table, SweepRows(&engine, arguments.reps));
     report.AddSeries("scaling", table);
+  }
+  if (arguments.Names("speculation")) {
+    ASSIGN_OR_RETURN(auto table, SweepSpeculation(&engine, arguments.reps));
+    report.AddSeries("speculation", table);
   }
   if (arguments.Names("kv")) {
     ASSIGN_OR_RETURN(auto figures, MeasureKv(&engine, work));

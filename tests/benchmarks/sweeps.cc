@@ -111,6 +111,42 @@ class PrefixRows {
 
 }  // namespace
 
+absl::StatusOr<nlohmann::ordered_json> SweepSpeculation(TimedEngine* engine, int reps) {
+  constexpr int kContext = 128, kSteps = 128;
+  Json table = Json::array();
+  for (const bool seen : {true, false}) {
+    engine->set_temperature(seen ? 0 : 2);
+    for (const int rows : {1, 8, 32}) {
+      std::vector<double> ratios, rates;
+      const EngineStats before = engine->engine().Stats();
+      std::vector<Prompt> prompts = engine->RandomPrompts(rows, kContext);
+      for (int r = 0; r <= reps; ++r) {
+        if (!seen) prompts = engine->RandomPrompts(rows, kContext);
+        double seconds[2];
+        for (const bool guesses : {false, true}) {
+          engine->set_speculate(guesses ? Speculate::kAuto : Speculate::kOff);
+          ASSIGN_OR_RETURN(const Burst burst, engine->Run(prompts, kSteps + 1));
+          seconds[guesses] = burst.decode;
+        }
+        if (r == 0) continue;  // a first look at what steps cost
+        ratios.push_back(seconds[0] / seconds[1]);
+        rates.push_back(rows * kSteps / seconds[1]);
+      }
+      const EngineStats after = engine->engine().Stats();
+      table.push_back({{"answers", seen ? "seen" : "drawn"},
+                       {"rows", rows},
+                       {"times_as_fast", Median(ratios)},
+                       {"tokens_per_second", Median(rates)},
+                       {"drafted", after.tokens_drafted - before.tokens_drafted},
+                       {"accepted", after.tokens_accepted - before.tokens_accepted},
+                       {"steps_saved", after.steps_saved - before.steps_saved}});
+    }
+  }
+  engine->set_temperature(0);
+  engine->set_speculate(Speculate::kOff);
+  return table;
+}
+
 int64_t ResidentBytes() {
   std::ifstream statm("/proc/self/statm");
   int64_t total = 0, resident = 0;

@@ -49,6 +49,8 @@ absl::StatusOr<std::shared_ptr<Request>> TimedEngine::Submit(Prompt prompt, int 
   RequestSpec spec{.prompt = std::move(prompt), .salt = "bench"};
   spec.options.max_tokens = max_tokens;
   spec.options.priority = priority;
+  spec.options.speculate = speculate_;
+  spec.options.temperature = temperature_;
   spec.options.logit_bias = no_end_;
   return engine_->Submit(std::move(spec));
 }

@@ -45,6 +45,11 @@ class TimedEngine {
   double first_token_seconds() const { return first_token_seconds_; }  // the load included
   Engine& engine() { return *engine_; }
 
+  // Whether tokens are guessed (speculation); at first never: figures are of the model's own steps.
+  void set_speculate(Speculate speculate) { speculate_ = speculate; }
+  // Of the answers to come; at first greedy.
+  void set_temperature(double temperature) { temperature_ = temperature; }
+
   int32_t RandomToken();
   Prompt RandomPrompt(int tokens);
   std::vector<Prompt> RandomPrompts(int count, int tokens);
@@ -75,6 +80,8 @@ class TimedEngine {
 
   std::mt19937 random_;
   std::shared_ptr<Engine> engine_;
+  Speculate speculate_ = Speculate::kOff;
+  double temperature_ = 0;
   double load_seconds_ = 0;
   double first_token_seconds_ = 0;
   // Biases the end of an answer away; empty until an answer ended early. A bias costs the sampler

@@ -230,10 +230,12 @@ TEST_F(SchedulerTest, WhatIsNotAcceptedGivesItsBlocksBack) {
   const StepPlan plan = scheduler_->Schedule();
   ASSERT_EQ(plan.entries.size(), 1u);
   StepEntry guessed = plan.entries[0];
+  guessed.num_guessed = 60;
   Sequence* sequence = guessed.sequence;
   EXPECT_EQ(sequence->block_table().blocks[0].size(), 4u);
   guessed.decode = true;
   scheduler_->Commit(guessed, 40);
+  scheduler_->Reject(guessed);
   EXPECT_EQ(sequence->computed(), 40);
   EXPECT_EQ(sequence->block_table().blocks[0].size(), 2u);
   EXPECT_EQ(scheduler_->blocks().num_free(), 18);

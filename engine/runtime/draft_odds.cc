@@ -1,0 +1,31 @@
+#include "engine/runtime/draft_odds.h"
+
+#include <algorithm>
+
+namespace lm {
+
+DraftOdds::DraftOdds() {
+  constexpr double kAtFirst = 0.5;
+  for (auto& kinds : odds_) kinds.fill({.share = kAtFirst, .seen = 0});
+}
+
+void DraftOdds::Record(int32_t kind, bool drawn, bool right) {
+  constexpr double kMostSeen = 200;  // what lies further back is forgotten
+  constexpr double kAssumed = 4;     // so many guesses is the first opinion worth
+  Share& odds = odds_[drawn][kind];
+  odds.seen = std::min(odds.seen + 1, kMostSeen);
+  odds.share += (right - odds.share) / (odds.seen + kAssumed);
+}
+
+double RowOdds::factor() const {
+  constexpr double kAssumed = 2, kMost = 1.25;
+  return std::min((right_ + kAssumed) / (expected_ + kAssumed), kMost);
+}
+
+void RowOdds::Record(double odds, bool right) {
+  constexpr double kKept = 0.95;  // for the next guess
+  expected_ = expected_ * kKept + odds;
+  right_ = right_ * kKept + right;
+}
+
+}  // namespace lm

@@ -1,0 +1,55 @@
+// Drafter guesses how texts go on, so that a step of the model can check several tokens of an
+// answer at once. A guess decides how soon an answer is there, never what it is.
+#ifndef LM_ENGINE_RUNTIME_DRAFTER_H_
+#define LM_ENGINE_RUNTIME_DRAFTER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace lm {
+
+// What a drafter keeps with a sequence.
+class DraftMemory {
+ public:
+  virtual ~DraftMemory() = default;
+};
+
+// How a text may go on.
+struct Draft {
+  std::vector<int32_t> tokens = {};
+  // How good the first token's reasons are: a number that tells guesses of one kind from others,
+  // below kDraftKinds. DraftOdds finds out what each is worth. That of the token i behind it is
+  // kind + i, at most last_kind.
+  int32_t kind = 0;
+  int32_t last_kind = 0;
+};
+inline constexpr int32_t kDraftKinds = 32;
+
+// A text that is asked about.
+struct DraftRow {
+  absl::string_view salt = {};             // whose text it is: it helps guess texts of no other
+  absl::Span<const int32_t> tokens = {};   // prompt and answer so far
+  absl::Span<const int32_t> context = {};  // the same, and behind them what is guessed already
+  int32_t most = 0;                        // tokens behind the context that are of use
+  std::unique_ptr<DraftMemory>* memory = nullptr;  // the drafter's own, null at first
+  Draft draft = {};                                // the answer: at most `most` tokens, maybe none
+};
+
+// Not thread-safe.
+class Drafter {
+ public:
+  virtual ~Drafter() = default;
+  // Fills in the drafts of the rows.
+  virtual void Propose(absl::Span<DraftRow> rows) = 0;
+  // An answer is there: tokens[prompt_tokens, ..) of them.
+  virtual void Learn(absl::string_view salt, absl::Span<const int32_t> tokens,
+                     int32_t prompt_tokens) = 0;
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_RUNTIME_DRAFTER_H_

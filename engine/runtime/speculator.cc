@@ -1,0 +1,155 @@
+#include "engine/runtime/speculator.h"
+
+#include <algorithm>
+
+namespace lm {
+namespace {
+
+// What a sequence keeps.
+struct RowMemory final : DraftMemory {
+  std::unique_ptr<DraftMemory> drafter;
+  RowOdds odds;
+};
+
+RowMemory& MemoryOf(Sequence* sequence) {
+  std::unique_ptr<DraftMemory>& memory = sequence->draft_memory();
+  if (memory == nullptr) memory = std::make_unique<RowMemory>();
+  return static_cast<RowMemory&>(*memory);
+}
+
+DraftRow RowOf(Sequence* sequence, int32_t most) {
+  return {.salt = sequence->salt(),
+          .tokens = sequence->tokens(),
+          .context = sequence->guessed_context(),
+          .most = most,
+          .memory = &MemoryOf(sequence).drafter};
+}
+
+bool IsDrawn(const Sequence& sequence) { return sequence.request().spec().options.temperature > 0; }
+
+int32_t KindOf(const Draft& draft, size_t i) {
+  return std::min(draft.kind + static_cast<int32_t>(i), draft.last_kind);
+}
+
+}  // namespace
+
+void Speculator::Guess(absl::Span<const Row> rows, const Limits& limits, int64_t* work) {
+  Propose(rows);
+  Choose(limits);
+  int32_t left = limits.tokens;
+  for (size_t i = 0; i < rows.size() && left > 0; ++i) {
+    MakeGuess(proposals_[i], std::min(rows[i].most, left), work);
+    left -= rows[i].sequence->num_guessed();
+  }
+}
+
+void Speculator::Propose(absl::Span<const Row> rows) {
+  std::vector<DraftRow> asked;
+  for (const Row& row : rows) {
+    asked.push_back(RowOf(row.sequence, std::min(row.most, kMostGuessed)));
+  }
+  drafter_->Propose(absl::MakeSpan(asked));
+  proposals_.clear();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Proposal& proposal = proposals_.emplace_back();
+    proposal.sequence = rows[i].sequence;
+    proposal.draft = std::move(asked[i].draft);
+    const double factor = MemoryOf(rows[i].sequence).odds.factor();
+    double odds = 1;
+    for (size_t t = 0; t < proposal.draft.tokens.size(); ++t) {
+      constexpr double kSurest = 0.98;
+      const double own = odds_.Of(KindOf(proposal.draft, t), IsDrawn(*rows[i].sequence));
+      odds *= std::min(own * factor, kSurest);
+      proposal.odds.push_back(odds);
+    }
+  }
+}
+
+// How many tokens of each proposal are guessed.
+void Speculator::Choose(const Limits& limits) {
+  struct Candidate {
+    double odds;
+    Proposal* proposal;
+  };
+  std::vector<Candidate> candidates;
+  for (Proposal& proposal : proposals_) {
+    if (proposal.sequence->request().spec().options.speculate == Speculate::kAlways) {
+      proposal.chosen = static_cast<int32_t>(proposal.odds.size());
+      continue;
+    }
+    for (double odds : proposal.odds) candidates.push_back({odds, &proposal});
+  }
+  // Those of one row keep their order.
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.odds > b.odds; });
+  auto choose = [&](size_t count) {
+    for (size_t i = 0; i < count; ++i) ++candidates[i].proposal->chosen;
+  };
+  auto as_probable_as = [&](double least) {
+    return std::find_if(candidates.begin(), candidates.end(),
+                        [least](const Candidate& c) { return c.odds < least; }) -
+           candidates.begin();
+  };
+  constexpr double kUnknown = 0.5;  // odds that are good enough while nothing is known of costs
+  const double rows = static_cast<double>(proposals_.size());
+  const double alone = costs_.Seconds(
+      limits.prompts ? static_cast<int32_t>(rows) : limits.step_tokens, limits.prompt_seconds);
+  if (alone == 0 || (limits.prompts && limits.prompt_seconds == 0)) {
+    return choose(as_probable_as(kUnknown));
+  }
+  // Beside prompts a guess adds what a token of theirs does, and saves a row's part of a step.
+  if (limits.prompts) return choose(as_probable_as(limits.prompt_seconds * rows / alone));
+  constexpr double kWorthIt = 1.03;  // by as much it has to be better than no guess
+  double best = kWorthIt * rows / alone, expected = rows;
+  size_t chosen = 0;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    expected += candidates[i].odds;
+    const int32_t tokens = limits.step_tokens + static_cast<int32_t>(i) + 1;
+    const double rate = expected / costs_.Seconds(tokens, limits.prompt_seconds);
+    if (rate <= best) continue;
+    best = rate;
+    chosen = i + 1;
+  }
+  choose(chosen);
+}
+
+void Speculator::MakeGuess(const Proposal& proposal, int32_t most, int64_t* work) {
+  Sequence* sequence = proposal.sequence;
+  absl::Span<const int32_t> tokens = proposal.draft.tokens;
+  tokens = tokens.subspan(0, proposal.chosen);
+  Draft other;
+  while (!tokens.empty()) {
+    const int32_t before = sequence->num_guessed();
+    const auto used = static_cast<size_t>(sequence->ExtendGuess(tokens, most, work));
+    if (used == tokens.size() || sequence->num_guessed() == before) return;
+    // What the grammar forces has led elsewhere: what may come from there?
+    DraftRow row = RowOf(sequence, static_cast<int32_t>(tokens.size() - used));
+    drafter_->Propose(absl::MakeSpan(&row, 1));
+    other = std::move(row.draft);
+    tokens = other.tokens;
+  }
+}
+
+void Speculator::Judge(size_t i, int32_t before, bool ended) {
+  if (i >= proposals_.size()) return;
+  const Proposal& proposal = proposals_[i];
+  const absl::Span<const int32_t> tokens = proposal.sequence->tokens();
+  const bool drawn = IsDrawn(*proposal.sequence);
+  RowOdds& own = MemoryOf(proposal.sequence).odds;
+  for (size_t t = 0; t < proposal.draft.tokens.size(); ++t) {
+    const size_t at = before + t;
+    if (at >= tokens.size() && !ended) return;
+    const bool right = at < tokens.size() && tokens[at] == proposal.draft.tokens[t];
+    const int32_t kind = KindOf(proposal.draft, t);
+    if (t == 0) own.Record(odds_.Of(kind, drawn), right);
+    odds_.Record(kind, drawn, right);
+    if (!right) return;
+  }
+}
+
+void Speculator::Learn(const Sequence& sequence) {
+  drafter_->Learn(sequence.salt(), sequence.tokens(),
+                  static_cast<int32_t>(sequence.tokens().size()) - sequence.answer_tokens());
+}
+
+}  // namespace lm

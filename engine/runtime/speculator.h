@@ -1,0 +1,78 @@
+// Speculator decides which tokens are guessed in a step, and learns from what became of them.
+//
+//   speculator.Guess(plan entries, limits, &work);     // in the scheduler, once all else is
+//   planned
+//   ... the step; of each entry: speculator.Judge(i, sequence, ended) ...
+//   speculator.Record(decoded tokens, has_prompts, took);
+//
+// A guess is worth its place in a step where what it may save, times its odds, is more than what it
+// adds: it takes the most probable ones, as many as bring the most tokens a second by what steps of
+// that many tokens took (StepCosts). On a machine that reads memory most of a step that is many, on
+// one that is busy with arithmetic none.
+#ifndef LM_ENGINE_RUNTIME_SPECULATOR_H_
+#define LM_ENGINE_RUNTIME_SPECULATOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "engine/runtime/draft_odds.h"
+#include "engine/runtime/drafter.h"
+#include "engine/runtime/sequence.h"
+#include "engine/runtime/step_costs.h"
+
+namespace lm {
+
+// Not thread-safe: the engine's thread owns it. It never changes what comes out.
+class Speculator {
+ public:
+  // The most tokens that are guessed of a row.
+  static constexpr int32_t kMostGuessed = 15;
+
+  explicit Speculator(std::unique_ptr<Drafter> drafter) : drafter_(std::move(drafter)) {}
+
+  // A sequence of a step that samples behind its last token.
+  struct Row {
+    Sequence* sequence = nullptr;
+    int32_t most = 0;  // tokens that may be guessed
+  };
+  struct Limits {
+    int32_t tokens = 0;         // guessed in the step
+    int32_t step_tokens = 0;    // that the step has without guesses
+    bool prompts = false;       // some of those are of prompts
+    double prompt_seconds = 0;  // what a token of a prompt costs; 0: not known
+  };
+  // Has sequences guess (Sequence::ExtendGuess) what is worth it.
+  void Guess(absl::Span<const Row> rows, const Limits& limits, int64_t* work);
+
+  // What became of row i: its sequence had `before` tokens, and has what was appended since.
+  void Judge(size_t i, int32_t before, bool ended);
+  // A step that only decoded, of so many tokens, took so long.
+  void Record(int32_t tokens, absl::Duration took) { costs_.Record(tokens, took); }
+  // An answer is there.
+  void Learn(const Sequence& sequence);
+
+ private:
+  struct Proposal {
+    Sequence* sequence = nullptr;
+    Draft draft;
+    std::vector<double> odds;  // of each token, with those before it
+    double first_odds = 0;     // without the row's own factor
+    int32_t chosen = 0;
+  };
+  void Propose(absl::Span<const Row> rows);
+  void Choose(const Limits& limits);
+  void MakeGuess(const Proposal& proposal, int32_t most, int64_t* work);
+
+  const std::unique_ptr<Drafter> drafter_;
+  DraftOdds odds_;
+  StepCosts costs_;
+  std::vector<Proposal> proposals_;  // of the step's rows
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_RUNTIME_SPECULATOR_H_

@@ -1,0 +1,48 @@
+// StepCosts: how long steps take that only decode, by the number of their tokens, from those that
+// there were. Where memory is the bound a second token costs next to nothing, where arithmetic is
+// it costs as much as the first; kernels work on tiles, so between the two there are stairs.
+//
+// A step's time is base * shape[tokens]. The base follows what changes for all (the length of
+// contexts, who else uses the machine) within a dozen steps, the shape more slowly.
+#ifndef LM_ENGINE_RUNTIME_STEP_COSTS_H_
+#define LM_ENGINE_RUNTIME_STEP_COSTS_H_
+
+#include <array>
+#include <cstdint>
+
+#include "absl/time/time.h"
+
+namespace lm {
+
+// Not thread-safe. It decides what is guessed, never what comes out.
+class StepCosts {
+ public:
+  static constexpr int32_t kMostTokens = 256;  // of a step that is remembered
+
+  void Record(int32_t tokens, absl::Duration took);
+
+  // Seconds that a step of so many tokens takes. `token_seconds` is what one token more costs in
+  // steps that compute prompts, 0 where that is not known; what was never tried lies between its
+  // neighbours, or costs that more than the largest that was. 0 while nothing is known.
+  double Seconds(int32_t tokens, double token_seconds) const;
+
+ private:
+  struct Shape {
+    double value = 0;  // 0: not known
+    double seen = 0;
+    int64_t last = 0;  // the step that had so many tokens last
+  };
+  // What has not been seen for so many steps is not known any more: it may have been bad luck.
+  static constexpr int64_t kForgotten = 1000;
+  bool IsKnown(int32_t tokens) const {
+    return shape_[tokens].value > 0 && steps_ - shape_[tokens].last < kForgotten;
+  }
+
+  int64_t steps_ = 0;
+  double base_ = 0;
+  std::array<Shape, kMostTokens + 1> shape_ = {};
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_RUNTIME_STEP_COSTS_H_

@@ -1,0 +1,238 @@
+// The same answers, guessed or not: what speculation (engine/runtime/speculator.h) promises, on
+// real models through the real engine.
+//
+//   same_answers_test [--prompts 24] [--models a.gguf,b.gguf]      # 10,000 prompts by hand
+//
+// Each prompt is answered alone first, without guesses. Then, with as many guesses as there are,
+// and with those that pay: alone, and 8 and 32 at a time; with a cold and a warm cache; with so
+// little memory that sequences are preempted. A third of the prompts is answered greedily, a third
+// is drawn, a third follows a constraint. Tokens, texts, ends and every token's logprob must be
+// equal.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "engine/runtime/block_manager.h"
+#include "engine/runtime/engine.h"
+#include "tests/testdata.h"
+
+namespace lm {
+namespace {
+
+int num_prompts = 24;
+std::vector<std::string> models = {
+    LM_TESTDATA "/models/llama-q8_0.gguf", LM_TESTDATA "/models/qwen2-q4_0.gguf",
+    LM_TESTDATA "/models/gemma3-f32.gguf", LM_TESTDATA "/models/deepseek4-f32.gguf",
+    LM_SOURCE_DIR "/sql/models/debian-notes.gguf"};
+
+class SameAnswers : public testing::TestWithParam<std::string> {
+ protected:
+  struct Answer {
+    Generation result;
+    std::vector<double> logprobs;
+  };
+
+  std::shared_ptr<Engine> Start(const ModelOptions& options = {}) {
+    auto model = Model::Load(GetParam(), options);
+    EXPECT_TRUE(model.ok()) << model.status();
+    return Engine::Start(*std::move(model), {}).value();
+  }
+
+  void SetUp() override {
+    auto engine = Start({.threads = 1});
+    MakeSpecs(*engine);
+    for (const RequestSpec& spec : specs_) {
+      expected_.push_back(Await(Submit(*engine, spec, Speculate::kOff)));
+      ASSERT_TRUE(expected_.back().result.status.ok()) << expected_.back().result.status;
+    }
+    EXPECT_EQ(engine->Stats().tokens_drafted, 0);
+  }
+
+  // Prompts that say things twice, of a few beginnings.
+  void MakeSpecs(const Engine& engine) {
+    const int32_t vocab = engine.model().info().vocab_size;
+    auto tokens = [&](int count) {
+      std::vector<int32_t> result(count);
+      for (int32_t& token : result) token = 3 + static_cast<int32_t>(random_() % (vocab - 3));
+      return result;
+    };
+    const std::vector<std::vector<int32_t>> beginnings = {tokens(70), tokens(33), tokens(1)};
+    for (int i = 0; i < num_prompts; ++i) {
+      RequestSpec spec{.salt = "s"};
+      spec.prompt = beginnings[random_() % beginnings.size()];
+      const std::vector<int32_t> said = tokens(1 + random_() % 12);
+      for (int times = 1 + random_() % 3; times > 0; --times) {
+        spec.prompt.insert(spec.prompt.end(), said.begin(), said.end());
+      }
+      spec.options.max_tokens = 1 + random_() % 60;
+      if (i % 2 == 1) spec.options.repeat_penalty = 1.05;
+      if (i % 3 == 1) {
+        spec.options.temperature = i % 2 == 0 ? 0.2 : 0.9;
+        spec.options.top_p = 0.95;
+        spec.options.seed = i;
+      }
+      if (i % 3 == 2) Constrain(i / 3, &spec.options);
+      spec.stream = i % 4 == 0;
+      spec.wants_probability = i % 5 == 0;
+      spec.wants_logprob = i % 5 == 1;
+      specs_.push_back(std::move(spec));
+    }
+  }
+
+  static void Constrain(int kind, GenerationOptions* options) {
+    using Kind = AnswerConstraint::Kind;
+    options->max_tokens = 200;
+    options->on_length = OnLength::kComplete;
+    switch (kind % 3) {
+      case 0:
+        options->constraint = {Kind::kRegex, "([a-c]{1,3}-(red|green|blue);){2,12}"};
+        break;
+      case 1:
+        options->constraint = {Kind::kChoices, R"(["games","game engines","gardens","graphics"])"};
+        break;
+      case 2:
+        options->constraint = {
+            Kind::kSchema,
+            R"({"type":"array","minItems":2,"maxItems":6,"items":{"type":"object",
+                "properties":{"section":{"enum":["libs","mail","net"]},"new":{"type":"boolean"},
+                              "stars":{"type":"integer","minimum":0,"maximum":99}},
+                "required":["section","new","stars"],"additionalProperties":false}})"};
+    }
+  }
+
+  static std::shared_ptr<Request> Submit(Engine& engine, RequestSpec spec, Speculate speculate) {
+    spec.options.speculate = speculate;
+    return engine.Submit(std::move(spec)).value();
+  }
+
+  static Answer Await(const std::shared_ptr<Request>& request) {
+    EXPECT_TRUE(request->WaitFor(absl::Seconds(120))) << "no answer";
+    Answer answer{.result = request->result(), .logprobs = {}};
+    while (auto token = request->TakeToken()) answer.logprobs.push_back(token->logprob);
+    return answer;
+  }
+
+  void Compare(int prompt, const Answer& got, const std::string& when) {
+    ++comparisons_;
+    const Generation &a = got.result, &b = expected_[prompt].result;
+    auto same = [](const std::vector<double>& x, const std::vector<double>& y) {
+      return x.size() == y.size() &&
+             std::memcmp(x.data(), y.data(), x.size() * sizeof(double)) == 0;
+    };
+    const bool choices =
+        a.first_choices.size() == b.first_choices.size() &&
+        (a.first_choices.empty() || a.first_choices[0].logprob == b.first_choices[0].logprob);
+    if (a.status.ok() && a.tokens == b.tokens && a.text == b.text && a.finish == b.finish &&
+        choices && a.mean_logprob == b.mean_logprob &&
+        same(got.logprobs, expected_[prompt].logprobs)) {
+      return;
+    }
+    ++differences_;
+    if (differences_ <= 5) {
+      ADD_FAILURE() << "prompt " << prompt << " differs: " << when << ": " << a.status << " "
+                    << a.text << " instead of " << b.text;
+    }
+  }
+
+  void Run(Engine& engine, size_t batch, Speculate speculate, const std::string& when) {
+    for (size_t begin = 0; begin < specs_.size(); begin += batch) {
+      const size_t end = std::min(specs_.size(), begin + batch);
+      std::vector<std::shared_ptr<Request>> requests;
+      for (size_t i = begin; i < end; ++i) {
+        requests.push_back(Submit(engine, specs_[i], speculate));
+      }
+      for (size_t i = begin; i < end; ++i) {
+        Compare(static_cast<int>(i), Await(requests[i - begin]), when);
+      }
+    }
+  }
+
+  void Count(const Engine& engine) {
+    drafted_ += engine.Stats().tokens_drafted;
+    accepted_ += engine.Stats().tokens_accepted;
+    preemptions_ += engine.Stats().preemptions;
+  }
+
+  std::mt19937 random_{7};
+  std::vector<RequestSpec> specs_;
+  std::vector<Answer> expected_;
+  int64_t comparisons_ = 0, differences_ = 0, drafted_ = 0, accepted_ = 0, preemptions_ = 0;
+};
+
+TEST_P(SameAnswers, GuessedOrNot) {
+  for (const Speculate speculate : {Speculate::kAlways, Speculate::kAuto}) {
+    const std::string with = speculate == Speculate::kAuto ? ", auto" : ", always";
+    for (const size_t batch : {1, 8, 32}) {
+      auto engine = Start({.threads = 2});
+      Run(*engine, batch, speculate, absl::StrCat("cold, ", batch, " at a time", with));
+      Run(*engine, batch, speculate, absl::StrCat("warm, ", batch, " at a time", with));
+      Count(*engine);
+    }
+    int64_t longest = 0;
+    for (const RequestSpec& spec : specs_) {
+      longest = std::max<int64_t>(longest, spec.prompt.size() + spec.options.max_tokens);
+    }
+    auto roomy = Start({.threads = 1});
+    int64_t bytes = 0;
+    for (const CacheClass& c : roomy->model().language_model().cache().classes) {
+      const int64_t window =
+          std::min<int64_t>(c.window, roomy->model().language_model().context_length());
+      bytes += (BlocksFor(std::max(longest, window)) + 2) * c.block_bytes;
+    }
+    auto engine = Start({.threads = 1, .kv_bytes = bytes});
+    Run(*engine, 32, speculate, absl::StrCat("preempted", with));
+    Count(*engine);
+  }
+  EXPECT_EQ(differences_, 0);
+  EXPECT_GT(drafted_, 0);
+  EXPECT_GT(accepted_, 0);
+  EXPECT_LT(accepted_, drafted_);
+  EXPECT_GT(preemptions_, 0);
+  std::printf(
+      "%d prompts: %ld answers compared, %ld differ; %ld tokens guessed, %ld right; %ld "
+      "preemptions\n",
+      num_prompts, comparisons_, differences_, drafted_, accepted_, preemptions_);
+}
+
+std::string NameOf(const testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param.substr(info.param.rfind('/') + 1);
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return absl::StrCat(name, "_", info.index);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, SameAnswers, testing::ValuesIn(models), NameOf);
+
+TEST(SpeculationTest, ARecurrentModelSaysWhyItNeverGuesses) {
+  auto model = Model::Load(LM_TESTDATA "/models/qwen35-q8_0.gguf", {});
+  ASSERT_TRUE(model.ok()) << model.status();
+  auto engine = Engine::Start(*std::move(model), {}).value();
+  RequestSpec spec{.prompt = {5, 6, 7, 8, 5, 6, 7, 8, 5, 6}};
+  spec.options.max_tokens = 40;
+  spec.options.speculate = Speculate::kAlways;
+  auto request = engine->Submit(std::move(spec)).value();
+  ASSERT_TRUE(request->WaitFor(absl::Seconds(60)));
+  EXPECT_EQ(engine->Stats().tokens_drafted, 0);
+  EXPECT_EQ(engine->Stats().no_speculation, "recurrent states cannot be taken back");
+}
+
+}  // namespace
+
+void TakeArguments(int argc, char** argv) {
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (std::strcmp(argv[i], "--prompts") == 0) num_prompts = std::atoi(argv[i + 1]);
+    if (std::strcmp(argv[i], "--models") == 0) models = absl::StrSplit(argv[i + 1], ',');
+  }
+}
+
+}  // namespace lm
+
+int main(int argc, char** argv) {
+  lm::TakeArguments(argc, argv);  // before the tests of each model are made
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
