@@ -116,14 +116,14 @@ absl::StatusOr<nlohmann::ordered_json> SweepSpeculation(TimedEngine* engine, int
   Json table = Json::array();
   for (const bool seen : {true, false}) {
     engine->set_temperature(seen ? 0 : 2);
-    for (const int rows : {1, 8, 32}) {
+    for (const int rows : {1, 8}) {
       std::vector<double> ratios, rates;
       const EngineStats before = engine->engine().Stats();
       std::vector<Prompt> prompts = engine->RandomPrompts(rows, kContext);
       for (int r = 0; r <= reps; ++r) {
-        if (!seen) prompts = engine->RandomPrompts(rows, kContext);
         double seconds[2];
         for (const bool guesses : {false, true}) {
+          if (!seen) prompts = engine->RandomPrompts(rows, kContext);
           engine->set_speculate(guesses ? Speculate::kAuto : Speculate::kOff);
           ASSIGN_OR_RETURN(const Burst burst, engine->Run(prompts, kSteps + 1));
           seconds[guesses] = burst.decode;

@@ -29,7 +29,7 @@ absl::StatusOr<nlohmann::ordered_json> MeasureSharedPrefix(const std::string& pa
 // the blocks that stays empty, over prompts of mixed lengths.
 absl::StatusOr<nlohmann::ordered_json> MeasureKv(TimedEngine* engine, const ModelWork& work);
 
-// 1, 8 and 32 rows of 128 tokens each that decode 128 more, with guesses where they pay and
+// One row and 8 of 128 tokens each that decode 128 more, with guesses where they pay and
 // without, in turns. `seen`: the same answers have been given before (prompt lookup's best case).
 // `drawn`: they are drawn at a temperature at which nothing repeats (its worst). Wall-clock ratios,
 // medians, and what was guessed.

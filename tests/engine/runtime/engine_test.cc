@@ -201,8 +201,9 @@ TEST_F(EngineTest, CountsWhatItDoes) {
   script_->says = {{Bytes("say:"), Bytes("abcde")}};
   script_->step_time = absl::Milliseconds(1);
   Start();
-  Generate(*engine_, {.prompt = Bytes("say:")});
-  Generate(*engine_, {.prompt = Bytes("say:")});
+  const GenerationOptions options = {.speculate = Speculate::kOff};
+  Generate(*engine_, {.prompt = Bytes("say:"), .options = options});
+  Generate(*engine_, {.prompt = Bytes("say:"), .options = options});
   const EngineStats stats = engine_->Stats();
   EXPECT_EQ(stats.requests, 2);
   EXPECT_EQ(stats.failed, 0);

@@ -1,0 +1,132 @@
+// What is guessed and what is not, on a scripted model; that answers stay the same on real ones is
+// same_answers_test's.
+#include <gtest/gtest.h>
+
+#include "engine/runtime/draft_odds.h"
+#include "engine/runtime/engine.h"
+#include "engine/runtime/prompt_lookup.h"
+#include "engine/runtime/step_costs.h"
+#include "tests/engine/runtime/scripted_model.h"
+
+namespace lm {
+namespace {
+
+using Tokens = std::vector<int32_t>;
+
+class SpeculationTest : public testing::Test {
+ protected:
+  // Steps that a model which wants to say `wish` takes for it.
+  int64_t StepsFor(const std::string& prompt, const std::string& wish, GenerationOptions options) {
+    script_->says = {{Bytes(prompt), Bytes(wish)}};
+    if (engine_ == nullptr) engine_ = StartScripted(script_);
+    script_->forwards = 0;
+    const Generation result =
+        Generate(*engine_, {.prompt = Bytes(prompt), .options = std::move(options)});
+    EXPECT_TRUE(result.status.ok()) << result.status;
+    EXPECT_EQ(result.text, wish);
+    EXPECT_EQ(script_->violation(), "");
+    return script_->forwards;
+  }
+
+  std::shared_ptr<Script> script_ = std::make_shared<Script>();
+  std::shared_ptr<Engine> engine_;
+};
+
+TEST_F(SpeculationTest, AnAnswerThatRepeatsItsPromptTakesFewSteps) {
+  const std::string text = "The quick brown fox jumps over the lazy dog. ";
+  EXPECT_LE(StepsFor(text + "Again: The ", "quick brown fox jumps over the lazy dog.",
+                     {.speculate = Speculate::kAlways}),
+            5);
+  const EngineStats stats = engine_->Stats();
+  EXPECT_GE(stats.tokens_accepted, 36);
+  EXPECT_GE(stats.tokens_drafted, stats.tokens_accepted);
+  EXPECT_EQ(stats.steps_saved, stats.tokens_accepted);  // of one row
+  EXPECT_EQ(stats.tokens_decoded, 41);
+  EXPECT_EQ(stats.no_speculation, "");
+}
+
+TEST_F(SpeculationTest, OffIsATokenAStep) {
+  EXPECT_EQ(StepsFor("abcabcabc", "abcabcabc", {.speculate = Speculate::kOff}), 10);
+  EXPECT_EQ(engine_->Stats().tokens_drafted, 0);
+}
+
+TEST_F(SpeculationTest, EarlierAnswersToTheSameDatabaseHelp) {
+  const GenerationOptions options = {.speculate = Speculate::kAlways};
+  EXPECT_EQ(StepsFor("mail? ", "netscape", options), 9);
+  EXPECT_EQ(StepsFor("news? ", "netscape", options), 1);
+}
+
+TEST_F(SpeculationTest, WhatTheGrammarForcesIsPartOfAGuess) {
+  const std::string schema =
+      R"({"type":"array","minItems":3,"maxItems":3,"items":{"type":"object","required":["color"],
+          "properties":{"color":{"enum":["red","rose","blue"]}},"additionalProperties":false}})";
+  const std::string answer = R"([{"color":"rose"},{"color":"blue"},{"color":"rose"}])";
+  GenerationOptions options = {.constraint = {AnswerConstraint::Kind::kSchema, schema},
+                               .speculate = Speculate::kOff};
+  const int64_t alone = StepsFor("colors: ", answer, options);
+  EXPECT_EQ(alone, 5);  // r, o, b, r, o: all else is forced
+  options.speculate = Speculate::kAlways;
+  EXPECT_LE(StepsFor("colors: ", answer, options), 2);
+}
+
+TEST_F(SpeculationTest, AWrongGuessCostsItsPlaceOnly) {
+  // What followed "ab" is never what follows it now.
+  EXPECT_EQ(StepsFor("ab1ab2ab3", "ab4ab5ab6", {.speculate = Speculate::kAlways}), 10);
+  EXPECT_GT(engine_->Stats().tokens_drafted, 0);
+}
+
+TEST(StepCostsTest, LearnsEachSizeAndGuessesBetweenThem) {
+  StepCosts costs;
+  EXPECT_EQ(costs.Seconds(1, 0), 0);
+  for (int i = 0; i < 20; ++i) {
+    costs.Record(1, absl::Milliseconds(10));
+    costs.Record(5, absl::Milliseconds(14));
+  }
+  EXPECT_NEAR(costs.Seconds(1, 0), 0.010, 1e-4);
+  EXPECT_NEAR(costs.Seconds(3, 0), 0.012, 1e-4);
+  EXPECT_NEAR(costs.Seconds(5, 0), 0.014, 1e-4);
+  EXPECT_NEAR(costs.Seconds(7, 0.002), 0.018, 1e-4);
+}
+
+TEST(StepCostsTest, FollowsAMachineThatSlowsDownForAllSizes) {
+  StepCosts costs;
+  for (int i = 0; i < 50; ++i) {
+    costs.Record(1, absl::Milliseconds(10));
+    costs.Record(5, absl::Milliseconds(20));
+  }
+  for (int i = 0; i < 50; ++i) costs.Record(1, absl::Milliseconds(20));
+  EXPECT_NEAR(costs.Seconds(1, 0), 0.020, 1e-3);
+  EXPECT_GT(costs.Seconds(5, 0), 0.030);
+}
+
+TEST(StepCostsTest, AStepThatWasHeldUpSaysLittle) {
+  StepCosts costs;
+  for (int i = 0; i < 50; ++i) costs.Record(1, absl::Milliseconds(10));
+  costs.Record(1, absl::Seconds(60));
+  EXPECT_LT(costs.Seconds(1, 0), 0.013);
+}
+
+TEST(DraftOddsTest, FollowsWhatBecomesOfGuesses) {
+  DraftOdds odds;
+  EXPECT_EQ(odds.Of(3, false), 0.5);
+  for (int i = 0; i < 100; ++i) odds.Record(3, false, i % 4 != 0);
+  EXPECT_NEAR(odds.Of(3, false), 0.75, 0.03);
+  EXPECT_EQ(odds.Of(3, true), 0.5);
+  EXPECT_EQ(odds.Of(4, false), 0.5);
+}
+
+TEST(PromptLookupTest, KeepsTheAnswersOfASaltToItself) {
+  PromptLookup lookup;
+  const Tokens prompt = {1, 2, 3}, answer = {1, 2, 3, 7, 8, 9};
+  lookup.Learn("one", answer, 3);
+  for (const auto& [salt, expected] :
+       {std::pair("one", Tokens{7, 8}), std::pair("two", Tokens{})}) {
+    std::unique_ptr<DraftMemory> memory;
+    DraftRow row{.salt = salt, .tokens = prompt, .context = prompt, .most = 2, .memory = &memory};
+    lookup.Propose(absl::MakeSpan(&row, 1));
+    EXPECT_EQ(row.draft.tokens, expected);
+  }
+}
+
+}  // namespace
+}  // namespace lm
