@@ -15,11 +15,12 @@ constexpr absl::string_view kAlpha = "adapter.lora.alpha";
 // Of adapters that are to begin in the middle of a prompt, behind these tokens.
 constexpr absl::string_view kInvocation = "adapter.alora.invocation_tokens";
 
-std::string PathOf(const std::string& model_path, const AdapterOption& option) {
+// A path that stands beside a model's.
+std::string PathBeside(const std::string& model_path, const std::string& path) {
   const std::filesystem::path model(model_path);
   std::error_code error;  // one that cannot be looked at is reported by who opens it
   const bool is_folder = std::filesystem::is_directory(model, error);
-  return ((is_folder ? model : model.parent_path()) / option.path).string();
+  return ((is_folder ? model : model.parent_path()) / path).string();
 }
 
 absl::StatusOr<AdapterFile> Open(const std::string& path, const std::string& name,
@@ -65,7 +66,7 @@ absl::StatusOr<std::vector<AdapterFile>> OpenAdapters(const std::string& model_p
   std::vector<AdapterFile> files;
   for (const AdapterOption& option : options) {
     absl::StatusOr<AdapterFile> file =
-        Open(PathOf(model_path, option), option.name, architecture, cancel);
+        Open(PathBeside(model_path, option.path), option.name, architecture, cancel);
     RETURN_IF_ERROR(OfAdapter(option.name, file.status()));
     files.push_back(*std::move(file));
   }
@@ -76,11 +77,19 @@ absl::StatusOr<ModelIdentity> IdentifyFiles(const std::string& model_path,
                                             const ModelOptions& options) {
   ASSIGN_OR_RETURN(ModelIdentity identity, IdentifyModel(model_path));
   for (const AdapterOption& option : options.lora) {
-    const absl::StatusOr<ModelIdentity> own = IdentifyModel(PathOf(model_path, option));
+    const absl::StatusOr<ModelIdentity> own = IdentifyModel(PathBeside(model_path, option.path));
     RETURN_IF_ERROR(OfAdapter(option.name, own.status()));
     identity.insert(identity.end(), own->begin(), own->end());
   }
+  if (!options.draft.empty()) {
+    ASSIGN_OR_RETURN(const ModelIdentity own, IdentifyModel(DraftPath(model_path, options)));
+    identity.insert(identity.end(), own.begin(), own.end());
+  }
   return identity;
+}
+
+std::string DraftPath(const std::string& model_path, const ModelOptions& options) {
+  return PathBeside(model_path, options.draft);
 }
 
 }  // namespace lm

@@ -38,6 +38,9 @@ absl::StatusOr<std::vector<AdapterFile>> OpenAdapters(const std::string& model_p
                                                       const std::vector<AdapterOption>& options,
                                                       const std::atomic<bool>* cancel = nullptr);
 
+// Where the draft model of the options is; likewise. REQUIRES: there is one.
+std::string DraftPath(const std::string& model_path, const ModelOptions& options);
+
 // The files that loading a model so would read. Errors: as IdentifyModel's.
 absl::StatusOr<ModelIdentity> IdentifyFiles(const std::string& model_path,
                                             const ModelOptions& options);

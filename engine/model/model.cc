@@ -1,5 +1,6 @@
 #include "engine/model/model.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <future>
 
@@ -126,8 +127,22 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   info.vocab_size = transformer->vocab_size();
   info.hidden_size = transformer->hidden_size();
   info.cost = CostOf(spec, transformer->weights());
-  return std::make_unique<Model>(std::move(info), std::move(text.tokenizer), text.chat_template,
-                                 std::move(transformer));
+  auto model = std::make_unique<Model>(std::move(info), std::move(text.tokenizer),
+                                       text.chat_template, std::move(transformer));
+  if (options.draft.empty()) return model;
+  // A token of it takes a fraction of the memory.
+  constexpr int64_t kCacheShare = 8, kLeastCache = 32 << 20;
+  const int64_t kv_bytes = options.kv_bytes > 0 ? options.kv_bytes : DefaultCacheBytes();
+  ASSIGN_OR_RETURN(std::unique_ptr<Model> draft, Model::Load(DraftPath(path, options),
+                                                             {.device = options.device,
+                                                              .threads = options.threads,
+                                                              .kv_bytes = std::max(kv_bytes / kCacheShare, kLeastCache),
+                                                              .kv_type = options.kv_type,
+                                                              .pack_cache = options.pack_cache},
+                                                             cancel));
+  RETURN_IF_ERROR(CheckDraft(*model, *draft));
+  model->set_draft(std::move(draft));
+  return model;
 }
 
 }  // namespace
@@ -137,6 +152,31 @@ absl::Status CheckGenerates(const ModelInfo& info) {
   return absl::InvalidArgumentError(absl::StrCat(
       "model '", Printable(info.name), "' (", info.architecture, ") writes no text: it is ",
       info.ranks ? "a reranker, for lm_rerank" : "an encoder, for lm_embed"));
+}
+
+absl::Status CheckDraft(const Model& model, const Model& draft) {
+  auto refuse = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("draft model '", Printable(draft.info().name),
+                                                   "' cannot guess for '",
+                                                   Printable(model.info().name), "': ", why));
+  };
+  if (!draft.info().generates) return refuse("it writes no text");
+  const int32_t vocab = model.language_model().vocab_size();
+  if (draft.language_model().vocab_size() != vocab) {
+    return refuse(absl::StrCat("its vocabulary has ", draft.language_model().vocab_size(),
+                               " tokens, not ", vocab));
+  }
+  for (int32_t token = 0; token < vocab; ++token) {
+    const absl::string_view own = draft.tokenizer().TokenBytes(token);
+    const absl::string_view wanted = model.tokenizer().TokenBytes(token);
+    if (own == wanted) continue;
+    return refuse(absl::StrCat("its token ", token, " is '", Printable(own), "', not '",
+                               Printable(wanted), "'"));
+  }
+  if (draft.language_model().cache().recurrent()) {
+    return refuse("it has recurrent states, which take no guess back");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckRanks(const ModelInfo& info) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -70,6 +71,12 @@ struct ModelInfo {
 absl::Status CheckGenerates(const ModelInfo& info);
 absl::Status CheckRanks(const ModelInfo& info);
 
+class Model;
+
+// InvalidArgument, saying why, where `draft` cannot guess for `model`: it writes no texts, has
+// another vocabulary (which token differs), or recurrent states, which take no guess back.
+absl::Status CheckDraft(const Model& model, const Model& draft);
+
 // Immutable except for the language model's KV cache.
 class Model {
  public:
@@ -88,12 +95,17 @@ class Model {
   const ChatTemplate& chat_template() const { return chat_template_; }
   LanguageModel& language_model() { return *language_model_; }
   const LanguageModel& language_model() const { return *language_model_; }
+  // The one that guesses what this one says (ModelOptions::draft); null: none.
+  Model* draft() { return draft_.get(); }
+  // REQUIRES: CheckDraft.
+  void set_draft(std::unique_ptr<Model> draft) { draft_ = std::move(draft); }
 
  private:
   ModelInfo info_;
   std::unique_ptr<Tokenizer> tokenizer_;
   ChatTemplate chat_template_;
   std::unique_ptr<LanguageModel> language_model_;
+  std::unique_ptr<Model> draft_;
 };
 
 }  // namespace lm

@@ -121,13 +121,15 @@ absl::Status ParseModelOptions(absl::string_view text, ModelOptions* options) {
       RETURN_IF_ERROR(ReadCount(key, value, &options->context_length));
     } else if (key == "lora") {
       ASSIGN_OR_RETURN(options->lora, ReadAdapters(value));
+    } else if (key == "draft") {
+      ASSIGN_OR_RETURN(options->draft, ReadOption(key, value));
     } else if (key == "pack_cache") {
       ASSIGN_OR_RETURN(options->pack_cache, ReadOption(key, value));
     } else {
       return absl::InvalidArgumentError(
           absl::StrCat("options: unknown key '", key,
-                       "' (device, threads, kv_bytes, kv_type, context_length, lora and pack_cache "
-                       "are known)"));
+                       "' (device, threads, kv_bytes, kv_type, context_length, lora, draft and "
+                       "pack_cache are known)"));
     }
   }
   return absl::OkStatus();

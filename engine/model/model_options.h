@@ -35,19 +35,21 @@ struct ModelOptions {
   DType kv_type = DType::kF16;           // of the KV cache's values: kF16, kI8 or kF32
   int32_t context_length = 0;            // 0: the model's own; more than that is an error
   std::vector<AdapterOption> lora = {};  // each name once
+  std::string draft = {};                // a smaller model's GGUF file, which guesses; "": none
   std::string pack_cache = {};           // the folder of packed weights (pack_cache.h); "": none
 
   bool operator==(const ModelOptions&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const ModelOptions& options) {
     return H::combine(std::move(h), options.device, options.threads, options.kv_bytes,
-                      options.kv_type, options.context_length, options.lora, options.pack_cache);
+                      options.kv_type, options.context_length, options.lora, options.draft,
+                      options.pack_cache);
   }
 };
 
 // Overlays the keys of a JSON object (device, threads, kv_bytes, kv_type, context_length, lora,
-// pack_cache) on *options. InvalidArgument, naming it, for an unknown key, a wrong type or a value
-// out of range.
+// draft, pack_cache) on *options. InvalidArgument, naming it, for an unknown key, a wrong type or a
+// value out of range.
 absl::Status ParseModelOptions(absl::string_view json, ModelOptions* options);
 
 // "f16", "int8", "f32", and back. InvalidArgument for any other name.

@@ -22,6 +22,14 @@ BlockTable::~BlockTable() {
   if (manager != nullptr) manager->Release(this);
 }
 
+void AppendBlocks(const BlockTable& table, int64_t tokens, StepTables* tables) {
+  const int32_t used = BlocksFor(tokens);  // a table may have room for more
+  for (size_t c = 0; c < table.blocks.size(); ++c) {
+    tables->blocks[c].insert(tables->blocks[c].end(), table.blocks[c].begin(),
+                             table.blocks[c].begin() + used);
+  }
+}
+
 BlockManager::BlockManager(const CacheShape& shape, bool share)
     : shape_(shape),
       share_(share),

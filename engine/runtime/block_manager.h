@@ -41,6 +41,10 @@ struct BlockTable {
   int32_t state = -1;
 };
 
+// Adds the table's blocks of its first `tokens` tokens to those of the sequence that was appended
+// to *tables last.
+void AppendBlocks(const BlockTable& table, int64_t tokens, StepTables* tables);
+
 // Not thread-safe: the engine's thread owns it. REQUIRES: outlives every BlockTable it filled.
 class BlockManager {
  public:

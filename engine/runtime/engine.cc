@@ -48,6 +48,7 @@ Engine::Engine(std::unique_ptr<Model> model, const EngineOptions& options)
       scheduler_(MakeScheduler()),
       work_meter_(model_->info().cost, model_->language_model().cache()) {
   const CacheShape& cache = model_->language_model().cache();
+  if (const Model* draft = model_->draft()) stats_.draft_model = draft->info().name;
   if (speculator_ == nullptr) stats_.no_speculation = "recurrent states cannot be taken back";
   stats_.kv_blocks_total = cache.classes[0].num_blocks;
   stats_.kv_blocks_free = stats_.kv_blocks_total;

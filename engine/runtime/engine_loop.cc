@@ -212,12 +212,7 @@ ModelStep Engine::MakeModelStep(const StepPlan& plan) const {
     const BlockTable& table = sequence.block_table();
     step.tables.Append(sequence.guessed_context().data() + sequence.computed(), entry.num_tokens,
                        sequence.computed(), table.state);
-    // A table may have room for more.
-    const int32_t used = BlocksFor(sequence.computed() + entry.num_tokens);
-    for (size_t c = 0; c < table.blocks.size(); ++c) {
-      step.tables.blocks[c].insert(step.tables.blocks[c].end(), table.blocks[c].begin(),
-                                   table.blocks[c].begin() + used);
-    }
+    AppendBlocks(table, sequence.computed() + entry.num_tokens, &step.tables);
     const int32_t end = static_cast<int32_t>(step.tables.tokens.size());
     const int32_t begin = end - entry.num_tokens;
     for (int32_t i = entry.pooled.begin; i < entry.pooled.end; ++i) {
@@ -485,7 +480,11 @@ std::unique_ptr<Scheduler> Engine::MakeScheduler() const {
 // None for a recurrent model: what a state has seen of a wrong guess cannot be taken back.
 std::unique_ptr<Speculator> Engine::MakeSpeculator() const {
   if (model_->language_model().cache().recurrent()) return nullptr;
-  return std::make_unique<Speculator>(std::make_unique<PromptLookup>());
+  std::unique_ptr<DraftModel> draft;
+  if (Model* model = model_->draft()) {
+    draft = std::make_unique<DraftModel>(&model->language_model(), &cancellation_->flag());
+  }
+  return std::make_unique<Speculator>(std::make_unique<PromptLookup>(), std::move(draft));
 }
 
 // Ends, with an error, all that has been taken, without an allocation: a sequence that goes

@@ -3,6 +3,7 @@
 #define LM_ENGINE_RUNTIME_ENGINE_STATS_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -63,6 +64,7 @@ struct EngineStats {
   int64_t tokens_drafted = 0;             // guessed, and checked by the model (see Speculator)
   int64_t tokens_accepted = 0;            // of those, right
   double steps_saved = 0;                 // what was right took as many fewer steps of as many rows
+  std::string draft_model = "";           // that guesses; empty: none does
   absl::string_view no_speculation = "";  // why nothing is ever guessed; empty: it may be
 };
 

@@ -7,7 +7,7 @@ namespace {
 
 // What a sequence keeps.
 struct RowMemory final : DraftMemory {
-  std::unique_ptr<DraftMemory> drafter;
+  std::unique_ptr<DraftMemory> lookup, model;
   RowOdds odds;
 };
 
@@ -22,19 +22,19 @@ DraftRow RowOf(Sequence* sequence, int32_t most) {
           .tokens = sequence->tokens(),
           .context = sequence->guessed_context(),
           .most = most,
-          .memory = &MemoryOf(sequence).drafter};
+          .memory = &MemoryOf(sequence).lookup};
 }
 
 bool IsDrawn(const Sequence& sequence) { return sequence.request().spec().options.temperature > 0; }
 
-int32_t KindOf(const Draft& draft, size_t i) {
+int32_t DraftKindOf(const Draft& draft, size_t i) {
   return std::min(draft.kind + static_cast<int32_t>(i), draft.last_kind);
 }
 
 }  // namespace
 
 void Speculator::Guess(absl::Span<const Row> rows, const Limits& limits, int64_t* work) {
-  Propose(rows);
+  Propose(rows, limits);
   Choose(limits);
   int32_t left = limits.tokens;
   for (size_t i = 0; i < rows.size() && left > 0; ++i) {
@@ -43,26 +43,86 @@ void Speculator::Guess(absl::Span<const Row> rows, const Limits& limits, int64_t
   }
 }
 
-void Speculator::Propose(absl::Span<const Row> rows) {
+void Speculator::SetOdds(Proposal* proposal) const {
+  constexpr double kSurest = 0.98;
+  const double factor = MemoryOf(proposal->sequence).odds.factor();
+  double odds = 1;
+  proposal->odds.clear();
+  for (size_t t = 0; t < proposal->draft.tokens.size(); ++t) {
+    const double own = odds_.Of(DraftKindOf(proposal->draft, t), IsDrawn(*proposal->sequence));
+    odds *= std::min(own * factor, kSurest);
+    proposal->odds.push_back(odds);
+  }
+}
+
+void Speculator::Propose(absl::Span<const Row> rows, const Limits& limits) {
   std::vector<DraftRow> asked;
   for (const Row& row : rows) {
     asked.push_back(RowOf(row.sequence, std::min(row.most, kMostGuessed)));
   }
-  drafter_->Propose(absl::MakeSpan(asked));
+  lookup_->Propose(absl::MakeSpan(asked));
   proposals_.clear();
   for (size_t i = 0; i < rows.size(); ++i) {
     Proposal& proposal = proposals_.emplace_back();
     proposal.sequence = rows[i].sequence;
     proposal.draft = std::move(asked[i].draft);
-    const double factor = MemoryOf(rows[i].sequence).odds.factor();
-    double odds = 1;
-    for (size_t t = 0; t < proposal.draft.tokens.size(); ++t) {
-      constexpr double kSurest = 0.98;
-      const double own = odds_.Of(KindOf(proposal.draft, t), IsDrawn(*rows[i].sequence));
-      odds *= std::min(own * factor, kSurest);
-      proposal.odds.push_back(odds);
-    }
+    SetOdds(&proposal);
   }
+  if (model_ != nullptr) AskModel(rows, limits);
+}
+
+// Has the model propose where it is more likely to be right.
+void Speculator::AskModel(absl::Span<const Row> rows, const Limits& limits) {
+  std::vector<size_t> which;
+  bool always = false;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Sequence& sequence = *rows[i].sequence;
+    const double known = proposals_[i].odds.empty() ? 0 : proposals_[i].odds[0];
+    if (known >= odds_.Of(DraftModel::kFirstKind, IsDrawn(sequence))) continue;
+    which.push_back(i);
+    always = always || sequence.request().spec().options.speculate == Speculate::kAlways;
+  }
+  if (which.empty()) return;
+  const int32_t depth =
+      always ? DraftModel::kMostGuessed : ModelDepth(static_cast<int32_t>(which.size()), limits);
+  if (depth == 0) return;
+  std::vector<DraftRow> asked;
+  for (const size_t i : which) {
+    asked.push_back(RowOf(rows[i].sequence, std::min(rows[i].most, depth)));
+    asked.back().memory = &MemoryOf(rows[i].sequence).model;
+  }
+  model_->Propose(absl::MakeSpan(asked));
+  for (size_t n = 0; n < which.size(); ++n) {
+    if (asked[n].draft.tokens.empty()) continue;
+    Proposal& proposal = proposals_[which[n]];
+    proposal.draft = std::move(asked[n].draft);
+    SetOdds(&proposal);
+  }
+}
+
+// How many tokens the model is worth asking for.
+int32_t Speculator::ModelDepth(int32_t rows, const Limits& limits) {
+  constexpr int32_t kUnknown = 4;  // while nothing is known of costs
+  constexpr int64_t kAgain = 50;   // after so many steps without, times and texts may have changed
+  const double alone = costs_.Seconds(limits.step_tokens, limits.prompt_seconds);
+  const double step = model_->StepSeconds(rows);
+  if (alone == 0 || step == 0 || without_model_ >= kAgain) {
+    without_model_ = 0;
+    return kUnknown;
+  }
+  double best = rows / alone, expected = rows, right = 1;
+  int32_t depth = 0;
+  for (int32_t d = 1; d <= DraftModel::kMostGuessed; ++d) {
+    right *= odds_.Of(DraftModel::kFirstKind + d - 1, /*drawn=*/false);
+    expected += rows * right;
+    const double seconds =
+        costs_.Seconds(limits.step_tokens + rows * d, limits.prompt_seconds) + d * step;
+    if (expected / seconds <= best) continue;
+    best = expected / seconds;
+    depth = d;
+  }
+  without_model_ = depth == 0 ? without_model_ + 1 : 0;
+  return depth;
 }
 
 // How many tokens of each proposal are guessed.
@@ -113,7 +173,7 @@ void Speculator::Choose(const Limits& limits) {
   choose(chosen);
 }
 
-void Speculator::MakeGuess(const Proposal& proposal, int32_t most, int64_t* work) {
+void Speculator::MakeGuess(const Proposal& proposal, int32_t most, int64_t* work) const {
   Sequence* sequence = proposal.sequence;
   absl::Span<const int32_t> tokens = proposal.draft.tokens;
   tokens = tokens.subspan(0, proposal.chosen);
@@ -124,7 +184,7 @@ void Speculator::MakeGuess(const Proposal& proposal, int32_t most, int64_t* work
     if (used == tokens.size() || sequence->num_guessed() == before) return;
     // What the grammar forces has led elsewhere: what may come from there?
     DraftRow row = RowOf(sequence, static_cast<int32_t>(tokens.size() - used));
-    drafter_->Propose(absl::MakeSpan(&row, 1));
+    lookup_->Propose(absl::MakeSpan(&row, 1));
     other = std::move(row.draft);
     tokens = other.tokens;
   }
@@ -140,7 +200,7 @@ void Speculator::Judge(size_t i, int32_t before, bool ended) {
     const size_t at = before + t;
     if (at >= tokens.size() && !ended) return;
     const bool right = at < tokens.size() && tokens[at] == proposal.draft.tokens[t];
-    const int32_t kind = KindOf(proposal.draft, t);
+    const int32_t kind = DraftKindOf(proposal.draft, t);
     if (t == 0) own.Record(odds_.Of(kind, drawn), right);
     odds_.Record(kind, drawn, right);
     if (!right) return;
@@ -148,8 +208,8 @@ void Speculator::Judge(size_t i, int32_t before, bool ended) {
 }
 
 void Speculator::Learn(const Sequence& sequence) {
-  drafter_->Learn(sequence.salt(), sequence.tokens(),
-                  static_cast<int32_t>(sequence.tokens().size()) - sequence.answer_tokens());
+  lookup_->Learn(sequence.salt(), sequence.tokens(),
+                 static_cast<int32_t>(sequence.tokens().size()) - sequence.answer_tokens());
 }
 
 }  // namespace lm

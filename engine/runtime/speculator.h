@@ -19,6 +19,7 @@
 
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "engine/runtime/draft_model.h"
 #include "engine/runtime/draft_odds.h"
 #include "engine/runtime/drafter.h"
 #include "engine/runtime/sequence.h"
@@ -32,7 +33,9 @@ class Speculator {
   // The most tokens that are guessed of a row.
   static constexpr int32_t kMostGuessed = 15;
 
-  explicit Speculator(std::unique_ptr<Drafter> drafter) : drafter_(std::move(drafter)) {}
+  // `model`, which may be null, is asked about rows that `lookup` knows less about.
+  explicit Speculator(std::unique_ptr<Drafter> lookup, std::unique_ptr<DraftModel> model = nullptr)
+      : lookup_(std::move(lookup)), model_(std::move(model)) {}
 
   // A sequence of a step that samples behind its last token.
   struct Row {
@@ -60,14 +63,18 @@ class Speculator {
     Sequence* sequence = nullptr;
     Draft draft;
     std::vector<double> odds;  // of each token, with those before it
-    double first_odds = 0;     // without the row's own factor
     int32_t chosen = 0;
   };
-  void Propose(absl::Span<const Row> rows);
+  void Propose(absl::Span<const Row> rows, const Limits& limits);
+  void AskModel(absl::Span<const Row> rows, const Limits& limits);
+  int32_t ModelDepth(int32_t rows, const Limits& limits);
+  void SetOdds(Proposal* proposal) const;
   void Choose(const Limits& limits);
-  void MakeGuess(const Proposal& proposal, int32_t most, int64_t* work);
+  void MakeGuess(const Proposal& proposal, int32_t most, int64_t* work) const;
 
-  const std::unique_ptr<Drafter> drafter_;
+  const std::unique_ptr<Drafter> lookup_;
+  const std::unique_ptr<DraftModel> model_;
+  int64_t without_model_ = 0;  // steps for which it was not worth its time, one after the other
   DraftOdds odds_;
   StepCosts costs_;
   std::vector<Proposal> proposals_;  // of the step's rows

@@ -61,6 +61,9 @@ absl::Status CheckFile(NamedModel* model) {
   model->path = std::filesystem::absolute(model->path, error).string();
   if (error) return absl::InvalidArgumentError(absl::StrCat("path: ", error.message()));
   ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> gguf, OpenModelFile(model->path));
+  if (!checked.draft.empty()) {
+    RETURN_IF_ERROR(OpenModelFile(DraftPath(model->path, checked)).status());
+  }
   if (checked.lora.empty()) return absl::OkStatus();
   const std::string architecture = gguf->metadata().GetString("general.architecture").value_or("");
   return OpenAdapters(model->path, architecture, checked.lora).status();

@@ -68,11 +68,11 @@
 // The columns from `options` on are hidden: SELECT * and INSERT without names mean the first two.
 // A row is checked when it is written: the file must open as a GGUF, and `options` be a JSON object
 // of device, threads, kv_bytes, kv_type, pack_cache and context_length, which go before
-// lm_settings, lora, and price_in and price_out, what a million tokens of prompts and of answers
-// are to cost here (for max_cost, lm_explain and lm_stats.cost). The model is loaded at its first
-// use. Until then the columns from `architecture` on are NULL; reading them loads nothing; writing
-// them is refused. Names belong to the connection, weights to the process: two connections that
-// name one file share its weights. The last one to let go frees them.
+// lm_settings, lora, draft, and price_in and price_out, what a million tokens of prompts and of
+// answers are to cost here (for max_cost, lm_explain and lm_stats.cost). The model is loaded at its
+// first use. Until then the columns from `architecture` on are NULL; reading them loads nothing;
+// writing them is refused. Names belong to the connection, weights to the process: two connections
+// that name one file share its weights. The last one to let go frees them.
 //
 // lora has adapters (LoRA, as GGUF) that rows may be computed with, over the same weights:
 //
@@ -86,6 +86,13 @@
 // many parts as its own scale (1) says, [] for the model as it is. Rows with different adapters
 // decode together; each has the bytes that it has alone, and finds the prefixes of its own adapters
 // only. `bytes` counts the adapters. Who names other adapters for a file loads it once more.
+//
+// draft names a smaller model of the same vocabulary, which guesses what this one says: several
+// guesses are checked in one step, where that is quicker (the option `speculate` of a call), and
+// answers are the same. It has a KV cache of its own, an eighth of this one's.
+//
+//   INSERT INTO temp.lm_models(name, path, options)
+//     VALUES ('large', '/models/qwen2.5-7b.gguf', '{"draft":"qwen2.5-0.5b.gguf"}');
 //
 // The row 'default' is there even if nobody has written it, where $LM_MODEL or a model beside the
 // library provides it; an INSERT of that name takes its place, and DELETE gives it back. Changes

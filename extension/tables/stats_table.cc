@@ -197,8 +197,10 @@ class StatsTable : public SnapshotTable {
     cells->push_back(stats.tokens_drafted);
     cells->push_back(stats.tokens_accepted);
     cells->push_back(std::llround(stats.steps_saved));
-    cells->push_back(stats.no_speculation.empty() ? std::string("on")
-                                                  : absl::StrCat("off: ", stats.no_speculation));
+    const bool off = !stats.no_speculation.empty();
+    cells->push_back(absl::StrCat(off ? "off: " : "on", stats.no_speculation,
+                                  stats.draft_model.empty() || off ? "" : ", with ",
+                                  off ? "" : stats.draft_model));
   }
 
   // What servers elsewhere did is theirs to tell: the columns of an engine are NULL.

@@ -2,6 +2,7 @@
 //
 //   lm_bench MODEL.gguf [--threads N] [--only pp512,tg128,b32,rows64,...] [--reps 3] [--json]
 //            [--device cpu] [--kv-mib N] [--kv-type f16] [--pack-cache DIR]
+//            [--draft SMALL.gguf]
 //
 // load           load_s: seconds until the model is loaded; first_token_s: until its first token is
 //                there, the load included; rss_mib: the process after it
@@ -235,6 +236,8 @@ int main(int argc, char** argv) {
       arguments.options.device = value();
     } else if (word == "--kv-mib") {
       arguments.options.kv_bytes = std::atoll(value().c_str()) << 20;
+    } else if (word == "--draft") {
+      arguments.options.draft = value();
     } else if (word == "--pack-cache") {
       arguments.options.pack_cache = value();
     } else if (word == "--kv-type") {

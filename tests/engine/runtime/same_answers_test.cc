@@ -1,13 +1,15 @@
 // The same answers, guessed or not: what speculation (engine/runtime/speculator.h) promises, on
 // real models through the real engine.
 //
-//   same_answers_test [--prompts 24] [--models a.gguf,b.gguf]      # 10,000 prompts by hand
+//   same_answers_test [--prompts 24] [--models a.gguf,b.gguf+draft.gguf]      # 10,000 prompts by
+//   hand
 //
 // Each prompt is answered alone first, without guesses. Then, with as many guesses as there are,
 // and with those that pay: alone, and 8 and 32 at a time; with a cold and a warm cache; with so
 // little memory that sequences are preempted. A third of the prompts is answered greedily, a third
 // is drawn, a third follows a constraint. Tokens, texts, ends and every token's logprob must be
 // equal.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +30,11 @@ int num_prompts = 24;
 std::vector<std::string> models = {
     LM_TESTDATA "/models/llama-q8_0.gguf", LM_TESTDATA "/models/qwen2-q4_0.gguf",
     LM_TESTDATA "/models/gemma3-f32.gguf", LM_TESTDATA "/models/llama4-f32.gguf",
-    LM_SOURCE_DIR "/sql/models/debian-notes.gguf"};
+    LM_SOURCE_DIR "/sql/models/debian-notes.gguf",
+    // with draft models: the same one of another type, and one that knows nothing of it
+    LM_TESTDATA "/models/qwen3-q8_0.gguf+qwen3-f32.gguf",
+    LM_TESTDATA "/models/gemma3-q8_0.gguf+gemma3-f32.gguf",
+    LM_TESTDATA "/models/cohere2-f32.gguf+gpt2-f32.gguf"};
 
 class SameAnswers : public testing::TestWithParam<std::string> {
  protected:
@@ -37,8 +43,10 @@ class SameAnswers : public testing::TestWithParam<std::string> {
     std::vector<double> logprobs;
   };
 
-  std::shared_ptr<Engine> Start(const ModelOptions& options = {}) {
-    auto model = Model::Load(GetParam(), options);
+  std::shared_ptr<Engine> Start(ModelOptions options = {}) {
+    const std::vector<std::string> files = absl::StrSplit(GetParam(), '+');
+    if (files.size() > 1) options.draft = files[1];
+    auto model = Model::Load(files[0], options);
     EXPECT_TRUE(model.ok()) << model.status();
     return Engine::Start(*std::move(model), {}).value();
   }
@@ -215,7 +223,21 @@ std::string NameOf(const testing::TestParamInfo<std::string>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Models, SameAnswers, testing::ValuesIn(models), NameOf);
 
-TEST(SpeculationTest, ARecurrentModelSaysWhyItNeverGuesses) {
+TEST(DraftModelTest, AnotherVocabularyIsRefused) {
+  auto refused = [](const std::string& model, const std::string& draft) {
+    const std::string folder = LM_TESTDATA "/models/";
+    return std::string(
+        Model::Load(folder + model, ModelOptions{.draft = draft}).status().message());
+  };
+  EXPECT_THAT(refused("llama-q8_0.gguf", "qwen2-q4_0.gguf"),
+              testing::HasSubstr("cannot guess for"));
+  EXPECT_THAT(refused("llama-q8_0.gguf", "bert-f32.gguf"), testing::HasSubstr("writes no text"));
+  EXPECT_THAT(refused("llama-yarn-f32.gguf", "mamba-f32.gguf"),
+              testing::HasSubstr("it has recurrent states, which take no guess back"));
+  EXPECT_THAT(refused("llama-q8_0.gguf", "nobody.gguf"), testing::HasSubstr("nobody.gguf"));
+}
+
+TEST(GuessesTest, ARecurrentModelSaysWhyItNeverGuesses) {
   auto model = Model::Load(LM_TESTDATA "/models/qwen35-q8_0.gguf", {});
   ASSERT_TRUE(model.ok()) << model.status();
   auto engine = Engine::Start(*std::move(model), {}).value();
