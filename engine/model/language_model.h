@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -53,12 +54,14 @@ struct CacheOp {
     kCopyBlock,  // the first `tokens` tokens of block `from` to block `to`
     kZeroBlock,  // clears block `to`, before another owner may use it
     kCopyState,  // slot `from` to slot `to`
+    kFillBlock,  // block `to` of class 0 gets what ReadBlock has read: `data`
   };
   Kind kind = Kind::kCopyBlock;
   int32_t cache_class = 0;
   int32_t from = -1;
   int32_t to = 0;
   int32_t tokens = 0;
+  std::shared_ptr<const char> data = nullptr;  // of the block's bytes
 };
 
 // One step's work, as a value that is complete before anything runs. Of the tables the model adds
@@ -112,6 +115,10 @@ class LanguageModel {
   // finite is not looked at: whoever uses a row checks it, so that a bad one fails its own sequence
   // only.
   virtual absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) = 0;
+
+  // The bytes of a block of class 0, of all its layers: classes[0].block_bytes of them. Between two
+  // steps.
+  virtual absl::Status ReadBlock(int32_t block, absl::Span<char> out) = 0;
 
   // What the model makes of a text's pooled hidden state (hidden_size(),): its embedding, of as
   // many numbers; with `ranks` the scores of its labels, one or more. Between two steps. REQUIRES:

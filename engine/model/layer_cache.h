@@ -38,6 +38,11 @@ class LayerCache {
   // REQUIRES: the op's numbers are in range.
   absl::Status Apply(const CacheOp& op, Backend* backend) const;
 
+  // Of a block of class 0, these layers' part: its bytes, and them from and to host memory.
+  int64_t block_bytes() const { return blocks_[0].bytes; }
+  absl::Status ReadBlock(int32_t block, char* out, Backend* backend) const;
+  absl::Status FillBlock(int32_t block, const char* in, Backend* backend) const;
+
  private:
   struct Layer {
     KvLayer kv;

@@ -65,10 +65,12 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   std::vector<Transformer::Part> parts;
   std::vector<absl::string_view> devices;
   std::string where;  // each run of layers is
+  bool exact = true;
   for (const DeviceLayers& run : plan) {
     ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
                      CreateBackend({.device = run.device, .threads = options.threads}));
     devices.push_back(backend->name());
+    exact = exact && backend->numeric_contract() == NumericContract::kExactBlocks;
     absl::StrAppend(&where, backend->name(), ":", run.first, "-", run.end, " ");
     parts.push_back({std::move(backend), run.first, run.end});
   }
@@ -118,6 +120,9 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
     info.weight_bytes += adapter.bytes;
     info.adapters.push_back(std::move(adapter));
   }
+  info.prefix_store = options.prefix_store;
+  info.prefix_store_bytes = options.prefix_store_bytes;
+  info.exact = exact;
   info.kv_bytes = transformer->cache().bytes();
   info.kv_type = kv_type;
   info.generates = spec.causal && !spec.pooling.ranks;
@@ -133,13 +138,14 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   // A token of it takes a fraction of the memory.
   constexpr int64_t kCacheShare = 8, kLeastCache = 32 << 20;
   const int64_t kv_bytes = options.kv_bytes > 0 ? options.kv_bytes : DefaultCacheBytes();
-  ASSIGN_OR_RETURN(std::unique_ptr<Model> draft, Model::Load(DraftPath(path, options),
-                                                             {.device = options.device,
-                                                              .threads = options.threads,
-                                                              .kv_bytes = std::max(kv_bytes / kCacheShare, kLeastCache),
-                                                              .kv_type = options.kv_type,
-                                                              .pack_cache = options.pack_cache},
-                                                             cancel));
+  ASSIGN_OR_RETURN(std::unique_ptr<Model> draft,
+                   Model::Load(DraftPath(path, options),
+                               {.device = options.device,
+                                .threads = options.threads,
+                                .kv_bytes = std::max(kv_bytes / kCacheShare, kLeastCache),
+                                .kv_type = options.kv_type,
+                                .pack_cache = options.pack_cache},
+                               cancel));
   RETURN_IF_ERROR(CheckDraft(*model, *draft));
   model->set_draft(std::move(draft));
   return model;

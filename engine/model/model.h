@@ -60,7 +60,11 @@ struct ModelInfo {
   bool ranks = false;
   Purpose purpose = {};
   ModelCost cost = {};
-  std::string pack_cache = {};             // PackCache::state(); empty: no cache was asked for
+  std::string pack_cache = {};     // PackCache::state(); empty: no cache was asked for
+  std::string prefix_store = {};   // the folder; empty: none was asked for
+  int64_t prefix_store_bytes = 0;  // 0: its default
+  // Another machine computes the same bits: NumericContract::kExactBlocks, everywhere.
+  bool exact = false;
   std::vector<AdapterInfo> adapters = {};  // AdapterUse has their numbers
   // Of a million tokens of prompts, and of answers, where somebody else's machine is paid for.
   std::optional<double> price_in = {}, price_out = {};

@@ -123,13 +123,17 @@ absl::Status ParseModelOptions(absl::string_view text, ModelOptions* options) {
       ASSIGN_OR_RETURN(options->lora, ReadAdapters(value));
     } else if (key == "draft") {
       ASSIGN_OR_RETURN(options->draft, ReadOption(key, value));
+    } else if (key == "prefix_store") {
+      ASSIGN_OR_RETURN(options->prefix_store, ReadOption(key, value));
+    } else if (key == "prefix_store_bytes") {
+      RETURN_IF_ERROR(ReadCount(key, value, &options->prefix_store_bytes));
     } else if (key == "pack_cache") {
       ASSIGN_OR_RETURN(options->pack_cache, ReadOption(key, value));
     } else {
       return absl::InvalidArgumentError(
           absl::StrCat("options: unknown key '", key,
-                       "' (device, threads, kv_bytes, kv_type, context_length, lora, draft and "
-                       "pack_cache are known)"));
+                       "' (device, threads, kv_bytes, kv_type, context_length, lora, draft, "
+                       "pack_cache, prefix_store and prefix_store_bytes are known)"));
     }
   }
   return absl::OkStatus();

@@ -204,9 +204,23 @@ absl::Status Transformer::Run(const std::atomic<bool>& cancel, StepResults* resu
 
 absl::Status Transformer::ApplyCacheOps() {
   for (const CacheOp& op : step_.cache_ops) {
+    const char* data = op.data.get();
     for (const Stage& stage : stages_) {
-      RETURN_IF_ERROR(stage.cache.Apply(op, stage.backend.get()));
+      if (op.kind != CacheOp::Kind::kFillBlock) {
+        RETURN_IF_ERROR(stage.cache.Apply(op, stage.backend.get()));
+        continue;
+      }
+      RETURN_IF_ERROR(stage.cache.FillBlock(op.to, data, stage.backend.get()));
+      data += stage.cache.block_bytes();
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Transformer::ReadBlock(int32_t block, absl::Span<char> out) {
+  for (const Stage& stage : stages_) {
+    RETURN_IF_ERROR(stage.cache.ReadBlock(block, out.data(), stage.backend.get()));
+    out.remove_prefix(stage.cache.block_bytes());
   }
   return absl::OkStatus();
 }

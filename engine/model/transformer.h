@@ -46,6 +46,7 @@ class Transformer final : public LanguageModel {
   absl::Status Launch(ModelStep step) override;
   absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override;
 
+  absl::Status ReadBlock(int32_t block, absl::Span<char> out) override;
   absl::StatusOr<std::vector<float>> ApplyHead(bool ranks, absl::Span<const float> pooled) override;
 
   const Weights& weights() const { return weights_; }

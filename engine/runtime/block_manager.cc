@@ -126,6 +126,24 @@ bool BlockManager::CopyTail(absl::string_view salt, int32_t tokens, BlockTable* 
   return true;
 }
 
+std::optional<int64_t> BlockManager::Restore(absl::string_view salt,
+                                             const std::shared_ptr<const StoredPrefix>& stored,
+                                             BlockTable* table) {
+  assert(pools_.size() == 1 && !shape_.recurrent());
+  const auto first = static_cast<int64_t>(table->blocks[0].size());
+  if (!Grow(salt, stored->tokens, table)) {
+    Truncate(first * kKvBlockTokens, table);
+    return std::nullopt;
+  }
+  const int64_t bytes = shape_.classes[0].block_bytes;
+  for (int64_t i = first; i < stored->tokens / kKvBlockTokens; ++i) {
+    ops_.push_back({.kind = CacheOp::Kind::kFillBlock,
+                    .to = table->blocks[0][i],
+                    .data = {stored, stored->data.data() + i * bytes}});
+  }
+  return stored->tokens;
+}
+
 bool BlockManager::Grow(absl::string_view salt, int64_t tokens, BlockTable* table) {
   const size_t wanted = BlocksFor(tokens);
   for (size_t c = 0; c < pools_.size(); ++c) {

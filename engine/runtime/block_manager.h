@@ -7,6 +7,7 @@
 #define LM_ENGINE_RUNTIME_BLOCK_MANAGER_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/cache/kv_block_pool.h"
+#include "engine/cache/prefix_store.h"
 #include "engine/cache/prefix_tree.h"
 #include "engine/model/language_model.h"
 #include "engine/runtime/block_owners.h"
@@ -60,6 +62,12 @@ class BlockManager {
   // block, or none, where there is no memory for a copy. Nothing where there is no slot for a
   // state.
   std::optional<int64_t> Adopt(absl::string_view salt, BlockTable* table);
+  // Fills the table, which has whole blocks, up to the end of `stored`. Returns how many tokens it
+  // has then; nothing where there are no blocks, and nothing has changed. REQUIRES: one class, no
+  // states.
+  std::optional<int64_t> Restore(absl::string_view salt,
+                                 const std::shared_ptr<const StoredPrefix>& stored,
+                                 BlockTable* table);
   // Takes blocks until the table has room for `tokens` tokens, evicting where it must. False where
   // memory ends before; the table keeps what it got.
   bool Grow(absl::string_view salt, int64_t tokens, BlockTable* table);

@@ -44,6 +44,7 @@ Engine::Engine(std::unique_ptr<Model> model, const EngineOptions& options)
       max_sequence_tokens_(MaxSequenceTokens(model_->language_model())),
       cancellation_(std::make_shared<BatchCancellation>()),
       constraints_(std::make_unique<ConstraintCache>(&model_->tokenizer())),
+      store_(MakeStore()),
       speculator_(MakeSpeculator()),
       scheduler_(MakeScheduler()),
       work_meter_(model_->info().cost, model_->language_model().cache()) {
@@ -89,6 +90,9 @@ absl::StatusOr<std::shared_ptr<Request>> Engine::Submit(RequestSpec spec,
   auto request = std::make_shared<Request>(std::move(spec));
   request->set_cancellation(cancellation_);
   request->set_listener(std::move(listener));
+  if (store_ != nullptr && answers && request->spec().adapters.empty()) {
+    request->set_stored(store_->Load(request->spec().salt, request->spec().prompt));
+  }
   absl::MutexLock lock(&mutex_);
   RETURN_IF_ERROR(accepting_);
   const int64_t queued = num_waiting_ + static_cast<int64_t>(incoming_.size());
@@ -99,6 +103,38 @@ absl::StatusOr<std::shared_ptr<Request>> Engine::Submit(RequestSpec spec,
   }
   incoming_.push_back(request);
   return request;
+}
+
+std::unique_ptr<PrefixStore> Engine::MakeStore() {
+  const ModelInfo& info = model_->info();
+  const CacheShape& cache = model_->language_model().cache();
+  if (info.prefix_store.empty()) return nullptr;
+  if (cache.classes.size() > 1 || cache.recurrent() || cache.whole_sequences) {
+    no_store_ = "off: of models with windows or states nothing is stored";
+  } else if (!info.exact) {
+    no_store_ = "off: this device's numbers are its own";
+  } else if (cache.classes[0].block_bytes == 0) {
+    no_store_ = "off: the model keeps no keys and values";
+  }
+  if (!no_store_.empty()) return nullptr;
+  PrefixStoreOptions options = {
+      .folder = info.prefix_store,
+      .model = absl::StrCat(LM_VERSION ".1 ", info.digest, " ", info.device, " ",
+                            KvTypeName(info.kv_type), " ", info.context_length),
+      .block_bytes = cache.classes[0].block_bytes,
+      .block_tokens = kKvBlockTokens};
+  if (info.prefix_store_bytes > 0) options.max_bytes = info.prefix_store_bytes;
+  return std::make_unique<PrefixStore>(std::move(options));
+}
+
+std::vector<PrefixStore::Listed> Engine::StoredPrefixes(absl::string_view salt) const {
+  if (fork_guard_.forked() || store_ == nullptr) return {};
+  return store_->List(salt);
+}
+
+std::string Engine::StoreState() const {
+  if (fork_guard_.forked() || store_ == nullptr) return no_store_;
+  return store_->state();
 }
 
 absl::Status Engine::CheckConstraint(const GenerationOptions& options) const {

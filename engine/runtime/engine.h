@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "engine/cache/prefix_store.h"
 #include "engine/model/model.h"
 #include "engine/runtime/batch_cancellation.h"
 #include "engine/runtime/cache_inspection.h"
@@ -93,6 +94,9 @@ class Engine {
   RequestCounts CountsOf(absl::string_view salt) const;
   // The last requests of a salt that are finished, the oldest first.
   std::vector<RequestRecord> RecentRequests(absl::string_view salt) const;
+  // What is stored of a salt's prompts, and how the store is doing: empty where none was asked for.
+  std::vector<PrefixStore::Listed> StoredPrefixes(absl::string_view salt) const;
+  std::string StoreState() const;
   // Asks what the prefix cache holds for a salt; an engine that is stopped answers "nothing".
   std::shared_ptr<CacheInspection> InspectCache(std::string salt);
 
@@ -123,6 +127,7 @@ class Engine {
       const StepEntry& entry, const absl::Status& known,
       absl::Span<const absl::StatusOr<int32_t>> sampled, absl::Span<const float> logits,
       absl::Time now);
+  void StoreFound(const StepPlan& plan);
   void FailBatch(const StepPlan& plan, const absl::Status& status);
   void FailAll(const absl::Status& status);
   void Finish(std::unique_ptr<Sequence> sequence, Generation result);
@@ -138,6 +143,7 @@ class Engine {
   void Recover() noexcept;
   std::unique_ptr<Scheduler> MakeScheduler() const;
   std::unique_ptr<Speculator> MakeSpeculator() const;
+  std::unique_ptr<PrefixStore> MakeStore();
 
   const std::unique_ptr<Model> model_;
   const EngineOptions options_;
@@ -146,6 +152,9 @@ class Engine {
   const absl::Status stopped_ = absl::FailedPreconditionError("the engine has been stopped");
   const std::shared_ptr<BatchCancellation> cancellation_;
   const std::unique_ptr<ConstraintCache> constraints_;
+
+  std::string no_store_;                // why there is none, where one was asked for
+  std::unique_ptr<PrefixStore> store_;  // null: none, or none that would be of use
 
   // Only the engine's thread touches these.
   std::unique_ptr<Speculator> speculator_;  // null: nothing is guessed

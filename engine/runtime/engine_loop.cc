@@ -36,6 +36,7 @@ void Engine::Run() {
   }
   DropScheduled();
   DropQueued();
+  if (store_ != nullptr) store_->Flush();
 }
 
 // {"name": ..., "scale": ...} of each, as the option `lora` takes them; empty for none.
@@ -121,6 +122,7 @@ void Engine::Step() {
     for (const StepEntry& e : plan.entries) e.sequence->EndShare(end);
     if (status.ok()) {
       RecordStep(plan, work, end - start);
+      if (store_ != nullptr) StoreFound(plan);
       Advance(plan, end);
     } else {
       FailBatch(plan, status);
@@ -345,6 +347,26 @@ absl::StatusOr<std::optional<FinishReason>> Engine::TakeSamples(
     speculator_->Judge(entry.speculator_row, before, !end.ok() || end->has_value());
   }
   return end;
+}
+
+// Has what prompts have found in the cache, which so was of use twice, written to the store.
+void Engine::StoreFound(const StepPlan& plan) {
+  const CacheShape& cache = model_->language_model().cache();
+  for (const auto& [sequence, found] : plan.found) {
+    const absl::Span<const int32_t> tokens = sequence->tokens().subspan(0, found);
+    const std::optional<int64_t> begin = store_->Wants(sequence->salt(), tokens);
+    if (!begin) continue;
+    const int64_t bytes = cache.classes[0].block_bytes;
+    const int64_t first = *begin / kKvBlockTokens, end = found / kKvBlockTokens;
+    std::vector<char> data((end - first) * bytes);
+    absl::Status status;
+    for (int64_t i = first; i < end && status.ok(); ++i) {
+      status = model_->language_model().ReadBlock(
+          sequence->block_table().blocks[0][i],
+          absl::MakeSpan(data).subspan((i - first) * bytes, bytes));
+    }
+    if (status.ok()) store_->Write(sequence->salt(), tokens, *begin, std::move(data));
+  }
 }
 
 // The forward pass failed, or was cut short because nobody waited for it any more.

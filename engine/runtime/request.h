@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -14,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "engine/cache/prefix_store.h"
 #include "engine/model/adapter_set.h"
 #include "engine/model/pooling.h"
 #include "engine/runtime/batch_cancellation.h"
@@ -194,6 +196,9 @@ class Request {
   // Whom to tell when the request is abandoned, and whom else of everything. Call before anybody
   // else has the request.
   void set_cancellation(std::shared_ptr<BatchCancellation> c) { cancellation_ = std::move(c); }
+  // What is stored of the prompt; null: nothing. Likewise; for the engine, once.
+  void set_stored(std::shared_ptr<const StoredPrefix> stored) { stored_ = std::move(stored); }
+  std::shared_ptr<const StoredPrefix> TakeStored() { return std::exchange(stored_, nullptr); }
   void set_listener(std::shared_ptr<RequestListener> listener) { listener_ = std::move(listener); }
   // Hands out a token of a streamed answer.
   void PublishToken(StreamedToken token);
@@ -210,6 +215,7 @@ class Request {
   std::atomic<int64_t> deadline_;  // Unix time, ns
   std::shared_ptr<BatchCancellation> cancellation_;
   std::shared_ptr<RequestListener> listener_;  // may be null
+  std::shared_ptr<const StoredPrefix> stored_;
   std::atomic<State> state_{State::kWanted};
   mutable absl::Mutex mutex_;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;

@@ -289,7 +289,11 @@ bool Scheduler::Admit(Sequence* sequence, Step* step) {
     return false;
   }
   const int64_t known = table.lease.known();
-  const std::optional<int64_t> cached = blocks_.Adopt(sequence->salt(), &table);
+  if (const int64_t whole = matched / kKvBlockTokens * kKvBlockTokens;
+      whole > 0 && sequence->storable()) {
+    step->plan.found.push_back({sequence, whole});
+  }
+  const std::optional<int64_t> cached = AdoptOrRestore(*sequence, matched, &table);
   if (!cached) {
     blocks_.Release(&table);
     return false;
@@ -303,6 +307,22 @@ bool Scheduler::Admit(Sequence* sequence, Step* step) {
   sequence->OnAdmitted(static_cast<int32_t>(*cached), absl::Now());
   step->plan.tokens_reused += *cached;
   return true;
+}
+
+// Makes the matched table writable; where more of the prompt is stored, with that.
+std::optional<int64_t> Scheduler::AdoptOrRestore(Sequence& sequence, int64_t matched,
+                                                 BlockTable* table) {
+  const std::shared_ptr<const StoredPrefix>& stored = sequence.stored();
+  if (stored == nullptr || stored->tokens <= matched) {
+    return blocks_.Adopt(sequence.salt(), table);
+  }
+  // Whole blocks of the match, and behind them those of the store.
+  blocks_.Release(table);
+  blocks_.Match(sequence.prefix_owner(), sequence.tokens(),
+                matched / kKvBlockTokens * kKvBlockTokens, table);
+  const std::optional<int64_t> adopted = blocks_.Adopt(sequence.salt(), table);
+  if (!adopted) return adopted;
+  return blocks_.Restore(sequence.salt(), stored, table).value_or(*adopted);
 }
 
 // Blocks of a windowed class that the sequence may come to have at once.
@@ -335,6 +355,8 @@ void Scheduler::Preempt(Sequence* sequence, Step* step) {
     step->Count(entry, -1);  // others may have it
     return true;
   });
+  std::erase_if(step->plan.found,
+                [sequence](const StepPlan::Found& found) { return found.sequence == sequence; });
   blocks_.Release(&sequence->block_table());
   sequence->OnPreempted();
   QueueOf(*sequence).PushFront(std::move(running_.back()));

@@ -74,6 +74,13 @@ struct StepPlan {
   std::vector<StepEntry> entries;
   int64_t tokens_reused = 0;  // taken from the prefix cache by the sequences admitted
   int64_t preemptions = 0;
+  // Sequences that found whole blocks in the prefix cache, and how many tokens: what was used
+  // twice.
+  struct Found {
+    Sequence* sequence = nullptr;
+    int64_t tokens = 0;
+  };
+  std::vector<Found> found;
 };
 
 // Tokens of prompts that a step may have beside decoding sequences, so that these get their next
@@ -151,6 +158,7 @@ class Scheduler {
   void PlanGuesses(double token_seconds, Step* step);
   bool MustWait(const Sequence& sequence);
   bool Admit(Sequence* sequence, Step* step);
+  std::optional<int64_t> AdoptOrRestore(Sequence& sequence, int64_t matched, BlockTable* table);
   bool MakeRoomFor(Sequence* sequence, Step* step);
   FairQueue& QueueOf(const Sequence& sequence) {
     return sequence.interactive() ? interactive_waiting_ : batch_waiting_;

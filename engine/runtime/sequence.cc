@@ -48,6 +48,7 @@ Sequence::Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer,
       prompt_tokens_(static_cast<int32_t>(request_->spec().prompt.size())),
       tokens_(request_->spec().prompt),
       given_tokens_(prompt_tokens_),
+      stored_(request_->TakeStored()),
       answer_text_(tokenizer, request_->spec()),
       last_token_(request_->submitted()) {
   generation_.tokens_in = prompt_tokens_;
@@ -89,6 +90,7 @@ std::optional<FinishReason> Sequence::trivial_end() const {
 }
 
 void Sequence::OnAdmitted(int32_t cached_tokens, absl::Time now) {
+  stored_ = nullptr;
   if (generation_.queued != absl::InfiniteDuration()) return;
   generation_.queued = now - request_->submitted();
   // What every answer begins with may have been cached too.

@@ -88,6 +88,11 @@ class Sequence {
   // How the request ends where the model need not run at all.
   std::optional<FinishReason> trivial_end() const;
 
+  // What is stored of the prompt, until the sequence is admitted for the first time; or null.
+  const std::shared_ptr<const StoredPrefix>& stored() const { return stored_; }
+  // Without adapters: with them keys and values are others.
+  bool storable() const { return adapters_.empty() && !wants_every_token(); }
+
   BlockTable& block_table() { return block_table_; }
   const BlockTable& block_table() const { return block_table_; }
 
@@ -225,6 +230,7 @@ class Sequence {
   std::vector<int32_t> tokens_;
   int32_t given_tokens_;  // the prompt and what every answer begins with
   int32_t computed_ = 0;
+  std::shared_ptr<const StoredPrefix> stored_;
   std::vector<int32_t> snapshots_;  // positions yet to be reached, ascending
   BlockTable block_table_;
 

@@ -11,6 +11,7 @@
 #include "engine/base/json.h"
 #include "engine/base/max_threads.h"
 #include "engine/base/status_macros.h"
+#include "engine/cache/prefix_store.h"
 #include "engine/model/cache_spec.h"
 #include "engine/model/device_plan.h"
 #include "engine/runtime/generation_options.h"
@@ -63,6 +64,8 @@ Cell Settings::Get(absl::string_view key) const {
   if (key == "kv_bytes") return CellOfSetting(kv_bytes);
   if (key == "kv_type") return CellOfSetting(kv_type);
   if (key == "pack_cache") return CellOfSetting(pack_cache);
+  if (key == "prefix_store") return CellOfSetting(prefix_store);
+  if (key == "prefix_store_bytes") return CellOfSetting(prefix_store_bytes);
   if (key == "memo") return CellOfSetting(memo);
   if (key == "memo_bytes") return CellOfSetting(memo_bytes);
   if (key == "lookahead") return CellOfSetting(lookahead);
@@ -82,6 +85,7 @@ Cell Settings::Default(absl::string_view key) {
   if (key == "kv_bytes") return DefaultCacheBytes();
   if (key == "kv_type") return std::string(KvTypeName(loading.kv_type));
   if (key == "pack_cache" && !loading.pack_cache.empty()) return loading.pack_cache;
+  if (key == "prefix_store_bytes") return PrefixStoreOptions().max_bytes;
   if (key == "memo_bytes") return MemoFile::kDefaultBytes;
   if (key == "lookahead" || key == "network") return "on";
   if (key == "max_tokens") return int64_t{generation.max_tokens};
@@ -131,6 +135,10 @@ absl::Status Settings::Set(absl::string_view key, const Cell& value) {
     return absl::OkStatus();
   }
   if (key == "pack_cache") return set_text(&pack_cache);
+  if (key == "prefix_store") return set_text(&prefix_store);
+  if (key == "prefix_store_bytes") {
+    return set_count(std::numeric_limits<int64_t>::max(), &prefix_store_bytes);
+  }
   if (key == "memo") return set_text(&memo);
   if (key == "memo_bytes") return set_count(std::numeric_limits<int64_t>::max(), &memo_bytes);
   if (key == "salt") return set_text(&salt);
@@ -194,6 +202,8 @@ ModelOptions Settings::LoadingOptions() const {
   if (const char* folder = std::getenv("LM_PACK_CACHE")) options.pack_cache = folder;
   if (device.has_value()) options.device = *device;
   if (pack_cache.has_value()) options.pack_cache = *pack_cache;
+  if (prefix_store.has_value()) options.prefix_store = *prefix_store;
+  if (prefix_store_bytes.has_value()) options.prefix_store_bytes = *prefix_store_bytes;
   if (threads.has_value()) options.threads = static_cast<int>(*threads);
   if (kv_bytes.has_value()) options.kv_bytes = *kv_bytes;
   if (kv_type.has_value()) options.kv_type = ParseKvType(*kv_type).value();

@@ -18,28 +18,52 @@ namespace lm {
 
 // A value type; a setting that is absent has its default.
 struct Settings {
-  std::optional<std::string> model;       // a name of lm_models, or a path
-  std::optional<int64_t> threads;         // of the CPU
-  std::optional<std::string> device;      // "cpu", "cuda", ...
-  std::optional<int64_t> kv_bytes;        // cap of a model's KV cache
-  std::optional<std::string> kv_type;     // "f16", "int8", "f32": of the cache's values
-  std::optional<std::string> pack_cache;  // the folder of packed weights; default: none
-  std::optional<std::string> memo;        // the file that keeps answers; default: memory only
-  std::optional<int64_t> memo_bytes;      // what it may hold
-  std::optional<std::string> salt;        // whose prefix cache; default: this database's own
-  std::optional<std::string> lookahead;   // "on", "off"; default: on
-  std::optional<std::string> network;     // likewise: whether models elsewhere may be asked
-  std::optional<std::string> system;      // the system prompt of calls that give none
+  std::optional<std::string> model;           // a name of lm_models, or a path
+  std::optional<int64_t> threads;             // of the CPU
+  std::optional<std::string> device;          // "cpu", "cuda", ...
+  std::optional<int64_t> kv_bytes;            // cap of a model's KV cache
+  std::optional<std::string> kv_type;         // "f16", "int8", "f32": of the cache's values
+  std::optional<std::string> pack_cache;      // the folder of packed weights; default: none
+  std::optional<std::string> prefix_store;    // the folder of stored prefixes; default: none
+  std::optional<int64_t> prefix_store_bytes;  // what it may hold
+  std::optional<std::string> memo;            // the file that keeps answers; default: memory only
+  std::optional<int64_t> memo_bytes;          // what it may hold
+  std::optional<std::string> salt;            // whose prefix cache; default: this database's own
+  std::optional<std::string> lookahead;       // "on", "off"; default: on
+  std::optional<std::string> network;         // likewise: whether models elsewhere may be asked
+  std::optional<std::string> system;          // the system prompt of calls that give none
   // generate()'s options that are set, by their names: what the options of a call do not say.
   std::map<std::string, Cell, std::less<>> options;
 
-  static constexpr std::array<absl::string_view, 26> kKeys = {
-      "model",       "threads",  "device",     "kv_bytes",       "kv_type",
-      "pack_cache",  "memo",     "memo_bytes", "salt",           "lookahead",
-      "network",     "system",   "max_tokens", "temperature",    "top_k",
-      "top_p",       "min_p",    "seed",       "repeat_penalty", "thinking",
-      "on_overflow", "on_error", "timeout_ms", "max_seconds",    "max_total_tokens",
-      "max_cost"};
+  static constexpr std::array<absl::string_view, 29> kKeys = {"model",
+                                                              "threads",
+                                                              "device",
+                                                              "kv_bytes",
+                                                              "kv_type",
+                                                              "pack_cache",
+                                                              "prefix_store",
+                                                              "prefix_store_bytes",
+                                                              "memo",
+                                                              "memo_bytes",
+                                                              "salt",
+                                                              "lookahead",
+                                                              "network",
+                                                              "system",
+                                                              "max_tokens",
+                                                              "temperature",
+                                                              "top_k",
+                                                              "top_p",
+                                                              "min_p",
+                                                              "seed",
+                                                              "repeat_penalty",
+                                                              "thinking",
+                                                              "on_overflow",
+                                                              "on_error",
+                                                              "timeout_ms",
+                                                              "max_seconds",
+                                                              "max_total_tokens",
+                                                              "max_cost",
+                                                              "speculate"};
 
   // The value of a key; monostate where it is not set.
   // REQUIRES: key is one of kKeys.

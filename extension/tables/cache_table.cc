@@ -11,6 +11,9 @@
 // adapters it was computed, as the option of that name does (NULL: none); only prompts with these
 // find it.
 //
+// place is 'memory', or 'store' for a file of lm_settings('prefix_store'): the prefix up to tokens,
+// of which own_tokens are in the file; a prefix may be in both.
+//
 // What is not in use goes, least recently used first, when its memory is wanted. Other databases'
 // prefixes are not shown (those with another `salt`, see lm_settings).
 #include <string>
@@ -41,7 +44,8 @@ class CacheTable : public SnapshotTable {
   const char* name() const override { return "lm_cache"; }
   std::string Schema() const override {
     return "CREATE TABLE lm_cache(model TEXT, prefix INTEGER, parent INTEGER, tokens INTEGER, "
-           "own_tokens INTEGER, bytes INTEGER, hits INTEGER, last_used TEXT, text TEXT, lora TEXT)";
+           "own_tokens INTEGER, bytes INTEGER, hits INTEGER, last_used TEXT, text TEXT, lora TEXT, "
+           "place TEXT)";
   }
 
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override {
@@ -61,7 +65,18 @@ class CacheTable : public SnapshotTable {
               run.parent < 0 ? Cell() : Cell(first + run.parent), run.tokens, run.own_tokens,
               run.blocks * block_bytes, run.hits, Timestamp(run.last_used),
               TextOf(run.beginning, engine->model().tokenizer()),
-              run.adapters.empty() ? Cell() : Cell(run.adapters)}});
+              run.adapters.empty() ? Cell() : Cell(run.adapters), "memory"}});
+      }
+      for (const PrefixStore::Listed& stored : engine->StoredPrefixes(connection().Salt())) {
+        const int64_t number = static_cast<int64_t>(rows.size()) + 1;
+        const auto tokens = static_cast<int64_t>(stored.tokens.size());
+        const auto own = absl::MakeConstSpan(stored.tokens).subspan(stored.begin);
+        const auto shown = own.subspan(0, PrefixTree::Run::kShownTokens);
+        rows.push_back(
+            {number,
+             {connection().DisplayNameOf(*generator), number, Cell(), tokens, tokens - stored.begin,
+              stored.bytes, Cell(), Cell(),
+              TextOf({shown.begin(), shown.end()}, engine->model().tokenizer()), Cell(), "store"}});
       }
     }
     return rows;

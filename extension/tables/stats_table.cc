@@ -38,6 +38,9 @@
 // decode steps less the same rows took for it. `speculation` is 'on', or 'off' and why this model
 // never guesses.
 //
+// `prefix_store` says what lm_settings('prefix_store') has of this model, and what was refused or
+// is wrong with it; or why it is off.
+//
 // A model on the network computes elsewhere, and of the engine's columns has ttft_* only. `cost` is
 // what this database's tokens of the phase come to at the model's price_in or price_out (lm_models;
 // one of this machine may have them, too), reused ones included: sum(cost) is the bill, as far as
@@ -94,7 +97,7 @@ class StatsTable : public SnapshotTable {
            "kv_bytes_cached INTEGER, memo_hits INTEGER, arithmetic_percent REAL, bandwidth_percent "
            "REAL, verdict TEXT, path TEXT, foreseen INTEGER, hint TEXT, cost REAL, cascaded "
            "INTEGER, escalated INTEGER, drafted INTEGER, accepted INTEGER, steps_saved INTEGER, "
-           "speculation TEXT)";
+           "speculation TEXT, prefix_store TEXT)";
   }
 
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override { return RowsFor(~uint64_t{0}); }
@@ -189,6 +192,8 @@ class StatsTable : public SnapshotTable {
     cells.push_back(CostOf(generator, prefill, own));
     AppendCascades(info, &cells);
     AppendGuesses(stats, prefill, &cells);
+    const std::string store = engine.StoreState();
+    cells.push_back(store.empty() ? Cell() : Cell(store));
     return cells;
   }
 
@@ -218,7 +223,7 @@ class StatsTable : public SnapshotTable {
     AppendOwn(generator, &cells);
     cells.push_back(CostOf(generator, prefill, own));
     AppendCascades(info, &cells);
-    cells.resize(cells.size() + 4);  // of guesses
+    cells.resize(cells.size() + 5);  // of guesses, and of a store
     return cells;
   }
 

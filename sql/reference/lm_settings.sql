@@ -15,7 +15,7 @@
 --   on_error, timeout_ms, max_seconds, max_total_tokens, max_cost     as in the options of a call, which go before them
 
 SELECT group_concat(key) FROM temp.lm_settings;
---> model,threads,device,kv_bytes,kv_type,pack_cache,memo,memo_bytes,salt,lookahead,network,system,max_tokens,temperature,top_k,top_p,min_p,seed,repeat_penalty,thinking,on_overflow,on_error,timeout_ms,max_seconds,max_total_tokens,max_cost
+--> model,threads,device,kv_bytes,kv_type,pack_cache,prefix_store,prefix_store_bytes,memo,memo_bytes,salt,lookahead,network,system,max_tokens,temperature,top_k,top_p,min_p,seed,repeat_penalty,thinking,on_overflow,on_error,timeout_ms,max_seconds,max_total_tokens,max_cost,speculate
 SELECT value, default_value, source FROM temp.lm_settings WHERE key = 'max_tokens';
 --> 256|256|default
 INSERT INTO temp.lm_settings VALUES ('max_tokens', 5);

@@ -123,7 +123,7 @@ absl::StatusOr<nlohmann::ordered_json> SweepSpeculation(TimedEngine* engine, int
       std::vector<Prompt> prompts = engine->RandomPrompts(rows, kContext);
       for (int r = 0; r <= reps; ++r) {
         double seconds[2];
-        for (const bool guesses : {false, true}) {
+        for (const bool guesses : {r % 2 == 0, r % 2 != 0}) {  // in turns
           if (!seen) prompts = engine->RandomPrompts(rows, kContext);
           engine->set_speculate(guesses ? Speculate::kAuto : Speculate::kOff);
           ASSIGN_OR_RETURN(const Burst burst, engine->Run(prompts, kSteps + 1));

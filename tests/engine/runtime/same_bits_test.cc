@@ -110,6 +110,9 @@ class WatchedModel : public LanguageModel {
     return status;
   }
 
+  absl::Status ReadBlock(int32_t block, absl::Span<char> out) override {
+    return inner_.ReadBlock(block, out);
+  }
   absl::StatusOr<std::vector<float>> ApplyHead(bool ranks,
                                                absl::Span<const float> pooled) override {
     return inner_.ApplyHead(ranks, pooled);

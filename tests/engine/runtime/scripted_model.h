@@ -64,6 +64,7 @@ struct Script {
   std::atomic<int64_t> cancelled_forwards{0};
   std::atomic<int64_t> copies{0};
   std::atomic<int64_t> zeroed{0};
+  std::atomic<int64_t> filled{0};
   std::atomic<int64_t> state_copies{0};
   std::atomic<int32_t> most_rows{0};     // tokens in one batch
   std::atomic<int32_t> most_adapted{0};  // runs of rows with the same adapters in one batch
@@ -88,6 +89,7 @@ class ScriptedModel : public LanguageModel {
   const CacheShape& cache() const override { return cache_; }
   absl::Status Launch(ModelStep step) override;
   absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override;
+  absl::Status ReadBlock(int32_t block, absl::Span<char> out) override;
   // The state itself; its scores are the state backwards.
   absl::StatusOr<std::vector<float>> ApplyHead(bool ranks, absl::Span<const float> pooled) override;
 

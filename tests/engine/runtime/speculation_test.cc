@@ -11,7 +11,7 @@
 namespace lm {
 namespace {
 
-using Tokens = std::vector<int32_t>;
+using Text = std::vector<int32_t>;
 
 class SpeculationTest : public testing::Test {
  protected:
@@ -117,10 +117,9 @@ TEST(DraftOddsTest, FollowsWhatBecomesOfGuesses) {
 
 TEST(PromptLookupTest, KeepsTheAnswersOfASaltToItself) {
   PromptLookup lookup;
-  const Tokens prompt = {1, 2, 3}, answer = {1, 2, 3, 7, 8, 9};
+  const Text prompt = {1, 2, 3}, answer = {1, 2, 3, 7, 8, 9};
   lookup.Learn("one", answer, 3);
-  for (const auto& [salt, expected] :
-       {std::pair("one", Tokens{7, 8}), std::pair("two", Tokens{})}) {
+  for (const auto& [salt, expected] : {std::pair("one", Text{7, 8}), std::pair("two", Text{})}) {
     std::unique_ptr<DraftMemory> memory;
     DraftRow row{.salt = salt, .tokens = prompt, .context = prompt, .most = 2, .memory = &memory};
     lookup.Propose(absl::MakeSpan(&row, 1));

@@ -1,0 +1,281 @@
+// The files of a store, and what becomes of them: cut, damaged, of others, full disks, two
+// processes and writers that are killed.
+#include "engine/cache/prefix_store.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "engine/base/random.h"
+
+namespace lm {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsNull;
+using testing::NotNull;
+using PromptTokens = std::vector<int32_t>;
+
+constexpr int64_t kBlockTokens = 32, kBlockBytes = 1000;
+
+// Bytes that tell for which prefix they were computed.
+std::vector<char> BlocksOf(const PromptTokens& tokens, int64_t begin,
+                           const std::string& model = "m") {
+  std::vector<char> data;
+  uint64_t state = model.size();
+  for (int64_t i = 0; i < static_cast<int64_t>(tokens.size()); ++i) {
+    state = RandomBits(state, tokens[i]);
+    if (i % kBlockTokens != kBlockTokens - 1 || i < begin) continue;
+    for (int64_t b = 0; b < kBlockBytes; ++b)
+      data.push_back(static_cast<char>(RandomBits(state, b)));
+  }
+  return data;
+}
+
+PromptTokens Count(int64_t count, int32_t first = 5) {
+  PromptTokens tokens(count);
+  std::iota(tokens.begin(), tokens.end(), first);
+  return tokens;
+}
+
+PromptTokens Join(PromptTokens a, const PromptTokens& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+class PrefixStoreTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = (std::filesystem::path(testing::TempDir()) /
+               absl::StrCat("prefixes-", getpid(), "-",
+                            testing::UnitTest::GetInstance()->current_test_info()->name()))
+                  .string();
+    std::filesystem::remove_all(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<PrefixStore> Open(const std::string& model = "m",
+                                    int64_t max_bytes = int64_t{1} << 30) {
+    return std::make_unique<PrefixStore>(PrefixStoreOptions{.folder = folder_,
+                                                            .model = model,
+                                                            .block_bytes = kBlockBytes,
+                                                            .block_tokens = kBlockTokens,
+                                                            .max_bytes = max_bytes});
+  }
+
+  // Has the store write a prefix, as the engine does.
+  static bool Store(PrefixStore& store, const PromptTokens& tokens,
+                    const std::string& salt = "file:a", const std::string& model = "m") {
+    const std::optional<int64_t> begin = store.Wants(salt, tokens);
+    if (!begin) return false;
+    store.Write(salt, tokens, *begin, BlocksOf(tokens, *begin, model));
+    store.Flush();
+    return true;
+  }
+
+  // That what is given, if anything is, is what was computed of these tokens.
+  static int64_t Given(PrefixStore& store, const PromptTokens& prompt,
+                       const std::string& salt = "file:a") {
+    const std::shared_ptr<const StoredPrefix> stored = store.Load(salt, prompt);
+    if (stored == nullptr) return 0;
+    const PromptTokens known(prompt.begin(), prompt.begin() + stored->tokens);
+    EXPECT_LT(stored->tokens, static_cast<int64_t>(prompt.size()));
+    EXPECT_EQ(stored->data, BlocksOf(known, 0));
+    return stored->tokens;
+  }
+
+  std::vector<std::string> Files() const {
+    std::vector<std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      files.push_back(entry.path().string());
+    }
+    return files;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(PrefixStoreTest, AnotherProcessStartsWithWhatOneHasStored) {
+  const PromptTokens prefix = Count(96);
+  EXPECT_TRUE(Store(*Open(), prefix));
+  auto store = Open();
+  EXPECT_EQ(Given(*store, Join(prefix, {1, 2, 3})), 96);
+  EXPECT_EQ(store->state(), "1 prefix");
+  EXPECT_EQ(Given(*Open(), prefix), 64);  // one token is left to be computed
+  EXPECT_EQ(Given(*Open(), Join(Count(40), {1, 2, 3})), 32);
+  EXPECT_EQ(Given(*Open(), Count(90, 6)), 0);
+}
+
+TEST_F(PrefixStoreTest, FilesAreOfTheirUserOnly) {
+  Store(*Open(), Count(96));
+  ASSERT_EQ(Files().size(), 1u);
+  struct stat info;
+  ASSERT_EQ(stat(Files()[0].c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+TEST_F(PrefixStoreTest, APrefixGoesOnWhereAnotherEnds) {
+  auto store = Open();
+  const PromptTokens all = Count(320);
+  EXPECT_TRUE(Store(*store, PromptTokens(all.begin(), all.begin() + 96)));
+  EXPECT_FALSE(Store(*store, PromptTokens(all.begin(), all.begin() + 96)));   // is there
+  EXPECT_FALSE(Store(*store, PromptTokens(all.begin(), all.begin() + 128)));  // too little is new
+  EXPECT_TRUE(Store(*store, all));
+  EXPECT_EQ(Files().size(), 2u);
+  EXPECT_EQ(Given(*Open(), Join(all, {1})), 320);
+  const std::vector<PrefixStore::Listed> listed = store->List("file:a");
+  ASSERT_EQ(listed.size(), 2u);
+  EXPECT_EQ(listed[1].begin, 96);
+  EXPECT_EQ(listed[1].tokens, all);
+}
+
+TEST_F(PrefixStoreTest, WhatIsStoredIsItsOwnersAndItsModels) {
+  const PromptTokens prompt = Join(Count(96), {1});
+  Store(*Open(), Count(96), "file:a");
+  EXPECT_EQ(Given(*Open(), prompt, "file:b"), 0);
+  EXPECT_EQ(Given(*Open(), prompt, "salt:a"), 0);
+  EXPECT_THAT(Open("another")->Load("file:a", prompt), IsNull());
+  EXPECT_TRUE(Open()->List("file:b").empty());
+  EXPECT_EQ(Given(*Open(), prompt, "file:a"), 96);
+}
+
+TEST_F(PrefixStoreTest, ADatabaseInMemoryIsNobodyNextTime) {
+  EXPECT_FALSE(Store(*Open(), Count(96), "connection:1"));
+  EXPECT_EQ(Given(*Open(), Join(Count(96), {1}), "connection:1"), 0);
+}
+
+TEST_F(PrefixStoreTest, WhatWasGivenIsNotReadForEachRow) {
+  Store(*Open(), Count(96));
+  auto store = Open();
+  std::shared_ptr<const StoredPrefix> first = store->Load("file:a", Join(Count(96), {1}));
+  ASSERT_THAT(first, NotNull());
+  EXPECT_EQ(store->Load("file:a", Join(Count(96), {2})), first);
+  EXPECT_THAT(store->Load("file:a", Join(Count(64), {2})), IsNull());  // is longer than that
+  first.reset();
+  EXPECT_THAT(store->Load("file:a", Join(Count(96), {3})), IsNull());
+}
+
+TEST_F(PrefixStoreTest, CutAndDamagedFilesAreRefusedWithAReason) {
+  const PromptTokens prefix = Count(96);
+  Store(*Open(), prefix);
+  const std::string path = Files()[0];
+  std::string whole;
+  {
+    std::ifstream in(path, std::ios::binary);
+    whole.assign(std::istreambuf_iterator<char>(in), {});
+  }
+  std::mt19937 random(1);
+  for (int turn = 0; turn < 300; ++turn) {
+    std::string bytes = whole;
+    if (turn % 3 == 0) {
+      bytes.resize(random() % whole.size());
+    } else if (turn % 3 == 1) {
+      bytes[random() % bytes.size()] ^= static_cast<char>(1 + random() % 255);
+    } else {  // in the head, where sizes are
+      bytes[random() % 64] ^= static_cast<char>(1 + random() % 255);
+    }
+    std::filesystem::remove(path);
+    std::ofstream(path, std::ios::binary) << bytes;
+    chmod(path.c_str(), 0600);
+    auto store = Open();
+    EXPECT_EQ(Given(*store, Join(prefix, {1})), 0) << "turn " << turn;
+    EXPECT_THAT(store->state(), HasSubstr("the stored prefix '")) << "turn " << turn;
+    EXPECT_FALSE(std::filesystem::exists(path)) << "turn " << turn;
+  }
+  EXPECT_TRUE(Store(*Open(), prefix));  // again
+  EXPECT_EQ(Given(*Open(), Join(prefix, {1})), 96);
+}
+
+TEST_F(PrefixStoreTest, AFileThatOthersMayWriteIsNotBelieved) {
+  Store(*Open(), Count(96));
+  chmod(Files()[0].c_str(), 0666);
+  auto store = Open();
+  EXPECT_EQ(Given(*store, Join(Count(96), {1})), 0);
+  EXPECT_THAT(store->state(), HasSubstr("may be written by other users"));
+  std::filesystem::rename(Files()[0], folder_ + "/elsewhere");
+  std::filesystem::create_symlink("elsewhere", folder_ + "/link.prefix");
+  EXPECT_EQ(Given(*Open(), Join(Count(96), {1})), 0);
+}
+
+TEST_F(PrefixStoreTest, WhatWasUsedLongestAgoGoes) {
+  auto store = Open("m", 8 * kBlockBytes);
+  for (int32_t i = 0; i < 4; ++i) {
+    EXPECT_TRUE(Store(*store, Count(96, 1000 * i)));
+    absl::SleepFor(absl::Milliseconds(20));  // files have times
+  }
+  EXPECT_LE(Files().size(), 2u);
+  EXPECT_EQ(Given(*Open(), Join(Count(96, 0), {1})), 0);
+  EXPECT_EQ(Given(*Open(), Join(Count(96, 3000), {1})), 96);
+}
+
+TEST_F(PrefixStoreTest, AFullDiskLosesNothingButTheStore) {
+  auto store = Open();
+  Store(*store, Count(96));
+  struct rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, SIG_IGN);
+  struct rlimit full = before;
+  full.rlim_cur = 1500;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  EXPECT_TRUE(Store(*store, Count(96, 500)));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_THAT(store->state(), HasSubstr("File too large"));
+  EXPECT_EQ(Files().size(), 1u);                // nothing is left of it
+  EXPECT_FALSE(Store(*store, Count(96, 500)));  // not at once again
+  EXPECT_EQ(Given(*Open(), Join(Count(96), {1})), 96);
+}
+
+TEST_F(PrefixStoreTest, AFolderThatCannotBeMadeSaysSo) {
+  std::ofstream(folder_) << "a file";
+  auto store = Open();
+  EXPECT_EQ(Given(*store, Join(Count(96), {1})), 0);
+  EXPECT_THAT(store->state(), HasSubstr(folder_));
+  std::filesystem::remove(folder_);
+}
+
+// By hand: LM_STORE_KILLS=100.
+TEST_F(PrefixStoreTest, WritersMayBeKilledAndBeSeveral) {
+  const char* asked = std::getenv("LM_STORE_KILLS");
+  const int kills = asked != nullptr ? std::atoi(asked) : 8;
+  std::mt19937 random(2);
+  for (int turn = 0; turn < kills; ++turn) {
+    std::vector<pid_t> writers;
+    for (int w = 0; w < 2; ++w) {
+      const pid_t writer = fork();
+      if (writer == 0) {
+        auto store = Open();
+        for (int32_t i = 0;; ++i) Store(*store, Count(64 + 32 * (i % 5), (turn + i) % 40 * 1000));
+      }
+      ASSERT_GT(writer, 0);
+      writers.push_back(writer);
+    }
+    absl::SleepFor(absl::Microseconds(2000 + random() % 20000));
+    for (const pid_t writer : writers) {
+      kill(writer, SIGKILL);
+      waitpid(writer, nullptr, 0);
+    }
+    auto store = Open();
+    EXPECT_THAT(store->state(), testing::Not(HasSubstr("the stored prefix"))) << store->state();
+  }
+  auto store = Open();  // removes what they left
+  int given = 0;
+  for (int32_t i = 0; i < 40; ++i) given += Given(*store, Join(Count(192, i * 1000), {1})) > 0;
+  EXPECT_GT(given, 0);
+  for (const std::string& file : Files()) EXPECT_THAT(file, testing::EndsWith(".prefix"));
+}
+
+}  // namespace
+}  // namespace lm

@@ -1,0 +1,165 @@
+// Engines that share a prefix store, one after the other as processes do, on real models.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "engine/runtime/engine.h"
+#include "tests/testdata.h"
+
+namespace lm {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kLlama[] = LM_TESTDATA "/models/llama-q8_0.gguf";
+
+class StoredPrefixTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = (std::filesystem::path(testing::TempDir()) /
+               absl::StrCat("stored-", getpid(), "-",
+                            testing::UnitTest::GetInstance()->current_test_info()->name()))
+                  .string();
+    std::filesystem::remove_all(folder_);
+    std::mt19937 random(11);
+    std::vector<int32_t> shared(150);
+    for (int32_t& token : shared) token = 3 + static_cast<int32_t>(random() % 250);
+    for (int i = 0; i < 12; ++i) {
+      RequestSpec spec{.prompt = shared, .salt = "file:/a.db"};
+      for (int n = 0; n < 5 + i; ++n) {
+        spec.prompt.push_back(3 + static_cast<int32_t>(random() % 250));
+      }
+      spec.options.max_tokens = 20;
+      if (i % 2 == 1) spec.options.temperature = 0.8;
+      specs_.push_back(std::move(spec));
+    }
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::shared_ptr<Engine> Start(ModelOptions options = {}, const std::string& model = kLlama) {
+    options.threads = 1;
+    options.prefix_store = folder_;
+    auto loaded = Model::Load(model, options);
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return Engine::Start(*std::move(loaded), {}).value();
+  }
+
+  static std::vector<Generation> Run(Engine& engine, const std::vector<RequestSpec>& specs) {
+    std::vector<std::shared_ptr<Request>> requests;
+    for (const RequestSpec& spec : specs) requests.push_back(engine.Submit(spec).value());
+    std::vector<Generation> results;
+    for (const auto& request : requests) {
+      EXPECT_TRUE(request->WaitFor(absl::Seconds(60)));
+      EXPECT_TRUE(request->result().status.ok()) << request->result().status;
+      results.push_back(request->result());
+    }
+    return results;
+  }
+
+  static void ExpectSame(const std::vector<Generation>& a, const std::vector<Generation>& b) {
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      EXPECT_EQ(a[i].tokens, b[i].tokens) << i;
+      EXPECT_EQ(a[i].text, b[i].text) << i;
+    }
+  }
+
+  std::vector<std::string> Files() const {
+    std::vector<std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      files.push_back(entry.path().string());
+    }
+    return files;
+  }
+
+  std::string folder_;
+  std::vector<RequestSpec> specs_;
+};
+
+TEST_F(StoredPrefixTest, TheNextProcessComputesWhatIsItsOwnOnly) {
+  std::vector<Generation> first;
+  {
+    auto engine = Start();
+    first = Run(*engine, specs_);
+    EXPECT_EQ(first[0].tokens_cached, 0);
+    engine->Stop();
+    EXPECT_EQ(engine->StoreState(), "1 prefix");
+    ASSERT_EQ(engine->StoredPrefixes("file:/a.db").size(), 1u);
+    EXPECT_EQ(engine->StoredPrefixes("file:/a.db")[0].tokens.size(), 128u);
+    EXPECT_TRUE(engine->StoredPrefixes("file:/b.db").empty());
+  }
+  for (const int alone : {true, false}) {
+    auto engine = Start();
+    std::vector<Generation> again;
+    if (alone) {
+      for (const RequestSpec& spec : specs_) again.push_back(Run(*engine, {spec})[0]);
+    } else {
+      again = Run(*engine, specs_);
+    }
+    ExpectSame(first, again);
+    EXPECT_EQ(again[0].tokens_cached, 128);
+    EXPECT_GE(engine->Stats().tokens_reused, 128 * 12);
+  }
+}
+
+TEST_F(StoredPrefixTest, WhatIsUsedOnceIsNotStored) {
+  auto engine = Start();
+  Run(*engine, {specs_[0]});
+  engine->Stop();
+  EXPECT_EQ(engine->StoreState(), "0 prefixes");
+}
+
+TEST_F(StoredPrefixTest, OfAnotherDatabaseTypeOrContextNothingIsFound) {
+  Run(*Start(), specs_);
+  RequestSpec other = specs_[0];
+  other.salt = "file:/b.db";
+  EXPECT_EQ(Run(*Start(), {other})[0].tokens_cached, 0);
+  EXPECT_EQ(Run(*Start({.kv_type = DType::kI8}), {specs_[0]})[0].tokens_cached, 0);
+  EXPECT_EQ(Run(*Start({.context_length = 200}), {specs_[0]})[0].tokens_cached, 0);
+  EXPECT_EQ(Run(*Start(), {specs_[0]})[0].tokens_cached, 128);
+}
+
+TEST_F(StoredPrefixTest, ADamagedFileIsComputedAgain) {
+  std::vector<Generation> first;
+  { first = Run(*Start(), specs_); }
+  ASSERT_EQ(Files().size(), 1u);
+  {
+    std::fstream file(Files()[0], std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-10, std::ios::end);
+    file.write("xyz", 3);
+  }
+  auto engine = Start();
+  const std::vector<Generation> again = Run(*engine, specs_);
+  ExpectSame(first, again);
+  EXPECT_EQ(again[0].tokens_cached, 0);
+  EXPECT_THAT(engine->StoreState(), HasSubstr("has damaged blocks"));
+  engine = nullptr;
+  EXPECT_EQ(Run(*Start(), {specs_[0]})[0].tokens_cached, 128);  // it was written again
+}
+
+TEST_F(StoredPrefixTest, WithLittleMemoryAnswersAreTheSame) {
+  const std::vector<Generation> first = Run(*Start(), specs_);
+  auto roomy = Start();
+  const int64_t block = roomy->model().language_model().cache().classes[0].block_bytes;
+  roomy = nullptr;
+  for (const int64_t blocks : {7, 8, 12}) {
+    auto engine = Start({.kv_bytes = blocks * block});
+    ExpectSame(first, Run(*engine, specs_));
+  }
+}
+
+TEST_F(StoredPrefixTest, ModelsWithWindowsOrStatesSayWhyNot) {
+  for (const std::string model : {"gemma3-f32.gguf", "qwen35-q8_0.gguf"}) {
+    auto engine = Start({}, LM_TESTDATA "/models/" + model);
+    EXPECT_EQ(engine->StoreState(), "off: of models with windows or states nothing is stored");
+  }
+}
+
+}  // namespace
+}  // namespace lm
