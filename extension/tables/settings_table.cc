@@ -19,6 +19,16 @@
 //               answer, and is about as large as the model. lm_models.pack_cache says what it was:
 //               'written', 'mapped', 'read' (where the system does not promise to keep it), or why
 //               it was of no use. Default: $LM_PACK_CACHE, or none
+//   prefix_store  a folder in which the beginnings of prompts outlive the process: what a prompt has
+//               found in the prefix cache, and so was used twice, is written there (behind, by a
+//               thread, which a process that ends waits for), and the next process reads instead of
+//               computing it. It is this database file's (or salt's; what a database in memory asks
+//               is not stored), and found by the same release, model, kv_type and context length on
+//               the same kind of device only. Its files are their user's only. What is damaged, cut
+//               or somebody else's is refused, full disks are borne: lm_stats.prefix_store says so,
+//               and lm_cache shows what is there. Not of models with windows or states, nor on CUDA.
+//               Default: none
+//   prefix_store_bytes  what that folder may hold; what was used longest ago goes: 4 GiB
 //   memo        the file that remembers generations: an SQLite database of its own, made where
 //               there is none. What is in it is not generated again, in no process. Default: they
 //               are remembered in memory
@@ -31,14 +41,14 @@
 //   system      the system prompt of generate(), generate_json(), lm_each() and others that take
 //               one, where it is not given or NULL ('' is an empty one)
 //   max_tokens, temperature, top_k, top_p, min_p, seed, repeat_penalty, thinking, on_overflow,
-//   on_error, timeout_ms, max_seconds, max_total_tokens, max_cost
-//               generate()'s options, for calls whose own do not have them. Without a setting of
+//   on_error, timeout_ms, max_seconds, max_total_tokens, max_cost,
+//   speculate   generate()'s options, for calls whose own do not have them. Without a setting of
 //               on_error, tables of answers and jobs go on at a row's failure ('null')
 //
 // All keys are always there. `value` is what holds: what was set, with the source 'lm_settings', or
 // the default (source 'default', and 'database' for its own salt). A NULL value sets it to the
 // default. default_value and source are hidden: SELECT * shows key and value, and INSERT without
-// names takes these two. threads, device, kv_bytes, kv_type and pack_cache act on models loaded
+// names takes these two. threads, device, kv_bytes, kv_type, pack_cache and prefix_store act on models loaded
 // from then on: the next call loads the model anew, with an empty prefix cache, and lm_stats,
 // lm_requests and lm_cache count from zero, unless another connection still runs it as it was. What
 // is remembered (lm_memo) stays. Changes follow transactions.

@@ -1,7 +1,7 @@
 -- lm_cache: the prefixes of prompts that this database has in the running models' caches
 --
 -- A tree: a row is a part that does not fork; parent is the row it goes on from, tokens the length of
--- the prefix to its end, own_tokens and bytes are its own.
+-- the prefix to its end, own_tokens and bytes are its own. place is 'memory', or 'store' for a file of lm_settings('prefix_store').
 
 SELECT count(*) FROM lm_cache;
 --> 0

@@ -12,12 +12,24 @@ SELECT name, architecture, quantisation, device FROM temp.lm_models WHERE name =
 --> small|llama|Q8_0|cpu
 
 -- How it is loaded: device, threads, kv_bytes and kv_type (of the KV cache), context_length,
--- pack_cache (as in lm_settings).
+-- pack_cache, prefix_store (as in lm_settings).
 UPDATE temp.lm_models SET options = '{"threads":1,"context_length":64}' WHERE name = 'small';
 SELECT typeof(generate('Hello', NULL, '{"model":"small","max_tokens":2}'));
 --> text
 SELECT context FROM temp.lm_models WHERE name = 'small';
 --> 64
+
+-- draft: a smaller model of the same vocabulary, from its folder where the path is not absolute. What it guesses is checked several
+-- tokens at a time, where that is quicker; answers are the same.
+INSERT INTO temp.lm_models(name, path, options) VALUES ('helped', '$MODELS/llama-q6_k.gguf', '{"draft":"llama-q2_k.gguf"}'), ('alone', '$MODELS/llama-q6_k.gguf', '');
+SELECT generate('Hello', NULL, '{"model":"helped","max_tokens":20,"speculate":"always"}') = generate('Hello', NULL, '{"model":"alone","max_tokens":20}');
+--> 1
+SELECT speculation LIKE 'on, with %', drafted > 0 FROM lm_stats WHERE model = 'helped' AND phase = 'decode';
+--> 1|1
+INSERT INTO temp.lm_models(name, path, options) VALUES ('mistaken', '$MODELS/llama-q6_k.gguf', '{"draft":"$MODELS/qwen2-q4_0.gguf"}');
+SELECT generate('Hello', NULL, '{"model":"mistaken"}');
+--! draft model .* cannot guess for
+DELETE FROM temp.lm_models WHERE name IN ('helped', 'alone', 'mistaken');
 
 -- lora: adapters (LoRA, as GGUF) over the model's weights, from its folder where the path is not
 -- absolute. A call chooses some of them; one that says nothing of lora has each at its `scale` here (1, or

@@ -8,11 +8,12 @@
 --   kv_type     of its values: f16, int8, f32       salt        whose prefix cache: the database file's
 --   pack_cache  a folder of packed weights, which the next process maps: in lm_models.pack_cache what
 --               became of it ($LM_PACK_CACHE; else none)
+--   prefix_store  a folder in which prompts' shared beginnings outlive the process (none); prefix_store_bytes: 4 GiB
 --   lookahead   'on', 'off': whether generate() looks ahead
 --   network     'on', 'off': whether models on the network are asked
 --   system      the system prompt of calls that give none
 --   max_tokens, temperature, top_k, top_p, min_p, seed, repeat_penalty, thinking, on_overflow,
---   on_error, timeout_ms, max_seconds, max_total_tokens, max_cost     as in the options of a call, which go before them
+--   on_error, timeout_ms, max_seconds, max_total_tokens, max_cost, speculate     as in the options of a call, which go before them
 
 SELECT group_concat(key) FROM temp.lm_settings;
 --> model,threads,device,kv_bytes,kv_type,pack_cache,prefix_store,prefix_store_bytes,memo,memo_bytes,salt,lookahead,network,system,max_tokens,temperature,top_k,top_p,min_p,seed,repeat_penalty,thinking,on_overflow,on_error,timeout_ms,max_seconds,max_total_tokens,max_cost,speculate
@@ -46,5 +47,15 @@ SELECT lm_debug() ->> '$.engines[#-1].kv_type';
 --> int8
 INSERT INTO temp.lm_settings VALUES ('kv_type', 'int4');
 --! kv_type must be 'f16', 'int8' or 'f32', got 'int4'
+
+-- What was computed of prompts that begin alike is there for the next process, too. It is stored once it was used twice, for this database
+-- file's connections (or those with this salt), and found by the same model with the same kv_type.
+INSERT INTO temp.lm_settings VALUES ('prefix_store', '$TMP/prefixes'), ('salt', 'docs'), ('kv_type', 'f16');
+CREATE TEMP TABLE told AS
+  SELECT value FROM lm_each('["rain all day", "a new bicycle", "soup again"]',
+    'You are given a note. Say in one word what it is about: weather, food or sport. '
+    || 'Do not explain, and do not repeat the note. If it is none of them, say other.', '{"max_tokens":2,"cache":false}');
+SELECT DISTINCT speculation, prefix_store FROM lm_stats WHERE prefix_store IS NOT NULL AND phase = 'decode';
+--~ ^on\|[01] prefix
 INSERT INTO temp.lm_settings VALUES ('max_token', 5);
 --! unknown key 'max_token'
