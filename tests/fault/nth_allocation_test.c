@@ -338,6 +338,15 @@ static const Scenario kSqlScenarios[] = {
                {"SELECT lm_token_count('a few words'), lm_tokenize('rain'), lm_render('x', 'y')",
                 kExact},
                {"SELECT lm_detokenize(lm_tokenize('rain')), hex(lm_embed('rain'))", kExact},
+               {"SELECT lm_prompt('{{*}} {{a}}', '{\"a\":1,\"b\":2}', lm_field_order('{\"b\":3}'))",
+                kExact},
+               {"INSERT INTO temp.lm_examples VALUES ('e', 'sun', 'dry')", kExact},
+               {"SELECT lm_classify('rain', '[\"wet\",\"dry\"]', NULL, '{\"examples\":[{\"prompt\":"
+                "\"a\",\"answer\":\"dry\"}]}')",
+                kExact},
+               {"SELECT value, label, probability FROM json_each('[1,2,3]'), "
+                "lm_classify_scores(value, '[\"wet\",\"dry\"]', NULL, '{\"cache\":false}')",
+                kExact},
                {"SELECT generate('rain', NULL, '{\"max_tokens\":4,\"cache\":false}')", kExact},
                {NULL, kClose}},
      .after = {{NULL, kLoad}, SETTINGS, WARM},
