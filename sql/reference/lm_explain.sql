@@ -1,6 +1,6 @@
 -- lm_explain(select_sql [, options])
 --   ->  model, rows, prompts, tokens, tokens_shared, answer_tokens, prefill_seconds, decode_seconds, seconds, basis,
---       cost_in, cost_out
+--       cost_in, cost_out, tokens_shared_ordered, field_order
 --
 -- What a query would ask of the model, and how long that will take. Nothing is generated, unless you ask for a sample:
 -- with {"sample":32} so many of the prompts are, the memo keeps their answers, and the forecast of the rest is made of them.
@@ -21,6 +21,11 @@ SELECT rows, prompts, answer_tokens
 -- A yes or no takes no decoding at all.
 SELECT answer_tokens, decode_seconds FROM lm_explain('SELECT id, lm_if(body, ''Is it praise?'') FROM reviews');
 --> 0|0.0
+
+-- Of prompts that lm_prompt makes of fields: the order of these in which the rows share most, and how many tokens they would share then.
+SELECT field_order, tokens_shared_ordered > tokens_shared
+  FROM lm_explain('SELECT generate(lm_prompt(''{{*}}'', json_object(''id'', id, ''shop'', ''the one at the corner of the market''))) FROM reviews');
+--> ["shop","id"]|1
 
 -- Nothing has been generated, and nothing can be written.
 SELECT sum(requests) FROM lm_stats;

@@ -4,6 +4,8 @@
 -- Runs a job of lm_jobs, or goes on with it: a row of progress a second, and one at the end. What is answered is
 -- committed together with the row's state and what the job's target does with it, again and again, and while the model
 -- works no lock is held. Killed and run again, it goes on where it was; several processes may run the same job at once.
+-- Rows are taken in the query's order, 4096 at a time, and of those in the order of their texts: what they begin with alike is
+-- computed once, however small the cache.
 -- `hint` says from the first row on, as lm_stats does, where the model was made for something else than it is asked.
 --
 -- options
