@@ -85,8 +85,8 @@ void PrefixStore::Look() {
     }
     const PrefixDescription& description = head->description;
     const auto tokens = static_cast<int64_t>(description.tokens.size());
-    const int64_t blocks = (tokens - description.begin) / options_.block_tokens;
-    const bool fits = description.model == options_.model && tokens % options_.block_tokens == 0 &&
+    const int64_t blocks = Blocks(tokens - description.begin);
+    const bool fits = description.model == options_.model &&
                       description.begin % options_.block_tokens == 0 &&
                       head->data_bytes == static_cast<uint64_t>(blocks * options_.block_bytes);
     if (!fits) {
@@ -116,7 +116,8 @@ std::vector<PrefixStore::Piece> PrefixStore::Pieces(const std::string& owner,
       if (description.owner != owner || description.begin > reached) continue;
       if (entry->pending && !pending) continue;
       const int64_t common = CommonTokens(tokens, description.tokens);
-      const int64_t end = common / options_.block_tokens * options_.block_tokens;
+      const bool whole = common == static_cast<int64_t>(description.tokens.size());
+      const int64_t end = whole ? common : WholeBlocks(common);
       if (end > best.end) best = {entry.get(), end};
     }
     if (best.entry == nullptr) return pieces;
@@ -161,7 +162,7 @@ std::shared_ptr<const StoredPrefix> PrefixStore::Load(absl::string_view salt,
   auto stored = std::make_shared<StoredPrefix>();
   absl::Status status;
   for (const Wanted& file : wanted) {
-    const absl::StatusOr<std::vector<char>> data = ReadPrefixData(file.path, file.head);
+    absl::StatusOr<std::vector<char>> data = ReadPrefixData(file.path, file.head);
     status = data.status();
     if (!status.ok()) {
       absl::MutexLock lock(&mutex_);
@@ -170,11 +171,19 @@ std::shared_ptr<const StoredPrefix> PrefixStore::Load(absl::string_view salt,
       if (absl::IsDataLoss(status)) unlink(file.path.c_str());
       break;
     }
-    const int64_t first = (file.begin - file.head.description.begin) / options_.block_tokens;
-    const int64_t blocks = (file.end - file.begin) / options_.block_tokens;
+    // A block that the file before has begun is whole, or longer, in this one.
+    const int64_t before = WholeBlocks(file.begin);
+    const int64_t first = (before - file.head.description.begin) / options_.block_tokens;
+    const int64_t blocks = Blocks(file.end - before);
+    stored->tokens = file.end;
+    if (stored->data.empty() && first == 0) {
+      data->resize(blocks * options_.block_bytes);
+      stored->data = *std::move(data);
+      continue;
+    }
+    stored->data.resize(before / options_.block_tokens * options_.block_bytes);
     const auto at = data->begin() + first * options_.block_bytes;
     stored->data.insert(stored->data.end(), at, at + blocks * options_.block_bytes);
-    stored->tokens = file.end;
   }
   if (stored->tokens == 0) return nullptr;
   absl::MutexLock lock(&mutex_);
@@ -187,15 +196,16 @@ std::shared_ptr<const StoredPrefix> PrefixStore::Load(absl::string_view salt,
 std::optional<int64_t> PrefixStore::Wants(absl::string_view salt,
                                           absl::Span<const int32_t> tokens) {
   const auto end = static_cast<int64_t>(tokens.size());
-  if (!Keeps(salt) || end < kLeastTokens || end % options_.block_tokens != 0) return std::nullopt;
+  if (!Keeps(salt) || end < kLeastTokens) return std::nullopt;
   const std::string owner = OwnerOf(salt);
   absl::MutexLock lock(&mutex_);
   if (stopping_ || absl::Now() < writes_again_) return std::nullopt;
   Look();
   const std::vector<Piece> pieces = Pieces(owner, tokens, /*pending=*/true);
-  const int64_t begin = pieces.empty() ? 0 : pieces.back().end;
-  const int64_t bytes = (end - begin) / options_.block_tokens * options_.block_bytes;
-  const bool worth = end - begin >= kLeastTokens && bytes <= options_.max_bytes / 2 &&
+  const int64_t known = pieces.empty() ? 0 : pieces.back().end;
+  const int64_t begin = WholeBlocks(known);
+  const int64_t bytes = Blocks(end - begin) * options_.block_bytes;
+  const bool worth = end - known >= kLeastTokens && bytes <= options_.max_bytes / 2 &&
                      queued_bytes_ + bytes <= kMostQueued;
   return worth ? std::optional(begin) : std::nullopt;
 }

@@ -36,7 +36,7 @@
 
 namespace lm {
 
-// The blocks of a prompt's first `tokens` tokens, one behind the other.
+// The blocks of a prompt's first `tokens` tokens, one behind the other; the last may be begun only.
 struct StoredPrefix {
   int64_t tokens = 0;
   std::vector<char> data = {};
@@ -69,7 +69,7 @@ class PrefixStore {
   std::shared_ptr<const StoredPrefix> Load(absl::string_view salt,
                                            absl::Span<const int32_t> tokens);
 
-  // Whether these tokens, whole blocks, are worth a file; from which token on, if so.
+  // Whether these tokens are worth a file; from which token on, that begins a block, if so.
   std::optional<int64_t> Wants(absl::string_view salt, absl::Span<const int32_t> tokens);
   // Has their blocks [begin / block_tokens, ..) written.
   void Write(absl::string_view salt, absl::Span<const int32_t> tokens, int64_t begin,
@@ -105,6 +105,13 @@ class PrefixStore {
     int64_t end;
   };
 
+  // So many tokens take, and of so many those in whole blocks.
+  int64_t Blocks(int64_t tokens) const {
+    return (tokens + options_.block_tokens - 1) / options_.block_tokens;
+  }
+  int64_t WholeBlocks(int64_t tokens) const {
+    return tokens / options_.block_tokens * options_.block_tokens;
+  }
   bool Keeps(absl::string_view salt) const;
   std::string OwnerOf(absl::string_view salt) const;
   std::string PathOf(const PrefixDescription& description) const;

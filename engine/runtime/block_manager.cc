@@ -136,7 +136,7 @@ std::optional<int64_t> BlockManager::Restore(absl::string_view salt,
     return std::nullopt;
   }
   const int64_t bytes = shape_.classes[0].block_bytes;
-  for (int64_t i = first; i < stored->tokens / kKvBlockTokens; ++i) {
+  for (int64_t i = first; i < BlocksFor(stored->tokens); ++i) {
     ops_.push_back({.kind = CacheOp::Kind::kFillBlock,
                     .to = table->blocks[0][i],
                     .data = {stored, stored->data.data() + i * bytes}});

@@ -357,7 +357,7 @@ void Engine::StoreFound(const StepPlan& plan) {
     const std::optional<int64_t> begin = store_->Wants(sequence->salt(), tokens);
     if (!begin) continue;
     const int64_t bytes = cache.classes[0].block_bytes;
-    const int64_t first = *begin / kKvBlockTokens, end = found / kKvBlockTokens;
+    const int64_t first = *begin / kKvBlockTokens, end = BlocksFor(found);
     std::vector<char> data((end - first) * bytes);
     absl::Status status;
     for (int64_t i = first; i < end && status.ok(); ++i) {
@@ -444,9 +444,11 @@ PromptLimits Engine::MakePromptLimits() const {
 
 void Engine::RecordStep(const StepPlan& plan, const StepWork& work, absl::Duration took) {
   int64_t prefilled = 0, decoded = 0, guessed = 0;  // the last: behind prompts
+  int64_t rows = 0;                                 // that decode
   for (const StepEntry& entry : plan.entries) {
     (entry.decode ? decoded : prefilled) += entry.num_tokens;
     if (!entry.decode) guessed += entry.num_guessed;
+    rows += entry.decode;
   }
   pacer_.Record(static_cast<int32_t>(prefilled), took);
   if (speculator_ != nullptr && prefilled == 0) {
@@ -456,6 +458,7 @@ void Engine::RecordStep(const StepPlan& plan, const StepWork& work, absl::Durati
   absl::MutexLock lock(&mutex_);
   ++stats_.steps;
   stats_.decode_steps += decoded > 0;
+  stats_.decode_rows += rows;
   stats_.tokens_prefilled += prefilled - guessed;
   stats_.prefill_time += per_token * prefilled;
   stats_.decode_time += per_token * decoded;

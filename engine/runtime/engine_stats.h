@@ -47,6 +47,7 @@ struct EngineStats {
   int64_t tokens_decoded = 0;
   int64_t steps = 0;
   int64_t decode_steps = 0;     // steps that decoded at least one token
+  int64_t decode_rows = 0;      // sequences in those
   absl::Duration prefill_time;  // model time, shared out by tokens in mixed steps
   absl::Duration decode_time;
   Work prefill_work;

@@ -289,14 +289,13 @@ bool Scheduler::Admit(Sequence* sequence, Step* step) {
     return false;
   }
   const int64_t known = table.lease.known();
-  if (const int64_t whole = matched / kKvBlockTokens * kKvBlockTokens;
-      whole > 0 && sequence->storable()) {
-    step->plan.found.push_back({sequence, whole});
-  }
   const std::optional<int64_t> cached = AdoptOrRestore(*sequence, matched, &table);
   if (!cached) {
     blocks_.Release(&table);
     return false;
+  }
+  if (*cached == matched && matched > 0 && sequence->storable()) {
+    step->plan.found.push_back({sequence, matched});
   }
   // Where others that come behind this one will part from what is known, too.
   if (options_.cache.recurrent() && options_.prefix_cache && !sequence->wants_every_token() &&

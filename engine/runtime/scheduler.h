@@ -74,8 +74,7 @@ struct StepPlan {
   std::vector<StepEntry> entries;
   int64_t tokens_reused = 0;  // taken from the prefix cache by the sequences admitted
   int64_t preemptions = 0;
-  // Sequences that found whole blocks in the prefix cache, and how many tokens: what was used
-  // twice.
+  // Sequences that found a prefix in the cache, and how many tokens: what was used twice.
   struct Found {
     Sequence* sequence = nullptr;
     int64_t tokens = 0;

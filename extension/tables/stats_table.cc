@@ -169,9 +169,9 @@ class StatsTable : public SnapshotTable {
     cells.push_back(Rate(static_cast<double>(tokens), seconds));
     AppendLatency(stats.time_to_first_token, prefill, &cells);
     AppendLatency(stats.inter_token_latency, !prefill, &cells);
-    cells.push_back(
-        prefill ? Cell()
-                : Rate(static_cast<double>(stepped), static_cast<double>(stats.decode_steps)));
+    cells.push_back(prefill ? Cell()
+                            : Rate(static_cast<double>(stats.decode_rows),
+                                   static_cast<double>(stats.decode_steps)));
     cells.push_back(stats.preemptions);
     cells.push_back(stats.kv_bytes_total);
     cells.push_back(stats.kv_bytes_total - stats.kv_bytes_free);

@@ -38,7 +38,9 @@ std::vector<char> BlocksOf(const PromptTokens& tokens, int64_t begin,
   uint64_t state = model.size();
   for (int64_t i = 0; i < static_cast<int64_t>(tokens.size()); ++i) {
     state = RandomBits(state, tokens[i]);
-    if (i % kBlockTokens != kBlockTokens - 1 || i < begin) continue;
+    const bool ends =
+        i % kBlockTokens == kBlockTokens - 1 || i + 1 == static_cast<int64_t>(tokens.size());
+    if (!ends || i < begin) continue;
     for (int64_t b = 0; b < kBlockBytes; ++b)
       data.push_back(static_cast<char>(RandomBits(state, b)));
   }
@@ -140,6 +142,19 @@ TEST_F(PrefixStoreTest, APrefixGoesOnWhereAnotherEnds) {
   ASSERT_EQ(listed.size(), 2u);
   EXPECT_EQ(listed[1].begin, 96);
   EXPECT_EQ(listed[1].tokens, all);
+}
+
+TEST_F(PrefixStoreTest, APrefixMayEndInABlock) {
+  auto store = Open();
+  const PromptTokens all = Count(250);
+  EXPECT_TRUE(Store(*store, PromptTokens(all.begin(), all.begin() + 75)));
+  EXPECT_EQ(Given(*Open(), Join(Count(75), {1})), 75);
+  EXPECT_EQ(Given(*Open(), Join(Count(74), {1})), 64);
+  EXPECT_EQ(store->Wants("file:a", all), 64);  // the begun block again
+  EXPECT_TRUE(Store(*store, all));
+  EXPECT_EQ(Given(*Open(), Join(all, {1})), 250);
+  EXPECT_EQ(Given(*Open(), Join(Count(80), {1})), 75);
+  EXPECT_EQ(Given(*Open(), Join(Count(100), {1})), 96);
 }
 
 TEST_F(PrefixStoreTest, WhatIsStoredIsItsOwnersAndItsModels) {

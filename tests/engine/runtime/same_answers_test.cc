@@ -127,7 +127,7 @@ class SameAnswers : public testing::TestWithParam<std::string> {
   }
 
   static Answer Await(const std::shared_ptr<Request>& request) {
-    EXPECT_TRUE(request->WaitFor(absl::Seconds(120))) << "no answer";
+    EXPECT_TRUE(request->WaitFor(absl::Minutes(20))) << "no answer";
     Answer answer{.result = request->result(), .logprobs = {}};
     while (auto token = request->TakeToken()) answer.logprobs.push_back(token->logprob);
     return answer;

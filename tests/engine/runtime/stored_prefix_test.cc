@@ -91,7 +91,7 @@ TEST_F(StoredPrefixTest, TheNextProcessComputesWhatIsItsOwnOnly) {
     engine->Stop();
     EXPECT_EQ(engine->StoreState(), "1 prefix");
     ASSERT_EQ(engine->StoredPrefixes("file:/a.db").size(), 1u);
-    EXPECT_EQ(engine->StoredPrefixes("file:/a.db")[0].tokens.size(), 128u);
+    EXPECT_EQ(engine->StoredPrefixes("file:/a.db")[0].tokens.size(), 150u);
     EXPECT_TRUE(engine->StoredPrefixes("file:/b.db").empty());
   }
   for (const int alone : {true, false}) {
@@ -103,8 +103,8 @@ TEST_F(StoredPrefixTest, TheNextProcessComputesWhatIsItsOwnOnly) {
       again = Run(*engine, specs_);
     }
     ExpectSame(first, again);
-    EXPECT_EQ(again[0].tokens_cached, 128);
-    EXPECT_GE(engine->Stats().tokens_reused, 128 * 12);
+    EXPECT_EQ(again[0].tokens_cached, 150);
+    EXPECT_GE(engine->Stats().tokens_reused, 150 * 12);
   }
 }
 
@@ -122,7 +122,7 @@ TEST_F(StoredPrefixTest, OfAnotherDatabaseTypeOrContextNothingIsFound) {
   EXPECT_EQ(Run(*Start(), {other})[0].tokens_cached, 0);
   EXPECT_EQ(Run(*Start({.kv_type = DType::kI8}), {specs_[0]})[0].tokens_cached, 0);
   EXPECT_EQ(Run(*Start({.context_length = 200}), {specs_[0]})[0].tokens_cached, 0);
-  EXPECT_EQ(Run(*Start(), {specs_[0]})[0].tokens_cached, 128);
+  EXPECT_EQ(Run(*Start(), {specs_[0]})[0].tokens_cached, 150);
 }
 
 TEST_F(StoredPrefixTest, ADamagedFileIsComputedAgain) {
@@ -140,7 +140,7 @@ TEST_F(StoredPrefixTest, ADamagedFileIsComputedAgain) {
   EXPECT_EQ(again[0].tokens_cached, 0);
   EXPECT_THAT(engine->StoreState(), HasSubstr("has damaged blocks"));
   engine = nullptr;
-  EXPECT_EQ(Run(*Start(), {specs_[0]})[0].tokens_cached, 128);  // it was written again
+  EXPECT_EQ(Run(*Start(), {specs_[0]})[0].tokens_cached, 150);  // it was written again
 }
 
 TEST_F(StoredPrefixTest, WithLittleMemoryAnswersAreTheSame) {
