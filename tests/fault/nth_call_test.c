@@ -1,36 +1,33 @@
-/* Fails the n-th allocation of a process, for every n: malloc and its kin, and so operator new and
- * SQLite's own, on whichever thread it is made.
+/* A host in whose process calls fail: memory, threads, files, maps, sockets (failing_calls.h).
  *
- *   nth_allocation_test LM0.so MODEL.gguf SCENARIO once|on|limit [N]
+ *   nth_call_test LM0.so MODEL.gguf SCENARIO CALLS once|on|limit [N]
  *
- * `once` fails the n-th allocation only, `on` that one and all after it; `limit` sets RLIMIT_AS a
- * little higher for each n instead. Each n has a child process of its own, forked before there is a
+ * CALLS is the kind: memory, threads, opens, reads, writes, syncs, maps, sockets. `once` fails the
+ * n-th of them only, `on` that one and all after it; `limit` (of memory) sets RLIMIT_AS a little
+ * higher for each n instead. Each n has a child process of its own, forked before there is a
  * thread. A child does the scenario's armed steps, of which each must give the right answer or an
- * error; then there is memory again, and every step must work. No child may end by a signal or by
- * exit() of somebody else, hang, keep memory, or give another answer without an error. With N: only
- * that point, in this process, for a debugger.
+ * error; then nothing fails any more, and every step must work. No child may end by a signal or by
+ * exit() of somebody else, hang, keep memory or open files, or give another answer without an
+ * error. With N: only that point, in this process, for a debugger.
  *
  * LM_FAULT_POINTS says how many points of a scenario are tried, evenly spread ("all": each of
- * them). Everything, an hour of one core:
+ * them). Everything but memory, two minutes of one core, and memory, an hour:
  *
- *   LM_FAULT_POINTS=all ctest --test-dir build/release -R fault_ --timeout 3600
+ *   LM_FAULT_POINTS=all ctest --test-dir build/release -R fault_calls_
+ *   LM_FAULT_POINTS=all ctest --test-dir build/release -R fault_memory_ --timeout 3600
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <link.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -40,67 +37,12 @@
 #include <sqlite3.h>
 
 #include "canned_server.h"
+#include "failing_calls.h"
 #include "lm/lm.h"
-
-/* ---- the allocator ---- */
-
-static atomic_long count; /* of allocations since arming */
-static atomic_long fail_at;
-static atomic_bool fail_later;
-static atomic_bool armed;
-
-static bool Fails(void) {
-  if (!atomic_load_explicit(&armed, memory_order_relaxed)) return false;
-  const long n = atomic_fetch_add(&count, 1) + 1;
-  return fail_later ? n >= fail_at : n == fail_at;
-}
-
-void* __libc_malloc(size_t);
-void* __libc_calloc(size_t, size_t);
-void* __libc_realloc(void*, size_t);
-void* __libc_memalign(size_t, size_t);
-
-static void* Refuse(void) {
-  errno = ENOMEM;
-  return NULL;
-}
-
-/* The dynamic linker's. A thread's storage for a library that was loaded later is taken with malloc
- * when the thread first uses it, and glibc ends the process where that fails: not ours to test. */
-static uintptr_t linker_begin, linker_end;
-
-static int FindLinker(struct dl_phdr_info* info, size_t size, void* data) {
-  (void)size, (void)data;
-  if (info->dlpi_addr == 0 || info->dlpi_addr != getauxval(AT_BASE)) return 0;
-  linker_begin = info->dlpi_addr;
-  for (int i = 0; i < info->dlpi_phnum; ++i) {
-    const ElfW(Phdr)* part = &info->dlpi_phdr[i];
-    if (part->p_type == PT_LOAD) linker_end = linker_begin + part->p_vaddr + part->p_memsz;
-  }
-  return 1;
-}
-
-void* malloc(size_t bytes) {
-  const uintptr_t caller = (uintptr_t)__builtin_return_address(0);
-  if (caller >= linker_begin && caller < linker_end) return __libc_malloc(bytes);
-  return Fails() ? Refuse() : __libc_malloc(bytes);
-}
-void* calloc(size_t n, size_t bytes) { return Fails() ? Refuse() : __libc_calloc(n, bytes); }
-void* realloc(void* old, size_t bytes) { return Fails() ? Refuse() : __libc_realloc(old, bytes); }
-void* memalign(size_t alignment, size_t bytes) {
-  return Fails() ? Refuse() : __libc_memalign(alignment, bytes);
-}
-void* aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
-int posix_memalign(void** out, size_t alignment, size_t bytes) {
-  void* block = memalign(alignment, bytes);
-  if (block == NULL) return ENOMEM;
-  *out = block;
-  return 0;
-}
 
 /* ---- what a scenario is made of ---- */
 
-enum { kMaxSteps = 32, kTextBytes = 8192 };
+enum { kMaxSteps = 40, kTextBytes = 8192 };
 
 /* How an answer may differ from the right one without an error of the statement. */
 typedef enum {
@@ -121,14 +63,15 @@ typedef struct {
   const char* name;
   Step setup[8];
   Step armed[16];
-  Step after[10]; /* with memory again */
+  Step after[10]; /* when nothing fails any more */
   bool again;     /* then the armed ones, too */
   bool exits;     /* armed until the process is gone */
 } Scenario;
 
 /* Of a child, or of the run that counts; in memory that all processes share. */
 typedef struct {
-  long allocations;
+  long calls;
+  int kept_files;
   size_t kept_bytes;
   int num_outcomes;
   bool reached_exit;
@@ -202,23 +145,16 @@ static void Take(const Step* step, const char* what, const Text* answer, const c
     return;
   }
   if (error != NULL) {
-    if (!armed) Fail("%s: still fails with memory again: %s", what, error);
+    if (!CallsMayFail()) Fail("%s: still fails when nothing does: %s", what, error);
     if (error[0] == '\0') Fail("%s: an error without a text", what);
     return;
   }
-  if (step->rule != kDone && !Matches(answer->text, place, armed ? step->rule : kExact)) {
-    if (armed || step->rule != kRows || !Matches(answer->text, place, kRows)) {
+  if (step->rule != kDone && !Matches(answer->text, place, CallsMayFail() ? step->rule : kExact)) {
+    if (CallsMayFail() || step->rule != kRows || !Matches(answer->text, place, kRows)) {
       Fail("%s: without an error\n--- got\n%.300s--- instead of\n%.300s", what, answer->text,
            place);
     }
   }
-}
-
-static void Arm(long n, bool later) {
-  fail_at = n > 0 ? n : LONG_MAX;
-  fail_later = later;
-  count = 0;
-  armed = true;
 }
 
 /* ---- through SQL ---- */
@@ -285,7 +221,7 @@ static const char* LoadExtension(void) {
 static void RunSqlStep(const Step* step) {
   Text answer = {.used = 0};
   const char* error = NULL;
-  snprintf(report->step, sizeof report->step, "%s%.200s", armed ? "" : "(unarmed) ",
+  snprintf(report->step, sizeof report->step, "%s%.200s", CallsMayFail() ? "" : "(unarmed) ",
            step->rule == kClose  ? "close"
            : step->rule == kLoad ? "load"
                                  : step->text);
@@ -317,9 +253,15 @@ static void RunSqlStep(const Step* step) {
 #define WARM \
   { "SELECT generate('warm', NULL, " FEW ")", kExact }
 
-static char insert_remote_model[160]; /* once there is a server */
+static char convert_model[PATH_MAX + 80], convert_again[PATH_MAX + 80]; /* once it is known */
+static char insert_remote_model[160];                                   /* once there is a server */
 #define REMOTE \
   { insert_remote_model, kExact }
+
+#define PACKS \
+  { "INSERT INTO temp.lm_settings(key, value) VALUES ('pack_cache', 'packs')", kExact }
+#define EXPORT(name) \
+  { "SELECT lines FROM lm_batch_export('fill', '{\"model\":\"m\",\"path\":\"" name "\"}')", kExact }
 
 static const Scenario kSqlScenarios[] = {
     {.name = "sql_load",
@@ -447,6 +389,21 @@ static const Scenario kSqlScenarios[] = {
                {"SELECT generate('rain', 'A poet.', " FEW ")", kExact},
                {"SELECT key, value, error FROM lm_each('[\"rain\",\"sun\"]', NULL, " FEW ")",
                 kRows}}},
+    {.name = "sql_files",
+     .setup = {{NULL, kLoad}, SETTINGS, TABLE, JOB},
+     .armed = {PACKS,
+               {"SELECT generate('rain', 'A poet.', " FEW ")", kExact},
+               {convert_model, kExact},
+               {"SELECT count(*) FROM lm_inspect('q4.gguf') WHERE problem IS NULL", kDone},
+               EXPORT("rows"),
+               {NULL, kClose}},
+     .after = {{NULL, kLoad},
+               SETTINGS,
+               PACKS,
+               {"SELECT generate('rain', 'A poet.', " FEW ")", kExact},
+               {convert_again, kExact},
+               {"SELECT count(*) FROM lm_inspect('again.gguf') WHERE problem IS NULL", kExact},
+               EXPORT("again")}},
     {.name = "sql_remote",
      .setup = {{NULL, kLoad}, REMOTE, WARM},
      .armed = {{"SELECT generate('rain', 'A poet.', " FEW ")", kExact},
@@ -547,7 +504,7 @@ static const char* Tokenize(Text* answer) {
 static void RunCStep(const Step* step) {
   Text answer = {.used = 0};
   const char* error = NULL;
-  snprintf(report->step, sizeof report->step, "%s%s", armed ? "" : "(unarmed) ",
+  snprintf(report->step, sizeof report->step, "%s%s", CallsMayFail() ? "" : "(unarmed) ",
            step->rule == kClose ? "close" : step->text);
   if (step->rule == kClose) {
     lm.close(engine);
@@ -630,21 +587,47 @@ static void SetLimit(rlim_t bytes) {
 
 /* Registered before any other handler of exit(), and so the last of them. */
 static void NoteCount(void) {
-  if (report != NULL && armed) report->allocations = count;
+  if (report != NULL && CallsMayFail()) report->calls = CallsSeen();
+}
+
+/* Everything in the current directory and in its folder of packs. */
+static void RemoveFiles(void) {
+  static const char* const kFolders[] = {".", "packs"};
+  for (int i = 0; i < 2; ++i) {
+    DIR* folder = opendir(kFolders[i]);
+    if (folder == NULL) continue;
+    for (struct dirent* entry; (entry = readdir(folder)) != NULL;) {
+      if (entry->d_name[0] != '.' || entry->d_type == DT_REG) {
+        unlinkat(dirfd(folder), entry->d_name, 0);
+      }
+    }
+    closedir(folder);
+  }
+}
+
+/* Connections that are kept for the next request are not among them. */
+static int OpenFiles(void) {
+  int num_files = 0;
+  DIR* folder = opendir("/proc/self/fd");
+  if (folder == NULL) return 0;
+  for (struct dirent* entry; (entry = readdir(folder)) != NULL;) {
+    char target[16] = {0};
+    const ssize_t bytes = readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1);
+    num_files += bytes > 0 && strncmp(target, "socket:", 7) != 0;
+  }
+  closedir(folder);
+  return num_files;
 }
 
 /* Point `n` of the scenario; 0: nothing fails. */
-static void RunPoint(const Scenario* scenario, const char* mode, long n) {
+static void RunPoint(const Scenario* scenario, CallKind kind, const char* mode, long n) {
   static const long kLimitStep = 96 << 10;
   const bool limited = strcmp(mode, "limit") == 0 && n > 0;
   counting = n == 0;
   outcome = 0;
-  for (int i = 0; i < 3; ++i) {
-    static const char* const kFiles[] = {"fault.db", "memo.db", "memo.db-journal"};
-    unlink(kFiles[i]);
-  }
+  RemoveFiles();
   RUN_STEPS(scenario->setup);
-  Arm(limited ? 0 : n, strcmp(mode, "on") == 0);
+  FailCalls(kind, limited ? 0 : n, strcmp(mode, "on") == 0);
   if (limited) SetLimit(AddressSpace() + (rlim_t)(n - 1) * kLimitStep);
   RUN_STEPS(scenario->armed);
   if (scenario->exits) {
@@ -653,7 +636,7 @@ static void RunPoint(const Scenario* scenario, const char* mode, long n) {
   }
   if (limited) SetLimit(RLIM_INFINITY);
   NoteCount();
-  armed = false;
+  StopFailingCalls();
   RUN_STEPS(scenario->after);
   if (scenario->again) RUN_STEPS(scenario->armed);
   const Step last = {NULL, kClose};
@@ -661,6 +644,10 @@ static void RunPoint(const Scenario* scenario, const char* mode, long n) {
   report->kept_bytes = mallinfo2().uordblks + mallinfo2().hblkhd;
   if (!counting && report->kept_bytes > right->kept_bytes + (64 << 10)) {
     Fail("%zu bytes are kept, %zu where nothing fails", report->kept_bytes, right->kept_bytes);
+  }
+  report->kept_files = OpenFiles();
+  if (!counting && report->kept_files > right->kept_files) {
+    Fail("%d files stay open, %d where nothing fails", report->kept_files, right->kept_files);
   }
   report->reached_exit = true;
 }
@@ -694,9 +681,9 @@ static void PrintStacks(pid_t child) {
   if (system(command) != 0) printf("(no debugger to print the stacks with)\n");
 }
 
-/* What the n-th allocation's failing did, into *report. A point that does not end is tried once
+/* What the n-th call's failing did, into *report. A point that does not end is tried once
  * more, with more time, before it is said to hang. */
-static bool TryPoint(const Scenario* scenario, const char* mode, long n) {
+static bool TryPoint(const Scenario* scenario, CallKind kind, const char* mode, long n) {
   int status = 0;
   bool hangs = true;
   for (int try = 0; hangs && try < 2; ++try) {
@@ -709,7 +696,7 @@ static bool TryPoint(const Scenario* scenario, const char* mode, long n) {
       sigemptyset(&none);
       sigprocmask(SIG_SETMASK, &none, NULL);
       if (getenv("LM_FAULT_VERBOSE") == NULL) dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
-      RunPoint(scenario, mode, n);
+      RunPoint(scenario, kind, mode, n);
       exit(0);
     }
     hangs = !Ends(child, try == 0 ? kPatienceSeconds : kLastPatienceSeconds, &status);
@@ -754,9 +741,10 @@ static const Scenario* FindScenario(const char* name) {
 }
 
 int main(int argc, char** argv) {
-  const Scenario* scenario = argc >= 5 ? FindScenario(argv[3]) : NULL;
-  if (scenario == NULL) {
-    fprintf(stderr, "usage: nth_allocation_test LM0.so MODEL.gguf SCENARIO once|on|limit [N]\n");
+  const Scenario* scenario = argc >= 6 ? FindScenario(argv[3]) : NULL;
+  const CallKind kind = argc >= 6 ? FindCallKind(argv[4]) : kNumCallKinds;
+  if (scenario == NULL || kind == kNumCallKinds) {
+    fprintf(stderr, "usage: nth_call_test LM0.so MODEL.gguf SCENARIO CALLS once|on|limit [N]\n");
     return 2;
   }
   sigset_t child_ends; /* waited for, not handled */
@@ -764,14 +752,17 @@ int main(int argc, char** argv) {
   sigaddset(&child_ends, SIGCHLD);
   sigprocmask(SIG_BLOCK, &child_ends, NULL);
   atexit(NoteCount);
-  dl_iterate_phdr(FindLinker, NULL);
   library = realpath(argv[1], NULL);
   model = realpath(argv[2], NULL);
   void* handle = library != NULL ? dlopen(library, RTLD_NOW) : NULL;
-  if (model == NULL || handle == NULL || !BindC(handle) || setenv("LM_MODEL", model, 1) != 0) {
+  if (model == NULL || handle == NULL || !PrepareFailingCalls() || !BindC(handle) ||
+      setenv("LM_MODEL", model, 1) != 0) {
     fprintf(stderr, "%s\n", handle == NULL ? dlerror() : "no such model");
     return 2;
   }
+  static const char kConvert[] = "SELECT length(lm_convert('%s', '%s', 'Q4_0')) > 0";
+  snprintf(convert_model, sizeof convert_model, kConvert, model, "q4.gguf");
+  snprintf(convert_again, sizeof convert_again, kConvert, model, "again.gguf");
   if (strcmp(scenario->name, "sql_remote") == 0) {
     const int port = StartCannedServer();
     if (port < 0) return 2;
@@ -780,43 +771,44 @@ int main(int argc, char** argv) {
              port);
   }
   /* In memory where there is such a place: each child writes a database, and syncs it. */
-  char shared[] = "/dev/shm/nth_allocation_XXXXXX", temporary[] = "/tmp/nth_allocation_XXXXXX";
+  char shared[] = "/dev/shm/nth_call_XXXXXX", temporary[] = "/tmp/nth_call_XXXXXX";
   const char* directory = mkdtemp(shared);
   if (directory == NULL) directory = mkdtemp(temporary);
   if (directory == NULL || chdir(directory) != 0) return 2;
 
-  const char* mode = argv[4];
+  const char* mode = argv[5];
   right = Shared(sizeof *right);
   report = right;
-  if (!TryPoint(scenario, mode, 0)) {
+  if (!TryPoint(scenario, kind, mode, 0)) {
     printf("%s: %s\n", scenario->name, right->failure);
     return 1;
   }
   report = Shared(sizeof *report);
-  if (argc > 5) {
-    RunPoint(scenario, mode, atol(argv[5]));
+  if (argc > 6) {
+    RunPoint(scenario, kind, mode, atol(argv[6]));
     printf("%s\n", report->failure);
     return report->failure[0] != '\0';
   }
 
   const char* wanted = getenv("LM_FAULT_POINTS");
-  if (right->allocations == 0) {
-    printf("%s: no allocation was seen\n", scenario->name);
+  if (right->calls == 0) {
+    printf("%s: no call of %s was seen\n", scenario->name, argv[4]);
     return 1;
   }
   const bool all = wanted != NULL && strcmp(wanted, "all") == 0;
   /* Threads make a point more or less from run to run. */
-  const long points =
-      strcmp(mode, "limit") == 0 ? 90 : right->allocations + right->allocations / 50;
-  const long tried = all ? points : wanted != NULL ? atol(wanted) : 40;
+  const long points = strcmp(mode, "limit") == 0 ? 90 : right->calls + right->calls / 50;
+  const long some = kind == kMemory ? 40 : 20;
+  const long tried = all ? points : wanted != NULL ? atol(wanted) : some;
   const long stride = tried >= points ? 1 : points / tried;
   long runs = 0, failures = 0;
   for (long n = 1; n <= points; n += stride, ++runs) {
-    if (TryPoint(scenario, mode, n)) continue;
+    if (TryPoint(scenario, kind, mode, n)) continue;
     ++failures;
-    printf("%s %s %ld: %s\n", scenario->name, mode, n, report->failure);
+    printf("%s %s %s %ld: %s\n", scenario->name, argv[4], mode, n, report->failure);
   }
-  printf("%s %s: %ld of %ld points, %ld failures\n", scenario->name, mode, runs, points, failures);
+  printf("%s %s %s: %ld of %ld points, %ld failures\n", scenario->name, argv[4], mode, runs, points,
+         failures);
   if (chdir("/") == 0) {
     char command[sizeof shared + 16];
     snprintf(command, sizeof command, "rm -rf %s", directory);
