@@ -254,7 +254,7 @@ static void RunSqlStep(const Step* step) {
   { "SELECT generate('warm', NULL, " FEW ")", kExact }
 
 static char convert_model[PATH_MAX + 80], convert_again[PATH_MAX + 80]; /* once it is known */
-static char insert_remote_model[160];                                   /* once there is a server */
+static char insert_remote_model[200];                                   /* once there is a server */
 #define REMOTE \
   { insert_remote_model, kExact }
 
@@ -767,7 +767,8 @@ int main(int argc, char** argv) {
     const int port = StartCannedServer();
     if (port < 0) return 2;
     snprintf(insert_remote_model, sizeof insert_remote_model,
-             "INSERT INTO temp.lm_models(name, path) VALUES ('default', 'http://127.0.0.1:%d/v1')",
+             "INSERT INTO temp.lm_models(name, path, options) VALUES ('default', "
+             "'http://127.0.0.1:%d/v1', '{\"retries\":2}')",
              port);
   }
   /* In memory where there is such a place: each child writes a database, and syncs it. */
@@ -798,7 +799,9 @@ int main(int argc, char** argv) {
   const bool all = wanted != NULL && strcmp(wanted, "all") == 0;
   /* Threads make a point more or less from run to run. */
   const long points = strcmp(mode, "limit") == 0 ? 90 : right->calls + right->calls / 50;
-  const long some = kind == kMemory ? 40 : 20;
+  const long some = kind == kMemory    ? 40
+                    : kind == kSockets ? 5
+                                       : 20; /* the last wait, and ask again */
   const long tried = all ? points : wanted != NULL ? atol(wanted) : some;
   const long stride = tried >= points ? 1 : points / tried;
   long runs = 0, failures = 0;

@@ -17,6 +17,9 @@ namespace lm {
 // At least one.
 std::vector<std::string> FuzzSeeds();
 
+// What inputs are made of, to be put anywhere: keywords, signs. May be empty.
+std::vector<std::string> FuzzWords();
+
 }  // namespace lm
 
 #endif  // LM_TESTS_FUZZ_FUZZ_TARGET_H_

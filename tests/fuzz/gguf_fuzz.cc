@@ -1,6 +1,4 @@
 // GGUF files: any bytes are refused or give a file that can be read whole.
-#include <cstdlib>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,15 +8,10 @@
 #include "tests/engine/gguf/gguf_builder.h"
 #include "tests/engine/gguf/memory_file.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tests/fuzz/showable.h"
 
 namespace lm {
 namespace {
-
-void Require(bool condition, const char* what) {
-  if (condition) return;
-  std::cerr << "broken: " << what << "\n";
-  std::abort();
-}
 
 // A message can be shown as it is.
 void RequirePrintable(const absl::Status& status) {
@@ -85,6 +78,11 @@ std::vector<std::string> FuzzSeeds() {
                       .Build());
   seeds.push_back(GgufBuilder().Build());
   return seeds;
+}
+
+std::vector<std::string> FuzzWords() {
+  return {"general.alignment",   "general.architecture",  "split.no", "split.count",
+          "split.tensors.count", "tokenizer.ggml.tokens", "GGUF"};
 }
 
 }  // namespace lm

@@ -1,34 +1,17 @@
 // Grammars of all four notations: any text is refused with a message that can be shown, or gives a
 // grammar whose masks agree with what may be accepted.
-#include <cstdlib>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/base/random.h"
-#include "engine/base/utf8.h"
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/grammar_matcher.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tests/fuzz/showable.h"
 
 namespace lm {
 namespace {
-
-void Require(bool condition, const char* what) {
-  if (condition) return;
-  std::cerr << "broken: " << what << "\n";
-  std::abort();
-}
-
-// A message can be shown as it is.
-void RequirePrintable(const absl::Status& status) {
-  Require(!status.message().empty() && status.message().size() < 2000, "a message of sane length");
-  Require(ValidUtf8Prefix(status.message()) == status.message().size(), "a message in UTF-8");
-  for (unsigned char c : status.message()) {
-    Require(c >= ' ' && c != 0x7f, "a message without control characters");
-  }
-}
 
 // The first byte says which notation the rest is in.
 absl::StatusOr<std::shared_ptr<const Grammar>> Compile(const std::string& input) {
@@ -64,16 +47,16 @@ std::shared_ptr<const TokenTrie> Trie() {
 
 void Walk(std::shared_ptr<const Grammar> grammar, size_t seed) {
   auto constraint = Constraint::Create(std::move(grammar), Trie(), /*cache_bytes=*/20000);
-  if (!constraint.ok()) return RequirePrintable(constraint.status());
+  if (!constraint.ok()) return RequireShowable(constraint.status());
   GrammarMatcher matcher(*constraint);
   std::vector<uint64_t> mask(Trie()->mask_words());
   for (size_t step = 0; step < 6 && !matcher.IsComplete(); ++step) {
     absl::Status status = matcher.FillMask(absl::MakeSpan(mask));
-    if (status.code() == absl::StatusCode::kResourceExhausted) return RequirePrintable(status);
+    if (status.code() == absl::StatusCode::kResourceExhausted) return RequireShowable(status);
     Require(status.ok(), "some token goes on");
     Require((mask[0] & 1) == matcher.CanEnd(), "the end is allowed where the text can end");
     const auto forced = matcher.ForcedBytes();
-    if (!forced.ok()) return RequirePrintable(forced.status());
+    if (!forced.ok()) return RequireShowable(forced.status());
     std::vector<int32_t> allowed;
     for (int32_t token = 1; token < Trie()->num_tokens(); ++token) {
       const bool is_allowed = mask[token / 64] >> (token % 64) & 1;
@@ -87,7 +70,7 @@ void Walk(std::shared_ptr<const Grammar> grammar, size_t seed) {
     }
     Require(!allowed.empty(), "a text that is not complete goes on");
     status = matcher.Accept(allowed[RandomBits(seed, step) % allowed.size()]);
-    if (status.code() == absl::StatusCode::kResourceExhausted) return RequirePrintable(status);
+    if (status.code() == absl::StatusCode::kResourceExhausted) return RequireShowable(status);
     Require(status.ok(), "an allowed token is accepted");
   }
 }
@@ -114,6 +97,68 @@ std::vector<std::string> FuzzSeeds() {
   };
 }
 
+std::vector<std::string> FuzzWords() {
+  return {"\"type\":",
+          "\"properties\":",
+          "\"required\":",
+          "\"items\":",
+          "\"prefixItems\":",
+          "\"anyOf\":",
+          "\"oneOf\":",
+          "\"allOf\":",
+          "\"not\":",
+          "\"if\":",
+          "\"then\":",
+          "\"else\":",
+          "\"enum\":",
+          "\"const\":",
+          "\"$ref\":",
+          "\"$defs\":",
+          "\"pattern\":",
+          "\"patternProperties\":",
+          "\"additionalProperties\":",
+          "\"propertyNames\":",
+          "\"minLength\":",
+          "\"maxLength\":",
+          "\"minItems\":",
+          "\"maxItems\":",
+          "\"uniqueItems\":",
+          "\"contains\":",
+          "\"minimum\":",
+          "\"exclusiveMaximum\":",
+          "\"multipleOf\":",
+          "\"format\":",
+          "\"dependentRequired\":",
+          "\"minProperties\":",
+          "\"#\"",
+          "\"#/$defs/n\"",
+          "\"object\"",
+          "\"array\"",
+          "\"string\"",
+          "\"integer\"",
+          "\"date-time\"",
+          "\"uuid\"",
+          "true",
+          "null",
+          "1e400",
+          "-0.1",
+          "{0,100000}",
+          "(?:",
+          "(?i)",
+          "\\p{L}",
+          "\\b",
+          "[^",
+          "|",
+          "*",
+          "+?",
+          "::=",
+          "\\n",
+          "$",
+          "^",
+          "\\u0000",
+          "\\ud800"};
+}
+
 }  // namespace lm
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -121,7 +166,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string input(reinterpret_cast<const char*>(data), size);
   auto grammar = lm::Compile(input);
   if (!grammar.ok()) {
-    lm::RequirePrintable(grammar.status());
+    lm::RequireShowable(grammar.status());
     return 0;
   }
   lm::Walk(*std::move(grammar), size);

@@ -1,7 +1,5 @@
 // Chat templates of untrusted models: any text is refused with a message that can be shown, or
 // renders a conversation, in bounded time, of which no character passes for the template's.
-#include <cstdlib>
-#include <iostream>
 #include <string>
 #include <vector>
 
@@ -9,23 +7,13 @@
 #include "engine/text/chat_template.h"
 #include "engine/text/json_value.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tests/fuzz/showable.h"
 
 namespace lm {
 namespace {
 
 // A character that no template has (inputs that do are left out).
 constexpr char kRow[] = "\ue123";
-
-void Require(bool condition, const char* what) {
-  if (condition) return;
-  std::cerr << "broken: " << what << "\n";
-  std::abort();
-}
-
-void RequireShowable(const absl::Status& status) {
-  Require(!status.message().empty() && status.message().size() < 3000, "a message of sane length");
-  for (unsigned char c : status.message()) Require(c >= ' ' && c != 0x7f, "a message in one line");
-}
 
 void RenderOnce(const ChatTemplate& chat, const std::vector<ChatMessage>& messages,
                 const ChatOptions& options) {
@@ -58,6 +46,51 @@ std::vector<std::string> FuzzSeeds() {
       "{% endfilter %}{{ range(2, 9, 3) | list }}{{ strftime_now('%d %B %Y') }}"
       "{% if 'a' in messages[0].content %}{{ raise_exception('no ' ~ messages) }}{% endif %}",
   };
+}
+
+std::vector<std::string> FuzzWords() {
+  return {"{% for x in messages %}",
+          "{% endfor %}",
+          "{% if ",
+          "{% elif x %}",
+          "{% else %}",
+          "{% endif %}",
+          "{% set x = ",
+          "{% macro f(x) %}",
+          "{% endmacro %}",
+          "{% call f() %}",
+          "{% endcall %}",
+          "{% generation %}",
+          "{% break %}",
+          "{{",
+          "}}",
+          "%}",
+          "loop.index",
+          "namespace()",
+          "range(99999)",
+          " * 99999",
+          "| tojson",
+          "| join(x)",
+          "| map(",
+          "| sort",
+          "| groupby('role')",
+          "| dictsort",
+          "| batch(3)",
+          "| indent(9999)",
+          "| replace('', x)",
+          "| format",
+          "| default(",
+          "messages",
+          "raise_exception(",
+          " is ",
+          "is defined",
+          " not in ",
+          " recursive ",
+          "[::-1]",
+          ".split()",
+          "{#",
+          "#}",
+          "~"};
 }
 
 }  // namespace lm
