@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -42,8 +41,8 @@ constexpr size_t kLongestInput = 64 << 10;
 // The places of the code that were reached by this input, and by any: by a hash of two that follow
 // one another, as a power of two of how often.
 constexpr size_t kNumEdges = 1 << 16;
-std::array<uint8_t, kNumEdges> reached_now;
-std::array<uint8_t, kNumEdges> reached;
+uint8_t reached_now[kNumEdges];  // no std::array: the callback must not call what calls it
+uint8_t reached[kNumEdges];
 bool in_target = false, any_reached = false;
 uintptr_t last_place = 0;
 

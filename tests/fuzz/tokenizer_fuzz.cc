@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "engine/model/load_vocabulary.h"
+#include "engine/text/byte_alphabet.h"
 #include "engine/text/tokenizer.h"
 #include "tests/engine/gguf/gguf_builder.h"
 #include "tests/engine/gguf/memory_file.h"
@@ -16,25 +18,43 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
+// How a kind of vocabulary names a byte.
+std::string NameOfByte(const std::string& model, int byte) {
+  if (model == "gpt2") return std::string(SpellByte(static_cast<uint8_t>(byte)));
+  if (model == "rwkv") return absl::StrFormat("\\x%02x", byte);
+  return absl::StrFormat("<0x%02X>", byte);
+}
+
 std::string VocabularyOf(const std::string& model, const std::string& pre) {
-  // "rwkv" is the only one that wants its bytes spelled.
-  const Strings tokens = {"<unk>",  "<s>",    "</s>", "a", "b",   "ab",   "\u2581a",
-                          "\u0120", "<0x41>", "##b",  "é", "\\n", "[CLS]"};
+  Strings tokens = {"<unk>",   "<s>", "</s>", "[CLS]", "ab", "\u2581a",
+                    "\u0120a", "##b", "é ",   "a",     "b"};
+  std::vector<int32_t> types = {2, 3, 3, 3, 1, 1, 1, 1, 4, 1, 1};
+  if (model == "gpt2") {  // whose bytes are named a and b
+    tokens.resize(tokens.size() - 2);
+    types.resize(tokens.size());
+  }
+  for (int byte = 0; byte < 256 && model != "bert"; ++byte) {
+    tokens.push_back(NameOfByte(model, byte));
+    types.push_back(model == "gpt2" || model == "rwkv" ? 1 : 6);
+  }
   GgufBuilder builder;
   builder.Add("general.architecture", "llama")
       .Add("tokenizer.ggml.model", model)
       .Add("tokenizer.ggml.pre", pre)
       .Add("tokenizer.ggml.tokens", tokens)
-      .Add("tokenizer.ggml.token_type", std::vector<int32_t>{2, 3, 3, 1, 1, 1, 1, 1, 6, 1, 4, 1, 3})
+      .Add("tokenizer.ggml.token_type", types)
       .Add("tokenizer.ggml.scores", std::vector<float>(tokens.size(), -1.5f))
-      .Add("tokenizer.ggml.merges", Strings{"a b", "\u0120 a"})
+      .Add("tokenizer.ggml.merges", model == "gpt2" ? Strings{"a b", "\u0120 a"} : Strings{"a b"})
       .Add("tokenizer.ggml.bos_token_id", uint32_t{1})
       .Add("tokenizer.ggml.eos_token_id", uint32_t{2})
       .Add("tokenizer.ggml.unknown_token_id", uint32_t{0})
-      .Add("tokenizer.ggml.seperator_token_id", uint32_t{12})
+      .Add("tokenizer.ggml.seperator_token_id", uint32_t{3})
       .Add("tokenizer.ggml.add_space_prefix", true)
-      .Add("tokenizer.ggml.remove_extra_whitespaces", true)
-      .Add("tokenizer.ggml.precompiled_charsmap", std::vector<uint8_t>{4, 0, 0, 0, 1, 0, 0, 0, 97});
+      .Add("tokenizer.ggml.remove_extra_whitespaces", true);
+  if (model == "t5") {  // one unit, and a replacement
+    builder.Add("tokenizer.ggml.precompiled_charsmap",
+                std::vector<uint8_t>{4, 0, 0, 0, 1, 0, 0, 0, 'a', 0});
+  }
   return builder.Build();
 }
 
