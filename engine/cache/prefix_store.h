@@ -1,12 +1,10 @@
 // PrefixStore: a folder in which what was computed of prompts outlives the process, for one model.
 //
-//   auto store = PrefixStore::Open({.folder = "/var/cache/prefixes", .model = key, .block_bytes =
-//   n,
-//                                   .block_tokens = 32});
-//   std::shared_ptr<const StoredPrefix> known = store->Load(salt, prompt);   // null: nothing is
+//   PrefixStore store(options);
+//   std::shared_ptr<const StoredPrefix> known = store.Load(salt, prompt);  // null: nothing is
 //   ...
-//   if (std::optional<int64_t> begin = store->Wants(salt, used_twice)) {
-//     store->Write(salt, used_twice, *begin, blocks_from_there);             // behind, by a thread
+//   if (std::optional<int64_t> begin = store.Wants(salt, used_twice)) {
+//     store.Write(salt, used_twice, *begin, blocks_from_there);  // behind, by a thread
 //   }
 //
 // Each file (prefix_file.h) goes on from where others end, so that a prefix is made of several.

@@ -1,9 +1,9 @@
 // Speculator decides which tokens are guessed in a step, and learns from what became of them.
 //
-//   speculator.Guess(plan entries, limits, &work);     // in the scheduler, once all else is
-//   planned
-//   ... the step; of each entry: speculator.Judge(i, sequence, ended) ...
-//   speculator.Record(decoded tokens, has_prompts, took);
+//   speculator.Guess(rows, limits, &work);  // in the scheduler, once all else is planned
+//   ...                                     // the step
+//   speculator.Judge(i, before, ended);     // of each row
+//   speculator.Record(tokens, took);        // of a step without prompts
 //
 // A guess is worth its place in a step where what it may save, times its odds, is more than what it
 // adds: it takes the most probable ones, as many as bring the most tokens a second by what steps of
