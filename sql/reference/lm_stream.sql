@@ -1,6 +1,7 @@
 -- lm_stream(prompt [, system [, options]])  ->  piece, token, logprob, ms
 --
--- An answer as it is made, one row a token; each row is there before the next token is computed.
+-- An answer as it is made, one row a token; each row is there before the next token is computed. Tokens that were
+-- guessed right (the option `speculate`) come several at a time.
 
 SELECT count(*) > 0, min(ms) > 0, max(logprob) <= 0 FROM lm_stream('Name a colour.', NULL, '{"max_tokens":8}');
 --> 1|1|1
@@ -10,10 +11,10 @@ SELECT group_concat(piece, '') = generate('Name a colour.', NULL, '{"max_tokens"
   FROM lm_stream('Name a colour.', NULL, '{"max_tokens":8}');
 --> 1
 
--- How sure was the model, and how long did each token take? The first row's ms is the time to it.
+-- How sure was the model, and how long did each token take? The first row's ms is the time to it; a guessed token takes none.
 SELECT count(*) FROM (
   SELECT piece, exp(logprob) AS p, ms - lag(ms, 1, 0) OVER () AS took
-    FROM lm_stream('Name a colour.', NULL, '{"max_tokens":8}')) WHERE p > 1 OR took <= 0;
+    FROM lm_stream('Name a colour.', NULL, '{"max_tokens":8}')) WHERE p > 1 OR took < 0;
 --> 0
 
 -- A LIMIT ends the generation.
