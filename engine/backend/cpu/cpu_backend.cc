@@ -28,7 +28,7 @@ absl::Status CpuBackend::Download(const void* from, void* to, size_t bytes) {
 absl::StatusOr<std::unique_ptr<WeightMatrix>> CpuBackend::LoadMatrix(DType dtype, int64_t rows,
                                                                      int64_t cols, RowReader read) {
   RETURN_IF_ERROR(CheckLoadMatrix(dtype, rows, cols));
-  return PanelMatrix::Pack(dtype, rows, cols, read, &pool_, &arena_);
+  return PanelMatrix::Pack(dtype, rows, cols, read, &pool_, &arena_, &workers_);
 }
 
 absl::StatusOr<std::unique_ptr<WeightMatrix>> CpuBackend::AdoptMatrix(DType dtype, int64_t rows,

@@ -1,6 +1,7 @@
 #include "engine/backend/cpu/panel_matrix.h"
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <utility>
 
@@ -106,31 +107,37 @@ absl::StatusOr<std::unique_ptr<PanelMatrix>> PanelMatrix::Adopt(DType dtype, int
 
 absl::StatusOr<std::unique_ptr<PanelMatrix>> PanelMatrix::Pack(DType dtype, int64_t rows,
                                                                int64_t cols, RowReader read,
-                                                               ThreadPool* pool,
-                                                               WeightArena* arena) {
+                                                               ThreadPool* pool, WeightArena* arena,
+                                                               Scratch* scratch) {
   std::unique_ptr<PanelMatrix> matrix(new PanelMatrix(dtype, rows, cols));
   const int64_t row_bytes = RowBytes(dtype, cols);
   const bool quantised = Traits(dtype).quantised;
   ASSIGN_OR_RETURN(matrix->buffer_, arena->Allocate(PackedBytes(dtype, rows, cols)));
 
-  // Each item reads its rows piece by piece into one buffer.
+  // Each worker has a buffer for what it reads, which stays from matrix to matrix: memory of its
+  // own for each would be made page by page, anew.
   constexpr int64_t kItemsAThread = 4;
   const int64_t piece_rows = quantised ? kPairRows : kStripRows;
   const int64_t pieces = (rows + piece_rows - 1) / piece_rows;
   const int64_t items = std::min<int64_t>(pieces, kItemsAThread * pool->num_threads());
+  const int64_t workers = std::min<int64_t>(items, pool->num_threads());
+  const int64_t buffer_bytes = (piece_rows * row_bytes + 63) / 64 * 64;
+  ASSIGN_OR_RETURN(char* const buffers, scratch->Get(workers * buffer_bytes));
   FirstError error;
-  pool->ParallelFor(items, [&](int64_t item) {
-    const int64_t begin = pieces * item / items * piece_rows;
-    const int64_t end = std::min(pieces * (item + 1) / items * piece_rows, rows);
-    absl::StatusOr<Buffer> buffer = Buffer::AllocateHost(piece_rows * row_bytes);
-    if (!buffer.ok()) return error.Add(begin, buffer.status());
-    char* blocks = buffer->chars().data();
-    for (int64_t first = begin; first < end && !error.Precedes(first); first += piece_rows) {
-      const int64_t count = std::min(piece_rows, end - first);
-      if (absl::Status status = read(first, count, blocks); !status.ok()) {
-        return error.Add(first, std::move(status));
+  std::atomic<int64_t> next{0};
+  pool->ParallelFor(workers, [&](int64_t worker) {
+    char* const blocks = buffers + worker * buffer_bytes;
+    for (int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < items;) {
+      const int64_t begin = pieces * item / items * piece_rows;
+      const int64_t end = std::min(pieces * (item + 1) / items * piece_rows, rows);
+      for (int64_t first = begin; first < end && !error.Precedes(first); first += piece_rows) {
+        const int64_t count = std::min(piece_rows, end - first);
+        if (absl::Status status = read(first, count, blocks); !status.ok()) {
+          error.Add(first, std::move(status));
+          break;
+        }
+        matrix->PackRows(first, count, blocks);
       }
-      matrix->PackRows(first, count, blocks);
     }
   });
   RETURN_IF_ERROR(error.status());

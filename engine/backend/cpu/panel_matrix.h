@@ -6,6 +6,7 @@
 
 #include "engine/backend/backend.h"
 #include "engine/backend/cpu/panel_format.h"
+#include "engine/backend/cpu/scratch.h"
 #include "engine/backend/cpu/weight_arena.h"
 #include "engine/base/thread_pool.h"
 
@@ -20,10 +21,10 @@ inline constexpr int kPairRows = kPanelsAPair * kPanelRows;
 class PanelMatrix : public WeightMatrix {
  public:
   // The pool's threads read and pack a few rows at a time, so that what was read is still in their
-  // caches. REQUIRES: CheckLoadMatrix() passed.
+  // caches. `scratch` holds what they read. REQUIRES: CheckLoadMatrix() passed.
   static absl::StatusOr<std::unique_ptr<PanelMatrix>> Pack(DType dtype, int64_t rows, int64_t cols,
                                                            RowReader read, ThreadPool* pool,
-                                                           WeightArena* arena);
+                                                           WeightArena* arena, Scratch* scratch);
 
   // A matrix that Pack laid out. InvalidArgument for another number of bytes.
   static absl::StatusOr<std::unique_ptr<PanelMatrix>> Adopt(DType dtype, int64_t rows, int64_t cols,
