@@ -90,7 +90,8 @@ bool Memoizable(const GenerationOptions& options) { return options.cache; }
 std::optional<MemoKey> MakeMemoKey(const std::string& identity, const RequestSpec& spec,
                                    const std::string& owner,
                                    absl::Span<const AdapterInfo> adapters) {
-  const bool answers = !spec.score_prompt && !spec.embed.has_value() && !spec.stream;
+  const bool answers = !spec.score_prompt && !spec.embed.has_value() && !spec.stream &&
+                       !spec.wants_logprob;  // which is not remembered
   if (!answers || spec.text.empty() || !Memoizable(spec.options)) return std::nullopt;
   return MemoKey{.owner = owner,
                  .model = identity,

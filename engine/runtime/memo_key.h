@@ -44,7 +44,7 @@ Json OptionsOfAnswer(const GenerationOptions& options);
 // answer is a function of the prompt and the options, the seed among them.
 bool Memoizable(const GenerationOptions& options);
 
-// nullopt for a request that is not memoizable.
+// nullopt for a request that is not memoizable, or wants more than is remembered of an answer.
 std::optional<MemoKey> MakeMemoKey(const Generator& generator, const RequestSpec& spec,
                                    const std::string& owner);
 // The same of the generator of that identity and with these adapters, whose context is long enough

@@ -99,6 +99,17 @@ TEST_F(MemoTest, EverythingThatMattersTellsCallsApart) {
   EXPECT_EQ(generated(), 9);
 }
 
+TEST_F(MemoTest, WhatIsNotRememberedOfAnAnswerIsNotAnsweredFromMemory) {
+  const Generation first = Ask("hello");
+  RequestSpec spec = Spec("hello");
+  spec.wants_logprob = true;
+  auto request = memo_.Submit(generator_, spec, {"me"});
+  ASSERT_TRUE(request.ok()) << request.status();
+  const Generation second = Await(*request);
+  EXPECT_EQ(second.text, first.text);
+  EXPECT_LT(second.mean_logprob, 0);
+}
+
 TEST_F(MemoTest, FirstChoicesAreRememberedToTheBit) {
   const GenerationOptions options{.max_tokens = 8,
                                   .constraint = {AnswerConstraint::Kind::kRegex, "[ab]"}};

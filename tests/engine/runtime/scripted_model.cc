@@ -82,6 +82,7 @@ bool ScriptedModel::Linger(const std::atomic<bool>& cancel) {
   const absl::Time end = absl::Now() + script_->step_time;
   for (;;) {
     if (cancel.load(std::memory_order_relaxed)) return false;
+    ++script_->looks;
     {
       absl::MutexLock lock(&script_->mutex);
       const bool held = script_->paused || script_->forwards > script_->most_forwards;

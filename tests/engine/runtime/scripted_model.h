@@ -60,6 +60,9 @@ struct Script {
   // Later passes than this one wait (and still look at their cancel flag).
   std::atomic<int64_t> most_forwards{std::numeric_limits<int64_t>::max()};
 
+  // How often a pass that waits has looked at its cancel flag.
+  std::atomic<int64_t> looks{0};
+
   std::atomic<int64_t> forwards{0};
   std::atomic<int64_t> cancelled_forwards{0};
   std::atomic<int64_t> copies{0};
