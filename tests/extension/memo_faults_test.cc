@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
@@ -14,13 +13,14 @@
 #include <vector>
 
 #include "lm/sqlite.h"
+#include "tests/extension/overlaid_vfs.h"
 #include "tests/testdata.h"
 
 namespace {
 
 // What the disk under files whose name has "memo" does: its `fail_at`-th change from now on, and
 // the `failures` - 1 after it, fail with `code`.
-struct Disk {
+struct Disk : lm::FileChanges {
   int code = SQLITE_FULL;
   int64_t fail_at = 0;  // 0: never
   int64_t failures = 0;
@@ -30,97 +30,23 @@ struct Disk {
     code = with, fail_at = at, failures = times, changes = 0;
   }
   void Recover() { fail_at = 0; }
-  int Change() {
+  int Change(const std::string& path) {
+    if (path.find("memo") == std::string::npos) return SQLITE_OK;
     ++changes;
     const bool fails = fail_at > 0 && changes >= fail_at && changes < fail_at + failures;
     return fails ? code : SQLITE_OK;
   }
+
+  int OnCreate(const std::string& path) override {
+    const int result = Change(path);
+    return result == SQLITE_FULL ? SQLITE_CANTOPEN : result;
+  }
+  int OnWrite(const std::string& path, const void*, int, int64_t) override { return Change(path); }
+  int OnTruncate(const std::string& path, int64_t) override { return Change(path); }
+  int OnSync(const std::string& path) override { return Change(path); }
+  int OnDelete(const std::string&, bool) override { return SQLITE_OK; }
 };
 Disk disk;
-
-// A VFS over the system's own, whose files report their changes to `disk`.
-struct File {
-  sqlite3_file base;
-  bool watched;
-  sqlite3_file* real() { return reinterpret_cast<sqlite3_file*>(this + 1); }
-};
-File* Of(sqlite3_file* file) { return reinterpret_cast<File*>(file); }
-sqlite3_vfs* RealVfs() {
-  static sqlite3_vfs* const real = sqlite3_vfs_find("unix");
-  return real;
-}
-
-template <auto kMethod, typename... Args>
-int Pass(sqlite3_file* file, Args... args) {
-  sqlite3_file* real = Of(file)->real();
-  return (real->pMethods->*kMethod)(real, args...);
-}
-template <auto kMethod, typename... Args>
-int PassChange(sqlite3_file* file, Args... args) {
-  if (Of(file)->watched) {
-    if (const int code = disk.Change(); code != SQLITE_OK) return code;
-  }
-  return Pass<kMethod>(file, args...);
-}
-void Barrier(sqlite3_file* file) {
-  sqlite3_file* real = Of(file)->real();
-  real->pMethods->xShmBarrier(real);
-}
-int Close(sqlite3_file* file) {
-  sqlite3_file* real = Of(file)->real();
-  return real->pMethods != nullptr ? real->pMethods->xClose(real) : SQLITE_OK;
-}
-
-const sqlite3_io_methods* Methods() {
-  using M = sqlite3_io_methods;
-  static const M methods = {
-      .iVersion = 3,
-      .xClose = Close,
-      .xRead = Pass<&M::xRead, void*, int, sqlite3_int64>,
-      .xWrite = PassChange<&M::xWrite, const void*, int, sqlite3_int64>,
-      .xTruncate = PassChange<&M::xTruncate, sqlite3_int64>,
-      .xSync = PassChange<&M::xSync, int>,
-      .xFileSize = Pass<&M::xFileSize, sqlite3_int64*>,
-      .xLock = Pass<&M::xLock, int>,
-      .xUnlock = Pass<&M::xUnlock, int>,
-      .xCheckReservedLock = Pass<&M::xCheckReservedLock, int*>,
-      .xFileControl = Pass<&M::xFileControl, int, void*>,
-      .xSectorSize = Pass<&M::xSectorSize>,
-      .xDeviceCharacteristics = Pass<&M::xDeviceCharacteristics>,
-      .xShmMap = Pass<&M::xShmMap, int, int, int, void volatile**>,
-      .xShmLock = Pass<&M::xShmLock, int, int, int>,
-      .xShmBarrier = Barrier,
-      .xShmUnmap = Pass<&M::xShmUnmap, int>,
-      .xFetch = Pass<&M::xFetch, sqlite3_int64, int, void**>,
-      .xUnfetch = Pass<&M::xUnfetch, sqlite3_int64, void*>,
-  };
-  return &methods;
-}
-
-int Open(sqlite3_vfs*, const char* name, sqlite3_file* file, int flags, int* out) {
-  File* opened = Of(file);
-  opened->watched = name != nullptr && std::strstr(name, "memo") != nullptr;
-  opened->base.pMethods = nullptr;
-  if (opened->watched && (flags & SQLITE_OPEN_CREATE) != 0) {
-    const int code = disk.Change();
-    if (code != SQLITE_OK) return code == SQLITE_FULL ? SQLITE_CANTOPEN : code;
-  }
-  const int code = RealVfs()->xOpen(RealVfs(), name, opened->real(), flags, out);
-  if (code == SQLITE_OK) opened->base.pMethods = Methods();
-  return code;
-}
-
-void RegisterVfs() {
-  static sqlite3_vfs vfs = [] {
-    sqlite3_vfs over = *RealVfs();
-    over.szOsFile += static_cast<int>(sizeof(File));
-    over.zName = "faulty";
-    over.pNext = nullptr;
-    over.xOpen = Open;
-    return over;
-  }();
-  sqlite3_vfs_register(&vfs, 1);
-}
 
 class Connection {
  public:
@@ -171,8 +97,8 @@ void Wait() { std::this_thread::sleep_for(std::chrono::milliseconds(1100)); }
 class MemoFaultsTest : public testing::Test {
  protected:
   void SetUp() override {
-    RegisterVfs();
-    disk = Disk();
+    lm::OverlayVfs(&disk);
+    disk.Recover();
     static int num_tests = 0;  // the process remembers what it has read from a path
     folder_ = std::filesystem::temp_directory_path() /
               ("faults." + std::to_string(getpid()) + "." + std::to_string(++num_tests));
