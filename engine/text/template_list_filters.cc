@@ -112,8 +112,9 @@ Result DictSort(const Value& value, const Arguments& arguments, Budget* budget) 
   if (!value.Is(Kind::kDict))
     return TemplateError(absl::StrCat("dictsort of a '", value.TypeName(), "'"));
   const Value* by = arguments.Find(1, "by");
-  const absl::string_view what =
-      by != nullptr && by->Is(Kind::kString) ? by->text().bytes() : "key";
+  const absl::string_view what = by == nullptr           ? "key"
+                                 : by->Is(Kind::kString) ? by->text().bytes()
+                                                         : absl::string_view();
   if (what != "key" && what != "value")
     return TemplateError("dictsort by something else than key, value");
   std::vector<Keyed> keyed;

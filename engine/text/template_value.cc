@@ -338,6 +338,7 @@ absl::Status AppendString(const TemplateValue& value, TemplateBudget* budget, Te
     out->Append(value.text());
     return absl::OkStatus();
   }
+  if (value.Is(Kind::kUndefined)) return absl::OkStatus();
   return AppendRepr(value, budget, out);
 }
 
@@ -347,6 +348,7 @@ absl::Status AppendRepr(const TemplateValue& value, TemplateBudget* budget, Temp
   const TextKind kind = value.from_input() ? TextKind::kInput : TextKind::kMarkup;
   switch (value.kind()) {
     case Kind::kUndefined:
+      out->Append("Undefined", kind);
       return absl::OkStatus();
     case Kind::kNone:
       out->Append("None", kind);

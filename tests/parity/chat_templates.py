@@ -6,6 +6,12 @@ Each *.jinja file of DIR is rendered for CASES by jinja2 in the environment that
 transformers makes for chat templates (Debian: python3-jinja2 3.1.2), and by us. They must give the same
 bytes, or both refuse. Exits 1 with a line for each difference.
 
+    /usr/bin/python3 tests/parity/chat_templates.py PROGRAM DIR --mutations 20000 [--seed 1]
+
+renders, for one conversation, that many templates that are made of those by putting names, strings, numbers, operators and
+whole tags in each other's place. Where both give a text it must be the same one, but where a range is written as it is ("range(0,
+3)" there, a list here); how often only one of them refuses is counted.
+
     python3 tests/parity/chat_templates.py expected tests/engine/text/testdata/templates
 
 writes what jinja2 gives for the templates of the unit test, template_golden_test.cc.
@@ -14,6 +20,9 @@ import argparse
 import datetime
 import json
 import pathlib
+import random
+import re
+import signal
 import subprocess
 import sys
 
@@ -120,15 +129,15 @@ def oracle(source, case):
         return "error", f"{type(error).__name__}: {error}"
 
 
-def job(source):
+def job(source, cases=None):
     """What a line of lm_render_template's input says."""
-    return {"source": source, "bos": BOS, "eos": EOS, "cases": CASES,
+    return {"source": source, "bos": BOS, "eos": EOS, "cases": CASES if cases is None else cases,
             "now": list(NOW.timetuple()[:6])}
 
 
-def ours(program, sources):
-    """For each source the results of all cases."""
-    jobs = "".join(json.dumps(job(source)) + "\n" for source in sources)
+def ours(program, sources, cases=None):
+    """For each source the results of all cases, or of these."""
+    jobs = "".join(json.dumps(job(source, cases)) + "\n" for source in sources)
     run = subprocess.run([program], input=jobs, capture_output=True, text=True, check=False)
     sys.stderr.write(run.stderr)
     results = [json.loads(line) for line in run.stdout.splitlines()]
@@ -157,17 +166,96 @@ def write_expected(folder):
     (folder / "expected.jsonl").write_text(text)
 
 
+TAG = re.compile(r"\{[{%]-?(.*?)-?[%}]\}", re.DOTALL)
+TOKEN = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|[A-Za-z_]\w*|\d+(?:\.\d+)?|==|!=|<=|>=|//|\*\*|[-+*/%~|.,:<>=()\[\]{}]")
+MUTATED = [case for case in CASES if case is CASES[8]]
+
+
+def kind_of(token):
+    return "string" if token[0] in "'\"" else "name" if token[0].isalpha() or token[0] == "_" else "number" if token[0].isdigit() else "sign"
+
+
+class Mutator:
+    """Templates that are made of others."""
+
+    def __init__(self, sources, dice):
+        self.sources, self.dice = sources, dice
+        self.tags = [match[0] for source in sources for match in TAG.finditer(source)]
+        self.tokens = {}
+        for tag in self.tags:
+            for match in TOKEN.finditer(tag[2:-2]):
+                self.tokens.setdefault(kind_of(match[0]), []).append(match[0])
+
+    def mutate(self, source):
+        tags = list(TAG.finditer(source))
+        if not tags:
+            return source
+        tag = self.dice.choice(tags)
+        tokens = list(TOKEN.finditer(source, tag.start() + 2, tag.end() - 2))
+        if not tokens or self.dice.random() < 0.15:
+            return source[:tag.start()] + self.dice.choice(self.tags) + source[tag.end():]
+        token = self.dice.choice(tokens)
+        kind = kind_of(token[0]) if self.dice.random() < 0.9 else self.dice.choice(list(self.tokens))
+        return source[:token.start()] + self.dice.choice(self.tokens[kind]) + source[token.end():]
+
+    def make(self):
+        source = self.dice.choice(self.sources)
+        for _ in range(self.dice.randint(1, 3)):
+            source = self.mutate(source)
+        return source
+
+
+def with_patience(source, case, seconds=2):
+    """The oracle's result; an error where it takes longer."""
+    def stop(*_):
+        raise TimeoutError("too long")
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        return oracle(source, case)
+    except TimeoutError as error:
+        return "error", str(error)
+    finally:
+        signal.alarm(0)
+
+
+def compare_mutations(arguments, sources):
+    mutator = Mutator([source for source in sources if len(source) < 600], random.Random(arguments.seed))
+    counts = {"the same": 0, "refused by both": 0, "refused by us": 0, "refused by jinja2": 0, "ranges": 0, "different": 0}
+    for _ in range(0, arguments.mutations, 500):
+        made = [mutator.make() for _ in range(500)]
+        for source, results in zip(made, ours(arguments.program, made, MUTATED)):
+            kind, wanted = with_patience(source, MUTATED[0])
+            result = results[0]
+            if "error" in result:
+                outcome = "refused by both" if kind == "error" else "refused by us"
+            else:
+                outcome = "refused by jinja2" if kind == "error" else "the same" if result["text"] == wanted else "different"
+                if outcome == "different" and "range(" in wanted.lower():
+                    outcome = "ranges"
+            counts[outcome] += 1
+            if outcome == "different" or (arguments.v and outcome.startswith("refused by") and "both" not in outcome):
+                print(f"{outcome}: {source!r}\n  jinja2: {wanted[:500]!r}\n  ours: {result!r:.500}")
+    print(f"{arguments.mutations} mutations of {len(mutator.sources)} templates: " +
+          ", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
+    return 1 if counts["different"] else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="lm_render_template; or 'expected', to write expected.jsonl")
     parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("-v", action="store_true", help="say what both refuse")
+    parser.add_argument("-v", action="store_true", help="say what both refuse; of mutations, what one refuses")
+    parser.add_argument("--mutations", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     if arguments.program == "expected":
         write_expected(arguments.folder)
         return 0
     names, sources = zip(*read_templates(arguments.folder))
+    if arguments.mutations > 0:
+        return compare_mutations(arguments, sources)
     same = refused = different = whole = 0
     for name, source, results in zip(names, sources, ours(arguments.program, sources)):
         before = different
