@@ -1,10 +1,14 @@
 """In the child of a process that has run a model, the first call is an error, never a hang."""
 import os
+import random
 import signal
 import sqlite3
+import time
 import unittest
 
 import harness
+
+FORKS = int(os.environ.get("LM_FORKS", "40"))
 
 
 class ForkTest(unittest.TestCase):
@@ -45,6 +49,18 @@ class ForkTest(unittest.TestCase):
         harness.value(connection, "SELECT generate('a', NULL, '{\"max_tokens\":1}')")
         self.assertEqual(self.in_child(lambda: str(connection.close())), "None")
         harness.value(connection, "SELECT generate('a', NULL, '{\"max_tokens\":1}')")
+
+    def test_forks_while_the_engine_is_at_work(self):
+        # No other thread is in SQLite, whose locks no child can open.
+        connection = harness.connect()
+        for n in range(FORKS):
+            prompts = ", ".join(f"('{n} {i}')" for i in range(6))
+            connection.execute("SELECT lm_prefetch(column1, NULL, '{\"max_tokens\":20}') FROM (VALUES " + prompts + ")").fetchall()
+            time.sleep(random.uniform(0, 0.01))
+            message = self.in_child(lambda: harness.value(connection, "SELECT generate('b')"))
+            self.assertIn("open the database after fork", message)
+            self.assertEqual(self.in_child(lambda: str(connection.close())), "None")
+        self.assertEqual(harness.value(connection, "SELECT typeof(generate('c', NULL, '{\"max_tokens\":1}'))"), "text")
 
     def test_a_child_of_a_process_without_models_is_like_any_other(self):
         # This process has run models by now, so it takes a fresh one to see.

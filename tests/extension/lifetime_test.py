@@ -6,6 +6,8 @@ prints what it holds on the way; by default, in CI, it is 60 cycles of each kind
 import gc
 import os
 import pathlib
+import shutil
+import sqlite3
 import tempfile
 import unittest
 
@@ -70,6 +72,22 @@ class LifetimeTest(unittest.TestCase):
 
         self.repeat(cycle)
         keeper.close()
+
+    def test_two_copies_of_the_library_in_one_process(self):
+        copy = pathlib.Path(self.folder) / "other" / "lm0.so"
+        copy.parent.mkdir()
+        shutil.copyfile(harness.LM0, copy)
+        first, second, both = harness.connect(), sqlite3.connect(":memory:", isolation_level=None), harness.connect()
+        for connection in (second, both):
+            connection.enable_load_extension(True)
+            connection.load_extension(str(copy))
+        expected = [harness.value(first, f"SELECT generate('note {n}', NULL, '{{\"max_tokens\":3}}')") for n in range(8)]
+        for connection in (second, both, first):
+            self.assertEqual([harness.value(connection, f"SELECT generate('note {n}', NULL, '{{\"max_tokens\":3}}')") for n in range(8)], expected)
+            rows = connection.execute("SELECT value FROM lm_each('[\"note 0\", \"note 1\"]', NULL, '{\"max_tokens\":3}')").fetchall()
+            self.assertEqual([value for value, in rows], expected[:2])
+        for connection in (first, second, both):
+            connection.close()
 
     def test_databases_that_are_attached_and_detached(self):
         connection = harness.connect()
