@@ -48,6 +48,7 @@ uintptr_t last_place = 0;
 
 const std::vector<uint8_t>* current_input = nullptr;
 uint64_t current_number = 0;
+int start_folder = AT_FDCWD;  // a target may go to another
 
 // The random numbers of one input.
 class Dice {
@@ -203,7 +204,7 @@ void KeepInput(int signal) {
   const char* what = signal == SIGPROF ? ", which does not end\n" : "\n";
   while (*what != '\0') text[length++] = *what++;
   if (write(STDERR_FILENO, text, length) < 0) _exit(2);
-  const int file = open("fuzz_failure.bin", O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  const int file = openat(start_folder, "fuzz_failure.bin", O_WRONLY | O_CREAT | O_TRUNC, 0666);
   if (file >= 0 && current_input != nullptr) {
     if (write(file, current_input->data(), current_input->size()) < 0) _exit(2);
   }
@@ -252,6 +253,7 @@ int RunFiles(const std::vector<std::string>& files) {
 }
 
 int Main(int argc, char** argv) {
+  start_folder = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
   for (int signal : {SIGABRT, SIGSEGV, SIGFPE, SIGILL, SIGBUS, SIGPROF}) {
     std::signal(signal, KeepInput);
   }

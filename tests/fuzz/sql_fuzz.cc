@@ -140,6 +140,7 @@ std::string Answer(sqlite3* db) {
 // The connection that stays, and what it was told in the beginning.
 struct Keeper {
   Keeper() {
+    Require(std::getenv("LM_MODEL") != nullptr, "LM_MODEL");
     char folder[] = "/tmp/sql_fuzz_XXXXXX";
     Require(mkdtemp(folder) != nullptr && chdir(folder) == 0, "a folder of its own");
     path = folder;
@@ -162,7 +163,7 @@ struct Keeper {
 // The pages' statements, a paragraph at a time.
 std::vector<std::string> FuzzSeeds() {
   const char* folder = std::getenv("LM_SQL_PAGES");
-  Require(folder != nullptr && std::getenv("LM_MODEL") != nullptr, "LM_SQL_PAGES, LM_MODEL");
+  Require(folder != nullptr, "LM_SQL_PAGES");
   std::vector<std::filesystem::path> pages;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() == ".sql") pages.push_back(entry.path());
