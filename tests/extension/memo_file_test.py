@@ -1,6 +1,7 @@
 """The memo in a file outlives statements, transactions and processes, and trusts no file."""
 import os
 import pathlib
+import random
 import signal
 import sqlite3
 import subprocess
@@ -10,6 +11,8 @@ import time
 import unittest
 
 import harness
+
+KILLS = int(os.environ.get("LM_KILLS", "5"))
 
 OPTIONS = '{"max_tokens":4}'
 REQUESTS = "SELECT coalesce(sum(requests), 0) FROM lm_stats WHERE phase = 'decode'"
@@ -103,12 +106,12 @@ class MemoFileTest(unittest.TestCase):
                 "c = harness.connect()\n"
                 "c.execute(\"INSERT INTO temp.lm_settings VALUES ('memo', ?)\", (sys.argv[2],))\n")
         folder = str(pathlib.Path(__file__).resolve().parent)
-        for i in range(5):
+        for i in range(KILLS):
             path = f"{self.path}{i}"
             with subprocess.Popen([sys.executable, "-c", head + script, folder, path],
                                   stdout=subprocess.PIPE, text=True) as child:
                 child.stdout.readline()
-                time.sleep(0.02 * i)
+                time.sleep(0.02 * (i % 10) + random.uniform(0, 0.02))
                 os.kill(child.pid, signal.SIGKILL)
                 had = 1 + len(child.stdout.read().splitlines())
             file = sqlite3.connect(path)

@@ -1,14 +1,18 @@
 """lm_settings' pack_cache: packed weights that the next process maps; whatever becomes of them, answers stay what they are."""
 import os
 import pathlib
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 import harness
+
+KILLS = int(os.environ.get("LM_KILLS", "4"))
 
 ASK = "SELECT group_concat(hex(generate(v, NULL, '{\"max_tokens\":8}'))) FROM (SELECT 'one' AS v UNION ALL SELECT 'and two')"
 STATE = "SELECT pack_cache FROM lm_models WHERE name = 'm'"
@@ -171,6 +175,27 @@ class PackCacheTest(unittest.TestCase):
         os.chmod(f"{pack}.part", 0o600)
         self.assertEqual(self.ask(self.start()), [self.answer, "written"])
         self.assertEqual(list(self.cache.iterdir()), [pack])
+
+    def test_writers_that_are_killed_at_any_moment(self):
+        shutil.copy(harness.MODELS.parents[2] / "sql" / "models" / "debian-notes.gguf", self.model)
+        began = time.monotonic()
+        expected, state = self.ask(self.start(cache=self.folder / "unbroken"))
+        took = time.monotonic() - began
+        self.assertEqual(state, "written")
+        states = []
+        for _ in range(KILLS):
+            writer = self.start()
+            writer.stdin.write("\n")
+            writer.stdin.flush()
+            time.sleep(random.uniform(0, took))
+            writer.kill()
+            writer.wait()
+            answer, state = self.ask(self.start())
+            self.assertEqual(answer, expected)
+            self.assertIn(state, ("written", "mapped", "read"))
+            states.append(state)
+            shutil.rmtree(self.cache, ignore_errors=True)
+        print(f"{KILLS} kills: the next process's packs were {states.count('written')} times written, else mapped", file=sys.stderr)
 
     def test_a_folder_that_cannot_be_is_no_reason_not_to_answer(self):
         file = self.folder / "file"
