@@ -22,7 +22,7 @@
 
 static atomic_long count; /* of calls since arming */
 static atomic_long fail_at;
-static atomic_bool fail_later;
+static atomic_int armed_manner;
 static atomic_bool armed;
 static atomic_int armed_kind;
 
@@ -34,10 +34,17 @@ CallKind FindCallKind(const char* name) {
   return (CallKind)kind;
 }
 
-void FailCalls(CallKind kind, long n, bool later) {
+Manner FindManner(const char* name) {
+  static const char* const kNames[] = {"once", "on", "part", "interrupted"};
+  int manner = 0;
+  while (manner < kNumManners && strcmp(kNames[manner], name) != 0) ++manner;
+  return (Manner)manner;
+}
+
+void FailCalls(CallKind kind, long n, Manner manner) {
   armed_kind = kind;
   fail_at = n > 0 ? n : LONG_MAX;
-  fail_later = later;
+  armed_manner = manner;
   count = 0;
   armed = true;
 }
@@ -50,16 +57,37 @@ long StopFailingCalls(void) {
   return count;
 }
 
-static bool Fails(CallKind kind) {
+/* Counts a call of the armed kind; true where it is one that something becomes of. */
+static bool IsMet(CallKind kind) {
   if (!atomic_load_explicit(&armed, memory_order_relaxed)) return false;
   if (atomic_load_explicit(&armed_kind, memory_order_relaxed) != (int)kind) return false;
-  const long n = atomic_fetch_add(&count, 1) + 1;
-  return fail_later ? n >= fail_at : n == fail_at;
+  const long after = atomic_fetch_add(&count, 1) + 1 - fail_at;
+  switch (armed_manner) {
+    case kOnce:
+      return after == 0;
+    case kInterrupted:
+      return after >= 0 && after % 2 == 0;
+    default:
+      return after >= 0;
+  }
 }
+
+static bool Fails(CallKind kind) { return armed_manner <= kOn && IsMet(kind); }
 
 static bool FailsWith(CallKind kind, int error) {
   if (!Fails(kind)) return false;
   errno = error;
+  return true;
+}
+
+/* Of a call that transfers *bytes. */
+static bool TransferFails(CallKind kind, int error, size_t* bytes) {
+  if (!IsMet(kind)) return false;
+  if (armed_manner == kPart) {
+    *bytes = *bytes > 1 ? *bytes / 2 : *bytes;
+    return false;
+  }
+  errno = armed_manner == kInterrupted ? EINTR : error;
   return true;
 }
 
@@ -143,23 +171,23 @@ int open(const char* path, int flags, ...) {
 int open64(const char*, int, ...) __attribute__((alias("open")));
 
 ssize_t read(int fd, void* out, size_t bytes) {
-  if (IsFile(fd) && FailsWith(kReads, EIO)) return -1;
+  if (IsFile(fd) && TransferFails(kReads, EIO, &bytes)) return -1;
   return syscall(SYS_read, fd, out, bytes);
 }
 
 ssize_t pread(int fd, void* out, size_t bytes, off_t at) {
-  if (IsFile(fd) && FailsWith(kReads, EIO)) return -1;
+  if (IsFile(fd) && TransferFails(kReads, EIO, &bytes)) return -1;
   return syscall(SYS_pread64, fd, out, bytes, at);
 }
 ssize_t pread64(int, void*, size_t, off64_t) __attribute__((alias("pread")));
 
 ssize_t write(int fd, const void* data, size_t bytes) {
-  if (IsFile(fd) && FailsWith(kWrites, ENOSPC)) return -1;
+  if (IsFile(fd) && TransferFails(kWrites, ENOSPC, &bytes)) return -1;
   return syscall(SYS_write, fd, data, bytes);
 }
 
 ssize_t pwrite(int fd, const void* data, size_t bytes, off_t at) {
-  if (IsFile(fd) && FailsWith(kWrites, ENOSPC)) return -1;
+  if (IsFile(fd) && TransferFails(kWrites, ENOSPC, &bytes)) return -1;
   return syscall(SYS_pwrite64, fd, data, bytes, at);
 }
 ssize_t pwrite64(int, const void*, size_t, off64_t) __attribute__((alias("pwrite")));
@@ -197,11 +225,11 @@ int connect(int fd, const struct sockaddr* address, socklen_t bytes) {
 }
 
 ssize_t send(int fd, const void* data, size_t bytes, int flags) {
-  if (FailsWith(kSockets, ECONNRESET)) return -1;
+  if (TransferFails(kSockets, ECONNRESET, &bytes)) return -1;
   return syscall(SYS_sendto, fd, data, bytes, flags, NULL, 0);
 }
 
 ssize_t recv(int fd, void* out, size_t bytes, int flags) {
-  if (FailsWith(kSockets, ECONNRESET)) return -1;
+  if (TransferFails(kSockets, ECONNRESET, &bytes)) return -1;
   return syscall(SYS_recvfrom, fd, out, bytes, flags, NULL, NULL);
 }

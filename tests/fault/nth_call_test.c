@@ -1,14 +1,15 @@
 /* A host in whose process calls fail: memory, threads, files, maps, sockets (failing_calls.h).
  *
- *   nth_call_test LM0.so MODEL.gguf SCENARIO CALLS once|on|limit [N]
+ *   nth_call_test LM0.so MODEL.gguf SCENARIO CALLS once|on|part|interrupted|limit [N]
  *
  * CALLS is the kind: memory, threads, opens, reads, writes, syncs, maps, sockets. `once` fails the
- * n-th of them only, `on` that one and all after it; `limit` (of memory) sets RLIMIT_AS a little
- * higher for each n instead. Each n has a child process of its own, forked before there is a
- * thread. A child does the scenario's armed steps, of which each must give the right answer or an
- * error; then nothing fails any more, and every step must work. No child may end by a signal or by
- * exit() of somebody else, hang, keep memory or open files, or give another answer without an
- * error. With N: only that point, in this process, for a debugger.
+ * n-th of them only, `on` that one and all after it; `part` has them read or write less than they
+ * are asked to, `interrupted` has them end with EINTR, and then no step may fail; `limit` (of
+ * memory) sets RLIMIT_AS a little higher for each n instead. Each n has a child process of its own,
+ * forked before there is a thread. A child does the scenario's armed steps, of which each must give
+ * the right answer or an error; then nothing fails any more, and every step must work. No child may
+ * end by a signal or by exit() of somebody else, hang, keep memory or open files, or give another
+ * answer without an error. With N: only that point, in this process, for a debugger.
  *
  * LM_FAULT_POINTS says how many points of a scenario are tried, evenly spread ("all": each of
  * them). Everything but memory, two minutes of one core, and memory, an hour:
@@ -86,6 +87,7 @@ static Report* right; /* of the run in which nothing fails */
 static Report* report;
 static int outcome;
 static bool counting;
+static bool may_fail; /* while calls do: an error is an outcome, too */
 
 static void Fail(const char* format, ...) {
   if (report->failure[0] != '\0') return;
@@ -146,10 +148,12 @@ static void Take(const Step* step, const char* what, const Text* answer, const c
   }
   if (error != NULL) {
     if (!CallsMayFail()) Fail("%s: still fails when nothing does: %s", what, error);
+    if (!may_fail) Fail("%s: fails for a call that is to be made again: %s", what, error);
     if (error[0] == '\0') Fail("%s: an error without a text", what);
     return;
   }
-  if (step->rule != kDone && !Matches(answer->text, place, CallsMayFail() ? step->rule : kExact)) {
+  const Rule rule = CallsMayFail() && may_fail ? step->rule : kExact;
+  if (step->rule != kDone && !Matches(answer->text, place, rule)) {
     if (CallsMayFail() || step->rule != kRows || !Matches(answer->text, place, kRows)) {
       Fail("%s: without an error\n--- got\n%.300s--- instead of\n%.300s", what, answer->text,
            place);
@@ -627,7 +631,9 @@ static void RunPoint(const Scenario* scenario, CallKind kind, const char* mode, 
   outcome = 0;
   RemoveFiles();
   RUN_STEPS(scenario->setup);
-  FailCalls(kind, limited ? 0 : n, strcmp(mode, "on") == 0);
+  const Manner manner = FindManner(mode);
+  may_fail = manner != kPart && manner != kInterrupted;
+  FailCalls(kind, limited ? 0 : n, manner);
   if (limited) SetLimit(AddressSpace() + (rlim_t)(n - 1) * kLimitStep);
   RUN_STEPS(scenario->armed);
   if (scenario->exits) {
@@ -743,8 +749,12 @@ static const Scenario* FindScenario(const char* name) {
 int main(int argc, char** argv) {
   const Scenario* scenario = argc >= 6 ? FindScenario(argv[3]) : NULL;
   const CallKind kind = argc >= 6 ? FindCallKind(argv[4]) : kNumCallKinds;
-  if (scenario == NULL || kind == kNumCallKinds) {
-    fprintf(stderr, "usage: nth_call_test LM0.so MODEL.gguf SCENARIO CALLS once|on|limit [N]\n");
+  const bool known =
+      argc >= 6 && (FindManner(argv[5]) != kNumManners || strcmp(argv[5], "limit") == 0);
+  if (scenario == NULL || kind == kNumCallKinds || !known) {
+    fprintf(stderr,
+            "usage: nth_call_test LM0.so MODEL.gguf SCENARIO CALLS "
+            "once|on|part|interrupted|limit [N]\n");
     return 2;
   }
   sigset_t child_ends; /* waited for, not handled */
