@@ -11,6 +11,7 @@ namespace {
 // Work for a frame that is looked at: it is hashed and sorted.
 constexpr int64_t kFrameWork = 150;
 constexpr int64_t kStateWork = 1000;
+constexpr int64_t kTransitionWork = 100;
 // What a map node and its bookkeeping cost besides the frames.
 constexpr size_t kEntryBytes = 96;
 
@@ -26,10 +27,7 @@ void MakeRoom(size_t more, std::vector<T>* values) {
 StateMachine::StateMachine(const Automaton* automaton)
     : automaton_(*automaton), num_classes_(automaton->num_classes()) {
   const StackId bottom = InternStack({{kAccept, 0}});
-  Frames seeds;
-  const NodeId root = automaton_.rule_start[automaton_.root];
-  seeds.push_back({root, bottom});
-  start_ = Close(&seeds);
+  start_ = Close({{automaton_.rule_start[automaton_.root], bottom}});
 }
 
 void StateMachine::Resume(int64_t work) {
@@ -123,22 +121,42 @@ StateId StateMachine::InternState(Frames frames, bool can_end) {
 }
 
 StateId StateMachine::ComputeNext(StateId state, int byte_class) {
-  const size_t at = size_t{static_cast<uint32_t>(state)} * num_classes_ + byte_class;
-  if (transitions_[at] == kTooLarge) exhausted_ = true;
+  const size_t first = size_t{static_cast<uint32_t>(state)} * num_classes_;
+  if (transitions_[first + byte_class] == kTooLarge) exhausted_ = true;
   if (work_left_ <= 0) paused_ = true;
   if (stopped()) return kNoState;
   looked_at_ = 0;
   const absl::Span<const Frame> frames = states_[state].frames;
   const uint8_t byte = automaton_.representative[byte_class];
-  Frames seeds;
+  seeds_.clear();
+  int low = 0, high = 255;  // the bytes that no frame tells apart from this one
   for (const Frame& frame : frames) {
     const Node& node = automaton_.nodes[frame.node];
-    if (node.low <= byte && byte <= node.high) seeds.push_back({node.next, frame.stack});
+    if (byte < node.low) {
+      high = std::min(high, node.low - 1);
+    } else if (byte > node.high) {
+      low = std::max(low, node.high + 1);
+    } else {
+      low = std::max<int>(low, node.low);
+      high = std::min<int>(high, node.high);
+      seeds_.push_back({node.next, frame.stack});
+    }
   }
-  work_left_ -= kStateWork + static_cast<int64_t>(frames.size());
-  const StateId next = seeds.empty() ? kNoState : Close(&seeds);
-  work_left_ -= kFrameWork * static_cast<int64_t>(looked_at_);
-  transitions_[at] = exhausted_ ? kTooLarge : next;
+  work_left_ -= kTransitionWork + static_cast<int64_t>(frames.size());
+  StateId next = kNoState;
+  if (auto known = closed_.find(seeds_); known != closed_.end()) {
+    next = known->second;
+  } else if (!seeds_.empty()) {
+    next = Close(seeds_);
+    work_left_ -= kStateWork + kFrameWork * static_cast<int64_t>(looked_at_);
+    if (!exhausted_) {
+      closed_.emplace(seeds_, next);
+      bytes_ += kEntryBytes + seeds_.size() * sizeof(Frame);
+    }
+  }
+  std::fill(transitions_.begin() + first + automaton_.class_of_byte[low],
+            transitions_.begin() + first + automaton_.class_of_byte[high] + 1,
+            exhausted_ ? kTooLarge : next);
   return next;
 }
 
@@ -188,9 +206,13 @@ void StateMachine::Follow(bool in_new_rule) {
   }
 }
 
-StateId StateMachine::Close(Frames* seeds) {
-  work_.swap(*seeds);
-  seeds->clear();
+StateId StateMachine::Close(const Frames& seeds) {
+  // In the middle of a character nothing is called or left.
+  if (seeds.size() == 1 && automaton_.nodes[seeds[0].node].kind == NodeKind::kBytes) {
+    looked_at_ = 1;
+    return InternState(seeds, /*can_end=*/false);
+  }
+  work_.assign(seeds.begin(), seeds.end());
   waiting_.clear();
   seen_.clear();
   calls_.clear();

@@ -143,8 +143,8 @@ class StateMachine {
   static constexpr StateId kTooLarge = -3;
 
   StateId ComputeNext(StateId state, int byte_class);
-  // The state reached when all of `seeds` are, before the next byte. Clears *seeds.
-  StateId Close(Frames* seeds);
+  // The state reached when all of `seeds` are, before the next byte.
+  StateId Close(const Frames& seeds);
   // Follows splits, calls and returns from what is in work_.
   void Follow(bool in_new_rule);
   StackId InternStack(Frames frames);
@@ -165,6 +165,8 @@ class StateMachine {
   HashMap<StateKey, StateId> state_ids_;
   std::vector<State> states_;
   std::vector<StateId> transitions_;  // (state, class)
+  // What Close made of seeds: most classes of bytes lead a state to where another one does.
+  HashMap<Frames, StateId> closed_;
   size_t bytes_ = 0;
 
   int64_t work_left_ = std::numeric_limits<int64_t>::max();
@@ -172,7 +174,8 @@ class StateMachine {
   bool exhausted_ = false;
   size_t looked_at_ = 0;  // frames, for the state that is being made
 
-  // Used by Close, kept for their memory.
+  // Used by ComputeNext and Close, kept for their memory.
+  Frames seeds_;
   Frames work_;
   std::vector<StackId> stacks_of_state_;
   Frames waiting_;  // the frames of the state that is being made
