@@ -1,6 +1,7 @@
 #include "engine/grammar/json_text.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +12,17 @@
 #include "engine/grammar/text_form.h"
 
 namespace lm {
+namespace {
+
+// The characters of ASCII that are not escaped; what else JsonText::WholeParts has.
+constexpr struct {
+  uint32_t low, high;
+} kUnescapedRanges[] = {{0x20, '"' - 1}, {'"' + 1, '\\' - 1}, {'\\' + 1, 0x7f}};
+constexpr uint32_t kWholeAbove = 1 << std::size(kUnescapedRanges);
+constexpr uint32_t kWholeEscapes = kWholeAbove << 1;
+constexpr uint32_t kFirstAbove = 0x80, kLastAbove = 0x10ffff;
+
+}  // namespace
 
 Fragment JsonText::Rule(RuleId* rule, absl::string_view name, Fragment (JsonText::*define)()) {
   if (*rule < 0) {
@@ -155,49 +167,85 @@ Fragment JsonText::DefineKeyExcept(absl::Span<const std::string> sorted) {
 }
 
 NodeId JsonText::CharExcept(absl::Span<const uint32_t> letters, NodeId next) {
+  auto has_letter = [&](uint32_t low, uint32_t high) {
+    const auto least = std::lower_bound(letters.begin(), letters.end(), low);
+    return least != letters.end() && *least <= high;
+  };
   std::vector<NodeId> ways;
-  auto call = [&](RuleId* rule, absl::string_view name, auto define) {
-    if (*rule < 0) *rule = NewRule(name, define());
-    ways.push_back(builder_.AddCall(*rule, next));
-  };
-  auto without = [&](CodePointSet set) {
-    for (const uint32_t c : letters) set = set.Minus(CodePointSet::Of(c, c));
-    return set;
-  };
-  auto letter = letters.begin();
-  std::vector<uint32_t> escaped;
-  uint32_t first = 0x20;
-  auto end_range = [&](uint32_t end) {
-    if (first < end) {
-      ways.push_back(
-          builder_.AddBytes(static_cast<uint8_t>(first), static_cast<uint8_t>(end - 1), next));
+  // What has none of the letters is the same for all that go on at `next`.
+  uint32_t whole = 0;
+  for (size_t part = 0; part < std::size(kUnescapedRanges); ++part) {
+    const auto [low, high] = kUnescapedRanges[part];
+    if (!has_letter(low, high)) {
+      whole |= 1u << part;
+      continue;
     }
-    first = end + 1;
-  };
-  for (uint32_t c = 1; c < 0x80; ++c) {
-    const bool is_letter = letter != letters.end() && *letter == c;
-    if (is_letter) ++letter;
-    const bool is_escaped = IsEscapedInJson(c);
-    if (is_letter && is_escaped) escaped.push_back(c);
-    if (c >= 0x20 && (is_letter || is_escaped)) end_range(c);
+    uint32_t first = low;
+    auto end_range = [&](uint32_t end) {
+      if (first < end) {
+        ways.push_back(
+            builder_.AddBytes(static_cast<uint8_t>(first), static_cast<uint8_t>(end - 1), next));
+      }
+      first = end + 1;
+    };
+    for (const uint32_t c : letters) {
+      if (low <= c && c <= high) end_range(c);
+    }
+    end_range(high + 1);
   }
-  end_range(0x80);
-  constexpr uint32_t kLast = 0x10ffff;
-  const CodePointSet above = CodePointSet::Of(0x80, kLast);
-  if (letter == letters.end()) {
-    call(&rules_.above_ascii, "a character", [&] { return builder_.Class(above); });
-  } else {
-    const Fragment others = builder_.Class(without(above));
+  if (has_letter(kFirstAbove, kLastAbove)) {
+    CodePointSet above = CodePointSet::Of(kFirstAbove, kLastAbove);
+    for (const uint32_t c : letters) above = above.Minus(CodePointSet::Of(c, c));
+    const Fragment others = builder_.Class(above);
     builder_.Connect(others.end, next);
     ways.push_back(others.start);
+  } else {
+    whole |= kWholeAbove;
   }
-  RuleId* escape = &rules_.escape;
-  if (!escaped.empty()) escape = &escapes_except_.try_emplace(std::move(escaped), -1).first->second;
-  call(escape, "an escape", [&] {
-    CodePointSet set = UnescapedInJson().Complement();
-    return ClassIn(TextForm::kJsonString, without(std::move(set)), &builder_);
-  });
+  std::vector<uint32_t> escaped;
+  for (const uint32_t c : letters) {
+    if (c < 0x80 && IsEscapedInJson(c)) escaped.push_back(c);
+  }
+  if (escaped.empty()) {
+    whole |= kWholeEscapes;
+  } else {
+    auto [rule, is_new] = escapes_except_.try_emplace(std::move(escaped), -1);
+    if (is_new) rule->second = NewRule("an escape", EscapesExcept(letters));
+    ways.push_back(builder_.AddCall(rule->second, next));
+  }
+  if (whole != 0) {
+    auto [others, is_new] = whole_parts_.try_emplace({whole, next}, -1);
+    if (is_new) others->second = WholeParts(whole, next);
+    ways.push_back(others->second);
+  }
   return builder_.AddFork(ways);
+}
+
+NodeId JsonText::WholeParts(uint32_t parts, NodeId next) {
+  std::vector<NodeId> ways;
+  for (size_t part = 0; part < std::size(kUnescapedRanges); ++part) {
+    const auto [low, high] = kUnescapedRanges[part];
+    if ((parts >> part & 1) == 0) continue;
+    ways.push_back(builder_.AddBytes(static_cast<uint8_t>(low), static_cast<uint8_t>(high), next));
+  }
+  if (parts & kWholeAbove) {
+    if (rules_.above_ascii < 0) {
+      rules_.above_ascii =
+          NewRule("a character", builder_.Class(CodePointSet::Of(kFirstAbove, kLastAbove)));
+    }
+    ways.push_back(builder_.AddCall(rules_.above_ascii, next));
+  }
+  if (parts & kWholeEscapes) {
+    if (rules_.escape < 0) rules_.escape = NewRule("an escape", EscapesExcept({}));
+    ways.push_back(builder_.AddCall(rules_.escape, next));
+  }
+  return builder_.AddFork(ways);
+}
+
+Fragment JsonText::EscapesExcept(absl::Span<const uint32_t> letters) {
+  CodePointSet set = UnescapedInJson().Complement();
+  for (const uint32_t c : letters) set = set.Minus(CodePointSet::Of(c, c));
+  return ClassIn(TextForm::kJsonString, set, &builder_);
 }
 
 Fragment JsonText::Value(const SchemaJson& value) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -63,6 +64,9 @@ class JsonText {
   Fragment Separator(absl::string_view sign);
   // One character of a string, none of `letters`, and `next` behind it. REQUIRES: they are sorted.
   NodeId CharExcept(absl::Span<const uint32_t> letters, NodeId next);
+  // Those of its parts that have none of the letters, as bits.
+  NodeId WholeParts(uint32_t parts, NodeId next);
+  Fragment EscapesExcept(absl::Span<const uint32_t> letters);
   // open (item (, item)*)? close
   Fragment List(absl::string_view open, RuleId item, absl::string_view close);
   RuleId NewRule(absl::string_view name, Fragment body);
@@ -102,8 +106,9 @@ class JsonText {
   AutomatonBuilder& builder_;
   const JsonSpaces spaces_;
   Rules rules_;
-  std::map<std::vector<std::string>, RuleId> keys_except_;  // by the names, sorted
-  std::map<std::vector<uint32_t>, RuleId> escapes_except_;  // by the letters that they are not
+  std::map<std::vector<std::string>, RuleId> keys_except_;     // by the names, sorted
+  std::map<std::pair<uint32_t, NodeId>, NodeId> whole_parts_;  // by parts and next
+  std::map<std::vector<uint32_t>, RuleId> escapes_except_;     // by the letters that they are not
 };
 
 }  // namespace lm

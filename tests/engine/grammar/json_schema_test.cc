@@ -571,6 +571,23 @@ TEST(JsonSchemaTest, MasksEqualBruteForce) {
   }
 }
 
+// A key of an open object is each that no property has, whatever its characters are.
+TEST(JsonSchemaTest, KeysOfOthers) {
+  const std::vector<std::string> names = {"e", "\"", "\\", "\n", "é", "日", " ", "~", "!#", "a\"b"};
+  nlohmann::ordered_json schema = {{"type", "object"}};
+  for (const std::string& name : names) schema["properties"][name] = {{"const", 1}};
+  const auto grammar = ValueOrDie(CompileJsonSchema(schema.dump(), {.additional = true}));
+  std::vector<std::string> keys = {"é",  "ê",    "日",   "旧",  "😀", "!#",
+                                   "!$", "a\"b", "a\"c", "a\"", ""};
+  for (char c = 1; c < 0x7f; ++c) keys.push_back(std::string(1, c));
+  for (const std::string& key : keys) {
+    const bool is_named = std::find(names.begin(), names.end(), key) != names.end();
+    const std::string text = nlohmann::json(key).dump();
+    EXPECT_TRUE(Accepts(grammar, "{" + text + ":1}")) << text;
+    EXPECT_EQ(Accepts(grammar, "{" + text + ":2}"), !is_named) << text;
+  }
+}
+
 // A schema of random supported keywords.
 nlohmann::ordered_json RandomSchema(std::mt19937* dice, int depth) {
   auto below = [dice](int n) { return static_cast<int>((*dice)() % n); };
