@@ -24,7 +24,7 @@ NodeId AutomatonBuilder::AddNode(const Node& node) {
     return 0;
   }
   if (nodes_.size() % 4096 == 0 && status_.ok()) status_ = Checkpoint();
-  if (absl::IsCancelled(status_)) return 0;
+  if (!status_.ok() && absl::IsCancelled(status_)) return 0;
   nodes_.push_back(node);
   return static_cast<NodeId>(nodes_.size() - 1);
 }
@@ -288,9 +288,16 @@ Fragment AutomatonBuilder::Repeat(Fragment a, int64_t min, std::optional<int64_t
   return Concat(all, {start, behind.end});
 }
 
-absl::StatusOr<Automaton> AutomatonBuilder::Build(RuleId root) && {
+absl::StatusOr<Automaton> AutomatonBuilder::Build(RuleId root, RuleNamer name_of) && {
   RETURN_IF_ERROR(status_);
-  return FinishAutomaton(std::move(nodes_), std::move(rule_start_), rule_names_, why_dead_, root);
+  auto name = [&](RuleId rule) {
+    return rule_names_[rule].empty() ? name_of(rule) : rule_names_[rule];
+  };
+  return FinishAutomaton(std::move(nodes_), std::move(rule_start_), name, why_dead_, root);
+}
+
+absl::StatusOr<Automaton> AutomatonBuilder::Build(RuleId root) && {
+  return std::move(*this).Build(root, [](RuleId) { return std::string(); });
 }
 
 }  // namespace lm

@@ -23,6 +23,7 @@
 #include "engine/base/hash_map.h"
 #include "engine/grammar/automaton.h"
 #include "engine/grammar/code_point_set.h"
+#include "engine/grammar/finish_automaton.h"
 
 namespace lm {
 
@@ -40,11 +41,10 @@ class AutomatonBuilder {
  public:
   AutomatonBuilder();
 
-  // `name` is for messages.
+  // `name` is for messages; where it is empty, Build asks for it.
   RuleId AddRule(absl::string_view name);
   void Define(RuleId rule, Fragment body);
   bool IsDefined(RuleId rule) const { return rule_start_[rule] >= 0; }
-  const std::string& rule_name(RuleId rule) const { return rule_names_[rule]; }
 
   Fragment Empty();
   // Matches no text at all. Where that leaves none for the whole grammar, Build says `why`.
@@ -85,6 +85,7 @@ class AutomatonBuilder {
   // InvalidArgument: a limit was crossed, `root` matches no text (with the reason: what was given
   // to Nothing, or the rule that never ends), or a rule begins with itself. REQUIRES: every rule
   // that is called is defined.
+  absl::StatusOr<Automaton> Build(RuleId root, RuleNamer name_of) &&;
   absl::StatusOr<Automaton> Build(RuleId root) &&;
 
  private:

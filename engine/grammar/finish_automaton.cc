@@ -120,13 +120,13 @@ class Dependents {
 
 // What holds of a node by what holds of its successors, and of a rule by its start.
 struct Facts {
-  std::vector<bool> node;
-  std::vector<bool> rule;
+  std::vector<uint8_t> node;
+  std::vector<uint8_t> rule;
 };
 
 // From where the end of the rule can be reached without a byte.
 Facts FindNullable(absl::Span<const Node> nodes, size_t num_rules, const Dependents& dependents) {
-  Facts nullable{std::vector<bool>(nodes.size()), std::vector<bool>(num_rules)};
+  Facts nullable{std::vector<uint8_t>(nodes.size()), std::vector<uint8_t>(num_rules)};
   auto holds = [&nullable](const Node& node) -> bool {
     switch (node.kind) {
       case NodeKind::kFinal:
@@ -166,7 +166,7 @@ Facts MeasureDistances(absl::Span<const Node> nodes, size_t num_rules, const Fac
                        const Dependents& dependents, std::vector<int32_t>* distances) {
   constexpr int32_t kFar = Automaton::kFar;
   constexpr int32_t kNowhere = 8 * kFar;  // beyond the sum of two
-  Facts live{std::vector<bool>(nodes.size()), std::vector<bool>(num_rules)};
+  Facts live{std::vector<uint8_t>(nodes.size()), std::vector<uint8_t>(num_rules)};
   std::vector<int32_t> least(nodes.size(), kNowhere);  // as far as known
   std::vector<int32_t>& distance = *distances;
   distance.assign(nodes.size(), kNowhere);
@@ -240,7 +240,7 @@ Facts MeasureDistances(absl::Span<const Node> nodes, size_t num_rules, const Fac
 
 // Why `root` cannot be finished: goes from its start to what cannot be reached, to its end.
 absl::Status NoText(absl::Span<const Node> nodes, absl::Span<const NodeId> rule_start,
-                    const Facts& live, absl::Span<const std::string> rule_names,
+                    const Facts& live, RuleNamer name_of,
                     const HashMap<NodeId, std::string>& why_dead, RuleId root) {
   std::vector<bool> seen(nodes.size());
   RuleId rule = root;
@@ -257,7 +257,7 @@ absl::Status NoText(absl::Span<const Node> nodes, absl::Span<const NodeId> rule_
       at = node.next;
     }
   }
-  const std::string name = absl::CHexEscape(rule_names[rule].substr(0, 200));
+  const std::string name = absl::CHexEscape(name_of(rule).substr(0, 200));
   if (auto why = why_dead.find(at); why != why_dead.end()) {
     return absl::InvalidArgumentError(absl::StrCat("no text fits: ", why->second));
   }
@@ -374,7 +374,7 @@ std::vector<std::vector<RuleId>> FirstCalls(absl::Span<const Node> nodes,
 }
 
 absl::Status LeftRecursion(absl::Span<const std::pair<RuleId, size_t>> path, RuleId again,
-                           absl::Span<const std::string> rule_names) {
+                           RuleNamer name_of) {
   std::string text;
   bool inside = false;
   int named = 0;
@@ -385,16 +385,16 @@ absl::Status LeftRecursion(absl::Span<const std::pair<RuleId, size_t>> path, Rul
       absl::StrAppend(&text, "... -> ");
       break;
     }
-    absl::StrAppend(&text, absl::CHexEscape(rule_names[rule].substr(0, 100)), " -> ");
+    absl::StrAppend(&text, absl::CHexEscape(name_of(rule).substr(0, 100)), " -> ");
   }
-  const std::string name = absl::CHexEscape(rule_names[again].substr(0, 100));
+  const std::string name = absl::CHexEscape(name_of(again).substr(0, 100));
   return absl::InvalidArgumentError(absl::StrCat("rule ", name, " begins with itself (", text, name,
                                                  "): left recursion is not supported"));
 }
 
 // Callers before callees.
 absl::StatusOr<std::vector<int32_t>> Order(const std::vector<std::vector<RuleId>>& first_calls,
-                                           absl::Span<const std::string> rule_names) {
+                                           RuleNamer name_of) {
   const size_t num_rules = first_calls.size();
   enum : uint8_t { kNew, kOpen, kDone };
   std::vector<uint8_t> mark(num_rules, kNew);
@@ -414,7 +414,7 @@ absl::StatusOr<std::vector<int32_t>> Order(const std::vector<std::vector<RuleId>
         continue;
       }
       const RuleId callee = first_calls[rule][followed++];
-      if (mark[callee] == kOpen) return LeftRecursion(path, callee, rule_names);
+      if (mark[callee] == kOpen) return LeftRecursion(path, callee, name_of);
       if (mark[callee] == kNew) {
         mark[callee] = kOpen;
         path.emplace_back(callee, 0);
@@ -441,7 +441,7 @@ void ClassifyBytes(Automaton* automaton) {
 }  // namespace
 
 absl::StatusOr<Automaton> FinishAutomaton(std::vector<Node> nodes, std::vector<NodeId> rule_start,
-                                          absl::Span<const std::string> rule_names,
+                                          RuleNamer name_of,
                                           const HashMap<NodeId, std::string>& why_dead,
                                           RuleId root) {
   const std::vector<NodeId> numbers = KeepReachable(root, &nodes, &rule_start);
@@ -456,11 +456,11 @@ absl::StatusOr<Automaton> FinishAutomaton(std::vector<Node> nodes, std::vector<N
     for (const auto& [dead, what] : why_dead) {
       if (numbers[dead] >= 0) why.try_emplace(numbers[dead], what);
     }
-    return NoText(nodes, rule_start, live, rule_names, why, root);
+    return NoText(nodes, rule_start, live, name_of, why, root);
   }
   Trim(nullable, live, &nodes);
   RETURN_IF_ERROR(Checkpoint());
-  ASSIGN_OR_RETURN(automaton.order, Order(FirstCalls(nodes, rule_start), rule_names));
+  ASSIGN_OR_RETURN(automaton.order, Order(FirstCalls(nodes, rule_start), name_of));
   automaton.nodes = std::move(nodes);
   automaton.rule_start = std::move(rule_start);
   automaton.root = root;

@@ -7,17 +7,20 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "engine/base/hash_map.h"
 #include "engine/grammar/automaton.h"
 
 namespace lm {
 
+// What to call a rule in a message.
+using RuleNamer = absl::FunctionRef<std::string(RuleId)>;
+
 // `why_dead`: what to say where one of these nodes is the reason that there is no text at all.
 // REQUIRES: every rule that is called has a start.
 absl::StatusOr<Automaton> FinishAutomaton(std::vector<Node> nodes, std::vector<NodeId> rule_start,
-                                          absl::Span<const std::string> rule_names,
+                                          RuleNamer name_of,
                                           const HashMap<NodeId, std::string>& why_dead,
                                           RuleId root);
 

@@ -72,7 +72,8 @@ absl::StatusOr<Automaton> SchemaCompiler::Compile() {
                              "too large: too many combinations of allOf, anyOf and oneOf");
     }
   }
-  absl::StatusOr<Automaton> automaton = std::move(builder_).Build(root);
+  absl::StatusOr<Automaton> automaton = std::move(builder_).Build(
+      root, [this](RuleId rule) { return document_.PointerOf(*places_.at(rule)); });
   if (automaton.ok()) return automaton;
   return absl::InvalidArgumentError(absl::StrCat("schema: ", automaton.status().message()));
 }
@@ -80,7 +81,8 @@ absl::StatusOr<Automaton> SchemaCompiler::Compile() {
 RuleId SchemaCompiler::RuleOf(Conjunction conjunction) {
   auto [at, is_new] = rules_.try_emplace(conjunction, -1);
   if (is_new) {
-    at->second = builder_.AddRule(document_.PointerOf(*conjunction.back().schema));
+    at->second = builder_.AddRule("");
+    places_[at->second] = conjunction.back().schema;
     queue_.emplace_back(at->second, std::move(conjunction));
   }
   return at->second;

@@ -111,6 +111,7 @@ class SchemaCompiler {
   AutomatonBuilder builder_;
   JsonText json_;
   HashMap<Conjunction, RuleId> rules_;
+  HashMap<RuleId, const SchemaJson*> places_;         // of rules without a name
   std::deque<std::pair<RuleId, Conjunction>> queue_;  // rules without a body
   RuleId any_value_ = -1;
   HashMap<std::string, TextSet> pattern_sets_;  // by pattern

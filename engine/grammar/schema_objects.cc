@@ -35,8 +35,10 @@ RuleId SchemaCompiler::NamedMember(const std::string& name, RuleId value, bool m
   if (is_new) {
     Fragment text = builder_.Call(value);
     if (may_be_null) text = builder_.Alternate({text, json_.Null()});
-    const std::string named = builder_.rule_name(value);
-    at->second = MemberRule(builder_.Literal(JsonString(name)), text, named);
+    const auto known = places_.find(value);
+    const SchemaJson* place = known == places_.end() ? nullptr : known->second;
+    at->second = MemberRule(builder_.Literal(JsonString(name)), text, place ? "" : "any value");
+    if (place != nullptr) places_[at->second] = place;
   }
   return at->second;
 }
