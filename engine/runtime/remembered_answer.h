@@ -16,7 +16,7 @@ struct RememberedAnswer {
   std::string text = {};
   FinishReason finish = FinishReason::kStop;
   std::vector<int32_t> tokens = {};             // where the generator tells them
-  std::vector<FirstChoice> first_choices = {};  // of a request that wanted them
+  std::vector<FirstChoice> first_choices = {};  // where it wanted them; of a vote
   int32_t tokens_in = 0;                        // of the prompt
   int32_t tokens_out = 0;
 

@@ -137,7 +137,7 @@ struct Generation {
   std::vector<float> embedding = {};
   // wants_first_choices: the tokens that the constraint allowed where the model was first asked, in
   // ascending order of their numbers; options such as temperature do not touch their probabilities.
-  // wants_probability: the answer.
+  // wants_probability: the answer. Of a vote: what was said, with the shares (vote.h).
   std::vector<FirstChoice> first_choices = {};
   // wants_logprob: of the tokens that the model was asked for, its answer's end among them; 0 where
   // there are none. Neither temperature nor a constraint touches it.

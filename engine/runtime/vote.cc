@@ -201,11 +201,6 @@ std::string WhatIsSaid(AnswerConstraint::Kind kind, const std::string& text) {
   return value.has_value() ? value->Dump() : text;
 }
 
-bool IsChoice(const Json& choices, const std::string& text) {
-  return std::any_of(choices.array().begin(), choices.array().end(),
-                     [&](const Json& choice) { return choice == Json(text); });
-}
-
 }  // namespace
 
 absl::Status CheckDrawn(const RequestSpec& spec) {
@@ -253,12 +248,9 @@ Generation CountVotes(const RequestSpec& spec, absl::Span<const Generation> ball
   for (const auto& [text, votes] : said) most = std::max(most, votes.count);
   std::vector<const Generation*> first;
   for (const auto& [text, votes] : said) {
-    if (spec.wants_first_choices) {
-      const double share = static_cast<double>(votes.count) / static_cast<double>(ballots.size());
-      sum.first_choices.push_back({text, static_cast<float>(std::log(share))});
-    } else if (votes.count == most) {
-      first.push_back(votes.first);
-    }
+    const double share = static_cast<double>(votes.count) / static_cast<double>(ballots.size());
+    sum.first_choices.push_back({votes.first->text, static_cast<float>(std::log(share))});
+    if (!spec.wants_first_choices && votes.count == most) first.push_back(votes.first);
   }
   if (first.size() > 1) {
     const size_t others = first.size() - std::min(first.size(), kMostNamed);
@@ -339,28 +331,24 @@ bool CanBeSamples(const RequestSpec& spec, const RememberedAnswer& answer,
 
 bool CanBeVote(const RequestSpec& spec, const RememberedAnswer& answer) {
   const AnswerConstraint& constraint = spec.options.constraint;
-  if (constraint.kind != AnswerConstraint::Kind::kChoices) {
-    if (!answer.tokens.empty() || !answer.first_choices.empty()) return false;
-    if (constraint.kind == AnswerConstraint::Kind::kNone) {
-      return answer.finish != FinishReason::kError;
-    }
-    const absl::StatusOr<std::shared_ptr<const Grammar>> grammar = CompileNotation(constraint);
-    return grammar.ok() && answer.finish == FinishReason::kStop &&
-           (*grammar)->Matches(answer.text).value_or(false);
-  }
-  const std::optional<Json> choices = Json::Parse(spec.options.constraint.text);
-  if (!choices.has_value() || !choices->is_array()) return false;
-  if (answer.finish != FinishReason::kStop || !answer.tokens.empty()) return false;
-  if (!spec.wants_first_choices) {
-    return answer.first_choices.empty() && IsChoice(*choices, answer.text);
-  }
-  double sum = 0;
+  const bool is_free = constraint.kind == AnswerConstraint::Kind::kNone;
+  if (!answer.tokens.empty() || answer.finish == FinishReason::kError) return false;
+  if (!is_free && answer.finish != FinishReason::kStop) return false;
+  absl::StatusOr<std::shared_ptr<const Grammar>> grammar = std::shared_ptr<const Grammar>();
+  if (!is_free) grammar = CompileNotation(constraint);
+  if (!grammar.ok()) return false;
+  // All that was said, of which the answer alone has the most.
+  double sum = 0, share = 0, others = 0;
   for (const FirstChoice& choice : answer.first_choices) {
-    if (!IsChoice(*choices, choice.text)) return false;
+    if (!is_free && !(*grammar)->Matches(choice.text).value_or(false)) return false;
     if (!std::isfinite(choice.logprob) || choice.logprob > 0) return false;
-    sum += std::exp(double{choice.logprob});
+    const double part = std::exp(double{choice.logprob});
+    sum += part;
+    double& most = choice.text == answer.text ? share : others;
+    most = std::max(most, part);
   }
-  return answer.text.empty() && std::abs(sum - 1) <= kShareRounding;
+  if (std::abs(sum - 1) > kShareRounding) return false;
+  return spec.wants_first_choices ? answer.text.empty() : share > others;
 }
 
 bool CanBeDrawn(const RequestSpec& spec, const RememberedAnswer& answer,

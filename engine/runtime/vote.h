@@ -36,9 +36,10 @@ absl::StatusOr<std::shared_ptr<Request>> SubmitRequest(
 
 // The vote's answer: the text that most have, FailedPrecondition where several do. Texts without a
 // constraint are the same where their words are (engine/text/same_words.h), JSON where it says the
-// same, others where they are equal; the answer is the one of them that was drawn first. With
-// wants_first_choices, instead of a text, those that were said, in the order of their bytes, with
-// their shares as probabilities. Numbers of tokens are sums. REQUIRES: all ballots are OK.
+// same, others where they are equal; the answer is the one of them that was drawn first. In its
+// first_choices is all that was said, each as it was first drawn, with its share as probability, in
+// the order of what it says; where the spec wants_first_choices there is no text, and several may
+// have the most. Numbers of tokens are sums. REQUIRES: all ballots are OK.
 Generation CountVotes(const RequestSpec& spec, absl::Span<const Generation> ballots);
 
 // Whether a vote can have had this answer, as Generator::CanBeAnswer.

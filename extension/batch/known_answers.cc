@@ -8,9 +8,11 @@ bool KnownAnswers::Add(const CallText& call, const RowAnswer& answer) {
   if (bytes_ > kMaxBytes) return false;
   RowAnswer copy = answer;
   copy.generation.tokens = {};  // no function looks at them
-  const size_t bytes = sizeof(size_t) + sizeof(RowAnswer) + copy.generation.text.size() +
-                       copy.generation.first_choices.size() * sizeof(FirstChoice) +
-                       copy.generation.embedding.size() * sizeof(float);
+  size_t bytes = sizeof(size_t) + sizeof(RowAnswer) + copy.generation.text.size() +
+                 copy.generation.embedding.size() * sizeof(float);
+  for (const FirstChoice& choice : copy.generation.first_choices) {
+    bytes += sizeof(FirstChoice) + choice.text.size();
+  }
   if (answers_.emplace(call.hash, std::move(copy)).second) bytes_ += bytes;
   return true;
 }

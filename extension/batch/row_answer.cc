@@ -1,5 +1,10 @@
 #include "extension/batch/row_answer.h"
 
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "engine/base/json.h"
 #include "extension/connection/await.h"
@@ -61,7 +66,7 @@ void ResultAnswerColumn(sqlite3_context* context, const RowAnswer& answer, int c
   }
 }
 
-std::string GenerationJson(const Generation& generation) {
+std::string GenerationJson(const Generation& generation, bool vote) {
   absl::Status status = GenerationStatus(generation);
   Json object = Json::MakeObject();
   object.Add("value", status.ok() ? Json(generation.text) : Json());
@@ -69,6 +74,18 @@ std::string GenerationJson(const Generation& generation) {
   object.Add("finish", FinishReasonName(status.ok() ? generation.finish : FinishReason::kError));
   object.Add("tokens_in", generation.tokens_in);
   object.Add("tokens_out", generation.tokens_out);
+  if (vote && !generation.first_choices.empty()) {
+    std::vector<FirstChoice> said = generation.first_choices;
+    std::stable_sort(said.begin(), said.end(), [](const FirstChoice& a, const FirstChoice& b) {
+      return a.logprob > b.logprob;
+    });
+    Json votes = Json::MakeObject();
+    for (const FirstChoice& one : said) {
+      // As many digits as a share of at most kMostVotes needs.
+      votes.Add(one.text, std::round(1e6 * std::exp(double{one.logprob})) / 1e6);
+    }
+    object.Add("votes", std::move(votes));
+  }
   return object.Dump();
 }
 

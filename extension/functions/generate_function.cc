@@ -14,7 +14,8 @@
 // prompt once; {"best_of":5} draws five and gives the one whose tokens the model finds most
 // probable; {"vote":5} draws five and gives the one that most of them say: texts with the same
 // words, whatever their case, white space, and marks around them, or the same JSON. A tie is a row
-// that cannot be answered.
+// that cannot be answered. lm_try tells the shares, of a tie too:
+//   {"value":"Lily","error":null,...,"votes":{"Lily":0.6,"Max":0.2,"Tom":0.2}}
 //
 // A NULL prompt gives NULL. A row that cannot be answered (a BLOB, invalid UTF-8, a prompt longer
 // than the context) ends the statement with an error; with {"on_error":"null"} it gives NULL, with
@@ -52,12 +53,13 @@ absl::Status Generate(Call& call) {
 
 absl::Status Try(Call& call) {
   ASSIGN_OR_RETURN(RowPrompt row, ReadRow(call));
+  const bool vote = row.options != nullptr && row.options->generation.vote > 0;
   ASSIGN_OR_RETURN(std::optional<PendingAnswer> pending, AwaitRow(call, std::move(row)));
   if (!pending.has_value()) return absl::OkStatus();
   if (pending->answer().null_prompt) {
     sqlite3_result_null(call.context());
   } else {
-    ResultJson(call.context(), GenerationJson(pending->answer().generation));
+    ResultJson(call.context(), GenerationJson(pending->answer().generation, vote));
   }
   return absl::OkStatus();
 }

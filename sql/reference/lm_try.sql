@@ -6,6 +6,7 @@
 --   finish         stop (the model ended, or a stop string came), length (max_tokens), context (full), error
 --   tokens_in      of the prompt
 --   tokens_out     of the answer
+--   votes          of the option vote only: what was said, the most first, with its share of the votes; of a tie too
 
 SELECT lm_try('Write a haiku about autumn.', NULL, '{"max_tokens":8}');
 --~ ^\{"value":".*","error":null,"finish":"(stop|length)","tokens_in":\d+,"tokens_out":\d+\}$
@@ -19,6 +20,11 @@ SELECT id, try ->> 'error' FROM results WHERE try ->> 'finish' = 'error';
 --> 3|prompt is not valid UTF-8 at byte 0 of 1 (0x80)
 SELECT id, try IS NULL FROM results WHERE id = 4;
 --> 4|1
+
+-- Five answers are drawn and counted; how sure is the model of what most of them say?
+CREATE TEMP TABLE counted AS SELECT lm_try('Do you ship to Norway?', 'Is it a question? Answer yes or no.', '{"vote":5,"choices":["yes","no"]}') AS try;
+SELECT try ->> 'value' = first.key, first.value >= 0.6, (SELECT round(sum(value), 6) FROM json_each(try -> 'votes')) FROM counted, json_each(try -> 'votes') AS first LIMIT 1;
+--> 1|1|1.0
 
 -- Mistakes of the statement are errors nevertheless.
 SELECT lm_try('a', NULL, '{"model":"nobody"}');

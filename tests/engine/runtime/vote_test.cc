@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "engine/runtime/memo.h"
 
@@ -202,6 +205,26 @@ TEST_F(VoteTest, FreeTextsAreOneWhereTheirWordsAre) {
   EXPECT_EQ(count(regex, {"A", "a.", "a", "a"}), "a");
 }
 
+TEST_F(VoteTest, TheSharesOfAllThatWasSaidComeWithTheAnswer) {
+  auto shares = [](std::vector<const char*> texts) {
+    std::vector<Generation> ballots;
+    for (const char* text : texts) ballots.push_back({.text = text});
+    RequestSpec spec = Spec(static_cast<int32_t>(texts.size()));
+    spec.options.constraint = {};
+    std::map<std::string, double> found;
+    for (const FirstChoice& one : CountVotes(spec, ballots).first_choices) {
+      found[one.text] = std::round(1e4 * std::exp(one.logprob)) / 1e4;
+    }
+    return found;
+  };
+  using Shares = std::map<std::string, double>;
+  EXPECT_EQ(shares({"London", " Paris.", "paris", "**PARIS**", "London"}),
+            (Shares{{"London", 0.4}, {" Paris.", 0.6}}));
+  EXPECT_EQ(shares({"a", "b", "A!"}), (Shares{{"a", 0.6667}, {"b", 0.3333}}));
+  EXPECT_EQ(shares({"a", "b"}), (Shares{{"a", 0.5}, {"b", 0.5}}));  // a tie
+  EXPECT_EQ(shares({"a"}), (Shares{{"a", 1}}));
+}
+
 TEST_F(VoteTest, AnAnswerThatWasCutSaysSo) {
   RequestSpec spec = Spec(2);
   spec.options.constraint = {};
@@ -239,21 +262,31 @@ TEST_F(VoteTest, AForgedVoteIsNone) {
   const RememberedAnswer split{.first_choices = {{"no", half}, {"yes", half}}};
   EXPECT_TRUE(CanBeVote(shares, split));
   EXPECT_FALSE(CanBeVote(Spec(2), split));
-  EXPECT_TRUE(CanBeVote(Spec(2), {.text = "no"}));
-  EXPECT_FALSE(CanBeVote(Spec(2), {.text = "maybe"}));
-  EXPECT_FALSE(CanBeVote(Spec(2), {.text = "no", .finish = FinishReason::kLength}));
+  // An answer stands among all that was said, and has the most.
+  const std::vector<FirstChoice> two = {{"no", std::log(0.6F)}, {"yes", std::log(0.4F)}};
+  EXPECT_TRUE(CanBeVote(Spec(5), {.text = "no", .first_choices = two}));
+  EXPECT_FALSE(CanBeVote(Spec(5), {.text = "yes", .first_choices = two}));
+  EXPECT_FALSE(CanBeVote(Spec(5), {.text = "perhaps", .first_choices = two}));
+  EXPECT_FALSE(CanBeVote(Spec(5), {.text = "no"}));
+  EXPECT_FALSE(CanBeVote(Spec(2), {.text = "no", .first_choices = split.first_choices}));
+  auto said = [](const char* text, FinishReason finish = FinishReason::kStop) {
+    return RememberedAnswer{.text = text, .finish = finish, .first_choices = {{text, 0}}};
+  };
+  EXPECT_TRUE(CanBeVote(Spec(2), said("no")));
+  EXPECT_FALSE(CanBeVote(Spec(2), said("maybe")));
+  EXPECT_FALSE(CanBeVote(Spec(2), said("no", FinishReason::kLength)));
   EXPECT_FALSE(CanBeVote(shares, {.text = "no"}));
   EXPECT_FALSE(CanBeVote(shares, {.first_choices = {{"no", half}}}));
   EXPECT_FALSE(CanBeVote(shares, {.first_choices = {{"no", half}, {"maybe", half}}}));
   EXPECT_FALSE(CanBeVote(shares, {.first_choices = {{"no", half}, {"yes", NAN}}}));
   RequestSpec text = Spec(2);
   text.options.constraint = {AnswerConstraint::Kind::kRegex, "[0-9]+"};
-  EXPECT_TRUE(CanBeVote(text, {.text = "42"}));
-  EXPECT_FALSE(CanBeVote(text, {.text = "four"}));
-  EXPECT_FALSE(CanBeVote(text, {.text = "42", .finish = FinishReason::kLength}));
+  EXPECT_TRUE(CanBeVote(text, said("42")));
+  EXPECT_FALSE(CanBeVote(text, said("four")));
+  EXPECT_FALSE(CanBeVote(text, said("42", FinishReason::kLength)));
   text.options.constraint = {};
-  EXPECT_TRUE(CanBeVote(text, {.text = "four", .finish = FinishReason::kLength}));
-  EXPECT_FALSE(CanBeVote(text, {.text = "four", .finish = FinishReason::kError}));
+  EXPECT_TRUE(CanBeVote(text, said("four", FinishReason::kLength)));
+  EXPECT_FALSE(CanBeVote(text, said("four", FinishReason::kError)));
   EXPECT_FALSE(CanBeVote(text, split));
 }
 
