@@ -95,8 +95,9 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(absl::string_view gra
 // and numbers with bounds have no exponent.
 //
 // Keywords. Those of drafts 4 to 2020-12 and `nullable`, $ref within the document (to $id, $anchor,
-// definitions; recursive too), all formats of the standard (others are annotations), but for
-//   unevaluatedProperties, unevaluatedItems, $dynamicRef, $ref to elsewhere;
+// definitions; recursive too), $dynamicRef and $recursiveRef where one schema has that anchor, all
+// formats of the standard (others are annotations), but for
+//   unevaluatedProperties, unevaluatedItems, $ref to elsewhere;
 //   uniqueItems, where the items have more than a few values;
 //   the opposite (`not`, the other branches of a oneOf that are not apart, `if`) of a format, of
 //   multipleOf, patternProperties, propertyNames, of additionalProperties and prefixItems;

@@ -116,8 +116,8 @@ absl::StatusOr<Conjunction> SchemaMerger::TargetsOfKeyword(const SchemaPart& par
   const KeywordInfo* info = FindKeyword(name);
   Conjunction targets;
   if (info->keyword == Keyword::kRef) {
-    if (!value.is_string()) return document_.Error(value, "$ref must be a string");
-    ASSIGN_OR_RETURN(const SchemaJson* target, document_.Resolve(value, value.string()));
+    if (!value.is_string()) return document_.Error(value, absl::StrCat(name, " must be a string"));
+    ASSIGN_OR_RETURN(const SchemaJson* target, document_.ResolveBy(name, value, value.string()));
     targets.push_back({target, part.negated});
   } else if (info->keyword == Keyword::kNot) {
     targets.push_back({&value, !part.negated});

@@ -255,6 +255,26 @@ absl::StatusOr<const SchemaJson*> SchemaDocument::Resolve(const SchemaJson& wher
   return at->second;
 }
 
+absl::StatusOr<const SchemaJson*> SchemaDocument::ResolveBy(absl::string_view keyword,
+                                                            const SchemaJson& where,
+                                                            absl::string_view ref) const {
+  ASSIGN_OR_RETURN(const SchemaJson* target, Resolve(where, ref));
+  if (keyword == "$ref" || !target->is_object()) return target;
+  const char* name = keyword == "$dynamicRef" ? "$dynamicAnchor" : "$recursiveAnchor";
+  const SchemaJson* anchor = target->Find(name);
+  if (anchor == nullptr) return target;
+  // Of all that stands in the document, whether it is a schema or not.
+  auto has_anchor = [&](const SchemaJson& value) {
+    const SchemaJson* other = value.is_object() ? value.Find(name) : nullptr;
+    return other != nullptr && *other == *anchor;
+  };
+  auto count = static_cast<int64_t>(has_anchor(root_));
+  for (const auto& [value, place] : places_) count += value != &root_ && has_anchor(*value);
+  if (count <= 1) return target;
+  return Error(where, absl::StrCat(keyword, " \"", Printable(ref.substr(0, 200)), "\" where ",
+                                   count, " schemas have that ", name, " is not supported"));
+}
+
 std::string SchemaDocument::PointerOf(const SchemaJson& value) const {
   std::vector<std::string> tokens;
   for (auto at = places_.find(&value); at != places_.end(); at = places_.find(at->second.parent)) {

@@ -43,6 +43,11 @@ class SchemaDocument {
   // What a $ref at `where` refers to within this document: "#", "#/" and a pointer, an $anchor, or
   // these behind an $id that is here.
   absl::StatusOr<const SchemaJson*> Resolve(const SchemaJson& where, absl::string_view ref) const;
+  // The same by a keyword: $ref, or $dynamicRef or $recursiveRef, which lead to the outermost of
+  // the anchors of that name on the way to `where`: InvalidArgument where there are several, for
+  // the way is not known here.
+  absl::StatusOr<const SchemaJson*> ResolveBy(absl::string_view keyword, const SchemaJson& where,
+                                              absl::string_view ref) const;
 
   // "#/properties/a". REQUIRES: `value` is in this document.
   std::string PointerOf(const SchemaJson& value) const;

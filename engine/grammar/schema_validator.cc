@@ -64,7 +64,12 @@ class Validator {
     const bool only_ref = document_.RefStandsAlone(schema);
     for (const auto& [name, argument] : schema.members()) {
       if (only_ref && name != "$ref") continue;
-      if (expanded && (name == "$ref" || name == "allOf" || name == "not")) continue;
+      const KeywordInfo* info = FindKeyword(name);
+      if (expanded && info != nullptr &&
+          (info->keyword == Keyword::kRef || info->keyword == Keyword::kAllOf ||
+           info->keyword == Keyword::kNot)) {
+        continue;
+      }
       ASSIGN_OR_RETURN(const bool holds, Holds(schema, name, argument, value));
       valid = valid && holds;
       if (!valid) break;
@@ -85,8 +90,11 @@ class Validator {
       case Keyword::kMinContains:
         return true;
       case Keyword::kRef: {
-        if (!argument.is_string()) return document_.Error(argument, "$ref must be a string");
-        ASSIGN_OR_RETURN(const SchemaJson* target, document_.Resolve(argument, argument.string()));
+        if (!argument.is_string()) {
+          return document_.Error(argument, absl::StrCat(name, " must be a string"));
+        }
+        ASSIGN_OR_RETURN(const SchemaJson* target,
+                         document_.ResolveBy(name, argument, argument.string()));
         return Schema(*target, value);
       }
       case Keyword::kAllOf:

@@ -103,10 +103,21 @@ class Checker {
       }
       return false;
     }
-    if (keyword == "$ref") {
+    if (keyword == "$ref" || keyword == "$dynamicRef" || keyword == "$recursiveRef") {
       const std::string pointer =
           std::regex_replace(argument.get<std::string>().substr(1), std::regex("%20"), " ");
-      return Fits(root_.at(json::json_pointer(pointer)), value);
+      if (pointer.empty() || pointer[0] == '/') {
+        return Fits(root_.at(json::json_pointer(pointer)), value);
+      }
+      // An anchor: of the root or of one of its definitions.
+      auto is_it = [&](const json& schema) {
+        return schema.value("$anchor", "") == pointer ||
+               schema.value("$dynamicAnchor", "") == pointer;
+      };
+      if (is_it(root_)) return Fits(root_, value);
+      const json& definitions = root_.at("$defs");
+      const auto at = std::find_if(definitions.begin(), definitions.end(), is_it);
+      return at != definitions.end() && Fits(*at, value);
     }
     if (keyword == "enum")
       return std::find(argument.begin(), argument.end(), value) != argument.end();

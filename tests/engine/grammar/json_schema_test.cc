@@ -571,6 +571,39 @@ TEST(JsonSchemaTest, MasksEqualBruteForce) {
   }
 }
 
+TEST(JsonSchemaTest, DynamicReferences) {
+  CheckSchemas(
+      {{R"({"$dynamicAnchor": "node", "type": "object", "properties": {
+             "value": {"type": "integer"}, "next": {"$dynamicRef": "#node"}}})",
+        {"{}", R"({"value":1,"next":{"value":2,"next":{}}})"},
+        {R"({"next":1})", R"({"next":{"next":{"value":"x"}}})"}},
+       {R"({"$schema": "https://json-schema.org/draft/2019-09/schema", "$recursiveAnchor": true,
+            "type": "array", "items": {"$recursiveRef": "#"}})",
+        {"[]", "[[],[[]]]"},
+        {"[1]", "[[{}]]"}},
+       // To an $anchor, or where no schema has a dynamic one, as $ref.
+       {R"({"type": "array", "items": {"$dynamicRef": "#item"},
+            "$defs": {"a": {"$anchor": "item", "const": 1}}})",
+        {"[]", "[1,1]"},
+        {"[2]"}},
+       {R"({"type": "array", "items": {"$dynamicRef": "#/$defs/a"}, "$defs": {"a": {"const": 1}}})",
+        {"[1]"},
+        {"[2]"}},
+       {R"({"type": "array", "items": {"not": {"$dynamicRef": "#a"}, "enum": [1, 2]},
+            "$defs": {"a": {"$dynamicAnchor": "a", "const": 1}}})",
+        {"[2]"},
+        {"[1]"}}});
+  // Which of two is the outermost on the way is not known.
+  const char* several = R"({"$id": "https://x.example/tree", "$dynamicAnchor": "node",
+      "type": "object", "properties": {"data": true, "child": {"$dynamicRef": "#node"}},
+      "$defs": {"strict": {"$id": "strict", "$dynamicAnchor": "node", "$ref": "tree"}}})";
+  EXPECT_THAT(std::string(CompileJsonSchema(several).status().message()),
+              testing::HasSubstr("$dynamicRef \"#node\" where 2 schemas have that $dynamicAnchor "
+                                 "is not supported, at #/properties/child/$dynamicRef"));
+  EXPECT_THAT(std::string(CompileJsonSchema(R"({"items": {"$dynamicRef": 1}})").status().message()),
+              testing::HasSubstr("$dynamicRef must be a string"));
+}
+
 // A key of an open object is each that no property has, whatever its characters are.
 TEST(JsonSchemaTest, KeysOfOthers) {
   const std::vector<std::string> names = {"e", "\"", "\\", "\n", "é", "日", " ", "~", "!#", "a\"b"};
