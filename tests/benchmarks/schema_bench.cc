@@ -37,7 +37,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int kVocabulary = 128'000;
-constexpr unsigned kSecondsAFile = 20;
+constexpr rlim_t kSecondsAFile = 20;
 constexpr rlim_t kBytesAFile = rlim_t{4} << 30;
 constexpr size_t kMasksASchema = 200;
 constexpr int kRounds = 3;
@@ -198,9 +198,10 @@ FileResult InProcess(const std::string& path, const Settings& settings,
   const pid_t child = fork();
   if (child == 0) {
     close(ends[0]);
-    alarm(kSecondsAFile);
-    const rlimit limit{kBytesAFile, kBytesAFile};
-    setrlimit(RLIMIT_AS, &limit);
+    const rlimit seconds{kSecondsAFile, kSecondsAFile};  // of the processor
+    const rlimit bytes{kBytesAFile, kBytesAFile};
+    setrlimit(RLIMIT_CPU, &seconds);
+    setrlimit(RLIMIT_AS, &bytes);
     FILE* out = fdopen(ends[1], "w");
     LookAtFile(path, settings, trie, ids, out);
     std::fclose(out);
