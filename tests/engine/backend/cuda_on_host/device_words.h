@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "engine/backend/cuda/kernels.h"
+#include "engine/backend/cuda/launch_recorder.h"
 #include "tests/engine/backend/cuda_on_host/run_grid.h"
 #include "tests/engine/backend/cuda_on_host/warp_products.h"
 
@@ -17,9 +18,9 @@
 #define __global__
 #define __device__
 #define __shared__ static  // blocks run one after the other
-#define blockIdx (lm::on_host::BlockIndex())
-#define threadIdx (lm::on_host::ThreadIndex())
-#define blockDim (lm::on_host::BlockShape())
+#define blockIdx (lm::on_host::indices.block)
+#define threadIdx (lm::on_host::indices.thread)
+#define blockDim (lm::on_host::indices.shape)
 
 // In the place of engine/backend/cuda/kernel_launch.cuh and warp_matrix.cuh.
 #define LM_ENGINE_BACKEND_CUDA_KERNEL_LAUNCH_H_
@@ -35,11 +36,21 @@ struct NotDeduced {
   using Type = T;
 };
 
+// As the product's, which the recorder's address of a kernel is enough for.
 template <typename... Parameters>
 cudaError_t LaunchShared(const Queue& queue, void (*kernel)(Parameters...), dim3 grid, dim3 block,
                          int shared_bytes, typename NotDeduced<Parameters>::Type... arguments) {
-  on_host::RunGrid(grid, block, shared_bytes, [&] { kernel(arguments...); });
-  return queue.api->LaunchKernel(nullptr, grid, block, nullptr, shared_bytes, nullptr);
+  const void* address = reinterpret_cast<const void*>(kernel);
+  on_host::LearnKernel(address, {on_host::KernelCall<Parameters...>::Run, {sizeof(Parameters)...}});
+  void* pointers[] = {&arguments...};
+  const size_t sizes[] = {sizeof(Parameters)...};
+  if (shared_bytes > 48 << 10) {
+    const cudaError_t error = queue.api->FuncSetAttribute(
+        address, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+    if (error != cudaSuccess) return error;
+  }
+  queue.recorder->Add(address, grid, block, shared_bytes, pointers, sizes, sizeof...(Parameters));
+  return cudaSuccess;
 }
 
 template <typename... Parameters>
@@ -84,23 +95,17 @@ T __shfl_xor_sync(unsigned, T value, int lanes) {
 }
 
 inline uint32_t __reduce_max_sync(unsigned, uint32_t value) {
-  lm::on_host::Show(&value, 1);
-  uint32_t result = 0;
-  for (int i = 0; i < 32; ++i) result = std::max(result, *lm::on_host::ShownBy(i));
-  lm::on_host::WaitForWarp();
-  return result;
+  return lm::on_host::MaxOfWarp(value);
 }
+inline int __reduce_add_sync(unsigned, int value) { return lm::on_host::SumOfWarp(value); }
 
-inline int __reduce_add_sync(unsigned, int value) {
-  const auto word = static_cast<uint32_t>(value);
-  lm::on_host::Show(&word, 1);
-  int result = 0;
-  for (int i = 0; i < 32; ++i) result += static_cast<int>(*lm::on_host::ShownBy(i));
-  lm::on_host::WaitForWarp();
-  return result;
+inline void atomicMax(uint32_t* to, uint32_t value) { lm::on_host::AtomicMax(to, value); }
+
+inline float CountedFma(float x, float y, float z) {
+  lm::on_host::NoteFma();
+  return std::fma(x, y, z);
 }
-
-inline void atomicMax(uint32_t* to, uint32_t value) { *to = std::max(*to, value); }
+#define fmaf CountedFma
 
 using std::max;
 using std::min;

@@ -1,10 +1,60 @@
-// A CUDA runtime with one device, which is the host, in the place of cuda_api.cc.
+// A CUDA runtime with one device, which is the host, in the place of cuda_api.cc: what is put into
+// the queue has run when the call returns.
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "engine/backend/cuda/cuda_api.h"
+#include "tests/engine/backend/cuda_on_host/device_memory.h"
+#include "tests/engine/backend/cuda_on_host/run_grid.h"
+#include "tests/engine/backend/cuda_on_host/runtime_counts.h"
 
 namespace lm {
+namespace {
+
+on_host::RuntimeCounts counts;
+
+// A kernel with arguments of its own.
+struct HostNode {
+  cudaKernelNodeParams params;
+  std::vector<std::vector<char>> arguments;
+
+  explicit HostNode(const cudaKernelNodeParams& from) { Set(from); }
+  void Set(const cudaKernelNodeParams& from) {
+    params = from;
+    arguments.clear();
+    const on_host::Kernel& kernel = on_host::KnownKernel(from.func);
+    for (size_t i = 0; i < kernel.argument_bytes.size(); ++i) {
+      const auto* bytes = static_cast<const char*>(from.kernelParams[i]);
+      arguments.emplace_back(bytes, bytes + kernel.argument_bytes[i]);
+    }
+  }
+};
+struct HostGraph {
+  std::vector<std::unique_ptr<HostNode>> nodes;  // each waits for the one before
+};
+
+HostGraph* GraphOf(cudaGraph_t graph) { return reinterpret_cast<HostGraph*>(graph); }
+HostGraph* GraphOf(cudaGraphExec_t exec) { return reinterpret_cast<HostGraph*>(exec); }
+
+cudaError_t RunKernel(const void* kernel, dim3 grid, dim3 block, void** arguments,
+                      size_t shared_bytes) {
+  ++counts.kernels;
+  return on_host::RunGrid(kernel, grid, block, shared_bytes, arguments) ? cudaSuccess
+                                                                        : cudaErrorLaunchFailure;
+}
+
+// Whether the device's side of a copy is inside of an allocation.
+bool IsCopyInside(const void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  if (kind != cudaMemcpyHostToDevice && !on_host::IsAllocated(from, bytes)) return false;
+  return kind == cudaMemcpyDeviceToHost || on_host::IsAllocated(to, bytes);
+}
+
+}  // namespace
+
+on_host::RuntimeCounts on_host::TakeRuntimeCounts() { return std::exchange(counts, {}); }
 
 const CudaApi& RuntimeApi() {
   static constexpr CudaApi kApi = {
@@ -22,27 +72,39 @@ const CudaApi& RuntimeApi() {
       .SetDevice = [](int) { return cudaSuccess; },
       .StreamCreateWithFlags = [](cudaStream_t*, unsigned) { return cudaSuccess; },
       .StreamDestroy = [](cudaStream_t) { return cudaSuccess; },
-      .StreamSynchronize = [](cudaStream_t) { return cudaSuccess; },
+      .StreamSynchronize =
+          [](cudaStream_t) {
+            ++counts.synchronisations;
+            return cudaSuccess;
+          },
       .Malloc =
           [](void** data, size_t bytes) {
-            *data = std::malloc(bytes);
-            std::memset(*data, 0xcd, bytes);
-            return cudaSuccess;
+            *data = on_host::AllocateOnDevice(bytes);
+            return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
           },
       .Free =
           [](void* data) {
-            std::free(data);
+            on_host::FreeOnDevice(data);
             return cudaSuccess;
           },
       .MemGetInfo = [](size_t*, size_t*) { return cudaSuccess; },
       .MemcpyAsync =
-          [](void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
+          [](void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
+            if (!IsCopyInside(to, from, bytes, kind)) return cudaErrorInvalidValue;
+            ++counts.copies;
+            if (kind == cudaMemcpyHostToDevice) counts.bytes_to_device += bytes;
+            if (kind == cudaMemcpyDeviceToHost) counts.bytes_to_host += bytes;
             std::memcpy(to, from, bytes);
             return cudaSuccess;
           },
       .Memcpy2DAsync =
           [](void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-             size_t height, cudaMemcpyKind, cudaStream_t) {
+             size_t height, cudaMemcpyKind kind, cudaStream_t) {
+            ++counts.copies;
+            if (height > 0 && (!IsCopyInside(to, from, (height - 1) * from_pitch + width, kind) ||
+                               !on_host::IsAllocated(to, (height - 1) * to_pitch + width))) {
+              return cudaErrorInvalidValue;
+            }
             for (size_t i = 0; i < height; ++i) {
               std::memcpy(static_cast<char*>(to) + i * to_pitch,
                           static_cast<const char*>(from) + i * from_pitch, width);
@@ -51,21 +113,65 @@ const CudaApi& RuntimeApi() {
           },
       .MemsetAsync =
           [](void* data, int value, size_t bytes, cudaStream_t) {
+            if (!on_host::IsAllocated(data, bytes)) return cudaErrorInvalidValue;
             std::memset(data, value, bytes);
             return cudaSuccess;
           },
-      .LaunchKernel = [](const void*, dim3, dim3, void**, size_t,
-                         cudaStream_t) { return cudaSuccess; },  // it has run: device_words.h
-      .FuncSetAttribute = [](const void*, cudaFuncAttribute, int) { return cudaSuccess; },
-      .GraphCreate = [](cudaGraph_t*) { return cudaSuccess; },  // kernels do not wait here
-      .GraphAddKernelNode = [](cudaGraphNode_t*, cudaGraph_t, const cudaGraphNode_t*, size_t,
-                               const cudaKernelNodeParams*) { return cudaSuccess; },
-      .GraphInstantiate = [](cudaGraphExec_t*, cudaGraph_t) { return cudaSuccess; },
-      .GraphExecKernelNodeSetParams = [](cudaGraphExec_t, cudaGraphNode_t,
-                                         const cudaKernelNodeParams*) { return cudaSuccess; },
-      .GraphLaunch = [](cudaGraphExec_t, cudaStream_t) { return cudaSuccess; },
-      .GraphExecDestroy = [](cudaGraphExec_t) { return cudaSuccess; },
-      .GraphDestroy = [](cudaGraph_t) { return cudaSuccess; },
+      .LaunchKernel =
+          [](const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
+             cudaStream_t) {
+            ++counts.launches;
+            return RunKernel(kernel, grid, block, arguments, shared_bytes);
+          },
+      .FuncSetAttribute =
+          [](const void* kernel, cudaFuncAttribute, int bytes) {
+            on_host::AllowSharedBytes(kernel, bytes);
+            return cudaSuccess;
+          },
+      .GraphCreate =
+          [](cudaGraph_t* graph) {
+            *graph = reinterpret_cast<cudaGraph_t>(new HostGraph);
+            return cudaSuccess;
+          },
+      .GraphAddKernelNode =
+          [](cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t*, size_t,
+             const cudaKernelNodeParams* params) {
+            auto& nodes = GraphOf(graph)->nodes;
+            nodes.push_back(std::make_unique<HostNode>(*params));
+            *node = reinterpret_cast<cudaGraphNode_t>(nodes.back().get());
+            return cudaSuccess;
+          },
+      .GraphInstantiate =
+          [](cudaGraphExec_t* exec, cudaGraph_t graph) {
+            *exec = reinterpret_cast<cudaGraphExec_t>(graph);
+            return cudaSuccess;
+          },
+      .GraphExecKernelNodeSetParams =
+          [](cudaGraphExec_t, cudaGraphNode_t node, const cudaKernelNodeParams* params) {
+            reinterpret_cast<HostNode*>(node)->Set(*params);
+            return cudaSuccess;
+          },
+      .GraphLaunch =
+          [](cudaGraphExec_t exec, cudaStream_t) {
+            ++counts.graph_launches;
+            for (const auto& node : GraphOf(exec)->nodes) {
+              void* pointers[64];
+              for (size_t i = 0; i < node->arguments.size(); ++i) {
+                pointers[i] = node->arguments[i].data();
+              }
+              const cudaKernelNodeParams& params = node->params;
+              const cudaError_t error = RunKernel(params.func, params.gridDim, params.blockDim,
+                                                  pointers, params.sharedMemBytes);
+              if (error != cudaSuccess) return error;
+            }
+            return cudaSuccess;
+          },
+      .GraphExecDestroy = [](cudaGraphExec_t) { return cudaSuccess; },  // it is the graph
+      .GraphDestroy =
+          [](cudaGraph_t graph) {
+            delete GraphOf(graph);
+            return cudaSuccess;
+          },
       .MallocHost =
           [](void** data, size_t bytes) {
             *data = std::malloc(bytes);

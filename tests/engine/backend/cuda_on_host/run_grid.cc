@@ -4,19 +4,29 @@
 #include <ucontext.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
+#include <map>
 #include <memory>
-#include <vector>
+#include <mutex>
+#include <string>
+
+#include "tests/engine/backend/cuda_on_host/access_counts.h"
+#include "tests/engine/backend/cuda_on_host/accesses.h"
+#include "tests/engine/backend/cuda_on_host/kernel_symbols.h"
 
 namespace lm::on_host {
+
+Indices indices;
+
 namespace {
 
 constexpr size_t kStackBytes = 64 << 10;
 constexpr unsigned kWarp = 32;
+constexpr unsigned kMostThreads = 1024;
+constexpr size_t kMostSharedBytes = 227 << 10;  // of a block, on compute capability 9.0
+constexpr size_t kSharedWithoutAsking = 48 << 10;
+constexpr char kGarbage = 0x6e;  // of F32 and of two F16 too large to go unseen
 
-enum class State { kRunnable, kAtWarpBarrier, kAtBlockBarrier, kDone };
+enum class State { kRunnable, kAtInstruction, kAtWarpBarrier, kAtBlockBarrier, kDone };
 
 struct Copy {
   void* to;
@@ -30,34 +40,52 @@ struct Thread {
   bool begun = false;
   std::unique_ptr<char[]> stack;
   State state = State::kRunnable;
-  uint32_t shown[kShownWords] = {};
+  const char* instruction = nullptr;    // kAtInstruction
+  uint32_t shown[2][kShownWords] = {};  // by turns: who is slow still reads the last ones
+  int turn = 0;
   std::vector<Copy> copies;  // of the groups that are not waited for, in order
   int group = 0;             // the one that is being made
 };
 
-std::vector<Thread> threads;
+struct LearntKernel {
+  Kernel kernel;
+  KernelSymbols symbols;
+  std::vector<std::unique_ptr<Region>> shared;
+  size_t most_shared_bytes = kSharedWithoutAsking;
+};
+
+std::map<const void*, LearntKernel>& Kernels() {
+  static auto* const kernels = new std::map<const void*, LearntKernel>;
+  return *kernels;
+}
+
+std::mutex one_at_a_time;
+std::vector<Thread> threads(kMostThreads);
 ucontext_t leave;  // unused: no thread returns
 jmp_buf scheduler;
-dim3 block_index;
-dim3 thread_index;
-dim3 block_shape;
-const std::function<void()>* running = nullptr;
-alignas(16) char dynamic_shared[227 << 10];
-size_t dynamic_bytes = 0;
-constexpr char kGarbage = 0x6e;  // of F32 and of two F16 too large to go unseen
+const void* kernel_address;
+const LearntKernel* learnt;
+void** kernel_arguments;
+alignas(16) char dynamic_shared[kMostSharedBytes];
+Running launch;
+std::vector<uint32_t> warp_times(kMostThreads / kWarp);
+uint32_t last_run = 0;
 
-Thread& Current() { return threads[thread_index.x]; }
+Thread& Current() { return threads[indices.thread.x]; }
 
 // Contexts are only entered with ucontext, whose switches are system calls, and then left and
-// resumed with _setjmp.
+// resumed with _setjmp. A thread serves one block after the other.
 void RunThread() {
-  (*running)();
-  threads[thread_index.x].state = State::kDone;
-  _longjmp(scheduler, 1);
+  for (;;) {
+    learnt->kernel.run(kernel_address, kernel_arguments);
+    Thread& thread = threads[indices.thread.x];
+    thread.state = State::kDone;
+    if (_setjmp(thread.place) == 0) _longjmp(scheduler, 1);
+  }
 }
 
 void WaitAs(State state) {
-  Thread& thread = threads[thread_index.x];
+  Thread& thread = threads[indices.thread.x];
   thread.state = state;
   if (_setjmp(thread.place) == 0) _longjmp(scheduler, 1);
 }
@@ -65,63 +93,187 @@ void WaitAs(State state) {
 // Runs a thread until it waits or ends.
 void Resume(unsigned i) {
   Thread& thread = threads[i];
-  thread_index = dim3(i, 0, 0);
-  if (_setjmp(scheduler) != 0) return;
+  indices.thread = dim3(i, 0, 0);
+  launch.by.thread = i;
+  launch.by.warp_time = warp_times[i / kWarp];
+  launch.stack_begin = reinterpret_cast<uintptr_t>(thread.stack.get());
+  launch.stack_end = launch.stack_begin + kStackBytes;
+  if (TheSimulation().counts) BeginLane();
+  running = &launch;
+  if (_setjmp(scheduler) != 0) {
+    running = nullptr;
+    return;
+  }
   if (thread.begun) _longjmp(thread.place, 1);
   thread.begun = true;
   setcontext(&thread.start);
 }
 
-// Frees the threads [begin, end) if all that still run are at the same barrier.
-bool Release(unsigned begin, unsigned end, State barrier) {
-  bool any = false;
-  for (unsigned i = begin; i < end; ++i) {
-    if (threads[i].state == State::kDone) continue;
-    if (threads[i].state != barrier) return false;
-    any = true;
-  }
-  for (unsigned i = begin; i < end; ++i) {
-    if (threads[i].state == barrier) threads[i].state = State::kRunnable;
-  }
-  return any;
+// Reports a fault of the thread i, whose turn it is not.
+void ComplainOf(unsigned i, FaultKind kind, const std::string& what) {
+  launch.by.thread = i;
+  running = &launch;
+  Complain(kind, WhoseTurn() + what, nullptr);
+  running = nullptr;
 }
 
-// The threads of a warp run in turn until none can; true where some barrier was opened.
-bool Advance(unsigned num_threads, bool backwards) {
-  for (unsigned n = 0; n < num_threads; ++n) {
-    unsigned i = backwards ? num_threads - 1 - n : n;
-    if (threads[i].state != State::kRunnable) continue;
-    Resume(i);
+// Opens the barrier of the threads [begin, end) that they are all at, or have ended. `asked`: the
+// number of those that must be there.
+void Release(unsigned begin, unsigned end) {
+  ++launch.by.time;
+  for (unsigned i = begin; i < end; ++i) {
+    if (threads[i].state != State::kDone) threads[i].state = State::kRunnable;
   }
-  bool released = false;
-  for (unsigned begin = 0; begin < num_threads; begin += kWarp) {
-    released |= Release(begin, std::min(begin + kWarp, num_threads), State::kAtWarpBarrier);
+}
+
+// Runs the threads [begin, end) of a warp until they all wait for the block or have ended. False
+// where they never will.
+bool RunWarp(unsigned begin, unsigned end, bool backwards) {
+  for (;;) {
+    int num_done = 0, num_at[4] = {};
+    const char* instruction = nullptr;
+    unsigned waiting = begin;
+    bool same = true;
+    for (unsigned n = begin; n < end; ++n) {
+      const unsigned i = backwards ? end - 1 - (n - begin) : n;
+      if (threads[i].state == State::kRunnable) Resume(i);
+      const Thread& thread = threads[i];
+      if (thread.state == State::kDone) {
+        ++num_done;
+        continue;
+      }
+      ++num_at[static_cast<int>(thread.state)];
+      if (thread.state == State::kAtBlockBarrier) continue;
+      waiting = i;
+      if (thread.state != State::kAtInstruction) continue;
+      same = same && (instruction == nullptr || instruction == thread.instruction);
+      instruction = thread.instruction;
+    }
+    if (TheSimulation().counts) EndSegment();
+    const int at_instruction = num_at[static_cast<int>(State::kAtInstruction)];
+    const int at_warp = num_at[static_cast<int>(State::kAtWarpBarrier)];
+    if (at_instruction + at_warp == 0) return true;
+    const int all = static_cast<int>(end - begin);
+    if (at_instruction > 0) {
+      if (at_instruction + num_done < all || !same) {
+        ComplainOf(waiting, FaultKind::kWaitsForEver,
+                   std::string(" waits at ") + instruction + ", others of its warp elsewhere");
+        return false;
+      }
+      if (num_done > 0 || all < static_cast<int>(kWarp)) {
+        ComplainOf(waiting, FaultKind::kMissingLanes,
+                   std::string(" is at ") + instruction + " of a whole warp, of which there are " +
+                       std::to_string(at_instruction) + " lanes");
+      }
+      for (unsigned i = begin; i < end; ++i) {
+        if (threads[i].state == State::kAtInstruction) threads[i].state = State::kRunnable;
+      }
+      continue;
+    }
+    if (at_warp + num_done < all) {
+      ComplainOf(waiting, FaultKind::kWaitsForEver,
+                 " waits at __syncwarp, others of its warp elsewhere");
+      return false;
+    }
+    Release(begin, end);
+    warp_times[begin / kWarp] = launch.by.time;
   }
-  return released || Release(0, num_threads, State::kAtBlockBarrier);
+}
+
+bool RunBlock(unsigned num_threads, bool backwards) {
+  const unsigned num_warps = (num_threads + kWarp - 1) / kWarp;
+  for (;;) {
+    for (unsigned n = 0; n < num_warps; ++n) {
+      const unsigned warp = backwards ? num_warps - 1 - n : n;
+      if (!RunWarp(warp * kWarp, std::min((warp + 1) * kWarp, num_threads), backwards)) {
+        return false;
+      }
+    }
+    if (std::all_of(threads.begin(), threads.begin() + num_threads,
+                    [](const Thread& thread) { return thread.state == State::kDone; })) {
+      return true;
+    }
+    Release(0, num_threads);
+    launch.by.block_time = launch.by.time;
+    if (TheSimulation().counts) CountBarrier();
+  }
+}
+
+void BeginThread(Thread* thread) {
+  if (thread->stack == nullptr) thread->stack = std::make_unique<char[]>(kStackBytes);
+  if (!thread->begun) {
+    getcontext(&thread->start);
+    thread->start.uc_stack.ss_sp = thread->stack.get();
+    thread->start.uc_stack.ss_size = kStackBytes;
+    thread->start.uc_link = &leave;
+    makecontext(&thread->start, RunThread, 0);
+  }
+  thread->copies.clear();
+  thread->group = 0;
+  thread->state = State::kRunnable;
+}
+
+// A new number for a run of a block, which stamps know it by.
+void NextRun() {
+  if (++last_run < Stamp::kMostRuns) return;
+  ForgetAccesses();
+  for (auto& [address, kernel] : Kernels()) {
+    for (auto& region : kernel.shared) region->Forget();
+  }
+  last_run = 1;
+  launch.by.first_run = 1;
+}
+
+Region* DynamicRegion(size_t bytes) {
+  static auto* const region =
+      new Region("(dynamic)", reinterpret_cast<uintptr_t>(dynamic_shared),
+                 reinterpret_cast<uintptr_t>(dynamic_shared) + kMostSharedBytes, true);
+  region->end = region->begin + bytes;
+  return region;
 }
 
 }  // namespace
 
-const dim3& BlockIndex() { return block_index; }
-const dim3& ThreadIndex() { return thread_index; }
-const dim3& BlockShape() { return block_shape; }
-const uint32_t* ShownBy(int lane) { return threads[thread_index.x / kWarp * kWarp + lane].shown; }
-void Show(const uint32_t* words, int count) {
-  std::copy_n(words, count, Current().shown);
-  WaitForWarp();
+void LearnKernel(const void* address, Kernel kernel) {
+  LearntKernel& entry = Kernels()[address];
+  if (entry.kernel.run != nullptr) return;
+  entry.kernel = std::move(kernel);
+  entry.symbols = SymbolsOf(address);
+  for (const SharedVariable& variable : entry.symbols.shared) {
+    entry.shared.push_back(
+        std::make_unique<Region>(variable.name, variable.begin, variable.end, true));
+  }
 }
+
+const Kernel& KnownKernel(const void* address) { return Kernels().at(address).kernel; }
+
+void AllowSharedBytes(const void* address, int bytes) {
+  Kernels()[address].most_shared_bytes = bytes;
+}
+
+const uint32_t* ShownBy(int lane) {
+  const Thread& own = Current();
+  return threads[indices.thread.x / kWarp * kWarp + lane].shown[own.turn];
+}
+
+void Show(const char* instruction, const uint32_t* words, int count) {
+  Thread& thread = Current();
+  thread.turn ^= 1;
+  std::copy_n(words, count, thread.shown[thread.turn]);
+  thread.instruction = instruction;
+  if (TheSimulation().counts && Lane() == 0) CountShuffle();
+  WaitAs(State::kAtInstruction);
+}
+
+void Exchange(const uint32_t* words, int count, int lane, uint32_t* of_lane) {
+  Show("shfl", words, count);
+  std::copy_n(ShownBy(lane), count, of_lane);
+}
+
 char* DynamicShared() { return dynamic_shared; }
 
 void BeginCopy(void* shared, const void* from) {
-  char* const to = static_cast<char*>(shared);
-  const bool aligned =
-      reinterpret_cast<uintptr_t>(shared) % 16 == 0 && reinterpret_cast<uintptr_t>(from) % 16 == 0;
-  const bool dynamic = to >= dynamic_shared && to < dynamic_shared + sizeof(dynamic_shared);
-  if (!aligned || (dynamic && to + 16 > dynamic_shared + dynamic_bytes)) {
-    std::fprintf(stderr, "block (%u, %u), thread %u: a copy of 16 bytes to %p from %p\n",
-                 block_index.x, block_index.y, thread_index.x, shared, from);
-    std::abort();
-  }
+  SeeCopyBegin(__builtin_return_address(0), shared, from);
   std::memset(shared, kGarbage, 16);
   Current().copies.push_back({shared, from, Current().group});
 }
@@ -132,6 +284,7 @@ void WaitForCopies(int groups_left) {
   for (const Copy& copy : thread.copies) {
     if (copy.group >= thread.group - groups_left) break;
     std::memcpy(copy.to, copy.from, 16);
+    SeeCopyArrive(copy.to);
     ++arrived;
   }
   thread.copies.erase(thread.copies.begin(), thread.copies.begin() + arrived);
@@ -139,39 +292,73 @@ void WaitForCopies(int groups_left) {
 void WaitForBlock() { WaitAs(State::kAtBlockBarrier); }
 void WaitForWarp() { WaitAs(State::kAtWarpBarrier); }
 
-void RunGrid(dim3 grid, dim3 block, int shared_bytes, const std::function<void()>& kernel) {
-  running = &kernel;
-  dynamic_bytes = shared_bytes;
-  block_shape = block;
-  if (threads.size() < block.x) threads.resize(block.x);
-  for (unsigned y = 0; y < grid.y; ++y) {
-    for (unsigned x = 0; x < grid.x; ++x) {
-      block_index = dim3(x, y, 0);
-      std::memset(dynamic_shared, kGarbage, dynamic_bytes);
-      for (unsigned i = 0; i < block.x; ++i) {
-        Thread& thread = threads[i];
-        if (thread.stack == nullptr) thread.stack = std::make_unique<char[]>(kStackBytes);
-        getcontext(&thread.start);
-        thread.start.uc_stack.ss_sp = thread.stack.get();
-        thread.start.uc_stack.ss_size = kStackBytes;
-        thread.start.uc_link = &leave;
-        thread.begun = false;
-        thread.copies.clear();
-        thread.group = 0;
-        thread.state = State::kRunnable;
-        makecontext(&thread.start, RunThread, 0);
-      }
-      // Every other block runs its threads from the last to the first, so that a missing barrier
-      // shows whichever thread it is whose write is awaited.
-      while (Advance(block.x, (x + y) % 2 == 1)) {
-      }
-      for (unsigned i = 0; i < block.x; ++i) {
-        if (threads[i].state == State::kDone) continue;
-        std::fprintf(stderr, "block (%u, %u): thread %u waits for ever\n", x, y, i);
-        std::abort();
-      }
+void AtomicMax(uint32_t* to, uint32_t value) {
+  See(__builtin_return_address(0), to, sizeof(*to), AccessKind::kAtomic, true);
+  *to = std::max(*to, value);
+}
+
+void NoteMma(bool int8, int multiplications) {
+  if (TheSimulation().counts && Lane() == 0) CountMma(int8, multiplications);
+}
+void NoteFma() {
+  if (TheSimulation().counts) CountFma();
+}
+
+bool RunGrid(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes, void** arguments) {
+  const std::lock_guard<std::mutex> lock(one_at_a_time);
+  const auto found = Kernels().find(kernel);
+  if (found == Kernels().end() || block.x == 0 || block.x > kMostThreads || block.y != 1 ||
+      block.z != 1 || grid.x == 0 || grid.y == 0 || grid.y > 65535 || grid.z != 1) {
+    return false;
+  }
+  learnt = &found->second;
+  const int64_t faults_before = NumFaults();
+  launch = {};
+  launch.kernel = learnt->symbols.name;
+  size_t all_shared = shared_bytes;
+  if (shared_bytes > 0) launch.shared.push_back(DynamicRegion(shared_bytes));
+  for (const auto& region : learnt->shared) {
+    launch.shared.push_back(region.get());
+    all_shared += region->end - region->begin;
+  }
+  const size_t most = std::max(learnt->most_shared_bytes, kSharedWithoutAsking);
+  if (all_shared > most || most > kMostSharedBytes) {
+    Report(FaultKind::kOutOfBounds, launch.kernel,
+           "a launch with " + std::to_string(all_shared) + " bytes of shared memory, of " +
+               std::to_string(most),
+           nullptr);
+    return false;
+  }
+  kernel_address = kernel;
+  kernel_arguments = arguments;
+  indices.shape = block;
+  const Simulation& simulation = TheSimulation();
+  launch.by.first_run = last_run + 1;
+  if (simulation.counts) BeginLaunch(launch.kernel, grid, block, static_cast<int>(all_shared));
+
+  const int64_t blocks = int64_t{grid.x} * grid.y;
+  const int64_t runs =
+      simulation.most_blocks > 0 ? std::min(simulation.most_blocks, blocks) : blocks;
+  for (int64_t n = 0; n < runs; ++n) {
+    const int64_t at = runs == blocks ? n : n * blocks / runs + blocks / runs / 2;
+    indices.block = dim3(static_cast<unsigned>(at % grid.x), static_cast<unsigned>(at / grid.x), 0);
+    NextRun();
+    launch.block = indices.block;
+    launch.by.run = last_run;
+    launch.by.time = launch.by.block_time = 1;
+    std::fill(warp_times.begin(), warp_times.end(), 1);
+    std::memset(dynamic_shared, kGarbage, shared_bytes);
+    for (Region* region : launch.shared) {
+      std::fill(region->copying.begin(), region->copying.end(), 0);
+    }
+    for (unsigned i = 0; i < block.x; ++i) BeginThread(&threads[i]);
+    if (!RunBlock(block.x, (indices.block.x + indices.block.y) % 2 == 1)) {
+      for (unsigned i = 0; i < block.x; ++i) threads[i].begun = false;  // it will begin anew
+      break;
     }
   }
+  if (simulation.counts) EndLaunch(static_cast<double>(blocks) / static_cast<double>(runs));
+  return NumFaults() == faults_before;
 }
 
 }  // namespace lm::on_host

@@ -1,46 +1,64 @@
-// Runs a kernel on the host, block after block; a block's threads take turns, each until its next
-// barrier. So an index that is wrong, a barrier that is missing where a later thread's write is
-// read, and threads that wait for each other for ever all show; what depends on real concurrency
-// does not.
+// Runs a kernel on the host, block after block; a block's threads take turns, each until its warp
+// or its block waits. What the kernel loads and stores is seen (accesses.cc), checked and counted
+// (simulation.h): so a wrong index, a barrier that is missing, what is read before its copy is
+// waited for, and threads that wait for each other for ever all show, in whatever order threads run
+// here. One kernel at a time.
 #ifndef LM_TESTS_ENGINE_BACKEND_CUDA_ON_HOST_RUN_GRID_H_
 #define LM_TESTS_ENGINE_BACKEND_CUDA_ON_HOST_RUN_GRID_H_
 
 #include <vector_types.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
+#include <utility>
+#include <vector>
 
 namespace lm::on_host {
 
-// Aborts where the threads of a block wait at different barriers.
-void RunGrid(dim3 grid, dim3 block, int shared_bytes, const std::function<void()>& kernel);
+// A kernel that can be launched by its address, as the runtime's functions do.
+struct Kernel {
+  void (*run)(const void* kernel, void** arguments) = nullptr;
+  std::vector<size_t> argument_bytes;
+};
+void LearnKernel(const void* address, Kernel kernel);
+const Kernel& KnownKernel(const void* address);  // REQUIRES: it was learnt
 
-// Of the thread that runs.
-const dim3& BlockIndex();
-const dim3& ThreadIndex();
-const dim3& BlockShape();
-inline int Lane() { return static_cast<int>(ThreadIndex().x % 32); }
+// How much dynamic shared memory the kernel may have, which is 48 KiB unless it was asked for more.
+void AllowSharedBytes(const void* address, int bytes);
 
-void WaitForBlock();
-void WaitForWarp();
+// False where a fault was found, or the launch asks for more than there is.
+bool RunGrid(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes, void** arguments);
+
+// Of the thread that runs: a GPU has them in registers.
+struct Indices {
+  dim3 block, thread, shape;
+};
+extern Indices indices;
+inline int Lane() { return static_cast<int>(indices.thread.x % 32); }
+
+void WaitForBlock();  // __syncthreads
+void WaitForWarp();   // __syncwarp
 
 // The words that each thread shows to its warp, kShownWords of them.
 inline constexpr int kShownWords = 8;
 const uint32_t* ShownBy(int lane);
-// Shows some, and waits until the whole warp has.
-void Show(const uint32_t* words, int count);
+// Shows some, and waits until the whole warp has. Orders no accesses to memory. `instruction` is a
+// name, the same one in all lanes.
+void Show(const char* instruction, const uint32_t* words, int count);
 
-// The value that `lane` passes; a barrier of the warp.
+// Shows some, and gives those of `lane`.
+void Exchange(const uint32_t* words, int count, int lane, uint32_t* of_lane);
+
+// The value that `lane` passes.
 template <typename T>
 T FromLane(T value, int lane) {
   static_assert(sizeof(T) % sizeof(uint32_t) == 0 && sizeof(T) <= 8);
-  uint32_t words[sizeof(T) / sizeof(uint32_t)];
+  uint32_t words[sizeof(T) / sizeof(uint32_t)], result_words[sizeof(T) / sizeof(uint32_t)];
   std::memcpy(words, &value, sizeof(value));
-  Show(words, sizeof(T) / sizeof(uint32_t));
+  Exchange(words, sizeof(T) / sizeof(uint32_t), lane, result_words);
   T result;
-  std::memcpy(&result, ShownBy(lane), sizeof(result));
-  WaitForWarp();
+  std::memcpy(&result, result_words, sizeof(result));
   return result;
 }
 
@@ -48,10 +66,31 @@ T FromLane(T value, int lane) {
 char* DynamicShared();
 
 // A copy of 16 bytes to shared memory, where there is garbage until the thread waits for its group.
-// Aborts where one of both addresses is not aligned, or the target beyond the block's memory.
 void BeginCopy(void* shared, const void* from);
 void EndCopyGroup();
 void WaitForCopies(int groups_left);
+
+// *to = max(*to, value), by one thread at a time.
+void AtomicMax(uint32_t* to, uint32_t value);
+
+// For the counts.
+void NoteMma(bool int8, int multiplications);
+void NoteFma();
+
+template <typename... Parameters>
+struct KernelCall {
+  // (What it reads is the launch's, not the device's.)
+  __attribute__((no_sanitize("thread"))) static void Run(const void* kernel, void** arguments) {
+    Call(reinterpret_cast<void (*)(Parameters...)>(const_cast<void*>(kernel)), arguments,
+         std::index_sequence_for<Parameters...>());
+  }
+  template <size_t... kIndex>
+  __attribute__((no_sanitize("thread"))) static void Call(void (*kernel)(Parameters...),
+                                                          void** arguments,
+                                                          std::index_sequence<kIndex...>) {
+    kernel(*static_cast<Parameters*>(arguments[kIndex])...);
+  }
+};
 
 }  // namespace lm::on_host
 

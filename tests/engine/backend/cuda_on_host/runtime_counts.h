@@ -1,0 +1,23 @@
+// What the host has asked of the runtime.
+#ifndef LM_TESTS_ENGINE_BACKEND_CUDA_ON_HOST_RUNTIME_COUNTS_H_
+#define LM_TESTS_ENGINE_BACKEND_CUDA_ON_HOST_RUNTIME_COUNTS_H_
+
+#include <cstdint>
+
+namespace lm::on_host {
+
+struct RuntimeCounts {
+  int64_t kernels = 0;   // that have run, in graphs too
+  int64_t launches = 0;  // of kernels by themselves
+  int64_t graph_launches = 0;
+  int64_t synchronisations = 0;
+  int64_t copies = 0;
+  int64_t bytes_to_device = 0, bytes_to_host = 0;
+};
+
+// Since the last call.
+RuntimeCounts TakeRuntimeCounts();
+
+}  // namespace lm::on_host
+
+#endif  // LM_TESTS_ENGINE_BACKEND_CUDA_ON_HOST_RUNTIME_COUNTS_H_
