@@ -337,8 +337,11 @@ bool RunGrid(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes, voi
   if (simulation.counts) BeginLaunch(launch.kernel, grid, block, static_cast<int>(all_shared));
 
   const int64_t blocks = int64_t{grid.x} * grid.y;
+  const bool whole = std::any_of(
+      simulation.whole.begin(), simulation.whole.end(),
+      [](const std::string& name) { return launch.kernel.compare(0, name.size(), name) == 0; });
   const int64_t runs =
-      simulation.most_blocks > 0 ? std::min(simulation.most_blocks, blocks) : blocks;
+      simulation.most_blocks > 0 && !whole ? std::min(simulation.most_blocks, blocks) : blocks;
   for (int64_t n = 0; n < runs; ++n) {
     const int64_t at = runs == blocks ? n : n * blocks / runs + blocks / runs / 2;
     indices.block = dim3(static_cast<unsigned>(at % grid.x), static_cast<unsigned>(at / grid.x), 0);

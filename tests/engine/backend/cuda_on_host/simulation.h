@@ -15,9 +15,10 @@
 namespace lm::on_host {
 
 struct Simulation {
-  bool checks = true;       // races, bounds, alignment, copies that are not waited for
-  bool counts = false;      // access_counts.h
-  int64_t most_blocks = 0;  // of a launch that are run, spread over the grid; 0: all
+  bool checks = true;                   // races, bounds, alignment, copies that are not waited for
+  bool counts = false;                  // access_counts.h
+  int64_t most_blocks = 0;              // of a launch that are run, spread over the grid; 0: all
+  std::vector<std::string> whole = {};  // kernels (the beginnings of names) of which all are
 };
 extern Simulation the_simulation;
 inline Simulation& TheSimulation() { return the_simulation; }

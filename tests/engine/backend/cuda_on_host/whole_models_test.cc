@@ -1,0 +1,121 @@
+// Whole models on the CUDA backend, its kernels on the host: the text of the CPU backend. By hand
+// LM_CUDA_MODELS=all takes all language models of tests/testdata/models.
+#include <dirent.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "engine/runtime/engine.h"
+#include "tests/engine/backend/cuda_on_host/runtime_counts.h"
+#include "tests/engine/backend/cuda_on_host/simulation.h"
+#include "tests/engine/model/golden_file.h"
+
+namespace lm {
+namespace {
+
+constexpr int kPrompts = 3;
+
+// A Llama of int8 weights, a mixture of experts of MXFP4 with sinks and windows, attention beside
+// gated delta nets, and norms around everything with softcaps.
+std::vector<std::string> ModelsToRun() {
+  const char* asked = std::getenv("LM_CUDA_MODELS");
+  if (asked == nullptr) return {"llama-q8_0", "gpt-oss-mxfp4", "qwen35-q8_0", "gemma2-f32"};
+  if (absl::string_view(asked) != "all") return absl::StrSplit(asked, ',');
+  std::vector<std::string> names;
+  DIR* folder = opendir(LM_TESTDATA "/models");
+  while (const dirent* entry = readdir(folder)) {
+    const std::string name = entry->d_name;
+    const bool writes = !absl::StrContains(name, "bert") && !absl::StrContains(name, "embedding") &&
+                        !absl::StrContains(name, "rerank") && !absl::StrContains(name, "lora");
+    if (writes && absl::EndsWith(name, ".gguf")) names.push_back(name.substr(0, name.size() - 5));
+  }
+  closedir(folder);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::shared_ptr<Engine> StartOn(const std::string& model, const std::string& device) {
+  auto loaded =
+      Model::Load(ModelPath(model, ".gguf"), {.device = device, .threads = 1, .kv_bytes = 1 << 24});
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  if (!loaded.ok()) return nullptr;
+  return Engine::Start(*std::move(loaded), {.step_tokens = 48}).value();
+}
+
+// Answers of the first prompts, computed together; prompt i + 1 shares a part of prompt i.
+std::vector<Generation> AnswersOf(Engine* engine, int max_tokens, int prompts = kPrompts) {
+  std::vector<std::shared_ptr<Request>> requests;
+  const int vocab = engine->model().info().vocab_size;
+  for (int i = 0; i < prompts; ++i) {
+    RequestSpec spec;
+    for (int k = 0; k < 40 + 7 * i; ++k)
+      spec.prompt.push_back(3 + (k * k * 31 + 7 * k) % (vocab - 3));
+    spec.prompt.back() = 3 + i;
+    spec.options.max_tokens = max_tokens;
+    spec.options.speculate = Speculate::kOff;
+    requests.push_back(engine->Submit(std::move(spec)).value());
+  }
+  std::vector<Generation> answers;
+  for (const auto& request : requests) {
+    EXPECT_TRUE(request->WaitFor(absl::Minutes(20)));
+    answers.push_back(request->result());
+  }
+  return answers;
+}
+
+class WholeModelsTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(WholeModelsTest, WriteTheTextOfTheCpu) {
+  const int64_t faults = on_host::NumFaults();
+  const auto cpu = StartOn(GetParam(), "cpu");
+  const auto cuda = StartOn(GetParam(), "cuda:0");
+  ASSERT_NE(cpu, nullptr);
+  ASSERT_NE(cuda, nullptr);
+  const std::vector<Generation> wanted = AnswersOf(cpu.get(), 10), got = AnswersOf(cuda.get(), 10);
+  for (int i = 0; i < kPrompts; ++i) {
+    ASSERT_TRUE(wanted[i].status.ok()) << wanted[i].status;
+    ASSERT_TRUE(got[i].status.ok()) << got[i].status;
+    EXPECT_GT(wanted[i].tokens_out, 0);
+    EXPECT_EQ(got[i].text, wanted[i].text) << "prompt " << i;
+    EXPECT_EQ(got[i].tokens_out, wanted[i].tokens_out);
+  }
+  EXPECT_EQ(on_host::NumFaults(), faults);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, WholeModelsTest, testing::ValuesIn(ModelsToRun()),
+                         [](const testing::TestParamInfo<std::string>& info) {
+                           return ModelAndDevice(info.param, "cuda");
+                         });
+
+// What a step that decodes costs the host, once its kernels are known: one graph and one wait.
+TEST(WholeModelTest, AStepThatDecodesIsOneGraphAndOneWait) {
+  const auto engine = StartOn("llama-q8_0", "cuda:0");
+  ASSERT_NE(engine, nullptr);
+  auto count = [&](int max_tokens) {
+    on_host::TakeRuntimeCounts();
+    const int64_t before = engine->Stats().steps;
+    for (const Generation& answer : AnswersOf(engine.get(), max_tokens, /*prompts=*/1)) {
+      EXPECT_EQ(answer.tokens_out, max_tokens);
+    }
+    return std::pair(on_host::TakeRuntimeCounts(), engine->Stats().steps - before);
+  };
+  count(8);  // builds the graphs
+  const auto [few, few_steps] = count(8);
+  const auto [many, many_steps] = count(20);
+  ASSERT_EQ(many_steps - few_steps, 12);
+  EXPECT_EQ(many.graph_launches - few.graph_launches, 12);
+  EXPECT_EQ(many.launches, few.launches);  // no kernel by itself
+  EXPECT_EQ(many.synchronisations - few.synchronisations, 12);
+  EXPECT_EQ(many.bytes_to_host - few.bytes_to_host, 12 * 4);  // a token, no logits
+}
+
+}  // namespace
+}  // namespace lm
