@@ -160,13 +160,16 @@ __global__ __launch_bounds__(128) void AttentionTilesKernel(
       const auto* values = reinterpret_cast<const uint4*>(
           static_cast<const char*>(layer.values) +
           KvHeadOffset<DType::kF16>(layer.block_stride, value_dim, block, kv_head));
-      // Asked for before they are needed.
-      uint4 v[2][kSixteens];
+      // Asked for before they are needed, where there are registers for them.
+      constexpr bool kAhead = kSixteens <= 8;
+      uint4 v[2][kAhead ? kSixteens : 1];
+      if constexpr (kAhead) {
 #pragma unroll
-      for (int k = 0; k < 2; ++k) {
+        for (int k = 0; k < 2; ++k) {
 #pragma unroll
-        for (int d = 0; d < kSixteens; ++d) {
-          if (d < value_sixteens) v[k][d] = values[(k * value_sixteens + d) * kWarp + lane];
+          for (int d = 0; d < kSixteens; ++d) {
+            if (d < value_sixteens) v[k][d] = values[(k * value_sixteens + d) * kWarp + lane];
+          }
         }
       }
       float s[4][4] = {};  // of 8 positions each
@@ -235,7 +238,8 @@ __global__ __launch_bounds__(128) void AttentionTilesKernel(
 #pragma unroll
         for (int d = 0; d < kSixteens; ++d) {
           if (d >= value_sixteens) break;
-          const uint4 b = v[k][d];
+          if constexpr (!kAhead) v[0][0] = values[(k * value_sixteens + d) * kWarp + lane];
+          const uint4 b = v[kAhead ? k : 0][kAhead ? d : 0];
           Multiply16<false>(a, b.x & mask[0], b.y & mask[1], acc[2 * d]);
           Multiply16<false>(a, b.z & mask[0], b.w & mask[1], acc[2 * d + 1]);
         }

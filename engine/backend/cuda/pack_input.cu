@@ -54,7 +54,8 @@ __global__ void PackQuantizedInputKernel(InputRows input, char* to) {
     const int second = __reduce_add_sync(~0u, lane < 16 ? 0 : q);
     char* unit = tile + b / 2 * InputUnitBytes(kFormat);
     const int half = static_cast<int>(b % 2);
-    unit[(g * 4 + lane % 16 / 4) * 16 + half * 8 + lane / 16 * 4 + lane % 4] = static_cast<char>(q);
+    unit[half * 256 + (g * 4 + lane % 16 / 4) * 8 + lane / 16 * 4 + lane % 4] =
+        static_cast<char>(q);
     if (lane == 0) {
       float* scales = reinterpret_cast<float*>(unit + kInputScales) + half * kTileTokens + g;
       scales[0] = exists ? scale.s : 0.0f;
@@ -90,8 +91,8 @@ __global__ void Pack16InputKernel(InputRows input, char* to, float* inverse_fact
     const float value = i < input.cols ? InputValue(input, norm, token, i) * factor : 0.0f;
     const int k = static_cast<int>(i % 16), column = static_cast<int>(i % kUnitCols);
     char* unit = tile + i / kUnitCols * InputUnitBytes(kFormat);
-    auto* at = reinterpret_cast<uint16_t*>(unit + column / 32 * 512 + (g * 4 + k % 8 / 2) * 16 +
-                                           column % 32 / 16 * 8 + k / 8 * 4 + k % 2 * 2);
+    auto* at = reinterpret_cast<uint16_t*>(unit + column / 16 * 256 + (g * 4 + k % 8 / 2) * 8 +
+                                           k / 8 * 4 + k % 2 * 2);
     if constexpr (kBf16) {
       const uint16_t first = StoreBf16(value);
       at[0] = first;

@@ -3,12 +3,14 @@
 // side by side.
 //
 // For quantised weights, of 704 bytes:
-//   [lane 32][block 2][b 2] words of four int8: x ~ s q, as numeric_contract.h says
+//   [block 2][lane 32][b 2] words of four int8: x ~ s q, as numeric_contract.h says
 //   [block 2][token 8] s, then likewise the sums of q, and those of the first halves, as F32
 // For 16-bit weights, of 1024 bytes a part:
-//   [columns of 32: 2][lane 32][columns of 16: 2][b 2] words of two values: x times the token's
-//   factor, a power of two (float_product.cuh), rounded to 16 bits. A second part has what the
-//   first has lost, for BF16.
+//   [columns of 16: 4][lane 32][b 2] words of two values: x times the token's factor, a power of
+//   two (float_product.cuh), rounded to 16 bits. A second part has what the first has lost, for
+//   BF16.
+// A warp reads a block's words, or those of 16 columns, as one run of 256 bytes: side by side with
+// other blocks' they were twice the wavefronts of shared memory and the sectors of global memory.
 #ifndef LM_ENGINE_BACKEND_CUDA_PACKED_INPUT_H_
 #define LM_ENGINE_BACKEND_CUDA_PACKED_INPUT_H_
 

@@ -138,7 +138,7 @@ struct BlockInput {
   // not read.
   __device__ __forceinline__ void Read(const char* unit, int lane, int i, bool exists = true) {
     if constexpr (kFormat.quantised()) {
-      b[0] = exists ? reinterpret_cast<const uint2*>(unit)[2 * lane + i] : uint2{0, 0};
+      b[0] = exists ? reinterpret_cast<const uint2*>(unit)[32 * i + lane] : uint2{0, 0};
       const auto* scales = reinterpret_cast<const float2*>(unit + kInputScales) + lane % 4 + 4 * i;
       s = scales[0];
       if constexpr (kFormat.minima) sums = scales[8];
@@ -146,8 +146,8 @@ struct BlockInput {
     } else {
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
-        const auto* from = reinterpret_cast<const uint2*>(unit + part * 1024 + i / 2 * 512);
-        b[part] = exists ? from[2 * lane + i % 2] : uint2{0, 0};
+        const auto* from = reinterpret_cast<const uint2*>(unit + part * 1024 + i * 256);
+        b[part] = exists ? from[lane] : uint2{0, 0};
       }
     }
   }

@@ -33,6 +33,7 @@ size_t num_requests = 0;
 uint32_t lane_number = 0;
 LaunchCounts counts;                                   // of the launch
 std::map<Region*, std::pair<double, double>> touched;  // sectors of one block, of several
+std::vector<int> load_waits(32);                       // of the block's warps
 std::vector<LaunchCounts> all;
 
 uint32_t NumberOf(const void* place) {
@@ -153,6 +154,7 @@ void EndLaunch(double scale) {
   same->shuffles += counts.shuffles;
   same->barriers += counts.barriers;
   same->most_burst_bytes = std::max(same->most_burst_bytes, counts.most_burst_bytes);
+  same->most_load_waits = std::max(same->most_load_waits, counts.most_load_waits);
 }
 
 void BeginLane() { ++lane_number; }
@@ -193,7 +195,9 @@ void CountAccess(const void* place, int lane, uintptr_t address, int bytes, bool
   }
 }
 
-void EndSegment() {
+void BeginBlock() { std::fill(load_waits.begin(), load_waits.end(), 0); }
+
+void EndSegment(int warp) {
   double burst = 0;
   for (size_t i = 0; i < num_requests; ++i) {
     if (requests[i].shared) {
@@ -203,6 +207,8 @@ void EndSegment() {
     }
   }
   counts.most_burst_bytes = std::max(counts.most_burst_bytes, burst);
+  if (burst > 0) ++load_waits[warp];
+  counts.most_load_waits = std::max<double>(counts.most_load_waits, load_waits[warp]);
   num_requests = 0;
   for (const uint32_t number : used_places) {
     places[number].requests.clear();

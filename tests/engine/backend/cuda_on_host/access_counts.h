@@ -42,10 +42,13 @@ struct LaunchCounts {
   double mma_int8 = 0;    // multiplications (and additions) of tensor cores, of int8
   double mma_16 = 0;      // of binary16 or bfloat16
   double mma_instructions = 0;
-  double fma = 0;               // fmaf of a thread
-  double shuffles = 0;          // of a warp, and reductions
-  double barriers = 0;          // of a block
-  double most_burst_bytes = 0;  // that a warp asks for before it waits for something, at most
+  double fma = 0;       // fmaf of a thread
+  double shuffles = 0;  // of a warp, and reductions
+  double barriers = 0;  // of a block
+  // Of a warp, at most: bytes that it asks for before it waits for others (at a barrier, or for an
+  // instruction of all lanes), and times that it waits with some under way.
+  double most_burst_bytes = 0;
+  double most_load_waits = 0;
 };
 
 // Between these calls the accesses of a launch are counted; `scale`: blocks of the grid to each one
@@ -57,7 +60,8 @@ void EndLaunch(double scale);
 void BeginLane();
 void CountAccess(const void* place, int lane, uintptr_t address, int bytes, bool writes,
                  Region* region, uint32_t run, uint32_t first_run);
-void EndSegment();  // all lanes of the warp have come to where they wait
+void BeginBlock();
+void EndSegment(int warp);  // all its lanes have come to where they wait
 void CountMma(bool int8, double multiplications);
 void CountFma();
 void CountShuffle();

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 
+#include "engine/base/random.h"
 #include "tests/engine/backend/cuda_on_host/access_counts.h"
 #include "tests/engine/backend/cuda_on_host/accesses.h"
 #include "tests/engine/backend/cuda_on_host/kernel_symbols.h"
@@ -149,7 +150,7 @@ bool RunWarp(unsigned begin, unsigned end, bool backwards) {
       same = same && (instruction == nullptr || instruction == thread.instruction);
       instruction = thread.instruction;
     }
-    if (TheSimulation().counts) EndSegment();
+    if (TheSimulation().counts) EndSegment(static_cast<int>(begin / kWarp));
     const int at_instruction = num_at[static_cast<int>(State::kAtInstruction)];
     const int at_warp = num_at[static_cast<int>(State::kAtWarpBarrier)];
     if (at_instruction + at_warp == 0) return true;
@@ -337,13 +338,15 @@ bool RunGrid(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes, voi
   if (simulation.counts) BeginLaunch(launch.kernel, grid, block, static_cast<int>(all_shared));
 
   const int64_t blocks = int64_t{grid.x} * grid.y;
-  const bool whole = std::any_of(
-      simulation.whole.begin(), simulation.whole.end(),
-      [](const std::string& name) { return launch.kernel.compare(0, name.size(), name) == 0; });
-  const int64_t runs =
-      simulation.most_blocks > 0 && !whole ? std::min(simulation.most_blocks, blocks) : blocks;
+  int64_t most_blocks = simulation.most_blocks;
+  for (const auto& [name, own] : simulation.most_blocks_of) {
+    if (launch.kernel.compare(0, name.size(), name) == 0) most_blocks = own;
+  }
+  const int64_t runs = most_blocks > 0 ? std::min(most_blocks, blocks) : blocks;
   for (int64_t n = 0; n < runs; ++n) {
-    const int64_t at = runs == blocks ? n : n * blocks / runs + blocks / runs / 2;
+    // One of each run of blocks, a different one each time.
+    const int64_t begin = n * blocks / runs, end = (n + 1) * blocks / runs;
+    const int64_t at = begin + static_cast<int64_t>(RandomBits(blocks, n) % (end - begin));
     indices.block = dim3(static_cast<unsigned>(at % grid.x), static_cast<unsigned>(at / grid.x), 0);
     NextRun();
     launch.block = indices.block;
@@ -354,6 +357,7 @@ bool RunGrid(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes, voi
     for (Region* region : launch.shared) {
       std::fill(region->copying.begin(), region->copying.end(), 0);
     }
+    if (simulation.counts) BeginBlock();
     for (unsigned i = 0; i < block.x; ++i) BeginThread(&threads[i]);
     if (!RunBlock(block.x, (indices.block.x + indices.block.y) % 2 == 1)) {
       for (unsigned i = 0; i < block.x; ++i) threads[i].begun = false;  // it will begin anew

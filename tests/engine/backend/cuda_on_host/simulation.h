@@ -10,15 +10,18 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lm::on_host {
 
 struct Simulation {
-  bool checks = true;                   // races, bounds, alignment, copies that are not waited for
-  bool counts = false;                  // access_counts.h
-  int64_t most_blocks = 0;              // of a launch that are run, spread over the grid; 0: all
-  std::vector<std::string> whole = {};  // kernels (the beginnings of names) of which all are
+  bool checks = true;   // races, bounds, alignment, copies that are not waited for
+  bool counts = false;  // access_counts.h
+  // Thread blocks of a launch that are run, spread over the grid; 0: all. Those of the kernels
+  // whose names begin so have a number of their own.
+  int64_t most_blocks = 0;
+  std::vector<std::pair<std::string, int64_t>> most_blocks_of = {};
 };
 extern Simulation the_simulation;
 inline Simulation& TheSimulation() { return the_simulation; }

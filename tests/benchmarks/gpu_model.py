@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Predicts, without a GPU, what the CUDA backend's kernels and steps take on one: from what the simulator counts
+(tests/engine/backend/cuda_on_host, cuda_counts) and what nvcc makes of the kernels (cuda_kernels.py).
+
+    tests/benchmarks/cuda_kernels.py -o build/gpu_model/kernels.tsv
+    tests/benchmarks/gpu_model.py --work build/gpu_model [--shapes 1b,8b,30b-a3b] [--types Q8_0,Q4_K,F16,MXFP4] [--gpu H200]
+    tests/benchmarks/gpu_model.py --work build/gpu_model --kernel 1b Q8_0 decode1     # the launches of a step
+
+A launch takes as long as the longest of these, and the gap to the launch before:
+  dram     bytes of the sectors that it touches, each once, at the memory's rate
+  l2       bytes of the sectors that its warps ask for, at the second-level cache's rate
+  issue    instructions of warps, four a cycle and multiprocessor: those of the mma loops by their PTX, else OTHERS_A_REQUEST
+           for each access
+  tensor   multiplications of the tensor cores, at the share of their peak that mma.sync reaches
+  shared   wavefronts of shared memory, one a cycle and multiprocessor
+  latency  a thread block's own time (it begins, waits for what it has asked for as often as its warps do, and ends) times the
+           turns in which the grid runs, while the memory works for the other blocks of the multiprocessor
+A step is its launches one after the other. The host's part is not in it.
+"""
+import argparse
+import collections
+import csv
+import pathlib
+import subprocess
+import sys
+
+from cuda_kernels import blocks_of_multiprocessor
+from shape_model import SHAPES, TYPES, write
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+# Datasheets (NVIDIA H100 SXM and H200 SXM: memory, dense bf16 and int8 peaks) and the clock that the bf16 peak stands for: 132
+# multiprocessors of 4,096 operations a cycle.
+PEAK_16, PEAK_INT8, SMS = 989e12, 1979e12, 132
+CLOCK = PEAK_16 / (SMS * 4096)
+GPUS = {"H200": 4.8e12, "H100": 3.35e12}
+# Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking" (2024): mma.sync reaches
+# about 62% of the peak that wgmma has; latencies of about 479 (memory) and 263 (L2) cycles.
+MMA_SYNC = 0.62
+LATENCY_DRAM, LATENCY_L2 = 479 / CLOCK, 263 / CLOCK
+L2_RATE = 5.5e12  # chipsandcheese.com, "Nvidia's H100", measured on the PCIe card
+# As is commonly found, not measured here: between two kernels of a graph; of a launch by itself (2 to 4 us); a block's beginning
+# and end (its index arithmetic, the last barrier, what it stores).
+GAP_IN_GRAPH, GAP_ALONE, BLOCK_ENDS = 1.0e-6, 3.0e-6, 0.8e-6
+OTHERS_A_REQUEST = 6  # by reading the small kernels
+CHUNKS = 16  # of 512 tokens, of a prompt of 8,192
+
+Launch = collections.namedtuple("Launch", "kernel grid launches time limit parts bytes mma")
+
+
+def read_kernels(path):
+    with open(path) as file:
+        return {row["kernel"]: row for row in csv.DictReader(file, delimiter="\t")}
+
+
+def read_counts(path):
+    """{step: ([rows of launches], [host's numbers])}"""
+    steps = {}
+    with open(path) as file:
+        header = next(file).rstrip("\n").split("\t")
+        for line in file:
+            fields = line.rstrip("\n").split("\t")
+            rows, host = steps.setdefault(fields[0], ([], []))
+            if fields[1] == "host":
+                host.extend(map(int, fields[2:]))
+            else:
+                rows.append({k: v if k in ("step", "kernel") else float(v) for k, v in zip(header, fields)})
+    return steps
+
+
+def predict(row, kernels, rate, in_graph):
+    made = kernels.get(row["kernel"])
+    n = row["launches"]
+    grid = row["grid_x"] * row["grid_y"]
+    registers = int(made["registers"]) if made else 64
+    resident = blocks_of_multiprocessor(registers, row["shared_bytes"], row["threads"])
+    requests = row["load_requests"] + row["store_requests"] + row["shared_requests"] + row["shuffles"]
+    by_mma = float(made["instructions_per_mma"]) if made and row["mma_instructions"] else 0
+    instructions = row["mma_instructions"] * by_mma or OTHERS_A_REQUEST * requests + row["fma"] / 32
+    waits = max(1, row["most_load_waits"])
+    dram = row["dram_bytes"] / n / rate
+    turns = max(1.0, grid / (SMS * resident))
+    parts = {
+        "dram": dram,
+        "l2": 32 * (row["load_sectors"] + row["store_sectors"]) / n / L2_RATE,
+        "issue": instructions / n / (4 * SMS * CLOCK),
+        "tensor": (2 * row["mma_int8"] / PEAK_INT8 + 2 * row["mma_16"] / PEAK_16) / n / MMA_SYNC,
+        "shared": row["wavefronts"] / n / (SMS * CLOCK),
+        "latency": turns * (BLOCK_ENDS + LATENCY_DRAM + (waits - 1) * LATENCY_L2) + dram / resident,
+    }
+    limit = max(parts, key=parts.get)
+    return Launch(row["kernel"], f"{row['grid_x']:.0f}x{row['grid_y']:.0f}", n, parts[limit] + (GAP_IN_GRAPH if in_graph else GAP_ALONE),
+                  limit, parts, row["dram_bytes"], 2 * (row["mma_int8"] + row["mma_16"]))
+
+
+class Model:
+    """The counts of a shape and type, of one layer and of two."""
+
+    def __init__(self, shape, dtype, work, program, kernels, blocks):
+        self.shape, self.dtype, self.kernels = SHAPES[shape], dtype, kernels
+        self.counts = {}
+        for layers in (1, 2):
+            path = work / f"{shape}-{dtype}-{layers}.tsv"
+            if not path.exists():
+                gguf = work / "shape.gguf"
+                write(gguf, self.shape, dtype, layers)
+                out = subprocess.run([program, gguf, str(blocks)], check=True, capture_output=True, text=True).stdout
+                path.write_text(out)
+                gguf.unlink()
+            self.counts[layers] = read_counts(path)
+
+    def launches(self, layers, step, rate):
+        rows, host = self.counts[layers][step]
+        return [predict(row, self.kernels, rate, in_graph=host[0] > 0) for row in rows]
+
+    def sum(self, step, rate, value):
+        """Of all layers: that of one, and what the second one adds, for each other."""
+        one, two = (sum(value(l) for l in self.launches(layers, step, rate)) for layers in (1, 2))
+        return one + (self.shape["layers"] - 1) * (two - one)
+
+    def time(self, step, rate):
+        return self.sum(step, rate, lambda l: l.launches * l.time)
+
+    def host(self, step):
+        """Of all layers: graphs, launches by themselves, waits, copies, kernels."""
+        one, two = (self.counts[layers][step][1] for layers in (1, 2))
+        return [a + (self.shape["layers"] - 1) * (b - a) for a, b in zip(one, two)]
+
+    def weights(self, tokens, with_head=True):
+        """(parameters that a token is multiplied with, bytes of weights that `tokens` tokens need, each once)"""
+        s = self.shape
+        q, kv = s["heads"] * s["head"], s["kv_heads"] * s["head"]
+        attention = s["hidden"] * (2 * q + 2 * kv)
+        expert = 3 * s["hidden"] * s["ffn"]
+        experts, used = s.get("experts", 1), s.get("used", 1)
+        distinct = experts * (1 - (1 - used / experts) ** tokens)
+        head = s["hidden"] * s["vocab"] if with_head else 0
+        _, values, size = TYPES[self.dtype]
+        active = s["layers"] * (attention + used * expert) + head
+        return active, (s["layers"] * (attention + distinct * expert) + head) * size / values
+
+    def kv_bytes(self, tokens):
+        s = self.shape
+        return tokens * s["layers"] * s["kv_heads"] * s["head"] * 2 * 2
+
+
+def print_tables(models, gpu):
+    rate = GPUS[gpu]
+    print(f"| {gpu} | one graph's kernels | decode: tokens/s at 1 | 8 | 32 | 64 rows | share of bandwidth at 1 | 8 | 32 | 64 | "
+          "prefill 512, tokens/s | 8,192 | share of bf16's peak at 512 | 8,192 |")
+    print("|---" * 14 + "|")
+    for name, dtype, model in models:
+        speeds, shares = [], []
+        for rows in (1, 8, 32, 64):
+            time = model.time(f"decode{rows}", rate)
+            least = (model.weights(rows)[1] + model.kv_bytes(rows * 1024)) / rate
+            speeds.append(f"{rows / time:,.0f}")
+            shares.append(f"{least / time:.0%}")
+        first, last = (model.time(f"prefill512@{p}", rate) for p in (0, 7680))
+        long = sum(first + (last - first) * i / (CHUNKS - 1) for i in range(CHUNKS))
+        work = 2 * model.weights(512, with_head=False)[0]
+        prefill = [f"{512 / first:,.0f}", f"{512 * CHUNKS / long:,.0f}"]
+        peaks = [f"{work * 512 / first / PEAK_16:.0%}", f"{work * 512 * CHUNKS / long / PEAK_16:.0%}"]
+        host = model.host("decode1")
+        print("| " + " | ".join([f"{name} {dtype}", f"{host[4]:.0f} ({host[0]:.0f} graphs, {host[2]:.0f} waits)", *speeds, *shares,
+                                 *prefill, *peaks]) + " |")
+
+
+def print_launches(model, step, rate):
+    print("| kernel | grid | launches | us each | limit | dram | l2 | issue | tensor | shared | latency | MB |")
+    print("|---" * 12 + "|")
+    for l in model.launches(1, step, rate):
+        parts = " | ".join(f"{1e6 * l.parts[p]:.1f}" for p in ("dram", "l2", "issue", "tensor", "shared", "latency"))
+        print(f"| {l.kernel} | {l.grid} | {l.launches:.0f} | {1e6 * l.time:.1f} | {l.limit} | {parts} | {l.bytes / l.launches / 1e6:.2f} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=pathlib.Path, required=True, help="where kernels.tsv is and counts are kept")
+    parser.add_argument("--program", default=ROOT / "build/release/tests/engine/backend/cuda_on_host/cuda_counts")
+    parser.add_argument("--shapes", default="1b,8b,30b-a3b")
+    parser.add_argument("--types", default="Q8_0,Q4_K,F16,MXFP4")
+    parser.add_argument("--gpu", choices=GPUS, default="H200")
+    parser.add_argument("--blocks", type=int, default=3, help="thread blocks of a launch that are run")
+    parser.add_argument("--kernel", nargs=3, metavar=("SHAPE", "TYPE", "STEP"), help="the launches of a step of one layer")
+    args = parser.parse_args()
+    args.work.mkdir(parents=True, exist_ok=True)
+    kernels = read_kernels(args.work / "kernels.tsv")
+    if args.kernel:
+        shape, dtype, step = args.kernel
+        print_launches(Model(shape, dtype, args.work, args.program, kernels, args.blocks), step, GPUS[args.gpu])
+        return 0
+    models = [(shape, dtype, Model(shape, dtype, args.work, args.program, kernels, args.blocks))
+              for shape in args.shapes.split(",") for dtype in args.types.split(",")]
+    print_tables(models, args.gpu)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
