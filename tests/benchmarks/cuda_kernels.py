@@ -5,6 +5,7 @@ multiprocessor, and instructions beside each `mma` of the loop that has most of 
     tests/benchmarks/cuda_kernels.py [--arch sm_90] [--only multiply_packed,sampling] [-o kernels.tsv]
 """
 import argparse
+import os
 import pathlib
 import re
 import subprocess
@@ -60,10 +61,11 @@ def instructions_per_mma(ptx):
 
 def compile_one(path, arch):
     rows = []
+    nvcc = pathlib.Path(os.environ.get("NVCC", "nvcc"))  # ptxas is beside it
     with tempfile.TemporaryDirectory() as folder:
         ptx, cubin = pathlib.Path(folder) / "a.ptx", pathlib.Path(folder) / "a.cubin"
-        subprocess.run(["nvcc", *FLAGS, f"-arch={arch}", "-ptx", str(path), "-o", str(ptx)], check=True)
-        said = subprocess.run(["ptxas", "-v", f"-arch={arch}", "--fmad=false", str(ptx), "-o", str(cubin)], check=True,
+        subprocess.run([nvcc, *FLAGS, f"-arch={arch}", "-ptx", str(path), "-o", str(ptx)], check=True)
+        said = subprocess.run([nvcc.with_name("ptxas"), "-v", f"-arch={arch}", "--fmad=false", str(ptx), "-o", str(cubin)], check=True,
                               capture_output=True, text=True).stderr
         text = ptx.read_text()
     bodies = {m[1]: m for m in re.finditer(r"\.entry (\w+)\(.*?\n}\n", text, re.S)}

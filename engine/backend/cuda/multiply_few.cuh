@@ -11,8 +11,12 @@ namespace lm::cuda {
 
 constexpr int kFewThreads = kSlices * kWarp;
 
-// Units of which a lane can hold codes and scales in so many bytes.
-constexpr int UnitsAtATime(const PackedFormat& format, int bytes) {
+// Units that a warp asks for at a time: as many as there are registers for, four at most. Types
+// whose scales take more to unpack have fewer, so that none spills
+// (tests/benchmarks/cuda_kernels.py).
+constexpr int UnitsAtATime(const PackedFormat& format, int tiles) {
+  const bool tight = (tiles == 1 && format.supers()) || (tiles == 4 && format.halves());
+  const int bytes = (tiles <= 2 ? 160 : 80) / (tight ? 2 : 1);
   const int unit = (format.code_bytes() + format.high_bytes()) / kWarp + format.record() +
                    (format.supers() ? 8 : 0) + (format.minima ? 8 : 0);
   return bytes / unit < 1 ? 1 : bytes / unit > 4 ? 4 : bytes / unit;
@@ -26,8 +30,7 @@ __global__ __launch_bounds__(kFewThreads, kTiles == 1 ? 3
                                                                           PackedInput x,
                                                                           ProductOutput to) {
   constexpr PackedFormat kFormat = kPackedFormat<kType>;
-  // Units asked for at a time: as many as there are registers for.
-  constexpr int kUnits = UnitsAtATime(kFormat, kTiles <= 2 ? 160 : 80);
+  constexpr int kUnits = UnitsAtATime(kFormat, kTiles);
   constexpr int kTokens = kTiles * kTileTokens;
   __shared__ float partial[kSlices][kPanelRows][kTokens + 1];
 

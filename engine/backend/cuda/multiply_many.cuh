@@ -132,8 +132,8 @@ __global__ __launch_bounds__(kManyThreads, 2) void MultiplyManyKernel(PackedWeig
       for (int m = 0; m < kWarpPanels; ++m) {
         const int p = warp_panel + m;
         UnitCodes<kType> codes;
-        codes.Read(stage + p * kFormat.code_bytes(),
-                   stage + Stage::kHigh + p * kFormat.high_bytes(), lane, shared);
+        codes.ReadFor(i, stage + p * kFormat.code_bytes(),
+                      stage + Stage::kHigh + p * kFormat.high_bytes(), lane, shared);
         uint32_t a[4];
         codes.Fragment(i, a);
         BlockScales scales;
@@ -158,9 +158,10 @@ __global__ __launch_bounds__(kManyThreads, 2) void MultiplyManyKernel(PackedWeig
     for (int m = 0; m < kWarpPanels; ++m) {
 #pragma unroll
       for (int n = 0; n < kWarpTiles; ++n) {
-        float4& total = totals[(m * kWarpTiles + n) * kManyThreads];
+        const float4 total = totals[(m * kWarpTiles + n) * kManyThreads];
         float(&sum)[4] = acc[m][n];
-        total = {total.x + sum[0], total.y + sum[1], total.z + sum[2], total.w + sum[3]};
+        totals[(m * kWarpTiles + n) * kManyThreads] = {total.x + sum[0], total.y + sum[1],
+                                                       total.z + sum[2], total.w + sum[3]};
 #pragma unroll
         for (int i = 0; i < 4; ++i) sum[i] = 0;
       }

@@ -43,8 +43,18 @@ struct UnitCodes {
     }
   }
 
-  // The fragment of block b, or for 16-bit weights of the columns [16 b, 16 b + 16). (With a
-  // constant b a compiler reads of the unit what it needs.)
+  // The same, as far as Fragment(b) needs it.
+  template <typename Load>
+  __device__ __forceinline__ void ReadFor(int b, const char* codes, const char* upper, int lane,
+                                          Load load) {
+    if constexpr (kPieces > 1) {
+      pieces[b] = load(reinterpret_cast<const uint4*>(codes + b * 512) + lane);
+    } else {
+      Read(codes, upper, lane, load);
+    }
+  }
+
+  // The fragment of block b, or for 16-bit weights of the columns [16 b, 16 b + 16).
   __device__ __forceinline__ void Fragment(int b, uint32_t (&a)[4]) const {
     if constexpr (kPieces > 1) {
       const uint4& piece = pieces[b];

@@ -159,8 +159,8 @@ void EndLaunch(double scale) {
 
 void BeginLane() { ++lane_number; }
 
-void CountAccess(const void* place, int lane, uintptr_t address, int bytes, bool writes,
-                 Region* region, uint32_t run, uint32_t first_run) {
+void CountAccess(const void* place, uintptr_t address, int bytes, bool writes, Region* region,
+                 uint32_t run, uint32_t first_run) {
   const uint32_t number = NumberOf(place);
   Place& at = places[number];
   if (at.lane_number != lane_number) {
@@ -179,7 +179,6 @@ void CountAccess(const void* place, int lane, uintptr_t address, int bytes, bool
   }
   Request& request = requests[at.requests[at.done++]];
   if (request.lanes < kLanes) request.addresses[request.lanes++] = address;
-  static_cast<void>(lane);
   if (region->shared) return;
   auto& [one, several] = touched[region];
   for (uintptr_t s = address / 32; s <= (address + bytes - 1) / 32; ++s) {

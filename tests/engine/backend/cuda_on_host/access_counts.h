@@ -56,10 +56,11 @@ struct LaunchCounts {
 void BeginLaunch(const std::string& kernel, dim3 grid, dim3 block, int shared_bytes);
 void EndLaunch(double scale);
 
-// The lane's accesses that follow are the first ones since its warp met.
+// The accesses that follow are a lane's first ones since its warp met.
 void BeginLane();
-void CountAccess(const void* place, int lane, uintptr_t address, int bytes, bool writes,
-                 Region* region, uint32_t run, uint32_t first_run);
+// `place` is of the program; the run is the thread block's (device_memory.h).
+void CountAccess(const void* place, uintptr_t address, int bytes, bool writes, Region* region,
+                 uint32_t run, uint32_t first_run);
 void BeginBlock();
 void EndSegment(int warp);  // all its lanes have come to where they wait
 void CountMma(bool int8, double multiplications);

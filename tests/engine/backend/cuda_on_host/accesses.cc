@@ -134,8 +134,8 @@ void See(const void* place, const void* data, int bytes, AccessKind kind, bool a
     Check(place, address, bytes, kind, region);
   }
   if (simulation.counts) {
-    CountAccess(place, static_cast<int>(running->by.thread % 32), address, bytes,
-                kind != AccessKind::kRead, region, running->by.run, running->by.first_run);
+    CountAccess(place, address, bytes, kind != AccessKind::kRead, region, running->by.run,
+                running->by.first_run);
   }
 }
 

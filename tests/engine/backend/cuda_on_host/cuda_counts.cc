@@ -67,9 +67,6 @@ int Run(const char* path, int64_t most_blocks) {
   on_host::Simulation& simulation = on_host::TheSimulation();
   simulation.checks = false;
   simulation.most_blocks = most_blocks;
-  // What chooses experts must be computed; tiles differ.
-  simulation.most_blocks_of = {
-      {"Embed", 0}, {"Normalize", 0}, {"MultiplyFloat", 0}, {"AttentionTiles", 16 * most_blocks}};
   auto model = Model::Load(path, {.device = "cuda:0", .threads = 1, .kv_bytes = int64_t{1} << 31});
   if (!model.ok()) {
     std::fprintf(stderr, "%s\n", model.status().ToString().c_str());
@@ -89,6 +86,11 @@ int Run(const char* path, int64_t most_blocks) {
       "least_wavefronts\tdram_bytes\tmma_int8\tmma_16\tmma_instructions\tfma\tshuffles\tbarriers\t"
       "most_burst_bytes\tmost_load_waits\n");
   for (const Kind& kind : kKinds) {
+    // What chooses experts must be computed; tiles of decoding rows differ.
+    simulation.most_blocks_of = {{"Embed", 0},
+                                 {"Normalize", 0},
+                                 {"MultiplyFloat", 0},
+                                 {"AttentionTiles", (kind.count == 1 ? 16 : 3) * most_blocks}};
     // The third time everything has its room, and a decoding step its graph.
     for (int time = kind.count == 1 ? 0 : 2; time < 3; ++time) {
       simulation.counts = time == 2;

@@ -118,8 +118,7 @@ void ComplainOf(unsigned i, FaultKind kind, const std::string& what) {
   running = nullptr;
 }
 
-// Opens the barrier of the threads [begin, end) that they are all at, or have ended. `asked`: the
-// number of those that must be there.
+// Opens the barrier that the threads [begin, end) are all at, or have ended.
 void Release(unsigned begin, unsigned end) {
   ++launch.by.time;
   for (unsigned i = begin; i < end; ++i) {
