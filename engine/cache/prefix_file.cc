@@ -26,17 +26,16 @@
 namespace lm {
 namespace {
 
-constexpr char kMagic[16] = "sqlite-lm kv 1\n";
+constexpr char kMagic[16] = "sqlite-lm kv 2\n";
 constexpr uint64_t kMostDescription = 64 << 20;
 
 struct FixedHead {
   char magic[16];
   uint64_t description_bytes;
-  uint64_t data_bytes;
+  uint64_t data_bytes;  // of all pieces
   Digest description;
-  Digest data;
 };
-static_assert(sizeof(FixedHead) == 64);
+static_assert(sizeof(FixedHead) == 48);
 
 absl::string_view View(absl::Span<const char> bytes) { return {bytes.data(), bytes.size()}; }
 
@@ -63,35 +62,74 @@ void SyncFolder(const std::string& path) {
   close(fd);
 }
 
-std::string JsonOf(const PrefixDescription& description) {
+std::string JsonOf(const PrefixDescription& description,
+                   absl::Span<const absl::Span<const char>> pieces) {
   Json json = Json::MakeObject();
   json.Add("model", description.model);
   json.Add("owner", description.owner);
+  json.Add("adapters", description.adapters);
   json.Add("begin", description.begin);
   Json tokens = Json::MakeArray();
   for (const int32_t token : description.tokens) tokens.Append(token);
   json.Add("tokens", std::move(tokens));
+  Json sizes = Json::MakeArray(), digests = Json::MakeArray();
+  for (const absl::Span<const char> piece : pieces) {
+    sizes.Append(static_cast<int64_t>(piece.size()));
+    digests.Append(DigestOf(View(piece)).Hex());
+  }
+  json.Add("sizes", std::move(sizes));
+  json.Add("digests", std::move(digests));
   return json.Dump();
 }
 
-std::optional<PrefixDescription> DescriptionIn(absl::string_view text) {
+bool ReadDigest(absl::string_view hex, Digest* digest) {
+  return hex.size() == 32 && absl::SimpleHexAtoi(hex.substr(0, 16), &digest->high) &&
+         absl::SimpleHexAtoi(hex.substr(16), &digest->low);
+}
+
+// The pieces that lie from `offset` on in the file.
+bool ReadPieces(const Json& json, uint64_t offset, std::vector<PrefixPiece>* pieces) {
+  const Json *sizes = json.Find("sizes"), *digests = json.Find("digests");
+  if (sizes == nullptr || !sizes->is_array() || digests == nullptr || !digests->is_array() ||
+      sizes->array().size() != digests->array().size()) {
+    return false;
+  }
+  for (size_t i = 0; i < sizes->array().size(); ++i) {
+    const Json &size = sizes->array()[i], &digest = digests->array()[i];
+    constexpr uint64_t kMost = uint64_t{1} << 40;
+    if (!size.is_unsigned() || size.unsigned_integer() > kMost || !digest.is_string()) return false;
+    PrefixPiece& piece = pieces->emplace_back();
+    piece.offset = offset;
+    piece.bytes = size.unsigned_integer();
+    offset += piece.bytes;
+    if (!ReadDigest(digest.string(), &piece.digest)) return false;
+  }
+  return true;
+}
+
+std::optional<PrefixHead> HeadIn(absl::string_view text, uint64_t data_begin) {
   const std::optional<Json> json = Json::Parse(text);
   if (!json || !json->is_object()) return std::nullopt;
   const Json *model = json->Find("model"), *owner = json->Find("owner");
-  const Json *begin = json->Find("begin"), *tokens = json->Find("tokens");
+  const Json *adapters = json->Find("adapters"), *begin = json->Find("begin");
+  const Json* tokens = json->Find("tokens");
   const bool whole = model != nullptr && model->is_string() && owner != nullptr &&
-                     owner->is_string() && begin != nullptr && begin->is_unsigned() &&
-                     tokens != nullptr && tokens->is_array();
+                     owner->is_string() && adapters != nullptr && adapters->is_string() &&
+                     begin != nullptr && begin->is_unsigned() && tokens != nullptr &&
+                     tokens->is_array();
   if (!whole || begin->unsigned_integer() > tokens->array().size()) return std::nullopt;
-  PrefixDescription description = {.model = model->string(),
-                                   .owner = owner->string(),
-                                   .begin = static_cast<int64_t>(begin->unsigned_integer())};
+  PrefixHead head;
+  head.description = {.model = model->string(),
+                      .owner = owner->string(),
+                      .adapters = adapters->string(),
+                      .begin = static_cast<int64_t>(begin->unsigned_integer())};
   for (const Json& token : tokens->array()) {
     constexpr uint64_t kMost = std::numeric_limits<int32_t>::max();
     if (!token.is_unsigned() || token.unsigned_integer() > kMost) return std::nullopt;
-    description.tokens.push_back(static_cast<int32_t>(token.unsigned_integer()));
+    head.description.tokens.push_back(static_cast<int32_t>(token.unsigned_integer()));
   }
-  return description;
+  if (!ReadPieces(*json, data_begin, &head.pieces)) return std::nullopt;
+  return head;
 }
 
 // Opens the file and looks whose it is.
@@ -131,34 +169,38 @@ absl::StatusOr<PrefixHead> ReadHead(int fd, const std::string& path, uint64_t by
   }
   std::string text(fixed.description_bytes, '\0');
   RETURN_IF_ERROR(ReadFully(fd, path, sizeof(fixed), absl::MakeSpan(text)));
-  std::optional<PrefixDescription> description;
-  if (DigestOf(text) == fixed.description) description = DescriptionIn(text);
-  if (!description) return Damaged(path, "has a damaged description");
-  return PrefixHead{.description = *std::move(description),
-                    .data_begin = sizeof(fixed) + fixed.description_bytes,
-                    .data_bytes = fixed.data_bytes,
-                    .data_digest = fixed.data};
+  std::optional<PrefixHead> head;
+  if (DigestOf(text) == fixed.description) head = HeadIn(text, sizeof(fixed) + text.size());
+  if (!head) return Damaged(path, "has a damaged description");
+  const uint64_t end = head->pieces.empty()
+                           ? sizeof(fixed) + text.size()
+                           : head->pieces.back().offset + head->pieces.back().bytes;
+  if (end != bytes) return Damaged(path, "has another size than it says");
+  head->bytes = bytes;
+  return *std::move(head);
 }
 
 }  // namespace
 
 absl::Status WritePrefixFile(const std::string& path, const PrefixDescription& description,
-                             absl::Span<const char> data) {
+                             absl::Span<const absl::Span<const char>> pieces) {
   static std::atomic<uint64_t> number{0};
   const std::string part = absl::StrCat(path, ".", getpid(), ".", number++, ".part");
-  const std::string text = JsonOf(description);
+  const std::string text = JsonOf(description, pieces);
   FixedHead fixed = {.magic = {},
                      .description_bytes = text.size(),
-                     .data_bytes = data.size(),
-                     .description = DigestOf(text),
-                     .data = DigestOf(View(data))};
+                     .data_bytes = 0,
+                     .description = DigestOf(text)};
+  for (const absl::Span<const char> piece : pieces) fixed.data_bytes += piece.size();
   std::memcpy(fixed.magic, kMagic, sizeof(kMagic));
   const int fd = open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return absl::UnavailableError(absl::StrCat("'", part, "': ", std::strerror(errno)));
   absl::Cleanup remove = [&part] { unlink(part.c_str()); };
   absl::Status status = WriteAll(fd, {reinterpret_cast<const char*>(&fixed), sizeof(fixed)});
   if (status.ok()) status = WriteAll(fd, text);
-  if (status.ok()) status = WriteAll(fd, View(data));
+  for (const absl::Span<const char> piece : pieces) {
+    if (status.ok()) status = WriteAll(fd, View(piece));
+  }
   if (status.ok() && fsync(fd) != 0) status = absl::UnavailableError(std::strerror(errno));
   if (close(fd) != 0) status.Update(absl::UnavailableError(std::strerror(errno)));
   if (status.ok() && rename(part.c_str(), path.c_str()) != 0) {
@@ -179,21 +221,26 @@ absl::StatusOr<PrefixHead> ReadPrefixHead(const std::string& path) {
   return ReadHead(fd, path, bytes);
 }
 
-absl::StatusOr<std::vector<char>> ReadPrefixData(const std::string& path, const PrefixHead& head) {
+absl::Status ReadPrefixPiece(const std::string& path, const PrefixPiece& piece,
+                             absl::Span<char> out) {
+  constexpr size_t kAtOnce = 128 << 10;  // is still in the cache when its digest is made
+  static_assert(kAtOnce % Digester::kBlockBytes == 0);
   uint64_t bytes = 0;
   ASSIGN_OR_RETURN(const int fd, OpenOwn(path, &bytes));
   const absl::Cleanup closed = [fd] { close(fd); };
-  ASSIGN_OR_RETURN(const PrefixHead now, ReadHead(fd, path, bytes));
-  if (now.data_begin != head.data_begin || now.data_bytes != head.data_bytes ||
-      !(now.data_digest == head.data_digest)) {
-    return Damaged(path, "is another than it was");
+  if (bytes < piece.offset + piece.bytes) return Damaged(path, "is cut");
+  Digester digester;
+  for (size_t done = 0; done < out.size(); done += kAtOnce) {
+    const absl::Span<char> part = out.subspan(done, kAtOnce);
+    RETURN_IF_ERROR(ReadFully(fd, path, piece.offset + done, part));
+    digester.Add(View(part));
   }
-  std::vector<char> data(head.data_bytes);
-  RETURN_IF_ERROR(ReadFully(fd, path, head.data_begin, absl::MakeSpan(data)));
-  if (!(DigestOf(View(data)) == head.data_digest)) return Damaged(path, "has damaged blocks");
-  // The file's time tells what is used least.
-  futimens(fd, nullptr);
-  return data;
+  if (!(digester.Finish() == piece.digest)) return Damaged(path, "has damaged blocks");
+  return absl::OkStatus();
+}
+
+void TouchPrefixFile(const std::string& path) {
+  utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
 }
 
 void RemoveLeftovers(const std::string& folder) {

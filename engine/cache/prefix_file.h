@@ -1,7 +1,7 @@
 // A file with what a model has computed of the beginning of a prompt: its tokens, and the contents
-// of KV blocks.
+// of KV blocks and of a recurrent state.
 //
-//   a head of fixed size, a description in JSON, the blocks; each with a digest
+//   a head of fixed size, a description in JSON with the size and digest of each piece, the pieces
 //
 // A file appears under its name when it is whole, readable by its user only (it has the prompt's
 // tokens), and is never changed. What is read is held against all it should be: nothing of a file
@@ -21,32 +21,43 @@
 namespace lm {
 
 struct PrefixDescription {
-  std::string model;  // all that its numbers depend on beside the tokens
-  std::string owner;  // whose it is
+  std::string model;          // all that its numbers depend on beside the tokens
+  std::string owner;          // whose it is
+  std::string adapters = {};  // that it was computed with; empty: none
   // The blocks are those of the tokens [begin, tokens.size()); the ones before are there so that
   // they can be compared.
   int64_t begin = 0;
   std::vector<int32_t> tokens = {};
 };
 
+// What lies in one piece in a file: a block or a state.
+struct PrefixPiece {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  Digest digest = {};
+};
+
 // A description as a file has it.
 struct PrefixHead {
   PrefixDescription description;
-  uint64_t data_begin = 0;  // in the file
-  uint64_t data_bytes = 0;
-  Digest data_digest;
+  std::vector<PrefixPiece> pieces = {};
+  uint64_t bytes = 0;  // of the file
 };
 
 // Replaces what is at `path`. Unavailable, naming it, where the disk takes no more; then nothing is
 // left of what was written.
 absl::Status WritePrefixFile(const std::string& path, const PrefixDescription& description,
-                             absl::Span<const char> data);
+                             absl::Span<const absl::Span<const char>> pieces);
 
 // FailedPrecondition for a file that is another user's or no plain file; DataLoss where it is
 // damaged or cut; both name it and say how.
 absl::StatusOr<PrefixHead> ReadPrefixHead(const std::string& path);
-// The blocks. As above; also where the file is another now.
-absl::StatusOr<std::vector<char>> ReadPrefixData(const std::string& path, const PrefixHead& head);
+// One of the file's pieces, as its head was: the bytes in `out` are those, or there is an error as
+// above. REQUIRES: out.size() == piece.bytes.
+absl::Status ReadPrefixPiece(const std::string& path, const PrefixPiece& piece,
+                             absl::Span<char> out);
+// The file's time tells what is used least: it was used now.
+void TouchPrefixFile(const std::string& path);
 
 // Removes what writers that are no more have left in a folder.
 void RemoveLeftovers(const std::string& folder);

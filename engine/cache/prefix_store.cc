@@ -41,187 +41,242 @@ PrefixStore::~PrefixStore() {
   if (writer_.joinable()) writer_.join();
 }
 
-// The number of a connection means another database in the next process.
-bool PrefixStore::Keeps(absl::string_view salt) const {
-  return absl::StartsWith(salt, "file:") || absl::StartsWith(salt, "salt:");
-}
-
-std::string PrefixStore::OwnerOf(absl::string_view salt) const {
+PrefixKey PrefixStore::KeyOf(absl::string_view salt, absl::string_view adapters) {
+  // The number of a connection means another database in the next process.
+  if (!absl::StartsWith(salt, "file:") && !absl::StartsWith(salt, "salt:")) return {};
   Sha256 hash;
   hash.Add(salt);
-  return hash.Hex();
+  return {.owner = hash.Hex(), .adapters = std::string(adapters)};
 }
 
 std::string PrefixStore::PathOf(const PrefixDescription& description) const {
   const absl::string_view tokens(reinterpret_cast<const char*>(description.tokens.data()),
                                  description.tokens.size() * sizeof(int32_t));
-  const std::string name = DigestOf(absl::StrCat(description.model, "\n", description.owner, "\n",
-                                                 description.begin, "\n", tokens))
-                               .Hex();
+  const std::string name =
+      DigestOf(absl::StrCat(description.model, "\n", description.owner, "\n", description.adapters,
+                            "\n", description.begin, "\n", tokens))
+          .Hex();
   return (std::filesystem::path(options_.folder) / absl::StrCat(name, kExtension)).string();
 }
 
 void PrefixStore::Note(const absl::Status& status) { trouble_ = std::string(status.message()); }
 
-// Finds out which files have come and gone.
+int64_t PrefixStore::FirstInWindow(int64_t window, int64_t tokens) const {
+  return window == 0 ? 0 : std::max<int64_t>(tokens - window + 1, 0) / options_.block_tokens;
+}
+
+std::vector<PrefixStore::Piece> PrefixStore::Layout(int64_t begin, int64_t tokens) const {
+  std::vector<Piece> pieces;
+  for (size_t c = 0; c < options_.classes.size(); ++c) {
+    const auto& [window, bytes] = options_.classes[c];
+    if (bytes == 0) continue;
+    const int64_t first = c == 0 ? begin / options_.block_tokens : FirstInWindow(window, tokens);
+    for (int64_t i = first; i < Blocks(tokens); ++i) {
+      pieces.push_back({static_cast<int32_t>(c), i, bytes});
+    }
+  }
+  if (options_.state_bytes > 0) pieces.push_back({kState, 0, options_.state_bytes});
+  return pieces;
+}
+
+// Whether a file can be one of this model's.
+bool PrefixStore::Fits(const PrefixHead& head) const {
+  const PrefixDescription& description = head.description;
+  const auto tokens = static_cast<int64_t>(description.tokens.size());
+  if (description.model != options_.model || description.begin % options_.block_tokens != 0) {
+    return false;
+  }
+  // Not before its size is known to be in proportion.
+  if (Blocks(tokens) > (int64_t{1} << 24)) return false;
+  const std::vector<Piece> pieces = Layout(description.begin, tokens);
+  return std::equal(pieces.begin(), pieces.end(), head.pieces.begin(), head.pieces.end(),
+                    [](const Piece& wanted, const PrefixPiece& there) {
+                      return static_cast<uint64_t>(wanted.bytes) == there.bytes;
+                    });
+}
+
 void PrefixStore::Look() {
-  const absl::Time now = absl::Now();
-  if (now < looked_ + absl::Milliseconds(200)) return;
-  looked_ = now;
+  HashSet<std::string> known;
+  {
+    absl::MutexLock lock(&mutex_);
+    const absl::Time now = absl::Now();
+    if (now < looked_ + absl::Milliseconds(200)) return;
+    looked_ = now;
+    for (const auto& [path, entry] : entries_) known.insert(path);
+    for (const std::string& path : refused_) known.insert(path);
+  }
+  // Without the lock: others need not wait for the disk.
   HashSet<std::string> there;
+  std::vector<std::unique_ptr<Entry>> found;
+  std::vector<std::pair<std::string, absl::Status>> refused;  // OK: another model's
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(options_.folder, error)) {
-    if (entry.path().extension() != kExtension) continue;
-    const std::string path = entry.path().string();
+  for (const auto& file : std::filesystem::directory_iterator(options_.folder, error)) {
+    if (file.path().extension() != kExtension) continue;
+    const std::string path = file.path().string();
     there.insert(path);
-    if (entries_.contains(path) || refused_.contains(path)) continue;
+    if (known.contains(path)) continue;
     absl::StatusOr<PrefixHead> head = ReadPrefixHead(path);
     if (absl::IsNotFound(head.status())) continue;  // just gone
-    if (!head.ok()) {
-      Note(head.status());
-      refused_.insert(path);
-      if (absl::IsDataLoss(head.status())) unlink(path.c_str());
+    if (!head.ok() || !Fits(*head)) {
+      refused.emplace_back(path, head.status());
       continue;
     }
-    const PrefixDescription& description = head->description;
-    const auto tokens = static_cast<int64_t>(description.tokens.size());
-    const int64_t blocks = Blocks(tokens - description.begin);
-    const bool fits = description.model == options_.model &&
-                      description.begin % options_.block_tokens == 0 &&
-                      head->data_bytes == static_cast<uint64_t>(blocks * options_.block_bytes);
-    if (!fits) {
-      refused_.insert(path);  // another model's
-      continue;
-    }
-    auto known = std::make_unique<Entry>();
-    known->head = *std::move(head);
-    known->path = path;
-    entries_.emplace(path, std::move(known));
+    found.push_back(std::make_unique<Entry>());
+    found.back()->file =
+        std::make_shared<StoredFile>(StoredFile{.path = path, .head = *std::move(head)});
   }
-  std::erase_if(entries_, [&there](const auto& entry) {
-    return !entry.second->pending && !there.contains(entry.first);
+  for (const auto& [path, status] : refused) {
+    if (absl::IsDataLoss(status)) unlink(path.c_str());
+  }
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [path, status] : refused) {
+    if (!status.ok()) Note(status);
+    refused_.insert(path);
+  }
+  for (std::unique_ptr<Entry>& entry : found) {
+    const std::string path = entry->file->path;
+    entries_.try_emplace(path, std::move(entry));  // unless it was written meanwhile
+  }
+  std::erase_if(entries_, [&](const auto& entry) {
+    return !entry.second->pending && known.contains(entry.first) && !there.contains(entry.first);
   });
   std::erase_if(refused_, [&there](const std::string& path) { return !there.contains(path); });
 }
 
-// The files that make up the longest stored prefix of the tokens.
-std::vector<PrefixStore::Piece> PrefixStore::Pieces(const std::string& owner,
-                                                    absl::Span<const int32_t> tokens,
-                                                    bool pending) {
-  std::vector<Piece> pieces;
+// The files that have the blocks of all layers that see everything, of as many tokens as there are.
+std::vector<PrefixStore::Link> PrefixStore::Chain(const PrefixKey& key,
+                                                  absl::Span<const int32_t> tokens, bool pending) {
+  std::vector<Link> chain;
   for (int64_t reached = 0;;) {
-    Piece best = {nullptr, reached};
+    Link best = {nullptr, reached};
     for (const auto& [path, entry] : entries_) {
-      const PrefixDescription& description = entry->head.description;
-      if (description.owner != owner || description.begin > reached) continue;
-      if (entry->pending && !pending) continue;
+      const PrefixDescription& description = entry->description();
+      if (description.begin > reached || (entry->pending && !pending)) continue;
+      if (description.owner != key.owner || description.adapters != key.adapters) continue;
       const int64_t common = CommonTokens(tokens, description.tokens);
       const bool whole = common == static_cast<int64_t>(description.tokens.size());
       const int64_t end = whole ? common : WholeBlocks(common);
       if (end > best.end) best = {entry.get(), end};
     }
-    if (best.entry == nullptr) return pieces;
-    pieces.push_back(best);
+    if (best.entry == nullptr) return chain;
+    chain.push_back(best);
     reached = best.end;
   }
 }
 
-std::shared_ptr<const StoredPrefix> PrefixStore::Load(absl::string_view salt,
-                                                      absl::Span<const int32_t> tokens) {
-  if (!Keeps(salt) || tokens.empty()) return nullptr;
-  tokens = tokens.subspan(0, tokens.size() - 1);
-  const std::string owner = OwnerOf(salt);
-  struct Wanted {
-    std::string path;
-    PrefixHead head;
-    int64_t begin, end;  // of its tokens
-  };
-  std::vector<Wanted> wanted;
-  {
-    absl::MutexLock lock(&mutex_);
-    Look();
-    const std::vector<Piece> pieces = Pieces(owner, tokens, /*pending=*/false);
-    if (pieces.empty()) return nullptr;
-    const absl::Time now = absl::Now();
-    const bool given = std::all_of(pieces.begin(), pieces.end(), [now](const Piece& piece) {
-      return now < piece.entry->given + absl::Minutes(1);
-    });
-    if (given) {
-      const bool same =
-          last_owner_ == owner && static_cast<int64_t>(last_tokens_.size()) <= pieces.back().end &&
-          CommonTokens(last_tokens_, tokens) == static_cast<int64_t>(last_tokens_.size());
-      return same ? last_.lock() : nullptr;
-    }
-    int64_t begin = 0;
-    for (const Piece& piece : pieces) {
-      piece.entry->given = now;
-      wanted.push_back({piece.entry->path, piece.entry->head, begin, piece.end});
-      begin = piece.end;
-    }
+// The longest file that the tokens begin with.
+const PrefixStore::Entry* PrefixStore::Longest(const PrefixKey& key,
+                                               absl::Span<const int32_t> tokens, bool pending) {
+  const Entry* longest = nullptr;
+  for (const auto& [path, entry] : entries_) {
+    const PrefixDescription& description = entry->description();
+    const size_t size = description.tokens.size();
+    if (description.owner != key.owner || description.adapters != key.adapters) continue;
+    if ((entry->pending && !pending) || size > tokens.size()) continue;
+    if (longest != nullptr && size <= longest->description().tokens.size()) continue;
+    if (tokens.subspan(0, size) == absl::MakeConstSpan(description.tokens)) longest = entry.get();
   }
-  auto stored = std::make_shared<StoredPrefix>();
-  absl::Status status;
-  for (const Wanted& file : wanted) {
-    absl::StatusOr<std::vector<char>> data = ReadPrefixData(file.path, file.head);
-    status = data.status();
-    if (!status.ok()) {
-      absl::MutexLock lock(&mutex_);
-      entries_.erase(file.path);
-      if (!absl::IsNotFound(status)) Note(status);
-      if (absl::IsDataLoss(status)) unlink(file.path.c_str());
-      break;
-    }
-    // A block that the file before has begun is whole, or longer, in this one.
-    const int64_t before = WholeBlocks(file.begin);
-    const int64_t first = (before - file.head.description.begin) / options_.block_tokens;
-    const int64_t blocks = Blocks(file.end - before);
-    stored->tokens = file.end;
-    if (stored->data.empty() && first == 0) {
-      data->resize(blocks * options_.block_bytes);
-      stored->data = *std::move(data);
-      continue;
-    }
-    stored->data.resize(before / options_.block_tokens * options_.block_bytes);
-    const auto at = data->begin() + first * options_.block_bytes;
-    stored->data.insert(stored->data.end(), at, at + blocks * options_.block_bytes);
-  }
-  if (stored->tokens == 0) return nullptr;
-  absl::MutexLock lock(&mutex_);
-  last_ = stored;
-  last_owner_ = owner;
-  last_tokens_.assign(tokens.begin(), tokens.begin() + stored->tokens);
-  return stored;
+  return longest;
 }
 
-std::optional<int64_t> PrefixStore::Wants(absl::string_view salt,
-                                          absl::Span<const int32_t> tokens) {
+// Where the blocks of the full class are.
+void PrefixStore::AddParts(absl::Span<const Link> chain, StoredPrefix* stored) const {
+  if (options_.classes[0].block_bytes == 0) return;
+  int64_t reached = 0;
+  for (const Link& link : chain) {
+    const int64_t first = reached / options_.block_tokens;
+    // A block that the file before has begun is whole, or longer, in this one.
+    std::erase_if(stored->parts,
+                  [first](const StoredPrefix::Part& part) { return part.index >= first; });
+    const int64_t begin = link.entry->description().begin / options_.block_tokens;
+    for (int64_t i = first; i < Blocks(link.end); ++i) {
+      stored->parts.push_back({link.entry->file, static_cast<size_t>(i - begin), 0, i});
+    }
+    reached = link.end;
+  }
+}
+
+std::shared_ptr<const StoredPrefix> PrefixStore::Find(const PrefixKey& key,
+                                                      absl::Span<const int32_t> tokens) {
+  if (key.owner.empty() || tokens.empty()) return nullptr;
+  tokens = tokens.subspan(0, tokens.size() - 1);
+  auto stored = std::make_shared<StoredPrefix>();
+  absl::MutexLock lock(&mutex_);
+  if (!ends_with_files()) {
+    const std::vector<Link> chain = Chain(key, tokens, /*pending=*/false);
+    if (chain.empty()) return nullptr;
+    stored->tokens = chain.back().end;
+    AddParts(chain, stored.get());
+    return stored;
+  }
+  while (const Entry* last = Longest(key, tokens, /*pending=*/false)) {
+    const PrefixDescription& description = last->description();
+    const auto end = static_cast<int64_t>(description.tokens.size());
+    std::vector<Link> chain = Chain(key, tokens.subspan(0, description.begin), /*pending=*/false);
+    const int64_t reached = chain.empty() ? 0 : chain.back().end;
+    if (reached < description.begin) {  // what it went on from is gone
+      tokens = tokens.subspan(0, end - 1);
+      continue;
+    }
+    chain.push_back({last, end});
+    stored->tokens = end;
+    AddParts(chain, stored.get());
+    const std::vector<Piece> pieces = Layout(description.begin, end);
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      if (pieces[i].cache_class == 0) continue;
+      stored->parts.push_back({last->file, i, pieces[i].cache_class, pieces[i].index});
+    }
+    return stored;
+  }
+  return nullptr;
+}
+
+void PrefixStore::Refuse(const std::string& path, const absl::Status& why) {
+  absl::MutexLock lock(&mutex_);
+  entries_.erase(path);
+  if (!absl::IsNotFound(why)) Note(why);
+  if (absl::IsDataLoss(why)) {
+    unlink(path.c_str());
+  } else if (!absl::IsNotFound(why)) {
+    refused_.insert(path);
+  }
+}
+
+std::optional<int64_t> PrefixStore::Wants(const PrefixKey& key, absl::Span<const int32_t> tokens,
+                                          bool asked) {
   const auto end = static_cast<int64_t>(tokens.size());
-  if (!Keeps(salt) || end < kLeastTokens) return std::nullopt;
-  const std::string owner = OwnerOf(salt);
+  const int64_t least = asked ? 1 : kLeastTokens;
+  if (key.owner.empty() || end < least) return std::nullopt;
   absl::MutexLock lock(&mutex_);
   if (stopping_ || absl::Now() < writes_again_) return std::nullopt;
-  Look();
-  const std::vector<Piece> pieces = Pieces(owner, tokens, /*pending=*/true);
-  const int64_t known = pieces.empty() ? 0 : pieces.back().end;
-  const int64_t begin = WholeBlocks(known);
-  const int64_t bytes = Blocks(end - begin) * options_.block_bytes;
-  const bool worth = end - known >= kLeastTokens && bytes <= options_.max_bytes / 2 &&
+  const std::vector<Link> chain = Chain(key, tokens, /*pending=*/true);
+  const int64_t reached = chain.empty() ? 0 : chain.back().end;
+  int64_t known = reached;
+  if (ends_with_files()) {
+    const Entry* longest = Longest(key, tokens, /*pending=*/true);
+    known = longest == nullptr ? 0 : static_cast<int64_t>(longest->description().tokens.size());
+  }
+  const int64_t begin = WholeBlocks(reached);
+  int64_t bytes = 0;
+  for (const Piece& piece : Layout(begin, end)) bytes += piece.bytes;
+  const bool worth = end - known >= least && bytes <= options_.max_bytes / 2 &&
                      queued_bytes_ + bytes <= kMostQueued;
   return worth ? std::optional(begin) : std::nullopt;
 }
 
-void PrefixStore::Write(absl::string_view salt, absl::Span<const int32_t> tokens, int64_t begin,
+void PrefixStore::Write(const PrefixKey& key, absl::Span<const int32_t> tokens, int64_t begin,
                         std::vector<char> data) {
   Job job;
   job.description = {.model = options_.model,
-                     .owner = OwnerOf(salt),
+                     .owner = key.owner,
+                     .adapters = key.adapters,
                      .begin = begin,
                      .tokens = {tokens.begin(), tokens.end()}};
   job.path = PathOf(job.description);
   job.data = std::move(data);
   auto entry = std::make_unique<Entry>();
-  entry->head.description = job.description;
-  entry->path = job.path;
+  entry->file = std::make_shared<StoredFile>(
+      StoredFile{.path = job.path, .head = {.description = job.description}});
   entry->pending = true;
   absl::MutexLock lock(&mutex_);
   if (stopping_ || entries_.contains(job.path)) return;
@@ -236,7 +291,20 @@ void PrefixStore::Write(absl::string_view salt, absl::Span<const int32_t> tokens
   const auto bytes = static_cast<int64_t>(job.data.size());
   jobs_.push_back(std::move(job));
   queued_bytes_ += bytes;
-  entries_.emplace(entry->path, std::move(entry));
+  const std::string path = entry->file->path;
+  entries_.emplace(path, std::move(entry));
+}
+
+// A job's data, by pieces.
+std::vector<absl::Span<const char>> PrefixStore::Cut(const Job& job) const {
+  std::vector<absl::Span<const char>> pieces;
+  absl::Span<const char> rest = job.data;
+  const auto tokens = static_cast<int64_t>(job.description.tokens.size());
+  for (const Piece& piece : Layout(job.description.begin, tokens)) {
+    pieces.push_back(rest.subspan(0, piece.bytes));
+    rest.remove_prefix(piece.bytes);
+  }
+  return pieces;
 }
 
 void PrefixStore::Run() {
@@ -253,7 +321,7 @@ void PrefixStore::Run() {
     absl::Status status = OutOfMemory();
     absl::StatusOr<PrefixHead> head = status;
     try {
-      status = WritePrefixFile(job->path, job->description, job->data);
+      status = WritePrefixFile(job->path, job->description, Cut(*job));
       if (status.ok()) head = ReadPrefixHead(job->path);
       if (status.ok()) MakeRoom();
     } catch (...) {  // memory
@@ -266,19 +334,19 @@ void PrefixStore::Run() {
       writes_again_ = absl::Now() + absl::Minutes(1);
       if (entry != entries_.end()) entries_.erase(entry);
     } else if (entry != entries_.end()) {
-      entry->second->head = *std::move(head);
+      entry->second->file =
+          std::make_shared<StoredFile>(StoredFile{.path = job->path, .head = *std::move(head)});
       entry->second->pending = false;
-      entry->second->given = absl::Now();  // who stored it has it
     }
     queued_bytes_ -= static_cast<int64_t>(job->data.size());
     jobs_.pop_front();
   }
 }
 
-void PrefixStore::Flush() {
+bool PrefixStore::Flush(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   auto written = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return jobs_.empty(); };
-  mutex_.Await(absl::Condition(&written));
+  return mutex_.AwaitWithTimeout(absl::Condition(&written), timeout);
 }
 
 // Removes what was used longest ago, until the folder holds what it may.
@@ -308,15 +376,16 @@ void PrefixStore::MakeRoom() {
 }
 
 std::vector<PrefixStore::Listed> PrefixStore::List(absl::string_view salt) {
-  const std::string owner = OwnerOf(salt);
-  absl::MutexLock lock(&mutex_);
+  const PrefixKey key = KeyOf(salt);
+  if (key.owner.empty()) return {};
   Look();
+  absl::MutexLock lock(&mutex_);
   std::vector<Listed> listed;
   for (const auto& [path, entry] : entries_) {
-    const PrefixDescription& description = entry->head.description;
-    if (entry->pending || description.owner != owner) continue;
+    const PrefixDescription& description = entry->description();
+    if (entry->pending || description.owner != key.owner) continue;
     listed.push_back({description.tokens, description.begin,
-                      static_cast<int64_t>(entry->head.data_begin + entry->head.data_bytes)});
+                      static_cast<int64_t>(entry->file->head.bytes), description.adapters});
   }
   std::sort(listed.begin(), listed.end(),
             [](const Listed& a, const Listed& b) { return a.tokens < b.tokens; });
@@ -324,8 +393,8 @@ std::vector<PrefixStore::Listed> PrefixStore::List(absl::string_view salt) {
 }
 
 std::string PrefixStore::state() {
-  absl::MutexLock lock(&mutex_);
   Look();
+  absl::MutexLock lock(&mutex_);
   const auto written = std::count_if(entries_.begin(), entries_.end(),
                                      [](const auto& entry) { return !entry.second->pending; });
   return absl::StrCat(written, written == 1 ? " prefix" : " prefixes", trouble_.empty() ? "" : "; ",

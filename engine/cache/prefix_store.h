@@ -1,16 +1,21 @@
-// PrefixStore: a folder in which what was computed of prompts outlives the process, for one model.
+// PrefixStore: a folder in which what was computed of prompts outlives the process, and the room
+// that it has in memory, for one model.
 //
 //   PrefixStore store(options);
-//   std::shared_ptr<const StoredPrefix> known = store.Load(salt, prompt);  // null: nothing is
-//   ...
-//   if (std::optional<int64_t> begin = store.Wants(salt, used_twice)) {
-//     store.Write(salt, used_twice, *begin, blocks_from_there);  // behind, by a thread
+//   const PrefixKey key = PrefixStore::KeyOf(salt, adapters);
+//   std::shared_ptr<const StoredPrefix> known = store.Find(key, prompt);  // null: nothing is
+//   ... read its parts (PrefixLoader) ...
+//   if (std::optional<int64_t> begin = store.Wants(key, used_twice)) {
+//     store.Write(key, used_twice, *begin, data);  // of store.Layout(*begin, tokens); behind
 //   }
 //
 // Each file (prefix_file.h) goes on from where others end, so that a prefix is made of several.
 // What one salt has stored is invisible to others; what belongs to a connection's own database in
 // memory is not stored at all. The folder may be used by several processes, and any of them may be
 // killed at any time. It holds `max_bytes`: what was used longest ago goes.
+//
+// Of a model with windows or states a prefix ends where a file does: only there are the blocks of
+// its windows, and its state.
 //
 // What is wrong with the folder, a file or the disk is no reason to fail: state() says it.
 #ifndef LM_ENGINE_CACHE_PREFIX_STORE_H_
@@ -25,6 +30,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
@@ -34,16 +40,44 @@
 
 namespace lm {
 
-// The blocks of a prompt's first `tokens` tokens, one behind the other; the last may be begun only.
+// Whose prefixes, and computed with which adapters.
+struct PrefixKey {
+  std::string owner;     // empty: nothing is stored
+  std::string adapters;  // that names them by what they contain, and how much of each
+
+  friend bool operator==(const PrefixKey&, const PrefixKey&) = default;
+};
+
+// A file that is there.
+struct StoredFile {
+  std::string path;
+  PrefixHead head;
+};
+
+// Where a prompt's first `tokens` tokens are to be read.
 struct StoredPrefix {
+  // A block, or the state.
+  struct Part {
+    std::shared_ptr<const StoredFile> file;
+    size_t piece = 0;  // of head.pieces
+    int32_t cache_class = 0;
+    int64_t index = 0;  // of the prompt's blocks of the class
+  };
   int64_t tokens = 0;
-  std::vector<char> data = {};
+  std::vector<Part> parts = {};
 };
 
 struct PrefixStoreOptions {
+  // Of layers that see so many tokens; 0: all, the first class and no other.
+  struct CacheClass {
+    int64_t window = 0;
+    int64_t block_bytes = 0;
+  };
+
   std::string folder = {};
-  std::string model = {};  // all that a block's bytes depend on beside the tokens
-  int64_t block_bytes = 0;
+  std::string model = {};  // all that a block's bytes depend on beside the tokens and adapters
+  std::vector<CacheClass> classes = {};
+  int64_t state_bytes = 0;  // 0: there are no states
   int64_t block_tokens = 0;
   int64_t max_bytes = int64_t{4} << 30;  // of the folder, whatever the model
 };
@@ -55,6 +89,8 @@ class PrefixStore {
   static constexpr int64_t kLeastTokens = 64;
   // What may wait to be written; beyond that nothing is.
   static constexpr int64_t kMostQueued = int64_t{512} << 20;
+  // The class of a state among those of blocks.
+  static constexpr int32_t kState = -1;
 
   explicit PrefixStore(PrefixStoreOptions options);
   // Writes what waits to be written.
@@ -62,24 +98,41 @@ class PrefixStore {
   PrefixStore(const PrefixStore&) = delete;
   PrefixStore& operator=(const PrefixStore&) = delete;
 
-  // The longest stored prefix of `tokens` that leaves one of them. Reads files: takes as long as
-  // the disk. What was given is not given again for a minute, but to who asks while others have it.
-  std::shared_ptr<const StoredPrefix> Load(absl::string_view salt,
-                                           absl::Span<const int32_t> tokens);
+  // Without an owner for a salt of which nothing is stored.
+  static PrefixKey KeyOf(absl::string_view salt, absl::string_view adapters = "");
+
+  // Finds out, now and then, which files have come and gone. Reads their heads: takes as long as
+  // the disk. What follows knows what was known then.
+  void Look();
+
+  // The longest stored prefix of `tokens` that leaves one of them; null: none.
+  std::shared_ptr<const StoredPrefix> Find(const PrefixKey& key, absl::Span<const int32_t> tokens);
+  // A file was not what it should be: it is none any more.
+  void Refuse(const std::string& path, const absl::Status& why);
 
   // Whether these tokens are worth a file; from which token on, that begins a block, if so.
-  std::optional<int64_t> Wants(absl::string_view salt, absl::Span<const int32_t> tokens);
-  // Has their blocks [begin / block_tokens, ..) written.
-  void Write(absl::string_view salt, absl::Span<const int32_t> tokens, int64_t begin,
+  // `asked`: be they as few as they like.
+  std::optional<int64_t> Wants(const PrefixKey& key, absl::Span<const int32_t> tokens,
+                               bool asked = false);
+  // What a file of the tokens [begin, tokens) has, in order.
+  struct Piece {
+    int32_t cache_class = 0;
+    int64_t index = 0;  // of the sequence's blocks of the class
+    int64_t bytes = 0;
+  };
+  std::vector<Piece> Layout(int64_t begin, int64_t tokens) const;
+  // Has that written.
+  void Write(const PrefixKey& key, absl::Span<const int32_t> tokens, int64_t begin,
              std::vector<char> data);
-  // Waits until what was to be written is, or cannot be.
-  void Flush();
+  // Waits until what was to be written is, or cannot be, at most so long. False where it is not.
+  bool Flush(absl::Duration timeout = absl::InfiniteDuration());
 
   // Of a salt: tokens of each file's prefix, bytes of the file.
   struct Listed {
     std::vector<int32_t> tokens;
     int64_t begin = 0;
     int64_t bytes = 0;
+    std::string adapters = {};
   };
   std::vector<Listed> List(absl::string_view salt);
   // "3 prefixes", and what was refused or is wrong.
@@ -87,10 +140,9 @@ class PrefixStore {
 
  private:
   struct Entry {
-    PrefixHead head;
-    std::string path;
+    std::shared_ptr<const StoredFile> file;
     bool pending = false;  // not written yet
-    absl::Time given = absl::InfinitePast();
+    const PrefixDescription& description() const { return file->head.description; }
   };
   struct Job {
     std::string path;
@@ -98,8 +150,8 @@ class PrefixStore {
     std::vector<char> data;
   };
   // A file, and up to which token of those asked for it is of use.
-  struct Piece {
-    Entry* entry;
+  struct Link {
+    const Entry* entry;
     int64_t end;
   };
 
@@ -110,13 +162,18 @@ class PrefixStore {
   int64_t WholeBlocks(int64_t tokens) const {
     return tokens / options_.block_tokens * options_.block_tokens;
   }
-  bool Keeps(absl::string_view salt) const;
-  std::string OwnerOf(absl::string_view salt) const;
+  // The block before which no token of a window at `tokens` lies.
+  int64_t FirstInWindow(int64_t window, int64_t tokens) const;
+  bool ends_with_files() const { return options_.classes.size() > 1 || options_.state_bytes > 0; }
   std::string PathOf(const PrefixDescription& description) const;
-  void Look() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Fits(const PrefixHead& head) const;
   void Note(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<Piece> Pieces(const std::string& owner, absl::Span<const int32_t> tokens,
-                            bool pending) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<Link> Chain(const PrefixKey& key, absl::Span<const int32_t> tokens, bool pending)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const Entry* Longest(const PrefixKey& key, absl::Span<const int32_t> tokens, bool pending)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddParts(absl::Span<const Link> chain, StoredPrefix* stored) const;
+  std::vector<absl::Span<const char>> Cut(const Job& job) const;
   void Run();
   void MakeRoom();
 
@@ -125,9 +182,6 @@ class PrefixStore {
   HashMap<std::string, std::unique_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);  // by path
   HashSet<std::string> refused_ ABSL_GUARDED_BY(mutex_);                          // paths
   absl::Time looked_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
-  std::weak_ptr<const StoredPrefix> last_ ABSL_GUARDED_BY(mutex_);  // given
-  std::vector<int32_t> last_tokens_ ABSL_GUARDED_BY(mutex_);
-  std::string last_owner_ ABSL_GUARDED_BY(mutex_);
   std::string trouble_ ABSL_GUARDED_BY(mutex_);
   absl::Time writes_again_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   std::deque<Job> jobs_ ABSL_GUARDED_BY(mutex_);  // the first is being written

@@ -12,7 +12,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -54,14 +53,12 @@ struct CacheOp {
     kCopyBlock,  // the first `tokens` tokens of block `from` to block `to`
     kZeroBlock,  // clears block `to`, before another owner may use it
     kCopyState,  // slot `from` to slot `to`
-    kFillBlock,  // block `to` of class 0 gets what ReadBlock has read: `data`
   };
   Kind kind = Kind::kCopyBlock;
   int32_t cache_class = 0;
   int32_t from = -1;
   int32_t to = 0;
   int32_t tokens = 0;
-  std::shared_ptr<const char> data = nullptr;  // of the block's bytes
 };
 
 // One step's work, as a value that is complete before anything runs. Of the tables the model adds
@@ -105,7 +102,8 @@ class LanguageModel {
   virtual int32_t context_length() const = 0;
   virtual const CacheShape& cache() const = 0;
 
-  // Takes a step. It may begin to run, but need not before Await: a step at a time.
+  // Takes a step, which may be cache ops alone. It may begin to run, but need not before Await: a
+  // step at a time.
   virtual absl::Status Launch(ModelStep step) = 0;
 
   // Carries the launched step out: its cache ops, then its tokens, whose keys, values and states go
@@ -116,9 +114,11 @@ class LanguageModel {
   // only.
   virtual absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) = 0;
 
-  // The bytes of a block of class 0, of all its layers: classes[0].block_bytes of them. Between two
-  // steps.
-  virtual absl::Status ReadBlock(int32_t block, absl::Span<char> out) = 0;
+  // The bytes of a block, of all layers of its class (classes[cache_class].block_bytes of them), or
+  // of a slot's state, to be read between two steps and written while nothing else uses it. Empty
+  // where they are not in one piece in host memory; then those of no other number are.
+  virtual absl::Span<char> BlockMemory(int32_t cache_class, int32_t block) = 0;
+  virtual absl::Span<char> StateMemory(int32_t slot) = 0;
 
   // What the model makes of a text's pooled hidden state (hidden_size(),): its embedding, of as
   // many numbers; with `ranks` the scores of its labels, one or more. Between two steps. REQUIRES:

@@ -99,14 +99,4 @@ absl::Status LayerCache::Apply(const CacheOp& op, Backend* backend) const {
   return absl::OkStatus();
 }
 
-absl::Status LayerCache::ReadBlock(int32_t block, char* out, Backend* backend) const {
-  if (block_bytes() == 0) return absl::OkStatus();
-  return backend->Download(blocks_[0].piece(block), out, block_bytes());
-}
-
-absl::Status LayerCache::FillBlock(int32_t block, const char* in, Backend* backend) const {
-  if (block_bytes() == 0) return absl::OkStatus();
-  return backend->Upload(in, blocks_[0].piece(block), block_bytes());
-}
-
 }  // namespace lm

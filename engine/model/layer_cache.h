@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "engine/backend/backend.h"
 #include "engine/model/cache_spec.h"
 
@@ -38,10 +39,11 @@ class LayerCache {
   // REQUIRES: the op's numbers are in range.
   absl::Status Apply(const CacheOp& op, Backend* backend) const;
 
-  // Of a block of class 0, these layers' part: its bytes, and them from and to host memory.
-  int64_t block_bytes() const { return blocks_[0].bytes; }
-  absl::Status ReadBlock(int32_t block, char* out, Backend* backend) const;
-  absl::Status FillBlock(int32_t block, const char* in, Backend* backend) const;
+  // These layers' part of a block, or of the state in a slot. REQUIRES: they are in host memory.
+  absl::Span<char> BlockMemory(int32_t cache_class, int32_t block) const {
+    return blocks_[cache_class].span(block);
+  }
+  absl::Span<char> StateMemory(int32_t slot) const { return states_.span(slot); }
 
  private:
   struct Layer {
@@ -54,6 +56,9 @@ class LayerCache {
     Buffer buffer;
     int64_t bytes = 0;
     char* piece(int64_t i) const { return static_cast<char*>(buffer.data()) + i * bytes; }
+    absl::Span<char> span(int64_t i) const {
+      return bytes == 0 ? absl::Span<char>() : absl::MakeSpan(piece(i), bytes);
+    }
   };
 
   std::vector<Arena> blocks_;  // of each class

@@ -162,6 +162,7 @@ absl::Status Transformer::Await(const std::atomic<bool>& cancel, StepResults* re
   results->cache_ops_done = false;
   RETURN_IF_ERROR(ApplyCacheOps());
   results->cache_ops_done = true;
+  if (step_.tables.tokens.empty()) return absl::OkStatus();
   auto set_cancel = [this](const std::atomic<bool>* flag) {
     for (const Stage& stage : stages_) stage.backend->set_cancel(flag);
   };
@@ -204,25 +205,21 @@ absl::Status Transformer::Run(const std::atomic<bool>& cancel, StepResults* resu
 
 absl::Status Transformer::ApplyCacheOps() {
   for (const CacheOp& op : step_.cache_ops) {
-    const char* data = op.data.get();
     for (const Stage& stage : stages_) {
-      if (op.kind != CacheOp::Kind::kFillBlock) {
-        RETURN_IF_ERROR(stage.cache.Apply(op, stage.backend.get()));
-        continue;
-      }
-      RETURN_IF_ERROR(stage.cache.FillBlock(op.to, data, stage.backend.get()));
-      data += stage.cache.block_bytes();
+      RETURN_IF_ERROR(stage.cache.Apply(op, stage.backend.get()));
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status Transformer::ReadBlock(int32_t block, absl::Span<char> out) {
-  for (const Stage& stage : stages_) {
-    RETURN_IF_ERROR(stage.cache.ReadBlock(block, out.data(), stage.backend.get()));
-    out.remove_prefix(stage.cache.block_bytes());
-  }
-  return absl::OkStatus();
+absl::Span<char> Transformer::BlockMemory(int32_t cache_class, int32_t block) {
+  if (stages_.size() > 1 || !stages_[0].backend->uses_host_memory()) return {};
+  return stages_[0].cache.BlockMemory(cache_class, block);
+}
+
+absl::Span<char> Transformer::StateMemory(int32_t slot) {
+  if (stages_.size() > 1 || !stages_[0].backend->uses_host_memory()) return {};
+  return stages_[0].cache.StateMemory(slot);
 }
 
 absl::Status Transformer::RunLayers(const std::atomic<bool>& cancel, Stage* stage) {

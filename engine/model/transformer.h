@@ -46,7 +46,8 @@ class Transformer final : public LanguageModel {
   absl::Status Launch(ModelStep step) override;
   absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override;
 
-  absl::Status ReadBlock(int32_t block, absl::Span<char> out) override;
+  absl::Span<char> BlockMemory(int32_t cache_class, int32_t block) override;
+  absl::Span<char> StateMemory(int32_t slot) override;
   absl::StatusOr<std::vector<float>> ApplyHead(bool ranks, absl::Span<const float> pooled) override;
 
   const Weights& weights() const { return weights_; }

@@ -126,22 +126,33 @@ bool BlockManager::CopyTail(absl::string_view salt, int32_t tokens, BlockTable* 
   return true;
 }
 
-std::optional<int64_t> BlockManager::Restore(absl::string_view salt,
-                                             const std::shared_ptr<const StoredPrefix>& stored,
-                                             BlockTable* table) {
-  assert(pools_.size() == 1 && !shape_.recurrent());
-  const auto first = static_cast<int64_t>(table->blocks[0].size());
-  if (!Grow(salt, stored->tokens, table)) {
-    Truncate(first * kKvBlockTokens, table);
-    return std::nullopt;
+bool BlockManager::MakeRoomForPrefix(absl::string_view salt, int64_t tokens, BlockTable* table) {
+  for (size_t c = 1; c < pools_.size(); ++c) {
+    const int64_t seen = std::max<int64_t>(tokens - shape_.classes[c].window + 1, 0);
+    table->blocks[c].resize(std::max<size_t>(table->blocks[c].size(), seen / kKvBlockTokens), -1);
   }
-  const int64_t bytes = shape_.classes[0].block_bytes;
-  for (int64_t i = first; i < BlocksFor(stored->tokens); ++i) {
-    ops_.push_back({.kind = CacheOp::Kind::kFillBlock,
-                    .to = table->blocks[0][i],
-                    .data = {stored, stored->data.data() + i * bytes}});
-  }
-  return stored->tokens;
+  return Grow(salt, tokens, table);
+}
+
+HeldState BlockManager::HoldSnapshot(const BlockTable& table) {
+  if (table.lease.state() < 0) return {};
+  return HeldState(&states_, table.lease.state());
+}
+
+HeldState::HeldState(KvBlockPool* pool, int32_t slot) : pool_(pool), slot_(slot) {
+  pool->Ref(slot);
+}
+
+HeldState& HeldState::operator=(HeldState&& other) noexcept {
+  if (this == &other) return *this;
+  Drop();
+  pool_ = std::exchange(other.pool_, nullptr);
+  slot_ = std::exchange(other.slot_, -1);
+  return *this;
+}
+
+void HeldState::Drop() {
+  if (slot_ >= 0) pool_->Unref(std::exchange(slot_, -1));
 }
 
 bool BlockManager::Grow(absl::string_view salt, int64_t tokens, BlockTable* table) {
@@ -169,7 +180,7 @@ void BlockManager::Publish(PrefixOwner owner, absl::Span<const int32_t> tokens, 
     windowed.emplace_back(table->blocks[c].begin(), table->blocks[c].begin() + blocks);
   }
   std::optional<int32_t> state;
-  if (snapshot) state = AllocateState();
+  if (snapshot && shape_.recurrent()) state = AllocateState();
   if (state) {
     ops_.push_back({.kind = CacheOp::Kind::kCopyState, .from = table->state, .to = *state});
   }
@@ -208,6 +219,24 @@ void BlockManager::Truncate(int64_t tokens, BlockTable* table) {
   }
 }
 
+bool BlockManager::SetAside(BlockTable* table) {
+  const bool many = tree_.num_states() > states_.num_blocks() / 2;
+  if (states_.num_free() == 0 && many) tree_.EvictState();
+  const std::optional<int32_t> slot = states_.Allocate();
+  if (!slot) return false;
+  ops_.push_back({.kind = CacheOp::Kind::kCopyState, .from = table->state, .to = *slot});
+  table->aside = *slot;
+  return true;
+}
+
+void BlockManager::Rewind(BlockTable* table) {
+  states_.Unref(std::exchange(table->state, std::exchange(table->aside, -1)));
+}
+
+void BlockManager::KeepState(BlockTable* table) {
+  if (table->aside >= 0) states_.Unref(std::exchange(table->aside, -1));
+}
+
 void BlockManager::Release(BlockTable* table) {
   for (size_t c = 0; c < table->blocks.size(); ++c) {
     for (size_t i = c == 0 ? table->lease.blocks().size() : 0; i < table->blocks[c].size(); ++i) {
@@ -215,6 +244,7 @@ void BlockManager::Release(BlockTable* table) {
     }
   }
   if (table->state >= 0) states_.Unref(std::exchange(table->state, -1));
+  KeepState(table);
   table->blocks.clear();
   table->lease = {};
   table->manager = nullptr;
@@ -285,7 +315,7 @@ absl::Status BlockManager::CheckIntegrity(absl::Span<const BlockTable* const> ta
   for (const KvBlockPool& pool : pools_) used.emplace_back(pool.num_blocks(), false);
   int64_t states = 0;
   for (const BlockTable* table : tables) {
-    states += table->state >= 0;
+    states += (table->state >= 0) + (table->aside >= 0);
     if (table->blocks.empty()) continue;
     for (size_t i = table->lease.blocks().size(); i < table->blocks[0].size(); ++i) {
       own += pools_[0].references(table->blocks[0][i]) == 1;  // a shared tail counts as the tree's

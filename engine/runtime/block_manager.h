@@ -9,13 +9,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/cache/kv_block_pool.h"
-#include "engine/cache/prefix_store.h"
 #include "engine/cache/prefix_tree.h"
 #include "engine/model/language_model.h"
 #include "engine/runtime/block_owners.h"
@@ -41,6 +41,26 @@ struct BlockTable {
   PrefixTree::Lease lease;
   std::vector<std::vector<int32_t>> blocks;
   int32_t state = -1;
+  int32_t aside = -1;  // a slot that has the state before the step, see BlockManager::SetAside
+};
+
+// Keeps a snapshot what it is while it is held.
+class HeldState {
+ public:
+  HeldState() = default;
+  // REQUIRES: the pool outlives this; the slot has a reference.
+  HeldState(KvBlockPool* pool, int32_t slot);
+  HeldState(HeldState&& other) noexcept { *this = std::move(other); }
+  HeldState& operator=(HeldState&& other) noexcept;
+  ~HeldState() { Drop(); }
+
+  int32_t slot() const { return slot_; }  // -1: none
+
+ private:
+  void Drop();
+
+  KvBlockPool* pool_ = nullptr;
+  int32_t slot_ = -1;
 };
 
 // Adds the table's blocks of its first `tokens` tokens to those of the sequence that was appended
@@ -62,12 +82,10 @@ class BlockManager {
   // block, or none, where there is no memory for a copy. Nothing where there is no slot for a
   // state.
   std::optional<int64_t> Adopt(absl::string_view salt, BlockTable* table);
-  // Fills the table, which has whole blocks, up to the end of `stored`. Returns how many tokens it
-  // has then; nothing where there are no blocks, and nothing has changed. REQUIRES: one class, no
-  // states.
-  std::optional<int64_t> Restore(absl::string_view salt,
-                                 const std::shared_ptr<const StoredPrefix>& stored,
-                                 BlockTable* table);
+  // Gives the table, which has whole blocks and its state, the blocks that the first `tokens`
+  // tokens leave behind: of windows those that are still seen. False where there is no room; then
+  // the table is to be released.
+  bool MakeRoomForPrefix(absl::string_view salt, int64_t tokens, BlockTable* table);
   // Takes blocks until the table has room for `tokens` tokens, evicting where it must. False where
   // memory ends before; the table keeps what it got.
   bool Grow(absl::string_view salt, int64_t tokens, BlockTable* table);
@@ -80,7 +98,17 @@ class BlockManager {
   void LeaveBehind(int64_t computed, BlockTable* table);
   // Gives back what tokens from position `tokens` on had. REQUIRES: they are not the lease's.
   void Truncate(int64_t tokens, BlockTable* table);
+  // Has the table's state as it is now copied aside, before the next step's tokens, so that Rewind
+  // can put it back: a slot of it, which SetAside takes from the oldest snapshots only where many
+  // are kept. False where there is none.
+  bool SetAside(BlockTable* table);
+  // Puts back what was set aside; or gives it up.
+  void Rewind(BlockTable* table);
+  void KeepState(BlockTable* table);
   void Release(BlockTable* table);
+
+  // Of a matched table: the snapshot that it ends with, if it does.
+  HeldState HoldSnapshot(const BlockTable& table);
 
   // Tokens that Match would find.
   int64_t MatchLength(PrefixOwner owner, absl::Span<const int32_t> tokens) const;

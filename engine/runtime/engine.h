@@ -22,6 +22,8 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "engine/cache/prefix_loader.h"
+#include "engine/cache/prefix_sightings.h"
 #include "engine/cache/prefix_store.h"
 #include "engine/model/model.h"
 #include "engine/runtime/batch_cancellation.h"
@@ -97,6 +99,14 @@ class Engine {
   // What is stored of a salt's prompts, and how the store is doing: empty where none was asked for.
   std::vector<PrefixStore::Listed> StoredPrefixes(absl::string_view salt) const;
   std::string StoreState() const;
+  // How many of a prompt's first tokens are stored, beside the last.
+  int64_t StoredTokens(absl::string_view salt, const AdapterSet& adapters,
+                       absl::Span<const int32_t> prompt) const;
+  // How many bytes what is computed of so many tokens takes, with the windows and the state behind
+  // them.
+  int64_t PrefixBytes(int64_t tokens) const;
+  // Waits until what was to be stored is, or cannot be, at most so long. False where it is not.
+  bool FlushStore(absl::Duration timeout) const;
   // Asks what the prefix cache holds for a salt; an engine that is stopped answers "nothing".
   std::shared_ptr<CacheInspection> InspectCache(std::string salt);
 
@@ -120,6 +130,7 @@ class Engine {
   void EndSequence(Sequence* sequence, const absl::StatusOr<std::optional<FinishReason>>& end,
                    absl::Time now);
   absl::Status RunModel(const StepPlan& plan);
+  absl::Status RunStep(ModelStep step);
   ModelStep MakeModelStep(const StepPlan& plan) const;
   std::vector<uint64_t> WantedLogits(const StepPlan& plan) const;
   void Advance(const StepPlan& plan, absl::Time now);
@@ -127,7 +138,12 @@ class Engine {
       const StepEntry& entry, const absl::Status& known,
       absl::Span<const absl::StatusOr<int32_t>> sampled, absl::Span<const float> logits,
       absl::Time now);
+  absl::Status CarryOut(StepPlan* plan);
+  void BeginLoads(const StepPlan& plan);
+  void EndLoads();
+  std::string StoredAdapters(const AdapterSet& adapters) const;
   void StoreFound(const StepPlan& plan);
+  void StorePrefix(const Sequence& sequence, int64_t tokens, int32_t state);
   void FailBatch(const StepPlan& plan, const absl::Status& status);
   void FailAll(const absl::Status& status);
   void Finish(std::unique_ptr<Sequence> sequence, Generation result);
@@ -144,6 +160,7 @@ class Engine {
   std::unique_ptr<Scheduler> MakeScheduler() const;
   std::unique_ptr<Speculator> MakeSpeculator() const;
   std::unique_ptr<PrefixStore> MakeStore();
+  std::unique_ptr<PrefixLoader> MakeLoader();
 
   const std::unique_ptr<Model> model_;
   const EngineOptions options_;
@@ -157,7 +174,7 @@ class Engine {
   std::unique_ptr<PrefixStore> store_;  // null: none, or none that would be of use
 
   // Only the engine's thread touches these.
-  std::unique_ptr<Speculator> speculator_;  // null: nothing is guessed
+  std::unique_ptr<Speculator> speculator_;
   std::unique_ptr<Scheduler> scheduler_;  // null: there was no memory for it, and the engine stops
   bool recovered_ = false;                // by the turn before
   WorkMeter work_meter_;
@@ -170,6 +187,8 @@ class Engine {
   Guesses guesses_;                 // of this step
   std::vector<Finished> finished_;  // of this step
   bool look_for_abandoned_ = false;
+  bool only_loads_ = false;  // nothing can go on before one is done
+  PrefixSightings sightings_;
   uint64_t cancels_seen_ = 0;
 
   mutable absl::Mutex mutex_;
@@ -177,6 +196,7 @@ class Engine {
   std::deque<std::shared_ptr<CacheInspection>> inspections_ ABSL_GUARDED_BY(mutex_);
   absl::Status accepting_ ABSL_GUARDED_BY(mutex_);  // not OK: why Submit refuses
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool loaded_ ABSL_GUARDED_BY(mutex_) = false;      // the loader has something that is done
   int64_t num_waiting_ ABSL_GUARDED_BY(mutex_) = 0;  // in the scheduler, as it was last
   EngineStats stats_ ABSL_GUARDED_BY(mutex_);        // without what Stats() adds
   RequestLog log_ ABSL_GUARDED_BY(mutex_);
@@ -185,6 +205,7 @@ class Engine {
   LatencyWindow inter_token_latency_ ABSL_GUARDED_BY(mutex_);
 
   absl::once_flag join_once_;
+  std::unique_ptr<PrefixLoader> loader_;  // of the store; before what it writes to goes
   std::thread thread_;
 };
 

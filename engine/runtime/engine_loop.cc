@@ -19,6 +19,7 @@ void Engine::Run() {
   while (WaitForWork()) {
     try {
       AnswerInspections();
+      EndLoads();
       TakeIncoming();
       Step();
       recovered_ = false;
@@ -29,6 +30,8 @@ void Engine::Run() {
   if (scheduler_ != nullptr) {
     try {
       TakeIncoming();
+      if (loader_ != nullptr) loader_->Drain();
+      scheduler_->EndLoads();
       FailAll(absl::CancelledError("the engine was stopped"));
       Deliver();
     } catch (...) {
@@ -54,11 +57,13 @@ std::string Engine::AdaptersText(const AdapterSet& adapters) const {
 
 bool Engine::WaitForWork() {
   absl::MutexLock lock(&mutex_);
+  auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stopping_ || loaded_ || !incoming_.empty() || !inspections_.empty();
+  };
   if (scheduler_ != nullptr && scheduler_->idle()) {
-    auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return stopping_ || !incoming_.empty() || !inspections_.empty();
-    };
     mutex_.Await(absl::Condition(&has_work));
+  } else if (only_loads_) {  // those that wait may be abandoned meanwhile
+    mutex_.AwaitWithTimeout(absl::Condition(&has_work), absl::Milliseconds(20));
   }
   return !stopping_;
 }
@@ -93,6 +98,16 @@ void Engine::TakeIncoming() {
       incoming_.pop_front();
       ++num_waiting_;
     }
+    if (store_ != nullptr && !sequence->wants_every_token()) {
+      PrefixKey key =
+          PrefixStore::KeyOf(sequence->salt(), StoredAdapters(sequence->request().spec().adapters));
+      const int64_t sighted =
+          key.owner.empty()
+              ? 0
+              : sightings_.See(key.owner + key.adapters,
+                               sequence->tokens().subspan(0, sequence->tokens().size() - 1));
+      sequence->set_store_key(std::move(key), sighted);
+    }
     // One that was abandoned while it lay in incoming_ was counted before anybody could look for
     // it.
     look_for_abandoned_ = look_for_abandoned_ || sequence->request().abandoned();
@@ -109,9 +124,14 @@ void Engine::TakeIncoming() {
 void Engine::Step() {
   DropAbandoned();
   FollowGrammars();
-  const StepPlan plan = scheduler_->Schedule(MakePromptLimits());
+  StepPlan plan = scheduler_->Schedule(MakePromptLimits());
   ReportQueue();
-  if (!plan.entries.empty()) {
+  const absl::Status ops = plan.loads.empty() ? absl::OkStatus() : CarryOut(&plan);
+  only_loads_ =
+      plan.entries.empty() && scheduler_->num_loading() > 0 && scheduler_->num_following() == 0;
+  if (!ops.ok()) {
+    FailBatch(plan, ops);
+  } else if (!plan.entries.empty()) {
     const StepWork work = work_meter_.Count(plan);
     int32_t tokens = 0;
     for (const StepEntry& entry : plan.entries) tokens += entry.num_tokens;
@@ -127,10 +147,51 @@ void Engine::Step() {
     } else {
       FailBatch(plan, status);
     }
-  } else if (!scheduler_->idle() && scheduler_->num_following() == 0) {
+  } else if (!only_loads_ && !scheduler_->idle() && scheduler_->num_following() == 0) {
     FailAll(absl::InternalError("the scheduler found nothing to do although requests wait"));
   }
   Deliver();
+}
+
+// Does the plan's block operations, behind which its loads may write, and begins those.
+absl::Status Engine::CarryOut(StepPlan* plan) {
+  ModelStep step;
+  step.cache_ops = std::exchange(plan->cache_ops, {});
+  step.tables.blocks.resize(model_->language_model().cache().classes.size());
+  const absl::Status status = step.cache_ops.empty() ? absl::OkStatus() : RunStep(std::move(step));
+  BeginLoads(*plan);
+  return status;
+}
+
+void Engine::BeginLoads(const StepPlan& plan) {
+  LanguageModel& model = model_->language_model();
+  for (const StepPlan::Load& load : plan.loads) {
+    const BlockTable& table = load.sequence->block_table();
+    std::vector<PrefixLoader::Read> reads;
+    for (const StoredPrefix::Part& part : load.stored->parts) {
+      if (part.cache_class == 0 && part.index < load.begin) continue;
+      const absl::Span<char> memory =
+          part.cache_class == PrefixStore::kState
+              ? model.StateMemory(table.state)
+              : model.BlockMemory(part.cache_class, table.blocks[part.cache_class][part.index]);
+      reads.push_back({part.file, part.piece, memory});
+    }
+    loader_->Begin(reinterpret_cast<intptr_t>(load.sequence), std::move(reads));
+  }
+}
+
+void Engine::EndLoads() {
+  if (loader_ == nullptr) return;
+  {
+    absl::MutexLock lock(&mutex_);
+    loaded_ = false;
+  }
+  for (const PrefixLoader::Done& done : loader_->TakeDone()) {
+    if (!done.status.ok()) store_->Refuse(done.path, done.status);
+    scheduler_->OnLoaded(reinterpret_cast<const Sequence*>(done.number), done.status.ok(),
+                         absl::Now());
+    look_for_abandoned_ = true;
+  }
 }
 
 // Takes out the sequences that nobody waits for any more and those that are out of time.
@@ -193,11 +254,15 @@ std::vector<int32_t> SampledRows(const StepEntry& entry, int32_t begin) {
 
 // Runs the model over the plan; results_ then has what it wants.
 absl::Status Engine::RunModel(const StepPlan& plan) {
-  LanguageModel& model = model_->language_model();
   std::vector<const Request*> requests;
   for (const StepEntry& entry : plan.entries) requests.push_back(&entry.sequence->request());
   const BatchCancellation::Step step(cancellation_.get(), std::move(requests));
-  absl::Status status = model.Launch(MakeModelStep(plan));
+  return RunStep(MakeModelStep(plan));
+}
+
+absl::Status Engine::RunStep(ModelStep step) {
+  LanguageModel& model = model_->language_model();
+  absl::Status status = model.Launch(std::move(step));
   results_.cache_ops_done = false;
   if (status.ok()) status = model.Await(cancellation_->flag(), &results_);
   if (!results_.cache_ops_done) scheduler_->DistrustBlocks();
@@ -284,6 +349,9 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
     Sequence* sequence = entry.sequence;
     const int32_t first_position = sequence->computed();
     scheduler_->Commit(entry, entry.num_tokens - entry.num_guessed);
+    if (sequence->TakeStorePoint()) {
+      StorePrefix(*sequence, sequence->computed(), sequence->block_table().state);
+    }
     absl::Status status;
     absl::StatusOr<std::optional<FinishReason>> end = std::optional<FinishReason>();
     if (sequence->embedding()) {
@@ -351,22 +419,31 @@ absl::StatusOr<std::optional<FinishReason>> Engine::TakeSamples(
 
 // Has what prompts have found in the cache, which so was of use twice, written to the store.
 void Engine::StoreFound(const StepPlan& plan) {
-  const CacheShape& cache = model_->language_model().cache();
-  for (const auto& [sequence, found] : plan.found) {
-    const absl::Span<const int32_t> tokens = sequence->tokens().subspan(0, found);
-    const std::optional<int64_t> begin = store_->Wants(sequence->salt(), tokens);
-    if (!begin) continue;
-    const int64_t bytes = cache.classes[0].block_bytes;
-    const int64_t first = *begin / kKvBlockTokens, end = BlocksFor(found);
-    std::vector<char> data((end - first) * bytes);
-    absl::Status status;
-    for (int64_t i = first; i < end && status.ok(); ++i) {
-      status = model_->language_model().ReadBlock(
-          sequence->block_table().blocks[0][i],
-          absl::MakeSpan(data).subspan((i - first) * bytes, bytes));
-    }
-    if (status.ok()) store_->Write(sequence->salt(), tokens, *begin, std::move(data));
+  for (const auto& [sequence, found, state] : plan.found) {
+    StorePrefix(*sequence, found, state.slot());
   }
+}
+
+// Has a sequence's first tokens written, of which its table has all that a file needs but the
+// state.
+void Engine::StorePrefix(const Sequence& sequence, int64_t tokens, int32_t state) {
+  const absl::Span<const int32_t> prefix = sequence.tokens().subspan(0, tokens);
+  const std::optional<int64_t> begin = store_->Wants(sequence.store_key(), prefix);
+  if (!begin) return;
+  LanguageModel& model = model_->language_model();
+  std::vector<char> data;
+  for (const PrefixStore::Piece& piece : store_->Layout(*begin, tokens)) {
+    absl::Span<char> memory;
+    if (piece.cache_class == PrefixStore::kState) {
+      if (state >= 0) memory = model.StateMemory(state);
+    } else {
+      const int32_t block = sequence.block_table().blocks[piece.cache_class][piece.index];
+      if (block >= 0) memory = model.BlockMemory(piece.cache_class, block);
+    }
+    if (memory.empty()) return;
+    data.insert(data.end(), memory.begin(), memory.end());
+  }
+  store_->Write(sequence.store_key(), prefix, *begin, std::move(data));
 }
 
 // The forward pass failed, or was cut short because nobody waited for it any more.
@@ -392,7 +469,7 @@ void Engine::FailAll(const absl::Status& status) {
 
 void Engine::Finish(std::unique_ptr<Sequence> sequence, Generation result) {
   const bool answered = result.status.ok() && !sequence->scoring() && !sequence->embedding();
-  if (answered && speculator_ != nullptr) speculator_->Learn(*sequence);
+  if (answered) speculator_->Learn(*sequence);
   finished_.push_back({std::move(sequence), std::move(result)});
 }
 
@@ -451,7 +528,7 @@ void Engine::RecordStep(const StepPlan& plan, const StepWork& work, absl::Durati
     rows += entry.decode;
   }
   pacer_.Record(static_cast<int32_t>(prefilled), took);
-  if (speculator_ != nullptr && prefilled == 0) {
+  if (prefilled == 0) {
     speculator_->Record(static_cast<int32_t>(decoded), took);
   }
   const absl::Duration per_token = took / (prefilled + decoded);
@@ -499,12 +576,11 @@ std::unique_ptr<Scheduler> Engine::MakeScheduler() const {
                        .cache = model.cache(),
                        .prefix_cache = options_.prefix_cache && !model.cache().whole_sequences,
                        .grammar_work = options_.grammar_work,
-                       .speculator = speculator_.get()});
+                       .speculator = speculator_.get(),
+                       .store = store_.get()});
 }
 
-// None for a recurrent model: what a state has seen of a wrong guess cannot be taken back.
 std::unique_ptr<Speculator> Engine::MakeSpeculator() const {
-  if (model_->language_model().cache().recurrent()) return nullptr;
   std::unique_ptr<DraftModel> draft;
   if (Model* model = model_->draft()) {
     draft = std::make_unique<DraftModel>(&model->language_model(), &cancellation_->flag());
@@ -524,6 +600,7 @@ void Engine::DropScheduled() noexcept {
     num_waiting_ = 0;
   }
   finished_.clear();
+  if (loader_ != nullptr) loader_->Drain();  // what it writes to are their blocks
   scheduler_ = nullptr;
   for (;;) {
     std::shared_ptr<CacheInspection> inspection;

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace lm {
@@ -62,11 +61,10 @@ struct EngineStats {
   int64_t kv_bytes_free = 0;
   int64_t kv_bytes_cached = 0;
   int64_t preemptions = 0;
-  int64_t tokens_drafted = 0;             // guessed, and checked by the model (see Speculator)
-  int64_t tokens_accepted = 0;            // of those, right
-  double steps_saved = 0;                 // what was right took as many fewer steps of as many rows
-  std::string draft_model = "";           // that guesses; empty: none does
-  absl::string_view no_speculation = "";  // why nothing is ever guessed; empty: it may be
+  int64_t tokens_drafted = 0;    // guessed, and checked by the model (see Speculator)
+  int64_t tokens_accepted = 0;   // of those, right
+  double steps_saved = 0;        // what was right took as many fewer steps of as many rows
+  std::string draft_model = "";  // that guesses; empty: none does
 };
 
 }  // namespace lm

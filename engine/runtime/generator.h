@@ -34,6 +34,9 @@ enum class Task {
   kEmbed,   // Generation::embedding of the prompt, a plain text without a template
   kRank,    // likewise, the scores of how well the prompt answers `question`
   kScore,   // Generation::prompt_logprobs of the prompt, likewise
+  // What the prompt leaves in the cache is stored (RequestSpec::store). Without a prompt: what all
+  // prompts behind the system prompt begin with. The answer, of a token, is of no use.
+  kPrefill,
 };
 
 // What is asked, as text. The views outlive the call that they are given to.

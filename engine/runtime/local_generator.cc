@@ -203,6 +203,13 @@ absl::StatusOr<RequestSpec> LocalGenerator::PreparePair(const TextRequest& reque
 
 absl::StatusOr<RequestSpec> LocalGenerator::PrepareChat(const TextRequest& request) const {
   GenerationOptions options = request.options;
+  if (request.task == Task::kPrefill) {
+    options.constraint = {};
+    options.stop.clear();
+    options.vote = options.n = options.best_of = 0;
+    options.max_tokens = 1;
+    options.cache = false;
+  }
   if (request.task == Task::kChoose && options.vote == 0) {
     // The choices come before any sampling: without it, the request is the same for the memo.
     const GenerationOptions none;
@@ -216,14 +223,25 @@ absl::StatusOr<RequestSpec> LocalGenerator::PrepareChat(const TextRequest& reque
       static_cast<int64_t>(prompt.tokens.size()) >= max_sequence_tokens()) {
     ASSIGN_OR_RETURN(prompt, Truncate(request, std::move(prompt)));
   }
-  std::vector<int32_t> borders;
-  if (engine_->model().language_model().cache().recurrent()) {
+  std::vector<int32_t> borders, store;
+  const bool prefills = request.task == Task::kPrefill;
+  if (prefills || engine_->model().language_model().cache().recurrent()) {
     ASSIGN_OR_RETURN(borders, FindBorders(prompt.tokens, std::move(messages), options));
+  }
+  if (prefills) {
+    store = borders;
+    // The last token is computed in any case.
+    if (!request.prompt.empty()) {
+      store.push_back(static_cast<int32_t>(prompt.tokens.size()) - 1);
+    } else if (!borders.empty()) {
+      prompt.tokens.resize(borders[0] + 1);
+    }
   }
   return RequestSpec{.prompt = std::move(prompt.tokens),
                      .text = std::move(prompt.text),
                      .options = std::move(options),
                      .borders = std::move(borders),
+                     .store = std::move(store),
                      .stream = request.stream,
                      .wants_first_choices = request.task == Task::kChoose,
                      .wants_probability = request.task == Task::kWeigh};

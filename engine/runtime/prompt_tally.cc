@@ -10,6 +10,7 @@
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 #include "engine/runtime/constraint_cache.h"
+#include "engine/runtime/engine.h"
 
 namespace lm {
 
@@ -47,6 +48,7 @@ absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(
   }
   if (sample_ > 0) Keep(given, &*part);
   part->guessed = part->guessed || guessed;
+  part->salt = spec.salt;
   Prompt prompt{.begin = static_cast<int64_t>(part->tokens.size())};
   part->tokens.insert(part->tokens.end(), spec.prompt.begin(), spec.prompt.end());
   prompt.end = static_cast<int64_t>(part->tokens.size());
@@ -145,6 +147,7 @@ PromptTally::Totals PromptTally::Count(const Part& part) {
                 .requests = static_cast<int64_t>(sorted.size()),
                 .guessed = part.guessed,
                 .sample = part.sample};
+  const std::shared_ptr<Engine>& engine = part.generator->engine();
   absl::Span<const int32_t> before;
   const Prompt* last = nullptr;
   for (const Prompt& prompt : sorted) {
@@ -156,8 +159,13 @@ PromptTally::Totals PromptTally::Count(const Part& part) {
     ++totals.prompts;
     totals.tokens += static_cast<int64_t>(tokens.size());
     // The last token is computed in any case: its logits are wanted.
-    totals.tokens_shared +=
+    const int64_t shared =
         std::min<int64_t>(parting.first - tokens.begin(), static_cast<int64_t>(tokens.size()) - 1);
+    totals.tokens_shared += shared;
+    if (engine != nullptr && !part.guessed && prompt.max_tokens > 0) {
+      const int64_t stored = engine->StoredTokens(part.salt, prompt.adapters, tokens);
+      totals.tokens_stored += std::max<int64_t>(stored - shared, 0);
+    }
     // Whose ballots share all but the last token.
     const int64_t again = prompt.answers - 1, length = static_cast<int64_t>(tokens.size());
     totals.tokens += again * length;

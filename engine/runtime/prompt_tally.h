@@ -40,6 +40,7 @@ class PromptTally {
     int64_t prompts = 0;        // different ones: equal prompts are generated once
     int64_t tokens = 0;         // of the different prompts
     int64_t tokens_shared = 0;  // of those, in a prefix that a prompt before has too
+    int64_t tokens_stored = 0;  // of the others, in a prefix that the prefix store has
     int64_t most_answer_tokens = 0;
     int64_t answers = 0;   // of the different prompts, those whose answers take more than a prefill
     bool guessed = false;  // tokens are those of a model elsewhere: four bytes each
@@ -67,6 +68,7 @@ class PromptTally {
     std::vector<int32_t> tokens;
     std::vector<Prompt> prompts;
     Choices choices;  // the last ones asked for
+    std::string salt = "";
     bool guessed = false;
     std::vector<RequestSpec> sample = {};
   };

@@ -55,6 +55,8 @@ struct RequestSpec {
   // Positions in the prompt, ascending, where others are likely to part from it: a recurrent model
   // keeps its state there. Nothing of the answer depends on them.
   std::vector<int32_t> borders = {};
+  // Positions in the prompt: what is computed up to there is stored, were it never used again.
+  std::vector<int32_t> store = {};
   // Instead of generating: the log-probability of each prompt token given those before it.
   bool score_prompt = false;
   // Instead of generating: the prompt's hidden states, after the model's output norm, as one
@@ -196,9 +198,6 @@ class Request {
   // Whom to tell when the request is abandoned, and whom else of everything. Call before anybody
   // else has the request.
   void set_cancellation(std::shared_ptr<BatchCancellation> c) { cancellation_ = std::move(c); }
-  // What is stored of the prompt; null: nothing. Likewise; for the engine, once.
-  void set_stored(std::shared_ptr<const StoredPrefix> stored) { stored_ = std::move(stored); }
-  std::shared_ptr<const StoredPrefix> TakeStored() { return std::exchange(stored_, nullptr); }
   void set_listener(std::shared_ptr<RequestListener> listener) { listener_ = std::move(listener); }
   // Hands out a token of a streamed answer.
   void PublishToken(StreamedToken token);
@@ -215,7 +214,6 @@ class Request {
   std::atomic<int64_t> deadline_;  // Unix time, ns
   std::shared_ptr<BatchCancellation> cancellation_;
   std::shared_ptr<RequestListener> listener_;  // may be null
-  std::shared_ptr<const StoredPrefix> stored_;
   std::atomic<State> state_{State::kWanted};
   mutable absl::Mutex mutex_;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;

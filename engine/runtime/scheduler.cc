@@ -27,6 +27,10 @@ struct Scheduler::Step {
 
 namespace {
 
+// Tokens that a recurrent sequence may have to compute (again) in a step in which it guesses: so
+// that it does not go back to the same state for ever.
+constexpr int32_t kMostAgain = 8;
+
 // Beside its window a sequence has the tokens of a step, and blocks are begun at both ends.
 int32_t MostTokens(const SchedulerOptions& options) {
   int64_t most = options.step_tokens;
@@ -101,7 +105,7 @@ StepPlan Scheduler::Schedule(const PromptLimits& limits) {
   PlanPrompts(Priority::kBatch, &step);
   if (room) AdmitWaiting(&batch_waiting_, most, &step);
   // What a plan without tokens has to say is said by the next.
-  if (step.plan.entries.empty()) {
+  if (step.plan.entries.empty() && step.plan.loads.empty()) {
     tokens_reused_ = step.plan.tokens_reused;
     preemptions_ = step.plan.preemptions;
     return {};
@@ -127,14 +131,18 @@ void Scheduler::PlanGuesses(double token_seconds, Step* step) {
     sequence->DropGuess();
     limits.step_tokens += entry.num_tokens;
     limits.prompts = limits.prompts || !entry.decode;
-    const bool guesses = entry.samples && sequence->AllowedTokens().ok() &&
-                         sequence->request().spec().options.speculate != Speculate::kOff;
+    // A snapshot is of a state that has seen no guess.
+    const bool guesses =
+        entry.samples && sequence->AllowedTokens().ok() &&
+        sequence->request().spec().options.speculate != Speculate::kOff &&
+        (!options_.cache.recurrent() || (entry.decode && entry.num_tokens <= kMostAgain));
     if (!guesses) continue;
     entry.speculator_row = static_cast<int32_t>(rows.size());
     rows.push_back({.sequence = sequence, .most = most_tokens_ - entry.num_tokens});
     entries.push_back(&entry);
   }
   if (rows.empty()) return;
+  limits.rewinds = options_.cache.recurrent();
   limits.tokens = std::min(step->budget, options_.max_scored_rows - step->scored_rows);
   options_.speculator->Guess(rows, limits, &grammar_work_);
   for (StepEntry* entry : entries) {
@@ -142,7 +150,9 @@ void Scheduler::PlanGuesses(double token_seconds, Step* step) {
     const int32_t guessed = sequence->num_guessed();
     if (guessed == 0) continue;
     const int32_t tokens = entry->num_tokens + guessed;
-    if (!blocks_.Grow(sequence->salt(), sequence->computed() + tokens, &sequence->block_table())) {
+    BlockTable& table = sequence->block_table();
+    if (!blocks_.Grow(sequence->salt(), sequence->computed() + tokens, &table) ||
+        (options_.cache.recurrent() && !blocks_.SetAside(&table))) {
       sequence->DropGuess();
       continue;
     }
@@ -175,34 +185,46 @@ void Scheduler::PlanPrompts(Priority priority, Step* step) {
 bool Scheduler::AdmitWaiting(FairQueue* waiting, size_t most, Step* step) {
   most = std::min<size_t>(most, options_.step_tokens);
   waiting->BeginScan();
-  while (step->prompt_budget() > 0 && running_.size() < most) {
+  while (step->prompt_budget() > 0 && running_.size() + loading_.size() < most) {
     std::unique_ptr<Sequence> next =
         waiting->TakeNext([this](const Sequence& s) { return !MustWait(s); });
     if (next == nullptr) return true;
-    if (!MakeRoomFor(next.get(), step)) {
+    const Admission admission = MakeRoomFor(next.get(), step);
+    if (admission == Admission::kNo) {
       waiting->PushFront(std::move(next));
       return false;
     }
+    if (admission == Admission::kLoads) {
+      const int64_t tokens = step->plan.loads.back().stored->tokens;
+      loading_.push_back({std::move(next), tokens});
+      continue;
+    }
     Sequence* sequence = next.get();
-    const auto end_of_class =
-        sequence->interactive()
-            ? std::find_if(running_.begin(), running_.end(),
-                           [](const auto& running) { return !running->interactive(); })
-            : running_.end();
-    running_.insert(end_of_class, std::move(next));
+    Enter(std::move(next));
     if (!Plan(sequence, sequence->remaining(), step)) return false;
   }
   return true;
 }
 
+void Scheduler::Enter(std::unique_ptr<Sequence> sequence) {
+  const auto end_of_class =
+      sequence->interactive()
+          ? std::find_if(running_.begin(), running_.end(),
+                         [](const auto& running) { return !running->interactive(); })
+          : running_.end();
+  running_.insert(end_of_class, std::move(sequence));
+}
+
 // Admits a waiting sequence; batch ones make room for an interactive one.
-bool Scheduler::MakeRoomFor(Sequence* sequence, Step* step) {
-  while (!Admit(sequence, step)) {
-    const bool room = sequence->interactive() && !running_.back()->interactive();
-    if (!room) return false;
+Scheduler::Admission Scheduler::MakeRoomFor(Sequence* sequence, Step* step) {
+  for (;;) {
+    const Admission admission = Admit(sequence, step);
+    if (admission != Admission::kNo) return admission;
+    const bool room =
+        sequence->interactive() && !running_.empty() && !running_.back()->interactive();
+    if (!room) return Admission::kNo;
     Preempt(running_.back().get(), step);
   }
-  return true;
 }
 
 // Plans up to `num_tokens` tokens of a running sequence. False where it had to be preempted itself.
@@ -234,7 +256,10 @@ bool Scheduler::PlanTokens(Sequence* sequence, int32_t num_tokens, Step* step) {
     Preempt(last, step);
     if (last == sequence) return false;
   }
-  StepEntry entry{.sequence = sequence, .num_tokens = num_tokens, .decode = sequence->decoding()};
+  StepEntry entry{.sequence = sequence,
+                  .first = sequence->computed(),
+                  .num_tokens = num_tokens,
+                  .decode = sequence->decoding()};
   const bool last = num_tokens == sequence->remaining();
   if (sequence->embedding()) {
     entry.pooled = sequence->PooledAmong(sequence->computed(), num_tokens);
@@ -254,6 +279,15 @@ bool Scheduler::MustWait(const Sequence& sequence) {
   const absl::Span<const int32_t> tokens =
       sequence.tokens().subspan(0, sequence.tokens().size() - 1);
   int64_t longest = 0;
+  for (const Loading& other : loading_) {
+    if (!other.sequence->SharesWith(sequence)) continue;
+    const absl::Span<const int32_t> theirs = other.sequence->tokens().subspan(0, other.tokens);
+    const int64_t common =
+        std::mismatch(tokens.begin(), tokens.end(), theirs.begin(), theirs.end()).first -
+        tokens.begin();
+    if (options_.cache.recurrent() && common < other.tokens) continue;
+    longest = std::max(longest, common);
+  }
   for (const auto& other : running_) {
     if (other->decoding() || other->wants_every_token() || !other->SharesWith(sequence)) {
       continue;
@@ -270,32 +304,37 @@ bool Scheduler::MustWait(const Sequence& sequence) {
 
 // Gives a waiting sequence its cached prefix, provided that there is memory for all of it: its
 // tokens and one more, what running prompts still need, and a block each for them to grow.
-bool Scheduler::Admit(Sequence* sequence, Step* step) {
+Scheduler::Admission Scheduler::Admit(Sequence* sequence, Step* step) {
   const int64_t num_tokens = static_cast<int64_t>(sequence->tokens().size());
   BlockTable& table = sequence->block_table();
   const int64_t limit = sequence->wants_every_token() ? 0 : num_tokens - 1;
   const int64_t matched =
       blocks_.Match(sequence->prefix_owner(), sequence->tokens(), limit, &table);
   int64_t needed = BlocksFor(num_tokens + 1) - matched / kKvBlockTokens;
-  for (const auto& other : running_) {
-    const int64_t wanted = BlocksFor(static_cast<int64_t>(other->tokens().size()) + 1) -
-                           static_cast<int64_t>(other->block_table().blocks[0].size());
+  auto count = [&needed](const Sequence& other) {
+    const int64_t wanted = BlocksFor(static_cast<int64_t>(other.tokens().size()) + 1) -
+                           static_cast<int64_t>(other.block_table().blocks[0].size());
     needed += std::max<int64_t>(wanted, 0) + 1;
-  }
+  };
+  for (const auto& other : running_) count(*other);
+  for (const Loading& other : loading_) count(*other.sequence);
   const bool no_state = options_.cache.recurrent() && blocks_.num_free_states() == 0;
-  if (!running_.empty() &&
-      (AvailableBlocks() < needed || no_state || !HasRoomInWindows(*sequence))) {
+  const bool alone = running_.empty() && loading_.empty();
+  if (!alone && (AvailableBlocks() < needed || no_state || !HasRoomInWindows(*sequence))) {
     blocks_.Release(&table);
-    return false;
+    return Admission::kNo;
   }
+  if (BeginLoad(sequence, matched, step)) return Admission::kLoads;
   const int64_t known = table.lease.known();
-  const std::optional<int64_t> cached = AdoptOrRestore(*sequence, matched, &table);
+  HeldState snapshot;
+  if (options_.store != nullptr) snapshot = blocks_.HoldSnapshot(table);
+  const std::optional<int64_t> cached = blocks_.Adopt(sequence->salt(), &table);
   if (!cached) {
     blocks_.Release(&table);
-    return false;
+    return Admission::kNo;
   }
-  if (*cached == matched && matched > 0 && sequence->storable()) {
-    step->plan.found.push_back({sequence, matched});
+  if (options_.store != nullptr) {
+    PlanStoring(sequence, matched, *cached, std::move(snapshot), step);
   }
   // Where others that come behind this one will part from what is known, too.
   if (options_.cache.recurrent() && options_.prefix_cache && !sequence->wants_every_token() &&
@@ -305,23 +344,83 @@ bool Scheduler::Admit(Sequence* sequence, Step* step) {
   sequence->set_computed(static_cast<int32_t>(*cached));
   sequence->OnAdmitted(static_cast<int32_t>(*cached), absl::Now());
   step->plan.tokens_reused += *cached;
+  return Admission::kRuns;
+}
+
+// Where more of the prompt is stored than was matched, gives the sequence blocks for it, and has it
+// read. False where that is not so, or there is no room; then its table is as it was.
+bool Scheduler::BeginLoad(Sequence* sequence, int64_t matched, Step* step) {
+  if (options_.store == nullptr || sequence->store_key().owner.empty() ||
+      sequence->wants_every_token()) {
+    return false;
+  }
+  std::shared_ptr<const StoredPrefix> stored =
+      options_.store->Find(sequence->store_key(), sequence->tokens());
+  if (stored == nullptr || stored->tokens - matched < kLeastHeldPrefix) return false;
+  // Behind whole blocks of the match; of windows and states there is only what the store has.
+  const bool plain = options_.cache.classes.size() == 1 && !options_.cache.recurrent();
+  BlockTable& table = sequence->block_table();
+  auto match = [&](int64_t limit) {
+    blocks_.Release(&table);
+    return blocks_.Match(sequence->prefix_owner(), sequence->tokens(), limit, &table);
+  };
+  const int64_t kept = match(plain ? matched / kKvBlockTokens * kKvBlockTokens : 0);
+  if (!blocks_.Adopt(sequence->salt(), &table) ||
+      !blocks_.MakeRoomForPrefix(sequence->salt(), stored->tokens, &table)) {
+    match(matched);
+    return false;
+  }
+  step->plan.loads.push_back({sequence, std::move(stored), kept / kKvBlockTokens});
   return true;
 }
 
-// Makes the matched table writable; where more of the prompt is stored, with that.
-std::optional<int64_t> Scheduler::AdoptOrRestore(Sequence& sequence, int64_t matched,
-                                                 BlockTable* table) {
-  const std::shared_ptr<const StoredPrefix>& stored = sequence.stored();
-  if (stored == nullptr || stored->tokens <= matched) {
-    return blocks_.Adopt(sequence.salt(), table);
+// What the sequence found, or was seen to begin with as others do, is of use more than once.
+void Scheduler::PlanStoring(Sequence* sequence, int64_t matched, int64_t cached, HeldState state,
+                            Step* step) {
+  if (sequence->store_key().owner.empty() || sequence->wants_every_token()) return;
+  if (cached == matched && matched > 0) {
+    step->plan.found.push_back({sequence, matched, std::move(state)});
   }
-  // Whole blocks of the match, and behind them those of the store.
-  blocks_.Release(table);
-  blocks_.Match(sequence.prefix_owner(), sequence.tokens(),
-                matched / kKvBlockTokens * kKvBlockTokens, table);
-  const std::optional<int64_t> adopted = blocks_.Adopt(sequence.salt(), table);
-  if (!adopted) return adopted;
-  return blocks_.Restore(sequence.salt(), stored, table).value_or(*adopted);
+  for (const int32_t position : sequence->request().spec().store) {
+    if (position > cached) {
+      sequence->AddStorePoint(position);
+    } else if (position < matched) {  // of full attention it has all blocks
+      step->plan.found.push_back({sequence, position});
+    }
+  }
+  const auto sighted = static_cast<int32_t>(sequence->sighted());
+  if (sighted > cached &&
+      options_.store->Wants(sequence->store_key(), sequence->tokens().subspan(0, sighted))) {
+    sequence->AddStorePoint(sighted);
+  }
+}
+
+void Scheduler::EndLoads() {
+  while (!loading_.empty()) {
+    OnLoaded(loading_.back().sequence.get(), /*loaded=*/false, absl::Now());
+  }
+}
+
+void Scheduler::OnLoaded(const Sequence* sequence, bool loaded, absl::Time now) {
+  const auto found = std::find_if(loading_.begin(), loading_.end(), [sequence](const Loading& l) {
+    return l.sequence.get() == sequence;
+  });
+  assert(found != loading_.end());
+  Loading done = std::move(*found);
+  loading_.erase(found);
+  BlockTable& table = done.sequence->block_table();
+  if (!loaded) {
+    blocks_.Release(&table);
+    done.sequence->ForgetStore();
+    QueueOf(*done.sequence).PushFront(std::move(done.sequence));
+    return;
+  }
+  done.sequence->set_computed(static_cast<int32_t>(done.tokens));
+  done.sequence->OnAdmitted(static_cast<int32_t>(done.tokens), now);
+  tokens_reused_ += done.tokens;
+  blocks_.Publish(done.sequence->prefix_owner(), done.sequence->tokens().subspan(0, done.tokens),
+                  /*partial=*/true, /*snapshot=*/options_.cache.recurrent(), &table);
+  Enter(std::move(done.sequence));
 }
 
 // Blocks of a windowed class that the sequence may come to have at once.
@@ -335,6 +434,7 @@ bool Scheduler::HasRoomInWindows(const Sequence& sequence) const {
     if (c.window == 0) continue;
     int64_t needed = WindowBlocks(c, sequence);
     for (const auto& other : running_) needed += WindowBlocks(c, *other);
+    for (const Loading& other : loading_) needed += WindowBlocks(c, *other.sequence);
     if (needed > c.num_blocks) return false;
   }
   return true;
@@ -367,10 +467,15 @@ void Scheduler::Commit(const StepEntry& entry, int32_t tokens) {
   Sequence* sequence = entry.sequence;
   const int32_t before = sequence->computed();
   sequence->set_computed(before + tokens);
+  if (sequence->block_table().aside >= 0) return;  // Reject knows what stays
+  Publish(sequence, before, /*prompt_ends=*/!entry.decode && sequence->remaining() == 0);
+}
+
+// What was computed from `before` on is others', and what no token sees any more nobody's.
+void Scheduler::Publish(Sequence* sequence, int32_t before, bool prompt_ends) {
   BlockTable& table = sequence->block_table();
   // At the end of a prompt the begun block too, for prompts that part in it. While decoding, only
   // what has become full: rarely.
-  const bool prompt_ends = !entry.decode && sequence->remaining() == 0;
   const bool snapshot = sequence->TakeSnapshotPoint();
   if (!sequence->wants_every_token() &&
       (prompt_ends || snapshot ||
@@ -385,7 +490,18 @@ void Scheduler::Reject(const StepEntry& entry) {
   Sequence* sequence = entry.sequence;
   if (entry.num_guessed == 0) return;
   sequence->DropGuess();
-  blocks_.Truncate(sequence->computed(), &sequence->block_table());
+  BlockTable& table = sequence->block_table();
+  if (table.aside >= 0) {
+    const int32_t end = entry.first + entry.num_tokens;
+    if (sequence->computed() == end) {
+      blocks_.KeepState(&table);
+      Publish(sequence, entry.first, /*prompt_ends=*/false);
+    } else {
+      blocks_.Rewind(&table);
+      sequence->set_computed(entry.first);
+    }
+  }
+  blocks_.Truncate(sequence->computed(), &table);
 }
 
 std::unique_ptr<Sequence> Scheduler::Finish(Sequence* sequence, bool keep) {
@@ -418,6 +534,7 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::TakeIf(
 absl::Status Scheduler::CheckIntegrity() const {
   std::vector<const BlockTable*> tables;
   for (const auto& sequence : running_) tables.push_back(&sequence->block_table());
+  for (const Loading& loading : loading_) tables.push_back(&loading.sequence->block_table());
   return blocks_.CheckIntegrity(tables);
 }
 

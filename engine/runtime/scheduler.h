@@ -11,7 +11,7 @@
 //
 // One token budget a step (which an encoder's last text may exceed: each is computed at once):
 // first a token for every sequence that decodes, then prompts, the oldest first and in chunks, then
-// new sequences from the queue; interactive prompts and sequences before any of batch. Two rules
+// new sequences from the queue; interactive prompts and sequences before any of batch. Three rules
 // keep work from being done twice and memory from being an error:
 // - A burst. While a sequence computes a prefix that a waiting one could use, the waiting one is
 //   held back; a moment later it finds the prefix in the tree. In a recurrent model the one that
@@ -20,6 +20,13 @@
 //   its blocks and waits at the head of the queue, with its tokens kept; a batch one where there is
 //   one, also for an interactive sequence to get in. The first one always gets what it needs, so
 //   something always goes on.
+// - The store. Where more of a prompt is in the prefix store than in the cache, the sequence gets
+// its
+//   blocks, and waits aside until that has been read into them, while others are computed.
+// A guess that is wrong in part is no loss but of work: its keys and values are written over. A
+// recurrent state cannot be taken back so; it is set aside before the step, and where not all of a
+// guess is right, put back: then the tokens that stay are computed again with those of the next
+// step, their sequence having one that is known and several that are to come.
 // And one keeps a hard constraint from being everybody's: what grammars are followed takes a step
 // no more than SchedulerOptions::grammar_work. A sequence that needs more waits, with its last
 // token left out, and gets turns of later steps; those that have had the least come first.
@@ -36,6 +43,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "engine/cache/prefix_store.h"
 #include "engine/runtime/block_manager.h"
 #include "engine/runtime/fair_queue.h"
 #include "engine/runtime/sequence.h"
@@ -50,15 +58,18 @@ struct SchedulerOptions {
   CacheShape cache;
   bool prefix_cache = true;
   int64_t grammar_work = 10'000'000;  // in a step, see GrammarMatcher: about 10 ms
-  // Has sequences guess tokens where the step has room for them; null: nothing is guessed.
-  // REQUIRES: then the model is not recurrent, for a state cannot be taken back. Outlives this.
+  // Has sequences guess tokens where the step has room for them; null: nothing is guessed. Outlives
+  // this.
   Speculator* speculator = nullptr;
+  // Has what is not in memory; null: nothing is stored. Outlives this.
+  PrefixStore* store = nullptr;
 };
 
 // The tokens [sequence->computed(), + num_tokens) of a sequence, the last of which may be guessed
 // (Sequence::guessed_context).
 struct StepEntry {
   Sequence* sequence = nullptr;
+  int32_t first = 0;  // sequence->computed(), before the step
   int32_t num_tokens = 0;
   int32_t num_guessed = 0;  // of them, the last
   bool decode = false;      // else a (part of a) prompt
@@ -74,12 +85,21 @@ struct StepPlan {
   std::vector<StepEntry> entries;
   int64_t tokens_reused = 0;  // taken from the prefix cache by the sequences admitted
   int64_t preemptions = 0;
-  // Sequences that found a prefix in the cache, and how many tokens: what was used twice.
+  // Sequences that found a prefix in the cache, and how many tokens: what was used twice. Where
+  // there is a store.
   struct Found {
     Sequence* sequence = nullptr;
     int64_t tokens = 0;
+    HeldState state = {};  // of a recurrent model, behind them
   };
   std::vector<Found> found;
+  // What is to be read into the sequences' blocks, once cache_ops are done: OnLoaded ends it.
+  struct Load {
+    Sequence* sequence = nullptr;
+    std::shared_ptr<const StoredPrefix> stored;
+    int64_t begin = 0;  // the first of its blocks of class 0 that is to be read
+  };
+  std::vector<Load> loads;
 };
 
 // Tokens of prompts that a step may have beside decoding sequences, so that these get their next
@@ -128,6 +148,10 @@ class Scheduler {
   // Whether all is known that the sequence's next token is sampled by; where that takes a turn with
   // its grammar it gets one, once.
   bool IsReady(Sequence* sequence);
+  // The sequence's stored prefix is in its blocks; with false, they hold nothing of use.
+  void OnLoaded(const Sequence* sequence, bool loaded, absl::Time now);
+  // Nothing is read any more, and what was begun has come to nothing.
+  void EndLoads();
   // The plan's block operations failed.
   void DistrustBlocks() { blocks_.Distrust(); }
 
@@ -139,8 +163,11 @@ class Scheduler {
 
   int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
   int64_t num_waiting() const {
-    return static_cast<int64_t>(interactive_waiting_.size() + batch_waiting_.size());
+    return static_cast<int64_t>(interactive_waiting_.size() + batch_waiting_.size()) +
+           num_loading();
   }
+  // Of those, the ones whose stored prefix is being read.
+  int64_t num_loading() const { return static_cast<int64_t>(loading_.size()); }
   // Of the running ones, those that wait for their grammars.
   int64_t num_following() const;
   bool idle() const { return running_.empty() && num_waiting() == 0; }
@@ -156,9 +183,14 @@ class Scheduler {
   bool PlanTokens(Sequence* sequence, int32_t num_tokens, Step* step);
   void PlanGuesses(double token_seconds, Step* step);
   bool MustWait(const Sequence& sequence);
-  bool Admit(Sequence* sequence, Step* step);
-  std::optional<int64_t> AdoptOrRestore(Sequence& sequence, int64_t matched, BlockTable* table);
-  bool MakeRoomFor(Sequence* sequence, Step* step);
+  enum class Admission { kNo, kRuns, kLoads };
+  Admission Admit(Sequence* sequence, Step* step);
+  bool BeginLoad(Sequence* sequence, int64_t matched, Step* step);
+  void PlanStoring(Sequence* sequence, int64_t matched, int64_t cached, HeldState state,
+                   Step* step);
+  void Enter(std::unique_ptr<Sequence> sequence);
+  void Publish(Sequence* sequence, int32_t before, bool prompt_ends);
+  Admission MakeRoomFor(Sequence* sequence, Step* step);
   FairQueue& QueueOf(const Sequence& sequence) {
     return sequence.interactive() ? interactive_waiting_ : batch_waiting_;
   }
@@ -172,6 +204,12 @@ class Scheduler {
   BlockManager blocks_;
   // Interactive ones, then batch ones, each in the order of their admission.
   std::vector<std::unique_ptr<Sequence>> running_;
+  // Those that have their blocks, into which others write: they are not taken back meanwhile.
+  struct Loading {
+    std::unique_ptr<Sequence> sequence;
+    int64_t tokens = 0;  // that it will have
+  };
+  std::vector<Loading> loading_;
   int64_t grammar_work_ = 0;   // left of this step's
   int64_t tokens_reused_ = 0;  // of plans without tokens, for the next
   int64_t preemptions_ = 0;

@@ -48,7 +48,6 @@ Sequence::Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer,
       prompt_tokens_(static_cast<int32_t>(request_->spec().prompt.size())),
       tokens_(request_->spec().prompt),
       given_tokens_(prompt_tokens_),
-      stored_(request_->TakeStored()),
       answer_text_(tokenizer, request_->spec()),
       last_token_(request_->submitted()) {
   generation_.tokens_in = prompt_tokens_;
@@ -90,7 +89,6 @@ std::optional<FinishReason> Sequence::trivial_end() const {
 }
 
 void Sequence::OnAdmitted(int32_t cached_tokens, absl::Time now) {
-  stored_ = nullptr;
   if (generation_.queued != absl::InfiniteDuration()) return;
   generation_.queued = now - request_->submitted();
   // What every answer begins with may have been cached too.
@@ -100,6 +98,8 @@ void Sequence::OnAdmitted(int32_t cached_tokens, absl::Time now) {
 void Sequence::OnPreempted() {
   computed_ = 0;
   guess_.reset();
+  snapshots_.clear();
+  store_points_.clear();
   if (recurrent_) snapshots_ = request_->spec().borders;
 }
 
@@ -146,6 +146,13 @@ int32_t Sequence::SnapshotFor(int32_t common) {
   }
   return planned > computed_ ? planned : 0;
 }
+
+void Sequence::AddStorePoint(int32_t position) {
+  AddSnapshot(position);
+  store_points_.push_back(position);
+}
+
+bool Sequence::TakeStorePoint() { return std::erase(store_points_, computed_) > 0; }
 
 bool Sequence::TakeSnapshotPoint() {
   const auto behind = std::upper_bound(snapshots_.begin(), snapshots_.end(), computed_);

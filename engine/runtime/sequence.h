@@ -31,6 +31,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "engine/cache/prefix_store.h"
 #include "engine/grammar/grammar_matcher.h"
 #include "engine/runtime/answer_text.h"
 #include "engine/runtime/block_manager.h"
@@ -88,10 +89,20 @@ class Sequence {
   // How the request ends where the model need not run at all.
   std::optional<FinishReason> trivial_end() const;
 
-  // What is stored of the prompt, until the sequence is admitted for the first time; or null.
-  const std::shared_ptr<const StoredPrefix>& stored() const { return stored_; }
-  // Without adapters: with them keys and values are others.
-  bool storable() const { return adapters_.empty() && !wants_every_token(); }
+  // Whose stored prefixes the prompt may begin with; without an owner: nobody's.
+  const PrefixKey& store_key() const { return store_key_; }
+  // Tokens that an earlier prompt began with too, as far as is known.
+  int64_t sighted() const { return sighted_; }
+  void set_store_key(PrefixKey key, int64_t sighted) {
+    store_key_ = std::move(key);
+    sighted_ = sighted;
+  }
+  // What is stored is of no use: it could not be read.
+  void ForgetStore() { store_key_ = {}; }
+  // Where what was computed is to be stored: steps end there. Whether computed() is such a
+  // position; it is done with then.
+  void AddStorePoint(int32_t position);
+  bool TakeStorePoint();
 
   BlockTable& block_table() { return block_table_; }
   const BlockTable& block_table() const { return block_table_; }
@@ -230,8 +241,10 @@ class Sequence {
   std::vector<int32_t> tokens_;
   int32_t given_tokens_;  // the prompt and what every answer begins with
   int32_t computed_ = 0;
-  std::shared_ptr<const StoredPrefix> stored_;
-  std::vector<int32_t> snapshots_;  // positions yet to be reached, ascending
+  PrefixKey store_key_;
+  int64_t sighted_ = 0;
+  std::vector<int32_t> store_points_;  // positions yet to be reached
+  std::vector<int32_t> snapshots_;     // positions yet to be reached, ascending
   BlockTable block_table_;
 
   AnswerText answer_text_;

@@ -1,6 +1,7 @@
 #include "engine/runtime/speculator.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace lm {
 namespace {
@@ -161,11 +162,21 @@ void Speculator::Choose(const Limits& limits) {
   if (limits.prompts) return choose(as_probable_as(limits.prompt_seconds * rows / alone));
   constexpr double kWorthIt = 1.03;  // by as much it has to be better than no guess
   double best = kWorthIt * rows / alone, expected = rows;
+  double again = 0;  // tokens that will be computed once more
   size_t chosen = 0;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    expected += candidates[i].odds;
+    const Candidate& next = candidates[i];
+    expected += next.odds;
+    if (limits.rewinds) {
+      // The guess is one longer: all of it was right with the odds before, and is with these.
+      double& redone = next.proposal->redone;
+      again -= redone;
+      redone = (1 - next.odds) * (1 + ++next.proposal->considered);
+      again += redone;
+    }
     const int32_t tokens = limits.step_tokens + static_cast<int32_t>(i) + 1;
-    const double rate = expected / costs_.Seconds(tokens, limits.prompt_seconds);
+    const double rate = expected / costs_.Seconds(tokens + static_cast<int32_t>(std::lround(again)),
+                                                  limits.prompt_seconds);
     if (rate <= best) continue;
     best = rate;
     chosen = i + 1;

@@ -47,6 +47,7 @@ class Speculator {
     int32_t step_tokens = 0;    // that the step has without guesses
     bool prompts = false;       // some of those are of prompts
     double prompt_seconds = 0;  // what a token of a prompt costs; 0: not known
+    bool rewinds = false;       // what is right of a guess that is wrong is computed again
   };
   // Has sequences guess (Sequence::ExtendGuess) what is worth it.
   void Guess(absl::Span<const Row> rows, const Limits& limits, int64_t* work);
@@ -64,6 +65,8 @@ class Speculator {
     Draft draft;
     std::vector<double> odds;  // of each token, with those before it
     int32_t chosen = 0;
+    int32_t considered = 0;  // of the tokens, while they are chosen
+    double redone = 0;       // of those, that will be computed again
   };
   void Propose(absl::Span<const Row> rows, const Limits& limits);
   void AskModel(absl::Span<const Row> rows, const Limits& limits);

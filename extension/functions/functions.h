@@ -24,6 +24,7 @@ int RegisterSimilarity(const std::shared_ptr<Connection>& connection);
 int RegisterLogprobs(const std::shared_ptr<Connection>& connection);
 int RegisterMap(const std::shared_ptr<Connection>& connection);
 int RegisterPrefetch(const std::shared_ptr<Connection>& connection);
+int RegisterPrefill(const std::shared_ptr<Connection>& connection);
 int RegisterPrompt(const std::shared_ptr<Connection>& connection);
 int RegisterTickets(const std::shared_ptr<Connection>& connection);
 int RegisterTopK(const std::shared_ptr<Connection>& connection);

@@ -1,7 +1,7 @@
 // lm_explain(select_sql [, options]): what a query would ask of the model; nothing is generated,
 // but for a sample that one asks for
 //   -> model, rows, prompts, tokens, tokens_shared, answer_tokens, prefill_seconds, decode_seconds,
-//      seconds, basis, cost_in, cost_out, tokens_shared_ordered, field_order
+//      seconds, basis, cost_in, cost_out, tokens_shared_ordered, field_order, tokens_stored
 //
 //   SELECT * FROM lm_explain('SELECT id, generate(body, ''Label it.'') FROM reviews');
 //   SELECT rows, tokens, seconds FROM lm_explain('SELECT id, body, ''Label it.'' FROM reviews');
@@ -19,9 +19,10 @@
 //
 // A row for each model: rows asked for, different prompts (equal ones are generated once), their
 // tokens, and how many of these are in a prefix that another prompt has too and need not be
-// computed again. answer_tokens is what the answers will take: as long as this engine's were until
-// now, else max_tokens, which is also the most that is counted for one (of
-// choices, the longest; for lm_if and lm_score none).
+// computed again; tokens_stored, how many of the others lm_settings('prefix_store') has, to be read
+// instead of computed. answer_tokens is what the answers will take: as long as this engine's were
+// until now, else max_tokens, which is also the most that is counted for one (of choices, the
+// longest; for lm_if and lm_score none).
 //
 // Seconds come from the engine's own past, where basis is 'measured': the share of this machine's
 // arithmetic and bandwidth (lm_stats has the percentages) that it has reached in prefill and in
@@ -126,6 +127,7 @@ class ExplainCursor : public TableCursor {
       ASSIGN_OR_RETURN(std::vector<Cell> cells, CellsOf(totals));
       cells.push_back(SharedBy(ordered, totals.generator));
       cells.push_back(cells.back().index() == 0 ? Cell() : field_order);
+      cells.push_back(totals.tokens_stored);
       rows_.push_back(std::move(cells));
     }
     return absl::OkStatus();
@@ -238,7 +240,7 @@ class ExplainCursor : public TableCursor {
     }
     const std::shared_ptr<Engine>& engine = totals.generator->engine();
     const CostForecast forecast =
-        Forecast({.prefill_tokens = totals.tokens - totals.tokens_shared,
+        Forecast({.prefill_tokens = totals.tokens - totals.tokens_shared - totals.tokens_stored,
                   .answers = totals.answers,
                   .most_answer_tokens = totals.most_answer_tokens},
                  engine != nullptr ? engine->Stats() : EngineStats(), info.cost, ceilings);
@@ -284,8 +286,8 @@ constexpr TableFunctionSpec kExplainSpec = {
         "model TEXT, rows INTEGER, prompts INTEGER, tokens INTEGER, tokens_shared INTEGER, "
         "answer_tokens INTEGER, prefill_seconds REAL, decode_seconds REAL, seconds REAL, "
         "basis TEXT, cost_in REAL, cost_out REAL, tokens_shared_ordered INTEGER, "
-        "field_order TEXT",
-    .num_columns = 14,
+        "field_order TEXT, tokens_stored INTEGER",
+    .num_columns = 15,
     .arguments = {"select_sql", "options"},
     .missing = "a query is missing: lm_explain(select_sql)",
     .estimated_rows = 1,

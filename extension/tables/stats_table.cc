@@ -35,8 +35,8 @@
 //
 // Tokens of an answer are guessed where that is quicker, and checked several in a step (option
 // `speculate`): `drafted` were, `accepted` of them were right, and `steps_saved` says how many
-// decode steps less the same rows took for it. `speculation` is 'on', or 'off' and why this model
-// never guesses.
+// decode steps less the same rows took for it. `speculation` is 'on', with the draft model's name
+// where there is one.
 //
 // `prefix_store` says what lm_settings('prefix_store') has of this model, and what was refused or
 // is wrong with it; or why it is off.
@@ -202,10 +202,8 @@ class StatsTable : public SnapshotTable {
     cells->push_back(stats.tokens_drafted);
     cells->push_back(stats.tokens_accepted);
     cells->push_back(std::llround(stats.steps_saved));
-    const bool off = !stats.no_speculation.empty();
-    cells->push_back(absl::StrCat(off ? "off: " : "on", stats.no_speculation,
-                                  stats.draft_model.empty() || off ? "" : ", with ",
-                                  off ? "" : stats.draft_model));
+    cells->push_back(
+        absl::StrCat("on", stats.draft_model.empty() ? "" : ", with ", stats.draft_model));
   }
 
   // What servers elsewhere did is theirs to tell: the columns of an engine are NULL.

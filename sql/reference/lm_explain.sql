@@ -1,6 +1,6 @@
 -- lm_explain(select_sql [, options])
 --   ->  model, rows, prompts, tokens, tokens_shared, answer_tokens, prefill_seconds, decode_seconds, seconds, basis,
---       cost_in, cost_out, tokens_shared_ordered, field_order
+--       cost_in, cost_out, tokens_shared_ordered, field_order, tokens_stored
 --
 -- What a query would ask of the model, and how long that will take. Nothing is generated, unless you ask for a sample:
 -- with {"sample":32} so many of the prompts are, the memo keeps their answers, and the forecast of the rest is made of them.
@@ -26,6 +26,10 @@ SELECT answer_tokens, decode_seconds FROM lm_explain('SELECT id, lm_if(body, ''I
 SELECT field_order, tokens_shared_ordered > tokens_shared
   FROM lm_explain('SELECT generate(lm_prompt(''{{*}}'', json_object(''id'', id, ''shop'', ''the one at the corner of the market''))) FROM reviews');
 --> ["shop","id"]|1
+
+-- With lm_settings('prefix_store'), tokens_stored of the tokens that are not shared will be read instead of computed.
+SELECT tokens_stored FROM lm_explain('SELECT id, generate(body) FROM reviews');
+--> 0
 
 -- Nothing has been generated, and nothing can be written.
 SELECT sum(requests) FROM lm_stats;

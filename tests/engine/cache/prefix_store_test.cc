@@ -73,7 +73,7 @@ class PrefixStoreTest : public testing::Test {
                                     int64_t max_bytes = int64_t{1} << 30) {
     return std::make_unique<PrefixStore>(PrefixStoreOptions{.folder = folder_,
                                                             .model = model,
-                                                            .block_bytes = kBlockBytes,
+                                                            .classes = {{0, kBlockBytes}},
                                                             .block_tokens = kBlockTokens,
                                                             .max_bytes = max_bytes});
   }
@@ -81,9 +81,10 @@ class PrefixStoreTest : public testing::Test {
   // Has the store write a prefix, as the engine does.
   static bool Store(PrefixStore& store, const PromptTokens& tokens,
                     const std::string& salt = "file:a", const std::string& model = "m") {
-    const std::optional<int64_t> begin = store.Wants(salt, tokens);
+    const PrefixKey key = PrefixStore::KeyOf(salt);
+    const std::optional<int64_t> begin = store.Wants(key, tokens);
     if (!begin) return false;
-    store.Write(salt, tokens, *begin, BlocksOf(tokens, *begin, model));
+    store.Write(key, tokens, *begin, BlocksOf(tokens, *begin, model));
     store.Flush();
     return true;
   }
@@ -91,11 +92,23 @@ class PrefixStoreTest : public testing::Test {
   // That what is given, if anything is, is what was computed of these tokens.
   static int64_t Given(PrefixStore& store, const PromptTokens& prompt,
                        const std::string& salt = "file:a") {
-    const std::shared_ptr<const StoredPrefix> stored = store.Load(salt, prompt);
+    store.Look();
+    const std::shared_ptr<const StoredPrefix> stored = store.Find(PrefixStore::KeyOf(salt), prompt);
     if (stored == nullptr) return 0;
     const PromptTokens known(prompt.begin(), prompt.begin() + stored->tokens);
     EXPECT_LT(stored->tokens, static_cast<int64_t>(prompt.size()));
-    EXPECT_EQ(stored->data, BlocksOf(known, 0));
+    std::vector<char> data(BlocksOf(known, 0).size());
+    EXPECT_EQ(static_cast<int64_t>(stored->parts.size() * kBlockBytes),
+              static_cast<int64_t>(data.size()));
+    for (const StoredPrefix::Part& part : stored->parts) {
+      const absl::Status status =
+          ReadPrefixPiece(part.file->path, part.file->head.pieces[part.piece],
+                          absl::MakeSpan(data).subspan(part.index * kBlockBytes, kBlockBytes));
+      if (status.ok()) continue;
+      store.Refuse(part.file->path, status);
+      return 0;
+    }
+    EXPECT_EQ(data, BlocksOf(known, 0));
     return stored->tokens;
   }
 
@@ -150,7 +163,7 @@ TEST_F(PrefixStoreTest, APrefixMayEndInABlock) {
   EXPECT_TRUE(Store(*store, PromptTokens(all.begin(), all.begin() + 75)));
   EXPECT_EQ(Given(*Open(), Join(Count(75), {1})), 75);
   EXPECT_EQ(Given(*Open(), Join(Count(74), {1})), 64);
-  EXPECT_EQ(store->Wants("file:a", all), 64);  // the begun block again
+  EXPECT_EQ(store->Wants(PrefixStore::KeyOf("file:a"), all), 64);  // the begun block again
   EXPECT_TRUE(Store(*store, all));
   EXPECT_EQ(Given(*Open(), Join(all, {1})), 250);
   EXPECT_EQ(Given(*Open(), Join(Count(80), {1})), 75);
@@ -162,7 +175,7 @@ TEST_F(PrefixStoreTest, WhatIsStoredIsItsOwnersAndItsModels) {
   Store(*Open(), Count(96), "file:a");
   EXPECT_EQ(Given(*Open(), prompt, "file:b"), 0);
   EXPECT_EQ(Given(*Open(), prompt, "salt:a"), 0);
-  EXPECT_THAT(Open("another")->Load("file:a", prompt), IsNull());
+  EXPECT_EQ(Given(*Open("another"), prompt, "file:a"), 0);
   EXPECT_TRUE(Open()->List("file:b").empty());
   EXPECT_EQ(Given(*Open(), prompt, "file:a"), 96);
 }
@@ -172,15 +185,78 @@ TEST_F(PrefixStoreTest, ADatabaseInMemoryIsNobodyNextTime) {
   EXPECT_EQ(Given(*Open(), Join(Count(96), {1}), "connection:1"), 0);
 }
 
-TEST_F(PrefixStoreTest, WhatWasGivenIsNotReadForEachRow) {
-  Store(*Open(), Count(96));
-  auto store = Open();
-  std::shared_ptr<const StoredPrefix> first = store->Load("file:a", Join(Count(96), {1}));
-  ASSERT_THAT(first, NotNull());
-  EXPECT_EQ(store->Load("file:a", Join(Count(96), {2})), first);
-  EXPECT_THAT(store->Load("file:a", Join(Count(64), {2})), IsNull());  // is longer than that
-  first.reset();
-  EXPECT_THAT(store->Load("file:a", Join(Count(96), {3})), IsNull());
+// Of full attention 10 bytes a block, of a window of 40 tokens 6, and a state of 100.
+PrefixStoreOptions OptionsWithWindowAndState(const std::string& folder) {
+  return {.folder = folder,
+          .model = "m",
+          .classes = {{0, 10}, {40, 6}},
+          .state_bytes = 100,
+          .block_tokens = kBlockTokens};
+}
+
+TEST_F(PrefixStoreTest, OfWindowsAndStatesAPrefixHasWhatItsEndSees) {
+  PrefixStore store(OptionsWithWindowAndState(folder_));
+  std::vector<std::string> pieces;
+  for (const PrefixStore::Piece& piece : store.Layout(64, 150)) {
+    pieces.push_back(absl::StrCat(piece.cache_class, ":", piece.index, ":", piece.bytes));
+  }
+  // The token at 150 sees those from 111 on, and itself.
+  EXPECT_THAT(pieces,
+              testing::ElementsAre("0:2:10", "0:3:10", "0:4:10", "1:3:6", "1:4:6", "-1:0:100"));
+}
+
+TEST_F(PrefixStoreTest, OfWindowsAndStatesAPrefixEndsWhereAFileDoes) {
+  const PrefixKey key = PrefixStore::KeyOf("file:a");
+  const PromptTokens all = Count(400);
+  auto write = [&](PrefixStore& store, int64_t tokens) {
+    const auto prefix = absl::MakeConstSpan(all).subspan(0, tokens);
+    const std::optional<int64_t> begin = store.Wants(key, prefix);
+    if (!begin) return int64_t{-1};
+    size_t bytes = 0;
+    for (const PrefixStore::Piece& piece : store.Layout(*begin, tokens)) bytes += piece.bytes;
+    store.Write(key, prefix, *begin, std::vector<char>(bytes, 'x'));
+    store.Flush();
+    return *begin;
+  };
+  auto found = [&](int64_t tokens) {
+    PrefixStore store(OptionsWithWindowAndState(folder_));
+    store.Look();
+    const auto stored = store.Find(key, absl::MakeConstSpan(all).subspan(0, tokens));
+    return stored == nullptr ? std::make_pair(int64_t{0}, size_t{0})
+                             : std::make_pair(stored->tokens, stored->parts.size());
+  };
+  PrefixStore store(OptionsWithWindowAndState(folder_));
+  EXPECT_EQ(write(store, 150), 0);
+  EXPECT_EQ(write(store, 300), 128);  // from the begun block on
+  EXPECT_EQ(write(store, 300), -1);
+  EXPECT_EQ(write(store, 320), -1);  // too little is new
+  EXPECT_EQ(found(301), std::make_pair(int64_t{300}, size_t{10 + 2 + 1}));
+  EXPECT_EQ(found(300), std::make_pair(int64_t{150}, size_t{5 + 2 + 1}));
+  EXPECT_EQ(found(150), std::make_pair(int64_t{0}, size_t{0}));
+  // Without what it goes on from a file is of no use.
+  std::string first;
+  for (const std::string& path : Files()) {
+    if (ReadPrefixHead(path)->description.begin == 0) first = path;
+  }
+  std::filesystem::remove(first);
+  EXPECT_EQ(found(301), std::make_pair(int64_t{0}, size_t{0}));
+  EXPECT_EQ(found(400), std::make_pair(int64_t{0}, size_t{0}));
+}
+
+TEST_F(PrefixStoreTest, WhatAdaptersHaveMadeIsTheirs) {
+  PrefixStore store(OptionsWithWindowAndState(folder_));
+  const PromptTokens prefix = Count(96);
+  const PrefixKey with = PrefixStore::KeyOf("file:a", "adapter*1");
+  size_t bytes = 0;
+  for (const PrefixStore::Piece& piece : store.Layout(0, 96)) bytes += piece.bytes;
+  store.Write(with, prefix, 0, std::vector<char>(bytes, 'x'));
+  store.Flush();
+  const PromptTokens prompt = Join(prefix, {1});
+  EXPECT_THAT(store.Find(with, prompt), NotNull());
+  EXPECT_THAT(store.Find(PrefixStore::KeyOf("file:a"), prompt), IsNull());
+  EXPECT_THAT(store.Find(PrefixStore::KeyOf("file:a", "adapter*2"), prompt), IsNull());
+  ASSERT_EQ(store.List("file:a").size(), 1u);
+  EXPECT_EQ(store.List("file:a")[0].adapters, "adapter*1");
 }
 
 TEST_F(PrefixStoreTest, CutAndDamagedFilesAreRefusedWithAReason) {
@@ -200,7 +276,7 @@ TEST_F(PrefixStoreTest, CutAndDamagedFilesAreRefusedWithAReason) {
     } else if (turn % 3 == 1) {
       bytes[random() % bytes.size()] ^= static_cast<char>(1 + random() % 255);
     } else {  // in the head, where sizes are
-      bytes[random() % 64] ^= static_cast<char>(1 + random() % 255);
+      bytes[random() % 48] ^= static_cast<char>(1 + random() % 255);
     }
     std::filesystem::remove(path);
     std::ofstream(path, std::ios::binary) << bytes;

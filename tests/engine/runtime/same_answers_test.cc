@@ -34,7 +34,11 @@ std::vector<std::string> models = {
     // with draft models: the same one of another type, and one that knows nothing of it
     LM_TESTDATA "/models/qwen3-q8_0.gguf+qwen3-f32.gguf",
     LM_TESTDATA "/models/gemma3-q8_0.gguf+gemma3-f32.gguf",
-    LM_TESTDATA "/models/cohere2-f32.gguf+gpt2-f32.gguf"};
+    LM_TESTDATA "/models/cohere2-f32.gguf+gpt2-f32.gguf",
+    // whose states cannot be taken back
+    LM_TESTDATA "/models/qwen35-q8_0.gguf", LM_TESTDATA "/models/lfm2moe-f32.gguf",
+    LM_TESTDATA "/models/mamba2-f32.gguf", LM_TESTDATA "/models/rwkv7-f32.gguf",
+    LM_TESTDATA "/models/falcon-h1-f32.gguf", LM_TESTDATA "/models/kimi-linear-f32.gguf"};
 
 class SameAnswers : public testing::TestWithParam<std::string> {
  protected:
@@ -59,6 +63,7 @@ class SameAnswers : public testing::TestWithParam<std::string> {
       ASSERT_TRUE(expected_.back().result.status.ok()) << expected_.back().result.status;
     }
     EXPECT_EQ(engine->Stats().tokens_drafted, 0);
+    recurrent_ = engine->model().language_model().cache().recurrent();
   }
 
   // Prompts that say things twice, of a few beginnings.
@@ -175,6 +180,7 @@ class SameAnswers : public testing::TestWithParam<std::string> {
   }
 
   std::mt19937 random_{7};
+  bool recurrent_ = false;
   std::vector<RequestSpec> specs_;
   std::vector<Answer> expected_;
   int64_t comparisons_ = 0, differences_ = 0, drafted_ = 0, accepted_ = 0, preemptions_ = 0;
@@ -200,6 +206,9 @@ TEST_P(SameAnswers, GuessedOrNot) {
           std::min<int64_t>(c.window, roomy->model().language_model().context_length());
       bytes += (BlocksFor(std::max(longest, window)) + 2) * c.block_bytes;
     }
+    // Of a recurrent model the other half is for states.
+    const int64_t state = roomy->model().language_model().cache().state_bytes;
+    if (state > 0) bytes = 2 * bytes + 4 * state;
     auto engine = Start({.threads = 1, .kv_bytes = bytes});
     Run(*engine, 32, speculate, absl::StrCat("preempted", with));
     Count(*engine);
@@ -208,7 +217,10 @@ TEST_P(SameAnswers, GuessedOrNot) {
   EXPECT_GT(drafted_, 0);
   EXPECT_GT(accepted_, 0);
   EXPECT_LT(accepted_, drafted_);
-  EXPECT_GT(preemptions_, 0);
+  // With few states no more sequences run than there are states for.
+  if (!recurrent_) {
+    EXPECT_GT(preemptions_, 0);
+  }
   std::printf(
       "%d prompts: %ld answers compared, %ld differ; %ld tokens guessed, %ld right; %ld "
       "preemptions\n",
@@ -235,19 +247,6 @@ TEST(DraftModelTest, AnotherVocabularyIsRefused) {
   EXPECT_THAT(refused("llama-yarn-f32.gguf", "mamba-f32.gguf"),
               testing::HasSubstr("it has recurrent states, which take no guess back"));
   EXPECT_THAT(refused("llama-q8_0.gguf", "nobody.gguf"), testing::HasSubstr("nobody.gguf"));
-}
-
-TEST(GuessesTest, ARecurrentModelSaysWhyItNeverGuesses) {
-  auto model = Model::Load(LM_TESTDATA "/models/qwen35-q8_0.gguf", {});
-  ASSERT_TRUE(model.ok()) << model.status();
-  auto engine = Engine::Start(*std::move(model), {}).value();
-  RequestSpec spec{.prompt = {5, 6, 7, 8, 5, 6, 7, 8, 5, 6}};
-  spec.options.max_tokens = 40;
-  spec.options.speculate = Speculate::kAlways;
-  auto request = engine->Submit(std::move(spec)).value();
-  ASSERT_TRUE(request->WaitFor(absl::Seconds(60)));
-  EXPECT_EQ(engine->Stats().tokens_drafted, 0);
-  EXPECT_EQ(engine->Stats().no_speculation, "recurrent states cannot be taken back");
 }
 
 }  // namespace

@@ -110,9 +110,10 @@ class WatchedModel : public LanguageModel {
     return status;
   }
 
-  absl::Status ReadBlock(int32_t block, absl::Span<char> out) override {
-    return inner_.ReadBlock(block, out);
+  absl::Span<char> BlockMemory(int32_t cache_class, int32_t block) override {
+    return inner_.BlockMemory(cache_class, block);
   }
+  absl::Span<char> StateMemory(int32_t slot) override { return inner_.StateMemory(slot); }
   absl::StatusOr<std::vector<float>> ApplyHead(bool ranks,
                                                absl::Span<const float> pooled) override {
     return inner_.ApplyHead(ranks, pooled);

@@ -305,11 +305,6 @@ absl::Status ScriptedModel::Await(const std::atomic<bool>& cancel, StepResults* 
   return absl::OkStatus();
 }
 
-absl::Status ScriptedModel::ReadBlock(int32_t block, absl::Span<char> out) {
-  std::memcpy(out.data(), &slots_[0][int64_t{block} * kKvBlockTokens], out.size());
-  return absl::OkStatus();
-}
-
 absl::StatusOr<std::vector<float>> ScriptedModel::ApplyHead(bool ranks,
                                                             absl::Span<const float> pooled) {
   std::vector<float> result(pooled.begin(), pooled.end());
@@ -349,12 +344,6 @@ absl::Status ScriptedModel::ApplyCacheOp(const CacheOp& op) {
     return absl::OkStatus();
   }
   std::vector<Slot>& slots = slots_[op.cache_class];
-  if (op.kind == CacheOp::Kind::kFillBlock) {
-    ++script_->filled;
-    std::memcpy(&slots[int64_t{op.to} * kKvBlockTokens], op.data.get(),
-                kKvBlockTokens * sizeof(Slot));
-    return absl::OkStatus();
-  }
   const auto to = slots.begin() + int64_t{op.to} * kKvBlockTokens;
   if (op.kind == CacheOp::Kind::kZeroBlock) {
     ++script_->zeroed;

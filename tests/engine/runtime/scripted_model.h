@@ -67,7 +67,6 @@ struct Script {
   std::atomic<int64_t> cancelled_forwards{0};
   std::atomic<int64_t> copies{0};
   std::atomic<int64_t> zeroed{0};
-  std::atomic<int64_t> filled{0};
   std::atomic<int64_t> state_copies{0};
   std::atomic<int32_t> most_rows{0};     // tokens in one batch
   std::atomic<int32_t> most_adapted{0};  // runs of rows with the same adapters in one batch
@@ -92,7 +91,8 @@ class ScriptedModel : public LanguageModel {
   const CacheShape& cache() const override { return cache_; }
   absl::Status Launch(ModelStep step) override;
   absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override;
-  absl::Status ReadBlock(int32_t block, absl::Span<char> out) override;
+  absl::Span<char> BlockMemory(int32_t, int32_t) override { return {}; }
+  absl::Span<char> StateMemory(int32_t) override { return {}; }
   // The state itself; its scores are the state backwards.
   absl::StatusOr<std::vector<float>> ApplyHead(bool ranks, absl::Span<const float> pooled) override;
 

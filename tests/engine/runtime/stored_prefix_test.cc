@@ -154,10 +154,31 @@ TEST_F(StoredPrefixTest, WithLittleMemoryAnswersAreTheSame) {
   }
 }
 
-TEST_F(StoredPrefixTest, ModelsWithWindowsOrStatesSayWhyNot) {
-  for (const std::string model : {"gemma3-f32.gguf", "qwen35-q8_0.gguf"}) {
-    auto engine = Start({}, LM_TESTDATA "/models/" + model);
-    EXPECT_EQ(engine->StoreState(), "off: of models with windows or states nothing is stored");
+// Of windows, of states, of both, of layers whose blocks are empty.
+TEST_F(StoredPrefixTest, ModelsWithWindowsAndStatesToo) {
+  for (const std::string model :
+       {"gemma3-f32.gguf", "qwen35-q8_0.gguf", "lfm2moe-f32.gguf", "mamba2-f32.gguf",
+        "rwkv7-f32.gguf", "falcon-h1-f32.gguf", "kimi-linear-f32.gguf", "deepseek4-f32.gguf"}) {
+    SCOPED_TRACE(model);
+    std::filesystem::remove_all(folder_);
+    const std::string path = LM_TESTDATA "/models/" + model;
+    std::vector<RequestSpec> specs = specs_;
+    for (RequestSpec& spec : specs) spec.borders = {150};
+    const std::vector<Generation> first = Run(*Start({}, path), specs);
+    EXPECT_EQ(first[0].tokens_cached, 0);
+    for (const bool alone : {true, false}) {
+      auto engine = Start({}, path);
+      EXPECT_THAT(engine->StoreState(), testing::StartsWith("1 prefix"));
+      std::vector<Generation> again;
+      if (alone) {
+        for (const RequestSpec& spec : specs) again.push_back(Run(*engine, {spec})[0]);
+      } else {
+        again = Run(*engine, specs);
+      }
+      ExpectSame(first, again);
+      EXPECT_EQ(again[0].tokens_cached, 150);
+      EXPECT_GE(engine->Stats().tokens_reused, 150 * 12);
+    }
   }
 }
 

@@ -1,0 +1,92 @@
+#include "engine/cache/prefix_loader.h"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace lm {
+
+PrefixLoader::PrefixLoader(int threads, std::function<void()> wake)
+    : num_threads_(threads), wake_(std::move(wake)) {}
+
+PrefixLoader::~PrefixLoader() {
+  Drain();
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void PrefixLoader::Begin(int64_t number, std::vector<Read> reads) {
+  auto load = std::make_unique<Load>();
+  load->reads = std::move(reads);
+  load->done.number = number;
+  absl::MutexLock lock(&mutex_);
+  done_.reserve(done_.size() + loads_.size() + 1);  // a thread that reads need not allocate
+  try {
+    while (static_cast<int>(threads_.size()) < num_threads_) {
+      threads_.emplace_back([this] { Run(); });
+    }
+  } catch (const std::system_error& e) {
+    if (threads_.empty()) {
+      load->done.status = absl::UnavailableError(absl::StrCat("no thread that reads: ", e.what()));
+    }
+  }
+  if (load->reads.empty() || !load->done.status.ok()) {
+    done_.push_back(std::move(load->done));
+  } else {
+    loads_.push_back(std::move(load));
+  }
+}
+
+void PrefixLoader::Run() {
+  absl::MutexLock lock(&mutex_);
+  for (;;) {
+    auto more = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return stopping_ || std::any_of(loads_.begin(), loads_.end(), [](const auto& load) {
+               return load->next < load->reads.size();
+             });
+    };
+    mutex_.Await(absl::Condition(&more));
+    if (stopping_) return;
+    Load* load = std::find_if(loads_.begin(), loads_.end(), [](const auto& load) {
+                   return load->next < load->reads.size();
+                 })->get();
+    const Read& read = load->reads[load->next++];
+    const bool wanted = load->done.status.ok();
+    mutex_.Unlock();
+    absl::Status status;
+    if (wanted) {
+      if (read.piece == 0) TouchPrefixFile(read.file->path);
+      status = ReadPrefixPiece(read.file->path, read.file->head.pieces[read.piece], read.out);
+    }
+    mutex_.Lock();
+    if (!status.ok() && load->done.status.ok()) {
+      load->done.status = std::move(status);
+      load->done.path = read.file->path;
+    }
+    if (++load->finished < load->reads.size()) continue;
+    done_.push_back(std::move(load->done));
+    std::erase_if(loads_, [load](const auto& other) { return other.get() == load; });
+    mutex_.Unlock();
+    wake_();
+    mutex_.Lock();
+  }
+}
+
+std::vector<PrefixLoader::Done> PrefixLoader::TakeDone() {
+  absl::MutexLock lock(&mutex_);
+  return std::exchange(done_, {});
+}
+
+void PrefixLoader::Drain() noexcept {
+  absl::MutexLock lock(&mutex_);
+  auto none = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return loads_.empty(); };
+  mutex_.Await(absl::Condition(&none));
+  done_.clear();
+}
+
+}  // namespace lm

@@ -1,0 +1,35 @@
+// PrefixSightings remembers which beginnings of prompts have been seen, and no more: a few bytes a
+// block, when what was computed of them is long gone.
+//
+//   if (sightings.See(owner, prompt) >= 64) ...  // so many tokens another prompt began with too
+#ifndef LM_ENGINE_CACHE_PREFIX_SIGHTINGS_H_
+#define LM_ENGINE_CACHE_PREFIX_SIGHTINGS_H_
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "engine/base/hash_map.h"
+
+namespace lm {
+
+// Not thread-safe.
+class PrefixSightings {
+ public:
+  explicit PrefixSightings(int64_t block_tokens) : block_tokens_(block_tokens) {}
+
+  // How many tokens of the prompt, in whole blocks, an earlier one of the owner's began with;
+  // and notes this one down. By hashes: it may be wrong, which only costs a file.
+  int64_t See(absl::string_view owner, absl::Span<const int32_t> tokens);
+
+ private:
+  // Blocks after which the older half is forgotten.
+  static constexpr size_t kMost = 1 << 16;
+
+  const int64_t block_tokens_;
+  HashSet<uint64_t> seen_, seen_before_;  // hashes of all tokens up to a block's end
+};
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_CACHE_PREFIX_SIGHTINGS_H_
