@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "absl/base/casts.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "engine/backend/backend.h"
 #include "engine/base/exit_guard.h"
 #include "engine/base/status_macros.h"
@@ -161,7 +163,27 @@ std::string Engine::StoredAdapters(const AdapterSet& adapters) const {
 
 std::vector<PrefixStore::Listed> Engine::StoredPrefixes(absl::string_view salt) const {
   if (fork_guard_.forked() || store_ == nullptr) return {};
-  return store_->List(salt);
+  std::vector<PrefixStore::Listed> listed = store_->List(salt);
+  for (PrefixStore::Listed& prefix : listed) {
+    prefix.adapters = AdaptersText(AdaptersOf(prefix.adapters));
+  }
+  return listed;
+}
+
+// Those of the model that a text of StoredAdapters names.
+AdapterSet Engine::AdaptersOf(absl::string_view stored) const {
+  AdapterSet set;
+  const std::vector<AdapterInfo>& known = model_->info().adapters;
+  for (const absl::string_view one : absl::StrSplit(stored, ' ', absl::SkipEmpty())) {
+    const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(one, '*');
+    const auto named = std::find_if(known.begin(), known.end(), [&parts](const AdapterInfo& a) {
+      return a.digest == parts.first;
+    });
+    uint32_t scale = 0;
+    if (named == known.end() || !absl::SimpleHexAtoi(parts.second, &scale)) continue;
+    set.push_back({static_cast<int32_t>(named - known.begin()), absl::bit_cast<float>(scale)});
+  }
+  return set;
 }
 
 int64_t Engine::StoredTokens(absl::string_view salt, const AdapterSet& adapters,

@@ -142,6 +142,7 @@ class Engine {
   void BeginLoads(const StepPlan& plan);
   void EndLoads();
   std::string StoredAdapters(const AdapterSet& adapters) const;
+  AdapterSet AdaptersOf(absl::string_view stored) const;
   void StoreFound(const StepPlan& plan);
   void StorePrefix(const Sequence& sequence, int64_t tokens, int32_t state);
   void FailBatch(const StepPlan& plan, const absl::Status& status);

@@ -105,10 +105,10 @@ StepPlan Scheduler::Schedule(const PromptLimits& limits) {
   PlanPrompts(Priority::kBatch, &step);
   if (room) AdmitWaiting(&batch_waiting_, most, &step);
   // What a plan without tokens has to say is said by the next.
-  if (step.plan.entries.empty() && step.plan.loads.empty()) {
-    tokens_reused_ = step.plan.tokens_reused;
-    preemptions_ = step.plan.preemptions;
-    return {};
+  if (step.plan.entries.empty()) {
+    tokens_reused_ = std::exchange(step.plan.tokens_reused, 0);
+    preemptions_ = std::exchange(step.plan.preemptions, 0);
+    if (step.plan.loads.empty()) return {};
   }
   // Rows with the same adapters side by side: their products are one.
   std::stable_sort(step.plan.entries.begin(), step.plan.entries.end(),

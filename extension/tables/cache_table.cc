@@ -72,11 +72,11 @@ class CacheTable : public SnapshotTable {
         const auto tokens = static_cast<int64_t>(stored.tokens.size());
         const auto own = absl::MakeConstSpan(stored.tokens).subspan(stored.begin);
         const auto shown = own.subspan(0, PrefixTree::Run::kShownTokens);
-        rows.push_back(
-            {number,
-             {connection().DisplayNameOf(*generator), number, Cell(), tokens, tokens - stored.begin,
-              stored.bytes, Cell(), Cell(),
-              TextOf({shown.begin(), shown.end()}, engine->model().tokenizer()), Cell(), "store"}});
+        rows.push_back({number,
+                        {connection().DisplayNameOf(*generator), number, Cell(), tokens,
+                         tokens - stored.begin, stored.bytes, Cell(), Cell(),
+                         TextOf({shown.begin(), shown.end()}, engine->model().tokenizer()),
+                         stored.adapters.empty() ? Cell() : Cell(stored.adapters), "store"}});
       }
     }
     return rows;

@@ -20,13 +20,14 @@
 //               'written', 'mapped', 'read' (where the system does not promise to keep it), or why
 //               it was of no use. Default: $LM_PACK_CACHE, or none
 //   prefix_store  a folder in which the beginnings of prompts outlive the process: what a prompt has
-//               found in the prefix cache, and so was used twice, is written there (behind, by a
-//               thread, which a process that ends waits for), and the next process reads instead of
-//               computing it. It is this database file's (or salt's; what a database in memory asks
+//               found in the prefix cache, or an earlier one began with, and so was used twice, is
+//               written there (behind, by a thread, which a process that ends waits for), and read
+//               instead of computed by the next process, and by this one when kv_bytes had no room
+//               for it any more. lm_prefill() writes at once. It is this database file's (or salt's; what a database in memory asks
 //               is not stored), and found by the same release, model, kv_type and context length on
 //               the same kind of device only. Its files are their user's only. What is damaged, cut
 //               or somebody else's is refused, full disks are borne: lm_stats.prefix_store says so,
-//               and lm_cache shows what is there. Not of models with windows or states, nor on CUDA.
+//               and lm_cache shows what is there. Not on CUDA.
 //               Default: none
 //   prefix_store_bytes  what that folder may hold; what was used longest ago goes: 4 GiB
 //   memo        the file that remembers generations: an SQLite database of its own, made where

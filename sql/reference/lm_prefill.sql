@@ -31,5 +31,5 @@ SELECT lm_prefill(NULL,
   'You are given a note of an engineer. Say in one word what it is about: weather, food, work, travel, sport or music. Do not explain, '
   || 'and do not repeat the note. If you cannot tell, say so in one word.') ->> 'computed';
 --> 0
-SELECT lm_prefill('x', 5);
+SELECT lm_prefill('x', x'00');
 --! system must be text

@@ -182,5 +182,87 @@ TEST_F(StoredPrefixTest, ModelsWithWindowsAndStatesToo) {
   }
 }
 
+// Prompts of several beginnings in turn: where there is room for few of them, each is forgotten
+// before it comes again.
+TEST_F(StoredPrefixTest, WhatMemoryHasNoRoomForComesBack) {
+  for (const std::string model : {"llama-q8_0.gguf", "gemma3-f32.gguf", "qwen35-q8_0.gguf"}) {
+    SCOPED_TRACE(model);
+    std::filesystem::remove_all(folder_);
+    const std::string path = LM_TESTDATA "/models/" + model;
+    constexpr int kBeginnings = 6, kTurns = 4;
+    std::vector<RequestSpec> specs;
+    for (int turn = 0; turn < kTurns; ++turn) {
+      for (int i = 0; i < kBeginnings; ++i) {
+        RequestSpec spec = specs_[turn];
+        spec.prompt[0] = 3 + i;
+        specs.push_back(spec);
+      }
+    }
+    int64_t bytes = 0;
+    std::vector<Generation> expected;
+    {
+      auto roomy = Start({}, path);
+      for (const RequestSpec& spec : specs) {
+        RequestSpec elsewhere = spec;
+        elsewhere.salt = "connection:1";  // of which nothing is stored
+        expected.push_back(Run(*roomy, {elsewhere})[0]);
+      }
+      EXPECT_EQ(roomy->StoreState(), "0 prefixes");
+      bytes = 4 * roomy->PrefixBytes(192);
+    }
+    auto engine = Start({.kv_bytes = bytes}, path);
+    std::vector<Generation> got;
+    for (const RequestSpec& spec : specs) {
+      got.push_back(Run(*engine, {spec})[0]);
+      EXPECT_TRUE(engine->FlushStore(absl::Minutes(1)));
+    }
+    ExpectSame(expected, got);
+    // The second turn writes what the third and fourth read: 128 tokens, in whole blocks.
+    for (size_t i = 2 * kBeginnings; i < specs.size(); ++i) EXPECT_GE(got[i].tokens_cached, 128);
+    EXPECT_EQ(got[0].tokens_cached, 0);
+    EXPECT_EQ(engine->StoredPrefixes("file:/a.db").size(), size_t{kBeginnings});
+    ExpectSame(expected, Run(*engine, specs));  // all at once
+    EXPECT_EQ(engine->Stats().failed, 0);
+  }
+}
+
+TEST_F(StoredPrefixTest, WhatAdaptersHaveMadeIsFoundWithThemOnly) {
+  const ModelOptions options = {
+      .lora = {{.name = "one", .path = LM_TESTDATA "/models/llama-q8_0-lora-1.gguf", .scale = 0}}};
+  std::vector<RequestSpec> with = specs_;
+  for (RequestSpec& spec : with) spec.adapters = {{.adapter = 0, .scale = 1}};
+  const std::vector<Generation> first = Run(*Start(options), with);
+  EXPECT_EQ(first[0].tokens_cached, 0);
+  EXPECT_EQ(Run(*Start(options), {specs_[0]})[0].tokens_cached, 0);
+  RequestSpec less = with[0];
+  less.adapters[0].scale = 0.5;
+  EXPECT_EQ(Run(*Start(options), {less})[0].tokens_cached, 0);
+  auto engine = Start(options);
+  const std::vector<Generation> again = Run(*engine, with);
+  ExpectSame(first, again);
+  EXPECT_EQ(again[0].tokens_cached, 150);
+  ASSERT_FALSE(engine->StoredPrefixes("file:/a.db").empty());
+  EXPECT_EQ(engine->StoredPrefixes("file:/a.db")[0].adapters, R"([{"name":"one","scale":1.0}])");
+}
+
+TEST_F(StoredPrefixTest, RequestsMayBeGivenUpWhileTheirPrefixIsRead) {
+  Run(*Start(), specs_);
+  for (int turn = 0; turn < 20; ++turn) {
+    auto engine = Start();
+    std::vector<std::shared_ptr<Request>> requests;
+    for (const RequestSpec& spec : specs_) requests.push_back(engine->Submit(spec).value());
+    if (turn % 2 == 0) {
+      for (const auto& request : requests) request->Cancel();
+      EXPECT_EQ(Run(*engine, {specs_[0]})[0].tokens_cached, 150);
+    }
+    engine->Stop();
+    for (const auto& request : requests) {
+      ASSERT_TRUE(request->WaitFor(absl::Seconds(60)));
+      const absl::Status& status = request->result().status;
+      EXPECT_TRUE(status.ok() || absl::IsCancelled(status)) << status;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lm
