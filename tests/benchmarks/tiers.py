@@ -69,11 +69,9 @@ def run(arguments):
         "ORDER BY rows.id")]
     seconds, now = time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF)
     prefilled, reused, store = db.execute(
-        "SELECT tokens_prefilled, tokens_reused, prefix_store FROM lm_stats WHERE phase = 'prefill' AND kv_bytes_total <= ?",
-        (arguments.kv_bytes,)).fetchone()
-    places = dict(db.execute("SELECT place, count(*) FROM lm_cache WHERE own_tokens >= 64 GROUP BY place").fetchall())
+        "SELECT tokens_prefilled, tokens_reused, prefix_store FROM lm_stats WHERE phase = 'prefill'").fetchone()
     print(json.dumps({"answers": answers, "prefilled": prefilled, "reused": reused, "store": store, "seconds": seconds,
-                      "cpu": now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime, "places": places}))
+                      "cpu": now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime}))
 
 
 def main():
@@ -99,7 +97,10 @@ def main():
                 command = [sys.executable, __file__, arguments.lm0, arguments.model, "--database", database, "--kv-bytes", str(kv_bytes)]
                 if name != "memory":
                     command += ["--store", store]
-                did = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+                ran = subprocess.run(command, capture_output=True, text=True)
+                if ran.returncode:
+                    sys.exit(ran.stderr)
+                did = json.loads(ran.stdout)
                 first = first or did
                 differ = sum(a != b for a, b in zip(first["answers"], did["answers"], strict=True))
                 print(f"| {arguments.order} | {name} | {did['prefilled']:,} | {did['reused']:,} | {did['seconds']:.1f} | {did['cpu']:.1f} "
