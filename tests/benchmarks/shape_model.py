@@ -17,7 +17,7 @@ SHAPES = {
                     experts=128, used=8),
 }
 ALIGNMENT = 32
-ROWS_WITH_NUMBERS = 64  # of the embedding: what routes tokens to experts must differ
+ROWS_WITH_NUMBERS = 64  # of the embedding, where there are experts: what routes tokens must differ (F32: its packing is not counted on)
 
 
 def text(value):
@@ -61,7 +61,7 @@ def write(path, shape, dtype, layers):
     tensors = []  # name, type, dimensions, the fastest first
     def add(name, *dims, kind=dtype):
         tensors.append((name + ".weight", kind, dims))
-    add("token_embd", s["hidden"], s["vocab"], kind="F16" if moe else dtype)
+    add("token_embd", s["hidden"], s["vocab"], kind="F32" if moe else dtype)
     if not s["tied"]:
         add("output", s["hidden"], s["vocab"])
     add("output_norm", s["hidden"], kind="F32")
@@ -96,9 +96,9 @@ def write(path, shape, dtype, layers):
             filled.append((at, struct.pack(f"<{count}f", *[1.0] * count)))
         elif "gate_inp" in name:
             filled.append((at, struct.pack(f"<{count}f", *(draw.gauss(0, 1) for _ in range(count)))))
-        elif "token_embd" in name and kind == "F16":
+        elif "token_embd" in name and kind == "F32":
             n = ROWS_WITH_NUMBERS * dims[0]
-            filled.append((at, struct.pack(f"<{n}e", *(draw.gauss(0, 1) for _ in range(n)))))
+            filled.append((at, struct.pack(f"<{n}f", *(draw.gauss(0, 1) for _ in range(n)))))
         at += -(-(count // values * size) // ALIGNMENT) * ALIGNMENT
     head = struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(keys)) + b"".join(key(k, v) for k, v in keys.items()) + head
     head += bytes(-len(head) % ALIGNMENT)
