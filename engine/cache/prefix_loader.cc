@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/out_of_memory.h"
 
 namespace lm {
 
@@ -25,7 +26,7 @@ void PrefixLoader::Begin(int64_t number, std::vector<Read> reads) {
   load->reads = std::move(reads);
   load->done.number = number;
   absl::MutexLock lock(&mutex_);
-  done_.reserve(done_.size() + loads_.size() + 1);  // a thread that reads need not allocate
+  done_.reserve(done_.size() + loads_.size() + 1);  // so that threads which read need not
   try {
     while (static_cast<int>(threads_.size()) < num_threads_) {
       threads_.emplace_back([this] { Run(); });
@@ -43,6 +44,7 @@ void PrefixLoader::Begin(int64_t number, std::vector<Read> reads) {
 }
 
 void PrefixLoader::Run() {
+  ReadyToThrow();
   absl::MutexLock lock(&mutex_);
   for (;;) {
     auto more = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -59,14 +61,20 @@ void PrefixLoader::Run() {
     const bool wanted = load->done.status.ok();
     mutex_.Unlock();
     absl::Status status;
+    std::string path;
     if (wanted) {
-      if (read.piece == 0) TouchPrefixFile(read.file->path);
-      status = ReadPrefixPiece(read.file->path, read.file->head.pieces[read.piece], read.out);
+      try {
+        path = read.file->path;
+        if (read.piece == 0) TouchPrefixFile(path);
+        status = ReadPrefixPiece(path, read.file->head.pieces[read.piece], read.out);
+      } catch (...) {  // memory
+        status = OutOfMemory();
+      }
     }
     mutex_.Lock();
     if (!status.ok() && load->done.status.ok()) {
       load->done.status = std::move(status);
-      load->done.path = read.file->path;
+      load->done.path = std::move(path);
     }
     if (++load->finished < load->reads.size()) continue;
     done_.push_back(std::move(load->done));
@@ -79,7 +87,11 @@ void PrefixLoader::Run() {
 
 std::vector<PrefixLoader::Done> PrefixLoader::TakeDone() {
   absl::MutexLock lock(&mutex_);
-  return std::exchange(done_, {});
+  std::vector<Done> taken;
+  taken.reserve(done_.size());
+  for (Done& done : done_) taken.push_back(std::move(done));
+  done_.clear();  // and keeps its room
+  return taken;
 }
 
 void PrefixLoader::Drain() noexcept {
