@@ -21,8 +21,7 @@
 //   one, also for an interactive sequence to get in. The first one always gets what it needs, so
 //   something always goes on.
 // - The store. Where more of a prompt is in the prefix store than in the cache, the sequence gets
-// its
-//   blocks, and waits aside until that has been read into them, while others are computed.
+//   its blocks, and waits aside until that has been read into them, while others are computed.
 // A guess that is wrong in part is no loss but of work: its keys and values are written over. A
 // recurrent state cannot be taken back so; it is set aside before the step, and where not all of a
 // guess is right, put back: then the tokens that stay are computed again with those of the next

@@ -199,7 +199,7 @@ def read(arguments, rows):
 
 
 OPERATORS = {"lm_filter": (filtered, 200), "lm_classify, scores": (scored, 20), "lm_classify, multi": (several, 100), "lm_extract_each": (extracted, 100),
-             "lm_rank": (ranked("pointwise"), 200), "lm_rank, pairwise": (ranked("pairwise"), 0), "lm_similarity": (ranked("similarity"), 0),
+             "lm_rank": (ranked("pointwise"), 200), "lm_rank, pairwise": (ranked("pairwise"), 1000), "lm_similarity": (ranked("similarity"), 200),
              "lm_distinct": (grouped, 30), "lm_match": (matched, 150), "lm_cluster_label": (named, 1000)}
 
 

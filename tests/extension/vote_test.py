@@ -41,7 +41,8 @@ class VoteTest(RemoteCase):
         self.assertEqual(harness.value(db, "SELECT lm_classify('x', '[\"games\",\"net\"]', NULL, '{\"vote\":3}')"), "net")
         self.assertEqual(harness.value(db, "SELECT generate('x', NULL, '{\"choices\":[\"games\",\"net\"],\"vote\":3}')"), "net")
         told = json.loads(harness.value(db, "SELECT lm_try('y', NULL, '{\"choices\":[\"games\",\"net\"],\"vote\":3}')"))
-        self.assertEqual(told, {"value": "net", "error": None, "finish": "stop", "tokens_in": 36, "tokens_out": 9})
+        self.assertEqual(told, {"value": "net", "error": None, "finish": "stop", "tokens_in": 36, "tokens_out": 9,
+                                "votes": {"net": 0.666667, "games": 0.333333}})
 
     def test_a_tie_is_the_rows_failure(self):
         db = self.connect(self.voting(["yes", "no"]).url)

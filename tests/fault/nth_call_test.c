@@ -631,7 +631,8 @@ static void RunPoint(const Scenario* scenario, CallKind kind, const char* mode, 
   outcome = 0;
   RemoveFiles();
   RUN_STEPS(scenario->setup);
-  const Manner manner = FindManner(mode);
+  const Manner known = FindManner(mode);
+  const Manner manner = known != kNumManners ? known : kOnce; /* `limit` counts, and fails none */
   may_fail = manner != kPart && manner != kInterrupted;
   FailCalls(kind, limited ? 0 : n, manner);
   if (limited) SetLimit(AddressSpace() + (rlim_t)(n - 1) * kLimitStep);

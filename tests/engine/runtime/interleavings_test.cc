@@ -6,17 +6,21 @@
 // One thread plays all clients. The model waits at the beginning of each pass until it is let go
 // on, so that the engine stands still, in a pass or with nothing to do, whenever a client acts:
 // submits (through a memo or past it), cancels, forgets, takes tokens of a stream, looks at the
-// cache, or the device fails, or the engine is stopped. The KV cache is too small for all. Whoever
-// did not give up has the very answer that he has alone; nothing is lost, nobody waits for ever,
-// and in the end all of the memory is free.
+// cache, or the device fails, or the engine is stopped. The KV cache is too small for all, and
+// every other engine has a store of prefixes, which those of other seeds have filled. Whoever did
+// not give up has the very answer that he has alone; nothing is lost, nobody waits for ever, and in
+// the end all of the memory is free.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <random>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/runtime/local_generator.h"
@@ -31,6 +35,7 @@ int first_seed = 0;
 
 constexpr int kBeginnings = 3, kEnds = 4, kWays = 7;
 constexpr int kKinds = kBeginnings * kEnds * kWays;
+constexpr const char* kSalts[] = {"file:x", "file:y"};
 constexpr int kMostLive = 12;
 constexpr int kActions = 60;
 
@@ -39,9 +44,10 @@ RequestSpec SpecOf(int kind) {
   const int beginning = kind % kBeginnings, end = kind / kBeginnings % kEnds;
   const int way = kind / kBeginnings / kEnds;
   RequestSpec spec;
-  spec.salt = beginning == 0 ? "x" : "y";
+  spec.salt = beginning == 0 ? kSalts[0] : kSalts[1];
   // The first token names the owner.
-  spec.text = spec.salt + std::string(20 + 25 * beginning, 'a') + std::string(1 + 9 * end, 'b');
+  spec.text = (beginning == 0 ? "x" : "y") + std::string(70 + 40 * beginning, 'a') +
+              std::string(1 + 9 * end, 'b');
   spec.prompt = Bytes(spec.text);
   spec.options.max_tokens = 6 + 30 * end;
   switch (way) {
@@ -98,14 +104,15 @@ const std::string& Expected(int kind) {
 // What came about in all plays: else they show little.
 struct Seen {
   int64_t preemptions = 0, reused = 0, drafted = 0, remembered = 0, shared = 0;
-  int64_t cancelled = 0, failed = 0, left_passes = 0;
+  int64_t stored = 0, cancelled = 0, failed = 0, left_passes = 0;
 };
 
 class Play {
  public:
-  explicit Play(int seed) : dice_(seed) {
-    script_->num_blocks = 7 + static_cast<int>(Below(4));
-    script_->context_length = 256;
+  Play(int seed, const std::string& store) : dice_(seed) {
+    script_->num_blocks = 10 + static_cast<int>(Below(4));
+    script_->context_length = 400;
+    if (seed % 2 == 0) script_->prefix_store = store;
     script_->tenants = true;
     if (seed % 3 == 1) script_->windows = {40};
     if (seed % 3 == 2) script_->num_states = 7;
@@ -142,10 +149,11 @@ class Play {
     seen->preemptions += stats.preemptions;
     seen->reused += stats.tokens_reused;
     seen->drafted += stats.tokens_drafted;
+    seen->stored += script_->blocks_shown;
     seen->left_passes += script_->cancelled_forwards;
-    for (const char* salt : {"x", "y"}) {
-      seen->remembered += memo_.Stats("", salt).hits;
-      seen->shared += memo_.Stats("", salt).shared;
+    for (const char* salt : kSalts) {
+      seen->remembered += memo_.Stats(generator_->info().digest, salt).hits;
+      seen->shared += memo_.Stats(generator_->info().digest, salt).shared;
     }
     for (const Asked& asked : asked_) {
       const bool failed = !asked.request->result().status.ok();
@@ -225,17 +233,17 @@ class Play {
 
   void Look() {
     Note("look");
-    inspections_.push_back(engine_->InspectCache(Below(2) == 0 ? "x" : "y"));
+    inspections_.push_back(engine_->InspectCache(kSalts[Below(2)]));
     const EngineStats stats = engine_->Stats();
     EXPECT_LE(stats.kv_blocks_free + stats.kv_blocks_cached, stats.kv_blocks_total);
     EXPECT_LE(stats.failed, stats.requests);
-    engine_->RecentRequests("x");
+    engine_->RecentRequests(kSalts[0]);
   }
 
   void Forget() {
     Note("forget");
-    const std::vector<MemoEntryInfo> entries = memo_.Entries("x");
-    if (!entries.empty()) memo_.Forget("x", entries[Below(entries.size())].id);
+    const std::vector<MemoEntryInfo> entries = memo_.Entries(kSalts[0]);
+    if (!entries.empty()) memo_.Forget(kSalts[0], entries[Below(entries.size())].id);
   }
 
   void Fail() {
@@ -315,22 +323,26 @@ class Play {
 
 TEST(InterleavingsTest, EverybodyHasTheAnswerThatHeHasAlone) {
   Seen seen;
+  const std::string store = testing::TempDir() + absl::StrCat("interleavings-", getpid());
+  const absl::Cleanup removed = [&store] { std::filesystem::remove_all(store); };
   for (int seed = first_seed; seed < first_seed + num_seeds && !HasFailure(); ++seed) {
     SCOPED_TRACE(absl::StrCat("--first ", seed, " --seeds 1"));
-    Play play(seed);
+    Play play(seed, store);
     play.Run();
     if (!HasFailure()) play.AddTo(&seen);
   }
   if (num_seeds < 50 || HasFailure()) return;
-  for (const int64_t count : {seen.preemptions, seen.reused, seen.drafted, seen.remembered,
-                              seen.shared, seen.cancelled, seen.failed, seen.left_passes}) {
+  for (const int64_t count :
+       {seen.preemptions, seen.reused, seen.drafted, seen.remembered, seen.shared, seen.stored,
+        seen.cancelled, seen.failed, seen.left_passes}) {
     EXPECT_GT(count, 0);
   }
   std::printf(
       "%ld preemptions, %ld tokens of prompts found, %ld guessed; %ld answers remembered, %ld "
-      "shared; %ld requests cancelled, %ld failed; %ld passes left\n",
-      seen.preemptions, seen.reused, seen.drafted, seen.remembered, seen.shared, seen.cancelled,
-      seen.failed, seen.left_passes);
+      "shared; %ld blocks stored or read back; %ld requests cancelled, %ld failed; %ld passes "
+      "left\n",
+      seen.preemptions, seen.reused, seen.drafted, seen.remembered, seen.shared, seen.stored,
+      seen.cancelled, seen.failed, seen.left_passes);
 }
 
 }  // namespace

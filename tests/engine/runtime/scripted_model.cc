@@ -305,6 +305,17 @@ absl::Status ScriptedModel::Await(const std::atomic<bool>& cancel, StepResults* 
   return absl::OkStatus();
 }
 
+absl::Span<char> ScriptedModel::BlockMemory(int32_t cache_class, int32_t block) {
+  ++script_->blocks_shown;
+  Slot* const first = &slots_[cache_class][int64_t{block} * kKvBlockTokens];
+  return {reinterpret_cast<char*>(first), kKvBlockTokens * sizeof(Slot)};
+}
+
+absl::Span<char> ScriptedModel::StateMemory(int32_t slot) {
+  if (states_.empty()) return {};
+  return {reinterpret_cast<char*>(&states_[slot]), sizeof(State)};
+}
+
 absl::StatusOr<std::vector<float>> ScriptedModel::ApplyHead(bool ranks,
                                                             absl::Span<const float> pooled) {
   std::vector<float> result(pooled.begin(), pooled.end());
@@ -382,6 +393,12 @@ std::unique_ptr<Model> MakeScriptedModel(std::shared_ptr<Script> script,
   ModelInfo info;
   info.name = "scripted";
   info.adapters = script->adapters;
+  info.prefix_store = script->prefix_store;
+  if (!info.prefix_store.empty()) {
+    info.exact = true;
+    info.digest = absl::StrCat("scripted ", script->num_states > 0);
+    for (const int64_t window : script->windows) absl::StrAppend(&info.digest, " ", window);
+  }
   return std::make_unique<Model>(std::move(info), *std::move(tokenizer), *std::move(chat),
                                  std::make_unique<ScriptedModel>(std::move(script)));
 }

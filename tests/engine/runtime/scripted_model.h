@@ -42,6 +42,7 @@ struct Script {
   bool whole_sequences = false;  // each token sees all of its text
   int32_t num_states = 0;        // slots of recurrent state; 0: the model has none
   std::vector<AdapterInfo> adapters = {};
+  std::string prefix_store = {};     // a folder
   absl::Duration step_time;          // Forward takes at least so long, unless it is cancelled
   bool tenants = false;              // a context's first token names its owner: look for strangers
   int32_t nan_token = -1;            // a context that holds it has a NaN logit
@@ -68,6 +69,7 @@ struct Script {
   std::atomic<int64_t> copies{0};
   std::atomic<int64_t> zeroed{0};
   std::atomic<int64_t> state_copies{0};
+  std::atomic<int64_t> blocks_shown{0};  // that were stored, or read from a store
   std::atomic<int32_t> most_rows{0};     // tokens in one batch
   std::atomic<int32_t> most_adapted{0};  // runs of rows with the same adapters in one batch
   std::atomic<int32_t> most_logits{0};   // logit rows in one batch
@@ -91,8 +93,8 @@ class ScriptedModel : public LanguageModel {
   const CacheShape& cache() const override { return cache_; }
   absl::Status Launch(ModelStep step) override;
   absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override;
-  absl::Span<char> BlockMemory(int32_t, int32_t) override { return {}; }
-  absl::Span<char> StateMemory(int32_t) override { return {}; }
+  absl::Span<char> BlockMemory(int32_t cache_class, int32_t block) override;
+  absl::Span<char> StateMemory(int32_t slot) override;
   // The state itself; its scores are the state backwards.
   absl::StatusOr<std::vector<float>> ApplyHead(bool ranks, absl::Span<const float> pooled) override;
 
