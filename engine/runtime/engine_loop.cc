@@ -428,7 +428,9 @@ void Engine::StoreFound(const StepPlan& plan) {
 // state.
 void Engine::StorePrefix(const Sequence& sequence, int64_t tokens, int32_t state) {
   const absl::Span<const int32_t> prefix = sequence.tokens().subspan(0, tokens);
-  const std::optional<int64_t> begin = store_->Wants(sequence.store_key(), prefix);
+  const std::vector<int32_t>& asked = sequence.request().spec().store;
+  const bool is_asked = std::find(asked.begin(), asked.end(), tokens) != asked.end();
+  const std::optional<int64_t> begin = store_->Wants(sequence.store_key(), prefix, is_asked);
   if (!begin) return;
   LanguageModel& model = model_->language_model();
   std::vector<char> data;

@@ -29,6 +29,12 @@ SELECT length(generate('rain all day',
 SELECT tokens_reused = (SELECT did ->> 'tokens' FROM one) FROM lm_stats WHERE phase = 'prefill';
 --> 1
 
+-- What is asked for is written, be it a few tokens more.
+SELECT did ->> 'computed' BETWEEN 1 AND 40, did ->> 'place' FROM (SELECT lm_prefill('rain all day and all night',
+  'You are given a note of an engineer. Say in one word what it is about: weather, food, work, travel, sport or music. Do not explain, '
+  || 'and do not repeat the note. If you cannot tell, say so in one word.') AS did);
+--> 1|store
+
 -- Once more: there is nothing left to do.
 SELECT lm_prefill(NULL,
   'You are given a note of an engineer. Say in one word what it is about: weather, food, work, travel, sport or music. Do not explain, '

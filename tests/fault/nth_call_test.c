@@ -264,6 +264,9 @@ static char insert_remote_model[200];                                   /* once 
 
 #define PACKS \
   { "INSERT INTO temp.lm_settings(key, value) VALUES ('pack_cache', 'packs')", kExact }
+#define STORE \
+  { "INSERT INTO temp.lm_settings(key, value) VALUES ('prefix_store', 'store')", kExact }
+#define LONG_SYSTEM "replace(hex(zeroblob(24)), '00', 'A poet. ')"
 #define EXPORT(name) \
   { "SELECT lines FROM lm_batch_export('fill', '{\"model\":\"m\",\"path\":\"" name "\"}')", kExact }
 
@@ -408,6 +411,21 @@ static const Scenario kSqlScenarios[] = {
                {convert_again, kExact},
                {"SELECT count(*) FROM lm_inspect('again.gguf') WHERE problem IS NULL", kExact},
                EXPORT("again")}},
+    {.name = "sql_store",
+     .setup = {{NULL, kLoad},
+               SETTINGS,
+               STORE,
+               {"SELECT lm_prefill(NULL, " LONG_SYSTEM ") ->> 'place'", kExact}},
+     .armed = {{"UPDATE temp.lm_settings SET value = 2 WHERE key = 'threads'", kExact},
+               {"SELECT generate('rain', " LONG_SYSTEM ", " FEW ")", kExact},
+               {"SELECT lm_prefill('snow', " LONG_SYSTEM " || 'Be brief.')", kDone},
+               {"SELECT generate('snow', " LONG_SYSTEM " || 'Be brief.', " FEW ")", kExact},
+               {NULL, kClose}},
+     .after = {{NULL, kLoad},
+               SETTINGS,
+               STORE,
+               {"SELECT generate('rain', " LONG_SYSTEM ", " FEW ")", kExact},
+               {"SELECT generate('snow', " LONG_SYSTEM " || 'Be brief.', " FEW ")", kExact}}},
     {.name = "sql_remote",
      .setup = {{NULL, kLoad}, REMOTE, WARM},
      .armed = {{"SELECT generate('rain', 'A poet.', " FEW ")", kExact},
@@ -594,10 +612,10 @@ static void NoteCount(void) {
   if (report != NULL && CallsMayFail()) report->calls = CallsSeen();
 }
 
-/* Everything in the current directory and in its folder of packs. */
+/* Everything in the current directory and in its folders. */
 static void RemoveFiles(void) {
-  static const char* const kFolders[] = {".", "packs"};
-  for (int i = 0; i < 2; ++i) {
+  static const char* const kFolders[] = {".", "packs", "store"};
+  for (int i = 0; i < 3; ++i) {
     DIR* folder = opendir(kFolders[i]);
     if (folder == NULL) continue;
     for (struct dirent* entry; (entry = readdir(folder)) != NULL;) {
