@@ -12,15 +12,16 @@
 #include <filesystem>
 #include <limits>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "engine/base/file.h"
 #include "engine/base/json.h"
+#include "engine/base/list_folder.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -244,14 +245,13 @@ void TouchPrefixFile(const std::string& path) {
 }
 
 void RemoveLeftovers(const std::string& folder) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (entry.path().extension() != ".part") continue;
-    const std::string name = entry.path().filename().string();
+  for (const std::string& path : ListFolder(folder).value_or(std::vector<std::string>())) {
+    if (!absl::EndsWith(path, ".part")) continue;
+    const std::string name = path.substr(folder.size() + 1);
     const std::vector<absl::string_view> words = absl::StrSplit(name, '.');
     int32_t process = 0;
     if (words.size() < 4 || !absl::SimpleAtoi(words[words.size() - 3], &process)) continue;
-    if (process > 0 && kill(process, 0) != 0 && errno == ESRCH) unlink(entry.path().c_str());
+    if (process > 0 && kill(process, 0) != 0 && errno == ESRCH) unlink(path.c_str());
   }
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "engine/base/list_folder.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/sha256.h"
 
@@ -109,10 +110,7 @@ void PrefixStore::Look() {
   HashSet<std::string> there;
   std::vector<std::unique_ptr<Entry>> found;
   std::vector<std::pair<std::string, absl::Status>> refused;  // OK: another model's
-  std::error_code error;
-  for (const auto& file : std::filesystem::directory_iterator(options_.folder, error)) {
-    if (file.path().extension() != kExtension) continue;
-    const std::string path = file.path().string();
+  for (const std::string& path : FilesThere()) {
     there.insert(path);
     if (known.contains(path)) continue;
     absl::StatusOr<PrefixHead> head = ReadPrefixHead(path);
@@ -308,6 +306,7 @@ std::vector<absl::Span<const char>> PrefixStore::Cut(const Job& job) const {
 }
 
 void PrefixStore::Run() {
+  ReadyToThrow();
   for (;;) {
     Job* job = nullptr;
     {
@@ -318,24 +317,35 @@ void PrefixStore::Run() {
       if (jobs_.empty()) return;
       job = &jobs_.front();  // stays: others only push behind it
     }
-    absl::Status status = OutOfMemory();
-    absl::StatusOr<PrefixHead> head = status;
+    absl::Status status;
+    std::shared_ptr<const StoredFile> file;
     try {
       status = WritePrefixFile(job->path, job->description, Cut(*job));
-      if (status.ok()) head = ReadPrefixHead(job->path);
+      if (status.ok()) {
+        absl::StatusOr<PrefixHead> head = ReadPrefixHead(job->path);
+        status = head.status();
+        if (head.ok()) {
+          file =
+              std::make_shared<StoredFile>(StoredFile{.path = job->path, .head = *std::move(head)});
+        }
+      }
       if (status.ok()) MakeRoom();
     } catch (...) {  // memory
+      status = OutOfMemory();
     }
+    // Nothing of this may want memory: there is nobody to tell.
     absl::MutexLock lock(&mutex_);
-    if (status.ok()) status = head.status();
     const auto entry = entries_.find(job->path);
     if (!status.ok()) {
-      trouble_ = std::string(status.message());
+      try {
+        trouble_ = std::string(status.message());
+      } catch (...) {
+        trouble_.clear();
+      }
       writes_again_ = absl::Now() + absl::Minutes(1);
       if (entry != entries_.end()) entries_.erase(entry);
     } else if (entry != entries_.end()) {
-      entry->second->file =
-          std::make_shared<StoredFile>(StoredFile{.path = job->path, .head = *std::move(head)});
+      entry->second->file = std::move(file);
       entry->second->pending = false;
     }
     queued_bytes_ -= static_cast<int64_t>(job->data.size());
@@ -350,23 +360,25 @@ bool PrefixStore::Flush(absl::Duration timeout) {
 }
 
 // Removes what was used longest ago, until the folder holds what it may.
+std::vector<std::string> PrefixStore::FilesThere() const {
+  auto files = ListFolder(options_.folder).value_or(std::vector<std::string>());
+  std::erase_if(files, [](const std::string& path) { return !absl::EndsWith(path, kExtension); });
+  return files;
+}
+
 void PrefixStore::MakeRoom() {
   struct File {
-    std::filesystem::file_time_type used;
+    absl::Time used;
     std::string path;
     int64_t bytes;
   };
   std::vector<File> files;
   int64_t bytes = 0;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(options_.folder, error)) {
-    if (entry.path().extension() != kExtension) continue;
-    std::error_code gone;
-    const auto size = static_cast<int64_t>(entry.file_size(gone));
-    const auto used = entry.last_write_time(gone);
-    if (gone) continue;
-    files.push_back({used, entry.path().string(), size});
-    bytes += size;
+  for (std::string& path : FilesThere()) {
+    struct stat info;
+    if (stat(path.c_str(), &info) != 0) continue;
+    files.push_back({absl::TimeFromTimespec(info.st_mtim), std::move(path), info.st_size});
+    bytes += info.st_size;
   }
   std::sort(files.begin(), files.end(),
             [](const File& a, const File& b) { return a.used < b.used; });

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/list_folder.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -40,14 +41,11 @@ std::optional<SplitPosition> PositionInName(const std::string& path) {
 absl::StatusOr<ModelIdentity> IdentifyDirectory(const std::filesystem::path& folder) {
   ModelIdentity identity;
   ASSIGN_OR_RETURN(identity.emplace_back(), IdentifyFile((folder / "config.json").string()));
-  std::error_code error;
-  std::vector<std::string> paths;
-  for (std::filesystem::directory_iterator at(folder, error), end; at != end; at.increment(error)) {
-    const std::string extension = at->path().extension().string();
-    if (extension == ".json" || extension == ".safetensors" || extension == ".jinja") {
-      paths.push_back(at->path().string());
-    }
-  }
+  std::vector<std::string> paths = ListFolder(folder.string()).value_or(std::vector<std::string>());
+  std::erase_if(paths, [](const std::string& path) {
+    const std::string extension = std::filesystem::path(path).extension().string();
+    return extension != ".json" && extension != ".safetensors" && extension != ".jinja";
+  });
   paths.push_back((folder / "1_Pooling" / "config.json").string());
   std::sort(paths.begin(), paths.end());
   for (const std::string& path : paths) {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/checked_math.h"
 #include "engine/base/checkpoint.h"
+#include "engine/base/list_folder.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/message.h"
 #include "engine/gguf/tensor_directory.h"
@@ -188,13 +189,10 @@ absl::StatusOr<std::string> OnlyFile(const std::filesystem::path& folder) {
   if (std::filesystem::exists(folder / kWhole, error)) return (folder / kWhole).string();
   std::vector<std::string> found;
   bool has_pickle = false;
-  for (std::filesystem::directory_iterator at(folder, error), end; at != end; at.increment(error)) {
-    const std::string name = at->path().filename().string();
-    if (absl::EndsWith(name, ".safetensors")) found.push_back(at->path().string());
-    has_pickle |= absl::EndsWith(name, ".bin");
-  }
-  if (error) {
-    return absl::UnavailableError(absl::StrCat("'", folder.string(), "': ", error.message()));
+  ASSIGN_OR_RETURN(const std::vector<std::string> paths, ListFolder(folder.string()));
+  for (const std::string& path : paths) {
+    if (absl::EndsWith(path, ".safetensors")) found.push_back(path);
+    has_pickle |= absl::EndsWith(path, ".bin");
   }
   if (found.size() == 1) return found[0];
   return absl::NotFoundError(absl::StrCat(

@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/digest.h"
 #include "engine/base/file.h"
+#include "engine/base/list_folder.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 
@@ -130,10 +132,8 @@ void PackCache::Finish(const std::string& digest) {
 }
 
 void PackCache::RemoveOthers() const {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_, error)) {
-    const std::string other = entry.path().string();
-    if (entry.path().extension() != ".pack" || other == path_) continue;
+  for (const std::string& other : ListFolder(folder_).value_or(std::vector<std::string>())) {
+    if (!absl::EndsWith(other, ".pack") || other == path_) continue;
     const std::optional<PackedSource> source = PackedFile::SourceOf(other);
     if (source && source->path == source_.path && source->contents != source_.contents) {
       unlink(other.c_str());

@@ -1,10 +1,10 @@
 #include "engine/remote/hub_reference.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <map>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "engine/base/list_folder.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -183,14 +184,24 @@ absl::StatusOr<std::string> HubFolder(const HubReference& reference) {
   return absl::StrCat(cache, "/hf/", reference.repository, revision);
 }
 
+namespace {
+
+// The files of a folder and those within it, without the first `cut` bytes of their paths.
+void AddFiles(const std::string& folder, size_t cut, std::vector<std::string>* files) {
+  for (const std::string& path : ListFolder(folder).value_or(std::vector<std::string>())) {
+    struct stat info;
+    if (lstat(path.c_str(), &info) != 0) continue;
+    if (S_ISDIR(info.st_mode)) AddFiles(path, cut, files);
+    if (stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) files->push_back(path.substr(cut));
+  }
+}
+
+}  // namespace
+
 absl::StatusOr<std::vector<std::string>> FindDownloaded(const HubReference& reference) {
   ASSIGN_OR_RETURN(const std::string folder, HubFolder(reference));
   std::vector<std::string> files;
-  std::error_code error;
-  for (std::filesystem::recursive_directory_iterator at(folder, error), end; !error && at != end;
-       at.increment(error)) {
-    if (at->is_regular_file(error)) files.push_back(at->path().string().substr(folder.size() + 1));
-  }
+  AddFiles(folder, folder.size() + 1, &files);
   absl::StatusOr<std::vector<std::string>> chosen = ChooseFiles(reference, files);
   if (!chosen.ok()) return std::vector<std::string>();
   for (std::string& file : *chosen) file = absl::StrCat(folder, "/", file);
