@@ -243,8 +243,8 @@ void PrefixStore::Refuse(const std::string& path, const absl::Status& why) {
 std::optional<int64_t> PrefixStore::Wants(const PrefixKey& key, absl::Span<const int32_t> tokens,
                                           bool asked) {
   const auto end = static_cast<int64_t>(tokens.size());
-  const int64_t least = asked ? 1 : kLeastTokens;
-  if (key.owner.empty() || end < least) return std::nullopt;
+  const int64_t least = asked ? 1 : kLeastTokens;  // beyond what is there
+  if (key.owner.empty() || end < kLeastTokens) return std::nullopt;
   absl::MutexLock lock(&mutex_);
   if (stopping_ || absl::Now() < writes_again_) return std::nullopt;
   const std::vector<Link> chain = Chain(key, tokens, /*pending=*/true);

@@ -85,7 +85,7 @@ struct PrefixStoreOptions {
 // Thread-safe.
 class PrefixStore {
  public:
-  // Tokens that a file has at least.
+  // Tokens that a prefix has at least, and a file beyond those it goes on from.
   static constexpr int64_t kLeastTokens = 64;
   // What may wait to be written; beyond that nothing is.
   static constexpr int64_t kMostQueued = int64_t{512} << 20;
@@ -111,7 +111,7 @@ class PrefixStore {
   void Refuse(const std::string& path, const absl::Status& why);
 
   // Whether these tokens are worth a file; from which token on, that begins a block, if so.
-  // `asked`: be they as few as they like.
+  // `asked`: be they few more than are there.
   std::optional<int64_t> Wants(const PrefixKey& key, absl::Span<const int32_t> tokens,
                                bool asked = false);
   // What a file of the tokens [begin, tokens) has, in order.

@@ -13,8 +13,8 @@
 //
 // tokens is how many tokens a later prompt is spared, computed how many of them were computed now
 // (the others were known), bytes what they take in memory, place "store" or "memory". Whose it is
-// is as with all prefixes: this database's (lm_settings('salt')). Less than 64 tokens are not
-// written.
+// is as with all prefixes: this database's (lm_settings('salt')). A prompt of fewer than 64 tokens
+// is not written.
 //
 // It takes system and options as generate() does; of these only those that are part of the prompt
 // matter (messages, examples, lora, model). A prompt that does not fit is an error, as there.

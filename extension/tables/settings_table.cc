@@ -23,9 +23,9 @@
 //               found in the prefix cache, or an earlier one began with, and so was used twice, is
 //               written there (behind, by a thread, which a process that ends waits for), and read
 //               instead of computed by the next process, and by this one when kv_bytes had no room
-//               for it any more. lm_prefill() writes at once. It is this database file's (or salt's; what a database in memory asks
-//               is not stored), and found by the same release, model, kv_type and context length on
-//               the same kind of device only. Its files are their user's only. What is damaged, cut
+//               for it any more. lm_prefill() writes at once. It is this database file's (or
+//               salt's; what a database in memory asks is not stored), and found by the same
+//               release, model, kv_type and context length on the same kind of device only. Its files are their user's only. What is damaged, cut
 //               or somebody else's is refused, full disks are borne: lm_stats.prefix_store says so,
 //               and lm_cache shows what is there. Not on CUDA.
 //               Default: none

@@ -35,6 +35,10 @@ SELECT did ->> 'computed' BETWEEN 1 AND 40, did ->> 'place' FROM (SELECT lm_pref
   || 'and do not repeat the note. If you cannot tell, say so in one word.') AS did);
 --> 1|store
 
+-- A prompt of fewer than 64 tokens is not worth a file.
+SELECT lm_prefill('rain', 'Be brief.') ->> 'place';
+--> memory
+
 -- Once more: there is nothing left to do.
 SELECT lm_prefill(NULL,
   'You are given a note of an engineer. Say in one word what it is about: weather, food, work, travel, sport or music. Do not explain, '

@@ -1,6 +1,6 @@
 // SQL over every function and table: the statements of sql/reference, mutated. Each input is run by
-// a connection of its own, is interrupted where it takes long, and fails with a message that can be
-// shown or succeeds; another connection, which stays, gives the same answers as at the beginning.
+// a connection of its own, is interrupted where it takes long, and succeeds or fails with a
+// message; another connection, which stays, gives the same answers as at the beginning.
 //
 // LM_MODEL is the model, LM_SQL_PAGES the folder of the pages. Runs in a folder of its own; an
 // input cannot name a file beyond it, since a slash becomes a plus.
