@@ -4,10 +4,7 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/base/casts.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "engine/backend/backend.h"
 #include "engine/base/exit_guard.h"
 #include "engine/base/status_macros.h"
@@ -105,112 +102,6 @@ absl::StatusOr<std::shared_ptr<Request>> Engine::Submit(RequestSpec spec,
   }
   incoming_.push_back(request);
   return request;
-}
-
-std::unique_ptr<PrefixStore> Engine::MakeStore() {
-  const ModelInfo& info = model_->info();
-  const CacheShape& cache = model_->language_model().cache();
-  if (info.prefix_store.empty()) return nullptr;
-  LanguageModel& model = model_->language_model();
-  auto here = [](int64_t bytes, absl::Span<char> memory) {
-    return static_cast<int64_t>(memory.size()) == bytes;
-  };
-  bool in_memory = !cache.recurrent() || here(cache.state_bytes, model.StateMemory(0));
-  for (size_t c = 0; c < cache.classes.size(); ++c) {
-    in_memory = in_memory &&
-                here(cache.classes[c].block_bytes, model.BlockMemory(static_cast<int32_t>(c), 0));
-  }
-  if (cache.whole_sequences) {
-    no_store_ = "off: the model keeps nothing of a text";
-  } else if (!info.exact) {
-    no_store_ = "off: this device's numbers are its own";
-  } else if (!in_memory) {
-    no_store_ = "off: the model's cache is on several devices";
-  }
-  if (!no_store_.empty()) return nullptr;
-  PrefixStoreOptions options = {
-      .folder = info.prefix_store,
-      .model = absl::StrCat(LM_VERSION ".2 ", info.digest, " ", info.device, " ",
-                            KvTypeName(info.kv_type), " ", info.context_length),
-      .state_bytes = cache.state_bytes,
-      .block_tokens = kKvBlockTokens};
-  for (const CacheClass& c : cache.classes) options.classes.push_back({c.window, c.block_bytes});
-  if (info.prefix_store_bytes > 0) options.max_bytes = info.prefix_store_bytes;
-  return std::make_unique<PrefixStore>(std::move(options));
-}
-
-std::unique_ptr<PrefixLoader> Engine::MakeLoader() {
-  if (store_ == nullptr) return nullptr;
-  constexpr int kMostThreads = 4;
-  const int threads =
-      std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMostThreads);
-  return std::make_unique<PrefixLoader>(threads, [this] {
-    absl::MutexLock lock(&mutex_);
-    loaded_ = true;
-  });
-}
-
-// What of adapters the keys and values depend on.
-std::string Engine::StoredAdapters(const AdapterSet& adapters) const {
-  std::string text;
-  for (const AdapterUse& use : adapters) {
-    const AdapterInfo& adapter = model_->info().adapters[use.adapter];
-    absl::StrAppend(&text, text.empty() ? "" : " ", adapter.digest, "*",
-                    absl::Hex(absl::bit_cast<uint32_t>(use.scale), absl::kZeroPad8));
-  }
-  return text;
-}
-
-std::vector<PrefixStore::Listed> Engine::StoredPrefixes(absl::string_view salt) const {
-  if (fork_guard_.forked() || store_ == nullptr) return {};
-  std::vector<PrefixStore::Listed> listed = store_->List(salt);
-  for (PrefixStore::Listed& prefix : listed) {
-    prefix.adapters = AdaptersText(AdaptersOf(prefix.adapters));
-  }
-  return listed;
-}
-
-// Those of the model that a text of StoredAdapters names.
-AdapterSet Engine::AdaptersOf(absl::string_view stored) const {
-  AdapterSet set;
-  const std::vector<AdapterInfo>& known = model_->info().adapters;
-  for (const absl::string_view one : absl::StrSplit(stored, ' ', absl::SkipEmpty())) {
-    const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(one, '*');
-    const auto named = std::find_if(known.begin(), known.end(), [&parts](const AdapterInfo& a) {
-      return a.digest == parts.first;
-    });
-    uint32_t scale = 0;
-    if (named == known.end() || !absl::SimpleHexAtoi(parts.second, &scale)) continue;
-    set.push_back({static_cast<int32_t>(named - known.begin()), absl::bit_cast<float>(scale)});
-  }
-  return set;
-}
-
-int64_t Engine::StoredTokens(absl::string_view salt, const AdapterSet& adapters,
-                             absl::Span<const int32_t> prompt) const {
-  if (fork_guard_.forked() || store_ == nullptr) return 0;
-  store_->Look();
-  const auto stored = store_->Find(PrefixStore::KeyOf(salt, StoredAdapters(adapters)), prompt);
-  return stored == nullptr ? 0 : stored->tokens;
-}
-
-int64_t Engine::PrefixBytes(int64_t tokens) const {
-  const CacheShape& cache = model_->language_model().cache();
-  int64_t bytes = cache.state_bytes;
-  for (const CacheClass& c : cache.classes) {
-    const int64_t first = c.window == 0 ? 0 : std::max<int64_t>(tokens - c.window + 1, 0);
-    bytes += (BlocksFor(tokens) - first / kKvBlockTokens) * c.block_bytes;
-  }
-  return bytes;
-}
-
-bool Engine::FlushStore(absl::Duration timeout) const {
-  return fork_guard_.forked() || store_ == nullptr || store_->Flush(timeout);
-}
-
-std::string Engine::StoreState() const {
-  if (fork_guard_.forked() || store_ == nullptr) return no_store_;
-  return store_->state();
 }
 
 absl::Status Engine::CheckConstraint(const GenerationOptions& options) const {

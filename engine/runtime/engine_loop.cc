@@ -153,47 +153,6 @@ void Engine::Step() {
   Deliver();
 }
 
-// Does the plan's block operations, behind which its loads may write, and begins those.
-absl::Status Engine::CarryOut(StepPlan* plan) {
-  ModelStep step;
-  step.cache_ops = std::exchange(plan->cache_ops, {});
-  step.tables.blocks.resize(model_->language_model().cache().classes.size());
-  const absl::Status status = step.cache_ops.empty() ? absl::OkStatus() : RunStep(std::move(step));
-  BeginLoads(*plan);
-  return status;
-}
-
-void Engine::BeginLoads(const StepPlan& plan) {
-  LanguageModel& model = model_->language_model();
-  for (const StepPlan::Load& load : plan.loads) {
-    const BlockTable& table = load.sequence->block_table();
-    std::vector<PrefixLoader::Read> reads;
-    for (const StoredPrefix::Part& part : load.stored->parts) {
-      if (part.cache_class == 0 && part.index < load.begin) continue;
-      const absl::Span<char> memory =
-          part.cache_class == PrefixStore::kState
-              ? model.StateMemory(table.state)
-              : model.BlockMemory(part.cache_class, table.blocks[part.cache_class][part.index]);
-      reads.push_back({part.file, part.piece, memory});
-    }
-    loader_->Begin(reinterpret_cast<intptr_t>(load.sequence), std::move(reads));
-  }
-}
-
-void Engine::EndLoads() {
-  if (loader_ == nullptr) return;
-  {
-    absl::MutexLock lock(&mutex_);
-    loaded_ = false;
-  }
-  for (const PrefixLoader::Done& done : loader_->TakeDone()) {
-    if (!done.status.ok()) store_->Refuse(done.path, done.status);
-    scheduler_->OnLoaded(reinterpret_cast<const Sequence*>(done.number), done.status.ok(),
-                         absl::Now());
-    look_for_abandoned_ = true;
-  }
-}
-
 // Takes out the sequences that nobody waits for any more and those that are out of time.
 void Engine::DropAbandoned() {
   const uint64_t cancels = cancellation_->num_cancels();
@@ -415,37 +374,6 @@ absl::StatusOr<std::optional<FinishReason>> Engine::TakeSamples(
     speculator_->Judge(entry.speculator_row, before, !end.ok() || end->has_value());
   }
   return end;
-}
-
-// Has what prompts have found in the cache, which so was of use twice, written to the store.
-void Engine::StoreFound(const StepPlan& plan) {
-  for (const auto& [sequence, found, state] : plan.found) {
-    StorePrefix(*sequence, found, state.slot());
-  }
-}
-
-// Has a sequence's first tokens written, of which its table has all that a file needs but the
-// state.
-void Engine::StorePrefix(const Sequence& sequence, int64_t tokens, int32_t state) {
-  const absl::Span<const int32_t> prefix = sequence.tokens().subspan(0, tokens);
-  const std::vector<int32_t>& asked = sequence.request().spec().store;
-  const bool is_asked = std::find(asked.begin(), asked.end(), tokens) != asked.end();
-  const std::optional<int64_t> begin = store_->Wants(sequence.store_key(), prefix, is_asked);
-  if (!begin) return;
-  LanguageModel& model = model_->language_model();
-  std::vector<char> data;
-  for (const PrefixStore::Piece& piece : store_->Layout(*begin, tokens)) {
-    absl::Span<char> memory;
-    if (piece.cache_class == PrefixStore::kState) {
-      if (state >= 0) memory = model.StateMemory(state);
-    } else {
-      const int32_t block = sequence.block_table().blocks[piece.cache_class][piece.index];
-      if (block >= 0) memory = model.BlockMemory(piece.cache_class, block);
-    }
-    if (memory.empty()) return;
-    data.insert(data.end(), memory.begin(), memory.end());
-  }
-  store_->Write(sequence.store_key(), prefix, *begin, std::move(data));
 }
 
 // The forward pass failed, or was cut short because nobody waited for it any more.
