@@ -30,6 +30,7 @@ class TextRunner {
     ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> gguf, OpenModelFile(path, &cancel));
     ASSIGN_OR_RETURN(ModelSpec spec, DescribeModel(*gguf));
     spec.context_length = std::min<int64_t>(spec.context_length, kPieceTokens);
+    spec.LeaveOutMtp();
     runner.causal_ = spec.causal;
     ASSIGN_OR_RETURN(Vocabulary vocabulary, LoadVocabulary(gguf->metadata()));
     ASSIGN_OR_RETURN(runner.tokenizer_, Tokenizer::Create(std::move(vocabulary)));

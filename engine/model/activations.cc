@@ -54,6 +54,7 @@ absl::Status Activations::Reserve(const ModelSpec& spec, int64_t ranks, int64_t 
       {&gathered, std::max({spec.hidden * spec.streams, mixed_cols, spec.per_layer_input,
                             2 * spec.streams * (1 + spec.streams)})},
       {&hidden, spec.hidden},
+      {&joined, spec.has_mtp ? 2 * spec.hidden : 0},
       {&temperature, spec.temperature.beta != 0 ? 1 : 0},
       {&selective, spec.Widest([](const LayerSpec& l) {
          const SelectiveSpec* s = l.selective();

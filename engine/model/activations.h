@@ -23,6 +23,7 @@ struct Activations {
   Tensor gate_up;         // (T, what a feed-forward's first product gives)
   Tensor gathered;        // (T, max(hidden, mixed))  rows whose results are wanted
   Tensor hidden;          // (T, hidden)              the output norm of these; what is to be normed
+  Tensor joined;          // (T, 2 * hidden)          what the layer of mtp.h is made of
   Tensor temperature;     // (T, 1)
   Tensor selective;       // (T, what steps, B and C of a selective state space are made of)
   Tensor per_layer;       // (T, layers * per_layer_input)  the tokens' embedding for each layer

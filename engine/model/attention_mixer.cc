@@ -53,6 +53,7 @@ absl::StatusOr<Tensor> Attend(const LayerRun& run, const AttentionSpec& spec, co
     RETURN_IF_ERROR(norm_heads());
     RETURN_IF_ERROR(backend->RopeAndStoreKv(q, k, v, /*rope=*/{}, kv));
   }
+  if (run.stores_only) return Tensor();
   if (spec.tempered) {
     RETURN_IF_ERROR(
         backend->ScaleRows(q, run.act.temperature.Rows(0, run.rows), Activation::kIdentity));
@@ -107,6 +108,7 @@ absl::StatusOr<Tensor> AttendLatent(const LayerRun& run, const AttentionSpec& sp
                               ProductResult::kReplaces, to.Cols(turning, rank)));
   }
   RETURN_IF_ERROR(backend->RopeAndStoreKv(query, key, value, RopeOf(run, spec), kv));
+  if (run.stores_only) return Tensor();
   const Tensor attended = run.Of(run.act.latent_out, spec.out_cols());
   RETURN_IF_ERROR(backend->Attention(
       query, kv, {.scale = spec.scale, .window = {.causal = run.model.causal}}, attended));

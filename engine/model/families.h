@@ -15,7 +15,7 @@
 namespace lm {
 
 // The sizes and norms that all models have. Returns the number of layers; blocks that predict
-// further tokens (nextn_predict_layers) are none.
+// further tokens (nextn_predict_layers; mtp.h) are none.
 absl::StatusOr<int64_t> DescribeSizes(KeyReader& keys, ModelSpec* spec,
                                       NormKind norm = NormKind::kRms);
 // What the families below have in common: the sizes, heads, rope and norms under the names that all

@@ -80,6 +80,13 @@ struct ModelStep {
   // Ascending rows whose hidden states (what the head multiplies: after the output norm) are
   // wanted.
   std::vector<int32_t> hidden_rows = {};
+  // Of a model that has_mtp(): the token behind each row (T,), -1 where it is not known, as it is
+  // not behind those; empty: of none. The layer of mtp.h then has keys and values of these rows.
+  std::vector<int32_t> mtp_next = {};
+  // Not empty: a step of that layer alone, of hidden states (T, hidden_size()) and, as the tables'
+  // tokens, what came behind each. Its logits and samples are of what comes behind that; its hidden
+  // states stand for the model's in another such step. All rows are wanted.
+  std::vector<float> mtp_hidden = {};
 };
 
 struct StepResults {
@@ -101,6 +108,8 @@ class LanguageModel {
   // The longest sequence, prompt and answer together, in tokens.
   virtual int32_t context_length() const = 0;
   virtual const CacheShape& cache() const = 0;
+  // Whether it has a layer that guesses further tokens (mtp.h).
+  virtual bool has_mtp() const { return false; }
 
   // Takes a step, which may be cache ops alone. It may begin to run, but need not before Await: a
   // step at a time.

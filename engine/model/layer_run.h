@@ -23,6 +23,7 @@ struct LayerRun {
   absl::Span<const AdaptedRows> adapted;  // of these
   const StepTables* tables;               // of the step
   absl::Span<const int32_t> tokens;       // of the rows
+  bool stores_only = false;               // of attention, keys and values: nothing else is wanted
 
   Tensor x() const { return act.x.Rows(0, rows); }
   // The first `cols` columns of one of them.

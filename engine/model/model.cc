@@ -29,7 +29,7 @@ ModelCost CostOf(const ModelSpec& spec, const Weights& weights) {
   cost.head_parameters = head.rows() * head.cols();
   cost.head_bytes = static_cast<int64_t>(head.bytes());
   // The embedding is looked up, not multiplied; the norms are too small to tell.
-  cost.body_parameters = weights.parameters - cost.head_parameters;
+  cost.body_parameters = weights.parameters - cost.head_parameters - weights.mtp.parameters;
   if (!weights.tied) {
     cost.body_parameters -= weights.embedding->rows() * weights.embedding->cols();
   }
@@ -62,6 +62,8 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   const DType kv_type = KvTypeOf(spec, options.kv_type);
   ASSIGN_OR_RETURN(const std::vector<DeviceLayers> plan,
                    PlanDevices(options.device, spec.num_layers()));
+  const bool guesses = options.mtp && options.draft.empty() && plan.size() == 1;
+  if (!guesses || !spec.causal || spec.pooling.ranks) spec.LeaveOutMtp();
   std::vector<Transformer::Part> parts;
   std::vector<absl::string_view> devices;
   std::string where;  // each run of layers is

@@ -123,6 +123,12 @@ absl::Status ParseModelOptions(absl::string_view text, ModelOptions* options) {
       ASSIGN_OR_RETURN(options->lora, ReadAdapters(value));
     } else if (key == "draft") {
       ASSIGN_OR_RETURN(options->draft, ReadOption(key, value));
+    } else if (key == "mtp") {
+      if (!value.is_boolean()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("options: mtp must be true or false, got ", value.Dump()));
+      }
+      options->mtp = value.boolean();
     } else if (key == "prefix_store") {
       ASSIGN_OR_RETURN(options->prefix_store, ReadOption(key, value));
     } else if (key == "prefix_store_bytes") {
@@ -132,7 +138,7 @@ absl::Status ParseModelOptions(absl::string_view text, ModelOptions* options) {
     } else {
       return absl::InvalidArgumentError(
           absl::StrCat("options: unknown key '", key,
-                       "' (device, threads, kv_bytes, kv_type, context_length, lora, draft, "
+                       "' (device, threads, kv_bytes, kv_type, context_length, lora, draft, mtp, "
                        "pack_cache, prefix_store and prefix_store_bytes are known)"));
     }
   }

@@ -36,6 +36,7 @@ struct ModelOptions {
   int32_t context_length = 0;            // 0: the model's own; more than that is an error
   std::vector<AdapterOption> lora = {};  // each name once
   std::string draft = {};                // a smaller model's GGUF file, which guesses; "": none
+  bool mtp = true;                       // without one, the file's own layer for it (mtp.h) does
   std::string pack_cache = {};           // the folder of packed weights (pack_cache.h); "": none
   std::string prefix_store = {};         // that of prefixes (prefix_store.h); "": none
   int64_t prefix_store_bytes = 0;        // what it may hold; 0: its default
@@ -45,13 +46,14 @@ struct ModelOptions {
   friend H AbslHashValue(H h, const ModelOptions& options) {
     return H::combine(std::move(h), options.device, options.threads, options.kv_bytes,
                       options.kv_type, options.context_length, options.lora, options.draft,
-                      options.pack_cache, options.prefix_store, options.prefix_store_bytes);
+                      options.mtp, options.pack_cache, options.prefix_store,
+                      options.prefix_store_bytes);
   }
 };
 
 // Overlays the keys of a JSON object (device, threads, kv_bytes, kv_type, context_length, lora,
-// draft, pack_cache, prefix_store, prefix_store_bytes) on *options. InvalidArgument, naming it, for
-// an unknown key, a wrong type or a value out of range.
+// draft, mtp, pack_cache, prefix_store, prefix_store_bytes) on *options. InvalidArgument, naming
+// it, for an unknown key, a wrong type or a value out of range.
 absl::Status ParseModelOptions(absl::string_view json, ModelOptions* options);
 
 // "f16", "int8", "f32", and back. InvalidArgument for any other name.

@@ -9,6 +9,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/model/adapter_file.h"
 #include "engine/model/families.h"
+#include "engine/model/mtp.h"
 
 namespace lm {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 struct Family {
   absl::string_view architecture;
   absl::Status (*describe)(KeyReader& keys, ModelSpec* spec);
+  bool predicts_tokens = false;  // its files may have the layer of mtp.h
 };
 
 // clang-format off
@@ -30,7 +32,7 @@ constexpr Family kFamilies[] = {
     {"cohere2", &DescribeCohere2},
     {"command-r", &DescribeCommandR},
     {"deepseek", &DescribeDeepSeek},
-    {"deepseek2", &DescribeDeepSeek2},
+    {"deepseek2", &DescribeDeepSeek2, /*predicts_tokens=*/true},
     {"deepseek4", &DescribeDeepSeek4},
     {"dots1", &DescribeDots1},
     {"ernie4_5", &DescribeErnie45},
@@ -48,7 +50,7 @@ constexpr Family kFamilies[] = {
     {"gemma3n", &DescribeGemma3n},
     {"gemma4", &DescribeGemma4},
     {"glm4", &DescribeGlm4},
-    {"glm4moe", &DescribeGlm4Moe},
+    {"glm4moe", &DescribeGlm4Moe, /*predicts_tokens=*/true},
     {"gpt-oss", &DescribeGptOss},
     {"gpt2", &DescribeGpt2},
     {"gptneox", &DescribeGptNeoX},
@@ -98,10 +100,10 @@ constexpr Family kFamilies[] = {
     {"qwen2moe", &DescribeQwen2Moe},
     {"qwen2vl", &DescribeQwen2Vl},
     {"qwen3", &DescribeQwen3},
-    {"qwen35", &DescribeQwen35},
-    {"qwen35moe", &DescribeQwen35},
+    {"qwen35", &DescribeQwen35, /*predicts_tokens=*/true},
+    {"qwen35moe", &DescribeQwen35, /*predicts_tokens=*/true},
     {"qwen3moe", &DescribeQwen3},
-    {"qwen3next", &DescribeQwen3Next},
+    {"qwen3next", &DescribeQwen3Next, /*predicts_tokens=*/true},
     {"qwen3vl", &DescribeQwen3Vl},
     {"qwen3vlmoe", &DescribeQwen3Vl},
     {"rwkv6", &DescribeRwkv6},
@@ -298,6 +300,7 @@ absl::StatusOr<ModelSpec> DescribeModel(const GgufFile& gguf) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", keys.Key("attention.head_count_kv"), "' must be 1 or more, got 0"));
   }
+  if (family->predicts_tokens) AddMtp(gguf, &spec);
   RETURN_IF_ERROR(DescribeVocabulary(gguf.metadata(), keys, &spec));
   RETURN_IF_ERROR(keys.CheckTheOthers());
   return spec;

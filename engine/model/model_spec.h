@@ -416,9 +416,19 @@ struct ModelSpec {
   float logit_softcap = 0;  // 0: none
   PoolingSpec pooling;
   int64_t skipped_blocks = 0;     // of the file, behind the layers: their tensors are not read
-  std::vector<LayerSpec> layers;  // at least one
+  std::vector<LayerSpec> layers;  // at least one, the model's own; behind them that of mtp.h
+  bool has_mtp = false;           // there is that one
 
-  int64_t num_layers() const { return static_cast<int64_t>(layers.size()); }
+  // The model's own.
+  int64_t num_layers() const { return all_layers() - (has_mtp ? 1 : 0); }
+  int64_t all_layers() const { return static_cast<int64_t>(layers.size()); }
+  // From now on the layer of mtp.h is a block that is skipped.
+  void LeaveOutMtp() {
+    if (!has_mtp) return;
+    layers.pop_back();
+    ++skipped_blocks;
+    has_mtp = false;
+  }
   bool has_alternating_streams() const { return streams > 1 && !hyper.has_value(); }
 
   // The most that `width` gives for any layer.

@@ -12,6 +12,7 @@
 #include "engine/model/feed_forward.h"
 #include "engine/model/hyper_connections.h"
 #include "engine/model/mixers.h"
+#include "engine/model/mtp.h"
 #include "engine/model/pack_cache.h"
 #include "engine/model/pooling_head.h"
 #include "engine/model/rope.h"
@@ -117,6 +118,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(
   for (Part& part : parts) {
     stages.push_back({.backend = std::move(part.backend), .first = part.first, .end = part.end});
   }
+  stages.back().end = spec.all_layers();
   auto backend_of = [&stages](int64_t layer) {
     const auto stage = std::find_if(stages.begin(), stages.end(),
                                     [layer](const Stage& s) { return layer < s.end; });
@@ -152,9 +154,14 @@ absl::Status Transformer::CheckWeights() {
 
 absl::Status Transformer::Launch(ModelStep step) {
   step_ = std::move(step);
-  FillRopes();
+  FillRopes(&step_.tables);
   ListRows();
   ListPositions();
+  mtp_tables_ = {};
+  if (!step_.mtp_next.empty()) {
+    mtp_tables_ = MtpTables(step_.tables, step_.mtp_next, step_.tables.row_lists[kKept]);
+    FillRopes(&mtp_tables_);
+  }
   return absl::OkStatus();
 }
 
@@ -168,7 +175,7 @@ absl::Status Transformer::Await(const std::atomic<bool>& cancel, StepResults* re
   };
   const absl::Cleanup unset = [&set_cancel] { set_cancel(nullptr); };
   set_cancel(&cancel);
-  RETURN_IF_ERROR(Run(cancel, results));
+  RETURN_IF_ERROR(step_.mtp_hidden.empty() ? Run(cancel, results) : RunMtp(results));
   return CheckCancelled(cancel);
 }
 
@@ -200,7 +207,62 @@ absl::Status Transformer::Run(const std::atomic<bool>& cancel, StepResults* resu
     RETURN_IF_ERROR(RunLayers(cancel, stage));
   }
   if (kept_ == 0) return stages_.back().backend->Synchronize();
-  return Head(results);
+  RETURN_IF_ERROR(Head(weights_.output_norm, weights_.head(), results));
+  if (!mtp_tables_.tokens.empty()) RETURN_IF_ERROR(StoreMtp());
+  return absl::OkStatus();
+}
+
+// What layer `layer`, of the step's `rows` first rows, refers to.
+LayerRun Transformer::RunOf(int64_t layer, int64_t rows, Stage* stage) const {
+  return {.model = spec_,
+          .spec = spec_.layers[layer],
+          .weights = weights_.layers[layer],
+          .mixer = weights_.layers[layer].mixer,
+          .backend = stage->backend.get(),
+          .act = stage->act,
+          .rows = rows,
+          .adapted = step_.adapted,
+          .tables = &step_.tables,
+          .tokens = step_.tables.tokens};
+}
+
+// Keys and values of the rows whose next token is known, behind the head, whose hidden states they
+// are made of.
+absl::Status Transformer::StoreMtp() {
+  Stage* stage = &stages_.back();
+  const int64_t layer = spec_.num_layers();
+  const int64_t rows = static_cast<int64_t>(mtp_tables_.tokens.size());
+  LayerRun run = RunOf(layer, rows, stage);
+  run.adapted = {};
+  run.tables = &mtp_tables_;
+  run.tokens = mtp_tables_.tokens;
+  run.stores_only = true;
+  RETURN_IF_ERROR(stage->backend->BeginStep(&mtp_tables_));
+  const Tensor hidden(stage->act.gathered.data, DType::kF32, rows, spec_.hidden);
+  RETURN_IF_ERROR(stage->backend->GatherRows(stage->act.hidden.Rows(0, kept_), /*list=*/0, hidden));
+  RETURN_IF_ERROR(JoinMtp(run, weights_, hidden));
+  RETURN_IF_ERROR(Mix(run, layer, stage->cache).status());
+  return stage->backend->Synchronize();
+}
+
+// A step of the layer that guesses.
+absl::Status Transformer::RunMtp(StepResults* results) {
+  RETURN_IF_ERROR(CheckWeights());
+  Stage* stage = &stages_.back();
+  const int64_t rows = static_cast<int64_t>(step_.tables.tokens.size());
+  results->logits.resize(step_.logit_rows.size() * spec_.vocab);
+  results->hidden.resize(step_.hidden_rows.size() * spec_.hidden);
+  results->tokens.clear();
+  RETURN_IF_ERROR(stage->act.Reserve(spec_, weights_.most_ranks, rows, stage->backend.get()));
+  RETURN_IF_ERROR(stage->backend->BeginStep(&step_.tables));
+  const Tensor hidden = stage->act.hidden.Rows(0, rows);
+  RETURN_IF_ERROR(stage->backend->Upload(step_.mtp_hidden.data(), hidden.data,
+                                         step_.mtp_hidden.size() * sizeof(float)));
+  LayerRun run = RunOf(spec_.num_layers(), rows, stage);
+  RETURN_IF_ERROR(JoinMtp(run, weights_, hidden));
+  RETURN_IF_ERROR(RunLayer(run, spec_.num_layers(), stage));
+  const MtpWeights& mtp = weights_.mtp;
+  return Head(mtp.output_norm, mtp.output ? *mtp.output : weights_.head(), results);
 }
 
 absl::Status Transformer::ApplyCacheOps() {
@@ -224,20 +286,10 @@ absl::Span<char> Transformer::StateMemory(int32_t slot) {
 
 absl::Status Transformer::RunLayers(const std::atomic<bool>& cancel, Stage* stage) {
   const int64_t rows = static_cast<int64_t>(step_.tables.tokens.size());
-  for (int64_t i = stage->first; i < stage->end; ++i) {
+  for (int64_t i = stage->first; i < std::min(stage->end, spec_.num_layers()); ++i) {
     RETURN_IF_ERROR(CheckCancelled(cancel));
     RETURN_IF_ERROR(CheckWeights());
-    const LayerSpec& spec = spec_.layers[i];
-    LayerRun run = {.model = spec_,
-                    .spec = spec,
-                    .weights = weights_.layers[i],
-                    .mixer = weights_.layers[i].mixer,
-                    .backend = stage->backend.get(),
-                    .act = stage->act,
-                    .rows = rows,
-                    .adapted = step_.adapted,
-                    .tables = &step_.tables,
-                    .tokens = step_.tables.tokens};
+    LayerRun run = RunOf(i, rows, stage);
     RETURN_IF_ERROR(spec_.hyper.has_value() ? RunHyperLayer(run, i, stage)
                                             : RunLayer(run, i, stage));
   }
@@ -366,7 +418,8 @@ absl::Status Transformer::Hand(Stage* from, Stage* to) {
 }
 
 // hidden = norm(x), logits = W_head norm(x), on the last stage. The first rows of x are the kept.
-absl::Status Transformer::Head(StepResults* results) {
+absl::Status Transformer::Head(const DeviceNorm& norm, const WeightMatrix& head,
+                               StepResults* results) {
   RETURN_IF_ERROR(CheckWeights());
   Backend* backend = stages_.back().backend.get();
   const Activations& act = stages_.back().act;
@@ -377,10 +430,10 @@ absl::Status Transformer::Head(StepResults* results) {
   }
   Tensor h = act.hidden.Rows(0, kept_);
   const Tensor x = act.x.Rows(0, kept_);
-  if (weights_.output_norm.empty()) {
+  if (norm.empty()) {
     h = x;
   } else {
-    RETURN_IF_ERROR(backend->Normalize(x, weights_.output_norm.norm, h));
+    RETURN_IF_ERROR(backend->Normalize(x, norm.norm, h));
   }
   if (!step_.hidden_rows.empty()) {
     ASSIGN_OR_RETURN(const Tensor hidden, Pick(h, kKeptHidden));
@@ -398,8 +451,8 @@ absl::Status Transformer::Head(StepResults* results) {
   }
   const Tensor bias = weights_.output_bias.tensor;
   RETURN_IF_ERROR(step_.wanted_logits.empty() || !bias.empty()
-                      ? backend->MatMul(weights_.head(), h, bias, logits)
-                      : backend->MatMulColumns(weights_.head(), h, step_.wanted_logits, logits));
+                      ? backend->MatMul(head, h, bias, logits)
+                      : backend->MatMulColumns(head, h, step_.wanted_logits, logits));
   RETURN_IF_ERROR(AddUpdates(weights_.output_updates,
                              AdaptedAmong(adapted_kept_, step_.tables.row_lists[kKeptLogits]),
                              ProductInput::Plain(h), act.low_rank, backend, logits));
@@ -446,6 +499,9 @@ void Transformer::ListRows() {
   kept = read;
   for (const SamplingRow& sample : step_.samples) kept.push_back(sample.row);
   kept.insert(kept.end(), step_.hidden_rows.begin(), step_.hidden_rows.end());
+  for (size_t row = 0; row < step_.mtp_next.size(); ++row) {
+    if (step_.mtp_next[row] >= 0) kept.push_back(static_cast<int32_t>(row));
+  }
   std::sort(kept.begin(), kept.end());
   kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
   kept_ = static_cast<int64_t>(kept.size());
@@ -487,15 +543,15 @@ void Transformer::ListPositions() {
 }
 
 // The angles of each token's position, for each rope.
-void Transformer::FillRopes() {
-  std::vector<RopeTable>& ropes = step_.tables.ropes;
+void Transformer::FillRopes(StepTables* tables) const {
+  std::vector<RopeTable>& ropes = tables->ropes;
   ropes.resize(spec_.ropes.size());
   for (size_t r = 0; r < ropes.size(); ++r) {
     const RopeSpec& spec = spec_.ropes[r];
     ropes[r].dim = static_cast<int32_t>(spec.dim);
-    ropes[r].angles.resize(step_.tables.tokens.size() * spec.dim);
+    ropes[r].angles.resize(tables->tokens.size() * spec.dim);
     float* out = ropes[r].angles.data();
-    for (const StepSequence& sequence : step_.tables.sequences) {
+    for (const StepSequence& sequence : tables->sequences) {
       for (int32_t p = sequence.first_position; p < sequence.context(); ++p) {
         const double place = static_cast<double>(p - spec.behind) * (spec.back ? -1 : 1);
         for (const double frequency : frequencies_[r]) {

@@ -32,7 +32,8 @@ class Transformer final : public LanguageModel {
   };
 
   // Loads the weights and reserves the cache. `parts` are in the order of the layers, and have each
-  // once. Errors: those of LoadWeights and PlanCache.
+  // of the model's own once; they are one where spec.has_mtp. Errors: those of LoadWeights and
+  // PlanCache.
   static absl::StatusOr<std::unique_ptr<Transformer>> Load(
       const GgufFile& gguf, const ModelSpec& spec, int64_t kv_bytes, DType kv_dtype,
       std::vector<Part> parts, absl::Span<const AdapterFile> adapters = {},
@@ -42,6 +43,7 @@ class Transformer final : public LanguageModel {
   int32_t hidden_size() const override { return static_cast<int32_t>(spec_.hidden); }
   int32_t context_length() const override { return static_cast<int32_t>(spec_.context_length); }
   const CacheShape& cache() const override { return cache_; }
+  bool has_mtp() const override { return spec_.has_mtp; }
 
   absl::Status Launch(ModelStep step) override;
   absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override;
@@ -69,7 +71,9 @@ class Transformer final : public LanguageModel {
 
   absl::Status ApplyCacheOps();
   absl::Status Run(const std::atomic<bool>& cancel, StepResults* results);
-  void FillRopes();
+  absl::Status RunMtp(StepResults* results);
+  absl::Status StoreMtp();
+  void FillRopes(StepTables* tables) const;
   void ListRows();
   void ListPositions();
   absl::Status ReserveLogits(int64_t rows);
@@ -81,7 +85,8 @@ class Transformer final : public LanguageModel {
   absl::Status FinishEmbedding(Stage* stage);
   absl::Status PlaceLayerInputs(Stage* stage);
   absl::Status KeepRows(Tensor from, Stage* stage);
-  absl::Status Head(StepResults* results);
+  LayerRun RunOf(int64_t layer, int64_t rows, Stage* stage) const;
+  absl::Status Head(const DeviceNorm& norm, const WeightMatrix& head, StepResults* results);
   absl::StatusOr<Tensor> Pick(Tensor from, int32_t list);
 
   const ModelSpec spec_;
@@ -92,6 +97,7 @@ class Transformer final : public LanguageModel {
   std::vector<std::vector<double>> frequencies_;  // of each rope, (dim / 2,) radians a position
 
   ModelStep step_;                         // that was launched
+  StepTables mtp_tables_;                  // of its rows with a next token
   std::vector<AdaptedRows> adapted_kept_;  // of the kept rows
   std::vector<int32_t> kept_tokens_;       // likewise
   std::vector<float> temperatures_;        // of its tokens

@@ -5,6 +5,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/model/load_layer.h"
 #include "engine/model/load_streams.h"
+#include "engine/model/mtp.h"
 #include "engine/model/pooling_head.h"
 #include "engine/model/weight_loader.h"
 
@@ -126,6 +127,12 @@ absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, absl::Span<const Adapt
     loader.set_backend(backend_of(i));
     RETURN_IF_ERROR(LoadLayer(spec, i, &loader, &weights.layers.emplace_back()));
   }
+  if (spec.has_mtp) {
+    const int64_t before = loader.parameters();
+    RETURN_IF_ERROR(LoadLayer(spec, spec.num_layers(), &loader, &weights.layers.emplace_back()));
+    ASSIGN_OR_RETURN(weights.mtp, LoadMtp(spec, &loader));
+    weights.mtp.parameters = loader.parameters() - before;
+  }
   if (spec.output_norm != nullptr && spec.plain_norms) {
     ASSIGN_OR_RETURN(weights.output_norm, loader.PlainNorm(spec, spec.hidden));
   } else if (spec.output_norm != nullptr) {
@@ -147,7 +154,7 @@ absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, absl::Span<const Adapt
     ASSIGN_OR_RETURN(std::vector<float> factors, loader.RopeFactors(rope, spec.context_length));
     weights.rope_factors.push_back(std::move(factors));
   }
-  RETURN_IF_ERROR(loader.CheckAllTaken(spec.architecture, spec.num_layers(), spec.skipped_blocks));
+  RETURN_IF_ERROR(loader.CheckAllTaken(spec.architecture, spec.all_layers(), spec.skipped_blocks));
   RETURN_IF_ERROR(loader.CheckAdaptersTaken());
   weights.most_ranks = loader.most_ranks();
   weights.parameters = loader.parameters();

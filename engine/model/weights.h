@@ -250,6 +250,15 @@ struct PoolingHead {
   int64_t num_labels = 0;
 };
 
+// Of the layer that predicts further tokens, beside what a layer has; as mtp.h has them.
+struct MtpWeights {
+  DeviceNorm embedding_norm, hidden_norm, output_norm;
+  Projection join;                          // 2 hidden -> hidden
+  std::unique_ptr<WeightMatrix> embedding;  // (vocab, hidden); null: the model's
+  std::unique_ptr<WeightMatrix> output;     // likewise
+  int64_t parameters = 0;                   // the layer's, too
+};
+
 struct Weights {
   std::unique_ptr<WeightMatrix> embedding;  // (vocab, hidden)
   // (learned positions, hidden), or one row for all: what is added to the embedding; empty:
@@ -262,6 +271,7 @@ struct Weights {
   DeviceNorm stream_norm, stream_end_norm;  // without gains
   HyperWeights hyper_end;
   std::vector<LayerWeights> layers;
+  MtpWeights mtp;
   DeviceNorm output_norm;
   std::unique_ptr<WeightMatrix> output;  // (vocab, hidden); null where the embedding serves
   DeviceVector output_bias;              // (1, vocab); empty: none

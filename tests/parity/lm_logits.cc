@@ -1,10 +1,13 @@
 // Dumps a model's logits, for comparison with another engine's on the same file.
 //
 //   lm_logits MODEL.gguf OUT.f32 1,15,27 [device=cpu] [threads=0] [kv_type=f16] [chunk=512]
-//   [context=0]
+//   [context=0] [mtp=0]
 //             [lora=PATH:SCALE[,PATH:SCALE]]
 //
 // OUT.f32 gets one row of vocab_size F32 values a token. The tokens are fed in chunks of `chunk`.
+// With mtp=1 the rows are of the layer of mtp.h, for each token but the last of a chunk:
+// llama.cpp's are those of a context of LLAMA_CONTEXT_TYPE_MTP over the token behind and
+// llama_get_embeddings_nextn's row of each.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -28,6 +31,7 @@ struct Arguments {
   std::vector<int32_t> tokens;
   ModelOptions options;
   int32_t chunk = 512;
+  bool mtp = false;
   AdapterSet adapters = {};
 };
 
@@ -56,8 +60,20 @@ absl::Status Run(const Arguments& arguments) {
     AppendAdapted(0, tokens, arguments.adapters, &step.adapted);
     step.logit_rows.resize(tokens);
     std::iota(step.logit_rows.begin(), step.logit_rows.end(), 0);
+    if (arguments.mtp) step.hidden_rows = step.logit_rows;
+    ModelStep guess{.tables = step.tables, .logit_rows = step.logit_rows};
     RETURN_IF_ERROR(language_model.Launch(std::move(step)));
     RETURN_IF_ERROR(language_model.Await(cancel, &results));
+    if (arguments.mtp) {
+      guess.tables.tokens.erase(guess.tables.tokens.begin());
+      guess.tables.sequences[0].num_tokens -= 1;
+      guess.tables.sequences[0].state = -1;
+      guess.logit_rows.pop_back();
+      results.hidden.resize(int64_t{tokens - 1} * language_model.hidden_size());
+      guess.mtp_hidden = results.hidden;
+      RETURN_IF_ERROR(language_model.Launch(std::move(guess)));
+      RETURN_IF_ERROR(language_model.Await(cancel, &results));
+    }
     out.write(reinterpret_cast<const char*>(results.logits.data()),
               static_cast<std::streamsize>(results.logits.size() * sizeof(float)));
   }
@@ -72,7 +88,7 @@ int main(int argc, char** argv) {
   if (argc < 4) {
     std::fprintf(stderr,
                  "usage: lm_logits MODEL.gguf OUT.f32 id,id,... [device=] [threads=] [kv_type=] "
-                 "[chunk=] [context=] [lora=]\n");
+                 "[chunk=] [context=] [mtp=] [lora=]\n");
     return 2;
   }
   lm::Arguments arguments;
@@ -102,6 +118,7 @@ int main(int argc, char** argv) {
     if (option.first == "context") {
       arguments.options.context_length = std::atoi(option.second.c_str());
     }
+    if (option.first == "mtp") arguments.mtp = option.second == "1";
     if (option.first == "chunk") arguments.chunk = std::max(1, std::atoi(option.second.c_str()));
   }
   absl::Status status = lm::Run(arguments);
