@@ -17,7 +17,7 @@ struct DraftModel::RowCache final : DraftMemory {
 DraftModel::DraftModel(LanguageModel* model, const std::atomic<bool>* cancel)
     : model_(*model), cancel_(*cancel), blocks_(model->cache(), /*share=*/true) {}
 
-void DraftModel::Propose(absl::Span<DraftRow> rows) {
+void DraftModel::Propose(absl::Span<DraftRow> rows, std::vector<CacheOp>*) {
   std::vector<Active> active;
   int32_t budget = kStepTokens;
   for (DraftRow& row : rows) {

@@ -1,5 +1,5 @@
-// DraftModel: a Drafter that asks a smaller model of the same vocabulary what comes next. It has a
-// cache of its own, in which prefixes are shared as in the large one's.
+// DraftModel: a ModelDrafter that asks a smaller model of the same vocabulary what comes next. It
+// has a cache of its own, in which prefixes are shared as in the large one's.
 #ifndef LM_ENGINE_RUNTIME_DRAFT_MODEL_H_
 #define LM_ENGINE_RUNTIME_DRAFT_MODEL_H_
 
@@ -16,23 +16,19 @@
 
 namespace lm {
 
-// Its drafts are what it finds most probable; of kind kFirstKind the first token of each. Not
-// thread-safe.
-class DraftModel final : public Drafter {
+// Not thread-safe.
+class DraftModel final : public ModelDrafter {
  public:
-  static constexpr int32_t kFirstKind = 17;  // behind those of PromptLookup
-  static constexpr int32_t kMostGuessed = 8;
   // Of a call: what a row lacks beyond that is computed by the next ones, and it has no draft yet.
   static constexpr int32_t kStepTokens = 512;
 
   // REQUIRES: *model is not recurrent; it and *cancel outlive this, and this the memories it fills.
   DraftModel(LanguageModel* model, const std::atomic<bool>* cancel);
 
-  void Propose(absl::Span<DraftRow> rows) override;
-  void Learn(absl::string_view, absl::Span<const int32_t>, int32_t) override {}
-
-  // What a token more of so many rows takes; 0: not known.
-  double StepSeconds(int32_t rows) const { return costs_.Seconds(rows, /*token_seconds=*/0); }
+  void Propose(absl::Span<DraftRow> rows, std::vector<CacheOp>* cache_ops) override;
+  double StepSeconds(int32_t rows) const override {
+    return costs_.Seconds(rows, /*token_seconds=*/0);
+  }
 
  private:
   struct RowCache;

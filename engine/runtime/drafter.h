@@ -9,8 +9,11 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "engine/model/language_model.h"
 
 namespace lm {
+
+struct BlockTable;
 
 // What a drafter keeps with a sequence.
 class DraftMemory {
@@ -35,6 +38,7 @@ struct DraftRow {
   absl::Span<const int32_t> tokens = {};   // prompt and answer so far
   absl::Span<const int32_t> context = {};  // the same, and behind them what is guessed already
   int32_t most = 0;                        // tokens behind the context that are of use
+  const BlockTable* blocks = nullptr;      // where the model keeps what it has of the text
   std::unique_ptr<DraftMemory>* memory = nullptr;  // the drafter's own, null at first
   Draft draft = {};                                // the answer: at most `most` tokens, maybe none
 };
@@ -48,6 +52,30 @@ class Drafter {
   // An answer is there: tokens[prompt_tokens, ..) of them.
   virtual void Learn(absl::string_view salt, absl::Span<const int32_t> tokens,
                      int32_t prompt_tokens) = 0;
+};
+
+// One that computes, in steps of its own. Its drafts are what it finds most probable; of kind
+// kFirstKind the first token of each.
+class ModelDrafter {
+ public:
+  static constexpr int32_t kFirstKind = 17;  // behind those of PromptLookup
+  static constexpr int32_t kMostGuessed = 8;
+
+  virtual ~ModelDrafter() = default;
+  // Fills in the drafts of the rows. `*cache_ops` are those of the model that is guessed for which
+  // its next step has to do; what of them is done here is taken off.
+  virtual void Propose(absl::Span<DraftRow> rows, std::vector<CacheOp>* cache_ops) = 0;
+
+  // Whether it makes use of the model's hidden states where tokens are sampled, and what one is: at
+  // `position` of the text.
+  virtual bool observes() const { return false; }
+  virtual void Observe(int32_t position, absl::Span<const float> hidden,
+                       std::unique_ptr<DraftMemory>* memory) const {
+    (void)position, (void)hidden, (void)memory;
+  }
+
+  // What a token more of so many rows takes; 0: not known.
+  virtual double StepSeconds(int32_t rows) const = 0;
 };
 
 }  // namespace lm

@@ -51,7 +51,11 @@ Engine::Engine(std::unique_ptr<Model> model, const EngineOptions& options)
       sightings_(kKvBlockTokens),
       loader_(MakeLoader()) {
   const CacheShape& cache = model_->language_model().cache();
-  if (const Model* draft = model_->draft()) stats_.draft_model = draft->info().name;
+  if (const Model* draft = model_->draft()) {
+    stats_.draft_model = draft->info().name;
+  } else if (model_->language_model().has_mtp()) {
+    stats_.draft_model = "its own layer";
+  }
   stats_.kv_blocks_total = cache.classes[0].num_blocks;
   stats_.kv_blocks_free = stats_.kv_blocks_total;
   for (const CacheClass& c : cache.classes) stats_.kv_block_bytes += c.block_bytes;

@@ -134,9 +134,14 @@ class Engine {
   ModelStep MakeModelStep(const StepPlan& plan) const;
   std::vector<uint64_t> WantedLogits(const StepPlan& plan) const;
   void Advance(const StepPlan& plan, absl::Time now);
+  // Of the rows of an entry behind which a token is sampled, one after the other.
+  struct SampledValues {
+    absl::Span<const float> logits = {};  // empty where nobody reads them
+    absl::Span<const float> hidden = {};  // likewise
+  };
   absl::StatusOr<std::optional<FinishReason>> TakeSamples(
       const StepEntry& entry, const absl::Status& known,
-      absl::Span<const absl::StatusOr<int32_t>> sampled, absl::Span<const float> logits,
+      absl::Span<const absl::StatusOr<int32_t>> sampled, const SampledValues& values,
       absl::Time now);
   absl::Status CarryOut(StepPlan* plan);
   void BeginLoads(const StepPlan& plan);

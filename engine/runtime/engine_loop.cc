@@ -7,7 +7,9 @@
 #include "engine/base/exit_guard.h"
 #include "engine/base/json.h"
 #include "engine/base/out_of_memory.h"
+#include "engine/runtime/draft_model.h"
 #include "engine/runtime/engine.h"
+#include "engine/runtime/mtp_drafter.h"
 #include "engine/runtime/prompt_lookup.h"
 
 namespace lm {
@@ -209,6 +211,15 @@ std::vector<int32_t> SampledRows(const StepEntry& entry, int32_t begin) {
   return rows;
 }
 
+// The tokens behind those of an entry, as ModelStep::mtp_next has them.
+void AppendNext(const StepEntry& entry, std::vector<int32_t>* next) {
+  const absl::Span<const int32_t> context = entry.sequence->guessed_context();
+  const size_t first = entry.sequence->computed() + 1;
+  for (size_t i = first; i < first + entry.num_tokens; ++i) {
+    next->push_back(i < context.size() ? context[i] : -1);
+  }
+}
+
 }  // namespace
 
 // Runs the model over the plan; results_ then has what it wants.
@@ -241,6 +252,11 @@ ModelStep Engine::MakeModelStep(const StepPlan& plan) const {
     AppendBlocks(table, sequence.computed() + entry.num_tokens, &step.tables);
     const int32_t end = static_cast<int32_t>(step.tables.tokens.size());
     const int32_t begin = end - entry.num_tokens;
+    const bool observed = speculator_->Observes(sequence);
+    if (observed) {
+      step.mtp_next.resize(begin, -1);
+      AppendNext(entry, &step.mtp_next);
+    }
     for (int32_t i = entry.pooled.begin; i < entry.pooled.end; ++i) {
       step.hidden_rows.push_back(begin + i);
     }
@@ -257,12 +273,14 @@ ModelStep Engine::MakeModelStep(const StepPlan& plan) const {
     if (!sample.ok()) continue;  // Advance reports it
     sample->row = rows[0];
     step.samples.push_back(*sample);
+    if (observed) step.hidden_rows.insert(step.hidden_rows.end(), rows.begin(), rows.end());
     for (size_t i = 1; i < rows.size(); ++i) {
       SamplingRow& guessed =
           step.samples.emplace_back(sequence.SampleAt(sequence.guessed_points()[i - 1]));
       guessed.row = rows[i];
     }
   }
+  if (!step.mtp_next.empty()) step.mtp_next.resize(step.tables.tokens.size(), -1);
   return step;
 }
 
@@ -291,19 +309,15 @@ std::vector<uint64_t> Engine::WantedLogits(const StepPlan& plan) const {
 
 // Takes the step's results: sequences grow by a token, get their scores or embeddings, or end.
 void Engine::Advance(const StepPlan& plan, absl::Time now) {
-  auto take_row = [](int32_t width, absl::Span<const float>* rows) {
-    const absl::Span<const float> row = rows->subspan(0, width);
-    rows->remove_prefix(width);
-    return row;
+  auto take = [](size_t values, absl::Span<const float>* from) {
+    const absl::Span<const float> taken = from->subspan(0, values);
+    from->remove_prefix(values);
+    return taken;
   };
   absl::Span<const float> logits = results_.logits, hidden = results_.hidden;
   size_t picked = 0;  // of results_.tokens
-  auto next_row = [&, width = model_->language_model().vocab_size()] {
-    return take_row(width, &logits);
-  };
-  auto next_hidden = [&, width = model_->language_model().hidden_size()] {
-    return take_row(width, &hidden);
-  };
+  const size_t logits_width = model_->language_model().vocab_size();
+  const size_t hidden_width = model_->language_model().hidden_size();
   for (const StepEntry& entry : plan.entries) {
     Sequence* sequence = entry.sequence;
     const int32_t first_position = sequence->computed();
@@ -315,12 +329,12 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
     absl::StatusOr<std::optional<FinishReason>> end = std::optional<FinishReason>();
     if (sequence->embedding()) {
       for (int32_t i = entry.pooled.begin; i < entry.pooled.end; ++i) {
-        status.Update(sequence->Pool(first_position + i, next_hidden()));
+        status.Update(sequence->Pool(first_position + i, take(hidden_width, &hidden)));
       }
       if (sequence->remaining() == 0) end = FinishReason::kStop;
     } else if (sequence->scoring()) {
       for (int32_t i = 0; i < entry.num_logits; ++i) {
-        status.Update(sequence->Score(first_position + i, next_row()));
+        status.Update(sequence->Score(first_position + i, take(logits_width, &logits)));
       }
       if (sequence->remaining() == 0) end = FinishReason::kStop;
     } else if (entry.samples) {
@@ -328,14 +342,11 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
       const size_t count = known.ok() ? sequence->guessed_points().size() + 1 : 0;
       const auto sampled = absl::MakeConstSpan(results_.tokens).subspan(picked, count);
       picked += count;
-      if (!sequence->reads_logits()) {
-        end = TakeSamples(entry, known, sampled, {}, now);
-      } else {
-        const int64_t width = model_->language_model().vocab_size();
-        const size_t rows = sequence->guessed_points().size() + 1;
-        end = TakeSamples(entry, known, sampled, logits.subspan(0, rows * width), now);
-        logits.remove_prefix(rows * width);
-      }
+      const size_t rows = sequence->guessed_points().size() + 1;
+      SampledValues values;
+      if (sequence->reads_logits()) values.logits = take(rows * logits_width, &logits);
+      if (speculator_->Observes(*sequence)) values.hidden = take(count * hidden_width, &hidden);
+      end = TakeSamples(entry, known, sampled, values, now);
       scheduler_->Reject(entry);
     }
     if (!status.ok()) end = status;
@@ -345,10 +356,10 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
 }
 
 // Takes the tokens that were sampled for an entry: that behind its certain ones, and as long as
-// what was guessed is what came those behind it. `logits`, where they are read, are of all of them.
+// what was guessed is what came those behind it. `values` are of all of them.
 absl::StatusOr<std::optional<FinishReason>> Engine::TakeSamples(
     const StepEntry& entry, const absl::Status& known,
-    absl::Span<const absl::StatusOr<int32_t>> sampled, absl::Span<const float> logits,
+    absl::Span<const absl::StatusOr<int32_t>> sampled, const SampledValues& values,
     absl::Time now) {
   Sequence* sequence = entry.sequence;
   const auto before = static_cast<int32_t>(sequence->tokens().size());
@@ -358,7 +369,8 @@ absl::StatusOr<std::optional<FinishReason>> Engine::TakeSamples(
   size_t right = 0;  // guessed points
   for (;; ++right) {
     const bool first = sequence->awaits_first_token();
-    const auto row = logits.empty() ? logits : logits.subspan(right * width, width);
+    const absl::Span<const float> row =
+        values.logits.empty() ? values.logits : values.logits.subspan(right * width, width);
     end = sequence->TakeSample(known.ok() ? sampled[right] : known, row, now,
                                scheduler_->grammar_work());
     if (!end.ok()) break;
@@ -367,6 +379,12 @@ absl::StatusOr<std::optional<FinishReason>> Engine::TakeSamples(
     const Sequence::GuessedPoint& next = sequence->guessed_points()[right];
     if (!scheduler_->IsReady(sequence) || !sequence->Reaches(next)) break;
     scheduler_->Commit(entry, next.end - sequence->computed());
+  }
+  if (!values.hidden.empty()) {
+    const int32_t certain = entry.first + entry.num_tokens - entry.num_guessed;
+    const int32_t behind = right == 0 ? certain : sequence->guessed_points()[right - 1].end;
+    const size_t hidden = model_->language_model().hidden_size();
+    speculator_->Observe(sequence, behind - 1, values.hidden.subspan(right * hidden, hidden));
   }
   guesses_.drafted += static_cast<int64_t>(points);
   guesses_.accepted += static_cast<int64_t>(right);
@@ -511,9 +529,11 @@ std::unique_ptr<Scheduler> Engine::MakeScheduler() const {
 }
 
 std::unique_ptr<Speculator> Engine::MakeSpeculator() const {
-  std::unique_ptr<DraftModel> draft;
+  std::unique_ptr<ModelDrafter> draft;
   if (Model* model = model_->draft()) {
     draft = std::make_unique<DraftModel>(&model->language_model(), &cancellation_->flag());
+  } else if (LanguageModel& own = model_->language_model(); own.has_mtp()) {
+    draft = std::make_unique<MtpDrafter>(&own, &cancellation_->flag());
   }
   return std::make_unique<Speculator>(std::make_unique<PromptLookup>(), std::move(draft));
 }

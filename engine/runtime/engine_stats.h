@@ -64,7 +64,7 @@ struct EngineStats {
   int64_t tokens_drafted = 0;    // guessed, and checked by the model (see Speculator)
   int64_t tokens_accepted = 0;   // of those, right
   double steps_saved = 0;        // what was right took as many fewer steps of as many rows
-  std::string draft_model = "";  // that guesses; empty: none does
+  std::string draft_model = "";  // that guesses, or "its own layer"; empty: none does
 };
 
 }  // namespace lm

@@ -116,8 +116,8 @@ StepPlan Scheduler::Schedule(const PromptLimits& limits) {
                      return a.sequence->request().spec().adapters <
                             b.sequence->request().spec().adapters;
                    });
-  if (options_.speculator != nullptr) PlanGuesses(limits.token_seconds, &step);
   step.plan.cache_ops = blocks_.TakeOps();
+  if (options_.speculator != nullptr) PlanGuesses(limits.token_seconds, &step);
   return std::move(step.plan);
 }
 
@@ -144,7 +144,8 @@ void Scheduler::PlanGuesses(double token_seconds, Step* step) {
   if (rows.empty()) return;
   limits.rewinds = options_.cache.recurrent();
   limits.tokens = std::min(step->budget, options_.max_scored_rows - step->scored_rows);
-  options_.speculator->Guess(rows, limits, &grammar_work_);
+  std::vector<CacheOp>& cache_ops = step->plan.cache_ops;
+  options_.speculator->Guess(rows, limits, &cache_ops, &grammar_work_);
   for (StepEntry* entry : entries) {
     Sequence* sequence = entry->sequence;
     const int32_t guessed = sequence->num_guessed();
@@ -159,6 +160,8 @@ void Scheduler::PlanGuesses(double token_seconds, Step* step) {
     entry->num_tokens = tokens;
     entry->num_guessed = guessed;
   }
+  const std::vector<CacheOp> more = blocks_.TakeOps();
+  cache_ops.insert(cache_ops.end(), more.begin(), more.end());
 }
 
 // Planning may preempt, which takes sequences off the end of running_ (the planned one included).

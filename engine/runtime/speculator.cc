@@ -23,6 +23,7 @@ DraftRow RowOf(Sequence* sequence, int32_t most) {
           .tokens = sequence->tokens(),
           .context = sequence->guessed_context(),
           .most = most,
+          .blocks = &sequence->block_table(),
           .memory = &MemoryOf(sequence).lookup};
 }
 
@@ -34,8 +35,9 @@ int32_t DraftKindOf(const Draft& draft, size_t i) {
 
 }  // namespace
 
-void Speculator::Guess(absl::Span<const Row> rows, const Limits& limits, int64_t* work) {
-  Propose(rows, limits);
+void Speculator::Guess(absl::Span<const Row> rows, const Limits& limits,
+                       std::vector<CacheOp>* cache_ops, int64_t* work) {
+  Propose(rows, limits, cache_ops);
   Choose(limits);
   int32_t left = limits.tokens;
   for (size_t i = 0; i < rows.size() && left > 0; ++i) {
@@ -56,7 +58,8 @@ void Speculator::SetOdds(Proposal* proposal) const {
   }
 }
 
-void Speculator::Propose(absl::Span<const Row> rows, const Limits& limits) {
+void Speculator::Propose(absl::Span<const Row> rows, const Limits& limits,
+                         std::vector<CacheOp>* cache_ops) {
   std::vector<DraftRow> asked;
   for (const Row& row : rows) {
     asked.push_back(RowOf(row.sequence, std::min(row.most, kMostGuessed)));
@@ -69,30 +72,31 @@ void Speculator::Propose(absl::Span<const Row> rows, const Limits& limits) {
     proposal.draft = std::move(asked[i].draft);
     SetOdds(&proposal);
   }
-  if (model_ != nullptr) AskModel(rows, limits);
+  if (model_ != nullptr) AskModel(rows, limits, cache_ops);
 }
 
 // Has the model propose where it is more likely to be right.
-void Speculator::AskModel(absl::Span<const Row> rows, const Limits& limits) {
+void Speculator::AskModel(absl::Span<const Row> rows, const Limits& limits,
+                          std::vector<CacheOp>* cache_ops) {
   std::vector<size_t> which;
   bool always = false;
   for (size_t i = 0; i < rows.size(); ++i) {
     const Sequence& sequence = *rows[i].sequence;
     const double known = proposals_[i].odds.empty() ? 0 : proposals_[i].odds[0];
-    if (known >= odds_.Of(DraftModel::kFirstKind, IsDrawn(sequence))) continue;
+    if (known >= odds_.Of(ModelDrafter::kFirstKind, IsDrawn(sequence))) continue;
     which.push_back(i);
     always = always || sequence.request().spec().options.speculate == Speculate::kAlways;
   }
   if (which.empty()) return;
   const int32_t depth =
-      always ? DraftModel::kMostGuessed : ModelDepth(static_cast<int32_t>(which.size()), limits);
+      always ? ModelDrafter::kMostGuessed : ModelDepth(static_cast<int32_t>(which.size()), limits);
   if (depth == 0) return;
   std::vector<DraftRow> asked;
   for (const size_t i : which) {
     asked.push_back(RowOf(rows[i].sequence, std::min(rows[i].most, depth)));
     asked.back().memory = &MemoryOf(rows[i].sequence).model;
   }
-  model_->Propose(absl::MakeSpan(asked));
+  model_->Propose(absl::MakeSpan(asked), cache_ops);
   for (size_t n = 0; n < which.size(); ++n) {
     if (asked[n].draft.tokens.empty()) continue;
     Proposal& proposal = proposals_[which[n]];
@@ -113,8 +117,8 @@ int32_t Speculator::ModelDepth(int32_t rows, const Limits& limits) {
   }
   double best = rows / alone, expected = rows, right = 1;
   int32_t depth = 0;
-  for (int32_t d = 1; d <= DraftModel::kMostGuessed; ++d) {
-    right *= odds_.Of(DraftModel::kFirstKind + d - 1, /*drawn=*/false);
+  for (int32_t d = 1; d <= ModelDrafter::kMostGuessed; ++d) {
+    right *= odds_.Of(ModelDrafter::kFirstKind + d - 1, /*drawn=*/false);
     expected += rows * right;
     const double seconds =
         costs_.Seconds(limits.step_tokens + rows * d, limits.prompt_seconds) + d * step;
@@ -216,6 +220,17 @@ void Speculator::Judge(size_t i, int32_t before, bool ended) {
     odds_.Record(kind, drawn, right);
     if (!right) return;
   }
+}
+
+bool Speculator::Observes(const Sequence& sequence) const {
+  const GenerationOptions& options = sequence.request().spec().options;
+  return model_ != nullptr && model_->observes() && !sequence.scoring() && !sequence.embedding() &&
+         options.speculate != Speculate::kOff && options.max_tokens > 1;
+}
+
+void Speculator::Observe(Sequence* sequence, int32_t position,
+                         absl::Span<const float> hidden) const {
+  model_->Observe(position, hidden, &MemoryOf(sequence).model);
 }
 
 void Speculator::Learn(const Sequence& sequence) {

@@ -19,7 +19,6 @@
 
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "engine/runtime/draft_model.h"
 #include "engine/runtime/draft_odds.h"
 #include "engine/runtime/drafter.h"
 #include "engine/runtime/sequence.h"
@@ -34,7 +33,8 @@ class Speculator {
   static constexpr int32_t kMostGuessed = 15;
 
   // `model`, which may be null, is asked about rows that `lookup` knows less about.
-  explicit Speculator(std::unique_ptr<Drafter> lookup, std::unique_ptr<DraftModel> model = nullptr)
+  explicit Speculator(std::unique_ptr<Drafter> lookup,
+                      std::unique_ptr<ModelDrafter> model = nullptr)
       : lookup_(std::move(lookup)), model_(std::move(model)) {}
 
   // A sequence of a step that samples behind its last token.
@@ -49,8 +49,14 @@ class Speculator {
     double prompt_seconds = 0;  // what a token of a prompt costs; 0: not known
     bool rewinds = false;       // what is right of a guess that is wrong is computed again
   };
-  // Has sequences guess (Sequence::ExtendGuess) what is worth it.
-  void Guess(absl::Span<const Row> rows, const Limits& limits, int64_t* work);
+  // Has sequences guess (Sequence::ExtendGuess) what is worth it. `*cache_ops` as
+  // ModelDrafter::Propose.
+  void Guess(absl::Span<const Row> rows, const Limits& limits, std::vector<CacheOp>* cache_ops,
+             int64_t* work);
+
+  // Whether the hidden states of the rows where a sequence samples are wanted, and what one is.
+  bool Observes(const Sequence& sequence) const;
+  void Observe(Sequence* sequence, int32_t position, absl::Span<const float> hidden) const;
 
   // What became of row i: its sequence had `before` tokens, and has what was appended since.
   void Judge(size_t i, int32_t before, bool ended);
@@ -68,15 +74,15 @@ class Speculator {
     int32_t considered = 0;  // of the tokens, while they are chosen
     double redone = 0;       // of those, that will be computed again
   };
-  void Propose(absl::Span<const Row> rows, const Limits& limits);
-  void AskModel(absl::Span<const Row> rows, const Limits& limits);
+  void Propose(absl::Span<const Row> rows, const Limits& limits, std::vector<CacheOp>* cache_ops);
+  void AskModel(absl::Span<const Row> rows, const Limits& limits, std::vector<CacheOp>* cache_ops);
   int32_t ModelDepth(int32_t rows, const Limits& limits);
   void SetOdds(Proposal* proposal) const;
   void Choose(const Limits& limits);
   void MakeGuess(const Proposal& proposal, int32_t most, int64_t* work) const;
 
   const std::unique_ptr<Drafter> lookup_;
-  const std::unique_ptr<DraftModel> model_;
+  const std::unique_ptr<ModelDrafter> model_;
   int64_t without_model_ = 0;  // steps for which it was not worth its time, one after the other
   DraftOdds odds_;
   StepCosts costs_;

@@ -13,7 +13,10 @@ void StepCosts::Record(int32_t tokens, absl::Duration took) {
   Shape& shape = shape_[tokens];
   ++steps_;
   if (!IsKnown(tokens)) {
-    shape = {.value = seconds / base_, .seen = 1, .last = steps_};
+    const double now = seconds / base_;
+    shape = {.value = shape.value > 0 ? std::min(shape.value, now) : now,
+             .seen = shape.seen + 1,
+             .last = steps_};
     return;
   }
   // A step that was held up says little.

@@ -7,6 +7,7 @@
 #ifndef LM_ENGINE_RUNTIME_STEP_COSTS_H_
 #define LM_ENGINE_RUNTIME_STEP_COSTS_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -32,10 +33,13 @@ class StepCosts {
     double seen = 0;
     int64_t last = 0;  // the step that had so many tokens last
   };
-  // What has not been seen for so many steps is not known any more: it may have been bad luck.
-  static constexpr int64_t kForgotten = 1000;
+  // What has not been seen for so many steps is not known any more, sooner what was seen rarely: it
+  // may have been bad luck.
+  static constexpr double kForgotten = 1000, kOneForgotten = 50;
   bool IsKnown(int32_t tokens) const {
-    return shape_[tokens].value > 0 && steps_ - shape_[tokens].last < kForgotten;
+    const Shape& shape = shape_[tokens];
+    return shape.value > 0 && static_cast<double>(steps_ - shape.last) <
+                                  std::min(kForgotten, kOneForgotten * shape.seen);
   }
 
   int64_t steps_ = 0;

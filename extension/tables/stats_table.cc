@@ -36,7 +36,7 @@
 // Tokens of an answer are guessed where that is quicker, and checked several in a step (option
 // `speculate`): `drafted` were, `accepted` of them were right, and `steps_saved` says how many
 // decode steps less the same rows took for it. `speculation` is 'on', with the draft model's name
-// where there is one.
+// where there is one, or with the model's own layer for it.
 //
 // `prefix_store` says what lm_settings('prefix_store') has of this model, and what was refused or
 // is wrong with it; or why it is off.

@@ -31,6 +31,16 @@ SELECT generate('Hello', NULL, '{"model":"mistaken"}');
 --! draft model .* cannot guess for
 DELETE FROM temp.lm_models WHERE name IN ('helped', 'alone', 'mistaken');
 
+-- mtp: a file that has a layer for multi-token prediction (nextn_predict_layers: Qwen3.5 and 3.6, Qwen3-Next, GLM-4.5, DeepSeek-V3) guesses
+-- with that, where it has no draft. false: it is not loaded.
+INSERT INTO temp.lm_models(name, path, options) VALUES ('guesses', '$MODELS/glm4moe-mtp-f32.gguf', ''),
+                                                       ('plain', '$MODELS/glm4moe-mtp-f32.gguf', '{"mtp":false}');
+SELECT generate('Hello', NULL, '{"model":"guesses","max_tokens":20,"speculate":"always"}') = generate('Hello', NULL, '{"model":"plain","max_tokens":20}');
+--> 1
+SELECT speculation, drafted > 0 FROM lm_stats WHERE model = 'guesses' AND phase = 'decode';
+--> on, with its own layer|1
+DELETE FROM temp.lm_models WHERE name IN ('guesses', 'plain');
+
 -- lora: adapters (LoRA, as GGUF) over the model's weights, from its folder where the path is not
 -- absolute. A call chooses some of them; one that says nothing of lora has each at its `scale` here (1, or
 -- 0: not unless it is named). Rows with different adapters decode together.

@@ -35,6 +35,8 @@ std::vector<std::string> models = {
     LM_TESTDATA "/models/qwen3-q8_0.gguf+qwen3-f32.gguf",
     LM_TESTDATA "/models/gemma3-q8_0.gguf+gemma3-f32.gguf",
     LM_TESTDATA "/models/cohere2-f32.gguf+gpt2-f32.gguf",
+    // that guess themselves
+    LM_TESTDATA "/models/glm4moe-mtp-f32.gguf", LM_TESTDATA "/models/qwen35-mtp-f32.gguf",
     // whose states cannot be taken back
     LM_TESTDATA "/models/qwen35-q8_0.gguf", LM_TESTDATA "/models/lfm2moe-f32.gguf",
     LM_TESTDATA "/models/mamba2-f32.gguf", LM_TESTDATA "/models/rwkv7-f32.gguf",
