@@ -82,9 +82,10 @@ class CpuBackend::QuantizedPlan {
   const int64_t chunk_;
   const int panels_, width_;
   const int64_t scales_a_panel_;
-  // With several tiles a pair's codes are asked for while the pair before is multiplied, so many
-  // bytes for each block of each tile.
-  const int64_t spread_bytes_;
+  // Over a pair's blocks. Where there are several, its codes are asked for while the pair before is
+  // multiplied, so many bytes for each block of each pass: the first pass would wait for memory,
+  // and memory for the others.
+  const int64_t passes_, spread_bytes_;
   // As many as make a run of memory worth a thread's turn, and few enough that every thread gets
   // several items.
   const int64_t pairs_an_item_;
@@ -107,7 +108,8 @@ CpuBackend::QuantizedPlan::QuantizedPlan(const CpuBackend& backend, const Produc
                                                                     : kernels_.panels),
       width_(panels_ * kPanelRows),
       scales_a_panel_(format_.unpacked_scales * kPanelRows),
-      spread_bytes_((args.w.pair_code_bytes() / (tiles_.count * num_blocks_) / kLine + 1) * kLine),
+      passes_(tiles_.count * (kPanelsAPair / panels_)),
+      spread_bytes_((args.w.pair_code_bytes() / (passes_ * num_blocks_) / kLine + 1) * kLine),
       pairs_an_item_(
           std::clamp<int64_t>(args.w.num_pairs() / (kItemsAThread * threads_), 1,
                               std::max<int64_t>(1, kBytesAnItem / args.w.pair_bytes()))) {}
@@ -139,14 +141,15 @@ void CpuBackend::QuantizedPlan::UnpackBlocks(int64_t first_panel, int64_t begin,
   }
 }
 
-// What to prefetch from a block of a tile on, or null. The pair's first panel asks for both.
+// What to prefetch from a block of a tile on, or null.
 const uint8_t* CpuBackend::QuantizedPlan::NextCodes(int64_t first_panel, int64_t next_panel,
                                                     int64_t tile, int64_t block) const {
-  if (tiles_.count == 1) {
-    if (unpack_ || first_panel % kPanelsAPair != 0) return nullptr;
+  if (passes_ == 1) {
+    if (unpack_) return nullptr;
     return args_.w.codes(first_panel) + block * format_.code_step + kPrefetchDistance;
   }
-  const int64_t at = (tile * num_blocks_ + block) * spread_bytes_;
+  const int64_t pass = first_panel % kPanelsAPair * tiles_.count + tile;
+  const int64_t at = (pass * num_blocks_ + block) * spread_bytes_;
   if (next_panel < 0 || at >= args_.w.pair_code_bytes()) return nullptr;
   return args_.w.codes(next_panel) + at;
 }
@@ -154,7 +157,7 @@ const uint8_t* CpuBackend::QuantizedPlan::NextCodes(int64_t first_panel, int64_t
 // `panels_` panels times all tokens. next_panel begins the pair whose turn comes next, or is -1.
 void CpuBackend::QuantizedPlan::Multiply(int64_t first_panel, int64_t next_panel,
                                          const Parts& parts) const {
-  if (next_panel >= 0) {
+  if (next_panel >= 0 && first_panel % kPanelsAPair == 0) {
     Prefetch(args_.w.scales(next_panel), static_cast<int>(args_.w.pair_scale_bytes()));
   }
   for (int64_t tile = 0; tile < tiles_.count; ++tile) {
@@ -187,9 +190,9 @@ void CpuBackend::QuantizedPlan::MultiplyTile(int64_t first_panel, int64_t next_p
          .codes_step = unpack_ ? panels_ * kUnpackedBlockBytes : format_.code_step,
          .packed = packed_,
          .prefetch = NextCodes(first_panel, next_panel, tile, begin),
-         .prefetch_bytes = static_cast<int>(tiles_.count == 1 ? kPanelsAPair * format_.code_bytes
-                                                              : spread_bytes_),
-         .prefetch_step = tiles_.count == 1 ? format_.code_step : spread_bytes_,
+         .prefetch_bytes =
+             static_cast<int>(passes_ == 1 ? kPanelsAPair * format_.code_bytes : spread_bytes_),
+         .prefetch_step = passes_ == 1 ? format_.code_step : spread_bytes_,
          .scales = parts.scales,
          .x = records_ + tiles_.begin(tile) * num_blocks_ + begin * tokens,
          .tokens = tokens,
@@ -218,9 +221,8 @@ void CpuBackend::QuantizedPlan::RunItem(int64_t item, char* scratch) const {
     const int64_t next_pair = pair + 1 < end_pair ? pair + 1 : next_item;
     for (int64_t p = 0; p < kPanelsAPair; p += panels_) {
       const int64_t panel = pair * kPanelsAPair + p;
-      const bool last = p + panels_ == kPanelsAPair && next_pair < w.num_pairs();
       if (panel * kPanelRows < w.rows()) {
-        Multiply(panel, last ? next_pair * kPanelsAPair : -1, parts);
+        Multiply(panel, next_pair < w.num_pairs() ? next_pair * kPanelsAPair : -1, parts);
       }
     }
   }
