@@ -9,6 +9,12 @@ DraftOdds::DraftOdds() {
   for (auto& kinds : odds_) kinds.fill({.share = kAtFirst, .seen = 0});
 }
 
+double DraftOdds::Of(int32_t kind, bool drawn) const {
+  const auto& kinds = odds_[drawn];
+  while (kind > ModelDrafter::kFirstKind && kinds[kind].seen == 0) --kind;
+  return kinds[kind].share;
+}
+
 void DraftOdds::Record(int32_t kind, bool drawn, bool right) {
   constexpr double kMostSeen = 200;  // what lies further back is forgotten
   constexpr double kAssumed = 4;     // so many guesses is the first opinion worth

@@ -15,8 +15,9 @@ class DraftOdds {
   DraftOdds();
 
   // The share of tokens of this kind that are right, where those before them are. Drawn tokens
-  // (temperature > 0) have odds of their own.
-  double Of(int32_t kind, bool drawn) const { return odds_[drawn][kind].share; }
+  // (temperature > 0) have odds of their own. A model is thought to be as good at a token further
+  // on, which it was never asked for, as at the one before.
+  double Of(int32_t kind, bool drawn) const;
   void Record(int32_t kind, bool drawn, bool right);
 
  private:

@@ -24,10 +24,11 @@ namespace {
 constexpr int kPrompts = 3;
 
 // A Llama of int8 weights, a mixture of experts of MXFP4 with sinks and windows, attention beside
-// gated delta nets, and norms around everything with softcaps.
+// gated delta nets, norms around everything with softcaps, and one that guesses itself.
 std::vector<std::string> ModelsToRun() {
   const char* asked = std::getenv("LM_CUDA_MODELS");
-  if (asked == nullptr) return {"llama-q8_0", "gpt-oss-mxfp4", "qwen35-q8_0", "gemma2-f32"};
+  if (asked == nullptr)
+    return {"llama-q8_0", "gpt-oss-mxfp4", "qwen35-q8_0", "gemma2-f32", "glm4moe-mtp-f32"};
   if (absl::string_view(asked) != "all") return absl::StrSplit(asked, ',');
   std::vector<std::string> names;
   DIR* folder = opendir(LM_TESTDATA "/models");
@@ -60,7 +61,9 @@ std::vector<Generation> AnswersOf(Engine* engine, int max_tokens, int prompts = 
       spec.prompt.push_back(3 + (k * k * 31 + 7 * k) % (vocab - 3));
     spec.prompt.back() = 3 + i;
     spec.options.max_tokens = max_tokens;
-    spec.options.speculate = Speculate::kOff;
+    // Guesses of the model itself are computed on the device, too.
+    const bool guesses = engine->model().language_model().has_mtp();
+    spec.options.speculate = guesses ? Speculate::kAlways : Speculate::kOff;
     requests.push_back(engine->Submit(std::move(spec)).value());
   }
   std::vector<Generation> answers;
