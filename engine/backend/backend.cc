@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/backend/check_arguments.h"
@@ -73,16 +74,46 @@ absl::Status Backend::ProjectAll(absl::Span<const MatrixProduct> products, Produ
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::unique_ptr<MatrixGroup>> Backend::GroupMatrices(
+    std::vector<GroupedMatrix> members) {
+  RETURN_IF_ERROR(CheckGroupMatrices(members));
+  return std::make_unique<MatrixGroup>(std::move(members));
+}
+
 absl::Status Backend::Route(Tensor logits, const Router& router, ExpertRoutes* routes) {
   RETURN_IF_ERROR(CheckRoute(logits, router));
-  const int64_t stride = logits.row_bytes / static_cast<int64_t>(sizeof(float));
-  const float* host = logits.row<float>(0);
-  if (!uses_host_memory() && logits.rows > 0) {
-    logits_.resize((logits.rows - 1) * stride + logits.cols);
-    RETURN_IF_ERROR(Download(logits.data, logits_.data(), logits_.size() * sizeof(float)));
-    host = logits_.data();
+  const size_t bytes = ExpertRoutes::BytesFor(logits.rows, logits.cols, router.chosen);
+  if (bytes > routes->memory.bytes()) {
+    ASSIGN_OR_RETURN(routes->memory, Allocate(std::max(bytes, 2 * routes->memory.bytes())));
   }
-  RouteRows(host, stride, logits.rows, logits.cols, router, routes);
+  routes->Place(logits.rows, logits.cols, router.chosen);
+  RouteRows(logits.row<float>(0), logits.row_bytes / static_cast<int64_t>(sizeof(float)), router,
+            routes);
+  return absl::OkStatus();
+}
+
+absl::Status Backend::ProjectExperts(absl::Span<const ExpertProduct> products,
+                                     const ExpertRoutes& routes, ProductResult result) {
+  RETURN_IF_ERROR(CheckProjectExperts(products, routes));
+  std::vector<MatrixProduct> all;
+  for (int32_t e = 0; e < routes.experts; ++e) {
+    const int64_t begin = routes.begin[e], count = routes.begin[e + 1] - begin;
+    if (count == 0) continue;
+    for (const ExpertProduct& product : products) {
+      const GroupedMatrix& member = product.group->members()[e];
+      ProductInput input = product.input;
+      input.x = input.x.Rows(begin, count);
+      all.push_back({member.w, input, member.bias, product.out.Rows(begin, count)});
+    }
+  }
+  return ProjectAll(all, result);
+}
+
+absl::Status Backend::MoveWeights(ExpertRoutes* routes, Tensor out) {
+  RETURN_IF_ERROR(CheckMoveWeights(*routes, out));
+  for (int64_t i = 0; i < routes->num_slots(); ++i) {
+    *out.row<float>(routes->slots[i]) = std::exchange(routes->weights[i], 1.0f);
+  }
   return absl::OkStatus();
 }
 

@@ -188,6 +188,31 @@ struct MatrixProduct {
   Tensor out;
 };
 
+// A matrix of a group, and the bias of its products.
+struct GroupedMatrix {
+  const WeightMatrix* w;
+  Tensor bias = {};  // (1, rows), or empty
+};
+
+// Matrices of one type and shape, one an expert: see ProjectExperts. Made by GroupMatrices.
+class MatrixGroup {
+ public:
+  explicit MatrixGroup(std::vector<GroupedMatrix> members) : members_(std::move(members)) {}
+  virtual ~MatrixGroup() = default;
+
+  absl::Span<const GroupedMatrix> members() const { return members_; }
+
+ private:
+  const std::vector<GroupedMatrix> members_;
+};
+
+// A product of every expert with the rows that see it.
+struct ExpertProduct {
+  const MatrixGroup* group;
+  ProductInput input;  // (slots, cols)
+  Tensor out;          // (slots, rows)
+};
+
 // How rotary position embedding pairs a head's values: value i of a pair with its partner.
 enum class RopePairing {
   kAdjacent,  // (2i, 2i + 1): the llama family
@@ -269,6 +294,9 @@ class Backend {
   // InvalidArgument where the bytes are not as many as such a matrix has.
   virtual absl::StatusOr<std::unique_ptr<WeightMatrix>> AdoptMatrix(DType dtype, int64_t rows,
                                                                     int64_t cols, Buffer packed);
+  // REQUIRES: the matrices outlive the group, and keep their scales.
+  virtual absl::StatusOr<std::unique_ptr<MatrixGroup>> GroupMatrices(
+      std::vector<GroupedMatrix> members);
   // The same from host memory. REQUIRES: blocks.bytes() == rows * RowBytes(dtype, cols).
   absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(DType dtype, int64_t rows, int64_t cols,
                                                            const Buffer& blocks);
@@ -428,9 +456,15 @@ class Backend {
   virtual absl::Status BalanceStreams(Tensor x, int32_t streams, int32_t iterations, float eps,
                                       Tensor out) = 0;
 
-  // Chooses the experts of each row of logits (T, experts), see expert_routes.h. The routes are the
-  // host's: on a device it waits for the ops before it.
-  absl::Status Route(Tensor logits, const Router& router, ExpertRoutes* routes);
+  // Chooses the experts of each row of logits (T, experts), see expert_routes.h. `routes` is valid
+  // until it is routed anew. (Here for backends whose memory is the host's, like the next two.)
+  virtual absl::Status Route(Tensor logits, const Router& router, ExpertRoutes* routes);
+  // Project of each expert's slots, which follow each other, with its matrix of each group.
+  // REQUIRES: no `out` overlaps another, or an input.
+  virtual absl::Status ProjectExperts(absl::Span<const ExpertProduct> products,
+                                      const ExpertRoutes& routes, ProductResult result);
+  // out[slot] = the slot's weight, which is 1 from then on.  out (slots, 1)
+  virtual absl::Status MoveWeights(ExpertRoutes* routes, Tensor out);
   // out[slot] = x[the slot's row].  x (T, n), out (slots, n)
   virtual absl::Status GatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out) = 0;
   // out[t] = sum_j weight[t, j] * y[slot[t, j]], j ascending.  y (slots, n), out (T, n)
@@ -468,7 +502,7 @@ class Backend {
   StepIndex index_;
   const std::atomic<bool>* cancel_ = nullptr;
   Buffer input_, result_;      // of Project, between its ops
-  std::vector<float> logits_;  // of Route and ChooseRows, on the host
+  std::vector<float> logits_;  // of ChooseRows, on the host
 };
 
 }  // namespace lm

@@ -430,22 +430,63 @@ absl::Status CheckRoute(Tensor logits, const Router& router) {
                                                    router.chosen, " experts each, got ",
                                                    router.given.size(), " in all"));
   }
-  for (absl::Span<const float> values : {router.bias, router.scales}) {
-    if (values.empty() || static_cast<int64_t>(values.size()) == experts) continue;
+  for (const Tensor& values : {router.bias, router.scales}) {
+    if (values.empty() || values.cols == experts) continue;
     return absl::InvalidArgumentError(absl::StrCat("Route: there must be a number for each of ",
-                                                   experts, " experts, got ", values.size()));
+                                                   experts, " experts, got ", values.cols));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckGroupMatrices(absl::Span<const GroupedMatrix> members) {
+  constexpr absl::string_view kOp = "GroupMatrices";
+  if (members.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(kOp, ": there must be matrices, got none"));
+  }
+  const WeightMatrix& first = *members[0].w;
+  for (const GroupedMatrix& member : members) {
+    const WeightMatrix& w = *member.w;
+    if (w.dtype() != first.dtype() || w.rows() != first.rows() || w.cols() != first.cols()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          kOp, ": all must be ", Traits(first.dtype()).name, " (", first.rows(), ", ", first.cols(),
+          "), got ", Traits(w.dtype()).name, " (", w.rows(), ", ", w.cols(), ")"));
+    }
+    if (!member.bias.empty()) RETURN_IF_ERROR(CheckF32(kOp, "bias", member.bias, 1, w.rows()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckProjectExperts(absl::Span<const ExpertProduct> products,
+                                 const ExpertRoutes& routes) {
+  constexpr absl::string_view kOp = "ProjectExperts";
+  for (const ExpertProduct& product : products) {
+    const absl::Span<const GroupedMatrix> members = product.group->members();
+    if (static_cast<int64_t>(members.size()) != routes.experts) {
+      return absl::InvalidArgumentError(absl::StrCat(kOp, ": there must be a matrix for each of ",
+                                                     routes.experts, " experts, got ",
+                                                     members.size()));
+    }
+    if (product.input.rows() != routes.num_slots()) {
+      return absl::InvalidArgumentError(absl::StrCat(kOp, ": x must have ", routes.num_slots(),
+                                                     " rows, got ", product.input.rows()));
+    }
+    RETURN_IF_ERROR(CheckProject(*members[0].w, product.input, members[0].bias, product.out));
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckGatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out) {
-  RETURN_IF_ERROR(CheckF32("GatherSlots", "x", x, routes.num_rows(), -1));
+  RETURN_IF_ERROR(CheckF32("GatherSlots", "x", x, routes.num_rows, -1));
   return CheckF32("GatherSlots", "out", out, routes.num_slots(), x.cols);
 }
 
 absl::Status CheckCombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out) {
   RETURN_IF_ERROR(CheckF32("CombineSlots", "y", y, routes.num_slots(), -1));
-  return CheckF32("CombineSlots", "out", out, routes.num_rows(), y.cols);
+  return CheckF32("CombineSlots", "out", out, routes.num_rows, y.cols);
+}
+
+absl::Status CheckMoveWeights(const ExpertRoutes& routes, Tensor out) {
+  return CheckF32("MoveWeights", "out", out, routes.num_slots(), 1);
 }
 
 absl::Status CheckSameShape(absl::string_view op, Tensor a, Tensor b) {

@@ -40,6 +40,10 @@ absl::Status CheckChooseRows(const StepIndex& step, Tensor scores, const RowLaye
 absl::Status CheckAttendRows(const StepIndex& step, Tensor q, const RowAttention& attention,
                              Tensor out);
 absl::Status CheckRoute(Tensor logits, const Router& router);
+absl::Status CheckGroupMatrices(absl::Span<const GroupedMatrix> members);
+absl::Status CheckProjectExperts(absl::Span<const ExpertProduct> products,
+                                 const ExpertRoutes& routes);
+absl::Status CheckMoveWeights(const ExpertRoutes& routes, Tensor out);
 absl::Status CheckGatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out);
 absl::Status CheckCombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out);
 // Two or three F32 matrices of one shape.

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "engine/backend/softplus.h"
 
@@ -78,7 +80,7 @@ class RowRouter {
     }
     for (int32_t j = 0; j < router_.chosen; ++j) {
       row[j] *= router_.scale;
-      if (!router_.scales.empty()) row[j] *= router_.scales[chosen[j]];
+      if (!router_.scales.empty()) row[j] *= router_.scales.row<float>(0)[chosen[j]];
     }
   }
 
@@ -86,7 +88,8 @@ class RowRouter {
   void Choose(int32_t* chosen) {
     scores_ = values_;
     if (!router_.bias.empty()) {
-      for (size_t e = 0; e < scores_.size(); ++e) scores_[e] += router_.bias[e];
+      const float* bias = router_.bias.row<float>(0);
+      for (size_t e = 0; e < scores_.size(); ++e) scores_[e] += bias[e];
     }
     if (router_.groups > 1) CloseGroups(router_, &scores_);
     std::iota(order_.begin(), order_.end(), 0);
@@ -104,23 +107,29 @@ class RowRouter {
 
 }  // namespace
 
-void RouteRows(const float* logits, int64_t stride, int64_t rows, int64_t experts,
-               const Router& router, ExpertRoutes* routes) {
-  const int64_t chosen = router.chosen, slots = rows * chosen;
-  routes->chosen = router.chosen;
-  routes->slots.resize(slots);
-  routes->weights.resize(slots);
-  routes->rows.resize(slots);
+void ExpertRoutes::Place(int64_t rows_routed, int64_t of_experts, int32_t each) {
+  num_rows = rows_routed;
+  experts = static_cast<int32_t>(of_experts);
+  chosen = each;
+  begin = static_cast<int32_t*>(memory.data());
+  rows = begin + experts + 1;
+  slots = rows + num_slots();
+  static_assert(sizeof(float) == sizeof(int32_t));
+  weights = reinterpret_cast<float*>(slots + num_slots());
+}
+
+void RouteRows(const float* logits, int64_t stride, const Router& router, ExpertRoutes* routes) {
+  const int64_t experts = routes->experts, chosen = router.chosen, slots = routes->num_slots();
   RowRouter row_router(router, experts);
-  for (int64_t t = 0; t < rows; ++t) {
+  for (int64_t t = 0; t < routes->num_rows; ++t) {
     row_router.Route(logits + t * stride, t, &routes->slots[t * chosen],
                      &routes->weights[t * chosen]);
   }
   // What are experts' numbers in `slots` become their slots.
-  routes->begin.assign(experts + 1, 0);
-  for (int32_t expert : routes->slots) ++routes->begin[expert + 1];
-  std::partial_sum(routes->begin.begin(), routes->begin.end(), routes->begin.begin());
-  std::vector<int32_t> next(routes->begin.begin(), routes->begin.end() - 1);
+  std::fill_n(routes->begin, experts + 1, 0);
+  for (int64_t i = 0; i < slots; ++i) ++routes->begin[routes->slots[i] + 1];
+  std::partial_sum(routes->begin, routes->begin + experts + 1, routes->begin);
+  std::vector<int32_t> next(routes->begin, routes->begin + experts);
   for (int64_t i = 0; i < slots; ++i) {
     const int32_t slot = next[routes->slots[i]]++;
     routes->rows[slot] = static_cast<int32_t>(i / chosen);

@@ -1,7 +1,7 @@
 #include "engine/model/feed_forward.h"
 
+#include <algorithm>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "engine/base/status_macros.h"
@@ -43,31 +43,34 @@ absl::Status Cut(const LayerRun& run, Tensor gate) {
 
 // Multiplies each slot's row by its weight, which is 1 from then on.
 absl::Status WeighInputs(const LayerRun& run, Tensor of_slots) {
-  ExpertRoutes& routes = run.act.routes;
-  std::vector<float> factors(routes.weights.size());
-  for (size_t i = 0; i < factors.size(); ++i) {
-    factors[routes.slots[i]] = std::exchange(routes.weights[i], 1.0f);
-  }
   const Tensor column(run.act.slot_factors.data, DType::kF32, of_slots.rows, 1);
-  RETURN_IF_ERROR(run.backend->Upload(factors.data(), column.data, factors.size() * sizeof(float)));
+  RETURN_IF_ERROR(run.backend->MoveWeights(&run.act.routes, column));
   return run.backend->ScaleRows(of_slots, column, Activation::kIdentity);
 }
 
-// Adds what the rows' adapters add to one product of each expert; x and y are of all slots.
+// Adds what the rows' adapters add to one product of each expert; x and y are of all slots. Which
+// rows those are is asked of the backend: on a device this waits.
 absl::Status AddExpertUpdates(const LayerRun& run, Projection FeedForwardWeights::*product,
                               const ProductInput& x, Tensor y) {
-  if (run.adapted.empty()) return absl::OkStatus();
-  const ExpertRoutes& routes = run.act.routes;
   const std::vector<FeedForwardWeights>& experts = run.weights.experts.experts;
+  const bool updated = std::any_of(experts.begin(), experts.end(), [&](const auto& expert) {
+    return !(expert.*product).updates().empty();
+  });
+  if (run.adapted.empty() || !updated) return absl::OkStatus();
+  const ExpertRoutes& routes = run.act.routes;
+  std::vector<int32_t> begins(routes.experts + 1), rows(routes.num_slots());
+  RETURN_IF_ERROR(
+      run.backend->Download(routes.begin, begins.data(), begins.size() * sizeof(begins[0])));
+  RETURN_IF_ERROR(run.backend->Download(routes.rows, rows.data(), rows.size() * sizeof(rows[0])));
   for (size_t e = 0; e < experts.size(); ++e) {
     const absl::Span<const LowRankUpdate> updates = (experts[e].*product).updates();
-    const int64_t begin = routes.begin[e], count = routes.begin[e + 1] - begin;
+    const int64_t begin = begins[e], count = begins[e + 1] - begin;
     if (updates.empty() || count == 0) continue;
     ProductInput own = x;
     own.x = x.x.Rows(begin, count);
     RETURN_IF_ERROR(AddUpdates(
-        updates, AdaptedAmong(run.adapted, absl::MakeConstSpan(routes.rows).subspan(begin, count)),
-        own, run.act.low_rank, run.backend, y.Rows(begin, count)));
+        updates, AdaptedAmong(run.adapted, absl::MakeConstSpan(rows).subspan(begin, count)), own,
+        run.act.low_rank, run.backend, y.Rows(begin, count)));
   }
   return absl::OkStatus();
 }
@@ -91,8 +94,8 @@ absl::StatusOr<Tensor> MixExperts(const LayerRun& run) {
   RETURN_IF_ERROR(
       run.Apply(experts.router, ProductInput::Plain(n), ProductResult::kReplaces, logits));
   Router router = own.router;
-  router.bias = experts.choice_bias;
-  router.scales = experts.scales;
+  router.bias = experts.choice_bias.tensor;
+  router.scales = experts.scales.tensor;
   std::vector<int32_t> given;
   for (const int32_t token : run.tokens) {
     if (experts.of_tokens.empty()) break;
@@ -114,21 +117,13 @@ absl::StatusOr<Tensor> MixExperts(const LayerRun& run) {
   }
   RETURN_IF_ERROR(backend->GatherSlots(seen, routes, of_slots));
   if (own.weigh_input) RETURN_IF_ERROR(WeighInputs(run, of_slots));
-  std::vector<MatrixProduct> first, last;  // of all experts that are seen
-  for (int64_t e = 0; e < own.count; ++e) {
-    const int64_t begin = routes.begin[e], count = routes.begin[e + 1] - begin;
-    if (count == 0) continue;
-    const Tensor x = of_slots.Rows(begin, count), between = gate_up.Rows(begin, count);
-    experts.experts[e].input.AddTo(ProductInput::Plain(x), between, &first);
-    experts.experts[e].down.AddTo(Active(spec, between, spec.expert_limit), x, &last);
-  }
-  RETURN_IF_ERROR(backend->ProjectAll(first, ProductResult::kReplaces));
-  RETURN_IF_ERROR(
-      AddExpertUpdates(run, &FeedForwardWeights::input, ProductInput::Plain(of_slots), gate_up));
+  const ProductInput input = ProductInput::Plain(of_slots);
+  RETURN_IF_ERROR(experts.input.Apply(backend, input, routes, gate_up));
+  RETURN_IF_ERROR(AddExpertUpdates(run, &FeedForwardWeights::input, input, gate_up));
   RETURN_IF_ERROR(Limit(spec, gate_up, spec.expert_limit, backend));
-  RETURN_IF_ERROR(backend->ProjectAll(last, ProductResult::kReplaces));
-  RETURN_IF_ERROR(AddExpertUpdates(run, &FeedForwardWeights::down,
-                                   Active(spec, gate_up, spec.expert_limit), of_slots));
+  const ProductInput active_slots = Active(spec, gate_up, spec.expert_limit);
+  RETURN_IF_ERROR(experts.down.Apply(backend, active_slots, routes, of_slots));
+  RETURN_IF_ERROR(AddExpertUpdates(run, &FeedForwardWeights::down, active_slots, of_slots));
   RETURN_IF_ERROR(backend->CombineSlots(of_slots, routes, sum));
   if (own.latent > 0) {
     RETURN_IF_ERROR(

@@ -408,8 +408,7 @@ class LayerLoader {
     ASSIGN_OR_RETURN(weights.router,
                      loader_.LoadProjection({router}, spec_.hidden, /*needs_bias=*/false));
     if (loader_.Has(Name("exp_probs_b.bias"))) {
-      ASSIGN_OR_RETURN(weights.choice_bias,
-                       loader_.HostVector(Name("exp_probs_b.bias"), spec.count));
+      ASSIGN_OR_RETURN(weights.choice_bias, loader_.Vector(Name("exp_probs_b.bias"), spec.count));
     }
     if (spec.by_token) {
       ASSIGN_OR_RETURN(weights.of_tokens,
@@ -419,7 +418,7 @@ class LayerLoader {
     loader_.LeaveOut(Name("exp_probs_b_vl.bias"));  // of images' tokens
     if (layer_.feed_forward.beside) RETURN_IF_ERROR(LoadNormsBeside(&weights));
     if (loader_.Has(Name("ffn_down_exps.scale")) && !loader_.Has(Name("ffn_down_exps.bias"))) {
-      ASSIGN_OR_RETURN(weights.scales, loader_.HostVector(Name("ffn_down_exps.scale"), spec.count));
+      ASSIGN_OR_RETURN(weights.scales, loader_.Vector(Name("ffn_down_exps.scale"), spec.count));
     }
     const int64_t cols = spec.latent > 0 ? spec.latent : spec_.hidden;
     if (spec.latent > 0) {
@@ -435,6 +434,13 @@ class LayerLoader {
                        LoadFeedForward(spec.width, cols, "_exps", spec.count, e));
       weights.experts.push_back(std::move(expert));
     }
+    std::vector<const Projection*> input, down;
+    for (const FeedForwardWeights& expert : weights.experts) {
+      input.push_back(&expert.input);
+      down.push_back(&expert.down);
+    }
+    ASSIGN_OR_RETURN(weights.input, loader_.Together(input));
+    ASSIGN_OR_RETURN(weights.down, loader_.Together(down));
     if (spec.shared_width > 0) {
       ASSIGN_OR_RETURN(weights.shared, LoadFeedForward(spec.shared_width, spec_.hidden, "_shexp"));
     }

@@ -88,6 +88,11 @@ class WeightLoader {
   absl::StatusOr<Projection> LoadProjection(absl::Span<const ProjectionPart> parts, int64_t cols,
                                             bool needs_bias);
 
+  // REQUIRES: see ExpertProjection::Of.
+  absl::StatusOr<ExpertProjection> Together(absl::Span<const Projection* const> experts) {
+    return ExpertProjection::Of(experts, backend_);
+  }
+
   // What the adapters add to the products with the parts over inputs of `cols` values, side by
   // side; LoadProjection has it in the projection. In an adapter's file a part's A and B are
   // "<prefix>.weight.lora_a" (count * rank, cols) and ".lora_b" (count * rows, rank).

@@ -1,6 +1,7 @@
 #include "engine/model/weights.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/base/status_macros.h"
 #include "engine/model/load_layer.h"
@@ -20,12 +21,28 @@ absl::Status Projection::Apply(Backend* backend, const ProductInput& x, ProductR
   return absl::OkStatus();
 }
 
-void Projection::AddTo(const ProductInput& x, Tensor out,
-                       std::vector<MatrixProduct>* products) const {
-  for (const Part& part : parts_) {
-    products->push_back(
-        {part.matrix.get(), x, part.bias.tensor, out.Cols(part.first_col, part.matrix->rows())});
+absl::StatusOr<ExpertProjection> ExpertProjection::Of(absl::Span<const Projection* const> experts,
+                                                      Backend* backend) {
+  ExpertProjection all;
+  for (size_t i = 0; i < experts[0]->parts_.size(); ++i) {
+    std::vector<GroupedMatrix> members;
+    for (const Projection* expert : experts) {
+      members.push_back({expert->parts_[i].matrix.get(), expert->parts_[i].bias.tensor});
+    }
+    ASSIGN_OR_RETURN(auto group, backend->GroupMatrices(std::move(members)));
+    all.parts_.push_back({std::move(group), experts[0]->parts_[i].first_col});
   }
+  return all;
+}
+
+absl::Status ExpertProjection::Apply(Backend* backend, const ProductInput& x,
+                                     const ExpertRoutes& routes, Tensor out) const {
+  std::vector<ExpertProduct> products;
+  for (const Part& part : parts_) {
+    products.push_back(
+        {part.group.get(), x, out.Cols(part.first_col, part.group->members()[0].w->rows())});
+  }
+  return backend->ProjectExperts(products, routes, ProductResult::kReplaces);
 }
 
 int64_t Projection::bytes() const {

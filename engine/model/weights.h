@@ -26,6 +26,8 @@ struct DeviceVector {
   Tensor tensor;  // empty where there is none
 };
 
+class ExpertProjection;
+
 // One or more matrices over the same input, their outputs side by side: q, k and v, or gate and up.
 // Neighbours of one type are stacked into one matrix, so that they are one product.
 class Projection {
@@ -35,9 +37,6 @@ class Projection {
   absl::Status Apply(Backend* backend, const ProductInput& x, ProductResult result,
                      Tensor out) const;
 
-  // Appends the products that this is, to be made with others.
-  void AddTo(const ProductInput& x, Tensor out, std::vector<MatrixProduct>* products) const;
-
   // What adapters add to that: LayerRun::Apply does.
   absl::Span<const LowRankUpdate> updates() const { return updates_; }
 
@@ -46,6 +45,7 @@ class Projection {
 
  private:
   friend class WeightLoader;
+  friend class ExpertProjection;
   struct Part {
     std::unique_ptr<WeightMatrix> matrix;
     DeviceVector bias;
@@ -53,6 +53,25 @@ class Projection {
   };
   std::vector<Part> parts_;
   std::vector<LowRankUpdate> updates_;
+};
+
+// One product of every expert of a mixture.
+class ExpertProjection {
+ public:
+  // REQUIRES: the experts' projections have the same parts, and outlive this.
+  static absl::StatusOr<ExpertProjection> Of(absl::Span<const Projection* const> experts,
+                                             Backend* backend);
+
+  // out (slots, rows of all parts) = each slot's row of x with its expert's matrices.
+  absl::Status Apply(Backend* backend, const ProductInput& x, const ExpertRoutes& routes,
+                     Tensor out) const;
+
+ private:
+  struct Part {
+    std::unique_ptr<MatrixGroup> group;
+    int64_t first_col;  // of the output
+  };
+  std::vector<Part> parts_;
 };
 
 // A norm, and its owner. Without a weight there is none.
@@ -149,15 +168,16 @@ struct FeedForwardWeights {
 struct ExpertWeights {
   Projection latent_down, latent_up;  // hidden -> latent -> hidden
   Projection router;                  // hidden -> experts
-  std::vector<float> choice_bias;     // of each expert, or none
+  DeviceVector choice_bias;           // of each expert, or none
   std::vector<int32_t> of_tokens;     // the chosen of each token, or none
   std::vector<FeedForwardWeights> experts;
+  ExpertProjection input, down;  // of all of these
   FeedForwardWeights shared;
   Projection shared_gate;  // hidden -> 1
   // Beside a feed-forward: of what the router sees, of what the experts see, of their sum, and of
   // what the feed-forward makes.
   DeviceNorm router_norm, norm, post_norm, other_post_norm;
-  std::vector<float> scales;  // of each expert's result, or none
+  DeviceVector scales;  // of each expert's result, or none
 };
 
 // Of a token's embedding for a layer.

@@ -108,34 +108,6 @@ absl::Status CudaBackend::MixStreams(Tensor x, Tensor weights, int32_t streams,
                         "MixStreams");
 }
 
-absl::Status CudaBackend::GatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out) {
-  RETURN_IF_ERROR(CheckGatherSlots(x, routes, out));
-  RETURN_IF_ERROR(device_->Begin());
-  if (out.rows == 0 || out.cols == 0) return absl::OkStatus();
-  const size_t bytes = routes.rows.size() * sizeof(int32_t);
-  ASSIGN_OR_RETURN(void* rows, routes_.Reserve(device_.get(), bytes));
-  RETURN_IF_ERROR(device_->Upload(routes.rows.data(), rows, bytes));
-  return device_->Check(cuda::GatherRows(device_->queue(), ToMatrix(x),
-                                         static_cast<const int32_t*>(rows), ToMatrix(out)),
-                        "GatherSlots");
-}
-
-absl::Status CudaBackend::CombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out) {
-  RETURN_IF_ERROR(CheckCombineSlots(y, routes, out));
-  RETURN_IF_ERROR(device_->Begin());
-  if (out.rows == 0 || out.cols == 0) return absl::OkStatus();
-  const size_t bytes = routes.slots.size() * sizeof(int32_t);
-  static_assert(sizeof(int32_t) == sizeof(float));
-  ASSIGN_OR_RETURN(void* memory, routes_.Reserve(device_.get(), 2 * bytes));
-  char* weights = static_cast<char*>(memory) + bytes;
-  RETURN_IF_ERROR(device_->Upload(routes.slots.data(), memory, bytes));
-  RETURN_IF_ERROR(device_->Upload(routes.weights.data(), weights, bytes));
-  return device_->Check(
-      cuda::CombineSlots(device_->queue(), ToMatrix(y), static_cast<const int32_t*>(memory),
-                         reinterpret_cast<const float*>(weights), routes.chosen, ToMatrix(out)),
-      "CombineSlots");
-}
-
 absl::Status CudaBackend::GatherRows(Tensor x, int32_t list, Tensor out) {
   RETURN_IF_ERROR(CheckGatherRows(step_index(), x, list, out));
   RETURN_IF_ERROR(device_->Begin());

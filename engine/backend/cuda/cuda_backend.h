@@ -3,8 +3,9 @@
 //
 // Its numbers (numeric_contract.h: kRowInvariant).
 //
-// RopeAndStoreKv, Add, ScaleRows by plain factors, Route, GatherRows, GatherSlots, CombineSlots,
-// Embed, the copies and products of F32 weights give the reference's bits. Products of quantised
+// RopeAndStoreKv, Add, ScaleRows by plain factors, GatherRows, GatherSlots, CombineSlots, Embed, the
+// copies and products of F32 weights give the reference's bits; so does Route, but for exp, which it
+// rounds to the nearest float where a C library's expf may not. Products of quantised
 // weights have kExactBlocks' terms, each exact, and an order of their own for the sums
 // (unit_product.cuh); those of F16 and BF16 weights round the activations to 11 or 16 bits and add
 // on tensor cores. The other ops have the reference's orders for all shapes, and differ from it by
@@ -12,7 +13,8 @@
 // by log1pf too, Attention by tanhf where scores are capped. Normalize has an order of its own for
 // its sums, in F64 (row_norm.cuh).
 //
-// Which kernel makes a product or an attention depends on the shape; its bits do not.
+// Which kernel makes a product or an attention depends on the shape; its bits do not. Those of
+// experts have the bits of a product by itself.
 #ifndef LM_ENGINE_BACKEND_CUDA_CUDA_BACKEND_H_
 #define LM_ENGINE_BACKEND_CUDA_CUDA_BACKEND_H_
 

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "engine/backend/backend.h"
 #include "engine/backend/cuda/cuda_device.h"
@@ -31,6 +32,20 @@ class CudaMatrix : public WeightMatrix {
   const Buffer memory_;
 };
 
+// With a table of its members on the device.
+class CudaMatrixGroup : public MatrixGroup {
+ public:
+  CudaMatrixGroup(std::vector<GroupedMatrix> members, Buffer table)
+      : MatrixGroup(std::move(members)), table_(std::move(table)) {}
+
+  const cuda::ExpertMatrix* table() const {
+    return static_cast<const cuda::ExpertMatrix*>(table_.data());
+  }
+
+ private:
+  const Buffer table_;
+};
+
 class CudaBackend : public Backend {
  public:
   // FailedPrecondition, saying why, where GPU number `device` is not to be had.
@@ -46,6 +61,9 @@ class CudaBackend : public Backend {
   absl::Status Synchronize() override;
   absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(DType dtype, int64_t rows, int64_t cols,
                                                            RowReader read) override;
+
+  absl::StatusOr<std::unique_ptr<MatrixGroup>> GroupMatrices(
+      std::vector<GroupedMatrix> members) override;
 
   absl::Status Embed(const WeightMatrix& w, float scale, Tensor out) override;
   absl::Status Normalize(Tensor x, const Norm& norm, Tensor out) override;
@@ -75,6 +93,10 @@ class CudaBackend : public Backend {
                           Tensor out) override;
   absl::Status BalanceStreams(Tensor x, int32_t streams, int32_t iterations, float eps,
                               Tensor out) override;
+  absl::Status Route(Tensor logits, const Router& router, ExpertRoutes* routes) override;
+  absl::Status ProjectExperts(absl::Span<const ExpertProduct> products, const ExpertRoutes& routes,
+                              ProductResult result) override;
+  absl::Status MoveWeights(ExpertRoutes* routes, Tensor out) override;
   absl::Status GatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out) override;
   absl::Status CombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out) override;
   absl::Status GatherRows(Tensor x, int32_t list, Tensor out) override;
@@ -93,13 +115,20 @@ class CudaBackend : public Backend {
   // F32 weights take plain inputs only, and replace.
   absl::Status Multiply(const WeightMatrix& w, const ProductInput& input, Tensor bias,
                         ProductResult result, Tensor out);
+  // Of all experts.
+  absl::Status MultiplyExperts(const ExpertProduct& product, const ExpertRoutes& routes,
+                               ProductResult result);
+  absl::StatusOr<Tensor> PlainInput(const ProductInput& input);
+  // The input as it is before it is packed.
+  static cuda::InputRows ToInputRows(const ProductInput& input);
 
   // With the step's block tables. REQUIRES: the layer has memory.
   cuda::RowCache ToRowCache(const RowLayer& layer) const;
 
   std::unique_ptr<CudaDevice> device_;  // first: the rest lies in its memory
   CudaScratch input_scratch_;           // of a product, packed; of a matrix that is loaded, raw
-  CudaScratch routes_;                  // of experts
+  CudaScratch given_experts_;           // of Route
+  CudaScratch plain_input_;             // of experts of F32
   CudaScratch picks_;                   // of Sample
   PlacedStep placed_;
   PlacedAttention attention_;

@@ -79,17 +79,6 @@ __global__ void MixStreamsKernel(Matrix x, Matrix weights, int64_t streams, bool
   });
 }
 
-__global__ void CombineSlotsKernel(Matrix y, const int32_t* slots, const float* weights,
-                                   int32_t chosen, Matrix out) {
-  ForEachValue(out, [&](int64_t row, int64_t i) {
-    float sum = 0;
-    for (int64_t j = row * chosen; j < (row + 1) * chosen; ++j) {
-      sum = fmaf(weights[j], y.data[slots[j] * y.stride + i], sum);
-    }
-    out.data[row * out.stride + i] = sum;
-  });
-}
-
 __global__ void GatherRowsKernel(Matrix x, const int32_t* rows, Matrix out) {
   ForEachValue(out, [&](int64_t row, int64_t i) {
     out.data[row * out.stride + i] = x.data[rows[row] * x.stride + i];
@@ -126,11 +115,6 @@ cudaError_t Dot(const Queue& queue, Matrix x, Matrix y, Matrix out) {
 cudaError_t MixStreams(const Queue& queue, Matrix x, Matrix weights, int64_t streams, bool adds,
                        Matrix out) {
   return Launch(queue, MixStreamsKernel, GridOver(out), kThreads, x, weights, streams, adds, out);
-}
-
-cudaError_t CombineSlots(const Queue& queue, Matrix y, const int32_t* slots, const float* weights,
-                         int32_t chosen, Matrix out) {
-  return Launch(queue, CombineSlotsKernel, GridOver(out), kThreads, y, slots, weights, chosen, out);
 }
 
 cudaError_t GatherRows(const Queue& queue, Matrix x, const int32_t* rows, Matrix out) {

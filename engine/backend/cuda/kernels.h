@@ -13,6 +13,7 @@
 #include "engine/backend/cuda/cuda_api.h"
 #include "engine/backend/cuda/packed_input.cuh"
 #include "engine/backend/cuda/packed_weights.cuh"
+#include "engine/backend/expert_routes.h"
 #include "engine/backend/window.h"
 #include "engine/tensor/dtype.h"
 
@@ -96,6 +97,9 @@ struct InputRows {
   int64_t cols;  // of the input: half of x's where it is gated
   NormRow norm;
   Activation activation;
+  // Where each row of x goes among those that are packed, which are so many; or null: where it is.
+  const int32_t* places;
+  int64_t num_places;
   int64_t cols_per_block;  // PackInput's own
 };
 
@@ -154,6 +158,52 @@ struct RowScores {
   const float* sinks;  // one a head, or null
 };
 
+// Router (expert_routes.h).
+struct RouterRule {
+  RouterGate gate;
+  int32_t experts;
+  int32_t chosen;
+  int32_t groups;
+  int32_t chosen_groups;
+  bool normalised;
+  float scale;
+  const float* bias;     // of each expert, or null
+  const float* scales;   // likewise
+  const int32_t* given;  // (rows, chosen), or null
+};
+
+// ExpertRoutes (expert_routes.h).
+struct SlotTables {
+  int64_t num_rows;
+  int32_t experts;
+  int32_t chosen;
+  int32_t* begin;
+  int32_t* rows;
+  int32_t* slots;
+  float* weights;
+  SlotGroup* groups;
+  int64_t num_groups;
+  int32_t group_slots;
+  int32_t* places;
+};
+
+// What a product takes of an expert.
+struct ExpertMatrix {
+  const char* data;
+  const float* row_scales;  // or null
+  const float* bias;        // or null
+};
+
+// A product of each group of slots with its expert's matrix.
+struct ExpertProducts {
+  const ExpertMatrix* matrices;
+  const SlotGroup* groups;
+  int64_t num_groups;
+  int32_t group_slots;
+};
+// Slots that a group may have, which are tokens that kernels of products make at a time.
+inline constexpr int32_t kGroupSlots[] = {8, 32, 64};
+
 // out[t] = scale * W[ids[t]].  F32 is not packed: w.data is W.
 cudaError_t Embed(const Queue& queue, DType dtype, const PackedWeights& w, const int32_t* ids,
                   float scale, Matrix out);
@@ -179,8 +229,12 @@ cudaError_t ScoreRows(const Queue& queue, Matrix q, Matrix weights, const StepRo
                       const RowCache& layer, Matrix out);
 cudaError_t AttendRows(const Queue& queue, Matrix q, const StepRows& step, const RowScores& scores,
                        Matrix out);
-cudaError_t CombineSlots(const Queue& queue, Matrix y, const int32_t* slots, const float* weights,
-                         int32_t chosen, Matrix out);
+// Routes the rows of logits.
+cudaError_t Route(const Queue& queue, Matrix logits, const RouterRule& router,
+                  const SlotTables& slots);
+// out[slot] = the slot's weight, which is 1 from then on.
+cudaError_t MoveWeights(const Queue& queue, const SlotTables& slots, Matrix out);
+cudaError_t CombineSlots(const Queue& queue, Matrix y, const SlotTables& slots, Matrix out);
 cudaError_t GatherRows(const Queue& queue, Matrix x, const int32_t* rows, Matrix out);
 // rope (T, rope_dim): nothing turns where it has no columns.
 cudaError_t RopeAndStoreKv(const Queue& queue, Matrix q, Matrix k, Matrix v, Matrix rope,
@@ -214,12 +268,15 @@ cudaError_t PackWeights(const Queue& queue, DType dtype, const PackedWeights& w,
 int64_t PackedInputBytes(DType dtype, int64_t tokens, int64_t cols);
 cudaError_t PackInput(const Queue& queue, DType dtype, InputRows input, void* to,
                       PackedInput* packed);
-// out = s W x^T + bias, or that is added to it. `bias` may be null, here and below.
+// out = s W x^T + bias, or that is added to it. `bias` may be null, here and below. With `experts`
+// (or null) each group of slots is multiplied with its expert's matrix: all are as `w`, whose own
+// data, row scales and bias are not looked at, and x is packed by their places.
 cudaError_t MultiplyPacked(const Queue& queue, DType dtype, const PackedWeights& w,
-                           const PackedInput& x, const float* bias, bool adds, Matrix out);
+                           const PackedInput& x, const float* bias, bool adds, Matrix out,
+                           const ExpertProducts* experts = nullptr);
 // Of F32 weights, w.data being W.
 cudaError_t MultiplyFloat(const Queue& queue, const PackedWeights& w, Matrix x, const float* bias,
-                          Matrix out);
+                          bool adds, Matrix out, const ExpertProducts* experts = nullptr);
 
 }  // namespace lm::cuda
 

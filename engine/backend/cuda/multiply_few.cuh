@@ -22,27 +22,27 @@ constexpr int UnitsAtATime(const PackedFormat& format, int tiles) {
   return bytes / unit < 1 ? 1 : bytes / unit > 4 ? 4 : bytes / unit;
 }
 
-template <DType kType, int kTiles>
-__global__ __launch_bounds__(kFewThreads, kTiles == 1 ? 3
-                                          : kTiles <= 4
-                                              ? 2
-                                              : 1) void MultiplyFewKernel(PackedWeights w,
-                                                                          PackedInput x,
-                                                                          ProductOutput to) {
+// Thread blocks that a multiprocessor is to have.
+constexpr int FewBlocks(int tiles) { return tiles == 1 ? 3 : tiles <= 4 ? 2 : 1; }
+
+// The slices' sums, added up at the end.
+template <int kTiles>
+using FewPartials = float[kSlices][kPanelRows][kTiles * kTileTokens + 1];
+
+// The rows of a panel times the tokens from a tile on, for StoreFew.
+template <DType kType, int kTiles, int kUnits>
+__device__ __forceinline__ void SumFew(const PackedWeights& w, const PackedInput& x, int64_t panel,
+                                       int first_tile, FewPartials<kTiles>& partial) {
   constexpr PackedFormat kFormat = kPackedFormat<kType>;
-  constexpr int kUnits = UnitsAtATime(kFormat, kTiles);
-  constexpr int kTokens = kTiles * kTileTokens;
-  __shared__ float partial[kSlices][kPanelRows][kTokens + 1];
 
   const int lane = threadIdx.x % kWarp, slice = threadIdx.x / kWarp;
-  const int64_t panel = blockIdx.x, first_tile = int64_t{blockIdx.y} * kTiles;
-  const int64_t last_tile = (x.tokens - 1) / kTileTokens;
-  const int64_t begin = min(slice * SliceUnits(x.units), x.units);
-  const int64_t end = min(begin + SliceUnits(x.units), x.units);
+  const int last_tile = static_cast<int>((x.tokens - 1) / kTileTokens);
+  const int begin = static_cast<int>(min(slice * SliceUnits(x.units), x.units));
+  const int end = static_cast<int>(min(begin + SliceUnits(x.units), x.units));
   const auto once = [](const auto* from) { return LoadOnce(from); };
 
   float acc[kTiles][4] = {};
-  for (int64_t first = begin; first < end; first += kUnits) {
+  for (int first = begin; first < end; first += kUnits) {
     UnitCodes<kType> codes[kUnits];
     UnitScales<kType> scales[kUnits];
 #pragma unroll
@@ -67,7 +67,7 @@ __global__ __launch_bounds__(kFewThreads, kTiles == 1 ? 3
 #pragma unroll
         for (int n = 0; n < kTiles; ++n) {
           BlockInput<kType> input;
-          const int64_t tile = min(first_tile + n, last_tile);
+          const int tile = min(first_tile + n, last_tile);
           input.Read(x.unit<kType>(tile, first + u), lane, i,
                      kTiles > 1 || tile * kTileTokens + lane / 4 < x.tokens);
           if constexpr (kFormat.quantised()) {
@@ -87,15 +87,58 @@ __global__ __launch_bounds__(kFewThreads, kTiles == 1 ? 3
     }
   }
   __syncthreads();
+}
+
+template <int kTiles>
+__device__ __forceinline__ void StoreFew(const PackedWeights& w, const PackedInput& x,
+                                         const ProductOutput& to, int64_t panel, int first_tile,
+                                         const FewPartials<kTiles>& partial) {
+  constexpr int kTokens = kTiles * kTileTokens;
   for (int i = threadIdx.x; i < kPanelRows * kTokens; i += kFewThreads) {
     const int r = i % kPanelRows, t = i / kPanelRows;
-    const int64_t row = panel * kPanelRows + r, token = first_tile * kTileTokens + t;
+    const int64_t row = panel * kPanelRows + r, token = int64_t{first_tile} * kTileTokens + t;
     if (row >= w.rows || token >= x.tokens) continue;
     float sum = 0;
 #pragma unroll
     for (int s = 0; s < kSlices; ++s) sum += partial[s][r][t];
     to.Store(w, x, token, row, sum);
   }
+}
+
+template <DType kType, int kTiles>
+__global__ __launch_bounds__(kFewThreads,
+                             FewBlocks(kTiles)) void MultiplyFewKernel(PackedWeights w,
+                                                                       PackedInput x,
+                                                                       ProductOutput to) {
+  __shared__ FewPartials<kTiles> partial;
+  const int first_tile = static_cast<int>(blockIdx.y) * kTiles;
+  constexpr int kUnits = UnitsAtATime(kPackedFormat<kType>, kTiles);
+  SumFew<kType, kTiles, kUnits>(w, x, blockIdx.x, first_tile, partial);
+  StoreFew<kTiles>(w, x, to, blockIdx.x, first_tile, partial);
+}
+
+// Of the experts: a group of slots has kTiles tiles. What is taken of the group has registers of
+// its own, which some types have to make room for (cuda_kernels.py).
+constexpr int FewOfExpertsBlocks(const PackedFormat& format, int tiles) {
+  return tiles == 1 && format.codes == Codes::kInt8 ? 2 : FewBlocks(tiles);
+}
+constexpr int UnitsOfExperts(const PackedFormat& format, int tiles) {
+  return tiles == 4 && format.supers() && format.minima ? 1 : UnitsAtATime(format, tiles);
+}
+
+template <DType kType, int kTiles>
+__global__ __launch_bounds__(
+    kFewThreads,
+    FewOfExpertsBlocks(kPackedFormat<kType>,
+                       kTiles)) void MultiplyFewOfExpertsKernel(PackedWeights w, PackedInput x,
+                                                                ProductOutput to,
+                                                                ExpertProducts experts) {
+  __shared__ FewPartials<kTiles> partial;
+  if (!TakeInput<kType>(experts, blockIdx.y, &w, &x)) return;
+  constexpr int kUnits = UnitsOfExperts(kPackedFormat<kType>, kTiles);
+  SumFew<kType, kTiles, kUnits>(w, x, blockIdx.x, 0, partial);
+  TakeOutput(experts, blockIdx.y, &w, &x, &to);
+  StoreFew<kTiles>(w, x, to, blockIdx.x, 0, partial);
 }
 
 }  // namespace lm::cuda

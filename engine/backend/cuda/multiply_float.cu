@@ -16,12 +16,26 @@ constexpr int kCols = 64;
 constexpr int kThreadRows = 8;  // a thread has every eighth token
 constexpr int kThreads = kRows * kThreadRows;
 
-__global__ void MultiplyFloatKernel(PackedWeights w, Matrix x, const float* bias, Matrix out) {
+// With groups of slots each is blocks_of_group blocks.
+__global__ void MultiplyFloatKernel(PackedWeights w, Matrix x, const float* bias, Matrix out,
+                                    bool adds, ExpertProducts experts, int blocks_of_group) {
   __shared__ float w_tile[kCols][kRows + 1];  // transposed; + 1 against bank conflicts
   __shared__ float x_tile[kTokens][kCols];
-  const auto* weights = reinterpret_cast<const float*>(w.data);
   const int64_t first_row = int64_t{blockIdx.x} * kRows;
-  const int64_t first_token = int64_t{blockIdx.y} * kTokens;
+  int64_t first_token = int64_t{blockIdx.y} * kTokens;
+  if (experts.groups != nullptr) {
+    const SlotGroup slots = experts.groups[blockIdx.y / blocks_of_group];
+    first_token = int64_t{blockIdx.y % blocks_of_group} * kTokens;
+    if (first_token >= slots.count) return;
+    const ExpertMatrix matrix = experts.matrices[slots.expert];
+    w.data = matrix.data;
+    w.row_scales = matrix.row_scales;
+    bias = matrix.bias;
+    x.data += slots.first * x.stride;
+    x.rows = slots.count;
+    out.data += slots.first * out.stride;
+  }
+  const auto* weights = reinterpret_cast<const float*>(w.data);
   const int rows = static_cast<int>(min(int64_t{kRows}, w.rows - first_row));
   const int tokens = static_cast<int>(min(int64_t{kTokens}, x.rows - first_token));
   const int my_row = threadIdx.x % kRows;
@@ -59,7 +73,8 @@ __global__ void MultiplyFloatKernel(PackedWeights w, Matrix x, const float* bias
     float value = sums[j].total;
     if (w.row_scales != nullptr) value *= w.row_scales[first_row + my_row];
     if (bias != nullptr) value += bias[first_row + my_row];
-    out.data[(first_token + t) * out.stride + first_row + my_row] = value;
+    float& to = out.data[(first_token + t) * out.stride + first_row + my_row];
+    to = adds ? to + value : value;
   }
 }
 static_assert(kRows == kTokens, "the loop that fills the tiles counts both at once");
@@ -68,10 +83,13 @@ static_assert(kSumChunk % kCols == 0);
 }  // namespace
 
 cudaError_t MultiplyFloat(const Queue& queue, const PackedWeights& w, Matrix x, const float* bias,
-                          Matrix out) {
-  return Launch(queue, MultiplyFloatKernel,
-                Grid(DivideUp(w.rows, kRows), DivideUp(out.rows, kTokens)), kThreads, w, x, bias,
-                out);
+                          bool adds, Matrix out, const ExpertProducts* experts) {
+  const ExpertProducts all = experts == nullptr ? ExpertProducts{} : *experts;
+  const int64_t of_group = experts == nullptr ? 1 : DivideUp(all.group_slots, kTokens);
+  const int64_t blocks =
+      experts == nullptr ? DivideUp(out.rows, kTokens) : all.num_groups * of_group;
+  return Launch(queue, MultiplyFloatKernel, Grid(DivideUp(w.rows, kRows), blocks), kThreads, w, x,
+                bias, out, adds, all, static_cast<int>(of_group));
 }
 
 }  // namespace lm::cuda

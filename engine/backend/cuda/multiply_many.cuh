@@ -70,10 +70,10 @@ struct RunCopies<0> {
   __device__ __forceinline__ void Copy(char*, int) {}
 };
 
+// The rows of eight panels times the tokens from a tile on, for StoreMany.
 template <DType kType>
-__global__ __launch_bounds__(kManyThreads, 2) void MultiplyManyKernel(PackedWeights w,
-                                                                      PackedInput x,
-                                                                      ProductOutput to) {
+__device__ __forceinline__ void SumMany(const PackedWeights& w, const PackedInput& x,
+                                        int64_t first_panel, int64_t first_tile) {
   using Stage = ManyStage<kType>;
   constexpr PackedFormat kFormat = kPackedFormat<kType>;
   // [panel, tile][thread]
@@ -81,8 +81,6 @@ __global__ __launch_bounds__(kManyThreads, 2) void MultiplyManyKernel(PackedWeig
   char* const stages = DynamicShared() + Stage::kTotals;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int warp_panel = warp / 2 * kWarpPanels, warp_tile = warp % 2 * kWarpTiles;
-  const int64_t first_panel = int64_t{blockIdx.x} * kManyPanels;
-  const int64_t first_tile = int64_t{blockIdx.y} * kManyTiles;
   const int64_t last_panel = w.shape.panels - 1, last_tile = (x.tokens - 1) / kTileTokens;
 
   RunCopies<kFormat.code_bytes()> code_copies;
@@ -167,6 +165,14 @@ __global__ __launch_bounds__(kManyThreads, 2) void MultiplyManyKernel(PackedWeig
       }
     }
   }
+}
+
+__device__ __forceinline__ void StoreMany(const PackedWeights& w, const PackedInput& x,
+                                          const ProductOutput& to, int64_t first_panel,
+                                          int64_t first_tile) {
+  const auto* const totals = reinterpret_cast<const float4*>(DynamicShared()) + threadIdx.x;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const int warp_panel = warp / 2 * kWarpPanels, warp_tile = warp % 2 * kWarpTiles;
 #pragma unroll
   for (int m = 0; m < kWarpPanels; ++m) {
 #pragma unroll
@@ -181,6 +187,29 @@ __global__ __launch_bounds__(kManyThreads, 2) void MultiplyManyKernel(PackedWeig
       }
     }
   }
+}
+
+template <DType kType>
+__global__ __launch_bounds__(kManyThreads, 2) void MultiplyManyKernel(PackedWeights w,
+                                                                      PackedInput x,
+                                                                      ProductOutput to) {
+  const int64_t first_panel = int64_t{blockIdx.x} * kManyPanels;
+  const int64_t first_tile = int64_t{blockIdx.y} * kManyTiles;
+  SumMany<kType>(w, x, first_panel, first_tile);
+  StoreMany(w, x, to, first_panel, first_tile);
+}
+
+// Of the experts: a group of slots has kManyTiles tiles.
+template <DType kType>
+__global__ __launch_bounds__(kManyThreads,
+                             2) void MultiplyManyOfExpertsKernel(PackedWeights w, PackedInput x,
+                                                                 ProductOutput to,
+                                                                 ExpertProducts experts) {
+  const int64_t first_panel = int64_t{blockIdx.x} * kManyPanels;
+  if (!TakeInput<kType>(experts, blockIdx.y, &w, &x)) return;
+  SumMany<kType>(w, x, first_panel, 0);
+  TakeOutput(experts, blockIdx.y, &w, &x, &to);
+  StoreMany(w, x, to, first_panel, 0);
 }
 
 }  // namespace lm::cuda

@@ -4,14 +4,16 @@
 namespace lm::cuda {
 
 cudaError_t MultiplyOthers(const Queue& queue, DType dtype, const PackedWeights& w,
-                           const PackedInput& x, const ProductOutput& to) {
+                           const PackedInput& x, const ProductOutput& to,
+                           const ExpertProducts* experts) {
   switch (dtype) {
     case DType::kF16:
-      return MultiplyType<DType::kF16>(queue, w, x, to);
+      return MultiplyType<DType::kF16>(queue, w, x, to, experts);
     case DType::kBF16:
-      return MultiplyType<DType::kBF16>(queue, w, x, to);
+      return MultiplyType<DType::kBF16>(queue, w, x, to, experts);
     default:
-      return IsCoded(dtype) ? MultiplyType<kExpanded>(queue, w, x, to) : cudaErrorNotSupported;
+      return IsCoded(dtype) ? MultiplyType<kExpanded>(queue, w, x, to, experts)
+                            : cudaErrorNotSupported;
   }
 }
 

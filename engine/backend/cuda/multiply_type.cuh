@@ -19,9 +19,33 @@ cudaError_t MultiplyFew(const Queue& queue, const PackedWeights& w, const Packed
                 Grid(w.shape.panels, DivideUp(tiles, kTiles)), kFewThreads, w, x, to);
 }
 
+template <DType kType, int kTiles>
+cudaError_t MultiplyFewOfExperts(const Queue& queue, const PackedWeights& w, const PackedInput& x,
+                                 const ProductOutput& to, const ExpertProducts& experts) {
+  return Launch(queue, MultiplyFewOfExpertsKernel<kType, kTiles>,
+                Grid(w.shape.panels, experts.num_groups), kFewThreads, w, x, to, experts);
+}
+
+template <DType kType>
+cudaError_t MultiplyOfExperts(const Queue& queue, const PackedWeights& w, const PackedInput& x,
+                              const ProductOutput& to, const ExpertProducts& experts) {
+  static_assert(kGroupSlots[0] == kTileTokens && kGroupSlots[1] == 4 * kTileTokens &&
+                kGroupSlots[2] == kManyTiles * kTileTokens);
+  if (experts.group_slots == kGroupSlots[0]) {
+    return MultiplyFewOfExperts<kType, 1>(queue, w, x, to, experts);
+  }
+  if (experts.group_slots == kGroupSlots[1]) {
+    return MultiplyFewOfExperts<kType, 4>(queue, w, x, to, experts);
+  }
+  return LaunchShared(queue, MultiplyManyOfExpertsKernel<kType>,
+                      Grid(DivideUp(w.shape.panels, kManyPanels), experts.num_groups), kManyThreads,
+                      ManyStage<kType>::kAllBytes, w, x, to, experts);
+}
+
 template <DType kType>
 cudaError_t MultiplyType(const Queue& queue, const PackedWeights& w, const PackedInput& x,
-                         const ProductOutput& to) {
+                         const ProductOutput& to, const ExpertProducts* experts) {
+  if (experts != nullptr) return MultiplyOfExperts<kType>(queue, w, x, to, *experts);
   const int64_t tiles = DivideUp(x.tokens, kTileTokens);
   if (tiles <= 1) return MultiplyFew<kType, 1>(queue, w, x, to);
   if (tiles <= 2) return MultiplyFew<kType, 2>(queue, w, x, to);
@@ -36,11 +60,14 @@ cudaError_t MultiplyType(const Queue& queue, const PackedWeights& w, const Packe
 
 // Each of one file; cudaErrorNotSupported where it has not the type.
 cudaError_t MultiplyPlainBlocks(const Queue& queue, DType dtype, const PackedWeights& w,
-                                const PackedInput& x, const ProductOutput& to);
+                                const PackedInput& x, const ProductOutput& to,
+                                const ExpertProducts* experts);
 cudaError_t MultiplySuperBlocks(const Queue& queue, DType dtype, const PackedWeights& w,
-                                const PackedInput& x, const ProductOutput& to);
+                                const PackedInput& x, const ProductOutput& to,
+                                const ExpertProducts* experts);
 cudaError_t MultiplyOthers(const Queue& queue, DType dtype, const PackedWeights& w,
-                           const PackedInput& x, const ProductOutput& to);
+                           const PackedInput& x, const ProductOutput& to,
+                           const ExpertProducts* experts);
 
 }  // namespace lm::cuda
 

@@ -27,6 +27,10 @@ __device__ float InputValue(const InputRows& input, const RowNorm& norm, int64_t
   return row[i];
 }
 
+__device__ int64_t PlaceOf(const InputRows& input, int64_t token) {
+  return input.places == nullptr ? token : input.places[token];
+}
+
 __device__ RowNorm NormOfInput(const InputRows& input, int64_t token, double* sums) {
   if (input.kind != InputKind::kNormed) return {};
   return FindNorm(input.norm, input.x.data + token * input.x.stride, sums);
@@ -35,15 +39,15 @@ __device__ RowNorm NormOfInput(const InputRows& input, int64_t token, double* su
 // A warp makes a block of 32; a thread, one of its values.
 __global__ void PackQuantizedInputKernel(InputRows input, char* to) {
   __shared__ double sums[kNormWarps];
-  const int64_t token = blockIdx.x;
+  const int64_t token = blockIdx.x, place = PlaceOf(input, token);
   const RowNorm norm = NormOfInput(input, token, sums);
   const int lane = threadIdx.x % kWarp;
   const int64_t units = (input.cols + kUnitCols - 1) / kUnitCols;
   const int64_t begin = int64_t{blockIdx.y} * input.cols_per_block / 32;
   const int64_t end = min(begin + input.cols_per_block / 32, 2 * units);
   constexpr PackedFormat kFormat = kPackedFormat<DType::kQ8_0>;
-  char* tile = to + token / kTileTokens * units * InputUnitBytes(kFormat);
-  const int g = static_cast<int>(token % kTileTokens);
+  char* tile = to + place / kTileTokens * units * InputUnitBytes(kFormat);
+  const int g = static_cast<int>(place % kTileTokens);
   for (int64_t b = begin + threadIdx.x / kWarp; b < end; b += kNormWarps) {
     const bool exists = b * 32 < input.cols;  // whole blocks
     const float value = exists ? InputValue(input, norm, token, b * 32 + lane) : 0.0f;
@@ -70,7 +74,7 @@ template <bool kBf16>
 __global__ void Pack16InputKernel(InputRows input, char* to, float* inverse_factors) {
   __shared__ double sums[kNormWarps];
   __shared__ uint32_t greatest[kNormWarps];
-  const int64_t token = blockIdx.x;
+  const int64_t token = blockIdx.x, place = PlaceOf(input, token);
   const RowNorm norm = NormOfInput(input, token, sums);
   uint32_t max_bits = 0;
   for (int64_t i = threadIdx.x; i < input.cols; i += kNormThreads) {
@@ -81,12 +85,12 @@ __global__ void Pack16InputKernel(InputRows input, char* to, float* inverse_fact
   __syncthreads();
   for (int i = 0; i < kNormWarps; ++i) max_bits = max(max_bits, greatest[i]);
   const float factor = RowFactor(max_bits);
-  if (threadIdx.x == 0) inverse_factors[token] = 1.0f / factor;
+  if (threadIdx.x == 0) inverse_factors[place] = 1.0f / factor;
 
   constexpr PackedFormat kFormat = kPackedFormat < kBf16 ? DType::kBF16 : DType::kF16 > ;
   const int64_t units = (input.cols + kUnitCols - 1) / kUnitCols;
-  char* tile = to + token / kTileTokens * units * InputUnitBytes(kFormat);
-  const int g = static_cast<int>(token % kTileTokens);
+  char* tile = to + place / kTileTokens * units * InputUnitBytes(kFormat);
+  const int g = static_cast<int>(place % kTileTokens);
   for (int64_t i = threadIdx.x; i < units * kUnitCols; i += kNormThreads) {
     const float value = i < input.cols ? InputValue(input, norm, token, i) * factor : 0.0f;
     const int k = static_cast<int>(i % 16), column = static_cast<int>(i % kUnitCols);
@@ -117,10 +121,11 @@ int64_t PackedInputBytes(DType dtype, int64_t tokens, int64_t cols) {
 cudaError_t PackInput(const Queue& queue, DType dtype, InputRows input, void* to,
                       PackedInput* packed) {
   const int64_t tokens = input.x.rows;
+  const int64_t places = input.places == nullptr ? tokens : input.num_places;
   auto* factors = static_cast<float*>(to);
-  char* units = static_cast<char*>(to) + DivideUp(tokens, 4) * 16;
+  char* units = static_cast<char*>(to) + DivideUp(places, 4) * 16;
   const bool is_16 = dtype == DType::kF16 || dtype == DType::kBF16;
-  *packed = {units, is_16 ? factors : nullptr, tokens, DivideUp(input.cols, kUnitCols)};
+  *packed = {units, is_16 ? factors : nullptr, places, DivideUp(input.cols, kUnitCols)};
   if (is_16) {
     return Launch(queue, dtype == DType::kF16 ? Pack16InputKernel<false> : Pack16InputKernel<true>,
                   Grid(tokens), kNormThreads, input, units, factors);

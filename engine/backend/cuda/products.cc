@@ -82,6 +82,19 @@ absl::Status CudaBackend::Project(const WeightMatrix& w, const ProductInput& inp
   return Multiply(w, input, bias, result, out);
 }
 
+cuda::InputRows CudaBackend::ToInputRows(const ProductInput& input) {
+  cuda::InputRows rows = {.kind = ToInputKind(input.kind),
+                          .x = ToMatrix(input.x),
+                          .cols = input.cols(),
+                          .norm = {},
+                          .activation = input.activation,
+                          .places = nullptr,
+                          .num_places = 0,
+                          .cols_per_block = 0};
+  if (input.kind == ProductInput::Kind::kNormed) rows.norm = ToNormRow(input.norm);
+  return rows;
+}
+
 absl::Status CudaBackend::Multiply(const WeightMatrix& w, const ProductInput& input, Tensor bias,
                                    ProductResult result, Tensor out) {
   RETURN_IF_ERROR(device_->Begin());
@@ -90,17 +103,11 @@ absl::Status CudaBackend::Multiply(const WeightMatrix& w, const ProductInput& in
   const float* bias_or_null = bias.empty() ? nullptr : bias.row<float>(0);
   const cuda::Queue& queue = device_->queue();
   if (w.dtype() == DType::kF32) {
-    return device_->Check(
-        cuda::MultiplyFloat(queue, weights, ToMatrix(input.x), bias_or_null, ToMatrix(out)),
-        "MatMul");
+    return device_->Check(cuda::MultiplyFloat(queue, weights, ToMatrix(input.x), bias_or_null,
+                                              /*adds=*/false, ToMatrix(out)),
+                          "MatMul");
   }
-  cuda::InputRows rows = {.kind = ToInputKind(input.kind),
-                          .x = ToMatrix(input.x),
-                          .cols = input.cols(),
-                          .norm = {},
-                          .activation = input.activation,
-                          .cols_per_block = 0};
-  if (input.kind == ProductInput::Kind::kNormed) rows.norm = ToNormRow(input.norm);
+  const cuda::InputRows rows = ToInputRows(input);
   ASSIGN_OR_RETURN(void* scratch, input_scratch_.Reserve(
                                       device_.get(), cuda::PackedInputBytes(w.dtype(), input.rows(),
                                                                             input.cols())));

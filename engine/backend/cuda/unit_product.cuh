@@ -235,6 +235,32 @@ struct ProductOutput {
   }
 };
 
+// Makes what the sums of one group of slots need of what all have: its expert's matrix and its part
+// of the input. False where the group is empty.
+template <DType kType>
+__device__ __forceinline__ bool TakeInput(const ExpertProducts& experts, int64_t group,
+                                          PackedWeights* w, PackedInput* x) {
+  const SlotGroup slots = experts.groups[group];
+  if (slots.count == 0) return false;
+  w->data = experts.matrices[slots.expert].data;
+  x->data = x->unit<kType>(group * (experts.group_slots / kTileTokens), 0);
+  x->tokens = slots.count;
+  return true;
+}
+
+// The same of what they are stored with. (Looked up again behind the sums, which need the
+// registers.)
+__device__ __forceinline__ void TakeOutput(const ExpertProducts& experts, int64_t group,
+                                           PackedWeights* w, PackedInput* x, ProductOutput* to) {
+  const SlotGroup slots = experts.groups[group];
+  const ExpertMatrix matrix = experts.matrices[slots.expert];
+  w->row_scales = matrix.row_scales;
+  if (x->inverse_factors != nullptr) x->inverse_factors += group * experts.group_slots;
+  x->tokens = slots.count;
+  to->out.data += slots.first * to->out.stride;
+  to->bias = matrix.bias;
+}
+
 }  // namespace lm::cuda
 
 #endif  // LM_ENGINE_BACKEND_CUDA_UNIT_PRODUCT_H_

@@ -250,7 +250,17 @@ absl::Status RunEveryOp(Backend* backend, int32_t tokens) {
       matrix(6), {.near = rows, .window = {.size = 8}, .far = rows, .chosen = chosen}, matrix(7)));
   ExpertRoutes routes;
   RETURN_IF_ERROR(backend->Route(matrix(0).Cols(0, 8), {.chosen = 1}, &routes));
+  RETURN_IF_ERROR(backend->MoveWeights(&routes, matrix(1).Cols(0, 1)));
   RETURN_IF_ERROR(backend->GatherSlots(matrix(6), routes, matrix(7)));
+  for (DType dtype : {DType::kQ8_0, DType::kF32}) {
+    ASSIGN_OR_RETURN(Buffer blocks, Buffer::AllocateHost(kVocabulary * RowBytes(dtype, kCols)));
+    ASSIGN_OR_RETURN(auto w, backend->LoadMatrix(dtype, kVocabulary, kCols, std::move(blocks)));
+    ASSIGN_OR_RETURN(const auto group,
+                     backend->GroupMatrices(std::vector<GroupedMatrix>(8, {w.get()})));
+    const ProductInput input = ProductInput::Activated(matrix(7), Activation::kSilu);
+    RETURN_IF_ERROR(backend->ProjectExperts({{group.get(), input, matrix(1).Cols(0, kVocabulary)}},
+                                            routes, ProductResult::kIsAdded));
+  }
   RETURN_IF_ERROR(backend->CombineSlots(matrix(7), routes, matrix(6)));
   RETURN_IF_ERROR(backend->GatherRows(matrix(0), 0, matrix(6)));
   RETURN_IF_ERROR(backend->CopyKvBlock(layer, 0, 1, 13));
@@ -328,7 +338,7 @@ TEST(CudaFaultTest, AnEmptyBatchLaunchesNothing) {
   fake = {};
   auto backend = CudaBackend::Create(kFakeApi, 0).value();
   EXPECT_TRUE(RunEveryOp(backend.get(), 0).ok());
-  constexpr int kPacked = 2;  // matrices
+  constexpr int kPacked = 3;  // matrices
   EXPECT_EQ(fake.launches, kPacked);
   EXPECT_TRUE(RunEveryOp(backend.get(), 1).ok());
   EXPECT_GT(fake.launches, 2 * kPacked);

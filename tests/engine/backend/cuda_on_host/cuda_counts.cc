@@ -86,10 +86,14 @@ int Run(const char* path, int64_t most_blocks) {
       "least_wavefronts\tdram_bytes\tmma_int8\tmma_16\tmma_instructions\tfma\tshuffles\tbarriers\t"
       "most_burst_bytes\tmost_load_waits\n");
   for (const Kind& kind : kKinds) {
-    // What chooses experts must be computed; tiles of decoding rows differ.
+    // What chooses experts must be computed; experts' groups differ, and tiles of decoding rows.
     simulation.most_blocks_of = {{"Embed", 0},
                                  {"Normalize", 0},
                                  {"MultiplyFloat", 0},
+                                 {"ChooseExperts", 0},
+                                 {"GroupSlots", 0},
+                                 {"MultiplyFewOfExperts", 16 * most_blocks},
+                                 {"MultiplyManyOfExperts", 4 * most_blocks},
                                  {"AttentionTiles", (kind.count == 1 ? 16 : 3) * most_blocks}};
     // The third time everything has its room, and a decoding step its graph.
     for (int time = kind.count == 1 ? 0 : 2; time < 3; ++time) {
