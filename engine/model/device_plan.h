@@ -3,8 +3,8 @@
 //   "cuda:0"           all of them
 //   "cuda:0,cuda:1"    as many on each, one after the other
 //   "cuda:0=20,cpu"    the first 20 on the GPU, the others on the CPU
-//   "auto"             on the first GPU that can be used, else (or where it is too small) on the
-//   CPU
+//   "auto"             on the first GPU that can be used, else (or where it is too small or lost) on
+//                      the CPU
 #ifndef LM_ENGINE_MODEL_DEVICE_PLAN_H_
 #define LM_ENGINE_MODEL_DEVICE_PLAN_H_
 

@@ -204,7 +204,10 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Load(const std::string& path,
                                                    const ModelOptions& options,
                                                    const std::atomic<bool>& cancel) {
   absl::StatusOr<std::unique_ptr<Model>> model = LoadModel(path, options, cancel);
-  if (options.device == "auto" && absl::IsResourceExhausted(model.status())) {
+  const bool unfit = absl::IsResourceExhausted(model.status()) ||
+                     absl::IsFailedPrecondition(model.status()) ||
+                     absl::IsUnavailable(model.status());
+  if (options.device == "auto" && unfit) {
     ModelOptions on_cpu = options;
     on_cpu.device = "cpu";
     model = LoadModel(path, on_cpu, cancel);

@@ -156,6 +156,12 @@ absl::Status Engine::Validate(const RequestSpec& spec) const {
   return absl::OkStatus();
 }
 
+bool Engine::lost() const {
+  if (fork_guard_.forked()) return false;
+  absl::MutexLock lock(&mutex_);
+  return absl::IsUnavailable(accepting_);
+}
+
 EngineStats Engine::Stats() const {
   if (fork_guard_.forked()) return {};
   absl::MutexLock lock(&mutex_);

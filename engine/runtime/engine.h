@@ -69,7 +69,8 @@ class Engine {
   // Queues a request. InvalidArgument for an empty prompt, a token outside the vocabulary or an
   // option out of range, or a constraint that does not compile; OutOfRange, with both numbers, for
   // a prompt that does not fit the context (or the KV cache) with at least one token to spare;
-  // ResourceExhausted where the queue is full; FailedPrecondition after Stop or fork.
+  // ResourceExhausted where the queue is full; FailedPrecondition after Stop or fork; Unavailable
+  // where a device is lost.
   // `listener`, which may be null, is told of the request's fate.
   absl::StatusOr<std::shared_ptr<Request>> Submit(
       RequestSpec spec, std::shared_ptr<RequestListener> listener = nullptr);
@@ -87,6 +88,10 @@ class Engine {
   // The same, with the constraint; null where the options have none.
   absl::StatusOr<std::shared_ptr<const CompiledConstraint>> CompiledConstraintOf(
       const GenerationOptions& options) const;
+
+  // Whether a device that the model was on is lost: all that was asked has failed, and so does what
+  // is asked from now on.
+  bool lost() const;
 
   const Model& model() const { return *model_; }
   // The longest sequence, prompt and answer together: the context, or the whole KV cache where that
@@ -152,6 +157,7 @@ class Engine {
   void StorePrefix(const Sequence& sequence, int64_t tokens, int32_t state);
   void FailBatch(const StepPlan& plan, const absl::Status& status);
   void FailAll(const absl::Status& status);
+  void LoseDevice(const absl::Status& status);
   void Finish(std::unique_ptr<Sequence> sequence, Generation result);
   static void Count(const Finished& finished, RequestCounts* counts);
   void Deliver();

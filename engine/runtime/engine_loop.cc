@@ -131,7 +131,9 @@ void Engine::Step() {
   const absl::Status ops = plan.loads.empty() ? absl::OkStatus() : CarryOut(&plan);
   only_loads_ =
       plan.entries.empty() && scheduler_->num_loading() > 0 && scheduler_->num_following() == 0;
-  if (!ops.ok()) {
+  if (absl::IsUnavailable(ops)) {
+    LoseDevice(ops);
+  } else if (!ops.ok()) {
     FailBatch(plan, ops);
   } else if (!plan.entries.empty()) {
     const StepWork work = work_meter_.Count(plan);
@@ -146,6 +148,8 @@ void Engine::Step() {
       RecordStep(plan, work, end - start);
       if (store_ != nullptr) StoreFound(plan);
       Advance(plan, end);
+    } else if (absl::IsUnavailable(status)) {
+      LoseDevice(status);
     } else {
       FailBatch(plan, status);
     }
@@ -413,6 +417,15 @@ void Engine::FailAll(const absl::Status& status) {
     Generation error = sequence->TakeError(status, now);
     Finish(std::move(sequence), std::move(error));
   }
+}
+
+// Nothing of the model is there any more. Who asks next has it loaded anew (generator_registry.h).
+void Engine::LoseDevice(const absl::Status& status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (accepting_.ok()) accepting_ = status;
+  }
+  FailAll(status);
 }
 
 void Engine::Finish(std::unique_ptr<Sequence> sequence, Generation result) {

@@ -12,6 +12,10 @@
 
 namespace lm {
 
+bool IsLost(const Generator& generator) {
+  return generator.engine() != nullptr && generator.engine()->lost();
+}
+
 absl::StatusOr<std::shared_ptr<Generator>> GeneratorRegistry::Get(const std::string& path,
                                                                   const ModelOptions& options,
                                                                   std::atomic<bool>& cancel) {
@@ -19,11 +23,13 @@ absl::StatusOr<std::shared_ptr<Generator>> GeneratorRegistry::Get(const std::str
   const Key key{identity, options};
   for (;;) {
     std::shared_ptr<Slot> slot;
+    std::shared_ptr<Generator> running;  // not let go under the lock
     {
       absl::MutexLock lock(&mutex_);
       const auto known = slots_.find(key);
-      const bool first =
-          known == slots_.end() || (!known->second->loading && known->second->generator.expired());
+      if (known != slots_.end()) running = known->second->generator.lock();
+      const bool first = known == slots_.end() ||
+                         (!known->second->loading && (running == nullptr || IsLost(*running)));
       slot = first ? std::make_shared<Slot>() : known->second;
       if (first) slots_.insert_or_assign(key, slot);
       if (!first) {
@@ -34,10 +40,12 @@ absl::StatusOr<std::shared_ptr<Generator>> GeneratorRegistry::Get(const std::str
         if (cancel) return absl::CancelledError("the loading of the model was cancelled");
         if (absl::IsCancelled(slot->status)) continue;
         RETURN_IF_ERROR(slot->status);
-        if (std::shared_ptr<Generator> generator = slot->generator.lock()) return generator;
+        running = slot->generator.lock();
+        if (running != nullptr && !IsLost(*running)) return running;
         continue;
       }
     }
+    running.reset();
     absl::StatusOr<std::shared_ptr<Generator>> generator = OutOfMemory();
     try {
       generator = Load(path, key, cancel);

@@ -25,14 +25,18 @@ namespace lm {
 // The generator for the file at `path` under these options: a running one where there is one (files
 // are told apart by identity, not by name), else loads the model and starts an engine. Concurrent
 // first calls for one file load it once. The engine stops when the last shared_ptr goes, and at
-// exit(). FailedPrecondition "open the database after fork" in a forked child of a process that has
-// had an engine. Cancelled, soon, once `cancel` is set, by the caller or by exit(), while this
-// loads; others who wait for the same file then load it themselves.
+// exit(). One whose device is lost (IsLost) has its model loaded anew. FailedPrecondition "open the
+// database after fork" in a forked child of a process that has had an engine. Cancelled, soon, once
+// `cancel` is set, by the caller or by exit(), while this loads; others who wait for the same file
+// then load it themselves.
 absl::StatusOr<std::shared_ptr<Generator>> GetGenerator(const std::string& path,
                                                         const ModelOptions& options,
                                                         std::atomic<bool>& cancel);
 absl::StatusOr<std::shared_ptr<Generator>> GetGenerator(const std::string& path,
                                                         const ModelOptions& options);
+
+// Whether it is over an engine whose device is lost, and answers nothing any more.
+bool IsLost(const Generator& generator);
 
 // Those running now; none in a forked child.
 std::vector<std::shared_ptr<Generator>> RunningGenerators();

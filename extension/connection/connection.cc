@@ -87,7 +87,11 @@ absl::StatusOr<std::shared_ptr<const ModelUse>> Connection::Use(absl::string_vie
   // A file that cannot be looked at any more is still in memory.
   absl::StatusOr<ModelIdentity> identity = IdentifyFiles(source.path, source.options);
   if (known == loaded_.end() || known->source.path != source.path ||
-      (identity.ok() && IsReplaced(known->identity, *identity))) {
+      (identity.ok() && IsReplaced(known->identity, *identity)) || IsLost(*known->generator)) {
+    if (known != loaded_.end() && IsLost(*known->generator)) {  // gives back what it has first
+      loaded_.erase(known);
+      known = loaded_.end();
+    }
     ASSIGN_OR_RETURN(std::shared_ptr<Generator> generator, LoadGenerator(work_owner(), source));
     if (known == loaded_.end()) known = loaded_.emplace(loaded_.end());
     *known = {std::string(reference), source, identity.value_or(ModelIdentity()),

@@ -1,7 +1,9 @@
 // A CUDA runtime with one device, which is the host, in the place of cuda_api.cc: what is put into
 // the queue has run when the call returns.
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -15,6 +17,11 @@ namespace lm {
 namespace {
 
 on_host::RuntimeCounts counts;
+
+constexpr int kNever = std::numeric_limits<int>::max();
+std::atomic<int> waits_left{kNever};  // below 0: the device is lost
+
+cudaError_t Lost() { return waits_left.load() < 0 ? cudaErrorLaunchFailure : cudaSuccess; }
 
 // A kernel with arguments of its own.
 struct HostNode {
@@ -55,6 +62,8 @@ bool IsCopyInside(const void* to, const void* from, size_t bytes, cudaMemcpyKind
 }  // namespace
 
 on_host::RuntimeCounts on_host::TakeRuntimeCounts() { return std::exchange(counts, {}); }
+void on_host::LoseDeviceAfter(int synchronisations) { waits_left = synchronisations; }
+void on_host::BringDeviceBack() { waits_left = kNever; }
 
 const CudaApi& RuntimeApi() {
   static constexpr CudaApi kApi = {
@@ -69,16 +78,18 @@ const CudaApi& RuntimeApi() {
             properties->major = 9;
             return cudaSuccess;
           },
-      .SetDevice = [](int) { return cudaSuccess; },
-      .StreamCreateWithFlags = [](cudaStream_t*, unsigned) { return cudaSuccess; },
+      .SetDevice = [](int) { return Lost(); },
+      .StreamCreateWithFlags = [](cudaStream_t*, unsigned) { return Lost(); },
       .StreamDestroy = [](cudaStream_t) { return cudaSuccess; },
       .StreamSynchronize =
           [](cudaStream_t) {
             ++counts.synchronisations;
-            return cudaSuccess;
+            if (waits_left != kNever) --waits_left;
+            return Lost();
           },
       .Malloc =
           [](void** data, size_t bytes) {
+            if (Lost() != cudaSuccess) return Lost();
             *data = on_host::AllocateOnDevice(bytes);
             return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
           },
@@ -90,6 +101,7 @@ const CudaApi& RuntimeApi() {
       .MemGetInfo = [](size_t*, size_t*) { return cudaSuccess; },
       .MemcpyAsync =
           [](void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
+            if (Lost() != cudaSuccess) return Lost();
             if (!IsCopyInside(to, from, bytes, kind)) return cudaErrorInvalidValue;
             ++counts.copies;
             if (kind == cudaMemcpyHostToDevice) counts.bytes_to_device += bytes;
@@ -120,6 +132,7 @@ const CudaApi& RuntimeApi() {
       .LaunchKernel =
           [](const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
              cudaStream_t) {
+            if (Lost() != cudaSuccess) return Lost();
             ++counts.launches;
             return RunKernel(kernel, grid, block, arguments, shared_bytes);
           },
@@ -153,6 +166,7 @@ const CudaApi& RuntimeApi() {
           },
       .GraphLaunch =
           [](cudaGraphExec_t exec, cudaStream_t) {
+            if (Lost() != cudaSuccess) return Lost();
             ++counts.graph_launches;
             for (const auto& node : GraphOf(exec)->nodes) {
               void* pointers[64];

@@ -1,4 +1,4 @@
-// What the host has asked of the runtime.
+// What the host has asked of the runtime, and when it says no.
 #ifndef LM_TESTS_ENGINE_BACKEND_CUDA_ON_HOST_RUNTIME_COUNTS_H_
 #define LM_TESTS_ENGINE_BACKEND_CUDA_ON_HOST_RUNTIME_COUNTS_H_
 
@@ -17,6 +17,11 @@ struct RuntimeCounts {
 
 // Since the last call.
 RuntimeCounts TakeRuntimeCounts();
+
+// From the wait after so many more on, all calls fail as after a fault inside a kernel, until the
+// device is back. Thread-safe.
+void LoseDeviceAfter(int synchronisations);
+void BringDeviceBack();
 
 }  // namespace lm::on_host
 
