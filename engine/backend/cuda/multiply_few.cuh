@@ -118,21 +118,16 @@ __global__ __launch_bounds__(kFewThreads,
 }
 
 // Of the experts: a group of slots has kTiles tiles. What is taken of the group has registers of
-// its own, which some types have to make room for (cuda_kernels.py).
-constexpr int FewOfExpertsBlocks(const PackedFormat& format, int tiles) {
-  return tiles == 1 && format.codes == Codes::kInt8 ? 2 : FewBlocks(tiles);
-}
+// its own, which some types have to make room for, or they spill (cuda_kernels.py).
 constexpr int UnitsOfExperts(const PackedFormat& format, int tiles) {
-  return tiles == 4 && format.supers() && format.minima ? 1 : UnitsAtATime(format, tiles);
+  const int units = UnitsAtATime(format, tiles);
+  if (tiles == 1 && format.codes == Codes::kInt8) return units - 1;
+  return tiles == 4 && format.supers() && format.minima ? 1 : units;
 }
 
 template <DType kType, int kTiles>
-__global__ __launch_bounds__(
-    kFewThreads,
-    FewOfExpertsBlocks(kPackedFormat<kType>,
-                       kTiles)) void MultiplyFewOfExpertsKernel(PackedWeights w, PackedInput x,
-                                                                ProductOutput to,
-                                                                ExpertProducts experts) {
+__global__ __launch_bounds__(kFewThreads, FewBlocks(kTiles)) void MultiplyFewOfExpertsKernel(
+    PackedWeights w, PackedInput x, ProductOutput to, ExpertProducts experts) {
   __shared__ FewPartials<kTiles> partial;
   if (!TakeInput<kType>(experts, blockIdx.y, &w, &x)) return;
   constexpr int kUnits = UnitsOfExperts(kPackedFormat<kType>, kTiles);
