@@ -1,6 +1,11 @@
-"""Models of a hub: downloaded once, whatever breaks on the way, and held to what the hub says of them."""
+"""Models of a hub: downloaded once, whatever breaks on the way, and held to what the hub says of them.
+
+LM_KILLS makes it longer than CI has time for:
+    LM_KILLS=250 LM0=... LM_MODEL=... python3 tests/extension/hub_test.py HubTest.test_processes_that_are_killed
+"""
 import os
 import pathlib
+import random
 import resource
 import subprocess
 import sys
@@ -12,6 +17,7 @@ import unittest
 import harness
 from hub_server import Hub
 
+KILLS = int(os.environ.get("LM_KILLS", "4"))
 MODEL = pathlib.Path(harness.MODEL).read_bytes()
 INSERT = "INSERT INTO temp.lm_models(name, path) VALUES ('tiny', ?)"
 PATH = "hf:org/tiny:Q8_0"
@@ -124,6 +130,31 @@ class HubTest(unittest.TestCase):
         db.execute(INSERT, (PATH,))
         self.assertEqual(self.file.read_bytes(), MODEL)
         self.assertGreater(harness.value(db, "SELECT resumed FROM lm_downloads ORDER BY rowid DESC LIMIT 1"), 0)
+
+    def test_processes_that_are_killed(self):
+        hub = self.hub()
+        began = time.monotonic()
+        self.assertEqual(self.said(self.child()), "text")
+        took = time.monotonic() - began
+        self.file.unlink()
+        hub.delay = took / (len(MODEL) // 4096)  # twice as long, with the download in half of it
+        part, kept, whole = self.file.with_name("tiny-Q8_0.gguf.part"), 0, 0
+        for _ in range(KILLS):
+            child = self.child()
+            time.sleep(random.uniform(0, 2.5 * took))
+            child.kill()
+            child.communicate()
+            if self.file.exists():
+                whole += 1
+                self.assertEqual(self.file.read_bytes(), MODEL)
+                self.file.unlink()
+            elif part.exists():
+                kept += part.stat().st_size > 0
+                self.assertTrue(MODEL.startswith(part.read_bytes()))
+        hub.delay = 0
+        self.assertEqual(self.said(self.child()), "text")
+        self.assertEqual(self.file.read_bytes(), MODEL)
+        print(f"{KILLS} kills: after {kept} a part was there to go on from, after {whole} the file", file=sys.stderr)
 
     def test_a_full_disk(self):
         self.hub()
