@@ -40,8 +40,8 @@ class GeneratorRegistryTest : public testing::Test {
   GeneratorRegistry registry_{
       [this](const std::string&, const ModelOptions&,
              const std::atomic<bool>& cancel) -> absl::StatusOr<std::unique_ptr<Model>> {
-        ++loads_;
         const absl::Time end = absl::Now() + load_time_;
+        ++loads_;  // who sees it may change load_time_
         while (absl::Now() < end && !cancel) absl::SleepFor(absl::Milliseconds(1));
         if (cancel) return absl::CancelledError("told to stop");
         if (no_memory_) throw std::bad_alloc();
