@@ -85,7 +85,7 @@ double Cosine(absl::Span<const float> a, absl::Span<const float> b) {
 
 absl::StatusOr<std::vector<float>> VectorOf(absl::string_view blob, absl::string_view what) {
   std::vector<float> vector(blob.size() / sizeof(float));
-  std::memcpy(vector.data(), blob.data(), vector.size() * sizeof(float));
+  if (!vector.empty()) std::memcpy(vector.data(), blob.data(), vector.size() * sizeof(float));
   const bool whole = !vector.empty() && blob.size() % sizeof(float) == 0;
   if (whole &&
       std::all_of(vector.begin(), vector.end(), [](float x) { return std::isfinite(x); })) {

@@ -198,6 +198,8 @@ int64_t AttentionOp::DistanceToNext(const QueryTile& tile, const Run& run, int64
   constexpr int kFewRows = 12;
   const int next = token + kKvBlockTokens;
   if ((run.end - run.first) * group_ > kFewRows || next >= visible) return 0;
+  // The tile's longest query sees it; this one's table may have ended.
+  if (!Sees(tile.queries[run.first], begin + next)) return 0;
   const int32_t* blocks = tile.queries[run.first].blocks;
   return (int64_t{blocks[(begin + next) / kKvBlockTokens]} - run.block) * layer_.block_stride;
 }
