@@ -1,5 +1,6 @@
 // sqlite3_lm_init: registers everything, and nothing else. Called once for each connection that
 // loads the extension, in any number, from any thread.
+#include "engine/base/out_of_memory.h"
 #include "extension/connection/connection.h"
 #include "extension/connection/snapshot_table.h"
 #include "extension/functions/functions.h"
@@ -111,5 +112,6 @@ int Initialize(sqlite3* db, char** message) noexcept {
 }  // namespace lm
 
 extern "C" int sqlite3_lm_init(sqlite3* db, char** message, const sqlite3_api_routines* api) {
+  lm::ReadyForThreadLocals();
   return lm::AdoptHost(api, message) ? lm::Initialize(db, message) : SQLITE_ERROR;
 }

@@ -133,25 +133,24 @@ Json Answer(const Json& question) {
   return works;
 }
 
-// Has a thread, until exit().
+// Has a thread, until exit(), whose it is.
 class Listener {
  public:
+  ~Listener() { inherited_ = -1; }  // before it is closed
   // False, and there is none, where it cannot listen there.
   static bool Begin(const std::string& directory) {
-    static std::atomic<int> inherited{-1};
-    std::unique_ptr<Listener> listener(new Listener(absl::StrCat(directory, "/", OwnSocketName())));
+    const std::string path = absl::StrCat(directory, "/", OwnSocketName());
+    std::unique_ptr<Listener> listener(new Listener(path));
     if (!listener->Open()) return false;
     // A child that kept it would let others believe that there is still somebody who listens.
-    inherited = listener->socket_.get();
+    inherited_ = listener->socket_.get();
     [[maybe_unused]] static const int registered =
-        pthread_atfork(nullptr, nullptr, [] { close(inherited.exchange(-1)); });
+        pthread_atfork(nullptr, nullptr, [] { close(inherited_.exchange(-1)); });
     try {
-      std::thread([self = listener.get()] { self->Loop(); }).detach();
-      listener.release();
+      std::thread([self = std::move(listener)] { self->Loop(); }).detach();
       return true;
     } catch (...) {  // no more threads, or no memory
-      inherited = -1;
-      unlink(listener->path_.c_str());
+      unlink(path.c_str());
       return false;
     }
   }
@@ -214,6 +213,7 @@ class Listener {
     [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
   }
 
+  static inline std::atomic<int> inherited_{-1};  // its socket, which a child closes
   const std::string path_;
   const Descriptor socket_, wake_;
   std::atomic<bool> stop_{false};
