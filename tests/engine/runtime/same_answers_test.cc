@@ -144,8 +144,9 @@ class SameAnswers : public testing::TestWithParam<std::string> {
     ++comparisons_;
     const Generation &a = got.result, &b = expected_[prompt].result;
     auto same = [](const std::vector<double>& x, const std::vector<double>& y) {
-      return x.size() == y.size() &&
-             std::memcmp(x.data(), y.data(), x.size() * sizeof(double)) == 0;
+      const bool empty = x.empty() && y.empty();
+      return empty || (x.size() == y.size() &&
+                       std::memcmp(x.data(), y.data(), x.size() * sizeof(double)) == 0);
     };
     const bool choices =
         a.first_choices.size() == b.first_choices.size() &&
