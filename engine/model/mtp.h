@@ -9,7 +9,9 @@
 // and once more, with that h and the token guessed, of the one behind. Position p's keys and values
 // lie where those of the other layers do, so that a prefix that is shared has them, too. Where the
 // next token is not the one that they were made with (a prefix goes on in two ways), they are a
-// little off, and a guess is a little worse: it decides nothing but how soon an answer is there.
+// little off, and a guess is a little worse: it decides nothing but how soon an answer is there. A
+// step that decodes without a guess stores none, so that a text written while nothing was guessed
+// has gaps in what the layer sees.
 //
 // In a file it is block number block_count - nextn_predict_layers; of several the first is used.
 #ifndef LM_ENGINE_MODEL_MTP_H_

@@ -7,6 +7,7 @@
 #include "engine/runtime/prompt_lookup.h"
 #include "engine/runtime/step_costs.h"
 #include "tests/engine/runtime/scripted_model.h"
+#include "tests/testdata.h"
 
 namespace lm {
 namespace {
@@ -103,6 +104,52 @@ TEST(StepCostsTest, AStepThatWasHeldUpSaysLittle) {
   for (int i = 0; i < 50; ++i) costs.Record(1, absl::Milliseconds(10));
   costs.Record(1, absl::Seconds(60));
   EXPECT_LT(costs.Seconds(1, 0), 0.013);
+}
+
+TEST(StepCostsTest, OneSlowStepOfASizeIsNotBelievedForLong) {
+  StepCosts costs;
+  for (int i = 0; i < 10; ++i) costs.Record(1, absl::Milliseconds(10));
+  costs.Record(2, absl::Milliseconds(100));
+  EXPECT_NEAR(costs.Seconds(2, 0.001), 0.100, 1e-3);
+  for (int i = 0; i < 50; ++i) costs.Record(1, absl::Milliseconds(10));
+  EXPECT_NEAR(costs.Seconds(2, 0.001), 0.011, 1e-3);
+  // The better of what was seen stays, and for longer.
+  costs.Record(2, absl::Milliseconds(12));
+  for (int i = 0; i < 90; ++i) costs.Record(1, absl::Milliseconds(10));
+  EXPECT_NEAR(costs.Seconds(2, 0.001), 0.012, 1e-3);
+}
+
+TEST(DraftOddsTest, AModelsNextTokenIsAsGoodAsTheOneBeforeUntilItIsAskedFor) {
+  constexpr int32_t kFirst = ModelDrafter::kFirstKind;
+  DraftOdds odds;
+  for (int i = 0; i < 100; ++i) odds.Record(kFirst, false, i % 4 != 0);
+  EXPECT_EQ(odds.Of(kFirst + 3, false), odds.Of(kFirst, false));
+  odds.Record(kFirst + 1, false, false);
+  EXPECT_LT(odds.Of(kFirst + 1, false), 0.5);
+  EXPECT_EQ(odds.Of(kFirst + 3, false), odds.Of(kFirst + 1, false));
+}
+
+// The model's own layer knows what prompt lookup cannot: of a text in which nothing repeats.
+TEST(MtpDrafterTest, GuessesWhatPromptLookupCannot) {
+  int64_t drafted[2], accepted[2];
+  std::vector<int32_t> tokens[2];
+  for (const bool mtp : {false, true}) {
+    auto model = Model::Load(LM_TESTDATA "/models/glm4moe-mtp-f32.gguf", {.mtp = mtp});
+    ASSERT_TRUE(model.ok()) << model.status();
+    const auto engine = Engine::Start(*std::move(model), {}).value();
+    for (int32_t first = 3; first < 43; ++first) {
+      const Generation answer =
+          Generate(*engine, {.prompt = {first, first + 50, first + 100},
+                             .options = {.max_tokens = 4, .speculate = Speculate::kAlways}});
+      ASSERT_TRUE(answer.status.ok()) << answer.status;
+      tokens[mtp].insert(tokens[mtp].end(), answer.tokens.begin(), answer.tokens.end());
+    }
+    drafted[mtp] = engine->Stats().tokens_drafted;
+    accepted[mtp] = engine->Stats().tokens_accepted;
+  }
+  EXPECT_EQ(tokens[1], tokens[0]);
+  EXPECT_GT(drafted[1], drafted[0]);
+  EXPECT_GT(accepted[1], accepted[0] + 10);
 }
 
 TEST(DraftOddsTest, FollowsWhatBecomesOfGuesses) {
