@@ -112,6 +112,5 @@ int Initialize(sqlite3* db, char** message) noexcept {
 }  // namespace lm
 
 extern "C" int sqlite3_lm_init(sqlite3* db, char** message, const sqlite3_api_routines* api) {
-  lm::ReadyForThreadLocals();
   return lm::AdoptHost(api, message) ? lm::Initialize(db, message) : SQLITE_ERROR;
 }

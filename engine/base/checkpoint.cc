@@ -2,21 +2,23 @@
 
 #include <utility>
 
+#include "engine/base/thread_slot.h"
+
 namespace lm {
 namespace {
 
-thread_local CheckpointScope* this_threads_scope = nullptr;
+ThreadSlot<CheckpointScope> this_threads_scope;
 
 }  // namespace
 
 CheckpointScope::CheckpointScope(std::function<bool()> question)
     : question_(std::move(question)),
       next_(std::chrono::steady_clock::now() + kCheckpointInterval) {
-  if (this_threads_scope == nullptr) this_threads_scope = this;
+  if (this_threads_scope.get() == nullptr) this_threads_scope.set(this);
 }
 
 CheckpointScope::~CheckpointScope() {
-  if (this_threads_scope == this) this_threads_scope = nullptr;
+  if (this_threads_scope.get() == this) this_threads_scope.set(nullptr);
 }
 
 bool CheckpointScope::Ask() {
@@ -28,7 +30,10 @@ bool CheckpointScope::Ask() {
   return interrupted_;
 }
 
-bool Interrupted() { return this_threads_scope != nullptr && this_threads_scope->Ask(); }
+bool Interrupted() {
+  CheckpointScope* scope = this_threads_scope.get();
+  return scope != nullptr && scope->Ask();
+}
 
 absl::Status Checkpoint() {
   return Interrupted() ? absl::CancelledError("interrupted") : absl::OkStatus();

@@ -29,7 +29,7 @@ inline constexpr std::chrono::milliseconds kCheckpointInterval{5};
 absl::Status Checkpoint();
 
 // While it lives, its question is that of its thread; within another scope it does nothing, for the
-// outer one is that of who waits.
+// outer one is that of who waits, and where there is no memory for a ThreadSlot.
 class CheckpointScope {
  public:
   explicit CheckpointScope(std::function<bool()> question);

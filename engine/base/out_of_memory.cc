@@ -52,11 +52,6 @@ void ReadyToThrow() noexcept {
       std::uncaught_exceptions();  // volatile: or it is not called
 }
 
-void ReadyForThreadLocals() noexcept {
-  [[maybe_unused]] static thread_local volatile bool made = false;
-  made = true;
-}
-
 absl::Status CurrentExceptionAsStatus() noexcept {
   try {
     throw;

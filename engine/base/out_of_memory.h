@@ -18,10 +18,6 @@ absl::Status CurrentExceptionAsStatus() noexcept;
 // of ours, and where the host's come in.
 void ReadyToThrow() noexcept;
 
-// Likewise this thread's storage for the library's thread_local variables. Where the library is
-// loaded: that thread will need it, and has memory now.
-void ReadyForThreadLocals() noexcept;
-
 }  // namespace lm
 
 #endif  // LM_ENGINE_BASE_OUT_OF_MEMORY_H_

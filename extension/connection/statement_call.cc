@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "engine/base/thread_slot.h"
 #include "extension/connection/connection.h"
 #include "extension/connection/other_processes.h"
 #include "extension/host/sql_tokens.h"
@@ -12,7 +13,7 @@
 namespace lm {
 namespace {
 
-thread_local StatementCall* innermost = nullptr;
+ThreadSlot<StatementCall> innermost;
 
 bool Names(absl::string_view sql, absl::string_view function) {
   const std::vector<SqlToken> tokens = SqlTokens(sql);
@@ -57,13 +58,13 @@ std::shared_ptr<RunningWork> RunningStatements::Of(Connection& connection,
 }
 
 StatementCall::StatementCall(Connection& connection, absl::string_view function, WorkKeeper keeper)
-    : connection_(connection), function_(function), keeper_(keeper), outer_(innermost) {
+    : connection_(connection), function_(function), keeper_(keeper), outer_(innermost.get()) {
   const std::shared_ptr<RunningWork>* kept = keeper_(/*make=*/false);
   if (kept != nullptr && *kept != nullptr) Attach(*kept);
-  innermost = this;
+  innermost.set(this);
 }
 
-StatementCall::~StatementCall() { innermost = outer_; }
+StatementCall::~StatementCall() { innermost.set(outer_); }
 
 void StatementCall::Attach(std::shared_ptr<RunningWork> work) {
   work_ = std::move(work);
@@ -71,7 +72,7 @@ void StatementCall::Attach(std::shared_ptr<RunningWork> work) {
 }
 
 std::shared_ptr<RunningWork> StatementCall::Work() {
-  StatementCall* call = innermost;
+  StatementCall* call = innermost.get();
   if (call == nullptr || call->work_ != nullptr) return call != nullptr ? call->work_ : nullptr;
   std::shared_ptr<RunningWork>* kept = call->keeper_(/*make=*/true);
   if (kept == nullptr) return nullptr;
@@ -82,7 +83,7 @@ std::shared_ptr<RunningWork> StatementCall::Work() {
 
 void StatementCall::Note(const std::string& note) {
   if (const std::shared_ptr<RunningWork> work = Work()) work->SetHint(note);
-  if (innermost != nullptr) innermost->connection_.set_note(note);
+  if (StatementCall* call = innermost.get()) call->connection_.set_note(note);
 }
 
 sqlite3* StatementCall::db() const { return connection_.db(); }

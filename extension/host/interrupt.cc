@@ -1,23 +1,24 @@
 #include "extension/host/interrupt.h"
 
+#include "engine/base/thread_slot.h"
 #include "extension/host/boundary.h"
 #include "extension/host/host.h"
 
 namespace lm {
 namespace {
 
-thread_local const CancelFlagScope* flags = nullptr;
+ThreadSlot<const CancelFlagScope> flags;
 
 }  // namespace
 
-CancelFlagScope::CancelFlagScope(const std::atomic<bool>* flag) : flag_(flag), outer_(flags) {
-  flags = this;
+CancelFlagScope::CancelFlagScope(const std::atomic<bool>* flag) : flag_(flag), outer_(flags.get()) {
+  flags.set(this);
 }
 
-CancelFlagScope::~CancelFlagScope() { flags = outer_; }
+CancelFlagScope::~CancelFlagScope() { flags.set(outer_); }
 
 bool InterruptPoll::Interrupted() noexcept {
-  for (const CancelFlagScope* scope = flags; scope != nullptr; scope = scope->outer_) {
+  for (const CancelFlagScope* scope = flags.get(); scope != nullptr; scope = scope->outer_) {
     if (*scope->flag_) return true;
   }
   static const IsInterruptedFunction is_interrupted = FindIsInterrupted();

@@ -25,6 +25,13 @@ class ExportsTest(unittest.TestCase):
         listing = subprocess.run(["readelf", "-d", harness.LM0], check=True, capture_output=True, text=True)
         self.assertIn("NODELETE", listing.stdout)
 
+    def test_no_thread_local_is_ours(self):
+        """A thread's first use of one ends the process where memory is short: thread_slot.h."""
+        listing = subprocess.run(["readelf", "-sW", harness.LM0], check=True, capture_output=True, text=True)
+        if "'.symtab'" not in listing.stdout:
+            self.skipTest("its symbols were stripped")
+        self.assertEqual([line for line in listing.stdout.splitlines() if " TLS " in line and "N2lm" in line], [])
+
 
 if __name__ == "__main__":
     unittest.main()

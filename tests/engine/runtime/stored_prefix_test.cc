@@ -253,7 +253,8 @@ TEST_F(StoredPrefixTest, RequestsMayBeGivenUpWhileTheirPrefixIsRead) {
     for (const RequestSpec& spec : specs_) requests.push_back(engine->Submit(spec).value());
     if (turn % 2 == 0) {
       for (const auto& request : requests) request->Cancel();
-      EXPECT_EQ(Run(*engine, {specs_[0]})[0].tokens_cached, 150);
+      // More, if the first one came to its own rows before it was given up.
+      EXPECT_GE(Run(*engine, {specs_[0]})[0].tokens_cached, 150);
     }
     engine->Stop();
     for (const auto& request : requests) {
