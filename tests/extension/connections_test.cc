@@ -6,7 +6,6 @@
 // The first is for ThreadSanitizer too; Abseil must then have been built with it, since the
 // sanitizer cannot see into a library's locks.
 #include <gtest/gtest.h>
-#include <sqlite3.h>
 
 #include <algorithm>
 #include <atomic>
@@ -20,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "lm/sqlite.h"
+#include "tests/extension/sql_connection.h"
 #include "tests/testdata.h"
 
 namespace {
@@ -31,56 +30,22 @@ constexpr char kSystem[] = "Name the section this package belongs to. Answer wit
 
 using Texts = std::vector<std::string>;
 
-class Connection {
+class Connection : public lm::SqlConnection {
  public:
   // `salt`: whose prefix cache.
-  Connection(const std::string& model, const std::string& salt) {
-    Check(sqlite3_open(":memory:", &db_) == SQLITE_OK);
-    Check((sqlite3_lm_init(db_, nullptr, nullptr) & 0xff) == SQLITE_OK);
+  Connection(const std::string& model, const std::string& salt) : SqlConnection(":memory:") {
     Set("model", model);
     Set("salt", salt);
-    Column("INSERT OR REPLACE INTO temp.lm_settings VALUES ('threads', 2), ('max_tokens', 12)");
+    Rows("INSERT OR REPLACE INTO temp.lm_settings VALUES ('threads', 2), ('max_tokens', 12)");
   }
-  ~Connection() { sqlite3_close(db_); }
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
 
-  void Set(const std::string& key, const std::string& value) {
-    Column("INSERT OR REPLACE INTO temp.lm_settings VALUES (?, ?)", {key, value});
-  }
   Texts Together(const Texts& prompts) {
     return Column("SELECT coalesce(error, value) FROM lm_each(?, ?) ORDER BY key",
                   {nlohmann::json(prompts).dump(), kSystem});
   }
   std::string Alone(const std::string& prompt) {
-    return Column("SELECT generate(?, ?)", {prompt, kSystem}).at(0);
+    return Value("SELECT generate(?, ?)", {prompt, kSystem});
   }
-
- private:
-  void Check(bool good) {
-    if (!good) throw std::runtime_error(sqlite3_errmsg(db_));
-  }
-
-  // The first column of all rows.
-  Texts Column(const char* sql, const Texts& parameters = {}) {
-    sqlite3_stmt* statement = nullptr;
-    Check(sqlite3_prepare_v2(db_, sql, -1, &statement, nullptr) == SQLITE_OK);
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      sqlite3_bind_text(statement, static_cast<int>(i) + 1, parameters[i].c_str(), -1,
-                        SQLITE_TRANSIENT);
-    }
-    Texts column;
-    int code;
-    while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
-      const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement, 0));
-      column.push_back(text == nullptr ? "" : text);
-    }
-    sqlite3_finalize(statement);
-    Check(code == SQLITE_DONE);
-    return column;
-  }
-
-  sqlite3* db_ = nullptr;
 };
 
 Texts Prompts(int count) {

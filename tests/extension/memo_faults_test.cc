@@ -1,19 +1,17 @@
 // The memo is a cache: whatever becomes of its disk, answers are given, the hint of lm_stats says
 // what is wrong, and when the disk is well again the file is used again.
 #include <gtest/gtest.h>
-#include <sqlite3.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "lm/sqlite.h"
 #include "tests/extension/overlaid_vfs.h"
+#include "tests/extension/sql_connection.h"
 #include "tests/testdata.h"
 
 namespace {
@@ -48,47 +46,16 @@ struct Disk : lm::FileChanges {
 };
 Disk disk;
 
-class Connection {
+class Connection : public lm::SqlConnection {
  public:
-  explicit Connection(const std::string& path) {
-    Check(sqlite3_open(path.c_str(), &db_) == SQLITE_OK);
-    sqlite3_busy_timeout(db_, 20'000);  // the engine's thread may be closing the memo that we read
-    Check((sqlite3_lm_init(db_, nullptr, nullptr) & 0xff) == SQLITE_OK);
-    Value("INSERT OR REPLACE INTO temp.lm_settings VALUES ('model', '" LM_TESTDATA
-          "/models/llama-q8_0.gguf'), ('max_tokens', 4)");
+  // The engine's thread may be closing the memo that we read: a connection waits for locks.
+  explicit Connection(const std::string& path) : SqlConnection(path) {
+    Rows("INSERT OR REPLACE INTO temp.lm_settings VALUES ('model', '" LM_TESTDATA
+         "/models/llama-q8_0.gguf'), ('max_tokens', 4)");
   }
-  ~Connection() { sqlite3_close(db_); }
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
-
-  // The first value of the first row; empty for NULL and for none.
-  std::string Value(const std::string& sql) {
-    sqlite3_stmt* statement = nullptr;
-    Check(sqlite3_prepare_v2(db_, sql.c_str(), -1, &statement, nullptr) == SQLITE_OK);
-    std::string value;
-    int code = sqlite3_step(statement);
-    if (code == SQLITE_ROW) {
-      const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement, 0));
-      value = text != nullptr ? text : "";
-      while (code == SQLITE_ROW) code = sqlite3_step(statement);
-    }
-    const std::string message = sqlite3_errmsg(db_);
-    sqlite3_finalize(statement);
-    if (code != SQLITE_DONE) throw std::runtime_error(message);
-    return value;
-  }
-  void SetMemo(const std::string& path) {
-    Value("INSERT OR REPLACE INTO temp.lm_settings VALUES ('memo', '" + path + "')");
-  }
+  void SetMemo(const std::string& path) { Set("memo", path); }
   std::string Ask(int i) { return Value("SELECT generate('row " + std::to_string(i) + "')"); }
   std::string Hint() { return Value("SELECT hint FROM lm_stats"); }
-
- private:
-  void Check(bool good) {
-    if (!good) throw std::runtime_error(sqlite3_errmsg(db_));
-  }
-
-  sqlite3* db_ = nullptr;
 };
 
 // Longer than the memo waits before it tries again.

@@ -16,12 +16,11 @@
 #include <mutex>
 #include <optional>
 #include <random>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "lm/sqlite.h"
 #include "tests/extension/overlaid_vfs.h"
+#include "tests/extension/sql_connection.h"
 #include "tests/testdata.h"
 
 namespace {
@@ -179,47 +178,12 @@ Disk& TheDisk() {
   return *disk;
 }
 
-struct SqlError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-class Connection {
+class Connection : public lm::SqlConnection {
  public:
-  explicit Connection(const std::string& path) {
-    Check(sqlite3_open(path.c_str(), &db_));
-    sqlite3_busy_timeout(db_, 20'000);
-    Check(sqlite3_lm_init(db_, nullptr, nullptr) & 0xff);
-    Value("INSERT OR REPLACE INTO temp.lm_settings VALUES ('model', '" LM_TESTDATA
-          "/models/llama-q8_0.gguf'), ('max_tokens', 4)");
+  explicit Connection(const std::string& path) : SqlConnection(path) {
+    Rows("INSERT OR REPLACE INTO temp.lm_settings VALUES ('model', '" LM_TESTDATA
+         "/models/llama-q8_0.gguf'), ('max_tokens', 4)");
   }
-  ~Connection() { sqlite3_close(db_); }
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
-
-  // The first value of the last row; throws SqlError.
-  std::string Value(const std::string& sql) {
-    std::string value;
-    const char* rest = sql.c_str();
-    while (*rest != '\0') {
-      sqlite3_stmt* statement = nullptr;
-      Check(sqlite3_prepare_v2(db_, rest, -1, &statement, &rest));
-      int code;
-      while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
-        const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement, 0));
-        value = text != nullptr ? text : "";
-      }
-      const std::string message = sqlite3_errmsg(db_);
-      sqlite3_finalize(statement);
-      if (code != SQLITE_DONE) throw SqlError(message);
-    }
-    return value;
-  }
-
- private:
-  void Check(int code) {
-    if (code != SQLITE_OK) throw SqlError(sqlite3_errmsg(db_));
-  }
-  sqlite3* db_ = nullptr;
 };
 
 class PowerLossTest : public testing::Test {
@@ -295,7 +259,7 @@ TEST_P(JobPowerLossTest, AJobGoesOnAndDoesEachRowOnce) {
       Connection db(before + "/notes.db");
       db.Value(pragmas);
       RunJob(&db);
-    } catch (const SqlError&) {
+    } catch (const lm::SqlError&) {
       EXPECT_TRUE(TheDisk().is_off()) << "a statement failed before the power did";
     }
     TheDisk().Recover(after, &dice);
@@ -369,7 +333,7 @@ TEST_F(PowerLossTest, AMemoIsWholeAndNoAnswerIsWrong) {
       Connection db(":memory:");
       try {
         set_memo(&db, before + "/memo.db");
-      } catch (const SqlError&) {
+      } catch (const lm::SqlError&) {
         EXPECT_TRUE(TheDisk().is_off()) << "the memo was refused before the power failed";
       }
       for (int i = 0; i < kQuestions; ++i) EXPECT_EQ(ask(&db, i), answers[i]);
