@@ -60,6 +60,8 @@ void FreeOnDevice(void* data) {
   std::free(static_cast<char*>(data) - kRoom);
 }
 
+int64_t NumAllocations() { return static_cast<int64_t>(Allocations().size()); }
+
 Region* AllocationOf(uintptr_t address) {
   const auto found = Allocations().upper_bound(address);
   if (found == Allocations().end() || address < found->second->begin) return nullptr;

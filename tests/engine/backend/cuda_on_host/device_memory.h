@@ -110,6 +110,7 @@ struct Region {
 // Allocations, with room around them that nobody may touch. REQUIRES (both): no kernel runs.
 void* AllocateOnDevice(size_t bytes);
 void FreeOnDevice(void* data);
+int64_t NumAllocations();
 
 // The allocation that an address is in, or null.
 Region* AllocationOf(uintptr_t address);

@@ -59,145 +59,208 @@ bool IsCopyInside(const void* to, const void* from, size_t bytes, cudaMemcpyKind
   return kind == cudaMemcpyDeviceToHost || on_host::IsAllocated(to, bytes);
 }
 
+constexpr CudaApi kHost = {
+    .GetDeviceCount =
+        [](int* count) {
+          *count = 1;
+          return cudaSuccess;
+        },
+    .GetDeviceProperties =
+        [](cudaDeviceProp* properties, int) {
+          std::strcpy(properties->name, "the host");
+          properties->major = 9;
+          return cudaSuccess;
+        },
+    .SetDevice = [](int) { return Lost(); },
+    .StreamCreateWithFlags = [](cudaStream_t*, unsigned) { return Lost(); },
+    .StreamDestroy = [](cudaStream_t) { return cudaSuccess; },
+    .StreamSynchronize =
+        [](cudaStream_t) {
+          ++counts.synchronisations;
+          if (waits_left != kNever) --waits_left;
+          return Lost();
+        },
+    .Malloc =
+        [](void** data, size_t bytes) {
+          if (Lost() != cudaSuccess) return Lost();
+          *data = on_host::AllocateOnDevice(bytes);
+          return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+        },
+    .Free =
+        [](void* data) {
+          on_host::FreeOnDevice(data);
+          return cudaSuccess;
+        },
+    .MemGetInfo = [](size_t*, size_t*) { return cudaSuccess; },
+    .MemcpyAsync =
+        [](void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
+          if (Lost() != cudaSuccess) return Lost();
+          if (!IsCopyInside(to, from, bytes, kind)) return cudaErrorInvalidValue;
+          ++counts.copies;
+          if (kind == cudaMemcpyHostToDevice) counts.bytes_to_device += bytes;
+          if (kind == cudaMemcpyDeviceToHost) counts.bytes_to_host += bytes;
+          std::memcpy(to, from, bytes);
+          return cudaSuccess;
+        },
+    .Memcpy2DAsync =
+        [](void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+           size_t height, cudaMemcpyKind kind, cudaStream_t) {
+          ++counts.copies;
+          if (height > 0 && (!IsCopyInside(to, from, (height - 1) * from_pitch + width, kind) ||
+                             !on_host::IsAllocated(to, (height - 1) * to_pitch + width))) {
+            return cudaErrorInvalidValue;
+          }
+          for (size_t i = 0; i < height; ++i) {
+            std::memcpy(static_cast<char*>(to) + i * to_pitch,
+                        static_cast<const char*>(from) + i * from_pitch, width);
+          }
+          return cudaSuccess;
+        },
+    .MemsetAsync =
+        [](void* data, int value, size_t bytes, cudaStream_t) {
+          if (!on_host::IsAllocated(data, bytes)) return cudaErrorInvalidValue;
+          std::memset(data, value, bytes);
+          return cudaSuccess;
+        },
+    .LaunchKernel =
+        [](const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
+           cudaStream_t) {
+          if (Lost() != cudaSuccess) return Lost();
+          ++counts.launches;
+          return RunKernel(kernel, grid, block, arguments, shared_bytes);
+        },
+    .FuncSetAttribute =
+        [](const void* kernel, cudaFuncAttribute, int bytes) {
+          on_host::AllowSharedBytes(kernel, bytes);
+          return cudaSuccess;
+        },
+    .GraphCreate =
+        [](cudaGraph_t* graph) {
+          *graph = reinterpret_cast<cudaGraph_t>(new HostGraph);
+          return cudaSuccess;
+        },
+    .GraphAddKernelNode =
+        [](cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t*, size_t,
+           const cudaKernelNodeParams* params) {
+          auto& nodes = GraphOf(graph)->nodes;
+          nodes.push_back(std::make_unique<HostNode>(*params));
+          *node = reinterpret_cast<cudaGraphNode_t>(nodes.back().get());
+          return cudaSuccess;
+        },
+    .GraphInstantiate =
+        [](cudaGraphExec_t* exec, cudaGraph_t graph) {
+          *exec = reinterpret_cast<cudaGraphExec_t>(graph);
+          return cudaSuccess;
+        },
+    .GraphExecKernelNodeSetParams =
+        [](cudaGraphExec_t, cudaGraphNode_t node, const cudaKernelNodeParams* params) {
+          reinterpret_cast<HostNode*>(node)->Set(*params);
+          return cudaSuccess;
+        },
+    .GraphLaunch =
+        [](cudaGraphExec_t exec, cudaStream_t) {
+          if (Lost() != cudaSuccess) return Lost();
+          ++counts.graph_launches;
+          for (const auto& node : GraphOf(exec)->nodes) {
+            void* pointers[64];
+            for (size_t i = 0; i < node->arguments.size(); ++i) {
+              pointers[i] = node->arguments[i].data();
+            }
+            const cudaKernelNodeParams& params = node->params;
+            const cudaError_t error = RunKernel(params.func, params.gridDim, params.blockDim,
+                                                pointers, params.sharedMemBytes);
+            if (error != cudaSuccess) return error;
+          }
+          return cudaSuccess;
+        },
+    .GraphExecDestroy = [](cudaGraphExec_t) { return cudaSuccess; },  // it is the graph
+    .GraphDestroy =
+        [](cudaGraph_t graph) {
+          delete GraphOf(graph);
+          return cudaSuccess;
+        },
+    .MallocHost =
+        [](void** data, size_t bytes) {
+          *data = std::malloc(bytes);
+          return cudaSuccess;
+        },
+    .FreeHost =
+        [](void* data) {
+          std::free(data);
+          return cudaSuccess;
+        },
+    .GetLastError = [] { return cudaSuccess; },
+};
+
+std::atomic<int64_t> calls{0};
+std::atomic<int64_t> first_failure{0}, last_failure{0};  // 0: none
+std::atomic<cudaError_t> failure{cudaErrorUnknown};
+
+// A call as kHost has it, unless it is its turn to fail. What is given back is given back in any
+// case.
+template <auto kCall, bool kGivesBack>
+struct Counted;
+template <typename... Arguments, cudaError_t (*CudaApi::*kCall)(Arguments...), bool kGivesBack>
+struct Counted<kCall, kGivesBack> {
+  static cudaError_t Call(Arguments... arguments) {
+    const int64_t number = ++calls;
+    const bool fails = number >= first_failure && number <= last_failure;
+    if (fails && !kGivesBack) return failure;
+    const cudaError_t error = (kHost.*kCall)(arguments...);
+    return fails ? failure.load() : error;
+  }
+};
+
+constexpr CudaApi CountedCalls() {
+  CudaApi api = kHost;
+#define LM_COUNT(name) api.name = Counted<&CudaApi::name, false>::Call
+#define LM_COUNT_RETURN(name) api.name = Counted<&CudaApi::name, true>::Call
+  LM_COUNT(GetDeviceCount);
+  LM_COUNT(GetDeviceProperties);
+  LM_COUNT(SetDevice);
+  LM_COUNT(StreamCreateWithFlags);
+  LM_COUNT(StreamSynchronize);
+  LM_COUNT(Malloc);
+  LM_COUNT(MemGetInfo);
+  LM_COUNT(MemcpyAsync);
+  LM_COUNT(Memcpy2DAsync);
+  LM_COUNT(MemsetAsync);
+  LM_COUNT(LaunchKernel);
+  LM_COUNT(FuncSetAttribute);
+  LM_COUNT(GraphCreate);
+  LM_COUNT(GraphAddKernelNode);
+  LM_COUNT(GraphInstantiate);
+  LM_COUNT(GraphExecKernelNodeSetParams);
+  LM_COUNT(GraphLaunch);
+  LM_COUNT(MallocHost);
+  LM_COUNT_RETURN(StreamDestroy);
+  LM_COUNT_RETURN(Free);
+  LM_COUNT_RETURN(GraphExecDestroy);
+  LM_COUNT_RETURN(GraphDestroy);
+  LM_COUNT_RETURN(FreeHost);
+#undef LM_COUNT
+#undef LM_COUNT_RETURN
+  return api;
+}
+
 }  // namespace
 
 on_host::RuntimeCounts on_host::TakeRuntimeCounts() { return std::exchange(counts, {}); }
 void on_host::LoseDeviceAfter(int synchronisations) { waits_left = synchronisations; }
-void on_host::BringDeviceBack() { waits_left = kNever; }
+void on_host::BringDeviceBack() {
+  waits_left = kNever;
+  first_failure = last_failure = 0;
+}
+void on_host::FailCalls(int64_t first, int64_t last, cudaError_t error) {
+  calls = 0;
+  failure = error;
+  first_failure = first;
+  last_failure = last;
+}
+int64_t on_host::CallsSeen() { return calls; }
 
 const CudaApi& RuntimeApi() {
-  static constexpr CudaApi kApi = {
-      .GetDeviceCount =
-          [](int* count) {
-            *count = 1;
-            return cudaSuccess;
-          },
-      .GetDeviceProperties =
-          [](cudaDeviceProp* properties, int) {
-            std::strcpy(properties->name, "the host");
-            properties->major = 9;
-            return cudaSuccess;
-          },
-      .SetDevice = [](int) { return Lost(); },
-      .StreamCreateWithFlags = [](cudaStream_t*, unsigned) { return Lost(); },
-      .StreamDestroy = [](cudaStream_t) { return cudaSuccess; },
-      .StreamSynchronize =
-          [](cudaStream_t) {
-            ++counts.synchronisations;
-            if (waits_left != kNever) --waits_left;
-            return Lost();
-          },
-      .Malloc =
-          [](void** data, size_t bytes) {
-            if (Lost() != cudaSuccess) return Lost();
-            *data = on_host::AllocateOnDevice(bytes);
-            return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
-          },
-      .Free =
-          [](void* data) {
-            on_host::FreeOnDevice(data);
-            return cudaSuccess;
-          },
-      .MemGetInfo = [](size_t*, size_t*) { return cudaSuccess; },
-      .MemcpyAsync =
-          [](void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
-            if (Lost() != cudaSuccess) return Lost();
-            if (!IsCopyInside(to, from, bytes, kind)) return cudaErrorInvalidValue;
-            ++counts.copies;
-            if (kind == cudaMemcpyHostToDevice) counts.bytes_to_device += bytes;
-            if (kind == cudaMemcpyDeviceToHost) counts.bytes_to_host += bytes;
-            std::memcpy(to, from, bytes);
-            return cudaSuccess;
-          },
-      .Memcpy2DAsync =
-          [](void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-             size_t height, cudaMemcpyKind kind, cudaStream_t) {
-            ++counts.copies;
-            if (height > 0 && (!IsCopyInside(to, from, (height - 1) * from_pitch + width, kind) ||
-                               !on_host::IsAllocated(to, (height - 1) * to_pitch + width))) {
-              return cudaErrorInvalidValue;
-            }
-            for (size_t i = 0; i < height; ++i) {
-              std::memcpy(static_cast<char*>(to) + i * to_pitch,
-                          static_cast<const char*>(from) + i * from_pitch, width);
-            }
-            return cudaSuccess;
-          },
-      .MemsetAsync =
-          [](void* data, int value, size_t bytes, cudaStream_t) {
-            if (!on_host::IsAllocated(data, bytes)) return cudaErrorInvalidValue;
-            std::memset(data, value, bytes);
-            return cudaSuccess;
-          },
-      .LaunchKernel =
-          [](const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
-             cudaStream_t) {
-            if (Lost() != cudaSuccess) return Lost();
-            ++counts.launches;
-            return RunKernel(kernel, grid, block, arguments, shared_bytes);
-          },
-      .FuncSetAttribute =
-          [](const void* kernel, cudaFuncAttribute, int bytes) {
-            on_host::AllowSharedBytes(kernel, bytes);
-            return cudaSuccess;
-          },
-      .GraphCreate =
-          [](cudaGraph_t* graph) {
-            *graph = reinterpret_cast<cudaGraph_t>(new HostGraph);
-            return cudaSuccess;
-          },
-      .GraphAddKernelNode =
-          [](cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t*, size_t,
-             const cudaKernelNodeParams* params) {
-            auto& nodes = GraphOf(graph)->nodes;
-            nodes.push_back(std::make_unique<HostNode>(*params));
-            *node = reinterpret_cast<cudaGraphNode_t>(nodes.back().get());
-            return cudaSuccess;
-          },
-      .GraphInstantiate =
-          [](cudaGraphExec_t* exec, cudaGraph_t graph) {
-            *exec = reinterpret_cast<cudaGraphExec_t>(graph);
-            return cudaSuccess;
-          },
-      .GraphExecKernelNodeSetParams =
-          [](cudaGraphExec_t, cudaGraphNode_t node, const cudaKernelNodeParams* params) {
-            reinterpret_cast<HostNode*>(node)->Set(*params);
-            return cudaSuccess;
-          },
-      .GraphLaunch =
-          [](cudaGraphExec_t exec, cudaStream_t) {
-            if (Lost() != cudaSuccess) return Lost();
-            ++counts.graph_launches;
-            for (const auto& node : GraphOf(exec)->nodes) {
-              void* pointers[64];
-              for (size_t i = 0; i < node->arguments.size(); ++i) {
-                pointers[i] = node->arguments[i].data();
-              }
-              const cudaKernelNodeParams& params = node->params;
-              const cudaError_t error = RunKernel(params.func, params.gridDim, params.blockDim,
-                                                  pointers, params.sharedMemBytes);
-              if (error != cudaSuccess) return error;
-            }
-            return cudaSuccess;
-          },
-      .GraphExecDestroy = [](cudaGraphExec_t) { return cudaSuccess; },  // it is the graph
-      .GraphDestroy =
-          [](cudaGraph_t graph) {
-            delete GraphOf(graph);
-            return cudaSuccess;
-          },
-      .MallocHost =
-          [](void** data, size_t bytes) {
-            *data = std::malloc(bytes);
-            return cudaSuccess;
-          },
-      .FreeHost =
-          [](void* data) {
-            std::free(data);
-            return cudaSuccess;
-          },
-      .GetLastError = [] { return cudaSuccess; },
-  };
+  static constexpr CudaApi kApi = CountedCalls();
   return kApi;
 }
 

@@ -1,6 +1,9 @@
-// What the host has asked of the runtime, and when it says no.
+// What the host has asked of the runtime, and when it says no. All are thread-safe but
+// TakeRuntimeCounts.
 #ifndef LM_TESTS_ENGINE_BACKEND_CUDA_ON_HOST_RUNTIME_COUNTS_H_
 #define LM_TESTS_ENGINE_BACKEND_CUDA_ON_HOST_RUNTIME_COUNTS_H_
+
+#include <cuda_runtime_api.h>
 
 #include <cstdint>
 
@@ -19,9 +22,13 @@ struct RuntimeCounts {
 RuntimeCounts TakeRuntimeCounts();
 
 // From the wait after so many more on, all calls fail as after a fault inside a kernel, until the
-// device is back. Thread-safe.
+// device is back.
 void LoseDeviceAfter(int synchronisations);
-void BringDeviceBack();
+// Counts calls from 1 on; those from `first` to `last` end with `error`, and have done nothing
+// unless they give something back. GetLastError is none of them.
+void FailCalls(int64_t first, int64_t last, cudaError_t error);
+int64_t CallsSeen();
+void BringDeviceBack();  // ends both
 
 }  // namespace lm::on_host
 
