@@ -1,17 +1,20 @@
 #include "extension/host/statement.h"
 
+#include <string>
 #include <utility>
 
+#include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
 
 namespace {
 
-// What the connection says of its last call, where that is the one that gave `code`.
-absl::string_view DatabaseMessage(sqlite3* db, int code) {
+// What the connection says of its last call, where that is the one that gave `code`. It may quote
+// what stands in a damaged file.
+std::string DatabaseMessage(sqlite3* db, int code) {
   const bool told = db != nullptr && (sqlite3_errcode(db) & 0xff) == (code & 0xff);
-  return told ? sqlite3_errmsg(db) : sqlite3_errstr(code);
+  return Printable(told ? sqlite3_errmsg(db) : sqlite3_errstr(code));
 }
 
 }  // namespace

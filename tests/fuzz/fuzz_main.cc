@@ -279,8 +279,11 @@ int Main(int argc, char** argv) {
   }
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
-  std::cout << done << " inputs from " << num_seeds << " seeds; " << corpus.size() - num_seeds
-            << " reached something new; " << usage.ru_maxrss / 1024 << " MiB\n";
+  size_t seed_bytes = 0;
+  for (size_t i = 0; i < num_seeds; ++i) seed_bytes += corpus[i].size();
+  std::cout << done << " inputs from " << num_seeds << " seeds of " << seed_bytes << " bytes and "
+            << words.size() << " words; " << corpus.size() - num_seeds << " reached something new; "
+            << usage.ru_maxrss / 1024 << " MiB\n";
   if (usage.ru_maxrss > kMostResidentKib) {
     std::cerr << "it took " << usage.ru_maxrss << " KiB of memory, of " << kMostResidentKib << "\n";
     return 1;
