@@ -1,0 +1,206 @@
+// Schemas that are refused, and what is said of them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/grammar/schema_document.h"
+#include "tests/engine/grammar/grammar_testing.h"
+
+namespace lm {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(JsonSchemaErrorsTest, RefusesWithThePointer) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"", "schema: not JSON: "},
+      {"{", "schema: not JSON: parse error at line 1, column 2"},
+      {R"({"a": 1, "a": 2})", "the key \"a\" is twice in an object"},
+      {"{\"a\": \"\xff\"}", "not JSON: "},
+      {"1", "a schema must be an object or a boolean, at #"},
+      {R"({"properties": {"a": 1}})", "a schema must be an object or a boolean, at #/properties/a"},
+      {R"({"not": {"format": "date"}})",
+       "the opposite of a format is not supported, at #/not/format"},
+      {R"({"not": {"multipleOf": 2}})", "the opposite of \"multipleOf\" is not supported"},
+      {R"({"not": {"uniqueItems": true}})", "the opposite of \"uniqueItems\" is not supported"},
+      {R"({"not": {"patternProperties": {"a": {}}}})", "the opposite of \"patternProperties\""},
+      {R"({"type": "object", "not": {"const": {"a": 1}}})",
+       "the opposite of an array or object is not supported, at #/not/const"},
+      {R"({"uniqueItems": true})", "uniqueItems is supported for items of which there are few"},
+      {R"({"prefixItems": [{}], "uniqueItems": true})", "uniqueItems beside a list of items'"},
+      {R"({"allOf": [{"contains": {}}, {"contains": {"const": 1}}]})", "a second contains"},
+      {R"({"unevaluatedProperties": false})", "\"unevaluatedProperties\" is not supported"},
+      {R"({"patternProperties": []})", "patternProperties must be an object"},
+      {R"({"dependencies": []})", "dependencies must be an object"},
+      {R"({"patternProperties": {"(": {}}})",
+       "a '(' without ')', at byte 0, at #/patternProperties"},
+      {R"({"naem": {"type": "string"}})", "keyword \"naem\" is not known, at #/naem"},
+      {R"({"type": "string", "minlength": 1})",
+       "\"minlength\" (minLength was meant?) is not known"},
+      {R"({"type": "text"})", "type must be null, boolean, integer, number"},
+      {R"({"type": []})", "type must be"},
+      {R"({"type": ["string", 1]})", "type must be"},
+      {R"({"minimum": "1"})", "minimum must be a number, at #/minimum"},
+      {R"({"exclusiveMinimum": true})", "exclusiveMinimum must be a number"},
+      {R"({"minLength": -1})", "minLength must be a whole number, not negative"},
+      {R"({"minLength": 1.5})", "minLength must be a whole number"},
+      {R"({"minItems": 1000000})", "minItems is too large, limit 100000, at #/minItems"},
+      {R"({"multipleOf": 0})", "multipleOf is supported for numbers above 0"},
+      {R"({"multipleOf": 1001})", "multipleOf is supported"},
+      {R"({"allOf": [{"multipleOf": 333}, {"multipleOf": 4}]})", "multipleOf is supported"},
+      {R"x({"pattern": "a(?=b)"})x",
+       "look-around ((?=, (?!, (?<=, (?<!) is not supported, at byte 1, at #/pattern"},
+      {R"({"pattern": "^([a-z]{1,99}x){99}y$", "maxLength": 300})",
+       "too large: what these strings"},
+      {R"({"enum": 1})", "enum must be an array"},
+      {R"({"anyOf": []})", "anyOf must be an array of at least one schema, at #/anyOf"},
+      {R"({"oneOf": {}})", "oneOf must be an array of at least one schema"},
+      {R"({"allOf": []})", "allOf must be an array of at least one schema"},
+      {R"({"required": "a"})", "required must be an array of strings"},
+      {R"({"properties": []})", "properties must be an object"},
+      {R"({"prefixItems": {}})", "prefixItems must be an array"},
+      {R"({"additionalProperties": {}, "minProperties": 2})",
+       "minProperties is not supported above"},
+      {R"({"$ref": "#/$defs/a"})", "$ref \"#/$defs/a\" leads nowhere, at #/$ref"},
+      {R"({"$ref": "#a"})", "$ref \"#a\" leads to no anchor here"},
+      {R"({"$ref": "http://x/y"})", "$ref \"http://x/y\" is outside of this schema"},
+      {R"({"$ref": 1})", "$ref must be a string"},
+      {R"({"$ref": "#"})", "a schema that refers to itself, at #"},
+      {R"({"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"})",
+       "a schema that refers to itself, at #/$defs/a"},
+      {R"({"anyOf": [{"$ref": "#"}, {"type": "null"}]})", "begins with itself"},
+      {"false", "no text fits: # (false) leaves nothing"},
+      {R"({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]})",
+       "no text fits: #/properties/a never ends, since it always asks for itself again"},
+  };
+  for (const auto& [schema, message] : cases) {
+    auto grammar = CompileJsonSchema(schema);
+    ASSERT_FALSE(grammar.ok()) << schema;
+    EXPECT_EQ(grammar.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(grammar.status().message()), HasSubstr("schema: "));
+    EXPECT_THAT(std::string(grammar.status().message()), HasSubstr(message)) << schema;
+  }
+}
+
+TEST(JsonSchemaErrorsTest, UnknownKeywordsAndFormatsAreIgnoredUnlessItIsStrict) {
+  const std::pair<std::string, std::string> cases[] = {
+      {R"({"properties": {"a/b~": {"const": 1, "frobnicate": 1}}})",
+       "keyword \"frobnicate\" is not known, at #/properties/a~1b~0/frobnicate"},
+      {R"({"const": {"a/b~": 1}, "readonly": false})", "\"readonly\" (readOnly was meant?)"},
+      {R"({"format": "regexp", "type": ["object", "string"]})",
+       "format \"regexp\" is not known; there are date, time, date-time"},
+  };
+  for (const auto& [schema, message] : cases) {
+    EXPECT_TRUE(Accepts(ValueOrDie(CompileJsonSchema(schema)), R"({"a/b~":1})")) << schema;
+    const auto strict = CompileJsonSchema(schema, {.strict = true});
+    EXPECT_THAT(std::string(strict.status().message()), HasSubstr(message));
+  }
+  EXPECT_TRUE(CompileJsonSchema(R"({"x-a": 1, "$comment": 2})", {.strict = true}).ok());
+}
+
+TEST(JsonSchemaErrorsTest, IgnoredKeywordsAreThoseWhereSchemasStand) {
+  EXPECT_THAT(IgnoredKeywords(R"({"properties": {"colour": {"maxlength": 1, "x-y": 1},
+      "size": {"const": {"depth": 1}}}, "$defs": {"a": {"colour": 1}}, "enum": [{"b": 1}],
+      "items": [{"not": {"_id": 1}}], "dependencies": {"c": ["d"]}, "colour": 2})"),
+              testing::UnorderedElementsAre("\"colour\"", "\"maxlength\" (maxLength was meant?)",
+                                            "\"_id\""));
+  EXPECT_THAT(IgnoredKeywords("nothing"), testing::IsEmpty());
+}
+
+TEST(JsonSchemaErrorsTest, AContradictionNamesItsPlaces) {
+  const std::pair<std::string, std::string> cases[] = {
+      {R"({"type": "string", "const": 1})", "#/const (1) and #/type (\"string\")"},
+      {R"({"minimum": 2, "maximum": 1})", "#/minimum (2) and #/maximum (1)"},
+      {R"({"allOf": [{"maximum": 9}, {"maximum": 5}], "exclusiveMinimum": 5})",
+       "#/exclusiveMinimum (5) and #/allOf/1/maximum (5)"},
+      {R"({"type": "integer", "minimum": 0.2, "maximum": 0.8})",
+       "#/minimum (0.2), #/maximum (0.8) and #/type (\"integer\")"},
+      {R"({"minimum": 11, "maximum": 13, "multipleOf": 7})",
+       "#/minimum (11), #/maximum (13) and #/multipleOf (7)"},
+      {R"({"type": "integer", "format": "int32", "minimum": 1e12})",
+       "#/minimum (1000000000000.0) and #/format (\"int32\")"},
+      {R"({"minItems": 2, "maxItems": 1})", "#/minItems (2) and #/maxItems (1)"},
+      {R"({"minItems": 1, "items": false})", "#/minItems (1) and #/items (false)"},
+      {R"({"minItems": 2, "prefixItems": [{}], "items": false})",
+       "#/minItems (2) and #/items (false)"},
+      {R"({"minLength": 4, "maxLength": 3})", "#/minLength (4) and #/maxLength (3)"},
+      {R"({"pattern": "^[a-z]{3}$", "minLength": 4})",
+       "#/pattern (\"^[a-z]{3}$\") and #/minLength (4)"},
+      {R"({"format": "date", "maxLength": 4})", "#/format (\"date\") and #/maxLength (4)"},
+      {R"({"enum": []})", "#/enum ([]) leaves nothing"},
+      {R"({"enum": [1, 2], "const": 3})", "#/enum ([1,2]) and #/const (3)"},
+      {R"({"$ref": "#/$defs/n", "type": "null", "$defs": {"n": {"type": ["string", "number"]}}})",
+       "#/$defs/n/type ([\"string\",\"number\"]) and #/type (\"null\")"},
+      {R"({"properties": {}, "required": ["a", "b"], "additionalProperties": false})",
+       "#/required ([\"a\",\"b\"]) and #/additionalProperties (false)"},
+      {R"({"properties": {"a": {}, "b": {}}, "required": ["a", "b"], "maxProperties": 1})",
+       "#/required ([\"a\",\"b\"]) and #/maxProperties (1)"},
+      {R"({"minProperties": 2, "maxProperties": 1, "properties": {"a": {}, "b": {}}})",
+       "#/minProperties (2) and #/maxProperties (1)"},
+      {R"({"minProperties": 3, "properties": {"a": {}, "b": {}}})",
+       "#/minProperties (3) leaves nothing: there can be only 2 properties"},
+      // What need not be there does no harm, and is not what is reported.
+      {R"({"properties": {"a": {"minLength": 2, "maxLength": 1}, "b": {"anyOf": [false,
+           {"type": "array", "items": {"properties": {"c/d": {"minimum": 1, "maximum": 0}},
+            "required": ["c/d"]}, "minItems": 1}]}}, "required": ["b"]})",
+       "#/properties/b/anyOf/1/items/properties/c~1d/minimum (1) and "
+       "#/properties/b/anyOf/1/items/properties/c~1d/maximum (0) cannot hold together"},
+      {R"({"properties": {"a": {"minLength": 2, "maxLength": 1}, "b": {"type": "array",
+           "items": {"properties": {"c/d": {"minimum": 1, "maximum": 0}}, "required": ["c/d"]},
+           "minItems": 1}}, "required": ["b"]})",
+       "#/properties/b/items/properties/c~1d/minimum (1) and "
+       "#/properties/b/items/properties/c~1d/maximum (0)"},
+  };
+  for (const auto& [schema, places] : cases) {
+    SCOPED_TRACE(schema);
+    const absl::Status status = CompileJsonSchema(schema).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("schema: no text fits: " + places));
+  }
+  EXPECT_TRUE(CompileJsonSchema(R"({"properties": {"a": {"minLength": 2, "maxLength": 1}}})").ok());
+}
+
+std::string SchemaErrorOf(const std::string& schema) {
+  return std::string(CompileJsonSchema(schema).status().message());
+}
+
+TEST(JsonSchemaErrorsTest, DepthAndSizeHaveLimits) {
+  auto nested = [](int depth) {
+    std::string schema = "{}";
+    for (int i = 1; i < depth; ++i) schema = "{\"items\":" + schema + "}";
+    return schema;
+  };
+  EXPECT_TRUE(CompileJsonSchema(nested(kMaxGrammarDepth)).ok());
+  EXPECT_THAT(SchemaErrorOf(nested(kMaxGrammarDepth + 1)),
+              HasSubstr("too deep: objects and arrays within each other, limit 100"));
+  EXPECT_THAT(SchemaErrorOf(std::string(500000, '[')), HasSubstr("too deep"));
+  EXPECT_THAT(SchemaErrorOf(std::string(kMaxGrammarText + 1, ' ')),
+              HasSubstr("too large: 1048577 bytes"));
+  std::string members = "{\"properties\":{";
+  for (size_t i = 0; i <= kMaxSchemaMembers; ++i) {
+    absl::StrAppend(&members, i == 0 ? "" : ",", "\"p", i, "\":{}");
+  }
+  EXPECT_THAT(SchemaErrorOf(members + "}}"),
+              HasSubstr("too large: an object with more than 2000 members"));
+  // 2^24 combinations.
+  std::string product = "{\"type\":\"integer\",\"allOf\":[";
+  for (int i = 0; i < 24; ++i) {
+    absl::StrAppend(&product, i == 0 ? "" : ",", "{\"anyOf\":[{\"minimum\":", i,
+                    "},{\"maximum\":", i + 100, "}]}");
+  }
+  EXPECT_THAT(SchemaErrorOf(product + "]}"), HasSubstr("too large"));
+  // A chain of references as long as the text allows takes no stack.
+  std::string chain = "{\"$ref\":\"#/$defs/r0\",\"$defs\":{";
+  for (size_t i = 0; i < kMaxSchemaMembers - 1; ++i) {
+    absl::StrAppend(&chain, "\"r", i, "\":{\"$ref\":\"#/$defs/r", i + 1, "\"},");
+  }
+  absl::StrAppend(&chain, "\"r", kMaxSchemaMembers - 1, "\":{\"const\":1}}}");
+  EXPECT_TRUE(Accepts(ValueOrDie(CompileJsonSchema(chain)), "1"));
+}
+
+}  // namespace
+}  // namespace lm
