@@ -93,7 +93,7 @@ class CrowdTest : public testing::Test {
       models_.push_back({std::string(LM_TESTDATA "/models/") + name + ".gguf"});
     }
 #ifdef LM_CANNED_SERVER
-    const int port = StartCannedServer();
+    const int port = StartCannedServer(nullptr);
     ASSERT_GT(port, 0);
     address_ = "http://127.0.0.1:" + std::to_string(port) + "/v1";
     models_.push_back({"remote", kRemoteForms});

@@ -15,9 +15,13 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-static atomic_int* again; /* requests that are to be asked again; of all processes */
+static atomic_int* again;    /* requests that are to be asked again; of all processes */
+static const char* hub_file; /* or NULL */
+static char hub_digest[65];
+static long hub_bytes;
 
 static bool SendAll(int peer, const char* text, size_t bytes) {
   while (bytes > 0) {
@@ -53,8 +57,63 @@ static bool Say(int peer, const char* text, const char* choice) {
   return Answer(peer, "200 OK", "text/event-stream", body);
 }
 
+/* The size and SHA-256 of the hub's file. */
+static bool ReadHubFile(void) {
+  char command[4200];
+  snprintf(command, sizeof command, "sha256sum '%s'", hub_file);
+  FILE* sum = popen(command, "r");
+  const bool has_digest = sum != NULL && fscanf(sum, "%64s", hub_digest) == 1;
+  struct stat info;
+  if (sum == NULL || pclose(sum) != 0 || !has_digest || stat(hub_file, &info) != 0) return false;
+  hub_bytes = (long)info.st_size;
+  return true;
+}
+
+/* The file, from where the request wants it. */
+static bool SendHubFile(int peer, const char* head) {
+  static char bytes[1 << 16];
+  const char* range = strcasestr(head, "\r\nRange: bytes=");
+  const long begin = range != NULL ? atol(range + 15) : 0;
+  char text[256];
+  int used = snprintf(text, sizeof text, "HTTP/1.1 %s\r\nETag: \"1\"\r\nContent-Length: %ld\r\n",
+                      range != NULL ? "206 Partial Content" : "200 OK", hub_bytes - begin);
+  if (range != NULL) {
+    used += snprintf(text + used, sizeof text - used, "Content-Range: bytes %ld-%ld/%ld\r\n", begin,
+                     hub_bytes - 1, hub_bytes);
+  }
+  snprintf(text + used, sizeof text - used, "\r\n");
+  FILE* file = fopen(hub_file, "rb");
+  bool good =
+      file != NULL && fseek(file, begin, SEEK_SET) == 0 && SendAll(peer, text, strlen(text));
+  for (size_t n; good && (n = fread(bytes, 1, sizeof bytes, file)) > 0;) {
+    good = SendAll(peer, bytes, n);
+  }
+  if (file != NULL) fclose(file);
+  return good;
+}
+
+static bool HandleHub(int peer, const char* head) {
+  char text[400];
+  if (strncmp(head, "GET /api/models/org/tiny/tree/main", 34) == 0) {
+    snprintf(text, sizeof text,
+             "[{\"type\":\"file\",\"path\":\"tiny-Q8_0.gguf\",\"oid\":\"0\",\"size\":%ld,"
+             "\"lfs\":{\"oid\":\"%s\",\"size\":%ld,\"pointerSize\":134}}]",
+             hub_bytes, hub_digest, hub_bytes);
+    return Json(peer, text);
+  }
+  if (strncmp(head, "GET /org/tiny/resolve/main/", 27) != 0) return SendHubFile(peer, head);
+  snprintf(text, sizeof text,
+           "HTTP/1.1 302 Found\r\nLocation: /file\r\nX-Linked-Etag: \"%s\"\r\n"
+           "X-Linked-Size: %ld\r\nContent-Length: 0\r\n\r\n",
+           hub_digest, hub_bytes);
+  return SendAll(peer, text, strlen(text));
+}
+
 /* False where the connection is to be closed. */
 static bool Handle(int peer, const char* head, const char* body) {
+  if (strstr(head, "org/tiny") != NULL || strncmp(head, "GET /file ", 10) == 0) {
+    return hub_file != NULL && HandleHub(peer, head);
+  }
   if (strncmp(head, "GET", 3) == 0) {
     return Json(peer,
                 "{\"data\":[{\"id\":\"tiny\",\"owned_by\":\"vllm\",\"max_model_len\":4096}]}");
@@ -109,7 +168,9 @@ static void Converse(int peer) {
   }
 }
 
-int StartCannedServer(void) {
+int StartCannedServer(const char* model) {
+  hub_file = model;
+  if (model != NULL && !ReadHubFile()) return -1;
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t bytes = sizeof address;

@@ -262,6 +262,14 @@ static char insert_remote_model[200];                                   /* once 
 #define REMOTE \
   { insert_remote_model, kExact }
 
+#define DOWNLOAD                                                                  \
+  {                                                                               \
+    "INSERT OR REPLACE INTO temp.lm_models(name, path, options) VALUES ('tiny', " \
+    "'hf:org/tiny:Q8_0', '{\"threads\":2,\"kv_bytes\":400000}')",                 \
+        kExact                                                                    \
+  }
+#define ASK_DOWNLOADED \
+  { "SELECT generate('rain', 'A poet.', '{\"model\":\"tiny\",\"max_tokens\":5}')", kExact }
 #define PACKS \
   { "INSERT INTO temp.lm_settings(key, value) VALUES ('pack_cache', 'packs')", kExact }
 #define STORE \
@@ -441,6 +449,10 @@ static const Scenario kSqlScenarios[] = {
                {NULL, kClose}},
      .after = {{NULL, kLoad}, REMOTE, WARM},
      .again = true},
+    {.name = "sql_download",
+     .setup = {{NULL, kLoad}},
+     .armed = {DOWNLOAD, ASK_DOWNLOADED, {NULL, kClose}},
+     .after = {{NULL, kLoad}, DOWNLOAD, ASK_DOWNLOADED}},
     {.name = "sql_exit",
      .setup = {{NULL, kLoad},
                SETTINGS,
@@ -614,8 +626,8 @@ static void NoteCount(void) {
 
 /* Everything in the current directory and in its folders. */
 static void RemoveFiles(void) {
-  static const char* const kFolders[] = {".", "packs", "store"};
-  for (int i = 0; i < 3; ++i) {
+  static const char* const kFolders[] = {".", "packs", "store", "cache/hf/org/tiny"};
+  for (size_t i = 0; i < sizeof kFolders / sizeof kFolders[0]; ++i) {
     DIR* folder = opendir(kFolders[i]);
     if (folder == NULL) continue;
     for (struct dirent* entry; (entry = readdir(folder)) != NULL;) {
@@ -792,9 +804,12 @@ int main(int argc, char** argv) {
   static const char kConvert[] = "SELECT length(lm_convert('%s', '%s', 'Q4_0')) > 0";
   snprintf(convert_model, sizeof convert_model, kConvert, model, "q4.gguf");
   snprintf(convert_again, sizeof convert_again, kConvert, model, "again.gguf");
-  if (strcmp(scenario->name, "sql_remote") == 0) {
-    const int port = StartCannedServer();
+  if (strcmp(scenario->name, "sql_remote") == 0 || strcmp(scenario->name, "sql_download") == 0) {
+    const int port = StartCannedServer(model);
     if (port < 0) return 2;
+    char endpoint[64];
+    snprintf(endpoint, sizeof endpoint, "http://127.0.0.1:%d", port);
+    if (setenv("HF_ENDPOINT", endpoint, 1) != 0 || setenv("LM_CACHE", "cache", 1) != 0) return 2;
     snprintf(insert_remote_model, sizeof insert_remote_model,
              "INSERT INTO temp.lm_models(name, path, options) VALUES ('default', "
              "'http://127.0.0.1:%d/v1', '{\"retries\":2}')",
