@@ -12,6 +12,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/file.h"
+#include "engine/base/own_file.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -41,9 +42,9 @@ absl::Status LeasedFile::Map() {
   fcntl(fd_, F_SETOWN, 0);
   struct stat info;
   if (fstat(fd_, &info) != 0) return Error("opening");
-  if (!S_ISREG(info.st_mode) || info.st_size == 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("'", path_, "' is no regular file with anything in it"));
+  RETURN_IF_ERROR(CheckOwnFile(info, path_));
+  if (info.st_size == 0) {
+    return absl::FailedPreconditionError(absl::StrCat("'", path_, "' has nothing in it"));
   }
   void* const data =
       mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_SHARED, fd_, 0);

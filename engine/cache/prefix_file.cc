@@ -19,9 +19,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/file.h"
 #include "engine/base/json.h"
 #include "engine/base/list_folder.h"
+#include "engine/base/own_file.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -133,29 +135,6 @@ std::optional<PrefixHead> HeadIn(absl::string_view text, uint64_t data_begin) {
   return head;
 }
 
-// Opens the file and looks whose it is.
-absl::StatusOr<int> OpenOwn(const std::string& path, uint64_t* bytes) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (fd < 0) {
-    return absl::NotFoundError(absl::StrCat("'", path, "': ", std::strerror(errno)));
-  }
-  struct stat info;
-  absl::string_view why;
-  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    why = "is no file";
-  } else if (info.st_uid != geteuid() && info.st_uid != 0) {
-    why = "is another user's";
-  } else if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    why = "may be written by other users";
-  }
-  if (!why.empty()) {
-    close(fd);
-    return absl::FailedPreconditionError(absl::StrCat("'", path, "' ", why));
-  }
-  *bytes = static_cast<uint64_t>(info.st_size);
-  return fd;
-}
-
 absl::StatusOr<PrefixHead> ReadHead(int fd, const std::string& path, uint64_t bytes) {
   FixedHead fixed;
   if (bytes < sizeof(fixed)) return Damaged(path, "is cut");
@@ -172,7 +151,10 @@ absl::StatusOr<PrefixHead> ReadHead(int fd, const std::string& path, uint64_t by
   RETURN_IF_ERROR(ReadFully(fd, path, sizeof(fixed), absl::MakeSpan(text)));
   std::optional<PrefixHead> head;
   if (DigestOf(text) == fixed.description) head = HeadIn(text, sizeof(fixed) + text.size());
-  if (!head) return Damaged(path, "has a damaged description");
+  if (!head) {
+    RETURN_IF_ERROR(Checkpoint());  // or it was not read to its end
+    return Damaged(path, "has a damaged description");
+  }
   const uint64_t end = head->pieces.empty()
                            ? sizeof(fixed) + text.size()
                            : head->pieces.back().offset + head->pieces.back().bytes;
@@ -217,7 +199,7 @@ absl::Status WritePrefixFile(const std::string& path, const PrefixDescription& d
 
 absl::StatusOr<PrefixHead> ReadPrefixHead(const std::string& path) {
   uint64_t bytes = 0;
-  ASSIGN_OR_RETURN(const int fd, OpenOwn(path, &bytes));
+  ASSIGN_OR_RETURN(const int fd, OpenOwnFile(path, &bytes));
   const absl::Cleanup closed = [fd] { close(fd); };
   return ReadHead(fd, path, bytes);
 }
@@ -227,7 +209,7 @@ absl::Status ReadPrefixPiece(const std::string& path, const PrefixPiece& piece,
   constexpr size_t kAtOnce = 128 << 10;  // is still in the cache when its digest is made
   static_assert(kAtOnce % Digester::kBlockBytes == 0);
   uint64_t bytes = 0;
-  ASSIGN_OR_RETURN(const int fd, OpenOwn(path, &bytes));
+  ASSIGN_OR_RETURN(const int fd, OpenOwnFile(path, &bytes));
   const absl::Cleanup closed = [fd] { close(fd); };
   if (bytes < piece.offset + piece.bytes) return Damaged(path, "is cut");
   Digester digester;

@@ -50,7 +50,7 @@ absl::Status WritePrefixFile(const std::string& path, const PrefixDescription& d
                              absl::Span<const absl::Span<const char>> pieces);
 
 // FailedPrecondition for a file that is another user's or no plain file; DataLoss where it is
-// damaged or cut; both name it and say how.
+// damaged or cut; both name it and say how. Cancelled where the statement was interrupted.
 absl::StatusOr<PrefixHead> ReadPrefixHead(const std::string& path);
 // One of the file's pieces, as its head was: the bytes in `out` are those, or there is an error as
 // above. REQUIRES: out.size() == piece.bytes.

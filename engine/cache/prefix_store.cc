@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -100,12 +101,16 @@ void PrefixStore::Look() {
   HashSet<std::string> known;
   {
     absl::MutexLock lock(&mutex_);
-    const absl::Time now = absl::Now();
-    if (now < looked_ + absl::Milliseconds(200)) return;
-    looked_ = now;
+    if (looking_ || absl::Now() < looked_ + absl::Milliseconds(200)) return;
+    looking_ = true;
     for (const auto& [path, entry] : entries_) known.insert(path);
     for (const std::string& path : refused_) known.insert(path);
   }
+  absl::Cleanup looked = [this] {
+    absl::MutexLock lock(&mutex_);
+    looking_ = false;
+    looked_ = absl::Now();
+  };
   // Without the lock: others need not wait for the disk.
   HashSet<std::string> there;
   std::vector<std::unique_ptr<Entry>> found;
@@ -115,6 +120,7 @@ void PrefixStore::Look() {
     if (known.contains(path)) continue;
     absl::StatusOr<PrefixHead> head = ReadPrefixHead(path);
     if (absl::IsNotFound(head.status())) continue;  // just gone
+    if (absl::IsCancelled(head.status())) return;   // the next one looks again
     if (!head.ok() || !Fits(*head)) {
       refused.emplace_back(path, head.status());
       continue;

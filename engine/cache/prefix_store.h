@@ -182,6 +182,7 @@ class PrefixStore {
   absl::Mutex mutex_;
   HashMap<std::string, std::unique_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);  // by path
   HashSet<std::string> refused_ ABSL_GUARDED_BY(mutex_);                          // paths
+  bool looking_ ABSL_GUARDED_BY(mutex_) = false;  // somebody is
   absl::Time looked_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   std::string trouble_ ABSL_GUARDED_BY(mutex_);
   absl::Time writes_again_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();

@@ -131,6 +131,9 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   info.pooling = spec.pooling.pooling;
   info.ranks = spec.pooling.ranks;
   info.context_length = transformer->context_length();
+  info.short_rope = std::any_of(spec.ropes.begin(), spec.ropes.end(), [&spec](const RopeSpec& r) {
+    return r.long_factors != nullptr && spec.context_length <= r.original_context;
+  });
   info.vocab_size = transformer->vocab_size();
   info.hidden_size = transformer->hidden_size();
   info.cost = CostOf(spec, transformer->weights());

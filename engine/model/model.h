@@ -52,6 +52,7 @@ struct ModelInfo {
   int64_t kv_bytes = 0;      // reserved for the KV cache
   DType kv_type = DType::kF16;
   int32_t context_length = 0;
+  bool short_rope = false;  // LongRoPE with the factors of short contexts, by context_length
   int32_t vocab_size = 0;
   int32_t hidden_size = 0;  // numbers of an embedding
   // Whether it writes texts. Others are made to embed them, as encoders, or to rank them.

@@ -13,9 +13,12 @@
 #include <filesystem>
 #include <system_error>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/file.h"
 #include "engine/base/json.h"
+#include "engine/base/own_file.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/thread_pool.h"
 
@@ -23,6 +26,7 @@ namespace lm {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
+constexpr uint64_t kMostDirectory = 64 << 20;
 
 struct Head {
   char magic[8];
@@ -45,7 +49,8 @@ const std::string* TextOf(const Json& object, absl::string_view key) {
 // Where the directory lies in a file of so many bytes; nullopt: the head is none.
 std::optional<std::pair<uint64_t, uint64_t>> DirectoryOf(const Head& head, uint64_t size) {
   if (std::memcmp(head.magic, kMagic, sizeof(kMagic)) != 0) return std::nullopt;
-  if (head.directory_begin > size || head.directory_bytes != size - head.directory_begin) {
+  if (head.directory_begin > size || head.directory_bytes != size - head.directory_begin ||
+      head.directory_bytes > kMostDirectory) {
     return std::nullopt;
   }
   return std::make_pair(head.directory_begin, head.directory_bytes);
@@ -74,22 +79,19 @@ absl::StatusOr<std::shared_ptr<PackedFile>> PackedFile::Open(const std::string& 
                                                              const PackedSource& source,
                                                              int num_threads) {
   std::shared_ptr<PackedFile> packed(new PackedFile(path, num_threads));
-  // In a folder that all may write to, anybody can put a file of that name.
-  struct stat info;
-  if (lstat(path.c_str(), &info) == 0 && info.st_uid != geteuid() && info.st_uid != 0) {
-    return absl::FailedPreconditionError(absl::StrCat("'", path, "' is another user's"));
-  }
   absl::StatusOr<std::shared_ptr<LeasedFile>> file = LeasedFile::Open(path);
   if (absl::IsNotFound(file.status())) return file.status();
   if (file.ok()) {
     packed->file_ = *std::move(file);
   } else {
-    ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> opened, OpenFile(path));
-    ASSIGN_OR_RETURN(packed->copy_, Buffer::AllocateHost(opened->Size()));
-    RETURN_IF_ERROR(opened->Read(0, packed->copy_.chars()));
+    uint64_t size = 0;
+    ASSIGN_OR_RETURN(const int fd, OpenOwnFile(path, &size));
+    const absl::Cleanup closed = [fd] { close(fd); };
+    ASSIGN_OR_RETURN(packed->copy_, Buffer::AllocateHost(size));
+    RETURN_IF_ERROR(ReadFully(fd, path, 0, packed->copy_.chars()));
   }
   if (absl::Status status = packed->ReadDirectory(); !status.ok()) {
-    unlink(path.c_str());
+    if (absl::IsDataLoss(status)) unlink(path.c_str());
     return status;
   }
   if (packed->source_.Matches(source)) return packed;
@@ -107,6 +109,7 @@ absl::Status PackedFile::ReadDirectory() {
   const absl::string_view text = View(all.subspan(place->first, place->second));
   if (!(DigestOf(text) == head.directory)) return Damaged("have a damaged directory");
   const std::optional<Json> directory = Json::Parse(text);
+  if (!directory) RETURN_IF_ERROR(Checkpoint());  // it was not read to its end
   const Json* matrices = directory ? directory->Find("matrices") : nullptr;
   std::optional<PackedSource> source = directory ? SourceIn(*directory) : std::nullopt;
   if (!source || matrices == nullptr || !matrices->is_array()) {
@@ -133,15 +136,18 @@ absl::Status PackedFile::ReadDirectory() {
 }
 
 std::optional<PackedSource> PackedFile::SourceOf(const std::string& path) {
-  const absl::StatusOr<std::unique_ptr<RandomAccessFile>> file = OpenFile(path);
+  uint64_t size = 0;
+  const absl::StatusOr<int> fd = OpenOwnFile(path, &size);
+  if (!fd.ok()) return std::nullopt;
+  const absl::Cleanup closed = [&fd] { close(*fd); };
   Head head;
-  if (!file.ok() || !(*file)->Read(0, {reinterpret_cast<char*>(&head), sizeof(head)}).ok()) {
+  if (!ReadFully(*fd, path, 0, {reinterpret_cast<char*>(&head), sizeof(head)}).ok()) {
     return std::nullopt;
   }
-  const auto place = DirectoryOf(head, (*file)->Size());
+  const auto place = DirectoryOf(head, size);
   if (!place) return std::nullopt;
   std::string text(place->second, '\0');
-  if (!(*file)->Read(place->first, absl::MakeSpan(text.data(), text.size())).ok() ||
+  if (!ReadFully(*fd, path, place->first, absl::MakeSpan(text.data(), text.size())).ok() ||
       !(DigestOf(text) == head.directory)) {
     return std::nullopt;
   }

@@ -43,10 +43,10 @@ void Download::Run() {
   state_ = "running";
 }
 
-void Download::End(const absl::Status& status) {
+void Download::End(const absl::Status& status) noexcept {
   absl::MutexLock lock(&mutex_);
   state_ = status.ok() ? "done" : "failed";
-  error_ = std::string(status.message());
+  status_ = status;  // without an allocation
   ended_ = absl::Now();
 }
 
@@ -58,7 +58,7 @@ DownloadInfo Download::Info() const {
           .total = total_,
           .resumed = resumed_,
           .state = state_,
-          .error = error_,
+          .error = std::string(status_.message()),
           .began = began_,
           .elapsed = std::min(ended_, absl::Now()) - began_};
 }

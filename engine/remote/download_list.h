@@ -38,7 +38,7 @@ class Download {
   void Add(int64_t bytes) { bytes_ += bytes; }
   int64_t bytes() const { return bytes_; }
   void Run();
-  void End(const absl::Status& status);
+  void End(const absl::Status& status) noexcept;
   DownloadInfo Info() const;
 
  private:
@@ -49,7 +49,7 @@ class Download {
   std::atomic<int64_t> bytes_{0}, total_{0}, resumed_{0};
   mutable absl::Mutex mutex_;
   const char* state_ ABSL_GUARDED_BY(mutex_) = "waiting";
-  std::string error_ ABSL_GUARDED_BY(mutex_);
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);  // it ended with
   absl::Time ended_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
 };
 

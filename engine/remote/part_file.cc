@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <system_error>
 #include <utility>
@@ -17,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 
@@ -82,7 +84,9 @@ absl::Status PartFile::Resume(const std::atomic<bool>& cancel) {
   std::ifstream note(NoteOf(path_));
   std::stringstream text;
   text << note.rdbuf();
-  const Json known = Json::Parse(text.str()).value_or(Json());
+  const std::optional<Json> parsed = Json::Parse(text.str());
+  if (!parsed) RETURN_IF_ERROR(Checkpoint());  // it was not read to its end
+  const Json known = parsed.value_or(Json());
   const bool same =
       known.TextAt("sha256") == facts_.sha256 && SizeOf(part) >= 0 && SizeOf(part) <= facts_.size;
   if (!same) return Restart("");

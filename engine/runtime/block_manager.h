@@ -27,7 +27,8 @@ class BlockManager;
 // A sequence's blocks of each class: blocks[c][i] holds its tokens [i * kKvBlockTokens, (i + 1) *
 // kKvBlockTokens).
 //   blocks[0], full attention's:
-//     [0, lease.blocks().size())  full blocks of the prefix tree, pinned by the lease: only read
+//     [0, lease.blocks().size())  full blocks of the prefix tree, pinned by the lease: only read,
+//                                 but that MtpDrafter writes its own layer's last token there
 //     [.., blocks[0].size())      the sequence's own, one reference each; the next tokens go there
 //   blocks[c], a window's: one reference each; -1 for what no token will see again
 // And its slot of recurrent state. Gives them back when it goes.

@@ -95,7 +95,7 @@ absl::StatusOr<std::shared_ptr<Request>> Engine::Submit(RequestSpec spec,
   auto request = std::make_shared<Request>(std::move(spec));
   request->set_cancellation(cancellation_);
   request->set_listener(std::move(listener));
-  if (store_ != nullptr && answers) store_->Look();
+  if (answers) NoticeStored();
   absl::MutexLock lock(&mutex_);
   RETURN_IF_ERROR(accepting_);
   const int64_t queued = num_waiting_ + static_cast<int64_t>(incoming_.size());

@@ -89,9 +89,13 @@ class Engine {
   absl::StatusOr<std::shared_ptr<const CompiledConstraint>> CompiledConstraintOf(
       const GenerationOptions& options) const;
 
-  // Whether a device that the model was on is lost: all that was asked has failed, and so does what
-  // is asked from now on.
+  // Whether a device that the model was on is lost, or its packed weights were damaged: all that was
+  // asked has failed, and so does what is asked from now on.
   bool lost() const;
+
+  // Notices what other processes have stored meanwhile: reads the disk, once in a while. Submit does,
+  // too; who holds a lock there does it before.
+  void NoticeStored() const;
 
   const Model& model() const { return *model_; }
   // The longest sequence, prompt and answer together: the context, or the whole KV cache where that
@@ -157,7 +161,7 @@ class Engine {
   void StorePrefix(const Sequence& sequence, int64_t tokens, int32_t state);
   void FailBatch(const StepPlan& plan, const absl::Status& status);
   void FailAll(const absl::Status& status);
-  void LoseDevice(const absl::Status& status);
+  void LoseModel(const absl::Status& status);
   void Finish(std::unique_ptr<Sequence> sequence, Generation result);
   static void Count(const Finished& finished, RequestCounts* counts);
   void Deliver();

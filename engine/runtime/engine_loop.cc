@@ -13,6 +13,15 @@
 #include "engine/runtime/prompt_lookup.h"
 
 namespace lm {
+namespace {
+
+// Whether nothing of the model can be used any more: its device is gone, or its packed weights are
+// damaged.
+bool IsLoss(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDataLoss(status);
+}
+
+}  // namespace
 
 void Engine::Run() {
   ExitGuard guard([](void* engine) { static_cast<Engine*>(engine)->AskToStop(); }, this);
@@ -131,8 +140,8 @@ void Engine::Step() {
   const absl::Status ops = plan.loads.empty() ? absl::OkStatus() : CarryOut(&plan);
   only_loads_ =
       plan.entries.empty() && scheduler_->num_loading() > 0 && scheduler_->num_following() == 0;
-  if (absl::IsUnavailable(ops)) {
-    LoseDevice(ops);
+  if (IsLoss(ops)) {
+    LoseModel(ops);
   } else if (!ops.ok()) {
     FailBatch(plan, ops);
   } else if (!plan.entries.empty()) {
@@ -148,8 +157,8 @@ void Engine::Step() {
       RecordStep(plan, work, end - start);
       if (store_ != nullptr) StoreFound(plan);
       Advance(plan, end);
-    } else if (absl::IsUnavailable(status)) {
-      LoseDevice(status);
+    } else if (IsLoss(status)) {
+      LoseModel(status);
     } else {
       FailBatch(plan, status);
     }
@@ -225,10 +234,10 @@ void Engine::FailAll(const absl::Status& status) {
 }
 
 // Nothing of the model is there any more. Who asks next has it loaded anew (generator_registry.h).
-void Engine::LoseDevice(const absl::Status& status) {
+void Engine::LoseModel(const absl::Status& status) {
   {
     absl::MutexLock lock(&mutex_);
-    if (accepting_.ok()) accepting_ = status;
+    if (accepting_.ok()) accepting_ = absl::UnavailableError(status.message());
   }
   FailAll(status);
 }
@@ -333,17 +342,19 @@ std::unique_ptr<Scheduler> Engine::MakeScheduler() const {
   // Of the memory for logits, what decoding sequences do not need is for prompts being scored.
   constexpr int64_t kMaxLogitBytes = 64 << 20;
   const LanguageModel& model = model_->language_model();
+  constexpr int64_t kLeastScoredRows = 16;  // of a vocabulary of any size
   const int64_t rows = kMaxLogitBytes / (int64_t{model.vocab_size()} * sizeof(float));
-  return std::make_unique<Scheduler>(
-      SchedulerOptions{.step_tokens = options_.step_tokens,
-                       .max_sequences = options_.max_sequences,
-                       .max_scored_rows = static_cast<int32_t>(std::clamp<int64_t>(
-                           rows - options_.max_sequences, 1, options_.step_tokens)),
-                       .cache = model.cache(),
-                       .prefix_cache = options_.prefix_cache && !model.cache().whole_sequences,
-                       .grammar_work = options_.grammar_work,
-                       .speculator = speculator_.get(),
-                       .store = store_.get()});
+  return std::make_unique<Scheduler>(SchedulerOptions{
+      .step_tokens = options_.step_tokens,
+      .max_sequences = options_.max_sequences,
+      .max_scored_rows = static_cast<int32_t>(std::clamp<int64_t>(
+          rows - options_.max_sequences, std::min<int64_t>(kLeastScoredRows, options_.step_tokens),
+          options_.step_tokens)),
+      .cache = model.cache(),
+      .prefix_cache = options_.prefix_cache && !model.cache().whole_sequences,
+      .grammar_work = options_.grammar_work,
+      .speculator = speculator_.get(),
+      .store = store_.get()});
 }
 
 std::unique_ptr<Speculator> Engine::MakeSpeculator() const {

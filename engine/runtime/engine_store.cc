@@ -35,11 +35,15 @@ std::unique_ptr<PrefixStore> Engine::MakeStore() {
   if (!no_store_.empty()) return nullptr;
   PrefixStoreOptions options = {
       .folder = info.prefix_store,
-      .model = absl::StrCat(LM_VERSION ".2 ", info.digest, " ", info.device, " ",
-                            KvTypeName(info.kv_type), " ", info.context_length),
+      .model =
+          absl::StrCat(LM_VERSION ".2 ", info.digest, " ", info.device, " ",
+                       KvTypeName(info.kv_type), " ", info.context_length, " ", cache.state_bytes),
       .state_bytes = cache.state_bytes,
       .block_tokens = kKvBlockTokens};
-  for (const CacheClass& c : cache.classes) options.classes.push_back({c.window, c.block_bytes});
+  for (const CacheClass& c : cache.classes) {
+    options.classes.push_back({c.window, c.block_bytes});
+    absl::StrAppend(&options.model, " ", c.window, ":", c.block_bytes);
+  }
   if (info.prefix_store_bytes > 0) options.max_bytes = info.prefix_store_bytes;
   return std::make_unique<PrefixStore>(std::move(options));
 }
@@ -91,10 +95,14 @@ AdapterSet Engine::AdaptersOf(absl::string_view stored) const {
   return set;
 }
 
+void Engine::NoticeStored() const {
+  if (!fork_guard_.forked() && store_ != nullptr) store_->Look();
+}
+
 int64_t Engine::StoredTokens(absl::string_view salt, const AdapterSet& adapters,
                              absl::Span<const int32_t> prompt) const {
   if (fork_guard_.forked() || store_ == nullptr) return 0;
-  store_->Look();
+  NoticeStored();
   const auto stored = store_->Find(PrefixStore::KeyOf(salt, StoredAdapters(adapters)), prompt);
   return stored == nullptr ? 0 : stored->tokens;
 }

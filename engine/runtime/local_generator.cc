@@ -113,6 +113,7 @@ void CutTokens(OnOverflow how, size_t most, const Tokenizer& tokenizer,
 std::string LocalGenerator::identity() const {
   std::string identity = absl::StrCat(info().digest, "/", info().device);
   if (info().kv_type != DType::kF16) absl::StrAppend(&identity, "/", KvTypeName(info().kv_type));
+  if (info().short_rope) absl::StrAppend(&identity, "/short");
   return identity;
 }
 
@@ -127,6 +128,7 @@ absl::StatusOr<RequestSpec> LocalGenerator::Prepare(const TextRequest& request) 
                                                                  : PrepareChat(request));
   spec.salt = std::string(request.salt);
   ASSIGN_OR_RETURN(spec.adapters, AdaptersOf(request.options));
+  engine_->NoticeStored();  // the memo submits under its lock
   return spec;
 }
 

@@ -32,6 +32,12 @@ void MtpDrafter::Propose(absl::Span<DraftRow> rows, std::vector<CacheOp>* cache_
     room = std::min(room, model_.context_length()) - position;
     const int32_t most = std::min({row.most, kMostGuessed, room});
     if (most <= 0) continue;
+    // Ballots of one prompt may have the block of its last token in common.
+    const int32_t block = row.blocks->blocks[0][position / kKvBlockTokens];
+    const bool shared = std::any_of(active.begin(), active.end(), [block](const Active& other) {
+      return other.row->blocks->blocks[0][other.position / kKvBlockTokens] == block;
+    });
+    if (shared) continue;
     active.push_back({.row = &row,
                       .position = position,
                       .token = row.context.back(),

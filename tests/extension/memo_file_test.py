@@ -34,6 +34,19 @@ class MemoFileTest(unittest.TestCase):
     def ask(self, connection, prompt):
         return harness.value(connection, "SELECT generate(?, NULL, ?)", prompt, OPTIONS)
 
+    def test_a_context_that_changes_the_numbers_has_answers_of_its_own(self):
+        """LongRoPE takes other factors where the context is short."""
+        connection = self.connect()
+        model = str(harness.MODELS / "phi3-f32.gguf")
+        connection.execute("INSERT INTO temp.lm_models(name, path) VALUES ('whole', ?)", (model,))
+        connection.execute("INSERT INTO temp.lm_models(name, path, options) VALUES ('short', ?, '{\"context_length\":64}')", (model,))
+        ask = lambda name, cache: harness.value(connection, "SELECT generate('rain all day', NULL, json_object('model', ?, 'max_tokens', 12, "
+                                                "'cache', json(?)))", name, cache)
+        right = {name: ask(name, "false") for name in ("whole", "short")}
+        self.assertNotEqual(right["whole"], right["short"])
+        for name in ("whole", "short", "whole"):
+            self.assertEqual(ask(name, "true"), right[name])
+
     def in_new_process(self, script):
         """Runs a script with a connection `c` that has the memo; what it prints."""
         head = ("import sys; sys.path.insert(0, sys.argv[1]); import harness\n"

@@ -44,8 +44,8 @@ class PackCacheTest(unittest.TestCase):
         self.answer = self.ask(self.start(cache=self.folder / "first"))[0]
         self.assertGreater(len(self.answer), 8)
 
-    def start(self, cache=None, model=None):
-        process = subprocess.Popen([sys.executable, "-c", OTHER, str(cache or self.cache), str(model or self.model)], stdin=subprocess.PIPE,
+    def start(self, cache=None, model=None, script=OTHER):
+        process = subprocess.Popen([sys.executable, "-c", script, str(cache or self.cache), str(model or self.model)], stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, text=True, cwd=pathlib.Path(__file__).parent)
         self.addCleanup(process.wait)
         self.addCleanup(process.stdout.close)
@@ -131,12 +131,25 @@ class PackCacheTest(unittest.TestCase):
             byte = file.read(1)
             file.seek(middle)
             file.write(bytes([byte[0] ^ 1]))
-        answer, said = self.ask(self.start())
+        process = self.start()
+        answer, said = self.ask(process)
         self.assertEqual(answer, "error")
         self.assertIn("packed weights", said)
         self.assertIn("are damaged", said)
         self.assertEqual(list(self.cache.glob("*.pack")), [])
-        self.assertEqual(self.ask(self.start()), [self.answer, "written"])
+        self.assertEqual(self.ask(process), [self.answer, "written"])  # loaded anew
+        self.assertIn(self.ask(self.start())[1], ("mapped", "read"))
+
+    def test_another_file_says_that_its_directory_is_as_large_as_a_disk(self):
+        self.cache.mkdir()
+        other = self.cache / "other.pack"
+        with open(other, "wb") as file:
+            file.write(b"lm.pack1" + (64).to_bytes(8, "little") + ((1 << 40) - 64).to_bytes(8, "little"))
+            file.truncate(1 << 40)
+        script = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))\n"
+        process = self.start(script=script + OTHER)
+        self.assertEqual(self.ask(process), [self.answer, "written"])
+        self.assertTrue(other.exists())
 
     def test_a_damaged_directory_is_no_file(self):
         pack = self.packed()

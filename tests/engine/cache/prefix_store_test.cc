@@ -19,6 +19,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/random.h"
 
 namespace lm {
@@ -288,6 +289,21 @@ TEST_F(PrefixStoreTest, CutAndDamagedFilesAreRefusedWithAReason) {
   }
   EXPECT_TRUE(Store(*Open(), prefix));  // again
   EXPECT_EQ(Given(*Open(), Join(prefix, {1})), 96);
+}
+
+TEST_F(PrefixStoreTest, AnInterruptedLookRefusesNothing) {
+  Store(*Open(), Count(96));
+  ASSERT_TRUE(Store(*Open(), Count(96, 500)));
+  auto store = Open();
+  {
+    const CheckpointScope interrupted([] { return true; });
+    absl::SleepFor(absl::Milliseconds(10));  // it is asked after five
+    EXPECT_EQ(Given(*store, Join(Count(96), {1})), 0);
+    EXPECT_EQ(store->state(), "0 prefixes");
+  }
+  EXPECT_EQ(Files().size(), 2u);
+  absl::SleepFor(absl::Milliseconds(250));  // until it looks again
+  EXPECT_EQ(Given(*store, Join(Count(96), {1})), 96);
 }
 
 TEST_F(PrefixStoreTest, AFileThatOthersMayWriteIsNotBelieved) {

@@ -245,6 +245,24 @@ TEST_F(StoredPrefixTest, WhatAdaptersHaveMadeIsFoundWithThemOnly) {
   EXPECT_EQ(engine->StoredPrefixes("file:/a.db")[0].adapters, R"([{"name":"one","scale":1.0}])");
 }
 
+// Blocks with the layer for multi-token prediction, and without.
+TEST_F(StoredPrefixTest, AnotherLayoutOfTheCacheHasFilesOfItsOwn) {
+  const std::string model = LM_TESTDATA "/models/glm4moe-mtp-f32.gguf";
+  std::vector<Generation> first;
+  for (const int turn : {0, 1}) {
+    for (const bool mtp : {true, false}) {
+      auto engine = Start({.mtp = mtp}, model);
+      const std::vector<Generation> got = Run(*engine, specs_);
+      if (first.empty()) first = got;
+      ExpectSame(first, got);
+      EXPECT_EQ(got[0].tokens_cached, turn == 0 ? 0 : 150);
+      engine->Stop();
+      EXPECT_EQ(engine->StoreState(), "1 prefix");
+    }
+  }
+  EXPECT_EQ(Files().size(), 2u);
+}
+
 TEST_F(StoredPrefixTest, RequestsMayBeGivenUpWhileTheirPrefixIsRead) {
   Run(*Start(), specs_);
   for (int turn = 0; turn < 20; ++turn) {
