@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "extension/batch/batch_state.h"
+#include "extension/connection/spending.h"
 #include "extension/host/statement.h"
 
 namespace lm {
@@ -348,6 +349,12 @@ absl::Status LookAhead::Begin(const CallText& now) {
   if (connection_->settings().lookahead == "off") {
     return absl::FailedPreconditionError("lm_settings has lookahead 'off'");
   }
+  // Ours have some thousand instructions; one that is too long ends the statement that runs as if
+  // there were no memory.
+  constexpr int kLeastProgram = 25'000;
+  if (sqlite3_limit(connection_->db(), SQLITE_LIMIT_VDBE_OP, -1) < kLeastProgram) {
+    return absl::FailedPreconditionError("the host limits how long programs may be");
+  }
   const int runs = std::max(sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_RUN, 0), 1);
   if (sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_FULLSCAN_STEP, 0) / runs > kMostScanned) {
     return absl::FailedPreconditionError("it reads too many rows");
@@ -369,6 +376,9 @@ absl::Status LookAhead::Begin(const CallText& now) {
   // again behind what they begin with.
   const bool weighs_labels = now.chooses && now.question.empty();
   const bool independent = shadow_.num_sites <= 1 && !weighs_labels && now.begun.empty();
+  if (HasBudget(now.options->generation) && !independent) {
+    return absl::FailedPreconditionError("its budget is spent in the order of its calls");
+  }
   most_width_ = now.options->session().generator().most_under_way();
   width_ = !to_its_end ? kFirstOfSelect : independent ? most_width_ : kFirstOfWrite;
   place_ = 0;

@@ -41,6 +41,31 @@ class LookAheadTest(unittest.TestCase):
         connection.execute("CREATE INDEX notes_y ON notes(y)")
         return connection
 
+    def test_a_budget_is_spent_in_the_order_of_the_calls(self):
+        for tokens in (700, 2000):
+            options = f'{{"max_tokens":8,"max_total_tokens":{tokens},"on_error":"null"}}'
+            sql = (f"SELECT id, CASE WHEN lm_score(body, 'even?', '{options}') > 0.5 THEN generate(body, 'A', '{options}') "
+                   f"ELSE generate(body, 'C', '{options}') END FROM notes")
+            rows = {}
+            for lookahead in ("off", "on"):
+                connection = self.connect(lookahead, f"{lookahead}{tokens}.db")
+                rows[lookahead] = connection.execute(sql).fetchall()
+                connection.close()
+            self.assertEqual(rows["on"], rows["off"])
+            self.assertGreater(sum(value is not None for _, value in rows["on"]), 2)
+
+    @unittest.skipUnless(hasattr(sqlite3.Connection, "setlimit"), "Python 3.11")
+    def test_a_host_that_limits_programs_keeps_its_transaction(self):
+        connection = self.connect("on")
+        connection.setlimit(5, 1000)  # SQLITE_LIMIT_VDBE_OP
+        connection.execute("BEGIN")
+        connection.execute("INSERT INTO notes(body) VALUES ('new')")
+        harness.value(connection, f"SELECT count({G}) FROM notes")
+        self.assertTrue(connection.in_transaction)
+        connection.execute("COMMIT")
+        self.assertEqual(harness.value(connection, "SELECT count(*) FROM notes"), ROWS + 1)
+        connection.close()
+
     def counted(self, connection, run):
         """What run() returns, how many requests the model had meanwhile, and how many calls were foreseen."""
         sql = "SELECT requests, foreseen FROM lm_stats WHERE phase = 'decode'"
