@@ -104,10 +104,13 @@ absl::StatusOr<FileIdentity> IdentifyFile(const std::string& path) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) return FileError(errno, path);
   RETURN_IF_ERROR(CheckRegular(info, path));
+  // Of any second: unsigned, it may go round.
+  const uint64_t modified =
+      static_cast<uint64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
   return FileIdentity{.device = info.st_dev,
                       .inode = info.st_ino,
                       .bytes = static_cast<uint64_t>(info.st_size),
-                      .modified_ns = info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec};
+                      .modified_ns = static_cast<int64_t>(modified)};
 }
 
 }  // namespace lm

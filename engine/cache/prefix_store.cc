@@ -241,7 +241,7 @@ void PrefixStore::Refuse(const std::string& path, const absl::Status& why) {
   if (!absl::IsNotFound(why)) Note(why);
   if (absl::IsDataLoss(why)) {
     unlink(path.c_str());
-  } else if (!absl::IsNotFound(why)) {
+  } else if (absl::IsFailedPrecondition(why)) {
     refused_.insert(path);
   }
 }

@@ -185,8 +185,12 @@ void Engine::StorePrefix(const Sequence& sequence, int64_t tokens, int32_t state
   const std::optional<int64_t> begin = store_->Wants(sequence.store_key(), prefix, is_asked);
   if (!begin) return;
   LanguageModel& model = model_->language_model();
+  const std::vector<PrefixStore::Piece> pieces = store_->Layout(*begin, tokens);
+  size_t bytes = 0;
+  for (const PrefixStore::Piece& piece : pieces) bytes += piece.bytes;
   std::vector<char> data;
-  for (const PrefixStore::Piece& piece : store_->Layout(*begin, tokens)) {
+  data.reserve(bytes);
+  for (const PrefixStore::Piece& piece : pieces) {
     absl::Span<char> memory;
     if (piece.cache_class == PrefixStore::kState) {
       if (state >= 0) memory = model.StateMemory(state);

@@ -120,7 +120,7 @@ class JobsTable : public WritableTable {
     ASSIGN_OR_RETURN(const std::string schema, SchemaOfInsert(db));
     RETURN_IF_ERROR(CheckJob(cells[kSystem], cells[kOptions]));
     RETURN_IF_ERROR(CreateJobTables(db, schema));
-    CreateJobChecks(db, schema);
+    if (schema == "main") CreateJobChecks(db);
     const char* verb = on_conflict == OnConflict::kIgnore    ? "INSERT OR IGNORE"
                        : on_conflict == OnConflict::kReplace ? "INSERT OR REPLACE"
                                                              : "INSERT";
@@ -167,24 +167,24 @@ class JobRowsTable : public SnapshotTable {
 }  // namespace
 
 // lm_jobs is an ordinary table, which others write too; this connection's triggers look at what it
-// writes itself.
-void CreateJobChecks(sqlite3* db, absl::string_view schema) {
-  if (sqlite3_table_column_metadata(db, std::string(schema).c_str(), "lm_jobs", "query", nullptr,
-                                    nullptr, nullptr, nullptr, nullptr) != SQLITE_OK) {
+// writes itself. (Not of attached databases: a trigger that outlives its table, as one of a
+// database that is detached, makes SQLite refuse ALTER TABLE. lm_run looks at a job in any case.)
+void CreateJobChecks(sqlite3* db) {
+  if (sqlite3_table_column_metadata(db, "main", "lm_jobs", "query", nullptr, nullptr, nullptr,
+                                    nullptr, nullptr) != SQLITE_OK) {
     return;
   }
   absl::StatusOr<Statement> real = Statement::Prepare(
-      db, absl::StrCat("SELECT 1 FROM ", QuotedName(schema),
-                       ".sqlite_master WHERE type = 'table' AND name = 'lm_jobs'"));
+      db, "SELECT 1 FROM main.sqlite_master WHERE type = 'table' AND name = 'lm_jobs'");
   if (!real.ok()) return;
   const absl::StatusOr<bool> found = real->Step();
   if (!found.ok() || !*found) return;
   real->Reset();
   for (const absl::string_view change : {"INSERT", "UPDATE OF system, options"}) {
-    const std::string name = absl::StrCat("lm_jobs_", change.substr(0, 6), "_", schema);
-    Execute(db, absl::StrCat("CREATE TEMP TRIGGER IF NOT EXISTS ", QuotedName(name), " BEFORE ",
-                             change, " ON ", QuotedName(schema),
-                             ".lm_jobs BEGIN SELECT lm_check_job(new.system, new.options); END")
+    const std::string name = absl::StrCat("lm_jobs_", change.substr(0, 6));
+    Execute(db, absl::StrCat("CREATE TEMP TRIGGER IF NOT EXISTS ", name, " BEFORE ", change,
+                             " ON main.lm_jobs BEGIN SELECT lm_check_job(new.system, new.options); "
+                             "END")
                     .c_str())
         .IgnoreError();
   }

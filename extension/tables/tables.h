@@ -12,8 +12,8 @@ namespace lm {
 
 class Connection;
 
-// Has connection `db` check what it writes to lm_jobs of that database, if there is that table.
-void CreateJobChecks(sqlite3* db, absl::string_view schema);
+// Has connection `db` check what it writes to lm_jobs of its main database, if there is that table.
+void CreateJobChecks(sqlite3* db);
 
 int RegisterEach(const std::shared_ptr<Connection>& connection);
 int RegisterQuery(const std::shared_ptr<Connection>& connection);

@@ -260,6 +260,14 @@ class StorageTest(JobRulesTest):
         with self.assertRaisesRegex(sqlite3.OperationalError, "jobs are kept in a database that lasts"):
             self.add(fresh, table="temp.lm_jobs")
 
+    def test_a_database_that_is_detached_leaves_nothing(self):
+        db = self.open("main.db")
+        db.execute("ATTACH ? AS a", (str(self.folder / "a.db"),))
+        self.add(db, table="a.lm_jobs", query="SELECT 1, 'rain'", target=None)
+        db.execute("DETACH a")
+        db.execute("ALTER TABLE t RENAME TO notes")
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM notes"), 3)
+
     def test_a_database_in_memory_reaches_no_further(self):
         db = self.open(":memory:", script="CREATE TEMP TABLE own(x); CREATE TABLE log(x);")
         db.execute("ATTACH ':memory:' AS a")
