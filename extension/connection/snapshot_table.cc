@@ -121,6 +121,14 @@ struct TableWriting {
     return code == absl::StatusCode::kAlreadyExists ? SQLITE_CONSTRAINT : reported;
   }
 
+  // The state to which a rollback to the savepoint leads. A savepoint that was open when the table
+  // was first written has none of its own: SQLite has it saved for the innermost alone.
+  static std::vector<WritableTable::SavedState>::iterator FirstFrom(
+      std::vector<WritableTable::SavedState>& saved, int savepoint) {
+    return std::find_if(saved.begin(), saved.end(),
+                        [savepoint](const auto& state) { return state.savepoint >= savepoint; });
+  }
+
   static int Savepoint(sqlite3_vtab* vtab, int savepoint) noexcept {
     return RunFor(vtab, [&] {
       Release(vtab, savepoint);
@@ -132,20 +140,25 @@ struct TableWriting {
   static int RollbackTo(sqlite3_vtab* vtab, int savepoint) noexcept {
     return RunFor(vtab, [&] {
       auto& saved = Of(vtab).saved_;
-      // Without a state of just that savepoint, nothing has changed between it and the next one.
-      const auto first = std::find_if(saved.begin(), saved.end(), [savepoint](const auto& state) {
-        return state.savepoint >= savepoint;
-      });
+      const auto first = FirstFrom(saved, savepoint);
+      // Without a state, nothing has changed since.
       if (first == saved.end()) return absl::OkStatus();
       Of(vtab).Restore(first->state.get());
+      first->savepoint = savepoint;
       saved.erase(first + 1, saved.end());
       return absl::OkStatus();
     });
   }
 
   static int Release(sqlite3_vtab* vtab, int savepoint) noexcept {
-    std::erase_if(Of(vtab).saved_,
-                  [savepoint](const auto& state) { return state.savepoint >= savepoint; });
+    auto& saved = Of(vtab).saved_;
+    auto first = FirstFrom(saved, savepoint);
+    if (first == saved.end()) return SQLITE_OK;
+    // Of savepoints before it that have no state of their own, this is the state.
+    const bool stands_for_others =
+        first != saved.begin() && std::prev(first)->savepoint < savepoint - 1;
+    if (stands_for_others) (first++)->savepoint = savepoint - 1;
+    saved.erase(first, saved.end());
     return SQLITE_OK;
   }
 
@@ -154,11 +167,14 @@ struct TableWriting {
     return Savepoint(vtab, -1);
   }
 
-  static int Commit(sqlite3_vtab* vtab) noexcept { return Release(vtab, -1); }
+  static int Commit(sqlite3_vtab* vtab) noexcept {
+    Of(vtab).saved_.clear();
+    return SQLITE_OK;
+  }
 
   static int Rollback(sqlite3_vtab* vtab) noexcept {
     const int code = RollbackTo(vtab, -1);
-    Release(vtab, -1);
+    Of(vtab).saved_.clear();
     return code;
   }
 

@@ -64,7 +64,8 @@ class WritableTable : public SnapshotTable {
  private:
   friend struct TableWriting;
 
-  // The state before a savepoint; -1 is the transaction's beginning.
+  // The state before a savepoint, and before those between the one before in saved_ and it; -1 is
+  // the transaction's beginning.
   struct SavedState {
     int savepoint;
     std::shared_ptr<const void> state;

@@ -1,0 +1,136 @@
+"""lm_settings, lm_models and lm_examples follow transactions as a table of SQLite's own does: whatever a host begins, writes,
+rolls back and releases, both have the same rows after each step.
+
+LM_SAVEPOINTS=2000 walks so many times (LM_SAVEPOINTS_SEED begins elsewhere).
+"""
+import os
+import random
+import sqlite3
+import unittest
+
+import harness
+
+WALKS = int(os.environ.get("LM_SAVEPOINTS", "60"))
+SEED = int(os.environ.get("LM_SAVEPOINTS_SEED", "1"))
+STEPS = 40
+BEGINNINGS = (["SAVEPOINT a"], ["BEGIN", "SAVEPOINT a"], ["SAVEPOINT z", "SAVEPOINT a"], ["BEGIN", "SAVEPOINT z", "SAVEPOINT a"])
+
+
+class Settings:
+    """A table of ours beside a plain one, which is written alike."""
+    table, key, column = "lm_settings", "key", "value"
+    keys = ("max_tokens", "top_k", "seed")
+    values = range(1, 1000)
+    failing = "('max_tokens', 7), ('nonsense', 1)"
+
+    def show(self, connection, table):
+        where = " WHERE value IS NOT default_value" if table == self.table else ""
+        return dict(connection.execute(f"SELECT {self.key}, {self.column} FROM temp.{table}{where}"))
+
+
+class Models(Settings):
+    table, key, column = "lm_models", "name", "path"
+    keys = ("one", "two", "three")
+    values = [str(harness.MODELS / name) for name in ("llama-q8_0.gguf", "qwen2-q4_0.gguf", "qwen3-q8_0.gguf")]
+    failing = f"('one', '{values[0]}'), ('two', '/nowhere.gguf')"
+
+    def show(self, connection, table):
+        rows = connection.execute(f"SELECT {self.key}, {self.column} FROM temp.{table}")
+        return {name: path for name, path in rows if name in self.keys}
+
+
+class SavepointsTest(unittest.TestCase):
+    def connect(self):
+        connection = harness.connect()
+        connection.execute("CREATE TABLE content(x)")  # and so temp has tables of ours
+        return connection
+
+    def pair(self, kind):
+        connection = self.connect()
+        connection.execute(f"CREATE TEMP TABLE plain({kind.key} UNIQUE, {kind.column})")
+        return connection
+
+    def both(self, connection, kind, sql, *parameters):
+        """`sql` on each of the two; {} is the table."""
+        for table in (kind.table, "plain"):
+            connection.execute(sql.format(f"temp.{table}"), parameters)
+
+    def check(self, connection, kind, *log):
+        self.assertEqual(kind.show(connection, kind.table), kind.show(connection, "plain"), log)
+
+    def test_each_way_to_write_first_inside_a_savepoint(self):
+        for kind in (Settings(), Models()):
+            key, other, value, changed = kind.keys[0], kind.keys[1], kind.values[0], kind.values[1]
+            names = f"{kind.key}, {kind.column}"
+            writes = ((f"UPDATE {{}} SET {kind.column} = ? WHERE {kind.key} = '{key}'", changed),
+                      (f"DELETE FROM {{}} WHERE {kind.key} = ?", key),
+                      (f"INSERT INTO {{}}({names}) VALUES ('{other}', ?)", changed),
+                      (f"INSERT OR REPLACE INTO {{}}({names}) VALUES ('{key}', ?)", changed),
+                      (f"INSERT INTO {{}}({names}) SELECT '{other}', ?", changed),
+                      (f"INSERT OR REPLACE INTO {{}}({names}) VALUES ('{key}', ?1), ('{other}', ?1)", changed))
+            for beginning in BEGINNINGS:
+                for write in writes:
+                    for end in ("COMMIT", "ROLLBACK", "RELEASE a"):
+                        with self.subTest(table=kind.table, beginning=beginning, write=write, end=end):
+                            connection = self.pair(kind)
+                            self.both(connection, kind, f"INSERT INTO {{}}({names}) VALUES ('{key}', ?)", value)
+                            for sql in beginning:
+                                connection.execute(sql)
+                            for _ in range(2):  # a write after a rollback, and that is undone, too
+                                self.both(connection, kind, *write)
+                                self.check(connection, kind)
+                                connection.execute("ROLLBACK TO a")
+                                self.check(connection, kind)
+                                self.assertEqual(kind.show(connection, kind.table), {key: value})
+                            self.both(connection, kind, *write)
+                            connection.execute(end)
+                            self.check(connection, kind)
+                            connection.close()
+
+    def test_examples(self):
+        connection = self.connect()
+        connection.execute("INSERT INTO temp.lm_examples(name, prompt, answer) VALUES ('set', 'rain', 'wet')")
+        for sql in ("BEGIN", "SAVEPOINT a", "UPDATE temp.lm_examples SET answer = 'dry' WHERE prompt = 'rain'", "ROLLBACK TO a"):
+            connection.execute(sql)
+        self.assertEqual(harness.value(connection, "SELECT answer FROM temp.lm_examples"), "wet")
+
+    def test_random_walks(self):
+        for seed in range(SEED, SEED + WALKS):
+            choose = random.Random(seed)
+            kind = Models() if seed % 4 == 0 else Settings()
+            connection, log = self.pair(kind), []
+            for _ in range(STEPS):
+                sql, parameters = self.step(choose, kind)
+                log.append((sql, parameters))
+                if "{}" not in sql:
+                    try:
+                        connection.execute(sql)
+                    except sqlite3.OperationalError as error:  # no such savepoint, or no transaction
+                        log.append(str(error))
+                elif sql.startswith("INSERT") and kind.failing in sql:
+                    with self.assertRaises(sqlite3.Error):
+                        connection.execute(sql.format(f"temp.{kind.table}"))
+                else:
+                    self.both(connection, kind, sql, *parameters)
+                self.check(connection, kind, seed, log)
+            connection.close()
+
+    def step(self, choose, kind):
+        names = f"{kind.key}, {kind.column}"
+        key, value = choose.choice(kind.keys), choose.choice(kind.values)
+        savepoint = choose.choice("abc")
+        return choose.choice((
+            (f"INSERT OR REPLACE INTO {{}}({names}) VALUES (?, ?)", (key, value)),
+            (f"INSERT OR REPLACE INTO {{}}({names}) VALUES (?1, ?2), ('{kind.keys[0]}', ?2)", (key, value)),
+            (f"INSERT OR REPLACE INTO {{}}({names}) SELECT ?, ?", (key, value)),
+            # Every setting is a row of lm_settings; those that were set are rows of both.
+            (f"UPDATE {{}} SET {kind.column} = ? WHERE {kind.key} = ? AND {kind.key} IN (SELECT {kind.key} FROM temp.plain)", (value, key)),
+            (f"DELETE FROM {{}} WHERE {kind.key} = ?", (key,)),
+            (f"INSERT OR REPLACE INTO {{}}({names}) VALUES {kind.failing}", ()),
+            ("BEGIN", ()), ("COMMIT", ()), ("ROLLBACK", ()),
+            (f"SAVEPOINT {savepoint}", ()), (f"SAVEPOINT {savepoint}", ()),
+            (f"RELEASE {savepoint}", ()), (f"ROLLBACK TO {savepoint}", ()), (f"ROLLBACK TO {savepoint}", ())))
+
+
+if __name__ == "__main__":
+    unittest.main()
