@@ -21,7 +21,7 @@ bool SameEscalation(const Escalation* a, const Escalation* b) {
 
 CallText::CallText(const RowPrompt& row)
     : prompt(**row.prompt),
-      system(row.system->value_or("")),
+      system(row.options->SystemOf(*row.system)),
       question(row.question),
       chooses(row.chooses),
       begun(row.begun),

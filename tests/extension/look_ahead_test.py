@@ -195,6 +195,20 @@ class LookAheadTest(unittest.TestCase):
                 self.assertGreater(asked, 30)
                 self.assertGreater(known, 0.6 * asked)
 
+    def test_no_system_prompt_is_not_the_settings_one(self):
+        """NULL means the settings' system prompt, '' none: two calls, whichever of them was foreseen."""
+        settings, none = (G.replace("'You are a poet.'", system) for system in ("NULL", "''"))
+        score = f"lm_score(body, 'odd?', '{PLAIN}')"
+
+        def run(connection):
+            connection.execute("INSERT INTO temp.lm_settings VALUES ('system', 'Answer as a pirate does.')")
+            middle = harness.value(connection, f"SELECT {score} AS s FROM notes WHERE body IS NOT NULL ORDER BY s LIMIT 1 OFFSET 27")
+            return [connection.execute(sql, (middle,)).fetchall() for sql in (
+                f"SELECT id, CASE WHEN {score} > ? THEN {settings} ELSE {none} END FROM notes",
+                f"SELECT id, CASE WHEN {score} <= ? THEN {settings} ELSE {none} END FROM notes")]
+        one, other = self.both(run, foreseen=None)
+        self.assertGreater(sum(a != b for a, b in zip(one, other)), ROWS // 2)
+
     def test_a_place_that_was_guessed_wrong_is_not_guessed_again(self):
         sql = f"SELECT id, CASE WHEN lm_score(body, 'It rains.') >= 0 THEN 'rain' ELSE {G} END FROM notes"
         connection = self.connect("on")
