@@ -20,7 +20,7 @@ class Settings:
     """A table of ours beside a plain one, which is written alike."""
     table, key, column = "lm_settings", "key", "value"
     keys = ("max_tokens", "top_k", "seed")
-    values = range(1, 1000)
+    values = range(1001, 2000)  # no default is among them
     failing = "('max_tokens', 7), ('nonsense', 1)"
 
     def show(self, connection, table):
