@@ -22,6 +22,7 @@
 #include "extension/host/ask_authorizer.h"
 #include "extension/host/interrupt.h"
 #include "extension/host/sqlite_api.h"
+#include "extension/host/statement.h"
 #include "extension/memo/memo_file.h"
 
 namespace lm {
@@ -135,10 +136,17 @@ absl::StatusOr<std::string> Connection::CheckMemo(const std::string& path) {
   std::filesystem::path real;
   if (!error) real = std::filesystem::weakly_canonical(absolute, error);
   if (error) return absl::InvalidArgumentError(absl::StrCat("memo: ", error.message()));
-  const char* main = sqlite3_db_filename(db_, "main");
-  if (main != nullptr && std::filesystem::equivalent(real, main, error)) {
+  ASSIGN_OR_RETURN(Statement databases, Statement::Prepare(db_, "PRAGMA database_list"));
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, databases.Step());
+    if (!row) break;
+    ASSIGN_OR_RETURN(const std::string schema, databases.Text(1));
+    const char* file = sqlite3_db_filename(db_, schema.c_str());
+    if (file == nullptr || !std::filesystem::equivalent(real, file, error)) continue;
+    const std::string which =
+        schema == "main" ? "this database" : absl::StrCat("the attached database ", schema);
     return absl::FailedPreconditionError(
-        absl::StrCat("memo: '", path, "' is this database; the memo is a file of its own"));
+        absl::StrCat("memo: '", path, "' is ", which, "; the memo is a file of its own"));
   }
   RETURN_IF_ERROR(CheckMayAttach(db_, real.string()));
   RETURN_IF_ERROR(MemoFile::Of(real.string())->Open());

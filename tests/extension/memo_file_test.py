@@ -160,6 +160,19 @@ class MemoFileTest(unittest.TestCase):
             self.connect(path=path)
         return str(raised.exception)
 
+    def test_no_database_of_the_connection_is_a_memo(self):
+        folder = pathlib.Path(self.folder.name)
+        connection = harness.connect(str(folder / "main.db"))
+        connection.execute("CREATE TABLE t(x)")
+        connection.execute("ATTACH ? AS far", (str(folder / "far.db"),))
+        connection.execute("ATTACH ':memory:' AS nowhere")
+        (folder / "link.db").symlink_to(folder / "far.db")
+        for name, which in (("main.db", "this database"), ("far.db", "the attached database far"), ("link.db", "the attached database far")):
+            with self.assertRaisesRegex(sqlite3.OperationalError, f"{name}' is {which}; the memo is a file of its own"):
+                connection.execute("INSERT INTO temp.lm_settings VALUES ('memo', ?)", (str(folder / name),))
+        self.assertEqual((folder / "far.db").stat().st_size, 0)
+        connection.execute("INSERT INTO temp.lm_settings VALUES ('memo', ?)", (str(folder / "another.db"),))
+
     def test_files_that_are_no_memo_are_refused_and_left_alone(self):
         other = sqlite3.connect(self.path)
         other.execute("CREATE TABLE generations(id, model)")
