@@ -43,6 +43,7 @@ absl::StatusOr<FoundJob> OpenJob(Connection& connection, absl::string_view job,
   if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) {
     work->BecomeJob(std::string(job));
   }
+  RETURN_IF_ERROR(found.database->CheckWritable());
   RETURN_IF_ERROR(found.database->CheckUsersLocks());
   if (found.database->own()) RETURN_IF_ERROR(connection.RegisterPure(found.database->db()));
   RETURN_IF_ERROR(found.store->Prepare());

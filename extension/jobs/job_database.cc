@@ -51,11 +51,8 @@ absl::StatusOr<std::unique_ptr<JobDatabase>> JobDatabase::Open(sqlite3* user, st
   if (sqlite3_get_autocommit(user) == 0) {
     return absl::FailedPreconditionError("cannot run a job from within a transaction: it commits");
   }
-  switch (sqlite3_db_readonly(user, schema.c_str())) {
-    case -1:
-      return absl::NotFoundError(absl::StrCat("there is no database named '", schema, "'"));
-    case 1:
-      return absl::FailedPreconditionError("the database is read-only: a job keeps its rows there");
+  if (sqlite3_db_readonly(user, schema.c_str()) < 0) {
+    return absl::NotFoundError(absl::StrCat("there is no database named '", schema, "'"));
   }
   std::unique_ptr<JobDatabase> database(new JobDatabase(user, std::move(schema)));
   // SQLite's own names are absolute; others belong to databases in memory.
@@ -66,6 +63,15 @@ absl::StatusOr<std::unique_ptr<JobDatabase>> JobDatabase::Open(sqlite3* user, st
 
 std::string JobDatabase::Sql(absl::string_view sql) const {
   return absl::StrReplaceAll(sql, {{"{db}", own() ? "main" : QuotedName(schema_)}});
+}
+
+bool JobDatabase::read_only() const { return sqlite3_db_readonly(user_, schema_.c_str()) == 1; }
+
+absl::Status JobDatabase::CheckWritable() const {
+  if (!read_only()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the database ", schema_ == "main" ? "" : absl::StrCat(schema_, " "),
+                   "is read-only: a job keeps its rows there"));
 }
 
 absl::Status JobDatabase::CheckFile() const {
@@ -137,7 +143,8 @@ absl::Status JobDatabase::OpenOwn(const char* path) {
   sqlite3_vfs* vfs = nullptr;
   sqlite3_file_control(user_, schema_.c_str(), SQLITE_FCNTL_VFS_POINTER, &vfs);
   sqlite3* own = nullptr;
-  const int code = sqlite3_open_v2(path, &own, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
+  const int access = read_only() ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
+  const int code = sqlite3_open_v2(path, &own, access | SQLITE_OPEN_NOMUTEX,
                                    vfs != nullptr ? vfs->zName : nullptr);
   if (code != SQLITE_OK) {
     absl::Status status = absl::FailedPreconditionError(

@@ -34,8 +34,8 @@ class JobDatabase {
   // How long another writer is waited for before that is an error.
   static constexpr absl::Duration kMostWait = absl::Minutes(10);
 
-  // The database that `user` calls `schema`. FailedPrecondition inside a transaction, where `user`
-  // can only read, and where the database's file is no longer where it was opened.
+  // The database that `user` calls `schema`. FailedPrecondition inside a transaction, and where the
+  // database's file is no longer where it was opened.
   static absl::StatusOr<std::unique_ptr<JobDatabase>> Open(sqlite3* user, std::string schema);
   ~JobDatabase();
   JobDatabase(const JobDatabase&) = delete;
@@ -49,6 +49,8 @@ class JobDatabase {
   // What the user calls it.
   const std::string& schema() const { return schema_; }
 
+  // FailedPrecondition where `user` can only read it: then db() can do no more.
+  absl::Status CheckWritable() const;
   // FailedPrecondition where `user` itself holds a lock that commits would wait for.
   absl::Status CheckUsersLocks();
   // PermissionDenied where `sql` would do on db() what the user's authorizer forbids, or reach
@@ -70,6 +72,7 @@ class JobDatabase {
   JobDatabase(sqlite3* user, std::string schema)
       : user_(user), schema_(std::move(schema)), db_(user), poll_(user) {}
 
+  bool read_only() const;
   absl::Status OpenOwn(const char* path);
   // FailedPrecondition where the user's file, or ours, was renamed, replaced or deleted.
   absl::Status CheckFile() const;

@@ -227,6 +227,24 @@ class StorageTest(JobRulesTest):
                 kept.rename(path)
                 self.assertEqual(self.run_job(db), (3, 3, 0))
 
+    def test_a_job_is_found_whatever_can_be_written_of_the_others(self):
+        for name in ("main.db", "a.db", "b.db"):
+            self.open(name, journal="delete").close()
+        a = harness.connect(str(self.folder / "a.db"))
+        self.add(a)
+        a.close()
+        db = harness.connect(f"file:{self.folder}/main.db?mode=ro", uri=True)
+        self.addCleanup(db.close)
+        db.execute("ATTACH ? AS a", (str(self.folder / "a.db"),))
+        db.execute("ATTACH ? AS b", (f"file:{self.folder}/b.db?mode=ro",))
+        self.assertEqual(self.run_job(db), (3, 3, 0))
+        self.refused(db, "there is no job named 'k'", "k")
+        db.execute("DETACH a")
+        db.execute("ATTACH ? AS a", (f"file:{self.folder}/a.db?mode=ro",))
+        self.refused(db, "the database a is read-only")
+        self.refused(db, "there is no job named 'j'", options='{"database":"b"}')
+        self.refused(db, "the database a is read-only", options='{"database":"a"}')
+
     def test_attached_databases(self):
         main = self.open("main.db")
         self.open("a.db").close()
