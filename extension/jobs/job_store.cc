@@ -245,30 +245,25 @@ absl::Status JobStore::WriteAnswer(int64_t number, const JobAnswer& answer) {
 }
 
 absl::Status JobStore::RunTarget(int64_t number, const JobAnswer& answer) {
-  auto position = [this](absl::string_view name) {
-    for (char mark : {':', '@', '$'}) {
-      const std::string full = absl::StrCat(std::string(1, mark), name);
-      const int found = sqlite3_bind_parameter_index(target_.get(), full.c_str());
-      if (found > 0) return found;
-    }
-    return 0;
-  };
-  auto bind = [&](absl::string_view name, const std::optional<std::string>& text) {
-    if (text.has_value()) {
-      target_.Bind(position(name), *text);
-    } else {
-      target_.BindNull(position(name));
-    }
-  };
   ASSIGN_OR_RETURN(Statement * owned,
                    Prepared(&select_owned_, "SELECT id FROM {db}.lm_job_rows WHERE number = ?"));
   ASSIGN_OR_RETURN(const bool there, owned->Bind(1, number).Step());
   if (!there) return absl::InternalError("its row is gone");
-  target_.Bind(position("id"), owned->Value(0));
-  owned->Reset();
-  bind("value", answer.value);
   const absl::Status& status = answer.generation.status;
-  bind("error", status.ok() ? std::nullopt : std::optional<std::string>(status.message()));
+  const auto error = status.ok() ? std::nullopt : std::optional<std::string>(status.message());
+  // The same name behind two marks (:id, @id) is two parameters.
+  for (int i = 1; i <= sqlite3_bind_parameter_count(target_.get()); ++i) {
+    const absl::string_view name = sqlite3_bind_parameter_name(target_.get(), i) + 1;
+    const std::optional<std::string>& text = name == "value" ? answer.value : error;
+    if (name == "id") {
+      target_.Bind(i, owned->Value(0));
+    } else if (text.has_value()) {
+      target_.Bind(i, *text);
+    } else {
+      target_.BindNull(i);
+    }
+  }
+  owned->Reset();
   return target_.Run();
 }
 

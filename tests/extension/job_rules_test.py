@@ -245,6 +245,12 @@ class StorageTest(JobRulesTest):
         self.refused(db, "there is no job named 'j'", options='{"database":"b"}')
         self.refused(db, "the database a is read-only", options='{"database":"a"}')
 
+    def test_one_parameter_behind_several_marks(self):
+        db = self.open()
+        self.add(db, target="UPDATE t SET answer = coalesce(@value, $value, :value), secret = @error WHERE id = @id AND id = :id AND id = $id")
+        self.assertEqual(self.run_job(db), (3, 3, 0))
+        self.assertEqual(harness.value(db, "SELECT count(answer) FROM t WHERE secret IS NULL"), 3)
+
     def test_attached_databases(self):
         main = self.open("main.db")
         self.open("a.db").close()
