@@ -19,10 +19,13 @@
 //
 // xStep submits a row, xValue waits for the oldest one, xInverse lets it go: for a frame that
 // begins with the current row, the oldest one is the current one. SQLite says nothing of the frame,
-// but the statement's text does; counting the calls is the second line of defence.
+// but the text of the statement, or of its views, does; counting the calls is the second line of
+// defence.
 // xFinal ends the partition: what is still under way is cancelled then, for nobody waits any more.
+#include <algorithm>
 #include <memory>
 #include <new>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -35,6 +38,7 @@
 #include "extension/batch/pending_answer.h"
 #include "extension/connection/scalar_function.h"
 #include "extension/functions/functions.h"
+#include "extension/host/boundary.h"
 #include "extension/host/sql_tokens.h"
 #include "extension/host/statement.h"
 
@@ -101,13 +105,13 @@ absl::Status CheckNamed(const Tokens& tokens, const SqlToken& name) {
 
 // SQLite tells a window function nothing of its frame, and computes one value for all peers of a
 // RANGE or GROUPS frame, such as the default one: each of them would get the first one's answer.
-// OK where every call of `function` in the statement has a frame that begins with the current row
-// and then goes forward by ROWS, and no FILTER. InvalidArgument, with the frame to write,
-// otherwise.
-absl::Status CheckFrames(absl::string_view sql, absl::string_view function) {
-  const Tokens tokens = SqlTokens(sql);
+// Whether the statement calls `function`. InvalidArgument, with the frame to write, unless every
+// call has a frame that begins with the current row and then goes forward by ROWS, and no FILTER.
+absl::StatusOr<bool> CheckFrames(const Tokens& tokens, absl::string_view function) {
+  bool calls = false;
   for (size_t i = 0; i + 1 < tokens.size(); ++i) {
     if (!tokens[i].Names(function) || !tokens[i + 1].Is("(")) continue;
+    calls = true;
     const size_t after = tokens[i + 1].match + 1;
     if (after >= tokens.size()) return WrongFrame("it is called without OVER");
     if (tokens[after].Is("FILTER")) return WrongFrame("FILTER leaves rows out of the frame");
@@ -118,16 +122,85 @@ absl::Status CheckFrames(absl::string_view sql, absl::string_view function) {
     RETURN_IF_ERROR(window.Is("(") ? CheckDefinition(tokens, after + 1, window.match)
                                    : CheckNamed(tokens, window));
   }
-  return absl::OkStatus();
+  return calls;
 }
 
 constexpr char kName[] = "lm_map";
+
+// A view or trigger of temp: no others may call it.
+struct Stored {
+  bool trigger = false;
+  std::string name, table, sql;
+  bool reached = false;
+
+  bool IsNamedIn(const Tokens& tokens) const {
+    return std::any_of(tokens.begin(), tokens.end(), [this](const SqlToken& token) {
+      return token.Names(name) || token.Names(table);
+    });
+  }
+};
+
+absl::StatusOr<std::vector<Stored>> StoredInTemp(sqlite3* db) {
+  std::vector<Stored> all;
+  ASSIGN_OR_RETURN(
+      Statement rows,
+      Statement::Prepare(db,
+                         "SELECT type = 'trigger', name, tbl_name, sql FROM sqlite_temp_master "
+                         "WHERE type IN ('view', 'trigger')"));
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, rows.Step());
+    if (!row) return all;
+    Stored stored;
+    stored.trigger = rows.Integer(0) != 0;
+    ASSIGN_OR_RETURN(stored.name, rows.Text(1));
+    ASSIGN_OR_RETURN(stored.table, rows.Text(2));
+    ASSIGN_OR_RETURN(stored.sql, rows.Text(3));
+    all.push_back(std::move(stored));
+  }
+}
+
+// CheckFrames of the texts and of all that they lead to.
+absl::StatusOr<bool> CheckAll(std::vector<std::string> texts, std::vector<Stored>* stored) {
+  bool found = false;
+  while (!texts.empty()) {
+    const std::string text = std::move(texts.back());
+    texts.pop_back();
+    const Tokens tokens = SqlTokens(text);
+    ASSIGN_OR_RETURN(const bool calls, CheckFrames(tokens, kName));
+    found = found || calls;
+    for (Stored& one : *stored) {
+      if (one.reached || !one.IsNamedIn(tokens)) continue;
+      one.reached = true;
+      texts.push_back(one.sql);
+    }
+  }
+  return found;
+}
+
+// The statements that run, and the views and triggers of temp that they lead to.
+absl::Status CheckCallers(sqlite3* db) {
+  std::vector<std::string> texts;
+  for (sqlite3_stmt* statement : BusyStatements(db)) texts.push_back(sqlite3_sql(statement));
+  std::vector<Stored> stored;
+  absl::StatusOr<std::vector<Stored>> in_temp = StoredInTemp(db);
+  if (in_temp.ok()) stored = *std::move(in_temp);
+  ASSIGN_OR_RETURN(const bool called, CheckAll(std::move(texts), &stored));
+  if (called) return absl::OkStatus();
+  RETURN_IF_ERROR(in_temp.status());
+  // A trigger of a table to which a trigger of the file, or a foreign key, leads.
+  std::vector<std::string> others;
+  for (Stored& one : stored) {
+    if (one.trigger && !std::exchange(one.reached, true)) others.push_back(one.sql);
+  }
+  ASSIGN_OR_RETURN(const bool called_there, CheckAll(std::move(others), &stored));
+  return called_there ? absl::OkStatus() : WrongFrame("the text that calls it is not known");
+}
 
 // The rows of one partition that are in the frame.
 class MapWindow {
  public:
   absl::Status Step(Call& row) {
-    if (num_steps_++ == 0) RETURN_IF_ERROR(CheckStatement(row.connection().db()));
+    if (num_steps_++ == 0) RETURN_IF_ERROR(CheckCallers(row.connection().db()));
     ASSIGN_OR_RETURN(RowPrompt prompt, ReadRow(row));
     queue_.Push(std::move(prompt));
     return absl::OkStatus();
@@ -142,6 +215,13 @@ class MapWindow {
                  ResultAnswer(call.context(), queue_.front(), queue_.front_on_error()));
   }
 
+  // Of an aggregate without a frame, or of a frame that SQLite computes anew for each row
+  // (EXCLUDE), it asks for nothing before the end.
+  absl::Status CheckEnd() const {
+    if (num_steps_ == 0 || num_values_ > 0) return absl::OkStatus();
+    return WrongFrame("no row asked for an answer of its own");
+  }
+
   // The statement's record: a value is asked for without auxiliary data.
   std::shared_ptr<RunningWork>* work() { return &work_; }
 
@@ -154,13 +234,6 @@ class MapWindow {
   }
 
  private:
-  static absl::Status CheckStatement(sqlite3* db) {
-    for (sqlite3_stmt* statement : BusyStatements(db)) {
-      RETURN_IF_ERROR(CheckFrames(sqlite3_sql(statement), kName));
-    }
-    return absl::OkStatus();
-  }
-
   AnswerQueue queue_;
   std::shared_ptr<RunningWork> work_;
   int64_t num_steps_ = 0;
@@ -209,7 +282,10 @@ void Inverse(sqlite3_context* context, int, sqlite3_value**) noexcept {
 
 void Final(sqlite3_context* context) noexcept {
   MapWindow** window = WindowOf(context, false);
-  if (window != nullptr) delete std::exchange(*window, nullptr);
+  if (window == nullptr || *window == nullptr) return;
+  const std::unique_ptr<MapWindow> over(std::exchange(*window, nullptr));
+  const absl::Status status = Guarded([&] { return over->CheckEnd(); });
+  if (!status.ok()) ResultError(context, kName, status);
 }
 
 }  // namespace
