@@ -15,12 +15,15 @@ absl::StatusOr<std::optional<std::string>> TableArguments::Text(int i) const {
 }
 
 absl::StatusOr<std::optional<int64_t>> TableArguments::Integer(int i) const {
-  ASSIGN_OR_RETURN(std::optional<std::string> text, Text(i));
-  if (!text.has_value()) return std::nullopt;
-  int64_t value;
-  if (absl::SimpleAtoi(*text, &value)) return value;
+  const int type = values_[i] != nullptr ? sqlite3_value_type(values_[i]) : SQLITE_NULL;
+  if (type == SQLITE_NULL) return std::nullopt;
+  if (type != SQLITE_BLOB) {
+    ASSIGN_OR_RETURN(const std::optional<std::string> text, Text(i));
+    int64_t value;
+    if (absl::SimpleAtoi(text.value_or(""), &value)) return value;
+  }
   return absl::InvalidArgumentError(
-      absl::StrCat(spec_.arguments[i], " must be a whole number, got '", *text, "'"));
+      absl::StrCat(spec_.arguments[i], " must be a whole number, got ", ShownValue(values_[i])));
 }
 
 absl::Status TableCursor::Begin(int plan, const char*, sqlite3_value** args) {

@@ -42,12 +42,13 @@ namespace lm {
 namespace {
 
 absl::StatusOr<std::vector<std::string>> ReadNames(absl::string_view json) {
+  constexpr absl::string_view kName = "a field's name";
   std::vector<std::string> names;
   RETURN_IF_ERROR(
-      ReadFlatArray(json, "order", [&](int64_t index, ArrayElement element) -> absl::Status {
+      ReadFlatArray(json, "order", kName, [&](int64_t index, ArrayElement element) -> absl::Status {
         if (element.kind != ArrayElement::Kind::kString) {
           return absl::InvalidArgumentError(
-              absl::StrCat("order[", index, "] must be a field's name, got ",
+              absl::StrCat("order[", index, "] must be ", kName, ", got ",
                            element.kind == ArrayElement::Kind::kNull ? "null" : element.text));
         }
         names.push_back(std::move(element.text));

@@ -17,6 +17,7 @@
 // NULL.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -65,11 +66,13 @@ absl::Status Submit(Call& call) {
 }
 
 // Which of its statement's rows a ticket is of: NULL prompts have none, and are not counted.
-int64_t RowOf(const Call& call, int64_t ticket) {
+// nullopt for a ticket of another statement.
+std::optional<int64_t> RowOf(const Call& call, int64_t ticket) {
   const auto* tickets =
       static_cast<const StatementTickets*>(sqlite3_get_auxdata(call.context(), kTicketsIndex));
-  if (tickets == nullptr) return 0;
+  if (tickets == nullptr) return std::nullopt;
   const auto found = std::find(tickets->issued.begin(), tickets->issued.end(), ticket);
+  if (found == tickets->issued.end()) return std::nullopt;
   return found - tickets->issued.begin() + 1;
 }
 
@@ -81,9 +84,8 @@ absl::Status AwaitTicket(Call& call) {
     return absl::OkStatus();
   }
   if (type != SQLITE_INTEGER) {
-    ASSIGN_OR_RETURN(std::optional<std::string> text, TextOf(argument, "ticket"));
     return absl::InvalidArgumentError(
-        absl::StrCat("ticket must be an integer from lm_submit(), got '", text.value_or(""), "'"));
+        absl::StrCat("ticket must be an integer from lm_submit(), got ", ShownValue(argument)));
   }
   Tickets& tickets = BatchOf(call.connection()).tickets;
   PendingAnswer* pending = tickets.Find(sqlite3_value_int64(argument));
@@ -95,7 +97,9 @@ absl::Status AwaitTicket(Call& call) {
   tickets.SubmitMore();
   RETURN_IF_ERROR(pending->Await(call.connection().db()));
   const absl::Status status = ResultAnswer(call.context(), pending->answer(), pending->on_error());
-  return status.ok() ? status : OfRow(RowOf(call, sqlite3_value_int64(argument)), status);
+  if (status.ok()) return status;
+  const std::optional<int64_t> row = RowOf(call, sqlite3_value_int64(argument));
+  return row.has_value() ? OfRow(*row, status) : status;
 }
 
 }  // namespace

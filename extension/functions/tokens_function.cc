@@ -71,14 +71,15 @@ absl::Status Detokenize(Call& call) {
   ASSIGN_OR_RETURN(CallOptions options, call.Options(1));
   ASSIGN_OR_RETURN(const Tokenizer* tokenizer, options.tokenizer());
   Detokenizer detokenizer(tokenizer);
+  const std::string wanted = absl::StrCat("a token from 0 to ", tokenizer->size() - 1);
   std::string text;
-  RETURN_IF_ERROR(
-      ReadFlatArray(*ids, "ids", [&](int64_t index, const ArrayElement& element) -> absl::Status {
+  RETURN_IF_ERROR(ReadFlatArray(
+      *ids, "ids", wanted, [&](int64_t index, const ArrayElement& element) -> absl::Status {
         bool integer = element.kind == ArrayElement::Kind::kInteger;
         if (!integer || element.integer < 0 || element.integer >= tokenizer->size()) {
-          return absl::InvalidArgumentError(absl::StrCat(
-              "ids[", index, "] must be a token from 0 to ", tokenizer->size() - 1, ", got ",
-              element.kind == ArrayElement::Kind::kNull ? "null" : element.text));
+          return absl::InvalidArgumentError(
+              absl::StrCat("ids[", index, "] must be ", wanted, ", got ",
+                           element.kind == ArrayElement::Kind::kNull ? "null" : element.text));
         }
         text += detokenizer.Append(static_cast<int32_t>(element.integer));
         return absl::OkStatus();

@@ -73,9 +73,8 @@ class TopK : public Aggregate {
     ASSIGN_OR_RETURN(std::string query, NeededText(row, 0, "query"));
     if (sqlite3_value_type(row.value(2)) != SQLITE_INTEGER ||
         sqlite3_value_int64(row.value(2)) < 1) {
-      ASSIGN_OR_RETURN(const std::optional<std::string> got, row.Text(2, "k"));
       return absl::InvalidArgumentError(
-          absl::StrCat("k must be a whole number of at least 1, got ", got.value_or("NULL")));
+          absl::StrCat("k must be a whole number of at least 1, got ", ShownValue(row.value(2))));
     }
     const int64_t k = sqlite3_value_int64(row.value(2));
     ASSIGN_OR_RETURN(std::optional<std::string> json, row.Text(3, "options"));

@@ -11,8 +11,9 @@ namespace {
 
 class Reader : public JsonEvents {
  public:
-  Reader(absl::string_view what, absl::FunctionRef<absl::Status(int64_t, ArrayElement)> take)
-      : what_(what), take_(take) {}
+  Reader(absl::string_view what, absl::string_view wanted,
+         absl::FunctionRef<absl::Status(int64_t, ArrayElement)> take)
+      : what_(what), wanted_(wanted), take_(take) {}
 
   absl::Status status() const { return status_; }
 
@@ -58,12 +59,12 @@ class Reader : public JsonEvents {
 
   bool Refuse(absl::string_view found) {
     status_ = absl::InvalidArgumentError(
-        inside_ ? absl::StrCat(what_, "[", index_, "] must be a string or null, got ", found)
+        inside_ ? absl::StrCat(what_, "[", index_, "] must be ", wanted_, ", got ", found)
                 : absl::StrCat(what_, " must be a JSON array, got ", found));
     return false;
   }
 
-  const absl::string_view what_;
+  const absl::string_view what_, wanted_;
   const absl::FunctionRef<absl::Status(int64_t, ArrayElement)> take_;
   bool inside_ = false;
   int64_t index_ = 0;
@@ -72,9 +73,9 @@ class Reader : public JsonEvents {
 
 }  // namespace
 
-absl::Status ReadFlatArray(absl::string_view text, absl::string_view what,
+absl::Status ReadFlatArray(absl::string_view text, absl::string_view what, absl::string_view wanted,
                            absl::FunctionRef<absl::Status(int64_t, ArrayElement)> take) {
-  Reader reader(what, take);
+  Reader reader(what, wanted, take);
   ReadJson(text, &reader);
   return reader.status();
 }

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/checkpoint.h"
+#include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 
@@ -39,6 +40,19 @@ absl::StatusOr<std::optional<std::string>> TextOf(sqlite3_value* value, absl::st
   RETURN_IF_ERROR(CheckText(copy, what));
   RETURN_IF_ERROR(Checkpoint());
   return copy;
+}
+
+std::string ShownValue(sqlite3_value* value) {
+  const int type = sqlite3_value_type(value);
+  if (type == SQLITE_NULL) return "NULL";
+  if (type == SQLITE_BLOB) {
+    const int bytes = sqlite3_value_bytes(value);
+    return absl::StrCat("a BLOB of ", bytes, bytes == 1 ? " byte" : " bytes");
+  }
+  const auto* text = reinterpret_cast<const char*>(sqlite3_value_text(value));
+  if (text == nullptr) return "a text";
+  const std::string written = Printable(absl::string_view(text).substr(0, 64));
+  return type == SQLITE_TEXT ? absl::StrCat("'", written, "'") : written;
 }
 
 void ResultText(sqlite3_context* context, absl::string_view text) {

@@ -26,6 +26,10 @@ absl::StatusOr<std::optional<std::string>> TextOf(sqlite3_value* value, absl::st
 // The same checks for a text that comes from elsewhere, such as an element of a JSON array.
 absl::Status CheckText(absl::string_view text, absl::string_view what);
 
+// What arrived where something else was wanted, for the error: 'three', 1.5, NULL, a BLOB of 3
+// bytes.
+std::string ShownValue(sqlite3_value* value);
+
 // A value of a virtual table's row.
 using Cell = Variant<std::monostate, int64_t, double, std::string>;
 

@@ -96,12 +96,13 @@ class EachCursor : public TableCursor {
   OnError on_error() const { return options_->generation.on_error; }
 
   absl::Status ReadPrompts(absl::string_view json) {
+    constexpr absl::string_view kWanted = "a string or null";
     std::vector<std::optional<std::string>> prompts;
-    RETURN_IF_ERROR(
-        ReadFlatArray(json, "prompts", [&](int64_t index, ArrayElement element) -> absl::Status {
+    RETURN_IF_ERROR(ReadFlatArray(
+        json, "prompts", kWanted, [&](int64_t index, ArrayElement element) -> absl::Status {
           if (element.kind == ArrayElement::Kind::kBool) {
             return absl::InvalidArgumentError(
-                absl::StrCat("prompts[", index, "] must be a string or null, got ", element.text));
+                absl::StrCat("prompts[", index, "] must be ", kWanted, ", got ", element.text));
           }
           prompts.emplace_back();
           if (element.kind != ArrayElement::Kind::kNull) prompts.back() = std::move(element.text);

@@ -38,6 +38,7 @@
 #include "engine/base/status_macros.h"
 #include "extension/batch/look_ahead.h"
 #include "extension/connection/own_options.h"
+#include "extension/host/sqlite_value.h"
 #include "extension/questions/constrained_options.h"
 #include "extension/questions/extraction.h"
 #include "extension/tables/rows_cursor.h"
@@ -93,6 +94,7 @@ absl::Status ReadColumns(Extraction* extraction) {
                      Printable(extraction->schema.substr(0, 64))));
   }
   for (const auto& [name, property] : properties->members()) {
+    RETURN_IF_ERROR(CheckText(name, absl::StrCat("the property '", Printable(name), "'")));
     absl::StrAppend(&extraction->columns, extraction->names.empty() ? "" : ", ", "\"",
                     absl::StrReplaceAll(name, {{"\"", "\"\""}}), "\"", TypeOf(property));
     extraction->names.push_back(name);

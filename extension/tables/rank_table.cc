@@ -48,12 +48,13 @@ struct RankedText {
 };
 
 absl::StatusOr<std::vector<RankedText>> ReadTexts(absl::string_view json) {
+  constexpr absl::string_view kWanted = "a string or null";
   std::vector<RankedText> texts;
-  RETURN_IF_ERROR(
-      ReadFlatArray(json, "texts", [&](int64_t index, ArrayElement element) -> absl::Status {
+  RETURN_IF_ERROR(ReadFlatArray(
+      json, "texts", kWanted, [&](int64_t index, ArrayElement element) -> absl::Status {
         if (element.kind == ArrayElement::Kind::kBool) {
           return absl::InvalidArgumentError(
-              absl::StrCat("texts[", index, "] must be a string or null, got ", element.text));
+              absl::StrCat("texts[", index, "] must be ", kWanted, ", got ", element.text));
         }
         if (element.kind == ArrayElement::Kind::kNull) return absl::OkStatus();
         RETURN_IF_ERROR(CheckText(element.text, absl::StrCat("texts[", index, "]")));

@@ -36,6 +36,21 @@ class Statement(threading.Thread):
         self.ended = time.monotonic()
 
 
+class TicketsOfOthersTest(unittest.TestCase):
+    def test_the_error_of_another_statements_ticket_has_no_row(self):
+        """Its number among the rows of the statement that awaits it would be somebody else's."""
+        connection = harness.connect()
+        ask = "SELECT lm_submit(column1, NULL, '{\"max_tokens\":1}') FROM (VALUES ('a'), (x'00'), ('b'))"
+        tickets = connection.execute(ask)
+        tickets.fetchone()
+        wrong = tickets.fetchone()[0]  # its statement runs on
+        own = "WITH s AS MATERIALIZED (SELECT lm_submit('own', NULL, '{\"max_tokens\":1}') AS t) SELECT lm_await(?) FROM s"
+        for sql in ("SELECT lm_await(?)", own):
+            with self.assertRaisesRegex(sqlite3.OperationalError, "^lm_await: prompt must be text"):
+                connection.execute(sql, (wrong,)).fetchall()
+        connection.close()
+
+
 class RunningCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
