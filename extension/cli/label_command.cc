@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -41,6 +42,17 @@ absl::Status AddColumn(Session& session, const std::string& table, const std::st
   if (!columns.empty()) return absl::OkStatus();
   return session.Run(
       absl::StrCat("ALTER TABLE ", Quoted(table), " ADD COLUMN ", Quoted(column), " TEXT"));
+}
+
+// Makes the column where it is not there, unless the job's query, with its --where, is wrong: that
+// may name the column.
+absl::Status PutColumn(Session& session, const Arguments& arguments, const Job& job) {
+  RETURN_IF_ERROR(session.Run("BEGIN"));
+  absl::Status status = AddColumn(session, arguments.Get("table"), arguments.Get("into"));
+  if (status.ok()) status = session.Run(absl::StrCat("EXPLAIN ", job.query));
+  if (status.ok()) return session.Run("COMMIT");
+  session.Run("ROLLBACK").IgnoreError();  // SQLite may have done so
+  return status;
 }
 
 // Goes on with the job of that name where it is the same and not over, else begins it.
@@ -109,7 +121,7 @@ absl::StatusOr<Job> MakeJob(const Session& session, const Arguments& arguments) 
   if (arguments.Has("choices")) {
     Json choices = Json::MakeArray();
     for (absl::string_view choice : absl::StrSplit(arguments.Get("choices"), ','))
-      choices.Append(choice);
+      choices.Append(absl::StripAsciiWhitespace(choice));
     more.emplace_back("choices", std::move(choices));
   }
   ASSIGN_OR_RETURN(const std::string options, session.CallOptions(more));
@@ -134,8 +146,7 @@ absl::Status RunLabel(const Arguments& arguments) {
   ASSIGN_OR_RETURN(const auto session, Session::Open(path, arguments));
   ASSIGN_OR_RETURN(const Job job, MakeJob(*session, arguments));
   RETURN_IF_ERROR(CheckNames(*session, arguments));
-  RETURN_IF_ERROR(AddColumn(*session, arguments.Get("table"), arguments.Get("into")));
-  RETURN_IF_ERROR(session->Run(absl::StrCat("EXPLAIN ", job.query)));  // --where
+  RETURN_IF_ERROR(PutColumn(*session, arguments, job));
   RETURN_IF_ERROR(PutJob(*session, job, arguments.Has("restart")));
   const absl::StatusOr<Progress> progress = RunJob(*session, job.name, arguments.Has("retry"));
   if (!progress.ok()) {

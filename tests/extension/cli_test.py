@@ -91,6 +91,7 @@ class CliTest(unittest.TestCase):
         self.fails(2, "no such column: di", *words, "--column", "body", "--key", "di")
         self.assertEqual(self.query("SELECT name FROM pragma_table_info('notes')"), [("id",), ("body",)])
         self.fails(2, "no such column: odd", *words, "--column", "body", "--where", 'body = "odd"')
+        self.assertEqual(self.query("SELECT name FROM pragma_table_info('notes')"), [("id",), ("body",)])
         self.assertEqual(self.query("SELECT name FROM sqlite_schema"), [("notes",)])  # and no job was begun
         bad = self.folder / "bad.txt"
         bad.write_bytes(b"ab\xff")
@@ -132,6 +133,10 @@ class CliTest(unittest.TestCase):
         self.assertEqual(self.query("SELECT count(*), min(id), max(id) FROM notes WHERE mood IN ('good', 'bad')"), [(30, 1, 30)])
         # Only what is NULL, and only once.
         self.assertEqual(json.loads(self.ok(*words, "--json"))["done"], 10)
+        # White space around a choice is none of it; the condition may name the column that is made.
+        apart = ["label", self.database, "--table", "notes", "--column", "body", "--into", "feeling", "--instruction", "Good or bad?"]
+        self.ok(*apart, "--choices", " good, bad ", "--where", "feeling IS NULL AND id <= 10")
+        self.assertEqual(self.query("SELECT count(*) FROM notes WHERE feeling IN ('good', 'bad')"), [(10,)])
         self.assertEqual(self.query("SELECT count(*) FROM notes WHERE mood IS NULL"), [(0,)])
         self.assertRegex(self.ok(*words), "0 rows of notes.mood: 0 answered")
 
