@@ -152,8 +152,8 @@ const void* RowPath::Enter(const void* site) {
 
 LookAhead::LookAhead(std::shared_ptr<Connection> connection, std::string function, Owner owner)
     : connection_(std::move(connection)), function_(std::move(function)), owner_(owner) {
-  BatchOf(*connection_).running.push_back(this);
   FindLeader();
+  BatchOf(*connection_).running.push_back(this);  // the last that may throw: nobody takes it out
 }
 
 LookAhead::~LookAhead() {
@@ -315,13 +315,13 @@ LookAhead* LookAhead::leader() {
 // Of a statement that runs alone, the first look-ahead leads.
 void LookAhead::FindLeader() {
   const std::vector<LookAhead*>& running = BatchOf(*connection_).running;
-  if (running.size() < 2) return;
+  if (running.empty()) return;
   const std::vector<sqlite3_stmt*> busy = BusyStatements(connection_->db());
   const auto shadows = std::count_if(busy.begin(), busy.end(), [](sqlite3_stmt* statement) {
     return IsShadow(sqlite3_sql(statement));
   });
   if (static_cast<size_t>(shadows) + 1 != busy.size()) return;
-  if (running.front() != this) leader_ = running.front();
+  leader_ = running.front();
 }
 
 absl::StatusOr<sqlite3_stmt*> LookAhead::FindStatement() const {

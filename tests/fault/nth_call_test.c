@@ -338,6 +338,15 @@ static const Scenario kSqlScenarios[] = {
                {NULL, kClose}},
      .after = {{NULL, kLoad}, SETTINGS, WARM},
      .again = true},
+    /* Two that look ahead in one statement. */
+    {.name = "sql_places",
+     .setup = {{NULL, kLoad}, SETTINGS, WARM, TABLE},
+     .armed = {{"SELECT id, label, generate(body, NULL, '{\"max_tokens\":2}') FROM t, "
+                "lm_classify_scores(body, '[\"wet\",\"dry\"]') WHERE id < 3",
+                kExact},
+               {NULL, kClose}},
+     .after = {{NULL, kLoad}, SETTINGS, WARM},
+     .again = true},
     {.name = "sql_documents",
      .setup = {{NULL, kLoad}, SETTINGS, WARM, TABLE},
      .armed = {{"SELECT lm_summarize(replace(hex(zeroblob(150)), '0', 'word '), "
