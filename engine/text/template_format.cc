@@ -139,7 +139,7 @@ absl::StatusOr<TemplateValue> FormatPercent(const TemplateText& format, const Te
     if (conversion.named) {
       any_named = true;
       if (!value.Is(Kind::kDict)) return TemplateError("format requires a mapping");
-      argument = value.Find(conversion.name);
+      ASSIGN_OR_RETURN(argument, value.Find(conversion.name, budget));
     } else if (next < given) {
       argument = tuple ? &value.list()[next] : &value;
       ++next;

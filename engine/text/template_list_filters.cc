@@ -32,13 +32,14 @@ Result Attribute(const Value& value, const Value& attribute, Budget* budget) {
     return ElementAt(value, attribute.integer(), budget);
   }
   if (!attribute.Is(Kind::kString)) return TemplateError("an attribute must be a name");
+  RETURN_IF_ERROR(budget->Bytes(attribute.text().size()));
   Value current = value;
   for (absl::string_view part : absl::StrSplit(attribute.text().bytes(), '.')) {
     RETURN_IF_ERROR(budget->Steps(1));
     if (current.Is(Kind::kUndefined)) return TemplateError("an attribute of what is undefined");
     int64_t index = 0;
     if (current.Is(Kind::kDict)) {
-      const Value* found = current.Find(part);
+      ASSIGN_OR_RETURN(const Value* found, current.Find(part, budget));
       current = found != nullptr ? *found : Value();
     } else if ((current.Is(Kind::kList) || current.Is(Kind::kTuple)) &&
                absl::SimpleAtoi(part, &index)) {

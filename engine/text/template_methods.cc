@@ -305,8 +305,8 @@ Result Get(const Value& value, const Arguments& arguments, Budget* budget) {
   RETURN_IF_ERROR(arguments.Check("get", {"key", "default"}));
   const Value* key = arguments.Find(0, "key");
   if (key == nullptr || !IsHashable(*key)) return TemplateError("get takes a key");
-  RETURN_IF_ERROR(budget->Steps(value.entries().size()));
-  if (const Value* found = value.Find(*key); found != nullptr) return *found;
+  ASSIGN_OR_RETURN(const Value* found, value.Find(*key, budget));
+  if (found != nullptr) return *found;
   const Value* otherwise = arguments.Find(1, "default");
   return otherwise != nullptr ? *otherwise : Value::None();
 }

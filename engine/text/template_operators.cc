@@ -142,8 +142,8 @@ absl::StatusOr<bool> Contains(const TemplateValue& a, const TemplateValue& conta
   }
   if (container.Is(Kind::kDict)) {
     if (!IsHashable(a)) return TemplateError(absl::StrCat("unhashable type: '", a.TypeName(), "'"));
-    RETURN_IF_ERROR(budget->Steps(container.entries().size()));
-    return container.Find(a) != nullptr;
+    ASSIGN_OR_RETURN(const TemplateValue* found, container.Find(a, budget));
+    return found != nullptr;
   }
   if (container.Is(Kind::kUndefined)) return false;
   if (!container.is_sequence()) return NoOperator(Operator::kIn, a, container);

@@ -418,8 +418,7 @@ class Renderer {
       case Kind::kUndefined:
         return UndefinedError(value);
       case Kind::kDict: {
-        RETURN_IF_ERROR(budget_.Steps(value.entries().size() / 16));
-        const Value* found = value.Find(name);
+        ASSIGN_OR_RETURN(const Value* found, value.Find(name, &budget_));
         return found != nullptr ? *found : MissingMember(id);
       }
       case Kind::kNamespace:
@@ -460,14 +459,15 @@ class Renderer {
     ASSIGN_OR_RETURN(const Value key, Evaluate(*expression.operands[1]));
     if (value.Is(Kind::kUndefined)) return UndefinedError(value);
     if (value.Is(Kind::kDict) && IsHashable(key)) {
-      RETURN_IF_ERROR(budget_.Steps(value.entries().size() / 16));
-      if (const Value* found = value.Find(key); found != nullptr) return *found;
+      ASSIGN_OR_RETURN(const Value* found, value.Find(key, &budget_));
+      if (found != nullptr) return *found;
     }
     const bool indexed = value.Is(Kind::kList) || value.Is(Kind::kTuple) || value.Is(Kind::kString);
     if (indexed && key.is_integer()) return ElementAt(value, key.integer(), &budget_);
     if (!key.Is(Kind::kString)) return MissingMember(-1);
     // Behind members come attributes, the other way round than with a dot.
     const absl::string_view name = key.text().bytes();
+    RETURN_IF_ERROR(budget_.Bytes(name.size()));
     const TemplateMethod* method = FindTemplateMethod(name);
     if (method != nullptr && method->Of(value) != nullptr) {
       return Value::Method(method, std::move(value));

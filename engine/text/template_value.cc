@@ -187,15 +187,21 @@ const TemplateValue& TemplateValue::receiver() const {
   return *static_cast<const TemplateValue*>(object_.get());
 }
 
-const TemplateValue* TemplateValue::Find(absl::string_view key) const {
+absl::StatusOr<const TemplateValue*> TemplateValue::Find(absl::string_view key,
+                                                         TemplateBudget* budget) const {
   for (const auto& [name, value] : entries()) {
-    if (name.kind_ == Kind::kString && name.text().bytes() == key) return &value;
+    RETURN_IF_ERROR(budget->Steps(1));
+    if (name.kind_ != Kind::kString || name.text().size() != key.size()) continue;
+    RETURN_IF_ERROR(budget->Bytes(key.size()));
+    if (name.text().bytes() == key) return &value;
   }
   return nullptr;
 }
 
-const TemplateValue* TemplateValue::Find(const TemplateValue& key) const {
-  if (key.kind_ == Kind::kString) return Find(key.text().bytes());
+absl::StatusOr<const TemplateValue*> TemplateValue::Find(const TemplateValue& key,
+                                                         TemplateBudget* budget) const {
+  if (key.kind_ == Kind::kString) return Find(key.text().bytes(), budget);
+  RETURN_IF_ERROR(budget->Steps(entries().size()));
   for (const auto& [name, value] : entries()) {
     if (name.kind_ == key.kind_
             ? name.integer_ == key.integer_
@@ -277,8 +283,7 @@ absl::StatusOr<bool> SameValue(const TemplateValue& a, const TemplateValue& b,
     case Kind::kDict:
       if (a.entries().size() != b.entries().size()) return false;
       for (const auto& [key, value] : a.entries()) {
-        RETURN_IF_ERROR(budget->Steps(b.entries().size()));
-        const TemplateValue* other = b.Find(key);
+        ASSIGN_OR_RETURN(const TemplateValue* other, b.Find(key, budget));
         if (other == nullptr) return false;
         ASSIGN_OR_RETURN(bool same, SameValue(value, *other, budget));
         if (!same) return false;

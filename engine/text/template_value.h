@@ -66,15 +66,17 @@ class TemplateValue {
   bool is_number() const { return kind_ >= Kind::kBool && kind_ <= Kind::kFloat; }
   bool is_integer() const { return kind_ == Kind::kBool || kind_ == Kind::kInteger; }
 
-  int64_t integer() const { return integer_; }                // all but kFloat
-  double number() const;                                      // REQUIRES: is_number()
-  const TemplateText& text() const;                           // REQUIRES: kString
-  const List& list() const;                                   // REQUIRES: is_sequence()
-  const Entries& entries() const;                             // REQUIRES: kDict
-  const TemplateMethod* method() const;                       // REQUIRES: kMethod
-  const TemplateValue& receiver() const;                      // REQUIRES: kMethod
-  const TemplateValue* Find(absl::string_view key) const;     // REQUIRES: kDict; or nullptr
-  const TemplateValue* Find(const TemplateValue& key) const;  // ... a key that is hashable
+  int64_t integer() const { return integer_; }  // all but kFloat
+  double number() const;                        // REQUIRES: is_number()
+  const TemplateText& text() const;             // REQUIRES: kString
+  const List& list() const;                     // REQUIRES: is_sequence()
+  const Entries& entries() const;               // REQUIRES: kDict
+  const TemplateMethod* method() const;         // REQUIRES: kMethod
+  const TemplateValue& receiver() const;        // REQUIRES: kMethod
+  // The value of `key`, or nullptr; what the search costs is the budget's. REQUIRES: kDict.
+  absl::StatusOr<const TemplateValue*> Find(absl::string_view key, TemplateBudget* budget) const;
+  // REQUIRES: ... and that IsHashable(key).
+  absl::StatusOr<const TemplateValue*> Find(const TemplateValue& key, TemplateBudget* budget) const;
   // Digits of a number of the input stay the input's, and so do those of what is computed from it.
   bool from_input() const { return from_input_; }
   TemplateValue FromInput(bool from_input = true) &&;

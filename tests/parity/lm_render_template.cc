@@ -27,7 +27,7 @@ void Time(const ChatTemplate& chat, const Value& job, int repetitions) {
   const auto start = std::chrono::steady_clock::now();
   int64_t renders = 0;
   for (int i = 0; i < repetitions; ++i) {
-    for (const Value& one : job.Find("cases")->list()) {
+    for (const Value& one : MemberOf(job, "cases")->list()) {
       RenderCase(chat, job, one).IgnoreError();
       ++renders;
     }
@@ -39,10 +39,11 @@ void Time(const ChatTemplate& chat, const Value& job, int repetitions) {
 absl::Status Answer(const std::string& line, int repetitions) {
   absl::StatusOr<Value> job = ParseJsonValue(line);
   if (!job.ok()) return job.status();
-  const absl::StatusOr<ChatTemplate> chat = TemplateOf(*job, job->Find("source")->text().bytes());
+  const absl::StatusOr<ChatTemplate> chat =
+      TemplateOf(*job, MemberOf(*job, "source")->text().bytes());
   if (chat.ok() && repetitions > 0) Time(*chat, *job, repetitions);
   Value::List results;
-  for (const Value& one : job->Find("cases")->list()) {
+  for (const Value& one : MemberOf(*job, "cases")->list()) {
     absl::StatusOr<std::string> text =
         chat.ok() ? RenderCase(*chat, *job, one) : absl::StatusOr<std::string>(chat.status());
     const std::string said = text.ok() ? *text : std::string(text.status().message());

@@ -292,6 +292,30 @@ TEST(ChatTemplateTest, LimitsHoldAndAreNamed) {
   }
 }
 
+// Keys that differ in their last byte alone, in fewer entries than any step would count.
+TEST(ChatTemplateTest, EveryByteOfAKeyThatIsLookedUpCounts) {
+  const std::string start =
+      "{% set k = 'a' * 100000 %}{% set q = k ~ 'c' %}{% set d = {k ~ 'b': 1} %}"
+      "{% set e = {q: 1} %}{% for i in range(1000) %}";
+  for (const char* lookup :
+       {"d[q]", "d.get(q)", "q in d", "d == e", "[d] | map(attribute=q) | list", "[1][q]"}) {
+    EXPECT_THAT(Refusal(absl::StrCat(start, "{% set x = ", lookup, " %}{% endfor %}")),
+                HasSubstr("handles more than 16"))
+        << lookup;
+  }
+}
+
+TEST(ChatTemplateTest, EveryEntryThatIsLookedAtCounts) {
+  const std::string start =
+      "{% set d = {0: 0, 1: 0, 2: 0, 3: 0, 4: 0, 5: 0, 6: 0, 7: 0, 8: 0, 'a': 1} %}"
+      "{% for i in range(100000) %}";
+  for (const char* lookup : {"d[9]", "d['a']", "d.a", "d.get(9)", "9 in d"}) {
+    EXPECT_THAT(Refusal(absl::StrCat(start, "{% set x = ", lookup, " %}{% endfor %}")),
+                HasSubstr("takes more than 100"))
+        << lookup;
+  }
+}
+
 TEST(ChatTemplateTest, StopsWhereItIsInterrupted) {
   auto chat = Create("{% for i in range(100000) %}{{ messages[0].content }}{% endfor %}");
   ASSERT_TRUE(chat.ok());

@@ -10,6 +10,9 @@
 
 namespace lm {
 
+// The member of a dict, or nullptr.
+const TemplateValue* MemberOf(const TemplateValue& dict, absl::string_view key);
+
 // The template `source` with the tokens that a job names.
 absl::StatusOr<ChatTemplate> TemplateOf(const TemplateValue& job, absl::string_view source);
 

@@ -26,23 +26,23 @@ TEST(TemplateGoldenTest, GivesWhatJinjaGives) {
   const std::vector<TemplateValue> lines = Expected();
   ASSERT_GT(lines.size(), 100u);
   const TemplateValue& job = lines[0];
-  const TemplateValue::List& cases = job.Find("cases")->list();
+  const TemplateValue::List& cases = MemberOf(job, "cases")->list();
   int texts = 0;
   for (size_t i = 1; i < lines.size(); ++i) {
-    const TemplateValue::List& results = lines[i].Find("results")->list();
-    const auto chat = TemplateOf(job, lines[i].Find("source")->text().bytes());
+    const TemplateValue::List& results = MemberOf(lines[i], "results")->list();
+    const auto chat = TemplateOf(job, MemberOf(lines[i], "source")->text().bytes());
     for (size_t n = 0; n < results.size(); ++n) {
-      SCOPED_TRACE(testing::Message() << lines[i].Find("name")->text().bytes() << ", case "
-                                      << n + lines[i].Find("first")->integer());
-      const TemplateValue& one = cases[n + lines[i].Find("first")->integer()];
+      SCOPED_TRACE(testing::Message() << MemberOf(lines[i], "name")->text().bytes() << ", case "
+                                      << n + MemberOf(lines[i], "first")->integer());
+      const TemplateValue& one = cases[n + MemberOf(lines[i], "first")->integer()];
       const auto text =
           chat.ok() ? RenderCase(*chat, job, one) : absl::StatusOr<std::string>(chat.status());
-      if (const TemplateValue* wanted = results[n].Find("text"); wanted != nullptr) {
+      if (const TemplateValue* wanted = MemberOf(results[n], "text"); wanted != nullptr) {
         ++texts;
         ASSERT_TRUE(text.ok()) << text.status();
         EXPECT_EQ(*text, wanted->text().bytes());
       } else {
-        EXPECT_FALSE(text.ok()) << "jinja2 says " << results[n].Find("error")->text().bytes();
+        EXPECT_FALSE(text.ok()) << "jinja2 says " << MemberOf(results[n], "error")->text().bytes();
       }
     }
   }
