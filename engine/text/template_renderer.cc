@@ -68,11 +68,11 @@ class Renderer {
   absl::StatusOr<TemplateText> Run() {
     PushFrame(nullptr);
     for (int64_t i = 0; i < kNumTemplateFunctions; ++i) {
-      Define(TemplateFunctionName(i), Value::Of(Kind::kFunction, i));
+      RETURN_IF_ERROR(Define(TemplateFunctionName(i), Value::Of(Kind::kFunction, i)));
     }
     for (const auto& [name, value] : input_.variables) {
       if (value.depth() > Value::kMaxDepth) return TemplateError("the input is nested too deep");
-      Define(name, value);
+      RETURN_IF_ERROR(Define(name, value));
     }
     TemplateText output;
     out_ = &output;
@@ -105,22 +105,30 @@ class Renderer {
     frame_ = outer;
   }
 
-  void Define(const std::string& name, const Value& value) {
+  absl::Status Define(const std::string& name, const Value& value) {
     // Names that the template does not have need no place.
-    if (auto it = tree_.name_ids.find(name); it != tree_.name_ids.end()) Set(it->second, value);
+    auto it = tree_.name_ids.find(name);
+    return it == tree_.name_ids.end() ? absl::OkStatus() : Set(it->second, value);
   }
 
-  void Set(int32_t name, Value value) {
+  // A step is this many variables that are looked at: templates have few.
+  static constexpr size_t kVariablesPerStep = 16;
+
+  absl::Status Set(int32_t name, Value value) {
+    RETURN_IF_ERROR(budget_.Steps(frame_->variables.size() / kVariablesPerStep));
     for (auto& [id, old] : frame_->variables) {
       if (id != name) continue;
       old = std::move(value);
-      return;
+      return absl::OkStatus();
     }
     frame_->variables.emplace_back(name, std::move(value));
+    return absl::OkStatus();
   }
 
-  const Value* Find(int32_t name) const {
+  // The variable, or nullptr.
+  absl::StatusOr<const Value*> Find(int32_t name) {
     for (const Frame* frame = frame_; frame != nullptr; frame = frame->outer) {
+      RETURN_IF_ERROR(budget_.Steps(frame->variables.size() / kVariablesPerStep));
       for (const auto& [id, value] : frame->variables) {
         if (id == name) return &value;
       }
@@ -190,8 +198,7 @@ class Renderer {
       case Statement::Kind::kMacro:
         for (Frame* frame = frame_; frame != nullptr; frame = frame->outer) frame->captured = true;
         macros_.push_back({&statement, frame_});
-        Set(statement.targets[0].name, Value::Of(Kind::kMacro, macros_.size() - 1));
-        return absl::OkStatus();
+        return Set(statement.targets[0].name, Value::Of(Kind::kMacro, macros_.size() - 1));
       case Statement::Kind::kScope:
         return RunScope(statement);
       case Statement::Kind::kBreak:
@@ -261,26 +268,35 @@ class Renderer {
   }
 
   absl::Status Assign(const TemplateTarget& target, Value value) {
-    if (target.member < 0) {
-      Set(target.name, std::move(value));
-      return absl::OkStatus();
-    }
-    const Value* holder = Find(target.name);
+    if (target.member < 0) return Set(target.name, std::move(value));
+    ASSIGN_OR_RETURN(const Value* holder, Find(target.name));
     if (holder == nullptr || !holder->Is(Kind::kNamespace)) {
       return TemplateError("cannot assign attribute on non-namespace object");
     }
-    SetMember(namespaces_[holder->integer()], tree_.names[target.member], std::move(value));
-    return absl::OkStatus();
+    return SetMember(tree_.names[target.member], std::move(value), &namespaces_[holder->integer()]);
   }
 
   using Namespace = std::vector<std::pair<std::string, Value>>;
-  static void SetMember(Namespace& members, absl::string_view name, Value value) {
-    for (auto& [member, old] : members) {
-      if (member != name) continue;
-      old = std::move(value);
-      return;
+  absl::Status SetMember(absl::string_view name, Value value, Namespace* members) {
+    ASSIGN_OR_RETURN(Value * old, FindMember(name, members));
+    if (old != nullptr) {
+      *old = std::move(value);
+      return absl::OkStatus();
     }
-    members.emplace_back(std::string(name), std::move(value));
+    RETURN_IF_ERROR(budget_.Bytes(name.size()));
+    members->emplace_back(std::string(name), std::move(value));
+    return absl::OkStatus();
+  }
+
+  // The member, or nullptr. What is compared is paid for, as in TemplateValue::Find.
+  absl::StatusOr<Value*> FindMember(absl::string_view name, Namespace* members) {
+    for (auto& [member, value] : *members) {
+      RETURN_IF_ERROR(budget_.Steps(1));
+      if (member.size() != name.size()) continue;
+      RETURN_IF_ERROR(budget_.Bytes(name.size()));
+      if (member == name) return &value;
+    }
+    return nullptr;
   }
 
   absl::Status RunFor(const Statement& statement) {
@@ -312,7 +328,7 @@ class Renderer {
       flow_ = Flow::kOn;
       PushFrame(outer);
       RETURN_IF_ERROR(Assign(statement, loop.items[loop.round]));
-      if (name >= 0) Set(name, Value::Of(Kind::kLoop, level));
+      if (name >= 0) RETURN_IF_ERROR(Set(name, Value::Of(Kind::kLoop, level)));
       RETURN_IF_ERROR(Run(statement.blocks[0]));
       PopFrame(outer);
     }
@@ -335,7 +351,7 @@ class Renderer {
     RETURN_IF_ERROR(budget_.Steps(1));
     if (expression.kind == Expression::Kind::kConstant) return expression.constant;
     if (expression.kind == Expression::Kind::kName) {
-      const Value* value = Find(expression.name);
+      ASSIGN_OR_RETURN(const Value* value, Find(expression.name));
       return value != nullptr ? *value : Missing(expression.name);
     }
     RETURN_IF_ERROR(budget_.CheckStack());
@@ -421,11 +437,10 @@ class Renderer {
         ASSIGN_OR_RETURN(const Value* found, value.Find(name, &budget_));
         return found != nullptr ? *found : MissingMember(id);
       }
-      case Kind::kNamespace:
-        for (const auto& [member, held] : namespaces_[value.integer()]) {
-          if (member == name) return held;
-        }
-        return MissingMember(id);
+      case Kind::kNamespace: {
+        ASSIGN_OR_RETURN(const Value* found, FindMember(name, &namespaces_[value.integer()]));
+        return found != nullptr ? *found : MissingMember(id);
+      }
       case Kind::kLoop:
         return LoopMember(loops_[value.integer()], name, id);
       default:
@@ -638,10 +653,11 @@ class Renderer {
     TemplateText* const outer_text = std::exchange(out_, &text);
     PushFrame(macro.frame);
     for (size_t i = 0; i < arguments.values.size(); ++i) {
-      Set(statement.parameters[i], std::move(arguments.values[i]));
+      RETURN_IF_ERROR(Set(statement.parameters[i], std::move(arguments.values[i])));
     }
     std::vector<bool> given(count);
     for (auto& [keyword, value] : arguments.keywords) {
+      RETURN_IF_ERROR(budget_.Steps(count));
       size_t place = arguments.values.size();
       while (place < count && tree_.names[statement.parameters[place]] != keyword) ++place;
       if (place == count || given[place]) {
@@ -649,7 +665,7 @@ class Renderer {
             absl::StrCat("a macro has no use for an argument ", QuoteName(keyword)));
       }
       given[place] = true;
-      Set(statement.parameters[place], std::move(value));
+      RETURN_IF_ERROR(Set(statement.parameters[place], std::move(value)));
     }
     for (size_t i = arguments.values.size(); i < count; ++i) {
       if (given[i]) continue;
@@ -657,7 +673,7 @@ class Renderer {
       if (statement.expressions[i] != nullptr) {
         ASSIGN_OR_RETURN(value, Evaluate(*statement.expressions[i]));
       }
-      Set(statement.parameters[i], std::move(value));
+      RETURN_IF_ERROR(Set(statement.parameters[i], std::move(value)));
     }
     RETURN_IF_ERROR(Run(statement.blocks[0]));
     PopFrame(outer);
@@ -676,11 +692,14 @@ class Renderer {
     for (const Value& value : arguments.values) {
       if (!value.Is(Kind::kDict)) return TemplateError("namespace takes a dict and names");
       for (const auto& [key, member] : value.entries()) {
-        RETURN_IF_ERROR(budget_.Steps(1 + members.size()));
-        if (key.Is(Kind::kString)) SetMember(members, key.text().bytes(), member);
+        RETURN_IF_ERROR(budget_.Steps(1));
+        if (!key.Is(Kind::kString)) continue;
+        RETURN_IF_ERROR(SetMember(key.text().bytes(), member, &members));
       }
     }
-    for (const auto& [name, value] : arguments.keywords) SetMember(members, name, value);
+    for (const auto& [name, value] : arguments.keywords) {
+      RETURN_IF_ERROR(SetMember(name, value, &members));
+    }
     namespaces_.push_back(std::move(members));
     return Value::Of(Kind::kNamespace, namespaces_.size() - 1);
   }

@@ -13,6 +13,7 @@
 #include <random>
 #include <sstream>
 #include <thread>
+#include <tuple>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -314,6 +315,38 @@ TEST(ChatTemplateTest, EveryEntryThatIsLookedAtCounts) {
                 HasSubstr("takes more than 100"))
         << lookup;
   }
+}
+
+// The steps of what is said, without those of what is looked at, are below the limit.
+TEST(ChatTemplateTest, EveryVariableThatIsLookedAtCounts) {
+  std::string variables, keywords, parameters;
+  for (int i = 0; i < 3200; ++i) absl::StrAppend(&variables, "{% set v", i, " = 1 %}");
+  for (int i = 0; i < 300; ++i) {
+    absl::StrAppend(&keywords, ", v", i, "=1");
+    absl::StrAppend(&parameters, ", v", i);
+  }
+  const std::string members = absl::StrCat("{% set ns = namespace(a=1", keywords, ", z=1) %}");
+  const std::string macro = absl::StrCat("{% macro f(a", parameters, ") %}{% endmacro %}");
+  const std::tuple<std::string, int, std::string> kSources[] = {
+      {variables, 10000, "{% set x = nothing %}"},
+      {variables, 10000, "{% set x = v3199 %}"},
+      {"", 100, variables},
+      {members, 10000, "{% set x = ns.z %}"},
+      {members, 10000, "{% set x = ns['z'] %}"},
+      {members, 10000, "{% set ns.z = 2 %}"},
+      {macro, 20, absl::StrCat("{{ f(a=1", keywords, ") }}")},
+  };
+  for (const auto& [before, times, body] : kSources) {
+    EXPECT_THAT(
+        Refusal(absl::StrCat(before, "{% for i in range(", times, ") %}", body, "{% endfor %}")),
+        HasSubstr("takes more than 100"))
+        << body.substr(0, 100);
+  }
+  // Members whose names differ in the last byte alone.
+  EXPECT_THAT(Refusal("{% set k = 'a' * 10000 %}{% set q = k ~ 'c' %}"
+                      "{% set ns = namespace({k ~ 'b': 1, q: 1}) %}"
+                      "{% for i in range(1000) %}{% set x = ns[q] %}{% endfor %}"),
+              HasSubstr("handles more than 16"));
 }
 
 TEST(ChatTemplateTest, StopsWhereItIsInterrupted) {
