@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "engine/base/status_macros.h"
@@ -31,7 +32,8 @@ std::vector<std::string> ExcludedOf(const MergedSchema& schema, uint8_t kinds) {
 }  // namespace
 
 absl::Status SchemaCompiler::RegexError(const SchemaJson& where, const absl::Status& status) const {
-  if (absl::IsCancelled(status)) return status;
+  // PatternSet's errors have their place already.
+  if (absl::IsCancelled(status) || absl::StartsWith(status.message(), "schema: ")) return status;
   return document_.Error(where, absl::StripPrefix(status.message(), "regex: "));
 }
 

@@ -86,6 +86,15 @@ TEST(JsonSchemaErrorsTest, RefusesWithThePointer) {
   }
 }
 
+TEST(JsonSchemaErrorsTest, APatternThatIsTooLargeSaysSoOnce) {
+  const auto grammar = CompileJsonSchema(R"({"pattern": "^(a|b)*a(a|b){18}$", "maxLength": 60})");
+  EXPECT_EQ(grammar.status().message(),
+            "schema: too large: what these strings have in common needs more than 20000 states, "
+            "at #/pattern");
+  const auto opposite = CompileJsonSchema(R"({"type": "string", "not": {"pattern": "("}})");
+  EXPECT_EQ(opposite.status().message(), "schema: a '(' without ')', at byte 0, at #/not/pattern");
+}
+
 TEST(JsonSchemaErrorsTest, UnknownKeywordsAndFormatsAreIgnoredUnlessItIsStrict) {
   const std::pair<std::string, std::string> cases[] = {
       {R"({"properties": {"a/b~": {"const": 1, "frobnicate": 1}}})",
