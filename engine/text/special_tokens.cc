@@ -2,18 +2,13 @@
 
 #include <algorithm>
 #include <iterator>
-#include <type_traits>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/strip.h"
-#include "engine/base/checkpoint.h"
 
 namespace lm {
 namespace {
-
-// Of the text, between two checkpoints. Find stops, unfinished, where it is interrupted.
-constexpr size_t kSearchedBytes = 1 << 16;
 
 // Whether a token's name reads as a tag that templates are made of. The HTML that some vocabularies
 // hold for the sake of web pages is text.
@@ -39,7 +34,6 @@ SpecialTokens::SpecialTokens(const Vocabulary& vocabulary) : nodes_(1, -1) {
   strip_after_.resize(vocabulary.tokens.size());
   for (int32_t id : vocabulary.strip_before) strip_before_[id] = true;
   for (int32_t id : vocabulary.strip_after) strip_after_[id] = true;
-  std::array<Lengths, kNumClasses> lengths{};
   for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     const TokenType type = vocabulary.types[i];
     const bool control = type == TokenType::kControl || type == TokenType::kUnknown;
@@ -49,11 +43,7 @@ SpecialTokens::SpecialTokens(const Vocabulary& vocabulary) : nodes_(1, -1) {
                   : LooksLikeMarkup(vocabulary.tokens[i]) ? kMarkupLike
                                                           : kUserDefined;
     has_[classes_[i]] = true;
-    for (int c = classes_[i]; c < kNumClasses; ++c) lengths[c][vocabulary.tokens[i].size()] = true;
     Insert(vocabulary.tokens[i], static_cast<int32_t>(i));
-  }
-  for (int c = 0; c < kNumClasses; ++c) {
-    num_lengths_[c] = static_cast<int>(std::count(lengths[c].begin(), lengths[c].end(), true));
   }
 }
 
@@ -84,19 +74,22 @@ uint32_t SpecialTokens::Child(uint32_t node, uint8_t byte) const {
 
 std::vector<SpecialTokens::Match> SpecialTokens::Find(absl::string_view text,
                                                       absl::Span<const Range> markup,
-                                                      absl::Span<const Range> open) const {
+                                                      absl::Span<const Range> open,
+                                                      int64_t* num_steps) const {
   // First each stretch of markup on its own, of which the control tokens are kept; then the open
   // ones for what looks like markup; then the other user-defined tokens in all that is left. For a
   // text of one kind the outcome is that of one search for all.
   std::vector<Match> matches;
-  AddOnly(text, markup, kControl, &matches);
-  if (has_[kMarkupLike]) AddOnly(text, open, kMarkupLike, &matches);
-  if (has_[kUserDefined]) Add(text, {0, text.size()}, kUserDefined, &matches);
+  Steps steps;
+  AddOnly(text, markup, kControl, &matches, &steps);
+  if (has_[kMarkupLike]) AddOnly(text, open, kMarkupLike, &matches, &steps);
+  if (has_[kUserDefined]) Add(text, {0, text.size()}, kUserDefined, &matches, &steps);
+  if (num_steps != nullptr) *num_steps = steps.count();
   return matches;
 }
 
 void SpecialTokens::AddOnly(absl::string_view text, absl::Span<const Range> ranges, Class wanted,
-                            std::vector<Match>* matches) const {
+                            std::vector<Match>* matches, Steps* steps) const {
   std::vector<Match> all;
   size_t next = 0;  // of *matches
   for (const Range& range : ranges) {
@@ -107,7 +100,7 @@ void SpecialTokens::AddOnly(absl::string_view text, absl::Span<const Range> rang
     while (next < matches->size() && (*matches)[next].begin < range.end) {
       inside.push_back((*matches)[next++]);
     }
-    Add(text, range, wanted, &inside);
+    Add(text, range, wanted, &inside, steps);
     for (const Match& match : inside) {
       if (classes_[match.id] >= wanted) all.push_back(match);
     }
@@ -117,79 +110,77 @@ void SpecialTokens::AddOnly(absl::string_view text, absl::Span<const Range> rang
 }
 
 void SpecialTokens::Add(absl::string_view text, Range range, Class most,
-                        std::vector<Match>* matches) const {
-  const auto for_each_gap = [&](auto visit) {
-    size_t begin = range.begin;
-    for (size_t i = 0; i <= matches->size(); ++i) {
-      const size_t end = i < matches->size() ? (*matches)[i].begin : range.end;
-      if (begin < end) visit(Range{begin, end});
-      if (i < matches->size()) {
-        begin = (*matches)[i].end;
-        visit((*matches)[i]);
-      }
-    }
+                        std::vector<Match>* matches, Steps* steps) const {
+  // Where names begin, by the length of the longest that can still be there. One whose room is
+  // taken makes way for the next shorter that has room. That happens no more than once for a byte
+  // of what takes it, since what waits is not longer than that.
+  std::vector<std::vector<size_t>> begins;
+  const auto add = [&](size_t length, size_t begin) {
+    if (length == 0) return;
+    if (begins.size() <= length) begins.resize(length + 1);
+    begins[length].push_back(begin);
   };
-  Lengths lengths{};
-  int unseen = num_lengths_[most];
-  for_each_gap([&](auto part) {
-    if constexpr (std::is_same_v<decltype(part), Range>) {
-      NoteLengths(text, part, most, &lengths, &unseen);
+  size_t begin = range.begin;
+  for (size_t i = 0; i <= matches->size(); ++i) {
+    const size_t end = i < matches->size() ? (*matches)[i].begin : range.end;
+    for (; begin < end; ++begin) {
+      add(Longest(text, {begin, end}, most, steps).length, begin);
+      if (steps->Interrupted()) return;
     }
-  });
-  for (size_t length = kMaxBytes; length > 0; --length) {
-    if (!lengths[length]) continue;
-    std::vector<Match> more;
-    for_each_gap([&](auto part) {
-      if constexpr (std::is_same_v<decltype(part), Range>) {
-        AddOfLength(text, part, length, most, &more);
-      } else {
-        more.push_back(part);
+    if (i < matches->size()) begin = (*matches)[i].end;
+  }
+  if (begins.empty()) return;
+
+  std::vector<bool> taken(range.end - range.begin);
+  const auto is_taken = [&](size_t pos) { return taken[pos - range.begin]; };
+  const auto take = [&](const Match& match) {
+    std::fill(taken.begin() + (match.begin - range.begin),
+              taken.begin() + (match.end - range.begin), true);
+  };
+  for (const Match& match : *matches) take(match);
+  for (size_t length = begins.size() - 1; length > 0 && !steps->Interrupted(); --length) {
+    std::vector<size_t> places = std::move(begins[length]);
+    if (!std::is_sorted(places.begin(), places.end())) std::sort(places.begin(), places.end());
+    for (size_t place : places) {
+      size_t end = place;
+      while (end < place + length && !is_taken(end)) ++end;
+      const Name name = Longest(text, {place, end}, most, steps);
+      if (steps->Interrupted()) break;
+      if (name.length < length) {
+        add(name.length, place);
+        continue;
       }
-    });
-    *matches = std::move(more);
+      Match match = {place, end, name.id};
+      const auto swallows = [&](size_t pos) {
+        return !is_taken(pos) && absl::ascii_isspace(text[pos]);
+      };
+      if (strip_before_[match.id]) {
+        while (match.begin > range.begin && swallows(match.begin - 1)) --match.begin;
+      }
+      if (strip_after_[match.id]) {
+        while (match.end < range.end && swallows(match.end)) ++match.end;
+      }
+      take(match);
+      matches->push_back(match);
+    }
+  }
+  const auto is_before = [](const Match& a, const Match& b) { return a.begin < b.begin; };
+  if (!std::is_sorted(matches->begin(), matches->end(), is_before)) {
+    std::sort(matches->begin(), matches->end(), is_before);
   }
 }
 
-void SpecialTokens::NoteLengths(absl::string_view text, Range gap, Class most, Lengths* lengths,
-                                int* unseen) const {
-  for (size_t begin = gap.begin; begin<gap.end&& * unseen> 0; ++begin) {
-    if (begin % kSearchedBytes == 0 && Interrupted()) return;
-    uint32_t node = 0;
-    for (size_t pos = begin; pos < gap.end; ++pos) {
-      node = Child(node, static_cast<uint8_t>(text[pos]));
-      if (node == 0) break;
-      bool& seen = (*lengths)[pos + 1 - begin];
-      if (seen || !Counts(node, most)) continue;
-      seen = true;
-      --*unseen;
-    }
+SpecialTokens::Name SpecialTokens::Longest(absl::string_view text, Range range, Class most,
+                                           Steps* steps) const {
+  Name longest;
+  uint32_t node = 0;
+  for (size_t pos = range.begin; pos < range.end; ++pos) {
+    steps->Add(1);
+    node = Child(node, static_cast<uint8_t>(text[pos]));
+    if (node == 0) break;
+    if (Counts(node, most)) longest = {pos + 1 - range.begin, nodes_[node]};
   }
-}
-
-void SpecialTokens::AddOfLength(absl::string_view text, Range gap, size_t length, Class most,
-                                std::vector<Match>* matches) const {
-  size_t free = gap.begin;  // where the last match ended
-  for (size_t begin = gap.begin; begin + length <= gap.end;) {
-    if (begin % kSearchedBytes == 0 && Interrupted()) return;
-    uint32_t node = 0;
-    for (size_t pos = begin; pos < begin + length; ++pos) {
-      node = Child(node, static_cast<uint8_t>(text[pos]));
-      if (node == 0) break;
-    }
-    if (node == 0 || !Counts(node, most)) {
-      ++begin;
-      continue;
-    }
-    Match match = {begin, begin + length, nodes_[node]};
-    if (strip_before_[match.id]) {
-      while (match.begin > free && absl::ascii_isspace(text[match.begin - 1])) --match.begin;
-    }
-    if (strip_after_[match.id]) {
-      while (match.end < gap.end && absl::ascii_isspace(text[match.end])) ++match.end;
-    }
-    matches->push_back(match);
-    begin = free = match.end;
-  }
+  return longest;
 }
 
 bool SpecialTokens::Counts(uint32_t node, Class most) const {

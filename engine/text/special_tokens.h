@@ -10,6 +10,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/integer_map.h"
 #include "engine/text/vocabulary.h"
 
@@ -42,8 +43,12 @@ class SpecialTokens {
   // the `open` ranges.
   // REQUIRES: the ranges of each kind are in order, apart from each other and inside the text;
   // those of markup lie inside open ones.
+  //
+  // Each byte of the text costs as many steps along a name as the longest has bytes, at most thrice
+  // for each kind of token: *num_steps, where given, is how many there were. An interrupted search
+  // (base/checkpoint.h) stops, unfinished.
   std::vector<Match> Find(absl::string_view text, absl::Span<const Range> markup,
-                          absl::Span<const Range> open) const;
+                          absl::Span<const Range> open, int64_t* num_steps = nullptr) const;
   // With all of the text open.
   std::vector<Match> Find(absl::string_view text, absl::Span<const Range> markup) const {
     const Range all = {0, text.size()};
@@ -51,25 +56,43 @@ class SpecialTokens {
   }
 
  private:
-  using Lengths = std::array<bool, kMaxBytes + 1>;
   // A search for one class finds those before it too.
   enum Class : uint8_t { kUserDefined, kMarkupLike, kControl, kNumClasses };
+
+  // Of one Find.
+  class Steps {
+   public:
+    void Add(int64_t count) { count_ += count; }
+    int64_t count() const { return count_; }
+    bool Interrupted() {
+      if (count_ < next_) return interrupted_;
+      next_ = count_ + kUnchecked;
+      return interrupted_ = lm::Interrupted();
+    }
+
+   private:
+    static constexpr int64_t kUnchecked = 1 << 14;
+    int64_t count_ = 0;
+    int64_t next_ = kUnchecked;
+    bool interrupted_ = false;
+  };
+  struct Name {
+    size_t length = 0;  // 0: there is none
+    int32_t id = -1;
+  };
 
   void Insert(absl::string_view name, int32_t id);
   uint32_t Child(uint32_t node, uint8_t byte) const;
   // Adds the matches in `range` outside of those already in *matches, which are in it and stay in
   // order.
-  void Add(absl::string_view text, Range range, Class most, std::vector<Match>* matches) const;
+  void Add(absl::string_view text, Range range, Class most, std::vector<Match>* matches,
+           Steps* steps) const;
   // Adds the tokens of class `wanted` in `ranges`, which no other token there can take the place
   // of.
   void AddOnly(absl::string_view text, absl::Span<const Range> ranges, Class wanted,
-               std::vector<Match>* matches) const;
-  // Which lengths of names occur in `gap`; *unseen counts those that have not occurred yet, and
-  // with none left there is no need to look on.
-  void NoteLengths(absl::string_view text, Range gap, Class most, Lengths* lengths,
-                   int* unseen) const;
-  void AddOfLength(absl::string_view text, Range gap, size_t length, Class most,
-                   std::vector<Match>* matches) const;
+               std::vector<Match>* matches, Steps* steps) const;
+  // The longest name at the beginning of `range` that does not go beyond it.
+  Name Longest(absl::string_view text, Range range, Class most, Steps* steps) const;
 
   // Whether a name ends at `node` that is looked for.
   bool Counts(uint32_t node, Class most) const;
@@ -82,8 +105,7 @@ class SpecialTokens {
   std::vector<Class> classes_;         // by id; of those that have a name here
   std::vector<bool> strip_before_;
   std::vector<bool> strip_after_;
-  std::array<int, kNumClasses> num_lengths_{};  // how many different ones the names up to it have
-  std::array<bool, kNumClasses> has_{};         // whether there is a token of the class
+  std::array<bool, kNumClasses> has_{};  // whether there is a token of the class
 };
 
 }  // namespace lm

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <random>
 
+#include "engine/base/checkpoint.h"
+
 namespace lm {
 namespace {
 
@@ -73,6 +75,42 @@ TEST(SpecialTokensTest, FindsWhatTheDefinitionFinds) {
     ASSERT_EQ(Find(tokens, text, {}), FindSlowly(vocabulary, text, false)) << text;
     ASSERT_EQ(Find(tokens, text, {{0, text.size()}}), FindSlowly(vocabulary, text, true)) << text;
   }
+}
+
+// Names with a common beginning that the text has everywhere.
+TEST(SpecialTokensTest, AByteCostsNoMoreThanTheLongestName) {
+  constexpr int kNames = 250;
+  for (const char* end : {"", "b"}) {
+    Vocabulary vocabulary;
+    std::string text;
+    for (int i = 1; i <= kNames; ++i) {
+      vocabulary.tokens.push_back(std::string(i, 'a') + end);
+      vocabulary.types.push_back(TokenType::kUserDefined);
+      text += std::string(i, 'a') + 'b';
+    }
+    text += std::string(20000, 'a');
+    const SpecialTokens tokens(vocabulary);
+    int64_t steps = 0;
+    const SpecialTokens::Range all = {0, text.size()};
+    EXPECT_GE(tokens.Find(text, {}, {&all, 1}, &steps).size(), size_t{kNames});
+    EXPECT_GT(steps, 0);
+    EXPECT_LE(steps, 3 * (kNames + 2) * static_cast<int64_t>(text.size()));
+  }
+}
+
+TEST(SpecialTokensTest, StopsWhereItIsInterrupted) {
+  Vocabulary vocabulary;
+  vocabulary.tokens = {std::string(250, 'a') + 'b'};
+  vocabulary.types = {TokenType::kUserDefined};
+  const SpecialTokens tokens(vocabulary);
+  const std::string text(2000000, 'a');
+  bool interrupted = false;
+  CheckpointScope scope([&interrupted] { return interrupted = true; });
+  int64_t steps = 0;
+  const SpecialTokens::Range all = {0, text.size()};
+  tokens.Find(text, {}, {&all, 1}, &steps);
+  EXPECT_TRUE(interrupted);
+  EXPECT_LT(steps, static_cast<int64_t>(100 * text.size()));  // of 250 a byte
 }
 
 TEST(SpecialTokensTest, ControlTokensLieInsideOneStretchOfMarkup) {
