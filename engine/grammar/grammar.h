@@ -94,6 +94,9 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(absl::string_view gra
 // 18 digits where no bound asks for more, numbers with a fraction or an exponent 15, exponents two,
 // and numbers with bounds have no exponent.
 //
+// A pattern is a regular expression as CompileRegex has it, but for \s, \S and `.`: those are
+// ECMA-262's, where U+00A0 is white space and \r ends a line.
+//
 // Keywords. Those of drafts 4 to 2020-12 and `nullable`, $ref within the document (to $id, $anchor,
 // definitions; recursive too), $dynamicRef and $recursiveRef where one schema has that anchor, all
 // formats of the standard (others are annotations), but for

@@ -12,8 +12,17 @@
 namespace lm {
 namespace {
 
-// \d, \w, \s; empty for other letters.
-CodePointSet Shorthand(char letter) {
+bool IsOneChar(const CodePointSet& set) {
+  return set.ranges().size() == 1 && set.ranges()[0].low == set.ranges()[0].high;
+}
+
+}  // namespace
+
+absl::Status RegexLexer::Error(absl::string_view what, size_t offset) const {
+  return absl::InvalidArgumentError(absl::StrCat("regex: ", what, ", at byte ", offset));
+}
+
+CodePointSet RegexLexer::Shorthand(char letter) const {
   CodePointSet set;
   switch (letter) {
     case 'w':
@@ -27,6 +36,10 @@ CodePointSet Shorthand(char letter) {
     case 's':
       set.Add('\t', '\r');  // \t \n \v \f \r
       set.Add(' ');
+      if (!ecma_) break;
+      // WhiteSpace and LineTerminator: https://tc39.es/ecma262/#sec-white-space
+      for (uint32_t c : {0xa0, 0x1680, 0x2028, 0x2029, 0x202f, 0x205f, 0x3000, 0xfeff}) set.Add(c);
+      set.Add(0x2000, 0x200a);
       break;
     default:
       break;
@@ -34,14 +47,13 @@ CodePointSet Shorthand(char letter) {
   return set;
 }
 
-bool IsOneChar(const CodePointSet& set) {
-  return set.ranges().size() == 1 && set.ranges()[0].low == set.ranges()[0].high;
-}
-
-}  // namespace
-
-absl::Status RegexLexer::Error(absl::string_view what, size_t offset) const {
-  return absl::InvalidArgumentError(absl::StrCat("regex: ", what, ", at byte ", offset));
+CodePointSet RegexLexer::AnyChar() const {
+  CodePointSet ends = CodePointSet::Of('\n', '\n');
+  if (ecma_) {
+    ends.Add('\r');
+    ends.Add(0x2028, 0x2029);
+  }
+  return ends.Complement();
 }
 
 uint32_t RegexLexer::TakeChar() { return DecodeUtf8(regex_, &pos_); }

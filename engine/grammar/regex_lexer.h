@@ -18,8 +18,9 @@ class RegexLexer {
     std::optional<int64_t> max;
   };
 
+  // With `ecma`, \s, \S and . are those of ECMA-262; else those of CompileRegex.
   // REQUIRES: valid UTF-8 without U+0000, which outlives this.
-  explicit RegexLexer(absl::string_view regex) : regex_(regex) {}
+  explicit RegexLexer(absl::string_view regex, bool ecma = false) : regex_(regex), ecma_(ecma) {}
 
   bool AtEnd() const { return pos_ == regex_.size(); }
   size_t pos() const { return pos_; }
@@ -34,6 +35,8 @@ class RegexLexer {
 
   // The character here.
   uint32_t TakeChar();
+  // What `.` stands for.
+  CodePointSet AnyChar() const;
   // What the escape here stands for: one character, or a class such as \d. REQUIRES: at '\'.
   absl::StatusOr<CodePointSet> TakeEscape();
   // REQUIRES: at '['.
@@ -47,7 +50,11 @@ class RegexLexer {
   absl::StatusOr<uint32_t> TakeHex(size_t min_digits, size_t max_digits, size_t escape_offset);
   std::optional<int64_t> TakeNumber();
 
+  // \d, \w, \s; empty for other letters.
+  CodePointSet Shorthand(char letter) const;
+
   absl::string_view regex_;
+  bool ecma_;
   size_t pos_ = 0;
 };
 

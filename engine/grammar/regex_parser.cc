@@ -21,7 +21,7 @@ uint64_t MulChars(uint64_t a, uint64_t b) { return CheckedMul(a, b).value_or(kUn
 class RegexParser {
  public:
   RegexParser(absl::string_view regex, const RegexOptions& options, AutomatonBuilder* builder)
-      : options_(options), builder_(*builder), lexer_(regex) {}
+      : options_(options), builder_(*builder), lexer_(regex, options.pattern) {}
 
   absl::StatusOr<RegexPiece> Parse() {
     groups_.emplace_back();
@@ -110,9 +110,7 @@ class RegexParser {
     if (c == '[') return lexer_.TakeClass();
     if (c == '\\') return lexer_.TakeEscape();
     const uint32_t letter = lexer_.TakeChar();
-    const CodePointSet set = CodePointSet::Of(letter, letter);
-    if (c != '.') return set;
-    return CodePointSet::Of('\n', '\n').Complement();
+    return c == '.' ? lexer_.AnyChar() : CodePointSet::Of(letter, letter);
   }
 
   absl::Status OpenGroup() {
@@ -156,7 +154,7 @@ class RegexParser {
   void EndAlternative() {
     Group& group = groups_.back();
     std::vector<RegexPiece>& sequence = group.sequence;
-    if (options_.search && groups_.size() == 1) {
+    if (options_.pattern && groups_.size() == 1) {
       if (!group.begun) sequence.insert(sequence.begin(), Anything());
       if (!group.ended) sequence.push_back(Anything());
     }

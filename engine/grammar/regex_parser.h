@@ -27,8 +27,9 @@ struct RegexPiece {
 
 struct RegexOptions {
   TextForm form = TextForm::kPlain;
-  // An alternative without ^ (or $) may have anything before (behind) it.
-  bool search = false;
+  // The `pattern` of a JSON Schema: an alternative without ^ (or $) may have anything before
+  // (behind) it, and white space and ends of lines are those of ECMA-262.
+  bool pattern = false;
 };
 
 // InvalidArgument: what, and "at byte N" of `regex`.

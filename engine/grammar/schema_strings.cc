@@ -99,7 +99,7 @@ absl::StatusOr<Fragment> SchemaCompiler::String(const MergedSchema& schema) {
   }
   if (is_one) {
     const bool is_format = !schema.formats.empty();
-    const RegexOptions options{TextForm::kJsonString, /*search=*/!is_format};
+    const RegexOptions options{TextForm::kJsonString, /*pattern=*/!is_format};
     const absl::string_view regex = is_format ? FormatRegex(source->string()) : source->string();
     const absl::StatusOr<RegexPiece> piece = ParseRegex(regex, options, &builder_);
     if (!piece.ok()) return RegexError(*source, piece.status());

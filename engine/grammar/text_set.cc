@@ -23,15 +23,16 @@ absl::Status TooLarge() {
                    TextSet::kMaxStates, " states"));
 }
 
-absl::StatusOr<TextSet> OfExpression(absl::string_view regex, bool search) {
+absl::StatusOr<TextSet> OfExpression(absl::string_view regex, bool is_pattern) {
   AutomatonBuilder builder;
-  ASSIGN_OR_RETURN(const RegexPiece piece, ParseRegex(regex, {TextForm::kPlain, search}, &builder));
+  ASSIGN_OR_RETURN(const RegexPiece piece,
+                   ParseRegex(regex, {TextForm::kPlain, is_pattern}, &builder));
   return TextSet::OfFragment(piece.fragment, std::move(builder));
 }
 
 }  // namespace
 
-absl::StatusOr<TextSet> TextSet::All() { return OfExpression("[\\s\\S]*", /*search=*/false); }
+absl::StatusOr<TextSet> TextSet::All() { return OfExpression("[\\s\\S]*", /*pattern=*/false); }
 
 absl::StatusOr<TextSet> TextSet::Of(std::vector<std::string> texts) {
   AutomatonBuilder builder;
@@ -40,11 +41,11 @@ absl::StatusOr<TextSet> TextSet::Of(std::vector<std::string> texts) {
 }
 
 absl::StatusOr<TextSet> TextSet::OfPattern(absl::string_view regex) {
-  return OfExpression(regex, /*search=*/true);
+  return OfExpression(regex, /*pattern=*/true);
 }
 
 absl::StatusOr<TextSet> TextSet::OfRegex(absl::string_view regex) {
-  return OfExpression(regex, /*search=*/false);
+  return OfExpression(regex, /*pattern=*/false);
 }
 
 absl::StatusOr<TextSet> TextSet::OfFragment(Fragment fragment, AutomatonBuilder builder) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/engine/grammar/canonical_json.h"
@@ -66,6 +67,32 @@ TEST(JsonSchemaTest, Scalars) {
       {R"({"enum": ["a", 1, 2.5, 2.0, null], "type": "integer"})", {"1", "2.0"}, {"\"a\"", "2.5"}},
       {R"({"const": "x\n\u0001é"})", {"\"x\\n\\u0001é\""}, {"\"x\""}},
   });
+}
+
+// Of which std::regex, by which CheckSchemas checks, knows ASCII alone.
+TEST(JsonSchemaTest, WhiteSpaceAndEndsOfLinesAreEcmas) {
+  const std::tuple<std::string, std::vector<std::string>, std::vector<std::string>> cases[] = {
+      {R"({"pattern": "^\\s$"})",
+       {"\" \"", R"("\t")", R"("\n")", R"("\u000b")", R"("\f")", R"("\r")", "\"\u00a0\"",
+        "\"\u1680\"", "\"\u2000\"", "\"\u200a\"", "\"\u2028\"", "\"\u2029\"", "\"\u202f\"",
+        "\"\u205f\"", "\"\u3000\"", "\"\ufeff\""},
+       {"\"a\"", "\"\u1fff\"", "\"\u200b\"", R"("\u001f")", "\"\u0085\"", "\"\u180e\""}},
+      {R"({"pattern": "^\\S$"})",
+       {"\"a\"", "\"\u200b\"", R"("\u001f")"},
+       {"\" \"", R"("\r")", "\"\u00a0\"", "\"\u2005\"", "\"\u2028\"", "\"\ufeff\""}},
+      {R"({"pattern": "^[^\\s]$"})", {"\"a\""}, {"\" \"", "\"\u00a0\"", "\"\u3000\""}},
+      {R"({"pattern": "^[\\S ]$"})", {"\" \"", "\"a\""}, {"\"\u00a0\""}},
+      {R"({"pattern": "^.$"})",
+       {"\"a\"", R"("\f")", "\"\u0085\""},
+       {R"("\n")", R"("\r")", "\"\u2028\"", "\"\u2029\""}},
+      {R"({"pattern": "^.$", "not": {"pattern": "\\s"}})", {"\"a\""}, {"\" \"", "\"\u00a0\""}},
+  };
+  for (const auto& [schema, accepted, rejected] : cases) {
+    SCOPED_TRACE(schema);
+    const auto grammar = ValueOrDie(CompileJsonSchema(schema));
+    for (const std::string& text : accepted) EXPECT_TRUE(Accepts(grammar, text)) << text;
+    for (const std::string& text : rejected) EXPECT_FALSE(Accepts(grammar, text)) << text;
+  }
 }
 
 TEST(JsonSchemaTest, Strings) {
