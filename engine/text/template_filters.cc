@@ -59,7 +59,7 @@ Result Title(const Value& value, const Arguments& arguments, Budget* budget) {
     const size_t begin = pos;
     const uint32_t c = DecodeUtf8(bytes, &pos);
     const absl::string_view character = bytes.substr(begin, pos - begin);
-    result.Append(starts ? ToUpperCharacter(character) : ToLowerCharacter(character),
+    result.Append(starts ? ToUpperCharacter(character) : LowerCharacter(character),
                   text.text().KindAt(begin));
     starts = IsUnicodeSpace(c) || (c < 0x80 && absl::StrContains("-({[<", static_cast<char>(c)));
   }

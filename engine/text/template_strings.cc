@@ -176,6 +176,10 @@ absl::StatusOr<TemplateText> ReplaceText(const TemplateText& text, absl::string_
   return result;
 }
 
+std::string LowerCharacter(absl::string_view character) {
+  return character == "\u0130" ? "i\u0307" : ToLowerCharacter(character);
+}
+
 TemplateText ChangeCase(const TemplateText& text, TextCase wanted) {
   const absl::string_view bytes = text.bytes();
   TemplateText result;
@@ -186,7 +190,7 @@ TemplateText ChangeCase(const TemplateText& text, TextCase wanted) {
     const bool upper = wanted == TextCase::kUpper ||
                        (starts && (wanted == TextCase::kTitle || wanted == TextCase::kCapitalized));
     const absl::string_view character = bytes.substr(begin, pos - begin);
-    result.Append(upper ? ToUpperCharacter(character) : ToLowerCharacter(character),
+    result.Append(upper ? ToUpperCharacter(character) : LowerCharacter(character),
                   text.KindAt(begin));
     starts = wanted == TextCase::kTitle && !IsInClass(c, CharacterClass::kLetter);
   }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -33,6 +34,8 @@ absl::StatusOr<TemplateText> ReplaceText(const TemplateText& text, absl::string_
                                          const TemplateText& replacement, int64_t most,
                                          TemplateBudget* budget);
 
+// ToLowerCharacter, but that \u0130 becomes an i with a dot above, two characters, as in Python.
+std::string LowerCharacter(absl::string_view character);
 enum class TextCase { kUpper, kLower, kTitle, kCapitalized };
 TemplateText ChangeCase(const TemplateText& text, TextCase wanted);
 

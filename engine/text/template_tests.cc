@@ -72,11 +72,13 @@ Holding Compared(const Value& value, const Arguments& arguments, Budget* budget)
   return Holds(op, value, *other, budget);
 }
 
-// The same object: of what has no identity here, the same value of the same type.
+// The same list or dict; of what has no identity here, the same value of the same type.
 Holding SameAs(const Value& value, const Arguments& arguments, Budget* budget) {
   const Value* other = arguments.Find(0, "other");
   if (other == nullptr) return absl::InvalidArgumentError("a test lacks its argument");
   if (value.kind() != other->kind()) return false;
+  if (value.Is(Kind::kList)) return &value.list() == &other->list();
+  if (value.Is(Kind::kDict)) return &value.entries() == &other->entries();
   return SameValue(value, *other, budget);
 }
 

@@ -376,6 +376,23 @@ TEST(ChatTemplateTest, CirclesAreNotFollowed) {
               HasSubstr("a 'Namespace' has no text"));
 }
 
+TEST(ChatTemplateTest, OnlyTheSameListOrDictIsTheSame) {
+  EXPECT_EQ(Render("{% set a = [1] %}{% set b = a %}{% set d = {'k': a} %}{{ a is sameas b }} "
+                   "{{ [1] is sameas [1] }} {{ {} is sameas {} }} {{ d is sameas d }} "
+                   "{{ d.k is sameas a }} {{ 1 is sameas 1 }} {{ none is sameas none }}",
+                   "", "")
+                .Text(),
+            "True False False True True True True");
+}
+
+TEST(ChatTemplateTest, ACapitalIWithADotBecomesTwoCharacters) {
+  EXPECT_EQ(Render("{{ '\u0130'.lower() | length }}{{ '\u0130A' | lower }}{{ 'a\u0130'.title() }}"
+                   "{{ 'a\u0130' | title }}",
+                   "", "")
+                .Text(),
+            "2i\u0307aAi\u0307Ai\u0307");
+}
+
 TEST(ChatTemplateTest, ManyThreadsShareATemplate) {
   auto chat = Create(kChatMl);
   ASSERT_TRUE(chat.ok());
