@@ -1,6 +1,8 @@
 #include "engine/hf/hf_tokenizer.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <initializer_list>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -21,6 +23,9 @@ namespace lm {
 namespace {
 
 constexpr absl::string_view kSpace = "\xe2\x96\x81";  // U+2581
+// Patterns of normalizers.
+constexpr absl::string_view kASpace = R"({"String":" "})";
+constexpr absl::string_view kSeveralSpaces = R"({"Regex":" {2,}"})";
 constexpr uint64_t kMaxTemplateBytes = 1 << 20;
 // The largest known, Gemma's, has 33 MB and 1.8 million.
 constexpr JsonLimits kTokenizerJson = {64 << 20, 4 << 20};
@@ -63,6 +68,12 @@ class TokenizerKeys {
   // Of a normalizer or pre_tokenizer and those in its sequence, the first of that type.
   const Json* Part(absl::string_view member, absl::string_view sequence,
                    absl::string_view type) const;
+  // Unimplemented, naming the part, for a normalizer or pre_tokenizer that is or has one of another
+  // type, and for what one says that is not followed. `spaces` is the pattern of a Replace or
+  // Split.
+  absl::Status HasOnly(absl::string_view member, absl::string_view sequence,
+                       std::initializer_list<absl::string_view> types,
+                       absl::string_view spaces) const;
   absl::StatusOr<bool> PutsSpaceFirst() const;
   // -1 where neither file has it.
   absl::StatusOr<int64_t> IdOf(absl::string_view role, const HfObject& config,
@@ -92,6 +103,40 @@ const Json* TokenizerKeys::Part(absl::string_view member, absl::string_view sequ
   return nullptr;
 }
 
+absl::Status TokenizerKeys::HasOnly(absl::string_view member, absl::string_view sequence,
+                                    std::initializer_list<absl::string_view> types,
+                                    absl::string_view spaces) const {
+  const Json* const whole = tokenizer_.Find(member);
+  if (whole == nullptr) return absl::OkStatus();
+  const Json* const parts = whole->Find(sequence);
+  const bool is_sequence = parts != nullptr && parts->is_array();
+  for (size_t i = 0; i < (is_sequence ? parts->size() : 1); ++i) {
+    const HfObject part(is_sequence ? parts->array()[i] : *whole,
+                        absl::StrCat(tokenizer_.where(), ": ", member));
+    ASSIGN_OR_RETURN(const std::string type, part.Text("type"));
+    if (std::find(types.begin(), types.end(), type) == types.end()) {
+      return part.Unsupported("type");
+    }
+    auto is = [&part](absl::string_view name, const Json& wanted) {
+      const Json* const found = part.Find(name);
+      return found != nullptr && *found == wanted;
+    };
+    if (type == "Prepend" && !is("prepend", Json(kSpace))) return part.Unsupported("prepend");
+    if (type == "Metaspace" && !is("replacement", Json(kSpace))) {
+      return part.Unsupported("replacement");
+    }
+    const Json* const pattern = part.Find("pattern");
+    if ((type == "Replace" || type == "Split") &&
+        (pattern == nullptr || pattern->Dump() != spaces)) {
+      return part.Unsupported("pattern");
+    }
+    if (type == "Replace" && !is("content", Json(kSpace)) && !is("content", Json(" "))) {
+      return part.Unsupported("content");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status TokenizerKeys::AddVocabulary() {
   // Old files do not say; of those without merges WordPiece's alone have the prefix.
   const std::string old = model_.Has("merges")                      ? "BPE"
@@ -106,6 +151,8 @@ absl::Status TokenizerKeys::AddVocabulary() {
   if (type != "BPE") return model_.Unsupported("type");
   ASSIGN_OR_RETURN(const bool byte_fallback, model_.Bool("byte_fallback", false));
   if (byte_fallback) {
+    RETURN_IF_ERROR(HasOnly("normalizer", "normalizers", {"Prepend", "Replace"}, kASpace));
+    RETURN_IF_ERROR(HasOnly("pre_tokenizer", "pretokenizers", {"Metaspace", "Split"}, kASpace));
     ASSIGN_OR_RETURN(const bool space_first, PutsSpaceFirst());
     AddSentencePiece(space_first);
     return absl::OkStatus();
@@ -178,6 +225,11 @@ absl::Status TokenizerKeys::AddWordPiece() {
   if (prefix != "##") return model_.Unsupported("continuing_subword_prefix");
   const Json* const part = Part("normalizer", "normalizers", "BertNormalizer");
   if (part == nullptr) return tokenizer_.Error("normalizer", "a BertNormalizer");
+  RETURN_IF_ERROR(HasOnly("normalizer", "normalizers", {"BertNormalizer"}, ""));
+  RETURN_IF_ERROR(HasOnly("pre_tokenizer", "pretokenizers", {"BertPreTokenizer"}, ""));
+  if (Part("pre_tokenizer", "pretokenizers", "BertPreTokenizer") == nullptr) {
+    return tokenizer_.Error("pre_tokenizer", "a BertPreTokenizer");
+  }
   const HfObject normalizer(*part, tokenizer_.where() + ": normalizer");
   for (const char* name : {"clean_text", "handle_chinese_chars"}) {
     ASSIGN_OR_RETURN(const bool on, normalizer.Bool(name, true));
@@ -218,16 +270,10 @@ absl::Status TokenizerKeys::AddUnigram() {
     return model_.Error("unk_id", absl::StrCat("an id below ", vocabulary_.tokens.size()));
   }
   vocabulary_.types[unknown] = HfTokenType::kUnknown;
-  if (const Json* const normalizer = tokenizer_.Find("normalizer")) {
-    const Json* const parts = normalizer->Find("normalizers");
-    for (size_t i = 0; i < (parts != nullptr && parts->is_array() ? parts->size() : 1); ++i) {
-      const Json& one = parts == nullptr ? *normalizer : parts->array()[i];
-      const Json* const kind = one.Find("type");
-      const bool known = kind != nullptr && (*kind == Json("Precompiled") ||
-                                             *kind == Json("Replace") || *kind == Json("Strip"));
-      if (!known) return tokenizer_.Unsupported("normalizer");
-    }
-  }
+  RETURN_IF_ERROR(
+      HasOnly("normalizer", "normalizers", {"Precompiled", "Replace", "Strip"}, kSeveralSpaces));
+  RETURN_IF_ERROR(
+      HasOnly("pre_tokenizer", "pretokenizers", {"WhitespaceSplit", "Metaspace"}, kSeveralSpaces));
   if (Part("pre_tokenizer", "pretokenizers", "Metaspace") == nullptr) {
     return tokenizer_.Error("pre_tokenizer", "a Metaspace");
   }

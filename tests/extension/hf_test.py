@@ -123,7 +123,7 @@ class DirectoryTest(FolderTest):
                                 (lambda t: t["model"]["vocab"][7].pop(), "token 7: wanted a name and a score"),
                                 (lambda t: t["model"]["vocab"].append(["x", 0]), "an array of at most 400 tokens"),
                                 (lambda t: t["normalizer"].update(precompiled_charsmap="?"), "wanted base 64"),
-                                (lambda t: t["normalizer"].update(type="Lowercase"), '"normalizer"'),
+                                (lambda t: t["normalizer"].update(type="Lowercase"), 'normalizer: "type": "Lowercase" is not supported'),
                                 (lambda t: t.pop("pre_tokenizer"), "a Metaspace")]:
             tokenizer = hf_writer.tokenizer_json(gguf.keys)
             change(tokenizer)
