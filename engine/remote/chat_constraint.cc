@@ -1,6 +1,5 @@
 #include "engine/remote/chat_constraint.h"
 
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -8,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/printable.h"
+#include "engine/grammar/json_text.h"
 
 namespace lm {
 namespace {
@@ -152,22 +152,32 @@ absl::StatusOr<Json::Object> Textual(const AnswerConstraint& constraint, const J
       {"response_format", SchemaFormat(bare ? std::move(value) : AnswerObject(std::move(value)))}};
 }
 
-// Whole numbers without a fraction, as a constrained answer of ours has them.
-Json Canonical(const Json& json) {
+// As a constrained answer of ours has it (grammar.h): numbers above all.
+void AppendCanonical(const Json& json, std::string* text) {
+  if (!json.is_structured()) {
+    text->append(JsonText::Scalar(json));
+    return;
+  }
+  text->push_back(json.is_array() ? '[' : '{');
+  absl::string_view separator;
+  auto append = [&](const Json& part, absl::string_view name) {
+    absl::StrAppend(text, std::exchange(separator, ","), name);
+    AppendCanonical(part, text);
+  };
   if (json.is_array()) {
-    Json array = Json::MakeArray();
-    for (const Json& element : json.array()) array.Append(Canonical(element));
-    return array;
+    for (const Json& element : json.array()) append(element, "");
+  } else {
+    for (const auto& [name, value] : json.members()) {
+      append(value, absl::StrCat(JsonString(name), ":"));
+    }
   }
-  if (json.is_object()) {
-    Json object = Json::MakeObject();
-    for (const auto& [name, value] : json.members()) object.Add(name, Canonical(value));
-    return object;
-  }
-  if (!json.is_float()) return json;
-  const double value = json.number();
-  const bool whole = std::trunc(value) == value && std::abs(value) < 1e15;
-  return whole ? Json(static_cast<int64_t>(value)) : json;
+  text->push_back(json.is_array() ? ']' : '}');
+}
+
+std::string Canonical(const Json& json) {
+  std::string text;
+  AppendCanonical(json, &text);
+  return text;
 }
 
 }  // namespace
@@ -212,7 +222,7 @@ std::optional<std::string> UnwrapAnswer(const AnswerConstraint& constraint, Dial
   if (wrap == Wrap::kNone && !is_json) return text;
   const std::optional<Json> json = Json::Parse(absl::StripAsciiWhitespace(text));
   if (!json.has_value()) return std::nullopt;
-  if (is_json) return Canonical(*json).Dump();
+  if (is_json) return Canonical(*json);
   const Json* answer = wrap == Wrap::kObject ? json->Find("answer") : &*json;
   if (answer == nullptr || !answer->is_string()) return std::nullopt;
   return answer->string();

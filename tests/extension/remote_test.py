@@ -124,6 +124,13 @@ class RemoteTest(RemoteCase):
         self.assertEqual(harness.value(self.connect(server.url), "SELECT lm_classify('x', '[\"yes\",\"no\"]')"), "yes")
         self.fails(self.connect(server.url), "SELECT generate('x', NULL, ?)", "spoken to as openai has no grammars", '{"grammar":"root ::= \\"a\\""}')
 
+    def test_numbers_of_a_server_are_written_as_ours(self):
+        said = iter(["0.00001", '{"p": 2e-5, "q": [1e+16, 3.0]}'])
+        db = self.connect(self.server(answer=constrained(lambda body: next(said))).url)
+        self.assertEqual(harness.value(db, "SELECT generate_json('x', '{\"type\":\"number\"}')"), "0.00001")
+        schema = {"type": "object", "properties": {"p": {"type": "number"}, "q": {"type": "array", "items": {"type": "number"}}}}
+        self.assertEqual(harness.value(db, "SELECT generate_json('x', ?)", json.dumps(schema)), '{"p":0.00002,"q":[10000000000000000,3]}')
+
     def test_no_answer_is_believed(self):
         ignoring = self.server()
         db = self.connect(ignoring.url)

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "engine/runtime/constraint_cache.h"
 
 namespace lm {
@@ -67,6 +68,35 @@ TEST(ChatConstraintTest, WhatIsWrappedIsUnwrapped) {
   const auto grammar = CompileNotation(schema).value();
   std::string text = R"({"n": "four"})";
   EXPECT_FALSE(ProveAnswer(schema, *grammar, Dialect::kVllm, &text).ok());
+}
+
+// Servers write numbers as they like; here they are written as local answers have them.
+TEST(ChatConstraintTest, NumbersAreWrittenAsLocalAnswersHaveThem) {
+  const AnswerConstraint schema{
+      Kind::kSchema,
+      R"({"type":"object","properties":{"n":{"type":"array","items":{"type":"number"}}}})"};
+  const auto grammar = CompileNotation(schema).value();
+  const struct {
+    const char *sent, *meant;
+  } kNumbers[] = {
+      {"0.00001", "0.00001"},
+      {"2e-5", "0.00002"},
+      {"0.00000000000001", "0.00000000000001"},
+      {"1.5e-20", "1.5e-20"},
+      {"1e+16", "10000000000000000"},
+      {"1E5", "100000"},
+      {"1.0e21", "1e21"},
+      {"-6.020e+23", "-6.02e23"},
+      {"-0.0", "0"},
+      {"-4.50", "-4.5"},
+      {"123456789012345678", "123456789012345678"},
+  };
+  for (const auto& [sent, meant] : kNumbers) {
+    std::string text = absl::StrCat(R"({"n": [)", sent, ", 1]}");
+    const absl::Status fits = ProveAnswer(schema, *grammar, Dialect::kVllm, &text);
+    EXPECT_TRUE(fits.ok()) << fits;
+    EXPECT_EQ(text, absl::StrCat(R"({"n":[)", meant, ",1]}"));
+  }
 }
 
 }  // namespace
