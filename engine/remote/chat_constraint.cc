@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "engine/base/printable.h"
 #include "engine/grammar/json_text.h"
+#include "engine/remote/member_order.h"
 
 namespace lm {
 namespace {
@@ -152,6 +153,8 @@ absl::StatusOr<Json::Object> Textual(const AnswerConstraint& constraint, const J
       {"response_format", SchemaFormat(bare ? std::move(value) : AnswerObject(std::move(value)))}};
 }
 
+bool IsJson(Kind kind) { return kind == Kind::kSchema || kind == Kind::kExtraction; }
+
 // As a constrained answer of ours has it (grammar.h): numbers above all.
 void AppendCanonical(const Json& json, std::string* text) {
   if (!json.is_structured()) {
@@ -206,7 +209,14 @@ absl::StatusOr<Json::Object> ConstraintMembers(const AnswerConstraint& constrain
 absl::Status ProveAnswer(const AnswerConstraint& constraint, const Grammar& grammar,
                          Dialect dialect, std::string* text) {
   std::optional<std::string> meant = UnwrapAnswer(constraint, dialect, *text);
-  if (meant.has_value() && grammar.Matches(*meant).value_or(false)) {
+  auto fits = [&] { return meant.has_value() && grammar.Matches(*meant).value_or(false); };
+  bool good = fits();
+  if (!good && meant.has_value() && IsJson(constraint.kind)) {
+    const std::optional<Json> json = Json::Parse(*meant);
+    if (json.has_value()) meant = Canonical(InMemberOrder(*json, constraint.text));
+    good = fits();
+  }
+  if (good) {
     *text = *std::move(meant);
     return absl::OkStatus();
   }
@@ -218,7 +228,7 @@ absl::Status ProveAnswer(const AnswerConstraint& constraint, const Grammar& gram
 std::optional<std::string> UnwrapAnswer(const AnswerConstraint& constraint, Dialect dialect,
                                         std::string text) {
   const Wrap wrap = WrapOf(constraint.kind, dialect);
-  const bool is_json = constraint.kind == Kind::kSchema || constraint.kind == Kind::kExtraction;
+  const bool is_json = IsJson(constraint.kind);
   if (wrap == Wrap::kNone && !is_json) return text;
   const std::optional<Json> json = Json::Parse(absl::StripAsciiWhitespace(text));
   if (!json.has_value()) return std::nullopt;

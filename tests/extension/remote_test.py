@@ -131,6 +131,12 @@ class RemoteTest(RemoteCase):
         schema = {"type": "object", "properties": {"p": {"type": "number"}, "q": {"type": "array", "items": {"type": "number"}}}}
         self.assertEqual(harness.value(db, "SELECT generate_json('x', ?)", json.dumps(schema)), '{"p":0.00002,"q":[10000000000000000,3]}')
 
+    def test_members_of_a_server_come_in_the_schemas_order(self):
+        server = self.server(answer=constrained(lambda body: '{"b": 1, "a": 1}'))
+        schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["b"]}
+        self.assertEqual(harness.value(self.connect(server.url), "SELECT generate_json('x', ?)", json.dumps(schema)), '{"a":1,"b":1}')
+        self.assertEqual(len(server.requests), 2)  # with the canary: it is not asked again
+
     def test_no_answer_is_believed(self):
         ignoring = self.server()
         db = self.connect(ignoring.url)

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "engine/remote/member_order.h"
 #include "engine/runtime/constraint_cache.h"
 
 namespace lm {
@@ -97,6 +98,59 @@ TEST(ChatConstraintTest, NumbersAreWrittenAsLocalAnswersHaveThem) {
     EXPECT_TRUE(fits.ok()) << fits;
     EXPECT_EQ(text, absl::StrCat(R"({"n":[)", meant, ",1]}"));
   }
+}
+
+// JSON Schema gives members no order; an answer of ours has the schema's.
+TEST(ChatConstraintTest, MembersAreBroughtIntoTheSchemasOrder) {
+  constexpr char kFlat[] =
+      R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"number"}},"required":["b"]})";
+  constexpr char kNested[] =
+      R"({"type":"object","properties":{"list":{"type":"array","items":{"$ref":"#/$defs/one"}},
+          "last":{"anyOf":[{"type":"null"},{"type":"array","items":{"$ref":"#/$defs/one"}},{"$ref":"#/$defs/one"}]}},
+          "$defs":{"one":{"type":"object","properties":{"x":{"type":"integer"},"y":{"$ref":"#/$defs/one"}}}}})";
+  constexpr char kAllOf[] =
+      R"({"type":"object","properties":{"c":{"type":"integer"}},"allOf":[{"properties":{"a":{"type":"integer"},"b":{"type":"integer"}},
+          "additionalProperties":true}],"additionalProperties":true})";
+  const struct {
+    Kind kind;
+    const char *schema, *sent, *meant;  // empty: it does not fit
+  } kAnswers[] = {
+      {Kind::kSchema, kFlat, R"({"b":1e-5,"a":1})", R"({"a":1,"b":0.00001})"},
+      {Kind::kSchema, kFlat, R"({"b":1})", R"({"b":1})"},
+      {Kind::kSchema, kFlat, R"({"b":1,"a":"x"})", ""},
+      {Kind::kSchema, kFlat, R"({"b":1,"a":1,"c":1})", ""},
+      {Kind::kSchema, kFlat, R"({"b":1,"a":1,"b":1})", ""},
+      {Kind::kExtraction, kFlat, R"({"b":1,"a":null})", R"({"a":null,"b":1})"},
+      {Kind::kSchema, kNested, R"({"last":null,"list":[{"y":{"y":{},"x":2},"x":1},{"x":3}]})",
+       R"({"list":[{"x":1,"y":{"x":2,"y":{}}},{"x":3}],"last":null})"},
+      {Kind::kSchema, kNested, R"({"last":{"y":{},"x":1}})", R"({"last":{"x":1,"y":{}}})"},
+      {Kind::kSchema, kNested, R"({"last":[{"y":{},"x":1}],"list":[]})",
+       R"({"list":[],"last":[{"x":1,"y":{}}]})"},
+      {Kind::kSchema, kAllOf, R"({"z":0,"c":3,"y":0,"b":2,"a":1})",
+       R"({"a":1,"b":2,"c":3,"z":0,"y":0})"},
+  };
+  for (const auto& [kind, schema, sent, meant] : kAnswers) {
+    const AnswerConstraint constraint{kind, schema};
+    const auto grammar = CompileNotation(constraint).value();
+    std::string text = sent;
+    const bool fits = ProveAnswer(constraint, *grammar, Dialect::kVllm, &text).ok();
+    EXPECT_EQ(fits ? text : "", meant) << sent;
+  }
+}
+
+// Where each schema leads to two more, and none of them has properties, it comes to an end.
+TEST(ChatConstraintTest, TheOrderOfMembersIsNotSoughtForEver) {
+  std::string definitions;
+  for (int i = 0; i < 40; ++i) {
+    const std::string next = absl::StrCat(R"({"$ref":"#/$defs/d)", i + 1, R"("})");
+    absl::StrAppend(&definitions, R"("d)", i, R"(":{"anyOf":[)", next, ",", next,
+                    R"(,{"$ref":"#"}]},)");
+  }
+  const std::string schema =
+      absl::StrCat(R"({"$defs":{)", definitions, R"("d40":true},"$ref":"#/$defs/d0"})");
+  const Json value = *Json::Parse(R"({"b":1,"a":[{"d":1,"c":2}]})");
+  EXPECT_EQ(InMemberOrder(value, schema), value);
+  EXPECT_EQ(InMemberOrder(value, "no JSON"), value);
 }
 
 }  // namespace
