@@ -162,9 +162,7 @@ class HttpBatchApi : public BatchApi {
  private:
   HttpRequest RequestTo(absl::string_view path,
                         absl::string_view content_type = "application/json") const {
-    return {.url = absl::StrCat(url_, path),
-            .headers = RemoteHeaders(options_, content_type),
-            .timeout = absl::Milliseconds(options_.timeout_ms)};
+    return RemoteRequest(absl::StrCat(url_, path), RemoteHeaders(options_, content_type), options_);
   }
 
   absl::Status StatusOf(const HttpRequest& request, const Fetched& got) const {

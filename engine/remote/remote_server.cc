@@ -48,6 +48,15 @@ std::vector<std::string> RemoteHeaders(const RemoteOptions& options,
   return headers;
 }
 
+HttpRequest RemoteRequest(std::string url, std::vector<std::string> headers,
+                          const RemoteOptions& options) {
+  const absl::Duration timeout = absl::Milliseconds(options.timeout_ms);
+  return {.url = std::move(url),
+          .headers = std::move(headers),
+          .timeout = timeout,
+          .silence = std::max(timeout, HttpRequest().silence)};
+}
+
 // Listens for who listens, and sees to it that an abandoned request is dropped.
 class RemoteServer::Told : public ForwardingListener {
  public:
@@ -229,11 +238,10 @@ void RemoteServer::Send(RemoteJob job, size_t place) {
   absl::Cleanup not_kept = [&] { calls_.pop_back(); };
   pool_.Sent(place, prefix, call->job.tokens);
   absl::Cleanup not_sent = [&] { pool_.Over(place, prefix, call->job.tokens); };
-  call->transfer = network_->Start({.url = absl::StrCat(pool_.url(place), path),
-                                    .headers = std::move(headers),
-                                    .body = call->job.body,
-                                    .timeout = absl::Milliseconds(options_.timeout_ms)},
-                                   call);
+  HttpRequest request =
+      RemoteRequest(absl::StrCat(pool_.url(place), path), std::move(headers), options_);
+  request.body = call->job.body;
+  call->transfer = network_->Start(request, call);
   std::move(not_sent).Cancel();
   std::move(not_kept).Cancel();
   ++num_running_;

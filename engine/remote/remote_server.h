@@ -44,6 +44,9 @@ namespace lm {
 // What is told with every request, and what is waited for at the beginning.
 std::vector<std::string> RemoteHeaders(const RemoteOptions& options,
                                        absl::string_view content_type = "application/json");
+// About which the server may think as long as the option timeout_ms says, without a byte.
+HttpRequest RemoteRequest(std::string url, std::vector<std::string> headers,
+                          const RemoteOptions& options);
 
 class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_this<RemoteServer> {
  public:
