@@ -166,7 +166,9 @@ absl::Status ChatAnswer::AppendJson(const Json& event) {
     const std::string piece = delta->TextAt("content");
     pieces += !piece.empty();
     text += piece;
-    reasoning += delta->TextAt("reasoning_content") + delta->TextAt("reasoning");
+    // Some servers send both, with the same text.
+    const std::string thought = delta->TextAt("reasoning");
+    reasoning += thought.empty() ? delta->TextAt("reasoning_content") : thought;
   }
   const Json* logprobs = FindPath(choice, {"logprobs", "content"});
   if (first.empty() && logprobs != nullptr && logprobs->is_array() && logprobs->size() > 0) {

@@ -16,7 +16,7 @@ class ChatServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, answer=None, owner="vllm", faults=(), delay=0.0, slots=None, seed=1, first=None, handler=None, fields=None, context=None):
+    def __init__(self, answer=None, owner="vllm", faults=(), delay=0.0, slots=None, seed=1, first=None, handler=None, fields=None, context=None, events=None):
         super().__init__(("127.0.0.1", 0), handler or Handler)
         self.answer = answer or (lambda body: "re: " + body["messages"][-1]["content"])
         self.owner = owner
@@ -26,6 +26,7 @@ class ChatServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self.first = first  # of logprobs: [(token, logprob), ...]
         self.fields = fields    # of requests: others are refused
         self.context = context  # most words of a prompt: a longer one is refused
+        self.events_sent = events  # instead of an answer; bytes: the whole stream
         self.dice = random.Random(seed)
         self.lock = threading.Lock()
         self.requests = []
@@ -128,6 +129,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.whole(200, {"model": "tiny", "results": [{"index": 0, "relevance_score": 1 / len(body["documents"][0])}]})
         if "input" in body:
             return self.whole(200, {"data": [{"index": 0, "embedding": [float(len(body["input"])), 1.0]}]})
+        if self.server.events_sent is not None:
+            return self.told_events()
         text = text or self.server.answer(body)
         if isinstance(text, dict):
             return self.whole(text.pop("code"), text)
@@ -145,6 +148,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.event({"choices": [choice]})
         self.event({"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}}})
         self.event(b"[DONE]")
+        self.chunk(b"")
+
+    def told_events(self):
+        events = self.server.events_sent
+        self.begin()
+        if isinstance(events, bytes):
+            for at in range(len(events)):  # byte by byte
+                self.chunk(events[at:at + 1])
+        else:
+            for event in [*events, {"choices": [{"delta": {}, "finish_reason": "stop"}]}]:
+                self.event(event)
         self.chunk(b"")
 
     def fault_busy(self, body):

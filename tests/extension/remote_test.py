@@ -57,6 +57,12 @@ class RemoteTest(RemoteCase):
         self.assertEqual(harness.value(db, "SELECT generate('x')"), "42")
         self.assertEqual(harness.value(db, "SELECT generate('x', NULL, '{\"thinking\":\"keep\"}')"), "<think>\nhm, hm\n</think>\n\n42")
 
+    def test_reasoning_comes_once(self):
+        deltas = [{"reasoning_content": "hm, ", "reasoning": "hm, "}, {"reasoning_content": "hm"}, {"reasoning": "!", "reasoning_content": ""}, {"content": "42"}]
+        db = self.connect(self.server(events=[{"choices": [{"delta": delta}]} for delta in deltas]).url)
+        self.assertEqual(harness.value(db, "SELECT generate('x')"), "42")
+        self.assertEqual(harness.value(db, "SELECT generate('x', NULL, '{\"thinking\":\"keep\"}')"), "<think>\nhm, hm!\n</think>\n\n42")
+
     def test_a_plain_update_keeps_the_server_busy(self):
         server = self.server(delay=0.02)
         db = self.connect(server.url, concurrency=24)
