@@ -81,6 +81,20 @@ absl::Status BadAnswer(absl::string_view what, absl::string_view got) {
       absl::StrCat("the server sent ", what, ": ", Printable(got.substr(0, kShown))));
 }
 
+// Adds a message's content: a text, null, or parts, of which some are thoughts. False where it is
+// nothing of that kind.
+bool AddContent(const Json& content, std::string* text, std::string* reasoning) {
+  if (content.is_string()) text->append(content.string());
+  if (!content.is_array()) return content.is_string() || content.is_null();
+  for (const Json& part : content.array()) {
+    const std::string type = part.TextAt("type");
+    const Json* value = type == "text" || type == "thinking" ? part.Find(type) : nullptr;
+    if (value == nullptr) return false;
+    if (!AddContent(*value, type == "text" ? text : reasoning, reasoning)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 absl::StatusOr<RemoteModel> ReadModelList(absl::string_view body, absl::string_view wanted) {
@@ -163,9 +177,12 @@ absl::Status ChatAnswer::AppendJson(const Json& event) {
   const Json* delta = choice.Find("delta");
   if (delta == nullptr) delta = choice.Find("message");
   if (delta != nullptr) {
-    const std::string piece = delta->TextAt("content");
-    pieces += !piece.empty();
-    text += piece;
+    const size_t before = text.size();
+    const Json* content = delta->Find("content");
+    if (content != nullptr && !AddContent(*content, &text, &reasoning)) {
+      return BadAnswer("content that is neither a text nor a list of texts", content->Dump());
+    }
+    pieces += text.size() > before;
     // Some servers send both, with the same text.
     const std::string thought = delta->TextAt("reasoning");
     reasoning += thought.empty() ? delta->TextAt("reasoning_content") : thought;

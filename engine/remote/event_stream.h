@@ -1,11 +1,12 @@
-// The events of a text/event-stream, of which only `data` matters here.
+// The events of a text/event-stream, of which only `data` matters here. (Lines end in LF, CR or
+// both, and a byte order mark may stand before the first:
+// https://html.spec.whatwg.org/#parsing-an-event-stream)
 #ifndef LM_ENGINE_REMOTE_EVENT_STREAM_H_
 #define LM_ENGINE_REMOTE_EVENT_STREAM_H_
 
 #include <string>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
@@ -17,12 +18,14 @@ class EventStream {
   template <typename Event>
   bool Append(absl::string_view bytes, Event event) {
     for (char c : bytes) {
-      if (c != '\n') {
+      // Of CR LF the LF ends nothing.
+      if (std::exchange(after_cr_, c == '\r') && c == '\n') continue;
+      if (c != '\n' && c != '\r') {
         line_.push_back(c);
         continue;
       }
-      if (absl::EndsWith(line_, "\r")) line_.pop_back();
       absl::string_view line = line_;
+      if (std::exchange(is_first_, false)) absl::ConsumePrefix(&line, kByteOrderMark);
       if (line.empty() && !data_.empty() && !event(std::exchange(data_, ""))) return false;
       if (absl::ConsumePrefix(&line, "data:")) {
         absl::ConsumePrefix(&line, " ");
@@ -35,6 +38,10 @@ class EventStream {
   }
 
  private:
+  static constexpr absl::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+  bool is_first_ = true;
+  bool after_cr_ = false;
   std::string line_;
   std::string data_;
 };

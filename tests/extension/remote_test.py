@@ -63,6 +63,28 @@ class RemoteTest(RemoteCase):
         self.assertEqual(harness.value(db, "SELECT generate('x')"), "42")
         self.assertEqual(harness.value(db, "SELECT generate('x', NULL, '{\"thinking\":\"keep\"}')"), "<think>\nhm, hm!\n</think>\n\n42")
 
+    def test_content_in_parts(self):
+        def said(*contents, options='{"thinking":"keep","cache":false}'):
+            db = self.connect(self.server(events=[{"choices": [{"delta": {"content": content}}]} for content in contents]).url, retries=0)
+            return harness.value(db, "SELECT generate('x', NULL, ?)", options)
+        text = {"type": "text", "text": "hi"}
+        self.assertEqual(said([text, {"type": "text", "text": " th"}], None, "", [], "ere"), "hi there")
+        thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+        self.assertEqual(said([thought], [text]), "<think>\nhm\n</think>\n\nhi")
+        self.assertEqual(said([thought], [text], options="{}"), "hi")
+        for odd in (7, True, {"text": "hi"}, [text, 7], ["hi"], [{"text": "hi"}], [{"type": "text"}], [{"type": "text", "text": 7}], [{"type": "image_url", "image_url": "x"}]):
+            with self.assertRaisesRegex(Exception, "the server sent content that is neither a text nor a list of texts: "):
+                said("a", odd)
+
+    def test_streams_are_read_as_their_specification_says(self):
+        events = [b'data: {"choices":[{"delta":{"content":"h"}}]}', b': said by the way', b'data: {"choices":', b'data:[{"delta":{"content":"i"}, "finish_reason":"stop"}]}', b"data: [DONE]"]
+        for end in (b"\n", b"\r", b"\r\n"):
+            for mark in (b"", b"\xef\xbb\xbf"):
+                stream = mark + b"".join(event + (end if number in (1, 2) else 2 * end) for number, event in enumerate(events))
+                self.assertEqual(harness.value(self.connect(self.server(events=stream).url, retries=0), "SELECT generate('x')"), "hi")
+        twice = b"\xef\xbb\xbf\xef\xbb\xbf" + events[0] + b"\n\n" + events[3][:5] + b'{"choices":' + events[3][5:] + b"\n\n"
+        self.assertEqual(harness.value(self.connect(self.server(events=twice).url, retries=0), "SELECT generate('x')"), "i")  # one is stripped
+
     def test_a_plain_update_keeps_the_server_busy(self):
         server = self.server(delay=0.02)
         db = self.connect(server.url, concurrency=24)
