@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/base/checkpoint.h"
@@ -30,10 +31,18 @@ constexpr size_t kReadBytes = 1 << 20;
 
 std::string PartOf(const std::string& path) { return path + ".part"; }
 std::string NoteOf(const std::string& path) { return path + ".part.json"; }
+std::string LockOf(const std::string& path) { return path + ".lock"; }
 
 int64_t SizeOf(const std::string& path) {
   struct stat info;
   return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) ? info.st_size : -1;
+}
+
+// When the file was last written, in nanoseconds; -1 where there is none.
+int64_t ChangeOf(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) return -1;
+  return int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
 }
 
 }  // namespace
@@ -55,7 +64,10 @@ absl::StatusOr<std::unique_ptr<PartFile>> PartFile::Open(const std::string& path
         absl::StrCat("making '", folder.string(), "': ", error.message()));
   }
   RETURN_IF_ERROR(part->Lock(cancel));
-  part->is_there_ = SizeOf(path) == part->facts_.size;
+  if (SizeOf(path) == part->facts_.size) {
+    ASSIGN_OR_RETURN(const std::string digest, part->DigestThere(cancel));
+    part->is_there_ = digest == part->facts_.sha256;
+  }
   if (part->is_there_) return part;
   RETURN_IF_ERROR(part->Resume(cancel));
   return part;
@@ -66,9 +78,10 @@ PartFile::~PartFile() {
   if (lock_ >= 0) close(lock_);
 }
 
-// The lock goes with whoever holds it, however he ends; its file stays, so that all lock the same.
+// The lock goes with whoever holds it, however he ends; its file stays, so that all lock the same,
+// and says what the file itself is.
 absl::Status PartFile::Lock(const std::atomic<bool>& cancel) {
-  const std::string name = path_ + ".lock";
+  const std::string name = LockOf(path_);
   lock_ = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (lock_ < 0) return Failed("making", name);
   while (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
@@ -77,6 +90,45 @@ absl::Status PartFile::Lock(const std::atomic<bool>& cancel) {
     absl::SleepFor(kLockLook);
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> PartFile::DigestThere(const std::atomic<bool>& cancel) {
+  std::stringstream text;
+  text << std::ifstream(LockOf(path_)).rdbuf();
+  const Json known = Json::Parse(text.str()).value_or(Json());
+  const Json* changed = known.Find("changed");
+  if (changed != nullptr && *changed == Json(ChangeOf(path_))) return known.TextAt("sha256");
+  const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return Failed("opening", path_);
+  const absl::Cleanup close_it = [fd] { close(fd); };
+  const int64_t change = ChangeOf(path_);  // what changes from here on is looked at again
+  Sha256 hash;
+  RETURN_IF_ERROR(
+      ReadAll(fd, path_, cancel, [&hash](absl::string_view bytes) { hash.Add(bytes); }));
+  std::string digest = hash.Hex();
+  NoteDigest(digest, change);
+  return digest;
+}
+
+// Where it cannot be written, the file is read once more the next time.
+void PartFile::NoteDigest(const std::string& sha256, int64_t change) const {
+  Json note = Json::MakeObject();
+  note.Add("sha256", sha256);
+  note.Add("changed", change);
+  std::ofstream(LockOf(path_), std::ios::trunc) << note.Dump();
+}
+
+absl::Status PartFile::ReadAll(int fd, const std::string& name, const std::atomic<bool>& cancel,
+                               absl::FunctionRef<void(absl::string_view)> take) const {
+  std::vector<char> bytes(kReadBytes);
+  for (;;) {
+    const ssize_t n = read(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return Failed("reading", name);
+    if (n == 0) return absl::OkStatus();
+    if (cancel) return absl::CancelledError("the download was cancelled");
+    take({bytes.data(), static_cast<size_t>(n)});
+  }
 }
 
 absl::Status PartFile::Resume(const std::atomic<bool>& cancel) {
@@ -93,16 +145,10 @@ absl::Status PartFile::Resume(const std::atomic<bool>& cancel) {
   fd_ = open(part.c_str(), O_RDWR | O_CLOEXEC);
   if (fd_ < 0) return Failed("opening", part);
   etag_ = known.TextAt("etag");
-  std::vector<char> bytes(kReadBytes);
-  for (;;) {
-    const ssize_t n = read(fd_, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Failed("reading", part);
-    if (n == 0) return absl::OkStatus();
-    if (cancel) return absl::CancelledError("the download was cancelled");
-    hash_.Add({bytes.data(), static_cast<size_t>(n)});
-    size_ += n;
-  }
+  return ReadAll(fd_, part, cancel, [this](absl::string_view bytes) {
+    hash_.Add(bytes);
+    size_ += static_cast<int64_t>(bytes.size());
+  });
 }
 
 absl::Status PartFile::Restart(const std::string& etag) {
@@ -156,6 +202,7 @@ absl::Status PartFile::Commit() {
   if (fsync(fd_) != 0) return Failed("writing", PartOf(path_));
   if (std::rename(PartOf(path_).c_str(), path_.c_str()) != 0) return Failed("making", path_);
   unlink(NoteOf(path_).c_str());
+  NoteDigest(got, ChangeOf(path_));
   is_there_ = true;
   return absl::OkStatus();
 }

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -37,7 +38,8 @@ class PartFile {
   PartFile(const PartFile&) = delete;
   PartFile& operator=(const PartFile&) = delete;
 
-  // Whether the file itself is there by now.
+  // Whether the file itself is there by now: with that digest, which path.lock tells if the file
+  // has not been written to since; else the file is read.
   bool is_there() const { return is_there_; }
   int64_t size() const { return size_; }
   // The server's mark of the version that the bytes are of; empty: not known.
@@ -55,6 +57,11 @@ class PartFile {
 
   absl::Status Lock(const std::atomic<bool>& cancel);
   absl::Status Resume(const std::atomic<bool>& cancel);
+  // Of the file that is there.
+  absl::StatusOr<std::string> DigestThere(const std::atomic<bool>& cancel);
+  void NoteDigest(const std::string& sha256, int64_t change) const;
+  absl::Status ReadAll(int fd, const std::string& name, const std::atomic<bool>& cancel,
+                       absl::FunctionRef<void(absl::string_view)> take) const;
   absl::Status Failed(absl::string_view doing, const std::string& path) const;
   void Forget();
 

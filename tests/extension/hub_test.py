@@ -99,6 +99,42 @@ class HubTest(unittest.TestCase):
             self.fails(self.connect(), pattern)
         self.assertFalse(self.file.exists())
 
+    def test_parts_of_two_versions_are_never_mixed(self):
+        names, folder = [f"tiny-F32-{i:05}-of-00003.gguf" for i in (1, 2, 3)], self.file.parent
+        old, new = ({name: os.urandom(5000) for name in names} for _ in range(2))
+
+        def fetched(files, *lost, same=True):
+            for name in lost:
+                (folder / name).unlink()
+            hub = self.hub(files)
+            self.fails(self.connect(), "tiny-F32-00001-of-00003.gguf", "hf:org/tiny:f32")  # all are there, and no model
+            self.assertEqual({name: (folder / name).read_bytes() for name in names} == files, same)
+            return hub.served
+
+        self.assertEqual(fetched(old), 15000)
+        self.assertEqual(fetched(old, names[1]), 5000)  # the others are what the hub says
+        self.assertEqual(fetched(new, names[1]), 15000)  # they are not any more
+        # Where nothing says what a file is, it is read once.
+        for name in names:
+            (folder / f"{name}.lock").write_bytes(b"")
+        self.assertEqual(fetched(new, names[1]), 5000)
+        # So it is where it was written to; and what is noted is not looked at again.
+        first = folder / names[0]
+        noted = first.stat().st_mtime_ns
+        first.write_bytes(old[names[0]])
+        os.utime(first, ns=(noted, noted))
+        self.assertEqual(fetched(new, names[2], same=False), 5000)
+        os.utime(first, ns=(noted + 1, noted + 1))
+        self.assertEqual(fetched(new, names[2]), 10000)
+
+    def test_without_a_network_what_is_there_is_used(self):
+        hub = self.hub()
+        self.connect().execute(INSERT, (PATH,))
+        hub.digests["tiny-Q8_0.gguf"] = "0" * 64
+        self.assertEqual(self.said(self.child("hf:org/tiny", LM_NETWORK="off")), "text")
+        hub.__exit__()
+        self.assertEqual(self.said(self.child("hf:org/tiny")), "text")
+
     def test_a_list_without_digests_and_a_host_without_ranges(self):
         hub = self.hub()
         hub.listed, hub.ranges = False, False
