@@ -261,8 +261,10 @@ absl::Status Hub::BringRest(const std::string& url, const File& file, PartFile* 
         absl::StrCat(url, ": has ", part->size(), " bytes, the hub said ", file.facts.size));
   }
   if (part->size() < file.facts.size) {
-    return absl::DataLossError(absl::StrCat(url, ": ended after ", part->size(),
-                                            " bytes, the hub said ", file.facts.size));
+    const std::string why =
+        absl::StrCat(url, ": ended after ", part->size(), " bytes, the hub said ", file.facts.size);
+    // An end that nobody calls broken, after some bytes, is where a transfer broke off.
+    return part->size() > from ? absl::UnavailableError(why) : absl::DataLossError(why);
   }
   return absl::OkStatus();
 }

@@ -32,6 +32,7 @@ class Hub:
         self.code = 200     # of the list
         self.endless = None  # "list" or "refusal": what is sent without an end
         self.ranges = True
+        self.lengths = True  # whether the host says how long an answer is
         self.cuts = []
         self.delay = 0.0    # before each 4 KB
         self.served = 0
@@ -110,7 +111,10 @@ class FileHandler(Handler):
         self.send_response(code)
         for key, value in headers.items():
             self.send_header(key, value)
-        self.send_header("Content-Length", str(len(data) - begin))
+        if hub.lengths:
+            self.send_header("Content-Length", str(len(data) - begin))
+        else:
+            self.send_header("Connection", "close")
         self.end_headers()
         with hub.lock:
             most = begin + hub.cuts.pop(0) if hub.cuts else len(data)

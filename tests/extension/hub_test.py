@@ -88,6 +88,23 @@ class HubTest(unittest.TestCase):
         self.assertEqual(len(hub.requests), before)
         db.execute("UPDATE temp.lm_models SET options = '{\"threads\":1}' WHERE name = 'tiny'")
 
+    def test_cut_where_nobody_said_how_long_it_is(self):
+        hub = self.hub()
+        hub.lengths = False  # the end of the connection is that of the file
+        hub.cuts = [len(MODEL) // 4] * 3
+        db = self.connect()
+        db.execute(INSERT, (PATH,))
+        self.assertEqual(self.file.read_bytes(), MODEL)
+        self.assertEqual(hub.served, len(MODEL))  # each byte once
+        self.assertEqual(len([host for host, _, _ in hub.requests if host == "cdn"]), 4)
+        # What is shorter than the hub said is not asked for again and again.
+        hub = self.hub()
+        hub.lengths = False
+        hub.sizes["tiny-Q8_0.gguf"] += 5
+        self.file.unlink()
+        self.fails(self.connect(), f"ended after {len(MODEL)} bytes, the hub said {len(MODEL) + 5}")
+        self.assertEqual(len([host for host, _, _ in hub.requests if host == "cdn"]), 2)
+
     def test_what_came_is_not_what_the_hub_said(self):
         hub = self.hub()
         hub.digests["tiny-Q8_0.gguf"] = "0" * 64
