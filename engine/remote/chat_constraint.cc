@@ -1,13 +1,18 @@
 #include "engine/remote/chat_constraint.h"
 
+#include <memory>
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/printable.h"
 #include "engine/grammar/json_text.h"
+#include "engine/grammar/number_range.h"
+#include "engine/grammar/schema_document.h"
+#include "engine/grammar/schema_validator.h"
 #include "engine/remote/member_order.h"
 
 namespace lm {
@@ -155,10 +160,21 @@ absl::StatusOr<Json::Object> Textual(const AnswerConstraint& constraint, const J
 
 bool IsJson(Kind kind) { return kind == Kind::kSchema || kind == Kind::kExtraction; }
 
+// Numbers with more digits than ours have an exponent only where everybody writes one.
+std::string CanonicalScalar(const Json& json) {
+  std::string ours = JsonText::Scalar(json);
+  if (!json.is_float()) return ours;
+  const size_t exponent = ours.find('e');
+  const size_t most = (ours[0] == '-') + kMaxDigits + 1;  // with the point
+  if (exponent == ours.npos || exponent <= most) return ours;
+  std::string shortest = json.Dump();
+  return absl::StrContains(shortest, 'e') ? ours : shortest;
+}
+
 // As a constrained answer of ours has it (grammar.h): numbers above all.
 void AppendCanonical(const Json& json, std::string* text) {
   if (!json.is_structured()) {
-    text->append(JsonText::Scalar(json));
+    text->append(CanonicalScalar(json));
     return;
   }
   text->push_back(json.is_array() ? '[' : '{');
@@ -181,6 +197,45 @@ std::string Canonical(const Json& json) {
   std::string text;
   AppendCanonical(json, &text);
   return text;
+}
+
+// A number that the grammar has a text for, near one with more digits than it writes.
+Json WithFewDigits(const Json& number) {
+  const std::optional<Decimal> all = ParseDecimal(number.Dump());
+  if (!all.has_value()) return number;
+  const bool is_whole = all->fraction.empty();
+  const auto digits = static_cast<int>(all->whole.size() + all->fraction.size());
+  if (digits <= (is_whole ? kMaxWholeDigits : kMaxDigits)) return number;
+  // Whole: the first digits are as many as there may be. Else 6 of them, as %g has it.
+  const std::string few =
+      is_whole ? absl::StrCat(all->negative ? "-" : "", all->whole.substr(0, kMaxWholeDigits))
+               : absl::StrCat(number.number());
+  return Json::Parse(few).value_or(number);
+}
+
+Json WithFewDigitsEach(const Json& value) {
+  if (value.is_number()) return WithFewDigits(value);
+  if (value.is_array()) {
+    Json array = Json::MakeArray();
+    for (const Json& element : value.array()) array.Append(WithFewDigitsEach(element));
+    return array;
+  }
+  if (!value.is_object()) return value;
+  Json object = Json::MakeObject();
+  for (const auto& [name, member] : value.members()) object.Add(name, WithFewDigitsEach(member));
+  return object;
+}
+
+// Servers write numbers with more digits than local answers have. Whether those are valid the
+// schema says, digit by digit, and of all the rest the grammar.
+bool FitsWithManyDigits(const Json& value, const AnswerConstraint& constraint,
+                        const Grammar& grammar) {
+  const std::string few = Canonical(WithFewDigitsEach(value));
+  if (few == Canonical(value) || !grammar.Matches(few).value_or(false)) return false;
+  const absl::StatusOr<std::unique_ptr<SchemaDocument>> document =
+      SchemaDocument::Parse(constraint.text);
+  int64_t work = 0;
+  return document.ok() && IsValid(**document, {&(*document)->root()}, value, &work).value_or(false);
 }
 
 }  // namespace
@@ -213,8 +268,11 @@ absl::Status ProveAnswer(const AnswerConstraint& constraint, const Grammar& gram
   bool good = fits();
   if (!good && meant.has_value() && IsJson(constraint.kind)) {
     const std::optional<Json> json = Json::Parse(*meant);
-    if (json.has_value()) meant = Canonical(InMemberOrder(*json, constraint.text));
-    good = fits();
+    if (json.has_value()) {
+      const Json ordered = InMemberOrder(*json, constraint.text);
+      meant = Canonical(ordered);
+      good = fits() || FitsWithManyDigits(ordered, constraint, grammar);
+    }
   }
   if (good) {
     *text = *std::move(meant);

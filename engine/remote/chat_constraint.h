@@ -19,7 +19,8 @@ namespace lm {
 absl::StatusOr<Json::Object> ConstraintMembers(const AnswerConstraint& constraint, Dialect dialect);
 
 // Holds *text, an answer of a server that was spoken to in `dialect`, to its constraint, whose
-// grammar is given, and gives it its one form. FailedPrecondition where it does not fit.
+// grammar is given, and gives it its one form; but numbers may have more digits than the grammar
+// writes, where the schema allows them. FailedPrecondition where it does not fit.
 absl::Status ProveAnswer(const AnswerConstraint& constraint, const Grammar& grammar,
                          Dialect dialect, std::string* text);
 

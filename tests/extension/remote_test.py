@@ -153,9 +153,11 @@ class RemoteTest(RemoteCase):
         self.fails(self.connect(server.url), "SELECT generate('x', NULL, ?)", "spoken to as openai has no grammars", '{"grammar":"root ::= \\"a\\""}')
 
     def test_numbers_of_a_server_are_written_as_ours(self):
-        said = iter(["0.00001", '{"p": 2e-5, "q": [1e+16, 3.0]}'])
+        said = iter(["0.00001", "100000000000000000000", "3.141592653589793", '{"p": 2e-5, "q": [1e+16, 3.0]}'])
         db = self.connect(self.server(answer=constrained(lambda body: next(said))).url)
         self.assertEqual(harness.value(db, "SELECT generate_json('x', '{\"type\":\"number\"}')"), "0.00001")
+        for number in ("100000000000000000000", "3.141592653589793"):
+            self.assertEqual(harness.value(db, "SELECT generate_json(?, '{\"type\":\"number\"}')", number), number)
         schema = {"type": "object", "properties": {"p": {"type": "number"}, "q": {"type": "array", "items": {"type": "number"}}}}
         self.assertEqual(harness.value(db, "SELECT generate_json('x', ?)", json.dumps(schema)), '{"p":0.00002,"q":[10000000000000000,3]}')
 

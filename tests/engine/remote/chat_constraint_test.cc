@@ -100,6 +100,42 @@ TEST(ChatConstraintTest, NumbersAreWrittenAsLocalAnswersHaveThem) {
   }
 }
 
+// Of more digits than the grammar writes the schema says whether they are valid.
+TEST(ChatConstraintTest, NumbersOfServersMayHaveMoreDigits) {
+  constexpr char kNumber[] = R"({"type":"number"})", kInteger[] = R"({"type":"integer"})";
+  constexpr char kUpToOne[] =
+      R"({"type":"object","properties":{"p":{"type":"number","maximum":0.3}}})";
+  const struct {
+    const char *schema, *sent, *meant;  // empty: it does not fit
+  } kAnswers[] = {
+      {kNumber, "100000000000000000000", "100000000000000000000"},
+      {kNumber, "3.141592653589793", "3.141592653589793"},
+      {kNumber, "-0.30000000000000004", "-0.30000000000000004"},
+      {kNumber, "1.2345678901234568e-5", "1.2345678901234568e-5"},
+      {kInteger, "1234567890123456789", "1234567890123456789"},
+      {kInteger, "-9223372036854775808", "-9223372036854775808"},
+      {kInteger, "3.141592653589793", ""},
+      {kUpToOne, R"({"p":0.29999999999999993})", R"({"p":0.29999999999999993})"},
+      {kUpToOne, R"({"p":0.30000000000000004})", ""},
+      {kUpToOne, R"({"p":0.29999999999999993,"q":1})", ""},
+      {kUpToOne, R"({"p":100000000000000000000})", ""},
+      {R"({"minimum":0})", "100000000000000000000", "100000000000000000000"},
+      {R"({"minimum":0})", "-100000000000000000000", ""},
+      {R"({"enum":[0.3,3]})", "0.30000000000000004", ""},
+      {R"({"type":"integer","multipleOf":7})", "1234567890123456789", ""},
+      {R"({"type":"array","items":{"type":"number"}})", "[2.718281828459045, 1.0]",
+       "[2.718281828459045,1]"},
+      {R"({"type":"string"})", R"("3.141592653589793)", ""},
+  };
+  for (const auto& [schema, sent, meant] : kAnswers) {
+    const AnswerConstraint constraint{Kind::kSchema, schema};
+    const auto grammar = CompileNotation(constraint).value();
+    std::string text = sent;
+    const bool fits = ProveAnswer(constraint, *grammar, Dialect::kVllm, &text).ok();
+    EXPECT_EQ(fits ? text : "", meant) << schema << " " << sent;
+  }
+}
+
 // JSON Schema gives members no order; an answer of ours has the schema's.
 TEST(ChatConstraintTest, MembersAreBroughtIntoTheSchemasOrder) {
   constexpr char kFlat[] =
