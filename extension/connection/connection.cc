@@ -94,9 +94,14 @@ absl::StatusOr<std::shared_ptr<const ModelUse>> Connection::Use(absl::string_vie
       known = loaded_.end();
     }
     ASSIGN_OR_RETURN(std::shared_ptr<Generator> generator, LoadGenerator(work_owner(), source));
-    if (known == loaded_.end()) known = loaded_.emplace(loaded_.end());
-    *known = {std::string(reference), source, identity.value_or(ModelIdentity()),
-              std::move(generator)};
+    // Whole before it is among them: it may want memory.
+    LoadedModel loaded = {std::string(reference), source, identity.value_or(ModelIdentity()),
+                          std::move(generator)};
+    if (known == loaded_.end()) {
+      known = loaded_.insert(known, std::move(loaded));
+    } else {
+      *known = std::move(loaded);
+    }
   }
   Session session(known->generator, Salt(), AccessToMemo());
   if (tally_ != nullptr) session.set_tally(tally_);
