@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/base/checkpoint.h"
+#include "engine/base/file.h"
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
 
@@ -40,9 +41,8 @@ int64_t SizeOf(const std::string& path) {
 
 // When the file was last written, in nanoseconds; -1 where there is none.
 int64_t ChangeOf(const std::string& path) {
-  struct stat info;
-  if (stat(path.c_str(), &info) != 0) return -1;
-  return int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+  const absl::StatusOr<FileIdentity> file = IdentifyFile(path);
+  return file.ok() ? file->modified_ns : -1;
 }
 
 }  // namespace
