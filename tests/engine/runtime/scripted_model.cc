@@ -107,8 +107,9 @@ void ScriptedModel::SpoilUnwanted(absl::Span<float> logits) {
   const std::vector<uint64_t>& wanted = step_.wanted_logits;
   ++(wanted.empty() ? script_->all_logits : script_->some_logits);
   if (wanted.empty()) return;
-  if (wanted.size() != (kVocabSize + 63) / 64) script_->Violate("a mask of another length");
-  for (int32_t token = 0; token < kVocabSize; ++token) {
+  if (static_cast<int32_t>(wanted.size()) != (vocab_size() + 63) / 64)
+    script_->Violate("a mask of another length");
+  for (int32_t token = 0; token < vocab_size(); ++token) {
     if (wanted[token / 64] == 0) logits[token] = std::numeric_limits<float>::quiet_NaN();
   }
 }
@@ -237,7 +238,7 @@ absl::Status ScriptedModel::Await(const std::atomic<bool>& cancel, StepResults* 
     if (!status.ok()) return status;
   }
   results->cache_ops_done = true;
-  results->logits.assign(step_.logit_rows.size() * kVocabSize, 0);
+  results->logits.assign(step_.logit_rows.size() * vocab_size(), 0);
   results->tokens.clear();
   results->hidden.assign(step_.hidden_rows.size() * kHiddenSize, 0);
   ++script_->forwards;
@@ -276,7 +277,7 @@ absl::Status ScriptedModel::Await(const std::atomic<bool>& cancel, StepResults* 
       state = RandomBits(state, value);
       const bool read = wanted != step_.logit_rows.end() && *wanted == s.first_row + i;
       const bool sampled = sample != step_.samples.end() && sample->row == s.first_row + i;
-      std::vector<float> row(read || sampled ? kVocabSize : 0);
+      std::vector<float> row(read || sampled ? vocab_size() : 0);
       if (!row.empty()) {
         Logits(Blocks(s), p, state, absl::MakeSpan(row));
         SpoilUnwanted(absl::MakeSpan(row));
@@ -284,7 +285,7 @@ absl::Status ScriptedModel::Await(const std::atomic<bool>& cancel, StepResults* 
       if (sampled) results->tokens.push_back(SampleToken(row, *sample++));
       if (read) {
         std::copy(row.begin(), row.end(), logits.begin());
-        logits.remove_prefix(kVocabSize);
+        logits.remove_prefix(vocab_size());
         ++wanted;
       }
       if (wanted_hidden != step_.hidden_rows.end() && *wanted_hidden == s.first_row + i) {
@@ -325,7 +326,7 @@ absl::StatusOr<std::vector<float>> ScriptedModel::ApplyHead(bool ranks,
 
 void ScriptedModel::Logits(const int32_t* blocks, int32_t position, uint64_t state,
                            absl::Span<float> row) {
-  for (int32_t i = 0; i < kVocabSize; ++i) {
+  for (int32_t i = 0; i < vocab_size(); ++i) {
     row[i] = static_cast<float>(RandomUniform(state, i) * 8 - 4);
   }
   if (script_->nan_token < 0 && script_->says.empty()) return;

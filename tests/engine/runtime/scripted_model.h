@@ -38,9 +38,10 @@ inline CacheShape CacheOf(int32_t blocks) { return {.classes = {{.num_blocks = b
 struct Script {
   int32_t context_length = 2048;
   int32_t num_blocks = 512;
-  std::vector<int64_t> windows;  // of windowed classes of the cache, each with as many blocks
-  bool whole_sequences = false;  // each token sees all of its text
-  int32_t num_states = 0;        // slots of recurrent state; 0: the model has none
+  std::vector<int64_t> windows;     // of windowed classes of the cache, each with as many blocks
+  bool whole_sequences = false;     // each token sees all of its text
+  int32_t vocab_size = kVocabSize;  // more than the tokenizer's: the others are never said
+  int32_t num_states = 0;           // slots of recurrent state; 0: the model has none
   std::vector<AdapterInfo> adapters = {};
   std::string prefix_store = {};     // a folder
   absl::Duration step_time;          // Forward takes at least so long, unless it is cancelled
@@ -87,7 +88,7 @@ class ScriptedModel : public LanguageModel {
  public:
   explicit ScriptedModel(std::shared_ptr<Script> script);
 
-  int32_t vocab_size() const override { return kVocabSize; }
+  int32_t vocab_size() const override { return script_->vocab_size; }
   int32_t hidden_size() const override { return kHiddenSize; }
   int32_t context_length() const override { return script_->context_length; }
   const CacheShape& cache() const override { return cache_; }

@@ -45,6 +45,15 @@ TEST_F(SpeculationTest, AnAnswerThatRepeatsItsPromptTakesFewSteps) {
   EXPECT_EQ(stats.tokens_decoded, 41);
 }
 
+// However little room logits have for rows of so many.
+TEST_F(SpeculationTest, AVocabularyOfAQuarterMillionIsGuessedLikeAnyOther) {
+  script_->vocab_size = 256 << 10;
+  const std::string text = "The quick brown fox jumps over the lazy dog. ";
+  EXPECT_LE(StepsFor(text + "Again: The ", "quick brown fox jumps over the lazy dog.",
+                     {.speculate = Speculate::kAlways}),
+            5);
+}
+
 TEST_F(SpeculationTest, OffIsATokenAStep) {
   EXPECT_EQ(StepsFor("abcabcabc", "abcabcabc", {.speculate = Speculate::kOff}), 10);
   EXPECT_EQ(engine_->Stats().tokens_drafted, 0);
