@@ -14,6 +14,10 @@
 namespace lm {
 namespace {
 
+// Steps from one question whether anybody still waits to the next. Behind one that was interrupted
+// nothing may be looked at that it left unfinished.
+constexpr uint32_t kSteps = 4096;
+
 // Keeps what `root` leads to, and lets every edge skip the links, which are left out; a link that
 // leads nowhere (its fragment was dropped) is dead. Rules that are not called begin at node 0,
 // which is dead. Returns the new numbers of the nodes, -1 where they are gone.
@@ -52,6 +56,7 @@ std::vector<NodeId> KeepReachable(RuleId root, std::vector<Node>* nodes,
   std::vector<Node> reached;
   reached.reserve(nodes->size());
   for (size_t i = 0; i < kept.size(); ++i) {
+    if (i % kSteps == 0 && Interrupted()) break;
     Node node = (*nodes)[kept[i]];
     if (node.next >= 0) node.next = number_of(node.next);
     if (node.other >= 0) node.other = number_of(node.other);
@@ -106,6 +111,7 @@ class Dependents {
   template <typename NodeEdge, typename RuleEdge>
   static void ForEachEdge(absl::Span<const Node> nodes, NodeEdge node_edge, RuleEdge rule_edge) {
     for (size_t i = 0; i < nodes.size(); ++i) {
+      if (i % kSteps == 0 && Interrupted()) break;
       const NodeId from = static_cast<NodeId>(i);
       if (nodes[i].next >= 0) node_edge(nodes[i].next, from);
       if (nodes[i].other >= 0) node_edge(nodes[i].other, from);
@@ -145,7 +151,7 @@ Facts FindNullable(absl::Span<const Node> nodes, size_t num_rules, const Depende
   }
   uint32_t steps = 0;
   while (!work.empty()) {
-    if (++steps % 4096 == 0 && Interrupted()) break;
+    if (++steps % kSteps == 0 && Interrupted()) break;
     const NodeId id = work.back();
     work.pop_back();
     if (nullable.node[id] || !holds(nodes[id])) continue;
@@ -221,7 +227,7 @@ Facts MeasureDistances(absl::Span<const Node> nodes, size_t num_rules, const Fac
         later.erase(later.begin());
       }
     }
-    if (++steps % 4096 == 0 && Interrupted()) break;
+    if (++steps % kSteps == 0 && Interrupted()) break;
     const NodeId id = here.back();
     here.pop_back();
     if (live.node[id]) continue;
@@ -300,11 +306,13 @@ int32_t GreatestDistance(const Automaton& automaton) {
   };
   std::vector<Open> path;
   std::vector<NodeId> work;
+  uint32_t steps = 0;
   auto open = [&](RuleId rule) {
     mark[rule] = kOpen;
     Open& top = path.emplace_back(Open{rule});
     work.push_back(automaton.rule_start[rule]);
     while (!work.empty()) {
+      if (++steps % kSteps == 0 && Interrupted()) break;
       const NodeId id = work.back();
       work.pop_back();
       const Node& node = automaton.nodes[id];
@@ -320,9 +328,8 @@ int32_t GreatestDistance(const Automaton& automaton) {
     std::sort(top.calls.begin(), top.calls.end());
   };
   open(automaton.root);
-  uint32_t steps = 0;
   while (true) {
-    if (++steps % 4096 == 0 && Interrupted()) return kFar;
+    if (++steps % kSteps == 0 && Interrupted()) return kFar;
     Open& top = path.back();
     if (top.followed == top.calls.size()) {
       mark[top.rule] = kDone;
@@ -445,7 +452,9 @@ absl::StatusOr<Automaton> FinishAutomaton(std::vector<Node> nodes, std::vector<N
                                           const HashMap<NodeId, std::string>& why_dead,
                                           RuleId root) {
   const std::vector<NodeId> numbers = KeepReachable(root, &nodes, &rule_start);
+  RETURN_IF_ERROR(Checkpoint());
   const Dependents dependents(nodes, rule_start);
+  RETURN_IF_ERROR(Checkpoint());
   const Facts nullable = FindNullable(nodes, rule_start.size(), dependents);
   Automaton automaton;
   const Facts live =

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/hash_map.h"
 #include "engine/base/json.h"
 #include "engine/base/printable.h"
@@ -103,6 +104,7 @@ absl::StatusOr<std::vector<Label>> ParseLabels(absl::string_view text) {
       return Mistake(absl::StrCat("label ", i + 1, " of ", labels.size(), " is empty"));
     }
   }
+  RETURN_IF_ERROR(Checkpoint());
   return labels;
 }
 
