@@ -87,7 +87,9 @@ absl::Status JobRun::PlanRows() {
 JobRun::~JobRun() {
   if (fork_guard_.forked() || rows_.empty()) return;
   // Without exceptions, and whatever comes of it: claims run out.
-  Guarded([this] { return Commit(kPatienceAtTheEnd, /*claim=*/false); }).IgnoreError();
+  const absl::Status committed =
+      Guarded([this] { return Commit(kPatienceAtTheEnd, Others::kGoBack); });
+  if (committed.ok()) return;
   Guarded([this] {
     return database_->Transact([this] { return store_->Release(); }, kPatienceAtTheEnd);
   }).IgnoreError();
@@ -129,7 +131,7 @@ absl::StatusOr<JobAnswer> JobRun::TakeAnswer(Row& row) {
   return JobAnswerOf(answer.generation, call_->generation.on_error, row.asked);
 }
 
-absl::Status JobRun::Commit(absl::Duration patience, bool claim) {
+absl::Status JobRun::Commit(absl::Duration patience, Others others) {
   std::vector<std::list<Row>::iterator> taken;
   std::vector<JobRow> claimed;
   int64_t failed = 0, cached = 0, tokens_out = 0;
@@ -146,7 +148,8 @@ absl::Status JobRun::Commit(absl::Duration patience, bool claim) {
           failed += outcome == JobStore::Outcome::kFailed;
           taken.push_back(row);
         }
-        if (!claim || failed_ + failed > max_errors_) return absl::OkStatus();
+        if (others == Others::kGoBack) return store_->Release();
+        if (failed_ + failed > max_errors_) return absl::OkStatus();
         const absl::Time now = absl::Now();
         RETURN_IF_ERROR(store_->Recover(now, options_.lease));
         const int64_t left = static_cast<int64_t>(rows_.size() - taken.size());
@@ -163,7 +166,7 @@ absl::Status JobRun::Commit(absl::Duration patience, bool claim) {
   cached_ += cached;
   tokens_out_ += tokens_out;
   last_commit_ = absl::Now();
-  Submit(std::move(claimed));
+  if (others == Others::kStay) Submit(std::move(claimed));
   return absl::OkStatus();
 }
 
@@ -209,9 +212,7 @@ std::string JobRun::BudgetsEnd(absl::Time now) {
 }
 
 absl::StatusOr<JobProgress> JobRun::Stop(const std::string& why) {
-  RETURN_IF_ERROR(Commit(JobDatabase::kMostWait, /*claim=*/false));
-  RETURN_IF_ERROR(
-      database_->Transact([this] { return store_->Release(); }, JobDatabase::kMostWait));
+  RETURN_IF_ERROR(Commit(JobDatabase::kMostWait, Others::kGoBack));
   rows_.clear();
   ASSIGN_OR_RETURN(JobProgress progress, Progress(absl::Now()));
   const int64_t left = progress.counts.waiting + progress.counts.running;
@@ -235,7 +236,7 @@ absl::StatusOr<std::optional<JobProgress>> JobRun::Advance() {
       absl::SleepFor(kPoll);
       continue;
     }
-    RETURN_IF_ERROR(Commit(JobDatabase::kMostWait, /*claim=*/true));
+    RETURN_IF_ERROR(Commit(JobDatabase::kMostWait, Others::kStay));
     if (failed_ > max_errors_) {
       ASSIGN_OR_RETURN(const std::string last, store_->LastFailure());
       return absl::AbortedError(absl::StrCat("job '", store_->job().name, "' stopped: ", failed_,

@@ -89,8 +89,9 @@ class JobRun {
   bool IsTimeToCommit(int64_t num_answered, absl::Time now) const;
   // Collects what has come, and submits what can be.
   int64_t CountAnswered();
-  // In one transaction: answers that have come, new claims.
-  absl::Status Commit(absl::Duration patience, bool claim);
+  // In one transaction: answers that have come, and new claims, or all others are given back.
+  enum class Others { kStay, kGoBack };
+  absl::Status Commit(absl::Duration patience, Others others);
   absl::StatusOr<JobAnswer> TakeAnswer(Row& row);
   void Submit(std::vector<JobRow> claimed);
   void Show(const JobCounts& counts);  // in lm_running
