@@ -1,9 +1,12 @@
 #include "extension/connection/scalar_function.h"
 
+#include <algorithm>
 #include <new>
+#include <vector>
 
 #include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
+#include "extension/connection/direct_call.h"
 
 namespace lm {
 namespace {
@@ -13,6 +16,8 @@ namespace {
 // that no other extension hits on it.
 constexpr int kPinIndex = -0x6c6d30;
 constexpr int kWorkIndex = -0x6c6d33;
+constexpr int kDirectIndex = -0x6c6d34;  // functions that it calls itself
+using DirectCalls = std::vector<const ScalarFunction*>;
 using PinnedModels = HashMap<std::string, std::shared_ptr<const ModelUse>>;
 
 }  // namespace
@@ -25,6 +30,21 @@ std::shared_ptr<RunningWork>* KeptWork(sqlite3_context* context, bool make) {
                       [](void* data) { delete static_cast<Work*>(data); });
   // Null where there was no memory for it: then it is deleted.
   return static_cast<Work*>(sqlite3_get_auxdata(context, kWorkIndex));
+}
+
+absl::Status CheckIsDirectCall(sqlite3_context* context, const ScalarFunction& function) {
+  auto* known = static_cast<DirectCalls*>(sqlite3_get_auxdata(context, kDirectIndex));
+  if (known != nullptr && std::find(known->begin(), known->end(), &function) != known->end()) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(CheckIsDirectCall(function.connection->db(), function.name));
+  if (known != nullptr) {
+    known->push_back(&function);
+    return absl::OkStatus();
+  }
+  sqlite3_set_auxdata(context, kDirectIndex, new DirectCalls{&function},
+                      [](void* data) { delete static_cast<DirectCalls*>(data); });
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::optional<std::string>> Call::Text(int i, absl::string_view what) const {
@@ -70,7 +90,8 @@ absl::StatusOr<CallOptions> Call::Options(const std::optional<std::string>& json
 int RegisterScalar(const std::shared_ptr<Connection>& connection, const ScalarSpec& spec,
                    void (*function)(sqlite3_context*, int, sqlite3_value**)) {
   for (int num_args = spec.min_args; num_args <= spec.max_args; ++num_args) {
-    auto* data = new (std::nothrow) ScalarFunction{spec.name, connection};
+    auto* data =
+        new (std::nothrow) ScalarFunction{spec.name, connection, (spec.flags & kDirectOnly) != 0};
     if (data == nullptr) return SQLITE_NOMEM;
     int code = sqlite3_create_function_v2(
         connection->db(), spec.name, num_args, SQLITE_UTF8 | spec.flags, data, function, nullptr,

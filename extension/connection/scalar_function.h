@@ -32,11 +32,15 @@ namespace lm {
 struct ScalarFunction {
   const char* name;
   std::shared_ptr<Connection> connection;
+  bool direct_only = false;
 };
 
 // Where the record of the statement that calls is kept: with its auxiliary data.
 // REQUIRES: `context` is that of a scalar function, or of an aggregate's step.
 std::shared_ptr<RunningWork>* KeptWork(sqlite3_context* context, bool make);
+
+// Of a function that is kDirectOnly: CheckIsDirectCall (direct_call.h), once a statement.
+absl::Status CheckIsDirectCall(sqlite3_context* context, const ScalarFunction& function);
 
 // One call of a function. Lives as long as the call.
 class Call {
@@ -83,8 +87,8 @@ struct ScalarSpec {
   int flags;
 };
 
-// Everything that loads a model or generates: not to be called from views and triggers that a
-// stranger's database brings along.
+// Everything that loads a model or generates: not to be called from views, triggers and constraints
+// that a stranger's database brings along.
 inline constexpr int kDirectOnly = SQLITE_DIRECTONLY;
 // A function of its arguments and the connection's default model alone: it says the same whenever
 // it is asked, and tells and changes nothing, so schemas may use it.
@@ -103,7 +107,11 @@ int RegisterScalar(const std::shared_ptr<Connection>& connection, const ScalarSp
         auto* self = static_cast<ScalarFunction*>(sqlite3_user_data(context));
         absl::Status status = RunForStatement(
             *self->connection, self->name, [context](bool make) { return KeptWork(context, make); },
-            [&] {
+            [&]() -> absl::Status {
+              if (self->direct_only) {
+                absl::Status direct = CheckIsDirectCall(context, *self);
+                if (!direct.ok()) return direct;
+              }
               Call call(context, self->connection, num_args, args);
               return kBody(call);
             });

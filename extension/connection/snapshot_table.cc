@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <iterator>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "extension/host/statement.h"
 
@@ -235,7 +237,15 @@ int RegisterWritableTable(const std::shared_ptr<Connection>& connection, const c
   static const sqlite3_module module = TableWriting::Module();
   return RegisterVirtualTable(
       connection->db(), name, &module,
-      [connection, factory](absl::Span<const char* const>) { return factory(connection); });
+      [connection, factory](
+          absl::Span<const char* const> args) -> absl::StatusOr<std::unique_ptr<VirtualTable>> {
+        // Two of them would each undo what was changed through the other.
+        if (!absl::EqualsIgnoreCase(args[0], args[2])) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("it can be made under its own name only, not as ", Printable(args[2])));
+        }
+        return factory(connection);
+      });
 }
 
 bool CreateInTemp(sqlite3* db, std::initializer_list<const char*> names) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "engine/base/thread_slot.h"
 #include "extension/connection/connection.h"
 #include "extension/connection/other_processes.h"
@@ -58,7 +59,11 @@ std::shared_ptr<RunningWork> RunningStatements::Of(Connection& connection,
 }
 
 StatementCall::StatementCall(Connection& connection, absl::string_view function, WorkKeeper keeper)
-    : connection_(connection), function_(function), keeper_(keeper), outer_(innermost.get()) {
+    : connection_(connection),
+      function_(function),
+      keeper_(keeper),
+      outer_(innermost.get()),
+      depth_(outer_ != nullptr ? outer_->depth_ + 1 : 1) {
   const std::shared_ptr<RunningWork>* kept = keeper_(/*make=*/false);
   if (kept != nullptr && *kept != nullptr) Attach(*kept);
   innermost.set(this);
@@ -81,9 +86,22 @@ std::shared_ptr<RunningWork> StatementCall::Work() {
   return call->work_;
 }
 
+bool StatementCall::IsWithinAnother() {
+  const StatementCall* call = innermost.get();
+  return call != nullptr && call->outer_ != nullptr;
+}
+
 void StatementCall::Note(const std::string& note) {
   if (const std::shared_ptr<RunningWork> work = Work()) work->SetHint(note);
   if (StatementCall* call = innermost.get()) call->connection_.set_note(note);
+}
+
+absl::Status StatementCall::CheckDepth() const {
+  constexpr int kMostDepth = 24;  // some kilobytes each, on stacks of 256
+  if (depth_ <= kMostDepth) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("it is called within the statements of other calls, more than ", kMostDepth,
+                   " deep: does one read itself?"));
 }
 
 sqlite3* StatementCall::db() const { return connection_.db(); }

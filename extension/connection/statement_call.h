@@ -56,6 +56,10 @@ class StatementCall {
   // Of the call that this thread is in, the innermost one; null outside of any.
   static std::shared_ptr<RunningWork> Work();
 
+  // Whether the innermost call is within the statement of another, as one in the SELECT that
+  // lm_query() or lm_explain() is given.
+  static bool IsWithinAnother();
+
   // Says what the statement has not done, and why: for lm_running.hint, and lm_stats.hint until
   // the next one generates.
   static void Note(const std::string& note);
@@ -63,6 +67,9 @@ class StatementCall {
   // What is to become of a call that ended with `status`.
   absl::Status Concluded(absl::Status status) const;
   sqlite3* db() const;
+  // An error where too many others of this thread are under way around it: a statement that reads
+  // itself, by lm_query() of a view that calls it, would else end at the end of the stack.
+  absl::Status CheckDepth() const;
   bool cancelled() const { return work_ != nullptr && work_->cancelled(); }
 
  private:
@@ -72,6 +79,7 @@ class StatementCall {
   const absl::string_view function_;
   const WorkKeeper keeper_;
   StatementCall* const outer_;
+  const int depth_;  // calls around it, and itself
   std::shared_ptr<RunningWork> work_;
   std::optional<CancelFlagScope> flag_;
 };
@@ -83,6 +91,8 @@ absl::Status RunForStatement(Connection& connection, absl::string_view function,
   return Guarded([&]() -> absl::Status {
     const StatementCall call(connection, function, keeper);
     if (call.cancelled()) return call.Concluded(absl::OkStatus());
+    absl::Status shallow = call.CheckDepth();
+    if (!shallow.ok()) return shallow;
     return call.Concluded(GuardedInterruptibly(call.db(), std::forward<Body>(body)));
   });
 }

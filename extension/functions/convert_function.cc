@@ -71,6 +71,10 @@ absl::StatusOr<std::vector<std::string>> Texts(const std::optional<std::string>&
 }
 
 absl::Status Convert(Call& call) {
+  if (StatementCall::IsWithinAnother()) {
+    return absl::FailedPreconditionError(
+        "it writes a file, which a SELECT given to another function or table may not");
+  }
   ASSIGN_OR_RETURN(const std::string source, Path(call, 0, "source"));
   ASSIGN_OR_RETURN(const std::string destination, Path(call, 1, "destination"));
   ASSIGN_OR_RETURN(const std::optional<std::string> type, call.Text(2, "type"));

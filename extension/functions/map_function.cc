@@ -292,7 +292,7 @@ void Final(sqlite3_context* context) noexcept {
 
 int RegisterMap(const std::shared_ptr<Connection>& connection) {
   for (int num_args = 1; num_args <= 3; ++num_args) {
-    auto* data = new (std::nothrow) ScalarFunction{kName, connection};
+    auto* data = new (std::nothrow) ScalarFunction{kName, connection, true};
     if (data == nullptr) return SQLITE_NOMEM;
     int code = sqlite3_create_window_function(
         connection->db(), kName, num_args, SQLITE_UTF8 | kDirectOnly | kReturnsJson, data, Step,

@@ -1,12 +1,18 @@
 #include "extension/host/sqlite_status.h"
 
+#include "absl/strings/strip.h"
+
 namespace lm {
 namespace {
 
-// "<name>: <message>" in SQLite's memory, or null. A message may quote what a file or a row says:
-// control characters do not reach the user's terminal.
+// "<name>: <message>" in SQLite's memory, or null; a message that another call of the name ended
+// with has it already. A message may quote what a file or a row says: control characters do not
+// reach the user's terminal.
 char* Message(const char* name, const absl::Status& status) {
   absl::string_view message = status.message();
+  if (absl::ConsumePrefix(&message, name)) {
+    if (!absl::ConsumePrefix(&message, ": ")) message = status.message();
+  }
   char* text = sqlite3_mprintf("%s: %.*s", name, static_cast<int>(message.size()), message.data());
   if (text == nullptr) return nullptr;
   for (char* c = text; *c != '\0'; ++c) {

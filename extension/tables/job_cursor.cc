@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "extension/connection/snapshot_table.h"
+#include "extension/connection/statement_call.h"
 
 namespace lm {
 
@@ -15,6 +16,10 @@ absl::StatusOr<std::string> JobArgument(Connection& connection, const TableArgum
   if (connection.only_counts()) {
     return absl::FailedPreconditionError(
         "it writes, which a query under lm_explain may not: explain the job's own query");
+  }
+  if (StatementCall::IsWithinAnother()) {
+    return absl::FailedPreconditionError(
+        "it writes, which a SELECT given to another function or table may not");
   }
   return *std::move(name);
 }

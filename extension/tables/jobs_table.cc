@@ -27,7 +27,8 @@
 // `status`: how the last run that came to an end did: 'done', or why it stopped.
 //
 // What is wrong with a job's options or system prompt is said when it is written by a connection
-// that has this extension, else when it is run. Its query is asked once: changing it later is an
+// that has this extension, and that has found the table there or made it outside of a transaction;
+// else when it is run. Its query is asked once: changing it later is an
 // error, unless the same UPDATE sets total to NULL, which begins the job anew, or has
 // lm_run(job, '{"refresh":true}') go on with the answers that still hold.
 #include <optional>
@@ -120,7 +121,9 @@ class JobsTable : public WritableTable {
     ASSIGN_OR_RETURN(const std::string schema, SchemaOfInsert(db));
     RETURN_IF_ERROR(CheckJob(cells[kSystem], cells[kOptions]));
     RETURN_IF_ERROR(CreateJobTables(db, schema));
-    if (schema == "main") CreateJobChecks(db);
+    // Within a transaction a statement that fails takes main's table back, and leaves temp's
+    // triggers.
+    if (schema == "main" && sqlite3_get_autocommit(db) != 0) CreateJobChecks(db);
     const char* verb = on_conflict == OnConflict::kIgnore    ? "INSERT OR IGNORE"
                        : on_conflict == OnConflict::kReplace ? "INSERT OR REPLACE"
                                                              : "INSERT";

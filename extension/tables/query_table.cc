@@ -29,14 +29,12 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "extension/batch/pending_answer.h"
-#include "extension/batch/shadow_statement.h"
 #include "extension/connection/await.h"
 #include "extension/connection/own_options.h"
 #include "extension/connection/table_function.h"
 #include "extension/host/interrupt.h"
-#include "extension/host/sql_tokens.h"
-#include "extension/host/statement.h"
 #include "extension/tables/query_rows.h"
+#include "extension/tables/read_while_written.h"
 #include "extension/tables/tables.h"
 
 namespace lm {
@@ -69,7 +67,7 @@ class QueryCursor : public TableCursor {
     options_ = std::make_shared<const CallOptions>(std::move(options));
     ASSIGN_OR_RETURN(QueryRows select, QueryRows::Prepare(connection().db(), *sql));
     select_ = std::move(select);
-    reads_all_ = IsWrittenTo(*sql);
+    reads_all_ = MayReadWhatIsWritten(connection().db(), *sql);
     return AwaitCurrent();
   }
 
@@ -120,20 +118,6 @@ class QueryCursor : public TableCursor {
     }
     const absl::Status& status = answer.generation.status;
     return absl::Status(status.code(), absl::StrCat("row ", rowid_ + 1, ": ", status.message()));
-  }
-
-  // Whether a statement that runs writes to a table that the SELECT may read: then it is read
-  // before there is a row to write.
-  bool IsWrittenTo(absl::string_view select) const {
-    const std::vector<SqlToken> tokens = SqlTokens(select);
-    const std::vector<sqlite3_stmt*> busy = BusyStatements(connection().db());
-    return std::any_of(busy.begin(), busy.end(), [&tokens](sqlite3_stmt* statement) {
-      if (sqlite3_stmt_readonly(statement) != 0) return false;
-      const std::string target = TargetOf(sqlite3_sql(statement));
-      return !target.empty() &&
-             std::any_of(tokens.begin(), tokens.end(),
-                         [&](const SqlToken& token) { return token.Names(target); });
-    });
   }
 
   absl::Status ReadMore() {
@@ -197,7 +181,7 @@ class QueryCursor : public TableCursor {
   std::optional<QueryRows> select_;  // while it may have more rows
   std::shared_ptr<const CallOptions> options_;
   bool as_finished_ = false;
-  bool reads_all_ = false;
+  bool reads_all_ = false;  // before there is a row to write
   size_t window_ = kFirstWindow;
   std::list<Row> rows_;                           // the current one is in front
   std::deque<std::list<Row>::iterator> waiting_;  // not submitted yet

@@ -433,6 +433,21 @@ class EndTest(JobRulesTest):
         plain.close()
         self.refused(db, "the job's options: unknown option 'max_token'", name="plain")
 
+    def test_a_statement_that_fails_leaves_the_transaction_whole(self):
+        db = harness.connect(str(self.folder / "whole.db"))
+        db.execute("CREATE TABLE mine(a)")
+        db.execute("BEGIN")
+        db.execute("INSERT INTO mine VALUES (1)")
+        jobs = "INSERT INTO lm_jobs(name, query, options) VALUES ('old', 'SELECT 1, 2', NULL), ('new', 'SELECT 1, 2', ?)"
+        with self.assertRaisesRegex(sqlite3.OperationalError, "unknown option 'max_token'"):
+            db.execute(jobs, ('{"max_token":4}',))
+        db.execute(jobs, ('{"max_tokens":4}',))
+        db.execute("INSERT INTO mine VALUES (2)")
+        db.execute("COMMIT")
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM mine"), 2)
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_jobs"), 2)
+        db.execute("ALTER TABLE mine RENAME TO yours")
+
     def test_a_job_keeps_its_times(self):
         db = self.open()
         self.add(db)

@@ -41,7 +41,8 @@ Matrix Matrix::Rows(int64_t begin, int64_t count) const {
 }
 
 int64_t Random::Int(int64_t low, int64_t high) {
-  return low + static_cast<int64_t>(RandomBits(seed_, counter_++) % (high - low + 1));
+  return low + static_cast<int64_t>(RandomBits(seed_, counter_++) %
+                                    (static_cast<uint64_t>(high) - low + 1));
 }
 
 float Random::Normal() {
