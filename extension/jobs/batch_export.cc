@@ -23,6 +23,7 @@ absl::StatusOr<bool> BatchLines::ReadPage() {
   next_ = 0;
   page_.clear();
   ASSIGN_OR_RETURN(const std::vector<JobRow> rows, rows_.Read(range_, kPage));
+  RETURN_IF_ERROR(job_.store->CheckThere());  // or there are no rows of that name any more
   if (rows.empty()) return false;
   range_.first = rows.back().number + 1;
   std::vector<std::pair<int64_t, JobAnswer>> others;  // what nobody need answer

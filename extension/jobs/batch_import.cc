@@ -120,6 +120,7 @@ absl::StatusOr<bool> BatchImport::Advance() {
   Taken taken;
   bool more = true;
   RETURN_IF_ERROR(job_.database->Transact([&]() -> absl::Status {
+    RETURN_IF_ERROR(job_.store->CheckThere());
     for (int i = 0; i < kLinesEach && more; ++i) {
       absl::string_view line;
       ASSIGN_OR_RETURN(more, lines_->Next(&line));

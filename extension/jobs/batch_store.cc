@@ -5,6 +5,7 @@
 
 #include "absl/time/clock.h"
 #include "engine/base/status_macros.h"
+#include "extension/jobs/job_schema.h"
 
 namespace lm {
 namespace {
@@ -50,8 +51,9 @@ absl::StatusOr<Statement> BatchStore::Make(absl::string_view sql) {
 }
 
 absl::Status BatchStore::Prepare() {
-  return job_.database->Transact(
-      [this] { return Execute(job_.database->db(), job_.database->Sql(kBatchSchema).c_str()); });
+  RETURN_IF_ERROR(job_.database->Transact(
+      [this] { return Execute(job_.database->db(), job_.database->Sql(kBatchSchema).c_str()); }));
+  return UpgradeJobTables(*job_.database);
 }
 
 absl::StatusOr<std::vector<JobBatch>> BatchStore::All() {

@@ -29,11 +29,34 @@ absl::StatusOr<bool> JobPlan::IsPlanned(absl::string_view model, bool any_model)
   ASSIGN_OR_RETURN(const bool there, planned.Bind(1, job_.name).Step());
   if (!there) return absl::NotFoundError(absl::StrCat("job '", job_.name, "' was deleted"));
   if (planned.IsNull(0)) return false;
+  if (planned.Integer(0) > 0) RETURN_IF_ERROR(CheckRows(planned.Integer(0)));
   ASSIGN_OR_RETURN(const std::string begun_with, planned.Text(1));
   if (any_model || planned.IsNull(1) || begun_with == model) return true;
   return absl::FailedPreconditionError(absl::StrCat(
       "job '", job_.name, "' was begun with the model ", begun_with, ", this connection's is ",
       model, " (UPDATE lm_jobs SET model = NULL to go on with another)"));
+}
+
+// Tables that an earlier version made let a job be renamed, and its rows keep the old name.
+absl::Status JobPlan::CheckRows(int64_t total) const {
+  ASSIGN_OR_RETURN(Statement any, Prepare("SELECT 1 FROM {db}.lm_job_rows WHERE job = ? LIMIT 1"));
+  ASSIGN_OR_RETURN(const bool has, any.Bind(1, job_.name).Step());
+  if (has) return absl::OkStatus();
+  ASSIGN_OR_RETURN(Statement lost, Prepare("SELECT job FROM {db}.lm_job_rows WHERE job NOT IN "
+                                           "(SELECT name FROM {db}.lm_jobs) LIMIT 1"));
+  ASSIGN_OR_RETURN(const bool found, lost.Step());
+  if (!found) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string name, lost.Text(0));
+  return absl::FailedPreconditionError(
+      absl::StrCat("job '", job_.name, "' has ", total,
+                   " rows and lm_job_rows none of them, but "
+                   "rows of '",
+                   name,
+                   "', which is no job: if it had that name, UPDATE lm_job_rows "
+                   "SET job = '",
+                   job_.name, "' WHERE job = '", name,
+                   "' gives them back, else "
+                   "DELETE them"));
 }
 
 absl::StatusOr<Statement> JobPlan::PrepareQuery() const {

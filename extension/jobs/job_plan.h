@@ -76,6 +76,8 @@ class JobPlan {
 
   absl::StatusOr<Statement> Prepare(absl::string_view sql) const;
   absl::StatusOr<bool> IsPlanned(absl::string_view model, bool any_model) const;
+  // FailedPrecondition where a job of `total` rows has none, but a name that is no job's has some.
+  absl::Status CheckRows(int64_t total) const;
   // Hands over the columns of each row of the query.
   absl::Status EachRow(absl::FunctionRef<absl::Status(int64_t number, Statement& row)> take) const;
   // Copies the rows to `insert` (id, prompt, system).

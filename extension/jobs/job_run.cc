@@ -137,6 +137,7 @@ absl::Status JobRun::Commit(absl::Duration patience, Others others) {
   int64_t failed = 0, cached = 0, tokens_out = 0;
   RETURN_IF_ERROR(database_->Transact(
       [&]() -> absl::Status {
+        RETURN_IF_ERROR(store_->CheckThere());
         for (auto row = rows_.begin(); row != rows_.end(); ++row) {
           if (!row->answer.Done()) continue;
           ASSIGN_OR_RETURN(JobAnswer answer, TakeAnswer(*row));

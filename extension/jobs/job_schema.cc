@@ -65,6 +65,30 @@ CREATE INDEX IF NOT EXISTS {db}.lm_job_rows_vanished ON lm_job_rows(job, state)
   WHERE vanished IS NOT NULL;
 )";
 
+// The rows follow. Any that have the new name already are of no job, unless it is a job whose rows
+// an earlier version has left behind, which gets them back.
+constexpr char kRenameTrigger[] = R"(
+CREATE TRIGGER IF NOT EXISTS {db}.lm_jobs_rename AFTER UPDATE OF name ON lm_jobs
+  WHEN new.name <> old.name
+  BEGIN
+    DELETE FROM lm_job_rows WHERE job = new.name
+      AND EXISTS (SELECT 1 FROM lm_job_rows WHERE job = old.name);
+    UPDATE lm_job_rows SET job = new.name WHERE job = old.name;
+  END;
+)";
+
+// Of lm_job_batches, which is there once a job was handed to a Batch API. What is under way there
+// bears the job's name.
+constexpr char kBatchesRenameTriggers[] = R"(
+CREATE TRIGGER IF NOT EXISTS {db}.lm_job_batches_busy BEFORE UPDATE OF name ON lm_jobs
+  WHEN new.name <> old.name
+    AND EXISTS (SELECT 1 FROM lm_job_batches WHERE job = old.name AND state <> 'ended')
+  BEGIN SELECT RAISE(ABORT, 'lm_jobs: a server has requests of the job under this name (lm_job_batches); it can be renamed once lm_batch_poll() has brought the answers'); END;
+CREATE TRIGGER IF NOT EXISTS {db}.lm_job_batches_rename AFTER UPDATE OF name ON lm_jobs
+  WHEN new.name <> old.name
+  BEGIN UPDATE lm_job_batches SET job = new.name WHERE job = old.name; END;
+)";
+
 // What tables that an earlier version made have not: table, column.
 constexpr const char* kLaterColumns[][2] = {
     {"lm_jobs", "created"},   {"lm_jobs", "began"},        {"lm_jobs", "ended"},
@@ -97,13 +121,18 @@ absl::StatusOr<std::string> Missing(JobDatabase& database) {
   if (!has_trigger) missing += kQueryTrigger;
   ASSIGN_OR_RETURN(const bool has_index, Has(database, "lm_job_rows_vanished"));
   if (!has_index) missing += kVanishedIndex;
+  ASSIGN_OR_RETURN(const bool follows, Has(database, "lm_jobs_rename"));
+  if (!follows) missing += kRenameTrigger;
+  ASSIGN_OR_RETURN(const bool has_batches, Has(database, "lm_job_batches"));
+  ASSIGN_OR_RETURN(const bool batches_follow, Has(database, "lm_job_batches_rename"));
+  if (has_batches && !batches_follow) missing += kBatchesRenameTriggers;
   return database.Sql(missing);
 }
 
 }  // namespace
 
 absl::Status CreateJobTables(sqlite3* db, absl::string_view schema) {
-  const std::string sql = absl::StrCat(kJobSchema, kQueryTrigger, kVanishedIndex);
+  const std::string sql = absl::StrCat(kJobSchema, kQueryTrigger, kVanishedIndex, kRenameTrigger);
   return Execute(db, absl::StrReplaceAll(sql, {{"{db}", QuotedName(schema)}}).c_str());
 }
 

@@ -1,4 +1,5 @@
-// The tables lm_jobs and lm_job_rows: jobs_table.cc says what their columns mean.
+// The tables lm_jobs and lm_job_rows: jobs_table.cc says what their columns mean. (lm_job_batches
+// is BatchStore's; what ties it to lm_jobs is among what an upgrade adds.)
 #ifndef LM_EXTENSION_JOBS_JOB_SCHEMA_H_
 #define LM_EXTENSION_JOBS_JOB_SCHEMA_H_
 

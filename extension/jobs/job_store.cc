@@ -28,19 +28,26 @@ absl::string_view Head(absl::string_view text, size_t bytes) {
 }  // namespace
 
 absl::Status JobStore::Plan(absl::string_view model) {
-  return JobPlan(&database_, &job_).Make(model);
+  RETURN_IF_ERROR(JobPlan(&database_, &job_).Make(model));
+  begun_ = true;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<JobChanges> JobStore::Refresh(const JobQuestion& question, const std::string& model,
                                              bool any_model) {
-  return JobPlan(&database_, &job_)
-      .Refresh({.question = question,
-                .model = model,
-                .any_model = any_model,
-                .take_again = [this](int64_t number) { return TakeAgain(number); }});
+  ASSIGN_OR_RETURN(
+      JobChanges changes,
+      JobPlan(&database_, &job_)
+          .Refresh({.question = question,
+                    .model = model,
+                    .any_model = any_model,
+                    .take_again = [this](int64_t number) { return TakeAgain(number); }}));
+  begun_ = true;
+  return changes;
 }
 
 absl::Status JobStore::End(bool over, absl::string_view status) {
+  RETURN_IF_ERROR(CheckThere());
   ASSIGN_OR_RETURN(Statement end,
                    Make("UPDATE {db}.lm_jobs SET ended = CASE WHEN ?2 THEN "
                         "strftime('%Y-%m-%d %H:%M:%f', 'now') END, status = ?3 WHERE name = ?1"));
@@ -95,7 +102,8 @@ absl::Status JobStore::Load(absl::string_view name) {
   std::vector<std::string> names;
   if (has_table) {
     ASSIGN_OR_RETURN(Statement jobs,
-                     Make("SELECT name, query, target, system, options, model FROM {db}.lm_jobs"));
+                     Make("SELECT name, query, target, system, options, model, total "
+                          "FROM {db}.lm_jobs"));
     for (;;) {
       ASSIGN_OR_RETURN(const bool row, jobs.Step());
       if (!row) break;
@@ -108,6 +116,7 @@ absl::Status JobStore::Load(absl::string_view name) {
       ASSIGN_OR_RETURN(job_.system, OptionalText(jobs, 3));
       ASSIGN_OR_RETURN(job_.options, OptionalText(jobs, 4));
       ASSIGN_OR_RETURN(job_.model, OptionalText(jobs, 5));
+      begun_ = !jobs.IsNull(6);
       return absl::OkStatus();
     }
   }
@@ -132,17 +141,32 @@ absl::Status JobStore::PrepareTarget() {
   return absl::OkStatus();
 }
 
-// Somebody may delete the job while it runs, or put another one in its place.
+// Its rows have followed.
+absl::Status JobStore::FollowName() {
+  ASSIGN_OR_RETURN(Statement name,
+                   Make("SELECT job FROM {db}.lm_job_rows WHERE state = 'running' AND worker = ?"));
+  ASSIGN_OR_RETURN(const bool found, name.Bind(1, worker_.name()).Step());
+  if (!found) return absl::OkStatus();
+  ASSIGN_OR_RETURN(job_.name, name.Text(0));
+  return absl::OkStatus();
+}
+
 absl::Status JobStore::CheckThere() {
   ASSIGN_OR_RETURN(
       Statement * there,
       Prepared(&there_, "SELECT total, query FROM {db}.lm_jobs WHERE name = ? LIMIT 1"));
-  ASSIGN_OR_RETURN(const bool found, there->Bind(1, job_.name).Step());
+  ASSIGN_OR_RETURN(bool found, there->Bind(1, job_.name).Step());
   if (!found) {
-    return absl::NotFoundError(absl::StrCat("job '", job_.name, "' was deleted while it ran"));
+    RETURN_IF_ERROR(FollowName());
+    there->Reset();
+    ASSIGN_OR_RETURN(found, there->Bind(1, job_.name).Step());
+  }
+  if (!found) {
+    return absl::NotFoundError(
+        absl::StrCat("job '", job_.name, "' was deleted or renamed while it ran"));
   }
   ASSIGN_OR_RETURN(const std::string query, there->Text(1));
-  const bool replaced = there->IsNull(0) || query != job_.query;
+  const bool replaced = (begun_ && there->IsNull(0)) || query != job_.query;
   there->Reset();
   if (!replaced) return absl::OkStatus();
   return absl::NotFoundError(
@@ -158,7 +182,6 @@ absl::StatusOr<Statement*> JobStore::Prepared(Statement* statement, absl::string
 }
 
 absl::Status JobStore::Claim(int64_t most, absl::Time lease, std::vector<JobRow>* rows) {
-  RETURN_IF_ERROR(CheckThere());
   if (!last_.has_value()) {
     ASSIGN_OR_RETURN(Statement last,
                      Make("SELECT coalesce(max(number), 0) FROM {db}.lm_job_rows WHERE job = ?"));

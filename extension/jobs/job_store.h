@@ -4,6 +4,7 @@
 //   RETURN_IF_ERROR(store->Prepare());
 //   RETURN_IF_ERROR(store->Plan(model));                               // once for each job
 //   database->Transact([&] {
+//     RETURN_IF_ERROR(store->CheckThere());                            // a job may go, too
 //     store->Complete(row, answer); ...                                // what has been answered
 //     return store->Claim(64, lease, &rows);                           // what is to be done next
 //   });
@@ -82,10 +83,12 @@ class JobStore {
   absl::StatusOr<JobChanges> Refresh(const JobQuestion& question, const std::string& model,
                                      bool any_model);
 
+  // NotFound where the job was deleted, or replaced by another, since it was opened. A job that was
+  // renamed is followed where this worker has rows of it, and NotFound otherwise.
+  absl::Status CheckThere();
   // Gives this worker up to `most` waiting rows, and renews its claims. They come in the query's
   // order, kMostOrdered at a time, and of those in the order of their texts, so that what these
   // begin with alike is computed once.
-  // NotFound where the job was deleted or replaced meanwhile.
   absl::Status Claim(int64_t most, absl::Time lease, std::vector<JobRow>* rows);
   // Writes down an answer and lets the target take it; an answer that the table or the target
   // refuses is a failure. kLost: the row is another worker's by now, and nothing was written.
@@ -119,7 +122,7 @@ class JobStore {
   // The same status, with why a table or function that the user's connection has is not there.
   absl::Status Reasoned(absl::Status status) const;
   absl::Status PrepareTarget();
-  absl::Status CheckThere();
+  absl::Status FollowName();
   absl::Status WriteAnswer(int64_t number, const JobAnswer& answer);
   absl::Status RunTarget(int64_t number, const JobAnswer& answer);
   // The same, and `*refused` says why the target did not take it, where that is the row's failure.
@@ -132,7 +135,8 @@ class JobStore {
   JobDatabase& database_;
   JobWorker worker_;
   Job job_;
-  Statement target_;  // not prepared: there is none
+  bool begun_ = false;  // it has its rows
+  Statement target_;    // not prepared: there is none
   Statement there_, select_waiting_, select_row_, claim_, renew_, select_mine_, select_owned_,
       complete_, counts_;
 

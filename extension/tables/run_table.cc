@@ -22,6 +22,8 @@
 //            NULL: the answers stay in lm_job_rows.value, where they are in any case
 //   system   the system prompt of all rows that have none of their own
 //   options  those of generate(), the same for all rows
+// A job may be renamed (UPDATE lm_jobs SET name = ...): its rows follow, and a run that has claimed
+// some goes on under the new name. A run or an export that has none ends with an error.
 //
 // WHAT IS GUARANTEED
 //

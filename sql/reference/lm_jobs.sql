@@ -26,6 +26,7 @@ SELECT type, name FROM sqlite_master WHERE tbl_name LIKE 'lm_job%' AND sql IS NO
 --> table|lm_jobs
 --> trigger|lm_jobs_delete
 --> trigger|lm_jobs_query
+--> trigger|lm_jobs_rename
 
 SELECT max(total), max(done), max(failed) FROM lm_run('animals');
 --> 3|2|1
@@ -46,8 +47,12 @@ UPDATE lm_job_rows SET prompt = 'What meows?', state = 'waiting' WHERE job = 'an
 SELECT max(total), max(done), max(failed) FROM lm_run('animals');
 --> 3|3|0
 
--- A job goes with its rows.
-DELETE FROM lm_jobs WHERE name = 'animals';
+-- Its rows go along with a job's name, and with the job. (A run that is under way goes on under the new name. What a
+-- server has of it, by lm_batch_submit(), has the old one: until that is back, renaming it is an error.)
+UPDATE lm_jobs SET name = 'beasts' WHERE name = 'animals';
+SELECT job, count(*) FROM lm_job_rows GROUP BY job;
+--> beasts|3
+DELETE FROM lm_jobs WHERE name = 'beasts';
 SELECT count(*) FROM lm_job_rows;
 --> 0
 INSERT INTO lm_jobs(name) VALUES ('empty');

@@ -262,7 +262,7 @@ class StorageTest(JobRulesTest):
         main.execute("INSERT INTO m.only VALUES (7, 'x', NULL)")
         tables = "SELECT count(*) FROM {}.sqlite_master WHERE name LIKE 'lm_job%'"
         self.add(main, "in a", table="a.lm_jobs")
-        self.assertEqual(harness.value(main, tables.format("a")), 6)
+        self.assertEqual(harness.value(main, tables.format("a")), 7)
         self.assertEqual(harness.value(main, tables.format("main")), 0)
         self.add(main, "in b", table='"b ""b".lm_jobs')
         self.add(main, "in m", table="m.lm_jobs", query="SELECT id, body FROM only", target="UPDATE only SET answer = :value")
@@ -500,7 +500,7 @@ class EndTest(JobRulesTest):
 
     def test_a_job_that_is_deleted_or_replaced(self):
         db = self.open(script="INSERT INTO t(body) SELECT 'a note ' || value FROM json_each('[1,2,3,4,5,6,7,8,9]');")
-        for end, message in (("DELETE FROM lm_jobs", "job 'j' was deleted while it ran"),
+        for end, message in (("DELETE FROM lm_jobs", "job 'j' was deleted or renamed while it ran"),
                              ("UPDATE lm_jobs SET total = NULL", "job 'j' was replaced by another while it ran")):
             with self.subTest(end=end):
                 db.execute("DELETE FROM lm_jobs")
