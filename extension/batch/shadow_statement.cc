@@ -1,7 +1,6 @@
 #include "extension/batch/shadow_statement.h"
 
 #include <algorithm>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "absl/types/span.h"
 #include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
+#include "extension/batch/harmless_tables.h"
 #include "extension/host/sql_tokens.h"
 
 namespace lm {
@@ -23,15 +23,8 @@ namespace {
 
 using Tokens = std::vector<SqlToken>;
 
-// All that is prepared here says whose it is: the comment to those who trace their connection, and
-// to IsShadow; the name to an authorizer, as that of the view that reads.
-constexpr absl::string_view kMark = "/* sqlite-lm: look-ahead */ ";
-constexpr absl::string_view kName = "sqlite-lm: look-ahead";
-
-std::string Marked(absl::string_view select, absl::string_view explain = "") {
-  return absl::StrCat(kMark, explain, "WITH \"", kName, "\" AS (", select, ") SELECT * FROM \"",
-                      kName, "\"");
-}
+// All that is prepared here says whose it is.
+constexpr absl::string_view kAsker = "sqlite-lm: look-ahead";
 
 // Ours that a shadow may call: the first know that they are called by one, the others change
 // nothing.
@@ -41,27 +34,6 @@ constexpr absl::string_view kForeseen[] = {
 constexpr absl::string_view kHarmless[] = {"lm_token_count", "lm_tokenize", "lm_detokenize",
                                            "lm_render",      "lm_version",  "lm_prompt",
                                            "lm_field_order"};
-
-// Virtual tables that change nothing when they are read: table-valued functions all, and as one
-// knows them, by their columns. Those that are foreseen know that a shadow reads them.
-struct HarmlessTable {
-  absl::string_view call;
-  absl::string_view columns;
-  bool foreseen = false;
-};
-constexpr absl::string_view kJsonColumns = "key, value, type, atom, id, parent, fullkey, path";
-constexpr HarmlessTable kHarmlessTables[] = {
-    {"json_each('[]', '$')", kJsonColumns},
-    {"json_tree('[]', '$')", kJsonColumns},
-    {"lm_chunks('', 1, 0)", "n, chunk, start, tokens"},
-    {"lm_classify_scores('', '[]')", "label, probability", true},
-};
-
-// Modules of tables that change nothing when they are read: SQLite's own, and vectors'; and those
-// of ours that are foreseen.
-constexpr absl::string_view kHarmlessModules[] = {"fts3",  "fts4",      "fts5", "fts5vocab",
-                                                  "rtree", "rtree_i32", "vec0"};
-constexpr absl::string_view kForeseenModules[] = {"lm_extract_each"};
 
 bool IsOneOf(absl::string_view name, absl::Span<const absl::string_view> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -266,7 +238,7 @@ bool CallsGenerate(absl::string_view sql) {
   return CallsGenerate(tokens, {0, tokens.size()});
 }
 
-bool IsShadow(absl::string_view sql) { return absl::StartsWith(sql, kMark); }
+bool IsShadow(absl::string_view sql) { return absl::StartsWith(sql, MarkOf(kAsker)); }
 
 std::string TargetOf(absl::string_view sql) {
   const Tokens tokens = SqlTokens(sql);
@@ -335,13 +307,15 @@ absl::StatusOr<Statement> Prepare(sqlite3* db, absl::string_view sql) {
   return statement;
 }
 
-// The next row, if there is one.
-absl::StatusOr<bool> Step(Statement& statement) {
-  absl::StatusOr<bool> row = statement.Step();
-  if (absl::IsCancelled(row.status())) return row;
-  if (!row.ok()) return Noticeable("its program could not be read");
-  return row;
+// Of what is told from its program.
+template <typename T>
+absl::StatusOr<T> Readable(absl::StatusOr<T> read) {
+  if (read.ok() || absl::IsCancelled(read.status())) return read;
+  return Noticeable("its program could not be read");
 }
+
+// The next row, if there is one.
+absl::StatusOr<bool> Step(Statement& statement) { return Readable(statement.Step()); }
 
 // The functions of a connection, read when the first one is asked for.
 class FunctionList {
@@ -372,8 +346,9 @@ class FunctionList {
   absl::Status Read() {
     if (std::exchange(read_, true)) return absl::OkStatus();
     // The argument is not looked at.
-    ASSIGN_OR_RETURN(Statement list,
-                     Prepare(db_, absl::StrCat(kMark, "PRAGMA function_list('", kName, "')")));
+    ASSIGN_OR_RETURN(
+        Statement list,
+        Prepare(db_, absl::StrCat(MarkOf(kAsker), "PRAGMA function_list('", kAsker, "')")));
     for (;;) {
       ASSIGN_OR_RETURN(const bool row, Step(list));
       if (!row) return absl::OkStatus();
@@ -423,111 +398,18 @@ absl::Status CheckCollations(absl::string_view opcode, absl::string_view operand
   return absl::OkStatus();
 }
 
-constexpr absl::string_view kExplain = "EXPLAIN ";
 constexpr int kOpcode = 1, kP4 = 5;  // columns of EXPLAIN
-
-// The virtual tables that a program opens, each by the address of its object in the connection, and
-// in how many places. They are distinct as long as the program lives, which keeps them open.
-using OpenedTables = std::map<std::string, size_t>;
-
-absl::StatusOr<OpenedTables> TablesOpenedBy(Statement& program) {
-  OpenedTables tables;
-  for (;;) {
-    ASSIGN_OR_RETURN(const bool row, Step(program));
-    if (!row) return tables;
-    ASSIGN_OR_RETURN(const std::string opcode, program.Text(kOpcode));
-    if (opcode != "VOpen") continue;
-    ASSIGN_OR_RETURN(std::string table, program.Text(kP4));
-    if (!absl::StartsWith(table, "vtab:")) return Noticeable("its program could not be read");
-    ++tables[std::move(table)];
-  }
-}
-
-// Takes a table from `tables`; the places that open it, where it is foreseen.
-size_t Remove(const std::string& table, bool foreseen, OpenedTables* tables) {
-  const auto found = tables->find(table);
-  if (found == tables->end()) return 0;
-  const size_t places = found->second;
-  tables->erase(found);
-  return foreseen ? places : 0;
-}
-
-// The module of CREATE VIRTUAL TABLE t USING module(...).
-std::string ModuleOf(absl::string_view sql) {
-  const Tokens tokens = SqlTokens(sql);
-  const size_t use = FindWord(tokens, 0, {"USING"});
-  return use + 1 < tokens.size() ? absl::AsciiStrToLower(tokens[use + 1].Name()) : "";
-}
-
-// Takes from `tables` those that the schemas say are of a module that changes nothing; not the one
-// that the statement writes, which may keep what is new until somebody reads. Places that open one
-// that is foreseen are added to *num_sites.
-absl::Status RemoveHarmlessModules(sqlite3* db, absl::string_view target, OpenedTables* tables,
-                                   size_t* num_sites) {
-  ASSIGN_OR_RETURN(Statement list,
-                   Prepare(db, absl::StrCat(kMark, "PRAGMA database_list('", kName, "')")));
-  for (;;) {
-    ASSIGN_OR_RETURN(const bool more, Step(list));
-    if (!more) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const std::string name, list.Text(1));
-    const std::string schema = QuotedName(name);
-    ASSIGN_OR_RETURN(Statement virtual_tables,
-                     Prepare(db, Marked(absl::StrCat("SELECT name, sql FROM ", schema,
-                                                     ".sqlite_master WHERE type = 'table' AND "
-                                                     "rootpage = 0"))));
-    for (;;) {
-      ASSIGN_OR_RETURN(const bool row, Step(virtual_tables));
-      if (!row) break;
-      ASSIGN_OR_RETURN(const std::string table, virtual_tables.Text(0));
-      ASSIGN_OR_RETURN(const std::string sql, virtual_tables.Text(1));
-      const std::string module = ModuleOf(sql);
-      const bool foreseen = IsOneOf(module, kForeseenModules);
-      if (!foreseen && !IsOneOf(module, kHarmlessModules)) continue;
-      if (absl::EqualsIgnoreCase(table, target)) continue;
-      // The foreseen are functions of a text.
-      absl::StatusOr<Statement> probe =
-          Prepare(db, Marked(absl::StrCat("SELECT 1 FROM ", schema, ".", QuotedName(table),
-                                          foreseen ? "('')" : ""),
-                             kExplain));
-      if (!probe.ok()) continue;
-      ASSIGN_OR_RETURN(const OpenedTables opened, TablesOpenedBy(*probe));
-      for (const auto& [one, places] : opened) *num_sites += Remove(one, foreseen, tables);
-    }
-  }
-}
-
-// Takes from `tables` those that change nothing. A name or an alias in the statement's text says
-// little: any table may have it. But what a program opens for main.json_each and for temp.json_each
-// is one and the same only where neither schema has a table of that name, and both mean the
-// function; and what has its address is the function, whatever the statement calls it.
-absl::Status RemoveHarmless(sqlite3* db, absl::string_view target, OpenedTables* tables,
-                            size_t* num_sites) {
-  for (const auto& [call, columns, foreseen] : kHarmlessTables) {
-    absl::StatusOr<Statement> probe =
-        Prepare(db, Marked(absl::StrCat("SELECT ", columns, " FROM main.", call), kExplain));
-    absl::StatusOr<Statement> again =
-        Prepare(db, Marked(absl::StrCat("SELECT ", columns, " FROM temp.", call), kExplain));
-    if (!probe.ok() || !again.ok()) continue;
-    ASSIGN_OR_RETURN(const OpenedTables table, TablesOpenedBy(*probe));
-    ASSIGN_OR_RETURN(const OpenedTables same, TablesOpenedBy(*again));
-    if (table.size() == 1 && table == same) {
-      *num_sites += Remove(table.begin()->first, foreseen, tables);
-    }
-    if (tables->empty()) return absl::OkStatus();
-  }
-  return RemoveHarmlessModules(db, target, tables, num_sites);
-}
 
 }  // namespace
 
 absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& select,
                                      absl::string_view target) {
   Shadow shadow;
-  ASSIGN_OR_RETURN(shadow.statement, Prepare(db, Marked(select)));
+  ASSIGN_OR_RETURN(shadow.statement, Prepare(db, SelectBy(kAsker, select)));
   shadow.limit = LimitOf(SqlTokens(select));
   if (sqlite3_stmt_readonly(shadow.statement.get()) == 0)
     return Noticeable("it writes while it reads");
-  ASSIGN_OR_RETURN(Statement program, Prepare(db, Marked(select, kExplain)));
+  ASSIGN_OR_RETURN(Statement program, Prepare(db, SelectBy(kAsker, select, "EXPLAIN ")));
   FunctionList functions(db);
   for (;;) {
     ASSIGN_OR_RETURN(const bool row, Step(program));
@@ -544,9 +426,11 @@ absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& select,
       RETURN_IF_ERROR(CheckCollations(opcode, operand));
     }
   }
-  ASSIGN_OR_RETURN(OpenedTables virtual_tables, TablesOpenedBy(program));
+  ASSIGN_OR_RETURN(OpenedTables virtual_tables, Readable(TablesOpenedBy(program)));
   if (!virtual_tables.empty()) {
-    RETURN_IF_ERROR(RemoveHarmless(db, target, &virtual_tables, &shadow.num_sites));
+    const HarmlessRule rule{.asker = kAsker, .foreseen = true, .target = target};
+    ASSIGN_OR_RETURN(const size_t sites, Readable(RemoveHarmless(db, rule, &virtual_tables)));
+    shadow.num_sites += sites;
   }
   if (shadow.num_sites == 0) return Noticeable("a trigger or a view makes its calls");
   if (!virtual_tables.empty()) return Noticeable("it reads a virtual table");

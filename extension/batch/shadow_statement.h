@@ -38,11 +38,9 @@ std::string TargetOf(absl::string_view sql);
 
 // Prepares a shadow of a statement that writes `target` if running it can be noticed by nobody: it
 // must only read, and call nothing but what is ours (generate() and others that ask the model one
-// thing) or built in, deterministic and innocuous; its virtual tables must be the functions
-// json_each, json_tree or lm_chunks (by any name, told apart as objects), or of SQLite's full-text
-// and R-tree modules (or vec0), as the schema has it; its collations SQLite's own. All that is read
-// from its bytecode. A host that puts a module of its own in the place of one of these must keep it
-// as harmless. FailedPrecondition, with a clause that says why, otherwise.
+// thing) or built in, deterministic and innocuous; its virtual tables must be harmless
+// (harmless_tables.h), its collations SQLite's own. All that is read from its bytecode.
+// FailedPrecondition, with a clause that says why, otherwise.
 absl::StatusOr<Shadow> PrepareShadow(sqlite3* db, const std::string& sql, absl::string_view target);
 
 // Whether a statement of the connection is a shadow.

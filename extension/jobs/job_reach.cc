@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "engine/base/status_macros.h"
+#include "extension/batch/harmless_tables.h"
 #include "extension/host/statement.h"
 
 namespace lm {
@@ -55,21 +56,34 @@ absl::Status CheckFunction(sqlite3* db, absl::string_view call) {
 }  // namespace
 
 absl::Status CheckReach(sqlite3* db, absl::string_view schema, absl::string_view sql) {
-  constexpr int kOpcode = 1, kP3 = 4, kP4 = 5;
+  constexpr int kOpcode = 1, kP1 = 2, kP2 = 3, kP3 = 4, kP4 = 5;
   ASSIGN_OR_RETURN(const int64_t number, NumberOf(db, schema));
   ASSIGN_OR_RETURN(Statement program, Statement::Prepare(db, absl::StrCat("EXPLAIN ", sql)));
   for (;;) {
     ASSIGN_OR_RETURN(const bool row, program.Step());
-    if (!row) return absl::OkStatus();
+    if (!row) break;
     ASSIGN_OR_RETURN(const std::string opcode, program.Text(kOpcode));
     ASSIGN_OR_RETURN(const std::string operand, program.Text(kP4));
     if (opcode == "VUpdate") return Denied("writes to a virtual table");
-    if (opcode == "OpenWrite" && program.Integer(kP3) != number) {
+    // Not all that is written is opened: DELETE FROM t empties it.
+    const bool empties = opcode == "Transaction" && program.Integer(kP2) != 0;
+    if ((empties && program.Integer(kP1) != number) ||
+        (opcode == "OpenWrite" && program.Integer(kP3) != number)) {
       return Denied("writes to another database");
     }
+    const bool reads = opcode == "OpenRead" || opcode == "ReopenIdx";
+    if (reads && program.Integer(kP3) != number) return Denied("reads another database");
     const bool calls = absl::StrContains(opcode, "Func") || absl::StartsWith(opcode, "Agg");
     if (calls && !operand.empty()) RETURN_IF_ERROR(CheckFunction(db, operand));
   }
+  ASSIGN_OR_RETURN(OpenedTables tables, TablesOpenedBy(program));
+  if (tables.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(
+      RemoveHarmless(db, {.asker = "sqlite-lm: job", .schema = schema}, &tables).status());
+  if (tables.empty()) return absl::OkStatus();
+  return Denied(
+      "reads a virtual table that is neither json_each, json_tree, lm_chunks nor a full-text or "
+      "R-tree table of that database");
 }
 
 }  // namespace lm

@@ -16,8 +16,9 @@
 namespace lm {
 
 // PermissionDenied, in words that go on after the text's name, where `sql`, its triggers and views
-// included, would write to anything but ordinary tables of the database `schema`, or call a
-// function that is neither SQLite's own and innocuous nor one of ours that only looks at text.
+// included, would write to anything but ordinary tables of the database `schema`, read anything but
+// those and harmless virtual tables of it (harmless_tables.h), or call a function that is neither
+// SQLite's own and innocuous nor one of ours that only looks at text.
 absl::Status CheckReach(sqlite3* db, absl::string_view schema, absl::string_view sql);
 
 }  // namespace lm

@@ -78,8 +78,9 @@
 // (SQLITE_IGNORE) cannot be followed. Hooks of the host (update, commit, trace) do not see the job.
 //
 // A database in memory has only your connection, and the guarantees hold as far as they can be put
-// to a test there; a job then may write to ordinary tables of that database only, and call SQLite's
-// own functions. Not inside a transaction; and with a rollback journal not while another statement
+// to a test there; a job then may write to ordinary tables of that database only, read those and its
+// full-text and R-tree tables, json_each, json_tree and lm_chunks, and call SQLite's own functions.
+// Not inside a transaction; and with a rollback journal not while another statement
 // of the same connection reads the database.
 //
 // A row that fails is 'failed' in lm_job_rows, with its error, and the others go on; the target is

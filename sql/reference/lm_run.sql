@@ -22,6 +22,8 @@
 --
 -- The job's statements run on a connection of their own, which behaves as yours does: the same foreign keys, triggers and
 -- limits. An authorizer is asked what it allows before the job begins; hooks of the host do not see the job.
+-- A database in memory has only your connection: there, a job that reads or writes another database (temp is one), reads a
+-- virtual table but json_each, json_tree, lm_chunks and those of full-text search, or calls what is not SQLite's, is an error.
 
 --@ open file notes.db
 CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT, short TEXT);

@@ -301,6 +301,9 @@ class StorageTest(JobRulesTest):
                 ("INSERT INTO temp.lm_settings VALUES ('salt', :value)", "writes to a virtual table"),
                 ("INSERT INTO own VALUES (:value)", "writes to another database"),
                 ("INSERT INTO elsewhere VALUES (:value)", "writes to another database"),
+                ("DELETE FROM own", "writes to another database"),
+                ("INSERT INTO log SELECT x FROM own", "reads another database"),
+                ("INSERT INTO log SELECT value FROM lm_query('SELECT generate(''x'')')", "reads a virtual table that is neither json_each, .* table of that database"),
                 ("UPDATE t SET answer = host(:value) WHERE id = :id", r"calls host\(\)"),
                 ("UPDATE t SET answer = generate(:value) WHERE id = :id", r"calls generate\(\)")):
             with self.subTest(target=target):
@@ -310,6 +313,34 @@ class StorageTest(JobRulesTest):
         db.execute("DELETE FROM lm_jobs")
         self.add(db, query="SELECT id, host(body) FROM t")
         self.refused(db, r"the job's query calls host\(\)")
+        db.execute("INSERT INTO own VALUES ('hush')")
+        db.execute("CREATE VIRTUAL TABLE temp.hidden USING fts5(body)")
+        db.execute("CREATE VIEW seen AS SELECT key, value FROM lm_settings")
+        for query, message in (
+                ("SELECT t.id, value FROM t, lm_query('SELECT 1, generate(''x'')')", "reads a virtual table"),
+                ("SELECT key, value FROM temp.lm_settings", "reads a virtual table"),
+                ("SELECT rowid, name || path FROM lm_models", "reads a virtual table"),
+                ("SELECT id, (SELECT value FROM seen LIMIT 1) FROM t", "reads a virtual table|does not compile: unsafe use"),
+                ("SELECT 1, label FROM lm_classify_scores('x', '[\"a\",\"b\"]')", "reads a virtual table"),
+                ("SELECT rowid, body FROM temp.hidden", "reads a virtual table"),
+                ("SELECT name, type FROM pragma_table_list", "reads a virtual table"),
+                ("SELECT 1, x FROM temp.own", "reads another database"),
+                ("SELECT id, body FROM t WHERE body IN (SELECT x FROM elsewhere)", "reads another database"),
+                ("SELECT 1, group_concat(sql) FROM temp.sqlite_master", "reads another database")):
+            with self.subTest(query=query):
+                db.execute("DELETE FROM lm_jobs")
+                self.add(db, query=query)
+                self.refused(db, f"the job's query {message}")
+                self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_rows"), 0)
+        # What is of the database, and changes nothing, it may read.
+        db.execute("CREATE VIRTUAL TABLE found USING fts5(body)")
+        db.execute("INSERT INTO found(rowid, body) SELECT id, body FROM t")
+        for query, rows in (("SELECT rowid, body FROM found('dog')", 1), ("SELECT key, value FROM json_each('[1,2]')", 2),
+                            ("SELECT id || '/' || n, chunk FROM t, lm_chunks(body, 50)", 3)):
+            with self.subTest(query=query):
+                db.execute("DELETE FROM lm_jobs")
+                self.add(db, query=query, target=None)
+                self.assertEqual(self.run_job(db), (rows, rows, 0))
         db.execute("DELETE FROM lm_jobs")
         self.add(db, target="INSERT INTO log SELECT upper(json_extract(json_array(:value), '$[0]'))")
         self.assertEqual(self.run_job(db), (3, 3, 0))
