@@ -43,6 +43,26 @@ absl::Status Carry(sqlite3* user, absl::string_view name, sqlite3* own, absl::st
   return Execute(own, absl::StrCat("PRAGMA ", pragma, " = ", *value).c_str());
 }
 
+absl::StatusOr<bool> LikeIgnoresCase(sqlite3* db) {
+  absl::StatusOr<Statement> like = Statement::Prepare(db, "SELECT 'a' LIKE 'A'");
+  if (absl::IsPermissionDenied(like.status())) {
+    return absl::FailedPreconditionError(
+        "an authorizer forbids to ask what 'a' LIKE 'A' is, which a job must know");
+  }
+  RETURN_IF_ERROR(like.status());
+  ASSIGN_OR_RETURN(const bool row, like->Step());
+  return row && like->Integer(0) != 0;
+}
+
+// PRAGMA case_sensitive_like cannot be asked for its value, and makes LIKE a function of its own:
+// one that no index may have. So it is left alone where both say the same.
+absl::Status CarryLike(sqlite3* user, sqlite3* own) {
+  ASSIGN_OR_RETURN(const bool wanted, LikeIgnoresCase(user));
+  ASSIGN_OR_RETURN(const bool given, LikeIgnoresCase(own));
+  if (wanted == given) return absl::OkStatus();
+  return Execute(own, absl::StrCat("PRAGMA case_sensitive_like = ", wanted ? 0 : 1).c_str());
+}
+
 }  // namespace
 
 absl::Status InheritSettings(sqlite3* user, absl::string_view schema, sqlite3* own) {
@@ -66,6 +86,7 @@ absl::Status InheritSettings(sqlite3* user, absl::string_view schema, sqlite3* o
     RETURN_IF_ERROR(Carry(user, absl::StrCat(QuotedName(schema), ".", pragma), own,
                           absl::StrCat("main.", pragma)));
   }
+  RETURN_IF_ERROR(CarryLike(user, own));
   // Last: the statements above are ours.
   for (int limit = SQLITE_LIMIT_LENGTH; limit <= SQLITE_LIMIT_WORKER_THREADS; ++limit) {
     sqlite3_limit(own, limit, sqlite3_limit(user, limit, -1));

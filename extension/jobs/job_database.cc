@@ -131,6 +131,18 @@ absl::StatusOr<std::string> JobDatabase::WhatElse(absl::string_view function) co
       "knows SQLite's functions, lm_chunks, lm_token_count and their like");
 }
 
+absl::StatusOr<std::string> JobDatabase::WhichElse(absl::string_view collation) const {
+  ASSIGN_OR_RETURN(Statement known,
+                   Statement::Prepare(
+                       user_, "SELECT 1 FROM pragma_collation_list WHERE name = ? COLLATE NOCASE"));
+  ASSIGN_OR_RETURN(const bool found, known.Bind(1, collation).Step());
+  if (!found) return "";
+  return absl::StrCat(
+      collation,
+      " was registered on your connection: a job runs on a connection of its own, which knows "
+      "BINARY, NOCASE and RTRIM; it cannot compare, sort or index columns of another collation");
+}
+
 absl::Status JobDatabase::OpenOwn(const char* path) {
   ASSIGN_OR_RETURN(
       const std::string locking,

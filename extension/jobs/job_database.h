@@ -60,6 +60,8 @@ class JobDatabase {
   absl::StatusOr<std::string> WhereElse(absl::string_view table) const;
   // The same of a function.
   absl::StatusOr<std::string> WhatElse(absl::string_view function) const;
+  // And of a collation.
+  absl::StatusOr<std::string> WhichElse(absl::string_view collation) const;
   // Of the user's statement.
   bool Interrupted() { return poll_.Interrupted(); }
 

@@ -85,6 +85,9 @@ absl::Status JobStore::Reasoned(absl::Status status) const {
     ASSIGN_OR_RETURN(why, database_.WhereElse(table));
   } else if (const std::string function = named_after("no such function: "); !function.empty()) {
     ASSIGN_OR_RETURN(why, database_.WhatElse(function));
+  } else if (const std::string collation = named_after("no such collation sequence: ");
+             !collation.empty()) {
+    ASSIGN_OR_RETURN(why, database_.WhichElse(collation));
   }
   if (why.empty()) return status;
   return absl::Status(status.code(), absl::StrCat(message, " (", why, ")"));
@@ -390,7 +393,8 @@ absl::Status JobStore::Recover(absl::Time now, absl::Duration lease) {
 
 absl::Status JobStore::Retry() {
   ASSIGN_OR_RETURN(Statement retry, Make("UPDATE {db}.lm_job_rows SET state = 'waiting' "
-                                         "WHERE job = ? AND state = 'failed'"));
+                                         "WHERE job = ? AND state = 'failed' "
+                                         "AND vanished IS NULL"));
   return retry.Bind(1, job_.name).Run();
 }
 

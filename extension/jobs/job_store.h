@@ -101,7 +101,7 @@ class JobStore {
   // Gives back what workers have claimed that are gone, or did not renew it in time: by their own
   // clock, or for as long as a `lease` has by this process's.
   absl::Status Recover(absl::Time now, absl::Duration lease);
-  // Lets failed rows wait again.
+  // Lets failed rows wait again, but those that have vanished.
   absl::Status Retry();
   // Writes down how a run ended: with no row left, where `over`, and else why.
   absl::Status End(bool over, absl::string_view status);
@@ -119,7 +119,8 @@ class JobStore {
 
   absl::Status Load(absl::string_view name);
   absl::Status OrderWaiting();
-  // The same status, with why a table or function that the user's connection has is not there.
+  // The same status, with why a table, function or collation that the user's connection has is not
+  // there.
   absl::Status Reasoned(absl::Status status) const;
   absl::Status PrepareTarget();
   absl::Status FollowName();

@@ -61,15 +61,15 @@
 // WHAT A JOB MAY DO
 //
 // It runs on a connection of its own to the same file, which behaves as yours does
-// (inherit_settings.h): foreign keys, triggers, checks, limits and how the file is written. Its
-// query and target know the tables of that file, SQLite's own functions, and of ours lm_chunks,
-// lm_token_count, lm_tokenize, lm_detokenize, lm_render, lm_prompt and lm_field_order: SELECT
-// docs.id || '/' || n, chunk FROM docs, lm_chunks(body). They know neither temporary nor attached
-// tables (a job must be able to go on tomorrow, without them), nor what other extensions have
-// registered, nor functions that generate: the job does that. They come with the file, so they are
-// trusted less than you: load_extension() and writable schemas are off, DEFENSIVE is on. With
-// PRAGMA query_only nothing is run. A file that was renamed, replaced or deleted since it was
-// opened is refused.
+// (inherit_settings.h): foreign keys, triggers, checks, limits, case_sensitive_like and how the
+// file is written. Its query and target know the tables of that file, SQLite's own functions, and
+// of ours lm_chunks, lm_token_count, lm_tokenize, lm_detokenize, lm_render, lm_prompt and
+// lm_field_order: SELECT docs.id || '/' || n, chunk FROM docs, lm_chunks(body). They know neither
+// temporary nor attached tables (a job must be able to go on tomorrow, without them), nor functions
+// and collations that others have registered, nor functions that generate: the job does that. They
+// come with the file, so they are trusted less than you: load_extension() and writable schemas are
+// off, DEFENSIVE is on. With PRAGMA query_only nothing is run. A file that was renamed, replaced or
+// deleted since it was opened is refused.
 //
 // An authorizer (sqlite3_set_authorizer) cannot be copied to another connection. It is asked on
 // yours, before the job begins, whether it allows what the job's statements do there, and its
@@ -78,10 +78,10 @@
 // (SQLITE_IGNORE) cannot be followed. Hooks of the host (update, commit, trace) do not see the job.
 //
 // A database in memory has only your connection, and the guarantees hold as far as they can be put
-// to a test there; a job then may write to ordinary tables of that database only, read those and its
-// full-text and R-tree tables, json_each, json_tree and lm_chunks, and call SQLite's own functions.
-// Not inside a transaction; and with a rollback journal not while another statement
-// of the same connection reads the database.
+// to a test there; a job then may write to ordinary tables of that database only, read those and
+// its full-text and R-tree tables, json_each, json_tree and lm_chunks, and call SQLite's own
+// functions. Not inside a transaction; and with a rollback journal not while another statement of
+// the same connection reads the database.
 //
 // A row that fails is 'failed' in lm_job_rows, with its error, and the others go on; the target is
 // not run for it. With "on_error":"json" in the job's options it is, with lm_try's object as the
@@ -92,7 +92,7 @@
 //   chunk       rows under way and not committed; 128. Commits come with every half of it, or
 //               every second
 //   max_errors  how many rows may fail before the run ends with an error; no limit unless given
-//   retry       true: rows that failed before are tried again
+//   retry       true: rows that failed before are tried again (not those that have vanished)
 //   refresh     true: the query is asked again, and what has changed is done
 //   progress_ms the least time between two rows of the result; 1000
 //   lease_ms    after how long without a sign of life another run's claims are void; 30000

@@ -20,8 +20,8 @@
 --                the run's budgets: it ends well where one is reached, and the rows that are left wait; `stopped` says it
 --   database     which database has the job: main, or an attached one; unless given, the first that does
 --
--- The job's statements run on a connection of their own, which behaves as yours does: the same foreign keys, triggers and
--- limits. An authorizer is asked what it allows before the job begins; hooks of the host do not see the job.
+-- The job's statements run on a connection of their own, which behaves as yours does: the same foreign keys, triggers,
+-- limits and case_sensitive_like; SQLite's own functions and collations, not those that your program has registered. An authorizer is asked what it allows before the job begins; hooks of the host do not see the job.
 -- A database in memory has only your connection: there, a job that reads or writes another database (temp is one), reads a
 -- virtual table but json_each, json_tree, lm_chunks and those of full-text search, or calls what is not SQLite's, is an error.
 

@@ -71,6 +71,16 @@ class InheritanceTest(JobRulesTest):
                 self.add(db, target="INSERT INTO c VALUES (:id)")
                 self.assertEqual(self.run_job(db), (3, 3, 0) if ignored else (3, 2, 1))
 
+    def test_case_sensitive_like(self):
+        for on in (1, 0):
+            with self.subTest(case_sensitive_like=on):
+                db = self.open(f"like{on}.db", script="INSERT INTO t(body) VALUES ('A dog'); CREATE INDEX dogs ON t(body) WHERE body LIKE 'a dog';")
+                db.execute(f"PRAGMA case_sensitive_like = {on}")
+                query = "SELECT id, body FROM t WHERE body LIKE 'a d%'"
+                self.assertEqual(len(db.execute(query).fetchall()), 1 if on else 2)
+                self.add(db, query=query, target=None)
+                self.assertEqual(self.run_job(db), (1, 1, 0) if on else (2, 2, 0))
+
     def test_query_only(self):
         db = self.open()
         self.add(db, target="DELETE FROM t WHERE id = :id")
@@ -420,6 +430,8 @@ class EndTest(JobRulesTest):
         db.execute("ATTACH ':memory:' AS other")
         db.execute("CREATE TABLE other.far(id, body)")
         db.create_function("mine", 1, lambda text: text)
+        db.create_collation("mycol", lambda a, b: (a > b) - (a < b))
+        db.execute("CREATE TABLE words(id INTEGER PRIMARY KEY, word COLLATE mycol UNIQUE)")
         alone = "a job runs on a connection of its own"
         for query, message in (
                 ("SELECT id, body FROM temp.drafts", "the job's query .*drafts is a temporary table of yours: " + alone),
@@ -429,6 +441,10 @@ class EndTest(JobRulesTest):
                 ("SELECT id, mine(body) FROM t", r"mine\(\) was registered on your connection: " + alone),
                 ("SELECT id, generate(body) FROM t", r"generate\(\) is not for a job's own statements: the job itself asks"),
                 ("SELECT id, body FROM t WHERE lm_if(body, 'Is it?')", r"lm_if\(\) is not for a job's own statements"),
+                ("SELECT id, body FROM t ORDER BY body COLLATE mycol",
+                 "the job's query .*mycol was registered on your connection: " + alone + ", which knows BINARY, NOCASE and RTRIM"),
+                ("SELECT id, word FROM words ORDER BY word", "mycol was registered on your connection"),
+                ("SELECT id, body FROM t ORDER BY body COLLATE nowhere", "no such collation sequence: nowhere$"),
                 ("SELECT id, nowhere(body) FROM t", "no such function: nowhere$"),
                 ("SELECT id, body FROM nowhere", "no such table: nowhere$")):
             with self.subTest(query=query):
@@ -438,6 +454,9 @@ class EndTest(JobRulesTest):
         db.execute("DELETE FROM lm_jobs")
         self.add(db, target="UPDATE t SET answer = generate(:value) WHERE id = :id")
         self.refused(db, r"the job's target .*generate\(\) is not for a job's own statements: .* runs while the database is locked")
+        db.execute("DELETE FROM lm_jobs")
+        self.add(db, target="INSERT INTO words VALUES (:id, :value)")
+        self.refused(db, "the job's target .*mycol was registered on your connection")
 
     def test_options_are_looked_at_when_they_are_written(self):
         db = self.open()

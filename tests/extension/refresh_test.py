@@ -158,6 +158,22 @@ class RefreshTest(unittest.TestCase):
         with self.assertRaisesRegex(sqlite3.OperationalError, 'refresh must be true or false, got "yes"'):
             db.execute("SELECT * FROM lm_run('label', '{\"refresh\":\"yes\"}')").fetchall()
 
+    def test_what_has_vanished_is_not_tried_again(self):
+        db = self.make()
+        db.execute("UPDATE notes SET body = x'00' WHERE id <= 2")
+        self.assertEqual(self.refresh(db)[0][:3], (ROWS, ROWS - 2, 2))
+        db.execute("DELETE FROM notes WHERE id = 1")
+        self.refresh(db)
+        failed = db.execute("SELECT state, error, attempts, vanished IS NULL FROM lm_job_rows WHERE id <= 2 ORDER BY id").fetchall()
+        self.assertEqual([row[::3] for row in failed], [("failed", 0), ("failed", 1)])
+        db.execute("SELECT * FROM lm_run('label', '{\"retry\":true}')").fetchall()
+        again = db.execute("SELECT state, error, attempts, vanished IS NULL FROM lm_job_rows WHERE id <= 2 ORDER BY id").fetchall()
+        self.assertEqual((again[0], again[1][2]), (failed[0], failed[1][2] + 1))
+        # One that comes back is tried with the others.
+        db.execute("INSERT INTO notes(id, body) VALUES (1, 'a fox')")
+        db.execute("UPDATE lm_job_rows SET prompt = 'an owl' WHERE id = 2")
+        self.assertEqual(db.execute(REFRESH.replace("}", ',"retry":true}')).fetchall()[-1][:2], (ROWS, ROWS - 1))
+
     def test_killed_and_refreshed_again(self):
         whole = self.make("whole.db")
         self.refresh(whole)
