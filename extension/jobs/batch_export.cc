@@ -86,6 +86,7 @@ absl::StatusOr<std::unique_ptr<BatchExport>> BatchExport::Begin(Connection& conn
   ASSIGN_OR_RETURN(const std::string model, questions.model());
   RETURN_IF_ERROR(found.store->Plan(model));
   RETURN_IF_ERROR(RecoverRows(found));
+  found.database->Persevere();
   return std::unique_ptr<BatchExport>(
       new BatchExport(options, std::move(found), std::move(questions)));
 }

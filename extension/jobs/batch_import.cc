@@ -58,7 +58,9 @@ absl::Status BatchImport::Open(const std::string& path) {
 
 absl::Status BatchImport::Open(std::unique_ptr<RandomAccessFile> file) {
   lines_ = std::make_unique<LineReader>(std::move(file), kMostLineBytes);
-  return RecoverRows(job_);
+  RETURN_IF_ERROR(RecoverRows(job_));
+  job_.database->Persevere();
+  return absl::OkStatus();
 }
 
 absl::Status BatchImport::Apply(absl::string_view text, Taken* taken) {

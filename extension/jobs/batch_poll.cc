@@ -25,6 +25,7 @@ absl::StatusOr<std::unique_ptr<BatchPoll>> BatchPoll::Begin(Connection& connecti
   ASSIGN_OR_RETURN(FoundJob found, OpenJob(connection, job, options.database));
   std::unique_ptr<BatchPoll> poll(new BatchPoll(connection, options, std::move(found)));
   RETURN_IF_ERROR(poll->store_.Prepare());
+  poll->job_.database->Persevere();
   ASSIGN_OR_RETURN(const std::vector<JobBatch> all, poll->store_.All());
   for (const JobBatch& batch : all) {
     if (batch.state == "submitted") poll->round_.push_back(batch);

@@ -43,6 +43,7 @@ absl::StatusOr<std::unique_ptr<BatchSubmit>> BatchSubmit::Begin(Connection& conn
   std::unique_ptr<BatchSubmit> submit(new BatchSubmit(connection.db(), options, std::move(found),
                                                       std::move(server), std::move(questions)));
   RETURN_IF_ERROR(submit->store_.Prepare());
+  submit->job_.database->Persevere();
   return submit;
 }
 

@@ -13,7 +13,9 @@ namespace {
 absl::StatusOr<FoundJob> FindIn(sqlite3* user, const std::string& schema, absl::string_view job) {
   FoundJob found;
   ASSIGN_OR_RETURN(found.database, JobDatabase::Open(user, schema));
-  ASSIGN_OR_RETURN(found.store, JobStore::Open(found.database.get(), job));
+  absl::StatusOr<std::unique_ptr<JobStore>> store = JobStore::Open(found.database.get(), job);
+  RETURN_IF_ERROR(found.database->Locked(store.status(), /*by_readers=*/false));
+  found.store = *std::move(store);
   return found;
 }
 

@@ -1,6 +1,7 @@
 #include "extension/jobs/job_database.h"
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
@@ -47,6 +48,16 @@ absl::Status InWordsOf(absl::string_view what, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(what, " ", status.message()));
 }
 
+JobDatabase::JobDatabase(sqlite3* user, std::string schema)
+    : user_(user), schema_(std::move(schema)), db_(user), poll_(user), patience_(kFirstWait) {
+  // Where an authorizer forbids to ask, nothing is known of it.
+  const absl::StatusOr<std::string> timeout = FirstValue(user, "PRAGMA busy_timeout");
+  int32_t milliseconds = 0;
+  if (timeout.ok() && absl::SimpleAtoi(*timeout, &milliseconds) && milliseconds > 0) {
+    patience_ = absl::Milliseconds(milliseconds);
+  }
+}
+
 absl::StatusOr<std::unique_ptr<JobDatabase>> JobDatabase::Open(sqlite3* user, std::string schema) {
   if (sqlite3_get_autocommit(user) == 0) {
     return absl::FailedPreconditionError("cannot run a job from within a transaction: it commits");
@@ -57,7 +68,9 @@ absl::StatusOr<std::unique_ptr<JobDatabase>> JobDatabase::Open(sqlite3* user, st
   std::unique_ptr<JobDatabase> database(new JobDatabase(user, std::move(schema)));
   // SQLite's own names are absolute; others belong to databases in memory.
   const char* path = sqlite3_db_filename(user, database->schema_.c_str());
-  if (path != nullptr && *path == '/') RETURN_IF_ERROR(database->OpenOwn(path));
+  if (path != nullptr && *path == '/') {
+    RETURN_IF_ERROR(database->Locked(database->OpenOwn(path), /*by_readers=*/false));
+  }
   return database;
 }
 
@@ -205,9 +218,19 @@ absl::Status JobDatabase::CheckUsersLocks() {
 }
 
 bool JobDatabase::WaitForLock(int times_before) {
-  if (!wait_for_locks_ || times_before * kRetry >= kMostWait || Interrupted()) return false;
+  if (!wait_for_locks_ || times_before * kRetry >= patience_ || Interrupted()) return false;
   absl::SleepFor(kRetry);
   return true;
+}
+
+absl::Status JobDatabase::Locked(absl::Status status, bool by_readers) const {
+  if (!absl::IsUnavailable(status)) return status;
+  return absl::UnavailableError(absl::StrCat(
+      status.message(), ": another connection, of this process or of another, ",
+      by_readers ? "is reading" : "is writing", " ",
+      schema_ == "main" ? "it" : absl::StrCat("the database ", schema_), " and did not end within ",
+      absl::FormatDuration(patience_),
+      patience_ == kMostWait ? "" : " (PRAGMA busy_timeout, or 5s where that is not set)"));
 }
 
 absl::Status JobDatabase::ExecutePatiently(const char* sql, absl::Time until) {
@@ -221,14 +244,15 @@ absl::Status JobDatabase::ExecutePatiently(const char* sql, absl::Time until) {
     if (Interrupted()) return absl::CancelledError("interrupted");
     // The user may have begun to read since.
     RETURN_IF_ERROR(CheckUsersLocks());
-    if (absl::Now() >= until) return status;
+    // With a rollback journal, a commit waits for readers.
+    if (absl::Now() >= until) return Locked(std::move(status), absl::string_view(sql) == "COMMIT");
     absl::SleepFor(kRetry);
   }
 }
 
 absl::Status JobDatabase::Transact(absl::FunctionRef<absl::Status()> body,
-                                   absl::Duration patience) {
-  const absl::Time until = absl::Now() + patience;
+                                   std::optional<absl::Duration> patience) {
+  const absl::Time until = absl::Now() + patience.value_or(patience_);
   RETURN_IF_ERROR(CheckFile());
   RETURN_IF_ERROR(ExecutePatiently("BEGIN IMMEDIATE", until));
   absl::Status status = body();

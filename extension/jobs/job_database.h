@@ -11,6 +11,7 @@
 #define LM_EXTENSION_JOBS_JOB_DATABASE_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -31,9 +32,6 @@ absl::Status InWordsOf(absl::string_view what, const absl::Status& status);
 // Not thread-safe; used while a statement of the user's connection runs.
 class JobDatabase {
  public:
-  // How long another writer is waited for before that is an error.
-  static constexpr absl::Duration kMostWait = absl::Minutes(10);
-
   // The database that `user` calls `schema`. FailedPrecondition inside a transaction, and where the
   // database's file is no longer where it was opened.
   static absl::StatusOr<std::unique_ptr<JobDatabase>> Open(sqlite3* user, std::string schema);
@@ -65,14 +63,23 @@ class JobDatabase {
   // Of the user's statement.
   bool Interrupted() { return poll_.Interrupted(); }
 
-  // Runs `body` between BEGIN IMMEDIATE and COMMIT, or ROLLBACK where it fails. Other writers are
-  // waited for, at most `patience`; an interrupt ends the waiting with Cancelled.
+  // Others that hold a lock are waited for as long as the user's connection waits (PRAGMA
+  // busy_timeout), or kFirstWait where that is not set. From now on, for kMostWait: what has been
+  // worked for would be lost.
+  void Persevere() { patience_ = kMostWait; }
+  // Runs `body` between BEGIN IMMEDIATE and COMMIT, or ROLLBACK where it fails. Unavailable where a
+  // lock was waited for in vain, `patience` where that is given; an interrupt ends the waiting with
+  // Cancelled.
   absl::Status Transact(absl::FunctionRef<absl::Status()> body,
-                        absl::Duration patience = kMostWait);
+                        std::optional<absl::Duration> patience = std::nullopt);
+  // The same status; one of a lock that was waited for in vain says whose it must be.
+  absl::Status Locked(absl::Status status, bool by_readers) const;
 
  private:
-  JobDatabase(sqlite3* user, std::string schema)
-      : user_(user), schema_(std::move(schema)), db_(user), poll_(user) {}
+  static constexpr absl::Duration kFirstWait = absl::Seconds(5);
+  static constexpr absl::Duration kMostWait = absl::Minutes(10);
+
+  JobDatabase(sqlite3* user, std::string schema);
 
   bool read_only() const;
   absl::Status OpenOwn(const char* path);
@@ -80,13 +87,14 @@ class JobDatabase {
   absl::Status CheckFile() const;
   // For SQLite, which asks whether a statement that found a lock is to try again.
   bool WaitForLock(int times_before);
-  // Repeats `sql` while others hold the lock.
+  // Repeats `sql`, BEGIN IMMEDIATE or COMMIT, while others hold the lock.
   absl::Status ExecutePatiently(const char* sql, absl::Time until);
 
   sqlite3* const user_;
   const std::string schema_;
   sqlite3* db_;
   InterruptPoll poll_;
+  absl::Duration patience_;
   bool wait_for_locks_ = true;
 };
 

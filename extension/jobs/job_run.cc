@@ -131,7 +131,7 @@ absl::StatusOr<JobAnswer> JobRun::TakeAnswer(Row& row) {
   return JobAnswerOf(answer.generation, call_->generation.on_error, row.asked);
 }
 
-absl::Status JobRun::Commit(absl::Duration patience, Others others) {
+absl::Status JobRun::Commit(std::optional<absl::Duration> patience, Others others) {
   std::vector<std::list<Row>::iterator> taken;
   std::vector<JobRow> claimed;
   int64_t failed = 0, cached = 0, tokens_out = 0;
@@ -167,6 +167,7 @@ absl::Status JobRun::Commit(absl::Duration patience, Others others) {
   cached_ += cached;
   tokens_out_ += tokens_out;
   last_commit_ = absl::Now();
+  database_->Persevere();
   if (others == Others::kStay) Submit(std::move(claimed));
   return absl::OkStatus();
 }
@@ -213,7 +214,7 @@ std::string JobRun::BudgetsEnd(absl::Time now) {
 }
 
 absl::StatusOr<JobProgress> JobRun::Stop(const std::string& why) {
-  RETURN_IF_ERROR(Commit(JobDatabase::kMostWait, Others::kGoBack));
+  RETURN_IF_ERROR(Commit(std::nullopt, Others::kGoBack));
   rows_.clear();
   ASSIGN_OR_RETURN(JobProgress progress, Progress(absl::Now()));
   const int64_t left = progress.counts.waiting + progress.counts.running;
@@ -237,7 +238,7 @@ absl::StatusOr<std::optional<JobProgress>> JobRun::Advance() {
       absl::SleepFor(kPoll);
       continue;
     }
-    RETURN_IF_ERROR(Commit(JobDatabase::kMostWait, Others::kStay));
+    RETURN_IF_ERROR(Commit(std::nullopt, Others::kStay));
     if (failed_ > max_errors_) {
       ASSIGN_OR_RETURN(const std::string last, store_->LastFailure());
       return absl::AbortedError(absl::StrCat("job '", store_->job().name, "' stopped: ", failed_,

@@ -89,9 +89,10 @@ class JobRun {
   bool IsTimeToCommit(int64_t num_answered, absl::Time now) const;
   // Collects what has come, and submits what can be.
   int64_t CountAnswered();
-  // In one transaction: answers that have come, and new claims, or all others are given back.
+  // In one transaction: answers that have come, and new claims, or all others are given back. After
+  // the first, which has only claims, others that hold a lock are waited for with patience.
   enum class Others { kStay, kGoBack };
-  absl::Status Commit(absl::Duration patience, Others others);
+  absl::Status Commit(std::optional<absl::Duration> patience, Others others);
   absl::StatusOr<JobAnswer> TakeAnswer(Row& row);
   void Submit(std::vector<JobRow> claimed);
   void Show(const JobCounts& counts);  // in lm_running

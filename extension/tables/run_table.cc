@@ -38,7 +38,9 @@
 // cannot be stored is a failure of its row. Rows are claimed in the query's order, 4096 at a time,
 // and of those in the order of their texts, whose common beginnings are computed once. Other
 // writers wait for one commit at most; while the model works the database is not locked at all.
-// (The query's rows are copied in one transaction, too.)
+// (The query's rows are copied in one transaction, too.) A run that begins waits for others' locks
+// as long as your connection does (PRAGMA busy_timeout; 5 seconds where none is set), and then ends
+// with an error; once it has claimed rows it waits ten minutes, since answers would be lost.
 //
 // WHAT A REFRESH DOES
 //

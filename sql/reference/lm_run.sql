@@ -6,6 +6,8 @@
 -- works no lock is held. Killed and run again, it goes on where it was; several processes may run the same job at once.
 -- Rows are taken in the query's order, 4096 at a time, and of those in the order of their texts: what they begin with alike is
 -- computed once, however small the cache.
+-- At its beginning another connection's lock is waited for as long as PRAGMA busy_timeout says (5 s where it is not set), and
+-- is an error then; later, with answers at stake, for ten minutes.
 -- `hint` says from the first row on, as lm_stats does, where the model was made for something else than it is asked.
 --
 -- options

@@ -4,6 +4,8 @@ import pathlib
 import resource
 import sqlite3
 import tempfile
+import threading
+import time
 import unittest
 
 import harness
@@ -581,6 +583,60 @@ class EndTest(JobRulesTest):
             self.assertRegex(str(error), "because the database was empty or locked; it is there now: run the statement once more")
             end = self.run_job(db)
         self.assertEqual(end, (3, 3, 0))
+
+
+class LockTest(JobRulesTest):
+    def other(self, *statements, name="notes.db", release=20):
+        """Another connection of this thread, whose lock is let go after so many seconds."""
+        other = sqlite3.connect(self.folder / name, isolation_level=None, check_same_thread=False)
+        self.addCleanup(other.close)
+        for sql in statements:
+            other.execute(sql).fetchone()
+        timer = threading.Timer(release, other.rollback)
+        timer.start()
+        self.addCleanup(timer.join)
+        self.addCleanup(timer.cancel)
+        return other
+
+    def test_a_run_begins_with_the_patience_of_its_connection(self):
+        for journal in ("wal", "delete"):
+            for timeout, least, most in ((300, 0.3, 4), (0, 5, 15)):
+                with self.subTest(journal=journal, timeout=timeout):
+                    name = f"{journal}{timeout}.db"
+                    db = self.open(name, journal)
+                    self.add(db)
+                    db.execute(f"PRAGMA busy_timeout = {timeout}").fetchall()
+                    other = self.other("BEGIN", "UPDATE t SET secret = 'x'", name=name)
+                    began = time.monotonic()
+                    self.refused(db, "database is locked: another connection, of this process or of another, is writing it "
+                                     rf"and did not end within {'300ms' if timeout else '5s'} \(PRAGMA busy_timeout, or 5s where that is not set\)")
+                    self.assertTrue(least <= time.monotonic() - began < most, time.monotonic() - began)
+                    other.rollback()
+                    self.assertEqual(self.run_job(db), (3, 3, 0))
+
+    def test_others_that_read(self):
+        db = self.open(journal="delete")
+        self.add(db)
+        db.execute("PRAGMA busy_timeout = 200").fetchall()
+        other = self.other("BEGIN", "SELECT * FROM t")
+        self.refused(db, "database is locked: another connection, .*, is reading it and did not end within 200ms")
+        other.rollback()
+        # One that lets nobody read.
+        other.execute("BEGIN EXCLUSIVE")
+        self.refused(db, "database is locked: another connection, .*, is writing it and did not end within 200ms")
+        other.rollback()
+        self.assertEqual(self.run_job(db), (3, 3, 0))
+
+    def test_with_answers_at_stake_it_waits(self):
+        db = self.open()
+        self.add(db)
+        db.execute("PRAGMA busy_timeout = 100").fetchall()
+        rows = db.execute("SELECT total, done FROM lm_run('j', '{\"chunk\":1,\"progress_ms\":0}')")
+        rows.fetchone()
+        self.other("BEGIN IMMEDIATE", release=1)
+        began = time.monotonic()
+        self.assertEqual(rows.fetchall()[-1], (3, 3))
+        self.assertGreater(time.monotonic() - began, 0.8)
 
 
 class TimeTest(JobRulesTest):
