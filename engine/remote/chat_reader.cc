@@ -57,6 +57,10 @@ absl::StatusOr<Generation> ChatReader::Read() {
   if (answer_.finish == "length" && !stops_.matched()) generation.finish = FinishReason::kLength;
   if (answer_.finish == "content_filter") {
     generation.status = absl::FailedPreconditionError("the server's content filter stopped it");
+  } else if (const size_t nul = text_.find('\0'); nul != text_.npos) {
+    generation.status = absl::FailedPreconditionError(
+        absl::StrCat("the server's answer has a NUL character (U+0000), at byte ", nul,
+                     ": to SQL, a text ends there"));
   } else if (spec_.wants_first_choices) {
     generation.status = ReadChoices(&generation);
   }

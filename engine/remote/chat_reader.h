@@ -36,7 +36,8 @@ class ChatReader {
   const std::string& text() const { return text_; }
 
   // At the end: text, finish, first choices and numbers of tokens; a refusal of the server's is its
-  // status. Unavailable where the answer is broken, and another try may help.
+  // status, and so is a text with U+0000, which prompts and constraints may not have either.
+  // Unavailable where the answer is broken, and another try may help.
   absl::StatusOr<Generation> Read();
   // Sets the numbers of tokens.
   void CountTokens(Generation* generation) const;

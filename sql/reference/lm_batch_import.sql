@@ -2,7 +2,8 @@
 --
 -- The answers to what lm_batch_export() wrote, as the Batch API and `vllm run-batch` give them: in any order, in any
 -- number of files, some missing, some twice. Each is held to the job's constraint and must be the answer to what its
--- row asks now. A row of the result for each line that no row can take, and one with the sums. option: database.
+-- row asks now; one with a NUL character (U+0000) is a failure of its row. A row of the result for each line that no row
+-- can take, and one with the sums. option: database.
 
 --@ open file notes.db
 CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT, kind TEXT);

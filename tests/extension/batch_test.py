@@ -177,6 +177,18 @@ class BatchTest(unittest.TestCase):
         self.fails(db, "SELECT * FROM lm_batch_export('label', '{\"model\":\"m\"}')", "lora: a model on the network")
         self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_rows WHERE state = 'failed'"), 1)
 
+    def test_an_answer_with_a_nul(self):
+        _, db = self.make(3, options={})
+        said = iter(("yes", "bad\0nul", "no"))
+        answers = [answer_line(line, lambda body: next(said)) for line in self.lines(db)]
+        self.assertIn("bad\\u0000nul", answers[1])
+        self.assertEqual(self.take(db, answers), ((2, 1, 0, 0, 0), []))
+        self.assertEqual(db.execute("SELECT state, value, error, label FROM lm_job_rows JOIN notes USING (id) ORDER BY id").fetchall(), [
+            ("done", "yes", None, "yes"),
+            ("failed", None, "the server's answer has a NUL character (U+0000), at byte 3: to SQL, a text ends there", None), ("done", "no", None, "no")])
+        # Another answer of that row's takes its place.
+        self.assertEqual(self.take(db, [answer_line(line, lambda body: "maybe") for line in self.lines(db, retry=True)])[0], (1, 0, 0, 0, 0))
+
     def test_pages_that_ask_nothing(self):
         _, db = self.make(1700)
         db.execute("UPDATE notes SET body = NULL WHERE id <> 1650")

@@ -63,6 +63,19 @@ class RemoteTest(RemoteCase):
         self.assertEqual(harness.value(db, "SELECT generate('x')"), "42")
         self.assertEqual(harness.value(db, "SELECT generate('x', NULL, '{\"thinking\":\"keep\"}')"), "<think>\nhm, hm!\n</think>\n\n42")
 
+    def test_a_nul_is_no_text(self):
+        said = ["", "bad\0nul", "<think>\n\0\n</think>\n\nfine"]
+        server = self.server(answer=lambda body: said[int(body["messages"][-1]["content"])])
+        db = self.connect(server.url, retries=0)
+        self.fails(db, "SELECT generate('1')", r"the server's answer has a NUL character \(U\+0000\), at byte 3")
+        self.assertEqual(harness.value(db, "SELECT generate('1', NULL, '{\"stop\":\"d\"}')"), "ba")  # it is behind the end
+        self.assertEqual(harness.value(db, "SELECT generate('2')"), "fine")
+        self.fails(db, "SELECT generate('2', NULL, '{\"thinking\":\"keep\"}')", "has a NUL character")
+        # It is asked again, not remembered.
+        asked = len(server.requests)
+        self.fails(db, "SELECT generate('1')", "has a NUL character")
+        self.assertEqual(len(server.requests), asked + 1)
+
     def test_content_in_parts(self):
         def said(*contents, options='{"thinking":"keep","cache":false}'):
             db = self.connect(self.server(events=[{"choices": [{"delta": {"content": content}}]} for content in contents]).url, retries=0)
