@@ -4,6 +4,7 @@
 --
 -- Jobs, and their rows. The first INSERT into lm_jobs makes both tables in the main database (INSERT INTO a.lm_jobs: in
 -- the attached database a); they are ordinary tables, and any program can read them. lm_run() works on them.
+-- (That one INSERT is one into a virtual table, to whose RETURNING SQLite gives only what was given: no rowid, no times.)
 --   query    SELECT id, prompt [, system]: asked once, when the job first runs
 --   target   an INSERT, UPDATE or DELETE that takes an answer: :id, :value, :error; NULL: answers stay in lm_job_rows
 --   system   the system prompt of rows without one of their own
