@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
 #include "engine/base/status_macros.h"
 #include "extension/host/sql_tokens.h"
@@ -49,13 +50,40 @@ size_t Remove(const std::string& table, bool foreseen, OpenedTables* tables) {
   return foreseen ? places : 0;
 }
 
+using TableTokens = std::vector<SqlToken>;  // of CREATE VIRTUAL TABLE
+
 // The module of CREATE VIRTUAL TABLE t USING module(...).
-std::string ModuleOf(absl::string_view sql) {
-  const std::vector<SqlToken> tokens = SqlTokens(sql);
+std::string ModuleOf(const TableTokens& tokens) {
   for (size_t i = 0; i + 1 < tokens.size(); ++i) {
     if (tokens[i].Is("USING")) return absl::AsciiStrToLower(tokens[i + 1].Name());
   }
   return "";
+}
+
+// The text of a name, or of a string in its place.
+std::string Unquoted(const SqlToken& token) {
+  if (!absl::StartsWith(token.text, "'")) return token.Name();
+  return absl::StrReplaceAll(token.text.substr(1, token.text.size() - 2), {{"''", "'"}});
+}
+
+// A full-text table may have the text of another one (content = other), which it reads when it is
+// read: whether that is no ordinary table, but a view, say, which may call what it likes.
+absl::StatusOr<bool> HasForeignContent(sqlite3* db, absl::string_view schema,
+                                       const HarmlessRule& rule, const TableTokens& tokens) {
+  for (size_t i = 0; i + 2 < tokens.size(); ++i) {
+    if (!tokens[i].Names("content") || !tokens[i + 1].Is("=")) continue;
+    const std::string name = Unquoted(tokens[i + 2]);
+    if (name.empty()) continue;  // it keeps no text
+    ASSIGN_OR_RETURN(
+        Statement find,
+        Statement::Prepare(
+            db, SelectBy(rule.asker, absl::StrCat("SELECT 1 FROM ", QuotedName(schema),
+                                                  ".sqlite_master WHERE type = 'table' AND "
+                                                  "rootpage <> 0 AND name = ? COLLATE NOCASE"))));
+    ASSIGN_OR_RETURN(const bool found, find.Bind(1, name).Step());
+    if (!found) return true;
+  }
+  return false;
 }
 
 // Of one database, those that its schema says are of a module that changes nothing. Places that
@@ -73,10 +101,13 @@ absl::Status RemoveModulesOf(sqlite3* db, absl::string_view schema, const Harmle
     if (!row) return absl::OkStatus();
     ASSIGN_OR_RETURN(const std::string table, virtual_tables.Text(0));
     ASSIGN_OR_RETURN(const std::string sql, virtual_tables.Text(1));
-    const std::string module = ModuleOf(sql);
+    const TableTokens tokens = SqlTokens(sql);
+    const std::string module = ModuleOf(tokens);
     const bool foreseen = rule.foreseen && IsAmong(module, kForeseenModules);
     if (!foreseen && !IsAmong(module, kHarmlessModules)) continue;
     if (absl::EqualsIgnoreCase(table, rule.target)) continue;
+    ASSIGN_OR_RETURN(const bool foreign, HasForeignContent(db, schema, rule, tokens));
+    if (foreign) continue;
     // The foreseen are functions of a text.
     absl::StatusOr<Statement> probe =
         Statement::Prepare(db, SelectBy(rule.asker,

@@ -5,8 +5,9 @@
 //   if (!tables.empty()) ...                                          // it reads others, too
 //
 // Those are the functions json_each, json_tree and lm_chunks (by any name, told apart as objects),
-// and tables of SQLite's full-text and R-tree modules (or vec0), as a schema has them. A host that
-// puts a module of its own in the place of one of these must keep it as harmless.
+// and tables of SQLite's full-text and R-tree modules (or vec0), as a schema has them, unless their
+// text is that of a view. A host that puts a module of its own in the place of one of these must
+// keep it as harmless.
 #ifndef LM_EXTENSION_BATCH_HARMLESS_TABLES_H_
 #define LM_EXTENSION_BATCH_HARMLESS_TABLES_H_
 

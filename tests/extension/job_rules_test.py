@@ -344,10 +344,23 @@ class StorageTest(JobRulesTest):
                 self.add(db, query=query)
                 self.refused(db, f"the job's query {message}")
                 self.assertEqual(harness.value(db, "SELECT count(*) FROM lm_job_rows"), 0)
+        # A full-text table reads the view that has its text.
+        called = []
+        db.create_function("noted", 1, lambda x: called.append(x) or x)
+        db.execute("CREATE VIEW texts AS SELECT id, noted(body) AS body FROM t")
+        for content in ("texts", "'texts'", '"Texts"', "[texts]"):
+            with self.subTest(content=content):
+                db.execute(f"CREATE VIRTUAL TABLE over USING fts5(body, Content = {content}, content_rowid='id')")
+                db.execute("DELETE FROM lm_jobs")
+                self.add(db, query="SELECT rowid, body FROM over")
+                self.refused(db, "the job's query reads a virtual table")
+                self.assertEqual(called, [])
+                db.execute("DROP TABLE over")
+        db.execute("CREATE VIRTUAL TABLE over USING fts5(body, content='t', content_rowid='id')")
         # What is of the database, and changes nothing, it may read.
         db.execute("CREATE VIRTUAL TABLE found USING fts5(body)")
         db.execute("INSERT INTO found(rowid, body) SELECT id, body FROM t")
-        for query, rows in (("SELECT rowid, body FROM found('dog')", 1), ("SELECT key, value FROM json_each('[1,2]')", 2),
+        for query, rows in (("SELECT rowid, body FROM found('dog')", 1), ("SELECT rowid, body FROM over", 3), ("SELECT key, value FROM json_each('[1,2]')", 2),
                             ("SELECT id || '/' || n, chunk FROM t, lm_chunks(body, 50)", 3)):
             with self.subTest(query=query):
                 db.execute("DELETE FROM lm_jobs")
