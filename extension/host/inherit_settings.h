@@ -4,11 +4,11 @@
 //   RETURN_IF_ERROR(InheritSettings(user, "main", own));
 //
 // The same statement is to do the same on both. So ours has the user's foreign keys, triggers,
-// checks, limits and case_sensitive_like, and how carefully the file is written; and it trusts the file less than the
-// user may: DEFENSIVE is on, TRUSTED_SCHEMA, writable schemas and load_extension() are off, because
-// the SQL comes with the file. What cannot be taken over: functions, collations, hooks, attached
-// and temporary databases, max_page_count (to ask for it takes a lock on the user's side), and the
-// authorizer (ask_authorizer.h).
+// checks, limits and case_sensitive_like, and how carefully the file is written; and it trusts the
+// file less than the user may: DEFENSIVE is on, TRUSTED_SCHEMA, writable schemas and
+// load_extension() are off, because the SQL comes with the file. What cannot be taken over:
+// functions, collations, hooks, attached and temporary databases, max_page_count (to ask for it
+// takes a lock on the user's side), and the authorizer (ask_authorizer.h).
 #ifndef LM_EXTENSION_HOST_INHERIT_SETTINGS_H_
 #define LM_EXTENSION_HOST_INHERIT_SETTINGS_H_
 
