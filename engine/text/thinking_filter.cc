@@ -10,20 +10,29 @@
 namespace lm {
 namespace {
 
+// Harmony's (gpt-oss): analysis and commentary come first, each in a message of its own. What
+// stands between a message's channel and its text says more about it: of which kind it is.
+//   <|channel|>final <|constrain|>json<|message|>
+constexpr absl::string_view kFinalChannel = "<|channel|>final";
+constexpr absl::string_view kConstrain = "<|constrain|>";
+constexpr absl::string_view kMessage = "<|message|>";
+constexpr size_t kMostHeaderBytes = 256;  // behind the channel
+
 struct Marks {
   absl::string_view begin, end;
 };
 
 // A mark that another one begins with stands behind it.
 constexpr Marks kMarks[] = {
-    {"<think>", "</think>"},                         // DeepSeek R1, Qwen3, SmolLM3, GLM
-    {"[THINK]", "[/THINK]"},                         // Magistral, Ministral
-    {"<seed:think>", "</seed:think>"},               // Seed-OSS
-    {"<|START_THINKING|>", "<|END_THINKING|>"},      // Command
-    {"<|inner_prefix|>", "<|inner_suffix|>"},        // Apertus
-    {"<|channel>thought", "<channel|>"},             // Gemma 4
-    {"<|channel|>final<|message|>", ""},             // Harmony (gpt-oss): there is none
-    {"<|channel|>", "<|channel|>final<|message|>"},  // ... analysis and commentary come first
+    {"<think>", "</think>"},                     // DeepSeek R1, Qwen3, SmolLM3, GLM
+    {"[THINK]", "[/THINK]"},                     // Magistral, Ministral
+    {"<seed:think>", "</seed:think>"},           // Seed-OSS
+    {"<|START_THINKING|>", "<|END_THINKING|>"},  // Command
+    {"<|inner_prefix|>", "<|inner_suffix|>"},    // Apertus
+    {"<|channel>thought", "<channel|>"},         // Gemma 4
+    {kFinalChannel, kFinalChannel},
+    {"<|channel|>", kFinalChannel},
+    {"<|start|>assistant<|channel|>", kFinalChannel},
 };
 
 constexpr absl::string_view kControls[] = {
@@ -41,7 +50,52 @@ constexpr absl::string_view kControls[] = {
     "<channel|>",
     "<|channel|>",
     "<|message|>",
+    "<|constrain|>",
+    "<|start|>",
+    "<|end|>",
 };
+
+// Where a mark ends that was looked for, or, where it has not come, from where on the text may
+// become one.
+struct MarkPlace {
+  bool whole = false;
+  size_t at = 0;
+};
+
+MarkPlace FindEnd(absl::string_view text, absl::string_view end) {
+  const size_t at = text.find(end);
+  if (at != absl::string_view::npos) return {true, at + end.size()};
+  return {false, text.size() - std::min(text.size(), end.size() - 1)};
+}
+
+// The text behind a channel's name: whether its header ends, and where; npos: it is none.
+MarkPlace FindMessage(absl::string_view text) {
+  const absl::string_view header = text.substr(0, kMostHeaderBytes);
+  for (size_t at = header.find("<|"); at != absl::string_view::npos; at = header.find("<|", at)) {
+    const absl::string_view rest = header.substr(at);
+    if (absl::StartsWith(rest, kMessage)) return {true, at + kMessage.size()};
+    if (!absl::StartsWith(rest, kConstrain)) {
+      const bool may_come = absl::StartsWith(kMessage, rest) || absl::StartsWith(kConstrain, rest);
+      if (!may_come) return {false, absl::string_view::npos};
+      break;
+    }
+    at += kConstrain.size();
+  }
+  return {false, header.size() < kMostHeaderBytes ? 0 : absl::string_view::npos};
+}
+
+MarkPlace FindFinalMessage(absl::string_view text) {
+  size_t from = 0;
+  while (true) {
+    MarkPlace found = FindEnd(text.substr(from), kFinalChannel);
+    found.at += from;
+    if (!found.whole) return found;
+    const MarkPlace message = FindMessage(text.substr(found.at));
+    if (message.whole) return {true, found.at + message.at};
+    if (message.at == 0) return {false, found.at - kFinalChannel.size()};
+    from = found.at;
+  }
+}
 
 }  // namespace
 
@@ -52,9 +106,10 @@ bool IsThinkingMark(absl::string_view name) {
 ThinkingFilter::ThinkingFilter(absl::string_view prompt_end) {
   const absl::string_view end = absl::StripTrailingAsciiWhitespace(prompt_end);
   for (const Marks& marks : kMarks) {
-    if (marks.end.empty() || !absl::EndsWith(end, marks.begin)) continue;
+    if (!absl::EndsWith(end, marks.begin)) continue;
     state_ = State::kInside;
     end_ = marks.end;
+    if (end_ == kFinalChannel) held_ = std::string(marks.begin);
     return;
   }
 }
@@ -65,9 +120,9 @@ bool ThinkingFilter::Begin() {
   bool may_come = false;
   for (const Marks& marks : kMarks) {
     if (absl::StartsWith(text, marks.begin) && !may_come) {
-      held_ = std::string(text.substr(marks.begin.size()));
-      state_ = marks.end.empty() ? State::kBehind : State::kInside;
+      state_ = State::kInside;
       end_ = marks.end;
+      if (end_ != kFinalChannel) held_ = std::string(text.substr(marks.begin.size()));
       return true;
     }
     may_come |= absl::StartsWith(marks.begin, text);
@@ -80,17 +135,17 @@ std::string ThinkingFilter::Append(absl::string_view piece, bool is_mark) {
   if (state_ == State::kAnswer) return is_mark ? "" : std::string(piece);
   held_.append(piece.data(), piece.size());
   if (state_ == State::kBeginning) {
+    if (!is_mark) plain_.append(piece.data(), piece.size());
     if (held_.empty() || !Begin()) return "";
-    if (state_ == State::kAnswer) return std::exchange(held_, "");
+    if (state_ == State::kAnswer) {
+      held_.clear();
+      return std::exchange(plain_, "");
+    }
   }
   if (state_ == State::kInside) {
-    const size_t end = held_.find(end_.data(), 0, end_.size());
-    if (end == std::string::npos) {
-      // What may become the end is kept.
-      if (held_.size() >= end_.size()) held_.erase(0, held_.size() - (end_.size() - 1));
-      return "";
-    }
-    held_.erase(0, end + end_.size());
+    const MarkPlace end = end_ == kFinalChannel ? FindFinalMessage(held_) : FindEnd(held_, end_);
+    held_.erase(0, end.at);  // what may become the end is kept
+    if (!end.whole) return "";
     state_ = State::kBehind;
   }
   held_ = std::string(absl::StripLeadingAsciiWhitespace(held_));
@@ -100,9 +155,8 @@ std::string ThinkingFilter::Append(absl::string_view piece, bool is_mark) {
 }
 
 std::string ThinkingFilter::Finish() {
-  const bool answer = state_ == State::kBeginning || state_ == State::kAnswer;
-  std::string rest = std::exchange(held_, "");
-  return answer ? rest : "";
+  held_.clear();
+  return state_ == State::kBeginning ? std::exchange(plain_, "") : "";
 }
 
 }  // namespace lm

@@ -37,6 +37,7 @@ class ThinkingFilter {
 
   State state_ = State::kBeginning;
   std::string held_;
+  std::string plain_;      // at the beginning: held_ without control tokens
   absl::string_view end_;  // the mark that is looked for inside
 };
 

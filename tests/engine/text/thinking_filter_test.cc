@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 namespace lm {
 namespace {
 
@@ -46,6 +49,23 @@ TEST(ThinkingFilterTest, TakesOutTheReasoningHoweverItIsCut) {
        "<|channel|>final<|message|>Yes.",
        false, "Yes."},
       {"<|channel|>final<|message|>Yes.", false, "Yes."},
+      {"<|channel|>final <|constrain|>json<|message|>{\"a\": 1}", false, "{\"a\": 1}"},
+      {"<|channel|>final<|constrain|>json<|message|> Yes.", false, "Yes."},
+      {"<|channel|>final json<|message|>Yes.", false, "Yes."},
+      {"<|channel|>analysis<|message|>so<|end|><|start|>assistant"
+       "<|channel|>final <|constrain|>json<|message|>{}",
+       false, "{}"},
+      {"<|channel|>analysis<|message|><|channel|>final<|end|>no<|message|>"
+       "<|channel|>final <|channel|>final<|message|>Yes.",
+       false, "Yes."},
+      {"<|start|>assistant<|channel|>analysis<|message|>so<|end|><|start|>assistant"
+       "<|channel|>final<|message|>Yes.",
+       false, "Yes."},
+      {"<|channel|>final" + std::string(300, ' ') + "<|message|>no<|channel|>final<|message|>Yes.",
+       false, "Yes."},
+      {"<|channel|>final <|constrain|>never", false, ""},
+      {"<|start|>assistant", false, "<|start|>assistant"},
+      {"<|start|>user", false, "<|start|>user"},
       {"<|channel|>fin", false, "<|channel|>fin"},
       {"<|channel|>analysis<|message|>never ends", false, ""},
   };
@@ -66,23 +86,33 @@ TEST(ThinkingFilterTest, WhatIsCertainComesAtOnce) {
 TEST(ThinkingFilterTest, SeesWherePromptsBeginIt) {
   auto answer = [](const std::string& prompt_end, const std::string& text) {
     ThinkingFilter filter(prompt_end);
-    return filter.Append(text) + filter.Finish();
+    const std::string certain = filter.Append(text);
+    return certain + filter.Finish();
   };
   EXPECT_EQ(answer("<|im_start|>assistant\n<think>\n", "so</think>Yes."), "Yes.");
   EXPECT_EQ(answer("[THINK]", "so[/THINK]Yes."), "Yes.");
   EXPECT_EQ(answer("<|channel>thought\n", "so<channel|>Yes."), "Yes.");
   EXPECT_EQ(answer("<think>\n\n</think>\n\n", "so</think>Yes."), "so</think>Yes.");
   EXPECT_EQ(answer("<|start|>assistant", "Yes."), "Yes.");
+  EXPECT_EQ(answer("<|start|>assistant<|channel|>", "final <|constrain|>json<|message|>{}"), "{}");
+  EXPECT_EQ(answer("<|start|>assistant<|channel|>final", "<|message|>Yes."), "Yes.");
 }
 
 TEST(ThinkingFilterTest, ControlTokensWithinTheAnswerAreNoText) {
-  ThinkingFilter filter("");
-  std::string answer;
-  for (const std::string piece :
-       {"<|channel|>", "final", "<|message|>", "Yes", "<|channel|>", "."}) {
-    answer += filter.Append(piece, IsThinkingMark(piece));
-  }
-  EXPECT_EQ(answer + filter.Finish(), "Yes.");
+  using Pieces = std::vector<std::string>;
+  auto filtered = [](const Pieces& pieces) {
+    ThinkingFilter filter("");
+    std::string answer;
+    for (const std::string& piece : pieces) answer += filter.Append(piece, IsThinkingMark(piece));
+    return answer + filter.Finish();
+  };
+  EXPECT_EQ(filtered({"<|channel|>", "final", "<|message|>", "Yes", "<|channel|>", "."}), "Yes.");
+  const Pieces constrained = {"<|channel|>",   "analysis",  "<|message|>", "so",    "<|end|>",
+                              "<|start|>",     "assistant", "<|channel|>", "final", " ",
+                              "<|constrain|>", "json",      "<|message|>", "{",     "}",
+                              "<|end|>"};
+  EXPECT_EQ(filtered(constrained), "{}");
+  EXPECT_EQ(filtered({"<|end|>", " Yes", "<|start|>", "."}), " Yes.");
   EXPECT_FALSE(IsThinkingMark("final"));
 }
 
