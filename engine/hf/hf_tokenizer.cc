@@ -352,6 +352,14 @@ absl::Status TokenizerKeys::AddSpecialTokens(const HfObject& config, const HfObj
       if (valid && id.integer() != eos) eot = id.integer();
     }
   }
+  if (generation != nullptr && generation->Find("suppress_tokens") != nullptr) {
+    const Json& ids = *generation->Find("suppress_tokens");
+    std::vector<int64_t> suppressed;
+    for (size_t i = 0; ids.is_array() && i < ids.size(); ++i) {
+      if (ids.array()[i].is_integer()) suppressed.push_back(ids.array()[i].integer());
+    }
+    if (!suppressed.empty()) Put("suppress_tokens", std::move(suppressed));
+  }
   PutId("bos", bos);
   PutId("eos", eos);
   if (eot >= 0) PutId("eot", eot);

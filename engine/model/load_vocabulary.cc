@@ -75,6 +75,17 @@ absl::Status ReadCharacterMap(const Metadata& metadata, Vocabulary* vocabulary) 
   return absl::OkStatus();
 }
 
+// The ids that tokens have.
+absl::Status ReadSuppressed(const Metadata& metadata, Vocabulary* vocabulary) {
+  if (!metadata.Has(Key("suppress_tokens"))) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<int64_t> ids, metadata.GetInts(Key("suppress_tokens")));
+  for (int64_t id : ids) {
+    if (id < 0 || static_cast<uint64_t>(id) >= vocabulary->tokens.size()) continue;
+    vocabulary->suppressed.push_back(static_cast<int32_t>(id));
+  }
+  return absl::OkStatus();
+}
+
 // Which markers swallow whitespace is not in the file; it is known of a few models, by their names.
 absl::Status ReadStripping(const Metadata& metadata, Vocabulary* vocabulary) {
   std::string name;
@@ -201,6 +212,7 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
   RETURN_IF_ERROR(
       ReadString(metadata, "tokenizer.chat_template.rerank", &vocabulary.rerank_template));
   RETURN_IF_ERROR(ReadStripping(metadata, &vocabulary));
+  RETURN_IF_ERROR(ReadSuppressed(metadata, &vocabulary));
   return vocabulary;
 }
 

@@ -112,8 +112,9 @@ absl::StatusOr<std::shared_ptr<const TokenTrie>> ConstraintCache::Trie() {
   std::vector<absl::string_view> bytes;
   std::vector<int32_t> ends;
   for (int32_t id = 0; id < tokenizer_.size(); ++id) {
-    bytes.push_back(tokenizer_.TokenBytes(id));
-    if (tokenizer_.IsEndOfGeneration(id)) ends.push_back(id);
+    const bool sayable = tokenizer_.IsSayable(id);  // others are like control tokens
+    bytes.push_back(sayable ? tokenizer_.TokenBytes(id) : absl::string_view());
+    if (sayable && tokenizer_.IsEndOfGeneration(id)) ends.push_back(id);
   }
   ASSIGN_OR_RETURN(trie_, TokenTrie::Create(bytes, ends));
   return trie_;

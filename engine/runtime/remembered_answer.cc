@@ -46,7 +46,7 @@ bool SpellsItsText(const Tokenizer& tokenizer, const RequestSpec& spec,
   std::string text;
   for (int32_t token : answer.tokens) {
     if (token < 0 || token >= tokenizer.size()) return false;
-    if (tokenizer.IsEndOfGeneration(token)) return false;
+    if (tokenizer.IsEndOfGeneration(token) || !tokenizer.IsSayable(token)) return false;
     if (made.stopped()) return false;
     made.Append(token, &text);
   }
@@ -95,6 +95,7 @@ bool HasItsChoices(const Tokenizer& tokenizer, const RequestSpec& spec,
   for (int32_t token = 0; token < vocab_size; ++token) {
     const size_t word = token / 64;
     if (word >= allowed.size() || (allowed[word] >> (token % 64) & 1) == 0) continue;
+    if (!tokenizer.IsSayable(token)) continue;
     if (at == choices.size() || choices[at].text != tokenizer.TokenBytes(token)) return false;
     const float logprob = choices[at].logprob;
     if (!std::isfinite(logprob) || logprob > 0) return false;

@@ -18,22 +18,37 @@ namespace {
 // The logprob of a token that the model had no choice about.
 constexpr double kNotAsked = std::numeric_limits<double>::quiet_NaN();
 
-double LogSumExp(absl::Span<const float> logits) {
-  const double greatest = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (float logit : logits) sum += std::exp(logit - greatest);
-  return greatest + std::log(sum);
-}
-
-// Natural log of the probability of `token`. REQUIRES: the logits are finite.
-double LogProbability(absl::Span<const float> logits, int32_t token) {
-  return logits[token] - LogSumExp(logits);
-}
-
 // Empty: all tokens are.
 bool IsInMask(absl::Span<const uint64_t> mask, int32_t token) {
   const size_t word = token / 64;
   return mask.empty() || (word < mask.size() && (mask[word] >> (token % 64) & 1) != 0);
+}
+
+// Of the tokens in the mask.
+double LogSumExp(absl::Span<const float> logits, absl::Span<const uint64_t> mask) {
+  double greatest = -std::numeric_limits<double>::infinity();
+  double sum = 0;
+  if (mask.empty()) {
+    greatest = *std::max_element(logits.begin(), logits.end());
+    for (float logit : logits) sum += std::exp(logit - greatest);
+    return greatest + std::log(sum);
+  }
+  const int32_t count = static_cast<int32_t>(logits.size());
+  for (int32_t token = 0; token < count; ++token) {
+    if (IsInMask(mask, token)) greatest = std::max(greatest, double{logits[token]});
+  }
+  for (int32_t token = 0; token < count; ++token) {
+    if (IsInMask(mask, token)) sum += std::exp(logits[token] - greatest);
+  }
+  return greatest + std::log(sum);
+}
+
+// Natural log of the probability of `token` among those of the mask; -infinity where it is none of
+// them. REQUIRES: the logits are finite.
+double LogProbability(absl::Span<const float> logits, absl::Span<const uint64_t> mask,
+                      int32_t token) {
+  if (!IsInMask(mask, token)) return -std::numeric_limits<double>::infinity();
+  return logits[token] - LogSumExp(logits, mask);
 }
 
 }  // namespace
@@ -167,7 +182,7 @@ absl::StatusOr<SamplingRow> Sequence::NextSample() const {
 }
 
 SamplingRow Sequence::SampleAt(const GuessedPoint& point) const {
-  return SampleBehind(guessed_context().subspan(0, point.end), point.allowed);
+  return SampleBehind(guessed_context().subspan(0, point.end), Mask(point.allowed));
 }
 
 SamplingRow Sequence::SampleBehind(absl::Span<const int32_t> context,
@@ -197,7 +212,8 @@ absl::StatusOr<std::optional<FinishReason>> Sequence::TakeSample(
   last_latency_ = now - std::exchange(last_token_, now);
   const RequestSpec& spec = request_->spec();
   const bool told = spec.stream || spec.wants_logprob;
-  const double logprob = told ? LogProbability(logits, token) : kNotAsked;
+  const double logprob =
+      told ? LogProbability(logits, tokenizer_->SayableTokens(), token) : kNotAsked;
   if (spec.wants_logprob) {
     generation_.mean_logprob += (logprob - generation_.mean_logprob) / ++asked_;
   }
@@ -274,7 +290,12 @@ void Sequence::Publish(int32_t token, double logprob, absl::Time now) {
 
 absl::StatusOr<absl::Span<const uint64_t>> Sequence::AllowedTokens() const {
   RETURN_IF_ERROR(grammar_status_);
-  return absl::MakeConstSpan(allowed_);
+  return Mask(allowed_);
+}
+
+// What the grammar allows; without one, what the model may say.
+absl::Span<const uint64_t> Sequence::Mask(absl::Span<const uint64_t> of_grammar) const {
+  return grammar_ ? of_grammar : tokenizer_->SayableTokens();
 }
 
 // The sampled token and those that must follow it, cut as the tokenizer cuts their common text: the
@@ -406,7 +427,7 @@ std::optional<FinishReason> Sequence::Append(int32_t token, double logprob, absl
 // Nothing can follow.
 bool Sequence::AnswerIsWhole() const { return grammar_->IsComplete(); }
 
-bool Sequence::IsAllowed(int32_t token) const { return IsInMask(allowed_, token); }
+bool Sequence::IsAllowed(int32_t token) const { return IsInMask(Mask(allowed_), token); }
 
 double Sequence::LogProbabilityAmongAllowed(absl::Span<const float> logits, int32_t token) const {
   // At most 0, whatever is rounded: the token's own share is 1.
@@ -419,7 +440,7 @@ double Sequence::LogProbabilityAmongAllowed(absl::Span<const float> logits, int3
 }
 
 void Sequence::ReportChoices(absl::Span<const float> logits) {
-  const double total = LogSumExp(logits);
+  const double total = LogSumExp(logits, tokenizer_->SayableTokens());
   for (int32_t token = 0; token < static_cast<int32_t>(logits.size()); ++token) {
     if (!IsAllowed(token)) continue;
     generation_.first_choices.push_back(
@@ -432,7 +453,7 @@ absl::Status Sequence::Score(int32_t position, absl::Span<const float> logits) {
   RETURN_IF_ERROR(CheckFinite(logits));
   // Computed anew after a preemption it is the same number.
   if (position < static_cast<int32_t>(generation_.prompt_logprobs.size())) return absl::OkStatus();
-  const double logprob = LogProbability(logits, tokens_[position + 1]);
+  const double logprob = LogProbability(logits, tokenizer_->SayableTokens(), tokens_[position + 1]);
   generation_.prompt_logprobs.push_back(static_cast<float>(logprob));
   return absl::OkStatus();
 }

@@ -142,7 +142,7 @@ class Sequence {
   // Where tokens are sampled, beside that behind tokens(), if the guess is right until there.
   struct GuessedPoint {
     int32_t end = 0;                     // behind guessed_context()[0, end)
-    std::vector<uint64_t> allowed = {};  // as AllowedTokens()
+    std::vector<uint64_t> allowed = {};  // by the grammar, as in AllowedTokens()
   };
   absl::Span<const GuessedPoint> guessed_points() const {
     return guess_ ? absl::MakeConstSpan(guess_->points) : absl::Span<const GuessedPoint>();
@@ -224,6 +224,7 @@ class Sequence {
   int32_t Room() const;
   SamplingRow SampleBehind(absl::Span<const int32_t> context,
                            absl::Span<const uint64_t> allowed) const;
+  absl::Span<const uint64_t> Mask(absl::Span<const uint64_t> of_grammar) const;
   absl::Status FillAllowed(int64_t* work);
   absl::Status CutShort(FinishReason finish) const;
   bool IsAllowed(int32_t token) const;

@@ -86,6 +86,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(Vocabulary vocabula
   } else {
     ASSIGN_OR_RETURN(t.model_, SentencePieceBpe::Create(t.vocabulary_, t.index_));
   }
+  RETURN_IF_ERROR(t.LeaveOutSuppressed());
   t.vocabulary_.merges = {};
   t.vocabulary_.character_map = {};
   t.special_tokens_ = std::make_unique<SpecialTokens>(t.vocabulary_);
@@ -96,6 +97,23 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(Vocabulary vocabula
     t.byte_offsets_.push_back(t.bytes_.size());
   }
   return tokenizer;
+}
+
+absl::Status Tokenizer::LeaveOutSuppressed() {
+  const std::vector<int32_t>& ids = vocabulary_.suppressed;
+  if (std::none_of(ids.begin(), ids.end(), [this](int32_t id) { return Contains(id); })) {
+    return absl::OkStatus();
+  }
+  sayable_.assign((size() + 63) / 64, ~uint64_t{0});
+  if (size() % 64 != 0) sayable_.back() >>= 64 - size() % 64;
+  for (int32_t id : ids) {
+    if (Contains(id)) sayable_[id / 64] &= ~(uint64_t{1} << (id % 64));
+  }
+  if (std::any_of(sayable_.begin(), sayable_.end(), [](uint64_t word) { return word != 0; })) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.suppress_tokens has all ", size(),
+                                                 " tokens, wanted one that may be said"));
 }
 
 std::string Tokenizer::BytesOf(int32_t id) const {

@@ -95,6 +95,13 @@ class Tokenizer {
   // EOS, EOT and the other tokens that end an answer (<|im_end|>, <|eot_id|>, <|endoftext|>, ...).
   bool IsEndOfGeneration(int32_t id) const;
 
+  // The tokens that the model may say, as a mask (token i: bit i % 64 of word i / 64), which has a
+  // bit set; empty: all of them.
+  absl::Span<const uint64_t> SayableTokens() const { return sayable_; }
+  bool IsSayable(int32_t id) const {
+    return sayable_.empty() || (Contains(id) && (sayable_[id / 64] >> (id % 64) & 1) != 0);
+  }
+
   int32_t size() const { return static_cast<int32_t>(vocabulary_.tokens.size()); }
   // What Create was given, except that tokens which end an answer (and those of fill-in-the-middle)
   // are control tokens whatever their type was, and that the merges are gone.
@@ -106,12 +113,14 @@ class Tokenizer {
   absl::Status EncodePieces(absl::Span<const TextPiece> pieces, bool begins,
                             std::vector<int32_t>* ids) const;
   std::string BytesOf(int32_t id) const;
+  absl::Status LeaveOutSuppressed();
 
   Vocabulary vocabulary_;
   TokenIndex index_;
   std::unique_ptr<TextModel> model_;
   std::unique_ptr<SpecialTokens> special_tokens_;
   std::vector<int32_t> answer_ends_;  // ascending
+  std::vector<uint64_t> sayable_;
   std::string bytes_;                 // of all tokens
   std::vector<size_t> byte_offsets_;  // token i is [i, i + 1)
 };

@@ -54,6 +54,10 @@ struct Vocabulary {
   std::vector<int32_t> strip_before;
   std::vector<int32_t> strip_after;
 
+  // Tokens that the model never says, whatever its logits are: of images, or never trained. Ids
+  // outside of the vocabulary mean nothing.
+  std::vector<int32_t> suppressed;
+
   std::string chat_template;  // Jinja source, or empty
   // Text in which {query} and {document} stand for the texts that a model ranks; or empty.
   std::string rerank_template;

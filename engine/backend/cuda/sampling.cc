@@ -34,16 +34,23 @@ absl::Status CudaBackend::Sample(Tensor logits, absl::Span<const SamplingRow> ro
   std::vector<cuda::GreedyRow> greedy;
   std::vector<size_t> places;  // of these among the rows
   std::vector<uint64_t> masks;
+  absl::Span<const uint64_t> last_mask;
   std::vector<cuda::TokenBias> biases;
   for (size_t i = 0; i < rows.size(); ++i) {
     const SamplingOptions& options = rows[i].options;
     if (!IsGreedy(options)) continue;
-    const bool masked = !rows[i].allowed.empty();
-    greedy.push_back({rows[i].row, masked ? static_cast<int32_t>(masks.size()) : -1,
-                      static_cast<int32_t>(biases.size()),
+    const absl::Span<const uint64_t> allowed = rows[i].allowed;
+    int32_t mask = -1;
+    if (!allowed.empty() && !greedy.empty() && allowed.data() == last_mask.data()) {
+      mask = greedy.back().mask;  // rows without a constraint have the model's in common
+    } else if (!allowed.empty()) {
+      mask = static_cast<int32_t>(masks.size());
+      masks.insert(masks.end(), allowed.begin(), allowed.end());
+    }
+    last_mask = allowed;
+    greedy.push_back({rows[i].row, mask, static_cast<int32_t>(biases.size()),
                       static_cast<int32_t>(options.logit_bias.size())});
     for (const auto& [token, bias] : options.logit_bias) biases.push_back({bias, token, 0});
-    masks.insert(masks.end(), rows[i].allowed.begin(), rows[i].allowed.end());
     places.push_back(i);
   }
   std::vector<int32_t> picked(greedy.size());

@@ -89,6 +89,14 @@ TEST(LoadVocabularyTest, Phi3sMarkersSwallowTheWhitespaceBehindThem) {
   EXPECT_THAT(v->strip_before, ElementsAre());
 }
 
+TEST(LoadVocabularyTest, KnowsWhatIsNeverSaid) {
+  EXPECT_THAT(LoadVocabulary(Make("llama", {}))->suppressed, ElementsAre());
+  auto v = LoadVocabulary(
+      Make("gpt2", {{"suppress_tokens", std::vector<int64_t>{5, 3, -1, 6, int64_t{1} << 40}}}));
+  ASSERT_TRUE(v.ok()) << v.status();
+  EXPECT_THAT(v->suppressed, ElementsAre(5, 3));
+}
+
 void ExpectRefusal(const Metadata& metadata, absl::StatusCode code, const std::string& message) {
   auto v = LoadVocabulary(metadata);
   ASSERT_FALSE(v.ok());

@@ -267,6 +267,27 @@ TEST_F(ConstrainedEngineTest, ReportsTheProbabilitiesOfTheFirstChoices) {
   EXPECT_TRUE(Generate(*engine_, {.prompt = {1, 2, 3}, .options = options}).first_choices.empty());
 }
 
+TEST_F(ConstrainedEngineTest, OffersNoSuppressedToken) {
+  engine_ = StartScripted(script_);
+  const GenerationOptions options = Choices(R"(["yes", "no", "both"])");
+  const RequestSpec spec{.prompt = {1, 2, 3}, .options = options, .wants_first_choices = true};
+  const Generation all = Generate(*engine_, spec);
+  ASSERT_EQ(all.first_choices.size(), 3u);
+
+  script_->suppressed = {'y'};
+  engine_ = StartScripted(script_);
+  const Generation some = Generate(*engine_, spec);
+  EXPECT_THAT(some.text, testing::AnyOf("no", "both"));
+  ASSERT_EQ(some.first_choices.size(), 2u);
+  const double left = std::log1p(-std::exp(double{all.first_choices[2].logprob}));
+  for (int i : {0, 1}) {
+    EXPECT_EQ(some.first_choices[i].text, all.first_choices[i].text);
+    EXPECT_NEAR(some.first_choices[i].logprob, all.first_choices[i].logprob - left, 1e-5);
+  }
+  // Not even where nothing else is left.
+  EXPECT_FALSE(Generate(*engine_, {.prompt = {1}, .options = Choices(R"(["yes"])")}).status.ok());
+}
+
 TEST_F(ConstrainedEngineTest, RefusesWhatDoesNotCompile) {
   engine_ = StartScripted(script_);
   const std::pair<GenerationOptions, std::string> cases[] = {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <thread>
 
 #include "engine/base/utf8.h"
@@ -126,6 +127,42 @@ TEST_F(EngineTest, ScoresAPrompt) {
   const Generation one = Generate(*engine_, {.prompt = {5}, .score_prompt = true});
   EXPECT_TRUE(one.status.ok());
   EXPECT_TRUE(one.prompt_logprobs.empty());
+}
+
+TEST_F(EngineTest, NeverSaysASuppressedToken) {
+  script_->says = {{Bytes("say:"), Bytes("abc")}};
+  Start();
+  const GenerationOptions few = {.max_tokens = 3};
+  GenerationOptions without = few;
+  without.logit_bias = {{'b', -1e6}};
+  const Generation biased = Generate(*engine_, {.prompt = Bytes("say:"), .options = without});
+  const Generation score = Generate(*engine_, {.prompt = Bytes("say:ba"), .score_prompt = true});
+  const double of_b = std::exp(double{score.prompt_logprobs[3]});
+  ASSERT_NE(biased.text, "abc");
+
+  script_->suppressed = {'b', -1, 1 << 30};
+  Start();
+  Generation said = Generate(*engine_, {.prompt = Bytes("say:"), .options = few, .stream = true});
+  EXPECT_EQ(said.tokens, biased.tokens);
+  GenerationOptions adjusted = few;
+  adjusted.logit_bias = {{'b', 1e6}};
+  said = Generate(*engine_, {.prompt = Bytes("say:"), .options = adjusted, .stream = true});
+  EXPECT_EQ(said.tokens, biased.tokens);
+  for (int seed = 0; seed < 200; ++seed) {
+    said = Generate(
+        *engine_,
+        {.prompt = {1, 2, 3},
+         .options = {.max_tokens = 20, .temperature = 5, .seed = static_cast<uint64_t>(seed)}});
+    EXPECT_THAT(said.tokens, testing::Not(testing::Contains('b')));
+  }
+  // Probabilities are those of the others.
+  const Generation scored = Generate(*engine_, {.prompt = Bytes("say:ba"), .score_prompt = true});
+  EXPECT_EQ(scored.prompt_logprobs[3], -std::numeric_limits<float>::infinity());
+  const Generation other = Generate(*engine_, {.prompt = Bytes("say:a"), .score_prompt = true});
+  script_->suppressed.clear();
+  Start();
+  const Generation before = Generate(*engine_, {.prompt = Bytes("say:a"), .score_prompt = true});
+  EXPECT_NEAR(other.prompt_logprobs[3], before.prompt_logprobs[3] - std::log1p(-of_b), 1e-5);
 }
 
 TEST_F(EngineTest, RefusesWhatCannotBe) {

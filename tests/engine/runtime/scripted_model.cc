@@ -386,6 +386,7 @@ std::unique_ptr<Model> MakeScriptedModel(std::shared_ptr<Script> script,
   vocabulary.types.assign(kVocabSize, TokenType::kNormal);
   for (int32_t i = 256; i < kVocabSize; ++i) vocabulary.types[i] = TokenType::kControl;
   vocabulary.eos = kImEnd;
+  vocabulary.suppressed = script->suppressed;
   vocabulary.chat_template = chat_template;
   auto chat = ChatTemplate::Create(vocabulary);
   EXPECT_TRUE(chat.ok()) << chat.status();

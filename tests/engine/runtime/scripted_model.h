@@ -41,7 +41,8 @@ struct Script {
   std::vector<int64_t> windows;     // of windowed classes of the cache, each with as many blocks
   bool whole_sequences = false;     // each token sees all of its text
   int32_t vocab_size = kVocabSize;  // more than the tokenizer's: the others are never said
-  int32_t num_states = 0;           // slots of recurrent state; 0: the model has none
+  std::vector<int32_t> suppressed = {};  // tokens that are never said
+  int32_t num_states = 0;                // slots of recurrent state; 0: the model has none
   std::vector<AdapterInfo> adapters = {};
   std::string prefix_store = {};     // a folder
   absl::Duration step_time;          // Forward takes at least so long, unless it is cancelled

@@ -274,6 +274,24 @@ TEST(TokenizerTest, KnowsTokensByNameAndId) {
   EXPECT_EQ(llama->TokenBytes(llama->FindToken("▁")), " ");
 }
 
+TEST(TokenizerTest, KnowsTheTokensThatAreNeverSaid) {
+  EXPECT_TRUE(TestTokenizer("gpt2")->SayableTokens().empty());
+  Vocabulary vocabulary = TestVocabulary("gpt2");
+  const auto size = static_cast<int32_t>(vocabulary.tokens.size());
+  ASSERT_NE(size % 64, 0);
+  vocabulary.suppressed = {3, size - 1, size, -1};
+  const auto tokenizer = Tokenizer::Create(vocabulary);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const absl::Span<const uint64_t> mask = (*tokenizer)->SayableTokens();
+  ASSERT_EQ(mask.size(), (vocabulary.tokens.size() + 63) / 64);
+  for (int32_t id = 0; id < static_cast<int32_t>(mask.size() * 64); ++id) {
+    const bool said = id < size - 1 && id != 3;
+    EXPECT_EQ((mask[id / 64] >> (id % 64) & 1) != 0, said) << id;
+    EXPECT_EQ((*tokenizer)->IsSayable(id), said) << id;
+  }
+  EXPECT_FALSE((*tokenizer)->IsSayable(-1));
+}
+
 TEST(TokenizerTest, KnowsTheTokensThatEndAnAnswer) {
   const auto tokenizer = TestTokenizer("gpt2");
   EXPECT_TRUE(tokenizer->IsEndOfGeneration(tokenizer->FindToken("<|im_end|>")));

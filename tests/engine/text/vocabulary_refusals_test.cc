@@ -56,6 +56,11 @@ const RefusedVocabulary kRefusedVocabularies[] = {
      "tokenizer.ggml.pre \"elvish\" is not supported"},
     {"NoTokens", "gpt2", [](Vocabulary& v) { v.tokens.clear(); }, kInvalid,
      "tokenizer.ggml.tokens has 0 entries"},
+    {"NothingToSay", "gpt2",
+     [](Vocabulary& v) {
+       for (size_t i = 0; i < v.tokens.size(); ++i) v.suppressed.push_back(static_cast<int32_t>(i));
+     },
+     kInvalid, "tokenizer.ggml.suppress_tokens has all"},
     {"TypesOfAnotherLength", "gpt2", [](Vocabulary& v) { v.types.pop_back(); }, kInvalid,
      "tokenizer.ggml.token_type has"},
     {"TypeOutOfRange", "gpt2", [](Vocabulary& v) { v.types[9] = static_cast<TokenType>(7); },
