@@ -48,6 +48,13 @@ absl::Status ShareKeysAndValues(KeyReader& keys, const std::vector<bool>& window
 // The rope has LongRoPE's factors, where the file has them. (Not every converter wrote the type.)
 void UseLongRope(RopeSpec* rope);
 
+// The pairs of a head that are for an image's time, height, width and nothing; empty where the file
+// does not say.
+absl::StatusOr<std::vector<int64_t>> ReadRopeSections(KeyReader& keys);
+// Those for nothing stand still; the others are of the token's position in a text. `interleaved`:
+// pair i is of section i mod 3 as long as that has some left.
+void UseRopeSections(const std::vector<int64_t>& sections, bool interleaved, RopeSpec* rope);
+
 // What the ssm.* keys say: heads in groups, and a state of state_dim x head_dim values for each.
 struct RecurrentSizes {
   int64_t heads = 0;

@@ -21,6 +21,7 @@ constexpr absl::string_view kSilent[] = {
     "attention.layer_norm_epsilon",
     "attention.layer_norm_rms_epsilon",  // they are layer norms
     "classifier.output_labels",          // names
+    "deepstack_mapping",                 // where layers add an image's features
     "image_token_id",                    // of images, as those of three more tokens
     "image_token_index",
     "max_position_embeddings",               // context_length

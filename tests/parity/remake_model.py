@@ -128,6 +128,8 @@ CHANGED = {
     "bailingmoe": (MIXTURE + ["lead=0", "n_rot=32"], renamed("bailingmoe", ("expert_gating_func", "leading_dense_block_count"))),
     "deepseek": (MIXTURE + ["head_dim=None"], renamed("deepseek", ROUTER)),
     "exaone": (["llama-rope"], renamed("exaone")),
+    "glm4-sections": (["glm4"], with_sections("glm4", 3, 2, 2, 1)),
+    "glm4moe-sections": (["glm4moe"], with_sections("glm4moe", 2, 3, 2, 1)),
     "jina-bert-v3": (["bert-xlmr"], jina_bert_v3),
     "maincoder": (["qwen3"], renamed("maincoder")),
     "orion": (["stablelm", "--set", "qkv_bias=False", "n_rot=None"], renamed("orion")),

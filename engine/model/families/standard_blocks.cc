@@ -226,6 +226,20 @@ void UseLongRope(RopeSpec* rope) {
   rope->long_factors = "rope_factors_long";
 }
 
+absl::StatusOr<std::vector<int64_t>> ReadRopeSections(KeyReader& keys) {
+  constexpr char kSections[] = "rope.dimension_sections";
+  if (!keys.Has(kSections)) return std::vector<int64_t>();
+  return keys.IntsOr(kSections, 4, 0, kMaxHeadDim, 0);
+}
+
+void UseRopeSections(const std::vector<int64_t>& sections, bool interleaved, RopeSpec* rope) {
+  const int64_t turning = sections[0] + sections[1] + sections[2];
+  for (int64_t i = 0; i < rope->dim / 2; ++i) {
+    const int64_t place = turning + sections[3] > 0 ? i % (turning + sections[3]) : 0;
+    if (interleaved ? place >= 3 * sections[place % 3] : place >= turning) rope->still.push_back(i);
+  }
+}
+
 absl::StatusOr<int64_t> DescribeSizes(KeyReader& keys, ModelSpec* spec, NormKind norm) {
   ASSIGN_OR_RETURN(const int64_t blocks, keys.Int("block_count", 1, kMaxLayers));
   ASSIGN_OR_RETURN(spec->hidden, keys.Int("embedding_length", 1, kMaxDim));

@@ -153,6 +153,24 @@ TEST_F(FamilyTest, PairsOfNoSectionStandStill) {
   EXPECT_EQ(Spec().ropes[0].still, (std::vector<int64_t>{6, 7}));
 }
 
+TEST_F(FamilyTest, HalvesTurnWhereGlm4HasSections) {
+  Begin("glm4", &DescribeGlm4);
+  EXPECT_EQ(Spec().ropes[0].pairing, RopePairing::kAdjacent);
+  Set("rope.dimension_sections", std::vector<uint64_t>{2, 3, 2, 1});
+  EXPECT_EQ(Spec().ropes[0].pairing, RopePairing::kHalves);
+  EXPECT_EQ(Spec().ropes[0].still, std::vector<int64_t>{7});
+  Set("rope.dimension_sections", std::vector<uint64_t>{8, 0, 0, 0});
+  EXPECT_EQ(Spec().ropes[0].pairing, RopePairing::kAdjacent);
+  EXPECT_EQ(Spec().ropes[0].still, std::vector<int64_t>());
+  Begin("glm4moe", &DescribeGlm4Moe);
+  Set("expert_count", uint64_t{8});
+  Set("expert_used_count", uint64_t{2});
+  Set("expert_feed_forward_length", uint64_t{32});
+  Set("rope.dimension_sections", std::vector<uint64_t>{2, 3, 2, 1});
+  EXPECT_EQ(Spec().ropes[0].pairing, RopePairing::kHalves);
+  EXPECT_EQ(Spec().ropes[0].still, std::vector<int64_t>{7});
+}
+
 TEST_F(FamilyTest, Qwen3VlMaySayThatItHasNoSharedExpert) {
   Begin("qwen3vlmoe", &DescribeQwen3Vl);
   Set("rope.dimension_sections", std::vector<uint64_t>{3, 3, 2, 0});
@@ -307,6 +325,7 @@ TEST_F(FamilyTest, SmolLm3TurnsThreeOfFourLayers) {
 
 TEST_F(FamilyTest, GraniteReadsItsFactors) {
   Begin("granite", &DescribeGranite);
+  Set("deepstack_mapping", std::vector<int64_t>(12, -1));  // of Granite Vision's images
   EXPECT_EQ(Spec().logit_scale, 1);
   Set("embedding_scale", 12.0);
   Set("residual_scale", 0.25);
