@@ -20,6 +20,11 @@ Rope RopeOf(const LayerRun& run, const AttentionSpec& spec) {
   return rope;
 }
 
+absl::Status Temper(const LayerRun& run, const AttentionSpec& spec, Tensor q) {
+  if (!spec.tempered) return absl::OkStatus();
+  return run.backend->ScaleRows(q, run.act.temperature.Rows(0, run.rows), Activation::kIdentity);
+}
+
 }  // namespace
 
 absl::StatusOr<Tensor> Attend(const LayerRun& run, const AttentionSpec& spec, const KvLayer& kv) {
@@ -54,10 +59,7 @@ absl::StatusOr<Tensor> Attend(const LayerRun& run, const AttentionSpec& spec, co
     RETURN_IF_ERROR(backend->RopeAndStoreKv(q, k, v, /*rope=*/{}, kv));
   }
   if (run.stores_only) return Tensor();
-  if (spec.tempered) {
-    RETURN_IF_ERROR(
-        backend->ScaleRows(q, run.act.temperature.Rows(0, run.rows), Activation::kIdentity));
-  }
+  RETURN_IF_ERROR(Temper(run, spec, q));
   const Tensor out = run.Of(run.act.mixed, spec.out_cols());
   RETURN_IF_ERROR(backend->Attention(q, kv,
                                      {.scale = spec.scale,
@@ -109,6 +111,7 @@ absl::StatusOr<Tensor> AttendLatent(const LayerRun& run, const AttentionSpec& sp
   }
   RETURN_IF_ERROR(backend->RopeAndStoreKv(query, key, value, RopeOf(run, spec), kv));
   if (run.stores_only) return Tensor();
+  RETURN_IF_ERROR(Temper(run, spec, query));
   const Tensor attended = run.Of(run.act.latent_out, spec.out_cols());
   RETURN_IF_ERROR(backend->Attention(
       query, kv, {.scale = spec.scale, .window = {.causal = run.model.causal}}, attended));

@@ -80,6 +80,7 @@ constexpr Family kFamilies[] = {
     {"minicpm3", &DescribeMiniCpm3},
     {"minimax-m2", &DescribeMiniMaxM2},
     {"mistral3", &DescribeMistral3},
+    {"mistral4", &DescribeDeepSeek2},
     {"modern-bert", &DescribeModernBert},
     {"muse-glimmer", &DescribeMuseGlimmer},
     {"nemotron", &DescribeNemotron},

@@ -116,6 +116,14 @@ def with_sections(architecture, *sections):
     return change
 
 
+def with_temperature(architecture):
+    def change(model):
+        rename(model, architecture)
+        model.own(attention__temperature_scale=0.3, attention__temperature_length=32)
+
+    return change
+
+
 def renamed(architecture, without_keys=()):
     return lambda model: rename(model, architecture, without_keys)
 
@@ -132,6 +140,8 @@ CHANGED = {
     "glm4moe-sections": (["glm4moe"], with_sections("glm4moe", 2, 3, 2, 1)),
     "jina-bert-v3": (["bert-xlmr"], jina_bert_v3),
     "maincoder": (["qwen3"], renamed("maincoder")),
+    "mistral-large-3": (["deepseek2-groups"], with_temperature("deepseek2")),
+    "mistral4": (["deepseek2-groups"], with_temperature("mistral4")),
     "orion": (["stablelm", "--set", "qkv_bias=False", "n_rot=None"], renamed("orion")),
     "pangu-embedded": (["qwen2", "--set", "o_bias=True"], renamed("pangu-embedded")),
     "qwen2vl": (["qwen2", "--eps", "1e-9"], with_sections("qwen2vl", 2, 3, 3, 0)),

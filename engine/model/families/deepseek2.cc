@@ -1,5 +1,6 @@
 // "deepseek2": DeepSeek-V2, V3 and R1 (DeepSeek-AI 2024, arXiv 2405.04434 and 2412.19437), Kimi-K2,
-// GLM-4.7-Flash, GigaChat 3, Kanana 2; "minicpm3": MiniCPM3.
+// GLM-4.7-Flash, GigaChat 3, Kanana 2, Mistral Large 3, whose queries grow with their position as
+// those of mistral3; "mistral4": Mistral 4; "minicpm3": MiniCPM3.
 //
 // Differs from llama: latent attention; behind the first layers experts, in groups of which only
 // some are open, and some that see every row. Neighbouring values turn together. Of minicpm3 the
@@ -42,14 +43,23 @@ absl::Status DescribeDeepSeek2(KeyReader& keys, ModelSpec* spec) {
         " values, got ", stated.kv_heads, " of ", stated.key_dim, " and ", stated.value_dim));
   }
   // YaRN: what the file has as the multiplier m of the logarithm is a tenth of it. With one, cos
-  // and sin do not grow, and the scores by (1 + 0.1 m ln(scale))^2.
+  // and sin do not grow (of mistral4 by less), and the scores by (1 + 0.1 m ln(scale))^2.
   ASSIGN_OR_RETURN(const double tenth, keys.NotNegativeOr("rope.scaling.yarn_log_multiplier", 0));
   const double log = rope.scale > 1 ? std::log(rope.scale) : 0;
   if (rope.yarn.has_value() && tenth != 0) {
-    rope.magnitude *= (1 + 0.1 * tenth * log) / (1 + 0.1 * log);
+    const double grown = keys.architecture() == "mistral4" ? 1 + tenth * log : 1 + 0.1 * log;
+    rope.magnitude *= (1 + 0.1 * tenth * log) / grown;
   }
   const double growth = rope.magnitude * (1 + tenth * log);
   attention.scale = static_cast<float>(growth * growth / std::sqrt(static_cast<double>(key_dim)));
+  ASSIGN_OR_RETURN(spec->temperature.beta, keys.NotNegativeOr("attention.temperature_scale", 0));
+  constexpr char kLength[] = "attention.temperature_length";
+  if (spec->temperature.beta == 0) {
+    keys.Has(kLength);
+  } else {
+    ASSIGN_OR_RETURN(spec->temperature.length, keys.Int(kLength, 1, int64_t{1} << 30));
+    attention.tempered = true;
+  }
   for (LayerSpec& layer : spec->layers) layer.mixer = attention;
   return absl::OkStatus();
 }

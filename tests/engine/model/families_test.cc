@@ -311,8 +311,26 @@ TEST_F(FamilyTest, DeepSeek2KeepsOneVectorForAllHeads) {
   const double growth = 1 + 0.0707 * std::log(8.0);
   EXPECT_NEAR(Spec().layers[0].attention()->scale, growth * growth / std::sqrt(24.0), 1e-6);
   EXPECT_NEAR(Spec().ropes[0].magnitude, 1, 1e-6);
+  // Mistral Large 3.
+  EXPECT_FALSE(Spec().layers[0].attention()->tempered);
+  Set("attention.temperature_length", uint64_t{128});
+  EXPECT_FALSE(Spec().layers[0].attention()->tempered);
+  Set("attention.temperature_scale", 0.1);
+  EXPECT_TRUE(Spec().layers[11].attention()->tempered);
+  EXPECT_EQ(Spec().temperature.length, 128);
+  EXPECT_NEAR(Spec().temperature.beta, 0.1, 1e-9);
+  Set("attention.temperature_length", uint64_t{0});
+  EXPECT_THAT(Refusal(), HasSubstr("'deepseek2.attention.temperature_length' must be 1 to"));
+  Set("attention.temperature_length", uint64_t{128});
   Set("attention.key_length", uint64_t{48});
   EXPECT_THAT(Refusal(), HasSubstr("has one KV head of 40 and 32 values, got 1 of 48 and 32"));
+  // Mistral 4: cos and sin grow, by what the scores do not.
+  Rename("mistral4");
+  Set("attention.key_length", uint64_t{40});
+  const double rest = (1 + 0.1 * std::log(8.0)) / growth;
+  EXPECT_NEAR(Spec().ropes[0].magnitude, rest, 1e-6);
+  EXPECT_NEAR(Spec().layers[0].attention()->scale,
+              std::pow(1 + 0.1 * std::log(8.0), 2) / std::sqrt(24.0), 1e-6);
 }
 
 TEST_F(FamilyTest, SmolLm3TurnsThreeOfFourLayers) {

@@ -33,6 +33,9 @@ class FamilyTest : public testing::Test {
   }
   void Set(const std::string& name, MetadataValue value) { keys_[name] = std::move(value); }
 
+  void Rename(const std::string& architecture) { architecture_ = architecture; }
+  void Unset(const std::string& name) { keys_.erase(name); }
+
   ModelSpec Spec() {
     ModelSpec spec;
     const absl::Status status = Run(&spec);
