@@ -38,6 +38,9 @@ absl::Status DescribeWindows(KeyReader& keys, int64_t period, double base, Model
 // ropes[1]: that of layers with a window, as the file says, without scaling; of `base` (0: the
 // others') where it does not say.
 absl::Status AddWindowRope(KeyReader& keys, double base, ModelSpec* spec);
+// The rope of layers with a window that turn by a base of their own, where the file says one, and
+// else as ropes[0], scaling and all: its place in `ropes`.
+absl::StatusOr<int32_t> AddWindowBase(KeyReader& keys, ModelSpec* spec);
 // Whether each layer has the window, which the file must say.
 absl::StatusOr<std::vector<bool>> NeedWindowPattern(KeyReader& keys, int64_t layers);
 // Both, of layers that differ in nothing else.

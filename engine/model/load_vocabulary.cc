@@ -32,24 +32,22 @@ absl::Status ReadBool(const Metadata& metadata, absl::string_view name, bool* ou
   return absl::OkStatus();
 }
 
-// Sets *id to the key's value if it is there; otherwise a default outside the vocabulary is none.
+// Sets *id to the key's value if it is there. What lies outside the vocabulary is none: defaults,
+// the -1 that some converters write for that, as a number of 32 unsigned bits, and the padding of
+// models whose tables of embeddings were never padded. `needed`: but that is an error.
 absl::Status ReadTokenId(const Metadata& metadata, absl::string_view name, size_t tokens,
-                         int32_t* id) {
-  if (!metadata.Has(Key(name))) {
-    if (*id >= 0 && static_cast<size_t>(*id) >= tokens) *id = -1;
-    return absl::OkStatus();
+                         int32_t* id, bool needed = false) {
+  int64_t value = *id;
+  if (metadata.Has(Key(name))) {
+    ASSIGN_OR_RETURN(value, metadata.GetInt(Key(name)));
+    const bool none = value == -1 || value == int64_t{UINT32_MAX};
+    if (needed && !none && (value < 0 || static_cast<uint64_t>(value) >= tokens)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Key(name), " is ", value, ", the vocabulary has ", tokens, " tokens"));
+    }
   }
-  ASSIGN_OR_RETURN(int64_t value, metadata.GetInt(Key(name)));
-  // Some converters write -1 for "none", as a number of 32 unsigned bits.
-  if (value == -1 || value == int64_t{UINT32_MAX}) {
-    *id = -1;
-    return absl::OkStatus();
-  }
-  if (value < 0 || static_cast<uint64_t>(value) >= tokens) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Key(name), " is ", value, ", the vocabulary has ", tokens, " tokens"));
-  }
-  *id = static_cast<int32_t>(value);
+  const bool inside = value >= 0 && static_cast<uint64_t>(value) < tokens;
+  *id = inside ? static_cast<int32_t>(value) : -1;
   return absl::OkStatus();
 }
 
@@ -59,11 +57,9 @@ absl::Status ReadTypes(const Metadata& metadata, Vocabulary* vocabulary) {
   ASSIGN_OR_RETURN(std::vector<int64_t> types, metadata.GetInts(Key("token_type")));
   vocabulary->types.resize(types.size());
   for (size_t i = 0; i < types.size(); ++i) {
-    if (types[i] < 1 || types[i] > 6) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(Key("token_type"), "[", i, "] is ", types[i], ", wanted 1 to 6"));
-    }
-    vocabulary->types[i] = static_cast<TokenType>(types[i]);
+    // 0 is "undefined", and others nobody has defined: as llama.cpp, these are not special.
+    const bool known = types[i] >= 1 && types[i] <= 6;
+    vocabulary->types[i] = known ? static_cast<TokenType>(types[i]) : TokenType::kNormal;
   }
   return absl::OkStatus();
 }
@@ -183,17 +179,6 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
     vocabulary.merges.assign(merges.begin(), merges.end());
   }
 
-  const size_t size = vocabulary.tokens.size();
-  if (vocabulary.model == "bert") {  // files call it by either name
-    RETURN_IF_ERROR(ReadTokenId(metadata, "cls_token_id", size, &vocabulary.bos));
-  }
-  RETURN_IF_ERROR(ReadTokenId(metadata, "seperator_token_id", size, &vocabulary.separator));
-  RETURN_IF_ERROR(ReadTokenId(metadata, "bos_token_id", size, &vocabulary.bos));
-  RETURN_IF_ERROR(ReadTokenId(metadata, "eos_token_id", size, &vocabulary.eos));
-  RETURN_IF_ERROR(ReadTokenId(metadata, "eot_token_id", size, &vocabulary.eot));
-  RETURN_IF_ERROR(ReadTokenId(metadata, "eom_token_id", size, &vocabulary.eom));
-  RETURN_IF_ERROR(ReadTokenId(metadata, "unknown_token_id", size, &vocabulary.unknown));
-  RETURN_IF_ERROR(ReadTokenId(metadata, "padding_token_id", size, &vocabulary.padding));
   RETURN_IF_ERROR(ReadBool(metadata, "add_bos_token", &vocabulary.add_bos));
   RETURN_IF_ERROR(ReadBool(metadata, "add_eos_token", &vocabulary.add_eos));
   RETURN_IF_ERROR(ReadBool(metadata, "add_sep_token", &vocabulary.add_separator));
@@ -208,6 +193,20 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
   if (vocabulary.pre == "gemma4" || vocabulary.pre == "granite-embed-multi-311m") {
     vocabulary.add_bos = true;
   }
+
+  const size_t size = vocabulary.tokens.size();
+  if (vocabulary.model == "bert") {  // files call it by either name
+    RETURN_IF_ERROR(ReadTokenId(metadata, "cls_token_id", size, &vocabulary.bos));
+  }
+  RETURN_IF_ERROR(ReadTokenId(metadata, "seperator_token_id", size, &vocabulary.separator));
+  RETURN_IF_ERROR(ReadTokenId(metadata, "bos_token_id", size, &vocabulary.bos,
+                              /*needed=*/vocabulary.add_bos));
+  RETURN_IF_ERROR(ReadTokenId(metadata, "eos_token_id", size, &vocabulary.eos,
+                              /*needed=*/vocabulary.add_eos));
+  RETURN_IF_ERROR(ReadTokenId(metadata, "eot_token_id", size, &vocabulary.eot));
+  RETURN_IF_ERROR(ReadTokenId(metadata, "eom_token_id", size, &vocabulary.eom));
+  RETURN_IF_ERROR(ReadTokenId(metadata, "unknown_token_id", size, &vocabulary.unknown));
+  RETURN_IF_ERROR(ReadTokenId(metadata, "padding_token_id", size, &vocabulary.padding));
   RETURN_IF_ERROR(ReadString(metadata, "tokenizer.chat_template", &vocabulary.chat_template));
   RETURN_IF_ERROR(
       ReadString(metadata, "tokenizer.chat_template.rerank", &vocabulary.rerank_template));

@@ -29,6 +29,9 @@ constexpr absl::string_view kSilent[] = {
     "normalize_embeddings",                  // lm_embed's option does
     "rope.scaling.finetuned",                // how it was trained
     "rope.scaling.original_context_length",  // of YaRN and LongRoPE, as the next three
+    // Converters write what a model's config says; llama.cpp reads it for grok alone, and makes
+    // the factor of the scale, as ReadYarn does.
+    "rope.scaling.yarn_attn_factor",
     "rope.scaling.yarn_beta_fast",
     "rope.scaling.yarn_beta_slow",
     "rope.scaling.yarn_log_multiplier",
@@ -68,7 +71,6 @@ constexpr Neutral kNeutral[] = {
     {"residual_scale", 0, 1},
     {"rope.scaling.alpha", 0},
     {"rope.scaling.attn_factor", 1},
-    {"rope.scaling.yarn_attn_factor", 1},
     {"rope.scaling.yarn_ext_factor", 0, -1},
     {"router_logit_softcapping", 0},
     {"swin_norm", 0},

@@ -20,12 +20,16 @@ absl::Status DescribeAfmoe(KeyReader& keys, ModelSpec* spec) {
   ASSIGN_OR_RETURN(const int64_t window, ReadWindow(keys, spec->context_length));
   ASSIGN_OR_RETURN(const std::vector<bool> windowed,
                    ReadWindowPattern(keys, spec->num_layers() + spec->skipped_blocks, 4));
+  ASSIGN_OR_RETURN(const int64_t declared,
+                   keys.IntOr("attention.sliding_window", 0, int64_t{1} << 40, 0));
+  ASSIGN_OR_RETURN(const int32_t rope, AddWindowBase(keys, spec));
   for (int64_t i = 0; i < spec->num_layers(); ++i) {
     LayerSpec& layer = spec->layers[i];
     AttentionSpec& attention = *layer.attention();
     attention.head_norm = HeadNorm::kEach;
     attention.output_gate = OutputGate::kOwn;
     if (windowed[i]) attention.window = window;
+    if (windowed[i] && declared > 0) attention.rope = rope;
     if (i % 4 == 3) attention.rope = -1;
     layer.post_mixer_norm = "post_attention_norm";
     layer.post_feed_forward_norm = "post_ffw_norm";

@@ -15,14 +15,12 @@ absl::Status DescribeExaoneMoe(KeyReader& keys, ModelSpec* spec) {
   ASSIGN_OR_RETURN(const int64_t window, ReadWindow(keys, spec->context_length));
   ASSIGN_OR_RETURN(const std::vector<bool> windowed,
                    ReadWindowPattern(keys, spec->num_layers() + spec->skipped_blocks, 4));
+  ASSIGN_OR_RETURN(const int32_t rope, AddWindowBase(keys, spec));
   for (int64_t i = 0; i < spec->num_layers(); ++i) {
     AttentionSpec& attention = *spec->layers[i].attention();
     attention.head_norm = HeadNorm::kEach;
-    if (windowed[i]) {
-      attention.window = window;
-    } else {
-      attention.rope = -1;
-    }
+    if (windowed[i]) attention.window = window;
+    attention.rope = windowed[i] ? rope : -1;
   }
   return absl::OkStatus();
 }

@@ -69,13 +69,6 @@ absl::Status ReadYarn(KeyReader& keys, RopeSpec* rope) {
     return rope->scale > 1 ? 0.1 * m * std::log(rope->scale) + 1 : 1;
   };
   const double magnitude = growth(1) / (multiplier != 0 ? growth(multiplier) : 1);
-  // llama.cpp's converter writes what a model's config says, which its loaders do not read.
-  ASSIGN_OR_RETURN(const double stated, keys.NotNegativeOr("rope.scaling.yarn_attn_factor", 1));
-  if (stated != 1 && !(std::abs(stated - magnitude) < 1e-4 * magnitude)) {
-    return absl::UnimplementedError(absl::StrCat("'", keys.Key("rope.scaling.yarn_attn_factor"),
-                                                 "' = ", stated, " is not supported, ", magnitude,
-                                                 " is"));
-  }
   constexpr char kExtrapolation[] = "rope.scaling.yarn_ext_factor";
   ASSIGN_OR_RETURN(const double ext, keys.Has(kExtrapolation) ? keys.Float(kExtrapolation)
                                                               : absl::StatusOr<double>(1));
@@ -119,8 +112,11 @@ absl::Status ReadRope(KeyReader& keys, int64_t head_dim, int64_t context_length,
 }
 
 absl::StatusOr<double> ReadEps(KeyReader& keys, NormKind norm) {
-  return keys.Positive(norm == NormKind::kRms ? "attention.layer_norm_rms_epsilon"
-                                              : "attention.layer_norm_epsilon");
+  constexpr char kRmsEps[] = "attention.layer_norm_rms_epsilon";
+  constexpr char kEps[] = "attention.layer_norm_epsilon";
+  // Not every converter of Nemotron-H writes it under the name of its norms.
+  const bool under_other_name = !keys.Has(kRmsEps) && keys.Has(kEps);
+  return keys.Positive(norm == NormKind::kRms && !under_other_name ? kRmsEps : kEps);
 }
 
 }  // namespace
@@ -181,6 +177,19 @@ absl::Status AddWindowRope(KeyReader& keys, double base, ModelSpec* spec) {
   }
   spec->ropes.push_back(windowed);
   return absl::OkStatus();
+}
+
+absl::StatusOr<int32_t> AddWindowBase(KeyReader& keys, ModelSpec* spec) {
+  constexpr char kBase[] = "rope.freq_base_swa";
+  if (!keys.Has(kBase)) return 0;
+  RopeSpec windowed = spec->ropes[0];
+  ASSIGN_OR_RETURN(windowed.base, keys.Positive(kBase));
+  if (windowed.yarn.has_value() && !(windowed.base > 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", keys.Key(kBase), "' must be > 1 for YaRN, got ", windowed.base));
+  }
+  spec->ropes.push_back(windowed);
+  return static_cast<int32_t>(spec->ropes.size()) - 1;
 }
 
 absl::StatusOr<std::vector<bool>> NeedWindowPattern(KeyReader& keys, int64_t layers) {
@@ -329,10 +338,13 @@ absl::Status DescribeExperts(KeyReader& keys, const ExpertDefaults& defaults, Mo
     }
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const int64_t chosen, keys.Int("expert_used_count", 1, experts.count));
-  router.chosen = static_cast<int32_t>(chosen);
   const int64_t width = spec->Widest([](const LayerSpec& l) { return l.feed_forward.width; });
   const int64_t blocks = spec->num_layers() + spec->skipped_blocks;
+  // A layer without a feed-forward may say 0, of both.
+  constexpr char kUsed[] = "expert_used_count";
+  if (!keys.IsArray(kUsed)) RETURN_IF_ERROR(keys.Int(kUsed, 1, experts.count).status());
+  ASSIGN_OR_RETURN(const std::vector<int64_t> chosen,
+                   keys.IntsOr(kUsed, blocks, 0, experts.count, 0));
   ASSIGN_OR_RETURN(const std::vector<int64_t> widths,
                    keys.IntsOr("expert_feed_forward_length", blocks, 0, kMaxDim, width));
   // Blocks without experts may say 0.
@@ -360,11 +372,16 @@ absl::Status DescribeExperts(KeyReader& keys, const ExpertDefaults& defaults, Mo
   }
   ASSIGN_OR_RETURN(const int64_t dense, keys.IntOr("leading_dense_block_count", 0, kMaxLayers, 0));
   for (int64_t i = dense; i < spec->num_layers(); ++i) {
-    spec->layers[i].feed_forward.experts = experts;
-    spec->layers[i].feed_forward.experts->width = widths[i];
-    if (widths[i] > 0) continue;
-    return absl::InvalidArgumentError(absl::StrCat("'", keys.Key("expert_feed_forward_length"),
-                                                   "' of layer ", i, " must be 1 or more, got 0"));
+    FeedForwardSpec& feed_forward = spec->layers[i].feed_forward;
+    if (widths[i] == 0 && chosen[i] == 0 && !feed_forward.exists()) continue;
+    if (widths[i] == 0 || chosen[i] == 0) {
+      const char* const key = widths[i] == 0 ? "expert_feed_forward_length" : kUsed;
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", keys.Key(key), "' of layer ", i, " must be 1 or more, got 0"));
+    }
+    feed_forward.experts = experts;
+    feed_forward.experts->width = widths[i];
+    feed_forward.experts->router.chosen = static_cast<int32_t>(chosen[i]);
   }
   return absl::OkStatus();
 }

@@ -261,6 +261,19 @@ TEST_F(FamilyTest, ExpertsBeginBehindTheDenseLayers) {
   EXPECT_EQ(experts.router.chosen_groups, 2);
   Set("expert_gating_func", uint64_t{1});
   EXPECT_EQ(Spec().layers[2].feed_forward.experts->router.gate, RouterGate::kSoftmax);
+  // Each layer may have a number of its own.
+  std::vector<uint64_t> used(12, 3);
+  used[7] = 5;
+  Set("expert_used_count", used);
+  EXPECT_EQ(Spec().layers[6].feed_forward.experts->router.chosen, 3);
+  EXPECT_EQ(Spec().layers[7].feed_forward.experts->router.chosen, 5);
+  used[1] = 0;
+  Set("expert_used_count", used);
+  Spec();
+  used[2] = 0;
+  Set("expert_used_count", used);
+  EXPECT_THAT(Refusal(),
+              HasSubstr("'glm4moe.expert_used_count' of layer 2 must be 1 or more, got 0"));
 }
 
 TEST_F(FamilyTest, AFamilyWithoutExpertsRefusesThem) {
@@ -419,8 +432,69 @@ TEST_F(FamilyTest, NemotronHHasOneThingALayer) {
   ASSERT_TRUE(spec.layers[1].feed_forward.experts.has_value());
   EXPECT_EQ(spec.layers[1].feed_forward.experts->latent, 24);
   EXPECT_EQ(spec.layers[1].feed_forward.experts->width, 40);
+  // Of what is no feed-forward there may be none.
+  Set("expert_used_count", std::vector<uint64_t>{0, 2, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0});
+  Set("expert_feed_forward_length", std::vector<uint64_t>{0, 40, 0, 0, 0, 48, 0, 0, 0, 40, 0, 0});
+  EXPECT_FALSE(Spec().layers[0].feed_forward.exists());
+  EXPECT_EQ(Spec().layers[5].feed_forward.experts->router.chosen, 3);
+  EXPECT_EQ(Spec().layers[5].feed_forward.experts->width, 48);
+  Set("expert_used_count", uint64_t{2});
+  Set("expert_feed_forward_length", uint64_t{40});
   Set("moe_latent_size", uint64_t{65});
   EXPECT_THAT(Refusal(), HasSubstr("'nemotron_h_moe.moe_latent_size' must be 0 to 64, got 65"));
+}
+
+TEST_F(FamilyTest, TheEpsilonOfNemotronHMayHaveAnotherName) {
+  Begin("nemotron_h", &DescribeNemotronH);
+  Set("ssm.conv_kernel", uint64_t{4});
+  Set("ssm.state_size", uint64_t{16});
+  Set("ssm.time_step_rank", uint64_t{6});
+  Set("ssm.group_count", uint64_t{2});
+  Set("ssm.inner_size", uint64_t{120});
+  Set("attention.layer_norm_epsilon", 1e-3);
+  EXPECT_EQ(Spec().norm_eps, 1e-6f);
+  Unset("attention.layer_norm_rms_epsilon");
+  EXPECT_EQ(Spec().norm_eps, 1e-3f);
+  Unset("attention.layer_norm_epsilon");
+  EXPECT_THAT(Refusal(), HasSubstr("nemotron_h.attention.layer_norm_rms_epsilon"));
+}
+
+TEST_F(FamilyTest, WindowsTurnByTheBaseThatTheFileStates) {
+  struct Case {
+    const char* architecture;
+    Describe describe;
+    int32_t layers;
+  };
+  for (const Case& c :
+       {Case{"exaone4", &DescribeExaone4, 64}, Case{"exaone-moe", &DescribeExaoneMoe, 12},
+        Case{"afmoe", &DescribeAfmoe, 12}}) {
+    SCOPED_TRACE(c.architecture);
+    Begin(c.architecture, c.describe);
+    Set("block_count", static_cast<uint64_t>(c.layers));
+    Set("attention.sliding_window", uint64_t{64});
+    Set("rope.freq_base", 1e5);
+    Set("rope.scaling.type", std::string("linear"));
+    Set("rope.scaling.factor", 4.0);
+    for (const bool stated : {false, true}) {
+      if (stated) Set("rope.freq_base_swa", 2e4);
+      const ModelSpec spec = Spec();
+      for (int32_t i = 0; i < c.layers; ++i) {
+        const int64_t rope = spec.layers[i].attention()->rope;
+        ASSERT_EQ(rope >= 0, i % 4 != 3);
+        if (rope < 0) continue;
+        EXPECT_EQ(spec.ropes[rope].base, stated ? 2e4 : 1e5);
+        EXPECT_EQ(spec.ropes[rope].scale, 4);
+        EXPECT_EQ(spec.ropes[rope].pairing, RopePairing::kHalves);
+      }
+    }
+    Set("rope.scaling.type", std::string("yarn"));
+    Set("rope.freq_base_swa", 0.5);
+    EXPECT_THAT(Refusal(), HasSubstr("rope.freq_base_swa' must be > 1 for YaRN, got 0.5"));
+  }
+  // Without a window those layers turn as all do.
+  Begin("afmoe", &DescribeAfmoe);
+  Set("rope.freq_base_swa", 2e4);
+  EXPECT_EQ(Spec().layers[0].attention()->rope, 0);
 }
 
 TEST_F(FamilyTest, Mistral3GrowsItsQueriesBeyondTheOriginalContext) {

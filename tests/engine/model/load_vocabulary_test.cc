@@ -81,6 +81,29 @@ TEST(LoadVocabularyTest, TheFilesOwnValuesCount) {
   EXPECT_EQ(v->chat_template, "{{ x }}");
 }
 
+TEST(LoadVocabularyTest, AnIdOutsideOfTheVocabularyIsNone) {
+  for (const std::string name : {"padding", "seperator", "unknown", "eot", "eom", "mask", "eos"}) {
+    for (const int64_t id : {int64_t{6}, int64_t{32000}, int64_t{-5}, int64_t{1} << 40}) {
+      auto v = LoadVocabulary(Make("llama", {{name + "_token_id", id}}));
+      ASSERT_TRUE(v.ok()) << name << ": " << v.status();
+      EXPECT_EQ(v->eos, name == "eos" ? -1 : 2);
+      EXPECT_EQ(v->unknown, name == "unknown" ? -1 : 0);
+      EXPECT_THAT((std::vector<int32_t>{v->padding, v->separator, v->eot, v->eom}),
+                  ElementsAre(-1, -1, -1, -1));
+    }
+  }
+  auto v = LoadVocabulary(Make("llama", {{"bos_token_id", uint64_t{6}}, {"add_bos_token", false}}));
+  ASSERT_TRUE(v.ok()) << v.status();
+  EXPECT_EQ(v->bos, -1);
+}
+
+TEST(LoadVocabularyTest, ATypeThatNobodyKnowsIsNormal) {
+  auto v = LoadVocabulary(Make("llama", {{"token_type", std::vector<int64_t>{0, 7, -1, 1, 6, 5}}}));
+  ASSERT_TRUE(v.ok()) << v.status();
+  EXPECT_THAT(v->types, ElementsAre(TokenType::kNormal, TokenType::kNormal, TokenType::kNormal,
+                                    TokenType::kNormal, TokenType::kByte, TokenType::kUnused));
+}
+
 TEST(LoadVocabularyTest, Phi3sMarkersSwallowTheWhitespaceBehindThem) {
   auto v = LoadVocabulary(Make("llama", {{"general.name", std::string("Phi-3 mini")},
                                          {"token_type", std::vector<int64_t>{2, 3, 4, 1, 1, 3}}}));
@@ -115,10 +138,8 @@ TEST(LoadVocabularyTest, RefusalsNameTheKey) {
                 "tokenizer.ggml.pre \"klingon\" is not supported");
   ExpectRefusal(Make("llama", {{"bos_token_id", uint64_t{6}}}), kInvalid,
                 "tokenizer.ggml.bos_token_id is 6, the vocabulary has 6 tokens");
-  ExpectRefusal(Make("llama", {{"eos_token_id", int64_t{-5}}}), kInvalid,
+  ExpectRefusal(Make("llama", {{"eos_token_id", int64_t{-5}}, {"add_eos_token", true}}), kInvalid,
                 "tokenizer.ggml.eos_token_id is -5");
-  ExpectRefusal(Make("llama", {{"token_type", std::vector<int64_t>{1, 1, 7, 1, 1, 1}}}), kInvalid,
-                "tokenizer.ggml.token_type[2] is 7, wanted 1 to 6");
   ExpectRefusal(Make("llama", {{"add_bos_token", std::string("yes")}}), kInvalid,
                 "tokenizer.ggml.add_bos_token");
   ExpectRefusal(Make("llama", {{"tokens", std::string("a")}}), kInvalid, "tokenizer.ggml.tokens");
