@@ -52,6 +52,7 @@ TEST_P(SampleRowsTest, PicksWhatTheHostPicks) {
     for (int32_t i = 0; i < 12; ++i) {
       SamplingRow row = {.row = 11 - i, .context = context};
       if (i % 3 == 1 && tokens > 2) row.allowed = masks[i];
+      if ((i == 8 || i == 9) && tokens > 2) row.allowed = masks[7];  // as the row before
       if (i % 4 == 3 && tokens > 10) row.options.logit_bias = i % 8 == 3 ? biases : great;
       if (i == 6) row.options.temperature = 0.8;
       if (i == 10) row.options.repeat_penalty = 1.5;

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/hf/hf_tokenizer.h"
 #include "gtest/gtest.h"
 #include "tests/engine/hf/hf_folder.h"
 
@@ -32,6 +33,25 @@ TEST(HfDirectoryTest, ACancelledOneIsNotReadToItsEnd) {
   EXPECT_TRUE(absl::IsNotFound(OpenModelFile(folder.path(), &cancel).status()));
   cancel = true;
   EXPECT_TRUE(absl::IsCancelled(OpenModelFile(folder.path(), &cancel).status()));
+}
+
+TEST(HfTokenizerTest, WhatIsNeverSaidStandsBesideTheEnds) {
+  const HfFolder folder;
+  folder.Write("tokenizer.json", R"({"pre_tokenizer":{"type":"ByteLevel"},"model":)"
+                                 R"({"type":"BPE","merges":[],"vocab":{"a":0,"b":1,"c":2}}})");
+  const Json config = Json::MakeObject();
+  auto suppressed = [&] {
+    Metadata metadata;
+    const absl::Status status = AddHfTokenizer(folder.path(), HfObject(config, "config.json"),
+                                               /*vocab=*/3, /*embeds=*/false, &metadata);
+    EXPECT_TRUE(status.ok()) << status;
+    return metadata.GetInts("tokenizer.ggml.suppress_tokens").value_or(std::vector<int64_t>());
+  };
+  EXPECT_EQ(suppressed(), std::vector<int64_t>());
+  folder.Write("generation_config.json", R"({"suppress_tokens":[2,"b",0]})");
+  EXPECT_EQ(suppressed(), (std::vector<int64_t>{2, 0}));
+  folder.Write("generation_config.json", R"({"suppress_tokens":null})");
+  EXPECT_EQ(suppressed(), std::vector<int64_t>());
 }
 
 struct TokenizerCase {
