@@ -126,6 +126,7 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
     vocabulary.eos = 11;
     ASSIGN_OR_RETURN(SplitFamily family, FindSplitFamily(vocabulary.pre));
     vocabulary.add_bos = family.adds_bos;
+    vocabulary.add_separator = family.adds_separator;
     vocabulary.add_space_prefix = false;
     vocabulary.lower_case = false;
   } else if (vocabulary.model == "whitespace") {

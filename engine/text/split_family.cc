@@ -216,9 +216,10 @@ const Table& Families() {
       for (absl::string_view name : names) table->emplace(name, family);
     };
     add({kDefault}, {"default"});
-    add({kGpt2}, {"gpt-2", "phi-2", "jina-es", "jina-de", "jina-v1-en", "jina-v2-es", "jina-v2-de",
-                  "jina-v2-code", "roberta-bpe", "gigachat", "a.x-4.0", "mellum", "modern-bert",
-                  "mpt", "olmo", "jais", "trillion", "granite-docling", "exaone4"});
+    add({kGpt2},
+        {"gpt-2", "phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "gigachat", "a.x-4.0",
+         "mellum", "modern-bert", "mpt", "olmo", "jais", "trillion", "granite-docling", "exaone4"});
+    add({.patterns = kGpt2, .adds_separator = true}, {"jina-v1-en", "jina-v2-code", "roberta-bpe"});
     add({kStarcoder}, {"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone",
                        "minerva-7b", "mellum2"});
     add({kFalcon}, {"falcon"});

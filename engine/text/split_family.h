@@ -21,6 +21,8 @@ struct SplitFamily {
   bool raw = false;
   // Raw text, of which white space is left out, and nothing merges across it.
   bool drops_spaces = false;
+  // As adds_bos, of a separator between two texts.
+  bool adds_separator = false;
 };
 
 // Unimplemented, naming it, where `name` is not known. The empty name is "default".

@@ -59,6 +59,23 @@ TEST(LoadVocabularyTest, FillsInWhatAByteLevelTokenizerMeansByDefault) {
   EXPECT_TRUE(LoadVocabulary(Make("gpt2", {{"pre", std::string("llama-bpe")}}))->add_bos);
 }
 
+TEST(LoadVocabularyTest, SomePutASeparatorBetweenTwoTexts) {
+  auto adds = [](const std::string& pre, const Pairs& more) {
+    Pairs keys = more;
+    keys.push_back({"pre", pre});
+    auto v = LoadVocabulary(Make("gpt2", keys));
+    EXPECT_TRUE(v.ok()) << v.status();
+    return v.ok() && v->add_separator;
+  };
+  for (const char* pre : {"jina-v1-en", "jina-v2-code", "roberta-bpe"}) {
+    EXPECT_TRUE(adds(pre, {})) << pre;
+    EXPECT_FALSE(adds(pre, {{"add_sep_token", false}})) << pre;
+  }
+  for (const char* pre : {"gpt-2", "jina-v2-es", "jina-v2-de", "modern-bert"}) {
+    EXPECT_FALSE(adds(pre, {})) << pre;
+  }
+}
+
 TEST(LoadVocabularyTest, TheFilesOwnValuesCount) {
   auto v = LoadVocabulary(Make("llama", {{"token_type", std::vector<int64_t>{2, 3, 3, 1, 6, 5}},
                                          {"bos_token_id", uint64_t{3}},
