@@ -58,7 +58,7 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileChoices(
 //   [a-zé\d_] [^"]        classes, with ranges of characters
 //   \d \D \w \W \s \S     [0-9], [A-Za-z0-9_], [ \t\n\r\f\v] and everything else
 //   xy  x|y  (x)  (?:x)  (?<name>x)  (?P<name>x)     groups only group
-//   x? x* x+ x{m} x{m,} x{m,n}                       a lazy ? behind these changes nothing
+//   x? x* x+ x{m} x{m,} x{m,n} x{,n}                 a lazy ? behind these changes nothing
 //   ^ at the beginning and $ at the end              allowed, but implied
 //
 // Look-around, backreferences, \b, \p{…}, flags, possessive and atomic groups are InvalidArgument:
@@ -94,8 +94,8 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(absl::string_view gra
 // 18 digits where no bound asks for more, numbers with a fraction or an exponent 15, exponents two,
 // and numbers with bounds have no exponent.
 //
-// A pattern is a regular expression as CompileRegex has it, but for \s, \S and `.`: those are
-// ECMA-262's, where U+00A0 is white space and \r ends a line.
+// A pattern is a regular expression as CompileRegex has it, but for \s, \S, `.` and {,n}: those are
+// ECMA-262's, where U+00A0 is white space, \r ends a line and {,n} stands for itself.
 //
 // Keywords. Those of drafts 4 to 2020-12 and `nullable`, $ref within the document (to $id, $anchor,
 // definitions; recursive too), $dynamicRef and $recursiveRef where one schema has that anchor, all

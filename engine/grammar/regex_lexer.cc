@@ -189,7 +189,10 @@ absl::StatusOr<std::optional<RegexLexer::Counts>> RegexLexer::TakeCounts() {
   const size_t open = pos_++;
   std::optional<int64_t> min = TakeNumber();
   std::optional<int64_t> max = min;
-  if (min && Consume(",")) max = TakeNumber();
+  if ((min || !ecma_) && Consume(",")) {
+    max = TakeNumber();
+    if (!min && max) min = 0;
+  }
   if (!min || !Consume("}")) {
     pos_ = open;
     return std::optional<Counts>();

@@ -18,7 +18,7 @@ class RegexLexer {
     std::optional<int64_t> max;
   };
 
-  // With `ecma`, \s, \S and . are those of ECMA-262; else those of CompileRegex.
+  // With `ecma`, \s, \S, . and {,n} are those of ECMA-262; else those of CompileRegex.
   // REQUIRES: valid UTF-8 without U+0000, which outlives this.
   explicit RegexLexer(absl::string_view regex, bool ecma = false) : regex_(regex), ecma_(ecma) {}
 
@@ -41,7 +41,7 @@ class RegexLexer {
   absl::StatusOr<CodePointSet> TakeEscape();
   // REQUIRES: at '['.
   absl::StatusOr<CodePointSet> TakeClass();
-  // {m}, {m,} or {m,n}; nothing, and stays, where the brace is an ordinary character.
+  // {m}, {m,}, {m,n} or {,n}; nothing, and stays, where the brace is an ordinary character.
   absl::StatusOr<std::optional<Counts>> TakeCounts();
 
   absl::Status Error(absl::string_view what, size_t offset) const;

@@ -28,7 +28,7 @@ struct RegexPiece {
 struct RegexOptions {
   TextForm form = TextForm::kPlain;
   // The `pattern` of a JSON Schema: an alternative without ^ (or $) may have anything before
-  // (behind) it, and white space and ends of lines are those of ECMA-262.
+  // (behind) it, and white space, ends of lines and {,n} are those of ECMA-262.
   bool pattern = false;
 };
 

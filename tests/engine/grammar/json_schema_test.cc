@@ -69,14 +69,15 @@ TEST(JsonSchemaTest, Scalars) {
   });
 }
 
-// Of which std::regex, by which CheckSchemas checks, knows ASCII alone.
-TEST(JsonSchemaTest, WhiteSpaceAndEndsOfLinesAreEcmas) {
+// Of which std::regex, by which CheckSchemas checks, knows ASCII alone, and no brace but a count.
+TEST(JsonSchemaTest, WhiteSpaceEndsOfLinesAndBracesAreEcmas) {
   const std::tuple<std::string, std::vector<std::string>, std::vector<std::string>> cases[] = {
       {R"({"pattern": "^\\s$"})",
        {"\" \"", R"("\t")", R"("\n")", R"("\u000b")", R"("\f")", R"("\r")", "\"\u00a0\"",
         "\"\u1680\"", "\"\u2000\"", "\"\u200a\"", "\"\u2028\"", "\"\u2029\"", "\"\u202f\"",
         "\"\u205f\"", "\"\u3000\"", "\"\ufeff\""},
        {"\"a\"", "\"\u1fff\"", "\"\u200b\"", R"("\u001f")", "\"\u0085\"", "\"\u180e\""}},
+      {R"({"pattern": "^a{,3}$"})", {R"("a{,3}")"}, {R"("aaa")", R"("")"}},
       {R"({"pattern": "^\\S$"})",
        {"\"a\"", "\"\u200b\"", R"("\u001f")"},
        {"\" \"", R"("\r")", "\"\u00a0\"", "\"\u2005\"", "\"\u2028\"", "\"\ufeff\""}},
