@@ -65,6 +65,7 @@ constexpr Golden kGolden[] = {
     Named("arcee-f32", kFloat),
     Named("phi3-f32", kFloat),
     Named("deepseek2-f32", kFloat),
+    Named("mistral4-f32", kAllFloat),
     Named("qwen3next-f32", kFloat),
     Named("gpt-oss-f32", kFloat),
     Named("granitemoe-f32", kFloat),
