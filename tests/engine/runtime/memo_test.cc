@@ -347,6 +347,26 @@ TEST_F(MemoTest, StoredChoicesAreThoseOfTheConstraint) {
   EXPECT_FALSE(can_be(without, good));
 }
 
+TEST_F(MemoTest, NoStoredAnswerSaysASuppressedToken) {
+  script_->suppressed = {'y'};
+  const LocalGenerator generator(StartScripted(script_));
+  const RequestSpec spec{.prompt = Bytes("?"), .options = {.max_tokens = 8}};
+  auto can_say = [&](const std::string& text) {
+    const auto length = static_cast<int32_t>(text.size());
+    return generator.CanBeAnswer(spec, {text, FinishReason::kStop, Bytes(text), {}, 1, length});
+  };
+  EXPECT_TRUE(can_say("no"));
+  EXPECT_FALSE(can_say("why"));
+  RequestSpec chooses = spec;
+  chooses.options.constraint = {AnswerConstraint::Kind::kChoices, R"(["yes","no","both"])"};
+  chooses.wants_first_choices = true;
+  auto can_choose = [&](const std::vector<FirstChoice>& choices) {
+    return generator.CanBeAnswer(chooses, {"no", FinishReason::kStop, Bytes("no"), choices, 1, 2});
+  };
+  EXPECT_TRUE(can_choose({{"b", -1}, {"n", -1}}));
+  EXPECT_FALSE(can_choose({{"b", -1}, {"n", -1}, {"y", -2}}));
+}
+
 // Who waits for a generation of his own can be faster than the engine's thread, and who finds an
 // answer in memory faster than who waited for it.
 TEST_F(MemoTest, NobodyHasAnAnswerBeforeItsStoreHas) {

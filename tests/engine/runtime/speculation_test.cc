@@ -2,6 +2,8 @@
 // same_answers_test's.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "engine/runtime/draft_odds.h"
 #include "engine/runtime/engine.h"
 #include "engine/runtime/prompt_lookup.h"
@@ -81,6 +83,23 @@ TEST_F(SpeculationTest, WhatTheGrammarForcesIsPartOfAGuess) {
 TEST_F(SpeculationTest, AWrongGuessCostsItsPlaceOnly) {
   // What followed "ab" is never what follows it now.
   EXPECT_EQ(StepsFor("ab1ab2ab3", "ab4ab5ab6", {.speculate = Speculate::kAlways}), 10);
+  EXPECT_GT(engine_->Stats().tokens_drafted, 0);
+}
+
+TEST_F(SpeculationTest, ASuppressedTokenIsNotSaidBecauseItIsGuessed) {
+  script_->suppressed = {'c'};
+  script_->says = {{Bytes("abcabcabc"), Bytes("abcabcabc")}};
+  std::vector<Text> said;
+  for (const Speculate speculate : {Speculate::kOff, Speculate::kAlways}) {
+    engine_ = StartScripted(script_);
+    said.push_back(Generate(*engine_, {.prompt = Bytes("abcabcabc"),
+                                       .options = {.max_tokens = 40, .speculate = speculate}})
+                       .tokens);
+    EXPECT_EQ(said.back(), said[0]);
+    EXPECT_EQ(std::count(said.back().begin(), said.back().end(), 'c'), 0);
+    EXPECT_EQ(script_->violation(), "");
+  }
+  EXPECT_GE(said[0].size(), 3u);
   EXPECT_GT(engine_->Stats().tokens_drafted, 0);
 }
 
