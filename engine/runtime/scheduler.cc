@@ -56,23 +56,39 @@ void Scheduler::Add(std::unique_ptr<Sequence> sequence) {
 
 std::vector<Scheduler::FollowedToEnd> Scheduler::FollowGrammars() {
   grammar_work_ = options_.grammar_work;
-  std::vector<Sequence*> waiting;
+  std::vector<Sequence*> interactive, batch;
   for (const auto& sequence : running_) {
-    if (sequence->waited_for_work() > 0) waiting.push_back(sequence.get());
+    if (sequence->waited_for_work() == 0) continue;
+    (sequence->interactive() ? interactive : batch).push_back(sequence.get());
   }
-  std::stable_sort(waiting.begin(), waiting.end(), [](const Sequence* a, const Sequence* b) {
-    return a->waited_for_work() < b->waited_for_work();
-  });
+  for (std::vector<Sequence*>* waiting : {&interactive, &batch}) {
+    std::stable_sort(waiting->begin(), waiting->end(), [](const Sequence* a, const Sequence* b) {
+      return a->waited_for_work() < b->waited_for_work();
+    });
+  }
   // A part is left for those that do not wait yet.
   const int64_t all_turns = options_.grammar_work / 2;
   const int64_t turn = std::max<int64_t>(all_turns / 4, 1);
   std::vector<FollowedToEnd> ended;
-  for (Sequence* sequence : waiting) {
-    if (options_.grammar_work - grammar_work_ >= all_turns) break;
+  auto spent = [this] { return options_.grammar_work - grammar_work_; };
+  auto give_turn = [&](Sequence* sequence) {
     int64_t work = turn;
     FollowedToEnd followed{.sequence = sequence, .end = sequence->Follow(&work)};
     grammar_work_ -= turn - work;
     if (!followed.end.ok() || followed.end->has_value()) ended.push_back(std::move(followed));
+  };
+  // Interactive ones have as many as they need, as far as that part reaches; of the others there is
+  // always one that goes on.
+  for (int64_t before = -1; before < spent() && spent() < all_turns;) {
+    before = spent();
+    for (Sequence* sequence : interactive) {
+      if (sequence->waited_for_work() > 0 && spent() < all_turns) give_turn(sequence);
+    }
+  }
+  const int64_t until = std::max(all_turns, spent() + 1);
+  for (Sequence* sequence : batch) {
+    if (spent() >= until) break;
+    give_turn(sequence);
   }
   return ended;
 }

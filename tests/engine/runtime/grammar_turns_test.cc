@@ -41,8 +41,10 @@ std::vector<AnswerConstraint> HardConstraints() {
 class GrammarTurnsTest : public testing::Test {
  protected:
   std::unique_ptr<Sequence> MakeSequence(std::vector<int32_t> prompt, int32_t max_tokens,
-                                         const AnswerConstraint& constraint = {}) {
+                                         const AnswerConstraint& constraint = {},
+                                         Priority priority = Priority::kBatch) {
     RequestSpec spec{.prompt = std::move(prompt), .options = {.max_tokens = max_tokens}};
+    spec.options.priority = priority;
     if (constraint.kind != Kind::kNone) spec.constraint = constraints_.Get(constraint).value();
     requests_.push_back(std::make_shared<Request>(std::move(spec)));
     return std::make_unique<Sequence>(requests_.back(), &model_->tokenizer(), 100000);
@@ -122,6 +124,37 @@ TEST_F(GrammarTurnsTest, ThoseThatHadTheLeastComeFirst) {
     ASSERT_LT(++steps, 10);
   } while (requests_.back() == nullptr || !Planned(20) || scheduler.num_running() < 21);
   scheduler.TakeIf([](const Sequence&) { return true; });
+}
+
+// Before all of batch that is as hard to follow, some of which goes on all the same.
+TEST_F(GrammarTurnsTest, AnInteractiveOneHasAsManyTurnsAsItNeeds) {
+  int steps_alone = 0;
+  for (const int others : {0, 20}) {
+    requests_.clear();
+    Scheduler scheduler({.cache = CacheOf(1000), .grammar_work = kStepWork / 5});
+    auto add = [&](int i, int32_t max_tokens, Priority priority) {
+      AnswerConstraint own = HardConstraints()[0];
+      absl::StrAppend(&own.text, "|", i);
+      scheduler.Add(MakeSequence({i + 1, 2, 3}, max_tokens, own, priority));
+    };
+    for (int i = 0; i < others; ++i) add(i, 100000, Priority::kBatch);
+    for (int step = 0; step < 100 && others > 0; ++step) Step(&scheduler);
+    add(100 + others, 24, Priority::kInteractive);
+    int steps = 0, went_on = 0;
+    while (!requests_.back()->WaitFor(absl::ZeroDuration())) {
+      Step(&scheduler);
+      ASSERT_LT(++steps, 10000);
+      for (int i = 0; i < others; ++i) went_on += Planned(i);
+    }
+    if (others == 0) {
+      steps_alone = steps;
+    } else {
+      EXPECT_GT(went_on, 0);
+    }
+    EXPECT_LE(steps, steps_alone + 2) << others << " others";
+    scheduler.TakeIf([](const Sequence&) { return true; });
+  }
+  EXPECT_GT(steps_alone, 40);
 }
 
 // What a sequence's grammar says, and how its answer ends, does not depend on when it is asked, on
