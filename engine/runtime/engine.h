@@ -46,7 +46,8 @@ struct EngineOptions {
   int32_t step_tokens = 512;    // token budget of a step: decodes first, then prefill chunks; >= 1
   int32_t max_sequences = 64;   // decoding together; >= 1
   int32_t max_queued = 100000;  // waiting requests beyond which Submit refuses
-  // The time between two tokens of an answer that prompts of others shall not stretch further.
+  // The time between two tokens of an answer that prompts of others shall not stretch further; the
+  // first also that to which batch rows keep a step beside interactive ones.
   absl::Duration interactive_itl = absl::Milliseconds(50);
   absl::Duration batch_itl = absl::InfiniteDuration();
   bool prefix_cache = true;
@@ -89,12 +90,12 @@ class Engine {
   absl::StatusOr<std::shared_ptr<const CompiledConstraint>> CompiledConstraintOf(
       const GenerationOptions& options) const;
 
-  // Whether a device that the model was on is lost, or its packed weights were damaged: all that was
-  // asked has failed, and so does what is asked from now on.
+  // Whether a device that the model was on is lost, or its packed weights were damaged: all that
+  // was asked has failed, and so does what is asked from now on.
   bool lost() const;
 
-  // Notices what other processes have stored meanwhile: reads the disk, once in a while. Submit does,
-  // too; who holds a lock there does it before.
+  // Notices what other processes have stored meanwhile: reads the disk, once in a while. Submit
+  // does, too; who holds a lock there does it before.
   void NoticeStored() const;
 
   const Model& model() const { return *model_; }
@@ -165,7 +166,7 @@ class Engine {
   void Finish(std::unique_ptr<Sequence> sequence, Generation result);
   static void Count(const Finished& finished, RequestCounts* counts);
   void Deliver();
-  PromptLimits MakePromptLimits() const;
+  StepLimits MakeStepLimits() const;
   void RecordStep(const StepPlan& plan, const StepWork& work, absl::Duration took);
   void RecordGuesses(const StepPlan& plan);
   void RecordToken(absl::Duration latency, bool first);

@@ -135,7 +135,7 @@ void Engine::TakeIncoming() {
 void Engine::Step() {
   DropAbandoned();
   FollowGrammars();
-  StepPlan plan = scheduler_->Schedule(MakePromptLimits());
+  StepPlan plan = scheduler_->Schedule(MakeStepLimits());
   ReportQueue();
   const absl::Status ops = plan.loads.empty() ? absl::OkStatus() : CarryOut(&plan);
   only_loads_ =
@@ -285,13 +285,19 @@ void Engine::ReportQueue() {
   stats_.kv_bytes_cached = scheduler_->blocks().cached_bytes();
 }
 
-PromptLimits Engine::MakePromptLimits() const {
+StepLimits Engine::MakeStepLimits() const {
   auto tokens = [this](absl::Duration itl) {
     return pacer_.PromptTokens(itl, options_.step_tokens);
   };
-  return {.beside_interactive = tokens(options_.interactive_itl),
-          .beside_batch = tokens(options_.batch_itl),
-          .token_seconds = pacer_.token_seconds()};
+  StepLimits limits = {.beside_interactive = tokens(options_.interactive_itl),
+                       .beside_batch = tokens(options_.batch_itl),
+                       .token_seconds = pacer_.token_seconds()};
+  if (scheduler_->HasBatchBesideInteractive()) {
+    const std::optional<int32_t> decode = speculator_->costs().TokensWithin(
+        absl::ToDoubleSeconds(options_.interactive_itl), limits.token_seconds);
+    limits.interactive_decode = decode.value_or(limits.interactive_decode);
+  }
+  return limits;
 }
 
 void Engine::RecordStep(const StepPlan& plan, const StepWork& work, absl::Duration took) {

@@ -14,6 +14,10 @@ struct Scheduler::Step {
   int32_t budget = 0;                                          // tokens
   int32_t prompt_limit = std::numeric_limits<int32_t>::max();  // of them for prompts
   int32_t scored_rows = 0;
+  int32_t prompt_tokens = 0;
+  int32_t decode_tokens = 0;
+  int32_t batch_rows = 0;    // that decode
+  bool interactive = false;  // there are interactive sequences, planned or not
 
   int32_t prompt_budget() const { return std::min(budget, prompt_limit); }
 
@@ -21,6 +25,8 @@ struct Scheduler::Step {
   void Count(const StepEntry& entry, int32_t sign) {
     budget -= sign * entry.num_tokens;
     if (!entry.decode) prompt_limit -= sign * entry.num_tokens;
+    (entry.decode ? decode_tokens : prompt_tokens) += sign * entry.num_tokens;
+    if (entry.decode && !entry.sequence->interactive()) batch_rows += sign;
     if (entry.sequence->scoring()) scored_rows += sign * entry.num_tokens;
   }
 };
@@ -109,15 +115,19 @@ bool Scheduler::IsReady(Sequence* sequence) {
   return sequence->ready();
 }
 
-StepPlan Scheduler::Schedule(const PromptLimits& limits) {
+StepPlan Scheduler::Schedule(const StepLimits& limits) {
   Step step;
   step.budget = options_.step_tokens;
+  step.interactive = HasInteractive();
   step.plan.tokens_reused = std::exchange(tokens_reused_, 0);
   step.plan.preemptions = std::exchange(preemptions_, 0);
   PlanDecodes(limits, &step);
   const size_t most = options_.max_sequences;
   PlanPrompts(Priority::kInteractive, &step);
   const bool room = AdmitWaiting(&interactive_waiting_, most + kInteractiveSeats, &step);
+  if (step.interactive) {
+    step.prompt_limit = std::min(step.prompt_limit, limits.beside_interactive - step.prompt_tokens);
+  }
   PlanPrompts(Priority::kBatch, &step);
   if (room) AdmitWaiting(&batch_waiting_, most, &step);
   // What a plan without tokens has to say is said by the next.
@@ -133,28 +143,41 @@ StepPlan Scheduler::Schedule(const PromptLimits& limits) {
                             b.sequence->request().spec().adapters;
                    });
   step.plan.cache_ops = blocks_.TakeOps();
-  if (options_.speculator != nullptr) PlanGuesses(limits.token_seconds, &step);
+  if (options_.speculator != nullptr) PlanGuesses(limits, &step);
   return std::move(step.plan);
 }
 
 // Has the planned sequences guess, with what the step has left.
-void Scheduler::PlanGuesses(double token_seconds, Step* step) {
+void Scheduler::PlanGuesses(const StepLimits& step_limits, Step* step) {
   std::vector<Speculator::Row> rows;
   std::vector<StepEntry*> entries;
-  Speculator::Limits limits{.prompt_seconds = token_seconds};
-  for (StepEntry& entry : step->plan.entries) {
+  Speculator::Limits limits{.step_tokens = step->decode_tokens + step->prompt_tokens,
+                            .prompts = step->prompt_tokens > 0,
+                            .prompt_seconds = step_limits.token_seconds};
+  std::vector<StepEntry*> by_priority;
+  for (StepEntry& entry : step->plan.entries) by_priority.push_back(&entry);
+  std::stable_partition(by_priority.begin(), by_priority.end(),
+                        [](const StepEntry* e) { return e->sequence->interactive(); });
+  // Beside interactive rows those of batch share what the step has left of its time.
+  const int32_t most_tokens =
+      step->interactive ? step_limits.interactive_decode : std::numeric_limits<int32_t>::max();
+  const int32_t room = std::max(most_tokens - limits.step_tokens, 0);
+  const int32_t most_of_batch = room / std::max(step->batch_rows, 1);
+  for (StepEntry* planned : by_priority) {
+    StepEntry& entry = *planned;
     Sequence* sequence = entry.sequence;
     sequence->DropGuess();
-    limits.step_tokens += entry.num_tokens;
-    limits.prompts = limits.prompts || !entry.decode;
     // A snapshot is of a state that has seen no guess.
     const bool guesses =
         entry.samples && sequence->AllowedTokens().ok() &&
+        (sequence->interactive() || most_of_batch > 0) &&
         sequence->request().spec().options.speculate != Speculate::kOff &&
         (!options_.cache.recurrent() || (entry.decode && entry.num_tokens <= kMostAgain));
     if (!guesses) continue;
+    int32_t most = most_tokens_ - entry.num_tokens;
+    if (!sequence->interactive()) most = std::min(most, most_of_batch);
     entry.speculator_row = static_cast<int32_t>(rows.size());
-    rows.push_back({.sequence = sequence, .most = most_tokens_ - entry.num_tokens});
+    rows.push_back({.sequence = sequence, .most = most});
     entries.push_back(&entry);
   }
   if (rows.empty()) return;
@@ -180,11 +203,36 @@ void Scheduler::PlanGuesses(double token_seconds, Step* step) {
   cache_ops.insert(cache_ops.end(), more.begin(), more.end());
 }
 
-// Planning may preempt, which takes sequences off the end of running_ (the planned one included).
-void Scheduler::PlanDecodes(const PromptLimits& limits, Step* step) {
-  for (size_t i = 0; i < running_.size() && step->budget > 0; ++i) {
-    Sequence* sequence = running_[i].get();
-    if (!sequence->decoding() || !IsReady(sequence)) continue;
+bool Scheduler::HasInteractive() const {
+  return interactive_waiting_.size() > 0 || (!running_.empty() && running_.front()->interactive());
+}
+
+bool Scheduler::HasBatchBesideInteractive() const {
+  return HasInteractive() && !running_.empty() && !running_.back()->interactive();
+}
+
+// Planning may preempt (the planned one included): what was preempted does not decode.
+void Scheduler::PlanDecodes(const StepLimits& limits, Step* step) {
+  std::vector<Sequence*> decoding;
+  for (const auto& sequence : running_) {
+    if (sequence->decoding()) decoding.push_back(sequence.get());
+  }
+  const bool limited =
+      step->interactive && limits.interactive_decode < std::numeric_limits<int32_t>::max();
+  if (limited) {  // those of batch that have sat out the longest first
+    const auto batch = std::find_if(decoding.begin(), decoding.end(),
+                                    [](const Sequence* s) { return !s->interactive(); });
+    std::stable_sort(batch, decoding.end(), [](const Sequence* a, const Sequence* b) {
+      return a->last_planned() < b->last_planned();
+    });
+  }
+  auto sits_out = [&](const Sequence& sequence) {
+    return limited && !sequence.interactive() && step->batch_rows >= kLeastBatchRows &&
+           step->decode_tokens + sequence.remaining() > limits.interactive_decode;
+  };
+  for (Sequence* sequence : decoding) {
+    if (step->budget <= 0) break;
+    if (!sequence->decoding() || sits_out(*sequence) || !IsReady(sequence)) continue;
     step->prompt_limit =
         std::min(step->prompt_limit,
                  sequence->interactive() ? limits.beside_interactive : limits.beside_batch);
@@ -287,6 +335,7 @@ bool Scheduler::PlanTokens(Sequence* sequence, int32_t num_tokens, Step* step) {
   } else {
     entry.samples = last;
   }
+  sequence->set_last_planned(++planned_);
   step->Count(entry, 1);
   step->plan.entries.push_back(entry);
   return true;

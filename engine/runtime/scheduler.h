@@ -28,7 +28,12 @@
 // step, their sequence having one that is known and several that are to come.
 // And one keeps a hard constraint from being everybody's: what grammars are followed takes a step
 // no more than SchedulerOptions::grammar_work. A sequence that needs more waits, with its last
-// token left out, and gets turns of later steps; those that have had the least come first.
+// token left out, and gets turns of later steps: interactive ones as many as they need, then those
+// that have had the least.
+//
+// An interactive sequence, as long as there is one, has steps that are about as long as it may wait
+// for a token: beside it only some of the batch rows decode, in turns, and prompts of batch have
+// the tokens that StepLimits leaves them.
 #ifndef LM_ENGINE_RUNTIME_SCHEDULER_H_
 #define LM_ENGINE_RUNTIME_SCHEDULER_H_
 
@@ -101,16 +106,23 @@ struct StepPlan {
   std::vector<Load> loads;
 };
 
-// Tokens of prompts that a step may have beside decoding sequences, so that these get their next
-// token in time; at least 1.
-struct PromptLimits {
+// What a step may have, so that sequences get their next token in time.
+struct StepLimits {
+  // Tokens of prompts beside decoding sequences; at least 1. Those of batch that stand beside an
+  // interactive prompt have of the first what that leaves.
   int32_t beside_interactive = std::numeric_limits<int32_t>::max();
   int32_t beside_batch = std::numeric_limits<int32_t>::max();
   double token_seconds = 0;  // what one adds to a step; 0: not known
+  // Tokens of decoding sequences, guessed ones included, beyond which those of batch sit out while
+  // there are interactive sequences; but kLeastBatchRows of them.
+  int32_t interactive_decode = std::numeric_limits<int32_t>::max();
 };
 
 // Sequences that interactive requests may run beyond max_sequences.
 inline constexpr int32_t kInteractiveSeats = 8;
+
+// Batch rows that decode in each step, whoever else does.
+inline constexpr int32_t kLeastBatchRows = 4;
 
 // What a prefix has to save, in tokens, for a sequence to be held back until it is computed.
 inline constexpr int kLeastHeldPrefix = 32;
@@ -136,7 +148,7 @@ class Scheduler {
   // Not empty where there are sequences and not all wait for their grammars. The plan's pointers
   // are valid until the sequence is taken. Beside decoding sequences the step has at most so many
   // tokens of prompts.
-  StepPlan Schedule(const PromptLimits& limits = {});
+  StepPlan Schedule(const StepLimits& limits = {});
 
   // The entry's tokens have been computed, and the next `tokens` of them stay: others may use those
   // from now on. First all that are not guessed; then, as often as one likes, those that were
@@ -169,18 +181,21 @@ class Scheduler {
   int64_t num_loading() const { return static_cast<int64_t>(loading_.size()); }
   // Of the running ones, those that wait for their grammars.
   int64_t num_following() const;
+  bool HasInteractive() const;  // running or waiting in the queue
+  // ... and running ones of batch: StepLimits::interactive_decode is of use.
+  bool HasBatchBesideInteractive() const;
   bool idle() const { return running_.empty() && num_waiting() == 0; }
   const BlockManager& blocks() const { return blocks_; }
   absl::Status CheckIntegrity() const;
 
  private:
   struct Step;
-  void PlanDecodes(const PromptLimits& limits, Step* step);
+  void PlanDecodes(const StepLimits& limits, Step* step);
   void PlanPrompts(Priority priority, Step* step);
   bool AdmitWaiting(FairQueue* waiting, size_t most, Step* step);
   bool Plan(Sequence* sequence, int32_t num_tokens, Step* step);
   bool PlanTokens(Sequence* sequence, int32_t num_tokens, Step* step);
-  void PlanGuesses(double token_seconds, Step* step);
+  void PlanGuesses(const StepLimits& limits, Step* step);
   bool MustWait(const Sequence& sequence);
   enum class Admission { kNo, kRuns, kLoads };
   Admission Admit(Sequence* sequence, Step* step);
@@ -209,6 +224,7 @@ class Scheduler {
     int64_t tokens = 0;  // that it will have
   };
   std::vector<Loading> loading_;
+  int64_t planned_ = 0;        // sequences, in all steps
   int64_t grammar_work_ = 0;   // left of this step's
   int64_t tokens_reused_ = 0;  // of plans without tokens, for the next
   int64_t preemptions_ = 0;

@@ -109,6 +109,9 @@ class Sequence {
 
   // For the scheduler: keys and values of [0, computed) are in the block table.
   void set_computed(int32_t computed) { computed_ = computed; }
+  // When tokens of it were planned last, by the scheduler's count of such plans.
+  int64_t last_planned() const { return last_planned_; }
+  void set_last_planned(int64_t count) { last_planned_ = count; }
 
   // Where snapshots of a recurrent model's state are to be taken: at the request's borders, and
   // where the scheduler wants them. The next one's position.
@@ -242,6 +245,7 @@ class Sequence {
   std::vector<int32_t> tokens_;
   int32_t given_tokens_;  // the prompt and what every answer begins with
   int32_t computed_ = 0;
+  int64_t last_planned_ = 0;
   PrefixKey store_key_;
   int64_t sighted_ = 0;
   std::vector<int32_t> store_points_;  // positions yet to be reached

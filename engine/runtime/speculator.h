@@ -62,6 +62,7 @@ class Speculator {
   void Judge(size_t i, int32_t before, bool ended);
   // A step that only decoded, of so many tokens, took so long.
   void Record(int32_t tokens, absl::Duration took) { costs_.Record(tokens, took); }
+  const StepCosts& costs() const { return costs_; }
   // An answer is there.
   void Learn(const Sequence& sequence);
 

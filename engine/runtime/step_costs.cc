@@ -44,4 +44,12 @@ double StepCosts::Seconds(int32_t tokens, double token_seconds) const {
   return less + (more - less) * (tokens - below) / (above - below);
 }
 
+std::optional<int32_t> StepCosts::TokensWithin(double seconds, double token_seconds) const {
+  if (steps_ == 0) return std::nullopt;
+  for (int32_t tokens = 1; tokens <= kMostTokens; ++tokens) {
+    if (Seconds(tokens, token_seconds) > seconds) return tokens - 1;
+  }
+  return std::nullopt;
+}
+
 }  // namespace lm

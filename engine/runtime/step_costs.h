@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "absl/time/time.h"
 
@@ -26,6 +27,9 @@ class StepCosts {
   // steps that compute prompts, 0 where that is not known; what was never tried lies between its
   // neighbours, or costs that more than the largest that was. 0 while nothing is known.
   double Seconds(int32_t tokens, double token_seconds) const;
+  // With how many tokens at most a step takes no longer than `seconds`, nor with any fewer; nullopt
+  // where kMostTokens take no longer, or nothing is known.
+  std::optional<int32_t> TokensWithin(double seconds, double token_seconds) const;
 
  private:
   struct Shape {

@@ -44,7 +44,7 @@ class SchedulerTest : public testing::Test {
   using Plan = std::vector<std::pair<int, int>>;
 
   // Schedules, pretends to compute, and lets sequences grow and end.
-  Plan Step(const PromptLimits& limits = {}) {
+  Plan Step(const StepLimits& limits = {}) {
     last_ = scheduler_->Schedule(limits);
     Plan plan;
     int32_t tokens = 0;
@@ -332,16 +332,50 @@ TEST_F(SchedulerTest, WhatAPreemptedOneHadOfTheStepIsForOthers) {
 
 TEST_F(SchedulerTest, PromptsLeaveDecodingOnesTheirTime) {
   Make({.step_tokens = 400, .cache = CacheOf(100)});
-  const PromptLimits limits = {.beside_interactive = 32, .beside_batch = 100};
+  const StepLimits limits = {.beside_interactive = 32, .beside_batch = 100};
   Add(1, Prompt(10, 'a'), 3);
   EXPECT_EQ(Step(limits), (Plan{{1, 10}}));
   Add(2, Prompt(900, 'b'), 2);
   EXPECT_EQ(Step(limits), (Plan{{1, 1}, {2, 100}}));
   AddInteractive(3, Prompt(20, 'c'), 3);
-  EXPECT_EQ(Step(limits), (Plan{{1, 1}, {3, 20}, {2, 80}}));
+  EXPECT_EQ(Step(limits), (Plan{{1, 1}, {3, 20}, {2, 12}}));  // the first token waits for all
   EXPECT_EQ(Step(limits), (Plan{{3, 1}, {2, 32}}));
   EXPECT_EQ(Step(limits), (Plan{{3, 1}, {2, 32}}));
   EXPECT_EQ(Step(limits), (Plan{{2, 400}}));  // nobody decodes
+  RunToEnd();
+}
+
+TEST_F(SchedulerTest, BatchRowsSitOutInTurnsBesideAnInteractiveOne) {
+  Make({.step_tokens = 400, .cache = CacheOf(500)});
+  constexpr int kRows = 20;
+  for (int i = 0; i < kRows; ++i) Add(i, Prompt(3, i), 50);
+  const StepLimits limits = {.interactive_decode = 9};
+  EXPECT_EQ(Step(limits).size(), 20u);
+  EXPECT_EQ(Step(limits).size(), 20u);  // nobody interactive
+  AddInteractive(100, Prompt(30, 'i'), 21);
+  std::map<int, int> decoded;
+  // Of the tokens nine are batch rows' while it waits for its first, and eight beside it then.
+  EXPECT_EQ(Step(limits).size(), 10u);
+  for (int step = 0; step < 20; ++step) {
+    const Plan plan = Step(limits);
+    EXPECT_EQ(plan.size(), 9u);
+    EXPECT_EQ(plan[0], (std::pair{100, 1}));
+    for (const auto& [id, tokens] : plan) ++decoded[id];
+  }
+  EXPECT_EQ(finished_, (std::vector<int>{100}));
+  for (int i = 0; i < kRows; ++i) EXPECT_NEAR(decoded[i], 20 * 8 / kRows, 1) << i;
+  EXPECT_EQ(Step(limits).size(), 20u);
+  RunToEnd();
+  for (int i = 0; i < kRows; ++i) EXPECT_EQ(requests_[i]->result().tokens, Prompt(50, kSpoken));
+}
+
+TEST_F(SchedulerTest, SomeBatchRowsDecodeHoweverLittleTimeThereIs) {
+  Make({.step_tokens = 400, .cache = CacheOf(500)});
+  for (int i = 0; i < 10; ++i) Add(i, Prompt(3, i), 50);
+  Step();
+  AddInteractive(100, Prompt(3, 'i'), 10);
+  EXPECT_EQ(Step({.interactive_decode = 0}).size(), kLeastBatchRows + 1u);
+  EXPECT_EQ(Step({.interactive_decode = 0}).size(), kLeastBatchRows + 1u);
   RunToEnd();
 }
 
@@ -371,7 +405,9 @@ TEST_F(SchedulerTest, RandomWorkloadsKeepTheRules) {
             random() % 5 == 0 ? Priority::kInteractive : Priority::kBatch);
       }
       if (scheduler_->idle()) continue;
-      ASSERT_FALSE(Step().empty()) << "seed " << seed;
+      const StepLimits limits = {.beside_interactive = static_cast<int32_t>(1 + random() % 100),
+                                 .interactive_decode = static_cast<int32_t>(random() % 12)};
+      ASSERT_FALSE(Step(limits).empty()) << "seed " << seed;
       ASSERT_LT(++steps, 20000);
       if (random() % 20 == 0) {
         auto taken = scheduler_->TakeIf([&](const Sequence&) { return random() % 10 == 0; });

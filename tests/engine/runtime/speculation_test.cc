@@ -116,6 +116,19 @@ TEST(StepCostsTest, LearnsEachSizeAndGuessesBetweenThem) {
   EXPECT_NEAR(costs.Seconds(7, 0.002), 0.018, 1e-4);
 }
 
+TEST(StepCostsTest, KnowsHowManyTokensATimeHasRoomFor) {
+  StepCosts costs;
+  EXPECT_EQ(costs.TokensWithin(1, 0), std::nullopt);
+  for (int i = 0; i < 3; ++i) {
+    costs.Record(1, absl::Milliseconds(10));
+    costs.Record(65, absl::Milliseconds(138));  // two milliseconds a token
+  }
+  EXPECT_EQ(costs.TokensWithin(0.0501, 0.001), 21);
+  EXPECT_EQ(costs.TokensWithin(0.0091, 0.001), 0);
+  EXPECT_EQ(costs.TokensWithin(0.1401, 0.001), 67);
+  EXPECT_EQ(costs.TokensWithin(10, 0.001), std::nullopt);
+}
+
 TEST(StepCostsTest, FollowsAMachineThatSlowsDownForAllSizes) {
   StepCosts costs;
   for (int i = 0; i < 50; ++i) {
