@@ -16,8 +16,9 @@ struct Scheduler::Step {
   int32_t scored_rows = 0;
   int32_t prompt_tokens = 0;
   int32_t decode_tokens = 0;
-  int32_t batch_rows = 0;    // that decode
-  bool interactive = false;  // there are interactive sequences, planned or not
+  int32_t batch_rows = 0;      // that decode
+  int64_t planned_before = 0;  // planned_
+  bool interactive = false;    // there are interactive sequences, planned or not
 
   int32_t prompt_budget() const { return std::min(budget, prompt_limit); }
 
@@ -118,6 +119,7 @@ bool Scheduler::IsReady(Sequence* sequence) {
 StepPlan Scheduler::Schedule(const StepLimits& limits) {
   Step step;
   step.budget = options_.step_tokens;
+  step.planned_before = planned_;
   step.interactive = HasInteractive();
   step.plan.tokens_reused = std::exchange(tokens_reused_, 0);
   step.plan.preemptions = std::exchange(preemptions_, 0);
@@ -244,6 +246,7 @@ void Scheduler::PlanPrompts(Priority priority, Step* step) {
   for (size_t i = 0; i < running_.size() && step->prompt_budget() > 0; ++i) {
     Sequence* sequence = running_[i].get();
     if (sequence->decoding() || sequence->priority() != priority) continue;
+    if (sequence->last_planned() > step->planned_before) continue;  // with another's priority
     Plan(sequence, sequence->remaining(), step);
   }
 }
@@ -253,8 +256,12 @@ bool Scheduler::AdmitWaiting(FairQueue* waiting, size_t most, Step* step) {
   most = std::min<size_t>(most, options_.step_tokens);
   waiting->BeginScan();
   while (step->prompt_budget() > 0 && running_.size() + loading_.size() < most) {
-    std::unique_ptr<Sequence> next =
-        waiting->TakeNext([this](const Sequence& s) { return !MustWait(s); });
+    std::unique_ptr<Sequence> next = waiting->TakeNext([this, step](const Sequence& s) {
+      if (step->prompt_budget() <= 0) return false;  // it was lent
+      const std::optional<Awaited> awaited = FindAwaited(s);
+      if (awaited && s.interactive()) LendPriority(*awaited, step);
+      return !awaited;
+    });
     if (next == nullptr) return true;
     const Admission admission = MakeRoomFor(next.get(), step);
     if (admission == Admission::kNo) {
@@ -341,12 +348,23 @@ bool Scheduler::PlanTokens(Sequence* sequence, int32_t num_tokens, Step* step) {
   return true;
 }
 
-// Whether a running sequence is computing a prefix that this one had better wait for.
-bool Scheduler::MustWait(const Sequence& sequence) {
-  if (!options_.prefix_cache || sequence.wants_every_token()) return false;
+// What a sequence of batch computes for an interactive one comes before what else is of batch.
+void Scheduler::LendPriority(const Awaited& awaited, Step* step) {
+  Sequence* sequence = awaited.sequence;
+  if (sequence == nullptr || sequence->interactive()) return;
+  if (sequence->last_planned() > step->planned_before) return;
+  Plan(sequence, awaited.tokens - sequence->computed(), step);
+}
+
+// The prefix, if any, that is under way and that this one had better wait for.
+std::optional<Scheduler::Awaited> Scheduler::FindAwaited(const Sequence& sequence) {
+  if (!options_.prefix_cache || sequence.wants_every_token()) return std::nullopt;
   const absl::Span<const int32_t> tokens =
       sequence.tokens().subspan(0, sequence.tokens().size() - 1);
-  int64_t longest = 0;
+  Awaited longest;
+  auto consider = [&longest](Sequence* other, int64_t common) {
+    if (common > longest.tokens) longest = {other, static_cast<int32_t>(common)};
+  };
   for (const Loading& other : loading_) {
     if (!other.sequence->SharesWith(sequence)) continue;
     const absl::Span<const int32_t> theirs = other.sequence->tokens().subspan(0, other.tokens);
@@ -354,20 +372,23 @@ bool Scheduler::MustWait(const Sequence& sequence) {
         std::mismatch(tokens.begin(), tokens.end(), theirs.begin(), theirs.end()).first -
         tokens.begin();
     if (options_.cache.recurrent() && common < other.tokens) continue;
-    longest = std::max(longest, common);
+    consider(nullptr, common);
   }
   for (const auto& other : running_) {
     if (other->decoding() || other->wants_every_token() || !other->SharesWith(sequence)) {
       continue;
     }
-    const absl::Span<const int32_t> theirs = other->tokens();
+    absl::Span<const int32_t> theirs = other->tokens();
+    if (other->waited_for_work() > 0) theirs.remove_suffix(1);  // not before its grammar is known
     const auto parting = std::mismatch(tokens.begin(), tokens.end(), theirs.begin(), theirs.end());
     int64_t common = parting.first - tokens.begin();
     if (options_.cache.recurrent()) common = other->SnapshotFor(static_cast<int32_t>(common));
-    longest = std::max<int64_t>(longest, common);
+    consider(other.get(), common);
   }
-  if (longest < kLeastHeldPrefix) return false;
-  return longest - blocks_.MatchLength(sequence.prefix_owner(), tokens) >= kLeastHeldPrefix;
+  if (longest.tokens < kLeastHeldPrefix) return std::nullopt;
+  const int64_t known = blocks_.MatchLength(sequence.prefix_owner(), tokens);
+  if (longest.tokens - known < kLeastHeldPrefix) return std::nullopt;
+  return longest;
 }
 
 // Gives a waiting sequence its cached prefix, provided that there is memory for all of it: its

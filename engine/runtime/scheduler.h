@@ -15,7 +15,8 @@
 // keep work from being done twice and memory from being an error:
 // - A burst. While a sequence computes a prefix that a waiting one could use, the waiting one is
 //   held back; a moment later it finds the prefix in the tree. In a recurrent model the one that
-//   computes stops where the two part, so that a snapshot of its state can be taken there.
+//   computes stops where the two part, so that a snapshot of its state can be taken there. Where an
+//   interactive one waits so for one of batch, that computes the prefix with its priority.
 // - Preemption. Where a sequence needs a block and there is none, the one admitted last gives up
 //   its blocks and waits at the head of the queue, with its tokens kept; a batch one where there is
 //   one, also for an interactive sequence to get in. The first one always gets what it needs, so
@@ -196,7 +197,13 @@ class Scheduler {
   bool Plan(Sequence* sequence, int32_t num_tokens, Step* step);
   bool PlanTokens(Sequence* sequence, int32_t num_tokens, Step* step);
   void PlanGuesses(const StepLimits& limits, Step* step);
-  bool MustWait(const Sequence& sequence);
+  // A prefix that is being computed, or loaded: by a null sequence.
+  struct Awaited {
+    Sequence* sequence = nullptr;
+    int32_t tokens = 0;
+  };
+  std::optional<Awaited> FindAwaited(const Sequence& sequence);
+  void LendPriority(const Awaited& awaited, Step* step);
   enum class Admission { kNo, kRuns, kLoads };
   Admission Admit(Sequence* sequence, Step* step);
   bool BeginLoad(Sequence* sequence, int64_t matched, Step* step);

@@ -369,6 +369,23 @@ TEST_F(SchedulerTest, BatchRowsSitOutInTurnsBesideAnInteractiveOne) {
   for (int i = 0; i < kRows; ++i) EXPECT_EQ(requests_[i]->result().tokens, Prompt(50, kSpoken));
 }
 
+// Else others that are interactive, and come all the time, would be before it for ever.
+TEST_F(SchedulerTest, APrefixThatAnInteractiveOneAwaitsIsComputedBeforeThoseBehindIt) {
+  Make({.step_tokens = 100, .cache = CacheOf(500)});
+  const std::vector<int32_t> prefix = Prompt(300, 'p');
+  Add(1, Join(prefix, Prompt(500, 'a')));
+  EXPECT_EQ(Step(), (Plan{{1, 100}}));
+  AddInteractive(100, Join(prefix, Prompt(10, 'b')), 1);
+  for (int i = 101; i < 120; ++i) AddInteractive(i, Prompt(100, i - 100), 1);
+  EXPECT_EQ(Step(), (Plan{{1, 100}}));
+  EXPECT_EQ(Step(), (Plan{{1, 100}}));
+  EXPECT_EQ(Step(), (Plan{{100, 22}, {101, 78}}));  // behind whole blocks: 288 of the 300
+  EXPECT_EQ(finished_, (std::vector<int>{100}));
+  EXPECT_EQ(last_.tokens_reused, 288);
+  RunToEnd();
+  EXPECT_EQ(computed_, 800 + 3 + 22 + 19 * 100);  // nothing twice but the rest of a block
+}
+
 TEST_F(SchedulerTest, SomeBatchRowsDecodeHoweverLittleTimeThereIs) {
   Make({.step_tokens = 400, .cache = CacheOf(500)});
   for (int i = 0; i < 10; ++i) Add(i, Prompt(3, i), 50);
