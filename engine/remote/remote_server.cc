@@ -136,7 +136,7 @@ RequestCounts RemoteServer::CountsOf(absl::string_view salt) const {
 }
 
 std::list<RemoteJob>& RemoteServer::QueueOf(const RemoteJob& job) {
-  return queues_[job.request->spec().options.priority == Priority::kInteractive ? 0 : 1];
+  return queues_[job.request->priority() == Priority::kInteractive ? 0 : 1];
 }
 
 void RemoteServer::Enqueue(RemoteJob job) {

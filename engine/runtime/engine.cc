@@ -43,6 +43,7 @@ Engine::Engine(std::unique_ptr<Model> model, const EngineOptions& options)
       options_(options),
       max_sequence_tokens_(MaxSequenceTokens(model_->language_model())),
       cancellation_(std::make_shared<BatchCancellation>()),
+      raises_(std::make_shared<std::atomic<uint64_t>>(0)),
       constraints_(std::make_unique<ConstraintCache>(&model_->tokenizer())),
       store_(MakeStore()),
       speculator_(MakeSpeculator()),
@@ -94,6 +95,7 @@ absl::StatusOr<std::shared_ptr<Request>> Engine::Submit(RequestSpec spec,
   }
   auto request = std::make_shared<Request>(std::move(spec));
   request->set_cancellation(cancellation_);
+  request->set_raises(raises_);
   request->set_listener(std::move(listener));
   if (answers) NoticeStored();
   absl::MutexLock lock(&mutex_);

@@ -9,6 +9,7 @@
 #ifndef LM_ENGINE_RUNTIME_ENGINE_H_
 #define LM_ENGINE_RUNTIME_ENGINE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -136,6 +137,7 @@ class Engine {
   void Step();
   void AnswerInspections();
   void DropAbandoned();
+  void MoveRaised();
   void FollowGrammars();
   void EndSequence(Sequence* sequence, const absl::StatusOr<std::optional<FinishReason>>& end,
                    absl::Time now);
@@ -185,6 +187,7 @@ class Engine {
   const ForkGuard fork_guard_;
   const absl::Status stopped_ = absl::FailedPreconditionError("the engine has been stopped");
   const std::shared_ptr<BatchCancellation> cancellation_;
+  const std::shared_ptr<std::atomic<uint64_t>> raises_;  // of requests
   const std::unique_ptr<ConstraintCache> constraints_;
 
   std::string no_store_;                // why there is none, where one was asked for
@@ -207,6 +210,7 @@ class Engine {
   bool only_loads_ = false;  // nothing can go on before one is done
   PrefixSightings sightings_;
   uint64_t cancels_seen_ = 0;
+  uint64_t raises_seen_ = 0;
 
   mutable absl::Mutex mutex_;
   std::deque<std::shared_ptr<Request>> incoming_ ABSL_GUARDED_BY(mutex_);

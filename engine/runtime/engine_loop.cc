@@ -134,6 +134,7 @@ void Engine::TakeIncoming() {
 // Schedules a batch, runs the model over it, samples, and hands out what is finished.
 void Engine::Step() {
   DropAbandoned();
+  MoveRaised();
   FollowGrammars();
   StepPlan plan = scheduler_->Schedule(MakeStepLimits());
   ReportQueue();
@@ -181,6 +182,14 @@ void Engine::DropAbandoned() {
     Generation result = sequence->TakeError(sequence->request().AbandonedStatus(), now);
     Finish(std::move(sequence), std::move(result));
   }
+}
+
+// What was taken before its request was raised is found here, what is taken later has the priority.
+void Engine::MoveRaised() {
+  const uint64_t raises = raises_->load(std::memory_order_acquire);
+  if (raises == raises_seen_) return;
+  raises_seen_ = raises;
+  scheduler_->MoveRaised();
 }
 
 // Gives those that wait for their grammars a turn.

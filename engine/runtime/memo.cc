@@ -216,6 +216,9 @@ std::shared_ptr<Request> Memo::Join(const std::shared_ptr<Flight>& flight, Reque
   request->set_listener(
       std::make_shared<Waiter<Flight>>(std::weak_ptr<Flight>(flight), flight->store_));
   flight->waiting_.push_back(request);
+  if (request->priority() == Priority::kInteractive && flight->work_ != nullptr) {
+    flight->work_->Raise();
+  }
   return request;
 }
 

@@ -8,6 +8,8 @@
 // flight), by whichever connection. Only answers are remembered, never errors. What is remembered
 // in memory is bounded by bytes, the longest unused goes first; a MemoStore keeps it for longer.
 //
+// A generation has the highest priority of those who wait for it.
+//
 // Who asks gets a Request of his own: cancelling it, or its running into its timeout_ms, does not
 // disturb the others who wait for the same generation. The last one to go stops it.
 #ifndef LM_ENGINE_RUNTIME_MEMO_H_

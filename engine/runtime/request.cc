@@ -25,7 +25,8 @@ absl::string_view FinishReasonName(FinishReason reason) {
 Request::Request(RequestSpec spec)
     : spec_(std::move(spec)),
       submitted_(absl::Now()),
-      deadline_(absl::ToUnixNanos(absl::InfiniteFuture())) {}
+      deadline_(absl::ToUnixNanos(absl::InfiniteFuture())),
+      priority_(spec_.options.priority) {}
 
 bool Request::WaitFor(absl::Duration timeout) { return Wait(absl::Condition(&done_), timeout); }
 
@@ -71,6 +72,12 @@ const Generation& Request::result() const {
   absl::MutexLock lock(&mutex_);
   assert(done_);
   return result_;
+}
+
+void Request::Raise() {
+  if (priority_.exchange(Priority::kInteractive) == Priority::kInteractive) return;
+  if (raises_ != nullptr) raises_->fetch_add(1, std::memory_order_release);
+  if (listener_ != nullptr) listener_->OnRaised(*this);
 }
 
 void Request::Abandon(State state) {

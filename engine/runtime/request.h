@@ -99,6 +99,8 @@ class RequestListener {
   virtual ~RequestListener() = default;
   // The result is there. On the thread that made it, after those who wait can see it.
   virtual void OnFinished(const Request&) noexcept {}
+  // It has become interactive. On the thread that said so, once.
+  virtual void OnRaised(Request&) noexcept {}
   // Nobody waits any more, or its time is over. On the thread that said so, once.
   virtual void OnAbandoned(Request&) noexcept {}
   // Somebody waits for a request that has a timeout_ms: every few milliseconds, on his thread.
@@ -175,6 +177,12 @@ class Request {
   void Cancel() { Abandon(State::kCancelled); }
   bool cancelled() const { return state_.load(std::memory_order_relaxed) == State::kCancelled; }
 
+  // Somebody interactive waits for it too: it goes before batch from the next step on. Returns at
+  // once.
+  void Raise();
+  // The options', or interactive once it was raised.
+  Priority priority() const { return priority_.load(std::memory_order_acquire); }
+
   // REQUIRES: WaitFor has returned true.
   const Generation& result() const;
 
@@ -198,6 +206,8 @@ class Request {
   // Whom to tell when the request is abandoned, and whom else of everything. Call before anybody
   // else has the request.
   void set_cancellation(std::shared_ptr<BatchCancellation> c) { cancellation_ = std::move(c); }
+  // Counts the requests that were raised. Likewise.
+  void set_raises(std::shared_ptr<std::atomic<uint64_t>> raises) { raises_ = std::move(raises); }
   void set_listener(std::shared_ptr<RequestListener> listener) { listener_ = std::move(listener); }
   // Hands out a token of a streamed answer.
   void PublishToken(StreamedToken token);
@@ -213,7 +223,9 @@ class Request {
   const absl::Time submitted_;
   std::atomic<int64_t> deadline_;  // Unix time, ns
   std::shared_ptr<BatchCancellation> cancellation_;
-  std::shared_ptr<RequestListener> listener_;  // may be null
+  std::shared_ptr<std::atomic<uint64_t>> raises_;  // may be null
+  std::shared_ptr<RequestListener> listener_;      // may be null
+  std::atomic<Priority> priority_;
   std::atomic<State> state_{State::kWanted};
   mutable absl::Mutex mutex_;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;

@@ -61,6 +61,19 @@ void Scheduler::Add(std::unique_ptr<Sequence> sequence) {
   queue.PushBack(std::move(sequence));
 }
 
+void Scheduler::MoveRaised() {
+  auto raised = batch_waiting_.TakeIf(
+      [](const Sequence& s) { return s.request().priority() != s.priority(); });
+  for (std::unique_ptr<Sequence>& sequence : raised) {
+    sequence->UpdatePriority();
+    interactive_waiting_.PushBack(std::move(sequence));
+  }
+  for (Loading& loading : loading_) loading.sequence->UpdatePriority();
+  for (const auto& sequence : running_) sequence->UpdatePriority();
+  std::stable_partition(running_.begin(), running_.end(),
+                        [](const auto& sequence) { return sequence->interactive(); });
+}
+
 std::vector<Scheduler::FollowedToEnd> Scheduler::FollowGrammars() {
   grammar_work_ = options_.grammar_work;
   std::vector<Sequence*> interactive, batch;

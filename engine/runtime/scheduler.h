@@ -136,6 +136,10 @@ class Scheduler {
   // Queues a sequence. REQUIRES: it fits into the cache alone.
   void Add(std::unique_ptr<Sequence> sequence);
 
+  // Some requests have been raised: their sequences are among the interactive ones from now on,
+  // behind those that were.
+  void MoveRaised();
+
   // Begins a step with turns for the sequences that wait for their grammars. Those of them that
   // came to an end, and it.
   struct FollowedToEnd {

@@ -63,6 +63,7 @@ Sequence::Sequence(std::shared_ptr<Request> request, const Tokenizer* tokenizer,
       prompt_tokens_(static_cast<int32_t>(request_->spec().prompt.size())),
       tokens_(request_->spec().prompt),
       given_tokens_(prompt_tokens_),
+      priority_(request_->priority()),
       answer_text_(tokenizer, request_->spec()),
       last_token_(request_->submitted()) {
   generation_.tokens_in = prompt_tokens_;

@@ -59,7 +59,9 @@ class Sequence {
   bool SharesWith(const Sequence& other) const {
     return salt() == other.salt() && adapters_ == other.adapters_;
   }
-  Priority priority() const { return request_->spec().options.priority; }
+  // The request's, as it was when it was last looked at.
+  Priority priority() const { return priority_; }
+  void UpdatePriority() { priority_ = request_->priority(); }
   bool interactive() const { return priority() == Priority::kInteractive; }
   bool scoring() const { return request_->spec().score_prompt; }
   bool embedding() const { return request_->spec().embed.has_value(); }
@@ -244,6 +246,7 @@ class Sequence {
   const int32_t prompt_tokens_;
   std::vector<int32_t> tokens_;
   int32_t given_tokens_;  // the prompt and what every answer begins with
+  Priority priority_;
   int32_t computed_ = 0;
   int64_t last_planned_ = 0;
   PrefixKey store_key_;

@@ -83,6 +83,16 @@ class Vote : public std::enable_shared_from_this<Vote> {
     request_->Finish(std::move(result));
   }
 
+  void Raise() noexcept {
+    std::vector<std::shared_ptr<Request>> ballots;
+    try {
+      absl::MutexLock lock(&mutex_);
+      ballots = ballots_;
+    } catch (...) {  // no memory: they stay as they are
+    }
+    for (const std::shared_ptr<Request>& ballot : ballots) ballot->Raise();
+  }
+
   // Nobody else waits for a ballot.
   void KeepDeadlines() noexcept {
     const absl::Time now = absl::Now();
@@ -164,6 +174,9 @@ class Voter : public ForwardingListener {
   void OnAbandoned(Request& request) noexcept override {
     ForwardingListener::OnAbandoned(request);
     if (const std::shared_ptr<Vote> vote = vote_.lock()) vote->Abandon();
+  }
+  void OnRaised(Request&) noexcept override {
+    if (const std::shared_ptr<Vote> vote = vote_.lock()) vote->Raise();
   }
   void OnWaiting(Request&) noexcept override {
     if (const std::shared_ptr<Vote> vote = vote_.lock()) vote->KeepDeadlines();

@@ -164,6 +164,35 @@ TEST_F(MemoTest, OneUnderWayIsWaitedFor) {
   EXPECT_EQ(memo_.Stats("", "").shared, 4);
 }
 
+TEST_F(MemoTest, OneUnderWayGoesBeforeBatchOnceAnInteractiveCallWaitsForIt) {
+  auto engine = StartScripted(script_, {.max_sequences = 1});
+  LocalGenerator generator(engine);
+  auto submit = [&](const std::string& prompt, const GenerationOptions& options) {
+    return memo_.Submit(generator, Spec(prompt, options), {"me"}).value();
+  };
+  for (const bool votes : {false, true}) {
+    GenerationOptions options{.max_tokens = 8};
+    if (votes) options.vote = 2;
+    script_->Pause();
+    std::vector<std::shared_ptr<Request>> batch;
+    for (int i = 0; i < 20; ++i) {
+      GenerationOptions longest{.max_tokens = 64 + votes};
+      longest.logit_bias = {{kImEnd, -1000}};
+      batch.push_back(submit(std::to_string(i), longest));
+    }
+    const auto last = submit("hello", options);
+    options.priority = Priority::kInteractive;
+    const auto joined = submit("hello", options);
+    script_->most_forwards = script_->forwards + 200;  // of the batch's more than a thousand
+    script_->Resume();
+    const std::vector<Generation> answers = {Await(joined), Await(last)};
+    EXPECT_EQ(answers[0].text, answers[1].text);
+    script_->most_forwards = std::numeric_limits<int64_t>::max();
+    for (const auto& other : batch) Await(other);
+  }
+  EXPECT_EQ(memo_.Stats("", "").shared, 2);
+}
+
 TEST_F(MemoTest, OneWhoLeavesDoesNotDisturbTheOthers) {
   script_->Pause();
   const auto leaves = Submit("hello");
