@@ -72,9 +72,14 @@ cudaError_t LaunchRecorder::Flush() {
   return std::exchange(failed_, cudaSuccess);
 }
 
-void LaunchRecorder::FlushForNow() {
+void LaunchRecorder::FlushForNow() noexcept {
   if (pending_.nodes.empty()) return;
-  const cudaError_t error = LaunchPending();
+  cudaError_t error;
+  try {
+    error = LaunchPending();
+  } catch (...) {  // the host has no memory for a list
+    error = cudaErrorMemoryAllocation;
+  }
   if (failed_ == cudaSuccess) failed_ = error;
   pending_.nodes.clear();
   pending_.bytes.clear();
@@ -94,20 +99,30 @@ cudaError_t LaunchRecorder::LaunchPending() {
         Destroy(&graphs_.back());
         graphs_.pop_back();
       }
+      graphs_.emplace_front().list = pending_;
       error = LaunchEach();
-      graphs_.emplace_front();
-      graphs_.front().list = pending_;
     } else {
       graphs_.splice(graphs_.begin(), graphs_, graph);
-      error = graph->exec == nullptr ? Build(&*graph) : Update(&*graph);
-      if (error == cudaSuccess) error = api_.GraphLaunch(graph->exec, stream_);
-      if (error != cudaSuccess) {
-        Destroy(&*graph);
-        graphs_.erase(graph);
-      }
+      error = LaunchGraph(&*graph);
     }
   }
   return error;
+}
+
+// The pending kernels, by the graph of their list.
+cudaError_t LaunchRecorder::LaunchGraph(Graph* graph) {
+  cudaError_t error = graph->exec == nullptr ? Build(graph) : Update(graph);
+  const bool made = error == cudaSuccess;
+  if (made) error = api_.GraphLaunch(graph->exec, stream_);
+  if (error == cudaSuccess) return error;
+  // It has not been launched, and is not what it was: the next time it is made anew.
+  Destroy(graph);
+  graph->nodes.clear();
+  graph->graph = nullptr;
+  graph->exec = nullptr;
+  if (made) return error;
+  api_.GetLastError();
+  return LaunchEach();
 }
 
 cudaError_t LaunchRecorder::LaunchEach() {

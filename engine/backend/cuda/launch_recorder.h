@@ -8,6 +8,8 @@
 // second time a list of kernels is seen it becomes a graph, which is launched as a whole from then
 // on, after the nodes whose arguments differ have been told so.
 //
+// A graph takes memory of the device: where there is none, its kernels are launched one by one.
+//
 // Whatever else is put into the queue, or frees what kernels may use, flushes before.
 // One thread at a time.
 #ifndef LM_ENGINE_BACKEND_CUDA_LAUNCH_RECORDER_H_
@@ -38,8 +40,8 @@ class LaunchRecorder {
            const size_t* sizes, int count);
   // Puts what was added into the queue. Where it fails the rest of it is forgotten.
   cudaError_t Flush();
-  // The same for those who cannot say what has failed: the next Flush does.
-  void FlushForNow();
+  // The same for those who cannot say what has failed: the next Flush does. Never throws.
+  void FlushForNow() noexcept;
   // Forgets what was added, and all graphs: the device is lost, or goes away.
   void Close();
 
@@ -69,6 +71,7 @@ class LaunchRecorder {
   };
 
   cudaError_t LaunchPending();
+  cudaError_t LaunchGraph(Graph* graph);
   cudaError_t LaunchEach();
   cudaError_t Build(Graph* graph);
   cudaError_t Update(Graph* graph);

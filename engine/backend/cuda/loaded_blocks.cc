@@ -59,4 +59,10 @@ absl::StatusOr<Buffer> BlocksOnDevice(DType dtype, Buffer blocks) {
   return blocks;
 }
 
+int64_t RowBytesOnDevice(DType dtype, int64_t cols) {
+  if (IsCoded(dtype)) return cols / 32 * static_cast<int64_t>(sizeof(ExpandedBlock));
+  const int64_t scales = dtype == DType::kMXFP4 ? cols / Traits(dtype).block_size : 0;
+  return RowBytes(dtype, cols) + scales;
+}
+
 }  // namespace lm::cuda

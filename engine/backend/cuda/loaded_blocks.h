@@ -11,6 +11,8 @@ namespace lm::cuda {
 
 // Takes a matrix as the file has it. Only MXFP4 and the types of gguf/coded_blocks.h change.
 absl::StatusOr<Buffer> BlocksOnDevice(DType dtype, Buffer blocks);
+// Bytes of a row of it then.
+int64_t RowBytesOnDevice(DType dtype, int64_t cols);
 
 }  // namespace lm::cuda
 

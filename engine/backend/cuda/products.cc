@@ -10,7 +10,7 @@
 namespace lm {
 namespace {
 
-// Bytes of the file that are brought to the device at a time.
+// Bytes of a matrix that are brought to the device at a time.
 constexpr int64_t kSlabBytes = int64_t{64} << 20;
 
 cuda::InputKind ToInputKind(ProductInput::Kind kind) {
@@ -34,8 +34,9 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> CudaBackend::LoadMatrix(DType dtyp
                                                                       RowReader read) {
   RETURN_IF_ERROR(CheckLoadMatrix(dtype, rows, cols));
   const int64_t row_bytes = RowBytes(dtype, cols);
+  const int64_t row_on_device = cuda::RowBytesOnDevice(dtype, cols);
   const int64_t slab = std::max<int64_t>(
-      kSlabBytes / row_bytes / cuda::kPanelRows * cuda::kPanelRows, cuda::kPanelRows);
+      kSlabBytes / row_on_device / cuda::kPanelRows * cuda::kPanelRows, cuda::kPanelRows);
   const bool packs = dtype != DType::kF32;
   const cuda::PackedShape shape = cuda::ShapeOfPacked(dtype, rows, cols);
   ASSIGN_OR_RETURN(Buffer memory, device_->Allocate(shape.bytes));

@@ -479,6 +479,46 @@ TEST(LaunchRecorderTest, AListThatComesAgainIsLaunchedAsAGraph) {
   EXPECT_TRUE(fake.memory.empty());
 }
 
+// Where the device has no memory for a graph, or will not change it, each kernel is launched by
+// itself; and the next time it is tried again.
+TEST(LaunchRecorderTest, WithoutAGraphTheKernelsAreLaunchedOneByOne) {
+  constexpr int kKernels = 10;
+  static const char kKernel[kKernels] = {};
+  // The calls of making a graph: one to create it, one a node, one to instantiate it.
+  for (int failing = 2; failing < 2 + kKernels + 2; ++failing) {
+    SCOPED_TRACE(failing);
+    fake = {};
+    {
+      LaunchRecorder recorder(kFakeApi, 0, nullptr);
+      int64_t argument = 0;
+      auto flush = [&] {
+        for (int i = 0; i < kKernels; ++i) {
+          void* arguments[] = {&argument};
+          const size_t sizes[] = {sizeof(argument)};
+          recorder.Add(&kKernel[i], 1, 32, 0, arguments, sizes, 1);
+        }
+        return recorder.Flush();
+      };
+      EXPECT_EQ(flush(), cudaSuccess);
+      fake.fail_at = fake.calls + failing;
+      fake.error = cudaErrorMemoryAllocation;
+      EXPECT_EQ(flush(), cudaSuccess);
+      EXPECT_EQ(fake.launches, 2 * kKernels);
+      EXPECT_EQ(fake.graph_launches, 0);
+      EXPECT_EQ(flush(), cudaSuccess);
+      EXPECT_EQ(fake.graph_launches, 1);
+      ++argument;
+      fake.fail_at = fake.calls + 3;  // the second node does not take it
+      EXPECT_EQ(flush(), cudaSuccess);
+      EXPECT_EQ(fake.launches, 4 * kKernels);
+      EXPECT_EQ(fake.graph_launches, 1);
+      EXPECT_EQ(flush(), cudaSuccess);
+      EXPECT_EQ(fake.graph_launches, 2);
+    }
+    EXPECT_TRUE(fake.memory.empty());
+  }
+}
+
 TEST(CudaDeviceListTest, SaysWhyADeviceIsNotUsed) {
   fake = {.fail_at = 1, .error = cudaErrorInsufficientDriver};
   absl::Status status = CheckCudaDevice(kFakeApi, 0);
