@@ -4,6 +4,7 @@
 
 #include <sqlite3.h>
 
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -22,11 +23,13 @@ class SqlConnection {
   using Row = std::vector<std::string>;
 
   explicit SqlConnection(const std::string& path) {
-    Check(sqlite3_open(path.c_str(), &db_));
-    sqlite3_busy_timeout(db_, 20'000);
-    Check(sqlite3_lm_init(db_, nullptr, nullptr) & 0xff);
+    sqlite3* db = nullptr;
+    const int opened = sqlite3_open(path.c_str(), &db);
+    db_.reset(db);
+    Check(opened);
+    sqlite3_busy_timeout(db, 20'000);
+    Check(sqlite3_lm_init(db, nullptr, nullptr) & 0xff);
   }
-  ~SqlConnection() { sqlite3_close(db_); }
   SqlConnection(const SqlConnection&) = delete;
   SqlConnection& operator=(const SqlConnection&) = delete;
 
@@ -36,7 +39,7 @@ class SqlConnection {
     const char* rest = sql.c_str();
     while (*rest != '\0') {
       sqlite3_stmt* statement = nullptr;
-      Check(sqlite3_prepare_v2(db_, rest, -1, &statement, &rest));
+      Check(sqlite3_prepare_v2(handle(), rest, -1, &statement, &rest));
       for (size_t i = 0; i < parameters.size(); ++i) {
         sqlite3_bind_text(statement, static_cast<int>(i) + 1, parameters[i].c_str(), -1,
                           SQLITE_TRANSIENT);
@@ -50,7 +53,7 @@ class SqlConnection {
           row.push_back(text == nullptr ? "" : text);
         }
       }
-      const std::string message = sqlite3_errmsg(db_);
+      const std::string message = sqlite3_errmsg(handle());
       sqlite3_finalize(statement);
       if (code != SQLITE_DONE) throw SqlError(message);
     }
@@ -74,14 +77,17 @@ class SqlConnection {
     Rows("INSERT OR REPLACE INTO temp.lm_settings VALUES (?, ?)", {key, value});
   }
 
-  sqlite3* handle() const { return db_; }
+  sqlite3* handle() const { return db_.get(); }
 
  private:
   void Check(int code) {
-    if (code != SQLITE_OK) throw SqlError(sqlite3_errmsg(db_));
+    if (code != SQLITE_OK) throw SqlError(sqlite3_errmsg(handle()));
   }
 
-  sqlite3* db_ = nullptr;
+  struct Close {
+    void operator()(sqlite3* db) const { sqlite3_close(db); }
+  };
+  std::unique_ptr<sqlite3, Close> db_;
 };
 
 }  // namespace lm
