@@ -15,7 +15,7 @@ namespace lm {
 
 // PermissionDenied unless a statement that runs on `db`, or a view or trigger of temp, calls
 // `function` by its name. (A constraint that calls what the statement calls itself is not told
-// apart; nor is a statement whose text SQLite did not keep, as of sqlite3_prepare().)
+// apart; and a statement that was prepared the old way, whose text SQLite did not keep, may.)
 absl::Status CheckIsDirectCall(sqlite3* db, absl::string_view function);
 
 }  // namespace lm
