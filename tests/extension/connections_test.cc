@@ -133,6 +133,11 @@ TEST_P(Connections, HaveTheirEnginesThreadsAndNoOthers) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   });
+  auto stop = [&] {
+    done = true;
+    if (watcher.joinable()) watcher.join();
+  };
+  const std::shared_ptr<void> stops(nullptr, [&stop](void*) { stop(); });  // also where something throws
   {
     Connection keeper(model_, "one");
     keeper.Alone("A game.");
@@ -148,8 +153,7 @@ TEST_P(Connections, HaveTheirEnginesThreadsAndNoOthers) {
       });
       ++phase;
     }
-    done = true;
-    watcher.join();
+    stop();
     EXPECT_GT(most, kConnections);
     EXPECT_LE(most, before + 1 + kConnections + 1 + (kPoolThreads - 1));
     EXPECT_EQ(CountThreads(), before + 1 + (kPoolThreads - 1));
