@@ -208,11 +208,11 @@ class CrowdTest : public testing::Test {
     }
   }
   void ChangeASetting(Member& member) {
-    // As SQL; "" is the default.
+    // As SQL; "" is the default. A salt is this process's: who has it may cancel what others run.
     static const std::vector<std::pair<std::string, std::vector<std::string>>> kSettings = {
-        {"lookahead", {"'on'", "'off'"}},     {"speculate", {"'off'", "'auto'", "'always'"}},
-        {"salt", {"'one'", "'two'"}},         {"threads", {"1", "2"}},
-        {"kv_bytes", {"2000000", "4000000"}}, {"prefix_store", {"", "?1 || '/store'"}},
+        {"lookahead", {"'on'", "'off'"}},           {"speculate", {"'off'", "'auto'", "'always'"}},
+        {"salt", {"?1 || ' one'", "?1 || ' two'"}}, {"threads", {"1", "2"}},
+        {"kv_bytes", {"2000000", "4000000"}},       {"prefix_store", {"", "?1 || '/store'"}},
         {"memo", {"", "?1 || '/memo.db'"}},
     };
     const auto& [key, values] = kSettings[Draw(member, static_cast<int>(kSettings.size()))];
