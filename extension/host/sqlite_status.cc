@@ -10,9 +10,8 @@ namespace {
 // reach the user's terminal.
 char* Message(const char* name, const absl::Status& status) {
   absl::string_view message = status.message();
-  if (absl::ConsumePrefix(&message, name)) {
-    if (!absl::ConsumePrefix(&message, ": ")) message = status.message();
-  }
+  absl::string_view behind = message;
+  if (absl::ConsumePrefix(&behind, name) && absl::ConsumePrefix(&behind, ": ")) message = behind;
   char* text = sqlite3_mprintf("%s: %.*s", name, static_cast<int>(message.size()), message.data());
   if (text == nullptr) return nullptr;
   for (char* c = text; *c != '\0'; ++c) {
