@@ -50,7 +50,9 @@ bool Request::Wait(const absl::Condition& ready, absl::Duration timeout) {
       next = std::min(until, now + kTick);
     }
     absl::MutexLock lock(&mutex_);
-    is_ready = mutex_.AwaitWithDeadline(ready, next);
+    // Who only looks does not sleep: a wait that is over at once gives the processor away.
+    is_ready =
+        timeout > absl::ZeroDuration() ? mutex_.AwaitWithDeadline(ready, next) : ready.Eval();
     over = next == until;
   }
   if (is_ready && listener_ != nullptr) listener_->OnCollected(*this);
