@@ -7,8 +7,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <set>
+#include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -26,6 +30,40 @@ absl::Status FileError(int error, const std::string& path) {
     default:
       return absl::UnavailableError(message);
   }
+}
+
+// Files that must not be closed. What is open keeps its inode's number.
+struct Databases {
+  absl::Mutex mutex;
+  std::set<std::pair<dev_t, ino_t>> left_open ABSL_GUARDED_BY(mutex);
+
+  bool Have(const struct stat& info) {
+    absl::MutexLock lock(&mutex);
+    return left_open.contains({info.st_dev, info.st_ino});
+  }
+  void Add(const struct stat& info) {
+    absl::MutexLock lock(&mutex);
+    left_open.insert({info.st_dev, info.st_ino});
+  }
+  static Databases& OfProcess() {
+    static Databases* const databases = new Databases();
+    return *databases;
+  }
+};
+
+// Whether the open file is an SQLite database, or locked by anybody, this process included: its log
+// and its shared memory do not look like databases, and one that is new has nothing in it.
+bool IsDatabase(int fd) {
+  constexpr char kSign[] = "SQLite format 3";  // and a NUL
+  char begin[sizeof(kSign)];
+  if (pread(fd, begin, sizeof(begin), 0) == ssize_t{sizeof(begin)} &&
+      std::memcmp(begin, kSign, sizeof(begin)) == 0) {
+    return true;
+  }
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
 class PosixFile final : public RandomAccessFile {
@@ -64,11 +102,20 @@ absl::Status CheckRegular(const struct stat& info, const std::string& path) {
 }
 
 absl::Status PosixFile::Open() {
-  fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const auto database = [this] {
+    return absl::FailedPreconditionError(
+        absl::StrCat("'", path_, "' is a database, or in use by one"));
+  };
   struct stat info;
+  if (stat(path_.c_str(), &info) == 0 && Databases::OfProcess().Have(info)) return database();
+  fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd_ < 0 || fstat(fd_, &info) != 0) return FileError(errno, path_);
   size_ = static_cast<uint64_t>(info.st_size);
-  return CheckRegular(info, path_);
+  RETURN_IF_ERROR(CheckRegular(info, path_));
+  if (!IsDatabase(fd_)) return absl::OkStatus();
+  fd_ = -1;
+  Databases::OfProcess().Add(info);
+  return database();
 }
 
 }  // namespace

@@ -50,7 +50,10 @@ class RandomAccessFile {
   virtual const std::string& path() const = 0;
 };
 
-// NotFound, PermissionDenied or FailedPrecondition (a directory, a device) with the path in it.
+// NotFound, PermissionDenied or FailedPrecondition (a directory, a device, a database) with the
+// path in it. A file that is an SQLite database, or on which somebody holds a lock as SQLite does,
+// is refused and stays open for ever: closing it would take this process's locks on it away from
+// whoever has them (fcntl(2), "advisory record locking").
 absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenFile(const std::string& path);
 
 // RandomAccessFile::Read of an open file; `path` is for errors.

@@ -1,11 +1,14 @@
 #include "engine/gguf/gguf_part.h"
 
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "engine/base/checked_math.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/byte_cursor.h"
 #include "engine/gguf/message.h"
@@ -57,6 +60,23 @@ absl::StatusOr<uint64_t> Alignment(const Metadata& metadata) {
   return static_cast<uint64_t>(alignment);
 }
 
+// Behind the last tensor there may be padding: up to the alignment whatever it is, and some more of
+// zeros, to whole blocks of a disk.
+absl::Status CheckRest(const RandomAccessFile& file, uint64_t data_end, uint64_t alignment) {
+  constexpr uint64_t kMostZeros = 1 << 20;
+  const std::optional<uint64_t> padded_end = CheckedAlignUp(data_end, alignment);
+  if (!padded_end.has_value() || *padded_end >= file.Size()) return absl::OkStatus();
+  const uint64_t rest = file.Size() - *padded_end;
+  if (rest <= kMostZeros) {
+    std::string bytes(rest, '\0');
+    RETURN_IF_ERROR(file.Read(*padded_end, absl::MakeSpan(bytes.data(), bytes.size())));
+    if (bytes.find_first_not_of('\0') == std::string::npos) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("the file has ", file.Size(), " bytes, but its last tensor ends at ", data_end,
+                   ": ", file.Size() - data_end, " bytes belong to nothing"));
+}
+
 absl::StatusOr<GgufPart> ReadPart(const RandomAccessFile& file, int split) {
   ByteCursor cursor(file);
   GgufPart part;
@@ -67,7 +87,9 @@ absl::StatusOr<GgufPart> ReadPart(const RandomAccessFile& file, int split) {
   ASSIGN_OR_RETURN(part.metadata, ReadMetadata(num_pairs, &cursor));
   ASSIGN_OR_RETURN(uint64_t alignment, Alignment(part.metadata));
   ASSIGN_OR_RETURN(part.tensors, ReadTensorDirectory(num_tensors, split, &cursor));
-  RETURN_IF_ERROR(PlaceTensors(alignment, cursor.position(), file.Size(), &part.tensors));
+  ASSIGN_OR_RETURN(const uint64_t data_end,
+                   PlaceTensors(alignment, cursor.position(), file.Size(), &part.tensors));
+  RETURN_IF_ERROR(CheckRest(file, data_end, alignment));
   return part;
 }
 

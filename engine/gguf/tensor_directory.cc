@@ -156,8 +156,8 @@ absl::StatusOr<std::vector<TensorInfo>> ReadTensorDirectory(uint64_t count, int 
   return tensors;
 }
 
-absl::Status PlaceTensors(uint64_t alignment, uint64_t directory_end, uint64_t file_bytes,
-                          std::vector<TensorInfo>* tensors) {
+absl::StatusOr<uint64_t> PlaceTensors(uint64_t alignment, uint64_t directory_end,
+                                      uint64_t file_bytes, std::vector<TensorInfo>* tensors) {
   const std::optional<uint64_t> data_begin = CheckedAlignUp(directory_end, alignment);
   uint64_t data_end = directory_end;  // of the tensor that reaches farthest
   for (TensorInfo& tensor : *tensors) {
@@ -165,13 +165,7 @@ absl::Status PlaceTensors(uint64_t alignment, uint64_t directory_end, uint64_t f
     data_end = std::max(data_end, tensor.offset + tensor.stored_bytes);
   }
   RETURN_IF_ERROR(CheckOverlaps(*tensors));
-  std::optional<uint64_t> padded_end = CheckedAlignUp(data_end, alignment);
-  if (padded_end && *padded_end < file_bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the file has ", file_bytes, " bytes, but its last tensor ends at ", data_end,
-                     ": ", file_bytes - data_end, " bytes belong to nothing"));
-  }
-  return absl::OkStatus();
+  return data_end;
 }
 
 }  // namespace lm

@@ -40,10 +40,10 @@ absl::StatusOr<std::vector<TensorInfo>> ReadTensorDirectory(uint64_t count, int 
 
 // Turns the offsets into absolute ones, where the data part is the rest of the file from the first
 // multiple of `alignment` at or after `directory_end`. Refuses tensors that are not aligned, lie
-// outside the file or overlap, and data that belongs to no tensor at the file's end.
+// outside the file or overlap. Gives where the last of them ends.
 // REQUIRES: alignment is a power of two.
-absl::Status PlaceTensors(uint64_t alignment, uint64_t directory_end, uint64_t file_bytes,
-                          std::vector<TensorInfo>* tensors);
+absl::StatusOr<uint64_t> PlaceTensors(uint64_t alignment, uint64_t directory_end,
+                                      uint64_t file_bytes, std::vector<TensorInfo>* tensors);
 
 }  // namespace lm
 

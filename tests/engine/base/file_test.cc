@@ -1,6 +1,8 @@
 #include "engine/base/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -25,6 +27,57 @@ TEST(FileTest, ReadsAnyRange) {
   char out[4];
   ASSERT_TRUE((*file)->Read(3, absl::MakeSpan(out)).ok());
   EXPECT_EQ(std::string(out, 4), "3456");
+}
+
+// fcntl(2): when a process closes any descriptor of a file, it loses its locks on that file.
+class LockedFile {
+ public:
+  explicit LockedFile(const std::string& contents)
+      : path_(WriteTemp(contents)), fd_(open(path_.c_str(), O_RDWR)) {
+    struct flock lock = {};
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    EXPECT_EQ(fcntl(fd_, F_SETLK, &lock), 0);
+  }
+  ~LockedFile() { close(fd_); }
+
+  const std::string& path() const { return path_; }
+  bool IsLocked() const {  // by the word of another process
+    const pid_t child = fork();
+    if (child == 0) {
+      struct flock lock = {};
+      lock.l_type = F_WRLCK;
+      lock.l_whence = SEEK_SET;
+      _exit(fcntl(fd_, F_SETLK, &lock) == 0 ? 1 : 0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return status == 0;
+  }
+
+ private:
+  const std::string path_;
+  const int fd_;
+};
+
+TEST(FileTest, ADatabaseKeepsItsLocks) {
+  // A database, one that is new, and a log or shared memory.
+  for (const std::string& contents : {std::string("SQLite format 3\0 and pages", 26), std::string(),
+                                      std::string("\x37\x7f\x06\x82")}) {
+    const LockedFile database(contents);
+    ASSERT_TRUE(database.IsLocked());
+    for (int i = 0; i < 2; ++i) {
+      const auto file = OpenFile(database.path());
+      ASSERT_TRUE(absl::IsFailedPrecondition(file.status())) << file.status();
+      EXPECT_NE(file.status().message().find(database.path()), std::string::npos);
+      EXPECT_TRUE(database.IsLocked());
+    }
+    std::remove(database.path().c_str());
+  }
+  // One that nobody has opened yet may be opened any moment.
+  const std::string path = WriteTemp(std::string("SQLite format 3\0 and pages", 26));
+  EXPECT_TRUE(absl::IsFailedPrecondition(OpenFile(path).status()));
+  std::remove(path.c_str());
 }
 
 TEST(FileTest, ACancelledFileReadsNoMore) {

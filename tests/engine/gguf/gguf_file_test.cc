@@ -156,7 +156,7 @@ TEST(GgufFileTest, AcceptsEveryTensorTypeAndNoOther) {
   }
   int accepted = 0;
   for (uint32_t type = 0; type < 100; ++type) {
-    std::string data(4096, '\0');
+    std::string data(4096, '\1');
     accepted += OpenGguf(GgufBuilder().AddTensor("t", type, {256, 1}, data).Build()).status().ok();
     std::string message(
         OpenGguf(GgufBuilder().AddTensor("t", type, {1}, "").Build()).status().message());
@@ -235,6 +235,16 @@ TEST(GgufFileTest, AcceptsPaddingAfterTheLastTensor) {
   std::string no_tensors = GgufBuilder().Add("key", "x").Build();
   no_tensors.resize((no_tensors.size() + 31) / 32 * 32);
   EXPECT_TRUE(OpenGguf(no_tensors).ok());
+}
+
+TEST(GgufFileTest, AcceptsZerosBehindTheLastTensorUpToAMebibyte) {
+  const std::string file =
+      GgufBuilder().AddTensor("t", kGgmlF32, {8}, Bytes(std::vector<float>(8))).Build();
+  const auto open = [&](const std::string& rest) { return OpenGguf(file + rest).status(); };
+  EXPECT_TRUE(open(std::string(100, '\0')).ok()) << open(std::string(100, '\0'));
+  EXPECT_TRUE(open(std::string(1 << 20, '\0')).ok());
+  EXPECT_FALSE(open(std::string((1 << 20) + 1, '\0')).ok());
+  EXPECT_FALSE(open(std::string(100, '\0') + "x").ok());
 }
 
 TEST(GgufFileTest, OpenErrorsNameThePath) {
