@@ -56,13 +56,22 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileChoices(
 //   x  \n \r \t \f \v  \xHH \uHHHH \u{H…}  \. \* …   one character; any sign may be escaped
 //   .                     any character but newline
 //   [a-zé\d_] [^"]        classes, with ranges of characters
-//   \d \D \w \W \s \S     [0-9], [A-Za-z0-9_], [ \t\n\r\f\v] and everything else
+//   \d \D \w \W \s \S     [0-9], [A-Za-z0-9_], [ \t\n\r\f\v] and everything else, flags or not
+//   \p{L} \P{L} \pL       what Unicode says of a character, and the opposite; in classes too: a
+//       general category (Lu, Uppercase_Letter, gc=Lu), a script (Greek, sc=Greek; scx=Greek is
+//       Script_Extensions), a binary property (Alphabetic, Emoji)
 //   xy  x|y  (x)  (?:x)  (?<name>x)  (?P<name>x)     groups only group
 //   x? x* x+ x{m} x{m,} x{m,n} x{,n}                 a lazy ? behind these changes nothing
-//   ^ at the beginning and $ at the end              allowed, but implied
+//   (?i)  (?i:x)  (?s)    to the end of the group, or in it: without regard to case; . is a newline
+//       too; (?-i:x) is with regard to it again. Simple case folding, but letters of ASCII
+//       have only the case of ASCII: k is K, and not U+212A. [^x] and \P{x} stay the opposites of
+//       [x] and \p{x}.
+//   ^ \A  $ \z            the very beginning and end. At the outer ends they are implied; elsewhere
+//       they rule out what would stand before or behind them: (^|,)x(,|$) is x, ",x", "x,", ",x,".
+//   \b \B                 between a character of \w and none; not there
 //
-// Look-around, backreferences, \b, \p{…}, flags, possessive and atomic groups are InvalidArgument:
-// "... is not supported, at byte N".
+// Look-around, backreferences, other flags, possessive and atomic groups are InvalidArgument: "...
+// is not supported, at byte N".
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileRegex(absl::string_view regex);
 
 // The grammar notation of llama.cpp; the answer is what the rule `root` derives.
@@ -92,18 +101,21 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(absl::string_view gra
 // With JsonSpaces::kAllowed one space may stand behind each ':' and ','.
 // Every text that is produced is valid; not every value can be produced: whole numbers have at most
 // 18 digits where no bound asks for more, numbers with a fraction or an exponent 15, exponents two,
-// and numbers with bounds have no exponent.
+// and numbers with bounds have no exponent; where unevaluatedProperties or unevaluatedItems stand
+// beside an anyOf of more than five branches, one of them speaks at a time.
 //
 // A pattern is a regular expression as CompileRegex has it, but for \s, \S, `.` and {,n}: those are
-// ECMA-262's, where U+00A0 is white space, \r ends a line and {,n} stands for itself.
+// ECMA-262's, where U+00A0 is white space, \r ends a line and {,n} stands for itself; it has no \A,
+// \z and \pL, and \b and \B within (?i) are refused.
 //
 // Keywords. Those of drafts 4 to 2020-12 and `nullable`, $ref within the document (to $id, $anchor,
 // definitions; recursive too), $dynamicRef and $recursiveRef where one schema has that anchor, all
 // formats of the standard (others are annotations), but for
-//   unevaluatedProperties, unevaluatedItems, $ref to elsewhere;
+//   $ref to elsewhere; unevaluatedItems beside `contains`;
 //   uniqueItems, where the items have more than a few values;
 //   the opposite (`not`, the other branches of a oneOf that are not apart, `if`) of a format, of
-//   multipleOf, patternProperties, propertyNames, of additionalProperties and prefixItems;
+//   multipleOf, patternProperties, propertyNames, of additionalProperties and prefixItems, of
+//   unevaluatedProperties and unevaluatedItems;
 //   several `contains`, or minProperties beside open members above one more than is required;
 // which are InvalidArgument, with the JSON pointer of the place, where they matter. Never is a text
 // produced that is not valid. InvalidArgument too where nothing can be valid, with the places that

@@ -75,8 +75,10 @@ absl::Status SchemaMerger::AddKeyword(int32_t number) {
 absl::Status SchemaMerger::Apply(const KeywordInfo& info, const std::string& name,
                                  const SchemaJson& value, int32_t keyword) {
   switch (info.keyword) {
-    case Keyword::kUnsupported:
-      return document_.Error(value, absl::StrCat("keyword \"", name, "\" is not supported"));
+    case Keyword::kUnevaluatedItems:
+    case Keyword::kUnevaluatedProperties:
+      unevaluated_.push_back({part_.schema, &value, info.keyword});
+      return absl::OkStatus();
     case Keyword::kType:
       return AddType(value);
     case Keyword::kNullable:
@@ -96,6 +98,11 @@ absl::Status SchemaMerger::Apply(const KeywordInfo& info, const std::string& nam
     case Keyword::kAnyOf:
     case Keyword::kOneOf: {
       RETURN_IF_ERROR(CheckBranches(name, value));
+      if (info.keyword == Keyword::kAnyOf && asks_what_is_unevaluated_ &&
+          value.size() <= kMostTogether) {
+        AddChoice(Subsets(value));
+        return absl::OkStatus();
+      }
       std::vector<Conjunction> alternatives;
       for (const SchemaJson& branch : value.array()) alternatives.push_back({{&branch}});
       AddChoice(std::move(alternatives), info.keyword == Keyword::kOneOf ? &value : nullptr);
@@ -104,7 +111,11 @@ absl::Status SchemaMerger::Apply(const KeywordInfo& info, const std::string& nam
     case Keyword::kIf: {
       const SchemaJson* then = part_.schema->Find("then");
       const SchemaJson* otherwise = part_.schema->Find("else");
-      if (then == nullptr && otherwise == nullptr) return absl::OkStatus();
+      if (then == nullptr && otherwise == nullptr) {
+        // What it evaluates counts where it is valid; where it is not known to be, nothing does.
+        if (document_.has_unevaluated()) AddChoice({{{&value}}, {}});
+        return absl::OkStatus();
+      }
       Conjunction yes = {{&value}}, no = {{&value, /*negated=*/true}};
       if (then != nullptr) yes.push_back({then});
       if (otherwise != nullptr) no.push_back({otherwise});

@@ -28,8 +28,28 @@ absl::StatusOr<MergedSchema> Merge(const SchemaDocument& document, const Conjunc
   return SchemaMerger(document, work).Merge(conjunction);
 }
 
+absl::StatusOr<MergedSchema> MergeWithoutUnevaluated(const SchemaDocument& document,
+                                                     const Conjunction& conjunction,
+                                                     int64_t* work) {
+  SchemaMerger merger(document, work);
+  merger.LeaveOutUnevaluated();
+  return merger.Merge(conjunction);
+}
+
+bool MergedSchema::ObjectPart::Lists(const std::string& name) const {
+  return (properties != nullptr && properties->Has(name)) ||
+         std::any_of(other_properties.begin(), other_properties.end(),
+                     [&name](const SchemaJson* listed) { return listed->Has(name); });
+}
+
 absl::StatusOr<MergedSchema> SchemaMerger::Merge(const Conjunction& conjunction) {
   for (const SchemaPart& part : conjunction) RETURN_IF_ERROR(Expand(part));
+  asks_what_is_unevaluated_ =
+      document_.has_unevaluated() &&
+      std::any_of(expanded_.begin(), expanded_.end(), [](const SchemaPart& part) {
+        return !part.negated && part.schema->is_object() &&
+               (part.schema->Has("unevaluatedProperties") || part.schema->Has("unevaluatedItems"));
+      });
   for (const SchemaPart& part : expanded_) RETURN_IF_ERROR(AddPart(part));
   RETURN_IF_ERROR(Conclude());
   return std::move(merged_);
@@ -168,6 +188,8 @@ absl::Status SchemaMerger::AddPart(const SchemaPart& part) {
     for (size_t i = 0; i < schema.size(); ++i) {
       RETURN_IF_ERROR(AddKeyword(static_cast<int32_t>(i)));
     }
+    // What holds matters to what is unevaluated.
+    if (document_.has_unevaluated() && !Asking(schema).empty()) part_asks_ = true;
   }
   if (nullable_ && part_kinds_ != kAllKinds) part_kinds_ |= kNull;
   if (merged_.kinds != 0 && (merged_.kinds & part_kinds_) == 0) {
@@ -215,6 +237,9 @@ absl::Status SchemaMerger::Conclude() {
     values = std::move(valid);
     merged_.choices.clear();
     return absl::OkStatus();
+  }
+  if (merged_.choices.empty() && !unevaluated_.empty() && !leaves_out_unevaluated_) {
+    RETURN_IF_ERROR(AddUnevaluated());
   }
   if (!has_type_ && implied_kinds_ != 0 && merged_.choices.empty() &&
       !document_.options().additional) {

@@ -23,11 +23,19 @@ struct MergedSchema {
   struct ArrayPart {
     const SchemaJson* prefix = nullptr;  // an array of schemas, or null
     std::optional<SchemaPart> rest;      // none: anything
+    size_t before_rest = 0;              // items that others speak about, and `rest` does not
   };
   struct ObjectPart {
     const SchemaJson* properties = nullptr;  // an object of schemas, or null
     const SchemaJson* patterns = nullptr;    // an object of schemas by pattern, or null
     const SchemaJson* additional = nullptr;  // a schema, or null: see SchemaCompiler::Object
+    // Of other parts: what is listed there is not `additional`.
+    std::vector<const SchemaJson*> other_properties;
+    std::vector<const SchemaJson*> other_patterns;
+
+    bool HasPatterns() const { return patterns != nullptr || !other_patterns.empty(); }
+    // Among its properties or the others.
+    bool Lists(const std::string& name) const;
   };
   // Items that are valid against `part`, from `min` to `max` of them.
   struct Contains {
@@ -109,6 +117,10 @@ struct MergedSchema {
 // wrong type, and for a schema that refers to itself. *work counts the members looked at.
 absl::StatusOr<MergedSchema> Merge(const SchemaDocument& document, const Conjunction& conjunction,
                                    int64_t* work);
+// The same but for what unevaluatedProperties and unevaluatedItems ask for, which is another thing
+// in each branch.
+absl::StatusOr<MergedSchema> MergeWithoutUnevaluated(const SchemaDocument& document,
+                                                     const Conjunction& conjunction, int64_t* work);
 
 }  // namespace lm
 

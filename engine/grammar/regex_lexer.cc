@@ -8,6 +8,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 #include "engine/grammar/automaton_builder.h"
+#include "engine/grammar/unicode_sets.h"
 
 namespace lm {
 namespace {
@@ -47,7 +48,39 @@ CodePointSet RegexLexer::Shorthand(char letter) const {
   return set;
 }
 
+absl::StatusOr<CodePointSet> RegexLexer::OtherThan(char letter) const {
+  CodePointSet set = Shorthand(letter);
+  // ECMA-262 counts what is a letter of \w but for its case to \w.
+  if (ecma_ && letter == 'w') {
+    ASSIGN_OR_RETURN(set, WithFlags(std::move(set)));
+  }
+  return set.Complement();
+}
+
+absl::StatusOr<CodePointSet> RegexLexer::WithFlags(CodePointSet set) const {
+  if (!flags_.ignore_case) return set;
+  return FoldCase(set);
+}
+
+bool RegexLexer::TakeFlags(Flags* flags) {
+  *flags = flags_;
+  bool value = true;
+  for (; !AtEnd(); ++pos_) {
+    if (Peek() == 'i') {
+      flags->ignore_case = value;
+    } else if (Peek() == 's') {
+      flags->dot_all = value;
+    } else if (Peek() == '-' && value) {
+      value = false;
+    } else {
+      break;
+    }
+  }
+  return LooksAt(":") || LooksAt(")");
+}
+
 CodePointSet RegexLexer::AnyChar() const {
+  if (flags_.dot_all) return CodePointSet::All();
   CodePointSet ends = CodePointSet::Of('\n', '\n');
   if (ecma_) {
     ends.Add('\r');
@@ -57,6 +90,11 @@ CodePointSet RegexLexer::AnyChar() const {
 }
 
 uint32_t RegexLexer::TakeChar() { return DecodeUtf8(regex_, &pos_); }
+
+absl::StatusOr<CodePointSet> RegexLexer::TakeLetter() {
+  const uint32_t letter = TakeChar();
+  return WithFlags(CodePointSet::Of(letter, letter));
+}
 
 absl::StatusOr<uint32_t> RegexLexer::TakeHex(size_t min_digits, size_t max_digits,
                                              size_t escape_offset) {
@@ -70,8 +108,39 @@ absl::StatusOr<uint32_t> RegexLexer::TakeHex(size_t min_digits, size_t max_digit
   return value;
 }
 
+absl::StatusOr<CodePointSet> RegexLexer::TakeProperty(size_t escape_offset) {
+  const size_t begin = pos_;
+  absl::string_view name;
+  if (Consume("{")) {
+    const size_t end = regex_.find('}', pos_);
+    if (end == regex_.npos) return Error("\\p{ without }", escape_offset);
+    name = regex_.substr(pos_, end - pos_);
+    pos_ = end + 1;
+  } else if (!ecma_ && !AtEnd() && absl::ascii_isalpha(Peek())) {
+    name = regex_.substr(pos_++, 1);
+  } else {
+    return Error("\\p without {name}", escape_offset);
+  }
+  const absl::StatusOr<const CodePointSet*> set = UnicodeProperty(name);
+  if (absl::IsNotFound(set.status())) {
+    const absl::string_view shown = regex_.substr(begin, std::min<size_t>(pos_ - begin, 60));
+    return Error(absl::StrCat("the Unicode property \\p", absl::CHexEscape(shown), " is not known"),
+                 escape_offset);
+  }
+  RETURN_IF_ERROR(set.status());
+  return **set;
+}
+
 absl::StatusOr<CodePointSet> RegexLexer::TakeEscape() {
+  bool has_case = false;
+  ASSIGN_OR_RETURN(CodePointSet set, TakeRawEscape(&has_case));
+  if (!has_case) return set;
+  return WithFlags(std::move(set));
+}
+
+absl::StatusOr<CodePointSet> RegexLexer::TakeRawEscape(bool* has_case) {
   const size_t offset = pos_++;
+  *has_case = true;
   if (AtEnd()) return Error("a '\\' at the end", offset);
   const char c = Peek();
   if (static_cast<uint8_t>(c) >= 0x80) {
@@ -80,8 +149,14 @@ absl::StatusOr<CodePointSet> RegexLexer::TakeEscape() {
   }
   ++pos_;
   if (!absl::ascii_isalnum(c)) return CodePointSet::Of(c, c);
-  if (CodePointSet set = Shorthand(c); !set.empty()) return set;
-  if (CodePointSet set = Shorthand(absl::ascii_tolower(c)); !set.empty()) return set.Complement();
+  if (CodePointSet set = Shorthand(c); !set.empty()) {
+    *has_case = false;
+    return set;
+  }
+  if (!Shorthand(absl::ascii_tolower(c)).empty()) {
+    *has_case = false;
+    return OtherThan(absl::ascii_tolower(c));
+  }
   uint32_t value = 0;
   switch (c) {
     case 'n':
@@ -111,18 +186,21 @@ absl::StatusOr<CodePointSet> RegexLexer::TakeEscape() {
         ASSIGN_OR_RETURN(value, TakeHex(4, 4, offset));
       }
       break;
-    case 'b':
+    case 'b':  // \b is one of a class, where it is another thing
     case 'B':
-      return Error(absl::StrCat("the word boundary \\", std::string(1, c), " is not supported"),
-                   offset);
+      return Error(absl::StrCat("\\", std::string(1, c), " in a class"), offset);
     case 'A':
     case 'z':
     case 'Z':
     case 'G':
       return Error(absl::StrCat("the anchor \\", std::string(1, c), " is not supported"), offset);
     case 'p':
-    case 'P':
-      return Error("a Unicode property (\\p) is not supported", offset);
+      return TakeProperty(offset);
+    case 'P': {
+      ASSIGN_OR_RETURN(CodePointSet set, TakeProperty(offset));
+      ASSIGN_OR_RETURN(set, WithFlags(std::move(set)));
+      return set.Complement();
+    }
     case 'k':
       return Error("a backreference (\\k) is not supported", offset);
     default:
@@ -141,15 +219,17 @@ absl::StatusOr<CodePointSet> RegexLexer::TakeClass() {
   const size_t open = pos_++;
   const bool negated = Consume("^");
   if (LooksAt("]")) return Error("an empty class (a ']' in it is written \\])", open);
-  CodePointSet set;
+  CodePointSet set, caseless;
   // One character or, from an escape, perhaps a class.
+  bool has_case = true;
   auto take = [&]() -> absl::StatusOr<CodePointSet> {
+    has_case = true;
     if (Peek() == '\\') {
       if (LooksAt("\\b")) {  // backspace, in a class
         pos_ += 2;
         return CodePointSet::Of('\b', '\b');
       }
-      return TakeEscape();
+      return TakeRawEscape(&has_case);
     }
     if (LooksAt("[:")) return Error("a POSIX class ([:...:]) is not supported", pos_);
     const uint32_t c = TakeChar();
@@ -160,7 +240,7 @@ absl::StatusOr<CodePointSet> RegexLexer::TakeClass() {
     ASSIGN_OR_RETURN(const CodePointSet low, take());
     const bool is_range = LooksAt("-") && !LooksAt("-]") && pos_ + 1 < regex_.size();
     if (!is_range) {
-      set.Add(low);
+      (has_case ? set : caseless).Add(low);
       continue;
     }
     ++pos_;
@@ -173,6 +253,8 @@ absl::StatusOr<CodePointSet> RegexLexer::TakeClass() {
     set.Add(from, to);
   }
   if (!Consume("]")) return Error("a '[' without ']'", open);
+  ASSIGN_OR_RETURN(set, WithFlags(std::move(set)));
+  set.Add(caseless);
   return negated ? set.Complement() : set;
 }
 

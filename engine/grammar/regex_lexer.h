@@ -1,4 +1,4 @@
-// The letters of a regular expression: escapes, classes, counts. RegexParser builds on it.
+// The letters of a regular expression: escapes, classes, counts, flags. RegexParser builds on it.
 #ifndef LM_ENGINE_GRAMMAR_REGEX_LEXER_H_
 #define LM_ENGINE_GRAMMAR_REGEX_LEXER_H_
 
@@ -18,6 +18,12 @@ class RegexLexer {
     std::optional<int64_t> max;
   };
 
+  // (?is), for what is read from now on.
+  struct Flags {
+    bool ignore_case = false;
+    bool dot_all = false;
+  };
+
   // With `ecma`, \s, \S, . and {,n} are those of ECMA-262; else those of CompileRegex.
   // REQUIRES: valid UTF-8 without U+0000, which outlives this.
   explicit RegexLexer(absl::string_view regex, bool ecma = false) : regex_(regex), ecma_(ecma) {}
@@ -33,8 +39,15 @@ class RegexLexer {
     return true;
   }
 
-  // The character here.
+  const Flags& flags() const { return flags_; }
+  void set_flags(const Flags& flags) { flags_ = flags; }
+  // The letters of flags behind "(?", which change those of now: "is-i". False where others follow
+  // than letters that are known; stays there.
+  bool TakeFlags(Flags* flags);
+
+  // The character here; as a set, with its other cases where case is ignored.
   uint32_t TakeChar();
+  absl::StatusOr<CodePointSet> TakeLetter();
   // What `.` stands for.
   CodePointSet AnyChar() const;
   // What the escape here stands for: one character, or a class such as \d. REQUIRES: at '\'.
@@ -47,6 +60,13 @@ class RegexLexer {
   absl::Status Error(absl::string_view what, size_t offset) const;
 
  private:
+  // TakeEscape without regard to the flags; *has_case is set where they matter.
+  absl::StatusOr<CodePointSet> TakeRawEscape(bool* has_case);
+  absl::StatusOr<CodePointSet> WithFlags(CodePointSet set) const;
+  // {name} behind \p.
+  absl::StatusOr<CodePointSet> TakeProperty(size_t escape_offset);
+  // The opposite of Shorthand.
+  absl::StatusOr<CodePointSet> OtherThan(char letter) const;
   absl::StatusOr<uint32_t> TakeHex(size_t min_digits, size_t max_digits, size_t escape_offset);
   std::optional<int64_t> TakeNumber();
 
@@ -55,6 +75,7 @@ class RegexLexer {
 
   absl::string_view regex_;
   bool ecma_;
+  Flags flags_;
   size_t pos_ = 0;
 };
 

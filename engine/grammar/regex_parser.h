@@ -10,15 +10,15 @@
 #include "absl/strings/string_view.h"
 #include "engine/grammar/automaton_builder.h"
 #include "engine/grammar/code_point_set.h"
+#include "engine/grammar/regex_tree.h"
 #include "engine/grammar/text_form.h"
 
 namespace lm {
 
-inline constexpr uint64_t kUnboundedChars = ~uint64_t{0};
-
 // A parsed expression, and what it says about lengths.
 struct RegexPiece {
   Fragment fragment;
+  // No text is shorter or longer.
   uint64_t min_chars = 0;
   uint64_t max_chars = 0;  // or kUnboundedChars
   // Set if the expression is one class, min_chars to max_chars times: [a-z]+, \d{2,4}.
@@ -27,8 +27,8 @@ struct RegexPiece {
 
 struct RegexOptions {
   TextForm form = TextForm::kPlain;
-  // The `pattern` of a JSON Schema: an alternative without ^ (or $) may have anything before
-  // (behind) it, and white space, ends of lines and {,n} are those of ECMA-262.
+  // The `pattern` of a JSON Schema: anything may stand before what matches and behind it, and white
+  // space, ends of lines and {,n} are those of ECMA-262.
   bool pattern = false;
 };
 

@@ -26,7 +26,7 @@ Conjunction SchemaCompiler::ItemOf(const MergedSchema& schema, size_t i) {
     work_ += 1;
     if (i < own) {
       AddPartTo({&part.prefix->array()[i]}, &conjunction);
-    } else if (part.rest) {
+    } else if (part.rest && i >= part.before_rest) {
       AddPartTo(*part.rest, &conjunction);
     }
   }
@@ -47,6 +47,7 @@ absl::StatusOr<Fragment> SchemaCompiler::Array(const MergedSchema& schema) {
   size_t prefix = 0;
   for (const MergedSchema::ArrayPart& part : schema.arrays) {
     if (part.prefix != nullptr) prefix = std::max(prefix, part.prefix->size());
+    prefix = std::max(prefix, part.before_rest);
   }
   // A schema that lets no item be there.
   auto refusal = [&](size_t i) -> const SchemaJson* {

@@ -36,8 +36,8 @@ bool NeverWrites(const SchemaDocument& document, const MergedSchema& schema,
   if (Requires(schema, name) || !PropertyOf(schema, name).empty()) return false;
   bool has_properties = false, says_additional = false;
   for (const MergedSchema::ObjectPart& part : schema.objects) {
-    if (ClosedByFalse(part)) return true;
-    if (part.patterns != nullptr) return false;
+    if (ClosedByFalse(part) && part.other_patterns.empty()) return true;
+    if (part.HasPatterns()) return false;
     has_properties = has_properties || part.properties != nullptr;
     says_additional = says_additional || part.additional != nullptr;
   }
@@ -51,8 +51,7 @@ bool Forbids(const MergedSchema& schema, const std::string& name) {
   }
   return std::any_of(schema.objects.begin(), schema.objects.end(),
                      [&name](const MergedSchema::ObjectPart& part) {
-                       return ClosedByFalse(part) && part.patterns == nullptr &&
-                              (part.properties == nullptr || !part.properties->Has(name));
+                       return ClosedByFalse(part) && !part.HasPatterns() && !part.Lists(name);
                      });
 }
 

@@ -193,7 +193,8 @@ absl::StatusOr<Fragment> SchemaCompiler::BranchesOf(const MergedSchema& schema) 
                           }) &&
               !(owner.schema->Has("anyOf") && owner.schema->Has("oneOf"));
   }
-  if (is_bare) around.erase(around.begin() + static_cast<ptrdiff_t>(choice.part));
+  if (is_bare && !document_.has_unevaluated())
+    around.erase(around.begin() + static_cast<ptrdiff_t>(choice.part));
   std::vector<Conjunction> branches;
   for (const Conjunction& alternative : choice.alternatives) {
     Conjunction conjunction;
@@ -221,8 +222,9 @@ absl::StatusOr<Fragment> SchemaCompiler::BranchesOf(const MergedSchema& schema) 
 absl::Status SchemaCompiler::KeepApart(const MergedSchema::Choice& choice,
                                        std::vector<Conjunction>* branches) {
   std::vector<MergedSchema> merged;
+  // What is unevaluated in one branch says nothing about whether the other is valid.
   for (const Conjunction& branch : *branches) {
-    ASSIGN_OR_RETURN(MergedSchema one, Merge(document_, branch, &work_));
+    ASSIGN_OR_RETURN(MergedSchema one, MergeWithoutUnevaluated(document_, branch, &work_));
     merged.push_back(std::move(one));
   }
   for (size_t i = 0; i < merged.size(); ++i) {

@@ -188,6 +188,11 @@ void SchemaDocument::FindIds() {
   std::vector<const SchemaJson*> anchored;
   ForEachSchema(root_, [&](const SchemaJson& schema) {
     if (!schema.is_object() || RefStandsAlone(schema)) return;
+    for (absl::string_view name : {"unevaluatedProperties", "unevaluatedItems"}) {
+      const SchemaJson* asked = schema.Find(name);
+      const bool is_true = asked != nullptr && asked->is_boolean() && asked->boolean();
+      has_unevaluated_ = has_unevaluated_ || (asked != nullptr && !is_true);
+    }
     for (absl::string_view name : {"$id", "id"}) {
       const SchemaJson* id = schema.Find(name);
       if (id == nullptr || !id->is_string() || id->string().empty()) continue;

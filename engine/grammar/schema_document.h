@@ -35,6 +35,9 @@ class SchemaDocument {
   // How it is to be read.
   const SchemaOptions& options() const { return options_; }
 
+  // Some schema asks for something of what is unevaluated.
+  bool has_unevaluated() const { return has_unevaluated_; }
+
   // What stands beside a $ref does not count: drafts before 2019-09.
   bool RefStandsAlone(const SchemaJson& schema) const {
     return ref_stands_alone_ && schema.Has("$ref");
@@ -65,13 +68,14 @@ class SchemaDocument {
   SchemaOptions options_;
   // Fills places_. False where an object has too many members, or two of one name.
   bool FindPlaces();
-  // Fills bases_ and targets_.
+  // Fills bases_, targets_ and has_unevaluated_.
   void FindIds();
   // The schema, the nearest around `where`, that has an $id of its own; or the root.
   const SchemaJson* BaseOf(const SchemaJson& where) const;
   const SchemaJson* Follow(const SchemaJson& from, absl::string_view pointer) const;
 
   bool ref_stands_alone_ = false;
+  bool has_unevaluated_ = false;
   HashMap<const SchemaJson*, Place> places_;         // all but the root
   HashMap<const SchemaJson*, std::string> bases_;    // schemas with an $id, as whole URIs
   HashMap<std::string, const SchemaJson*> targets_;  // by URI, with #anchor where it is one

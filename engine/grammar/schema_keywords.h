@@ -13,7 +13,6 @@ namespace lm {
 
 enum class Keyword : uint8_t {
   kAnnotation,
-  kUnsupported,
   kRef,
   kAllOf,
   kAnyOf,
@@ -41,10 +40,12 @@ enum class Keyword : uint8_t {
   kMaxItems,
   kUniqueItems,
   kContains,
+  kUnevaluatedItems,
   kMinContains,  // and maxContains: part of `contains`
   kProperties,
   kPatternProperties,
   kAdditionalProperties,
+  kUnevaluatedProperties,
   kPropertyNames,
   kRequired,
   kDependencies,  // and dependentRequired, dependentSchemas

@@ -1,5 +1,5 @@
 // The work of Merge: merged_schema.cc puts parts together, merge_keywords.cc adds what a keyword
-// asks for, merge_negations.cc the opposite.
+// asks for, merge_negations.cc the opposite, merge_unevaluated.cc what is asked of the rest.
 #ifndef LM_ENGINE_GRAMMAR_SCHEMA_MERGER_H_
 #define LM_ENGINE_GRAMMAR_SCHEMA_MERGER_H_
 
@@ -20,6 +20,8 @@ namespace lm {
 class SchemaMerger {
  public:
   SchemaMerger(const SchemaDocument& document, int64_t* work) : document_(document), work_(*work) {}
+  // Without what unevaluatedProperties and unevaluatedItems ask for.
+  void LeaveOutUnevaluated() { leaves_out_unevaluated_ = true; }
 
   absl::StatusOr<MergedSchema> Merge(const Conjunction& conjunction);
 
@@ -47,6 +49,33 @@ class SchemaMerger {
                                const SchemaJson& value, int32_t number);
   absl::Status NegateNames(const SchemaPart& part, const SchemaJson& names);
   absl::Status AddPresence(const SchemaPart& part);
+
+  // unevaluatedProperties or unevaluatedItems of a schema.
+  struct Unevaluated {
+    const SchemaJson* schema;
+    const SchemaJson* value;
+    Keyword keyword;
+  };
+  // What a schema, and what it leads to, evaluates of the values that are valid against all parts.
+  struct Evaluated {
+    bool all_properties = false;
+    std::vector<const SchemaJson*> properties;  // objects of schemas
+    std::vector<const SchemaJson*> patterns;
+    bool all_items = false;
+    size_t items = 0;                      // the first
+    const SchemaJson* contains = nullptr;  // evaluates items that it matches
+  };
+  // Once all choices are settled.
+  absl::Status AddUnevaluated();
+  absl::StatusOr<Evaluated> EvaluatedBy(const Unevaluated& unevaluated) const;
+  // The schemas that are applied to the value itself, and are known to be valid.
+  absl::Status AddApplied(const SchemaJson& schema, std::vector<const SchemaJson*>* applied) const;
+  // That the value is valid (or not) against this schema is one of the parts.
+  bool Holds(const SchemaJson& schema, bool negated = false) const;
+  // Every set of an anyOf's branches, which may all be valid.
+  std::vector<Conjunction> Subsets(const SchemaJson& branches) const;
+  // ... of so many branches at most. Of more, one at a time: fewer texts, all of them valid.
+  static constexpr size_t kMostTogether = 5;
 
   // One of these, unless the part has settled that.
   void AddChoice(std::vector<Conjunction> alternatives, const SchemaJson* one_of = nullptr);
@@ -83,6 +112,9 @@ class SchemaMerger {
   HashSet<std::string> required_;
   bool has_type_ = false;
   uint8_t implied_kinds_ = 0;
+  std::vector<Unevaluated> unevaluated_;
+  bool asks_what_is_unevaluated_ = false;  // a part does
+  bool leaves_out_unevaluated_ = false;
 
   // Of the part that is being added.
   SchemaPart part_{nullptr};

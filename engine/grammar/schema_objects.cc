@@ -56,6 +56,14 @@ absl::StatusOr<Conjunction> SchemaCompiler::MemberOf(const MergedSchema& schema,
       AddPartTo({at->second}, &conjunction);
       is_known = true;
     }
+    is_known = is_known || part.Lists(name);
+    for (const SchemaJson* patterns : part.other_patterns) {
+      for (const auto& [pattern, value] : patterns->members()) {
+        if (is_known) break;
+        ASSIGN_OR_RETURN(const TextSet keys, PatternSet(value, pattern));
+        is_known = keys.Contains(name);
+      }
+    }
     if (part.patterns != nullptr) {
       for (const auto& [pattern, value] : part.patterns->members()) {
         ASSIGN_OR_RETURN(const TextSet keys, PatternSet(value, pattern));
@@ -230,6 +238,11 @@ absl::StatusOr<std::optional<RuleId>> SchemaCompiler::MemberByPatterns(
           is_known = true;
           AddPartTo({&value}, &conjunction);
           is_refused = is_refused || IsFalse(&value);
+        }
+      }
+      for (const SchemaJson* patterns : part.other_patterns) {
+        for (const auto& [pattern, value] : patterns->members()) {
+          is_known = is_known || one.patterns.contains(pattern);
         }
       }
       if (is_known || part.additional == nullptr) continue;

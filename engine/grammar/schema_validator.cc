@@ -4,9 +4,11 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "engine/base/hash_map.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
 #include "engine/grammar/number_range.h"
@@ -263,8 +265,138 @@ class Validator {
           }
         }
         return true;
+      case Keyword::kUnevaluatedItems: {
+        Evaluated evaluated;
+        RETURN_IF_ERROR(Collect(schema, value, schema, &evaluated));
+        if (evaluated.contains != nullptr) {
+          return document_.Error(argument,
+                                 "unevaluatedItems where contains speaks is not supported");
+        }
+        if (evaluated.all_items) return true;
+        return Rest(argument, items, evaluated.items);
+      }
       default:
         return NotSupported(name, argument);
+    }
+  }
+
+  // What is evaluated of one value: see merge_unevaluated.cc.
+  struct Evaluated {
+    bool all_properties = false;
+    HashSet<std::string> names;
+    bool all_items = false;
+    size_t items = 0;
+    const SchemaJson* contains = nullptr;
+  };
+
+  // Adds what `schema`, against which the value is valid, evaluates, without the rest of which
+  // `outer` asks.
+  absl::Status Collect(const SchemaJson& schema, const SchemaJson& value, const SchemaJson& outer,
+                       Evaluated* evaluated) {
+    if (!schema.is_object()) return absl::OkStatus();
+    if (++depth_ > kDeepest) return document_.Error(schema, "a schema that refers to itself");
+    work_ += 1 + static_cast<int64_t>(schema.size());
+    const bool only_ref = document_.RefStandsAlone(schema);
+    for (const auto& [name, argument] : schema.members()) {
+      const KeywordInfo* info = FindKeyword(name);
+      if (info == nullptr || (only_ref && name != "$ref")) continue;
+      std::vector<const SchemaJson*> applied;
+      switch (info->keyword) {
+        case Keyword::kRef: {
+          ASSIGN_OR_RETURN(const SchemaJson* target,
+                           document_.ResolveBy(name, argument, argument.string()));
+          applied.push_back(target);
+          break;
+        }
+        case Keyword::kAllOf:
+        case Keyword::kAnyOf:
+        case Keyword::kOneOf:
+          for (const SchemaJson& branch : argument.array()) {
+            ASSIGN_OR_RETURN(const bool valid, Schema(branch, value));
+            if (valid) applied.push_back(&branch);
+          }
+          break;
+        case Keyword::kIf: {
+          ASSIGN_OR_RETURN(const bool valid, Schema(argument, value));
+          if (valid) applied.push_back(&argument);
+          const SchemaJson* follows = schema.Find(valid ? "then" : "else");
+          if (follows != nullptr) applied.push_back(follows);
+          break;
+        }
+        case Keyword::kDependencies:
+          for (const auto& [key, asked] : argument.members()) {
+            if (value.is_object() && value.Has(key)) applied.push_back(&asked);
+          }
+          break;
+        default:
+          if (value.is_object()) {
+            RETURN_IF_ERROR(
+                CollectNames(info->keyword, argument, value, &schema == &outer, evaluated));
+          } else if (value.is_array()) {
+            CollectItems(info->keyword, schema, argument, &schema == &outer, evaluated);
+          }
+          break;
+      }
+      for (const SchemaJson* one : applied) {
+        RETURN_IF_ERROR(Collect(*one, value, outer, evaluated));
+      }
+    }
+    --depth_;
+    return absl::OkStatus();
+  }
+
+  absl::Status CollectNames(Keyword keyword, const SchemaJson& argument, const SchemaJson& value,
+                            bool is_outer, Evaluated* evaluated) {
+    switch (keyword) {
+      case Keyword::kAdditionalProperties:
+        evaluated->all_properties = true;
+        break;
+      case Keyword::kUnevaluatedProperties:
+        evaluated->all_properties = evaluated->all_properties || !is_outer;
+        break;
+      case Keyword::kProperties:
+        for (const auto& [name, property] : argument.members()) evaluated->names.insert(name);
+        break;
+      case Keyword::kPatternProperties:
+        for (const auto& [key, member] : value.members()) {
+          for (const auto& [pattern, one] : argument.members()) {
+            ASSIGN_OR_RETURN(const bool matches, MatchesPattern(one, pattern, key));
+            if (matches) evaluated->names.insert(key);
+          }
+        }
+        break;
+      default:
+        break;
+    }
+    return absl::OkStatus();
+  }
+
+  static void CollectItems(Keyword keyword, const SchemaJson& schema, const SchemaJson& argument,
+                           bool is_outer, Evaluated* evaluated) {
+    const SchemaJson* items = schema.Find("items");
+    const bool items_are_listed = items != nullptr && items->is_array();
+    switch (keyword) {
+      case Keyword::kPrefixItems:
+        evaluated->items = std::max(evaluated->items, argument.size());
+        break;
+      case Keyword::kItems:
+        if (items_are_listed) {
+          evaluated->items = std::max(evaluated->items, argument.size());
+        } else {
+          evaluated->all_items = true;
+        }
+        break;
+      case Keyword::kAdditionalItems:
+        evaluated->all_items = evaluated->all_items || items_are_listed;
+        break;
+      case Keyword::kUnevaluatedItems:
+        evaluated->all_items = evaluated->all_items || !is_outer;
+        break;
+      case Keyword::kContains:
+        evaluated->contains = &argument;
+        break;
+      default:
+        break;
     }
   }
 
@@ -332,6 +464,16 @@ class Validator {
           if (!holds) return false;
         }
         return true;
+      case Keyword::kUnevaluatedProperties: {
+        Evaluated evaluated;
+        RETURN_IF_ERROR(Collect(schema, value, schema, &evaluated));
+        for (const auto& [key, member] : value.members()) {
+          if (evaluated.all_properties || evaluated.names.contains(key)) continue;
+          ASSIGN_OR_RETURN(const bool valid, Schema(argument, member));
+          if (!valid) return false;
+        }
+        return true;
+      }
       default:
         return NotSupported(name, argument);
     }

@@ -28,7 +28,7 @@ std::shared_ptr<Constraint> Bind(std::shared_ptr<const Grammar> grammar,
 }
 
 // Grammars of every kind of shape. A random walk comes to an end in the first kNumThatEnd.
-constexpr int kNumThatEnd = 8;
+constexpr int kNumThatEnd = 10;
 std::vector<std::shared_ptr<const Grammar>> SomeGrammars() {
   return {
       ValueOrDie(CompileChoices({"the", "theory", "a", "日本語", "😀😀"})),
@@ -38,6 +38,8 @@ std::vector<std::shared_ptr<const Grammar>> SomeGrammars() {
       ValueOrDie(CompileRegex("(ab|a|ba)*c?")),
       ValueOrDie(CompileRegex("\\d{1,4}(\\.\\d+)?([eE][+-]?\\d)?")),
       ValueOrDie(CompileRegex("[a-zà-ÿ日-本]+( the [a-z]{2})*")),
+      ValueOrDie(CompileRegex("(?i:the|[\\p{Lu}é]{2}) \\P{L}{0,9}")),
+      ValueOrDie(CompileRegex("(^a|.*\\bthe\\b|[\\p{L}\\d]{2,9}\\B)(x$| |b?)")),
       ValueOrDie(CompileGbnf("root ::= v\nv ::= \"[\" (v (\", \" v)*)? \"]\" | s | \"{}\"\n"
                              "s ::= \"\\\"\" ([^\"\\\\\\n] | \"\\\\\" [\"n])* \"\\\"\"")),
       ValueOrDie(CompileGbnf("root ::= \"a\" root \"a\" | \"b\" root \"b\" | \"\"")),
@@ -79,7 +81,7 @@ TEST(GrammarMatcherTest, MasksEqualBruteForceCachedOrNot) {
 TEST(GrammarMatcherTest, AFailedAllocationSpoilsNothingForThoseWhoComeLater) {
   const auto trie = TrieOf(SomeVocabulary());
   const std::string text = "[[\"a\\n\", {}], \"the \\\"\"]";
-  const auto grammar = SomeGrammars()[7];  // lists and strings
+  const auto grammar = SomeGrammars()[9];  // lists and strings
   const auto shared = Bind(grammar, trie);
   std::vector<uint64_t> mask(trie->mask_words());
   const int failed = FailEachAllocation([&] {

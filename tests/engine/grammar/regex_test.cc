@@ -5,9 +5,11 @@
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/checkpoint.h"
 #include "engine/grammar/state_machine.h"
 #include "tests/engine/grammar/grammar_testing.h"
 
@@ -63,6 +65,46 @@ TEST(RegexTest, AcceptsAndRejects) {
       {"日本?", {"日", "日本"}, {"本"}},
       {"[A-Z]{2}-\\d{1,3}", {"AB-1", "XY-123"}, {"A-1", "AB-1234", "AB-"}},
       {"[\\b]", {"\b"}, {"b"}},
+      // Properties of characters.
+      {"\\p{L}+", {"aé日ß"}, {"1", "a1", ""}},
+      {"\\p{Lu}\\P{Lu}", {"Éa", "A1"}, {"éa", "AB"}},
+      {"\\pL\\PL", {"é1"}, {"1é"}},
+      {"[\\p{L}\\d]{3}", {"é1日"}, {"é-日"}},
+      {"[^\\p{L}\\d]", {"-", "²"}, {"é", "1"}},
+      {"\\p{Script=Greek}\\p{sc=Grek}\\p{Greek}\\p{ greek }", {"αβγΔ"}, {"αβγd"}},
+      {"\\p{Script_Extensions=Greek}", {"\u0342", "α"}, {"a"}},
+      {"\\p{sc:Greek}", {"α"}, {"\u0342"}},
+      {"\\p{Letter}\\p{gc=Nd}\\p{General_Category=Uppercase_Letter}\\p{digit}", {"a٣Z1"}, {"a٣z1"}},
+      {"\\p{Alphabetic}\\p{White_Space}\\p{Emoji}", {"a\u3000😀"}, {"a😀 "}},
+      {"\\p{Any}\\p{Assigned}\\P{Cn}\\p{ASCII}", {"\naéa"}, {"\naé\u0378"}},
+      {"\\p{Lu}|\\p{Cs}", {"A"}, {"a"}},
+      // Flags.
+      {"(?i)ab[c-d]\\x45", {"abcE", "ABDe", "aBCe"}, {"abee"}},
+      {"a(?i:b|cD)e", {"abe", "aBe", "aCde"}, {"Abe", "aCdE"}},
+      {"a(?i:b|cD)e|E", {"aCde", "E"}, {"aCdE"}},
+      {"(?i)\\p{Lu}[\\p{Ll}]\\P{Lu}", {"Aa1", "aA1"}, {"Aaa", "AaA"}},
+      {"(?i)[^k]", {"a", "\u212a"}, {"k", "K"}},
+      {"(?i)kßσ", {"Kẞς", "kßΣ"}, {"kssσ", "\u212aßσ"}},
+      {"(?i)yes|\u017f", {"YeS", "\u017f"}, {"ye\u017f", "s"}},
+      {"(?i)\\w\\W", {"K\u212a"}, {"\u212aK"}},
+      {"a(?i)b|c(?-i)d(?:e(?i)f)g", {"aB", "Cdefg", "CdeFg"}, {"AB", "CDefg", "CdefG"}},
+      {"(?s).(?-s:.)(?is-s:.A)", {"\naba", "aaaA"}, {"\n\naa"}},
+      // Places.
+      {"(^a|b$)", {"a", "b"}, {"ab", ""}},
+      {"(^a|b$)x?", {"a", "b", "ax"}, {"bx", "x"}},
+      {"(^|,)x(,|$)", {"x", ",x", "x,", ",x,"}, {"", ",", "xx"}},
+      {"a*^b$c*", {"b"}, {"ab", "bc"}},
+      {"(a|b|^c|d$){2,3}", {"aa", "cab", "abd", "cad", "cd"}, {"ac", "da", "c", "d"}},
+      {"(^a?b?){1,3}c", {"c", "ac", "abc"}, {"ababc"}},
+      {"(a{0,2000}|^)(^b|c)", {"b", "c", "aaac"}, {"ab"}},
+      {"$^|a^b|a$b", {""}, {"ab", "a"}},
+      {"\\Aa\\z|(\\Ab\\z)", {"a", "b"}, {"ab"}},
+      {"\\ba.\\b.*", {"ab", "ab-", "ab c", "a-b", "ab-c"}, {"abc", "-a", "a"}},
+      {".*\\bcat\\b.*", {"cat", "a cat", "cats, cat", "écat"}, {"cats", "concat", "_cat"}},
+      {"(\\w+\\b ?){2}", {"ab cd", "ab cd ", "a b"}, {"abcd", "ab cd e"}},
+      {"a\\B.\\Bc", {"abc"}, {"a-c", "ab-"}},
+      {"\\B|\\b", {""}, {"a"}},
+      {"(?:\\b|x){1,9000}a|-(\\B\\b)*", {"a", "-", "xa", "xxxa"}, {"-a", "x"}},
   };
   for (const RegexCase& c : cases) {
     SCOPED_TRACE(c.regex);
@@ -76,13 +118,23 @@ TEST(RegexTest, RefusesByNameAndOffset) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"ab(?=c)", "look-around ((?=, (?!, (?<=, (?<!) is not supported, at byte 2"},
       {"(?<!c)d", "look-around"},
-      {"(?i)a", "flags or another (?...) construct is not supported, at byte 0"},
+      {"(?m)a",
+       "flags other than i and s, or another (?...) construct, are not supported, at byte 0"},
+      {"a(?#b)", "another (?...) construct, are not supported, at byte 1"},
+      {"(?i)*", "nothing to repeat, at byte 4"},
       {"(?>a)", "an atomic group (?> is not supported, at byte 0"},
       {"(a)\\1", "a backreference (\\1) is not supported, at byte 3"},
       {"\\k<a>", "a backreference (\\k)"},
-      {"a\\b", "the word boundary \\b is not supported, at byte 1"},
-      {"\\Aa", "the anchor \\A is not supported"},
-      {"é\\p{L}", "a Unicode property (\\p) is not supported, at byte 2"},
+      {"a\\Z", "the anchor \\Z is not supported, at byte 1"},
+      {"[\\B]", "\\B in a class, at byte 1"},
+      {"é\\p{Foo}", "the Unicode property \\p{Foo} is not known, at byte 2"},
+      {"\\P{sc=Foo}", "the Unicode property \\p{sc=Foo} is not known, at byte 0"},
+      {"\\p{gc=Greek}", "the Unicode property \\p{gc=Greek} is not known"},
+      {"\\p{L}\\p{L)}", "the Unicode property \\p{L)} is not known, at byte 5"},
+      {"\\p{", "\\p{ without }, at byte 0"},
+      {"a\\p", "\\p without {name}, at byte 1"},
+      {"[a-\\p{L}]", "a range that does not go from character to character"},
+      {"\\p{Cs}", "no text fits: the class at byte 0"},
       {"\\q", "the escape \\q is not known, at byte 0"},
       {"a++", "a possessive quantifier is not supported"},
       {"a**", "nothing to repeat, at byte 2"},
@@ -99,10 +151,9 @@ TEST(RegexTest, RefusesByNameAndOffset) {
       {"a{3,2}", "a repetition whose counts go backwards, at byte 1"},
       {"a{100001}", "a repetition above the limit 100000, at byte 1"},
       {"a{99999999999999999999999}", "a repetition above the limit"},
-      {"a^b", "a '^' that is not at the beginning is not supported, at byte 1"},
-      {"(^a)", "a '^' that is not at the beginning"},
-      {"(a$)", "a '$' inside a group is not supported, at byte 2"},
-      {"a$b", "a '$' that is not at the end, at byte 1"},
+      {"a^b", "no text fits: what ^, $, \\b and \\B of the regular expression ask for cannot hold"},
+      {"(a|b)(^|$)c", "cannot hold"},
+      {"a\\bb", "cannot hold"},
       {"\\x4", "an escape with too few hex digits, at byte 0"},
       {"\\u{}", "an escape with too few hex digits"},
       {"\\u{41", "\\u{ without }"},
@@ -140,6 +191,47 @@ TEST(RegexTest, DepthAndSizeHaveLimits) {
   EXPECT_THAT(std::string(CompileRegex(many).status().message()),
               HasSubstr("too large: it needs more than 1048576 nodes"));
   EXPECT_TRUE(CompileRegex(std::string(kMaxGrammarText / 4, 'a')).ok());
+}
+
+TEST(RegexTest, HostileClassesAndPlacesHaveLimits) {
+  auto size = [](const std::string& regex) {
+    return ValueOrDie(CompileRegex(regex))->automaton().nodes.size();
+  };
+  auto repeated = [](const std::string& text, int times) {
+    std::string all;
+    for (int i = 0; i < times; ++i) all += text;
+    return all;
+  };
+  auto error = [](const std::string& regex) {
+    return std::string(CompileRegex(regex).status().message());
+  };
+  EXPECT_LT(size("(\\p{L}|\\p{N}){1000}"), 10000u);
+  EXPECT_LT(size("\\b\\p{L}{1,1000}\\b"), 20000u);
+  EXPECT_THAT(error(repeated("\\p{L}", 200000)), HasSubstr("needs more than 1048576 nodes"));
+  std::string classes;
+  for (char c = 'a'; c < 'z'; ++c) {
+    for (char d = 'a'; d < 'z'; ++d) {
+      for (char e : {'0', '1', '2', '3'})
+        classes += absl::StrCat("[", std::string({c, d, e}), "\\p{L}]");
+    }
+  }
+  EXPECT_THAT(error(classes), HasSubstr("classes of more than 1048576 ranges of characters"));
+  std::string text = "^a|b";
+  for (int i = 0; i < 8; ++i) text = absl::StrCat("(", text, "){1000}");
+  EXPECT_THAT(error(text), HasSubstr("needs more than 1048576 nodes"));
+  EXPECT_THAT(error("(a|$" + std::string(500000, 'x') + "){100000}"), HasSubstr("too large"));
+  EXPECT_LT(size("(" + repeated("(\\b|)*(\\B|^)*", 500) + "){100000}a"), 10000u);
+}
+
+TEST(RegexTest, CompilationIsInterrupted) {
+  for (const std::string regex : {"(?i)[a-z]x", "\\p{Script=Cherokee}",
+                                  "(a|$bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb){100000}"}) {
+    int asked = 0;
+    const CheckpointScope scope([&asked] { return ++asked > 0; });
+    std::this_thread::sleep_for(2 * kCheckpointInterval);
+    EXPECT_TRUE(absl::IsCancelled(CompileRegex(regex).status())) << regex;
+    EXPECT_EQ(asked, 1);
+  }
 }
 
 TEST(RegexTest, LargeCountsAreExactAndSmall) {
