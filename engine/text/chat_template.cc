@@ -68,6 +68,8 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Create(const Vocabulary& vocabulary) 
   chat.add_bos_ = vocabulary.add_bos;
   chat.bos_ = NameOf(vocabulary, vocabulary.bos);
   chat.eos_ = NameOf(vocabulary, vocabulary.eos);
+  chat.tells_bos_ = vocabulary.states_bos;
+  chat.tells_eos_ = vocabulary.states_eos;
   chat.unknown_ = NameOf(vocabulary, vocabulary.unknown);
   chat.padding_ = NameOf(vocabulary, vocabulary.padding);
   if (vocabulary.chat_template.empty()) return chat;
@@ -81,6 +83,14 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Create(const Vocabulary& vocabulary) 
   return chat;
 }
 
+ChatTemplate ChatTemplate::CreateOrRefuse(const Vocabulary& vocabulary) {
+  absl::StatusOr<ChatTemplate> created = Create(vocabulary);
+  if (created.ok()) return *std::move(created);
+  ChatTemplate refusing;
+  refusing.refusal_ = created.status();
+  return refusing;
+}
+
 absl::StatusOr<RenderedChat> ChatTemplate::Render(absl::string_view system,
                                                   absl::string_view prompt,
                                                   const ChatOptions& options) const {
@@ -92,6 +102,7 @@ absl::StatusOr<RenderedChat> ChatTemplate::Render(absl::string_view system,
 
 absl::StatusOr<RenderedChat> ChatTemplate::Render(absl::Span<const ChatMessage> messages,
                                                   const ChatOptions& options) const {
+  RETURN_IF_ERROR(refusal_);
   if (tree_ == nullptr) {
     RenderedChat plain;
     plain.adds_bos = add_bos_;
@@ -135,8 +146,11 @@ absl::StatusOr<RenderedChat> ChatTemplate::RenderTree(absl::Span<const ChatMessa
       {"documents", TemplateValue::None()},
       {"add_generation_prompt", TemplateValue::Bool(options.add_generation_prompt)},
   };
-  const std::pair<const char*, const std::string&> tokens[] = {
-      {"bos_token", bos_}, {"eos_token", eos_}, {"unk_token", unknown_}, {"pad_token", padding_}};
+  const std::pair<const char*, absl::string_view> tokens[] = {
+      {"bos_token", tells_bos_ ? absl::string_view(bos_) : ""},
+      {"eos_token", tells_eos_ ? absl::string_view(eos_) : ""},
+      {"unk_token", unknown_},
+      {"pad_token", padding_}};
   for (const auto& [name, token] : tokens) {
     if (!token.empty()) input.variables.emplace_back(name, TemplateValue::Template(token));
   }

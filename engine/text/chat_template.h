@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/civil_time.h"
@@ -57,6 +58,8 @@ class ChatTemplate {
   // Unimplemented, with the template's first words, the line and the construct, for a template that
   // is not understood.
   static absl::StatusOr<ChatTemplate> Create(const Vocabulary& vocabulary);
+  // Then each Render gives that error.
+  static ChatTemplate CreateOrRefuse(const Vocabulary& vocabulary);
 
   // The same conversation and options give the same pieces, always. Without a template: the
   // messages with a blank line between each two. InvalidArgument where the template refuses the
@@ -81,6 +84,9 @@ class ChatTemplate {
   std::string unknown_;
   std::string padding_;
   bool add_bos_ = false;
+  bool tells_bos_ = true;  // the template, as the file does
+  bool tells_eos_ = true;
+  absl::Status refusal_;  // of all conversations
 };
 
 }  // namespace lm

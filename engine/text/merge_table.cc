@@ -14,6 +14,8 @@ absl::StatusOr<MergeTable> MergeTable::Read(const Vocabulary& vocabulary, const 
   MergeTable table;
   table.merges_.Reserve(vocabulary.merges.size());
   std::string merged;
+  size_t num_missing = 0;
+  absl::Status missing;  // the first
   for (size_t rank = 0; rank < vocabulary.merges.size(); ++rank) {
     const absl::string_view merge = vocabulary.merges[rank];
     auto refuse = [&](absl::string_view why) {
@@ -29,9 +31,10 @@ absl::StatusOr<MergeTable> MergeTable::Read(const Vocabulary& vocabulary, const 
     merged.assign(left.data(), left.size());
     merged.append(right.data(), right.size());
     for (absl::string_view name : {left, right, absl::string_view(merged)}) {
-      if (index.Find(name) < 0) {
-        return refuse(absl::StrCat("there is no token ", QuoteName(name)));
-      }
+      if (index.Find(name) >= 0) continue;
+      ++num_missing;
+      missing.Update(refuse(absl::StrCat("there is no token ", QuoteName(name))));
+      break;
     }
     const int32_t left_id = index.FindPlain(left);
     const int32_t right_id = index.FindPlain(right);
@@ -40,6 +43,8 @@ absl::StatusOr<MergeTable> MergeTable::Read(const Vocabulary& vocabulary, const 
     // Of merges of the same pair the first counts.
     table.merges_.Insert(Key(left_id, right_id), Merge{static_cast<uint32_t>(rank), id});
   }
+  // Of vocabularies that were cut some merges are left over; where most are, they are another's.
+  if (2 * num_missing > vocabulary.merges.size()) return missing;
   return table;
 }
 

@@ -12,8 +12,9 @@ namespace lm {
 
 class MergeTable {
  public:
-  // InvalidArgument, naming it, for a merge that is not two tokens whose spellings together are a
-  // third. One that would take part in spelling a control token never runs.
+  // InvalidArgument, naming it, for a merge that is not two texts with a space between them, and
+  // where most are not of two tokens whose spellings together are a third. Such a one never runs,
+  // nor does one that would take part in spelling a control token.
   static absl::StatusOr<MergeTable> Read(const Vocabulary& vocabulary, const TokenIndex& index);
 
   // Tells whether two tokens merge (neither does where it is -1), and how.

@@ -103,6 +103,21 @@ bool IsThinkingMark(absl::string_view name) {
   return std::find(std::begin(kControls), std::end(kControls), name) != std::end(kControls);
 }
 
+absl::string_view BehindLoneMark(absl::string_view answer) {
+  for (const Marks& marks : kMarks) {
+    if (marks.end == kFinalChannel) continue;
+    for (size_t at = answer.find(marks.end); at != absl::string_view::npos;
+         at = answer.find(marks.end, at + 1)) {
+      if (absl::StrContains(answer.substr(0, at), marks.begin)) break;
+      const absl::string_view behind = answer.substr(at + marks.end.size());
+      const bool quoted = at > 0 && !behind.empty() && answer[at - 1] == behind[0] &&
+                          absl::ascii_ispunct(static_cast<unsigned char>(behind[0]));
+      if (!quoted) return absl::StripLeadingAsciiWhitespace(behind);
+    }
+  }
+  return answer;
+}
+
 ThinkingFilter::ThinkingFilter(absl::string_view prompt_end) {
   const absl::string_view end = absl::StripTrailingAsciiWhitespace(prompt_end);
   for (const Marks& marks : kMarks) {

@@ -41,6 +41,10 @@ class ThinkingFilter {
   absl::string_view end_;  // the mark that is looked for inside
 };
 
+// What of a whole answer is behind the mark that ends its reasoning, where the prompt has begun
+// that, and nobody says so: "Well ...\n</think>\n\nYes." Else the answer. A mark in quotes is none.
+absl::string_view BehindLoneMark(absl::string_view answer);
+
 // Whether a control token of that name is a part of such marks.
 bool IsThinkingMark(absl::string_view name);
 

@@ -40,6 +40,10 @@ struct Vocabulary {
   int32_t unknown = -1;
   int32_t padding = -1;
   int32_t separator = -1;
+  // Whether bos and eos are the file's, and no default: those may be any word, and templates are
+  // told nothing of them.
+  bool states_bos = true;
+  bool states_eos = true;
 
   bool add_bos = false;
   bool add_eos = false;            // "bert": the separator, always

@@ -76,6 +76,34 @@ TEST(ChatTemplateTest, WithoutATemplateThePromptIsPlain) {
   EXPECT_FALSE(Render("", "", "Hi?").adds_bos);
 }
 
+TEST(ChatTemplateTest, OneThatIsNotUnderstoodRefusesConversationsOnly) {
+  Vocabulary vocabulary = TestVocabulary("gpt2");
+  vocabulary.chat_template = "{% include 'other' %}";
+  const absl::Status why = ChatTemplate::Create(vocabulary).status();
+  ASSERT_EQ(why.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(ChatTemplate::CreateOrRefuse(vocabulary).Render("", "Hi?", {}).status(), why);
+  vocabulary.chat_template = "{{ messages[0].content }}!";
+  EXPECT_EQ(ChatTemplate::CreateOrRefuse(vocabulary).Render("", "Hi?", {})->Text(), "Hi?!");
+}
+
+TEST(ChatTemplateTest, IsToldTheEndsThatTheFileStates) {
+  Vocabulary vocabulary = TestVocabulary("gpt2");
+  vocabulary.chat_template = "{{ bos_token }}|{{ eos_token }}";
+  vocabulary.bos = 3;
+  vocabulary.eos = 4;
+  const std::string bos = vocabulary.tokens[3], eos = vocabulary.tokens[4];
+  const auto text = [&] { return ChatTemplate::Create(vocabulary)->Render("", "Hi?", {})->Text(); };
+  EXPECT_EQ(text(), "|" + eos);  // BOS is not among the pieces
+  vocabulary.states_eos = false;
+  EXPECT_EQ(text(), "|");
+  vocabulary.states_bos = false;
+  EXPECT_FALSE(ChatTemplate::Create(vocabulary)->Render("", "Hi?", {})->adds_bos);
+  vocabulary.chat_template = bos + "{{ messages[0].content }}";
+  const auto said = ChatTemplate::Create(vocabulary)->Render("", "Hi?", {});
+  EXPECT_TRUE(said->adds_bos);
+  EXPECT_EQ(said->Text(), "Hi?");
+}
+
 TEST(ChatTemplateTest, MarkersAreControlTokensAndTextsAreNot) {
   const auto tokenizer = TestTokenizer("gpt2");
   const int32_t start = tokenizer->FindToken("<|im_start|>");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lm {
@@ -74,6 +75,22 @@ TEST(ThinkingFilterTest, TakesOutTheReasoningHoweverItIsCut) {
       EXPECT_EQ(Filter(c.text, size, c.inside), c.answer) << c.text << " by " << size;
     }
   }
+}
+
+TEST(ThinkingFilterTest, AMarkMayEndWhatNobodyHasBegun) {
+  const std::pair<const char*, const char*> kAnswers[] = {
+      {"Okay.\n</think>\n\nParis", "Paris"},
+      {"Okay.[/THINK]Paris", "Paris"},
+      {"a</think>b</think>c", "b</think>c"},
+      {"a</think>", ""},
+      {"Paris", "Paris"},
+      {"", ""},
+      {"<think>a</think>Paris", "<think>a</think>Paris"},  // the filter's
+      {"between <think> and </think>", "between <think> and </think>"},
+      {"it ends with '</think>'", "it ends with '</think>'"},
+      {"with '</think>'\n</think>\nParis", "Paris"},
+  };
+  for (const auto& [all, answer] : kAnswers) EXPECT_EQ(BehindLoneMark(all), answer) << all;
 }
 
 TEST(ThinkingFilterTest, WhatIsCertainComesAtOnce) {

@@ -95,10 +95,12 @@ const RefusedVocabulary kRefusedVocabularies[] = {
      "tokenizer.ggml.merges[5] is \"\""},
     {"MergeWithoutRightSide", "gpt2", [](Vocabulary& v) { v.merges[5] = "a "; }, kInvalid,
      "wanted two tokens"},
-    {"MergeOfMissingToken", "gpt2", [](Vocabulary& v) { v.merges[5] = "qqqq q"; }, kInvalid,
-     "there is no token \"qqqq\""},
-    {"MergeIntoMissingToken", "gpt2", [](Vocabulary& v) { v.merges[5] = "q z"; }, kInvalid,
-     "there is no token \"qz\""},
+    {"MergesOfAnother", "gpt2",
+     [](Vocabulary& v) { v.merges.insert(v.merges.end(), v.merges.size() + 1, "qqqq q"); },
+     kInvalid, "there is no token \"qqqq\""},
+    {"MergesIntoMissingTokens", "gpt2",
+     [](Vocabulary& v) { v.merges.insert(v.merges.begin() + 5, v.merges.size() + 1, "q z"); },
+     kInvalid, "tokenizer.ggml.merges[5] is \"q z\": there is no token \"qz\""},
     {"ScoresOfAnotherLength", "llama", [](Vocabulary& v) { v.scores.push_back(0); }, kInvalid,
      "tokenizer.ggml.scores has"},
     {"ScoreNotANumber", "llama",
@@ -122,6 +124,17 @@ const RefusedVocabulary kRefusedVocabularies[] = {
 
 INSTANTIATE_TEST_SUITE_P(All, VocabularyRefusalsTest, ::testing::ValuesIn(kRefusedVocabularies),
                          [](const auto& info) { return info.param.name; });
+
+TEST(VocabularyTest, AMergeOfWhatIsNoTokenNeverRuns) {
+  Vocabulary vocabulary = TestVocabulary("gpt2");
+  const auto whole = Tokenizer::Create(vocabulary);
+  vocabulary.merges.insert(vocabulary.merges.begin(), {"q z", "qqqq q", "h qqqq"});
+  const auto more = Tokenizer::Create(vocabulary);
+  ASSERT_TRUE(whole.ok() && more.ok()) << more.status();
+  for (const char* text : {"qz", "hello qqqqq", "the quick brown fox"}) {
+    EXPECT_EQ((*more)->EncodePlain(text).value(), (*whole)->EncodePlain(text).value()) << text;
+  }
+}
 
 TEST(VocabularyTest, AMergeThatWouldSpellAControlTokenNeverRuns) {
   Vocabulary vocabulary = TestVocabulary("gpt2");
