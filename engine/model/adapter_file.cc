@@ -4,7 +4,10 @@
 #include <filesystem>
 #include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "engine/base/file.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 
@@ -85,11 +88,42 @@ absl::StatusOr<ModelIdentity> IdentifyFiles(const std::string& model_path,
     ASSIGN_OR_RETURN(const ModelIdentity own, IdentifyModel(DraftPath(model_path, options)));
     identity.insert(identity.end(), own.begin(), own.end());
   }
+  const std::string chat_template = ChatTemplatePath(model_path, options);
+  if (!chat_template.empty()) {
+    ASSIGN_OR_RETURN(identity.emplace_back(), IdentifyFile(chat_template));
+  }
   return identity;
 }
 
 std::string DraftPath(const std::string& model_path, const ModelOptions& options) {
   return PathBeside(model_path, options.draft);
+}
+
+std::string ChatTemplatePath(const std::string& model_path, const ModelOptions& options) {
+  const std::string& given = options.chat_template;
+  const bool is_text = absl::StrContains(given, "{{") || absl::StrContains(given, "{%");
+  return is_text || given.empty() ? "" : PathBeside(model_path, given);
+}
+
+absl::StatusOr<std::string> ReadChatTemplate(const std::string& model_path,
+                                             const ModelOptions& options) {
+  const std::string path = ChatTemplatePath(model_path, options);
+  if (path.empty()) return options.chat_template;
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> file = OpenFile(path);
+  if (!file.ok()) {
+    return absl::Status(file.status().code(),
+                        absl::StrCat("options: chat_template is neither Jinja ({{ or {%) nor a "
+                                     "file's path: ",
+                                     file.status().message()));
+  }
+  constexpr uint64_t kMostBytes = 1 << 20;  // as of templates in models
+  if ((*file)->Size() > kMostBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": a chat template has at most ",
+                                                   kMostBytes, " bytes, not ", (*file)->Size()));
+  }
+  std::string text((*file)->Size(), '\0');
+  RETURN_IF_ERROR((*file)->Read(0, absl::MakeSpan(text.data(), text.size())));
+  return text;
 }
 
 }  // namespace lm

@@ -1,4 +1,5 @@
-// The files of a model's adapters (LoRA), as ModelOptions name them.
+// The files beside a model's own that ModelOptions name: adapters (LoRA), a draft model, a chat
+// template.
 #ifndef LM_ENGINE_MODEL_ADAPTER_FILE_H_
 #define LM_ENGINE_MODEL_ADAPTER_FILE_H_
 
@@ -40,6 +41,12 @@ absl::StatusOr<std::vector<AdapterFile>> OpenAdapters(const std::string& model_p
 
 // Where the draft model of the options is; likewise. REQUIRES: there is one.
 std::string DraftPath(const std::string& model_path, const ModelOptions& options);
+
+// Where the chat template of the options is; empty: in the options, or there is none.
+std::string ChatTemplatePath(const std::string& model_path, const ModelOptions& options);
+// Its text, empty where there is none. OpenFile's errors; InvalidArgument for more than 1 MiB.
+absl::StatusOr<std::string> ReadChatTemplate(const std::string& model_path,
+                                             const ModelOptions& options);
 
 // The files that loading a model so would read. Errors: as IdentifyModel's.
 absl::StatusOr<ModelIdentity> IdentifyFiles(const std::string& model_path,

@@ -407,8 +407,10 @@ class LayerLoader {
     router.scaled = false;  // ffn_gate_inp.scale is of what it sees
     ASSIGN_OR_RETURN(weights.router,
                      loader_.LoadProjection({router}, spec_.hidden, /*needs_bias=*/false));
-    if (loader_.Has(Name("exp_probs_b.bias"))) {
-      ASSIGN_OR_RETURN(weights.choice_bias, loader_.Vector(Name("exp_probs_b.bias"), spec.count));
+    for (const char* name : {"exp_probs_b.bias", "exp_probs_b"}) {  // the latter is Hunyuan 3's
+      if (!loader_.Has(Name(name))) continue;
+      ASSIGN_OR_RETURN(weights.choice_bias, loader_.Vector(Name(name), spec.count));
+      break;
     }
     if (spec.by_token) {
       ASSIGN_OR_RETURN(weights.of_tokens,

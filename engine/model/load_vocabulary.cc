@@ -32,6 +32,17 @@ absl::Status ReadBool(const Metadata& metadata, absl::string_view name, bool* ou
   return absl::OkStatus();
 }
 
+// Some converters write whole numbers.
+absl::Status ReadScores(const Metadata& metadata, std::vector<float>* scores) {
+  const absl::StatusOr<std::vector<int64_t>> whole = metadata.GetInts(Key("scores"));
+  if (whole.ok()) {
+    scores->assign(whole->begin(), whole->end());
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(*scores, metadata.GetFloats(Key("scores")));
+  return absl::OkStatus();
+}
+
 // Sets *id to the key's value if it is there. What lies outside the vocabulary is none: defaults,
 // the -1 that some converters write for that, as a number of 32 unsigned bits, and the padding of
 // models whose tables of embeddings were never padded. `needed`: but that is an error.
@@ -171,10 +182,10 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
   vocabulary.tokens.assign(tokens.begin(), tokens.end());
   RETURN_IF_ERROR(ReadTypes(metadata, &vocabulary));
   if (vocabulary.model == "llama") {
-    ASSIGN_OR_RETURN(vocabulary.scores, metadata.GetFloats(Key("scores")));
+    RETURN_IF_ERROR(ReadScores(metadata, &vocabulary.scores));
     RETURN_IF_ERROR(ReadBool(metadata, "add_space_prefix", &vocabulary.add_space_prefix));
   } else if (vocabulary.model == "t5" || vocabulary.model == "plamo2") {
-    ASSIGN_OR_RETURN(vocabulary.scores, metadata.GetFloats(Key("scores")));
+    RETURN_IF_ERROR(ReadScores(metadata, &vocabulary.scores));
   } else if (vocabulary.model != "bert" && vocabulary.model != "rwkv") {
     ASSIGN_OR_RETURN(absl::Span<const std::string> merges, metadata.GetStrings(Key("merges")));
     vocabulary.merges.assign(merges.begin(), merges.end());
@@ -204,6 +215,8 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const Metadata& metadata) {
                               /*needed=*/vocabulary.add_bos));
   RETURN_IF_ERROR(ReadTokenId(metadata, "eos_token_id", size, &vocabulary.eos,
                               /*needed=*/vocabulary.add_eos));
+  vocabulary.states_bos = metadata.Has(Key("bos_token_id")) || metadata.Has(Key("cls_token_id"));
+  vocabulary.states_eos = metadata.Has(Key("eos_token_id"));
   RETURN_IF_ERROR(ReadTokenId(metadata, "eot_token_id", size, &vocabulary.eot));
   RETURN_IF_ERROR(ReadTokenId(metadata, "eom_token_id", size, &vocabulary.eom));
   RETURN_IF_ERROR(ReadTokenId(metadata, "unknown_token_id", size, &vocabulary.unknown));

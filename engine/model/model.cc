@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
                                                  const ModelOptions& options,
                                                  const std::atomic<bool>& cancel) {
   ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> gguf, OpenModelFile(path, &cancel));
-  ASSIGN_OR_RETURN(ModelSpec spec, DescribeModel(*gguf));
+  ASSIGN_OR_RETURN(ModelSpec spec, DescribeModel(*gguf, options.pooling));
   if (options.context_length < 0 || options.context_length > spec.context_length) {
     return absl::InvalidArgumentError(absl::StrCat("context_length must be 0 (the model's own) to ",
                                                    spec.context_length, ", got ",
@@ -84,10 +84,11 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   if (!options.pack_cache.empty()) {
     packs.emplace(options.pack_cache, path, *gguf, where, threads);
   }
+  ASSIGN_OR_RETURN(const std::string chat_template, ReadChatTemplate(path, options));
   // Beside the weights; where the system gives no thread, after them.
   std::future<absl::StatusOr<ModelText>> text_made =
       std::async(std::launch::async | std::launch::deferred,
-                 [&gguf] { return ModelText::Load(gguf->metadata()); });
+                 [&] { return ModelText::Load(gguf->metadata(), chat_template); });
   ModelInfo info;
   info.path = path;
   info.device = absl::StrJoin(devices, ",");
@@ -142,7 +143,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   if (options.draft.empty()) return model;
   // A token of it takes a fraction of the memory.
   constexpr int64_t kCacheShare = 8, kLeastCache = 32 << 20;
-  const int64_t kv_bytes = options.kv_bytes > 0 ? options.kv_bytes : DefaultCacheBytes();
+  const int64_t kv_bytes = options.kv_bytes > 0 ? options.kv_bytes : model->info().kv_bytes;
   ASSIGN_OR_RETURN(std::unique_ptr<Model> draft,
                    Model::Load(DraftPath(path, options),
                                {.device = options.device,
@@ -194,7 +195,9 @@ absl::Status CheckRanks(const ModelInfo& info) {
   if (info.ranks) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("model '", Printable(info.name), "' (",
                                                  info.architecture,
-                                                 ") ranks no texts: it is not a reranker"));
+                                                 ") ranks no texts: it is not a reranker (where it "
+                                                 "is one and its file does not say so, its options "
+                                                 "in lm_models do: {\"pooling\":\"rank\"})"));
 }
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Load(const std::string& path,

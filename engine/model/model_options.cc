@@ -17,6 +17,11 @@ namespace {
 constexpr std::pair<absl::string_view, DType> kKvTypes[] = {
     {"f16", DType::kF16}, {"int8", DType::kI8}, {"f32", DType::kF32}};
 
+constexpr std::pair<absl::string_view, PoolingType> kPoolings[] = {{"mean", PoolingType::kMean},
+                                                                   {"last", PoolingType::kLast},
+                                                                   {"cls", PoolingType::kFirst},
+                                                                   {"rank", PoolingType::kRank}};
+
 template <typename Integer>
 absl::Status ReadCount(const std::string& key, const Json& value, Integer* out,
                        uint64_t most = std::numeric_limits<Integer>::max()) {
@@ -32,6 +37,14 @@ absl::StatusOr<std::string> ReadOption(const std::string& key, const Json& value
   if (value.is_string()) return value.string();
   return absl::InvalidArgumentError(
       absl::StrCat("options: ", key, " must be a string, got ", value.Dump()));
+}
+
+absl::StatusOr<PoolingType> ReadPooling(const Json& value) {
+  for (const auto& [name, pooling] : kPoolings) {
+    if (value.is_string() && value.string() == name) return pooling;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("options: pooling must be 'mean', 'last', 'cls' or 'rank', got ", value.Dump()));
 }
 
 // {"name": ..., "path": ..., "scale": 1.0}
@@ -135,11 +148,16 @@ absl::Status ParseModelOptions(absl::string_view text, ModelOptions* options) {
       RETURN_IF_ERROR(ReadCount(key, value, &options->prefix_store_bytes));
     } else if (key == "pack_cache") {
       ASSIGN_OR_RETURN(options->pack_cache, ReadOption(key, value));
+    } else if (key == "pooling") {
+      ASSIGN_OR_RETURN(options->pooling, ReadPooling(value));
+    } else if (key == "chat_template") {
+      ASSIGN_OR_RETURN(options->chat_template, ReadOption(key, value));
     } else {
       return absl::InvalidArgumentError(
           absl::StrCat("options: unknown key '", key,
                        "' (device, threads, kv_bytes, kv_type, context_length, lora, draft, mtp, "
-                       "pack_cache, prefix_store and prefix_store_bytes are known)"));
+                       "pack_cache, prefix_store, prefix_store_bytes, pooling and chat_template "
+                       "are known)"));
     }
   }
   return absl::OkStatus();

@@ -4,6 +4,7 @@
 #define LM_ENGINE_MODEL_MODEL_OPTIONS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "engine/model/pooling.h"
 #include "engine/tensor/dtype.h"
 
 namespace lm {
@@ -29,17 +31,19 @@ struct AdapterOption {
 };
 
 struct ModelOptions {
-  std::string device = "cpu";            // as PlanDevices (device_plan.h)
-  int threads = 0;                       // 0: as many as this process may use
-  int64_t kv_bytes = 0;                  // cap of the KV cache; 0: DefaultCacheBytes()
-  DType kv_type = DType::kF16;           // of the KV cache's values: kF16, kI8 or kF32
-  int32_t context_length = 0;            // 0: the model's own; more than that is an error
-  std::vector<AdapterOption> lora = {};  // each name once
-  std::string draft = {};                // a smaller model's GGUF file, which guesses; "": none
-  bool mtp = true;                       // without one, the file's own layer for it (mtp.h) does
-  std::string pack_cache = {};           // the folder of packed weights (pack_cache.h); "": none
-  std::string prefix_store = {};         // that of prefixes (prefix_store.h); "": none
-  int64_t prefix_store_bytes = 0;        // what it may hold; 0: its default
+  std::string device = "cpu";               // as PlanDevices (device_plan.h)
+  int threads = 0;                          // 0: as many as this process may use
+  int64_t kv_bytes = 0;                     // cap of the KV cache; 0: Transformer::Load
+  DType kv_type = DType::kF16;              // of the KV cache's values: kF16, kI8 or kF32
+  int32_t context_length = 0;               // 0: the model's own; more than that is an error
+  std::vector<AdapterOption> lora = {};     // each name once
+  std::string draft = {};                   // a smaller model's GGUF file, which guesses; "": none
+  bool mtp = true;                          // without one, the file's own layer for it (mtp.h) does
+  std::string pack_cache = {};              // the folder of packed weights (pack_cache.h); "": none
+  std::string prefix_store = {};            // that of prefixes (prefix_store.h); "": none
+  int64_t prefix_store_bytes = 0;           // what it may hold; 0: its default
+  std::optional<PoolingType> pooling = {};  // in the place of what the file says
+  std::string chat_template = {};  // likewise: Jinja, or the path of a file of it; "": the file's
 
   bool operator==(const ModelOptions&) const = default;
   template <typename H>
@@ -47,13 +51,13 @@ struct ModelOptions {
     return H::combine(std::move(h), options.device, options.threads, options.kv_bytes,
                       options.kv_type, options.context_length, options.lora, options.draft,
                       options.mtp, options.pack_cache, options.prefix_store,
-                      options.prefix_store_bytes);
+                      options.prefix_store_bytes, options.pooling, options.chat_template);
   }
 };
 
 // Overlays the keys of a JSON object (device, threads, kv_bytes, kv_type, context_length, lora,
-// draft, mtp, pack_cache, prefix_store, prefix_store_bytes) on *options. InvalidArgument, naming
-// it, for an unknown key, a wrong type or a value out of range.
+// draft, mtp, pack_cache, prefix_store, prefix_store_bytes, pooling, chat_template) on *options.
+// InvalidArgument, naming it, for an unknown key, a wrong type or a value out of range.
 absl::Status ParseModelOptions(absl::string_view json, ModelOptions* options);
 
 // "f16", "int8", "f32", and back. InvalidArgument for any other name.

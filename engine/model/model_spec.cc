@@ -29,8 +29,10 @@ constexpr Family kFamilies[] = {
     {"bailingmoe2", &DescribeDots1},
     {"bailingmoe3", &DescribeBailingMoe3},
     {"bert", &DescribeBert},
+    {"chatglm", &DescribeChatGlm},
     {"cohere2", &DescribeCohere2},
     {"command-r", &DescribeCommandR},
+    {"deci", &DescribeDeci},
     {"deepseek", &DescribeDeepSeek},
     {"deepseek2", &DescribeDeepSeek2, /*predicts_tokens=*/true},
     {"deepseek4", &DescribeDeepSeek4},
@@ -60,6 +62,7 @@ constexpr Family kFamilies[] = {
     {"granitemoe", &DescribeGranite},
     {"hunyuan-dense", &DescribeHunyuan},
     {"hunyuan-moe", &DescribeHunyuan},
+    {"hy_v3", &DescribeHyV3},
     {"internlm2", &DescribeLlama},
     {"jamba", &DescribeJamba},
     {"kimi-linear", &DescribeKimiLinear},
@@ -168,7 +171,45 @@ absl::Status DescribeVocabulary(const Metadata& metadata, KeyReader& keys, Model
   return absl::OkStatus();
 }
 
-// Whether a token sees those behind it, and what becomes of hidden states.
+// Converters do not say of classifiers what they are for; one of several labels is none of texts
+// that go together.
+bool IsReranker(const KeyReader& keys, const ModelSpec& spec) {
+  const int64_t labels = keys.RowsOf("cls.output.weight");
+  return !spec.causal && (labels > 0 ? labels : keys.RowsOf("cls.weight")) == 1;
+}
+
+// What becomes of hidden states.
+absl::Status DescribePooling(KeyReader& keys, std::optional<PoolingType> asked, ModelSpec* spec) {
+  constexpr auto kMost = static_cast<int64_t>(PoolingType::kRank);
+  ASSIGN_OR_RETURN(const int64_t stated, keys.IntOr("pooling_type", -1, kMost, -1));
+  std::optional<PoolingType> type = asked;
+  if (!type && stated >= 0) type = static_cast<PoolingType>(stated);
+  if (!type && IsReranker(keys, *spec)) type = PoolingType::kRank;
+  if (!type) return absl::OkStatus();
+  switch (*type) {
+    case PoolingType::kNone:
+      spec->pooling.pooling = std::nullopt;
+      break;
+    case PoolingType::kMean:
+      spec->pooling.pooling = Pooling::kMean;
+      break;
+    case PoolingType::kFirst:
+      spec->pooling.pooling = Pooling::kFirst;
+      break;
+    case PoolingType::kLast:
+      spec->pooling.pooling = Pooling::kLast;
+      break;
+    case PoolingType::kRank:
+      spec->pooling.ranks = true;
+      if (!spec->pooling.pooling) {
+        spec->pooling.pooling = spec->causal ? Pooling::kLast : Pooling::kFirst;
+      }
+      break;
+  }
+  return absl::OkStatus();
+}
+
+// Whether a token sees those behind it.
 absl::Status DescribeUse(KeyReader& keys, ModelSpec* spec) {
   const bool is_encoder = !spec->causal;
   ASSIGN_OR_RETURN(spec->causal, keys.BoolOr("attention.causal", spec->causal));
@@ -186,18 +227,6 @@ absl::Status DescribeUse(KeyReader& keys, ModelSpec* spec) {
     if (alone && !one_sided) continue;
     return absl::UnimplementedError(absl::StrCat(
         "'", keys.Key("attention.causal"), "' = false is not supported in this architecture"));
-  }
-  constexpr std::optional<Pooling> kPoolings[] = {std::nullopt, Pooling::kMean, Pooling::kFirst,
-                                                  Pooling::kLast};
-  constexpr int64_t kRank = 4;
-  ASSIGN_OR_RETURN(const int64_t type, keys.IntOr("pooling_type", -1, kRank, -1));
-  if (type == kRank) {
-    spec->pooling.ranks = true;
-    if (!spec->pooling.pooling) {
-      spec->pooling.pooling = spec->causal ? Pooling::kLast : Pooling::kFirst;
-    }
-  } else if (type >= 0) {
-    spec->pooling.pooling = kPoolings[type];
   }
   return absl::OkStatus();
 }
@@ -272,7 +301,7 @@ StateSizes StatesOf(const LayerSpec& layer) {
   return {};
 }
 
-absl::StatusOr<ModelSpec> DescribeModel(const GgufFile& gguf) {
+absl::StatusOr<ModelSpec> DescribeModel(const GgufFile& gguf, std::optional<PoolingType> pooling) {
   ModelSpec spec;
   if (IsAdapter(gguf.metadata())) {
     return absl::InvalidArgumentError(
@@ -290,6 +319,7 @@ absl::StatusOr<ModelSpec> DescribeModel(const GgufFile& gguf) {
   });
   RETURN_IF_ERROR(family->describe(keys, &spec));
   RETURN_IF_ERROR(DescribeUse(keys, &spec));
+  RETURN_IF_ERROR(DescribePooling(keys, pooling, &spec));
   for (const LayerSpec& layer : spec.layers) {
     if (!layer.feed_forward.exists() && layer.feed_forward_norm != nullptr) {
       return absl::InvalidArgumentError(

@@ -371,7 +371,8 @@ struct Temperature {
 //   h         = pooled
 //   embedding = h, or W_3 W_2 h                                              [dense]
 //   scores    = W_out tanh(W_cls h), or W_out norm(gelu(W_cls h)), each with its biases, or W_out h
-//               where the file has no W_cls; softmax of that                 [probabilities]
+//               where the file has no W_cls, or tanh(w_cls h + b) where that is one row and there
+//               is no W_out; softmax of that                                 [probabilities]
 // of which the first one says how well two texts go together.
 struct PoolingSpec {
   std::optional<Pooling> pooling = {};  // as the file says
@@ -456,7 +457,11 @@ int64_t MixerOutputCols(const LayerSpec& layer);
 // Reads and checks it. Unimplemented for an architecture (or a variant of one: other rope scaling,
 // any key of its own that asks for more than is computed) that is not known, naming it;
 // InvalidArgument, naming the key and the numbers, for a shape that cannot be.
-absl::StatusOr<ModelSpec> DescribeModel(const GgufFile& gguf);
+//
+// `pooling` stands for the file's pooling_type. Where neither is there, an encoder whose classifier
+// has one label ranks.
+absl::StatusOr<ModelSpec> DescribeModel(const GgufFile& gguf,
+                                        std::optional<PoolingType> pooling = std::nullopt);
 
 }  // namespace lm
 

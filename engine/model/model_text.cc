@@ -14,11 +14,13 @@ absl::StatusOr<ModelText> ModelText::Load(const std::string& path,
   return Load(gguf->metadata());
 }
 
-absl::StatusOr<ModelText> ModelText::Load(const Metadata& metadata) {
+absl::StatusOr<ModelText> ModelText::Load(const Metadata& metadata,
+                                          const std::string& chat_template) {
   ASSIGN_OR_RETURN(Vocabulary vocabulary, LoadVocabulary(metadata));
-  ASSIGN_OR_RETURN(ChatTemplate chat_template, ChatTemplate::Create(vocabulary));
+  if (!chat_template.empty()) vocabulary.chat_template = chat_template;
+  ChatTemplate chat = ChatTemplate::CreateOrRefuse(vocabulary);
   ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, Tokenizer::Create(std::move(vocabulary)));
-  return ModelText{std::move(tokenizer), std::move(chat_template)};
+  return ModelText{std::move(tokenizer), std::move(chat)};
 }
 
 }  // namespace lm

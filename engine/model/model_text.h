@@ -23,8 +23,10 @@ struct ModelText {
   // Of a GGUF file or a directory. OpenModelFile's, LoadVocabulary's and Create's errors.
   static absl::StatusOr<ModelText> Load(const std::string& path,
                                         const std::atomic<bool>* cancel = nullptr);
-  // Of a file that is open.
-  static absl::StatusOr<ModelText> Load(const Metadata& metadata);
+  // Of a file that is open; `chat_template`, where not empty, is in the place of its own. One that
+  // is not understood is an error of who renders a chat.
+  static absl::StatusOr<ModelText> Load(const Metadata& metadata,
+                                        const std::string& chat_template = "");
 };
 
 }  // namespace lm

@@ -10,6 +10,9 @@ enum class Pooling {
   kLast,   // the last token's, which has seen all the others
 };
 
+// What a model is to be used for, with the numbers of GGUF's key pooling_type.
+enum class PoolingType { kNone, kMean, kFirst, kLast, kRank };
+
 }  // namespace lm
 
 #endif  // LM_ENGINE_MODEL_POOLING_H_

@@ -31,13 +31,18 @@ absl::StatusOr<PoolingHead> LoadPoolingHead(const ModelSpec& spec, WeightLoader*
     RETURN_IF_ERROR(load("dense_2", spec.pooling.dense, spec.hidden, &head.dense_2));
     RETURN_IF_ERROR(load("dense_3", spec.hidden, spec.pooling.dense, &head.dense_3));
   }
+  head.num_labels = loader->RowsOf("cls.output.weight");
+  const bool one_row = head.num_labels == 0 && !spec.pooling.gelu;
+  if (one_row && loader->RowsOf("cls.weight") == 1) {
+    RETURN_IF_ERROR(load("cls", 1, spec.hidden, &head.classifier));
+    return head;
+  }
   if (loader->Has("cls.weight")) {
     RETURN_IF_ERROR(load("cls", spec.hidden, spec.hidden, &head.classifier));
   }
   if (loader->Has("cls.norm.weight")) {
     ASSIGN_OR_RETURN(head.classifier_norm, loader->LoadNorm("cls.norm", spec, 1, spec.hidden));
   }
-  head.num_labels = loader->RowsOf("cls.output.weight");
   if (head.num_labels > 0) {
     RETURN_IF_ERROR(load("cls.output", head.num_labels, spec.hidden, &head.labels));
   } else if (spec.pooling.ranks) {
@@ -69,14 +74,14 @@ absl::StatusOr<std::vector<float>> ApplyPoolingHead(const ModelSpec& spec, const
     RETURN_IF_ERROR(multiply(head.dense_3, spec.hidden));
   } else {
     if (!head.classifier.empty()) {
-      RETURN_IF_ERROR(multiply(head.classifier, spec.hidden));
+      RETURN_IF_ERROR(multiply(head.classifier, head.labels.empty() ? 1 : spec.hidden));
       RETURN_IF_ERROR(spec.pooling.gelu ? backend->GatedActivation(Activation::kGeluTanh, h, {}, h)
                                         : backend->ScaleAndCap(h, /*scale=*/1, /*cap=*/1));  // tanh
     }
     if (!head.classifier.empty() && !head.classifier_norm.empty()) {
       RETURN_IF_ERROR(backend->Normalize(h, head.classifier_norm.norm, h));
     }
-    RETURN_IF_ERROR(multiply(head.labels, head.num_labels));
+    if (!head.labels.empty()) RETURN_IF_ERROR(multiply(head.labels, head.num_labels));
   }
   result.resize(h.cols);
   RETURN_IF_ERROR(backend->Download(h.data, result.data(), result.size() * sizeof(float)));

@@ -124,6 +124,40 @@ def with_temperature(architecture):
     return change
 
 
+def chatglm(model):
+    rename(model, "chatglm", without_tensors=r"post_\w+_norm")
+
+
+def hy_v3(model):
+    rename(model, "hy_v3", ["leading_dense_block_count", "expert_shared_count"])
+    model.own(expert_shared_feed_forward_length=64)
+    model.tensors = [(name.replace("exp_probs_b.bias", "exp_probs_b"), values) for name, values in model.tensors]
+
+
+def deci(model):
+    """Of six layers the second and fifth have no attention, the fourth nothing; widths and heads differ."""
+    heads, kv_heads = (6, 0, 6, 0, 0, 6), (3, 0, 1, 0, 0, 2)
+    width = dict(model.tensors)["blk.0.ffn_up.weight"].shape[0]
+    widths = (width, width, width // 3, 0, width // 3 * 2, width)
+    rename(model, "deci", ["attention.head_count", "attention.head_count_kv", "feed_forward_length"])
+    model.own(attention__head_count=list(heads), attention__head_count_kv=list(kv_heads), feed_forward_length=list(widths))
+    cut = []
+    for name, values in model.tensors:
+        block = re.match(r"blk\.(\d+)\.(attn|ffn)_(\w+)\.weight$", name)
+        if block is None:
+            cut.append((name, values))
+            continue
+        i, part, what = int(block[1]), block[2], block[3]
+        if (part == "attn" and heads[i] == 0) or (part == "ffn" and widths[i] == 0):
+            continue
+        if what in ("k", "v"):
+            values = values[: kv_heads[i] * values.shape[0] // 3]
+        if part == "ffn" and what != "norm":
+            values = values[:, : widths[i]] if what == "down" else values[: widths[i]]
+        cut.append((name, values))
+    model.tensors = cut
+
+
 def renamed(architecture, without_keys=()):
     return lambda model: rename(model, architecture, without_keys)
 
@@ -134,9 +168,12 @@ ROUTER = ("expert_gating_func", "expert_weights_norm")
 CHANGED = {
     "arwkv7": (["rwkv7"], arwkv7),
     "bailingmoe": (MIXTURE + ["lead=0", "n_rot=32"], renamed("bailingmoe", ("expert_gating_func", "leading_dense_block_count"))),
+    "chatglm": (["glm4", "--set", "fused_qkv=True", "head_dim=None"], chatglm),
+    "deci": (["llama", "--set", "layers=6", "ffn=192"], deci),
     "deepseek": (MIXTURE + ["head_dim=None"], renamed("deepseek", ROUTER)),
     "exaone": (["llama-rope"], renamed("exaone")),
     "glm4-sections": (["glm4"], with_sections("glm4", 3, 2, 2, 1)),
+    "hy_v3": (["dots1", "--set", "shared_ffn=64"], hy_v3),
     "glm4moe-sections": (["glm4moe"], with_sections("glm4moe", 2, 3, 2, 1)),
     "jina-bert-v3": (["bert-xlmr"], jina_bert_v3),
     "maincoder": (["qwen3"], renamed("maincoder")),

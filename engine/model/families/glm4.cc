@@ -1,7 +1,9 @@
-// "glm4": GLM-4-0414; "glm4moe": GLM-4.5 and 4.6 (GLM Team 2025, arXiv 2508.06471); and the texts
+// "chatglm": ChatGLM3, GLM-4-9B and GLM-Edge (GLM Team 2024, arXiv 2406.12793); "glm4": GLM-4-0414;
+// "glm4moe": GLM-4.5 and 4.6 (GLM Team 2025, arXiv 2508.06471); and the texts
 // of GLM-4.1V, 4.5V and 4.6V, whose pairs are for an image's time, height and width.
 //
-// Both have biases of q, k and v, and turn a part of each head.
+// All have biases of q, k and v, and turn a part of each head.
+// chatglm: gate and up are one tensor; neighbouring values of a head turn together.
 // glm4: what mixer and feed-forward add to x is normed too; gate and up are one tensor;
 // neighbouring values of a head turn together, but the halves where the file has sections of pairs,
 // for which the converter reorders the rows of W_q and W_k. glm4moe: heads of q and k may be
@@ -23,6 +25,12 @@ absl::StatusOr<bool> TurnsBySections(KeyReader& keys, ModelSpec* spec) {
 }
 
 }  // namespace
+
+absl::Status DescribeChatGlm(KeyReader& keys, ModelSpec* spec) {
+  RETURN_IF_ERROR(DescribeStandardBlocks(keys, spec));
+  spec->ropes[0].pairing = RopePairing::kAdjacent;
+  return absl::OkStatus();
+}
 
 absl::Status DescribeGlm4(KeyReader& keys, ModelSpec* spec) {
   RETURN_IF_ERROR(DescribeStandardBlocks(keys, spec));

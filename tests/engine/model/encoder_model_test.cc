@@ -2,6 +2,7 @@
 // changed.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <initializer_list>
 #include <string>
 
@@ -116,6 +117,49 @@ TEST(EncoderModelTest, ARerankerHasAClassifier) {
   bert.tensors["cls.output.bias"] = {{1}};
   bert.tensors["cls.weight"] = {{kHidden, kHidden + 1}};
   ExpectEncoderRefused(bert, {"cls.weight", "32 x 32"});
+}
+
+// As converters write rerankers: without a word of what they are.
+TEST(EncoderModelTest, AnEncoderWithOneLabelRanks) {
+  SmallModel bert = SmallBert();
+  bert.tensors["cls.output.weight"] = {{kHidden, 1}};
+  const auto ranks = [&bert](ModelOptions options = {}) {
+    options.kv_bytes = 1 << 20;
+    const auto model = bert.Load(options);
+    EXPECT_TRUE(model.ok()) << model.status();
+    return model.ok() && (*model)->info().ranks;
+  };
+  EXPECT_TRUE(ranks());
+  EXPECT_FALSE(ranks({.pooling = PoolingType::kMean}));
+  bert.Set("bert.pooling_type", uint32_t{1});
+  EXPECT_FALSE(ranks());
+  EXPECT_TRUE(ranks({.pooling = PoolingType::kRank}));
+  bert.keys.erase("bert.pooling_type");
+  bert.tensors["cls.output.weight"] = {{kHidden, 3}};  // sentiments, say
+  EXPECT_FALSE(ranks());
+  EXPECT_TRUE(ranks({.pooling = PoolingType::kRank}));
+  SmallModel llama;
+  llama.tensors["cls.output.weight"] = {{kHidden, 1}};
+  const auto writes = llama.Load();
+  ASSERT_TRUE(writes.ok()) << writes.status();
+  EXPECT_TRUE((*writes)->info().generates);
+}
+
+// jina-reranker-v1: tanh(w h + b), and no matrix in front of it.
+TEST(EncoderModelTest, AClassifierMayBeOneRow) {
+  SmallModel bert = SmallBert();
+  bert.tensors["cls.weight"] = {{kHidden, 1}};
+  bert.tensors["cls.bias"] = {{1}};
+  auto model = bert.Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_TRUE((*model)->info().ranks);
+  const auto scores =
+      (*model)->language_model().ApplyHead(/*ranks=*/true, std::vector<float>(kHidden, 0.02f));
+  ASSERT_TRUE(scores.ok()) << scores.status();
+  ASSERT_EQ(scores->size(), 1u);
+  EXPECT_NEAR((*scores)[0], std::tanh(0.5 * 0.02 * kHidden + 0.5), 1e-6);
+  bert.tensors["cls.bias"] = {{2}};
+  ExpectEncoderRefused(bert, {"cls.bias"});
 }
 
 TEST(EncoderModelTest, WhatItCannotBeIsNamed) {

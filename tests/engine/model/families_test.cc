@@ -171,6 +171,41 @@ TEST_F(FamilyTest, HalvesTurnWhereGlm4HasSections) {
   EXPECT_EQ(Spec().ropes[0].still, std::vector<int64_t>{7});
 }
 
+TEST_F(FamilyTest, NeighboursTurnInAPartOfAHeadOfChatGlm) {
+  Begin("chatglm", &DescribeChatGlm);
+  Set("rope.dimension_count", uint64_t{8});
+  const ModelSpec spec = Spec();
+  EXPECT_EQ(spec.ropes[0].pairing, RopePairing::kAdjacent);
+  EXPECT_EQ(spec.ropes[0].dim, 8);
+  EXPECT_EQ(spec.layers[0].post_mixer_norm, nullptr);
+}
+
+TEST_F(FamilyTest, LayersOfDeciLackWhatTheFileSays) {
+  using Numbers = std::vector<uint64_t>;
+  Begin("deci", &DescribeDeci);
+  Set("block_count", uint64_t{4});
+  Set("attention.head_count", Numbers{4, 0, 4, 0});
+  Set("attention.head_count_kv", Numbers{2, 0, 1, 0});
+  Set("feed_forward_length", Numbers{96, 64, 32, 0});
+  const ModelSpec spec = Spec();
+  EXPECT_EQ(spec.ropes[0].pairing, RopePairing::kAdjacent);
+  EXPECT_EQ(spec.layers[0].attention()->kv_heads, 2);
+  EXPECT_EQ(spec.layers[2].attention()->kv_heads, 1);
+  EXPECT_EQ(spec.layers[2].feed_forward.width, 32);
+  for (const int i : {1, 3}) {
+    EXPECT_FALSE(spec.layers[i].has_mixer());
+    EXPECT_EQ(spec.layers[i].mixer_norm, nullptr);
+  }
+  EXPECT_EQ(spec.layers[1].feed_forward.width, 64);
+  EXPECT_FALSE(spec.layers[3].feed_forward.exists());
+  EXPECT_EQ(spec.layers[3].feed_forward_norm, nullptr);
+  Set("attention.head_count_kv", Numbers{2, 0, 0, 0});
+  EXPECT_THAT(Refusal(), HasSubstr("layer 2 has heads and no KV heads (linear attention)"));
+  Set("attention.head_count_kv", Numbers{2, 0, 1, 0});
+  Set("feed_forward_length", Numbers{0, 64, 32, 0});
+  EXPECT_THAT(Refusal(), HasSubstr("layer 0 has attention and no feed-forward"));
+}
+
 TEST_F(FamilyTest, Qwen3VlMaySayThatItHasNoSharedExpert) {
   Begin("qwen3vlmoe", &DescribeQwen3Vl);
   Set("rope.dimension_sections", std::vector<uint64_t>{3, 3, 2, 0});

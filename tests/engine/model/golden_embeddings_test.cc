@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <tuple>
 
@@ -110,6 +113,27 @@ TEST_P(GoldenEmbeddingsTest, AgreeWithLlamaCppTogetherAndAlone) {
 
 std::string EmbeddingTestName(const testing::TestParamInfo<GoldenEmbeddingsTest::ParamType>& info) {
   return ModelAndDevice(std::get<0>(info.param).name, std::get<1>(info.param));
+}
+
+// Converters do not write the key for BertForSequenceClassification and its like.
+TEST(GoldenScoresTest, RerankersThatDoNotSayItScoreTheSame) {
+  const std::vector<std::vector<int32_t>> texts = {Text(17), Text(60)};
+  for (const std::string architecture : {"bert", "modern-bert"}) {
+    const std::string path = ModelPath(architecture + "-rerank-f32", ".gguf");
+    std::ifstream whole(path, std::ios::binary);
+    std::string bytes((std::istreambuf_iterator<char>(whole)), {});
+    const size_t key = bytes.find(architecture + ".pooling_type");
+    ASSERT_NE(key, bytes.npos);
+    bytes.replace(key, architecture.size(), architecture.size(), 'x');  // of another architecture
+    const std::string without = testing::TempDir() + "/" + architecture + "-without.gguf";
+    std::ofstream(without, std::ios::binary) << bytes;
+    const ModelOptions options = {.kv_bytes = 1 << 24, .kv_type = DType::kF32};
+    auto said = Model::Load(path, options), unsaid = Model::Load(without, options);
+    std::filesystem::remove(without);
+    ASSERT_TRUE(said.ok() && unsaid.ok()) << unsaid.status();
+    EXPECT_TRUE(CheckRanks((*unsaid)->info()).ok());
+    EXPECT_EQ(EmbedAll(**unsaid, texts), EmbedAll(**said, texts));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenEmbeddingsTest,

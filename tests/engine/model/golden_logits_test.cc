@@ -97,6 +97,9 @@ constexpr Golden kGolden[] = {
     Named("laguna-f32", kAllFloat),
     Named("mimo2-f32", kAllFloat),
     Named("olmo-f32", kAllFloat),
+    Named("chatglm-f32", kAllFloat),
+    Named("deci-f32", kAllFloat),
+    Named("hy_v3-f32", kAllFloat),
     Named("gemma3n-f32", kGelu),
     Named("gpt2-f32", kGelu),
     Named("gpt-oss-mxfp4", kTwoLayers),
@@ -195,9 +198,9 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenLogitsTest,
                                           testing::Values("reference", "cpu")),
                          TestName);
 
-// The first 51 have two layers or more: one on the first device, the others on the second.
+// The first 54 have two layers or more: one on the first device, the others on the second.
 INSTANTIATE_TEST_SUITE_P(Shared, GoldenLogitsTest,
-                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 51)),
+                         testing::Combine(testing::ValuesIn(absl::MakeConstSpan(kGolden, 54)),
                                           testing::Values("cpu,reference", "reference=1,cpu")),
                          TestName);
 

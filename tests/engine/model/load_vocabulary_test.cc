@@ -48,6 +48,23 @@ TEST(LoadVocabularyTest, FillsInWhatALlamaTokenizerMeansByDefault) {
   EXPECT_TRUE(v->add_space_prefix);
 }
 
+TEST(LoadVocabularyTest, ScoresMayBeWholeNumbers) {
+  const auto v =
+      LoadVocabulary(Make("llama", {{"scores", std::vector<int64_t>{0, 0, 0, -1, -2, 5}}}));
+  ASSERT_TRUE(v.ok()) << v.status();
+  EXPECT_THAT(v->scores, ElementsAre(0, 0, 0, -1, -2, 5));
+  const auto texts = LoadVocabulary(Make("llama", {{"scores", Strings{"0"}}}));
+  EXPECT_THAT(std::string(texts.status().message()), HasSubstr("tokenizer.ggml.scores"));
+}
+
+TEST(LoadVocabularyTest, KnowsWhatOfTheEndsTheFileHasStated) {
+  const auto neither = LoadVocabulary(Make("llama", {}));
+  EXPECT_FALSE(neither->states_bos || neither->states_eos);
+  const auto end = LoadVocabulary(Make("llama", {{"eos_token_id", uint64_t{2}}}));
+  EXPECT_TRUE(!end->states_bos && end->states_eos);
+  EXPECT_TRUE(LoadVocabulary(Make("llama", {{"bos_token_id", uint64_t{1}}}))->states_bos);
+}
+
 TEST(LoadVocabularyTest, FillsInWhatAByteLevelTokenizerMeansByDefault) {
   auto v = LoadVocabulary(Make("gpt2", {}));
   ASSERT_TRUE(v.ok()) << v.status();
