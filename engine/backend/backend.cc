@@ -150,9 +150,11 @@ absl::Status Backend::ChooseRows(Tensor scores, const RowLayer& layer, Tensor ch
 }
 
 absl::Status Backend::Sample(Tensor logits, absl::Span<const SamplingRow> rows,
-                             std::vector<absl::StatusOr<int32_t>>* tokens) {
+                             std::vector<absl::StatusOr<int32_t>>* tokens,
+                             std::vector<float>* margins) {
   std::vector<float> brought;
   tokens->clear();
+  if (margins != nullptr) margins->clear();
   for (const SamplingRow& row : rows) {
     const Tensor one = logits.Rows(row.row, 1);
     const float* values = static_cast<const float*>(one.data);
@@ -161,7 +163,10 @@ absl::Status Backend::Sample(Tensor logits, absl::Span<const SamplingRow> rows,
       RETURN_IF_ERROR(Download(one.data, brought.data(), one.cols * sizeof(float)));
       values = brought.data();
     }
-    tokens->push_back(SampleToken({values, static_cast<size_t>(one.cols)}, row));
+    const absl::Span<const float> all(values, static_cast<size_t>(one.cols));
+    tokens->push_back(SampleToken(all, row));
+    if (margins == nullptr) continue;
+    margins->push_back(tokens->back().ok() ? MarginOf(all, *tokens->back()) : 0);
   }
   return absl::OkStatus();
 }

@@ -263,6 +263,12 @@ struct DeltaRuleInputs {
   bool decays_by_token() const { return log_decay.cols > 0; }
 };
 
+// The greatest step that there will be.
+struct StepBounds {
+  int64_t tokens = 0;
+  int64_t context = 0;  // of a sequence, in tokens
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -277,6 +283,13 @@ class Backend {
   virtual NumericContract numeric_contract() const = 0;
   // Zeroed memory of this device. ResourceExhausted where there is not enough.
   virtual absl::StatusOr<Buffer> Allocate(size_t bytes) = 0;
+  // Bytes of this device's memory that nobody has; -1 where it is the host's, whose system does not
+  // say.
+  virtual absl::StatusOr<int64_t> FreeBytes() { return -1; }
+  // From now on, until null is set: ops take what memory they need for any step within the bounds,
+  // and have what is needed to run there, but compute and copy nothing. So a step later finds it.
+  // Host memory is taken when it is written. REQUIRES: *bounds stays as it is meanwhile.
+  virtual void set_rehearsal(const StepBounds* /*bounds*/) {}
   // Host -> device, and back. Download waits for the ops before it.
   virtual absl::Status Upload(const void* from, void* to, size_t bytes) = 0;
   virtual absl::Status Download(const void* from, void* to, size_t bytes) = 0;
@@ -474,10 +487,12 @@ class Backend {
   virtual absl::Status GatherRows(Tensor x, int32_t list, Tensor out) = 0;
 
   // The token that SampleToken picks from each of the rows' logits, or its error: tokens[i] is that
-  // of rows[i], whose `row` is one of `logits` (any, vocabulary). Here it is done on the host, to
-  // which a device's rows are brought. Waits for the ops before it.
+  // of rows[i], whose `row` is one of `logits` (any, vocabulary). `*margins`, unless null: MarginOf
+  // each, 0 of those with an error; of rows with a mask or biases anything. Here it is done on the
+  // host, to which a device's rows are brought. Waits for the ops before it.
   virtual absl::Status Sample(Tensor logits, absl::Span<const SamplingRow> rows,
-                              std::vector<absl::StatusOr<int32_t>>* tokens);
+                              std::vector<absl::StatusOr<int32_t>>* tokens,
+                              std::vector<float>* margins);
 
   // Copies the first `tokens` tokens of block `from` to block `to` (copy-on-write of a shared,
   // partly filled block), keys and values, all KV heads.

@@ -30,17 +30,22 @@ bool Before(const Candidate& a, const Candidate& b) {
 // For the heap functions, which keep the greatest in front.
 bool After(const Candidate& a, const Candidate& b) { return Before(b, a); }
 
-// The first of the greatest. The magnitude's bits, complemented where the number is negative, order
-// as the numbers do, and the greatest of integers is found by a loop that vectorises.
-// REQUIRES: logits are finite.
-int32_t ArgMax(absl::Span<const float> logits) {
-  int32_t greatest = std::numeric_limits<int32_t>::min();
+// Minus infinity of none. The magnitude's bits, complemented where the number is negative, order as
+// the numbers do, and the greatest of integers is found by a loop that vectorises.
+float GreatestOf(absl::Span<const float> logits) {
+  constexpr int32_t kMagnitude = 0x7fffffff;
+  int32_t greatest = std::bit_cast<int32_t>(-std::numeric_limits<float>::infinity()) ^ kMagnitude;
   for (float logit : logits) {
     const int32_t bits = std::bit_cast<int32_t>(logit);
-    greatest = std::max(greatest, bits ^ ((bits >> 31) & 0x7fffffff));
+    greatest = std::max(greatest, bits ^ ((bits >> 31) & kMagnitude));
   }
-  const float most = std::bit_cast<float>(greatest ^ ((greatest >> 31) & 0x7fffffff));
-  return static_cast<int32_t>(std::find(logits.begin(), logits.end(), most) - logits.begin());
+  return std::bit_cast<float>(greatest ^ ((greatest >> 31) & kMagnitude));
+}
+
+// The first of the greatest. REQUIRES: logits are finite.
+int32_t ArgMax(absl::Span<const float> logits) {
+  const float greatest = GreatestOf(logits);
+  return static_cast<int32_t>(std::find(logits.begin(), logits.end(), greatest) - logits.begin());
 }
 
 // Calls take(token) for every bit of the mask, in ascending order.
@@ -146,6 +151,13 @@ int32_t Draw(const SamplingOptions& options, uint64_t position, Candidates* cand
 }
 
 }  // namespace
+
+float MarginOf(absl::Span<const float> logits, int32_t token) {
+  const float next =
+      std::max(GreatestOf(logits.first(token)), GreatestOf(logits.subspan(token + 1)));
+  const float margin = logits[token] - next;
+  return margin > 0 ? margin : 0;
+}
 
 absl::Status CheckFinite(absl::Span<const float> all, size_t first, size_t count) {
   const absl::Span<const float> logits = all.subspan(first, count);

@@ -47,6 +47,11 @@ struct SamplingRow {
 // range; the tokens of logit_bias and the context are in the vocabulary.
 absl::StatusOr<int32_t> SampleToken(absl::Span<const float> logits, const SamplingRow& row);
 
+// By how much the logit of `token` is above the greatest of all others, in nats: how sure a greedy
+// pick is. 0 where another one is as great or a logit is not finite, infinite where there is no
+// other.
+float MarginOf(absl::Span<const float> logits, int32_t token);
+
 // Internal, naming the first bad one, where one of `count` logits from `first` on is NaN or
 // infinite.
 absl::Status CheckFinite(absl::Span<const float> logits, size_t first = 0,

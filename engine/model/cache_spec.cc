@@ -1,23 +1,22 @@
 #include "engine/model/cache_spec.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/cpu_features.h"
+#include "engine/model/step_bounds.h"
 
 namespace lm {
 namespace {
 
-// Sequences that run at once, at most, and more: those of EngineOptions and kInteractiveSeats.
-constexpr int64_t kSequences = 72;
+constexpr int64_t kSequences = kMostSequences + kInteractiveSeats;
 constexpr int64_t kSnapshots = 64;
 // Sequences of the full context beyond which more blocks are of no use.
 constexpr int64_t kFullSequences = 64;
 // Blocks without memory of their own, at most: what is kept of a block in use, and of its tokens,
 // is some 200 bytes, which no budget counts.
 constexpr int64_t kEmptyBlocks = 1 << 18;
-// Tokens of a sequence that a step may compute, beside its window.
-constexpr int64_t kStepTokens = 512;
 
 void AddLayer(const LayerSpec& layer, DType dtype, CacheSpec* cache) {
   const AttentionSpec* attention = layer.attention();
@@ -34,6 +33,16 @@ void AddLayer(const LayerSpec& layer, DType dtype, CacheSpec* cache) {
   found->block_bytes = cache->shape.whole_sequences ? std::max(found->block_bytes, bytes.own)
                                                     : found->block_bytes + bytes.own;
   classes[0].block_bytes += bytes.full;
+}
+
+// Nothing of it is there.
+CacheSpec ClassesOf(const ModelSpec& spec, DType dtype) {
+  CacheSpec cache;
+  cache.dtype = dtype;
+  cache.shape.whole_sequences = !spec.causal;
+  cache.shape.classes.emplace_back();  // the full one
+  for (const LayerSpec& layer : spec.layers) AddLayer(layer, dtype, &cache);
+  return cache;
 }
 
 }  // namespace
@@ -90,13 +99,49 @@ DType KvTypeOf(const ModelSpec& spec, DType asked) {
   return spec.causal && !rows ? asked : DType::kF32;
 }
 
+CacheSpec SmallestCache(const ModelSpec& spec, DType dtype) {
+  CacheSpec cache = ClassesOf(spec, dtype);
+  for (CacheClass& c : cache.shape.classes) c.num_blocks = 1;
+  if (cache.shape.state_bytes > 0) cache.shape.num_states = 1;
+  return cache;
+}
+
+absl::StatusOr<CacheSpec> PlanCacheIn(const ModelSpec& spec, absl::Span<const CacheRoom> rooms,
+                                      DType dtype) {
+  auto bytes_of = [&](int64_t first, int64_t end) {  // of a block of each class, and a state
+    double bytes = 0;
+    for (int64_t i = first; i < end; ++i) {
+      const AttentionSpec* attention = spec.layers[i].attention();
+      if (attention != nullptr && attention->kv_source < 0) {
+        const BlockBytes block = BlockBytesOf(*attention, dtype);
+        bytes += static_cast<double>(block.own + block.full);
+      }
+      bytes += static_cast<double>(StatesOf(spec.layers[i]).bytes());
+    }
+    return bytes;
+  };
+  const double all = bytes_of(0, spec.all_layers());
+  double bytes = static_cast<double>(std::numeric_limits<int64_t>::max() / 2);
+  int64_t free_bytes = -1;  // of the device that bounds it
+  for (const CacheRoom& room : rooms) {
+    const double own = bytes_of(room.first, room.end);
+    if (own == 0) continue;
+    const int64_t most = room.free_bytes < 0 ? DefaultCacheBytes() : room.free_bytes / 2;
+    const double in_all = static_cast<double>(most) * all / own;
+    if (in_all >= bytes) continue;
+    bytes = in_all;
+    free_bytes = room.free_bytes;
+  }
+  absl::StatusOr<CacheSpec> cache = PlanCache(spec, static_cast<int64_t>(bytes), dtype);
+  if (!absl::IsInvalidArgument(cache.status()) || free_bytes < 0) return cache;
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the KV cache may have half of the ", free_bytes,
+                   " bytes that a device has free beside the weights and what steps need: ",
+                   cache.status().message()));
+}
+
 absl::StatusOr<CacheSpec> PlanCache(const ModelSpec& spec, int64_t bytes, DType dtype) {
-  if (bytes == 0) bytes = DefaultCacheBytes();
-  CacheSpec cache;
-  cache.dtype = dtype;
-  cache.shape.whole_sequences = !spec.causal;
-  cache.shape.classes.emplace_back();  // the full one
-  for (const LayerSpec& layer : spec.layers) AddLayer(layer, dtype, &cache);
+  CacheSpec cache = ClassesOf(spec, dtype);
   CacheShape& shape = cache.shape;
 
   int64_t left = bytes, least = 0;
@@ -115,7 +160,7 @@ absl::StatusOr<CacheSpec> PlanCache(const ModelSpec& spec, int64_t bytes, DType 
   const int64_t full = int64_t{BlocksFor(spec.context_length)} * kFullSequences;
   auto useful = [&](const CacheClass& c) {
     if (c.window == 0) return full;
-    return std::min<int64_t>(full, kSequences * (BlocksFor(c.window + kStepTokens) + 2));
+    return std::min<int64_t>(full, kSequences * (BlocksFor(c.window + kMostStepTokens) + 2));
   };
   for (const CacheClass& c : shape.classes) least += needed(c) * c.block_bytes;
   if (left < 0 || bytes < least) {

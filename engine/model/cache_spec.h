@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "engine/model/language_model.h"
 #include "engine/model/model_spec.h"
 
@@ -48,9 +49,24 @@ BlockBytes BlockBytesOf(const AttentionSpec& attention, DType dtype);
 // them in F32, as are rows that are both.
 DType KvTypeOf(const ModelSpec& spec, DType asked);
 
-// For `bytes` (0: DefaultCacheBytes()), keys and values as `dtype`. InvalidArgument, with both
+// For `bytes`, keys and values as `dtype`. InvalidArgument, with both
 // numbers, where that is less than the least that a sequence needs.
 absl::StatusOr<CacheSpec> PlanCache(const ModelSpec& spec, int64_t bytes, DType dtype);
+
+// The least there is: a block of each class, and a state.
+CacheSpec SmallestCache(const ModelSpec& spec, DType dtype);
+
+// Where the layers [first, end) keep what they remember.
+struct CacheRoom {
+  int64_t first = 0;
+  int64_t end = 0;
+  int64_t free_bytes = 0;  // of the device's memory; -1: it is the host's
+};
+
+// As many bytes as leave half of what is free, and no more than DefaultCacheBytes() of the host's:
+// the default. ResourceExhausted, with the numbers, where that is too little.
+absl::StatusOr<CacheSpec> PlanCacheIn(const ModelSpec& spec, absl::Span<const CacheRoom> rooms,
+                                      DType dtype);
 
 // 2 GiB, or an eighth of the machine's memory where that is less.
 int64_t DefaultCacheBytes();

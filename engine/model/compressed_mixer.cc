@@ -46,8 +46,9 @@ absl::StatusOr<Tensor> Choose(const LayerRun& run, const AttentionSpec& attentio
   RETURN_IF_ERROR(backend->ScaleAndCap(weights, 1 / std::sqrt(heads), /*cap=*/0));
   const size_t bytes = run.rows * seen * sizeof(float);
   if (run.act.index_scores.bytes() < bytes) {
+    const size_t grown = std::max(bytes, 2 * run.act.index_scores.bytes());
     run.act.index_scores = Buffer();
-    ASSIGN_OR_RETURN(run.act.index_scores, backend->Allocate(2 * bytes));
+    ASSIGN_OR_RETURN(run.act.index_scores, backend->Allocate(grown));
   }
   const Tensor scores(run.act.index_scores.data(), DType::kF32, run.rows, seen);
   RETURN_IF_ERROR(backend->ScoreRows(q, weights, layer, scores));

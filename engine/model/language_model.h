@@ -71,6 +71,7 @@ struct ModelStep {
   // where they are computed. A row may be one of logit_rows too. Their views are the caller's, and
   // stay until Await has returned.
   std::vector<SamplingRow> samples = {};
+  bool margins = false;  // of the samples are wanted
   // Of these rows and those logits are computed of the tokens [64 i, 64 i + 64) for each i with
   // wanted_logits[i] != 0 (a mask of tokens has such words), the others may be anything; empty: of
   // all.
@@ -94,6 +95,8 @@ struct StepResults {
   std::vector<float> hidden;  // (hidden_rows.size(), hidden_size())
   // Of each of `samples`: a token, or an error that is this row's own.
   std::vector<absl::StatusOr<int32_t>> tokens;
+  // Where they are wanted: how sure each is (MarginOf). A model may not tell: then there are none.
+  std::vector<float> margins = {};
   // Where it is false what the cache's blocks hold is not known: one of cache_ops failed.
   bool cache_ops_done = false;
 };

@@ -15,6 +15,7 @@
 #include "engine/model/mtp.h"
 #include "engine/model/pack_cache.h"
 #include "engine/model/pooling_head.h"
+#include "engine/model/rehearsed_step.h"
 #include "engine/model/rope.h"
 #include "engine/model/streams.h"
 
@@ -109,6 +110,11 @@ absl::Status CheckSources(const ModelSpec& spec, int64_t first, int64_t end) {
   return absl::OkStatus();
 }
 
+absl::Status WithContext(const absl::Status& status, absl::string_view context) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(context, ": ", status.message()));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(
@@ -125,15 +131,30 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(
     return stage->backend.get();
   };
   ASSIGN_OR_RETURN(Weights weights, LoadWeights(gguf, adapters, spec, backend_of, packs));
-  ASSIGN_OR_RETURN(const CacheSpec cache, PlanCache(spec, kv_bytes, kv_dtype));
-  for (Stage& stage : stages) {
-    RETURN_IF_ERROR(CheckSources(spec, stage.first, stage.end));
-    ASSIGN_OR_RETURN(stage.cache,
-                     LayerCache::Create(spec, cache, stage.first, stage.end, stage.backend.get()));
+  for (const Stage& stage : stages) RETURN_IF_ERROR(CheckSources(spec, stage.first, stage.end));
+  std::unique_ptr<Transformer> model(new Transformer(spec, {}, std::move(stages),
+                                                     std::move(weights),
+                                                     packs != nullptr ? packs->packed() : nullptr));
+  auto create = [&](const CacheSpec& cache) {
+    model->cache_ = cache.shape;
+    for (Stage& stage : model->stages_) {
+      ASSIGN_OR_RETURN(stage.cache, LayerCache::Create(spec, cache, stage.first, stage.end,
+                                                       stage.backend.get()));
+    }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(create(SmallestCache(spec, kv_dtype)));
+  RETURN_IF_ERROR(WithContext(model->Rehearse(), "the memory of a step"));
+  std::vector<CacheRoom> rooms;
+  for (Stage& stage : model->stages_) {
+    stage.cache = {};
+    ASSIGN_OR_RETURN(const int64_t free, stage.backend->FreeBytes());
+    rooms.push_back({stage.first, stage.end, free});
   }
-  return std::unique_ptr<Transformer>(
-      new Transformer(spec, cache.shape, std::move(stages), std::move(weights),
-                      packs != nullptr ? packs->packed() : nullptr));
+  ASSIGN_OR_RETURN(const CacheSpec cache, kv_bytes > 0 ? PlanCache(spec, kv_bytes, kv_dtype)
+                                                       : PlanCacheIn(spec, rooms, kv_dtype));
+  RETURN_IF_ERROR(WithContext(create(cache), "the KV cache (kv_bytes)"));
+  return model;
 }
 
 Transformer::Transformer(const ModelSpec& spec, const CacheShape& cache, std::vector<Stage> stages,
@@ -146,6 +167,36 @@ Transformer::Transformer(const ModelSpec& spec, const CacheShape& cache, std::ve
   for (size_t i = 0; i < spec_.ropes.size(); ++i) {
     frequencies_.push_back(RopeFrequencies(spec_.ropes[i], weights_.rope_factors[i]));
   }
+}
+
+absl::Status Transformer::Rehearse() {
+  auto on_host = [](const Stage& stage) { return stage.backend->uses_host_memory(); };
+  if (std::all_of(stages_.begin(), stages_.end(), on_host)) return absl::OkStatus();
+  const StepBounds bounds = StepBoundsOf(spec_);
+  auto set_rehearsal = [this](const StepBounds* to) {
+    rehearses_ = to != nullptr;
+    for (const Stage& stage : stages_) stage.backend->set_rehearsal(to);
+  };
+  const absl::Cleanup unset = [&] {
+    set_rehearsal(nullptr);
+    step_ = {};
+  };
+  set_rehearsal(&bounds);
+  const RehearsedStep steps(spec_, cache_);
+  const std::atomic<bool> never{false};
+  StepResults results;
+  auto run = [&](ModelStep step) {
+    RETURN_IF_ERROR(Launch(std::move(step)));
+    return Await(never, &results);
+  };
+  // Which kernels there are depends on how many rows they have.
+  for (int64_t tokens = bounds.tokens; tokens > 0; tokens /= 2) {
+    RETURN_IF_ERROR(run(steps.Of(tokens)));
+    if (spec_.has_mtp) RETURN_IF_ERROR(run(steps.OfMtp(tokens)));
+  }
+  const std::vector<float> pooled(spec_.hidden);
+  return on_host(stages_.back()) ? absl::OkStatus()
+                                 : ApplyHead(spec_.pooling.ranks, pooled).status();
 }
 
 absl::Status Transformer::CheckWeights() {
@@ -185,8 +236,10 @@ absl::Status Transformer::Run(const std::atomic<bool>& cancel, StepResults* resu
   results->logits.resize(step_.logit_rows.size() * spec_.vocab);
   results->hidden.resize(step_.hidden_rows.size() * spec_.hidden);
   results->tokens.clear();
+  results->margins.clear();
   for (size_t i = 0; i < stages_.size(); ++i) {
     Stage* stage = &stages_[i];
+    if (rehearses_ && stage->backend->uses_host_memory()) continue;
     RETURN_IF_ERROR(stage->act.Reserve(spec_, weights_.most_ranks, tokens, stage->backend.get()));
     RETURN_IF_ERROR(stage->backend->BeginStep(&step_.tables));
     // x = embedding[tokens], or what the layers before have made of it
@@ -206,6 +259,7 @@ absl::Status Transformer::Run(const std::atomic<bool>& cancel, StepResults* resu
     }
     RETURN_IF_ERROR(RunLayers(cancel, stage));
   }
+  if (rehearses_ && stages_.back().backend->uses_host_memory()) return absl::OkStatus();
   if (kept_ == 0) return stages_.back().backend->Synchronize();
   RETURN_IF_ERROR(Head(weights_.output_norm, weights_.head(), results));
   if (!mtp_tables_.tokens.empty()) RETURN_IF_ERROR(StoreMtp());
@@ -253,6 +307,7 @@ absl::Status Transformer::RunMtp(StepResults* results) {
   results->logits.resize(step_.logit_rows.size() * spec_.vocab);
   results->hidden.resize(step_.hidden_rows.size() * spec_.hidden);
   results->tokens.clear();
+  results->margins.clear();
   RETURN_IF_ERROR(stage->act.Reserve(spec_, weights_.most_ranks, rows, stage->backend.get()));
   RETURN_IF_ERROR(stage->backend->BeginStep(&step_.tables));
   const Tensor hidden = stage->act.hidden.Rows(0, rows);
@@ -402,6 +457,7 @@ absl::Status Transformer::PlaceLayerInputs(Stage* stage) {
 
 // Moves what the layers behind a stage need from it to the next, through host memory.
 absl::Status Transformer::Hand(Stage* from, Stage* to) {
+  if (rehearses_) return absl::OkStatus();
   const int64_t tokens = static_cast<int64_t>(step_.tables.tokens.size());
   auto hand = [&](Tensor source, Tensor target) {
     handed_.resize(tokens * source.cols);
@@ -462,7 +518,8 @@ absl::Status Transformer::Head(const DeviceNorm& norm, const WeightMatrix& head,
   if (!in_place && !read.empty()) {
     RETURN_IF_ERROR(backend->Download(logits.data, read.data(), read.size() * sizeof(float)));
   }
-  return backend->Sample(logits, step_.samples, &results->tokens);
+  return backend->Sample(logits, step_.samples, &results->tokens,
+                         step_.margins ? &results->margins : nullptr);
 }
 
 absl::StatusOr<std::vector<float>> Transformer::ApplyHead(bool ranks,

@@ -31,9 +31,11 @@ class Transformer final : public LanguageModel {
     int64_t end = 0;
   };
 
-  // Loads the weights and reserves the cache. `parts` are in the order of the layers, and have each
-  // of the model's own once; they are one where spec.has_mtp. Errors: those of LoadWeights and
-  // PlanCache.
+  // Loads the weights, takes the memory of devices that steps need (step_bounds.h), and reserves
+  // the cache: kv_bytes, or for 0 half of what the devices have left, DefaultCacheBytes() of the
+  // host's. `parts` are in the order of the layers, and have each of the model's own once; they are
+  // one where spec.has_mtp. Errors: those of LoadWeights and PlanCache; ResourceExhausted, with
+  // what was wanted and what there is, where a device has too little memory.
   static absl::StatusOr<std::unique_ptr<Transformer>> Load(
       const GgufFile& gguf, const ModelSpec& spec, int64_t kv_bytes, DType kv_dtype,
       std::vector<Part> parts, absl::Span<const AdapterFile> adapters = {},
@@ -66,6 +68,10 @@ class Transformer final : public LanguageModel {
   Transformer(const ModelSpec& spec, const CacheShape& cache, std::vector<Stage> stages,
               Weights weights, std::shared_ptr<PackedFile> packed);
 
+  // Runs the greatest step, and smaller ones, on devices with memory of their own, as Backend's
+  // set_rehearsal says.
+  absl::Status Rehearse();
+
   // Before weights are read, at least every few seconds: whether they are still there.
   absl::Status CheckWeights();
 
@@ -90,12 +96,13 @@ class Transformer final : public LanguageModel {
   absl::StatusOr<Tensor> Pick(Tensor from, int32_t list);
 
   const ModelSpec spec_;
-  const CacheShape cache_;
+  CacheShape cache_;
   std::vector<Stage> stages_;  // before the weights, whose memory is the backends'
   const Weights weights_;
   const std::shared_ptr<PackedFile> packed_;      // where they lie; or null
   std::vector<std::vector<double>> frequencies_;  // of each rope, (dim / 2,) radians a position
 
+  bool rehearses_ = false;
   ModelStep step_;                         // that was launched
   StepTables mtp_tables_;                  // of its rows with a next token
   std::vector<AdaptedRows> adapted_kept_;  // of the kept rows

@@ -17,7 +17,8 @@ struct DraftModel::RowCache final : DraftMemory {
 DraftModel::DraftModel(LanguageModel* model, const std::atomic<bool>* cancel)
     : model_(*model), cancel_(*cancel), blocks_(model->cache(), /*share=*/true) {}
 
-void DraftModel::Propose(absl::Span<DraftRow> rows, std::vector<CacheOp>*) {
+void DraftModel::Propose(absl::Span<DraftRow> rows, absl::FunctionRef<bool(const DraftRow&)> worth,
+                         std::vector<CacheOp>*) {
   std::vector<Active> active;
   int32_t budget = kStepTokens;
   for (DraftRow& row : rows) {
@@ -29,9 +30,11 @@ void DraftModel::Propose(absl::Span<DraftRow> rows, std::vector<CacheOp>*) {
   }
   while (!active.empty()) {
     if (!Step(&active).ok()) return Forget(active);
-    std::erase_if(active, [](const Active& a) {
-      return !a.samples || static_cast<int32_t>(a.row->draft.tokens.size()) >=
-                               std::min(a.row->most, kMostGuessed);
+    std::erase_if(active, [worth](const Active& a) {
+      return !a.samples ||
+             static_cast<int32_t>(a.row->draft.tokens.size()) >=
+                 std::min(a.row->most, kMostGuessed) ||
+             !worth(*a.row);
     });
     for (Active& a : active) a.next = {a.row->draft.tokens.back()};
   }
@@ -83,12 +86,13 @@ absl::Status DraftModel::Step(std::vector<Active>* rows) {
     if (!a.samples) continue;
     step.samples.push_back({.row = static_cast<int32_t>(step.tables.tokens.size()) - 1});
   }
+  step.margins = true;
   const bool decodes = step.tables.tokens.size() == rows->size();
   const absl::Time begin = absl::Now();
   RETURN_IF_ERROR(model_.Launch(std::move(step)));
   RETURN_IF_ERROR(model_.Await(cancel_, &results_));
   if (decodes) costs_.Record(static_cast<int32_t>(rows->size()), absl::Now() - begin);
-  auto picked = results_.tokens.begin();
+  size_t picked = 0;
   for (Active& a : *rows) {
     a.cache->tokens.insert(a.cache->tokens.end(), a.next.begin(), a.next.end());
     if (a.next.size() > kKvBlockTokens) {  // of a prompt: others may begin likewise
@@ -96,9 +100,11 @@ absl::Status DraftModel::Step(std::vector<Active>* rows) {
                       &a.cache->table);
     }
     if (!a.samples) continue;
-    const absl::StatusOr<int32_t>& token = *picked++;
+    const absl::StatusOr<int32_t>& token = results_.tokens[picked];
     RETURN_IF_ERROR(token.status());
     a.row->draft.tokens.push_back(*token);
+    if (!results_.margins.empty()) a.row->draft.margins.push_back(results_.margins[picked]);
+    ++picked;
   }
   return absl::OkStatus();
 }
@@ -108,6 +114,7 @@ void DraftModel::Forget(const std::vector<Active>& rows) {
   if (!results_.cache_ops_done) blocks_.Distrust();
   for (const Active& a : rows) {
     a.row->draft.tokens.clear();
+    a.row->draft.margins.clear();
     a.cache->tokens.clear();
     blocks_.Release(&a.cache->table);
   }

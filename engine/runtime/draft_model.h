@@ -25,7 +25,8 @@ class DraftModel final : public ModelDrafter {
   // REQUIRES: *model is not recurrent; it and *cancel outlive this, and this the memories it fills.
   DraftModel(LanguageModel* model, const std::atomic<bool>* cancel);
 
-  void Propose(absl::Span<DraftRow> rows, std::vector<CacheOp>* cache_ops) override;
+  void Propose(absl::Span<DraftRow> rows, absl::FunctionRef<bool(const DraftRow&)> worth,
+               std::vector<CacheOp>* cache_ops) override;
   double StepSeconds(int32_t rows) const override {
     return costs_.Seconds(rows, /*token_seconds=*/0);
   }

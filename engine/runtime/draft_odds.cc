@@ -11,6 +11,13 @@ DraftOdds::DraftOdds() {
 
 double DraftOdds::Of(int32_t kind, bool drawn) const {
   const auto& kinds = odds_[drawn];
+  constexpr int32_t kByMargin = ModelDrafter::kFirstMarginKind;
+  if (kind >= kByMargin && kinds[kind].seen == 0) {
+    const int32_t of_first = kByMargin + (kind - kByMargin) % ModelDrafter::kMarginKinds;
+    const bool later = kind != of_first;
+    if (kinds[of_first].seen == 0) return Of(ModelDrafter::kFirstKind + later, drawn);
+    kind = of_first;
+  }
   while (kind > ModelDrafter::kFirstKind && kinds[kind].seen == 0) --kind;
   return kinds[kind].share;
 }
@@ -19,6 +26,7 @@ void DraftOdds::Record(int32_t kind, bool drawn, bool right) {
   constexpr double kMostSeen = 200;  // what lies further back is forgotten
   constexpr double kAssumed = 4;     // so many guesses is the first opinion worth
   Share& odds = odds_[drawn][kind];
+  if (odds.seen == 0) odds.share = Of(kind, drawn);
   odds.seen = std::min(odds.seen + 1, kMostSeen);
   odds.share += (right - odds.share) / (odds.seen + kAssumed);
 }

@@ -16,7 +16,8 @@ class DraftOdds {
 
   // The share of tokens of this kind that are right, where those before them are. Drawn tokens
   // (temperature > 0) have odds of their own. A model is thought to be as good at a token further
-  // on, which it was never asked for, as at the one before.
+  // on, which it was never asked for, as at the one before, and as good where it has a margin that
+  // it never had as it is on average.
   double Of(int32_t kind, bool drawn) const;
   void Record(int32_t kind, bool drawn, bool right);
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/model/language_model.h"
@@ -24,13 +25,14 @@ class DraftMemory {
 // How a text may go on.
 struct Draft {
   std::vector<int32_t> tokens = {};
+  std::vector<float> margins = {};  // how sure each token is (MarginOf); empty: not known
   // How good the first token's reasons are: a number that tells guesses of one kind from others,
   // below kDraftKinds. DraftOdds finds out what each is worth. That of the token i behind it is
   // kind + i, at most last_kind.
   int32_t kind = 0;
   int32_t last_kind = 0;
 };
-inline constexpr int32_t kDraftKinds = 32;
+inline constexpr int32_t kDraftKinds = 48;
 
 // A text that is asked about.
 struct DraftRow {
@@ -60,11 +62,18 @@ class ModelDrafter {
  public:
   static constexpr int32_t kFirstKind = 17;  // behind those of PromptLookup
   static constexpr int32_t kMostGuessed = 8;
+  // Kinds by how sure the model is: kMarginKinds of a draft's first token, and as many of the
+  // others. Of powers of two, from an eighth of a nat to eight.
+  static constexpr int32_t kMarginKinds = 8;
+  static constexpr int32_t kFirstMarginKind = kFirstKind + kMostGuessed;
+  static_assert(kFirstMarginKind + 2 * kMarginKinds <= kDraftKinds);
 
   virtual ~ModelDrafter() = default;
-  // Fills in the drafts of the rows. `*cache_ops` are those of the model that is guessed for which
-  // its next step has to do; what of them is done here is taken off.
-  virtual void Propose(absl::Span<DraftRow> rows, std::vector<CacheOp>* cache_ops) = 0;
+  // Fills in the drafts of the rows: of each as many tokens as it may have, or until one more,
+  // behind those that it has, is not `worth` its time. `*cache_ops` are those of the model that is
+  // guessed for which its next step has to do; what of them is done here is taken off.
+  virtual void Propose(absl::Span<DraftRow> rows, absl::FunctionRef<bool(const DraftRow&)> worth,
+                       std::vector<CacheOp>* cache_ops) = 0;
 
   // Whether it makes use of the model's hidden states where tokens are sampled, and what one is: at
   // `position` of the text.

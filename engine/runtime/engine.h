@@ -44,9 +44,10 @@
 namespace lm {
 
 struct EngineOptions {
-  int32_t step_tokens = 512;    // token budget of a step: decodes first, then prefill chunks; >= 1
-  int32_t max_sequences = 64;   // decoding together; >= 1
-  int32_t max_queued = 100000;  // waiting requests beyond which Submit refuses
+  int32_t step_tokens =
+      kMostStepTokens;  // token budget of a step: decodes first, then prefill chunks; >= 1
+  int32_t max_sequences = kMostSequences;  // decoding together; >= 1
+  int32_t max_queued = 100000;             // waiting requests beyond which Submit refuses
   // The time between two tokens of an answer that prompts of others shall not stretch further; the
   // first also that to which batch rows keep a step beside interactive ones.
   absl::Duration interactive_itl = absl::Milliseconds(50);
@@ -167,6 +168,7 @@ class Engine {
   void LoseModel(const absl::Status& status);
   void Finish(std::unique_ptr<Sequence> sequence, Generation result);
   static void Count(const Finished& finished, RequestCounts* counts);
+  void CountFreeAnswer(const Finished& finished) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Deliver();
   StepLimits MakeStepLimits() const;
   void RecordStep(const StepPlan& plan, const StepWork& work, absl::Duration took);

@@ -265,8 +265,9 @@ void Engine::Deliver() {
     for (const Finished& f : finished_) {
       log_.Add(f.sequence->request(), f.result);
       Count(f, &counts_.Of(f.sequence->salt()));
+      CountFreeAnswer(f);
+      stats_.failed += !f.result.status.ok();
     }
-    for (const Finished& f : finished_) stats_.failed += !f.result.status.ok();
     stats_.requests += static_cast<int64_t>(finished_.size());
   }
   for (Finished& f : finished_) f.sequence->Deliver(std::move(f.result));
@@ -282,6 +283,15 @@ void Engine::Count(const Finished& finished, RequestCounts* counts) {
   counts->tokens_prefilled += std::max<int64_t>(computed, 0);
   counts->tokens_reused += result.tokens_cached;
   counts->tokens_decoded += result.tokens_out;
+}
+
+void Engine::CountFreeAnswer(const Finished& finished) {
+  const RequestSpec& spec = finished.sequence->request().spec();
+  const bool free = spec.options.constraint.kind == AnswerConstraint::Kind::kNone &&
+                    !spec.wants_first_choices && !spec.score_prompt && !spec.embed.has_value();
+  if (!free || !finished.result.status.ok()) return;
+  stats_.free_answers += finished.result.finish == FinishReason::kStop;
+  stats_.free_answer_tokens += finished.result.tokens_out;
 }
 
 void Engine::ReportQueue() {
@@ -354,17 +364,12 @@ void Engine::RecordToken(absl::Duration latency, bool first) {
 }
 
 std::unique_ptr<Scheduler> Engine::MakeScheduler() const {
-  // Of the memory for logits, what decoding sequences do not need is for prompts being scored.
-  constexpr int64_t kMaxLogitBytes = 64 << 20;
   const LanguageModel& model = model_->language_model();
-  constexpr int64_t kLeastScoredRows = 16;  // of a vocabulary of any size
-  const int64_t rows = kMaxLogitBytes / (int64_t{model.vocab_size()} * sizeof(float));
   return std::make_unique<Scheduler>(SchedulerOptions{
       .step_tokens = options_.step_tokens,
       .max_sequences = options_.max_sequences,
-      .max_scored_rows = static_cast<int32_t>(std::clamp<int64_t>(
-          rows - options_.max_sequences, std::min<int64_t>(kLeastScoredRows, options_.step_tokens),
-          options_.step_tokens)),
+      .max_scored_rows =
+          MostScoredRows(model.vocab_size(), options_.max_sequences, options_.step_tokens),
       .cache = model.cache(),
       .prefix_cache = options_.prefix_cache && !model.cache().whole_sequences,
       .grammar_work = options_.grammar_work,

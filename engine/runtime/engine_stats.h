@@ -44,6 +44,8 @@ struct EngineStats {
   int64_t tokens_prefilled = 0;  // computed
   int64_t tokens_reused = 0;     // taken from the prefix cache instead
   int64_t tokens_decoded = 0;
+  int64_t free_answers = 0;        // without a constraint, those that ended by themselves
+  int64_t free_answer_tokens = 0;  // of all without a constraint, those that were cut too
   int64_t steps = 0;
   int64_t decode_steps = 0;     // steps that decoded at least one token
   int64_t decode_rows = 0;      // sequences in those

@@ -21,7 +21,8 @@ void MtpDrafter::Observe(int32_t position, absl::Span<const float> hidden,
   observed.hidden.assign(hidden.begin(), hidden.end());
 }
 
-void MtpDrafter::Propose(absl::Span<DraftRow> rows, std::vector<CacheOp>* cache_ops) {
+void MtpDrafter::Propose(absl::Span<DraftRow> rows, absl::FunctionRef<bool(const DraftRow&)> worth,
+                         std::vector<CacheOp>* cache_ops) {
   std::vector<Active> active;
   for (DraftRow& row : rows) {
     row.draft = {.kind = kFirstKind, .last_kind = kFirstKind + kMostGuessed - 1};
@@ -46,8 +47,8 @@ void MtpDrafter::Propose(absl::Span<DraftRow> rows, std::vector<CacheOp>* cache_
   }
   while (!active.empty()) {
     if (!Step(absl::MakeSpan(active), cache_ops).ok()) return;
-    std::erase_if(active, [](const Active& a) {
-      return static_cast<int32_t>(a.row->draft.tokens.size()) >= a.most;
+    std::erase_if(active, [worth](const Active& a) {
+      return static_cast<int32_t>(a.row->draft.tokens.size()) >= a.most || !worth(*a.row);
     });
   }
 }
@@ -65,6 +66,7 @@ absl::Status MtpDrafter::Step(absl::Span<Active> rows, std::vector<CacheOp>* cac
     step.samples.push_back({.row = row});
     step.hidden_rows.push_back(row);
   }
+  step.margins = true;
   const absl::Time begin = absl::Now();
   results_.cache_ops_done = false;
   absl::Status status = model_.Launch(std::move(step));
@@ -78,6 +80,7 @@ absl::Status MtpDrafter::Step(absl::Span<Active> rows, std::vector<CacheOp>* cac
     Active& a = rows[i];
     a.token = *results_.tokens[i];
     a.row->draft.tokens.push_back(a.token);
+    if (!results_.margins.empty()) a.row->draft.margins.push_back(results_.margins[i]);
     a.hidden.assign(hidden.begin(), hidden.begin() + model_.hidden_size());
     hidden.remove_prefix(model_.hidden_size());
     ++a.position;

@@ -24,7 +24,8 @@ class MtpDrafter final : public ModelDrafter {
 
   // A row of which the hidden state before its last token was not observed has no draft, and none
   // is longer than its blocks have room for.
-  void Propose(absl::Span<DraftRow> rows, std::vector<CacheOp>* cache_ops) override;
+  void Propose(absl::Span<DraftRow> rows, absl::FunctionRef<bool(const DraftRow&)> worth,
+               std::vector<CacheOp>* cache_ops) override;
   bool observes() const override { return true; }
   void Observe(int32_t position, absl::Span<const float> hidden,
                std::unique_ptr<DraftMemory>* memory) const override;

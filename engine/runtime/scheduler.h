@@ -49,6 +49,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "engine/cache/prefix_store.h"
+#include "engine/model/step_bounds.h"
 #include "engine/runtime/block_manager.h"
 #include "engine/runtime/fair_queue.h"
 #include "engine/runtime/sequence.h"
@@ -57,9 +58,9 @@
 namespace lm {
 
 struct SchedulerOptions {
-  int32_t step_tokens = 512;
-  int32_t max_sequences = 64;     // and kInteractiveSeats more for interactive ones
-  int32_t max_scored_rows = 512;  // tokens of prompts being scored in one step; >= 1
+  int32_t step_tokens = kMostStepTokens;
+  int32_t max_sequences = kMostSequences;     // and kInteractiveSeats more for interactive ones
+  int32_t max_scored_rows = kMostStepTokens;  // tokens of prompts being scored in one step; >= 1
   CacheShape cache;
   bool prefix_cache = true;
   int64_t grammar_work = 10'000'000;  // in a step, see GrammarMatcher: about 10 ms
@@ -118,9 +119,6 @@ struct StepLimits {
   // there are interactive sequences; but kLeastBatchRows of them.
   int32_t interactive_decode = std::numeric_limits<int32_t>::max();
 };
-
-// Sequences that interactive requests may run beyond max_sequences.
-inline constexpr int32_t kInteractiveSeats = 8;
 
 // Batch rows that decode in each step, whoever else does.
 inline constexpr int32_t kLeastBatchRows = 4;

@@ -33,6 +33,17 @@ int32_t DraftKindOf(const Draft& draft, size_t i) {
   return std::min(draft.kind + static_cast<int32_t>(i), draft.last_kind);
 }
 
+// Of a token whose margin is known.
+int32_t MarginKindOf(const Draft& draft, size_t i) {
+  constexpr float kLeast = 0.125f;
+  int32_t kind = 0;
+  for (float above = kLeast; kind < ModelDrafter::kMarginKinds - 1 && draft.margins[i] >= above;
+       above *= 2) {
+    ++kind;
+  }
+  return ModelDrafter::kFirstMarginKind + (i > 0 ? ModelDrafter::kMarginKinds : 0) + kind;
+}
+
 }  // namespace
 
 void Speculator::Guess(absl::Span<const Row> rows, const Limits& limits,
@@ -46,20 +57,26 @@ void Speculator::Guess(absl::Span<const Row> rows, const Limits& limits,
   }
 }
 
+// Of a draft's token, where those before it are right, by what the kind's others were worth.
+double Speculator::OddsOf(const Draft& draft, size_t i, const Sequence& sequence) const {
+  const int32_t kind = draft.margins.empty() ? DraftKindOf(draft, i) : MarginKindOf(draft, i);
+  return odds_.Of(kind, IsDrawn(sequence));
+}
+
 void Speculator::SetOdds(Proposal* proposal) const {
   constexpr double kSurest = 0.98;
   const double factor = MemoryOf(proposal->sequence).odds.factor();
   double odds = 1;
   proposal->odds.clear();
   for (size_t t = 0; t < proposal->draft.tokens.size(); ++t) {
-    const double own = odds_.Of(DraftKindOf(proposal->draft, t), IsDrawn(*proposal->sequence));
-    odds *= std::min(own * factor, kSurest);
+    odds *= std::min(OddsOf(proposal->draft, t, *proposal->sequence) * factor, kSurest);
     proposal->odds.push_back(odds);
   }
 }
 
 void Speculator::Propose(absl::Span<const Row> rows, const Limits& limits,
                          std::vector<CacheOp>* cache_ops) {
+  model_seconds_ = 0;
   std::vector<DraftRow> asked;
   for (const Row& row : rows) {
     asked.push_back(RowOf(row.sequence, std::min(row.most, kMostGuessed)));
@@ -88,15 +105,32 @@ void Speculator::AskModel(absl::Span<const Row> rows, const Limits& limits,
     always = always || sequence.request().spec().options.speculate == Speculate::kAlways;
   }
   if (which.empty()) return;
-  const int32_t depth =
-      always ? ModelDrafter::kMostGuessed : ModelDepth(static_cast<int32_t>(which.size()), limits);
-  if (depth == 0) return;
+  const auto num_asked = static_cast<int32_t>(which.size());
+  if (!ModelIsWorthIt(num_asked, limits) && !always) return;
   std::vector<DraftRow> asked;
   for (const size_t i : which) {
-    asked.push_back(RowOf(rows[i].sequence, std::min(rows[i].most, depth)));
+    asked.push_back(RowOf(rows[i].sequence, std::min(rows[i].most, ModelDrafter::kMostGuessed)));
     asked.back().memory = &MemoryOf(rows[i].sequence).model;
   }
-  model_->Propose(absl::MakeSpan(asked), cache_ops);
+  // A further token is worth it where it brings more a second than the step does without it.
+  const double step = model_->StepSeconds(num_asked) / num_asked;
+  const auto worth = [&](const DraftRow& row) {
+    constexpr int32_t kUnknown = 4;  // tokens, while nothing is known of costs
+    const Sequence& sequence = *rows[which[&row - asked.data()]].sequence;
+    if (sequence.request().spec().options.speculate == Speculate::kAlways) return true;
+    const auto tokens = static_cast<int32_t>(row.draft.tokens.size());
+    if (model_rate_ == 0) return tokens < kUnknown;
+    double gain = odds_.Of(ModelDrafter::kFirstKind + tokens, IsDrawn(sequence));
+    for (int32_t t = 0; t < tokens; ++t) gain *= OddsOf(row.draft, t, sequence);
+    const auto seconds = [&](int32_t guessed) {
+      return costs_.Seconds(limits.step_tokens + num_asked * guessed, limits.prompt_seconds);
+    };
+    return gain > model_rate_ * (step + (seconds(tokens + 1) - seconds(tokens)) / num_asked);
+  };
+  model_->Propose(absl::MakeSpan(asked), worth, cache_ops);
+  size_t longest = 0;
+  for (const DraftRow& row : asked) longest = std::max(longest, row.draft.tokens.size());
+  model_seconds_ = step * num_asked * static_cast<double>(longest);
   for (size_t n = 0; n < which.size(); ++n) {
     if (asked[n].draft.tokens.empty()) continue;
     Proposal& proposal = proposals_[which[n]];
@@ -105,18 +139,19 @@ void Speculator::AskModel(absl::Span<const Row> rows, const Limits& limits,
   }
 }
 
-// How many tokens the model is worth asking for.
-int32_t Speculator::ModelDepth(int32_t rows, const Limits& limits) {
-  constexpr int32_t kUnknown = 4;  // while nothing is known of costs
-  constexpr int64_t kAgain = 50;   // after so many steps without, times and texts may have changed
+// Whether the model is worth asking, if it is for as many tokens as pay on average; model_rate_ is
+// what that brings.
+bool Speculator::ModelIsWorthIt(int32_t rows, const Limits& limits) {
+  constexpr int64_t kAgain = 50;  // after so many steps without, times and texts may have changed
   const double alone = costs_.Seconds(limits.step_tokens, limits.prompt_seconds);
   const double step = model_->StepSeconds(rows);
+  model_rate_ = 0;
   if (alone == 0 || step == 0 || without_model_ >= kAgain) {
     without_model_ = 0;
-    return kUnknown;
+    return true;
   }
   double best = rows / alone, expected = rows, right = 1;
-  int32_t depth = 0;
+  bool is_worth_it = false;
   for (int32_t d = 1; d <= ModelDrafter::kMostGuessed; ++d) {
     right *= odds_.Of(ModelDrafter::kFirstKind + d - 1, /*drawn=*/false);
     expected += rows * right;
@@ -124,10 +159,11 @@ int32_t Speculator::ModelDepth(int32_t rows, const Limits& limits) {
         costs_.Seconds(limits.step_tokens + rows * d, limits.prompt_seconds) + d * step;
     if (expected / seconds <= best) continue;
     best = expected / seconds;
-    depth = d;
+    is_worth_it = true;
   }
-  without_model_ = depth == 0 ? without_model_ + 1 : 0;
-  return depth;
+  model_rate_ = best;
+  without_model_ = is_worth_it ? 0 : without_model_ + 1;
+  return is_worth_it;
 }
 
 // How many tokens of each proposal are guessed.
@@ -165,7 +201,8 @@ void Speculator::Choose(const Limits& limits) {
   // Beside prompts a guess adds what a token of theirs does, and saves a row's part of a step.
   if (limits.prompts) return choose(as_probable_as(limits.prompt_seconds * rows / alone));
   constexpr double kWorthIt = 1.03;  // by as much it has to be better than no guess
-  double best = kWorthIt * rows / alone, expected = rows;
+  // What the model took is spent either way.
+  double best = kWorthIt * rows / (alone + model_seconds_), expected = rows;
   double again = 0;  // tokens that will be computed once more
   size_t chosen = 0;
   for (size_t i = 0; i < candidates.size(); ++i) {
@@ -179,8 +216,9 @@ void Speculator::Choose(const Limits& limits) {
       again += redone;
     }
     const int32_t tokens = limits.step_tokens + static_cast<int32_t>(i) + 1;
-    const double rate = expected / costs_.Seconds(tokens + static_cast<int32_t>(std::lround(again)),
-                                                  limits.prompt_seconds);
+    const double seconds =
+        costs_.Seconds(tokens + static_cast<int32_t>(std::lround(again)), limits.prompt_seconds);
+    const double rate = expected / (seconds + model_seconds_);
     if (rate <= best) continue;
     best = rate;
     chosen = i + 1;
@@ -215,9 +253,11 @@ void Speculator::Judge(size_t i, int32_t before, bool ended) {
     const size_t at = before + t;
     if (at >= tokens.size() && !ended) return;
     const bool right = at < tokens.size() && tokens[at] == proposal.draft.tokens[t];
-    const int32_t kind = DraftKindOf(proposal.draft, t);
-    if (t == 0) own.Record(odds_.Of(kind, drawn), right);
-    odds_.Record(kind, drawn, right);
+    if (t == 0) own.Record(OddsOf(proposal.draft, t, *proposal.sequence), right);
+    odds_.Record(DraftKindOf(proposal.draft, t), drawn, right);
+    if (!proposal.draft.margins.empty()) {
+      odds_.Record(MarginKindOf(proposal.draft, t), drawn, right);
+    }
     if (!right) return;
   }
 }

@@ -77,7 +77,8 @@ class Speculator {
   };
   void Propose(absl::Span<const Row> rows, const Limits& limits, std::vector<CacheOp>* cache_ops);
   void AskModel(absl::Span<const Row> rows, const Limits& limits, std::vector<CacheOp>* cache_ops);
-  int32_t ModelDepth(int32_t rows, const Limits& limits);
+  bool ModelIsWorthIt(int32_t rows, const Limits& limits);
+  double OddsOf(const Draft& draft, size_t i, const Sequence& sequence) const;
   void SetOdds(Proposal* proposal) const;
   void Choose(const Limits& limits);
   void MakeGuess(const Proposal& proposal, int32_t most, int64_t* work) const;
@@ -85,6 +86,8 @@ class Speculator {
   const std::unique_ptr<Drafter> lookup_;
   const std::unique_ptr<ModelDrafter> model_;
   int64_t without_model_ = 0;  // steps for which it was not worth its time, one after the other
+  double model_rate_ = 0;      // tokens a second that the step is thought to bring with it; 0: ?
+  double model_seconds_ = 0;   // that it took in this step
   DraftOdds odds_;
   StepCosts costs_;
   std::vector<Proposal> proposals_;  // of the step's rows

@@ -13,8 +13,9 @@ A launch takes as long as the longest of these, and the gap to the launch before
            for each access
   tensor   multiplications of the tensor cores, at the share of their peak that mma.sync reaches
   shared   wavefronts of shared memory, one a cycle and multiprocessor
-  latency  a thread block's own time (it begins, waits for what it has asked for as often as its warps do, and ends) times the
-           turns in which the grid runs, while the memory works for the other blocks of the multiprocessor
+  latency  a thread block's own time (it begins, waits for what it has asked for as often as its warps do, packs its input, and
+           ends) times the turns in which the grid runs, while the memory works for the other blocks of the multiprocessor; of
+           blocks that copy ahead all of the memory's time, or their waits for copies, behind that
 A step is its launches one after the other. The host's part is not in it.
 """
 import argparse
@@ -42,6 +43,7 @@ L2_RATE = 5.5e12  # chipsandcheese.com, "Nvidia's H100", measured on the PCIe ca
 # and end (its index arithmetic, the last barrier, what it stores).
 GAP_IN_GRAPH, GAP_ALONE, BLOCK_ENDS = 1.0e-6, 3.0e-6, 0.8e-6
 OTHERS_A_REQUEST = 6  # by reading the small kernels
+PACKING_A_SHUFFLE = 30  # instructions of products that pack their input, beside each of their shuffles: likewise
 CHUNKS = 16  # of 512 tokens, of a prompt of 8,192
 
 Launch = collections.namedtuple("Launch", "kernel grid launches time limit parts bytes mma")
@@ -76,16 +78,19 @@ def predict(row, kernels, rate, in_graph):
     requests = row["load_requests"] + row["store_requests"] + row["shared_requests"] + row["shuffles"]
     by_mma = float(made["instructions_per_mma"]) if made and row["mma_instructions"] else 0
     instructions = row["mma_instructions"] * by_mma or OTHERS_A_REQUEST * requests + row["fma"] / 32
-    waits = max(1, row["most_load_waits"])
+    packing = PACKING_A_SHUFFLE * (row["shuffles"] - row["mma_instructions"]) if row["most_copy_waits"] else 0
+    of_sms = 4 * min(SMS, grid) * CLOCK * n
     dram = row["dram_bytes"] / n / rate
     turns = max(1.0, grid / (SMS * resident))
+    waits = LATENCY_DRAM + (max(1, row["most_load_waits"]) - 1) * LATENCY_L2
+    copies = turns * row["most_copy_waits"] * LATENCY_DRAM
     parts = {
         "dram": dram,
         "l2": 32 * (row["load_sectors"] + row["store_sectors"]) / n / L2_RATE,
-        "issue": instructions / n / (4 * SMS * CLOCK),
+        "issue": (instructions + packing) / of_sms,
         "tensor": (2 * row["mma_int8"] / PEAK_INT8 + 2 * row["mma_16"] / PEAK_16) / n / MMA_SYNC,
         "shared": row["wavefronts"] / n / (SMS * CLOCK),
-        "latency": turns * (BLOCK_ENDS + LATENCY_DRAM + (waits - 1) * LATENCY_L2) + dram / resident,
+        "latency": turns * (BLOCK_ENDS + waits) + packing / of_sms + (max(dram, copies) if copies else dram / resident),
     }
     limit = max(parts, key=parts.get)
     return Launch(row["kernel"], f"{row['grid_x']:.0f}x{row['grid_y']:.0f}", n, parts[limit] + (GAP_IN_GRAPH if in_graph else GAP_ALONE),

@@ -10,8 +10,17 @@ namespace {
 constexpr int64_t kEnoughWarps = 1024;  // of tiles that walk, to keep a GPU busy
 constexpr int64_t kLongPrompt = 16;     // tokens, that may walk
 constexpr int64_t kMostPartialBytes = int64_t{128} << 20;
-constexpr int kBlocksOfChunk = cuda::kTileChunk / kKvBlockTokens;
-static_assert(cuda::kTileChunk % kKvBlockTokens == 0);
+
+int64_t ChunksOf(int64_t context) { return (context + cuda::kTileChunk - 1) / cuda::kTileChunk; }
+
+int64_t HeadTiles(const AttentionKind& kind) {
+  return (kind.group + cuda::kTileRows - 1) / cuda::kTileRows;
+}
+
+int64_t PartialBytes(const AttentionKind& kind) {
+  return kind.kv_heads * cuda::kTileRows * (kind.value_dim + 2) *
+         static_cast<int64_t>(sizeof(float));
+}
 
 class Planner {
  public:
@@ -20,24 +29,43 @@ class Planner {
         kind_(kind),
         plan_(plan),
         tile_tokens_(cuda::TileTokens(kind.group)),
-        head_tiles_((kind.group + cuda::kTileRows - 1) / cuda::kTileRows) {}
+        head_tiles_(HeadTiles(kind)) {}
 
   void Run() {
     const bool walks = LongPromptsWalk();
-    std::vector<const StepSequence*> others;
+    std::vector<const StepSequence*> walking, others;
+    int64_t longest = 0;
     for (const StepSequence& sequence : step_.sequences) {
-      if (walks && sequence.num_tokens >= kLongPrompt) {
-        Walk(sequence);
-      } else {
-        others.push_back(&sequence);
-      }
+      (walks && sequence.num_tokens >= kLongPrompt ? walking : others).push_back(&sequence);
+      longest = std::max<int64_t>(longest, sequence.context());
     }
-    // The last tokens of a prompt see most: they begin first.
-    std::reverse(plan_->tiles.begin(), plan_->tiles.end());
-    Split(others);
+    Plan(walking, others);
+    const int64_t most = MostPartials(kind_, longest);
+    if (plan_->num_partials <= most) return;
+    std::stable_sort(others.begin(), others.end(), [](const auto* a, const auto* b) {
+      return ChunksOf(a->context()) > ChunksOf(b->context());  // so a token more changes nothing
+    });
+    int64_t partials = 0;
+    const auto rest = std::find_if(others.begin(), others.end(), [&](const StepSequence* sequence) {
+      partials += PartialsOf(*sequence);
+      return partials > most;
+    });
+    walking.insert(walking.end(), rest, others.end());
+    others.erase(rest, others.end());
+    Plan(walking, others);
   }
 
  private:
+  void Plan(const std::vector<const StepSequence*>& walking,
+            const std::vector<const StepSequence*>& others) {
+    *plan_ = {};
+    for (const StepSequence* sequence : walking) Walk(*sequence);
+    // The last tokens of a prompt see most: they begin first.
+    std::reverse(plan_->tiles.begin(), plan_->tiles.end());
+    std::reverse(plan_->table_of.begin(), plan_->table_of.end());
+    Split(others);
+  }
+
   SeenRange Seen(const StepSequence& sequence, int64_t i) const {
     return SeenBy(kind_.window, sequence.first_position + i, sequence.context());
   }
@@ -45,22 +73,28 @@ class Planner {
   bool LongPromptsWalk() const {
     int64_t tiles = 0, partials = 0;
     for (const StepSequence& sequence : step_.sequences) {
-      const int64_t own = (sequence.num_tokens + tile_tokens_ - 1) / tile_tokens_ * head_tiles_;
-      const int64_t chunks = sequence.context() / cuda::kTileChunk + 1;
-      partials += own * chunks;
-      if (sequence.num_tokens >= kLongPrompt) tiles += own;
+      partials += PartialsOf(sequence);
+      if (sequence.num_tokens >= kLongPrompt) tiles += TilesOf(sequence);
     }
-    const int64_t bytes = partials * kind_.kv_heads * cuda::kTileRows * (kind_.value_dim + 2) *
-                          static_cast<int64_t>(sizeof(float));
-    return tiles * kind_.kv_heads >= kEnoughWarps || bytes > kMostPartialBytes;
+    return tiles * kind_.kv_heads >= kEnoughWarps ||
+           partials * PartialBytes(kind_) > kMostPartialBytes;
+  }
+
+  int64_t TilesOf(const StepSequence& sequence) const {
+    return (sequence.num_tokens + tile_tokens_ - 1) / tile_tokens_ * head_tiles_;
+  }
+  // Those of a sequence that shares none.
+  int64_t PartialsOf(const StepSequence& sequence) const {
+    return TilesOf(sequence) * ChunksOf(sequence.context());
   }
 
   // A tile for each 16 heads. `partial` is the first one's, or -1.
-  void AddTiles(int32_t first, int32_t count, int32_t first_block, int32_t first_chunk,
+  void AddTiles(int32_t first, int32_t count, const StepSequence& table, int32_t first_chunk,
                 int32_t end_chunk, int32_t partial) {
     for (int32_t i = 0; i < head_tiles_; ++i) {
-      plan_->tiles.push_back({first, count, i * cuda::kTileRows, first_block, first_chunk,
+      plan_->tiles.push_back({first, count, i * cuda::kTileRows, table.first_block, first_chunk,
                               end_chunk, partial < 0 ? -1 : partial + i});
+      plan_->table_of.push_back(static_cast<int32_t>(&table - step_.sequences.data()));
     }
   }
 
@@ -75,7 +109,7 @@ class Planner {
         begin = std::min(begin, seen.first);
         end = std::max(end, seen.end);
       }
-      AddTiles(first, static_cast<int32_t>(count), sequence.first_block,
+      AddTiles(first, static_cast<int32_t>(count), sequence,
                static_cast<int32_t>(begin / cuda::kTileChunk),
                static_cast<int32_t>((end + cuda::kTileChunk - 1) / cuda::kTileChunk), -1);
     }
@@ -83,7 +117,7 @@ class Planner {
 
   void Split(const std::vector<const StepSequence*>& sequences) {
     struct Readers {
-      int32_t first_block;
+      const StepSequence* table;
       std::vector<int32_t> tokens;
     };
     std::map<std::array<int32_t, kBlocksOfChunk>, size_t> known;
@@ -108,7 +142,7 @@ class Planner {
           key[b] = blocks[sequence->first_block + at + b];
         }
         const auto [entry, is_new] = known.try_emplace(key, readers.size());
-        if (is_new) readers.push_back({sequence->first_block, {}});
+        if (is_new) readers.push_back({sequence, {}});
         for (int64_t i = 0; i < sequence->num_tokens; ++i) {
           const SeenRange seen = Seen(*sequence, i);
           if (seen.first >= end || seen.end <= begin) continue;
@@ -124,7 +158,7 @@ class Planner {
             plan_->tokens.push_back(all.tokens[i + place]);
             parts[all.tokens[i + place]].push_back({plan_->num_partials, place});
           }
-          AddTiles(first, count, all.first_block, chunk, chunk + 1, plan_->num_partials);
+          AddTiles(first, count, *all.table, chunk, chunk + 1, plan_->num_partials);
           plan_->num_partials += static_cast<int32_t>(head_tiles_);
         }
       }
@@ -144,8 +178,24 @@ class Planner {
 
 }  // namespace
 
+int64_t MostPartials(const AttentionKind& kind, int64_t context) {
+  return std::max(kMostPartialBytes / PartialBytes(kind), ChunksOf(context) * HeadTiles(kind));
+}
+
+AttentionPlanSizes GreatestPlan(const AttentionKind& kind, const StepBounds& bounds) {
+  const int64_t head_tiles = HeadTiles(kind), chunks = ChunksOf(bounds.context);
+  AttentionPlanSizes sizes;
+  sizes.partials =
+      std::min(bounds.tokens * chunks * head_tiles, MostPartials(kind, bounds.context));
+  sizes.tiles = sizes.partials + bounds.tokens * head_tiles;
+  const int64_t places = sizes.partials / head_tiles * cuda::TileTokens(kind.group);
+  sizes.parts = std::min(places, bounds.tokens * chunks);
+  sizes.tokens = sizes.parts + bounds.tokens;
+  sizes.first_parts = bounds.tokens + 1;
+  return sizes;
+}
+
 void PlanAttention(const StepTables& step, const AttentionKind& kind, AttentionPlan* plan) {
-  *plan = {};
   Planner(step, kind, plan).Run();
 }
 

@@ -7,11 +7,15 @@
 #include <tuple>
 #include <vector>
 
+#include "engine/backend/backend.h"
 #include "engine/backend/cuda/attention_tiles.cuh"
 #include "engine/backend/step_tables.h"
 #include "engine/backend/window.h"
 
 namespace lm {
+
+inline constexpr int32_t kBlocksOfChunk = cuda::kTileChunk / kKvBlockTokens;
+static_assert(cuda::kTileChunk % kKvBlockTokens == 0);
 
 struct AttentionKind {
   int32_t cache_class;
@@ -31,15 +35,31 @@ struct AttentionKind {
 
 struct AttentionPlan {
   std::vector<cuda::AttentionTile> tiles;
+  std::vector<int32_t> table_of;  // of each tile the sequence whose block table it reads
   std::vector<int32_t> tokens;
   std::vector<cuda::AttentionPart> parts;
   std::vector<int32_t> first_parts;  // (T + 1,)
   int32_t num_partials = 0;
 };
 
+// The most partial results that a plan has where `context` is the longest context: what fits a
+// piece of memory of some size, or those of one token of that context, if that is more.
+int64_t MostPartials(const AttentionKind& kind, int64_t context);
+
+// How many there are of each at most, in any step within the bounds.
+struct AttentionPlanSizes {
+  int64_t tiles = 0;
+  int64_t tokens = 0;
+  int64_t parts = 0;
+  int64_t first_parts = 0;
+  int64_t partials = 0;
+};
+AttentionPlanSizes GreatestPlan(const AttentionKind& kind, const StepBounds& bounds);
+
 // Sequences of long prompts, where they are enough to keep a GPU busy, have tiles that walk through
 // all they see. All others have a tile a chunk of positions, which tokens whose tables have the
-// same blocks there share: those of one sequence, or of sequences with a common prefix.
+// same blocks there share: those of one sequence, or of sequences with a common prefix. Where that
+// makes too many partial results the longest contexts have them, and the others walk.
 void PlanAttention(const StepTables& step, const AttentionKind& kind, AttentionPlan* plan);
 
 }  // namespace lm

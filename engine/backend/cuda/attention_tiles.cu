@@ -34,7 +34,10 @@ __device__ __forceinline__ float SumOfRow(float value) {
 __device__ __forceinline__ uint32_t Pack16(float first, float second) {
   return StoreF16(first) | uint32_t{StoreF16(second)} << 16;
 }
-__device__ __forceinline__ float Rounded16(float value) { return LoadF16(StoreF16(value)); }
+__device__ __forceinline__ uint32_t PackFinite16(float first, float second) {
+  return StoreFiniteF16(first) | uint32_t{StoreFiniteF16(second)} << 16;
+}
+__device__ __forceinline__ float Rounded16(float value) { return LoadF16(StoreFiniteF16(value)); }
 
 // exp(value - max), 0 where value is -infinity, whatever max is.
 __device__ __forceinline__ float Weight(float value, float max) {
@@ -121,8 +124,9 @@ __global__ __launch_bounds__(128) void AttentionTilesKernel(
         values[0] = from[0];
         values[1] = from[1];
       }
-      words[0][reg] = Pack16(values[0], values[1]);
-      words[1][reg] = Pack16(values[0] - Rounded16(values[0]), values[1] - Rounded16(values[1]));
+      words[0][reg] = PackFinite16(values[0], values[1]);
+      words[1][reg] =
+          PackFinite16(values[0] - Rounded16(values[0]), values[1] - Rounded16(values[1]));
     }
     query[s * kWarp + lane] = uint4{words[0][0], words[0][1], words[0][2], words[0][3]};
     query[query_pieces + s * kWarp + lane] =
@@ -302,39 +306,69 @@ __global__ __launch_bounds__(128) void AttentionTilesKernel(
   }
 }
 
-// Merges a token's chunks: a thread block a query head.
+// Merges a token's chunks: a thread block a query head, a thread a value (there are no more than
+// kMostTileDim). The maxima up to each chunk, and the weights by which the merged ones and the next
+// one count, are found for as many chunks as there are threads at a time; what is left to do chunk
+// after chunk is a thread's own sum, whose terms wait for nothing.
 __global__ void MergeTilesKernel(Matrix q, AttentionTiles tiles, KvCacheLayer layer,
                                  const float* sinks, const float* partials, Matrix out) {
+  __shared__ float greatest[kMostTileDim];  // of the chunks so far
+  __shared__ float keeps[kMostTileDim], adds[kMostTileDim], sums[kMostTileDim];
+  __shared__ const float* rows[kMostTileDim];
+
   const int64_t token = blockIdx.x, head = blockIdx.y;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int64_t group = q.cols / layer.key_dim / layer.kv_heads;
   const int64_t kv_head = head / group, of_group = head % group;
-  const int64_t stride = layer.value_dim + 2;
+  // Groups of more than 16 heads have a tile for each 16, one behind the other.
+  const int64_t heads = TileHeads(group);
   const int32_t begin = tiles.first_parts[token], end = tiles.first_parts[token + 1];
   if (begin == end) return;  // a tile has made it
-  for (int64_t i = threadIdx.x; i < layer.value_dim; i += blockDim.x) {
-    float max = -INFINITY, sum = 0, value = 0;
-    for (int32_t p = begin; p < end; ++p) {
-      // Groups of more than 16 heads have a tile for each 16, one behind the other.
-      const AttentionPart part = tiles.parts[p];
-      const int64_t heads = TileHeads(group);
+  float max = -INFINITY, sum = 0, value = 0;
+  for (int32_t first = begin; first < end; first += threads) {
+    const int count = min(static_cast<int>(end - first), threads);
+    float own = -INFINITY;
+    if (thread < count) {
+      const AttentionPart part = tiles.parts[first + thread];
       const int64_t partial = part.partial + of_group / heads;
       const float* row = partials + ((partial * layer.kv_heads + kv_head) * kTileRows +
                                      part.place * heads + of_group % heads) *
-                                        stride;
-      const float greater = fmaxf(max, row[0]);
-      const float keep = Weight(max, greater), add = Weight(row[0], greater);
-      max = greater;
-      sum = sum * keep + row[1] * add;
-      value = value * keep + row[2 + i] * add;
+                                        (layer.value_dim + 2);
+      own = row[0];
+      sums[thread] = row[1];
+      rows[thread] = row + 2;
     }
-    if (sinks != nullptr) {
-      const float greater = fmaxf(max, sinks[head]);
-      const float keep = Weight(max, greater);
-      sum = sum * keep + Weight(sinks[head], greater);
-      value *= keep;
+    greatest[thread] = own;
+    __syncthreads();
+    for (int apart = 1; apart < count; apart *= 2) {
+      const float other = thread >= apart ? greatest[thread - apart] : -INFINITY;
+      __syncthreads();
+      greatest[thread] = fmaxf(greatest[thread], other);
+      __syncthreads();
     }
-    out.data[token * out.stride + head * layer.value_dim + i] = value / sum;
+    const float before = thread > 0 ? fmaxf(max, greatest[thread - 1]) : max;
+    const float after = fmaxf(max, greatest[thread]);
+    keeps[thread] = Weight(before, after);
+    adds[thread] = Weight(own, after);
+    max = fmaxf(max, greatest[count - 1]);
+    __syncthreads();
+    if (thread < layer.value_dim) {
+#pragma unroll 8
+      for (int j = 0; j < count; ++j) {
+        sum = sum * keeps[j] + sums[j] * adds[j];
+        value = value * keeps[j] + rows[j][thread] * adds[j];
+      }
+    }
+    __syncthreads();  // read, before the next ones come
   }
+  if (thread >= layer.value_dim) return;
+  if (sinks != nullptr) {
+    const float greater = fmaxf(max, sinks[head]);
+    const float keep = Weight(max, greater);
+    sum = sum * keep + Weight(sinks[head], greater);
+    value *= keep;
+  }
+  out.data[token * out.stride + head * layer.value_dim + thread] = value / sum;
 }
 
 }  // namespace
@@ -360,10 +394,9 @@ cudaError_t AttendTiles(const Queue& queue, Matrix q, const StepRows& step,
                             : dim <= 128 ? launch(AttentionTilesKernel<8>)
                                          : launch(AttentionTilesKernel<16>);
   if (error != cudaSuccess || !merges) return error;
-  return Launch(
-      queue, MergeTilesKernel, Grid(q.rows, q.cols / layer.key_dim),
-      static_cast<unsigned>(DivideUp(std::min<int64_t>(layer.value_dim, 256), kWarp) * kWarp), q,
-      tiles, layer, scores.sinks, partials, out);
+  return Launch(queue, MergeTilesKernel, Grid(q.rows, q.cols / layer.key_dim),
+                static_cast<unsigned>(DivideUp(layer.value_dim, kWarp) * kWarp), q, tiles, layer,
+                scores.sinks, partials, out);
 }
 
 }  // namespace lm::cuda

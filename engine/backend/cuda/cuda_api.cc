@@ -1,11 +1,31 @@
 #include "engine/backend/cuda/cuda_api.h"
 
+#include <dlfcn.h>
+
 namespace lm {
+namespace {
+
+// cudaGetDevice says 0 where nothing was chosen, too: the driver knows whether there is a context.
+cudaError_t CurrentDevice(int* device) {
+  using GetCurrentContext = int (*)(void** context);  // cuCtxGetCurrent
+  void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  void* const function = driver == nullptr ? nullptr : dlsym(driver, "cuCtxGetCurrent");
+  if (driver != nullptr) dlclose(driver);
+  void* context = nullptr;
+  const bool none = function == nullptr ||
+                    reinterpret_cast<GetCurrentContext>(function)(&context) != 0 ||
+                    context == nullptr;
+  *device = -1;
+  return none ? cudaSuccess : cudaGetDevice(device);
+}
+
+}  // namespace
 
 const CudaApi& RuntimeApi() {
   static constexpr CudaApi kApi = {
       .GetDeviceCount = cudaGetDeviceCount,
       .GetDeviceProperties = cudaGetDeviceProperties,
+      .GetDevice = CurrentDevice,
       .SetDevice = cudaSetDevice,
       .StreamCreateWithFlags = cudaStreamCreateWithFlags,
       .StreamDestroy = cudaStreamDestroy,
@@ -17,6 +37,10 @@ const CudaApi& RuntimeApi() {
       .Memcpy2DAsync = cudaMemcpy2DAsync,
       .MemsetAsync = cudaMemsetAsync,
       .LaunchKernel = cudaLaunchKernel,
+      .FuncGetAttributes =
+          [](cudaFuncAttributes* attributes, const void* kernel) {
+            return cudaFuncGetAttributes(attributes, kernel);
+          },
       .FuncSetAttribute = [](const void* kernel, cudaFuncAttribute attribute,
                              int value) { return cudaFuncSetAttribute(kernel, attribute, value); },
       .GraphCreate = [](cudaGraph_t* graph) { return cudaGraphCreate(graph, 0); },

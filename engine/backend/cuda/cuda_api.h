@@ -12,6 +12,8 @@ namespace lm {
 struct CudaApi {
   cudaError_t (*GetDeviceCount)(int* count);
   cudaError_t (*GetDeviceProperties)(cudaDeviceProp* properties, int device);
+  // The thread's current device; -1: it has worked with none.
+  cudaError_t (*GetDevice)(int* device);
   cudaError_t (*SetDevice)(int device);
   cudaError_t (*StreamCreateWithFlags)(cudaStream_t* stream, unsigned flags);
   cudaError_t (*StreamDestroy)(cudaStream_t stream);
@@ -27,6 +29,8 @@ struct CudaApi {
   cudaError_t (*MemsetAsync)(void* data, int value, size_t bytes, cudaStream_t stream);
   cudaError_t (*LaunchKernel)(const void* kernel, dim3 grid, dim3 block, void** arguments,
                               size_t shared_bytes, cudaStream_t stream);
+  // Brings the kernel's code to the current device.
+  cudaError_t (*FuncGetAttributes)(cudaFuncAttributes* attributes, const void* kernel);
   cudaError_t (*FuncSetAttribute)(const void* kernel, cudaFuncAttribute attribute, int value);
   // Graphs, whose nodes are kernels (launch_recorder.h).
   cudaError_t (*GraphCreate)(cudaGraph_t* graph);

@@ -20,6 +20,13 @@ absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(const CudaApi& api,
 
 absl::StatusOr<Buffer> CudaBackend::Allocate(size_t bytes) { return device_->Allocate(bytes); }
 
+absl::StatusOr<int64_t> CudaBackend::FreeBytes() { return device_->FreeBytes(); }
+
+void CudaBackend::set_rehearsal(const StepBounds* bounds) {
+  device_->set_rehearses(bounds != nullptr);
+  attention_.set_bounds(bounds);
+}
+
 absl::Status CudaBackend::Upload(const void* from, void* to, size_t bytes) {
   return device_->Upload(from, to, bytes);
 }
@@ -37,6 +44,7 @@ absl::Status CudaBackend::Copy(const void* from, void* to, size_t bytes) {
 absl::Status CudaBackend::Zero(void* data, size_t bytes) { return device_->Zero(data, bytes); }
 
 absl::Status CudaBackend::PlaceStep() {
+  load_scratch_ = CudaScratch();
   RETURN_IF_ERROR(placed_.Place(device_.get(), step(), step_index()));
   return attention_.BeginStep(device_.get(), step());
 }

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "engine/backend/cuda/device_guard.h"
 #include "engine/backend/cuda/device_list.h"
 #include "engine/base/status_macros.h"
 
@@ -12,26 +13,19 @@ namespace {
 constexpr size_t kStagingBytes = size_t{4} << 20;
 constexpr size_t kStagingAlignment = 16;
 
+std::string ErrorText(absl::string_view op, cudaError_t error) {
+  return absl::StrCat(op, ": ", CudaErrorText(error));
+}
+
 }  // namespace
 
 CudaDevice::CudaDevice(const CudaApi& api, int index)
     : api_(api), index_(index), name_(absl::StrCat("cuda:", index)) {}
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(const CudaApi& api, int index) {
-  RETURN_IF_ERROR(CheckCudaDevice(api, index));
+  ASSIGN_OR_RETURN(const CudaDeviceInfo info, FindCudaDevice(api, index));
   std::unique_ptr<CudaDevice> device(new CudaDevice(api, index));
-  absl::Status status = device->Begin();
-  if (status.ok()) {
-    status = device->Check(api.StreamCreateWithFlags(&device->stream_, cudaStreamNonBlocking),
-                           "opening the device");
-  }
-  if (status.ok()) {
-    device->recorder_ = std::make_shared<LaunchRecorder>(api, index, device->stream_);
-    device->queue_ = {&api, device->recorder_.get()};
-    void* staging = nullptr;
-    status = device->Check(api.MallocHost(&staging, kStagingBytes), "opening the device");
-    device->staging_ = static_cast<char*>(staging);
-  }
+  const absl::Status status = device->Begin(info);
   if (!status.ok()) {
     return absl::FailedPreconditionError(
         absl::StrCat("no CUDA device: ", device->name_, " cannot be used: ", status.message()));
@@ -39,25 +33,46 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(const CudaApi& api,
   return device;
 }
 
+absl::Status CudaDevice::Begin(const CudaDeviceInfo& info) {
+  constexpr absl::string_view kOp = "opening the device";
+  const DeviceGuard guard(api_, index_);
+  RETURN_IF_ERROR(Check(guard.error(), kOp));
+  cudaFuncAttributes attributes;
+  const cudaError_t error = api_.FuncGetAttributes(&attributes, cuda::SomeKernel());
+  if (error != cudaSuccess) {
+    api_.GetLastError();
+    return absl::FailedPreconditionError(
+        absl::StrCat(info.name, " has compute capability ", info.compute_major, ".",
+                     info.compute_minor, ", and this build's kernels, which are for ",
+                     CudaArchitectures(), ", do not run there: ", ErrorText(kOp, error)));
+  }
+  RETURN_IF_ERROR(Check(api_.StreamCreateWithFlags(&stream_, cudaStreamNonBlocking), kOp));
+  recorder_ = std::make_shared<LaunchRecorder>(api_, index_, stream_);
+  queue_ = {recorder_.get()};
+  void* staging = nullptr;
+  RETURN_IF_ERROR(Check(api_.MallocHost(&staging, kStagingBytes), kOp));
+  staging_ = static_cast<char*>(staging);
+  return absl::OkStatus();
+}
+
 CudaDevice::~CudaDevice() {
   if (recorder_ != nullptr) recorder_->Close();
+  const DeviceGuard guard(api_, index_);
   if (staging_ != nullptr) api_.FreeHost(staging_);
   if (stream_ != nullptr) api_.StreamDestroy(stream_);
 }
 
-absl::Status CudaDevice::Begin() {
-  if (!lost_.empty()) return absl::UnavailableError(lost_);
-  return Check(api_.SetDevice(index_), "cudaSetDevice");
+absl::Status CudaDevice::Begin() const {
+  return lost_.empty() ? absl::OkStatus() : absl::UnavailableError(lost_);
 }
 
 absl::Status CudaDevice::Check(cudaError_t error, absl::string_view op) {
   if (error == cudaSuccess) return absl::OkStatus();
-  if (!lost_.empty()) return absl::UnavailableError(lost_);
-  std::string what = absl::StrCat(op, ": ", cudaGetErrorString(error), " (CUDA error ",
-                                  static_cast<int>(error), ")");
+  RETURN_IF_ERROR(Begin());
+  const std::string what = ErrorText(op, error);
   api_.GetLastError();
   // A refused call leaves the queue in order; after a fault, waiting for it fails too.
-  if (api_.StreamSynchronize(stream_) != cudaSuccess) {
+  if (stream_ != nullptr && Wait() != cudaSuccess) {
     if (recorder_ != nullptr) recorder_->Close();
     lost_ = absl::StrCat("device ", name_, " is lost after ", what);
     return absl::UnavailableError(lost_);
@@ -68,20 +83,49 @@ absl::Status CudaDevice::Check(cudaError_t error, absl::string_view op) {
   return absl::InternalError(absl::StrCat(name_, ": ", what));
 }
 
+cudaError_t CudaDevice::Wait() {
+  const DeviceGuard guard(api_, index_);
+  return guard.error() == cudaSuccess ? api_.StreamSynchronize(stream_) : guard.error();
+}
+
+template <typename Function>
+absl::Status CudaDevice::Call(absl::string_view op, Function function) {
+  RETURN_IF_ERROR(Begin());
+  const DeviceGuard guard(api_, index_);
+  return Check(guard.error() == cudaSuccess ? function() : guard.error(), op);
+}
+
 absl::StatusOr<Buffer> CudaDevice::Allocate(size_t bytes) {
   RETURN_IF_ERROR(Begin());
   if (bytes == 0) return Buffer();
   void* data = nullptr;
-  cudaError_t error = api_.Malloc(&data, bytes);
-  if (error == cudaErrorMemoryAllocation) return OutOfMemory(bytes);
-  RETURN_IF_ERROR(Check(error, "cudaMalloc"));
+  bool full = false;
+  RETURN_IF_ERROR(Call("cudaMalloc", [&] {
+    const cudaError_t error = api_.Malloc(&data, bytes);
+    full = error == cudaErrorMemoryAllocation;
+    return full ? cudaSuccess : error;
+  }));
+  if (full) return OutOfMemory(bytes);
   // cudaFree waits for the work in the queue that may still use the memory.
   Buffer buffer(data, bytes, [api = &api_, recorder = recorder_](void* memory, size_t) {
     recorder->FlushForNow();
+    const DeviceGuard guard(*api, recorder->device());
     api->Free(memory);
   });
-  RETURN_IF_ERROR(Zero(data, bytes));
+  RETURN_IF_ERROR(Fill(data, bytes));
   return buffer;
+}
+
+absl::StatusOr<int64_t> CudaDevice::FreeBytes() {
+  size_t free = 0;
+  size_t total = 0;
+  RETURN_IF_ERROR(Call("cudaMemGetInfo", [&] { return api_.MemGetInfo(&free, &total); }));
+  return static_cast<int64_t>(free);
+}
+
+void CudaDevice::set_rehearses(bool rehearses) {
+  rehearses_ = rehearses;
+  recorder_->set_rehearses(rehearses);
 }
 
 absl::Status CudaDevice::OutOfMemory(size_t bytes) {
@@ -89,7 +133,7 @@ absl::Status CudaDevice::OutOfMemory(size_t bytes) {
   if (!absl::IsResourceExhausted(status)) return status;
   size_t free = 0;
   size_t total = 0;
-  RETURN_IF_ERROR(Check(api_.MemGetInfo(&free, &total), "cudaMemGetInfo"));
+  RETURN_IF_ERROR(Call("cudaMemGetInfo", [&] { return api_.MemGetInfo(&free, &total); }));
   return absl::ResourceExhaustedError(absl::StrCat(name_, ": cannot allocate ", bytes,
                                                    " bytes: ", free, " of ", total, " are free"));
 }
@@ -99,34 +143,38 @@ absl::Status CudaDevice::Flush() {
   return Check(recorder_->Flush(), "launching kernels");
 }
 
+absl::Status CudaDevice::CopyAsync(absl::string_view op, void* to, const void* from, size_t bytes,
+                                   cudaMemcpyKind kind) {
+  return Call(op, [&] { return api_.MemcpyAsync(to, from, bytes, kind, stream_); });
+}
+
 absl::Status CudaDevice::Upload(const void* from, void* to, size_t bytes) {
   if (bytes == 0) return Begin();
   RETURN_IF_ERROR(Flush());
+  if (rehearses_) return absl::OkStatus();
   if (bytes <= kStagingBytes / 4) return Stage(from, to, bytes);
-  RETURN_IF_ERROR(
-      Check(api_.MemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "Upload"));
+  RETURN_IF_ERROR(CopyAsync("Upload", to, from, bytes, cudaMemcpyHostToDevice));
   return Synchronize();
 }
 
 absl::Status CudaDevice::Stage(const void* from, void* to, size_t bytes) {
   if (bytes > kStagingBytes / 4) return Upload(from, to, bytes);
   RETURN_IF_ERROR(Begin());
-  if (bytes == 0) return absl::OkStatus();
+  if (bytes == 0 || rehearses_) return absl::OkStatus();
   if (staged_ + bytes > kStagingBytes) RETURN_IF_ERROR(Synchronize());
   char* const place = staging_ + staged_;
   std::memcpy(place, from, bytes);
   staged_ += (bytes + kStagingAlignment - 1) / kStagingAlignment * kStagingAlignment;
-  return Check(api_.MemcpyAsync(to, place, bytes, cudaMemcpyHostToDevice, stream_), "Upload");
+  return CopyAsync("Upload", to, place, bytes, cudaMemcpyHostToDevice);
 }
 
 absl::Status CudaDevice::Download(const void* from, void* to, size_t bytes) {
   if (bytes == 0) return Begin();
   RETURN_IF_ERROR(Flush());
+  if (rehearses_) return absl::OkStatus();
   const bool small = staged_ + bytes <= kStagingBytes;  // else it is not worth a copy
   char* const place = staging_ + staged_;
-  RETURN_IF_ERROR(
-      Check(api_.MemcpyAsync(small ? place : to, from, bytes, cudaMemcpyDeviceToHost, stream_),
-            "Download"));
+  RETURN_IF_ERROR(CopyAsync("Download", small ? place : to, from, bytes, cudaMemcpyDeviceToHost));
   RETURN_IF_ERROR(Synchronize());
   if (small) std::memcpy(to, place, bytes);
   return absl::OkStatus();
@@ -134,7 +182,7 @@ absl::Status CudaDevice::Download(const void* from, void* to, size_t bytes) {
 
 absl::Status CudaDevice::Synchronize() {
   RETURN_IF_ERROR(Flush());
-  RETURN_IF_ERROR(Check(api_.StreamSynchronize(stream_), "Synchronize"));
+  RETURN_IF_ERROR(Check(Wait(), "Synchronize"));
   staged_ = 0;
   return absl::OkStatus();
 }
@@ -142,21 +190,28 @@ absl::Status CudaDevice::Synchronize() {
 absl::Status CudaDevice::Copy(const void* from, void* to, size_t bytes) {
   if (bytes == 0) return Begin();
   RETURN_IF_ERROR(Flush());
-  return Check(api_.MemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "Copy");
+  if (rehearses_) return absl::OkStatus();
+  return CopyAsync("Copy", to, from, bytes, cudaMemcpyDeviceToDevice);
 }
 
 absl::Status CudaDevice::Copy2D(const void* from, void* to, size_t pitch, size_t width,
                                 size_t height) {
   RETURN_IF_ERROR(Flush());
-  return Check(
-      api_.Memcpy2DAsync(to, pitch, from, pitch, width, height, cudaMemcpyDeviceToDevice, stream_),
-      "cudaMemcpy2DAsync");
+  if (rehearses_) return absl::OkStatus();
+  return Call("cudaMemcpy2DAsync", [&] {
+    return api_.Memcpy2DAsync(to, pitch, from, pitch, width, height, cudaMemcpyDeviceToDevice,
+                              stream_);
+  });
 }
 
 absl::Status CudaDevice::Zero(void* data, size_t bytes) {
-  if (bytes == 0) return Begin();
+  if (bytes == 0 || rehearses_) return Begin();
+  return Fill(data, bytes);
+}
+
+absl::Status CudaDevice::Fill(void* data, size_t bytes) {
   RETURN_IF_ERROR(Flush());
-  return Check(api_.MemsetAsync(data, 0, bytes, stream_), "cudaMemsetAsync");
+  return Call("cudaMemsetAsync", [&] { return api_.MemsetAsync(data, 0, bytes, stream_); });
 }
 
 absl::StatusOr<void*> CudaScratch::Reserve(CudaDevice* device, size_t bytes) {

@@ -4,9 +4,9 @@
 // ResourceExhausted for memory, Unavailable for a device that is lost, Internal for the rest. An
 // error that is still there after it was cleared ("sticky": a fault inside a kernel, a GPU that
 // fell off the bus) has ended this process's work on the device: it is lost, and whatever is asked
-// of it later is Unavailable.
+// of it later is Unavailable. Where CUDA says that only a new process helps the error does, too.
 //
-// One thread at a time.
+// One thread at a time, but any: another device may be its current one (device_guard.h).
 #ifndef LM_ENGINE_BACKEND_CUDA_CUDA_DEVICE_H_
 #define LM_ENGINE_BACKEND_CUDA_CUDA_DEVICE_H_
 
@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/backend/cuda/cuda_api.h"
+#include "engine/backend/cuda/cuda_backend.h"
 #include "engine/backend/cuda/kernels.h"
 #include "engine/backend/cuda/launch_recorder.h"
 #include "engine/tensor/buffer.h"
@@ -25,7 +26,8 @@ namespace lm {
 
 class CudaDevice {
  public:
-  // FailedPrecondition, saying why, where GPU number `index` is not to be had.
+  // FailedPrecondition, saying why, where GPU number `index` is not to be had, or this build has no
+  // kernels for it.
   // REQUIRES: `api` outlives the device and all its buffers.
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(const CudaApi& api, int index);
   ~CudaDevice();
@@ -34,9 +36,8 @@ class CudaDevice {
 
   const std::string& name() const { return name_; }  // "cuda:0"
 
-  // To be called before anything is put into the queue: makes the device this thread's current one.
-  // Unavailable where the device is lost.
-  absl::Status Begin();
+  // To be called before anything is put into the queue. Unavailable where the device is lost.
+  absl::Status Begin() const;
   absl::Status Check(cudaError_t error, absl::string_view op);
   // Where kernels go: they wait there until they are flushed, which all calls below do but Stage.
   // REQUIRES: Begin().
@@ -44,6 +45,11 @@ class CudaDevice {
 
   // Zeroed memory.
   absl::StatusOr<Buffer> Allocate(size_t bytes);
+  absl::StatusOr<int64_t> FreeBytes();
+  // While it rehearses what is put into the queue is looked at, and forgotten: kernels are brought
+  // to the device. Memory is given as ever.
+  bool rehearses() const { return rehearses_; }
+  void set_rehearses(bool rehearses);
   // Afterwards the host's memory is the caller's again.
   absl::Status Upload(const void* from, void* to, size_t bytes);
   absl::Status Download(const void* from, void* to, size_t bytes);
@@ -61,7 +67,15 @@ class CudaDevice {
  private:
   CudaDevice(const CudaApi& api, int index);
 
+  absl::Status Begin(const CudaDeviceInfo& info);
+  // Check of function(), the device being this thread's current one.
+  template <typename Function>
+  absl::Status Call(absl::string_view op, Function function);
+  absl::Status CopyAsync(absl::string_view op, void* to, const void* from, size_t bytes,
+                         cudaMemcpyKind kind);
+  cudaError_t Wait();  // for the queue
   absl::Status OutOfMemory(size_t bytes);
+  absl::Status Fill(void* data, size_t bytes);  // with zeros
 
   const CudaApi& api_;
   const int index_;
@@ -74,6 +88,7 @@ class CudaDevice {
   // that nobody has waited for.
   char* staging_ = nullptr;
   size_t staged_ = 0;
+  bool rehearses_ = false;
   std::string lost_;  // "cuda:0 is lost after …", or empty
 };
 
@@ -81,6 +96,7 @@ class CudaDevice {
 class CudaScratch {
  public:
   absl::StatusOr<void*> Reserve(CudaDevice* device, size_t bytes);
+  void* data() const { return buffer_.data(); }
   size_t bytes() const { return buffer_.bytes(); }
 
  private:

@@ -56,6 +56,8 @@ class CudaBackend : public Backend {
 
   NumericContract numeric_contract() const override { return NumericContract::kRowInvariant; }
   absl::StatusOr<Buffer> Allocate(size_t bytes) override;
+  absl::StatusOr<int64_t> FreeBytes() override;
+  void set_rehearsal(const StepBounds* bounds) override;
   absl::Status Upload(const void* from, void* to, size_t bytes) override;
   absl::Status Download(const void* from, void* to, size_t bytes) override;
   absl::Status Synchronize() override;
@@ -101,7 +103,8 @@ class CudaBackend : public Backend {
   absl::Status CombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out) override;
   absl::Status GatherRows(Tensor x, int32_t list, Tensor out) override;
   absl::Status Sample(Tensor logits, absl::Span<const SamplingRow> rows,
-                      std::vector<absl::StatusOr<int32_t>>* tokens) override;
+                      std::vector<absl::StatusOr<int32_t>>* tokens,
+                      std::vector<float>* margins) override;
   absl::Status CopyKvBlock(const KvLayer& layer, int32_t from, int32_t to, int32_t tokens) override;
   absl::Status Copy(const void* from, void* to, size_t bytes) override;
   absl::Status Zero(void* data, size_t bytes) override;
@@ -115,6 +118,11 @@ class CudaBackend : public Backend {
   // F32 weights take plain inputs only, and replace.
   absl::Status Multiply(const WeightMatrix& w, const ProductInput& input, Tensor bias,
                         ProductResult result, Tensor out);
+  // With packed weights, of experts or not; `op` is for errors.
+  absl::Status MultiplyPacked(DType dtype, const cuda::PackedWeights& w,
+                              const cuda::InputRows& input, const float* bias, bool adds,
+                              cuda::Matrix out, const cuda::ExpertProducts* experts,
+                              const char* op);
   // Of all experts.
   absl::Status MultiplyExperts(const ExpertProduct& product, const ExpertRoutes& routes,
                                ProductResult result);
@@ -126,10 +134,11 @@ class CudaBackend : public Backend {
   cuda::RowCache ToRowCache(const RowLayer& layer) const;
 
   std::unique_ptr<CudaDevice> device_;  // first: the rest lies in its memory
-  CudaScratch input_scratch_;           // of a product, packed; of a matrix that is loaded, raw
-  CudaScratch given_experts_;           // of Route
-  CudaScratch plain_input_;             // of experts of F32
-  CudaScratch picks_;                   // of Sample
+  CudaScratch load_scratch_;   // of a matrix that is loaded, raw; none behind the first step
+  CudaScratch input_scratch_;  // of a product, packed
+  CudaScratch given_experts_;  // of Route
+  CudaScratch plain_input_;    // of experts of F32
+  CudaScratch picks_;          // of Sample
   PlacedStep placed_;
   PlacedAttention attention_;
 };

@@ -1,16 +1,64 @@
 #include "engine/backend/cuda/device_list.h"
 
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
 namespace {
 
-// What the kernels are compiled for at least (CMakeLists.txt).
-constexpr int kOldestMajor = 8;
+// What kernels are compiled for, as CMAKE_CUDA_ARCHITECTURES has it: 90-real, 90-virtual, or 90 for
+// both; 90a is for that one only.
+struct Architecture {
+  int number = 0;         // 90 for 9.0
+  bool only = false;      // runs on no other
+  bool has_code = false;  // of the GPU
+  bool has_ptx = false;   // which newer GPUs translate
+};
 
-std::string ErrorText(cudaError_t error) {
-  return absl::StrCat(cudaGetErrorString(error), " (CUDA error ", static_cast<int>(error), ")");
+// Those that are numbers; "native" and the like are none.
+std::vector<Architecture> Architectures() {
+  std::vector<Architecture> all;
+  for (absl::string_view text : absl::StrSplit(LM_CUDA_ARCHITECTURES, ' ', absl::SkipEmpty())) {
+    Architecture one;
+    one.has_code = !absl::ConsumeSuffix(&text, "-virtual");
+    one.has_ptx = !absl::ConsumeSuffix(&text, "-real");
+    one.only = absl::ConsumeSuffix(&text, "a") || absl::ConsumeSuffix(&text, "f");
+    if (absl::SimpleAtoi(text, &one.number)) all.push_back(one);
+  }
+  return all;
+}
+
+bool RunsOn(const Architecture& architecture, int major, int minor) {
+  const int number = 10 * major + minor;
+  if (architecture.only) return number == architecture.number;
+  return (architecture.has_ptx && architecture.number <= number) ||
+         (architecture.has_code && architecture.number / 10 == major &&
+          architecture.number <= number);
+}
+
+// Errors after which CUDA's manual has the process end.
+bool EndsCuda(cudaError_t error) {
+  switch (error) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+    case cudaErrorTensorMemoryLeak:
+    case cudaErrorMpsClientTerminated:
+      return true;
+    default:
+      return false;
+  }
 }
 
 CudaDeviceInfo Describe(const CudaApi& api, int index) {
@@ -19,16 +67,21 @@ CudaDeviceInfo Describe(const CudaApi& api, int index) {
   cudaError_t error = api.GetDeviceProperties(&properties, index);
   if (error != cudaSuccess) {
     api.GetLastError();
-    info.unusable = ErrorText(error);
+    info.unusable = CudaErrorText(error);
     return info;
   }
   info.name = properties.name;
   info.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
   info.compute_major = properties.major;
   info.compute_minor = properties.minor;
-  if (properties.major < kOldestMajor) {
-    info.unusable = absl::StrCat("its compute capability is ", properties.major, ".",
-                                 properties.minor, "; ", kOldestMajor, ".0 or newer is needed");
+  const std::vector<Architecture> all = Architectures();
+  const bool runs = std::any_of(all.begin(), all.end(), [&](const Architecture& one) {
+    return RunsOn(one, properties.major, properties.minor);
+  });
+  if (!runs && !all.empty()) {
+    info.unusable =
+        absl::StrCat("its compute capability is ", properties.major, ".", properties.minor,
+                     "; this build's kernels are for ", CudaArchitectures());
   }
   return info;
 }
@@ -49,7 +102,7 @@ absl::StatusOr<std::vector<CudaDeviceInfo>> ListCudaDevices(const CudaApi& api) 
       hint = "; the NVIDIA driver is missing, or older than this build's CUDA runtime ";
     }
     return absl::FailedPreconditionError(absl::StrCat(
-        "no CUDA device: ", ErrorText(error), hint,
+        "no CUDA device: ", CudaErrorText(error), hint,
         hint.empty() ? "" : absl::StrCat(CUDART_VERSION / 1000, ".", CUDART_VERSION % 1000 / 10)));
   }
   if (count == 0) return absl::FailedPreconditionError("no CUDA device: the driver sees no GPU");
@@ -58,16 +111,31 @@ absl::StatusOr<std::vector<CudaDeviceInfo>> ListCudaDevices(const CudaApi& api) 
   return devices;
 }
 
-absl::Status CheckCudaDevice(const CudaApi& api, int index) {
+absl::StatusOr<CudaDeviceInfo> FindCudaDevice(const CudaApi& api, int index) {
   ASSIGN_OR_RETURN(std::vector<CudaDeviceInfo> devices, ListCudaDevices(api));
   if (index < 0 || index >= static_cast<int>(devices.size())) {
     return absl::FailedPreconditionError(
         absl::StrCat("no CUDA device ", index, ": there are ", devices.size(), ", from 0"));
   }
   const CudaDeviceInfo& info = devices[index];
-  if (info.unusable.empty()) return absl::OkStatus();
+  if (info.unusable.empty()) return info;
   return absl::FailedPreconditionError(
       absl::StrCat("CUDA device ", index, " (", info.name, ") cannot be used: ", info.unusable));
+}
+
+std::string CudaErrorText(cudaError_t error) {
+  return absl::StrCat(
+      cudaGetErrorString(error), " (CUDA error ", static_cast<int>(error), ")",
+      EndsCuda(error) ? "; after it CUDA works in a new process only: start this one anew" : "");
+}
+
+std::string CudaArchitectures() {
+  std::string text;
+  for (const Architecture& one : Architectures()) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", one.number / 10, ".", one.number % 10,
+                    one.has_ptx && !one.only ? " and newer" : "");
+  }
+  return text.empty() ? LM_CUDA_ARCHITECTURES : text;
 }
 
 }  // namespace lm

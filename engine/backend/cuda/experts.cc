@@ -61,7 +61,11 @@ absl::Status CudaBackend::Route(Tensor logits, const Router& router, ExpertRoute
   const int64_t num_groups = (slots + (size - 1) * std::min(experts, slots)) / size;
   const size_t groups_at = ExpertRoutes::BytesFor(logits.rows, experts, router.chosen);
   const size_t places_at = groups_at + num_groups * sizeof(SlotGroup);
-  const size_t bytes = places_at + slots * sizeof(int32_t);
+  // As many as of groups of any size: a step of fewer rows needs no more.
+  const int64_t most_groups =
+      std::max(num_groups, (slots + (cuda::kGroupSlots[0] - 1) * std::min(experts, slots)) /
+                               cuda::kGroupSlots[0]);
+  const size_t bytes = groups_at + most_groups * sizeof(SlotGroup) + slots * sizeof(int32_t);
   if (bytes > routes->memory.bytes()) {
     RETURN_IF_ERROR(device_->Synchronize());  // what was put into the queue may use it
     ASSIGN_OR_RETURN(routes->memory,
@@ -112,7 +116,7 @@ absl::Status CudaBackend::MultiplyExperts(const ExpertProduct& product, const Ex
   const ProductInput& input = product.input;
   const cuda::Queue& queue = device_->queue();
   const cuda::ExpertProducts experts = {group.table(), routes.groups, routes.num_groups,
-                                        routes.group_slots};
+                                        routes.group_slots, routes.num_rows};
   const bool adds = result == ProductResult::kIsAdded;
   const Tensor out = product.out;
   if (first.dtype() == DType::kF32) {
@@ -124,16 +128,8 @@ absl::Status CudaBackend::MultiplyExperts(const ExpertProduct& product, const Ex
   cuda::InputRows rows = ToInputRows(input);
   rows.places = routes.places;
   rows.num_places = routes.num_groups * routes.group_slots;
-  ASSIGN_OR_RETURN(
-      void* scratch,
-      input_scratch_.Reserve(device_.get(),
-                             cuda::PackedInputBytes(first.dtype(), rows.num_places, input.cols())));
-  cuda::PackedInput packed;
-  RETURN_IF_ERROR(device_->Check(cuda::PackInput(queue, first.dtype(), rows, scratch, &packed),
-                                 "ProjectExperts"));
-  return device_->Check(cuda::MultiplyPacked(queue, first.dtype(), first.weights(), packed,
-                                             /*bias=*/nullptr, adds, ToMatrix(out), &experts),
-                        "ProjectExperts");
+  return MultiplyPacked(first.dtype(), first.weights(), rows, /*bias=*/nullptr, adds, ToMatrix(out),
+                        &experts, "ProjectExperts");
 }
 
 // What the input stands for, in plain_input_ where it is not that already.

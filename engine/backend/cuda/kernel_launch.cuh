@@ -24,13 +24,11 @@ cudaError_t LaunchShared(const Queue& queue, void (*kernel)(Parameters...), dim3
   const size_t sizes[] = {sizeof(Parameters)...};
   const void* function = reinterpret_cast<const void*>(kernel);
   // What is asked for holds for all of a device's queues, and replaces what was asked before: it is
-  // in large steps, so that no launch of a kernel takes from another one that waits.
-  constexpr int kWithoutAsking = 48 << 10, kStep = 32 << 10, kMost = 99 << 10;
+  // always the same, so that no launch of a kernel takes from another one that waits.
+  constexpr int kWithoutAsking = 48 << 10, kMost = 99 << 10;
   if (shared_bytes > kWithoutAsking) {
-    const int asked =
-        std::max(shared_bytes, std::min((shared_bytes + kStep - 1) / kStep * kStep, kMost));
     const cudaError_t error =
-        queue.api->FuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, asked);
+        queue.recorder->AllowSharedBytes(function, std::max(shared_bytes, kMost));
     if (error != cudaSuccess) return error;
   }
   queue.recorder->Add(function, grid, block, shared_bytes, pointers, sizes, sizeof...(Parameters));

@@ -24,7 +24,6 @@ class LaunchRecorder;
 namespace lm::cuda {
 
 struct Queue {
-  const CudaApi* api;
   LaunchRecorder* recorder;
 };
 
@@ -109,6 +108,10 @@ struct GreedyRow {
   int32_t mask;        // its first word in the masks; -1: all tokens are allowed
   int32_t first_bias;  // in the biases
   int32_t num_biases;
+};
+struct PickedToken {
+  int32_t token;
+  float margin;
 };
 struct TokenBias {
   double bias;
@@ -200,9 +203,13 @@ struct ExpertProducts {
   const SlotGroup* groups;
   int64_t num_groups;
   int32_t group_slots;
+  int64_t num_rows;  // that are routed
 };
 // Slots that a group may have, which are tokens that kernels of products make at a time.
 inline constexpr int32_t kGroupSlots[] = {8, 32, 64};
+
+// The address of one: they are all compiled for the same GPUs.
+const void* SomeKernel();
 
 // out[t] = scale * W[ids[t]].  F32 is not packed: w.data is W.
 cudaError_t Embed(const Queue& queue, DType dtype, const PackedWeights& w, const int32_t* ids,
@@ -249,10 +256,10 @@ cudaError_t AttendTiles(const Queue& queue, Matrix q, const StepRows& step,
                         const AttentionTiles& tiles, int64_t most_tiles, bool merges,
                         const int32_t* blocks, const KvCacheLayer& layer,
                         const AttentionScores& scores, float* partials, Matrix out);
-// tokens[i] = the first of the greatest of row rows[i].row plus its biases, among those that its
-// mask allows; -1 where one that is looked at is not finite.
+// picked[i] = the first of the greatest of row rows[i].row plus its biases, among those that its
+// mask allows, and by how much it is above the next; -1 where one that is looked at is not finite.
 cudaError_t PickGreatest(const Queue& queue, Matrix logits, const GreedyRow* rows, int64_t count,
-                         const uint64_t* masks, const TokenBias* biases, int32_t* tokens);
+                         const uint64_t* masks, const TokenBias* biases, PickedToken* picked);
 cudaError_t CausalConv(const Queue& queue, Matrix x, Matrix weight, const float* bias,
                        Activation activation, const StepRows& step, const States& states,
                        Matrix out);
@@ -268,12 +275,17 @@ cudaError_t PackWeights(const Queue& queue, DType dtype, const PackedWeights& w,
 int64_t PackedInputBytes(DType dtype, int64_t tokens, int64_t cols);
 cudaError_t PackInput(const Queue& queue, DType dtype, InputRows input, void* to,
                       PackedInput* packed);
+// Whether each thread block of the product packs the input for itself, which then is not packed
+// before: of one token, or of one that is routed.
+bool PacksOwnInput(DType dtype, const InputRows& input, const Matrix& out,
+                   const ExpertProducts* experts);
 // out = s W x^T + bias, or that is added to it. `bias` may be null, here and below. With `experts`
 // (or null) each group of slots is multiplied with its expert's matrix: all are as `w`, whose own
-// data, row scales and bias are not looked at, and x is packed by their places.
+// data, row scales and bias are not looked at, and x is packed by their places. Without data x is
+// what PacksOwnInput says of `input`, which else is not looked at.
 cudaError_t MultiplyPacked(const Queue& queue, DType dtype, const PackedWeights& w,
-                           const PackedInput& x, const float* bias, bool adds, Matrix out,
-                           const ExpertProducts* experts = nullptr);
+                           const PackedInput& x, const InputRows& input, const float* bias,
+                           bool adds, Matrix out, const ExpertProducts* experts);
 // Of F32 weights, w.data being W.
 cudaError_t MultiplyFloat(const Queue& queue, const PackedWeights& w, Matrix x, const float* bias,
                           bool adds, Matrix out, const ExpertProducts* experts = nullptr);

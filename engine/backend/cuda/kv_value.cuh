@@ -27,6 +27,15 @@ LM_HOST_DEVICE int64_t KvHeadOffset(int64_t block_stride, int64_t dim, int64_t b
   return block * block_stride + head * (kBlockTokens * dim * kBytes + kScales);
 }
 
+// F32 -> binary16, to nearest even. Finite values stay finite: those beyond its range become the
+// greatest there is (an infinite one times a weight of 0 would be NaN, for rows too that hardly
+// look there). What is no number, or infinite, is still that.
+LM_HOST_DEVICE uint16_t StoreFiniteF16(float value) {
+  constexpr float kMost = 65504;
+  const float size = fabsf(value);
+  return StoreF16(size > kMost && size < INFINITY ? copysignf(kMost, value) : value);
+}
+
 enum class KvPart { kKeys, kValues };
 
 // Whether a head lies in fragments.
@@ -70,7 +79,7 @@ LM_HOST_DEVICE void StoreKv(KvPart part, float value, int64_t dim, int64_t token
   static_assert(kType != DType::kI8);
   const int64_t at = KvPlace<kType>(part, dim, token, i);
   if constexpr (kType == DType::kF16) {
-    static_cast<uint16_t*>(head)[at] = StoreF16(value);
+    static_cast<uint16_t*>(head)[at] = StoreFiniteF16(value);
   } else {
     static_cast<float*>(head)[at] = value;
   }

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/backend/cuda/device_guard.h"
+
 namespace lm {
 namespace {
 
@@ -17,6 +19,7 @@ LaunchRecorder::~LaunchRecorder() { Close(); }
 
 void LaunchRecorder::Add(const void* kernel, dim3 grid, dim3 block, int shared_bytes,
                          void** arguments, const size_t* sizes, int count) {
+  if (rehearses_) return Learn(kernel);
   Node node;
   node.kernel = kernel;
   node.grid = grid;
@@ -34,6 +37,25 @@ void LaunchRecorder::Add(const void* kernel, dim3 grid, dim3 block, int shared_b
     std::memcpy(pending_.bytes.data() + node.first + node.offsets[i], arguments[i], sizes[i]);
   }
   pending_.nodes.push_back(node);
+}
+
+cudaError_t LaunchRecorder::AllowSharedBytes(const void* kernel, int bytes) {
+  const DeviceGuard guard(api_, device_);
+  if (guard.error() != cudaSuccess) return guard.error();
+  return api_.FuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+}
+
+void LaunchRecorder::Learn(const void* kernel) {
+  if (known_.count(kernel) > 0) return;
+  const DeviceGuard guard(api_, device_);
+  cudaFuncAttributes attributes;
+  const cudaError_t error =
+      guard.error() == cudaSuccess ? api_.FuncGetAttributes(&attributes, kernel) : guard.error();
+  if (error == cudaSuccess) {
+    known_.insert(kernel);
+  } else if (failed_ == cudaSuccess) {
+    failed_ = error;
+  }
 }
 
 bool LaunchRecorder::List::SameKernels(const List& other) const {
@@ -86,7 +108,8 @@ void LaunchRecorder::FlushForNow() noexcept {
 }
 
 cudaError_t LaunchRecorder::LaunchPending() {
-  cudaError_t error = api_.SetDevice(device_);
+  const DeviceGuard guard(api_, device_);
+  cudaError_t error = guard.error();
   if (error != cudaSuccess) {
     // The list is forgotten.
   } else if (pending_.nodes.size() < kLeastNodes) {
@@ -173,6 +196,8 @@ void LaunchRecorder::Destroy(Graph* graph) {
 void LaunchRecorder::Close() {
   pending_ = {};
   failed_ = cudaSuccess;
+  if (graphs_.empty()) return;
+  const DeviceGuard guard(api_, device_);
   for (Graph& graph : graphs_) Destroy(&graph);
   graphs_.clear();
 }

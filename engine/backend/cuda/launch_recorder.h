@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <set>
 #include <vector>
 
 #include "engine/backend/cuda/cuda_api.h"
@@ -35,9 +36,15 @@ class LaunchRecorder {
   LaunchRecorder(const LaunchRecorder&) = delete;
   LaunchRecorder& operator=(const LaunchRecorder&) = delete;
 
+  int device() const { return device_; }
+
+  // Lets a kernel have so much dynamic shared memory.
+  cudaError_t AllowSharedBytes(const void* kernel, int bytes);
   // A kernel's arguments are copied: `count` of them, of these sizes.
   void Add(const void* kernel, dim3 grid, dim3 block, int shared_bytes, void** arguments,
            const size_t* sizes, int count);
+  // While it rehearses kernels are brought to the device, each once, and not added.
+  void set_rehearses(bool rehearses) { rehearses_ = rehearses; }
   // Puts what was added into the queue. Where it fails the rest of it is forgotten.
   cudaError_t Flush();
   // The same for those who cannot say what has failed: the next Flush does. Never throws.
@@ -70,6 +77,7 @@ class LaunchRecorder {
     cudaGraphExec_t exec = nullptr;  // null: seen once
   };
 
+  void Learn(const void* kernel);
   cudaError_t LaunchPending();
   cudaError_t LaunchGraph(Graph* graph);
   cudaError_t LaunchEach();
@@ -80,8 +88,10 @@ class LaunchRecorder {
   const CudaApi& api_;
   const int device_;
   const cudaStream_t stream_;
+  bool rehearses_ = false;
+  std::set<const void*> known_;  // kernels that are on the device
   List pending_;
-  cudaError_t failed_ = cudaSuccess;  // FlushForNow
+  cudaError_t failed_ = cudaSuccess;  // FlushForNow, or a rehearsal
   std::list<Graph> graphs_;           // the one used last in front
 };
 

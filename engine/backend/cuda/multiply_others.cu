@@ -4,15 +4,15 @@
 namespace lm::cuda {
 
 cudaError_t MultiplyOthers(const Queue& queue, DType dtype, const PackedWeights& w,
-                           const PackedInput& x, const ProductOutput& to,
+                           const PackedInput& x, const InputRows& input, const ProductOutput& to,
                            const ExpertProducts* experts) {
   switch (dtype) {
     case DType::kF16:
-      return MultiplyType<DType::kF16>(queue, w, x, to, experts);
+      return MultiplyType<DType::kF16>(queue, w, x, input, to, experts);
     case DType::kBF16:
-      return MultiplyType<DType::kBF16>(queue, w, x, to, experts);
+      return MultiplyType<DType::kBF16>(queue, w, x, input, to, experts);
     default:
-      return IsCoded(dtype) ? MultiplyType<kExpanded>(queue, w, x, to, experts)
+      return IsCoded(dtype) ? MultiplyType<kExpanded>(queue, w, x, input, to, experts)
                             : cudaErrorNotSupported;
   }
 }

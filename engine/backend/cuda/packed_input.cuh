@@ -29,6 +29,9 @@ constexpr int InputUnitBytes(const PackedFormat& format) {
   return format.quantised() ? 704 : 1024 * InputParts(format);
 }
 
+// Of a token that a thread block packs for itself (own_input.cuh).
+inline constexpr int kMostOwnBytes = 44 << 10;
+
 struct PackedInput {
   const char* data;
   const float* inverse_factors;  // a token, for 16-bit weights; else null

@@ -16,7 +16,7 @@ constexpr int64_t kTilesAtATime = 32;
 
 absl::Status PlacedAttention::BeginStep(CudaDevice* device, const StepTables& step) {
   for (Placed& placed : placed_) {
-    if (placed.kind.cache_class >= static_cast<int32_t>(step.blocks.size())) continue;
+    if (placed.kept.kind().cache_class >= static_cast<int32_t>(step.blocks.size())) continue;
     RETURN_IF_ERROR(Place(device, step, &placed));
   }
   return absl::OkStatus();
@@ -26,22 +26,48 @@ absl::StatusOr<PlacedAttention::Plan> PlacedAttention::Find(CudaDevice* device,
                                                             const StepTables& step,
                                                             const AttentionKind& kind) {
   for (const Placed& placed : placed_) {
-    if (placed.kind == kind) return placed.plan;
+    if (placed.kept.kind() == kind) return placed.plan;
   }
-  Placed placed;
-  placed.kind = kind;
-  RETURN_IF_ERROR(Place(device, step, &placed));  // nothing that waits reads this one
-  placed_.push_back(std::move(placed));
+  placed_.emplace_back(kind);
+  const absl::Status status = Place(device, step, &placed_.back());  // nothing that waits reads it
+  if (!status.ok()) {
+    placed_.pop_back();
+    return status;
+  }
   return placed_.back().plan;
 }
 
+absl::Status PlacedAttention::MakeRoom(CudaDevice* device, Placed* placed) {
+  const AttentionPlanSizes most = GreatestPlan(placed->kept.kind(), *bounds_);
+  const size_t bytes = sizeof(int32_t) + most.tiles * sizeof(cuda::AttentionTile) +
+                       (most.tokens + most.first_parts) * sizeof(int32_t) +
+                       most.parts * sizeof(cuda::AttentionPart);
+  RETURN_IF_ERROR(placed->memory.Reserve(device, BytesOfRooms(bytes, kParts)).status());
+  placed->plan = {{}, kTilesAtATime, most.partials};
+  placed->is_there = false;
+  return absl::OkStatus();
+}
+
 absl::Status PlacedAttention::Place(CudaDevice* device, const StepTables& step, Placed* placed) {
-  PlanAttention(step, placed->kind, &plan_);
-  const std::vector<int32_t> num_tiles = {static_cast<int32_t>(plan_.tiles.size())};
-  const absl::Span<const char> parts[kParts] = {BytesOf(num_tiles), BytesOf(plan_.tiles),
-                                                BytesOf(plan_.tokens), BytesOf(plan_.parts),
-                                                BytesOf(plan_.first_parts)};
-  size_t begins[kParts], end = 0;
+  if (bounds_ != nullptr) return MakeRoom(device, placed);
+  const KeptPlan::Change change = placed->kept.Follow(step);
+  const AttentionPlan& plan = placed->kept.plan();
+  if (placed->is_there && change == KeptPlan::Change::kNone) return absl::OkStatus();
+  if (placed->is_there && change == KeptPlan::Change::kPlaces) {
+    placed->is_there = false;
+    const absl::Span<const char> tiles = BytesOf(plan.tiles);
+    char* const base = static_cast<char*>(placed->memory.data());
+    RETURN_IF_ERROR(device->Stage(tiles.data(), base + placed->begins[1], tiles.size()));
+    placed->is_there = true;
+    return absl::OkStatus();
+  }
+  placed->is_there = false;
+  const std::vector<int32_t> num_tiles = {static_cast<int32_t>(plan.tiles.size())};
+  const absl::Span<const char> parts[kParts] = {BytesOf(num_tiles), BytesOf(plan.tiles),
+                                                BytesOf(plan.tokens), BytesOf(plan.parts),
+                                                BytesOf(plan.first_parts)};
+  size_t end = 0;
+  size_t* const begins = placed->begins;
   for (size_t i = 0; i < kParts; ++i) {
     size_t& room = placed->rooms[i];
     room = RoomFor(parts[i].size(), room);
@@ -61,7 +87,8 @@ absl::Status PlacedAttention::Place(CudaDevice* device, const StepTables& step, 
                    reinterpret_cast<const cuda::AttentionPart*>(base + begins[3]),
                    reinterpret_cast<const int32_t*>(base + begins[4])},
                   (num_tiles[0] + kTilesAtATime - 1) / kTilesAtATime * kTilesAtATime,
-                  plan_.num_partials};
+                  plan.num_partials};
+  placed->is_there = true;
   return absl::OkStatus();
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "engine/backend/cuda/attention_plan.h"
 #include "engine/backend/cuda/cuda_device.h"
+#include "engine/backend/cuda/kept_plan.h"
 
 namespace lm {
 
@@ -22,6 +23,9 @@ class PlacedAttention {
     int64_t most_tiles;    // at least as many as there are
     int64_t num_partials;  // of AttentionTile::partial
   };
+
+  // Until null is set there is no plan, but room for any of a step within the bounds.
+  void set_bounds(const StepBounds* bounds) { bounds_ = bounds; }
 
   // Plans the step for the kinds that the steps before have asked for.
   // REQUIRES: no kernel waits in the device's queue.
@@ -35,17 +39,21 @@ class PlacedAttention {
  private:
   static constexpr size_t kParts = 5;  // arrays
   struct Placed {
-    AttentionKind kind;
+    explicit Placed(const AttentionKind& kind) : kept(kind) {}
+    KeptPlan kept;
     CudaScratch memory;
     size_t rooms[kParts] = {};  // bytes at most
-    Plan plan;
+    size_t begins[kParts] = {};
+    Plan plan = {};
+    bool is_there = false;  // in the memory, as it was kept last
   };
 
   absl::Status Place(CudaDevice* device, const StepTables& step, Placed* placed);
+  absl::Status MakeRoom(CudaDevice* device, Placed* placed);
 
+  const StepBounds* bounds_ = nullptr;
   std::deque<Placed> placed_;
   CudaScratch partials_;
-  AttentionPlan plan_;
   std::vector<char> packed_;
 };
 

@@ -26,6 +26,14 @@ absl::Status PlacedStep::Place(CudaDevice* device, const StepTables& tables,
   first_list_ = static_cast<int32_t>(parts.size());
   for (const std::vector<int32_t>& list : tables.row_lists) parts.push_back(BytesOf(list));
 
+  if (device->rehearses()) {
+    size_t bytes = 0;
+    for (const absl::Span<const char> part : parts) bytes += part.size();
+    ASSIGN_OR_RETURN(void* room, memory_.Reserve(device, BytesOfRooms(bytes, parts.size())));
+    piece_ = room;
+    begins_.assign(parts.size(), 0);
+    return PlaceRopes(device, tables);
+  }
   rooms_.resize(std::max(rooms_.size(), parts.size()));
   begins_.clear();
   size_t end = 0;

@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> CudaBackend::LoadMatrix(DType dtyp
       continue;
     }
     ASSIGN_OR_RETURN(blocks, cuda::BlocksOnDevice(dtype, std::move(blocks)));
-    ASSIGN_OR_RETURN(void* raw, input_scratch_.Reserve(device_.get(), blocks.bytes()));
+    ASSIGN_OR_RETURN(void* raw, load_scratch_.Reserve(device_.get(), blocks.bytes()));
     RETURN_IF_ERROR(device_->Upload(blocks.data(), raw, blocks.bytes()));
     RETURN_IF_ERROR(device_->Check(
         cuda::PackWeights(device_->queue(), dtype, matrix->weights(), raw, first, count),
@@ -102,22 +102,32 @@ absl::Status CudaBackend::Multiply(const WeightMatrix& w, const ProductInput& in
   if (input.rows() == 0) return absl::OkStatus();
   const cuda::PackedWeights weights = static_cast<const CudaMatrix&>(w).weights();
   const float* bias_or_null = bias.empty() ? nullptr : bias.row<float>(0);
-  const cuda::Queue& queue = device_->queue();
   if (w.dtype() == DType::kF32) {
-    return device_->Check(cuda::MultiplyFloat(queue, weights, ToMatrix(input.x), bias_or_null,
-                                              /*adds=*/false, ToMatrix(out)),
-                          "MatMul");
+    return device_->Check(
+        cuda::MultiplyFloat(device_->queue(), weights, ToMatrix(input.x), bias_or_null,
+                            /*adds=*/false, ToMatrix(out)),
+        "MatMul");
   }
-  const cuda::InputRows rows = ToInputRows(input);
-  ASSIGN_OR_RETURN(void* scratch, input_scratch_.Reserve(
-                                      device_.get(), cuda::PackedInputBytes(w.dtype(), input.rows(),
-                                                                            input.cols())));
-  cuda::PackedInput packed;
-  RETURN_IF_ERROR(
-      device_->Check(cuda::PackInput(queue, w.dtype(), rows, scratch, &packed), "MatMul"));
-  return device_->Check(cuda::MultiplyPacked(queue, w.dtype(), weights, packed, bias_or_null,
-                                             result == ProductResult::kIsAdded, ToMatrix(out)),
+  return MultiplyPacked(w.dtype(), weights, ToInputRows(input), bias_or_null,
+                        result == ProductResult::kIsAdded, ToMatrix(out), /*experts=*/nullptr,
                         "MatMul");
+}
+
+absl::Status CudaBackend::MultiplyPacked(DType dtype, const cuda::PackedWeights& w,
+                                         const cuda::InputRows& input, const float* bias, bool adds,
+                                         cuda::Matrix out, const cuda::ExpertProducts* experts,
+                                         const char* op) {
+  const cuda::Queue& queue = device_->queue();
+  cuda::PackedInput packed = {nullptr, nullptr, input.x.rows, w.shape.units};
+  if (!cuda::PacksOwnInput(dtype, input, out, experts)) {
+    const int64_t places = input.places == nullptr ? input.x.rows : input.num_places;
+    ASSIGN_OR_RETURN(
+        void* scratch,
+        input_scratch_.Reserve(device_.get(), cuda::PackedInputBytes(dtype, places, input.cols)));
+    RETURN_IF_ERROR(device_->Check(cuda::PackInput(queue, dtype, input, scratch, &packed), op));
+  }
+  return device_->Check(
+      cuda::MultiplyPacked(queue, dtype, w, packed, input, bias, adds, out, experts), op);
 }
 
 }  // namespace lm

@@ -30,10 +30,11 @@ struct RowNorm {
   float mean = 0;
   float scale = 1;
 
+  __device__ float Of(float x, float weight) const { return (x - mean) * scale * weight; }
   // Of value i of the group, which is the row's column at + i.
   __device__ float Apply(const NormRow& norm, float x, int64_t column) const {
     const int64_t i = column % norm.weights;
-    const float value = (x - mean) * scale * norm.weight[i];
+    const float value = Of(x, norm.weight[i]);
     return norm.bias == nullptr ? value : value + norm.bias[i];
   }
 };

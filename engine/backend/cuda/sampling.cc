@@ -30,7 +30,8 @@ size_t Aligned(size_t bytes) { return (bytes + 15) / 16 * 16; }
 }  // namespace
 
 absl::Status CudaBackend::Sample(Tensor logits, absl::Span<const SamplingRow> rows,
-                                 std::vector<absl::StatusOr<int32_t>>* tokens) {
+                                 std::vector<absl::StatusOr<int32_t>>* tokens,
+                                 std::vector<float>* margins) {
   std::vector<cuda::GreedyRow> greedy;
   std::vector<size_t> places;  // of these among the rows
   std::vector<uint64_t> masks;
@@ -53,7 +54,7 @@ absl::Status CudaBackend::Sample(Tensor logits, absl::Span<const SamplingRow> ro
     for (const auto& [token, bias] : options.logit_bias) biases.push_back({bias, token, 0});
     places.push_back(i);
   }
-  std::vector<int32_t> picked(greedy.size());
+  std::vector<cuda::PickedToken> picked(greedy.size());
   if (!greedy.empty()) {
     RETURN_IF_ERROR(device_->Begin());
     const size_t greedy_bytes = greedy.size() * sizeof(greedy[0]);
@@ -66,23 +67,24 @@ absl::Status CudaBackend::Sample(Tensor logits, absl::Span<const SamplingRow> ro
     RETURN_IF_ERROR(device_->Stage(greedy.data(), base, greedy_bytes));
     RETURN_IF_ERROR(device_->Stage(biases.data(), base + biases_at, bias_bytes));
     RETURN_IF_ERROR(device_->Stage(masks.data(), base + masks_at, mask_bytes));
-    auto* const device_tokens = reinterpret_cast<int32_t*>(base + tokens_at);
+    auto* const on_device = reinterpret_cast<cuda::PickedToken*>(base + tokens_at);
     RETURN_IF_ERROR(device_->Check(
-        cuda::PickGreatest(
-            device_->queue(), ToMatrix(logits), reinterpret_cast<const cuda::GreedyRow*>(base),
-            greedy.size(), reinterpret_cast<const uint64_t*>(base + masks_at),
-            reinterpret_cast<const cuda::TokenBias*>(base + biases_at), device_tokens),
+        cuda::PickGreatest(device_->queue(), ToMatrix(logits),
+                           reinterpret_cast<const cuda::GreedyRow*>(base), greedy.size(),
+                           reinterpret_cast<const uint64_t*>(base + masks_at),
+                           reinterpret_cast<const cuda::TokenBias*>(base + biases_at), on_device),
         "Sample"));
-    RETURN_IF_ERROR(
-        device_->Download(device_tokens, picked.data(), picked.size() * sizeof(picked[0])));
+    RETURN_IF_ERROR(device_->Download(on_device, picked.data(), picked.size() * sizeof(picked[0])));
   }
   std::vector<SamplingRow> others;
   std::vector<size_t> other_places;
   tokens->assign(rows.size(), 0);
+  if (margins != nullptr) margins->assign(rows.size(), 0);
   for (size_t i = 0, next = 0; i < rows.size(); ++i) {
     const bool on_device = next < places.size() && places[next] == i;
-    if (on_device && picked[next] >= 0) {
-      (*tokens)[i] = picked[next];
+    if (on_device && picked[next].token >= 0) {
+      (*tokens)[i] = picked[next].token;
+      if (margins != nullptr) (*margins)[i] = picked[next].margin;
     } else {
       others.push_back(rows[i]);
       other_places.push_back(i);
@@ -90,8 +92,13 @@ absl::Status CudaBackend::Sample(Tensor logits, absl::Span<const SamplingRow> ro
     if (on_device) ++next;
   }
   std::vector<absl::StatusOr<int32_t>> on_host;
-  RETURN_IF_ERROR(Backend::Sample(logits, others, &on_host));
-  for (size_t i = 0; i < others.size(); ++i) (*tokens)[other_places[i]] = std::move(on_host[i]);
+  std::vector<float> others_margins;
+  RETURN_IF_ERROR(
+      Backend::Sample(logits, others, &on_host, margins != nullptr ? &others_margins : nullptr));
+  for (size_t i = 0; i < others.size(); ++i) {
+    (*tokens)[other_places[i]] = std::move(on_host[i]);
+    if (margins != nullptr) (*margins)[other_places[i]] = others_margins[i];
+  }
   return absl::OkStatus();
 }
 

@@ -8,28 +8,31 @@ namespace {
 
 constexpr int kThreads = 1024;
 
-// A logit and its token: the greater logit, of two that are equal the lower token.
+// A logit and its token: the greater logit, of two that are equal the lower token; and the greatest
+// of the other logits.
 struct Candidate {
   double logit;
+  double next;
   int32_t token;
 
-  __device__ void Take(double other, int32_t other_token) {
-    if (other > logit || (other == logit && other_token < token)) {
-      logit = other;
-      token = other_token;
+  __device__ void Take(const Candidate& other) {
+    next = fmax(fmin(logit, other.logit), fmax(next, other.next));
+    if (other.logit > logit || (other.logit == logit && other.token < token)) {
+      logit = other.logit;
+      token = other.token;
     }
   }
 };
 
 __global__ void PickGreatestKernel(Matrix logits, const GreedyRow* rows, const uint64_t* masks,
-                                   const TokenBias* biases, int32_t* tokens) {
+                                   const TokenBias* biases, PickedToken* picked) {
   __shared__ Candidate best[kThreads / kWarp];
   __shared__ uint32_t any_bad;
   if (threadIdx.x == 0) any_bad = 0;
   __syncthreads();
   const GreedyRow row = rows[blockIdx.x];
   const float* from = logits.data + row.row * logits.stride;
-  Candidate own = {-INFINITY, INT32_MAX};
+  Candidate own = {-INFINITY, -INFINITY, INT32_MAX};
   bool bad = false;
   for (int64_t i = threadIdx.x; i < logits.cols; i += kThreads) {
     uint64_t allowed = ~uint64_t{0};
@@ -42,27 +45,26 @@ __global__ void PickGreatestKernel(Matrix logits, const GreedyRow* rows, const u
     for (int32_t b = row.first_bias; b < row.first_bias + row.num_biases; ++b) {
       if (biases[b].token == i) adjusted += biases[b].bias;
     }
-    own.Take(adjusted, static_cast<int32_t>(i));
+    own.Take({adjusted, -INFINITY, static_cast<int32_t>(i)});
   }
   if (bad) atomicMax(&any_bad, 1u);
   for (int apart = kWarp / 2; apart > 0; apart /= 2) {
-    const double logit = __shfl_xor_sync(~0u, own.logit, apart);
-    const int32_t token = __shfl_xor_sync(~0u, own.token, apart);
-    own.Take(logit, token);
+    own.Take({__shfl_xor_sync(~0u, own.logit, apart), __shfl_xor_sync(~0u, own.next, apart),
+              __shfl_xor_sync(~0u, own.token, apart)});
   }
   if (threadIdx.x % kWarp == 0) best[threadIdx.x / kWarp] = own;
   __syncthreads();
   if (threadIdx.x != 0) return;
-  for (int i = 1; i < kThreads / kWarp; ++i) own.Take(best[i].logit, best[i].token);
-  tokens[blockIdx.x] = any_bad != 0 ? -1 : own.token;
+  for (int i = 1; i < kThreads / kWarp; ++i) own.Take(best[i]);
+  picked[blockIdx.x] = {any_bad != 0 ? -1 : own.token, static_cast<float>(own.logit - own.next)};
 }
 
 }  // namespace
 
 cudaError_t PickGreatest(const Queue& queue, Matrix logits, const GreedyRow* rows, int64_t count,
-                         const uint64_t* masks, const TokenBias* biases, int32_t* tokens) {
+                         const uint64_t* masks, const TokenBias* biases, PickedToken* picked) {
   return Launch(queue, PickGreatestKernel, Grid(count), kThreads, logits, rows, masks, biases,
-                tokens);
+                picked);
 }
 
 }  // namespace lm::cuda

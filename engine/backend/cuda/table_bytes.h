@@ -24,6 +24,11 @@ inline size_t RoomFor(size_t bytes, size_t room) {
   return (std::max(bytes, 2 * room) + kTableAlignment - 1) / kTableAlignment * kTableAlignment;
 }
 
+// What rooms take together at most that have grown to so many bytes of tables as RoomFor has them.
+inline size_t BytesOfRooms(size_t bytes, size_t rooms) {
+  return 2 * bytes + rooms * kTableAlignment;
+}
+
 }  // namespace lm
 
 #endif  // LM_ENGINE_BACKEND_CUDA_TABLE_BYTES_H_

@@ -171,8 +171,9 @@ __device__ __forceinline__ float IntegerOf(int32_t bits) {
   return BitsToFloat(static_cast<uint32_t>(bits)) - kIntegerFloat;
 }
 
-// acc += a block of the unit times the tile's; acc as a fragment C.
-template <DType kType>
+// acc += a block of the unit times the tile's; acc as a fragment C, of which of each pair of
+// columns only the first may be wanted.
+template <DType kType, int kColumns = 2>
 __device__ __forceinline__ void AddBlock(const uint32_t (&a)[4], const BlockScales& scales,
                                          const BlockInput<kType>& x, float (&acc)[4]) {
   constexpr PackedFormat kFormat = kPackedFormat<kType>;
@@ -185,7 +186,7 @@ __device__ __forceinline__ void AddBlock(const uint32_t (&a)[4], const BlockScal
     MultiplyInt8(a, b0, b1, kIntegerBits, sums);
   }
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 4; i += 3 - kColumns) {
     const int row = i / 2;
     const float s = i % 2 == 0 ? x.s.x : x.s.y;
     float sum = IntegerOf(sums[i]);

@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <random>
 #include <set>
+
+#include "engine/backend/cuda/kept_plan.h"
 
 namespace lm {
 namespace {
@@ -96,6 +100,127 @@ TEST(AttentionPlanTest, TokensHaveTheChunksThatTheySee) {
       }
     }
     EXPECT_TRUE(covered.empty());
+  }
+}
+
+TEST(AttentionPlanTest, NoStepHasMoreThanTheGreatestPlan) {
+  const AttentionKind kinds[] = {
+      {.cache_class = 0, .group = 4, .kv_heads = 8, .value_dim = 128, .window = {}},
+      {.cache_class = 0, .group = 20, .kv_heads = 1, .value_dim = 64, .window = {.size = 700}},
+      {.cache_class = 0, .group = 1, .kv_heads = 32, .value_dim = 256, .window = {}}};
+  constexpr int32_t kContext = 130000;
+  const StepBounds bounds = {.tokens = 512, .context = kContext};
+  struct Shape {
+    int sequences;
+    int32_t context, tokens, shared;
+  };
+  for (const Shape& shape :
+       {Shape{64, kContext, 8, 0}, Shape{64, 9000, 8, 0}, Shape{64, 3000, 1, 64},
+        Shape{1, kContext, 1, 0}, Shape{1, kContext, 512, 0},
+        Shape{72, kContext, 7, BlocksFor(kContext)}, Shape{1, 1, 1, 0}, Shape{30, 1000, 17, 3}}) {
+    const StepTables step = SharingStep(shape.sequences, shape.context, shape.tokens, shape.shared);
+    for (const AttentionKind& kind : kinds) {
+      const AttentionPlanSizes most = GreatestPlan(kind, bounds);
+      AttentionPlan plan;
+      PlanAttention(step, kind, &plan);
+      EXPECT_LE(plan.num_partials, most.partials);
+      EXPECT_LE(plan.num_partials, MostPartials(kind, shape.context));
+      EXPECT_LE(static_cast<int64_t>(plan.tiles.size()), most.tiles);
+      EXPECT_LE(static_cast<int64_t>(plan.tokens.size()), most.tokens);
+      EXPECT_LE(static_cast<int64_t>(plan.parts.size()), most.parts);
+      EXPECT_LE(static_cast<int64_t>(plan.first_parts.size()), most.first_parts);
+    }
+  }
+}
+
+TEST(AttentionPlanTest, TheLongestContextsHaveThePartialResults) {
+  // Some 2,000 partial results fit; each sequence alone would have 400.
+  const StepTables step = SharingStep(20, 51200, 1, 0);
+  const AttentionKind kind = {
+      .cache_class = 0, .group = 4, .kv_heads = 8, .value_dim = 128, .window = {}};
+  AttentionPlan plan;
+  PlanAttention(step, kind, &plan);
+  EXPECT_LE(plan.num_partials, MostPartials(kind, 51200));
+  EXPECT_GT(plan.num_partials, MostPartials(kind, 51200) - 400);
+  const std::map<Key, int> covered = Covered(plan);
+  EXPECT_EQ(covered.size(), 20u * 400);
+  for (const auto& [key, count] : covered) EXPECT_EQ(count, 1);
+}
+
+void ExpectSamePlan(const AttentionPlan& got, const AttentionPlan& wanted) {
+  auto numbers = [](const AttentionPlan& plan) {
+    std::vector<int32_t> all = {plan.num_partials};
+    for (const cuda::AttentionTile& t : plan.tiles) {
+      all.insert(all.end(), {t.first, t.count, t.first_head, t.first_block, t.first_chunk,
+                             t.end_chunk, t.partial});
+    }
+    for (const cuda::AttentionPart& part : plan.parts) {
+      all.insert(all.end(), {part.partial, part.place});
+    }
+    for (const auto* list : {&plan.tokens, &plan.first_parts, &plan.table_of}) {
+      all.insert(all.end(), list->begin(), list->end());
+    }
+    return all;
+  };
+  ASSERT_EQ(numbers(got), numbers(wanted));
+}
+
+// Rows that decode, some with a common prefix, a new block every 32 tokens; sometimes one ends and
+// another begins, a guess is added, or a block becomes another's.
+TEST(KeptPlanTest, IsThePlanOfEachStep) {
+  constexpr int kSteps = 400, kRows = 9;
+  for (const int32_t window : {0, 100}) {
+    const AttentionKind kind = {
+        .cache_class = 0, .group = 4, .kv_heads = 2, .value_dim = 64, .window = {.size = window}};
+    std::mt19937 random(window);
+    auto below = [&random](int n) { return static_cast<int32_t>(random() % n); };
+    int32_t next_block = 100;
+    std::vector<std::vector<int32_t>> tables(kRows);
+    std::vector<int32_t> contexts(kRows);
+    auto grow = [&](int row) {
+      while (static_cast<int32_t>(tables[row].size()) < BlocksFor(contexts[row])) {
+        tables[row].push_back(next_block++);
+      }
+    };
+    auto begin = [&](int row) {
+      contexts[row] = 300 + below(600);
+      tables[row].clear();
+      for (int32_t b = 0; b < 4 * below(3); ++b) tables[row].push_back(b);
+    };
+    for (int row = 0; row < kRows; ++row) begin(row);
+    KeptPlan kept(kind);
+    int counts[3] = {};
+    for (int step_number = 0; step_number < kSteps; ++step_number) {
+      if (step_number % 50 == 49) begin(below(kRows));
+      const int guesses = step_number % 70 == 60 ? below(kRows) : -1;
+      StepTables step;
+      step.blocks.resize(1);
+      for (int row = 0; row < kRows; ++row) {
+        const std::vector<int32_t> ids(row == guesses ? 3 : 1);
+        contexts[row] += static_cast<int32_t>(ids.size());
+        grow(row);
+        if (window > 0) {  // blocks that nobody sees any more are given back
+          for (int32_t b = 0; b < (contexts[row] - window - 40) / kKvBlockTokens; ++b) {
+            tables[row][b] = -1;
+          }
+        }
+        step.Append(ids.data(), static_cast<int32_t>(ids.size()),
+                    contexts[row] - static_cast<int32_t>(ids.size()));
+        step.blocks[0].insert(step.blocks[0].end(), tables[row].begin(), tables[row].end());
+      }
+      if (step_number % 90 == 80) {  // two have found the same beginning
+        const int from = below(kRows), to = below(kRows);
+        std::copy_n(tables[from].begin(), 4, tables[to].begin());
+      }
+      ++counts[static_cast<int>(kept.Follow(step))];
+      AttentionPlan wanted;
+      PlanAttention(step, kind, &wanted);
+      ExpectSamePlan(kept.plan(), wanted);
+    }
+    EXPECT_GT(counts[static_cast<int>(KeptPlan::Change::kNone)], kSteps / 2);
+    EXPECT_GT(counts[static_cast<int>(KeptPlan::Change::kPlaces)], 30);
+    EXPECT_GT(counts[static_cast<int>(KeptPlan::Change::kAll)], 10);
+    EXPECT_LT(counts[static_cast<int>(KeptPlan::Change::kAll)], kSteps / 3);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "engine/backend/cuda/cuda_ops.h"
 #include "engine/backend/cuda/device_list.h"
 #include "engine/backend/cuda/placed_step.h"
@@ -25,8 +26,10 @@ struct FakeCuda {
   cudaError_t error = cudaSuccess;
   bool sticky = false;
   int devices = 1;
+  int current = -1;
   int compute_major = 9;
   int launches = 0;
+  int allocations = 0;
   int graph_launches = 0;
   std::map<void*, int> nodes = {};  // of a graph
   std::set<void*> memory = {};
@@ -72,7 +75,12 @@ constexpr CudaApi kFakeApi = {
             properties->major = fake.compute_major;
           });
         },
-    .SetDevice = [](int) { return fake.Call(); },
+    .GetDevice =
+        [](int* device) {
+          *device = fake.current;
+          return cudaSuccess;
+        },
+    .SetDevice = [](int device) { return Unless([device] { fake.current = device; }); },
     .StreamCreateWithFlags =
         [](cudaStream_t* stream, unsigned) {
           return Unless([&] {
@@ -90,6 +98,7 @@ constexpr CudaApi kFakeApi = {
     .Malloc =
         [](void** data, size_t bytes) {
           return Unless([&] {
+            ++fake.allocations;
             *data = std::malloc(bytes);
             fake.memory.insert(*data);
           });
@@ -128,6 +137,7 @@ constexpr CudaApi kFakeApi = {
           EXPECT_LE(shared_bytes, 99u << 10);  // what every GPU has that is supported
           return Unless([&] { ++fake.launches; });
         },
+    .FuncGetAttributes = [](cudaFuncAttributes*, const void*) { return fake.Call(); },
     .FuncSetAttribute = [](const void*, cudaFuncAttribute, int) { return fake.Call(); },
     .GraphCreate =
         [](cudaGraph_t* graph) { return Unless([&] { *graph = Handle<cudaGraph_t>(); }); },
@@ -344,6 +354,35 @@ TEST(CudaFaultTest, AnEmptyBatchLaunchesNothing) {
   EXPECT_GT(fake.launches, 2 * kPacked);
 }
 
+TEST(CudaFaultTest, WhatAMatrixIsLoadedThroughIsGivenBack) {
+  fake = {};
+  auto backend = CudaBackend::Create(kFakeApi, 0).value();
+  Buffer blocks = Buffer::AllocateHost(5 * RowBytes(DType::kQ8_0, 256)).value();
+  const size_t before = fake.memory.size();
+  auto w = backend->LoadMatrix(DType::kQ8_0, 5, 256, std::move(blocks)).value();
+  EXPECT_EQ(fake.memory.size(), before + 2);
+  const StepTables none;
+  ASSERT_TRUE(backend->BeginStep(&none).ok());
+  EXPECT_EQ(fake.memory.size(), before + 1);
+}
+
+TEST(CudaFaultTest, ARehearsalTakesMemoryAndLaunchesNothing) {
+  fake = {};
+  auto backend = CudaBackend::Create(kFakeApi, 0).value();
+  const StepBounds bounds = {.tokens = 60, .context = 200};
+  backend->set_rehearsal(&bounds);
+  ASSERT_TRUE(RunEveryOp(backend.get(), 60).ok());
+  EXPECT_EQ(fake.launches, 0);
+  EXPECT_EQ(fake.graph_launches, 0);
+  backend->set_rehearsal(nullptr);
+  const int before = fake.allocations;
+  ASSERT_TRUE(RunEveryOp(backend.get(), 60).ok());
+  EXPECT_GT(fake.launches, 0);
+  const int first = fake.allocations - before;
+  ASSERT_TRUE(RunEveryOp(backend.get(), 60).ok());
+  EXPECT_EQ(fake.allocations - before, 2 * first);  // what RunEveryOp itself allocates
+}
+
 TEST(CudaFaultTest, AStepThatIsNotPlacedHasNotBegun) {
   const StepTables small = StepOf(1), large = StepOf(40);
   for (int n = 1;; ++n) {
@@ -356,7 +395,7 @@ TEST(CudaFaultTest, AStepThatIsNotPlacedHasNotBegun) {
     fake = {.fail_at = n, .error = cudaErrorMemoryAllocation, .memory = fake.memory};
     const absl::Status status = backend->BeginStep(&large);
     if (status.ok()) {
-      EXPECT_GT(n, 10);
+      EXPECT_GT(n, 5);
       break;
     }
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
@@ -459,18 +498,18 @@ TEST(LaunchRecorderTest, AListThatComesAgainIsLaunchedAsAGraph) {
     add(kKernels, 1);
     const int calls = fake.calls;
     EXPECT_EQ(recorder.Flush(), cudaSuccess);
-    EXPECT_EQ(fake.calls, calls + 2);  // the device is chosen, the graph launched
+    EXPECT_EQ(fake.calls, calls + 1);  // the graph is launched
     EXPECT_EQ(fake.graph_launches, 2);
     add(kKernels, 2);
     EXPECT_EQ(recorder.Flush(), cudaSuccess);
-    EXPECT_EQ(fake.calls, calls + 4 + kKernels);  // each node has been told
+    EXPECT_EQ(fake.calls, calls + 2 + kKernels);  // each node has been told
     EXPECT_EQ(fake.launches, 4 * kKernels);
     add(3, 1);  // too few for a graph
     EXPECT_EQ(recorder.Flush(), cudaSuccess);
     EXPECT_EQ(fake.graph_launches, 3);
 
     add(kKernels, 2);
-    fake.fail_at = fake.calls + 2;
+    fake.fail_at = fake.calls + 1;
     fake.error = cudaErrorLaunchFailure;
     recorder.FlushForNow();
     EXPECT_EQ(recorder.Flush(), cudaErrorLaunchFailure);  // it is not lost
@@ -485,7 +524,7 @@ TEST(LaunchRecorderTest, WithoutAGraphTheKernelsAreLaunchedOneByOne) {
   constexpr int kKernels = 10;
   static const char kKernel[kKernels] = {};
   // The calls of making a graph: one to create it, one a node, one to instantiate it.
-  for (int failing = 2; failing < 2 + kKernels + 2; ++failing) {
+  for (int failing = 1; failing < 1 + kKernels + 2; ++failing) {
     SCOPED_TRACE(failing);
     fake = {};
     {
@@ -508,7 +547,7 @@ TEST(LaunchRecorderTest, WithoutAGraphTheKernelsAreLaunchedOneByOne) {
       EXPECT_EQ(flush(), cudaSuccess);
       EXPECT_EQ(fake.graph_launches, 1);
       ++argument;
-      fake.fail_at = fake.calls + 3;  // the second node does not take it
+      fake.fail_at = fake.calls + 2;  // the second node does not take it
       EXPECT_EQ(flush(), cudaSuccess);
       EXPECT_EQ(fake.launches, 4 * kKernels);
       EXPECT_EQ(fake.graph_launches, 1);
@@ -521,22 +560,76 @@ TEST(LaunchRecorderTest, WithoutAGraphTheKernelsAreLaunchedOneByOne) {
 
 TEST(CudaDeviceListTest, SaysWhyADeviceIsNotUsed) {
   fake = {.fail_at = 1, .error = cudaErrorInsufficientDriver};
-  absl::Status status = CheckCudaDevice(kFakeApi, 0);
+  absl::Status status = FindCudaDevice(kFakeApi, 0).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the NVIDIA driver is missing, or older"));
   fake = {.devices = 0};
-  EXPECT_THAT(std::string(CheckCudaDevice(kFakeApi, 0).message()), HasSubstr("no GPU"));
+  EXPECT_THAT(std::string(FindCudaDevice(kFakeApi, 0).status().message()), HasSubstr("no GPU"));
   fake = {};
-  EXPECT_TRUE(CheckCudaDevice(kFakeApi, 0).ok());
-  EXPECT_THAT(std::string(CheckCudaDevice(kFakeApi, 1).message()),
+  EXPECT_TRUE(FindCudaDevice(kFakeApi, 0).ok());
+  EXPECT_THAT(std::string(FindCudaDevice(kFakeApi, 1).status().message()),
               HasSubstr("no CUDA device 1: there are 1"));
   fake = {.devices = 2, .compute_major = 7};
-  EXPECT_THAT(std::string(CheckCudaDevice(kFakeApi, 1).message()),
-              HasSubstr("CUDA device 1 (Fake GPU) cannot be used: its compute capability is 7.0"));
+  EXPECT_THAT(std::string(FindCudaDevice(kFakeApi, 1).status().message()),
+              HasSubstr("CUDA device 1 (Fake GPU) cannot be used: its compute capability is 7.0; "
+                        "this build's kernels are for 8.0"));
   auto devices = ListCudaDevices(kFakeApi).value();
   ASSERT_EQ(devices.size(), 2u);
   EXPECT_EQ(devices[0].name, "Fake GPU");
   EXPECT_EQ(devices[0].memory_bytes, 1000);
+}
+
+TEST(CudaDeviceTest, AGpuThatHasNoKernelsIsNotOpened) {
+  fake = {.fail_at = 4, .error = cudaErrorNoKernelImageForDevice};  // FuncGetAttributes
+  const absl::Status status = CudaBackend::Create(kFakeApi, 0).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(
+      std::string(status.message()),
+      HasSubstr("no CUDA device: cuda:0 cannot be used: Fake GPU has compute capability 9.0, "
+                "and this build's kernels, which are for 8.0"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("(CUDA error 209)"));
+  EXPECT_TRUE(fake.memory.empty());
+}
+
+// An error before there is a queue is no fault of the device's.
+TEST(CudaDeviceTest, WhatIsNotOpenedIsNotLost) {
+  for (int n = 1; n <= 6; ++n) {
+    for (const bool sticky : {false, true}) {
+      fake = {.fail_at = n, .error = cudaErrorDevicesUnavailable, .sticky = sticky};
+      const absl::Status status = CudaBackend::Create(kFakeApi, 0).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << n;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("(CUDA error 46)"));
+      const bool opened = n == 6 && sticky;  // its queue is there, and does not answer
+      EXPECT_EQ(absl::StrContains(status.message(), "is lost"), opened) << n << ": " << status;
+      EXPECT_TRUE(fake.memory.empty());
+    }
+  }
+}
+
+TEST(CudaDeviceTest, ErrorsSayWhereOnlyANewProcessHelps) {
+  struct Fault {
+    cudaError_t error;
+    bool ends_cuda;
+  };
+  for (const Fault fault :
+       {Fault{cudaErrorIllegalAddress, true}, Fault{cudaErrorLaunchFailure, true},
+        Fault{cudaErrorECCUncorrectable, false}}) {
+    fake = {};
+    {
+      auto backend = CudaBackend::Create(kFakeApi, 0).value();
+      fake.fail_at = fake.calls + 1;
+      fake.error = fault.error;
+      fake.sticky = true;
+      const absl::Status lost = backend->Synchronize();
+      EXPECT_EQ(lost.code(), absl::StatusCode::kUnavailable);
+      // Whoever opens it again hears the same.
+      for (const absl::Status& status : {lost, CudaBackend::Create(kFakeApi, 0).status()}) {
+        EXPECT_EQ(absl::StrContains(status.message(), "new process only: start this one anew"),
+                  fault.ends_cuda)
+            << status;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -230,8 +230,10 @@ TEST_P(ExpertsTest, InfiniteLogitsChooseExpertsThatThereAre) {
 }
 
 // Each slot's product has the bits of a product by itself with its expert's matrix.
+// `padding` values lie between the slots' rows.
 void ExpectProductsOfExperts(Backend* backend, DType dtype, int64_t rows, int64_t experts,
-                             int32_t chosen, Random* random) {
+                             int32_t chosen, Random* random, int64_t padding = 3,
+                             absl::Span<const int32_t> given = {}) {
   constexpr int64_t kCols = 256, kWidth = 40;
   SCOPED_TRACE(absl::StrCat(Traits(dtype).name, ", ", rows, " rows, ", experts, " experts"));
   std::vector<std::unique_ptr<WeightMatrix>> first, second;
@@ -258,10 +260,10 @@ void ExpectProductsOfExperts(Backend* backend, DType dtype, int64_t rows, int64_
 
   ExpertRoutes routes;
   const HostRoutes host = RouteOn(backend, DeviceMatrix(backend, random->Normals(rows, experts)),
-                                  {.chosen = chosen}, &routes);
+                                  {.chosen = chosen, .given = given}, &routes);
   const int64_t slots = rows * chosen;
   const Matrix x = random->Normals(slots, 2 * kCols), before = random->Normals(slots, 70);
-  const DeviceMatrix device_x(backend, x, 3);
+  const DeviceMatrix device_x(backend, x, padding);
   for (ProductResult result : {ProductResult::kReplaces, ProductResult::kIsAdded}) {
     const DeviceMatrix got(backend, before, 1), wanted(backend, before, 1);
     const ProductInput plain = ProductInput::Plain(device_x.tensor().Cols(0, kCols)),
@@ -299,8 +301,11 @@ TEST_P(ExpertsTest, ProductsOfExpertsHaveTheBitsOfEach) {
   Random random(58);
   for (DType dtype : WeightTypes()) {
     ExpectProductsOfExperts(backend(), dtype, 1, 7, 3, &random);
+    ExpectProductsOfExperts(backend(), dtype, 1, 7, 3, &random, /*padding=*/0);
     ExpectProductsOfExperts(backend(), dtype, 9, 4, 2, &random);
   }
+  // A row that has an expert twice.
+  ExpectProductsOfExperts(backend(), DType::kQ4_K, 1, 7, 3, &random, /*padding=*/0, {5, 2, 5});
   // Groups of each size that a device has.
   for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kMXFP4,
                       DType::kQ4_K, DType::kIQ2_XXS}) {

@@ -132,6 +132,26 @@ TEST_P(KvCacheTest, Int8KeepsWhatIsNotFiniteToItsTokenAndHead) {
   }
 }
 
+// In binary16 the CUDA backend has the greatest there is for it, the others infinity.
+TEST_P(KvCacheTest, F16ValuesBeyondTheRangeAreTheGreatestOrInfinite) {
+  const bool saturates = backend()->numeric_contract() == NumericContract::kRowInvariant;
+  for (const int dim : {16, 18}) {
+    DeviceKv kv(backend(), DType::kF16, 1, 1, dim);
+    Matrix k(1, dim), v(1, dim);
+    const float stored[] = {65504, 65519, 65520, 1e6f, -1e30f, INFINITY, NAN};
+    std::copy(std::begin(stored), std::end(stored), v.row(0));
+    kv.Store(k, v, {0});
+    const Matrix got = ReadValue(backend(), kv, {0}, 0);
+    for (int i = 0; i < 5; ++i) {
+      const float wanted = i < 2 || saturates ? 65504 : INFINITY;
+      EXPECT_EQ(got.values[i], std::copysign(wanted, stored[i])) << stored[i];
+    }
+    EXPECT_EQ(got.values[5], INFINITY);
+    EXPECT_TRUE(std::isnan(got.values[6]));
+    EXPECT_EQ(got.values[7], 0);
+  }
+}
+
 TEST_P(KvCacheTest, AZeroedBlockHoldsNothing) {
   Random random(33);
   DeviceKv kv(backend(), DType::kF16, 3, 2, 16);

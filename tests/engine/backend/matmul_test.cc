@@ -144,6 +144,45 @@ TEST_P(MatMulTest, LongRowsMatchReference) {
   }
 }
 
+// More panels of rows than a device's thread blocks have one of each.
+TEST_P(MatMulTest, TallMatricesMatchReference) {
+  constexpr int64_t kRows = 8453;
+  Random random(17);
+  for (DType dtype : {DType::kF16, DType::kQ8_0, DType::kQ4_K}) {
+    for (const auto& [t, k] : {std::pair(1, 768), {5, 256}}) {
+      SCOPED_TRACE(absl::StrCat(Traits(dtype).name, " t=", t));
+      const Buffer blocks = RandomWeights(dtype, kRows, k, &random);
+      const Matrix x = random.Normals(t, k);
+      ExpectProduct(*backend(), dtype,
+                    Multiply(reference(), *Load(reference(), dtype, kRows, k, blocks), x),
+                    Multiply(backend(), *Load(backend(), dtype, kRows, k, blocks), x));
+    }
+  }
+}
+
+// What waits to be launched on a device with others of its kind keeps the memory that it needs.
+TEST_P(MatMulTest, ProductsOfSeveralWidthsInTurnMatchReference) {
+  constexpr int64_t kRows = 16;
+  Random random(18);
+  std::vector<std::unique_ptr<DeviceMatrix>> inputs, outs;
+  std::vector<std::unique_ptr<WeightMatrix>> weights;
+  std::vector<Matrix> wanted;
+  for (const int64_t k : {14336, 4096, 256}) {
+    const Buffer blocks = RandomWeights(DType::kQ4_K, kRows, k, &random);
+    const Matrix x = random.Normals(1, k);
+    wanted.push_back(Multiply(reference(), *Load(reference(), DType::kQ4_K, kRows, k, blocks), x));
+    weights.push_back(Load(backend(), DType::kQ4_K, kRows, k, blocks));
+    inputs.push_back(std::make_unique<DeviceMatrix>(backend(), x));
+    outs.push_back(std::make_unique<DeviceMatrix>(backend(), 1, kRows));
+  }
+  for (size_t i = 0; i < weights.size(); ++i) {
+    ASSERT_TRUE(backend()->MatMul(*weights[i], inputs[i]->tensor(), {}, outs[i]->tensor()).ok());
+  }
+  for (size_t i = 0; i < weights.size(); ++i) {
+    ExpectProduct(*backend(), DType::kQ4_K, wanted[i], outs[i]->Download());
+  }
+}
+
 TEST_P(MatMulTest, ARowHasTheSameBitsInEveryBatchOnAnyThreads) {
   Random random(5);
   constexpr int64_t kRows = 150;

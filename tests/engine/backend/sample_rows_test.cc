@@ -12,15 +12,23 @@ class SampleRowsTest : public BackendTest {
  protected:
   void ExpectSamplesOfHost(Matrix logits, const std::vector<SamplingRow>& rows) {
     DeviceMatrix on_device(backend(), logits, /*padding=*/3);
-    std::vector<absl::StatusOr<int32_t>> got;
-    ASSERT_TRUE(backend()->Sample(on_device.tensor(), rows, &got).ok());
+    std::vector<absl::StatusOr<int32_t>> got, got_alone;
+    std::vector<float> margins;
+    ASSERT_TRUE(backend()->Sample(on_device.tensor(), rows, &got, &margins).ok());
+    ASSERT_TRUE(backend()->Sample(on_device.tensor(), rows, &got_alone, nullptr).ok());
+    EXPECT_EQ(got, got_alone);
     ASSERT_EQ(got.size(), rows.size());
+    ASSERT_EQ(margins.size(), rows.size());
     for (size_t i = 0; i < rows.size(); ++i) {
       const absl::Span<const float> row(logits.row(rows[i].row), logits.cols);
       const absl::StatusOr<int32_t> wanted = SampleToken(row, rows[i]);
       ASSERT_EQ(wanted.ok(), got[i].ok()) << i << ": " << wanted.status() << got[i].status();
       if (wanted.ok()) {
         EXPECT_EQ(*wanted, *got[i]) << i;
+        if (!rows[i].allowed.empty() || !rows[i].options.logit_bias.empty()) continue;
+        const float margin = MarginOf(row, *wanted);
+        EXPECT_TRUE(margin == margins[i] || std::abs(margin - margins[i]) < 1e-6f)
+            << i << ": " << margin << " " << margins[i];
       } else {
         EXPECT_EQ(wanted.status(), got[i].status()) << i;
       }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/runtime/draft_model.h"
 #include "engine/runtime/draft_odds.h"
 #include "engine/runtime/engine.h"
 #include "engine/runtime/prompt_lookup.h"
@@ -166,8 +167,50 @@ TEST(DraftOddsTest, AModelsNextTokenIsAsGoodAsTheOneBeforeUntilItIsAskedFor) {
   for (int i = 0; i < 100; ++i) odds.Record(kFirst, false, i % 4 != 0);
   EXPECT_EQ(odds.Of(kFirst + 3, false), odds.Of(kFirst, false));
   odds.Record(kFirst + 1, false, false);
-  EXPECT_LT(odds.Of(kFirst + 1, false), 0.5);
+  EXPECT_LT(odds.Of(kFirst + 1, false), odds.Of(kFirst, false));
   EXPECT_EQ(odds.Of(kFirst + 3, false), odds.Of(kFirst + 1, false));
+}
+
+TEST(DraftOddsTest, AMarginIsAsGoodAsTheModelUntilItIsSeen) {
+  constexpr int32_t kFirst = ModelDrafter::kFirstKind, kMargin = ModelDrafter::kFirstMarginKind;
+  constexpr int32_t kLater = kMargin + ModelDrafter::kMarginKinds;
+  DraftOdds odds;
+  for (int i = 0; i < 100; ++i) odds.Record(kFirst, false, i % 4 != 0);
+  EXPECT_EQ(odds.Of(kMargin + 2, false), odds.Of(kFirst, false));
+  EXPECT_EQ(odds.Of(kLater + 2, false), odds.Of(kFirst, false));
+  for (int i = 0; i < 50; ++i) {
+    odds.Record(kMargin + 2, false, false);
+    odds.Record(kMargin + 6, false, true);
+  }
+  EXPECT_LT(odds.Of(kMargin + 2, false), 0.1);
+  EXPECT_GT(odds.Of(kMargin + 6, false), 0.9);
+  // One further on is like the first with that margin.
+  EXPECT_EQ(odds.Of(kLater + 6, false), odds.Of(kMargin + 6, false));
+  EXPECT_EQ(odds.Of(kMargin + 4, false), odds.Of(kFirst, false));
+  EXPECT_EQ(odds.Of(kMargin + 6, true), 0.5);
+}
+
+// How sure it is of each token, and no token more than is worth it.
+TEST(DraftModelTest, GoesOnAsLongAsItIsWorthIt) {
+  auto model = Model::Load(LM_TESTDATA "/models/qwen3-f32.gguf", {});
+  ASSERT_TRUE(model.ok()) << model.status();
+  const std::atomic<bool> cancel{false};
+  DraftModel drafter(&(*model)->language_model(), &cancel);
+  Text all;
+  for (const size_t longest : {5, 1, 3}) {
+    std::unique_ptr<DraftMemory> memory;
+    const Text context = {3, 50, 100, 7};
+    DraftRow row{.context = context, .most = 5, .memory = &memory};
+    std::vector<CacheOp> no_ops;
+    drafter.Propose(
+        absl::MakeSpan(&row, 1),
+        [longest](const DraftRow& r) { return r.draft.tokens.size() < longest; }, &no_ops);
+    ASSERT_EQ(row.draft.tokens.size(), longest);
+    ASSERT_EQ(row.draft.margins.size(), longest);
+    if (all.empty()) all = row.draft.tokens;
+    EXPECT_EQ(row.draft.tokens, Text(all.begin(), all.begin() + longest));
+    for (const float margin : row.draft.margins) EXPECT_GT(margin, 0);
+  }
 }
 
 // The model's own layer knows what prompt lookup cannot: of a text in which nothing repeats.

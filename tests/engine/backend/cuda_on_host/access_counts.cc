@@ -12,7 +12,7 @@ constexpr int kLanes = 32, kBanks = 32, kBankBytes = 4, kSectorBytes = 32;
 
 // An instruction of a warp.
 struct Request {
-  bool shared = false, writes = false;
+  bool shared = false, writes = false, copies = false;
   int bytes = 0;  // of a lane
   int lanes = 0;
   uintptr_t addresses[kLanes];
@@ -34,6 +34,7 @@ uint32_t lane_number = 0;
 LaunchCounts counts;                                   // of the launch
 std::map<Region*, std::pair<double, double>> touched;  // sectors of one block, of several
 std::vector<int> load_waits(32);                       // of the block's warps
+std::vector<double> copy_waits(32);
 std::vector<LaunchCounts> all;
 
 uint32_t NumberOf(const void* place) {
@@ -91,7 +92,7 @@ void CountGlobal(const Request& request, double* burst) {
   ++to.requests;
   const int sectors = Distinct(request, 0, request.lanes, kSectorBytes, units, kNothing);
   to.sectors += sectors;
-  if (!request.writes) *burst += sectors * kSectorBytes;
+  if (!request.writes && !request.copies) *burst += sectors * kSectorBytes;
   // Bytes in the accesses' own unit, or in single ones where they overlap.
   bool aligned = true;
   for (int i = 0; i < request.lanes; ++i) aligned &= request.addresses[i] % request.bytes == 0;
@@ -155,12 +156,13 @@ void EndLaunch(double scale) {
   same->barriers += counts.barriers;
   same->most_burst_bytes = std::max(same->most_burst_bytes, counts.most_burst_bytes);
   same->most_load_waits = std::max(same->most_load_waits, counts.most_load_waits);
+  same->most_copy_waits = std::max(same->most_copy_waits, counts.most_copy_waits);
 }
 
 void BeginLane() { ++lane_number; }
 
-void CountAccess(const void* place, uintptr_t address, int bytes, bool writes, Region* region,
-                 uint32_t run, uint32_t first_run) {
+void CountAccess(const void* place, uintptr_t address, int bytes, bool writes, bool copies,
+                 Region* region, uint32_t run, uint32_t first_run) {
   const uint32_t number = NumberOf(place);
   Place& at = places[number];
   if (at.lane_number != lane_number) {
@@ -173,6 +175,7 @@ void CountAccess(const void* place, uintptr_t address, int bytes, bool writes, R
     Request& request = requests[num_requests];
     request.shared = region->shared;
     request.writes = writes;
+    request.copies = copies;
     request.bytes = bytes;
     request.lanes = 0;
     at.requests.push_back(static_cast<uint32_t>(num_requests++));
@@ -194,7 +197,10 @@ void CountAccess(const void* place, uintptr_t address, int bytes, bool writes, R
   }
 }
 
-void BeginBlock() { std::fill(load_waits.begin(), load_waits.end(), 0); }
+void BeginBlock() {
+  std::fill(load_waits.begin(), load_waits.end(), 0);
+  std::fill(copy_waits.begin(), copy_waits.end(), 0.0);
+}
 
 void EndSegment(int warp) {
   double burst = 0;
@@ -214,6 +220,11 @@ void EndSegment(int warp) {
     places[number].lane_number = 0;
   }
   used_places.clear();
+}
+
+void CountCopyWait(int warp, int groups_left) {
+  copy_waits[warp] += 1.0 / (groups_left + 1);
+  counts.most_copy_waits = std::max(counts.most_copy_waits, copy_waits[warp]);
 }
 
 void CountMma(bool int8, double multiplications) {

@@ -46,9 +46,12 @@ struct LaunchCounts {
   double shuffles = 0;  // of a warp, and reductions
   double barriers = 0;  // of a block
   // Of a warp, at most: bytes that it asks for before it waits for others (at a barrier, or for an
-  // instruction of all lanes), and times that it waits with some under way.
+  // instruction of all lanes), and times that it waits with some under way. Copies to shared memory
+  // are not among these: their waits are those for groups of copies, of which one that leaves n
+  // groups under way is 1 / (n + 1).
   double most_burst_bytes = 0;
   double most_load_waits = 0;
+  double most_copy_waits = 0;
 };
 
 // Between these calls the accesses of a launch are counted; `scale`: blocks of the grid to each one
@@ -58,11 +61,13 @@ void EndLaunch(double scale);
 
 // The accesses that follow are a lane's first ones since its warp met.
 void BeginLane();
-// `place` is of the program; the run is the thread block's (device_memory.h).
-void CountAccess(const void* place, uintptr_t address, int bytes, bool writes, Region* region,
-                 uint32_t run, uint32_t first_run);
+// `place` is of the program; the run is the thread block's (device_memory.h); `copies`: nobody
+// waits for it here.
+void CountAccess(const void* place, uintptr_t address, int bytes, bool writes, bool copies,
+                 Region* region, uint32_t run, uint32_t first_run);
 void BeginBlock();
 void EndSegment(int warp);  // all its lanes have come to where they wait
+void CountCopyWait(int warp, int groups_left);
 void CountMma(bool int8, double multiplications);
 void CountFma();
 void CountShuffle();

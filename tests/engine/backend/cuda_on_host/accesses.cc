@@ -134,14 +134,16 @@ void See(const void* place, const void* data, int bytes, AccessKind kind, bool a
     Check(place, address, bytes, kind, region);
   }
   if (simulation.counts) {
-    CountAccess(place, address, bytes, kind != AccessKind::kRead, region, running->by.run,
-                running->by.first_run);
+    CountAccess(place, address, bytes, kind != AccessKind::kRead, running->copies, region,
+                running->by.run, running->by.first_run);
   }
 }
 
 void SeeCopyBegin(const void* place, void* shared, const void* from) {
+  running->copies = true;
   See(place, from, kCopyBytes, AccessKind::kRead, true);
   See(static_cast<const char*>(place) + 1, shared, kCopyBytes, AccessKind::kWrite, true);
+  running->copies = false;
   const auto address = reinterpret_cast<uintptr_t>(shared);
   for (Region* region : running->shared) {
     if (address < region->begin || address + kCopyBytes > region->end) continue;

@@ -25,6 +25,7 @@ struct Running {
   Accessor by = {};
   dim3 block;
   uintptr_t stack_begin = 0, stack_end = 0;
+  bool copies = false;  // the thread begins a copy
   std::set<std::pair<const void*, FaultKind>> reported;
 };
 

@@ -51,8 +51,8 @@ void Print(const std::string& step) {
          {c.loads.requests, c.loads.sectors, c.loads.bytes, c.stores.requests, c.stores.sectors,
           c.stores.bytes, c.shared.requests, c.shared.wavefronts, c.shared.least_wavefronts,
           c.dram_bytes, c.mma_int8, c.mma_16, c.mma_instructions, c.fma, c.shuffles, c.barriers,
-          c.most_burst_bytes, c.most_load_waits}) {
-      std::printf("\t%.0f", value);
+          c.most_burst_bytes, c.most_load_waits, c.most_copy_waits}) {
+      std::printf("\t%.10g", value);
     }
     std::printf("\n");
   }
@@ -84,7 +84,7 @@ int Run(const char* path, int64_t most_blocks) {
       "step\tkernel\tgrid_x\tgrid_y\tthreads\tshared_bytes\tlaunches\tload_requests\tload_sectors\t"
       "load_bytes\tstore_requests\tstore_sectors\tstore_bytes\tshared_requests\twavefronts\t"
       "least_wavefronts\tdram_bytes\tmma_int8\tmma_16\tmma_instructions\tfma\tshuffles\tbarriers\t"
-      "most_burst_bytes\tmost_load_waits\n");
+      "most_burst_bytes\tmost_load_waits\tmost_copy_waits\n");
   for (const Kind& kind : kKinds) {
     // What chooses experts must be computed; experts' groups differ, and tiles of decoding rows.
     simulation.most_blocks_of = {{"Embed", 0},
@@ -92,7 +92,7 @@ int Run(const char* path, int64_t most_blocks) {
                                  {"MultiplyFloat", 0},
                                  {"ChooseExperts", 0},
                                  {"GroupSlots", 0},
-                                 {"MultiplyFewOfExperts", 16 * most_blocks},
+                                 {"MultiplyStreamedOfExperts", 16 * most_blocks},
                                  {"MultiplyManyOfExperts", 4 * most_blocks},
                                  {"AttentionTiles", (kind.count == 1 ? 16 : 3) * most_blocks}};
     // The third time everything has its room, and a decoding step its graph.

@@ -60,6 +60,14 @@ void FreeOnDevice(void* data) {
   std::free(static_cast<char*>(data) - kRoom);
 }
 
+int64_t BytesAllocated() {
+  int64_t bytes = 0;
+  for (const auto& [end, region] : Allocations()) {
+    bytes += static_cast<int64_t>(region->end - region->begin);
+  }
+  return bytes;
+}
+
 int64_t NumAllocations() { return static_cast<int64_t>(Allocations().size()); }
 
 Region* AllocationOf(uintptr_t address) {

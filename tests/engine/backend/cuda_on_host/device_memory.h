@@ -111,6 +111,7 @@ struct Region {
 void* AllocateOnDevice(size_t bytes);
 void FreeOnDevice(void* data);
 int64_t NumAllocations();
+int64_t BytesAllocated();
 
 // The allocation that an address is in, or null.
 Region* AllocationOf(uintptr_t address);

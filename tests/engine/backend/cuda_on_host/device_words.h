@@ -45,8 +45,8 @@ cudaError_t LaunchShared(const Queue& queue, void (*kernel)(Parameters...), dim3
   void* pointers[] = {&arguments...};
   const size_t sizes[] = {sizeof(Parameters)...};
   if (shared_bytes > 48 << 10) {
-    const cudaError_t error = queue.api->FuncSetAttribute(
-        address, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+    const cudaError_t error =
+        queue.recorder->AllowSharedBytes(address, std::max(shared_bytes, 99 << 10));
     if (error != cudaSuccess) return error;
   }
   queue.recorder->Add(address, grid, block, shared_bytes, pointers, sizes, sizeof...(Parameters));

@@ -21,6 +21,12 @@ on_host::RuntimeCounts counts;
 constexpr int kNever = std::numeric_limits<int>::max();
 std::atomic<int> waits_left{kNever};  // below 0: the device is lost
 
+thread_local int current_device = -1;
+
+constexpr int64_t kDeviceBytes = int64_t{16} << 30;
+std::atomic<bool> runs_kernels{true};
+std::atomic<int64_t> device_bytes{kDeviceBytes};
+
 cudaError_t Lost() { return waits_left.load() < 0 ? cudaErrorLaunchFailure : cudaSuccess; }
 
 // A kernel with arguments of its own.
@@ -71,8 +77,21 @@ constexpr CudaApi kHost = {
           properties->major = 9;
           return cudaSuccess;
         },
-    .SetDevice = [](int) { return Lost(); },
-    .StreamCreateWithFlags = [](cudaStream_t*, unsigned) { return Lost(); },
+    .GetDevice =
+        [](int* device) {
+          *device = current_device;
+          return cudaSuccess;
+        },
+    .SetDevice =
+        [](int device) {
+          if (Lost() == cudaSuccess) current_device = device;
+          return Lost();
+        },
+    .StreamCreateWithFlags =
+        [](cudaStream_t* stream, unsigned) {
+          if (Lost() == cudaSuccess) *stream = reinterpret_cast<cudaStream_t>(&counts);
+          return Lost();
+        },
     .StreamDestroy = [](cudaStream_t) { return cudaSuccess; },
     .StreamSynchronize =
         [](cudaStream_t) {
@@ -83,7 +102,9 @@ constexpr CudaApi kHost = {
     .Malloc =
         [](void** data, size_t bytes) {
           if (Lost() != cudaSuccess) return Lost();
-          *data = on_host::AllocateOnDevice(bytes);
+          ++counts.allocations;
+          const bool fits = on_host::BytesAllocated() + static_cast<int64_t>(bytes) <= device_bytes;
+          *data = fits ? on_host::AllocateOnDevice(bytes) : nullptr;
           return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
         },
     .Free =
@@ -91,7 +112,13 @@ constexpr CudaApi kHost = {
           on_host::FreeOnDevice(data);
           return cudaSuccess;
         },
-    .MemGetInfo = [](size_t*, size_t*) { return cudaSuccess; },
+    .MemGetInfo =
+        [](size_t* free, size_t* total) {
+          if (Lost() != cudaSuccess) return Lost();
+          *free = static_cast<size_t>(device_bytes - on_host::BytesAllocated());
+          *total = static_cast<size_t>(device_bytes);
+          return cudaSuccess;
+        },
     .MemcpyAsync =
         [](void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
           if (Lost() != cudaSuccess) return Lost();
@@ -128,6 +155,10 @@ constexpr CudaApi kHost = {
           if (Lost() != cudaSuccess) return Lost();
           ++counts.launches;
           return RunKernel(kernel, grid, block, arguments, shared_bytes);
+        },
+    .FuncGetAttributes =
+        [](cudaFuncAttributes*, const void*) {
+          return runs_kernels ? Lost() : cudaErrorNoKernelImageForDevice;
         },
     .FuncSetAttribute =
         [](const void* kernel, cudaFuncAttribute, int bytes) {
@@ -217,6 +248,7 @@ constexpr CudaApi CountedCalls() {
 #define LM_COUNT_RETURN(name) api.name = Counted<&CudaApi::name, true>::Call
   LM_COUNT(GetDeviceCount);
   LM_COUNT(GetDeviceProperties);
+  LM_COUNT(GetDevice);
   LM_COUNT(SetDevice);
   LM_COUNT(StreamCreateWithFlags);
   LM_COUNT(StreamSynchronize);
@@ -226,6 +258,7 @@ constexpr CudaApi CountedCalls() {
   LM_COUNT(Memcpy2DAsync);
   LM_COUNT(MemsetAsync);
   LM_COUNT(LaunchKernel);
+  LM_COUNT(FuncGetAttributes);
   LM_COUNT(FuncSetAttribute);
   LM_COUNT(GraphCreate);
   LM_COUNT(GraphAddKernelNode);
@@ -247,6 +280,8 @@ constexpr CudaApi CountedCalls() {
 
 on_host::RuntimeCounts on_host::TakeRuntimeCounts() { return std::exchange(counts, {}); }
 void on_host::LoseDeviceAfter(int synchronisations) { waits_left = synchronisations; }
+void on_host::SetDeviceBytes(int64_t bytes) { device_bytes = bytes > 0 ? bytes : kDeviceBytes; }
+void on_host::SetRunsKernels(bool runs) { runs_kernels = runs; }
 void on_host::BringDeviceBack() {
   waits_left = kNever;
   first_failure = last_failure = 0;

@@ -288,6 +288,9 @@ void WaitForCopies(int groups_left) {
     ++arrived;
   }
   thread.copies.erase(thread.copies.begin(), thread.copies.begin() + arrived);
+  if (TheSimulation().counts && arrived > 0 && Lane() == 0) {
+    CountCopyWait(static_cast<int>(indices.thread.x / kWarp), groups_left);
+  }
 }
 void WaitForBlock() { WaitAs(State::kAtBlockBarrier); }
 void WaitForWarp() { WaitAs(State::kAtWarpBarrier); }

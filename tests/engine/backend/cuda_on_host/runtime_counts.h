@@ -15,11 +15,18 @@ struct RuntimeCounts {
   int64_t graph_launches = 0;
   int64_t synchronisations = 0;
   int64_t copies = 0;
+  int64_t allocations = 0;  // of the device's memory, refused ones too
   int64_t bytes_to_device = 0, bytes_to_host = 0;
 };
 
 // Since the last call.
 RuntimeCounts TakeRuntimeCounts();
+
+// How much memory the device has; 0: as at the beginning, plenty.
+void SetDeviceBytes(int64_t bytes);
+
+// Whether the device runs the kernels' code.
+void SetRunsKernels(bool runs);
 
 // From the wait after so many more on, all calls fail as after a fault inside a kernel, until the
 // device is back.
