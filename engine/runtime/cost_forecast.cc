@@ -26,13 +26,13 @@ double AtBest(double operations, double bytes, const MachineCeilings& ceilings, 
 CostForecast Forecast(const PlannedWork& work, const EngineStats& stats, const ModelCost& cost,
                       const std::optional<MachineCeilings>& ceilings) {
   CostForecast forecast;
-  const int64_t answered = stats.time_to_first_token.count;
   forecast.answer_tokens = work.most_answer_tokens;
-  if (answered >= kTellingAnswers) {
-    const double mean = static_cast<double>(stats.tokens_decoded) / static_cast<double>(answered);
-    forecast.answer_tokens =
-        std::min(work.most_answer_tokens,
-                 static_cast<int64_t>(mean * static_cast<double>(work.answers) + 0.5));
+  if (stats.free_answers >= kTellingAnswers) {
+    // One that was cut would have gone on: its tokens count, and its end does not.
+    const double mean =
+        static_cast<double>(stats.free_answer_tokens) / static_cast<double>(stats.free_answers);
+    const auto expected = static_cast<int64_t>(mean * static_cast<double>(work.free_answers) + 0.5);
+    forecast.answer_tokens -= std::max<int64_t>(work.most_free_answer_tokens - expected, 0);
   }
   const double prefill_tokens = static_cast<double>(work.prefill_tokens);
   const double answer_tokens = static_cast<double>(forecast.answer_tokens);

@@ -23,12 +23,16 @@ struct PlannedWork {
   int64_t prefill_tokens = 0;  // to compute, without what is shared
   int64_t answers = 0;
   int64_t most_answer_tokens = 0;  // max_tokens of all answers
-  int32_t max_sequences = 64;      // that decode together
-  bool like_the_past = false;      // what was done so far is a sample of it, and tells, if little
+  int64_t free_answers = 0;        // of those, the ones without a constraint
+  int64_t most_free_answer_tokens = 0;
+  int32_t max_sequences = 64;  // that decode together
+  bool like_the_past = false;  // what was done so far is a sample of it, and tells, if little
 };
 
 struct CostForecast {
-  int64_t answer_tokens = 0;  // as long as this engine's answers were so far, at most as planned
+  // Answers without a constraint as long as this engine's were so far, at most as planned; others,
+  // of which nothing else is known, as planned.
+  int64_t answer_tokens = 0;
   std::optional<absl::Duration> prefill;
   std::optional<absl::Duration> decode;
   bool measured = false;  // both by this engine's own past

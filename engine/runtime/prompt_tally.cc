@@ -65,6 +65,7 @@ absl::StatusOr<std::shared_ptr<Request>> PromptTally::Take(
         std::min<int64_t>(Answer(spec, &*part, &answer.text), std::max<int64_t>(room, 0)));
   }
   prompt.answers = std::max(NumDrawn(spec.options), 1);
+  prompt.free = spec.options.constraint.kind == AnswerConstraint::Kind::kNone;
   prompt.adapters = spec.adapters;
   part->prompts.push_back(std::move(prompt));
   auto request = std::make_shared<Request>(std::move(spec));
@@ -171,7 +172,12 @@ PromptTally::Totals PromptTally::Count(const Part& part) {
     totals.tokens += again * length;
     totals.tokens_shared += again * (length - 1);
     totals.most_answer_tokens += int64_t{prompt.answers} * prompt.max_tokens;
-    totals.answers += prompt.max_tokens > 0 ? prompt.answers : 0;
+    const int64_t answers = prompt.max_tokens > 0 ? prompt.answers : 0;
+    totals.answers += answers;
+    if (prompt.free) {
+      totals.free_answers += answers;
+      totals.most_free_answer_tokens += answers * prompt.max_tokens;
+    }
     before = tokens;
     last = &prompt;
   }

@@ -42,7 +42,9 @@ class PromptTally {
     int64_t tokens_shared = 0;  // of those, in a prefix that a prompt before has too
     int64_t tokens_stored = 0;  // of the others, in a prefix that the prefix store has
     int64_t most_answer_tokens = 0;
-    int64_t answers = 0;   // of the different prompts, those whose answers take more than a prefill
+    int64_t answers = 0;  // of the different prompts, those whose answers take more than a prefill
+    int64_t free_answers = 0;  // of those, without a constraint
+    int64_t most_free_answer_tokens = 0;
     bool guessed = false;  // tokens are those of a model elsewhere: four bytes each
     std::vector<RequestSpec> sample = {};
   };
@@ -56,6 +58,7 @@ class PromptTally {
     int64_t end = 0;
     int32_t max_tokens = 0;  // of its answer
     int32_t answers = 1;     // a vote has several
+    bool free = false;       // they follow no constraint
     AdapterSet adapters = {};
   };
   struct Choices {

@@ -45,16 +45,41 @@ TEST(CostForecastTest, TheEnginesOwnPastCounts) {
   stats.decode_steps = 100;
   stats.decode_time = absl::Seconds(20);  // half of what the bandwidth allows
   stats.decode_work = {.operations = 0, .bytes = 1e10};
-  stats.time_to_first_token.count = 10;
-  stats.tokens_decoded = 70;
-  const CostForecast forecast = Forecast(
-      {.prefill_tokens = 1000, .answers = 1, .most_answer_tokens = 20}, stats, kModel, kMachine);
+  stats.free_answers = 10;
+  stats.free_answer_tokens = 70;
+  const CostForecast forecast = Forecast({.prefill_tokens = 1000,
+                                          .answers = 1,
+                                          .most_answer_tokens = 20,
+                                          .free_answers = 1,
+                                          .most_free_answer_tokens = 20},
+                                         stats, kModel, kMachine);
   EXPECT_TRUE(forecast.measured);
   EXPECT_EQ(forecast.answer_tokens, 7);  // as long as they were
   EXPECT_NEAR(absl::ToDoubleSeconds(forecast.prefill.value()), 0.5, 1e-9);
   EXPECT_NEAR(absl::ToDoubleSeconds(forecast.decode.value()), 7 * 0.1 / 0.5, 1e-9);
-  EXPECT_EQ(
-      Forecast({.answers = 2, .most_answer_tokens = 3}, stats, kModel, kMachine).answer_tokens, 3);
+  const auto tokens = [&stats](int64_t answers, int64_t most, int64_t free, int64_t most_free) {
+    return Forecast({.answers = answers,
+                     .most_answer_tokens = most,
+                     .free_answers = free,
+                     .most_free_answer_tokens = most_free},
+                    stats, kModel, kMachine)
+        .answer_tokens;
+  };
+  EXPECT_EQ(tokens(2, 3, 2, 3), 3);
+  // What follows a constraint is no longer or shorter for what others have said freely.
+  EXPECT_EQ(tokens(3, 60, 2, 40), 20 + 14);
+  EXPECT_EQ(tokens(1, 20, 0, 0), 20);
+}
+
+TEST(CostForecastTest, AnswersThatWereCutTellThatTheyAreLonger) {
+  EngineStats stats;
+  stats.free_answers = 3;
+  stats.free_answer_tokens = 90;  // most of them of others, which never came to their end
+  const PlannedWork work = {
+      .answers = 1, .most_answer_tokens = 256, .free_answers = 1, .most_free_answer_tokens = 256};
+  EXPECT_EQ(Forecast(work, stats, kModel, kMachine).answer_tokens, 30);
+  stats.free_answers = 2;  // too few
+  EXPECT_EQ(Forecast(work, stats, kModel, kMachine).answer_tokens, 256);
 }
 
 TEST(CostForecastTest, WithoutCeilingsOnlyAPastCanTell) {
