@@ -117,11 +117,15 @@ absl::StatusOr<std::shared_ptr<Generator>> GetGenerator(const std::string& path,
 absl::StatusOr<std::shared_ptr<Generator>> GetGenerator(const std::string& path,
                                                         const ModelOptions& options,
                                                         std::atomic<bool>& cancel) {
-  pid_t owner = 0;
-  if (!registry_owner.compare_exchange_strong(owner, getpid()) && owner != getpid()) {
-    return ForkGuard::Error();
-  }
+  pid_t nobody = 0;
+  registry_owner.compare_exchange_strong(nobody, getpid());
+  RETURN_IF_ERROR(CheckNotForked());
   return Registry().Get(path, options, cancel);
+}
+
+absl::Status CheckNotForked() {
+  const pid_t owner = registry_owner.load();
+  return owner == 0 || owner == getpid() ? absl::OkStatus() : ForkGuard::Error();
 }
 
 std::vector<std::shared_ptr<Generator>> RunningGenerators() {

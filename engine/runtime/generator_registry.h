@@ -38,6 +38,10 @@ absl::StatusOr<std::shared_ptr<Generator>> GetGenerator(const std::string& path,
 // Whether it is over an engine whose device is lost, and answers nothing any more.
 bool IsLost(const Generator& generator);
 
+// FailedPrecondition in a process that was forked from one that used models: what it shares with
+// its parent, other threads may have locked when it was forked.
+absl::Status CheckNotForked();
+
 // Those running now; none in a forked child.
 std::vector<std::shared_ptr<Generator>> RunningGenerators();
 

@@ -42,8 +42,8 @@ void FinishWith(Request& request, const Generation& result) noexcept {
 // One generation under way, and those who wait for it. It listens to the generator's request.
 class Memo::Flight : public RequestListener, public std::enable_shared_from_this<Flight> {
  public:
-  Flight(Memo* memo, MemoKey key, std::shared_ptr<MemoStore> store)
-      : memo_(memo), key_(std::move(key)), store_(std::move(store)) {}
+  Flight(Memo* memo, const Generator* generator, MemoKey key, std::shared_ptr<MemoStore> store)
+      : memo_(memo), generator_(generator), key_(std::move(key)), store_(std::move(store)) {}
 
   void OnFinished(const Request& work) noexcept override {
     const Generation& result = work.result();
@@ -116,6 +116,7 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
   }
 
   Memo* const memo_;
+  const Generator* const generator_;  // finishes its requests before it goes
   const MemoKey key_;
   const std::shared_ptr<MemoStore> store_;
   // Guarded by memo_->mutex_.
@@ -162,9 +163,9 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, Requ
     if (const RememberedAnswer* answer = Recall(*key)) {
       ++stats_[digest].Of(salt).hits;
       hit = Hit(std::move(spec), *answer);
-    } else if (auto flight = flights_.find(*key); flight != flights_.end() && !alone) {
+    } else if (const auto flight = alone ? nullptr : FlightOf(*key, generator)) {
       ++stats_[digest].Of(salt).shared;
-      return Join(flight->second, std::move(spec));
+      return Join(flight, std::move(spec));
     }
   }
   if (hit != nullptr) {
@@ -184,12 +185,12 @@ absl::StatusOr<std::shared_ptr<Request>> Memo::Submit(Generator& generator, Requ
     Remember(*key, *std::move(stored));
     return request;
   }
-  if (auto flight = flights_.find(*key); flight != flights_.end() && !alone) {
+  if (const auto flight = alone ? nullptr : FlightOf(*key, generator)) {
     ++stats_[digest].Of(salt).shared;
-    return Join(flight->second, std::move(spec));
+    return Join(flight, std::move(spec));
   }
   ++stats_[digest].Of(salt).misses;
-  auto flight = std::make_shared<Flight>(this, *key, access.store);
+  auto flight = std::make_shared<Flight>(this, &generator, *key, access.store);
   if (alone) return SubmitRequest(generator, std::move(spec), std::move(flight));
   std::shared_ptr<Request> waiting = Join(flight, spec);
   // It may be done before this returns, and then waits for the mutex.
@@ -209,6 +210,12 @@ std::shared_ptr<Request> Memo::Hit(RequestSpec spec, const RememberedAnswer& ans
   auto request = std::make_shared<Request>(std::move(spec));
   request->Finish(std::move(result));
   return request;
+}
+
+std::shared_ptr<Memo::Flight> Memo::FlightOf(const MemoKey& key, const Generator& generator) {
+  const auto found = flights_.find(key);
+  return found != flights_.end() && found->second->generator_ == &generator ? found->second
+                                                                            : nullptr;
 }
 
 std::shared_ptr<Request> Memo::Join(const std::shared_ptr<Flight>& flight, RequestSpec spec) {
@@ -274,10 +281,10 @@ std::vector<MemoEntryInfo> Memo::Entries(absl::string_view owner, bool texts) co
   return infos;
 }
 
-int64_t Memo::HitsOf(const MemoKey& key) const {
+Memo::Known Memo::Find(const MemoKey& key) const {
   absl::MutexLock lock(&mutex_);
   auto found = entries_.find(key);
-  return found != entries_.end() ? found->second.hits : 0;
+  return found != entries_.end() ? Known{found->second.id, found->second.hits} : Known();
 }
 
 void Memo::Forget(absl::string_view owner, int64_t id) {

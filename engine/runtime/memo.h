@@ -5,8 +5,10 @@
 //
 // A prompt that was answered before, by the same model with the same options (MemoKey), is answered
 // at once; one that is being generated is waited for instead of being generated twice (single
-// flight), by whichever connection. Only answers are remembered, never errors. What is remembered
-// in memory is bounded by bytes, the longest unused goes first; a MemoStore keeps it for longer.
+// flight), by whichever connection that has the same generator: the end of another engine, or the
+// refusal of a server that knows somebody else's key, is nobody else's. Only answers are
+// remembered, never errors. What is remembered in memory is bounded by bytes, the longest unused
+// goes first; a MemoStore keeps it for longer.
 //
 // A generation has the highest priority of those who wait for it.
 //
@@ -90,8 +92,12 @@ class Memo {
 
   // What is in memory of an owner's.
   std::vector<MemoEntryInfo> Entries(absl::string_view owner, bool texts = false) const;
-  // How often an owner's answer has been used since it came into memory.
-  int64_t HitsOf(const MemoKey& key) const;
+  // What is in memory of an answer; an id of 0 where nothing is.
+  struct Known {
+    int64_t id = 0;    // of Entries
+    int64_t hits = 0;  // since it came into memory
+  };
+  Known Find(const MemoKey& key) const;
   // Forgets one of Entries(owner), or an answer by its key.
   void Forget(absl::string_view owner, int64_t id);
   void Forget(const MemoKey& key);
@@ -117,6 +123,9 @@ class Memo {
   const RememberedAnswer* Recall(const MemoKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Remember(const MemoKey& key, RememberedAnswer answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Drop(EntryMap::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The generation of a key that is under way on this generator, or null.
+  std::shared_ptr<Flight> FlightOf(const MemoKey& key, const Generator& generator)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<Request> Join(const std::shared_ptr<Flight>& flight, RequestSpec spec)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -127,6 +136,7 @@ class Memo {
   std::map<int64_t, const MemoKey*> by_id_ ABSL_GUARDED_BY(mutex_);
   int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Those that others may join; of two generators for one key the first has it.
   HashMap<MemoKey, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mutex_);
   HashMap<std::string, SaltCounts<MemoStats>> stats_ ABSL_GUARDED_BY(mutex_);  // by digest
 };

@@ -121,6 +121,7 @@ void MemoFile::NoteTrouble(const absl::Status& status) {
       next_log_ = now + kLogPause;
     }
     trouble_ = status;
+    if (status.ok()) num_lost_ = 0;  // of a trouble that is over
   }
   if (!text.empty()) sqlite3_log(SQLITE_WARNING, "sqlite-lm: %s", text.c_str());
 }
@@ -376,6 +377,7 @@ absl::Status MemoFile::MakeRoom() {
 }
 
 absl::StatusOr<std::vector<MemoEntryInfo>> MemoFile::Entries(bool texts) {
+  if (fork_guard_.forked()) return ForkGuard::Error();
   absl::MutexLock lock(&mutex_);
   next_open_ = absl::InfinitePast();
   WritePending();
@@ -384,10 +386,11 @@ absl::StatusOr<std::vector<MemoEntryInfo>> MemoFile::Entries(bool texts) {
   absl::StatusOr<Statement> list = Statement::Prepare(db_.get(), kList);
   RETURN_IF_ERROR(Named(list.status()));
   std::vector<MemoEntryInfo> infos;
+  HashSet<int64_t> in_memory;  // of those in the file
   for (;;) {
     absl::StatusOr<bool> row = list->Step();
     RETURN_IF_ERROR(Named(row.status()));
-    if (!*row) return infos;
+    if (!*row) break;
     ASSIGN_OR_RETURN(std::optional<MemoRow> entry, ReadMemoRow(*list));
     MemoEntryInfo info;
     info.id = list->Integer(0);
@@ -397,7 +400,9 @@ absl::StatusOr<std::vector<MemoEntryInfo>> MemoFile::Entries(bool texts) {
       info.model = key.model;
       info.options = key.options;
       info.tokens = int64_t{answer.tokens_in} + answer.tokens_out;
-      info.hits = ProcessMemo().HitsOf(key);
+      const Memo::Known known = ProcessMemo().Find(key);
+      info.hits = known.hits;
+      in_memory.insert(known.id);
       info.bytes = BytesOf(*entry);
       info.created = absl::FromUnixMillis(list->Integer(kListCreated));
       info.used = absl::FromUnixMillis(list->Integer(kListUsed));
@@ -408,9 +413,20 @@ absl::StatusOr<std::vector<MemoEntryInfo>> MemoFile::Entries(bool texts) {
     }
     infos.push_back(std::move(info));  // a row that is not ours has nothing but its id
   }
+  for (MemoEntryInfo& info : ProcessMemo().Entries(owner_, texts)) {
+    if (in_memory.contains(info.id)) continue;
+    info.id = -info.id;
+    infos.push_back(std::move(info));
+  }
+  return infos;
 }
 
 absl::Status MemoFile::Forget(int64_t id) {
+  if (fork_guard_.forked()) return ForkGuard::Error();
+  if (id < 0) {
+    ProcessMemo().Forget(owner_, -id);
+    return absl::OkStatus();
+  }
   absl::MutexLock lock(&mutex_);
   next_open_ = absl::InfinitePast();
   RETURN_IF_ERROR(Named(EnsureOpen()));

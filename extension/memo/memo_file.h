@@ -80,7 +80,8 @@ class MemoFile : public MemoStore {
   // What is wrong with the file, in words for a user; empty where nothing is.
   std::string Trouble() const;
 
-  // What is in the file, in the order it came; hits are this process's.
+  // What is in the file, in the order it came, and then what memory alone still has of it (others
+  // may have deleted it there), with ids below 0; hits are this process's.
   absl::StatusOr<std::vector<MemoEntryInfo>> Entries(bool texts = false);
   // Removes one of them, from memory too.
   absl::Status Forget(int64_t id);

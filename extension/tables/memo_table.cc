@@ -19,7 +19,8 @@
 // are the answers in that file, for all who name it: at most 'memo_bytes' of them (1 GiB), of which
 // the longest unused go first (used is when a process last took one out of the file).
 // A row of the file whose model is empty is not ours, or damaged: it is never
-// used. Forgetting does not follow ROLLBACK.
+// used. What others have deleted from the file, and this process still has in memory, is listed
+// behind it, with rowids below 0. Forgetting does not follow ROLLBACK.
 //
 // The file is a cache: while it cannot be read or written (a lock, a full disk), answers are given
 // without it, and lm_stats.hint says why. An answer is in the file before it is given, or else
@@ -59,6 +60,7 @@ class MemoTable : public WritableTable {
   absl::StatusOr<std::vector<SnapshotRow>> Rows() override { return RowsFor(~uint64_t{0}); }
 
   absl::StatusOr<std::vector<SnapshotRow>> RowsFor(uint64_t used) override {
+    RETURN_IF_ERROR(CheckNotForked());
     const bool texts = (used & (uint64_t{1} << kPrompt | uint64_t{1} << kAnswer)) != 0;
     const std::shared_ptr<MemoFile> file = connection().MemoInUse();
     std::vector<MemoEntryInfo> entries;
@@ -80,6 +82,7 @@ class MemoTable : public WritableTable {
   absl::StatusOr<int64_t> Insert(absl::Span<const Cell>, OnConflict) override { return Refused(); }
   absl::Status Update(int64_t, absl::Span<const Cell>, OnConflict) override { return Refused(); }
   absl::Status Delete(int64_t rowid) override {
+    RETURN_IF_ERROR(CheckNotForked());
     const std::shared_ptr<MemoFile> file = connection().MemoInUse();
     if (file != nullptr) return file->Forget(rowid);
     ProcessMemo().Forget(connection().Salt(), rowid);

@@ -19,7 +19,8 @@ DELETE FROM lm_memo;
 SELECT count(*) FROM lm_memo;
 --> 0
 
--- In a file of its own, answers outlive transactions and processes.
+-- In a file of its own, answers outlive transactions and processes. What others have deleted there, and this
+-- process still has in memory, is listed behind it, and forgotten likewise.
 INSERT INTO temp.lm_settings VALUES ('memo', '$TMP/memo.db');
 SELECT generate('one', NULL, '{"max_tokens":4}') IS NOT NULL;
 --> 1

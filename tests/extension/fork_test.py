@@ -3,6 +3,7 @@ import os
 import random
 import signal
 import sqlite3
+import tempfile
 import time
 import unittest
 
@@ -43,6 +44,20 @@ class ForkTest(unittest.TestCase):
         cursor = connection.execute("SELECT value FROM lm_each('[\"a\",\"b\",\"c\"]', NULL, '{\"max_tokens\":50}')")
         cursor.fetchone()
         self.assertIn("open the database after fork", self.in_child(lambda: str(cursor.fetchall())))
+
+    def test_what_is_remembered_is_not_looked_at(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for memo in ([], [("memo", f"{folder}/memo.db")]):
+                connection = harness.connect()
+                connection.executemany("INSERT INTO temp.lm_settings VALUES (?, ?)", memo)
+                harness.value(connection, "SELECT generate('a', NULL, '{\"max_tokens\":1}')")
+                for sql in ("SELECT count(*) FROM lm_memo", "DELETE FROM lm_memo"):
+                    message = self.in_child(lambda: str(harness.value(connection, sql)))
+                    self.assertIn("open the database after fork", message)
+                    message = self.in_child(lambda: str(harness.value(harness.connect(), sql)))
+                    self.assertIn("open the database after fork", message)
+                self.assertEqual(harness.value(connection, "SELECT count(*) FROM lm_memo"), 1)
+                connection.close()
 
     def test_closing_the_inherited_connection_does_not_hang(self):
         connection = harness.connect()

@@ -164,7 +164,8 @@ TEST_F(MemoFaultsTest, ADeletedOrReplacedFileIsOpenedAnew) {
   EXPECT_EQ(user.Ask(3), answers_[3]);
   EXPECT_EQ(user.Ask(0), answers_[0]);  // the process still has it
   EXPECT_EQ(Rows(path_), 1);
-  EXPECT_EQ(user.Value("SELECT count(*) FROM lm_memo"), "1");
+  EXPECT_EQ(user.Value("SELECT count(*) FROM lm_memo"), "4");  // three in memory alone
+  EXPECT_EQ(user.Value("SELECT count(*) FROM lm_memo WHERE rowid > 0"), "1");
   // Another memo in its place.
   const std::string other_path = folder_ / "other memo.db";
   {
@@ -216,7 +217,7 @@ TEST_F(MemoFaultsTest, TheFileIsBoundedByBytes) {
   for (int i = 0; i < 120; ++i) {
     user.Value("SELECT generate('" + std::to_string(i) + filler + "')");
   }
-  const int rows = std::stoi(user.Value("SELECT count(*) FROM lm_memo"));
+  const int rows = std::stoi(user.Value("SELECT count(*) FROM lm_memo WHERE rowid > 0"));
   EXPECT_GT(rows, 3);
   EXPECT_LT(rows, 90);
   user.Value("INSERT OR REPLACE INTO temp.lm_settings VALUES ('memo', NULL)");

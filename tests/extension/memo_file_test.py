@@ -146,6 +146,22 @@ class MemoFileTest(unittest.TestCase):
         self.ask(connection, "b")
         self.assertEqual(harness.value(connection, REQUESTS), before + 2)
 
+    def test_what_has_left_the_file_can_be_forgotten_too(self):
+        connection = self.connect()
+        self.ask(connection, "stays")
+        self.ask(connection, "leaves")
+        other = sqlite3.connect(self.path)
+        other.execute("DELETE FROM generations WHERE prompt LIKE '%leaves%'")
+        other.commit()
+        prompts = "SELECT group_concat(prompt) FROM (SELECT prompt FROM lm_memo ORDER BY prompt)"
+        self.assertRegex(harness.value(connection, prompts), "^leaves.*stays")
+        connection.execute("DELETE FROM lm_memo WHERE prompt LIKE '%leaves%'")
+        self.assertNotIn("leaves", harness.value(connection, prompts))
+        before = harness.value(connection, REQUESTS)
+        self.ask(connection, "stays")
+        self.ask(connection, "leaves")
+        self.assertEqual(harness.value(connection, REQUESTS), before + 1)
+
     def test_a_setting_that_is_rolled_back_is_forgotten(self):
         connection = harness.connect()
         connection.execute("CREATE TABLE t(x)")

@@ -204,6 +204,21 @@ TEST_F(MemoTest, OneWhoLeavesDoesNotDisturbTheOthers) {
   EXPECT_EQ(generated(), 1);
 }
 
+TEST_F(MemoTest, OneUnderWayElsewhereIsNotWaitedFor) {
+  script_->Pause();
+  auto other_script = std::make_shared<Script>();
+  std::shared_ptr<Engine> other_engine = StartScripted(other_script);
+  LocalGenerator other(other_engine);
+  const auto theirs = Submit("hello");
+  const auto ours = memo_.Submit(other, Spec("hello"), {"me", store_});
+  ASSERT_TRUE(ours.ok());
+  const Generation answer = Await(*ours);  // while the first engine stands still
+  EXPECT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(other_engine->Stats().requests, 1);
+  script_->Resume();
+  EXPECT_EQ(Await(theirs).text, answer.text);
+}
+
 TEST_F(MemoTest, TheLastOneToLeaveStopsIt) {
   script_->Pause();
   const auto one = Submit("hello");
