@@ -3,10 +3,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/json.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/utf8.h"
@@ -81,10 +83,28 @@ absl::StatusOr<absl::string_view> Text(const char* text, const char* what) {
   return view;
 }
 
+// Of statements, and of connections to databases: there are none here.
+constexpr absl::string_view kOfSql[] = {"model",    "max_total_tokens", "max_seconds",
+                                        "max_cost", "on_error",         "cache"};
+
 absl::StatusOr<GenerationOptions> ParseOptions(const char* text) {
   GenerationOptions options;
-  if (text != nullptr) RETURN_IF_ERROR(lm::ParseGenerationOptions(text, &options));
+  if (text == nullptr) return options;
+  RETURN_IF_ERROR(lm::ParseGenerationOptions(text, &options));
+  const std::optional<lm::Json> object = lm::Json::Parse(text);
+  for (absl::string_view name : kOfSql) {
+    if (!object.has_value() || !object->Has(std::string(name))) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("option '", name,
+                     "' is for SQL: an lm_engine has one model, no statements "
+                     "and no memo"));
+  }
   return options;
+}
+
+absl::Status CheckEngine(const lm_engine* engine) {
+  if (engine != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError("engine must not be NULL");
 }
 
 absl::StatusOr<std::shared_ptr<Request>> Submit(lm_engine* engine, const char* prompt,
@@ -130,6 +150,7 @@ void lm_engine_close(lm_engine* engine) { delete engine; }
 char* lm_generate(lm_engine* engine, const char* prompt, const char* system, const char* options,
                   lm_error** error) {
   return Guarded<char*>(error, nullptr, [&]() -> absl::StatusOr<char*> {
+    RETURN_IF_ERROR(CheckEngine(engine));
     ASSIGN_OR_RETURN(GenerationOptions parsed, ParseOptions(options));
     ASSIGN_OR_RETURN(std::shared_ptr<Request> request, Submit(engine, prompt, system, parsed));
     return Answer(*request);
@@ -140,6 +161,7 @@ int lm_generate_batch(lm_engine* engine, const char* const* prompts, size_t num_
                       const char* system, const char* options, char** answers, lm_error** error) {
   for (size_t i = 0; i < num_prompts; ++i) answers[i] = nullptr;
   return Guarded<int>(error, static_cast<int>(num_prompts), [&]() -> absl::StatusOr<int> {
+    RETURN_IF_ERROR(CheckEngine(engine));
     ASSIGN_OR_RETURN(GenerationOptions parsed, ParseOptions(options));
     std::vector<absl::StatusOr<std::shared_ptr<Request>>> requests(num_prompts);
     for (size_t i = 0; i < num_prompts; ++i) {
@@ -165,6 +187,7 @@ int lm_generate_batch(lm_engine* engine, const char* const* prompts, size_t num_
 int64_t lm_tokenize(lm_engine* engine, const char* text, int32_t* tokens, size_t capacity,
                     lm_error** error) {
   return Guarded<int64_t>(error, -1, [&]() -> absl::StatusOr<int64_t> {
+    RETURN_IF_ERROR(CheckEngine(engine));
     ASSIGN_OR_RETURN(absl::string_view view, Text(text, "text"));
     ASSIGN_OR_RETURN(const lm::Tokenizer* tokenizer, engine->session.generator().tokenizer());
     ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer->EncodePlain(view));
@@ -173,7 +196,9 @@ int64_t lm_tokenize(lm_engine* engine, const char* text, int32_t* tokens, size_t
   });
 }
 
-const char* lm_error_message(const lm_error* error) { return error->message.c_str(); }
+const char* lm_error_message(const lm_error* error) {
+  return error != nullptr ? error->message.c_str() : "";
+}
 void lm_error_free(lm_error* error) {
   if (error != &made_at_load) delete error;
 }

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "engine/runtime/examples.h"
 
 namespace lm {
@@ -61,13 +62,14 @@ struct AdapterChoice {
 };
 
 struct GenerationOptions {
-  std::string model = {};     // a name of lm_models; empty: the connection's default
-  int32_t max_tokens = 256;   // >= 0; see MostAnswerTokens
-  double temperature = 0;     // >= 0; 0: greedy
-  int32_t top_k = 0;          // >= 0; 0: all
-  double top_p = 1;           // (0, 1]
-  double min_p = 0;           // [0, 1]
-  double repeat_penalty = 1;  // > 0; applies to the last 64 tokens
+  std::string model = {};         // a name of lm_models; empty: the connection's default
+  int32_t max_tokens = 256;       // >= 0; see MostAnswerTokens
+  double temperature = 0;         // >= 0; 0: greedy
+  bool says_temperature = false;  // who asks, whatever it is: some servers refuse any
+  int32_t top_k = 0;              // >= 0; 0: all
+  double top_p = 1;               // (0, 1]
+  double min_p = 0;               // [0, 1]
+  double repeat_penalty = 1;      // > 0; applies to the last 64 tokens
   uint64_t seed = 0;
   int32_t vote = 0;     // of choices: how many answers are counted (vote.h); 0: one is given
   int32_t n = 0;        // the answer is a JSON array of so many; 0: it is one answer, as text
@@ -110,6 +112,10 @@ inline constexpr int32_t kMostVotes = 100;  // ... and samples
 inline int32_t NumDrawn(const GenerationOptions& options) {
   return options.vote > 0 ? options.vote : std::max(options.n, options.best_of);
 }
+// At which an answer is drawn: those that are drawn beside each other at 1, unless it is said.
+inline double TemperatureOf(const GenerationOptions& options) {
+  return NumDrawn(options) > 0 && options.temperature == 0 ? 1 : options.temperature;
+}
 inline constexpr size_t kMaxStopStrings = 64;
 inline constexpr size_t kMaxStopBytes = 4096;  // of one stop string
 
@@ -121,7 +127,7 @@ absl::Status CheckExamples(const GenerationOptions& options);
 
 // Overlays the keys of a JSON object on *options; on an error *options stays as it was. Errors:
 // InvalidArgument for text that is not a JSON object (with the byte where it stops being one), a
-// key that is unknown (named, with the nearest known one) or there twice, a wrong type (an integer
+// key that is unknown (UnknownOption) or there twice, a wrong type (an integer
 // written as 3.0 is one) or a value out of range ("temperature must be >= 0, got -1").
 // `stop` is a string or an array of strings; `logit_bias` an object from token ids to numbers;
 // `lora` an array of {"name": ..., "scale": 1.0};
@@ -135,6 +141,10 @@ absl::Status ParseGenerationOptions(absl::string_view json, GenerationOptions* o
 
 // Whether ParseGenerationOptions knows the key.
 bool IsGenerationOption(absl::string_view name);
+
+// The InvalidArgument for a key that nobody knows. It names the nearest that is known, of these and
+// of `others`, which come first, where one is near enough to be meant.
+absl::Status UnknownOption(absl::string_view name, absl::Span<const std::string> others = {});
 
 }  // namespace lm
 

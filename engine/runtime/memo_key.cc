@@ -33,23 +33,25 @@ std::string OptionsThatMatter(const RequestSpec& spec, absl::Span<const AdapterI
 
 // Whoever adds an option meets a compiler error here, and decides what it is.
 Json OptionsOfAnswer(const GenerationOptions& options) {
-  const auto& [model, max_tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, vote, n,
-               best_of, stop, logit_bias, lora, examples, messages, thinking, template_args,
-               constraint, on_error, on_overflow, on_length, timeout_ms, max_seconds,
-               max_total_tokens, max_cost, cache, priority, speculate] = options;
+  const auto& [model, max_tokens, temperature, says_temperature, top_k, top_p, min_p,
+               repeat_penalty, seed, vote, n, best_of, stop, logit_bias, lora, examples, messages,
+               thinking, template_args, constraint, on_error, on_overflow, on_length, timeout_ms,
+               max_seconds, max_total_tokens, max_cost, cache, priority, speculate] = options;
   // The key has the model; an error is never remembered.
-  (void)model, (void)on_error, (void)timeout_ms, (void)cache, (void)speculate;
+  (void)model, (void)says_temperature, (void)on_error, (void)timeout_ms, (void)cache,
+      (void)speculate;
   (void)priority, (void)max_seconds, (void)max_total_tokens, (void)max_cost, (void)on_overflow;
   // The prompt is as the template made it with them.
   (void)examples, (void)messages, (void)template_args;
-  (void)lora;  // the request has the adapters that it chooses
+  (void)temperature;  // TemperatureOf says it
+  (void)lora;         // the request has the adapters that it chooses
   Json json = Json::MakeObject();
   if (MostAnswerTokens(options) == max_tokens) json.Add("max_tokens", max_tokens);
   if (vote != 0) json.Add("vote", vote);
   if (n != 0) json.Add("n", n);
   if (best_of != 0) json.Add("best_of", best_of);
-  if (temperature != 0 || NumDrawn(options) != 0) {  // else nothing is drawn
-    json.Add("temperature", temperature);
+  if (TemperatureOf(options) != 0) {  // else nothing is drawn
+    json.Add("temperature", TemperatureOf(options));
     json.Add("seed", seed);
     if (top_k != 0) json.Add("top_k", top_k);
     if (top_p != 1) json.Add("top_p", top_p);

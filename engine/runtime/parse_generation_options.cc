@@ -6,8 +6,10 @@
 #include <set>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/base/edit_distance.h"
 #include "engine/base/json.h"
 #include "engine/base/printable.h"
@@ -130,14 +132,23 @@ absl::Status ToExamples(absl::string_view name, const Json& value, Examples* out
   if (!value.is_array()) return WrongType(name, kWanted, value);
   std::vector<Example> examples;
   for (const Json& element : value.array()) {
-    const Json* const prompt = element.Find("prompt");
-    const Json* const answer = element.Find("answer");
-    if (prompt == nullptr || answer == nullptr || element.size() != 2) {
-      return WrongType(name, kWanted, value);
-    }
+    const std::string its = absl::StrCat(name, "[", examples.size(), "]");
+    if (!element.is_object()) return WrongType(its, "an object with prompt and answer", element);
     Example& example = examples.emplace_back();
-    RETURN_IF_ERROR(ToString("prompt of an example", *prompt, &example.prompt));
-    RETURN_IF_ERROR(ToString("answer of an example", *answer, &example.answer));
+    for (const auto& [key, text] :
+         {std::pair("prompt", &example.prompt), std::pair("answer", &example.answer)}) {
+      const Json* const given = element.Find(key);
+      if (given == nullptr) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(its, " has no ", key, "; it must be {\"prompt\": ..., \"answer\": ...}"));
+      }
+      RETURN_IF_ERROR(ToString(absl::StrCat(its, ".", key), *given, text));
+    }
+    for (const auto& [key, text] : element.members()) {
+      if (key == "prompt" || key == "answer") continue;
+      return absl::InvalidArgumentError(absl::StrCat("unknown key '", Shown(key), "' of ", its,
+                                                     " (prompt and answer are known)"));
+    }
   }
   *out = Examples(std::move(examples));
   return absl::OkStatus();
@@ -230,8 +241,11 @@ constexpr Key kKeys[] = {
      [](absl::string_view n, const Json& v, Options* o) { return ToString(n, v, &o->model); }},
     {"max_tokens", [](absl::string_view n, const Json& v,
                       Options* o) { return ToInteger(n, v, &o->max_tokens); }},
-    {"temperature", [](absl::string_view n, const Json& v,
-                       Options* o) { return ToDouble(n, v, &o->temperature); }},
+    {"temperature",
+     [](absl::string_view n, const Json& v, Options* o) {
+       o->says_temperature = true;
+       return ToDouble(n, v, &o->temperature);
+     }},
     {"top_k",
      [](absl::string_view n, const Json& v, Options* o) { return ToInteger(n, v, &o->top_k); }},
     {"top_p",
@@ -322,21 +336,12 @@ constexpr Key kKeys[] = {
 
 constexpr absl::string_view kConstraints[] = {"choices", "regex", "schema", "grammar"};
 
-absl::Status UnknownKey(absl::string_view name) {
-  const Key* nearest = nullptr;
-  for (const Key& key : kKeys) {
-    if (nearest == nullptr || EditDistance(name, key.name) < EditDistance(name, nearest->name)) {
-      nearest = &key;
-    }
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "unknown option '", Shown(name), "'; the nearest known one is '", nearest->name, "'"));
-}
-
 // Walks the text once for what the document tree does not tell: where an error is, whether a key of
 // the object is there twice, whether something is nested deeper than any option.
 class Checker : public JsonEvents {
  public:
+  explicit Checker(absl::string_view text) : text_(text) {}
+
   absl::Status status() const { return status_; }
 
   bool Null() override { return Value(); }
@@ -354,7 +359,13 @@ class Checker : public JsonEvents {
     return Fail(absl::StrCat("option '", Shown(name), "' is there twice"));
   }
   void SyntaxError(size_t position, absl::string_view) override {
-    Fail(absl::StrCat("options are not valid JSON: the error is at byte ", position));
+    const absl::string_view given = absl::StripLeadingAsciiWhitespace(text_);
+    if (given.empty() || given[0] == '{') {
+      Fail(absl::StrCat("options are not valid JSON: the error is at byte ", position));
+    } else {
+      Fail(absl::StrCat("options must be a JSON object, such as {\"seed\": 1}, got the text '",
+                        Shown(given), "'"));
+    }
   }
 
  private:
@@ -369,6 +380,7 @@ class Checker : public JsonEvents {
 
   static constexpr int kMaxDepth = kMaxGrammarDepth + 1;  // a schema, and the options around it
 
+  const absl::string_view text_;
   int depth_ = 0;
   std::set<std::string> names_;
   absl::Status status_;
@@ -376,13 +388,35 @@ class Checker : public JsonEvents {
 
 }  // namespace
 
+absl::Status UnknownOption(absl::string_view name, absl::Span<const std::string> others) {
+  absl::string_view nearest;
+  size_t distance = (name.size() + 2) / 3 + 1;  // at most a third of its letters are wrong
+  auto consider = [&](absl::string_view known) {
+    const size_t from = EditDistance(name, known);
+    if (from >= distance || from >= known.size()) return;
+    nearest = known;
+    distance = from;
+  };
+  for (const std::string& known : others) consider(known);
+  for (const Key& key : kKeys) consider(key.name);
+  std::string message = absl::StrCat("unknown option '", Shown(name), "'; ");
+  if (!nearest.empty()) {
+    absl::StrAppend(&message, "the nearest known one is '", nearest, "'");
+  } else if (!others.empty()) {
+    absl::StrAppend(&message, absl::StrJoin(others, ", "), " and generate()'s are known");
+  } else {
+    absl::StrAppend(&message, "the README has a table of those that are known");
+  }
+  return absl::InvalidArgumentError(message);
+}
+
 bool IsGenerationOption(absl::string_view name) {
   return std::any_of(std::begin(kKeys), std::end(kKeys),
                      [name](const Key& key) { return key.name == name; });
 }
 
 absl::Status ParseGenerationOptions(absl::string_view text, GenerationOptions* options) {
-  Checker checker;
+  Checker checker(text);
   ReadJson(text, &checker);
   RETURN_IF_ERROR(checker.status());
   const std::optional<Json> object = Json::Parse(text);
@@ -394,7 +428,7 @@ absl::Status ParseGenerationOptions(absl::string_view text, GenerationOptions* o
   for (const auto& [name, value] : object->members()) {
     const auto key = std::find_if(std::begin(kKeys), std::end(kKeys),
                                   [&name = name](const Key& k) { return k.name == name; });
-    if (key == std::end(kKeys)) return UnknownKey(name);
+    if (key == std::end(kKeys)) return UnknownOption(name);
     const bool constrains =
         std::find(std::begin(kConstraints), std::end(kConstraints), name) != std::end(kConstraints);
     if (constrains && !constraint.empty()) {
@@ -403,6 +437,11 @@ absl::Status ParseGenerationOptions(absl::string_view text, GenerationOptions* o
     }
     if (constrains) constraint = name;
     RETURN_IF_ERROR(key->take(name, value, &result));
+  }
+  if (NumDrawn(result) > 0 && result.temperature == 0 && object->Has("temperature")) {
+    return absl::InvalidArgumentError(
+        "temperature must be > 0 beside vote, n or best_of: at 0 the answers that they draw would "
+        "all be the same; without a temperature they are drawn at 1");
   }
   RETURN_IF_ERROR(ValidateGenerationOptions(result));
   *options = std::move(result);

@@ -31,10 +31,10 @@ constexpr size_t kMostShown = 60;  // bytes
 RequestSpec BallotOf(const RequestSpec& spec, int32_t number) {
   RequestSpec ballot = spec;
   GenerationOptions& options = ballot.options;
+  options.temperature = TemperatureOf(options);
   // Another seed of the vote's is another of each of its ballots.
   options.seed =
       options.seed * static_cast<uint64_t>(NumDrawn(options)) + static_cast<uint64_t>(number);
-  if (options.temperature == 0) options.temperature = 1;
   ballot.wants_logprob = options.best_of > 0;
   options.vote = options.n = options.best_of = 0;
   ballot.wants_first_choices = false;

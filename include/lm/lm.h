@@ -15,9 +15,13 @@
  *   (or a negative number) and set *error to a new error for lm_error_free; on success they leave
  *   *error alone.
  * - `options` is a JSON object or NULL; an unknown key is an error. For lm_engine_open: device,
- *   threads, kv_bytes, kv_type, context_length, lora. For generation: max_tokens, temperature, top_k,
- * top_p, min_p, seed, stop, choices, regex, schema, grammar, repeat_penalty, logit_bias,
- * on_overflow, timeout_ms, priority (see the README).
+ *   threads, kv_bytes, kv_type, context_length, lora, draft, mtp, pack_cache, prefix_store,
+ *   prefix_store_bytes. For generation: max_tokens, temperature, top_k, top_p, min_p, seed,
+ *   repeat_penalty, logit_bias, stop, choices, regex, schema, grammar, json_spaces, additional,
+ *   strict_schema, n, vote, best_of, lora, messages, examples (an array), thinking, template_args,
+ *   on_overflow, on_length, timeout_ms, priority, speculate (see the README). Those that are of SQL
+ *   are refused: model, max_total_tokens, max_seconds, max_cost, on_error, cache.
+ * - A NULL engine is an error.
  * - An lm_engine may be used from several threads at once; their generations run as one batch.
  *   Opening one file twice gives two handles to one loaded model.
  */
@@ -64,6 +68,7 @@ LM_API int lm_generate_batch(lm_engine* engine, const char* const* prompts, size
 LM_API int64_t lm_tokenize(lm_engine* engine, const char* text, int32_t* tokens, size_t capacity,
                            lm_error** error);
 
+/* Of NULL: "". */
 LM_API const char* lm_error_message(const lm_error* error);
 LM_API void lm_error_free(lm_error* error);
 LM_API void lm_string_free(char* string);

@@ -12,9 +12,9 @@
 enum { kThreads = 8, kRounds = 4, kPrompts = 6, kForms = 4 };
 
 static const char* const kSystem = "Name the section this package belongs to.";
-/* How a prompt is answered; the second is never remembered, the third never greedy. */
+/* How a prompt is answered; the third is never greedy. */
 static const char* const kOptions[kForms] = {"{\"max_tokens\":12}",
-                                             "{\"max_tokens\":8,\"cache\":false}",
+                                             "{\"max_tokens\":8,\"thinking\":\"keep\"}",
                                              "{\"max_tokens\":10,\"temperature\":1,\"seed\":3}",
                                              "{\"choices\":[\"games\",\"libs\",\"admin\"]}"};
 static const char* const kPromptTexts[kPrompts] = {"A game.",      "A library for games.",
@@ -73,10 +73,40 @@ static void* run(void* number) {
   return NULL;
 }
 
+static void refused(lm_engine* engine, const char* options, const char* why) {
+  lm_error* error = NULL;
+  char* answer = lm_generate(engine, "A game.", NULL, options, &error);
+  if (answer != NULL || strstr(lm_error_message(error), why) == NULL) {
+    fprintf(stderr, "%s: '%s'\n", options, lm_error_message(error));
+    exit(1);
+  }
+  lm_error_free(error);
+}
+
+/* What is of statements is refused by name, and a NULL is no crash. */
+static void check_refusals(lm_engine* engine) {
+  refused(engine, "{\"model\":\"small\"}", "'model' is for SQL");
+  refused(engine, "{\"max_total_tokens\":9}", "'max_total_tokens' is for SQL");
+  refused(engine, "{\"max_seconds\":9}", "'max_seconds' is for SQL");
+  refused(engine, "{\"max_cost\":9}", "'max_cost' is for SQL");
+  refused(engine, "{\"on_error\":\"null\"}", "'on_error' is for SQL");
+  refused(engine, "{\"cache\":false}", "'cache' is for SQL");
+  refused(NULL, NULL, "engine must not be NULL");
+  lm_error* error = NULL;
+  char* answers[kPrompts];
+  if (lm_generate_batch(NULL, kPromptTexts, kPrompts, NULL, NULL, answers, &error) != kPrompts ||
+      lm_tokenize(NULL, "x", NULL, 0, NULL) != -1 || strcmp(lm_error_message(NULL), "") != 0) {
+    fprintf(stderr, "NULL was taken\n");
+    exit(1);
+  }
+  lm_error_free(error);
+}
+
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   model = argv[1];
   lm_engine* engine = open_engine();
+  check_refusals(engine);
   for (int form = 0; form < kForms; ++form) {
     for (int i = 0; i < kPrompts; ++i) expected[form][i] = answer_to(engine, form, i);
   }

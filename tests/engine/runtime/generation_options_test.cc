@@ -40,7 +40,7 @@ TEST(GenerationOptionsTest, ExamplesAreGivenOrNamed) {
   EXPECT_NE(given, named);
   EXPECT_THAT(std::string(CheckExamples(named).message()), HasSubstr("'mood' is a set"));
   EXPECT_THAT(Refusal(R"({"examples":[{"prompt":"a","answer":"b","x":"y"}]})"),
-              HasSubstr("got an array"));
+              HasSubstr("unknown key 'x' of examples[0]"));
   EXPECT_THAT(Refusal(R"({"examples":3})"), HasSubstr("got 3"));
 }
 
@@ -79,6 +79,20 @@ TEST(GenerationOptionsTest, TakesEveryOption) {
   EXPECT_EQ(o.priority, Priority::kInteractive);
 }
 
+TEST(GenerationOptionsTest, WhatIsDrawnHasATemperatureAboveZero) {
+  GenerationOptions o;
+  ASSERT_TRUE(Parse(R"({"n": 3})", &o).ok());
+  EXPECT_EQ(TemperatureOf(o), 1);
+  for (const char* text : {R"({"n": 3, "temperature": 0})", R"({"temperature": 0.0, "vote": 3})",
+                           R"({"best_of": 3, "temperature": 0})"}) {
+    EXPECT_THAT(Refusal(text), HasSubstr("temperature must be > 0 beside vote, n or best_of"));
+  }
+  o = {};
+  ASSERT_TRUE(Parse(R"({"n": 3, "temperature": 0.5})", &o).ok());
+  EXPECT_EQ(TemperatureOf(o), 0.5);
+  EXPECT_EQ(TemperatureOf({}), 0);
+}
+
 TEST(GenerationOptionsTest, OverlaysOnlyWhatIsThere) {
   GenerationOptions o;
   o.max_tokens = 9;
@@ -96,6 +110,14 @@ TEST(GenerationOptionsTest, UnknownKeysAreNamedWithTheNearest) {
   EXPECT_EQ(Refusal(R"({"temprature": 1})"),
             "unknown option 'temprature'; the nearest known one is 'temperature'");
   EXPECT_THAT(Refusal(R"({"maxtokens": 1})"), HasSubstr("'max_tokens'"));
+  // One that is meant, not any.
+  EXPECT_EQ(Refusal(R"({"colour": 1})"),
+            "unknown option 'colour'; the README has a table of those that are known");
+  const std::vector<std::string> own = {"multi", "threshold"};
+  EXPECT_EQ(UnknownOption("mutli", own).message(),
+            "unknown option 'mutli'; the nearest known one is 'multi'");
+  EXPECT_EQ(UnknownOption("colour", own).message(),
+            "unknown option 'colour'; multi, threshold and generate()'s are known");
   const std::string endless = Refusal("{\"" + std::string(100000, 'x') + "\": 1}");
   EXPECT_LT(endless.size(), 200u);
   EXPECT_THAT(Refusal("{\"a\\n\\u001b[2J\": 1}"), HasSubstr("'a\\n\\x1b[2J'"));
