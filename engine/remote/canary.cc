@@ -16,8 +16,8 @@ std::string Notation(Kind kind) {
     case Kind::kGrammar:
       return absl::StrCat("root ::= \"", kWord, "\"");
     case Kind::kSchema:
-      return absl::StrCat(R"({"type":"object","properties":{"word":{"enum":[")", kWord,
-                          R"("]}},"required":["word"],"additionalProperties":false})");
+      return absl::StrCat(R"({"type":"object","properties":{"word":{"type":"string","enum":[")",
+                          kWord, R"("]}},"required":["word"],"additionalProperties":false})");
     default:
       return kWord;
   }

@@ -19,10 +19,13 @@ using Kind = AnswerConstraint::Kind;
 constexpr int kTopLogprobs = 20;  // the most that these servers give
 constexpr size_t kShown = 400;    // bytes of a server's words
 
-absl::Status AddSampling(const GenerationOptions& options, Dialect dialect, RequestBody* body) {
-  body->Add("temperature", options.temperature);
+absl::Status AddSampling(const GenerationOptions& options, Dialect dialect, bool is_openais,
+                         const LeftOut& left_out, RequestBody* body) {
+  // OpenAI's models that reason refuse every temperature.
+  const bool says = options.says_temperature || options.temperature != 0;
+  if (says || !is_openais) body->Add("temperature", options.temperature);
   if (options.temperature != 0) {
-    body->Add("seed", options.seed);
+    if (!left_out.seed) body->Add("seed", options.seed);
     if (options.top_p != 1) body->Add("top_p", options.top_p);
   }
   if (!options.stop.empty()) {
@@ -95,17 +98,33 @@ bool AddContent(const Json& content, std::string* text, std::string* reasoning) 
   return true;
 }
 
+// The word, and not as a part of a name ("seed-oss").
+bool SaysWord(absl::string_view text, absl::string_view word) {
+  auto in_name = [text](size_t i) {
+    return i < text.size() && (absl::ascii_isalnum(static_cast<unsigned char>(text[i])) ||
+                               text[i] == '-' || text[i] == '_');
+  };
+  for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
+    if (!(at > 0 && in_name(at - 1)) && !in_name(at + word.size())) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 absl::StatusOr<RemoteModel> ReadModelList(absl::string_view body, absl::string_view wanted) {
   const std::optional<Json> json = Json::Parse(body);
-  const Json* list = json.has_value() ? json->Find("data") : nullptr;
+  const Json* list = json.has_value() && json->is_object() ? json->Find("data") : nullptr;
+  if (json.has_value() && json->is_array()) list = &*json;
   if (list == nullptr || !list->is_array()) return BadAnswer("no list of models", body);
   std::string known;
   for (const Json& entry : list->array()) {
     const std::string id = entry.TextAt("id");
     absl::StrAppend(&known, known.empty() ? "" : ", ", "'", id, "'");
-    if (!wanted.empty() && id != wanted) continue;
+    if (!wanted.empty() && id != wanted && id != absl::StrCat(wanted, ":latest") &&
+        id != absl::StrCat("models/", wanted)) {
+      continue;
+    }
     RemoteModel model{.name = id};
     const std::string owner = entry.TextAt("owned_by");
     if (owner == "vllm") model.dialect = Dialect::kVllm;
@@ -123,7 +142,8 @@ absl::StatusOr<RemoteModel> ReadModelList(absl::string_view body, absl::string_v
 }
 
 absl::StatusOr<std::string> ChatBody(const RequestSpec& spec, const RemoteModel& model,
-                                     const RemoteOptions& options, Delivery delivery) {
+                                     const RemoteOptions& options, Delivery delivery,
+                                     const LeftOut& left_out) {
   const GenerationOptions& wanted = spec.options;
   const std::optional<Json> messages = Json::Parse(spec.text);
   if (!messages.has_value()) return absl::InternalError("the messages are no JSON");
@@ -131,17 +151,17 @@ absl::StatusOr<std::string> ChatBody(const RequestSpec& spec, const RemoteModel&
   body.Add("model", model.name);
   body.Add("messages", *messages);
   const bool choices = wanted.constraint.kind == Kind::kChoices;
+  const bool is_openais = model.dialect == Dialect::kOpenAi &&
+                          (model.is_openais || options.dialect == Dialect::kOpenAi);
+  const char* const most = is_openais ? "max_completion_tokens" : "max_tokens";
   if (spec.wants_first_choices) {
-    body.Add("max_tokens", 1);
+    body.Add(most, 1);
     body.Add("logprobs", true);
     body.Add("top_logprobs", kTopLogprobs);
   } else if (!choices) {
-    body.Add(model.dialect == Dialect::kOpenAi && options.dialect == Dialect::kOpenAi
-                 ? "max_completion_tokens"
-                 : "max_tokens",
-             wanted.max_tokens);
+    body.Add(most, wanted.max_tokens);
   }
-  RETURN_IF_ERROR(AddSampling(wanted, model.dialect, &body));
+  RETURN_IF_ERROR(AddSampling(wanted, model.dialect, is_openais, left_out, &body));
   // The probabilities are those of all words; which of them are answers is seen to here.
   if (!spec.wants_first_choices) {
     ASSIGN_OR_RETURN(const Json::Object members,
@@ -150,13 +170,18 @@ absl::StatusOr<std::string> ChatBody(const RequestSpec& spec, const RemoteModel&
   }
   if (delivery == Delivery::kStream) {
     body.Add("stream", true);
-    body.Add("stream_options", Json::MakeObject().Add("include_usage", true));
+    if (!left_out.stream_options) {
+      body.Add("stream_options", Json::MakeObject().Add("include_usage", true));
+    }
   }
   return body.Dump();
 }
 
 absl::Status ChatAnswer::Append(absl::string_view event) {
-  if (event == "[DONE]") return absl::OkStatus();
+  if (event == "[DONE]") {
+    if (finish.empty() && !(text.empty() && reasoning.empty())) finish = "stop";
+    return absl::OkStatus();
+  }
   const std::optional<Json> json = Json::Parse(event);
   if (!json.has_value() || !json->is_object()) return BadAnswer("an event that is no JSON", event);
   return AppendJson(*json);
@@ -214,6 +239,34 @@ std::string ErrorText(absl::string_view body) {
   }
   if (text.empty()) text = std::string(body);
   return Printable(absl::StripAsciiWhitespace(absl::string_view(text).substr(0, kShown)));
+}
+
+LeftOut WithRefused(LeftOut left_out, int code, absl::string_view words) {
+  if (code != 400 && code != 422) return left_out;
+  const std::string text = absl::AsciiStrToLower(words);
+  const bool refuses =
+      absl::StrContains(text, "not permitted") || absl::StrContains(text, "not allowed") ||
+      absl::StrContains(text, "not support") || absl::StrContains(text, "unsupported") ||
+      absl::StrContains(text, "unexpected") || absl::StrContains(text, "unknown") ||
+      absl::StrContains(text, "unrecognized");
+  if (!refuses) return left_out;
+  left_out.seed |= SaysWord(text, "seed");
+  left_out.stream_options |= SaysWord(text, "stream_options");
+  return left_out;
+}
+
+bool SaysUnpaid(absl::string_view body) {
+  const std::optional<Json> json = Json::Parse(body);
+  const Json* error = json.has_value() ? json->Find("error") : nullptr;
+  if (error == nullptr || !error->is_object()) return false;
+  for (const char* member : {"code", "type"}) {
+    const std::string said = error->TextAt(member);
+    for (absl::string_view unpaid :
+         {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}) {
+      if (said == unpaid) return true;
+    }
+  }
+  return false;
 }
 
 bool SaysTooLong(int code, absl::string_view error) {

@@ -21,10 +21,22 @@ struct RemoteModel {
   std::string name;
   Dialect dialect = Dialect::kOpenAi;
   int64_t context_length = 0;  // 0: it does not say
+  bool is_openais = false;     // OpenAI's own, by its address
 };
 
+// Members of a body that some servers refuse, and answers can do without.
+struct LeftOut {
+  bool seed = false;
+  bool stream_options = false;  // then nobody counts its tokens
+
+  bool operator==(const LeftOut&) const = default;
+};
+// With those that a server's words, beside that code of HTTP, say it does not take.
+LeftOut WithRefused(LeftOut left_out, int code, absl::string_view words);
+
 // Of the answer to GET /models. NotFound, with those that there are, where `wanted` is none of them
-// (empty: the first); Unavailable where it is no such list.
+// (empty: the first), with "models/" before it or ":latest" behind it neither; Unavailable where it
+// is no such list.
 absl::StatusOr<RemoteModel> ReadModelList(absl::string_view body, absl::string_view wanted);
 
 // Whether an answer comes as a stream of events, or at once.
@@ -34,7 +46,8 @@ enum class Delivery { kStream, kWhole };
 // dialect has no word for.
 absl::StatusOr<std::string> ChatBody(const RequestSpec& spec, const RemoteModel& model,
                                      const RemoteOptions& options,
-                                     Delivery delivery = Delivery::kStream);
+                                     Delivery delivery = Delivery::kStream,
+                                     const LeftOut& left_out = {});
 
 // What an answer says, piece by piece.
 struct ChatAnswer {
@@ -52,6 +65,8 @@ struct ChatAnswer {
 
 // The server's own words in the body of an error.
 std::string ErrorText(absl::string_view body);
+// Whether the body of a refusal (429) says that money is wanted, and no patience.
+bool SaysUnpaid(absl::string_view body);
 // Whether they say, beside that code of HTTP, that the prompt is longer than the context.
 bool SaysTooLong(int code, absl::string_view error);
 

@@ -1,5 +1,7 @@
 #include "engine/remote/chat_constraint.h"
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -61,10 +63,63 @@ std::string Alternatives(const Json& choices, absl::string_view separator, Write
   });
 }
 
-Json SchemaFormat(Json schema) {
+// Whether a schema, or a part of one, is of those that OpenAI's servers keep to: with closed
+// objects, whose members must all be there, and none but these keywords.
+// (https://platform.openai.com/docs/guides/structured-outputs#supported-schemas)
+bool MayBeStrict(const Json& schema) {
+  constexpr absl::string_view kPlain[] = {"type",       "required",
+                                          "enum",       "const",
+                                          "title",      "description",
+                                          "pattern",    "format",
+                                          "minimum",    "exclusiveMinimum",
+                                          "maximum",    "exclusiveMaximum",
+                                          "multipleOf", "minItems",
+                                          "maxItems",   "$ref",
+                                          "properties", "additionalProperties",
+                                          "$defs",      "definitions"};
+  if (!schema.is_object()) return false;
+  for (const auto& [name, value] : schema.members()) {
+    if (name == "items" && MayBeStrict(value)) continue;
+    if (name == "anyOf" && value.is_array() &&
+        std::all_of(value.array().begin(), value.array().end(), &MayBeStrict)) {
+      continue;
+    }
+    if (std::find(std::begin(kPlain), std::end(kPlain), name) == std::end(kPlain)) return false;
+  }
+  if (!schema.Has("type") && !schema.Has("anyOf") && !schema.Has("$ref")) return false;
+  for (absl::string_view name : {"properties", "$defs", "definitions"}) {
+    const Json* parts = schema.Find(name);
+    if (parts == nullptr) continue;
+    if (!parts->is_object()) return false;
+    for (const auto& [_, part] : parts->members()) {
+      if (!MayBeStrict(part)) return false;
+    }
+  }
+  const Json* type = schema.Find("type");
+  const Json* properties = schema.Find("properties");
+  const bool is_object =
+      properties != nullptr || (type != nullptr && absl::StrContains(type->Dump(), "\"object\""));
+  if (!is_object) return true;
+  const Json* others = schema.Find("additionalProperties");
+  if (others == nullptr || !others->is_boolean() || others->boolean()) return false;
+  const Json* required = schema.Find("required");
+  for (const auto& [name, _] : properties != nullptr ? properties->members() : Json::Object()) {
+    const bool is_required =
+        required != nullptr && required->is_array() &&
+        std::any_of(required->array().begin(), required->array().end(),
+                    [&](const Json& one) { return one.is_string() && one.string() == name; });
+    if (!is_required) return false;
+  }
+  return true;
+}
+
+// An answer is proven here whether a server is strict or not; OpenAI's refuse to be so with other
+// schemas than theirs.
+Json SchemaFormat(Json schema, Dialect dialect) {
+  const bool is_object = schema.TextAt("type") == "object" && !schema.Has("anyOf");
   Json named = Json::MakeObject();
   named.Add("name", "answer");
-  named.Add("strict", true);
+  named.Add("strict", dialect != Dialect::kOpenAi || (is_object && MayBeStrict(schema)));
   named.Add("schema", std::move(schema));
   Json format = Json::MakeObject();
   format.Add("type", "json_schema");
@@ -82,7 +137,7 @@ Json AnswerObject(Json value) {
   return schema;
 }
 
-// A schema as lm_extract means it: all properties are there, and may be null.
+// A schema as lm_extract means it: all properties are there, and may be null, and no others are.
 Json WithNulls(const Json& schema) {
   const Json* properties = schema.Find("properties");
   if (properties == nullptr || !properties->is_object()) return schema;
@@ -95,10 +150,13 @@ Json WithNulls(const Json& schema) {
   }
   Json changed = Json::MakeObject();
   for (const auto& [name, value] : schema.members()) {
-    if (name != "properties" && name != "required") changed.Add(name, value);
+    const bool is_changed =
+        name == "properties" || name == "required" || name == "additionalProperties";
+    if (!is_changed) changed.Add(name, value);
   }
   changed.Add("properties", std::move(nullable));
   changed.Add("required", std::move(required));
+  changed.Add("additionalProperties", false);
   return changed;
 }
 
@@ -147,15 +205,16 @@ absl::StatusOr<Json::Object> Textual(const AnswerConstraint& constraint, const J
   }
   // A schema says it.
   Json value = Json::MakeObject();
+  value.Add("type", "string");
   if (choices != nullptr) {
     value.Add("enum", *choices);
   } else {
-    value.Add("type", "string");
     value.Add("pattern", absl::StrCat("^(", constraint.text, ")$"));
   }
   const bool bare = dialect == Dialect::kLlamaServer;
   return Json::Object{
-      {"response_format", SchemaFormat(bare ? std::move(value) : AnswerObject(std::move(value)))}};
+      {"response_format",
+       SchemaFormat(bare ? std::move(value) : AnswerObject(std::move(value)), dialect)}};
 }
 
 bool IsJson(Kind kind) { return kind == Kind::kSchema || kind == Kind::kExtraction; }
@@ -254,7 +313,7 @@ absl::StatusOr<Json::Object> ConstraintMembers(const AnswerConstraint& constrain
   if (!json.has_value()) return absl::InvalidArgumentError("schema is not JSON");
   Json schema = constraint.kind == Kind::kSchema ? *json : WithNulls(*json);
   if (dialect != Dialect::kTrtllm) {
-    return Json::Object{{"response_format", SchemaFormat(std::move(schema))}};
+    return Json::Object{{"response_format", SchemaFormat(std::move(schema), dialect)}};
   }
   Json format = One("type", "json");
   format.Add("schema", std::move(schema));

@@ -70,6 +70,7 @@ absl::StatusOr<std::shared_ptr<RemoteGenerator>> OpenServer(const std::string& p
   }
   RETURN_IF_ERROR(model.status());
   if (options.dialect != Dialect::kAuto) model->dialect = options.dialect;
+  model->is_openais = AreOpenAis(urls);
   if (options.context_length > 0) model->context_length = options.context_length;
   std::unique_ptr<const ModelText> text;
   if (!options.tokenizer.empty()) {

@@ -15,7 +15,10 @@
 namespace lm {
 
 ChatReader::ChatReader(const RequestSpec* spec)
-    : spec_(*spec), filter_(""), stops_(spec->options.stop) {}
+    : spec_(*spec),
+      hands_out_(spec->stream && spec->options.constraint.kind == AnswerConstraint::Kind::kNone),
+      filter_(""),
+      stops_(spec->options.stop) {}
 
 absl::Status ChatReader::Append(absl::string_view event) {
   const size_t before = answer_.text.size();
@@ -29,7 +32,7 @@ absl::Status ChatReader::AppendJson(const Json& event) {
 
 absl::Status ChatReader::Take(absl::Status status, size_t before) {
   broken_ = status;
-  if (!broken_.ok() || stops_.matched()) return status;
+  if (!hands_out_ || !broken_.ok() || stops_.matched()) return status;
   const absl::string_view piece = absl::string_view(answer_.text).substr(before);
   const bool drop = spec_.options.thinking == Thinking::kDrop;
   stops_.Append(drop ? filter_.Append(piece) : std::string(piece), &text_);
@@ -39,6 +42,11 @@ absl::Status ChatReader::Take(absl::Status status, size_t before) {
 // With what was held back.
 void ChatReader::FinishText() {
   const bool drop = spec_.options.thinking == Thinking::kDrop;
+  if (!hands_out_) {
+    const absl::string_view all = answer_.text;
+    const absl::string_view answer = drop ? BehindLoneMark(all) : all;
+    stops_.Append(drop ? filter_.Append(answer) : std::string(answer), &text_);
+  }
   if (drop && !stops_.matched()) stops_.Append(filter_.Finish(), &text_);
   if (!stops_.matched()) stops_.Flush(&text_);
   // Some servers take the reasoning out themselves.

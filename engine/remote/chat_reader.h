@@ -32,7 +32,8 @@ class ChatReader {
   absl::Status AppendJson(const Json& event);
   // Whether the answer has begun.
   bool begun() const { return !answer_.text.empty() || !answer_.finish.empty(); }
-  // What of the text is certain by now.
+  // What of the text is certain by now, where somebody looks on while it comes: there the mark that
+  // ends a reasoning which the prompt has begun (BehindLoneMark) comes too late, and is text.
   const std::string& text() const { return text_; }
 
   // At the end: text, finish, first choices and numbers of tokens; a refusal of the server's is its
@@ -48,6 +49,7 @@ class ChatReader {
   absl::Status ReadChoices(Generation* generation) const;
 
   const RequestSpec& spec_;
+  const bool hands_out_;
   ChatAnswer answer_;
   ThinkingFilter filter_;
   StopMatcher stops_;

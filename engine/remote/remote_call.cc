@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "engine/base/status_macros.h"
 #include "engine/remote/embedding_api.h"
 
@@ -23,12 +24,25 @@ RemoteCall::RemoteCall(std::shared_ptr<Owner> owner, RemoteJob given, size_t end
       reader_(&spec()) {}
 
 bool RemoteCall::OnBody(int code, absl::string_view bytes) {
-  if (code == 200 && !spec().embed.has_value()) {
+  const bool answers = code == 200 && !spec().embed.has_value();
+  if (answers && form_ == Form::kUnknown) {
+    const absl::string_view text = absl::StripLeadingAsciiWhitespace(bytes);
+    if (!text.empty()) form_ = text[0] == '{' ? Form::kWhole : Form::kEvents;
+  }
+  if (answers && form_ != Form::kWhole) {
     return stream_.Append(bytes, [this](const std::string& event) { return OnEvent(event); });
   }
   const size_t most = code == 200 ? bytes.size() : kMostErrorBytes - raw_.size();
   raw_.append(bytes.data(), std::min(bytes.size(), most));
   return true;
+}
+
+void RemoteCall::OnDone(const HttpOutcome& outcome) {
+  try {
+    if (form_ == Form::kWhole && outcome.status.ok()) OnEvent(raw_);
+  } catch (...) {  // no memory: an answer without an end
+  }
+  owner_->OnDone(this, outcome);
 }
 
 // Handed out as it comes, where somebody looks on and it needs no proof.

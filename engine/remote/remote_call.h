@@ -30,6 +30,7 @@ struct RemoteJob {
   int cuts = 0;
   int failures = 0;
   int refusals = 0;       // 429 and 503
+  LeftOut left_out = {};  // the server's refusals of it that were heeded
   bool repaired = false;  // a wrong answer was sent back
   bool is_canary = false;
   absl::Time not_before = absl::InfinitePast();
@@ -49,12 +50,12 @@ class RemoteCall : public HttpHandler {
   RemoteCall(std::shared_ptr<Owner> owner, RemoteJob job, size_t endpoint, Dialect dialect);
 
   bool OnBody(int code, absl::string_view bytes) override;
-  void OnDone(const HttpOutcome& outcome) override { owner_->OnDone(this, outcome); }
+  void OnDone(const HttpOutcome& outcome) override;
 
   const RequestSpec& spec() const { return job.request->spec(); }
   // What is asked.
   const std::string& text() const { return job.cut.empty() ? spec().text : job.cut; }
-  // The body of what is no answer.
+  // The body of what is no stream of events.
   const std::string& raw() const { return raw_; }
 
   // What the answer says, after the transfer has ended well; a constraint is not looked at.
@@ -73,8 +74,12 @@ class RemoteCall : public HttpHandler {
  private:
   bool OnEvent(const std::string& event);
 
+  // What the body of an answer is, by its first character: some servers stream nothing.
+  enum class Form { kUnknown, kEvents, kWhole };
+
   const std::shared_ptr<Owner> owner_;
   const Dialect dialect_;
+  Form form_ = Form::kUnknown;
   EventStream stream_;
   ChatReader reader_;
   std::string raw_;

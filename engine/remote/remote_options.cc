@@ -192,6 +192,13 @@ absl::StatusOr<std::vector<std::string>> ParseRemotePath(absl::string_view path)
   return urls;
 }
 
+bool AreOpenAis(const std::vector<std::string>& urls) {
+  return std::all_of(urls.begin(), urls.end(), [](const std::string& url) {
+    const std::string host = absl::AsciiStrToLower(HostOf(url));
+    return host == "api.openai.com" || absl::EndsWith(host, ".openai.azure.com");
+  });
+}
+
 absl::StatusOr<RemoteOptions> ParseRemoteOptions(absl::string_view text) {
   RemoteOptions options;
   if (text.empty()) return options;

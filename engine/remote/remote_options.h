@@ -51,6 +51,9 @@ absl::Status CheckMaySpeakTo(absl::string_view url);
 // or has a user or password in it; CheckMaySpeakTo's errors.
 absl::StatusOr<std::vector<std::string>> ParseRemotePath(absl::string_view path);
 
+// Whether all addresses are of OpenAI's own servers, or of Azure's.
+bool AreOpenAis(const std::vector<std::string>& urls);
+
 // From a JSON object; empty: all defaults. InvalidArgument, naming it, for an unknown key, a wrong
 // type or a value out of range.
 absl::StatusOr<RemoteOptions> ParseRemoteOptions(absl::string_view json);

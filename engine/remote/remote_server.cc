@@ -119,7 +119,8 @@ void RemoteServer::HandOver(RemoteJob job, std::shared_ptr<RequestListener> list
 absl::StatusOr<std::string> RemoteServer::BodyOf(const RequestSpec& spec) const {
   if (spec.ranks) return RerankBody(spec.text, model_, options_);
   if (spec.embed.has_value()) return EmbeddingBody(spec.text, model_, options_);
-  return ChatBody(spec, model_, options_);
+  absl::ReaderMutexLock lock(&mutex_);
+  return ChatBody(spec, model_, options_, Delivery::kStream, left_out_);
 }
 
 RemoteStats RemoteServer::Stats() const {
@@ -324,6 +325,13 @@ void RemoteServer::Settle(RemoteCall* call, const HttpOutcome& outcome) {
 }
 
 void RemoteServer::Refused(RemoteCall* call, const HttpOutcome& outcome) {
+  if (outcome.code == 429 && SaysUnpaid(call->raw())) {
+    Conclude(
+        *call,
+        {.status = absl::FailedPreconditionError(absl::StrCat(
+             pool_.url(call->endpoint), ": HTTP ", outcome.code, ": ", ErrorText(call->raw())))});
+    return;
+  }
   const absl::Time now = absl::Now();
   const absl::Duration pause =
       pool_.Refused(call->endpoint, call->job.refusals, outcome.retry_after, now);
@@ -349,6 +357,7 @@ void RemoteServer::Rejected(RemoteCall* call, int code) {
   const std::string words = ErrorText(call->raw());
   const bool too_long = SaysTooLong(code, words);
   if (too_long && SendShorter(call, words)) return;
+  if (SendWithout(call, code, words)) return;
   absl::Status status =
       RejectionStatus(pool_.url(call->endpoint), code, words, !options_.key_env.empty());
   if (too_long) {
@@ -385,6 +394,25 @@ void RemoteServer::Answered(RemoteCall* call) {
   Conclude(*call, *std::move(generation));
 }
 
+// What the server refuses; each time something more.
+bool RemoteServer::SendWithout(RemoteCall* call, int code, absl::string_view words) {
+  const RequestSpec& spec = call->spec();
+  if (spec.embed.has_value() || spec.ranks || call->job.repaired) return false;
+  const LeftOut refused = WithRefused(call->job.left_out, code, words);
+  if (refused == call->job.left_out) return false;
+  {
+    absl::MutexLock lock(&mutex_);
+    left_out_ = WithRefused(left_out_, code, words);
+  }
+  absl::StatusOr<std::string> body = BodyOf(WithText(spec, call->text()));
+  if (!body.ok() || *body == call->job.body) return false;  // the option `extra` has it
+  RemoteJob job = std::move(call->job);
+  job.body = *std::move(body);
+  job.left_out = refused;
+  SendAgain(std::move(job), absl::Now());
+  return true;
+}
+
 // Asks once more, with the answer and what is wrong with it.
 bool RemoteServer::SendBack(RemoteCall* call, absl::string_view text) {
   if (call->job.repaired) return false;
@@ -400,7 +428,7 @@ bool RemoteServer::SendBack(RemoteCall* call, absl::string_view text) {
                    " allows. Answer again, with nothing else: ", spec.options.constraint.text));
   again.text.pop_back();
   absl::StrAppend(&again.text, ",", answer.Dump(), ",", error.Dump(), "]");
-  absl::StatusOr<std::string> body = ChatBody(again, model_, options_);
+  absl::StatusOr<std::string> body = BodyOf(again);
   if (!body.ok()) return false;
   RemoteJob job = std::move(call->job);
   job.body = *std::move(body);

@@ -1,7 +1,9 @@
 // RemoteServer: the requests of one model on the network, and the servers that answer them.
 //
 // 429 and 503 are no row's failure: the row waits as long as the server asks for, else longer each
-// time. What fails on the way is sent again. Which server is asked ServerPool says.
+// time; but not where it is paid no more. What fails on the way is sent again. Which server is
+// asked ServerPool says. A member of the body that a server refuses, and answers can do without, is
+// left out from then on.
 //
 // A prompt that a server finds too long is cut as on_overflow says, and sent again.
 //
@@ -103,6 +105,7 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   void Failed(RemoteCall* call, absl::Status why);
   void Rejected(RemoteCall* call, int code);
   void SendAgain(RemoteJob job, absl::Time when);
+  bool SendWithout(RemoteCall* call, int code, absl::string_view words);
   bool SendBack(RemoteCall* call, absl::string_view text);
   bool SendShorter(RemoteCall* call, absl::string_view words);
   void Conclude(const RemoteCall& call, Generation generation);
@@ -124,6 +127,7 @@ class RemoteServer : public RemoteCall::Owner, public std::enable_shared_from_th
   absl::Time wake_ = absl::InfiniteFuture();
 
   mutable absl::Mutex mutex_;
+  LeftOut left_out_ ABSL_GUARDED_BY(mutex_);  // of every body, since a server has refused it
   LatencyWindow first_token_ ABSL_GUARDED_BY(mutex_);
   SaltCounts<RequestCounts> counts_ ABSL_GUARDED_BY(mutex_);
 };

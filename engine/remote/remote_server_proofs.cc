@@ -40,7 +40,7 @@ void RemoteServer::AskCanary(Kind kind) {
 
 absl::StatusOr<RemoteJob> RemoteServer::CanaryJob(RequestSpec spec) const {
   RemoteJob job{.tokens = MostTokens(spec), .is_canary = true};
-  ASSIGN_OR_RETURN(job.body, ChatBody(spec, model_, options_));
+  ASSIGN_OR_RETURN(job.body, BodyOf(spec));
   job.request = std::make_shared<Request>(std::move(spec));
   return job;
 }

@@ -116,6 +116,8 @@ absl::StatusOr<BatchQuestions> BatchQuestions::Of(Connection& connection, const 
   const bool is_remote = source.ok() && source->is_remote();
   if (is_remote) {
     ASSIGN_OR_RETURN(questions.remote_, ParseRemoteOptions(source->remote_options));
+    ASSIGN_OR_RETURN(const std::vector<std::string> urls, ParseRemotePath(source->path));
+    questions.model_.is_openais = AreOpenAis(urls);
   }
   questions.model_.name = target.model.value_or(questions.remote_.model);
   questions.remote_.dialect = target.dialect.value_or(questions.remote_.dialect);

@@ -16,7 +16,7 @@ class ChatServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, answer=None, owner="vllm", faults=(), delay=0.0, slots=None, seed=1, first=None, handler=None, fields=None, context=None, events=None):
+    def __init__(self, answer=None, owner="vllm", faults=(), delay=0.0, slots=None, seed=1, first=None, handler=None, fields=None, context=None, events=None, models=None, streams=True):
         super().__init__(("127.0.0.1", 0), handler or Handler)
         self.answer = answer or (lambda body: "re: " + body["messages"][-1]["content"])
         self.owner = owner
@@ -26,6 +26,8 @@ class ChatServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self.first = first  # of logprobs: [(token, logprob), ...]
         self.fields = fields    # of requests: others are refused
         self.context = context  # most words of a prompt: a longer one is refused
+        self.models = models  # instead of the list of them
+        self.streams = streams  # else a whole answer is sent, whatever is asked for
         self.events_sent = events  # instead of an answer; bytes: the whole stream
         self.dice = random.Random(seed)
         self.lock = threading.Lock()
@@ -85,7 +87,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.event({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
 
     def do_GET(self):
-        self.whole(200, {"object": "list", "data": [{"id": "tiny", "owned_by": self.server.owner, "max_model_len": 4096}]})
+        self.whole(200, self.server.models or {"object": "list", "data": [{"id": "tiny", "owned_by": self.server.owner, "max_model_len": 4096}]})
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -136,6 +138,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.whole(text.pop("code"), text)
         with self.server.lock:
             self.server.events.append("answers")
+        if not self.server.streams:
+            return self.whole(200, {"choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+                                    "usage": {"prompt_tokens": 12, "completion_tokens": 3}}, Content_Type="application/json")
         self.begin()
         self.delta(role="assistant", content="")
         size = max(1, (len(text) + pieces - 1) // pieces)

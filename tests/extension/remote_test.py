@@ -57,6 +57,96 @@ class RemoteTest(RemoteCase):
         self.assertEqual(harness.value(db, "SELECT generate('x')"), "42")
         self.assertEqual(harness.value(db, "SELECT generate('x', NULL, '{\"thinking\":\"keep\"}')"), "<think>\nhm, hm\n</think>\n\n42")
 
+    def test_reasoning_that_the_prompt_has_begun_is_dropped(self):
+        server = self.server(answer=constrained(lambda body: "Okay, yes or no? Stop.\n</think>\n\nyes" if "structured_outputs" in body else "Okay. Stop.\n</think>\n\nParis"))
+        db = self.connect(server.url)
+        self.assertEqual(harness.value(db, "SELECT generate('x')"), "Paris")
+        self.assertEqual(harness.value(db, "SELECT generate('x', NULL, '{\"stop\":\".\"}')"), "Paris")
+        self.assertEqual(harness.value(db, "SELECT generate('x', NULL, '{\"thinking\":\"keep\"}')"), "Okay. Stop.\n</think>\n\nParis")
+        self.assertEqual(harness.value(db, "SELECT lm_classify('x', '[\"yes\",\"no\"]')"), "yes")
+        # Who looks on while it comes has seen it when its end comes.
+        self.assertEqual("".join(piece for piece, in db.execute("SELECT piece FROM lm_stream('x')")), "Okay. Stop.\n</think>\n\nParis")
+        db = self.connect(self.server(answer=lambda body: "It ends with `</think>`, they say.").url)
+        self.assertEqual(harness.value(db, "SELECT generate('x')"), "It ends with `</think>`, they say.")
+
+    def test_a_whole_answer_where_a_stream_was_asked_for(self):
+        server = self.server(streams=False)
+        db = self.connect(server.url)
+        self.assertEqual(harness.value(db, "SELECT generate('héllo')"), "re: héllo")
+        self.assertEqual("".join(piece for piece, in db.execute("SELECT piece FROM lm_stream('abc')")), "re: abc")
+        self.assertEqual(db.execute("SELECT max(tokens_prefilled), max(tokens_decoded) FROM lm_stats WHERE model = 'default'").fetchone(), (24, 6))
+        self.assertEqual(len(server.requests), 2)
+
+    def test_done_is_an_end(self):
+        told = b'data: {"choices":[{"delta":{"content":"all of it"}}]}\n\ndata: [DONE]\n\n'
+        self.assertEqual(harness.value(self.connect(self.server(events=told).url), "SELECT generate('x')"), "all of it")
+        self.fails(self.connect(self.server(events=b"data: [DONE]\n\n").url, retries=0), "SELECT generate('x')", "broke off")
+
+    def test_schemas_are_strict_where_openai_takes_them(self):
+        def formats(owner, sql, *parameters):
+            server = self.server(owner=owner, answer=constrained(lambda body: '{"name": "Ada"}'))
+            self.assertEqual(harness.value(self.connect(server.url), sql, *parameters), '{"name":"Ada"}')
+            return server.requests[-1]["response_format"]["json_schema"]
+        schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+        asked = formats("somebody", "SELECT lm_extract('x', ?)", json.dumps(schema))
+        self.assertEqual((asked["strict"], asked["schema"]["additionalProperties"], asked["schema"]["required"]), (True, False, ["name"]))
+        for more, strict in (({}, False), ({"additionalProperties": False}, False), ({"required": ["name"]}, False),
+                             ({"additionalProperties": False, "required": ["name"]}, True),
+                             ({"additionalProperties": False, "required": ["name"], "minProperties": 1}, False)):
+            self.assertEqual(formats("somebody", "SELECT generate_json('x', ?)", json.dumps({**schema, **more}))["strict"], strict, more)
+            self.assertEqual(formats("vllm", "SELECT generate_json('x', ?)", json.dumps({**schema, **more}))["strict"], True)
+
+    def test_openais_own_are_told_no_temperature_that_nobody_named(self):
+        server = self.server(owner="somebody")
+        db = self.connect(server.url, dialect="openai", extra={"reasoning_effort": "low"})
+        harness.value(db, "SELECT generate('x')")
+        self.assertEqual({key: server.requests[-1].get(key) for key in ("temperature", "max_completion_tokens", "max_tokens", "reasoning_effort")},
+                         {"temperature": None, "max_completion_tokens": 256, "max_tokens": None, "reasoning_effort": "low"})
+        for temperature in (0, 0.5):
+            harness.value(db, "SELECT generate('x', NULL, ?)", json.dumps({"temperature": temperature, "cache": False}))
+            self.assertEqual(server.requests[-1]["temperature"], temperature)
+        harness.value(self.connect(server.url), "SELECT generate('x')")
+        self.assertEqual((server.requests[-1]["temperature"], server.requests[-1]["max_tokens"]), (0, 256))
+        harness.value(self.connect(server.url, extra={"temperature": None}), "SELECT generate('x')")
+        self.assertNotIn("temperature", server.requests[-1])
+
+    def test_who_does_not_pay_is_not_waited_for(self):
+        for error in ({"code": "insufficient_quota"}, {"type": "billing_not_active", "code": None}, {"code": "billing_hard_limit_reached"}):
+            server = self.server(answer=lambda body, error=error: {"code": 429, "error": {"message": "You exceeded your quota.", **error}})
+            self.fails(self.connect(server.url), "SELECT generate('x')", "HTTP 429: You exceeded your quota")
+            self.assertEqual(len(server.requests), 1)
+
+    def test_lists_of_models(self):
+        for models, wanted, known in (([{"id": "a/b"}], None, "a/b"), ([{"id": "x"}, {"id": "a/b"}], "a/b", "a/b"), ({"data": [{"id": "qwen3:latest"}]}, "qwen3", "qwen3:latest"),
+                                      ({"data": [{"id": "models/gemini"}]}, "gemini", "models/gemini")):
+            server = self.server(models=models)
+            options = {"model": wanted} if wanted else {}
+            harness.value(self.connect(server.url, **options), "SELECT generate('x')")
+            self.assertEqual(server.requests[-1]["model"], known)
+        self.fails(self.connect(self.server(models=[{"id": "a/b"}]).url, model="b"), "SELECT generate('x')", "has no model 'b', but 'a/b'")
+
+    def test_what_a_server_does_not_take_is_left_out(self):
+        fields = ["messages", "model", "max_tokens", "temperature", "stream"]
+        server = self.server(fields=fields)
+        db = self.connect(server.url)
+        drawn = "SELECT generate(?, NULL, '{\"temperature\":0.5,\"seed\":3}')"
+        self.assertEqual(harness.value(db, drawn, "a"), "re: a")
+        self.assertEqual(len(server.requests), 2)
+        self.assertEqual(set(server.requests[0]) - set(server.requests[1]), {"seed", "stream_options"})
+        self.assertEqual(harness.value(db, drawn, "b"), "re: b")  # from now on at once
+        self.assertEqual(len(server.requests), 3)
+        # One by one, and what the user's own options say is theirs.
+        told = iter([{"code": 422, "detail": [{"type": "extra_forbidden", "loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted"}]},
+                     {"code": 400, "error": {"message": "Unsupported parameter: 'seed'"}}, "at last", {"code": 400, "error": {"message": "a bad seed"}}])
+        server = self.server(answer=lambda body: next(told))
+        db = self.connect(server.url)
+        self.assertEqual(harness.value(db, drawn, "a"), "at last")
+        self.fails(db, drawn, "HTTP 400: a bad seed", "b")
+        self.assertEqual([sorted(set(body) & {"seed", "stream_options"}) for body in server.requests], [["seed", "stream_options"], ["seed"], [], []])
+        server = self.server(fields=fields)
+        self.fails(self.connect(server.url, extra={"seed": 5, "stream_options": None}), "SELECT generate('a')", "Extra inputs are not permitted: ..seed")
+        self.assertEqual(len(server.requests), 1)
+
     def test_reasoning_comes_once(self):
         deltas = [{"reasoning_content": "hm, ", "reasoning": "hm, "}, {"reasoning_content": "hm"}, {"reasoning": "!", "reasoning_content": ""}, {"content": "42"}]
         db = self.connect(self.server(events=[{"choices": [{"delta": delta}]} for delta in deltas]).url)

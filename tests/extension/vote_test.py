@@ -86,7 +86,7 @@ class VoteTest(RemoteCase):
 
     def test_what_no_vote_is_for(self):
         db = self.connect(self.voting(["yes"]).url)
-        self.fails(db, "SELECT lm_embed('x', '{\"vote\":3}')", "vote is for answers that are generated")
+        self.fails(db, "SELECT lm_embed('x', '{\"vote\":3}')", "option 'vote' is for answers that are generated, and here none is")
         self.fails(db, "SELECT piece FROM lm_stream('x', NULL, '{\"vote\":3,\"choices\":[\"a\"]}')", "vote: its answer is known at its end")
         self.fails(db, "SELECT lm_if('x', 'y?', '{\"vote\":101}')", "vote must be from 0 to 100, got 101")
         self.fails(db, "INSERT INTO temp.lm_settings VALUES ('vote', 3)", "belongs in a call's options")

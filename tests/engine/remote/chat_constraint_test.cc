@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/remote/member_order.h"
 #include "engine/runtime/constraint_cache.h"
@@ -53,6 +54,47 @@ TEST(ChatConstraintTest, EachDialectHasItsOwnWords) {
   };
   for (const auto& one : kWords) {
     EXPECT_EQ(Words(one.kind, one.text, one.dialect), one.words) << DialectName(one.dialect);
+  }
+}
+
+// OpenAI's servers answer 400 to {"strict":true} beside a schema with an object that is open, a
+// member that need not be there, or a keyword that they do not know.
+TEST(ChatConstraintTest, OpenAisServersAreStrictWithTheirOwnKindOfSchemaOnly) {
+  const auto closed = [](absl::string_view property) {
+    return absl::StrCat(R"({"type":"object","properties":{"a":)", property,
+                        R"(},"required":["a"],"additionalProperties":false})");
+  };
+  const std::string text = closed(R"({"type":"string"})");
+  const std::pair<std::string, bool> kSchemas[] = {
+      {text, true},
+      {closed(R"({"type":["string","null"],"pattern":"^a","description":"x"})"), true},
+      {closed(R"({"type":"array","items":{"type":"integer","minimum":0},"maxItems":3})"), true},
+      {closed(text), true},
+      {closed(absl::StrCat(R"({"anyOf":[)", text, R"(,{"type":"null"}]})")), true},
+      {closed(R"({"type":"string","minLength":1})"), false},
+      {closed(R"({"enum":[1,"a"]})"), false},
+      {closed("true"), false},
+      {closed(R"({"type":"object"})"), false},
+      {closed(R"({"type":"array","items":{"type":"object","properties":{}}})"), false},
+      {closed(R"({"anyOf":[{"type":"object"},{"type":"null"}]})"), false},
+      {R"({"type":"object","properties":{"a":{"type":"string"}},"additionalProperties":false})",
+       false},
+      {R"({"type":"object","properties":{"a":{"type":"string"}},"required":["a"]})", false},
+      {R"({"type":"array","items":{"type":"string"}})", false},  // it must be an object
+      {"true", false},
+  };
+  for (const auto& [schema, strict] : kSchemas) {
+    const std::string words = Words(Kind::kSchema, schema.c_str(), Dialect::kOpenAi);
+    EXPECT_EQ(absl::StrContains(words, R"("strict":true)"), strict) << words;
+  }
+  EXPECT_EQ(
+      Words(Kind::kExtraction, R"({"type":"object","properties":{"n":{"type":"integer"}}})",
+            Dialect::kOpenAi),
+      R"({"response_format":{"type":"json_schema","json_schema":{"name":"answer","strict":true,"schema":)"
+      R"({"type":"object","properties":{"n":{"anyOf":[{"type":"integer"},{"type":"null"}]}},)"
+      R"("required":["n"],"additionalProperties":false}}}})");
+  for (const Kind kind : {Kind::kChoices, Kind::kRegex}) {
+    EXPECT_TRUE(absl::StrContains(Words(kind, R"(["a"])", Dialect::kOpenAi), R"("strict":true)"));
   }
 }
 

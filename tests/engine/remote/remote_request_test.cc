@@ -20,5 +20,24 @@ TEST(RemoteRequestTest, AServerMayThinkInSilenceAsLongAsItsTimeoutSays) {
   }
 }
 
+TEST(RemoteRequestTest, OpenAisOwnServersAreKnownByTheirHosts) {
+  EXPECT_TRUE(AreOpenAis({"https://api.openai.com/v1"}));
+  EXPECT_TRUE(
+      AreOpenAis({"https://API.OpenAI.com:443/v1", "https://mine.openai.azure.com/openai/v1"}));
+  EXPECT_FALSE(AreOpenAis({"https://api.openai.com/v1", "http://localhost:8000/v1"}));
+  EXPECT_FALSE(AreOpenAis({"https://api.openai.com.example/v1"}));
+  EXPECT_FALSE(AreOpenAis({"https://openrouter.ai/api.openai.com/v1"}));
+}
+
+TEST(RemoteRequestTest, OnlyWhatIsRefusedAndCanBeSparedIsLeftOut) {
+  const LeftOut none, seed{.seed = true}, both{.seed = true, .stream_options = true};
+  EXPECT_EQ(WithRefused(none, 400, "Extra inputs are not permitted: seed"), seed);
+  EXPECT_EQ(WithRefused(seed, 422, "Unknown parameter 'stream_options'"), both);
+  EXPECT_EQ(WithRefused(none, 500, "Extra inputs are not permitted: seed"), none);
+  EXPECT_EQ(WithRefused(none, 400, "seed must be an integer"), none);
+  EXPECT_EQ(WithRefused(none, 400, "Seed-OSS does not support tools"), none);
+  EXPECT_EQ(WithRefused(none, 400, "Extra inputs are not permitted: top_k"), none);
+}
+
 }  // namespace
 }  // namespace lm
