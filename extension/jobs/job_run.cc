@@ -197,7 +197,8 @@ absl::StatusOr<JobProgress> JobRun::Progress(absl::Time now) {
                      .finished = counts.done + counts.failed - finished_before_,
                      .cached = cached_,
                      .tokens_out = tokens_out_,
-                     .elapsed = now - began_};
+                     .elapsed = now - began_,
+                     .unchanged = store_->answers_without_change()};
 }
 
 std::string JobRun::BudgetsEnd(absl::Time now) {
@@ -227,6 +228,14 @@ absl::StatusOr<JobProgress> JobRun::Stop(const std::string& why) {
   return progress;
 }
 
+absl::Status JobRun::StopForErrors() {
+  ASSIGN_OR_RETURN(const std::string last, store_->LastFailure());
+  const std::string why =
+      absl::StrCat(failed_, " rows failed, max_errors is ", max_errors_, "; ", last);
+  RETURN_IF_ERROR(Stop(why).status());
+  return absl::AbortedError(absl::StrCat("job '", store_->job().name, "' stopped: ", why));
+}
+
 absl::StatusOr<std::optional<JobProgress>> JobRun::Advance() {
   if (fork_guard_.forked()) return ForkGuard::Error();
   while (!over_) {
@@ -239,12 +248,7 @@ absl::StatusOr<std::optional<JobProgress>> JobRun::Advance() {
       continue;
     }
     RETURN_IF_ERROR(Commit(std::nullopt, Others::kStay));
-    if (failed_ > max_errors_) {
-      ASSIGN_OR_RETURN(const std::string last, store_->LastFailure());
-      return absl::AbortedError(absl::StrCat("job '", store_->job().name, "' stopped: ", failed_,
-                                             " rows failed, max_errors is ", max_errors_, "; ",
-                                             last));
-    }
+    if (failed_ > max_errors_) return StopForErrors();
     // The end is always reported; until then, not too often.
     const absl::Time now = absl::Now();
     const bool due = now - last_report_ >= options_.progress;
@@ -252,8 +256,10 @@ absl::StatusOr<std::optional<JobProgress>> JobRun::Advance() {
     ASSIGN_OR_RETURN(JobProgress progress, Progress(now));
     if (!over_ && !due) continue;
     const JobCounts& counts = progress.counts;
-    if (over_ && progress.finished > 0 && counts.done + counts.failed == counts.total()) {
-      RETURN_IF_ERROR(database_->Transact([this] { return store_->End(/*over=*/true, "done"); }));
+    if (over_ && counts.done + counts.failed == counts.total()) {
+      const bool anew = progress.finished == 0;
+      RETURN_IF_ERROR(
+          database_->Transact([&] { return store_->End(/*over=*/true, "done", anew); }));
     }
     if (over_ && progress.counts.unknown > 0) {
       return absl::FailedPreconditionError(

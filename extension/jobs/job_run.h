@@ -53,6 +53,7 @@ struct JobProgress {
   int64_t cached = 0;       // of this run, without a generation
   int64_t tokens_out = 0;   // of this run
   absl::Duration elapsed = {};
+  int64_t unchanged = 0;     // answers, where none of this run's has had the target change a row
   std::string stopped = {};  // which budget has ended the run before the job; empty: none
 };
 
@@ -100,8 +101,11 @@ class JobRun {
   // Which budget ends the run now: time is over, or none of its rows is under way and nothing is
   // left for another. Empty: none.
   std::string BudgetsEnd(absl::Time now);
-  // Commits what is answered and gives the other rows back: the run is over before the job is.
+  // Commits what is answered and gives the other rows back: the run is over before the job is, and
+  // the job's status says why, as the result's `stopped` does.
   absl::StatusOr<JobProgress> Stop(const std::string& why);
+  // The error of a run in which more rows have failed than max_errors, after the same.
+  absl::Status StopForErrors();
 
   const JobRunOptions options_;
   const std::unique_ptr<JobDatabase> database_;

@@ -46,12 +46,14 @@ absl::StatusOr<JobChanges> JobStore::Refresh(const JobQuestion& question, const 
   return changes;
 }
 
-absl::Status JobStore::End(bool over, absl::string_view status) {
+absl::Status JobStore::End(bool over, absl::string_view status, bool anew) {
   RETURN_IF_ERROR(CheckThere());
   ASSIGN_OR_RETURN(Statement end,
                    Make("UPDATE {db}.lm_jobs SET ended = CASE WHEN ?2 THEN "
-                        "strftime('%Y-%m-%d %H:%M:%f', 'now') END, status = ?3 WHERE name = ?1"));
-  return end.Bind(1, job_.name).Bind(2, int64_t{over}).Bind(3, status).Run();
+                        "strftime('%Y-%m-%d %H:%M:%f', 'now') END, status = ?3 WHERE name = ?1 "
+                        "AND (NOT ?4 OR ended IS NULL)"));
+  end.Bind(1, job_.name).Bind(2, int64_t{over}).Bind(3, status).Bind(4, int64_t{anew});
+  return end.Run();
 }
 
 absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(JobDatabase* database,
@@ -295,7 +297,10 @@ absl::Status JobStore::RunTarget(int64_t number, const JobAnswer& answer) {
 
 absl::Status JobStore::Offer(int64_t number, const JobAnswer& answer, absl::Status* refused) {
   if (!target_.prepared()) return absl::OkStatus();
+  const int before = sqlite3_total_changes(database_.db());
   absl::Status applied = InWordsOf("the job's target:", RunTarget(number, answer));
+  answers_taken_ += applied.ok();
+  rows_changed_ += sqlite3_total_changes(database_.db()) != before;
   // One that rolled the transaction back has undone more than this row.
   const bool undone = sqlite3_get_autocommit(database_.db()) != 0;
   if (undone || !absl::IsInvalidArgument(applied)) return applied;

@@ -103,8 +103,12 @@ class JobStore {
   absl::Status Recover(absl::Time now, absl::Duration lease);
   // Lets failed rows wait again, but those that have vanished.
   absl::Status Retry();
-  // Writes down how a run ended: with no row left, where `over`, and else why.
-  absl::Status End(bool over, absl::string_view status);
+  // Writes down how a run ended: with no row left, where `over`, and else why. With `anew` only
+  // where the job had not come to an end before.
+  absl::Status End(bool over, absl::string_view status, bool anew = false);
+
+  // How many answers the target has taken without changing a row by any of them; 0 where one has.
+  int64_t answers_without_change() const { return rows_changed_ == 0 ? answers_taken_ : 0; }
 
   // These two need no transaction.
   absl::StatusOr<JobCounts> Counts();
@@ -140,6 +144,9 @@ class JobStore {
   Statement target_;    // not prepared: there is none
   Statement there_, select_waiting_, select_row_, claim_, renew_, select_mine_, select_owned_,
       complete_, counts_;
+
+  int64_t answers_taken_ = 0;  // by the target
+  int64_t rows_changed_ = 0;   // by it, and by its triggers
 
   std::vector<int64_t> ordered_;          // waiting when it was read; the next to claim at the end
   std::optional<int64_t> last_;           // the number of the last row that this store works on

@@ -24,7 +24,8 @@
 //   kept,
 //                           and no longer worked on nor counted
 // and lm_jobs the times `created`, `began` (the query was asked) and `ended` (no row was left), and
-// `status`: how the last run that came to an end did: 'done', or why it stopped.
+// `status`: how the last run that came to an end did: 'done', where no row was left (of a query
+// without rows, too), or why it stopped, by a budget or max_errors; `ended` is NULL then.
 //
 // What is wrong with a job's options or system prompt is said when it is written by a connection
 // that has this extension, and that has found the table there or made it outside of a transaction;
@@ -104,7 +105,7 @@ absl::Status CheckJobFunction(Call& call) {
 // Has no rows ever: its first INSERT goes to the table that takes its place.
 class JobsTable : public WritableTable {
  public:
-  enum Column { kSystem = 3, kOptions = 4, kNumGiven = 7 };
+  enum Column { kSystem = 3, kOptions = 4, kTotal = 6, kNumGiven = 7 };
 
   using WritableTable::WritableTable;
 
@@ -120,6 +121,10 @@ class JobsTable : public WritableTable {
     sqlite3* db = connection().db();
     ASSIGN_OR_RETURN(const std::string schema, SchemaOfInsert(db));
     RETURN_IF_ERROR(CheckJob(cells[kSystem], cells[kOptions]));
+    if (!std::holds_alternative<std::monostate>(cells[kTotal])) {
+      return absl::InvalidArgumentError(
+          "total is what lm_run() writes down: leave it out of a new job");
+    }
     RETURN_IF_ERROR(CreateJobTables(db, schema));
     // Within a transaction a statement that fails takes main's table back, and leaves temp's
     // triggers.
@@ -183,18 +188,22 @@ void CreateJobChecks(sqlite3* db) {
   const absl::StatusOr<bool> found = real->Step();
   if (!found.ok() || !*found) return;
   real->Reset();
-  for (const absl::string_view change : {"INSERT", "UPDATE OF system, options"}) {
-    const std::string name = absl::StrCat("lm_jobs_", change.substr(0, 6));
-    Execute(db, absl::StrCat("CREATE TEMP TRIGGER IF NOT EXISTS ", name, " BEFORE ", change,
-                             " ON main.lm_jobs BEGIN SELECT lm_check_job(new.system, new.options); "
-                             "END")
-                    .c_str())
-        .IgnoreError();
-  }
+  constexpr char kChecks[] = R"(
+CREATE TEMP TRIGGER IF NOT EXISTS lm_jobs_INSERT BEFORE INSERT ON main.lm_jobs
+  BEGIN SELECT lm_check_job(new.system, new.options); END;
+CREATE TEMP TRIGGER IF NOT EXISTS lm_jobs_UPDATE BEFORE UPDATE OF system, options ON main.lm_jobs
+  BEGIN SELECT lm_check_job(new.system, new.options); END;
+CREATE TEMP TRIGGER IF NOT EXISTS lm_jobs_begun BEFORE INSERT ON main.lm_jobs
+  WHEN new.total IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM main.lm_job_rows WHERE job = new.name)
+  BEGIN SELECT RAISE(ABORT, 'lm_jobs: total is what lm_run() writes down: leave it out of a new job (to copy one that has begun, copy its lm_job_rows first)'); END;
+)";
+  Execute(db, kChecks).IgnoreError();
 }
 
 int RegisterJobs(const std::shared_ptr<Connection>& connection) {
-  int code = RegisterScalar<&CheckJobFunction>(connection, {"lm_check_job", 2, 2, kDirectOnly});
+  int code = RegisterScalar<&CheckJobFunction>(
+      connection, {"lm_check_job", 2, 2, kDirectOnly, /*said_by=*/"lm_jobs"});
   if (code != SQLITE_OK) return code;
   code = RegisterWritableTable(connection, "lm_jobs", &MakeTable<JobsTable>);
   if (code != SQLITE_OK) return code;

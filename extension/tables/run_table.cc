@@ -111,9 +111,10 @@
 // total, done and failed count the job's rows; cached are those of this run that needed no
 // generation. The rates are this run's: rows of the job (others' too), tokens generated. `hint` is
 // what lm_stats.hint says of the model, with the first row already: that it was made for something
-// else than it is asked. joined, changed and vanished count what this run's refresh has found. A
-// row is submitted only where its prompt and the most tokens of its answer (max_tokens) are left of
-// a budget: none is exceeded, and the last rows before the end go one by one.
+// else than it is asked; and that the target has changed no row at all by any of this run's
+// answers, where that is so. joined, changed and vanished count what this run's refresh has found.
+// A row is submitted only where its prompt and the most tokens of its answer (max_tokens) are left
+// of a budget: none is exceeded, and the last rows before the end go one by one.
 #include <memory>
 #include <string>
 #include <utility>
@@ -226,7 +227,11 @@ class RunCursor : public JobCursor<JobRun, JobProgress> {
         sqlite3_result_double(context, seconds);
         break;
       case kHint: {
-        const std::string hint = ModelHint(connection(), work().generator());
+        std::string hint = ModelHint(connection(), work().generator());
+        if (row().unchanged > 0) {
+          absl::StrAppend(&hint, hint.empty() ? "" : "; ", "the target changed no row for ",
+                          row().unchanged, " answers: does it look for the query's ids (:id)?");
+        }
         if (!hint.empty()) ResultText(context, hint);
         break;
       }

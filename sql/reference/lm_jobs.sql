@@ -8,9 +8,13 @@
 --   query    SELECT id, prompt [, system]: asked once, when the job first runs
 --   target   an INSERT, UPDATE or DELETE that takes an answer: :id, :value, :error; NULL: answers stay in lm_job_rows
 --   system   the system prompt of rows without one of their own
---   options  those of generate()
---   model, total, began, ended   set by lm_run(); all times are UTC
---   status   how the last run that came to an end did: 'done', or why it stopped
+--   options  those of generate(). on_error: "null" unless given here or in lm_settings: a row that fails has its error in
+--            lm_job_rows, and the target is not run for it; "json": the target is run, :value is lm_try's object, :error the
+--            text; "error": the first failure ends the run
+--   model, total, began, ended   set by lm_run(); all times are UTC. A job that is made with a total is
+--            refused, unless its lm_job_rows are there
+--   status   how the last run that came to an end did: 'done', where no row waits (of a query without rows, too), or why it
+--            stopped: 'stopped: ...', by a budget or by max_errors; `ended` is NULL then
 -- With an answer its question is kept: prompt_version is a digest of prompt, system prompt and options, model one of the
 -- model's file. `vanished` says since when the query gives a row no more: lm_run(job, '{"refresh":true}') found it so.
 -- What is wrong with options is said when they are written. A query is asked once: a later change is an error, unless

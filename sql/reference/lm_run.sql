@@ -22,6 +22,11 @@
 --                the run's budgets: it ends well where one is reached, and the rows that are left wait; `stopped` says it
 --   database     which database has the job: main, or an attached one; unless given, the first that does
 --
+-- A row that fails is 'failed' in lm_job_rows, with its error, and the others go on: a job's on_error is "null", unless its
+-- options or lm_settings name another. The target is not run for such a row, but with "on_error":"json", where :value is
+-- lm_try's object and :error the text; with "on_error":"error" the first failure ends the run.
+-- `hint` says, too, where the target has changed no row at all by this run's answers: it may look for other ids than the query has.
+--
 -- The job's statements run on a connection of their own, which behaves as yours does: the same foreign keys, triggers,
 -- limits and case_sensitive_like; SQLite's own functions and collations, not those that your program has registered. An authorizer is asked what it allows before the job begins; hooks of the host do not see the job.
 -- A database in memory has only your connection: there, a job that reads or writes another database (temp is one), reads a
