@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "engine/runtime/engine.h"
 #include "engine/runtime/memo.h"
 #include "extension/connection/await.h"
+#include "extension/connection/spending.h"
 
 namespace lm {
 namespace {
@@ -30,30 +32,116 @@ EngineStats Between(const EngineStats& before, EngineStats after) {
 }
 
 struct Tried {
-  int64_t generated = 0;  // not remembered
+  int64_t answered = 0;
+  int64_t generated = 0;  // of those, not remembered
   int64_t answer_tokens = 0;
   absl::Duration took;
 };
 
-absl::StatusOr<Tried> Ask(Connection& connection, const PromptTally::Totals& totals) {
-  const absl::Time began = absl::Now();
-  std::vector<std::shared_ptr<Request>> requests;
-  for (const RequestSpec& spec : totals.sample) {
-    ASSIGN_OR_RETURN(std::shared_ptr<Request> request,
-                     ProcessMemo().Submit(*totals.generator, spec, connection.AccessToMemo()));
-    requests.push_back(std::move(request));
-  }
-  Tried tried;
-  for (const std::shared_ptr<Request>& request : requests) {
-    RETURN_IF_ERROR(Await(connection.db(), *request));
-    const Generation& answer = request->result();
-    if (answer.remembered) continue;
-    ++tried.generated;
-    tried.answer_tokens += answer.tokens_out;
-  }
-  tried.took = absl::Now() - began;
-  return tried;
+// The lower of two limits, of which 0 is none.
+template <typename Number>
+Number Tighter(Number a, Number b) {
+  return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
 }
+
+// A sample under way. Cancels what nobody has waited for.
+class Sample {
+ public:
+  Sample(Connection& connection, const PromptTally::Totals& totals, const SampleLimits& limits)
+      : connection_(connection),
+        totals_(totals),
+        limits_(limits),
+        prices_(connection.PricesOf(*totals.generator)) {}
+  ~Sample() {
+    for (const UnderWay& one : under_way_) one.request->Cancel();
+  }
+  Sample(const Sample&) = delete;
+  Sample& operator=(const Sample&) = delete;
+
+  absl::StatusOr<Tried> Ask() {
+    const absl::Time began = absl::Now();
+    for (const RequestSpec& spec : totals_.sample) {
+      absl::Status submitted = Submit(spec);
+      if (absl::IsFailedPrecondition(submitted) && !under_way_.empty()) {
+        // What those under way do not take is left for others.
+        RETURN_IF_ERROR(Collect());
+        submitted = Submit(spec);
+      }
+      RETURN_IF_ERROR(Noted(submitted));
+    }
+    RETURN_IF_ERROR(Collect());
+    if (tried_.answered == 0) return failure_;
+    tried_.took = absl::Now() - began;
+    return tried_;
+  }
+
+ private:
+  struct UnderWay {
+    std::shared_ptr<Request> request;
+    Expense most;
+  };
+
+  // An error is an interrupt's; any other failure is a prompt's own.
+  absl::Status Noted(const absl::Status& failure) {
+    if (absl::IsCancelled(failure)) return failure;
+    if (failure_.ok()) failure_ = failure;
+    return absl::OkStatus();
+  }
+
+  absl::Status Submit(RequestSpec spec) {
+    GenerationOptions& options = spec.options;
+    options.max_seconds = Tighter(options.max_seconds, limits_.max_seconds);
+    options.max_total_tokens = Tighter(options.max_total_tokens, limits_.max_total_tokens);
+    options.max_cost = Tighter(options.max_cost, limits_.max_cost);
+    RETURN_IF_ERROR(CheckStatementTime(options.max_seconds));
+    Expense most;
+    if (HasBudget(options)) {
+      PromptTally tally;
+      RETURN_IF_ERROR(tally.Take(totals_.generator, spec).status());
+      const PromptTally::Totals one = tally.Count().front();
+      most = ExpenseOf(one.tokens, one.most_answer_tokens, prices_);
+      RETURN_IF_ERROR(spending_.SetAside(options, most));
+    }
+    absl::StatusOr<std::shared_ptr<Request>> request =
+        ProcessMemo().Submit(*totals_.generator, std::move(spec), connection_.AccessToMemo());
+    if (request.ok()) {
+      under_way_.push_back({*std::move(request), most});
+    } else {
+      spending_.Settle(most, {});
+    }
+    return request.status();
+  }
+
+  absl::Status Collect() {
+    for (; !under_way_.empty(); under_way_.pop_front()) {
+      const auto& [request, most] = under_way_.front();
+      absl::Status status = Await(connection_.db(), *request);
+      if (status.ok()) status = GenerationStatus(request->result());
+      RETURN_IF_ERROR(Noted(status));
+      Expense taken;
+      if (status.ok()) {
+        const Generation& answer = request->result();
+        ++tried_.answered;
+        tried_.generated += !answer.remembered;
+        if (!answer.remembered) {
+          tried_.answer_tokens += answer.tokens_out;
+          taken = ExpenseOf(answer.tokens_in, answer.tokens_out, prices_);
+        }
+      }
+      spending_.Settle(most, taken);
+    }
+    return absl::OkStatus();
+  }
+
+  Connection& connection_;
+  const PromptTally::Totals& totals_;
+  const SampleLimits limits_;
+  const Prices prices_;
+  Spending spending_;
+  std::deque<UnderWay> under_way_;
+  Tried tried_;
+  absl::Status failure_;  // the first one
+};
 
 int64_t Part(int64_t count, double share) {
   return std::llround(static_cast<double>(count) * share);
@@ -62,11 +150,12 @@ int64_t Part(int64_t count, double share) {
 }  // namespace
 
 absl::StatusOr<SampledCost> TrySample(Connection& connection, const PromptTally::Totals& totals,
+                                      const SampleLimits& limits,
                                       const std::optional<MachineCeilings>& ceilings) {
   const std::shared_ptr<Engine>& engine = totals.generator->engine();
   const EngineStats before = engine != nullptr ? engine->Stats() : EngineStats();
-  ASSIGN_OR_RETURN(const Tried tried, Ask(connection, totals));
-  const auto asked = static_cast<double>(totals.sample.size());
+  ASSIGN_OR_RETURN(const Tried tried, Sample(connection, totals, limits).Ask());
+  const auto asked = static_cast<double>(tried.answered);
   const bool kept = totals.sample.front().options.cache;
   const double left_prompts =
       std::max<double>(static_cast<double>(totals.prompts) - (kept ? asked : 0), 0);

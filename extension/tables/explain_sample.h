@@ -1,6 +1,6 @@
 // A few of a query's prompts, really asked: what they took tells what all of them will.
 //
-//   ASSIGN_OR_RETURN(SampledCost cost, TrySample(connection, totals, ceilings));
+//   ASSIGN_OR_RETURN(SampledCost cost, TrySample(connection, totals, limits, ceilings));
 #ifndef LM_EXTENSION_TABLES_EXPLAIN_SAMPLE_H_
 #define LM_EXTENSION_TABLES_EXPLAIN_SAMPLE_H_
 
@@ -15,6 +15,14 @@
 
 namespace lm {
 
+// What a sample may take, as the options max_seconds, max_total_tokens and max_cost of a statement;
+// 0: no limit.
+struct SampleLimits {
+  double max_seconds = 0;
+  int64_t max_total_tokens = 0;
+  double max_cost = 0;
+};
+
 // Of what is left to generate: neither the sample's own answers, where the memo has them now, nor,
 // as far as the sample tells, what it had before.
 struct SampledCost {
@@ -26,9 +34,12 @@ struct SampledCost {
 };
 
 // Asks totals.sample together, and waits for the answers; the memo keeps them where the options let
-// it. An error is an interrupt, or a row's that cannot be submitted. REQUIRES: the sample is not
-// empty.
+// it. A prompt is asked only where the limits, and the budgets of its own options, have left what
+// it may take. Prompts without an answer, for that or any other reason, are no part of the sample;
+// where none has one, the first failure is the error. So is an interrupt. REQUIRES: the sample is
+// not empty.
 absl::StatusOr<SampledCost> TrySample(Connection& connection, const PromptTally::Totals& totals,
+                                      const SampleLimits& limits,
                                       const std::optional<MachineCeilings>& ceilings);
 
 }  // namespace lm

@@ -20,9 +20,10 @@
 // A row for each model: rows asked for, different prompts (equal ones are generated once), their
 // tokens, and how many of these are in a prefix that another prompt has too and need not be
 // computed again; tokens_stored, how many of the others lm_settings('prefix_store') has, to be read
-// instead of computed. answer_tokens is what the answers will take: as long as this engine's were
-// until now, else max_tokens, which is also the most that is counted for one (of choices, the
-// longest; for lm_if and lm_score none).
+// instead of computed. answer_tokens is what the answers will take: those without a constraint are
+// as long as this engine's without one were until now (the tokens of all of them, for each that
+// came to its end by itself, once three have), the others have max_tokens, which is also the most
+// that is counted for one (of choices, the longest; for lm_if and lm_score none).
 //
 // Seconds come from the engine's own past, where basis is 'measured': the share of this machine's
 // arithmetic and bandwidth (lm_stats has the percentages) that it has reached in prefill and in
@@ -34,8 +35,11 @@
 // With {"sample":32} so many of the prompts, chosen from all of them, are asked for indeed,
 // together, and the forecast is made of what they took: of their answers' length, their time in
 // prefill and decode, and what else there was; basis is 'sample'. The memo keeps those answers
-// (unless
-// {"cache":false}), and seconds, costs and answer_tokens are of what is then left to generate.
+// (unless {"cache":false}), and seconds, costs and answer_tokens are of what is then left to
+// generate. max_seconds (of the whole lm_explain), max_total_tokens and max_cost beside it bound
+// what the sample may take; what a call's own budgets do not reach for is not asked, either.
+// Prompts that had no answer are left out of the sample; where none had one, the first failure is
+// the error. Any other option beside calls that generate is an error: it belongs into the calls.
 //
 // A model on the network has no seconds without a sample; basis says of its tokens whether they are
 // the model's
@@ -61,6 +65,7 @@
 #include "extension/batch/shadow_statement.h"
 #include "extension/connection/await.h"
 #include "extension/connection/own_options.h"
+#include "extension/connection/statement_call.h"
 #include "extension/connection/table_function.h"
 #include "extension/host/given_statement.h"
 #include "extension/host/sqlite_value.h"
@@ -104,16 +109,22 @@ class ExplainCursor : public TableCursor {
     ASSIGN_OR_RETURN(std::optional<std::string> sql, args.Text(0));
     ASSIGN_OR_RETURN(const std::optional<std::string> json, args.Text(1));
     if (!sql.has_value()) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const OwnOptions own, OwnOptions::Take(json, {"sample"}));
+    ASSIGN_OR_RETURN(
+        const OwnOptions own,
+        OwnOptions::TakeOfCall(json, {"sample", "max_seconds", "max_total_tokens", "max_cost"}));
     ASSIGN_OR_RETURN(const int64_t sample, own.Integer("sample", 0, 0, kMostSampled));
+    ASSIGN_OR_RETURN(const SampleLimits limits, ReadLimits(own));
     PromptTally calls, columns;
     // Under another lm_explain() nothing is asked at all.
     if (!connection().only_counts()) {
       calls.set_sample(static_cast<size_t>(sample));
       columns.set_sample(static_cast<size_t>(sample));
     }
+    // From here on max_seconds are counted.
+    if (limits.max_seconds > 0) StatementCall::Work();
     FieldCensus census;
     RETURN_IF_ERROR(RunQuery(*sql, own.rest(), &census, &calls, &columns));
+    if (!calls.empty()) RETURN_IF_ERROR(CheckNoneOfPrompts(own));
     const PromptTally& tally = calls.empty() ? columns : calls;
     Cell field_order;
     std::vector<PromptTally::Totals> ordered;
@@ -124,7 +135,7 @@ class ExplainCursor : public TableCursor {
       ordered = (ordered_calls.empty() ? ordered_columns : ordered_calls).Count();
     }
     for (const PromptTally::Totals& totals : tally.Count()) {
-      ASSIGN_OR_RETURN(std::vector<Cell> cells, CellsOf(totals));
+      ASSIGN_OR_RETURN(std::vector<Cell> cells, CellsOf(totals, limits));
       cells.push_back(SharedBy(ordered, totals.generator));
       cells.push_back(cells.back().index() == 0 ? Cell() : field_order);
       cells.push_back(totals.tokens_stored);
@@ -231,9 +242,32 @@ class ExplainCursor : public TableCursor {
     return taken.ok() ? taken : named(taken);
   }
 
-  absl::StatusOr<std::vector<Cell>> CellsOf(const PromptTally::Totals& totals) {
+  static absl::StatusOr<SampleLimits> ReadLimits(const OwnOptions& own) {
+    SampleLimits limits;
+    ASSIGN_OR_RETURN(const std::optional<double> seconds, own.Amount("max_seconds"));
+    ASSIGN_OR_RETURN(const std::optional<double> cost, own.Amount("max_cost"));
+    ASSIGN_OR_RETURN(limits.max_total_tokens, own.Integer("max_total_tokens", 0, 0, INT64_MAX));
+    limits.max_seconds = seconds.value_or(0);
+    limits.max_cost = cost.value_or(0);
+    return limits;
+  }
+
+  // Of a query whose calls say themselves how they are to be answered.
+  static absl::Status CheckNoneOfPrompts(const OwnOptions& own) {
+    if (!own.rest().has_value()) return absl::OkStatus();
+    const std::optional<Json> object = Json::Parse(*own.rest());
+    if (!object || !object->is_object() || object->size() == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "option '", object->members().front().first, "' must be written into the query: its calls ",
+        "have options of their own, as their last argument; beside them lm_explain takes sample, ",
+        "max_seconds, max_total_tokens and max_cost"));
+  }
+
+  absl::StatusOr<std::vector<Cell>> CellsOf(const PromptTally::Totals& totals,
+                                            const SampleLimits& limits) {
     const ModelInfo& info = totals.generator->info();
     const Prices prices = connection().PricesOf(*totals.generator);
+    RETURN_IF_ERROR(CheckPrices(limits.max_cost, prices));
     std::optional<MachineCeilings> ceilings;
     if (info.device == "cpu") {
       ASSIGN_OR_RETURN(ceilings, AwaitCeilings(connection().db()));
@@ -242,7 +276,9 @@ class ExplainCursor : public TableCursor {
     const CostForecast forecast =
         Forecast({.prefill_tokens = totals.tokens - totals.tokens_shared - totals.tokens_stored,
                   .answers = totals.answers,
-                  .most_answer_tokens = totals.most_answer_tokens},
+                  .most_answer_tokens = totals.most_answer_tokens,
+                  .free_answers = totals.free_answers,
+                  .most_free_answer_tokens = totals.most_free_answer_tokens},
                  engine != nullptr ? engine->Stats() : EngineStats(), info.cost, ceilings);
     auto seconds = [](const std::optional<absl::Duration>& d) {
       return d.has_value() ? Cell(absl::ToDoubleSeconds(*d)) : Cell();
@@ -259,7 +295,7 @@ class ExplainCursor : public TableCursor {
                      .decode = forecast.decode,
                      .all = both};
     if (!totals.sample.empty()) {
-      ASSIGN_OR_RETURN(cost, TrySample(connection(), totals, ceilings));
+      ASSIGN_OR_RETURN(cost, TrySample(connection(), totals, limits, ceilings));
       basis = "sample";
     }
     return std::vector<Cell>{connection().DisplayNameOf(*totals.generator),

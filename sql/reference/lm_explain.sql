@@ -4,6 +4,11 @@
 --
 -- What a query would ask of the model, and how long that will take. Nothing is generated, unless you ask for a sample:
 -- with {"sample":32} so many of the prompts are, the memo keeps their answers, and the forecast of the rest is made of them.
+-- max_seconds, max_total_tokens and max_cost beside it bound what the sample may take; what then has no answer is left out of
+-- it, and where nothing has one, the reason is the error. Where the query calls functions, all other options stand in the calls.
+--
+-- answer_tokens: an answer without a constraint is taken to be as long as this engine's were (once three of them have come to
+-- their own end); any other, and the first ones, to have max_tokens; of choices the longest.
 
 CREATE TEMP TABLE reviews(id INTEGER PRIMARY KEY, body TEXT);
 INSERT INTO reviews(body) VALUES ('good'), ('bad'), ('good'), (NULL), ('I do not know');
@@ -50,6 +55,10 @@ SELECT basis, seconds > 0, answer_tokens > 0
 --> sample|1|1
 SELECT sum(requests) FROM lm_stats WHERE phase = 'decode';
 --> 6
+SELECT * FROM lm_explain('SELECT generate(body, NULL, ''{"max_tokens":5}'') FROM reviews', '{"sample":32,"max_total_tokens":10}');
+--! max_total_tokens = 10 does not reach for another answer: 0 have taken 0, the next may take
+SELECT * FROM lm_explain('SELECT generate(body) FROM reviews', '{"max_tokens":5}');
+--! option 'max_tokens' must be written into the query
 -- A local model may have prices, so that a budget can be told in money.
 INSERT INTO temp.lm_models(name, path, options) SELECT 'dear', path, '{"price_in":2,"price_out":10}' FROM temp.lm_models WHERE name = 'default';
 SELECT cost_in = tokens * 2 / 1e6, cost_out = 4 * 5 * 10 / 1e6
