@@ -4,6 +4,7 @@
 
 #include "engine/base/status_macros.h"
 #include "extension/connection/await.h"
+#include "extension/connection/budget.h"
 #include "extension/connection/own_options.h"
 #include "extension/connection/scalar_function.h"
 #include "extension/connection/statement_call.h"
@@ -44,20 +45,9 @@ absl::Status PendingAnswer::SetAside() {
   const GenerationOptions& options = row_.options->generation;
   // Where the statement has no time any more, the rest of its rows do not begin.
   if (!ends_statement()) RETURN_IF_ERROR(CheckStatementTime(options.max_seconds));
-  if (!HasBudget(options) || row_.options->session().only_counts()) return absl::OkStatus();
-  const std::shared_ptr<RunningWork> work = StatementCall::Work();
-  if (work == nullptr) return absl::OkStatus();
-  PromptTally tally;
-  Session counting = row_.options->session();
-  counting.set_tally(&tally);
-  // What is wrong with the row is said where it is submitted.
-  if (!SubmitRow(row_, counting).ok() || tally.empty()) return absl::OkStatus();
-  const PromptTally::Totals totals = tally.Count().front();
-  const Prices& prices = row_.options->model->prices;
-  const Expense prompt = ExpenseOf(totals.tokens, 0, prices);
-  const Expense most = ExpenseOf(totals.tokens, totals.most_answer_tokens, prices);
-  RETURN_IF_ERROR(work->spending()->SetAside(options, most));
-  share_ = std::make_unique<SpendingShare>(work->spending(), most, prompt);
+  ASSIGN_OR_RETURN(share_, lm::SetAside(*row_.options, [this](const Session& session) {
+                     return SubmitRow(row_, session);
+                   }));
   return absl::OkStatus();
 }
 
@@ -186,13 +176,14 @@ std::string PlaceOf(const RowPrompt& row) {
   return absl::StrCat(text(row.system), "\n", text(row.prompt));
 }
 
-absl::StatusOr<RowPrompt> ReadRow(const Call& call) {
+absl::StatusOr<RowPrompt> ReadRow(const Call& call, std::optional<OnError> on_error) {
   RowPrompt row{.prompt = call.Text(0, "prompt"), .system = call.Text(1, "system")};
   if (row.prompt.ok() && !row.prompt->has_value()) return row;
   if (row.system.ok() && row.system->has_value()) {
     RETURN_IF_ERROR(CheckNotOptions(**row.system, "system"));
   }
   ASSIGN_OR_RETURN(CallOptions options, call.Options(2));
+  options.generation.on_error = on_error.value_or(options.generation.on_error);
   row.options = std::make_shared<const CallOptions>(std::move(options));
   return row;
 }

@@ -65,8 +65,8 @@ class Call;
 
 // The arguments that every function of a row has: (prompt [, system [, options]]). What is wrong
 // with the prompt or the system prompt is the row's failure; an error is the statement's. A NULL
-// prompt needs no options, nor a model.
-absl::StatusOr<RowPrompt> ReadRow(const Call& call);
+// prompt needs no options, nor a model. With `on_error` that is what it is, whatever they say.
+absl::StatusOr<RowPrompt> ReadRow(const Call& call, std::optional<OnError> on_error = {});
 
 // Not thread-safe. Destroying it cancels what nobody has waited for.
 class PendingAnswer {

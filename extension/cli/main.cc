@@ -9,6 +9,7 @@
 #include "extension/cli/command.h"
 #include "extension/cli/manual.h"
 #include "extension/cli/session.h"
+#include "lm/lm.h"
 
 namespace lm::cli {
 
@@ -52,6 +53,7 @@ int Print(const std::string& text) {
 int Main(std::vector<std::string> words) {
   if (words.empty() || words[0] == "help" || words[0] == "--help" || words[0] == "-h")
     return Print(Help());
+  if (words[0] == "--version") return Print(absl::StrCat("sqlite-lm ", lm_version(), "\n"));
   const std::string name = words[0];
   words.erase(words.begin());
   if (name == "man") return Print(ManualPage());

@@ -47,6 +47,7 @@ std::string Help() {
   }
   rows.push_back({"  sqlite-lm completion bash|zsh|fish", "what the shell completes"});
   rows.push_back({"  sqlite-lm man", "the manual page: sqlite-lm man | man -l -"});
+  rows.push_back({"  sqlite-lm --version", "which release this is"});
   return absl::StrCat(
       text, Table(rows),
       "\nsqlite-lm COMMAND --help tells more. In SQL there is more of everything: the README.\n");

@@ -50,12 +50,15 @@ void Step(sqlite3_context* context, int num_args, sqlite3_value** args) noexcept
 void Final(sqlite3_context* context) noexcept {
   AggregateFunction* function = FunctionOf(context);
   auto* group = static_cast<Group*>(sqlite3_aggregate_context(context, 0));
-  if (group == nullptr) return;
-  const std::unique_ptr<GroupState> state(std::exchange(group->state, nullptr));
-  if (state == nullptr || group->failed) return;
+  const bool empty = group == nullptr;
+  std::unique_ptr<GroupState> state(empty ? nullptr : std::exchange(group->state, nullptr));
+  if (!empty && (state == nullptr || group->failed)) return;
+  std::shared_ptr<RunningWork> none;
   absl::Status status = RunForStatement(
-      *function->connection, function->name, [&state](bool) { return &state->work; },
+      *function->connection, function->name,
+      [&](bool) { return state != nullptr ? &state->work : &none; },
       [&] {
+        if (empty) state.reset(new GroupState{function->factory(), nullptr});
         Call call(context, function->connection, 0, nullptr);
         return state->aggregate->Final(call);
       });

@@ -21,7 +21,8 @@ class Aggregate {
   virtual ~Aggregate() = default;
 
   virtual absl::Status Step(Call& row) = 0;
-  // The group's result, from a call without arguments. Not called after a Step that failed. Where a
+  // The group's result, from a call without arguments; of one without rows, too: then there was no
+  // Step. What sets no result has NULL. Not called after a Step that failed. Where a
   // statement is given up for another reason than an interrupt, SQLite asks for the result
   // nevertheless, and drops it.
   virtual absl::Status Final(Call& call) = 0;
@@ -29,7 +30,7 @@ class Aggregate {
 
 using AggregateFactory = std::unique_ptr<Aggregate> (*)();
 
-// A group without rows has the result NULL. It is no window function: SQLite says so itself.
+// It is no window function: SQLite says so itself.
 int RegisterAggregate(const std::shared_ptr<Connection>& connection, const ScalarSpec& spec,
                       AggregateFactory factory);
 

@@ -5,23 +5,19 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/json.h"
 #include "engine/base/status_macros.h"
+#include "extension/connection/unknown_option.h"
 
 namespace lm {
 namespace {
 
-// ParseGenerationOptions, whose error says so where an option is no option but a setting.
+// ParseGenerationOptions, whose error says what an option is that it does not know.
 absl::Status Parse(absl::string_view json, GenerationOptions* options) {
   absl::Status status = ParseGenerationOptions(json, options);
   if (status.ok()) return status;
   const std::optional<Json> object = Json::Parse(json);
   if (!object || !object->is_object()) return status;
   for (const auto& [name, value] : object->members()) {
-    const bool setting =
-        std::find(Settings::kKeys.begin(), Settings::kKeys.end(), name) != Settings::kKeys.end();
-    if (!setting || IsGenerationOption(name)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "'", name, "' is a setting of the connection, no option of a call: INSERT INTO ",
-        "temp.lm_settings VALUES ('", name, "', ...)"));
+    if (IsUnknownOption(name)) return UnknownOptionOfCall(name);
   }
   return status;
 }
@@ -39,13 +35,38 @@ absl::StatusOr<GenerationOptions> Over(const std::string& settings,
   return options;
 }
 
+// What only answers have.
+constexpr absl::string_view kOfAnswers[] = {
+    "max_tokens",     "temperature", "top_k",         "top_p",      "min_p",
+    "repeat_penalty", "seed",        "vote",          "n",          "best_of",
+    "stop",           "choices",     "regex",         "schema",     "grammar",
+    "json_spaces",    "additional",  "strict_schema", "logit_bias", "examples",
+    "messages",       "thinking",    "on_length",     "speculate",  "template_args"};
+
 }  // namespace
 
+absl::Status CheckNoneOfAnswers(const std::optional<std::string>& json) {
+  const std::optional<Json> object = json.has_value() ? Json::Parse(*json) : std::nullopt;
+  if (!object || !object->is_object()) return absl::OkStatus();
+  for (const auto& [name, value] : object->members()) {
+    if (std::find(std::begin(kOfAnswers), std::end(kOfAnswers), name) == std::end(kOfAnswers)) {
+      continue;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("option '", name, "' is for answers that are generated, and here none is"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPrices(double max_cost, const Prices& prices) {
+  if (max_cost == 0 || prices.known()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("max_cost = ", max_cost, " needs the model's prices: its options in ",
+                   "temp.lm_models have neither price_in nor price_out, of a million tokens"));
+}
+
 absl::Status CheckBudget(const CallOptions& options) {
-  if (options.generation.max_cost == 0 || options.model->prices.known()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "max_cost = ", options.generation.max_cost, " needs the model's prices: its options in ",
-      "temp.lm_models have neither price_in nor price_out, of a million tokens"));
+  return CheckPrices(options.generation.max_cost, options.model->prices);
 }
 
 absl::Status CheckCallOptions(absl::string_view json) {

@@ -52,8 +52,14 @@ absl::StatusOr<GenerationOptions> ReadGenerationOptions(const std::optional<std:
                                                         const Settings& settings,
                                                         const CallDefaults& defaults);
 
-// InvalidArgument where the options limit a cost, and the model has no prices.
+// InvalidArgument where a cost is limited (0: it is not), and the model has no prices.
+absl::Status CheckPrices(double max_cost, const Prices& prices);
+// The same of a call's options.
 absl::Status CheckBudget(const CallOptions& options);
+
+// InvalidArgument, naming it, where options ask for something of an answer, of a function that has
+// the model make none. What is no JSON object is left to whoever reads it.
+absl::Status CheckNoneOfAnswers(const std::optional<std::string>& json);
 
 // What is wrong with options whatever the model: an unknown key, a type, a value out of range.
 absl::Status CheckCallOptions(absl::string_view json);

@@ -225,8 +225,12 @@ std::string Connection::Salt() const {
 
 std::string Connection::OwnSalt() const {
   const char* name = sqlite3_db_filename(db_, "main");
-  // SQLite's own names are absolute; others belong to databases in memory.
-  if (name == nullptr || *name != '/') return absl::StrCat("connection:", number_);
+  // SQLite's own names are absolute; others belong to databases in memory, and so do all of
+  // memdb's.
+  sqlite3_vfs* vfs = nullptr;
+  sqlite3_file_control(db_, "main", SQLITE_FCNTL_VFS_POINTER, &vfs);
+  const bool in_memory = vfs != nullptr && absl::string_view(vfs->zName) == "memdb";
+  if (name == nullptr || *name != '/' || in_memory) return absl::StrCat("connection:", number_);
   std::error_code error;
   std::filesystem::path path = std::filesystem::canonical(name, error);
   return absl::StrCat("file:", error ? std::string(name) : path.string());

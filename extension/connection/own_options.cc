@@ -6,8 +6,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/status_macros.h"
 #include "engine/runtime/generation_options.h"
 #include "extension/connection/settings.h"
+#include "extension/connection/unknown_option.h"
 
 namespace lm {
 namespace {
@@ -58,6 +60,17 @@ absl::StatusOr<OwnOptions> OwnOptions::Take(const std::optional<std::string>& te
   }
   // Written anew only where it must be, so that messages count the user's own bytes.
   if (own.taken_.size() > 0) own.rest_ = rest.Dump();
+  return own;
+}
+
+absl::StatusOr<OwnOptions> OwnOptions::TakeOfCall(const std::optional<std::string>& json,
+                                                  std::initializer_list<absl::string_view> keys) {
+  ASSIGN_OR_RETURN(OwnOptions own, Take(json, keys));
+  const std::optional<Json> rest = own.rest_.has_value() ? Json::Parse(*own.rest_) : std::nullopt;
+  if (!rest || !rest->is_object()) return own;
+  for (const auto& [name, value] : rest->members()) {
+    if (IsUnknownOption(name)) return UnknownOptionOfCall(name, own.keys_);
+  }
   return own;
 }
 

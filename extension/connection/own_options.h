@@ -1,8 +1,8 @@
 // Options that only one function knows, taken out of its options object before the rest goes to
 // ParseGenerationOptions.
 //
-//   ASSIGN_OR_RETURN(OwnOptions own, OwnOptions::Take(json, {"chunk", "retry"}));
-//   ASSIGN_OR_RETURN(int64_t chunk, own.Integer("chunk", 128, 1, 10000));
+//   ASSIGN_OR_RETURN(OwnOptions own, OwnOptions::TakeOfCall(json, {"dimensions", "pooling"}));
+//   ASSIGN_OR_RETURN(int64_t dimensions, own.Integer("dimensions", 0, 1, 10000));
 //   ASSIGN_OR_RETURN(CallOptions options, ResolveOptions(connection, own.rest()));
 #ifndef LM_EXTENSION_CONNECTION_OWN_OPTIONS_H_
 #define LM_EXTENSION_CONNECTION_OWN_OPTIONS_H_
@@ -30,6 +30,11 @@ class OwnOptions {
   // reads the rest.
   static absl::StatusOr<OwnOptions> Take(const std::optional<std::string>& json,
                                          std::initializer_list<absl::string_view> keys);
+
+  // The same where the rest are generate()'s options: another key is InvalidArgument, which names
+  // the nearest of both.
+  static absl::StatusOr<OwnOptions> TakeOfCall(const std::optional<std::string>& json,
+                                               std::initializer_list<absl::string_view> keys);
 
   // The object without those keys; what was given, where it had none of them.
   const std::optional<std::string>& rest() const { return rest_; }

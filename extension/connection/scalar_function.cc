@@ -91,7 +91,8 @@ int RegisterScalar(const std::shared_ptr<Connection>& connection, const ScalarSp
                    void (*function)(sqlite3_context*, int, sqlite3_value**)) {
   for (int num_args = spec.min_args; num_args <= spec.max_args; ++num_args) {
     auto* data =
-        new (std::nothrow) ScalarFunction{spec.name, connection, (spec.flags & kDirectOnly) != 0};
+        new (std::nothrow) ScalarFunction{spec.name, connection, (spec.flags & kDirectOnly) != 0,
+                                          spec.said_by != nullptr ? spec.said_by : spec.name};
     if (data == nullptr) return SQLITE_NOMEM;
     int code = sqlite3_create_function_v2(
         connection->db(), spec.name, num_args, SQLITE_UTF8 | spec.flags, data, function, nullptr,

@@ -33,6 +33,7 @@ struct ScalarFunction {
   const char* name;
   std::shared_ptr<Connection> connection;
   bool direct_only = false;
+  const char* said_by = name;  // before its errors
 };
 
 // Where the record of the statement that calls is kept: with its auxiliary data.
@@ -85,6 +86,7 @@ struct ScalarSpec {
   int min_args;
   int max_args;
   int flags;
+  const char* said_by = nullptr;  // before its errors, where that is not its name
 };
 
 // Everything that loads a model or generates: not to be called from views, triggers and constraints
@@ -115,7 +117,7 @@ int RegisterScalar(const std::shared_ptr<Connection>& connection, const ScalarSp
               Call call(context, self->connection, num_args, args);
               return kBody(call);
             });
-        if (!status.ok()) ResultError(context, self->name, status);
+        if (!status.ok()) ResultError(context, self->said_by, status);
       });
 }
 

@@ -77,6 +77,10 @@ absl::StatusOr<Classification> ReadClassification(const Call& call, const OwnOpt
   if (own.Has("threshold") && !task.multi) {
     return absl::InvalidArgumentError("threshold is for {\"multi\": true}");
   }
+  if (own.Has("threshold") && task.scores) {
+    return absl::InvalidArgumentError(
+        "threshold is for the labels that apply: with scores each has its probability");
+  }
   return task;
 }
 
@@ -129,7 +133,7 @@ absl::Status Classify(Call& call) {
   if (call.IsNull(0)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::optional<std::string> json, call.Text(3, "options"));
   ASSIGN_OR_RETURN(const OwnOptions own,
-                   OwnOptions::Take(json, {"multi", "scores", "threshold", "escalate"}));
+                   OwnOptions::TakeOfCall(json, {"multi", "scores", "threshold", "escalate"}));
   ASSIGN_OR_RETURN(const Classification task, ReadClassification(call, own));
   ASSIGN_OR_RETURN(CallOptions options, call.Options(own.rest()));
   if (task.multi) return ClassifyEach(call, task, std::move(options));

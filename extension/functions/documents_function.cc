@@ -55,8 +55,8 @@ absl::StatusOr<std::unique_ptr<MapReduce>> Begin(Call& call, std::optional<std::
                                                  const std::optional<std::string>& json,
                                                  OnError* on_error) {
   auto own = instruction.has_value()
-                 ? OwnOptions::Take(json, {"combine", "part_tokens"})
-                 : OwnOptions::Take(json, {"instruction", "combine", "part_tokens"});
+                 ? OwnOptions::TakeOfCall(json, {"combine", "part_tokens"})
+                 : OwnOptions::TakeOfCall(json, {"instruction", "combine", "part_tokens"});
   RETURN_IF_ERROR(own.status());
   MapReduceTask task;
   if (!instruction.has_value()) {

@@ -16,7 +16,8 @@
 //               (Matryoshka), which are then divided by their length
 //   normalize   true (the default): divided by its length, so that a dot product is a cosine
 // `model`, `timeout_ms`, `on_error` and `on_overflow` mean what they mean for generate(). A text
-// longer than the context is an error unless on_overflow asks for its beginning or end.
+// longer than the context is an error unless on_overflow asks for its beginning or end. What only
+// answers have (max_tokens, choices, examples, ...) is an error.
 //
 // The numbers are little-endian and the same bytes whatever else the engine does. Models made for
 // chat give usable vectors, models trained for embedding give better ones: BERT and its kin (bge,
@@ -43,7 +44,8 @@ absl::Status Embed(Call& call) {
   if (call.IsNull(0)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::optional<std::string> json, call.Text(1, "options"));
   ASSIGN_OR_RETURN(const OwnOptions own,
-                   OwnOptions::Take(json, {"pooling", "task", "dimensions", "normalize"}));
+                   OwnOptions::TakeOfCall(json, {"pooling", "task", "dimensions", "normalize"}));
+  RETURN_IF_ERROR(CheckNoneOfAnswers(own.rest()));
   ASSIGN_OR_RETURN(CallOptions options, call.Options(own.rest()));
   ASSIGN_OR_RETURN(const Embedder embedder, Embedder::Create(own, std::move(options)));
   ASSIGN_OR_RETURN(const std::optional<PendingAnswer> pending,

@@ -47,7 +47,7 @@ absl::Status Extract(Call& call) {
   ASSIGN_OR_RETURN(const std::string given, NeededText(call, 1, "schema"));
   ASSIGN_OR_RETURN(const std::string schema, ExtractionSchema(given));
   ASSIGN_OR_RETURN(const std::optional<std::string> json, call.Text(2, "options"));
-  ASSIGN_OR_RETURN(const OwnOptions own, OwnOptions::Take(json, {"escalate"}));
+  ASSIGN_OR_RETURN(const OwnOptions own, OwnOptions::TakeOfCall(json, {"escalate"}));
   auto read = [&](const std::optional<std::string>& options) {
     return ConstrainedOptions(call, options, {AnswerConstraint::Kind::kExtraction, schema},
                               {.on_length = OnLength::kComplete});

@@ -25,7 +25,7 @@
 // others, or shares with them, does not count: what one row has the time for alone it has in any
 // statement. max_seconds (on the clock), max_total_tokens (of prompts and answers) and max_cost (at
 // the model's prices) are budgets of the whole statement: a row that one of them does not reach for
-// cannot be answered either.
+// cannot be answered either. Of lm_try all of these are in its object, whatever on_error says.
 // Options that are wrong and a model that cannot be loaded are mistakes of the statement, not of a
 // row: they are errors in any case. So is sqlite3_interrupt.
 //
@@ -52,7 +52,7 @@ absl::Status Generate(Call& call) {
 }
 
 absl::Status Try(Call& call) {
-  ASSIGN_OR_RETURN(RowPrompt row, ReadRow(call));
+  ASSIGN_OR_RETURN(RowPrompt row, ReadRow(call, OnError::kJson));
   const bool vote = row.options != nullptr && row.options->generation.vote > 0;
   ASSIGN_OR_RETURN(std::optional<PendingAnswer> pending, AwaitRow(call, std::move(row)));
   if (!pending.has_value()) return absl::OkStatus();

@@ -46,8 +46,8 @@ namespace {
 template <typename Result>
 absl::Status Judge(Call& call, const std::string& question, bool takes_escalate, Result result) {
   ASSIGN_OR_RETURN(const std::optional<std::string> json, call.Text(2, "options"));
-  ASSIGN_OR_RETURN(const OwnOptions own, takes_escalate ? OwnOptions::Take(json, {"escalate"})
-                                                        : OwnOptions::Take(json, {}));
+  ASSIGN_OR_RETURN(const OwnOptions own, takes_escalate ? OwnOptions::TakeOfCall(json, {"escalate"})
+                                                        : OwnOptions::TakeOfCall(json, {}));
   auto read = [&call](const std::optional<std::string>& given) {
     return ConstrainedOptions(call, given, YesOrNo());
   };

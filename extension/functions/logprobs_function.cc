@@ -7,15 +7,19 @@
 //     FROM sentences ORDER BY mean_logprob DESC;
 //
 // Natural logarithms, one for each token of lm_tokenize(text), the first of which is null: nothing
-// stands before it. The text is taken as it is, without the chat template. NULL gives NULL.
+// stands before it. The text is taken as it is, without the chat template. NULL gives NULL. Of the
+// options those are known that matter without an answer: model, timeout_ms, the budgets of the
+// statement (max_seconds, max_total_tokens, max_cost), ...
 #include <charconv>
 #include <cmath>
 #include <iterator>
+#include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "extension/connection/await.h"
+#include "extension/connection/budget.h"
 #include "extension/connection/scalar_function.h"
 #include "extension/functions/functions.h"
 
@@ -25,12 +29,18 @@ namespace {
 absl::Status Logprobs(Call& call) {
   ASSIGN_OR_RETURN(std::optional<std::string> text, call.Text(0, "text"));
   if (!text.has_value()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(CallOptions options, call.Options(1));
-  ASSIGN_OR_RETURN(std::shared_ptr<Request> request,
-                   options.session().Submit(
-                       {.task = Task::kScore, .prompt = *text, .options = options.generation}));
+  ASSIGN_OR_RETURN(const std::optional<std::string> given, call.Text(1, "options"));
+  RETURN_IF_ERROR(CheckNoneOfAnswers(given));
+  ASSIGN_OR_RETURN(const CallOptions options, call.Options(given));
+  auto submit = [&](const Session& session) {
+    return session.Submit({.task = Task::kScore, .prompt = *text, .options = options.generation});
+  };
+  RETURN_IF_ERROR(CheckStatementTime(options.generation.max_seconds));
+  ASSIGN_OR_RETURN(const std::unique_ptr<SpendingShare> share, SetAside(options, submit));
+  ASSIGN_OR_RETURN(std::shared_ptr<Request> request, submit(options.session()));
   RETURN_IF_ERROR(Await(call.connection().db(), *request));
   const Generation& result = request->result();
+  if (share != nullptr) share->Settle(ExpenseOf(result.tokens_in, 0, options.model->prices));
   if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) {
     work->CountAnswer(result.status.ok(), 0);
   }

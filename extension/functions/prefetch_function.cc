@@ -9,8 +9,8 @@
 //
 // NULL prompts need no answer. A prompt that fails ends the statement with its error and the number
 // of its row in the group; with {"on_error":"null"} or "json" it is left for generate() to report.
-// With {"cache":false} nothing would be remembered: an error. A group without rows has the result
-// NULL. The memo in memory has room for tens of thousands of short answers; with
+// With {"cache":false} nothing would be remembered: an error. A group without rows has none: 0.
+// The memo in memory has room for tens of thousands of short answers; with
 // lm_settings('memo') it is a file and has room for all.
 #include <cstdint>
 #include <deque>
@@ -33,8 +33,7 @@ class Prefetch : public Aggregate {
     ASSIGN_OR_RETURN(RowPrompt prompt, ReadRow(row));
     if (prompt.options == nullptr) return absl::OkStatus();  // NULL
     if (!Memoizable(prompt.options->generation)) {
-      return absl::InvalidArgumentError(
-          "nothing would be remembered with \"cache\": false");
+      return absl::InvalidArgumentError("nothing would be remembered with \"cache\": false");
     }
     if (!queue_.HasRoom()) RETURN_IF_ERROR(TakeFront(row.connection().db()));
     queue_.Push(std::move(prompt));

@@ -17,7 +17,9 @@
 // is not written.
 //
 // It takes system and options as generate() does; of these only those that are part of the prompt
-// matter (messages, examples, lora, model). A prompt that does not fit is an error, as there.
+// matter (messages, examples, lora, model), and the budgets of the statement (max_seconds,
+// max_total_tokens, max_cost), of which a prompt takes its tokens and one more. A prompt that does
+// not fit is an error, as there.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -28,6 +30,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/runtime/engine.h"
 #include "extension/connection/await.h"
+#include "extension/connection/budget.h"
 #include "extension/connection/scalar_function.h"
 #include "extension/functions/functions.h"
 #include "extension/host/interrupt.h"
@@ -44,13 +47,18 @@ absl::Status Prefill(Call& call) {
     return absl::FailedPreconditionError(absl::StrCat(
         "model '", options.generator().info().name, "' is on the network: it keeps its own cache"));
   }
-  ASSIGN_OR_RETURN(const std::shared_ptr<Request> request,
-                   options.session().Submit({.task = Task::kPrefill,
-                                             .prompt = prompt.has_value() ? *prompt : "",
-                                             .system = options.SystemOf(system),
-                                             .options = options.generation}));
+  auto submit = [&](const Session& session) {
+    return session.Submit({.task = Task::kPrefill,
+                           .prompt = prompt.has_value() ? *prompt : "",
+                           .system = options.SystemOf(system),
+                           .options = options.generation});
+  };
+  RETURN_IF_ERROR(CheckStatementTime(options.generation.max_seconds));
+  ASSIGN_OR_RETURN(const std::unique_ptr<SpendingShare> share, SetAside(options, submit));
+  ASSIGN_OR_RETURN(const std::shared_ptr<Request> request, submit(options.session()));
   RETURN_IF_ERROR(Await(call.connection().db(), *request));
   const Generation& result = request->result();
+  if (share != nullptr) share->Settle(ExpenseOf(result.tokens_in, 0, options.model->prices));
   if (const std::shared_ptr<RunningWork> work = StatementCall::Work()) {
     work->CountAnswer(result.status.ok(), 0);
   }

@@ -37,8 +37,9 @@ absl::Status Rerank(Call& call) {
   ASSIGN_OR_RETURN(std::string query, NeededText(call, 0, "query"));
   RowPrompt row{.prompt = call.Text(1, "text"), .question = std::move(query)};
   ASSIGN_OR_RETURN(const std::optional<std::string> json, call.Text(2, "options"));
-  ASSIGN_OR_RETURN(const OwnOptions own, OwnOptions::Take(json, {"normalize"}));
+  ASSIGN_OR_RETURN(const OwnOptions own, OwnOptions::TakeOfCall(json, {"normalize"}));
   ASSIGN_OR_RETURN(const bool normalize, own.Bool("normalize", false));
+  RETURN_IF_ERROR(CheckNoneOfAnswers(own.rest()));
   ASSIGN_OR_RETURN(CallOptions options, call.Options(own.rest()));
   RETURN_IF_ERROR(CheckRanks(options.generator().info()));
   row.options = std::make_shared<const CallOptions>(std::move(options));

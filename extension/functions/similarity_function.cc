@@ -32,7 +32,9 @@ constexpr std::array<const char*, 2> kSides = {"a", "b"};
 absl::Status Similarity(Call& call) {
   if (call.IsNull(0) || call.IsNull(1)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::optional<std::string> json, call.Text(2, "options"));
-  ASSIGN_OR_RETURN(const OwnOptions own, OwnOptions::Take(json, {"pooling", "task", "dimensions"}));
+  ASSIGN_OR_RETURN(const OwnOptions own,
+                   OwnOptions::TakeOfCall(json, {"pooling", "task", "dimensions"}));
+  RETURN_IF_ERROR(CheckNoneOfAnswers(own.rest()));
   ASSIGN_OR_RETURN(CallOptions options, call.Options(own.rest()));
   ASSIGN_OR_RETURN(const Embedder embedder, Embedder::Create(own, std::move(options)));
   std::array<std::vector<float>, 2> vectors;

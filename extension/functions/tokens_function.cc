@@ -30,6 +30,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
 #include "engine/text/detokenizer.h"
 #include "extension/connection/scalar_function.h"
@@ -39,11 +40,18 @@
 namespace lm {
 namespace {
 
+// The options of argument 1, of which none may be an answer's.
+absl::StatusOr<CallOptions> OptionsOfText(const Call& call) {
+  ASSIGN_OR_RETURN(const std::optional<std::string> json, call.Text(1, "options"));
+  RETURN_IF_ERROR(CheckNoneOfAnswers(json));
+  return call.Options(json);
+}
+
 // The ids of argument 0, or nullopt for NULL.
 absl::StatusOr<std::optional<std::vector<int32_t>>> Encode(Call& call) {
   ASSIGN_OR_RETURN(std::optional<std::string> text, call.Text(0, "text"));
   if (!text.has_value()) return std::nullopt;
-  ASSIGN_OR_RETURN(CallOptions options, call.Options(1));
+  ASSIGN_OR_RETURN(const CallOptions options, OptionsOfText(call));
   ASSIGN_OR_RETURN(const Tokenizer* tokenizer, options.tokenizer());
   return tokenizer->EncodePlain(*text);
 }
@@ -51,7 +59,7 @@ absl::StatusOr<std::optional<std::vector<int32_t>>> Encode(Call& call) {
 absl::Status TokenCount(Call& call) {
   ASSIGN_OR_RETURN(const std::optional<std::string> text, call.Text(0, "text"));
   if (!text.has_value()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const CallOptions options, call.Options(1));
+  ASSIGN_OR_RETURN(const CallOptions options, OptionsOfText(call));
   ASSIGN_OR_RETURN(const int64_t tokens,
                    options.generator().CountTokens({.task = Task::kScore, .prompt = *text}));
   sqlite3_result_int64(call.context(), tokens);
@@ -66,10 +74,17 @@ absl::Status Tokenize(Call& call) {
   return absl::OkStatus();
 }
 
+std::string Shown(const ArrayElement& element) {
+  if (element.kind == ArrayElement::Kind::kNull) return "null";
+  if (element.kind != ArrayElement::Kind::kString) return element.text;
+  return absl::StrCat("the string '", Printable(absl::string_view(element.text).substr(0, 64)),
+                      "'");
+}
+
 absl::Status Detokenize(Call& call) {
   ASSIGN_OR_RETURN(std::optional<std::string> ids, call.Text(0, "ids"));
   if (!ids.has_value()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(CallOptions options, call.Options(1));
+  ASSIGN_OR_RETURN(const CallOptions options, OptionsOfText(call));
   ASSIGN_OR_RETURN(const Tokenizer* tokenizer, options.tokenizer());
   Detokenizer detokenizer(tokenizer);
   const std::string wanted = absl::StrCat("a token from 0 to ", tokenizer->size() - 1);
@@ -79,8 +94,7 @@ absl::Status Detokenize(Call& call) {
         bool integer = element.kind == ArrayElement::Kind::kInteger;
         if (!integer || element.integer < 0 || element.integer >= tokenizer->size()) {
           return absl::InvalidArgumentError(
-              absl::StrCat("ids[", index, "] must be ", wanted, ", got ",
-                           element.kind == ArrayElement::Kind::kNull ? "null" : element.text));
+              absl::StrCat("ids[", index, "] must be ", wanted, ", got ", Shown(element)));
         }
         text += detokenizer.Append(static_cast<int32_t>(element.integer));
         return absl::OkStatus();

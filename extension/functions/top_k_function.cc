@@ -9,9 +9,9 @@
 // of a yes, from the logits. Rows are asked about while further ones are read, and no more than k
 // texts are kept; of equal scores the earlier row is the better.
 //
-// NULLs are passed over; without any other row the result is NULL. query, k and the options must be
-// the same in all rows of a group. A row that fails ends the statement; with another on_error it is
-// passed over. Not to be used as a window function.
+// NULLs are passed over, be it the query or the text; without any other row the result is NULL.
+// query, k and the options must be the same in all rows of a group. A row that fails ends the
+// statement; with another on_error it is passed over. Not to be used as a window function.
 #include <algorithm>
 #include <deque>
 #include <memory>
@@ -36,7 +36,7 @@ class TopK : public Aggregate {
  public:
   absl::Status Step(Call& row) override {
     ++rows_;
-    if (row.IsNull(1)) return absl::OkStatus();
+    if (row.IsNull(0) || row.IsNull(1)) return absl::OkStatus();
     RETURN_IF_ERROR(ReadArguments(row));
     absl::StatusOr<std::optional<std::string>> text = row.Text(1, "text");
     if (!answers_.HasRoom()) RETURN_IF_ERROR(TakeAnswer(row));

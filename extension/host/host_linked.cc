@@ -35,13 +35,14 @@ sqlite3_api_routines Routines() {
   SET(result_error_nomem); SET(result_int); SET(result_int64); SET(result_null);
   SET(result_subtype); SET(result_text64); SET(result_value); SET(set_authorizer); SET(set_auxdata);
   SET(sql); SET(step); SET(stmt_busy); SET(stmt_readonly); SET(stmt_status);
-  SET(table_column_metadata); SET(user_data); SET(value_blob); SET(value_bytes);
+  SET(table_column_metadata); SET(total_changes); SET(user_data); SET(value_blob); SET(value_bytes);
   SET(value_double); SET(value_dup); SET(value_free); SET(value_int64); SET(value_nochange);
   SET(value_text); SET(value_type);
   SET(vtab_config); SET(vtab_nochange); SET(vtab_on_conflict); SET(txn_state);
   // clang-format on
 #undef SET
   routines.interruptx = sqlite3_interrupt;
+  routines.xsnprintf = sqlite3_snprintf;
   return routines;
 }
 

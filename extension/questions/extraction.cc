@@ -17,6 +17,8 @@
 namespace lm {
 namespace {
 
+constexpr size_t kMostShown = 200;  // bytes of a schema in a message
+
 // "a, b and c".
 std::string Listed(const std::vector<std::string>& names) {
   if (names.size() < 2) return absl::StrJoin(names, "");
@@ -63,6 +65,18 @@ absl::StatusOr<std::string> ExtractionSchema(const std::string& text) {
     const Json::Object& members = given->members();
     const bool of_texts = std::all_of(members.begin(), members.end(),
                                       [](const Json::Member& m) { return m.second.is_string(); });
+    const bool keyless =
+        !members.empty() && std::none_of(members.begin(), members.end(), [](const Json::Member& m) {
+          return IsSchemaKeyword(m.first);
+        });
+    const bool of_objects = std::any_of(members.begin(), members.end(),
+                                        [](const Json::Member& m) { return m.second.is_object(); });
+    if (keyless && of_objects) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("schema has no keyword of JSON Schema: of fields write {\"properties\":",
+                       Printable(absl::string_view(text).substr(0, kMostShown)),
+                       text.size() > kMostShown ? "...}" : "}"));
+    }
     if (members.empty() || !of_texts) return text;
     const bool is_schema = std::all_of(members.begin(), members.end(), [](const Json::Member& m) {
       return IsSchemaKeyword(m.first);

@@ -134,7 +134,7 @@ class CalibrateCursor : public RowsCursor {
     ASSIGN_OR_RETURN(const std::optional<std::string> json, args.Text(3));
     ASSIGN_OR_RETURN(
         const OwnOptions own,
-        OwnOptions::Take(json, {"escalate", "agreement", "sample", "instruction", "curve"}));
+        OwnOptions::TakeOfCall(json, {"escalate", "agreement", "sample", "instruction", "curve"}));
     ASSIGN_OR_RETURN(const double wanted, own.Number("agreement", 0.95, 0, 1));
     ASSIGN_OR_RETURN(const int64_t most, own.Integer("sample", 200, 1, 100'000));
     ASSIGN_OR_RETURN(const std::optional<std::string> instruction, own.Text("instruction"));

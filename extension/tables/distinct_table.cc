@@ -46,7 +46,7 @@ class DistinctCursor : public TableCursor {
     ASSIGN_OR_RETURN(const std::optional<std::string> sql, args.Text(0));
     ASSIGN_OR_RETURN(const std::optional<std::string> json, args.Text(1));
     ASSIGN_OR_RETURN(const OwnOptions own,
-                     OwnOptions::Take(json, {"threshold", "pooling", "task", "dimensions"}));
+                     OwnOptions::TakeOfCall(json, {"threshold", "pooling", "task", "dimensions"}));
     ASSIGN_OR_RETURN(const double threshold, own.Number("threshold", 0.9, -1, 1));
     if (!sql.has_value()) return absl::OkStatus();
     ASSIGN_OR_RETURN(CallOptions options, ReadCallOptions(own.rest(), connection()));

@@ -75,12 +75,19 @@ class ExamplesTable : public WritableTable {
     constexpr const char* kNames[kNumColumns] = {"name", "prompt", "answer"};
     std::string texts[kNumColumns];
     for (int i = 0; i < kNumColumns; ++i) {
-      const auto* text = std::get_if<std::string>(&cells[i]);
-      if (text == nullptr || (i == 0 && text->empty())) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(kNames[i], " must be a text", i == 0 ? " that is not empty" : ""));
+      if (const auto* text = std::get_if<std::string>(&cells[i])) {
+        texts[i] = *text;
+      } else if (const auto* integer = std::get_if<int64_t>(&cells[i])) {
+        texts[i] = absl::StrCat(*integer);
+      } else if (const auto* real = std::get_if<double>(&cells[i])) {
+        char digits[32];
+        texts[i] = sqlite3_snprintf(sizeof digits, digits, "%!.15g", *real);  // as SQLite writes it
+      } else {
+        return absl::InvalidArgumentError(absl::StrCat(kNames[i], " must be a text, got NULL"));
       }
-      texts[i] = *text;
+      if (i == 0 && texts[i].empty()) {
+        return absl::InvalidArgumentError("name must be a text that is not empty, got ''");
+      }
     }
     ExampleSets sets = connection().examples();
     sets.Put({rowid, std::move(texts[0]), {std::move(texts[1]), std::move(texts[2])}});

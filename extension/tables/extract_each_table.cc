@@ -55,6 +55,7 @@ struct Extraction {
   std::string schema;
   std::optional<std::string> options;
   std::vector<std::string> names;  // of the properties, and so of the columns
+  std::vector<bool> real;          // which of those are REAL
   std::string columns;             // as in CREATE TABLE
   std::string text = "text";       // the hidden column
 };
@@ -71,9 +72,11 @@ absl::StatusOr<std::string> LiteralOf(absl::string_view argument, absl::string_v
       absl::StrCat(what, " must be a text in quotes, got ", Printable(argument.substr(0, 64))));
 }
 
+constexpr absl::string_view kReal = " REAL";
+
 absl::string_view TypeOf(const Json& property) {
   constexpr std::pair<absl::string_view, absl::string_view> kTypes[] = {
-      {"string", " TEXT"}, {"integer", " INTEGER"}, {"number", " REAL"}, {"boolean", " INTEGER"}};
+      {"string", " TEXT"}, {"integer", " INTEGER"}, {"number", kReal}, {"boolean", " INTEGER"}};
   const Json* type = property.Find("type");
   for (const auto& [json, sql] : kTypes) {
     if (type != nullptr && type->is_string() && type->string() == json) return sql;
@@ -98,6 +101,7 @@ absl::Status ReadColumns(Extraction* extraction) {
     absl::StrAppend(&extraction->columns, extraction->names.empty() ? "" : ", ", "\"",
                     absl::StrReplaceAll(name, {{"\"", "\"\""}}), "\"", TypeOf(property));
     extraction->names.push_back(name);
+    extraction->real.push_back(TypeOf(property) == kReal);
   }
   auto taken = [extraction](const std::string& name) {
     return absl::EqualsIgnoreCase(name, extraction->text);
@@ -127,8 +131,10 @@ absl::StatusOr<Extraction> ReadExtraction(absl::Span<const char* const> args) {
   return extraction;
 }
 
-Cell CellOf(const Json* value) {
+// `real`: a column of floating-point numbers, whole ones too, as in a table of SQLite's own.
+Cell CellOf(const Json* value, bool real) {
   if (value == nullptr || value->is_null()) return Cell();
+  if (real && value->is_number()) return value->number();
   if (value->is_boolean()) return int64_t{value->boolean()};
   if (value->is_integer() && !(value->is_unsigned() && value->unsigned_integer() > INT64_MAX)) {
     return value->integer();
@@ -168,7 +174,9 @@ class ExtractCursor : public RowsCursor {
  private:
   void AddRow(const Json& object, Rows* rows) const {
     std::vector<Cell> row;
-    for (const std::string& name : extraction_.names) row.push_back(CellOf(object.Find(name)));
+    for (size_t i = 0; i < extraction_.names.size(); ++i) {
+      row.push_back(CellOf(object.Find(extraction_.names[i]), extraction_.real[i]));
+    }
     rows->push_back(std::move(row));
   }
 

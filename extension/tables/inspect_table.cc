@@ -41,6 +41,7 @@ namespace lm {
 namespace {
 
 constexpr int64_t kRowTokens = 2048;
+constexpr int64_t kMostRowTokens = INT32_MAX;
 
 class InspectCursor : public TableCursor {
  public:
@@ -51,8 +52,9 @@ class InspectCursor : public TableCursor {
     ASSIGN_OR_RETURN(const std::optional<std::string> path, args.Text(0));
     ASSIGN_OR_RETURN(const std::optional<int64_t> tokens, args.Integer(1));
     if (!path.has_value()) return absl::OkStatus();
-    if (tokens.has_value() && *tokens < 1) {
-      return absl::InvalidArgumentError(absl::StrCat("tokens must be >= 1, got ", *tokens));
+    if (tokens.has_value() && (*tokens < 1 || *tokens > kMostRowTokens)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tokens must be from 1 to ", kMostRowTokens, ", got ", *tokens));
     }
     const DType kv_type = connection().settings().LoadingOptions().kv_type;
     ASSIGN_OR_RETURN(const ModelReport report,

@@ -67,9 +67,10 @@ class MatchCursor : public TableCursor {
     ASSIGN_OR_RETURN(const std::optional<std::string> right, args.Text(1));
     ASSIGN_OR_RETURN(const std::string question, NeededText(args, 2, "question"));
     ASSIGN_OR_RETURN(const std::optional<std::string> json, args.Text(3));
-    ASSIGN_OR_RETURN(const OwnOptions own,
-                     OwnOptions::Take(json, {"threshold", "candidates", "blocking", "embed_model",
-                                             "pooling", "task", "dimensions"}));
+    ASSIGN_OR_RETURN(
+        const OwnOptions own,
+        OwnOptions::TakeOfCall(json, {"threshold", "candidates", "blocking", "embed_model",
+                                      "pooling", "task", "dimensions"}));
     ASSIGN_OR_RETURN(threshold_, own.Number("threshold", 0.5, 0, 1));
     ASSIGN_OR_RETURN(most_candidates_, own.Integer("candidates", 5, 0, INT32_MAX));
     ASSIGN_OR_RETURN(const std::optional<std::string> embed_model, own.Text("embed_model"));

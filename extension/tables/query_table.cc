@@ -55,7 +55,7 @@ class QueryCursor : public TableCursor {
     ASSIGN_OR_RETURN(std::optional<std::string> sql, args.Text(0));
     if (!sql.has_value()) return absl::OkStatus();
     ASSIGN_OR_RETURN(std::optional<std::string> json, args.Text(1));
-    ASSIGN_OR_RETURN(OwnOptions own, OwnOptions::Take(json, {"order"}));
+    ASSIGN_OR_RETURN(OwnOptions own, OwnOptions::TakeOfCall(json, {"order"}));
     ASSIGN_OR_RETURN(const std::optional<std::string> order, own.Text("order"));
     if (order.has_value() && *order != "query" && *order != "finished") {
       return absl::InvalidArgumentError(

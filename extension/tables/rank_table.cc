@@ -84,7 +84,7 @@ class RankCursor : public RowsCursor {
       return absl::InvalidArgumentError(absl::StrCat("top_k must be at least 1, got ", *top_k));
     }
     ASSIGN_OR_RETURN(const std::optional<std::string> given, args.Text(3));
-    ASSIGN_OR_RETURN(const OwnOptions own, OwnOptions::Take(given, {"method"}));
+    ASSIGN_OR_RETURN(const OwnOptions own, OwnOptions::TakeOfCall(given, {"method"}));
     ASSIGN_OR_RETURN(const bool pairwise, IsPairwise(own));
     if (!query.has_value() || !json.has_value()) return absl::OkStatus();
     ASSIGN_OR_RETURN(std::vector<RankedText> texts, ReadTexts(*json));

@@ -64,7 +64,7 @@ SELECT typeof(generate(replace(hex(zeroblob(40000)), '0', 'word '), NULL,
 --> text
 
 -- Several answers to one prompt, which is computed once: n as a JSON array, each drawn with a seed of its own at a temperature of 1,
--- unless one is given; best_of draws so many and gives the one whose tokens the model finds most probable, or the first n of them.
+-- unless one is given, which must be above 0; best_of draws so many and gives the one whose tokens the model finds most probable, or the first n of them.
 SELECT json_array_length(generate('Write a haiku.', NULL, '{"n":3,"max_tokens":8}'));
 --> 3
 SELECT generate('Write a haiku.', NULL, '{"best_of":3,"max_tokens":8}') = generate('Write a haiku.', NULL, '{"best_of":3,"n":2,"max_tokens":8}') ->> 0;

@@ -34,6 +34,11 @@ SELECT generate_json('x', '{"type":"array","items":{"enum":["red","green","blue"
 SELECT generate_json('x', '{"properties":{"paid":{"const":true},"by":{"enum":["card","cash"]}},"required":["paid"],
                             "if":{"properties":{"paid":{"const":true}}},"then":{"required":["by"]}}') GLOB '{"paid":true,"by":"ca*"}' AS condition;
 --> 1
+-- unevaluatedProperties and unevaluatedItems: of what neither the schema nor a branch of it that is valid speaks.
+SELECT generate_json('x', '{"oneOf":[{"properties":{"by":{"const":"card"},"iban":{"const":"DE1"}},"required":["by","iban"]},
+                                     {"properties":{"by":{"const":"cash"}},"required":["by"]}],"unevaluatedProperties":false}')
+  IN ('{"by":"card","iban":"DE1"}', '{"by":"cash"}') AS closed;
+--> 1
 SELECT generate_json('x', '{"type":"string","not":{"format":"date"}}');
 --! the opposite of a format is not supported, at #/not/format
 
@@ -48,6 +53,13 @@ SELECT hint LIKE '%"colour" is no keyword of JSON Schema and ignored%' AS told F
 -- that takes options, besides three more: choices, regex and grammar (GBNF).
 SELECT generate('A red bicycle, 240 euros.', 'What is the price?', '{"regex":"[0-9]{1,5} (euros|dollars)"}');
 --~ ^[0-9]{1,5} (euros|dollars)$
+-- A regex matches the whole answer. \p{..} and \P{..} are Unicode's categories, scripts and binary properties, in classes too; (?i) and
+-- (?i:..) leave case aside (simple folding; the case of an ASCII letter is ASCII), (?s) lets . be a newline; ^, $ and \b may stand anywhere.
+SELECT generate('x', 'A word.', '{"regex":"\\p{Lu}\\p{Ll}{2,9}"}') <> '' AS word, generate('x', 'Go on?', '{"regex":"(?i)(yes|no)"}') COLLATE NOCASE IN ('yes', 'no') AS answer,
+       generate('x', 'A list.', '{"regex":"(red|blue)\\b[,s](red|blue)"}') IN ('red,red', 'red,blue', 'blue,red', 'blue,blue') AS list;
+--> 1|1|1
+SELECT generate('x', 'y', '{"regex":"\\p{Latn}+(?=!)"}');
+--! look-around .* is not supported, at byte 9
 
 -- Half an object is an error, not an answer; so is a schema with a mistake in it.
 SELECT generate_json('x', '{"type":"string","minLength":40}', NULL, '{"max_tokens":3}');

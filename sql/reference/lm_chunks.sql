@@ -1,7 +1,7 @@
 -- lm_chunks(text [, max_tokens [, overlap [, options]]])  ->  n, chunk, start, tokens
 --
 -- A long text in pieces that a model can take. They end with paragraphs, sentences or words, and have at most `max_tokens`
--- tokens (256 unless given). With `overlap`, a piece repeats about that many tokens of the one before.
+-- tokens (256 unless given), but for a single character that takes more: it is a piece by itself. With `overlap`, a piece repeats about that many tokens of the one before.
 
 CREATE TEMP TABLE article(id INTEGER PRIMARY KEY, body TEXT);
 INSERT INTO article(body) VALUES

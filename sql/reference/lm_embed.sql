@@ -31,3 +31,7 @@ SELECT lm_embed('rain', '{"pooling":"max"}');
 -- before it that say so, and this puts them there; of other models they are not known:
 SELECT lm_embed('rain', '{"task":"query"}');
 --! what model '.+' wants to read before a text for task 'query' is not known here
+
+-- No answer is generated: what only answers have is refused.
+SELECT lm_embed('rain', '{"max_tokens":3}');
+--! option 'max_tokens' is for answers that are generated, and here none is

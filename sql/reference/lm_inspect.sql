@@ -20,5 +20,10 @@ SELECT memory_1 < memory_16, (memory_64 - memory_16) / 48 = 512 * kv_bytes_per_t
   FROM lm_inspect((SELECT path FROM temp.lm_models WHERE name = 'default'), 500);
 --> 1|1
 
+SELECT * FROM lm_inspect((SELECT path FROM temp.lm_models WHERE name = 'default'), 3000000000);
+--! tokens must be from 1 to 2147483647, got 3000000000
+SELECT memory_1 < memory_64, memory_1 > 2147483647 * kv_bytes_per_token
+  FROM lm_inspect((SELECT path FROM temp.lm_models WHERE name = 'default'), 2147483647);
+--> 1|1
 SELECT * FROM lm_inspect('/no/such/model.gguf');
 --! /no/such/model.gguf

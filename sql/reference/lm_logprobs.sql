@@ -14,3 +14,9 @@ INSERT INTO sentences VALUES ('The cat sat on the mat.'), ('Mat the on sat cat t
 SELECT text, (SELECT avg(value) FROM json_each(lm_logprobs(text))) < 0 AS mean_logprob FROM sentences;
 --> The cat sat on the mat.|1
 --> Mat the on sat cat the.|1
+
+-- Of the options those that matter without an answer, the statement's budgets among them.
+SELECT lm_logprobs('The quick brown fox', '{"max_total_tokens":2}');
+--! max_total_tokens = 2 does not reach for another answer
+SELECT lm_logprobs('The quick brown fox', '{"temperature":1}');
+--! option 'temperature' is for answers that are generated, and here none is

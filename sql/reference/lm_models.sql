@@ -55,6 +55,28 @@ SELECT generate('Hello', NULL, '{"model":"adapted","lora":[]}') = generate('Hell
 SELECT generate('Hello', NULL, '{"model":"adapted","lora":[{"name":"polite"}]}');
 --! has no adapter named 'polite' \(its options in lm_models have 'terse', 'rude'\)
 
+-- pooling: what the model is for, where its file is wrong about it or says nothing: "mean", "last", "cls" (as in lm_embed) or
+-- "rank": a reranker, for lm_rerank. (An encoder with a classifier of one label is one without a word.)
+INSERT INTO temp.lm_models(name, path, options) VALUES ('embeds', '$MODELS/bert-rerank-f32.gguf', '{"pooling":"mean"}'),
+                                                       ('ranks', '$MODELS/bert-rerank-f32.gguf', '{"pooling":"rank"}');
+SELECT length(lm_embed('rain', '{"model":"embeds"}')) > 0, typeof(lm_rerank('rain', 'Rain in May', '{"model":"ranks"}'));
+--> 1|real
+SELECT lm_rerank('rain', 'Rain in May', '{"model":"embeds"}');
+--! ranks no texts
+
+-- chat_template: Jinja, or a file of it (from the model's folder where the path is not absolute), in the place of the file's own. A model
+-- whose own cannot be followed needs it to generate, and for nothing else.
+INSERT INTO temp.lm_models(name, path, options) VALUES ('spoken_to', '$MODEL',
+  '{"chat_template":"{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"}');
+SELECT lm_render('Hello', 'Be brief.', '{"model":"spoken_to"}');
+--> <system>Be brief.<user>Hello<assistant>
+INSERT INTO temp.lm_models(name, path, options) VALUES ('misspelled', '$MODEL', '{"chat_template":"{% if %}"}');
+SELECT lm_render('Hello', NULL, '{"model":"misspelled"}');
+--! chat template, which begins .* is not supported
+SELECT lm_token_count('Hello', '{"model":"misspelled"}') > 0;
+--> 1
+DELETE FROM temp.lm_models WHERE name IN ('embeds', 'ranks', 'spoken_to', 'misspelled');
+
 -- The model of those who name none is 'default': a row of that name, else $LM_MODEL, else the model
 -- that ships beside the library. {"model":"/path/to/file.gguf"} needs no row at all.
 INSERT INTO temp.lm_models(name, path) VALUES ('default', '$MODEL');
@@ -65,10 +87,22 @@ SELECT typeof(generate('Hello', NULL, '{"max_tokens":2}'));
 -- Writing the row sends nothing, unless its options have "check":true: then the server is asked for its models, and whether
 -- it keeps to each kind of constraint. `constraints` shows it ({"choices":"kept",...}), and `status` why a server did not answer.
 INSERT INTO temp.lm_models(name, path, options) VALUES ('fleet', 'http://127.0.0.1:8000/v1', '{"model":"Qwen3-32B","concurrency":64}');
+-- dialect: what the server adds to that API, and how it takes constraints: vllm, sglang, llama-server, trtllm, ollama or openai; unless it
+-- is given, as the server's list of models tells. openai, or an address of api.openai.com or *.openai.azure.com: max_completion_tokens
+-- is sent and not max_tokens, and a temperature only where a call names one, for the models that reason refuse any.
+-- extra: members of every request, over ours; null takes one of ours away. (Where a server refuses seed or stream_options it is asked
+-- again without them, and from then on.)
+INSERT INTO temp.lm_models(name, path, options) VALUES
+  ('thinks', 'https://api.openai.com/v1', '{"model":"gpt-5-mini","key_env":"OPENAI_API_KEY","extra":{"reasoning_effort":"low"}}'),
+  ('plain', 'http://127.0.0.1:8000/v1', '{"dialect":"vllm","extra":{"temperature":null,"seed":null}}');
+-- A server that sends reasoning within its answers: what stands before </think> is no part of the answer, whether <think> came or its
+-- template has begun with it. (lm_stream shows pieces as they come, and in the second case those of the reasoning, too; a server
+-- that is started with its reasoning parser sends them apart.)
 INSERT INTO temp.lm_settings VALUES ('network', 'off');
 SELECT generate('Hello', NULL, '{"model":"fleet"}');
 --! the model 'fleet' is on the network, and lm_settings has network 'off'
 DELETE FROM temp.lm_settings WHERE key = 'network';
+DELETE FROM temp.lm_models WHERE name IN ('thinks', 'plain');
 
 INSERT INTO temp.lm_models(name, path) VALUES ('typo', '/no/such/file.gguf');
 --! /no/such/file.gguf

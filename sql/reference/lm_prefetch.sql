@@ -1,6 +1,6 @@
 -- lm_prefetch(prompt [, system [, options]])  ->  aggregate, INTEGER: rows that have an answer now
 --
--- Generates all rows together into the memo. The plain UPDATE that follows finds its answers there: it
+-- Of no rows 0. Generates all rows together into the memo. The plain UPDATE that follows finds its answers there: it
 -- generates nothing, and holds its write lock for milliseconds.
 
 CREATE TEMP TABLE reviews(id INTEGER PRIMARY KEY, body TEXT, label TEXT);

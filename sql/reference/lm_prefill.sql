@@ -46,3 +46,7 @@ SELECT lm_prefill(NULL,
 --> 0
 SELECT lm_prefill('x', x'00');
 --! system must be text
+
+-- The budgets of a statement hold for it, too.
+SELECT lm_prefill('rain all day', 'Say in one word what it is about.', '{"max_total_tokens":5}');
+--! max_total_tokens = 5 does not reach for another answer

@@ -13,6 +13,7 @@ SELECT count(*), count(DISTINCT score) FROM (SELECT lm_rerank('rain', body, '{"m
 SELECT lm_rerank('rain', 'Rain in May', '{"model":"reranker","normalize":true}') BETWEEN 0 AND 1;
 --> 1
 
--- Other models have no such scores; lm_score asks them.
+-- Other models have no such scores; lm_score asks them. (A reranker whose file does not say what it is: the option
+-- {"pooling":"rank"} in lm_models.)
 SELECT lm_rerank('rain', 'Rain in May');
 --! ranks no texts: it is not a reranker

@@ -17,7 +17,7 @@ SELECT documents.package, value ->> 'score' > 0.5
   FROM json_each((SELECT lm_top_k('old mail', description, 1) FROM documents)) JOIN documents ON description = value ->> 'text';
 --> mailbox-sieve|1
 
--- In groups. NULLs are passed over; a group of nothing else has no result.
+-- In groups. NULLs are passed over, be it the query or the text; a group of nothing else has no result.
 SELECT package LIKE '%b%' AS b, json_array_length(lm_top_k('old mail', description, 2)) FROM documents GROUP BY b;
 --> 0|2
 --> 1|2
@@ -26,3 +26,5 @@ SELECT lm_top_k('old mail', description, 2) FROM documents WHERE package = 'none
 
 SELECT lm_top_k('old mail', description, 0) FROM documents;
 --! k must be a whole number of at least 1, got 0
+SELECT lm_top_k(NULL, description, 1) FROM documents;
+--> NULL

@@ -55,6 +55,7 @@ class CliTest(unittest.TestCase):
         return result
 
     def test_help_and_what_is_made_of_it(self):
+        self.assertRegex(self.ok("--version"), r"^sqlite-lm \d+\.\d+\.\d+\n$")
         text = self.ok("--help")
         self.assertEqual(text, self.ok())
         for command in COMMANDS:

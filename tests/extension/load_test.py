@@ -185,6 +185,17 @@ class SaltTest(unittest.TestCase):
         self.assertGreater(self.cached(keeper), 32)
         self.assertEqual(self.cached(other), 0)
 
+    def test_databases_in_memory_that_have_a_name_do_too(self):
+        with tempfile.TemporaryDirectory() as folder:
+            keeper = harness.connect("file:/load_test?vfs=memdb", uri=True)
+            other = harness.connect("file:/load_test?vfs=memdb", uri=True)
+            for connection in (keeper, other):
+                connection.execute("INSERT INTO temp.lm_settings VALUES ('prefix_store', ?)", (folder,))
+            self.cached(keeper)
+            self.assertGreater(self.cached(keeper), 32)
+            self.assertEqual(self.cached(other), 0)
+            self.assertEqual(os.listdir(folder), [])
+
     def test_a_salt_is_shared_by_name(self):
         keeper, other = harness.connect(), harness.connect()
         for connection in (keeper, other):
@@ -193,6 +204,34 @@ class SaltTest(unittest.TestCase):
         self.assertGreater(self.cached(other), 32)
         other.execute("INSERT INTO temp.lm_settings VALUES ('salt', 'mine')")
         self.assertEqual(self.cached(other), 0)
+
+class DatabasesAreNoModelsTest(unittest.TestCase):
+    """A process that closes a file loses its locks on it."""
+
+    def write_elsewhere(self, path):
+        script = ("import sqlite3, sys\nc = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)\n"
+                  "c.execute('INSERT INTO t VALUES (2)')")
+        return subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True).stderr
+
+    def test_a_database_that_is_named_as_a_model_stays_locked(self):
+        for mode in ("delete", "wal"):
+            with self.subTest(mode), tempfile.TemporaryDirectory() as folder:
+                path = f"{folder}/t.db"
+                connection = harness.connect(path)
+                connection.execute(f"PRAGMA journal_mode = {mode}")
+                connection.execute("CREATE TABLE t(x)")
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("INSERT INTO t VALUES (1)")
+                for name in (path, f"{path}-shm", f"{path}-wal"):
+                    if not os.path.exists(name):
+                        continue
+                    for sql in ("SELECT generate('x', NULL, json_object('model', ?))", "SELECT * FROM lm_inspect(?)"):
+                        with self.assertRaisesRegex(sqlite3.OperationalError, "is a database|not a GGUF"):
+                            harness.value(connection, sql, name)
+                        self.assertIn("database is locked", self.write_elsewhere(path))
+                connection.execute("COMMIT")
+                self.assertEqual(self.write_elsewhere(path), "")
+                self.assertEqual(harness.value(connection, "SELECT count(*) FROM t"), 2)
 
 
 if __name__ == "__main__":
