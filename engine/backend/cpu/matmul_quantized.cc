@@ -19,9 +19,23 @@ namespace {
 constexpr int64_t kBlocksToUnpack = 8;
 constexpr int64_t kBlocksOfScales = 32;
 
-// A few pages of weights an item keep the hardware's prefetcher going.
-constexpr int64_t kBytesAnItem = 64 * 1024;
+// What a thread asks for ahead ends with the run of pairs that it has taken: at the next one's
+// beginning it waits for memory, which a megabyte makes a small part. Of what is passed over
+// several times as much less.
+constexpr int64_t kBytesAnItem = 1024 * 1024;
+constexpr int64_t kLeastBytesAnItem = 64 * 1024;
 constexpr int64_t kItemsAThread = 4;
+
+// How many pairs make an item, at most `most`, where threads that take them in turn are to end
+// together.
+int64_t PairsAnItem(int64_t pairs, int64_t threads, int64_t most) {
+  const int64_t share = (pairs + threads - 1) / threads;
+  for (int64_t size = most; size > 1; --size) {
+    const int64_t turns = ((pairs + size - 1) / size + threads - 1) / threads;
+    if (turns * size <= share + share / 32) return size;
+  }
+  return 1;
+}
 
 constexpr int64_t kLine = 64;
 
@@ -110,9 +124,10 @@ CpuBackend::QuantizedPlan::QuantizedPlan(const CpuBackend& backend, const Produc
       scales_a_panel_(format_.unpacked_scales * kPanelRows),
       passes_(tiles_.count * (kPanelsAPair / panels_)),
       spread_bytes_((args.w.pair_code_bytes() / (passes_ * num_blocks_) / kLine + 1) * kLine),
-      pairs_an_item_(
-          std::clamp<int64_t>(args.w.num_pairs() / (kItemsAThread * threads_), 1,
-                              std::max<int64_t>(1, kBytesAnItem / args.w.pair_bytes()))) {}
+      pairs_an_item_(PairsAnItem(
+          args.w.num_pairs(), threads_,
+          std::min(args.w.num_pairs() / (kItemsAThread * threads_),
+                   std::max(kBytesAnItem / passes_, kLeastBytesAnItem) / args.w.pair_bytes()))) {}
 
 absl::Status CpuBackend::QuantizedPlan::ReadInput(CpuBackend* backend, char* memory) {
   auto* records = reinterpret_cast<ActivationRecord*>(memory);
