@@ -19,13 +19,17 @@ template <typename Codes, bool kSigned, bool kHalfScales, int kMinima, int kToke
 void MultiplyQuantizedTile(const QuantizedProduct& args) {
   constexpr int kScales = 1 + (kHalfScales ? 2 : 0) + kMinima;
   constexpr int kFirstMin = kScales - kMinima;
-  F32x16 acc[kTokens][kPanels];
+  F32x16 acc[kTokens][kPanels];  // in registers: float_product_kernel.h
   auto at_acc = [&](int t, int p) { return args.acc + t * args.acc_stride + p * kPanelRows; };
+#pragma GCC unroll 16
   for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 16
     for (int p = 0; p < kPanels; ++p) acc[t][p] = F32x16::Zero();
   }
   if (args.accumulate == Accumulate::kContinue) {
+#pragma GCC unroll 16
     for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 16
       for (int p = 0; p < kPanels; ++p) acc[t][p] = F32x16::Load(at_acc(t, p));
     }
   }
@@ -47,12 +51,16 @@ void MultiplyQuantizedTile(const QuantizedProduct& args) {
       // Scaled sums are exact as floats.
       F32x16 first[kTokens][kPanels];
       DotGroups<Codes, kSigned, kTokens, kPanels, 0, 4>(codes, table, x, 0, sums);
+#pragma GCC unroll 16
       for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 16
         for (int p = 0; p < kPanels; ++p) first[t][p] = sums[t][p].ToFloat() * scale(p, 1);
       }
       DotGroups<Codes, kSigned, kTokens, kPanels, 4, 8>(codes, table, x, 1, sums);
+#pragma GCC unroll 16
       for (int t = 0; t < kTokens; ++t) {
         F32x16 s = F32x16::Set(x[t].s);
+#pragma GCC unroll 16
         for (int p = 0; p < kPanels; ++p) {
           F32x16 sum = MulAdd(sums[t][p].ToFloat(), scale(p, 2), first[t][p]);
           acc[t][p] = Fma(sum, scale(p, 0) * s, acc[t][p]);
@@ -60,16 +68,21 @@ void MultiplyQuantizedTile(const QuantizedProduct& args) {
       }
     } else {
       DotGroups<Codes, kSigned, kTokens, kPanels, 0, 8>(codes, table, x, 0, sums);
+#pragma GCC unroll 16
       for (int t = 0; t < kTokens; ++t) {
         F32x16 s = F32x16::Set(x[t].s);
+#pragma GCC unroll 16
         for (int p = 0; p < kPanels; ++p) {
           acc[t][p] = Fma(sums[t][p].ToFloat(), scale(p, 0) * s, acc[t][p]);
         }
       }
     }
+#pragma GCC unroll 16
     for (int m = 0; m < kMinima; ++m) {
+#pragma GCC unroll 16
       for (int t = 0; t < kTokens; ++t) {
         F32x16 weighted_sum = F32x16::Set(x[t].weighted_sum[m]);
+#pragma GCC unroll 16
         for (int p = 0; p < kPanels; ++p) {
           acc[t][p] = Fma(scale(p, kFirstMin + m), weighted_sum, acc[t][p]);
         }
@@ -80,11 +93,15 @@ void MultiplyQuantizedTile(const QuantizedProduct& args) {
     x += kTokens;
   }
   if (args.accumulate == Accumulate::kAdd) {
+#pragma GCC unroll 16
     for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 16
       for (int p = 0; p < kPanels; ++p) acc[t][p] = F32x16::Load(at_acc(t, p)) + acc[t][p];
     }
   }
+#pragma GCC unroll 16
   for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 16
     for (int p = 0; p < kPanels; ++p) acc[t][p].Store(at_acc(t, p));
   }
 }
