@@ -69,7 +69,12 @@ struct QuantizedProduct {
   const uint8_t* prefetch;
   int prefetch_bytes;
   int64_t prefetch_step;
-  const float* scales;        // [block][panel][format.unpacked_scales][16 rows]
+  // panel_scales: as the panel has them, of a format with direct_scales, from a group's first block
+  // on, for up to CpuKernels::packed_tokens and with packed codes or those of eight bits; else
+  // floats, [block][panel][format.unpacked_scales][16 rows].
+  const void* scales;
+  bool panel_scales;
+  bool scales_ahead;  // of a panel: ask for the next blocks' ones
   const ActivationRecord* x;  // [block][tokens]
   int tokens;                 // 1 to the tile of the format
   int64_t num_blocks;

@@ -70,7 +70,7 @@ class CpuBackend::QuantizedPlan {
   };
   Parts LayOut(ScratchLayout* layout) const {
     return Parts{layout->Take<uint8_t>(unpack_ ? chunk_ * panels_ * kUnpackedBlockBytes : 0),
-                 layout->Take<float>(chunk_ * panels_ * scales_a_panel_),
+                 layout->Take<float>(panel_scales_ ? 0 : chunk_ * panels_ * scales_a_panel_),
                  layout->Take<float>(kernels_.quantized_tokens * width_)};
   }
   static int64_t MostTokens(const CpuKernels& kernels, const PanelFormat& format, bool packed) {
@@ -93,6 +93,8 @@ class CpuBackend::QuantizedPlan {
   // them four times costs less than a trip to the cache.
   const bool packed_, unpack_;
   const Tiles tiles_;
+  // Likewise few tokens take scales.
+  const bool panel_scales_;
   const int64_t chunk_;
   const int panels_, width_;
   const int64_t scales_a_panel_;
@@ -115,9 +117,11 @@ CpuBackend::QuantizedPlan::QuantizedPlan(const CpuBackend& backend, const Produc
       packed_(format_.low_bits < 8 && args.out.rows <= kernels_.most_packed[format_.half_scales]),
       unpack_(format_.low_bits < 8 && !packed_),
       tiles_(args.out.rows, MostTokens(kernels_, format_, packed_)),
-      chunk_(std::min(num_blocks_, tiles_.count > 1 ? num_blocks_
-                                   : unpack_        ? kBlocksToUnpack
-                                                    : kBlocksOfScales)),
+      panel_scales_(format_.direct_scales && !unpack_ &&
+                    tiles_.size(tiles_.count - 1) <= kernels_.packed_tokens),
+      chunk_(std::min(num_blocks_, tiles_.count > 1 || panel_scales_ ? num_blocks_
+                                   : unpack_                         ? kBlocksToUnpack
+                                                                     : kBlocksOfScales)),
       panels_(tiles_.size(tiles_.count - 1) <= kernels_.pair_tokens ? kPanelsAPair
                                                                     : kernels_.panels),
       width_(panels_ * kPanelRows),
@@ -144,6 +148,7 @@ absl::Status CpuBackend::QuantizedPlan::ReadInput(CpuBackend* backend, char* mem
 // The blocks from `begin` on of `panels_` panels, unpacked.
 void CpuBackend::QuantizedPlan::UnpackBlocks(int64_t first_panel, int64_t begin, int64_t count,
                                              const Parts& parts) const {
+  if (panel_scales_) return;
   for (int p = 0; p < panels_; ++p) {
     kernels_.unpack_scales(
         format_,
@@ -172,7 +177,7 @@ const uint8_t* CpuBackend::QuantizedPlan::NextCodes(int64_t first_panel, int64_t
 // `panels_` panels times all tokens. next_panel begins the pair whose turn comes next, or is -1.
 void CpuBackend::QuantizedPlan::Multiply(int64_t first_panel, int64_t next_panel,
                                          const Parts& parts) const {
-  if (next_panel >= 0 && first_panel % kPanelsAPair == 0) {
+  if (next_panel >= 0 && first_panel % kPanelsAPair == 0 && !(panel_scales_ && passes_ == 1)) {
     Prefetch(args_.w.scales(next_panel), static_cast<int>(args_.w.pair_scale_bytes()));
   }
   for (int64_t tile = 0; tile < tiles_.count; ++tile) {
@@ -208,7 +213,9 @@ void CpuBackend::QuantizedPlan::MultiplyTile(int64_t first_panel, int64_t next_p
          .prefetch_bytes =
              static_cast<int>(passes_ == 1 ? kPanelsAPair * format_.code_bytes : spread_bytes_),
          .prefetch_step = passes_ == 1 ? format_.code_step : spread_bytes_,
-         .scales = parts.scales,
+         .scales = panel_scales_ ? static_cast<const void*>(w.scales(first_panel)) : parts.scales,
+         .panel_scales = panel_scales_,
+         .scales_ahead = passes_ == 1,
          .x = records_ + tiles_.begin(tile) * num_blocks_ + begin * tokens,
          .tokens = tokens,
          .num_blocks = count,

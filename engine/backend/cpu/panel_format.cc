@@ -55,6 +55,9 @@ PanelFormat MakeFormat(DType dtype) {
   }
   format.head_bytes = format.e4m3_scales ? 0 : kHalfBytes * (traits.minima > 0 ? 2 : 1);
   format.group_scale_bytes = format.head_bytes + format.block_scale_bytes * format.blocks_per_group;
+  format.direct_scales = !format.e4m3_scales && !format.bf16_scale &&
+                         (format.table == nullptr || format.signed_bytes) &&
+                         (traits.block_scales || format.blocks_per_group == 1);
   format.unpacked_scales = 1 + (traits.half_scales ? 2 : 0) + traits.minima;
   format.code_step = kPanelsAPair * format.code_bytes;
   format.scale_step = kPanelsAPair * format.group_scale_bytes;

@@ -48,6 +48,7 @@ struct PanelFormat {
   int head_bytes;         // of a group: d and m
   int block_scale_bytes;  // of a 32-value block, beside them
   int group_scale_bytes;  // of a group, all included
+  bool direct_scales;     // a product of few tokens takes them as they are here
   int unpacked_scales;    // floats a row and block: d, then two scales, then minima
 
   // Bytes from a panel's block or group to its next: the pair's other panel's lies between.

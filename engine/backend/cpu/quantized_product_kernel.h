@@ -10,15 +10,16 @@
 
 #include "engine/backend/cpu/cpu_kernels.h"
 #include "engine/backend/cpu/panel_codes.h"
+#include "engine/backend/cpu/panel_scales.h"
 #include "engine/backend/cpu/prefetch.h"
 
 namespace lm {
 namespace {
 
-template <typename Codes, bool kSigned, bool kHalfScales, int kMinima, int kTokens, int kPanels>
+template <typename Codes, bool kSigned, template <bool, int, int> class Scales, bool kHalfScales,
+          int kMinima, int kTokens, int kPanels>
 void MultiplyQuantizedTile(const QuantizedProduct& args) {
-  constexpr int kScales = 1 + (kHalfScales ? 2 : 0) + kMinima;
-  constexpr int kFirstMin = kScales - kMinima;
+  constexpr int kFirstMin = 1 + (kHalfScales ? 2 : 0);
   F32x16 acc[kTokens][kPanels];  // in registers: float_product_kernel.h
   auto at_acc = [&](int t, int p) { return args.acc + t * args.acc_stride + p * kPanelRows; };
 #pragma GCC unroll 16
@@ -35,13 +36,12 @@ void MultiplyQuantizedTile(const QuantizedProduct& args) {
   }
   const uint8_t* codes = args.codes;
   const uint8_t* table = args.format->biased_table;
-  const float* scales = args.scales;
+  Scales<kHalfScales, kMinima, kPanels> scales(*args.format, args.scales, args.scales_ahead);
   const ActivationRecord* x = args.x;
   const uint8_t* next = args.prefetch;
   for (int64_t b = 0; b < args.num_blocks; ++b) {
-    auto scale = [&](int p, int i) {
-      return F32x16::Load(scales + (p * kScales + i) * kPanelRows);
-    };
+    scales.Next();
+    auto scale = [&](int p, int i) { return scales.Get(p, i); };
     if (next != nullptr) {
       Prefetch(next, args.prefetch_bytes);
       next += args.prefetch_step;
@@ -89,7 +89,6 @@ void MultiplyQuantizedTile(const QuantizedProduct& args) {
       }
     }
     codes += args.codes_step;
-    scales += kPanels * kScales * kPanelRows;
     x += kTokens;
   }
   if (args.accumulate == Accumulate::kAdd) {
@@ -107,20 +106,28 @@ void MultiplyQuantizedTile(const QuantizedProduct& args) {
 }
 
 // Picks the tile's template for a number of tokens in [1, kTokens].
-template <typename Codes, bool kSigned, bool kHalfScales, int kMinima, int kTokens>
+template <typename Codes, bool kSigned, template <bool, int, int> class Scales, bool kHalfScales,
+          int kMinima, int kTokens>
 void MultiplyQuantizedTokens(const QuantizedProduct& args) {
   if (args.tokens == kTokens) {
     if constexpr (kTokens <= kPairTokens && kTilePanels < kPanelsAPair) {
       if (args.panels == kPanelsAPair) {
-        return MultiplyQuantizedTile<Codes, kSigned, kHalfScales, kMinima, kTokens, kPanelsAPair>(
-            args);
+        return MultiplyQuantizedTile<Codes, kSigned, Scales, kHalfScales, kMinima, kTokens,
+                                     kPanelsAPair>(args);
       }
     }
-    return MultiplyQuantizedTile<Codes, kSigned, kHalfScales, kMinima, kTokens, kTilePanels>(args);
+    return MultiplyQuantizedTile<Codes, kSigned, Scales, kHalfScales, kMinima, kTokens,
+                                 kTilePanels>(args);
   }
   if constexpr (kTokens > 1) {
-    MultiplyQuantizedTokens<Codes, kSigned, kHalfScales, kMinima, kTokens - 1>(args);
+    MultiplyQuantizedTokens<Codes, kSigned, Scales, kHalfScales, kMinima, kTokens - 1>(args);
   }
+}
+
+// Any number of tokens: scales are unpacked.
+template <typename Codes, bool kSigned, bool kHalfScales, int kMinima, int kTokens>
+void MultiplyUnpackedScales(const QuantizedProduct& args) {
+  MultiplyQuantizedTokens<Codes, kSigned, UnpackedScales, kHalfScales, kMinima, kTokens>(args);
 }
 
 // Codes as bytes of at most kMost, any number of tokens.
@@ -129,20 +136,20 @@ void MultiplyBytesUpTo(const QuantizedProduct& args) {
   using Codes = ByteCodes<kMost>;
   const PanelFormat& format = *args.format;
   if (format.half_scales && format.minima == 2) {
-    return MultiplyQuantizedTokens<Codes, false, true, 2, kHalfScaleTokens>(args);
+    return MultiplyUnpackedScales<Codes, false, true, 2, kHalfScaleTokens>(args);
   }
   if (format.half_scales) {
-    return MultiplyQuantizedTokens<Codes, false, true, 0, kHalfScaleTokens>(args);
+    return MultiplyUnpackedScales<Codes, false, true, 0, kHalfScaleTokens>(args);
   }
   if (format.minima == 1) {
-    return MultiplyQuantizedTokens<Codes, false, false, 1, kQuantizedTokens>(args);
+    return MultiplyUnpackedScales<Codes, false, false, 1, kQuantizedTokens>(args);
   }
-  MultiplyQuantizedTokens<Codes, false, false, 0, kQuantizedTokens>(args);
+  MultiplyUnpackedScales<Codes, false, false, 0, kQuantizedTokens>(args);
 }
 
 void MultiplyByteCodes(const QuantizedProduct& args) {
   if (args.format->signed_bytes) {
-    return MultiplyQuantizedTokens<ByteCodes<>, !kBiasedBytes, false, 0, kQuantizedTokens>(args);
+    return MultiplyUnpackedScales<ByteCodes<>, !kBiasedBytes, false, 0, kQuantizedTokens>(args);
   }
   if constexpr (kSmallCodesAreFaster) {
     if (args.format->most_code < 16) return MultiplyBytesUpTo<15>(args);
@@ -156,21 +163,19 @@ template <int kLowBits, int kHighBits>
 void MultiplyLookedUp(const QuantizedProduct& args) {
   using Codes = PanelCodes<kLowBits, kHighBits, true>;
   if (args.format->half_scales) {
-    return MultiplyQuantizedTokens<Codes, false, true, 0, kPackedTokens>(args);
+    return MultiplyUnpackedScales<Codes, false, true, 0, kPackedTokens>(args);
   }
-  MultiplyQuantizedTokens<Codes, false, false, 0, kPackedTokens>(args);
+  MultiplyUnpackedScales<Codes, false, false, 0, kPackedTokens>(args);
 }
 
-// Codes as the panel has them, of types with a table, few tokens.
-void MultiplyLookedUpCodes(const QuantizedProduct& args) {
-  const PanelFormat& format = *args.format;
-  if (format.signed_bytes) {
-    using Codes = PanelCodes<4, 0, true>;
-    return MultiplyQuantizedTokens<Codes, !kBiasedBytes, false, 0, kPackedTokens>(args);
+// Codes as the panel has them, of the types whose scales are unpacked all the same, few tokens.
+void MultiplyPackedCodes(const QuantizedProduct& args) {
+  if (args.format->table == nullptr) {
+    return MultiplyUnpackedScales<PanelCodes<2, 0>, false, false, 0, kPackedTokens>(args);
   }
-  switch (format.low_bits) {
+  switch (args.format->low_bits) {
     case 1:
-      return MultiplyQuantizedTokens<PanelCodes<1, 0, true>, false, false, 0, kPackedTokens>(args);
+      return MultiplyUnpackedScales<PanelCodes<1, 0, true>, false, false, 0, kPackedTokens>(args);
     case 2:
       return MultiplyLookedUp<2, 1>(args);
     default:
@@ -178,36 +183,47 @@ void MultiplyLookedUpCodes(const QuantizedProduct& args) {
   }
 }
 
-// Codes as the panel has them, few tokens.
-void MultiplyPackedCodes(const QuantizedProduct& args) {
+template <typename Codes, bool kSigned, int kMinima>
+void MultiplyPlainScales(const QuantizedProduct& args) {
+  MultiplyQuantizedTokens<Codes, kSigned, PlainScales, false, kMinima, kPackedTokens>(args);
+}
+
+template <typename Codes, bool kSigned, bool kHalfScales, int kMinima>
+void MultiplyGroupScales(const QuantizedProduct& args) {
+  MultiplyQuantizedTokens<Codes, kSigned, GroupScales, kHalfScales, kMinima, kPackedTokens>(args);
+}
+
+// Codes and scales as the panel has them, few tokens.
+void MultiplyPanel(const QuantizedProduct& args) {
   const PanelFormat& format = *args.format;
-  if (format.table != nullptr) return MultiplyLookedUpCodes(args);
+  const bool plain = format.block_scale_bytes == 0;
+  if (format.table != nullptr) {
+    using Codes = PanelCodes<4, 0, true>;
+    return plain ? MultiplyPlainScales<Codes, !kBiasedBytes, 0>(args)
+                 : MultiplyGroupScales<Codes, !kBiasedBytes, false, 0>(args);
+  }
   switch (format.low_bits + format.high_bits) {
     case 2:
-      if (format.minima == 0) {
-        return MultiplyQuantizedTokens<PanelCodes<2, 0>, false, false, 0, kPackedTokens>(args);
-      }
-      return MultiplyQuantizedTokens<PanelCodes<2, 0>, false, true, 2, kPackedTokens>(args);
+      return MultiplyGroupScales<PanelCodes<2, 0>, false, true, 2>(args);
     case 3:
-      return MultiplyQuantizedTokens<PanelCodes<2, 1>, false, true, 0, kPackedTokens>(args);
+      return MultiplyGroupScales<PanelCodes<2, 1>, false, true, 0>(args);
     case 4:
-      if (format.minima == 1) {
-        return MultiplyQuantizedTokens<PanelCodes<4, 0>, false, false, 1, kPackedTokens>(args);
-      }
-      return MultiplyQuantizedTokens<PanelCodes<4, 0>, false, false, 0, kPackedTokens>(args);
+      if (!plain) return MultiplyGroupScales<PanelCodes<4, 0>, false, false, 1>(args);
+      return format.minima == 1 ? MultiplyPlainScales<PanelCodes<4, 0>, false, 1>(args)
+                                : MultiplyPlainScales<PanelCodes<4, 0>, false, 0>(args);
     case 5:
-      if (format.minima == 1) {
-        return MultiplyQuantizedTokens<PanelCodes<4, 1>, false, false, 1, kPackedTokens>(args);
-      }
-      return MultiplyQuantizedTokens<PanelCodes<4, 1>, false, false, 0, kPackedTokens>(args);
+      if (!plain) return MultiplyGroupScales<PanelCodes<4, 1>, false, false, 1>(args);
+      return format.minima == 1 ? MultiplyPlainScales<PanelCodes<4, 1>, false, 1>(args)
+                                : MultiplyPlainScales<PanelCodes<4, 1>, false, 0>(args);
     case 6:
-      return MultiplyQuantizedTokens<PanelCodes<4, 2>, false, true, 0, kPackedTokens>(args);
+      return MultiplyGroupScales<PanelCodes<4, 2>, false, true, 0>(args);
     default:
-      return MultiplyByteCodes(args);
+      return MultiplyPlainScales<ByteCodes<>, !kBiasedBytes, 0>(args);
   }
 }
 
 void MultiplyQuantized(const QuantizedProduct& args) {
+  if (args.panel_scales) return MultiplyPanel(args);
   return args.packed ? MultiplyPackedCodes(args) : MultiplyByteCodes(args);
 }
 

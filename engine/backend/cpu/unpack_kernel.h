@@ -5,6 +5,7 @@
 
 #include "engine/backend/cpu/cpu_kernels.h"
 #include "engine/backend/cpu/panel_codes.h"
+#include "engine/backend/cpu/panel_scales.h"
 #include "engine/backend/cpu/prefetch.h"
 
 namespace lm {
@@ -51,29 +52,6 @@ void UnpackCodes(const PanelFormat& format, const uint8_t* codes, int64_t num_bl
   }
 }
 
-inline F32x16 LoadHalves(const uint8_t* p) {
-  uint16_t halves[kPanelRows];
-  __builtin_memcpy(halves, p, sizeof(halves));
-  return F32x16::LoadHalf(halves);
-}
-
-inline F32x16 LoadBf16s(const uint8_t* p) {
-  uint16_t halves[kPanelRows];
-  __builtin_memcpy(halves, p, sizeof(halves));
-  return F32x16::LoadBf16(halves);
-}
-
-// 16 bytes, (byte >> shift) & 15, as floats.
-inline F32x16 LoadNibbles(const uint8_t* p, int shift) {
-  int8_t nibbles[kPanelRows];
-  for (int i = 0; i < kPanelRows; ++i) nibbles[i] = (p[i] >> shift) & 15;
-  return F32x16::LoadI8(nibbles);
-}
-
-inline F32x16 LoadBytes(const uint8_t* p) {
-  return F32x16::LoadI8(reinterpret_cast<const int8_t*>(p));
-}
-
 // There are no scales but d and m.
 void UnpackPlainScales(const PanelFormat& format, const uint8_t* scales, int64_t num_blocks,
                        float* out, int64_t out_step) {
@@ -108,25 +86,18 @@ void UnpackE4m3Scales(const PanelFormat& format, const uint8_t* scales, int64_t 
   }
 }
 
-// The 32 values' own integer scales and minima, at `own`, with their group's d and m.
-inline void UnpackBlockScales(const PanelFormat& format, const uint8_t* own, F32x16 d, F32x16 m,
-                              float* out) {
-  const uint8_t* second = own + kPanelRows;
-  if (!format.half_scales) {
-    (d * LoadBytes(own)).Store(out);
-    if (format.minima == 1) (m * LoadBytes(second)).Store(out + kPanelRows);
-    return;
+template <bool kHalfScales, int kMinima>
+void UnpackGroupScales(const PanelFormat& format, const uint8_t* scales, int64_t num_blocks,
+                       float* out, int64_t out_step) {
+  GroupScales<kHalfScales, kMinima, 1> block(format, scales, false);
+  for (int64_t b = 0; b < num_blocks; ++b) {
+    block.Next();
+#pragma GCC unroll 8
+    for (int i = 0; i < 1 + (kHalfScales ? 2 : 0) + kMinima; ++i) {
+      block.Get(0, i).Store(out + i * kPanelRows);
+    }
+    out += out_step;
   }
-  d.Store(out);
-  if (format.minima == 0) {
-    LoadBytes(own).Store(out + kPanelRows);
-    LoadBytes(second).Store(out + 2 * kPanelRows);
-    return;
-  }
-  LoadNibbles(own, 0).Store(out + kPanelRows);
-  LoadNibbles(second, 0).Store(out + 2 * kPanelRows);
-  (m * LoadNibbles(own, 4)).Store(out + 3 * kPanelRows);
-  (m * LoadNibbles(second, 4)).Store(out + 4 * kPanelRows);
 }
 
 void UnpackScales(const PanelFormat& format, const uint8_t* scales, int64_t num_blocks, float* out,
@@ -135,21 +106,16 @@ void UnpackScales(const PanelFormat& format, const uint8_t* scales, int64_t num_
     return UnpackPlainScales(format, scales, num_blocks, out, out_step);
   }
   if (format.e4m3_scales) return UnpackE4m3Scales(format, scales, num_blocks, out, out_step);
-  for (int64_t b = 0; b < num_blocks; b += format.blocks_per_group) {
-    F32x16 d = LoadHalves(scales) * F32x16::Set(format.unit);
-    F32x16 m = F32x16::Zero();
-    const uint8_t* own = scales + 2 * kPanelRows;
-    if (format.minima > 0) {
-      m = F32x16::Zero() - LoadHalves(own);
-      own += 2 * kPanelRows;
-    }
-    for (int i = 0; i < format.blocks_per_group; ++i) {
-      UnpackBlockScales(format, own, d, m, out);
-      own += format.block_scale_bytes;
-      out += out_step;
-    }
-    scales += format.scale_step;
+  if (format.half_scales && format.minima == 2) {
+    return UnpackGroupScales<true, 2>(format, scales, num_blocks, out, out_step);
   }
+  if (format.half_scales) {
+    return UnpackGroupScales<true, 0>(format, scales, num_blocks, out, out_step);
+  }
+  if (format.minima == 1) {
+    return UnpackGroupScales<false, 1>(format, scales, num_blocks, out, out_step);
+  }
+  UnpackGroupScales<false, 0>(format, scales, num_blocks, out, out_step);
 }
 
 void QuantizeActivations(const PanelFormat& format, const float* x, int64_t num_blocks,
