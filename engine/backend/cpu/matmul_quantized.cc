@@ -93,7 +93,7 @@ class CpuBackend::QuantizedPlan {
   // them four times costs less than a trip to the cache.
   const bool packed_, unpack_;
   const Tiles tiles_;
-  // Likewise few tokens take scales.
+  // Likewise few tokens take the scales as they are.
   const bool panel_scales_;
   const int64_t chunk_;
   const int panels_, width_;

@@ -55,6 +55,7 @@ PanelFormat MakeFormat(DType dtype) {
   }
   format.head_bytes = format.e4m3_scales ? 0 : kHalfBytes * (traits.minima > 0 ? 2 : 1);
   format.group_scale_bytes = format.head_bytes + format.block_scale_bytes * format.blocks_per_group;
+  // The others' would want kernels of their own.
   format.direct_scales = !format.e4m3_scales && !format.bf16_scale &&
                          (format.table == nullptr || format.signed_bytes) &&
                          (traits.block_scales || format.blocks_per_group == 1);

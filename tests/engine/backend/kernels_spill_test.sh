@@ -4,7 +4,7 @@
 # AVX-512 has registers for a whole tile of a product: none of its vectors may go to the stack and
 # come back. (gcc kept all sums there once, and attention took twice as long.) But for the largest
 # tiles with two running sums a token whose scales are read from the panel: they want one or two
-# more than there are, and an operand in memory is no slower.
+# more than there are, and a form with less of it was slower.
 objdump=$1
 shift
 for object in "$@"; do
