@@ -2,17 +2,14 @@
 // with a message, a row that is done has one of the job's choices, and the database is whole.
 //
 // LM_MODEL is a model; what the job's rows are answered with comes from the files alone.
-#include <stdlib.h>
-#include <unistd.h>
-
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "lm/sqlite.h"
+#include "tests/fuzz/fuzz_folder.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/showable.h"
 
@@ -26,9 +23,6 @@ class Job {
  public:
   Job() {
     Require(std::getenv("LM_MODEL") != nullptr, "LM_MODEL");
-    char folder[] = "/tmp/batch_fuzz_XXXXXX";
-    Require(mkdtemp(folder) != nullptr, "a folder of its own");
-    folder_ = folder;
     Require(sqlite3_open(":memory:", &db_) == SQLITE_OK, "a database opens");
     const int rc = sqlite3_lm_init(db_, nullptr, nullptr);
     Require(rc == SQLITE_OK || rc == SQLITE_OK_LOAD_PERMANENTLY, "the extension starts");
@@ -38,8 +32,8 @@ class Job {
         "'SELECT id, body FROM notes', 'UPDATE notes SET kind = :value WHERE id = :id', "
         "'{\"choices\":[\"weather\",\"other\"]}')");
     Run("SELECT * FROM lm_batch_export('sort', '{\"model\":\"m\",\"dialect\":\"vllm\",\"path\":\"" +
-        folder_ + "/notes\"}')");
-    std::ifstream file(folder_ + "/notes-00001.jsonl");
+        folder_.PathOf("notes") + "\"}')");
+    std::ifstream file(folder_.PathOf("notes-00001.jsonl"));
     for (std::string line; std::getline(file, line);) {
       ids_.push_back(nlohmann::json::parse(line).at("custom_id"));
     }
@@ -50,16 +44,12 @@ class Job {
   ~Job() {
     sqlite3_close(db_);
     sqlite3_close(as_exported_);
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
   }
 
   const std::vector<std::string>& ids() const { return ids_; }
 
   void Import(const std::string& bytes) {
-    const std::string path = folder_ + "/answers.jsonl";
-    std::ofstream(path, std::ios::binary) << bytes;
-    Run("SELECT * FROM lm_batch_import('sort', '" + path + "')");
+    Run("SELECT * FROM lm_batch_import('sort', '" + folder_.Write("answers.jsonl", bytes) + "')");
     Require(Count("SELECT count(*) FROM lm_job_rows AS r JOIN notes USING (id) WHERE r.state = "
                   "'done' AND (kind IS NULL OR kind NOT IN ('weather', 'other') OR kind <> "
                   "r.value)") == 0,
@@ -101,7 +91,7 @@ class Job {
     sqlite3_backup_finish(backup);
   }
 
-  std::string folder_;
+  FuzzFolder folder_{"batch_fuzz"};
   sqlite3* db_ = nullptr;
   sqlite3* as_exported_ = nullptr;
   int64_t changes_ = -1;

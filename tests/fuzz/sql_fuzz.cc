@@ -34,6 +34,8 @@ constexpr int kInputsACheck = 100;
 constexpr char kQuestion[] =
     "SELECT generate('What grows?', NULL, '{\"max_tokens\":4,\"temperature\":0.5,\"seed\":5}') || "
     "lm_classify('rain', '[\"wet\",\"dry\"]') || lm_token_count('one two')";
+// What the machine can do is measured once a process, for longer than an input may take.
+constexpr char kMeasure[] = "SELECT count(seconds) FROM lm_explain('SELECT generate(''What?'')')";
 
 // Interrupts a connection that has been at work for kPatience.
 class Watch {
@@ -127,9 +129,10 @@ void RunScript(sqlite3* db, const std::string& script) {
   }
 }
 
-std::string Answer(sqlite3* db) {
+// Of kQuestion or kMeasure.
+std::string Answer(sqlite3* db, const char* question) {
   sqlite3_stmt* statement = nullptr;
-  Require(sqlite3_prepare_v2(db, kQuestion, -1, &statement, nullptr) == SQLITE_OK, "it compiles");
+  Require(sqlite3_prepare_v2(db, question, -1, &statement, nullptr) == SQLITE_OK, "it compiles");
   Require(sqlite3_step(statement) == SQLITE_ROW, "the other connection still has an answer");
   const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement, 0));
   std::string answer = text == nullptr ? "" : text;
@@ -145,7 +148,8 @@ struct Keeper {
     Require(mkdtemp(folder) != nullptr && chdir(folder) == 0, "a folder of its own");
     path = folder;
     db = Open();
-    answer = Answer(db);
+    answer = Answer(db, kQuestion);
+    Require(Answer(db, kMeasure) == "1", "a statement's time is foreseen");
   }
   ~Keeper() {
     sqlite3_close(db);
@@ -246,7 +250,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   watch.End();
   lm::Require(sqlite3_close(db) == SQLITE_OK, "nothing of the input is left at work");
   if (++keeper.inputs % lm::kInputsACheck == 0) {
-    lm::Require(lm::Answer(keeper.db) == keeper.answer, "others' answers stay what they were");
+    lm::Require(lm::Answer(keeper.db, lm::kQuestion) == keeper.answer, "others' answers stay what they were");
   }
   return 0;
 }
