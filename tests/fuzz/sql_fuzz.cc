@@ -250,7 +250,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   watch.End();
   lm::Require(sqlite3_close(db) == SQLITE_OK, "nothing of the input is left at work");
   if (++keeper.inputs % lm::kInputsACheck == 0) {
-    lm::Require(lm::Answer(keeper.db, lm::kQuestion) == keeper.answer, "others' answers stay what they were");
+    lm::Require(lm::Answer(keeper.db, lm::kQuestion) == keeper.answer,
+                "others' answers stay what they were");
   }
   return 0;
 }

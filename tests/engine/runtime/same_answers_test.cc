@@ -6,17 +6,21 @@
 //
 // Each prompt is answered alone first, without guesses. Then, with as many guesses as there are,
 // and with those that pay: alone, and 8 and 32 at a time; with a cold and a warm cache; with so
-// little memory that sequences are preempted. A third of the prompts is answered greedily, a third
-// is drawn, a third follows a constraint. Tokens, texts, ends and every token's logprob must be
-// equal.
+// little memory that sequences are preempted; with prefixes that another engine has stored, and
+// with so little memory that they are read back again and again. A third of the prompts is answered
+// greedily, a third is drawn, a third follows a constraint. Tokens, texts, ends and every token's
+// logprob must be equal.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <random>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "engine/runtime/block_manager.h"
@@ -26,6 +30,7 @@
 namespace lm {
 namespace {
 
+constexpr char kSalt[] = "file:/a.db";  // prefixes of a database are stored
 int num_prompts = 24;
 std::vector<std::string> models = {
     LM_TESTDATA "/models/llama-q8_0.gguf", LM_TESTDATA "/models/qwen2-q4_0.gguf",
@@ -66,6 +71,7 @@ class SameAnswers : public testing::TestWithParam<std::string> {
     }
     EXPECT_EQ(engine->Stats().tokens_drafted, 0);
     recurrent_ = engine->model().language_model().cache().recurrent();
+    FindLittle(engine->model().language_model());
   }
 
   // Prompts that say things twice, of a few beginnings.
@@ -82,7 +88,7 @@ class SameAnswers : public testing::TestWithParam<std::string> {
       if (engine.model().tokenizer().IsEndOfGeneration(id)) no_end.push_back({id, -1e9});
     }
     for (int i = 0; i < num_prompts; ++i) {
-      RequestSpec spec{.salt = "s"};
+      RequestSpec spec{.salt = kSalt};
       spec.prompt = beginnings[random_() % beginnings.size()];
       const std::vector<int32_t> said = tokens(1 + random_() % 12);
       for (int times = 1 + random_() % 3; times > 0; --times) {
@@ -176,17 +182,63 @@ class SameAnswers : public testing::TestWithParam<std::string> {
     }
   }
 
+  // Of what an engine has stored, the next ones compute nothing.
+  void RunWithStore(Speculate speculate, const std::string& with) {
+    const std::string folder = testing::TempDir() + absl::StrCat("same-answers-", getpid());
+    const absl::Cleanup removed = [&folder] { std::filesystem::remove_all(folder); };
+    ModelOptions options{.threads = 2, .prefix_store = folder};
+    auto writer = Start(options);
+    Run(*writer, 32, speculate, absl::StrCat("stored meanwhile", with));
+    Count(*writer);
+    writer->Stop();
+    for (const int64_t kv_bytes : {int64_t{0}, little_}) {
+      options.kv_bytes = kv_bytes;
+      auto reader = Start(options);
+      const auto stored = std::find_if(specs_.begin(), specs_.end(), [&](const RequestSpec& spec) {
+        return reader->StoredTokens(kSalt, {}, spec.prompt) > 0;
+      });
+      EXPECT_EQ(stored == specs_.end(), reader->StoredPrefixes(kSalt).empty());
+      if (stored != specs_.end()) {
+        const Answer answer = Await(Submit(*reader, *stored, speculate));
+        Compare(static_cast<int>(stored - specs_.begin()), answer, absl::StrCat("stored", with));
+        EXPECT_GT(answer.result.tokens_cached, 0);
+      }
+      Run(*reader, 8, speculate,
+          absl::StrCat(kv_bytes == 0 ? "stored before" : "read back again and again", with));
+      Count(*reader);
+      prefixes_ += static_cast<int64_t>(reader->StoredPrefixes(kSalt).size());
+    }
+  }
+
+  // Memory for the longest sequence, and little more.
+  void FindLittle(const LanguageModel& model) {
+    int64_t longest = 0;
+    for (const RequestSpec& spec : specs_) {
+      longest = std::max<int64_t>(longest, spec.prompt.size() + spec.options.max_tokens);
+    }
+    for (const CacheClass& c : model.cache().classes) {
+      const int64_t window = std::min<int64_t>(c.window, model.context_length());
+      little_ += (BlocksFor(std::max(longest, window)) + 2) * c.block_bytes;
+    }
+    // Of a recurrent model the other half is for states.
+    const int64_t state = model.cache().state_bytes;
+    if (state > 0) little_ = 2 * little_ + 4 * state;
+  }
+
   void Count(const Engine& engine) {
     drafted_ += engine.Stats().tokens_drafted;
     accepted_ += engine.Stats().tokens_accepted;
     preemptions_ += engine.Stats().preemptions;
+    reused_ += engine.Stats().tokens_reused;
   }
 
   std::mt19937 random_{7};
   bool recurrent_ = false;
   std::vector<RequestSpec> specs_;
   std::vector<Answer> expected_;
+  int64_t little_ = 0;  // bytes
   int64_t comparisons_ = 0, differences_ = 0, drafted_ = 0, accepted_ = 0, preemptions_ = 0;
+  int64_t reused_ = 0, prefixes_ = 0;
 };
 
 TEST_P(SameAnswers, GuessedOrNot) {
@@ -198,23 +250,10 @@ TEST_P(SameAnswers, GuessedOrNot) {
       Run(*engine, batch, speculate, absl::StrCat("warm, ", batch, " at a time", with));
       Count(*engine);
     }
-    int64_t longest = 0;
-    for (const RequestSpec& spec : specs_) {
-      longest = std::max<int64_t>(longest, spec.prompt.size() + spec.options.max_tokens);
-    }
-    auto roomy = Start({.threads = 1});
-    int64_t bytes = 0;
-    for (const CacheClass& c : roomy->model().language_model().cache().classes) {
-      const int64_t window =
-          std::min<int64_t>(c.window, roomy->model().language_model().context_length());
-      bytes += (BlocksFor(std::max(longest, window)) + 2) * c.block_bytes;
-    }
-    // Of a recurrent model the other half is for states.
-    const int64_t state = roomy->model().language_model().cache().state_bytes;
-    if (state > 0) bytes = 2 * bytes + 4 * state;
-    auto engine = Start({.threads = 1, .kv_bytes = bytes});
+    auto engine = Start({.threads = 1, .kv_bytes = little_});
     Run(*engine, 32, speculate, absl::StrCat("preempted", with));
     Count(*engine);
+    RunWithStore(speculate, with);
   }
   EXPECT_EQ(differences_, 0);
   EXPECT_GT(drafted_, 0);
@@ -226,8 +265,9 @@ TEST_P(SameAnswers, GuessedOrNot) {
   }
   std::printf(
       "%d prompts: %ld answers compared, %ld differ; %ld tokens guessed, %ld right; %ld "
-      "preemptions\n",
-      num_prompts, comparisons_, differences_, drafted_, accepted_, preemptions_);
+      "preemptions; %ld tokens of prompts reused, %ld stored prefixes found\n",
+      num_prompts, comparisons_, differences_, drafted_, accepted_, preemptions_, reused_,
+      prefixes_);
 }
 
 std::string NameOf(const testing::TestParamInfo<std::string>& info) {
