@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <limits>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "engine/backend/cpu/transpose.h"
+#include "engine/backend/first_error.h"
 #include "engine/base/float16.h"
 #include "engine/base/status_macros.h"
 
@@ -46,32 +44,6 @@ void PackFloats(const char* blocks, int64_t rows, int64_t cols, char* out) {
     if (whole_rows < rows) pack(whole_rows, begin);
   }
 }
-
-// The error of the lowest rows among those that several threads find. Thread-safe.
-class FirstError {
- public:
-  void Add(int64_t row, absl::Status status) {
-    absl::MutexLock lock(&mutex_);
-    if (row < row_) {
-      row_ = row;
-      status_ = std::move(status);
-    }
-  }
-  absl::Status status() const {
-    absl::MutexLock lock(&mutex_);
-    return status_;
-  }
-  // Whether there is one of rows before `row`: what comes later need not be done.
-  bool Precedes(int64_t row) const {
-    absl::MutexLock lock(&mutex_);
-    return row_ < row;
-  }
-
- private:
-  mutable absl::Mutex mutex_;
-  int64_t row_ ABSL_GUARDED_BY(mutex_) = std::numeric_limits<int64_t>::max();
-  absl::Status status_ ABSL_GUARDED_BY(mutex_);
-};
 
 }  // namespace
 

@@ -44,7 +44,7 @@ absl::Status CudaBackend::Copy(const void* from, void* to, size_t bytes) {
 absl::Status CudaBackend::Zero(void* data, size_t bytes) { return device_->Zero(data, bytes); }
 
 absl::Status CudaBackend::PlaceStep() {
-  load_scratch_ = CudaScratch();
+  weight_upload_.End();
   RETURN_IF_ERROR(placed_.Place(device_.get(), step(), step_index()));
   return attention_.BeginStep(device_.get(), step());
 }

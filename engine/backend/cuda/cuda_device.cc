@@ -116,6 +116,21 @@ absl::StatusOr<Buffer> CudaDevice::Allocate(size_t bytes) {
   return buffer;
 }
 
+absl::StatusOr<Buffer> CudaDevice::AllocatePinned(size_t bytes) {
+  void* data = nullptr;
+  RETURN_IF_ERROR(Call("cudaMallocHost", [&] {
+    const cudaError_t error = api_.MallocHost(&data, bytes);
+    if (error != cudaErrorMemoryAllocation) return error;
+    data = nullptr;
+    return api_.GetLastError(), cudaSuccess;
+  }));
+  if (data == nullptr) return Buffer::AllocateHost(bytes);
+  return Buffer(data, bytes, [api = &api_, device = index_](void* memory, size_t) {
+    const DeviceGuard guard(*api, device);
+    api->FreeHost(memory);
+  });
+}
+
 absl::StatusOr<int64_t> CudaDevice::FreeBytes() {
   size_t free = 0;
   size_t total = 0;
@@ -155,6 +170,12 @@ absl::Status CudaDevice::Upload(const void* from, void* to, size_t bytes) {
   if (bytes <= kStagingBytes / 4) return Stage(from, to, bytes);
   RETURN_IF_ERROR(CopyAsync("Upload", to, from, bytes, cudaMemcpyHostToDevice));
   return Synchronize();
+}
+
+absl::Status CudaDevice::Send(const void* from, void* to, size_t bytes) {
+  RETURN_IF_ERROR(Flush());
+  if (bytes == 0 || rehearses_) return absl::OkStatus();
+  return CopyAsync("Upload", to, from, bytes, cudaMemcpyHostToDevice);
 }
 
 absl::Status CudaDevice::Stage(const void* from, void* to, size_t bytes) {

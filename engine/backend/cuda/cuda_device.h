@@ -50,8 +50,12 @@ class CudaDevice {
   // to the device. Memory is given as ever.
   bool rehearses() const { return rehearses_; }
   void set_rehearses(bool rehearses);
+  // Memory of the host, page-locked where the system gives such: not zeroed.
+  absl::StatusOr<Buffer> AllocatePinned(size_t bytes);
   // Afterwards the host's memory is the caller's again.
   absl::Status Upload(const void* from, void* to, size_t bytes);
+  // The same, but that it is so behind the next Synchronize.
+  absl::Status Send(const void* from, void* to, size_t bytes);
   absl::Status Download(const void* from, void* to, size_t bytes);
   absl::Status Synchronize();
   // Launches the kernels that wait.

@@ -12,6 +12,7 @@
 #include "engine/backend/cuda/kernels.h"
 #include "engine/backend/cuda/placed_attention.h"
 #include "engine/backend/cuda/placed_step.h"
+#include "engine/backend/cuda/weight_upload.h"
 
 namespace lm {
 
@@ -133,12 +134,12 @@ class CudaBackend : public Backend {
   // With the step's block tables. REQUIRES: the layer has memory.
   cuda::RowCache ToRowCache(const RowLayer& layer) const;
 
-  std::unique_ptr<CudaDevice> device_;  // first: the rest lies in its memory
-  CudaScratch load_scratch_;   // of a matrix that is loaded, raw; none behind the first step
-  CudaScratch input_scratch_;  // of a product, packed
-  CudaScratch given_experts_;  // of Route
-  CudaScratch plain_input_;    // of experts of F32
-  CudaScratch picks_;          // of Sample
+  std::unique_ptr<CudaDevice> device_;         // first: the rest lies in its memory
+  WeightUpload weight_upload_{device_.get()};  // until the first step
+  CudaScratch input_scratch_;                  // of a product, packed
+  CudaScratch given_experts_;                  // of Route
+  CudaScratch plain_input_;                    // of experts of F32
+  CudaScratch picks_;                          // of Sample
   PlacedStep placed_;
   PlacedAttention attention_;
 };

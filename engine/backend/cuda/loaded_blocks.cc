@@ -1,38 +1,31 @@
 #include "engine/backend/cuda/loaded_blocks.h"
 
 #include <cstring>
-#include <utility>
 
 #include "engine/backend/cuda/weight_block.cuh"
 #include "engine/backend/quantized_block.h"
-#include "engine/base/status_macros.h"
 #include "engine/gguf/block_layout.h"
 #include "engine/gguf/coded_blocks.h"
 
 namespace lm::cuda {
 namespace {
 
-absl::StatusOr<Buffer> MakeMxfp4Even(const Buffer& blocks) {
-  const int64_t bytes = Traits(DType::kMXFP4).block_bytes;
-  const int64_t count = static_cast<int64_t>(blocks.bytes()) / bytes;
-  ASSIGN_OR_RETURN(Buffer even, Buffer::AllocateHost(count * (bytes + 1)));
-  const char* from = blocks.chars().data();
-  char* to = even.chars().data();
-  for (int64_t b = 0; b < count; ++b, from += bytes, to += bytes + 1) {
+void MakeMxfp4Even(absl::Span<const char> blocks, char* to) {
+  const auto bytes = static_cast<size_t>(Traits(DType::kMXFP4).block_bytes);
+  for (size_t at = 0; at < blocks.size(); at += bytes, to += bytes + 1) {
+    const char* from = blocks.data() + at;
     const uint16_t scale = Mxfp4ScaleBits(static_cast<uint8_t>(from[0]));
     std::memcpy(to, &scale, sizeof(scale));
     std::memcpy(to + sizeof(scale), from + 1, bytes - 1);
   }
-  return even;
 }
 
-absl::StatusOr<Buffer> Expand(DType dtype, const Buffer& blocks) {
+void Expand(DType dtype, absl::Span<const char> blocks, char* out) {
   const QuantizedTraits& traits = GetQuantizedTraits(dtype);
   const DTypeTraits& sizes = Traits(dtype);
   const int64_t count =
-      static_cast<int64_t>(blocks.bytes()) / sizes.block_bytes * (sizes.block_size / 32);
-  ASSIGN_OR_RETURN(Buffer expanded, Buffer::AllocateHost(count * sizeof(ExpandedBlock)));
-  auto* to = static_cast<ExpandedBlock*>(expanded.data());
+      static_cast<int64_t>(blocks.size()) / sizes.block_bytes * (sizes.block_size / 32);
+  auto* to = reinterpret_cast<ExpandedBlock*>(out);
   for (int64_t b = 0; b < count; ++b, ++to) {
     QuantizedBlock block;
     DecodeQuantizedBlock(dtype, blocks.data(), b, &block);
@@ -48,21 +41,20 @@ absl::StatusOr<Buffer> Expand(DType dtype, const Buffer& blocks) {
           static_cast<int8_t>(traits.table != nullptr ? traits.table[code] : code - traits.offset);
     }
   }
-  return expanded;
 }
 
 }  // namespace
 
-absl::StatusOr<Buffer> BlocksOnDevice(DType dtype, Buffer blocks) {
-  if (dtype == DType::kMXFP4) return MakeMxfp4Even(blocks);
-  if (IsCoded(dtype)) return Expand(dtype, blocks);
-  return blocks;
-}
+bool ChangesOnDevice(DType dtype) { return dtype == DType::kMXFP4 || IsCoded(dtype); }
 
 int64_t RowBytesOnDevice(DType dtype, int64_t cols) {
   if (IsCoded(dtype)) return cols / 32 * static_cast<int64_t>(sizeof(ExpandedBlock));
   const int64_t scales = dtype == DType::kMXFP4 ? cols / Traits(dtype).block_size : 0;
   return RowBytes(dtype, cols) + scales;
+}
+
+void WriteBlocksOnDevice(DType dtype, absl::Span<const char> blocks, char* to) {
+  return dtype == DType::kMXFP4 ? MakeMxfp4Even(blocks, to) : Expand(dtype, blocks, to);
 }
 
 }  // namespace lm::cuda

@@ -1,18 +1,21 @@
-// The blocks of a quantised matrix as weight_block.cuh reads them. Plain C++, for the host's tests
-// too.
+// The blocks of a matrix as weight_block.cuh reads them. Plain C++, for the host's tests too.
 #ifndef LM_ENGINE_BACKEND_CUDA_LOADED_BLOCKS_H_
 #define LM_ENGINE_BACKEND_CUDA_LOADED_BLOCKS_H_
 
-#include "absl/status/statusor.h"
-#include "engine/tensor/buffer.h"
+#include <cstdint>
+
+#include "absl/types/span.h"
 #include "engine/tensor/dtype.h"
 
 namespace lm::cuda {
 
-// Takes a matrix as the file has it. Only MXFP4 and the types of gguf/coded_blocks.h change.
-absl::StatusOr<Buffer> BlocksOnDevice(DType dtype, Buffer blocks);
-// Bytes of a row of it then.
+// Whether they are others than the file's: only MXFP4's and those of the types of
+// gguf/coded_blocks.h are.
+bool ChangesOnDevice(DType dtype);
+// Bytes of a row of them.
 int64_t RowBytesOnDevice(DType dtype, int64_t cols);
+// Makes them of whole rows of the file's. REQUIRES: ChangesOnDevice(dtype); there is room at `to`.
+void WriteBlocksOnDevice(DType dtype, absl::Span<const char> blocks, char* to);
 
 }  // namespace lm::cuda
 

@@ -1,17 +1,12 @@
 // Matrices, and products with them.
-#include <algorithm>
 #include <utility>
 
 #include "engine/backend/check_arguments.h"
 #include "engine/backend/cuda/cuda_ops.h"
-#include "engine/backend/cuda/loaded_blocks.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
 namespace {
-
-// Bytes of a matrix that are brought to the device at a time.
-constexpr int64_t kSlabBytes = int64_t{64} << 20;
 
 cuda::InputKind ToInputKind(ProductInput::Kind kind) {
   switch (kind) {
@@ -33,31 +28,19 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> CudaBackend::LoadMatrix(DType dtyp
                                                                       int64_t cols,
                                                                       RowReader read) {
   RETURN_IF_ERROR(CheckLoadMatrix(dtype, rows, cols));
-  const int64_t row_bytes = RowBytes(dtype, cols);
-  const int64_t row_on_device = cuda::RowBytesOnDevice(dtype, cols);
-  const int64_t slab = std::max<int64_t>(
-      kSlabBytes / row_on_device / cuda::kPanelRows * cuda::kPanelRows, cuda::kPanelRows);
-  const bool packs = dtype != DType::kF32;
   const cuda::PackedShape shape = cuda::ShapeOfPacked(dtype, rows, cols);
   ASSIGN_OR_RETURN(Buffer memory, device_->Allocate(shape.bytes));
   auto matrix = std::make_unique<CudaMatrix>(dtype, rows, cols, shape, std::move(memory));
-  for (int64_t first = 0; first < rows; first += slab) {
-    const int64_t count = std::min(slab, rows - first);
-    ASSIGN_OR_RETURN(Buffer blocks, Buffer::AllocateHost(count * row_bytes));
-    RETURN_IF_ERROR(read(first, count, blocks.chars().data()));
-    if (!packs) {
-      RETURN_IF_ERROR(
-          device_->Upload(blocks.data(), matrix->data() + first * row_bytes, blocks.bytes()));
-      continue;
-    }
-    ASSIGN_OR_RETURN(blocks, cuda::BlocksOnDevice(dtype, std::move(blocks)));
-    ASSIGN_OR_RETURN(void* raw, load_scratch_.Reserve(device_.get(), blocks.bytes()));
-    RETURN_IF_ERROR(device_->Upload(blocks.data(), raw, blocks.bytes()));
-    RETURN_IF_ERROR(device_->Check(
-        cuda::PackWeights(device_->queue(), dtype, matrix->weights(), raw, first, count),
-        "LoadMatrix"));
-    RETURN_IF_ERROR(device_->Synchronize());
-  }
+  RETURN_IF_ERROR(weight_upload_.Bring(
+      dtype, rows, cols, read, [&](const void* raw, int64_t first, int64_t count) {
+        if (dtype == DType::kF32) {  // not packed
+          const int64_t row_bytes = RowBytes(dtype, cols);
+          return device_->Copy(raw, matrix->data() + first * row_bytes, count * row_bytes);
+        }
+        return device_->Check(
+            cuda::PackWeights(device_->queue(), dtype, matrix->weights(), raw, first, count),
+            "LoadMatrix");
+      }));
   return matrix;
 }
 

@@ -1,17 +1,24 @@
 // A CUDA runtime with one device, which is the host, in the place of cuda_api.cc: what is put into
-// the queue has run when the call returns.
+// the queue has run when the call returns. That a copy from page-locked memory might not have, is
+// not forgotten: who changes such memory before he has waited is found when he does.
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/backend/cuda/cuda_api.h"
+#include "engine/base/digest.h"
 #include "tests/engine/backend/cuda_on_host/device_memory.h"
 #include "tests/engine/backend/cuda_on_host/run_grid.h"
 #include "tests/engine/backend/cuda_on_host/runtime_counts.h"
+#include "tests/engine/backend/cuda_on_host/simulation.h"
 
 namespace lm {
 namespace {
@@ -65,6 +72,55 @@ bool IsCopyInside(const void* to, const void* from, size_t bytes, cudaMemcpyKind
   return kind == cudaMemcpyDeviceToHost || on_host::IsAllocated(to, bytes);
 }
 
+// Page-locked memory, and the copies from it that nobody has waited for. Thread-safe.
+class PinnedMemory {
+ public:
+  void Add(const void* data, size_t bytes) {
+    std::lock_guard lock(mutex_);
+    sizes_[static_cast<const char*>(data)] = bytes;
+  }
+  void Remove(const void* data) {
+    std::lock_guard lock(mutex_);
+    const auto found = sizes_.find(static_cast<const char*>(data));
+    if (found == sizes_.end()) return;
+    std::erase_if(copies_, [&](const Copy& copy) { return Has(*found, copy.from); });
+    sizes_.erase(found);
+  }
+  void BeginCopy(const void* from, size_t bytes) {
+    std::lock_guard lock(mutex_);
+    const auto* data = static_cast<const char*>(from);
+    const auto behind = sizes_.upper_bound(data);
+    if (behind == sizes_.begin() || !Has(*std::prev(behind), data)) return;
+    copies_.push_back({data, bytes, DigestOf({data, bytes})});
+  }
+  void EndCopies() {
+    std::lock_guard lock(mutex_);
+    for (const Copy& copy : std::exchange(copies_, {})) {
+      if (DigestOf({copy.from, copy.bytes}) == copy.digest) continue;
+      on_host::Report(on_host::FaultKind::kChangedHost, "a copy to the device",
+                      std::to_string(copy.bytes) + " bytes of the host", nullptr);
+    }
+  }
+
+ private:
+  struct Copy {
+    const char* from;
+    size_t bytes;
+    Digest digest;
+  };
+  static bool Has(const std::pair<const char* const, size_t>& memory, const char* data) {
+    return data >= memory.first && data < memory.first + memory.second;
+  }
+
+  std::mutex mutex_;
+  std::map<const char*, size_t> sizes_;
+  std::vector<Copy> copies_;
+};
+PinnedMemory& Pinned() {
+  static PinnedMemory& pinned = *new PinnedMemory;
+  return pinned;
+}
+
 constexpr CudaApi kHost = {
     .GetDeviceCount =
         [](int* count) {
@@ -96,6 +152,7 @@ constexpr CudaApi kHost = {
     .StreamSynchronize =
         [](cudaStream_t) {
           ++counts.synchronisations;
+          Pinned().EndCopies();
           if (waits_left != kNever) --waits_left;
           return Lost();
         },
@@ -127,6 +184,7 @@ constexpr CudaApi kHost = {
           if (kind == cudaMemcpyHostToDevice) counts.bytes_to_device += bytes;
           if (kind == cudaMemcpyDeviceToHost) counts.bytes_to_host += bytes;
           std::memcpy(to, from, bytes);
+          if (kind == cudaMemcpyHostToDevice) Pinned().BeginCopy(from, bytes);
           return cudaSuccess;
         },
     .Memcpy2DAsync =
@@ -213,10 +271,12 @@ constexpr CudaApi kHost = {
     .MallocHost =
         [](void** data, size_t bytes) {
           *data = std::malloc(bytes);
+          Pinned().Add(*data, bytes);
           return cudaSuccess;
         },
     .FreeHost =
         [](void* data) {
+          Pinned().Remove(data);
           std::free(data);
           return cudaSuccess;
         },

@@ -139,6 +139,28 @@ TEST_F(PlantedFaultsTest, ACopyOfAnotherThreadNeedsABarrierToo) {
   EXPECT_TRUE(faults[0].kind == FaultKind::kUnwaitedCopy || faults[0].kind == FaultKind::kRace);
 }
 
+TEST_F(PlantedFaultsTest, PinnedMemoryThatChangesBeforeItsCopyIsWaitedForIsFound) {
+  const on_host::KeepFaults keep;
+  Buffer pinned = device_->AllocatePinned(256).value();
+  Buffer to = device_->Allocate(256).value();
+  for (const bool waits : {true, false}) {
+    std::memset(pinned.data(), 1, 256);
+    ASSERT_TRUE(device_->Send(pinned.chars().data() + 64, to.data(), 100).ok());
+    pinned.chars()[164] = 2;  // behind what is copied
+    if (waits) {
+      ASSERT_TRUE(device_->Synchronize().ok());
+    }
+    pinned.chars()[163] = 2;
+    ASSERT_TRUE(device_->Synchronize().ok());
+    const std::vector<Fault> faults = on_host::TakeFaults();
+    ASSERT_EQ(faults.size(), waits ? 0u : 1u);
+    if (!waits) {
+      EXPECT_EQ(faults[0].Text(),
+                "changed while it is copied in a copy to the device: 100 bytes of the host");
+    }
+  }
+}
+
 TEST_F(PlantedFaultsTest, ReadsBehindTheEndOfAnAllocationAreFound) {
   ExpectFound(
       Planted::kNeighbours, FaultKind::kOutOfBounds, "NeighboursKernel",
