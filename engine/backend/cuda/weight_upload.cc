@@ -12,7 +12,7 @@ namespace lm {
 namespace {
 
 constexpr int64_t kPieceBytes = int64_t{1} << 20;  // that a thread reads at a time
-constexpr int kMostReaders = 8;                    // copying keeps up with no more
+constexpr int kMostReaders = 8;
 
 }  // namespace
 
@@ -29,7 +29,8 @@ absl::Status WeightUpload::Bring(DType dtype, int64_t rows, int64_t cols, RowRea
     Buffer& slab = slabs_[next_];
     if (slab.bytes() < bytes) {
       slab = Buffer();
-      ASSIGN_OR_RETURN(slab, device_->AllocatePinned(bytes));
+      const size_t whole = std::max(bytes, static_cast<size_t>(slab_bytes_));
+      ASSIGN_OR_RETURN(slab, device_->AllocatePinned(whole));
     }
     RETURN_IF_ERROR(Read(dtype, cols, first, count, read, slab.chars().data()));
     if (under_way_) RETURN_IF_ERROR(device_->Synchronize());
@@ -54,7 +55,7 @@ absl::Status WeightUpload::Read(DType dtype, int64_t cols, int64_t first, int64_
   readers_->ParallelFor((count + piece - 1) / piece, [&](int64_t i) {
     const int64_t begin = i * piece;
     const int64_t rows = std::min(piece, count - begin);
-    if (error.Precedes(begin)) return;
+    if (error.Precedes(begin)) return;  // what comes later need not be read
     absl::Status status;
     if (!cuda::ChangesOnDevice(dtype)) {
       status = read(first + begin, rows, to + begin * row_bytes);
