@@ -23,6 +23,19 @@
 namespace lm {
 namespace {
 
+// Scores and the values that they weigh: a multiply and an add each.
+void AddAttention(const AttentionSpec& attention, ModelCost* cost) {
+  const int64_t operations = 2 * attention.heads * (attention.key_dim + attention.value_dim);
+  const auto same = std::find_if(
+      cost->attention.begin(), cost->attention.end(),
+      [&attention](const ModelCost::Attention& a) { return a.window == attention.window; });
+  if (same != cost->attention.end()) {
+    same->operations += operations;
+  } else {
+    cost->attention.push_back({attention.window, operations});
+  }
+}
+
 ModelCost CostOf(const ModelSpec& spec, const Weights& weights) {
   const WeightMatrix& head = weights.head();
   ModelCost cost;
@@ -36,6 +49,9 @@ ModelCost CostOf(const ModelSpec& spec, const Weights& weights) {
   const FileRows& looked_up = weights.per_layer_input.embedding;
   cost.body_parameters -= looked_up.rows() * looked_up.cols();
   for (int64_t i = 0; i < spec.num_layers(); ++i) {
+    if (const AttentionSpec* attention = spec.layers[i].attention()) {
+      AddAttention(*attention, &cost);
+    }
     const FeedForwardSpec& feed_forward = spec.layers[i].feed_forward;
     cost.body_bytes += weights.layers[i].bytes_a_token(spec.layers[i]);
     if (!feed_forward.experts.has_value()) continue;

@@ -22,13 +22,20 @@
 
 namespace lm {
 
-// What a token costs in the products with the weights.
+// What a token costs.
 struct ModelCost {
   int64_t body_parameters = 0;  // multiplied for every token
   int64_t body_bytes = 0;       // that one pass over them reads
   int64_t head_parameters = 0;  // for every token whose logits are wanted
   int64_t head_bytes = 0;
   bool integers = true;  // quantised weights, multiplied as int8; else in F32
+
+  // In attention, of layers with one window.
+  struct Attention {
+    int64_t window = 0;      // positions that a token sees; 0: all
+    int64_t operations = 0;  // in F32, for each of them
+  };
+  std::vector<Attention> attention = {};
 };
 
 // An adapter of a model: what rows name it by, and how much of it those have that name none.

@@ -21,6 +21,21 @@ double AtBest(double operations, double bytes, const MachineCeilings& ceilings, 
   return std::max(operations / peak, bytes / ceilings.read_bytes_per_second);
 }
 
+// Seconds that the arithmetic of prompts takes at the machine's ceilings; 0 where those are not
+// known.
+double PrefillAtBest(double tokens, double positions, const ModelCost& cost,
+                     const MachineCeilings& ceilings, double peak) {
+  if (peak <= 0 || ceilings.fp32_flops_per_second <= 0) return 0;
+  double attention = 0;
+  for (const ModelCost::Attention& a : cost.attention) {
+    const double seen =
+        a.window == 0 ? positions : std::min(positions, tokens * static_cast<double>(a.window));
+    attention += seen * static_cast<double>(a.operations);
+  }
+  return 2.0 * static_cast<double>(cost.body_parameters) * tokens / peak +
+         attention / ceilings.fp32_flops_per_second;
+}
+
 }  // namespace
 
 CostForecast Forecast(const PlannedWork& work, const EngineStats& stats, const ModelCost& cost,
@@ -47,10 +62,18 @@ CostForecast Forecast(const PlannedWork& work, const EngineStats& stats, const M
   const MachineCeilings known = ceilings.value_or(MachineCeilings());
   const double peak = cost.integers ? known.int8_ops_per_second : known.fp32_flops_per_second;
   const double operations = 2.0 * static_cast<double>(cost.body_parameters);
-  if (prefill_tells) {
+  const auto prefill_at_best = [&](double tokens, double positions) {
+    return PrefillAtBest(tokens, positions, cost, known, peak);
+  };
+  const double past_at_best =
+      prefill_at_best(static_cast<double>(stats.tokens_prefilled), stats.prefill_work.positions);
+  const double at_best = prefill_at_best(prefill_tokens, work.positions);
+  if (prefill_tells && past_at_best > 0) {
+    forecast.prefill = stats.prefill_time * (at_best / past_at_best);
+  } else if (prefill_tells) {
     forecast.prefill = stats.prefill_time * (prefill_tokens / stats.tokens_prefilled);
   } else if (peak > 0) {
-    forecast.prefill = absl::Seconds(operations * prefill_tokens / (peak * kAssumedShare));
+    forecast.prefill = absl::Seconds(at_best / kAssumedShare);
   }
 
   // Steps of as many sequences as there are answers; the last ones are less full.

@@ -1,7 +1,8 @@
 // CostForecast: how long requests will take, before they are made.
 //
 // Prefill is bound by arithmetic and decode by memory or arithmetic, whichever takes longer:
-//   prefill  2 x parameters x tokens / (peak operations a second)
+//   prefill  2 x parameters x tokens / (peak operations a second), and the operations of attention
+//            over all positions that the tokens see / (those in F32)
 //   a step   max(bytes of weights / bandwidth, 2 x parameters x sequences / peak)
 // divided by the share of these ceilings that the engine has reached so far; where it has done too
 // little to tell, by one that is assumed. On a device whose ceilings are not known only an engine
@@ -21,6 +22,7 @@ namespace lm {
 
 struct PlannedWork {
   int64_t prefill_tokens = 0;  // to compute, without what is shared
+  double positions = 0;        // that they see: PositionsOf
   int64_t answers = 0;
   int64_t most_answer_tokens = 0;  // max_tokens of all answers
   int64_t free_answers = 0;        // of those, the ones without a constraint

@@ -19,13 +19,23 @@ struct LatencySummary {
 struct Work {
   double operations = 0;  // of the products with the weights; a multiply and an add are two
   double bytes = 0;       // weights and cached keys and values that had to be read
+  double positions = 0;   // that the tokens had before them, themselves included
 
   Work& operator+=(const Work& other) {
     operations += other.operations;
     bytes += other.bytes;
+    positions += other.positions;
     return *this;
   }
 };
+
+// Of the tokens [begin, end) of a sequence.
+inline double PositionsOf(int64_t begin, int64_t end) {
+  const auto up_to = [](auto n) {
+    return 0.5 * static_cast<double>(n) * (static_cast<double>(n) + 1);
+  };
+  return up_to(end) - up_to(begin);
+}
 
 // Of the requests of one salt that have ended.
 struct RequestCounts {

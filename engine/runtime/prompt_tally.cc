@@ -163,14 +163,17 @@ PromptTally::Totals PromptTally::Count(const Part& part) {
     const int64_t shared =
         std::min<int64_t>(parting.first - tokens.begin(), static_cast<int64_t>(tokens.size()) - 1);
     totals.tokens_shared += shared;
+    int64_t known = shared;
     if (engine != nullptr && !part.guessed && prompt.max_tokens > 0) {
       const int64_t stored = engine->StoredTokens(part.salt, prompt.adapters, tokens);
       totals.tokens_stored += std::max<int64_t>(stored - shared, 0);
+      known = std::max(known, stored);
     }
     // Whose ballots share all but the last token.
     const int64_t again = prompt.answers - 1, length = static_cast<int64_t>(tokens.size());
     totals.tokens += again * length;
     totals.tokens_shared += again * (length - 1);
+    totals.positions += PositionsOf(known, length) + static_cast<double>(again * length);
     totals.most_answer_tokens += int64_t{prompt.answers} * prompt.max_tokens;
     const int64_t answers = prompt.max_tokens > 0 ? prompt.answers : 0;
     totals.answers += answers;

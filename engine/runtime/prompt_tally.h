@@ -41,6 +41,7 @@ class PromptTally {
     int64_t tokens = 0;         // of the different prompts
     int64_t tokens_shared = 0;  // of those, in a prefix that a prompt before has too
     int64_t tokens_stored = 0;  // of the others, in a prefix that the prefix store has
+    double positions = 0;       // that the others see: PositionsOf
     int64_t most_answer_tokens = 0;
     int64_t answers = 0;  // of the different prompts, those whose answers take more than a prefill
     int64_t free_answers = 0;  // of those, without a constraint

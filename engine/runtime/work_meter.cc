@@ -15,6 +15,7 @@ StepWork WorkMeter::Count(const StepPlan& plan) {
     work.operations += 2.0 * static_cast<double>(cost_.body_parameters) * entry.num_tokens +
                        2.0 * static_cast<double>(cost_.head_parameters) * rows;
     work.bytes += CacheRead(*entry.sequence);
+    work.positions += PositionsOf(entry.first, entry.first + entry.num_tokens);
     head |= rows > 0;
   }
   const double weights = static_cast<double>(cost_.body_bytes + (head ? cost_.head_bytes : 0));

@@ -23,6 +23,7 @@ EngineStats Between(const EngineStats& before, EngineStats after) {
   after.tokens_decoded -= before.tokens_decoded;
   after.decode_steps -= before.decode_steps;
   after.prefill_time -= before.prefill_time;
+  after.prefill_work.positions -= before.prefill_work.positions;
   after.decode_time -= before.decode_time;
   after.decode_work.operations -= before.decode_work.operations;
   after.decode_work.bytes -= before.decode_work.bytes;
@@ -176,6 +177,7 @@ absl::StatusOr<SampledCost> TrySample(Connection& connection, const PromptTally:
   const EngineStats work = Between(before, engine->Stats());
   const CostForecast forecast = Forecast(
       {.prefill_tokens = Part(totals.tokens - totals.tokens_shared, share),
+       .positions = totals.positions * share,
        .answers = Part(totals.answers, share),
        .most_answer_tokens = std::min(Part(totals.most_answer_tokens, share), cost.answer_tokens),
        .like_the_past = true},

@@ -275,6 +275,7 @@ class ExplainCursor : public TableCursor {
     const std::shared_ptr<Engine>& engine = totals.generator->engine();
     const CostForecast forecast =
         Forecast({.prefill_tokens = totals.tokens - totals.tokens_shared - totals.tokens_stored,
+                  .positions = totals.positions,
                   .answers = totals.answers,
                   .most_answer_tokens = totals.most_answer_tokens,
                   .free_answers = totals.free_answers,

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/runtime/engine_stats.h"
+
 namespace lm {
 namespace {
 
@@ -20,6 +22,25 @@ TEST(CostForecastTest, WithoutAPastTheCeilingsAndAnAssumedShareCount) {
   // 2e8 operations a token at 1e12 a second; a step reads 1e8 bytes at 1e9 a second.
   EXPECT_NEAR(absl::ToDoubleSeconds(forecast.prefill.value()), 0.2 / 0.4, 1e-9);
   EXPECT_NEAR(absl::ToDoubleSeconds(forecast.decode.value()), 20 * 0.1 / 0.4, 1e-9);
+}
+
+TEST(CostForecastTest, AttentionTakesLongerTheMoreIsSeen) {
+  ModelCost model = kModel;
+  model.attention = {{.window = 0, .operations = 1000}, {.window = 50, .operations = 400}};
+  const auto seconds = [&model](int64_t begin, int64_t end, const EngineStats& stats) {
+    const PlannedWork work = {.prefill_tokens = end - begin, .positions = PositionsOf(begin, end)};
+    return absl::ToDoubleSeconds(Forecast(work, stats, model, kMachine).prefill.value());
+  };
+  // A token's products take 0.2 ms, each position that it sees 10 ns, 50 of them 4 ns more.
+  EXPECT_NEAR(seconds(0, 1000, {}), (0.2 + 500'500 * 1e-8 + 50'000 * 4e-9) / 0.4, 1e-9);
+  EXPECT_NEAR(seconds(9000, 10000, {}), (0.2 + 9'500'500 * 1e-8 + 50'000 * 4e-9) / 0.4, 1e-9);
+  EXPECT_NEAR(seconds(0, 10, {}), (0.002 + 55 * 1.4e-8) / 0.4, 1e-12);
+  // What short prompts took tells of long ones, too.
+  EngineStats stats;
+  stats.tokens_prefilled = 1000;
+  stats.prefill_work.positions = 1000 * PositionsOf(0, 1);
+  stats.prefill_time = absl::Seconds(0.400028);  // twice what is possible
+  EXPECT_NEAR(seconds(0, 10000, stats), 2 * (2 + 50'005'000 * 1e-8 + 500'000 * 4e-9), 1e-4);
 }
 
 TEST(CostForecastTest, RowsThatDecodeTogetherShareTheWeightsUntilArithmeticBindsThem) {

@@ -46,8 +46,10 @@ TEST_F(WorkMeterTest, ASharedBlockIsReadOnceAStep) {
 
 TEST_F(WorkMeterTest, AMixedStepSharesTheWeightsByTokens) {
   Add({1}, {.num_tokens = 1, .decode = true, .samples = true});
-  Add({2}, {.num_tokens = 3});
+  Add({2}, {.first = 5, .num_tokens = 3});
   const StepWork work = meter_.Count(plan_);
+  EXPECT_EQ(work.decode.positions, 1);
+  EXPECT_EQ(work.prefill.positions, 6 + 7 + 8);
   EXPECT_EQ(work.decode.bytes, 1260.0 / 4 + 100);
   EXPECT_EQ(work.prefill.bytes, 1260.0 * 3 / 4 + 100);
   EXPECT_EQ(work.prefill.operations, 3 * 2 * 1000);
