@@ -121,8 +121,9 @@ absl::StatusOr<Buffer> CudaDevice::AllocatePinned(size_t bytes) {
   RETURN_IF_ERROR(Call("cudaMallocHost", [&] {
     const cudaError_t error = api_.MallocHost(&data, bytes);
     if (error != cudaErrorMemoryAllocation) return error;
+    api_.GetLastError();  // which is forgotten so
     data = nullptr;
-    return api_.GetLastError(), cudaSuccess;
+    return cudaSuccess;
   }));
   if (data == nullptr) return Buffer::AllocateHost(bytes);
   return Buffer(data, bytes, [api = &api_, device = index_](void* memory, size_t) {

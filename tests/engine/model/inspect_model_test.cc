@@ -106,6 +106,24 @@ TEST(InspectModelTest, MemoryIsWhatBlocksTakeThere) {
   std::filesystem::remove(path);
 }
 
+// Of each head and position a multiply and an add for each value of the key, and of the value.
+TEST(ModelCostTest, AttentionIsThatOfAllLayersWithAWindow) {
+  using Attention = ModelCost::Attention;
+  const auto cost_of = [](const char* name) {
+    const std::string path = absl::StrCat(LM_TESTDATA "/models/", name);
+    return Model::Load(path, {.device = "cpu", .kv_bytes = 1 << 22}).value()->info().cost.attention;
+  };
+  const auto is = [](int64_t window, int64_t operations) {
+    return testing::AllOf(testing::Field(&Attention::window, window),
+                          testing::Field(&Attention::operations, operations));
+  };
+  EXPECT_THAT(cost_of("llama-q8_0.gguf"), testing::ElementsAre(is(0, 2 * 4 * (2 * 16 + 2 * 16))));
+  // One layer in six sees all.
+  EXPECT_THAT(cost_of("gemma3-f32.gguf"),
+              testing::UnorderedElementsAre(is(8, 5 * 6 * (2 * 16 + 2 * 16)),
+                                            is(0, 6 * (2 * 16 + 2 * 16))));
+}
+
 TEST(InspectModelTest, NamesWhatKeepsAModelFromRunning) {
   std::ifstream in(LM_TESTDATA "/models/llama-q8_0.gguf", std::ios::binary);
   const std::string bytes = (std::stringstream() << in.rdbuf()).str();

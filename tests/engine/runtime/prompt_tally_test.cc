@@ -42,6 +42,8 @@ TEST_F(PromptTallyTest, CountsWhatIsDifferentAndWhatIsShared) {
   EXPECT_EQ(totals.tokens, 8 + 8 + 3 + 12);
   // "say: " of "say: two", all of "say: two" in "say: twofold".
   EXPECT_EQ(totals.tokens_shared, 5 + 8);
+  // Each token that is computed sees those before it, whoever has computed them, and itself.
+  EXPECT_EQ(totals.positions, (1 + 2 + 3) + 36 + (6 + 7 + 8) + (9 + 10 + 11 + 12));
   EXPECT_EQ(totals.answers, 4);
   EXPECT_EQ(totals.most_answer_tokens, 10 + 10 + 10 + 3);
   EXPECT_EQ(generator_->engine()->Stats().requests, 0);
@@ -57,6 +59,7 @@ TEST_F(PromptTallyTest, SharesNoMoreThanTheEngineWould) {
   const PromptTally::Totals totals = tally_.Count()[0];
   EXPECT_EQ(totals.prompts, 3);
   EXPECT_EQ(totals.tokens_shared, 0 + 2 + 3);
+  EXPECT_EQ(totals.positions, (1 + 2) + 3 + 4);
 }
 
 TEST_F(PromptTallyTest, EachGeneratorHasItsRow) {

@@ -74,11 +74,11 @@ class WeightUploadTest : public testing::TestWithParam<DType> {
 
   std::mt19937 random_{5};
   std::unique_ptr<CudaDevice> device_ = CudaDevice::Open(RuntimeApi(), 0).value();
-  WeightUpload upload_{device_.get(), 100'000};
+  WeightUpload upload_{device_.get(), 5 << 19};  // some pieces of what a thread reads
 };
 
 TEST_P(WeightUploadTest, AllRowsArriveWhateverTheSizes) {
-  for (const int64_t rows : {1, 1000, 31, 32, 4096, 33}) {
+  for (const int64_t rows : {1, 1000, 31, 32, 20'000, 33}) {
     const std::string blocks = RandomRows(rows);
     EXPECT_EQ(Arrived(Bring(blocks)), OnDevice(blocks)) << rows << " rows";
     if (rows == 32) upload_.End();  // and begins again
