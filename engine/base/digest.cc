@@ -16,8 +16,8 @@ constexpr uint64_t kSquareRoots[4] = {0x6a09e667f3bcc909, 0xbb67ae8584caa73b, 0x
 // both.
 uint64_t Fold(uint64_t a, uint64_t b) {
   __extension__ using Wide = unsigned __int128;
-  const Wide product = static_cast<Wide>(a) * b;
-  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+  const auto high = static_cast<uint64_t>(static_cast<Wide>(a) * b >> 64);
+  return (a * b) ^ high;
 }
 
 uint64_t Word(const char* bytes) {
@@ -33,27 +33,32 @@ Digester::Digester(uint64_t seed) {
     lanes_[i] = kSquareRoots[i] + Fold(seed ^ kSquareRoots[3 - i], kSquareRoots[i]);
 }
 
-// Four chains of multiplications, so that one need not wait for the other.
-void Digester::Take(const char* block) {
-  for (int i = 0; i < 4; ++i) {
-    const uint64_t word = Word(block + 8 * i);
-    // Adding the word keeps it where the product loses it (one factor is zero).
-    lanes_[i] = Fold(lanes_[i] ^ word, kSquareRoots[i]) + word + kSquareRoots[3 - i];
+// Four chains of multiplications, so that one need not wait for the other. They are in registers:
+// each turn through memory would take nearly as long as its product.
+void Digester::Take(const char* blocks, size_t count) {
+  uint64_t lanes[4];
+  std::memcpy(lanes, lanes_, sizeof(lanes));
+  for (; count > 0; --count, blocks += kBlockBytes) {
+    for (int i = 0; i < 4; ++i) {
+      const uint64_t word = Word(blocks + 8 * i);
+      // Adding the word keeps it where the product loses it (one factor is zero).
+      lanes[i] = Fold(lanes[i] ^ word, kSquareRoots[i]) + (word + kSquareRoots[3 - i]);
+    }
   }
+  std::memcpy(lanes_, lanes, sizeof(lanes));
 }
 
 void Digester::Add(absl::string_view piece) {
   assert(size_ % kBlockBytes == 0);
   size_ += piece.size();
-  while (piece.size() >= kBlockBytes) {
-    Take(piece.data());
-    piece.remove_prefix(kBlockBytes);
-  }
+  const size_t blocks = piece.size() / kBlockBytes;
+  Take(piece.data(), blocks);
+  piece.remove_prefix(blocks * kBlockBytes);
   if (!piece.empty()) std::memcpy(last_, piece.data(), piece.size());
 }
 
 Digest Digester::Finish() {
-  Take(last_);
+  Take(last_, 1);
   const uint64_t a = Fold(lanes_[0] ^ size_, lanes_[1] ^ kSquareRoots[2]) + lanes_[2];
   const uint64_t b = Fold(lanes_[2] ^ kSquareRoots[0], lanes_[3] ^ size_) + lanes_[1];
   return {Fold(a ^ kSquareRoots[1], b ^ kSquareRoots[3]) + lanes_[3],

@@ -44,7 +44,7 @@ class Digester {
   Digest Finish();
 
  private:
-  void Take(const char* block);
+  void Take(const char* blocks, size_t count);
 
   uint64_t lanes_[4];
   uint64_t size_ = 0;

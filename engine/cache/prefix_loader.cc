@@ -21,6 +21,21 @@ PrefixLoader::~PrefixLoader() {
   for (std::thread& thread : threads_) thread.join();
 }
 
+void PrefixLoader::StartThreads() {
+  while (static_cast<int>(threads_.size()) < num_threads_) {
+    threads_.emplace_back([this] { Run(); });
+  }
+}
+
+void PrefixLoader::Prepare(std::function<void()> work) {
+  absl::MutexLock lock(&mutex_);
+  work_ = std::move(work);
+  try {
+    StartThreads();
+  } catch (const std::system_error&) {  // the first load tries again
+  }
+}
+
 void PrefixLoader::Begin(int64_t number, std::vector<Read> reads) {
   auto load = std::make_unique<Load>();
   load->reads = std::move(reads);
@@ -28,9 +43,7 @@ void PrefixLoader::Begin(int64_t number, std::vector<Read> reads) {
   absl::MutexLock lock(&mutex_);
   done_.reserve(done_.size() + loads_.size() + 1);  // so that threads which read need not
   try {
-    while (static_cast<int>(threads_.size()) < num_threads_) {
-      threads_.emplace_back([this] { Run(); });
-    }
+    StartThreads();
   } catch (const std::system_error& e) {
     if (threads_.empty()) {
       load->done.status = absl::UnavailableError(absl::StrCat("no thread that reads: ", e.what()));
@@ -48,12 +61,21 @@ void PrefixLoader::Run() {
   absl::MutexLock lock(&mutex_);
   for (;;) {
     auto more = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return stopping_ || std::any_of(loads_.begin(), loads_.end(), [](const auto& load) {
-               return load->next < load->reads.size();
-             });
+      return stopping_ || work_ != nullptr ||
+             std::any_of(loads_.begin(), loads_.end(),
+                         [](const auto& load) { return load->next < load->reads.size(); });
     };
     mutex_.Await(absl::Condition(&more));
     if (stopping_) return;
+    if (const std::function<void()> work = std::exchange(work_, nullptr)) {
+      mutex_.Unlock();
+      try {
+        work();
+      } catch (...) {  // memory
+      }
+      mutex_.Lock();
+      continue;
+    }
     Load* load = std::find_if(loads_.begin(), loads_.end(), [](const auto& load) {
                    return load->next < load->reads.size();
                  })->get();

@@ -34,6 +34,9 @@ class PrefixLoader {
   PrefixLoader(const PrefixLoader&) = delete;
   PrefixLoader& operator=(const PrefixLoader&) = delete;
 
+  // Has a thread do that which loads are the faster for, beside them; what it throws is dropped.
+  void Prepare(std::function<void()> work);
+
   struct Read {
     std::shared_ptr<const StoredFile> file;
     size_t piece = 0;
@@ -58,6 +61,7 @@ class PrefixLoader {
     size_t finished = 0;  // reads
     Done done;
   };
+  void StartThreads() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run();
 
   const int num_threads_;
@@ -65,8 +69,9 @@ class PrefixLoader {
   absl::Mutex mutex_;
   std::deque<std::unique_ptr<Load>> loads_ ABSL_GUARDED_BY(mutex_);  // the first ones begun
   std::vector<Done> done_ ABSL_GUARDED_BY(mutex_);
+  std::function<void()> work_ ABSL_GUARDED_BY(mutex_);  // of Prepare; null: none, or begun
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<std::thread> threads_;  // begun with the first load
+  std::vector<std::thread> threads_;  // begun with the first load, or Prepare
 };
 
 }  // namespace lm

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "engine/base/checkpoint.h"
 #include "engine/base/list_folder.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/sha256.h"
@@ -101,6 +102,11 @@ void PrefixStore::Look() {
   HashSet<std::string> known;
   {
     absl::MutexLock lock(&mutex_);
+    auto found_out = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !looking_; };
+    while (looking_ && looked_ == absl::InfinitePast()) {  // nothing is known without it
+      mutex_.AwaitWithTimeout(absl::Condition(&found_out), absl::Milliseconds(10));
+      if (!Checkpoint().ok()) return;
+    }
     if (looking_ || absl::Now() < looked_ + absl::Milliseconds(200)) return;
     looking_ = true;
     for (const auto& [path, entry] : entries_) known.insert(path);
@@ -198,6 +204,15 @@ void PrefixStore::AddParts(absl::Span<const Link> chain, StoredPrefix* stored) c
     }
     reached = link.end;
   }
+}
+
+int64_t PrefixStore::MostTokens() {
+  absl::MutexLock lock(&mutex_);
+  size_t most = 0;
+  for (const auto& [path, entry] : entries_) {
+    if (!entry->pending) most = std::max(most, entry->description().tokens.size());
+  }
+  return static_cast<int64_t>(most);
 }
 
 std::shared_ptr<const StoredPrefix> PrefixStore::Find(const PrefixKey& key,

@@ -102,9 +102,12 @@ class PrefixStore {
   static PrefixKey KeyOf(absl::string_view salt, absl::string_view adapters = "");
 
   // Finds out, now and then, which files have come and gone. Reads their heads: takes as long as
-  // the disk. What follows knows what was known then.
+  // the disk. What follows knows what was known then. Where another thread looks for the first
+  // time, waits for it.
   void Look();
 
+  // Of the longest prefix that is stored, anybody's.
+  int64_t MostTokens();
   // The longest stored prefix of `tokens` that leaves one of them; null: none.
   std::shared_ptr<const StoredPrefix> Find(const PrefixKey& key, absl::Span<const int32_t> tokens);
   // A file was not what it should be: it is none any more.
@@ -182,7 +185,7 @@ class PrefixStore {
   absl::Mutex mutex_;
   HashMap<std::string, std::unique_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);  // by path
   HashSet<std::string> refused_ ABSL_GUARDED_BY(mutex_);                          // paths
-  bool looking_ ABSL_GUARDED_BY(mutex_) = false;  // somebody is
+  bool looking_ ABSL_GUARDED_BY(mutex_) = false;                                  // somebody is
   absl::Time looked_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   std::string trouble_ ABSL_GUARDED_BY(mutex_);
   absl::Time writes_again_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();

@@ -182,6 +182,7 @@ class Engine {
   std::unique_ptr<Speculator> MakeSpeculator() const;
   std::unique_ptr<PrefixStore> MakeStore();
   std::unique_ptr<PrefixLoader> MakeLoader();
+  void MakeRoomForStored();
 
   const std::unique_ptr<Model> model_;
   const EngineOptions options_;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "engine/runtime/engine.h"
+#include "engine/tensor/buffer.h"
 
 namespace lm {
 
@@ -53,10 +54,33 @@ std::unique_ptr<PrefixLoader> Engine::MakeLoader() {
   constexpr int kMostThreads = 4;
   const int threads =
       std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMostThreads);
-  return std::make_unique<PrefixLoader>(threads, [this] {
+  auto loader = std::make_unique<PrefixLoader>(threads, [this] {
     absl::MutexLock lock(&mutex_);
     loaded_ = true;
   });
+  loader->Prepare([this] { MakeRoomForStored(); });
+  return loader;
+}
+
+// Looks what is stored, and commits the blocks that the longest prefix will be read into if it is
+// among the first: memory that is touched for the first time would take as long as the reading.
+void Engine::MakeRoomForStored() {
+  store_->Look();
+  const int64_t tokens = store_->MostTokens();
+  if (tokens == 0) return;
+  LanguageModel& model = model_->language_model();
+  const std::vector<CacheClass>& classes = model.cache().classes;
+  std::vector<int64_t> blocks(classes.size(), 0);
+  for (const PrefixStore::Piece& piece : store_->Layout(0, tokens)) {
+    if (piece.cache_class != PrefixStore::kState) ++blocks[piece.cache_class];
+  }
+  for (size_t c = 0; c < classes.size(); ++c) {
+    constexpr int64_t kOthers = 8;  // a part of as many, of what is computed before
+    const int64_t count = blocks[c] == 0 ? 0 : blocks[c] + blocks[c] / kOthers + 1;
+    for (int32_t i = 0; i < std::min<int64_t>(count, classes[c].num_blocks); ++i) {
+      CommitHost(model.BlockMemory(static_cast<int32_t>(c), i));
+    }
+  }
 }
 
 // What of adapters the keys and values depend on.

@@ -46,6 +46,10 @@ class Buffer {
   Deleter deleter_;
 };
 
+// Has the system commit host memory that is to be written soon: what it has in it stays. Where that
+// cannot be, it is committed when it is written. Thread-safe.
+void CommitHost(absl::Span<char> memory);
+
 }  // namespace lm
 
 #endif  // LM_ENGINE_TENSOR_BUFFER_H_

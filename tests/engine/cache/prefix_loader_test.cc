@@ -94,5 +94,21 @@ TEST_F(PrefixLoaderTest, OnceDrainedNothingIsWritten) {
   }
 }
 
+TEST_F(PrefixLoaderTest, PreparesBesideLoadsAndOutlivesWhatThatThrows) {
+  absl::Notification prepared, woken;
+  PrefixLoader loader(2, [&woken] { woken.Notify(); });
+  loader.Prepare([&prepared, &woken] {
+    woken.WaitForNotification();
+    prepared.Notify();
+    throw std::bad_alloc();
+  });
+  std::vector<std::string> out;
+  loader.Begin(1, All(&out));
+  prepared.WaitForNotification();
+  EXPECT_THAT(loader.TakeDone(), SizeIs(1));
+  EXPECT_EQ(out, pieces_);
+  loader.Prepare([] {});
+}
+
 }  // namespace
 }  // namespace lm

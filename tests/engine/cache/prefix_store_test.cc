@@ -11,11 +11,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -133,6 +135,34 @@ TEST_F(PrefixStoreTest, AnotherProcessStartsWithWhatOneHasStored) {
   EXPECT_EQ(Given(*Open(), prefix), 64);  // one token is left to be computed
   EXPECT_EQ(Given(*Open(), Join(Count(40), {1, 2, 3})), 32);
   EXPECT_EQ(Given(*Open(), Count(90, 6)), 0);
+}
+
+TEST_F(PrefixStoreTest, KnowsHowLongThePrefixesAreThatItFound) {
+  auto store = Open();
+  EXPECT_TRUE(Store(*store, Count(96)));
+  EXPECT_TRUE(Store(*store, Count(200, 6), "file:b"));
+  store = Open();
+  EXPECT_EQ(store->MostTokens(), 0);
+  store->Look();
+  EXPECT_EQ(store->MostTokens(), 200);
+}
+
+TEST_F(PrefixStoreTest, WhoLooksBesideTheFirstKnowsWhatItFinds) {
+  for (int64_t i = 0; i < 40; ++i) EXPECT_TRUE(Store(*Open(), Count(96, 7 + 2 * i)));
+  const PromptTokens prompt = Join(Count(96, 7), {1});
+  for (int turn = 0; turn < 20; ++turn) {
+    auto store = Open();
+    std::vector<std::thread> threads;
+    std::atomic<int> found{0};
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([&] {
+        store->Look();
+        found += store->Find(PrefixStore::KeyOf("file:a"), prompt) != nullptr;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(found, 3);
+  }
 }
 
 TEST_F(PrefixStoreTest, FilesAreOfTheirUserOnly) {
