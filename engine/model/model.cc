@@ -36,7 +36,7 @@ void AddAttention(const AttentionSpec& attention, ModelCost* cost) {
   }
 }
 
-ModelCost CostOf(const ModelSpec& spec, const Weights& weights) {
+ModelCost CostOf(const ModelSpec& spec, const Weights& weights, const CacheShape& cache) {
   const WeightMatrix& head = weights.head();
   ModelCost cost;
   cost.head_parameters = head.rows() * head.cols();
@@ -58,6 +58,11 @@ ModelCost CostOf(const ModelSpec& spec, const Weights& weights) {
     const ExpertSpec& experts = *feed_forward.experts;
     cost.body_parameters -= (experts.count - experts.router.chosen) * spec.hidden *
                             (feed_forward.InputCols(experts.width) + experts.width);
+  }
+  for (ModelCost::Attention& attention : cost.attention) {
+    for (const CacheClass& c : cache.classes) {
+      if (c.window == attention.window) attention.bytes = c.block_bytes / kKvBlockTokens;
+    }
   }
   cost.integers = weights.quantisation != "F32" && weights.quantisation != "F16" &&
                   weights.quantisation != "BF16";
@@ -153,7 +158,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   });
   info.vocab_size = transformer->vocab_size();
   info.hidden_size = transformer->hidden_size();
-  info.cost = CostOf(spec, transformer->weights());
+  info.cost = CostOf(spec, transformer->weights(), transformer->cache());
   auto model = std::make_unique<Model>(std::move(info), std::move(text.tokenizer),
                                        text.chat_template, std::move(transformer));
   if (options.draft.empty()) return model;

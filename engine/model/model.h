@@ -34,6 +34,7 @@ struct ModelCost {
   struct Attention {
     int64_t window = 0;      // positions that a token sees; 0: all
     int64_t operations = 0;  // in F32, for each of them
+    int64_t bytes = 0;       // of keys and values, that each of them is
   };
   std::vector<Attention> attention = {};
 };

@@ -15,26 +15,43 @@ constexpr double kAssumedShare = 0.4;
 
 double Seconds(absl::Duration d) { return absl::ToDoubleSeconds(d); }
 
-// Seconds that the machine's ceilings allow; 0 where they are not known.
-double AtBest(double operations, double bytes, const MachineCeilings& ceilings, double peak) {
-  if (peak <= 0 || ceilings.read_bytes_per_second <= 0) return 0;
-  return std::max(operations / peak, bytes / ceilings.read_bytes_per_second);
-}
+// A model on a machine with known ceilings.
+struct Bounds {
+  const ModelCost& cost;
+  const MachineCeilings& ceilings;
+  double peak;  // of its products, operations a second
 
-// Seconds that the arithmetic of prompts takes at the machine's ceilings; 0 where those are not
-// known.
-double PrefillAtBest(double tokens, double positions, const ModelCost& cost,
-                     const MachineCeilings& ceilings, double peak) {
-  if (peak <= 0 || ceilings.fp32_flops_per_second <= 0) return 0;
-  double attention = 0;
-  for (const ModelCost::Attention& a : cost.attention) {
-    const double seen =
-        a.window == 0 ? positions : std::min(positions, tokens * static_cast<double>(a.window));
-    attention += seen * static_cast<double>(a.operations);
+  bool known() const {
+    return peak > 0 && ceilings.read_bytes_per_second > 0 && ceilings.fp32_flops_per_second > 0;
   }
-  return 2.0 * static_cast<double>(cost.body_parameters) * tokens / peak +
-         attention / ceilings.fp32_flops_per_second;
-}
+
+  // Of `each` for every position that tokens see, where windows let them.
+  double Seen(double tokens, double positions, int64_t ModelCost::Attention::*each) const {
+    double sum = 0;
+    for (const ModelCost::Attention& a : cost.attention) {
+      const double seen =
+          a.window == 0 ? positions : std::min(positions, tokens * static_cast<double>(a.window));
+      sum += seen * static_cast<double>(a.*each);
+    }
+    return sum;
+  }
+  double AttentionSeconds(double tokens, double positions) const {
+    return Seen(tokens, positions, &ModelCost::Attention::operations) /
+           ceilings.fp32_flops_per_second;
+  }
+
+  // Seconds that the ceilings allow; 0 where they are not known.
+  double Prefill(double tokens, double positions) const {
+    if (!known()) return 0;
+    return 2.0 * static_cast<double>(cost.body_parameters) * tokens / peak +
+           AttentionSeconds(tokens, positions);
+  }
+  double Decode(double tokens, const Work& work) const {
+    if (!known()) return 0;
+    return std::max(work.operations / peak, work.bytes / ceilings.read_bytes_per_second) +
+           AttentionSeconds(tokens, work.positions);
+  }
+};
 
 }  // namespace
 
@@ -60,19 +77,16 @@ CostForecast Forecast(const PlannedWork& work, const EngineStats& stats, const M
   forecast.measured = prefill_tells && decode_tells;
 
   const MachineCeilings known = ceilings.value_or(MachineCeilings());
-  const double peak = cost.integers ? known.int8_ops_per_second : known.fp32_flops_per_second;
-  const double operations = 2.0 * static_cast<double>(cost.body_parameters);
-  const auto prefill_at_best = [&](double tokens, double positions) {
-    return PrefillAtBest(tokens, positions, cost, known, peak);
-  };
+  const Bounds bounds = {cost, known,
+                         cost.integers ? known.int8_ops_per_second : known.fp32_flops_per_second};
   const double past_at_best =
-      prefill_at_best(static_cast<double>(stats.tokens_prefilled), stats.prefill_work.positions);
-  const double at_best = prefill_at_best(prefill_tokens, work.positions);
+      bounds.Prefill(static_cast<double>(stats.tokens_prefilled), stats.prefill_work.positions);
+  const double at_best = bounds.Prefill(prefill_tokens, work.positions);
   if (prefill_tells && past_at_best > 0) {
     forecast.prefill = stats.prefill_time * (at_best / past_at_best);
   } else if (prefill_tells) {
     forecast.prefill = stats.prefill_time * (prefill_tokens / stats.tokens_prefilled);
-  } else if (peak > 0) {
+  } else if (bounds.known()) {
     forecast.prefill = absl::Seconds(at_best / kAssumedShare);
   }
 
@@ -80,17 +94,21 @@ CostForecast Forecast(const PlannedWork& work, const EngineStats& stats, const M
   const double together = static_cast<double>(
       std::max<int64_t>(1, std::min<int64_t>(work.answers, work.max_sequences)));
   const double steps = answer_tokens / together;
-  const double head = 2.0 * static_cast<double>(cost.head_parameters);
-  const double step_at_best =
-      AtBest((operations + head) * together, static_cast<double>(cost.body_bytes + cost.head_bytes),
-             known, peak);
-  if (step_at_best > 0) {
+  const double part = answer_tokens / std::max(1.0, static_cast<double>(work.most_answer_tokens));
+  const Work planned = {
+      .operations =
+          2.0 * static_cast<double>(cost.body_parameters + cost.head_parameters) * answer_tokens,
+      .bytes =
+          static_cast<double>(cost.body_bytes + cost.head_bytes) * steps +
+          bounds.Seen(answer_tokens, work.most_answer_reads * part, &ModelCost::Attention::bytes),
+      .positions = work.most_answer_positions * part};
+  if (bounds.known()) {
     double share = kAssumedShare;
     if (decode_tells) {
-      share = AtBest(stats.decode_work.operations, stats.decode_work.bytes, known, peak) /
+      share = bounds.Decode(static_cast<double>(stats.tokens_decoded), stats.decode_work) /
               Seconds(stats.decode_time);
     }
-    if (share > 0) forecast.decode = absl::Seconds(steps * step_at_best / share);
+    if (share > 0) forecast.decode = absl::Seconds(bounds.Decode(answer_tokens, planned) / share);
   } else if (decode_tells && stats.inter_token_latency.count > 0) {
     forecast.decode =
         stats.decode_time * (answer_tokens / static_cast<double>(stats.inter_token_latency.count));

@@ -175,6 +175,13 @@ PromptTally::Totals PromptTally::Count(const Part& part) {
     totals.tokens_shared += again * (length - 1);
     totals.positions += PositionsOf(known, length) + static_cast<double>(again * length);
     totals.most_answer_tokens += int64_t{prompt.answers} * prompt.max_tokens;
+    const double seen = PositionsOf(length, length + prompt.max_tokens);
+    const auto shared_of = [&prompt](int64_t common) {
+      return static_cast<double>(common) * prompt.max_tokens;
+    };
+    totals.most_answer_positions += prompt.answers * seen;
+    totals.most_answer_reads +=
+        prompt.answers * seen - shared_of(shared) - static_cast<double>(again) * shared_of(length);
     const int64_t answers = prompt.max_tokens > 0 ? prompt.answers : 0;
     totals.answers += answers;
     if (prompt.free) {

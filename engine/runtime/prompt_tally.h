@@ -43,6 +43,8 @@ class PromptTally {
     int64_t tokens_stored = 0;  // of the others, in a prefix that the prefix store has
     double positions = 0;       // that the others see: PositionsOf
     int64_t most_answer_tokens = 0;
+    double most_answer_positions = 0;  // that those see
+    double most_answer_reads = 0;      // of those, in no prefix that a prompt before has too
     int64_t answers = 0;  // of the different prompts, those whose answers take more than a prefill
     int64_t free_answers = 0;  // of those, without a constraint
     int64_t most_free_answer_tokens = 0;

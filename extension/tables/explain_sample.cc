@@ -27,6 +27,7 @@ EngineStats Between(const EngineStats& before, EngineStats after) {
   after.decode_time -= before.decode_time;
   after.decode_work.operations -= before.decode_work.operations;
   after.decode_work.bytes -= before.decode_work.bytes;
+  after.decode_work.positions -= before.decode_work.positions;
   after.time_to_first_token.count -= before.time_to_first_token.count;
   after.inter_token_latency.count -= before.inter_token_latency.count;
   return after;
@@ -175,13 +176,19 @@ absl::StatusOr<SampledCost> TrySample(Connection& connection, const PromptTally:
     return cost;
   }
   const EngineStats work = Between(before, engine->Stats());
-  const CostForecast forecast = Forecast(
-      {.prefill_tokens = Part(totals.tokens - totals.tokens_shared, share),
-       .positions = totals.positions * share,
-       .answers = Part(totals.answers, share),
-       .most_answer_tokens = std::min(Part(totals.most_answer_tokens, share), cost.answer_tokens),
-       .like_the_past = true},
-      work, totals.generator->info().cost, ceilings);
+  const int64_t answer_tokens =
+      std::min(Part(totals.most_answer_tokens, share), cost.answer_tokens);
+  const double of_most = static_cast<double>(answer_tokens) /
+                         std::max(1.0, static_cast<double>(totals.most_answer_tokens));
+  const CostForecast forecast =
+      Forecast({.prefill_tokens = Part(totals.tokens - totals.tokens_shared, share),
+                .positions = totals.positions * share,
+                .answers = Part(totals.answers, share),
+                .most_answer_tokens = answer_tokens,
+                .most_answer_positions = totals.most_answer_positions * of_most,
+                .most_answer_reads = totals.most_answer_reads * of_most,
+                .like_the_past = true},
+               work, totals.generator->info().cost, ceilings);
   cost.prefill = forecast.prefill;
   cost.decode = forecast.decode;
   // What is neither: masks, tokens made text, whatever else the machine has to do.

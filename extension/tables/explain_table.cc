@@ -278,6 +278,8 @@ class ExplainCursor : public TableCursor {
                   .positions = totals.positions,
                   .answers = totals.answers,
                   .most_answer_tokens = totals.most_answer_tokens,
+                  .most_answer_positions = totals.most_answer_positions,
+                  .most_answer_reads = totals.most_answer_reads,
                   .free_answers = totals.free_answers,
                   .most_free_answer_tokens = totals.most_free_answer_tokens},
                  engine != nullptr ? engine->Stats() : EngineStats(), info.cost, ceilings);

@@ -43,6 +43,30 @@ TEST(CostForecastTest, AttentionTakesLongerTheMoreIsSeen) {
   EXPECT_NEAR(seconds(0, 10000, stats), 2 * (2 + 50'005'000 * 1e-8 + 500'000 * 4e-9), 1e-4);
 }
 
+TEST(CostForecastTest, DecodedTokensReadWhatTheySee) {
+  ModelCost model = kModel;
+  model.attention = {{.window = 0, .operations = 100'000, .bytes = 20'000},
+                     {.window = 50, .operations = 0, .bytes = 10'000}};
+  const auto seconds = [&model](double positions, double reads, const EngineStats& stats) {
+    const PlannedWork work = {.answers = 1,
+                              .most_answer_tokens = 10,
+                              .most_answer_positions = positions,
+                              .most_answer_reads = reads};
+    return absl::ToDoubleSeconds(Forecast(work, stats, model, kMachine).decode.value());
+  };
+  // A token reads 1e8 bytes of weights at 1e9 a second, 20,000 for each position that it sees and
+  // 10,000 for 50 of them, and has 1 us of arithmetic for each.
+  EXPECT_NEAR(seconds(1e5, 1e5, {}), (10 * 0.1 + 1e5 * 2e-5 + 500 * 1e-5 + 1e5 * 1e-6) / 0.4, 1e-9);
+  // What rows share is read once, and is arithmetic for each.
+  EXPECT_NEAR(seconds(1e5, 1e4, {}), (10 * 0.1 + 1e4 * 2e-5 + 500 * 1e-5 + 1e5 * 1e-6) / 0.4, 1e-9);
+  EngineStats stats;  // short contexts, at half of what is possible
+  stats.decode_steps = stats.tokens_decoded = 100;
+  stats.decode_work = {.operations = 0, .bytes = 1e10, .positions = 100};
+  stats.decode_time = absl::Seconds(2 * (10 + 100 * 1e-6));
+  EXPECT_NEAR(seconds(1e5, 1e5, stats), 2 * (10 * 0.1 + 1e5 * 2e-5 + 500 * 1e-5 + 1e5 * 1e-6),
+              1e-9);
+}
+
 TEST(CostForecastTest, RowsThatDecodeTogetherShareTheWeightsUntilArithmeticBindsThem) {
   const auto seconds = [](int64_t answers) {
     return absl::ToDoubleSeconds(

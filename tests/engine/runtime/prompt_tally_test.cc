@@ -46,6 +46,8 @@ TEST_F(PromptTallyTest, CountsWhatIsDifferentAndWhatIsShared) {
   EXPECT_EQ(totals.positions, (1 + 2 + 3) + 36 + (6 + 7 + 8) + (9 + 10 + 11 + 12));
   EXPECT_EQ(totals.answers, 4);
   EXPECT_EQ(totals.most_answer_tokens, 10 + 10 + 10 + 3);
+  EXPECT_EQ(totals.most_answer_positions, 10 * (9 + 18) + 10 * (4 + 13) / 2 + (13 + 14 + 15));
+  EXPECT_EQ(totals.most_answer_reads, totals.most_answer_positions - 10 * 5 - 3 * 8);
   EXPECT_EQ(generator_->engine()->Stats().requests, 0);
   EXPECT_EQ(script_->forwards, 0);
 }
