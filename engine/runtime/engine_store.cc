@@ -63,13 +63,15 @@ std::unique_ptr<PrefixLoader> Engine::MakeLoader() {
 }
 
 // Looks what is stored, and commits the blocks that the longest prefix will be read into if it is
-// among the first: memory that is touched for the first time would take as long as the reading.
+// among the first: memory that is touched for the first time would take as long as the reading. Of
+// a very long one the beginning: it may never be asked for.
 void Engine::MakeRoomForStored() {
   store_->Look();
   const int64_t tokens = store_->MostTokens();
   if (tokens == 0) return;
   LanguageModel& model = model_->language_model();
   const std::vector<CacheClass>& classes = model.cache().classes;
+  int64_t bytes_left = 256 << 20;
   std::vector<int64_t> blocks(classes.size(), 0);
   for (const PrefixStore::Piece& piece : store_->Layout(0, tokens)) {
     if (piece.cache_class != PrefixStore::kState) ++blocks[piece.cache_class];
@@ -78,6 +80,8 @@ void Engine::MakeRoomForStored() {
     constexpr int64_t kOthers = 8;  // a part of as many, of what is computed before
     const int64_t count = blocks[c] == 0 ? 0 : blocks[c] + blocks[c] / kOthers + 1;
     for (int32_t i = 0; i < std::min<int64_t>(count, classes[c].num_blocks); ++i) {
+      bytes_left -= classes[c].block_bytes;
+      if (bytes_left < 0) return;
       CommitHost(model.BlockMemory(static_cast<int32_t>(c), i));
     }
   }
