@@ -93,6 +93,9 @@ class WeightMatrix {
 // `to`. Called from several threads at once, for every row once.
 using RowReader = absl::FunctionRef<absl::Status(int64_t first, int64_t count, char* to)>;
 
+// The same of rows that last: it may be called at any time, and for any row as often as one likes.
+using LastingRowReader = std::function<absl::Status(int64_t first, int64_t count, char* to)>;
+
 // One layer's paged keys and values: a block of keys is [kv_heads][kKvBlockTokens][key_dim], one of
 // values has value_dim instead; block b of the keys begins at keys + b * block_stride. How a
 // block's values of one KV head are arranged is the backend's own affair (the CPU keeps keys
@@ -301,6 +304,15 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(DType dtype, int64_t rows,
                                                                    int64_t cols,
                                                                    RowReader read) = 0;
+  // The same, of rows that `lasting` reads, too: a backend may multiply by them where they are, and
+  // lay them out later (Settle). `read` is called for every row before this returns.
+  virtual absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadLastingMatrix(
+      DType dtype, int64_t rows, int64_t cols, RowReader read, LastingRowReader /*lasting*/) {
+    return LoadMatrix(dtype, rows, cols, read);
+  }
+  // Lays out for about so long what LoadLastingMatrix has left, between two steps. Whether there is
+  // more of it. An error of reading it is one of the steps, too.
+  virtual absl::StatusOr<bool> Settle(absl::Duration /*time*/) { return false; }
   // Whether it takes matrices as WeightMatrix::packed() gives them, another process's too. It does
   // not write to them, and does not read them before the first step.
   virtual bool adopts_matrices() const { return false; }

@@ -84,11 +84,22 @@ class PosixFile final : public RandomAccessFile {
   void WillRead(uint64_t offset, uint64_t bytes) const override {
     posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
   }
+  absl::Status CheckUnchanged() const override {
+    struct stat info;
+    if (fstat(fd_, &info) != 0) return FileError(errno, path_);
+    if (info.st_size == static_cast<off_t>(size_) && info.st_mtim.tv_sec == modified_.tv_sec &&
+        info.st_mtim.tv_nsec == modified_.tv_nsec) {
+      return absl::OkStatus();
+    }
+    return absl::FailedPreconditionError(
+        absl::StrCat("'", path_, "' was changed while it was in use"));
+  }
 
  private:
   const std::string path_;
   int fd_ = -1;
   uint64_t size_ = 0;
+  struct timespec modified_ = {};
 };
 
 absl::Status CheckRegular(const struct stat& info, const std::string& path) {
@@ -111,6 +122,7 @@ absl::Status PosixFile::Open() {
   fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd_ < 0 || fstat(fd_, &info) != 0) return FileError(errno, path_);
   size_ = static_cast<uint64_t>(info.st_size);
+  modified_ = info.st_mtim;
   RETURN_IF_ERROR(CheckRegular(info, path_));
   if (!IsDatabase(fd_)) return absl::OkStatus();
   fd_ = -1;

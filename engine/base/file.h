@@ -47,6 +47,9 @@ class RandomAccessFile {
   // wait for them.
   virtual void WillRead(uint64_t /*offset*/, uint64_t /*bytes*/) const {}
 
+  // FailedPrecondition, naming the path, where it has been written or cut since it was opened.
+  virtual absl::Status CheckUnchanged() const { return absl::OkStatus(); }
+
   virtual const std::string& path() const = 0;
 };
 

@@ -126,6 +126,10 @@ class LanguageModel {
   // only.
   virtual absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) = 0;
 
+  // Between two steps: lays out, for about so long, weights that have been read for every step so
+  // far. Whether there are more of them. An error of reading them is one of the steps, too.
+  virtual absl::StatusOr<bool> Settle(absl::Duration /*time*/) { return false; }
+
   // The bytes of a block, of all layers of its class (classes[cache_class].block_bytes of them), or
   // of a slot's state, to be read between two steps and written while nothing else uses it. Empty
   // where they are not in one piece in host memory; then those of no other number are.

@@ -113,9 +113,9 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   ModelInfo info;
   info.path = path;
   info.device = absl::StrJoin(devices, ",");
-  absl::StatusOr<std::unique_ptr<Transformer>> loaded =
-      Transformer::Load(*gguf, spec, options.kv_bytes, kv_type, std::move(parts), adapters,
-                        packs ? &*packs : nullptr);
+  absl::StatusOr<std::unique_ptr<Transformer>> loaded = Transformer::Load(
+      *gguf, spec, options.kv_bytes, kv_type, std::move(parts), adapters, packs ? &*packs : nullptr,
+      static_cast<int64_t>(gguf->bytes()) >= options.least_unsettled);
   ASSIGN_OR_RETURN(ModelText text, text_made.get());
   ASSIGN_OR_RETURN(std::unique_ptr<Transformer> transformer, std::move(loaded));
   if (std::optional<std::string> known = packs ? packs->digest() : std::nullopt) {

@@ -43,6 +43,9 @@ struct ModelOptions {
   std::string prefix_store = {};            // that of prefixes (prefix_store.h); "": none
   int64_t prefix_store_bytes = 0;           // what it may hold; 0: its default
   std::optional<PoolingType> pooling = {};  // in the place of what the file says
+  // Bytes of a file, from which on its weights are laid out beside the first steps (Settle); no
+  // key.
+  int64_t least_unsettled = int64_t{64} << 20;
   std::string chat_template = {};  // likewise: Jinja, or the path of a file of it; "": the file's
 
   bool operator==(const ModelOptions&) const = default;
@@ -51,7 +54,8 @@ struct ModelOptions {
     return H::combine(std::move(h), options.device, options.threads, options.kv_bytes,
                       options.kv_type, options.context_length, options.lora, options.draft,
                       options.mtp, options.pack_cache, options.prefix_store,
-                      options.prefix_store_bytes, options.pooling, options.chat_template);
+                      options.prefix_store_bytes, options.pooling, options.least_unsettled,
+                      options.chat_template);
   }
 };
 

@@ -119,7 +119,8 @@ absl::Status WithContext(const absl::Status& status, absl::string_view context) 
 
 absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(
     const GgufFile& gguf, const ModelSpec& spec, int64_t kv_bytes, DType kv_dtype,
-    std::vector<Part> parts, absl::Span<const AdapterFile> adapters, PackCache* packs) {
+    std::vector<Part> parts, absl::Span<const AdapterFile> adapters, PackCache* packs,
+    bool lasting) {
   std::vector<Stage> stages;
   for (Part& part : parts) {
     stages.push_back({.backend = std::move(part.backend), .first = part.first, .end = part.end});
@@ -130,7 +131,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(
                                     [layer](const Stage& s) { return layer < s.end; });
     return stage->backend.get();
   };
-  ASSIGN_OR_RETURN(Weights weights, LoadWeights(gguf, adapters, spec, backend_of, packs));
+  ASSIGN_OR_RETURN(Weights weights, LoadWeights(gguf, adapters, spec, backend_of, packs, lasting));
   for (const Stage& stage : stages) RETURN_IF_ERROR(CheckSources(spec, stage.first, stage.end));
   std::unique_ptr<Transformer> model(new Transformer(spec, {}, std::move(stages),
                                                      std::move(weights),
@@ -327,6 +328,14 @@ absl::Status Transformer::ApplyCacheOps() {
     }
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Transformer::Settle(absl::Duration time) {
+  for (const Stage& stage : stages_) {
+    ASSIGN_OR_RETURN(const bool more, stage.backend->Settle(time));
+    if (more) return true;
+  }
+  return false;
 }
 
 absl::Span<char> Transformer::BlockMemory(int32_t cache_class, int32_t block) {

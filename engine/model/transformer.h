@@ -34,12 +34,13 @@ class Transformer final : public LanguageModel {
   // Loads the weights, takes the memory of devices that steps need (step_bounds.h), and reserves
   // the cache: kv_bytes, or for 0 half of what the devices have left, DefaultCacheBytes() of the
   // host's. `parts` are in the order of the layers, and have each of the model's own once; they are
-  // one where spec.has_mtp. Errors: those of LoadWeights and PlanCache; ResourceExhausted, with
+  // one where spec.has_mtp. With `lasting` Settle lays weights out, beside the first steps. Errors:
+  // those of LoadWeights and PlanCache; ResourceExhausted, with
   // what was wanted and what there is, where a device has too little memory.
   static absl::StatusOr<std::unique_ptr<Transformer>> Load(
       const GgufFile& gguf, const ModelSpec& spec, int64_t kv_bytes, DType kv_dtype,
       std::vector<Part> parts, absl::Span<const AdapterFile> adapters = {},
-      PackCache* packs = nullptr);
+      PackCache* packs = nullptr, bool lasting = false);
 
   int32_t vocab_size() const override { return static_cast<int32_t>(spec_.vocab); }
   int32_t hidden_size() const override { return static_cast<int32_t>(spec_.hidden); }
@@ -50,6 +51,7 @@ class Transformer final : public LanguageModel {
   absl::Status Launch(ModelStep step) override;
   absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override;
 
+  absl::StatusOr<bool> Settle(absl::Duration time) override;
   absl::Span<char> BlockMemory(int32_t cache_class, int32_t block) override;
   absl::Span<char> StateMemory(int32_t slot) override;
   absl::StatusOr<std::vector<float>> ApplyHead(bool ranks, absl::Span<const float> pooled) override;

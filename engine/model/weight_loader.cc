@@ -12,6 +12,7 @@
 #include "engine/base/digest.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/block_format.h"
+#include "engine/model/lasting_rows.h"
 #include "engine/model/other_keys.h"
 #include "engine/model/pack_cache.h"
 
@@ -339,6 +340,18 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> WeightLoader::LoadStack(
   auto read = [&](int64_t first, int64_t count, char* to) {
     return ReadRows(stack, first, count, to, &read_ahead_);
   };
+  const bool lasts = lasting_ && std::all_of(stack.begin(), stack.end(), [](const Rows& rows) {
+                       return rows.info->form == StoredForm::kPlain;
+                     });
+  if (cache_ == nullptr && lasts) {
+    std::vector<LastingRows::Part> parts;
+    for (const auto& [info, first, count] : stack) {
+      const int64_t row_bytes = RowBytes(dtype, cols);
+      parts.push_back(
+          {info->name, gguf_.FileOf(*info), info->offset + first * row_bytes, count, row_bytes});
+    }
+    return backend_->LoadLastingMatrix(dtype, rows, cols, read, LastingRows(std::move(parts)));
+  }
   if (cache_ == nullptr) return backend_->LoadMatrix(dtype, rows, cols, read);
   std::string name = absl::StrCat(Traits(dtype).name, " ", cols);
   for (const auto& [info, first, count] : stack) {

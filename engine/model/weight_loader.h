@@ -36,6 +36,9 @@ class WeightLoader {
   // Where matrices may be that were packed before; null: nowhere. REQUIRES: it outlives this.
   void set_cache(PackCache* cache) { cache_ = cache; }
 
+  // Whether matrices may be laid out after this, beside the first steps.
+  void set_lasting(bool lasting) { lasting_ = lasting; }
+
   // Where the tensors go from now on.
   void set_backend(Backend* backend);
 
@@ -193,6 +196,7 @@ class WeightLoader {
   ReadAhead read_ahead_;
   Backend* backend_;
   PackCache* cache_ = nullptr;
+  bool lasting_ = false;
   std::vector<Adapter> adapters_;
   int64_t most_ranks_ = 0;
   HashSet<std::string> taken_;

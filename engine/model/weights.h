@@ -315,11 +315,12 @@ struct Weights {
 // layer's, the output norm and head into the last one's; and what the adapters add to each.
 // InvalidArgument, naming the tensor, for one that is missing, of the wrong shape (with both
 // shapes), not part of this architecture, or not finite.
-// `cache` may have matrices, and gets those that it has not; null: none.
+// `cache` may have matrices, and gets those that it has not; null: none. With `lasting` the others
+// are as LoadLastingMatrix makes them.
 absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, absl::Span<const AdapterFile> adapters,
                                     const ModelSpec& spec,
                                     absl::FunctionRef<Backend*(int64_t layer)> backend_of,
-                                    PackCache* cache = nullptr);
+                                    PackCache* cache = nullptr, bool lasting = false);
 
 }  // namespace lm
 

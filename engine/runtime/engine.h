@@ -183,6 +183,7 @@ class Engine {
   std::unique_ptr<PrefixStore> MakeStore();
   std::unique_ptr<PrefixLoader> MakeLoader();
   void MakeRoomForStored();
+  void Settle();
 
   const std::unique_ptr<Model> model_;
   const EngineOptions options_;
@@ -210,7 +211,9 @@ class Engine {
   Guesses guesses_;                 // of this step
   std::vector<Finished> finished_;  // of this step
   bool look_for_abandoned_ = false;
-  bool only_loads_ = false;  // nothing can go on before one is done
+  bool only_loads_ = false;                          // nothing can go on before one is done
+  bool unsettled_ = true;                            // the model may have weights to lay out
+  absl::Duration step_took_ = absl::ZeroDuration();  // the last one, until Settle
   PrefixSightings sightings_;
   uint64_t cancels_seen_ = 0;
   uint64_t raises_seen_ = 0;

@@ -33,6 +33,7 @@ void Engine::Run() {
       EndLoads();
       TakeIncoming();
       Step();
+      Settle();
       recovered_ = false;
     } catch (...) {  // memory; the process is somebody else's and must live
       Recover();
@@ -71,7 +72,7 @@ bool Engine::WaitForWork() {
   auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stopping_ || loaded_ || !incoming_.empty() || !inspections_.empty();
   };
-  if (scheduler_ != nullptr && scheduler_->idle()) {
+  if (scheduler_ != nullptr && scheduler_->idle() && !unsettled_) {
     mutex_.Await(absl::Condition(&has_work));
   } else if (only_loads_) {  // those that wait may be abandoned meanwhile
     mutex_.AwaitWithTimeout(absl::Condition(&has_work), absl::Milliseconds(20));
@@ -153,6 +154,7 @@ void Engine::Step() {
     for (const StepEntry& e : plan.entries) e.sequence->BeginShare(e.num_tokens, tokens, start);
     const absl::Status status = RunModel(plan);
     const absl::Time end = absl::Now();
+    step_took_ = end - start;
     for (const StepEntry& e : plan.entries) e.sequence->EndShare(end);
     if (status.ok()) {
       RecordStep(plan, work, end - start);
@@ -167,6 +169,28 @@ void Engine::Step() {
     FailAll(absl::InternalError("the scheduler found nothing to do although requests wait"));
   }
   Deliver();
+}
+
+// Between two steps: has the model lay out weights for as long as the step took, or until there is
+// something else to do.
+void Engine::Settle() {
+  constexpr absl::Duration kAtOnce = absl::Milliseconds(5);
+  const absl::Time end = absl::Now() + std::exchange(step_took_, absl::ZeroDuration());
+  auto others = [this] {
+    absl::MutexLock lock(&mutex_);
+    return stopping_ || loaded_ || !incoming_.empty() || !inspections_.empty() ||
+           cancellation_->num_cancels() != cancels_seen_;
+  };
+  while (unsettled_) {
+    absl::StatusOr<bool> more = model_->language_model().Settle(kAtOnce);
+    if (more.ok() && !*more && model_->draft() != nullptr) {
+      more = model_->draft()->language_model().Settle(kAtOnce);
+    }
+    // Without memory for it all goes on as before.
+    unsettled_ = more.value_or(false);
+    if (IsLoss(more.status())) LoseModel(more.status());
+    if (others() || (!scheduler_->idle() && absl::Now() >= end)) return;
+  }
 }
 
 // Takes out the sequences that nobody waits for any more and those that are out of time.

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <utility>
 
+#include "absl/time/clock.h"
 #include "engine/backend/check_arguments.h"
+#include "engine/backend/first_error.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -29,6 +32,23 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> CpuBackend::LoadMatrix(DType dtype
                                                                      int64_t cols, RowReader read) {
   RETURN_IF_ERROR(CheckLoadMatrix(dtype, rows, cols));
   return PanelMatrix::Pack(dtype, rows, cols, read, &pool_, &arena_, &workers_);
+}
+
+absl::StatusOr<std::unique_ptr<WeightMatrix>> CpuBackend::LoadLastingMatrix(
+    DType dtype, int64_t rows, int64_t cols, RowReader read, LastingRowReader lasting) {
+  RETURN_IF_ERROR(CheckLoadMatrix(dtype, rows, cols));
+  return PanelMatrix::Open(dtype, rows, cols, read, std::move(lasting), &pool_, &workers_,
+                           unsettled_);
+}
+
+absl::StatusOr<bool> CpuBackend::Settle(absl::Duration time) {
+  constexpr int64_t kBytesAtOnce = 2 << 20;  // milliseconds, where memory is slow to come
+  const absl::Time end = absl::Now() + time;
+  while (PanelMatrix* matrix = unsettled_->first()) {
+    RETURN_IF_ERROR(matrix->PackMore(kBytesAtOnce, &pool_, &arena_, &workers_));
+    if (absl::Now() >= end) break;
+  }
+  return unsettled_->first() != nullptr;
 }
 
 absl::StatusOr<std::unique_ptr<WeightMatrix>> CpuBackend::AdoptMatrix(DType dtype, int64_t rows,
@@ -67,15 +87,18 @@ absl::Status CpuBackend::Zero(void* data, size_t bytes) {
 absl::Status CpuBackend::Embed(const WeightMatrix& w, float scale, Tensor out) {
   RETURN_IF_ERROR(CheckEmbed(step_index(), w, out));
   const auto& matrix = static_cast<const PanelMatrix&>(w);
+  FirstError error;
   ForRows(out.rows, out.cols, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       float* row = out.row<float>(t);
-      matrix.ReadRow(step().tokens[t], row);
+      if (absl::Status status = matrix.ReadRow(step().tokens[t], row); !status.ok()) {
+        return error.Add(t, std::move(status));
+      }
       if (scale == 1) continue;
       for (int64_t i = 0; i < out.cols; ++i) row[i] *= scale;
     }
   });
-  return absl::OkStatus();
+  return error.status();
 }
 
 void CpuBackend::NormRow(const Norm& norm, const float* x, int64_t cols, float* out) const {

@@ -43,6 +43,9 @@ class CpuBackend : public Backend {
   absl::Status Synchronize() override { return absl::OkStatus(); }
   absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(DType dtype, int64_t rows, int64_t cols,
                                                            RowReader read) override;
+  absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadLastingMatrix(
+      DType dtype, int64_t rows, int64_t cols, RowReader read, LastingRowReader lasting) override;
+  absl::StatusOr<bool> Settle(absl::Duration time) override;
   bool adopts_matrices() const override { return true; }
   absl::StatusOr<std::unique_ptr<WeightMatrix>> AdoptMatrix(DType dtype, int64_t rows, int64_t cols,
                                                             Buffer packed) override;
@@ -138,6 +141,7 @@ class CpuBackend : public Backend {
   const CpuKernels& kernels_;
   ThreadPool pool_;
   WeightArena arena_;
+  std::shared_ptr<UnsettledMatrices> unsettled_ = std::make_shared<UnsettledMatrices>();
   Scratch rows_;     // a row of a product's input for each worker
   Scratch inputs_;   // activations as a product wants them
   Scratch workers_;  // what each worker needs

@@ -11,6 +11,7 @@
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/matmul_tiles.h"
 #include "engine/backend/cpu/prefetch.h"
+#include "engine/backend/first_error.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -62,22 +63,28 @@ absl::Status CpuBackend::MultiplyManyTokens(const ProductArguments& args) {
   struct Parts {
     float* weights;  // a chunk of a strip, where it is not F32 in memory
     float* sums;     // [token][kStripRows]
+    char* piece;     // for PanelMatrix::Get
   };
   bool convert = w.dtype() != DType::kF32;
   auto lay_out = [&](ScratchLayout* layout) {
     return Parts{layout->Take<float>(convert ? kFloatChunk * kStripRows : 0),
-                 layout->Take<float>(rows * kStripRows)};
+                 layout->Take<float>(rows * kStripRows),
+                 layout->Take<char>(w.piece_scratch_bytes())};
   };
   ScratchLayout measure;
   lay_out(&measure);
   ASSIGN_OR_RETURN(char* scratch, workers_.Get(pool_.num_threads() * measure.used()));
   std::atomic<bool> failed{false};
+  FirstError error;
   ForItems(w.num_strips(), [&](int64_t strip, int worker) {
     if (!args.Wants(strip * kStripRows)) return;
     ScratchLayout layout(scratch + worker * measure.used());
     Parts parts = lay_out(&layout);
+    const absl::StatusOr<PanelMatrix::Piece> there = w.Get(strip, parts.piece);
+    if (!there.ok()) return error.Add(strip, there.status());
+    const char* const begin = reinterpret_cast<const char*>(there->codes);
     for (int64_t chunk = 0; chunk < num_chunks; ++chunk) {
-      const char* from = w.strip(strip, chunk * kFloatChunk);
+      const char* from = begin + RowBytes(w.dtype(), chunk * kFloatChunk * kStripRows);
       const float* weights = reinterpret_cast<const float*>(from);
       if (convert) {
         kernels_.to_float(w.dtype(), from, chunk_size(chunk) * kStripRows, parts.weights);
@@ -93,6 +100,7 @@ absl::Status CpuBackend::MultiplyManyTokens(const ProductArguments& args) {
     StoreTile(parts.sums, kStripRows, strip * kStripRows, 0, rows, w.row_scales(), args.bias,
               args.result, args.out);
   });
+  RETURN_IF_ERROR(error.status());
   if (failed.load()) return absl::InternalError("MatMul: oneDNN failed");
   return absl::OkStatus();
 }
@@ -120,21 +128,27 @@ absl::Status CpuBackend::MultiplyFewTokens(const ProductArguments& args) {
   struct Parts {
     float* weights;  // a chunk of a strip
     float* sums;     // [token][kStripRows]
+    char* piece;     // for PanelMatrix::Get
   };
   auto lay_out = [&](ScratchLayout* layout) {
     return Parts{layout->Take<float>(convert ? kFloatChunk * kStripRows : 0),
-                 layout->Take<float>(rows * kStripRows)};
+                 layout->Take<float>(rows * kStripRows),
+                 layout->Take<char>(w.piece_scratch_bytes())};
   };
   ScratchLayout measure;
   lay_out(&measure);
   ASSIGN_OR_RETURN(char* scratch, workers_.Get(pool_.num_threads() * measure.used()));
 
+  FirstError error;
   auto multiply_strip = [&](int64_t strip, int worker) {
     if (!args.Wants(strip * kStripRows)) return;
     ScratchLayout layout(scratch + worker * measure.used());
     Parts parts = lay_out(&layout);
+    const absl::StatusOr<PanelMatrix::Piece> there = w.Get(strip, parts.piece);
+    if (!there.ok()) return error.Add(strip, there.status());
     for (int64_t begin = 0; begin < k; begin += kFloatChunk) {
-      const char* weights = w.strip(strip, begin);
+      const char* weights =
+          reinterpret_cast<const char*>(there->codes) + RowBytes(w.dtype(), begin * kStripRows);
       FloatProduct product = {.type = w.dtype(),
                               .w = nullptr,
                               .k_stride = kStripRows,
@@ -171,7 +185,7 @@ absl::Status CpuBackend::MultiplyFewTokens(const ProductArguments& args) {
   } else {
     ForItems(w.num_strips(), multiply_strip);
   }
-  return absl::OkStatus();
+  return error.status();
 }
 
 }  // namespace lm

@@ -9,6 +9,7 @@
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/matmul_tiles.h"
 #include "engine/backend/cpu/prefetch.h"
+#include "engine/backend/first_error.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -60,26 +61,37 @@ class CpuBackend::QuantizedPlan {
 
   // Quantises the activations, into record_bytes() of memory that stays until the last item is run.
   absl::Status ReadInput(CpuBackend* backend, char* records);
-  void RunItem(int64_t item, char* scratch) const;
+  void RunItem(int64_t item, char* scratch, FirstError* error) const;
 
  private:
   struct Parts {
     uint8_t* codes;  // [block][panel][512]
     float* scales;   // [block][panel][scales_a_panel_]
     float* sums;     // [token][width_]
+    char* piece;     // for PanelMatrix::Get
+    PanelMatrix::Piece pair;
   };
   Parts LayOut(ScratchLayout* layout) const {
     return Parts{layout->Take<uint8_t>(unpack_ ? chunk_ * panels_ * kUnpackedBlockBytes : 0),
                  layout->Take<float>(panel_scales_ ? 0 : chunk_ * panels_ * scales_a_panel_),
-                 layout->Take<float>(kernels_.quantized_tokens * width_)};
+                 layout->Take<float>(kernels_.quantized_tokens * width_),
+                 layout->Take<char>(args_.w.piece_scratch_bytes()),
+                 {}};
   }
   static int64_t MostTokens(const CpuKernels& kernels, const PanelFormat& format, bool packed) {
     if (packed) return kernels.packed_tokens;
     return format.half_scales ? kernels.half_scale_tokens : kernels.quantized_tokens;
   }
   void UnpackBlocks(int64_t first_panel, int64_t begin, int64_t count, const Parts& parts) const;
-  const uint8_t* NextCodes(int64_t first_panel, int64_t next_panel, int64_t tile,
-                           int64_t block) const;
+  // Where a panel of the pair that is multiplied begins.
+  const uint8_t* CodesOf(int64_t panel, const Parts& parts) const {
+    return parts.pair.codes + panel % kPanelsAPair * format_.code_bytes;
+  }
+  const uint8_t* ScalesOf(int64_t panel, const Parts& parts) const {
+    return parts.pair.scales + panel % kPanelsAPair * format_.group_scale_bytes;
+  }
+  const uint8_t* NextCodes(int64_t first_panel, int64_t next_panel, int64_t tile, int64_t block,
+                           const Parts& parts) const;
   void Multiply(int64_t first_panel, int64_t next_panel, const Parts& parts) const;
   void MultiplyTile(int64_t first_panel, int64_t next_panel, int64_t tile,
                     const Parts& parts) const;
@@ -152,10 +164,10 @@ void CpuBackend::QuantizedPlan::UnpackBlocks(int64_t first_panel, int64_t begin,
   for (int p = 0; p < panels_; ++p) {
     kernels_.unpack_scales(
         format_,
-        args_.w.scales(first_panel + p) + begin / format_.blocks_per_group * format_.scale_step,
+        ScalesOf(first_panel + p, parts) + begin / format_.blocks_per_group * format_.scale_step,
         count, parts.scales + p * scales_a_panel_, panels_ * scales_a_panel_);
     if (!unpack_) continue;
-    kernels_.unpack_codes(format_, args_.w.codes(first_panel + p) + begin * format_.code_step,
+    kernels_.unpack_codes(format_, CodesOf(first_panel + p, parts) + begin * format_.code_step,
                           count, parts.codes + p * kUnpackedBlockBytes,
                           panels_ * kUnpackedBlockBytes);
   }
@@ -163,10 +175,11 @@ void CpuBackend::QuantizedPlan::UnpackBlocks(int64_t first_panel, int64_t begin,
 
 // What to prefetch from a block of a tile on, or null.
 const uint8_t* CpuBackend::QuantizedPlan::NextCodes(int64_t first_panel, int64_t next_panel,
-                                                    int64_t tile, int64_t block) const {
+                                                    int64_t tile, int64_t block,
+                                                    const Parts& parts) const {
   if (passes_ == 1) {
     if (unpack_) return nullptr;
-    return args_.w.codes(first_panel) + block * format_.code_step + kPrefetchDistance;
+    return CodesOf(first_panel, parts) + block * format_.code_step + kPrefetchDistance;
   }
   const int64_t pass = first_panel % kPanelsAPair * tiles_.count + tile;
   const int64_t at = (pass * num_blocks_ + block) * spread_bytes_;
@@ -206,14 +219,15 @@ void CpuBackend::QuantizedPlan::MultiplyTile(int64_t first_panel, int64_t next_p
     kernels_.quantized_product(
         {.format = &format_,
          .panels = panels_,
-         .codes = unpack_ ? parts.codes : w.codes(first_panel) + begin * format_.code_step,
+         .codes = unpack_ ? parts.codes : CodesOf(first_panel, parts) + begin * format_.code_step,
          .codes_step = unpack_ ? panels_ * kUnpackedBlockBytes : format_.code_step,
          .packed = packed_,
-         .prefetch = NextCodes(first_panel, next_panel, tile, begin),
+         .prefetch = NextCodes(first_panel, next_panel, tile, begin, parts),
          .prefetch_bytes =
              static_cast<int>(passes_ == 1 ? kPanelsAPair * format_.code_bytes : spread_bytes_),
          .prefetch_step = passes_ == 1 ? format_.code_step : spread_bytes_,
-         .scales = panel_scales_ ? static_cast<const void*>(w.scales(first_panel)) : parts.scales,
+         .scales =
+             panel_scales_ ? static_cast<const void*>(ScalesOf(first_panel, parts)) : parts.scales,
          .panel_scales = panel_scales_,
          .scales_ahead = passes_ == 1,
          .x = records_ + tiles_.begin(tile) * num_blocks_ + begin * tokens,
@@ -230,21 +244,24 @@ void CpuBackend::QuantizedPlan::MultiplyTile(int64_t first_panel, int64_t next_p
             args_.result, out);
 }
 
-void CpuBackend::QuantizedPlan::RunItem(int64_t item, char* scratch) const {
+void CpuBackend::QuantizedPlan::RunItem(int64_t item, char* scratch, FirstError* error) const {
   const PanelMatrix& w = args_.w;
   ScratchLayout layout(scratch);
-  const Parts parts = LayOut(&layout);
+  Parts parts = LayOut(&layout);
   const int64_t first_pair = item * pairs_an_item_;
   const int64_t end_pair = std::min(first_pair + pairs_an_item_, w.num_pairs());
   // Most likely the other threads take the items up to there.
   const int64_t next_item = first_pair + pairs_an_item_ * threads_;
   for (int64_t pair = first_pair; pair < end_pair; ++pair) {
     if (!args_.Wants(pair * kPairRows)) continue;
+    const absl::StatusOr<PanelMatrix::Piece> there = w.Get(pair, parts.piece);
+    if (!there.ok()) return error->Add(pair, there.status());
+    parts.pair = *there;
     const int64_t next_pair = pair + 1 < end_pair ? pair + 1 : next_item;
     for (int64_t p = 0; p < kPanelsAPair; p += panels_) {
       const int64_t panel = pair * kPanelsAPair + p;
       if (panel * kPanelRows < w.rows()) {
-        Multiply(panel, next_pair < w.num_pairs() ? next_pair * kPanelsAPair : -1, parts);
+        Multiply(panel, w.has(next_pair) ? next_pair * kPanelsAPair : -1, parts);
       }
     }
   }
@@ -269,17 +286,18 @@ absl::Status CpuBackend::MultiplyQuantized(absl::Span<const ProductArguments> pr
     records += plan.record_bytes();
   }
   ASSIGN_OR_RETURN(char* scratch, workers_.Get(pool_.num_threads() * scratch_bytes));
+  FirstError error;
   auto run = [&](int64_t item, int worker) {
     const size_t plan =
         std::upper_bound(first_items.begin(), first_items.end(), item) - first_items.begin() - 1;
-    plans[plan].RunItem(item - first_items[plan], scratch + worker * scratch_bytes);
+    plans[plan].RunItem(item - first_items[plan], scratch + worker * scratch_bytes, &error);
   };
   if (bytes_read < kBytesWorthSharing) {
     for (int64_t item = 0; item < items; ++item) run(item, 0);
   } else {
     ForItems(items, run);
   }
-  return absl::OkStatus();
+  return error.status();
 }
 
 }  // namespace lm

@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
+#include <cstring>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/backend/cpu/transpose.h"
 #include "engine/backend/first_error.h"
 #include "engine/base/float16.h"
 #include "engine/base/status_macros.h"
+#include "engine/gguf/block_format.h"
 
 namespace lm {
 namespace {
@@ -74,7 +78,12 @@ absl::StatusOr<std::unique_ptr<PanelMatrix>> PanelMatrix::Adopt(DType dtype, int
   }
   std::unique_ptr<PanelMatrix> matrix(new PanelMatrix(dtype, rows, cols));
   matrix->buffer_ = std::move(packed);
+  matrix->pieces_ = matrix->num_pieces();
   return matrix;
+}
+
+PanelMatrix::~PanelMatrix() {
+  if (unsettled_ != nullptr) unsettled_->Remove(this);
 }
 
 absl::StatusOr<std::unique_ptr<PanelMatrix>> PanelMatrix::Pack(DType dtype, int64_t rows,
@@ -82,64 +91,120 @@ absl::StatusOr<std::unique_ptr<PanelMatrix>> PanelMatrix::Pack(DType dtype, int6
                                                                ThreadPool* pool, WeightArena* arena,
                                                                Scratch* scratch) {
   std::unique_ptr<PanelMatrix> matrix(new PanelMatrix(dtype, rows, cols));
-  const int64_t row_bytes = RowBytes(dtype, cols);
-  const bool quantised = Traits(dtype).quantised;
   ASSIGN_OR_RETURN(matrix->buffer_, arena->Allocate(PackedBytes(dtype, rows, cols)));
+  const int64_t pieces = matrix->num_pieces();
+  RETURN_IF_ERROR(matrix->PackPieces(0, pieces, read, /*keep=*/true, pool, scratch));
+  matrix->pieces_ = pieces;
+  return matrix;
+}
 
+absl::StatusOr<std::unique_ptr<PanelMatrix>> PanelMatrix::Open(
+    DType dtype, int64_t rows, int64_t cols, RowReader read, LastingRowReader lasting,
+    ThreadPool* pool, Scratch* scratch, std::shared_ptr<UnsettledMatrices> unsettled) {
+  std::unique_ptr<PanelMatrix> matrix(new PanelMatrix(dtype, rows, cols));
+  RETURN_IF_ERROR(matrix->PackPieces(0, matrix->num_pieces(), read, /*keep=*/false, pool, scratch));
+  matrix->lasting_ = std::move(lasting);
+  unsettled->Add(matrix.get());
+  matrix->unsettled_ = std::move(unsettled);
+  return matrix;
+}
+
+absl::Status PanelMatrix::PackMore(int64_t bytes, ThreadPool* pool, WeightArena* arena,
+                                   Scratch* scratch) {
+  assert(!is_whole());
+  if (buffer_.data() == nullptr) {
+    ASSIGN_OR_RETURN(buffer_, arena->Allocate(PackedBytes(dtype(), rows(), cols())));
+  }
+  const int64_t count = std::max<int64_t>(bytes / piece_bytes(), pool->num_threads());
+  const int64_t end = std::min(pieces_ + count, num_pieces());
+  RETURN_IF_ERROR(PackPieces(pieces_, end, lasting_, /*keep=*/true, pool, scratch));
+  pieces_ = end;
+  if (!is_whole()) return absl::OkStatus();
+  std::exchange(unsettled_, nullptr)->Remove(this);
+  lasting_ = nullptr;
+  return absl::OkStatus();
+}
+
+absl::Status PanelMatrix::PackPieces(int64_t begin, int64_t end, RowReader read, bool keep,
+                                     ThreadPool* pool, Scratch* scratch) {
   // Each worker has a buffer for what it reads, which stays from matrix to matrix: memory of its
   // own for each would be made page by page, anew.
   constexpr int64_t kItemsAThread = 4;
-  const int64_t piece_rows = quantised ? kPairRows : kStripRows;
-  const int64_t pieces = (rows + piece_rows - 1) / piece_rows;
+  const int64_t pieces = end - begin;
   const int64_t items = std::min<int64_t>(pieces, kItemsAThread * pool->num_threads());
   const int64_t workers = std::min<int64_t>(items, pool->num_threads());
-  const int64_t buffer_bytes = (piece_rows * row_bytes + 63) / 64 * 64;
+  const int64_t buffer_bytes = (piece_rows() * RowBytes(dtype(), cols()) + 63) / 64 * 64;
   ASSIGN_OR_RETURN(char* const buffers, scratch->Get(workers * buffer_bytes));
   FirstError error;
   std::atomic<int64_t> next{0};
   pool->ParallelFor(workers, [&](int64_t worker) {
     char* const blocks = buffers + worker * buffer_bytes;
     for (int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < items;) {
-      const int64_t begin = pieces * item / items * piece_rows;
-      const int64_t end = std::min(pieces * (item + 1) / items * piece_rows, rows);
-      for (int64_t first = begin; first < end && !error.Precedes(first); first += piece_rows) {
-        const int64_t count = std::min(piece_rows, end - first);
-        if (absl::Status status = read(first, count, blocks); !status.ok()) {
+      const int64_t last = begin + pieces * (item + 1) / items;
+      for (int64_t piece = begin + pieces * item / items; piece < last; ++piece) {
+        const int64_t first = piece * piece_rows();
+        if (error.Precedes(first)) break;
+        if (absl::Status status = read(first, RowsOf(piece), blocks); !status.ok()) {
           error.Add(first, std::move(status));
           break;
         }
-        matrix->PackRows(first, count, blocks);
+        if (keep) LayOut(RowsOf(piece), blocks, InMemory(piece));
       }
     }
   });
-  RETURN_IF_ERROR(error.status());
-  return matrix;
+  return error.status();
 }
 
-void PanelMatrix::PackRows(int64_t first, int64_t count, const char* blocks) {
-  const int64_t row_bytes = RowBytes(dtype(), cols());
+PanelMatrix::Piece PanelMatrix::InMemory(int64_t piece) const {
+  if (format_ != nullptr) return {codes(piece * kPanelsAPair), scales(piece * kPanelsAPair)};
+  return {reinterpret_cast<const uint8_t*>(strip(piece, 0)), nullptr};
+}
+
+int64_t PanelMatrix::piece_scratch_bytes() const {
+  return is_whole() ? 0 : piece_bytes() + piece_rows() * RowBytes(dtype(), cols());
+}
+
+absl::StatusOr<PanelMatrix::Piece> PanelMatrix::Get(int64_t piece, char* scratch) const {
+  if (has(piece)) return InMemory(piece);
+  char* const blocks = scratch + piece_bytes();
+  RETURN_IF_ERROR(lasting_(piece * piece_rows(), RowsOf(piece), blocks));
+  std::memset(scratch, 0, piece_bytes());
+  const auto* const begin = reinterpret_cast<const uint8_t*>(scratch);
+  const Piece laid_out = {begin, begin + pair_code_bytes_};
+  LayOut(RowsOf(piece), blocks, laid_out);
+  return laid_out;
+}
+
+void PanelMatrix::LayOut(int64_t count, const char* blocks, Piece to) const {
+  auto* const codes = const_cast<uint8_t*>(to.codes);
+  auto* const scales = const_cast<uint8_t*>(to.scales);
   if (format_ != nullptr) {
+    const int64_t row_bytes = RowBytes(dtype(), cols());
     for (int64_t row = 0; row < count; row += kPanelRows) {
-      const int64_t panel = (first + row) / kPanelRows;
+      const int64_t panel = row / kPanelRows;
       PackPanel(*format_, blocks + row * row_bytes, std::min<int64_t>(kPanelRows, count - row),
-                cols(), const_cast<uint8_t*>(codes(panel)), const_cast<uint8_t*>(scales(panel)));
+                cols(), codes + panel * format_->code_bytes,
+                scales + panel * format_->group_scale_bytes);
     }
-    return;
-  }
-  char* to = const_cast<char*>(strip(first / kStripRows, 0));
-  if (dtype() == DType::kF32) {
-    PackFloats<uint32_t>(blocks, count, cols(), to);
+  } else if (dtype() == DType::kF32) {
+    PackFloats<uint32_t>(blocks, count, cols(), reinterpret_cast<char*>(codes));
   } else {
-    PackFloats<uint16_t>(blocks, count, cols(), to);
+    PackFloats<uint16_t>(blocks, count, cols(), reinterpret_cast<char*>(codes));
   }
 }
 
-void PanelMatrix::ReadRow(int64_t row, float* out) const {
+absl::Status PanelMatrix::ReadRow(int64_t row, float* out) const {
+  if (!has(row / piece_rows())) {
+    std::vector<char> blocks(RowBytes(dtype(), cols()));
+    RETURN_IF_ERROR(lasting_(row, 1, blocks.data()));
+    DequantizeRow(dtype(), blocks.data(), cols(), out);
+    return absl::OkStatus();
+  }
   if (format_ != nullptr) {
     int64_t panel = row / kPanelRows;
     int lane = static_cast<int>(row % kPanelRows);
     ReadPanelRow(*format_, codes(panel), scales(panel), lane, cols(), out);
-    return;
+    return absl::OkStatus();
   }
   const char* data = strip(row / kStripRows, 0);
   const float* floats = reinterpret_cast<const float*>(data) + row % kStripRows;
@@ -156,6 +221,7 @@ void PanelMatrix::ReadRow(int64_t row, float* out) const {
         out[k] = Bf16ToFloat(halves[k * kStripRows]);
     }
   }
+  return absl::OkStatus();
 }
 
 }  // namespace lm

@@ -2,6 +2,8 @@
 #ifndef LM_ENGINE_BACKEND_CPU_PANEL_MATRIX_H_
 #define LM_ENGINE_BACKEND_CPU_PANEL_MATRIX_H_
 
+#include <algorithm>
+#include <deque>
 #include <memory>
 
 #include "engine/backend/backend.h"
@@ -15,9 +17,31 @@ namespace lm {
 inline constexpr int kStripRows = 4 * kPanelRows;
 inline constexpr int kPairRows = kPanelsAPair * kPanelRows;
 
+class PanelMatrix;
+
+// The matrices that are not whole yet, in the order in which they were loaded. One thread at a
+// time.
+class UnsettledMatrices {
+ public:
+  void Add(PanelMatrix* matrix) { matrices_.push_back(matrix); }
+  void Remove(PanelMatrix* matrix) {
+    if (first() == matrix) return matrices_.pop_front();  // nearly always
+    std::erase(matrices_, matrix);
+  }
+  PanelMatrix* first() const { return matrices_.empty() ? nullptr : matrices_.front(); }
+
+ private:
+  std::deque<PanelMatrix*> matrices_;
+};
+
 // Float weights: strips of 64 rows, [strip][k][64], in their own type. Block weights: panels of 16
 // rows in pairs (panel_format.h), all pairs' codes, then all pairs' scales. Rows beyond rows() are
 // zeros.
+//
+// A strip or a pair is a piece. Of a matrix whose rows last the first pieces may be in memory and
+// the others be read, and laid out, by each product: from the page cache that takes some three
+// times as long as to read them as they lie here, and nothing beside memory that is touched for the
+// first time.
 class PanelMatrix : public WeightMatrix {
  public:
   // The pool's threads read and pack a few rows at a time, so that what was read is still in their
@@ -26,23 +50,48 @@ class PanelMatrix : public WeightMatrix {
                                                            RowReader read, ThreadPool* pool,
                                                            WeightArena* arena, Scratch* scratch);
 
+  // Of rows that last: reads all, and keeps none. `unsettled` has it until it is whole.
+  static absl::StatusOr<std::unique_ptr<PanelMatrix>> Open(
+      DType dtype, int64_t rows, int64_t cols, RowReader read, LastingRowReader lasting,
+      ThreadPool* pool, Scratch* scratch, std::shared_ptr<UnsettledMatrices> unsettled);
+
   // A matrix that Pack laid out. InvalidArgument for another number of bytes.
   static absl::StatusOr<std::unique_ptr<PanelMatrix>> Adopt(DType dtype, int64_t rows, int64_t cols,
                                                             Buffer packed);
+  ~PanelMatrix() override;
 
   // What Pack allocates.
   static int64_t PackedBytes(DType dtype, int64_t rows, int64_t cols);
 
-  size_t bytes() const override { return buffer_.bytes(); }
+  size_t bytes() const override { return PackedBytes(dtype(), rows(), cols()); }
+  // REQUIRES: is_whole().
   absl::Span<const char> packed() const override { return buffer_.chars(); }
-  // REQUIRES: float weights.
+
+  int64_t piece_rows() const { return format_ != nullptr ? kPairRows : kStripRows; }
+  int64_t num_pieces() const { return (rows() + piece_rows() - 1) / piece_rows(); }
+  bool has(int64_t piece) const { return piece < pieces_; }
+  bool is_whole() const { return has(num_pieces() - 1); }
+
+  // Where a piece is: a strip, or a pair's codes and scales.
+  struct Piece {
+    const uint8_t* codes;
+    const uint8_t* scales;
+  };
+  // In memory, or else read into `scratch`, of piece_scratch_bytes(), and laid out there.
+  absl::StatusOr<Piece> Get(int64_t piece, char* scratch) const;
+  int64_t piece_scratch_bytes() const;  // 0: all are in memory
+
+  // Lays out the next pieces in memory, about so many bytes.
+  absl::Status PackMore(int64_t bytes, ThreadPool* pool, WeightArena* arena, Scratch* scratch);
+
+  // REQUIRES: float weights; where they are read, the piece is in memory.
   int64_t num_strips() const { return (rows() + kStripRows - 1) / kStripRows; }
   // Strip i from step k on.
   const char* strip(int64_t i, int64_t k) const {
     return buffer_.chars().data() + RowBytes(dtype(), (i * cols() + k) * kStripRows);
   }
 
-  // REQUIRES: block weights.
+  // REQUIRES: block weights; likewise.
   const PanelFormat& format() const { return *format_; }
   int64_t num_pairs() const { return (rows() + kPairRows - 1) / kPairRows; }
   int64_t pair_bytes() const { return pair_code_bytes_ + pair_scale_bytes_; }
@@ -59,19 +108,29 @@ class PanelMatrix : public WeightMatrix {
   }
 
   // Row `row` as F32.
-  void ReadRow(int64_t row, float* out) const;
+  absl::Status ReadRow(int64_t row, float* out) const;
 
  private:
   PanelMatrix(DType dtype, int64_t rows, int64_t cols);
 
-  // Lays out the rows [first, first + count), a run of whole strips or pairs, or of their
-  // beginning.
-  void PackRows(int64_t first, int64_t count, const char* blocks);
+  Piece InMemory(int64_t piece) const;
+  int64_t piece_bytes() const { return PackedBytes(dtype(), piece_rows(), cols()); }
+  int64_t RowsOf(int64_t piece) const {
+    return std::min(piece_rows(), rows() - piece * piece_rows());
+  }
+  // Lays out the pieces [begin, end), each of which `read` reads; with `keep` false, only reads.
+  absl::Status PackPieces(int64_t begin, int64_t end, RowReader read, bool keep, ThreadPool* pool,
+                          Scratch* scratch);
+  // Lays out a piece's first `count` rows. REQUIRES: zeros at `to`.
+  void LayOut(int64_t count, const char* blocks, Piece to) const;
 
   Buffer buffer_;
   const PanelFormat* format_ = nullptr;
   int64_t pair_code_bytes_ = 0;
   int64_t pair_scale_bytes_ = 0;
+  int64_t pieces_ = 0;        // in memory
+  LastingRowReader lasting_;  // of the others
+  std::shared_ptr<UnsettledMatrices> unsettled_;
 };
 
 }  // namespace lm

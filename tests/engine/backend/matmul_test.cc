@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <cmath>
+#include <cstring>
 
 #include "tests/engine/backend/backend_fixture.h"
 
@@ -54,6 +56,87 @@ TEST_P(MatMulTest, EveryTypeMatchesReference) {
       auto got = Multiply(backend(), *Load(backend(), dtype, n, k, blocks), x, bias_or_none, round);
       ExpectProduct(*backend(), dtype, wanted, got);
     }
+  }
+}
+
+// As soon as they are loaded, with some of them laid out, and with all.
+TEST_P(MatMulTest, LastingMatricesHaveTheirBitsAtAnyTime) {
+  Random random(12);
+  for (DType dtype : WeightTypes()) {
+    SCOPED_TRACE(std::string(Traits(dtype).name));
+    // So many bytes are laid out in two turns; a device has them laid out at once.
+    const bool on_host = backend()->uses_host_memory();
+    const bool by_turns = on_host && (dtype == DType::kQ8_0 || dtype == DType::kF16);
+    const int64_t k = on_host ? 1024 : 256;
+    const int64_t n = by_turns ? (3 << 20) / RowBytes(dtype, k) + 13 : on_host ? 141 : 35;
+    const Buffer blocks = RandomWeights(dtype, n, k, &random);
+    const int64_t row_bytes = RowBytes(dtype, k);
+    std::atomic<int64_t> reads{0};
+    auto read = [&](int64_t first, int64_t count, char* to) {
+      reads += count;
+      std::memcpy(to, blocks.chars().data() + first * row_bytes, count * row_bytes);
+      return absl::OkStatus();
+    };
+    const auto wanted = Load(backend(), dtype, n, k, blocks);
+    const auto w = backend()->LoadLastingMatrix(dtype, n, k, read, read).value();
+    EXPECT_EQ(reads, n);
+    EXPECT_EQ(w->bytes(), wanted->bytes());
+    const Matrix one = random.Normals(1, k);
+    const Matrix some = random.Normals(Traits(dtype).quantised || !on_host ? 9 : 130, k);
+    const std::vector<int32_t> tokens = {0, static_cast<int32_t>(n - 1), 17};
+    StepTables tables;
+    tables.Append(tokens.data(), 3, 0);
+    ASSERT_TRUE(backend()->BeginStep(&tables).ok());
+    auto expect_same = [&] {
+      ExpectSameBits(Multiply(backend(), *wanted, one), Multiply(backend(), *w, one));
+      ExpectSameBits(Multiply(backend(), *wanted, some), Multiply(backend(), *w, some));
+      DeviceMatrix rows(backend(), 3, k), wanted_rows(backend(), 3, k);
+      ASSERT_TRUE(backend()->Embed(*wanted, 1, wanted_rows.tensor()).ok());
+      ASSERT_TRUE(backend()->Embed(*w, 1, rows.tensor()).ok());
+      ExpectSameBits(wanted_rows.Download(), rows.Download());
+    };
+    expect_same();
+    if (backend()->Settle(absl::ZeroDuration()).value()) {
+      EXPECT_TRUE(by_turns);
+      expect_same();
+      EXPECT_FALSE(backend()->Settle(absl::InfiniteDuration()).value());
+    }
+    const int64_t before = reads;
+    expect_same();
+    EXPECT_EQ(reads, before);
+  }
+}
+
+TEST_P(MatMulTest, WhatALastingMatrixCannotReadIsAnError) {
+  Random random(13);
+  for (const DType dtype : {DType::kQ8_0, DType::kF16}) {
+    const Buffer blocks = RandomWeights(dtype, 200, 64, &random);
+    const int64_t row_bytes = RowBytes(dtype, 64);
+    bool gone = false;
+    auto read = [&](int64_t first, int64_t count, char* to) {
+      if (gone && first <= 150 && 150 < first + count)
+        return absl::DataLossError("row 150 is gone");
+      std::memcpy(to, blocks.chars().data() + first * row_bytes, count * row_bytes);
+      return absl::OkStatus();
+    };
+    auto w = backend()->LoadLastingMatrix(dtype, 200, 64, read, read).value();
+    gone = true;
+    const absl::StatusOr<bool> lays_out_later = backend()->Settle(absl::ZeroDuration());
+    if (lays_out_later.ok()) continue;  // it was laid out at once
+    EXPECT_EQ(lays_out_later.status().message(), "row 150 is gone");
+    for (const int64_t t : {1, 130}) {
+      DeviceMatrix x(backend(), random.Normals(t, 64)), out(backend(), t, 200);
+      const absl::Status status = backend()->MatMul(*w, x.tensor(), {}, out.tensor());
+      EXPECT_EQ(status.message(), "row 150 is gone") << t;
+    }
+    const int32_t token = 150;
+    StepTables tables;
+    tables.Append(&token, 1, 0);
+    ASSERT_TRUE(backend()->BeginStep(&tables).ok());
+    DeviceMatrix row(backend(), 1, 64);
+    EXPECT_EQ(backend()->Embed(*w, 1, row.tensor()).message(), "row 150 is gone");
+    w = nullptr;
+    EXPECT_FALSE(backend()->Settle(absl::ZeroDuration()).value());  // of nothing
   }
 }
 

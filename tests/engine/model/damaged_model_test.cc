@@ -2,9 +2,12 @@
 // run; they never crash, hang, or take memory without end.
 //
 //   LM_DAMAGED_FILES=2000 model_test --gtest_filter='Damaged*'      # 25 of each family otherwise
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -100,6 +103,44 @@ TEST_P(DamagedModelTest, IsRefusedOrRuns) {
   }
   EXPECT_GT(refused, 0);
   EXPECT_LT(refused, NumFiles());
+}
+
+// While its weights are still read for every step.
+TEST(ChangedModelTest, AFileThatIsWrittenOverOrCutIsAnErrorThatNamesIt) {
+  const std::string path = absl::StrCat(testing::TempDir(), "/changed-", getpid(), ".gguf");
+  for (const bool cut : {false, true}) {
+    SCOPED_TRACE(cut);
+    std::filesystem::copy_file(absl::StrCat(LM_TESTDATA, "/models/llama-q8_0.gguf"), path,
+                               std::filesystem::copy_options::overwrite_existing);
+    auto model =
+        Model::Load(path, {.threads = 1, .kv_bytes = 1 << 24, .least_unsettled = 0}).value();
+    LanguageModel& language_model = model->language_model();
+    TestSequence sequence = MakeSequence({5, 17, 3, 200, 41}, 0);
+    Feed(language_model, {&sequence}, {3});
+    if (cut) {
+      std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+    } else {
+      std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(-100, std::ios::end);
+      file.write("?", 1);
+    }
+    ModelStep step;
+    step.tables.blocks.resize(1);
+    const int32_t token = 7;
+    step.tables.Append(&token, 1, 0);
+    step.tables.blocks[0] = {0};
+    StepResults results;
+    absl::Status status = language_model.Launch(std::move(step));
+    const std::atomic<bool> never{false};
+    if (status.ok()) status = language_model.Await(never, &results);
+    for (const absl::Status& error :
+         {status, language_model.Settle(absl::InfiniteDuration()).status()}) {
+      EXPECT_TRUE(absl::IsDataLoss(error)) << error;
+      EXPECT_THAT(std::string(error.message()), testing::HasSubstr(path));
+      EXPECT_THAT(std::string(error.message()), testing::HasSubstr("tensor '"));
+    }
+  }
+  std::filesystem::remove(path);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, DamagedModelTest,
