@@ -45,7 +45,7 @@ struct ModelOptions {
   std::optional<PoolingType> pooling = {};  // in the place of what the file says
   // Bytes of a file, from which on its weights are laid out beside the first steps (Settle); no
   // key.
-  int64_t least_unsettled = int64_t{64} << 20;
+  int64_t least_unsettled = int64_t{256} << 20;
   std::string chat_template = {};  // likewise: Jinja, or the path of a file of it; "": the file's
 
   bool operator==(const ModelOptions&) const = default;
