@@ -84,6 +84,7 @@ class PosixFile final : public RandomAccessFile {
   void WillRead(uint64_t offset, uint64_t bytes) const override {
     posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
   }
+  bool lasts() const override { return true; }
   absl::Status CheckUnchanged() const override {
     struct stat info;
     if (fstat(fd_, &info) != 0) return FileError(errno, path_);

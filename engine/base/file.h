@@ -47,7 +47,11 @@ class RandomAccessFile {
   // wait for them.
   virtual void WillRead(uint64_t /*offset*/, uint64_t /*bytes*/) const {}
 
+  // Whether it may be read again and again, and CheckUnchanged tells what became of it: by its size
+  // and time, which a write through a shared mapping may leave as they are.
+  virtual bool lasts() const { return false; }
   // FailedPrecondition, naming the path, where it has been written or cut since it was opened.
+  // REQUIRES: lasts().
   virtual absl::Status CheckUnchanged() const { return absl::OkStatus(); }
 
   virtual const std::string& path() const = 0;

@@ -112,10 +112,11 @@ void PrefixStore::Look() {
     for (const auto& [path, entry] : entries_) known.insert(path);
     for (const std::string& path : refused_) known.insert(path);
   }
-  absl::Cleanup looked = [this] {
+  bool found_all = false;
+  absl::Cleanup looked = [this, &found_all] {
     absl::MutexLock lock(&mutex_);
     looking_ = false;
-    looked_ = absl::Now();
+    if (found_all) looked_ = absl::Now();
   };
   // Without the lock: others need not wait for the disk.
   HashSet<std::string> there;
@@ -135,6 +136,7 @@ void PrefixStore::Look() {
     found.back()->file =
         std::make_shared<StoredFile>(StoredFile{.path = path, .head = *std::move(head)});
   }
+  found_all = true;
   for (const auto& [path, status] : refused) {
     if (absl::IsDataLoss(status)) unlink(path.c_str());
   }

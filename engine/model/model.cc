@@ -59,6 +59,7 @@ ModelCost CostOf(const ModelSpec& spec, const Weights& weights, const CacheShape
     cost.body_parameters -= (experts.count - experts.router.chosen) * spec.hidden *
                             (feed_forward.InputCols(experts.width) + experts.width);
   }
+  cost.state_bytes = cache.state_bytes;
   for (ModelCost::Attention& attention : cost.attention) {
     for (const CacheClass& c : cache.classes) {
       if (c.window == attention.window) attention.bytes = c.block_bytes / kKvBlockTokens;

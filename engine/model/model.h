@@ -28,6 +28,7 @@ struct ModelCost {
   int64_t body_bytes = 0;       // that one pass over them reads
   int64_t head_parameters = 0;  // for every token whose logits are wanted
   int64_t head_bytes = 0;
+  int64_t state_bytes = 0;      // that a step reads for each sequence
   bool integers = true;  // quantised weights, multiplied as int8; else in F32
 
   // In attention, of layers with one window.

@@ -340,9 +340,10 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> WeightLoader::LoadStack(
   auto read = [&](int64_t first, int64_t count, char* to) {
     return ReadRows(stack, first, count, to, &read_ahead_);
   };
-  const bool lasts = lasting_ && std::all_of(stack.begin(), stack.end(), [](const Rows& rows) {
-                       return rows.info->form == StoredForm::kPlain;
-                     });
+  const bool lasts =
+      lasting_ && std::all_of(stack.begin(), stack.end(), [this](const Rows& rows) {
+        return rows.info->form == StoredForm::kPlain && gguf_.FileOf(*rows.info)->lasts();
+      });
   if (cache_ == nullptr && lasts) {
     std::vector<LastingRows::Part> parts;
     for (const auto& [info, first, count] : stack) {

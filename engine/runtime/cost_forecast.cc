@@ -94,14 +94,21 @@ CostForecast Forecast(const PlannedWork& work, const EngineStats& stats, const M
   const double together = static_cast<double>(
       std::max<int64_t>(1, std::min<int64_t>(work.answers, work.max_sequences)));
   const double steps = answer_tokens / together;
-  const double part = answer_tokens / std::max(1.0, static_cast<double>(work.most_answer_tokens));
+  // Of what the longest answers would see, half the square of their length is their own tokens.
+  const double most = std::max(1.0, static_cast<double>(work.most_answer_tokens));
+  const double part = answer_tokens / most;
+  const double own = 0.5 * most * most / std::max(1.0, static_cast<double>(work.answers));
+  const auto seen = [own, part](double positions) {
+    return std::max(positions - own, 0.0) * part + std::min(positions, own) * part * part;
+  };
   const Work planned = {
       .operations =
           2.0 * static_cast<double>(cost.body_parameters + cost.head_parameters) * answer_tokens,
       .bytes =
           static_cast<double>(cost.body_bytes + cost.head_bytes) * steps +
-          bounds.Seen(answer_tokens, work.most_answer_reads * part, &ModelCost::Attention::bytes),
-      .positions = work.most_answer_positions * part};
+          static_cast<double>(cost.state_bytes) * answer_tokens +
+          bounds.Seen(answer_tokens, seen(work.most_answer_reads), &ModelCost::Attention::bytes),
+      .positions = seen(work.most_answer_positions)};
   if (bounds.known()) {
     double share = kAssumedShare;
     if (decode_tells) {

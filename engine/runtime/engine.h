@@ -213,6 +213,7 @@ class Engine {
   bool look_for_abandoned_ = false;
   bool only_loads_ = false;                          // nothing can go on before one is done
   bool unsettled_ = true;                            // the model may have weights to lay out
+  absl::Time settle_again_ = absl::InfinitePast();   // not before: there was no memory for it
   absl::Duration step_took_ = absl::ZeroDuration();  // the last one, until Settle
   PrefixSightings sightings_;
   uint64_t cancels_seen_ = 0;

@@ -74,6 +74,8 @@ bool Engine::WaitForWork() {
   };
   if (scheduler_ != nullptr && scheduler_->idle() && !unsettled_) {
     mutex_.Await(absl::Condition(&has_work));
+  } else if (scheduler_ != nullptr && scheduler_->idle()) {
+    mutex_.AwaitWithDeadline(absl::Condition(&has_work), settle_again_);
   } else if (only_loads_) {  // those that wait may be abandoned meanwhile
     mutex_.AwaitWithTimeout(absl::Condition(&has_work), absl::Milliseconds(20));
   }
@@ -175,7 +177,11 @@ void Engine::Step() {
 // something else to do.
 void Engine::Settle() {
   constexpr absl::Duration kAtOnce = absl::Milliseconds(5);
-  const absl::Time end = absl::Now() + std::exchange(step_took_, absl::ZeroDuration());
+  constexpr absl::Duration kWithoutMemory = absl::Seconds(1);
+  const absl::Time start = absl::Now();
+  const absl::Time end = start + std::exchange(step_took_, absl::ZeroDuration());
+  const bool idle = scheduler_->idle() || only_loads_;
+  if (start < settle_again_ || (!idle && start >= end)) return;
   auto others = [this] {
     absl::MutexLock lock(&mutex_);
     return stopping_ || loaded_ || !incoming_.empty() || !inspections_.empty() ||
@@ -186,10 +192,17 @@ void Engine::Settle() {
     if (more.ok() && !*more && model_->draft() != nullptr) {
       more = model_->draft()->language_model().Settle(kAtOnce);
     }
-    // Without memory for it all goes on as before.
-    unsettled_ = more.value_or(false);
-    if (IsLoss(more.status())) LoseModel(more.status());
-    if (others() || (!scheduler_->idle() && absl::Now() >= end)) return;
+    if (IsLoss(more.status())) {
+      unsettled_ = false;
+      LoseModel(more.status());
+      return Deliver();
+    }
+    if (!more.ok()) {  // until then all goes on as before
+      settle_again_ = absl::Now() + kWithoutMemory;
+      return;
+    }
+    unsettled_ = *more;
+    if (others() || (!idle && absl::Now() >= end)) return;
   }
 }
 

@@ -81,7 +81,7 @@ void Engine::MakeRoomForStored() {
     const int64_t count = blocks[c] == 0 ? 0 : blocks[c] + blocks[c] / kOthers + 1;
     for (int32_t i = 0; i < std::min<int64_t>(count, classes[c].num_blocks); ++i) {
       bytes_left -= classes[c].block_bytes;
-      if (bytes_left < 0) return;
+      if (bytes_left < 0 || cancellation_->stopped()) return;
       CommitHost(model.BlockMemory(static_cast<int32_t>(c), i));
     }
   }

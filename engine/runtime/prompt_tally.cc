@@ -180,8 +180,10 @@ PromptTally::Totals PromptTally::Count(const Part& part) {
       return static_cast<double>(common) * prompt.max_tokens;
     };
     totals.most_answer_positions += prompt.answers * seen;
-    totals.most_answer_reads +=
-        prompt.answers * seen - shared_of(shared) - static_cast<double>(again) * shared_of(length);
+    // A step reads once what its rows share; so the first of as many as decode together reads all.
+    const bool first = totals.answers % kMostSequences == 0;
+    totals.most_answer_reads += prompt.answers * seen - shared_of(first ? 0 : shared) -
+                                static_cast<double>(again) * shared_of(length);
     const int64_t answers = prompt.max_tokens > 0 ? prompt.answers : 0;
     totals.answers += answers;
     if (prompt.free) {

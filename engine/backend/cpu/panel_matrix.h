@@ -39,7 +39,7 @@ class UnsettledMatrices {
 // zeros.
 //
 // A strip or a pair is a piece. Of a matrix whose rows last the first pieces may be in memory and
-// the others be read, and laid out, by each product: from the page cache that takes some three
+// the others be read, and laid out, by each product: from the page cache that takes some four
 // times as long as to read them as they lie here, and nothing beside memory that is touched for the
 // first time.
 class PanelMatrix : public WeightMatrix {

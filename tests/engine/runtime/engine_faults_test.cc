@@ -2,6 +2,7 @@
 // and goes on for the others.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <random>
 #include <thread>
 
@@ -58,6 +59,33 @@ TEST_F(EngineFaultsTest, CancelEndsAForwardPassThatNobodyWaitsFor) {
   EXPECT_EQ(script_->cancelled_forwards, 1);
   EXPECT_EQ(engine_->Stats().kv_blocks_free, engine_->Stats().kv_blocks_total);
   EXPECT_EQ(engine_->Stats().failed, 2);
+}
+
+TEST_F(EngineFaultsTest, WhoWaitsIsToldWhatIsWrongWithWeightsThatAreLaidOut) {
+  script_->settle = [this]() -> absl::StatusOr<bool> {
+    if (script_->forwards < 5) return true;
+    return absl::DataLossError("the file was changed");
+  };
+  Start();
+  const auto request = Submit(Long());
+  ASSERT_TRUE(request->WaitFor(absl::Seconds(10)));
+  EXPECT_EQ(Await(request).status.message(), "the file was changed");
+  const auto next = engine_->Submit(Long());
+  EXPECT_TRUE(absl::IsUnavailable(next.status())) << next.status();
+}
+
+TEST_F(EngineFaultsTest, WithoutMemoryToLayWeightsOutItGoesOnAndTriesAgain) {
+  std::atomic<int> tries{0};
+  script_->settle = [&tries]() -> absl::StatusOr<bool> {
+    if (++tries < 2) return absl::ResourceExhaustedError("no memory");
+    return false;
+  };
+  Start();
+  ExpectHealthy();
+  for (int i = 0; i < 500 && tries < 2; ++i) absl::SleepFor(absl::Milliseconds(10));
+  EXPECT_EQ(tries, 2);
+  ExpectHealthy();
+  EXPECT_EQ(tries, 2);
 }
 
 TEST_F(EngineFaultsTest, CancelDoesNotDisturbANeighbour) {

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -51,6 +52,7 @@ struct Script {
   int32_t error_token = -1;          // a batch that holds it fails
   std::atomic<int> block_errors{0};  // so many block operations to come fail
   std::atomic<int> throw_in{0};      // counts down; Forward throws bad_alloc when it comes to 0
+  std::function<absl::StatusOr<bool>()> settle = [] { return false; };
 
   // Contexts that begin with `prompt` go on with these tokens, then with kImEnd.
   std::vector<std::pair<std::vector<int32_t>, std::vector<int32_t>>> says;
@@ -95,6 +97,7 @@ class ScriptedModel : public LanguageModel {
   const CacheShape& cache() const override { return cache_; }
   absl::Status Launch(ModelStep step) override;
   absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override;
+  absl::StatusOr<bool> Settle(absl::Duration /*time*/) override { return script_->settle(); }
   absl::Span<char> BlockMemory(int32_t cache_class, int32_t block) override;
   absl::Span<char> StateMemory(int32_t slot) override;
   // The state itself; its scores are the state backwards.
