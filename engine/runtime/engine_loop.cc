@@ -178,6 +178,7 @@ void Engine::Step() {
 void Engine::Settle() {
   constexpr absl::Duration kAtOnce = absl::Milliseconds(5);
   constexpr absl::Duration kWithoutMemory = absl::Seconds(1);
+  if (!unsettled_) return;
   const absl::Time start = absl::Now();
   const absl::Time end = start + std::exchange(step_took_, absl::ZeroDuration());
   const bool idle = scheduler_->idle() || only_loads_;

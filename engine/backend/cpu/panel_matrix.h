@@ -39,9 +39,9 @@ class UnsettledMatrices {
 // zeros.
 //
 // A strip or a pair is a piece. Of a matrix whose rows last the first pieces may be in memory and
-// the others be read, and laid out, by each product: from the page cache that takes some four
-// times as long as to read them as they lie here, and nothing beside memory that is touched for the
-// first time.
+// the others be read, and laid out, by each product: from the page cache that takes some four times
+// as long as to multiply by them as they lie here, but far less than memory that is touched for the
+// first time, which they would lie in.
 class PanelMatrix : public WeightMatrix {
  public:
   // The pool's threads read and pack a few rows at a time, so that what was read is still in their

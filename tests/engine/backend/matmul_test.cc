@@ -114,8 +114,9 @@ TEST_P(MatMulTest, WhatALastingMatrixCannotReadIsAnError) {
     const int64_t row_bytes = RowBytes(dtype, 64);
     bool gone = false;
     auto read = [&](int64_t first, int64_t count, char* to) {
-      if (gone && first <= 150 && 150 < first + count)
+      if (gone && first <= 150 && 150 < first + count) {
         return absl::DataLossError("row 150 is gone");
+      }
       std::memcpy(to, blocks.chars().data() + first * row_bytes, count * row_bytes);
       return absl::OkStatus();
     };

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -101,6 +102,27 @@ TEST(FileTest, AFileThatShrinksIsAnErrorWithTheOffset) {
   absl::Status status = (*file)->Read(0, absl::MakeSpan(out));
   EXPECT_TRUE(absl::IsOutOfRange(status));
   EXPECT_NE(status.message().find("offset 5"), absl::string_view::npos) << status;
+}
+
+TEST(FileTest, TellsThatItWasWrittenOrCut) {
+  const std::string path = WriteTemp("0123456789");
+  const auto file = OpenFile(path).value();
+  ASSERT_TRUE(file->lasts());
+  char out[4];
+  ASSERT_TRUE(file->Read(3, absl::MakeSpan(out)).ok());
+  EXPECT_TRUE(file->CheckUnchanged().ok());
+  // As many bytes, at another time.
+  const struct timespec earlier[2] = {{1000, 0}, {1000, 5}};
+  ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), earlier, 0), 0);
+  const absl::Status written = file->CheckUnchanged();
+  EXPECT_TRUE(absl::IsFailedPrecondition(written)) << written;
+  EXPECT_NE(written.message().find(path), absl::string_view::npos) << written;
+  // Fewer, at the same.
+  const auto again = OpenFile(path).value();
+  EXPECT_TRUE(again->CheckUnchanged().ok());
+  ASSERT_EQ(truncate(path.c_str(), 5), 0);
+  ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), earlier, 0), 0);
+  EXPECT_TRUE(absl::IsFailedPrecondition(again->CheckUnchanged()));
 }
 
 TEST(FileTest, RefusesWhatIsNotAFile) {

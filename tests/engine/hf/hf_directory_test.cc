@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/hf/hf_tokenizer.h"
+#include "engine/hf/row_file.h"
 #include "gtest/gtest.h"
 #include "tests/engine/hf/hf_folder.h"
 
@@ -33,6 +34,12 @@ TEST(HfDirectoryTest, ACancelledOneIsNotReadToItsEnd) {
   EXPECT_TRUE(absl::IsNotFound(OpenModelFile(folder.path(), &cancel).status()));
   cancel = true;
   EXPECT_TRUE(absl::IsCancelled(OpenModelFile(folder.path(), &cancel).status()));
+}
+
+// Nothing would tell that one of its files was written over, and its rows may be made anew for each
+// read.
+TEST(HfDirectoryTest, ItsWeightsAreNotReadLater) {
+  EXPECT_FALSE(MakeRowFile("model", Metadata(), {})->lasts());
 }
 
 TEST(HfTokenizerTest, WhatIsNeverSaidStandsBesideTheEnds) {

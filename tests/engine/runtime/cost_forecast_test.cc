@@ -67,6 +67,31 @@ TEST(CostForecastTest, DecodedTokensReadWhatTheySee) {
               1e-9);
 }
 
+TEST(CostForecastTest, DecodedTokensReadTheirStates) {
+  ModelCost model = kModel;
+  model.state_bytes = 30'000'000;
+  const PlannedWork work = {.answers = 4, .most_answer_tokens = 40};
+  EXPECT_NEAR(absl::ToDoubleSeconds(Forecast(work, {}, model, kMachine).decode.value()),
+              (10 * 0.1 + 40 * 0.03) / 0.4, 1e-9);
+}
+
+// A prompt of 1,000 tokens, whose answer could have 100 and will have 10.
+TEST(CostForecastTest, ShorterAnswersSeeLessOfThemselves) {
+  ModelCost model = kModel;
+  model.attention = {{.window = 0, .operations = 1'000'000, .bytes = 0}};
+  EngineStats stats;
+  stats.free_answers = 10;
+  stats.free_answer_tokens = 100;
+  const PlannedWork work = {.answers = 1,
+                            .most_answer_tokens = 100,
+                            .most_answer_positions = PositionsOf(1000, 1100),
+                            .free_answers = 1,
+                            .most_free_answer_tokens = 100};
+  // Each position is 10 us; a row's own half token may be missing.
+  EXPECT_NEAR(absl::ToDoubleSeconds(Forecast(work, stats, model, kMachine).decode.value()),
+              (10 * 0.1 + PositionsOf(1000, 1010) * 1e-5) / 0.4, 1e-3);
+}
+
 TEST(CostForecastTest, RowsThatDecodeTogetherShareTheWeightsUntilArithmeticBindsThem) {
   const auto seconds = [](int64_t answers) {
     return absl::ToDoubleSeconds(

@@ -52,6 +52,16 @@ TEST_F(PromptTallyTest, CountsWhatIsDifferentAndWhatIsShared) {
   EXPECT_EQ(script_->forwards, 0);
 }
 
+// What rows share is read once a step: once for as many as decode together.
+TEST_F(PromptTallyTest, ReadsWhatIsSharedOnceForEveryStepsRows) {
+  for (int i = 0; i < kMostSequences + 1; ++i) Take(std::string("0123456789") + char(40 + i));
+  const PromptTally::Totals totals = tally_.Count()[0];
+  EXPECT_EQ(totals.answers, kMostSequences + 1);
+  // All but the first and the 65th share ten tokens with the one before them.
+  EXPECT_EQ(totals.most_answer_reads,
+            totals.most_answer_positions - (kMostSequences - 1) * 10 * 10);
+}
+
 TEST_F(PromptTallyTest, SharesNoMoreThanTheEngineWould) {
   // The same prompt twice is one; the engine computes the last token of a prompt in any case.
   Take("abc");
