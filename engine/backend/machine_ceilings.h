@@ -32,6 +32,9 @@ MachineCeilings MeasureCeilings(
 std::optional<MachineCeilings> CeilingsOfThisProcess(int threads,
                                                      absl::FunctionRef<bool()> give_up);
 
+// Whether CeilingsOfThisProcess measures just now: what can wait, waits.
+bool MeasuresCeilings();
+
 }  // namespace lm
 
 #endif  // LM_ENGINE_BACKEND_MACHINE_CEILINGS_H_

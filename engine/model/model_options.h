@@ -43,9 +43,9 @@ struct ModelOptions {
   std::string prefix_store = {};            // that of prefixes (prefix_store.h); "": none
   int64_t prefix_store_bytes = 0;           // what it may hold; 0: its default
   std::optional<PoolingType> pooling = {};  // in the place of what the file says
-  // Bytes of a file, from which on its weights are laid out beside the first steps (Settle); no
-  // key.
-  int64_t least_unsettled = int64_t{256} << 20;
+  // Bytes of a file from which on its weights are laid out beside the first steps (Settle): below,
+  // memory comes soon enough. No key.
+  int64_t least_unsettled = int64_t{64} << 20;
   std::string chat_template = {};  // likewise: Jinja, or the path of a file of it; "": the file's
 
   bool operator==(const ModelOptions&) const = default;

@@ -167,6 +167,17 @@ bool Engine::lost() const {
 EngineStats Engine::Stats() const {
   if (fork_guard_.forked()) return {};
   absl::MutexLock lock(&mutex_);
+  return StatsNow();
+}
+
+EngineStats Engine::SettledStats() const {
+  if (fork_guard_.forked()) return {};
+  absl::MutexLock lock(&mutex_);
+  const EngineStats now = StatsNow();
+  return Between(settling_ ? now : before_settled_, now);
+}
+
+EngineStats Engine::StatsNow() const {
   EngineStats stats = stats_;
   stats.queued = num_waiting_ + static_cast<int64_t>(incoming_.size());
   stats.time_to_first_token = time_to_first_token_.Summary();

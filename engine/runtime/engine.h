@@ -105,6 +105,8 @@ class Engine {
   // is less.
   int32_t max_sequence_tokens() const { return max_sequence_tokens_; }
   EngineStats Stats() const;
+  // Without the work that was done while weights were still being laid out: steps were slower then.
+  EngineStats SettledStats() const;
   RequestCounts CountsOf(absl::string_view salt) const;
   // The last requests of a salt that are finished, the oldest first.
   std::vector<RequestRecord> RecentRequests(absl::string_view salt) const;
@@ -171,6 +173,7 @@ class Engine {
   void CountFreeAnswer(const Finished& finished) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Deliver();
   StepLimits MakeStepLimits() const;
+  EngineStats StatsNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RecordStep(const StepPlan& plan, const StepWork& work, absl::Duration took);
   void RecordGuesses(const StepPlan& plan);
   void RecordToken(absl::Duration latency, bool first);
@@ -184,6 +187,7 @@ class Engine {
   std::unique_ptr<PrefixLoader> MakeLoader();
   void MakeRoomForStored();
   void Settle();
+  void RecordSettling(bool more);
 
   const std::unique_ptr<Model> model_;
   const EngineOptions options_;
@@ -213,7 +217,7 @@ class Engine {
   bool look_for_abandoned_ = false;
   bool only_loads_ = false;                          // nothing can go on before one is done
   bool unsettled_ = true;                            // the model may have weights to lay out
-  absl::Time settle_again_ = absl::InfinitePast();   // not before: there was no memory for it
+  absl::Time settle_again_ = absl::InfinitePast();   // not before
   absl::Duration step_took_ = absl::ZeroDuration();  // the last one, until Settle
   PrefixSightings sightings_;
   uint64_t cancels_seen_ = 0;
@@ -226,7 +230,9 @@ class Engine {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool loaded_ ABSL_GUARDED_BY(mutex_) = false;      // the loader has something that is done
   int64_t num_waiting_ ABSL_GUARDED_BY(mutex_) = 0;  // in the scheduler, as it was last
-  EngineStats stats_ ABSL_GUARDED_BY(mutex_);        // without what Stats() adds
+  EngineStats stats_ ABSL_GUARDED_BY(mutex_);        // without what StatsNow() adds
+  bool settling_ ABSL_GUARDED_BY(mutex_) = false;    // weights are being laid out
+  EngineStats before_settled_ ABSL_GUARDED_BY(mutex_);
   RequestLog log_ ABSL_GUARDED_BY(mutex_);
   SaltCounts<RequestCounts> counts_ ABSL_GUARDED_BY(mutex_);
   LatencyWindow time_to_first_token_ ABSL_GUARDED_BY(mutex_);

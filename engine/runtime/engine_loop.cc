@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/backend/machine_ceilings.h"
 #include "engine/base/exit_guard.h"
 #include "engine/base/json.h"
 #include "engine/base/out_of_memory.h"
@@ -178,6 +179,7 @@ void Engine::Step() {
 void Engine::Settle() {
   constexpr absl::Duration kAtOnce = absl::Milliseconds(5);
   constexpr absl::Duration kWithoutMemory = absl::Seconds(1);
+  constexpr absl::Duration kWhileMeasured = absl::Milliseconds(20);
   if (!unsettled_) return;
   const absl::Time start = absl::Now();
   const absl::Time end = start + std::exchange(step_took_, absl::ZeroDuration());
@@ -189,6 +191,10 @@ void Engine::Settle() {
            cancellation_->num_cancels() != cancels_seen_;
   };
   while (unsettled_) {
+    if (MeasuresCeilings()) {  // which would be lower
+      settle_again_ = absl::Now() + kWhileMeasured;
+      return;
+    }
     absl::StatusOr<bool> more = model_->language_model().Settle(kAtOnce);
     if (more.ok() && !*more && model_->draft() != nullptr) {
       more = model_->draft()->language_model().Settle(kAtOnce);
@@ -203,8 +209,20 @@ void Engine::Settle() {
       return;
     }
     unsettled_ = *more;
+    RecordSettling(*more);
     if (others() || (!idle && absl::Now() >= end)) return;
   }
+}
+
+void Engine::RecordSettling(bool more) {
+  absl::MutexLock lock(&mutex_);
+  if (more) {
+    settling_ = true;
+    return;
+  }
+  if (settling_) before_settled_ = StatsNow();
+  settling_ = false;
+  stats_.settled = true;
 }
 
 // Takes out the sequences that nobody waits for any more and those that are out of time.

@@ -27,6 +27,12 @@ struct Work {
     positions += other.positions;
     return *this;
   }
+  Work& operator-=(const Work& other) {
+    operations -= other.operations;
+    bytes -= other.bytes;
+    positions -= other.positions;
+    return *this;
+  }
 };
 
 // Of the tokens [begin, end) of a sequence.
@@ -77,7 +83,22 @@ struct EngineStats {
   int64_t tokens_accepted = 0;   // of those, right
   double steps_saved = 0;        // what was right took as many fewer steps of as many rows
   std::string draft_model = "";  // that guesses, or "its own layer"; empty: none does
+  bool settled = false;          // all weights are laid out: no step waits for them any more
 };
+
+// What was done between two looks; what is no count of work is as it was at the second.
+inline EngineStats Between(const EngineStats& before, EngineStats after) {
+  after.tokens_prefilled -= before.tokens_prefilled;
+  after.tokens_decoded -= before.tokens_decoded;
+  after.decode_steps -= before.decode_steps;
+  after.prefill_time -= before.prefill_time;
+  after.prefill_work -= before.prefill_work;
+  after.decode_time -= before.decode_time;
+  after.decode_work -= before.decode_work;
+  after.time_to_first_token.count -= before.time_to_first_token.count;
+  after.inter_token_latency.count -= before.inter_token_latency.count;
+  return after;
+}
 
 }  // namespace lm
 

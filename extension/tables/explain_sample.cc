@@ -17,22 +17,6 @@
 namespace lm {
 namespace {
 
-// What the engine has done between two looks at it.
-EngineStats Between(const EngineStats& before, EngineStats after) {
-  after.tokens_prefilled -= before.tokens_prefilled;
-  after.tokens_decoded -= before.tokens_decoded;
-  after.decode_steps -= before.decode_steps;
-  after.prefill_time -= before.prefill_time;
-  after.prefill_work.positions -= before.prefill_work.positions;
-  after.decode_time -= before.decode_time;
-  after.decode_work.operations -= before.decode_work.operations;
-  after.decode_work.bytes -= before.decode_work.bytes;
-  after.decode_work.positions -= before.decode_work.positions;
-  after.time_to_first_token.count -= before.time_to_first_token.count;
-  after.inter_token_latency.count -= before.inter_token_latency.count;
-  return after;
-}
-
 struct Tried {
   int64_t answered = 0;
   int64_t generated = 0;  // of those, not remembered

@@ -282,7 +282,7 @@ class ExplainCursor : public TableCursor {
                   .most_answer_reads = totals.most_answer_reads,
                   .free_answers = totals.free_answers,
                   .most_free_answer_tokens = totals.most_free_answer_tokens},
-                 engine != nullptr ? engine->Stats() : EngineStats(), info.cost, ceilings);
+                 engine != nullptr ? engine->SettledStats() : EngineStats(), info.cost, ceilings);
     auto seconds = [](const std::optional<absl::Duration>& d) {
       return d.has_value() ? Cell(absl::ToDoubleSeconds(*d)) : Cell();
     };

@@ -5,7 +5,8 @@
 //            [--draft SMALL.gguf]
 //
 // load           load_s: seconds until the model is loaded; first_token_s: until its first token is
-//                there, the load included; rss_mib: the process after it
+//                there, the load included; rss_mib: the process after it. (Then all else waits until
+//                the weights are laid out.)
 // pp512          prefill of 512 tokens, tokens/s
 // tg128          decode of 128 tokens, one sequence, tokens/s
 // b1 b2 ... b64  that many sequences with 128 tokens of context each (none shared), 16 steps,
@@ -138,6 +139,7 @@ absl::Status Run(const Arguments& arguments) {
   ASSIGN_OR_RETURN(const ModelWork work, ReadModelWork(arguments.model, arguments.options.kv_type));
   ASSIGN_OR_RETURN(TimedEngine engine, TimedEngine::Load(arguments.model, arguments.options, {}));
   const int64_t resident = ResidentBytes();
+  RETURN_IF_ERROR(engine.WaitUntilSettled());
   const int threads = arguments.options.threads > 0 ? arguments.options.threads : DefaultThreads();
   const ModelInfo& info = engine.engine().model().info();
   if (!arguments.json) {

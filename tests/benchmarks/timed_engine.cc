@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -26,6 +27,15 @@ absl::StatusOr<TimedEngine> TimedEngine::Load(const std::string& path, const Mod
   }
   timed.first_token_seconds_ = absl::ToDoubleSeconds(absl::Now() - begin);
   return timed;
+}
+
+absl::Status TimedEngine::WaitUntilSettled() const {
+  const absl::Time end = absl::Now() + absl::Minutes(5);
+  while (!engine_->Stats().settled) {
+    if (absl::Now() > end) return absl::DeadlineExceededError("the weights are not laid out yet");
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  return absl::OkStatus();
 }
 
 int32_t TimedEngine::RandomToken() {

@@ -45,6 +45,9 @@ class TimedEngine {
   double first_token_seconds() const { return first_token_seconds_; }  // the load included
   Engine& engine() { return *engine_; }
 
+  // Until all weights are laid out: figures are of steps that need not wait for them.
+  absl::Status WaitUntilSettled() const;
+
   // Whether tokens are guessed (speculation); at first never: figures are of the model's own steps.
   void set_speculate(Speculate speculate) { speculate_ = speculate; }
   // Of the answers to come; at first greedy.

@@ -9,6 +9,7 @@
 #include <new>
 #include <numeric>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "engine/backend/cpu/peak_loops.h"
@@ -95,6 +96,14 @@ MachineCeilings MeasureCeilings(int threads, Isa isa, absl::Duration each,
           .int8_ops_per_second = watch.Rate(loops.int8)};
 }
 
+namespace {
+
+std::atomic<bool> measures_ceilings{false};
+
+}  // namespace
+
+bool MeasuresCeilings() { return measures_ceilings.load(std::memory_order_relaxed); }
+
 std::optional<MachineCeilings> CeilingsOfThisProcess(int threads,
                                                      absl::FunctionRef<bool()> give_up) {
   struct Known {
@@ -113,6 +122,8 @@ std::optional<MachineCeilings> CeilingsOfThisProcess(int threads,
   const auto found = known.find(threads);
   if (found != known.end()) return found->second;
   bool ended = false;
+  measures_ceilings.store(true, std::memory_order_relaxed);
+  absl::Cleanup done = [] { measures_ceilings.store(false, std::memory_order_relaxed); };
   const MachineCeilings measured = MeasureCeilings(threads, BestIsa(), each, [&] {
     ended = ended || give_up();
     return ended;

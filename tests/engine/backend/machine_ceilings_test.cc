@@ -38,6 +38,17 @@ TEST(MachineCeilingsTest, AreMeasuredOnceInAProcess) {
   EXPECT_LT(absl::Now() - start, absl::Milliseconds(50));
 }
 
+TEST(MachineCeilingsTest, TellsThatTheyAreBeingMeasured) {
+  EXPECT_FALSE(MeasuresCeilings());
+  bool told = true;
+  ASSERT_TRUE(CeilingsOfThisProcess(1, [&told] {
+                told = told && MeasuresCeilings();
+                return false;
+              }).has_value());
+  EXPECT_TRUE(told);
+  EXPECT_FALSE(MeasuresCeilings());
+}
+
 TEST(MachineCeilingsTest, CanBeGivenUpAtAnyMoment) {
   for (int patience = 0; patience < 10; ++patience) {
     int asked = 0;
