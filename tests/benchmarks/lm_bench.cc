@@ -5,8 +5,8 @@
 //            [--draft SMALL.gguf]
 //
 // load           load_s: seconds until the model is loaded; first_token_s: until its first token is
-//                there, the load included; rss_mib: the process after it. (Then all else waits until
-//                the weights are laid out.)
+//                there, the load included; rss_mib: the process after it; the rest waits until
+//                the weights are laid out
 // pp512          prefill of 512 tokens, tokens/s
 // tg128          decode of 128 tokens, one sequence, tokens/s
 // b1 b2 ... b64  that many sequences with 128 tokens of context each (none shared), 16 steps,
