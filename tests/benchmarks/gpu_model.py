@@ -7,7 +7,8 @@
     tests/benchmarks/gpu_model.py --work build/gpu_model --kernel 1b Q8_0 decode1     # the launches of a step
 
 A launch takes as long as the longest of these, and the gap to the launch before:
-  dram     bytes of the sectors that it touches, each once, at the memory's rate
+  dram     bytes of the sectors that it touches, each once, at the memory's rate; but those that it has asked for before it
+           waits for the launch before (engine/backend/cuda/kernel_order.cuh), as far as that one leaves the memory idle
   l2       bytes of the sectors that its warps ask for, at the second-level cache's rate
   issue    instructions of warps, four a cycle and multiprocessor: those of the mma loops by their PTX, else OTHERS_A_REQUEST
            for each access
@@ -42,11 +43,14 @@ L2_RATE = 5.5e12  # chipsandcheese.com, "Nvidia's H100", measured on the PCIe ca
 # As is commonly found, not measured here: between two kernels of a graph; of a launch by itself (2 to 4 us); a block's beginning
 # and end (its index arithmetic, the last barrier, what it stores).
 GAP_IN_GRAPH, GAP_ALONE, BLOCK_ENDS = 1.0e-6, 3.0e-6, 0.8e-6
+# Of kernels that have begun before the one before has ended: half of the gap is taken for what is left to wait for, half of a
+# block's beginning and end for its end.
+GAP_EARLY, BLOCK_ENDS_EARLY = GAP_IN_GRAPH / 2, BLOCK_ENDS / 2
 OTHERS_A_REQUEST = 6  # by reading the small kernels
 PACKING_A_SHUFFLE = 30  # instructions of products that pack their input, beside each of their shuffles: likewise
 CHUNKS = 16  # of 512 tokens, of a prompt of 8,192
 
-Launch = collections.namedtuple("Launch", "kernel grid launches time limit parts bytes mma")
+Launch = collections.namedtuple("Launch", "kernel grid launches time limit parts bytes mma idle")
 
 
 def read_kernels(path):
@@ -69,7 +73,8 @@ def read_counts(path):
     return steps
 
 
-def predict(row, kernels, rate, in_graph):
+def predict(row, kernels, rate, in_graph, idle):
+    """idle: seconds of the launch before in which it leaves the memory alone."""
     made = kernels.get(row["kernel"])
     n = row["launches"]
     grid = row["grid_x"] * row["grid_y"]
@@ -80,9 +85,15 @@ def predict(row, kernels, rate, in_graph):
     instructions = row["mma_instructions"] * by_mma or OTHERS_A_REQUEST * requests + row["fma"] / 32
     packing = PACKING_A_SHUFFLE * (row["shuffles"] - row["mma_instructions"]) if row["most_copy_waits"] else 0
     of_sms = 4 * min(SMS, grid) * CLOCK * n
-    dram = row["dram_bytes"] / n / rate
+    early = row["early_launches"] > 0
+    # Half of a multiprocessor's room may be taken by the launch before.
+    ahead = row["early_bytes"] / n * min(1.0, SMS * max(1, resident // 2) / grid) / rate
+    dram = row["dram_bytes"] / n / rate - min(ahead, idle)
     turns = max(1.0, grid / (SMS * resident))
-    waits = LATENCY_DRAM + (max(1, row["most_load_waits"]) - 1) * LATENCY_L2
+    first_wait = LATENCY_L2 if row["early_bytes"] else LATENCY_DRAM
+    waits = first_wait + (max(1, row["most_load_waits"]) - 1) * LATENCY_L2
+    block_ends = BLOCK_ENDS_EARLY if early else BLOCK_ENDS
+    gap = GAP_EARLY if early else GAP_IN_GRAPH if in_graph else GAP_ALONE
     copies = turns * row["most_copy_waits"] * LATENCY_DRAM
     parts = {
         "dram": dram,
@@ -90,11 +101,12 @@ def predict(row, kernels, rate, in_graph):
         "issue": (instructions + packing) / of_sms,
         "tensor": (2 * row["mma_int8"] / PEAK_INT8 + 2 * row["mma_16"] / PEAK_16) / n / MMA_SYNC,
         "shared": row["wavefronts"] / n / (SMS * CLOCK),
-        "latency": turns * (BLOCK_ENDS + waits) + packing / of_sms + (max(dram, copies) if copies else dram / resident),
+        "latency": turns * (block_ends + waits) + packing / of_sms + (max(dram, copies) if copies else dram / resident),
     }
     limit = max(parts, key=parts.get)
-    return Launch(row["kernel"], f"{row['grid_x']:.0f}x{row['grid_y']:.0f}", n, parts[limit] + (GAP_IN_GRAPH if in_graph else GAP_ALONE),
-                  limit, parts, row["dram_bytes"], 2 * (row["mma_int8"] + row["mma_16"]))
+    time = parts[limit] + gap
+    return Launch(row["kernel"], f"{row['grid_x']:.0f}x{row['grid_y']:.0f}", n, time, limit, parts, row["dram_bytes"],
+                  2 * (row["mma_int8"] + row["mma_16"]), max(0.0, time - dram))
 
 
 class Model:
@@ -115,7 +127,11 @@ class Model:
 
     def launches(self, layers, step, rate):
         rows, host = self.counts[layers][step]
-        return [predict(row, self.kernels, rate, in_graph=host[0] > 0) for row in rows]
+        launches, idle = [], 0.0
+        for row in rows:
+            launches.append(predict(row, self.kernels, rate, host[0] > 0, idle))
+            idle = launches[-1].idle
+        return launches
 
     def sum(self, step, rate, value):
         """Of all layers: that of one, and what the second one adds, for each other."""

@@ -26,6 +26,7 @@ __global__ void AttentionKernel(Matrix q, StepRows step, const int32_t* step_blo
   __shared__ float scaled[kThreads];   // weights times the values' scales
   __shared__ int64_t heads[kThreads];  // where the positions' blocks have this head
   __shared__ float scratch[kThreads / kWarp];
+  BeginKernel();
 
   const int64_t row = blockIdx.x;
   const Sequence sequence = step.sequences[step.sequence_of_row[row]];

@@ -84,6 +84,7 @@ template <int kSixteens>
 __global__ __launch_bounds__(128) void AttentionTilesKernel(
     Matrix q, StepRows step, AttentionTiles tiles, const int32_t* blocks, KvCacheLayer layer,
     AttentionScores scores, float* partials, int shared_bytes_a_warp, Matrix out) {
+  BeginKernel();
   const int lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
   const int64_t index = int64_t{blockIdx.x} * (blockDim.x / kWarp) + threadIdx.x / kWarp;
   if (index >= *tiles.num_tiles) return;
@@ -315,6 +316,7 @@ __global__ void MergeTilesKernel(Matrix q, AttentionTiles tiles, KvCacheLayer la
   __shared__ float greatest[kMostTileDim];  // of the chunks so far
   __shared__ float keeps[kMostTileDim], adds[kMostTileDim], sums[kMostTileDim];
   __shared__ const float* rows[kMostTileDim];
+  BeginKernel();
 
   const int64_t token = blockIdx.x, head = blockIdx.y;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);

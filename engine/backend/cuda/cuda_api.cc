@@ -19,6 +19,23 @@ cudaError_t CurrentDevice(int* device) {
   return none ? cudaSuccess : cudaGetDevice(device);
 }
 
+cudaError_t AddProgrammaticEdge([[maybe_unused]] cudaGraph_t graph,
+                                [[maybe_unused]] cudaGraphNode_t from,
+                                [[maybe_unused]] cudaGraphNode_t to) {
+#if CUDART_VERSION >= 12030
+  cudaGraphEdgeData edge = {};
+  edge.from_port = cudaGraphKernelNodePortProgrammatic;
+  edge.type = cudaGraphDependencyTypeProgrammatic;
+#if CUDART_VERSION >= 13000
+  return cudaGraphAddDependencies(graph, &from, &to, &edge, 1);
+#else
+  return cudaGraphAddDependencies_v2(graph, &from, &to, &edge, 1);
+#endif
+#else
+  return cudaErrorNotSupported;
+#endif
+}
+
 }  // namespace
 
 const CudaApi& RuntimeApi() {
@@ -45,6 +62,7 @@ const CudaApi& RuntimeApi() {
                              int value) { return cudaFuncSetAttribute(kernel, attribute, value); },
       .GraphCreate = [](cudaGraph_t* graph) { return cudaGraphCreate(graph, 0); },
       .GraphAddKernelNode = cudaGraphAddKernelNode,
+      .GraphAddProgrammaticEdge = AddProgrammaticEdge,
       .GraphInstantiate = [](cudaGraphExec_t* exec,
                              cudaGraph_t graph) { return cudaGraphInstantiate(exec, graph, 0); },
       .GraphExecKernelNodeSetParams = cudaGraphExecKernelNodeSetParams,

@@ -37,6 +37,9 @@ struct CudaApi {
   cudaError_t (*GraphAddKernelNode)(cudaGraphNode_t* node, cudaGraph_t graph,
                                     const cudaGraphNode_t* before, size_t num_before,
                                     const cudaKernelNodeParams* params);
+  // `to` may begin when all thread blocks of `from` have let it (kernel_order.cuh).
+  cudaError_t (*GraphAddProgrammaticEdge)(cudaGraph_t graph, cudaGraphNode_t from,
+                                          cudaGraphNode_t to);
   cudaError_t (*GraphInstantiate)(cudaGraphExec_t* exec, cudaGraph_t graph);
   cudaError_t (*GraphExecKernelNodeSetParams)(cudaGraphExec_t exec, cudaGraphNode_t node,
                                               const cudaKernelNodeParams* params);

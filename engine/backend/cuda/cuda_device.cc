@@ -37,7 +37,7 @@ absl::Status CudaDevice::Begin(const CudaDeviceInfo& info) {
   constexpr absl::string_view kOp = "opening the device";
   const DeviceGuard guard(api_, index_);
   RETURN_IF_ERROR(Check(guard.error(), kOp));
-  cudaFuncAttributes attributes;
+  cudaFuncAttributes attributes = {};
   const cudaError_t error = api_.FuncGetAttributes(&attributes, cuda::SomeKernel());
   if (error != cudaSuccess) {
     api_.GetLastError();
@@ -48,6 +48,9 @@ absl::Status CudaDevice::Begin(const CudaDeviceInfo& info) {
   }
   RETURN_IF_ERROR(Check(api_.StreamCreateWithFlags(&stream_, cudaStreamNonBlocking), kOp));
   recorder_ = std::make_shared<LaunchRecorder>(api_, index_, stream_);
+  // What a kernel's code was made for is __CUDA_ARCH__.
+  constexpr int kOverlap = 90;
+  recorder_->set_overlaps(10 * info.compute_major >= kOverlap && attributes.ptxVersion >= kOverlap);
   queue_ = {recorder_.get()};
   void* staging = nullptr;
   RETURN_IF_ERROR(Check(api_.MallocHost(&staging, kStagingBytes), kOp));

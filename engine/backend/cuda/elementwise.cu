@@ -21,6 +21,7 @@ dim3 GridOver(const Matrix& matrix) {
 }
 
 __global__ void GatedActivationKernel(Activation activation, Matrix gate, Matrix up, Matrix out) {
+  BeginKernel();
   ForEachValue(out, [&](int64_t row, int64_t i) {
     const float active = Activate(activation, gate.data[row * gate.stride + i]);
     out.data[row * out.stride + i] =
@@ -29,12 +30,14 @@ __global__ void GatedActivationKernel(Activation activation, Matrix gate, Matrix
 }
 
 __global__ void AddKernel(Matrix x, Matrix y, float scale) {
+  BeginKernel();
   ForEachValue(x, [&](int64_t row, int64_t i) {
     x.data[row * x.stride + i] += scale * y.data[row * y.stride + i];
   });
 }
 
 __global__ void ScaleAndCapKernel(Matrix x, float scale, float cap) {
+  BeginKernel();
   ForEachValue(x, [&](int64_t row, int64_t i) {
     float& value = x.data[row * x.stride + i];
     value = CappedScore(value, scale, cap);
@@ -42,6 +45,7 @@ __global__ void ScaleAndCapKernel(Matrix x, float scale, float cap) {
 }
 
 __global__ void ClampKernel(Matrix x, float low, float high) {
+  BeginKernel();
   ForEachValue(x, [&](int64_t row, int64_t i) {
     float& value = x.data[row * x.stride + i];
     value = value < low ? low : value > high ? high : value;
@@ -49,6 +53,7 @@ __global__ void ClampKernel(Matrix x, float low, float high) {
 }
 
 __global__ void ScaleRowsKernel(Matrix x, Matrix factors, Activation activation) {
+  BeginKernel();
   const int64_t n = x.cols / factors.cols;
   ForEachValue(x, [&](int64_t row, int64_t i) {
     x.data[row * x.stride + i] *= Activate(activation, factors.data[row * factors.stride + i / n]);
@@ -57,6 +62,7 @@ __global__ void ScaleRowsKernel(Matrix x, Matrix factors, Activation activation)
 
 // A thread makes one sum, in F64.
 __global__ void DotKernel(Matrix x, Matrix y, Matrix out) {
+  BeginKernel();
   const int64_t n = x.cols / out.cols;
   ForEachValue(out, [&](int64_t row, int64_t g) {
     double sum = 0;
@@ -68,6 +74,7 @@ __global__ void DotKernel(Matrix x, Matrix y, Matrix out) {
 }
 
 __global__ void MixStreamsKernel(Matrix x, Matrix weights, int64_t streams, bool adds, Matrix out) {
+  BeginKernel();
   const int64_t n = x.cols / streams;
   ForEachValue(out, [&](int64_t row, int64_t i) {
     const float* weight = weights.data + row * weights.stride + i / n * streams;
@@ -80,6 +87,7 @@ __global__ void MixStreamsKernel(Matrix x, Matrix weights, int64_t streams, bool
 }
 
 __global__ void GatherRowsKernel(Matrix x, const int32_t* rows, Matrix out) {
+  BeginKernel();
   ForEachValue(out, [&](int64_t row, int64_t i) {
     out.data[row * out.stride + i] = x.data[rows[row] * x.stride + i];
   });

@@ -106,6 +106,7 @@ __device__ void ChooseBest(const RouterRule& router, int lane, float* scores, in
 // The experts of a row, into slots.slots, and their weights: a warp a row.
 __global__ __launch_bounds__(kWarp) void ChooseExpertsKernel(Matrix logits, RouterRule router,
                                                              SlotTables slots) {
+  BeginKernel();
   auto* const p = reinterpret_cast<float*>(DynamicShared());
   float* const scores = p + router.experts;
   float* const sums = scores + router.experts;  // of groups; then the weights of the chosen
@@ -164,6 +165,7 @@ __global__ __launch_bounds__(kWarp) void ChooseExpertsKernel(Matrix logits, Rout
 // Numbers the slots and cuts them into groups, in one thread block, a thread an expert (or
 // several). slots.slots comes with the experts and goes with their slots.
 __global__ __launch_bounds__(kMostThreads) void GroupSlotsKernel(SlotTables slots) {
+  BeginKernel();
   auto* const staged = reinterpret_cast<int32_t*>(DynamicShared());
   int32_t* const counts = staged + kStaged;
   int32_t* const begins = counts + slots.experts;
@@ -222,6 +224,7 @@ constexpr int kThreads = 256;
 constexpr int kColsPerBlock = 1024;
 
 __global__ void MoveWeightsKernel(SlotTables slots, Matrix out) {
+  BeginKernel();
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= slots.num_rows * slots.chosen) return;
   out.data[slots.slots[i] * out.stride] = slots.weights[i];
@@ -229,6 +232,7 @@ __global__ void MoveWeightsKernel(SlotTables slots, Matrix out) {
 }
 
 __global__ void CombineSlotsKernel(Matrix y, SlotTables slots, Matrix out) {
+  BeginKernel();
   const int64_t row = blockIdx.x, begin = int64_t{blockIdx.y} * kColsPerBlock;
   const int64_t end = min(begin + kColsPerBlock, out.cols);
   for (int64_t i = begin + threadIdx.x; i < end; i += kThreads) {

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "engine/backend/cuda/kernel_launch.cuh"
+#include "engine/backend/cuda/kernel_order.cuh"
 #include "engine/backend/cuda/kernels.h"
 #include "engine/backend/cuda/weight_block.cuh"
 #include "engine/gguf/coded_blocks.h"

@@ -140,9 +140,6 @@ cudaError_t LaunchRecorder::LaunchGraph(Graph* graph) {
   if (error == cudaSuccess) return error;
   // It has not been launched, and is not what it was: the next time it is made anew.
   Destroy(graph);
-  graph->nodes.clear();
-  graph->graph = nullptr;
-  graph->exec = nullptr;
   if (made) return error;
   api_.GetLastError();
   return LaunchEach();
@@ -159,16 +156,32 @@ cudaError_t LaunchRecorder::LaunchEach() {
   return cudaSuccess;
 }
 
-// Each node waits for the one before it.
 cudaError_t LaunchRecorder::Build(Graph* graph) {
   graph->list = pending_;
+  cudaError_t error = Instantiate(graph);
+  if (overlaps_ && error != cudaSuccess && error != cudaErrorMemoryAllocation) {
+    // The driver does not know of kernels that begin early.
+    overlaps_ = false;
+    api_.GetLastError();
+    Destroy(graph);
+    error = Instantiate(graph);
+  }
+  return error;
+}
+
+// Each node waits for the one before it, or does so itself.
+cudaError_t LaunchRecorder::Instantiate(Graph* graph) {
   cudaError_t error = api_.GraphCreate(&graph->graph);
   void* pointers[kMostArguments];
   for (size_t i = 0; i < graph->list.nodes.size() && error == cudaSuccess; ++i) {
     const cudaKernelNodeParams params = graph->list.Params(i, pointers);
+    const bool waits = i > 0 && !overlaps_;
     cudaGraphNode_t node = nullptr;
-    error = api_.GraphAddKernelNode(&node, graph->graph, i > 0 ? &graph->nodes.back() : nullptr,
-                                    i > 0 ? 1 : 0, &params);
+    error = api_.GraphAddKernelNode(&node, graph->graph, waits ? &graph->nodes.back() : nullptr,
+                                    waits ? 1 : 0, &params);
+    if (error == cudaSuccess && i > 0 && overlaps_) {
+      error = api_.GraphAddProgrammaticEdge(graph->graph, graph->nodes.back(), node);
+    }
     graph->nodes.push_back(node);
   }
   if (error != cudaSuccess) return error;
@@ -191,6 +204,9 @@ cudaError_t LaunchRecorder::Update(Graph* graph) {
 void LaunchRecorder::Destroy(Graph* graph) {
   if (graph->exec != nullptr) api_.GraphExecDestroy(graph->exec);
   if (graph->graph != nullptr) api_.GraphDestroy(graph->graph);
+  graph->nodes.clear();
+  graph->graph = nullptr;
+  graph->exec = nullptr;
 }
 
 void LaunchRecorder::Close() {

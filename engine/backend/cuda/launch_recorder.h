@@ -8,6 +8,9 @@
 // second time a list of kernels is seen it becomes a graph, which is launched as a whole from then
 // on, after the nodes whose arguments differ have been told so.
 //
+// In a graph a kernel may begin before the one before has ended (kernel_order.cuh), where the
+// device and the kernels' code know of that.
+//
 // A graph takes memory of the device: where there is none, its kernels are launched one by one.
 //
 // Whatever else is put into the queue, or frees what kernels may use, flushes before.
@@ -45,6 +48,8 @@ class LaunchRecorder {
            const size_t* sizes, int count);
   // While it rehearses kernels are brought to the device, each once, and not added.
   void set_rehearses(bool rehearses) { rehearses_ = rehearses; }
+  // Whether kernels may begin early. REQUIRES: if so, their code has what waits.
+  void set_overlaps(bool overlaps) { overlaps_ = overlaps; }
   // Puts what was added into the queue. Where it fails the rest of it is forgotten.
   cudaError_t Flush();
   // The same for those who cannot say what has failed: the next Flush does. Never throws.
@@ -82,13 +87,15 @@ class LaunchRecorder {
   cudaError_t LaunchGraph(Graph* graph);
   cudaError_t LaunchEach();
   cudaError_t Build(Graph* graph);
+  cudaError_t Instantiate(Graph* graph);
   cudaError_t Update(Graph* graph);
-  void Destroy(Graph* graph);
+  void Destroy(Graph* graph);  // all but its list
 
   const CudaApi& api_;
   const int device_;
   const cudaStream_t stream_;
   bool rehearses_ = false;
+  bool overlaps_ = false;
   std::set<const void*> known_;  // kernels that are on the device
   List pending_;
   cudaError_t failed_ = cudaSuccess;  // FlushForNow, or a rehearsal

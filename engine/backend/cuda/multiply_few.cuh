@@ -33,28 +33,33 @@ using FewPartials = float[kSlices][kPanelRows][kTiles * kTileTokens + 1];
 template <DType kType, int kTiles, int kUnits>
 __device__ __forceinline__ void SumFew(const PackedWeights& w, const PackedInput& x, int64_t panel,
                                        int first_tile, FewPartials<kTiles>& partial) {
-  constexpr PackedFormat kFormat = kPackedFormat<kType>;
-
   const int lane = threadIdx.x % kWarp, slice = threadIdx.x / kWarp;
   const int last_tile = static_cast<int>((x.tokens - 1) / kTileTokens);
   const int begin = static_cast<int>(min(slice * SliceUnits(x.units), x.units));
   const int end = static_cast<int>(min(begin + SliceUnits(x.units), x.units));
   const auto once = [](const auto* from) { return LoadOnce(from); };
 
-  float acc[kTiles][4] = {};
-  for (int first = begin; first < end; first += kUnits) {
-    UnitCodes<kType> codes[kUnits];
-    UnitScales<kType> scales[kUnits];
+  UnitCodes<kType> codes[kUnits];
+  UnitScales<kType> scales[kUnits];
+  auto read = [&](int first) {
 #pragma unroll
     for (int u = 0; u < kUnits; ++u) {
       if (first + u >= end) break;
       const int64_t unit = w.shape.Unit(panel, first + u);
       codes[u].Read(w.codes<kType>(unit), w.high<kType>(unit), lane, once);
-      if constexpr (kFormat.quantised()) {
-        scales[u].Read(w.scales<kType>(unit) + lane / 4 * kFormat.record(),
-                       kFormat.supers() ? w.supers(panel, first + u) + lane / 4 * 8 : nullptr);
+      if constexpr (kPackedFormat<kType>.quantised()) {
+        scales[u].Read(
+            w.scales<kType>(unit) + lane / 4 * kPackedFormat<kType>.record(),
+            kPackedFormat<kType>.supers() ? w.supers(panel, first + u) + lane / 4 * 8 : nullptr);
       }
     }
+  };
+
+  read(begin);
+  WaitForKernelBefore();
+  float acc[kTiles][4] = {};
+  for (int first = begin; first < end; first += kUnits) {
+    if (first > begin) read(first);
 #pragma unroll
     for (int u = 0; u < kUnits; ++u) {
       if (first + u >= end) break;
@@ -63,14 +68,14 @@ __device__ __forceinline__ void SumFew(const PackedWeights& w, const PackedInput
         uint32_t a[4];
         codes[u].Fragment(i, a);
         BlockScales block;
-        if constexpr (kFormat.quantised()) block = scales[u].Load(i);
+        if constexpr (kPackedFormat<kType>.quantised()) block = scales[u].Load(i);
 #pragma unroll
         for (int n = 0; n < kTiles; ++n) {
           BlockInput<kType> input;
           const int tile = min(first_tile + n, last_tile);
           input.Read(x.unit<kType>(tile, first + u), lane, i,
                      kTiles > 1 || tile * kTileTokens + lane / 4 < x.tokens);
-          if constexpr (kFormat.quantised()) {
+          if constexpr (kPackedFormat<kType>.quantised()) {
             AddBlock<kType>(a, block, input, acc[n]);
           } else {
             AddSixteen<kType>(a, input, acc[n]);
@@ -111,6 +116,7 @@ __global__ __launch_bounds__(kFewThreads,
                                                                        PackedInput x,
                                                                        ProductOutput to) {
   __shared__ FewPartials<kTiles> partial;
+  LetNextKernelBegin();
   const int first_tile = static_cast<int>(blockIdx.y) * kTiles;
   constexpr int kUnits = UnitsAtATime(kPackedFormat<kType>, kTiles);
   SumFew<kType, kTiles, kUnits>(w, x, blockIdx.x, first_tile, partial);
@@ -129,6 +135,7 @@ template <DType kType, int kTiles>
 __global__ __launch_bounds__(kFewThreads, FewBlocks(kTiles)) void MultiplyFewOfExpertsKernel(
     PackedWeights w, PackedInput x, ProductOutput to, ExpertProducts experts) {
   __shared__ FewPartials<kTiles> partial;
+  BeginKernel();
   if (!TakeInput<kType>(experts, blockIdx.y, &w, &x)) return;
   constexpr int kUnits = UnitsOfExperts(kPackedFormat<kType>, kTiles);
   SumFew<kType, kTiles, kUnits>(w, x, blockIdx.x, 0, partial);

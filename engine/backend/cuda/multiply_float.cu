@@ -21,6 +21,7 @@ __global__ void MultiplyFloatKernel(PackedWeights w, Matrix x, const float* bias
                                     bool adds, ExpertProducts experts, int blocks_of_group) {
   __shared__ float w_tile[kCols][kRows + 1];  // transposed; + 1 against bank conflicts
   __shared__ float x_tile[kTokens][kCols];
+  BeginKernel();
   const int64_t first_row = int64_t{blockIdx.x} * kRows;
   int64_t first_token = int64_t{blockIdx.y} * kTokens;
   if (experts.groups != nullptr) {

@@ -94,8 +94,8 @@ __device__ __forceinline__ void SumMany(const PackedWeights& w, const PackedInpu
   scale_copies.Begin([&](int p) { return w.scales<kType>(first_unit(p)); });
   super_copies.Begin([&](int p) { return w.supers(min(first_panel + p, last_panel), 0); });
   input_copies.Begin([&](int t) { return x.unit<kType>(min(first_tile + t, last_tile), 0); });
-  // To be called for unit after unit.
-  auto fill = [&](int64_t unit) {
+  // Each to be called for unit after unit; a unit is a group of copies, which its input ends.
+  auto fill_weights = [&](int64_t unit) {
     if (unit < x.units) {
       char* stage = stages + unit % Stage::kStages * Stage::kBytes;
       code_copies.Copy(stage, Stage::kFormat.code_bytes());
@@ -103,6 +103,11 @@ __device__ __forceinline__ void SumMany(const PackedWeights& w, const PackedInpu
       scale_copies.Copy(stage + Stage::kScales, Stage::kFormat.scale_bytes());
       super_copies.Copy(stage + Stage::kSupers,
                         (unit + 1) % kUnitsOfSuper == 0 ? Stage::kFormat.super_bytes() : 0);
+    }
+  };
+  auto fill_input = [&](int64_t unit) {
+    if (unit < x.units) {
+      char* stage = stages + unit % Stage::kStages * Stage::kBytes;
       input_copies.Copy(stage + Stage::kInput, InputUnitBytes(Stage::kFormat));
     }
     EndCopyGroup();
@@ -112,12 +117,15 @@ __device__ __forceinline__ void SumMany(const PackedWeights& w, const PackedInpu
   float acc[kWarpPanels][kWarpTiles][4] = {};
 #pragma unroll
   for (int i = 0; i < kWarpPanels * kWarpTiles; ++i) totals[i * kManyThreads] = {0, 0, 0, 0};
-  for (int i = 0; i < Stage::kStages - 1; ++i) fill(i);
+  for (int i = 0; i < Stage::kStages - 1; ++i) fill_weights(i);
+  WaitForKernelBefore();
+  for (int i = 0; i < Stage::kStages - 1; ++i) fill_input(i);
   int64_t left = SliceUnits(x.units);  // of the slice
   for (int64_t unit = 0; unit < x.units; ++unit) {
     WaitForCopies<Stage::kStages - 2>();
     __syncthreads();  // all have arrived, and the unit before has been read
-    fill(unit + Stage::kStages - 1);
+    fill_weights(unit + Stage::kStages - 1);
+    fill_input(unit + Stage::kStages - 1);
     const char* stage = stages + unit % Stage::kStages * Stage::kBytes;
 #pragma unroll
     for (int i = 0; i < kUnitBlocks<kType>; ++i) {
@@ -193,6 +201,7 @@ template <DType kType>
 __global__ __launch_bounds__(kManyThreads, 2) void MultiplyManyKernel(PackedWeights w,
                                                                       PackedInput x,
                                                                       ProductOutput to) {
+  LetNextKernelBegin();
   const int64_t first_panel = int64_t{blockIdx.x} * kManyPanels;
   const int64_t first_tile = int64_t{blockIdx.y} * kManyTiles;
   SumMany<kType>(w, x, first_panel, first_tile);
@@ -205,6 +214,7 @@ __global__ __launch_bounds__(kManyThreads,
                              2) void MultiplyManyOfExpertsKernel(PackedWeights w, PackedInput x,
                                                                  ProductOutput to,
                                                                  ExpertProducts experts) {
+  BeginKernel();
   const int64_t first_panel = int64_t{blockIdx.x} * kManyPanels;
   if (!TakeInput<kType>(experts, blockIdx.y, &w, &x)) return;
   SumMany<kType>(w, x, first_panel, 0);

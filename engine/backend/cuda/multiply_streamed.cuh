@@ -1,7 +1,7 @@
 // Products with up to eight tokens, which wait for the weights: a thread block makes one panel of
 // 16 rows after the other, each of its eight warps one slice of K (unit_product.cuh), and has the
-// next units on their way through shared memory all the time, also while it packs its input, adds
-// up the slices and stores.
+// next units on their way through shared memory all the time, also while the kernel before is at
+// work (kernel_order.cuh), and while it packs its input, adds up the slices and stores.
 //
 // One token is packed by each block (own_input.cuh). Of more, whose packing would take the blocks
 // longer than a kernel before them, the units of the input come along with those of the weights.
@@ -39,13 +39,13 @@ struct StreamStage {
                 "what a thread block of compute capability 8.9 can have");
 };
 
-// A lane's part in copying its warp's units, one panel's slice after the other's.
+// A lane's part in copying its warp's units of weights, one panel's slice after the other's.
 template <DType kType, bool kOwnInput>
-class UnitStream {
+class WeightStream {
  public:
   // The units [begin, end) of the panels [panel, end_panel), of which there may be none.
-  __device__ __forceinline__ UnitStream(const PackedWeights& w, const PackedInput& x, int panel,
-                                        int end_panel, int begin, int end)
+  __device__ __forceinline__ WeightStream(const PackedWeights& w, int panel, int end_panel,
+                                          int begin, int end)
       : lane_(threadIdx.x % kWarp),
         units_(static_cast<int>(w.shape.units)),
         begin_(begin),
@@ -69,40 +69,30 @@ class UnitStream {
       rest_ = w.supers(0, 0) + (lane_ - kHighs - kScales) * 16;
       rest_stride_ = kFormat.super_bytes();
     }
-    if constexpr (!kOwnInput) input_ = x.unit<kType>(0, 0) + lane_ * 16;
   }
 
-  // Begins to copy the next unit, if there is one, and ends the group.
+  // Begins to copy the next unit, if there is one.
   __device__ __forceinline__ void Fill(char* stage) {
-    if (panels_ > 0) {
-      char* to = stage + lane_ * 16;
-      const char* codes = codes_ + int64_t{number_} * kFormat.code_bytes();
+    if (panels_ == 0) return;
+    char* to = stage + lane_ * 16;
+    const char* codes = codes_ + int64_t{number_} * kFormat.code_bytes();
 #pragma unroll
-      for (int i = 0; i < kFormat.code_bytes(); i += kWarp * 16) BeginCopy(to + i, codes + i);
-      if (lane_ < (Stage::kInput - Stage::kHigh) / 16) {
-        int number = number_;
-        if constexpr (kFormat.supers()) {
-          const int of_panel = (units_ + kUnitsOfSuper - 1) / kUnitsOfSuper;
-          if (of_supers_) number = panel_ * of_panel + unit_ / kUnitsOfSuper;
-        }
-        BeginCopy(to + Stage::kHigh, rest_ + int64_t{number} * rest_stride_);
+    for (int i = 0; i < kFormat.code_bytes(); i += kWarp * 16) BeginCopy(to + i, codes + i);
+    if (lane_ < (Stage::kInput - Stage::kHigh) / 16) {
+      int number = number_;
+      if constexpr (kFormat.supers()) {
+        const int of_panel = (units_ + kUnitsOfSuper - 1) / kUnitsOfSuper;
+        if (of_supers_) number = panel_ * of_panel + unit_ / kUnitsOfSuper;
       }
-      if constexpr (!kOwnInput) {
-        const char* input = input_ + unit_ * InputUnitBytes(kFormat);
-#pragma unroll
-        for (int i = 0; i < Stage::kInputBytes; i += kWarp * 16) {
-          if (i + lane_ * 16 < Stage::kInputBytes) BeginCopy(to + Stage::kInput + i, input + i);
-        }
-      }
-      ++number_;
-      if (++unit_ == end_) {
-        number_ += units_ - (end_ - begin_);
-        unit_ = begin_;
-        ++panel_;
-        --panels_;
-      }
+      BeginCopy(to + Stage::kHigh, rest_ + int64_t{number} * rest_stride_);
     }
-    EndCopyGroup();
+    ++number_;
+    if (++unit_ == end_) {
+      number_ += units_ - (end_ - begin_);
+      unit_ = begin_;
+      ++panel_;
+      --panels_;
+    }
   }
 
  private:
@@ -117,7 +107,38 @@ class UnitStream {
   const char* rest_;
   int rest_stride_;
   bool of_supers_;
-  const char* input_;
+};
+
+// The same of the units of the input, which are those of each panel.
+template <DType kType>
+class InputStream {
+ public:
+  __device__ __forceinline__ InputStream(const PackedInput& x, int panels, int begin, int end)
+      : begin_(begin),
+        end_(end),
+        unit_(begin),
+        left_(panels * (end - begin)),
+        input_(x.unit<kType>(0, 0) + threadIdx.x % kWarp * 16) {}
+
+  __device__ __forceinline__ void Fill(char* stage) {
+    if (left_ == 0) return;
+    const int place = threadIdx.x % kWarp * 16;
+    const char* input = input_ + unit_ * InputUnitBytes(kPackedFormat<kType>);
+#pragma unroll
+    for (int i = 0; i < Stage::kInputBytes; i += kWarp * 16) {
+      if (i + place < Stage::kInputBytes) BeginCopy(stage + Stage::kInput + place + i, input + i);
+    }
+    --left_;
+    if (++unit_ == end_) unit_ = begin_;
+  }
+
+ private:
+  using Stage = StreamStage<kType, false>;
+
+  const int begin_, end_;
+  int unit_;
+  int left_;
+  const char* const input_;
 };
 
 // The panels [first_panel, end_panel) of w times all tokens of x; with kOwnInput times the first
@@ -135,12 +156,23 @@ __device__ __forceinline__ void MultiplyStreamed(const PackedWeights& w, const P
   const int units = static_cast<int>(x.units), of_slice = static_cast<int>(SliceUnits(units));
   const int begin = min(slice * of_slice, units), end = min(begin + of_slice, units);
 
-  UnitStream<kType, kOwnInput> stream(w, x, first_panel, end_panel, begin, end);
-  for (char* stage = ring; stage < last_stage; stage += Stage::kBytes) stream.Fill(stage);
+  // Each stage is a group of copies; of the first ones the weights are asked for at once.
+  WeightStream<kType, kOwnInput> weights(w, first_panel, end_panel, begin, end);
+  InputStream<kType> inputs(x, kOwnInput ? 0 : max(end_panel - first_panel, 0), begin, end);
+  for (char* stage = ring; stage < last_stage; stage += Stage::kBytes) {
+    weights.Fill(stage);
+    if constexpr (kOwnInput) EndCopyGroup();
+  }
+  WaitForKernelBefore();
   if constexpr (kOwnInput) {
     PackOwnInput<kType>(input, units, reinterpret_cast<double*>(DynamicShared() + Stage::kSums),
                         DynamicShared() + Stage::kOwn);
     __syncthreads();
+  } else {
+    for (char* stage = ring; stage < last_stage; stage += Stage::kBytes) {
+      inputs.Fill(stage);
+      EndCopyGroup();
+    }
   }
 
   constexpr int kOwnBytes = OwnUnitBytes(kInputNumbers<kType>);
@@ -152,7 +184,9 @@ __device__ __forceinline__ void MultiplyStreamed(const PackedWeights& w, const P
     for (int unit = begin; unit < end; ++unit) {
       WaitForCopies<Stage::kStages - 2>();
       __syncwarp();  // all lanes' have arrived, and the unit before has been read
-      stream.Fill(before);
+      weights.Fill(before);
+      if constexpr (!kOwnInput) inputs.Fill(before);
+      EndCopyGroup();
       UnitCodes<kType> codes;
       UnitScales<kType> scales;
       codes.Read(stage, stage + Stage::kHigh, lane, shared);
@@ -190,6 +224,7 @@ __global__ __launch_bounds__(kFewThreads,
                              2) void MultiplyStreamedKernel(PackedWeights w, PackedInput x,
                                                             InputRows input, ProductOutput to,
                                                             int panels_of_block) {
+  LetNextKernelBegin();
   const int first = static_cast<int>(blockIdx.x) * panels_of_block;
   const int end = min(first + panels_of_block, static_cast<int>(w.shape.panels));
   MultiplyStreamed<kType, kOwnInput>(w, x, input, to, first, end);
@@ -201,6 +236,7 @@ template <DType kType, bool kOwnInput>
 __global__ __launch_bounds__(kFewThreads, 2) void MultiplyStreamedOfExpertsKernel(
     PackedWeights w, PackedInput x, InputRows input, ProductOutput to, ExpertProducts experts,
     int panels_of_block) {
+  BeginKernel();
   if (!TakeInput<kType>(experts, blockIdx.y, &w, &x)) return;
   TakeOutput(experts, blockIdx.y, &w, &x, &to);
   const int first = static_cast<int>(blockIdx.x) * panels_of_block;

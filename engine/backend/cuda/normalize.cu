@@ -6,6 +6,7 @@ namespace {
 
 __global__ void NormalizeKernel(Matrix x, NormRow norm, Matrix out) {
   __shared__ double sums[kNormWarps];
+  BeginKernel();
   const int64_t at = blockIdx.y * norm.group;
   const float* in = x.data + blockIdx.x * x.stride + at;
   float* result = out.data + blockIdx.x * out.stride + at;

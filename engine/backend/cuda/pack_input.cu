@@ -39,6 +39,7 @@ __device__ RowNorm NormOfInput(const InputRows& input, int64_t token, double* su
 // A warp makes a block of 32; a thread, one of its values.
 __global__ void PackQuantizedInputKernel(InputRows input, char* to) {
   __shared__ double sums[kNormWarps];
+  BeginKernel();
   const int64_t token = blockIdx.x, place = PlaceOf(input, token);
   const RowNorm norm = NormOfInput(input, token, sums);
   const int lane = threadIdx.x % kWarp;
@@ -74,6 +75,7 @@ template <bool kBf16>
 __global__ void Pack16InputKernel(InputRows input, char* to, float* inverse_factors) {
   __shared__ double sums[kNormWarps];
   __shared__ uint32_t greatest[kNormWarps];
+  BeginKernel();
   const int64_t token = blockIdx.x, place = PlaceOf(input, token);
   const RowNorm norm = NormOfInput(input, token, sums);
   uint32_t max_bits = 0;

@@ -32,6 +32,7 @@ __device__ int CodeOf(const WeightBlock& block, int k) {
 // One thread makes a block of the rows g and g + 8 of a panel.
 template <DType kType>
 __global__ void PackQuantizedKernel(RawRows raw, PackedWeights w, char* to) {
+  BeginKernel();
   constexpr PackedFormat kFormat = kPackedFormat<kType>;
   const int64_t at = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const int64_t blocks = 2 * w.shape.units;
@@ -118,6 +119,7 @@ __global__ void PackQuantizedKernel(RawRows raw, PackedWeights w, char* to) {
 
 // One thread makes a lane's 16 bytes of 16 columns.
 __global__ void Pack16Kernel(RawRows raw, PackedWeights w, char* to) {
+  BeginKernel();
   const int64_t at = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const int lane = static_cast<int>(at % 32);
   const int64_t sixteens = 4 * w.shape.units;
@@ -137,6 +139,7 @@ __global__ void Pack16Kernel(RawRows raw, PackedWeights w, char* to) {
 
 template <DType kType>
 __global__ void EmbedPackedKernel(PackedWeights w, const int32_t* ids, float scale, Matrix out) {
+  BeginKernel();
   const int64_t i = int64_t{blockIdx.y} * kThreads + threadIdx.x;
   if (i >= w.cols) return;
   out.data[blockIdx.x * out.stride + i] = PackedValue<kType>(w, ids[blockIdx.x], i) * scale;
@@ -144,6 +147,7 @@ __global__ void EmbedPackedKernel(PackedWeights w, const int32_t* ids, float sca
 
 __global__ void EmbedFloatKernel(const float* data, int64_t cols, const int32_t* ids, float scale,
                                  Matrix out) {
+  BeginKernel();
   const int64_t i = int64_t{blockIdx.y} * kThreads + threadIdx.x;
   if (i >= cols) return;
   out.data[blockIdx.x * out.stride + i] = data[ids[blockIdx.x] * cols + i] * scale;

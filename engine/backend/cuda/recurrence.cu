@@ -33,6 +33,7 @@ __device__ ChannelInputs InputsOf(const Matrix& x, const Sequence& sequence, con
 // A thread makes one output.
 __global__ void CausalConvKernel(Matrix x, Matrix weight, const float* bias, Activation activation,
                                  StepRows step, States states, Matrix out) {
+  BeginKernel();
   const int64_t row = blockIdx.x;
   const int64_t c = int64_t{blockIdx.y} * kThreads + threadIdx.x;
   if (c >= x.cols) return;
@@ -51,6 +52,7 @@ __global__ void CausalConvKernel(Matrix x, Matrix weight, const float* bias, Act
 // After all outputs are made. A thread moves one channel of a sequence on: in ascending order, as
 // some of the next state may be of this one.
 __global__ void KeepInputsKernel(Matrix x, int64_t before, StepRows step, States states) {
+  BeginKernel();
   const int64_t c = int64_t{blockIdx.y} * kThreads + threadIdx.x;
   if (c >= x.cols) return;
   const Sequence sequence = step.sequences[blockIdx.x];
@@ -68,6 +70,7 @@ constexpr int kSharedKeys = 128;
 
 template <bool kShared>
 __global__ void DeltaRuleKernel(DeltaRows in, StepRows step, States states, Matrix out) {
+  BeginKernel();
   const int64_t key_dim = in.q.cols / in.key_heads;
   const int64_t dim = in.v.cols / in.heads;
   const int64_t column_blocks = (dim + kColumns - 1) / kColumns;

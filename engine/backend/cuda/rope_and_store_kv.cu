@@ -21,6 +21,7 @@ __device__ void RotateHeads(const float* rope, int64_t rope_dim, bool halves, in
 
 // The last values of each head; heads of which the first ones turn, from there on.
 __global__ void TurnKernel(Matrix x, int64_t head_dim, Matrix rope, bool halves) {
+  BeginKernel();
   const int64_t t = blockIdx.x;
   RotateHeads(rope.data + t * rope.stride, rope.cols, halves, head_dim, x.cols,
               x.data + t * x.stride + head_dim - rope.cols);
@@ -29,6 +30,7 @@ __global__ void TurnKernel(Matrix x, int64_t head_dim, Matrix rope, bool halves)
 template <DType kType>
 __global__ void RopeAndStoreKvKernel(Matrix q, Matrix k, Matrix v, Matrix rope, bool halves,
                                      const int64_t* slots, KvCacheLayer layer) {
+  BeginKernel();
   const int64_t t = blockIdx.x;
   const float* angles = rope.data + t * rope.stride;
   const float* values = v.data + t * v.stride;

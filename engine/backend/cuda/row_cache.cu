@@ -37,6 +37,7 @@ __device__ void StorePart(const SoftmaxPartial& part, int64_t dim, float* at) {
 
 // A thread has one column of a sequence, for all tokens of the step.
 __global__ void PoolRowsKernel(PooledRows in, StepRows step, States states, Matrix out) {
+  BeginKernel();
   const int64_t dim = out.cols;
   const int64_t c = int64_t{blockIdx.y} * kThreads + threadIdx.x;
   if (c >= dim) return;
@@ -77,6 +78,7 @@ __global__ void PoolRowsKernel(PooledRows in, StepRows step, States states, Matr
 }
 
 __global__ void StoreRowsKernel(Matrix x, StepRows step, const int64_t* slots, RowCache layer) {
+  BeginKernel();
   const int64_t t = blockIdx.x;
   const Sequence sequence = step.sequences[step.sequence_of_row[t]];
   const int64_t position = sequence.first_position + (t - sequence.first_row);
@@ -88,6 +90,7 @@ __global__ void StoreRowsKernel(Matrix x, StepRows step, const int64_t* slots, R
 // A thread makes one score.
 __global__ void ScoreRowsKernel(Matrix q, Matrix weights, StepRows step, RowCache layer,
                                 Matrix out) {
+  BeginKernel();
   const int64_t t = blockIdx.x;
   const int64_t r = int64_t{blockIdx.y} * kThreads + threadIdx.x;
   const Sequence sequence = step.sequences[step.sequence_of_row[t]];
@@ -110,6 +113,7 @@ __global__ void AttendRowsKernel(Matrix q, StepRows step, RowScores in, Matrix o
   __shared__ float weights[kThreads];
   __shared__ const float* rows[kThreads];
   __shared__ float scratch[kThreads / kWarp];
+  BeginKernel();
 
   const int64_t t = blockIdx.x, head = blockIdx.y, dim = in.near.dim;
   const Sequence sequence = step.sequences[step.sequence_of_row[t]];
@@ -172,6 +176,7 @@ __device__ void DivideBySums(float* m, int64_t n, int64_t step, int64_t by, floa
 // A thread has a row: few numbers, in the place where they are wanted.
 __global__ void BalanceStreamsKernel(Matrix x, int64_t n, int32_t iterations, float eps,
                                      Matrix out) {
+  BeginKernel();
   const int64_t t = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (t >= x.rows) return;
   const float* in = x.data + t * x.stride;

@@ -28,6 +28,7 @@ __global__ void PickGreatestKernel(Matrix logits, const GreedyRow* rows, const u
                                    const TokenBias* biases, PickedToken* picked) {
   __shared__ Candidate best[kThreads / kWarp];
   __shared__ uint32_t any_bad;
+  BeginKernel();
   if (threadIdx.x == 0) any_bad = 0;
   __syncthreads();
   const GreedyRow row = rows[blockIdx.x];

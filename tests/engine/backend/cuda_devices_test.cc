@@ -107,11 +107,17 @@ constexpr CudaApi kDevicesApi = {
         },
     .LaunchKernel = [](const void*, dim3, dim3, void**, size_t,
                        cudaStream_t stream) { return devices.Use(stream); },
-    .FuncGetAttributes = [](cudaFuncAttributes*, const void*) { return cudaSuccess; },
+    .FuncGetAttributes =
+        [](cudaFuncAttributes* attributes, const void*) {
+          attributes->ptxVersion = 90;
+          return cudaSuccess;
+        },
     .FuncSetAttribute = [](const void*, cudaFuncAttribute, int) { return cudaSuccess; },
     .GraphCreate = [](cudaGraph_t* graph) { return Make(graph); },
     .GraphAddKernelNode = [](cudaGraphNode_t*, cudaGraph_t graph, const cudaGraphNode_t*, size_t,
                              const cudaKernelNodeParams*) { return devices.Use(graph); },
+    .GraphAddProgrammaticEdge = [](cudaGraph_t graph, cudaGraphNode_t,
+                                   cudaGraphNode_t) { return devices.Use(graph); },
     .GraphInstantiate = [](cudaGraphExec_t* exec, cudaGraph_t) { return Make(exec); },
     .GraphExecKernelNodeSetParams = [](cudaGraphExec_t exec, cudaGraphNode_t,
                                        const cudaKernelNodeParams*) { return devices.Use(exec); },

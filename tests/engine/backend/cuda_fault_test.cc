@@ -28,9 +28,12 @@ struct FakeCuda {
   int devices = 1;
   int current = -1;
   int compute_major = 9;
+  int ptx_version = 90;
   int launches = 0;
   int allocations = 0;
   int graph_launches = 0;
+  int edges = 0;  // of kernels that may begin early
+  cudaError_t fail_edges = cudaSuccess;
   std::map<void*, int> nodes = {};  // of a graph
   std::set<void*> memory = {};
 
@@ -137,13 +140,21 @@ constexpr CudaApi kFakeApi = {
           EXPECT_LE(shared_bytes, 99u << 10);  // what every GPU has that is supported
           return Unless([&] { ++fake.launches; });
         },
-    .FuncGetAttributes = [](cudaFuncAttributes*, const void*) { return fake.Call(); },
+    .FuncGetAttributes =
+        [](cudaFuncAttributes* attributes, const void*) {
+          return Unless([&] { attributes->ptxVersion = fake.ptx_version; });
+        },
     .FuncSetAttribute = [](const void*, cudaFuncAttribute, int) { return fake.Call(); },
     .GraphCreate =
         [](cudaGraph_t* graph) { return Unless([&] { *graph = Handle<cudaGraph_t>(); }); },
     .GraphAddKernelNode =
         [](cudaGraphNode_t*, cudaGraph_t graph, const cudaGraphNode_t*, size_t,
            const cudaKernelNodeParams*) { return Unless([&] { ++fake.nodes[graph]; }); },
+    .GraphAddProgrammaticEdge =
+        [](cudaGraph_t, cudaGraphNode_t, cudaGraphNode_t) {
+          if (fake.fail_edges != cudaSuccess) return fake.fail_edges;
+          return Unless([] { ++fake.edges; });
+        },
     .GraphInstantiate =
         [](cudaGraphExec_t* exec, cudaGraph_t graph) {
           return Unless([&] {
@@ -558,6 +569,63 @@ TEST(LaunchRecorderTest, WithoutAGraphTheKernelsAreLaunchedOneByOne) {
       EXPECT_EQ(fake.graph_launches, 1);
       EXPECT_EQ(flush(), cudaSuccess);
       EXPECT_EQ(fake.graph_launches, 2);
+    }
+    EXPECT_TRUE(fake.memory.empty());
+  }
+}
+
+// Where kernels may begin early an edge of each says so. A driver that refuses that gets a graph
+// without, at once and from then on; one that has no memory is asked again.
+TEST(LaunchRecorderTest, KernelsBeginEarlyWhereTheDriverLetsThem) {
+  constexpr int kKernels = 10;
+  static const char kKernel[kKernels] = {};
+  for (const cudaError_t error : {cudaSuccess, cudaErrorNotSupported, cudaErrorMemoryAllocation}) {
+    SCOPED_TRACE(error);
+    fake = {};
+    {
+      LaunchRecorder recorder(kFakeApi, 0, nullptr);
+      recorder.set_overlaps(true);
+      auto flush = [&] {
+        for (int i = 0; i < kKernels; ++i) {
+          recorder.Add(&kKernel[i], 1, 32, 0, nullptr, nullptr, 0);
+        }
+        return recorder.Flush();
+      };
+      EXPECT_EQ(flush(), cudaSuccess);
+      fake.fail_edges = error;
+      EXPECT_EQ(flush(), cudaSuccess);
+      EXPECT_EQ(fake.launches, 2 * kKernels);
+      EXPECT_EQ(fake.graph_launches, error != cudaErrorMemoryAllocation);
+      EXPECT_EQ(fake.edges, error == cudaSuccess ? kKernels - 1 : 0);
+      fake.fail_edges = cudaSuccess;
+      EXPECT_EQ(flush(), cudaSuccess);
+      EXPECT_EQ(fake.launches, 3 * kKernels);
+      EXPECT_EQ(fake.graph_launches, error != cudaErrorMemoryAllocation ? 2 : 1);
+      EXPECT_EQ(fake.edges, error != cudaErrorNotSupported ? kKernels - 1 : 0);
+    }
+    EXPECT_TRUE(fake.memory.empty());
+  }
+}
+
+// Kernels that were made for older devices do not wait for each other, whatever they run on.
+TEST(LaunchRecorderTest, KernelsBeginEarlyWhereTheirCodeWaits) {
+  struct Case {
+    int compute_major, ptx_version;
+    bool early;
+  };
+  for (const Case& c :
+       {Case{9, 90, true}, Case{10, 90, true}, Case{9, 80, false}, Case{8, 80, false}}) {
+    fake = {.compute_major = c.compute_major, .ptx_version = c.ptx_version};
+    {
+      const auto device = CudaDevice::Open(kFakeApi, 0).value();
+      static const char kKernel = 0;
+      for (int time = 0; time < 2; ++time) {
+        for (int i = 0; i < 8; ++i) {
+          device->queue().recorder->Add(&kKernel, 1, 32, 0, nullptr, nullptr, 0);
+        }
+        EXPECT_TRUE(device->Flush().ok());
+      }
+      EXPECT_EQ(fake.edges, c.early ? 7 : 0);
     }
     EXPECT_TRUE(fake.memory.empty());
   }

@@ -12,7 +12,8 @@ constexpr int kLanes = 32, kBanks = 32, kBankBytes = 4, kSectorBytes = 32;
 
 // An instruction of a warp.
 struct Request {
-  bool shared = false, writes = false, copies = false;
+  bool shared = false;
+  AccessWay way;
   int bytes = 0;  // of a lane
   int lanes = 0;
   uintptr_t addresses[kLanes];
@@ -88,11 +89,12 @@ void CountShared(const Request& request) {
 
 void CountGlobal(const Request& request, double* burst) {
   uintptr_t units[kLanes * 16];
-  GlobalCounts& to = request.writes ? counts.stores : counts.loads;
+  GlobalCounts& to = request.way.writes ? counts.stores : counts.loads;
   ++to.requests;
   const int sectors = Distinct(request, 0, request.lanes, kSectorBytes, units, kNothing);
   to.sectors += sectors;
-  if (!request.writes && !request.copies) *burst += sectors * kSectorBytes;
+  if (!request.way.writes && !request.way.copies) *burst += sectors * kSectorBytes;
+  if (request.way.early) counts.early_bytes += sectors * kSectorBytes;
   // Bytes in the accesses' own unit, or in single ones where they overlap.
   bool aligned = true;
   for (int i = 0; i < request.lanes; ++i) aligned &= request.addresses[i] % request.bytes == 0;
@@ -102,13 +104,15 @@ void CountGlobal(const Request& request, double* burst) {
 
 }  // namespace
 
-void BeginLaunch(const std::string& kernel, dim3 grid, dim3 block, int shared_bytes) {
+void BeginLaunch(const std::string& kernel, dim3 grid, dim3 block, int shared_bytes,
+                 bool begins_early) {
   counts = {};
   counts.kernel = kernel;
   counts.grid = grid;
   counts.block = block;
   counts.shared_bytes = shared_bytes;
   counts.launches = 1;
+  counts.early_launches = begins_early ? 1 : 0;
   touched.clear();
 }
 
@@ -119,7 +123,7 @@ void EndLaunch(double scale) {
   SharedCounts& shared = counts.shared;
   for (double* value : {&shared.requests, &shared.wavefronts, &shared.least_wavefronts,
                         &counts.mma_int8, &counts.mma_16, &counts.mma_instructions, &counts.fma,
-                        &counts.shuffles, &counts.barriers}) {
+                        &counts.shuffles, &counts.barriers, &counts.early_bytes}) {
     *value *= scale;
   }
   // What one block alone touches others touch elsewhere, as long as there is more.
@@ -148,6 +152,8 @@ void EndLaunch(double scale) {
   same->shared.wavefronts += shared.wavefronts;
   same->shared.least_wavefronts += shared.least_wavefronts;
   same->dram_bytes += counts.dram_bytes;
+  same->early_launches += counts.early_launches;
+  same->early_bytes += counts.early_bytes;
   same->mma_int8 += counts.mma_int8;
   same->mma_16 += counts.mma_16;
   same->mma_instructions += counts.mma_instructions;
@@ -161,8 +167,8 @@ void EndLaunch(double scale) {
 
 void BeginLane() { ++lane_number; }
 
-void CountAccess(const void* place, uintptr_t address, int bytes, bool writes, bool copies,
-                 Region* region, uint32_t run, uint32_t first_run) {
+void CountAccess(const void* place, uintptr_t address, int bytes, AccessWay way, Region* region,
+                 uint32_t run, uint32_t first_run) {
   const uint32_t number = NumberOf(place);
   Place& at = places[number];
   if (at.lane_number != lane_number) {
@@ -174,8 +180,7 @@ void CountAccess(const void* place, uintptr_t address, int bytes, bool writes, b
     if (num_requests == requests.size()) requests.emplace_back();
     Request& request = requests[num_requests];
     request.shared = region->shared;
-    request.writes = writes;
-    request.copies = copies;
+    request.way = way;
     request.bytes = bytes;
     request.lanes = 0;
     at.requests.push_back(static_cast<uint32_t>(num_requests++));

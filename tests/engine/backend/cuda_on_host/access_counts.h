@@ -39,6 +39,9 @@ struct LaunchCounts {
   GlobalCounts loads, stores;
   SharedCounts shared;
   double dram_bytes = 0;  // of the sectors that are touched, each once a launch
+  // Of launches that begin early: how many, and what they ask for before they wait for the kernel
+  // before.
+  double early_launches = 0, early_bytes = 0;
   double mma_int8 = 0;    // multiplications (and additions) of tensor cores, of int8
   double mma_16 = 0;      // of binary16 or bfloat16
   double mma_instructions = 0;
@@ -56,15 +59,20 @@ struct LaunchCounts {
 
 // Between these calls the accesses of a launch are counted; `scale`: blocks of the grid to each one
 // that is run.
-void BeginLaunch(const std::string& kernel, dim3 grid, dim3 block, int shared_bytes);
+void BeginLaunch(const std::string& kernel, dim3 grid, dim3 block, int shared_bytes,
+                 bool begins_early);
 void EndLaunch(double scale);
 
 // The accesses that follow are a lane's first ones since its warp met.
 void BeginLane();
-// `place` is of the program; the run is the thread block's (device_memory.h); `copies`: nobody
-// waits for it here.
-void CountAccess(const void* place, uintptr_t address, int bytes, bool writes, bool copies,
-                 Region* region, uint32_t run, uint32_t first_run);
+// `place` is of the program; the run is the thread block's (device_memory.h).
+struct AccessWay {
+  bool writes = false;
+  bool copies = false;  // to shared memory: nobody waits for it here
+  bool early = false;   // the thread has not waited for the kernel before
+};
+void CountAccess(const void* place, uintptr_t address, int bytes, AccessWay way, Region* region,
+                 uint32_t run, uint32_t first_run);
 void BeginBlock();
 void EndSegment(int warp);  // all its lanes have come to where they wait
 void CountCopyWait(int warp, int groups_left);

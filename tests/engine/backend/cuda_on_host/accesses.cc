@@ -103,6 +103,23 @@ void Check(const void* place, uintptr_t address, int bytes, AccessKind kind, Reg
   }
 }
 
+// For accesses to global memory by who has not waited for the kernels before.
+void CheckOrder(const void* place, uintptr_t address, int bytes, AccessKind kind,
+                const Region& region) {
+  const std::string what = WhoseTurn() + Verb(kind) + NameOf(region, address);
+  if (kind != AccessKind::kRead) {
+    return Complain(FaultKind::kTooEarly, what + " before it has waited for the kernel before",
+                    place);
+  }
+  for (uintptr_t at = address; at < address + bytes; at += 4) {
+    const Stamp write = region.word(at)->write;
+    if (!write.is_somebody() || write.run() < running->first_unordered) continue;
+    return Complain(FaultKind::kTooEarly,
+                    what + ", which a kernel before may still be writing: it has not waited",
+                    place);
+  }
+}
+
 }  // namespace
 
 std::string WhoseTurn() {
@@ -131,11 +148,16 @@ void See(const void* place, const void* data, int bytes, AccessKind kind, bool a
       Complain(FaultKind::kMisaligned,
                WhoseTurn() + Verb(kind) + Bytes(bytes) + " at " + NameOf(*region, address), place);
     }
+    if (running->begins_early && !running->has_waited && !region->shared) {
+      CheckOrder(place, address, bytes, kind, *region);
+    }
     Check(place, address, bytes, kind, region);
   }
   if (simulation.counts) {
-    CountAccess(place, address, bytes, kind != AccessKind::kRead, running->copies, region,
-                running->by.run, running->by.first_run);
+    const AccessWay way = {.writes = kind != AccessKind::kRead,
+                           .copies = running->copies,
+                           .early = running->begins_early && !running->has_waited};
+    CountAccess(place, address, bytes, way, region, running->by.run, running->by.first_run);
   }
 }
 

@@ -26,6 +26,10 @@ struct Running {
   dim3 block;
   uintptr_t stack_begin = 0, stack_end = 0;
   bool copies = false;  // the thread begins a copy
+  // Whether the kernel has begun early, and the thread waited for those before: runs from
+  // `first_unordered` on may still be at work until then.
+  bool begins_early = false, has_waited = false;
+  uint32_t first_unordered = 0;
   std::set<std::pair<const void*, FaultKind>> reported;
 };
 

@@ -47,11 +47,27 @@ void Print(const std::string& step) {
   for (const on_host::LaunchCounts& c : on_host::TakeCounts()) {
     std::printf("%s\t%s\t%u\t%u\t%u\t%d\t%lld", step.c_str(), c.kernel.c_str(), c.grid.x, c.grid.y,
                 c.block.x, c.shared_bytes, static_cast<long long>(c.launches));
-    for (const double value :
-         {c.loads.requests, c.loads.sectors, c.loads.bytes, c.stores.requests, c.stores.sectors,
-          c.stores.bytes, c.shared.requests, c.shared.wavefronts, c.shared.least_wavefronts,
-          c.dram_bytes, c.mma_int8, c.mma_16, c.mma_instructions, c.fma, c.shuffles, c.barriers,
-          c.most_burst_bytes, c.most_load_waits, c.most_copy_waits}) {
+    for (const double value : {c.loads.requests,
+                               c.loads.sectors,
+                               c.loads.bytes,
+                               c.stores.requests,
+                               c.stores.sectors,
+                               c.stores.bytes,
+                               c.shared.requests,
+                               c.shared.wavefronts,
+                               c.shared.least_wavefronts,
+                               c.dram_bytes,
+                               c.mma_int8,
+                               c.mma_16,
+                               c.mma_instructions,
+                               c.fma,
+                               c.shuffles,
+                               c.barriers,
+                               c.most_burst_bytes,
+                               c.most_load_waits,
+                               c.most_copy_waits,
+                               c.early_launches,
+                               c.early_bytes}) {
       std::printf("\t%.10g", value);
     }
     std::printf("\n");
@@ -84,7 +100,7 @@ int Run(const char* path, int64_t most_blocks) {
       "step\tkernel\tgrid_x\tgrid_y\tthreads\tshared_bytes\tlaunches\tload_requests\tload_sectors\t"
       "load_bytes\tstore_requests\tstore_sectors\tstore_bytes\tshared_requests\twavefronts\t"
       "least_wavefronts\tdram_bytes\tmma_int8\tmma_16\tmma_instructions\tfma\tshuffles\tbarriers\t"
-      "most_burst_bytes\tmost_load_waits\tmost_copy_waits\n");
+      "most_burst_bytes\tmost_load_waits\tmost_copy_waits\tearly_launches\tearly_bytes\n");
   for (const Kind& kind : kKinds) {
     // What chooses experts must be computed; experts' groups differ, and tiles of decoding rows.
     simulation.most_blocks_of = {{"Embed", 0},

@@ -22,8 +22,9 @@
 #define threadIdx (lm::on_host::indices.thread)
 #define blockDim (lm::on_host::indices.shape)
 
-// In the place of engine/backend/cuda/kernel_launch.cuh and warp_matrix.cuh.
+// In the place of engine/backend/cuda/kernel_launch.cuh, kernel_order.cuh and warp_matrix.cuh.
 #define LM_ENGINE_BACKEND_CUDA_KERNEL_LAUNCH_H_
+#define LM_ENGINE_BACKEND_CUDA_KERNEL_ORDER_H_
 #define LM_ENGINE_BACKEND_CUDA_WARP_MATRIX_H_
 #define __launch_bounds__(...)
 #undef __forceinline__
@@ -58,6 +59,10 @@ cudaError_t Launch(const Queue& queue, void (*kernel)(Parameters...), dim3 grid,
                    typename NotDeduced<Parameters>::Type... arguments) {
   return LaunchShared(queue, kernel, grid, block, /*shared_bytes=*/0, arguments...);
 }
+
+inline void LetNextKernelBegin() {}
+inline void WaitForKernelBefore() { on_host::WaitForKernelBefore(); }
+inline void BeginKernel() { WaitForKernelBefore(); }
 
 using on_host::Multiply16;
 using on_host::MultiplyInt8;

@@ -40,6 +40,7 @@ cudaError_t Lost() { return waits_left.load() < 0 ? cudaErrorLaunchFailure : cud
 struct HostNode {
   cudaKernelNodeParams params;
   std::vector<std::vector<char>> arguments;
+  bool begins_early = false;
 
   explicit HostNode(const cudaKernelNodeParams& from) { Set(from); }
   void Set(const cudaKernelNodeParams& from) {
@@ -60,10 +61,11 @@ HostGraph* GraphOf(cudaGraph_t graph) { return reinterpret_cast<HostGraph*>(grap
 HostGraph* GraphOf(cudaGraphExec_t exec) { return reinterpret_cast<HostGraph*>(exec); }
 
 cudaError_t RunKernel(const void* kernel, dim3 grid, dim3 block, void** arguments,
-                      size_t shared_bytes) {
+                      size_t shared_bytes, bool begins_early) {
   ++counts.kernels;
-  return on_host::RunGrid(kernel, grid, block, shared_bytes, arguments) ? cudaSuccess
-                                                                        : cudaErrorLaunchFailure;
+  return on_host::RunGrid(kernel, grid, block, shared_bytes, arguments, begins_early)
+             ? cudaSuccess
+             : cudaErrorLaunchFailure;
 }
 
 // Whether the device's side of a copy is inside of an allocation.
@@ -212,10 +214,11 @@ constexpr CudaApi kHost = {
            cudaStream_t) {
           if (Lost() != cudaSuccess) return Lost();
           ++counts.launches;
-          return RunKernel(kernel, grid, block, arguments, shared_bytes);
+          return RunKernel(kernel, grid, block, arguments, shared_bytes, /*begins_early=*/false);
         },
     .FuncGetAttributes =
-        [](cudaFuncAttributes*, const void*) {
+        [](cudaFuncAttributes* attributes, const void*) {
+          attributes->ptxVersion = 90;
           return runs_kernels ? Lost() : cudaErrorNoKernelImageForDevice;
         },
     .FuncSetAttribute =
@@ -234,6 +237,11 @@ constexpr CudaApi kHost = {
           auto& nodes = GraphOf(graph)->nodes;
           nodes.push_back(std::make_unique<HostNode>(*params));
           *node = reinterpret_cast<cudaGraphNode_t>(nodes.back().get());
+          return cudaSuccess;
+        },
+    .GraphAddProgrammaticEdge =
+        [](cudaGraph_t, cudaGraphNode_t, cudaGraphNode_t to) {
+          reinterpret_cast<HostNode*>(to)->begins_early = true;
           return cudaSuccess;
         },
     .GraphInstantiate =
@@ -256,8 +264,9 @@ constexpr CudaApi kHost = {
               pointers[i] = node->arguments[i].data();
             }
             const cudaKernelNodeParams& params = node->params;
-            const cudaError_t error = RunKernel(params.func, params.gridDim, params.blockDim,
-                                                pointers, params.sharedMemBytes);
+            const cudaError_t error =
+                RunKernel(params.func, params.gridDim, params.blockDim, pointers,
+                          params.sharedMemBytes, node->begins_early);
             if (error != cudaSuccess) return error;
           }
           return cudaSuccess;
@@ -323,6 +332,7 @@ constexpr CudaApi CountedCalls() {
   LM_COUNT(GraphCreate);
   LM_COUNT(GraphAddKernelNode);
   LM_COUNT(GraphInstantiate);
+  LM_COUNT(GraphAddProgrammaticEdge);
   LM_COUNT(GraphExecKernelNodeSetParams);
   LM_COUNT(GraphLaunch);
   LM_COUNT(MallocHost);

@@ -168,6 +168,32 @@ __global__ void BarriersKernel(const float* from, float* to) {
   to[threadIdx.x] = from[threadIdx.x];
 }
 
+// Adds to what the kernel before has stored, of which nothing is there before it has waited.
+template <bool kFault>
+__global__ void ReadsBeforeKernel(const float* from, float* to) {
+  const float value = from[threadIdx.x];  // nobody writes it
+  if constexpr (!kFault) BeginKernel();
+  const float before = to[threadIdx.x];
+  if constexpr (kFault) BeginKernel();
+  to[threadIdx.x] = before + value;
+}
+
+// Stores where the kernel before may still read.
+template <bool kFault>
+__global__ void StoresBeforeKernel(const float* from, float* to) {
+  if constexpr (kFault) to[kThreads + threadIdx.x] = from[threadIdx.x];
+  BeginKernel();
+  if constexpr (!kFault) to[kThreads + threadIdx.x] = from[threadIdx.x];
+}
+
+// Of two blocks one does not wait, which the kernel behind it would have to know.
+template <bool kFault>
+__global__ void NeverWaitsKernel(const float* from, float* to) {
+  if (kFault && blockIdx.x == 1) return;
+  BeginKernel();
+  if (blockIdx.x == 0) to[threadIdx.x] = from[threadIdx.x];
+}
+
 using PlantedKernel = void (*)(const float*, float*);
 struct Entry {
   Planted planted;
@@ -194,6 +220,9 @@ const Entry kEntries[] = {
     {Planted::kPairs, PairsKernel<false>, PairsKernel<true>, 1, kWarp, 0},
     {Planted::kHalfWarp, HalfWarpKernel<false>, HalfWarpKernel<true>, 1, kThreads, 0},
     {Planted::kBarriers, BarriersKernel<false>, BarriersKernel<true>, 1, kWarp, 0},
+    {Planted::kReadsBefore, ReadsBeforeKernel<false>, ReadsBeforeKernel<true>, 1, kThreads, 0},
+    {Planted::kStoresBefore, StoresBeforeKernel<false>, StoresBeforeKernel<true>, 1, kThreads, 0},
+    {Planted::kNeverWaits, NeverWaitsKernel<false>, NeverWaitsKernel<true>, 2, kThreads, 0},
 };
 
 }  // namespace

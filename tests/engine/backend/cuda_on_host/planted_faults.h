@@ -22,6 +22,9 @@ enum class Planted {
   kPairs,
   kHalfWarp,
   kBarriers,
+  kReadsBefore,
+  kStoresBefore,
+  kNeverWaits,
 };
 
 // Puts one into the queue. `from` has kPlantedInputs values; what a kernel has for `to` is its own.

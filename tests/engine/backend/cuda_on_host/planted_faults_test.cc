@@ -35,15 +35,17 @@ class PlantedFaultsTest : public testing::Test {
   }
   void TearDown() override { on_host::the_simulation = {}; }
 
-  // Runs a kernel with `from` of `inputs` values. What it leaves is in outputs_.
-  std::vector<Fault> Run(Planted planted, bool fault, int inputs = kPlantedInputs) {
+  // Runs a kernel with `from` of `inputs` values, `times` times. What it leaves is in outputs_.
+  std::vector<Fault> Run(Planted planted, bool fault, int inputs = kPlantedInputs, int times = 1) {
     Buffer from = device_->Allocate(inputs * sizeof(float)).value();
     Buffer to = device_->Allocate(outputs_.size() * sizeof(float)).value();
     EXPECT_TRUE(device_->Upload(inputs_.data(), from.data(), from.bytes()).ok());
     const on_host::KeepFaults keep;
-    EXPECT_EQ(LaunchPlanted(device_->queue(), planted, fault, static_cast<float*>(from.data()),
-                            static_cast<float*>(to.data())),
-              cudaSuccess);
+    for (int i = 0; i < times; ++i) {
+      EXPECT_EQ(LaunchPlanted(device_->queue(), planted, fault, static_cast<float*>(from.data()),
+                              static_cast<float*>(to.data())),
+                cudaSuccess);
+    }
     launched_ = device_->Flush();
     EXPECT_TRUE(device_->Download(to.data(), outputs_.data(), to.bytes()).ok());
     return on_host::TakeFaults();
@@ -74,6 +76,23 @@ class PlantedFaultsTest : public testing::Test {
     const bool has_place = kind != FaultKind::kMissingLanes && kind != FaultKind::kWaitsForEver;
     if (has_place) {
       EXPECT_THAT(faults[0].Text(), HasSubstr("; at planted_faults.cu:"));
+    }
+  }
+
+  // The same of kernels in a graph, which may begin before the ones before have ended. (The first
+  // time such a list comes its kernels are launched one by one.)
+  void ExpectFoundInGraph(Planted planted, const std::string& words) {
+    constexpr int kKernels = 8;
+    auto run = [&](bool fault) { return Run(planted, fault, kPlantedInputs, kKernels); };
+    for (const bool fault : {false, true}) {
+      EXPECT_THAT(run(fault), IsEmpty());
+      EXPECT_TRUE(launched_.ok()) << launched_;
+      const std::vector<Fault> faults = run(fault);
+      ASSERT_EQ(faults.empty(), !fault);
+      if (!fault) continue;
+      EXPECT_EQ(faults[0].kind, FaultKind::kTooEarly) << faults[0].Text();
+      EXPECT_THAT(faults[0].what, HasSubstr(words));
+      EXPECT_FALSE(launched_.ok());
     }
   }
 
@@ -191,6 +210,22 @@ TEST_F(PlantedFaultsTest, AShuffleWithoutAllLanesIsFound) {
 TEST_F(PlantedFaultsTest, LanesAtDifferentBarriersAreFound) {
   ExpectFound(Planted::kBarriers, FaultKind::kWaitsForEver, "BarriersKernel",
               "waits at __syncwarp, others of its warp elsewhere");
+}
+
+TEST_F(PlantedFaultsTest, AReadOfWhatAKernelBeforeMayStillWriteIsFound) {
+  ExpectFoundInGraph(
+      Planted::kReadsBefore,
+      "thread 0 of block (0, 0) reads an allocation of 4096 bytes + 0, which a kernel "
+      "before may still be writing");
+}
+
+TEST_F(PlantedFaultsTest, AStoreBeforeTheKernelBeforeHasEndedIsFound) {
+  ExpectFoundInGraph(Planted::kStoresBefore,
+                     "writes an allocation of 4096 bytes + 256 before it has waited");
+}
+
+TEST_F(PlantedFaultsTest, ABlockThatWaitsForNobodyIsFound) {
+  ExpectFoundInGraph(Planted::kNeverWaits, "of block (1, 0), and all others, have not waited");
 }
 
 TEST_F(PlantedFaultsTest, ConflictsOfBanksAreCounted) {

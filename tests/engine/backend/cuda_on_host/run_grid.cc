@@ -46,6 +46,7 @@ struct Thread {
   int turn = 0;
   std::vector<Copy> copies;  // of the groups that are not waited for, in order
   int group = 0;             // the one that is being made
+  bool has_waited = false;   // for the kernel before
 };
 
 struct LearntKernel {
@@ -71,6 +72,7 @@ alignas(16) char dynamic_shared[kMostSharedBytes];
 Running launch;
 std::vector<uint32_t> warp_times(kMostThreads / kWarp);
 uint32_t last_run = 0;
+uint32_t first_unordered = 1;  // of the last kernel that did not begin early
 
 Thread& Current() { return threads[indices.thread.x]; }
 
@@ -97,6 +99,7 @@ void Resume(unsigned i) {
   indices.thread = dim3(i, 0, 0);
   launch.by.thread = i;
   launch.by.warp_time = warp_times[i / kWarp];
+  launch.has_waited = thread.has_waited;
   launch.stack_begin = reinterpret_cast<uintptr_t>(thread.stack.get());
   launch.stack_end = launch.stack_begin + kStackBytes;
   if (TheSimulation().counts) BeginLane();
@@ -210,6 +213,7 @@ void BeginThread(Thread* thread) {
   }
   thread->copies.clear();
   thread->group = 0;
+  thread->has_waited = false;
   thread->state = State::kRunnable;
 }
 
@@ -221,7 +225,7 @@ void NextRun() {
     for (auto& region : kernel.shared) region->Forget();
   }
   last_run = 1;
-  launch.by.first_run = 1;
+  launch.by.first_run = first_unordered = launch.first_unordered = 1;
 }
 
 Region* DynamicRegion(size_t bytes) {
@@ -292,6 +296,7 @@ void WaitForCopies(int groups_left) {
     CountCopyWait(static_cast<int>(indices.thread.x / kWarp), groups_left);
   }
 }
+void WaitForKernelBefore() { Current().has_waited = launch.has_waited = true; }
 void WaitForBlock() { WaitAs(State::kAtBlockBarrier); }
 void WaitForWarp() { WaitAs(State::kAtWarpBarrier); }
 
@@ -307,7 +312,8 @@ void NoteFma() {
   if (TheSimulation().counts) CountFma();
 }
 
-bool RunGrid(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes, void** arguments) {
+bool RunGrid(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes, void** arguments,
+             bool begins_early) {
   const std::lock_guard<std::mutex> lock(one_at_a_time);
   const auto found = Kernels().find(kernel);
   if (found == Kernels().end() || block.x == 0 || block.x > kMostThreads || block.y != 1 ||
@@ -337,7 +343,12 @@ bool RunGrid(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes, voi
   indices.shape = block;
   const Simulation& simulation = TheSimulation();
   launch.by.first_run = last_run + 1;
-  if (simulation.counts) BeginLaunch(launch.kernel, grid, block, static_cast<int>(all_shared));
+  if (!begins_early) first_unordered = last_run + 1;
+  launch.begins_early = begins_early;
+  launch.first_unordered = first_unordered;
+  if (simulation.counts) {
+    BeginLaunch(launch.kernel, grid, block, static_cast<int>(all_shared), begins_early);
+  }
 
   const int64_t blocks = int64_t{grid.x} * grid.y;
   int64_t most_blocks = simulation.most_blocks;
@@ -364,6 +375,12 @@ bool RunGrid(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes, voi
     if (!RunBlock(block.x, (indices.block.x + indices.block.y) % 2 == 1)) {
       for (unsigned i = 0; i < block.x; ++i) threads[i].begun = false;  // it will begin anew
       break;
+    }
+    // The next kernel's wait is for this one only.
+    if (begins_early && std::none_of(threads.begin(), threads.begin() + block.x,
+                                     [](const Thread& thread) { return thread.has_waited; })) {
+      ComplainOf(0, FaultKind::kTooEarly,
+                 ", and all others, have not waited for the kernel before");
     }
   }
   if (simulation.counts) EndLaunch(static_cast<double>(blocks) / static_cast<double>(runs));

@@ -27,8 +27,10 @@ const Kernel& KnownKernel(const void* address);  // REQUIRES: it was learnt
 // How much dynamic shared memory the kernel may have, which is 48 KiB unless it was asked for more.
 void AllowSharedBytes(const void* address, int bytes);
 
-// False where a fault was found, or the launch asks for more than there is.
-bool RunGrid(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes, void** arguments);
+// False where a fault was found, or the launch asks for more than there is. A kernel that begins
+// early has to wait for the ones before it, since one that does not, by itself.
+bool RunGrid(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes, void** arguments,
+             bool begins_early);
 
 // Of the thread that runs: a GPU has them in registers.
 struct Indices {
@@ -69,6 +71,8 @@ char* DynamicShared();
 void BeginCopy(void* shared, const void* from);
 void EndCopyGroup();
 void WaitForCopies(int groups_left);
+
+void WaitForKernelBefore();
 
 // *to = max(*to, value), by one thread at a time.
 void AtomicMax(uint32_t* to, uint32_t value);

@@ -31,6 +31,8 @@ const char* NameOf(FaultKind kind) {
       return "missing lanes";
     case FaultKind::kWaitsForEver:
       return "waits for ever";
+    case FaultKind::kTooEarly:
+      return "too early";
     case FaultKind::kChangedHost:
       return "changed while it is copied";
   }

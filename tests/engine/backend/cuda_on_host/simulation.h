@@ -33,6 +33,7 @@ enum class FaultKind {
   kMisaligned,    // an address that is not a multiple of the access's size
   kMissingLanes,  // a warp's instruction that some of its lanes have not come to
   kWaitsForEver,  // threads that wait at different barriers
+  kTooEarly,      // what a kernel before may still use is used, or nobody has waited for it
   kChangedHost,   // page-locked memory that changed while it may still have been copied from
 };
 

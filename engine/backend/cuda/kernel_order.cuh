@@ -1,0 +1,37 @@
+// In which order a queue's kernels read and write: one after the other, but that the next one's
+// thread blocks may take their places, and ask for weights, while the one before is at work
+// ("programmatic dependent launch", compute capability 9.0 and newer; launch_recorder.h says where).
+//
+// Every kernel lets the next one begin, and waits for the one before, in this order and mostly at
+// once (BeginKernel). Before it has waited it reads nothing that a kernel may have written, and
+// writes nothing: only what is the same in all steps, that is weights. A kernel that has waited
+// finds all that was written before it, because the one before has waited, too.
+//
+// (tests/engine/backend/cuda_on_host has its own of all these, which complain of who does not.)
+#ifndef LM_ENGINE_BACKEND_CUDA_KERNEL_ORDER_H_
+#define LM_ENGINE_BACKEND_CUDA_KERNEL_ORDER_H_
+
+namespace lm::cuda {
+
+// The next kernel begins when all thread blocks of this one have called this, or have ended.
+__device__ __forceinline__ void LetNextKernelBegin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Once more costs nothing.
+__device__ __forceinline__ void WaitForKernelBefore() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void BeginKernel() {
+  LetNextKernelBegin();
+  WaitForKernelBefore();
+}
+
+}  // namespace lm::cuda
+
+#endif  // LM_ENGINE_BACKEND_CUDA_KERNEL_ORDER_H_
