@@ -1,46 +1,73 @@
-// Products with up to eight tokens, which wait for the weights: a thread block makes one panel of
-// 16 rows after the other, each of its eight warps one slice of K (unit_product.cuh), and has the
-// next units on their way through shared memory all the time, also while the kernel before is at
-// work (kernel_order.cuh), and while it packs its input, adds up the slices and stores.
+// Products that wait for their weights: a thread block makes one or two panels of 16 rows after the
+// other, each of its eight warps one slice of K (unit_product.cuh), and has the next units on their
+// way through shared memory all the time, also while the kernel before is at work
+// (kernel_order.cuh), and while it packs its input, adds up the slices and stores.
 //
-// One token is packed by each block (own_input.cuh). Of more, whose packing would take the blocks
-// longer than a kernel before them, the units of the input come along with those of the weights.
+// One token of quantised weights is packed by each block (own_input.cuh). Of more, whose packing
+// would take the blocks longer than a kernel before them, the units of the input come along with
+// those of the weights: once for all panels that a block makes at a time, as there is no other
+// memory that is read so often.
 #ifndef LM_ENGINE_BACKEND_CUDA_MULTIPLY_STREAMED_H_
 #define LM_ENGINE_BACKEND_CUDA_MULTIPLY_STREAMED_H_
 
-#include "engine/backend/cuda/multiply_few.cuh"
 #include "engine/backend/cuda/own_input.cuh"
+#include "engine/backend/cuda/slice_sums.cuh"
 
 namespace lm::cuda {
 
-static_assert(kFewThreads == kNormThreads, "a block packs its input");
+static_assert(kSliceThreads == kNormThreads, "a block packs its input");
 
 // Thread blocks of a launch: two a multiprocessor of the GPUs that have most of them.
 inline constexpr int64_t kStreamBlocks = 264;
 
-// What a block has in shared memory: a ring of units for each warp, two panels' partial sums, and
-// the token that it packs.
-template <DType kType, bool kOwnInput>
+// What a block makes at a time.
+template <int kThePanels, int kTheTiles, bool kTheOwnInput>
+struct StreamShape {
+  static constexpr int kPanels = kThePanels;
+  static constexpr int kTiles = kTheTiles;
+  static constexpr bool kOwnInput = kTheOwnInput;  // of one token
+};
+using StreamOne = StreamShape<1, 1, true>;
+template <int kPanels, int kTiles>
+using StreamTiles = StreamShape<kPanels, kTiles, false>;
+
+// What a block has in shared memory: a ring of units for each warp, the partial sums of two passes,
+// and the token that it packs.
+template <DType kType, typename Shape>
 struct StreamStage {
   static constexpr PackedFormat kFormat = kPackedFormat<kType>;
+  // Of a panel.
   static constexpr int kHigh = kFormat.code_bytes();
   static constexpr int kScales = kHigh + kFormat.high_bytes();
   static constexpr int kSupers = kScales + kFormat.scale_bytes();
-  static constexpr int kInput = kSupers + kFormat.super_bytes();
-  static constexpr int kInputBytes = kOwnInput ? 0 : kInputScales + 64 * kInputNumbers<kType>;
-  static constexpr int kBytes = kInput + kInputBytes;
+  static constexpr int kPanel = kSupers + kFormat.super_bytes();
+  // Of all panels, then of a tile and of all, as far as the type's kernels read them.
+  static constexpr int kInput = Shape::kPanels * kPanel;
+  static constexpr int kInputBytes = Shape::kOwnInput ? 0
+                                     : !kFormat.quantised()
+                                         ? InputUnitBytes(kFormat)
+                                         : kInputScales + 64 * kInputNumbers<kType>;
+  static constexpr int kBytes = kInput + Shape::kTiles * kInputBytes;
+
+  // Tiles whose slices are added up at a time.
+  static constexpr int kPassTiles = Shape::kTiles < 2 ? 1 : 2;
+  using Partials = SliceSums<kPassTiles>;
+  static constexpr int kMostBytes = 99 << 10;  // a thread block's, on compute capability 8.9
+  static constexpr int kMostStages = (kMostBytes - 2 * int{sizeof(Partials)}) / (kSlices * kBytes);
   // About 40 KB of weights.
   static constexpr int kUnits = (40 << 10) / (kSlices * kInput);
-  static constexpr int kStages = kUnits < 3 ? 3 : kUnits > 8 ? 8 : kUnits;
+  static constexpr int kWantedStages = kUnits < 3 ? 3 : kUnits > 8 ? 8 : kUnits;
+  static constexpr int kStages = kWantedStages < kMostStages ? kWantedStages : kMostStages;
+  static_assert(kStages >= 2);
   static constexpr int kRing = kSlices * kStages * kBytes;
-  static constexpr int kSums = kRing + 2 * int{sizeof(FewPartials<1>)};
-  static constexpr int kOwn = kSums + (kOwnInput ? kNormWarps * int{sizeof(double)} : 0);
-  static_assert(kOwn + (kOwnInput ? kMostOwnBytes : 0) <= 99 << 10,
-                "what a thread block of compute capability 8.9 can have");
+  static constexpr int kSums = kRing + 2 * int{sizeof(Partials)};
+  static constexpr int kOwn = kSums + (Shape::kOwnInput ? kNormWarps * int{sizeof(double)} : 0);
+  static_assert(kOwn + (Shape::kOwnInput ? kMostOwnBytes : 0) <= kMostBytes);
 };
 
-// A lane's part in copying its warp's units of weights, one panel's slice after the other's.
-template <DType kType, bool kOwnInput>
+// A lane's part in copying its warp's units of weights, one panel's slice after the other's, or
+// those of some panels at a time.
+template <DType kType, typename Shape>
 class WeightStream {
  public:
   // The units [begin, end) of the panels [panel, end_panel), of which there may be none.
@@ -53,7 +80,6 @@ class WeightStream {
         unit_(begin),
         panel_(panel),
         panels_(begin < end ? end_panel - panel : 0),
-        number_(panel * units_ + begin),
         codes_(w.codes<kType>(0) + lane_ * 16) {
     // Behind the codes a lane has one more piece, if any.
     constexpr int kHighs = kFormat.high_bytes() / 16, kScales = kFormat.scale_bytes() / 16;
@@ -73,98 +99,113 @@ class WeightStream {
 
   // Begins to copy the next unit, if there is one.
   __device__ __forceinline__ void Fill(char* stage) {
-    if (panels_ == 0) return;
-    char* to = stage + lane_ * 16;
-    const char* codes = codes_ + int64_t{number_} * kFormat.code_bytes();
+    if (panels_ <= 0) return;
 #pragma unroll
-    for (int i = 0; i < kFormat.code_bytes(); i += kWarp * 16) BeginCopy(to + i, codes + i);
-    if (lane_ < (Stage::kInput - Stage::kHigh) / 16) {
-      int number = number_;
-      if constexpr (kFormat.supers()) {
-        const int of_panel = (units_ + kUnitsOfSuper - 1) / kUnitsOfSuper;
-        if (of_supers_) number = panel_ * of_panel + unit_ / kUnitsOfSuper;
-      }
-      BeginCopy(to + Stage::kHigh, rest_ + int64_t{number} * rest_stride_);
+    for (int p = 0; p < Shape::kPanels; ++p) {
+      if (p < panels_) FillPanel(panel_ + p, stage + p * Stage::kPanel + lane_ * 16);
     }
-    ++number_;
     if (++unit_ == end_) {
-      number_ += units_ - (end_ - begin_);
       unit_ = begin_;
-      ++panel_;
-      --panels_;
+      panel_ += Shape::kPanels;
+      panels_ -= Shape::kPanels;
     }
   }
 
  private:
-  using Stage = StreamStage<kType, kOwnInput>;
+  using Stage = StreamStage<kType, Shape>;
   static constexpr PackedFormat kFormat = kPackedFormat<kType>;
+
+  __device__ __forceinline__ void FillPanel(int panel, char* to) {
+    int number = panel * units_ + unit_;
+    const char* codes = codes_ + int64_t{number} * kFormat.code_bytes();
+#pragma unroll
+    for (int i = 0; i < kFormat.code_bytes(); i += kWarp * 16) BeginCopy(to + i, codes + i);
+    if (lane_ >= (Stage::kPanel - Stage::kHigh) / 16) return;
+    if constexpr (kFormat.supers()) {
+      const int of_panel = (units_ + kUnitsOfSuper - 1) / kUnitsOfSuper;
+      if (of_supers_) number = panel * of_panel + unit_ / kUnitsOfSuper;
+    }
+    BeginCopy(to + Stage::kHigh, rest_ + int64_t{number} * rest_stride_);
+  }
 
   const int lane_, units_, begin_, end_;
   int unit_, panel_;
   int panels_;  // that are left
-  int number_;  // of the unit, in the whole matrix
   const char* const codes_;
   const char* rest_;
   int rest_stride_;
   bool of_supers_;
 };
 
-// The same of the units of the input, which are those of each panel.
-template <DType kType>
+// The same of the units of the input, which are those of each panel: of the tiles from one on, as
+// many as there are.
+template <DType kType, typename Shape>
 class InputStream {
  public:
-  __device__ __forceinline__ InputStream(const PackedInput& x, int panels, int begin, int end)
-      : begin_(begin),
+  __device__ __forceinline__ InputStream(const PackedInput& x, int first_tile, int panels,
+                                         int begin, int end)
+      : lane_(threadIdx.x % kWarp),
+        begin_(begin),
         end_(end),
         unit_(begin),
-        left_(panels * (end - begin)),
-        input_(x.unit<kType>(0, 0) + threadIdx.x % kWarp * 16) {}
+        left_((panels + Shape::kPanels - 1) / Shape::kPanels * (end - begin)),
+        tiles_(static_cast<int>(x.tokens + kTileTokens - 1) / kTileTokens - first_tile),
+        tile_stride_(static_cast<int>(x.units) * kUnitBytes),
+        input_(x.unit<kType>(first_tile, 0) + lane_ * 16) {}
 
   __device__ __forceinline__ void Fill(char* stage) {
-    if (left_ == 0) return;
-    const int place = threadIdx.x % kWarp * 16;
-    const char* input = input_ + unit_ * InputUnitBytes(kPackedFormat<kType>);
+    if (left_ <= 0) return;
 #pragma unroll
-    for (int i = 0; i < Stage::kInputBytes; i += kWarp * 16) {
-      if (i + place < Stage::kInputBytes) BeginCopy(stage + Stage::kInput + place + i, input + i);
+    for (int n = 0; n < Shape::kTiles; ++n) {
+      if (n >= tiles_) break;
+      char* to = stage + Stage::kInput + n * Stage::kInputBytes + lane_ * 16;
+      const char* from = input_ + int64_t{n} * tile_stride_ + unit_ * kUnitBytes;
+#pragma unroll
+      for (int i = 0; i < Stage::kInputBytes; i += kWarp * 16) {
+        if (i + lane_ * 16 < Stage::kInputBytes) BeginCopy(to + i, from + i);
+      }
     }
     --left_;
     if (++unit_ == end_) unit_ = begin_;
   }
 
  private:
-  using Stage = StreamStage<kType, false>;
+  using Stage = StreamStage<kType, Shape>;
+  static constexpr int kUnitBytes = InputUnitBytes(kPackedFormat<kType>);
 
-  const int begin_, end_;
+  const int lane_, begin_, end_;
   int unit_;
-  int left_;
+  int left_;  // units
+  const int tiles_, tile_stride_;
   const char* const input_;
 };
 
-// The panels [first_panel, end_panel) of w times all tokens of x; with kOwnInput times the first
-// row of `input`, x having no data.
-template <DType kType, bool kOwnInput>
+// The panels [first_panel, end_panel) of w times the tiles of x from one on; with kOwnInput times
+// the first row of `input`, x having no data.
+template <DType kType, typename Shape>
 __device__ __forceinline__ void MultiplyStreamed(const PackedWeights& w, const PackedInput& x,
                                                  const InputRows& input, const ProductOutput& to,
-                                                 int first_panel, int end_panel) {
-  using Stage = StreamStage<kType, kOwnInput>;
+                                                 int first_panel, int end_panel, int first_tile) {
+  using Stage = StreamStage<kType, Shape>;
   constexpr PackedFormat kFormat = kPackedFormat<kType>;
   const int lane = threadIdx.x % kWarp, slice = threadIdx.x / kWarp;
   char* const ring = DynamicShared() + slice * Stage::kStages * Stage::kBytes;
   char* const last_stage = ring + (Stage::kStages - 1) * Stage::kBytes;
-  auto* const partials = reinterpret_cast<FewPartials<1>*>(DynamicShared() + Stage::kRing);
+  auto* const partials =
+      reinterpret_cast<typename Stage::Partials*>(DynamicShared() + Stage::kRing);
   const int units = static_cast<int>(x.units), of_slice = static_cast<int>(SliceUnits(units));
   const int begin = min(slice * of_slice, units), end = min(begin + of_slice, units);
 
   // Each stage is a group of copies; of the first ones the weights are asked for at once.
-  WeightStream<kType, kOwnInput> weights(w, first_panel, end_panel, begin, end);
-  InputStream<kType> inputs(x, kOwnInput ? 0 : max(end_panel - first_panel, 0), begin, end);
+  WeightStream<kType, Shape> weights(w, first_panel, end_panel, begin, end);
+  InputStream<kType, Shape> inputs(x, first_tile, Shape::kOwnInput ? 0 : end_panel - first_panel,
+                                   begin, end);
   for (char* stage = ring; stage < last_stage; stage += Stage::kBytes) {
     weights.Fill(stage);
-    if constexpr (kOwnInput) EndCopyGroup();
+    if constexpr (Shape::kOwnInput) EndCopyGroup();
   }
   WaitForKernelBefore();
-  if constexpr (kOwnInput) {
+  if constexpr (Shape::kOwnInput) {
     PackOwnInput<kType>(input, units, reinterpret_cast<double*>(DynamicShared() + Stage::kSums),
                         DynamicShared() + Stage::kOwn);
     __syncthreads();
@@ -178,30 +219,52 @@ __device__ __forceinline__ void MultiplyStreamed(const PackedWeights& w, const P
   constexpr int kOwnBytes = OwnUnitBytes(kInputNumbers<kType>);
   const auto shared = [](const auto* from) { return *from; };
   char *stage = ring, *before = last_stage;
-  for (int panel = first_panel; panel < end_panel; ++panel) {
-    float acc[4] = {};
+  int pass = 0;
+  for (int panel = first_panel; panel < end_panel; panel += Shape::kPanels) {
+    float acc[Shape::kPanels][Shape::kTiles][4] = {};
     const char* own = DynamicShared() + Stage::kOwn + begin * kOwnBytes;
     for (int unit = begin; unit < end; ++unit) {
       WaitForCopies<Stage::kStages - 2>();
       __syncwarp();  // all lanes' have arrived, and the unit before has been read
       weights.Fill(before);
-      if constexpr (!kOwnInput) inputs.Fill(before);
+      if constexpr (!Shape::kOwnInput) inputs.Fill(before);
       EndCopyGroup();
-      UnitCodes<kType> codes;
-      UnitScales<kType> scales;
-      codes.Read(stage, stage + Stage::kHigh, lane, shared);
-      scales.Read(stage + Stage::kScales + lane / 4 * kFormat.record(),
-                  stage + Stage::kSupers + lane / 4 * 8);
+      UnitCodes<kType> codes[Shape::kPanels];
+      UnitScales<kType> scales[Shape::kPanels];
+#pragma unroll
+      for (int p = 0; p < Shape::kPanels; ++p) {
+        const char* from = stage + p * Stage::kPanel;
+        codes[p].Read(from, from + Stage::kHigh, lane, shared);
+        if constexpr (kFormat.quantised()) {
+          scales[p].Read(from + Stage::kScales + lane / 4 * kFormat.record(),
+                         from + Stage::kSupers + lane / 4 * 8);
+        }
+      }
 #pragma unroll
       for (int i = 0; i < kUnitBlocks<kType>; ++i) {
-        uint32_t a[4];
-        codes.Fragment(i, a);
-        if constexpr (kOwnInput) {
-          AddBlock<kType, 1>(a, scales.Load(i), ReadOwnInput<kType>(own, lane, i), acc);
+        BlockInput<kType> tiles[Shape::kTiles];
+        if constexpr (Shape::kOwnInput) {
+          tiles[0] = ReadOwnInput<kType>(own, lane, i);
         } else {
-          BlockInput<kType> tile;
-          tile.Read(stage + Stage::kInput, lane, i);
-          AddBlock<kType>(a, scales.Load(i), tile, acc);
+#pragma unroll
+          for (int n = 0; n < Shape::kTiles; ++n) {
+            tiles[n].Read(stage + Stage::kInput + n * Stage::kInputBytes, lane, i);
+          }
+        }
+#pragma unroll
+        for (int p = 0; p < Shape::kPanels; ++p) {
+          uint32_t a[4];
+          codes[p].Fragment(i, a);
+          BlockScales block;
+          if constexpr (kPackedFormat<kType>.quantised()) block = scales[p].Load(i);
+#pragma unroll
+          for (int n = 0; n < Shape::kTiles; ++n) {
+            if constexpr (kPackedFormat<kType>.quantised()) {
+              AddBlock<kType, Shape::kOwnInput ? 1 : 2>(a, block, tiles[n], acc[p][n]);
+            } else {
+              AddSixteen<kType>(a, tiles[n], acc[p][n]);
+            }
+          }
         }
       }
       own += kOwnBytes;
@@ -209,31 +272,39 @@ __device__ __forceinline__ void MultiplyStreamed(const PackedWeights& w, const P
       stage = stage == last_stage ? ring : stage + Stage::kBytes;
     }
     // Two by turns: one barrier is enough between those who write and those who read.
-    FewPartials<1>& partial = partials[(panel - first_panel) % 2];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      partial[slice][lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] = acc[i];
+    for (int p = 0; p < Shape::kPanels; ++p) {
+      if (panel + p >= end_panel) break;
+#pragma unroll
+      for (int n = 0; n < Shape::kTiles; n += Stage::kPassTiles) {
+        if (n > 0 && (first_tile + n) * kTileTokens >= x.tokens) break;
+        typename Stage::Partials& partial = partials[pass++ % 2];
+#pragma unroll
+        for (int m = 0; m < Stage::kPassTiles; ++m) {
+          KeepSliceSum<Stage::kPassTiles>(acc[p][n + m], slice, lane, m, partial);
+        }
+        __syncthreads();
+        StoreSliceSums<Stage::kPassTiles>(w, x, to, panel + p, first_tile + n, partial);
+      }
     }
-    __syncthreads();
-    StoreFew<1>(w, x, to, panel, 0, partial);
   }
 }
 
-template <DType kType, bool kOwnInput>
-__global__ __launch_bounds__(kFewThreads,
+template <DType kType, typename Shape>
+__global__ __launch_bounds__(kSliceThreads,
                              2) void MultiplyStreamedKernel(PackedWeights w, PackedInput x,
                                                             InputRows input, ProductOutput to,
                                                             int panels_of_block) {
   LetNextKernelBegin();
   const int first = static_cast<int>(blockIdx.x) * panels_of_block;
   const int end = min(first + panels_of_block, static_cast<int>(w.shape.panels));
-  MultiplyStreamed<kType, kOwnInput>(w, x, input, to, first, end);
+  MultiplyStreamed<kType, Shape>(w, x, input, to, first, end, blockIdx.y * Shape::kTiles);
 }
 
-// Of the experts: a group of slots has a tile. With kOwnInput it has one slot, but where a row's
-// experts are given and one is there twice.
-template <DType kType, bool kOwnInput>
-__global__ __launch_bounds__(kFewThreads, 2) void MultiplyStreamedOfExpertsKernel(
+// Of the experts: a group of slots has Shape::kTiles tiles. With kOwnInput it has one slot, but
+// where a row's experts are given and one is there twice.
+template <DType kType, typename Shape>
+__global__ __launch_bounds__(kSliceThreads, 2) void MultiplyStreamedOfExpertsKernel(
     PackedWeights w, PackedInput x, InputRows input, ProductOutput to, ExpertProducts experts,
     int panels_of_block) {
   BeginKernel();
@@ -241,18 +312,18 @@ __global__ __launch_bounds__(kFewThreads, 2) void MultiplyStreamedOfExpertsKerne
   TakeOutput(experts, blockIdx.y, &w, &x, &to);
   const int first = static_cast<int>(blockIdx.x) * panels_of_block;
   const int end = min(first + panels_of_block, static_cast<int>(w.shape.panels));
-  if constexpr (kOwnInput) {
+  if constexpr (Shape::kOwnInput) {
     const SlotGroup slots = experts.groups[blockIdx.y];
     input.x.data += slots.first * input.x.stride;
     x.tokens = 1;
     for (int slot = 0; slot < slots.count; ++slot) {
-      MultiplyStreamed<kType, true>(w, x, input, to, first, end);
+      MultiplyStreamed<kType, Shape>(w, x, input, to, first, end, 0);
       __syncthreads();  // what lies in shared memory has been read
       input.x.data += input.x.stride;
       to.out.data += to.out.stride;
     }
   } else {
-    MultiplyStreamed<kType, false>(w, x, input, to, first, end);
+    MultiplyStreamed<kType, Shape>(w, x, input, to, first, end, 0);
   }
 }
 

@@ -12,50 +12,73 @@ namespace lm::cuda {
 // Thread blocks that MultiplyManyKernel needs before it keeps a GPU busy.
 inline constexpr int64_t kManyBlocks = 64;
 
-template <DType kType, int kTiles>
-cudaError_t MultiplyFew(const Queue& queue, const PackedWeights& w, const PackedInput& x,
-                        const ProductOutput& to) {
-  const int64_t tiles = DivideUp(x.tokens, kTileTokens);
-  return Launch(queue, MultiplyFewKernel<kType, kTiles>,
-                Grid(w.shape.panels, DivideUp(tiles, kTiles)), kFewThreads, w, x, to);
+// A launch of kernels that stream: its blocks make some panels of one group of tiles each.
+struct StreamLaunch {
+  dim3 grid;
+  int panels_of_block;
+  int shared_bytes;
+};
+
+template <DType kType, typename Shape>
+StreamLaunch PlanStream(const PackedWeights& w, const PackedInput& x, int64_t groups) {
+  const int64_t at_a_time = DivideUp(w.shape.panels, Shape::kPanels);
+  const int64_t of_block = std::min(DivideUp(at_a_time * groups, kStreamBlocks), at_a_time);
+  const int64_t own_bytes = Shape::kOwnInput ? x.units * OwnUnitBytes(kInputNumbers<kType>) : 0;
+  return {Grid(DivideUp(at_a_time, of_block), groups), static_cast<int>(of_block) * Shape::kPanels,
+          StreamStage<kType, Shape>::kOwn + static_cast<int>(own_bytes)};
 }
 
-template <DType kType, int kTiles>
-cudaError_t MultiplyFewOfExperts(const Queue& queue, const PackedWeights& w, const PackedInput& x,
-                                 const ProductOutput& to, const ExpertProducts& experts) {
-  return Launch(queue, MultiplyFewOfExpertsKernel<kType, kTiles>,
-                Grid(w.shape.panels, experts.num_groups), kFewThreads, w, x, to, experts);
+template <DType kType, typename Shape>
+cudaError_t MultiplyStream(const Queue& queue, const PackedWeights& w, const PackedInput& x,
+                           const InputRows& input, const ProductOutput& to) {
+  const StreamLaunch launch =
+      PlanStream<kType, Shape>(w, x, DivideUp(x.tokens, kTileTokens * Shape::kTiles));
+  return LaunchShared(queue, MultiplyStreamedKernel<kType, Shape>, launch.grid, kSliceThreads,
+                      launch.shared_bytes, w, x, input, to, launch.panels_of_block);
 }
 
-// Up to a tile, of all or of each group of slots.
-template <DType kType, bool kOwnInput>
-cudaError_t MultiplyTile(const Queue& queue, const PackedWeights& w, const PackedInput& x,
-                         const InputRows& input, const ProductOutput& to,
-                         const ExpertProducts* experts) {
-  const int64_t groups = experts == nullptr ? 1 : experts->num_groups;
-  const int64_t per_block =
-      std::min(DivideUp(w.shape.panels * groups, kStreamBlocks), w.shape.panels);
-  const dim3 grid = Grid(DivideUp(w.shape.panels, per_block), groups);
-  const int64_t input_bytes = kOwnInput ? x.units * OwnUnitBytes(kInputNumbers<kType>) : 0;
-  const int shared_bytes = StreamStage<kType, kOwnInput>::kOwn + static_cast<int>(input_bytes);
-  if (experts == nullptr) {
-    return LaunchShared(queue, MultiplyStreamedKernel<kType, kOwnInput>, grid, kFewThreads,
-                        shared_bytes, w, x, input, to, static_cast<int>(per_block));
-  }
-  return LaunchShared(queue, MultiplyStreamedOfExpertsKernel<kType, kOwnInput>, grid, kFewThreads,
-                      shared_bytes, w, x, input, to, *experts, static_cast<int>(per_block));
+template <DType kType, typename Shape>
+cudaError_t MultiplyStreamOfExperts(const Queue& queue, const PackedWeights& w,
+                                    const PackedInput& x, const InputRows& input,
+                                    const ProductOutput& to, const ExpertProducts& experts) {
+  const StreamLaunch launch = PlanStream<kType, Shape>(w, x, experts.num_groups);
+  return LaunchShared(queue, MultiplyStreamedOfExpertsKernel<kType, Shape>, launch.grid,
+                      kSliceThreads, launch.shared_bytes, w, x, input, to, experts,
+                      launch.panels_of_block);
 }
 
+// Types of which two panels and four tiles fit the registers (tests/benchmarks/cuda_kernels.py).
 template <DType kType>
-cudaError_t MultiplyTile(const Queue& queue, const PackedWeights& w, const PackedInput& x,
-                         const InputRows& input, const ProductOutput& to,
-                         const ExpertProducts* experts) {
+inline constexpr bool kTwoPanels =
+    kType == DType::kQ4_0 || kType == DType::kQ4_1 || kType == DType::kQ5_0 ||
+    kType == DType::kQ8_0 || kType == DType::kQ4_K || kType == DType::kQ5_K ||
+    kType == DType::kMXFP4;
+
+// Up to a tile, or several, but not enough for MultiplyManyKernel.
+template <DType kType>
+cudaError_t MultiplyTiles(const Queue& queue, const PackedWeights& w, const PackedInput& x,
+                          const InputRows& input, const ProductOutput& to) {
+  const int64_t tiles = DivideUp(x.tokens, kTileTokens);
   if constexpr (kPackedFormat<kType>.quantised()) {
-    return x.data == nullptr ? MultiplyTile<kType, true>(queue, w, x, input, to, experts)
-                             : MultiplyTile<kType, false>(queue, w, x, input, to, experts);
+    if (x.data == nullptr) return MultiplyStream<kType, StreamOne>(queue, w, x, input, to);
+  }
+  if constexpr (kTwoPanels<kType>) {  // at a time, where there are some for all blocks
+    if (w.shape.panels * DivideUp(tiles, 4) >= 2 * kStreamBlocks) {
+      if (tiles <= 1) return MultiplyStream<kType, StreamTiles<2, 1>>(queue, w, x, input, to);
+      return MultiplyStream<kType, StreamTiles<2, 4>>(queue, w, x, input, to);
+    }
+  }
+  if (tiles <= 1) return MultiplyStream<kType, StreamTiles<1, 1>>(queue, w, x, input, to);
+  if constexpr (kPackedFormat<kType>.quantised()) {
+    return MultiplyStream<kType, StreamTiles<1, 4>>(queue, w, x, input, to);
   } else {
-    return experts == nullptr ? MultiplyFew<kType, 1>(queue, w, x, to)
-                              : MultiplyFewOfExperts<kType, 1>(queue, w, x, to, *experts);
+    auto few = [&](auto kernel, int64_t kernel_tiles) {
+      return Launch(queue, kernel, Grid(w.shape.panels, DivideUp(tiles, kernel_tiles)),
+                    kSliceThreads, w, x, to);
+    };
+    if (tiles <= 2) return few(MultiplyFewKernel<kType, 2>, 2);
+    if (tiles <= 4) return few(MultiplyFewKernel<kType, 4>, 4);
+    return few(MultiplyFewKernel<kType, 8>, 8);
   }
 }
 
@@ -66,14 +89,24 @@ cudaError_t MultiplyOfExperts(const Queue& queue, const PackedWeights& w, const 
   static_assert(kGroupSlots[0] == kTileTokens && kGroupSlots[1] == 4 * kTileTokens &&
                 kGroupSlots[2] == kManyTiles * kTileTokens);
   if (experts.group_slots == kGroupSlots[0]) {
-    return MultiplyTile<kType>(queue, w, x, input, to, &experts);
+    if constexpr (kPackedFormat<kType>.quantised()) {
+      if (x.data == nullptr) {
+        return MultiplyStreamOfExperts<kType, StreamOne>(queue, w, x, input, to, experts);
+      }
+    }
+    return MultiplyStreamOfExperts<kType, StreamTiles<1, 1>>(queue, w, x, input, to, experts);
   }
-  if (experts.group_slots == kGroupSlots[1]) {
-    return MultiplyFewOfExperts<kType, 4>(queue, w, x, to, experts);
+  if (experts.group_slots == kGroupSlots[2]) {
+    return LaunchShared(queue, MultiplyManyOfExpertsKernel<kType>,
+                        Grid(DivideUp(w.shape.panels, kManyPanels), experts.num_groups),
+                        kManyThreads, ManyStage<kType>::kAllBytes, w, x, to, experts);
   }
-  return LaunchShared(queue, MultiplyManyOfExpertsKernel<kType>,
-                      Grid(DivideUp(w.shape.panels, kManyPanels), experts.num_groups), kManyThreads,
-                      ManyStage<kType>::kAllBytes, w, x, to, experts);
+  if constexpr (kPackedFormat<kType>.quantised()) {
+    return MultiplyStreamOfExperts<kType, StreamTiles<1, 4>>(queue, w, x, input, to, experts);
+  } else {
+    return Launch(queue, MultiplyFewOfExpertsKernel<kType, 4>,
+                  Grid(w.shape.panels, experts.num_groups), kSliceThreads, w, x, to, experts);
+  }
 }
 
 template <DType kType>
@@ -82,12 +115,9 @@ cudaError_t MultiplyType(const Queue& queue, const PackedWeights& w, const Packe
                          const ExpertProducts* experts) {
   if (experts != nullptr) return MultiplyOfExperts<kType>(queue, w, x, input, to, *experts);
   const int64_t tiles = DivideUp(x.tokens, kTileTokens);
-  if (tiles <= 1) return MultiplyTile<kType>(queue, w, x, input, to, nullptr);
-  if (tiles <= 2) return MultiplyFew<kType, 2>(queue, w, x, to);
-  if (tiles <= 4) return MultiplyFew<kType, 4>(queue, w, x, to);
   const dim3 grid = Grid(DivideUp(w.shape.panels, kManyPanels), DivideUp(tiles, kManyTiles));
-  if (int64_t{grid.x} * grid.y < kManyBlocks) {
-    return MultiplyFew<kType, 8>(queue, w, x, to);
+  if (tiles <= 4 || int64_t{grid.x} * grid.y < kManyBlocks) {
+    return MultiplyTiles<kType>(queue, w, x, input, to);
   }
   return LaunchShared(queue, MultiplyManyKernel<kType>, grid, kManyThreads,
                       ManyStage<kType>::kAllBytes, w, x, to);

@@ -144,11 +144,10 @@ struct BlockInput {
   uint2 b[kParts];
   float2 s, sums, firsts;
 
-  // Block (16 columns) number i. Where the lane's token does not exist (`exists`) its values are
-  // not read.
-  __device__ __forceinline__ void Read(const char* unit, int lane, int i, bool exists = true) {
+  // Block (16 columns) number i.
+  __device__ __forceinline__ void Read(const char* unit, int lane, int i) {
     if constexpr (kFormat.quantised()) {
-      b[0] = exists ? reinterpret_cast<const uint2*>(unit)[32 * i + lane] : uint2{0, 0};
+      b[0] = reinterpret_cast<const uint2*>(unit)[32 * i + lane];
       const auto* scales = reinterpret_cast<const float2*>(unit + kInputScales) + lane % 4 + 4 * i;
       s = scales[0];
       if constexpr (kFormat.minima) sums = scales[8];
@@ -156,8 +155,7 @@ struct BlockInput {
     } else {
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
-        const auto* from = reinterpret_cast<const uint2*>(unit + part * 1024 + i * 256);
-        b[part] = exists ? from[lane] : uint2{0, 0};
+        b[part] = reinterpret_cast<const uint2*>(unit + part * 1024 + i * 256)[lane];
       }
     }
   }

@@ -228,18 +228,22 @@ TEST_P(MatMulTest, LongRowsMatchReference) {
   }
 }
 
-// More panels of rows than a device's thread blocks have one of each.
+// More panels of rows than a device's thread blocks have two of each, an odd number; and more
+// tokens than one of them makes.
 TEST_P(MatMulTest, TallMatricesMatchReference) {
-  constexpr int64_t kRows = 8453;
   Random random(17);
-  for (DType dtype : {DType::kF16, DType::kQ8_0, DType::kQ4_K}) {
-    for (const auto& [t, k] : {std::pair(1, 768), {5, 256}}) {
-      SCOPED_TRACE(absl::StrCat(Traits(dtype).name, " t=", t));
-      const Buffer blocks = RandomWeights(dtype, kRows, k, &random);
+  struct Shape {
+    int64_t rows, t, k;
+  };
+  for (DType dtype : {DType::kF16, DType::kQ8_0, DType::kQ4_K, DType::kQ5_1}) {
+    for (const auto& [rows, t, k] :
+         {Shape{8453, 1, 768}, {8453, 5, 256}, {8453, 19, 256}, {70, 61, 768}}) {
+      SCOPED_TRACE(absl::StrCat(Traits(dtype).name, " rows=", rows, " t=", t));
+      const Buffer blocks = RandomWeights(dtype, rows, k, &random);
       const Matrix x = random.Normals(t, k);
       ExpectProduct(*backend(), dtype,
-                    Multiply(reference(), *Load(reference(), dtype, kRows, k, blocks), x),
-                    Multiply(backend(), *Load(backend(), dtype, kRows, k, blocks), x));
+                    Multiply(reference(), *Load(reference(), dtype, rows, k, blocks), x),
+                    Multiply(backend(), *Load(backend(), dtype, rows, k, blocks), x));
     }
   }
 }
