@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/backend/check_arguments.h"
+#include "engine/backend/reference/fused.h"
 #include "engine/backend/reference/kv_access.h"
 #include "engine/backend/reference/reference_backend.h"
 #include "engine/base/status_macros.h"
@@ -28,6 +29,7 @@ struct Query {
 };
 
 // Positions [begin, end) of KV head `head`; `blocks` is the sequence's table.
+LM_FUSES
 Partial AttendChunk(const Query& query, const int32_t* blocks, const KvLayer& layer, int64_t head,
                     int64_t begin, int64_t end, const AttentionOptions& options) {
   const float* q = query.values;

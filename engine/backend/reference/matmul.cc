@@ -6,6 +6,7 @@
 #include "engine/backend/check_arguments.h"
 #include "engine/backend/quantize_to_int8.h"
 #include "engine/backend/quantized_block.h"
+#include "engine/backend/reference/fused.h"
 #include "engine/backend/reference/reference_backend.h"
 #include "engine/base/float16.h"
 #include "engine/base/status_macros.h"
@@ -54,6 +55,7 @@ float MultiplyBlock(const QuantizedTraits& traits, const QuantizedBlock& w,
   return acc;
 }
 
+LM_FUSES
 void MultiplyQuantized(const ReferenceMatrix& w, Tensor x, Tensor out) {
   const QuantizedTraits& traits = GetQuantizedTraits(w.dtype());
   int64_t num_blocks = w.cols() / kActivationBlock;
@@ -77,6 +79,7 @@ void MultiplyQuantized(const ReferenceMatrix& w, Tensor x, Tensor out) {
   }
 }
 
+LM_FUSES
 void MultiplyFloat(const ReferenceMatrix& w, Tensor x, Tensor out) {
   std::vector<float> row(w.cols());
   for (int64_t n = 0; n < w.rows(); ++n) {
