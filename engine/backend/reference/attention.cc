@@ -37,11 +37,13 @@ Partial AttendChunk(const Query& query, const int32_t* blocks, const KvLayer& la
   Partial partial;
   partial.values.resize(layer.value_dim);
   std::vector<float> scores;
+  std::vector<float> loaded(std::max(layer.key_dim, layer.value_dim));
   for (int64_t p = begin; p < end; ++p) {
     const auto keys = KvHeadOfBlock::Keys(layer, blocks[p / kKvBlockTokens], head);
     const int64_t token = p % kKvBlockTokens;
+    keys.Load(token, loaded.data());
     float dot = 0;
-    for (int64_t i = 0; i < layer.key_dim; ++i) dot = std::fma(q[i], keys.Value(token, i), dot);
+    for (int64_t i = 0; i < layer.key_dim; ++i) dot = std::fma(q[i], loaded[i], dot);
     float score = dot * keys.Scale(token) * options.scale;
     if (options.softcap > 0) score = options.softcap * std::tanh(score / options.softcap);
     scores.push_back(score - slope * static_cast<float>(std::abs(query.position - p)));
@@ -53,9 +55,10 @@ Partial AttendChunk(const Query& query, const int32_t* blocks, const KvLayer& la
     const auto values = KvHeadOfBlock::Values(layer, blocks[p / kKvBlockTokens], head);
     const int64_t token = p % kKvBlockTokens;
     weight *= values.Scale(token);
+    values.Load(token, loaded.data());
     for (int64_t i = 0; i < layer.value_dim; ++i) {
       float& value = partial.values[i];
-      value = std::fma(weight, values.Value(token, i), value);
+      value = std::fma(weight, loaded[i], value);
     }
   }
   return partial;

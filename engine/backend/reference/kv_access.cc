@@ -1,5 +1,6 @@
 #include "engine/backend/reference/kv_access.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "engine/backend/quantize_to_int8.h"
@@ -7,11 +8,16 @@
 
 namespace lm {
 
-float KvHeadOfBlock::Value(int64_t token, int64_t i) const {
-  const int64_t at = token * dim_ + i;
-  if (dtype_ == DType::kF32) return reinterpret_cast<const float*>(codes_)[at];
-  if (dtype_ == DType::kI8) return reinterpret_cast<const int8_t*>(codes_)[at];
-  return HalfToFloat(reinterpret_cast<const uint16_t*>(codes_)[at]);
+void KvHeadOfBlock::Load(int64_t token, float* values) const {
+  const int64_t first = token * dim_;
+  if (dtype_ == DType::kF32) {
+    std::copy_n(reinterpret_cast<const float*>(codes_) + first, dim_, values);
+  } else if (dtype_ == DType::kI8) {
+    std::copy_n(reinterpret_cast<const int8_t*>(codes_) + first, dim_, values);
+  } else {
+    std::transform(reinterpret_cast<const uint16_t*>(codes_) + first,
+                   reinterpret_cast<const uint16_t*>(codes_) + first + dim_, values, HalfToFloat);
+  }
 }
 
 float KvHeadOfBlock::Scale(int64_t token) const {

@@ -19,8 +19,8 @@ class KvHeadOfBlock {
     return KvHeadOfBlock(layer, layer.values, layer.value_dim, block, head);
   }
 
-  // Value i of a token without its scale, and the scale: 1 unless the cache is int8.
-  float Value(int64_t token, int64_t i) const;
+  // A token's values without their scale, and the scale: 1 unless the cache is int8.
+  void Load(int64_t token, float* values) const;
   float Scale(int64_t token) const;
   // Stores a token's values.
   void Store(int64_t token, const float* values);
