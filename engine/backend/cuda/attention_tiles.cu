@@ -78,16 +78,25 @@ __device__ __forceinline__ uint32_t MaskOf(int64_t p, int64_t first, int64_t end
   return low | high;
 }
 
+// Asks for a head of a block of the cache, keys or values.
+__device__ __forceinline__ void PrefetchHead(const KvCacheLayer& layer, const void* data,
+                                             int64_t dim, int64_t block, int64_t kv_head,
+                                             int lane) {
+  const char* head = static_cast<const char*>(data) +
+                     KvHeadOffset<DType::kF16>(layer.block_stride, dim, block, kv_head);
+  for (int64_t i = lane * 128; i < kStep * dim * 2; i += kWarp * 128) PrefetchToL2(head + i);
+}
+
 // kSixteens: keys and values have at most 16 times as many values. Shared memory of a warp: q as
 // fragments A, of the first and then of the second number, and the merged values as fragments C.
 template <int kSixteens>
 __global__ __launch_bounds__(128) void AttentionTilesKernel(
     Matrix q, StepRows step, AttentionTiles tiles, const int32_t* blocks, KvCacheLayer layer,
     AttentionScores scores, float* partials, int shared_bytes_a_warp, Matrix out) {
-  BeginKernel();
+  LetNextKernelBegin();
   const int lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
   const int64_t index = int64_t{blockIdx.x} * (blockDim.x / kWarp) + threadIdx.x / kWarp;
-  if (index >= *tiles.num_tiles) return;
+  if (index >= *tiles.num_tiles) return WaitForKernelBefore();
   const AttentionTile tile = tiles.tiles[index];
   const int64_t kv_head = blockIdx.y;
   const int64_t key_dim = layer.key_dim, value_dim = layer.value_dim;
@@ -110,6 +119,18 @@ __global__ __launch_bounds__(128) void AttentionTilesKernel(
     first_seen = min(first_seen, __shfl_xor_sync(~0u, first_seen, apart));
     end_seen = max(end_seen, __shfl_xor_sync(~0u, end_seen, apart));
   }
+
+  const int64_t first_chunk = max(int64_t{tile.first_chunk}, first_seen / kTileChunk);
+  const int64_t end_chunk = min(int64_t{tile.end_chunk}, (end_seen + kTileChunk - 1) / kTileChunk);
+  const int32_t* table = blocks + tile.first_block;
+  // So far everything is the step's, and older than the kernel before. What it may still store is
+  // in the same cache as what has long been there, of which a chunk is brought near meanwhile.
+  for (int64_t p = max(first_chunk * kTileChunk, first_seen / kStep * kStep);
+       p < min((first_chunk + 1) * kTileChunk, end_seen); p += kStep) {
+    PrefetchHead(layer, layer.keys, key_dim, table[p / kStep], kv_head, lane);
+    PrefetchHead(layer, layer.values, value_dim, table[p / kStep], kv_head, lane);
+  }
+  WaitForKernelBefore();
 
   char* memory = DynamicShared() + threadIdx.x / kWarp * shared_bytes_a_warp;
   auto* query = reinterpret_cast<uint4*>(memory);
@@ -138,14 +159,11 @@ __global__ __launch_bounds__(128) void AttentionTilesKernel(
 
   const bool merges = tile.partial < 0;
   float total_max[2] = {-INFINITY, -INFINITY}, total_sum[2] = {0, 0};
-  const int64_t first_chunk = max(int64_t{tile.first_chunk}, first_seen / kTileChunk);
-  const int64_t end_chunk = min(int64_t{tile.end_chunk}, (end_seen + kTileChunk - 1) / kTileChunk);
   if (merges) {
     for (int n = 0; n < 2 * value_sixteens; ++n) {
       total[n * kWarp + lane] = float4{0, 0, 0, 0};
     }
   }
-  const int32_t* table = blocks + tile.first_block;
   float acc[2 * kSixteens][4];
   float maxima[2], sums[2];
   for (int64_t chunk = first_chunk; chunk < end_chunk || chunk == first_chunk; ++chunk) {
@@ -316,7 +334,7 @@ __global__ void MergeTilesKernel(Matrix q, AttentionTiles tiles, KvCacheLayer la
   __shared__ float greatest[kMostTileDim];  // of the chunks so far
   __shared__ float keeps[kMostTileDim], adds[kMostTileDim], sums[kMostTileDim];
   __shared__ const float* rows[kMostTileDim];
-  BeginKernel();
+  LetNextKernelBegin();
 
   const int64_t token = blockIdx.x, head = blockIdx.y;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
@@ -325,6 +343,7 @@ __global__ void MergeTilesKernel(Matrix q, AttentionTiles tiles, KvCacheLayer la
   // Groups of more than 16 heads have a tile for each 16, one behind the other.
   const int64_t heads = TileHeads(group);
   const int32_t begin = tiles.first_parts[token], end = tiles.first_parts[token + 1];
+  WaitForKernelBefore();
   if (begin == end) return;  // a tile has made it
   float max = -INFINITY, sum = 0, value = 0;
   for (int32_t first = begin; first < end; first += threads) {

@@ -30,15 +30,15 @@ __global__ void TurnKernel(Matrix x, int64_t head_dim, Matrix rope, bool halves)
 template <DType kType>
 __global__ void RopeAndStoreKvKernel(Matrix q, Matrix k, Matrix v, Matrix rope, bool halves,
                                      const int64_t* slots, KvCacheLayer layer) {
-  BeginKernel();
-  const int64_t t = blockIdx.x;
+  LetNextKernelBegin();
+  const int64_t t = blockIdx.x, slot = slots[t];  // the step's
+  WaitForKernelBefore();
   const float* angles = rope.data + t * rope.stride;
   const float* values = v.data + t * v.stride;
   float* keys = k.data + t * k.stride;
   RotateHeads(angles, rope.cols, halves, layer.key_dim, q.cols, q.data + t * q.stride);
   RotateHeads(angles, rope.cols, halves, layer.key_dim, k.cols, keys);
   __syncthreads();  // a thread stores what others have rotated
-  const int64_t slot = slots[t];
   const int64_t block = slot / kBlockTokens, token = slot % kBlockTokens;
   auto store = [&](KvPart part, const float* row, int64_t dim, void* cache) {
     auto head_of = [&](int64_t head) {

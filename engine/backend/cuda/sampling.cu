@@ -28,10 +28,11 @@ __global__ void PickGreatestKernel(Matrix logits, const GreedyRow* rows, const u
                                    const TokenBias* biases, PickedToken* picked) {
   __shared__ Candidate best[kThreads / kWarp];
   __shared__ uint32_t any_bad;
-  BeginKernel();
+  LetNextKernelBegin();
+  const GreedyRow row = rows[blockIdx.x];  // the step's
   if (threadIdx.x == 0) any_bad = 0;
   __syncthreads();
-  const GreedyRow row = rows[blockIdx.x];
+  WaitForKernelBefore();
   const float* from = logits.data + row.row * logits.stride;
   Candidate own = {-INFINITY, -INFINITY, INT32_MAX};
   bool bad = false;

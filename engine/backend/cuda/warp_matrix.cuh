@@ -61,6 +61,12 @@ __device__ __forceinline__ uint32_t ChooseBytes(uint32_t low, uint32_t high, uin
 __device__ __forceinline__ uint4 LoadOnce(const uint4* from) { return __ldcs(from); }
 __device__ __forceinline__ uint2 LoadOnce(const uint2* from) { return __ldcs(from); }
 
+// Asks for the 128 bytes that an address is of to be in the second-level cache, which all writes pass,
+// whoever makes them later.
+__device__ __forceinline__ void PrefetchToL2(const void* from) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+}
+
 // The shared memory that a launch gives its thread blocks, aligned to 16 bytes.
 __device__ __forceinline__ char* DynamicShared() {
   extern __shared__ uint4 dynamic_shared[];

@@ -93,8 +93,11 @@ void CountGlobal(const Request& request, double* burst) {
   ++to.requests;
   const int sectors = Distinct(request, 0, request.lanes, kSectorBytes, units, kNothing);
   to.sectors += sectors;
-  if (!request.way.writes && !request.way.copies) *burst += sectors * kSectorBytes;
-  if (request.way.early) counts.early_bytes += sectors * kSectorBytes;
+  if (request.way.early) {
+    counts.early_bytes += sectors * kSectorBytes;
+  } else if (!request.way.writes && !request.way.copies) {
+    *burst += sectors * kSectorBytes;
+  }
   // Bytes in the accesses' own unit, or in single ones where they overlap.
   bool aligned = true;
   for (int i = 0; i < request.lanes; ++i) aligned &= request.addresses[i] % request.bytes == 0;
@@ -201,6 +204,8 @@ void CountAccess(const void* place, uintptr_t address, int bytes, AccessWay way,
     }
   }
 }
+
+void CountEarlyPrefetch() { counts.early_bytes += 128; }
 
 void BeginBlock() {
   std::fill(load_waits.begin(), load_waits.end(), 0);

@@ -73,6 +73,7 @@ struct AccessWay {
 };
 void CountAccess(const void* place, uintptr_t address, int bytes, AccessWay way, Region* region,
                  uint32_t run, uint32_t first_run);
+void CountEarlyPrefetch();  // of a thread
 void BeginBlock();
 void EndSegment(int warp);  // all its lanes have come to where they wait
 void CountCopyWait(int warp, int groups_left);

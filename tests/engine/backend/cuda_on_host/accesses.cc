@@ -161,6 +161,17 @@ void See(const void* place, const void* data, int bytes, AccessKind kind, bool a
   }
 }
 
+void SeePrefetch(const void* place, const void* data) {
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  Region* const region = Find(place, address);
+  const Simulation& simulation = TheSimulation();
+  if (region == nullptr) {
+    if (simulation.checks) ComplainOfBounds(place, address, 1, AccessKind::kRead);
+  } else if (simulation.counts && running->begins_early && !running->has_waited) {
+    CountEarlyPrefetch();
+  }
+}
+
 void SeeCopyBegin(const void* place, void* shared, const void* from) {
   running->copies = true;
   See(place, from, kCopyBytes, AccessKind::kRead, true);

@@ -40,6 +40,8 @@ extern thread_local Running* running;
 // An access of the thread: `place` is a return address in the kernel, `aligned`: of an object of
 // that size.
 void See(const void* place, const void* address, int bytes, AccessKind kind, bool aligned);
+// Of the 128 bytes that an address is of: they come to a cache, where they are read or written later.
+void SeePrefetch(const void* place, const void* address);
 // The place where a copy of 16 bytes goes to: it counts as written from now on, and nobody may look
 // before it has arrived.
 void SeeCopyBegin(const void* place, void* shared, const void* from);

@@ -68,6 +68,7 @@ using on_host::Multiply16;
 using on_host::MultiplyInt8;
 using on_host::MultiplyInt8Half;
 
+inline void PrefetchToL2(const void* from) { on_host::Prefetch(from); }
 inline char* DynamicShared() { return on_host::DynamicShared(); }
 inline void BeginCopy(void* shared, const void* from) { on_host::BeginCopy(shared, from); }
 inline void EndCopyGroup() { on_host::EndCopyGroup(); }

@@ -296,7 +296,15 @@ void WaitForCopies(int groups_left) {
     CountCopyWait(static_cast<int>(indices.thread.x / kWarp), groups_left);
   }
 }
-void WaitForKernelBefore() { Current().has_waited = launch.has_waited = true; }
+void WaitForKernelBefore() {
+  Thread& thread = Current();
+  thread.has_waited = launch.has_waited = true;
+  if (!TheSimulation().counts) return;
+  // What is asked for behind is counted apart.
+  thread.instruction = "griddepcontrol.wait";
+  WaitAs(State::kAtInstruction);
+}
+void Prefetch(const void* from) { SeePrefetch(__builtin_return_address(0), from); }
 void WaitForBlock() { WaitAs(State::kAtBlockBarrier); }
 void WaitForWarp() { WaitAs(State::kAtWarpBarrier); }
 

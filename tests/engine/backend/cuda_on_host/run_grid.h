@@ -73,6 +73,7 @@ void EndCopyGroup();
 void WaitForCopies(int groups_left);
 
 void WaitForKernelBefore();
+void Prefetch(const void* from);  // the 128 bytes that it is of
 
 // *to = max(*to, value), by one thread at a time.
 void AtomicMax(uint32_t* to, uint32_t value);
