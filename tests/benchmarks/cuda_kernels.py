@@ -28,7 +28,7 @@ def blocks_of_multiprocessor(registers, shared_bytes, threads):
 
 
 def short(mangled):
-    """_ZN2lm4cuda17MultiplyFewKernelILNS_5DTypeE9ELi1EEEv... -> MultiplyFewKernel<9, 1>, as the simulator names it."""
+    """_ZN2lm4cuda20AttentionTilesKernelILi4EEEv... -> AttentionTilesKernel<4>, as the simulator names it."""
     name = subprocess.run(["c++filt", mangled], capture_output=True, text=True).stdout.strip()
     for part in ("void ", "(anonymous namespace)::", "(lm::DType)", "lm::cuda::", "lm::"):
         name = name.replace(part, "")

@@ -1,12 +1,12 @@
 // Products that wait for their weights: a thread block makes one or two panels of 16 rows after the
-// other, each of its eight warps one slice of K (unit_product.cuh), and has the next units on their
+// other, each of its eight warps one slice of K (unit_product.cuh), and has the next steps on their
 // way through shared memory all the time, also while the kernel before is at work
 // (kernel_order.cuh), and while it packs its input, adds up the slices and stores.
 //
 // One token of quantised weights is packed by each block (own_input.cuh). Of more, whose packing
-// would take the blocks longer than a kernel before them, the units of the input come along with
-// those of the weights: once for all panels that a block makes at a time, as there is no other
-// memory that is read so often.
+// would take the blocks longer than a kernel before them, the input comes along with the weights:
+// once for all panels that a block makes at a time, as there is no other memory that is read so
+// often.
 #ifndef LM_ENGINE_BACKEND_CUDA_MULTIPLY_STREAMED_H_
 #define LM_ENGINE_BACKEND_CUDA_MULTIPLY_STREAMED_H_
 
@@ -31,13 +31,16 @@ using StreamOne = StreamShape<1, 1, true>;
 template <int kPanels, int kTiles>
 using StreamTiles = StreamShape<kPanels, kTiles, false>;
 
-// What a block has in shared memory: a ring of units for each warp, the partial sums of two passes,
+// What a block has in shared memory: a ring of steps for each warp, the partial sums of two passes,
 // and the token that it packs.
 template <DType kType, typename Shape>
 struct StreamStage {
   static constexpr PackedFormat kFormat = kPackedFormat<kType>;
+  // Of a unit: one, or two of 16-bit weights, of which a stage is large.
+  static constexpr int kSteps = kFormat.quantised() ? 1 : 2;
+  static constexpr int kBlocks = kUnitBlocks<kType> / kSteps;
   // Of a panel.
-  static constexpr int kHigh = kFormat.code_bytes();
+  static constexpr int kHigh = kFormat.code_bytes() / kSteps;
   static constexpr int kScales = kHigh + kFormat.high_bytes();
   static constexpr int kSupers = kScales + kFormat.scale_bytes();
   static constexpr int kPanel = kSupers + kFormat.super_bytes();
@@ -45,8 +48,9 @@ struct StreamStage {
   static constexpr int kInput = Shape::kPanels * kPanel;
   static constexpr int kInputBytes = Shape::kOwnInput ? 0
                                      : !kFormat.quantised()
-                                         ? InputUnitBytes(kFormat)
+                                         ? InputUnitBytes(kFormat) / kSteps
                                          : kInputScales + 64 * kInputNumbers<kType>;
+  static constexpr int kPartBytes = kInputBytes / InputParts(kFormat);
   static constexpr int kBytes = kInput + Shape::kTiles * kInputBytes;
 
   // Tiles whose slices are added up at a time.
@@ -55,8 +59,8 @@ struct StreamStage {
   static constexpr int kMostBytes = 99 << 10;  // a thread block's, on compute capability 8.9
   static constexpr int kMostStages = (kMostBytes - 2 * int{sizeof(Partials)}) / (kSlices * kBytes);
   // About 40 KB of weights.
-  static constexpr int kUnits = (40 << 10) / (kSlices * kInput);
-  static constexpr int kWantedStages = kUnits < 3 ? 3 : kUnits > 8 ? 8 : kUnits;
+  static constexpr int kAhead = (40 << 10) / (kSlices * kInput);
+  static constexpr int kWantedStages = kAhead < 3 ? 3 : kAhead > 8 ? 8 : kAhead;
   static constexpr int kStages = kWantedStages < kMostStages ? kWantedStages : kMostStages;
   static_assert(kStages >= 2);
   static constexpr int kRing = kSlices * kStages * kBytes;
@@ -65,19 +69,19 @@ struct StreamStage {
   static_assert(kOwn + (Shape::kOwnInput ? kMostOwnBytes : 0) <= kMostBytes);
 };
 
-// A lane's part in copying its warp's units of weights, one panel's slice after the other's, or
+// A lane's part in copying its warp's steps of weights, one panel's slice after the other's, or
 // those of some panels at a time.
 template <DType kType, typename Shape>
 class WeightStream {
  public:
-  // The units [begin, end) of the panels [panel, end_panel), of which there may be none.
+  // The steps [begin, end) of the panels [panel, end_panel), of which there may be none.
   __device__ __forceinline__ WeightStream(const PackedWeights& w, int panel, int end_panel,
                                           int begin, int end)
       : lane_(threadIdx.x % kWarp),
-        units_(static_cast<int>(w.shape.units)),
+        steps_(static_cast<int>(w.shape.units) * Stage::kSteps),
         begin_(begin),
         end_(end),
-        unit_(begin),
+        step_(begin),
         panel_(panel),
         panels_(begin < end ? end_panel - panel : 0),
         codes_(w.codes<kType>(0) + lane_ * 16) {
@@ -97,15 +101,15 @@ class WeightStream {
     }
   }
 
-  // Begins to copy the next unit, if there is one.
+  // Begins to copy the next step, if there is one.
   __device__ __forceinline__ void Fill(char* stage) {
     if (panels_ <= 0) return;
 #pragma unroll
     for (int p = 0; p < Shape::kPanels; ++p) {
       if (p < panels_) FillPanel(panel_ + p, stage + p * Stage::kPanel + lane_ * 16);
     }
-    if (++unit_ == end_) {
-      unit_ = begin_;
+    if (++step_ == end_) {
+      step_ = begin_;
       panel_ += Shape::kPanels;
       panels_ -= Shape::kPanels;
     }
@@ -116,20 +120,20 @@ class WeightStream {
   static constexpr PackedFormat kFormat = kPackedFormat<kType>;
 
   __device__ __forceinline__ void FillPanel(int panel, char* to) {
-    int number = panel * units_ + unit_;
-    const char* codes = codes_ + int64_t{number} * kFormat.code_bytes();
+    int number = panel * steps_ + step_;
+    const char* codes = codes_ + int64_t{number} * Stage::kHigh;
 #pragma unroll
-    for (int i = 0; i < kFormat.code_bytes(); i += kWarp * 16) BeginCopy(to + i, codes + i);
+    for (int i = 0; i < Stage::kHigh; i += kWarp * 16) BeginCopy(to + i, codes + i);
     if (lane_ >= (Stage::kPanel - Stage::kHigh) / 16) return;
     if constexpr (kFormat.supers()) {
-      const int of_panel = (units_ + kUnitsOfSuper - 1) / kUnitsOfSuper;
-      if (of_supers_) number = panel * of_panel + unit_ / kUnitsOfSuper;
+      const int of_panel = (steps_ + kUnitsOfSuper - 1) / kUnitsOfSuper;
+      if (of_supers_) number = panel * of_panel + step_ / kUnitsOfSuper;
     }
     BeginCopy(to + Stage::kHigh, rest_ + int64_t{number} * rest_stride_);
   }
 
-  const int lane_, units_, begin_, end_;
-  int unit_, panel_;
+  const int lane_, steps_, begin_, end_;
+  int step_, panel_;
   int panels_;  // that are left
   const char* const codes_;
   const char* rest_;
@@ -137,8 +141,8 @@ class WeightStream {
   bool of_supers_;
 };
 
-// The same of the units of the input, which are those of each panel: of the tiles from one on, as
-// many as there are.
+// The same of the input, whose steps are those of each panel: of the tiles from one on, as many as
+// there are; of a tile by itself only the tokens that there are.
 template <DType kType, typename Shape>
 class InputStream {
  public:
@@ -147,9 +151,10 @@ class InputStream {
       : lane_(threadIdx.x % kWarp),
         begin_(begin),
         end_(end),
-        unit_(begin),
+        step_(begin),
         left_((panels + Shape::kPanels - 1) / Shape::kPanels * (end - begin)),
         tiles_(static_cast<int>(x.tokens + kTileTokens - 1) / kTileTokens - first_tile),
+        has_token_(Shape::kTiles > 1 || lane_ * 16 % kTokensBytes < x.tokens * kTokenBytes),
         tile_stride_(static_cast<int>(x.units) * kUnitBytes),
         input_(x.unit<kType>(first_tile, 0) + lane_ * 16) {}
 
@@ -159,24 +164,37 @@ class InputStream {
     for (int n = 0; n < Shape::kTiles; ++n) {
       if (n >= tiles_) break;
       char* to = stage + Stage::kInput + n * Stage::kInputBytes + lane_ * 16;
-      const char* from = input_ + int64_t{n} * tile_stride_ + unit_ * kUnitBytes;
+      const char* from = input_ + int64_t{n} * tile_stride_ + step_ / Stage::kSteps * kUnitBytes +
+                         step_ % Stage::kSteps * Stage::kPartBytes;
 #pragma unroll
-      for (int i = 0; i < Stage::kInputBytes; i += kWarp * 16) {
-        if (i + lane_ * 16 < Stage::kInputBytes) BeginCopy(to + i, from + i);
+      for (int part = 0; part < InputParts(kFormat); ++part) {
+#pragma unroll
+        for (int i = 0; i < Stage::kPartBytes; i += kWarp * 16) {
+          if (i < kCodeBytes && !has_token_) continue;
+          if (i + lane_ * 16 < Stage::kPartBytes) BeginCopy(to + i, from + i);
+        }
+        to += Stage::kPartBytes;
+        from += Stage::kPartBytes * Stage::kSteps;
       }
     }
     --left_;
-    if (++unit_ == end_) unit_ = begin_;
+    if (++step_ == end_) step_ = begin_;
   }
 
  private:
   using Stage = StreamStage<kType, Shape>;
-  static constexpr int kUnitBytes = InputUnitBytes(kPackedFormat<kType>);
+  static constexpr PackedFormat kFormat = kPackedFormat<kType>;
+  static constexpr int kUnitBytes = InputUnitBytes(kFormat);
+  // Of a block of quantised values, or 16 columns of others, which a tile's tokens have in order.
+  static constexpr int kTokensBytes = 256, kTokenBytes = kTokensBytes / kTileTokens;
+  static constexpr int kCodeBytes = kFormat.quantised() ? kInputScales : Stage::kPartBytes;
 
   const int lane_, begin_, end_;
-  int unit_;
-  int left_;  // units
-  const int tiles_, tile_stride_;
+  int step_;
+  int left_;  // steps
+  const int tiles_;
+  const bool has_token_;
+  const int tile_stride_;
   const char* const input_;
 };
 
@@ -194,7 +212,8 @@ __device__ __forceinline__ void MultiplyStreamed(const PackedWeights& w, const P
   auto* const partials =
       reinterpret_cast<typename Stage::Partials*>(DynamicShared() + Stage::kRing);
   const int units = static_cast<int>(x.units), of_slice = static_cast<int>(SliceUnits(units));
-  const int begin = min(slice * of_slice, units), end = min(begin + of_slice, units);
+  const int begin = min(slice * of_slice, units) * Stage::kSteps;
+  const int end = min(begin + of_slice * Stage::kSteps, units * Stage::kSteps);
 
   // Each stage is a group of copies; of the first ones the weights are asked for at once.
   WeightStream<kType, Shape> weights(w, first_panel, end_panel, begin, end);
@@ -223,9 +242,9 @@ __device__ __forceinline__ void MultiplyStreamed(const PackedWeights& w, const P
   for (int panel = first_panel; panel < end_panel; panel += Shape::kPanels) {
     float acc[Shape::kPanels][Shape::kTiles][4] = {};
     const char* own = DynamicShared() + Stage::kOwn + begin * kOwnBytes;
-    for (int unit = begin; unit < end; ++unit) {
+    for (int step = begin; step < end; ++step) {
       WaitForCopies<Stage::kStages - 2>();
-      __syncwarp();  // all lanes' have arrived, and the unit before has been read
+      __syncwarp();  // all lanes' have arrived, and the step before has been read
       weights.Fill(before);
       if constexpr (!Shape::kOwnInput) inputs.Fill(before);
       EndCopyGroup();
@@ -234,21 +253,22 @@ __device__ __forceinline__ void MultiplyStreamed(const PackedWeights& w, const P
 #pragma unroll
       for (int p = 0; p < Shape::kPanels; ++p) {
         const char* from = stage + p * Stage::kPanel;
-        codes[p].Read(from, from + Stage::kHigh, lane, shared);
+        codes[p].template Read<Stage::kSteps>(from, from + Stage::kHigh, lane, shared);
         if constexpr (kFormat.quantised()) {
           scales[p].Read(from + Stage::kScales + lane / 4 * kFormat.record(),
                          from + Stage::kSupers + lane / 4 * 8);
         }
       }
 #pragma unroll
-      for (int i = 0; i < kUnitBlocks<kType>; ++i) {
+      for (int i = 0; i < Stage::kBlocks; ++i) {
         BlockInput<kType> tiles[Shape::kTiles];
         if constexpr (Shape::kOwnInput) {
           tiles[0] = ReadOwnInput<kType>(own, lane, i);
         } else {
 #pragma unroll
           for (int n = 0; n < Shape::kTiles; ++n) {
-            tiles[n].Read(stage + Stage::kInput + n * Stage::kInputBytes, lane, i);
+            tiles[n].template Read<Stage::kPartBytes>(
+                stage + Stage::kInput + n * Stage::kInputBytes, lane, i);
           }
         }
 #pragma unroll

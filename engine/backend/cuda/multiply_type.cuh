@@ -3,7 +3,6 @@
 #ifndef LM_ENGINE_BACKEND_CUDA_MULTIPLY_TYPE_H_
 #define LM_ENGINE_BACKEND_CUDA_MULTIPLY_TYPE_H_
 
-#include "engine/backend/cuda/multiply_few.cuh"
 #include "engine/backend/cuda/multiply_many.cuh"
 #include "engine/backend/cuda/multiply_streamed.cuh"
 
@@ -47,12 +46,13 @@ cudaError_t MultiplyStreamOfExperts(const Queue& queue, const PackedWeights& w,
                       launch.panels_of_block);
 }
 
-// Types of which two panels and four tiles fit the registers (tests/benchmarks/cuda_kernels.py).
+// Types of which two panels and four tiles fit the registers (tests/benchmarks/cuda_kernels.py),
+// and a block of compute capability 8.9.
 template <DType kType>
 inline constexpr bool kTwoPanels =
     kType == DType::kQ4_0 || kType == DType::kQ4_1 || kType == DType::kQ5_0 ||
     kType == DType::kQ8_0 || kType == DType::kQ4_K || kType == DType::kQ5_K ||
-    kType == DType::kMXFP4;
+    kType == DType::kMXFP4 || kType == DType::kF16;
 
 // Up to a tile, or several, but not enough for MultiplyManyKernel.
 template <DType kType>
@@ -69,17 +69,7 @@ cudaError_t MultiplyTiles(const Queue& queue, const PackedWeights& w, const Pack
     }
   }
   if (tiles <= 1) return MultiplyStream<kType, StreamTiles<1, 1>>(queue, w, x, input, to);
-  if constexpr (kPackedFormat<kType>.quantised()) {
-    return MultiplyStream<kType, StreamTiles<1, 4>>(queue, w, x, input, to);
-  } else {
-    auto few = [&](auto kernel, int64_t kernel_tiles) {
-      return Launch(queue, kernel, Grid(w.shape.panels, DivideUp(tiles, kernel_tiles)),
-                    kSliceThreads, w, x, to);
-    };
-    if (tiles <= 2) return few(MultiplyFewKernel<kType, 2>, 2);
-    if (tiles <= 4) return few(MultiplyFewKernel<kType, 4>, 4);
-    return few(MultiplyFewKernel<kType, 8>, 8);
-  }
+  return MultiplyStream<kType, StreamTiles<1, 4>>(queue, w, x, input, to);
 }
 
 template <DType kType>
@@ -101,12 +91,7 @@ cudaError_t MultiplyOfExperts(const Queue& queue, const PackedWeights& w, const 
                         Grid(DivideUp(w.shape.panels, kManyPanels), experts.num_groups),
                         kManyThreads, ManyStage<kType>::kAllBytes, w, x, to, experts);
   }
-  if constexpr (kPackedFormat<kType>.quantised()) {
-    return MultiplyStreamOfExperts<kType, StreamTiles<1, 4>>(queue, w, x, input, to, experts);
-  } else {
-    return Launch(queue, MultiplyFewOfExpertsKernel<kType, 4>,
-                  Grid(w.shape.panels, experts.num_groups), kSliceThreads, w, x, to, experts);
-  }
+  return MultiplyStreamOfExperts<kType, StreamTiles<1, 4>>(queue, w, x, input, to, experts);
 }
 
 template <DType kType>

@@ -31,11 +31,12 @@ struct UnitCodes {
   uint4 pieces[kPieces];
   uint2 high;
 
-  // `load` reads 8 or 16 bytes.
-  template <typename Load>
+  // `load` reads 8 or 16 bytes. Of 16-bit weights it can be the first half, then for Fragment(0),
+  // (1).
+  template <int kShare = 1, typename Load>
   __device__ __forceinline__ void Read(const char* codes, const char* upper, int lane, Load load) {
 #pragma unroll
-    for (int i = 0; i < kPieces; ++i) {
+    for (int i = 0; i < kPieces / kShare; ++i) {
       pieces[i] = load(reinterpret_cast<const uint4*>(codes + i * 512) + lane);
     }
     if constexpr (kFormat.high_bytes() > 0) {
@@ -144,7 +145,8 @@ struct BlockInput {
   uint2 b[kParts];
   float2 s, sums, firsts;
 
-  // Block (16 columns) number i.
+  // Block (16 columns) number i. Of several parts one is kPartBytes behind the other.
+  template <int kPartBytes = 1024>
   __device__ __forceinline__ void Read(const char* unit, int lane, int i) {
     if constexpr (kFormat.quantised()) {
       b[0] = reinterpret_cast<const uint2*>(unit)[32 * i + lane];
@@ -155,7 +157,7 @@ struct BlockInput {
     } else {
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
-        b[part] = reinterpret_cast<const uint2*>(unit + part * 1024 + i * 256)[lane];
+        b[part] = reinterpret_cast<const uint2*>(unit + part * kPartBytes + i * 256)[lane];
       }
     }
   }
