@@ -7,11 +7,12 @@
 # 1. Builds everything, CUDA included.
 # 2. The suite of all backends on cuda:0, and failing CUDA calls.
 # 3. The same suite under compute-sanitizer (memcheck, racecheck), where it is installed.
-# 4. Greedy answers of the model that ships, through SQL, 256 prompts: on cuda:0 one by one and all
-#    together, which must be the same; and beside the cpu's, which round elsewhere, so that a near
-#    tie between two tokens can fall the other way: at most one answer in seven may differ.
+# 4. Greedy answers of the model that ships, through SQL, 256 prompts: on cuda:0 one by one, all
+#    together, and with kernels that begin when the one before has ended (LM_CUDA_SERIAL), which must
+#    be the same; and beside the cpu's, which round elsewhere, so that a near tie between two tokens
+#    can fall the other way: at most one answer in seven may differ.
 # 5. lm_bench --device cuda of each model, as JSON, without shares: the ceilings that lm_bench
-#    measures are the CPU's.
+#    measures are the CPU's; then its single stream with LM_CUDA_SERIAL.
 #
 # All output is kept in build/gpu_check/. Exits 1 if a check of 2-4 failed.
 set -euo pipefail
@@ -61,6 +62,10 @@ fi
 
 # answers <device> <query>: the query's rows, from a database with the table prompts(id, system, prompt).
 answers() {
+  if [ "$1" = serial ]; then
+    LM_CUDA_SERIAL=1 answers cuda "$2"
+    return
+  fi
   sqlite3 :memory: ".bail on" ".load $build/extension/lm0" \
     "INSERT INTO temp.lm_settings VALUES ('device', '$1'), ('max_tokens', 24);" \
     "CREATE TABLE documents(package, description);" \
@@ -95,11 +100,15 @@ compare() {
 }
 
 check answers_in_company compare 0 cuda "$alone" cuda "$together"
+check answers_in_order compare 0 cuda "$together" serial "$together"
 check answers_beside_cpu compare 15 cpu "$together" cuda "$together"
 cat "$build"/answers_*.log
 
 for model in "${models[@]}"; do
   echo "$model"
   "$build/tests/benchmarks/lm_bench" "$model" --device cuda --json | tee -a "$build/lm_bench.json"
+  echo "LM_CUDA_SERIAL:"
+  LM_CUDA_SERIAL=1 "$build/tests/benchmarks/lm_bench" "$model" --device cuda --only tg128,b8 --json |
+    tee -a "$build/lm_bench.json"
 done
 exit "$failed"

@@ -1,5 +1,6 @@
 #include "engine/backend/cuda/cuda_device.h"
 
+#include <cstdlib>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -50,7 +51,9 @@ absl::Status CudaDevice::Begin(const CudaDeviceInfo& info) {
   recorder_ = std::make_shared<LaunchRecorder>(api_, index_, stream_);
   // What a kernel's code was made for is __CUDA_ARCH__.
   constexpr int kOverlap = 90;
-  recorder_->set_overlaps(10 * info.compute_major >= kOverlap && attributes.ptxVersion >= kOverlap);
+  recorder_->set_overlaps(10 * info.compute_major >= kOverlap &&
+                          attributes.ptxVersion >= kOverlap &&
+                          std::getenv("LM_CUDA_SERIAL") == nullptr);
   queue_ = {recorder_.get()};
   void* staging = nullptr;
   RETURN_IF_ERROR(Check(api_.MallocHost(&staging, kStagingBytes), kOp));

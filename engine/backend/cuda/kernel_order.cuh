@@ -1,11 +1,14 @@
 // In which order a queue's kernels read and write: one after the other, but that the next one's
 // thread blocks may take their places, and ask for weights, while the one before is at work
 // ("programmatic dependent launch", compute capability 9.0 and newer; launch_recorder.h says where).
+// The environment variable LM_CUDA_SERIAL, set to anything, has each begin when the one before has
+// ended, for tests and comparisons.
 //
 // Every kernel lets the next one begin, and waits for the one before, in this order and mostly at
-// once (BeginKernel). Before it has waited it reads nothing that a kernel may have written, and
-// writes nothing: only what is the same in all steps, that is weights. A kernel that has waited
-// finds all that was written before it, because the one before has waited, too.
+// once (BeginKernel). Before it has waited it writes nothing, and reads nothing that a kernel of the
+// same graph writes: only weights, and what the host has put into the queue before the graph, whose
+// first kernel waits for all of that. A kernel that has waited finds all that was written before it,
+// because the one before has waited, too.
 //
 // (tests/engine/backend/cuda_on_host has its own of all these, which complain of who does not.)
 #ifndef LM_ENGINE_BACKEND_CUDA_KERNEL_ORDER_H_

@@ -40,9 +40,23 @@ void LaunchRecorder::Add(const void* kernel, dim3 grid, dim3 block, int shared_b
 }
 
 cudaError_t LaunchRecorder::AllowSharedBytes(const void* kernel, int bytes) {
+  if (may_share_.count(kernel) > 0) return cudaSuccess;
   const DeviceGuard guard(api_, device_);
   if (guard.error() != cudaSuccess) return guard.error();
-  return api_.FuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  const cudaError_t error =
+      api_.FuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  if (error == cudaSuccess) may_share_.insert(kernel);
+  return error;
+}
+
+// A multiprocessor divides its memory into cache and shared memory while it is idle: kernels that
+// are to begin beside each other must want the same.
+cudaError_t LaunchRecorder::LeaveSharedMemory(const void* kernel) {
+  if (leave_shared_.count(kernel) > 0) return cudaSuccess;
+  const cudaError_t error = api_.FuncSetAttribute(
+      kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  if (error == cudaSuccess) leave_shared_.insert(kernel);
+  return error;
 }
 
 void LaunchRecorder::Learn(const void* kernel) {
@@ -139,6 +153,7 @@ cudaError_t LaunchRecorder::LaunchGraph(Graph* graph) {
   if (made) error = api_.GraphLaunch(graph->exec, stream_);
   if (error == cudaSuccess) return error;
   // It has not been launched, and is not what it was: the next time it is made anew.
+  if (!made && error != cudaErrorMemoryAllocation) overlaps_ = false;  // in case it is that
   Destroy(graph);
   if (made) return error;
   api_.GetLastError();
@@ -158,23 +173,24 @@ cudaError_t LaunchRecorder::LaunchEach() {
 
 cudaError_t LaunchRecorder::Build(Graph* graph) {
   graph->list = pending_;
-  cudaError_t error = Instantiate(graph);
-  if (overlaps_ && error != cudaSuccess && error != cudaErrorMemoryAllocation) {
-    // The driver does not know of kernels that begin early.
-    overlaps_ = false;
-    api_.GetLastError();
-    Destroy(graph);
-    error = Instantiate(graph);
-  }
-  return error;
+  const cudaError_t error = Instantiate(graph);
+  if (!overlaps_ || error == cudaSuccess || error == cudaErrorMemoryAllocation) return error;
+  // Where the driver does not know of kernels that begin early it goes without.
+  api_.GetLastError();
+  overlaps_ = false;
+  return Instantiate(graph);
 }
 
 // Each node waits for the one before it, or does so itself.
 cudaError_t LaunchRecorder::Instantiate(Graph* graph) {
+  Destroy(graph);
+  graph->nodes.reserve(graph->list.nodes.size());
   cudaError_t error = api_.GraphCreate(&graph->graph);
   void* pointers[kMostArguments];
   for (size_t i = 0; i < graph->list.nodes.size() && error == cudaSuccess; ++i) {
     const cudaKernelNodeParams params = graph->list.Params(i, pointers);
+    if (overlaps_) error = LeaveSharedMemory(params.func);
+    if (error != cudaSuccess) break;
     const bool waits = i > 0 && !overlaps_;
     cudaGraphNode_t node = nullptr;
     error = api_.GraphAddKernelNode(&node, graph->graph, waits ? &graph->nodes.back() : nullptr,

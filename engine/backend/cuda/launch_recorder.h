@@ -41,7 +41,7 @@ class LaunchRecorder {
 
   int device() const { return device_; }
 
-  // Lets a kernel have so much dynamic shared memory.
+  // Lets a kernel have so much dynamic shared memory. REQUIRES: it is the same for all launches.
   cudaError_t AllowSharedBytes(const void* kernel, int bytes);
   // A kernel's arguments are copied: `count` of them, of these sizes.
   void Add(const void* kernel, dim3 grid, dim3 block, int shared_bytes, void** arguments,
@@ -88,6 +88,7 @@ class LaunchRecorder {
   cudaError_t LaunchEach();
   cudaError_t Build(Graph* graph);
   cudaError_t Instantiate(Graph* graph);
+  cudaError_t LeaveSharedMemory(const void* kernel);
   cudaError_t Update(Graph* graph);
   void Destroy(Graph* graph);  // all but its list
 
@@ -96,7 +97,9 @@ class LaunchRecorder {
   const cudaStream_t stream_;
   bool rehearses_ = false;
   bool overlaps_ = false;
-  std::set<const void*> known_;  // kernels that are on the device
+  std::set<const void*> known_;         // kernels that are on the device,
+  std::set<const void*> may_share_;     // that may have dynamic shared memory,
+  std::set<const void*> leave_shared_;  // and that leave others theirs
   List pending_;
   cudaError_t failed_ = cudaSuccess;  // FlushForNow, or a rehearsal
   std::list<Graph> graphs_;           // the one used last in front

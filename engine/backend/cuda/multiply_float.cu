@@ -1,11 +1,15 @@
 // out = W x^T + bias for W of F32: acc = fmaf(w[n, i], x[t, i], acc), i ascending, as
 // numeric_contract.h says.
 //
-// A thread block makes 32 rows of W times 32 tokens, 64 columns at a time through shared memory. A
-// thread keeps the sums of one row of W and four tokens, each in its own register: nothing is added
-// across threads, so the order is the same for every T.
+// Large ones: a thread block makes 32 rows of W times 32 tokens, 64 columns at a time through
+// shared memory. A thread keeps the sums of one row of W and four tokens, each in its own register:
+// nothing is added across threads, so the order is the same for every T.
+//
+// Small ones, as that of a router, which would keep a few multiprocessors busy for long: a block
+// makes 4 rows times 8 tokens, and each of its warps other chunks of K, which are added in order.
 #include "engine/backend/cuda/float_product.cuh"
 #include "engine/backend/cuda/launch.cuh"
+#include "engine/backend/cuda/warp_matrix.cuh"
 
 namespace lm::cuda {
 namespace {
@@ -15,6 +19,22 @@ constexpr int kTokens = 32;
 constexpr int kCols = 64;
 constexpr int kThreadRows = 8;  // a thread has every eighth token
 constexpr int kThreads = kRows * kThreadRows;
+
+constexpr int kSmallRows = 4, kSmallTokens = 8;
+static_assert(kSmallRows * kSmallTokens == kWarp);
+constexpr int kSmallWarps = 8;
+// Blocks of large products that keep a GPU busy.
+constexpr int64_t kBusyBlocks = 132;
+
+// The sum of a row and a token, to where it goes.
+__device__ __forceinline__ void StoreFloat(const PackedWeights& w, const float* bias, bool adds,
+                                           const Matrix& out, int64_t row, int64_t token,
+                                           float value) {
+  if (w.row_scales != nullptr) value *= w.row_scales[row];
+  if (bias != nullptr) value += bias[row];
+  float& to = out.data[token * out.stride + row];
+  to = adds ? to + value : value;
+}
 
 // With groups of slots each is blocks_of_group blocks.
 __global__ void MultiplyFloatKernel(PackedWeights w, Matrix x, const float* bias, Matrix out,
@@ -71,20 +91,69 @@ __global__ void MultiplyFloatKernel(PackedWeights w, Matrix x, const float* bias
   for (int j = 0; j < kTokens / kThreadRows; ++j) {
     const int t = my_token + j * kThreadRows;
     if (t >= tokens) break;
-    float value = sums[j].total;
-    if (w.row_scales != nullptr) value *= w.row_scales[first_row + my_row];
-    if (bias != nullptr) value += bias[first_row + my_row];
-    float& to = out.data[(first_token + t) * out.stride + first_row + my_row];
-    to = adds ? to + value : value;
+    StoreFloat(w, bias, adds, out, first_row + my_row, first_token + t, sums[j].total);
   }
 }
 static_assert(kRows == kTokens, "the loop that fills the tiles counts both at once");
 static_assert(kSumChunk % kCols == 0);
 
+// REQUIRES: four columns at a time are aligned, and there are no others.
+__global__ void MultiplySmallFloatKernel(PackedWeights w, Matrix x, const float* bias, bool adds,
+                                         Matrix out) {
+  __shared__ float chunks[kSmallWarps][kWarp];
+  LetNextKernelBegin();
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const int64_t row = int64_t{blockIdx.x} * kSmallRows + lane / kSmallTokens;
+  const int64_t token = int64_t{blockIdx.y} * kSmallTokens + lane % kSmallTokens;
+  // Of rows and tokens that there are not the last ones are made once more.
+  const float* weights = reinterpret_cast<const float*>(w.data) + min(row, w.rows - 1) * w.cols;
+  const float* in = x.data + min(token, x.rows - 1) * x.stride;
+  const int64_t own_line = warp * kSumChunk + lane % kSmallTokens * (kSumChunk / kSmallTokens);
+  if (own_line < w.cols) PrefetchToL2(weights + own_line);
+  WaitForKernelBefore();
+  float total = 0;
+  for (int64_t first = 0; first < w.cols; first += kSmallWarps * kSumChunk) {
+    const int64_t begin = first + warp * kSumChunk, end = min(begin + kSumChunk, w.cols);
+    float chunk = 0;
+#pragma unroll 8
+    for (int64_t i = begin; i < end; i += 4) {
+      const float4 a = *reinterpret_cast<const float4*>(weights + i);
+      const float4 b = *reinterpret_cast<const float4*>(in + i);
+      chunk = fmaf(a.x, b.x, chunk);
+      chunk = fmaf(a.y, b.y, chunk);
+      chunk = fmaf(a.z, b.z, chunk);
+      chunk = fmaf(a.w, b.w, chunk);
+    }
+    chunks[warp][lane] = chunk;
+    __syncthreads();
+    if (warp == 0) {
+      for (int c = 0; c < kSmallWarps && first + c * kSumChunk < w.cols; ++c) {
+        total = first == 0 && c == 0 ? chunks[c][lane] : total + chunks[c][lane];
+      }
+    }
+    __syncthreads();  // read, before the next ones come
+  }
+  if (warp > 0 || row >= w.rows || token >= x.rows) return;
+  StoreFloat(w, bias, adds, out, row, token, total);
+}
+
+bool IsSmall(const PackedWeights& w, const Matrix& x) {
+  if (reinterpret_cast<uintptr_t>(x.data) % 16 != 0 || x.stride % 4 != 0 || w.cols % 4 != 0) {
+    return false;
+  }
+  return x.rows <= kSmallTokens ||
+         DivideUp(w.rows, kRows) * DivideUp(x.rows, kTokens) < kBusyBlocks;
+}
+
 }  // namespace
 
 cudaError_t MultiplyFloat(const Queue& queue, const PackedWeights& w, Matrix x, const float* bias,
                           bool adds, Matrix out, const ExpertProducts* experts) {
+  if (experts == nullptr && IsSmall(w, x)) {
+    return Launch(queue, MultiplySmallFloatKernel,
+                  Grid(DivideUp(w.rows, kSmallRows), DivideUp(x.rows, kSmallTokens)),
+                  kSmallWarps * kWarp, w, x, bias, adds, out);
+  }
   const ExpertProducts all = experts == nullptr ? ExpertProducts{} : *experts;
   const int64_t of_group = experts == nullptr ? 1 : DivideUp(all.group_slots, kTokens);
   const int64_t blocks =

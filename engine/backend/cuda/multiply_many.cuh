@@ -18,11 +18,8 @@ template <DType kType>
 struct ManyStage {
   static constexpr PackedFormat kFormat = kPackedFormat<kType>;
   // Of the input only what the type's kernels read.
-  static constexpr int kInputBytes = !kFormat.quantised()
-                                         ? InputUnitBytes(kFormat)
-                                         : kInputScales + 64 * (!kFormat.minima     ? 1
-                                                                : !kFormat.halves() ? 2
-                                                                                    : 3);
+  static constexpr int kInputBytes =
+      !kFormat.quantised() ? InputUnitBytes(kFormat) : kInputScales + 64 * kInputNumbers<kType>;
   static constexpr int kHigh = kManyPanels * kFormat.code_bytes();
   static constexpr int kScales = kHigh + kManyPanels * kFormat.high_bytes();
   static constexpr int kSupers = kScales + kManyPanels * kFormat.scale_bytes();

@@ -321,7 +321,7 @@ __global__ __launch_bounds__(kSliceThreads,
   MultiplyStreamed<kType, Shape>(w, x, input, to, first, end, blockIdx.y * Shape::kTiles);
 }
 
-// Of the experts: a group of slots has Shape::kTiles tiles. With kOwnInput it has one slot, but
+// Of the experts, which kernels before have chosen: a group of slots has Shape::kTiles tiles. With kOwnInput it has one slot, but
 // where a row's experts are given and one is there twice.
 template <DType kType, typename Shape>
 __global__ __launch_bounds__(kSliceThreads, 2) void MultiplyStreamedOfExpertsKernel(

@@ -15,12 +15,6 @@
 
 namespace lm::cuda {
 
-// Numbers that a type's products need of a block and token.
-inline constexpr int kMostInputNumbers = 3;
-template <DType kType>
-inline constexpr int kInputNumbers = !kPackedFormat<kType>.minima     ? 1
-                                     : !kPackedFormat<kType>.halves() ? 2
-                                                                      : kMostInputNumbers;
 constexpr int OwnUnitBytes(int numbers) { return kUnitCols + 8 * numbers; }
 
 // A lane's part of block i of a unit; what is no column of the token's is zeros.

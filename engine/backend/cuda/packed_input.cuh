@@ -29,6 +29,13 @@ constexpr int InputUnitBytes(const PackedFormat& format) {
   return format.quantised() ? 704 : 1024 * InputParts(format);
 }
 
+// Numbers that a type's products need of a block and token.
+inline constexpr int kMostInputNumbers = 3;
+template <DType kType>
+inline constexpr int kInputNumbers = !kPackedFormat<kType>.minima     ? 1
+                                     : !kPackedFormat<kType>.halves() ? 2
+                                                                      : kMostInputNumbers;
+
 // Of a token that a thread block packs for itself (own_input.cuh).
 inline constexpr int kMostOwnBytes = 44 << 10;
 

@@ -249,8 +249,8 @@ __device__ __forceinline__ bool TakeInput(const ExpertProducts& experts, int64_t
   return true;
 }
 
-// The same of what they are stored with. (Looked up again behind the sums, which need the
-// registers.)
+// The same of what they are stored with. (Looked up again where sums of many tokens need the
+// registers until then.)
 __device__ __forceinline__ void TakeOutput(const ExpertProducts& experts, int64_t group,
                                            PackedWeights* w, PackedInput* x, ProductOutput* to) {
   const SlotGroup slots = experts.groups[group];

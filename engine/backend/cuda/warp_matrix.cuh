@@ -57,12 +57,8 @@ __device__ __forceinline__ uint32_t ChooseBytes(uint32_t low, uint32_t high, uin
   return __byte_perm(low, high, chosen);
 }
 
-// Reads 16 or 8 bytes that are read once: they need not stay in a cache.
-__device__ __forceinline__ uint4 LoadOnce(const uint4* from) { return __ldcs(from); }
-__device__ __forceinline__ uint2 LoadOnce(const uint2* from) { return __ldcs(from); }
-
-// Asks for the 128 bytes that an address is of to be in the second-level cache, which all writes pass,
-// whoever makes them later.
+// Asks for the 128 bytes that an address is of to be in the second-level cache, which all writes
+// pass, whoever makes them later.
 __device__ __forceinline__ void PrefetchToL2(const void* from) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 }

@@ -611,13 +611,17 @@ TEST(LaunchRecorderTest, KernelsBeginEarlyWhereTheDriverLetsThem) {
 TEST(LaunchRecorderTest, KernelsBeginEarlyWhereTheirCodeWaits) {
   struct Case {
     int compute_major, ptx_version;
-    bool early;
+    bool serial, early;
   };
   for (const Case& c :
-       {Case{9, 90, true}, Case{10, 90, true}, Case{9, 80, false}, Case{8, 80, false}}) {
+       {Case{9, 90, false, true}, Case{10, 90, false, true}, Case{9, 80, false, false},
+        Case{8, 80, false, false}, Case{9, 90, true, false}}) {
+    SCOPED_TRACE(absl::StrCat(c.compute_major, " ", c.ptx_version, " ", c.serial));
+    if (c.serial) setenv("LM_CUDA_SERIAL", "1", 1);
     fake = {.compute_major = c.compute_major, .ptx_version = c.ptx_version};
     {
       const auto device = CudaDevice::Open(kFakeApi, 0).value();
+      unsetenv("LM_CUDA_SERIAL");
       static const char kKernel = 0;
       for (int time = 0; time < 2; ++time) {
         for (int i = 0; i < 8; ++i) {

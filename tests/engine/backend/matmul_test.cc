@@ -235,7 +235,7 @@ TEST_P(MatMulTest, TallMatricesMatchReference) {
   struct Shape {
     int64_t rows, t, k;
   };
-  for (DType dtype : {DType::kF16, DType::kQ8_0, DType::kQ4_K}) {
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kQ8_0, DType::kQ4_K}) {
     for (const auto& [rows, t, k] :
          {Shape{8453, 1, 768}, {8453, 5, 256}, {8453, 11, 256}, {70, 61, 768}}) {
       SCOPED_TRACE(absl::StrCat(Traits(dtype).name, " rows=", rows, " t=", t));

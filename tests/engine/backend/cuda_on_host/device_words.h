@@ -76,10 +76,6 @@ template <int kGroups>
 void WaitForCopies() {
   on_host::WaitForCopies(kGroups);
 }
-template <typename T>
-T LoadOnce(const T* from) {
-  return *from;
-}
 
 inline uint32_t ChooseBytes(uint32_t low, uint32_t high, uint32_t chosen) {
   const uint64_t bytes = uint64_t{high} << 32 | low;

@@ -222,8 +222,10 @@ constexpr CudaApi kHost = {
           return runs_kernels ? Lost() : cudaErrorNoKernelImageForDevice;
         },
     .FuncSetAttribute =
-        [](const void* kernel, cudaFuncAttribute, int bytes) {
-          on_host::AllowSharedBytes(kernel, bytes);
+        [](const void* kernel, cudaFuncAttribute attribute, int value) {
+          if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
+            on_host::AllowSharedBytes(kernel, value);
+          }
           return cudaSuccess;
         },
     .GraphCreate =
