@@ -106,6 +106,7 @@ int Run(const char* path, int64_t most_blocks) {
     simulation.most_blocks_of = {{"Embed", 0},
                                  {"Normalize", 0},
                                  {"MultiplyFloat", 0},
+                                 {"MultiplySmallFloat", 0},
                                  {"ChooseExperts", 0},
                                  {"GroupSlots", 0},
                                  {"MultiplyStreamedOfExperts", 16 * most_blocks},
