@@ -127,8 +127,15 @@ class Model:
 
     def launches(self, layers, step, rate):
         rows, host = self.counts[layers][step]
+        # Each expert's weights lie by themselves, and some thread blocks see some experts: all that are chosen are read.
+        of_experts = sum(row["dram_bytes"] for row in rows if "OfExperts" in row["kernel"])
+        more = 1.0
+        if of_experts and step.startswith("decode"):
+            more = max(more, layers * self.chosen_bytes(int(step.removeprefix("decode"))) / of_experts)
         launches, idle = [], 0.0
         for row in rows:
+            if "OfExperts" in row["kernel"]:
+                row = row | {"dram_bytes": row["dram_bytes"] * more}
             launches.append(predict(row, self.kernels, rate, host[0] > 0, idle))
             idle = launches[-1].idle
         return launches
@@ -146,18 +153,26 @@ class Model:
         one, two = (self.counts[layers][step][1] for layers in (1, 2))
         return [a + (self.shape["layers"] - 1) * (b - a) for a, b in zip(one, two)]
 
+    def distinct_experts(self, tokens):
+        """Of a layer, that tokens choose by chance; 1 where there are none to choose."""
+        experts, used = self.shape.get("experts", 1), self.shape.get("used", 1)
+        return experts * (1 - (1 - used / experts) ** tokens)
+
     def weights(self, tokens, with_head=True):
         """(parameters that a token is multiplied with, bytes of weights that `tokens` tokens need, each once)"""
         s = self.shape
         q, kv = s["heads"] * s["head"], s["kv_heads"] * s["head"]
         attention = s["hidden"] * (2 * q + 2 * kv)
         expert = 3 * s["hidden"] * s["ffn"]
-        experts, used = s.get("experts", 1), s.get("used", 1)
-        distinct = experts * (1 - (1 - used / experts) ** tokens)
         head = s["hidden"] * s["vocab"] if with_head else 0
         _, values, size = TYPES[self.dtype]
-        active = s["layers"] * (attention + used * expert) + head
-        return active, (s["layers"] * (attention + distinct * expert) + head) * size / values
+        active = s["layers"] * (attention + s.get("used", 1) * expert) + head
+        return active, (s["layers"] * (attention + self.distinct_experts(tokens) * expert) + head) * size / values
+
+    def chosen_bytes(self, tokens):
+        """Weights of the experts that tokens choose by chance, of a layer."""
+        _, values, size = TYPES[self.dtype]
+        return self.distinct_experts(tokens) * 3 * self.shape["hidden"] * self.shape["ffn"] * size / values
 
     def kv_bytes(self, tokens):
         s = self.shape
