@@ -153,7 +153,8 @@ cudaError_t LaunchRecorder::LaunchGraph(Graph* graph) {
   if (made) error = api_.GraphLaunch(graph->exec, stream_);
   if (error == cudaSuccess) return error;
   // It has not been launched, and is not what it was: the next time it is made anew.
-  if (!made && error != cudaErrorMemoryAllocation) overlaps_ = false;  // in case it is that
+  // It may be that nodes that begin early cannot be told other arguments.
+  if (!made && error != cudaErrorMemoryAllocation) overlaps_ = false;
   Destroy(graph);
   if (made) return error;
   api_.GetLastError();

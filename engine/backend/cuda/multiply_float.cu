@@ -5,8 +5,9 @@
 // shared memory. A thread keeps the sums of one row of W and four tokens, each in its own register:
 // nothing is added across threads, so the order is the same for every T.
 //
-// Small ones, as that of a router, which would keep a few multiprocessors busy for long: a block
-// makes 4 rows times 8 tokens, and each of its warps other chunks of K, which are added in order.
+// Small ones, as that of a router, of which such blocks would keep few multiprocessors busy, and
+// for long: a block makes 4 rows times 8 tokens, and each of its warps other chunks of K, which are
+// added in order.
 #include "engine/backend/cuda/float_product.cuh"
 #include "engine/backend/cuda/launch.cuh"
 #include "engine/backend/cuda/warp_matrix.cuh"

@@ -36,7 +36,7 @@ using StreamTiles = StreamShape<kPanels, kTiles, false>;
 template <DType kType, typename Shape>
 struct StreamStage {
   static constexpr PackedFormat kFormat = kPackedFormat<kType>;
-  // Of a unit: one, or two of 16-bit weights, of which a stage is large.
+  // Steps of a unit, each a stage of the ring: two of 16-bit weights, which are twice as large.
   static constexpr int kSteps = kFormat.quantised() ? 1 : 2;
   static constexpr int kBlocks = kUnitBlocks<kType> / kSteps;
   // Of a panel.
@@ -321,8 +321,8 @@ __global__ __launch_bounds__(kSliceThreads,
   MultiplyStreamed<kType, Shape>(w, x, input, to, first, end, blockIdx.y * Shape::kTiles);
 }
 
-// Of the experts, which kernels before have chosen: a group of slots has Shape::kTiles tiles. With kOwnInput it has one slot, but
-// where a row's experts are given and one is there twice.
+// Of the experts, which kernels before have chosen: a group of slots has Shape::kTiles tiles. With
+// kOwnInput it has one slot, but where a row's experts are given and one is there twice.
 template <DType kType, typename Shape>
 __global__ __launch_bounds__(kSliceThreads, 2) void MultiplyStreamedOfExpertsKernel(
     PackedWeights w, PackedInput x, InputRows input, ProductOutput to, ExpertProducts experts,
