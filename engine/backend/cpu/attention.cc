@@ -215,7 +215,7 @@ void AttentionOp::ComputeScores(const QueryTile& tile, int64_t begin, int visibl
       FloatTile choice = kernels_.ChooseFloatTile(end_row - first_row, kBlockPanels);
       for (int row = first_row; row < end_row; row += choice.tokens) {
         for (int panel = 0; panel < kBlockPanels; panel += choice.panels) {
-          kernels_.float_product({.type = layer_.dtype,
+          FloatProduct product = {.type = layer_.dtype,
                                   .w = keys + RowBytes(layer_.dtype, panel * kPanel),
                                   .k_stride = kKvBlockTokens,
                                   .panel_stride = kPanel,
@@ -226,8 +226,9 @@ void AttentionOp::ComputeScores(const QueryTile& tile, int64_t begin, int visibl
                                   .k = layer_.key_dim,
                                   .acc = work.scores + row * kScoreStride + token + panel * kPanel,
                                   .acc_stride = kScoreStride,
-                                  .accumulate = Accumulate::kReplace,
-                                  .prefetch_distance = row == first_row ? distance : 0});
+                                  .accumulate = Accumulate::kReplace};
+          product.PrefetchBehind(row == first_row ? distance : 0);
+          kernels_.float_product(product);
         }
       }
       if (layer_.dtype == DType::kI8) {
@@ -278,7 +279,7 @@ void AttentionOp::AddValues(const char* values_of_block, int64_t prefetch_distan
       product.tokens = std::min(choice.tokens, end_row - row);
       product.x = work.scores + row * kScoreStride + token;
       product.acc = values + row * stride_ + panel * kPanel;
-      product.prefetch_distance = row == first_row ? prefetch_distance : 0;
+      product.PrefetchBehind(row == first_row ? prefetch_distance : 0);
       kernels_.float_product(product);
     }
   };

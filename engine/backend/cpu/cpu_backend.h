@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(Isa isa, int threads);
 
 class CpuBackend : public Backend {
  public:
-  CpuBackend(Isa isa, int threads) : kernels_(GetCpuKernels(isa)), pool_(threads) {}
+  CpuBackend(Isa isa, int threads) : isa_(isa), kernels_(GetCpuKernels(isa)), pool_(threads) {}
 
   absl::string_view name() const override { return "cpu"; }
 
@@ -138,6 +138,7 @@ class CpuBackend : public Backend {
   // Calls body(item) for each item in [0, count): as ForItems where so many values are worth it.
   void ForWork(int64_t count, int64_t work, absl::FunctionRef<void(int64_t)> body);
 
+  const Isa isa_;
   const CpuKernels& kernels_;
   ThreadPool pool_;
   WeightArena arena_;

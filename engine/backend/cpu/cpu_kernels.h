@@ -49,9 +49,16 @@ struct FloatProduct {
   float* acc;  // rows acc_stride floats apart
   int64_t acc_stride;
   Accumulate accumulate;
-  // What will be read next lies so many bytes behind w, in the same arrangement; 0: w is read again,
-  // or lies in a cache.
-  int64_t prefetch_distance = 0;
+  // What will be read next, or null: at each step of k as many bytes as w has there, this many
+  // bytes farther on.
+  const void* prefetch = nullptr;
+  int64_t prefetch_step = 0;
+
+  // What lies `distance` bytes behind w in the same arrangement; 0: nothing.
+  void PrefetchBehind(int64_t distance) {
+    prefetch = distance == 0 ? nullptr : static_cast<const char*>(w) + distance;
+    prefetch_step = RowBytes(type, k_stride);
+  }
 };
 
 // The products of `num_blocks` blocks of 32 as backend.h specifies them, accumulated in acc[t][i].

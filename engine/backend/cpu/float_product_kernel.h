@@ -40,13 +40,14 @@ void MultiplyFloatTile(const FloatProduct& p) {
     }
   }
   const float* x = p.x;
+  constexpr int kBytes = kType == DType::kF32 ? 4 : kType == DType::kI8 ? 1 : 2;
+  // Without a branch: what is there already costs less than to ask whether anything is wanted.
+  const char* next = static_cast<const char*>(p.prefetch == nullptr ? p.w : p.prefetch);
+  const int64_t next_step = p.prefetch == nullptr ? 0 : p.prefetch_step;
   int64_t at = 0;
   for (int64_t k = 0; k < p.k; ++k) {
-    if (p.prefetch_distance != 0) {
-      constexpr int kBytes = kType == DType::kF32 ? 4 : kType == DType::kI8 ? 1 : 2;
-      Prefetch(static_cast<const char*>(p.w) + p.prefetch_distance + at * kBytes,
-               kNumPanels * 16 * kBytes);
-    }
+    Prefetch(next, kNumPanels * 16 * kBytes);
+    next += next_step;
     if constexpr (kFewRegisters) {
       // Beside the accumulators there is room for one panel's weights and one token's value: one
       // chain that goes through memory is the whole tile's time. (gcc keeps the accumulators in

@@ -18,9 +18,16 @@ namespace lm {
 
 static_assert(OneDnnProduct::kColumns == kStripRows);
 
+namespace {
+
+// Steps of k whose weights, 64 columns of F32, take half of a small L1 cache.
+constexpr int64_t kStepsInL1 = 128;
+
+}  // namespace
+
 OneDnnProduct* CpuBackend::FindOneDnnProduct(int64_t k) {
   auto [entry, added] = onednn_.try_emplace(k);
-  if (added) entry->second = OneDnnProduct::Create(k, pool_.num_threads(), kernels_);
+  if (added) entry->second = OneDnnProduct::Create(k, pool_.num_threads(), isa_);
   return entry->second.get();
 }
 
@@ -111,6 +118,7 @@ absl::Status CpuBackend::MultiplyFewTokens(const ProductArguments& args) {
   FloatTile choice = kernels_.ChooseFloatTile(rows, kStripRows / kPanelRows);
   Tiles tiles(rows, choice.tokens);
   int64_t k = w.cols();
+  const int64_t columns = choice.panels * kPanelRows;
 
   // Activations, as [tile][k][token of the tile].
   ASSIGN_OR_RETURN(char* memory, inputs_.Get(rows * k * sizeof(float)));
@@ -125,14 +133,23 @@ absl::Status CpuBackend::MultiplyFewTokens(const ProductArguments& args) {
   // With several tiles 16-bit weights are worth converting first; BF16 has kernels for few tokens.
   bool convert = w.dtype() != DType::kF32 &&
                  (tiles.count > 1 || (w.dtype() == DType::kBF16 && choice.panels < 4));
+  // What is passed over once is asked for on the way. Else a part's weights stay in the L1 cache
+  // for all passes, and the next part's are asked for meanwhile, so many bytes at each step of each
+  // pass.
+  const bool once = tiles.count == 1 && !convert;
+  const int64_t part = once ? kFloatChunk : kStepsInL1;
+  const int64_t passes = kStripRows / columns * tiles.count;
+  const int64_t spread_bytes = (RowBytes(w.dtype(), kStripRows) + passes - 1) / passes;
   struct Parts {
-    float* weights;  // a chunk of a strip
+    float* weights;  // a part of a strip
     float* sums;     // [token][kStripRows]
+    float* chain;    // likewise, of a chunk that has several parts
     char* piece;     // for PanelMatrix::Get
   };
   auto lay_out = [&](ScratchLayout* layout) {
-    return Parts{layout->Take<float>(convert ? kFloatChunk * kStripRows : 0),
+    return Parts{layout->Take<float>(convert ? part * kStripRows : 0),
                  layout->Take<float>(rows * kStripRows),
+                 layout->Take<float>(part < kFloatChunk ? rows * kStripRows : 0),
                  layout->Take<char>(w.piece_scratch_bytes())};
   };
   ScratchLayout measure;
@@ -140,42 +157,66 @@ absl::Status CpuBackend::MultiplyFewTokens(const ProductArguments& args) {
   ASSIGN_OR_RETURN(char* scratch, workers_.Get(pool_.num_threads() * measure.used()));
 
   FirstError error;
+  // The steps [begin, end) of k, which lie in one chunk.
+  auto multiply_part = [&](const char* weights, int64_t begin, int64_t end, const char* next,
+                           Accumulate accumulate, float* acc, const Parts& parts) {
+    FloatProduct product = {.type = w.dtype(),
+                            .w = nullptr,
+                            .k_stride = kStripRows,
+                            .panel_stride = kPanelRows,
+                            .panels = choice.panels,
+                            .x = nullptr,
+                            .packed = true,
+                            .tokens = 0,
+                            .k = end - begin,
+                            .acc = nullptr,
+                            .acc_stride = kStripRows,
+                            .accumulate = accumulate};
+    if (convert) {
+      kernels_.to_float(w.dtype(), weights, product.k * kStripRows, parts.weights);
+      product.type = DType::kF32;
+      weights = reinterpret_cast<const char*>(parts.weights);
+    }
+    for (int column = 0; column < kStripRows; column += columns) {
+      product.w = weights + RowBytes(product.type, column);
+      for (int64_t tile = 0; tile < tiles.count; ++tile) {
+        product.tokens = tiles.size(tile);
+        product.x = packed + tiles.begin(tile) * k + begin * product.tokens;
+        product.acc = acc + tiles.begin(tile) * kStripRows + column;
+        if (once) {
+          product.PrefetchBehind(kPrefetchDistance);
+        } else if (next != nullptr) {
+          product.prefetch = next;
+          product.prefetch_step = spread_bytes;
+          next += spread_bytes * product.k;
+        }
+        kernels_.float_product(product);
+      }
+    }
+  };
   auto multiply_strip = [&](int64_t strip, int worker) {
     if (!args.Wants(strip * kStripRows)) return;
     ScratchLayout layout(scratch + worker * measure.used());
     Parts parts = lay_out(&layout);
     const absl::StatusOr<PanelMatrix::Piece> there = w.Get(strip, parts.piece);
     if (!there.ok()) return error.Add(strip, there.status());
-    for (int64_t begin = 0; begin < k; begin += kFloatChunk) {
-      const char* weights =
-          reinterpret_cast<const char*>(there->codes) + RowBytes(w.dtype(), begin * kStripRows);
-      FloatProduct product = {.type = w.dtype(),
-                              .w = nullptr,
-                              .k_stride = kStripRows,
-                              .panel_stride = kPanelRows,
-                              .panels = choice.panels,
-                              .x = nullptr,
-                              .packed = true,
-                              .tokens = 0,
-                              .k = std::min<int64_t>(kFloatChunk, k - begin),
-                              .acc = nullptr,
-                              .acc_stride = kStripRows,
-                              .accumulate = begin == 0 ? Accumulate::kReplace : Accumulate::kAdd};
-      if (convert) {
-        kernels_.to_float(w.dtype(), weights, product.k * kStripRows, parts.weights);
-        product.type = DType::kF32;
-        weights = reinterpret_cast<const char*>(parts.weights);
+    const char* const first = reinterpret_cast<const char*>(there->codes);
+    auto at = [&](int64_t step) { return first + RowBytes(w.dtype(), step * kStripRows); };
+    const int64_t next_strip = strip + pool_.num_threads();  // most likely this thread's
+    const char* const behind = w.has(next_strip) ? w.strip(next_strip, 0) : nullptr;
+    for (int64_t chunk = 0; chunk < k; chunk += kFloatChunk) {
+      const int64_t chunk_end = std::min<int64_t>(chunk + kFloatChunk, k);
+      const bool whole = chunk_end - chunk <= part;
+      float* const chain = chunk == 0 || whole ? parts.sums : parts.chain;
+      for (int64_t begin = chunk; begin < chunk_end; begin += part) {
+        const int64_t end = std::min(begin + part, chunk_end);
+        multiply_part(at(begin), begin, end, end < k ? at(end) : behind,
+                      begin > chunk        ? Accumulate::kContinue
+                      : whole && chunk > 0 ? Accumulate::kAdd
+                                           : Accumulate::kReplace,
+                      chain, parts);
       }
-      for (int column = 0; column < kStripRows; column += choice.panels * kPanelRows) {
-        product.w = weights + RowBytes(product.type, column);
-        for (int64_t tile = 0; tile < tiles.count; ++tile) {
-          product.tokens = tiles.size(tile);
-          product.x = packed + tiles.begin(tile) * k + begin * product.tokens;
-          product.acc = parts.sums + tiles.begin(tile) * kStripRows + column;
-          product.prefetch_distance = tile == 0 && !convert ? kPrefetchDistance : 0;
-          kernels_.float_product(product);
-        }
-      }
+      if (chain == parts.chain) kernels_.add_scaled(parts.sums, chain, 1, rows * kStripRows);
     }
     StoreTile(parts.sums, kStripRows, strip * kStripRows, 0, rows, w.row_scales(), args.bias,
               args.result, args.out);

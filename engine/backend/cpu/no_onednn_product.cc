@@ -3,7 +3,7 @@
 
 namespace lm {
 
-std::unique_ptr<OneDnnProduct> OneDnnProduct::Create(int64_t, int, const CpuKernels&) {
+std::unique_ptr<OneDnnProduct> OneDnnProduct::Create(int64_t, int, Isa) {
   return nullptr;
 }
 

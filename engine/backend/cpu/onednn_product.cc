@@ -100,6 +100,13 @@ class Product : public OneDnnProduct {
   std::vector<Call> calls_[2];
 };
 
+// Left alone otherwise: of the library's lesser sets none has fma, and so none has our bits.
+void LimitTo(Isa isa) {
+  if (isa != Isa::kAvx2 && isa != Isa::kAvxVnni) return;
+  // An error where the library has chosen its set already.
+  (void)dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+}
+
 // Whether a call gives the bits of our own kernels.
 bool SameBits(OneDnnProduct* product, const CpuKernels& kernels, int64_t k, bool add) {
   constexpr int kTokens = OneDnnProduct::kTokens;
@@ -140,7 +147,9 @@ bool SameBits(OneDnnProduct* product, const CpuKernels& kernels, int64_t k, bool
 }  // namespace
 
 std::unique_ptr<OneDnnProduct> OneDnnProduct::Create(int64_t k, int workers,
-                                                     const CpuKernels& kernels) {
+                                                     Isa isa) {
+  LimitTo(isa);
+  const CpuKernels& kernels = GetCpuKernels(isa);
   std::unique_ptr<OneDnnProduct> product;
   if (!Succeeds([&] { product = std::make_unique<Product>(k, workers); })) return nullptr;
   for (bool add : {false, true}) {
