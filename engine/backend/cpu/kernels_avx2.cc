@@ -5,8 +5,10 @@
 
 #include "engine/backend/cpu/isa_kernels.h"
 
+#include "engine/backend/cpu/word_products_avx2.h"
+
 namespace lm {
 
-const CpuKernels kAvx2Kernels = kIsaKernels;
+const CpuKernels kAvx2Kernels = WithWords(kIsaKernels);
 
 }  // namespace lm
