@@ -31,6 +31,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -67,6 +68,7 @@ typedef struct {
   Step after[10]; /* when nothing fails any more */
   bool again;     /* then the armed ones, too */
   bool exits;     /* armed until the process is gone */
+  bool waits;     /* where sockets fail, before it asks once more: several points at once */
 } Scenario;
 
 /* Of a child, or of the run that counts; in memory that all processes share. */
@@ -461,7 +463,8 @@ static const Scenario kSqlScenarios[] = {
     {.name = "sql_download",
      .setup = {{NULL, kLoad}},
      .armed = {DOWNLOAD, ASK_DOWNLOADED, {NULL, kClose}},
-     .after = {{NULL, kLoad}, DOWNLOAD, ASK_DOWNLOADED}},
+     .after = {{NULL, kLoad}, DOWNLOAD, ASK_DOWNLOADED},
+     .waits = true},
     {.name = "sql_exit",
      .setup = {{NULL, kLoad},
                SETTINGS,
@@ -768,6 +771,18 @@ static bool TryPoint(const Scenario* scenario, CallKind kind, const char* mode, 
   return report->failure[0] == '\0';
 }
 
+/* Of the points first, first + stride, ... up to `last`: how many fail. */
+static int TryPoints(const Scenario* scenario, CallKind kind, const char* calls, const char* mode,
+                     long first, long stride, long last) {
+  int failures = 0;
+  for (long n = first; n <= last; n += stride) {
+    if (TryPoint(scenario, kind, mode, n)) continue;
+    ++failures;
+    printf("%s %s %s %ld: %s\n", scenario->name, calls, mode, n, report->failure);
+  }
+  return failures;
+}
+
 static void* Shared(size_t bytes) {
   void* memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) abort();
@@ -857,13 +872,31 @@ int main(int argc, char** argv) {
                                        : 20; /* the last wait, and ask again */
   const long tried = all ? points : wanted != NULL ? atol(wanted) : some;
   const long stride = tried >= points ? 1 : points / tried;
-  long runs = 0, failures = 0;
-  for (long n = 1; n <= points; n += stride, ++runs) {
-    if (TryPoint(scenario, kind, mode, n)) continue;
-    ++failures;
-    printf("%s %s %s %ld: %s\n", scenario->name, argv[4], mode, n, report->failure);
+  const long runs = (points - 1) / stride + 1;
+  int failures = 0;
+  if (scenario->waits && kind == kSockets) {
+    enum { kAtOnce = 8 };
+    pid_t workers[kAtOnce];
+    for (int i = 0; i < kAtOnce; ++i) {
+      fflush(stdout);
+      workers[i] = fork();
+      if (workers[i] < 0) abort();
+      if (workers[i] > 0) continue;
+      char own[16];
+      snprintf(own, sizeof own, "%d", i);
+      if (mkdir(own, 0700) != 0 || chdir(own) != 0) exit(1);
+      report = Shared(sizeof *report);
+      exit(TryPoints(scenario, kind, argv[4], mode, 1 + i * stride, kAtOnce * stride, points));
+    }
+    for (int i = 0; i < kAtOnce; ++i) {
+      int status = 0;
+      if (waitpid(workers[i], &status, 0) != workers[i]) abort();
+      failures += WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+    }
+  } else {
+    failures = TryPoints(scenario, kind, argv[4], mode, 1, stride, points);
   }
-  printf("%s %s %s: %ld of %ld points, %ld failures\n", scenario->name, argv[4], mode, runs, points,
+  printf("%s %s %s: %ld of %ld points, %d failures\n", scenario->name, argv[4], mode, runs, points,
          failures);
   if (chdir("/") == 0) {
     char command[sizeof shared + 16];
