@@ -24,12 +24,6 @@ struct alignas(64) ActivationRecord {
   float weighted_sum[2];
 };
 
-// Likewise, for products of words of 16 bits. Nothing has to be taken away from those.
-struct alignas(64) WordRecord {
-  int16_t q[32];
-  float s;
-};
-
 // The arrangement of queries and of scores in attention: rows this many floats apart. Not a power
 // of two, which would crowd few sets of the caches.
 inline constexpr int kScoreStride = 576 + 16;
@@ -88,7 +82,7 @@ struct QuantizedProduct {
   const void* scales;
   bool panel_scales;
   bool scales_ahead;  // of a panel: ask for the next blocks' ones
-  const void* x;      // [block][tokens]: ActivationRecord; for words WordRecord
+  const ActivationRecord* x;  // [block][tokens]
   int tokens;                 // 1 to the tile of the format
   int64_t num_blocks;
   float* acc;  // [tokens][panels][16], rows acc_stride floats apart
@@ -152,15 +146,6 @@ struct CpuKernels {
   // x[0, 32 * num_blocks) to records `stride` records apart.
   void (*quantize_activations)(const PanelFormat& format, const float* x, int64_t num_blocks,
                                ActivationRecord* out, int64_t stride);
-
-  // Of formats with signed bytes, from so many tokens on, 0: never, codes and activations are words
-  // of 16 bits: codes [16 pairs of values][16 rows][2] a block of one panel, a block after the other.
-  int least_word_tokens = 0;
-  void (*word_product)(const QuantizedProduct&) = nullptr;
-  void (*unpack_words)(const PanelFormat& format, const uint8_t* codes, int64_t num_blocks,
-                       uint8_t* out) = nullptr;
-  void (*quantize_to_words)(const PanelFormat& format, const float* x, int64_t num_blocks,
-                            WordRecord* out, int64_t stride) = nullptr;
 
   // Norms of n values, times `weight`.
   void (*rms_norm)(const float* x, const float* weight, int64_t n, float eps, float* out);

@@ -5,10 +5,8 @@
 
 #include "engine/backend/cpu/isa_kernels.h"
 
-#include "engine/backend/cpu/word_products_avx2.h"
-
 namespace lm {
 
-const CpuKernels kAvx2Kernels = WithWords(kIsaKernels);
+const CpuKernels kAvx2Kernels = kIsaKernels;
 
 }  // namespace lm

@@ -49,7 +49,7 @@ class CpuBackend::QuantizedPlan {
 
   // Of the activations, and of a thread that runs an item.
   int64_t record_bytes() const {
-    return args_.out.rows * num_blocks_ * record_bytes_;
+    return args_.out.rows * num_blocks_ * static_cast<int64_t>(sizeof(ActivationRecord));
   }
   int64_t scratch_bytes() const {
     ScratchLayout measure;
@@ -65,14 +65,14 @@ class CpuBackend::QuantizedPlan {
 
  private:
   struct Parts {
-    uint8_t* codes;  // [block][panel][block_bytes_]
+    uint8_t* codes;  // [block][panel][512]
     float* scales;   // [block][panel][scales_a_panel_]
     float* sums;     // [token][width_]
     char* piece;     // for PanelMatrix::Get
     PanelMatrix::Piece pair;
   };
   Parts LayOut(ScratchLayout* layout) const {
-    return Parts{layout->Take<uint8_t>(unpack_ ? chunk_ * panels_ * block_bytes_ : 0),
+    return Parts{layout->Take<uint8_t>(unpack_ ? chunk_ * panels_ * kUnpackedBlockBytes : 0),
                  layout->Take<float>(panel_scales_ ? 0 : chunk_ * panels_ * scales_a_panel_),
                  layout->Take<float>(kernels_.quantized_tokens * width_),
                  layout->Take<char>(args_.w.piece_scratch_bytes()),
@@ -103,8 +103,7 @@ class CpuBackend::QuantizedPlan {
   const int64_t num_blocks_;
   // Eight-bit codes are bytes in memory already. Few tokens take the others as they are: unpacking
   // them four times costs less than a trip to the cache.
-  const bool words_, packed_, unpack_;
-  const int64_t record_bytes_, block_bytes_;
+  const bool packed_, unpack_;
   const Tiles tiles_;
   // Likewise few tokens take the scales as they are.
   const bool panel_scales_;
@@ -118,7 +117,7 @@ class CpuBackend::QuantizedPlan {
   // As many as make a run of memory worth a thread's turn, and few enough that every thread gets
   // several items.
   const int64_t pairs_an_item_;
-  const char* records_ = nullptr;  // [tile][block][token of the tile]
+  const ActivationRecord* records_ = nullptr;  // [tile][block][token of the tile]
 };
 
 CpuBackend::QuantizedPlan::QuantizedPlan(const CpuBackend& backend, const ProductArguments& args)
@@ -127,12 +126,8 @@ CpuBackend::QuantizedPlan::QuantizedPlan(const CpuBackend& backend, const Produc
       format_(args.w.format()),
       threads_(backend.pool_.num_threads()),
       num_blocks_(args.w.cols() / kActivationBlock),
-      words_(format_.signed_bytes && kernels_.least_word_tokens > 0 &&
-             args.out.rows >= kernels_.least_word_tokens),
-      packed_(!words_ && format_.low_bits < 8 && args.out.rows <= kernels_.most_packed[format_.half_scales]),
-      unpack_(words_ || (format_.low_bits < 8 && !packed_)),
-      record_bytes_(words_ ? sizeof(WordRecord) : sizeof(ActivationRecord)),
-      block_bytes_(words_ ? 2 * kUnpackedBlockBytes : kUnpackedBlockBytes),
+      packed_(format_.low_bits < 8 && args.out.rows <= kernels_.most_packed[format_.half_scales]),
+      unpack_(format_.low_bits < 8 && !packed_),
       tiles_(args.out.rows, MostTokens(kernels_, format_, packed_)),
       panel_scales_(format_.direct_scales && !unpack_ &&
                     tiles_.size(tiles_.count - 1) <= kernels_.packed_tokens),
@@ -151,19 +146,14 @@ CpuBackend::QuantizedPlan::QuantizedPlan(const CpuBackend& backend, const Produc
                    std::max(kBytesAnItem / passes_, kLeastBytesAnItem) / args.w.pair_bytes()))) {}
 
 absl::Status CpuBackend::QuantizedPlan::ReadInput(CpuBackend* backend, char* memory) {
-  records_ = memory;
+  auto* records = reinterpret_cast<ActivationRecord*>(memory);
+  records_ = records;
   return backend->ForInputRows(
       args_.input, Tiles(args_.out.rows, 1), [&](int64_t t, const float* values) {
         const int64_t tile = tiles_.of(t), first = tiles_.begin(tile);
-        char* const to = memory + (first * num_blocks_ + (t - first)) * record_bytes_;
-        if (words_) {
-          kernels_.quantize_to_words(format_, values, num_blocks_,
-                                     reinterpret_cast<WordRecord*>(to), tiles_.size(tile));
-        } else {
-          kernels_.quantize_activations(format_, values, num_blocks_,
-                                        reinterpret_cast<ActivationRecord*>(to),
-                                        tiles_.size(tile));
-        }
+        kernels_.quantize_activations(format_, values, num_blocks_,
+                                      records + first * num_blocks_ + (t - first),
+                                      tiles_.size(tile));
       });
 }
 
@@ -177,13 +167,9 @@ void CpuBackend::QuantizedPlan::UnpackBlocks(int64_t first_panel, int64_t begin,
         ScalesOf(first_panel + p, parts) + begin / format_.blocks_per_group * format_.scale_step,
         count, parts.scales + p * scales_a_panel_, panels_ * scales_a_panel_);
     if (!unpack_) continue;
-    const uint8_t* const codes = CodesOf(first_panel + p, parts) + begin * format_.code_step;
-    if (words_) {
-      kernels_.unpack_words(format_, codes, count, parts.codes);
-    } else {
-      kernels_.unpack_codes(format_, codes, count, parts.codes + p * block_bytes_,
-                            panels_ * block_bytes_);
-    }
+    kernels_.unpack_codes(format_, CodesOf(first_panel + p, parts) + begin * format_.code_step,
+                          count, parts.codes + p * kUnpackedBlockBytes,
+                          panels_ * kUnpackedBlockBytes);
   }
 }
 
@@ -230,11 +216,11 @@ void CpuBackend::QuantizedPlan::MultiplyTile(int64_t first_panel, int64_t next_p
   for (int64_t begin = 0; begin < num_blocks_; begin += chunk_) {
     const int64_t count = std::min(chunk_, num_blocks_ - begin);
     if (tile == 0) UnpackBlocks(first_panel, begin, count, parts);
-    (words_ ? kernels_.word_product : kernels_.quantized_product)(
+    kernels_.quantized_product(
         {.format = &format_,
          .panels = panels_,
          .codes = unpack_ ? parts.codes : CodesOf(first_panel, parts) + begin * format_.code_step,
-         .codes_step = unpack_ ? panels_ * block_bytes_ : format_.code_step,
+         .codes_step = unpack_ ? panels_ * kUnpackedBlockBytes : format_.code_step,
          .packed = packed_,
          .prefetch = NextCodes(first_panel, next_panel, tile, begin, parts),
          .prefetch_bytes =
@@ -244,7 +230,7 @@ void CpuBackend::QuantizedPlan::MultiplyTile(int64_t first_panel, int64_t next_p
              panel_scales_ ? static_cast<const void*>(ScalesOf(first_panel, parts)) : parts.scales,
          .panel_scales = panel_scales_,
          .scales_ahead = passes_ == 1,
-         .x = records_ + (tiles_.begin(tile) * num_blocks_ + begin * tokens) * record_bytes_,
+         .x = records_ + tiles_.begin(tile) * num_blocks_ + begin * tokens,
          .tokens = tokens,
          .num_blocks = count,
          .acc = direct ? out.row<float>(tiles_.begin(tile)) + column : parts.sums,

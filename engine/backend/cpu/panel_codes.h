@@ -11,7 +11,6 @@ namespace {
 // kLookedUp: a code stands for what the format's table has.
 template <int kLowBits, int kHighBits, bool kLookedUp = false>
 struct PanelCodes {
-  using Record = ActivationRecord;
   static constexpr int kBlockBytes = 64 * (kLowBits + kHighBits);
   static constexpr int kMostCode = kLookedUp ? 255 : (1 << (kLowBits + kHighBits)) - 1;
 

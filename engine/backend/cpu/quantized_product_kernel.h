@@ -37,7 +37,7 @@ void MultiplyQuantizedTile(const QuantizedProduct& args) {
   const uint8_t* codes = args.codes;
   const uint8_t* table = args.format->biased_table;
   Scales<kHalfScales, kMinima, kPanels> scales(*args.format, args.scales, args.scales_ahead);
-  const auto* x = static_cast<const typename Codes::Record*>(args.x);
+  const ActivationRecord* x = args.x;
   const uint8_t* next = args.prefetch;
   for (int64_t b = 0; b < args.num_blocks; ++b) {
     scales.Next();
@@ -77,16 +77,14 @@ void MultiplyQuantizedTile(const QuantizedProduct& args) {
         }
       }
     }
-    if constexpr (kMinima > 0) {
 #pragma GCC unroll 16
-      for (int m = 0; m < kMinima; ++m) {
+    for (int m = 0; m < kMinima; ++m) {
 #pragma GCC unroll 16
-        for (int t = 0; t < kTokens; ++t) {
-          F32x16 weighted_sum = F32x16::Set(x[t].weighted_sum[m]);
+      for (int t = 0; t < kTokens; ++t) {
+        F32x16 weighted_sum = F32x16::Set(x[t].weighted_sum[m]);
 #pragma GCC unroll 16
-          for (int p = 0; p < kPanels; ++p) {
-            acc[t][p] = Fma(scale(p, kFirstMin + m), weighted_sum, acc[t][p]);
-          }
+        for (int p = 0; p < kPanels; ++p) {
+          acc[t][p] = Fma(scale(p, kFirstMin + m), weighted_sum, acc[t][p]);
         }
       }
     }
