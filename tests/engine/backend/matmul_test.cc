@@ -169,7 +169,7 @@ TEST_P(MatMulTest, TheGreatestIntegerSumsMatchReference) {
         std::fill(block + codes.begin, block + codes.end, static_cast<char>(kEnds[row % 4]));
       }
     }
-    for (const int64_t tokens : {1, 2, 4, 11}) {
+    for (const int64_t tokens : {1, 2, 4, 11, 17}) {
       SCOPED_TRACE(absl::StrCat(Traits(codes.dtype).name, " t=", tokens));
       Matrix x(tokens, k);
       for (int64_t i = 0; i < tokens * k; ++i) x.values[i] = i / k % 2 == 0 ? 1.0f : -1.0f;
