@@ -50,7 +50,7 @@ struct FloatProduct {
   int64_t acc_stride;
   Accumulate accumulate;
   // What will be read next, or null: at each step of k as many bytes as w has there, this many
-  // bytes farther on.
+  // bytes farther on; if not packed, as far as w's own.
   const void* prefetch = nullptr;
   int64_t prefetch_step = 0;
 

@@ -41,13 +41,19 @@ void MultiplyFloatTile(const FloatProduct& p) {
   }
   const float* x = p.x;
   constexpr int kBytes = kType == DType::kF32 ? 4 : kType == DType::kI8 ? 1 : 2;
-  // Without a branch: what is there already costs less than to ask whether anything is wanted.
-  const char* next = static_cast<const char*>(p.prefetch == nullptr ? p.w : p.prefetch);
-  const int64_t next_step = p.prefetch == nullptr ? 0 : p.prefetch_step;
+  // A packed product nearly always wants something, and is faster without the question at each
+  // step: one that wants nothing asks for its own first weights. Most of attention's want nothing.
+  const bool wanted = p.prefetch != nullptr;
+  const char* next = static_cast<const char*>(wanted ? p.prefetch : p.w);
+  const int64_t next_step = wanted ? p.prefetch_step : 0;
   int64_t at = 0;
   for (int64_t k = 0; k < p.k; ++k) {
-    Prefetch(next, kNumPanels * 16 * kBytes);
-    next += next_step;
+    if constexpr (kPacked) {
+      Prefetch(next, kNumPanels * 16 * kBytes);
+      next += next_step;
+    } else if (wanted) {
+      Prefetch(next + at * kBytes, kNumPanels * 16 * kBytes);
+    }
     if constexpr (kFewRegisters) {
       // Beside the accumulators there is room for one panel's weights and one token's value: one
       // chain that goes through memory is the whole tile's time. (gcc keeps the accumulators in

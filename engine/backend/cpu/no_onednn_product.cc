@@ -3,8 +3,6 @@
 
 namespace lm {
 
-std::unique_ptr<OneDnnProduct> OneDnnProduct::Create(int64_t, int, Isa) {
-  return nullptr;
-}
+std::unique_ptr<OneDnnProduct> OneDnnProduct::Create(int64_t, int, Isa) { return nullptr; }
 
 }  // namespace lm

@@ -100,7 +100,8 @@ class Product : public OneDnnProduct {
   std::vector<Call> calls_[2];
 };
 
-// Left alone otherwise: of the library's lesser sets none has fma, and so none has our bits.
+// Holds the library to AVX2 where that is what our kernels use. What it has below AVX2 knows no
+// fma, so its bits are never ours: the portable kernels stand beside whatever it likes.
 void LimitTo(Isa isa) {
   if (isa != Isa::kAvx2 && isa != Isa::kAvxVnni) return;
   // An error where the library has chosen its set already.
@@ -146,8 +147,7 @@ bool SameBits(OneDnnProduct* product, const CpuKernels& kernels, int64_t k, bool
 
 }  // namespace
 
-std::unique_ptr<OneDnnProduct> OneDnnProduct::Create(int64_t k, int workers,
-                                                     Isa isa) {
+std::unique_ptr<OneDnnProduct> OneDnnProduct::Create(int64_t k, int workers, Isa isa) {
   LimitTo(isa);
   const CpuKernels& kernels = GetCpuKernels(isa);
   std::unique_ptr<OneDnnProduct> product;

@@ -23,8 +23,8 @@ class OneDnnProduct {
   // Floats from row to row of x; not a power of two, which would crowd few sets of the caches.
   static constexpr int kXStride = kFloatChunk + 16;
 
-  // nullptr where the library fails, or where its bits are not those of our kernels of `isa`. The
-  // library uses no better instruction set either, if it has not made a product for one before.
+  // nullptr where the library fails, or where its bits are not those of our kernels of `isa`. With
+  // kAvx2 and kAvxVnni the library uses AVX2, too, unless the process has made a product before.
   static std::unique_ptr<OneDnnProduct> Create(int64_t k, int workers, Isa isa);
   virtual ~OneDnnProduct() = default;
 

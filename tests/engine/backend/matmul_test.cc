@@ -205,10 +205,11 @@ TEST_P(MatMulTest, RowScalesMatchReferenceAndMultiplyWhatIsWithoutThem) {
 TEST_P(MatMulTest, FloatWeightsTakeAnyWidth) {
   Random random(3);
   for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
-    for (int64_t k : {1, 7, 33, 129}) {
+    // The last two end in parts of a chunk: of its first half, and of its second.
+    for (int64_t k : {1, 7, 33, 129, 300, 450}) {
       int64_t n = random.Int(1, 40);
       Buffer blocks = RandomWeights(dtype, n, k, &random);
-      Matrix x = random.Normals(random.Int(1, 9), k);
+      Matrix x = random.Normals(k < 256 ? random.Int(1, 9) : 40, k);
       ExpectProduct(*backend(), dtype,
                     Multiply(reference(), *Load(reference(), dtype, n, k, blocks), x),
                     Multiply(backend(), *Load(backend(), dtype, n, k, blocks), x));
