@@ -304,12 +304,14 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(DType dtype, int64_t rows,
                                                                    int64_t cols,
                                                                    RowReader read) = 0;
-  // The same, of rows that `lasting` reads, too: a backend may multiply by them where they are, and
-  // lay them out later (Settle). `read` is called for every row before this returns.
-  virtual absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadLastingMatrix(
-      DType dtype, int64_t rows, int64_t cols, RowReader read, LastingRowReader /*lasting*/) {
+  // The same of rows that last. With lays_out_later() nothing is read yet: products read what they
+  // multiply by until Settle has laid it out.
+  virtual absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadLastingMatrix(DType dtype, int64_t rows,
+                                                                          int64_t cols,
+                                                                          LastingRowReader read) {
     return LoadMatrix(dtype, rows, cols, read);
   }
+  virtual bool lays_out_later() const { return false; }
   // Lays out for about so long what LoadLastingMatrix has left, between two steps. Whether there is
   // more of it. An error of reading it is one of the steps, too.
   virtual absl::StatusOr<bool> Settle(absl::Duration /*time*/) { return false; }

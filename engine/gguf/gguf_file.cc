@@ -13,7 +13,9 @@
 #include "engine/gguf/gguf_part.h"
 #include "engine/gguf/message.h"
 #include "engine/gguf/ollama_names.h"
+#include "engine/gguf/read_ahead.h"
 #include "engine/gguf/split_files.h"
+#include "engine/gguf/value_check.h"
 
 namespace lm {
 namespace {
@@ -149,32 +151,53 @@ std::vector<const RandomAccessFile*> GgufFile::files() const {
   return files;
 }
 
-absl::StatusOr<std::string> GgufFile::ContentDigest(int num_threads) const {
+absl::StatusOr<std::string> GgufFile::ContentDigest(
+    int num_threads, std::vector<const TensorInfo*> unchecked) const {
   static constexpr uint64_t kPieceBytes = 4 << 20;
-  static constexpr uint64_t kCachedBytes = 64 << 10;  // read and digested in the L2 cache
+  static constexpr uint64_t kCachedBytes = 64 << 10;  // read and looked at in the L2 cache
+  std::sort(unchecked.begin(), unchecked.end(), [](const TensorInfo* a, const TensorInfo* b) {
+    return std::pair(a->split, a->offset) < std::pair(b->split, b->offset);
+  });
+  unchecked.erase(std::unique(unchecked.begin(), unchecked.end()), unchecked.end());
   struct Piece {
-    const RandomAccessFile* file;
-    uint64_t offset;
+    int file;
+    uint64_t begin, end;
+    absl::Span<const TensorInfo* const> unchecked;  // of its file
     Digest digest;
     absl::Status status;
   };
   std::vector<Piece> pieces;
-  for (const Source& source : files_) {
-    for (uint64_t offset = 0; offset < source.file->Size(); offset += kPieceBytes) {
-      pieces.push_back({source.reader.get(), offset, {}, {}});
+  absl::Span<const TensorInfo* const> left = unchecked;
+  for (int file = 0; file < static_cast<int>(files_.size()); ++file) {
+    const auto end = std::find_if(left.begin(), left.end(),
+                                  [file](const TensorInfo* t) { return t->split != file; });
+    const auto own = left.subspan(0, end - left.begin());
+    left.remove_prefix(own.size());
+    const uint64_t size = files_[file].file->Size();
+    for (uint64_t begin = 0; begin < size; begin += kPieceBytes) {
+      pieces.push_back({file, begin, std::min(begin + kPieceBytes, size), own, {}, {}});
     }
   }
-  ThreadPool(num_threads).ParallelFor(static_cast<int64_t>(pieces.size()), [&pieces](int64_t i) {
-    Piece& piece = pieces[i];
-    const uint64_t end = std::min(piece.offset + kPieceBytes, piece.file->Size());
+  ReadAhead ahead(files());
+  auto look_at = [&](Piece& piece) -> absl::Status {
+    const RandomAccessFile& file = *files_[piece.file].reader;
     std::string bytes(kCachedBytes, '\0');
-    Digester digester(piece.offset);
-    for (uint64_t at = piece.offset; at < end && piece.status.ok(); at += kCachedBytes) {
-      const auto part = absl::MakeSpan(bytes.data(), std::min(kCachedBytes, end - at));
-      piece.status = piece.file->Read(at, part);
+    Digester digester(piece.begin);
+    ValueCheck check(piece.unchecked, piece.begin, piece.end);
+    ahead.Reading(piece.file, piece.begin);
+    for (uint64_t at = piece.begin; at < piece.end; at += kCachedBytes) {
+      const auto part = absl::MakeSpan(bytes.data(), std::min(kCachedBytes, piece.end - at));
+      RETURN_IF_ERROR(file.Read(at, part));
       digester.Add({part.data(), part.size()});
+      RETURN_IF_ERROR(check.Add({part.data(), part.size()}));
     }
     piece.digest = digester.Finish();
+    const auto rest = absl::MakeSpan(bytes.data(), check.missing());
+    RETURN_IF_ERROR(file.Read(piece.end, rest));
+    return check.Add({rest.data(), rest.size()});
+  };
+  ThreadPool(num_threads).ParallelFor(static_cast<int64_t>(pieces.size()), [&](int64_t i) {
+    pieces[i].status = look_at(pieces[i]);
   });
   std::string digests;
   for (const Piece& piece : pieces) {

@@ -1,6 +1,6 @@
 // LastingRows: rows of tensors, read from their files for as long as somebody wants them.
 //
-//   backend->LoadLastingMatrix(dtype, rows, cols, read, LastingRows(parts));
+//   backend->LoadLastingMatrix(dtype, rows, cols, LastingRows(parts));
 #ifndef LM_ENGINE_MODEL_LASTING_ROWS_H_
 #define LM_ENGINE_MODEL_LASTING_ROWS_H_
 
@@ -15,7 +15,7 @@
 
 namespace lm {
 
-// A LastingRowReader of rows that were looked at before.
+// A LastingRowReader. Values are not looked at.
 class LastingRows {
  public:
   // `rows` rows of `row_bytes` bytes, one behind the other.

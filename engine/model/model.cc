@@ -114,16 +114,18 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   ModelInfo info;
   info.path = path;
   info.device = absl::StrJoin(devices, ",");
-  absl::StatusOr<std::unique_ptr<Transformer>> loaded = Transformer::Load(
-      *gguf, spec, options.kv_bytes, kv_type, std::move(parts), adapters, packs ? &*packs : nullptr,
-      static_cast<int64_t>(gguf->bytes()) >= options.least_unsettled);
-  ASSIGN_OR_RETURN(ModelText text, text_made.get());
-  ASSIGN_OR_RETURN(std::unique_ptr<Transformer> transformer, std::move(loaded));
+  std::vector<const TensorInfo*> unchecked;
+  const bool lays_out_later = static_cast<int64_t>(gguf->bytes()) >= options.least_unsettled;
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<Transformer> transformer,
+      Transformer::Load(*gguf, spec, options.kv_bytes, kv_type, std::move(parts), adapters,
+                        packs ? &*packs : nullptr, lays_out_later ? &unchecked : nullptr));
   if (std::optional<std::string> known = packs ? packs->digest() : std::nullopt) {
     info.digest = *std::move(known);
   } else {
-    ASSIGN_OR_RETURN(info.digest, gguf->ContentDigest(threads));
+    ASSIGN_OR_RETURN(info.digest, gguf->ContentDigest(threads, std::move(unchecked)));
   }
+  ASSIGN_OR_RETURN(ModelText text, text_made.get());
   if (packs) {
     packs->Finish(info.digest);
     info.pack_cache = packs->state();

@@ -120,7 +120,7 @@ absl::Status WithContext(const absl::Status& status, absl::string_view context) 
 absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(
     const GgufFile& gguf, const ModelSpec& spec, int64_t kv_bytes, DType kv_dtype,
     std::vector<Part> parts, absl::Span<const AdapterFile> adapters, PackCache* packs,
-    bool lasting) {
+    std::vector<const TensorInfo*>* unchecked) {
   std::vector<Stage> stages;
   for (Part& part : parts) {
     stages.push_back({.backend = std::move(part.backend), .first = part.first, .end = part.end});
@@ -131,7 +131,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(
                                     [layer](const Stage& s) { return layer < s.end; });
     return stage->backend.get();
   };
-  ASSIGN_OR_RETURN(Weights weights, LoadWeights(gguf, adapters, spec, backend_of, packs, lasting));
+  ASSIGN_OR_RETURN(Weights weights, LoadWeights(gguf, adapters, spec, backend_of, packs, unchecked));
   for (const Stage& stage : stages) RETURN_IF_ERROR(CheckSources(spec, stage.first, stage.end));
   std::unique_ptr<Transformer> model(new Transformer(spec, {}, std::move(stages),
                                                      std::move(weights),

@@ -337,22 +337,24 @@ absl::StatusOr<std::vector<float>> WeightLoader::ReadFloats(const TensorInfo& in
 absl::StatusOr<std::unique_ptr<WeightMatrix>> WeightLoader::LoadStack(
     const std::vector<Rows>& stack, int64_t rows, int64_t cols) {
   const DType dtype = stack[0].info->dtype;
-  auto read = [&](int64_t first, int64_t count, char* to) {
-    return ReadRows(stack, first, count, to, &read_ahead_);
-  };
-  const bool lasts =
-      lasting_ && std::all_of(stack.begin(), stack.end(), [this](const Rows& rows) {
+  const bool later =
+      unchecked_ != nullptr && cache_ == nullptr && backend_->lays_out_later() &&
+      std::all_of(stack.begin(), stack.end(), [this](const Rows& rows) {
         return rows.info->form == StoredForm::kPlain && gguf_.FileOf(*rows.info)->lasts();
       });
-  if (cache_ == nullptr && lasts) {
+  if (later) {
     std::vector<LastingRows::Part> parts;
     for (const auto& [info, first, count] : stack) {
+      unchecked_->push_back(info);
       const int64_t row_bytes = RowBytes(dtype, cols);
       parts.push_back(
           {info->name, gguf_.FileOf(*info), info->offset + first * row_bytes, count, row_bytes});
     }
-    return backend_->LoadLastingMatrix(dtype, rows, cols, read, LastingRows(std::move(parts)));
+    return backend_->LoadLastingMatrix(dtype, rows, cols, LastingRows(std::move(parts)));
   }
+  auto read = [&](int64_t first, int64_t count, char* to) {
+    return ReadRows(stack, first, count, to, &read_ahead_);
+  };
   if (cache_ == nullptr) return backend_->LoadMatrix(dtype, rows, cols, read);
   std::string name = absl::StrCat(Traits(dtype).name, " ", cols);
   for (const auto& [info, first, count] : stack) {

@@ -36,8 +36,9 @@ class WeightLoader {
   // Where matrices may be that were packed before; null: nowhere. REQUIRES: it outlives this.
   void set_cache(PackCache* cache) { cache_ = cache; }
 
-  // Whether matrices may be laid out after this, beside the first steps.
-  void set_lasting(bool lasting) { lasting_ = lasting; }
+  // Where there is one, matrices may be laid out later, beside the first steps. Their tensors, whose
+  // values nobody has looked at, are added to it. REQUIRES: it outlives this.
+  void set_unchecked(std::vector<const TensorInfo*>* unchecked) { unchecked_ = unchecked; }
 
   // Where the tensors go from now on.
   void set_backend(Backend* backend);
@@ -196,7 +197,7 @@ class WeightLoader {
   ReadAhead read_ahead_;
   Backend* backend_;
   PackCache* cache_ = nullptr;
-  bool lasting_ = false;
+  std::vector<const TensorInfo*>* unchecked_ = nullptr;
   std::vector<Adapter> adapters_;
   int64_t most_ranks_ = 0;
   HashSet<std::string> taken_;

@@ -110,12 +110,12 @@ absl::StatusOr<DeviceVector> LoadPositions(const ModelSpec& spec, WeightLoader* 
 absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, absl::Span<const AdapterFile> adapters,
                                     const ModelSpec& spec,
                                     absl::FunctionRef<Backend*(int64_t layer)> backend_of,
-                                    PackCache* cache, bool lasting) {
+                                    PackCache* cache, std::vector<const TensorInfo*>* unchecked) {
   Backend* const first = backend_of(0);
   Backend* const last = backend_of(spec.num_layers() - 1);
   WeightLoader loader(gguf, first, adapters);
   loader.set_cache(cache);
-  loader.set_lasting(lasting);
+  loader.set_unchecked(unchecked);
   Weights weights;
   ASSIGN_OR_RETURN(weights.embedding, loader.Matrix("token_embd.weight", spec.vocab, spec.hidden));
   ASSIGN_OR_RETURN(weights.embedding_updates,

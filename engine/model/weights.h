@@ -315,12 +315,13 @@ struct Weights {
 // layer's, the output norm and head into the last one's; and what the adapters add to each.
 // InvalidArgument, naming the tensor, for one that is missing, of the wrong shape (with both
 // shapes), not part of this architecture, or not finite.
-// `cache` may have matrices, and gets those that it has not; null: none. With `lasting` the others
-// are as LoadLastingMatrix makes them.
+// `cache` may have matrices, and gets those that it has not; null: none. `unchecked`, where there
+// is one: see WeightLoader; whoever gives it looks at the values (GgufFile::ContentDigest).
 absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, absl::Span<const AdapterFile> adapters,
                                     const ModelSpec& spec,
                                     absl::FunctionRef<Backend*(int64_t layer)> backend_of,
-                                    PackCache* cache = nullptr, bool lasting = false);
+                                    PackCache* cache = nullptr,
+                                    std::vector<const TensorInfo*>* unchecked = nullptr);
 
 }  // namespace lm
 

@@ -35,10 +35,9 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> CpuBackend::LoadMatrix(DType dtype
 }
 
 absl::StatusOr<std::unique_ptr<WeightMatrix>> CpuBackend::LoadLastingMatrix(
-    DType dtype, int64_t rows, int64_t cols, RowReader read, LastingRowReader lasting) {
+    DType dtype, int64_t rows, int64_t cols, LastingRowReader read) {
   RETURN_IF_ERROR(CheckLoadMatrix(dtype, rows, cols));
-  return PanelMatrix::Open(dtype, rows, cols, read, std::move(lasting), &pool_, &workers_,
-                           unsettled_);
+  return PanelMatrix::Open(dtype, rows, cols, std::move(read), unsettled_);
 }
 
 absl::StatusOr<bool> CpuBackend::Settle(absl::Duration time) {

@@ -43,8 +43,10 @@ class CpuBackend : public Backend {
   absl::Status Synchronize() override { return absl::OkStatus(); }
   absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadMatrix(DType dtype, int64_t rows, int64_t cols,
                                                            RowReader read) override;
-  absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadLastingMatrix(
-      DType dtype, int64_t rows, int64_t cols, RowReader read, LastingRowReader lasting) override;
+  absl::StatusOr<std::unique_ptr<WeightMatrix>> LoadLastingMatrix(DType dtype, int64_t rows,
+                                                                  int64_t cols,
+                                                                  LastingRowReader read) override;
+  bool lays_out_later() const override { return true; }
   absl::StatusOr<bool> Settle(absl::Duration time) override;
   bool adopts_matrices() const override { return true; }
   absl::StatusOr<std::unique_ptr<WeightMatrix>> AdoptMatrix(DType dtype, int64_t rows, int64_t cols,

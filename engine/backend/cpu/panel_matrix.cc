@@ -93,16 +93,15 @@ absl::StatusOr<std::unique_ptr<PanelMatrix>> PanelMatrix::Pack(DType dtype, int6
   std::unique_ptr<PanelMatrix> matrix(new PanelMatrix(dtype, rows, cols));
   ASSIGN_OR_RETURN(matrix->buffer_, arena->Allocate(PackedBytes(dtype, rows, cols)));
   const int64_t pieces = matrix->num_pieces();
-  RETURN_IF_ERROR(matrix->PackPieces(0, pieces, read, /*keep=*/true, pool, scratch));
+  RETURN_IF_ERROR(matrix->PackPieces(0, pieces, read, pool, scratch));
   matrix->pieces_ = pieces;
   return matrix;
 }
 
-absl::StatusOr<std::unique_ptr<PanelMatrix>> PanelMatrix::Open(
-    DType dtype, int64_t rows, int64_t cols, RowReader read, LastingRowReader lasting,
-    ThreadPool* pool, Scratch* scratch, std::shared_ptr<UnsettledMatrices> unsettled) {
+std::unique_ptr<PanelMatrix> PanelMatrix::Open(DType dtype, int64_t rows, int64_t cols,
+                                               LastingRowReader lasting,
+                                               std::shared_ptr<UnsettledMatrices> unsettled) {
   std::unique_ptr<PanelMatrix> matrix(new PanelMatrix(dtype, rows, cols));
-  RETURN_IF_ERROR(matrix->PackPieces(0, matrix->num_pieces(), read, /*keep=*/false, pool, scratch));
   matrix->lasting_ = std::move(lasting);
   unsettled->Add(matrix.get());
   matrix->unsettled_ = std::move(unsettled);
@@ -117,7 +116,7 @@ absl::Status PanelMatrix::PackMore(int64_t bytes, ThreadPool* pool, WeightArena*
   }
   const int64_t count = std::max<int64_t>(bytes / piece_bytes(), pool->num_threads());
   const int64_t end = std::min(pieces_ + count, num_pieces());
-  RETURN_IF_ERROR(PackPieces(pieces_, end, lasting_, /*keep=*/true, pool, scratch));
+  RETURN_IF_ERROR(PackPieces(pieces_, end, lasting_, pool, scratch));
   pieces_ = end;
   if (!is_whole()) return absl::OkStatus();
   std::exchange(unsettled_, nullptr)->Remove(this);
@@ -125,8 +124,8 @@ absl::Status PanelMatrix::PackMore(int64_t bytes, ThreadPool* pool, WeightArena*
   return absl::OkStatus();
 }
 
-absl::Status PanelMatrix::PackPieces(int64_t begin, int64_t end, RowReader read, bool keep,
-                                     ThreadPool* pool, Scratch* scratch) {
+absl::Status PanelMatrix::PackPieces(int64_t begin, int64_t end, RowReader read, ThreadPool* pool,
+                                     Scratch* scratch) {
   // Each worker has a buffer for what it reads, which stays from matrix to matrix: memory of its
   // own for each would be made page by page, anew.
   constexpr int64_t kItemsAThread = 4;
@@ -148,7 +147,7 @@ absl::Status PanelMatrix::PackPieces(int64_t begin, int64_t end, RowReader read,
           error.Add(first, std::move(status));
           break;
         }
-        if (keep) LayOut(RowsOf(piece), blocks, InMemory(piece));
+        LayOut(RowsOf(piece), blocks, InMemory(piece));
       }
     }
   });
@@ -168,7 +167,7 @@ absl::StatusOr<PanelMatrix::Piece> PanelMatrix::Get(int64_t piece, char* scratch
   if (has(piece)) return InMemory(piece);
   char* const blocks = scratch + piece_bytes();
   RETURN_IF_ERROR(lasting_(piece * piece_rows(), RowsOf(piece), blocks));
-  std::memset(scratch, 0, piece_bytes());
+  if (RowsOf(piece) < piece_rows()) std::memset(scratch, 0, piece_bytes());
   const auto* const begin = reinterpret_cast<const uint8_t*>(scratch);
   const Piece laid_out = {begin, begin + pair_code_bytes_};
   LayOut(RowsOf(piece), blocks, laid_out);

@@ -50,10 +50,10 @@ class PanelMatrix : public WeightMatrix {
                                                            RowReader read, ThreadPool* pool,
                                                            WeightArena* arena, Scratch* scratch);
 
-  // Of rows that last: reads all, and keeps none. `unsettled` has it until it is whole.
-  static absl::StatusOr<std::unique_ptr<PanelMatrix>> Open(
-      DType dtype, int64_t rows, int64_t cols, RowReader read, LastingRowReader lasting,
-      ThreadPool* pool, Scratch* scratch, std::shared_ptr<UnsettledMatrices> unsettled);
+  // Of rows that last: reads none yet. `unsettled` has it until it is whole.
+  static std::unique_ptr<PanelMatrix> Open(DType dtype, int64_t rows, int64_t cols,
+                                           LastingRowReader lasting,
+                                           std::shared_ptr<UnsettledMatrices> unsettled);
 
   // A matrix that Pack laid out. InvalidArgument for another number of bytes.
   static absl::StatusOr<std::unique_ptr<PanelMatrix>> Adopt(DType dtype, int64_t rows, int64_t cols,
@@ -118,10 +118,11 @@ class PanelMatrix : public WeightMatrix {
   int64_t RowsOf(int64_t piece) const {
     return std::min(piece_rows(), rows() - piece * piece_rows());
   }
-  // Lays out the pieces [begin, end), each of which `read` reads; with `keep` false, only reads.
-  absl::Status PackPieces(int64_t begin, int64_t end, RowReader read, bool keep, ThreadPool* pool,
+  // Lays out the pieces [begin, end), each of which `read` reads.
+  absl::Status PackPieces(int64_t begin, int64_t end, RowReader read, ThreadPool* pool,
                           Scratch* scratch);
-  // Lays out a piece's first `count` rows. REQUIRES: zeros at `to`.
+  // Lays out a piece's first `count` rows. REQUIRES: zeros at `to` where a piece has
+  // more.
   void LayOut(int64_t count, const char* blocks, Piece to) const;
 
   Buffer buffer_;

@@ -78,8 +78,8 @@ TEST_P(MatMulTest, LastingMatricesHaveTheirBitsAtAnyTime) {
       return absl::OkStatus();
     };
     const auto wanted = Load(backend(), dtype, n, k, blocks);
-    const auto w = backend()->LoadLastingMatrix(dtype, n, k, read, read).value();
-    EXPECT_EQ(reads, n);
+    const auto w = backend()->LoadLastingMatrix(dtype, n, k, read).value();
+    EXPECT_EQ(reads, backend()->lays_out_later() ? 0 : n);
     EXPECT_EQ(w->bytes(), wanted->bytes());
     const Matrix one = random.Normals(1, k);
     const Matrix some = random.Normals(Traits(dtype).quantised || !on_host ? 9 : 130, k);
@@ -120,7 +120,7 @@ TEST_P(MatMulTest, WhatALastingMatrixCannotReadIsAnError) {
       std::memcpy(to, blocks.chars().data() + first * row_bytes, count * row_bytes);
       return absl::OkStatus();
     };
-    auto w = backend()->LoadLastingMatrix(dtype, 200, 64, read, read).value();
+    auto w = backend()->LoadLastingMatrix(dtype, 200, 64, read).value();
     gone = true;
     const absl::StatusOr<bool> lays_out_later = backend()->Settle(absl::ZeroDuration());
     if (lays_out_later.ok()) continue;  // it was laid out at once

@@ -105,6 +105,34 @@ TEST_P(DamagedModelTest, IsRefusedOrRuns) {
   EXPECT_LT(refused, NumFiles());
 }
 
+// In the same words whether the weights are laid out at once or later.
+TEST(NotFiniteModelTest, ATensorWithAScaleThatIsNoNumberIsNamed) {
+  const std::string original = absl::StrCat(LM_TESTDATA, "/models/llama-q8_0.gguf");
+  const std::string path = absl::StrCat(testing::TempDir(), "/not-finite-", getpid(), ".gguf");
+  const auto gguf = GgufFile::Open(original).value();
+  int tried = 0;
+  for (const TensorInfo& tensor : gguf->tensors()) {
+    if (tensor.dtype != DType::kQ8_0) continue;
+    std::filesystem::copy_file(original, path, std::filesystem::copy_options::overwrite_existing);
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(tensor.offset + tensor.bytes - 34);  // the scale of the last block
+    file.write("\0\x7e", 2);
+    file.close();
+    for (const int64_t least_unsettled : {int64_t{0}, int64_t{1} << 40}) {
+      const auto model = Model::Load(
+          path, {.threads = 2, .kv_bytes = 1 << 24, .least_unsettled = least_unsettled});
+      EXPECT_EQ(
+          std::string(model.status().message()),
+          absl::StrCat("model '", path, "': tensor '", tensor.name, "': the scale of Q8_0 block ",
+                       tensor.bytes / 34 - 1, " (values ", (tensor.bytes / 34 - 1) * 32, " to ",
+                       tensor.bytes / 34 * 32 - 1, ") is NaN or infinite"));
+    }
+    ++tried;
+  }
+  EXPECT_GT(tried, 5);
+  std::filesystem::remove(path);
+}
+
 // While its weights are still read for every step.
 TEST(ChangedModelTest, AFileThatIsWrittenOverOrCutIsAnErrorThatNamesIt) {
   const std::string path = absl::StrCat(testing::TempDir(), "/changed-", getpid(), ".gguf");
