@@ -30,18 +30,22 @@ absl::StatusOr<MergeTable> MergeTable::Read(const Vocabulary& vocabulary, const 
     const absl::string_view right = merge.substr(space + 1);
     merged.assign(left.data(), left.size());
     merged.append(right.data(), right.size());
-    for (absl::string_view name : {left, right, absl::string_view(merged)}) {
-      if (index.Find(name) >= 0) continue;
-      ++num_missing;
-      missing.Update(refuse(absl::StrCat("there is no token ", QuoteName(name))));
-      break;
+    const absl::string_view names[] = {left, right, merged};
+    int32_t ids[3];
+    bool plain = true;
+    for (int i = 0; i < 3; ++i) {
+      ids[i] = index.Find(names[i]);
+      if (ids[i] < 0) {
+        ++num_missing;
+        missing.Update(refuse(absl::StrCat("there is no token ", QuoteName(names[i]))));
+        plain = false;
+        break;
+      }
+      plain = plain && index.IsPlain(ids[i]);
     }
-    const int32_t left_id = index.FindPlain(left);
-    const int32_t right_id = index.FindPlain(right);
-    const int32_t id = index.FindPlain(merged);
-    if (left_id < 0 || right_id < 0 || id < 0) continue;
+    if (!plain) continue;
     // Of merges of the same pair the first counts.
-    table.merges_.Insert(Key(left_id, right_id), Merge{static_cast<uint32_t>(rank), id});
+    table.merges_.Insert(Key(ids[0], ids[1]), Merge{static_cast<uint32_t>(rank), ids[2]});
   }
   // Of vocabularies that were cut some merges are left over; where most are, they are another's.
   if (2 * num_missing > vocabulary.merges.size()) return missing;

@@ -1,33 +1,46 @@
 #include "engine/text/token_index.h"
-#include "engine/base/printable.h"
 
+#include "absl/hash/hash.h"
+#include "absl/numeric/bits.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/printable.h"
 
 namespace lm {
 
 absl::Status TokenIndex::Build(const Vocabulary* vocabulary) {
   vocabulary_ = vocabulary;
-  ids_.clear();
-  ids_.reserve(vocabulary->tokens.size());
+  slots_.assign(absl::bit_ceil(2 * vocabulary->tokens.size() + 1), {});
   for (size_t i = 0; i < vocabulary->tokens.size(); ++i) {
     const std::string& name = vocabulary->tokens[i];
     if (name.empty()) continue;
-    auto [it, inserted] = ids_.emplace(absl::string_view(name), static_cast<int32_t>(i));
-    if (!inserted) {
-      return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.tokens: tokens ", it->second,
+    const uint64_t hash = HashOf(name);
+    Slot& slot = slots_[Place(name, hash)];
+    if (slot.id >= 0) {
+      return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.tokens: tokens ", slot.id,
                                                      " and ", i, " are both ", QuoteName(name)));
     }
+    slot = {static_cast<uint32_t>(hash >> 32), static_cast<int32_t>(i)};
   }
   return absl::OkStatus();
 }
 
-int32_t TokenIndex::FindPlain(absl::string_view name) const {
-  int32_t id = Find(name);
-  if (id < 0) return -1;
-  TokenType type = vocabulary_->types[id];
-  bool plain =
-      type == TokenType::kNormal || type == TokenType::kUserDefined || type == TokenType::kUnused;
-  return plain ? id : -1;
+uint64_t TokenIndex::HashOf(absl::string_view name) { return absl::HashOf(name); }
+
+size_t TokenIndex::Place(absl::string_view name, uint64_t hash) const {
+  const size_t mask = slots_.size() - 1;
+  size_t at = hash & mask;
+  auto is_other = [&](const Slot& slot) {
+    return slot.id >= 0 &&
+           (slot.hash != static_cast<uint32_t>(hash >> 32) || vocabulary_->tokens[slot.id] != name);
+  };
+  while (is_other(slots_[at])) at = (at + 1) & mask;
+  return at;
+}
+
+bool TokenIndex::IsPlain(int32_t id) const {
+  const TokenType type = vocabulary_->types[id];
+  return type == TokenType::kNormal || type == TokenType::kUserDefined ||
+         type == TokenType::kUnused;
 }
 
 std::string QuoteName(absl::string_view name) {

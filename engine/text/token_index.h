@@ -4,15 +4,16 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "engine/base/hash_map.h"
 #include "engine/text/vocabulary.h"
 
 namespace lm {
 
-// Immutable once built; thread-safe. Holds views into the vocabulary's names.
+// Immutable once built; thread-safe. Open addressing with linear probing, at most half full: a
+// model waits for its vocabulary, so there is no node for each name, and names stay where they are.
 class TokenIndex {
  public:
   // InvalidArgument, naming both ids, where two tokens have the same name. Tokens without a name
@@ -22,16 +23,28 @@ class TokenIndex {
 
   // The id of that name, or -1.
   int32_t Find(absl::string_view name) const {
-    auto it = ids_.find(name);
-    return it == ids_.end() ? -1 : it->second;
+    return slots_.empty() ? -1 : slots_[Place(name, HashOf(name))].id;
   }
 
   // The same for tokens that plain text may become: neither control nor unknown nor byte tokens.
-  int32_t FindPlain(absl::string_view name) const;
+  int32_t FindPlain(absl::string_view name) const {
+    const int32_t id = Find(name);
+    return id >= 0 && IsPlain(id) ? id : -1;
+  }
+  bool IsPlain(int32_t id) const;
 
  private:
+  struct Slot {
+    uint32_t hash = 0;  // the upper half
+    int32_t id = -1;    // nobody
+  };
+
+  static uint64_t HashOf(absl::string_view name);
+  // Where the name is, or would go. REQUIRES: there is an empty slot.
+  size_t Place(absl::string_view name, uint64_t hash) const;
+
   const Vocabulary* vocabulary_ = nullptr;
-  HashMap<absl::string_view, int32_t> ids_;
+  std::vector<Slot> slots_;  // 0 or a power of two
 };
 
 // A token's name for an error message: quoted, escaped, at most 40 bytes of it.
