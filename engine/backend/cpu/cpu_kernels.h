@@ -134,12 +134,21 @@ struct CpuKernels {
   // scales second.
   int most_packed[2];
 
+  // The least tokens in all for which codes of signed bytes are split, more than most_packed; of
+  // eight-bit codes, which are not unpacked else, second. 0: never.
+  int split_tokens[2] = {0, 0};
+
   void (*float_product)(const FloatProduct&);
   void (*quantized_product)(const QuantizedProduct&);
 
   // Codes of one panel as bytes, biased to be unsigned: blocks [8][16][4], out_step bytes apart.
   void (*unpack_codes)(const PanelFormat& format, const uint8_t* codes, int64_t num_blocks,
                        uint8_t* out, int64_t out_step);
+  // Codes of one panel of signed bytes, split: blocks of kSplitBlockBytes, out_step bytes apart; and
+  // quantized_product with such `codes`. Null without split_tokens.
+  void (*split_codes)(const PanelFormat& format, const uint8_t* codes, int64_t num_blocks,
+                      uint8_t* out, int64_t out_step) = nullptr;
+  void (*split_product)(const QuantizedProduct&) = nullptr;
   // Scales of one panel as floats: [format.unpacked_scales][16] a block, out_step floats apart.
   void (*unpack_scales)(const PanelFormat& format, const uint8_t* scales, int64_t num_blocks,
                         float* out, int64_t out_step);

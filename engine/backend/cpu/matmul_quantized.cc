@@ -65,14 +65,14 @@ class CpuBackend::QuantizedPlan {
 
  private:
   struct Parts {
-    uint8_t* codes;  // [block][panel][512]
+    uint8_t* codes;  // [block][panel][block_bytes_]
     float* scales;   // [block][panel][scales_a_panel_]
     float* sums;     // [token][width_]
     char* piece;     // for PanelMatrix::Get
     PanelMatrix::Piece pair;
   };
   Parts LayOut(ScratchLayout* layout) const {
-    return Parts{layout->Take<uint8_t>(unpack_ ? chunk_ * panels_ * kUnpackedBlockBytes : 0),
+    return Parts{layout->Take<uint8_t>(unpack_ ? chunk_ * panels_ * block_bytes_ : 0),
                  layout->Take<float>(panel_scales_ ? 0 : chunk_ * panels_ * scales_a_panel_),
                  layout->Take<float>(kernels_.quantized_tokens * width_),
                  layout->Take<char>(args_.w.piece_scratch_bytes()),
@@ -81,6 +81,9 @@ class CpuBackend::QuantizedPlan {
   static int64_t MostTokens(const CpuKernels& kernels, const PanelFormat& format, bool packed) {
     if (packed) return kernels.packed_tokens;
     return format.half_scales ? kernels.half_scale_tokens : kernels.quantized_tokens;
+  }
+  static int SplitTokens(const CpuKernels& kernels, const PanelFormat& format) {
+    return kernels.split_tokens[format.low_bits == 8];
   }
   void UnpackBlocks(int64_t first_panel, int64_t begin, int64_t count, const Parts& parts) const;
   // Where a panel of the pair that is multiplied begins.
@@ -102,8 +105,9 @@ class CpuBackend::QuantizedPlan {
   const int threads_;
   const int64_t num_blocks_;
   // Eight-bit codes are bytes in memory already. Few tokens take the others as they are: unpacking
-  // them four times costs less than a trip to the cache.
-  const bool packed_, unpack_;
+  // them four times costs less than a trip to the cache. For many tokens signed bytes may be split.
+  const bool split_, packed_, unpack_;
+  const int64_t block_bytes_;  // of unpacked codes
   const Tiles tiles_;
   // Likewise few tokens take the scales as they are.
   const bool panel_scales_;
@@ -126,8 +130,11 @@ CpuBackend::QuantizedPlan::QuantizedPlan(const CpuBackend& backend, const Produc
       format_(args.w.format()),
       threads_(backend.pool_.num_threads()),
       num_blocks_(args.w.cols() / kActivationBlock),
+      split_(format_.signed_bytes && SplitTokens(kernels_, format_) > 0 &&
+             args.out.rows >= SplitTokens(kernels_, format_)),
       packed_(format_.low_bits < 8 && args.out.rows <= kernels_.most_packed[format_.half_scales]),
-      unpack_(format_.low_bits < 8 && !packed_),
+      unpack_(split_ || (format_.low_bits < 8 && !packed_)),
+      block_bytes_(split_ ? kSplitBlockBytes : kUnpackedBlockBytes),
       tiles_(args.out.rows, MostTokens(kernels_, format_, packed_)),
       panel_scales_(format_.direct_scales && !unpack_ &&
                     tiles_.size(tiles_.count - 1) <= kernels_.packed_tokens),
@@ -167,9 +174,9 @@ void CpuBackend::QuantizedPlan::UnpackBlocks(int64_t first_panel, int64_t begin,
         ScalesOf(first_panel + p, parts) + begin / format_.blocks_per_group * format_.scale_step,
         count, parts.scales + p * scales_a_panel_, panels_ * scales_a_panel_);
     if (!unpack_) continue;
-    kernels_.unpack_codes(format_, CodesOf(first_panel + p, parts) + begin * format_.code_step,
-                          count, parts.codes + p * kUnpackedBlockBytes,
-                          panels_ * kUnpackedBlockBytes);
+    (split_ ? kernels_.split_codes : kernels_.unpack_codes)(
+        format_, CodesOf(first_panel + p, parts) + begin * format_.code_step, count,
+        parts.codes + p * block_bytes_, panels_ * block_bytes_);
   }
 }
 
@@ -216,11 +223,11 @@ void CpuBackend::QuantizedPlan::MultiplyTile(int64_t first_panel, int64_t next_p
   for (int64_t begin = 0; begin < num_blocks_; begin += chunk_) {
     const int64_t count = std::min(chunk_, num_blocks_ - begin);
     if (tile == 0) UnpackBlocks(first_panel, begin, count, parts);
-    kernels_.quantized_product(
+    (split_ ? kernels_.split_product : kernels_.quantized_product)(
         {.format = &format_,
          .panels = panels_,
          .codes = unpack_ ? parts.codes : CodesOf(first_panel, parts) + begin * format_.code_step,
-         .codes_step = unpack_ ? panels_ * kUnpackedBlockBytes : format_.code_step,
+         .codes_step = unpack_ ? panels_ * block_bytes_ : format_.code_step,
          .packed = packed_,
          .prefetch = NextCodes(first_panel, next_panel, tile, begin, parts),
          .prefetch_bytes =

@@ -28,6 +28,8 @@ inline constexpr int kPanelRows = 16;
 inline constexpr int kPanelsAPair = 2;
 inline constexpr int kGroups = 8;                            // groups of 4 values a block
 inline constexpr int kUnpackedBlockBytes = 32 * kPanelRows;  // codes as bytes
+// Of bytes with their signs apart (CpuKernels::split_codes).
+inline constexpr int kSplitBlockBytes = 4 * kPanelRows + 2 * kUnpackedBlockBytes;
 
 struct PanelFormat {
   DType dtype;

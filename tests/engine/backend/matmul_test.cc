@@ -169,7 +169,7 @@ TEST_P(MatMulTest, TheGreatestIntegerSumsMatchReference) {
         std::fill(block + codes.begin, block + codes.end, static_cast<char>(kEnds[row % 4]));
       }
     }
-    for (const int64_t tokens : {1, 2, 4, 11, 17}) {
+    for (const int64_t tokens : {1, 2, 4, 11, 17, 25}) {
       SCOPED_TRACE(absl::StrCat(Traits(codes.dtype).name, " t=", tokens));
       Matrix x(tokens, k);
       for (int64_t i = 0; i < tokens * k; ++i) x.values[i] = i / k % 2 == 0 ? 1.0f : -1.0f;
@@ -392,7 +392,7 @@ TEST_P(MatMulTest, ProductsMadeAtOnceHaveTheBitsOfOneAfterTheOther) {
 TEST_P(MatMulTest, WantedColumnsHaveTheBitsOfTheWholeProduct) {
   Random random(10);
   for (DType dtype : WeightTypes()) {
-    for (int64_t t : {1, 9, Traits(dtype).quantised ? 20 : 130}) {
+    for (int64_t t : {1, 9, Traits(dtype).quantised ? 26 : 130}) {
       SCOPED_TRACE(absl::StrCat(Traits(dtype).name, " t=", t));
       constexpr int64_t kRows = 5 * 64 + 17, kCols = 256;
       auto w = Load(backend(), dtype, kRows, kCols, RandomWeights(dtype, kRows, kCols, &random));
