@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/cancellable_file.h"
 #include "engine/base/digest.h"
+#include "engine/base/first_error.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/thread_pool.h"
 #include "engine/gguf/gguf_part.h"
@@ -164,7 +165,6 @@ absl::StatusOr<std::string> GgufFile::ContentDigest(
     uint64_t begin, end;
     absl::Span<const TensorInfo* const> unchecked;  // of its file
     Digest digest;
-    absl::Status status;
   };
   std::vector<Piece> pieces;
   absl::Span<const TensorInfo* const> left = unchecked;
@@ -175,7 +175,7 @@ absl::StatusOr<std::string> GgufFile::ContentDigest(
     left.remove_prefix(own.size());
     const uint64_t size = files_[file].file->Size();
     for (uint64_t begin = 0; begin < size; begin += kPieceBytes) {
-      pieces.push_back({file, begin, std::min(begin + kPieceBytes, size), own, {}, {}});
+      pieces.push_back({file, begin, std::min(begin + kPieceBytes, size), own, {}});
     }
   }
   ReadAhead ahead(files());
@@ -196,14 +196,14 @@ absl::StatusOr<std::string> GgufFile::ContentDigest(
     RETURN_IF_ERROR(file.Read(piece.end, rest));
     return check.Add({rest.data(), rest.size()});
   };
+  FirstError error;
   ThreadPool(num_threads).ParallelFor(static_cast<int64_t>(pieces.size()), [&](int64_t i) {
-    pieces[i].status = look_at(pieces[i]);
+    if (error.Precedes(i)) return;
+    if (absl::Status status = look_at(pieces[i]); !status.ok()) error.Add(i, std::move(status));
   });
+  RETURN_IF_ERROR(error.status());
   std::string digests;
-  for (const Piece& piece : pieces) {
-    RETURN_IF_ERROR(piece.status);
-    digests += piece.digest.Hex();
-  }
+  for (const Piece& piece : pieces) digests += piece.digest.Hex();
   return DigestOf(digests).Hex();
 }
 

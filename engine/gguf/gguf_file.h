@@ -74,8 +74,8 @@ class GgufFile {
   uint64_t bytes() const;  // of all parts
 
   // A name for the contents, all of them: 32 hexadecimal digits (see engine/base/digest.h). Reads
-  // the whole model on so many threads, and looks at the values of `unchecked` while their bytes are
-  // there: InvalidArgument, naming the tensor, where one is not finite.
+  // the whole model on so many threads, and looks at all values of `unchecked` while their bytes
+  // are there: InvalidArgument, naming the tensor, where one is not finite.
   // REQUIRES: num_threads >= 1; `unchecked` are some of tensors() whose form is kPlain.
   absl::StatusOr<std::string> ContentDigest(int num_threads,
                                             std::vector<const TensorInfo*> unchecked = {}) const;

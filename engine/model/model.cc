@@ -1,6 +1,7 @@
 #include "engine/model/model.h"
 
 #include <algorithm>
+#include <cassert>
 #include <filesystem>
 #include <future>
 
@@ -121,6 +122,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
       Transformer::Load(*gguf, spec, options.kv_bytes, kv_type, std::move(parts), adapters,
                         packs ? &*packs : nullptr, lays_out_later ? &unchecked : nullptr));
   if (std::optional<std::string> known = packs ? packs->digest() : std::nullopt) {
+    assert(unchecked.empty());  // packs leave nothing for later
     info.digest = *std::move(known);
   } else {
     ASSIGN_OR_RETURN(info.digest, gguf->ContentDigest(threads, std::move(unchecked)));

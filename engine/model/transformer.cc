@@ -131,7 +131,8 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(
                                     [layer](const Stage& s) { return layer < s.end; });
     return stage->backend.get();
   };
-  ASSIGN_OR_RETURN(Weights weights, LoadWeights(gguf, adapters, spec, backend_of, packs, unchecked));
+  ASSIGN_OR_RETURN(Weights weights,
+                   LoadWeights(gguf, adapters, spec, backend_of, packs, unchecked));
   for (const Stage& stage : stages) RETURN_IF_ERROR(CheckSources(spec, stage.first, stage.end));
   std::unique_ptr<Transformer> model(new Transformer(spec, {}, std::move(stages),
                                                      std::move(weights),

@@ -36,8 +36,8 @@ class WeightLoader {
   // Where matrices may be that were packed before; null: nowhere. REQUIRES: it outlives this.
   void set_cache(PackCache* cache) { cache_ = cache; }
 
-  // Where there is one, matrices may be laid out later, beside the first steps. Their tensors, whose
-  // values nobody has looked at, are added to it. REQUIRES: it outlives this.
+  // Where there is one, matrices may be laid out later, beside the first steps; none with a cache.
+  // Their tensors, at whose values nobody has looked, are added to it. REQUIRES: it outlives this.
   void set_unchecked(std::vector<const TensorInfo*>* unchecked) { unchecked_ = unchecked; }
 
   // Where the tensors go from now on.

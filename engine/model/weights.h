@@ -316,7 +316,7 @@ struct Weights {
 // InvalidArgument, naming the tensor, for one that is missing, of the wrong shape (with both
 // shapes), not part of this architecture, or not finite.
 // `cache` may have matrices, and gets those that it has not; null: none. `unchecked`, where there
-// is one: see WeightLoader; whoever gives it looks at the values (GgufFile::ContentDigest).
+// is one: see WeightLoader; who gives it looks at the values (GgufFile::ContentDigest).
 absl::StatusOr<Weights> LoadWeights(const GgufFile& gguf, absl::Span<const AdapterFile> adapters,
                                     const ModelSpec& spec,
                                     absl::FunctionRef<Backend*(int64_t layer)> backend_of,

@@ -7,7 +7,7 @@
 
 #include "absl/time/clock.h"
 #include "engine/backend/check_arguments.h"
-#include "engine/backend/first_error.h"
+#include "engine/base/first_error.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {

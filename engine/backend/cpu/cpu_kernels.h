@@ -144,8 +144,9 @@ struct CpuKernels {
   // Codes of one panel as bytes, biased to be unsigned: blocks [8][16][4], out_step bytes apart.
   void (*unpack_codes)(const PanelFormat& format, const uint8_t* codes, int64_t num_blocks,
                        uint8_t* out, int64_t out_step);
-  // Codes of one panel of signed bytes, split: blocks of kSplitBlockBytes, out_step bytes apart; and
-  // quantized_product with such `codes`. Null without split_tokens.
+  // Codes of one panel of signed bytes, split: blocks of kSplitBlockBytes, out_step bytes apart;
+  // and quantized_product with such `codes`, of `panels` panels and tiles of three or four tokens.
+  // Null without split_tokens.
   void (*split_codes)(const PanelFormat& format, const uint8_t* codes, int64_t num_blocks,
                       uint8_t* out, int64_t out_step) = nullptr;
   void (*split_product)(const QuantizedProduct&) = nullptr;

@@ -1,4 +1,6 @@
 // The kernels, compiled for AVX2 + FMA + F16C.
+#include <cassert>
+
 #include "engine/backend/cpu/simd_avx2.h"
 
 #include "engine/backend/cpu/dot_groups_avx2.h"
@@ -11,10 +13,13 @@ namespace {
 
 // So many tokens come in tiles of three and four.
 void MultiplySplitBytes(const QuantizedProduct& args) {
-  static_assert(kQuantizedTokens == 4 && kPairTokens < 3 && kSplitTokens > kMostPacked);
-  auto multiply = args.tokens == 4
-                      ? MultiplyQuantizedTile<SplitBytes, true, UnpackedScales, false, 0, 4, 1>
-                      : MultiplyQuantizedTile<SplitBytes, true, UnpackedScales, false, 0, 3, 1>;
+  static_assert(kQuantizedTokens == 4 && kPairTokens < 3 && kSplitTokens > kMostPacked &&
+                kSplitBytesTokens >= kSplitTokens);
+  assert(args.tokens >= 3 && args.panels == kTilePanels);
+  auto multiply =
+      args.tokens == 4
+          ? MultiplyQuantizedTile<SplitBytes, true, UnpackedScales, false, 0, 4, kTilePanels>
+          : MultiplyQuantizedTile<SplitBytes, true, UnpackedScales, false, 0, 3, kTilePanels>;
   multiply(args);
 }
 

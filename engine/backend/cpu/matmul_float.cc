@@ -11,7 +11,7 @@
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/matmul_tiles.h"
 #include "engine/backend/cpu/prefetch.h"
-#include "engine/backend/first_error.h"
+#include "engine/base/first_error.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {

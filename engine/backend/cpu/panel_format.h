@@ -68,8 +68,7 @@ int64_t PairCodeBytes(const PanelFormat& format, int64_t cols);
 int64_t PairScaleBytes(const PanelFormat& format, int64_t cols);
 
 // Lays out `rows` (at most 16) rows of GGUF blocks; the panel's other rows become zeros.
-// codes and scales: where its first block and group lie. REQUIRES: they are zeroed where
-// rows < kPanelRows.
+// codes and scales: where its first block and group lie. REQUIRES: they are zeroed where rows < 16.
 void PackPanel(const PanelFormat& format, const char* blocks, int64_t rows, int64_t cols,
                uint8_t* codes, uint8_t* scales);
 

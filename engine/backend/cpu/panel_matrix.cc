@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/backend/cpu/transpose.h"
-#include "engine/backend/first_error.h"
+#include "engine/base/first_error.h"
 #include "engine/base/float16.h"
 #include "engine/base/status_macros.h"
 #include "engine/gguf/block_format.h"

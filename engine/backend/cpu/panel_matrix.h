@@ -121,8 +121,7 @@ class PanelMatrix : public WeightMatrix {
   // Lays out the pieces [begin, end), each of which `read` reads.
   absl::Status PackPieces(int64_t begin, int64_t end, RowReader read, ThreadPool* pool,
                           Scratch* scratch);
-  // Lays out a piece's first `count` rows. REQUIRES: zeros at `to` where a piece has
-  // more.
+  // Lays out a piece's first `count` rows. REQUIRES: zeros at `to` where a piece has more.
   void LayOut(int64_t count, const char* blocks, Piece to) const;
 
   Buffer buffer_;

@@ -2,9 +2,9 @@
 // scaled as backend.h specifies (MatMul): a tile of tokens times one or two panels of 16 columns.
 // Included by isa_kernels.h.
 //
-// The codes are unsigned (q_w + bias); a record's `start` takes the bias away. Per token, panel and
-// block: eight dot products of four, one conversion, one product of scales, one fma; one more fma
-// for a minimum.
+// The codes are unsigned (q_w + bias), and a record's `start` takes the bias away; or they are
+// split (split_bytes_avx2.h). Per token, panel and block: eight dot products of four, one
+// conversion, one product of scales, one fma; one more fma for a minimum.
 #ifndef LM_ENGINE_BACKEND_CPU_QUANTIZED_PRODUCT_KERNEL_H_
 #define LM_ENGINE_BACKEND_CPU_QUANTIZED_PRODUCT_KERNEL_H_
 

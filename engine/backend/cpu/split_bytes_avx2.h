@@ -29,8 +29,7 @@ struct SplitBytes {
   static_assert(kBlockBytes == kSums + kGroups * kGroupBytes);
 };
 
-// Magnitudes of at most 128 and tokens of [-128, 127] keep the sums of two within 16 bits: those of
-// 128 are of negative weights, whose x ^ mask is at most 126 for x >= -127.
+// Sums of two stay within 16 bits: 2 * 128 * 127 and 2 * 128 * -128 do.
 template <typename Codes, bool kSigned, int kTokens, int kPanels, int kBegin, int kEnd>
 requires Codes::kSplit inline void DotGroups(const uint8_t* codes, const uint8_t* /*table*/,
                                              const ActivationRecord* x, int /*half*/,
@@ -93,16 +92,11 @@ void SplitCodesAs(const PanelFormat& format, const uint8_t* codes, int64_t num_b
 // See CpuKernels::split_codes.
 void SplitCodes(const PanelFormat& format, const uint8_t* codes, int64_t num_blocks, uint8_t* out,
                 int64_t out_step) {
-  switch (format.low_bits) {
-    case 1:
-      return SplitCodesAs<PanelCodes<1, 0, true>>(format, codes, num_blocks, out, out_step);
-    case 2:
-      return SplitCodesAs<PanelCodes<2, 1, true>>(format, codes, num_blocks, out, out_step);
-    case 4:
-      return SplitCodesAs<PanelCodes<4, 0, true>>(format, codes, num_blocks, out, out_step);
-    default:
-      return SplitCodesAs<PanelCodes<8, 0>>(format, codes, num_blocks, out, out_step);
+  // Tables of fewer than sixteen have small values (panel_format.cc).
+  if (format.low_bits == 4) {
+    return SplitCodesAs<PanelCodes<4, 0, true>>(format, codes, num_blocks, out, out_step);
   }
+  SplitCodesAs<PanelCodes<8, 0>>(format, codes, num_blocks, out, out_step);
 }
 
 }  // namespace

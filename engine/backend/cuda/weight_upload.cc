@@ -4,8 +4,8 @@
 
 #include "engine/backend/cuda/kernels.h"
 #include "engine/backend/cuda/loaded_blocks.h"
-#include "engine/backend/first_error.h"
 #include "engine/base/cpu_features.h"
+#include "engine/base/first_error.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {

@@ -53,7 +53,7 @@ TEST_P(ManyRowsTest, DoNotDependOnHowMany) {
 
 TEST_P(ManyRowsTest, PoisonStaysInItsRow) {
   Random random(53);
-  for (DType dtype : {DType::kQ4_0, DType::kF16}) {
+  for (DType dtype : {DType::kQ8_0, DType::kQ4_0, DType::kF16}) {
     Buffer blocks = RandomWeights(dtype, kN, kK, &random);
     Matrix x = random.Normals(kRows, kK), bias(1, kN);
     Matrix clean = Multiply(backend(), dtype, blocks, x, bias);

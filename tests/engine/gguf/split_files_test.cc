@@ -86,6 +86,23 @@ TEST_F(SplitFilesTest, OpensAllPartsByThePathOfAny) {
   }
 }
 
+TEST_F(SplitFilesTest, ValuesOfEveryPartAreLookedAt) {
+  for (int bad = 0; bad < 3; ++bad) {
+    for (int i = 0; i < 3; ++i) {
+      std::string part = Part(i, 3, 3);
+      // The only value ends it.
+      if (i == bad) part.replace(part.size() - 4, 4, std::string("\0\0\x80\x7f", 4));
+      Write(absl::StrCat("m-0000", i + 1, "-of-00003.gguf"), part);
+    }
+    const auto gguf = GgufFile::Open(Path("m-00001-of-00003.gguf")).value();
+    const TensorInfo *first = gguf->FindTensor("t0"), *second = gguf->FindTensor("t1"),
+                     *third = gguf->FindTensor("t2");
+    EXPECT_EQ(std::string(gguf->ContentDigest(2, {third, first, second}).status().message()),
+              absl::StrCat("tensor 't", bad, "': value 0 is NaN or infinite"));
+    EXPECT_TRUE(gguf->ContentDigest(2).ok());
+  }
+}
+
 TEST_F(SplitFilesTest, AMissingPartIsNamed) {
   Write("m-00001-of-00003.gguf", Part(0, 3, 3));
   Write("m-00003-of-00003.gguf", Part(2, 3, 3));
