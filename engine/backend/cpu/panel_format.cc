@@ -154,6 +154,18 @@ void PackPlainPanel(const PanelFormat& format, const char* blocks, int64_t rows,
 template <int kBits>
 void PackRowPlane(const uint8_t* bytes, int shift, uint8_t* out) {
   constexpr uint32_t kMask = ((1u << kBits) - 1) * 0x01010101u;
+  if constexpr (kBits == 4) {  // what K types have most of: four lines at once
+    typedef uint32_t Words __attribute__((vector_size(16)));
+    Words first, second;
+    std::memcpy(&first, bytes, sizeof(first));
+    std::memcpy(&second, bytes + sizeof(first), sizeof(second));
+    const Words lines = ((first >> shift) & kMask) | ((second >> shift) & kMask) << kBits;
+    for (int line = 0; line < 4; ++line) {
+      const uint32_t word = lines[line];
+      std::memcpy(out + 64 * line, &word, sizeof(word));
+    }
+    return;
+  }
   uint32_t words[kGroups];
   std::memcpy(words, bytes, sizeof(words));
   for (int line = 0; line < kBits; ++line) {
@@ -182,13 +194,18 @@ void PackGroupPanel(const PanelFormat& format, const char* blocks, int64_t rows,
                     uint8_t* codes, uint8_t* scales) {
   constexpr int kParts = 8;
   const int64_t row_bytes = RowBytes(kType, cols), num_groups = cols / (32 * kParts);
+  // Of `format` itself these would be read again after each byte that is stored.
+  const int64_t code_step = format.code_step, scale_step = format.scale_step;
+  const int64_t head_bytes = format.head_bytes, part_bytes = format.block_scale_bytes;
+  const bool half_scales = format.half_scales;
+  const int minima = format.minima;
   for (int64_t group = 0; group < num_groups; ++group) {
     for (int row = 0; row < rows; ++row) {
       const auto* block = reinterpret_cast<const uint8_t*>(blocks + row * row_bytes) +
                           group * (row_bytes / num_groups);
 #pragma GCC unroll 8
       for (int part = 0; part < kParts; ++part) {
-        uint8_t* to = codes + part * format.code_step + 4 * row;
+        uint8_t* to = codes + part * code_step + 4 * row;
         const CodePlanes planes = FindCodePlanes(kType, block, part);
         if constexpr (kType == DType::kIQ4_XS) {
           for (int i = 0; i < 4; ++i) std::memcpy(to + 64 * i, planes.nibbles + 4 * i, 4);
@@ -201,21 +218,21 @@ void PackGroupPanel(const PanelFormat& format, const char* blocks, int64_t rows,
         QuantizedBlock own;
         DecodeQuantizedScales(kType, block, part, &own);
         if (part == 0) StoreHalf(own.d_bits, row, scales);
-        if (part == 0 && format.minima > 0) StoreHalf(own.m_bits, row, scales + kHalfBytes);
-        uint8_t* first = scales + format.head_bytes + part * format.block_scale_bytes + row;
+        if (part == 0 && minima > 0) StoreHalf(own.m_bits, row, scales + kHalfBytes);
+        uint8_t* first = scales + head_bytes + part * part_bytes + row;
         uint8_t* second = first + kPanelRows;
-        if (format.minima == 2) {
+        if (minima == 2) {
           *first = static_cast<uint8_t>(own.scale[0] | (own.min[0] << 4));
           *second = static_cast<uint8_t>(own.scale[1] | (own.min[1] << 4));
           continue;
         }
         *first = static_cast<uint8_t>(own.scale[0]);
-        if (format.half_scales) *second = static_cast<uint8_t>(own.scale[1]);
-        if (format.minima == 1) *second = static_cast<uint8_t>(own.min[0]);
+        if (half_scales) *second = static_cast<uint8_t>(own.scale[1]);
+        if (minima == 1) *second = static_cast<uint8_t>(own.min[0]);
       }
     }
-    codes += kParts * format.code_step;
-    scales += format.scale_step;
+    codes += kParts * code_step;
+    scales += scale_step;
   }
 }
 
