@@ -77,7 +77,7 @@ class WeightMatrix {
   Tensor row_scales() const {
     return scales_.data() == nullptr ? Tensor() : Tensor(scales_.data(), DType::kF32, 1, rows_);
   }
-  void set_row_scales(Buffer scales) { scales_ = std::move(scales); }
+  virtual void set_row_scales(Buffer scales) { scales_ = std::move(scales); }
 
  protected:
   WeightMatrix(DType dtype, int64_t rows, int64_t cols) : dtype_(dtype), rows_(rows), cols_(cols) {}
@@ -286,6 +286,13 @@ class Backend {
   virtual NumericContract numeric_contract() const = 0;
   // Zeroed memory of this device. ResourceExhausted where there is not enough.
   virtual absl::StatusOr<Buffer> Allocate(size_t bytes) = 0;
+  // The same for keys and values: for KV layers and nothing else, each of a multiple of `kv_heads`
+  // heads. Where a backend is several devices each may have its share of the heads: it is not to be
+  // downloaded then, and what RopeAndStoreKv leaves in q and k is for Attention, and for what is
+  // done to each head by itself.
+  virtual absl::StatusOr<Buffer> AllocateKv(size_t bytes, int32_t /*kv_heads*/) {
+    return Allocate(bytes);
+  }
   // Bytes of this device's memory that nobody has; -1 where it is the host's, whose system does not
   // say.
   virtual absl::StatusOr<int64_t> FreeBytes() { return -1; }
@@ -337,7 +344,7 @@ class Backend {
 
   // From now on, until null is set: once *cancel is true, what ops write is undefined, and they may
   // be quick about it. Whoever sets it looks before using anything.
-  void set_cancel(const std::atomic<bool>* cancel) { cancel_ = cancel; }
+  virtual void set_cancel(const std::atomic<bool>* cancel) { cancel_ = cancel; }
 
   // out[t] = scale * W[the step's token t] as F32.  W (vocabulary, hidden), out (T, hidden).
   virtual absl::Status Embed(const WeightMatrix& w, float scale, Tensor out) = 0;

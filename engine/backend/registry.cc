@@ -2,18 +2,58 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/panel_matrix.h"
 #include "engine/backend/cuda/cuda_backend.h"
 #include "engine/backend/reference/reference_backend.h"
+#include "engine/backend/tensor_parallel/tensor_parallel_backend.h"
 #include "engine/base/exit_guard.h"
+#include "engine/base/status_macros.h"
 
 namespace lm {
 
+absl::Status CheckOfAKind(absl::string_view devices) {
+  const std::vector<absl::string_view> all = absl::StrSplit(devices, '+');
+  auto kind = [](absl::string_view device) { return device.substr(0, device.find(':')); };
+  for (absl::string_view device : all) {
+    if (kind(device) == kind(all[0])) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "devices that compute layers together must be of a kind, got '", absl::CHexEscape(all[0]),
+        "' and '", absl::CHexEscape(device), "' (with ',' instead of '+' they share the layers)"));
+  }
+  return absl::OkStatus();
+}
+
+namespace {
+
+// Several devices of a kind as one.
+absl::StatusOr<std::unique_ptr<Backend>> CreateTensorParallel(const BackendOptions& options) {
+  RETURN_IF_ERROR(CheckOfAKind(options.device));
+  if (absl::StartsWith(options.device, "cuda")) {
+    return absl::UnimplementedError(absl::StrCat("device '", absl::CHexEscape(options.device),
+                                                 "': GPUs do not compute layers together yet; with "
+                                                 "',' instead of '+' they share the layers"));
+  }
+  std::vector<std::unique_ptr<Backend>> members;
+  for (absl::string_view device : absl::StrSplit(options.device, '+')) {
+    BackendOptions own = options;
+    own.device = std::string(device);
+    ASSIGN_OR_RETURN(std::unique_ptr<Backend> member, CreateBackend(own));
+    members.push_back(std::move(member));
+  }
+  return std::make_unique<TensorParallelBackend>(std::move(members), CreateHostCollectives(),
+                                                 options.least_split_bytes);
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(const BackendOptions& options) {
+  if (absl::StrContains(options.device, '+')) return CreateTensorParallel(options);
   if (options.device == "reference") return CreateReferenceBackend();
   if (options.device == "cpu") return CreateCpuBackend(options.isa, options.threads);
   if (options.device == "cuda") return CreateCudaBackend(0);
@@ -24,7 +64,8 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(const BackendOptions& opt
     return CreateCudaBackend(device);
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("a device must be \"cpu\", \"reference\", \"cuda\" or \"cuda:<n>\", got \"",
+      absl::StrCat("a device must be \"cpu\", \"reference\", \"cuda\" or \"cuda:<n>\", or some of "
+                   "a kind, \"cuda:0+cuda:1\", got \"",
                    absl::CHexEscape(options.device), "\""));
 }
 

@@ -7,17 +7,26 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "engine/backend/backend.h"
 #include "engine/base/cpu_features.h"
 
 namespace lm {
 
 struct BackendOptions {
-  std::string device = "cpu";  // "cpu", "reference", "cuda" or "cuda:<n>"
-  int threads = 0;             // CPU threads; 0: as many as this process may use
-  Isa isa = BestIsa();         // "cpu" only
+  std::string device =
+      "cpu";            // "cpu", "reference", "cuda", "cuda:<n>", or several of a kind, "a+b"
+  int threads = 0;      // CPU threads; 0: as many as this process may use
+  Isa isa = BestIsa();  // "cpu" only
+  // Of several devices: matrices of fewer bytes each has whole.
+  int64_t least_split_bytes = 256 * 1024;
 };
+
+// Whether several devices, "a+b", can compute layers together: InvalidArgument where they are not
+// of a kind. One alone always can.
+absl::Status CheckOfAKind(absl::string_view devices);
 
 // InvalidArgument for a name that is none of these; FailedPrecondition, saying why, where the
 // device is not to be had (built without CUDA, no driver, no GPU).

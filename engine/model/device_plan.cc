@@ -53,14 +53,17 @@ bool IsCuda(absl::string_view device) {
 absl::Status CheckDevices(absl::string_view devices) {
   if (devices == "auto") return absl::OkStatus();
   for (absl::string_view part : absl::StrSplit(devices, ',')) {
-    const absl::string_view device = part.substr(0, part.find('='));
-    if (device == "cpu" || device == "reference") continue;
-    if (!IsCuda(device)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a device must be 'auto', 'cpu', 'reference', 'cuda' or 'cuda:<n>', got '",
-                       Printable(device), "'"));
+    const absl::string_view together = part.substr(0, part.find('='));
+    RETURN_IF_ERROR(CheckOfAKind(together));
+    for (absl::string_view device : absl::StrSplit(together, '+')) {
+      if (device == "cpu" || device == "reference") continue;
+      if (!IsCuda(device)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("a device must be 'auto', 'cpu', 'reference', 'cuda' or 'cuda:<n>', got '",
+                         Printable(device), "'"));
+      }
+      RETURN_IF_ERROR(CheckGpu(device));
     }
-    RETURN_IF_ERROR(CheckGpu(device));
   }
   return absl::OkStatus();
 }

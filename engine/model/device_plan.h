@@ -3,6 +3,7 @@
 //   "cuda:0"           all of them
 //   "cuda:0,cuda:1"    as many on each, one after the other
 //   "cuda:0=20,cpu"    the first 20 on the GPU, the others on the CPU
+//   "cuda:0+cuda:1"    all of them on both, which compute each layer together
 //   "auto"             on the first GPU that can be used, else (or where it is too small or lost) on
 //                      the CPU
 #ifndef LM_ENGINE_MODEL_DEVICE_PLAN_H_
@@ -30,7 +31,8 @@ struct DeviceLayers {
 absl::StatusOr<std::vector<DeviceLayers>> PlanDevices(absl::string_view devices, int64_t layers);
 
 // Whether such a list can be had here, before there is a model: InvalidArgument for a name that is
-// no device's, FailedPrecondition, saying why, for a GPU that is not there or cannot be used.
+// no device's, and for devices of several kinds that are to compute together; FailedPrecondition,
+// saying why, for a GPU that is not there or cannot be used.
 absl::Status CheckDevices(absl::string_view devices);
 
 }  // namespace lm

@@ -1,6 +1,7 @@
 #include "engine/model/layer_cache.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "engine/base/status_macros.h"
 
@@ -13,9 +14,14 @@ absl::StatusOr<LayerCache> LayerCache::Create(const ModelSpec& spec, const Cache
   memory.layers_.resize(end - first);
   const std::vector<CacheClass>& classes = cache.shape.classes;
   memory.blocks_.resize(classes.size());
+  std::vector<int32_t> kv_heads(classes.size());  // what those of all its layers are multiples of
   for (int64_t i = first; i < end; ++i) {
     if (cache.class_of[i] >= 0) {
-      const BlockBytes bytes = BlockBytesOf(*spec.layers[i].attention(), cache.dtype);
+      const AttentionSpec& attention = *spec.layers[i].attention();
+      const BlockBytes bytes = BlockBytesOf(attention, cache.dtype);
+      int32_t& heads = kv_heads[cache.class_of[i]];
+      heads = std::gcd(heads, KvLayerOf(attention, cache.dtype).kv_heads);
+      if (attention.compressed.has_value()) heads = kv_heads[0] = 1;
       int64_t& block = memory.blocks_[cache.class_of[i]].bytes;
       block = cache.shape.whole_sequences ? std::max(block, bytes.own) : block + bytes.own;
       memory.blocks_[0].bytes += bytes.full;
@@ -25,7 +31,8 @@ absl::StatusOr<LayerCache> LayerCache::Create(const ModelSpec& spec, const Cache
   for (size_t c = 0; c < classes.size(); ++c) {
     Arena& arena = memory.blocks_[c];
     if (arena.bytes == 0) continue;  // other backends have its layers
-    ASSIGN_OR_RETURN(arena.buffer, backend->Allocate(classes[c].num_blocks * arena.bytes));
+    ASSIGN_OR_RETURN(arena.buffer,
+                     backend->AllocateKv(classes[c].num_blocks * arena.bytes, kv_heads[c]));
   }
   if (memory.states_.bytes > 0) {
     ASSIGN_OR_RETURN(memory.states_.buffer,

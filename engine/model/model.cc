@@ -92,8 +92,9 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
   std::string where;  // each run of layers is
   bool exact = true;
   for (const DeviceLayers& run : plan) {
-    ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
-                     CreateBackend({.device = run.device, .threads = options.threads}));
+    BackendOptions own = {.device = run.device, .threads = options.threads};
+    own.least_split_bytes = options.least_split_bytes.value_or(own.least_split_bytes);
+    ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, CreateBackend(own));
     devices.push_back(backend->name());
     exact = exact && backend->numeric_contract() == NumericContract::kExactBlocks;
     absl::StrAppend(&where, backend->name(), ":", run.first, "-", run.end, " ");

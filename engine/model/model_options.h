@@ -46,7 +46,9 @@ struct ModelOptions {
   // Bytes of a file from which on its weights are laid out beside the first steps (Settle): below,
   // memory comes soon enough. No key.
   int64_t least_unsettled = int64_t{64} << 20;
-  std::string chat_template = {};  // likewise: Jinja, or the path of a file of it; "": the file's
+  // Likewise, of several devices that compute together: as BackendOptions, whose default it has.
+  std::optional<int64_t> least_split_bytes = {};
+  std::string chat_template = {};  // no key: Jinja, or the path of a file of it; "": the file's
 
   bool operator==(const ModelOptions&) const = default;
   template <typename H>
@@ -55,7 +57,7 @@ struct ModelOptions {
                       options.kv_type, options.context_length, options.lora, options.draft,
                       options.mtp, options.pack_cache, options.prefix_store,
                       options.prefix_store_bytes, options.pooling, options.least_unsettled,
-                      options.chat_template);
+                      options.least_split_bytes, options.chat_template);
   }
 };
 

@@ -235,8 +235,16 @@ std::unique_ptr<Backend> BackendTest::WithThreads(int threads) {
   return CreateBackend(options).value();
 }
 
+std::vector<BackendOptions> TestedBackends() {
+  std::vector<BackendOptions> all = AvailableBackends();
+  all.push_back({.device = "cpu+cpu", .least_split_bytes = 0});
+  return all;
+}
+
 std::string BackendName(const testing::TestParamInfo<BackendOptions>& info) {
-  if (info.param.device != "cpu") return absl::StrReplaceAll(info.param.device, {{":", "_"}});
+  if (info.param.device != "cpu") {
+    return absl::StrReplaceAll(info.param.device, {{":", "_"}, {"+", "_and_"}});
+  }
   return info.param.device + "_" + std::string(IsaName(info.param.isa).data());
 }
 

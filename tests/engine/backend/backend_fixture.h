@@ -1,4 +1,4 @@
-// What the backend tests share: one suite over AvailableBackends(), random inputs, the reference to
+// What the backend tests share: one suite over TestedBackends(), random inputs, the reference to
 // compare with.
 #ifndef LM_TESTS_ENGINE_BACKEND_BACKEND_FIXTURE_H_
 #define LM_TESTS_ENGINE_BACKEND_BACKEND_FIXTURE_H_
@@ -100,11 +100,14 @@ class BackendTest : public testing::TestWithParam<BackendOptions> {
   std::unique_ptr<Backend> portable_;
 };
 
+// AvailableBackends(), and several of them as one.
+std::vector<BackendOptions> TestedBackends();
+
 std::string BackendName(const testing::TestParamInfo<BackendOptions>& info);
 
 }  // namespace lm
 
 #define INSTANTIATE_BACKEND_TESTS(suite) \
-  INSTANTIATE_TEST_SUITE_P(Backends, suite, testing::ValuesIn(AvailableBackends()), BackendName)
+  INSTANTIATE_TEST_SUITE_P(Backends, suite, testing::ValuesIn(TestedBackends()), BackendName)
 
 #endif  // LM_TESTS_ENGINE_BACKEND_BACKEND_FIXTURE_H_

@@ -31,7 +31,7 @@ TEST_P(KvCacheTest, RotatesAsTheReferenceToTheBit) {
         std::vector<int64_t> slots;
         for (int64_t t = 0; t < rows; ++t) slots.push_back((t * 7 + 3) % 64);
         auto run = [&](Backend* backend, Matrix* q_out) {
-          DeviceKv kv(backend, DType::kF16, 2, 2, head_dim);
+          DeviceKv kv(backend, DType::kF16, 2, 2, head_dim, head_dim, /*whole=*/true);
           DeviceMatrix dq(backend, q, 1), dk(backend, k, 2), dv(backend, v, 3);
           const StepTables step = StepAt(slots, {rope_dim, rope.values});
           EXPECT_TRUE(backend->BeginStep(&step).ok());

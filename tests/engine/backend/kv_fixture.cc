@@ -7,7 +7,7 @@
 namespace lm {
 
 DeviceKv::DeviceKv(Backend* backend, DType dtype, int32_t num_blocks, int32_t kv_heads,
-                   int32_t key_dim, int32_t value_dim)
+                   int32_t key_dim, int32_t value_dim, bool whole)
     : backend_(backend) {
   layer_ = {.dtype = dtype,
             .num_blocks = num_blocks,
@@ -18,7 +18,7 @@ DeviceKv::DeviceKv(Backend* backend, DType dtype, int32_t num_blocks, int32_t kv
   constexpr int64_t kBetween = 64;
   const int64_t part = std::max(layer_.keys_bytes(), layer_.values_bytes()) + kBetween;
   layer_.block_stride = 2 * part;
-  memory_ = backend->Allocate(num_blocks * layer_.block_stride).value();
+  memory_ = backend->AllocateKv(num_blocks * layer_.block_stride, whole ? 1 : kv_heads).value();
   layer_.keys = memory_.data();
   layer_.values = static_cast<char*>(memory_.data()) + part;
 }

@@ -11,8 +11,9 @@ namespace lm {
 // Keys and values of one layer in a backend's memory.
 class DeviceKv {
  public:
+  // value_dim 0: as long as the keys. The heads are not shared out where they are `whole`.
   DeviceKv(Backend* backend, DType dtype, int32_t num_blocks, int32_t kv_heads, int32_t key_dim,
-           int32_t value_dim = 0);  // 0: as long as the keys
+           int32_t value_dim = 0, bool whole = false);
   const KvLayer& layer() const { return layer_; }
   // Stores rows of k and v (kv_heads * key_dim and value_dim columns), not rotated, at the given
   // slots.

@@ -25,6 +25,8 @@ TEST(DevicePlanTest, SharesTheLayers) {
   EXPECT_EQ(Plan("cuda:0=20,cpu", 32), "cuda:0:0-20 cpu:20-32");
   EXPECT_EQ(Plan("a=1,b,c=2,d", 9), "a:0-1 b:1-4 c:4-6 d:6-9");
   EXPECT_EQ(Plan("a=3,b=4", 7), "a:0-3 b:3-7");
+  EXPECT_EQ(Plan("a+b", 7), "a+b:0-7");
+  EXPECT_EQ(Plan("a+b=3,c", 7), "a+b:0-3 c:3-7");
 }
 
 TEST(DevicePlanTest, AutoFindsADevice) {

@@ -1,0 +1,30 @@
+// Collectives: how the devices of a TensorParallelBackend hand each other what each has computed.
+#ifndef LM_ENGINE_BACKEND_TENSOR_PARALLEL_COLLECTIVES_H_
+#define LM_ENGINE_BACKEND_TENSOR_PARALLEL_COLLECTIVES_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "engine/tensor/tensor.h"
+
+namespace lm {
+
+class Collectives {
+ public:
+  virtual ~Collectives() = default;
+
+  // A matrix of F32 as each member has it, all of one shape: member i has made the columns
+  // [first_cols[i], first_cols[i + 1]). Behind the ops so far they all get them all; ops that
+  // follow find them. REQUIRES: matrices.size() + 1 == first_cols.size().
+  virtual absl::Status AllGather(absl::Span<const Tensor> matrices,
+                                 absl::Span<const int64_t> first_cols) = 0;
+};
+
+// Of members whose memory is the host's, and whose ops have finished when they return.
+std::unique_ptr<Collectives> CreateHostCollectives();
+
+}  // namespace lm
+
+#endif  // LM_ENGINE_BACKEND_TENSOR_PARALLEL_COLLECTIVES_H_
