@@ -81,7 +81,7 @@ class LongInputsTest(unittest.TestCase):
 
     def latency(self, sql, parameters, after):
         """Seconds from interrupt() to the end of the statement, without those in which its thread waited for a processor; None where it
-        had ended before. What else happened: not interrupted, an error."""
+        had ended before. What else happened: not interrupted, an error. self.took: how long it ran."""
         ended = []
 
         def run():
@@ -91,7 +91,9 @@ class LongInputsTest(unittest.TestCase):
             except sqlite3.OperationalError as raised:
                 error = str(raised)
             ended.extend((time.monotonic(), seconds_queued(threading.get_native_id()), error))
+            self.took = ended[0] - begin
 
+        begin = time.monotonic()
         thread = threading.Thread(target=run)
         thread.start()
         time.sleep(after)
@@ -111,9 +113,8 @@ class LongInputsTest(unittest.TestCase):
         statements = self.statements(dice)
         everything = []
         for name, make in statements.items():
-            begin = time.monotonic()
             first = self.latency(*make(), after=LONGEST)
-            seconds = min(time.monotonic() - begin, LONGEST)
+            seconds = min(self.took, LONGEST)
             latencies = [first] if first is not None else []
             tries = 0
             while len(latencies) * len(statements) < COUNT and tries * len(statements) < 3 * COUNT:

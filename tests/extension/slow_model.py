@@ -45,8 +45,12 @@ def weights(values):
     return (pattern * (blocks // 4096 + 1))[:34 * blocks]
 
 
+END = 257  # the token that ends a text
+
+
 def write_slow_model(path, layers=6, encoder=False):
     tokens = byte_characters() + ["he", "<|endoftext|>"]
+    assert tokens[END] == tokens[-1]
     metadata = [
         pair("general.architecture", STRING, "llama"),
         pair("general.name", STRING, "slow"),
