@@ -31,6 +31,7 @@ ALLOWED = {
     "engine/backend/reference": DEVICES,
     "engine/backend/cpu": DEVICES,
     "engine/backend/cuda": DEVICES,
+    "engine/backend/tensor_parallel": DEVICES,
     "engine/text": BASE,
     "engine/grammar": BASE,
     "engine/cache": BASE,
@@ -54,7 +55,7 @@ ALLOWED = {
 }
 # The registry makes backends of every kind, so it alone sees into their folders.
 REGISTRY = "engine/backend/registry.cc"
-BACKENDS = {"engine/backend/reference", "engine/backend/cpu", "engine/backend/cuda"}
+BACKENDS = {"engine/backend/reference", "engine/backend/cpu", "engine/backend/cuda", "engine/backend/tensor_parallel"}
 
 # header pattern -> the only folders that may include it.
 PRIVATE_HEADERS = [

@@ -281,6 +281,8 @@ class Backend {
 
   // --- memory -----------------------------------------------------------------------------------
 
+  // How many devices it is that share its work.
+  virtual int32_t num_devices() const { return 1; }
   // Whether this backend's memory is the host's: then its ops take tensors anywhere in that.
   virtual bool uses_host_memory() const { return false; }
   virtual NumericContract numeric_contract() const = 0;
@@ -293,7 +295,7 @@ class Backend {
   virtual absl::StatusOr<Buffer> AllocateKv(size_t bytes, int32_t /*kv_heads*/) {
     return Allocate(bytes);
   }
-  // Bytes of this device's memory that nobody has; -1 where it is the host's, whose system does not
+  // Bytes of this device's memory (of each, where there are several) that nobody has; -1 where it is the host's, whose system does not
   // say.
   virtual absl::StatusOr<int64_t> FreeBytes() { return -1; }
   // From now on, until null is set: ops take what memory they need for any step within the bounds,

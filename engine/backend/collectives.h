@@ -1,9 +1,9 @@
-// Collectives: how the devices of a TensorParallelBackend hand each other what each has computed.
-#ifndef LM_ENGINE_BACKEND_TENSOR_PARALLEL_COLLECTIVES_H_
-#define LM_ENGINE_BACKEND_TENSOR_PARALLEL_COLLECTIVES_H_
+// Collectives: how devices that compute together (tensor_parallel/) hand each other what each has
+// computed.
+#ifndef LM_ENGINE_BACKEND_COLLECTIVES_H_
+#define LM_ENGINE_BACKEND_COLLECTIVES_H_
 
 #include <cstdint>
-#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -22,9 +22,6 @@ class Collectives {
                                  absl::Span<const int64_t> first_cols) = 0;
 };
 
-// Of members whose memory is the host's, and whose ops have finished when they return.
-std::unique_ptr<Collectives> CreateHostCollectives();
-
 }  // namespace lm
 
-#endif  // LM_ENGINE_BACKEND_TENSOR_PARALLEL_COLLECTIVES_H_
+#endif  // LM_ENGINE_BACKEND_COLLECTIVES_H_

@@ -1,5 +1,8 @@
 #include "engine/backend/registry.h"
 
+#include <optional>
+#include <utility>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
@@ -11,6 +14,7 @@
 #include "engine/backend/cpu/panel_matrix.h"
 #include "engine/backend/cuda/cuda_backend.h"
 #include "engine/backend/reference/reference_backend.h"
+#include "engine/backend/tensor_parallel/host_collectives.h"
 #include "engine/backend/tensor_parallel/tensor_parallel_backend.h"
 #include "engine/base/exit_guard.h"
 #include "engine/base/status_macros.h"
@@ -31,22 +35,42 @@ absl::Status CheckOfAKind(absl::string_view devices) {
 
 namespace {
 
+// The number of a GPU, or none where the name is not one's.
+std::optional<int> CudaNumber(absl::string_view device) {
+  int number = 0;
+  if (!absl::ConsumePrefix(&device, "cuda")) return std::nullopt;
+  if (device.empty()) return 0;
+  if (!absl::ConsumePrefix(&device, ":") || device.empty() || !absl::ascii_isdigit(device[0]) ||
+      !absl::SimpleAtoi(device, &number)) {
+    return std::nullopt;
+  }
+  return number;
+}
+
 // Several devices of a kind as one.
 absl::StatusOr<std::unique_ptr<Backend>> CreateTensorParallel(const BackendOptions& options) {
   RETURN_IF_ERROR(CheckOfAKind(options.device));
-  if (absl::StartsWith(options.device, "cuda")) {
-    return absl::UnimplementedError(absl::StrCat("device '", absl::CHexEscape(options.device),
-                                                 "': GPUs do not compute layers together yet; with "
-                                                 "',' instead of '+' they share the layers"));
-  }
   std::vector<std::unique_ptr<Backend>> members;
+  std::vector<int> gpus;
   for (absl::string_view device : absl::StrSplit(options.device, '+')) {
+    if (const std::optional<int> gpu = CudaNumber(device)) {
+      gpus.push_back(*gpu);
+      continue;
+    }
     BackendOptions own = options;
     own.device = std::string(device);
     ASSIGN_OR_RETURN(std::unique_ptr<Backend> member, CreateBackend(own));
     members.push_back(std::move(member));
   }
-  return std::make_unique<TensorParallelBackend>(std::move(members), CreateHostCollectives(),
+  std::unique_ptr<Collectives> collectives;
+  if (gpus.empty()) {
+    collectives = CreateHostCollectives();
+  } else {
+    ASSIGN_OR_RETURN(CudaGroup group, CreateCudaGroup(gpus));
+    members = std::move(group.members);
+    collectives = std::move(group.collectives);
+  }
+  return std::make_unique<TensorParallelBackend>(std::move(members), std::move(collectives),
                                                  options.least_split_bytes);
 }
 
@@ -56,13 +80,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(const BackendOptions& opt
   if (absl::StrContains(options.device, '+')) return CreateTensorParallel(options);
   if (options.device == "reference") return CreateReferenceBackend();
   if (options.device == "cpu") return CreateCpuBackend(options.isa, options.threads);
-  if (options.device == "cuda") return CreateCudaBackend(0);
-  absl::string_view rest = options.device;
-  int device = 0;
-  if (absl::ConsumePrefix(&rest, "cuda:") && !rest.empty() && absl::ascii_isdigit(rest[0]) &&
-      absl::SimpleAtoi(rest, &device)) {
-    return CreateCudaBackend(device);
-  }
+  if (const std::optional<int> gpu = CudaNumber(options.device)) return CreateCudaBackend(*gpu);
   return absl::InvalidArgumentError(
       absl::StrCat("a device must be \"cpu\", \"reference\", \"cuda\" or \"cuda:<n>\", or some of "
                    "a kind, \"cuda:0+cuda:1\", got \"",

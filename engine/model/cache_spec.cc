@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/cpu_features.h"
@@ -92,6 +93,19 @@ BlockBytes BlockBytesOf(const AttentionSpec& attention, DType dtype) {
   return {layer.keys_bytes() + layer.values_bytes(), 0};
 }
 
+std::vector<int32_t> CommonKvHeads(const ModelSpec& spec, const CacheSpec& cache, int64_t first,
+                                   int64_t end) {
+  std::vector<int32_t> heads(cache.shape.classes.size());
+  for (int64_t i = first; i < end; ++i) {
+    const int32_t c = cache.class_of[i];
+    if (c < 0) continue;
+    const AttentionSpec& attention = *spec.layers[i].attention();
+    heads[c] = std::gcd(heads[c], static_cast<int32_t>(attention.kv_heads));
+    if (attention.compressed.has_value()) heads[c] = heads[0] = 1;
+  }
+  return heads;
+}
+
 DType KvTypeOf(const ModelSpec& spec, DType asked) {
   const bool rows = spec.Widest([](const LayerSpec& layer) {
     return layer.attention() != nullptr && layer.attention()->compressed.has_value() ? 1 : 0;
@@ -108,23 +122,26 @@ CacheSpec SmallestCache(const ModelSpec& spec, DType dtype) {
 
 absl::StatusOr<CacheSpec> PlanCacheIn(const ModelSpec& spec, absl::Span<const CacheRoom> rooms,
                                       DType dtype) {
-  auto bytes_of = [&](int64_t first, int64_t end) {  // of a block of each class, and a state
+  const CacheSpec classes = ClassesOf(spec, dtype);
+  // Of a block of each class, and a state: as one of so many devices has them.
+  auto bytes_of = [&](int64_t first, int64_t end, int32_t devices) {
+    const std::vector<int32_t> kv_heads = CommonKvHeads(spec, classes, first, end);
     double bytes = 0;
     for (int64_t i = first; i < end; ++i) {
-      const AttentionSpec* attention = spec.layers[i].attention();
-      if (attention != nullptr && attention->kv_source < 0) {
-        const BlockBytes block = BlockBytesOf(*attention, dtype);
-        bytes += static_cast<double>(block.own + block.full);
+      if (const int32_t c = classes.class_of[i]; c >= 0) {
+        const BlockBytes block = BlockBytesOf(*spec.layers[i].attention(), dtype);
+        const int32_t shares = kv_heads[c] % devices == 0 ? devices : 1;
+        bytes += static_cast<double>(block.own) / shares + static_cast<double>(block.full);
       }
       bytes += static_cast<double>(StatesOf(spec.layers[i]).bytes());
     }
     return bytes;
   };
-  const double all = bytes_of(0, spec.all_layers());
+  const double all = bytes_of(0, spec.all_layers(), /*devices=*/1);
   double bytes = static_cast<double>(std::numeric_limits<int64_t>::max() / 2);
   int64_t free_bytes = -1;  // of the device that bounds it
   for (const CacheRoom& room : rooms) {
-    const double own = bytes_of(room.first, room.end);
+    const double own = bytes_of(room.first, room.end, room.devices);
     if (own == 0) continue;
     const int64_t most = room.free_bytes < 0 ? DefaultCacheBytes() : room.free_bytes / 2;
     const double in_all = static_cast<double>(most) * all / own;

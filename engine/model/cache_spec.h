@@ -45,6 +45,11 @@ struct BlockBytes {
 };
 BlockBytes BlockBytesOf(const AttentionSpec& attention, DType dtype);
 
+// What the numbers of KV heads of the layers [first, end) of each class are multiples of, as
+// Backend::AllocateKv wants it: 1 where something else lies in their blocks, too.
+std::vector<int32_t> CommonKvHeads(const ModelSpec& spec, const CacheSpec& cache, int64_t first,
+                                   int64_t end);
+
 // The type of a model's keys and values where `asked` is asked for: encoders keep none, and so have
 // them in F32, as are rows that are both.
 DType KvTypeOf(const ModelSpec& spec, DType asked);
@@ -61,6 +66,7 @@ struct CacheRoom {
   int64_t first = 0;
   int64_t end = 0;
   int64_t free_bytes = 0;  // of the device's memory; -1: it is the host's
+  int32_t devices = 1;     // that share the KV heads where these come out even, with so much each
 };
 
 // As many bytes as leave half of what is free, and no more than DefaultCacheBytes() of the host's:

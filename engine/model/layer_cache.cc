@@ -1,7 +1,6 @@
 #include "engine/model/layer_cache.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "engine/base/status_macros.h"
 
@@ -14,14 +13,10 @@ absl::StatusOr<LayerCache> LayerCache::Create(const ModelSpec& spec, const Cache
   memory.layers_.resize(end - first);
   const std::vector<CacheClass>& classes = cache.shape.classes;
   memory.blocks_.resize(classes.size());
-  std::vector<int32_t> kv_heads(classes.size());  // what those of all its layers are multiples of
+  const std::vector<int32_t> kv_heads = CommonKvHeads(spec, cache, first, end);
   for (int64_t i = first; i < end; ++i) {
     if (cache.class_of[i] >= 0) {
-      const AttentionSpec& attention = *spec.layers[i].attention();
-      const BlockBytes bytes = BlockBytesOf(attention, cache.dtype);
-      int32_t& heads = kv_heads[cache.class_of[i]];
-      heads = std::gcd(heads, KvLayerOf(attention, cache.dtype).kv_heads);
-      if (attention.compressed.has_value()) heads = kv_heads[0] = 1;
+      const BlockBytes bytes = BlockBytesOf(*spec.layers[i].attention(), cache.dtype);
       int64_t& block = memory.blocks_[cache.class_of[i]].bytes;
       block = cache.shape.whole_sequences ? std::max(block, bytes.own) : block + bytes.own;
       memory.blocks_[0].bytes += bytes.full;

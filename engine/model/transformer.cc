@@ -151,7 +151,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Load(
   for (Stage& stage : model->stages_) {
     stage.cache = {};
     ASSIGN_OR_RETURN(const int64_t free, stage.backend->FreeBytes());
-    rooms.push_back({stage.first, stage.end, free});
+    rooms.push_back({stage.first, stage.end, free, stage.backend->num_devices()});
   }
   ASSIGN_OR_RETURN(const CacheSpec cache, kv_bytes > 0 ? PlanCache(spec, kv_bytes, kv_dtype)
                                                        : PlanCacheIn(spec, rooms, kv_dtype));

@@ -9,7 +9,8 @@
 //   threads     of the CPU a model runs on: as many as this process may use
 //   device      where models run: 'cpu'; 'cuda', 'cuda:1', 'auto' (a GPU if there is one), or
 //               several that share the layers, 'cuda:0,cuda:1' or 'cuda:0=20,cpu' (the first 20 on
-//               the GPU). A GPU that is not there is refused
+//               the GPU), or compute each together, 'cuda:0+cuda:1'. A GPU that is not there is
+//               refused
 //   kv_bytes    how much memory a model's KV cache may take; the default is that of a CPU, a GPU's
 //               is half of what it has free beside the weights and the memory of steps
 //   kv_type     of the KV cache's values: 'f16'; 'int8' keeps twice the tokens in the same bytes

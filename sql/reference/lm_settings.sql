@@ -3,7 +3,7 @@
 -- This connection's defaults. All keys are always there; `value` is what holds. default_value and
 -- source ('lm_settings', 'default', 'database') are hidden: SELECT * shows the first two.
 --   model       a name of lm_models, or a path      threads     of the CPU
---   device      cpu, cuda:0, ...                    memo        the file that keeps answers
+--   device      cpu, cuda:0, cuda:0+cuda:1, ...     memo        the file that keeps answers
 --   kv_bytes    cap of a model's KV cache           memo_bytes  what it may hold: 1 GiB
 --   kv_type     of its values: f16, int8, f32       salt        whose prefix cache: the database file's
 --   pack_cache  a folder of packed weights, which the next process maps: in lm_models.pack_cache what

@@ -5,14 +5,16 @@
 #   tests/benchmarks/gpu_check.sh [model.gguf ...]      # models to time; by default the one that ships
 #
 # 1. Builds everything, CUDA included.
-# 2. The suite of all backends on cuda:0, and failing CUDA calls.
+# 2. The suite of all backends on cuda:0, and on two that compute together (cuda:0+cuda:1; of one GPU
+#    cuda:0+cuda:0), and failing CUDA calls.
 # 3. The same suite under compute-sanitizer (memcheck, racecheck), where it is installed.
 # 4. Greedy answers of the model that ships, through SQL, 256 prompts: on cuda:0 one by one, all
-#    together, and with kernels that begin when the one before has ended (LM_CUDA_SERIAL), which must
-#    be the same; and beside the cpu's, which round elsewhere, so that a near tie between two tokens
+#    together, with kernels that begin when the one before has ended (LM_CUDA_SERIAL), and on two that
+#    compute together, which must be the same; and beside the cpu's, which round elsewhere, so that a near tie between two tokens
 #    can fall the other way: at most one answer in seven may differ.
 # 5. lm_bench --device cuda of each model, as JSON, without shares: the ceilings that lm_bench
-#    measures are the CPU's; then its single stream with LM_CUDA_SERIAL.
+#    measures are the CPU's; then its single stream with LM_CUDA_SERIAL, and on two GPUs together, in
+#    whose layers each matrix is shared (1B is too small to gain by that).
 #
 # All output is kept in build/gpu_check/. Exits 1 if a check of 2-4 failed.
 set -euo pipefail
@@ -50,11 +52,11 @@ if ! "$tests/backend_test" --gtest_list_tests | grep -q cuda_0; then
   exit 1
 fi
 check cuda_fault_test "$tests/cuda_fault_test"
-check backend_test "$tests/backend_test" '--gtest_filter=*cuda_0'
+check backend_test "$tests/backend_test" '--gtest_filter=*cuda_0*'
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck; do
     check "$tool" compute-sanitizer --tool "$tool" --error-exitcode 1 \
-      "$tests/backend_test" '--gtest_filter=*cuda_0'
+      "$tests/backend_test" '--gtest_filter=*cuda_0*'
   done
 else
   echo "absent  compute-sanitizer: no memcheck, no racecheck"
@@ -101,6 +103,9 @@ compare() {
 
 check answers_in_company compare 0 cuda "$alone" cuda "$together"
 check answers_in_order compare 0 cuda "$together" serial "$together"
+two=cuda:0+cuda:0
+[ "$(nvidia-smi --list-gpus | wc -l)" -lt 2 ] || two=cuda:0+cuda:1
+check answers_of_two compare 0 cuda "$together" "$two" "$together"
 check answers_beside_cpu compare 15 cpu "$together" cuda "$together"
 cat "$build"/answers_*.log
 
@@ -110,5 +115,7 @@ for model in "${models[@]}"; do
   echo "LM_CUDA_SERIAL:"
   LM_CUDA_SERIAL=1 "$build/tests/benchmarks/lm_bench" "$model" --device cuda --only tg128,b8 --json |
     tee -a "$build/lm_bench.json"
+  echo "$two:"
+  "$build/tests/benchmarks/lm_bench" "$model" --device "$two" --json | tee -a "$build/lm_bench.json"
 done
 exit "$failed"

@@ -47,6 +47,16 @@ const CudaApi& RuntimeApi() {
       .StreamCreateWithFlags = cudaStreamCreateWithFlags,
       .StreamDestroy = cudaStreamDestroy,
       .StreamSynchronize = cudaStreamSynchronize,
+      .StreamWaitEvent = [](cudaStream_t stream,
+                            cudaEvent_t event) { return cudaStreamWaitEvent(stream, event, 0); },
+      .EventCreate =
+          [](cudaEvent_t* event) {
+            return cudaEventCreateWithFlags(event, cudaEventDisableTiming);
+          },
+      .EventRecord = cudaEventRecord,
+      .EventDestroy = cudaEventDestroy,
+      .DeviceCanAccessPeer = cudaDeviceCanAccessPeer,
+      .DeviceEnablePeerAccess = [](int peer) { return cudaDeviceEnablePeerAccess(peer, 0); },
       .Malloc = cudaMalloc,
       .Free = cudaFree,
       .MemGetInfo = cudaMemGetInfo,

@@ -18,6 +18,16 @@ struct CudaApi {
   cudaError_t (*StreamCreateWithFlags)(cudaStream_t* stream, unsigned flags);
   cudaError_t (*StreamDestroy)(cudaStream_t stream);
   cudaError_t (*StreamSynchronize)(cudaStream_t stream);
+  // What is put into the stream from now on begins when what was in the event's stream when that
+  // was recorded has ended: on another device, too.
+  cudaError_t (*StreamWaitEvent)(cudaStream_t stream, cudaEvent_t event);
+  cudaError_t (*EventCreate)(cudaEvent_t* event);  // without times
+  cudaError_t (*EventRecord)(cudaEvent_t event, cudaStream_t stream);
+  cudaError_t (*EventDestroy)(cudaEvent_t event);
+  // Whether, and from now on that, the kernels of a device use another one's memory; the second for
+  // the current device.
+  cudaError_t (*DeviceCanAccessPeer)(int* can, int device, int peer);
+  cudaError_t (*DeviceEnablePeerAccess)(int peer);
   cudaError_t (*Malloc)(void** data, size_t bytes);
   cudaError_t (*Free)(void* data);
   cudaError_t (*MemGetInfo)(size_t* free, size_t* total);
@@ -32,7 +42,8 @@ struct CudaApi {
   // Brings the kernel's code to the current device.
   cudaError_t (*FuncGetAttributes)(cudaFuncAttributes* attributes, const void* kernel);
   cudaError_t (*FuncSetAttribute)(const void* kernel, cudaFuncAttribute attribute, int value);
-  // Graphs, whose nodes are kernels (launch_recorder.h).
+  // Graphs, whose nodes are kernels, each of the device that is current when it is added
+  // (launch_recorder.h).
   cudaError_t (*GraphCreate)(cudaGraph_t* graph);
   cudaError_t (*GraphAddKernelNode)(cudaGraphNode_t* node, cudaGraph_t graph,
                                     const cudaGraphNode_t* before, size_t num_before,

@@ -1,6 +1,7 @@
 #include "engine/backend/cuda/cuda_backend.h"
 
 #include "engine/backend/check_arguments.h"
+#include "engine/backend/cuda/cuda_collectives.h"
 #include "engine/backend/cuda/cuda_ops.h"
 #include "engine/base/exit_guard.h"
 #include "engine/base/status_macros.h"
@@ -13,8 +14,16 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(int device) {
   return backend;
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(const CudaApi& api, int device) {
-  ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> opened, CudaDevice::Open(api, device));
+absl::StatusOr<CudaGroup> CreateCudaGroup(absl::Span<const int> devices) {
+  absl::StatusOr<CudaGroup> group = CreateCudaGroup(RuntimeApi(), devices);
+  ExitGuard::StayAheadOf(ExitGuard::Library::kCuda);
+  return group;
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(
+    const CudaApi& api, int device, std::shared_ptr<LaunchRecorder> recorder) {
+  ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> opened,
+                   CudaDevice::Open(api, device, std::move(recorder)));
   return std::unique_ptr<Backend>(new CudaBackend(std::move(opened)));
 }
 

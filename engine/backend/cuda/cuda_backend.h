@@ -3,9 +3,9 @@
 //
 // Its numbers (numeric_contract.h: kRowInvariant).
 //
-// RopeAndStoreKv, Add, ScaleRows by plain factors, GatherRows, GatherSlots, CombineSlots, Embed, the
-// copies and products of F32 weights give the reference's bits; so does Route, but for exp, which it
-// rounds to the nearest float where a C library's expf may not. Products of quantised
+// RopeAndStoreKv, Add, ScaleRows by plain factors, GatherRows, GatherSlots, CombineSlots, Embed,
+// the copies and products of F32 weights give the reference's bits; so does Route, but for exp,
+// which it rounds to the nearest float where a C library's expf may not. Products of quantised
 // weights have kExactBlocks' terms, each exact, and an order of their own for the sums
 // (unit_product.cuh); those of F16 and BF16 weights round the activations to 11 or 16 bits and add
 // on tensor cores. The other ops have the reference's orders for all shapes, and differ from it by
@@ -24,12 +24,25 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "engine/backend/backend.h"
+#include "engine/backend/collectives.h"
 
 namespace lm {
 
 // FailedPrecondition, saying why, where GPU number `device` is not to be had.
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(int device);
+
+// GPUs that compute together, each of which reads the others' memory. The collectives are to go
+// before the members.
+struct CudaGroup {
+  std::vector<std::unique_ptr<Backend>> members;
+  std::unique_ptr<Collectives> collectives;
+};
+
+// FailedPrecondition, saying why, where one of them is not to be had, or cannot read another's
+// memory.
+absl::StatusOr<CudaGroup> CreateCudaGroup(absl::Span<const int> devices);
 
 struct CudaDeviceInfo {
   std::string name;  // "NVIDIA H200"

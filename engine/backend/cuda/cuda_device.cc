@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/backend/cuda/device_guard.h"
@@ -20,12 +21,17 @@ std::string ErrorText(absl::string_view op, cudaError_t error) {
 
 }  // namespace
 
-CudaDevice::CudaDevice(const CudaApi& api, int index)
-    : api_(api), index_(index), name_(absl::StrCat("cuda:", index)) {}
+CudaDevice::CudaDevice(const CudaApi& api, int index, std::shared_ptr<LaunchRecorder> recorder)
+    : api_(api),
+      index_(index),
+      name_(absl::StrCat("cuda:", index)),
+      recorder_(std::move(recorder)) {}
 
-absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(const CudaApi& api, int index) {
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(
+    const CudaApi& api, int index, std::shared_ptr<LaunchRecorder> recorder) {
   ASSIGN_OR_RETURN(const CudaDeviceInfo info, FindCudaDevice(api, index));
-  std::unique_ptr<CudaDevice> device(new CudaDevice(api, index));
+  if (recorder == nullptr) recorder = std::make_shared<LaunchRecorder>(api);
+  std::unique_ptr<CudaDevice> device(new CudaDevice(api, index, std::move(recorder)));
   const absl::Status status = device->Begin(info);
   if (!status.ok()) {
     return absl::FailedPreconditionError(
@@ -48,13 +54,11 @@ absl::Status CudaDevice::Begin(const CudaDeviceInfo& info) {
                      CudaArchitectures(), ", do not run there: ", ErrorText(kOp, error)));
   }
   RETURN_IF_ERROR(Check(api_.StreamCreateWithFlags(&stream_, cudaStreamNonBlocking), kOp));
-  recorder_ = std::make_shared<LaunchRecorder>(api_, index_, stream_);
   // What a kernel's code was made for is __CUDA_ARCH__.
   constexpr int kOverlap = 90;
-  recorder_->set_overlaps(10 * info.compute_major >= kOverlap &&
-                          attributes.ptxVersion >= kOverlap &&
-                          std::getenv("LM_CUDA_SERIAL") == nullptr);
-  queue_ = {recorder_.get()};
+  const bool overlaps = 10 * info.compute_major >= kOverlap && attributes.ptxVersion >= kOverlap &&
+                        std::getenv("LM_CUDA_SERIAL") == nullptr;
+  queue_ = {recorder_.get(), recorder_->AddQueue(index_, stream_, overlaps)};
   void* staging = nullptr;
   RETURN_IF_ERROR(Check(api_.MallocHost(&staging, kStagingBytes), kOp));
   staging_ = static_cast<char*>(staging);
@@ -62,7 +66,7 @@ absl::Status CudaDevice::Begin(const CudaDeviceInfo& info) {
 }
 
 CudaDevice::~CudaDevice() {
-  if (recorder_ != nullptr) recorder_->Close();
+  recorder_->Close();
   const DeviceGuard guard(api_, index_);
   if (staging_ != nullptr) api_.FreeHost(staging_);
   if (stream_ != nullptr) api_.StreamDestroy(stream_);
@@ -79,7 +83,7 @@ absl::Status CudaDevice::Check(cudaError_t error, absl::string_view op) {
   api_.GetLastError();
   // A refused call leaves the queue in order; after a fault, waiting for it fails too.
   if (stream_ != nullptr && Wait() != cudaSuccess) {
-    if (recorder_ != nullptr) recorder_->Close();
+    recorder_->Close();
     lost_ = absl::StrCat("device ", name_, " is lost after ", what);
     return absl::UnavailableError(lost_);
   }
@@ -113,11 +117,12 @@ absl::StatusOr<Buffer> CudaDevice::Allocate(size_t bytes) {
   }));
   if (full) return OutOfMemory(bytes);
   // cudaFree waits for the work in the queue that may still use the memory.
-  Buffer buffer(data, bytes, [api = &api_, recorder = recorder_](void* memory, size_t) {
-    recorder->FlushForNow();
-    const DeviceGuard guard(*api, recorder->device());
-    api->Free(memory);
-  });
+  Buffer buffer(data, bytes,
+                [api = &api_, device = index_, recorder = recorder_](void* memory, size_t) {
+                  recorder->FlushForNow();
+                  const DeviceGuard guard(*api, device);
+                  api->Free(memory);
+                });
   RETURN_IF_ERROR(Fill(data, bytes));
   return buffer;
 }

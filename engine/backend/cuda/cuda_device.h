@@ -27,13 +27,15 @@ namespace lm {
 class CudaDevice {
  public:
   // FailedPrecondition, saying why, where GPU number `index` is not to be had, or this build has no
-  // kernels for it.
-  // REQUIRES: `api` outlives the device and all its buffers.
-  static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(const CudaApi& api, int index);
+  // kernels for it. Devices that compute together have one recorder; null: it is for this one
+  // alone. REQUIRES: `api` outlives the device and all its buffers.
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(
+      const CudaApi& api, int index, std::shared_ptr<LaunchRecorder> recorder = nullptr);
   ~CudaDevice();
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
 
+  int index() const { return index_; }
   const std::string& name() const { return name_; }  // "cuda:0"
 
   // To be called before anything is put into the queue. Unavailable where the device is lost.
@@ -69,7 +71,7 @@ class CudaDevice {
   absl::Status Zero(void* data, size_t bytes);
 
  private:
-  CudaDevice(const CudaApi& api, int index);
+  CudaDevice(const CudaApi& api, int index, std::shared_ptr<LaunchRecorder> recorder);
 
   absl::Status Begin(const CudaDeviceInfo& info);
   // Check of function(), the device being this thread's current one.
@@ -86,7 +88,7 @@ class CudaDevice {
   const std::string name_;
   cudaStream_t stream_ = nullptr;
   // Its buffers flush it before they are freed, and may outlive the device.
-  std::shared_ptr<LaunchRecorder> recorder_;
+  const std::shared_ptr<LaunchRecorder> recorder_;
   cuda::Queue queue_ = {};
   // Page-locked memory, for what is staged and for small downloads; used up to staged_ by copies
   // that nobody has waited for.

@@ -49,9 +49,13 @@ class CudaMatrixGroup : public MatrixGroup {
 
 class CudaBackend : public Backend {
  public:
-  // FailedPrecondition, saying why, where GPU number `device` is not to be had.
+  // FailedPrecondition, saying why, where GPU number `device` is not to be had. `recorder`: as
+  // CudaDevice::Open has it.
   // REQUIRES: `api` outlives the backend, its buffers and its matrices.
-  static absl::StatusOr<std::unique_ptr<Backend>> Create(const CudaApi& api, int device);
+  static absl::StatusOr<std::unique_ptr<Backend>> Create(
+      const CudaApi& api, int device, std::shared_ptr<LaunchRecorder> recorder = nullptr);
+
+  CudaDevice& device() { return *device_; }
 
   absl::string_view name() const override { return device_->name(); }
 

@@ -93,7 +93,34 @@ __global__ void GatherRowsKernel(Matrix x, const int32_t* rows, Matrix out) {
   });
 }
 
+// kFours: four values a thread, so that a block waits once.
+template <bool kFours>
+__global__ void CopyMatrixKernel(Matrix from, Matrix to) {
+  BeginKernel();
+  if constexpr (kFours) {
+    static_assert(kColsPerBlock == 4 * kThreads);
+    const int64_t i = int64_t{blockIdx.y} * kColsPerBlock + 4 * threadIdx.x, row = blockIdx.x;
+    if (i >= to.cols) return;
+    *reinterpret_cast<float4*>(to.data + row * to.stride + i) =
+        *reinterpret_cast<const float4*>(from.data + row * from.stride + i);
+  } else {
+    ForEachValue(to, [&](int64_t row, int64_t i) {
+      to.data[row * to.stride + i] = from.data[row * from.stride + i];
+    });
+  }
+}
+
 }  // namespace
+
+cudaError_t CopyMatrix(const Queue& queue, Matrix from, Matrix to) {
+  auto in_fours = [](const Matrix& matrix) {
+    return reinterpret_cast<uintptr_t>(matrix.data) % sizeof(float4) == 0 &&
+           matrix.stride % 4 == 0 && matrix.cols % 4 == 0;
+  };
+  return Launch(queue,
+                in_fours(from) && in_fours(to) ? CopyMatrixKernel<true> : CopyMatrixKernel<false>,
+                GridOver(to), kThreads, from, to);
+}
 
 cudaError_t GatedActivation(const Queue& queue, Activation activation, Matrix gate, Matrix up,
                             Matrix out) {

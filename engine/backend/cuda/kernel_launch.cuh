@@ -28,10 +28,11 @@ cudaError_t LaunchShared(const Queue& queue, void (*kernel)(Parameters...), dim3
   constexpr int kWithoutAsking = 48 << 10, kMost = 99 << 10;
   if (shared_bytes > kWithoutAsking) {
     const cudaError_t error =
-        queue.recorder->AllowSharedBytes(function, std::max(shared_bytes, kMost));
+        queue.recorder->AllowSharedBytes(queue.number, function, std::max(shared_bytes, kMost));
     if (error != cudaSuccess) return error;
   }
-  queue.recorder->Add(function, grid, block, shared_bytes, pointers, sizes, sizeof...(Parameters));
+  queue.recorder->Add(queue.number, function, grid, block, shared_bytes, pointers, sizes,
+                      sizeof...(Parameters));
   return cudaSuccess;
 }
 

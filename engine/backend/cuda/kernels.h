@@ -23,8 +23,10 @@ class LaunchRecorder;
 
 namespace lm::cuda {
 
+// One of a recorder's.
 struct Queue {
-  LaunchRecorder* recorder;
+  LaunchRecorder* recorder = nullptr;
+  int number = 0;
 };
 
 // F32 (rows, cols), rows `stride` values apart.
@@ -243,6 +245,8 @@ cudaError_t Route(const Queue& queue, Matrix logits, const RouterRule& router,
 cudaError_t MoveWeights(const Queue& queue, const SlotTables& slots, Matrix out);
 cudaError_t CombineSlots(const Queue& queue, Matrix y, const SlotTables& slots, Matrix out);
 cudaError_t GatherRows(const Queue& queue, Matrix x, const int32_t* rows, Matrix out);
+// `from` may lie in the memory of another device.
+cudaError_t CopyMatrix(const Queue& queue, Matrix from, Matrix to);
 // rope (T, rope_dim): nothing turns where it has no columns.
 cudaError_t RopeAndStoreKv(const Queue& queue, Matrix q, Matrix k, Matrix v, Matrix rope,
                            bool halves, const int64_t* slots, const KvCacheLayer& layer);

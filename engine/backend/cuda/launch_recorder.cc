@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "engine/backend/cuda/device_guard.h"
@@ -15,13 +16,46 @@ constexpr size_t kArgumentAlignment = 16;
 
 }  // namespace
 
-LaunchRecorder::~LaunchRecorder() { Close(); }
+// While it lives the device of a queue, which may be chosen again, is the current one.
+class LaunchRecorder::CurrentQueue {
+ public:
+  explicit CurrentQueue(const LaunchRecorder& recorder) : recorder_(recorder) {}
+  cudaError_t Choose(int queue) {
+    const int device = recorder_.queues_[queue].device;
+    if (!guard_.has_value() || device != device_) guard_.emplace(recorder_.api_, device);
+    device_ = device;
+    return guard_->error();
+  }
 
-void LaunchRecorder::Add(const void* kernel, dim3 grid, dim3 block, int shared_bytes,
+ private:
+  const LaunchRecorder& recorder_;
+  std::optional<DeviceGuard> guard_;
+  int device_ = -1;
+};
+
+LaunchRecorder::~LaunchRecorder() {
+  Close();
+  CurrentQueue current(*this);
+  for (size_t q = 0; q < queues_.size(); ++q) {
+    if (queues_[q].event == nullptr) continue;
+    current.Choose(static_cast<int>(q));
+    api_.EventDestroy(queues_[q].event);
+  }
+}
+
+int LaunchRecorder::AddQueue(int device, cudaStream_t stream, bool overlaps) {
+  overlaps_ = overlaps && (queues_.empty() || overlaps_);
+  queues_.push_back({.device = device, .stream = stream});
+  return static_cast<int>(queues_.size()) - 1;
+}
+
+void LaunchRecorder::Add(int queue, const void* kernel, dim3 grid, dim3 block, int shared_bytes,
                          void** arguments, const size_t* sizes, int count) {
-  if (rehearses_) return Learn(kernel);
+  if (rehearses_) return Learn(queue, kernel);
   Node node;
   node.kernel = kernel;
+  node.queue = queue;
+  node.joins = pending_.joins;
   node.grid = grid;
   node.block = block;
   node.shared_bytes = shared_bytes;
@@ -39,34 +73,37 @@ void LaunchRecorder::Add(const void* kernel, dim3 grid, dim3 block, int shared_b
   pending_.nodes.push_back(node);
 }
 
-cudaError_t LaunchRecorder::AllowSharedBytes(const void* kernel, int bytes) {
-  if (may_share_.count(kernel) > 0) return cudaSuccess;
-  const DeviceGuard guard(api_, device_);
+cudaError_t LaunchRecorder::AllowSharedBytes(int queue, const void* kernel, int bytes) {
+  std::set<const void*>& may_share = queues_[queue].may_share;
+  if (may_share.count(kernel) > 0) return cudaSuccess;
+  const DeviceGuard guard(api_, queues_[queue].device);
   if (guard.error() != cudaSuccess) return guard.error();
   const cudaError_t error =
       api_.FuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-  if (error == cudaSuccess) may_share_.insert(kernel);
+  if (error == cudaSuccess) may_share.insert(kernel);
   return error;
 }
 
 // A multiprocessor divides its memory into cache and shared memory while it is idle: kernels that
 // are to begin beside each other must want the same.
-cudaError_t LaunchRecorder::LeaveSharedMemory(const void* kernel) {
-  if (leave_shared_.count(kernel) > 0) return cudaSuccess;
+cudaError_t LaunchRecorder::LeaveSharedMemory(int queue, const void* kernel) {
+  std::set<const void*>& leave_shared = queues_[queue].leave_shared;
+  if (leave_shared.count(kernel) > 0) return cudaSuccess;
   const cudaError_t error = api_.FuncSetAttribute(
       kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
-  if (error == cudaSuccess) leave_shared_.insert(kernel);
+  if (error == cudaSuccess) leave_shared.insert(kernel);
   return error;
 }
 
-void LaunchRecorder::Learn(const void* kernel) {
-  if (known_.count(kernel) > 0) return;
-  const DeviceGuard guard(api_, device_);
+void LaunchRecorder::Learn(int queue, const void* kernel) {
+  std::set<const void*>& known = queues_[queue].known;
+  if (known.count(kernel) > 0) return;
+  const DeviceGuard guard(api_, queues_[queue].device);
   cudaFuncAttributes attributes;
   const cudaError_t error =
       guard.error() == cudaSuccess ? api_.FuncGetAttributes(&attributes, kernel) : guard.error();
   if (error == cudaSuccess) {
-    known_.insert(kernel);
+    known.insert(kernel);
   } else if (failed_ == cudaSuccess) {
     failed_ = error;
   }
@@ -75,7 +112,16 @@ void LaunchRecorder::Learn(const void* kernel) {
 bool LaunchRecorder::List::SameKernels(const List& other) const {
   return nodes.size() == other.nodes.size() &&
          std::equal(nodes.begin(), nodes.end(), other.nodes.begin(),
-                    [](const Node& a, const Node& b) { return a.kernel == b.kernel; });
+                    [](const Node& a, const Node& b) {
+                      return a.kernel == b.kernel && a.queue == b.queue && a.joins == b.joins;
+                    });
+}
+
+// Then it goes into that one's stream like anything else.
+bool LaunchRecorder::List::IsOfOneQueue() const {
+  return joins == 0 && std::all_of(nodes.begin(), nodes.end(), [this](const Node& node) {
+           return node.queue == nodes[0].queue;
+         });
 }
 
 bool LaunchRecorder::List::SameArguments(const List& other, size_t i) const {
@@ -117,40 +163,38 @@ void LaunchRecorder::FlushForNow() noexcept {
     error = cudaErrorMemoryAllocation;
   }
   if (failed_ == cudaSuccess) failed_ = error;
-  pending_.nodes.clear();
-  pending_.bytes.clear();
+  pending_ = {};
 }
 
 cudaError_t LaunchRecorder::LaunchPending() {
-  const DeviceGuard guard(api_, device_);
-  cudaError_t error = guard.error();
-  if (error != cudaSuccess) {
-    // The list is forgotten.
-  } else if (pending_.nodes.size() < kLeastNodes) {
-    error = LaunchEach();
-  } else {
-    auto graph = std::find_if(graphs_.begin(), graphs_.end(),
-                              [this](const Graph& g) { return g.list.SameKernels(pending_); });
-    if (graph == graphs_.end()) {
-      if (graphs_.size() == kMostGraphs) {
-        Destroy(&graphs_.back());
-        graphs_.pop_back();
-      }
-      graphs_.emplace_front().list = pending_;
-      error = LaunchEach();
-    } else {
-      graphs_.splice(graphs_.begin(), graphs_, graph);
-      error = LaunchGraph(&*graph);
-    }
+  if (pending_.nodes.size() < kLeastNodes) return LaunchEach();
+  auto graph = std::find_if(graphs_.begin(), graphs_.end(),
+                            [this](const Graph& g) { return g.list.SameKernels(pending_); });
+  if (graph != graphs_.end()) {
+    graphs_.splice(graphs_.begin(), graphs_, graph);
+    return LaunchGraph(&*graph);
   }
-  return error;
+  if (graphs_.size() == kMostGraphs) {
+    Destroy(&graphs_.back());
+    graphs_.pop_back();
+  }
+  graphs_.emplace_front().list = pending_;
+  return LaunchEach();
 }
 
-// The pending kernels, by the graph of their list.
+// The pending kernels, by the graph of their list. Of several queues it goes into one's stream: it
+// waits for what is in the others, and they wait for it.
 cudaError_t LaunchRecorder::LaunchGraph(Graph* graph) {
-  cudaError_t error = graph->exec == nullptr ? Build(graph) : Update(graph);
+  CurrentQueue current(*this);
+  const int queue = pending_.nodes[0].queue;
+  cudaError_t error = current.Choose(queue);
+  if (error != cudaSuccess) return error;  // the list is forgotten
+  const bool alone = pending_.IsOfOneQueue();
+  error = graph->exec == nullptr ? Build(graph) : Update(graph);
   const bool made = error == cudaSuccess;
-  if (made) error = api_.GraphLaunch(graph->exec, stream_);
+  if (made && !alone) error = WaitForOthers(queue);
+  if (made && error == cudaSuccess) error = api_.GraphLaunch(graph->exec, queues_[queue].stream);
+  if (made && error == cudaSuccess && !alone) error = LetOthersWait(queue);
   if (error == cudaSuccess) return error;
   // It has not been launched, and is not what it was: the next time it is made anew.
   // It may be that nodes that begin early cannot be told other arguments.
@@ -162,14 +206,63 @@ cudaError_t LaunchRecorder::LaunchGraph(Graph* graph) {
 }
 
 cudaError_t LaunchRecorder::LaunchEach() {
+  CurrentQueue current(*this);
   void* pointers[kMostArguments];
+  int joins = 0;
   for (size_t i = 0; i < pending_.nodes.size(); ++i) {
+    const Node& node = pending_.nodes[i];
+    cudaError_t error = cudaSuccess;
+    if (node.joins > joins) error = JoinStreams();
+    joins = node.joins;
+    if (error == cudaSuccess) error = current.Choose(node.queue);
+    if (error != cudaSuccess) return error;
     const cudaKernelNodeParams params = pending_.Params(i, pointers);
-    const cudaError_t error = api_.LaunchKernel(params.func, params.gridDim, params.blockDim,
-                                                pointers, params.sharedMemBytes, stream_);
+    error = api_.LaunchKernel(params.func, params.gridDim, params.blockDim, pointers,
+                              params.sharedMemBytes, queues_[node.queue].stream);
+    if (error != cudaSuccess) return error;
+  }
+  return pending_.joins > joins ? JoinStreams() : cudaSuccess;
+}
+
+cudaError_t LaunchRecorder::Record(int queue) {
+  Queue& own = queues_[queue];
+  const DeviceGuard guard(api_, own.device);
+  cudaError_t error = guard.error();
+  if (error == cudaSuccess && own.event == nullptr) error = api_.EventCreate(&own.event);
+  return error == cudaSuccess ? api_.EventRecord(own.event, own.stream) : error;
+}
+
+cudaError_t LaunchRecorder::WaitForOthers(int queue) {
+  for (int other = 0; other < static_cast<int>(queues_.size()); ++other) {
+    if (other == queue) continue;
+    cudaError_t error = Record(other);
+    if (error == cudaSuccess) {
+      const DeviceGuard guard(api_, queues_[queue].device);
+      error = guard.error() == cudaSuccess
+                  ? api_.StreamWaitEvent(queues_[queue].stream, queues_[other].event)
+                  : guard.error();
+    }
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
+}
+
+cudaError_t LaunchRecorder::LetOthersWait(int queue) {
+  cudaError_t error = Record(queue);
+  for (int other = 0; other < static_cast<int>(queues_.size()); ++other) {
+    if (other == queue || error != cudaSuccess) continue;
+    const DeviceGuard guard(api_, queues_[other].device);
+    error = guard.error() == cudaSuccess
+                ? api_.StreamWaitEvent(queues_[other].stream, queues_[queue].event)
+                : guard.error();
+  }
+  return error;
+}
+
+// One has waited for all, and then all for that one.
+cudaError_t LaunchRecorder::JoinStreams() {
+  const cudaError_t error = WaitForOthers(0);
+  return error == cudaSuccess ? LetOthersWait(0) : error;
 }
 
 cudaError_t LaunchRecorder::Build(Graph* graph) {
@@ -182,36 +275,63 @@ cudaError_t LaunchRecorder::Build(Graph* graph) {
   return Instantiate(graph);
 }
 
-// Each node waits for the one before it, or does so itself.
 cudaError_t LaunchRecorder::Instantiate(Graph* graph) {
   Destroy(graph);
-  graph->nodes.reserve(graph->list.nodes.size());
   cudaError_t error = api_.GraphCreate(&graph->graph);
+  if (error == cudaSuccess) error = AddNodes(graph);
+  return error == cudaSuccess ? api_.GraphInstantiate(&graph->exec, graph->graph) : error;
+}
+
+// Each node waits for the one before it in its queue, or does so itself; the first one behind a
+// join for the last ones of all queues before that.
+cudaError_t LaunchRecorder::AddNodes(Graph* graph) {
+  CurrentQueue current(*this);
   void* pointers[kMostArguments];
-  for (size_t i = 0; i < graph->list.nodes.size() && error == cudaSuccess; ++i) {
-    const cudaKernelNodeParams params = graph->list.Params(i, pointers);
-    if (overlaps_) error = LeaveSharedMemory(params.func);
-    if (error != cudaSuccess) break;
-    const bool waits = i > 0 && !overlaps_;
-    cudaGraphNode_t node = nullptr;
-    error = api_.GraphAddKernelNode(&node, graph->graph, waits ? &graph->nodes.back() : nullptr,
-                                    waits ? 1 : 0, &params);
-    if (error == cudaSuccess && i > 0 && overlaps_) {
-      error = api_.GraphAddProgrammaticEdge(graph->graph, graph->nodes.back(), node);
+  std::vector<int> last(queues_.size(), -1);  // node of each queue
+  std::vector<cudaGraphNode_t> joined;        // those that were last when the queues met
+  int joins = 0;
+  graph->nodes.reserve(graph->list.nodes.size());
+  for (size_t i = 0; i < graph->list.nodes.size(); ++i) {
+    const Node& node = graph->list.nodes[i];
+    if (node.joins > joins) {
+      joined.clear();
+      for (const int before : last) {
+        if (before >= 0) joined.push_back(graph->nodes[before]);
+      }
+      joins = node.joins;
     }
-    graph->nodes.push_back(node);
+    const int before = last[node.queue];
+    const bool follows = before >= 0 && graph->list.nodes[before].joins == node.joins;
+    std::vector<cudaGraphNode_t> waits_for = joined;
+    if (follows) waits_for.assign(overlaps_ ? 0 : 1, graph->nodes[before]);
+    const cudaKernelNodeParams params = graph->list.Params(i, pointers);
+    cudaError_t error = current.Choose(node.queue);
+    if (error == cudaSuccess && overlaps_) error = LeaveSharedMemory(node.queue, params.func);
+    cudaGraphNode_t added = nullptr;
+    if (error == cudaSuccess) {
+      error = api_.GraphAddKernelNode(&added, graph->graph, waits_for.data(), waits_for.size(),
+                                      &params);
+    }
+    if (error == cudaSuccess && follows && overlaps_) {
+      error = api_.GraphAddProgrammaticEdge(graph->graph, graph->nodes[before], added);
+    }
+    if (error != cudaSuccess) return error;
+    graph->nodes.push_back(added);
+    last[node.queue] = static_cast<int>(i);
   }
-  if (error != cudaSuccess) return error;
-  return api_.GraphInstantiate(&graph->exec, graph->graph);
+  return cudaSuccess;
 }
 
 cudaError_t LaunchRecorder::Update(Graph* graph) {
+  CurrentQueue current(*this);
   void* pointers[kMostArguments];
   for (size_t i = 0; i < pending_.nodes.size(); ++i) {
     if (pending_.SameArguments(graph->list, i)) continue;
     const cudaKernelNodeParams params = pending_.Params(i, pointers);
-    const cudaError_t error =
-        api_.GraphExecKernelNodeSetParams(graph->exec, graph->nodes[i], &params);
+    cudaError_t error = current.Choose(pending_.nodes[i].queue);
+    if (error == cudaSuccess) {
+      error = api_.GraphExecKernelNodeSetParams(graph->exec, graph->nodes[i], &params);
+    }
     if (error != cudaSuccess) return error;
   }
   std::swap(graph->list, pending_);
@@ -230,8 +350,11 @@ void LaunchRecorder::Close() {
   pending_ = {};
   failed_ = cudaSuccess;
   if (graphs_.empty()) return;
-  const DeviceGuard guard(api_, device_);
-  for (Graph& graph : graphs_) Destroy(&graph);
+  CurrentQueue current(*this);
+  for (Graph& graph : graphs_) {
+    current.Choose(graph.list.nodes[0].queue);
+    Destroy(&graph);
+  }
   graphs_.clear();
 }
 

@@ -1,7 +1,9 @@
 // LaunchRecorder: kernels that wait to be put into a device's queue together, as one CUDA graph.
 //
-//   recorder.Add(kernel, grid, block, shared_bytes, pointers, sizes, count);   // for each
-//   cudaError_t error = recorder.Flush();                                      // all at once
+//   const int queue = recorder.AddQueue(device, stream, overlaps);
+//   recorder.Add(queue, kernel, grid, block, shared_bytes, pointers, sizes, count);   // for each
+//   cudaError_t error = recorder.Flush();                                             // all at
+//   once
 //
 // Putting a kernel into the queue costs the host microseconds, several times what a small one runs.
 // Steps that decode call the same kernels with nearly the same arguments again and again: the
@@ -10,6 +12,10 @@
 //
 // In a graph a kernel may begin before the one before has ended (kernel_order.cuh), where the
 // device and the kernels' code know of that.
+//
+// Devices that compute together have one recorder, and a queue each: their kernels are one graph,
+// too. Each queue has its own order; where they meet (Join) what follows waits for all that was
+// before, of all queues.
 //
 // A graph takes memory of the device: where there is none, its kernels are launched one by one.
 //
@@ -32,34 +38,44 @@ class LaunchRecorder {
  public:
   static constexpr int kMostArguments = 16;  // of a kernel
 
-  // REQUIRES: `api` outlives the recorder; the stream is the device's.
-  LaunchRecorder(const CudaApi& api, int device, cudaStream_t stream)
-      : api_(api), device_(device), stream_(stream) {}
+  // REQUIRES: `api` outlives the recorder.
+  explicit LaunchRecorder(const CudaApi& api) : api_(api) {}
   ~LaunchRecorder();
   LaunchRecorder(const LaunchRecorder&) = delete;
   LaunchRecorder& operator=(const LaunchRecorder&) = delete;
 
-  int device() const { return device_; }
+  // A stream of a device. `overlaps`: kernels may begin early there, whose code has what waits.
+  int AddQueue(int device, cudaStream_t stream, bool overlaps);
 
   // Lets a kernel have so much dynamic shared memory. REQUIRES: it is the same for all launches.
-  cudaError_t AllowSharedBytes(const void* kernel, int bytes);
+  cudaError_t AllowSharedBytes(int queue, const void* kernel, int bytes);
   // A kernel's arguments are copied: `count` of them, of these sizes.
-  void Add(const void* kernel, dim3 grid, dim3 block, int shared_bytes, void** arguments,
+  void Add(int queue, const void* kernel, dim3 grid, dim3 block, int shared_bytes, void** arguments,
            const size_t* sizes, int count);
+  // What is added from now on begins when all that was added before has ended.
+  void Join() { ++pending_.joins; }
   // While it rehearses kernels are brought to the device, each once, and not added.
   void set_rehearses(bool rehearses) { rehearses_ = rehearses; }
-  // Whether kernels may begin early. REQUIRES: if so, their code has what waits.
-  void set_overlaps(bool overlaps) { overlaps_ = overlaps; }
-  // Puts what was added into the queue. Where it fails the rest of it is forgotten.
+  // Puts what was added into the queues. Where it fails the rest of it is forgotten.
   cudaError_t Flush();
   // The same for those who cannot say what has failed: the next Flush does. Never throws.
   void FlushForNow() noexcept;
-  // Forgets what was added, and all graphs: the device is lost, or goes away.
+  // Forgets what was added, and all graphs: a device is lost, or goes away.
   void Close();
 
  private:
+  struct Queue {
+    int device;
+    cudaStream_t stream;
+    cudaEvent_t event = nullptr;              // made when queues meet
+    std::set<const void*> known = {};         // kernels that are on the device,
+    std::set<const void*> may_share = {};     // that may have dynamic shared memory,
+    std::set<const void*> leave_shared = {};  // and that leave others theirs
+  };
   struct Node {
     const void* kernel = nullptr;
+    int queue = 0;
+    int joins = 0;  // before it
     dim3 grid, block;
     int shared_bytes = 0;
     size_t first = 0;  // of its arguments in bytes_
@@ -70,10 +86,12 @@ class LaunchRecorder {
   struct List {
     std::vector<Node> nodes;
     std::vector<char> bytes;
+    int joins = 0;
 
     bool SameKernels(const List& other) const;
     bool SameArguments(const List& other, size_t i) const;
     cudaKernelNodeParams Params(size_t i, void** pointers);
+    bool IsOfOneQueue() const;
   };
   struct Graph {
     List list;  // as it was launched last
@@ -81,25 +99,28 @@ class LaunchRecorder {
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t exec = nullptr;  // null: seen once
   };
+  class CurrentQueue;  // whose device is this thread's current one
 
-  void Learn(const void* kernel);
+  void Learn(int queue, const void* kernel);
   cudaError_t LaunchPending();
   cudaError_t LaunchGraph(Graph* graph);
   cudaError_t LaunchEach();
   cudaError_t Build(Graph* graph);
   cudaError_t Instantiate(Graph* graph);
-  cudaError_t LeaveSharedMemory(const void* kernel);
+  cudaError_t AddNodes(Graph* graph);
+  cudaError_t LeaveSharedMemory(int queue, const void* kernel);
   cudaError_t Update(Graph* graph);
   void Destroy(Graph* graph);  // all but its list
+  // What is put into `queue` waits for what is in the others; or they for that.
+  cudaError_t WaitForOthers(int queue);
+  cudaError_t LetOthersWait(int queue);
+  cudaError_t Record(int queue);  // its event
+  cudaError_t JoinStreams();
 
   const CudaApi& api_;
-  const int device_;
-  const cudaStream_t stream_;
+  std::vector<Queue> queues_;
   bool rehearses_ = false;
   bool overlaps_ = false;
-  std::set<const void*> known_;         // kernels that are on the device,
-  std::set<const void*> may_share_;     // that may have dynamic shared memory,
-  std::set<const void*> leave_shared_;  // and that leave others theirs
   List pending_;
   cudaError_t failed_ = cudaSuccess;  // FlushForNow, or a rehearsal
   std::list<Graph> graphs_;           // the one used last in front

@@ -6,6 +6,10 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(int /*device*/) {
   return absl::FailedPreconditionError("this build has no CUDA backend");
 }
 
+absl::StatusOr<CudaGroup> CreateCudaGroup(absl::Span<const int> /*devices*/) {
+  return absl::FailedPreconditionError("this build has no CUDA backend");
+}
+
 absl::StatusOr<std::vector<CudaDeviceInfo>> ListCudaDevices() {
   return absl::FailedPreconditionError("this build has no CUDA backend");
 }

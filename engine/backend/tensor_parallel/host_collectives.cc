@@ -1,6 +1,6 @@
-#include <cstring>
+#include "engine/backend/tensor_parallel/host_collectives.h"
 
-#include "engine/backend/tensor_parallel/collectives.h"
+#include <cstring>
 
 namespace lm {
 namespace {

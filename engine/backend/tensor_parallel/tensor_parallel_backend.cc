@@ -136,7 +136,7 @@ template <typename F>
 absl::Status TensorParallelBackend::ForMembers(F f) {
   RETURN_IF_ERROR(BeginMembers(/*vocabulary=*/nullptr));
   for (size_t i = 0; i < members_.size(); ++i) {
-    RETURN_IF_ERROR(f(members_[i].get(), At(*memory_, i, size())));
+    RETURN_IF_ERROR(f(members_[i].get(), At(*memory_, i, num_devices())));
   }
   return absl::OkStatus();
 }
@@ -154,7 +154,7 @@ absl::StatusOr<Buffer> TensorParallelBackend::Allocate(size_t bytes) {
 }
 
 absl::StatusOr<Buffer> TensorParallelBackend::AllocateKv(size_t bytes, int32_t kv_heads) {
-  return AllocateShares(bytes, kv_heads % size() == 0 ? size() : 1);
+  return AllocateShares(bytes, kv_heads % num_devices() == 0 ? num_devices() : 1);
 }
 
 absl::StatusOr<Buffer> TensorParallelBackend::AllocateShares(size_t bytes, int32_t shares) {
@@ -278,20 +278,20 @@ absl::Status TensorParallelBackend::Embed(const WeightMatrix& w, float scale, Te
   }
   const int64_t values = out.rows * out.cols;
   if (values == 0) return absl::OkStatus();
-  const size_t bytes = size() * values * sizeof(float);
+  const size_t bytes = num_devices() * values * sizeof(float);
   if (bytes > embedded_.bytes()) {
     RETURN_IF_ERROR(Synchronize());  // what is in the queues may use it
     embedded_ = Buffer();
     ASSIGN_OR_RETURN(embedded_, Allocate(bytes));
   }
-  const Tensor stack(embedded_.data(), DType::kF32, size() * out.rows, out.cols);
+  const Tensor stack(embedded_.data(), DType::kF32, num_devices() * out.rows, out.cols);
   RETURN_IF_ERROR(ForMembers([&](Backend* member, const At& at) {
     const int64_t first = static_cast<int64_t>(at.member()) * out.rows;
     return member->Embed(split.part(at.member()), scale, at(stack.Rows(first, out.rows)));
   }));
   RowSplit stacked;
-  for (int64_t i = 0; i <= size(); ++i) stacked.push_back(i * values);
-  RETURN_IF_ERROR(Gather(Tensor(stack.data, DType::kF32, 1, size() * values), stacked));
+  for (int64_t i = 0; i <= num_devices(); ++i) stacked.push_back(i * values);
+  RETURN_IF_ERROR(Gather(Tensor(stack.data, DType::kF32, 1, num_devices() * values), stacked));
   const auto list = static_cast<int32_t>(step().row_lists.size());
   return Replicate(&Backend::GatherRows, stack, list, out);
 }
@@ -306,8 +306,9 @@ absl::Status TensorParallelBackend::GatherRows(Tensor x, int32_t list, Tensor ou
 RowSplit TensorParallelBackend::SplitRows(DType dtype, int64_t rows, int64_t cols) const {
   const int64_t runs = (rows + kRowsTogether - 1) / kRowsTogether;
   RowSplit split;
-  if (runs < size() || rows * RowBytes(dtype, cols) < least_split_bytes_) return split;
-  for (int64_t i = 0; i < size(); ++i) split.push_back(runs * i / size() * kRowsTogether);
+  if (runs < num_devices() || rows * RowBytes(dtype, cols) < least_split_bytes_) return split;
+  for (int64_t i = 0; i < num_devices(); ++i)
+    split.push_back(runs * i / num_devices() * kRowsTogether);
   split.push_back(rows);
   return split;
 }
@@ -341,7 +342,7 @@ absl::Status TensorParallelBackend::Gather(Tensor out, const RowSplit& split) {
   if (split.empty() || out.rows == 0) return absl::OkStatus();
   std::vector<Tensor> of_members;
   for (size_t i = 0; i < members_.size(); ++i) {
-    of_members.push_back(At(*memory_, i, size())(out));
+    of_members.push_back(At(*memory_, i, num_devices())(out));
   }
   return collectives_->AllGather(of_members, split);
 }
@@ -421,7 +422,7 @@ absl::Status TensorParallelBackend::Attention(Tensor q, const KvLayer& layer,
     return member->Attention(at.Heads(q), at(layer), own, at.Heads(out));
   }));
   RowSplit heads;
-  for (int64_t i = 0; i <= size(); ++i) heads.push_back(out.cols / size() * i);
+  for (int64_t i = 0; i <= num_devices(); ++i) heads.push_back(out.cols / num_devices() * i);
   return Gather(out, heads);
 }
 
@@ -432,7 +433,7 @@ absl::StatusOr<std::unique_ptr<MatrixGroup>> TensorParallelBackend::GroupMatrice
   RETURN_IF_ERROR(CheckGroupMatrices(members));
   std::vector<std::unique_ptr<MatrixGroup>> parts;
   for (size_t i = 0; i < members_.size(); ++i) {
-    const At at(*memory_, i, size());
+    const At at(*memory_, i, num_devices());
     std::vector<GroupedMatrix> own;
     for (const GroupedMatrix& member : members) {
       own.push_back({&ToSplit(*member.w).part(i), at.Own(*member.w, member.bias)});

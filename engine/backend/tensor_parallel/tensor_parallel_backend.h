@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "engine/backend/backend.h"
-#include "engine/backend/tensor_parallel/collectives.h"
+#include "engine/backend/collectives.h"
 #include "engine/backend/tensor_parallel/member_memory.h"
 #include "engine/backend/tensor_parallel/split_matrix.h"
 
@@ -35,6 +35,7 @@ class TensorParallelBackend final : public Backend {
                         std::unique_ptr<Collectives> collectives, int64_t least_split_bytes);
 
   absl::string_view name() const override { return name_; }
+  int32_t num_devices() const override { return static_cast<int32_t>(members_.size()); }
   NumericContract numeric_contract() const override { return members_[0]->numeric_contract(); }
   absl::StatusOr<Buffer> Allocate(size_t bytes) override;
   absl::StatusOr<Buffer> AllocateKv(size_t bytes, int32_t kv_heads) override;
@@ -102,7 +103,6 @@ class TensorParallelBackend final : public Backend {
  private:
   class At;  // an op's arguments as one member has them
 
-  int32_t size() const { return static_cast<int32_t>(members_.size()); }
   absl::StatusOr<Buffer> AllocateShares(size_t bytes, int32_t shares);
   // Whose rows are whose.
   RowSplit SplitRows(DType dtype, int64_t rows, int64_t cols) const;

@@ -238,6 +238,13 @@ std::unique_ptr<Backend> BackendTest::WithThreads(int threads) {
 std::vector<BackendOptions> TestedBackends() {
   std::vector<BackendOptions> all = AvailableBackends();
   all.push_back({.device = "cpu+cpu", .least_split_bytes = 0});
+  // One GPU alone can be two of them.
+  for (const char* device : {"cuda:0+cuda:1", "cuda:0+cuda:0"}) {
+    const BackendOptions gpus = {.device = device, .least_split_bytes = 0};
+    if (!CreateBackend(gpus).ok()) continue;
+    all.push_back(gpus);
+    break;
+  }
   return all;
 }
 

@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "engine/backend/cuda/cuda_collectives.h"
 #include "engine/backend/cuda/cuda_ops.h"
+#include "engine/backend/tensor_parallel/tensor_parallel_backend.h"
 
 namespace lm {
 namespace {
@@ -24,9 +26,15 @@ thread_local int current = -1;
 struct Devices {
   std::mutex mutex;
   std::map<const void*, int> owners;
-  int wrong = 0;        // calls with another device current
-  std::set<int> begun;  // devices that were ever chosen
+  int wrong = 0;                           // calls with another device current
+  std::set<int> begun;                     // devices that were ever chosen
+  std::set<std::pair<int, int>> readers;   // who reads whose memory
+  std::vector<std::pair<int, int>> waits;  // whose stream waits for whose event
 
+  void NoteWait(const void* stream, const void* event) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    waits.emplace_back(owners[stream], owners[event]);
+  }
   void Own(const void* thing) {
     const std::lock_guard<std::mutex> lock(mutex);
     owners[thing] = std::max(current, 0);
@@ -37,6 +45,12 @@ struct Devices {
     const bool right = owner != owners.end() && owner->second == std::max(current, 0);
     wrong += !right;
     return right ? cudaSuccess : cudaErrorInvalidResourceHandle;
+  }
+  // A graph has nodes of several devices.
+  cudaError_t UseForNode(const void* graph) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    wrong += owners.count(graph) == 0;
+    return owners.count(graph) > 0 ? cudaSuccess : cudaErrorInvalidResourceHandle;
   }
   void Forget(const void* thing) {
     const std::lock_guard<std::mutex> lock(mutex);
@@ -85,6 +99,29 @@ constexpr CudaApi kDevicesApi = {
     .StreamCreateWithFlags = [](cudaStream_t* stream, unsigned) { return Make(stream); },
     .StreamDestroy = [](cudaStream_t stream) { return Drop(stream); },
     .StreamSynchronize = [](cudaStream_t stream) { return devices.Use(stream); },
+    .StreamWaitEvent =
+        [](cudaStream_t stream, cudaEvent_t event) {
+          devices.NoteWait(stream, event);
+          return devices.Use(stream);
+        },
+    .EventCreate = [](cudaEvent_t* event) { return Make(event); },
+    .EventRecord =
+        [](cudaEvent_t event, cudaStream_t stream) {
+          const cudaError_t error = devices.Use(event);
+          return error == cudaSuccess ? devices.Use(stream) : error;
+        },
+    .EventDestroy = [](cudaEvent_t event) { return Drop(event); },
+    .DeviceCanAccessPeer =
+        [](int* can, int device, int peer) {
+          *can = device != peer;
+          return cudaSuccess;
+        },
+    .DeviceEnablePeerAccess =
+        [](int peer) {
+          const std::lock_guard<std::mutex> lock(devices.mutex);
+          const bool is_new = devices.readers.insert({current, peer}).second;
+          return is_new ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled;
+        },
     .Malloc = [](void** data, size_t bytes) { return Make(data, bytes); },
     .Free = [](void* data) { return Drop(data); },
     .MemGetInfo =
@@ -115,12 +152,14 @@ constexpr CudaApi kDevicesApi = {
     .FuncSetAttribute = [](const void*, cudaFuncAttribute, int) { return cudaSuccess; },
     .GraphCreate = [](cudaGraph_t* graph) { return Make(graph); },
     .GraphAddKernelNode = [](cudaGraphNode_t*, cudaGraph_t graph, const cudaGraphNode_t*, size_t,
-                             const cudaKernelNodeParams*) { return devices.Use(graph); },
+                             const cudaKernelNodeParams*) { return devices.UseForNode(graph); },
     .GraphAddProgrammaticEdge = [](cudaGraph_t graph, cudaGraphNode_t,
-                                   cudaGraphNode_t) { return devices.Use(graph); },
+                                   cudaGraphNode_t) { return devices.UseForNode(graph); },
     .GraphInstantiate = [](cudaGraphExec_t* exec, cudaGraph_t) { return Make(exec); },
-    .GraphExecKernelNodeSetParams = [](cudaGraphExec_t exec, cudaGraphNode_t,
-                                       const cudaKernelNodeParams*) { return devices.Use(exec); },
+    .GraphExecKernelNodeSetParams =
+        [](cudaGraphExec_t exec, cudaGraphNode_t, const cudaKernelNodeParams*) {
+          return devices.UseForNode(exec);
+        },
     .GraphLaunch = [](cudaGraphExec_t exec, cudaStream_t) { return devices.Use(exec); },
     .GraphExecDestroy = [](cudaGraphExec_t exec) { return Drop(exec); },
     .GraphDestroy = [](cudaGraph_t graph) { return Drop(graph); },
@@ -157,6 +196,8 @@ class CudaDevicesTest : public testing::Test {
     current = -1;
     devices.owners.clear();
     devices.begun.clear();
+    devices.readers.clear();
+    devices.waits.clear();
     devices.wrong = 0;
   }
 };
@@ -192,6 +233,40 @@ TEST_F(CudaDevicesTest, OtherDevicesAreLeftAlone) {
     Work(backend.get());
   }
   EXPECT_EQ(devices.begun, std::set<int>{2});
+}
+
+// Each of them uses its own things, reads the other's memory, and waits for it.
+TEST_F(CudaDevicesTest, DevicesThatComputeTogetherWaitForEachOther) {
+  current = 1;
+  {
+    CudaGroup group = CreateCudaGroup(kDevicesApi, {0, 2}).value();
+    EXPECT_EQ(devices.readers, (std::set<std::pair<int, int>>{{0, 2}, {2, 0}}));
+    const std::unique_ptr<Backend> backend = std::make_unique<TensorParallelBackend>(
+        std::move(group.members), std::move(group.collectives), /*least_split_bytes=*/0);
+    Work(backend.get());
+    constexpr int64_t kRows = 128, kCols = 64;
+    const Buffer blocks = Buffer::AllocateHost(kRows * kCols * sizeof(float)).value();
+    const auto w = backend->LoadMatrix(DType::kF32, kRows, kCols, blocks).value();
+    Buffer memory = backend->Allocate((kRows + kCols) * sizeof(float)).value();
+    const Tensor x(memory.data(), DType::kF32, 1, kCols);
+    const Tensor out(x.row<float>(0) + kCols, DType::kF32, 1, kRows);
+    for (int time = 0; time < 3; ++time) {
+      devices.waits.clear();
+      for (int i = 0; i < 4; ++i) EXPECT_TRUE(backend->MatMul(*w, x, {}, out).ok());
+      EXPECT_TRUE(backend->Synchronize().ok());
+      const size_t meetings = time == 0 ? 2 * 4 : 1;  // one by one, and as a graph
+      ASSERT_EQ(devices.waits.size(), 2 * meetings);
+      for (size_t i = 0; i < meetings; ++i) {
+        EXPECT_EQ(devices.waits[2 * i], std::pair(0, 2));
+        EXPECT_EQ(devices.waits[2 * i + 1], std::pair(2, 0));
+      }
+    }
+    memory = Buffer();
+    EXPECT_EQ(current, 1);
+  }
+  EXPECT_EQ(current, 1);
+  EXPECT_EQ(devices.wrong, 0);
+  EXPECT_TRUE(devices.owners.empty());
 }
 
 TEST_F(CudaDevicesTest, EachOfManyThreadsUsesAllDevices) {

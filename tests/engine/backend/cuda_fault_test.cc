@@ -10,9 +10,11 @@
 #include <set>
 
 #include "absl/strings/match.h"
+#include "engine/backend/cuda/cuda_collectives.h"
 #include "engine/backend/cuda/cuda_ops.h"
 #include "engine/backend/cuda/device_list.h"
 #include "engine/backend/cuda/placed_step.h"
+#include "engine/backend/tensor_parallel/tensor_parallel_backend.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -33,6 +35,8 @@ struct FakeCuda {
   int allocations = 0;
   int graph_launches = 0;
   int edges = 0;  // of kernels that may begin early
+  int waits = 0;  // of a stream for another one
+  bool peers_can_read = true;
   cudaError_t fail_edges = cudaSuccess;
   std::map<void*, int> nodes = {};  // of a graph
   std::set<void*> memory = {};
@@ -98,6 +102,14 @@ constexpr CudaApi kFakeApi = {
           return cudaSuccess;
         },
     .StreamSynchronize = [](cudaStream_t) { return fake.Call(); },
+    .StreamWaitEvent = [](cudaStream_t, cudaEvent_t) { return Unless([] { ++fake.waits; }); },
+    .EventCreate =
+        [](cudaEvent_t* event) { return Unless([&] { *event = Handle<cudaEvent_t>(); }); },
+    .EventRecord = [](cudaEvent_t, cudaStream_t) { return fake.Call(); },
+    .EventDestroy = [](cudaEvent_t event) { return Release(event); },
+    .DeviceCanAccessPeer = [](int* can, int,
+                              int) { return Unless([can] { *can = fake.peers_can_read; }); },
+    .DeviceEnablePeerAccess = [](int) { return fake.Call(); },
     .Malloc =
         [](void** data, size_t bytes) {
           return Unless([&] {
@@ -196,9 +208,10 @@ StepTables StepOf(int32_t tokens) {
   return step;
 }
 
-// Every function of the interface once, over a batch of `tokens`.
+// Every function of the interface once, over a batch of `tokens`, with matrices that two devices
+// share.
 absl::Status RunEveryOp(Backend* backend, int32_t tokens) {
-  constexpr int64_t kCols = 256, kVocabulary = 5;
+  constexpr int64_t kCols = 256, kVocabulary = 130;
   ASSIGN_OR_RETURN(Buffer memory, backend->Allocate(8 * (tokens + 1) * kCols * sizeof(float)));
   auto matrix = [&](int64_t i) {
     return Tensor(static_cast<float*>(memory.data()) + i * (tokens + 1) * kCols, DType::kF32,
@@ -291,20 +304,36 @@ absl::Status RunEveryOp(Backend* backend, int32_t tokens) {
   return backend->Synchronize();
 }
 
+using Create = absl::StatusOr<std::unique_ptr<Backend>> (*)();
+
+absl::StatusOr<std::unique_ptr<Backend>> CreateOne() { return CudaBackend::Create(kFakeApi, 0); }
+
+// Two GPUs as one, which share every matrix that can be shared.
+absl::StatusOr<std::unique_ptr<Backend>> CreateTwo() {
+  ASSIGN_OR_RETURN(CudaGroup group, CreateCudaGroup(kFakeApi, {0, 1}));
+  return std::make_unique<TensorParallelBackend>(
+      std::move(group.members), std::move(group.collectives), /*least_split_bytes=*/0);
+}
+
 // Fails call 1, 2, ... of creating a backend and running every op, until none is left to fail.
-// check(backend, status) looks at what came of a failure; `harmless` calls may fail without one.
+// check(backend, status) looks at what came of a failure. `harmless` calls of one device may fail
+// without one; of two as many as make a graph, in whose place kernels are launched one by one, or
+// choose a device to give something back.
 template <typename Check>
-void FailEveryCall(cudaError_t error, bool sticky, int harmless, Check check) {
+void FailEveryCall(Create create, cudaError_t error, bool sticky, int harmless, Check check) {
   int failures = 0;
   bool is_last = false;
   for (int n = 1; !is_last; ++n) {
     SCOPED_TRACE(n);
     fake = {.fail_at = n, .error = error, .sticky = sticky};
+    fake.devices = create == CreateOne ? 1 : 2;
     {
-      auto backend = CudaBackend::Create(kFakeApi, 0);
+      auto backend = create();
       if (!backend.ok()) {
-        EXPECT_EQ(backend.status().code(), absl::StatusCode::kFailedPrecondition);
         EXPECT_THAT(std::string(backend.status().message()), HasSubstr("CUDA"));
+        if (create == CreateOne) {
+          EXPECT_EQ(backend.status().code(), absl::StatusCode::kFailedPrecondition);
+        }
       } else {
         absl::Status status = RunEveryOp(backend->get(), 2);
         is_last = fake.calls < n;
@@ -319,39 +348,64 @@ void FailEveryCall(cudaError_t error, bool sticky, int harmless, Check check) {
     EXPECT_TRUE(fake.memory.empty());
   }
   EXPECT_GT(failures, 50);
-  EXPECT_EQ(harmless, 0);
+  if (create == CreateOne) {
+    EXPECT_EQ(harmless, 0);
+  }
   EXPECT_TRUE(fake.memory.empty());
 }
 
-TEST(CudaFaultTest, AFaultLosesTheDeviceAndNothingElse) {
-  FailEveryCall(cudaErrorIllegalAddress, true, 0, [](Backend* backend, const absl::Status& status) {
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("device cuda:0 is lost after "));
-    EXPECT_THAT(std::string(status.message()), HasSubstr("(CUDA error 700)"));
-    EXPECT_EQ(RunEveryOp(backend, 2), status);
-    EXPECT_EQ(backend->Synchronize(), status);
-  });
+class CudaFaultTest : public testing::TestWithParam<Create> {};
+INSTANTIATE_TEST_SUITE_P(Devices, CudaFaultTest, testing::Values(CreateOne, CreateTwo),
+                         [](const testing::TestParamInfo<Create>& info) {
+                           return info.param == CreateOne ? "One" : "Two";
+                         });
+
+TEST_P(CudaFaultTest, AFaultLosesTheDeviceAndNothingElse) {
+  FailEveryCall(GetParam(), cudaErrorIllegalAddress, true, 0,
+                [](Backend* backend, const absl::Status& status) {
+                  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+                  EXPECT_THAT(std::string(status.message()), HasSubstr("device cuda:"));
+                  EXPECT_THAT(std::string(status.message()), HasSubstr(" is lost after "));
+                  EXPECT_THAT(std::string(status.message()), HasSubstr("(CUDA error 700)"));
+                  // (Of two the other one is lost, too, by then.)
+                  EXPECT_TRUE(absl::IsUnavailable(RunEveryOp(backend, 2)));
+                  EXPECT_TRUE(absl::IsUnavailable(backend->Synchronize()));
+                  if (backend->name() == "cuda:0") {
+                    EXPECT_EQ(backend->Synchronize(), status);
+                  }
+                });
 }
 
-TEST(CudaFaultTest, NoMemoryIsAnErrorAndTheBackendGoesOn) {
+TEST_P(CudaFaultTest, NoMemoryIsAnErrorAndTheBackendGoesOn) {
   constexpr int kPinned = 2;  // page-locked memory, in whose place other memory does
-  FailEveryCall(cudaErrorMemoryAllocation, false, kPinned,
+  FailEveryCall(GetParam(), cudaErrorMemoryAllocation, false, kPinned,
                 [](Backend* backend, const absl::Status& status) {
                   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-                  EXPECT_THAT(std::string(status.message()), HasSubstr("cuda:0: "));
+                  EXPECT_THAT(std::string(status.message()), HasSubstr("cuda:"));
                   EXPECT_TRUE(RunEveryOp(backend, 2).ok());
                 });
 }
 
-TEST(CudaFaultTest, ARefusedCallIsAnErrorAndTheBackendGoesOn) {
-  FailEveryCall(cudaErrorInvalidValue, false, 0, [](Backend* backend, const absl::Status& status) {
-    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("(CUDA error 1)"));
-    EXPECT_TRUE(RunEveryOp(backend, 2).ok());
-  });
+TEST_P(CudaFaultTest, ARefusedCallIsAnErrorAndTheBackendGoesOn) {
+  FailEveryCall(GetParam(), cudaErrorInvalidValue, false, 0,
+                [](Backend* backend, const absl::Status& status) {
+                  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+                  EXPECT_THAT(std::string(status.message()), HasSubstr("(CUDA error 1)"));
+                  EXPECT_TRUE(RunEveryOp(backend, 2).ok());
+                });
 }
 
-TEST(CudaFaultTest, NoMemorySaysHowMuchWasWantedAndHowMuchThereIs) {
+TEST(CudaGroupTest, DevicesThatCannotReadEachOtherSaySo) {
+  fake = {.devices = 2, .peers_can_read = false};
+  const absl::Status status = CreateTwo().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(status.message(),
+            "cuda:0 cannot read the memory of cuda:1 (no peer access), which devices that compute "
+            "together must; with ',' instead of '+' they share the layers");
+  EXPECT_TRUE(fake.memory.empty());
+}
+
+TEST(CudaBackendTest, NoMemorySaysHowMuchWasWantedAndHowMuchThereIs) {
   fake = {};
   auto backend = CudaBackend::Create(kFakeApi, 0).value();
   fake = {.fail_at = 2, .error = cudaErrorMemoryAllocation, .memory = fake.memory};
@@ -360,7 +414,7 @@ TEST(CudaFaultTest, NoMemorySaysHowMuchWasWantedAndHowMuchThereIs) {
             "cuda:0: cannot allocate 123456 bytes: 7 of 1000 are free");
 }
 
-TEST(CudaFaultTest, AnEmptyBatchLaunchesNothing) {
+TEST(CudaBackendTest, AnEmptyBatchLaunchesNothing) {
   fake = {};
   auto backend = CudaBackend::Create(kFakeApi, 0).value();
   EXPECT_TRUE(RunEveryOp(backend.get(), 0).ok());
@@ -370,7 +424,7 @@ TEST(CudaFaultTest, AnEmptyBatchLaunchesNothing) {
   EXPECT_GT(fake.launches, 2 * kPacked);
 }
 
-TEST(CudaFaultTest, WhatAMatrixIsLoadedThroughIsGivenBack) {
+TEST(CudaBackendTest, WhatAMatrixIsLoadedThroughIsGivenBack) {
   fake = {};
   auto backend = CudaBackend::Create(kFakeApi, 0).value();
   Buffer blocks = Buffer::AllocateHost(5 * RowBytes(DType::kQ8_0, 256)).value();
@@ -382,7 +436,7 @@ TEST(CudaFaultTest, WhatAMatrixIsLoadedThroughIsGivenBack) {
   EXPECT_EQ(fake.memory.size(), before + 1);
 }
 
-TEST(CudaFaultTest, ARehearsalTakesMemoryAndLaunchesNothing) {
+TEST(CudaBackendTest, ARehearsalTakesMemoryAndLaunchesNothing) {
   fake = {};
   auto backend = CudaBackend::Create(kFakeApi, 0).value();
   const StepBounds bounds = {.tokens = 60, .context = 200};
@@ -399,7 +453,7 @@ TEST(CudaFaultTest, ARehearsalTakesMemoryAndLaunchesNothing) {
   EXPECT_EQ(fake.allocations - before, 2 * first);  // what RunEveryOp itself allocates
 }
 
-TEST(CudaFaultTest, AStepThatIsNotPlacedHasNotBegun) {
+TEST(CudaBackendTest, AStepThatIsNotPlacedHasNotBegun) {
   const StepTables small = StepOf(1), large = StepOf(40);
   for (int n = 1;; ++n) {
     SCOPED_TRACE(n);
@@ -494,12 +548,13 @@ TEST(LaunchRecorderTest, AListThatComesAgainIsLaunchedAsAGraph) {
   constexpr int kKernels = 10;
   static const char kKernel[kKernels] = {};
   {
-    LaunchRecorder recorder(kFakeApi, 0, nullptr);
-    auto add = [&recorder](int count, int64_t argument) {
+    LaunchRecorder recorder(kFakeApi);
+    const int queue = recorder.AddQueue(0, nullptr, /*overlaps=*/false);
+    auto add = [&recorder, queue](int count, int64_t argument) {
       for (int i = 0; i < count; ++i) {
         void* arguments[] = {&argument};
         const size_t sizes[] = {sizeof(argument)};
-        recorder.Add(&kKernel[i], 1, 32, 0, arguments, sizes, 1);
+        recorder.Add(queue, &kKernel[i], 1, 32, 0, arguments, sizes, 1);
       }
     };
     EXPECT_EQ(recorder.Flush(), cudaSuccess);
@@ -544,13 +599,14 @@ TEST(LaunchRecorderTest, WithoutAGraphTheKernelsAreLaunchedOneByOne) {
     SCOPED_TRACE(failing);
     fake = {};
     {
-      LaunchRecorder recorder(kFakeApi, 0, nullptr);
+      LaunchRecorder recorder(kFakeApi);
+      const int queue = recorder.AddQueue(0, nullptr, /*overlaps=*/false);
       int64_t argument = 0;
       auto flush = [&] {
         for (int i = 0; i < kKernels; ++i) {
           void* arguments[] = {&argument};
           const size_t sizes[] = {sizeof(argument)};
-          recorder.Add(&kKernel[i], 1, 32, 0, arguments, sizes, 1);
+          recorder.Add(queue, &kKernel[i], 1, 32, 0, arguments, sizes, 1);
         }
         return recorder.Flush();
       };
@@ -583,11 +639,11 @@ TEST(LaunchRecorderTest, KernelsBeginEarlyWhereTheDriverLetsThem) {
     SCOPED_TRACE(error);
     fake = {};
     {
-      LaunchRecorder recorder(kFakeApi, 0, nullptr);
-      recorder.set_overlaps(true);
+      LaunchRecorder recorder(kFakeApi);
+      const int queue = recorder.AddQueue(0, nullptr, /*overlaps=*/true);
       auto flush = [&] {
         for (int i = 0; i < kKernels; ++i) {
-          recorder.Add(&kKernel[i], 1, 32, 0, nullptr, nullptr, 0);
+          recorder.Add(queue, &kKernel[i], 1, 32, 0, nullptr, nullptr, 0);
         }
         return recorder.Flush();
       };
@@ -602,6 +658,46 @@ TEST(LaunchRecorderTest, KernelsBeginEarlyWhereTheDriverLetsThem) {
       EXPECT_EQ(fake.launches, 3 * kKernels);
       EXPECT_EQ(fake.graph_launches, error != cudaErrorMemoryAllocation ? 2 : 1);
       EXPECT_EQ(fake.edges, error != cudaErrorNotSupported ? kKernels - 1 : 0);
+    }
+    EXPECT_TRUE(fake.memory.empty());
+  }
+}
+
+// Queues that meet: without a graph each join is a wait of one stream for the others, and of these
+// for it; with one the streams meet before and behind it.
+TEST(LaunchRecorderTest, QueuesMeetWhereTheyJoin) {
+  constexpr int kRounds = 3;
+  static const char kKernel[2] = {};
+  for (const int queues : {1, 2, 3}) {
+    SCOPED_TRACE(queues);
+    fake = {};
+    {
+      LaunchRecorder recorder(kFakeApi);
+      for (int q = 0; q < queues; ++q) recorder.AddQueue(q, nullptr, /*overlaps=*/false);
+      for (int time = 0; time < 3; ++time) {
+        fake.waits = fake.graph_launches = fake.launches = 0;
+        for (int round = 0; round < kRounds; ++round) {
+          for (int q = 0; q < queues; ++q) {
+            for (const char& kernel : kKernel)
+              recorder.Add(q, &kernel, 1, 32, 0, nullptr, nullptr, 0);
+          }
+          recorder.Join();
+          for (int q = 0; q < queues; ++q)
+            recorder.Add(q, &kKernel[0], 1, 32, 0, nullptr, nullptr, 0);
+          if (round + 1 < kRounds) recorder.Join();
+        }
+        EXPECT_EQ(recorder.Flush(), cudaSuccess);
+        EXPECT_EQ(fake.launches, kRounds * 3 * queues);
+        EXPECT_EQ(fake.graph_launches, time > 0);
+        const int meetings = time > 0 ? 1 : 2 * kRounds - 1;
+        EXPECT_EQ(fake.waits, meetings * 2 * (queues - 1));
+      }
+      // A join behind the last kernel is one all the same.
+      fake.waits = 0;
+      recorder.Add(0, &kKernel[0], 1, 32, 0, nullptr, nullptr, 0);
+      recorder.Join();
+      EXPECT_EQ(recorder.Flush(), cudaSuccess);
+      EXPECT_EQ(fake.waits, 2 * (queues - 1));
     }
     EXPECT_TRUE(fake.memory.empty());
   }
@@ -625,7 +721,7 @@ TEST(LaunchRecorderTest, KernelsBeginEarlyWhereTheirCodeWaits) {
       static const char kKernel = 0;
       for (int time = 0; time < 2; ++time) {
         for (int i = 0; i < 8; ++i) {
-          device->queue().recorder->Add(&kKernel, 1, 32, 0, nullptr, nullptr, 0);
+          device->queue().recorder->Add(0, &kKernel, 1, 32, 0, nullptr, nullptr, 0);
         }
         EXPECT_TRUE(device->Flush().ok());
       }

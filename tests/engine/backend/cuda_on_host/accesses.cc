@@ -151,6 +151,15 @@ void See(const void* place, const void* data, int bytes, AccessKind kind, bool a
     if (running->begins_early && !running->has_waited && !region->shared) {
       CheckOrder(place, address, bytes, kind, *region);
     }
+    const bool may = kind == AccessKind::kRead ? MayRead(running->device, region->device)
+                                               : running->device == region->device;
+    if (!region->shared && !may) {
+      Complain(FaultKind::kOtherDevice,
+               WhoseTurn() + Verb(kind) + NameOf(*region, address) + " of device " +
+                   std::to_string(region->device) + ", and is one of device " +
+                   std::to_string(running->device),
+               place);
+    }
     Check(place, address, bytes, kind, region);
   }
   if (simulation.counts) {

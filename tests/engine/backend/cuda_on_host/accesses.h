@@ -20,6 +20,7 @@ namespace lm::on_host {
 // The launch that runs, and the thread whose turn it is.
 struct Running {
   std::string kernel;
+  int device = 0;
   std::vector<Region*> shared;  // dynamic, if there is some, and static ones
   const Region* dynamic = nullptr;
   Accessor by = {};

@@ -2,6 +2,8 @@
 
 #include <cstring>
 #include <map>
+#include <set>
+#include <utility>
 
 namespace lm::on_host {
 namespace {
@@ -15,10 +17,15 @@ std::map<uintptr_t, std::unique_ptr<Region>>& Allocations() {  // by their ends
   return *allocations;
 }
 
+std::set<std::pair<int, int>>& Readers() {  // each with whom it reads
+  static auto* const readers = new std::set<std::pair<int, int>>;
+  return *readers;
+}
+
 }  // namespace
 
-Region::Region(std::string name, uintptr_t begin, uintptr_t end, bool shared)
-    : name(std::move(name)), begin(begin), end(end), shared(shared) {
+Region::Region(std::string name, uintptr_t begin, uintptr_t end, bool shared, int device)
+    : name(std::move(name)), begin(begin), end(end), shared(shared), device(device) {
   const size_t count = (end + 3) / 4 - begin / 4;
   words = static_cast<Word*>(std::calloc(count, sizeof(Word)));
   if (shared) {
@@ -39,7 +46,7 @@ void Region::Forget() {
   if (sectors != nullptr) std::fill_n(sectors, end / 32 - begin / 32 + 1, 0);
 }
 
-void* AllocateOnDevice(size_t bytes) {
+void* AllocateOnDevice(int device, size_t bytes) {
   auto* const room = static_cast<char*>(std::aligned_alloc(
       kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment + 2 * kRoom));
   if (room == nullptr) return nullptr;
@@ -48,7 +55,7 @@ void* AllocateOnDevice(size_t bytes) {
   std::memset(data + bytes, kGarbage, kRoom);
   const auto begin = reinterpret_cast<uintptr_t>(data);
   Allocations()[begin + bytes] = std::make_unique<Region>(
-      "an allocation of " + std::to_string(bytes) + " bytes", begin, begin + bytes, false);
+      "an allocation of " + std::to_string(bytes) + " bytes", begin, begin + bytes, false, device);
   return data;
 }
 
@@ -60,13 +67,17 @@ void FreeOnDevice(void* data) {
   std::free(static_cast<char*>(data) - kRoom);
 }
 
-int64_t BytesAllocated() {
+int64_t BytesAllocated(int device) {
   int64_t bytes = 0;
   for (const auto& [end, region] : Allocations()) {
-    bytes += static_cast<int64_t>(region->end - region->begin);
+    if (region->device == device) bytes += static_cast<int64_t>(region->end - region->begin);
   }
   return bytes;
 }
+
+void LetRead(int device, int peer) { Readers().insert({device, peer}); }
+
+bool MayRead(int device, int peer) { return device == peer || Readers().count({device, peer}) > 0; }
 
 int64_t NumAllocations() { return static_cast<int64_t>(Allocations().size()); }
 
@@ -76,10 +87,11 @@ Region* AllocationOf(uintptr_t address) {
   return found->second.get();
 }
 
-bool IsAllocated(const void* data, size_t bytes) {
+bool IsAllocated(int device, const void* data, size_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(data);
   const Region* region = AllocationOf(begin);
-  return bytes == 0 || (region != nullptr && begin + bytes <= region->end);
+  return bytes == 0 ||
+         (region != nullptr && begin + bytes <= region->end && region->device == device);
 }
 
 std::string Describe(uintptr_t address) {

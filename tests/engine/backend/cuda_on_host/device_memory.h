@@ -95,11 +95,12 @@ struct Region {
   std::string name;
   uintptr_t begin = 0, end = 0;
   bool shared = false;
+  int device = 0;                 // whose it is
   Word* words = nullptr;          // zeros until they are used
   std::vector<uint16_t> copying;  // shared: a word's thread + 1, while a copy of its may arrive
   uint32_t* sectors = nullptr;    // who has touched them: access_counts.cc
 
-  Region(std::string name, uintptr_t begin, uintptr_t end, bool shared);
+  Region(std::string name, uintptr_t begin, uintptr_t end, bool shared, int device = 0);
   ~Region();
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
@@ -108,15 +109,19 @@ struct Region {
 };
 
 // Allocations, with room around them that nobody may touch. REQUIRES (both): no kernel runs.
-void* AllocateOnDevice(size_t bytes);
+void* AllocateOnDevice(int device, size_t bytes);
 void FreeOnDevice(void* data);
 int64_t NumAllocations();
-int64_t BytesAllocated();
+int64_t BytesAllocated(int device = 0);
+
+// From now on the kernels of `device` may read the allocations of `peer`.
+void LetRead(int device, int peer);
+bool MayRead(int device, int peer);
 
 // The allocation that an address is in, or null.
 Region* AllocationOf(uintptr_t address);
-// Whether [data, data + bytes) is inside of one.
-bool IsAllocated(const void* data, size_t bytes);
+// Whether [data, data + bytes) is inside of one of the device's.
+bool IsAllocated(int device, const void* data, size_t bytes);
 // For messages: "4 bytes behind the end of an allocation of 128 bytes", or the like.
 std::string Describe(uintptr_t address);
 void ForgetAccesses();  // of all allocations

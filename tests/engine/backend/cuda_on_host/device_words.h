@@ -47,10 +47,10 @@ cudaError_t LaunchShared(const Queue& queue, void (*kernel)(Parameters...), dim3
   const size_t sizes[] = {sizeof(Parameters)...};
   if (shared_bytes > 48 << 10) {
     const cudaError_t error =
-        queue.recorder->AllowSharedBytes(address, std::max(shared_bytes, 99 << 10));
+        queue.recorder->AllowSharedBytes(queue.number, address, std::max(shared_bytes, 99 << 10));
     if (error != cudaSuccess) return error;
   }
-  queue.recorder->Add(address, grid, block, shared_bytes, pointers, sizes, sizeof...(Parameters));
+  queue.recorder->Add(queue.number, address, grid, block, shared_bytes, pointers, sizes, sizeof...(Parameters));
   return cudaSuccess;
 }
 

@@ -25,8 +25,9 @@ using ::testing::HasSubstr;
 
 absl::StatusOr<std::unique_ptr<Model>> LoadOn(const std::string& device, int64_t kv_bytes,
                                               const std::string& model = "llama-q8_0") {
-  return Model::Load(ModelPath(model, ".gguf"),
-                     {.device = device, .threads = 1, .kv_bytes = kv_bytes});
+  return Model::Load(
+      ModelPath(model, ".gguf"),
+      {.device = device, .threads = 1, .kv_bytes = kv_bytes, .least_split_bytes = 0});
 }
 
 // `sequences` of them, the next `count` tokens of each from `position` on, all in block 0.
@@ -43,7 +44,10 @@ ModelStep StepOf(const LanguageModel& model, int sequences, int count, int posit
   return step;
 }
 
-class FullDeviceTest : public testing::TestWithParam<std::string> {
+// A model, and where it is.
+using Place = std::pair<const char*, const char*>;
+
+class FullDeviceTest : public testing::TestWithParam<Place> {
  protected:
   void TearDown() override {
     on_host::SetDeviceBytes(0);
@@ -61,7 +65,8 @@ TEST_P(FullDeviceTest, NoStepTakesMemoryBehindTheLoad) {
                                {"MultiplyFloat", 0},
                                {"ChooseExperts", 0},
                                {"GroupSlots", 0}};
-  auto loaded = LoadOn("cuda:0", 1 << 24, GetParam());
+  const auto& [name, device] = GetParam();
+  auto loaded = LoadOn(device, 1 << 24, name);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   LanguageModel& model = (*loaded)->language_model();
   const int context = model.context_length();
@@ -95,7 +100,7 @@ TEST_P(FullDeviceTest, NoStepTakesMemoryBehindTheLoad) {
   run(1, most, context - most, false);
   run(1, 1, context - 1, false);
   if (!model.cache().whole_sequences) run(kAll, 1, context - 1, false);
-  if (GetParam() == "llama-q8_0") {
+  if (std::string(name) == "llama-q8_0") {
     run(1, most, 0, false);
     run(7, 33, 1, false);
     run(kAll, 7, context - 7, false);
@@ -103,11 +108,14 @@ TEST_P(FullDeviceTest, NoStepTakesMemoryBehindTheLoad) {
   if (model.has_mtp()) run(kAll, 1, context - 1, true);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, FullDeviceTest,
-                         testing::Values("llama-q8_0", "gemma2-f32", "gpt-oss-mxfp4",
-                                         "qwen3next-f32", "glm4moe-mtp-f32", "deepseek4-f32",
-                                         "bert-f32"),
-                         [](const auto& info) { return ModelAndDevice(info.param, "cuda"); });
+INSTANTIATE_TEST_SUITE_P(
+    Models, FullDeviceTest,
+    testing::Values(Place{"llama-q8_0", "cuda:0"}, Place{"llama-q8_0", "cuda:0+cuda:1"},
+                    Place{"gemma2-f32", "cuda:0"}, Place{"gpt-oss-mxfp4", "cuda:0"},
+                    Place{"gpt-oss-mxfp4", "cuda:0+cuda:1"}, Place{"qwen3next-f32", "cuda:0"},
+                    Place{"glm4moe-mtp-f32", "cuda:0"}, Place{"deepseek4-f32", "cuda:0"},
+                    Place{"bert-f32", "cuda:0"}),
+    [](const auto& info) { return ModelAndDevice(info.param.first, info.param.second); });
 
 TEST_F(FullDeviceTest, AModelThatDoesNotFitIsAnErrorOfTheLoad) {
   const int64_t allocations = on_host::NumAllocations();
@@ -152,6 +160,16 @@ TEST_F(FullDeviceTest, TheCacheHasHalfOfWhatTheDeviceHasLeft) {
     const CacheShape& cache = (*model)->language_model().cache();
     EXPECT_LE((*model)->info().kv_bytes, left / 2);
     EXPECT_GT((*model)->info().kv_bytes, left / 2 - cache.classes[0].block_bytes);
+  }
+  {  // Of several devices each has its share of the heads, and so as much again.
+    const auto model = LoadOn("cuda:0+cuda:1", 1 << 22);
+    ASSERT_TRUE(model.ok()) << model.status();
+    const int64_t before = on_host::BytesAllocated(0), left = 1 << 20;
+    on_host::SetDeviceBytes(2 * before - (*model)->info().kv_bytes / 2 + left);
+    const auto other = LoadOn("cuda:0+cuda:1", 0);
+    ASSERT_TRUE(other.ok()) << other.status();
+    EXPECT_LE((*other)->info().kv_bytes, left);
+    EXPECT_GT((*other)->info().kv_bytes, left - 2 * block);
   }
   on_host::SetDeviceBytes(others + block * 3 / 2);
   const absl::Status status = LoadOn("cuda:0", 0).status();

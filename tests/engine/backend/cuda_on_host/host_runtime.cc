@@ -1,6 +1,8 @@
-// A CUDA runtime with one device, which is the host, in the place of cuda_api.cc: what is put into
-// the queue has run when the call returns. That a copy from page-locked memory might not have, is
-// not forgotten: who changes such memory before he has waited is found when he does.
+// A CUDA runtime with two devices, both of them the host, in the place of cuda_api.cc: what is put
+// into a queue has run when the call returns. That a copy from page-locked memory might not have,
+// is not forgotten: who changes such memory before he has waited is found when he does. And of a
+// graph each device's kernels run in turns as soon, or as late, as its edges let them.
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -28,16 +30,29 @@ on_host::RuntimeCounts counts;
 constexpr int kNever = std::numeric_limits<int>::max();
 std::atomic<int> waits_left{kNever};  // below 0: the device is lost
 
+constexpr int kDevices = 2;
 thread_local int current_device = -1;
+int Current() { return current_device < 0 ? 0 : current_device; }
+
+// A stream, of a device; whose it is.
+char streams[kDevices];
+bool IsCurrents(cudaStream_t stream) {
+  return reinterpret_cast<char*>(stream) == &streams[Current()];
+}
 
 constexpr int64_t kDeviceBytes = int64_t{16} << 30;
+constexpr cudaError_t kOthers = cudaErrorInvalidResourceHandle;  // another device's
 std::atomic<bool> runs_kernels{true};
+std::atomic<bool> peers_can_read{true};
 std::atomic<int64_t> device_bytes{kDeviceBytes};
 
 cudaError_t Lost() { return waits_left.load() < 0 ? cudaErrorLaunchFailure : cudaSuccess; }
 
 // A kernel with arguments of its own.
 struct HostNode {
+  int device = Current();
+  std::vector<const HostNode*> before;
+  bool has_run = false;
   cudaKernelNodeParams params;
   std::vector<std::vector<char>> arguments;
   bool begins_early = false;
@@ -54,24 +69,57 @@ struct HostNode {
   }
 };
 struct HostGraph {
-  std::vector<std::unique_ptr<HostNode>> nodes;  // each waits for the one before
+  std::vector<std::unique_ptr<HostNode>> nodes;
 };
 
 HostGraph* GraphOf(cudaGraph_t graph) { return reinterpret_cast<HostGraph*>(graph); }
 HostGraph* GraphOf(cudaGraphExec_t exec) { return reinterpret_cast<HostGraph*>(exec); }
 
-cudaError_t RunKernel(const void* kernel, dim3 grid, dim3 block, void** arguments,
+cudaError_t RunKernel(int device, const void* kernel, dim3 grid, dim3 block, void** arguments,
                       size_t shared_bytes, bool begins_early) {
   ++counts.kernels;
-  return on_host::RunGrid(kernel, grid, block, shared_bytes, arguments, begins_early)
+  return on_host::RunGrid(device, kernel, grid, block, shared_bytes, arguments, begins_early)
              ? cudaSuccess
              : cudaErrorLaunchFailure;
 }
 
-// Whether the device's side of a copy is inside of an allocation.
+// Runs the graph's kernels. Of those that could run one device's go first, at the next launch the
+// other one's: what has no edge between may come in either order.
+cudaError_t RunGraph(HostGraph* graph) {
+  static std::atomic<int> turn{0};
+  const int first = turn++ % kDevices;
+  for (const auto& node : graph->nodes) node->has_run = false;
+  size_t left = graph->nodes.size();
+  while (left > 0) {
+    const size_t before = left;
+    for (int i = 0; i < kDevices; ++i) {
+      const int device = (first + i) % kDevices;
+      for (const auto& node : graph->nodes) {
+        if (node->has_run || node->device != device) continue;
+        if (!std::all_of(node->before.begin(), node->before.end(),
+                         [](const HostNode* other) { return other->has_run; })) {
+          break;
+        }
+        void* pointers[64];
+        for (size_t k = 0; k < node->arguments.size(); ++k) pointers[k] = node->arguments[k].data();
+        const cudaKernelNodeParams& params = node->params;
+        const cudaError_t error = RunKernel(device, params.func, params.gridDim, params.blockDim,
+                                            pointers, params.sharedMemBytes, node->begins_early);
+        if (error != cudaSuccess) return error;
+        node->has_run = true;
+        --left;
+      }
+      if (left < before) break;  // as far as it goes, before the other one's turn
+    }
+    if (left == before) return cudaErrorUnknown;  // its edges go in a circle
+  }
+  return cudaSuccess;
+}
+
+// Whether the device's side of a copy is inside of an allocation of its own.
 bool IsCopyInside(const void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-  if (kind != cudaMemcpyHostToDevice && !on_host::IsAllocated(from, bytes)) return false;
-  return kind == cudaMemcpyDeviceToHost || on_host::IsAllocated(to, bytes);
+  if (kind != cudaMemcpyHostToDevice && !on_host::IsAllocated(Current(), from, bytes)) return false;
+  return kind == cudaMemcpyDeviceToHost || on_host::IsAllocated(Current(), to, bytes);
 }
 
 // Page-locked memory, and the copies from it that nobody has waited for. Thread-safe.
@@ -126,7 +174,7 @@ PinnedMemory& Pinned() {
 constexpr CudaApi kHost = {
     .GetDeviceCount =
         [](int* count) {
-          *count = 1;
+          *count = kDevices;
           return cudaSuccess;
         },
     .GetDeviceProperties =
@@ -147,7 +195,7 @@ constexpr CudaApi kHost = {
         },
     .StreamCreateWithFlags =
         [](cudaStream_t* stream, unsigned) {
-          if (Lost() == cudaSuccess) *stream = reinterpret_cast<cudaStream_t>(&counts);
+          if (Lost() == cudaSuccess) *stream = reinterpret_cast<cudaStream_t>(&streams[Current()]);
           return Lost();
         },
     .StreamDestroy = [](cudaStream_t) { return cudaSuccess; },
@@ -158,12 +206,37 @@ constexpr CudaApi kHost = {
           if (waits_left != kNever) --waits_left;
           return Lost();
         },
+    .StreamWaitEvent = [](cudaStream_t stream,
+                          cudaEvent_t) { return IsCurrents(stream) ? Lost() : kOthers; },
+    .EventCreate =
+        [](cudaEvent_t* event) {
+          *event = reinterpret_cast<cudaEvent_t>(&streams[Current()]);
+          return Lost();
+        },
+    .EventRecord =
+        [](cudaEvent_t event, cudaStream_t stream) {
+          const bool same = reinterpret_cast<char*>(event) == reinterpret_cast<char*>(stream);
+          return IsCurrents(stream) && same ? Lost() : kOthers;
+        },
+    .EventDestroy = [](cudaEvent_t) { return cudaSuccess; },
+    .DeviceCanAccessPeer =
+        [](int* can, int, int) {
+          *can = peers_can_read ? 1 : 0;
+          return Lost();
+        },
+    .DeviceEnablePeerAccess =
+        [](int peer) {
+          if (on_host::MayRead(Current(), peer)) return cudaErrorPeerAccessAlreadyEnabled;
+          on_host::LetRead(Current(), peer);
+          return Lost();
+        },
     .Malloc =
         [](void** data, size_t bytes) {
           if (Lost() != cudaSuccess) return Lost();
           ++counts.allocations;
-          const bool fits = on_host::BytesAllocated() + static_cast<int64_t>(bytes) <= device_bytes;
-          *data = fits ? on_host::AllocateOnDevice(bytes) : nullptr;
+          const int64_t before = on_host::BytesAllocated(Current());
+          const bool fits = before + static_cast<int64_t>(bytes) <= device_bytes;
+          *data = fits ? on_host::AllocateOnDevice(Current(), bytes) : nullptr;
           return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
         },
     .Free =
@@ -174,13 +247,14 @@ constexpr CudaApi kHost = {
     .MemGetInfo =
         [](size_t* free, size_t* total) {
           if (Lost() != cudaSuccess) return Lost();
-          *free = static_cast<size_t>(device_bytes - on_host::BytesAllocated());
+          *free = static_cast<size_t>(device_bytes - on_host::BytesAllocated(Current()));
           *total = static_cast<size_t>(device_bytes);
           return cudaSuccess;
         },
     .MemcpyAsync =
-        [](void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
+        [](void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
           if (Lost() != cudaSuccess) return Lost();
+          if (!IsCurrents(stream)) return kOthers;
           if (!IsCopyInside(to, from, bytes, kind)) return cudaErrorInvalidValue;
           ++counts.copies;
           if (kind == cudaMemcpyHostToDevice) counts.bytes_to_device += bytes;
@@ -193,8 +267,9 @@ constexpr CudaApi kHost = {
         [](void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
            size_t height, cudaMemcpyKind kind, cudaStream_t) {
           ++counts.copies;
-          if (height > 0 && (!IsCopyInside(to, from, (height - 1) * from_pitch + width, kind) ||
-                             !on_host::IsAllocated(to, (height - 1) * to_pitch + width))) {
+          if (height > 0 &&
+              (!IsCopyInside(to, from, (height - 1) * from_pitch + width, kind) ||
+               !on_host::IsAllocated(Current(), to, (height - 1) * to_pitch + width))) {
             return cudaErrorInvalidValue;
           }
           for (size_t i = 0; i < height; ++i) {
@@ -205,16 +280,18 @@ constexpr CudaApi kHost = {
         },
     .MemsetAsync =
         [](void* data, int value, size_t bytes, cudaStream_t) {
-          if (!on_host::IsAllocated(data, bytes)) return cudaErrorInvalidValue;
+          if (!on_host::IsAllocated(Current(), data, bytes)) return cudaErrorInvalidValue;
           std::memset(data, value, bytes);
           return cudaSuccess;
         },
     .LaunchKernel =
         [](const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
-           cudaStream_t) {
+           cudaStream_t stream) {
           if (Lost() != cudaSuccess) return Lost();
+          if (!IsCurrents(stream)) return kOthers;
           ++counts.launches;
-          return RunKernel(kernel, grid, block, arguments, shared_bytes, /*begins_early=*/false);
+          return RunKernel(Current(), kernel, grid, block, arguments, shared_bytes,
+                           /*begins_early=*/false);
         },
     .FuncGetAttributes =
         [](cudaFuncAttributes* attributes, const void*) {
@@ -234,16 +311,23 @@ constexpr CudaApi kHost = {
           return cudaSuccess;
         },
     .GraphAddKernelNode =
-        [](cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t*, size_t,
+        [](cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* before, size_t count,
            const cudaKernelNodeParams* params) {
           auto& nodes = GraphOf(graph)->nodes;
           nodes.push_back(std::make_unique<HostNode>(*params));
+          for (size_t i = 0; i < count; ++i) {
+            nodes.back()->before.push_back(reinterpret_cast<const HostNode*>(before[i]));
+          }
           *node = reinterpret_cast<cudaGraphNode_t>(nodes.back().get());
           return cudaSuccess;
         },
     .GraphAddProgrammaticEdge =
-        [](cudaGraph_t, cudaGraphNode_t, cudaGraphNode_t to) {
-          reinterpret_cast<HostNode*>(to)->begins_early = true;
+        [](cudaGraph_t, cudaGraphNode_t from, cudaGraphNode_t to) {
+          auto* const node = reinterpret_cast<HostNode*>(to);
+          const auto* const other = reinterpret_cast<const HostNode*>(from);
+          if (node->device != other->device) return cudaErrorInvalidValue;
+          node->before.push_back(other);
+          node->begins_early = true;
           return cudaSuccess;
         },
     .GraphInstantiate =
@@ -253,25 +337,16 @@ constexpr CudaApi kHost = {
         },
     .GraphExecKernelNodeSetParams =
         [](cudaGraphExec_t, cudaGraphNode_t node, const cudaKernelNodeParams* params) {
+          if (reinterpret_cast<HostNode*>(node)->device != Current()) return kOthers;
           reinterpret_cast<HostNode*>(node)->Set(*params);
           return cudaSuccess;
         },
     .GraphLaunch =
-        [](cudaGraphExec_t exec, cudaStream_t) {
+        [](cudaGraphExec_t exec, cudaStream_t stream) {
           if (Lost() != cudaSuccess) return Lost();
+          if (!IsCurrents(stream)) return kOthers;
           ++counts.graph_launches;
-          for (const auto& node : GraphOf(exec)->nodes) {
-            void* pointers[64];
-            for (size_t i = 0; i < node->arguments.size(); ++i) {
-              pointers[i] = node->arguments[i].data();
-            }
-            const cudaKernelNodeParams& params = node->params;
-            const cudaError_t error =
-                RunKernel(params.func, params.gridDim, params.blockDim, pointers,
-                          params.sharedMemBytes, node->begins_early);
-            if (error != cudaSuccess) return error;
-          }
-          return cudaSuccess;
+          return RunGraph(GraphOf(exec));
         },
     .GraphExecDestroy = [](cudaGraphExec_t) { return cudaSuccess; },  // it is the graph
     .GraphDestroy =
@@ -323,6 +398,11 @@ constexpr CudaApi CountedCalls() {
   LM_COUNT(SetDevice);
   LM_COUNT(StreamCreateWithFlags);
   LM_COUNT(StreamSynchronize);
+  LM_COUNT(StreamWaitEvent);
+  LM_COUNT(EventCreate);
+  LM_COUNT(EventRecord);
+  LM_COUNT(DeviceCanAccessPeer);
+  LM_COUNT(DeviceEnablePeerAccess);
   LM_COUNT(Malloc);
   LM_COUNT(MemGetInfo);
   LM_COUNT(MemcpyAsync);
@@ -339,6 +419,7 @@ constexpr CudaApi CountedCalls() {
   LM_COUNT(GraphLaunch);
   LM_COUNT(MallocHost);
   LM_COUNT_RETURN(StreamDestroy);
+  LM_COUNT_RETURN(EventDestroy);
   LM_COUNT_RETURN(Free);
   LM_COUNT_RETURN(GraphExecDestroy);
   LM_COUNT_RETURN(GraphDestroy);
@@ -354,6 +435,7 @@ on_host::RuntimeCounts on_host::TakeRuntimeCounts() { return std::exchange(count
 void on_host::LoseDeviceAfter(int synchronisations) { waits_left = synchronisations; }
 void on_host::SetDeviceBytes(int64_t bytes) { device_bytes = bytes > 0 ? bytes : kDeviceBytes; }
 void on_host::SetRunsKernels(bool runs) { runs_kernels = runs; }
+void on_host::SetPeersCanRead(bool can) { peers_can_read = can; }
 void on_host::BringDeviceBack() {
   waits_left = kNever;
   first_failure = last_failure = 0;

@@ -57,16 +57,26 @@ class LostDeviceTest : public testing::Test {
 };
 
 TEST_F(LostDeviceTest, IsAnErrorThatSaysSoAndTheNextStatementOpensItAgain) {
-  Connection db("cuda:0");
-  const std::string wanted = db.Answer(kAsk);
-  EXPECT_EQ(db.Device(), "cuda:0");
-  on_host::LoseDeviceAfter(3);
-  EXPECT_THAT(db.Answer(kAskMany), HasSubstr("device cuda:0 is lost after "));
-  // It does not come back.
-  EXPECT_THAT(db.Answer(kAsk), HasSubstr("cuda:0 cannot be used: "));
-  on_host::BringDeviceBack();
-  EXPECT_EQ(db.Answer(kAsk), wanted);
-  EXPECT_EQ(db.Device(), "cuda:0");
+  for (const char* device : {"cuda:0", "cuda:0+cuda:1"}) {
+    Connection db(device);
+    const std::string wanted = db.Answer(kAsk);
+    EXPECT_EQ(db.Device(), device);
+    on_host::LoseDeviceAfter(3);
+    EXPECT_THAT(db.Answer(kAskMany), HasSubstr("device cuda:0 is lost after "));
+    // It does not come back.
+    EXPECT_THAT(db.Answer(kAsk), HasSubstr("cuda:0 cannot be used: "));
+    on_host::BringDeviceBack();
+    EXPECT_EQ(db.Answer(kAsk), wanted);
+    EXPECT_EQ(db.Device(), device);
+  }
+}
+
+TEST_F(LostDeviceTest, DevicesThatCannotReadEachOtherAreAnErrorThatSaysSo) {
+  Connection db("cuda:0+cuda:1");
+  on_host::SetPeersCanRead(false);
+  EXPECT_THAT(db.Answer(kAsk), HasSubstr("cuda:0 cannot read the memory of cuda:1"));
+  on_host::SetPeersCanRead(true);
+  EXPECT_THAT(db.Answer(kAsk), testing::Not(HasSubstr("error: ")));
 }
 
 TEST_F(LostDeviceTest, TheNextStatementIsOnTheCpuWhereTheDeviceIsAuto) {

@@ -11,6 +11,7 @@
 
 #include "engine/backend/cuda/cuda_device.h"
 #include "tests/engine/backend/cuda_on_host/access_counts.h"
+#include "tests/engine/backend/cuda_on_host/device_memory.h"
 #include "tests/engine/backend/cuda_on_host/runtime_counts.h"
 #include "tests/engine/backend/cuda_on_host/simulation.h"
 
@@ -278,6 +279,34 @@ TEST_F(PlantedFaultsTest, CountsOfSomeBlocksAreScaledToAll) {
   on_host::the_simulation.most_blocks = 1;
   EXPECT_EQ(Count(Planted::kHalves, false).stores.sectors, all);
   EXPECT_EQ(all, 2 * 4);
+}
+
+// A kernel writes its own device's memory only, and reads another's where it has been let.
+TEST_F(PlantedFaultsTest, AnotherDevicesMemory) {
+  const auto other = CudaDevice::Open(RuntimeApi(), 1).value();
+  const Buffer own = device_->Allocate(kPlantedInputs * sizeof(float)).value();
+  const Buffer others = other->Allocate(kPlantedInputs * sizeof(float)).value();
+  auto run = [this](const Buffer& from, const Buffer& to) {
+    const on_host::KeepFaults keep;
+    EXPECT_EQ(LaunchPlanted(device_->queue(), Planted::kReverse, false,
+                            static_cast<float*>(from.data()), static_cast<float*>(to.data())),
+              cudaSuccess);
+    launched_ = device_->Flush();
+    return on_host::TakeFaults();
+  };
+  EXPECT_THAT(run(own, own), IsEmpty());
+  EXPECT_TRUE(launched_.ok()) << launched_;
+  for (const bool writes : {false, true}) {
+    const std::vector<Fault> faults = writes ? run(own, others) : run(others, own);
+    ASSERT_FALSE(faults.empty());
+    EXPECT_FALSE(launched_.ok());
+    EXPECT_EQ(faults[0].kind, FaultKind::kOtherDevice) << faults[0].Text();
+    EXPECT_THAT(faults[0].what, HasSubstr(writes ? " writes " : " reads "));
+    EXPECT_THAT(faults[0].what, HasSubstr(" of device 1, and is one of device 0"));
+  }
+  on_host::LetRead(0, 1);
+  EXPECT_THAT(run(others, own), IsEmpty());
+  EXPECT_THAT(run(own, others), testing::Not(IsEmpty()));
 }
 
 }  // namespace

@@ -72,7 +72,8 @@ alignas(16) char dynamic_shared[kMostSharedBytes];
 Running launch;
 std::vector<uint32_t> warp_times(kMostThreads / kWarp);
 uint32_t last_run = 0;
-uint32_t first_unordered = 1;  // of the last kernel that did not begin early
+// Of each device's last kernel that did not begin early; 0: there was none.
+std::map<int, uint32_t> first_unordered;
 
 Thread& Current() { return threads[indices.thread.x]; }
 
@@ -225,7 +226,8 @@ void NextRun() {
     for (auto& region : kernel.shared) region->Forget();
   }
   last_run = 1;
-  launch.by.first_run = first_unordered = launch.first_unordered = 1;
+  for (auto& [device, run] : first_unordered) run = 1;
+  launch.by.first_run = launch.first_unordered = 1;
 }
 
 Region* DynamicRegion(size_t bytes) {
@@ -320,8 +322,8 @@ void NoteFma() {
   if (TheSimulation().counts) CountFma();
 }
 
-bool RunGrid(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes, void** arguments,
-             bool begins_early) {
+bool RunGrid(int device, const void* kernel, dim3 grid, dim3 block, size_t shared_bytes,
+             void** arguments, bool begins_early) {
   const std::lock_guard<std::mutex> lock(one_at_a_time);
   const auto found = Kernels().find(kernel);
   if (found == Kernels().end() || block.x == 0 || block.x > kMostThreads || block.y != 1 ||
@@ -331,6 +333,7 @@ bool RunGrid(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes, voi
   learnt = &found->second;
   const int64_t faults_before = NumFaults();
   launch = {};
+  launch.device = device;
   launch.kernel = learnt->symbols.name;
   size_t all_shared = shared_bytes;
   if (shared_bytes > 0) launch.shared.push_back(DynamicRegion(shared_bytes));
@@ -351,9 +354,9 @@ bool RunGrid(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes, voi
   indices.shape = block;
   const Simulation& simulation = TheSimulation();
   launch.by.first_run = last_run + 1;
-  if (!begins_early) first_unordered = last_run + 1;
+  if (!begins_early) first_unordered[device] = last_run + 1;
   launch.begins_early = begins_early;
-  launch.first_unordered = first_unordered;
+  launch.first_unordered = first_unordered[device];
   if (simulation.counts) {
     BeginLaunch(launch.kernel, grid, block, static_cast<int>(all_shared), begins_early);
   }

@@ -25,8 +25,9 @@ RuntimeCounts TakeRuntimeCounts();
 // How much memory the device has; 0: as at the beginning, plenty.
 void SetDeviceBytes(int64_t bytes);
 
-// Whether the device runs the kernels' code.
+// Whether the devices run the kernels' code; whether they can read each other's memory.
 void SetRunsKernels(bool runs);
+void SetPeersCanRead(bool can);
 
 // From the wait after so many more on, all calls fail as after a fault inside a kernel, until the
 // device is back.

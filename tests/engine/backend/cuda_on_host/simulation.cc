@@ -33,6 +33,8 @@ const char* NameOf(FaultKind kind) {
       return "waits for ever";
     case FaultKind::kTooEarly:
       return "too early";
+    case FaultKind::kOtherDevice:
+      return "another device's";
     case FaultKind::kChangedHost:
       return "changed while it is copied";
   }

@@ -34,6 +34,7 @@ enum class FaultKind {
   kMissingLanes,  // a warp's instruction that some of its lanes have not come to
   kWaitsForEver,  // threads that wait at different barriers
   kTooEarly,      // what a kernel before may still use is used, or nobody has waited for it
+  kOtherDevice,   // another device's memory, which the kernel's may not write, or not read
   kChangedHost,   // page-locked memory that changed while it may still have been copied from
 };
 

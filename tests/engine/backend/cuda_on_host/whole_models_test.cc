@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "tests/engine/backend/cuda_on_host/runtime_counts.h"
 #include "tests/engine/backend/cuda_on_host/simulation.h"
 #include "tests/engine/model/golden_file.h"
+#include "tests/engine/model/run_model.h"
 
 namespace lm {
 namespace {
@@ -129,6 +131,52 @@ TEST_P(DecodingStepTest, IsOneGraphAndOneWait) {
 INSTANTIATE_TEST_SUITE_P(Models, DecodingStepTest,
                          testing::Values("llama-q8_0", "gpt-oss-mxfp4", "qwen3next-f32",
                                          "deepseek2-f32"),
+                         [](const testing::TestParamInfo<std::string>& info) {
+                           return ModelAndDevice(info.param, "cuda");
+                         });
+
+// Several devices that compute each layer together: the bits of one, whichever of them is ahead
+// where no edge holds it; and a step that decodes is one graph of them all.
+class TensorParallelTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(TensorParallelTest, HasTheBitsOfOneDevice) {
+  constexpr int32_t kPrompt = 40, kSteps = 6;
+  const int64_t faults = on_host::NumFaults();
+  auto logits_of = [&](const std::string& device) {
+    const auto model =
+        Model::Load(ModelPath(GetParam(), ".gguf"),
+                    {.device = device, .threads = 1, .kv_bytes = 1 << 24, .least_split_bytes = 0});
+    EXPECT_TRUE(model.ok()) << model.status();
+    std::vector<float> all;
+    if (!model.ok()) return all;
+    LanguageModel& language_model = (*model)->language_model();
+    std::vector<int32_t> tokens(kPrompt + kSteps);
+    for (int32_t k = 0; k < kPrompt + kSteps; ++k) {
+      tokens[k] = 3 + (k * k * 31 + 7 * k) % (language_model.vocab_size() - 3);
+    }
+    TestSequence sequence = MakeSequence(tokens, 0);
+    for (int32_t i = 0; i <= kSteps; ++i) {
+      on_host::TakeRuntimeCounts();
+      const std::vector<float> logits = Feed(language_model, {&sequence}, {i == 0 ? kPrompt : 1});
+      all.insert(all.end(), logits.begin(), logits.end());
+      // The list is new once, and a graph the second time.
+      if (i > 2) {
+        EXPECT_EQ(on_host::TakeRuntimeCounts().graph_launches, 1) << device;
+      }
+    }
+    return all;
+  };
+  const std::vector<float> wanted = logits_of("cuda:0");
+  for (const char* device : {"cuda:0+cuda:1", "cuda:0+cuda:0"}) {
+    const std::vector<float> got = logits_of(device);
+    ASSERT_EQ(wanted.size(), got.size());
+    EXPECT_EQ(std::memcmp(wanted.data(), got.data(), wanted.size() * sizeof(float)), 0) << device;
+  }
+  EXPECT_EQ(on_host::NumFaults(), faults);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, TensorParallelTest,
+                         testing::Values("llama-q8_0", "gpt-oss-mxfp4", "qwen35-q8_0"),
                          [](const testing::TestParamInfo<std::string>& info) {
                            return ModelAndDevice(info.param, "cuda");
                          });
