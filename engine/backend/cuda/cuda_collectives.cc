@@ -17,11 +17,15 @@ class CudaCollectives final : public Collectives {
   CudaCollectives(std::shared_ptr<LaunchRecorder> recorder, std::vector<CudaDevice*> devices)
       : recorder_(std::move(recorder)), devices_(std::move(devices)) {}
 
-  // Behind the second join a member may write to what the others have read.
-  absl::Status AllGather(absl::Span<const Tensor> matrices,
-                         absl::Span<const int64_t> first_cols) override {
+  absl::Status Join() override {
     for (const CudaDevice* device : devices_) RETURN_IF_ERROR(device->Begin());
     recorder_->Join();
+    return absl::OkStatus();
+  }
+
+  absl::Status AllGather(absl::Span<const Tensor> matrices,
+                         absl::Span<const int64_t> first_cols) override {
+    RETURN_IF_ERROR(Join());
     for (size_t to = 0; to < devices_.size(); ++to) {
       for (size_t from = 0; from < devices_.size(); ++from) {
         const int64_t first = first_cols[from], cols = first_cols[from + 1] - first;
@@ -32,7 +36,6 @@ class CudaCollectives final : public Collectives {
             "AllGather"));
       }
     }
-    recorder_->Join();
     return absl::OkStatus();
   }
 

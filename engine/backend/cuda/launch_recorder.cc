@@ -221,7 +221,7 @@ cudaError_t LaunchRecorder::LaunchEach() {
                               params.sharedMemBytes, queues_[node.queue].stream);
     if (error != cudaSuccess) return error;
   }
-  return pending_.joins > joins ? JoinStreams() : cudaSuccess;
+  return pending_.IsOfOneQueue() ? cudaSuccess : JoinStreams();
 }
 
 cudaError_t LaunchRecorder::Record(int queue) {

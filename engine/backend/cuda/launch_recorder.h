@@ -14,8 +14,8 @@
 // device and the kernels' code know of that.
 //
 // Devices that compute together have one recorder, and a queue each: their kernels are one graph,
-// too. Each queue has its own order; where they meet (Join) what follows waits for all that was
-// before, of all queues.
+// too. Each queue has its own order; where they meet (Join), and at the end of a list of several,
+// what follows waits for all that was before, of all queues.
 //
 // A graph takes memory of the device: where there is none, its kernels are launched one by one.
 //

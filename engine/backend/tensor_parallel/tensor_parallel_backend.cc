@@ -20,6 +20,11 @@ std::string NameOf(const std::vector<std::unique_ptr<Backend>>& members) {
   return name;
 }
 
+size_t BytesSpanned(Tensor tensor) {
+  if (tensor.rows == 0) return 0;
+  return (tensor.rows - 1) * tensor.row_bytes + RowBytes(tensor.dtype, tensor.cols);
+}
+
 // Part `i` of `n` parts of the columns.
 Tensor Share(Tensor matrix, size_t i, int64_t n) {
   if (matrix.empty()) return matrix;
@@ -132,9 +137,22 @@ TensorParallelBackend::TensorParallelBackend(std::vector<std::unique_ptr<Backend
       memory_(std::make_shared<MemberMemory>()),
       steps_(members_.size()) {}
 
+absl::Status TensorParallelBackend::BeginWriting(const void* data, size_t bytes) {
+  const auto* const begin = static_cast<const char*>(data);
+  const bool is_given = std::any_of(given_.begin(), given_.end(), [&](const auto& given) {
+    return begin < given.second && given.first < begin + bytes;
+  });
+  if (!is_given) return absl::OkStatus();
+  given_.clear();
+  return collectives_->Join();
+}
+
 template <typename F>
-absl::Status TensorParallelBackend::ForMembers(F f) {
+absl::Status TensorParallelBackend::ForMembers(Written written, F f) {
   RETURN_IF_ERROR(BeginMembers(/*vocabulary=*/nullptr));
+  for (const Tensor& tensor : written) {
+    if (!tensor.empty()) RETURN_IF_ERROR(BeginWriting(tensor.data, BytesSpanned(tensor)));
+  }
   for (size_t i = 0; i < members_.size(); ++i) {
     RETURN_IF_ERROR(f(members_[i].get(), At(*memory_, i, num_devices())));
   }
@@ -142,9 +160,11 @@ absl::Status TensorParallelBackend::ForMembers(F f) {
 }
 
 template <typename... Parameters, typename... Arguments>
-absl::Status TensorParallelBackend::Replicate(absl::Status (Backend::*op)(Parameters...),
+absl::Status TensorParallelBackend::Replicate(Written written,
+                                              absl::Status (Backend::*op)(Parameters...),
                                               const Arguments&... arguments) {
-  return ForMembers([&](Backend* member, const At& at) { return (member->*op)(at(arguments)...); });
+  return ForMembers(written,
+                    [&](Backend* member, const At& at) { return (member->*op)(at(arguments)...); });
 }
 
 // --- memory -----------------------------------------------------------------------------------
@@ -197,6 +217,7 @@ void TensorParallelBackend::set_cancel(const std::atomic<bool>* cancel) {
 }
 
 absl::Status TensorParallelBackend::Upload(const void* from, void* to, size_t bytes) {
+  RETURN_IF_ERROR(BeginWriting(to, bytes));
   for (size_t i = 0; i < members_.size(); ++i) {
     RETURN_IF_ERROR(members_[i]->Upload(from, memory_->At(to, i), bytes));
   }
@@ -214,21 +235,23 @@ absl::Status TensorParallelBackend::Synchronize() {
 
 absl::Status TensorParallelBackend::Copy(const void* from, void* to, size_t bytes) {
   if (bytes == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(BeginWriting(to, bytes));
   const size_t own = bytes / memory_->SharesOf(from);
   return ForMembers(
-      [&](Backend* member, const At& at) { return member->Copy(at(from), at(to), own); });
+      {}, [&](Backend* member, const At& at) { return member->Copy(at(from), at(to), own); });
 }
 
 absl::Status TensorParallelBackend::Zero(void* data, size_t bytes) {
   if (bytes == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(BeginWriting(data, bytes));
   const size_t own = bytes / memory_->SharesOf(data);
-  return ForMembers([&](Backend* member, const At& at) { return member->Zero(at(data), own); });
+  return ForMembers({}, [&](Backend* member, const At& at) { return member->Zero(at(data), own); });
 }
 
 absl::Status TensorParallelBackend::CopyKvBlock(const KvLayer& layer, int32_t from, int32_t to,
                                                 int32_t tokens) {
   RETURN_IF_ERROR(CheckCopyKvBlock(layer, from, to, tokens));
-  return Replicate(&Backend::CopyKvBlock, layer, from, to, tokens);
+  return Replicate({}, &Backend::CopyKvBlock, layer, from, to, tokens);
 }
 
 // --- the step ---------------------------------------------------------------------------------
@@ -272,7 +295,7 @@ absl::Status TensorParallelBackend::Embed(const WeightMatrix& w, float scale, Te
   const SplitMatrix& split = ToSplit(w);
   RETURN_IF_ERROR(BeginMembers(&split.split()));
   if (!split.is_split()) {
-    return ForMembers([&](Backend* member, const At& at) {
+    return ForMembers({out}, [&](Backend* member, const At& at) {
       return member->Embed(split.part(at.member()), scale, at(out));
     });
   }
@@ -285,7 +308,7 @@ absl::Status TensorParallelBackend::Embed(const WeightMatrix& w, float scale, Te
     ASSIGN_OR_RETURN(embedded_, Allocate(bytes));
   }
   const Tensor stack(embedded_.data(), DType::kF32, num_devices() * out.rows, out.cols);
-  RETURN_IF_ERROR(ForMembers([&](Backend* member, const At& at) {
+  RETURN_IF_ERROR(ForMembers({stack}, [&](Backend* member, const At& at) {
     const int64_t first = static_cast<int64_t>(at.member()) * out.rows;
     return member->Embed(split.part(at.member()), scale, at(stack.Rows(first, out.rows)));
   }));
@@ -293,12 +316,12 @@ absl::Status TensorParallelBackend::Embed(const WeightMatrix& w, float scale, Te
   for (int64_t i = 0; i <= num_devices(); ++i) stacked.push_back(i * values);
   RETURN_IF_ERROR(Gather(Tensor(stack.data, DType::kF32, 1, num_devices() * values), stacked));
   const auto list = static_cast<int32_t>(step().row_lists.size());
-  return Replicate(&Backend::GatherRows, stack, list, out);
+  return Replicate({out}, &Backend::GatherRows, stack, list, out);
 }
 
 absl::Status TensorParallelBackend::GatherRows(Tensor x, int32_t list, Tensor out) {
   RETURN_IF_ERROR(CheckGatherRows(step_index(), x, list, out));
-  return Replicate(&Backend::GatherRows, x, list, out);
+  return Replicate({out}, &Backend::GatherRows, x, list, out);
 }
 
 // --- products ---------------------------------------------------------------------------------
@@ -344,6 +367,8 @@ absl::Status TensorParallelBackend::Gather(Tensor out, const RowSplit& split) {
   for (size_t i = 0; i < members_.size(); ++i) {
     of_members.push_back(At(*memory_, i, num_devices())(out));
   }
+  const auto* const begin = static_cast<const char*>(out.data);
+  given_ = {{begin, begin + BytesSpanned(out)}};  // it joins before
   return collectives_->AllGather(of_members, split);
 }
 
@@ -354,7 +379,7 @@ absl::Status TensorParallelBackend::Gather(const WeightMatrix& w, Tensor out) {
 absl::Status TensorParallelBackend::MatMul(const WeightMatrix& w, Tensor x, Tensor bias,
                                            Tensor out) {
   RETURN_IF_ERROR(CheckMatMul(w, x, bias, out));
-  RETURN_IF_ERROR(ForMembers([&](Backend* member, const At& at) {
+  RETURN_IF_ERROR(ForMembers({out}, [&](Backend* member, const At& at) {
     return member->MatMul(ToSplit(w).part(at.member()), at(x), at.Own(w, bias), at.Own(w, out));
   }));
   return Gather(w, out);
@@ -364,7 +389,7 @@ absl::Status TensorParallelBackend::MatMulColumns(const WeightMatrix& w, Tensor 
                                                   absl::Span<const uint64_t> wanted, Tensor out) {
   RETURN_IF_ERROR(CheckMatMulColumns(w, x, wanted, out));
   const RowSplit& split = ToSplit(w).split();
-  RETURN_IF_ERROR(ForMembers([&](Backend* member, const At& at) {
+  RETURN_IF_ERROR(ForMembers({out}, [&](Backend* member, const At& at) {
     absl::Span<const uint64_t> own = wanted;
     if (!split.empty()) {
       const int64_t begin = split[at.member()], end = split[at.member() + 1];
@@ -385,8 +410,9 @@ absl::Status TensorParallelBackend::ProjectAll(absl::Span<const MatrixProduct> p
                                                ProductResult result) {
   for (const MatrixProduct& p : products) {
     RETURN_IF_ERROR(CheckProject(*p.w, p.input, p.bias, p.out));
+    RETURN_IF_ERROR(BeginWriting(p.out.data, BytesSpanned(p.out)));
   }
-  RETURN_IF_ERROR(ForMembers([&](Backend* member, const At& at) {
+  RETURN_IF_ERROR(ForMembers({}, [&](Backend* member, const At& at) {
     std::vector<MatrixProduct> own;
     for (const MatrixProduct& p : products) {
       own.push_back({&ToSplit(*p.w).part(at.member()), at(p.input), at.Own(*p.w, p.bias),
@@ -405,8 +431,9 @@ absl::Status TensorParallelBackend::ProjectAll(absl::Span<const MatrixProduct> p
 absl::Status TensorParallelBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope& rope,
                                                    const KvLayer& layer) {
   RETURN_IF_ERROR(CheckRopeAndStoreKv(step_index(), q, k, v, rope, layer));
-  if (!HasShares(layer)) return Replicate(&Backend::RopeAndStoreKv, q, k, v, rope, layer);
-  return ForMembers([&](Backend* member, const At& at) {
+  if (!HasShares(layer)) return Replicate({q, k}, &Backend::RopeAndStoreKv, q, k, v, rope, layer);
+  // Of q and k a member writes its own heads, which nobody else needs.
+  return ForMembers({}, [&](Backend* member, const At& at) {
     return member->RopeAndStoreKv(at.Heads(q), at.Heads(k), at.Heads(v), rope, at(layer));
   });
 }
@@ -414,8 +441,8 @@ absl::Status TensorParallelBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v,
 absl::Status TensorParallelBackend::Attention(Tensor q, const KvLayer& layer,
                                               const AttentionOptions& options, Tensor out) {
   RETURN_IF_ERROR(CheckAttention(step_index(), q, layer, options, out));
-  if (!HasShares(layer)) return Replicate(&Backend::Attention, q, layer, options, out);
-  RETURN_IF_ERROR(ForMembers([&](Backend* member, const At& at) {
+  if (!HasShares(layer)) return Replicate({out}, &Backend::Attention, q, layer, options, out);
+  RETURN_IF_ERROR(ForMembers({out}, [&](Backend* member, const At& at) {
     AttentionOptions own = options;
     own.slopes = at.Heads(options.slopes);
     own.sinks = at.Heads(options.sinks);
@@ -453,7 +480,7 @@ absl::Status TensorParallelBackend::Route(Tensor logits, const Router& router,
     routes->memory = Buffer(of_members, members_.size() * sizeof(ExpertRoutes),
                             [](void* data, size_t) { delete[] static_cast<ExpertRoutes*>(data); });
   }
-  RETURN_IF_ERROR(Replicate(&Backend::Route, logits, router, routes));
+  RETURN_IF_ERROR(Replicate({}, &Backend::Route, logits, router, routes));
   const ExpertRoutes& first = *static_cast<const ExpertRoutes*>(routes->memory.data());
   routes->experts = first.experts;
   routes->chosen = first.chosen;
@@ -472,7 +499,10 @@ absl::Status TensorParallelBackend::ProjectExperts(absl::Span<const ExpertProduc
   auto first = [](const ExpertProduct& product) -> const WeightMatrix& {
     return *product.group->members()[0].w;
   };
-  RETURN_IF_ERROR(ForMembers([&](Backend* member, const At& at) {
+  for (const ExpertProduct& p : products) {
+    RETURN_IF_ERROR(BeginWriting(p.out.data, BytesSpanned(p.out)));
+  }
+  RETURN_IF_ERROR(ForMembers({}, [&](Backend* member, const At& at) {
     std::vector<ExpertProduct> own;
     for (const ExpertProduct& p : products) {
       own.push_back({static_cast<const SplitGroup*>(p.group)->part(at.member()), at(p.input),
@@ -486,92 +516,92 @@ absl::Status TensorParallelBackend::ProjectExperts(absl::Span<const ExpertProduc
 
 absl::Status TensorParallelBackend::MoveWeights(ExpertRoutes* routes, Tensor out) {
   RETURN_IF_ERROR(CheckMoveWeights(*routes, out));
-  return Replicate(&Backend::MoveWeights, routes, out);
+  return Replicate({out}, &Backend::MoveWeights, routes, out);
 }
 
 absl::Status TensorParallelBackend::GatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out) {
   RETURN_IF_ERROR(CheckGatherSlots(x, routes, out));
-  return Replicate(&Backend::GatherSlots, x, routes, out);
+  return Replicate({out}, &Backend::GatherSlots, x, routes, out);
 }
 
 absl::Status TensorParallelBackend::CombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out) {
   RETURN_IF_ERROR(CheckCombineSlots(y, routes, out));
-  return Replicate(&Backend::CombineSlots, y, routes, out);
+  return Replicate({out}, &Backend::CombineSlots, y, routes, out);
 }
 
 // --- what each member does for itself ---------------------------------------------------------
 
 absl::Status TensorParallelBackend::Normalize(Tensor x, const Norm& norm, Tensor out) {
-  return Replicate(&Backend::Normalize, x, norm, out);
+  return Replicate({out}, &Backend::Normalize, x, norm, out);
 }
 
 absl::Status TensorParallelBackend::Turn(Tensor x, int64_t head_dim, const Rope& rope) {
-  return Replicate(&Backend::Turn, x, head_dim, rope);
+  return Replicate({x}, &Backend::Turn, x, head_dim, rope);
 }
 
 absl::Status TensorParallelBackend::PoolRows(const PoolInputs& inputs, const StateLayer& layer,
                                              Tensor out) {
-  return Replicate(&Backend::PoolRows, inputs, layer, out);
+  return Replicate({out}, &Backend::PoolRows, inputs, layer, out);
 }
 
 absl::Status TensorParallelBackend::StoreRows(Tensor x, const RowLayer& layer) {
-  return Replicate(&Backend::StoreRows, x, layer);
+  return Replicate({}, &Backend::StoreRows, x, layer);
 }
 
 absl::Status TensorParallelBackend::ScoreRows(Tensor q, Tensor weights, const RowLayer& layer,
                                               Tensor out) {
-  return Replicate(&Backend::ScoreRows, q, weights, layer, out);
+  return Replicate({out}, &Backend::ScoreRows, q, weights, layer, out);
 }
 
 absl::Status TensorParallelBackend::AttendRows(Tensor q, const RowAttention& attention,
                                                Tensor out) {
-  return Replicate(&Backend::AttendRows, q, attention, out);
+  return Replicate({out}, &Backend::AttendRows, q, attention, out);
 }
 
 absl::Status TensorParallelBackend::CausalConv(Tensor x, Tensor weight, Tensor bias,
                                                Activation activation, const StateLayer& layer,
                                                Tensor out) {
-  return Replicate(&Backend::CausalConv, x, weight, bias, activation, layer, out);
+  return Replicate({out}, &Backend::CausalConv, x, weight, bias, activation, layer, out);
 }
 
 absl::Status TensorParallelBackend::DeltaRule(const DeltaRuleInputs& inputs,
                                               const StateLayer& layer, Tensor out) {
-  return Replicate(&Backend::DeltaRule, inputs, layer, out);
+  return Replicate({out}, &Backend::DeltaRule, inputs, layer, out);
 }
 
 absl::Status TensorParallelBackend::GatedActivation(Activation activation, Tensor gate, Tensor up,
                                                     Tensor out) {
-  return Replicate(&Backend::GatedActivation, activation, gate, up, out);
+  return Replicate({out}, &Backend::GatedActivation, activation, gate, up, out);
 }
 
 absl::Status TensorParallelBackend::Add(Tensor x, Tensor y, float scale) {
-  return Replicate(&Backend::Add, x, y, scale);
+  return Replicate({x}, &Backend::Add, x, y, scale);
 }
 
 absl::Status TensorParallelBackend::ScaleAndCap(Tensor x, float scale, float cap) {
-  return Replicate(&Backend::ScaleAndCap, x, scale, cap);
+  return Replicate({x}, &Backend::ScaleAndCap, x, scale, cap);
 }
 
 absl::Status TensorParallelBackend::Clamp(Tensor x, float low, float high) {
-  return Replicate(&Backend::Clamp, x, low, high);
+  return Replicate({x}, &Backend::Clamp, x, low, high);
 }
 
 absl::Status TensorParallelBackend::ScaleRows(Tensor x, Tensor factors, Activation activation) {
-  return Replicate(&Backend::ScaleRows, x, factors, activation);
+  return Replicate({x}, &Backend::ScaleRows, x, factors, activation);
 }
 
 absl::Status TensorParallelBackend::Dot(Tensor x, Tensor y, Tensor out) {
-  return Replicate(&Backend::Dot, x, y, out);
+  return Replicate({out}, &Backend::Dot, x, y, out);
 }
 
 absl::Status TensorParallelBackend::MixStreams(Tensor x, Tensor weights, int32_t streams,
                                                ProductResult result, Tensor out) {
-  return Replicate(&Backend::MixStreams, x, weights, streams, result, out);
+  return Replicate({out}, &Backend::MixStreams, x, weights, streams, result, out);
 }
 
 absl::Status TensorParallelBackend::BalanceStreams(Tensor x, int32_t streams, int32_t iterations,
                                                    float eps, Tensor out) {
-  return Replicate(&Backend::BalanceStreams, x, streams, iterations, eps, out);
+  return Replicate({out}, &Backend::BalanceStreams, x, streams, iterations, eps, out);
 }
 
 absl::Status TensorParallelBackend::Sample(Tensor logits, absl::Span<const SamplingRow> rows,

@@ -15,8 +15,10 @@
 #define LM_ENGINE_BACKEND_TENSOR_PARALLEL_TENSOR_PARALLEL_BACKEND_H_
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/backend/backend.h"
@@ -110,12 +112,16 @@ class TensorParallelBackend final : public Backend {
   // tokens that are rows of their own parts of such a matrix, and with a list of the rows of
   // Embed's stack.
   absl::Status BeginMembers(const RowSplit* vocabulary);
-  // f(member, at) of each.
+  // To be called before members write what the ops are given: others may still be reading that.
+  absl::Status BeginWriting(const void* data, size_t bytes);
+  // f(member, at) of each, who may write these.
+  using Written = std::initializer_list<Tensor>;
   template <typename F>
-  absl::Status ForMembers(F f);
+  absl::Status ForMembers(Written written, F f);
   // The op of each member, with arguments of its own.
   template <typename... Parameters, typename... Arguments>
-  absl::Status Replicate(absl::Status (Backend::*op)(Parameters...), const Arguments&... arguments);
+  absl::Status Replicate(Written written, absl::Status (Backend::*op)(Parameters...),
+                         const Arguments&... arguments);
   // Gives everybody what each has made of `out`.
   absl::Status Gather(Tensor out, const RowSplit& split);
   absl::Status Gather(const WeightMatrix& w, Tensor out);
@@ -129,7 +135,9 @@ class TensorParallelBackend final : public Backend {
   bool begun_ = false;                          // for the members
   RowSplit vocabulary_;                         // whose rows their tokens are; empty: all of them
   std::vector<StepTables> steps_;               // of each member
-  Buffer embedded_;                             // [member][token][hidden]
+  // What has been given to all since the members joined last: where it begins and ends.
+  std::vector<std::pair<const char*, const char*>> given_;
+  Buffer embedded_;  // [member][token][hidden]
 };
 
 }  // namespace lm

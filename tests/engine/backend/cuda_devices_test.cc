@@ -250,11 +250,13 @@ TEST_F(CudaDevicesTest, DevicesThatComputeTogetherWaitForEachOther) {
     Buffer memory = backend->Allocate((kRows + kCols) * sizeof(float)).value();
     const Tensor x(memory.data(), DType::kF32, 1, kCols);
     const Tensor out(x.row<float>(0) + kCols, DType::kF32, 1, kRows);
-    for (int time = 0; time < 3; ++time) {
+    for (int time = 0; time < 4; ++time) {
       devices.waits.clear();
       for (int i = 0; i < 4; ++i) EXPECT_TRUE(backend->MatMul(*w, x, {}, out).ok());
       EXPECT_TRUE(backend->Synchronize().ok());
-      const size_t meetings = time == 0 ? 2 * 4 : 1;  // one by one, and as a graph
+      // Each product waits for the others' parts, and for them to have read its own before it is
+      // made anew: one by one, which is another list the second time, and then as a graph.
+      const size_t meetings = time == 0 ? 2 * 4 : time == 1 ? 2 * 4 + 1 : 1;
       ASSERT_EQ(devices.waits.size(), 2 * meetings);
       for (size_t i = 0; i < meetings; ++i) {
         EXPECT_EQ(devices.waits[2 * i], std::pair(0, 2));

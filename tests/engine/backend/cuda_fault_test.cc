@@ -663,8 +663,8 @@ TEST(LaunchRecorderTest, KernelsBeginEarlyWhereTheDriverLetsThem) {
   }
 }
 
-// Queues that meet: without a graph each join is a wait of one stream for the others, and of these
-// for it; with one the streams meet before and behind it.
+// Queues that meet: without a graph each join, and the end, is a wait of one stream for the others,
+// and of these for it; with one the streams meet before and behind it.
 TEST(LaunchRecorderTest, QueuesMeetWhereTheyJoin) {
   constexpr int kRounds = 3;
   static const char kKernel[2] = {};
@@ -689,7 +689,7 @@ TEST(LaunchRecorderTest, QueuesMeetWhereTheyJoin) {
         EXPECT_EQ(recorder.Flush(), cudaSuccess);
         EXPECT_EQ(fake.launches, kRounds * 3 * queues);
         EXPECT_EQ(fake.graph_launches, time > 0);
-        const int meetings = time > 0 ? 1 : 2 * kRounds - 1;
+        const int meetings = time > 0 ? 1 : 2 * kRounds;
         EXPECT_EQ(fake.waits, meetings * 2 * (queues - 1));
       }
       // A join behind the last kernel is one all the same.
