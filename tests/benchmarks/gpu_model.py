@@ -5,6 +5,7 @@
     tests/benchmarks/cuda_kernels.py -o build/gpu_model/kernels.tsv
     tests/benchmarks/gpu_model.py --work build/gpu_model [--shapes 1b,8b,30b-a3b] [--types Q8_0,Q4_K,F16,MXFP4] [--gpu H200]
     tests/benchmarks/gpu_model.py --work build/gpu_model --kernel 1b Q8_0 decode1     # the launches of a step
+    tests/benchmarks/gpu_model.py --work build/gpu_model --shapes 70b --types Q8_0 --together   # one GPU, and two together
 
 A launch takes as long as the longest of these, and the gap to the launch before:
   dram     bytes of the sectors that it touches, each once, at the memory's rate; but those that it has asked for before it
@@ -17,7 +18,8 @@ A launch takes as long as the longest of these, and the gap to the launch before
   latency  a thread block's own time (it begins, waits for what it has asked for as often as its warps do, packs its input, and
            ends) times the turns in which the grid runs, while the memory works for the other blocks of the multiprocessor; of
            blocks that copy ahead all of the memory's time, or their waits for copies, behind that
-A step is its launches one after the other. The host's part is not in it.
+A step is its launches one after the other. The host's part is not in it. Of two GPUs that compute together it is the launches
+of one: where it copies what the other one has made these bytes come over NVLink, and where they wait for each other JOIN is added.
 """
 import argparse
 import collections
@@ -46,6 +48,9 @@ GAP_IN_GRAPH, GAP_ALONE, BLOCK_ENDS = 1.0e-6, 3.0e-6, 0.8e-6
 # Of kernels that have begun before the one before has ended: half of the gap is taken for what is left to wait for, half of a
 # block's beginning and end for its end.
 GAP_EARLY, BLOCK_ENDS_EARLY = GAP_IN_GRAPH / 2, BLOCK_ENDS / 2
+# NVIDIA H100 and H200 SXM: NVLink 900 GB/s, half of it each way. What it takes until a kernel of one GPU begins when one of
+# another has ended, and until the first bytes come, is a guess within what is commonly found.
+NVLINK, JOIN, LATENCY_PEER = 450e9, 3.0e-6, 1.0e-6
 OTHERS_A_REQUEST = 6  # by reading the small kernels
 PACKING_A_SHUFFLE = 30  # instructions of products that pack their input, beside each of their shuffles: likewise
 CHUNKS = 16  # of 512 tokens, of a prompt of 8,192
@@ -103,6 +108,8 @@ def predict(row, kernels, rate, in_graph, idle):
         "shared": row["wavefronts"] / n / (SMS * CLOCK),
         "latency": turns * (block_ends + waits) + packing / of_sms + (max(dram, copies) if copies else dram / resident),
     }
+    if row["kernel"].startswith("CopyMatrix"):  # half of what it reads and writes
+        parts["nvlink"] = row["dram_bytes"] / n / 2 / NVLINK + LATENCY_PEER
     limit = max(parts, key=parts.get)
     time = parts[limit] + gap
     return Launch(row["kernel"], f"{row['grid_x']:.0f}x{row['grid_y']:.0f}", n, time, limit, parts, row["dram_bytes"],
@@ -112,15 +119,16 @@ def predict(row, kernels, rate, in_graph, idle):
 class Model:
     """The counts of a shape and type, of one layer and of two."""
 
-    def __init__(self, shape, dtype, work, program, kernels, blocks):
-        self.shape, self.dtype, self.kernels = SHAPES[shape], dtype, kernels
+    def __init__(self, shape, dtype, work, program, kernels, blocks, gpus=1):
+        self.shape, self.dtype, self.kernels, self.gpus = SHAPES[shape], dtype, kernels, gpus
         self.counts = {}
+        device = "+".join(f"cuda:{i}" for i in range(gpus))
         for layers in (1, 2):
-            path = work / f"{shape}-{dtype}-{layers}.tsv"
+            path = work / f"{shape}-{dtype}-{layers}{'' if gpus == 1 else f'-{gpus}gpus'}.tsv"
             if not path.exists():
                 gguf = work / "shape.gguf"
                 write(gguf, self.shape, dtype, layers)
-                out = subprocess.run([program, gguf, str(blocks)], check=True, capture_output=True, text=True).stdout
+                out = subprocess.run([program, gguf, str(blocks), device], check=True, capture_output=True, text=True).stdout
                 path.write_text(out)
                 gguf.unlink()
             self.counts[layers] = read_counts(path)
@@ -146,11 +154,11 @@ class Model:
         return one + (self.shape["layers"] - 1) * (two - one)
 
     def time(self, step, rate):
-        return self.sum(step, rate, lambda l: l.launches * l.time)
+        return self.sum(step, rate, lambda l: l.launches * l.time) + self.host(step)[5] * JOIN
 
     def host(self, step):
-        """Of all layers: graphs, launches by themselves, waits, copies, kernels."""
-        one, two = (self.counts[layers][step][1] for layers in (1, 2))
+        """Of all layers: graphs, launches by themselves, waits, copies, kernels, waits of one GPU for another."""
+        one, two = (self.counts[layers][step][1] + [0] for layers in (1, 2))  # (older counts have five)
         return [a + (self.shape["layers"] - 1) * (b - a) for a, b in zip(one, two)]
 
     def distinct_experts(self, tokens):
@@ -188,16 +196,18 @@ def print_tables(models, gpu):
         speeds, shares = [], []
         for rows in (1, 8, 32, 64):
             time = model.time(f"decode{rows}", rate)
-            least = (model.weights(rows)[1] + model.kv_bytes(rows * 1024)) / rate
+            least = (model.weights(rows)[1] + model.kv_bytes(rows * 1024)) / rate / model.gpus
             speeds.append(f"{rows / time:,.0f}")
             shares.append(f"{least / time:.0%}")
         first, last = (model.time(f"prefill512@{p}", rate) for p in (0, 7680))
         long = sum(first + (last - first) * i / (CHUNKS - 1) for i in range(CHUNKS))
         work = 2 * model.weights(512, with_head=False)[0]
         prefill = [f"{512 / first:,.0f}", f"{512 * CHUNKS / long:,.0f}"]
-        peaks = [f"{work * 512 / first / PEAK_16:.0%}", f"{work * 512 * CHUNKS / long / PEAK_16:.0%}"]
+        peak = PEAK_16 * model.gpus
+        peaks = [f"{work * 512 / first / peak:.0%}", f"{work * 512 * CHUNKS / long / peak:.0%}"]
         host = model.host("decode1")
-        print("| " + " | ".join([f"{name} {dtype}", f"{host[4]:.0f} ({host[0]:.0f} graphs, {host[2]:.0f} waits)", *speeds, *shares,
+        several = "" if model.gpus == 1 else f", {model.gpus} GPUs, {host[5]:.0f} times one waits for the other"
+        print("| " + " | ".join([f"{name} {dtype}{several}", f"{host[4]:.0f} ({host[0]:.0f} graphs, {host[2]:.0f} waits)", *speeds, *shares,
                                  *prefill, *peaks]) + " |")
 
 
@@ -218,6 +228,7 @@ def main():
     parser.add_argument("--gpu", choices=GPUS, default="H200")
     parser.add_argument("--blocks", type=int, default=3, help="thread blocks of a launch that are run")
     parser.add_argument("--kernel", nargs=3, metavar=("SHAPE", "TYPE", "STEP"), help="the launches of a step of one layer")
+    parser.add_argument("--together", action="store_true", help="beside one GPU two that compute each layer together")
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     kernels = read_kernels(args.work / "kernels.tsv")
@@ -225,8 +236,8 @@ def main():
         shape, dtype, step = args.kernel
         print_launches(Model(shape, dtype, args.work, args.program, kernels, args.blocks), step, GPUS[args.gpu])
         return 0
-    models = [(shape, dtype, Model(shape, dtype, args.work, args.program, kernels, args.blocks))
-              for shape in args.shapes.split(",") for dtype in args.types.split(",")]
+    models = [(shape, dtype, Model(shape, dtype, args.work, args.program, kernels, args.blocks, gpus))
+              for shape in args.shapes.split(",") for dtype in args.types.split(",") for gpus in ((1, 2) if args.together else (1,))]
     print_tables(models, args.gpu)
     return 0
 

@@ -9,10 +9,11 @@ import struct
 
 TYPES = {"F32": (0, 1, 4), "F16": (1, 1, 2), "Q4_0": (2, 32, 18), "Q8_0": (8, 32, 34), "Q4_K": (12, 256, 144),
          "Q6_K": (14, 256, 210), "MXFP4": (39, 32, 17)}
-# Of the releases' config.json: Llama-3.2-1B, Llama-3.1-8B, Qwen3-30B-A3B.
+# Of the releases' config.json: Llama-3.2-1B, Llama-3.1-8B and 70B, Qwen3-30B-A3B.
 SHAPES = {
     "1b": dict(architecture="llama", layers=16, hidden=2048, heads=32, kv_heads=8, head=64, ffn=8192, vocab=128256, tied=True),
     "8b": dict(architecture="llama", layers=32, hidden=4096, heads=32, kv_heads=8, head=128, ffn=14336, vocab=128256, tied=False),
+    "70b": dict(architecture="llama", layers=80, hidden=8192, heads=64, kv_heads=8, head=128, ffn=28672, vocab=128256, tied=False),
     "30b-a3b": dict(architecture="qwen3moe", layers=48, hidden=2048, heads=32, kv_heads=4, head=128, ffn=768, vocab=151936, tied=False,
                     experts=128, used=8),
 }

@@ -1,11 +1,12 @@
 // Counts what steps of a model ask of a GPU, without one: the kernels' real grids, of which some
 // thread blocks are run on the host.
 //
-//   cuda_counts MODEL.gguf [thread blocks of a launch: 4]
+//   cuda_counts MODEL.gguf [thread blocks of a launch: 4] [device: cuda:0]
 //
 // Writes a line for each kernel and grid of each step, columns divided by tabs, the first line
 // naming them; and one for the host's calls, as the kernel "host". Steps: decodeN, N rows of 1,024
-// tokens each with their own cache; prefillN@P, N tokens from position P on.
+// tokens each with their own cache; prefillN@P, N tokens from position P on. Of devices that
+// compute together, cuda:0+cuda:1, the kernels are those of the first.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -73,17 +74,17 @@ void Print(const std::string& step) {
     std::printf("\n");
   }
   const on_host::RuntimeCounts host = on_host::TakeRuntimeCounts();
-  std::printf("%s\thost\t%lld\t%lld\t%lld\t%lld\t%lld\n", step.c_str(),
+  std::printf("%s\thost\t%lld\t%lld\t%lld\t%lld\t%lld\t%lld\n", step.c_str(),
               static_cast<long long>(host.graph_launches), static_cast<long long>(host.launches),
               static_cast<long long>(host.synchronisations), static_cast<long long>(host.copies),
-              static_cast<long long>(host.kernels));
+              static_cast<long long>(host.kernels), static_cast<long long>(host.joins));
 }
 
-int Run(const char* path, int64_t most_blocks) {
+int Run(const char* path, int64_t most_blocks, const char* device) {
   on_host::Simulation& simulation = on_host::TheSimulation();
   simulation.checks = false;
   simulation.most_blocks = most_blocks;
-  auto model = Model::Load(path, {.device = "cuda:0", .threads = 1, .kv_bytes = int64_t{1} << 31});
+  auto model = Model::Load(path, {.device = device, .threads = 1, .kv_bytes = int64_t{1} << 31});
   if (!model.ok()) {
     std::fprintf(stderr, "%s\n", model.status().ToString().c_str());
     return 1;
@@ -112,10 +113,12 @@ int Run(const char* path, int64_t most_blocks) {
                                  {"MultiplyStreamedOfExperts", 16 * most_blocks},
                                  {"MultiplyManyOfExperts", 4 * most_blocks},
                                  {"AttentionTiles", (kind.count == 1 ? 16 : 3) * most_blocks}};
-    // The third time everything has its room, and a decoding step its graph.
-    for (int time = kind.count == 1 ? 0 : 2; time < 3; ++time) {
-      simulation.counts = time == 2;
-      simulation.most_blocks = time == 2 ? most_blocks : 1;
+    // The last time everything has its room, and a decoding step its graph (of several devices what
+    // they gave each other last belongs to the list, too).
+    constexpr int kLast = 3;
+    for (int time = kind.count == 1 ? 0 : kLast; time <= kLast; ++time) {
+      simulation.counts = time == kLast;
+      simulation.most_blocks = time == kLast ? most_blocks : 1;
       on_host::TakeRuntimeCounts();
       const std::atomic<bool> cancel{false};
       StepResults results;
@@ -138,8 +141,8 @@ int Run(const char* path, int64_t most_blocks) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "cuda_counts MODEL.gguf [thread blocks of a launch]\n");
+    std::fprintf(stderr, "cuda_counts MODEL.gguf [thread blocks of a launch] [device]\n");
     return 2;
   }
-  return lm::Run(argv[1], argc > 2 ? std::atoll(argv[2]) : 4);
+  return lm::Run(argv[1], argc > 2 ? std::atoll(argv[2]) : 4, argc > 3 ? argv[3] : "cuda:0");
 }

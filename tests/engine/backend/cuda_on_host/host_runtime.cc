@@ -108,6 +108,9 @@ cudaError_t RunGraph(HostGraph* graph) {
         if (error != cudaSuccess) return error;
         node->has_run = true;
         --left;
+        counts.joins +=
+            device == 0 && std::any_of(node->before.begin(), node->before.end(),
+                                       [](const HostNode* other) { return other->device != 0; });
       }
       if (left < before) break;  // as far as it goes, before the other one's turn
     }

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 
+#include "absl/cleanup/cleanup.h"
 #include "engine/base/random.h"
 #include "tests/engine/backend/cuda_on_host/access_counts.h"
 #include "tests/engine/backend/cuda_on_host/accesses.h"
@@ -325,6 +326,9 @@ void NoteFma() {
 bool RunGrid(int device, const void* kernel, dim3 grid, dim3 block, size_t shared_bytes,
              void** arguments, bool begins_early) {
   const std::lock_guard<std::mutex> lock(one_at_a_time);
+  const bool counts = TheSimulation().counts;
+  const absl::Cleanup restore = [counts] { TheSimulation().counts = counts; };
+  TheSimulation().counts = counts && device == 0;
   const auto found = Kernels().find(kernel);
   if (found == Kernels().end() || block.x == 0 || block.x > kMostThreads || block.y != 1 ||
       block.z != 1 || grid.x == 0 || grid.y == 0 || grid.y > 65535 || grid.z != 1) {

@@ -13,6 +13,7 @@ struct RuntimeCounts {
   int64_t kernels = 0;   // that have run, in graphs too
   int64_t launches = 0;  // of kernels by themselves
   int64_t graph_launches = 0;
+  int64_t joins = 0;  // of graphs' kernels of the first device that wait for another one's
   int64_t synchronisations = 0;
   int64_t copies = 0;
   int64_t allocations = 0;  // of the device's memory, refused ones too

@@ -17,7 +17,7 @@ namespace lm::on_host {
 
 struct Simulation {
   bool checks = true;   // races, bounds, alignment, copies that are not waited for
-  bool counts = false;  // access_counts.h
+  bool counts = false;  // access_counts.h; of the first device
   // Thread blocks of a launch that are run, spread over the grid; 0: all. Those of the kernels
   // whose names begin so have a number of their own.
   int64_t most_blocks = 0;
