@@ -125,6 +125,12 @@ struct KvLayer {
   int64_t values_bytes() const { return kv_heads * HeadBytes(value_dim); }
 };
 
+// Into how many shares so many KV heads are divided among devices that compute together: where they
+// do not come out even each device has them all.
+constexpr int32_t KvShares(int32_t kv_heads, int32_t devices) {
+  return kv_heads % devices == 0 ? devices : 1;
+}
+
 // One layer's recurrent states of one kind: F32, the one in slot s at data + s * slot_stride.
 struct StateLayer {
   float* data = nullptr;
@@ -295,8 +301,8 @@ class Backend {
   virtual absl::StatusOr<Buffer> AllocateKv(size_t bytes, int32_t /*kv_heads*/) {
     return Allocate(bytes);
   }
-  // Bytes of this device's memory (of each, where there are several) that nobody has; -1 where it is the host's, whose system does not
-  // say.
+  // Bytes of this device's memory (of each, where there are several) that nobody has; -1 where it is
+  // the host's, whose system does not say.
   virtual absl::StatusOr<int64_t> FreeBytes() { return -1; }
   // From now on, until null is set: ops take what memory they need for any step within the bounds,
   // and have what is needed to run there, but compute and copy nothing. So a step later finds it.

@@ -1,6 +1,5 @@
 #include "engine/backend/registry.h"
 
-#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -21,6 +20,17 @@
 
 namespace lm {
 
+std::optional<int> CudaNumber(absl::string_view device) {
+  int number = 0;
+  if (!absl::ConsumePrefix(&device, "cuda")) return std::nullopt;
+  if (device.empty()) return 0;
+  if (!absl::ConsumePrefix(&device, ":") || device.empty() || !absl::ascii_isdigit(device[0]) ||
+      !absl::SimpleAtoi(device, &number)) {
+    return std::nullopt;
+  }
+  return number;
+}
+
 absl::Status CheckOfAKind(absl::string_view devices) {
   const std::vector<absl::string_view> all = absl::StrSplit(devices, '+');
   auto kind = [](absl::string_view device) { return device.substr(0, device.find(':')); };
@@ -34,18 +44,6 @@ absl::Status CheckOfAKind(absl::string_view devices) {
 }
 
 namespace {
-
-// The number of a GPU, or none where the name is not one's.
-std::optional<int> CudaNumber(absl::string_view device) {
-  int number = 0;
-  if (!absl::ConsumePrefix(&device, "cuda")) return std::nullopt;
-  if (device.empty()) return 0;
-  if (!absl::ConsumePrefix(&device, ":") || device.empty() || !absl::ascii_isdigit(device[0]) ||
-      !absl::SimpleAtoi(device, &number)) {
-    return std::nullopt;
-  }
-  return number;
-}
 
 // Several devices of a kind as one.
 absl::StatusOr<std::unique_ptr<Backend>> CreateTensorParallel(const BackendOptions& options) {

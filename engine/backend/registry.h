@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ struct BackendOptions {
   // Of several devices: matrices of fewer bytes each has whole.
   int64_t least_split_bytes = 256 * 1024;
 };
+
+// The number of a GPU, of "cuda:<n>" or of "cuda", which is 0; none where the name is not one's.
+std::optional<int> CudaNumber(absl::string_view device);
 
 // Whether several devices, "a+b", can compute layers together: InvalidArgument where they are not
 // of a kind. One alone always can.

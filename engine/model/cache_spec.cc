@@ -130,8 +130,8 @@ absl::StatusOr<CacheSpec> PlanCacheIn(const ModelSpec& spec, absl::Span<const Ca
     for (int64_t i = first; i < end; ++i) {
       if (const int32_t c = classes.class_of[i]; c >= 0) {
         const BlockBytes block = BlockBytesOf(*spec.layers[i].attention(), dtype);
-        const int32_t shares = kv_heads[c] % devices == 0 ? devices : 1;
-        bytes += static_cast<double>(block.own) / shares + static_cast<double>(block.full);
+        bytes += static_cast<double>(block.own) / KvShares(kv_heads[c], devices) +
+                 static_cast<double>(block.full);
       }
       bytes += static_cast<double>(StatesOf(spec.layers[i]).bytes());
     }

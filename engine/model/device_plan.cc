@@ -3,12 +3,10 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "engine/backend/registry.h"
 #include "engine/base/printable.h"
 #include "engine/base/status_macros.h"
@@ -41,13 +39,6 @@ absl::Status CheckGpu(absl::string_view device) {
                    why.empty() ? "" : ")", "; lm_devices has ", absl::StrJoin(usable, ", ")));
 }
 
-bool IsCuda(absl::string_view device) {
-  if (!absl::ConsumePrefix(&device, "cuda")) return false;
-  int number;
-  return device.empty() || (absl::ConsumePrefix(&device, ":") && !device.empty() &&
-                            absl::ascii_isdigit(device[0]) && absl::SimpleAtoi(device, &number));
-}
-
 }  // namespace
 
 absl::Status CheckDevices(absl::string_view devices) {
@@ -57,9 +48,10 @@ absl::Status CheckDevices(absl::string_view devices) {
     RETURN_IF_ERROR(CheckOfAKind(together));
     for (absl::string_view device : absl::StrSplit(together, '+')) {
       if (device == "cpu" || device == "reference") continue;
-      if (!IsCuda(device)) {
+      if (!CudaNumber(device).has_value()) {
         return absl::InvalidArgumentError(
-            absl::StrCat("a device must be 'auto', 'cpu', 'reference', 'cuda' or 'cuda:<n>', got '",
+            absl::StrCat("a device must be 'auto', 'cpu', 'reference', 'cuda' or 'cuda:<n>', or "
+                         "some of a kind, 'cuda:0+cuda:1', got '",
                          Printable(device), "'"));
       }
       RETURN_IF_ERROR(CheckGpu(device));

@@ -177,7 +177,8 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path,
                                 .threads = options.threads,
                                 .kv_bytes = std::max(kv_bytes / kCacheShare, kLeastCache),
                                 .kv_type = options.kv_type,
-                                .pack_cache = options.pack_cache},
+                                .pack_cache = options.pack_cache,
+                                .least_split_bytes = options.least_split_bytes},
                                cancel));
   RETURN_IF_ERROR(CheckDraft(*model, *draft));
   model->set_draft(std::move(draft));

@@ -14,11 +14,12 @@ namespace lm {
 
 absl::Status Projection::Apply(Backend* backend, const ProductInput& x, ProductResult result,
                                Tensor out) const {
+  std::vector<MatrixProduct> products;
   for (const Part& part : parts_) {
-    RETURN_IF_ERROR(backend->Project(*part.matrix, x, part.bias.tensor, result,
-                                     out.Cols(part.first_col, part.matrix->rows())));
+    products.push_back(
+        {part.matrix.get(), x, part.bias.tensor, out.Cols(part.first_col, part.matrix->rows())});
   }
-  return absl::OkStatus();
+  return backend->ProjectAll(products, result);
 }
 
 absl::StatusOr<ExpertProjection> ExpertProjection::Of(absl::Span<const Projection* const> experts,

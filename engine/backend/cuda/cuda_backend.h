@@ -40,8 +40,8 @@ struct CudaGroup {
   std::unique_ptr<Collectives> collectives;
 };
 
-// FailedPrecondition, saying why, where one of them is not to be had, or cannot read another's
-// memory.
+// FailedPrecondition, saying why, where one of them is not to be had, is of another kind, or cannot
+// read another's memory; CUDA's error where it does not say whether it can.
 absl::StatusOr<CudaGroup> CreateCudaGroup(absl::Span<const int> devices);
 
 struct CudaDeviceInfo {

@@ -25,7 +25,6 @@ class CudaCollectives final : public Collectives {
 
   absl::Status AllGather(absl::Span<const Tensor> matrices,
                          absl::Span<const int64_t> first_cols) override {
-    RETURN_IF_ERROR(Join());
     for (size_t to = 0; to < devices_.size(); ++to) {
       for (size_t from = 0; from < devices_.size(); ++from) {
         const int64_t first = first_cols[from], cols = first_cols[from + 1] - first;
@@ -43,6 +42,19 @@ class CudaCollectives final : public Collectives {
   const std::shared_ptr<LaunchRecorder> recorder_;
   const std::vector<CudaDevice*> devices_;
 };
+
+// Those of one kind round alike: what each does for itself must come out the same.
+absl::Status CheckAlike(const CudaDevice& a, const CudaDevice& b) {
+  const CudaDeviceInfo &of_a = a.info(), &of_b = b.info();
+  const bool alike = of_a.name == of_b.name && of_a.compute_major == of_b.compute_major &&
+                     of_a.compute_minor == of_b.compute_minor;
+  if (alike) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("GPUs that compute together must be alike, but ", a.name(), " is ", of_a.name,
+                   " (compute ", of_a.compute_major, ".", of_a.compute_minor, ") and ", b.name(),
+                   " ", of_b.name, " (", of_b.compute_major, ".", of_b.compute_minor,
+                   "); with ',' instead of '+' they share the layers"));
+}
 
 // Lets `device` read the memory of `peer`.
 absl::Status EnablePeerAccess(const CudaApi& api, CudaDevice* device, const CudaDevice& peer) {
@@ -76,6 +88,7 @@ absl::StatusOr<CudaGroup> CreateCudaGroup(const CudaApi& api, absl::Span<const i
     group.members.push_back(std::move(member));
   }
   for (CudaDevice* device : opened) {
+    RETURN_IF_ERROR(CheckAlike(*opened[0], *device));
     for (const CudaDevice* peer : opened) {
       RETURN_IF_ERROR(EnablePeerAccess(api, device, *peer));
     }

@@ -21,9 +21,11 @@ std::string ErrorText(absl::string_view op, cudaError_t error) {
 
 }  // namespace
 
-CudaDevice::CudaDevice(const CudaApi& api, int index, std::shared_ptr<LaunchRecorder> recorder)
+CudaDevice::CudaDevice(const CudaApi& api, int index, const CudaDeviceInfo& info,
+                       std::shared_ptr<LaunchRecorder> recorder)
     : api_(api),
       index_(index),
+      info_(info),
       name_(absl::StrCat("cuda:", index)),
       recorder_(std::move(recorder)) {}
 
@@ -31,8 +33,8 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(
     const CudaApi& api, int index, std::shared_ptr<LaunchRecorder> recorder) {
   ASSIGN_OR_RETURN(const CudaDeviceInfo info, FindCudaDevice(api, index));
   if (recorder == nullptr) recorder = std::make_shared<LaunchRecorder>(api);
-  std::unique_ptr<CudaDevice> device(new CudaDevice(api, index, std::move(recorder)));
-  const absl::Status status = device->Begin(info);
+  std::unique_ptr<CudaDevice> device(new CudaDevice(api, index, info, std::move(recorder)));
+  const absl::Status status = device->Open();
   if (!status.ok()) {
     return absl::FailedPreconditionError(
         absl::StrCat("no CUDA device: ", device->name_, " cannot be used: ", status.message()));
@@ -40,7 +42,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(
   return device;
 }
 
-absl::Status CudaDevice::Begin(const CudaDeviceInfo& info) {
+absl::Status CudaDevice::Open() {
   constexpr absl::string_view kOp = "opening the device";
   const DeviceGuard guard(api_, index_);
   RETURN_IF_ERROR(Check(guard.error(), kOp));
@@ -49,14 +51,14 @@ absl::Status CudaDevice::Begin(const CudaDeviceInfo& info) {
   if (error != cudaSuccess) {
     api_.GetLastError();
     return absl::FailedPreconditionError(
-        absl::StrCat(info.name, " has compute capability ", info.compute_major, ".",
-                     info.compute_minor, ", and this build's kernels, which are for ",
+        absl::StrCat(info_.name, " has compute capability ", info_.compute_major, ".",
+                     info_.compute_minor, ", and this build's kernels, which are for ",
                      CudaArchitectures(), ", do not run there: ", ErrorText(kOp, error)));
   }
   RETURN_IF_ERROR(Check(api_.StreamCreateWithFlags(&stream_, cudaStreamNonBlocking), kOp));
   // What a kernel's code was made for is __CUDA_ARCH__.
   constexpr int kOverlap = 90;
-  const bool overlaps = 10 * info.compute_major >= kOverlap && attributes.ptxVersion >= kOverlap &&
+  const bool overlaps = 10 * info_.compute_major >= kOverlap && attributes.ptxVersion >= kOverlap &&
                         std::getenv("LM_CUDA_SERIAL") == nullptr;
   queue_ = {recorder_.get(), recorder_->AddQueue(index_, stream_, overlaps)};
   void* staging = nullptr;

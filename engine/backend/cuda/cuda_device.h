@@ -36,6 +36,7 @@ class CudaDevice {
   CudaDevice& operator=(const CudaDevice&) = delete;
 
   int index() const { return index_; }
+  const CudaDeviceInfo& info() const { return info_; }
   const std::string& name() const { return name_; }  // "cuda:0"
 
   // To be called before anything is put into the queue. Unavailable where the device is lost.
@@ -71,9 +72,10 @@ class CudaDevice {
   absl::Status Zero(void* data, size_t bytes);
 
  private:
-  CudaDevice(const CudaApi& api, int index, std::shared_ptr<LaunchRecorder> recorder);
+  CudaDevice(const CudaApi& api, int index, const CudaDeviceInfo& info,
+             std::shared_ptr<LaunchRecorder> recorder);
 
-  absl::Status Begin(const CudaDeviceInfo& info);
+  absl::Status Open();
   // Check of function(), the device being this thread's current one.
   template <typename Function>
   absl::Status Call(absl::string_view op, Function function);
@@ -85,6 +87,7 @@ class CudaDevice {
 
   const CudaApi& api_;
   const int index_;
+  const CudaDeviceInfo info_;
   const std::string name_;
   cudaStream_t stream_ = nullptr;
   // Its buffers flush it before they are freed, and may outlive the device.

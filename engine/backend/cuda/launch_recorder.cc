@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 #include "engine/backend/cuda/device_guard.h"
@@ -16,21 +15,36 @@ constexpr size_t kArgumentAlignment = 16;
 
 }  // namespace
 
-// While it lives the device of a queue, which may be chosen again, is the current one.
+// While it lives the device of a queue, which may be chosen again, is the current one; as
+// DeviceGuard otherwise, but that it looks once.
 class LaunchRecorder::CurrentQueue {
  public:
   explicit CurrentQueue(const LaunchRecorder& recorder) : recorder_(recorder) {}
+  ~CurrentQueue() {
+    if (now_ != before_ && before_ >= 0) recorder_.api_.SetDevice(before_);
+  }
+  CurrentQueue(const CurrentQueue&) = delete;
+  CurrentQueue& operator=(const CurrentQueue&) = delete;
+
   cudaError_t Choose(int queue) {
     const int device = recorder_.queues_[queue].device;
-    if (!guard_.has_value() || device != device_) guard_.emplace(recorder_.api_, device);
-    device_ = device;
-    return guard_->error();
+    if (!looked_) {
+      if (const cudaError_t error = recorder_.api_.GetDevice(&before_); error != cudaSuccess) {
+        return error;
+      }
+      looked_ = true;
+      now_ = before_;
+    }
+    if (now_ == device) return cudaSuccess;
+    const cudaError_t error = recorder_.api_.SetDevice(device);
+    if (error == cudaSuccess) now_ = device;
+    return error;
   }
 
  private:
   const LaunchRecorder& recorder_;
-  std::optional<DeviceGuard> guard_;
-  int device_ = -1;
+  bool looked_ = false;
+  int before_ = -1, now_ = -1;
 };
 
 LaunchRecorder::~LaunchRecorder() {
@@ -163,10 +177,21 @@ void LaunchRecorder::FlushForNow() noexcept {
     error = cudaErrorMemoryAllocation;
   }
   if (failed_ == cudaSuccess) failed_ = error;
-  pending_ = {};
+  pending_.nodes.clear();
+  pending_.bytes.clear();
+  pending_.joins = 0;
 }
 
+// What was launched of a list of several queues before one was refused is over, too, before
+// anything else is asked of any of them.
 cudaError_t LaunchRecorder::LaunchPending() {
+  const bool alone = pending_.IsOfOneQueue();
+  const cudaError_t error = LaunchList();
+  if (error != cudaSuccess && !alone) JoinStreams();
+  return error;
+}
+
+cudaError_t LaunchRecorder::LaunchList() {
   if (pending_.nodes.size() < kLeastNodes) return LaunchEach();
   auto graph = std::find_if(graphs_.begin(), graphs_.end(),
                             [this](const Graph& g) { return g.list.SameKernels(pending_); });
@@ -178,7 +203,8 @@ cudaError_t LaunchRecorder::LaunchPending() {
     Destroy(&graphs_.back());
     graphs_.pop_back();
   }
-  graphs_.emplace_front().list = pending_;
+  List list = pending_;
+  graphs_.emplace_front().list = std::move(list);
   return LaunchEach();
 }
 

@@ -53,7 +53,7 @@ class LaunchRecorder {
   void Add(int queue, const void* kernel, dim3 grid, dim3 block, int shared_bytes, void** arguments,
            const size_t* sizes, int count);
   // What is added from now on begins when all that was added before has ended.
-  void Join() { ++pending_.joins; }
+  void Join() { pending_.joins += rehearses_ ? 0 : 1; }
   // While it rehearses kernels are brought to the device, each once, and not added.
   void set_rehearses(bool rehearses) { rehearses_ = rehearses; }
   // Puts what was added into the queues. Where it fails the rest of it is forgotten.
@@ -103,6 +103,7 @@ class LaunchRecorder {
 
   void Learn(int queue, const void* kernel);
   cudaError_t LaunchPending();
+  cudaError_t LaunchList();
   cudaError_t LaunchGraph(Graph* graph);
   cudaError_t LaunchEach();
   cudaError_t Build(Graph* graph);

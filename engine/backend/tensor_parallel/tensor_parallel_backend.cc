@@ -1,5 +1,7 @@
 #include "engine/backend/tensor_parallel/tensor_parallel_backend.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -23,6 +25,17 @@ std::string NameOf(const std::vector<std::unique_ptr<Backend>>& members) {
 size_t BytesSpanned(Tensor tensor) {
   if (tensor.rows == 0) return 0;
   return (tensor.rows - 1) * tensor.row_bytes + RowBytes(tensor.dtype, tensor.cols);
+}
+
+// Addresses that stand for memory elsewhere.
+absl::StatusOr<Buffer> ReserveAddresses(size_t bytes) {
+  void* const begin =
+      mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (begin == MAP_FAILED) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("there are no addresses for ", bytes, " bytes of keys and values"));
+  }
+  return Buffer(begin, bytes, [](void* data, size_t size) { munmap(data, size); });
 }
 
 // Part `i` of `n` parts of the columns.
@@ -142,7 +155,10 @@ absl::Status TensorParallelBackend::BeginWriting(const void* data, size_t bytes)
   const bool is_given = std::any_of(given_.begin(), given_.end(), [&](const auto& given) {
     return begin < given.second && given.first < begin + bytes;
   });
-  if (!is_given) return absl::OkStatus();
+  return is_given ? Join() : absl::OkStatus();
+}
+
+absl::Status TensorParallelBackend::Join() {
   given_.clear();
   return collectives_->Join();
 }
@@ -174,7 +190,7 @@ absl::StatusOr<Buffer> TensorParallelBackend::Allocate(size_t bytes) {
 }
 
 absl::StatusOr<Buffer> TensorParallelBackend::AllocateKv(size_t bytes, int32_t kv_heads) {
-  return AllocateShares(bytes, kv_heads % num_devices() == 0 ? num_devices() : 1);
+  return AllocateShares(bytes, KvShares(kv_heads, num_devices()));
 }
 
 absl::StatusOr<Buffer> TensorParallelBackend::AllocateShares(size_t bytes, int32_t shares) {
@@ -185,24 +201,27 @@ absl::StatusOr<Buffer> TensorParallelBackend::AllocateShares(size_t bytes, int32
     parts.push_back(std::move(part));
   }
   void* begin = parts[0].data();
-  if (shares > 1) {  // addresses of their own
-    ASSIGN_OR_RETURN(Buffer addresses, Buffer::AllocateHost(bytes));
+  if (shares > 1) {
+    ASSIGN_OR_RETURN(Buffer addresses, ReserveAddresses(bytes));
     begin = addresses.data();
-    memory_->Add(begin, bytes, shares, parts);
     parts.push_back(std::move(addresses));
-  } else {
-    memory_->Add(begin, bytes, shares, parts);
   }
+  memory_->Add(begin, bytes, shares, absl::MakeConstSpan(parts).first(members_.size()));
   return Buffer(begin, bytes,
                 [memory = memory_, parts = std::make_shared<std::vector<Buffer>>(std::move(parts))](
                     void* data, size_t) { memory->Remove(data); });
 }
 
 absl::StatusOr<int64_t> TensorParallelBackend::FreeBytes() {
-  ASSIGN_OR_RETURN(int64_t least, members_[0]->FreeBytes());
+  int64_t least = -1;
   for (const auto& member : members_) {
     ASSIGN_OR_RETURN(const int64_t free, member->FreeBytes());
-    least = std::min(least, free);
+    if (free < 0) return -1;
+    // A device that is several of the members has so much for each.
+    const int64_t times = std::count_if(members_.begin(), members_.end(), [&](const auto& other) {
+      return other->name() == member->name();
+    });
+    if (least < 0 || free / times < least) least = free / times;
   }
   return least;
 }
@@ -225,7 +244,8 @@ absl::Status TensorParallelBackend::Upload(const void* from, void* to, size_t by
 }
 
 absl::Status TensorParallelBackend::Download(const void* from, void* to, size_t bytes) {
-  return members_[0]->Download(from, to, bytes);
+  RETURN_IF_ERROR(members_[0]->Download(from, to, bytes));
+  return Synchronize();  // another's error is this one's, too
 }
 
 absl::Status TensorParallelBackend::Synchronize() {
@@ -265,11 +285,13 @@ absl::Status TensorParallelBackend::PlaceStep() {
 absl::Status TensorParallelBackend::BeginMembers(const RowSplit* vocabulary) {
   const bool fits = vocabulary == nullptr || *vocabulary == vocabulary_;
   if (step_index().tables == nullptr || (begun_ && fits)) return absl::OkStatus();
+  const bool is_new = !begun_;
+  begun_ = false;
   if (vocabulary != nullptr) vocabulary_ = *vocabulary;
   const std::vector<int32_t>& tokens = step().tokens;
   const auto count = static_cast<int32_t>(tokens.size());
   for (size_t i = 0; i < members_.size(); ++i) {
-    if (!begun_) steps_[i] = step();
+    if (is_new) steps_[i] = step();
     steps_[i].tokens = tokens;
     steps_[i].row_lists.resize(step().row_lists.size());
     if (!vocabulary_.empty()) {
@@ -277,7 +299,7 @@ absl::Status TensorParallelBackend::BeginMembers(const RowSplit* vocabulary) {
       for (int32_t t = 0; t < count; ++t) {
         const auto behind = std::upper_bound(vocabulary_.begin(), vocabulary_.end(), tokens[t]);
         const auto owner = static_cast<int32_t>(behind - vocabulary_.begin()) - 1;
-        stack.push_back(owner * count + t);
+        stack.push_back(t * num_devices() + owner);
         const bool own = owner == static_cast<int32_t>(i);
         steps_[i].tokens[t] = own ? tokens[t] - static_cast<int32_t>(vocabulary_[i]) : 0;
       }
@@ -307,16 +329,15 @@ absl::Status TensorParallelBackend::Embed(const WeightMatrix& w, float scale, Te
     embedded_ = Buffer();
     ASSIGN_OR_RETURN(embedded_, Allocate(bytes));
   }
-  const Tensor stack(embedded_.data(), DType::kF32, num_devices() * out.rows, out.cols);
+  const Tensor stack(embedded_.data(), DType::kF32, out.rows, num_devices() * out.cols);
   RETURN_IF_ERROR(ForMembers({stack}, [&](Backend* member, const At& at) {
-    const int64_t first = static_cast<int64_t>(at.member()) * out.rows;
-    return member->Embed(split.part(at.member()), scale, at(stack.Rows(first, out.rows)));
+    const int64_t first = static_cast<int64_t>(at.member()) * out.cols;
+    return member->Embed(split.part(at.member()), scale, at(stack.Cols(first, out.cols)));
   }));
-  RowSplit stacked;
-  for (int64_t i = 0; i <= num_devices(); ++i) stacked.push_back(i * values);
-  RETURN_IF_ERROR(Gather(Tensor(stack.data, DType::kF32, 1, num_devices() * values), stacked));
+  RETURN_IF_ERROR(Gather(stack, EvenSplit(stack.cols)));
   const auto list = static_cast<int32_t>(step().row_lists.size());
-  return Replicate({out}, &Backend::GatherRows, stack, list, out);
+  const Tensor rows(stack.data, DType::kF32, out.rows * num_devices(), out.cols);
+  return Replicate({out}, &Backend::GatherRows, rows, list, out);
 }
 
 absl::Status TensorParallelBackend::GatherRows(Tensor x, int32_t list, Tensor out) {
@@ -361,19 +382,37 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> TensorParallelBackend::LoadMatrix(
   return std::make_unique<SplitMatrix>(dtype, rows, cols, split, std::move(parts), memory_);
 }
 
-absl::Status TensorParallelBackend::Gather(Tensor out, const RowSplit& split) {
-  if (split.empty() || out.rows == 0) return absl::OkStatus();
+RowSplit TensorParallelBackend::EvenSplit(int64_t cols) const {
+  RowSplit split;
+  for (int64_t i = 0; i <= num_devices(); ++i) split.push_back(cols / num_devices() * i);
+  return split;
+}
+
+absl::Status TensorParallelBackend::GiveToAll(Tensor out, const RowSplit& split) {
   std::vector<Tensor> of_members;
   for (size_t i = 0; i < members_.size(); ++i) {
     of_members.push_back(At(*memory_, i, num_devices())(out));
   }
   const auto* const begin = static_cast<const char*>(out.data);
-  given_ = {{begin, begin + BytesSpanned(out)}};  // it joins before
+  given_.emplace_back(begin, begin + BytesSpanned(out));
   return collectives_->AllGather(of_members, split);
 }
 
-absl::Status TensorParallelBackend::Gather(const WeightMatrix& w, Tensor out) {
-  return Gather(out, ToSplit(w).split());
+absl::Status TensorParallelBackend::Gather(Tensor out, const RowSplit& split) {
+  if (out.rows == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(Join());
+  return GiveToAll(out, split);
+}
+
+absl::Status TensorParallelBackend::Gather(absl::Span<const Product> products) {
+  bool joined = false;
+  for (const Product& product : products) {
+    const SplitMatrix& w = ToSplit(*product.w);
+    if (!w.is_split() || product.out.rows == 0) continue;
+    if (!std::exchange(joined, true)) RETURN_IF_ERROR(Join());
+    RETURN_IF_ERROR(GiveToAll(product.out, w.split()));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status TensorParallelBackend::MatMul(const WeightMatrix& w, Tensor x, Tensor bias,
@@ -382,7 +421,7 @@ absl::Status TensorParallelBackend::MatMul(const WeightMatrix& w, Tensor x, Tens
   RETURN_IF_ERROR(ForMembers({out}, [&](Backend* member, const At& at) {
     return member->MatMul(ToSplit(w).part(at.member()), at(x), at.Own(w, bias), at.Own(w, out));
   }));
-  return Gather(w, out);
+  return Gather({{&w, out}});
 }
 
 absl::Status TensorParallelBackend::MatMulColumns(const WeightMatrix& w, Tensor x,
@@ -398,7 +437,7 @@ absl::Status TensorParallelBackend::MatMulColumns(const WeightMatrix& w, Tensor 
     }
     return member->MatMulColumns(ToSplit(w).part(at.member()), at(x), own, at.Own(w, out));
   }));
-  return Gather(w, out);
+  return Gather({{&w, out}});
 }
 
 absl::Status TensorParallelBackend::Project(const WeightMatrix& w, const ProductInput& input,
@@ -422,8 +461,9 @@ absl::Status TensorParallelBackend::ProjectAll(absl::Span<const MatrixProduct> p
                ? member->Project(*own[0].w, own[0].input, own[0].bias, result, own[0].out)
                : member->ProjectAll(own, result);
   }));
-  for (const MatrixProduct& p : products) RETURN_IF_ERROR(Gather(*p.w, p.out));
-  return absl::OkStatus();
+  std::vector<Product> made;
+  for (const MatrixProduct& p : products) made.push_back({p.w, p.out});
+  return Gather(made);
 }
 
 // --- attention --------------------------------------------------------------------------------
@@ -448,9 +488,7 @@ absl::Status TensorParallelBackend::Attention(Tensor q, const KvLayer& layer,
     own.sinks = at.Heads(options.sinks);
     return member->Attention(at.Heads(q), at(layer), own, at.Heads(out));
   }));
-  RowSplit heads;
-  for (int64_t i = 0; i <= num_devices(); ++i) heads.push_back(out.cols / num_devices() * i);
-  return Gather(out, heads);
+  return Gather(out, EvenSplit(out.cols));
 }
 
 // --- mixtures of experts ----------------------------------------------------------------------
@@ -510,8 +548,9 @@ absl::Status TensorParallelBackend::ProjectExperts(absl::Span<const ExpertProduc
     }
     return member->ProjectExperts(own, at(routes), result);
   }));
-  for (const ExpertProduct& p : products) RETURN_IF_ERROR(Gather(first(p), p.out));
-  return absl::OkStatus();
+  std::vector<Product> made;
+  for (const ExpertProduct& p : products) made.push_back({&first(p), p.out});
+  return Gather(made);
 }
 
 absl::Status TensorParallelBackend::MoveWeights(ExpertRoutes* routes, Tensor out) {
@@ -607,7 +646,8 @@ absl::Status TensorParallelBackend::BalanceStreams(Tensor x, int32_t streams, in
 absl::Status TensorParallelBackend::Sample(Tensor logits, absl::Span<const SamplingRow> rows,
                                            std::vector<absl::StatusOr<int32_t>>* tokens,
                                            std::vector<float>* margins) {
-  return members_[0]->Sample(logits, rows, tokens, margins);
+  RETURN_IF_ERROR(members_[0]->Sample(logits, rows, tokens, margins));
+  return Synchronize();
 }
 
 }  // namespace lm

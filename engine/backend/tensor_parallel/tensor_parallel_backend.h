@@ -114,6 +114,7 @@ class TensorParallelBackend final : public Backend {
   absl::Status BeginMembers(const RowSplit* vocabulary);
   // To be called before members write what the ops are given: others may still be reading that.
   absl::Status BeginWriting(const void* data, size_t bytes);
+  absl::Status Join();
   // f(member, at) of each, who may write these.
   using Written = std::initializer_list<Tensor>;
   template <typename F>
@@ -122,9 +123,16 @@ class TensorParallelBackend final : public Backend {
   template <typename... Parameters, typename... Arguments>
   absl::Status Replicate(Written written, absl::Status (Backend::*op)(Parameters...),
                          const Arguments&... arguments);
-  // Gives everybody what each has made of `out`.
+  // Gives everybody what each has made of `out`: all columns that the split has for him.
   absl::Status Gather(Tensor out, const RowSplit& split);
-  absl::Status Gather(const WeightMatrix& w, Tensor out);
+  absl::Status GiveToAll(Tensor out, const RowSplit& split);  // when they have joined
+  RowSplit EvenSplit(int64_t cols) const;
+  // Likewise of products with the matrices, all at once.
+  struct Product {
+    const WeightMatrix* w;
+    Tensor out;
+  };
+  absl::Status Gather(absl::Span<const Product> products);
   bool HasShares(const KvLayer& layer) const { return memory_->SharesOf(layer.keys) > 1; }
 
   const std::vector<std::unique_ptr<Backend>> members_;

@@ -29,7 +29,7 @@ struct FakeCuda {
   bool sticky = false;
   int devices = 1;
   int current = -1;
-  int compute_major = 9;
+  int compute_major = 9, second_major = 0;  // of the second device, where it is another
   int ptx_version = 90;
   int launches = 0;
   int allocations = 0;
@@ -75,11 +75,12 @@ cudaError_t Release(void* memory) {
 constexpr CudaApi kFakeApi = {
     .GetDeviceCount = [](int* count) { return Unless([&] { *count = fake.devices; }); },
     .GetDeviceProperties =
-        [](cudaDeviceProp* properties, int) {
+        [](cudaDeviceProp* properties, int device) {
           return Unless([&] {
             std::strcpy(properties->name, "Fake GPU");
             properties->totalGlobalMem = 1000;
-            properties->major = fake.compute_major;
+            const bool other = device == 1 && fake.second_major > 0;
+            properties->major = other ? fake.second_major : fake.compute_major;
           });
         },
     .GetDevice =
@@ -393,6 +394,29 @@ TEST_P(CudaFaultTest, ARefusedCallIsAnErrorAndTheBackendGoesOn) {
                   EXPECT_THAT(std::string(status.message()), HasSubstr("(CUDA error 1)"));
                   EXPECT_TRUE(RunEveryOp(backend, 2).ok());
                 });
+}
+
+TEST(CudaGroupTest, DevicesOfOtherKindsSaySo) {
+  fake = {.devices = 2, .second_major = 8};
+  const absl::Status status = CreateTwo().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(status.message(),
+            "GPUs that compute together must be alike, but cuda:0 is Fake GPU (compute 9.0) and "
+            "cuda:1 Fake GPU (8.0); with ',' instead of '+' they share the layers");
+  EXPECT_TRUE(fake.memory.empty());
+}
+
+// A GPU that is both of them has half of what is free for each.
+TEST(CudaGroupTest, ADeviceThatIsNamedTwiceIsSharedOut) {
+  fake = {};
+  {
+    CudaGroup group = CreateCudaGroup(kFakeApi, {0, 0}).value();
+    TensorParallelBackend backend(std::move(group.members), std::move(group.collectives),
+                                  /*least_split_bytes=*/0);
+    EXPECT_EQ(backend.FreeBytes().value(), 7 / 2);
+    EXPECT_TRUE(RunEveryOp(&backend, 2).ok());
+  }
+  EXPECT_TRUE(fake.memory.empty());
 }
 
 TEST(CudaGroupTest, DevicesThatCannotReadEachOtherSaySo) {

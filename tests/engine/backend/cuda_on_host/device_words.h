@@ -50,7 +50,8 @@ cudaError_t LaunchShared(const Queue& queue, void (*kernel)(Parameters...), dim3
         queue.recorder->AllowSharedBytes(queue.number, address, std::max(shared_bytes, 99 << 10));
     if (error != cudaSuccess) return error;
   }
-  queue.recorder->Add(queue.number, address, grid, block, shared_bytes, pointers, sizes, sizeof...(Parameters));
+  queue.recorder->Add(queue.number, address, grid, block, shared_bytes, pointers, sizes,
+                      sizeof...(Parameters));
   return cudaSuccess;
 }
 

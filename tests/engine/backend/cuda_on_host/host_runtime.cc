@@ -28,7 +28,8 @@ namespace {
 on_host::RuntimeCounts counts;
 
 constexpr int kNever = std::numeric_limits<int>::max();
-std::atomic<int> waits_left{kNever};  // below 0: the device is lost
+std::atomic<int> waits_left{kNever};  // below 0: the device is lost,
+std::atomic<int> which_is_lost{-1};   // this one; -1: all
 
 constexpr int kDevices = 2;
 thread_local int current_device = -1;
@@ -46,7 +47,11 @@ std::atomic<bool> runs_kernels{true};
 std::atomic<bool> peers_can_read{true};
 std::atomic<int64_t> device_bytes{kDeviceBytes};
 
-cudaError_t Lost() { return waits_left.load() < 0 ? cudaErrorLaunchFailure : cudaSuccess; }
+bool MayBeLost(int device) { return which_is_lost < 0 || which_is_lost == device; }
+cudaError_t Lost(int device) {
+  return waits_left < 0 && MayBeLost(device) ? cudaErrorLaunchFailure : cudaSuccess;
+}
+cudaError_t Lost() { return Lost(Current()); }
 
 // A kernel with arguments of its own.
 struct HostNode {
@@ -193,8 +198,8 @@ constexpr CudaApi kHost = {
         },
     .SetDevice =
         [](int device) {
-          if (Lost() == cudaSuccess) current_device = device;
-          return Lost();
+          if (Lost(device) == cudaSuccess) current_device = device;
+          return Lost(device);
         },
     .StreamCreateWithFlags =
         [](cudaStream_t* stream, unsigned) {
@@ -206,7 +211,7 @@ constexpr CudaApi kHost = {
         [](cudaStream_t) {
           ++counts.synchronisations;
           Pinned().EndCopies();
-          if (waits_left != kNever) --waits_left;
+          if (waits_left != kNever && MayBeLost(Current())) --waits_left;
           return Lost();
         },
     .StreamWaitEvent = [](cudaStream_t stream,
@@ -435,7 +440,10 @@ constexpr CudaApi CountedCalls() {
 }  // namespace
 
 on_host::RuntimeCounts on_host::TakeRuntimeCounts() { return std::exchange(counts, {}); }
-void on_host::LoseDeviceAfter(int synchronisations) { waits_left = synchronisations; }
+void on_host::LoseDeviceAfter(int synchronisations, int device) {
+  which_is_lost = device;
+  waits_left = synchronisations;
+}
 void on_host::SetDeviceBytes(int64_t bytes) { device_bytes = bytes > 0 ? bytes : kDeviceBytes; }
 void on_host::SetRunsKernels(bool runs) { runs_kernels = runs; }
 void on_host::SetPeersCanRead(bool can) { peers_can_read = can; }

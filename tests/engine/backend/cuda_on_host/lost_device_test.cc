@@ -71,6 +71,18 @@ TEST_F(LostDeviceTest, IsAnErrorThatSaysSoAndTheNextStatementOpensItAgain) {
   }
 }
 
+TEST_F(LostDeviceTest, OneOfSeveralIsTheLossOfAll) {
+  Connection db("cuda:0+cuda:1");
+  const std::string wanted = db.Answer(kAsk);
+  for (const int device : {0, 1}) {
+    on_host::LoseDeviceAfter(3, device);
+    EXPECT_THAT(db.Answer(kAskMany), HasSubstr(absl::StrCat("device cuda:", device, " is lost")));
+    EXPECT_THAT(db.Answer(kAsk), HasSubstr(absl::StrCat("cuda:", device, " cannot be used: ")));
+    on_host::BringDeviceBack();
+    EXPECT_EQ(db.Answer(kAsk), wanted);
+  }
+}
+
 TEST_F(LostDeviceTest, DevicesThatCannotReadEachOtherAreAnErrorThatSaysSo) {
   Connection db("cuda:0+cuda:1");
   on_host::SetPeersCanRead(false);

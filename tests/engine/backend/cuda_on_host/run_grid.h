@@ -29,8 +29,8 @@ void AllowSharedBytes(const void* address, int bytes);
 
 // False where a fault was found, or the launch asks for more than there is. A kernel that begins
 // early has to wait for the device's ones before it, since one that does not, by itself.
-bool RunGrid(int device, const void* kernel, dim3 grid, dim3 block, size_t shared_bytes, void** arguments,
-             bool begins_early);
+bool RunGrid(int device, const void* kernel, dim3 grid, dim3 block, size_t shared_bytes,
+             void** arguments, bool begins_early);
 
 // Of the thread that runs: a GPU has them in registers.
 struct Indices {

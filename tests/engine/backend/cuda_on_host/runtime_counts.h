@@ -31,8 +31,8 @@ void SetRunsKernels(bool runs);
 void SetPeersCanRead(bool can);
 
 // From the wait after so many more on, all calls fail as after a fault inside a kernel, until the
-// device is back.
-void LoseDeviceAfter(int synchronisations);
+// device is back: of this device, or of all.
+void LoseDeviceAfter(int synchronisations, int device = -1);
 // Counts calls from 1 on; those from `first` to `last` end with `error`, and have done nothing
 // unless they give something back. GetLastError is none of them.
 void FailCalls(int64_t first, int64_t last, cudaError_t error);
