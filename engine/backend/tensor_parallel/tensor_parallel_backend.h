@@ -123,16 +123,16 @@ class TensorParallelBackend final : public Backend {
   template <typename... Parameters, typename... Arguments>
   absl::Status Replicate(Written written, absl::Status (Backend::*op)(Parameters...),
                          const Arguments&... arguments);
-  // Gives everybody what each has made of `out`: all columns that the split has for him.
-  absl::Status Gather(Tensor out, const RowSplit& split);
-  absl::Status GiveToAll(Tensor out, const RowSplit& split);  // when they have joined
   RowSplit EvenSplit(int64_t cols) const;
-  // Likewise of products with the matrices, all at once.
+  // Gives everybody what each has made of `out`, whose columns the split shares out; and of
+  // products with matrices that are split. The last is for when they have joined.
   struct Product {
     const WeightMatrix* w;
     Tensor out;
   };
+  absl::Status Gather(Tensor out, const RowSplit& split);
   absl::Status Gather(absl::Span<const Product> products);
+  absl::Status GiveToAll(Tensor out, const RowSplit& split);
   bool HasShares(const KvLayer& layer) const { return memory_->SharesOf(layer.keys) > 1; }
 
   const std::vector<std::unique_ptr<Backend>> members_;
@@ -145,7 +145,7 @@ class TensorParallelBackend final : public Backend {
   std::vector<StepTables> steps_;               // of each member
   // What has been given to all since the members joined last: where it begins and ends.
   std::vector<std::pair<const char*, const char*>> given_;
-  Buffer embedded_;  // [member][token][hidden]
+  Buffer embedded_;  // [token][member][hidden]
 };
 
 }  // namespace lm
