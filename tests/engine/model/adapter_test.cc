@@ -87,7 +87,8 @@ ModelOptions With(std::vector<AdapterOption> lora, std::string device = "cpu") {
   return {.device = std::move(device),
           .kv_bytes = 1 << 24,
           .kv_type = DType::kF32,
-          .lora = std::move(lora)};
+          .lora = std::move(lora),
+          .least_split_bytes = 0};
 }
 
 class MergedWeightsTest : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
@@ -127,7 +128,8 @@ INSTANTIATE_TEST_SUITE_P(
     });
 INSTANTIATE_TEST_SUITE_P(OtherDevices, MergedWeightsTest,
                          testing::Combine(testing::Values("qwen3-f32", "gemma3-f32", "mixtral-f32"),
-                                          testing::Values("reference", "reference=1,cpu")),
+                                          testing::Values("reference", "reference=1,cpu",
+                                                          "cpu+cpu")),
                          [](const auto& info) {
                            return ModelAndDevice(std::get<0>(info.param), std::get<1>(info.param));
                          });
@@ -277,7 +279,7 @@ TEST_P(GoldenAdapterTest, AgreesWithLlamaCpp) {
 INSTANTIATE_TEST_SUITE_P(All, GoldenAdapterTest,
                          testing::Combine(testing::Values("llama-spm-untied-f32", "qwen3-f32",
                                                           "gemma3-f32", "mixtral-f32"),
-                                          testing::Values("cpu", "reference")),
+                                          testing::Values("cpu", "reference", "cpu+cpu")),
                          [](const auto& info) {
                            return ModelAndDevice(std::get<0>(info.param), std::get<1>(info.param));
                          });

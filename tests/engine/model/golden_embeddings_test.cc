@@ -88,8 +88,9 @@ class GoldenEmbeddingsTest
 
 TEST_P(GoldenEmbeddingsTest, AgreeWithLlamaCppTogetherAndAlone) {
   const auto& [golden, device] = GetParam();
-  auto model = Model::Load(ModelPath(golden.name, ".gguf"),
-                           {.device = device, .kv_bytes = 1 << 24, .kv_type = DType::kF32});
+  auto model = Model::Load(
+      ModelPath(golden.name, ".gguf"),
+      {.device = device, .kv_bytes = 1 << 24, .kv_type = DType::kF32, .least_split_bytes = 0});
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_FALSE((*model)->info().generates);
   const std::vector<float> expected = ReadFloats(ModelPath(golden.name, ".f32"));
@@ -138,7 +139,8 @@ TEST(GoldenScoresTest, RerankersThatDoNotSayItScoreTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenEmbeddingsTest,
                          testing::Combine(testing::ValuesIn(kGoldenEmbeddings),
-                                          testing::Values("reference", "cpu", "reference=1,cpu")),
+                                          testing::Values("reference", "cpu", "reference=1,cpu",
+                                                          "cpu+cpu")),
                          EmbeddingTestName);
 
 }  // namespace

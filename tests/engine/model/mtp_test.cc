@@ -23,7 +23,8 @@ constexpr int32_t kGoldenRows = 15;  // of which the file has the logits, the la
 class MtpTest : public testing::TestWithParam<std::tuple<const char*, const char*>> {
  protected:
   MtpTest() {
-    auto model = Model::Load(path_, {.device = device_, .kv_type = DType::kF32});
+    auto model =
+        Model::Load(path_, {.device = device_, .kv_type = DType::kF32, .least_split_bytes = 0});
     EXPECT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
     std::ifstream file(ModelPath("golden_tokens", ".txt"));
@@ -124,7 +125,7 @@ TEST_P(MtpTest, CanBeLeftOut) {
 
 INSTANTIATE_TEST_SUITE_P(Models, MtpTest,
                          testing::Combine(testing::Values("qwen35-mtp-f32", "glm4moe-mtp-f32"),
-                                          testing::Values("reference", "cpu")),
+                                          testing::Values("reference", "cpu", "cpu+cpu")),
                          [](const auto& info) {
                            return ModelAndDevice(std::get<0>(info.param), std::get<1>(info.param));
                          });

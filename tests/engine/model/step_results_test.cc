@@ -39,7 +39,8 @@ std::vector<float> Rows(const std::vector<float>& all, std::vector<int32_t> rows
 class StepResultsTest : public testing::TestWithParam<const char*> {
  protected:
   StepResultsTest() {
-    auto model = Model::Load(kModel, {.device = GetParam(), .kv_bytes = 1 << 24});
+    auto model =
+        Model::Load(kModel, {.device = GetParam(), .kv_bytes = 1 << 24, .least_split_bytes = 0});
     EXPECT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
   }
@@ -136,7 +137,7 @@ TEST_P(StepResultsTest, TokensArePickedFromTheLogitsOfTheirRows) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, StepResultsTest,
-                         testing::Values("reference", "cpu", "cpu,reference"));
+                         testing::Values("reference", "cpu", "cpu,reference", "cpu+cpu"));
 
 }  // namespace
 }  // namespace lm
