@@ -223,8 +223,9 @@ bool JobDatabase::WaitForLock(int times_before) {
   return true;
 }
 
-absl::Status JobDatabase::Locked(absl::Status status, bool by_readers) const {
+absl::Status JobDatabase::Locked(absl::Status status, bool by_readers) {
   if (!absl::IsUnavailable(status)) return status;
+  if (Interrupted()) return absl::CancelledError("interrupted");  // which has ended the wait
   return absl::UnavailableError(absl::StrCat(
       status.message(), ": another connection, of this process or of another, ",
       by_readers ? "is reading" : "is writing", " ",

@@ -72,8 +72,9 @@ class JobDatabase {
   // Cancelled.
   absl::Status Transact(absl::FunctionRef<absl::Status()> body,
                         std::optional<absl::Duration> patience = std::nullopt);
-  // The same status; one of a lock that was waited for in vain says whose it must be.
-  absl::Status Locked(absl::Status status, bool by_readers) const;
+  // The same status; one of a lock that was waited for in vain says whose it must be, and Cancelled
+  // where an interrupt has ended the wait.
+  absl::Status Locked(absl::Status status, bool by_readers);
 
  private:
   static constexpr absl::Duration kFirstWait = absl::Seconds(5);
