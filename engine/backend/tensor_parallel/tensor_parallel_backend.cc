@@ -351,8 +351,9 @@ RowSplit TensorParallelBackend::SplitRows(DType dtype, int64_t rows, int64_t col
   const int64_t runs = (rows + kRowsTogether - 1) / kRowsTogether;
   RowSplit split;
   if (runs < num_devices() || rows * RowBytes(dtype, cols) < least_split_bytes_) return split;
-  for (int64_t i = 0; i < num_devices(); ++i)
+  for (int64_t i = 0; i < num_devices(); ++i) {
     split.push_back(runs * i / num_devices() * kRowsTogether);
+  }
   split.push_back(rows);
   return split;
 }

@@ -3,12 +3,12 @@
 //
 //   device: 'cuda:0+cuda:1'
 //
-// Each member has the rows of a matrix that are its own, and some of the KV heads. A product's
-// columns are made by those who have the rows, the heads of attention by those who have theirs, and
-// then all of it is given to all (collectives.h); everything else each member does for itself. So
-// every sum is made whole, by one member, in the order that it has there: the results have the bits
-// of one device. (Sums in parts, added over the devices, would want half as many exchanges, and
-// have other bits.)
+// Each member has the rows of a matrix that are its own (small ones whole), and some of the KV
+// heads. A product's columns are made by those who have the rows, the heads of attention by those
+// who have theirs, and then all of it is given to all (collectives.h); everything else each member
+// does for itself. So every sum is made whole, by one member, in the order that it has there: the
+// results have the bits of one device. (Sums in parts, added over the devices, would want half as
+// many exchanges, and have other bits.)
 //
 // What the ops are given is each member's own at the same place of an allocation (member_memory.h).
 #ifndef LM_ENGINE_BACKEND_TENSOR_PARALLEL_TENSOR_PARALLEL_BACKEND_H_
