@@ -609,23 +609,43 @@ void Transformer::ListPositions() {
   }
 }
 
-// The angles of each token's position, for each rope.
-void Transformer::FillRopes(StepTables* tables) const {
+// Writes the angles of a position, of a rope: cosines and sines.
+void Transformer::FindAngles(size_t rope, int32_t position, float* out) const {
+  const RopeSpec& spec = spec_.ropes[rope];
+  const double place = static_cast<double>(position - spec.behind) * (spec.back ? -1 : 1);
+  for (const double frequency : frequencies_[rope]) {
+    const double angle = place * frequency;
+    *out++ = static_cast<float>(spec.magnitude * std::cos(angle));
+    *out++ = static_cast<float>(spec.magnitude * std::sin(angle));
+  }
+}
+
+// The angles of each token's position, for each rope. Those of early positions are found once.
+void Transformer::FillRopes(StepTables* tables) {
   std::vector<RopeTable>& ropes = tables->ropes;
   ropes.resize(spec_.ropes.size());
+  known_angles_.resize(spec_.ropes.size());
   for (size_t r = 0; r < ropes.size(); ++r) {
-    const RopeSpec& spec = spec_.ropes[r];
-    ropes[r].dim = static_cast<int32_t>(spec.dim);
-    ropes[r].angles.resize(tables->tokens.size() * spec.dim);
+    const int64_t dim = spec_.ropes[r].dim;
+    ropes[r].dim = static_cast<int32_t>(dim);
+    ropes[r].angles.resize(tables->tokens.size() * dim);
     float* out = ropes[r].angles.data();
     for (const StepSequence& sequence : tables->sequences) {
-      for (int32_t p = sequence.first_position; p < sequence.context(); ++p) {
-        const double place = static_cast<double>(p - spec.behind) * (spec.back ? -1 : 1);
-        for (const double frequency : frequencies_[r]) {
-          const double angle = place * frequency;
-          *out++ = static_cast<float>(spec.magnitude * std::cos(angle));
-          *out++ = static_cast<float>(spec.magnitude * std::sin(angle));
+      for (int32_t p = sequence.first_position; p < sequence.context(); ++p, out += dim) {
+        if (p >= kKnownPositions) {
+          FindAngles(r, p, out);
+          continue;
         }
+        const size_t run = p / kAnglesRun;
+        if (run >= known_angles_[r].size()) known_angles_[r].resize(run + 1);
+        std::vector<float>& known = known_angles_[r][run];
+        if (known.empty()) {
+          known.resize(kAnglesRun * dim);
+          for (int32_t i = 0; i < kAnglesRun; ++i) {
+            FindAngles(r, p / kAnglesRun * kAnglesRun + i, known.data() + i * dim);
+          }
+        }
+        std::copy_n(known.data() + p % kAnglesRun * dim, dim, out);
       }
     }
   }

@@ -82,7 +82,8 @@ class Transformer final : public LanguageModel {
   absl::Status Run(const std::atomic<bool>& cancel, StepResults* results);
   absl::Status RunMtp(StepResults* results);
   absl::Status StoreMtp();
-  void FillRopes(StepTables* tables) const;
+  void FindAngles(size_t rope, int32_t position, float* out) const;
+  void FillRopes(StepTables* tables);
   void ListRows();
   void ListPositions();
   absl::Status ReserveLogits(int64_t rows);
@@ -104,6 +105,9 @@ class Transformer final : public LanguageModel {
   const Weights weights_;
   const std::shared_ptr<PackedFile> packed_;      // where they lie; or null
   std::vector<std::vector<double>> frequencies_;  // of each rope, (dim / 2,) radians a position
+  // Of each rope, of runs of positions below kKnownPositions that have been seen.
+  static constexpr int32_t kKnownPositions = 16384, kAnglesRun = 16;
+  std::vector<std::vector<std::vector<float>>> known_angles_;
 
   bool rehearses_ = false;
   ModelStep step_;                         // that was launched

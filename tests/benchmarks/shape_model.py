@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Writes a GGUF model in the shape of a release, of a few layers and nearly all zeros (a sparse file), for gpu_model.py.
+"""Writes a GGUF model in the shape of a release: of a few layers and nearly all zeros (a sparse file), for gpu_model.py, or whole
+and of random weights within seconds, to be timed.
 
     tests/benchmarks/shape_model.py 8b Q4_K --layers 2 -o shape.gguf
+    tests/benchmarks/shape_model.py 8b Q8_0 --random -o 8b-Q8_0.gguf      # needs numpy
 """
 import argparse
 import random
@@ -18,6 +20,8 @@ SHAPES = {
                     experts=128, used=8),
 }
 ALIGNMENT = 32
+RANDOM_BLOCKS_BYTES = 64 << 20  # that are drawn; matrices repeat them
+DEVIATION = 0.02  # of random weights
 ROWS_WITH_NUMBERS = 64  # of the embedding, where there are experts: what routes tokens must differ (F32: its packing is not counted on)
 
 
@@ -40,7 +44,32 @@ def key(name, value):
     return front + struct.pack("<IIQ", 9, kind, len(value)) + b"".join(map(one, value))
 
 
-def write(path, shape, dtype, layers):
+def random_blocks(kind):
+    """Whole blocks of the type, about RANDOM_BLOCKS_BYTES, of weights that deviate by about DEVIATION."""
+    import numpy
+    draw = numpy.random.default_rng(1)
+    _, values, size = TYPES[kind]
+    count = RANDOM_BLOCKS_BYTES // size
+    if kind in ("F32", "F16"):
+        return draw.normal(0, DEVIATION, count).astype({"F32": "<f4", "F16": "<f2"}[kind]).tobytes()
+    blocks = draw.integers(0, 256, (count, size), dtype=numpy.uint8)
+
+    def scale(value):
+        return numpy.frombuffer(numpy.float16(value).tobytes(), numpy.uint8)
+    if kind == "Q8_0":
+        blocks[:, :2] = scale(DEVIATION / 74)
+    elif kind == "Q4_0":
+        blocks[:, :2] = scale(DEVIATION / 4.6)
+    elif kind == "Q4_K":  # scales and minima of 6 bits; minima as large as half of the codes' range
+        blocks[:, :2], blocks[:, 2:4] = scale(DEVIATION / 4.6 / 32), scale(DEVIATION / 4.6 / 32 * 7.5)
+    elif kind == "Q6_K":  # signed scales of a byte behind the codes
+        blocks[:, 208:] = scale(DEVIATION / 18.5 / 74)
+    elif kind == "MXFP4":
+        blocks[:, 0] = 127 - 8  # 2^-8: codes up to 6, doubled
+    return blocks.tobytes()
+
+
+def write(path, shape, dtype, layers, random_weights=False):
     s = shape
     q, kv = s["heads"] * s["head"], s["kv_heads"] * s["head"]
     moe = "experts" in s
@@ -86,6 +115,7 @@ def write(path, shape, dtype, layers):
             add(p + "ffn_down", s["ffn"], s["hidden"])
 
     draw = random.Random(1)
+    blocks = {kind: random_blocks(kind) for kind in {t[1] for t in tensors}} if random_weights else {}
     head, at, filled = b"", 0, []
     for name, kind, dims in tensors:
         number, values, size = TYPES[kind]
@@ -97,9 +127,13 @@ def write(path, shape, dtype, layers):
             filled.append((at, struct.pack(f"<{count}f", *[1.0] * count)))
         elif "gate_inp" in name:
             filled.append((at, struct.pack(f"<{count}f", *(draw.gauss(0, 1) for _ in range(count)))))
-        elif "token_embd" in name and kind == "F32":
+        elif "token_embd" in name and kind == "F32" and not random_weights:
             n = ROWS_WITH_NUMBERS * dims[0]
             filled.append((at, struct.pack(f"<{n}f", *(draw.gauss(0, 1) for _ in range(n)))))
+        elif random_weights:
+            left = count // values * size
+            for start in range(0, left, len(blocks[kind])):
+                filled.append((at + start, memoryview(blocks[kind])[:left - start]))
         at += -(-(count // values * size) // ALIGNMENT) * ALIGNMENT
     head = struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(keys)) + b"".join(key(k, v) for k, v in keys.items()) + head
     head += bytes(-len(head) % ALIGNMENT)
@@ -115,10 +149,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("type", choices=[t for t in TYPES if t != "F32"])
-    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--layers", type=int, help="default: 2, or all of --random")
+    parser.add_argument("--random", action="store_true", help="random weights")
     parser.add_argument("-o", "--out", required=True)
     args = parser.parse_args()
-    write(args.out, SHAPES[args.shape], args.type, args.layers)
+    shape = SHAPES[args.shape]
+    write(args.out, shape, args.type, args.layers or (shape["layers"] if args.random else 2), args.random)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
 //
 // Order (the same in both). Of a chunk of kTileChunk absolute positions, 32 at a time: scores = q
 // k, q being two binary16 numbers whose sum has 22 bits, summed by the tensor cores over the dims
-// in order; the running maximum; weights exp(score - maximum) rounded to binary16; their sum and
-// the weighted values, scaled where the maximum has grown. Chunks are merged in ascending order, a
+// in order; the running maximum; weights exp(score - maximum) rounded to binary16; their sum (as of
+// values that are 1) and the weighted values, scaled where the maximum has grown. Chunks are merged in ascending order, a
 // sink last. A row's numbers do not depend on the other rows of its tile: what it does not see has
 // the weight 0, which changes no bit.
 #include <cmath>
@@ -21,23 +21,24 @@ namespace {
 
 constexpr int kStep = kBlockTokens;  // positions
 
-// The greatest, or the sum, of what the four lanes have that hold a row.
+// The greatest of what the four lanes have that hold a row.
 __device__ __forceinline__ float MaxOfRow(float value) {
   value = fmaxf(value, __shfl_xor_sync(~0u, value, 1));
   return fmaxf(value, __shfl_xor_sync(~0u, value, 2));
 }
-__device__ __forceinline__ float SumOfRow(float value) {
-  value += __shfl_xor_sync(~0u, value, 1);
-  return value + __shfl_xor_sync(~0u, value, 2);
-}
 
-__device__ __forceinline__ uint32_t Pack16(float first, float second) {
-  return StoreF16(first) | uint32_t{StoreF16(second)} << 16;
-}
 __device__ __forceinline__ uint32_t PackFinite16(float first, float second) {
   return StoreFiniteF16(first) | uint32_t{StoreFiniteF16(second)} << 16;
 }
 __device__ __forceinline__ float Rounded16(float value) { return LoadF16(StoreFiniteF16(value)); }
+
+// exp(x).
+__device__ __forceinline__ float WeightOf(float x) {
+  constexpr float kLog2E = 1.4426950408889634f;
+  return Exp2Approximately(x * kLog2E);
+}
+// What scores are taken away from: 0 where all are -infinity, so that their weights are 0.
+__device__ __forceinline__ float BaseOf(float max) { return max == -INFINITY ? 0.0f : max; }
 
 // exp(value - max), 0 where value is -infinity, whatever max is.
 __device__ __forceinline__ float Weight(float value, float max) {
@@ -46,33 +47,35 @@ __device__ __forceinline__ float Weight(float value, float max) {
 
 // The row of a tile that a lane's values 0, 1 (hi = 0) or 2, 3 of a fragment C belong to.
 struct TileRow {
-  int64_t row = -1;  // of the step; -1: none
-  int64_t head = 0;  // of the query
-  int64_t position = 0;
-  SeenRange seen = {0, 0};
+  int row = -1;  // of the step; -1: none
+  int head = 0;  // of the query
+  int position = 0;
+  int first = 0, end = 0;  // what it sees
 };
 
 struct TileShape {
-  int64_t group, heads, tokens;  // TileHeads, TileTokens
+  int group, heads;  // TileHeads
 };
 
-__device__ TileRow FindRow(const AttentionTile& tile, const AttentionTiles& tiles,
-                           const TileShape& shape, const StepRows& step, const Window& window,
-                           int64_t kv_head, int index) {
+__device__ __forceinline__ TileRow FindRow(const AttentionTile& tile, const AttentionTiles& tiles,
+                                           const TileShape& shape, const StepRows& step,
+                                           const Window& window, int kv_head, int index) {
   TileRow found;
-  const int64_t token = index / shape.heads, head = tile.first_head + index % shape.heads;
+  const int token = index / shape.heads, head = tile.first_head + index % shape.heads;
   if (token >= tile.count || head >= shape.group) return found;
   found.row = tiles.tokens[tile.first + token];
   found.head = kv_head * shape.group + head;
   const Sequence sequence = step.sequences[step.sequence_of_row[found.row]];
   found.position = sequence.first_position + (found.row - sequence.first_row);
-  found.seen =
+  const SeenRange seen =
       SeenBy(window, found.position, int64_t{sequence.first_position} + sequence.num_tokens);
+  found.first = static_cast<int>(seen.first);
+  found.end = static_cast<int>(seen.end);
   return found;
 }
 
 // Bits of a word of two binary16 values of positions p and p + 1 that are in [first, end).
-__device__ __forceinline__ uint32_t MaskOf(int64_t p, int64_t first, int64_t end) {
+__device__ __forceinline__ uint32_t MaskOf(int p, int first, int end) {
   const uint32_t low = p >= first && p < end ? 0xffffu : 0u;
   const uint32_t high = p + 1 >= first && p + 1 < end ? 0xffff0000u : 0u;
   return low | high;
@@ -98,34 +101,38 @@ __global__ __launch_bounds__(128) void AttentionTilesKernel(
   const int64_t index = int64_t{blockIdx.x} * (blockDim.x / kWarp) + threadIdx.x / kWarp;
   if (index >= *tiles.num_tiles) return WaitForKernelBefore();
   const AttentionTile tile = tiles.tiles[index];
-  const int64_t kv_head = blockIdx.y;
+  const int kv_head = static_cast<int>(blockIdx.y);
   const int64_t key_dim = layer.key_dim, value_dim = layer.value_dim;
-  const int key_sixteens = static_cast<int>(key_dim / 16);
-  const int value_sixteens = static_cast<int>(value_dim / 16);
+  const int key_sixteens = static_cast<int>(key_dim) / 16;
+  const int value_sixteens = static_cast<int>(value_dim) / 16;
   TileShape shape;
-  shape.group = q.cols / key_dim / layer.kv_heads;
-  shape.heads = TileHeads(shape.group);
-  shape.tokens = TileTokens(shape.group);
+  shape.group = static_cast<int>(q.cols) / static_cast<int>(key_dim * layer.kv_heads);
+  shape.heads = static_cast<int>(TileHeads(shape.group));
 
+  // Positions that some row sees, and those that all see: [all_first, all_end).
   TileRow rows[2];
-  int64_t first_seen = INT64_MAX, end_seen = 0;
+  int first_seen = INT32_MAX, end_seen = 0, all_first = 0, all_end = INT32_MAX;
   for (int hi = 0; hi < 2; ++hi) {
     rows[hi] = FindRow(tile, tiles, shape, step, scores.window, kv_head, g + 8 * hi);
     if (rows[hi].row < 0) continue;
-    first_seen = min(first_seen, rows[hi].seen.first);
-    end_seen = max(end_seen, rows[hi].seen.end);
+    first_seen = min(first_seen, rows[hi].first);
+    end_seen = max(end_seen, rows[hi].end);
+    all_first = max(all_first, rows[hi].first);
+    all_end = min(all_end, rows[hi].end);
   }
   for (int apart = 4; apart < kWarp; apart *= 2) {
     first_seen = min(first_seen, __shfl_xor_sync(~0u, first_seen, apart));
     end_seen = max(end_seen, __shfl_xor_sync(~0u, end_seen, apart));
+    all_first = max(all_first, __shfl_xor_sync(~0u, all_first, apart));
+    all_end = min(all_end, __shfl_xor_sync(~0u, all_end, apart));
   }
 
-  const int64_t first_chunk = max(int64_t{tile.first_chunk}, first_seen / kTileChunk);
-  const int64_t end_chunk = min(int64_t{tile.end_chunk}, (end_seen + kTileChunk - 1) / kTileChunk);
+  const int first_chunk = max(tile.first_chunk, first_seen / kTileChunk);
+  const int end_chunk = min(tile.end_chunk, (end_seen + kTileChunk - 1) / kTileChunk);
   const int32_t* table = blocks + tile.first_block;
   // So far everything is the step's, and older than the kernel before. What it may still store is
   // in the same cache as what has long been there, of which a chunk is brought near meanwhile.
-  for (int64_t p = max(first_chunk * kTileChunk, first_seen / kStep * kStep);
+  for (int p = max(first_chunk * kTileChunk, first_seen / kStep * kStep);
        p < min((first_chunk + 1) * kTileChunk, end_seen); p += kStep) {
     PrefetchHead(layer, layer.keys, key_dim, table[p / kStep], kv_head, lane);
     PrefetchHead(layer, layer.values, value_dim, table[p / kStep], kv_head, lane);
@@ -135,20 +142,21 @@ __global__ __launch_bounds__(128) void AttentionTilesKernel(
   char* memory = DynamicShared() + threadIdx.x / kWarp * shared_bytes_a_warp;
   auto* query = reinterpret_cast<uint4*>(memory);
   const int query_pieces = key_sixteens * kWarp;  // of one of both numbers
-  for (int s = 0; s < key_sixteens; ++s) {
+#pragma unroll
+  for (int s = 0; s < kSixteens; ++s) {
+    if (s >= key_sixteens) break;
     uint32_t words[2][4];
+#pragma unroll
     for (int reg = 0; reg < 4; ++reg) {
       const TileRow& row = rows[reg % 2];
-      float values[2] = {0, 0};
+      float2 values = {0, 0};
       if (row.row >= 0) {
         const float* from =
             q.data + row.row * q.stride + row.head * key_dim + s * 16 + reg / 2 * 8 + 2 * t;
-        values[0] = from[0];
-        values[1] = from[1];
+        values = {from[0], from[1]};
       }
-      words[0][reg] = PackFinite16(values[0], values[1]);
-      words[1][reg] =
-          PackFinite16(values[0] - Rounded16(values[0]), values[1] - Rounded16(values[1]));
+      words[0][reg] = PackFinite16(values.x, values.y);
+      words[1][reg] = PackFinite16(values.x - Rounded16(values.x), values.y - Rounded16(values.y));
     }
     query[s * kWarp + lane] = uint4{words[0][0], words[0][1], words[0][2], words[0][3]};
     query[query_pieces + s * kWarp + lane] =
@@ -164,37 +172,57 @@ __global__ __launch_bounds__(128) void AttentionTilesKernel(
       total[n * kWarp + lane] = float4{0, 0, 0, 0};
     }
   }
-  float acc[2 * kSixteens][4];
-  float maxima[2], sums[2];
-  for (int64_t chunk = first_chunk; chunk < end_chunk || chunk == first_chunk; ++chunk) {
+  // A block's keys, or values, of the head, as far as this lane reads them.
+  const auto head_of = [&](const void* cache, int64_t dim, int64_t block) {
+    return reinterpret_cast<const uint4*>(
+               static_cast<const char*>(cache) +
+               KvHeadOffset<DType::kF16>(layer.block_stride, dim, block, kv_head)) +
+           lane;
+  };
+  // Values, and of short heads the next keys, are asked for before they are needed, where there are
+  // registers for them.
+  constexpr bool kValuesAhead = kSixteens <= 8, kKeysAhead = kSixteens <= 4;
+  uint4 k_ahead[kKeysAhead ? 2 * kSixteens : 1];
+  const auto read_keys = [&](int64_t block) {
+    const uint4* keys = head_of(layer.keys, key_dim, block);
+#pragma unroll
+    for (int k = 0; k < kSixteens; ++k) {
+#pragma unroll
+      for (int pair = 0; pair < 2; ++pair) {
+        if (k < key_sixteens) k_ahead[2 * k + pair] = keys[(pair * key_sixteens + k) * kWarp];
+      }
+    }
+  };
+  const bool is_plain = scores.softcap <= 0 && scores.slopes == nullptr;
+  float acc[2 * kSixteens][4], sums[4];  // sums: as one more value
+  float maxima[2];
+  for (int chunk = first_chunk; chunk < end_chunk || chunk == first_chunk; ++chunk) {
 #pragma unroll
     for (int n = 0; n < 2 * kSixteens; ++n) {
       acc[n][0] = acc[n][1] = acc[n][2] = acc[n][3] = 0;
     }
     maxima[0] = maxima[1] = -INFINITY;
-    sums[0] = sums[1] = 0;
-    const int64_t begin = max(chunk * kTileChunk, first_seen / kStep * kStep);
-    const int64_t end = min((chunk + 1) * kTileChunk, end_seen);
-    for (int64_t p = begin; p < end; p += kStep) {
-      const int64_t block = table[p / kStep];
-      const auto* keys = reinterpret_cast<const uint4*>(
-          static_cast<const char*>(layer.keys) +
-          KvHeadOffset<DType::kF16>(layer.block_stride, key_dim, block, kv_head));
-      const auto* values = reinterpret_cast<const uint4*>(
-          static_cast<const char*>(layer.values) +
-          KvHeadOffset<DType::kF16>(layer.block_stride, value_dim, block, kv_head));
-      // Asked for before they are needed, where there are registers for them.
-      constexpr bool kAhead = kSixteens <= 8;
-      uint4 v[2][kAhead ? kSixteens : 1];
-      if constexpr (kAhead) {
+    sums[0] = sums[1] = sums[2] = sums[3] = 0;
+    const int begin = max(chunk * kTileChunk, first_seen / kStep * kStep);
+    const int end = min((chunk + 1) * kTileChunk, end_seen);
+    int64_t block = begin < end ? table[begin / kStep] : 0;
+    if constexpr (kKeysAhead) {
+      if (begin < end) read_keys(block);
+    }
+    for (int p = begin; p < end; p += kStep) {
+      const uint4* const values = head_of(layer.values, value_dim, block);
+      uint4 v[2][kValuesAhead ? kSixteens : 1];
+      if constexpr (kValuesAhead) {
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
 #pragma unroll
           for (int d = 0; d < kSixteens; ++d) {
-            if (d < value_sixteens) v[k][d] = values[(k * value_sixteens + d) * kWarp + lane];
+            if (d < value_sixteens) v[k][d] = values[(k * value_sixteens + d) * kWarp];
           }
         }
       }
+      const uint4* const keys = head_of(layer.keys, key_dim, block);
+      if (p + kStep < end) block = table[p / kStep + 1];
       float s[4][4] = {};  // of 8 positions each
 #pragma unroll
       for (int k = 0; k < kSixteens; ++k) {
@@ -203,49 +231,74 @@ __global__ __launch_bounds__(128) void AttentionTilesKernel(
         const uint32_t a[2][4] = {{high.x, high.y, high.z, high.w}, {low.x, low.y, low.z, low.w}};
 #pragma unroll
         for (int pair = 0; pair < 2; ++pair) {
-          const uint4 b = keys[(pair * key_sixteens + k) * kWarp + lane];
+          uint4 b;
+          if constexpr (kKeysAhead) {
+            b = k_ahead[2 * k + pair];
+          } else {
+            b = keys[(pair * key_sixteens + k) * kWarp];
+          }
           Multiply16<false>(a[1], b.x, b.y, s[2 * pair]);
           Multiply16<false>(a[1], b.z, b.w, s[2 * pair + 1]);
           Multiply16<false>(a[0], b.x, b.y, s[2 * pair]);
           Multiply16<false>(a[0], b.z, b.w, s[2 * pair + 1]);
         }
       }
+      if constexpr (kKeysAhead) {
+        if (p + kStep < end) read_keys(block);
+      }
+      const bool all_see = p >= all_first && p + kStep <= all_end;
       uint32_t weights[4][2];  // of 8 positions: of row g, of row g + 8
+      float keep[2];
 #pragma unroll
       for (int hi = 0; hi < 2; ++hi) {
         const TileRow& row = rows[hi];
-        const float slope = scores.slopes == nullptr ? 0.0f : scores.slopes[row.head];
-        float max = -INFINITY;
+        if (is_plain) {
 #pragma unroll
-        for (int n = 0; n < 4; ++n) {
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            const int64_t at = p + n * 8 + 2 * t + i;
-            float& score = s[n][2 * hi + i];
-            score = CappedScore(score, scores.scale, scores.softcap);
-            if (scores.slopes != nullptr) {
-              const int64_t apart = at < row.position ? row.position - at : at - row.position;
-              score -= slope * static_cast<float>(apart);
+          for (int n = 0; n < 4; ++n) {
+            s[n][2 * hi] *= scores.scale;
+            s[n][2 * hi + 1] *= scores.scale;
+          }
+        } else {
+          const float slope = scores.slopes == nullptr ? 0.0f : scores.slopes[row.head];
+          for (int n = 0; n < 4; ++n) {
+            for (int i = 0; i < 2; ++i) {
+              const int at = p + n * 8 + 2 * t + i;
+              float& score = s[n][2 * hi + i];
+              score = CappedScore(score, scores.scale, scores.softcap);
+              const int apart = at < row.position ? row.position - at : at - row.position;
+              if (scores.slopes != nullptr) score -= slope * static_cast<float>(apart);
             }
-            if (at < row.seen.first || at >= row.seen.end) score = -INFINITY;
-            max = fmaxf(max, score);
           }
         }
+        if (!all_see) {
+#pragma unroll
+          for (int n = 0; n < 4; ++n) {
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+              const int at = p + n * 8 + 2 * t + i;
+              if (at < row.first || at >= row.end) s[n][2 * hi + i] = -INFINITY;
+            }
+          }
+        }
+        float max = -INFINITY;
+#pragma unroll
+        for (int n = 0; n < 4; ++n) max = fmaxf(max, fmaxf(s[n][2 * hi], s[n][2 * hi + 1]));
         max = fmaxf(maxima[hi], MaxOfRow(max));
-        const float keep = Weight(maxima[hi], max);
-        float sum = 0;
+        const float base = BaseOf(max);
+        keep[hi] = WeightOf(maxima[hi] - base);
+        maxima[hi] = max;
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
-          const uint32_t word = Pack16(Weight(s[n][2 * hi], max), Weight(s[n][2 * hi + 1], max));
-          weights[n][hi] = word;
-          sum += LoadF16(static_cast<uint16_t>(word)) + LoadF16(static_cast<uint16_t>(word >> 16));
+          weights[n][hi] =
+              StoreTwoF16(WeightOf(s[n][2 * hi] - base), WeightOf(s[n][2 * hi + 1] - base));
         }
-        maxima[hi] = max;
-        sums[hi] = sums[hi] * keep + sum;  // of the lane's positions: the row's at the end
+      }
+      if (__reduce_max_sync(~0u, keep[0] != 1.0f || keep[1] != 1.0f ? 1u : 0u) != 0) {
 #pragma unroll
-        for (int n = 0; n < 2 * kSixteens; ++n) {
-          acc[n][2 * hi] *= keep;
-          acc[n][2 * hi + 1] *= keep;
+        for (int i = 0; i < 4; ++i) {
+          sums[i] *= keep[i / 2];
+#pragma unroll
+          for (int n = 0; n < 2 * kSixteens; ++n) acc[n][i] *= keep[i / 2];
         }
       }
       const bool partly = p < first_seen || p + kStep > end_seen;
@@ -258,17 +311,18 @@ __global__ __launch_bounds__(128) void AttentionTilesKernel(
           mask[0] = MaskOf(p + k * 16 + 2 * t, first_seen, end_seen);
           mask[1] = MaskOf(p + k * 16 + 2 * t + 8, first_seen, end_seen);
         }
+        constexpr uint32_t kOnes = 0x3c003c00u;
+        Multiply16<false>(a, kOnes, kOnes, sums);
 #pragma unroll
         for (int d = 0; d < kSixteens; ++d) {
           if (d >= value_sixteens) break;
-          if constexpr (!kAhead) v[0][0] = values[(k * value_sixteens + d) * kWarp + lane];
-          const uint4 b = v[kAhead ? k : 0][kAhead ? d : 0];
+          if constexpr (!kValuesAhead) v[0][0] = values[(k * value_sixteens + d) * kWarp];
+          const uint4 b = v[kValuesAhead ? k : 0][kValuesAhead ? d : 0];
           Multiply16<false>(a, b.x & mask[0], b.y & mask[1], acc[2 * d]);
           Multiply16<false>(a, b.z & mask[0], b.w & mask[1], acc[2 * d + 1]);
         }
       }
     }
-    for (int hi = 0; hi < 2; ++hi) sums[hi] = SumOfRow(sums[hi]);
     if (!merges) break;
     float keep[2], add[2];
     for (int hi = 0; hi < 2; ++hi) {
@@ -276,7 +330,7 @@ __global__ __launch_bounds__(128) void AttentionTilesKernel(
       keep[hi] = Weight(total_max[hi], max);
       add[hi] = Weight(maxima[hi], max);
       total_max[hi] = max;
-      total_sum[hi] = total_sum[hi] * keep[hi] + sums[hi] * add[hi];
+      total_sum[hi] = total_sum[hi] * keep[hi] + sums[2 * hi] * add[hi];
     }
 #pragma unroll
     for (int n = 0; n < 2 * kSixteens; ++n) {
@@ -296,7 +350,7 @@ __global__ __launch_bounds__(128) void AttentionTilesKernel(
       float* row = to + (g + 8 * hi) * (value_dim + 2);
       if (t == 0) {
         row[0] = maxima[hi];
-        row[1] = sums[hi];
+        row[1] = sums[2 * hi];
       }
 #pragma unroll
       for (int n = 0; n < 2 * kSixteens; ++n) {

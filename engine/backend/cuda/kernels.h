@@ -247,7 +247,7 @@ cudaError_t CombineSlots(const Queue& queue, Matrix y, const SlotTables& slots, 
 cudaError_t GatherRows(const Queue& queue, Matrix x, const int32_t* rows, Matrix out);
 // `from` may lie in the memory of another device.
 cudaError_t CopyMatrix(const Queue& queue, Matrix from, Matrix to);
-// rope (T, rope_dim): nothing turns where it has no columns.
+// rope (T, rope_dim): nothing turns where it has no columns. Without rows of k only q turns.
 cudaError_t RopeAndStoreKv(const Queue& queue, Matrix q, Matrix k, Matrix v, Matrix rope,
                            bool halves, const int64_t* slots, const KvCacheLayer& layer);
 cudaError_t Attention(const Queue& queue, Matrix q, const StepRows& step, const int32_t* blocks,
@@ -262,8 +262,11 @@ cudaError_t AttendTiles(const Queue& queue, Matrix q, const StepRows& step,
                         const AttentionScores& scores, float* partials, Matrix out);
 // picked[i] = the first of the greatest of row rows[i].row plus its biases, among those that its
 // mask allows, and by how much it is above the next; -1 where one that is looked at is not finite.
+// `scratch` has room for PickBytes.
+int64_t PickBytes(int64_t count, int64_t cols);
 cudaError_t PickGreatest(const Queue& queue, Matrix logits, const GreedyRow* rows, int64_t count,
-                         const uint64_t* masks, const TokenBias* biases, PickedToken* picked);
+                         const uint64_t* masks, const TokenBias* biases, void* scratch,
+                         PickedToken* picked);
 cudaError_t CausalConv(const Queue& queue, Matrix x, Matrix weight, const float* bias,
                        Activation activation, const StepRows& step, const States& states,
                        Matrix out);

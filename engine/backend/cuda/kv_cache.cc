@@ -10,12 +10,10 @@ absl::Status CudaBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rop
   RETURN_IF_ERROR(CheckRopeAndStoreKv(step_index(), q, k, v, rope, layer));
   RETURN_IF_ERROR(device_->Begin());
   if (q.rows == 0) return absl::OkStatus();
-  cuda::KvCacheLayer cache = ToCacheLayer(layer);
-  if (k.empty()) cache.kv_heads = 0;
   return device_->Check(
       cuda::RopeAndStoreKv(device_->queue(), ToMatrix(q), ToMatrix(k), ToMatrix(v),
                            placed_.rope(rope.table), rope.pairing == RopePairing::kHalves,
-                           placed_.slots(layer.cache_class), cache),
+                           placed_.slots(layer.cache_class), ToCacheLayer(layer)),
       "RopeAndStoreKv");
 }
 

@@ -198,7 +198,6 @@ template <DType kType>
 __global__ __launch_bounds__(kManyThreads, 2) void MultiplyManyKernel(PackedWeights w,
                                                                       PackedInput x,
                                                                       ProductOutput to) {
-  LetNextKernelBegin();
   const int64_t first_panel = int64_t{blockIdx.x} * kManyPanels;
   const int64_t first_tile = int64_t{blockIdx.y} * kManyTiles;
   SumMany<kType>(w, x, first_panel, first_tile);
@@ -211,7 +210,7 @@ __global__ __launch_bounds__(kManyThreads,
                              2) void MultiplyManyOfExpertsKernel(PackedWeights w, PackedInput x,
                                                                  ProductOutput to,
                                                                  ExpertProducts experts) {
-  BeginKernel();
+  WaitForKernelBefore();
   const int64_t first_panel = int64_t{blockIdx.x} * kManyPanels;
   if (!TakeInput<kType>(experts, blockIdx.y, &w, &x)) return;
   SumMany<kType>(w, x, first_panel, 0);

@@ -3,7 +3,7 @@
 namespace lm::cuda {
 namespace {
 
-bool IsAligned(const float* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
+constexpr int64_t kMostActivatedCols = 4096;
 
 bool Overlap(const Matrix& a, const Matrix& b) {
   auto end = [](const Matrix& m) { return m.data + (m.rows - 1) * m.stride + m.cols; };
@@ -18,10 +18,10 @@ bool PacksOwnInput(DType dtype, const InputRows& input, const Matrix& out,
   if ((experts == nullptr ? input.x.rows : experts->num_rows) > 1) return false;
   const int64_t bytes = DivideUp(input.cols, kUnitCols) * OwnUnitBytes(kMostInputNumbers);
   if (bytes > kMostOwnBytes) return false;
-  // Four values are read at a time.
-  if (!IsAligned(input.x.data) || input.x.stride % 4 != 0) return false;
-  return input.kind != InputKind::kNormed ||
-         (IsAligned(input.norm.weight) && input.norm.weights == input.cols);
+  // Long activated rows take all thread blocks longer than a kernel before them.
+  const bool activated = input.kind == InputKind::kActivated || input.kind == InputKind::kGated;
+  if (activated && experts == nullptr && input.cols > kMostActivatedCols) return false;
+  return IsReadInQuads(input);
 }
 
 cudaError_t MultiplyPacked(const Queue& queue, DType dtype, const PackedWeights& w,

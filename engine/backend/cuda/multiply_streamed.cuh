@@ -57,9 +57,12 @@ struct StreamStage {
   static constexpr int kPassTiles = Shape::kTiles < 2 ? 1 : 2;
   using Partials = SliceSums<kPassTiles>;
   static constexpr int kMostBytes = 99 << 10;  // a thread block's, on compute capability 8.9
-  static constexpr int kMostStages = (kMostBytes - 2 * int{sizeof(Partials)}) / (kSlices * kBytes);
-  // About 40 KB of weights.
-  static constexpr int kAhead = (40 << 10) / (kSlices * kInput);
+  static constexpr int kOthers =
+      2 * int{sizeof(Partials)} +
+      (Shape::kOwnInput ? kNormWarps * int{sizeof(double)} + kMostOwnBytes : 0);
+  static constexpr int kMostStages = (kMostBytes - kOthers) / (kSlices * kBytes);
+  // About 64 KB of weights.
+  static constexpr int kAhead = (64 << 10) / (kSlices * kInput);
   static constexpr int kWantedStages = kAhead < 3 ? 3 : kAhead > 8 ? 8 : kAhead;
   static constexpr int kStages = kWantedStages < kMostStages ? kWantedStages : kMostStages;
   static_assert(kStages >= 2);
@@ -315,7 +318,6 @@ __global__ __launch_bounds__(kSliceThreads,
                              2) void MultiplyStreamedKernel(PackedWeights w, PackedInput x,
                                                             InputRows input, ProductOutput to,
                                                             int panels_of_block) {
-  LetNextKernelBegin();
   const int first = static_cast<int>(blockIdx.x) * panels_of_block;
   const int end = min(first + panels_of_block, static_cast<int>(w.shape.panels));
   MultiplyStreamed<kType, Shape>(w, x, input, to, first, end, blockIdx.y * Shape::kTiles);
@@ -327,7 +329,7 @@ template <DType kType, typename Shape>
 __global__ __launch_bounds__(kSliceThreads, 2) void MultiplyStreamedOfExpertsKernel(
     PackedWeights w, PackedInput x, InputRows input, ProductOutput to, ExpertProducts experts,
     int panels_of_block) {
-  BeginKernel();
+  WaitForKernelBefore();
   if (!TakeInput<kType>(experts, blockIdx.y, &w, &x)) return;
   TakeOutput(experts, blockIdx.y, &w, &x, &to);
   const int first = static_cast<int>(blockIdx.x) * panels_of_block;

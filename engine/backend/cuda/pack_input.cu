@@ -1,15 +1,14 @@
 // ProductInput (backend.h) -> packed_input.cuh's units, in one pass over x: norm, activation and
 // rounding have the bits of the ops one after the other.
 #include "engine/backend/cuda/float_product.cuh"
-#include "engine/backend/cuda/op_arithmetic.cuh"
+#include "engine/backend/cuda/pack_quad.cuh"
 #include "engine/backend/cuda/packed_input.cuh"
-#include "engine/backend/cuda/quantize_value.cuh"
-#include "engine/backend/cuda/row_norm.cuh"
+#include "engine/backend/cuda/warp_matrix.cuh"
 
 namespace lm::cuda {
 namespace {
 
-constexpr int kColsPerBlock = 2048;  // where no norm needs the whole row
+constexpr int kColsPerBlock = kQuadBlocks * 32;  // where no norm needs the whole row
 
 // Value i of a token's input. A row of the norm's is a group.
 __device__ float InputValue(const InputRows& input, const RowNorm& norm, int64_t token, int64_t i) {
@@ -34,6 +33,54 @@ __device__ int64_t PlaceOf(const InputRows& input, int64_t token) {
 __device__ RowNorm NormOfInput(const InputRows& input, int64_t token, double* sums) {
   if (input.kind != InputKind::kNormed) return {};
   return FindNorm(input.norm, input.x.data + token * input.x.stride, sums);
+}
+
+// Four values at a time, where they lie so.
+__global__ __launch_bounds__(kNormThreads) void PackQuadsKernel(InputRows input, char* to) {
+  constexpr int kAtATime = 2;
+  __shared__ double sums[kNormWarps];
+  BeginKernel();
+  const int64_t token = blockIdx.x, place = PlaceOf(input, token);
+  const float* row = input.x.data + token * input.x.stride;
+  const int own = threadIdx.x % kBlockLanes, own_block = threadIdx.x / kBlockLanes;
+  const int units = static_cast<int>((input.cols + kUnitCols - 1) / kUnitCols);
+  const int begin = static_cast<int>(blockIdx.y * input.cols_per_block) / 32;
+  const int end = min(begin + static_cast<int>(input.cols_per_block) / 32, 2 * units);
+  constexpr PackedFormat kFormat = kPackedFormat<DType::kQ8_0>;
+  char* tile = to + place / kTileTokens * units * InputUnitBytes(kFormat);
+  const int g = static_cast<int>(place % kTileTokens);
+
+  QuadOfRow quads[kAtATime];  // asked for before the norm is found
+  const auto read = [&](int first) {
+#pragma unroll
+    for (int n = 0; n < kAtATime; ++n) {
+      quads[n].Read(input, row, (first + n * kQuadBlocks) * 32 + own * kQuad);
+    }
+  };
+  read(begin + own_block);
+  const RowNorm norm = NormOfInput(input, token, sums);
+  for (int first = begin + own_block; first - own_block < end; first += kAtATime * kQuadBlocks) {
+    if (first - own_block > begin) read(first);
+#pragma unroll
+    for (int n = 0; n < kAtATime; ++n) {
+      const int block = first + n * kQuadBlocks, column = block * 32 + own * kQuad;
+      if (block - own_block >= end) break;
+      const bool exists = column < input.cols;  // whole blocks
+      float values[kQuad] = {};
+      if (exists) quads[n].Form(input, norm, column, values);
+      const PackedQuad packed = PackQuad<true>(values);
+      if (block >= end) continue;
+      char* unit = tile + block / 2 * InputUnitBytes(kFormat);
+      const int half = block % 2;
+      *reinterpret_cast<uint32_t*>(unit + half * 256 + (g * 4 + own % 4) * 8 + own / 4 * 4) =
+          packed.word;
+      if (own > 0) continue;
+      float* scales = reinterpret_cast<float*>(unit + kInputScales) + half * kTileTokens + g;
+      scales[0] = exists ? packed.s : 0.0f;
+      scales[2 * kTileTokens] = static_cast<float>(packed.first + packed.second);
+      scales[4 * kTileTokens] = static_cast<float>(packed.first);
+    }
+  }
 }
 
 // A warp makes a block of 32; a thread, one of its values.
@@ -70,6 +117,84 @@ __global__ void PackQuantizedInputKernel(InputRows input, char* to) {
   }
 }
 
+// The factor of a row, from the greatest of each thread's values.
+__device__ float FactorOfRow(uint32_t max_bits, uint32_t* greatest) {
+  max_bits = __reduce_max_sync(~0u, max_bits);
+  if (threadIdx.x % kWarp == 0) greatest[threadIdx.x / kWarp] = max_bits;
+  __syncthreads();
+  for (int i = 0; i < kNormWarps; ++i) max_bits = max(max_bits, greatest[i]);
+  return RowFactor(max_bits);
+}
+
+// Four values at a time, where they lie so; a thread block a token.
+template <bool kBf16>
+__global__ __launch_bounds__(kNormThreads) void Pack16QuadsKernel(InputRows input, char* to,
+                                                                  float* inverse_factors) {
+  constexpr int kKept = 8;  // quads of a thread that are formed once
+  constexpr int kStride = kNormThreads * kQuad;
+  constexpr PackedFormat kFormat = kPackedFormat < kBf16 ? DType::kBF16 : DType::kF16 > ;
+  __shared__ double sums[kNormWarps];
+  __shared__ uint32_t greatest[kNormWarps];
+  BeginKernel();
+  const int64_t token = blockIdx.x, place = PlaceOf(input, token);
+  const float* row = input.x.data + token * input.x.stride;
+  const int cols = static_cast<int>(input.cols), own = static_cast<int>(threadIdx.x) * kQuad;
+  const int units = (cols + kUnitCols - 1) / kUnitCols, end = units * kUnitCols;
+  QuadOfRow quads[kKept];
+#pragma unroll
+  for (int n = 0; n < kKept; ++n) quads[n].Read(input, row, own + n * kStride);
+  const RowNorm norm = NormOfInput(input, token, sums);
+  uint32_t max_bits = 0;
+  const auto form = [&](const QuadOfRow& quad, int column, float(&values)[kQuad]) {
+    if (column < cols) quad.Form(input, norm, column, values);
+#pragma unroll
+    for (int j = 0; j < kQuad; ++j) max_bits = max(max_bits, FloatToBits(values[j]) & 0x7fffffffu);
+  };
+  float kept[kKept][kQuad] = {};
+#pragma unroll
+  for (int n = 0; n < kKept; ++n) form(quads[n], own + n * kStride, kept[n]);
+  const auto form_again = [&](int column, float(&values)[kQuad]) {
+    QuadOfRow quad;
+    quad.Read(input, row, column);
+    form(quad, column, values);
+  };
+  for (int column = own + kKept * kStride; column < cols; column += kStride) {
+    float values[kQuad] = {};
+    form_again(column, values);
+  }
+  const float factor = FactorOfRow(max_bits, greatest);
+  if (threadIdx.x == 0) inverse_factors[place] = 1.0f / factor;
+
+  char* tile = to + place / kTileTokens * units * InputUnitBytes(kFormat);
+  const int g = static_cast<int>(place % kTileTokens);
+  const auto store = [&](const float(&values)[kQuad], int column) {
+    if (column >= end) return;
+    const int k = column % 16;
+    char* at = tile + int64_t{column / kUnitCols} * InputUnitBytes(kFormat) +
+               column % kUnitCols / 16 * 256 + (g * 4 + k % 8 / 2) * 8 + k / 8 * 4;
+#pragma unroll
+    for (int pair = 0; pair < 2; ++pair) {
+      const float first = values[2 * pair] * factor, second = values[2 * pair + 1] * factor;
+      auto* words = reinterpret_cast<uint32_t*>(at + pair * 8);
+      if constexpr (kBf16) {
+        const uint16_t a = StoreBf16(first), b = StoreBf16(second);
+        words[0] = a | uint32_t{b} << 16;
+        words[256] = StoreBf16(first - LoadBf16(a)) |
+                     uint32_t{StoreBf16(second - LoadBf16(b))} << 16;
+      } else {
+        words[0] = StoreTwoF16(first, second);
+      }
+    }
+  };
+#pragma unroll
+  for (int n = 0; n < kKept; ++n) store(kept[n], own + n * kStride);
+  for (int column = own + kKept * kStride; column < end; column += kStride) {
+    float values[kQuad] = {};
+    form_again(column, values);
+    store(values, column);
+  }
+}
+
 // A thread block a token: its factor comes of its greatest value.
 template <bool kBf16>
 __global__ void Pack16InputKernel(InputRows input, char* to, float* inverse_factors) {
@@ -82,11 +207,7 @@ __global__ void Pack16InputKernel(InputRows input, char* to, float* inverse_fact
   for (int64_t i = threadIdx.x; i < input.cols; i += kNormThreads) {
     max_bits = max(max_bits, FloatToBits(InputValue(input, norm, token, i)) & 0x7fffffffu);
   }
-  max_bits = __reduce_max_sync(~0u, max_bits);
-  if (threadIdx.x % kWarp == 0) greatest[threadIdx.x / kWarp] = max_bits;
-  __syncthreads();
-  for (int i = 0; i < kNormWarps; ++i) max_bits = max(max_bits, greatest[i]);
-  const float factor = RowFactor(max_bits);
+  const float factor = FactorOfRow(max_bits, greatest);
   if (threadIdx.x == 0) inverse_factors[place] = 1.0f / factor;
 
   constexpr PackedFormat kFormat = kPackedFormat < kBf16 ? DType::kBF16 : DType::kF16 > ;
@@ -129,12 +250,15 @@ cudaError_t PackInput(const Queue& queue, DType dtype, InputRows input, void* to
   const bool is_16 = dtype == DType::kF16 || dtype == DType::kBF16;
   *packed = {units, is_16 ? factors : nullptr, places, DivideUp(input.cols, kUnitCols)};
   if (is_16) {
-    return Launch(queue, dtype == DType::kF16 ? Pack16InputKernel<false> : Pack16InputKernel<true>,
-                  Grid(tokens), kNormThreads, input, units, factors);
+    const bool is_f16 = dtype == DType::kF16;
+    auto kernel = IsReadInQuads(input) ? is_f16 ? Pack16QuadsKernel<false> : Pack16QuadsKernel<true>
+                  : is_f16             ? Pack16InputKernel<false>
+                                       : Pack16InputKernel<true>;
+    return Launch(queue, kernel, Grid(tokens), kNormThreads, input, units, factors);
   }
   input.cols_per_block =
       input.kind == InputKind::kNormed ? packed->units * kUnitCols : int64_t{kColsPerBlock};
-  return Launch(queue, PackQuantizedInputKernel,
+  return Launch(queue, IsReadInQuads(input) ? PackQuadsKernel : PackQuantizedInputKernel,
                 Grid(tokens, DivideUp(packed->units * kUnitCols, input.cols_per_block)),
                 kNormThreads, input, units);
 }

@@ -1,4 +1,5 @@
-// Rotates a row's heads of q and k in place, then stores its k and v in the cache. One block a row.
+// Rotates a row's heads of q and k in place, then stores its k and v in the cache. A thread block
+// has some query heads of a row that read the same KV head, the first ones that head, too.
 #include "engine/backend/cuda/kv_value.cuh"
 #include "engine/backend/cuda/launch.cuh"
 #include "engine/backend/cuda/op_arithmetic.cuh"
@@ -6,15 +7,17 @@
 namespace lm::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+// Of all heads of a row, or of some.
+constexpr int kRowThreads = 256, kHeadThreads = 128;
+constexpr int kQueryHeads = 4;  // a thread block
 
-__device__ void RotateHeads(const float* rope, int64_t rope_dim, bool halves, int64_t head_dim,
-                            int64_t cols, float* row) {
-  const int64_t pairs = rope_dim / 2;
-  for (int64_t i = threadIdx.x; i < cols / head_dim * pairs; i += kThreads) {
-    const int64_t pair = i % pairs;
+__device__ __forceinline__ void RotateHeads(const float* rope, int rope_dim, bool halves,
+                                            int head_dim, int heads, float* row) {
+  const int pairs = rope_dim / 2;
+  for (int i = threadIdx.x; i < heads * pairs; i += blockDim.x) {
+    const int head = i / pairs, pair = i % pairs;
     const PairPlace place = PlaceOfPair(halves, pair, rope_dim);
-    float* first = row + i / pairs * head_dim + place.first;
+    float* first = row + head * head_dim + place.first;
     RotatePair(rope[2 * pair], rope[2 * pair + 1], first, first + place.step);
   }
 }
@@ -23,45 +26,49 @@ __device__ void RotateHeads(const float* rope, int64_t rope_dim, bool halves, in
 __global__ void TurnKernel(Matrix x, int64_t head_dim, Matrix rope, bool halves) {
   BeginKernel();
   const int64_t t = blockIdx.x;
-  RotateHeads(rope.data + t * rope.stride, rope.cols, halves, head_dim, x.cols,
+  RotateHeads(rope.data + t * rope.stride, static_cast<int>(rope.cols), halves,
+              static_cast<int>(head_dim), static_cast<int>(x.cols / head_dim),
               x.data + t * x.stride + head_dim - rope.cols);
 }
 
 template <DType kType>
 __global__ void RopeAndStoreKvKernel(Matrix q, Matrix k, Matrix v, Matrix rope, bool halves,
-                                     const int64_t* slots, KvCacheLayer layer) {
+                                     const int64_t* slots, KvCacheLayer layer, int parts) {
   LetNextKernelBegin();
   const int64_t t = blockIdx.x, slot = slots[t];  // the step's
-  WaitForKernelBefore();
+  const int head = static_cast<int>(blockIdx.y) / parts, part = static_cast<int>(blockIdx.y) % parts;
+  const int key_dim = static_cast<int>(layer.key_dim), value_dim = static_cast<int>(layer.value_dim);
+  const int rope_dim = static_cast<int>(rope.cols);
+  const int group = static_cast<int>(q.cols) / key_dim / static_cast<int>(layer.kv_heads);
   const float* angles = rope.data + t * rope.stride;
-  const float* values = v.data + t * v.stride;
-  float* keys = k.data + t * k.stride;
-  RotateHeads(angles, rope.cols, halves, layer.key_dim, q.cols, q.data + t * q.stride);
-  RotateHeads(angles, rope.cols, halves, layer.key_dim, k.cols, keys);
+  const float* values = v.data + t * v.stride + head * value_dim;
+  float* keys = k.data + t * k.stride + head * key_dim;
+  WaitForKernelBefore();
+  const int first = part * kQueryHeads;
+  RotateHeads(angles, rope_dim, halves, key_dim, min(group - first, kQueryHeads),
+              q.data + t * q.stride + int64_t{head * group + first} * key_dim);
+  if (part > 0 || k.rows == 0) return;
+  RotateHeads(angles, rope_dim, halves, key_dim, 1, keys);
   __syncthreads();  // a thread stores what others have rotated
   const int64_t block = slot / kBlockTokens, token = slot % kBlockTokens;
-  auto store = [&](KvPart part, const float* row, int64_t dim, void* cache) {
-    auto head_of = [&](int64_t head) {
-      return static_cast<char*>(cache) + KvHeadOffset<kType>(layer.block_stride, dim, block, head);
-    };
+  auto store = [&](KvPart part, const float* row, int dim, void* cache) {
+    char* to = static_cast<char*>(cache) + KvHeadOffset<kType>(layer.block_stride, dim, block, head);
     if constexpr (kType == DType::kI8) {
-      for (int64_t h = threadIdx.x; h < layer.kv_heads; h += kThreads) {
-        StoreKvInt8(row + h * dim, dim, token, head_of(h));
-      }
+      if (threadIdx.x == 0) StoreKvInt8(row, dim, token, to);
     } else {
-      for (int64_t i = threadIdx.x; i < layer.kv_heads * dim; i += kThreads) {
-        StoreKv<kType>(part, row[i], dim, token, i % dim, head_of(i / dim));
+      for (int i = threadIdx.x; i < dim; i += kHeadThreads) {
+        StoreKv<kType>(part, row[i], dim, token, i, to);
       }
     }
   };
-  store(KvPart::kKeys, keys, layer.key_dim, layer.keys);
-  store(KvPart::kValues, values, layer.value_dim, layer.values);
+  store(KvPart::kKeys, keys, key_dim, layer.keys);
+  store(KvPart::kValues, values, value_dim, layer.values);
 }
 
 }  // namespace
 
 cudaError_t Turn(const Queue& queue, Matrix x, int64_t head_dim, Matrix rope, bool halves) {
-  return Launch(queue, TurnKernel, Grid(x.rows), kThreads, x, head_dim, rope, halves);
+  return Launch(queue, TurnKernel, Grid(x.rows), kRowThreads, x, head_dim, rope, halves);
 }
 
 cudaError_t RopeAndStoreKv(const Queue& queue, Matrix q, Matrix k, Matrix v, Matrix rope,
@@ -69,7 +76,10 @@ cudaError_t RopeAndStoreKv(const Queue& queue, Matrix q, Matrix k, Matrix v, Mat
   auto kernel = layer.dtype == DType::kF16  ? RopeAndStoreKvKernel<DType::kF16>
                 : layer.dtype == DType::kI8 ? RopeAndStoreKvKernel<DType::kI8>
                                             : RopeAndStoreKvKernel<DType::kF32>;
-  return Launch(queue, kernel, Grid(q.rows), kThreads, q, k, v, rope, halves, slots, layer);
+  const int64_t group = q.cols / layer.key_dim / layer.kv_heads;
+  const int64_t parts = DivideUp(group, kQueryHeads);
+  return Launch(queue, kernel, Grid(q.rows, layer.kv_heads * parts), kHeadThreads, q, k, v, rope,
+                halves, slots, layer, static_cast<int>(parts));
 }
 
 }  // namespace lm::cuda

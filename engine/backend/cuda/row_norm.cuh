@@ -33,28 +33,45 @@ struct RowNorm {
   __device__ float Of(float x, float weight) const { return (x - mean) * scale * weight; }
   // Of value i of the group, which is the row's column at + i.
   __device__ float Apply(const NormRow& norm, float x, int64_t column) const {
-    const int64_t i = column % norm.weights;
+    const auto i = static_cast<uint32_t>(column) % static_cast<uint32_t>(norm.weights);
     const float value = Of(x, norm.weight[i]);
     return norm.bias == nullptr ? value : value + norm.bias[i];
   }
 };
 
+// The sum of what `term` makes of the group's values, a thread's in order; they are asked for some at
+// a time.
+template <typename Term>
+__device__ __forceinline__ double SumOfTerms(const float* group, int n, Term term) {
+  constexpr int kAtATime = 8;
+  double sum = 0;
+  for (int first = threadIdx.x; first < n; first += kAtATime * kNormThreads) {
+    float values[kAtATime];
+#pragma unroll
+    for (int j = 0; j < kAtATime; ++j) {
+      const int i = first + j * kNormThreads;
+      values[j] = i < n ? group[i] : 0.0f;
+    }
+#pragma unroll
+    for (int j = 0; j < kAtATime; ++j) {
+      if (first + j * kNormThreads < n) sum += term(values[j]);
+    }
+  }
+  return sum;
+}
+
 // `sums` has kNormWarps values.
 __device__ inline RowNorm FindNorm(const NormRow& norm, const float* group, double* sums) {
   RowNorm found;
-  const int64_t n = norm.group;
+  const int n = static_cast<int>(norm.group);
   double mean = 0;
   if (norm.centred) {
-    double sum = 0;
-    for (int64_t i = threadIdx.x; i < n; i += kNormThreads) sum += group[i];
+    const double sum = SumOfTerms(group, n, [](float x) { return static_cast<double>(x); });
     mean = SumOverBlock(sum, sums) / static_cast<double>(n);
     found.mean = static_cast<float>(mean);
   }
   if (norm.scaled) {
-    double squares = 0;
-    for (int64_t i = threadIdx.x; i < n; i += kNormThreads) {
-      squares += (group[i] - mean) * (group[i] - mean);
-    }
+    double squares = SumOfTerms(group, n, [mean](float x) { return (x - mean) * (x - mean); });
     squares = SumOverBlock(squares, sums);
     found.scale = 1.0f / sqrtf(static_cast<float>(squares / static_cast<double>(n)) + norm.eps);
   }

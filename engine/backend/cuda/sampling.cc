@@ -60,7 +60,8 @@ absl::Status CudaBackend::Sample(Tensor logits, absl::Span<const SamplingRow> ro
     const size_t greedy_bytes = greedy.size() * sizeof(greedy[0]);
     const size_t mask_bytes = masks.size() * sizeof(masks[0]);
     const size_t bias_bytes = biases.size() * sizeof(biases[0]);
-    const size_t tokens_at = Aligned(greedy_bytes), biases_at = tokens_at + Aligned(greedy_bytes);
+    const size_t tokens_at = Aligned(greedy_bytes), scratch_at = tokens_at + Aligned(greedy_bytes);
+    const size_t biases_at = scratch_at + cuda::PickBytes(greedy.size(), logits.cols);
     const size_t masks_at = biases_at + bias_bytes;
     ASSIGN_OR_RETURN(void* memory, picks_.Reserve(device_.get(), masks_at + mask_bytes));
     char* const base = static_cast<char*>(memory);
@@ -72,7 +73,8 @@ absl::Status CudaBackend::Sample(Tensor logits, absl::Span<const SamplingRow> ro
         cuda::PickGreatest(device_->queue(), ToMatrix(logits),
                            reinterpret_cast<const cuda::GreedyRow*>(base), greedy.size(),
                            reinterpret_cast<const uint64_t*>(base + masks_at),
-                           reinterpret_cast<const cuda::TokenBias*>(base + biases_at), on_device),
+                           reinterpret_cast<const cuda::TokenBias*>(base + biases_at),
+                           base + scratch_at, on_device),
         "Sample"));
     RETURN_IF_ERROR(device_->Download(on_device, picked.data(), picked.size() * sizeof(picked[0])));
   }

@@ -57,6 +57,20 @@ __device__ __forceinline__ uint32_t ChooseBytes(uint32_t low, uint32_t high, uin
   return __byte_perm(low, high, chosen);
 }
 
+// 2^x within two units of the last place, 0 where that is below the normal numbers.
+__device__ __forceinline__ float Exp2Approximately(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+// Two values as binary16, to nearest even, the first one in the lower half.
+__device__ __forceinline__ uint32_t StoreTwoF16(float first, float second) {
+  uint32_t word;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+  return word;
+}
+
 // Asks for the 128 bytes that an address is of to be in the second-level cache, which all writes
 // pass, whoever makes them later.
 __device__ __forceinline__ void PrefetchToL2(const void* from) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "engine/backend/cuda/host_device.cuh"
 #include "engine/backend/cuda/kernels.h"
 #include "engine/backend/cuda/launch_recorder.h"
 #include "tests/engine/backend/cuda_on_host/run_grid.h"
@@ -69,6 +70,10 @@ using on_host::Multiply16;
 using on_host::MultiplyInt8;
 using on_host::MultiplyInt8Half;
 
+inline float Exp2Approximately(float x) { return std::exp2(x); }
+inline uint32_t StoreTwoF16(float first, float second) {
+  return StoreF16(first) | uint32_t{StoreF16(second)} << 16;
+}
 inline void PrefetchToL2(const void* from) { on_host::Prefetch(from); }
 inline char* DynamicShared() { return on_host::DynamicShared(); }
 inline void BeginCopy(void* shared, const void* from) { on_host::BeginCopy(shared, from); }
