@@ -3,6 +3,9 @@
 # toolkit. CI has no GPU and does not run this; run it by hand where there is one.
 #
 #   tests/benchmarks/gpu_check.sh [model.gguf ...]      # models to time; by default the one that ships
+#                                                       # and 1B's shape, Q8_0, of random weights
+#   LM_PEER='peer_bench bench MODEL 8' tests/benchmarks/gpu_check.sh     # another engine beside it,
+#                                                       # MODEL being replaced by each model
 #
 # 1. Builds everything, CUDA included.
 # 2. The suite of all backends on cuda:0, and on two that compute together (cuda:0+cuda:1; of one GPU
@@ -13,15 +16,16 @@
 #    compute together, which must be the same; and beside the cpu's, which round elsewhere, so that a near tie between two tokens
 #    can fall the other way: at most one answer in seven may differ.
 # 5. lm_bench --device cuda of each model, as JSON, without shares: the ceilings that lm_bench
-#    measures are the CPU's; then its single stream with LM_CUDA_SERIAL, and on two GPUs together, in
-#    whose layers each matrix is shared (1B is too small to gain by that).
+#    measures are the CPU's; then its single stream with LM_CUDA_SERIAL, on two GPUs together, in
+#    whose layers each matrix is shared (1B is too small to gain by that), and the other engine.
+# 6. Where there is CUPTI: what each kernel of a step took, and what the host did between two steps
+#    (gpu_times.py), of one stream, of 32 and of a prompt. gpu_model.py predicts the same kernels.
 #
 # All output is kept in build/gpu_check/. Exits 1 if a check of 2-4 failed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=build/gpu_check
 models=("$@")
-[ "${#models[@]}" -gt 0 ] || models=(sql/models/debian-notes.gguf)
 failed=0
 
 # check <name> <command ...>: runs it, keeps its output, says how it went.
@@ -109,6 +113,22 @@ check answers_of_two compare 0 cuda "$together" "$two" "$together"
 check answers_beside_cpu compare 15 cpu "$together" cuda "$together"
 cat "$build"/answers_*.log
 
+if [ "${#models[@]}" -eq 0 ]; then
+  models=(sql/models/debian-notes.gguf)
+  if python3 tests/benchmarks/shape_model.py 1b Q8_0 --random -o "$build/1b-Q8_0.gguf"; then
+    models+=("$build/1b-Q8_0.gguf")
+  fi
+fi
+
+# show_times <kernels or steps> <model> <figure>: a table of gpu_times.py.
+show_times() {
+  echo "$1 of $3:"
+  rm -f "$build/times.tsv"
+  CUDA_INJECTION64_PATH=$PWD/$build/tests/benchmarks/libkernel_times.so LM_KERNEL_TIMES=$build/times.tsv \
+    LM_KERNEL_TIMES_OF=$1 "$build/tests/benchmarks/lm_bench" "$2" --device cuda --reps 2 --only "$3" >/dev/null
+  python3 tests/benchmarks/gpu_times.py "$build/times.tsv" | tee -a "$build/times.txt"
+}
+
 for model in "${models[@]}"; do
   echo "$model"
   "$build/tests/benchmarks/lm_bench" "$model" --device cuda --json | tee -a "$build/lm_bench.json"
@@ -117,5 +137,14 @@ for model in "${models[@]}"; do
     tee -a "$build/lm_bench.json"
   echo "$two:"
   "$build/tests/benchmarks/lm_bench" "$model" --device "$two" --json | tee -a "$build/lm_bench.json"
+  if [ -n "${LM_PEER:-}" ]; then
+    echo "peer:"
+    ${LM_PEER/MODEL/$model} | tee -a "$build/peer.txt"
+  fi
+  [ -e "$build/tests/benchmarks/libkernel_times.so" ] || continue
+  for figure in tg128 b32 pp512; do
+    show_times steps "$model" "$figure"
+    LM_CUDA_SERIAL=1 show_times kernels "$model" "$figure"  # so that each is told from its turn on
+  done
 done
 exit "$failed"

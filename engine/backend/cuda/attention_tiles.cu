@@ -30,6 +30,7 @@ __device__ __forceinline__ float MaxOfRow(float value) {
 __device__ __forceinline__ uint32_t PackFinite16(float first, float second) {
   return StoreFiniteF16(first) | uint32_t{StoreFiniteF16(second)} << 16;
 }
+__device__ __forceinline__ bool IsFinite16(uint32_t bits) { return (~bits & 0x7c00u) != 0; }
 __device__ __forceinline__ float Rounded16(float value) { return LoadF16(StoreFiniteF16(value)); }
 
 // exp(x).
@@ -90,10 +91,24 @@ __device__ __forceinline__ void PrefetchHead(const KvCacheLayer& layer, const vo
   for (int64_t i = lane * 128; i < kStep * dim * 2; i += kWarp * 128) PrefetchToL2(head + i);
 }
 
-// kSixteens: keys and values have at most 16 times as many values. Shared memory of a warp: q as
-// fragments A, of the first and then of the second number, and the merged values as fragments C.
-template <int kSixteens>
-__global__ __launch_bounds__(128) void AttentionTilesKernel(
+// Two values of a query as two binary16 numbers each.
+__device__ __forceinline__ void SplitQuery(float first, float second, uint32_t* high,
+                                           uint32_t* low) {
+  *high = StoreTwoF16(first, second);
+  if (IsFinite16(*high) && IsFinite16(*high >> 16)) {
+    *low = StoreTwoF16(first - LoadF16(static_cast<uint16_t>(*high)),
+                       second - LoadF16(static_cast<uint16_t>(*high >> 16)));
+    return;
+  }
+  *high = PackFinite16(first, second);
+  *low = PackFinite16(first - Rounded16(first), second - Rounded16(second));
+}
+
+// kSixteens: keys and values have at most 16 times as many values; kExactly: just as many. Shared
+// memory of a warp: q as fragments A, of the first and then of the second number, and the merged
+// values as fragments C.
+template <int kSixteens, bool kExactly>
+__global__ __launch_bounds__(128, 2) void AttentionTilesKernel(
     Matrix q, StepRows step, AttentionTiles tiles, const int32_t* blocks, KvCacheLayer layer,
     AttentionScores scores, float* partials, int shared_bytes_a_warp, Matrix out) {
   LetNextKernelBegin();
@@ -102,7 +117,8 @@ __global__ __launch_bounds__(128) void AttentionTilesKernel(
   if (index >= *tiles.num_tiles) return WaitForKernelBefore();
   const AttentionTile tile = tiles.tiles[index];
   const int kv_head = static_cast<int>(blockIdx.y);
-  const int64_t key_dim = layer.key_dim, value_dim = layer.value_dim;
+  const int64_t key_dim = kExactly ? 16 * kSixteens : layer.key_dim;
+  const int64_t value_dim = kExactly ? 16 * kSixteens : layer.value_dim;
   const int key_sixteens = static_cast<int>(key_dim) / 16;
   const int value_sixteens = static_cast<int>(value_dim) / 16;
   TileShape shape;
@@ -155,8 +171,7 @@ __global__ __launch_bounds__(128) void AttentionTilesKernel(
             q.data + row.row * q.stride + row.head * key_dim + s * 16 + reg / 2 * 8 + 2 * t;
         values = {from[0], from[1]};
       }
-      words[0][reg] = PackFinite16(values.x, values.y);
-      words[1][reg] = PackFinite16(values.x - Rounded16(values.x), values.y - Rounded16(values.y));
+      SplitQuery(values.x, values.y, &words[0][reg], &words[1][reg]);
     }
     query[s * kWarp + lane] = uint4{words[0][0], words[0][1], words[0][2], words[0][3]};
     query[query_pieces + s * kWarp + lane] =
@@ -306,20 +321,30 @@ __global__ __launch_bounds__(128) void AttentionTilesKernel(
       for (int k = 0; k < 2; ++k) {
         const uint32_t a[4] = {weights[2 * k][0], weights[2 * k][1], weights[2 * k + 1][0],
                                weights[2 * k + 1][1]};
-        uint32_t mask[2] = {~0u, ~0u};
-        if (partly) {  // what lies where nobody looks can be anything
-          mask[0] = MaskOf(p + k * 16 + 2 * t, first_seen, end_seen);
-          mask[1] = MaskOf(p + k * 16 + 2 * t + 8, first_seen, end_seen);
-        }
         constexpr uint32_t kOnes = 0x3c003c00u;
         Multiply16<false>(a, kOnes, kOnes, sums);
+        // What lies where nobody looks can be anything.
+        const auto mask = [&](uint4* b) {
+          const uint32_t first = MaskOf(p + k * 16 + 2 * t, first_seen, end_seen);
+          const uint32_t second = MaskOf(p + k * 16 + 2 * t + 8, first_seen, end_seen);
+          *b = {b->x & first, b->y & second, b->z & first, b->w & second};
+        };
+        if constexpr (kValuesAhead) {
+          if (partly) {
+#pragma unroll
+            for (int d = 0; d < kSixteens; ++d) mask(&v[k][d]);
+          }
+        }
 #pragma unroll
         for (int d = 0; d < kSixteens; ++d) {
           if (d >= value_sixteens) break;
-          if constexpr (!kValuesAhead) v[0][0] = values[(k * value_sixteens + d) * kWarp];
+          if constexpr (!kValuesAhead) {
+            v[0][0] = values[(k * value_sixteens + d) * kWarp];
+            if (partly) mask(&v[0][0]);
+          }
           const uint4 b = v[kValuesAhead ? k : 0][kValuesAhead ? d : 0];
-          Multiply16<false>(a, b.x & mask[0], b.y & mask[1], acc[2 * d]);
-          Multiply16<false>(a, b.z & mask[0], b.w & mask[1], acc[2 * d + 1]);
+          Multiply16<false>(a, b.x, b.y, acc[2 * d]);
+          Multiply16<false>(a, b.z, b.w, acc[2 * d + 1]);
         }
       }
     }
@@ -465,9 +490,12 @@ cudaError_t AttendTiles(const Queue& queue, Matrix q, const StepRows& step,
     return LaunchShared(queue, kernel, grid, warps * kWarp, warps * shared, q, step, tiles, blocks,
                         layer, scores, partials, shared, out);
   };
-  const cudaError_t error = dim <= 64    ? launch(AttentionTilesKernel<4>)
-                            : dim <= 128 ? launch(AttentionTilesKernel<8>)
-                                         : launch(AttentionTilesKernel<16>);
+  // (For heads of 128 there are no registers left for a loop without ends.)
+  const bool is_64 = layer.key_dim == 64 && layer.value_dim == 64;
+  const cudaError_t error = is_64        ? launch(AttentionTilesKernel<4, true>)
+                            : dim <= 64  ? launch(AttentionTilesKernel<4, false>)
+                            : dim <= 128 ? launch(AttentionTilesKernel<8, false>)
+                                         : launch(AttentionTilesKernel<16, false>);
   if (error != cudaSuccess || !merges) return error;
   return Launch(queue, MergeTilesKernel, Grid(q.rows, q.cols / layer.key_dim),
                 static_cast<unsigned>(DivideUp(layer.value_dim, kWarp) * kWarp), q, tiles, layer,

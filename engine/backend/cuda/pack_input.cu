@@ -118,23 +118,25 @@ __global__ void PackQuantizedInputKernel(InputRows input, char* to) {
 }
 
 // The factor of a row, from the greatest of each thread's values.
-__device__ float FactorOfRow(uint32_t max_bits, uint32_t* greatest) {
+template <int kWarps>
+__device__ __forceinline__ float FactorOfRow(uint32_t max_bits, uint32_t* greatest) {
   max_bits = __reduce_max_sync(~0u, max_bits);
   if (threadIdx.x % kWarp == 0) greatest[threadIdx.x / kWarp] = max_bits;
   __syncthreads();
-  for (int i = 0; i < kNormWarps; ++i) max_bits = max(max_bits, greatest[i]);
+#pragma unroll
+  for (int i = 0; i < kWarps; ++i) max_bits = max(max_bits, greatest[i]);
   return RowFactor(max_bits);
 }
 
-// Four values at a time, where they lie so; a thread block a token.
-template <bool kBf16>
-__global__ __launch_bounds__(kNormThreads) void Pack16QuadsKernel(InputRows input, char* to,
-                                                                  float* inverse_factors) {
-  constexpr int kKept = 8;  // quads of a thread that are formed once
-  constexpr int kStride = kNormThreads * kQuad;
+// Four values at a time, where they lie so; a thread block a token. kKept: quads of a thread that
+// are formed once.
+template <bool kBf16, int kThreads, int kKept>
+__global__ __launch_bounds__(kThreads) void Pack16QuadsKernel(InputRows input, char* to,
+                                                              float* inverse_factors) {
+  constexpr int kStride = kThreads * kQuad;
   constexpr PackedFormat kFormat = kPackedFormat < kBf16 ? DType::kBF16 : DType::kF16 > ;
   __shared__ double sums[kNormWarps];
-  __shared__ uint32_t greatest[kNormWarps];
+  __shared__ uint32_t greatest[kThreads / kWarp];
   BeginKernel();
   const int64_t token = blockIdx.x, place = PlaceOf(input, token);
   const float* row = input.x.data + token * input.x.stride;
@@ -162,7 +164,7 @@ __global__ __launch_bounds__(kNormThreads) void Pack16QuadsKernel(InputRows inpu
     float values[kQuad] = {};
     form_again(column, values);
   }
-  const float factor = FactorOfRow(max_bits, greatest);
+  const float factor = FactorOfRow<kThreads / kWarp>(max_bits, greatest);
   if (threadIdx.x == 0) inverse_factors[place] = 1.0f / factor;
 
   char* tile = to + place / kTileTokens * units * InputUnitBytes(kFormat);
@@ -207,7 +209,7 @@ __global__ void Pack16InputKernel(InputRows input, char* to, float* inverse_fact
   for (int64_t i = threadIdx.x; i < input.cols; i += kNormThreads) {
     max_bits = max(max_bits, FloatToBits(InputValue(input, norm, token, i)) & 0x7fffffffu);
   }
-  const float factor = FactorOfRow(max_bits, greatest);
+  const float factor = FactorOfRow<kNormWarps>(max_bits, greatest);
   if (threadIdx.x == 0) inverse_factors[place] = 1.0f / factor;
 
   constexpr PackedFormat kFormat = kPackedFormat < kBf16 ? DType::kBF16 : DType::kF16 > ;
@@ -230,6 +232,20 @@ __global__ void Pack16InputKernel(InputRows input, char* to, float* inverse_fact
   }
 }
 
+template <bool kBf16>
+cudaError_t Pack16(const Queue& queue, const InputRows& input, char* units, float* factors) {
+  const auto launch = [&](auto kernel, int threads) {
+    return Launch(queue, kernel, Grid(input.x.rows), threads, input, units, factors);
+  };
+  if (!IsReadInQuads(input)) return launch(Pack16InputKernel<kBf16>, kNormThreads);
+  constexpr int kShort = 2 * kNormThreads * kQuad, kManyThreads = 1024;
+  if (input.cols <= kShort) return launch(Pack16QuadsKernel<kBf16, kNormThreads, 2>, kNormThreads);
+  if (input.kind == InputKind::kNormed) {  // whose sums have an order
+    return launch(Pack16QuadsKernel<kBf16, kNormThreads, 4>, kNormThreads);
+  }
+  return launch(Pack16QuadsKernel<kBf16, kManyThreads, 2>, kManyThreads);
+}
+
 }  // namespace
 
 int64_t PackedInputBytes(DType dtype, int64_t tokens, int64_t cols) {
@@ -250,11 +266,8 @@ cudaError_t PackInput(const Queue& queue, DType dtype, InputRows input, void* to
   const bool is_16 = dtype == DType::kF16 || dtype == DType::kBF16;
   *packed = {units, is_16 ? factors : nullptr, places, DivideUp(input.cols, kUnitCols)};
   if (is_16) {
-    const bool is_f16 = dtype == DType::kF16;
-    auto kernel = IsReadInQuads(input) ? is_f16 ? Pack16QuadsKernel<false> : Pack16QuadsKernel<true>
-                  : is_f16             ? Pack16InputKernel<false>
-                                       : Pack16InputKernel<true>;
-    return Launch(queue, kernel, Grid(tokens), kNormThreads, input, units, factors);
+    return dtype == DType::kF16 ? Pack16<false>(queue, input, units, factors)
+                                : Pack16<true>(queue, input, units, factors);
   }
   input.cols_per_block =
       input.kind == InputKind::kNormed ? packed->units * kUnitCols : int64_t{kColsPerBlock};
