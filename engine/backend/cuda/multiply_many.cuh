@@ -92,8 +92,9 @@ __device__ __forceinline__ void SumMany(const PackedWeights& w, const PackedInpu
   super_copies.Begin([&](int p) { return w.supers(min(first_panel + p, last_panel), 0); });
   input_copies.Begin([&](int t) { return x.unit<kType>(min(first_tile + t, last_tile), 0); });
   // Each to be called for unit after unit; a unit is a group of copies, which its input ends.
-  auto fill_weights = [&](int64_t unit) {
-    if (unit < x.units) {
+  const int units = static_cast<int>(x.units), of_slice = static_cast<int>(SliceUnits(units));
+  auto fill_weights = [&](int unit) {
+    if (unit < units) {
       char* stage = stages + unit % Stage::kStages * Stage::kBytes;
       code_copies.Copy(stage, Stage::kFormat.code_bytes());
       high_copies.Copy(stage + Stage::kHigh, Stage::kFormat.high_bytes());
@@ -102,8 +103,8 @@ __device__ __forceinline__ void SumMany(const PackedWeights& w, const PackedInpu
                         (unit + 1) % kUnitsOfSuper == 0 ? Stage::kFormat.super_bytes() : 0);
     }
   };
-  auto fill_input = [&](int64_t unit) {
-    if (unit < x.units) {
+  auto fill_input = [&](int unit) {
+    if (unit < units) {
       char* stage = stages + unit % Stage::kStages * Stage::kBytes;
       input_copies.Copy(stage + Stage::kInput, InputUnitBytes(Stage::kFormat));
     }
@@ -117,8 +118,8 @@ __device__ __forceinline__ void SumMany(const PackedWeights& w, const PackedInpu
   for (int i = 0; i < Stage::kStages - 1; ++i) fill_weights(i);
   WaitForKernelBefore();
   for (int i = 0; i < Stage::kStages - 1; ++i) fill_input(i);
-  int64_t left = SliceUnits(x.units);  // of the slice
-  for (int64_t unit = 0; unit < x.units; ++unit) {
+  int left = of_slice;
+  for (int unit = 0; unit < units; ++unit) {
     WaitForCopies<Stage::kStages - 2>();
     __syncthreads();  // all have arrived, and the unit before has been read
     fill_weights(unit + Stage::kStages - 1);
@@ -155,8 +156,8 @@ __device__ __forceinline__ void SumMany(const PackedWeights& w, const PackedInpu
         }
       }
     }
-    if (--left > 0 && unit + 1 < x.units) continue;
-    left = SliceUnits(x.units);
+    if (--left > 0 && unit + 1 < units) continue;
+    left = of_slice;
 #pragma unroll
     for (int m = 0; m < kWarpPanels; ++m) {
 #pragma unroll
