@@ -11,8 +11,8 @@ A launch takes as long as the longest of these, and the gap to the launch before
   dram     bytes of the sectors that it touches, each once, at the memory's rate; but those that it has asked for before it
            waits for the launch before (engine/backend/cuda/kernel_order.cuh), as far as that one leaves the memory idle
   l2       bytes of the sectors that its warps ask for, at the second-level cache's rate
-  issue    instructions of warps, four a cycle and multiprocessor: those of the mma loops by their PTX, else OTHERS_A_REQUEST
-           for each access
+  issue    instructions of warps, four a cycle and multiprocessor (of products of many tokens the share of these that was
+           measured): those of the mma loops by their PTX, else OTHERS_A_REQUEST for each access
   tensor   multiplications of the tensor cores, at the share of their peak that mma.sync reaches
   shared   wavefronts of shared memory, one a cycle and multiprocessor
   latency  a thread block's own time (it begins, waits for what it has asked for as often as its warps do, packs its input, and
@@ -42,15 +42,18 @@ GPUS = {"H200": 4.8e12, "H100": 3.35e12}
 MMA_SYNC = 0.62
 LATENCY_DRAM, LATENCY_L2 = 479 / CLOCK, 263 / CLOCK
 L2_RATE = 5.5e12  # chipsandcheese.com, "Nvidia's H100", measured on the PCIe card
-# As is commonly found, not measured here: between two kernels of a graph; of a launch by itself (2 to 4 us); a block's beginning
-# and end (its index arithmetic, the last barrier, what it stores).
-GAP_IN_GRAPH, GAP_ALONE, BLOCK_ENDS = 1.0e-6, 3.0e-6, 0.8e-6
-# Of kernels that have begun before the one before has ended: half of the gap is taken for what is left to wait for, half of a
-# block's beginning and end for its end.
-GAP_EARLY, BLOCK_ENDS_EARLY = GAP_IN_GRAPH / 2, BLOCK_ENDS / 2
+# What a kernel of a graph takes that does nothing, as CUPTI tells it on an H200 (1.7 to 1.9 us; README.md, "On a GPU"). As is
+# commonly found, not measured here: of a launch by itself (2 to 4 us); a block's beginning and end (its index arithmetic, the last
+# barrier, what it stores).
+GAP_IN_GRAPH, GAP_ALONE, BLOCK_ENDS = 1.8e-6, 3.0e-6, 0.8e-6
+# Of kernels that have begun before the one before has ended, which products let nobody do: a stream of 1B took 80 us less where
+# some 70 of its kernels did. Half of a block's beginning and end is taken for its end.
+GAP_EARLY, BLOCK_ENDS_EARLY = 0.7e-6, BLOCK_ENDS / 2
 # NVIDIA H100 and H200 SXM: NVLink 900 GB/s, half of it each way. What it takes until a kernel of one GPU begins when one of
 # another has ended, and until the first bytes come, is a guess within what is commonly found.
 NVLINK, JOIN, LATENCY_PEER = 450e9, 3.0e-6, 1.0e-6
+# Of the issue slots that products of many tokens use, with one thread block on a multiprocessor and with two: measured on an H200.
+ISSUE_OF_MANY = (0.47, 0.61)
 OTHERS_A_REQUEST = 6  # by reading the small kernels
 PACKING_A_SHUFFLE = 30  # instructions of products that pack their input, beside each of their shuffles: likewise
 CHUNKS = 16  # of 512 tokens, of a prompt of 8,192
@@ -79,7 +82,7 @@ def read_counts(path):
 
 
 def predict(row, kernels, rate, in_graph, idle):
-    """idle: seconds of the launch before in which it leaves the memory alone."""
+    """idle: seconds of the launch before in which it leaves the memory alone; None where it lets nobody begin early."""
     made = kernels.get(row["kernel"])
     n = row["launches"]
     grid = row["grid_x"] * row["grid_y"]
@@ -90,10 +93,12 @@ def predict(row, kernels, rate, in_graph, idle):
     instructions = row["mma_instructions"] * by_mma or OTHERS_A_REQUEST * requests + row["fma"] / 32
     packing = PACKING_A_SHUFFLE * (row["shuffles"] - row["mma_instructions"]) if row["most_copy_waits"] else 0
     of_sms = 4 * min(SMS, grid) * CLOCK * n
-    early = row["early_launches"] > 0
+    if row["kernel"].startswith("MultiplyMany"):
+        of_sms *= ISSUE_OF_MANY[min(resident, grid / SMS) > 1]
+    early = row["early_launches"] > 0 and idle is not None
     # Half of a multiprocessor's room may be taken by the launch before.
     ahead = row["early_bytes"] / n * min(1.0, SMS * max(1, resident // 2) / grid) / rate
-    dram = row["dram_bytes"] / n / rate - min(ahead, idle)
+    dram = row["dram_bytes"] / n / rate - min(ahead, idle or 0.0)
     turns = max(1.0, grid / (SMS * resident))
     first_wait = LATENCY_L2 if row["early_bytes"] else LATENCY_DRAM
     waits = first_wait + (max(1, row["most_load_waits"]) - 1) * LATENCY_L2
@@ -145,7 +150,7 @@ class Model:
             if "OfExperts" in row["kernel"]:
                 row = row | {"dram_bytes": row["dram_bytes"] * more}
             launches.append(predict(row, self.kernels, rate, host[0] > 0, idle))
-            idle = launches[-1].idle
+            idle = None if row["kernel"].startswith("Multiply") else launches[-1].idle
         return launches
 
     def sum(self, step, rate, value):

@@ -4,11 +4,14 @@
 // The environment variable LM_CUDA_SERIAL, set to anything, has each begin when the one before has
 // ended, for tests and comparisons.
 //
-// Every kernel lets the next one begin, and waits for the one before, in this order and mostly at
-// once (BeginKernel). Before it has waited it writes nothing, and reads nothing that a kernel of the
-// same graph writes: only weights, and what the host has put into the queue before the graph, whose
-// first kernel waits for all of that. A kernel that has waited finds all that was written before it,
-// because the one before has waited, too.
+// Every kernel waits for the one before, mostly at once (BeginKernel). Before it has waited it writes
+// nothing, and reads nothing that a kernel of the same graph writes: only weights, and what the host
+// has put into the queue before the graph, whose first kernel waits for all of that. A kernel that
+// has waited finds all that was written before it, because the one before has waited, too.
+//
+// Small kernels let the next one begin at once. Products do not, so that it begins when they have
+// ended: blocks that take their places while they are at work cost more than they save (measured on
+// an H200: tests/benchmarks/README.md, "On a GPU").
 //
 // (tests/engine/backend/cuda_on_host has its own of all these, which complain of who does not.)
 #ifndef LM_ENGINE_BACKEND_CUDA_KERNEL_ORDER_H_
