@@ -523,11 +523,6 @@ class Backend {
                               std::vector<absl::StatusOr<int32_t>>* tokens,
                               std::vector<float>* margins);
 
-  // Copies the first `tokens` tokens of block `from` to block `to` (copy-on-write of a shared,
-  // partly filled block), keys and values, all KV heads.
-  virtual absl::Status CopyKvBlock(const KvLayer& layer, int32_t from, int32_t to,
-                                   int32_t tokens) = 0;
-
   // Bytes of this backend's memory: a copy to others that do not overlap, and zeros.
   virtual absl::Status Copy(const void* from, void* to, size_t bytes) = 0;
   virtual absl::Status Zero(void* data, size_t bytes) = 0;

@@ -510,16 +510,4 @@ absl::Status CheckGatherRows(const StepIndex& step, Tensor x, int32_t list, Tens
                   x.cols);
 }
 
-absl::Status CheckCopyKvBlock(const KvLayer& layer, int32_t from, int32_t to, int32_t tokens) {
-  RETURN_IF_ERROR(CheckLayerShape("CopyKvBlock", layer));
-  for (int32_t block : {from, to}) {
-    if (block >= 0 && block < layer.num_blocks) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("CopyKvBlock: blocks must be in [0, ", layer.num_blocks, "), got ", block));
-  }
-  if (tokens >= 0 && tokens <= kKvBlockTokens) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("CopyKvBlock: tokens must be in [0, ", kKvBlockTokens, "], got ", tokens));
-}
-
 }  // namespace lm

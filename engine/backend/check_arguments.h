@@ -49,7 +49,6 @@ absl::Status CheckCombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out)
 // Two or three F32 matrices of one shape.
 absl::Status CheckSameShape(absl::string_view op, Tensor a, Tensor b);
 absl::Status CheckGatherRows(const StepIndex& step, Tensor x, int32_t list, Tensor out);
-absl::Status CheckCopyKvBlock(const KvLayer& layer, int32_t from, int32_t to, int32_t tokens);
 
 }  // namespace lm
 

@@ -115,10 +115,6 @@ class ObservingBackend final : public Backend {
   absl::Status GatherRows(Tensor x, int32_t list, Tensor out) override {
     return inner_->GatherRows(x, list, out);
   }
-  absl::Status CopyKvBlock(const KvLayer& layer, int32_t from, int32_t to,
-                           int32_t tokens) override {
-    return inner_->CopyKvBlock(layer, from, to, tokens);
-  }
   absl::Status Copy(const void* from, void* to, size_t bytes) override {
     return inner_->Copy(from, to, bytes);
   }

@@ -54,16 +54,6 @@ void StoreScaledToken(const KvLayer& layer, int64_t block, int64_t head, int64_t
   KvScales(ValuesOfHead(layer, block, head), layer.value_dim)[token] = value_scale;
 }
 
-// Copies the keys' columns of the first `tokens` tokens.
-template <typename T>
-void CopyKeys(const char* from, char* to, int64_t dim, int32_t tokens) {
-  const T* source = reinterpret_cast<const T*>(from);
-  T* target = reinterpret_cast<T*>(to);
-  for (int64_t i = 0; i < dim; ++i) {
-    std::memmove(target + i * kKvBlockTokens, source + i * kKvBlockTokens, tokens * sizeof(T));
-  }
-}
-
 }  // namespace
 
 absl::Status CpuBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope& rope,
@@ -123,31 +113,6 @@ absl::Status CpuBackend::Turn(Tensor x, int64_t head_dim, const Rope& rope) {
                   x.cols - (head_dim - table.dim), x.row<float>(t) + head_dim - table.dim);
     }
   });
-  return absl::OkStatus();
-}
-
-absl::Status CpuBackend::CopyKvBlock(const KvLayer& layer, int32_t from, int32_t to,
-                                     int32_t tokens) {
-  RETURN_IF_ERROR(CheckCopyKvBlock(layer, from, to, tokens));
-  for (int64_t h = 0; h < layer.kv_heads; ++h) {
-    char* keys = KeysOfHead(layer, from, h);
-    char* new_keys = KeysOfHead(layer, to, h);
-    char* values = ValuesOfHead(layer, from, h);
-    char* new_values = ValuesOfHead(layer, to, h);
-    if (layer.dtype == DType::kF32) {
-      CopyKeys<float>(keys, new_keys, layer.key_dim, tokens);
-    } else if (layer.dtype == DType::kF16) {
-      CopyKeys<uint16_t>(keys, new_keys, layer.key_dim, tokens);
-    } else {
-      CopyKeys<int8_t>(keys, new_keys, layer.key_dim, tokens);
-      auto copy_scales = [tokens](char* from_head, char* to_head, int64_t dim) {
-        std::memmove(KvScales(to_head, dim), KvScales(from_head, dim), tokens * sizeof(float));
-      };
-      copy_scales(keys, new_keys, layer.key_dim);
-      copy_scales(values, new_values, layer.value_dim);
-    }
-    std::memmove(new_values, values, RowBytes(layer.dtype, int64_t{tokens} * layer.value_dim));
-  }
   return absl::OkStatus();
 }
 

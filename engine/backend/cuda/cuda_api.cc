@@ -61,7 +61,6 @@ const CudaApi& RuntimeApi() {
       .Free = cudaFree,
       .MemGetInfo = cudaMemGetInfo,
       .MemcpyAsync = cudaMemcpyAsync,
-      .Memcpy2DAsync = cudaMemcpy2DAsync,
       .MemsetAsync = cudaMemsetAsync,
       .LaunchKernel = cudaLaunchKernel,
       .FuncGetAttributes =

@@ -33,9 +33,6 @@ struct CudaApi {
   cudaError_t (*MemGetInfo)(size_t* free, size_t* total);
   cudaError_t (*MemcpyAsync)(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                              cudaStream_t stream);
-  cudaError_t (*Memcpy2DAsync)(void* to, size_t to_pitch, const void* from, size_t from_pitch,
-                               size_t width, size_t height, cudaMemcpyKind kind,
-                               cudaStream_t stream);
   cudaError_t (*MemsetAsync)(void* data, int value, size_t bytes, cudaStream_t stream);
   cudaError_t (*LaunchKernel)(const void* kernel, dim3 grid, dim3 block, void** arguments,
                               size_t shared_bytes, cudaStream_t stream);

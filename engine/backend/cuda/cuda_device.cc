@@ -229,16 +229,6 @@ absl::Status CudaDevice::Copy(const void* from, void* to, size_t bytes) {
   return CopyAsync("Copy", to, from, bytes, cudaMemcpyDeviceToDevice);
 }
 
-absl::Status CudaDevice::Copy2D(const void* from, void* to, size_t pitch, size_t width,
-                                size_t height) {
-  RETURN_IF_ERROR(Flush());
-  if (rehearses_) return absl::OkStatus();
-  return Call("cudaMemcpy2DAsync", [&] {
-    return api_.Memcpy2DAsync(to, pitch, from, pitch, width, height, cudaMemcpyDeviceToDevice,
-                              stream_);
-  });
-}
-
 absl::Status CudaDevice::Zero(void* data, size_t bytes) {
   if (bytes == 0 || rehearses_) return Begin();
   return Fill(data, bytes);

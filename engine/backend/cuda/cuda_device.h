@@ -68,7 +68,6 @@ class CudaDevice {
   absl::Status Stage(const void* from, void* to, size_t bytes);
   // Within the device; the second, `height` runs of `width` bytes, `pitch` bytes apart.
   absl::Status Copy(const void* from, void* to, size_t bytes);
-  absl::Status Copy2D(const void* from, void* to, size_t pitch, size_t width, size_t height);
   absl::Status Zero(void* data, size_t bytes);
 
  private:

@@ -110,7 +110,6 @@ class CudaBackend : public Backend {
   absl::Status Sample(Tensor logits, absl::Span<const SamplingRow> rows,
                       std::vector<absl::StatusOr<int32_t>>* tokens,
                       std::vector<float>* margins) override;
-  absl::Status CopyKvBlock(const KvLayer& layer, int32_t from, int32_t to, int32_t tokens) override;
   absl::Status Copy(const void* from, void* to, size_t bytes) override;
   absl::Status Zero(void* data, size_t bytes) override;
 

@@ -60,14 +60,4 @@ absl::Status ReferenceBackend::Turn(Tensor x, int64_t head_dim, const Rope& rope
   return absl::OkStatus();
 }
 
-absl::Status ReferenceBackend::CopyKvBlock(const KvLayer& layer, int32_t from, int32_t to,
-                                           int32_t tokens) {
-  RETURN_IF_ERROR(CheckCopyKvBlock(layer, from, to, tokens));
-  for (int64_t h = 0; h < layer.kv_heads; ++h) {
-    KvHeadOfBlock::Keys(layer, to, h).CopyFrom(KvHeadOfBlock::Keys(layer, from, h), tokens);
-    KvHeadOfBlock::Values(layer, to, h).CopyFrom(KvHeadOfBlock::Values(layer, from, h), tokens);
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace lm

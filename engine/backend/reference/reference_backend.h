@@ -66,7 +66,6 @@ class ReferenceBackend : public Backend {
   absl::Status GatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out) override;
   absl::Status CombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out) override;
   absl::Status GatherRows(Tensor x, int32_t list, Tensor out) override;
-  absl::Status CopyKvBlock(const KvLayer& layer, int32_t from, int32_t to, int32_t tokens) override;
   absl::Status Copy(const void* from, void* to, size_t bytes) override;
   absl::Status Zero(void* data, size_t bytes) override;
 };

@@ -268,12 +268,6 @@ absl::Status TensorParallelBackend::Zero(void* data, size_t bytes) {
   return ForMembers({}, [&](Backend* member, const At& at) { return member->Zero(at(data), own); });
 }
 
-absl::Status TensorParallelBackend::CopyKvBlock(const KvLayer& layer, int32_t from, int32_t to,
-                                                int32_t tokens) {
-  RETURN_IF_ERROR(CheckCopyKvBlock(layer, from, to, tokens));
-  return Replicate({}, &Backend::CopyKvBlock, layer, from, to, tokens);
-}
-
 // --- the step ---------------------------------------------------------------------------------
 
 absl::Status TensorParallelBackend::PlaceStep() {

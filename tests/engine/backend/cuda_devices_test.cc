@@ -135,8 +135,6 @@ constexpr CudaApi kDevicesApi = {
           std::memcpy(to, from, bytes);
           return devices.Use(stream);
         },
-    .Memcpy2DAsync = [](void*, size_t, const void*, size_t, size_t, size_t, cudaMemcpyKind,
-                        cudaStream_t stream) { return devices.Use(stream); },
     .MemsetAsync =
         [](void* data, int value, size_t bytes, cudaStream_t stream) {
           std::memset(data, value, bytes);

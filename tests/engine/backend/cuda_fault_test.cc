@@ -134,16 +134,6 @@ constexpr CudaApi kFakeApi = {
         },
     .MemcpyAsync = [](void* to, const void* from, size_t bytes, cudaMemcpyKind,
                       cudaStream_t) { return Unless([&] { std::memcpy(to, from, bytes); }); },
-    .Memcpy2DAsync =
-        [](void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-           size_t height, cudaMemcpyKind, cudaStream_t) {
-          return Unless([&] {
-            for (size_t i = 0; i < height; ++i) {
-              std::memcpy(static_cast<char*>(to) + i * to_pitch,
-                          static_cast<const char*>(from) + i * from_pitch, width);
-            }
-          });
-        },
     .MemsetAsync = [](void* data, int value, size_t bytes,
                       cudaStream_t) { return Unless([&] { std::memset(data, value, bytes); }); },
     .LaunchKernel =
@@ -298,7 +288,6 @@ absl::Status RunEveryOp(Backend* backend, int32_t tokens) {
   }
   RETURN_IF_ERROR(backend->CombineSlots(matrix(7), routes, matrix(6)));
   RETURN_IF_ERROR(backend->GatherRows(matrix(0), 0, matrix(6)));
-  RETURN_IF_ERROR(backend->CopyKvBlock(layer, 0, 1, 13));
   RETURN_IF_ERROR(backend->Copy(kv.data(), kv.chars().data() + 100, 100));
   RETURN_IF_ERROR(backend->Zero(kv.data(), layer.block_stride));
   RETURN_IF_ERROR(backend->Download(memory.data(), &weight, sizeof(weight)));
@@ -785,11 +774,10 @@ TEST(CudaDeviceTest, AGpuThatHasNoKernelsIsNotOpened) {
   fake = {.fail_at = 4, .error = cudaErrorNoKernelImageForDevice};  // FuncGetAttributes
   const absl::Status status = CudaBackend::Create(kFakeApi, 0).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(
-      std::string(status.message()),
-      HasSubstr(absl::StrCat("no CUDA device: cuda:0 cannot be used: Fake GPU has compute "
-                             "capability 9.0, and this build's kernels, which are for ",
-                             CudaArchitectures())));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(absl::StrCat("no CUDA device: cuda:0 cannot be used: Fake GPU has compute "
+                                     "capability 9.0, and this build's kernels, which are for ",
+                                     CudaArchitectures())));
   EXPECT_THAT(std::string(status.message()), HasSubstr("(CUDA error 209)"));
   EXPECT_TRUE(fake.memory.empty());
 }

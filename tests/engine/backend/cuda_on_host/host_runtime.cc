@@ -271,21 +271,6 @@ constexpr CudaApi kHost = {
           if (kind == cudaMemcpyHostToDevice) Pinned().BeginCopy(from, bytes);
           return cudaSuccess;
         },
-    .Memcpy2DAsync =
-        [](void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-           size_t height, cudaMemcpyKind kind, cudaStream_t) {
-          ++counts.copies;
-          if (height > 0 &&
-              (!IsCopyInside(to, from, (height - 1) * from_pitch + width, kind) ||
-               !on_host::IsAllocated(Current(), to, (height - 1) * to_pitch + width))) {
-            return cudaErrorInvalidValue;
-          }
-          for (size_t i = 0; i < height; ++i) {
-            std::memcpy(static_cast<char*>(to) + i * to_pitch,
-                        static_cast<const char*>(from) + i * from_pitch, width);
-          }
-          return cudaSuccess;
-        },
     .MemsetAsync =
         [](void* data, int value, size_t bytes, cudaStream_t) {
           if (!on_host::IsAllocated(Current(), data, bytes)) return cudaErrorInvalidValue;
@@ -414,7 +399,6 @@ constexpr CudaApi CountedCalls() {
   LM_COUNT(Malloc);
   LM_COUNT(MemGetInfo);
   LM_COUNT(MemcpyAsync);
-  LM_COUNT(Memcpy2DAsync);
   LM_COUNT(MemsetAsync);
   LM_COUNT(LaunchKernel);
   LM_COUNT(FuncGetAttributes);
