@@ -3,13 +3,13 @@
 //
 //   CUDA_INJECTION64_PATH=$PWD/libkernel_times.so LM_KERNEL_TIMES=OUT.tsv PROGRAM ...
 //
-// LM_KERNEL_TIMES_OF=kernels (default), or steps: graphs as a whole, copies, and the program's calls
-// of the runtime. Kernels of a graph that are told one by one take longer.
+// LM_KERNEL_TIMES_OF=kernels (default), or steps: graphs as a whole, copies, and the program's
+// calls of the runtime. Kernels of a graph that are told one by one take longer.
 //
-// A line each: what ("kernel", "graph", "copy", "call"), begin and end in ns, the number of the call that launched
-// it and of its graph (0: none), thread blocks as "XxY", threads of one, registers of a thread, bytes
-// of shared memory, name as the compiler has it. The line "lost" counts records that there was no
-// memory for.
+// A line each: what ("kernel", "graph", "copy", "call"), begin and end in ns, the number of the
+// call that launched it and of its graph (0: none), thread blocks as "XxY", threads of one,
+// registers of a thread, bytes of shared memory, name as the compiler has it. The line "lost"
+// counts records that there was no memory for.
 #include <cupti.h>
 
 #include <cinttypes>
@@ -41,18 +41,18 @@ void GiveBuffer(uint8_t** buffer, size_t* bytes, size_t* most_records) {
 void WriteRecord(const CUpti_Activity* record) {
   if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
     const auto& k = *reinterpret_cast<const CUpti_ActivityKernel10*>(record);
-    std::fprintf(file, "kernel\t%" PRIu64 "\t%" PRIu64 "\t%u\t%u\t%dx%d\t%d\t%d\t%d\t%s\n",
-                 k.start, k.end, k.correlationId, k.graphId, k.gridX, k.gridY * k.gridZ,
+    std::fprintf(file, "kernel\t%" PRIu64 "\t%" PRIu64 "\t%u\t%u\t%dx%d\t%d\t%d\t%d\t%s\n", k.start,
+                 k.end, k.correlationId, k.graphId, k.gridX, k.gridY * k.gridZ,
                  k.blockX * k.blockY * k.blockZ, int{k.registersPerThread},
                  k.staticSharedMemory + k.dynamicSharedMemory, k.name);
   } else if (record->kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE) {
     const auto& g = *reinterpret_cast<const CUpti_ActivityGraphTrace2*>(record);
-    std::fprintf(file, "graph\t%" PRIu64 "\t%" PRIu64 "\t%u\t%u\t0x0\t0\t0\t0\t-\n", g.start,
-                 g.end, g.correlationId, g.graphId);
+    std::fprintf(file, "graph\t%" PRIu64 "\t%" PRIu64 "\t%u\t%u\t0x0\t0\t0\t0\t-\n", g.start, g.end,
+                 g.correlationId, g.graphId);
   } else if (record->kind == CUPTI_ACTIVITY_KIND_MEMCPY) {
     const auto& c = *reinterpret_cast<const CUpti_ActivityMemcpy6*>(record);
-    std::fprintf(file, "copy\t%" PRIu64 "\t%" PRIu64 "\t%u\t0\t0x0\t0\t0\t%" PRIu64 "\t%s\n", c.start,
-                 c.end, c.correlationId, c.bytes,
+    std::fprintf(file, "copy\t%" PRIu64 "\t%" PRIu64 "\t%u\t0\t0x0\t0\t0\t%" PRIu64 "\t%s\n",
+                 c.start, c.end, c.correlationId, c.bytes,
                  c.copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD   ? "to_device"
                  : c.copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOH ? "to_host"
                                                                  : "others");
@@ -101,8 +101,9 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   const bool steps = of && std::strcmp(of, "steps") == 0;
   Check(cuptiActivityRegisterCallbacks(GiveBuffer, TakeBuffer), "cuptiActivityRegisterCallbacks");
   if (steps) {
-    for (const CUpti_ActivityKind kind : {CUPTI_ACTIVITY_KIND_GRAPH_TRACE,
-                                          CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_RUNTIME}) {
+    for (const CUpti_ActivityKind kind :
+         {CUPTI_ACTIVITY_KIND_GRAPH_TRACE, CUPTI_ACTIVITY_KIND_MEMCPY,
+          CUPTI_ACTIVITY_KIND_RUNTIME}) {
       Check(cuptiActivityEnable(kind), "cuptiActivityEnable");
     }
   } else {

@@ -5,9 +5,9 @@
 // Order (the same in both). Of a chunk of kTileChunk absolute positions, 32 at a time: scores = q
 // k, q being two binary16 numbers whose sum has 22 bits, summed by the tensor cores over the dims
 // in order; the running maximum; weights exp(score - maximum) rounded to binary16; their sum (as of
-// values that are 1) and the weighted values, scaled where the maximum has grown. Chunks are merged in ascending order, a
-// sink last. A row's numbers do not depend on the other rows of its tile: what it does not see has
-// the weight 0, which changes no bit.
+// values that are 1) and the weighted values, scaled where the maximum has grown. Chunks are merged
+// in ascending order, a sink last. A row's numbers do not depend on the other rows of its tile:
+// what it does not see has the weight 0, which changes no bit.
 #include <cmath>
 
 #include "engine/backend/cuda/attention_tiles.cuh"

@@ -181,8 +181,8 @@ __global__ __launch_bounds__(kThreads) void Pack16QuadsKernel(InputRows input, c
       if constexpr (kBf16) {
         const uint16_t a = StoreBf16(first), b = StoreBf16(second);
         words[0] = a | uint32_t{b} << 16;
-        words[256] = StoreBf16(first - LoadBf16(a)) |
-                     uint32_t{StoreBf16(second - LoadBf16(b))} << 16;
+        words[256] = StoreBf16(first - LoadBf16(a)) | uint32_t{StoreBf16(second - LoadBf16(b))}
+                                                          << 16;
       } else {
         words[0] = StoreTwoF16(first, second);
       }

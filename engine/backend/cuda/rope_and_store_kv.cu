@@ -36,8 +36,10 @@ __global__ void RopeAndStoreKvKernel(Matrix q, Matrix k, Matrix v, Matrix rope, 
                                      const int64_t* slots, KvCacheLayer layer, int parts) {
   LetNextKernelBegin();
   const int64_t t = blockIdx.x, slot = slots[t];  // the step's
-  const int head = static_cast<int>(blockIdx.y) / parts, part = static_cast<int>(blockIdx.y) % parts;
-  const int key_dim = static_cast<int>(layer.key_dim), value_dim = static_cast<int>(layer.value_dim);
+  const int head = static_cast<int>(blockIdx.y) / parts,
+            part = static_cast<int>(blockIdx.y) % parts;
+  const int key_dim = static_cast<int>(layer.key_dim),
+            value_dim = static_cast<int>(layer.value_dim);
   const int rope_dim = static_cast<int>(rope.cols);
   const int group = static_cast<int>(q.cols) / key_dim / static_cast<int>(layer.kv_heads);
   const float* angles = rope.data + t * rope.stride;
@@ -52,7 +54,8 @@ __global__ void RopeAndStoreKvKernel(Matrix q, Matrix k, Matrix v, Matrix rope, 
   __syncthreads();  // a thread stores what others have rotated
   const int64_t block = slot / kBlockTokens, token = slot % kBlockTokens;
   auto store = [&](KvPart part, const float* row, int dim, void* cache) {
-    char* to = static_cast<char*>(cache) + KvHeadOffset<kType>(layer.block_stride, dim, block, head);
+    char* to =
+        static_cast<char*>(cache) + KvHeadOffset<kType>(layer.block_stride, dim, block, head);
     if constexpr (kType == DType::kI8) {
       if (threadIdx.x == 0) StoreKvInt8(row, dim, token, to);
     } else {

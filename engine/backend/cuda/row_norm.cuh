@@ -39,8 +39,8 @@ struct RowNorm {
   }
 };
 
-// The sum of what `term` makes of the group's values, a thread's in order; they are asked for some at
-// a time.
+// The sum of what `term` makes of the group's values, a thread's in order; they are asked for some
+// at a time.
 template <typename Term>
 __device__ __forceinline__ double SumOfTerms(const float* group, int n, Term term) {
   constexpr int kAtATime = 8;

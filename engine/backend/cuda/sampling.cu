@@ -45,8 +45,8 @@ __device__ __forceinline__ void TakeOverWarp(Candidate* own, uint32_t* bad) {
 // A part of a row's logits.
 __global__ __launch_bounds__(kThreads) void PickOfPartKernel(Matrix logits, const GreedyRow* rows,
                                                              const uint64_t* masks,
-                                                             const TokenBias* biases,
-                                                             int num_parts, PartPick* parts) {
+                                                             const TokenBias* biases, int num_parts,
+                                                             PartPick* parts) {
   constexpr int kAtATime = 4;
   __shared__ Candidate best[kThreads / kWarp];
   __shared__ uint32_t any_bad[kThreads / kWarp];
@@ -127,8 +127,8 @@ cudaError_t PickGreatest(const Queue& queue, Matrix logits, const GreedyRow* row
                          PickedToken* picked) {
   auto* const parts = static_cast<PartPick*>(scratch);
   const auto num_parts = static_cast<int>(PartsOf(logits.cols));
-  const cudaError_t error = Launch(queue, PickOfPartKernel, Grid(count, num_parts), kThreads, logits,
-                                   rows, masks, biases, num_parts, parts);
+  const cudaError_t error = Launch(queue, PickOfPartKernel, Grid(count, num_parts), kThreads,
+                                   logits, rows, masks, biases, num_parts, parts);
   if (error != cudaSuccess) return error;
   return Launch(queue, PickOfPartsKernel, Grid(count), kWarp, parts, num_parts, picked);
 }
