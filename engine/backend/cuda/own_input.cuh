@@ -36,12 +36,13 @@ __device__ __forceinline__ void PackOwnInput(const InputRows& input, int64_t uni
   constexpr int kAtATime = 2, kNumbers = kInputNumbers<kType>;
   const int own = threadIdx.x % kBlockLanes, own_block = threadIdx.x / kBlockLanes;
   const int blocks = static_cast<int>(2 * units);
+  const int cols = static_cast<int>(input.cols);
   const float* row = input.x.data;
   QuadOfRow quads[kAtATime];  // asked for before the norm is found
   const auto read = [&](int first) {
 #pragma unroll
     for (int n = 0; n < kAtATime; ++n) {
-      quads[n].Read(input, row, (first + n * kQuadBlocks) * 32 + own * kQuad);
+      quads[n].Read(input, row, (first + n * kQuadBlocks) * 32 + own * kQuad, cols);
     }
   };
   read(own_block);
@@ -52,7 +53,7 @@ __device__ __forceinline__ void PackOwnInput(const InputRows& input, int64_t uni
 #pragma unroll
     for (int n = 0; n < kAtATime; ++n) {
       const int block = first + n * kQuadBlocks, column = block * 32 + own * kQuad;
-      const bool exists = column < input.cols;  // whole blocks
+      const bool exists = column < cols;  // whole blocks
       float values[kQuad] = {};
       if (exists) quads[n].Form(input, norm, column, values);
       const PackedQuad packed = PackQuad<(kNumbers > 1)>(values);

@@ -46,6 +46,7 @@ __global__ __launch_bounds__(kNormThreads) void PackQuadsKernel(InputRows input,
   const int units = static_cast<int>((input.cols + kUnitCols - 1) / kUnitCols);
   const int begin = static_cast<int>(blockIdx.y * input.cols_per_block) / 32;
   const int end = min(begin + static_cast<int>(input.cols_per_block) / 32, 2 * units);
+  const int end_col = min(static_cast<int>(input.cols), end * 32);
   constexpr PackedFormat kFormat = kPackedFormat<DType::kQ8_0>;
   char* tile = to + place / kTileTokens * units * InputUnitBytes(kFormat);
   const int g = static_cast<int>(place % kTileTokens);
@@ -54,7 +55,7 @@ __global__ __launch_bounds__(kNormThreads) void PackQuadsKernel(InputRows input,
   const auto read = [&](int first) {
 #pragma unroll
     for (int n = 0; n < kAtATime; ++n) {
-      quads[n].Read(input, row, (first + n * kQuadBlocks) * 32 + own * kQuad);
+      quads[n].Read(input, row, (first + n * kQuadBlocks) * 32 + own * kQuad, end_col);
     }
   };
   read(begin + own_block);
@@ -65,7 +66,7 @@ __global__ __launch_bounds__(kNormThreads) void PackQuadsKernel(InputRows input,
     for (int n = 0; n < kAtATime; ++n) {
       const int block = first + n * kQuadBlocks, column = block * 32 + own * kQuad;
       if (block - own_block >= end) break;
-      const bool exists = column < input.cols;  // whole blocks
+      const bool exists = column < end_col;  // whole blocks
       float values[kQuad] = {};
       if (exists) quads[n].Form(input, norm, column, values);
       const PackedQuad packed = PackQuad<true>(values);
@@ -144,7 +145,7 @@ __global__ __launch_bounds__(kThreads) void Pack16QuadsKernel(InputRows input, c
   const int units = (cols + kUnitCols - 1) / kUnitCols, end = units * kUnitCols;
   QuadOfRow quads[kKept];
 #pragma unroll
-  for (int n = 0; n < kKept; ++n) quads[n].Read(input, row, own + n * kStride);
+  for (int n = 0; n < kKept; ++n) quads[n].Read(input, row, own + n * kStride, cols);
   const RowNorm norm = NormOfInput(input, token, sums);
   uint32_t max_bits = 0;
   const auto form = [&](const QuadOfRow& quad, int column, float(&values)[kQuad]) {
@@ -157,7 +158,7 @@ __global__ __launch_bounds__(kThreads) void Pack16QuadsKernel(InputRows input, c
   for (int n = 0; n < kKept; ++n) form(quads[n], own + n * kStride, kept[n]);
   const auto form_again = [&](int column, float(&values)[kQuad]) {
     QuadOfRow quad;
-    quad.Read(input, row, column);
+    quad.Read(input, row, column, cols);
     form(quad, column, values);
   };
   for (int column = own + kKept * kStride; column < cols; column += kStride) {

@@ -30,10 +30,11 @@ inline bool IsReadInQuads(const InputRows& input) {
 struct QuadOfRow {
   float4 x, other;
 
-  // Of `row`, which is one of the input's. REQUIRES: IsReadInQuads.
-  __device__ __forceinline__ void Read(const InputRows& input, const float* row, int column) {
+  // Of `row`, which is one of the input's; zeros from `end` on. REQUIRES: IsReadInQuads.
+  __device__ __forceinline__ void Read(const InputRows& input, const float* row, int column,
+                                       int end) {
     x = other = {0, 0, 0, 0};
-    if (column >= input.cols) return;
+    if (column >= end) return;
     x = *reinterpret_cast<const float4*>(row + column);
     const float* from = input.kind == InputKind::kNormed  ? input.norm.weight + column
                         : input.kind == InputKind::kGated ? row + input.cols + column
