@@ -50,7 +50,7 @@ struct CacheShape {
 // An operation on the cache.
 struct CacheOp {
   enum class Kind {
-    kCopyBlock,  // the first `tokens` tokens of block `from` to block `to`
+    kCopyBlock,  // at least the first `tokens` tokens of block `from` to block `to`, a new one
     kZeroBlock,  // clears block `to`, before another owner may use it
     kCopyState,  // slot `from` to slot `to`
   };

@@ -36,8 +36,8 @@ __global__ void RopeAndStoreKvKernel(Matrix q, Matrix k, Matrix v, Matrix rope, 
                                      const int64_t* slots, KvCacheLayer layer, int parts) {
   LetNextKernelBegin();
   const int64_t t = blockIdx.x, slot = slots[t];  // the step's
-  const int head = static_cast<int>(blockIdx.y) / parts,
-            part = static_cast<int>(blockIdx.y) % parts;
+  const int head = static_cast<int>(blockIdx.y) / parts;
+  const int first = static_cast<int>(blockIdx.y) % parts * kQueryHeads;  // of the group
   const int key_dim = static_cast<int>(layer.key_dim),
             value_dim = static_cast<int>(layer.value_dim);
   const int rope_dim = static_cast<int>(rope.cols);
@@ -46,10 +46,9 @@ __global__ void RopeAndStoreKvKernel(Matrix q, Matrix k, Matrix v, Matrix rope, 
   const float* values = v.data + t * v.stride + head * value_dim;
   float* keys = k.data + t * k.stride + head * key_dim;
   WaitForKernelBefore();
-  const int first = part * kQueryHeads;
   RotateHeads(angles, rope_dim, halves, key_dim, min(group - first, kQueryHeads),
               q.data + t * q.stride + int64_t{head * group + first} * key_dim);
-  if (part > 0 || k.rows == 0) return;
+  if (first > 0 || k.rows == 0) return;
   RotateHeads(angles, rope_dim, halves, key_dim, 1, keys);
   __syncthreads();  // a thread stores what others have rotated
   const int64_t block = slot / kBlockTokens, token = slot % kBlockTokens;
