@@ -164,7 +164,7 @@ absl::Status Backend::Sample(Tensor logits, absl::Span<const SamplingRow> rows,
       values = brought.data();
     }
     const absl::Span<const float> all(values, static_cast<size_t>(one.cols));
-    tokens->push_back(SampleToken(all, row));
+    tokens->push_back(SampleToken(all, row, &draws_));
     if (margins == nullptr) continue;
     margins->push_back(tokens->back().ok() ? MarginOf(all, *tokens->back()) : 0);
   }

@@ -301,8 +301,8 @@ class Backend {
   virtual absl::StatusOr<Buffer> AllocateKv(size_t bytes, int32_t /*kv_heads*/) {
     return Allocate(bytes);
   }
-  // Bytes of this device's memory (of each, where there are several) that nobody has; -1 where it is
-  // the host's, whose system does not say.
+  // Bytes of this device's memory (of each, where there are several) that nobody has; -1 where it
+  // is the host's, whose system does not say.
   virtual absl::StatusOr<int64_t> FreeBytes() { return -1; }
   // From now on, until null is set: ops take what memory they need for any step within the bounds,
   // and have what is needed to run there, but compute and copy nothing. So a step later finds it.
@@ -542,6 +542,7 @@ class Backend {
   const std::atomic<bool>* cancel_ = nullptr;
   Buffer input_, result_;      // of Project, between its ops
   std::vector<float> logits_;  // of ChooseRows, on the host
+  DrawScratch draws_;          // of Sample
 };
 
 }  // namespace lm

@@ -1,8 +1,10 @@
 #include "engine/backend/sampling.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -11,24 +13,6 @@
 
 namespace lm {
 namespace {
-
-// Keeps adjusted logits so small that differences of two are finite.
-constexpr double kGreatestLogit = 1e300;
-double Bounded(double logit) { return std::clamp(logit, -kGreatestLogit, kGreatestLogit); }
-
-struct Candidate {
-  double weight;  // a logit at first, then a probability that is not normalised
-  int32_t token;
-};
-using Candidates = std::vector<Candidate>;
-
-// Whether `a` stands before `b`: more weight, or the lower id.
-bool Before(const Candidate& a, const Candidate& b) {
-  return a.weight != b.weight ? a.weight > b.weight : a.token < b.token;
-}
-
-// For the heap functions, which keep the greatest in front.
-bool After(const Candidate& a, const Candidate& b) { return Before(b, a); }
 
 // Minus infinity of none. The magnitude's bits, complemented where the number is negative, order as
 // the numbers do, and the greatest of integers is found by a loop that vectorises.
@@ -46,16 +30,6 @@ float GreatestOf(absl::Span<const float> logits) {
 int32_t ArgMax(absl::Span<const float> logits) {
   const float greatest = GreatestOf(logits);
   return static_cast<int32_t>(std::find(logits.begin(), logits.end(), greatest) - logits.begin());
-}
-
-// Calls take(token) for every bit of the mask, in ascending order.
-template <typename Take>
-void ForEachAllowed(absl::Span<const uint64_t> allowed, Take take) {
-  for (size_t word = 0; word < allowed.size(); ++word) {
-    for (uint64_t bits = allowed[word]; bits != 0; bits &= bits - 1) {
-      take(static_cast<int32_t>(word * 64 + std::countr_zero(bits)));
-    }
-  }
 }
 
 // A string of a schema allows nearly all of a large vocabulary, so the greatest of a word's logits
@@ -81,73 +55,168 @@ int32_t AllowedArgMax(absl::Span<const float> logits, absl::Span<const uint64_t>
   }
 }
 
-void Adjust(const SamplingOptions& options, absl::Span<const int32_t> context, Candidates* logits) {
-  // Calls change(logit) where the token is a candidate; they stand in ascending order.
-  auto adjust = [logits](int32_t token, auto change) {
-    const auto at = std::lower_bound(logits->begin(), logits->end(), token,
-                                     [](const Candidate& c, int32_t t) { return c.token < t; });
-    if (at != logits->end() && at->token == token) at->weight = Bounded(change(at->weight));
-  };
-  if (options.repeat_penalty != 1) {
-    const size_t window = std::min<size_t>(context.size(), kRepeatWindow);
-    std::vector<int32_t> recent(context.end() - window, context.end());
-    std::sort(recent.begin(), recent.end());
-    recent.erase(std::unique(recent.begin(), recent.end()), recent.end());
-    for (int32_t token : recent) {
-      adjust(token, [&options](double logit) {
-        return logit > 0 ? logit / options.repeat_penalty : logit * options.repeat_penalty;
-      });
-    }
+// A token that is a candidate with another logit than the model's.
+struct ChangedToken {
+  int32_t token;
+  double logit;
+};
+
+// Sets `words` to the tokens that are allowed and have the model's logits, and returns the others
+// that are allowed, in ascending order.
+std::vector<ChangedToken> PartCandidates(absl::Span<const float> logits, const SamplingRow& row,
+                                         std::vector<uint64_t>* words) {
+  if (row.allowed.empty()) {
+    words->assign((logits.size() + 63) / 64, ~uint64_t{0});
+    words->back() >>= words->size() * 64 - logits.size();
+  } else {
+    words->assign(row.allowed.begin(), row.allowed.end());
   }
-  for (const auto& [token, bias] : options.logit_bias) {
-    adjust(token, [bias = bias](double logit) { return logit + bias; });
+  std::vector<ChangedToken> changed;
+  for (const LogitAdjustment& change : AdjustmentsOf(row)) {
+    uint64_t& word = (*words)[change.token / 64];
+    const uint64_t bit = uint64_t{1} << change.token % 64;
+    if ((word & bit) == 0) continue;
+    word &= ~bit;
+    changed.push_back(
+        {change.token, AdjustedLogit(logits[change.token], change, row.options.repeat_penalty)});
+  }
+  return changed;
+}
+
+// The greatest of 64 logits, or fewer, among those that have a bit; minus infinity of none.
+float GreatestOfWord(absl::Span<const float> logits, uint64_t bits) {
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  if (bits == 0) return kNone;
+  if (~bits == 0) return GreatestOf(logits);
+  float greatest = kNone;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    greatest = std::max(greatest, bits >> i & 1 ? logits[i] : kNone);
+  }
+  return greatest;
+}
+
+// Logits that are less cannot be drawn, and no sum needs them: their weights are 0, or too little
+// for min_p, or `top_k` others are greater. `greatest_of`: of each word's tokens.
+float LeastDrawn(const SamplingOptions& options, double greatest,
+                 absl::Span<const float> greatest_of, std::vector<float>* scratch) {
+  double far = -kFarthest;  // below it, in units of the temperature
+  if (options.top_p >= 1 && options.min_p > 0) far = std::min(far, 1 - std::log(options.min_p));
+  const double never = greatest - far / InverseTemperature(options.temperature);
+  float least = std::max(static_cast<float>(never), std::numeric_limits<float>::lowest());
+  if (least > never) least = std::nextafter(least, std::numeric_limits<float>::lowest());
+  const auto top_k = static_cast<size_t>(options.top_k);
+  if (top_k == 0 || top_k > greatest_of.size()) return least;
+  scratch->assign(greatest_of.begin(), greatest_of.end());
+  std::nth_element(scratch->begin(), scratch->begin() + (top_k - 1), scratch->end(),
+                   std::greater<float>());
+  return std::max(least, (*scratch)[top_k - 1]);
+}
+
+uint64_t SumOfWeights(absl::Span<const uint64_t> keys) {
+  uint64_t sum = 0;
+  for (const uint64_t key : keys) sum += WeightOfKey(key);
+  return sum;
+}
+
+// The last of the greatest keys that are needed for the sum. Leaves the keys in another order.
+uint64_t LastNeeded(absl::Span<uint64_t> keys, uint64_t needed) {
+  std::sort(keys.begin(), keys.end(), std::greater<uint64_t>());
+  size_t last = 0;
+  for (uint64_t sum = WeightOfKey(keys[0]); sum < needed; sum += WeightOfKey(keys[last])) ++last;
+  return keys[last];
+}
+
+// The same, of many: only those of one bucket are sorted.
+uint64_t LastNeededOfMany(absl::Span<const uint64_t> keys, uint64_t needed,
+                          std::vector<uint64_t>* scratch) {
+  std::array<uint64_t, kNumBuckets> sums = {};
+  for (const uint64_t key : keys) sums[BucketOf(WeightOfKey(key))] += WeightOfKey(key);
+  int bucket = kNumBuckets - 1;
+  for (; sums[bucket] < needed; --bucket) needed -= sums[bucket];
+  const uint64_t first = LeastOfBucket(bucket) << kTokenBits;
+  const uint64_t end = LeastOfBucket(bucket + 1) << kTokenBits;
+  scratch->clear();
+  for (const uint64_t key : keys) {
+    if (key >= first && key < end) scratch->push_back(key);
+  }
+  return LastNeeded(absl::MakeSpan(*scratch), needed);
+}
+
+// The least key that top_k, top_p and min_p keep.
+uint64_t LeastKept(const SamplingOptions& options, absl::Span<const uint64_t> keys,
+                   std::vector<uint64_t>* scratch) {
+  const auto top_k = static_cast<size_t>(options.top_k);
+  uint64_t least = LeastWeight(options.min_p) << kTokenBits;
+  if (top_k == 0 || top_k >= keys.size()) {
+    if (options.top_p >= 1) return least;
+    const uint64_t needed = NeededWeight(options.top_p, SumOfWeights(keys));
+    return std::max(least, LastNeededOfMany(keys, needed, scratch));
+  }
+  scratch->assign(keys.begin(), keys.end());
+  const absl::Span<uint64_t> first = absl::MakeSpan(*scratch).first(top_k);
+  std::nth_element(scratch->begin(), scratch->begin() + (top_k - 1), scratch->end(),
+                   std::greater<uint64_t>());
+  least = std::max(least, first.back());
+  if (options.top_p >= 1) return least;
+  return std::max(least, LastNeeded(first, NeededWeight(options.top_p, SumOfWeights(first))));
+}
+
+// Appends the keys of 64 tokens from `first` on, or fewer, that have a bit and any weight.
+void AppendKeys(absl::Span<const float> logits, int32_t first, uint64_t bits, double greatest,
+                double inverse_temperature, uint64_t* keys, size_t* count) {
+  double below[64];
+  uint64_t weights[64];
+  for (size_t i = 0; i < logits.size(); ++i) {
+    below[i] = BelowGreatest(logits[i], greatest, inverse_temperature);
+  }
+  for (size_t i = 0; i < logits.size(); ++i) weights[i] = WeightOf(below[i]);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    keys[*count] = DrawKey(weights[i], first + static_cast<int32_t>(i));
+    *count += (bits >> i & 1) != 0 && weights[i] > 0 ? 1 : 0;
   }
 }
 
-int32_t Draw(const SamplingOptions& options, uint64_t position, Candidates* candidates) {
-  Candidates& all = *candidates;
-  if (options.top_k > 0 && static_cast<size_t>(options.top_k) < all.size()) {
-    std::nth_element(all.begin(), all.begin() + options.top_k - 1, all.end(), Before);
-    all.resize(options.top_k);
-    // Which order nth_element leaves is the library's business; sums must not depend on it.
-    std::sort(all.begin(), all.end(), Before);
-  }
-  double greatest = all[0].weight;
-  for (const Candidate& c : all) greatest = std::max(greatest, c.weight);
-  double total = 0;
-  for (Candidate& c : all) {
-    c.weight = std::exp((c.weight - greatest) / options.temperature);
-    total += c.weight;  // the greatest is exp(0) = 1
-  }
-
-  // top_p and min_p both keep a beginning of the order by probability: take from a heap that long.
-  size_t kept = all.size();
-  if (options.top_p < 1 || options.min_p > 0) {
-    std::make_heap(all.begin(), all.end(), After);
-    kept = 0;
-    double mass = 0;
-    // The taken ones gather at the end of the vector, the most probable last.
-    for (auto end = all.end(); end != all.begin(); --end) {
-      const bool full = options.top_p < 1 && mass >= options.top_p * total;
-      if (kept > 0 && (full || all.front().weight < options.min_p)) break;
-      mass += all.front().weight;
-      std::pop_heap(all.begin(), end, After);
-      ++kept;
+// The keys of what may be drawn, in ascending order of tokens.
+absl::Span<const uint64_t> ListKeys(absl::Span<const float> logits,
+                                    absl::Span<const ChangedToken> changed, double greatest,
+                                    const SamplingOptions& options, DrawScratch* scratch) {
+  const float least = LeastDrawn(options, greatest, scratch->greatest_of, &scratch->sorted);
+  const double inverse = InverseTemperature(options.temperature);
+  std::vector<uint64_t>& keys = scratch->keys;
+  keys.resize(std::max(keys.size(), logits.size() + 1));  // what is not kept is written, too
+  size_t count = 0;
+  for (size_t word = 0; word < scratch->allowed.size(); ++word) {
+    const size_t before = count;
+    const auto first = static_cast<int32_t>(word * 64);
+    if (scratch->greatest_of[word] >= least) {
+      AppendKeys(logits.subspan(word * 64, 64), first, scratch->allowed[word], greatest, inverse,
+                 keys.data(), &count);
     }
-    std::reverse(all.end() - kept, all.end());
-    total = mass;
+    const size_t own = count;
+    for (; !changed.empty() && changed[0].token < first + 64; changed.remove_prefix(1)) {
+      const uint64_t weight = WeightOf(BelowGreatest(changed[0].logit, greatest, inverse));
+      if (weight > 0) keys[count++] = DrawKey(weight, changed[0].token);
+    }
+    if (own == count) continue;
+    std::inplace_merge(keys.begin() + before, keys.begin() + own, keys.begin() + count,
+                       [](uint64_t a, uint64_t b) { return TokenOfKey(a) < TokenOfKey(b); });
   }
+  return absl::MakeConstSpan(keys).first(count);
+}
 
-  double target = RandomUniform(options.seed, position) * total;
-  const auto first = all.end() - kept;
-  for (auto it = first; it != all.end(); ++it) {
-    target -= it->weight;
-    if (target < 0) return it->token;
+// REQUIRES: `keys` is in ascending order of tokens, and not empty.
+int32_t Draw(const SamplingRow& row, absl::Span<const uint64_t> keys,
+             std::vector<uint64_t>* scratch) {
+  const uint64_t least = LeastKept(row.options, keys, scratch);
+  uint64_t total = 0;
+  for (const uint64_t key : keys) total += key >= least ? WeightOfKey(key) : 0;
+  uint64_t place = DrawnPlace(RandomBits(row.options.seed, row.context.size()), total);
+  for (const uint64_t key : keys) {
+    if (key < least) continue;
+    if (place < WeightOfKey(key)) return TokenOfKey(key);
+    place -= WeightOfKey(key);
   }
-  // Rounding left a rest: the last one that has any probability.
-  auto last = all.end() - 1;
-  while (last != first && last->weight == 0) --last;
-  return last->token;
+  return TokenOfKey(keys.back());  // not reached: place < total
 }
 
 }  // namespace
@@ -172,7 +241,8 @@ absl::Status CheckFinite(absl::Span<const float> all, size_t first, size_t count
                                           " must be finite, got ", *bad));
 }
 
-absl::StatusOr<int32_t> SampleToken(absl::Span<const float> logits, const SamplingRow& row) {
+absl::StatusOr<int32_t> SampleToken(absl::Span<const float> logits, const SamplingRow& row,
+                                    DrawScratch* scratch) {
   const SamplingOptions& options = row.options;
   const absl::Span<const uint64_t> allowed = row.allowed;
   if (allowed.empty()) RETURN_IF_ERROR(CheckFinite(logits));
@@ -184,20 +254,59 @@ absl::StatusOr<int32_t> SampleToken(absl::Span<const float> logits, const Sampli
     return allowed.empty() ? ArgMax(logits) : AllowedArgMax(logits, allowed);
   }
 
-  Candidates candidates;
-  if (allowed.empty()) {
-    candidates.reserve(logits.size());
-    for (size_t i = 0; i < logits.size(); ++i) {
-      candidates.push_back({logits[i], static_cast<int32_t>(i)});
+  if (logits.size() > kMostDrawnTokens) {
+    return absl::UnimplementedError(
+        absl::StrCat("a token is drawn of ", kMostDrawnTokens, " at most, got ", logits.size()));
+  }
+  const std::vector<ChangedToken> changed = PartCandidates(logits, row, &scratch->allowed);
+  std::vector<float>& greatest_of = scratch->greatest_of;
+  greatest_of.resize(scratch->allowed.size());
+  for (size_t word = 0; word < greatest_of.size(); ++word) {
+    greatest_of[word] = GreatestOfWord(logits.subspan(word * 64, 64), scratch->allowed[word]);
+  }
+  const auto best = std::max_element(greatest_of.begin(), greatest_of.end());
+  double greatest = *best;
+  for (const ChangedToken& c : changed) greatest = std::max(greatest, c.logit);
+  if (options.temperature > 0) {
+    return Draw(row, ListKeys(logits, changed, greatest, options, scratch), &scratch->keys_sorted);
+  }
+  int32_t token = std::numeric_limits<int32_t>::max();  // the first of the greatest
+  for (const ChangedToken& c : changed) {
+    if (c.logit == greatest) token = std::min(token, c.token);
+  }
+  if (*best == greatest) {
+    const size_t word = best - greatest_of.begin();
+    for (uint64_t bits = scratch->allowed[word];; bits &= bits - 1) {
+      const auto own = static_cast<int32_t>(word * 64) + std::countr_zero(bits);
+      if (logits[own] == greatest) return std::min(token, own);
     }
-  } else {
-    ForEachAllowed(allowed, [&](int32_t token) { candidates.push_back({logits[token], token}); });
   }
-  Adjust(options, row.context, &candidates);
-  if (options.temperature == 0) {
-    return std::min_element(candidates.begin(), candidates.end(), Before)->token;
+  return token;
+}
+
+std::vector<LogitAdjustment> AdjustmentsOf(const SamplingRow& row) {
+  std::vector<LogitAdjustment> all;
+  for (const auto& [token, bias] : row.options.logit_bias) {
+    all.push_back({BoundedLogit(bias), token, 0});
   }
-  return Draw(options, row.context.size(), &candidates);
+  if (row.options.repeat_penalty != 1) {
+    const size_t window = std::min<size_t>(row.context.size(), kRepeatWindow);
+    for (const int32_t token : row.context.last(window)) all.push_back({0, token, 1});
+  }
+  std::stable_sort(all.begin(), all.end(), [](const LogitAdjustment& a, const LogitAdjustment& b) {
+    return a.token < b.token;
+  });
+  size_t kept = 0;
+  for (const LogitAdjustment& change : all) {
+    if (kept > 0 && all[kept - 1].token == change.token) {
+      all[kept - 1].bias += change.bias;
+      all[kept - 1].penalised |= change.penalised;
+    } else {
+      all[kept++] = change;
+    }
+  }
+  all.resize(kept);
+  return all;
 }
 
 }  // namespace lm

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "engine/backend/draw_law.h"
 
 namespace lm {
 
@@ -21,14 +22,15 @@ struct SamplingOptions {
   // logit > 0 ? logit / penalty : logit * penalty, once for each token among the last kRepeatWindow
   // of the context
   double repeat_penalty = 1;  // > 0
-  // added; token and bias
+  // added, those of one token together; token and bias
   absl::Span<const std::pair<int32_t, double>> logit_bias = {};
-  // 0: the greatest logit is the answer. Else p ~ exp(logit / temperature)
+  // 0: the greatest logit is the answer. Else p ~ exp(logit / temperature), as draw_law.h has it
   double temperature = 0;  // >= 0
   int32_t top_k = 0;       // the k most probable; 0: all
   double top_p = 1;        // of those, the fewest most probable ones whose sum reaches top_p
   double min_p = 0;        // of those, the ones with at least min_p times the greatest probability
-  // and one of the rest by the random number of (seed, context.size()). Ties go to the lower id.
+  // and one of the rest, in the order of their ids, by the random bits of (seed, context.size()).
+  // Ties go to the lower id.
   uint64_t seed = 0;
 };
 
@@ -42,10 +44,26 @@ struct SamplingRow {
   absl::Span<const uint64_t> allowed = {};
 };
 
+// What picking needs in between; nothing in it need be kept.
+struct DrawScratch {
+  std::vector<uint64_t> allowed;  // a word for each 64 tokens
+  std::vector<float> greatest_of, sorted;
+  std::vector<uint64_t> keys, keys_sorted;
+};
+
+// Whose logits the options change, in ascending order, each once.
+std::vector<LogitAdjustment> AdjustmentsOf(const SamplingRow& row);
+
 // Picks a token on the host. Internal where a logit is not finite, of those that are looked at:
 // where there is a mask, the words of 64 in which it allows a token. REQUIRES: the options are in
-// range; the tokens of logit_bias and the context are in the vocabulary.
-absl::StatusOr<int32_t> SampleToken(absl::Span<const float> logits, const SamplingRow& row);
+// range; the tokens of logit_bias and the context are in the vocabulary. Unimplemented where it is
+// drawn of more than kMostDrawnTokens.
+absl::StatusOr<int32_t> SampleToken(absl::Span<const float> logits, const SamplingRow& row,
+                                    DrawScratch* scratch);
+inline absl::StatusOr<int32_t> SampleToken(absl::Span<const float> logits, const SamplingRow& row) {
+  DrawScratch scratch;
+  return SampleToken(logits, row, &scratch);
+}
 
 // By how much the logit of `token` is above the greatest of all others, in nats: how sure a greedy
 // pick is. 0 where another one is as great or a logit is not finite, infinite where there is no

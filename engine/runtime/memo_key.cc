@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/backend/draw_law.h"
 #include "engine/base/json.h"
 #include "engine/runtime/generator.h"
 
@@ -16,6 +17,7 @@ std::string OptionsThatMatter(const RequestSpec& spec, absl::Span<const AdapterI
     json.Add("on_overflow", static_cast<int>(spec.options.on_overflow));
     json.Add("kept_end", *spec.kept_end);
   }
+  if (TemperatureOf(spec.options) != 0) json.Add("draw_law", kDrawLaw);
   if (spec.wants_first_choices) json.Add("first_choices", true);
   if (spec.wants_probability) json.Add("probability", true);
   if (!spec.adapters.empty()) {

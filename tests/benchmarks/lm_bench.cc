@@ -3,6 +3,7 @@
 //   lm_bench MODEL.gguf [--threads N] [--only pp512,tg128,b32,rows64,...] [--reps 3] [--json]
 //            [--device cpu] [--kv-mib N] [--kv-type f16] [--pack-cache DIR]
 //            [--draft SMALL.gguf]
+//            [--temperature T] [--top-k K] [--top-p P] [--min-p P] [--repeat-penalty R]
 //
 // load           load_s: seconds until the model is loaded; first_token_s: until its first token is
 //                there, the load included; rss_mib: the process after it; the rest waits until
@@ -56,6 +57,7 @@ struct Arguments {
   std::vector<std::string> only;
   int reps = 3;
   int longest = 8192;
+  SamplingOptions sampling;  // how tokens are picked, by --temperature and so on; greedily
   bool json = false;
 
   bool Names(const std::string& name) const {
@@ -140,6 +142,7 @@ absl::Status Run(const Arguments& arguments) {
   ASSIGN_OR_RETURN(TimedEngine engine, TimedEngine::Load(arguments.model, arguments.options, {}));
   const int64_t resident = ResidentBytes();
   RETURN_IF_ERROR(engine.WaitUntilSettled());
+  engine.set_sampling(arguments.sampling);
   const int threads = arguments.options.threads > 0 ? arguments.options.threads : DefaultThreads();
   const ModelInfo& info = engine.engine().model().info();
   if (!arguments.json) {
@@ -251,6 +254,16 @@ int main(int argc, char** argv) {
       arguments.options.kv_type = *type;
     } else if (word == "--reps") {
       arguments.reps = std::max(1, std::atoi(value().c_str()));
+    } else if (word == "--temperature") {
+      arguments.sampling.temperature = std::atof(value().c_str());
+    } else if (word == "--top-k") {
+      arguments.sampling.top_k = std::atoi(value().c_str());
+    } else if (word == "--top-p") {
+      arguments.sampling.top_p = std::atof(value().c_str());
+    } else if (word == "--min-p") {
+      arguments.sampling.min_p = std::atof(value().c_str());
+    } else if (word == "--repeat-penalty") {
+      arguments.sampling.repeat_penalty = std::atof(value().c_str());
     } else if (word == "--longest") {
       arguments.longest = std::atoi(value().c_str());
     } else if (word == "--only") {

@@ -60,7 +60,11 @@ absl::StatusOr<std::shared_ptr<Request>> TimedEngine::Submit(Prompt prompt, int 
   spec.options.max_tokens = max_tokens;
   spec.options.priority = priority;
   spec.options.speculate = speculate_;
-  spec.options.temperature = temperature_;
+  spec.options.temperature = sampling_.temperature;
+  spec.options.top_k = sampling_.top_k;
+  spec.options.top_p = sampling_.top_p;
+  spec.options.min_p = sampling_.min_p;
+  spec.options.repeat_penalty = sampling_.repeat_penalty;
   spec.options.logit_bias = no_end_;
   return engine_->Submit(std::move(spec));
 }

@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "engine/backend/sampling.h"
 #include "engine/runtime/engine.h"
 
 namespace lm {
@@ -50,14 +51,15 @@ class TimedEngine {
 
   // Whether tokens are guessed (speculation); at first never: figures are of the model's own steps.
   void set_speculate(Speculate speculate) { speculate_ = speculate; }
-  // Of the answers to come; at first greedy.
-  void set_temperature(double temperature) { temperature_ = temperature; }
+  // How the tokens of the answers to come are picked; at first greedily.
+  void set_temperature(double temperature) { sampling_.temperature = temperature; }
+  void set_sampling(const SamplingOptions& sampling) { sampling_ = sampling; }
 
   int32_t RandomToken();
   Prompt RandomPrompt(int tokens);
   std::vector<Prompt> RandomPrompts(int count, int tokens);
 
-  // Generates exactly `max_tokens` for each prompt, greedily. Where an answer would end early,
+  // Generates exactly `max_tokens` for each prompt. Where an answer would end early,
   // everything is done again with the end forbidden, from then on.
   // `together`: the prompts meet in the engine, behind one that keeps it busy meanwhile, so that
   // cached prompts begin to decode in the same step; times count from that step.
@@ -84,7 +86,7 @@ class TimedEngine {
   std::mt19937 random_;
   std::shared_ptr<Engine> engine_;
   Speculate speculate_ = Speculate::kOff;
-  double temperature_ = 0;
+  SamplingOptions sampling_;
   double load_seconds_ = 0;
   double first_token_seconds_ = 0;
   // Biases the end of an answer away; empty until an answer ended early. A bias costs the sampler

@@ -34,8 +34,10 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> CpuBackend::LoadMatrix(DType dtype
   return PanelMatrix::Pack(dtype, rows, cols, read, &pool_, &arena_, &workers_);
 }
 
-absl::StatusOr<std::unique_ptr<WeightMatrix>> CpuBackend::LoadLastingMatrix(
-    DType dtype, int64_t rows, int64_t cols, LastingRowReader read) {
+absl::StatusOr<std::unique_ptr<WeightMatrix>> CpuBackend::LoadLastingMatrix(DType dtype,
+                                                                            int64_t rows,
+                                                                            int64_t cols,
+                                                                            LastingRowReader read) {
   RETURN_IF_ERROR(CheckLoadMatrix(dtype, rows, cols));
   return PanelMatrix::Open(dtype, rows, cols, std::move(read), unsettled_);
 }
@@ -258,6 +260,22 @@ absl::Status CpuBackend::GatherRows(Tensor x, int32_t list, Tensor out) {
   for (size_t i = 0; i < rows.size(); ++i) {
     std::memcpy(out.row<float>(i), x.row<float>(rows[i]), x.cols * sizeof(float));
   }
+  return absl::OkStatus();
+}
+
+// Rows are shared out.
+absl::Status CpuBackend::Sample(Tensor logits, absl::Span<const SamplingRow> rows,
+                                std::vector<absl::StatusOr<int32_t>>* tokens,
+                                std::vector<float>* margins) {
+  tokens->assign(rows.size(), 0);  // which nobody takes of a step that is cancelled
+  if (margins != nullptr) margins->assign(rows.size(), 0);
+  draws_.resize(pool_.num_threads());
+  ForItems(static_cast<int64_t>(rows.size()), [&](int64_t i, int worker) {
+    const absl::Span<const float> all(logits.row<float>(rows[i].row), logits.cols);
+    absl::StatusOr<int32_t>& token = (*tokens)[i];
+    token = SampleToken(all, rows[i], &draws_[worker]);
+    if (margins != nullptr && token.ok()) (*margins)[i] = MarginOf(all, *token);
+  });
   return absl::OkStatus();
 }
 

@@ -86,6 +86,9 @@ class CpuBackend : public Backend {
   absl::Status GatherSlots(Tensor x, const ExpertRoutes& routes, Tensor out) override;
   absl::Status CombineSlots(Tensor y, const ExpertRoutes& routes, Tensor out) override;
   absl::Status GatherRows(Tensor x, int32_t list, Tensor out) override;
+  absl::Status Sample(Tensor logits, absl::Span<const SamplingRow> rows,
+                      std::vector<absl::StatusOr<int32_t>>* tokens,
+                      std::vector<float>* margins) override;
   absl::Status Copy(const void* from, void* to, size_t bytes) override;
   absl::Status Zero(void* data, size_t bytes) override;
 
@@ -144,9 +147,10 @@ class CpuBackend : public Backend {
   ThreadPool pool_;
   WeightArena arena_;
   std::shared_ptr<UnsettledMatrices> unsettled_ = std::make_shared<UnsettledMatrices>();
-  Scratch rows_;     // a row of a product's input for each worker
-  Scratch inputs_;   // activations as a product wants them
-  Scratch workers_;  // what each worker needs
+  Scratch rows_;                    // a row of a product's input for each worker
+  Scratch inputs_;                  // activations as a product wants them
+  Scratch workers_;                 // what each worker needs
+  std::vector<DrawScratch> draws_;  // each worker's, of Sample
   struct SortedClass {
     int64_t step = 0;  // its serial
     std::vector<AttentionQuery> queries;

@@ -2,10 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <initializer_list>
 #include <limits>
 #include <map>
 #include <random>
+#include <utility>
+#include <vector>
+
+#include "engine/base/random.h"
 
 namespace lm {
 namespace {
@@ -192,6 +199,143 @@ TEST(SamplingTest, WhatTheMaskExcludesDoesNotExist) {
   const double sum = 1 + 2 * std::exp(1);
   EXPECT_NEAR(counts[1], 4000 / sum, 120);
   EXPECT_NEAR(counts[70], 4000 * std::exp(1) / sum, 120);
+}
+
+TEST(DrawLawTest, WeightsAreExponentials) {
+  EXPECT_EQ(WeightOf(0), kGreatestWeight);
+  EXPECT_EQ(WeightOf(kFarthest), 0u);
+  uint64_t before = 0;
+  for (double below = kFarthest; below <= 0; below += 0.000917) {
+    const uint64_t weight = WeightOf(below);
+    EXPECT_NEAR(static_cast<double>(weight), std::ldexp(std::exp(below), kWeightBits), 0.6);
+    EXPECT_GE(weight, before);
+    before = weight;
+  }
+  EXPECT_EQ(BelowGreatest(1, 2, InverseTemperature(0)), kFarthest);
+  EXPECT_EQ(BelowGreatest(2, 2, InverseTemperature(0)), 0);
+  EXPECT_EQ(BelowGreatest(-1e300, 1e300, InverseTemperature(1e-300)), kFarthest);
+}
+
+TEST(DrawLawTest, BucketsAreInOrder) {
+  int before = -1;
+  for (uint64_t weight = 1; weight <= kGreatestWeight; weight += weight / 97 + 1) {
+    const int bucket = BucketOf(weight);
+    EXPECT_GE(bucket, before);
+    EXPECT_GE(weight, LeastOfBucket(bucket));
+    EXPECT_LT(weight, LeastOfBucket(bucket + 1));
+    before = bucket;
+  }
+  EXPECT_EQ(BucketOf(kGreatestWeight), kNumBuckets - 1);
+}
+
+TEST(DrawLawTest, SharesOfASumAreRoundedUp) {
+  EXPECT_EQ(NeededWeight(0.5, 7), 4u);
+  EXPECT_EQ(NeededWeight(0.5, 8), 4u);
+  EXPECT_EQ(NeededWeight(1e-9, 8), 1u);
+  EXPECT_EQ(NeededWeight(1, ~uint64_t{0} >> 1), ~uint64_t{0} >> 1);
+  EXPECT_EQ(LeastWeight(0), 1u);
+  EXPECT_EQ(LeastWeight(0.5), kGreatestWeight / 2);
+  EXPECT_EQ(LeastWeight(1), kGreatestWeight);
+  EXPECT_EQ(TokenOfKey(DrawKey(kGreatestWeight, 8000000)), 8000000);
+  EXPECT_EQ(WeightOfKey(DrawKey(kGreatestWeight, 8000000)), kGreatestWeight);
+}
+
+TEST(DrawLawTest, APlaceIsAShareOfTheTotal) {
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 1000; ++i) {
+    const uint64_t bits = random(), total = random() >> random() % 64;
+    EXPECT_EQ(DrawnPlace(bits, total),
+              static_cast<uint64_t>(static_cast<unsigned __int128>(bits) * total >> 64));
+  }
+}
+
+// What sampling.h says, and nothing else.
+int32_t DrawBySorting(absl::Span<const float> logits, const SamplingRow& row) {
+  std::vector<std::pair<double, int32_t>> all;  // minus the logit
+  for (int32_t token = 0; token < static_cast<int32_t>(logits.size()); ++token) {
+    if (!row.allowed.empty() && (row.allowed[token / 64] >> token % 64 & 1) == 0) continue;
+    LogitAdjustment change = {0, token, 0};
+    for (const auto& [biased, bias] : row.options.logit_bias) {
+      if (biased == token) change.bias += bias;
+    }
+    const absl::Span<const int32_t> recent =
+        row.context.last(std::min<size_t>(row.context.size(), kRepeatWindow));
+    change.penalised = std::count(recent.begin(), recent.end(), token) > 0;
+    all.push_back({-AdjustedLogit(logits[token], change, row.options.repeat_penalty), token});
+  }
+  const double greatest = -std::min_element(all.begin(), all.end())->first;
+  if (row.options.temperature == 0) return std::min_element(all.begin(), all.end())->second;
+  std::vector<uint64_t> keys;
+  for (const auto& [logit, token] : all) {
+    const double inverse = InverseTemperature(row.options.temperature);
+    const uint64_t weight = WeightOf(BelowGreatest(-logit, greatest, inverse));
+    if (weight > 0) keys.push_back(DrawKey(weight, token));
+  }
+  std::sort(keys.begin(), keys.end(), std::greater<uint64_t>());
+  if (row.options.top_k > 0 && keys.size() > static_cast<size_t>(row.options.top_k)) {
+    keys.resize(row.options.top_k);
+  }
+  auto sum = [&keys] {
+    uint64_t total = 0;
+    for (const uint64_t key : keys) total += WeightOfKey(key);
+    return total;
+  };
+  if (row.options.top_p < 1) {
+    const uint64_t needed = NeededWeight(row.options.top_p, sum());
+    uint64_t mass = 0;
+    size_t kept = 0;
+    while (mass < needed) mass += WeightOfKey(keys[kept++]);
+    keys.resize(kept);
+  }
+  while (WeightOfKey(keys.back()) < LeastWeight(row.options.min_p)) keys.pop_back();
+  std::sort(keys.begin(), keys.end(),
+            [](uint64_t a, uint64_t b) { return TokenOfKey(a) < TokenOfKey(b); });
+  uint64_t place = DrawnPlace(RandomBits(row.options.seed, row.context.size()), sum());
+  for (const uint64_t key : keys) {
+    if (place < WeightOfKey(key)) return TokenOfKey(key);
+    place -= WeightOfKey(key);
+  }
+  return -1;
+}
+
+TEST(SamplingTest, DrawsWhatSortingEverythingDraws) {
+  std::mt19937 random(5);
+  auto one_of = [&random](std::initializer_list<double> values) {
+    return values.begin()[random() % values.size()];
+  };
+  DrawScratch scratch;
+  for (int turn = 0; turn < 3000; ++turn) {
+    const auto tokens = static_cast<int32_t>(one_of({1, 2, 63, 64, 65, 300, 2000}));
+    std::vector<float> logits(tokens);
+    const double spread = one_of({0, 0.01, 1, 3, 50});
+    for (float& l : logits)
+      l = static_cast<float>(std::normal_distribution<>(0, 1)(random) * spread);
+    if (turn % 3 == 0) {
+      for (float& l : logits) l = std::round(l);  // ties
+    }
+    std::vector<uint64_t> mask((tokens + 63) / 64);
+    for (uint64_t& word : mask) word = random() % 3 == 0 ? 0 : uint64_t{random()} << 32 | random();
+    mask.back() &= ~uint64_t{0} >> (mask.size() * 64 - tokens);
+    mask[0] |= 1;
+    std::vector<int32_t> context(random() % 100);
+    for (int32_t& token : context) token = static_cast<int32_t>(random() % tokens);
+    std::vector<std::pair<int32_t, double>> biases;
+    for (size_t i = random() % 4; i > 0; --i) {
+      biases.push_back({random() % tokens, one_of({-1e9, -2, 1, 30})});
+    }
+    SamplingRow row = {.options = {.repeat_penalty = one_of({1, 1, 1.3, 0.7}),
+                                   .temperature = one_of({0, 0.01, 0.8, 1, 3, 1e9}),
+                                   .top_k = static_cast<int32_t>(one_of({0, 0, 1, 2, 40, 1000})),
+                                   .top_p = one_of({1, 1, 0.95, 0.5, 1e-6}),
+                                   .min_p = one_of({0, 0, 0.05, 0.5, 1e-11}),
+                                   .seed = random()},
+                       .context = context};
+    if (turn % 2 == 0) row.options.logit_bias = biases;
+    if (turn % 4 < 2) row.allowed = mask;
+    const absl::StatusOr<int32_t> token = SampleToken(logits, row, &scratch);
+    ASSERT_TRUE(token.ok()) << token.status();
+    ASSERT_EQ(*token, DrawBySorting(logits, row)) << turn;
+  }
 }
 
 TEST(SamplingTest, ExtremeTemperaturesAreHarmless) {
