@@ -56,6 +56,7 @@ struct TextRequest {
   // kEmbed; nullopt: as the model's file says, else the mean.
   std::optional<Pooling> pooling = {};
   bool stream = false;          // kGenerate: as RequestSpec::stream
+  bool wants_logprob = false;   // with it: as RequestSpec::wants_logprob
   absl::string_view salt = {};  // whose prefix cache
 };
 

@@ -246,7 +246,8 @@ absl::StatusOr<RequestSpec> LocalGenerator::PrepareChat(const TextRequest& reque
                      .store = std::move(store),
                      .stream = request.stream,
                      .wants_first_choices = request.task == Task::kChoose,
-                     .wants_probability = request.task == Task::kWeigh};
+                     .wants_probability = request.task == Task::kWeigh,
+                     .wants_logprob = request.wants_logprob};
 }
 
 // Where the text of the last message begins: what is before it is the same for all prompts.

@@ -72,7 +72,7 @@ struct RequestSpec {
   // the natural log of the product of its tokens' probabilities, each among those that the
   // constraint allowed there.
   bool wants_probability = false;
-  // Report Generation::mean_logprob.
+  // Report Generation::mean_logprob, and with `stream` StreamedToken::logprob.
   bool wants_logprob = false;
   // options.constraint, compiled for this model; Engine::Submit fills it in.
   std::shared_ptr<const CompiledConstraint> constraint = {};
@@ -85,8 +85,9 @@ struct StreamedToken {
   int32_t token = -1;
   // What of the answer is certain with this token and was not before; whole characters, maybe none.
   std::string piece = {};
-  // Natural log of the probability that the model gave it, before temperature and the like; NaN for
-  // a token that a constraint left no choice about, of which the model was not asked.
+  // wants_logprob: natural log of the probability that the model gave it, before temperature and
+  // the like; NaN without, and for a token that a constraint left no choice about, of which the
+  // model was not asked.
   double logprob = 0;
   absl::Duration since_submission = {};
 };

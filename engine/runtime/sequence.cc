@@ -212,9 +212,8 @@ absl::StatusOr<std::optional<FinishReason>> Sequence::TakeSample(
   }
   last_latency_ = now - std::exchange(last_token_, now);
   const RequestSpec& spec = request_->spec();
-  const bool told = spec.stream || spec.wants_logprob;
   const double logprob =
-      told ? LogProbability(logits, tokenizer_->SayableTokens(), token) : kNotAsked;
+      spec.wants_logprob ? LogProbability(logits, tokenizer_->SayableTokens(), token) : kNotAsked;
   if (spec.wants_logprob) {
     generation_.mean_logprob += (logprob - generation_.mean_logprob) / ++asked_;
   }

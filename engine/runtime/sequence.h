@@ -162,8 +162,7 @@ class Sequence {
   // Whether TakeSample reads those logits too.
   bool reads_logits() const {
     const RequestSpec& spec = request_->spec();
-    return spec.stream || spec.wants_logprob || spec.wants_probability ||
-           (spec.wants_first_choices && !sampled_);
+    return spec.wants_logprob || spec.wants_probability || (spec.wants_first_choices && !sampled_);
   }
   // Appends the token that was picked so, as far as *work (see GrammarMatcher) reaches: else the
   // sequence is not ready(). `logits` may be empty unless reads_logits(). How the answer ends, if
@@ -187,7 +186,7 @@ class Sequence {
   // Whether logits of tokens that are not allowed are read too: for probabilities.
   bool needs_all_logits() const {
     const RequestSpec& spec = request_->spec();
-    return !grammar_ || spec.stream || spec.wants_logprob || spec.wants_first_choices;
+    return !grammar_ || spec.wants_logprob || spec.wants_first_choices;
   }
   // Scores token `position` + 1 by the logits of `position`. Call with ascending positions; after a
   // preemption, from the first one again.

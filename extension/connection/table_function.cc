@@ -31,7 +31,7 @@ absl::Status TableCursor::Begin(int plan, const char*, sqlite3_value** args) {
   for (int i = 0; i < kMostTableArguments; ++i) {
     if ((plan & 1 << i) != 0) values[i] = *args++;
   }
-  return Filter(TableArguments(spec_, values));
+  return Filter(TableArguments(spec_, values, plan >> kMostTableArguments));
 }
 
 // Arguments read as NULL, like those of SQLite's own table-valued functions that keep none.
@@ -58,7 +58,8 @@ std::string FunctionTable::Schema() const {
 }
 
 // The arguments arrive as equality constraints on the hidden columns. idxNum has a bit for each
-// that is given; their values come in the columns' order.
+// that is given, whose values come in the columns' order, and behind them one for each of the first
+// columns that is used.
 absl::StatusOr<bool> FunctionTable::BestIndex(sqlite3_index_info* info) {
   std::array<int, kMostTableArguments> constraint_of;
   constraint_of.fill(-1);
@@ -78,6 +79,8 @@ absl::StatusOr<bool> FunctionTable::BestIndex(sqlite3_index_info* info) {
     info->aConstraintUsage[i].omit = 1;
     info->idxNum |= 1 << argument;
   }
+  constexpr uint64_t kTold = (1 << TableArguments::kToldColumns) - 1;
+  info->idxNum |= static_cast<int>(info->colUsed & kTold) << kMostTableArguments;
   info->estimatedCost = 1e6;
   info->estimatedRows = spec_.estimated_rows;
   info->orderByConsumed = info->nOrderBy == 1 && !info->aOrderBy[0].desc &&

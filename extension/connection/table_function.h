@@ -49,17 +49,22 @@ class TableArguments {
  public:
   // nullptr where an argument is not given.
   TableArguments(const TableFunctionSpec& spec,
-                 std::array<sqlite3_value*, kMostTableArguments> values)
-      : spec_(spec), values_(values) {}
+                 std::array<sqlite3_value*, kMostTableArguments> values, int used)
+      : spec_(spec), values_(values), used_(used) {}
 
   // The text of argument i (see TextOf); nullopt for NULL, and where it is not given.
   absl::StatusOr<std::optional<std::string>> Text(int i) const;
   // A whole number, however it is written; nullopt as above.
   absl::StatusOr<std::optional<int64_t>> Integer(int i) const;
 
+  // Whether the statement may ask for the column, one of the first kToldColumns.
+  static constexpr int kToldColumns = 16;
+  bool Uses(int column) const { return (used_ >> column & 1) != 0; }
+
  private:
   const TableFunctionSpec& spec_;
   const std::array<sqlite3_value*, kMostTableArguments> values_;
+  const int used_;
 };
 
 // One scan after another over what the function gives.

@@ -10,8 +10,8 @@
 // piece is the text that has become certain with this token: whole characters only, so that it is
 // empty where a token ends within one, or where the text may yet become a stop string. logprob is
 // the natural logarithm of the probability that the model gave the token, NULL where a constraint
-// left no choice and the model was not asked; ms the milliseconds from the call to the token, the
-// first row's the time to first token.
+// left no choice and the model was not asked; only where a statement names it all logits are read.
+// ms is the milliseconds from the call to the token, the first row's the time to first token.
 //
 // A row is there before the next token is computed; when the statement ends early (LIMIT, reset, an
 // interrupt), so does the generation. Where text was held back to the end, a last row without a
@@ -59,7 +59,8 @@ class StreamCursor : public TableCursor {
       auto request = options_.session().Submit({.prompt = **prompt,
                                                 .system = options_.SystemOf(*system),
                                                 .options = options_.generation,
-                                                .stream = true});
+                                                .stream = true,
+                                                .wants_logprob = args.Uses(kLogprob)});
       refused = request.status();
       if (request.ok()) request_ = *std::move(request);
     }

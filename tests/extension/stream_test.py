@@ -80,6 +80,21 @@ class StreamTest(unittest.TestCase):
         other.close()
         self.assertLess(self.seconds_until_idle(), 10 * PROMISE)
 
+    def test_who_asks_for_probabilities_gets_the_same_tokens(self):
+        arguments = "FROM lm_stream('go', NULL, '{\"max_tokens\":12,\"temperature\":0.7,\"seed\":5}') WHERE token IS NOT NULL"
+        tokens = self.connection.execute("SELECT piece, token " + arguments).fetchall()
+        told = self.connection.execute("SELECT piece, token, logprob " + arguments).fetchall()
+        self.assertEqual([row[:2] for row in told], tokens)
+        for _, _, logprob in told:
+            self.assertTrue(logprob <= 0, told)
+        # Wherever in the statement it is named.
+        most, = self.connection.execute("SELECT max(logprob) " + arguments).fetchone()
+        self.assertEqual(most, max(logprob for _, _, logprob in told))
+        likely = [row for row in told if row[2] > -3]
+        self.assertEqual(self.connection.execute("SELECT piece, token, logprob " + arguments + " AND logprob > -3").fetchall(), likely)
+        self.assertEqual(self.connection.execute("SELECT piece, token " + arguments + " ORDER BY logprob, rowid").fetchall(),
+                         [row[:2] for row in sorted(told, key=lambda row: row[2])])
+
     def test_two_streams_at_once_make_the_bytes_of_one(self):
         sql = "SELECT piece FROM lm_stream(?, NULL, '{\"max_tokens\":30}')"
         alone = {prompt: [piece for piece, in self.connection.execute(sql, (prompt,))] for prompt in ("one", "two")}

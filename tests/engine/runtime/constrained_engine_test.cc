@@ -54,7 +54,7 @@ TEST_F(ConstrainedEngineTest, TheHeadIsAskedForNoMoreThanIsRead) {
   for (const bool stream : {true, false}) {
     script_->all_logits = script_->some_logits = 0;
     RequestSpec spec{.prompt = Bytes("say:"), .options = Choices(choices)};
-    spec.stream = stream;
+    spec.stream = spec.wants_logprob = stream;
     spec.wants_first_choices = !stream;
     EXPECT_EQ(Generate(*engine_, std::move(spec)).text, "negative");
     EXPECT_GE(script_->all_logits, 1);

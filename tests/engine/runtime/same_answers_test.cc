@@ -108,7 +108,7 @@ class SameAnswers : public testing::TestWithParam<std::string> {
       if (i % 3 == 2 && !grows) Constrain(i / 3, &spec.options);
       spec.stream = i % 7 == 0;
       spec.wants_probability = i % 5 == 0;
-      spec.wants_logprob = i % 5 == 1;
+      spec.wants_logprob = i % 5 == 1 || spec.stream;
       specs_.push_back(std::move(spec));
     }
   }

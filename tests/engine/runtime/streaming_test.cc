@@ -16,7 +16,11 @@ class StreamingTest : public testing::Test {
   std::shared_ptr<Request> Stream(const std::string& answer, GenerationOptions options = {}) {
     script_->says = {{Bytes("say:"), Bytes(answer)}};
     engine_ = StartScripted(script_);
-    return engine_->Submit({.prompt = Bytes("say:"), .options = std::move(options), .stream = true})
+    return engine_
+        ->Submit({.prompt = Bytes("say:"),
+                  .options = std::move(options),
+                  .stream = true,
+                  .wants_logprob = true})
         .value();
   }
   // All of a stream, to its end.
