@@ -42,6 +42,9 @@ StepBounds StepBoundsOf(const ModelSpec& spec) {
 RehearsedStep::RehearsedStep(const ModelSpec& spec, const CacheShape& cache)
     : spec_(spec), cache_(cache) {
   for (std::vector<uint64_t>& mask : masks_) mask.assign((spec.vocab + 63) / 64, ~uint64_t{0});
+  for (int32_t i = 0; i < kRepeatWindow; ++i) {
+    context_.push_back(static_cast<int32_t>(i % spec.vocab));
+  }
 }
 
 ModelStep RehearsedStep::Of(int64_t tokens) const {
@@ -69,6 +72,8 @@ void RehearsedStep::Sample(int64_t rows, ModelStep* step) const {
     SamplingRow sample;
     sample.row = static_cast<int32_t>(row);
     sample.allowed = masks_[row % 2];  // not that of the row before
+    sample.context = context_;
+    sample.options = {.repeat_penalty = 2, .temperature = 1, .top_p = 0.5};
     step->samples.push_back(std::move(sample));
   }
 }

@@ -22,8 +22,8 @@ class RehearsedStep {
   RehearsedStep(const ModelSpec& spec, const CacheShape& cache);
 
   // `tokens` of as many sequences as there can be, at the ends of the longest contexts. Of as many
-  // rows as ever a token is sampled, each with a mask of its own. All blocks and states have the
-  // number 0.
+  // rows as ever a token is drawn, each with a mask and adjustments of its own. All blocks and
+  // states have the number 0.
   ModelStep Of(int64_t tokens) const;
   // The same of the layer that guesses. REQUIRES: spec.has_mtp.
   ModelStep OfMtp(int64_t tokens) const;
@@ -34,6 +34,7 @@ class RehearsedStep {
   const ModelSpec& spec_;
   const CacheShape& cache_;
   std::vector<uint64_t> masks_[2];  // all tokens
+  std::vector<int32_t> context_;    // of kRepeatWindow tokens
 };
 
 }  // namespace lm

@@ -13,6 +13,7 @@
 #include "engine/backend/cuda/cuda_api.h"
 #include "engine/backend/cuda/packed_input.cuh"
 #include "engine/backend/cuda/packed_weights.cuh"
+#include "engine/backend/draw_law.h"
 #include "engine/backend/expert_routes.h"
 #include "engine/backend/window.h"
 #include "engine/tensor/dtype.h"
@@ -104,21 +105,22 @@ struct InputRows {
   int64_t cols_per_block;  // PackInput's own
 };
 
-// A row that a token is picked of.
-struct GreedyRow {
+// A row that a token is picked of, as SamplingRow (sampling.h) says.
+struct SampledRow {
   int32_t row;
-  int32_t mask;        // its first word in the masks; -1: all tokens are allowed
-  int32_t first_bias;  // in the biases
-  int32_t num_biases;
+  int32_t mask;              // its first word in the masks; -1: all tokens are allowed
+  int32_t first_adjustment;  // in the adjustments, where they are in ascending order
+  int32_t num_adjustments;
+  double repeat_penalty;
+  double inverse_temperature;  // 0: the greatest is picked; else it is drawn:
+  double top_p;
+  uint64_t least_weight;  // LeastWeight
+  uint64_t random;
+  int64_t top_k;
 };
 struct PickedToken {
   int32_t token;
   float margin;
-};
-struct TokenBias {
-  double bias;
-  int32_t token;
-  int32_t unused;
 };
 
 // DeltaRuleInputs (backend.h).
@@ -260,13 +262,16 @@ cudaError_t AttendTiles(const Queue& queue, Matrix q, const StepRows& step,
                         const AttentionTiles& tiles, int64_t most_tiles, bool merges,
                         const int32_t* blocks, const KvCacheLayer& layer,
                         const AttentionScores& scores, float* partials, Matrix out);
-// picked[i] = the first of the greatest of row rows[i].row plus its biases, among those that its
-// mask allows, and by how much it is above the next; -1 where one that is looked at is not finite.
-// `scratch` has room for PickBytes.
-int64_t PickBytes(int64_t count, int64_t cols);
-cudaError_t PickGreatest(const Queue& queue, Matrix logits, const GreedyRow* rows, int64_t count,
-                         const uint64_t* masks, const TokenBias* biases, void* scratch,
-                         PickedToken* picked);
+// picked[i] = the token of row rows[i].row, as SampleToken picks it, and by how much its logit is
+// above the next, where it is the greatest, else 0; the token is -1 where a logit that is looked at
+// is not finite, or where too many tokens are as likely as the last one that is kept: the host
+// finds it. The rows that are drawn are the first `num_drawn`. At most kMostSampledTokens columns.
+// `scratch` has room for SampleBytes.
+inline constexpr int kMostSampledTokens = 1 << 20;
+int64_t SampleBytes(int64_t num_drawn, int64_t count, int64_t cols);
+cudaError_t SampleRows(const Queue& queue, Matrix logits, const SampledRow* rows, int64_t num_drawn,
+                       int64_t count, const uint64_t* masks, const LogitAdjustment* adjustments,
+                       void* scratch, PickedToken* picked);
 cudaError_t CausalConv(const Queue& queue, Matrix x, Matrix weight, const float* bias,
                        Activation activation, const StepRows& step, const States& states,
                        Matrix out);

@@ -2,12 +2,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/backend/cuda/launch.cuh"
+#include "engine/backend/cuda/sampled_row.cuh"
 
 namespace lm::cuda {
 namespace {
-
-constexpr int kThreads = 256;
 
 // A logit and its token: the greater logit, of two that are equal the lower token; and the greatest
 // of the other logits.
@@ -42,46 +40,38 @@ __device__ __forceinline__ void TakeOverWarp(Candidate* own, uint32_t* bad) {
   *bad = __reduce_max_sync(~0u, *bad);
 }
 
-// A part of a row's logits.
-__global__ __launch_bounds__(kThreads) void PickOfPartKernel(Matrix logits, const GreedyRow* rows,
-                                                             const uint64_t* masks,
-                                                             const TokenBias* biases, int num_parts,
-                                                             PartPick* parts) {
-  constexpr int kAtATime = 4;
-  __shared__ Candidate best[kThreads / kWarp];
-  __shared__ uint32_t any_bad[kThreads / kWarp];
+// A part of a row's logits. Of the first `num_drawn` rows it also prepares what is drawn with.
+__global__ __launch_bounds__(kSampleThreads) void PickOfPartKernel(SampledRows rows,
+                                                                   int64_t num_drawn,
+                                                                   DrawState* states,
+                                                                   PartPick* parts) {
+  __shared__ Candidate best[kSampleThreads / kWarp];
+  __shared__ uint32_t any_bad[kSampleThreads / kWarp];
+  __shared__ uint32_t adjusted[kMostPartTokens / 32];
   LetNextKernelBegin();
-  const GreedyRow row = rows[blockIdx.x];  // the step's
-  const int cols = static_cast<int>(logits.cols);
-  const int of_part = (cols + num_parts - 1) / num_parts;
-  const int begin = static_cast<int>(blockIdx.y) * of_part, end = min(begin + of_part, cols);
+  const SampledPart part = PartOf(rows, blockIdx.x, static_cast<int>(blockIdx.y));  // the step's
+  MarkAdjusted(part, adjusted);
   WaitForKernelBefore();
-  const float* from = logits.data + row.row * logits.stride;
+  __syncthreads();
+  if (blockIdx.x < num_drawn) {
+    DrawState& state = states[blockIdx.x];
+    for (int i = static_cast<int>(blockIdx.y * kSampleThreads + threadIdx.x); i < kNumBuckets;
+         i += rows.num_parts * kSampleThreads) {
+      state.sums[i] = 0;
+      state.counts[i] = 0;
+    }
+    if (blockIdx.y == 0 && threadIdx.x == 0) state.num_listed = 0;
+  }
   Candidate own = NoCandidate();
   uint32_t bad = 0;
-  for (int first = begin + static_cast<int>(threadIdx.x); first < end;
-       first += kAtATime * kThreads) {
-    float values[kAtATime];
-    uint64_t allowed[kAtATime];
-#pragma unroll
-    for (int j = 0; j < kAtATime; ++j) {
-      const int i = first + j * kThreads;
-      allowed[j] = i >= end ? 0 : row.mask < 0 ? ~uint64_t{0} : masks[row.mask + i / 64];
-      // Where none of 64 is allowed they are not looked at.
-      values[j] = allowed[j] == 0 ? 0.0f : from[i];
-    }
-#pragma unroll
-    for (int j = 0; j < kAtATime; ++j) {
-      const int i = first + j * kThreads;
-      if ((FloatToBits(values[j]) & 0x7f800000u) == 0x7f800000u) bad = 1;
-      if ((allowed[j] >> (i % 64) & 1) == 0) continue;
-      double adjusted = values[j];
-      for (int32_t b = row.first_bias; b < row.first_bias + row.num_biases; ++b) {
-        if (biases[b].token == i) adjusted += biases[b].bias;
-      }
-      own.Take({adjusted, -INFINITY, i});
-    }
-  }
+  ForTokensOf(
+      part, adjusted,
+      [&](float value) {
+        if ((FloatToBits(value) & 0x7f800000u) == 0x7f800000u) bad = 1;
+      },
+      [&](int token, double logit) {
+        own.Take({logit, -INFINITY, token});
+      });
   TakeOverWarp(&own, &bad);
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   if (threadIdx.x % kWarp == 0) {
@@ -90,16 +80,16 @@ __global__ __launch_bounds__(kThreads) void PickOfPartKernel(Matrix logits, cons
   }
   __syncthreads();
   if (threadIdx.x != 0) return;
-  for (int i = 1; i < kThreads / kWarp; ++i) {
+  for (int i = 1; i < kSampleThreads / kWarp; ++i) {
     own.Take(best[i]);
     bad |= any_bad[i];
   }
-  parts[blockIdx.x * num_parts + blockIdx.y] = {own.logit, own.next, own.token, bad};
+  parts[blockIdx.x * rows.num_parts + blockIdx.y] = {own.logit, own.next, own.token, bad};
 }
 
 // A lane has a part.
 __global__ __launch_bounds__(kWarp) void PickOfPartsKernel(const PartPick* parts, int count,
-                                                           PickedToken* picked) {
+                                                           double* greatest, PickedToken* picked) {
   BeginKernel();
   Candidate own = NoCandidate();
   uint32_t bad = 0;
@@ -110,27 +100,32 @@ __global__ __launch_bounds__(kWarp) void PickOfPartsKernel(const PartPick* parts
   }
   TakeOverWarp(&own, &bad);
   if (threadIdx.x != 0) return;
+  greatest[blockIdx.x] = own.logit;
   picked[blockIdx.x] = {bad != 0 ? -1 : own.token, static_cast<float>(own.logit - own.next)};
 }
 
-// A part has some thousand logits at least.
-int64_t PartsOf(int64_t cols) { return std::clamp<int64_t>(cols / 2048, 1, kWarp); }
-
 }  // namespace
 
-int64_t PickBytes(int64_t count, int64_t cols) {
-  return count * PartsOf(cols) * static_cast<int64_t>(sizeof(PartPick));
+int64_t SampleBytes(int64_t num_drawn, int64_t count, int64_t cols) {
+  return num_drawn * static_cast<int64_t>(sizeof(DrawState)) +
+         count * static_cast<int64_t>(sizeof(double)) +
+         count * SampledPartsOf(cols) * static_cast<int64_t>(sizeof(PartPick));
 }
 
-cudaError_t PickGreatest(const Queue& queue, Matrix logits, const GreedyRow* rows, int64_t count,
-                         const uint64_t* masks, const TokenBias* biases, void* scratch,
-                         PickedToken* picked) {
-  auto* const parts = static_cast<PartPick*>(scratch);
-  const auto num_parts = static_cast<int>(PartsOf(logits.cols));
-  const cudaError_t error = Launch(queue, PickOfPartKernel, Grid(count, num_parts), kThreads,
-                                   logits, rows, masks, biases, num_parts, parts);
+cudaError_t SampleRows(const Queue& queue, Matrix logits, const SampledRow* rows, int64_t num_drawn,
+                       int64_t count, const uint64_t* masks, const LogitAdjustment* adjustments,
+                       void* scratch, PickedToken* picked) {
+  auto* const states = static_cast<DrawState*>(scratch);
+  auto* const greatest = reinterpret_cast<double*>(states + num_drawn);
+  auto* const parts = reinterpret_cast<PartPick*>(greatest + count);
+  const auto num_parts = static_cast<int>(SampledPartsOf(logits.cols));
+  const SampledRows sampled = {logits, rows, masks, adjustments, num_parts};
+  cudaError_t error = Launch(queue, PickOfPartKernel, Grid(count, num_parts), kSampleThreads,
+                             sampled, num_drawn, states, parts);
   if (error != cudaSuccess) return error;
-  return Launch(queue, PickOfPartsKernel, Grid(count), kWarp, parts, num_parts, picked);
+  error = Launch(queue, PickOfPartsKernel, Grid(count), kWarp, parts, num_parts, greatest, picked);
+  if (error != cudaSuccess || num_drawn == 0) return error;
+  return DrawTokens(queue, sampled, num_drawn, greatest, states, picked);
 }
 
 }  // namespace lm::cuda

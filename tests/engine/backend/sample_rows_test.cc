@@ -1,6 +1,9 @@
 // Backend::Sample beside SampleToken: which rows a device picks the tokens of must not show.
 #include <bit>
 #include <cmath>
+#include <initializer_list>
+#include <utility>
+#include <vector>
 
 #include "engine/backend/sampling.h"
 #include "tests/engine/backend/backend_fixture.h"
@@ -25,7 +28,7 @@ class SampleRowsTest : public BackendTest {
       ASSERT_EQ(wanted.ok(), got[i].ok()) << i << ": " << wanted.status() << got[i].status();
       if (wanted.ok()) {
         EXPECT_EQ(*wanted, *got[i]) << i;
-        if (!rows[i].allowed.empty() || !rows[i].options.logit_bias.empty()) continue;
+        if (!rows[i].allowed.empty() || !AdjustmentsOf(rows[i]).empty()) continue;
         const float margin = MarginOf(row, *wanted);
         EXPECT_TRUE(margin == margins[i] || std::abs(margin - margins[i]) < 1e-6f)
             << i << ": " << margin << " " << margins[i];
@@ -72,6 +75,53 @@ TEST_P(SampleRowsTest, PicksWhatTheHostPicks) {
   ExpectSamplesOfHost(Matrix(1, 10), {});
 }
 
+// Rows of every kind of options, of vocabularies of one part and of several (sampled_row.cuh).
+TEST_P(SampleRowsTest, DrawsWhatTheHostDraws) {
+  Random random(82);
+  auto one_of = [&random](std::initializer_list<double> values) {
+    return values.begin()[random.Int(0, static_cast<int64_t>(values.size()) - 1)];
+  };
+  for (const int64_t tokens : {1, 65, 700, 3000, 9001}) {
+    for (int turn = 0; turn < 2; ++turn) {
+      constexpr int32_t kRows = 10;
+      Matrix logits = random.Normals(kRows, tokens);
+      std::vector<std::vector<uint64_t>> masks;
+      std::vector<std::vector<int32_t>> contexts;
+      std::vector<std::vector<std::pair<int32_t, double>>> biases;
+      std::vector<SamplingRow> rows;
+      for (int32_t i = 0; i < kRows; ++i) {
+        const auto spread = static_cast<float>(one_of({0, 0.5, 3, 8}));
+        const bool ties = random.Int(0, 3) == 0;
+        for (float& l : absl::MakeSpan(logits.row(i), tokens)) {
+          l = ties ? std::round(l * spread) : l * spread;
+        }
+        masks.push_back(RandomMask(tokens, &random));
+        contexts.emplace_back(random.Int(0, 90));
+        for (int32_t& token : contexts.back()) token = random.Int(0, tokens - 1);
+        biases.emplace_back(random.Int(0, 3));
+        for (auto& [token, bias] : biases.back()) {
+          token = random.Int(0, tokens - 1);
+          bias = one_of({-1e9, -1, 4});
+        }
+      }
+      for (int32_t i = 0; i < kRows; ++i) {
+        SamplingRow row = {.row = i, .context = contexts[i]};
+        row.options = {.repeat_penalty = one_of({1, 1, 1.2, 0.8}),
+                       .logit_bias = biases[i],
+                       .temperature = one_of({0, 0.1, 0.7, 1, 2, 1e6}),
+                       .top_k = static_cast<int32_t>(one_of({0, 0, 1, 40, 1500, 2500})),
+                       .top_p = one_of({1, 0.95, 0.4}),
+                       .min_p = one_of({0, 0, 0.1}),
+                       .seed = static_cast<uint64_t>(random.Int(0, INT64_MAX))};
+        if (random.Int(0, 1) == 1 && tokens > 2) row.allowed = masks[i];
+        rows.push_back(row);
+      }
+      SCOPED_TRACE(tokens);
+      ExpectSamplesOfHost(logits, rows);
+    }
+  }
+}
+
 TEST_P(SampleRowsTest, ARowWithoutNumbersIsAnErrorOfItsOwn) {
   Random random(81);
   Matrix logits = random.Normals(4, 200);
@@ -85,7 +135,9 @@ TEST_P(SampleRowsTest, ARowWithoutNumbersIsAnErrorOfItsOwn) {
                                {.row = 1, .allowed = first_word},
                                {.row = 2, .allowed = first_word},
                                {.row = 1, .allowed = others},
-                               {.row = 2, .allowed = others}});
+                               {.row = 2, .allowed = others},
+                               {.row = 1, .options = {.temperature = 1, .top_k = 3}},
+                               {.row = 0, .options = {.temperature = 1, .top_p = 0.5}}});
 }
 
 INSTANTIATE_BACKEND_TESTS(SampleRowsTest);

@@ -107,7 +107,12 @@ inline uint32_t __reduce_max_sync(unsigned, uint32_t value) {
 }
 inline int __reduce_add_sync(unsigned, int value) { return lm::on_host::SumOfWarp(value); }
 
-inline void atomicMax(uint32_t* to, uint32_t value) { lm::on_host::AtomicMax(to, value); }
+inline uint32_t atomicAdd(uint32_t* to, uint32_t value) {
+  return lm::on_host::AtomicAdd(to, value);
+}
+inline unsigned long long atomicAdd(unsigned long long* to, unsigned long long value) {
+  return lm::on_host::AtomicAdd(reinterpret_cast<uint64_t*>(to), value);
+}
 
 inline float CountedFma(float x, float y, float z) {
   lm::on_host::NoteFma();

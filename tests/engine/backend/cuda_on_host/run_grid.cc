@@ -311,9 +311,13 @@ void Prefetch(const void* from) { SeePrefetch(__builtin_return_address(0), from)
 void WaitForBlock() { WaitAs(State::kAtBlockBarrier); }
 void WaitForWarp() { WaitAs(State::kAtWarpBarrier); }
 
-void AtomicMax(uint32_t* to, uint32_t value) {
+uint32_t AtomicAdd(uint32_t* to, uint32_t value) {
   See(__builtin_return_address(0), to, sizeof(*to), AccessKind::kAtomic, true);
-  *to = std::max(*to, value);
+  return std::exchange(*to, *to + value);
+}
+uint64_t AtomicAdd(uint64_t* to, uint64_t value) {
+  See(__builtin_return_address(0), to, sizeof(*to), AccessKind::kAtomic, true);
+  return std::exchange(*to, *to + value);
 }
 
 void NoteMma(bool int8, int multiplications) {

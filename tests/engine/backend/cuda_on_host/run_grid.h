@@ -75,8 +75,9 @@ void WaitForCopies(int groups_left);
 void WaitForKernelBefore();
 void Prefetch(const void* from);  // the 128 bytes that it is of
 
-// *to = max(*to, value), by one thread at a time.
-void AtomicMax(uint32_t* to, uint32_t value);
+// *to += value, by one thread at a time; returns what was there.
+uint32_t AtomicAdd(uint32_t* to, uint32_t value);
+uint64_t AtomicAdd(uint64_t* to, uint64_t value);
 
 // For the counts.
 void NoteMma(bool int8, int multiplications);

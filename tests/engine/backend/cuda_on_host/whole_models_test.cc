@@ -57,7 +57,8 @@ std::shared_ptr<Engine> StartOn(const std::string& model, const std::string& dev
 }
 
 // Answers of the first prompts, computed together; prompt i + 1 shares a part of prompt i.
-std::vector<Generation> AnswersOf(Engine* engine, int max_tokens, int prompts = kPrompts) {
+std::vector<Generation> AnswersOf(Engine* engine, int max_tokens, int prompts = kPrompts,
+                                  const GenerationOptions& options = {}) {
   std::vector<std::shared_ptr<Request>> requests;
   const int vocab = engine->model().info().vocab_size;
   for (int i = 0; i < prompts; ++i) {
@@ -65,6 +66,7 @@ std::vector<Generation> AnswersOf(Engine* engine, int max_tokens, int prompts = 
     for (int k = 0; k < 40 + 7 * i; ++k)
       spec.prompt.push_back(3 + (k * k * 31 + 7 * k) % (vocab - 3));
     spec.prompt.back() = 3 + i;
+    spec.options = options;
     spec.options.max_tokens = max_tokens;
     // Guesses of the model itself are computed on the device, too.
     const bool guesses = engine->model().language_model().has_mtp();
@@ -104,16 +106,17 @@ INSTANTIATE_TEST_SUITE_P(Models, WholeModelsTest, testing::ValuesIn(ModelsToRun(
                          });
 
 // What a step that decodes costs the host, once its kernels are known: one graph and one wait, with
-// experts as without.
-class DecodingStepTest : public testing::TestWithParam<std::string> {};
+// experts as without, whether tokens are drawn or not.
+class DecodingStepTest : public testing::TestWithParam<std::string> {
+ protected:
+  void ExpectOneGraphAndOneWait(Engine* engine, const GenerationOptions& options);
+};
 
-TEST_P(DecodingStepTest, IsOneGraphAndOneWait) {
-  const auto engine = StartOn(GetParam(), "cuda:0");
-  ASSERT_NE(engine, nullptr);
+void DecodingStepTest::ExpectOneGraphAndOneWait(Engine* engine, const GenerationOptions& options) {
   auto count = [&](int max_tokens) {
     on_host::TakeRuntimeCounts();
     const int64_t before = engine->Stats().steps;
-    for (const Generation& answer : AnswersOf(engine.get(), max_tokens, /*prompts=*/1)) {
+    for (const Generation& answer : AnswersOf(engine, max_tokens, /*prompts=*/1, options)) {
       EXPECT_EQ(answer.tokens_out, max_tokens);
     }
     return std::pair(on_host::TakeRuntimeCounts(), engine->Stats().steps - before);
@@ -126,6 +129,24 @@ TEST_P(DecodingStepTest, IsOneGraphAndOneWait) {
   EXPECT_EQ(many.launches, few.launches);  // no kernel by itself
   EXPECT_EQ(many.synchronisations - few.synchronisations, 12);
   EXPECT_EQ(many.bytes_to_host - few.bytes_to_host, 12 * 8);  // a token and its margin, no logits
+}
+
+TEST_P(DecodingStepTest, IsOneGraphAndOneWait) {
+  const auto engine = StartOn(GetParam(), "cuda:0");
+  ASSERT_NE(engine, nullptr);
+  ExpectOneGraphAndOneWait(engine.get(), {});
+  GenerationOptions drawn;
+  drawn.temperature = 0.8;
+  drawn.top_k = 40;
+  drawn.top_p = 0.9;
+  drawn.min_p = 0.01;
+  drawn.repeat_penalty = 1.1;
+  for (int32_t token = 0; token < engine->model().info().vocab_size; ++token) {
+    if (engine->model().tokenizer().IsEndOfGeneration(token)) {
+      drawn.logit_bias.push_back({token, -100});
+    }
+  }
+  ExpectOneGraphAndOneWait(engine.get(), drawn);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, DecodingStepTest,
