@@ -14,10 +14,15 @@ bool Overlap(const Matrix& a, const Matrix& b) {
 
 bool PacksOwnInput(DType dtype, const InputRows& input, const Matrix& out,
                    const ExpertProducts* experts) {
-  if (dtype == DType::kF16 || dtype == DType::kBF16 || Overlap(input.x, out)) return false;
+  if (Overlap(input.x, out)) return false;
   if ((experts == nullptr ? input.x.rows : experts->num_rows) > 1) return false;
-  const int64_t bytes = DivideUp(input.cols, kUnitCols) * OwnUnitBytes(kMostInputNumbers);
-  if (bytes > kMostOwnBytes) return false;
+  constexpr PackedFormat kQuantised = kPackedFormat<DType::kQ8_0>;
+  const int64_t units = DivideUp(input.cols, kUnitCols);
+  const bool is_16 = dtype == DType::kF16 || dtype == DType::kBF16;
+  if (is_16 ? input.cols > kMostOwnCols16
+            : units * OwnUnitBytes(kQuantised, kMostInputNumbers) > kMostOwnBytes) {
+    return false;
+  }
   // Long activated rows take all thread blocks longer than a kernel before them.
   const bool activated = input.kind == InputKind::kActivated || input.kind == InputKind::kGated;
   if (activated && experts == nullptr && input.cols > kMostActivatedCols) return false;

@@ -3,7 +3,7 @@
 // way through shared memory all the time, also while the kernel before is at work
 // (kernel_order.cuh), and while it packs its input, adds up the slices and stores.
 //
-// One token of quantised weights is packed by each block (own_input.cuh). Of more, whose packing
+// One token is packed by each block (own_input.cuh). Of more, whose packing
 // would take the blocks longer than a kernel before them, the input comes along with the weights:
 // once for all panels that a block makes at a time, as there is no other memory that is read so
 // often.
@@ -57,9 +57,13 @@ struct StreamStage {
   static constexpr int kPassTiles = Shape::kTiles < 2 ? 1 : 2;
   using Partials = SliceSums<kPassTiles>;
   static constexpr int kMostBytes = 99 << 10;  // a thread block's, on compute capability 8.9
-  static constexpr int kOthers =
-      2 * int{sizeof(Partials)} +
-      (Shape::kOwnInput ? kNormWarps * int{sizeof(double)} + kMostOwnBytes : 0);
+  static constexpr int kMostOwn = !Shape::kOwnInput ? 0
+                                  : kFormat.quantised()
+                                      ? kMostOwnBytes
+                                      : kMostOwnCols16 / kUnitCols * OwnUnitBytes(kFormat, 0);
+  static constexpr int kBeforeOwn =
+      Shape::kOwnInput ? kNormWarps * int{sizeof(double)} + kOwnFront : 0;
+  static constexpr int kOthers = 2 * int{sizeof(Partials)} + kBeforeOwn + kMostOwn;
   static constexpr int kMostStages = (kMostBytes - kOthers) / (kSlices * kBytes);
   // About 64 KB of weights.
   static constexpr int kAhead = (64 << 10) / (kSlices * kInput);
@@ -68,8 +72,8 @@ struct StreamStage {
   static_assert(kStages >= 2);
   static constexpr int kRing = kSlices * kStages * kBytes;
   static constexpr int kSums = kRing + 2 * int{sizeof(Partials)};
-  static constexpr int kOwn = kSums + (Shape::kOwnInput ? kNormWarps * int{sizeof(double)} : 0);
-  static_assert(kOwn + (Shape::kOwnInput ? kMostOwnBytes : 0) <= kMostBytes);
+  static constexpr int kOwn = kSums + kBeforeOwn;
+  static_assert(kOwn + kMostOwn <= kMostBytes);
 };
 
 // A lane's part in copying its warp's steps of weights, one panel's slice after the other's, or
@@ -227,7 +231,12 @@ __device__ __forceinline__ void MultiplyStreamed(const PackedWeights& w, const P
     if constexpr (Shape::kOwnInput) EndCopyGroup();
   }
   WaitForKernelBefore();
+  PackedInput stored = x;
   if constexpr (Shape::kOwnInput) {
+    if constexpr (!kFormat.quantised()) {
+      stored.inverse_factors =
+          reinterpret_cast<const float*>(DynamicShared() + Stage::kOwn - kOwnFront);
+    }
     PackOwnInput<kType>(input, units, reinterpret_cast<double*>(DynamicShared() + Stage::kSums),
                         DynamicShared() + Stage::kOwn);
     __syncthreads();
@@ -238,7 +247,7 @@ __device__ __forceinline__ void MultiplyStreamed(const PackedWeights& w, const P
     }
   }
 
-  constexpr int kOwnBytes = OwnUnitBytes(kInputNumbers<kType>);
+  constexpr int kOwnBytes = OwnUnitBytes(kFormat, kInputNumbers<kType>) / Stage::kSteps;
   const auto shared = [](const auto* from) { return *from; };
   char *stage = ring, *before = last_stage;
   int pass = 0;
@@ -307,7 +316,7 @@ __device__ __forceinline__ void MultiplyStreamed(const PackedWeights& w, const P
           KeepSliceSum<Stage::kPassTiles>(acc[p][n + m], slice, lane, m, partial);
         }
         __syncthreads();
-        StoreSliceSums<Stage::kPassTiles>(w, x, to, panel + p, first_tile + n, partial);
+        StoreSliceSums<Stage::kPassTiles>(w, stored, to, panel + p, first_tile + n, partial);
       }
     }
   }

@@ -22,7 +22,8 @@ template <DType kType, typename Shape>
 StreamLaunch PlanStream(const PackedWeights& w, const PackedInput& x, int64_t groups) {
   const int64_t at_a_time = DivideUp(w.shape.panels, Shape::kPanels);
   const int64_t of_block = std::min(DivideUp(at_a_time * groups, kStreamBlocks), at_a_time);
-  const int64_t own_bytes = Shape::kOwnInput ? x.units * OwnUnitBytes(kInputNumbers<kType>) : 0;
+  const int64_t own_bytes =
+      Shape::kOwnInput ? x.units * OwnUnitBytes(kPackedFormat<kType>, kInputNumbers<kType>) : 0;
   return {Grid(DivideUp(at_a_time, of_block), groups), static_cast<int>(of_block) * Shape::kPanels,
           StreamStage<kType, Shape>::kOwn + static_cast<int>(own_bytes)};
 }
@@ -59,9 +60,7 @@ template <DType kType>
 cudaError_t MultiplyTiles(const Queue& queue, const PackedWeights& w, const PackedInput& x,
                           const InputRows& input, const ProductOutput& to) {
   const int64_t tiles = DivideUp(x.tokens, kTileTokens);
-  if constexpr (kPackedFormat<kType>.quantised()) {
-    if (x.data == nullptr) return MultiplyStream<kType, StreamOne>(queue, w, x, input, to);
-  }
+  if (x.data == nullptr) return MultiplyStream<kType, StreamOne>(queue, w, x, input, to);
   if constexpr (kTwoPanels<kType>) {  // at a time, where there are some for all blocks
     if (w.shape.panels * DivideUp(tiles, 4) >= 2 * kStreamBlocks) {
       if (tiles <= 1) return MultiplyStream<kType, StreamTiles<2, 1>>(queue, w, x, input, to);
@@ -79,10 +78,8 @@ cudaError_t MultiplyOfExperts(const Queue& queue, const PackedWeights& w, const 
   static_assert(kGroupSlots[0] == kTileTokens && kGroupSlots[1] == 4 * kTileTokens &&
                 kGroupSlots[2] == kManyTiles * kTileTokens);
   if (experts.group_slots == kGroupSlots[0]) {
-    if constexpr (kPackedFormat<kType>.quantised()) {
-      if (x.data == nullptr) {
-        return MultiplyStreamOfExperts<kType, StreamOne>(queue, w, x, input, to, experts);
-      }
+    if (x.data == nullptr) {
+      return MultiplyStreamOfExperts<kType, StreamOne>(queue, w, x, input, to, experts);
     }
     return MultiplyStreamOfExperts<kType, StreamTiles<1, 1>>(queue, w, x, input, to, experts);
   }

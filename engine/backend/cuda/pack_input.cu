@@ -1,9 +1,7 @@
 // ProductInput (backend.h) -> packed_input.cuh's units, in one pass over x: norm, activation and
 // rounding have the bits of the ops one after the other.
-#include "engine/backend/cuda/float_product.cuh"
-#include "engine/backend/cuda/pack_quad.cuh"
+#include "engine/backend/cuda/pack_16.cuh"
 #include "engine/backend/cuda/packed_input.cuh"
-#include "engine/backend/cuda/warp_matrix.cuh"
 
 namespace lm::cuda {
 namespace {
@@ -118,17 +116,6 @@ __global__ void PackQuantizedInputKernel(InputRows input, char* to) {
   }
 }
 
-// The factor of a row, from the greatest of each thread's values.
-template <int kWarps>
-__device__ __forceinline__ float FactorOfRow(uint32_t max_bits, uint32_t* greatest) {
-  max_bits = __reduce_max_sync(~0u, max_bits);
-  if (threadIdx.x % kWarp == 0) greatest[threadIdx.x / kWarp] = max_bits;
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < kWarps; ++i) max_bits = max(max_bits, greatest[i]);
-  return RowFactor(max_bits);
-}
-
 // Four values at a time, where they lie so; a thread block a token. kKept: quads of a thread that
 // are formed once.
 template <bool kBf16, int kThreads, int kKept>
@@ -150,8 +137,7 @@ __global__ __launch_bounds__(kThreads) void Pack16QuadsKernel(InputRows input, c
   uint32_t max_bits = 0;
   const auto form = [&](const QuadOfRow& quad, int column, float(&values)[kQuad]) {
     if (column < cols) quad.Form(input, norm, column, values);
-#pragma unroll
-    for (int j = 0; j < kQuad; ++j) max_bits = max(max_bits, FloatToBits(values[j]) & 0x7fffffffu);
+    max_bits = GreatestMagnitude(max_bits, values);
   };
   float kept[kKept][kQuad] = {};
 #pragma unroll
@@ -172,22 +158,9 @@ __global__ __launch_bounds__(kThreads) void Pack16QuadsKernel(InputRows input, c
   const int g = static_cast<int>(place % kTileTokens);
   const auto store = [&](const float(&values)[kQuad], int column) {
     if (column >= end) return;
-    const int k = column % 16;
-    char* at = tile + int64_t{column / kUnitCols} * InputUnitBytes(kFormat) +
-               column % kUnitCols / 16 * 256 + (g * 4 + k % 8 / 2) * 8 + k / 8 * 4;
-#pragma unroll
-    for (int pair = 0; pair < 2; ++pair) {
-      const float first = values[2 * pair] * factor, second = values[2 * pair + 1] * factor;
-      auto* words = reinterpret_cast<uint32_t*>(at + pair * 8);
-      if constexpr (kBf16) {
-        const uint16_t a = StoreBf16(first), b = StoreBf16(second);
-        words[0] = a | uint32_t{b} << 16;
-        words[256] = StoreBf16(first - LoadBf16(a)) | uint32_t{StoreBf16(second - LoadBf16(b))}
-                                                          << 16;
-      } else {
-        words[0] = StoreTwoF16(first, second);
-      }
-    }
+    StoreQuad16<kBf16, 1024>(values, factor, column,
+                             tile + int64_t{column / kUnitCols} * InputUnitBytes(kFormat) +
+                                 column % kUnitCols / 16 * 256 + g * 32);
   };
 #pragma unroll
   for (int n = 0; n < kKept; ++n) store(kept[n], own + n * kStride);

@@ -36,8 +36,10 @@ inline constexpr int kInputNumbers = !kPackedFormat<kType>.minima     ? 1
                                      : !kPackedFormat<kType>.halves() ? 2
                                                                       : kMostInputNumbers;
 
-// Of a token that a thread block packs for itself (own_input.cuh).
+// Of a token that a thread block packs for itself (own_input.cuh): bytes; columns for 16-bit
+// weights, whose factor is known only when all values are.
 inline constexpr int kMostOwnBytes = 44 << 10;
+inline constexpr int kMostOwnCols16 = 4096;
 
 struct PackedInput {
   const char* data;
