@@ -65,11 +65,13 @@ struct ChangedToken {
 // that are allowed, in ascending order.
 std::vector<ChangedToken> PartCandidates(absl::Span<const float> logits, const SamplingRow& row,
                                          std::vector<uint64_t>* words) {
+  const size_t num_words = (logits.size() + 63) / 64;
   if (row.allowed.empty()) {
-    words->assign((logits.size() + 63) / 64, ~uint64_t{0});
-    words->back() >>= words->size() * 64 - logits.size();
+    words->assign(num_words, ~uint64_t{0});
+    words->back() >>= num_words * 64 - logits.size();
   } else {
     words->assign(row.allowed.begin(), row.allowed.end());
+    words->resize(num_words);
   }
   std::vector<ChangedToken> changed;
   for (const LogitAdjustment& change : AdjustmentsOf(row)) {

@@ -2,6 +2,10 @@
 // and 64 tokens (8 tiles), unit by unit through shared memory, into which the next units are copied
 // meanwhile. Its eight warps have 2 panels and 4 tiles each; what is added at the end of a slice
 // stays in shared memory.
+//
+// 16-bit weights and so many tokens wait for L2, which every block asks for its rows and tokens: of
+// large products a block makes 128 tokens, by itself on a multiprocessor, and has in registers what
+// it adds up.
 #ifndef LM_ENGINE_BACKEND_CUDA_MULTIPLY_MANY_H_
 #define LM_ENGINE_BACKEND_CUDA_MULTIPLY_MANY_H_
 
@@ -9,14 +13,16 @@
 
 namespace lm::cuda {
 
-constexpr int kManyPanels = 8, kManyTiles = 8;
-constexpr int kWarpPanels = 2, kWarpTiles = 4;
+constexpr int kManyPanels = 8, kManyTiles = 8, kWideTiles = 16;
+constexpr int kWarpPanels = 2;
 constexpr int kManyThreads = 256;
 
 // Where the parts of a stage begin in shared memory.
-template <DType kType>
+template <DType kType, int kTiles>
 struct ManyStage {
   static constexpr PackedFormat kFormat = kPackedFormat<kType>;
+  static constexpr int kWarpTiles = kTiles / 2;
+  static constexpr bool kWide = kTiles > kManyTiles;
   // Of the input only what the type's kernels read.
   static constexpr int kInputBytes =
       !kFormat.quantised() ? InputUnitBytes(kFormat) : kInputScales + 64 * kInputNumbers<kType>;
@@ -24,8 +30,9 @@ struct ManyStage {
   static constexpr int kScales = kHigh + kManyPanels * kFormat.high_bytes();
   static constexpr int kSupers = kScales + kManyPanels * kFormat.scale_bytes();
   static constexpr int kInput = kSupers + kManyPanels * kFormat.super_bytes();
-  static constexpr int kBytes = kInput + kManyTiles * kInputBytes;
-  static constexpr int kTotals = kManyThreads * kWarpPanels * kWarpTiles * int{sizeof(float4)};
+  static constexpr int kBytes = kInput + kTiles * kInputBytes;
+  static constexpr int kTotals =
+      kWide ? 0 : kManyThreads * kWarpPanels * kWarpTiles * int{sizeof(float4)};
   static constexpr int kStages = kBytes * 4 + kTotals <= 99 << 10   ? 4
                                  : kBytes * 3 + kTotals <= 99 << 10 ? 3
                                                                     : 2;
@@ -33,10 +40,33 @@ struct ManyStage {
   static_assert(kAllBytes <= 99 << 10, "what a thread block of compute capability 8.9 can have");
 };
 
-// A thread's part in copying 8 runs of kBytes, one a panel or tile, of unit after unit.
-template <int kBytes>
+// The sums of a thread's slices, by panel and tile.
+template <DType kType, int kTiles>
+class ManyTotals {
+ public:
+  static constexpr int kWarpTiles = ManyStage<kType, kTiles>::kWarpTiles;
+
+  __device__ __forceinline__ ManyTotals() {
+#pragma unroll
+    for (int m = 0; m < kWarpPanels; ++m) {
+#pragma unroll
+      for (int n = 0; n < kWarpTiles; ++n) At(m, n) = {0, 0, 0, 0};
+    }
+  }
+  __device__ __forceinline__ float4& At(int m, int n) {
+    if constexpr (ManyStage<kType, kTiles>::kWide) return own_[m * kWarpTiles + n];
+    return reinterpret_cast<float4*>(
+        DynamicShared())[(m * kWarpTiles + n) * kManyThreads + threadIdx.x];
+  }
+
+ private:
+  float4 own_[ManyStage<kType, kTiles>::kWide ? kWarpPanels * kWarpTiles : 1];
+};
+
+// A thread's part in copying runs of kBytes, one a panel or tile, of unit after unit.
+template <int kBytes, int kRuns>
 struct RunCopies {
-  static constexpr int kPieces = kBytes / 16, kAll = 8 * kPieces;
+  static constexpr int kPieces = kBytes / 16, kAll = kRuns * kPieces;
   static constexpr int kOwn = (kAll + kManyThreads - 1) / kManyThreads;
   const char* from[kOwn > 0 ? kOwn : 1];
 
@@ -60,31 +90,31 @@ struct RunCopies {
     }
   }
 };
-template <>
-struct RunCopies<0> {
+template <int kRuns>
+struct RunCopies<0, kRuns> {
   template <typename Start>
   __device__ __forceinline__ void Begin(Start) {}
   __device__ __forceinline__ void Copy(char*, int) {}
 };
 
 // The rows of eight panels times the tokens from a tile on, for StoreMany.
-template <DType kType>
+template <DType kType, int kTiles>
 __device__ __forceinline__ void SumMany(const PackedWeights& w, const PackedInput& x,
-                                        int64_t first_panel, int64_t first_tile) {
-  using Stage = ManyStage<kType>;
+                                        int64_t first_panel, int64_t first_tile,
+                                        ManyTotals<kType, kTiles>* totals) {
+  using Stage = ManyStage<kType, kTiles>;
   constexpr PackedFormat kFormat = kPackedFormat<kType>;
-  // [panel, tile][thread]
-  auto* const totals = reinterpret_cast<float4*>(DynamicShared()) + threadIdx.x;
+  constexpr int kWarpTiles = Stage::kWarpTiles;
   char* const stages = DynamicShared() + Stage::kTotals;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int warp_panel = warp / 2 * kWarpPanels, warp_tile = warp % 2 * kWarpTiles;
   const int64_t last_panel = w.shape.panels - 1, last_tile = (x.tokens - 1) / kTileTokens;
 
-  RunCopies<kFormat.code_bytes()> code_copies;
-  RunCopies<kFormat.high_bytes()> high_copies;
-  RunCopies<kFormat.scale_bytes()> scale_copies;
-  RunCopies<kFormat.super_bytes()> super_copies;
-  RunCopies<Stage::kInputBytes> input_copies;
+  RunCopies<kFormat.code_bytes(), kManyPanels> code_copies;
+  RunCopies<kFormat.high_bytes(), kManyPanels> high_copies;
+  RunCopies<kFormat.scale_bytes(), kManyPanels> scale_copies;
+  RunCopies<kFormat.super_bytes(), kManyPanels> super_copies;
+  RunCopies<Stage::kInputBytes, kTiles> input_copies;
   auto first_unit = [&](int p) { return w.shape.Unit(min(first_panel + p, last_panel), 0); };
   code_copies.Begin([&](int p) { return w.codes<kType>(first_unit(p)); });
   high_copies.Begin([&](int p) { return w.high<kType>(first_unit(p)); });
@@ -113,8 +143,6 @@ __device__ __forceinline__ void SumMany(const PackedWeights& w, const PackedInpu
 
   const auto shared = [](const auto* from) { return *from; };
   float acc[kWarpPanels][kWarpTiles][4] = {};
-#pragma unroll
-  for (int i = 0; i < kWarpPanels * kWarpTiles; ++i) totals[i * kManyThreads] = {0, 0, 0, 0};
   for (int i = 0; i < Stage::kStages - 1; ++i) fill_weights(i);
   WaitForKernelBefore();
   for (int i = 0; i < Stage::kStages - 1; ++i) fill_input(i);
@@ -162,10 +190,9 @@ __device__ __forceinline__ void SumMany(const PackedWeights& w, const PackedInpu
     for (int m = 0; m < kWarpPanels; ++m) {
 #pragma unroll
       for (int n = 0; n < kWarpTiles; ++n) {
-        const float4 total = totals[(m * kWarpTiles + n) * kManyThreads];
+        const float4 total = totals->At(m, n);
         float(&sum)[4] = acc[m][n];
-        totals[(m * kWarpTiles + n) * kManyThreads] = {total.x + sum[0], total.y + sum[1],
-                                                       total.z + sum[2], total.w + sum[3]};
+        totals->At(m, n) = {total.x + sum[0], total.y + sum[1], total.z + sum[2], total.w + sum[3]};
 #pragma unroll
         for (int i = 0; i < 4; ++i) sum[i] = 0;
       }
@@ -173,17 +200,18 @@ __device__ __forceinline__ void SumMany(const PackedWeights& w, const PackedInpu
   }
 }
 
+template <DType kType, int kTiles>
 __device__ __forceinline__ void StoreMany(const PackedWeights& w, const PackedInput& x,
                                           const ProductOutput& to, int64_t first_panel,
-                                          int64_t first_tile) {
-  const auto* const totals = reinterpret_cast<const float4*>(DynamicShared()) + threadIdx.x;
+                                          int64_t first_tile, ManyTotals<kType, kTiles>* totals) {
+  constexpr int kWarpTiles = ManyStage<kType, kTiles>::kWarpTiles;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int warp_panel = warp / 2 * kWarpPanels, warp_tile = warp % 2 * kWarpTiles;
 #pragma unroll
   for (int m = 0; m < kWarpPanels; ++m) {
 #pragma unroll
     for (int n = 0; n < kWarpTiles; ++n) {
-      const float4 total = totals[(m * kWarpTiles + n) * kManyThreads];
+      const float4 total = totals->At(m, n);
       const float sums[4] = {total.x, total.y, total.z, total.w};
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -195,14 +223,17 @@ __device__ __forceinline__ void StoreMany(const PackedWeights& w, const PackedIn
   }
 }
 
-template <DType kType>
-__global__ __launch_bounds__(kManyThreads, 2) void MultiplyManyKernel(PackedWeights w,
-                                                                      PackedInput x,
-                                                                      ProductOutput to) {
+template <DType kType, int kTiles>
+__global__ __launch_bounds__(kManyThreads, ManyStage<kType, kTiles>::kWide
+                                               ? 1
+                                               : 2) void MultiplyManyKernel(PackedWeights w,
+                                                                            PackedInput x,
+                                                                            ProductOutput to) {
   const int64_t first_panel = int64_t{blockIdx.x} * kManyPanels;
-  const int64_t first_tile = int64_t{blockIdx.y} * kManyTiles;
-  SumMany<kType>(w, x, first_panel, first_tile);
-  StoreMany(w, x, to, first_panel, first_tile);
+  const int64_t first_tile = int64_t{blockIdx.y} * kTiles;
+  ManyTotals<kType, kTiles> totals;
+  SumMany(w, x, first_panel, first_tile, &totals);
+  StoreMany(w, x, to, first_panel, first_tile, &totals);
 }
 
 // Of the experts: a group of slots has kManyTiles tiles.
@@ -214,9 +245,10 @@ __global__ __launch_bounds__(kManyThreads,
   WaitForKernelBefore();
   const int64_t first_panel = int64_t{blockIdx.x} * kManyPanels;
   if (!TakeInput<kType>(experts, blockIdx.y, &w, &x)) return;
-  SumMany<kType>(w, x, first_panel, 0);
+  ManyTotals<kType, kManyTiles> totals;
+  SumMany(w, x, first_panel, 0, &totals);
   TakeOutput(experts, blockIdx.y, &w, &x, &to);
-  StoreMany(w, x, to, first_panel, 0);
+  StoreMany(w, x, to, first_panel, 0, &totals);
 }
 
 }  // namespace lm::cuda

@@ -11,6 +11,9 @@ namespace lm::cuda {
 // Thread blocks that MultiplyManyKernel needs before it keeps a GPU busy.
 inline constexpr int64_t kManyBlocks = 64;
 
+// And so many of 128 tokens each, of which one is on a multiprocessor, for two rounds.
+inline constexpr int64_t kWideBlocks = 256;
+
 // A launch of kernels that stream: its blocks make some panels of one group of tiles each.
 struct StreamLaunch {
   dim3 grid;
@@ -86,7 +89,7 @@ cudaError_t MultiplyOfExperts(const Queue& queue, const PackedWeights& w, const 
   if (experts.group_slots == kGroupSlots[2]) {
     return LaunchShared(queue, MultiplyManyOfExpertsKernel<kType>,
                         Grid(DivideUp(w.shape.panels, kManyPanels), experts.num_groups),
-                        kManyThreads, ManyStage<kType>::kAllBytes, w, x, to, experts);
+                        kManyThreads, ManyStage<kType, kManyTiles>::kAllBytes, w, x, to, experts);
   }
   return MultiplyStreamOfExperts<kType, StreamTiles<1, 4>>(queue, w, x, input, to, experts);
 }
@@ -101,8 +104,15 @@ cudaError_t MultiplyType(const Queue& queue, const PackedWeights& w, const Packe
   if (tiles <= 4 || int64_t{grid.x} * grid.y < kManyBlocks) {
     return MultiplyTiles<kType>(queue, w, x, input, to);
   }
-  return LaunchShared(queue, MultiplyManyKernel<kType>, grid, kManyThreads,
-                      ManyStage<kType>::kAllBytes, w, x, to);
+  if constexpr (kType == DType::kF16) {
+    const dim3 wide = Grid(grid.x, DivideUp(tiles, kWideTiles));
+    if (tiles >= kWideTiles && int64_t{wide.x} * wide.y >= kWideBlocks) {
+      return LaunchShared(queue, MultiplyManyKernel<kType, kWideTiles>, wide, kManyThreads,
+                          ManyStage<kType, kWideTiles>::kAllBytes, w, x, to);
+    }
+  }
+  return LaunchShared(queue, MultiplyManyKernel<kType, kManyTiles>, grid, kManyThreads,
+                      ManyStage<kType, kManyTiles>::kAllBytes, w, x, to);
 }
 
 // Each of one file; cudaErrorNotSupported where it has not the type.

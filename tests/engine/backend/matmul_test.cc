@@ -294,6 +294,19 @@ TEST_P(MatMulTest, ARowHasTheSameBitsInEveryBatchOnAnyThreads) {
   }
 }
 
+// So many that a GPU takes larger blocks.
+TEST_P(MatMulTest, ManyTokensOfALargeMatrixHaveTheBitsOfFew) {
+  constexpr int64_t kMatrixRows = 2100, kTokens = 1930, kCols = 72;
+  Random random(22);
+  const Buffer blocks = RandomWeights(DType::kF16, kMatrixRows, kCols, &random);
+  const Matrix x = random.Normals(kTokens, kCols);
+  const auto w = Load(backend(), DType::kF16, kMatrixRows, kCols, blocks);
+  const Matrix all = Multiply(backend(), *w, x);
+  for (const auto& [begin, count] : {std::pair{0, 33}, {1000, 140}, {1929, 1}}) {
+    ExpectSameBits(all.Rows(begin, count), Multiply(backend(), *w, x.Rows(begin, count)));
+  }
+}
+
 // Of every kind of input and result, in batches of every size, with and without bias.
 TEST_P(MatMulTest, ProjectHasTheBitsOfTheOpsItIsMadeOf) {
   Random random(9);
