@@ -97,21 +97,31 @@ float GreatestOfWord(absl::Span<const float> logits, uint64_t bits) {
   return greatest;
 }
 
+// The greatest float that is not more, or the least that there is.
+float NoMoreThan(double value) {
+  constexpr float kLowest = std::numeric_limits<float>::lowest();
+  const float rounded = std::max(static_cast<float>(value), kLowest);
+  return rounded > value ? std::nextafter(rounded, kLowest) : rounded;
+}
+
 // Logits that are less cannot be drawn, and no sum needs them: their weights are 0, or too little
 // for min_p, or `top_k` others are greater. `greatest_of`: of each word's tokens.
 float LeastDrawn(const SamplingOptions& options, double greatest,
                  absl::Span<const float> greatest_of, std::vector<float>* scratch) {
   double far = -kFarthest;  // below it, in units of the temperature
   if (options.top_p >= 1 && options.min_p > 0) far = std::min(far, 1 - std::log(options.min_p));
-  const double never = greatest - far / InverseTemperature(options.temperature);
-  float least = std::max(static_cast<float>(never), std::numeric_limits<float>::lowest());
-  if (least > never) least = std::nextafter(least, std::numeric_limits<float>::lowest());
+  const double inverse = InverseTemperature(options.temperature);
+  const float least = NoMoreThan(greatest - far / inverse);
   const auto top_k = static_cast<size_t>(options.top_k);
   if (top_k == 0 || top_k > greatest_of.size()) return least;
   scratch->assign(greatest_of.begin(), greatest_of.end());
   std::nth_element(scratch->begin(), scratch->begin() + (top_k - 1), scratch->end(),
                    std::greater<float>());
-  return std::max(least, (*scratch)[top_k - 1]);
+  const double kth = (*scratch)[top_k - 1];
+  // One with a lesser logit but the same weight may stand before it.
+  const uint64_t weight = WeightOf(BelowGreatest(kth, greatest, inverse));
+  if (weight < 2) return least;
+  return std::max(least, NoMoreThan(kth - 2 / (static_cast<double>(weight) * inverse)));
 }
 
 uint64_t SumOfWeights(absl::Span<const uint64_t> keys) {

@@ -90,7 +90,7 @@ TEST_P(SampleRowsTest, DrawsWhatTheHostDraws) {
       std::vector<std::vector<std::pair<int32_t, double>>> biases;
       std::vector<SamplingRow> rows;
       for (int32_t i = 0; i < kRows; ++i) {
-        const auto spread = static_cast<float>(one_of({0, 0.5, 3, 8}));
+        const auto spread = static_cast<float>(one_of({0, 1e-6, 0.5, 3, 8}));
         const bool ties = random.Int(0, 3) == 0;
         for (float& l : absl::MakeSpan(logits.row(i), tokens)) {
           l = ties ? std::round(l * spread) : l * spread;
@@ -108,7 +108,7 @@ TEST_P(SampleRowsTest, DrawsWhatTheHostDraws) {
         SamplingRow row = {.row = i, .context = contexts[i]};
         row.options = {.repeat_penalty = one_of({1, 1, 1.2, 0.8}),
                        .logit_bias = biases[i],
-                       .temperature = one_of({0, 0.1, 0.7, 1, 2, 1e6}),
+                       .temperature = one_of({0, 0.1, 0.7, 1, 2, 1e5}),
                        .top_k = static_cast<int32_t>(one_of({0, 0, 1, 40, 1500, 2500})),
                        .top_p = one_of({1, 0.95, 0.4}),
                        .min_p = one_of({0, 0, 0.1}),

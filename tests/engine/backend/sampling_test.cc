@@ -304,10 +304,10 @@ TEST(SamplingTest, DrawsWhatSortingEverythingDraws) {
     return values.begin()[random() % values.size()];
   };
   DrawScratch scratch;
-  for (int turn = 0; turn < 3000; ++turn) {
+  for (int turn = 0; turn < 6000; ++turn) {
     const auto tokens = static_cast<int32_t>(one_of({1, 2, 63, 64, 65, 300, 2000}));
     std::vector<float> logits(tokens);
-    const double spread = one_of({0, 0.01, 1, 3, 50});
+    const double spread = one_of({0, 1e-6, 0.01, 1, 3, 50});
     for (float& l : logits)
       l = static_cast<float>(std::normal_distribution<>(0, 1)(random) * spread);
     if (turn % 3 == 0) {
@@ -324,7 +324,7 @@ TEST(SamplingTest, DrawsWhatSortingEverythingDraws) {
       biases.push_back({random() % tokens, one_of({-1e9, -2, 1, 30})});
     }
     SamplingRow row = {.options = {.repeat_penalty = one_of({1, 1, 1.3, 0.7}),
-                                   .temperature = one_of({0, 0.01, 0.8, 1, 3, 1e9}),
+                                   .temperature = one_of({0, 0.01, 0.8, 1, 3, 1e5, 1e9}),
                                    .top_k = static_cast<int32_t>(one_of({0, 0, 1, 2, 40, 1000})),
                                    .top_p = one_of({1, 1, 0.95, 0.5, 1e-6}),
                                    .min_p = one_of({0, 0, 0.05, 0.5, 1e-11}),
