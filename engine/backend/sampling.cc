@@ -100,7 +100,8 @@ float GreatestOfWord(absl::Span<const float> logits, uint64_t bits) {
 // The greatest float that is not more, or the least that there is.
 float NoMoreThan(double value) {
   constexpr float kLowest = std::numeric_limits<float>::lowest();
-  const float rounded = std::max(static_cast<float>(value), kLowest);
+  if (value >= -double{kLowest}) return -kLowest;
+  const auto rounded = static_cast<float>(std::max(value, double{kLowest}));
   return rounded > value ? std::nextafter(rounded, kLowest) : rounded;
 }
 
@@ -266,7 +267,7 @@ absl::StatusOr<int32_t> SampleToken(absl::Span<const float> logits, const Sampli
     return allowed.empty() ? ArgMax(logits) : AllowedArgMax(logits, allowed);
   }
 
-  if (logits.size() > kMostDrawnTokens) {
+  if (options.temperature > 0 && logits.size() > kMostDrawnTokens) {
     return absl::UnimplementedError(
         absl::StrCat("a token is drawn of ", kMostDrawnTokens, " at most, got ", logits.size()));
   }

@@ -44,7 +44,8 @@ struct SamplingRow {
   absl::Span<const uint64_t> allowed = {};
 };
 
-// What picking needs in between; nothing in it need be kept.
+// What picking needs in between, up to some 16 bytes a token of the vocabulary; nothing in it need
+// be kept.
 struct DrawScratch {
   std::vector<uint64_t> allowed;  // a word for each 64 tokens
   std::vector<float> greatest_of, sorted;

@@ -57,9 +57,9 @@ class TableArguments {
   // A whole number, however it is written; nullopt as above.
   absl::StatusOr<std::optional<int64_t>> Integer(int i) const;
 
-  // Whether the statement may ask for the column, one of the first kToldColumns.
+  // Whether the statement may ask for the column: of the first kToldColumns this is known.
   static constexpr int kToldColumns = 16;
-  bool Uses(int column) const { return (used_ >> column & 1) != 0; }
+  bool Uses(int column) const { return column >= kToldColumns || (used_ >> column & 1) != 0; }
 
  private:
   const TableFunctionSpec& spec_;

@@ -113,10 +113,11 @@ class PrefixRows {
 
 absl::StatusOr<nlohmann::ordered_json> SweepSpeculation(TimedEngine* engine, int reps) {
   constexpr int kContext = 128, kSteps = 128;
+  const SamplingOptions asked = engine->sampling();
   Json table = Json::array();
   for (const char* answers : {"seen", "greedy", "drawn"}) {
     const bool seen = answers == absl::string_view("seen");
-    engine->set_temperature(answers == absl::string_view("drawn") ? 2 : 0);
+    engine->set_sampling({.temperature = answers == absl::string_view("drawn") ? 2.0 : 0.0});
     for (const int rows : {1, 8}) {
       std::vector<double> ratios, rates;
       const EngineStats before = engine->engine().Stats();
@@ -143,7 +144,7 @@ absl::StatusOr<nlohmann::ordered_json> SweepSpeculation(TimedEngine* engine, int
                        {"steps_saved", after.steps_saved - before.steps_saved}});
     }
   }
-  engine->set_temperature(0);
+  engine->set_sampling(asked);
   engine->set_speculate(Speculate::kOff);
   return table;
 }

@@ -52,8 +52,8 @@ class TimedEngine {
   // Whether tokens are guessed (speculation); at first never: figures are of the model's own steps.
   void set_speculate(Speculate speculate) { speculate_ = speculate; }
   // How the tokens of the answers to come are picked; at first greedily.
-  void set_temperature(double temperature) { sampling_.temperature = temperature; }
   void set_sampling(const SamplingOptions& sampling) { sampling_ = sampling; }
+  const SamplingOptions& sampling() const { return sampling_; }
 
   int32_t RandomToken();
   Prompt RandomPrompt(int tokens);

@@ -34,10 +34,8 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> CpuBackend::LoadMatrix(DType dtype
   return PanelMatrix::Pack(dtype, rows, cols, read, &pool_, &arena_, &workers_);
 }
 
-absl::StatusOr<std::unique_ptr<WeightMatrix>> CpuBackend::LoadLastingMatrix(DType dtype,
-                                                                            int64_t rows,
-                                                                            int64_t cols,
-                                                                            LastingRowReader read) {
+absl::StatusOr<std::unique_ptr<WeightMatrix>> CpuBackend::LoadLastingMatrix(
+    DType dtype, int64_t rows, int64_t cols, LastingRowReader read) {
   RETURN_IF_ERROR(CheckLoadMatrix(dtype, rows, cols));
   return PanelMatrix::Open(dtype, rows, cols, std::move(read), unsettled_);
 }

@@ -112,7 +112,8 @@ struct SampledRow {
   int32_t first_adjustment;  // in the adjustments, where they are in ascending order
   int32_t num_adjustments;
   double repeat_penalty;
-  double inverse_temperature;  // 0: the greatest is picked; else it is drawn:
+  // Of rows that are drawn:
+  double inverse_temperature;
   double top_p;
   uint64_t least_weight;  // LeastWeight
   uint64_t random;
@@ -264,9 +265,9 @@ cudaError_t AttendTiles(const Queue& queue, Matrix q, const StepRows& step,
                         const AttentionScores& scores, float* partials, Matrix out);
 // picked[i] = the token of row rows[i].row, as SampleToken picks it, and by how much its logit is
 // above the next, where it is the greatest, else 0; the token is -1 where a logit that is looked at
-// is not finite, or where too many tokens are as likely as the last one that is kept: the host
-// finds it. The rows that are drawn are the first `num_drawn`. At most kMostSampledTokens columns.
-// `scratch` has room for SampleBytes.
+// is not finite, or where more than kMostListed tokens (sampled_row.cuh) would have to be put in
+// order to find the last one that is kept: the host finds it. The rows that are drawn are the first
+// `num_drawn`. At most kMostSampledTokens columns. `scratch` has room for SampleBytes.
 inline constexpr int kMostSampledTokens = 1 << 20;
 int64_t SampleBytes(int64_t num_drawn, int64_t count, int64_t cols);
 cudaError_t SampleRows(const Queue& queue, Matrix logits, const SampledRow* rows, int64_t num_drawn,

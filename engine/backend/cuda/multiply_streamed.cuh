@@ -3,10 +3,10 @@
 // way through shared memory all the time, also while the kernel before is at work
 // (kernel_order.cuh), and while it packs its input, adds up the slices and stores.
 //
-// One token is packed by each block (own_input.cuh). Of more, whose packing
-// would take the blocks longer than a kernel before them, the input comes along with the weights:
-// once for all panels that a block makes at a time, as there is no other memory that is read so
-// often.
+// One token is packed by each block, where it can be (PacksOwnInput, own_input.cuh). Of more, whose
+// packing would take the blocks longer than a kernel before them, the input comes along with the
+// weights: once for all panels that a block makes at a time, as there is no other memory that is
+// read so often.
 #ifndef LM_ENGINE_BACKEND_CUDA_MULTIPLY_STREAMED_H_
 #define LM_ENGINE_BACKEND_CUDA_MULTIPLY_STREAMED_H_
 

@@ -1,6 +1,7 @@
-// Tokens are picked on the device, and only their numbers come back. To the host come rows whose
-// options ask for more than that, or that have a logit which is no number, for an error that names
-// it.
+// Tokens are picked on the device, and only their numbers come back. To the host come rows that
+// have a logit which is no number, for an error that names it, more than kMostAdjustments adjusted
+// tokens, more than kMostSampledTokens columns, or an order of which SampleRows would have to list
+// too much.
 #include <algorithm>
 #include <utility>
 

@@ -122,6 +122,32 @@ TEST_P(SampleRowsTest, DrawsWhatTheHostDraws) {
   }
 }
 
+// More adjusted tokens than a device looks through; a vocabulary of as many parts as there are, and
+// those of more tokens than threads look at twice.
+TEST_P(SampleRowsTest, DrawsOfManyTokensAndAdjustments) {
+  constexpr int64_t kTokens = 300'001;
+  Random random(83);
+  const Matrix logits = random.Normals(2, kTokens);
+  std::vector<std::pair<int32_t, double>> few, many;
+  for (int32_t i = 0; i < 100; ++i) few.push_back({i * 2999 + 7, i % 2 == 0 ? 6 : -6});
+  for (int32_t i = 0; i < 129; ++i) many.push_back({i * 2000 + 1, 6});
+  const std::vector<int32_t> context = {1, 299'000, 300'000};
+  SamplingOptions options = {.repeat_penalty = 1.3, .logit_bias = few, .temperature = 0.9};
+  std::vector<SamplingRow> rows;
+  for (const double top_p : {1.0, 0.3}) {
+    for (const int32_t top_k : {0, 50}) {
+      options.top_p = top_p;
+      options.top_k = top_k;
+      options.seed = rows.size();
+      rows.push_back({.row = 1, .options = options, .context = context});
+    }
+  }
+  options.logit_bias = many;
+  rows.push_back({.row = 0, .options = options, .context = context});
+  rows.push_back({.row = 0, .options = {.logit_bias = many}, .context = context});
+  ExpectSamplesOfHost(logits, rows);
+}
+
 TEST_P(SampleRowsTest, ARowWithoutNumbersIsAnErrorOfItsOwn) {
   Random random(81);
   Matrix logits = random.Normals(4, 200);

@@ -50,6 +50,14 @@ TEST_F(ConstrainedEngineTest, TheHeadIsAskedForNoMoreThanIsRead) {
   EXPECT_EQ(Say("negative", Choices(choices)).text, "negative");
   EXPECT_EQ(script_->some_logits, 2);
   EXPECT_EQ(script_->all_logits, 0);
+  // So of a stream, whose probabilities nobody wants.
+  script_->some_logits = 0;
+  EXPECT_EQ(
+      Generate(*engine_, {.prompt = Bytes("say:"), .options = Choices(choices), .stream = true})
+          .text,
+      "negative");
+  EXPECT_EQ(script_->some_logits, 2);
+  EXPECT_EQ(script_->all_logits, 0);
   // Probabilities need all.
   for (const bool stream : {true, false}) {
     script_->all_logits = script_->some_logits = 0;

@@ -142,11 +142,14 @@ TEST_F(EngineTest, NeverSaysASuppressedToken) {
 
   script_->suppressed = {'b', -1, 1 << 30};
   Start();
-  Generation said = Generate(*engine_, {.prompt = Bytes("say:"), .options = few, .stream = true});
+  Generation said = Generate(
+      *engine_, {.prompt = Bytes("say:"), .options = few, .stream = true, .wants_logprob = true});
   EXPECT_EQ(said.tokens, biased.tokens);
   GenerationOptions adjusted = few;
   adjusted.logit_bias = {{'b', 1e6}};
-  said = Generate(*engine_, {.prompt = Bytes("say:"), .options = adjusted, .stream = true});
+  said = Generate(
+      *engine_,
+      {.prompt = Bytes("say:"), .options = adjusted, .stream = true, .wants_logprob = true});
   EXPECT_EQ(said.tokens, biased.tokens);
   for (int seed = 0; seed < 200; ++seed) {
     said = Generate(
