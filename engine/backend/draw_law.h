@@ -101,21 +101,13 @@ constexpr uint64_t LeastOfBucket(int bucket) {
   return whole + (static_cast<double>(whole) < least ? 1 : 0);
 }
 
-// min_p as the least weight of what is kept, >= 1. The greatest is.
-constexpr uint64_t LeastWeight(double min_p) {
-  const double least = min_p * static_cast<double>(kGreatestWeight);
-  if (least >= static_cast<double>(kGreatestWeight)) return kGreatestWeight;
-  const auto whole = static_cast<uint64_t>(least);
-  const uint64_t up = whole + (static_cast<double>(whole) < least ? 1 : 0);
-  return up > 1 ? up : 1;
-}
-
-// What the first tokens of a total must weigh together for top_p, >= 1.
-constexpr uint64_t NeededWeight(double top_p, uint64_t total) {
-  const double needed = top_p * static_cast<double>(total);
-  if (needed >= static_cast<double>(total)) return total;
-  const auto whole = static_cast<uint64_t>(needed);
-  const uint64_t up = whole + (static_cast<double>(whole) < needed ? 1 : 0);
+// A share of a weight or a sum, rounded up, >= 1: what min_p is of the greatest weight, the least
+// that is kept; and what top_p is of the sum of all, which the first ones must have together.
+constexpr uint64_t ShareOf(double share, uint64_t whole) {
+  const double exact = share * static_cast<double>(whole);
+  if (exact >= static_cast<double>(whole)) return whole;
+  const auto below = static_cast<uint64_t>(exact);
+  const uint64_t up = below + (static_cast<double>(below) < exact ? 1 : 0);
   return up > 1 ? up : 1;
 }
 

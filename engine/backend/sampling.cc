@@ -159,10 +159,10 @@ uint64_t LastNeededOfMany(absl::Span<const uint64_t> keys, uint64_t needed,
 uint64_t LeastKept(const SamplingOptions& options, absl::Span<const uint64_t> keys,
                    std::vector<uint64_t>* scratch) {
   const auto top_k = static_cast<size_t>(options.top_k);
-  uint64_t least = LeastWeight(options.min_p) << kTokenBits;
+  uint64_t least = ShareOf(options.min_p, kGreatestWeight) << kTokenBits;
   if (top_k == 0 || top_k >= keys.size()) {
     if (options.top_p >= 1) return least;
-    const uint64_t needed = NeededWeight(options.top_p, SumOfWeights(keys));
+    const uint64_t needed = ShareOf(options.top_p, SumOfWeights(keys));
     return std::max(least, LastNeededOfMany(keys, needed, scratch));
   }
   scratch->assign(keys.begin(), keys.end());
@@ -171,7 +171,7 @@ uint64_t LeastKept(const SamplingOptions& options, absl::Span<const uint64_t> ke
                    std::greater<uint64_t>());
   least = std::max(least, first.back());
   if (options.top_p >= 1) return least;
-  return std::max(least, LastNeeded(first, NeededWeight(options.top_p, SumOfWeights(first))));
+  return std::max(least, LastNeeded(first, ShareOf(options.top_p, SumOfWeights(first))));
 }
 
 // Appends the keys of 64 tokens from `first` on, or fewer, that have a bit and any weight.

@@ -103,7 +103,7 @@ __device__ Cut FindCut(const SampledRow& row, const uint64_t* sums, const uint32
   Cut cut = {-1, 0, 0, row.top_k > 0 && static_cast<uint64_t>(row.top_k) < tokens};
   if (!cut.by_count && row.top_p >= 1) return cut;
   const uint64_t wanted =
-      cut.by_count ? static_cast<uint64_t>(row.top_k) : NeededWeight(row.top_p, total);
+      cut.by_count ? static_cast<uint64_t>(row.top_k) : ShareOf(row.top_p, total);
   auto of_run = [&](int run) { return cut.by_count ? run_counts[run] : run_sums[run]; };
   auto of_bucket = [&](int bucket) { return cut.by_count ? counts[bucket] : sums[bucket]; };
   uint64_t above = 0;
@@ -224,7 +224,7 @@ __device__ int LastNeeded(const uint64_t* keys, int count, bool by_count, double
   uint64_t own = 0;
   for (int i = first; i < first + kKeys && i < count; ++i) own += WeightOfKey(keys[i]);
   uint64_t sum = SumBefore(own, scan);
-  if (by_count) needed = NeededWeight(top_p, scan[kSampleThreads - 1]);
+  if (by_count) needed = ShareOf(top_p, scan[kSampleThreads - 1]);
   for (int i = first; i < first + kKeys && i < count; ++i) {
     const uint64_t before = sum;
     sum += WeightOfKey(keys[i]);

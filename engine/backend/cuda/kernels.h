@@ -115,7 +115,7 @@ struct SampledRow {
   // Of rows that are drawn:
   double inverse_temperature;
   double top_p;
-  uint64_t least_weight;  // LeastWeight
+  uint64_t least_weight;  // for min_p
   uint64_t random;
   int64_t top_k;
 };

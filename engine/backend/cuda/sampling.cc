@@ -45,7 +45,7 @@ void AddPick(const SamplingRow& row, size_t place, absl::Span<const uint64_t>* l
                          .repeat_penalty = options.repeat_penalty,
                          .inverse_temperature = drawn ? InverseTemperature(options.temperature) : 0,
                          .top_p = options.top_p,
-                         .least_weight = LeastWeight(options.min_p),
+                         .least_weight = ShareOf(options.min_p, kGreatestWeight),
                          .random = RandomBits(options.seed, row.context.size()),
                          .top_k = options.top_k});
   picks->adjustments.insert(picks->adjustments.end(), adjustments.begin(), adjustments.end());

@@ -229,13 +229,13 @@ TEST(DrawLawTest, BucketsAreInOrder) {
 }
 
 TEST(DrawLawTest, SharesOfASumAreRoundedUp) {
-  EXPECT_EQ(NeededWeight(0.5, 7), 4u);
-  EXPECT_EQ(NeededWeight(0.5, 8), 4u);
-  EXPECT_EQ(NeededWeight(1e-9, 8), 1u);
-  EXPECT_EQ(NeededWeight(1, ~uint64_t{0} >> 1), ~uint64_t{0} >> 1);
-  EXPECT_EQ(LeastWeight(0), 1u);
-  EXPECT_EQ(LeastWeight(0.5), kGreatestWeight / 2);
-  EXPECT_EQ(LeastWeight(1), kGreatestWeight);
+  EXPECT_EQ(ShareOf(0.5, 7), 4u);
+  EXPECT_EQ(ShareOf(0.5, 8), 4u);
+  EXPECT_EQ(ShareOf(1e-9, 8), 1u);
+  EXPECT_EQ(ShareOf(1, ~uint64_t{0} >> 1), ~uint64_t{0} >> 1);
+  EXPECT_EQ(ShareOf(0, kGreatestWeight), 1u);
+  EXPECT_EQ(ShareOf(0.5, kGreatestWeight), kGreatestWeight / 2);
+  EXPECT_EQ(ShareOf(1, kGreatestWeight), kGreatestWeight);
   EXPECT_EQ(TokenOfKey(DrawKey(kGreatestWeight, 8000000)), 8000000);
   EXPECT_EQ(WeightOfKey(DrawKey(kGreatestWeight, 8000000)), kGreatestWeight);
 }
@@ -281,13 +281,13 @@ int32_t DrawBySorting(absl::Span<const float> logits, const SamplingRow& row) {
     return total;
   };
   if (row.options.top_p < 1) {
-    const uint64_t needed = NeededWeight(row.options.top_p, sum());
+    const uint64_t needed = ShareOf(row.options.top_p, sum());
     uint64_t mass = 0;
     size_t kept = 0;
     while (mass < needed) mass += WeightOfKey(keys[kept++]);
     keys.resize(kept);
   }
-  while (WeightOfKey(keys.back()) < LeastWeight(row.options.min_p)) keys.pop_back();
+  while (WeightOfKey(keys.back()) < ShareOf(row.options.min_p, kGreatestWeight)) keys.pop_back();
   std::sort(keys.begin(), keys.end(),
             [](uint64_t a, uint64_t b) { return TokenOfKey(a) < TokenOfKey(b); });
   uint64_t place = DrawnPlace(RandomBits(row.options.seed, row.context.size()), sum());
