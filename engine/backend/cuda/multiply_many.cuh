@@ -3,9 +3,9 @@
 // meanwhile. Its eight warps have 2 panels and 4 tiles each; what is added at the end of a slice
 // stays in shared memory.
 //
-// 16-bit weights and so many tokens wait for L2, which every block asks for its rows and tokens: of
+// F16 weights and so many tokens wait for L2, which every block asks for its rows and tokens: of
 // large products a block makes 128 tokens, by itself on a multiprocessor, and has in registers what
-// it adds up.
+// it adds up. (Quantised weights wait for instructions; BF16's input is twice as large.)
 #ifndef LM_ENGINE_BACKEND_CUDA_MULTIPLY_MANY_H_
 #define LM_ENGINE_BACKEND_CUDA_MULTIPLY_MANY_H_
 
