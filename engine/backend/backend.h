@@ -96,18 +96,23 @@ using RowReader = absl::FunctionRef<absl::Status(int64_t first, int64_t count, c
 // The same of rows that last: it may be called at any time, and for any row as often as one likes.
 using LastingRowReader = std::function<absl::Status(int64_t first, int64_t count, char* to)>;
 
+// Whether a cache of this type has codes, with a scale for each token and head.
+constexpr bool HasScales(DType kv_type) {
+  return kv_type == DType::kI8 || kv_type == DType::kI16;
+}
+
 // One layer's paged keys and values: a block of keys is [kv_heads][kKvBlockTokens][key_dim], one of
 // values has value_dim instead; block b of the keys begins at keys + b * block_stride. How a
 // block's values of one KV head are arranged is the backend's own affair (the CPU keeps keys
 // transposed); only its ops read them, and a block can be copied as bytes.
 //
-// kI8: a token's key of one head (its value alike) is x ~ s * q with one scale s and int8 codes q,
-// found as for the activations of products (numeric_contract.h) but over the whole head. The F32
-// scales of a block's tokens, of one KV head, stand behind their codes.
+// kI8, kI16: a token's key of one head (its value alike) is x ~ s * q with one scale s and codes q
+// of so many bits (quantize_to_codes.h), those of kI16 up to kMostCode. The F32 scales of a block's
+// tokens, of one KV head, stand behind their codes.
 struct KvLayer {
   void* keys = nullptr;
   void* values = nullptr;
-  DType dtype = DType::kF16;  // kF16, kF32 or kI8
+  DType dtype = DType::kF16;  // kF16, kF32, kI8 or kI16
   int32_t num_blocks = 0;
   int32_t kv_heads = 0;
   int32_t key_dim = 0;
@@ -117,8 +122,10 @@ struct KvLayer {
 
   // Bytes of one block's keys or values of one KV head, `dim` values a token.
   int64_t HeadBytes(int64_t dim) const {
-    const int64_t scales = dtype == DType::kI8 ? kKvBlockTokens * sizeof(float) : 0;
-    return RowBytes(dtype, int64_t{kKvBlockTokens} * dim) + scales;
+    // Of kI16 in pairs, so that an odd one takes as much as the next.
+    const int64_t values = dtype == DType::kI16 ? (dim + 1) / 2 * 2 : dim;
+    const int64_t scales = HasScales(dtype) ? kKvBlockTokens * sizeof(float) : 0;
+    return RowBytes(dtype, kKvBlockTokens * values) + scales;
   }
   // Of all heads.
   int64_t keys_bytes() const { return kv_heads * HeadBytes(key_dim); }
@@ -404,6 +411,12 @@ class Backend {
   // three numbers depend on nothing but the query and the cached values, so they are the same
   // whoever shares them. In a cache of kI8, q . k is (q . codes) * s, and exp(s - m) v is (exp(s -
   // m) * s) codes.
+  // In one of kI16 products are those of integers. q, too, becomes codes, up to kMostQueryCode with
+  // a scale s_q: q . k is the sum over runs of kKeyRun values, each exact in int32 and made a float,
+  // in ascending order, times s, and its `scale` is scale * s_q. Of each block of kKvBlockTokens
+  // positions the weights exp(s - m) * s (0 where exp(s - m) is) become codes up to kMostCode with a
+  // scale s_w, and the chunk's sum is fma(float(sum of codes * codes), s_w, sum), blocks in
+  // ascending order.
   // REQUIRES: K and V of the positions seen are stored.
   virtual absl::Status Attention(Tensor q, const KvLayer& layer, const AttentionOptions& options,
                                  Tensor out) = 0;

@@ -28,14 +28,14 @@ absl::Status CheckStep(absl::string_view op, const StepIndex& step) {
 
 absl::Status CheckLayerShape(absl::string_view op, const KvLayer& layer) {
   bool right =
-      (layer.dtype == DType::kF16 || layer.dtype == DType::kF32 || layer.dtype == DType::kI8) &&
+      (layer.dtype == DType::kF16 || layer.dtype == DType::kF32 || HasScales(layer.dtype)) &&
       layer.keys != nullptr && layer.values != nullptr && layer.num_blocks > 0 &&
       layer.kv_heads > 0 && layer.key_dim > 0 && layer.key_dim <= kMaxHeadDim &&
       layer.value_dim > 0 && layer.value_dim <= kMaxHeadDim &&
       layer.block_stride >= std::max(layer.keys_bytes(), layer.values_bytes());
   if (right) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      op, ": a KV layer must be F16, F32 or I8 with blocks, heads, keys and values of 1 to ",
+      op, ": a KV layer must be F16, F32, I8 or I16 with blocks, heads, keys and values of 1 to ",
       kMaxHeadDim, ", its blocks ", std::max(layer.keys_bytes(), layer.values_bytes()),
       " bytes apart or more, got ", Traits(layer.dtype).name, " with ", layer.num_blocks, ", ",
       layer.kv_heads, ", ", layer.key_dim, ", ", layer.value_dim, " and ", layer.block_stride));
@@ -124,7 +124,7 @@ absl::Status CheckGroups(absl::string_view op, Tensor x, Tensor groups) {
 
 absl::Status CheckLoadMatrix(DType dtype, int64_t rows, int64_t cols) {
   const DTypeTraits& traits = Traits(dtype);
-  if (dtype == DType::kI8 || dtype == DType::kI32) {
+  if (dtype == DType::kI8 || dtype == DType::kI16 || dtype == DType::kI32) {
     return absl::InvalidArgumentError(
         absl::StrCat("LoadMatrix: weights must be floats or blocks, got ", traits.name));
   }

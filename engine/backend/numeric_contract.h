@@ -38,6 +38,13 @@ inline constexpr int kActivationBlock = 32;
 // Values of K that are summed at a time in products with float weights.
 inline constexpr int kFloatChunk = 256;
 
+// Codes of attention in a cache of int16 (backend.h, Attention) are no greater than these: so the
+// products of kKeyRun codes of a query and a key, and of a block's 32 weights and values, add up
+// exactly in int32.
+inline constexpr int kMostCode = 8191;
+inline constexpr int kMostQueryCode = 4095;
+inline constexpr int kKeyRun = 64;
+
 }  // namespace lm
 
 #endif  // LM_ENGINE_BACKEND_NUMERIC_CONTRACT_H_

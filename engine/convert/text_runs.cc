@@ -44,7 +44,7 @@ class TextRunner {
     }
     std::vector<Transformer::Part> parts;
     parts.push_back({std::move(backend), 0, spec.num_layers()});
-    const DType kv_type = KvTypeOf(spec, DType::kF16);
+    const DType kv_type = KvTypeOf(spec, DType::kI16);  // as models on a CPU have them
     ASSIGN_OR_RETURN(runner.model_,
                      Transformer::Load(*gguf, spec, /*kv_bytes=*/0, kv_type, std::move(parts)));
     return runner;

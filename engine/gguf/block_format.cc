@@ -77,6 +77,7 @@ void DequantizeRow(DType dtype, const void* blocks, int64_t values, float* out) 
     case DType::kMXFP4:
       return decode(DecodeMXFP4);
     case DType::kI8:
+    case DType::kI16:
     case DType::kI32:
       assert(false && "an integer type");
       return;

@@ -146,6 +146,7 @@ absl::Status CheckFinite(DType dtype, const void* blocks, int64_t values, int64_
       return CheckIq1MScales(bytes, values, first);
     case DType::kNVFP4:  // whose scales are all finite
     case DType::kI8:
+    case DType::kI16:
     case DType::kI32:
       return absl::OkStatus();
     default:

@@ -106,4 +106,16 @@ absl::StatusOr<std::vector<DeviceLayers>> PlanDevices(absl::string_view devices,
   return plan;
 }
 
+absl::StatusOr<DType> KvTypeOn(absl::Span<const DeviceLayers> plan, std::optional<DType> asked) {
+  for (const DeviceLayers& run : plan) {
+    for (absl::string_view device : absl::StrSplit(run.device, '+')) {
+      if (!CudaNumber(device).has_value()) continue;
+      if (asked != DType::kI16) return asked.value_or(DType::kF16);
+      return absl::InvalidArgumentError(absl::StrCat(
+          "kv_type 'int16' is for CPUs: wanted 'f16', 'int8' or 'f32' on device '", device, "'"));
+    }
+  }
+  return asked.value_or(DType::kI16);
+}
+
 }  // namespace lm

@@ -4,17 +4,21 @@
 //   "cuda:0,cuda:1"    as many on each, one after the other
 //   "cuda:0=20,cpu"    the first 20 on the GPU, the others on the CPU
 //   "cuda:0+cuda:1"    all of them on both, which compute each layer together
-//   "auto"             on the first GPU that can be used, else (or where it is too small or lost) on
+//   "auto"             on the first GPU that can be used, else (or where it is too small or lost)
+//   on
 //                      the CPU
 #ifndef LM_ENGINE_MODEL_DEVICE_PLAN_H_
 #define LM_ENGINE_MODEL_DEVICE_PLAN_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "engine/tensor/dtype.h"
 
 namespace lm {
 
@@ -29,6 +33,11 @@ struct DeviceLayers {
 // is no such list, or does not come out at `layers` layers. Devices are not looked at, except by
 // "auto".
 absl::StatusOr<std::vector<DeviceLayers>> PlanDevices(absl::string_view devices, int64_t layers);
+
+// The type of keys and values for such layers where `asked` is asked for: without that kI16 on
+// CPUs, which multiply its integers faster than floats, and kF16 where a GPU has some of the
+// layers. InvalidArgument for kI16 there.
+absl::StatusOr<DType> KvTypeOn(absl::Span<const DeviceLayers> plan, std::optional<DType> asked);
 
 // Whether such a list can be had here, before there is a model: InvalidArgument for a name that is
 // no device's, and for devices of several kinds that are to compute together; FailedPrecondition,

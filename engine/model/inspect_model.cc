@@ -12,6 +12,7 @@
 #include "engine/hf/hf_directory.h"
 #include "engine/model/adapter_file.h"
 #include "engine/model/cache_spec.h"
+#include "engine/model/device_plan.h"
 #include "engine/model/load_vocabulary.h"
 #include "engine/model/model_spec.h"
 #include "engine/model/other_keys.h"
@@ -54,7 +55,8 @@ void ReadText(const Metadata& metadata, ModelReport* report) {
   AddProblem(Tokenizer::Create(*std::move(vocabulary)).status(), report);
 }
 
-void ReadShape(const GgufFile& gguf, DType kv_type, ModelReport* report) {
+void ReadShape(const GgufFile& gguf, std::optional<DType> kv_type, const std::string& device,
+               ModelReport* report) {
   const absl::StatusOr<ModelSpec> spec = DescribeModel(gguf);
   AddProblem(spec.status(), report);
   if (!spec.ok()) return;
@@ -62,8 +64,14 @@ void ReadShape(const GgufFile& gguf, DType kv_type, ModelReport* report) {
   report->layers = spec->num_layers();
   report->hidden = spec->hidden;
   report->vocabulary = spec->vocab;
+  const absl::StatusOr<std::vector<DeviceLayers>> plan = PlanDevices(device, spec->num_layers());
+  AddProblem(plan.status(), report);
+  if (!plan.ok()) return;
+  const absl::StatusOr<DType> type = KvTypeOn(*plan, kv_type);
+  AddProblem(type.status(), report);
+  if (!type.ok()) return;
   constexpr int64_t kEnough = int64_t{1} << 50;
-  const absl::StatusOr<CacheSpec> cache = PlanCache(*spec, kEnough, KvTypeOf(*spec, kv_type));
+  const absl::StatusOr<CacheSpec> cache = PlanCache(*spec, kEnough, KvTypeOf(*spec, *type));
   AddProblem(cache.status(), report);
   if (!cache.ok()) return;
   report->classes = cache->shape.classes;
@@ -105,7 +113,8 @@ int64_t ModelReport::MemoryFor(int64_t sequences, int64_t tokens) const {
   return memory_bytes + sequences * each;
 }
 
-absl::StatusOr<ModelReport> InspectModel(const std::string& path, DType kv_type,
+absl::StatusOr<ModelReport> InspectModel(const std::string& path, std::optional<DType> kv_type,
+                                         const std::string& device,
                                          const std::atomic<bool>& cancel) {
   ModelReport report;
   report.name = std::filesystem::path(path).stem().string();
@@ -142,7 +151,7 @@ absl::StatusOr<ModelReport> InspectModel(const std::string& path, DType kv_type,
   report.types.assign(types.begin(), types.end());
   std::stable_sort(report.types.begin(), report.types.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
-  ReadShape(gguf, kv_type, &report);
+  ReadShape(gguf, kv_type, device, &report);
   if (!IsAdapter(metadata)) ReadText(metadata, &report);  // which has none of its own
   return report;
 }

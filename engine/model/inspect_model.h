@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,9 +46,10 @@ struct ModelReport {
   int64_t MemoryFor(int64_t sequences, int64_t tokens) const;
 };
 
-// Keys and values as `kv_type`. Errors: GgufFile::Open's, but for tensors of a type that is not
-// computed with: those are a problem.
-absl::StatusOr<ModelReport> InspectModel(const std::string& path, DType kv_type,
+// Keys and values as `kv_type`, or as models on such a device have them. Errors: GgufFile::Open's,
+// but for tensors of a type that is not computed with: those are a problem.
+absl::StatusOr<ModelReport> InspectModel(const std::string& path, std::optional<DType> kv_type,
+                                         const std::string& device,
                                          const std::atomic<bool>& cancel);
 
 // "chatml", "llama3", "gemma", ...: what people call a template that writes such marks; "jinja" for

@@ -14,8 +14,11 @@
 namespace lm {
 namespace {
 
-constexpr std::pair<absl::string_view, DType> kKvTypes[] = {
-    {"f16", DType::kF16}, {"int8", DType::kI8}, {"f32", DType::kF32}};
+constexpr std::pair<absl::string_view, std::optional<DType>> kKvTypes[] = {{"auto", std::nullopt},
+                                                                           {"f16", DType::kF16},
+                                                                           {"int16", DType::kI16},
+                                                                           {"int8", DType::kI8},
+                                                                           {"f32", DType::kF32}};
 
 constexpr std::pair<absl::string_view, PoolingType> kPoolings[] = {{"mean", PoolingType::kMean},
                                                                    {"last", PoolingType::kLast},
@@ -100,15 +103,15 @@ absl::StatusOr<float> ReadAdapterScale(const Json& value) {
       absl::StrCat("scale of lora must be a number, got ", value.Dump()));
 }
 
-absl::StatusOr<DType> ParseKvType(absl::string_view name) {
+absl::StatusOr<std::optional<DType>> ParseKvType(absl::string_view name) {
   for (const auto& [known, type] : kKvTypes) {
     if (known == name) return type;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("kv_type must be 'f16', 'int8' or 'f32', got '", name, "'"));
+      absl::StrCat("kv_type must be 'auto', 'f16', 'int16', 'int8' or 'f32', got '", name, "'"));
 }
 
-absl::string_view KvTypeName(DType type) {
+absl::string_view KvTypeName(std::optional<DType> type) {
   for (const auto& [name, known] : kKvTypes) {
     if (known == type) return name;
   }

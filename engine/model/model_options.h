@@ -34,7 +34,7 @@ struct ModelOptions {
   std::string device = "cpu";               // as PlanDevices (device_plan.h)
   int threads = 0;                          // 0: as many as this process may use
   int64_t kv_bytes = 0;                     // cap of the KV cache; 0: Transformer::Load
-  DType kv_type = DType::kF16;              // of the KV cache's values: kF16, kI8 or kF32
+  std::optional<DType> kv_type = {};        // of keys and values; none: KvTypeOn (device_plan.h)
   int32_t context_length = 0;               // 0: the model's own; more than that is an error
   std::vector<AdapterOption> lora = {};     // each name once
   std::string draft = {};                   // a smaller model's GGUF file, which guesses; "": none
@@ -66,9 +66,10 @@ struct ModelOptions {
 // InvalidArgument, naming it, for an unknown key, a wrong type or a value out of range.
 absl::Status ParseModelOptions(absl::string_view json, ModelOptions* options);
 
-// "f16", "int8", "f32", and back. InvalidArgument for any other name.
-absl::StatusOr<DType> ParseKvType(absl::string_view name);
-absl::string_view KvTypeName(DType type);
+// "auto", which is none, "f16", "int16", "int8", "f32", and back. InvalidArgument for any other
+// name.
+absl::StatusOr<std::optional<DType>> ParseKvType(absl::string_view name);
+absl::string_view KvTypeName(std::optional<DType> type);
 
 }  // namespace lm
 

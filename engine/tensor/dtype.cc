@@ -6,7 +6,8 @@ const DTypeTraits& Traits(DType dtype) {
   // Indexed by DType.
   static constexpr DTypeTraits kTraits[kNumDTypes] = {
       {"F32", 1, 4, false},       {"F16", 1, 2, false},       {"BF16", 1, 2, false},
-      {"I8", 1, 1, false},        {"I32", 1, 4, false},       {"Q4_0", 32, 18, true},
+      {"I8", 1, 1, false},        {"I16", 1, 2, false},       {"I32", 1, 4, false},
+      {"Q4_0", 32, 18, true},
       {"Q4_1", 32, 20, true},     {"Q5_0", 32, 22, true},     {"Q5_1", 32, 24, true},
       {"Q8_0", 32, 34, true},     {"Q2_K", 256, 84, true},    {"Q3_K", 256, 110, true},
       {"Q4_K", 256, 144, true},   {"Q5_K", 256, 176, true},   {"Q6_K", 256, 210, true},

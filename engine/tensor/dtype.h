@@ -14,6 +14,7 @@ enum class DType : uint8_t {
   kF16,
   kBF16,
   kI8,
+  kI16,
   kI32,
   kQ4_0,
   kQ4_1,

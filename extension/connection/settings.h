@@ -22,7 +22,7 @@ struct Settings {
   std::optional<int64_t> threads;             // of the CPU
   std::optional<std::string> device;          // "cpu", "cuda", ...
   std::optional<int64_t> kv_bytes;            // cap of a model's KV cache
-  std::optional<std::string> kv_type;         // "f16", "int8", "f32": of the cache's values
+  std::optional<std::string> kv_type;         // "auto", "f16", "int16", "int8", "f32"
   std::optional<std::string> pack_cache;      // the folder of packed weights; default: none
   std::optional<std::string> prefix_store;    // the folder of stored prefixes; default: none
   std::optional<int64_t> prefix_store_bytes;  // what it may hold

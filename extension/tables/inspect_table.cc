@@ -56,10 +56,10 @@ class InspectCursor : public TableCursor {
       return absl::InvalidArgumentError(
           absl::StrCat("tokens must be from 1 to ", kMostRowTokens, ", got ", *tokens));
     }
-    const DType kv_type = connection().settings().LoadingOptions().kv_type;
+    const ModelOptions loading = connection().settings().LoadingOptions();
     ASSIGN_OR_RETURN(const ModelReport report,
-                     RunAside(connection().db(), [path, kv_type](std::atomic<bool>& cancel) {
-                       return InspectModel(*path, kv_type, cancel);
+                     RunAside(connection().db(), [path, loading](std::atomic<bool>& cancel) {
+                       return InspectModel(*path, loading.kv_type, loading.device, cancel);
                      }));
     cells_ = CellsOf(report, tokens);
     return absl::OkStatus();

@@ -13,8 +13,10 @@
 //               refused
 //   kv_bytes    how much memory a model's KV cache may take; the default is that of a CPU, a GPU's
 //               is half of what it has free beside the weights and the memory of steps
-//   kv_type     of the KV cache's values: 'f16'; 'int8' keeps twice the tokens in the same bytes
-//               and changes answers a little; 'f32'
+//   kv_type     of the KV cache's values: 'auto' is 'int16' on CPUs (14 bits with a scale for
+//               each token and head, which they multiply faster than 'f16'), 'f16' where a GPU has a
+//               part; 'int8' keeps twice the tokens in the same bytes and changes answers a little;
+//               'f32'
 //   pack_cache  a folder for packed weights. The first process that loads a model lays its matrices
 //               out for the processor and leaves them there; the next ones map that file: they pack
 //               nothing, and share its memory. It is checked against its digests before the first

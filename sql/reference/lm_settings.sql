@@ -5,7 +5,7 @@
 --   model       a name of lm_models, or a path      threads     of the CPU
 --   device      cpu, cuda:0, cuda:0+cuda:1, ...     memo        the file that keeps answers
 --   kv_bytes    cap of a model's KV cache           memo_bytes  what it may hold: 1 GiB
---   kv_type     of its values: f16, int8, f32       salt        whose prefix cache: the database file's
+--   kv_type     auto, f16, int16, int8, f32         salt        whose prefix cache: the database file's
 --   pack_cache  a folder of packed weights, which the next process maps: in lm_models.pack_cache what
 --               became of it ($LM_PACK_CACHE; else none)
 --   prefix_store  a folder in which prompts' shared beginnings outlive the process (none); prefix_store_bytes: 4 GiB
@@ -48,7 +48,7 @@ SELECT typeof(generate('Hello', NULL, '{"max_tokens":2}'));
 SELECT lm_debug() ->> '$.engines[#-1].kv_type';
 --> int8
 INSERT INTO temp.lm_settings VALUES ('kv_type', 'int4');
---! kv_type must be 'f16', 'int8' or 'f32', got 'int4'
+--! kv_type must be 'auto', 'f16', 'int16', 'int8' or 'f32', got 'int4'
 
 -- What was computed of prompts that begin alike is there for the next process, too. It is stored once it was used twice, for this database
 -- file's connections (or those with this salt), and found by the same model with the same kv_type.

@@ -2,7 +2,7 @@
 // same run.
 //
 //   kernel_bench [threads=N] [isa=NAME] [types=Q8_0,F32,...] [tokens=1,8,...] [shapes=PART]
-//                [device=cpu] [clock=wall|cpu]
+//                [kv=f16|int16|int8|f32] [device=cpu] [clock=wall|cpu]
 //
 // clock=cpu counts the process's CPU time, shared out over its threads: what an op costs where
 // other programs keep the machine busy. Weights go round through more copies than any cache holds,
@@ -29,6 +29,7 @@ struct Options {
   std::string shapes;  // those whose names contain it, of attention too
   std::vector<DType> types;
   std::vector<int64_t> tokens = {1, 8, 32, 128, 512};
+  DType kv_type = DType::kF16;
 };
 
 Options ParseOptions(int argc, char** argv) {
@@ -51,6 +52,11 @@ Options ParseOptions(int argc, char** argv) {
       }
     } else if (absl::ConsumePrefix(&argument, "shapes=")) {
       options.shapes = std::string(argument);
+    } else if (absl::ConsumePrefix(&argument, "kv=")) {
+      options.kv_type = argument == "int16"  ? DType::kI16
+                        : argument == "int8" ? DType::kI8
+                        : argument == "f32"  ? DType::kF32
+                                             : DType::kF16;
     } else if (absl::ConsumePrefix(&argument, "clock=")) {
       options.clock.cpu = argument == "cpu";
     } else if (absl::ConsumePrefix(&argument, "isa=")) {
@@ -92,8 +98,9 @@ void BenchMatMul(Backend* backend, const Options& options, const MachineCeilings
 }
 
 void BenchAttention(Backend* backend, const Options& options, const MachineCeilings& ceilings,
-                    const char* name, const AttentionWork& work) {
+                    const char* name, AttentionWork work) {
   if (std::string(name).find(options.shapes) == std::string::npos) return;
+  work.kv_type = options.kv_type;
   AttentionSpeed speed = MeasureAttention(backend, work, options.clock);
   std::printf("attention %-24s %10.1f us  %6.1f GB/s %4.0f%%  %7.1f GFLOP/s %4.0f%%\n", name,
               speed.seconds * 1e6, speed.bytes_per_second / 1e9,

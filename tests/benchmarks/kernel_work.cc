@@ -8,6 +8,18 @@
 #include "engine/base/random.h"
 
 namespace lm {
+namespace {
+
+// In [-1/2, 1/2), on the backend.
+Buffer RandomFloats(Backend* backend, int64_t count) {
+  std::vector<float> values(count);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = RandomUniform(2, i) - 0.5;
+  Buffer buffer = backend->Allocate(values.size() * sizeof(float)).value();
+  (void)backend->Upload(values.data(), buffer.data(), buffer.bytes());
+  return buffer;
+}
+
+}  // namespace
 
 double Clock::Now() const {
   timespec time;
@@ -51,11 +63,8 @@ int64_t ProductsAtATime(const WeightShape& shape, int64_t tokens, size_t copies)
 
 double MatMulSeconds(Backend* backend, const std::vector<std::unique_ptr<WeightMatrix>>& weights,
                      const WeightShape& shape, int64_t tokens, const Clock& clock, double window) {
-  Buffer x = backend->Allocate(tokens * shape.k * 4).value();
+  const Buffer x = RandomFloats(backend, tokens * shape.k);
   Buffer out = backend->Allocate(tokens * shape.n * 4).value();
-  std::vector<float> values(tokens * shape.k);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = RandomUniform(2, i) - 0.5;
-  (void)backend->Upload(values.data(), x.data(), x.bytes());
   Tensor in(x.data(), DType::kF32, tokens, shape.k);
   Tensor result(out.data(), DType::kF32, tokens, shape.n);
   // A device is given enough that the wait for the last is lost among them.
@@ -72,24 +81,51 @@ double MatMulSeconds(Backend* backend, const std::vector<std::unique_ptr<WeightM
   return seconds / batch;
 }
 
+namespace {
+
+// Random keys and values of all tokens, in the first layer and copied to the others.
+void FillCache(Backend* backend, const AttentionWork& work, const KvLayer& layer) {
+  StepTables step;
+  step.blocks.resize(1);
+  const std::vector<int32_t> tokens(work.context);
+  for (int32_t s = 0, block = 0; s < work.sequences; ++s) {
+    step.Append(tokens.data(), work.context, 0);
+    for (int32_t b = 0; b < BlocksFor(work.context); ++b) step.blocks[0].push_back(block++);
+  }
+  (void)backend->BeginStep(&step);
+  const int64_t rows = int64_t{work.sequences} * work.context;
+  const int64_t cols = int64_t{layer.kv_heads} * layer.key_dim;
+  const Buffer kv = RandomFloats(backend, rows * cols);
+  const Tensor k(kv.data(), DType::kF32, rows, cols);
+  (void)backend->RopeAndStoreKv(k, k, k, {}, layer);
+  const int64_t layer_bytes = layer.keys_bytes() + layer.values_bytes();
+  for (int32_t block = 0; block < layer.num_blocks; ++block) {
+    char* const first = static_cast<char*>(layer.keys) + block * layer.block_stride;
+    for (int i = 1; i < work.layers; ++i) {
+      (void)backend->Copy(first, first + i * layer_bytes, layer_bytes);
+    }
+  }
+}
+
+}  // namespace
+
 AttentionSpeed MeasureAttention(Backend* backend, const AttentionWork& work, const Clock& clock,
                                 double window) {
   constexpr int32_t kDim = 64;
   int32_t blocks = (work.context + kKvBlockTokens - 1) / kKvBlockTokens;
-  KvLayer layer = {.num_blocks = blocks * work.sequences,
+  KvLayer layer = {.dtype = work.kv_type,
+                   .num_blocks = blocks * work.sequences,
                    .kv_heads = work.kv_heads,
                    .key_dim = kDim,
                    .value_dim = kDim};
   const int64_t layer_bytes = layer.keys_bytes() + layer.values_bytes();
   layer.block_stride = work.layers * layer_bytes;
   Buffer cache = backend->Allocate(layer.num_blocks * layer.block_stride).value();
-  const std::vector<char> zeros(layer.block_stride);
-  for (int32_t block = 0; block < layer.num_blocks; ++block) {
-    char* const to = static_cast<char*>(cache.data()) + block * layer.block_stride;
-    (void)backend->Upload(zeros.data(), to, zeros.size());
-  }
+  layer.keys = cache.data();
+  layer.values = static_cast<char*>(cache.data()) + layer.keys_bytes();
+  FillCache(backend, work, layer);
   int64_t rows = int64_t{work.sequences} * work.queries;
-  Buffer q = backend->Allocate(rows * work.heads * kDim * 4).value();
+  const Buffer q = RandomFloats(backend, rows * work.heads * kDim);
   Buffer out = backend->Allocate(q.bytes()).value();
   StepTables step;
   step.blocks.resize(1);

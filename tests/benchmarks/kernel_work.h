@@ -60,11 +60,12 @@ double MatMulSeconds(Backend* backend, const std::vector<std::unique_ptr<WeightM
                      const WeightShape& shape, int64_t tokens, const Clock& clock,
                      double window = 0.25);
 
-// A layer of attention over heads of 64: `sequences` of `context` cached tokens, the last `queries`
-// of each asking; the first `shared` tokens are the same for all. The layers go round, their keys
-// and values side by side in each block as a model has them.
+// A layer of attention over heads of 64: `sequences` of `context` cached tokens of random values, the
+// last `queries` of each asking; the first `shared` tokens are the same for all. The layers go round,
+// their keys and values side by side in each block as a model has them.
 struct AttentionWork {
   int32_t layers, heads, kv_heads, sequences, context, queries, shared = 0;
+  DType kv_type = DType::kF16;
 };
 struct AttentionSpeed {
   double seconds, bytes_per_second, flops_per_second;

@@ -138,8 +138,9 @@ class Report {
 };
 
 absl::Status Run(const Arguments& arguments) {
-  ASSIGN_OR_RETURN(const ModelWork work, ReadModelWork(arguments.model, arguments.options.kv_type));
   ASSIGN_OR_RETURN(TimedEngine engine, TimedEngine::Load(arguments.model, arguments.options, {}));
+  ASSIGN_OR_RETURN(const ModelWork work,
+                   ReadModelWork(arguments.model, engine.engine().model().info().kv_type));
   const int64_t resident = ResidentBytes();
   RETURN_IF_ERROR(engine.WaitUntilSettled());
   engine.set_sampling(arguments.sampling);
@@ -246,7 +247,7 @@ int main(int argc, char** argv) {
     } else if (word == "--pack-cache") {
       arguments.options.pack_cache = value();
     } else if (word == "--kv-type") {
-      absl::StatusOr<lm::DType> type = lm::ParseKvType(value());
+      absl::StatusOr<std::optional<lm::DType>> type = lm::ParseKvType(value());
       if (!type.ok()) {
         std::fprintf(stderr, "lm_bench: %s\n", std::string(type.status().message()).c_str());
         return 2;

@@ -22,7 +22,6 @@
 #include <iostream>
 #include <limits>
 #include <map>
-#include <regex>
 #include <sstream>
 
 #include "absl/strings/match.h"
@@ -239,7 +238,12 @@ void PrintTimes(const char* what, std::vector<double> times) {
 // A refusal without what is of one schema alone.
 std::string Reason(std::string why) {
   if (size_t at = why.rfind(", at "); at != why.npos) why.resize(at);
-  why = std::regex_replace(why, std::regex("\"[^\"]{30,}\""), "\"...\"");
+  for (size_t begin = why.find('"'), end; begin != why.npos; begin = why.find('"', begin + 1)) {
+    end = why.find('"', begin + 1);
+    if (end == why.npos || end - begin <= 30) continue;
+    why.replace(begin + 1, end - begin - 1, "...");
+    begin += 4;
+  }
   if (absl::StrContains(why, "no text fits")) why = "schema: no text fits";
   if (absl::StrContains(why, "outside of this schema")) why = "schema: $ref outside of this schema";
   return why.substr(0, 110);

@@ -97,7 +97,7 @@ int main(int argc, char** argv) {
     }
     if (option.first == "alone") arguments.alone = option.second == "1";
     if (option.first == "kv_type") {
-      const absl::StatusOr<lm::DType> type = lm::ParseKvType(option.second);
+      const absl::StatusOr<std::optional<lm::DType>> type = lm::ParseKvType(option.second);
       if (!type.ok()) return 2;
       arguments.options.kv_type = *type;
     }

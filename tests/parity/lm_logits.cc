@@ -104,7 +104,7 @@ int main(int argc, char** argv) {
     if (option.first == "device") arguments.options.device = option.second;
     if (option.first == "threads") arguments.options.threads = std::atoi(option.second.c_str());
     if (option.first == "kv_type") {
-      absl::StatusOr<lm::DType> type = lm::ParseKvType(option.second);
+      absl::StatusOr<std::optional<lm::DType>> type = lm::ParseKvType(option.second);
       if (!type.ok()) {
         std::fprintf(stderr, "lm_logits: %s\n", std::string(type.status().message()).c_str());
         return 2;

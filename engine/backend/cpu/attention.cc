@@ -4,18 +4,19 @@
 // are neighbours. A query tile is a few tokens in that order times the query heads of one KV head:
 // its rows read each block together as far as they share it. A chunk of 256 positions gives scores
 // (rows x 256) as products with the transposed keys, softmax weights, and the weighted values as
-// products again (float_product_kernel.h). Each row's numbers are chains of their own, in ascending
+// products again (attention_products.h). Each row's numbers are chains of their own, in ascending
 // positions, so they depend on neither the tile, nor who shares it, nor who computes which chunk.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "engine/backend/check_arguments.h"
+#include "engine/backend/cpu/attention_products.h"
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/kv_layout.h"
-#include "engine/base/float16.h"
 #include "engine/base/status_macros.h"
 
 namespace lm {
@@ -24,7 +25,6 @@ namespace {
 static_assert(kScoreStride >= kAttentionChunk && kScoreStride >= kMaxHeadDim);
 
 constexpr int kTileRows = 24;
-constexpr int kPanel = 16;
 
 using Query = AttentionQuery;
 
@@ -58,7 +58,8 @@ class AttentionOp {
     group_ = static_cast<int>(q.cols / layer.key_dim / layer.kv_heads);
     tile_queries_ = std::max(1, kTileRows / group_);
     max_rows_ = tile_queries_ * group_;
-    stride_ = (layer.value_dim + kPanel - 1) / kPanel * kPanel;
+    stride_ = (layer.value_dim + kAttentionPanel - 1) / kAttentionPanel * kAttentionPanel;
+    products_ = MakeAttentionProducts(kernels, layer, group_, stride_);
   }
 
   // One KV head after the other, so that what a head's tiles share stays in the caches.
@@ -82,27 +83,19 @@ class AttentionOp {
     return tiles;
   }
 
+  AttentionScratch TakeWork(ScratchLayout* layout) const {
+    return AttentionScratch::Take(max_rows_, layout);
+  }
   Partial TakePartial(ScratchLayout* layout) const {
     return {layout->Take<float>(max_rows_), layout->Take<float>(max_rows_),
             layout->Take<float>(max_rows_ * stride_)};
   }
 
-  // What one worker needs beside partials.
-  struct Work {
-    float* queries;  // [row][kScoreStride], key_dim of each
-    float* scores;   // [row][kScoreStride]
-    float* tail;     // a block's last value columns, where they are fewer than 16
-  };
-  Work TakeWork(ScratchLayout* layout) const {
-    return {layout->Take<float>(max_rows_ * kScoreStride),
-            layout->Take<float>(max_rows_ * kScoreStride),
-            layout->Take<float>(kKvBlockTokens * kPanel)};
-  }
-
   // Gathers the tile's queries into `work`; before the tile's AttendChunk.
-  void LoadQueries(const QueryTile& tile, const Work& work) const;
+  void LoadQueries(const QueryTile& tile, const AttentionScratch& work) const;
   // Attends one chunk.
-  void AttendChunk(const QueryTile& tile, int chunk, const Work& work, const Partial& out) const;
+  void AttendChunk(const QueryTile& tile, int chunk, const AttentionScratch& work,
+                   const Partial& out) const;
   // Adds `next` to `total`, which precedes it.
   void Merge(const QueryTile& tile, const Partial& next, const Partial& total) const;
   void Finish(const QueryTile& tile, const Partial& total) const;
@@ -136,22 +129,17 @@ class AttentionOp {
   template <typename F>
   void ForRuns(const QueryTile& tile, int64_t begin, F f) const;
 
-  void ComputeScores(const QueryTile& tile, int64_t begin, int visible, const Work& work) const;
+  void ComputeScores(const QueryTile& tile, int64_t begin, int visible,
+                     const AttentionScratch& work) const;
   // How far behind a run's keys, or values, lie those of the chunk's next block at `token`; 0 where
   // there are none, or they are asked for in vain. Blocks of a sequence are far from each other in
   // memory, and what few rows do with one is no longer than the way to the next.
   int64_t DistanceToNext(const QueryTile& tile, const Run& run, int64_t begin, int token,
                          int visible) const;
-  // Multiplies a run's scores of a block, which begin at `token`, by the scales of its tokens.
-  void ScaleByTokens(const float* scales, const Run& run, int token, const Work& work) const;
   // scores = scale * scores, less what the row's slope takes for the distance; of the positions
   // from `first` on.
   void Slope(const QueryTile& tile, int row, int64_t first, int count, float scale,
              float* scores) const;
-  // values of the rows [first_row, end_row) += weights * V over `count` tokens of a block from
-  // `first` on, whose weights are at `token` in the scores.
-  void AddValues(const char* values_of_block, int64_t prefetch_distance, int first, int count,
-                 int token, int first_row, int end_row, const Work& work, float* values) const;
 
   const CpuKernels& kernels_;
   Tensor q_;
@@ -162,13 +150,8 @@ class AttentionOp {
   int tile_queries_;
   int max_rows_;
   int64_t stride_;
+  std::unique_ptr<AttentionProducts> products_;
 };
-
-float LoadKvValue(DType dtype, const char* values, int64_t i) {
-  if (dtype == DType::kF32) return reinterpret_cast<const float*>(values)[i];
-  if (dtype == DType::kI8) return reinterpret_cast<const int8_t*>(values)[i];
-  return HalfToFloat(reinterpret_cast<const uint16_t*>(values)[i]);
-}
 
 template <typename F>
 void AttentionOp::ForRuns(const QueryTile& tile, int64_t begin, F f) const {
@@ -186,10 +169,9 @@ void AttentionOp::ForRuns(const QueryTile& tile, int64_t begin, F f) const {
   }
 }
 
-void AttentionOp::LoadQueries(const QueryTile& tile, const Work& work) const {
+void AttentionOp::LoadQueries(const QueryTile& tile, const AttentionScratch& work) const {
   for (int row = 0; row < rows(tile); ++row) {
-    std::memcpy(work.queries + row * kScoreStride, Head(q_, layer_.key_dim, tile, row),
-                layer_.key_dim * sizeof(float));
+    products_->LoadQuery(Head(q_, layer_.key_dim, tile, row), row, work);
   }
 }
 
@@ -205,43 +187,16 @@ int64_t AttentionOp::DistanceToNext(const QueryTile& tile, const Run& run, int64
 }
 
 void AttentionOp::ComputeScores(const QueryTile& tile, int64_t begin, int visible,
-                                const Work& work) const {
-  constexpr int kBlockPanels = kKvBlockTokens / kPanel;
+                                const AttentionScratch& work) const {
   for (int token = 0; token < visible; token += kKvBlockTokens) {
     ForRuns(tile, begin + token, [&](const Run& run) {
-      char* keys = KeysOfHead(layer_, run.block, tile.kv_head);
-      const int first_row = run.first * group_, end_row = run.end * group_;
-      const int64_t distance = DistanceToNext(tile, run, begin, token, visible);
-      FloatTile choice = kernels_.ChooseFloatTile(end_row - first_row, kBlockPanels);
-      for (int row = first_row; row < end_row; row += choice.tokens) {
-        for (int panel = 0; panel < kBlockPanels; panel += choice.panels) {
-          FloatProduct product = {.type = layer_.dtype,
-                                  .w = keys + RowBytes(layer_.dtype, panel * kPanel),
-                                  .k_stride = kKvBlockTokens,
-                                  .panel_stride = kPanel,
-                                  .panels = choice.panels,
-                                  .x = work.queries + row * kScoreStride,
-                                  .packed = false,
-                                  .tokens = std::min(choice.tokens, end_row - row),
-                                  .k = layer_.key_dim,
-                                  .acc = work.scores + row * kScoreStride + token + panel * kPanel,
-                                  .acc_stride = kScoreStride,
-                                  .accumulate = Accumulate::kReplace};
-          product.PrefetchBehind(row == first_row ? distance : 0);
-          kernels_.float_product(product);
-        }
-      }
-      if (layer_.dtype == DType::kI8) {
-        ScaleByTokens(KvScales(keys, layer_.key_dim), run, token, work);
-      }
+      products_->Score({.head = KeysOfHead(layer_, run.block, tile.kv_head),
+                        .distance_to_next = DistanceToNext(tile, run, begin, token, visible),
+                        .token = token,
+                        .first_row = run.first * group_,
+                        .end_row = run.end * group_},
+                       work);
     });
-  }
-}
-
-void AttentionOp::ScaleByTokens(const float* scales, const Run& run, int token,
-                                const Work& work) const {
-  for (int row = run.first * group_; row < run.end * group_; ++row) {
-    kernels_.multiply(work.scores + row * kScoreStride + token, scales, kKvBlockTokens);
   }
 }
 
@@ -254,55 +209,7 @@ void AttentionOp::Slope(const QueryTile& tile, int row, int64_t first, int count
   }
 }
 
-void AttentionOp::AddValues(const char* values_of_block, int64_t prefetch_distance, int first,
-                            int count, int token, int first_row, int end_row, const Work& work,
-                            float* values) const {
-  int64_t dim = layer_.value_dim;
-  int full_panels = static_cast<int>(dim / kPanel);
-  int tail = static_cast<int>(dim % kPanel);
-  const char* rows_of_v = values_of_block + RowBytes(layer_.dtype, first * dim);
-  FloatProduct product = {.type = layer_.dtype,
-                          .w = nullptr,
-                          .k_stride = dim,
-                          .panel_stride = kPanel,
-                          .panels = 1,
-                          .x = nullptr,
-                          .packed = false,
-                          .tokens = 0,
-                          .k = count,
-                          .acc = nullptr,
-                          .acc_stride = stride_,
-                          .accumulate = Accumulate::kContinue};
-  auto multiply = [&](int panel, FloatTile choice) {
-    product.panels = choice.panels;
-    for (int row = first_row; row < end_row; row += choice.tokens) {
-      product.tokens = std::min(choice.tokens, end_row - row);
-      product.x = work.scores + row * kScoreStride + token;
-      product.acc = values + row * stride_ + panel * kPanel;
-      product.PrefetchBehind(row == first_row ? prefetch_distance : 0);
-      kernels_.float_product(product);
-    }
-  };
-  for (int panel = 0; panel < full_panels; panel += product.panels) {
-    product.w = rows_of_v + RowBytes(layer_.dtype, panel * kPanel);
-    multiply(panel, kernels_.ChooseFloatTile(end_row - first_row, full_panels - panel));
-  }
-  if (tail == 0) return;
-  // The last columns, where a vector would reach into the next row: copied out, zeros beside.
-  for (int64_t i = 0; i < product.k; ++i) {
-    int64_t at = i * dim + full_panels * kPanel;
-    for (int j = 0; j < tail; ++j) {
-      work.tail[i * kPanel + j] = LoadKvValue(layer_.dtype, rows_of_v, at + j);
-    }
-    std::fill(work.tail + i * kPanel + tail, work.tail + (i + 1) * kPanel, 0.0f);
-  }
-  product.type = DType::kF32;
-  product.w = work.tail;
-  product.k_stride = kPanel;
-  multiply(full_panels, kernels_.ChooseFloatTile(end_row - first_row, 1));
-}
-
-void AttentionOp::AttendChunk(const QueryTile& tile, int chunk, const Work& work,
+void AttentionOp::AttendChunk(const QueryTile& tile, int chunk, const AttentionScratch& work,
                               const Partial& out) const {
   int64_t begin = int64_t{chunk} * kAttentionChunk;
   int most = 0;  // visible positions of the chunk
@@ -316,7 +223,7 @@ void AttentionOp::AttendChunk(const QueryTile& tile, int chunk, const Work& work
     out.sum[row] = 0;
     if (visible <= hidden) continue;
     float* scores = work.scores + row * kScoreStride;
-    float scale = options_.scale;
+    float scale = options_.scale * products_->QueryScale(row, work);
     if (options_.softcap > 0) {
       kernels_.softcap(scores + hidden, visible - hidden, scale, options_.softcap);
       scale = 1;
@@ -326,30 +233,21 @@ void AttentionOp::AttendChunk(const QueryTile& tile, int chunk, const Work& work
       scale = 1;
     }
     kernels_.softmax(scores + hidden, visible - hidden, scale, &out.max[row], &out.sum[row]);
-    // Values that the window hides, in the block where it begins, count for nothing.
+    // In the blocks where what is seen begins and ends the rest counts for nothing.
     std::fill(scores + hidden / kKvBlockTokens * kKvBlockTokens, scores + hidden, 0.0f);
+    std::fill(scores + visible, scores + BlocksFor(visible) * kKvBlockTokens, 0.0f);
     std::memset(out.values + row * stride_, 0, stride_ * sizeof(float));
   }
-  // Of each block what all queries of a run see, together; then what later ones see beyond, query
-  // by query: no row may touch values behind its own position, not even with weight zero.
   for (int token = 0; token < most; token += kKvBlockTokens) {
     ForRuns(tile, begin + token, [&](const Run& run) {
-      char* block = ValuesOfHead(layer_, run.block, tile.kv_head);
-      if (layer_.dtype == DType::kI8) {
-        ScaleByTokens(KvScales(block, layer_.value_dim), run, token, work);
-      }
-      int common = kKvBlockTokens;
-      for (int query = run.first; query < run.end; ++query) {
-        common = std::min(common, Visible(tile, query, begin + token, kKvBlockTokens));
-      }
-      AddValues(block, DistanceToNext(tile, run, begin, token, most), 0, common, token,
-                run.first * group_, run.end * group_, work, out.values);
-      for (int query = run.first; query < run.end; ++query) {
-        int visible = Visible(tile, query, begin + token, kKvBlockTokens);
-        if (visible == common) continue;
-        AddValues(block, 0, common, visible - common, token + common, query * group_,
-                  (query + 1) * group_, work, out.values);
-      }
+      products_->AddValues(
+          {.head = ValuesOfHead(layer_, run.block, tile.kv_head),
+           .distance_to_next = DistanceToNext(tile, run, begin, token, most),
+           .token = token,
+           .first_row = run.first * group_,
+           .end_row = run.end * group_},
+          [&](int row) { return Visible(tile, row / group_, begin + token, kKvBlockTokens); }, work,
+          out.values);
     });
   }
 }
@@ -444,7 +342,7 @@ absl::Status CpuBackend::Attention(Tensor q, const KvLayer& layer, const Attenti
   if (pool_.num_threads() == 1 || !too_few_tiles || chunks.size() == tiles.size()) {
     ForItems(tiles.size(), [&](int64_t i, int worker) {
       ScratchLayout layout(scratch + worker * worker_bytes);
-      AttentionOp::Work work = op.TakeWork(&layout);
+      AttentionScratch work = op.TakeWork(&layout);
       Partial total = op.TakePartial(&layout), next = op.TakePartial(&layout);
       op.LoadQueries(tiles[i], work);
       op.AttendChunk(tiles[i], tiles[i].first_chunk, work, total);
@@ -466,7 +364,7 @@ absl::Status CpuBackend::Attention(Tensor q, const KvLayer& layer, const Attenti
   }
   ForItems(chunks.size(), [&](int64_t i, int worker) {
     ScratchLayout layout(scratch + worker * worker_bytes);
-    AttentionOp::Work work = op.TakeWork(&layout);
+    AttentionScratch work = op.TakeWork(&layout);
     op.LoadQueries(tiles[chunks[i].first], work);
     op.AttendChunk(tiles[chunks[i].first], chunks[i].second, work, partials[i]);
   });

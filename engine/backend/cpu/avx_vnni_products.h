@@ -17,6 +17,11 @@ inline void DotAdd(I32x16* acc, Bytes64 w, Bytes64 x) {
   asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(acc->b) : "x"(w.b), "x"(x.b));
 }
 
+inline void DotPairs(I32x16* acc, Pairs16 w, PairInAll x) {
+  asm("%{vex%} vpdpwssd %2, %1, %0" : "+x"(acc->a) : "x"(w.a), "x"(x.half));
+  asm("%{vex%} vpdpwssd %2, %1, %0" : "+x"(acc->b) : "x"(w.b), "x"(x.half));
+}
+
 }  // namespace
 }  // namespace lm
 

@@ -8,6 +8,7 @@
 
 #include "engine/backend/activation.h"
 #include "engine/backend/cpu/panel_format.h"
+#include "engine/backend/numeric_contract.h"
 #include "engine/base/cpu_features.h"
 
 namespace lm {
@@ -27,6 +28,9 @@ struct alignas(64) ActivationRecord {
 // The arrangement of queries and of scores in attention: rows this many floats apart. Not a power
 // of two, which would crowd few sets of the caches.
 inline constexpr int kScoreStride = 576 + 16;
+
+// The same of rows of int16 codes, in such memory.
+inline constexpr int kCodeStride = 2 * kScoreStride;
 
 // What a float product does with its accumulators.
 enum class Accumulate {
@@ -59,6 +63,25 @@ struct FloatProduct {
     prefetch = distance == 0 ? nullptr : static_cast<const char*>(w) + distance;
     prefetch_step = RowBytes(type, k_stride);
   }
+};
+
+// Sums of products of 16-bit codes, two values of k at a time; i < 16 * panels.
+struct Int16Product {
+  // Of queries and keys: acc[t][i] = scales[i] * sum of w[k][i] x[t][k], kKeyRun values of k at a
+  // time. Else, of weights and values, 32 values of k:
+  // acc[t][i] = fma(sum of w[k][i] x[t][k], scales[t], acc[t][i]).
+  bool scores;
+  const int16_t* w;  // panel p, pair k: 16 pairs at w[2 * (16 * p + k * k_stride)]
+  int64_t k_stride;  // in pairs
+  int panels;        // 1, 2 or, of values, 4
+  const int16_t* x;  // x[t * kCodeStride + k]
+  int tokens;        // at least 1; tokens * panels is at most CpuKernels::float_accumulators
+  int64_t pairs;
+  const float* scales;
+  float* acc;  // rows acc_stride floats apart
+  int64_t acc_stride;
+  // What will be read next: so far behind w, in the same arrangement; 0: nothing.
+  int64_t prefetch_distance;
 };
 
 // The products of `num_blocks` blocks of 32 as backend.h specifies them, accumulated in acc[t][i].
@@ -140,6 +163,7 @@ struct CpuKernels {
 
   void (*float_product)(const FloatProduct&);
   void (*quantized_product)(const QuantizedProduct&);
+  void (*int16_product)(const Int16Product&);
 
   // Codes of one panel as bytes, biased to be unsigned: blocks [8][16][4], out_step bytes apart.
   void (*unpack_codes)(const PanelFormat& format, const uint8_t* codes, int64_t num_blocks,
@@ -171,8 +195,12 @@ struct CpuKernels {
   // n values of F16 or BF16, n a multiple of 16, to F32.
   void (*to_float)(DType dtype, const void* x, int64_t n, float* out);
   void (*float_to_half)(const float* x, int64_t n, uint16_t* out);
-  // QuantizeToInt8 (quantize_to_int8.h).
+  // QuantizeToCodes (quantize_to_codes.h), of int8 up to 127.
   float (*quantize_to_int8)(const float* x, int64_t n, int8_t* q);
+  float (*quantize_to_int16)(const float* x, int64_t n, int most, int16_t* q);
+  // In rows kScoreStride apart, 32 weights times their scales (0 where a weight is 0, whatever the
+  // scale), as codes up to kMostCode in the place of the weights.
+  void (*quantize_weights)(float* weights, const float* scales, int rows, float* weight_scales);
 
   // s[i] = cap * tanh(scale * s[i] / cap).
   void (*softcap)(float* scores, int n, float scale, float cap);

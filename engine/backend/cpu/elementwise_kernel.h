@@ -277,16 +277,20 @@ void Softmax(float* scores, int n, float scale, float* max, float* sum) {
   constexpr float kMinusInfinity = -__builtin_inff();
   F32x16 factor = F32x16::Set(scale);
   F32x16 greatest = F32x16::Set(kMinusInfinity);
-  ForSixteens(n, [&](int64_t i, int lanes) {
-    F32x16 s = LoadUpTo(scores + i, lanes, 0) * factor;
-    StoreUpTo(s, scores + i, lanes);
-    greatest = Max(greatest, LoadUpTo(scores + i, lanes, kMinusInfinity));
-  });
+  // Beyond the last score the lanes are minus infinity.
+  auto load = [&](int64_t i, int lanes) {
+    const F32x16 s = LoadUpTo(scores + i, lanes, 0) * factor;
+    if (lanes == 16) return s;
+    float last[16];
+    s.Store(last);
+    return F32x16::LoadN(last, lanes, kMinusInfinity);
+  };
+  ForSixteens(n, [&](int64_t i, int lanes) { greatest = Max(greatest, load(i, lanes)); });
   *max = ReduceMax(greatest);
   F32x16 shift = F32x16::Set(*max);
   F32x16 total = F32x16::Zero();
   ForSixteens(n, [&](int64_t i, int lanes) {
-    F32x16 weight = Exp(LoadUpTo(scores + i, lanes, kMinusInfinity) - shift);
+    F32x16 weight = Exp(load(i, lanes) - shift);
     StoreUpTo(weight, scores + i, lanes);
     total = total + weight;
   });

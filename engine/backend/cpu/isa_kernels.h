@@ -8,6 +8,7 @@
 
 #include "engine/backend/cpu/elementwise_kernel.h"
 #include "engine/backend/cpu/float_product_kernel.h"
+#include "engine/backend/cpu/int16_product_kernel.h"
 #include "engine/backend/cpu/kernel_tables.h"
 #include "engine/backend/cpu/quantized_product_kernel.h"
 #include "engine/backend/cpu/unpack_kernel.h"
@@ -26,6 +27,7 @@ constexpr CpuKernels kIsaKernels = {
     .most_packed = {kMostPacked, kMostPackedHalfScale},
     .float_product = MultiplyFloat,
     .quantized_product = MultiplyQuantized,
+    .int16_product = MultiplyInt16,
     .unpack_codes = UnpackCodes,
     .unpack_scales = UnpackScales,
     .quantize_activations = QuantizeActivations,
@@ -37,6 +39,8 @@ constexpr CpuKernels kIsaKernels = {
     .to_float = ToFloat,
     .float_to_half = FloatToHalfRow,
     .quantize_to_int8 = QuantizeToInt8Row,
+    .quantize_to_int16 = QuantizeToInt16Row,
+    .quantize_weights = QuantizeWeights,
     .softcap = Softcap,
     .softmax = Softmax,
     .scale_and_add = ScaleAndAdd,

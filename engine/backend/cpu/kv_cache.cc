@@ -46,13 +46,31 @@ void StoreToken(const KvLayer& layer, int64_t block, int64_t head, int64_t token
   std::memcpy(values + token * layer.value_dim, value, layer.value_dim * sizeof(T));
 }
 
-// The same in int8, with the scales that belong to the codes.
-void StoreScaledToken(const KvLayer& layer, int64_t block, int64_t head, int64_t token,
-                      const int8_t* key, float key_scale, const int8_t* value, float value_scale) {
-  StoreToken<int8_t>(layer, block, head, token, key, value);
-  KvScales(KeysOfHead(layer, block, head), layer.key_dim)[token] = key_scale;
-  KvScales(ValuesOfHead(layer, block, head), layer.value_dim)[token] = value_scale;
+// The same in pairs. REQUIRES: key has a 0 behind an odd number of codes.
+template <>
+void StoreToken<int16_t>(const KvLayer& layer, int64_t block, int64_t head, int64_t token,
+                         const int16_t* key, const int16_t* value) {
+  auto* keys = reinterpret_cast<int16_t*>(KeysOfHead(layer, block, head)) + 2 * token;
+  for (int64_t i = 0; i < layer.key_dim; i += 2) {
+    std::memcpy(keys + i * kKvBlockTokens, key + i, 2 * sizeof(int16_t));
+  }
+  auto* values = reinterpret_cast<int16_t*>(ValuesOfHead(layer, block, head)) +
+                 token / 2 * 2 * layer.value_dim + token % 2;
+  for (int64_t i = 0; i < layer.value_dim; ++i) values[2 * i] = value[i];
 }
+
+// A token's codes of one head, with the scales that belong to them.
+template <typename Code>
+struct CodedToken {
+  Code key[kMaxHeadDim + 1], value[kMaxHeadDim];
+  float key_scale, value_scale;
+
+  void Store(const KvLayer& layer, int64_t block, int64_t head, int64_t token) const {
+    StoreToken<Code>(layer, block, head, token, key, value);
+    KvScales(layer, KeysOfHead(layer, block, head), layer.key_dim)[token] = key_scale;
+    KvScales(layer, ValuesOfHead(layer, block, head), layer.value_dim)[token] = value_scale;
+  }
+};
 
 }  // namespace
 
@@ -82,12 +100,24 @@ absl::Status CpuBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope
         continue;
       }
       if (layer.dtype == DType::kI8) {
-        int8_t key[kMaxHeadDim], value[kMaxHeadDim];
+        CodedToken<int8_t> coded;
         for (int64_t h = 0; h < layer.kv_heads; ++h) {
-          float key_scale = kernels_.quantize_to_int8(k.row<float>(t) + h * dim, dim, key);
-          float value_scale =
-              kernels_.quantize_to_int8(v.row<float>(t) + h * value_dim, value_dim, value);
-          StoreScaledToken(layer, block, h, token, key, key_scale, value, value_scale);
+          coded.key_scale = kernels_.quantize_to_int8(k.row<float>(t) + h * dim, dim, coded.key);
+          coded.value_scale =
+              kernels_.quantize_to_int8(v.row<float>(t) + h * value_dim, value_dim, coded.value);
+          coded.Store(layer, block, h, token);
+        }
+        continue;
+      }
+      if (layer.dtype == DType::kI16) {
+        CodedToken<int16_t> coded;
+        for (int64_t h = 0; h < layer.kv_heads; ++h) {
+          coded.key_scale =
+              kernels_.quantize_to_int16(k.row<float>(t) + h * dim, dim, kMostCode, coded.key);
+          coded.key[dim] = 0;
+          coded.value_scale = kernels_.quantize_to_int16(v.row<float>(t) + h * value_dim, value_dim,
+                                                         kMostCode, coded.value);
+          coded.Store(layer, block, h, token);
         }
         continue;
       }

@@ -1,7 +1,8 @@
 // The CPU's arrangement of the paged cache. Per block and KV head:
 //   keys   [key_dim][kKvBlockTokens]: transposed, so that sixteen lanes score sixteen positions;
 //   values [kKvBlockTokens][value_dim]: lanes are the values' columns;
-// each with the tokens' scales behind where they are int8.
+// those of int16 in pairs of what is summed: keys [key_dim / 2][kKvBlockTokens][2], an odd last one
+// with 0 beside it, values [kKvBlockTokens / 2][value_dim][2]. The tokens' scales are behind codes.
 #ifndef LM_ENGINE_BACKEND_CPU_KV_LAYOUT_H_
 #define LM_ENGINE_BACKEND_CPU_KV_LAYOUT_H_
 
@@ -22,9 +23,9 @@ inline char* ValuesOfHead(const KvLayer& layer, int64_t block, int64_t head) {
 }
 
 // The tokens' scales behind the codes of one head, of key_dim or value_dim. REQUIRES: the layer's
-// type is kI8.
-inline float* KvScales(char* head, int64_t dim) {
-  return reinterpret_cast<float*>(head + kKvBlockTokens * dim);
+// type has scales.
+inline float* KvScales(const KvLayer& layer, char* head, int64_t dim) {
+  return reinterpret_cast<float*>(head + layer.HeadBytes(dim)) - kKvBlockTokens;
 }
 
 }  // namespace lm

@@ -158,6 +158,22 @@ inline Bytes64 Lookup(const uint8_t* table, Bytes64 x) {
   return {_mm256_shuffle_epi8(lanes, x.a), _mm256_shuffle_epi8(lanes, x.b)};
 }
 
+struct Pairs16 {
+  __m256i a, b;
+  static Pairs16 Load(const void* p) {
+    const __m256i* half = static_cast<const __m256i*>(p);
+    return {_mm256_loadu_si256(half), _mm256_loadu_si256(half + 1)};
+  }
+};
+struct PairInAll {
+  __m256i half;
+  explicit PairInAll(const int16_t* p) {
+    int32_t pair;
+    __builtin_memcpy(&pair, p, sizeof(pair));
+    half = _mm256_set1_epi32(pair);
+  }
+};
+
 struct ActivationVector {
   __m256 v[4];
   explicit ActivationVector(const float* x) {
@@ -190,6 +206,16 @@ struct ActivationVector {
           _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
       four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
       sums[half] = _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
+    }
+  }
+  void QuantizeTo16(float factor, int16_t* q) const {
+    for (int half = 0; half < 2; ++half) {
+      auto code = [&](int i) {
+        return _mm256_cvtps_epi32(_mm256_mul_ps(v[2 * half + i], _mm256_set1_ps(factor)));
+      };
+      // Packing works within 128-bit halves.
+      const __m256i codes = _mm256_permute4x64_epi64(_mm256_packs_epi32(code(0), code(1)), 0xd8);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(q + 16 * half), codes);
     }
   }
 };

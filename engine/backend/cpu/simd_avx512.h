@@ -128,6 +128,25 @@ inline void DotAdd(I32x16* acc, Bytes64 w, Bytes64 x) {
   asm("vpdpbusd %2, %1, %0" : "+v"(acc->v) : "v"(w.v), "v"(x.v));
 }
 
+// Two int16 to each of the 16 lanes.
+struct Pairs16 {
+  __m512i v;
+  static Pairs16 Load(const void* p) { return {_mm512_loadu_si512(p)}; }
+};
+// The two int16 at p in every lane.
+struct PairInAll {
+  __m512i v;
+  explicit PairInAll(const int16_t* p) {
+    int32_t pair;
+    __builtin_memcpy(&pair, p, sizeof(pair));
+    v = _mm512_set1_epi32(pair);
+  }
+};
+// acc + the sum of each lane's two products. As assembly for the same reason.
+inline void DotPairs(I32x16* acc, Pairs16 w, PairInAll x) {
+  asm("vpdpwssd %2, %1, %0" : "+v"(acc->v) : "v"(w.v), "v"(x.v));
+}
+
 // 32 activations, for their quantisation.
 struct ActivationVector {
   __m512 a, b;
@@ -148,6 +167,15 @@ struct ActivationVector {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(q + 16), _mm512_cvtepi32_epi8(high));
     sums[0] = _mm512_reduce_add_epi32(low);
     sums[1] = _mm512_reduce_add_epi32(high);
+  }
+  // Stores round-half-even(x * factor).
+  void QuantizeTo16(float factor, int16_t* q) const {
+    auto store = [factor](__m512 x, int16_t* to) {
+      const __m512i n = _mm512_cvtps_epi32(_mm512_mul_ps(x, _mm512_set1_ps(factor)));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(n));
+    };
+    store(a, q);
+    store(b, q + 16);
   }
 };
 

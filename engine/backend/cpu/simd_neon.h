@@ -174,6 +174,29 @@ inline int8x16_t AsSigned(uint8x16_t codes) {
   return vreinterpretq_s8_u8(kSignedBytes ? veorq_u8(codes, vdupq_n_u8(0x80)) : codes);
 }
 
+// The first and the second of each pair, eight lanes a register.
+struct Pairs16 {
+  int16x8x2_t v[2];
+  static Pairs16 Load(const void* p) {
+    const int16_t* codes = static_cast<const int16_t*>(p);
+    return {{vld2q_s16(codes), vld2q_s16(codes + 16)}};
+  }
+};
+struct PairInAll {
+  int16x8_t v[2];
+  explicit PairInAll(const int16_t* p) : v{vdupq_n_s16(p[0]), vdupq_n_s16(p[1])} {}
+};
+inline void DotPairs(I32x16* acc, const Pairs16& w, const PairInAll& x) {
+  for (int half = 0; half < 2; ++half) {
+    int32x4_t* sums = acc->v + 2 * half;
+    for (int i = 0; i < 2; ++i) {
+      const int16x8_t eight = w.v[half].val[i];
+      sums[0] = vmlal_s16(sums[0], vget_low_s16(eight), vget_low_s16(x.v[i]));
+      sums[1] = vmlal_high_s16(sums[1], eight, x.v[i]);
+    }
+  }
+}
+
 struct ActivationVector {
   float32x4_t v[8];
   explicit ActivationVector(const float* x) {
@@ -194,6 +217,11 @@ struct ActivationVector {
       int16x8_t high = vcombine_s16(vmovn_s32(n[2]), vmovn_s32(n[3]));
       vst1q_s8(q + 16 * half, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
       sums[half] = vaddvq_s32(vaddq_s32(vaddq_s32(n[0], n[1]), vaddq_s32(n[2], n[3])));
+    }
+  }
+  void QuantizeTo16(float factor, int16_t* q) const {
+    for (int i = 0; i < 8; ++i) {
+      vst1_s16(q + 4 * i, vmovn_s32(vcvtnq_s32_f32(vmulq_n_f32(v[i], factor))));
     }
   }
 };

@@ -172,6 +172,27 @@ inline void DotAdd(I32x16* acc, const Bytes64& w, const Bytes64& x) {
   }
 }
 
+struct Pairs16 {
+  int16_t v[2 * kLanes];
+  static Pairs16 Load(const void* p) {
+    Pairs16 result;
+    std::memcpy(result.v, p, sizeof(result.v));
+    return result;
+  }
+};
+struct PairInAll {
+  int16_t v[2];
+  explicit PairInAll(const int16_t* p) : v{p[0], p[1]} {}
+};
+inline void DotPairs(I32x16* acc, const Pairs16& w, const PairInAll& x) {
+  for (int i = 0; i < kLanes; ++i) {
+    // Lanes whose sums nobody reads may overflow.
+    const uint32_t first = static_cast<uint32_t>(w.v[2 * i] * x.v[0]);
+    const uint32_t second = static_cast<uint32_t>(w.v[2 * i + 1] * x.v[1]);
+    acc->v[i] = static_cast<int32_t>(static_cast<uint32_t>(acc->v[i]) + first + second);
+  }
+}
+
 struct ActivationVector {
   const float* x;
   explicit ActivationVector(const float* x) : x(x) {}
@@ -191,6 +212,12 @@ struct ActivationVector {
       int32_t n = static_cast<int32_t>((x[i] * factor + kShift) - kShift);
       q[i] = static_cast<int8_t>(n);
       sums[i / 16] += n;
+    }
+  }
+  void QuantizeTo16(float factor, int16_t* q) const {
+    constexpr float kShift = 12582912.0f;
+    for (int i = 0; i < 32; ++i) {
+      q[i] = static_cast<int16_t>((x[i] * factor + kShift) - kShift);
     }
   }
 };

@@ -9,6 +9,7 @@ namespace lm {
 absl::Status CudaBackend::Attention(Tensor q, const KvLayer& layer, const AttentionOptions& options,
                                     Tensor out) {
   RETURN_IF_ERROR(CheckAttention(step_index(), q, layer, options, out));
+  RETURN_IF_ERROR(CheckCacheType("Attention", layer));
   RETURN_IF_ERROR(device_->Begin());
   if (q.rows == 0) return absl::OkStatus();
   auto values = [](Tensor tensor) { return tensor.empty() ? nullptr : tensor.row<float>(0); };

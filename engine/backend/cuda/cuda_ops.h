@@ -162,6 +162,12 @@ inline cuda::NormRow ToNormRow(const Norm& norm) {
           norm.eps};
 }
 
+// Integers of 16 bits are for CPUs: tensor cores have no products of them.
+inline absl::Status CheckCacheType(absl::string_view op, const KvLayer& layer) {
+  if (layer.dtype != DType::kI16) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(op, ": a GPU's KV layer must be F16, F32 or I8, got I16"));
+}
 inline cuda::KvCacheLayer ToCacheLayer(const KvLayer& layer) {
   return {layer.keys,    layer.values,    layer.dtype,       layer.kv_heads,
           layer.key_dim, layer.value_dim, layer.block_stride};

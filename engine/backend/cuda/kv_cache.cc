@@ -7,6 +7,7 @@ namespace lm {
 absl::Status CudaBackend::RopeAndStoreKv(Tensor q, Tensor k, Tensor v, const Rope& rope,
                                          const KvLayer& layer) {
   RETURN_IF_ERROR(CheckRopeAndStoreKv(step_index(), q, k, v, rope, layer));
+  RETURN_IF_ERROR(CheckCacheType("RopeAndStoreKv", layer));
   RETURN_IF_ERROR(device_->Begin());
   if (q.rows == 0) return absl::OkStatus();
   return device_->Check(

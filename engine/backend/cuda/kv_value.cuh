@@ -85,7 +85,7 @@ LM_HOST_DEVICE void StoreKv(KvPart part, float value, int64_t dim, int64_t token
   }
 }
 
-// Stores a token's values in int8: QuantizeToInt8 of quantize_to_int8.h.
+// Stores a token's values in int8: QuantizeToInt8 of quantize_to_codes.h.
 LM_HOST_DEVICE void StoreKvInt8(const float* x, int64_t dim, int64_t token, void* head) {
   uint32_t max_bits = 0;
   for (int64_t i = 0; i < dim; ++i) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/backend/check_arguments.h"
+#include "engine/backend/quantize_to_codes.h"
 #include "engine/backend/reference/fused.h"
 #include "engine/backend/reference/kv_access.h"
 #include "engine/backend/reference/reference_backend.h"
@@ -28,11 +29,64 @@ struct Query {
   int64_t head;
 };
 
+// A query's codes in a cache of int16, as they are multiplied; and its scale, 1 in other caches.
+struct QueryCodes {
+  std::vector<int16_t> codes;
+  float scale = 1;
+};
+
+QueryCodes CodesOf(const float* query, const KvLayer& layer) {
+  QueryCodes result;
+  if (layer.dtype != DType::kI16) return result;
+  result.codes.resize(layer.key_dim);
+  result.scale = QuantizeToCodes(query, layer.key_dim, kMostQueryCode, result.codes.data());
+  return result;
+}
+
+// The sum of products of codes: runs of `run`, each exact.
+float DotOfCodes(const int16_t* x, const float* codes, int64_t n, int64_t run) {
+  float dot = 0;
+  for (int64_t begin = 0; begin < n; begin += run) {
+    int32_t sum = 0;
+    for (int64_t i = begin; i < std::min(begin + run, n); ++i) {
+      sum += x[i] * static_cast<int32_t>(codes[i]);
+    }
+    dot = begin == 0 ? static_cast<float>(sum) : dot + static_cast<float>(sum);
+  }
+  return dot;
+}
+
+// sums += weights * values of positions [begin, end), which are of one block of a cache of int16.
+LM_FUSES
+void AddCodes(const std::vector<float>& weights, const KvHeadOfBlock& values, int64_t begin,
+              std::vector<float>* sums) {
+  const auto count = static_cast<int64_t>(weights.size());
+  std::vector<float> scaled;
+  for (int64_t i = 0; i < count; ++i) {
+    scaled.push_back(weights[i] == 0 ? 0 : weights[i] * values.Scale(begin % kKvBlockTokens + i));
+  }
+  std::vector<int16_t> codes(count);
+  const float scale = QuantizeToCodes(scaled.data(), count, kMostCode, codes.data());
+  std::vector<std::vector<float>> loaded(count, std::vector<float>(sums->size()));
+  for (int64_t i = 0; i < count; ++i) {
+    values.Load(begin % kKvBlockTokens + i, loaded[i].data());
+  }
+  for (size_t column = 0; column < sums->size(); ++column) {
+    int32_t sum = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      sum += codes[i] * static_cast<int32_t>(loaded[i][column]);
+    }
+    (*sums)[column] = std::fma(static_cast<float>(sum), scale, (*sums)[column]);
+  }
+}
+
 // Positions [begin, end) of KV head `head`; `blocks` is the sequence's table.
 LM_FUSES
 Partial AttendChunk(const Query& query, const int32_t* blocks, const KvLayer& layer, int64_t head,
                     int64_t begin, int64_t end, const AttentionOptions& options) {
   const float* q = query.values;
+  const QueryCodes codes = CodesOf(q, layer);
+  const float scale = options.scale * codes.scale;
   const float slope = options.slopes.empty() ? 0 : options.slopes.row<float>(0)[query.head];
   Partial partial;
   partial.values.resize(layer.value_dim);
@@ -43,17 +97,29 @@ Partial AttendChunk(const Query& query, const int32_t* blocks, const KvLayer& la
     const int64_t token = p % kKvBlockTokens;
     keys.Load(token, loaded.data());
     float dot = 0;
-    for (int64_t i = 0; i < layer.key_dim; ++i) dot = std::fma(q[i], loaded[i], dot);
-    float score = dot * keys.Scale(token) * options.scale;
+    if (layer.dtype == DType::kI16) {
+      dot = DotOfCodes(codes.codes.data(), loaded.data(), layer.key_dim, kKeyRun);
+    } else {
+      for (int64_t i = 0; i < layer.key_dim; ++i) dot = std::fma(q[i], loaded[i], dot);
+    }
+    float score = dot * keys.Scale(token) * scale;
     if (options.softcap > 0) score = options.softcap * std::tanh(score / options.softcap);
     scores.push_back(score - slope * static_cast<float>(std::abs(query.position - p)));
     partial.max = std::max(partial.max, scores.back());
   }
+  std::vector<float> of_block;  // the weights of a block's positions, in a cache of int16
   for (int64_t p = begin; p < end; ++p) {
     float weight = std::exp(scores[p - begin] - partial.max);
     partial.sum += weight;
     const auto values = KvHeadOfBlock::Values(layer, blocks[p / kKvBlockTokens], head);
     const int64_t token = p % kKvBlockTokens;
+    if (layer.dtype == DType::kI16) {
+      of_block.push_back(weight);
+      if (token + 1 < kKvBlockTokens && p + 1 < end) continue;
+      AddCodes(of_block, values, p + 1 - static_cast<int64_t>(of_block.size()), &partial.values);
+      of_block.clear();
+      continue;
+    }
     weight *= values.Scale(token);
     values.Load(token, loaded.data());
     for (int64_t i = 0; i < layer.value_dim; ++i) {

@@ -1,5 +1,5 @@
 // A block of the paged cache in the reference's arrangement: [kv_heads][kKvBlockTokens][dim],
-// the tokens' scales behind each head of a block where the cache is int8.
+// the tokens' scales behind each head of a block where the cache has codes.
 #ifndef LM_ENGINE_BACKEND_REFERENCE_KV_ACCESS_H_
 #define LM_ENGINE_BACKEND_REFERENCE_KV_ACCESS_H_
 
@@ -19,7 +19,7 @@ class KvHeadOfBlock {
     return KvHeadOfBlock(layer, layer.values, layer.value_dim, block, head);
   }
 
-  // A token's values without their scale, and the scale: 1 unless the cache is int8.
+  // A token's values without their scale, and the scale: 1 unless the cache has codes.
   void Load(int64_t token, float* values) const;
   float Scale(int64_t token) const;
   // Stores a token's values.
@@ -34,7 +34,9 @@ class KvHeadOfBlock {
         codes_(static_cast<char*>(data) + block * layer.block_stride +
                head * layer.HeadBytes(dim)) {}
 
-  float* scales() const { return reinterpret_cast<float*>(codes_ + kKvBlockTokens * dim_); }
+  float* scales() const {
+    return reinterpret_cast<float*>(codes_ + RowBytes(dtype_, kKvBlockTokens * dim_));
+  }
 
   DType dtype_;
   int64_t dim_;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/backend/check_arguments.h"
-#include "engine/backend/quantize_to_int8.h"
+#include "engine/backend/quantize_to_codes.h"
 #include "engine/backend/quantized_block.h"
 #include "engine/backend/reference/fused.h"
 #include "engine/backend/reference/reference_backend.h"

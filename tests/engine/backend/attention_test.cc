@@ -12,10 +12,10 @@ using AttentionTest = BackendTest;
 TEST_P(AttentionTest, MatchesReferenceOverRandomShapes) {
   Random random(20);
   int32_t group = 0;
-  for (int32_t head_dim : {8, 20, 32, 48, 64, 80, 100, 128, 200, 256, 512, 576}) {
-    constexpr DType kTypes[] = {DType::kF16, DType::kI8, DType::kF32};
-    KvShape shape{kTypes[random.Int(0, 2)], static_cast<int32_t>(random.Int(1, 3)), group++ % 8 + 1,
-                  head_dim};
+  for (int32_t head_dim : {8, 15, 20, 32, 48, 64, 80, 100, 128, 200, 256, 512, 576}) {
+    const std::vector<DType> types = KvTypes(*backend());
+    KvShape shape{types[random.Int(0, types.size() - 1)], static_cast<int32_t>(random.Int(1, 3)),
+                  group++ % 8 + 1, head_dim};
     std::vector<TestContexts::Length> lengths;
     for (int i = 0; i < 3; ++i) {
       int64_t context = random.Int(1, 90);
@@ -31,7 +31,7 @@ TEST_P(AttentionTest, MatchesReferenceOverRandomShapes) {
 
 TEST_P(AttentionTest, MatchesReferenceAcrossChunks) {
   for (int64_t context : {255, 256, 257, 600, 1030}) {
-    for (DType dtype : {DType::kF16, DType::kI8}) {
+    for (DType dtype : KvTypes(*backend())) {
       TestContexts contexts({dtype, 2, 3, 64}, {{context, 5}, {7, 2}}, context);
       const Matrix got = contexts.Attend(backend());
       ExpectAttention(*backend(), contexts.dtype(), "Attention", contexts.Attend(reference()), got);
@@ -41,7 +41,7 @@ TEST_P(AttentionTest, MatchesReferenceAcrossChunks) {
 }
 
 TEST_P(AttentionTest, AQueryHasTheSameBitsInEveryBatchOnAnyThreads) {
-  for (DType dtype : {DType::kF16, DType::kF32, DType::kI8}) {
+  for (DType dtype : KvTypes(*backend())) {
     TestContexts contexts({dtype, 2, 3, 48}, {{530, 40}, {1, 1}, {64, 64}, {300, 1}}, 21);
     Matrix all = contexts.Attend(backend());
     Random random(22);
@@ -69,16 +69,50 @@ TEST_P(AttentionTest, ManyChunksInFewHeadsHaveTheSameBitsOnAnyThreads) {
 
 TEST_P(AttentionTest, TheFutureDoesNotMatter) {
   // Positions after a query's own are poisoned: neither its bits nor its batch's may change.
-  TestContexts contexts({DType::kF32, 1, 2, 32}, {{300, 30}}, 24);
-  Matrix clean = contexts.Attend(backend());
-  TestSequence& sequence = contexts.sequences()[0];
-  for (int64_t i = 0; i < sequence.v.cols; ++i) {
-    sequence.v.row(299)[i] = NAN;
-    sequence.k.row(299)[i] = NAN;
+  for (DType dtype : KvTypes(*backend())) {
+    if (dtype == DType::kF16 || dtype == DType::kI8) continue;
+    TestContexts contexts({dtype, 1, 2, 32}, {{300, 30}}, 24);
+    Matrix clean = contexts.Attend(backend());
+    TestSequence& sequence = contexts.sequences()[0];
+    for (int64_t i = 0; i < sequence.v.cols; ++i) {
+      sequence.v.row(299)[i] = NAN;
+      sequence.k.row(299)[i] = NAN;
+    }
+    Matrix got = contexts.Attend(backend());
+    ExpectSameBits(clean.Rows(0, 29), got.Rows(0, 29));
+    EXPECT_TRUE(std::isnan(got.row(29)[0]));
   }
-  Matrix got = contexts.Attend(backend());
-  ExpectSameBits(clean.Rows(0, 29), got.Rows(0, 29));
-  EXPECT_TRUE(std::isnan(got.row(29)[0]));
+}
+
+// Or more so, of values that are all of a size. Where one column of the keys is far greater than the others, as
+// in models with rotary positions, these have fewer bits.
+TEST_P(AttentionTest, Int16IsAsExactAsF16) {
+  if (backend()->numeric_contract() != NumericContract::kExactBlocks) return;
+  for (const int32_t head_dim : {64, 256}) {
+    for (const float greatest : {1.0f, 30.0f}) {
+      SCOPED_TRACE(absl::StrCat("head_dim=", head_dim, " greatest=", greatest));
+      auto attend = [&](DType dtype) {
+        TestContexts contexts({dtype, 1, 2, head_dim}, {{600, 20}}, 37);
+        TestSequence& sequence = contexts.sequences()[0];
+        for (int64_t p = 0; p < sequence.context(); ++p) sequence.k.row(p)[5] *= greatest;
+        return contexts.Attend(backend());
+      };
+      const Matrix exact = attend(DType::kF32);
+      auto error = [&](DType dtype) {
+        const Matrix got = attend(dtype);
+        double of = 0, total = 0;
+        for (size_t i = 0; i < got.values.size(); ++i) {
+          const double difference = double{got.values[i]} - exact.values[i];
+          of += difference * difference;
+          total += double{exact.values[i]} * exact.values[i];
+        }
+        return std::sqrt(of / total);
+      };
+      const double int16 = error(DType::kI16), f16 = error(DType::kF16), int8 = error(DType::kI8);
+      EXPECT_LT(int16, (greatest > 1 ? 2 : 1) * f16);
+      EXPECT_LT(int16, int8 / 20);
+    }
+  }
 }
 
 TEST_P(AttentionTest, WhereABlockLiesDoesNotMatter) {
@@ -92,7 +126,7 @@ TEST_P(AttentionTest, WhereABlockLiesDoesNotMatter) {
 TEST_P(AttentionTest, SharedBlocksGiveTheBitsOfCopies) {
   // Some share 320 tokens, some 96 of these, one nothing; they decode, or prefill what is their
   // own.
-  for (DType dtype : {DType::kF16, DType::kI8}) {
+  for (DType dtype : KvTypes(*backend())) {
     TestContexts contexts({dtype, 2, 3, 64},
                           {{340, 1}, {400, 1}, {321, 1}, {90, 7}, {600, 30}, {350, 1}, {130, 20}},
                           27);
@@ -123,7 +157,7 @@ TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
 TEST_P(AttentionTest, WindowsMatchReference) {
   Random random(28);
   for (int32_t window : {1, 2, 31, 32, 33, 100, 255, 256, 257, 1000}) {
-    for (DType dtype : {DType::kF16, DType::kI8}) {
+    for (DType dtype : KvTypes(*backend())) {
       TestContexts contexts({dtype, 2, static_cast<int32_t>(random.Int(1, 4)), 64},
                             {{700, 40}, {33, 33}, {300, 1}}, window);
       contexts.options().window.size = window;
@@ -184,7 +218,7 @@ TEST_P(AttentionTest, SoftcapAndSinksMatchReference) {
 }
 
 TEST_P(AttentionTest, KeysAndValuesMayDifferInLength) {
-  for (DType dtype : {DType::kF16, DType::kI8, DType::kF32}) {
+  for (DType dtype : KvTypes(*backend())) {
     for (auto [key_dim, value_dim] : {std::pair(24, 40), {192, 128}, {576, 512}, {8, 300}}) {
       SCOPED_TRACE(absl::StrCat("key_dim=", key_dim, " value_dim=", value_dim));
       TestContexts contexts({dtype, 2, 2, key_dim, value_dim}, {{270, 7}, {9, 9}, {1, 1}}, 33);
@@ -197,7 +231,7 @@ TEST_P(AttentionTest, KeysAndValuesMayDifferInLength) {
 }
 
 TEST_P(AttentionTest, SlopesMatchReference) {
-  for (DType dtype : {DType::kF16, DType::kI8}) {
+  for (DType dtype : KvTypes(*backend())) {
     for (float softcap : {0.0f, 3.0f}) {
       TestContexts contexts({dtype, 2, 3, 64}, {{280, 9}, {20, 20}, {257, 1}}, 34);
       const Matrix without = contexts.Attend(reference());
@@ -225,7 +259,7 @@ TEST_P(AttentionTest, WindowsOfEveryKindMatchReference) {
       {.causal = false, .size = 70, .kind = WindowKind::kSliding},
   };
   for (const Window& window : kWindows) {
-    for (DType dtype : {DType::kF16, DType::kI8}) {
+    for (DType dtype : KvTypes(*backend())) {
       SCOPED_TRACE(absl::StrCat(window.causal, " ", window.size, " ", window.kind));
       TestContexts contexts({dtype, 2, 2, 48}, {{300, 290}, {64, 64}, {1, 1}, {530, 9}}, 35);
       contexts.options().window = window;

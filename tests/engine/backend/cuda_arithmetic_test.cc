@@ -15,7 +15,7 @@
 #include "engine/backend/cuda/op_arithmetic.cuh"
 #include "engine/backend/cuda/quantize_value.cuh"
 #include "engine/backend/cuda/weight_block.cuh"
-#include "engine/backend/quantize_to_int8.h"
+#include "engine/backend/quantize_to_codes.h"
 #include "engine/backend/quantized_block.h"
 #include "engine/gguf/block_format.h"
 #include "engine/gguf/coded_blocks.h"

@@ -51,6 +51,13 @@ void AppendSequence(int32_t count, int32_t first_position, const std::vector<int
                                           sequence.first_block + BlocksFor(sequence.context())));
 }
 
+std::vector<DType> KvTypes(const Backend& backend) {
+  std::vector<DType> types = {DType::kF16, DType::kI8, DType::kF32};
+  // GPUs have no use for it.
+  if (backend.numeric_contract() == NumericContract::kExactBlocks) types.push_back(DType::kI16);
+  return types;
+}
+
 StepTables StepAt(const std::vector<int64_t>& slots, RopeTable rope) {
   StepTables step;
   step.blocks.resize(1);

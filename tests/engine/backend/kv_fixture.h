@@ -26,6 +26,9 @@ class DeviceKv {
   KvLayer layer_;
 };
 
+// The types of a cache that the backend has.
+std::vector<DType> KvTypes(const Backend& backend);
+
 // A step whose rows go to these slots, each a sequence of its own, with one rope table.
 StepTables StepAt(const std::vector<int64_t>& slots, RopeTable rope = {});
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "engine/backend/quantize_to_int8.h"
+#include "engine/backend/quantize_to_codes.h"
 #include "engine/base/float16.h"
 #include "engine/gguf/block_format.h"
 #include "tests/engine/backend/backend_fixture.h"

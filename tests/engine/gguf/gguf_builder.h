@@ -109,6 +109,8 @@ inline uint32_t GgmlNumber(DType dtype) {
       return 42;
     case DType::kI8:
       return 24;
+    case DType::kI16:
+      return 25;
     case DType::kI32:
       return 26;
     case DType::kBF16:

@@ -147,7 +147,7 @@ TEST(GgufFileTest, FindsAndReadsTensors) {
 TEST(GgufFileTest, AcceptsEveryTensorTypeAndNoOther) {
   for (int i = 0; i < kNumDTypes; ++i) {
     const auto dtype = static_cast<DType>(i);
-    if (dtype == DType::kI8) continue;
+    if (dtype == DType::kI8 || dtype == DType::kI16) continue;
     std::string data(RowBytes(dtype, 512), '\0');
     auto gguf = OpenGguf(GgufBuilder().AddTensor("t", dtype, {256, 2}, data).Build());
     ASSERT_TRUE(gguf.ok()) << Traits(dtype).name << gguf.status();

@@ -407,7 +407,7 @@ TEST(AdapterFileTest, IsNoModelItself) {
   ASSERT_FALSE(model.ok());
   EXPECT_THAT(std::string(model.status().message()), HasSubstr("it is an adapter (LoRA)"));
   const std::atomic<bool> cancel{false};
-  const auto report = InspectModel(file.path(), DType::kF16, cancel);
+  const auto report = InspectModel(file.path(), DType::kF16, "cpu", cancel);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->architecture, "qwen3");
   EXPECT_GT(report->parameters, 0);

@@ -29,6 +29,22 @@ TEST(DevicePlanTest, SharesTheLayers) {
   EXPECT_EQ(Plan("a+b=3,c", 7), "a+b:0-3 c:3-7");
 }
 
+TEST(DevicePlanTest, KeysAndValuesAreOfTheTypeThatSuitsItsDevices) {
+  auto type = [](absl::string_view devices, std::optional<DType> asked) {
+    return KvTypeOn(PlanDevices(devices, 8).value(), asked);
+  };
+  EXPECT_EQ(type("cpu", std::nullopt).value(), DType::kI16);
+  EXPECT_EQ(type("cpu+cpu,reference", std::nullopt).value(), DType::kI16);
+  EXPECT_EQ(type("cpu=7,cuda", std::nullopt).value(), DType::kF16);
+  EXPECT_EQ(type("cuda:0+cuda:1", std::nullopt).value(), DType::kF16);
+  EXPECT_EQ(type("cpu", DType::kI8).value(), DType::kI8);
+  EXPECT_EQ(type("cuda:1", DType::kI8).value(), DType::kI8);
+  EXPECT_EQ(type("cpu", DType::kI16).value(), DType::kI16);
+  const auto refused = type("cpu,cuda:1", DType::kI16);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.status().message()), testing::HasSubstr("cuda:1"));
+}
+
 TEST(DevicePlanTest, AutoFindsADevice) {
   const auto plan = PlanDevices("auto", 4);
   ASSERT_TRUE(plan.ok()) << plan.status();

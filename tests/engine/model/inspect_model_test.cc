@@ -24,7 +24,7 @@ using testing::HasSubstr;
 
 absl::StatusOr<ModelReport> Inspect(const std::string& path) {
   const std::atomic<bool> never{false};
-  return InspectModel(path, DType::kF16, never);
+  return InspectModel(path, std::nullopt, "cpu", never);
 }
 
 TEST(InspectModelTest, SaysWhatLoadingFinds) {
@@ -166,7 +166,7 @@ TEST(InspectModelTest, KnowsTemplatesByTheirMarks) {
 TEST(InspectModelTest, WhatStaysInTheFileIsNoMemory) {
   const std::string path = std::string(LM_TESTDATA) + "/models/gemma4-e-f32.gguf";
   const std::atomic<bool> cancel{false};
-  const auto report = InspectModel(path, DType::kF16, cancel);
+  const auto report = InspectModel(path, DType::kF16, "cpu", cancel);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->problem, "");
   const auto model = Model::Load(path, {.kv_bytes = 1 << 24});
@@ -185,9 +185,9 @@ TEST(InspectModelTest, PartsForImagesAreNoted) {
   const std::string path = testing::TempDir() + "/with_tower.gguf";
   model.Write(path);
   const std::atomic<bool> cancel{false};
-  const auto report = InspectModel(path, DType::kF16, cancel);
+  const auto report = InspectModel(path, DType::kF16, "cpu", cancel);
   SmallModel().Write(path);
-  const auto without = InspectModel(path, DType::kF16, cancel);
+  const auto without = InspectModel(path, DType::kF16, "cpu", cancel);
   std::filesystem::remove(path);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->note, "its parts for images and sound are not read: 2 tensors, 8192 bytes");

@@ -22,6 +22,12 @@ inline void DotAdd(I32x16* acc, Bytes64 w, Bytes64 x) {
   acc->b = AddProducts(acc->b, w.b, x.b);
 }
 
+// vpdpwssd: each lane's two products of signed words.
+inline void DotPairs(I32x16* acc, Pairs16 w, PairInAll x) {
+  acc->a = _mm256_add_epi32(acc->a, _mm256_madd_epi16(w.a, x.half));
+  acc->b = _mm256_add_epi32(acc->b, _mm256_madd_epi16(w.b, x.half));
+}
+
 }  // namespace
 }  // namespace lm
 

@@ -50,7 +50,8 @@ std::vector<std::string> ModelsToRun() {
 
 std::shared_ptr<Engine> StartOn(const std::string& model, const std::string& device) {
   auto loaded =
-      Model::Load(ModelPath(model, ".gguf"), {.device = device, .threads = 1, .kv_bytes = 1 << 24});
+      Model::Load(ModelPath(model, ".gguf"),
+                  {.device = device, .threads = 1, .kv_bytes = 1 << 24, .kv_type = DType::kF16});
   EXPECT_TRUE(loaded.ok()) << loaded.status();
   if (!loaded.ok()) return nullptr;
   return Engine::Start(*std::move(loaded), {.step_tokens = 48}).value();
