@@ -131,11 +131,17 @@ class AttentionOp {
 
   void ComputeScores(const QueryTile& tile, int64_t begin, int visible,
                      const AttentionScratch& work) const;
-  // How far behind a run's keys, or values, lie those of the chunk's next block at `token`; 0 where
+  // How far behind a run's keys, or values, lie those of the chunk's block behind `token`; 0 where
   // there are none, or they are asked for in vain. Blocks of a sequence are far from each other in
   // memory, and what few rows do with one is no longer than the way to the next.
   int64_t DistanceToNext(const QueryTile& tile, const Run& run, int64_t begin, int token,
                          int visible) const;
+  // Likewise, how far behind a run's last keys of the chunk lie the values of its first block.
+  int64_t DistanceToValues(const QueryTile& tile, const Run& run, int64_t begin) const;
+  bool IsOfFewRows(const Run& run) const {
+    constexpr int kFewRows = 12;
+    return (run.end - run.first) * group_ <= kFewRows;
+  }
   // scores = scale * scores, less what the row's slope takes for the distance; of the positions
   // from `first` on.
   void Slope(const QueryTile& tile, int row, int64_t first, int count, float scale,
@@ -177,21 +183,29 @@ void AttentionOp::LoadQueries(const QueryTile& tile, const AttentionScratch& wor
 
 int64_t AttentionOp::DistanceToNext(const QueryTile& tile, const Run& run, int64_t begin, int token,
                                     int visible) const {
-  constexpr int kFewRows = 12;
   const int next = token + kKvBlockTokens;
-  if ((run.end - run.first) * group_ > kFewRows || next >= visible) return 0;
+  if (!IsOfFewRows(run) || next >= visible) return 0;
   // The tile's longest query sees it; this one's table may have ended.
   if (!Sees(tile.queries[run.first], begin + next)) return 0;
   const int32_t* blocks = tile.queries[run.first].blocks;
   return (int64_t{blocks[(begin + next) / kKvBlockTokens]} - run.block) * layer_.block_stride;
 }
 
+int64_t AttentionOp::DistanceToValues(const QueryTile& tile, const Run& run, int64_t begin) const {
+  const Query& query = tile.queries[run.first];
+  if (!IsOfFewRows(run) || !Sees(query, begin)) return 0;
+  return ValuesOfHead(layer_, query.blocks[begin / kKvBlockTokens], tile.kv_head) -
+         KeysOfHead(layer_, run.block, tile.kv_head);
+}
+
 void AttentionOp::ComputeScores(const QueryTile& tile, int64_t begin, int visible,
                                 const AttentionScratch& work) const {
   for (int token = 0; token < visible; token += kKvBlockTokens) {
+    const bool last = token + kKvBlockTokens >= visible;
     ForRuns(tile, begin + token, [&](const Run& run) {
       products_->Score({.head = KeysOfHead(layer_, run.block, tile.kv_head),
-                        .distance_to_next = DistanceToNext(tile, run, begin, token, visible),
+                        .distance_to_next = last ? DistanceToValues(tile, run, begin)
+                                                 : DistanceToNext(tile, run, begin, token, visible),
                         .token = token,
                         .first_row = run.first * group_,
                         .end_row = run.end * group_},

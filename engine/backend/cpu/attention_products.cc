@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/backend/cpu/kv_layout.h"
+#include "engine/backend/cpu/prefetch.h"
 #include "engine/base/float16.h"
 
 namespace lm {
@@ -160,6 +161,7 @@ class Int16Products final : public AttentionProducts {
 
   void Score(const AttendedBlock& keys, const AttentionScratch& work) const override {
     const float* scales = KvScales(layer_, keys.head, layer_.key_dim);
+    PrefetchNextScales(keys, scales);
     ForTiles(kernels_, keys, kKeyPanels, [&](int row, int tokens, int panel, int panels) {
       kernels_.int16_product(
           {.scores = true,
@@ -181,8 +183,9 @@ class Int16Products final : public AttentionProducts {
   void AddValues(const AttendedBlock& values, absl::FunctionRef<int(int row)> /*visible*/,
                  const AttentionScratch& work, float* sums) const override {
     static_assert(kKvBlockTokens * sizeof(float) >= 2 * kAttentionPanel * sizeof(int16_t));
-    kernels_.quantize_weights(work.scores + values.first_row * kScoreStride + values.token,
-                              KvScales(layer_, values.head, layer_.value_dim),
+    const float* scales = KvScales(layer_, values.head, layer_.value_dim);
+    PrefetchNextScales(values, scales);
+    kernels_.quantize_weights(work.scores + values.first_row * kScoreStride + values.token, scales,
                               values.end_row - values.first_row,
                               work.weight_scales + values.first_row);
     const int panels = static_cast<int>(sum_stride_ / kAttentionPanel);
@@ -203,6 +206,11 @@ class Int16Products final : public AttentionProducts {
   }
 
  private:
+  static void PrefetchNextScales(const AttendedBlock& block, const float* scales) {
+    if (block.distance_to_next == 0) return;
+    Prefetch(reinterpret_cast<const char*>(scales) + block.distance_to_next,
+             kKvBlockTokens * sizeof(float));
+  }
   static int16_t* Codes(float* rows, int row) {
     return reinterpret_cast<int16_t*>(rows + row * kScoreStride);
   }

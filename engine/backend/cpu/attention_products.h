@@ -37,7 +37,7 @@ struct AttentionScratch {
 // A block's keys or values of one KV head, and the rows that read it.
 struct AttendedBlock {
   char* head;
-  int64_t distance_to_next;  // how far behind it the next one lies that will be read; 0: unknown
+  int64_t distance_to_next;  // how far behind it lies what will be read next; 0: not known
   int token;                 // of the chunk, of the block's first position
   int first_row, end_row;
 };

@@ -86,48 +86,74 @@ void MultiplyInt16(const Int16Product& p) {
   }
 }
 
+inline uint32_t MaxOf(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
 // QuantizeToCodes (quantize_to_codes.h).
 float QuantizeToInt16Row(const float* x, int64_t n, int most, int16_t* q) {
-  uint32_t max_bits = 0;
-  int64_t whole = n / 32 * 32;
+  const int64_t whole = n / 32 * 32, rest = n - whole;
+  float last[32];
+  if (rest > 0) {
+    __builtin_memset(last, 0, sizeof(last));
+    __builtin_memcpy(last, x + whole, rest * sizeof(float));
+  }
+  uint32_t max_bits = rest > 0 ? ActivationVector(last).MaxBits() : 0;
   for (int64_t i = 0; i < whole; i += 32) {
-    const uint32_t bits = ActivationVector(x + i).MaxBits();
-    max_bits = bits > max_bits ? bits : max_bits;
+    max_bits = MaxOf(max_bits, ActivationVector(x + i).MaxBits());
   }
-  float rest[32] = {};
-  if (whole < n) {
-    __builtin_memcpy(rest, x + whole, (n - whole) * sizeof(float));
-    const uint32_t bits = ActivationVector(rest).MaxBits();
-    max_bits = bits > max_bits ? bits : max_bits;
-  }
-  float max, scale = 0;
+  float max;
   __builtin_memcpy(&max, &max_bits, sizeof(max));
-  const float limit = static_cast<float>(most);
-  float inverse = limit / max;
-  if (max_bits >= 0x7f800000u || inverse == __builtin_inff()) {
-    if (max_bits >= 0x7f800000u) scale = __builtin_nanf("");
+  const float limit = static_cast<float>(most), inverse = limit / max;
+  const bool finite = max_bits < 0x7f800000u;
+  if (!finite || inverse == __builtin_inff()) {
     __builtin_memset(q, 0, n * sizeof(int16_t));
-    return scale;
+    return finite ? 0 : __builtin_nanf("");
   }
   for (int64_t i = 0; i < whole; i += 32) ActivationVector(x + i).QuantizeTo16(inverse, q + i);
-  if (whole < n) {
+  if (rest > 0) {
     int16_t codes[32];
-    ActivationVector(rest).QuantizeTo16(inverse, codes);
-    __builtin_memcpy(q + whole, codes, (n - whole) * sizeof(int16_t));
+    ActivationVector(last).QuantizeTo16(inverse, codes);
+    __builtin_memcpy(q + whole, codes, rest * sizeof(int16_t));
   }
   return max / limit;
 }
 
-void QuantizeWeights(float* weights, const float* scales, int rows, float* weight_scales) {
-  const F32x16 scale[2] = {F32x16::Load(scales), F32x16::Load(scales + 16)};
-  for (int row = 0; row < rows; ++row, weights += kScoreStride) {
+// Of up to 16 rows; what is divided, for all of them at once.
+inline void QuantizeWeightRows(float* weights, const F32x16 (&scales)[2], int rows,
+                               float* weight_scales) {
+  uint32_t max_bits[16] = {};
+  for (int row = 0; row < rows; ++row) {
+    float* at = weights + row * kScoreStride;
     for (int half = 0; half < 2; ++half) {
-      const F32x16 weight = F32x16::Load(weights + 16 * half);
+      const F32x16 weight = F32x16::Load(at + 16 * half);
       // What has no weight may have no scale yet, either.
-      ZeroBelow(weight * scale[half], weight, __FLT_DENORM_MIN__).Store(weights + 16 * half);
+      ZeroBelow(weight * scales[half], weight, __FLT_DENORM_MIN__).Store(at + 16 * half);
     }
-    weight_scales[row] =
-        QuantizeToInt16Row(weights, 32, kMostCode, reinterpret_cast<int16_t*>(weights));
+    max_bits[row] = ActivationVector(at).MaxBits();
+  }
+  float max[16], inverse[16], found[16];
+  __builtin_memcpy(max, max_bits, sizeof(max));
+  const F32x16 limit = F32x16::Set(kMostCode);
+  (limit / F32x16::Load(max)).Store(inverse);
+  (F32x16::Load(max) / limit).Store(found);
+  for (int row = 0; row < rows; ++row) {
+    float* at = weights + row * kScoreStride;
+    auto* codes = reinterpret_cast<int16_t*>(at);
+    const bool finite = max_bits[row] < 0x7f800000u;
+    if (finite && inverse[row] != __builtin_inff()) {
+      ActivationVector(at).QuantizeTo16(inverse[row], codes);
+      weight_scales[row] = found[row];
+    } else {
+      __builtin_memset(codes, 0, 32 * sizeof(int16_t));
+      weight_scales[row] = finite ? 0 : __builtin_nanf("");
+    }
+  }
+}
+
+void QuantizeWeights(float* weights, const float* scales, int rows, float* weight_scales) {
+  const F32x16 both[2] = {F32x16::Load(scales), F32x16::Load(scales + 16)};
+  for (int row = 0; row < rows; row += 16) {
+    QuantizeWeightRows(weights + row * kScoreStride, both, rows - row < 16 ? rows - row : 16,
+                       weight_scales + row);
   }
 }
 
