@@ -67,16 +67,17 @@ void AddCodes(const std::vector<float>& weights, const KvHeadOfBlock& values, in
   }
   std::vector<int16_t> codes(count);
   const float scale = QuantizeToCodes(scaled.data(), count, kMostCode, codes.data());
-  std::vector<std::vector<float>> loaded(count, std::vector<float>(sums->size()));
+  std::vector<int32_t> products(sums->size());
+  std::vector<float> loaded(sums->size());
   for (int64_t i = 0; i < count; ++i) {
-    values.Load(begin % kKvBlockTokens + i, loaded[i].data());
+    values.Load(begin % kKvBlockTokens + i, loaded.data());
+    for (size_t column = 0; column < sums->size(); ++column) {
+      products[column] += codes[i] * static_cast<int32_t>(loaded[column]);
+    }
   }
   for (size_t column = 0; column < sums->size(); ++column) {
-    int32_t sum = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      sum += codes[i] * static_cast<int32_t>(loaded[i][column]);
-    }
-    (*sums)[column] = std::fma(static_cast<float>(sum), scale, (*sums)[column]);
+    float& sum = (*sums)[column];
+    sum = std::fma(static_cast<float>(products[column]), scale, sum);
   }
 }
 

@@ -157,7 +157,7 @@ TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
 TEST_P(AttentionTest, WindowsMatchReference) {
   Random random(28);
   for (int32_t window : {1, 2, 31, 32, 33, 100, 255, 256, 257, 1000}) {
-    for (DType dtype : KvTypes(*backend())) {
+    for (DType dtype : {DType::kF16, KvTypes(*backend()).back()}) {
       TestContexts contexts({dtype, 2, static_cast<int32_t>(random.Int(1, 4)), 64},
                             {{700, 40}, {33, 33}, {300, 1}}, window);
       contexts.options().window.size = window;
@@ -231,7 +231,7 @@ TEST_P(AttentionTest, KeysAndValuesMayDifferInLength) {
 }
 
 TEST_P(AttentionTest, SlopesMatchReference) {
-  for (DType dtype : KvTypes(*backend())) {
+  for (DType dtype : {DType::kF16, KvTypes(*backend()).back()}) {
     for (float softcap : {0.0f, 3.0f}) {
       TestContexts contexts({dtype, 2, 3, 64}, {{280, 9}, {20, 20}, {257, 1}}, 34);
       const Matrix without = contexts.Attend(reference());
@@ -259,7 +259,7 @@ TEST_P(AttentionTest, WindowsOfEveryKindMatchReference) {
       {.causal = false, .size = 70, .kind = WindowKind::kSliding},
   };
   for (const Window& window : kWindows) {
-    for (DType dtype : KvTypes(*backend())) {
+    for (DType dtype : {DType::kF16, KvTypes(*backend()).back()}) {
       SCOPED_TRACE(absl::StrCat(window.causal, " ", window.size, " ", window.kind));
       TestContexts contexts({dtype, 2, 2, 48}, {{300, 290}, {64, 64}, {1, 1}, {530, 9}}, 35);
       contexts.options().window = window;

@@ -52,7 +52,7 @@ void AppendSequence(int32_t count, int32_t first_position, const std::vector<int
 }
 
 std::vector<DType> KvTypes(const Backend& backend) {
-  std::vector<DType> types = {DType::kF16, DType::kI8, DType::kF32};
+  std::vector<DType> types = {DType::kF16, DType::kF32, DType::kI8};
   // GPUs have no use for it.
   if (backend.numeric_contract() == NumericContract::kExactBlocks) types.push_back(DType::kI16);
   return types;
