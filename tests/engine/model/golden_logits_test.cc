@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -190,6 +191,29 @@ TEST_P(GoldenLogitsTest, AgreeWithLlamaCpp) {
     }
   }
   EXPECT_LE(std::sqrt(squares / static_cast<double>(expected.size())), golden.rms);
+}
+
+// Above both sides have keys and values as F16; by default those of a CPU are int16.
+TEST(KvTypesTest, LogitsWithInt16AreAsNearToF32AsWithF16) {
+  for (const char* name : {"llama-yarn-f32", "qwen3-f32", "gemma3-f32"}) {
+    auto logits = [&](std::optional<DType> kv_type) {
+      auto model = Model::Load(ModelPath(name, ".gguf"), {.kv_bytes = 1 << 24, .kv_type = kv_type});
+      EXPECT_EQ((*model)->info().kv_type, kv_type.value_or(DType::kI16));
+      const std::vector<int32_t> tokens = GoldenTokens();
+      TestSequence sequence = MakeSequence(tokens, 0);
+      return Feed((*model)->language_model(), {&sequence}, {static_cast<int32_t>(tokens.size())});
+    };
+    const std::vector<float> exact = logits(DType::kF32);
+    auto error = [&](std::optional<DType> kv_type) {
+      const std::vector<float> got = logits(kv_type);
+      double squares = 0;
+      for (size_t i = 0; i < got.size(); ++i) squares += std::pow(double{got[i]} - exact[i], 2);
+      return std::sqrt(squares);
+    };
+    const double f16 = error(DType::kF16), int16 = error(std::nullopt);
+    EXPECT_GT(f16, 0);
+    EXPECT_LT(int16, 1.5 * f16) << name;
+  }
 }
 
 std::string TestName(const testing::TestParamInfo<GoldenLogitsTest::ParamType>& info) {
