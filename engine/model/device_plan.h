@@ -4,8 +4,7 @@
 //   "cuda:0,cuda:1"    as many on each, one after the other
 //   "cuda:0=20,cpu"    the first 20 on the GPU, the others on the CPU
 //   "cuda:0+cuda:1"    all of them on both, which compute each layer together
-//   "auto"             on the first GPU that can be used, else (or where it is too small or lost)
-//   on
+//   "auto"             on the first GPU that can be used, else (or where it is too small or lost) on
 //                      the CPU
 #ifndef LM_ENGINE_MODEL_DEVICE_PLAN_H_
 #define LM_ENGINE_MODEL_DEVICE_PLAN_H_

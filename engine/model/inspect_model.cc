@@ -66,12 +66,12 @@ void ReadShape(const GgufFile& gguf, std::optional<DType> kv_type, const std::st
   report->vocabulary = spec->vocab;
   const absl::StatusOr<std::vector<DeviceLayers>> plan = PlanDevices(device, spec->num_layers());
   AddProblem(plan.status(), report);
-  if (!plan.ok()) return;
-  const absl::StatusOr<DType> type = KvTypeOn(*plan, kv_type);
+  const absl::StatusOr<DType> type =
+      plan.ok() ? KvTypeOn(*plan, kv_type) : kv_type.value_or(DType::kF16);
   AddProblem(type.status(), report);
-  if (!type.ok()) return;
   constexpr int64_t kEnough = int64_t{1} << 50;
-  const absl::StatusOr<CacheSpec> cache = PlanCache(*spec, kEnough, KvTypeOf(*spec, *type));
+  const absl::StatusOr<CacheSpec> cache =
+      PlanCache(*spec, kEnough, KvTypeOf(*spec, type.value_or(DType::kF16)));
   AddProblem(cache.status(), report);
   if (!cache.ok()) return;
   report->classes = cache->shape.classes;

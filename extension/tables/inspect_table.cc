@@ -20,7 +20,7 @@
 // as the CPU lays them out (IQ1 to IQ3 take up to twice the file's), and
 // of the cache for so many rows of `tokens` tokens (2048, or the context where that is less) that
 // share nothing: what must fit for them to run together. With less they wait for each other.
-// Keys and values are those of lm_settings('kv_type').
+// Keys and values are those of lm_settings' kv_type and device.
 #include <algorithm>
 #include <atomic>
 #include <memory>

@@ -73,7 +73,7 @@ answers() {
     return
   fi
   sqlite3 :memory: ".bail on" ".load $build/extension/lm0" \
-    "INSERT INTO temp.lm_settings VALUES ('device', '$1'), ('max_tokens', 24);" \
+    "INSERT INTO temp.lm_settings VALUES ('device', '$1'), ('kv_type', 'f16'), ('max_tokens', 24);" \
     "CREATE TABLE documents(package, description);" \
     ".import --csv sql/demo/documents.csv documents" \
     "CREATE TABLE prompts(id INTEGER PRIMARY KEY, system, prompt);

@@ -1,7 +1,7 @@
 // Measures the engine on one model, each figure beside the ceilings of the machine it runs on.
 //
 //   lm_bench MODEL.gguf [--threads N] [--only pp512,tg128,b32,rows64,...] [--reps 3] [--json]
-//            [--device cpu] [--kv-mib N] [--kv-type f16] [--pack-cache DIR]
+//            [--device cpu] [--kv-mib N] [--kv-type auto] [--pack-cache DIR]
 //            [--draft SMALL.gguf]
 //            [--temperature T] [--top-k K] [--top-p P] [--min-p P] [--repeat-penalty R]
 //

@@ -54,7 +54,7 @@ def main():
                 peer.run(args.peer, "quant", model, expanded, "0")
                 peer_model = expanded
             theirs = peer.logits(out, args.tokens, args.peer, "logits", peer_model, out, ids)
-            ours = peer.logits(out, args.tokens, args.ours, model, out, ids, *args.option)
+            ours = peer.logits(out, args.tokens, args.ours, model, out, ids, "kv_type=f16", *args.option)
         error = np.abs(ours - theirs) / theirs.std(axis=1, keepdims=True)
         rms, worst = math.sqrt((error**2).mean()), error.max()
         layers = peer.key(model, ".block_count")

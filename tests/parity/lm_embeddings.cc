@@ -1,7 +1,7 @@
 // Dumps what a model makes of texts given as tokens, for comparison with another engine's on the
 // same file: one embedding each, or its scores where it is a reranker.
 //
-//   lm_embeddings MODEL.gguf OUT.f32 "1,15,27;1,3" [device=cpu] [threads=0] [kv_type=f16] [alone=0]
+//   lm_embeddings MODEL.gguf OUT.f32 "1,15,27;1,3" [device=cpu] [threads=0] [kv_type=auto] [alone=0]
 //                 [lora=PATH:SCALE[,PATH:SCALE]]
 //
 // @PATH instead of the texts reads them from a file. OUT.f32 gets one row of F32 values a text.

@@ -1,6 +1,6 @@
 // Dumps a model's logits, for comparison with another engine's on the same file.
 //
-//   lm_logits MODEL.gguf OUT.f32 1,15,27 [device=cpu] [threads=0] [kv_type=f16] [chunk=512]
+//   lm_logits MODEL.gguf OUT.f32 1,15,27 [device=cpu] [threads=0] [kv_type=auto] [chunk=512]
 //   [context=0] [mtp=0]
 //             [lora=PATH:SCALE[,PATH:SCALE]]
 //

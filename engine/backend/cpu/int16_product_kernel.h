@@ -125,8 +125,8 @@ inline void QuantizeWeightRows(float* weights, const F32x16 (&scales)[2], int ro
     float* at = weights + row * kScoreStride;
     for (int half = 0; half < 2; ++half) {
       const F32x16 weight = F32x16::Load(at + 16 * half);
-      // What has no weight may have no scale yet, either.
-      ZeroBelow(weight * scales[half], weight, __FLT_DENORM_MIN__).Store(at + 16 * half);
+      // What has no weight (the others are no less than this) may have no scale yet, either.
+      ZeroBelow(weight * scales[half], weight, __FLT_MIN__).Store(at + 16 * half);
     }
     max_bits[row] = ActivationVector(at).MaxBits();
   }

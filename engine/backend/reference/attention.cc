@@ -43,6 +43,9 @@ QueryCodes CodesOf(const float* query, const KvLayer& layer) {
   return result;
 }
 
+static_assert(int64_t{kMostQueryCode} * kMostCode * kKeyRun <= INT32_MAX &&
+              int64_t{kMostCode} * kMostCode * kKvBlockTokens <= INT32_MAX);
+
 // The sum of products of codes: runs of `run`, each exact.
 float DotOfCodes(const int16_t* x, const float* codes, int64_t n, int64_t run) {
   float dot = 0;

@@ -84,8 +84,8 @@ TEST_P(AttentionTest, TheFutureDoesNotMatter) {
   }
 }
 
-// Or more so, of values that are all of a size. Where one column of the keys is far greater than the others, as
-// in models with rotary positions, these have fewer bits.
+// Or more so, of values that are all of a size. Where one column of the keys is far greater than
+// the others, as in models with rotary positions, these have fewer bits.
 TEST_P(AttentionTest, Int16IsAsExactAsF16) {
   if (backend()->numeric_contract() != NumericContract::kExactBlocks) return;
   for (const int32_t head_dim : {64, 256}) {
@@ -170,7 +170,8 @@ TEST_P(AttentionTest, WindowsMatchReference) {
 
 TEST_P(AttentionTest, AWindowsQueryHasTheSameBitsInEveryBatchOnAnyThreads) {
   for (int32_t window : {40, 300}) {
-    TestContexts contexts({DType::kF16, 2, 3, 48}, {{530, 40}, {1, 1}, {64, 64}, {300, 1}}, 29);
+    TestContexts contexts({KvTypes(*backend()).back(), 2, 3, 48},
+                          {{530, 40}, {1, 1}, {64, 64}, {300, 1}}, 29);
     contexts.options().window.size = window;
     Matrix all = contexts.Attend(backend());
     for (size_t i = 0; i < contexts.sequences().size(); ++i) {
@@ -188,7 +189,7 @@ TEST_P(AttentionTest, AWindowsQueryHasTheSameBitsInEveryBatchOnAnyThreads) {
 }
 
 TEST_P(AttentionTest, BlocksBehindTheWindowNeedNotBeThere) {
-  TestContexts contexts({DType::kF16, 2, 2, 64}, {{700, 5}, {400, 1}, {650, 3}}, 30);
+  TestContexts contexts({KvTypes(*backend()).back(), 2, 2, 64}, {{700, 5}, {400, 1}, {650, 3}}, 30);
   contexts.options().window.size = 90;
   const Matrix before = contexts.Attend(backend());
   for (TestSequence& sequence : contexts.sequences()) {
@@ -201,7 +202,8 @@ TEST_P(AttentionTest, BlocksBehindTheWindowNeedNotBeThere) {
 
 TEST_P(AttentionTest, SoftcapAndSinksMatchReference) {
   for (float softcap : {0.0f, 3.0f, 50.0f}) {
-    TestContexts contexts({DType::kF16, 2, 3, 64}, {{300, 9}, {20, 20}, {257, 1}}, 31);
+    const DType dtype = softcap == 3 ? DType::kF16 : KvTypes(*backend()).back();
+    TestContexts contexts({dtype, 2, 3, 64}, {{300, 9}, {20, 20}, {257, 1}}, 31);
     contexts.options().softcap = softcap;
     for (TestSequence& sequence : contexts.sequences()) {
       for (float& value : sequence.q.values) value *= 4;
@@ -219,7 +221,8 @@ TEST_P(AttentionTest, SoftcapAndSinksMatchReference) {
 
 TEST_P(AttentionTest, KeysAndValuesMayDifferInLength) {
   for (DType dtype : KvTypes(*backend())) {
-    for (auto [key_dim, value_dim] : {std::pair(24, 40), {192, 128}, {576, 512}, {8, 300}}) {
+    for (auto [key_dim, value_dim] :
+         {std::pair(24, 40), {192, 128}, {576, 512}, {8, 300}, {15, 33}, {65, 17}}) {
       SCOPED_TRACE(absl::StrCat("key_dim=", key_dim, " value_dim=", value_dim));
       TestContexts contexts({dtype, 2, 2, key_dim, value_dim}, {{270, 7}, {9, 9}, {1, 1}}, 33);
       const Matrix all = contexts.Attend(backend());

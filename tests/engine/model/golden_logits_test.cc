@@ -203,6 +203,7 @@ TEST(KvTypesTest, LogitsWithInt16AreAsNearToF32AsWithF16) {
       TestSequence sequence = MakeSequence(tokens, 0);
       return Feed((*model)->language_model(), {&sequence}, {static_cast<int32_t>(tokens.size())});
     };
+    ExpectRecordedBits(absl::StrCat(name, "-int16"), logits(std::nullopt));
     const std::vector<float> exact = logits(DType::kF32);
     auto error = [&](std::optional<DType> kv_type) {
       const std::vector<float> got = logits(kv_type);
