@@ -85,7 +85,7 @@ TEST_P(AttentionTest, TheFutureDoesNotMatter) {
 }
 
 // Or more so, of values that are all of a size. Where one column of the keys is far greater than
-// the others, as in models with rotary positions, these have fewer bits.
+// the others, these have fewer bits.
 TEST_P(AttentionTest, Int16IsAsExactAsF16) {
   if (backend()->numeric_contract() != NumericContract::kExactBlocks) return;
   for (const int32_t head_dim : {64, 256}) {

@@ -26,7 +26,8 @@ class DeviceKv {
   KvLayer layer_;
 };
 
-// The types of a cache that the backend has; the last one is that with the most of its own code.
+// The types of a cache that the backend has; the last one is of codes, on CPUs of those that are
+// multiplied as integers.
 std::vector<DType> KvTypes(const Backend& backend);
 
 // A step whose rows go to these slots, each a sequence of its own, with one rope table.
