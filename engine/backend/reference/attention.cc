@@ -22,6 +22,34 @@ struct Partial {
   std::vector<float> values;
 };
 
+// Keys or values of one head of a sequence, loaded once for all queries: positions [begin, end).
+class HeadOfSequence {
+ public:
+  template <typename HeadOfBlock>  // HeadOfBlock(block): a KvHeadOfBlock
+  HeadOfSequence(int64_t begin, int64_t end, int64_t dim, HeadOfBlock head_of_block)
+      : begin_(begin), dim_(dim), values_((end - begin + kSumsAtOnce) * dim), scales_(end - begin) {
+    for (int64_t p = begin; p < end; ++p) {
+      const KvHeadOfBlock head = head_of_block(p / kKvBlockTokens);
+      head.Load(p % kKvBlockTokens, values_.data() + (p - begin) * dim);
+      scales_[p - begin] = head.Scale(p % kKvBlockTokens);
+    }
+  }
+  // Of a position, without its scale; those that follow lie behind it, kSumsAtOnce even at the end.
+  const float* At(int64_t p) const { return values_.data() + (p - begin_) * dim_; }
+  float Scale(int64_t p) const { return scales_[p - begin_]; }
+  int64_t dim() const { return dim_; }
+
+ private:
+  const int64_t begin_, dim_;
+  std::vector<float> values_, scales_;
+};
+
+// A KV head of a sequence.
+struct KvHead {
+  bool has_codes;  // a cache of int16
+  HeadOfSequence keys, values;
+};
+
 // A token's query of one head.
 struct Query {
   const float* values;
@@ -35,11 +63,11 @@ struct QueryCodes {
   float scale = 1;
 };
 
-QueryCodes CodesOf(const float* query, const KvLayer& layer) {
+QueryCodes CodesOf(const float* query, const KvHead& head) {
   QueryCodes result;
-  if (layer.dtype != DType::kI16) return result;
-  result.codes.resize(layer.key_dim);
-  result.scale = QuantizeToCodes(query, layer.key_dim, kMostQueryCode, result.codes.data());
+  if (!head.has_codes) return result;
+  result.codes.resize(head.keys.dim());
+  result.scale = QuantizeToCodes(query, head.keys.dim(), kMostQueryCode, result.codes.data());
   return result;
 }
 
@@ -59,21 +87,21 @@ float DotOfCodes(const int16_t* x, const float* codes, int64_t n, int64_t run) {
   return dot;
 }
 
-// sums += weights * values of positions [begin, end), which are of one block of a cache of int16.
+// sums += weights * values of positions from `begin` on, which are of one block of a cache of
+// int16.
 LM_FUSES
-void AddCodes(const std::vector<float>& weights, const KvHeadOfBlock& values, int64_t begin,
+void AddCodes(const std::vector<float>& weights, const HeadOfSequence& values, int64_t begin,
               std::vector<float>* sums) {
   const auto count = static_cast<int64_t>(weights.size());
   std::vector<float> scaled;
   for (int64_t i = 0; i < count; ++i) {
-    scaled.push_back(weights[i] == 0 ? 0 : weights[i] * values.Scale(begin % kKvBlockTokens + i));
+    scaled.push_back(weights[i] == 0 ? 0 : weights[i] * values.Scale(begin + i));
   }
   std::vector<int16_t> codes(count);
   const float scale = QuantizeToCodes(scaled.data(), count, kMostCode, codes.data());
   std::vector<int32_t> products(sums->size());
-  std::vector<float> loaded(sums->size());
   for (int64_t i = 0; i < count; ++i) {
-    values.Load(begin % kKvBlockTokens + i, loaded.data());
+    const float* loaded = values.At(begin + i);
     for (size_t column = 0; column < sums->size(); ++column) {
       products[column] += codes[i] * static_cast<int32_t>(loaded[column]);
     }
@@ -84,51 +112,57 @@ void AddCodes(const std::vector<float>& weights, const KvHeadOfBlock& values, in
   }
 }
 
-// Positions [begin, end) of KV head `head`; `blocks` is the sequence's table.
+// The scores of positions [begin, end), without their softcap and slope.
 LM_FUSES
-Partial AttendChunk(const Query& query, const int32_t* blocks, const KvLayer& layer, int64_t head,
-                    int64_t begin, int64_t end, const AttentionOptions& options) {
-  const float* q = query.values;
-  const QueryCodes codes = CodesOf(q, layer);
-  const float scale = options.scale * codes.scale;
+std::vector<float> Score(const Query& query, const KvHead& head, int64_t begin, int64_t end,
+                         float option_scale) {
+  const QueryCodes codes = CodesOf(query.values, head);
+  const float scale = option_scale * codes.scale;
+  const int64_t dim = head.keys.dim();
+  std::vector<float> scores;
+  for (int64_t first = begin; first < end; first += kSumsAtOnce) {
+    float dots[kSumsAtOnce] = {};
+    if (!head.has_codes) AddProducts(query.values, head.keys.At(first), dim, dim, dots);
+    for (int64_t p = first; p < std::min(first + kSumsAtOnce, end); ++p) {
+      float& dot = dots[p - first];
+      if (head.has_codes) dot = DotOfCodes(codes.codes.data(), head.keys.At(p), dim, kKeyRun);
+      scores.push_back(dot * head.keys.Scale(p) * scale);
+    }
+  }
+  return scores;
+}
+
+// Positions [begin, end).
+LM_FUSES
+Partial AttendChunk(const Query& query, const KvHead& head, int64_t begin, int64_t end,
+                    const AttentionOptions& options) {
   const float slope = options.slopes.empty() ? 0 : options.slopes.row<float>(0)[query.head];
   Partial partial;
-  partial.values.resize(layer.value_dim);
-  std::vector<float> scores;
-  std::vector<float> loaded(std::max(layer.key_dim, layer.value_dim));
+  partial.values.resize(head.values.dim());
+  std::vector<float> scores = Score(query, head, begin, end, options.scale);
   for (int64_t p = begin; p < end; ++p) {
-    const auto keys = KvHeadOfBlock::Keys(layer, blocks[p / kKvBlockTokens], head);
-    const int64_t token = p % kKvBlockTokens;
-    keys.Load(token, loaded.data());
-    float dot = 0;
-    if (layer.dtype == DType::kI16) {
-      dot = DotOfCodes(codes.codes.data(), loaded.data(), layer.key_dim, kKeyRun);
-    } else {
-      for (int64_t i = 0; i < layer.key_dim; ++i) dot = std::fma(q[i], loaded[i], dot);
-    }
-    float score = dot * keys.Scale(token) * scale;
+    float& score = scores[p - begin];
     if (options.softcap > 0) score = options.softcap * std::tanh(score / options.softcap);
-    scores.push_back(score - slope * static_cast<float>(std::abs(query.position - p)));
-    partial.max = std::max(partial.max, scores.back());
+    score -= slope * static_cast<float>(std::abs(query.position - p));
+    partial.max = std::max(partial.max, score);
   }
   std::vector<float> of_block;  // the weights of a block's positions, in a cache of int16
   for (int64_t p = begin; p < end; ++p) {
     float weight = std::exp(scores[p - begin] - partial.max);
     partial.sum += weight;
-    const auto values = KvHeadOfBlock::Values(layer, blocks[p / kKvBlockTokens], head);
-    const int64_t token = p % kKvBlockTokens;
-    if (layer.dtype == DType::kI16) {
+    if (head.has_codes) {
       of_block.push_back(weight);
-      if (token + 1 < kKvBlockTokens && p + 1 < end) continue;
-      AddCodes(of_block, values, p + 1 - static_cast<int64_t>(of_block.size()), &partial.values);
+      if ((p + 1) % kKvBlockTokens != 0 && p + 1 < end) continue;
+      const auto count = static_cast<int64_t>(of_block.size());
+      AddCodes(of_block, head.values, p + 1 - count, &partial.values);
       of_block.clear();
       continue;
     }
-    weight *= values.Scale(token);
-    values.Load(token, loaded.data());
-    for (int64_t i = 0; i < layer.value_dim; ++i) {
+    weight *= head.values.Scale(p);
+    const float* values = head.values.At(p);
+    for (int64_t i = 0; i < head.values.dim(); ++i) {
       float& value = partial.values[i];
-      value = std::fma(weight, loaded[i], value);
+      value = std::fma(weight, values[i], value);
     }
   }
   return partial;
@@ -145,6 +179,28 @@ void Merge(const Partial& next, Partial* total) {
   }
 }
 
+// Positions [first, last), chunk by chunk.
+Partial Attend(const Query& query, const KvHead& head, int64_t first, int64_t last,
+               const AttentionOptions& options) {
+  Partial total;
+  for (int64_t begin = first; begin < last;) {
+    const int64_t end = std::min((begin / kAttentionChunk + 1) * kAttentionChunk, last);
+    Partial chunk = AttendChunk(query, head, begin, end, options);
+    if (begin == first) {
+      total = std::move(chunk);
+    } else {
+      Merge(chunk, &total);
+    }
+    begin = end;
+  }
+  if (!options.sinks.empty()) {
+    const Partial sink = {options.sinks.row<float>(0)[query.head], 1,
+                          std::vector<float>(head.values.dim())};
+    Merge(sink, &total);
+  }
+  return total;
+}
+
 }  // namespace
 
 absl::Status ReferenceBackend::Attention(Tensor q, const KvLayer& layer,
@@ -152,32 +208,35 @@ absl::Status ReferenceBackend::Attention(Tensor q, const KvLayer& layer,
   RETURN_IF_ERROR(CheckAttention(step_index(), q, layer, options, out));
   const int64_t dim = layer.value_dim;
   const int64_t heads = q.cols / layer.key_dim;
-  int64_t group = heads / layer.kv_heads;
+  const int64_t group = heads / layer.kv_heads;
   for (const StepSequence& sequence : step().sequences) {
     const int32_t* blocks = step().blocks[layer.cache_class].data() + sequence.first_block;
+    const auto seen_by = [&](int64_t token) {
+      return SeenBy(options.window, sequence.first_position + token, sequence.context());
+    };
+    int64_t begin = sequence.context(), end = 0;  // of what somebody sees
     for (int64_t token = 0; token < sequence.num_tokens; ++token) {
-      int64_t row = sequence.first_row + token;
-      const int64_t position = sequence.first_position + token;
-      const auto [first, last] = SeenBy(options.window, position, sequence.context());
-      for (int64_t h = 0; h < heads; ++h) {
-        const Query query = {q.row<float>(row) + h * layer.key_dim, position, h};
-        Partial total;
-        for (int64_t begin = first; begin < last;) {
-          int64_t end = std::min<int64_t>((begin / kAttentionChunk + 1) * kAttentionChunk, last);
-          Partial chunk = AttendChunk(query, blocks, layer, h / group, begin, end, options);
-          if (begin == first) {
-            total = std::move(chunk);
-          } else {
-            Merge(chunk, &total);
-          }
-          begin = end;
+      const auto [first, last] = seen_by(token);
+      begin = std::min(begin, first);
+      end = std::max(end, last);
+    }
+    for (int64_t kv_head = 0; begin < end && kv_head < layer.kv_heads; ++kv_head) {
+      const KvHead head = {
+          layer.dtype == DType::kI16,
+          {begin, end, layer.key_dim,
+           [&](int64_t i) { return KvHeadOfBlock::Keys(layer, blocks[i], kv_head); }},
+          {begin, end, layer.value_dim,
+           [&](int64_t i) { return KvHeadOfBlock::Values(layer, blocks[i], kv_head); }}};
+      for (int64_t token = 0; token < sequence.num_tokens; ++token) {
+        const int64_t row = sequence.first_row + token;
+        const auto [first, last] = seen_by(token);
+        for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
+          const Query query = {q.row<float>(row) + h * layer.key_dim,
+                               sequence.first_position + token, h};
+          const Partial total = Attend(query, head, first, last, options);
+          float* result = out.row<float>(row) + h * dim;
+          for (int64_t i = 0; i < dim; ++i) result[i] = total.values[i] / total.sum;
         }
-        if (!options.sinks.empty()) {
-          Partial sink = {options.sinks.row<float>(0)[h], 1, std::vector<float>(dim)};
-          Merge(sink, &total);
-        }
-        float* result = out.row<float>(row) + h * dim;
-        for (int64_t i = 0; i < dim; ++i) result[i] = total.values[i] / total.sum;
       }
     }
   }

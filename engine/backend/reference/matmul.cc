@@ -17,20 +17,28 @@ namespace {
 
 constexpr int kHalf = kActivationBlock / 2;
 
+// A block's codes as what they stand for.
+struct WeightBlock {
+  QuantizedBlock numbers;
+  int16_t q[kActivationBlock];
+};
+
 struct ActivationBlock {
   int8_t q[kActivationBlock];
   float s;
 };
 
 // acc + the product of 32 weights and 32 activations.
-float MultiplyBlock(const QuantizedTraits& traits, const QuantizedBlock& w,
+float MultiplyBlock(const QuantizedTraits& traits, const WeightBlock& block,
                     const ActivationBlock& x, float acc) {
+  const QuantizedBlock& w = block.numbers;
   int sum[2] = {0, 0};    // of q_w * q, for each half
   int sum_q[2] = {0, 0};  // of q
-  for (int i = 0; i < kActivationBlock; ++i) {
-    int q_w = traits.table != nullptr ? traits.table[w.codes[i]] : w.codes[i] - traits.offset;
-    sum[i / kHalf] += q_w * x.q[i];
-    sum_q[i / kHalf] += x.q[i];
+  for (int half = 0; half < 2; ++half) {
+    for (int i = half * kHalf; i < (half + 1) * kHalf; ++i) {
+      sum[half] += block.q[i] * x.q[i];
+      sum_q[half] += x.q[i];
+    }
   }
   float d = BlockScale(traits, w.d_bits);
   if (traits.half_scales) {
@@ -69,8 +77,13 @@ void MultiplyQuantized(const ReferenceMatrix& w, Tensor x, Tensor out) {
   for (int64_t n = 0; n < w.rows(); ++n) {
     for (int64_t t = 0; t < x.rows; ++t) out.row<float>(t)[n] = 0;
     for (int64_t b = 0; b < num_blocks; ++b) {
-      QuantizedBlock weights;
-      DecodeQuantizedBlock(w.dtype(), w.row(n), b, &weights);
+      WeightBlock weights;
+      DecodeQuantizedBlock(w.dtype(), w.row(n), b, &weights.numbers);
+      for (int i = 0; i < kActivationBlock; ++i) {
+        const int code = weights.numbers.codes[i];
+        weights.q[i] = static_cast<int16_t>(traits.table != nullptr ? traits.table[code]
+                                                                    : code - traits.offset);
+      }
       for (int64_t t = 0; t < x.rows; ++t) {
         float& acc = out.row<float>(t)[n];
         acc = MultiplyBlock(traits, weights, blocks[t * num_blocks + b], acc);
@@ -81,17 +94,19 @@ void MultiplyQuantized(const ReferenceMatrix& w, Tensor x, Tensor out) {
 
 LM_FUSES
 void MultiplyFloat(const ReferenceMatrix& w, Tensor x, Tensor out) {
-  std::vector<float> row(w.cols());
-  for (int64_t n = 0; n < w.rows(); ++n) {
-    DequantizeRow(w.dtype(), w.row(n), w.cols(), row.data());  // exact
+  std::vector<float> rows(kSumsAtOnce * w.cols());
+  for (int64_t first = 0; first < w.rows(); first += kSumsAtOnce) {
+    const int64_t count = std::min<int64_t>(kSumsAtOnce, w.rows() - first);
+    for (int64_t j = 0; j < count; ++j) {  // exact
+      DequantizeRow(w.dtype(), w.row(first + j), w.cols(), rows.data() + j * w.cols());
+    }
     for (int64_t t = 0; t < x.rows; ++t) {
-      const float* in = x.row<float>(t);
-      float& sum = out.row<float>(t)[n];
+      float* sums = out.row<float>(t) + first;
       for (int64_t begin = 0; begin < w.cols(); begin += kFloatChunk) {
-        int64_t end = std::min<int64_t>(begin + kFloatChunk, w.cols());
-        float acc = 0;
-        for (int64_t i = begin; i < end; ++i) acc = std::fma(row[i], in[i], acc);
-        sum = begin == 0 ? acc : sum + acc;
+        const int64_t length = std::min<int64_t>(kFloatChunk, w.cols() - begin);
+        float acc[kSumsAtOnce] = {};
+        AddProducts(x.row<float>(t) + begin, rows.data() + begin, w.cols(), length, acc);
+        for (int64_t j = 0; j < count; ++j) sums[j] = begin == 0 ? acc[j] : sums[j] + acc[j];
       }
     }
   }
