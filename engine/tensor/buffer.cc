@@ -5,20 +5,38 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 
 namespace lm {
+namespace {
+
+// From here on memory is mapped by itself. (Less is the allocator's, which sanitizers watch.)
+constexpr size_t kMappedBytes = size_t{256} << 10;
+constexpr size_t kAlignment = 64;
+
+absl::Status OutOfMemory(size_t bytes, int error) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("cannot allocate ", bytes, " bytes: ", std::strerror(error)));
+}
+
+}  // namespace
 
 absl::StatusOr<Buffer> Buffer::AllocateHost(size_t bytes) {
   if (bytes == 0) return Buffer();
+  if (bytes < kMappedBytes) {
+    void* data = nullptr;
+    if (const int error = posix_memalign(&data, kAlignment, bytes); error != 0) {
+      return OutOfMemory(bytes, error);
+    }
+    std::memset(data, 0, bytes);
+    return Buffer(data, bytes, [](void* p, size_t) { std::free(p); });
+  }
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (data == MAP_FAILED) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot allocate ", bytes, " bytes: ", std::strerror(errno)));
-  }
+  if (data == MAP_FAILED) return OutOfMemory(bytes, errno);
   // Weights and KV are read front to back many times: fewer TLB misses with huge pages.
   madvise(data, bytes, MADV_HUGEPAGE);
   return Buffer(data, bytes, [](void* p, size_t n) { munmap(p, n); });
