@@ -7,4 +7,5 @@ cd "$(dirname "$0")/.."
 preset=${1:-release}
 [ "$#" -eq 0 ] || shift
 bash .ci/setup "$preset"
-ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$(nproc)" "$@"
+# One more than there are processors: some wait.
+ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$(($(nproc) + 1))" "$@"
