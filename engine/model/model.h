@@ -34,10 +34,11 @@ struct ModelCost {
   // In attention, of layers with one window.
   struct Attention {
     int64_t window = 0;      // positions that a token sees; 0: all
-    int64_t operations = 0;  // in F32, for each of them
+    int64_t operations = 0;  // for each of them
     int64_t bytes = 0;       // of keys and values, that each of them is
   };
   std::vector<Attention> attention = {};
+  double attention_speed = 1;  // beside that of F32: of integers it is faster
 };
 
 // An adapter of a model: what rows name it by, and how much of it those have that name none.

@@ -37,7 +37,7 @@ struct Bounds {
   }
   double AttentionSeconds(double tokens, double positions) const {
     return Seen(tokens, positions, &ModelCost::Attention::operations) /
-           ceilings.fp32_flops_per_second;
+           (ceilings.fp32_flops_per_second * cost.attention_speed);
   }
 
   // Seconds that the ceilings allow; 0 where they are not known.

@@ -2,7 +2,7 @@
 //
 // Prefill is bound by arithmetic and decode by memory or arithmetic, whichever takes longer:
 //   prefill  2 x parameters x tokens / (peak operations a second), and the operations of attention
-//            over all positions that the tokens see / (those in F32)
+//            over all positions that the tokens see / (those in F32, or as much faster as it is)
 //   a step   max(bytes of weights, keys and values / bandwidth, 2 x parameters x sequences / peak),
 //            and attention's as above
 // divided by the share of these ceilings that the engine has reached so far; where it has done too

@@ -113,6 +113,13 @@ TEST(ModelCostTest, AttentionIsThatOfAllLayersWithAWindow) {
     const std::string path = absl::StrCat(LM_TESTDATA "/models/", name);
     return Model::Load(path, {.device = "cpu", .kv_bytes = 1 << 22}).value()->info().cost.attention;
   };
+  const auto speed_with = [](DType kv_type) {
+    const ModelOptions options = {.device = "cpu", .kv_bytes = 1 << 22, .kv_type = kv_type};
+    const auto model = Model::Load(LM_TESTDATA "/models/llama-q8_0.gguf", options);
+    return model.value()->info().cost.attention_speed;
+  };
+  EXPECT_EQ(speed_with(DType::kF16), 1);
+  EXPECT_GT(speed_with(DType::kI16), 1);  // of integers
   const auto is = [](int64_t window, int64_t operations) {
     return testing::AllOf(testing::Field(&Attention::window, window),
                           testing::Field(&Attention::operations, operations));

@@ -35,6 +35,9 @@ TEST(CostForecastTest, AttentionTakesLongerTheMoreIsSeen) {
   EXPECT_NEAR(seconds(0, 1000, {}), (0.2 + 500'500 * 1e-8 + 50'000 * 4e-9) / 0.4, 1e-9);
   EXPECT_NEAR(seconds(9000, 10000, {}), (0.2 + 9'500'500 * 1e-8 + 50'000 * 4e-9) / 0.4, 1e-9);
   EXPECT_NEAR(seconds(0, 10, {}), (0.002 + 55 * 1.4e-8) / 0.4, 1e-12);
+  model.attention_speed = 2;
+  EXPECT_NEAR(seconds(0, 10, {}), (0.002 + 55 * 0.7e-8) / 0.4, 1e-12);
+  model.attention_speed = 1;
   // What short prompts took tells of long ones, too.
   EngineStats stats;
   stats.tokens_prefilled = 1000;
