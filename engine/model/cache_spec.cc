@@ -110,7 +110,8 @@ DType KvTypeOf(const ModelSpec& spec, DType asked) {
   const bool rows = spec.Widest([](const LayerSpec& layer) {
     return layer.attention() != nullptr && layer.attention()->compressed.has_value() ? 1 : 0;
   }) > 0;
-  return spec.causal && !rows ? asked : DType::kF32;
+  if (rows) return DType::kF32;
+  return spec.causal || asked == DType::kI16 ? asked : DType::kF32;
 }
 
 CacheSpec SmallestCache(const ModelSpec& spec, DType dtype) {

@@ -50,8 +50,8 @@ BlockBytes BlockBytesOf(const AttentionSpec& attention, DType dtype);
 std::vector<int32_t> CommonKvHeads(const ModelSpec& spec, const CacheSpec& cache, int64_t first,
                                    int64_t end);
 
-// The type of a model's keys and values where `asked` is asked for: encoders keep none, and so have
-// them in F32, as are rows that are both.
+// The type of a model's keys and values where `asked` is asked for: rows that are both are F32, as
+// are those of encoders, who keep none, but for int16, which is faster.
 DType KvTypeOf(const ModelSpec& spec, DType asked);
 
 // For `bytes`, keys and values as `dtype`. InvalidArgument, with both

@@ -14,7 +14,7 @@ namespace lm {
 namespace {
 
 // From here on memory is mapped by itself. (Less is the allocator's, which sanitizers watch.)
-constexpr size_t kMappedBytes = size_t{256} << 10;
+constexpr size_t kMappedBytes = size_t{64} << 10;
 constexpr size_t kAlignment = 64;
 
 absl::Status OutOfMemory(size_t bytes, int error) {
