@@ -25,6 +25,12 @@ absl::Status PlacedStep::Place(CudaDevice* device, const StepTables& tables,
   }
   first_list_ = static_cast<int32_t>(parts.size());
   for (const std::vector<int32_t>& list : tables.row_lists) parts.push_back(BytesOf(list));
+  first_rope_ = static_cast<int32_t>(parts.size());
+  rope_dims_.clear();
+  for (const RopeTable& rope : tables.ropes) {
+    parts.push_back(BytesOf(rope.angles));
+    rope_dims_.push_back(rope.dim);
+  }
 
   if (device->rehearses()) {
     size_t bytes = 0;
@@ -32,7 +38,7 @@ absl::Status PlacedStep::Place(CudaDevice* device, const StepTables& tables,
     ASSIGN_OR_RETURN(void* room, memory_.Reserve(device, BytesOfRooms(bytes, parts.size())));
     piece_ = room;
     begins_.assign(parts.size(), 0);
-    return PlaceRopes(device, tables);
+    return absl::OkStatus();
   }
   rooms_.resize(std::max(rooms_.size(), parts.size()));
   begins_.clear();
@@ -46,22 +52,13 @@ absl::Status PlacedStep::Place(CudaDevice* device, const StepTables& tables,
   for (size_t i = 0; i < parts.size(); ++i) {
     std::copy(parts[i].begin(), parts[i].end(), packed_.begin() + begins_[i]);
   }
-  ASSIGN_OR_RETURN(void* piece, memory_.Reserve(device, end));
-  piece_ = piece;
-  RETURN_IF_ERROR(device->Stage(packed_.data(), piece, end));
-  return PlaceRopes(device, tables);
-}
-
-absl::Status PlacedStep::PlaceRopes(CudaDevice* device, const StepTables& tables) {
-  const int64_t rows = static_cast<int64_t>(tables.tokens.size());
-  if (ropes_.size() < tables.ropes.size()) ropes_.resize(tables.ropes.size());
-  for (size_t i = 0; i < tables.ropes.size(); ++i) {
-    const RopeTable& rope = tables.ropes[i];
-    const absl::Span<const char> bytes = BytesOf(rope.angles);
-    CudaScratch& memory = ropes_[i].memory;
-    ASSIGN_OR_RETURN(void* angles, memory.Reserve(device, RoomFor(bytes.size(), memory.bytes())));
-    ropes_[i].angles = {static_cast<float*>(angles), rows, rope.dim, rope.dim};
-    RETURN_IF_ERROR(device->Stage(bytes.data(), angles, bytes.size()));
+  ASSIGN_OR_RETURN(piece_, memory_.Reserve(device, end));
+  size_t begin = 0;  // of what is not uploaded yet
+  for (size_t i = std::min<size_t>(first_rope_, parts.size() - 1); i < parts.size(); ++i) {
+    const size_t bytes = begins_[i] + parts[i].size() - begin;
+    RETURN_IF_ERROR(
+        device->Stage(packed_.data() + begin, static_cast<char*>(piece_) + begin, bytes));
+    if (i + 1 < parts.size()) begin = begins_[i + 1];
   }
   return absl::OkStatus();
 }

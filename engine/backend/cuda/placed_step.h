@@ -2,7 +2,8 @@
 //
 // A table stays at its address from step to step until one of them needs more room than ever
 // before: so what is put into the queue for one step can be captured and put there again for the
-// next. All but the ropes lie in one piece of memory, which takes one upload.
+// next. All lie in one piece of memory, which takes one upload, and one more for each rope but the
+// first: most of their room is a prompt's.
 #ifndef LM_ENGINE_BACKEND_CUDA_PLACED_STEP_H_
 #define LM_ENGINE_BACKEND_CUDA_PLACED_STEP_H_
 
@@ -38,31 +39,27 @@ class PlacedStep {
   const int32_t* row_list(int32_t list) const { return At<int32_t>(first_list_ + list); }
   // Angles (T, dim); of table -1, none: without columns.
   cuda::Matrix rope(int32_t table) const {
-    return table < 0 ? cuda::Matrix{} : ropes_[table].angles;
+    if (table < 0) return {};
+    const auto rows = static_cast<int64_t>(sequence_of_row_.size());
+    const int64_t dim = rope_dims_[table];
+    return {At<float>(first_rope_ + table), rows, dim, dim};
   }
 
  private:
-  // The parts of the piece, in order: these, two for each class, the row lists.
+  // The parts of the piece, in order: these, two for each class, the row lists, the ropes.
   enum : int32_t { kTokens, kSequences, kSequenceOfRow, kFirstClass };
 
-  struct PlacedRope {
-    CudaScratch memory;
-    cuda::Matrix angles = {};
-  };
-
-  absl::Status PlaceRopes(CudaDevice* device, const StepTables& tables);
-
   template <typename T>
-  const T* At(int32_t part) const {
-    return reinterpret_cast<const T*>(static_cast<const char*>(piece_) + begins_[part]);
+  T* At(int32_t part) const {
+    return reinterpret_cast<T*>(static_cast<char*>(piece_) + begins_[part]);
   }
 
   CudaScratch memory_;
-  const void* piece_ = nullptr;
+  void* piece_ = nullptr;
   std::vector<size_t> begins_;  // of the parts in the piece
   std::vector<size_t> rooms_;   // their bytes at most
-  int32_t first_list_ = 0;
-  std::vector<PlacedRope> ropes_;
+  int32_t first_list_ = 0, first_rope_ = 0;
+  std::vector<int64_t> rope_dims_;
 
   // On the host, to upload from.
   std::vector<cuda::Sequence> sequences_;
