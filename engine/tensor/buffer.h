@@ -11,9 +11,9 @@
 
 namespace lm {
 
-// A move-only owner of bytes in host or device memory. Host buffers come straight from the
-// operating system: page-aligned, zero, and committed only when touched, so a large KV pool costs
-// what is used of it.
+// A move-only owner of bytes in host or device memory. Host buffers are zero and begin with a cache
+// line. From 64 KiB on they come straight from the operating system: page-aligned, and committed
+// only when touched, so a large KV pool costs what is used of it.
 class Buffer {
  public:
   using Deleter = std::function<void(void* data, size_t bytes)>;

@@ -68,7 +68,7 @@ def compare(args, model, folder):
         return np.fromfile(out, np.float32).astype(np.float64)
 
     def ours(path, *more):
-        return vectors(args.ours, path, out, f"@{listed}", "kv_type=f32", *more).reshape(len(texts), -1)
+        return vectors(args.ours, path, out, f"@{listed}", f"kv_type={args.kv_type}", *more).reshape(len(texts), -1)
 
     def peers_vector(path, text):
         return vectors(args.peer, "embed", path, out, text, "kv=f32", "fa=0")
@@ -104,6 +104,7 @@ def main():
     parser.add_argument("--texts", type=int, default=40)
     parser.add_argument("--longest", type=int, default=120, help="tokens of a text")
     parser.add_argument("--bound", type=float, default=5e-3, help="of scores")
+    parser.add_argument("--kv-type", default="f32", help="of ours: f32, or auto, which is int16 on CPUs")
     parser.add_argument("--no-quantised", dest="quantised", action="store_false")
     peer.table(parser.parse_args(), compare)
 

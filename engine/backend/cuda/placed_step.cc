@@ -7,6 +7,13 @@
 #include "engine/base/status_macros.h"
 
 namespace lm {
+namespace {
+
+// A rope of no more bytes comes with the tables.
+constexpr size_t kSmallRope = size_t{32} << 10;
+
+}  // namespace
+
 absl::Status PlacedStep::Place(CudaDevice* device, const StepTables& tables,
                                const StepIndex& index) {
   RETURN_IF_ERROR(device->Flush());  // what waits reads the tables of the step before
@@ -25,7 +32,8 @@ absl::Status PlacedStep::Place(CudaDevice* device, const StepTables& tables,
   }
   first_list_ = static_cast<int32_t>(parts.size());
   for (const std::vector<int32_t>& list : tables.row_lists) parts.push_back(BytesOf(list));
-  first_rope_ = static_cast<int32_t>(parts.size());
+  const size_t first_rope = parts.size();
+  first_rope_ = static_cast<int32_t>(first_rope);
   rope_dims_.clear();
   for (const RopeTable& rope : tables.ropes) {
     parts.push_back(BytesOf(rope.angles));
@@ -40,25 +48,31 @@ absl::Status PlacedStep::Place(CudaDevice* device, const StepTables& tables,
     begins_.assign(parts.size(), 0);
     return absl::OkStatus();
   }
-  rooms_.resize(std::max(rooms_.size(), parts.size()));
+  rooms_.resize(std::max(rooms_.size(), first_rope));
+  rope_rooms_.resize(std::max(rope_rooms_.size(), tables.ropes.size()));
   begins_.clear();
   size_t end = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
-    rooms_[i] = RoomFor(parts[i].size(), rooms_[i]);
+    size_t& room = i < first_rope ? rooms_[i] : rope_rooms_[i - first_rope];
+    room = RoomFor(parts[i].size(), room);
     begins_.push_back(end);
-    end += rooms_[i];
+    end += room;
   }
   packed_.resize(std::max(packed_.size(), end));
   for (size_t i = 0; i < parts.size(); ++i) {
     std::copy(parts[i].begin(), parts[i].end(), packed_.begin() + begins_[i]);
   }
   ASSIGN_OR_RETURN(piece_, memory_.Reserve(device, end));
-  size_t begin = 0;  // of what is not uploaded yet
-  for (size_t i = std::min<size_t>(first_rope_, parts.size() - 1); i < parts.size(); ++i) {
-    const size_t bytes = begins_[i] + parts[i].size() - begin;
+  // The last one of each upload.
+  std::vector<size_t> lasts = {first_rope - 1};
+  for (size_t i = first_rope; i < parts.size(); ++i) lasts.push_back(i);
+  if (lasts.size() > 1 && parts[first_rope].size() <= kSmallRope) lasts.erase(lasts.begin());
+  size_t begin = 0;
+  for (const size_t last : lasts) {
+    const size_t bytes = begins_[last] + parts[last].size() - begin;
     RETURN_IF_ERROR(
         device->Stage(packed_.data() + begin, static_cast<char*>(piece_) + begin, bytes));
-    if (i + 1 < parts.size()) begin = begins_[i + 1];
+    if (last + 1 < parts.size()) begin = begins_[last + 1];
   }
   return absl::OkStatus();
 }

@@ -2,8 +2,8 @@
 //
 // A table stays at its address from step to step until one of them needs more room than ever
 // before: so what is put into the queue for one step can be captured and put there again for the
-// next. All lie in one piece of memory, which takes one upload, and one more for each rope but the
-// first: most of their room is a prompt's.
+// next. All lie in one piece of memory, which takes one upload, and one more for each rope but a
+// small first one: most of their room is a prompt's.
 #ifndef LM_ENGINE_BACKEND_CUDA_PLACED_STEP_H_
 #define LM_ENGINE_BACKEND_CUDA_PLACED_STEP_H_
 
@@ -56,8 +56,8 @@ class PlacedStep {
 
   CudaScratch memory_;
   void* piece_ = nullptr;
-  std::vector<size_t> begins_;  // of the parts in the piece
-  std::vector<size_t> rooms_;   // their bytes at most
+  std::vector<size_t> begins_;              // of the parts in the piece
+  std::vector<size_t> rooms_, rope_rooms_;  // their bytes at most
   int32_t first_list_ = 0, first_rope_ = 0;
   std::vector<int64_t> rope_dims_;
 

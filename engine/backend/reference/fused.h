@@ -22,6 +22,7 @@ namespace lm {
 constexpr int kSumsAtOnce = 8;
 
 // sums[j] += x[i] * y[j * stride + i], i = 0, 1, ..., n - 1. To be called by what LM_FUSES.
+// REQUIRES: y has kSumsAtOnce rows, of however many the sums are wanted.
 inline __attribute__((always_inline)) void AddProducts(const float* x, const float* y,
                                                        int64_t stride, int64_t n,
                                                        float (&sums)[kSumsAtOnce]) {

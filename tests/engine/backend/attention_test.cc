@@ -84,7 +84,7 @@ TEST_P(AttentionTest, TheFutureDoesNotMatter) {
   }
 }
 
-// Or more so, of values that are all of a size. Where one column of the keys is far greater than
+// More or less, of values that are all of a size. Where one column of the keys is far greater than
 // the others, these have fewer bits.
 TEST_P(AttentionTest, Int16IsAsExactAsF16) {
   if (backend()->numeric_contract() != NumericContract::kExactBlocks) return;

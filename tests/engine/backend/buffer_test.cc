@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <vector>
 
 namespace lm {
@@ -30,6 +32,19 @@ TEST(BufferTest, MemoryIsCommittedWhereItIsAskedForAndKeepsWhatItHas) {
   EXPECT_GE(committed, 2001);  // from Linux 5.14 on
   EXPECT_LT(committed, 4096);  // a huge page has 512
   CommitHost({});
+}
+
+TEST(BufferTest, MemoryOfAnySizeIsZeroAndBeginsWithACacheLine) {
+  for (const size_t bytes : {size_t{1}, size_t{100}, (size_t{64} << 10) - 1, size_t{64} << 10}) {
+    for (int i = 0; i < 3; ++i) {  // also where something was before
+      const Buffer buffer = Buffer::AllocateHost(bytes).value();
+      ASSERT_EQ(buffer.bytes(), bytes);
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % 64, 0u);
+      EXPECT_EQ(std::count(buffer.chars().begin(), buffer.chars().end(), '\0'), bytes);
+      std::memset(buffer.data(), 0x55, bytes);
+    }
+  }
+  EXPECT_EQ(Buffer::AllocateHost(0).value().data(), nullptr);
 }
 
 }  // namespace

@@ -557,6 +557,16 @@ TEST(PlacedStepTest, TablesHoldTheStepAndStayWhereTheyAre) {
     EXPECT_EQ(addresses(), before);
     EXPECT_EQ(fake.memory.size(), buffers);
   }
+  // One with fewer lists between them, and a prompt's rope.
+  StepTables other = StepOf(69);
+  other.row_lists.resize(1);
+  StepIndex index;
+  ASSERT_TRUE(IndexStep(&other, &index).ok());
+  ASSERT_TRUE(placed.Place(device.get(), other, index).ok());
+  const cuda::Matrix rope = placed.rope(0);
+  EXPECT_EQ(At(rope.data, 69 * rope.cols), other.ropes[0].angles);
+  place(large);
+  EXPECT_EQ(addresses(), before);
 }
 
 // A list of kernels that comes again is a graph, and only what differs is told to it.

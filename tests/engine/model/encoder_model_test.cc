@@ -57,6 +57,7 @@ TEST(EncoderModelTest, LoadsAndSaysWhatItIsFor) {
   EXPECT_FALSE(info.ranks);
   EXPECT_EQ(info.pooling, Pooling::kFirst);
   EXPECT_EQ(info.kv_type, DType::kF32);  // nothing is kept
+  EXPECT_EQ(bert.Load({.device = "cpu", .kv_bytes = 1 << 20}).value()->info().kv_type, DType::kI16);
   EXPECT_TRUE((*model)->language_model().cache().whole_sequences);
   EXPECT_EQ(CheckRanks(info).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(std::string(CheckGenerates(info).message()).find("lm_embed"), std::string::npos);
