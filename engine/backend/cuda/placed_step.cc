@@ -58,21 +58,18 @@ absl::Status PlacedStep::Place(CudaDevice* device, const StepTables& tables,
     begins_.push_back(end);
     end += room;
   }
-  packed_.resize(std::max(packed_.size(), end));
-  for (size_t i = 0; i < parts.size(); ++i) {
+  ASSIGN_OR_RETURN(piece_, memory_.Reserve(device, end));
+  const bool has_small_rope = !tables.ropes.empty() && parts[first_rope].size() <= kSmallRope;
+  const size_t together = first_rope + (has_small_rope ? 1 : 0);
+  const size_t bytes = begins_[together - 1] + parts[together - 1].size();
+  packed_.resize(std::max(packed_.size(), bytes));
+  for (size_t i = 0; i < together; ++i) {
     std::copy(parts[i].begin(), parts[i].end(), packed_.begin() + begins_[i]);
   }
-  ASSIGN_OR_RETURN(piece_, memory_.Reserve(device, end));
-  // The last one of each upload.
-  std::vector<size_t> lasts = {first_rope - 1};
-  for (size_t i = first_rope; i < parts.size(); ++i) lasts.push_back(i);
-  if (lasts.size() > 1 && parts[first_rope].size() <= kSmallRope) lasts.erase(lasts.begin());
-  size_t begin = 0;
-  for (const size_t last : lasts) {
-    const size_t bytes = begins_[last] + parts[last].size() - begin;
+  RETURN_IF_ERROR(device->Stage(packed_.data(), piece_, bytes));
+  for (size_t i = together; i < parts.size(); ++i) {
     RETURN_IF_ERROR(
-        device->Stage(packed_.data() + begin, static_cast<char*>(piece_) + begin, bytes));
-    if (last + 1 < parts.size()) begin = begins_[last + 1];
+        device->Stage(parts[i].data(), static_cast<char*>(piece_) + begins_[i], parts[i].size()));
   }
   return absl::OkStatus();
 }

@@ -87,7 +87,7 @@ class GoldenEmbeddingsTest
     : public testing::TestWithParam<std::tuple<GoldenEmbedding, std::string>> {};
 
 // With keys and values of int16 vectors are so far away, in units of their rms.
-constexpr double kInt16Bound = 0.03;
+constexpr double kInt16Bound = 0.012;
 
 void ExpectGolden(const GoldenEmbedding& golden, const std::string& device, DType kv_type) {
   SCOPED_TRACE(Traits(kv_type).name);
