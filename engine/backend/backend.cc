@@ -35,6 +35,11 @@ absl::StatusOr<std::unique_ptr<WeightMatrix>> Backend::AdoptMatrix(DType, int64_
 
 absl::Status Backend::BeginStep(const StepTables* tables) {
   RETURN_IF_ERROR(IndexStep(tables, &index_));
+  if (tables->num_picked > 0 && !queues_steps()) {
+    index_.tables = nullptr;
+    return absl::InvalidArgumentError(
+        absl::StrCat(name(), ": a step that begins before the one before has ended"));
+  }
   absl::Status placed = PlaceStep();
   if (!placed.ok()) index_.tables = nullptr;  // it has not begun
   return placed;
@@ -169,6 +174,15 @@ absl::Status Backend::Sample(Tensor logits, absl::Span<const SamplingRow> rows,
     margins->push_back(tokens->back().ok() ? MarginOf(all, *tokens->back()) : 0);
   }
   return absl::OkStatus();
+}
+
+absl::Status Backend::BeginSample(Tensor /*logits*/, absl::Span<const SamplingRow> /*rows*/) {
+  return absl::UnimplementedError(absl::StrCat(name(), " does not queue steps"));
+}
+
+absl::Status Backend::EndSample(std::vector<absl::StatusOr<int32_t>>* /*tokens*/,
+                                std::vector<float>* /*margins*/, std::vector<bool>* /*late*/) {
+  return absl::UnimplementedError(absl::StrCat(name(), " does not queue steps"));
 }
 
 // A matrix in the buffer, which at least doubles where it must grow.

@@ -536,6 +536,20 @@ class Backend {
                               std::vector<absl::StatusOr<int32_t>>* tokens,
                               std::vector<float>* margins);
 
+  // Whether ops only enter a queue: then the next step may begin before it is known what Sample
+  // picks in this one (StepTables::num_picked).
+  virtual bool queues_steps() const { return false; }
+  // Sample in two halves, where steps are queued: BeginSample puts into the queue what is picked by,
+  // EndSample, which waits for that alone, has what Sample has. `(*late)[i]` is set where tokens[i]
+  // was found on the host: a step that has begun meanwhile has another token in its place. Views in
+  // `rows` are the caller's until then. What is to be found on the host is found of the logits,
+  // which stay as they are until then.
+  virtual absl::Status BeginSample(Tensor logits, absl::Span<const SamplingRow> rows);
+  virtual absl::Status EndSample(std::vector<absl::StatusOr<int32_t>>* tokens,
+                                 std::vector<float>* margins, std::vector<bool>* late);
+  // Has what has been asked for begin, as far as it waits for more.
+  virtual absl::Status Start() { return absl::OkStatus(); }
+
   // Bytes of this backend's memory: a copy to others that do not overlap, and zeros.
   virtual absl::Status Copy(const void* from, void* to, size_t bytes) = 0;
   virtual absl::Status Zero(void* data, size_t bytes) = 0;

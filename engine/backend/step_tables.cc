@@ -72,7 +72,9 @@ absl::Status IndexStep(const StepTables* tables, StepIndex* index) {
   }
   const int64_t tokens = static_cast<int64_t>(tables->tokens.size());
   if (rows != tokens) return Misfit("the sequences have ", rows, " rows for ", tokens, " tokens");
-  if (Least(tables->tokens) < 0) return Misfit("a token is ", Least(tables->tokens));
+  if (Least(tables->tokens) < -tables->num_picked) {
+    return Misfit("a token is ", Least(tables->tokens), ", of ", tables->num_picked, " picked");
+  }
   index->last_token = Greatest(tables->tokens);
   index->slots.resize(tables->blocks.size());
   index->last_block.clear();

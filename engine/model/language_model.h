@@ -95,6 +95,8 @@ struct StepResults {
   std::vector<float> hidden;  // (hidden_rows.size(), hidden_size())
   // Of each of `samples`: a token, or an error that is this row's own.
   std::vector<absl::StatusOr<int32_t>> tokens;
+  // Behind Pick: of each, whether a step that has begun meanwhile has another token in its place.
+  std::vector<bool> late = {};
   // Where they are wanted: how sure each is (MarginOf). A model may not tell: then there are none.
   std::vector<float> margins = {};
   // Where it is false what the cache's blocks hold is not known: one of cache_ops failed.
@@ -125,6 +127,29 @@ class LanguageModel {
   // finite is not looked at: whoever uses a row checks it, so that a bad one fails its own sequence
   // only.
   virtual absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) = 0;
+
+  // Whether a step may begin before the one before has been awaited, so that a device has always
+  // something to do:
+  //
+  //   model.Begin(first);  model.Pick(its samples);
+  //   model.Begin(second);  model.Await(cancel, &results);  // of the first
+  //   ... by what came back ...  model.Pick(samples of the second);  ...
+  virtual bool queues_steps() const { return false; }
+
+  // Begins a step: its cache ops and its tokens, of which some may be those that the step before
+  // picks (StepTables::num_picked). `samples`, ascending, have no more than their rows yet, and
+  // nothing else is wanted. After an error what the cache's blocks hold is not known.
+  // REQUIRES: queues_steps(), and the step before has been picked of.
+  virtual absl::Status Begin(ModelStep /*step*/) {
+    return absl::UnimplementedError("steps are not queued");
+  }
+  // Has tokens picked in the step that has begun, of all of its samples' rows or some, ascending;
+  // `wanted_logits` as ModelStep has it. Await waits for these; until then one more step may begin,
+  // and whatever is launched after it. REQUIRES: what was picked before has been awaited.
+  virtual absl::Status Pick(std::vector<SamplingRow> /*samples*/,
+                            std::vector<uint64_t> /*wanted_logits*/) {
+    return absl::UnimplementedError("steps are not queued");
+  }
 
   // Between two steps: lays out, for about so long, weights that have been read for every step so
   // far. Whether there are more of them. An error of reading them is one of the steps, too.

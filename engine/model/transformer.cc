@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <numeric>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -206,6 +207,12 @@ absl::Status Transformer::CheckWeights() {
 }
 
 absl::Status Transformer::Launch(ModelStep step) {
+  picked_ = false;
+  Prepare(std::move(step));
+  return absl::OkStatus();
+}
+
+void Transformer::Prepare(ModelStep step) {
   step_ = std::move(step);
   FillRopes(&step_.tables);
   ListRows();
@@ -215,10 +222,57 @@ absl::Status Transformer::Launch(ModelStep step) {
     mtp_tables_ = MtpTables(step_.tables, step_.mtp_next, step_.tables.row_lists[kKept]);
     FillRopes(&mtp_tables_);
   }
+}
+
+// On one device with a queue, where the host needs neither the tokens nor a state that could not be
+// computed again.
+bool Transformer::queues_steps() const {
+  const bool reads_tokens =
+      spec_.per_layer_input > 0 ||
+      std::any_of(weights_.layers.begin(), weights_.layers.end(), [](const LayerWeights& layer) {
+        return !layer.experts.of_tokens.empty();
+      });
+  return stages_.size() == 1 && stages_[0].backend->queues_steps() && !spec_.has_mtp &&
+         !cache_.recurrent() && !cache_.whole_sequences && !reads_tokens;
+}
+
+absl::Status Transformer::Begin(ModelStep step) {
+  static constexpr std::atomic<bool> kNever{false};
+  Prepare(std::move(step));
+  RETURN_IF_ERROR(ApplyCacheOps());
+  RETURN_IF_ERROR(RunTokens(kNever));
+  return stages_[0].backend->Start();
+}
+
+absl::Status Transformer::Pick(std::vector<SamplingRow> samples,
+                               std::vector<uint64_t> wanted_logits) {
+  const std::vector<int32_t>& kept = step_.tables.row_lists[kKept];
+  for (SamplingRow& sample : samples) {  // the kept rows are the rows of the logits
+    sample.row = static_cast<int32_t>(std::lower_bound(kept.begin(), kept.end(), sample.row) -
+                                      kept.begin());
+  }
+  step_.samples = std::move(samples);
+  step_.wanted_logits = std::move(wanted_logits);
+  Backend* backend = stages_[0].backend.get();
+  Tensor logits;
+  if (!step_.samples.empty()) {
+    ASSIGN_OR_RETURN(logits, MakeLogits(weights_.output_norm, weights_.head(), nullptr));
+  }
+  RETURN_IF_ERROR(backend->BeginSample(logits, step_.samples));
+  picked_ = true;
   return absl::OkStatus();
 }
 
 absl::Status Transformer::Await(const std::atomic<bool>& cancel, StepResults* results) {
+  results->late.clear();
+  if (std::exchange(picked_, false)) {
+    results->cache_ops_done = true;
+    results->logits.clear();
+    results->hidden.clear();
+    results->margins.clear();
+    RETURN_IF_ERROR(stages_[0].backend->EndSample(&results->tokens, nullptr, &results->late));
+    return CheckCancelled(cancel);
+  }
   results->cache_ops_done = false;
   RETURN_IF_ERROR(ApplyCacheOps());
   results->cache_ops_done = true;
@@ -232,13 +286,10 @@ absl::Status Transformer::Await(const std::atomic<bool>& cancel, StepResults* re
   return CheckCancelled(cancel);
 }
 
-absl::Status Transformer::Run(const std::atomic<bool>& cancel, StepResults* results) {
+// All but the head.
+absl::Status Transformer::RunTokens(const std::atomic<bool>& cancel) {
   RETURN_IF_ERROR(CheckWeights());
   const int64_t tokens = static_cast<int64_t>(step_.tables.tokens.size());
-  results->logits.resize(step_.logit_rows.size() * spec_.vocab);
-  results->hidden.resize(step_.hidden_rows.size() * spec_.hidden);
-  results->tokens.clear();
-  results->margins.clear();
   for (size_t i = 0; i < stages_.size(); ++i) {
     Stage* stage = &stages_[i];
     if (rehearses_ && stage->backend->uses_host_memory()) continue;
@@ -261,6 +312,15 @@ absl::Status Transformer::Run(const std::atomic<bool>& cancel, StepResults* resu
     }
     RETURN_IF_ERROR(RunLayers(cancel, stage));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Transformer::Run(const std::atomic<bool>& cancel, StepResults* results) {
+  results->logits.resize(step_.logit_rows.size() * spec_.vocab);
+  results->hidden.resize(step_.hidden_rows.size() * spec_.hidden);
+  results->tokens.clear();
+  results->margins.clear();
+  RETURN_IF_ERROR(RunTokens(cancel));
   if (rehearses_ && stages_.back().backend->uses_host_memory()) return absl::OkStatus();
   if (kept_ == 0) return stages_.back().backend->Synchronize();
   RETURN_IF_ERROR(Head(weights_.output_norm, weights_.head(), results));
@@ -483,9 +543,19 @@ absl::Status Transformer::Hand(Stage* from, Stage* to) {
   return hand(from->act.x, to->act.x);
 }
 
-// hidden = norm(x), logits = W_head norm(x), on the last stage. The first rows of x are the kept.
+// What is wanted of the kept rows, which are the first of x on the last stage.
 absl::Status Transformer::Head(const DeviceNorm& norm, const WeightMatrix& head,
                                StepResults* results) {
+  ASSIGN_OR_RETURN(const Tensor logits, MakeLogits(norm, head, results));
+  if (logits.empty()) return absl::OkStatus();
+  return stages_.back().backend->Sample(logits, step_.samples, &results->tokens,
+                                        step_.margins ? &results->margins : nullptr);
+}
+
+// hidden = norm(x), logits = W_head norm(x): those that are picked of, which are empty where none
+// are wanted. What is wanted on the host goes to the results, which may be null where nothing is.
+absl::StatusOr<Tensor> Transformer::MakeLogits(const DeviceNorm& norm, const WeightMatrix& head,
+                                               StepResults* results) {
   RETURN_IF_ERROR(CheckWeights());
   Backend* backend = stages_.back().backend.get();
   const Activations& act = stages_.back().act;
@@ -502,13 +572,14 @@ absl::Status Transformer::Head(const DeviceNorm& norm, const WeightMatrix& head,
     RETURN_IF_ERROR(backend->Normalize(x, norm.norm, h));
   }
   if (!step_.hidden_rows.empty()) {
-    ASSIGN_OR_RETURN(const Tensor hidden, Pick(h, kKeptHidden));
+    ASSIGN_OR_RETURN(const Tensor hidden, Gather(h, kKeptHidden));
     RETURN_IF_ERROR(backend->Download(hidden.data, results->hidden.data(),
                                       results->hidden.size() * sizeof(float)));
   }
-  if (head_rows_ == 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(h, Pick(h, kKeptLogits));
-  std::vector<float>& read = results->logits;
+  if (head_rows_ == 0) return Tensor();
+  ASSIGN_OR_RETURN(h, Gather(h, kKeptLogits));
+  const absl::Span<float> read =
+      results == nullptr ? absl::Span<float>() : absl::MakeSpan(results->logits);
   Tensor logits(read.data(), DType::kF32, head_rows_, spec_.vocab);
   const bool in_place = backend->uses_host_memory() && step_.samples.empty();
   if (!in_place) {
@@ -528,8 +599,7 @@ absl::Status Transformer::Head(const DeviceNorm& norm, const WeightMatrix& head,
   if (!in_place && !read.empty()) {
     RETURN_IF_ERROR(backend->Download(logits.data, read.data(), read.size() * sizeof(float)));
   }
-  return backend->Sample(logits, step_.samples, &results->tokens,
-                         step_.margins ? &results->margins : nullptr);
+  return logits;
 }
 
 absl::StatusOr<std::vector<float>> Transformer::ApplyHead(bool ranks,
@@ -541,7 +611,7 @@ absl::StatusOr<std::vector<float>> Transformer::ApplyHead(bool ranks,
 
 // Of the last stage's matrix whose rows are the kept ones, those of the list, a subset. Valid until
 // the next call.
-absl::StatusOr<Tensor> Transformer::Pick(Tensor from, int32_t list) {
+absl::StatusOr<Tensor> Transformer::Gather(Tensor from, int32_t list) {
   const std::vector<int32_t>& picks = step_.tables.row_lists[list];
   if (picks == step_.tables.row_lists[kAllKept]) return from;
   const int64_t rows = static_cast<int64_t>(picks.size());

@@ -48,9 +48,12 @@ class Transformer final : public LanguageModel {
   int32_t context_length() const override { return static_cast<int32_t>(spec_.context_length); }
   const CacheShape& cache() const override { return cache_; }
   bool has_mtp() const override { return spec_.has_mtp; }
+  bool queues_steps() const override;
 
   absl::Status Launch(ModelStep step) override;
   absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override;
+  absl::Status Begin(ModelStep step) override;
+  absl::Status Pick(std::vector<SamplingRow> samples, std::vector<uint64_t> wanted_logits) override;
 
   absl::StatusOr<bool> Settle(absl::Duration time) override;
   absl::Span<char> BlockMemory(int32_t cache_class, int32_t block) override;
@@ -78,7 +81,9 @@ class Transformer final : public LanguageModel {
   // Before weights are read, at least every few seconds: whether they are still there.
   absl::Status CheckWeights();
 
+  void Prepare(ModelStep step);
   absl::Status ApplyCacheOps();
+  absl::Status RunTokens(const std::atomic<bool>& cancel);
   absl::Status Run(const std::atomic<bool>& cancel, StepResults* results);
   absl::Status RunMtp(StepResults* results);
   absl::Status StoreMtp();
@@ -97,7 +102,9 @@ class Transformer final : public LanguageModel {
   absl::Status KeepRows(Tensor from, Stage* stage);
   LayerRun RunOf(int64_t layer, int64_t rows, Stage* stage) const;
   absl::Status Head(const DeviceNorm& norm, const WeightMatrix& head, StepResults* results);
-  absl::StatusOr<Tensor> Pick(Tensor from, int32_t list);
+  absl::StatusOr<Tensor> MakeLogits(const DeviceNorm& norm, const WeightMatrix& head,
+                                    StepResults* results);
+  absl::StatusOr<Tensor> Gather(Tensor from, int32_t list);
 
   const ModelSpec spec_;
   CacheShape cache_;
@@ -110,6 +117,7 @@ class Transformer final : public LanguageModel {
   std::vector<std::vector<std::vector<float>>> known_angles_;
 
   bool rehearses_ = false;
+  bool picked_ = false;                    // of a step that was begun, and not awaited
   ModelStep step_;                         // that was launched
   StepTables mtp_tables_;                  // of its rows with a next token
   std::vector<AdaptedRows> adapted_kept_;  // of the kept rows

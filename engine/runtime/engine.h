@@ -144,7 +144,14 @@ class Engine {
   void FollowGrammars();
   void EndSequence(Sequence* sequence, const absl::StatusOr<std::optional<FinishReason>>& end,
                    absl::Time now);
+  void Fail(const StepPlan& plan, const absl::Status& status);
   absl::Status RunModel(const StepPlan& plan);
+  // Steps that are queued (engine_queue.cc).
+  bool MayFollow(StepPlan* plan) const;
+  void RunQueue(StepPlan plan);
+  absl::Status BeginStep(StepPlan* plan, size_t num_picked);
+  absl::StatusOr<size_t> PickInStep(StepPlan* plan);
+  absl::Status AwaitStep(const StepPlan& plan);
   absl::Status RunStep(ModelStep step);
   ModelStep MakeModelStep(const StepPlan& plan) const;
   std::vector<uint64_t> WantedLogits(const StepPlan& plan) const;
@@ -208,6 +215,7 @@ class Engine {
   WorkMeter work_meter_;
   StepPacer pacer_;
   StepResults results_;  // of the step
+  StepPlan* behind_ = nullptr;  // the step behind that, where it has begun
   struct Guesses {
     int64_t drafted = 0;
     int64_t accepted = 0;

@@ -149,6 +149,8 @@ void Engine::Step() {
     LoseModel(ops);
   } else if (!ops.ok()) {
     FailBatch(plan, ops);
+  } else if (!plan.entries.empty() && MayFollow(&plan)) {
+    RunQueue(std::move(plan));
   } else if (!plan.entries.empty()) {
     const StepWork work = work_meter_.Count(plan);
     int32_t tokens = 0;
@@ -163,10 +165,8 @@ void Engine::Step() {
       RecordStep(plan, work, end - start);
       if (store_ != nullptr) StoreFound(plan);
       Advance(plan, end);
-    } else if (IsLoss(status)) {
-      LoseModel(status);
     } else {
-      FailBatch(plan, status);
+      Fail(plan, status);
     }
   } else if (!only_loads_ && !scheduler_->idle() && scheduler_->num_following() == 0) {
     FailAll(absl::InternalError("the scheduler found nothing to do although requests wait"));
@@ -259,6 +259,10 @@ void Engine::FollowGrammars() {
 // Finishes a running sequence where its answer, or an error, says so.
 void Engine::EndSequence(Sequence* sequence, const absl::StatusOr<std::optional<FinishReason>>& end,
                          absl::Time now) {
+  if (behind_ != nullptr && (!end.ok() || end->has_value())) {
+    std::erase_if(behind_->entries,
+                  [sequence](const StepEntry& e) { return e.sequence == sequence; });
+  }
   if (!end.ok()) {
     Generation error = sequence->TakeError(end.status(), now);
     Finish(scheduler_->Finish(sequence, /*keep=*/false), std::move(error));
@@ -274,6 +278,14 @@ void Engine::EndSequence(Sequence* sequence, const absl::StatusOr<std::optional<
       }
     }
     Finish(scheduler_->Finish(sequence, /*keep=*/true), std::move(result));
+  }
+}
+
+void Engine::Fail(const StepPlan& plan, const absl::Status& status) {
+  if (IsLoss(status)) {
+    LoseModel(status);
+  } else {
+    FailBatch(plan, status);
   }
 }
 

@@ -124,6 +124,7 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
   };
   absl::Span<const float> logits = results_.logits, hidden = results_.hidden;
   size_t picked = 0;  // of results_.tokens
+  int64_t sampled_rows = 0, forced_rows = 0;
   const size_t logits_width = model_->language_model().vocab_size();
   const size_t hidden_width = model_->language_model().hidden_size();
   for (const StepEntry& entry : plan.entries) {
@@ -156,11 +157,14 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
       if (speculator_->Observes(*sequence)) values.hidden = take(count * hidden_width, &hidden);
       end = TakeSamples(entry, known, sampled, values, now);
       scheduler_->Reject(entry);
+      ++sampled_rows;
+      forced_rows += end.ok() && !end->has_value() && sequence->remaining() > 1;
     }
     if (!status.ok()) end = status;
     EndSequence(sequence, end, now);
   }
   RecordGuesses(plan);
+  scheduler_->RecordForced(sampled_rows, forced_rows);
 }
 
 // Takes the tokens that were sampled for an entry: that behind its certain ones, and as long as

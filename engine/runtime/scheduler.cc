@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <limits>
+#include <unordered_map>
 #include <utility>
 
 #include "engine/backend/backend.h"
@@ -46,6 +47,14 @@ int32_t MostTokens(const SchedulerOptions& options) {
     most = std::min(most, (int64_t{c.num_blocks} - 2) * kKvBlockTokens - c.window);
   }
   return static_cast<int32_t>(std::max<int64_t>(most, 1));
+}
+
+// Rows with the same adapters side by side: their products are one.
+void PutAdaptersTogether(StepPlan* plan) {
+  std::stable_sort(
+      plan->entries.begin(), plan->entries.end(), [](const StepEntry& a, const StepEntry& b) {
+        return a.sequence->request().spec().adapters < b.sequence->request().spec().adapters;
+      });
 }
 
 }  // namespace
@@ -151,24 +160,21 @@ StepPlan Scheduler::Schedule(const StepLimits& limits) {
     preemptions_ = std::exchange(step.plan.preemptions, 0);
     if (step.plan.loads.empty()) return {};
   }
-  // Rows with the same adapters side by side: their products are one.
-  std::stable_sort(step.plan.entries.begin(), step.plan.entries.end(),
-                   [](const StepEntry& a, const StepEntry& b) {
-                     return a.sequence->request().spec().adapters <
-                            b.sequence->request().spec().adapters;
-                   });
+  PutAdaptersTogether(&step.plan);
   step.plan.cache_ops = blocks_.TakeOps();
   if (options_.speculator != nullptr) PlanGuesses(limits, &step);
   return std::move(step.plan);
 }
 
-// Has the planned sequences guess, with what the step has left.
-void Scheduler::PlanGuesses(const StepLimits& step_limits, Step* step) {
-  std::vector<Speculator::Row> rows;
-  std::vector<StepEntry*> entries;
-  Speculator::Limits limits{.step_tokens = step->decode_tokens + step->prompt_tokens,
-                            .prompts = step->prompt_tokens > 0,
-                            .prompt_seconds = step_limits.token_seconds};
+// Who of the planned may guess, and how much.
+Scheduler::Guessing Scheduler::FindGuessing(const StepLimits& step_limits, Step* step) const {
+  Guessing guessing;
+  Speculator::Limits& limits = guessing.limits;
+  limits = {.tokens = std::min(step->budget, options_.max_scored_rows - step->scored_rows),
+            .step_tokens = step->decode_tokens + step->prompt_tokens,
+            .prompts = step->prompt_tokens > 0,
+            .prompt_seconds = step_limits.token_seconds,
+            .rewinds = options_.cache.recurrent()};
   std::vector<StepEntry*> by_priority;
   for (StepEntry& entry : step->plan.entries) by_priority.push_back(&entry);
   std::stable_partition(by_priority.begin(), by_priority.end(),
@@ -191,16 +197,20 @@ void Scheduler::PlanGuesses(const StepLimits& step_limits, Step* step) {
     if (!guesses) continue;
     int32_t most = most_tokens_ - entry.num_tokens;
     if (!sequence->interactive()) most = std::min(most, most_of_batch);
-    entry.speculator_row = static_cast<int32_t>(rows.size());
-    rows.push_back({.sequence = sequence, .most = most});
-    entries.push_back(&entry);
+    entry.speculator_row = static_cast<int32_t>(guessing.rows.size());
+    guessing.rows.push_back({.sequence = sequence, .most = most});
+    guessing.entries.push_back(&entry);
   }
-  if (rows.empty()) return;
-  limits.rewinds = options_.cache.recurrent();
-  limits.tokens = std::min(step->budget, options_.max_scored_rows - step->scored_rows);
+  return guessing;
+}
+
+// Has the planned sequences guess, with what the step has left.
+void Scheduler::PlanGuesses(const StepLimits& limits, Step* step) {
+  const Guessing guessing = FindGuessing(limits, step);
+  if (guessing.rows.empty()) return;
   std::vector<CacheOp>& cache_ops = step->plan.cache_ops;
-  options_.speculator->Guess(rows, limits, &cache_ops, &grammar_work_);
-  for (StepEntry* entry : entries) {
+  options_.speculator->Guess(guessing.rows, guessing.limits, &cache_ops, &grammar_work_);
+  for (StepEntry* entry : guessing.entries) {
     Sequence* sequence = entry->sequence;
     const int32_t guessed = sequence->num_guessed();
     if (guessed == 0) continue;
@@ -216,6 +226,101 @@ void Scheduler::PlanGuesses(const StepLimits& step_limits, Step* step) {
   }
   const std::vector<CacheOp> more = blocks_.TakeOps();
   cache_ops.insert(cache_ops.end(), more.begin(), more.end());
+}
+
+bool Scheduler::MayFollow(const StepLimits& limits, StepPlan* plan) const {
+  // A sequence that waits gets the place of one that ends a step later so: of long answers that is
+  // little.
+  constexpr int64_t kLongAnswer = 8;    // tokens there are, of half an answer on the mean
+  constexpr double kMostForced = 0.05;  // rows that take a step more, in what saves all some of it
+  const bool others = interactive_waiting_.size() > 0 || !loading_.empty() || num_following() > 0 ||
+                      HasBatchBesideInteractive();
+  if (others || !plan->loads.empty() || running_.empty()) return false;
+  if (forced_share_ > kMostForced) return false;
+  int64_t answered = 0;
+  for (const auto& sequence : running_) {
+    if (!sequence->decoding() || sequence->scoring() || sequence->embedding() ||
+        sequence->reads_logits() ||
+        sequence->request().spec().options.speculate == Speculate::kAlways) {
+      return false;
+    }
+    if (sequence->ends_with_next() && batch_waiting_.size() > 0) return false;
+    answered += sequence->answer_tokens();
+  }
+  const auto rows = static_cast<int64_t>(running_.size());
+  if (batch_waiting_.size() > 0 && answered < rows * kLongAnswer) return false;
+  for (const StepEntry& entry : plan->entries) {
+    if (!entry.decode || entry.num_guessed > 0) return false;
+  }
+  if (options_.speculator == nullptr) return true;
+  if (options_.speculator->asks_model()) return false;
+  if (plan->follows) {  // else it has been asked what it would guess
+    Step step;
+    step.budget = options_.step_tokens;
+    step.interactive = HasInteractive();
+    step.plan = std::move(*plan);
+    for (const StepEntry& entry : step.plan.entries) step.Count(entry, 1);
+    const Guessing guessing = FindGuessing(limits, &step);
+    *plan = std::move(step.plan);
+    if (options_.speculator->WouldGuess(guessing.rows, guessing.limits)) return false;
+  }
+  return true;
+}
+
+void Scheduler::RecordForced(int64_t rows, int64_t forced) {
+  constexpr double kOfLate = 0.1;
+  if (rows == 0) return;
+  forced_share_ +=
+      kOfLate * (static_cast<double>(forced) / static_cast<double>(rows) - forced_share_);
+}
+
+StepPlan Scheduler::Follow(const StepPlan& plan) {
+  std::unordered_map<const Sequence*, std::pair<const StepEntry*, int32_t>> planned;
+  int32_t num_sampled = 0;
+  for (const StepEntry& entry : plan.entries) {
+    planned[entry.sequence] = {&entry, entry.samples ? num_sampled++ : -1};
+  }
+  StepPlan next;
+  next.follows = true;
+  int32_t budget = options_.step_tokens;
+  for (const auto& owned : running_) {
+    Sequence* sequence = owned.get();
+    StepEntry entry{
+        .sequence = sequence, .first = sequence->computed(), .decode = true, .samples = true};
+    if (const auto before = planned.find(sequence); before != planned.end()) {
+      entry.first += before->second.first->num_tokens;
+      entry.sampled = before->second.second;
+    }
+    if (entry.sampled >= 0 && sequence->ends_with_next()) continue;
+    const auto known = static_cast<int32_t>(sequence->tokens().size());
+    entry.num_tokens = known - entry.first + (entry.sampled >= 0 ? 1 : 0);
+    if (entry.num_tokens <= 0 || entry.num_tokens > std::min(budget, most_tokens_)) return {};
+    if (entry.sampled < 0 && !IsReady(sequence)) return {};
+    if (!blocks_.Grow(sequence->salt(), entry.first + entry.num_tokens, &sequence->block_table())) {
+      return {};
+    }
+    budget -= entry.num_tokens;
+    next.entries.push_back(entry);
+  }
+  if (next.entries.empty()) return {};
+  for (const StepEntry& entry : next.entries) entry.sequence->set_last_planned(++planned_);
+  PutAdaptersTogether(&next);
+  next.cache_ops = blocks_.TakeOps();
+  return next;
+}
+
+void Scheduler::Confirm(absl::Span<const absl::StatusOr<int32_t>> sampled,
+                        const std::vector<bool>& late, StepPlan* plan) {
+  std::erase_if(plan->entries, [&](StepEntry& entry) {
+    Sequence* sequence = entry.sequence;
+    const auto end = static_cast<size_t>(entry.first) + entry.num_tokens;
+    if (sequence->computed() != entry.first || sequence->tokens().size() < end) return true;
+    if (const int32_t i = entry.sampled; i >= 0) {
+      if (late[i] || !sampled[i].ok() || *sampled[i] != sequence->tokens()[end - 1]) return true;
+    }
+    entry.samples = sequence->remaining() == entry.num_tokens;
+    return entry.samples && !IsReady(sequence);
+  });
 }
 
 bool Scheduler::HasInteractive() const {

@@ -82,6 +82,9 @@ struct StepEntry {
   bool samples = false;     // a token is picked behind the last that is not guessed, and at each of
                             // guessed_points()
   int32_t speculator_row = -1;  // Speculator::Judge's
+  // Of Scheduler::Follow: the number, among what the step before samples, of its last token.
+  int32_t sampled = -1;
+  int32_t row = -1;  // its last one, where the step is queued
   int32_t num_logits = 0;  // of the last so many of these tokens the logits are wanted (scoring)
   Sequence::Range pooled = {};  // of these tokens those whose hidden states are wanted
 };
@@ -89,6 +92,7 @@ struct StepEntry {
 struct StepPlan {
   std::vector<CacheOp> cache_ops;  // before the tokens are computed, in this order
   std::vector<StepEntry> entries;
+  bool follows = false;       // Scheduler::Follow
   int64_t tokens_reused = 0;  // taken from the prefix cache by the sequences admitted
   int64_t preemptions = 0;
   // Sequences that found a prefix in the cache, and how many tokens: what was used twice. Where
@@ -153,6 +157,22 @@ class Scheduler {
   // tokens of prompts.
   StepPlan Schedule(const StepLimits& limits = {});
 
+  // Whether a step may begin behind this one before it is known what this one samples: not where
+  // that is better known first, since somebody waits who could do with another step, or would
+  // guess. That is looked for here, in a plan of Follow.
+  bool MayFollow(const StepLimits& limits, StepPlan* plan) const;
+  // That step: a token more of each sequence that does not end with the one that is sampled, and
+  // what else is known of its tokens. Nothing where there is no room for it.
+  StepPlan Follow(const StepPlan& plan);
+  // What share of a step's rows got more than one token, as their grammars force it: behind such a
+  // row a step that has begun has computed the first of them only.
+  void RecordForced(int64_t rows, int64_t forced);
+  // What of such a plan is right now that the step before has been read: entries whose tokens are
+  // not what they would be go, and those that have more to compute, as their grammars force it, do
+  // not sample. `sampled` as StepResults has it.
+  void Confirm(absl::Span<const absl::StatusOr<int32_t>> sampled, const std::vector<bool>& late,
+               StepPlan* plan);
+
   // The entry's tokens have been computed, and the next `tokens` of them stay: others may use those
   // from now on. First all that are not guessed; then, as often as one likes, those that were
   // guessed right and appended.
@@ -199,6 +219,12 @@ class Scheduler {
   bool Plan(Sequence* sequence, int32_t num_tokens, Step* step);
   bool PlanTokens(Sequence* sequence, int32_t num_tokens, Step* step);
   void PlanGuesses(const StepLimits& limits, Step* step);
+  struct Guessing {
+    std::vector<Speculator::Row> rows;
+    std::vector<StepEntry*> entries;  // theirs
+    Speculator::Limits limits;
+  };
+  Guessing FindGuessing(const StepLimits& limits, Step* step) const;
   // A prefix that is being computed, or loaded: by a null sequence.
   struct Awaited {
     Sequence* sequence = nullptr;
@@ -234,6 +260,7 @@ class Scheduler {
   };
   std::vector<Loading> loading_;
   int64_t planned_ = 0;        // sequences, in all steps
+  double forced_share_ = 0;    // RecordForced's, of late
   int64_t grammar_work_ = 0;   // left of this step's
   int64_t tokens_reused_ = 0;  // of plans without tokens, for the next
   int64_t preemptions_ = 0;

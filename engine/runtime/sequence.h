@@ -128,6 +128,8 @@ class Sequence {
   void OnAdmitted(int32_t cached_tokens, absl::Time now);
   void OnPreempted();
 
+  // Whether there is room for no more than the next token.
+  bool ends_with_next() const { return Room() <= 1; }
   // How the next token is to be picked from the logits of the last one; its views are valid until
   // it is taken. The grammar's error where what it allows is not known. REQUIRES: ready().
   absl::StatusOr<SamplingRow> NextSample() const;

@@ -57,6 +57,13 @@ void Speculator::Guess(absl::Span<const Row> rows, const Limits& limits,
   }
 }
 
+bool Speculator::WouldGuess(absl::Span<const Row> rows, const Limits& limits) {
+  Propose(rows, limits, /*cache_ops=*/nullptr);
+  Choose(limits);
+  return std::any_of(proposals_.begin(), proposals_.end(),
+                     [](const Proposal& proposal) { return proposal.chosen > 0; });
+}
+
 // Of a draft's token, where those before it are right, by what the kind's others were worth.
 double Speculator::OddsOf(const Draft& draft, size_t i, const Sequence& sequence) const {
   const int32_t kind = draft.margins.empty() ? DraftKindOf(draft, i) : MarginKindOf(draft, i);

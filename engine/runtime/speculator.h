@@ -53,6 +53,9 @@ class Speculator {
   // ModelDrafter::Propose.
   void Guess(absl::Span<const Row> rows, const Limits& limits, std::vector<CacheOp>* cache_ops,
              int64_t* work);
+  // Whether that would have anybody guess; nobody does. REQUIRES: no model is asked.
+  bool WouldGuess(absl::Span<const Row> rows, const Limits& limits);
+  bool asks_model() const { return model_ != nullptr; }
 
   // Whether the hidden states of the rows where a sequence samples are wanted, and what one is.
   bool Observes(const Sequence& sequence) const;

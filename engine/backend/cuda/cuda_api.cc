@@ -54,6 +54,7 @@ const CudaApi& RuntimeApi() {
             return cudaEventCreateWithFlags(event, cudaEventDisableTiming);
           },
       .EventRecord = cudaEventRecord,
+      .EventSynchronize = cudaEventSynchronize,
       .EventDestroy = cudaEventDestroy,
       .DeviceCanAccessPeer = cudaDeviceCanAccessPeer,
       .DeviceEnablePeerAccess = [](int peer) { return cudaDeviceEnablePeerAccess(peer, 0); },

@@ -23,6 +23,7 @@ struct CudaApi {
   cudaError_t (*StreamWaitEvent)(cudaStream_t stream, cudaEvent_t event);
   cudaError_t (*EventCreate)(cudaEvent_t* event);  // without times
   cudaError_t (*EventRecord)(cudaEvent_t event, cudaStream_t stream);
+  cudaError_t (*EventSynchronize)(cudaEvent_t event);
   cudaError_t (*EventDestroy)(cudaEvent_t event);
   // Whether, and from now on that, the kernels of a device use another one's memory; the second for
   // the current device.

@@ -1,5 +1,6 @@
 #include "engine/backend/cuda/cuda_backend.h"
 
+#include "absl/strings/str_cat.h"
 #include "engine/backend/check_arguments.h"
 #include "engine/backend/cuda/cuda_collectives.h"
 #include "engine/backend/cuda/cuda_ops.h"
@@ -54,7 +55,11 @@ absl::Status CudaBackend::Zero(void* data, size_t bytes) { return device_->Zero(
 
 absl::Status CudaBackend::PlaceStep() {
   weight_upload_.End();
-  RETURN_IF_ERROR(placed_.Place(device_.get(), step(), step_index()));
+  if (step().num_picked > static_cast<int32_t>(picked_.places.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("the step before picks ", picked_.places.size(),
+                                                   " tokens, not ", step().num_picked));
+  }
+  RETURN_IF_ERROR(placed_.Place(device_.get(), step(), step_index(), picked_.places));
   return attention_.BeginStep(device_.get(), step());
 }
 

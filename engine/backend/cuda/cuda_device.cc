@@ -12,7 +12,7 @@
 namespace lm {
 namespace {
 
-constexpr size_t kStagingBytes = size_t{4} << 20;
+constexpr size_t kStagingBytes = size_t{4} << 20, kHalf = kStagingBytes / 2;
 constexpr size_t kStagingAlignment = 16;
 
 std::string ErrorText(absl::string_view op, cudaError_t error) {
@@ -64,12 +64,18 @@ absl::Status CudaDevice::Open() {
   void* staging = nullptr;
   RETURN_IF_ERROR(Check(api_.MallocHost(&staging, kStagingBytes), kOp));
   staging_ = static_cast<char*>(staging);
+  for (Event* event : {&left_[0], &left_[1], &downloaded_}) {
+    RETURN_IF_ERROR(Check(api_.EventCreate(&event->event), kOp));
+  }
   return absl::OkStatus();
 }
 
 CudaDevice::~CudaDevice() {
   recorder_->Close();
   const DeviceGuard guard(api_, index_);
+  for (const Event& event : {left_[0], left_[1], downloaded_}) {
+    if (event.event != nullptr) api_.EventDestroy(event.event);
+  }
   if (staging_ != nullptr) api_.FreeHost(staging_);
   if (stream_ != nullptr) api_.StreamDestroy(stream_);
 }
@@ -193,22 +199,56 @@ absl::Status CudaDevice::Send(const void* from, void* to, size_t bytes) {
 }
 
 absl::Status CudaDevice::Stage(const void* from, void* to, size_t bytes) {
-  if (bytes > kStagingBytes / 4) return Upload(from, to, bytes);
+  if (bytes > kHalf) return Upload(from, to, bytes);
   RETURN_IF_ERROR(Begin());
   if (bytes == 0 || rehearses_) return absl::OkStatus();
-  if (staged_ + bytes > kStagingBytes) RETURN_IF_ERROR(Synchronize());
-  char* const place = staging_ + staged_;
+  ASSIGN_OR_RETURN(char* const place, StagingRoom(bytes));
   std::memcpy(place, from, bytes);
   staged_ += (bytes + kStagingAlignment - 1) / kStagingAlignment * kStagingAlignment;
   return CopyAsync("Upload", to, place, bytes, cudaMemcpyHostToDevice);
 }
 
+// Of page-locked memory that no copy uses any more; as long as nothing else is staged.
+absl::StatusOr<char*> CudaDevice::StagingRoom(size_t bytes) {
+  if (staged_ + bytes > kHalf) {
+    RETURN_IF_ERROR(Record(&left_[half_]));
+    half_ = 1 - half_;
+    staged_ = 0;
+    RETURN_IF_ERROR(AwaitEvent(&left_[half_]));
+  }
+  return staging_ + half_ * kHalf + staged_;
+}
+
+absl::Status CudaDevice::Record(Event* event) {
+  RETURN_IF_ERROR(
+      Call("cudaEventRecord", [&] { return api_.EventRecord(event->event, stream_); }));
+  event->recorded = true;
+  return absl::OkStatus();
+}
+
+absl::Status CudaDevice::AwaitEvent(Event* event) {
+  if (!std::exchange(event->recorded, false)) return Begin();
+  return Call("Synchronize", [&] { return api_.EventSynchronize(event->event); });
+}
+
+absl::Status CudaDevice::BeginDownload(const void* from, void* to, size_t bytes) {
+  RETURN_IF_ERROR(Flush());
+  if (rehearses_) return absl::OkStatus();
+  RETURN_IF_ERROR(CopyAsync("Download", to, from, bytes, cudaMemcpyDeviceToHost));
+  return Record(&downloaded_);
+}
+
+absl::Status CudaDevice::AwaitDownload() { return AwaitEvent(&downloaded_); }
+
 absl::Status CudaDevice::Download(const void* from, void* to, size_t bytes) {
   if (bytes == 0) return Begin();
   RETURN_IF_ERROR(Flush());
   if (rehearses_) return absl::OkStatus();
-  const bool small = staged_ + bytes <= kStagingBytes;  // else it is not worth a copy
-  char* const place = staging_ + staged_;
+  const bool small = bytes <= kHalf;  // else it is not worth a copy
+  char* place = nullptr;
+  if (small) {
+    ASSIGN_OR_RETURN(place, StagingRoom(bytes));
+  }
   RETURN_IF_ERROR(CopyAsync("Download", small ? place : to, from, bytes, cudaMemcpyDeviceToHost));
   RETURN_IF_ERROR(Synchronize());
   if (small) std::memcpy(to, place, bytes);
@@ -219,6 +259,7 @@ absl::Status CudaDevice::Synchronize() {
   RETURN_IF_ERROR(Flush());
   RETURN_IF_ERROR(Check(Wait(), "Synchronize"));
   staged_ = 0;
+  left_[0].recorded = left_[1].recorded = false;
   return absl::OkStatus();
 }
 

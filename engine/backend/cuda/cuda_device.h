@@ -60,6 +60,10 @@ class CudaDevice {
   // The same, but that it is so behind the next Synchronize.
   absl::Status Send(const void* from, void* to, size_t bytes);
   absl::Status Download(const void* from, void* to, size_t bytes);
+  // The same, but that it is so behind the next AwaitDownload, which waits for no more than what
+  // was put into the queue until here. REQUIRES: `to` is page-locked; there is one at a time.
+  absl::Status BeginDownload(const void* from, void* to, size_t bytes);
+  absl::Status AwaitDownload();
   absl::Status Synchronize();
   // Launches the kernels that wait.
   absl::Status Flush();
@@ -81,6 +85,7 @@ class CudaDevice {
   absl::Status CopyAsync(absl::string_view op, void* to, const void* from, size_t bytes,
                          cudaMemcpyKind kind);
   cudaError_t Wait();  // for the queue
+  absl::StatusOr<char*> StagingRoom(size_t bytes);
   absl::Status OutOfMemory(size_t bytes);
   absl::Status Fill(void* data, size_t bytes);  // with zeros
 
@@ -92,10 +97,20 @@ class CudaDevice {
   // Its buffers flush it before they are freed, and may outlive the device.
   const std::shared_ptr<LaunchRecorder> recorder_;
   cuda::Queue queue_ = {};
-  // Page-locked memory, for what is staged and for small downloads; used up to staged_ by copies
-  // that nobody has waited for.
+  // Page-locked memory, for what is staged and for small downloads, in two halves: when one is full
+  // the other one's copies are waited for, which are long over. Of half_ copies that nobody has
+  // waited for use staged_ bytes.
   char* staging_ = nullptr;
+  int half_ = 0;
   size_t staged_ = 0;
+  struct Event {
+    cudaEvent_t event = nullptr;
+    bool recorded = false;  // and not waited for
+  };
+  Event left_[2];     // the last time that this half was full
+  Event downloaded_;  // BeginDownload's
+  absl::Status Record(Event* event);
+  absl::Status AwaitEvent(Event* event);
   bool rehearses_ = false;
   std::string lost_;  // "cuda:0 is lost after …", or empty
 };

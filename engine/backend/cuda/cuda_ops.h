@@ -110,6 +110,11 @@ class CudaBackend : public Backend {
   absl::Status Sample(Tensor logits, absl::Span<const SamplingRow> rows,
                       std::vector<absl::StatusOr<int32_t>>* tokens,
                       std::vector<float>* margins) override;
+  bool queues_steps() const override { return true; }
+  absl::Status BeginSample(Tensor logits, absl::Span<const SamplingRow> rows) override;
+  absl::Status EndSample(std::vector<absl::StatusOr<int32_t>>* tokens, std::vector<float>* margins,
+                         std::vector<bool>* late) override;
+  absl::Status Start() override { return device_->Flush(); }
   absl::Status Copy(const void* from, void* to, size_t bytes) override;
   absl::Status Zero(void* data, size_t bytes) override;
 
@@ -143,6 +148,16 @@ class CudaBackend : public Backend {
   CudaScratch given_experts_;                  // of Route
   CudaScratch plain_input_;                    // of experts of F32
   CudaScratch picks_;                          // of Sample
+  // What is picked by BeginSample, until the next one.
+  struct Picked {
+    Tensor logits = {};
+    std::vector<SamplingRow> rows = {};
+    std::vector<int32_t> places = {};  // of the rows among those that the device picks of, or -1
+    std::vector<char> packed = {};     // what those are picked by
+    CudaScratch memory = {};           // cuda::PickedToken of each of them
+    Buffer brought = {};               // the same, page-locked
+  };
+  Picked picked_;
   PlacedStep placed_;
   PlacedAttention attention_;
 };

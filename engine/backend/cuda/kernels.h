@@ -216,9 +216,10 @@ inline constexpr int32_t kGroupSlots[] = {8, 32, 64};
 // The address of one: they are all compiled for the same GPUs.
 const void* SomeKernel();
 
-// out[t] = scale * W[ids[t]].  F32 is not packed: w.data is W.
+// out[t] = scale * W[ids[t]]; of an id below 0, ~i, of picked[i], which may be -1: then of any row.
+// F32 is not packed: w.data is W.
 cudaError_t Embed(const Queue& queue, DType dtype, const PackedWeights& w, const int32_t* ids,
-                  float scale, Matrix out);
+                  const PickedToken* picked, float scale, Matrix out);
 cudaError_t Normalize(const Queue& queue, Matrix x, const NormRow& norm, Matrix out);
 // `up` may have no data.
 cudaError_t GatedActivation(const Queue& queue, Activation activation, Matrix gate, Matrix up,

@@ -9,7 +9,7 @@
 namespace lm {
 namespace {
 
-constexpr size_t kLeastNodes = 8;   // that are worth a graph
+constexpr size_t kLeastNodes = 4;   // that are worth a graph
 constexpr size_t kMostGraphs = 24;  // batches of several sizes, prefills, several models' parts
 constexpr size_t kArgumentAlignment = 16;
 

@@ -137,20 +137,27 @@ __global__ void Pack16Kernel(RawRows raw, PackedWeights w, char* to) {
   }
 }
 
+__device__ __forceinline__ int32_t TokenOf(int32_t id, const PickedToken* picked) {
+  return id < 0 ? max(picked[~id].token, 0) : id;
+}
+
 template <DType kType>
-__global__ void EmbedPackedKernel(PackedWeights w, const int32_t* ids, float scale, Matrix out) {
+__global__ void EmbedPackedKernel(PackedWeights w, const int32_t* ids, const PickedToken* picked,
+                                  float scale, Matrix out) {
   BeginKernel();
   const int64_t i = int64_t{blockIdx.y} * kThreads + threadIdx.x;
   if (i >= w.cols) return;
-  out.data[blockIdx.x * out.stride + i] = PackedValue<kType>(w, ids[blockIdx.x], i) * scale;
+  const int32_t token = TokenOf(ids[blockIdx.x], picked);
+  out.data[blockIdx.x * out.stride + i] = PackedValue<kType>(w, token, i) * scale;
 }
 
-__global__ void EmbedFloatKernel(const float* data, int64_t cols, const int32_t* ids, float scale,
-                                 Matrix out) {
+__global__ void EmbedFloatKernel(const float* data, int64_t cols, const int32_t* ids,
+                                 const PickedToken* picked, float scale, Matrix out) {
   BeginKernel();
   const int64_t i = int64_t{blockIdx.y} * kThreads + threadIdx.x;
   if (i >= cols) return;
-  out.data[blockIdx.x * out.stride + i] = data[ids[blockIdx.x] * cols + i] * scale;
+  const int32_t token = TokenOf(ids[blockIdx.x], picked);
+  out.data[blockIdx.x * out.stride + i] = data[token * cols + i] * scale;
 }
 
 }  // namespace
@@ -184,14 +191,14 @@ cudaError_t PackWeights(const Queue& queue, DType dtype, const PackedWeights& w,
 }
 
 cudaError_t Embed(const Queue& queue, DType dtype, const PackedWeights& w, const int32_t* ids,
-                  float scale, Matrix out) {
+                  const PickedToken* picked, float scale, Matrix out) {
   const dim3 grid = Grid(out.rows, DivideUp(w.cols, kThreads));
   if (dtype == DType::kF32) {
     return Launch(queue, EmbedFloatKernel, grid, kThreads, reinterpret_cast<const float*>(w.data),
-                  w.cols, ids, scale, out);
+                  w.cols, ids, picked, scale, out);
   }
   return WithPackedType(dtype, [&](auto type) {
-    return Launch(queue, EmbedPackedKernel<type()>, grid, kThreads, w, ids, scale, out);
+    return Launch(queue, EmbedPackedKernel<type()>, grid, kThreads, w, ids, picked, scale, out);
   });
 }
 

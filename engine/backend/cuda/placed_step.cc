@@ -15,7 +15,7 @@ constexpr size_t kSmallRope = size_t{32} << 10;
 }  // namespace
 
 absl::Status PlacedStep::Place(CudaDevice* device, const StepTables& tables,
-                               const StepIndex& index) {
+                               const StepIndex& index, absl::Span<const int32_t> picked) {
   RETURN_IF_ERROR(device->Flush());  // what waits reads the tables of the step before
   sequences_.clear();
   sequence_of_row_.clear();
@@ -24,7 +24,11 @@ absl::Status PlacedStep::Place(CudaDevice* device, const StepTables& tables,
                             static_cast<int32_t>(sequences_.size()));
     sequences_.push_back({s.first_row, s.num_tokens, s.first_position, s.first_block, s.state});
   }
-  std::vector<absl::Span<const char>> parts = {BytesOf(tables.tokens), BytesOf(sequences_),
+  tokens_ = tables.tokens;
+  for (int32_t& token : tokens_) {
+    if (token < 0) token = picked[~token] < 0 ? 0 : ~picked[~token];
+  }
+  std::vector<absl::Span<const char>> parts = {BytesOf(tokens_), BytesOf(sequences_),
                                                BytesOf(sequence_of_row_)};
   for (size_t i = 0; i < tables.blocks.size(); ++i) {
     parts.push_back(BytesOf(index.slots[i]));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "engine/backend/cuda/cuda_device.h"
 #include "engine/backend/cuda/kernels.h"
 #include "engine/backend/step_tables.h"
@@ -20,10 +21,14 @@ namespace lm {
 
 class PlacedStep {
  public:
-  // Puts the step's tables in the place of those of the step before.
-  absl::Status Place(CudaDevice* device, const StepTables& tables, const StepIndex& index);
+  // Puts the step's tables in the place of those of the step before. `picked`: where each of the
+  // tokens that that picks lies on the device, -1 where it does not; then any other one may stand
+  // for it.
+  absl::Status Place(CudaDevice* device, const StepTables& tables, const StepIndex& index,
+                     absl::Span<const int32_t> picked);
 
   // Of the step that was placed last. REQUIRES: that returned OK.
+  // ~i: what was picked in place i.
   const int32_t* tokens() const { return At<int32_t>(kTokens); }
   cuda::StepRows rows() const {
     return {At<cuda::Sequence>(kSequences), static_cast<int64_t>(sequences_.size()),
@@ -62,6 +67,7 @@ class PlacedStep {
   std::vector<int64_t> rope_dims_;
 
   // On the host, to upload from.
+  std::vector<int32_t> tokens_;
   std::vector<cuda::Sequence> sequences_;
   std::vector<int32_t> sequence_of_row_;
   std::vector<char> packed_;

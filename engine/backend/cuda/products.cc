@@ -50,6 +50,7 @@ absl::Status CudaBackend::Embed(const WeightMatrix& w, float scale, Tensor out) 
   if (out.rows == 0) return absl::OkStatus();
   const auto& matrix = static_cast<const CudaMatrix&>(w);
   return device_->Check(cuda::Embed(device_->queue(), w.dtype(), matrix.weights(), placed_.tokens(),
+                                    static_cast<const cuda::PickedToken*>(picked_.memory.data()),
                                     scale, ToMatrix(out)),
                         "Embed");
 }

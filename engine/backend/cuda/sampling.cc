@@ -3,9 +3,11 @@
 // tokens, more than kMostSampledTokens columns, or an order of which SampleRows would have to list
 // too much.
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "engine/backend/cuda/cuda_ops.h"
+#include "engine/backend/cuda/table_bytes.h"
 #include "engine/base/random.h"
 #include "engine/base/status_macros.h"
 
@@ -66,63 +68,96 @@ Picks FindPicks(absl::Span<const SamplingRow> rows) {
 
 size_t Aligned(size_t bytes) { return (bytes + 15) / 16 * 16; }
 
+// Puts rows, masks and adjustments behind one another, the last ones last, whose number changes the
+// most; where the last two begin.
+std::pair<size_t, size_t> PackPicks(const Picks& picks, std::vector<char>* packed) {
+  packed->clear();
+  auto append = [packed](absl::Span<const char> bytes) {
+    const size_t begin = packed->size();
+    packed->resize(Aligned(begin + bytes.size()));
+    std::copy(bytes.begin(), bytes.end(), packed->begin() + begin);
+    return begin;
+  };
+  append(BytesOf(picks.rows));
+  const size_t masks_at = append(BytesOf(picks.masks));
+  return {masks_at, append(BytesOf(picks.adjustments))};
+}
+
 }  // namespace
 
-absl::Status CudaBackend::Sample(Tensor logits, absl::Span<const SamplingRow> rows,
-                                 std::vector<absl::StatusOr<int32_t>>* tokens,
-                                 std::vector<float>* margins) {
+absl::Status CudaBackend::BeginSample(Tensor logits, absl::Span<const SamplingRow> rows) {
   Picks picks;
   if (logits.cols <= cuda::kMostSampledTokens) picks = FindPicks(rows);
+  picked_.logits = logits;
+  picked_.rows.assign(rows.begin(), rows.end());
+  picked_.places.assign(rows.size(), -1);
   const auto count = static_cast<int64_t>(picks.rows.size());
-  std::vector<cuda::PickedToken> picked(count);
-  if (count > 0) {
-    RETURN_IF_ERROR(device_->Begin());
-    const size_t row_bytes = count * sizeof(picks.rows[0]);
-    const size_t adjustment_bytes = picks.adjustments.size() * sizeof(picks.adjustments[0]);
-    const size_t mask_bytes = picks.masks.size() * sizeof(picks.masks[0]);
-    const size_t tokens_at = Aligned(row_bytes);
-    const size_t scratch_at = tokens_at + Aligned(count * sizeof(picked[0]));
-    const size_t adjustments_at =
-        scratch_at + cuda::SampleBytes(picks.num_drawn, count, logits.cols);
-    const size_t masks_at = adjustments_at + adjustment_bytes;
-    ASSIGN_OR_RETURN(void* memory, picks_.Reserve(device_.get(), masks_at + mask_bytes));
-    char* const base = static_cast<char*>(memory);
-    RETURN_IF_ERROR(device_->Stage(picks.rows.data(), base, row_bytes));
-    RETURN_IF_ERROR(
-        device_->Stage(picks.adjustments.data(), base + adjustments_at, adjustment_bytes));
-    RETURN_IF_ERROR(device_->Stage(picks.masks.data(), base + masks_at, mask_bytes));
-    auto* const on_device = reinterpret_cast<cuda::PickedToken*>(base + tokens_at);
-    RETURN_IF_ERROR(device_->Check(
-        cuda::SampleRows(device_->queue(), ToMatrix(logits),
-                         reinterpret_cast<const cuda::SampledRow*>(base), picks.num_drawn, count,
-                         reinterpret_cast<const uint64_t*>(base + masks_at),
-                         reinterpret_cast<const LogitAdjustment*>(base + adjustments_at),
-                         base + scratch_at, on_device),
-        "Sample"));
-    RETURN_IF_ERROR(device_->Download(on_device, picked.data(), picked.size() * sizeof(picked[0])));
+  for (int64_t i = 0; i < count; ++i) picked_.places[picks.places[i]] = static_cast<int32_t>(i);
+  if (count == 0) return device_->Flush();
+  RETURN_IF_ERROR(device_->Begin());
+  // In one piece: scratch memory, and behind it what is uploaded.
+  const size_t scratch_bytes = Aligned(cuda::SampleBytes(picks.num_drawn, count, logits.cols));
+  const auto [masks_at, adjustments_at] = PackPicks(picks, &picked_.packed);
+  ASSIGN_OR_RETURN(void* memory,
+                   picks_.Reserve(device_.get(), scratch_bytes + picked_.packed.size()));
+  char* const rows_at = static_cast<char*>(memory) + scratch_bytes;
+  RETURN_IF_ERROR(device_->Stage(picked_.packed.data(), rows_at, picked_.packed.size()));
+  const size_t bytes = count * sizeof(cuda::PickedToken);
+  ASSIGN_OR_RETURN(void* picked, picked_.memory.Reserve(device_.get(), bytes));
+  if (picked_.brought.bytes() < bytes) {
+    picked_.brought = Buffer();
+    ASSIGN_OR_RETURN(picked_.brought, device_->AllocatePinned(bytes));
+    std::memset(picked_.brought.data(), 0, bytes);  // what a rehearsal picks
   }
+  RETURN_IF_ERROR(device_->Check(
+      cuda::SampleRows(device_->queue(), ToMatrix(logits),
+                       reinterpret_cast<const cuda::SampledRow*>(rows_at), picks.num_drawn, count,
+                       reinterpret_cast<const uint64_t*>(rows_at + masks_at),
+                       reinterpret_cast<const LogitAdjustment*>(rows_at + adjustments_at), memory,
+                       static_cast<cuda::PickedToken*>(picked)),
+      "Sample"));
+  return device_->BeginDownload(picked, picked_.brought.data(), bytes);
+}
+
+absl::Status CudaBackend::EndSample(std::vector<absl::StatusOr<int32_t>>* tokens,
+                                    std::vector<float>* margins, std::vector<bool>* late) {
+  const std::vector<SamplingRow>& rows = picked_.rows;
+  RETURN_IF_ERROR(device_->AwaitDownload());
   tokens->assign(rows.size(), -1);
   if (margins != nullptr) margins->assign(rows.size(), 0);
-  for (int64_t i = 0; i < count; ++i) {
-    (*tokens)[picks.places[i]] = picked[i].token;
-    if (margins != nullptr) (*margins)[picks.places[i]] = picked[i].margin;
-  }
+  late->assign(rows.size(), false);
+  const auto* const brought = static_cast<const cuda::PickedToken*>(picked_.brought.data());
   std::vector<SamplingRow> others;
   std::vector<size_t> other_places;
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (*(*tokens)[i] >= 0) continue;
+    const int32_t place = picked_.places[i];
+    if (place >= 0 && brought[place].token >= 0) {
+      (*tokens)[i] = brought[place].token;
+      if (margins != nullptr) (*margins)[i] = brought[place].margin;
+      continue;
+    }
+    (*late)[i] = true;
     others.push_back(rows[i]);
     other_places.push_back(i);
   }
+  if (others.empty()) return absl::OkStatus();
   std::vector<absl::StatusOr<int32_t>> on_host;
   std::vector<float> others_margins;
-  RETURN_IF_ERROR(
-      Backend::Sample(logits, others, &on_host, margins != nullptr ? &others_margins : nullptr));
+  RETURN_IF_ERROR(Backend::Sample(picked_.logits, others, &on_host,
+                                  margins != nullptr ? &others_margins : nullptr));
   for (size_t i = 0; i < others.size(); ++i) {
     (*tokens)[other_places[i]] = std::move(on_host[i]);
     if (margins != nullptr) (*margins)[other_places[i]] = others_margins[i];
   }
   return absl::OkStatus();
+}
+
+absl::Status CudaBackend::Sample(Tensor logits, absl::Span<const SamplingRow> rows,
+                                 std::vector<absl::StatusOr<int32_t>>* tokens,
+                                 std::vector<float>* margins) {
+  RETURN_IF_ERROR(BeginSample(logits, rows));
+  std::vector<bool> late;
+  return EndSample(tokens, margins, &late);
 }
 
 }  // namespace lm

@@ -110,6 +110,7 @@ constexpr CudaApi kDevicesApi = {
           const cudaError_t error = devices.Use(event);
           return error == cudaSuccess ? devices.Use(stream) : error;
         },
+    .EventSynchronize = [](cudaEvent_t event) { return devices.Use(event); },
     .EventDestroy = [](cudaEvent_t event) { return Drop(event); },
     .DeviceCanAccessPeer =
         [](int* can, int device, int peer) {

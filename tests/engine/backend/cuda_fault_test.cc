@@ -107,6 +107,7 @@ constexpr CudaApi kFakeApi = {
     .EventCreate =
         [](cudaEvent_t* event) { return Unless([&] { *event = Handle<cudaEvent_t>(); }); },
     .EventRecord = [](cudaEvent_t, cudaStream_t) { return fake.Call(); },
+    .EventSynchronize = [](cudaEvent_t) { return fake.Call(); },
     .EventDestroy = [](cudaEvent_t event) { return Release(event); },
     .DeviceCanAccessPeer = [](int* can, int,
                               int) { return Unless([can] { *can = fake.peers_can_read; }); },
@@ -504,7 +505,7 @@ TEST(PlacedStepTest, TablesHoldTheStepAndStayWhereTheyAre) {
   auto place = [&](const StepTables& step) {
     StepIndex index;
     ASSERT_TRUE(IndexStep(&step, &index).ok());
-    ASSERT_TRUE(placed.Place(device.get(), step, index).ok());
+    ASSERT_TRUE(placed.Place(device.get(), step, index, {}).ok());
     const size_t tokens = step.tokens.size();
     EXPECT_EQ(At(placed.tokens(), tokens), step.tokens);
     ASSERT_EQ(placed.rows().num_sequences, static_cast<int64_t>(step.sequences.size()));
@@ -562,11 +563,27 @@ TEST(PlacedStepTest, TablesHoldTheStepAndStayWhereTheyAre) {
   other.row_lists.resize(1);
   StepIndex index;
   ASSERT_TRUE(IndexStep(&other, &index).ok());
-  ASSERT_TRUE(placed.Place(device.get(), other, index).ok());
+  ASSERT_TRUE(placed.Place(device.get(), other, index, {}).ok());
   const cuda::Matrix rope = placed.rope(0);
   EXPECT_EQ(At(rope.data, 69 * rope.cols), other.ropes[0].angles);
   place(large);
   EXPECT_EQ(addresses(), before);
+}
+
+// Of a step that begins before the one before has been read: where the device has what that picks.
+TEST(PlacedStepTest, TokensThatAreNotKnownAreThoseThatWerePicked) {
+  fake = {};
+  auto device = CudaDevice::Open(kFakeApi, 0).value();
+  PlacedStep placed;
+  StepTables step = StepOf(4);
+  step.tokens = {5, ~1, ~0, ~2};
+  StepIndex index;
+  EXPECT_EQ(IndexStep(&step, &index).message(), "BeginStep: a token is -3, of 0 picked");
+  step.num_picked = 3;
+  ASSERT_TRUE(IndexStep(&step, &index).ok());
+  const std::vector<int32_t> picked = {3, -1, 0};
+  ASSERT_TRUE(placed.Place(device.get(), step, index, picked).ok());
+  EXPECT_EQ(At(placed.tokens(), 4), std::vector<int32_t>({5, 0, ~3, ~0}));
 }
 
 // A list of kernels that comes again is a graph, and only what differs is told to it.

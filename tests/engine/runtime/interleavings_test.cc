@@ -104,7 +104,7 @@ const std::string& Expected(int kind) {
 // What came about in all plays: else they show little.
 struct Seen {
   int64_t preemptions = 0, reused = 0, drafted = 0, remembered = 0, shared = 0;
-  int64_t stored = 0, cancelled = 0, failed = 0, left_passes = 0;
+  int64_t stored = 0, cancelled = 0, failed = 0, left_passes = 0, begun_behind = 0;
 };
 
 class Play {
@@ -117,6 +117,8 @@ class Play {
     if (seed % 3 == 1) script_->windows = {40};
     if (seed % 3 == 2) script_->num_states = 7;
     faulty_ = seed % 4 == 3;
+    script_->queues_steps = seed / 2 % 2 == 1 && script_->num_states == 0;
+    if (seed % 7 > 3) script_->late_each = 9;
     ends_early_ = seed % 5 == 4;
     script_->most_forwards = 0;
     engine_ = StartScripted(script_, {.step_tokens = 24 + static_cast<int32_t>(Below(60)),
@@ -151,6 +153,7 @@ class Play {
     seen->drafted += stats.tokens_drafted;
     seen->stored += script_->blocks_shown;
     seen->left_passes += script_->cancelled_forwards;
+    seen->begun_behind += script_->begun_behind;
     for (const char* salt : kSalts) {
       seen->remembered += memo_.Stats(generator_->info().digest, salt).hits;
       seen->shared += memo_.Stats(generator_->info().digest, salt).shared;
@@ -334,15 +337,15 @@ TEST(InterleavingsTest, EverybodyHasTheAnswerThatHeHasAlone) {
   if (num_seeds < 50 || HasFailure()) return;
   for (const int64_t count :
        {seen.preemptions, seen.reused, seen.drafted, seen.remembered, seen.shared, seen.stored,
-        seen.cancelled, seen.failed, seen.left_passes}) {
+        seen.cancelled, seen.failed, seen.left_passes, seen.begun_behind}) {
     EXPECT_GT(count, 0);
   }
   std::printf(
       "%ld preemptions, %ld tokens of prompts found, %ld guessed; %ld answers remembered, %ld "
       "shared; %ld blocks stored or read back; %ld requests cancelled, %ld failed; %ld passes "
-      "left\n",
+      "left, %ld begun behind others\n",
       seen.preemptions, seen.reused, seen.drafted, seen.remembered, seen.shared, seen.stored,
-      seen.cancelled, seen.failed, seen.left_passes);
+      seen.cancelled, seen.failed, seen.left_passes, seen.begun_behind);
 }
 
 }  // namespace

@@ -227,11 +227,103 @@ void ScriptedModel::CheckOwner(const StepSequence& s, int32_t owner) {
 }
 
 absl::Status ScriptedModel::Launch(ModelStep step) {
+  is_picked_ = false;
   step_ = std::move(step);
   return absl::OkStatus();
 }
 
+// Computes the tokens and what may be picked of at once, as a queue would come to it.
+absl::Status ScriptedModel::Begin(ModelStep step) {
+  script_->begun_behind += is_picked_;
+  step_ = std::move(step);
+  for (int32_t& token : step_.tables.tokens) {
+    if (token >= 0) continue;
+    if (!is_picked_ || ~token >= static_cast<int32_t>(stand_ins_.size())) {
+      script_->Violate("a token that nothing picks");
+    } else {
+      token = stand_ins_[~token];
+    }
+  }
+  for (const CacheOp& op : step_.cache_ops) {
+    const absl::Status status = ApplyCacheOp(op);
+    if (!status.ok()) return status;
+  }
+  CheckStep();
+  if (!step_.logit_rows.empty() || !step_.hidden_rows.empty() || cache_.recurrent()) {
+    script_->Violate("a step that is queued has results");
+  }
+  if (!script_->violation().empty()) return absl::InternalError(script_->violation());
+  if (script_->throw_in > 0 && --script_->throw_in == 0) throw std::bad_alloc();
+  for (int32_t token : step_.tables.tokens) {
+    if (token == script_->error_token) return absl::InternalError("the device failed");
+  }
+  begun_.clear();
+  auto sample = step_.samples.begin();
+  for (const StepSequence& s : step_.tables.sequences) {
+    uint64_t state = ReadContext(s);
+    const int32_t owner =
+        s.first_position == 0 ? step_.tables.tokens[s.first_row] : At(Blocks(s), 0).token;
+    for (int32_t i = 0; i < s.num_tokens; ++i) {
+      ComputeToken(s, i, owner, &state);
+      if (sample == step_.samples.end() || sample->row != s.first_row + i) continue;
+      begun_.emplace_back(vocab_size());
+      Logits(Blocks(s), s.first_position + i, state, absl::MakeSpan(begun_.back()));
+      ++sample;
+    }
+    if (script_->tenants) CheckOwner(s, owner);
+  }
+  if (sample != step_.samples.end()) script_->Violate("fewer samples than wanted");
+  return absl::OkStatus();
+}
+
+absl::Status ScriptedModel::Pick(std::vector<SamplingRow> samples,
+                                 std::vector<uint64_t> wanted_logits) {
+  is_picked_ = true;
+  picked_ = {};
+  stand_ins_.clear();
+  step_.wanted_logits = std::move(wanted_logits);
+  for (const SamplingRow& sample : samples) {
+    const auto row = std::find_if(step_.samples.begin(), step_.samples.end(),
+                                  [&](const SamplingRow& s) { return s.row == sample.row; });
+    if (row == step_.samples.end()) return absl::InternalError("a row that has not begun");
+    std::vector<float> logits = begun_[row - step_.samples.begin()];
+    SpoilUnwanted(absl::MakeSpan(logits));
+    picked_.tokens.push_back(SampleToken(logits, sample));
+    const bool late = script_->late_each > 0 && ++num_picked_ % script_->late_each == 0;
+    picked_.late.push_back(late || !picked_.tokens.back().ok());
+    stand_ins_.push_back(picked_.late.back() ? 0 : *picked_.tokens.back());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ScriptedModel::AwaitPicked(const std::atomic<bool>& cancel, StepResults* results) {
+  ++script_->forwards;
+  is_picked_ = false;
+  if (!Linger(cancel)) {
+    ++script_->cancelled_forwards;
+    return absl::CancelledError("cancelled");
+  }
+  *results = std::move(picked_);
+  results->cache_ops_done = true;
+  return absl::OkStatus();
+}
+
+void ScriptedModel::ComputeToken(const StepSequence& s, int32_t i, int32_t owner,
+                                 uint64_t* state) {
+  const int32_t p = s.first_position + i;
+  const int32_t token = step_.tables.tokens[s.first_row + i];
+  const uint64_t adapters = AdaptersOf(s.first_row + i);
+  const uint64_t value = RandomBits(*state, token + 1000 * p) + adapters;
+  for (size_t c = 0; c < slots_.size(); ++c) {
+    At(Blocks(s, c), p, c) = {token, p, owner, value, adapters};
+  }
+  ReadWindows(s, p);
+  *state = RandomBits(*state, value);
+}
+
 absl::Status ScriptedModel::Await(const std::atomic<bool>& cancel, StepResults* results) {
+  if (is_picked_) return AwaitPicked(cancel, results);
+  results->late.clear();
   results->cache_ops_done = false;
   for (const CacheOp& op : step_.cache_ops) {
     const absl::Status status = ApplyCacheOp(op);
@@ -268,13 +360,7 @@ absl::Status ScriptedModel::Await(const std::atomic<bool>& cancel, StepResults* 
     for (int32_t i = 0; i < s.num_tokens; ++i) {
       const int32_t p = s.first_position + i;
       const int32_t token = step_.tables.tokens[s.first_row + i];
-      const uint64_t adapters = AdaptersOf(s.first_row + i);
-      const uint64_t value = RandomBits(state, token + 1000 * p) + adapters;
-      for (size_t c = 0; c < slots_.size(); ++c) {
-        At(Blocks(s, c), p, c) = {token, p, owner, value, adapters};
-      }
-      ReadWindows(s, p);
-      state = RandomBits(state, value);
+      ComputeToken(s, i, owner, &state);
       const bool read = wanted != step_.logit_rows.end() && *wanted == s.first_row + i;
       const bool sampled = sample != step_.samples.end() && sample->row == s.first_row + i;
       std::vector<float> row(read || sampled ? vocab_size() : 0);

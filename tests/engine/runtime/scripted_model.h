@@ -52,6 +52,9 @@ struct Script {
   int32_t error_token = -1;          // a batch that holds it fails
   std::atomic<int> block_errors{0};  // so many block operations to come fail
   std::atomic<int> throw_in{0};      // counts down; Forward throws bad_alloc when it comes to 0
+  bool queues_steps = false;         // a step may begin before the one before has been awaited
+  int32_t late_each = 0;             // each so many-th token that is picked so is a late one
+  std::atomic<int64_t> begun_behind{0};  // steps that began so
   std::function<absl::StatusOr<bool>()> settle = [] { return false; };
 
   // Contexts that begin with `prompt` go on with these tokens, then with kImEnd.
@@ -97,6 +100,9 @@ class ScriptedModel : public LanguageModel {
   const CacheShape& cache() const override { return cache_; }
   absl::Status Launch(ModelStep step) override;
   absl::Status Await(const std::atomic<bool>& cancel, StepResults* results) override;
+  bool queues_steps() const override { return script_->queues_steps; }
+  absl::Status Begin(ModelStep step) override;
+  absl::Status Pick(std::vector<SamplingRow> samples, std::vector<uint64_t> wanted_logits) override;
   absl::StatusOr<bool> Settle(absl::Duration /*time*/) override { return script_->settle(); }
   absl::Span<char> BlockMemory(int32_t cache_class, int32_t block) override;
   absl::Span<char> StateMemory(int32_t slot) override;
@@ -128,6 +134,8 @@ class ScriptedModel : public LanguageModel {
   uint64_t AdaptersOf(int32_t row) const;
   void ReadWindows(const StepSequence& sequence, int32_t position);
   void CheckOwner(const StepSequence& sequence, int32_t owner);
+  void ComputeToken(const StepSequence& sequence, int32_t i, int32_t owner, uint64_t* state);
+  absl::Status AwaitPicked(const std::atomic<bool>& cancel, StepResults* results);
   void Logits(const int32_t* blocks, int32_t position, uint64_t state, absl::Span<float> row);
 
   const std::shared_ptr<Script> script_;
@@ -135,6 +143,12 @@ class ScriptedModel : public LanguageModel {
   std::vector<std::vector<Slot>> slots_;  // of each class
   std::vector<State> states_;
   ModelStep step_;
+  // Of steps that are queued.
+  std::vector<std::vector<float>> begun_;  // logits of the rows that may be picked of
+  StepResults picked_;
+  bool is_picked_ = false;
+  std::vector<int32_t> stand_ins_;  // what a step behind takes for the tokens picked
+  int64_t num_picked_ = 0;
 };
 
 // A model of the tests' vocabulary around a ScriptedModel. `chat_template` as in a GGUF.

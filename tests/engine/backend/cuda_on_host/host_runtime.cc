@@ -1,7 +1,8 @@
 // A CUDA runtime with two devices, both of them the host, in the place of cuda_api.cc: what is put
 // into a queue has run when the call returns. That a copy from page-locked memory might not have,
-// is not forgotten: who changes such memory before he has waited is found when he does. And of a
-// graph each device's kernels run in turns as soon, or as late, as its edges let them.
+// is not forgotten: who changes such memory before he has waited is found when he does. A copy to
+// such memory is not there until then. And of a graph each device's kernels run in turns as soon,
+// or as late, as its edges let them.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -37,6 +38,11 @@ int Current() { return current_device < 0 ? 0 : current_device; }
 
 // A stream, of a device; whose it is.
 char streams[kDevices];
+// Its device, and the copy before which it was recorded.
+struct HostEvent {
+  int device;
+  int64_t copy;
+};
 bool IsCurrents(cudaStream_t stream) {
   return reinterpret_cast<char*>(stream) == &streams[Current()];
 }
@@ -142,22 +148,46 @@ class PinnedMemory {
     const auto found = sizes_.find(static_cast<const char*>(data));
     if (found == sizes_.end()) return;
     std::erase_if(copies_, [&](const Copy& copy) { return Has(*found, copy.from); });
+    std::erase_if(downloads_, [&](const CopyToHost& copy) { return Has(*found, copy.to); });
     sizes_.erase(found);
   }
   void BeginCopy(const void* from, size_t bytes) {
     std::lock_guard lock(mutex_);
     const auto* data = static_cast<const char*>(from);
-    const auto behind = sizes_.upper_bound(data);
-    if (behind == sizes_.begin() || !Has(*std::prev(behind), data)) return;
-    copies_.push_back({data, bytes, DigestOf({data, bytes})});
+    if (!IsPinned(data)) return;
+    copies_.push_back({data, bytes, DigestOf({data, bytes}), next_copy_++});
   }
-  void EndCopies() {
+  void BeginDownload(void* to, const void* from, size_t bytes) {
     std::lock_guard lock(mutex_);
-    for (const Copy& copy : std::exchange(copies_, {})) {
-      if (DigestOf({copy.from, copy.bytes}) == copy.digest) continue;
-      on_host::Report(on_host::FaultKind::kChangedHost, "a copy to the device",
-                      std::to_string(copy.bytes) + " bytes of the host", nullptr);
+    auto* const data = static_cast<char*>(to);
+    if (!IsPinned(data)) {
+      std::memcpy(to, from, bytes);
+      return;
     }
+    constexpr int kGarbage = 0x5a;
+    std::memset(to, kGarbage, bytes);
+    downloads_.push_back({data, {static_cast<const char*>(from), bytes}, next_copy_++});
+  }
+  // Those before copy number `until`.
+  void EndCopies(int64_t until = std::numeric_limits<int64_t>::max()) {
+    std::lock_guard lock(mutex_);
+    std::erase_if(copies_, [until](const Copy& copy) {
+      if (copy.number >= until) return false;
+      if (DigestOf({copy.from, copy.bytes}) != copy.digest) {
+        on_host::Report(on_host::FaultKind::kChangedHost, "a copy to the device",
+                        std::to_string(copy.bytes) + " bytes of the host", nullptr);
+      }
+      return true;
+    });
+    std::erase_if(downloads_, [until](const CopyToHost& copy) {
+      if (copy.number >= until) return false;
+      std::memcpy(copy.to, copy.bytes.data(), copy.bytes.size());
+      return true;
+    });
+  }
+  int64_t num_copies() {
+    std::lock_guard lock(mutex_);
+    return next_copy_;
   }
 
  private:
@@ -165,7 +195,17 @@ class PinnedMemory {
     const char* from;
     size_t bytes;
     Digest digest;
+    int64_t number;
   };
+  struct CopyToHost {
+    char* to;
+    std::string bytes;
+    int64_t number;
+  };
+  bool IsPinned(const char* data) const {
+    const auto behind = sizes_.upper_bound(data);
+    return behind != sizes_.begin() && Has(*std::prev(behind), data);
+  }
   static bool Has(const std::pair<const char* const, size_t>& memory, const char* data) {
     return data >= memory.first && data < memory.first + memory.second;
   }
@@ -173,6 +213,8 @@ class PinnedMemory {
   std::mutex mutex_;
   std::map<const char*, size_t> sizes_;
   std::vector<Copy> copies_;
+  std::vector<CopyToHost> downloads_;
+  int64_t next_copy_ = 0;
 };
 PinnedMemory& Pinned() {
   static PinnedMemory& pinned = *new PinnedMemory;
@@ -218,15 +260,29 @@ constexpr CudaApi kHost = {
                           cudaEvent_t) { return IsCurrents(stream) ? Lost() : kOthers; },
     .EventCreate =
         [](cudaEvent_t* event) {
-          *event = reinterpret_cast<cudaEvent_t>(&streams[Current()]);
-          return Lost();
+          if (Lost() != cudaSuccess) return Lost();
+          *event = reinterpret_cast<cudaEvent_t>(new HostEvent{Current(), 0});
+          return cudaSuccess;
         },
     .EventRecord =
         [](cudaEvent_t event, cudaStream_t stream) {
-          const bool same = reinterpret_cast<char*>(event) == reinterpret_cast<char*>(stream);
-          return IsCurrents(stream) && same ? Lost() : kOthers;
+          auto* const recorded = reinterpret_cast<HostEvent*>(event);
+          if (!IsCurrents(stream) || recorded->device != Current()) return kOthers;
+          recorded->copy = Pinned().num_copies();
+          return Lost();
         },
-    .EventDestroy = [](cudaEvent_t) { return cudaSuccess; },
+    .EventSynchronize =
+        [](cudaEvent_t event) {
+          ++counts.synchronisations;
+          Pinned().EndCopies(reinterpret_cast<const HostEvent*>(event)->copy);
+          if (waits_left != kNever && MayBeLost(Current())) --waits_left;
+          return Lost();
+        },
+    .EventDestroy =
+        [](cudaEvent_t event) {
+          delete reinterpret_cast<HostEvent*>(event);
+          return cudaSuccess;
+        },
     .DeviceCanAccessPeer =
         [](int* can, int, int) {
           *can = peers_can_read ? 1 : 0;
@@ -267,6 +323,10 @@ constexpr CudaApi kHost = {
           ++counts.copies;
           if (kind == cudaMemcpyHostToDevice) counts.bytes_to_device += bytes;
           if (kind == cudaMemcpyDeviceToHost) counts.bytes_to_host += bytes;
+          if (kind == cudaMemcpyDeviceToHost) {
+            Pinned().BeginDownload(to, from, bytes);
+            return cudaSuccess;
+          }
           std::memcpy(to, from, bytes);
           if (kind == cudaMemcpyHostToDevice) Pinned().BeginCopy(from, bytes);
           return cudaSuccess;
@@ -394,6 +454,7 @@ constexpr CudaApi CountedCalls() {
   LM_COUNT(StreamWaitEvent);
   LM_COUNT(EventCreate);
   LM_COUNT(EventRecord);
+  LM_COUNT(EventSynchronize);
   LM_COUNT(DeviceCanAccessPeer);
   LM_COUNT(DeviceEnablePeerAccess);
   LM_COUNT(Malloc);

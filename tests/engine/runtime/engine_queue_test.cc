@@ -1,0 +1,152 @@
+// Steps that begin before the one before has been read (engine/runtime/engine_queue.cc), on a
+// scripted model that takes another token for each one that comes late.
+#include <gtest/gtest.h>
+
+#include "engine/runtime/engine.h"
+#include "tests/engine/runtime/scripted_model.h"
+
+namespace lm {
+namespace {
+
+using Kind = AnswerConstraint::Kind;
+
+GenerationOptions Free(int32_t tokens) {
+  return {.max_tokens = tokens, .speculate = Speculate::kOff};
+}
+
+class EngineQueueTest : public testing::Test {
+ protected:
+  void SetUp() override { script_->queues_steps = true; }
+
+  Generation Ask(const std::string& prompt, GenerationOptions options) {
+    if (engine_ == nullptr) engine_ = StartScripted(script_);
+    Generation result =
+        Generate(*engine_, {.prompt = Bytes(prompt), .options = std::move(options)});
+    EXPECT_EQ(script_->violation(), "");
+    return result;
+  }
+
+  std::shared_ptr<Script> script_ = std::make_shared<Script>();
+  std::shared_ptr<Engine> engine_;
+};
+
+TEST_F(EngineQueueTest, AllButTheFirstTwoStepsOfAnAnswerBeginBehindAnother) {
+  // The prompt, a token that the engine has seen itself, and ten more.
+  const Generation result = Ask("tell ", Free(12));
+  EXPECT_EQ(result.tokens.size(), 12u);
+  EXPECT_EQ(script_->begun_behind, 10);
+  EXPECT_EQ(engine_->Stats().steps, 12);
+}
+
+TEST_F(EngineQueueTest, WhatBeginsBehindTheEndIsForgotten) {
+  script_->says = {{Bytes("tell "), Bytes("it ends.")}};
+  EXPECT_EQ(Ask("tell ", Free(100)).text, "it ends.");
+  EXPECT_EQ(engine_->Stats().steps, 9);
+  EXPECT_EQ(engine_->Stats().tokens_decoded, 9);
+  const int64_t begun = script_->begun_behind;
+  // What it found of that in the cache is as good as ever.
+  EXPECT_EQ(Ask("tell ", Free(100)).text, "it ends.");
+  EXPECT_EQ(script_->begun_behind, 2 * begun);
+}
+
+TEST_F(EngineQueueTest, TheAnswersAreThoseOfStepsOneByOne) {
+  const std::string schema = R"({"type":"object","required":["n","s"],"properties":
+      {"n":{"type":"integer","maximum":99999},"s":{"type":"string","maxLength":12}}})";
+  std::vector<GenerationOptions> all = {Free(70), Free(33), Free(2)};
+  all.push_back({.max_tokens = 50, .temperature = 0.8, .seed = 7});
+  all.push_back({.max_tokens = 50, .temperature = 1.5, .top_k = 5, .seed = 8});
+  all.push_back({.max_tokens = 60, .repeat_penalty = 1.4});
+  all.push_back({.max_tokens = 60, .stop = {"a", "7"}});
+  all.push_back({.max_tokens = 60, .logit_bias = {{65, 3.5}}});
+  all.push_back({.max_tokens = 60, .constraint = {Kind::kRegex, "[a-f]{8,50}"}});
+  all.push_back({.max_tokens = 60, .constraint = {Kind::kSchema, schema}});
+  auto answers = [&](const std::shared_ptr<Script>& script, int32_t sequences) {
+    auto engine = StartScripted(script, {.max_sequences = sequences});
+    std::vector<std::shared_ptr<Request>> requests;
+    for (int i = 0; i < 40; ++i) {
+      requests.push_back(engine
+                             ->Submit({.prompt = Bytes("row " + std::to_string(i * i) + ": "),
+                                       .options = all[i % all.size()]})
+                             .value());
+    }
+    std::string shown;
+    for (const auto& request : requests) {
+      const Generation result = Await(request);
+      EXPECT_TRUE(result.status.ok()) << result.status;
+      shown += result.text + std::string(FinishReasonName(result.finish)) + "\n";
+    }
+    EXPECT_EQ(script->violation(), "");
+    return shown;
+  };
+  const std::string wanted = answers(std::make_shared<Script>(), 64);
+  for (const int32_t late : {0, 5}) {
+    for (const int32_t sequences : {64, 6}) {
+      auto script = std::make_shared<Script>();
+      script->queues_steps = true;
+      script->late_each = late;
+      if (late > 0) script->windows = {24};
+      EXPECT_EQ(answers(script, sequences), wanted) << late << " " << sequences;
+      EXPECT_GT(script->begun_behind, 10) << late << " " << sequences;
+    }
+  }
+}
+
+TEST_F(EngineQueueTest, AnotherRequestDoesNotWaitForTheEnd) {
+  script_->step_time = absl::Milliseconds(1);
+  engine_ = StartScripted(script_);
+  auto first = engine_->Submit({.prompt = Bytes("long "), .options = Free(1500)}).value();
+  script_->AwaitForward(20);
+  EXPECT_EQ(Ask("short ", Free(4)).tokens.size(), 4u);
+  EXPECT_FALSE(first->WaitFor(absl::ZeroDuration()));
+  first->Cancel();
+  EXPECT_EQ(Await(first).status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(Ask("short ", Free(4)).tokens.size(), 4u);
+}
+
+TEST_F(EngineQueueTest, ShortAnswersGetTheirPlacesFirst) {
+  auto engine = StartScripted(script_, {.max_sequences = 4});
+  script_->Pause();
+  std::vector<std::shared_ptr<Request>> requests;
+  for (int i = 0; i < 40; ++i) {
+    requests.push_back(
+        engine->Submit({.prompt = Bytes("row " + std::to_string(i)), .options = Free(4)}).value());
+  }
+  script_->Resume();
+  for (const auto& request : requests) EXPECT_TRUE(Await(request).status.ok());
+  EXPECT_LE(script_->begun_behind, 4);  // when nobody waits any more
+}
+
+TEST_F(EngineQueueTest, WhereGrammarsForceMuchStepsDoNotBecomeMore) {
+  const std::string schema =
+      R"({"type":"array","minItems":3,"maxItems":3,"items":{"type":"object","required":["color"],
+          "properties":{"color":{"enum":["red","rose","blue"]}},"additionalProperties":false}})";
+  const GenerationOptions options = {.constraint = {Kind::kSchema, schema},
+                                     .speculate = Speculate::kOff};
+  script_->says = {
+      {Bytes("colors: "), Bytes(R"([{"color":"rose"},{"color":"blue"},{"color":"rose"}])")}};
+  Ask("colors: ", options);
+  const int64_t before = engine_->Stats().steps;
+  for (int i = 0; i < 20; ++i) Ask("colors: ", options);
+  EXPECT_EQ(engine_->Stats().steps - before, 20 * 5);  // r, o, b, r, o: all else is forced
+}
+
+TEST_F(EngineQueueTest, WhatCanBeGuessedIsGuessed) {
+  const std::string text = "The quick brown fox jumps over the lazy dog. ";
+  script_->says = {{Bytes(text + text + "Again: The "), Bytes(text + text)}};
+  for (int i = 0; i < 3; ++i) Ask(text + text + "Again: The ", {.max_tokens = 80});
+  EXPECT_GT(engine_->Stats().tokens_accepted, 60);
+  EXPECT_GT(script_->begun_behind, 0);
+}
+
+TEST_F(EngineQueueTest, WithoutMemoryForAStepThoseUnderWayFailAndOthersDoNot) {
+  const std::vector<int32_t> tokens = Ask("tell ", Free(12)).tokens;
+  for (int when = 1; when < 12; ++when) {
+    script_->throw_in = when;
+    EXPECT_EQ(Ask("tell ", Free(12)).status.code(), absl::StatusCode::kResourceExhausted);
+    script_->throw_in = 0;
+    EXPECT_EQ(Ask("tell ", Free(12)).tokens, tokens);
+  }
+}
+
+}  // namespace
+}  // namespace lm
