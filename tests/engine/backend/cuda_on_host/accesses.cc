@@ -49,8 +49,10 @@ Region* Find(const void* place, uintptr_t address) {
   return found;
 }
 
-// Says that [address, address + bytes) is not in one place.
-void ComplainOfBounds(const void* place, uintptr_t address, int bytes, AccessKind kind) {
+// Says that [address, address + bytes) is not in one place. (What complains stays out of the way of
+// what does not, which is called before every access.)
+[[gnu::cold]] void ComplainOfBounds(const void* place, uintptr_t address, int bytes,
+                                    AccessKind kind) {
   const Region* nearest = nullptr;  // the shared variable that ends before
   for (const Region* region : running->shared) {
     if (region->begin > address) continue;
@@ -68,16 +70,16 @@ void ComplainOfBounds(const void* place, uintptr_t address, int bytes, AccessKin
   Complain(FaultKind::kOutOfBounds, WhoseTurn() + Verb(kind) + Bytes(bytes) + " at " + what, place);
 }
 
-void ComplainOfCopy(const void* place, uintptr_t at, AccessKind kind, const Region& region,
-                    int owner) {
+[[gnu::cold]] void ComplainOfCopy(const void* place, uintptr_t at, AccessKind kind,
+                                  const Region& region, int owner) {
   Complain(FaultKind::kUnwaitedCopy,
            WhoseTurn() + Verb(kind) + NameOf(region, at) + ", where a copy of thread " +
                std::to_string(owner) + " is not waited for",
            place);
 }
 
-void ComplainOfRace(const void* place, uintptr_t at, AccessKind kind, const Region& region,
-                    const Stamp& other) {
+[[gnu::cold]] void ComplainOfRace(const void* place, uintptr_t at, AccessKind kind,
+                                  const Region& region, const Stamp& other) {
   const bool same_block = other.run() == running->by.run;
   Complain(FaultKind::kRace,
            WhoseTurn() + Verb(kind) + NameOf(region, at) + ", which thread " +
@@ -91,31 +93,52 @@ void Check(const void* place, uintptr_t address, int bytes, AccessKind kind, Reg
   Accessor by = running->by;
   if (region->shared) by.first_run = by.run;  // each block has its own
   const uintptr_t end = address + bytes;
-  for (uintptr_t at = address; at < end; at = at / 4 * 4 + 4) {
-    const uintptr_t part = std::min(end - at, 4 - at % 4);
-    const uint32_t mask = ((1u << part) - 1) << (at % 4);
+  auto check = [&](uintptr_t at, uint32_t mask) {
     if (region->shared) {
       const uint16_t owner = region->copying[at / 4 - region->begin / 4];
       if (owner != 0) ComplainOfCopy(place, at, kind, *region, owner - 1);
     }
     const Stamp other = NoteAccess(by, kind, mask, region->word(at));
     if (other.is_somebody()) ComplainOfRace(place, at, kind, *region, other);
+  };
+  if ((address | static_cast<uintptr_t>(bytes)) % 4 == 0) {
+    for (uintptr_t at = address; at < end; at += 4) check(at, 15);
+    return;
+  }
+  for (uintptr_t at = address; at < end; at = at / 4 * 4 + 4) {
+    const uintptr_t part = std::min(end - at, 4 - at % 4);
+    check(at, ((1u << part) - 1) << (at % 4));
   }
 }
 
+[[gnu::cold]] void ComplainOfAlignment(const void* place, uintptr_t address, int bytes,
+                                       AccessKind kind, const Region& region) {
+  Complain(FaultKind::kMisaligned,
+           WhoseTurn() + Verb(kind) + Bytes(bytes) + " at " + NameOf(region, address), place);
+}
+
+[[gnu::cold]] void ComplainOfDevice(const void* place, uintptr_t address, AccessKind kind,
+                                    const Region& region) {
+  Complain(FaultKind::kOtherDevice,
+           WhoseTurn() + Verb(kind) + NameOf(region, address) + " of device " +
+               std::to_string(region.device) + ", and is one of device " +
+               std::to_string(running->device),
+           place);
+}
+
 // For accesses to global memory by who has not waited for the kernels before.
-void CheckOrder(const void* place, uintptr_t address, int bytes, AccessKind kind,
-                const Region& region) {
-  const std::string what = WhoseTurn() + Verb(kind) + NameOf(region, address);
+[[gnu::noinline]] void CheckOrder(const void* place, uintptr_t address, int bytes, AccessKind kind,
+                                  const Region& region) {
+  auto what = [&] { return WhoseTurn() + Verb(kind) + NameOf(region, address); };
   if (kind != AccessKind::kRead) {
-    return Complain(FaultKind::kTooEarly, what + " before it has waited for the kernel before",
+    return Complain(FaultKind::kTooEarly, what() + " before it has waited for the kernel before",
                     place);
   }
   for (uintptr_t at = address; at < address + bytes; at += 4) {
     const Stamp write = region.word(at)->write;
     if (!write.is_somebody() || write.run() < running->first_unordered) continue;
     return Complain(FaultKind::kTooEarly,
-                    what + ", which a kernel before may still be writing: it has not waited",
+                    what() + ", which a kernel before may still be writing: it has not waited",
                     place);
   }
 }
@@ -144,21 +167,15 @@ void See(const void* place, const void* data, int bytes, AccessKind kind, bool a
   }
   if (simulation.checks) {
     if (address + bytes > region->end) return ComplainOfBounds(place, address, bytes, kind);
-    if (aligned && address % bytes != 0) {
-      Complain(FaultKind::kMisaligned,
-               WhoseTurn() + Verb(kind) + Bytes(bytes) + " at " + NameOf(*region, address), place);
+    if (aligned && (address & (static_cast<uintptr_t>(bytes) - 1)) != 0) {  // a power of two
+      ComplainOfAlignment(place, address, bytes, kind, *region);
     }
     if (running->begins_early && !running->has_waited && !region->shared) {
       CheckOrder(place, address, bytes, kind, *region);
     }
-    const bool may = kind == AccessKind::kRead ? MayRead(running->device, region->device)
-                                               : running->device == region->device;
-    if (!region->shared && !may) {
-      Complain(FaultKind::kOtherDevice,
-               WhoseTurn() + Verb(kind) + NameOf(*region, address) + " of device " +
-                   std::to_string(region->device) + ", and is one of device " +
-                   std::to_string(running->device),
-               place);
+    if (!region->shared && running->device != region->device &&
+        (kind != AccessKind::kRead || !MayRead(running->device, region->device))) {
+      ComplainOfDevice(place, address, kind, *region);
     }
     Check(place, address, bytes, kind, region);
   }
