@@ -539,11 +539,11 @@ class Backend {
   // Whether ops only enter a queue: then the next step may begin before it is known what Sample
   // picks in this one (StepTables::num_picked).
   virtual bool queues_steps() const { return false; }
-  // Sample in two halves, where steps are queued: BeginSample puts into the queue what is picked by,
-  // EndSample, which waits for that alone, has what Sample has. `(*late)[i]` is set where tokens[i]
-  // was found on the host: a step that has begun meanwhile has another token in its place. Views in
-  // `rows` are the caller's until then. What is to be found on the host is found of the logits,
-  // which stay as they are until then.
+  // Sample in two halves, where steps are queued: BeginSample puts the picking into the queue,
+  // EndSample has what Sample has, and waits for what was in the queue until then. `(*late)[i]` is
+  // set where tokens[i] is found on the host, of the logits, for which it waits for all that has
+  // been asked since: a step that has begun meanwhile has another token in its place. Logits and
+  // views in `rows` stay as they are until then.
   virtual absl::Status BeginSample(Tensor logits, absl::Span<const SamplingRow> rows);
   virtual absl::Status EndSample(std::vector<absl::StatusOr<int32_t>>* tokens,
                                  std::vector<float>* margins, std::vector<bool>* late);

@@ -138,14 +138,15 @@ class LanguageModel {
 
   // Begins a step: its cache ops and its tokens, of which some may be those that the step before
   // picks (StepTables::num_picked). `samples`, ascending, have no more than their rows yet, and
-  // nothing else is wanted. After an error what the cache's blocks hold is not known.
-  // REQUIRES: queues_steps(), and the step before has been picked of.
+  // nothing else is wanted. After an error what the cache's blocks hold is not known. What an error
+  // has left behind of steps before is forgotten by Pick, and by Launch.
+  // REQUIRES: queues_steps(), and the step before, if it is not over, has been picked of.
   virtual absl::Status Begin(ModelStep /*step*/) {
     return absl::UnimplementedError("steps are not queued");
   }
   // Has tokens picked in the step that has begun, of all of its samples' rows or some, ascending;
-  // `wanted_logits` as ModelStep has it. Await waits for these; until then one more step may begin,
-  // and whatever is launched after it. REQUIRES: what was picked before has been awaited.
+  // `wanted_logits` as ModelStep has it. Await then waits for these, or where there are none for
+  // the tokens; until then one more step may begin.
   virtual absl::Status Pick(std::vector<SamplingRow> /*samples*/,
                             std::vector<uint64_t> /*wanted_logits*/) {
     return absl::UnimplementedError("steps are not queued");

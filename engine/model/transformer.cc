@@ -229,9 +229,8 @@ void Transformer::Prepare(ModelStep step) {
 bool Transformer::queues_steps() const {
   const bool reads_tokens =
       spec_.per_layer_input > 0 ||
-      std::any_of(weights_.layers.begin(), weights_.layers.end(), [](const LayerWeights& layer) {
-        return !layer.experts.of_tokens.empty();
-      });
+      std::any_of(weights_.layers.begin(), weights_.layers.end(),
+                  [](const LayerWeights& layer) { return !layer.experts.of_tokens.empty(); });
   return stages_.size() == 1 && stages_[0].backend->queues_steps() && !spec_.has_mtp &&
          !cache_.recurrent() && !cache_.whole_sequences && !reads_tokens;
 }
@@ -248,8 +247,8 @@ absl::Status Transformer::Pick(std::vector<SamplingRow> samples,
                                std::vector<uint64_t> wanted_logits) {
   const std::vector<int32_t>& kept = step_.tables.row_lists[kKept];
   for (SamplingRow& sample : samples) {  // the kept rows are the rows of the logits
-    sample.row = static_cast<int32_t>(std::lower_bound(kept.begin(), kept.end(), sample.row) -
-                                      kept.begin());
+    sample.row =
+        static_cast<int32_t>(std::lower_bound(kept.begin(), kept.end(), sample.row) - kept.begin());
   }
   step_.samples = std::move(samples);
   step_.wanted_logits = std::move(wanted_logits);

@@ -145,12 +145,14 @@ class Engine {
   void EndSequence(Sequence* sequence, const absl::StatusOr<std::optional<FinishReason>>& end,
                    absl::Time now);
   void Fail(const StepPlan& plan, const absl::Status& status);
+  static void BeginShares(const StepPlan& plan, absl::Time now);
+  static std::vector<const Request*> RequestsOf(const StepPlan& plan);
   absl::Status RunModel(const StepPlan& plan);
   // Steps that are queued (engine_queue.cc).
   bool MayFollow(StepPlan* plan) const;
   void RunQueue(StepPlan plan);
   absl::Status BeginStep(StepPlan* plan, size_t num_picked);
-  absl::StatusOr<size_t> PickInStep(StepPlan* plan);
+  absl::StatusOr<size_t> PickInStep(const StepPlan& plan);
   absl::Status AwaitStep(const StepPlan& plan);
   absl::Status RunStep(ModelStep step);
   ModelStep MakeModelStep(const StepPlan& plan) const;

@@ -153,10 +153,8 @@ void Engine::Step() {
     RunQueue(std::move(plan));
   } else if (!plan.entries.empty()) {
     const StepWork work = work_meter_.Count(plan);
-    int32_t tokens = 0;
-    for (const StepEntry& entry : plan.entries) tokens += entry.num_tokens;
     const absl::Time start = absl::Now();
-    for (const StepEntry& e : plan.entries) e.sequence->BeginShare(e.num_tokens, tokens, start);
+    BeginShares(plan, start);
     const absl::Status status = RunModel(plan);
     const absl::Time end = absl::Now();
     step_took_ = end - start;
@@ -172,6 +170,12 @@ void Engine::Step() {
     FailAll(absl::InternalError("the scheduler found nothing to do although requests wait"));
   }
   Deliver();
+}
+
+void Engine::BeginShares(const StepPlan& plan, absl::Time now) {
+  int32_t tokens = 0;
+  for (const StepEntry& entry : plan.entries) tokens += entry.num_tokens;
+  for (const StepEntry& e : plan.entries) e.sequence->BeginShare(e.num_tokens, tokens, now);
 }
 
 // Between two steps: has the model lay out weights for as long as the step took, or until there is
@@ -402,6 +406,7 @@ void Engine::RecordStep(const StepPlan& plan, const StepWork& work, absl::Durati
   const absl::Duration per_token = took / (prefilled + decoded);
   absl::MutexLock lock(&mutex_);
   ++stats_.steps;
+  stats_.early_steps += plan.follows;
   stats_.decode_steps += decoded > 0;
   stats_.decode_rows += rows;
   stats_.tokens_prefilled += prefilled - guessed;

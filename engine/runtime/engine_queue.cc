@@ -35,38 +35,41 @@ bool Engine::MayFollow(StepPlan* plan) const {
 void Engine::RunQueue(StepPlan plan) {
   absl::Time start = absl::Now();
   absl::Status status = BeginStep(&plan, /*num_picked=*/0);
-  size_t num_picked = 0;
-  for (bool follows = true;; follows = MayFollow(&plan)) {
-    if (status.ok()) {
-      const absl::StatusOr<size_t> picked = PickInStep(&plan);
-      status = picked.status();
-      num_picked = picked.value_or(0);
-    }
-    if (!status.ok()) return Fail(plan, status);
-    const StepWork work = work_meter_.Count(plan);
-    StepPlan next;
+  if (!status.ok()) return Fail(plan, status);
+  for (bool follows = true;;) {
+    const absl::StatusOr<size_t> picked = PickInStep(plan);
+    if (!picked.ok()) return Fail(plan, picked.status());
     const auto num_samples = static_cast<size_t>(std::count_if(
         plan.entries.begin(), plan.entries.end(), [](const StepEntry& e) { return e.samples; }));
-    if (follows && num_picked == num_samples) next = scheduler_->Follow(plan);
-    if (!next.entries.empty()) status = BeginStep(&next, num_picked);
-    if (status.ok()) status = AwaitStep(plan);
+    const StepWork work = work_meter_.Count(plan);
+    StepPlan next;
+    absl::Status begun;
+    if (follows && *picked == num_samples) next = scheduler_->Follow(plan);
+    if (!next.entries.empty()) begun = BeginStep(&next, *picked);
+    status = AwaitStep(plan);
     const absl::Time end = absl::Now();
     step_took_ = end - start;
     for (const StepEntry& e : plan.entries) e.sequence->EndShare(end);
     if (!status.ok()) return Fail(plan, status);
+    if (plan.entries.empty()) return;  // it was all in vain
     RecordStep(plan, work, end - start);
+    const bool has_next = !next.entries.empty() && begun.ok();
     {
       const absl::Cleanup forget = [this] { behind_ = nullptr; };
       behind_ = &next;
       Advance(plan, end);
-      if (next.entries.empty()) return;
-      FollowGrammars();
+      if (has_next) FollowGrammars();
     }
-    scheduler_->Confirm(results_.tokens, results_.late, &next);
+    const bool has_room = !finished_.empty();
+    if (has_next) scheduler_->Confirm(results_.tokens, results_.late, &next);
     Deliver();
-    if (next.entries.empty()) return;
+    if (!begun.ok()) return Fail(next, begun);
+    if (!has_next) return;
     plan = std::move(next);
     start = end;
+    // Who waits gets what somebody has left.
+    follows =
+        !plan.entries.empty() && !(has_room && scheduler_->num_waiting() > 0) && MayFollow(&plan);
   }
 }
 
@@ -99,13 +102,10 @@ absl::Status Engine::BeginStep(StepPlan* plan, size_t num_picked) {
 }
 
 // Has tokens picked in the step that has begun; how many.
-absl::StatusOr<size_t> Engine::PickInStep(StepPlan* plan) {
-  int32_t tokens = 0;
-  for (const StepEntry& entry : plan->entries) tokens += entry.num_tokens;
-  const absl::Time now = absl::Now();
+absl::StatusOr<size_t> Engine::PickInStep(const StepPlan& plan) {
+  BeginShares(plan, absl::Now());
   std::vector<SamplingRow> samples;
-  for (const StepEntry& entry : plan->entries) {
-    entry.sequence->BeginShare(entry.num_tokens, tokens, now);
+  for (const StepEntry& entry : plan.entries) {
     if (!entry.samples) continue;
     absl::StatusOr<SamplingRow> sample = entry.sequence->NextSample();
     if (!sample.ok()) continue;  // Advance reports it
@@ -113,14 +113,12 @@ absl::StatusOr<size_t> Engine::PickInStep(StepPlan* plan) {
     samples.push_back(*sample);
   }
   const size_t count = samples.size();
-  RETURN_IF_ERROR(model_->language_model().Pick(std::move(samples), WantedLogits(*plan)));
+  RETURN_IF_ERROR(model_->language_model().Pick(std::move(samples), WantedLogits(plan)));
   return count;
 }
 
 absl::Status Engine::AwaitStep(const StepPlan& plan) {
-  std::vector<const Request*> requests;
-  for (const StepEntry& entry : plan.entries) requests.push_back(&entry.sequence->request());
-  const BatchCancellation::Step step(cancellation_.get(), std::move(requests));
+  const BatchCancellation::Step step(cancellation_.get(), RequestsOf(plan));
   return model_->language_model().Await(cancellation_->flag(), &results_);
 }
 

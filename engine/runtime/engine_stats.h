@@ -81,6 +81,7 @@ struct EngineStats {
   int64_t preemptions = 0;
   int64_t tokens_drafted = 0;    // guessed, and checked by the model (see Speculator)
   int64_t tokens_accepted = 0;   // of those, right
+  int64_t early_steps = 0;       // began before the step before had been read
   double steps_saved = 0;        // what was right took as many fewer steps of as many rows
   std::string draft_model = "";  // that guesses, or "its own layer"; empty: none does
   bool settled = false;          // all weights are laid out: no step waits for them any more

@@ -30,11 +30,15 @@ void AppendNext(const StepEntry& entry, std::vector<int32_t>* next) {
 
 }  // namespace
 
-// Runs the model over the plan; results_ then has what it wants.
-absl::Status Engine::RunModel(const StepPlan& plan) {
+std::vector<const Request*> Engine::RequestsOf(const StepPlan& plan) {
   std::vector<const Request*> requests;
   for (const StepEntry& entry : plan.entries) requests.push_back(&entry.sequence->request());
-  const BatchCancellation::Step step(cancellation_.get(), std::move(requests));
+  return requests;
+}
+
+// Runs the model over the plan; results_ then has what it wants.
+absl::Status Engine::RunModel(const StepPlan& plan) {
+  const BatchCancellation::Step step(cancellation_.get(), RequestsOf(plan));
   return RunStep(MakeModelStep(plan));
 }
 
@@ -124,7 +128,7 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
   };
   absl::Span<const float> logits = results_.logits, hidden = results_.hidden;
   size_t picked = 0;  // of results_.tokens
-  int64_t sampled_rows = 0, forced_rows = 0;
+  int64_t sampled_rows = 0, missed_rows = 0;
   const size_t logits_width = model_->language_model().vocab_size();
   const size_t hidden_width = model_->language_model().hidden_size();
   for (const StepEntry& entry : plan.entries) {
@@ -150,6 +154,7 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
       const absl::Status known = sequence->AllowedTokens().status();
       const size_t count = known.ok() ? sequence->guessed_points().size() + 1 : 0;
       const auto sampled = absl::MakeConstSpan(results_.tokens).subspan(picked, count);
+      const bool late = picked < results_.late.size() && results_.late[picked];
       picked += count;
       const size_t rows = sequence->guessed_points().size() + 1;
       SampledValues values;
@@ -158,13 +163,13 @@ void Engine::Advance(const StepPlan& plan, absl::Time now) {
       end = TakeSamples(entry, known, sampled, values, now);
       scheduler_->Reject(entry);
       ++sampled_rows;
-      forced_rows += end.ok() && !end->has_value() && sequence->remaining() > 1;
+      missed_rows += late || (end.ok() && !end->has_value() && sequence->remaining() > 1);
     }
     if (!status.ok()) end = status;
     EndSequence(sequence, end, now);
   }
   RecordGuesses(plan);
-  scheduler_->RecordForced(sampled_rows, forced_rows);
+  scheduler_->RecordMissed(sampled_rows, missed_rows);
 }
 
 // Takes the tokens that were sampled for an entry: that behind its certain ones, and as long as

@@ -232,11 +232,11 @@ bool Scheduler::MayFollow(const StepLimits& limits, StepPlan* plan) const {
   // A sequence that waits gets the place of one that ends a step later so: of long answers that is
   // little.
   constexpr int64_t kLongAnswer = 8;    // tokens there are, of half an answer on the mean
-  constexpr double kMostForced = 0.05;  // rows that take a step more, in what saves all some of it
+  constexpr double kMostMissed = 0.05;  // rows that take a step more, in what saves all some of it
   const bool others = interactive_waiting_.size() > 0 || !loading_.empty() || num_following() > 0 ||
                       HasBatchBesideInteractive();
   if (others || !plan->loads.empty() || running_.empty()) return false;
-  if (forced_share_ > kMostForced) return false;
+  if (missed_share_ > kMostMissed) return false;
   int64_t answered = 0;
   for (const auto& sequence : running_) {
     if (!sequence->decoding() || sequence->scoring() || sequence->embedding() ||
@@ -267,11 +267,11 @@ bool Scheduler::MayFollow(const StepLimits& limits, StepPlan* plan) const {
   return true;
 }
 
-void Scheduler::RecordForced(int64_t rows, int64_t forced) {
+void Scheduler::RecordMissed(int64_t rows, int64_t missed) {
   constexpr double kOfLate = 0.1;
   if (rows == 0) return;
-  forced_share_ +=
-      kOfLate * (static_cast<double>(forced) / static_cast<double>(rows) - forced_share_);
+  const double share = static_cast<double>(missed) / static_cast<double>(rows);
+  missed_share_ += kOfLate * (share - missed_share_);
 }
 
 StepPlan Scheduler::Follow(const StepPlan& plan) {
@@ -314,7 +314,8 @@ void Scheduler::Confirm(absl::Span<const absl::StatusOr<int32_t>> sampled,
   std::erase_if(plan->entries, [&](StepEntry& entry) {
     Sequence* sequence = entry.sequence;
     const auto end = static_cast<size_t>(entry.first) + entry.num_tokens;
-    if (sequence->computed() != entry.first || sequence->tokens().size() < end) return true;
+    assert(sequence->computed() == entry.first);
+    if (sequence->tokens().size() < end) return true;  // the sampled one waits for its grammar
     if (const int32_t i = entry.sampled; i >= 0) {
       if (late[i] || !sampled[i].ok() || *sampled[i] != sequence->tokens()[end - 1]) return true;
     }

@@ -84,7 +84,7 @@ struct StepEntry {
   int32_t speculator_row = -1;  // Speculator::Judge's
   // Of Scheduler::Follow: the number, among what the step before samples, of its last token.
   int32_t sampled = -1;
-  int32_t row = -1;  // its last one, where the step is queued
+  int32_t row = -1;        // its last one, where the step is queued
   int32_t num_logits = 0;  // of the last so many of these tokens the logits are wanted (scoring)
   Sequence::Range pooled = {};  // of these tokens those whose hidden states are wanted
 };
@@ -164,9 +164,9 @@ class Scheduler {
   // That step: a token more of each sequence that does not end with the one that is sampled, and
   // what else is known of its tokens. Nothing where there is no room for it.
   StepPlan Follow(const StepPlan& plan);
-  // What share of a step's rows got more than one token, as their grammars force it: behind such a
-  // row a step that has begun has computed the first of them only.
-  void RecordForced(int64_t rows, int64_t forced);
+  // Of a step's rows those behind which a step that has begun is of less use: they got more than
+  // one token, as their grammars force it, of which it has the first only, or one that it has not.
+  void RecordMissed(int64_t rows, int64_t missed);
   // What of such a plan is right now that the step before has been read: entries whose tokens are
   // not what they would be go, and those that have more to compute, as their grammars force it, do
   // not sample. `sampled` as StepResults has it.
@@ -260,7 +260,7 @@ class Scheduler {
   };
   std::vector<Loading> loading_;
   int64_t planned_ = 0;        // sequences, in all steps
-  double forced_share_ = 0;    // RecordForced's, of late
+  double missed_share_ = 0;    // RecordMissed's, of late
   int64_t grammar_work_ = 0;   // left of this step's
   int64_t tokens_reused_ = 0;  // of plans without tokens, for the next
   int64_t preemptions_ = 0;

@@ -53,7 +53,7 @@ class Speculator {
   // ModelDrafter::Propose.
   void Guess(absl::Span<const Row> rows, const Limits& limits, std::vector<CacheOp>* cache_ops,
              int64_t* work);
-  // Whether that would have anybody guess; nobody does. REQUIRES: no model is asked.
+  // Whether that would have anybody try to guess; nobody does. REQUIRES: no model is asked.
   bool WouldGuess(absl::Span<const Row> rows, const Limits& limits);
   bool asks_model() const { return model_ != nullptr; }
 

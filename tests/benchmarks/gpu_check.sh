@@ -16,8 +16,8 @@
 #    compute together, which must be the same; and beside the cpu's, which round elsewhere, so that a near tie between two tokens
 #    can fall the other way: at most one answer in seven may differ.
 # 5. lm_bench --device cuda of each model, as JSON, without shares: the ceilings that lm_bench
-#    measures are the CPU's; then its single stream with LM_CUDA_SERIAL, on two GPUs together, in
-#    whose layers each matrix is shared (1B is too small to gain by that), and the other engine.
+#    measures are the CPU's; then its decoding with kernels, and steps, one after the other
+#    (LM_CUDA_SERIAL), on two GPUs together, in whose layers each matrix is shared (1B is too small to gain by that), and the other engine.
 # 6. Where there is CUPTI: what each kernel of a step took, and what the host did between two steps
 #    (gpu_times.py), of one stream, of 32 and of a prompt. gpu_model.py predicts the same kernels.
 #
@@ -132,9 +132,11 @@ show_times() {
 for model in "${models[@]}"; do
   echo "$model"
   "$build/tests/benchmarks/lm_bench" "$model" --device cuda --json | tee -a "$build/lm_bench.json"
-  echo "LM_CUDA_SERIAL:"
-  LM_CUDA_SERIAL=1 "$build/tests/benchmarks/lm_bench" "$model" --device cuda --only tg128,b8 --json |
-    tee -a "$build/lm_bench.json"
+  for serial in 1 steps; do
+    echo "LM_CUDA_SERIAL=$serial:"
+    LM_CUDA_SERIAL=$serial "$build/tests/benchmarks/lm_bench" "$model" --device cuda \
+      --only tg128,b8,b32,b64 --json | tee -a "$build/lm_bench.json"
+  done
   echo "$two:"
   "$build/tests/benchmarks/lm_bench" "$model" --device "$two" --json | tee -a "$build/lm_bench.json"
   if [ -n "${LM_PEER:-}" ]; then

@@ -58,8 +58,10 @@ absl::Status CudaDevice::Open() {
   RETURN_IF_ERROR(Check(api_.StreamCreateWithFlags(&stream_, cudaStreamNonBlocking), kOp));
   // What a kernel's code was made for is __CUDA_ARCH__.
   constexpr int kOverlap = 90;
+  const char* serial = std::getenv("LM_CUDA_SERIAL");
+  queues_steps_ = serial == nullptr;
   const bool overlaps = 10 * info_.compute_major >= kOverlap && attributes.ptxVersion >= kOverlap &&
-                        std::getenv("LM_CUDA_SERIAL") == nullptr;
+                        (serial == nullptr || absl::string_view(serial) == "steps");
   queue_ = {recorder_.get(), recorder_->AddQueue(index_, stream_, overlaps)};
   void* staging = nullptr;
   RETURN_IF_ERROR(Check(api_.MallocHost(&staging, kStagingBytes), kOp));
@@ -220,8 +222,7 @@ absl::StatusOr<char*> CudaDevice::StagingRoom(size_t bytes) {
 }
 
 absl::Status CudaDevice::Record(Event* event) {
-  RETURN_IF_ERROR(
-      Call("cudaEventRecord", [&] { return api_.EventRecord(event->event, stream_); }));
+  RETURN_IF_ERROR(Call("cudaEventRecord", [&] { return api_.EventRecord(event->event, stream_); }));
   event->recorded = true;
   return absl::OkStatus();
 }
@@ -234,7 +235,9 @@ absl::Status CudaDevice::AwaitEvent(Event* event) {
 absl::Status CudaDevice::BeginDownload(const void* from, void* to, size_t bytes) {
   RETURN_IF_ERROR(Flush());
   if (rehearses_) return absl::OkStatus();
-  RETURN_IF_ERROR(CopyAsync("Download", to, from, bytes, cudaMemcpyDeviceToHost));
+  if (bytes > 0) {
+    RETURN_IF_ERROR(CopyAsync("Download", to, from, bytes, cudaMemcpyDeviceToHost));
+  }
   return Record(&downloaded_);
 }
 

@@ -38,6 +38,9 @@ class CudaDevice {
   int index() const { return index_; }
   const CudaDeviceInfo& info() const { return info_; }
   const std::string& name() const { return name_; }  // "cuda:0"
+  // Whether a step may begin before the one before has been read: unless LM_CUDA_SERIAL is set
+  // (kernel_order.cuh).
+  bool queues_steps() const { return queues_steps_; }
 
   // To be called before anything is put into the queue. Unavailable where the device is lost.
   absl::Status Begin() const;
@@ -61,7 +64,8 @@ class CudaDevice {
   absl::Status Send(const void* from, void* to, size_t bytes);
   absl::Status Download(const void* from, void* to, size_t bytes);
   // The same, but that it is so behind the next AwaitDownload, which waits for no more than what
-  // was put into the queue until here. REQUIRES: `to` is page-locked; there is one at a time.
+  // was put into the queue until here, also where there are no bytes. Where `to` is not page-locked
+  // this may wait itself. REQUIRES: there is one at a time.
   absl::Status BeginDownload(const void* from, void* to, size_t bytes);
   absl::Status AwaitDownload();
   absl::Status Synchronize();
@@ -112,6 +116,7 @@ class CudaDevice {
   absl::Status Record(Event* event);
   absl::Status AwaitEvent(Event* event);
   bool rehearses_ = false;
+  bool queues_steps_ = true;
   std::string lost_;  // "cuda:0 is lost after …", or empty
 };
 

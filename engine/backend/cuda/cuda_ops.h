@@ -110,7 +110,7 @@ class CudaBackend : public Backend {
   absl::Status Sample(Tensor logits, absl::Span<const SamplingRow> rows,
                       std::vector<absl::StatusOr<int32_t>>* tokens,
                       std::vector<float>* margins) override;
-  bool queues_steps() const override { return true; }
+  bool queues_steps() const override { return device_->queues_steps(); }
   absl::Status BeginSample(Tensor logits, absl::Span<const SamplingRow> rows) override;
   absl::Status EndSample(std::vector<absl::StatusOr<int32_t>>* tokens, std::vector<float>* margins,
                          std::vector<bool>* late) override;

@@ -2,7 +2,8 @@
 // thread blocks may take their places, and ask for weights, while the one before is at work
 // ("programmatic dependent launch", compute capability 9.0 and newer; launch_recorder.h says where).
 // The environment variable LM_CUDA_SERIAL, set to anything, has each begin when the one before has
-// ended, for tests and comparisons.
+// ended, and each step when the one before has been read (engine/runtime/engine_queue.cc); set to
+// "steps", steps alone. For tests and comparisons.
 //
 // Every kernel waits for the one before, mostly at once (BeginKernel). Before it has waited it writes
 // nothing, and reads nothing that a kernel of the same graph writes: only weights, and what the host

@@ -14,8 +14,8 @@ constexpr size_t kSmallRope = size_t{32} << 10;
 
 }  // namespace
 
-absl::Status PlacedStep::Place(CudaDevice* device, const StepTables& tables,
-                               const StepIndex& index, absl::Span<const int32_t> picked) {
+absl::Status PlacedStep::Place(CudaDevice* device, const StepTables& tables, const StepIndex& index,
+                               absl::Span<const int32_t> picked) {
   RETURN_IF_ERROR(device->Flush());  // what waits reads the tables of the step before
   sequences_.clear();
   sequence_of_row_.clear();

@@ -93,7 +93,7 @@ absl::Status CudaBackend::BeginSample(Tensor logits, absl::Span<const SamplingRo
   picked_.places.assign(rows.size(), -1);
   const auto count = static_cast<int64_t>(picks.rows.size());
   for (int64_t i = 0; i < count; ++i) picked_.places[picks.places[i]] = static_cast<int32_t>(i);
-  if (count == 0) return device_->Flush();
+  if (count == 0) return device_->BeginDownload(nullptr, nullptr, 0);
   RETURN_IF_ERROR(device_->Begin());
   // In one piece: scratch memory, and behind it what is uploaded.
   const size_t scratch_bytes = Aligned(cuda::SampleBytes(picks.num_drawn, count, logits.cols));

@@ -751,19 +751,21 @@ TEST(LaunchRecorderTest, QueuesMeetWhereTheyJoin) {
 TEST(LaunchRecorderTest, KernelsBeginEarlyWhereTheirCodeWaits) {
   struct Case {
     int compute_major, ptx_version;
-    bool serial, early;
+    const char* serial;  // LM_CUDA_SERIAL, or null
+    bool early, queues;
   };
-  for (const Case& c :
-       {Case{9, 90, false, true}, Case{10, 90, false, true}, Case{9, 80, false, false},
-        Case{8, 80, false, false}, Case{9, 90, true, false}}) {
-    SCOPED_TRACE(absl::StrCat(c.compute_major, " ", c.ptx_version, " ", c.serial));
+  for (const Case& c : {Case{9, 90, nullptr, true, true}, Case{10, 90, nullptr, true, true},
+                        Case{9, 80, nullptr, false, true}, Case{8, 80, nullptr, false, true},
+                        Case{9, 90, "1", false, false}, Case{9, 90, "steps", true, false}}) {
+    SCOPED_TRACE(absl::StrCat(c.compute_major, " ", c.ptx_version, " ", c.serial ? c.serial : ""));
     fake = {.compute_major = c.compute_major, .ptx_version = c.ptx_version};
     if (!FindCudaDevice(kFakeApi, 0).ok()) continue;  // this build has no kernels for it
-    if (c.serial) setenv("LM_CUDA_SERIAL", "1", 1);
+    if (c.serial != nullptr) setenv("LM_CUDA_SERIAL", c.serial, 1);
     fake = {.compute_major = c.compute_major, .ptx_version = c.ptx_version};
     {
       const auto device = CudaDevice::Open(kFakeApi, 0).value();
       unsetenv("LM_CUDA_SERIAL");
+      EXPECT_EQ(device->queues_steps(), c.queues);
       static const char kKernel = 0;
       for (int time = 0; time < 2; ++time) {
         for (int i = 0; i < 8; ++i) {

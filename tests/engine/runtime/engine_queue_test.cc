@@ -116,6 +116,49 @@ TEST_F(EngineQueueTest, ShortAnswersGetTheirPlacesFirst) {
   EXPECT_LE(script_->begun_behind, 4);  // when nobody waits any more
 }
 
+TEST_F(EngineQueueTest, WhoWaitsGetsThePlaceOfALongAnswerToo) {
+  auto steps = [&](bool queues) {
+    script_ = std::make_shared<Script>();
+    script_->queues_steps = queues;
+    for (int i = 0; i < 40; ++i) {
+      script_->says.push_back({Bytes("row " + std::to_string(i) + ":"),
+                               Bytes(std::string(static_cast<size_t>(30 + 7 * (i % 5)), 'a'))});
+    }
+    auto engine = StartScripted(script_, {.max_sequences = 4});
+    script_->Pause();
+    std::vector<std::shared_ptr<Request>> requests;
+    for (int i = 0; i < 40; ++i) {
+      requests.push_back(
+          engine->Submit({.prompt = Bytes("row " + std::to_string(i) + ":"), .options = Free(100)})
+              .value());
+    }
+    script_->Resume();
+    for (const auto& request : requests) EXPECT_GE(Await(request).tokens.size(), 30u);
+    return engine->Stats().steps;
+  };
+  const int64_t one_by_one = steps(false), queued = steps(true);
+  EXPECT_GT(script_->begun_behind, one_by_one / 2);
+  EXPECT_LE(queued, one_by_one * 1.05);
+}
+
+TEST_F(EngineQueueTest, WhereTokensComeLateStepsDoNotBecomeMore) {
+  script_->late_each = 1;
+  Ask("tell ", Free(40));
+  const int64_t before = engine_->Stats().steps, begun = script_->begun_behind;
+  Ask("more ", Free(40));
+  EXPECT_LE(engine_->Stats().steps - before, 40);
+  EXPECT_LE(script_->begun_behind - begun, 2);
+}
+
+TEST_F(EngineQueueTest, AFailureToBeginIsThatOfThoseWhoWouldGoOn) {
+  const std::vector<int32_t> tokens = Ask("tell ", Free(40)).tokens;
+  engine_ = StartScripted(script_);
+  auto short_one = engine_->Submit({.prompt = Bytes("tell "), .options = Free(6)}).value();
+  script_->error_token = tokens[7];  // computed behind what is that one's last step
+  EXPECT_EQ(Ask("tell ", Free(40)).status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(Await(short_one).tokens, std::vector(tokens.begin(), tokens.begin() + 6));
+}
+
 TEST_F(EngineQueueTest, WhereGrammarsForceMuchStepsDoNotBecomeMore) {
   const std::string schema =
       R"({"type":"array","minItems":3,"maxItems":3,"items":{"type":"object","required":["color"],

@@ -308,8 +308,7 @@ absl::Status ScriptedModel::AwaitPicked(const std::atomic<bool>& cancel, StepRes
   return absl::OkStatus();
 }
 
-void ScriptedModel::ComputeToken(const StepSequence& s, int32_t i, int32_t owner,
-                                 uint64_t* state) {
+void ScriptedModel::ComputeToken(const StepSequence& s, int32_t i, int32_t owner, uint64_t* state) {
   const int32_t p = s.first_position + i;
   const int32_t token = step_.tables.tokens[s.first_row + i];
   const uint64_t adapters = AdaptersOf(s.first_row + i);

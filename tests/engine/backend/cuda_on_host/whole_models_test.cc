@@ -109,26 +109,33 @@ INSTANTIATE_TEST_SUITE_P(Models, WholeModelsTest, testing::ValuesIn(ModelsToRun(
 // Steps that begin before the one before has been read write what steps one by one do, which those
 // are that guess all they can: also where tokens are drawn, what came before counts, a grammar says
 // what may come, or the host has to pick, for whose tokens others stand in meanwhile.
-TEST(QueuedStepsTest, WriteTheSameText) {
+class QueuedStepsTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(QueuedStepsTest, WriteTheSameText) {
   const int64_t faults = on_host::NumFaults();
-  const auto engine = StartOn("llama-q8_0", "cuda:0");
+  const auto engine = StartOn(GetParam(), "cuda:0");
   ASSERT_NE(engine, nullptr);
   ASSERT_TRUE(engine->model().language_model().queues_steps());
-  std::vector<GenerationOptions> kinds(6);
+  std::vector<GenerationOptions> kinds(7);
   kinds[1].temperature = 0.9;
   kinds[2].repeat_penalty = 1.3;
   kinds[3].constraint = {AnswerConstraint::Kind::kRegex, "[a-z ]{5,40}"};
   kinds[4].stop = {"e"};
   for (int32_t i = 0; i < 200; ++i) kinds[5].logit_bias.push_back({10 + i, 0.5});
+  kinds[6].constraint = {
+      AnswerConstraint::Kind::kSchema,
+      R"({"type":"object","required":["name","colour"],"additionalProperties":false,
+          "properties":{"name":{"type":"string","maxLength":9},"colour":{"enum":["red","blue"]}}})"};
   std::vector<std::string> wanted;
   for (const Speculate speculate : {Speculate::kAlways, Speculate::kOff}) {
     std::vector<std::shared_ptr<Request>> requests;
+    on_host::TakeRuntimeCounts();
     for (size_t i = 0; i < kinds.size(); ++i) {
       RequestSpec spec;
       for (int k = 0; k < 30; ++k)
         spec.prompt.push_back(3 + (k * k * 31 + static_cast<int>(i)) % 250);
       spec.options = kinds[i];
-      spec.options.max_tokens = 24 - static_cast<int>(i);
+      spec.options.max_tokens = i == 6 ? 60 : 24 - static_cast<int>(i);
       spec.options.speculate = speculate;
       requests.push_back(engine->Submit(std::move(spec)).value());
     }
@@ -143,9 +150,18 @@ TEST(QueuedStepsTest, WriteTheSameText) {
         EXPECT_EQ(shown, wanted[i]) << "kind " << i;
       }
     }
+    const int64_t row = engine->model().info().vocab_size * int64_t{sizeof(float)};
+    EXPECT_GT(on_host::TakeRuntimeCounts().bytes_to_host, 10 * row);  // the host picks
+    const int64_t early = engine->Stats().early_steps;
+    EXPECT_TRUE(speculate == Speculate::kAlways ? early == 0 : early > 4) << early;
   }
   EXPECT_EQ(on_host::NumFaults(), faults);
 }
+
+INSTANTIATE_TEST_SUITE_P(Models, QueuedStepsTest, testing::Values("llama-q8_0", "gpt-oss-mxfp4"),
+                         [](const testing::TestParamInfo<std::string>& info) {
+                           return ModelAndDevice(info.param, "cuda");
+                         });
 
 // What a step that decodes costs the host, once its kernels are known: a graph and a wait, with
 // experts as without, whether tokens are drawn or not. Where it begins before the one before has
