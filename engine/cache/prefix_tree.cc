@@ -255,7 +255,8 @@ PrefixTree::Lease PrefixTree::Insert(PrefixOwner owner, absl::Span<const int32_t
     const bool known = near.common_tokens == static_cast<int64_t>(run.size()) &&
                        (!last || additions.state < 0 || near.child->tokens.size() == run.size());
     node = known ? near.child : AddRun(node, near, run, blocks[i]);
-    Attach(node, additions, i, last);
+    // Of a longer run these blocks have a part only.
+    if (node->tokens.size() == run.size()) Attach(node, additions, i, last);
     Extend(node, run.size(), &lease);
   }
   return lease;

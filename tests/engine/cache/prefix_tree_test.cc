@@ -415,6 +415,17 @@ TEST_F(RichPrefixTreeTest, AMatchEndsWhereItsWindowIsThere) {
   EXPECT_EQ(windows_.num_nodes(), 5);
 }
 
+// It has a part of the run, and its owner may go on to write something else behind that.
+TEST_F(RichPrefixTreeTest, TheWindowedBlockOfAShorterRunIsNotThatOfALongerOne) {
+  Insert(&windows_, "abcdefgh");
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(windows_.EvictWindowed(0));
+  Insert(&windows_, "abcdef");
+  EXPECT_EQ(windows_.num_windowed(0), 1);  // of "abcd"
+  EXPECT_EQ(windows_.MatchLength("", Tokens("abcdefgh")), 4);
+  Insert(&windows_, "abcdefgh");
+  EXPECT_EQ(windows_.MatchLength("", Tokens("abcdefgh")), 8);
+}
+
 TEST_F(RichPrefixTreeTest, AWindowedBlockThatASequenceHoldsStays) {
   Insert(&windows_, "abcdefgh");
   const PrefixTree::Lease lease = windows_.Match("", Tokens("abcdefgh"), 8);
