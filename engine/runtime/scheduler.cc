@@ -229,9 +229,10 @@ void Scheduler::PlanGuesses(const StepLimits& limits, Step* step) {
 }
 
 bool Scheduler::MayFollow(const StepLimits& limits, StepPlan* plan) const {
-  // A sequence that waits gets the place of one that ends a step later so: of long answers that is
-  // little.
+  // A sequence that waits gets the place of one that ends a step later so, and where all end at
+  // once a step was in vain: of long answers that is little.
   constexpr int64_t kLongAnswer = 8;    // tokens there are, of half an answer on the mean
+  constexpr int64_t kFewRows = 4;       // that may well end at once
   constexpr double kMostMissed = 0.05;  // rows that take a step more, in what saves all some of it
   const bool others = interactive_waiting_.size() > 0 || !loading_.empty() || num_following() > 0 ||
                       HasBatchBesideInteractive();
@@ -248,7 +249,8 @@ bool Scheduler::MayFollow(const StepLimits& limits, StepPlan* plan) const {
     answered += sequence->answer_tokens();
   }
   const auto rows = static_cast<int64_t>(running_.size());
-  if (batch_waiting_.size() > 0 && answered < rows * kLongAnswer) return false;
+  const bool few = rows < kFewRows || batch_waiting_.size() > 0;
+  if (few && answered < rows * kLongAnswer) return false;
   for (const StepEntry& entry : plan->entries) {
     if (!entry.decode || entry.num_guessed > 0) return false;
   }

@@ -2,6 +2,8 @@
 // scripted model that takes another token for each one that comes late.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "engine/runtime/engine.h"
 #include "tests/engine/runtime/scripted_model.h"
 
@@ -30,23 +32,39 @@ class EngineQueueTest : public testing::Test {
   std::shared_ptr<Engine> engine_;
 };
 
-TEST_F(EngineQueueTest, AllButTheFirstTwoStepsOfAnAnswerBeginBehindAnother) {
-  // The prompt, a token that the engine has seen itself, and ten more.
-  const Generation result = Ask("tell ", Free(12));
-  EXPECT_EQ(result.tokens.size(), 12u);
-  EXPECT_EQ(script_->begun_behind, 10);
-  EXPECT_EQ(engine_->Stats().steps, 12);
+TEST_F(EngineQueueTest, OfALongAnswerStepsBeginBehindAnother) {
+  // All but those of the first nine tokens, after eight of which it is a long one.
+  const Generation result = Ask("tell ", Free(30));
+  EXPECT_EQ(result.tokens.size(), 30u);
+  EXPECT_EQ(script_->begun_behind, 21);
+  EXPECT_EQ(engine_->Stats().early_steps, 21);
+  EXPECT_EQ(engine_->Stats().steps, 30);
+}
+
+TEST_F(EngineQueueTest, OfManyAnswersStepsBeginBehindAnotherAtOnce) {
+  engine_ = StartScripted(script_);
+  script_->Pause();
+  std::vector<std::shared_ptr<Request>> requests;
+  for (int i = 0; i < 4; ++i) {
+    requests.push_back(
+        engine_->Submit({.prompt = Bytes("row " + std::to_string(i)), .options = Free(6)}).value());
+  }
+  script_->Resume();
+  for (const auto& request : requests) EXPECT_EQ(Await(request).tokens.size(), 6u);
+  EXPECT_EQ(script_->begun_behind, 4);  // all but the prompts' and the one behind those
 }
 
 TEST_F(EngineQueueTest, WhatBeginsBehindTheEndIsForgotten) {
-  script_->says = {{Bytes("tell "), Bytes("it ends.")}};
-  EXPECT_EQ(Ask("tell ", Free(100)).text, "it ends.");
-  EXPECT_EQ(engine_->Stats().steps, 9);
-  EXPECT_EQ(engine_->Stats().tokens_decoded, 9);
-  const int64_t begun = script_->begun_behind;
-  // What it found of that in the cache is as good as ever.
-  EXPECT_EQ(Ask("tell ", Free(100)).text, "it ends.");
-  EXPECT_EQ(script_->begun_behind, 2 * begun);
+  const std::string text = "it ends, but not before this.";
+  script_->says = {{Bytes("tell "), Bytes(text)}};
+  EXPECT_EQ(Ask("tell ", Free(100)).text, text);
+  EXPECT_EQ(engine_->Stats().steps, 30);
+  EXPECT_EQ(engine_->Stats().tokens_decoded, 30);
+  EXPECT_EQ(script_->begun_behind, 22);  // the last one in vain
+  EXPECT_EQ(engine_->Stats().early_steps, 21);
+  // What that has left in the cache does no harm.
+  EXPECT_EQ(Ask("tell ", Free(100)).text, text);
+  EXPECT_EQ(script_->begun_behind, 44);
 }
 
 TEST_F(EngineQueueTest, TheAnswersAreThoseOfStepsOneByOne) {
@@ -152,11 +170,15 @@ TEST_F(EngineQueueTest, WhereTokensComeLateStepsDoNotBecomeMore) {
 
 TEST_F(EngineQueueTest, AFailureToBeginIsThatOfThoseWhoWouldGoOn) {
   const std::vector<int32_t> tokens = Ask("tell ", Free(40)).tokens;
+  ASSERT_EQ(std::count(tokens.begin(), tokens.begin() + 19, tokens[19]), 0);
   engine_ = StartScripted(script_);
-  auto short_one = engine_->Submit({.prompt = Bytes("tell "), .options = Free(6)}).value();
-  script_->error_token = tokens[7];  // computed behind what is that one's last step
-  EXPECT_EQ(Ask("tell ", Free(40)).status.code(), absl::StatusCode::kInternal);
-  EXPECT_EQ(Await(short_one).tokens, std::vector(tokens.begin(), tokens.begin() + 6));
+  script_->Pause();
+  auto short_one = engine_->Submit({.prompt = Bytes("tell "), .options = Free(20)}).value();
+  auto long_one = engine_->Submit({.prompt = Bytes("tell "), .options = Free(40)}).value();
+  script_->error_token = tokens[19];  // sampled in the short one's last step, computed behind it
+  script_->Resume();
+  EXPECT_EQ(Await(short_one).tokens, std::vector(tokens.begin(), tokens.begin() + 20));
+  EXPECT_EQ(Await(long_one).status.code(), absl::StatusCode::kInternal);
 }
 
 TEST_F(EngineQueueTest, WhereGrammarsForceMuchStepsDoNotBecomeMore) {
@@ -174,20 +196,22 @@ TEST_F(EngineQueueTest, WhereGrammarsForceMuchStepsDoNotBecomeMore) {
 }
 
 TEST_F(EngineQueueTest, WhatCanBeGuessedIsGuessed) {
+  // What comes first nobody can guess, what follows that is in the prompt.
   const std::string text = "The quick brown fox jumps over the lazy dog. ";
-  script_->says = {{Bytes(text + text + "Again: The "), Bytes(text + text)}};
-  for (int i = 0; i < 3; ++i) Ask(text + text + "Again: The ", {.max_tokens = 80});
+  const std::string prompt = text + text + "Again: ", fresh = "0123456789=+*~@#%&^";
+  script_->says = {{Bytes(prompt), Bytes(fresh + text + text)}};
+  for (int i = 0; i < 3; ++i) Ask(prompt, {.max_tokens = 120});
   EXPECT_GT(engine_->Stats().tokens_accepted, 60);
-  EXPECT_GT(script_->begun_behind, 0);
+  EXPECT_GT(script_->begun_behind, 8);
 }
 
 TEST_F(EngineQueueTest, WithoutMemoryForAStepThoseUnderWayFailAndOthersDoNot) {
-  const std::vector<int32_t> tokens = Ask("tell ", Free(12)).tokens;
-  for (int when = 1; when < 12; ++when) {
+  const std::vector<int32_t> tokens = Ask("tell ", Free(24)).tokens;
+  for (int when = 1; when < 24; ++when) {
     script_->throw_in = when;
-    EXPECT_EQ(Ask("tell ", Free(12)).status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(Ask("tell ", Free(24)).status.code(), absl::StatusCode::kResourceExhausted);
     script_->throw_in = 0;
-    EXPECT_EQ(Ask("tell ", Free(12)).tokens, tokens);
+    EXPECT_EQ(Ask("tell ", Free(24)).tokens, tokens);
   }
 }
 

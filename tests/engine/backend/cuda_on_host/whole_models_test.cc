@@ -181,7 +181,7 @@ void DecodingStepTest::ExpectAGraphAndAWait(Engine* engine, const GenerationOpti
     }
     return std::pair(on_host::TakeRuntimeCounts(), engine->Stats().steps - before);
   };
-  for (int i = 0; i < 2; ++i) count(8);  // builds the graphs, and what of the prompt is kept
+  for (int i = 0; i < 2; ++i) count(20);  // builds the graphs, and what of the prompt is kept
   const auto [few, few_steps] = count(8);
   const auto [many, many_steps] = count(20);
   ASSERT_EQ(many_steps - few_steps, 12);
