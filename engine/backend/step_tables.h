@@ -44,7 +44,7 @@ struct StepTables {
   // (T,). One below 0, where they may be, is not known yet: ~i is the i-th of those that the step
   // before picks.
   std::vector<int32_t> tokens = {};
-  int32_t num_picked = 0;                         // of the step before; 0: all tokens are known
+  int32_t num_picked = 0;  // by the step before; 0: all tokens are known
   std::vector<StepSequence> sequences = {};       // cover the rows [0, T), in order, without gaps
   std::vector<std::vector<int32_t>> blocks = {};  // of each class; -1 where no token sees the block
   std::vector<RopeTable> ropes = {};

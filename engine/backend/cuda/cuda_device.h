@@ -102,8 +102,8 @@ class CudaDevice {
   const std::shared_ptr<LaunchRecorder> recorder_;
   cuda::Queue queue_ = {};
   // Page-locked memory, for what is staged and for small downloads, in two halves: when one is full
-  // the other one's copies are waited for, which are long over. Of half_ copies that nobody has
-  // waited for use staged_ bytes.
+  // the other one's copies are waited for, which are long over. Copies that nobody has waited for
+  // may use all of the other half, and the first staged_ bytes of half number half_.
   char* staging_ = nullptr;
   int half_ = 0;
   size_t staged_ = 0;

@@ -28,6 +28,21 @@ class EngineQueueTest : public testing::Test {
     return result;
   }
 
+  // Of so many rows, "row 0:" and so on, which come all before the first step is over.
+  std::vector<Generation> AskRows(int count, const GenerationOptions& options) {
+    script_->Pause();
+    std::vector<std::shared_ptr<Request>> requests;
+    for (int i = 0; i < count; ++i) {
+      requests.push_back(engine_->Submit({.prompt = Row(i), .options = options}).value());
+    }
+    script_->Resume();
+    std::vector<Generation> results;
+    for (const auto& request : requests) results.push_back(Await(request));
+    EXPECT_EQ(script_->violation(), "");
+    return results;
+  }
+  static std::vector<int32_t> Row(int i) { return Bytes("row " + std::to_string(i) + ":"); }
+
   std::shared_ptr<Script> script_ = std::make_shared<Script>();
   std::shared_ptr<Engine> engine_;
 };
@@ -42,15 +57,9 @@ TEST_F(EngineQueueTest, OfALongAnswerStepsBeginBehindAnother) {
 }
 
 TEST_F(EngineQueueTest, OfManyAnswersStepsBeginBehindAnotherAtOnce) {
+  for (int i = 0; i < 4; ++i) script_->says.push_back({Row(i), Bytes("a long answer")});
   engine_ = StartScripted(script_);
-  script_->Pause();
-  std::vector<std::shared_ptr<Request>> requests;
-  for (int i = 0; i < 4; ++i) {
-    requests.push_back(
-        engine_->Submit({.prompt = Bytes("row " + std::to_string(i)), .options = Free(6)}).value());
-  }
-  script_->Resume();
-  for (const auto& request : requests) EXPECT_EQ(Await(request).tokens.size(), 6u);
+  for (const Generation& result : AskRows(4, Free(6))) EXPECT_EQ(result.tokens.size(), 6u);
   EXPECT_EQ(script_->begun_behind, 4);  // all but the prompts' and the one behind those
 }
 
@@ -122,15 +131,8 @@ TEST_F(EngineQueueTest, AnotherRequestDoesNotWaitForTheEnd) {
 }
 
 TEST_F(EngineQueueTest, ShortAnswersGetTheirPlacesFirst) {
-  auto engine = StartScripted(script_, {.max_sequences = 4});
-  script_->Pause();
-  std::vector<std::shared_ptr<Request>> requests;
-  for (int i = 0; i < 40; ++i) {
-    requests.push_back(
-        engine->Submit({.prompt = Bytes("row " + std::to_string(i)), .options = Free(4)}).value());
-  }
-  script_->Resume();
-  for (const auto& request : requests) EXPECT_TRUE(Await(request).status.ok());
+  engine_ = StartScripted(script_, {.max_sequences = 4});
+  for (const Generation& result : AskRows(40, Free(4))) EXPECT_TRUE(result.status.ok());
   EXPECT_LE(script_->begun_behind, 4);  // when nobody waits any more
 }
 
@@ -139,20 +141,12 @@ TEST_F(EngineQueueTest, WhoWaitsGetsThePlaceOfALongAnswerToo) {
     script_ = std::make_shared<Script>();
     script_->queues_steps = queues;
     for (int i = 0; i < 40; ++i) {
-      script_->says.push_back({Bytes("row " + std::to_string(i) + ":"),
-                               Bytes(std::string(static_cast<size_t>(30 + 7 * (i % 5)), 'a'))});
+      script_->says.push_back(
+          {Row(i), Bytes(std::string(static_cast<size_t>(30 + 7 * (i % 5)), 'a'))});
     }
-    auto engine = StartScripted(script_, {.max_sequences = 4});
-    script_->Pause();
-    std::vector<std::shared_ptr<Request>> requests;
-    for (int i = 0; i < 40; ++i) {
-      requests.push_back(
-          engine->Submit({.prompt = Bytes("row " + std::to_string(i) + ":"), .options = Free(100)})
-              .value());
-    }
-    script_->Resume();
-    for (const auto& request : requests) EXPECT_GE(Await(request).tokens.size(), 30u);
-    return engine->Stats().steps;
+    engine_ = StartScripted(script_, {.max_sequences = 4});
+    for (const Generation& result : AskRows(40, Free(100))) EXPECT_GE(result.tokens.size(), 30u);
+    return engine_->Stats().steps;
   };
   const int64_t one_by_one = steps(false), queued = steps(true);
   EXPECT_GT(script_->begun_behind, one_by_one / 2);

@@ -1,5 +1,5 @@
-// Matrices on their way to a device: all rows arrive, and no memory of the host is written anew
-// before the device has copied it (which the simulator sees).
+// What goes to a device and comes back: all rows of matrices arrive, and no memory of the host is
+// written anew, or read, before the device has made its copy (which the simulator sees).
 #include "engine/backend/cuda/weight_upload.h"
 
 #include <gmock/gmock.h>
@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "engine/backend/cuda/kernels.h"
 #include "engine/backend/cuda/loaded_blocks.h"
+#include "tests/engine/backend/cuda_on_host/runtime_counts.h"
 #include "tests/engine/backend/cuda_on_host/simulation.h"
 
 namespace lm {
@@ -128,6 +129,39 @@ INSTANTIATE_TEST_SUITE_P(Types, WeightUploadTest,
                          testing::Values(DType::kF32, DType::kQ8_0, DType::kQ4_K, DType::kMXFP4,
                                          DType::kIQ3_S),
                          [](const auto& info) { return std::string(Traits(info.param).name); });
+
+// Of what is staged a half is written anew when the device has copied it, and no sooner is anything
+// waited for.
+TEST(DeviceCopiesTest, WhatIsStagedArrives) {
+  constexpr size_t kBytes = 100'000, kPieces = 100;
+  on_host::TakeFaults();
+  auto device = CudaDevice::Open(RuntimeApi(), 0).value();
+  const Buffer memory = device->Allocate(kBytes * kPieces).value();
+  on_host::TakeRuntimeCounts();
+  for (size_t i = 0; i < kPieces; ++i) {
+    const std::string piece(kBytes, static_cast<char>('a' + i % 26));
+    ASSERT_TRUE(device->Stage(piece.data(), memory.chars().data() + i * kBytes, kBytes).ok());
+  }
+  EXPECT_EQ(on_host::TakeRuntimeCounts().synchronisations, 3);  // of five halves, but for two
+  std::string all(kBytes * kPieces, '.');
+  ASSERT_TRUE(device->Download(memory.data(), all.data(), all.size()).ok());
+  for (size_t i = 0; i < all.size(); ++i) {
+    ASSERT_EQ(all[i], static_cast<char>('a' + i / kBytes % 26)) << i;
+  }
+  EXPECT_THAT(on_host::TakeFaults(), testing::IsEmpty());
+}
+
+TEST(DeviceCopiesTest, ADownloadIsThereBehindTheWaitForIt) {
+  auto device = CudaDevice::Open(RuntimeApi(), 0).value();
+  const Buffer memory = device->Allocate(4).value(), host = device->AllocatePinned(4).value();
+  ASSERT_TRUE(device->Upload("text", memory.data(), 4).ok());
+  ASSERT_TRUE(device->BeginDownload(memory.data(), host.data(), 4).ok());
+  EXPECT_NE(std::string(host.chars().data(), 4), "text");
+  // What is put into the queue meanwhile does not change it.
+  ASSERT_TRUE(device->Upload("next", memory.data(), 4).ok());
+  ASSERT_TRUE(device->AwaitDownload().ok());
+  EXPECT_EQ(std::string(host.chars().data(), 4), "text");
+}
 
 }  // namespace
 }  // namespace lm
