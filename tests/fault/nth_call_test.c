@@ -381,7 +381,8 @@ static const Scenario kSqlScenarios[] = {
 #define JOB                                                                                \
   {                                                                                        \
     "INSERT INTO lm_jobs(name, query, target, options) SELECT 'fill', "                    \
-    "'SELECT id, body FROM t WHERE y IS NULL', 'UPDATE t SET y = :value WHERE id = :id', " \
+    "'SELECT id, body || hex(zeroblob(60)) FROM t WHERE y IS NULL', "                      \
+    "'UPDATE t SET y = :value WHERE id = :id', "                                           \
     "'{\"max_tokens\":4}' WHERE NOT EXISTS (SELECT 1 FROM lm_jobs WHERE name = 'fill')",   \
         kExact                                                                             \
   }
