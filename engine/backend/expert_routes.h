@@ -6,18 +6,11 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+#include "engine/backend/expert_slots.h"
 #include "engine/tensor/buffer.h"
 #include "engine/tensor/tensor.h"
 
 namespace lm {
-
-// What a router's logits l become.
-enum class RouterGate {
-  kSoftmax,          // p = softmax(l) over all experts
-  kSigmoid,          // p = 1 / (1 + exp(-l))
-  kSoftmaxOfChosen,  // chosen by l, then p = softmax over the chosen
-  kSqrtSoftplus,     // p = sqrt(log(1 + exp(l)))
-};
 
 // The experts of a row are the `chosen` greatest of p + bias, the lower number first where two are
 // equal; their weights are p of these. With groups of experts side by side only the chosen_groups
@@ -34,13 +27,6 @@ struct Router {
   Tensor scales = {};  // likewise
   // (rows, chosen), on the host: the experts of each row, whatever their p; or none.
   absl::Span<const int32_t> given = {};
-};
-
-// Slots [first, first + count) of one expert.
-struct SlotGroup {
-  int32_t expert;
-  int32_t first;
-  int32_t count;
 };
 
 // Slots are numbered by expert, within one by row: those of expert e are [begin[e], begin[e + 1]).

@@ -5,8 +5,6 @@
 
 #include <cstdint>
 
-#include "absl/strings/string_view.h"
-
 namespace lm {
 
 enum class DType : uint8_t {
@@ -47,9 +45,9 @@ enum class DType : uint8_t {
 inline constexpr int kNumDTypes = static_cast<int>(DType::kQ2_0) + 1;
 
 struct DTypeTraits {
-  absl::string_view name;  // as GGUF tools print it, e.g. "Q4_K"
-  int block_size;          // values a block
-  int block_bytes;         // bytes a block
+  const char* name;  // as GGUF tools print it, e.g. "Q4_K"
+  int block_size;    // values a block
+  int block_bytes;   // bytes a block
   bool quantised;
 };
 

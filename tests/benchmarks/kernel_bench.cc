@@ -81,7 +81,7 @@ void BenchMatMul(Backend* backend, const Options& options, const MachineCeilings
   double load_begin = options.clock.Now();
   auto weights = LoadColdCopies(backend, dtype, shape, blocks);
   double load_seconds = (options.clock.Now() - load_begin) / weights.size();
-  std::printf("%-6s %-9s load   %10.1f us  %6.1f GB/s\n", Traits(dtype).name.data(), shape.name,
+  std::printf("%-6s %-9s load   %10.1f us  %6.1f GB/s\n", Traits(dtype).name, shape.name,
               load_seconds * 1e6, shape.n * RowBytes(dtype, shape.k) / load_seconds / 1e9);
   for (int64_t tokens : options.tokens) {
     double seconds = MatMulSeconds(backend, weights, shape, tokens, options.clock);
@@ -90,7 +90,7 @@ void BenchMatMul(Backend* backend, const Options& options, const MachineCeilings
     double peak =
         Traits(dtype).quantised ? ceilings.int8_ops_per_second : ceilings.fp32_flops_per_second;
     std::printf("%-6s %-9s T=%-4ld %10.1f us  %6.1f GB/s %4.0f%%  %7.1f Gop/s %4.0f%%\n",
-                Traits(dtype).name.data(), shape.name, static_cast<long>(tokens), seconds * 1e6,
+                Traits(dtype).name, shape.name, static_cast<long>(tokens), seconds * 1e6,
                 bytes / 1e9, 100 * bytes / ceilings.read_bytes_per_second, ops / 1e9,
                 100 * ops / peak);
     std::fflush(stdout);

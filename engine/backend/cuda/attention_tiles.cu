@@ -8,6 +8,7 @@
 // values that are 1) and the weighted values, scaled where the maximum has grown. Chunks are merged
 // in ascending order, a sink last. A row's numbers do not depend on the other rows of its tile:
 // what it does not see has the weight 0, which changes no bit.
+#include <algorithm>
 #include <cmath>
 
 #include "engine/backend/cuda/attention_tiles.cuh"

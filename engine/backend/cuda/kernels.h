@@ -10,25 +10,15 @@
 
 #include "engine/backend/activation.h"
 #include "engine/backend/cuda/attention_tiles.cuh"
-#include "engine/backend/cuda/cuda_api.h"
+#include "engine/backend/cuda/kernel_queue.h"
 #include "engine/backend/cuda/packed_input.cuh"
 #include "engine/backend/cuda/packed_weights.cuh"
 #include "engine/backend/draw_law.h"
-#include "engine/backend/expert_routes.h"
+#include "engine/backend/expert_slots.h"
 #include "engine/backend/window.h"
 #include "engine/tensor/dtype.h"
 
-namespace lm {
-class LaunchRecorder;
-}  // namespace lm
-
 namespace lm::cuda {
-
-// One of a recorder's.
-struct Queue {
-  LaunchRecorder* recorder = nullptr;
-  int number = 0;
-};
 
 // F32 (rows, cols), rows `stride` values apart.
 struct Matrix {

@@ -12,6 +12,10 @@ namespace {
 constexpr size_t kLeastNodes = 4;   // that are worth a graph
 constexpr size_t kMostGraphs = 24;  // batches of several sizes, prefills, several models' parts
 constexpr size_t kArgumentAlignment = 16;
+// A kernel's dynamic shared memory. What is asked for holds for all of a device's queues, and
+// replaces what was asked before: it is always the same, so that no launch of a kernel takes from
+// another one that waits.
+constexpr int kUnaskedSharedBytes = 48 << 10, kMostSharedBytes = 99 << 10;
 
 }  // namespace
 
@@ -63,9 +67,18 @@ int LaunchRecorder::AddQueue(int device, cudaStream_t stream, bool overlaps) {
   return static_cast<int>(queues_.size()) - 1;
 }
 
-void LaunchRecorder::Add(int queue, const void* kernel, dim3 grid, dim3 block, int shared_bytes,
-                         void** arguments, const size_t* sizes, int count) {
-  if (rehearses_) return Learn(queue, kernel);
+cudaError_t LaunchRecorder::Add(int queue, const void* kernel, dim3 grid, dim3 block,
+                                int shared_bytes, void** arguments, const size_t* sizes,
+                                int count) {
+  if (shared_bytes > kUnaskedSharedBytes) {
+    const cudaError_t error =
+        AllowSharedBytes(queue, kernel, std::max(shared_bytes, kMostSharedBytes));
+    if (error != cudaSuccess) return error;
+  }
+  if (rehearses_) {
+    Learn(queue, kernel);
+    return cudaSuccess;
+  }
   Node node;
   node.kernel = kernel;
   node.queue = queue;
@@ -85,6 +98,7 @@ void LaunchRecorder::Add(int queue, const void* kernel, dim3 grid, dim3 block, i
     std::memcpy(pending_.bytes.data() + node.first + node.offsets[i], arguments[i], sizes[i]);
   }
   pending_.nodes.push_back(node);
+  return cudaSuccess;
 }
 
 cudaError_t LaunchRecorder::AllowSharedBytes(int queue, const void* kernel, int bytes) {
@@ -233,7 +247,7 @@ cudaError_t LaunchRecorder::LaunchGraph(Graph* graph) {
 
 cudaError_t LaunchRecorder::LaunchEach() {
   CurrentQueue current(*this);
-  void* pointers[kMostArguments];
+  void* pointers[cuda::kMostArguments];
   int joins = 0;
   for (size_t i = 0; i < pending_.nodes.size(); ++i) {
     const Node& node = pending_.nodes[i];
@@ -312,7 +326,7 @@ cudaError_t LaunchRecorder::Instantiate(Graph* graph) {
 // join for the last ones of all queues before that.
 cudaError_t LaunchRecorder::AddNodes(Graph* graph) {
   CurrentQueue current(*this);
-  void* pointers[kMostArguments];
+  void* pointers[cuda::kMostArguments];
   std::vector<int> last(queues_.size(), -1);  // node of each queue
   std::vector<cudaGraphNode_t> joined;        // those that were last when the queues met
   int joins = 0;
@@ -350,7 +364,7 @@ cudaError_t LaunchRecorder::AddNodes(Graph* graph) {
 
 cudaError_t LaunchRecorder::Update(Graph* graph) {
   CurrentQueue current(*this);
-  void* pointers[kMostArguments];
+  void* pointers[cuda::kMostArguments];
   for (size_t i = 0; i < pending_.nodes.size(); ++i) {
     if (pending_.SameArguments(graph->list, i)) continue;
     const cudaKernelNodeParams params = pending_.Params(i, pointers);
@@ -382,6 +396,13 @@ void LaunchRecorder::Close() {
     Destroy(&graph);
   }
   graphs_.clear();
+}
+
+cudaError_t cuda::EnqueueKernel(const Queue& queue, const void* kernel, dim3 grid, dim3 block,
+                                int shared_bytes, void** arguments, const size_t* sizes,
+                                int count) {
+  return queue.recorder->Add(queue.number, kernel, grid, block, shared_bytes, arguments, sizes,
+                             count);
 }
 
 }  // namespace lm

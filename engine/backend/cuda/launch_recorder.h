@@ -31,13 +31,12 @@
 #include <vector>
 
 #include "engine/backend/cuda/cuda_api.h"
+#include "engine/backend/cuda/kernel_queue.h"
 
 namespace lm {
 
 class LaunchRecorder {
  public:
-  static constexpr int kMostArguments = 16;  // of a kernel
-
   // REQUIRES: `api` outlives the recorder.
   explicit LaunchRecorder(const CudaApi& api) : api_(api) {}
   ~LaunchRecorder();
@@ -47,11 +46,9 @@ class LaunchRecorder {
   // A stream of a device. `overlaps`: kernels may begin early there, whose code has what waits.
   int AddQueue(int device, cudaStream_t stream, bool overlaps);
 
-  // Lets a kernel have so much dynamic shared memory. REQUIRES: it is the same for all launches.
-  cudaError_t AllowSharedBytes(int queue, const void* kernel, int bytes);
-  // A kernel's arguments are copied: `count` of them, of these sizes.
-  void Add(int queue, const void* kernel, dim3 grid, dim3 block, int shared_bytes, void** arguments,
-           const size_t* sizes, int count);
+  // EnqueueKernel (kernel_queue.h).
+  cudaError_t Add(int queue, const void* kernel, dim3 grid, dim3 block, int shared_bytes,
+                  void** arguments, const size_t* sizes, int count);
   // What is added from now on begins when all that was added before has ended.
   void Join() { pending_.joins += rehearses_ ? 0 : 1; }
   // While it rehearses kernels are brought to the device, each once, and not added.
@@ -80,7 +77,7 @@ class LaunchRecorder {
     int shared_bytes = 0;
     size_t first = 0;  // of its arguments in bytes_
     int count = 0;
-    size_t offsets[kMostArguments] = {};
+    size_t offsets[cuda::kMostArguments] = {};
   };
   // What is launched: kernels with their arguments.
   struct List {
@@ -102,6 +99,8 @@ class LaunchRecorder {
   class CurrentQueue;  // whose device is this thread's current one
 
   void Learn(int queue, const void* kernel);
+  // Lets a kernel have so much dynamic shared memory. REQUIRES: it is the same for all launches.
+  cudaError_t AllowSharedBytes(int queue, const void* kernel, int bytes);
   cudaError_t LaunchPending();
   cudaError_t LaunchList();
   cudaError_t LaunchGraph(Graph* graph);

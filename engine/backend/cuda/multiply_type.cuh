@@ -3,6 +3,8 @@
 #ifndef LM_ENGINE_BACKEND_CUDA_MULTIPLY_TYPE_H_
 #define LM_ENGINE_BACKEND_CUDA_MULTIPLY_TYPE_H_
 
+#include <algorithm>
+
 #include "engine/backend/cuda/multiply_many.cuh"
 #include "engine/backend/cuda/multiply_streamed.cuh"
 

@@ -443,7 +443,7 @@ TEST_P(ElementwiseTest, GatherRowsCopiesRows) {
 TEST_P(ElementwiseTest, EmbedReadsRowsOfEveryType) {
   Random random(13);
   for (DType dtype : WeightTypes()) {
-    SCOPED_TRACE(std::string(Traits(dtype).name.data()));
+    SCOPED_TRACE(Traits(dtype).name);
     int64_t cols = Traits(dtype).block_size > 32 ? 512 : 96;
     constexpr int64_t kVocabulary = 53;
     Buffer blocks = RandomWeights(dtype, kVocabulary, cols, &random);

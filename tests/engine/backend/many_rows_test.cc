@@ -24,7 +24,7 @@ class ManyRowsTest : public BackendTest {
 TEST_P(ManyRowsTest, MatchTheReference) {
   Random random(50);
   for (DType dtype : WeightTypes()) {
-    SCOPED_TRACE(std::string(Traits(dtype).name.data()));
+    SCOPED_TRACE(Traits(dtype).name);
     Buffer blocks = RandomWeights(dtype, kN, kK, &random);
     Matrix x = random.Normals(kRows, kK), bias = random.Normals(1, kN);
     for (int64_t i = 0; i < kK; ++i) x.row(7)[i] *= 1e6f;  // beyond F16
@@ -37,7 +37,7 @@ TEST_P(ManyRowsTest, MatchTheReference) {
 TEST_P(ManyRowsTest, DoNotDependOnHowMany) {
   Random random(51);
   for (DType dtype : {DType::kQ8_0, DType::kQ4_K, DType::kF16, DType::kBF16, DType::kF32}) {
-    SCOPED_TRACE(std::string(Traits(dtype).name.data()));
+    SCOPED_TRACE(Traits(dtype).name);
     Buffer blocks = RandomWeights(dtype, kN, kK, &random);
     Matrix x = random.Normals(kRows, kK), bias = random.Normals(1, kN);
     Matrix all = Multiply(backend(), dtype, blocks, x, bias);

@@ -276,7 +276,7 @@ TEST_P(MatMulTest, ARowHasTheSameBitsInEveryBatchOnAnyThreads) {
   Random random(5);
   constexpr int64_t kRows = 150;
   for (DType dtype : WeightTypes()) {
-    SCOPED_TRACE(std::string(Traits(dtype).name.data()));
+    SCOPED_TRACE(Traits(dtype).name);
     int64_t n = 2 * 33;
     int64_t k = 512;
     Buffer blocks = RandomWeights(dtype, n, k, &random);

@@ -9,7 +9,6 @@
 
 #include "engine/backend/cuda/host_device.cuh"
 #include "engine/backend/cuda/kernels.h"
-#include "engine/backend/cuda/launch_recorder.h"
 #include "tests/engine/backend/cuda_on_host/run_grid.h"
 #include "tests/engine/backend/cuda_on_host/warp_products.h"
 
@@ -46,14 +45,8 @@ cudaError_t LaunchShared(const Queue& queue, void (*kernel)(Parameters...), dim3
   on_host::LearnKernel(address, {on_host::KernelCall<Parameters...>::Run, {sizeof(Parameters)...}});
   void* pointers[] = {&arguments...};
   const size_t sizes[] = {sizeof(Parameters)...};
-  if (shared_bytes > 48 << 10) {
-    const cudaError_t error =
-        queue.recorder->AllowSharedBytes(queue.number, address, std::max(shared_bytes, 99 << 10));
-    if (error != cudaSuccess) return error;
-  }
-  queue.recorder->Add(queue.number, address, grid, block, shared_bytes, pointers, sizes,
-                      sizeof...(Parameters));
-  return cudaSuccess;
+  return EnqueueKernel(queue, address, grid, block, shared_bytes, pointers, sizes,
+                       sizeof...(Parameters));
 }
 
 template <typename... Parameters>
