@@ -26,6 +26,9 @@ constexpr size_t kFirstInStep = 64;
 constexpr size_t kMostBytes = 64 << 20;
 constexpr int64_t kSearched = 256;  // calls around the expected place of the statement
 constexpr int kRowsAtATime = 1024;  // that the shadow is stepped, whether they have prompts or not
+// Calls of a step, of any kind, beyond where the statement may be: a recursion that ends by an
+// answer does not end by its absence.
+constexpr int64_t kMostCallsOfStep = 1 << 17;
 constexpr size_t kMostSqlBytes = 4 << 20;
 constexpr int kMostScanned = 5'000'000;  // rows a run reads: reading them twice should cost little
 constexpr int64_t kTolerated = 16;       // wrong guesses that are nothing to worry about
@@ -457,13 +460,16 @@ bool LookAhead::IsPlace(const CallText& text, int64_t number) {
 
 absl::StatusOr<std::optional<PendingAnswer>> LookAhead::Foresee(const void* site, RowPrompt row) {
   const void* const behind = path_.Enter(site);
+  ++num_foreseen_;
+  if (++num_in_step_ > expected_ + kSearched + (kMostCallsOfStep << std::min(num_full_, 10))) {
+    return FarEnough();
+  }
   if (!HasPrompt(row)) {  // and so has an answer
     PendingAnswer pending(std::move(row));
     pending.Submit();
     return pending;
   }
   CallText text(row);
-  ++num_foreseen_;
   const bool distrusted = behind != nullptr && std::find(distrusted_.begin(), distrusted_.end(),
                                                          site) != distrusted_.end();
   if (IsPlace(text, num_walked_++) || distrusted) return Known(text);
@@ -473,8 +479,7 @@ absl::StatusOr<std::optional<PendingAnswer>> LookAhead::Foresee(const void* site
     return Known(text);
   }
   if (now_ == nullptr && (calls_.size() >= MostInStep() || calls_.bytes() > kMostBytes)) {
-    walk_ = Walk::kFull;
-    return absl::ResourceExhaustedError("far enough");
+    return FarEnough();
   }
   const RowPrompt again{.options = row.options};
   ForeseenCall& call = calls_.Add(std::move(row), std::move(text), site, num_walked_ - 1, behind);
@@ -483,6 +488,12 @@ absl::StatusOr<std::optional<PendingAnswer>> LookAhead::Foresee(const void* site
   std::optional<PendingAnswer> known = Known(call.text);
   call.unknown = !known.has_value();
   return known;
+}
+
+// Ends the shadow's step.
+absl::Status LookAhead::FarEnough() {
+  walk_ = Walk::kFull;
+  return absl::ResourceExhaustedError("far enough");
 }
 
 std::optional<PendingAnswer> LookAhead::Known(const CallText& text) {
@@ -529,6 +540,7 @@ bool LookAhead::WantsMore() const {
 absl::Status LookAhead::StepOnce() {
   BatchState& batch = BatchOf(*connection_);
   batch.stepping = this;
+  num_in_step_ = 0;
   const absl::StatusOr<bool> row = [&] {
     const absl::Cleanup stepped = [&batch] { batch.stepping = nullptr; };
     return shadow_.statement.Step();

@@ -162,6 +162,7 @@ class LookAhead {
   size_t MostAhead() const;
   size_t MostInStep() const;
   bool WantsMore() const;
+  absl::Status FarEnough();
   absl::Status StepOnce();
   std::optional<PendingAnswer> Known(const CallText& text);
   void Learn(const CallText& text, const RowAnswer& answer);
@@ -190,7 +191,8 @@ class LookAhead {
 
   // Of this walk.
   RowPath path_;
-  int64_t num_walked_ = 0;         // calls that the shadow has made
+  int64_t num_walked_ = 0;         // calls with prompts that the shadow has made
+  int64_t num_in_step_ = 0;        // calls of any kind, in the step that it makes
   const CallText* now_ = nullptr;  // the statement's call that is being looked for; null: found
   int64_t expected_ = 0;           // where it should be
   bool placed_ = false;            // it was found, perhaps not for the last time

@@ -256,6 +256,21 @@ class LookAheadTest(unittest.TestCase):
         connection.execute(f"SELECT id, {G} FROM notes WHERE body IS NOT NULL LIMIT 9").fetchall()
         self.assertEqual(harness.value(connection, sql), before + 9)
 
+    def test_a_recursion_that_ends_by_an_answer(self):
+        """The shadow has no answer there, and does not end by itself."""
+        for asked in ("x", "coalesce(x, 'none')"):
+            def recursion(ends, select, asked=asked):
+                return (f"WITH RECURSIVE c(i, x) AS (SELECT 0, 'seed' UNION ALL SELECT i + 1, generate({asked} || i, "
+                        f"'You are a poet.', '{OPTIONS}') FROM c WHERE {ends}) {select}")
+            connection = self.connect("off", f"answers {asked}.db")
+            answers = [x for x, in connection.execute(recursion("i < 6", "SELECT x FROM c"))]
+            connection.close()
+            last = answers.index(answers[-1])
+            self.assertGreater(last, 2)
+            for select in ("SELECT i, x FROM c ORDER BY i DESC", "SELECT count(*), max(i) FROM c", "SELECT i, x FROM c"):
+                rows = self.query(recursion("x IS NOT ?", select), answers[-1], foreseen=None)
+                self.assertEqual(rows[0][0], {"SELECT i, x FROM c": 0, "SELECT count(*), max(i) FROM c": last + 1}.get(select, last))
+
     def test_update_insert_delete_create(self):
         self.query(f"UPDATE notes SET y = {G}")
         self.query(f"UPDATE notes SET kind = 'z', y = {G} WHERE y IS NULL AND id % 2 = 0")
