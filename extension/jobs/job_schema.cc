@@ -59,6 +59,12 @@ CREATE TRIGGER IF NOT EXISTS {db}.lm_jobs_query BEFORE UPDATE OF query ON lm_job
   BEGIN SELECT RAISE(ABORT, 'lm_jobs: the job has begun, its rows are in lm_job_rows and its query is not asked again; set total = NULL in the same UPDATE to begin anew, without the answers so far, or with them by lm_run(job, ''{"refresh":true}'')'); END;
 )";
 
+// INSERT OR REPLACE deletes without a trigger.
+constexpr char kReplaceTrigger[] = R"(
+CREATE TRIGGER IF NOT EXISTS {db}.lm_jobs_replace AFTER INSERT ON lm_jobs WHEN new.total IS NULL
+  BEGIN DELETE FROM lm_job_rows WHERE job = new.name; END;
+)";
+
 // To leave them out when rows are counted, without reading the rows.
 constexpr char kVanishedIndex[] = R"(
 CREATE INDEX IF NOT EXISTS {db}.lm_job_rows_vanished ON lm_job_rows(job, state)
@@ -119,6 +125,8 @@ absl::StatusOr<std::string> Missing(JobDatabase& database) {
   }
   ASSIGN_OR_RETURN(const bool has_trigger, Has(database, "lm_jobs_query"));
   if (!has_trigger) missing += kQueryTrigger;
+  ASSIGN_OR_RETURN(const bool replaces, Has(database, "lm_jobs_replace"));
+  if (!replaces) missing += kReplaceTrigger;
   ASSIGN_OR_RETURN(const bool has_index, Has(database, "lm_job_rows_vanished"));
   if (!has_index) missing += kVanishedIndex;
   ASSIGN_OR_RETURN(const bool follows, Has(database, "lm_jobs_rename"));
@@ -132,7 +140,8 @@ absl::StatusOr<std::string> Missing(JobDatabase& database) {
 }  // namespace
 
 absl::Status CreateJobTables(sqlite3* db, absl::string_view schema) {
-  const std::string sql = absl::StrCat(kJobSchema, kQueryTrigger, kVanishedIndex, kRenameTrigger);
+  const std::string sql =
+      absl::StrCat(kJobSchema, kQueryTrigger, kReplaceTrigger, kVanishedIndex, kRenameTrigger);
   return Execute(db, absl::StrReplaceAll(sql, {{"{db}", QuotedName(schema)}}).c_str());
 }
 

@@ -32,6 +32,7 @@ SELECT type, name FROM sqlite_master WHERE tbl_name LIKE 'lm_job%' AND sql IS NO
 --> trigger|lm_jobs_delete
 --> trigger|lm_jobs_query
 --> trigger|lm_jobs_rename
+--> trigger|lm_jobs_replace
 
 SELECT max(total), max(done), max(failed) FROM lm_run('animals');
 --> 3|2|1

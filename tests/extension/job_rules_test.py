@@ -274,7 +274,7 @@ class StorageTest(JobRulesTest):
         main.execute("INSERT INTO m.only VALUES (7, 'x', NULL)")
         tables = "SELECT count(*) FROM {}.sqlite_master WHERE name LIKE 'lm_job%'"
         self.add(main, "in a", table="a.lm_jobs")
-        self.assertEqual(harness.value(main, tables.format("a")), 7)
+        self.assertEqual(harness.value(main, tables.format("a")), 8)
         self.assertEqual(harness.value(main, tables.format("main")), 0)
         self.add(main, "in b", table='"b ""b".lm_jobs')
         self.add(main, "in m", table="m.lm_jobs", query="SELECT id, body FROM only", target="UPDATE only SET answer = :value")
@@ -577,6 +577,18 @@ class EndTest(JobRulesTest):
                 other.close()
                 with self.assertRaisesRegex(sqlite3.OperationalError, message):
                     rows.fetchall()
+
+    def test_another_job_in_its_place(self):
+        db = self.open()
+        db.execute("ALTER TABLE t ADD COLUMN other TEXT")
+        self.add(db)
+        self.assertEqual(self.run_job(db), (3, 3, 0))
+        db.execute("DROP TRIGGER lm_jobs_replace")  # as tables of an earlier version
+        self.assertEqual(self.run_job(db), (3, 3, 0))
+        db.execute("""INSERT OR REPLACE INTO lm_jobs(name, query, target, options)
+                      SELECT name, query, 'UPDATE t SET other = :value WHERE id = :id', options FROM lm_jobs""")
+        self.assertEqual(self.run_job(db, options='{"refresh":true}'), (3, 3, 0))
+        self.assertEqual(harness.value(db, "SELECT count(*) FROM t WHERE other = answer"), 3)
 
     def test_no_job_in_an_empty_file(self):
         db = harness.connect(str(self.folder / "empty.db"))
