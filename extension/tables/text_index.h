@@ -36,6 +36,8 @@ class TextIndex {
   absl::StatusOr<std::vector<FoundText>> Search(absl::string_view text, size_t most);
 
  private:
+  absl::StatusOr<std::string> QueryOf(absl::string_view text);
+
   struct Closer {
     void operator()(sqlite3* db) const { sqlite3_close(db); }
   };
@@ -43,6 +45,7 @@ class TextIndex {
 
   std::unique_ptr<sqlite3, Closer> db_;
   Statement add_;
+  Statement ask_, words_, forget_;  // of what is searched for, its words
   Statement search_;
 };
 
