@@ -20,6 +20,14 @@ Json Message(absl::string_view role, absl::string_view content) {
   return message;
 }
 
+// RequestSpec::told: what chat_api.h makes of these.
+std::string Told(const GenerationOptions& options) {
+  Json told = Json::MakeObject();
+  if (options.says_temperature && options.temperature == 0) told.Add("temperature", 0);
+  if (!options.template_args.empty()) told.Add("template_args", options.template_args);
+  return told.size() > 0 ? told.Dump() : "";
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ChatMessages(const TextRequest& request) {
@@ -93,6 +101,7 @@ absl::StatusOr<RequestSpec> PrepareChat(const TextRequest& request) {
         "probabilities are not known, and {\"vote\": 5} counts answers instead");
   }
   ASSIGN_OR_RETURN(spec.text, ChatMessages(request));
+  spec.told = Told(spec.options);
   return spec;
 }
 
@@ -104,7 +113,12 @@ uint64_t SystemPrefix(absl::string_view messages) {
 
 std::string RemoteIdentity(absl::string_view path, absl::string_view name,
                            const RemoteOptions& options) {
-  return absl::StrCat("network:", path, "#", name, options.extra.Dump());
+  std::string identity = absl::StrCat("network:", path, "#", name, options.extra.Dump());
+  if (options.headers.empty()) return identity;
+  // Which may say who asks: a server answers each with what is theirs. They are nobody's to read.
+  Json headers = Json::MakeArray();
+  for (const auto& [header, value] : options.headers) headers.Append(header).Append(value);
+  return absl::StrCat(identity, "#", DigestOf(headers.Dump()).Hex());
 }
 
 }  // namespace lm

@@ -17,6 +17,7 @@ std::string OptionsThatMatter(const RequestSpec& spec, absl::Span<const AdapterI
     json.Add("on_overflow", static_cast<int>(spec.options.on_overflow));
     json.Add("kept_end", *spec.kept_end);
   }
+  if (!spec.told.empty()) json.Add("told", spec.told);
   if (TemperatureOf(spec.options) != 0) json.Add("draw_law", kDrawLaw);
   if (spec.wants_first_choices) json.Add("first_choices", true);
   if (spec.wants_probability) json.Add("probability", true);
@@ -43,7 +44,7 @@ Json OptionsOfAnswer(const GenerationOptions& options) {
   (void)model, (void)says_temperature, (void)on_error, (void)timeout_ms, (void)cache,
       (void)speculate;
   (void)priority, (void)max_seconds, (void)max_total_tokens, (void)max_cost, (void)on_overflow;
-  // The prompt is as the template made it with them.
+  // The prompt is as the template made it with them, or RequestSpec::told has them.
   (void)examples, (void)messages, (void)template_args;
   (void)temperature;  // TemperatureOf says it
   (void)lora;         // the request has the adapters that it chooses

@@ -45,6 +45,8 @@ struct RequestSpec {
   // The prompt in a text form that is its alone: what the memo knows it by. Empty where it is not
   // to know it.
   std::string text = {};
+  // What a server elsewhere is told beside `text` and what OptionsOfAnswer has of the options.
+  std::string told = {};
   // options.on_overflow, where a server elsewhere sees to it: so many bytes at the end of the last
   // message stay. nullopt: the prompt is as on_overflow has left it.
   std::optional<int64_t> kept_end = {};
@@ -147,7 +149,7 @@ struct Generation {
   // wants_logprob: of the tokens that the model was asked for, its answer's end among them; 0 where
   // there are none. Neither temperature nor a constraint touches it.
   double mean_logprob = 0;
-  bool remembered = false;    // the memo had it: nothing was computed
+  bool remembered = false;    // the memo had it, or another call asked for it: nothing was computed
   int32_t tokens_in = 0;      // prompt
   int32_t tokens_cached = 0;  // of those, found in the prefix cache
   int32_t tokens_out = 0;

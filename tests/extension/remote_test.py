@@ -9,6 +9,7 @@ import ssl
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -50,6 +51,38 @@ class RemoteTest(RemoteCase):
         pieces = [piece for piece, in db.execute("SELECT piece FROM lm_stream('abcdefgh')")]
         self.assertEqual("".join(pieces), "re: abcdefgh")
         self.assertGreater(len(pieces), 1)
+
+    def test_what_a_server_is_told_has_an_answer_of_its_own(self):
+        server = self.server()
+        db = self.connect(server.url, dialect="vllm")
+        thinks = "generate('yo', NULL, '{\"template_args\":{\"enable_thinking\":%s}}')"
+        db.execute(f"SELECT {thinks % 'true'}, {thinks % 'false'}, {thinks % 'true'}").fetchall()
+        self.assertEqual(sorted(request["chat_template_kwargs"]["enable_thinking"] for request in server.requests), [False, True])
+        # No temperature is another one than 0 where none is sent.
+        server = self.server()
+        db = self.connect(server.url, dialect="openai")
+        for options in ("{}", '{"temperature":0}', "{}"):
+            db.execute("SELECT generate('yo', NULL, ?)", (options,)).fetchall()
+        self.assertEqual([request.get("temperature") for request in server.requests], [None, 0])
+        # Who asks may be in the headers.
+        server = self.server()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        for tenant in ("blue", "green", "blue"):
+            db = self.connect(server.url, headers={"X-Tenant": tenant})
+            db.execute("INSERT INTO temp.lm_settings VALUES ('memo', ?)", (folder.name + "/memo.db",))
+            db.execute("SELECT generate('yo')").fetchall()
+            db.close()
+        self.assertEqual([headers["X-Tenant"] for headers in server.headers if "X-Tenant" in headers][-2:], ["blue", "green"])
+        self.assertEqual(len(server.requests), 2)
+
+    def test_an_answer_that_many_wait_for_is_paid_once(self):
+        server = self.server()
+        db = self.connect(server.url, price_in=1e6, price_out=1e6)
+        same = json.dumps(["b"] * 10)
+        rows = db.execute("SELECT value, error FROM lm_each(?, NULL, '{\"max_tokens\":7,\"max_cost\":60}')", (same,)).fetchall()
+        self.assertEqual(rows, [("re: b", None)] * 10)
+        self.assertEqual(len(server.requests), 1)
 
     def test_reasoning_is_dropped(self):
         server = self.server(answer=lambda body: "<think>\nhm, hm\n</think>\n\n42")
