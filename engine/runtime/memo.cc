@@ -26,11 +26,16 @@ Generation ResultOf(const RememberedAnswer& answer) {
   return result;
 }
 
-// Finishes a request on a thread that must go on whatever happens.
-void FinishWith(Request& request, const Generation& result) noexcept {
+// Finishes a request on a thread that must go on whatever happens. `shared`: its answer is that of
+// another one, and nothing was computed for it.
+void FinishWith(Request& request, const Generation& result, bool shared) noexcept {
   Generation copy;
   try {
     copy = result;
+    if (shared && copy.status.ok()) {
+      copy.remembered = true;
+      copy.tokens_cached = copy.tokens_in;
+    }
   } catch (...) {
     copy.status = OutOfMemory();
   }
@@ -56,7 +61,10 @@ class Memo::Flight : public RequestListener, public std::enable_shared_from_this
       Land();
       Keep(result);
     }
-    for (const std::shared_ptr<Request>& request : waiting) FinishWith(*request, result);
+    bool shared = false;  // by one of them it was asked for
+    for (const std::shared_ptr<Request>& request : waiting) {
+      FinishWith(*request, result, std::exchange(shared, true));
+    }
   }
 
   // By one who waits for the generator's request itself, and may be faster than its thread.

@@ -157,10 +157,17 @@ TEST_F(MemoTest, OneUnderWayIsWaitedFor) {
   std::vector<std::shared_ptr<Request>> requests;
   for (int i = 0; i < 5; ++i) requests.push_back(Submit("hello"));
   script_->Resume();
-  std::vector<std::string> texts;
-  for (const auto& request : requests) texts.push_back(Await(request).text);
+  std::set<std::string> texts;
+  int remembered = 0;
+  for (const auto& request : requests) {
+    const Generation answer = Await(request);
+    texts.insert(answer.text);
+    remembered += answer.remembered;
+    EXPECT_EQ(answer.tokens_cached, answer.remembered ? answer.tokens_in : 0);
+  }
   EXPECT_EQ(generated(), 1);
-  EXPECT_EQ(std::set<std::string>(texts.begin(), texts.end()).size(), 1u);
+  EXPECT_EQ(texts.size(), 1u);
+  EXPECT_EQ(remembered, 4);
   EXPECT_EQ(memo_.Stats("", "").shared, 4);
 }
 
@@ -200,7 +207,9 @@ TEST_F(MemoTest, OneWhoLeavesDoesNotDisturbTheOthers) {
   leaves->Cancel();
   EXPECT_TRUE(absl::IsCancelled(Await(leaves).status));
   script_->Resume();
-  EXPECT_TRUE(Await(stays).status.ok());
+  const Generation answer = Await(stays);
+  EXPECT_TRUE(answer.status.ok());
+  EXPECT_FALSE(answer.remembered);
   EXPECT_EQ(generated(), 1);
 }
 
