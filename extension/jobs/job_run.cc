@@ -132,6 +132,14 @@ absl::StatusOr<JobAnswer> JobRun::TakeAnswer(Row& row) {
 }
 
 absl::Status JobRun::Commit(std::optional<absl::Duration> patience, Others others) {
+  for (;;) {
+    const size_t rolled_back = store_->num_rolled_back();
+    absl::Status committed = CommitOnce(patience, others);
+    if (committed.ok() || store_->num_rolled_back() == rolled_back) return committed;
+  }
+}
+
+absl::Status JobRun::CommitOnce(std::optional<absl::Duration> patience, Others others) {
   std::vector<std::list<Row>::iterator> taken;
   std::vector<JobRow> claimed;
   int64_t failed = 0, cached = 0, tokens_out = 0;

@@ -94,6 +94,7 @@ class JobRun {
   // the first, which has only claims, others that hold a lock are waited for with patience.
   enum class Others { kStay, kGoBack };
   absl::Status Commit(std::optional<absl::Duration> patience, Others others);
+  absl::Status CommitOnce(std::optional<absl::Duration> patience, Others others);
   absl::StatusOr<JobAnswer> TakeAnswer(Row& row);
   void Submit(std::vector<JobRow> claimed);
   void Show(const JobCounts& counts);  // in lm_running

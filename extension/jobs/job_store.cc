@@ -297,13 +297,20 @@ absl::Status JobStore::RunTarget(int64_t number, const JobAnswer& answer) {
 
 absl::Status JobStore::Offer(int64_t number, const JobAnswer& answer, absl::Status* refused) {
   if (!target_.prepared()) return absl::OkStatus();
+  if (const auto known = rolled_back_.find(number); known != rolled_back_.end()) {
+    *refused = known->second;
+    return absl::OkStatus();
+  }
   const int before = sqlite3_total_changes(database_.db());
   absl::Status applied = InWordsOf("the job's target:", RunTarget(number, answer));
   answers_taken_ += applied.ok();
   rows_changed_ += sqlite3_total_changes(database_.db()) != before;
+  if (!absl::IsInvalidArgument(applied)) return applied;
   // One that rolled the transaction back has undone more than this row.
-  const bool undone = sqlite3_get_autocommit(database_.db()) != 0;
-  if (undone || !absl::IsInvalidArgument(applied)) return applied;
+  if (sqlite3_get_autocommit(database_.db()) != 0) {
+    rolled_back_.emplace(number, applied);
+    return applied;
+  }
   *refused = std::move(applied);
   return absl::OkStatus();
 }

@@ -94,6 +94,9 @@ class JobStore {
   // refuses is a failure. kLost: the row is another worker's by now, and nothing was written.
   enum class Outcome { kDone, kFailed, kLost };
   absl::StatusOr<Outcome> Complete(int64_t number, JobAnswer answer);
+  // How many answers the target has refused by rolling back the whole transaction. When that is
+  // begun anew, they are failures without the target.
+  size_t num_rolled_back() const { return rolled_back_.size(); }
   // Once Complete has been committed: this store does not claim the row again.
   void SetAside(int64_t number) { answered_.insert(number); }
   // Gives back what this worker has claimed.
@@ -147,6 +150,7 @@ class JobStore {
 
   int64_t answers_taken_ = 0;  // by the target
   int64_t rows_changed_ = 0;   // by it, and by its triggers
+  std::map<int64_t, absl::Status> rolled_back_;  // by their numbers, what the target said
 
   std::vector<int64_t> ordered_;          // waiting when it was read; the next to claim at the end
   std::optional<int64_t> last_;           // the number of the last row that this store works on

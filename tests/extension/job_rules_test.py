@@ -195,6 +195,19 @@ class StorageTest(JobRulesTest):
                 self.assertEqual(self.run_job(db, options='{"retry":true}'), (3, 3, 0))
                 self.assertEqual(harness.value(db, "SELECT count(*) FROM t JOIN lm_job_rows USING (id) WHERE answer = value"), 3)
 
+    def test_a_target_that_rolls_back_refuses_its_row_alone(self):
+        db = self.open(script="""
+            CREATE TABLE short(id, value CHECK(id <> 2));
+            CREATE TABLE loud(id, value);
+            CREATE TRIGGER no_twos BEFORE INSERT ON loud WHEN new.id = 2 BEGIN SELECT RAISE(ROLLBACK, 'no twos'); END;""")
+        for table, target in (("short", "INSERT OR ROLLBACK INTO short VALUES (:id, :value)"), ("loud", "INSERT INTO loud VALUES (:id, :value)")):
+            with self.subTest(target=target):
+                self.add(db, name=table, target=target)
+                self.assertEqual(self.run_job(db, table), (3, 2, 1))
+                self.assertEqual([row for row, in db.execute(f"SELECT id FROM {table} ORDER BY id")], [1, 3])
+                error = harness.value(db, "SELECT error FROM lm_job_rows WHERE job = ? AND state = 'failed'", table)
+                self.assertRegex(error, "the job's target: (CHECK constraint failed|no twos)")
+
     def test_a_full_disk(self):
         for journal in ("wal", "delete"):
             with self.subTest(journal=journal):
