@@ -49,6 +49,12 @@ int32_t MostTokens(const SchedulerOptions& options) {
   return static_cast<int32_t>(std::max<int64_t>(most, 1));
 }
 
+// Whether each part of a prefix that is there is one. Of windows and states there is only what its
+// end sees.
+bool PrefixesEndAnywhere(const CacheShape& cache) {
+  return cache.classes.size() == 1 && !cache.recurrent();
+}
+
 // Rows with the same adapters side by side: their products are one.
 void PutAdaptersTogether(StepPlan* plan) {
   std::stable_sort(
@@ -482,6 +488,7 @@ std::optional<Scheduler::Awaited> Scheduler::FindAwaited(const Sequence& sequenc
   if (!options_.prefix_cache || sequence.wants_every_token()) return std::nullopt;
   const absl::Span<const int32_t> tokens =
       sequence.tokens().subspan(0, sequence.tokens().size() - 1);
+  const bool ends_anywhere = PrefixesEndAnywhere(options_.cache);
   Awaited longest;
   auto consider = [&longest](Sequence* other, int64_t common) {
     if (common > longest.tokens) longest = {other, static_cast<int32_t>(common)};
@@ -492,7 +499,7 @@ std::optional<Scheduler::Awaited> Scheduler::FindAwaited(const Sequence& sequenc
     const int64_t common =
         std::mismatch(tokens.begin(), tokens.end(), theirs.begin(), theirs.end()).first -
         tokens.begin();
-    if (options_.cache.recurrent() && common < other.tokens) continue;
+    if (!ends_anywhere && common < other.tokens) continue;
     consider(nullptr, common);
   }
   for (const auto& other : running_) {
@@ -504,6 +511,7 @@ std::optional<Scheduler::Awaited> Scheduler::FindAwaited(const Sequence& sequenc
     const auto parting = std::mismatch(tokens.begin(), tokens.end(), theirs.begin(), theirs.end());
     int64_t common = parting.first - tokens.begin();
     if (options_.cache.recurrent()) common = other->SnapshotFor(static_cast<int32_t>(common));
+    if (common <= other->computed()) continue;  // it is in the tree, or its windows are gone
     consider(other.get(), common);
   }
   if (longest.tokens < kLeastHeldPrefix) return std::nullopt;
@@ -568,13 +576,13 @@ bool Scheduler::BeginLoad(Sequence* sequence, int64_t matched, Step* step) {
       options_.store->Find(sequence->store_key(), sequence->tokens());
   if (stored == nullptr || stored->tokens - matched < kLeastHeldPrefix) return false;
   // Behind whole blocks of the match; of windows and states there is only what the store has.
-  const bool plain = options_.cache.classes.size() == 1 && !options_.cache.recurrent();
   BlockTable& table = sequence->block_table();
   auto match = [&](int64_t limit) {
     blocks_.Release(&table);
     return blocks_.Match(sequence->prefix_owner(), sequence->tokens(), limit, &table);
   };
-  const int64_t kept = match(plain ? matched / kKvBlockTokens * kKvBlockTokens : 0);
+  const bool ends_anywhere = PrefixesEndAnywhere(options_.cache);
+  const int64_t kept = match(ends_anywhere ? matched / kKvBlockTokens * kKvBlockTokens : 0);
   if (!blocks_.Adopt(sequence->salt(), &table) ||
       !blocks_.MakeRoomForPrefix(sequence->salt(), stored->tokens, &table)) {
     match(matched);

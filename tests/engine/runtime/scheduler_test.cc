@@ -386,6 +386,21 @@ TEST_F(SchedulerTest, APrefixThatAnInteractiveOneAwaitsIsComputedBeforeThoseBehi
   EXPECT_EQ(computed_, 800 + 3 + 22 + 19 * 100);  // nothing twice but the rest of a block
 }
 
+// What is behind it has taken its windows' blocks: nobody will ever find it in the tree.
+TEST_F(SchedulerTest, NobodyWaitsForAPrefixThatHasLostItsWindow) {
+  CacheShape cache = CacheOf(400);
+  cache.classes.push_back({.window = 32, .num_blocks = 16});
+  Make({.step_tokens = 64, .cache = cache});
+  const std::vector<int32_t> prefix = Prompt(64, 'a');
+  Add(1, Join(prefix, Prompt(2000, 'b')));
+  for (int step = 0; step < 12; ++step) EXPECT_EQ(Step(), (Plan{{1, 64}}));
+  AddInteractive(100, Join(prefix, Prompt(16, 'c')), 1);
+  EXPECT_EQ(Step(), (Plan{{100, 64}}));
+  EXPECT_EQ(Step(), (Plan{{100, 16}, {1, 48}}));
+  EXPECT_EQ(last_.tokens_reused, 0);
+  EXPECT_EQ(finished_, (std::vector<int>{100}));
+}
+
 TEST_F(SchedulerTest, SomeBatchRowsDecodeHoweverLittleTimeThereIs) {
   Make({.step_tokens = 400, .cache = CacheOf(500)});
   for (int i = 0; i < 10; ++i) Add(i, Prompt(3, i), 50);
