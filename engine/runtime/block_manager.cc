@@ -222,6 +222,7 @@ void BlockManager::Truncate(int64_t tokens, BlockTable* table) {
 bool BlockManager::SetAside(BlockTable* table) {
   const bool many = tree_.num_states() > states_.num_blocks() / 2;
   if (states_.num_free() == 0 && many) tree_.EvictState();
+  KeepState(table);  // of a step that came to nothing
   const std::optional<int32_t> slot = states_.Allocate();
   if (!slot) return false;
   ops_.push_back({.kind = CacheOp::Kind::kCopyState, .from = table->state, .to = *slot});

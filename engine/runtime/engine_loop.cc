@@ -298,7 +298,10 @@ void Engine::FailBatch(const StepPlan& plan, const absl::Status& status) {
   const bool abandoned =
       std::all_of(plan.entries.begin(), plan.entries.end(),
                   [](const StepEntry& e) { return e.sequence->request().abandoned(); });
-  if (abandoned || cancellation_->stopped()) return;  // the next step, or the end, drops them
+  if (abandoned || cancellation_->stopped()) {  // the next step, or the end, drops them
+    look_for_abandoned_ = true;  // be it that their cancelling has not been counted yet
+    return;
+  }
   const absl::Time now = absl::Now();
   for (const StepEntry& entry : plan.entries) {
     Generation error = entry.sequence->TakeError(status, now);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "engine/backend/backend.h"
+#include "engine/runtime/prompt_lookup.h"
 #include "tests/engine/runtime/scripted_model.h"
 
 namespace lm {
@@ -242,6 +243,32 @@ TEST_F(SchedulerTest, WhatIsNotAcceptedGivesItsBlocksBack) {
   EXPECT_TRUE(scheduler_->CheckIntegrity().ok()) << scheduler_->CheckIntegrity();
   RunToEnd();  // the rest is computed again
   EXPECT_EQ(finished_, (std::vector<int>{1}));
+}
+
+TEST_F(SchedulerTest, AStepThatCameToNothingLosesNoState) {
+  Speculator speculator(std::make_unique<PromptLookup>(), /*model=*/nullptr);
+  CacheShape cache = CacheOf(20);
+  cache.num_states = 8;
+  cache.state_bytes = 1;
+  Make({.step_tokens = 100, .cache = cache, .speculator = &speculator});
+  RequestSpec spec{.prompt = Prompt(30, kSpoken)};
+  spec.options.max_tokens = 20;
+  spec.options.speculate = Speculate::kAlways;
+  auto request = std::make_shared<Request>(std::move(spec));
+  ids_[request.get()] = 1;
+  scheduler_->Add(std::make_unique<Sequence>(request, &tokenizer(), 100000, /*recurrent=*/true));
+  EXPECT_EQ(Step(), (Plan{{1, 30}}));
+  StepPlan plan;
+  for (int step = 0; step < 3; ++step) {
+    plan = scheduler_->Schedule();
+    ASSERT_EQ(plan.entries.size(), 1u);
+    EXPECT_GT(plan.entries[0].num_guessed, 0);
+    EXPECT_TRUE(scheduler_->CheckIntegrity().ok()) << scheduler_->CheckIntegrity();
+  }
+  scheduler_->Commit(plan.entries[0], 1);
+  scheduler_->Reject(plan.entries[0]);
+  EXPECT_TRUE(scheduler_->CheckIntegrity().ok()) << scheduler_->CheckIntegrity();
+  scheduler_ = nullptr;  // before what guesses for it
 }
 
 TEST_F(SchedulerTest, ClearsWhatAnotherSaltHasUsed) {
