@@ -542,8 +542,11 @@ Scheduler::Admission Scheduler::Admit(Sequence* sequence, Step* step) {
     blocks_.Release(&table);
     return Admission::kNo;
   }
-  if (BeginLoad(sequence, matched, step)) return Admission::kLoads;
   const int64_t known = table.lease.known();
+  if (BeginLoad(sequence, matched, step)) {
+    PlanPoints(sequence, step->plan.loads.back().stored->tokens, known);
+    return Admission::kLoads;
+  }
   HeldState snapshot;
   if (options_.store != nullptr) snapshot = blocks_.HoldSnapshot(table);
   const std::optional<int64_t> cached = blocks_.Adopt(sequence->salt(), &table);
@@ -551,14 +554,8 @@ Scheduler::Admission Scheduler::Admit(Sequence* sequence, Step* step) {
     blocks_.Release(&table);
     return Admission::kNo;
   }
-  if (options_.store != nullptr) {
-    PlanStoring(sequence, matched, *cached, std::move(snapshot), step);
-  }
-  // Where others that come behind this one will part from what is known, too.
-  if (options_.cache.recurrent() && options_.prefix_cache && !sequence->wants_every_token() &&
-      known - *cached >= kLeastHeldPrefix) {
-    sequence->AddSnapshot(static_cast<int32_t>(known));
-  }
+  PlanFound(sequence, matched, *cached, std::move(snapshot), step);
+  PlanPoints(sequence, *cached, known);
   sequence->set_computed(static_cast<int32_t>(*cached));
   sequence->OnAdmitted(static_cast<int32_t>(*cached), absl::Now());
   step->plan.tokens_reused += *cached;
@@ -568,10 +565,7 @@ Scheduler::Admission Scheduler::Admit(Sequence* sequence, Step* step) {
 // Where more of the prompt is stored than was matched, gives the sequence blocks for it, and has it
 // read. False where that is not so, or there is no room; then its table is as it was.
 bool Scheduler::BeginLoad(Sequence* sequence, int64_t matched, Step* step) {
-  if (options_.store == nullptr || sequence->store_key().owner.empty() ||
-      sequence->wants_every_token()) {
-    return false;
-  }
+  if (!MayStore(*sequence) || !sequence->trusts_store()) return false;
   std::shared_ptr<const StoredPrefix> stored =
       options_.store->Find(sequence->store_key(), sequence->tokens());
   if (stored == nullptr || stored->tokens - matched < kLeastHeldPrefix) return false;
@@ -592,24 +586,40 @@ bool Scheduler::BeginLoad(Sequence* sequence, int64_t matched, Step* step) {
   return true;
 }
 
-// What the sequence found, or was seen to begin with as others do, is of use more than once.
-void Scheduler::PlanStoring(Sequence* sequence, int64_t matched, int64_t cached, HeldState state,
-                            Step* step) {
-  if (sequence->store_key().owner.empty() || sequence->wants_every_token()) return;
+bool Scheduler::MayStore(const Sequence& sequence) const {
+  return options_.store != nullptr && !sequence.store_key().owner.empty() &&
+         !sequence.wants_every_token();
+}
+
+// What the sequence found is of use more than once.
+void Scheduler::PlanFound(Sequence* sequence, int64_t matched, int64_t cached, HeldState state,
+                          Step* step) {
+  if (!MayStore(*sequence)) return;
   if (cached == matched && matched > 0) {
     step->plan.found.push_back({sequence, matched, std::move(state)});
   }
   for (const int32_t position : sequence->request().spec().store) {
-    if (position > cached) {
-      sequence->AddStorePoint(position);
-    } else if (position < matched) {  // of full attention it has all blocks
-      step->plan.found.push_back({sequence, position});
+    if (position > cached || position >= matched) continue;
+    step->plan.found.push_back({sequence, position});  // of full attention it has all blocks
+  }
+}
+
+// Where its steps end behind its first `cached` tokens: what is to be stored does, what it was seen
+// to begin with as others do, and what is known, from which others will part that come behind it.
+void Scheduler::PlanPoints(Sequence* sequence, int64_t cached, int64_t known) {
+  if (MayStore(*sequence)) {
+    for (const int32_t position : sequence->request().spec().store) {
+      if (position > cached) sequence->AddStorePoint(position);
+    }
+    const auto sighted = static_cast<int32_t>(sequence->sighted());
+    if (sighted > cached &&
+        options_.store->Wants(sequence->store_key(), sequence->tokens().subspan(0, sighted))) {
+      sequence->AddStorePoint(sighted);
     }
   }
-  const auto sighted = static_cast<int32_t>(sequence->sighted());
-  if (sighted > cached &&
-      options_.store->Wants(sequence->store_key(), sequence->tokens().subspan(0, sighted))) {
-    sequence->AddStorePoint(sighted);
+  if (options_.cache.recurrent() && options_.prefix_cache && !sequence->wants_every_token() &&
+      known - cached >= kLeastHeldPrefix) {
+    sequence->AddSnapshot(static_cast<int32_t>(known));
   }
 }
 
@@ -629,7 +639,7 @@ void Scheduler::OnLoaded(const Sequence* sequence, bool loaded, absl::Time now) 
   BlockTable& table = done.sequence->block_table();
   if (!loaded) {
     blocks_.Release(&table);
-    done.sequence->ForgetStore();
+    done.sequence->DistrustStore();
     QueueOf(*done.sequence).PushFront(std::move(done.sequence));
     return;
   }

@@ -235,8 +235,9 @@ class Scheduler {
   enum class Admission { kNo, kRuns, kLoads };
   Admission Admit(Sequence* sequence, Step* step);
   bool BeginLoad(Sequence* sequence, int64_t matched, Step* step);
-  void PlanStoring(Sequence* sequence, int64_t matched, int64_t cached, HeldState state,
-                   Step* step);
+  bool MayStore(const Sequence& sequence) const;
+  void PlanFound(Sequence* sequence, int64_t matched, int64_t cached, HeldState state, Step* step);
+  void PlanPoints(Sequence* sequence, int64_t cached, int64_t known);
   void Enter(std::unique_ptr<Sequence> sequence);
   void Publish(Sequence* sequence, int32_t before, bool prompt_ends);
   Admission MakeRoomFor(Sequence* sequence, Step* step);

@@ -99,8 +99,9 @@ class Sequence {
     store_key_ = std::move(key);
     sighted_ = sighted;
   }
-  // What is stored is of no use: it could not be read.
-  void ForgetStore() { store_key_ = {}; }
+  // What is stored could not be read: it is computed, and may be written again.
+  void DistrustStore() { trusts_store_ = false; }
+  bool trusts_store() const { return trusts_store_; }
   // Where what was computed is to be stored: steps end there. Whether computed() is such a
   // position; it is done with then.
   void AddStorePoint(int32_t position);
@@ -252,6 +253,7 @@ class Sequence {
   int64_t last_planned_ = 0;
   PrefixKey store_key_;
   int64_t sighted_ = 0;
+  bool trusts_store_ = true;
   std::vector<int32_t> store_points_;  // positions yet to be reached
   std::vector<int32_t> snapshots_;     // positions yet to be reached, ascending
   BlockTable block_table_;

@@ -143,6 +143,48 @@ TEST_F(StoredPrefixTest, ADamagedFileIsComputedAgain) {
   EXPECT_EQ(Run(*Start(), {specs_[0]})[0].tokens_cached, 150);  // it was written again
 }
 
+TEST_F(StoredPrefixTest, WhoFoundAFileDamagedWritesWhatWasAskedFor) {
+  RequestSpec spec = specs_[0];
+  spec.store = {150};
+  Run(*Start(), {spec});
+  ASSERT_EQ(Files().size(), 1u);
+  {
+    std::fstream file(Files()[0], std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-10, std::ios::end);
+    file.write("xyz", 3);
+  }
+  EXPECT_EQ(Run(*Start(), {spec})[0].tokens_cached, 0);
+  EXPECT_EQ(Run(*Start(), {spec})[0].tokens_cached, 150);
+}
+
+TEST_F(StoredPrefixTest, WhatIsAskedForIsStoredBehindWhatWasRead) {
+  RequestSpec longer = specs_[0];
+  for (int32_t n = 0; n < 95; ++n) longer.prompt.push_back(3 + n);
+  longer.store = {150, 249};
+  for (const std::string model : {"llama-q8_0.gguf", "gemma3-f32.gguf", "qwen35-q8_0.gguf"}) {
+    SCOPED_TRACE(model);
+    std::filesystem::remove_all(folder_);
+    const std::string path = LM_TESTDATA "/models/" + model;
+    RequestSpec begins = specs_[0];
+    begins.store = {150};
+    Run(*Start({}, path), {begins});
+    std::vector<Generation> first;
+    {
+      auto engine = Start({}, path);
+      first = Run(*engine, {longer});
+      EXPECT_EQ(first[0].tokens_cached, 150);
+      EXPECT_TRUE(engine->FlushStore(absl::Minutes(1)));
+      const std::vector<PrefixStore::Listed> listed = engine->StoredPrefixes("file:/a.db");
+      ASSERT_EQ(listed.size(), 2u);
+      EXPECT_EQ(listed[0].tokens.size(), 150u);
+      EXPECT_EQ(listed[1].tokens.size(), 249u);
+    }
+    const std::vector<Generation> again = Run(*Start({}, path), {longer});
+    ExpectSame(first, again);
+    EXPECT_EQ(again[0].tokens_cached, 249);
+  }
+}
+
 TEST_F(StoredPrefixTest, WithLittleMemoryAnswersAreTheSame) {
   const std::vector<Generation> first = Run(*Start(), specs_);
   auto roomy = Start();
