@@ -28,11 +28,10 @@ absl::StatusOr<MergedSchema> Merge(const SchemaDocument& document, const Conjunc
   return SchemaMerger(document, work).Merge(conjunction);
 }
 
-absl::StatusOr<MergedSchema> MergeWithoutUnevaluated(const SchemaDocument& document,
-                                                     const Conjunction& conjunction,
-                                                     int64_t* work) {
+absl::StatusOr<MergedSchema> MergeToTellApart(const SchemaDocument& document,
+                                              const Conjunction& conjunction, int64_t* work) {
   SchemaMerger merger(document, work);
-  merger.LeaveOutUnevaluated();
+  merger.ToTellApart();
   return merger.Merge(conjunction);
 }
 
@@ -230,7 +229,9 @@ absl::Status SchemaMerger::Conclude() {
       bool fits = (KindOf(*value) & merged_.kinds) != 0;
       for (const SchemaPart& part : merged_.parts) {
         if (!fits) break;
-        ASSIGN_OR_RETURN(fits, IsValid(document_, part, *value, &work_));
+        ASSIGN_OR_RETURN(fits, is_to_tell_apart_
+                                   ? IsValidButSettled(document_, part, *value, &work_)
+                                   : IsValid(document_, part, *value, &work_));
       }
       if (fits) valid.push_back(value);
     }
@@ -238,7 +239,7 @@ absl::Status SchemaMerger::Conclude() {
     merged_.choices.clear();
     return absl::OkStatus();
   }
-  if (merged_.choices.empty() && !unevaluated_.empty() && !leaves_out_unevaluated_) {
+  if (merged_.choices.empty() && !unevaluated_.empty() && !is_to_tell_apart_) {
     RETURN_IF_ERROR(AddUnevaluated());
   }
   if (!has_type_ && implied_kinds_ != 0 && merged_.choices.empty() &&

@@ -117,10 +117,11 @@ struct MergedSchema {
 // wrong type, and for a schema that refers to itself. *work counts the members looked at.
 absl::StatusOr<MergedSchema> Merge(const SchemaDocument& document, const Conjunction& conjunction,
                                    int64_t* work);
-// The same but for what unevaluatedProperties and unevaluatedItems ask for, which is another thing
-// in each branch.
-absl::StatusOr<MergedSchema> MergeWithoutUnevaluated(const SchemaDocument& document,
-                                                     const Conjunction& conjunction, int64_t* work);
+// The same for a branch that is to be told apart from others: without what unevaluatedProperties
+// and unevaluatedItems ask for, which is another thing in each branch, and with the values that fit
+// several branches of a oneOf that is settled.
+absl::StatusOr<MergedSchema> MergeToTellApart(const SchemaDocument& document,
+                                              const Conjunction& conjunction, int64_t* work);
 
 }  // namespace lm
 

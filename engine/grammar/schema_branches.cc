@@ -112,7 +112,7 @@ bool NoneFits(const SchemaDocument& document, const MergedSchema& listed, const 
   return std::none_of(listed.values->begin(), listed.values->end(), [&](const SchemaJson* value) {
     return std::all_of(other.parts.begin(), other.parts.end(), [&](const SchemaPart& part) {
       // What cannot be judged may fit.
-      return IsValid(document, part, *value, work).value_or(true);
+      return IsValidButSettled(document, part, *value, work).value_or(true);
     });
   });
 }

@@ -224,7 +224,7 @@ absl::Status SchemaCompiler::KeepApart(const MergedSchema::Choice& choice,
   std::vector<MergedSchema> merged;
   // What is unevaluated in one branch says nothing about whether the other is valid.
   for (const Conjunction& branch : *branches) {
-    ASSIGN_OR_RETURN(MergedSchema one, MergeWithoutUnevaluated(document_, branch, &work_));
+    ASSIGN_OR_RETURN(MergedSchema one, MergeToTellApart(document_, branch, &work_));
     merged.push_back(std::move(one));
   }
   for (size_t i = 0; i < merged.size(); ++i) {

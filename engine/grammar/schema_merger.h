@@ -20,8 +20,8 @@ namespace lm {
 class SchemaMerger {
  public:
   SchemaMerger(const SchemaDocument& document, int64_t* work) : document_(document), work_(*work) {}
-  // Without what unevaluatedProperties and unevaluatedItems ask for.
-  void LeaveOutUnevaluated() { leaves_out_unevaluated_ = true; }
+  // See MergeToTellApart.
+  void ToTellApart() { is_to_tell_apart_ = true; }
 
   absl::StatusOr<MergedSchema> Merge(const Conjunction& conjunction);
 
@@ -114,7 +114,7 @@ class SchemaMerger {
   uint8_t implied_kinds_ = 0;
   std::vector<Unevaluated> unevaluated_;
   bool asks_what_is_unevaluated_ = false;  // a part does
-  bool leaves_out_unevaluated_ = false;
+  bool is_to_tell_apart_ = false;
 
   // Of the part that is being added.
   SchemaPart part_{nullptr};

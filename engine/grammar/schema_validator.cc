@@ -36,6 +36,13 @@ class Validator {
     return holds != part.negated;
   }
 
+  absl::StatusOr<bool> PartButSettled(const SchemaPart& part, const SchemaJson& value) {
+    if (part.settled == 0) return Part(part, value);
+    // The opposite makes one choice, of all that it asks for.
+    if (part.negated) return true;
+    return Schema(*part.schema, value, part.expanded, part.settled);
+  }
+
  private:
   absl::StatusOr<bool> Positive(const SchemaPart& part, const SchemaJson& value) {
     const SchemaJson& schema = *part.schema;
@@ -51,9 +58,9 @@ class Validator {
     return Schema(member.second, *found);
   }
 
-  // `expanded`: see SchemaPart.
+  // `expanded` and `settled`: see SchemaPart.
   absl::StatusOr<bool> Schema(const SchemaJson& schema, const SchemaJson& value,
-                              bool expanded = false) {
+                              bool expanded = false, int32_t settled = 0) {
     if (schema.is_boolean()) return schema.boolean();
     if (!schema.is_object()) {
       return document_.Error(schema, "a schema must be an object or a boolean");
@@ -72,12 +79,34 @@ class Validator {
            info->keyword == Keyword::kNot)) {
         continue;
       }
+      if (settled > 0) {
+        const int32_t choices = ChoicesOf(schema, info, argument);
+        settled -= choices;
+        if (choices > 0) continue;
+      }
       ASSIGN_OR_RETURN(const bool holds, Holds(schema, name, argument, value));
       valid = valid && holds;
       if (!valid) break;
     }
     --depth_;
     return valid;
+  }
+
+  // So many of them SchemaMerger makes of a keyword.
+  int32_t ChoicesOf(const SchemaJson& schema, const KeywordInfo* info,
+                    const SchemaJson& argument) const {
+    if (info == nullptr) return 0;
+    switch (info->keyword) {
+      case Keyword::kAnyOf:
+      case Keyword::kOneOf:
+        return 1;
+      case Keyword::kIf:
+        return schema.Has("then") || schema.Has("else") || document_.has_unevaluated();
+      case Keyword::kDependencies:
+        return static_cast<int32_t>(argument.size());
+      default:
+        return 0;
+    }
   }
 
   absl::StatusOr<bool> Holds(const SchemaJson& schema, const std::string& name,
@@ -537,6 +566,11 @@ bool SameValue(const SchemaJson& a, const SchemaJson& b) {
 absl::StatusOr<bool> IsValid(const SchemaDocument& document, const SchemaPart& part,
                              const SchemaJson& value, int64_t* work) {
   return Validator(document, work).Part(part, value);
+}
+
+absl::StatusOr<bool> IsValidButSettled(const SchemaDocument& document, const SchemaPart& part,
+                                       const SchemaJson& value, int64_t* work) {
+  return Validator(document, work).PartButSettled(part, value);
 }
 
 }  // namespace lm

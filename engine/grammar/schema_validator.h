@@ -18,6 +18,9 @@ bool SameValue(const SchemaJson& a, const SchemaJson& b);
 // at.
 absl::StatusOr<bool> IsValid(const SchemaDocument& document, const SchemaPart& part,
                              const SchemaJson& value, int64_t* work);
+// Without the choices that the part has settled: their alternatives are beside it.
+absl::StatusOr<bool> IsValidButSettled(const SchemaDocument& document, const SchemaPart& part,
+                                       const SchemaJson& value, int64_t* work);
 
 }  // namespace lm
 

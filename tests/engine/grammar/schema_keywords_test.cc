@@ -229,6 +229,30 @@ TEST(SchemaKeywordsTest, BranchesThatOverlapAreTakenApart) {
   });
 }
 
+TEST(SchemaKeywordsTest, NoBranchOfAOneOfWritesWhatAnotherLists) {
+  const std::string texts[] = {"null", "true", "false", "0",     "1",     "2",
+                               "5",    "{}",   "[]",    "\"a\"", "\"b\"", "\"\""};
+  const std::string schemas[] = {
+      R"({"type": "string", "oneOf": [{"const": "b"}, {"pattern": "^[ab]$"}]})",
+      R"({"type": "integer", "oneOf": [{"enum": [1, 5]}, {"minimum": 0, "maximum": 1}]})",
+      R"({"type": ["null", "boolean", "integer"], "oneOf": [{"enum": [2, null]}, {"type": "null"}]})",
+      R"({"type": ["null", "integer"], "oneOf": [{"enum": [1, 2]}, {"enum": [2, null]}]})",
+      R"({"if": {"type": "string"}, "else": {"oneOf": [{"enum": [null, 1]}, {"type": "null"}]}})",
+      R"({"type": ["string", "null"], "dependentSchemas": {"a": false, "b": true},
+          "if": {"const": null}, "then": {"anyOf": [{"oneOf": [{"const": null}, true]}, false]}})",
+      R"({"not": {"type": "object", "not": {"oneOf": [{"const": {}}, {"maxProperties": 0}]}},
+          "unevaluatedProperties": false})",
+  };
+  for (const std::string& schema : schemas) {
+    SCOPED_TRACE(schema);
+    const auto grammar = ValueOrDie(CompileJsonSchema(schema, {.additional = true}));
+    for (const std::string& text : texts) {
+      const std::string wrong = CheckAgainstSchema(nlohmann::json::parse(schema), text);
+      EXPECT_EQ(Accepts(grammar, text), wrong.empty()) << text << ": " << wrong;
+    }
+  }
+}
+
 TEST(SchemaKeywordsTest, WhatAReferenceLeadsToIsSettledOnce) {
   CheckKeywords({
       {R"x({"$ref": "#/$defs/n", "minimum": 2, "$defs": {"n": {"anyOf": [{"type": "integer"},
