@@ -194,7 +194,7 @@ class GbnfParser {
   }
 
   // A character, or what an escape stands for.
-  absl::StatusOr<uint32_t> TakeChar() {
+  absl::StatusOr<uint32_t> TakeChar(bool may_be_nul) {
     const size_t offset = pos_;
     if (Peek() != '\\') return DecodeUtf8(text_, &pos_);
     ++pos_;
@@ -236,7 +236,7 @@ class GbnfParser {
       value = value * 16 + static_cast<uint64_t>(digit <= '9' ? digit - '0' : digit - 'a' + 10);
     }
     const uint32_t code_point = static_cast<uint32_t>(value);
-    if (CodePointSet::Of(code_point, code_point).empty()) {
+    if (CodePointSet::Of(code_point, code_point).empty() && !(may_be_nul && code_point == 0)) {
       return Error("an escape that is no character, or is NUL", offset);
     }
     return code_point;
@@ -246,24 +246,25 @@ class GbnfParser {
     const size_t open = pos_++;
     std::string text;
     while (!AtEnd() && Peek() != '"') {
-      ASSIGN_OR_RETURN(const uint32_t c, TakeChar());
+      ASSIGN_OR_RETURN(const uint32_t c, TakeChar(/*may_be_nul=*/false));
       AppendUtf8(c, &text);
     }
     if (!Consume("\"")) return Error("a '\"' without its end", open);
     return builder_.Literal(text);
   }
 
+  // NUL may stand in it, and no text has it.
   absl::StatusOr<Fragment> ParseClass() {
     const size_t open = pos_++;
     const bool negated = Consume("^");
     CodePointSet set;
     while (!AtEnd() && Peek() != ']') {
       const size_t offset = pos_;
-      ASSIGN_OR_RETURN(const uint32_t low, TakeChar());
+      ASSIGN_OR_RETURN(const uint32_t low, TakeChar(/*may_be_nul=*/true));
       uint32_t high = low;
       if (pos_ + 1 < text_.size() && Peek() == '-' && text_[pos_ + 1] != ']') {
         ++pos_;
-        ASSIGN_OR_RETURN(high, TakeChar());
+        ASSIGN_OR_RETURN(high, TakeChar(/*may_be_nul=*/true));
       }
       if (low > high) return Error("a range that goes backwards", offset);
       set.Add(low, high);

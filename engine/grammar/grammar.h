@@ -55,7 +55,7 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileChoices(
 //
 //   x  \n \r \t \f \v  \xHH \uHHHH \u{H…}  \. \* …   one character; any sign may be escaped
 //   .                     any character but newline
-//   [a-zé\d_] [^"]        classes, with ranges of characters
+//   [a-zé\d_] [^"]        classes, with ranges of characters; they may name U+0000
 //   \d \D \w \W \s \S     [0-9], [A-Za-z0-9_], [ \t\n\r\f\v] and everything else, flags or not
 //   \p{L} \P{L} \pL       what Unicode says of a character, and the opposite; in classes too: a
 //       general category (Lu, Uppercase_Letter, gc=Lu), a script (Greek, sc=Greek; scx=Greek is
@@ -81,10 +81,10 @@ absl::StatusOr<std::shared_ptr<const Grammar>> CompileRegex(absl::string_view re
 //   name ::= [A-Z] [a-z]{1,20}
 //
 // "literals" and [classes] with the escapes \n \r \t \\ \" \[ \] \- \xHH \uHHHH \UHHHHHHHH, `.` for
-// any character, groups, | ? * + {m} {m,} {m,n}, and comments. A rule goes on after `|`, in
-// parentheses and on a line that begins with `|`. InvalidArgument with line and column for syntax,
-// undefined and doubly defined rules; with the rules' names for left recursion. Token references
-// (<think>, <[7]>) are not supported.
+// any character, groups, | ? * + {m} {m,} {m,n}, and comments; classes may name U+0000. A rule goes
+// on after `|`, in parentheses and on a line that begins with `|`. InvalidArgument with line and
+// column for syntax, undefined and doubly defined rules; with the rules' names for left recursion.
+// Token references (<think>, <[7]>) are not supported.
 absl::StatusOr<std::shared_ptr<const Grammar>> CompileGbnf(absl::string_view grammar);
 
 // JSON text that is valid against a JSON Schema (draft 2020-12; older drafts' `definitions` and

@@ -13,8 +13,10 @@
 namespace lm {
 namespace {
 
-bool IsOneChar(const CodePointSet& set) {
-  return set.ranges().size() == 1 && set.ranges()[0].low == set.ranges()[0].high;
+// The one character of a set, where it has one.
+std::optional<uint32_t> OneCharOf(const CodePointSet& set) {
+  const bool is_one = set.ranges().size() == 1 && set.ranges()[0].low == set.ranges()[0].high;
+  return is_one ? std::optional<uint32_t>(set.ranges()[0].low) : std::nullopt;
 }
 
 }  // namespace
@@ -138,7 +140,7 @@ absl::StatusOr<CodePointSet> RegexLexer::TakeEscape() {
   return WithFlags(std::move(set));
 }
 
-absl::StatusOr<CodePointSet> RegexLexer::TakeRawEscape(bool* has_case) {
+absl::StatusOr<CodePointSet> RegexLexer::TakeRawEscape(bool* has_case, bool* is_nul) {
   const size_t offset = pos_++;
   *has_case = true;
   if (AtEnd()) return Error("a '\\' at the end", offset);
@@ -211,6 +213,10 @@ absl::StatusOr<CodePointSet> RegexLexer::TakeRawEscape(bool* has_case) {
       return Error(absl::StrCat("the escape \\", std::string(1, c), " is not known"), offset);
   }
   CodePointSet set = CodePointSet::Of(value, value);
+  if (value == 0 && is_nul != nullptr) {
+    *is_nul = true;
+    return set;
+  }
   if (set.empty()) return Error("an escape that is no character, or is NUL", offset);
   return set;
 }
@@ -220,16 +226,17 @@ absl::StatusOr<CodePointSet> RegexLexer::TakeClass() {
   const bool negated = Consume("^");
   if (LooksAt("]")) return Error("an empty class (a ']' in it is written \\])", open);
   CodePointSet set, caseless;
-  // One character or, from an escape, perhaps a class.
-  bool has_case = true;
+  // One character or, from an escape, perhaps a class. NUL may be named, and no text has it.
+  bool has_case = true, is_nul = false;
   auto take = [&]() -> absl::StatusOr<CodePointSet> {
     has_case = true;
+    is_nul = false;
     if (Peek() == '\\') {
       if (LooksAt("\\b")) {  // backspace, in a class
         pos_ += 2;
         return CodePointSet::Of('\b', '\b');
       }
-      return TakeRawEscape(&has_case);
+      return TakeRawEscape(&has_case, &is_nul);
     }
     if (LooksAt("[:")) return Error("a POSIX class ([:...:]) is not supported", pos_);
     const uint32_t c = TakeChar();
@@ -244,13 +251,14 @@ absl::StatusOr<CodePointSet> RegexLexer::TakeClass() {
       continue;
     }
     ++pos_;
+    const std::optional<uint32_t> from = is_nul ? 0 : OneCharOf(low);
     ASSIGN_OR_RETURN(const CodePointSet high, take());
-    if (!IsOneChar(low) || !IsOneChar(high)) {
+    const std::optional<uint32_t> to = is_nul ? 0 : OneCharOf(high);
+    if (!from || !to) {
       return Error("a range that does not go from character to character", offset);
     }
-    const uint32_t from = low.ranges()[0].low, to = high.ranges()[0].low;
-    if (from > to) return Error("a range that goes backwards", offset);
-    set.Add(from, to);
+    if (*from > *to) return Error("a range that goes backwards", offset);
+    set.Add(*from, *to);
   }
   if (!Consume("]")) return Error("a '[' without ']'", open);
   ASSIGN_OR_RETURN(set, WithFlags(std::move(set)));

@@ -60,8 +60,9 @@ class RegexLexer {
   absl::Status Error(absl::string_view what, size_t offset) const;
 
  private:
-  // TakeEscape without regard to the flags; *has_case is set where they matter.
-  absl::StatusOr<CodePointSet> TakeRawEscape(bool* has_case);
+  // TakeEscape without regard to the flags; *has_case is set where they matter. NUL is an error, or
+  // the empty set with *is_nul, where there is one.
+  absl::StatusOr<CodePointSet> TakeRawEscape(bool* has_case, bool* is_nul = nullptr);
   absl::StatusOr<CodePointSet> WithFlags(CodePointSet set) const;
   // {name} behind \p.
   absl::StatusOr<CodePointSet> TakeProperty(size_t escape_offset);
