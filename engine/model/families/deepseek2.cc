@@ -5,6 +5,7 @@
 // Differs from llama: latent attention; behind the first layers experts, in groups of which only
 // some are open, and some that see every row. Neighbouring values turn together. Of minicpm3 the
 // halves do, it has no experts, and the factors of minicpm.
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -69,8 +70,12 @@ absl::Status DescribeMiniCpm3(KeyReader& keys, ModelSpec* spec) {
   spec->ropes[0].pairing = RopePairing::kHalves;
   if (keys.HasTensor("rope_factors_long.weight")) UseLongRope(&spec->ropes[0]);
   const AttentionSpec stated = *spec->layers[0].attention();
+  // Converters leave it out where the heads share the stream's width.
+  ASSIGN_OR_RETURN(const int64_t value_dim,
+                   keys.IntOr("attention.value_length", 1, kMaxDim,
+                              std::max<int64_t>(spec->hidden / stated.heads, 1)));
   ASSIGN_OR_RETURN(const AttentionSpec attention,
-                   ReadLatent(keys, *spec, stated.key_dim, stated.value_dim));
+                   ReadLatent(keys, *spec, stated.key_dim, value_dim));
   spec->embedding_scale = 12;
   spec->logit_scale = 256 / static_cast<float>(spec->hidden);
   for (LayerSpec& layer : spec->layers) {

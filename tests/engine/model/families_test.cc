@@ -335,6 +335,17 @@ TEST_F(FamilyTest, Lfm2ConvolvesWhereThereAreNoKvHeads) {
   EXPECT_THAT(Refusal(), HasSubstr("must have a value for each of 12 layers, got 2"));
 }
 
+TEST_F(FamilyTest, MiniCpm3NeedNotSayHowWideItsValuesAre) {
+  Begin("minicpm3", &DescribeMiniCpm3);
+  Set("attention.kv_lora_rank", uint64_t{32});
+  Set("attention.key_length", uint64_t{24});
+  Set("rope.dimension_count", uint64_t{8});
+  EXPECT_EQ(Spec().layers[0].attention()->latent->nope, 16);
+  EXPECT_EQ(Spec().layers[0].attention()->latent->value_dim, 64 / 4);
+  Set("attention.value_length", uint64_t{20});
+  EXPECT_EQ(Spec().layers[11].attention()->latent->value_dim, 20);
+}
+
 TEST_F(FamilyTest, DeepSeek2KeepsOneVectorForAllHeads) {
   Begin("deepseek2", &DescribeDeepSeek2);
   Set("attention.head_count_kv", uint64_t{1});
