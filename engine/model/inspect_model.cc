@@ -36,6 +36,9 @@ constexpr std::pair<absl::string_view, absl::string_view> kTemplateMarks[] = {
     {"[INST]", "mistral"},
     {"<|user|>", "phi"},
     {"<seed:bos>", "seed"},
+    // A name in a template's place.
+    {"chatml", "chatml"},
+    {"rwkv-world", "rwkv-world"},
 };
 
 void AddProblem(const absl::Status& status, ModelReport* report) {

@@ -52,8 +52,8 @@ absl::StatusOr<ModelReport> InspectModel(const std::string& path, std::optional<
                                          const std::string& device,
                                          const std::atomic<bool>& cancel);
 
-// "chatml", "llama3", "gemma", ...: what people call a template that writes such marks; "jinja" for
-// any other; empty for none.
+// "chatml", "llama3", "gemma", ...: what people call a template that writes such marks, or has such
+// a name; "jinja" for any other; empty for none.
 std::string TemplateKind(const std::string& chat_template);
 
 }  // namespace lm

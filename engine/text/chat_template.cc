@@ -14,6 +14,35 @@
 namespace lm {
 namespace {
 
+// Templates that files of some converters name instead of holding them.
+struct NamedTemplate {
+  absl::string_view name;
+  absl::string_view source;
+};
+constexpr NamedTemplate kNamedTemplates[] = {
+    {"chatml",
+     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"},
+    {"rwkv-world",
+     "{% set names = {'system': 'System', 'user': 'User', 'assistant': 'Assistant'} %}"
+     "{% for m in messages if m.role in names %}"
+     "{{ names[m.role] }}: {{ m.content | trim }}\n\n"
+     "{% endfor %}"
+     "{% if add_generation_prompt %}Assistant:{% endif %}"},
+};
+
+// Of a file's template, or of the one that it names.
+absl::StatusOr<TemplateTree> TreeOf(absl::string_view chat_template) {
+  for (const NamedTemplate& named : kNamedTemplates) {
+    if (chat_template == named.name) return ParseTemplate(named.source);
+  }
+  absl::StatusOr<TemplateTree> tree = ParseTemplate(chat_template);
+  const bool is_jinja =
+      absl::StrContains(chat_template, "{{") || absl::StrContains(chat_template, "{%");
+  if (is_jinja || !tree.ok()) return tree;
+  return absl::InvalidArgumentError("it is neither Jinja ({{ or {%) nor a name that is known");
+}
+
 std::string NameOf(const Vocabulary& vocabulary, int32_t id) {
   const bool known = id >= 0 && static_cast<size_t>(id) < vocabulary.tokens.size();
   return known ? vocabulary.tokens[id] : "";
@@ -73,7 +102,7 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Create(const Vocabulary& vocabulary) 
   chat.unknown_ = NameOf(vocabulary, vocabulary.unknown);
   chat.padding_ = NameOf(vocabulary, vocabulary.padding);
   if (vocabulary.chat_template.empty()) return chat;
-  absl::StatusOr<TemplateTree> tree = ParseTemplate(vocabulary.chat_template);
+  absl::StatusOr<TemplateTree> tree = TreeOf(vocabulary.chat_template);
   if (!tree.ok()) {
     return absl::UnimplementedError(absl::StrCat("the model's chat template, which begins ",
                                                  QuoteName(vocabulary.chat_template),

@@ -5,8 +5,9 @@
 //   if (rendered.adds_bos) ids.push_back(vocabulary.bos);
 //   RETURN_IF_ERROR(tokenizer.Encode(rendered.pieces, &ids));
 //
-// The template is the model file's own, written in Jinja; see template_renderer.h. Of every
-// character of the outcome it is known whether the template or the conversation said it.
+// The template is the model file's own, written in Jinja (see template_renderer.h), or the one that
+// the file names, "chatml" or "rwkv-world". Of every character of the outcome it is known whether
+// the template or the conversation said it.
 #ifndef LM_ENGINE_TEXT_CHAT_TEMPLATE_H_
 #define LM_ENGINE_TEXT_CHAT_TEMPLATE_H_
 
@@ -56,7 +57,7 @@ struct RenderedChat {
 class ChatTemplate {
  public:
   // Unimplemented, with the template's first words, the line and the construct, for a template that
-  // is not understood.
+  // is not understood; likewise for a name that is not known.
   static absl::StatusOr<ChatTemplate> Create(const Vocabulary& vocabulary);
   // Then each Render gives that error.
   static ChatTemplate CreateOrRefuse(const Vocabulary& vocabulary);

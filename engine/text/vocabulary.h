@@ -62,7 +62,7 @@ struct Vocabulary {
   // outside of the vocabulary mean nothing.
   std::vector<int32_t> suppressed;
 
-  std::string chat_template;  // Jinja source, or empty
+  std::string chat_template;  // Jinja source, a name that stands for it, or empty
   // Text in which {query} and {document} stand for the texts that a model ranks; or empty.
   std::string rerank_template;
 };

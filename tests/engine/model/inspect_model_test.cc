@@ -168,6 +168,7 @@ TEST(InspectModelTest, KnowsTemplatesByTheirMarks) {
   EXPECT_EQ(TemplateKind("{{ '<|im_start|>' + message.role }}"), "chatml");
   EXPECT_EQ(TemplateKind("{{ bos_token }}<start_of_turn>"), "gemma");
   EXPECT_EQ(TemplateKind("{{ message.content }}"), "jinja");
+  EXPECT_EQ(TemplateKind("rwkv-world"), "rwkv-world");
 }
 
 TEST(InspectModelTest, WhatStaysInTheFileIsNoMemory) {

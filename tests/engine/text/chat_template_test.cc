@@ -86,6 +86,21 @@ TEST(ChatTemplateTest, OneThatIsNotUnderstoodRefusesConversationsOnly) {
   EXPECT_EQ(ChatTemplate::CreateOrRefuse(vocabulary).Render("", "Hi?", {})->Text(), "Hi?!");
 }
 
+TEST(ChatTemplateTest, ANameStandsForItsTemplate) {
+  EXPECT_EQ(Origins(Render("chatml", "Be brief.", "Hi?")),
+            Origins(Render(kChatMl, "Be brief.", "Hi?")));
+  EXPECT_EQ(Origins(Render("rwkv-world", " Be brief.", "Hi?\n")),
+            "System: «Be brief.»\n\nUser: «Hi?»\n\nAssistant:");
+  const ChatMessage conversation[] = {{"user", TemplateValue::Input("Hi?"), {}},
+                                      {"tool", TemplateValue::Input("7"), {}},
+                                      {"assistant", TemplateValue::Input("Hello."), {}}};
+  ChatOptions options;
+  options.add_generation_prompt = false;
+  const auto rendered = Create("rwkv-world")->Render(conversation, options);
+  ASSERT_TRUE(rendered.ok()) << rendered.status();
+  EXPECT_EQ(Origins(*rendered), "User: «Hi?»\n\nAssistant: «Hello.»\n\n");
+}
+
 TEST(ChatTemplateTest, IsToldTheEndsThatTheFileStates) {
   Vocabulary vocabulary = TestVocabulary("gpt2");
   vocabulary.chat_template = "{{ bos_token }}|{{ eos_token }}";
@@ -221,6 +236,8 @@ TEST(ChatTemplateTest, WhatIsNotUnderstoodIsRefusedWithItsPlace) {
       {"{% if true %}\n{% if true %}{% endif %}\n", "line 2: a block that is not closed"},
       {"{{ 'a' ", "a tag that is not closed"},
       {"{# a", "a comment that is not closed"},
+      {"vicuna",
+       "which begins \"vicuna\", is not supported: it is neither Jinja ({{ or {%) nor a name"},
       {"{{ 0x10 }}", "a number in another base"},
       {"{{ 99999999999999999999 }}", "a number of this size"},
       {"{{ 'a' ? 1 }}", "\"?"},
