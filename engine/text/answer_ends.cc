@@ -7,6 +7,9 @@
 namespace lm {
 namespace {
 
+// Where a vocabulary has this, "</s>" is HTML's strike-through.
+constexpr absl::string_view kToolResponse = "<|tool_response>";
+
 // The end of a turn, an answer or a text.
 constexpr absl::string_view kAnswerEnds[] = {
     "<|eot_id|>",
@@ -28,7 +31,7 @@ constexpr absl::string_view kAnswerEnds[] = {
     "<eos>",
     "<turn|>",
     "[e~[",
-    "<|tool_response>",
+    kToolResponse,
     "<end_of_utterance>",
     "<｜end▁of▁sentence｜>",
 };
@@ -62,6 +65,10 @@ void MarkConventionalControls(const TokenIndex& index, Vocabulary* vocabulary) {
   ForEach(index, kAnswerEnds, mark);
   ForEach(index, kFillInEnds, mark);
   ForEach(index, kFillInParts, mark);
+  const int32_t strike = index.Find("</s>");
+  if (strike >= 0 && strike != vocabulary->eos && index.Find(kToolResponse) >= 0) {
+    vocabulary->types[strike] = TokenType::kNormal;
+  }
 }
 
 std::vector<int32_t> FindAnswerEnds(const TokenIndex& index, const Vocabulary& vocabulary) {
@@ -79,8 +86,7 @@ std::vector<int32_t> FindAnswerEnds(const TokenIndex& index, const Vocabulary& v
       (has("<|flush|>") && (has("<|call|>") || has("<|calls|>")))) {
     remove("<|end|>");
   }
-  // There "</s>" is HTML's strike-through.
-  if (has("<|tool_response>")) remove("</s>");
+  if (has(kToolResponse)) remove("</s>");
 
   for (int32_t id : {vocabulary.eos, vocabulary.eot, vocabulary.eom}) {
     if (id >= 0) ids.push_back(id);

@@ -11,7 +11,8 @@
 
 namespace lm {
 
-// Makes control tokens of all tokens with such a name, so that row text cannot spell them.
+// Makes control tokens of all tokens with such a name, so that row text cannot spell them; but of
+// "</s>" an ordinary one where it is HTML's.
 // REQUIRES: index was built over *vocabulary.
 void MarkConventionalControls(const TokenIndex& index, Vocabulary* vocabulary);
 

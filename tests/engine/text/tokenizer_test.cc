@@ -317,5 +317,29 @@ TEST(TokenizerTest, KnowsTheTokensThatEndAnAnswer) {
   EXPECT_FALSE((*other)->IsEndOfGeneration((*other)->FindToken("<|fim_prefix|>")));
 }
 
+TEST(TokenizerTest, StrikeThroughIsTextWhereToolsAnswer) {
+  for (const TokenType type : {TokenType::kNormal, TokenType::kControl}) {
+    Vocabulary vocabulary = TestVocabulary("gpt2");
+    vocabulary.tokens.push_back("</s>");
+    vocabulary.types.push_back(type);
+    const auto strike = static_cast<int32_t>(vocabulary.tokens.size() - 1);
+    const auto end = Tokenizer::Create(vocabulary);
+    vocabulary.tokens.push_back("<|tool_response>");
+    vocabulary.types.push_back(TokenType::kControl);
+    const auto html = Tokenizer::Create(vocabulary);
+    vocabulary.eos = strike;
+    const auto eos = Tokenizer::Create(vocabulary);
+    ASSERT_TRUE(end.ok() && html.ok() && eos.ok()) << end.status() << html.status() << eos.status();
+    for (const auto* tokenizer : {&end, &eos}) {
+      EXPECT_TRUE((**tokenizer)->IsControl(strike));
+      EXPECT_TRUE((**tokenizer)->IsEndOfGeneration(strike));
+      EXPECT_EQ((**tokenizer)->DecodePlain({strike}), "");
+    }
+    EXPECT_FALSE((*html)->IsControl(strike));
+    EXPECT_FALSE((*html)->IsEndOfGeneration(strike));
+    EXPECT_EQ((*html)->DecodePlain({strike}), "</s>");
+  }
+}
+
 }  // namespace
 }  // namespace lm
