@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/json.h"
 #include "engine/base/printable.h"
@@ -43,6 +44,12 @@ size_t CommonBytes(absl::Span<const std::string> labels, const Group& group) {
   return common;
 }
 
+// As GBNF writes it, which has no \b and \f.
+std::string GbnfLiteral(absl::string_view text) {
+  return absl::StrReplaceAll(JsonString(text),
+                             {{"\\\\", "\\\\"}, {"\\b", "\\x08"}, {"\\f", "\\x0c"}});
+}
+
 // What they go on with behind `begun` bytes. One that ends there is what a grammar alone can say.
 AnswerConstraint EndingsOf(absl::Span<const std::string> labels, const Group& group, size_t begun) {
   Json endings = Json::MakeArray();
@@ -50,7 +57,7 @@ AnswerConstraint EndingsOf(absl::Span<const std::string> labels, const Group& gr
   for (size_t i : group) {
     if (labels[i].size() == begun) continue;
     endings.Append(labels[i].substr(begun));
-    quoted.push_back(JsonString(absl::string_view(labels[i]).substr(begun)));
+    quoted.push_back(GbnfLiteral(absl::string_view(labels[i]).substr(begun)));
   }
   if (endings.size() == group.size()) return {AnswerConstraint::Kind::kChoices, endings.Dump()};
   return {AnswerConstraint::Kind::kGrammar,
