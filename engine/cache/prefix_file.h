@@ -35,6 +35,8 @@ struct PrefixPiece {
   uint64_t offset = 0;
   uint64_t bytes = 0;
   Digest digest = {};
+
+  friend bool operator==(const PrefixPiece&, const PrefixPiece&) = default;
 };
 
 // A description as a file has it.

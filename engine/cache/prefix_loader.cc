@@ -45,7 +45,8 @@ void PrefixLoader::Begin(int64_t number, std::vector<Read> reads) {
   try {
     StartThreads();
   } catch (const std::system_error& e) {
-    if (threads_.empty()) {
+    if (threads_.empty() && !load->reads.empty()) {
+      load->done.file = load->reads[0].file;
       load->done.status = absl::UnavailableError(absl::StrCat("no thread that reads: ", e.what()));
     }
   }
@@ -83,10 +84,9 @@ void PrefixLoader::Run() {
     const bool wanted = load->done.status.ok();
     mutex_.Unlock();
     absl::Status status;
-    std::string path;
     if (wanted) {
       try {
-        path = read.file->path;
+        const std::string& path = read.file->path;
         if (read.piece == 0) TouchPrefixFile(path);
         status = ReadPrefixPiece(path, read.file->head.pieces[read.piece], read.out);
       } catch (...) {  // memory
@@ -96,7 +96,7 @@ void PrefixLoader::Run() {
     mutex_.Lock();
     if (!status.ok() && load->done.status.ok()) {
       load->done.status = std::move(status);
-      load->done.path = std::move(path);
+      load->done.file = read.file;
     }
     if (++load->finished < load->reads.size()) continue;
     done_.push_back(std::move(load->done));

@@ -47,8 +47,8 @@ class PrefixLoader {
 
   struct Done {
     int64_t number = 0;
-    absl::Status status = {};  // the first error of any of them
-    std::string path = {};     // of the file that it is about
+    absl::Status status = {};                     // the first error of any of them
+    std::shared_ptr<const StoredFile> file = {};  // that it is about
   };
   std::vector<Done> TakeDone();
   // Waits until nothing is read any more, and forgets what was.

@@ -252,15 +252,28 @@ std::shared_ptr<const StoredPrefix> PrefixStore::Find(const PrefixKey& key,
   return nullptr;
 }
 
-void PrefixStore::Refuse(const std::string& path, const absl::Status& why) {
-  absl::MutexLock lock(&mutex_);
-  entries_.erase(path);
-  if (!absl::IsNotFound(why)) Note(why);
+void PrefixStore::Refuse(const std::shared_ptr<const StoredFile>& file, const absl::Status& why) {
+  std::shared_ptr<const StoredFile> other;  // in its place
   if (absl::IsDataLoss(why)) {
-    unlink(path.c_str());
-  } else if (absl::IsFailedPrecondition(why)) {
-    refused_.insert(path);
+    absl::StatusOr<PrefixHead> head = ReadPrefixHead(file->path);
+    if (head.ok() && Fits(*head) && head->pieces != file->head.pieces) {
+      other =
+          std::make_shared<StoredFile>(StoredFile{.path = file->path, .head = *std::move(head)});
+    } else {
+      unlink(file->path.c_str());
+    }
   }
+  absl::MutexLock lock(&mutex_);
+  const auto entry = entries_.find(file->path);
+  const bool is_known = entry != entries_.end() && entry->second->file == file;
+  if (is_known && other != nullptr) {
+    entry->second->file = std::move(other);
+    return;
+  }
+  if (is_known) entries_.erase(entry);
+  if (other != nullptr) return;
+  if (!absl::IsNotFound(why)) Note(why);
+  if (absl::IsFailedPrecondition(why)) refused_.insert(file->path);
 }
 
 std::optional<int64_t> PrefixStore::Wants(const PrefixKey& key, absl::Span<const int32_t> tokens,

@@ -110,8 +110,10 @@ class PrefixStore {
   int64_t MostTokens();
   // The longest stored prefix of `tokens` that leaves one of them; null: none.
   std::shared_ptr<const StoredPrefix> Find(const PrefixKey& key, absl::Span<const int32_t> tokens);
-  // A file was not what it should be: it is none any more.
-  void Refuse(const std::string& path, const absl::Status& why);
+  // A file was not what it should be: it is none any more. Reads its head once more: another
+  // process may have put its own in that one's place, of the same tokens, where what lies behind
+  // them in the last block is different.
+  void Refuse(const std::shared_ptr<const StoredFile>& file, const absl::Status& why);
 
   // Whether these tokens are worth a file; from which token on, that begins a block, if so.
   // `asked`: be they few more than are there.

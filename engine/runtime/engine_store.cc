@@ -190,7 +190,7 @@ void Engine::EndLoads() {
     loaded_ = false;
   }
   for (const PrefixLoader::Done& done : loader_->TakeDone()) {
-    if (!done.status.ok()) store_->Refuse(done.path, done.status);
+    if (!done.status.ok()) store_->Refuse(done.file, done.status);
     scheduler_->OnLoaded(reinterpret_cast<const Sequence*>(done.number), done.status.ok(),
                          absl::Now());
     look_for_abandoned_ = true;

@@ -80,7 +80,7 @@ TEST_F(PrefixLoaderTest, ADamagedPieceIsAnErrorOfItsLoad) {
   const std::vector<PrefixLoader::Done> done = loader.TakeDone();
   ASSERT_THAT(done, SizeIs(1));
   EXPECT_THAT(std::string(done[0].status.message()), HasSubstr("has damaged blocks"));
-  EXPECT_EQ(done[0].path, path_);
+  EXPECT_EQ(done[0].file, file_);
 }
 
 TEST_F(PrefixLoaderTest, OnceDrainedNothingIsWritten) {

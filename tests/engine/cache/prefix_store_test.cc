@@ -108,7 +108,7 @@ class PrefixStoreTest : public testing::Test {
           ReadPrefixPiece(part.file->path, part.file->head.pieces[part.piece],
                           absl::MakeSpan(data).subspan(part.index * kBlockBytes, kBlockBytes));
       if (status.ok()) continue;
-      store.Refuse(part.file->path, status);
+      store.Refuse(part.file, status);
       return 0;
     }
     EXPECT_EQ(data, BlocksOf(known, 0));
@@ -319,6 +319,29 @@ TEST_F(PrefixStoreTest, CutAndDamagedFilesAreRefusedWithAReason) {
   }
   EXPECT_TRUE(Store(*Open(), prefix));  // again
   EXPECT_EQ(Given(*Open(), Join(prefix, {1})), 96);
+}
+
+// The same tokens have the same file, but what lies behind them in its last block is anything.
+TEST_F(PrefixStoreTest, WhatAnotherProcessHasPutInAFilesPlaceIsNotDamaged) {
+  const PrefixKey key = PrefixStore::KeyOf("file:a");
+  const PromptTokens prefix = Count(90), prompt = Join(prefix, {1});
+  auto one = Open(), another = Open();
+  EXPECT_EQ(Given(*another, prompt), 0);
+  std::vector<char> data = BlocksOf(prefix, 0);
+  data.back() = static_cast<char>(~data.back());
+  one->Write(key, prefix, 0, data);
+  one->Flush();
+  const std::shared_ptr<const StoredPrefix> known = one->Find(key, prompt);
+  ASSERT_THAT(known, NotNull());
+  EXPECT_TRUE(Store(*another, prefix));
+  EXPECT_EQ(Given(*one, prompt), 0);
+  ASSERT_EQ(Files().size(), 1u);
+  EXPECT_EQ(Given(*one, prompt), 90);
+  // Who began to read before that is as wrong, and no reason either.
+  one->Refuse(known->parts.back().file, absl::DataLossError("it has damaged blocks"));
+  EXPECT_EQ(Given(*one, prompt), 90);
+  EXPECT_EQ(one->state(), "1 prefix");
+  EXPECT_EQ(Given(*another, prompt), 90);
 }
 
 TEST_F(PrefixStoreTest, AnInterruptedLookRefusesNothing) {
